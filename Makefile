@@ -1,0 +1,49 @@
+# weft: build it, try it, check it. `make` lists the targets; each one installs what it needs on a fresh Debian machine.
+
+GO      ?= go
+VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# Folder of the public graphs that `make reproduce` trains on; what is not there is left out.
+WEFT_DATA ?= ../shared/data
+
+# Passed to `make reproduce`, such as ARGS="--only cora-gcn --seeds 3".
+ARGS ?=
+
+# The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
+export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
+
+.PHONY: help packages build demo test bench reproduce lint fuzz clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+packages:
+	@command -v $(GO) >/dev/null || { echo "no $(GO) command: install Go 1.26 or later from https://go.dev/dl" >&2; exit 1; }
+	@scripts/install-packages
+
+build: packages ## build bin/weft
+	$(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/weft ./cmd/weft
+
+demo: build ## train on this machine's own Debian package index
+	@scripts/demo
+
+test: packages ## formatting, go vet, every test
+	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted (gofmt -w):" $$unformatted >&2; exit 1; }
+	$(GO) vet ./...
+	timeout --foreground --signal=INT --kill-after=30 15m $(GO) test -timeout 10m ./...
+
+bench: packages ## the benchmarks of every package
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"
+	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)
+
+lint: packages ## golangci-lint and gofumpt, pinned in internal/tools (the first run builds them: minutes)
+	$(GO) tool -modfile=internal/tools/go.mod golangci-lint run ./...
+
+fuzz: packages ## each fuzz target for 10 seconds
+	@scripts/fuzz 10s
+
+clean: ## remove what build and demo wrote, except runs
+	rm -rf bin stores

@@ -1,0 +1,285 @@
+// Package autograd records operations on matrices and runs them backward. The tape keeps only the values that a backward step
+// reads, and gives each up as soon as it was used.
+//
+// Who owns a value: a Var made by an operation is held by the code that made it until the enclosing Scope ends (or Drop), and by
+// each recorded operation that keeps it until that operation has run backward. When nobody holds it, its memory is released.
+package autograd
+
+import (
+	"fmt"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// Tape records the operations of one forward pass. A tape that is not recording computes values only, and releases them as it
+// goes.
+type Tape struct {
+	Team      *kernel.Team
+	Recording bool   // gradients are wanted
+	Training  bool   // dropout is active, batch norm uses the batch's statistics
+	Random    Random // keys of dropout masks
+
+	ops   []Op
+	outs  []*Var // the result of each op
+	scope []*Var // the Vars made since the innermost Scope began
+}
+
+// NewTape returns a tape for one evaluation: nothing is recorded and nothing is random.
+func NewTape(team *kernel.Team) *Tape { return &Tape{Team: team} }
+
+// NewTrainingTape returns a tape that records, with dropout masks keyed by r.
+func NewTrainingTape(team *kernel.Team, r Random) *Tape {
+	return &Tape{Team: team, Recording: true, Training: true, Random: r}
+}
+
+// Memory is where the tape's values come from.
+func (t *Tape) Memory() *tensor.Meter { return t.Team.Memory }
+
+// New returns a Float32 matrix for an operation's result, with undefined elements.
+func (t *Tape) New(rows, cols int) *tensor.Matrix {
+	return t.Memory().New(tensor.Activations, rows, cols)
+}
+
+// Var is a value on a tape: a dense matrix, or constant sparse rows.
+type Var struct {
+	tape   *Tape
+	rows   int
+	cols   int
+	value  *tensor.Matrix
+	sparse *Sparse
+	grad   *tensor.Matrix
+	wants  bool // its gradient is asked for
+	leaf   bool // the value belongs to someone else
+	fixed  bool // the value is the same at every epoch
+	held   bool // by the forward code
+	kept   int  // by recorded operations
+}
+
+// Sparse is a constant matrix in compressed rows, and its transpose.
+type Sparse struct {
+	Rows, Columns *kernel.CSR
+}
+
+// Op is one operation: what it computed, what it depends on and what its backward step reads.
+type Op struct {
+	// Value is the result. It belongs to the tape from now on.
+	Value *tensor.Matrix
+	// Inputs are the Vars that the result depends on.
+	Inputs []*Var
+	// Keeps are the Vars whose values Backward reads; KeepsResult keeps the result's.
+	Keeps       []*Var
+	KeepsResult bool
+	// Buffers are matrices that Backward reads besides; they are released after it.
+	Buffers []*tensor.Matrix
+	// Backward adds to the inputs' gradients. It owns g = dLoss/dValue, and may overwrite it and pass it on. It is called only
+	// when an input wants a gradient.
+	Backward func(g *tensor.Matrix)
+}
+
+// Record makes an operation's result a Var. Nothing is recorded where no input wants a gradient.
+func (t *Tape) Record(op Op) *Var {
+	v := t.dense(op.Value)
+	v.held = true
+	t.scope = append(t.scope, v)
+	for _, in := range op.Inputs {
+		v.wants = v.wants || in.wants
+	}
+	if !t.Recording || !v.wants {
+		v.wants = false
+		for _, b := range op.Buffers {
+			b.Release()
+		}
+		return v
+	}
+	for _, k := range op.Keeps {
+		k.kept++
+	}
+	if op.KeepsResult {
+		v.kept++
+	}
+	t.ops, t.outs = append(t.ops, op), append(t.outs, v)
+	return v
+}
+
+// Leaf is a parameter on this tape: gradients are added to grad.
+func (t *Tape) Leaf(value, grad *tensor.Matrix) *Var {
+	v := t.dense(value)
+	v.grad, v.leaf, v.wants = grad, true, t.Recording && grad != nil
+	return v
+}
+
+// Constant is a value without a gradient that belongs to someone else. fixed says that it is the same at every epoch, so that what
+// follows from it alone may be computed once.
+func (t *Tape) Constant(value *tensor.Matrix, fixed bool) *Var {
+	v := t.dense(value)
+	v.leaf, v.fixed = true, fixed
+	return v
+}
+
+// SparseConstant is a constant sparse matrix.
+func (t *Tape) SparseConstant(s *Sparse) *Var {
+	v := t.sparse(s)
+	v.leaf = true
+	return v
+}
+
+func (t *Tape) dense(m *tensor.Matrix) *Var {
+	return &Var{tape: t, rows: m.Rows, cols: m.Cols, value: m}
+}
+
+func (t *Tape) sparse(s *Sparse) *Var {
+	return &Var{tape: t, rows: s.Rows.Rows, cols: s.Rows.Cols, sparse: s}
+}
+
+// Scope runs a piece of the forward pass. When it ends, all Vars that it made are dropped, but the one it returns.
+func (t *Tape) Scope(f func() *Var) *Var {
+	outer := t.scope
+	t.scope = nil
+	v := f()
+	for _, made := range t.scope {
+		if made != v {
+			made.Drop()
+		}
+	}
+	t.scope = outer
+	if v != nil && !v.leaf {
+		t.scope = append(t.scope, v)
+	}
+	return v
+}
+
+// Backward runs the recorded operations in reverse, from g = dLoss/dv, which it owns. The tape is empty afterwards.
+func (t *Tape) Backward(v *Var, g *tensor.Matrix) {
+	v.AddGrad(g)
+	v.Drop()
+	for len(t.ops) > 0 {
+		last := len(t.ops) - 1
+		op, out := t.ops[last], t.outs[last]
+		t.ops, t.outs = t.ops[:last], t.outs[:last]
+		if g := out.grad; g != nil {
+			out.grad = nil
+			op.Backward(g)
+		}
+		for _, b := range op.Buffers {
+			b.Release()
+		}
+		for _, k := range op.Keeps {
+			k.kept--
+			k.releaseUnused()
+		}
+		if op.KeepsResult {
+			out.kept--
+		}
+		out.held = false
+		out.releaseUnused()
+	}
+	t.scope = nil
+}
+
+// Discard drops what was recorded without running it backward.
+func (t *Tape) Discard() {
+	for i, op := range t.ops {
+		for _, b := range op.Buffers {
+			b.Release()
+		}
+		out := t.outs[i]
+		out.grad.Release()
+		out.grad, out.held, out.kept = nil, false, 0
+		out.releaseUnused()
+	}
+	for _, v := range t.scope {
+		v.kept = 0
+		v.Drop()
+	}
+	t.ops, t.outs, t.scope = nil, nil, nil
+}
+
+// Tape is the tape that the value is on.
+func (v *Var) Tape() *Tape { return v.tape }
+
+// Value is the dense matrix. It panics when the value was given away to an operation that works in place, or released.
+func (v *Var) Value() *tensor.Matrix {
+	if v.value == nil {
+		panic("autograd: use of a value that is sparse, or was given away, or dropped")
+	}
+	return v.value
+}
+
+// Sparse is the sparse matrix, nil when the value is dense.
+func (v *Var) Sparse() *Sparse { return v.sparse }
+
+// Rows is the number of rows, also of a value that was given up.
+func (v *Var) Rows() int { return v.rows }
+
+// Cols is the number of columns, also of a value that was given up.
+func (v *Var) Cols() int { return v.cols }
+
+// Wants reports whether the Var's gradient is asked for; Backward steps skip the others.
+func (v *Var) Wants() bool { return v.wants }
+
+// Fixed reports whether the value is the same at every epoch.
+func (v *Var) Fixed() bool { return v.fixed }
+
+// Grad returns the matrix that the Var's gradient belongs in: when accumulate is set it must be added to, else overwritten.
+func (v *Var) Grad() (g *tensor.Matrix, accumulate bool) {
+	if v.grad != nil {
+		return v.grad, true
+	}
+	v.grad = v.tape.Memory().New(tensor.Gradients, v.Rows(), v.Cols())
+	return v.grad, false
+}
+
+// GradSum returns the matrix that the Var's gradient must be added to.
+func (v *Var) GradSum() *tensor.Matrix {
+	g, accumulate := v.Grad()
+	if !accumulate {
+		v.tape.Team.Zero(g)
+	}
+	return g
+}
+
+// AddGrad adds g, which it owns, to the gradient.
+func (v *Var) AddGrad(g *tensor.Matrix) {
+	switch {
+	case !v.wants:
+		g.Release()
+	case v.grad == nil:
+		v.grad = g
+	default:
+		v.tape.Team.Axpy(v.grad, 1, g)
+		g.Release()
+	}
+}
+
+// Take gives the value away for an operation in place: the caller owns the matrix and x must not be used any more. Where somebody
+// else still needs the value, inPlace is false and the matrix is a new one with undefined elements.
+func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
+	if v.leaf || v.kept > 0 || v.value == nil {
+		return v.tape.New(v.Rows(), v.Cols()), false
+	}
+	m, v.value, v.held = v.value, nil, false
+	return m, true
+}
+
+// Drop says that the forward code does not need the Var any more.
+func (v *Var) Drop() {
+	v.held = false
+	v.releaseUnused()
+}
+
+func (v *Var) releaseUnused() {
+	if v.leaf || v.held || v.kept > 0 {
+		return
+	}
+	if v.kept < 0 {
+		panic(fmt.Sprintf("autograd: a value released %d times too often", -v.kept))
+	}
+	v.value.Release()
+	v.value = nil
+	if v.sparse != nil {
+		v.sparse.Rows.Values.Release()
+		v.sparse.Columns.Values.Release()
+		v.sparse = nil
+	}
+}

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/datasets"
+)
+
+func newDatasets() *cobra.Command {
+	return &cobra.Command{
+		Use:   "datasets",
+		Short: "list the graphs that can be trained on by name",
+		Long: `datasets lists the graphs that weft train NAME knows, where they come from, and what is missing for those not available.
+
+Their stores are made when they are first used and kept in the user's cache directory, or in $WEFT_CACHE.
+Published datasets are read from $WEFT_DATA, a folder with the files as their authors publish them.`,
+		Example: "  weft datasets\n  WEFT_DATA=~/data weft train cora --config configs/cora-gcn.yaml",
+		Args:    arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			t := newTable(cmd.OutOrStdout())
+			t.row("NAME", "VERTICES", "EDGES", "WHAT", "FROM", "AVAILABLE")
+			for _, d := range datasets.All() {
+				vertices, edges, available := "", "", "yes"
+				if v, e, known := d.Size(); known {
+					vertices, edges = count(v), count(e)
+				}
+				if missing := d.Missing(); missing != "" {
+					available = "needs " + missing
+				}
+				t.row(d.Name, vertices, edges, d.About, d.Origin, available)
+			}
+			t.flush()
+			fmt.Fprintln(cmd.OutOrStdout(), "\nTrain on one with: weft train NAME")
+			return nil
+		},
+	}
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/refusal"
+)
+
+func newGenerate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "generate rmat|sbm|uniform STORE",
+		Short: "write a synthetic graph of any size",
+		Long: `generate writes a synthetic graph with features, labels and a random 60/20/20 split. The same flags give the same bytes.
+
+  rmat     skewed degrees like those of the Graph500 benchmark, 2^scale vertices, directed
+  sbm      communities that a graph neural network can learn: a class's vertices share a centre of features, in much noise
+  uniform  both ends of an edge are drawn from all vertices`,
+		Example: `  weft generate sbm stores/sbm --vertices 8000 --degree 20 --features 16 --classes 16
+  weft generate rmat stores/rmat --scale 20 --edge-factor 16
+  weft generate uniform stores/dense --vertices 100000 --degree 100 --directed`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return refusal.Errorf("name the kind of graph: weft generate rmat|sbm|uniform STORE")
+			}
+			return unknownName(cmd, "kind of graph", args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		newGenerateKind(generate.RMAT, "a graph of skewed degrees", "--scale 20 --edge-factor 16"),
+		newGenerateKind(generate.SBM, "a graph of communities", "--vertices 8000 --degree 20"),
+		newGenerateKind(generate.Uniform, "a graph of uniform ends", "--vertices 100000 --degree 100 --directed"))
+	return cmd
+}
+
+func newGenerateKind(kind, short, example string) *cobra.Command {
+	o := generate.Default(kind)
+	cmd := &cobra.Command{
+		Use:     kind + " STORE",
+		Short:   short,
+		Example: fmt.Sprintf("  weft generate %s stores/%s %s", kind, kind, example),
+		Args:    arguments(1, 1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return runGenerate(cmd, args[0], o) },
+	}
+	flags := cmd.Flags()
+	if kind == generate.RMAT {
+		flags.IntVar(&o.Scale, "scale", o.Scale, "logarithm of the number of vertices")
+		flags.IntVar(&o.EdgeFactor, "edge-factor", o.EdgeFactor, "edges for each vertex")
+	} else {
+		flags.IntVar(&o.Vertices, "vertices", o.Vertices, "number of vertices")
+		flags.Float64Var(&o.Degree, "degree", o.Degree, "mean in-degree")
+		flags.BoolVar(&o.Directed, "directed", false, "edges one way; otherwise each is stored both ways")
+	}
+	flags.IntVar(&o.Features, "features", o.Features, "feature columns")
+	flags.IntVar(&o.Classes, "classes", o.Classes, "number of classes")
+	flags.Uint64Var(&o.Seed, "seed", 0, "seed of all randomness")
+	return cmd
+}
+
+func runGenerate(cmd *cobra.Command, store string, o generate.Options) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	if err := checkNewStore(store); err != nil {
+		return err
+	}
+	started := time.Now()
+	if err := generate.Write(store, o); err != nil {
+		return err
+	}
+	g, err := graph.Open(store)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, g, time.Since(started)))
+	return nil
+}

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weft/graph"
+	"weft/graph/debian"
+	"weft/graph/edgelist"
+	"weft/graph/npz"
+	"weft/graph/planetoid"
+	"weft/internal/refusal"
+)
+
+// format is a foreign format that import reads.
+type format struct {
+	name, source   string // the command line's words
+	short, example string
+	flags          func(*pflag.FlagSet)
+	read           func(source string) (*graph.Graph, error)
+}
+
+// changes are what import does to a graph after reading it.
+type changes struct {
+	symmetrize, selfLoops, largest bool
+	split                          string
+	splits                         int
+	randomFeatures                 int
+	seed                           uint64
+}
+
+func (c *changes) flags(flags *pflag.FlagSet) {
+	flags.BoolVar(&c.symmetrize, "symmetrize", false, "store each edge both ways")
+	flags.BoolVar(&c.selfLoops, "self-loops", false, "give each vertex an edge to itself")
+	flags.BoolVar(&c.largest, "largest-component", false, "keep the largest connected component only")
+	flags.StringVar(&c.split, "split", "", "`rule`: given, random:60/20/20 or per-class=20,30 (default: the source's own)")
+	flags.IntVar(&c.splits, "splits", 1, "number of splits made by the rule")
+	flags.IntVar(&c.randomFeatures, "random-features", 0, "replace the features by so many columns of normal noise")
+	flags.Uint64Var(&c.seed, "seed", 0, "seed of random splits and features")
+}
+
+func newImport() *cobra.Command {
+	c := &changes{}
+	cmd := &cobra.Command{
+		Use:   "import FORMAT SOURCE STORE",
+		Short: "turn a graph in a foreign format into a store",
+		Long: `import reads a graph in a foreign format and writes a store, a directory of NumPy arrays that train reads.
+Nothing is left behind when it fails.`,
+		Example: `  weft import planetoid data/ind.cora stores/cora
+  weft import npz coauthor_physics.npz stores/physics --symmetrize --largest-component --split per-class=20,30 --splits 5
+  weft import edges follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20
+  weft import debian /var/lib/apt/lists stores/debian`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return refusal.Errorf("name the format: weft import FORMAT SOURCE STORE")
+			}
+			return unknownName(cmd, "format", args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.PersistentFlags().SortFlags = false
+	c.flags(cmd.PersistentFlags())
+	for _, f := range formats(c) {
+		sub := &cobra.Command{
+			Use:     f.name + " " + f.source + " STORE",
+			Short:   f.short,
+			Example: "  weft import " + f.name + " " + f.example,
+			Args:    arguments(2, 2),
+			RunE:    func(cmd *cobra.Command, args []string) error { return runImport(cmd, f, args[0], args[1], c) },
+		}
+		if f.flags != nil {
+			f.flags(sub.Flags())
+		}
+		cmd.AddCommand(sub)
+	}
+	return cmd
+}
+
+func formats(c *changes) []format {
+	var list edgelist.Options
+	return []format{
+		{
+			name: "planetoid", source: "PREFIX", short: "citation graphs as published with Planetoid: PREFIX.x, PREFIX.graph, …",
+			example: "data/ind.cora stores/cora", read: planetoid.Read,
+		},
+		{
+			name: "npz", source: "FILE", short: "a graph in one .npz file, as of gnn-benchmark and of the heterophilous datasets",
+			example: "amazon_computers.npz stores/computers --symmetrize --largest-component --split per-class=20,30", read: npz.Read,
+		},
+		{
+			name: "edges", source: "FILE", short: "an edge list (CSV, TSV or Parquet) with .npy features, labels and splits",
+			example: "follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20",
+			flags: func(flags *pflag.FlagSet) {
+				flags.StringVar(&list.Features, "features", "", ".npy `file`: a row of features per vertex")
+				flags.StringVar(&list.Labels, "labels", "", ".npy `file`: a class per vertex, or a 0/1 matrix")
+				flags.StringVar(&list.Train, "train", "", ".npy `file`: vertices that train (ids, or a mask)")
+				flags.StringVar(&list.Val, "val", "", ".npy `file`: vertices that validate")
+				flags.StringVar(&list.Test, "test", "", ".npy `file`: vertices that test")
+				flags.IntVar(&list.Vertices, "vertices", 0, "number of vertices (default: the largest id and one)")
+				flags.BoolVar(&list.Strings, "string-ids", false, "vertices are named by any text, not numbered")
+			},
+			read: func(source string) (*graph.Graph, error) {
+				list.Path = source
+				return edgelist.Read(list)
+			},
+		},
+		{
+			name: "debian", source: "DIR", short: "a Debian machine's package index, as apt-get update leaves it",
+			example: debian.Lists + " stores/debian",
+			read: func(source string) (*graph.Graph, error) {
+				return debian.Read(source, debian.Options{Seed: c.seed})
+			},
+		},
+	}
+}
+
+func runImport(cmd *cobra.Command, f format, source, store string, c *changes) error {
+	if err := c.check(cmd.Flags()); err != nil {
+		return err
+	}
+	if err := checkNewStore(store); err != nil {
+		return err
+	}
+	started := time.Now()
+	g, err := f.read(source)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	if g, err = c.apply(g); err != nil {
+		return err
+	}
+	if words := changed(cmd); words != "" {
+		g.Provenance = strings.TrimSpace(g.Provenance + " (" + words + ")")
+	}
+	if err := g.Write(store); err != nil {
+		return err
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, g, time.Since(started)))
+	return nil
+}
+
+// check refuses flags that make no sense, before the source is read.
+func (c *changes) check(flags *pflag.FlagSet) error {
+	if flags.Changed("random-features") && c.randomFeatures < 1 {
+		return refusal.Errorf("--random-features %d: give at least 1 column", c.randomFeatures)
+	}
+	if c.split == "" && flags.Changed("splits") {
+		return refusal.Errorf("--splits %d: say by which rule with --split", c.splits)
+	}
+	if c.split != "" {
+		if _, err := graph.ParseSplit(c.split); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *changes) apply(g *graph.Graph) (_ *graph.Graph, err error) {
+	if c.symmetrize {
+		g = g.Symmetrize()
+	}
+	if c.largest {
+		g = g.LargestComponent()
+	}
+	if c.selfLoops {
+		g = g.AddSelfLoops()
+	}
+	if c.randomFeatures != 0 {
+		if g, err = g.RandomFeatures(c.randomFeatures, c.seed); err != nil {
+			return nil, err
+		}
+	}
+	if c.split != "" {
+		if err := g.MakeSplits(c.split, c.splits, c.seed); err != nil {
+			return nil, err
+		}
+	}
+	return g, nil
+}
+
+// changed lists the flags that were given, as they were.
+func changed(cmd *cobra.Command) string {
+	var words []string
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		word := "--" + f.Name
+		if f.Value.Type() != "bool" {
+			word += " " + f.Value.String()
+		}
+		words = append(words, word)
+	})
+	return strings.Join(words, " ")
+}
+
+// checkNewStore refuses a place for a store where something is already.
+func checkNewStore(path string) error {
+	entries, err := os.ReadDir(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return refusal.Errorf("%s: a store is a folder, and this is something else: %w", path, err)
+	case len(entries) > 0:
+		return refusal.Errorf("%s: the folder is not empty; remove it or name another", path)
+	}
+	return nil
+}
+
+// storeLine says in one line what a new store holds.
+func storeLine(store string, g *graph.Graph, took time.Duration) string {
+	features := "no features"
+	if g.Features.Columns > 0 {
+		features = count(g.Features.Columns) + " features"
+		if g.Features.Sparse() {
+			features += " (sparse)"
+		}
+	}
+	splits := "no split"
+	if n := len(g.Splits); n > 0 {
+		s := g.Splits[0]
+		splits = fmt.Sprintf("split %s/%s/%s", count(len(s.Train)), count(len(s.Val)), count(len(s.Test)))
+		if n > 1 {
+			splits = fmt.Sprintf("%d splits, the first %s", n, strings.TrimPrefix(splits, "split "))
+		}
+	}
+	return fmt.Sprintf("%s: %s vertices, %s edges, %s, %s classes, %s, in %s", store, count(g.Vertices()), count(g.Edges()),
+		features, count(g.Labels.Classes), splits, duration(took))
+}

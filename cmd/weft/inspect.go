@@ -1,0 +1,114 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weft/graph"
+)
+
+func newInspect() *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "inspect STORE",
+		Short: "check a store and say what it holds",
+		Long: `inspect checks a store, or the store of a dataset, and prints its counts, degrees, features, classes and splits.
+A store that is damaged is refused by file and reason.`,
+		Example: "  weft inspect stores/cora\n  weft inspect debian --json",
+		Args:    arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			g, store, err := openDataset(args[0], cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			defer g.Close()
+			s := g.Summarize()
+			if asJSON {
+				return printJSON(cmd.OutOrStdout(), s)
+			}
+			printSummary(cmd.OutOrStdout(), store, &s)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+func printSummary(out io.Writer, store string, s *graph.Summary) {
+	t := newTable(out)
+	t.row("store", store)
+	if s.Provenance != "" {
+		t.row("made by", s.Provenance)
+	}
+	t.row("vertices", describe(count(s.Vertices), has(s.Isolated, "isolated")))
+	direction := "directed"
+	if s.Symmetric {
+		direction = "both ways"
+	}
+	t.row("edges", describe(count(s.Edges), direction, has(s.SelfLoops, "self loops"), has(s.DuplicateEdges, "duplicates"),
+		when(s.Weighted, "weighted"), has(s.EdgeFeatureColumns, "feature columns")))
+	t.row("in-degree", degrees(s.InDegree))
+	t.row("out-degree", degrees(s.OutDegree))
+	if s.FeatureColumns == 0 {
+		t.row("features", "none")
+	} else {
+		t.row("features", describe(count(s.FeatureColumns), when(s.SparseFeatures, "stored sparse"),
+			fmt.Sprintf("%.3g %% of the values are not zero", 100*s.FeatureDensity)))
+	}
+	if s.Classes == 0 {
+		t.row("classes", "none")
+	} else {
+		t.row("classes", describe(count(s.Classes), when(s.MultiLabel, "several to a vertex"), has(s.Unlabelled, "vertices unlabelled"), largest(s)))
+	}
+	if s.Metric != "" {
+		t.row("metric", s.Metric)
+	}
+	for k, split := range s.Splits {
+		if k == 5 {
+			t.row("", fmt.Sprintf("and %s more", count(len(s.Splits)-k)))
+			break
+		}
+		t.row(fmt.Sprintf("split %d", k), fmt.Sprintf("%s train, %s validate, %s test", count(split.Train), count(split.Val), count(split.Test)))
+	}
+	if len(s.Splits) == 0 {
+		t.row("splits", "none: import with --split to make some")
+	}
+	t.row("checks", "passed: counts, ids and their order, values, classes, splits")
+	t.flush()
+}
+
+// describe joins what there is to say.
+func describe(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
+}
+
+func when(condition bool, text string) string {
+	if condition {
+		return text
+	}
+	return ""
+}
+
+// has names a count, unless it is zero.
+func has[T int | int64](n T, what string) string { return when(n != 0, count(n)+" "+what) }
+
+func degrees(d graph.Degrees) string {
+	return fmt.Sprintf("%s to %s, mean %.4g", count(d.Min), count(d.Max), d.Mean)
+}
+
+// largest names the class with the most vertices: its share is what guessing would reach.
+func largest(s *graph.Summary) string {
+	if len(s.ClassCounts) == 0 {
+		return ""
+	}
+	most := slices.Max(s.ClassCounts)
+	name := fmt.Sprint(slices.Index(s.ClassCounts, most))
+	if len(s.ClassNames) == len(s.ClassCounts) {
+		name = s.ClassNames[slices.Index(s.ClassCounts, most)]
+	}
+	return fmt.Sprintf("the largest (%s) has %s vertices", name, count(most))
+}

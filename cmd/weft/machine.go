@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bufio"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// peakResident is the largest resident set that this process has had, in bytes; 0 where the system does not say. The figure
+// belongs to this program alone: that of getrusage also counts what the process was before it became this program.
+func peakResident() int64 { return procBytes("/proc/self/status", "VmHWM") }
+
+// procBytes reads an entry like "MemTotal:  16384 kB" of a file under /proc; 0 where there is none.
+func procBytes(file, name string) int64 {
+	kilobytes, _ := strconv.ParseInt(strings.TrimSuffix(procEntry(file, name), " kB"), 10, 64)
+	return kilobytes << 10
+}
+
+// procEntry reads what stands behind "name:" in a file under /proc, "" where there is none.
+func procEntry(file, name string) string {
+	f, err := os.Open(file)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if key, value, found := strings.Cut(lines.Text(), ":"); found && strings.TrimSpace(key) == name {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// memoryLimit is what a control group (a container, a Slurm job) allows this process, in bytes; 0: no limit that is known.
+func memoryLimit() int64 {
+	text, err := os.ReadFile("/sys/fs/cgroup/memory.max")
+	if err != nil {
+		return 0
+	}
+	limit, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" is no number
+	return limit
+}

@@ -1,0 +1,61 @@
+// Command weft trains graph neural networks on whole graphs. See weft --help.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/refusal"
+)
+
+// Exit statuses, a contract with the programs that call weft.
+const (
+	exitDone        = 0
+	exitFailed      = 1   // the work itself failed
+	exitRefused     = 2   // the request makes no sense; nothing was done
+	exitInterrupted = 130 // stopped by a signal; results so far are kept
+)
+
+// version is set by the linker.
+var version = "unknown"
+
+func main() {
+	root, started := newRoot()
+	os.Exit(execute(root, started))
+}
+
+// execute runs the command and returns its exit status. An error is one line on standard error.
+func execute(root *cobra.Command, started *bool) (status int) {
+	stderr := root.ErrOrStderr()
+	defer func() {
+		if fault := recover(); fault != nil {
+			fmt.Fprintln(stderr, oneLine(fmt.Errorf("internal error: %v (WEFT_DEBUG=1 prints where)", fault)))
+			if os.Getenv("WEFT_DEBUG") == "1" {
+				stderr.Write(debug.Stack())
+			}
+			status = exitFailed
+		}
+	}()
+	err := root.Execute()
+	if err == nil {
+		return exitDone
+	}
+	fmt.Fprintln(stderr, oneLine(err))
+	switch {
+	case errors.Is(err, errInterrupted):
+		return exitInterrupted
+	case refusal.Is(err) || !*started: // an error before a subcommand runs is about flags or arguments
+		return exitRefused
+	}
+	return exitFailed
+}
+
+// oneLine prints an error as the single line that callers rely on, also where a name in it holds line breaks.
+func oneLine(err error) string {
+	return "weft: " + strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/train"
+)
+
+func TestOneLine(t *testing.T) {
+	if got := oneLine(errors.New("a\nb\r\n\nc\n")); got != "weft: a; b; c" {
+		t.Errorf("%q", got)
+	}
+}
+
+// A fault of the program is one line and status 1; a trace is printed only on request.
+func TestInternalError(t *testing.T) {
+	for debug, traced := range map[string]bool{"": false, "1": true} {
+		t.Setenv("WEFT_DEBUG", debug)
+		var stderr bytes.Buffer
+		root, started := newRoot()
+		root.AddCommand(&cobra.Command{Use: "fault", Run: func(*cobra.Command, []string) { panic("index out of range\nin a row") }})
+		root.SetArgs([]string{"fault"})
+		root.SetErr(&stderr)
+		status := execute(root, started)
+		if !strings.HasPrefix(stderr.String(), "weft: internal error: index out of range; in a row") || status != exitFailed {
+			t.Errorf("status %d: %s", status, stderr.String())
+		}
+		if got := strings.Contains(stderr.String(), "goroutine"); got != traced {
+			t.Errorf("WEFT_DEBUG=%q: traced %v:\n%s", debug, got, stderr.String())
+		}
+	}
+}
+
+func TestSignalCancels(t *testing.T) {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1} {
+		told := make(chan os.Signal, 1)
+		ctx, stop := untilSignal(t.Context(), func(s os.Signal) { told <- s })
+		if err := syscall.Kill(os.Getpid(), s); err != nil {
+			t.Fatal(err)
+		}
+		<-ctx.Done()
+		if got := <-told; got != s || context.Cause(ctx) != errInterrupted {
+			t.Errorf("%v: told %v, cause %v", s, got, context.Cause(ctx))
+		}
+		stop()
+	}
+}
+
+// The live line is written over; it never exceeds the terminal.
+func TestProgressOnATerminal(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Unix(0, 0)
+	p := &progress{out: &out, width: func() int { return 40 }, clock: func() time.Time { return now }}
+	for e := 1; e <= 1000; e++ {
+		now = now.Add(time.Millisecond)
+		p.epoch(train.Epoch{Epoch: e, Epochs: 1000, Loss: 1, Evaluated: true, Seconds: 0.001, PeakBytes: 5e6})
+	}
+	p.end()
+	lines := strings.Split(strings.TrimSuffix(out.String(), "\r\x1b[K"), "\r")[1:]
+	if len(lines) < 10 || len(lines) > 12 {
+		t.Errorf("%d updates in a second", len(lines))
+	}
+	for _, line := range lines {
+		if text := strings.TrimSuffix(line, "\x1b[K"); len(text) > 39 {
+			t.Errorf("%d characters: %q", len(text), text)
+		}
+	}
+	if strings.Contains(out.String(), "\n") {
+		t.Error("the live line scrolls")
+	}
+}
+
+// Elsewhere lines are plain and few, whatever the number and length of the epochs; the first and the last are among them.
+func TestProgressInAFile(t *testing.T) {
+	for _, c := range []struct {
+		epochs    int
+		each      time.Duration
+		low, high int
+	}{
+		{1, time.Second, 1, 1},
+		{5, time.Millisecond, 5, 5},
+		{200, time.Millisecond, 10, 12},
+		{100_000, 5 * time.Millisecond, 50, 120},
+		{20, time.Minute, 20, 20},
+	} {
+		var out bytes.Buffer
+		now := time.Unix(0, 0)
+		p := &progress{out: &out, clock: func() time.Time { return now }}
+		for e := 1; e <= c.epochs; e++ {
+			now = now.Add(c.each)
+			p.epoch(train.Epoch{Epoch: e, Epochs: c.epochs, Seconds: c.each.Seconds()})
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) < c.low || len(lines) > c.high {
+			t.Errorf("%d epochs of %v: %d lines, want %d to %d", c.epochs, c.each, len(lines), c.low, c.high)
+		}
+		if last := lines[len(lines)-1]; !strings.Contains(last, fmt.Sprintf("%d/%d", c.epochs, c.epochs)) || strings.Contains(last, "left") {
+			t.Errorf("last line %q", last)
+		}
+	}
+}
+
+func TestProgressSaysTheTimeLeft(t *testing.T) {
+	var out bytes.Buffer
+	now := time.Unix(0, 0)
+	p := &progress{out: &out, atMost: true, clock: func() time.Time { return now }}
+	for e := 1; e <= 11; e++ {
+		now = now.Add(2 * time.Second)
+		p.epoch(train.Epoch{Epoch: e, Epochs: 21, Loss: 0.5, Train: 1, Val: 0.8, Test: 0.75, Evaluated: e == 10, Seconds: 1, PeakBytes: 1234567890})
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	want := "epoch 11/21  loss 0.5000  train 100.00 %  val 80.00 %  test 75.00 %  1.0 s/epoch  1.2 GB  at most 20 s left"
+	if got := lines[len(lines)-1]; got != want {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestWords(t *testing.T) {
+	for got, want := range map[string]string{
+		count(0): "0", count(999): "999", count(1000): "1,000", count(-1234567): "-1,234,567",
+		megabytes(999): "999 B", megabytes(1500): "1.5 kB", megabytes(31_400_000): "31 MB", megabytes(4_000_000_000): "4.0 GB",
+		duration(1234 * time.Microsecond): "1.2 ms", duration(250 * time.Millisecond): "250 ms", duration(3400 * time.Millisecond): "3.4 s",
+		duration(59 * time.Second): "59 s", duration(125 * time.Second): "2 min 05 s", duration(2*time.Hour + 5*time.Minute): "2 h 05 min",
+		percent(0.8125): "81.25 %",
+	} {
+		if got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestPeakResident(t *testing.T) {
+	if peak := peakResident(); peak < 1<<20 || peak > 1<<36 {
+		t.Errorf("%d bytes", peak)
+	}
+	if _, err := os.Stat("/proc/meminfo"); err == nil && procBytes("/proc/meminfo", "MemTotal") < 1<<26 {
+		t.Error("no memory was found")
+	}
+}

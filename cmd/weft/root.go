@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"weft/internal/refusal"
+)
+
+// newRoot builds the command with its subcommands. The flag it returns is set once a subcommand starts to work.
+func newRoot() (root *cobra.Command, started *bool) {
+	started = new(bool)
+	root = &cobra.Command{
+		Use:   "weft",
+		Short: "train graph neural networks on whole graphs",
+		Long: `weft trains graph neural networks on whole graphs: full-batch, without sampling.
+
+A graph is a store: a directory that import or generate wrote, or one of the names that datasets lists.
+train leaves the weights, the predictions and the course of the training in a run directory; predict reads them again.`,
+		Example: `  weft train debian
+  weft generate sbm stores/sbm --vertices 8000 --degree 20
+  weft train stores/sbm --model gcn --hidden 128
+  weft import npz coauthor_physics.npz stores/physics --symmetrize --largest-component --split per-class=20,30`,
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownName(cmd, "command", args[0])
+		},
+		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(*cobra.Command, []string) { *started = true },
+	}
+	root.SetUsageFunc(usage)
+	root.SetVersionTemplate("weft {{.Version}}\n")
+	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newTrain(), newPredict(), newDoctor(), newVersion())
+	return root, started
+}
+
+// unknownName refuses a word that should have been the name of a subcommand.
+func unknownName(cmd *cobra.Command, what, word string) error {
+	var names []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(word); len(near) > 0 {
+		return refusal.Errorf("unknown %s %q; did you mean %s?", what, word, near[0])
+	}
+	return refusal.Errorf("unknown %s %q; it is one of %s", what, word, strings.Join(names, ", "))
+}
+
+// arguments accepts between low and high positional arguments, which the command's usage line names.
+func arguments(low, high int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < low || len(args) > high {
+			_, names, _ := strings.Cut(cmd.UseLine(), " ")
+			return refusal.Errorf("wrong number of arguments (%d); the command is: weft %s", len(args), names)
+		}
+		return nil
+	}
+}
+
+// flagGroup is the annotation that puts a flag under a heading of its own in the help text.
+const flagGroup = "group"
+
+// usage prints how a command is called: its line, examples, subcommands, and its flags under their headings.
+func usage(cmd *cobra.Command) error {
+	out := cmd.OutOrStderr()
+	line := cmd.UseLine()
+	if cmd.HasAvailableSubCommands() {
+		line = cmd.CommandPath() + " COMMAND"
+		if cmd.HasParent() {
+			line = cmd.CommandPath() + " " + strings.TrimPrefix(cmd.Use, cmd.Name()+" ")
+		}
+	}
+	fmt.Fprintf(out, "Usage:\n  %s\n", line)
+	if cmd.HasExample() {
+		fmt.Fprintf(out, "\nExamples:\n%s\n", cmd.Example)
+	}
+	if cmd.HasAvailableSubCommands() {
+		fmt.Fprintf(out, "\nCommands:\n")
+		t := newTable(out)
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				t.row("  "+c.Name(), c.Short)
+			}
+		}
+		t.flush()
+		fmt.Fprintf(out, "\n%s COMMAND --help says more about each.\n", cmd.CommandPath())
+	}
+	printFlags(out, cmd)
+	return nil
+}
+
+func printFlags(out io.Writer, cmd *cobra.Command) {
+	groups := map[string]*pflag.FlagSet{}
+	var headings []string
+	cmd.Flags().SortFlags = false
+	add := func(f *pflag.Flag) {
+		heading := "Flags"
+		if name := f.Annotations[flagGroup]; len(name) > 0 {
+			heading = name[0]
+		}
+		if groups[heading] == nil {
+			groups[heading] = pflag.NewFlagSet("", pflag.ContinueOnError)
+			groups[heading].SortFlags = false
+			headings = append(headings, heading)
+		}
+		groups[heading].AddFlag(f)
+	}
+	cmd.LocalFlags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	for _, heading := range headings {
+		if groups[heading].HasAvailableFlags() {
+			fmt.Fprintf(out, "\n%s:\n%s", heading, groups[heading].FlagUsagesWrapped(terminalWidth(os.Stdout)))
+		}
+	}
+}
+
+// terminalWidth is the number of columns of a terminal, 120 for other files.
+func terminalWidth(f *os.File) int {
+	if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 40 {
+		return columns
+	}
+	return 120
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "print the version",
+		Args:  arguments(0, 0),
+		Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "weft", version) },
+	}
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"weft/internal/refusal"
+	"weft/train"
+)
+
+// headings are the titles of the groups of settings in help texts.
+var headings = map[train.Group]string{
+	train.ModelGroup:    "Model",
+	train.TrainingGroup: "Training",
+	train.MachineGroup:  "Machine",
+}
+
+// settingFlags are the settings of a run as flags, beside a configuration file that they override.
+type settingFlags struct {
+	config string
+	given  []givenSetting
+}
+
+// givenSetting is a setting on the command line, kept until the file it overrides has been read.
+type givenSetting struct {
+	setting train.Setting
+	text    string
+}
+
+// add registers --config and one flag for each setting.
+func (s *settingFlags) add(flags *pflag.FlagSet) {
+	for _, setting := range train.Settings() {
+		v := &settingValue{setting: setting, given: &s.given, value: train.Defaults()}
+		meaning := setting.Meaning
+		if len(setting.Choices) > 0 {
+			meaning += ": " + strings.Join(setting.Choices, ", ")
+		}
+		flag := flags.VarPF(v, setting.Name, "", meaning)
+		flag.Annotations = map[string][]string{flagGroup: {headings[setting.Group]}}
+		if setting.Kind() == "bool" {
+			flag.NoOptDefVal = "true"
+		}
+	}
+	flags.StringVar(&s.config, "config", "", "YAML `file` of settings under the names of these flags, which override it")
+}
+
+// options are the defaults, changed by the configuration file, changed by the flags. What is wrong with them is a refusal.
+func (s *settingFlags) options() (train.Options, error) {
+	o, err := s.merge()
+	if err != nil {
+		return o, err
+	}
+	return o, check(&o)
+}
+
+// merge is options before it is known whether they make sense.
+func (s *settingFlags) merge() (train.Options, error) {
+	o := train.Defaults()
+	if s.config != "" {
+		if err := train.ReadConfig(s.config, &o); err != nil {
+			return o, err
+		}
+	}
+	return o, s.override(&o)
+}
+
+// override sets what the command line gave.
+func (s *settingFlags) override(o *train.Options) error {
+	for _, g := range s.given {
+		if err := g.setting.Set(o, g.text); err != nil {
+			return refusal.Errorf("--%s %s: %w", g.setting.Name, g.text, err)
+		}
+	}
+	return nil
+}
+
+// check refuses options that make no sense, here and now: the files that they name must be there.
+func check(o *train.Options) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	if o.Init != "" {
+		if info, err := os.Stat(o.Init); err != nil || !info.Mode().IsRegular() {
+			return refusal.Errorf("--init %s: no such file; it names a safetensors file with weights", o.Init)
+		}
+	}
+	return nil
+}
+
+// settingValue is the pflag.Value of one setting.
+type settingValue struct {
+	setting train.Setting
+	given   *[]givenSetting
+	value   train.Options // only the one field counts
+}
+
+func (v *settingValue) String() string { return v.setting.Text(&v.value) }
+
+func (v *settingValue) Type() string {
+	if kind := v.setting.Kind(); kind != "string" {
+		return kind
+	}
+	return "name"
+}
+
+func (v *settingValue) Set(text string) error {
+	if err := v.setting.Set(&v.value, text); err != nil {
+		return err
+	}
+	*v.given = append(*v.given, givenSetting{v.setting, text})
+	return nil
+}
+
+// warnUnused says which settings were given in vain.
+func warnUnused(out io.Writer, o *train.Options) {
+	for _, name := range o.Unused() {
+		fmt.Fprintf(out, "weft: warning: --%s has no effect: the model %s does not use it\n", name, o.Model)
+	}
+}

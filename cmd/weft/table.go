@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// table prints rows with aligned columns.
+type table struct {
+	out     io.Writer
+	aligned *bytes.Buffer
+	w       *tabwriter.Writer
+}
+
+func newTable(out io.Writer) table {
+	aligned := new(bytes.Buffer)
+	return table{out, aligned, tabwriter.NewWriter(aligned, 0, 0, 2, ' ', 0)}
+}
+
+func (t table) row(cells ...string) { fmt.Fprintln(t.w, strings.Join(cells, "\t")) }
+
+func (t table) flush() {
+	t.w.Flush()
+	for line := range strings.Lines(t.aligned.String()) {
+		fmt.Fprintln(t.out, strings.TrimRight(line, " \n"))
+	}
+}
+
+// count writes a number with separators: 1,234,567.
+func count[T int | int64](n T) string {
+	digits := strconv.FormatInt(int64(n), 10)
+	sign := ""
+	if n < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return sign + digits
+}
+
+// megabytes writes an amount of memory in the unit that suits it, in powers of 1000.
+func megabytes(bytes int64) string {
+	x, unit := float64(bytes), "B"
+	for _, next := range []string{"kB", "MB", "GB", "TB"} {
+		if x < 1000 {
+			break
+		}
+		x, unit = x/1000, next
+	}
+	if x < 10 && unit != "B" {
+		return fmt.Sprintf("%.1f %s", x, unit)
+	}
+	return fmt.Sprintf("%.0f %s", x, unit)
+}
+
+// duration writes a time with two or three digits that matter.
+func duration(d time.Duration) string {
+	s := d.Seconds()
+	switch {
+	case s < 0.0995:
+		return fmt.Sprintf("%.2g ms", s*1000)
+	case s < 0.9995:
+		return fmt.Sprintf("%.0f ms", s*1000)
+	case s < 9.95:
+		return fmt.Sprintf("%.1f s", s)
+	case s < 119.5:
+		return fmt.Sprintf("%.0f s", s)
+	case s < 119.5*60:
+		return fmt.Sprintf("%d min %02d s", int(s)/60, int(s)%60)
+	}
+	return fmt.Sprintf("%d h %02d min", int(s)/3600, int(s)/60%60)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// percent writes a metric, which lies between 0 and 1; a dash where it was not measured.
+func percent(x float64) string {
+	if math.IsNaN(x) {
+		return "–"
+	}
+	return fmt.Sprintf("%.2f %%", 100*x)
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"weft/graph"
+	"weft/internal/datasets"
+	"weft/internal/refusal"
+	"weft/train"
+)
+
+type trainCommand struct {
+	settings settingFlags
+	out      string
+	json     bool
+	explain  bool
+}
+
+func newTrain() *cobra.Command {
+	t := &trainCommand{}
+	cmd := &cobra.Command{
+		Use:   "train DATASET|STORE",
+		Short: "train a model on a whole graph",
+		Long: `train trains a model on a whole graph and leaves a run directory: run.yaml (its settings), metrics.jsonl (a line per
+epoch), model.safetensors (the weights of the best epoch), predictions.npy (a row of logits per vertex) and run.json, written last.
+
+The best epoch is the first with the highest metric on the validation vertices; its weights make the results.
+An interrupt (SIGINT, SIGTERM or SIGUSR1) finishes the epoch and keeps the results; a second SIGINT stops at once.`,
+		Example: `  weft train debian
+  weft train cora --config configs/cora-gcn.yaml --seed 3
+  weft train stores/mine --model gat --hidden 64 --heads 8 --epochs 500 --patience 50
+  weft train stores/mine --model sage --json --out runs/first > first.json`,
+		Args: arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error { return t.run(cmd, args[0]) },
+	}
+	t.settings.add(cmd.Flags())
+	cmd.Flags().StringVar(&t.out, "out", "", "run `directory`, new or empty (default: a new folder under runs/)")
+	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to standard error")
+	cmd.Flags().BoolVar(&t.explain, "explain", false, "print what would be done and what it would need, and stop")
+	return cmd
+}
+
+func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
+	options, err := t.settings.options()
+	if err != nil {
+		return err
+	}
+	warnUnused(cmd.ErrOrStderr(), &options)
+	show := cmd.OutOrStdout()
+	if t.json {
+		show = cmd.ErrOrStderr()
+	}
+	g, store, err := openDataset(dataset, show)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	job := &train.Job{Graph: g, Dataset: dataset, Options: options}
+	if t.explain || options.MemoryLimit > 0 {
+		plan, err := job.Plan()
+		if err != nil {
+			return err
+		}
+		if err := checkMemory(plan, options.MemoryLimit); err != nil {
+			return err
+		}
+		if t.explain {
+			return t.printPlan(cmd.OutOrStdout(), plan)
+		}
+	}
+	started := time.Now()
+	dir, err := train.NewRunDir(t.out, started, dataset, &options)
+	if err != nil {
+		return err
+	}
+	result, err := watch(cmd.Context(), job, dir, show)
+	if err != nil {
+		if refusal.Is(err) {
+			dir.Discard()
+		}
+		return err
+	}
+	run := train.NewRun(version, store, started)
+	run.Finished = time.Now()
+	run.Interrupted = result.Interrupted
+	run.Summary = train.Summarize(job, result)
+	run.Summary.RunDir = dir.Path
+	run.Summary.PeakRSSBytes = peakResident()
+	if err := dir.Finish(run, result); err != nil {
+		return err
+	}
+	if t.json {
+		if err := printJSON(cmd.OutOrStdout(), run.Summary); err != nil {
+			return err
+		}
+	} else {
+		printResults(show, &run)
+	}
+	if result.Interrupted {
+		return fmt.Errorf("%w after epoch %d; the results so far are in %s", errInterrupted, result.Epochs, dir.Path)
+	}
+	return nil
+}
+
+// openDataset opens a dataset by its name or a store by its path, and says where the store is.
+func openDataset(name string, show io.Writer) (g *graph.Graph, store string, err error) {
+	store, err = datasets.Resolve(name, func(line string) { fmt.Fprintln(show, line) })
+	if err != nil {
+		return nil, "", err
+	}
+	g, err = graph.Open(store)
+	return g, store, err
+}
+
+// watch runs a job, with its progress shown and recorded. A signal, or a record that cannot be written, ends it after the
+// epoch under way.
+func watch(parent context.Context, job *train.Job, dir *train.RunDir, show io.Writer) (*train.Result, error) {
+	progress := newProgress(show, &job.Options)
+	defer progress.end()
+	ctx, stop := untilSignal(parent, func(s os.Signal) {
+		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once", s)
+	})
+	defer stop()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var failed error
+	job.OnEpoch = func(e train.Epoch) {
+		progress.epoch(e)
+		if err := dir.Epoch(e); err != nil && failed == nil {
+			failed = err
+			cancel()
+		}
+	}
+	result, err := job.Run(ctx)
+	if failed != nil {
+		return nil, failed
+	}
+	return result, err
+}
+
+// checkMemory refuses a plan that needs more than a worker may take.
+func checkMemory(p train.Plan, limit train.Bytes) error {
+	for worker, tensors := range p.PeakTensorBytes {
+		graph := p.GraphBytes[worker]
+		if limit > 0 && tensors+graph > int64(limit) {
+			return refusal.Errorf("--memory-limit %s: worker %d would need %s (tensors %s, graph %s); raise the limit or take a smaller model",
+				limit, worker, megabytes(tensors+graph), megabytes(tensors), megabytes(graph))
+		}
+	}
+	return nil
+}
+
+func (t *trainCommand) printPlan(out io.Writer, p train.Plan) error {
+	if t.json {
+		return printJSON(out, struct {
+			PeakTensorBytes []int64  `json:"peak_tensor_bytes"`
+			GraphBytes      []int64  `json:"graph_bytes"`
+			Plan            []string `json:"plan"`
+		}{p.PeakTensorBytes, p.GraphBytes, p.Lines})
+	}
+	for _, line := range p.Lines {
+		fmt.Fprintln(out, line)
+	}
+	fmt.Fprintf(out, "A worker needs %s for tensors and %s for the graph at most.\n",
+		megabytes(slices.Max(p.PeakTensorBytes)), megabytes(slices.Max(p.GraphBytes)))
+	return nil
+}
+
+// printResults draws the results for the eye.
+func printResults(out io.Writer, run *train.Run) {
+	s := &run.Summary
+	t := newTable(out)
+	t.row("model", fmt.Sprintf("%s on %s: %s vertices, %s edges, %s features, %s classes", s.Model, s.Dataset,
+		count(s.Graph.Vertices), count(s.Graph.Edges), count(s.Graph.Features), count(s.Graph.Classes)))
+	t.row("epochs", fmt.Sprintf("%s, best %s", count(s.EpochsRun), count(s.BestEpoch)))
+	t.row(s.Metric, fmt.Sprintf("train %s  validation %s  test %s", percent(float64(s.Train)), percent(float64(s.Val)), percent(float64(s.Test))))
+	t.row("time", fmt.Sprintf("%s an epoch, %s in all", duration(seconds(s.EpochSecondsMedian)), duration(run.Finished.Sub(run.Started))))
+	t.row("memory", fmt.Sprintf("%s tensors, %s graph, %s resident at the peak",
+		megabytes(slices.Max(s.PeakTensorBytes)), megabytes(slices.Max(s.GraphBytes)), megabytes(s.PeakRSSBytes)))
+	t.row("run", filepath.Clean(s.RunDir))
+	t.flush()
+}
+
+// printJSON prints one JSON object on one line.
+func printJSON(out io.Writer, object any) error {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(text, '\n'))
+	return err
+}

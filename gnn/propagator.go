@@ -1,0 +1,70 @@
+// Package gnn builds graph neural networks. Layers never know how the graph is divided: they reach along edges only through a
+// Propagator, and every way of dividing the work is one implementation of it.
+package gnn
+
+import (
+	"weft/autograd"
+	"weft/nn"
+)
+
+// Reduce is an aggregation over in-neighbours, duplicates counted: z_i = ⊕_{j→i} x_j (+ Self·x_i for sums).
+type Reduce struct {
+	Kind ReduceKind
+	Self float32 // with KindSum: the weight of the vertex's own row, besides stored self loops
+}
+
+// ReduceKind names the aggregation.
+type ReduceKind uint8
+
+// The aggregations. A vertex without in-neighbours gets zeros.
+const (
+	KindSum  ReduceKind = iota
+	KindMean            // Σ x_j / in-degree
+	KindMax             // the largest of each column
+	// KindSymmetric is GCN's normalisation (Kipf & Welling 2017): Σ_j w_ij / √(d_i·d_j) · x_j, with one self loop for every
+	// vertex (stored ones are merged into it) and d the weighted in-degree on both sides, loop included, as PyG computes it on
+	// directed graphs. It is the one aggregation that uses edge weights.
+	KindSymmetric
+	// KindSymmetricNoLoops is the same without adding self loops; stored ones count as edges.
+	KindSymmetricNoLoops
+)
+
+// The aggregations as values.
+var (
+	Sum              = Reduce{Kind: KindSum}
+	Mean             = Reduce{Kind: KindMean}
+	Max              = Reduce{Kind: KindMax}
+	Symmetric        = Reduce{Kind: KindSymmetric}
+	SymmetricNoLoops = Reduce{Kind: KindSymmetricNoLoops}
+)
+
+// Propagator moves vertex rows along the edges of one relation. A model holds one for each place where it aggregates, keyed by
+// that place's module path ("convs.1"), because caches and masks belong to a place.
+type Propagator interface {
+	// AggregateLinear is Â(xW) = (Âx)W, for x rows × in (dense, or sparse input features) and w in × out: rows × out. The
+	// implementation picks the order of work. With Max it is max(x)·W.
+	AggregateLinear(x, w *autograd.Var, op Reduce) *autograd.Var
+	// Propagate applies the aggregation k times: rows × the columns of x.
+	Propagate(x *autograd.Var, op Reduce, k int) *autograd.Var
+	// Attend is softmax attention over in-edges: rows × Heads·Width. No tensor with an entry for each edge is kept.
+	Attend(a Attention) *autograd.Var
+	// Rows says which vertices this worker holds.
+	Rows() nn.Rows
+}
+
+// Attention describes softmax attention over in-edges, per head:
+//
+//	GATv1 (Veličković et al. 2018): s_ij = LeakyReLU(aSource·source_j + aTarget·target_i), Target being Source
+//	GATv2 (Brody et al. 2022):      s_ij = aSource·LeakyReLU(source_j + target_i), ATarget nil
+//	z_i = Σ_j softmax_j(s_ij)·source_j
+type Attention struct {
+	Source, Target   *autograd.Var // rows × Heads·Width
+	ASource, ATarget *autograd.Var // 1 × Heads·Width
+	Heads            int
+	Slope            float64 // of LeakyReLU
+	Dropout          float64 // probability with which a coefficient is dropped
+	SelfLoops        bool    // stored self loops are replaced by one for each vertex; otherwise they count as edges
+}
+
+// Propagators makes the Propagator of a place, along the edges as stored or reversed.
+type Propagators func(site string, reversed bool) Propagator

@@ -1,0 +1,323 @@
+# Writes the golden files: logits, loss and gradients of PyTorch Geometric's own models. How to run, on Debian 12:
+#   apt-get install python3-torch python3-scipy python3-venv && /usr/bin/python3 -m venv --system-site-packages /tmp/pyg
+#   /tmp/pyg/bin/pip install --no-deps torch_geometric==2.6.1 tqdm==4.66.5 jinja2==3.1.4 markupsafe==3.0.2 fsspec==2024.6.1
+#   /tmp/pyg/bin/python gnn/testdata/golden.py
+"""Golden files of the models and of the optimizers, from PyTorch and PyTorch Geometric (PyG).
+
+Each .safetensors file beside this script is one model on one small directed graph (isolated vertices, a hub, self loops,
+duplicate edges). Everything is computed in float64 from inputs and parameters that are exact in float32, and stored in
+float32: a stored value is right to half a unit in the last place. There is no dropout. Tensors:
+
+  x                 V x F features, about 40 % zeros (none in the file of max)
+  edge_index        2 x E int64, the sources above the destinations, in no order; edge_weight: E, in weighted files only
+  train             ids of the vertices in the loss, int64
+  labels            V int64, -1 unlabelled; or V x C float32 0/1 rows, NaN rows unlabelled (loss "bce")
+  param.NAME        the state_dict before the step: parameters and buffers (running statistics)
+  logits, loss      the model's output for all vertices; the mean loss over train, shape [1]
+  grad.NAME         gradient of every parameter, and grad.x of the features
+  after.NAME        buffers after the forward pass (batch norm in training mode)
+
+and __metadata__ strings: model, layers, hidden, heads, output_heads, norm, mode (train or eval), act, direction (in, out,
+both), aggr, loss, bias_before_norm, built (how PyG was used), torch, pyg.
+
+../../optim/testdata/golden.safetensors holds five steps of torch.optim's optimizers and learning rates of its schedules.
+"""
+import json
+import pathlib
+import re
+import struct
+import zlib
+
+import torch
+import torch.nn.functional as F
+import torch_geometric
+from torch_geometric.nn import DirGNNConv, GATConv, GATv2Conv, GCNConv, SAGEConv
+from torch_geometric.nn.models import GAT, GCN, GIN, MLP, GraphSAGE
+
+V, FEATURES, HIDDEN, HEADS, CLASSES = 40, 11, 12, 3, 5
+HUB, ISOLATED = 7, (0, 17, 39)
+HERE = pathlib.Path(__file__).resolve().parent
+TYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64"}
+
+
+def save(path, tensors, metadata):
+    """Writes a safetensors file: the header's length, a JSON header, the tensors' bytes; eight-byte types first, so aligned."""
+    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    header, at = {"__metadata__": metadata}, 0
+    for name in order:
+        t = tensors[name]
+        size = t.numel() * t.element_size()
+        header[name] = {"dtype": TYPES[t.dtype], "shape": list(t.shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    data = b"".join(tensors[name].contiguous().numpy().tobytes() for name in order)
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+def uniform(rng, *shape, middle=0.0, width=1.0):
+    """Numbers of [middle - width, middle + width) that are exact in float32, as float64."""
+    return (middle + (torch.rand(*shape, generator=rng, dtype=torch.float32) * 2 - 1) * width).double()
+
+
+def dataset():
+    """The graph, its features, both kinds of labels, and the training vertices."""
+    rng = torch.Generator().manual_seed(1)
+    live = torch.tensor([v for v in range(V) if v not in ISOLATED])
+    pick = lambda n: live[torch.randint(len(live), (n,), generator=rng)]
+    edges = [torch.stack([pick(90), pick(90)])]
+    edges.append(torch.stack([live[::2], torch.full_like(live[::2], HUB)]))  # into the hub
+    edges.append(torch.stack([torch.full_like(live[::3], HUB), live[::3]]))  # out of the hub
+    edges.append(edges[0][:, :8])  # duplicates, with weights of their own
+    edges.append(torch.tensor([[3, 5, 5, 20, HUB], [3, 5, 5, 20, HUB]]))  # self loops, one of them twice
+    edges = torch.cat(edges, 1)
+    sources_only = torch.tensor([11, 30])  # vertices with out-edges and no in-edge
+    edges = edges[:, ~torch.isin(edges[1], sources_only)]
+    edges = edges[:, torch.randperm(edges.shape[1], generator=rng)]
+    weight = uniform(rng, edges.shape[1], middle=1, width=0.5)
+    weight[edges[0] == edges[1]] = 0.75  # equal on all self loops: PyG keeps any one of duplicate loops
+    x = uniform(rng, V, FEATURES)
+    x[uniform(rng, V, FEATURES) < -0.2] = 0
+    labels = torch.randint(CLASSES, (V,), generator=rng)
+    several = (uniform(rng, V, CLASSES) > 0.2).double()
+    train = torch.randperm(V, generator=rng)[:22].sort().values
+    rest = [v for v in range(V) if v not in train.tolist()]
+    labels[rest[::4]] = -1
+    several[rest[::4]] = float("nan")
+    return edges, weight, x, labels, several, train
+
+
+EDGES, WEIGHT, X, LABELS, SEVERAL, TRAIN = dataset()
+
+
+def randomise(model, rng):
+    """Fills every parameter and running statistic, so that no bias is zero and no scale is one."""
+    for name, t in model.state_dict().items():
+        if name.endswith("running_var"):
+            t.copy_(uniform(rng, *t.shape, middle=1, width=0.5))
+        elif re.search(r"norms\.\d+\.(module\.)?weight$", name):
+            t.copy_(uniform(rng, *t.shape, middle=1, width=0.25))
+        elif ".att" in name:  # large, so that attention is far from uniform
+            t.copy_(uniform(rng, *t.shape, width=2))
+        elif t.is_floating_point() and not name.endswith("eps"):
+            t.copy_(uniform(rng, *t.shape, width=0.5 if t.dim() > 1 else 0.25))
+
+
+def drop_bias_before_batch_norm(model):
+    """Removes the biases that batch norm cancels: those of a linear map whose output goes straight into it."""
+    last = lambda modules: list(modules)[:-1]
+    for part in last(getattr(model, "convs", [])):
+        if isinstance(part, SAGEConv):
+            part.lin_l.bias = None
+        elif hasattr(part, "nn"):
+            part.nn.lins[-1].bias = None
+        else:
+            part.bias = None
+    for mlp in [model] + [c.nn for c in getattr(model, "convs", []) if hasattr(c, "nn")]:
+        for part in last(getattr(mlp, "lins", [])):
+            part.bias = None
+
+
+class Both(torch.nn.Module):
+    """convs.i is PyG's DirGNNConv; the activation stands between layers, as in PyG's BasicGNN."""
+
+    def __init__(self, convs, act):
+        super().__init__()
+        self.convs, self.act = torch.nn.ModuleList(convs), act
+
+    def forward(self, x, edges):
+        for i, conv in enumerate(self.convs):
+            x = self.act(x) if i else x
+            x = conv(x, edges)
+        return x
+
+
+def both(model, layers, heads):
+    widths = [FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES]
+    convs = []
+    for i, (a, b) in enumerate(zip(widths, widths[1:])):
+        if model == "sage":
+            convs.append(DirGNNConv(SAGEConv(a, b, root_weight=False), alpha=0.5))
+        elif model == "gcn":
+            convs.append(DirGNNConv(GCNConv(a, b), alpha=0.5))
+        else:
+            last = i == layers - 1
+            make = GATConv if model == "gat" else GATv2Conv
+            conv = make(a, b if last else b // heads, heads=heads, concat=not last)
+            directed = DirGNNConv(conv, alpha=0.5)
+            directed.lin = torch.nn.Linear(a, b)  # PyG's has the width of one head
+            convs.append(directed)
+    return Both(convs, F.relu)
+
+
+PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gat": GAT, "gatv2": GAT}
+
+
+def build(model, layers, heads, output_heads, norm, act, aggr, direction):
+    """The model, and one line that says how it was made."""
+    if direction == "both":
+        line = "torch_geometric.nn.DirGNNConv(conv, alpha=0.5), convs.i, activation between"
+        if model in ("gat", "gatv2") and heads > 1:
+            line += "; its lin replaced by Linear(in, heads*out), as PyG's has the width of one head"
+        return both(model, layers, heads), line
+    kwargs = {"act": act, "norm": {"none": None, "batch": "batch_norm", "layer": "layer_norm"}[norm]}
+    if norm == "layer":
+        kwargs["norm_kwargs"] = {"mode": "node"}
+    if model == "mlp":
+        return MLP([FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES], **kwargs), "torch_geometric.nn.models.MLP"
+    if model in ("gat", "gatv2"):
+        kwargs |= {"heads": heads, "v2": model == "gatv2"}
+    if model == "sage":
+        kwargs["aggr"] = aggr
+    m = PYG[model](FEATURES, HIDDEN, layers, CLASSES, **kwargs)
+    line = "torch_geometric.nn.models." + PYG[model].__name__
+    if heads and output_heads != heads:
+        conv = GATv2Conv if model == "gatv2" else GATConv
+        m.convs[-1] = conv(HIDDEN, CLASSES, heads=output_heads, concat=False)
+        line += f", its last convolution replaced by one with {output_heads} head(s)"
+    return m, line
+
+
+def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="train", act="relu", direction="in", aggr="",
+           weighted=False, loss="ce", bias_before_norm=True, eps=None):
+    """Runs one model forward and backward and writes NAME.safetensors."""
+    rng = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    net, built = build(model, layers, heads, output_heads, norm, act, aggr, direction)
+    if not bias_before_norm:
+        drop_bias_before_batch_norm(net)
+        built += ", biases just before batch norm removed"
+    net = net.double()
+    randomise(net, rng)
+    if eps is not None:
+        for i, conv in enumerate(net.convs):
+            conv.eps.fill_(eps * (i + 1))
+    net.train(mode == "train")
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    features = X
+    if aggr == "max":  # no two sources tie: PyTorch would share a gradient among equals
+        features = uniform(rng, V, FEATURES)
+    x = features.clone().requires_grad_()
+    edges = EDGES.flip(0) if direction == "out" else EDGES
+    if model == "mlp":
+        logits = net(x)
+    elif weighted:
+        logits = net(x, edges, edge_weight=WEIGHT)
+    else:
+        logits = net(x, edges)
+    if loss == "ce":
+        value = F.cross_entropy(logits[TRAIN], LABELS[TRAIN])
+    else:
+        value = F.binary_cross_entropy_with_logits(logits[TRAIN], SEVERAL[TRAIN])
+    value.backward()
+
+    tensors = {"x": features, "edge_index": EDGES, "labels": LABELS if loss == "ce" else SEVERAL, "train": TRAIN,
+               "logits": logits.detach(), "loss": value.detach().reshape(1), "grad.x": x.grad}
+    if weighted:
+        tensors["edge_weight"] = WEIGHT
+    tensors |= {"param." + k: v for k, v in before.items()}
+    tensors |= {"grad." + k: p.grad for k, p in net.named_parameters()}
+    tensors |= {"after." + k: b for k, b in net.named_buffers()}
+    tensors = {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
+    save(HERE / f"{name}.safetensors", tensors, {
+        "model": model, "layers": str(layers), "hidden": str(HIDDEN), "heads": str(heads), "output_heads": str(output_heads),
+        "norm": norm, "mode": mode, "act": act, "direction": direction, "aggr": aggr, "loss": loss,
+        "bias_before_norm": "yes" if bias_before_norm else "no", "built": built,
+        "torch": torch.__version__, "pyg": torch_geometric.__version__})
+    return before
+
+
+def models():
+    """Every golden file of a model; returns the state_dicts by file name."""
+    out = {}
+
+    def write(name, *args, **kwargs):
+        out[name] = golden(name, *args, **kwargs)
+
+    for m in ("mlp", "gcn", "sage", "gat", "gatv2", "gin"):
+        h = {"heads": HEADS, "output_heads": HEADS} if m in ("gat", "gatv2") else {}
+        h |= {"aggr": "mean"} if m == "sage" else {}
+        write(f"{m}-2", m, **h)
+        write(f"{m}-3-elu", m, layers=3, act="elu", **h)
+        write(f"{m}-3-layer", m, layers=3, norm="layer", **h)
+        write(f"{m}-3-batch", m, layers=3, norm="batch", bias_before_norm=False, **h)
+        write(f"{m}-2-batch-bias", m, norm="batch", **h)
+        write(f"{m}-2-batch-eval", m, norm="batch", mode="eval", bias_before_norm=False, **h)
+        write(f"{m}-2-batch-eval-bias", m, norm="batch", mode="eval", **h)
+    for m in ("gat", "gatv2"):
+        write(f"{m}-2-onehead", m, heads=1, output_heads=1)
+        write(f"{m}-2-output1-elu", m, heads=HEADS, output_heads=1, act="elu")
+    write("gcn-2-weighted", "gcn", weighted=True)
+    write("gcn-2-bce", "gcn", loss="bce")
+    write("sage-2-max", "sage", aggr="max")
+    write("gin-2-eps", "gin", eps=0.25)
+    for m in ("gcn", "sage", "gat", "gatv2", "gin"):
+        h = {"heads": HEADS, "output_heads": HEADS} if m in ("gat", "gatv2") else {}
+        h |= {"aggr": "mean"} if m == "sage" else {}
+        write(f"{m}-2-out", m, direction="out", **h)
+        if m == "gin":  # PyG's DirGNNConv reads conv.in_channels, which GINConv has not
+            continue
+        write(f"{m}-2-both", m, direction="both", **h)
+        if h.get("heads"):
+            write(f"{m}-2-both-onehead", m, direction="both", heads=1, output_heads=1)
+    return out
+
+
+STEPS = 5
+OPTIMIZERS = {  # name: (class, arguments, weight decay of the matrix; the bias has none, largest gradient norm or None)
+    "sgd": (torch.optim.SGD, {"lr": 0.1}, 0, None),
+    "sgd-decay": (torch.optim.SGD, {"lr": 0.1}, 0.05, None),
+    "sgd-momentum": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}, 0, None),
+    "sgd-momentum-decay-clip": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9}, 0.05, 2.5),
+    "adam": (torch.optim.Adam, {"lr": 0.01}, 0, None),
+    "adam-decay": (torch.optim.Adam, {"lr": 0.01}, 0.05, None),
+    "adam-decay-clip": (torch.optim.Adam, {"lr": 0.01}, 0.05, 2.5),
+    "adamw": (torch.optim.AdamW, {"lr": 0.01}, 0.05, None),
+}
+
+
+def optimizers():
+    """Five steps of each optimizer on one 4 x 3 matrix and one bias of 4, with the same given gradients."""
+    rng = torch.Generator().manual_seed(2)
+    start = {"weight": uniform(rng, 4, 3), "bias": uniform(rng, 4)}
+    grads = [{k: uniform(rng, *v.shape, width=1 + 0.5 * s) for k, v in start.items()} for s in range(STEPS)]
+    grads[2]["weight"][0, 0] = 0
+    tensors = {f"start.{k}": v for k, v in start.items()}
+    tensors |= {f"grad.{s + 1}.{k}": v for s in range(STEPS) for k, v in grads[s].items()}
+    settings = {}
+    for name, (make, kwargs, decay, clip) in OPTIMIZERS.items():
+        params = {k: torch.nn.Parameter(v.clone()) for k, v in start.items()}
+        opt = make([{"params": [params["weight"]], "weight_decay": decay},
+                    {"params": [params["bias"]], "weight_decay": 0}], **kwargs)
+        norms = []
+        for s in range(STEPS):
+            for k, p in params.items():
+                p.grad = grads[s][k].clone()
+            if clip:
+                norms.append(torch.nn.utils.clip_grad_norm_(list(params.values()), clip))
+            opt.step()
+            tensors |= {f"{name}.{s + 1}.{k}": p.detach().clone() for k, p in params.items()}
+        if clip:
+            tensors[f"{name}.norms"] = torch.stack(norms)
+        settings[name] = json.dumps(kwargs | {"weight_decay": decay, "clip": clip}, separators=(",", ":"))
+    tensors = {k: v.float() for k, v in tensors.items()}
+
+    def rates(schedule):
+        opt = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+        s, out = schedule(opt), []
+        for _ in range(12):
+            out.append(opt.param_groups[0]["lr"])
+            opt.step()
+            s.step()
+        return torch.tensor(out, dtype=torch.float64)
+
+    # The rate of epochs 1 to 12, from .1: half a cosine over 10 epochs and what follows it; times .5 every 4 epochs.
+    tensors["schedule.cosine"] = rates(lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, T_max=10))
+    tensors["schedule.step"] = rates(lambda o: torch.optim.lr_scheduler.StepLR(o, step_size=4, gamma=0.5))
+    save(HERE.parent.parent / "optim" / "testdata" / "golden.safetensors", tensors,
+         settings | {"steps": str(STEPS), "torch": torch.__version__})
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    models()
+    optimizers()

@@ -1,0 +1,316 @@
+package graph
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"weft/internal/refusal"
+)
+
+// flaw is an inconsistency in the array that is stored in that file.
+type flaw struct{ file, reason string }
+
+func (f flaw) Error() string { return strings.TrimSuffix(f.file, ".npy") + ": " + f.reason }
+
+func flawf(file, format string, args ...any) error { return flaw{file, fmt.Sprintf(format, args...)} }
+
+// Check reports the first inconsistency of a graph as a refusal that names the array. A graph that passes keeps every kernel
+// within its arrays: counts agree, ids are in range and ascend, features and weights are finite, classes exist, the parts of a
+// split are disjoint and labelled. It takes one pass over the arrays and allocates nothing.
+func (g *Graph) Check() error {
+	if err := g.check(); err != nil {
+		return refusal.Errorf("%w", err)
+	}
+	return nil
+}
+
+func (g *Graph) check() error {
+	if err := checkVertexCount(g.Vertices()); err != nil {
+		return flaw{indptrFile, err.Error()}
+	}
+	if err := checkMetric(g.Metric); err != nil {
+		return err
+	}
+	if g.Names != nil && len(g.Names) != g.Vertices() {
+		return flawf(namesFile, "%d names for %d vertices", len(g.Names), g.Vertices())
+	}
+	if err := g.Relation.check(g.Vertices()); err != nil {
+		return err
+	}
+	if err := g.Features.check(g.Vertices()); err != nil {
+		return err
+	}
+	if err := g.Labels.check(g.Vertices()); err != nil {
+		return err
+	}
+	return checkSplits(g.Splits, g.Vertices(), &g.Labels)
+}
+
+// checkVertexCount refuses counts whose ids do not fit the int32 of the stored in-neighbours.
+func checkVertexCount(vertices int) error {
+	if vertices < 0 {
+		return refusal.Errorf("%d vertices", vertices)
+	}
+	if vertices > math.MaxInt32 {
+		return refusal.Errorf("%d vertices, where at most %d can be numbered in 32 bits", vertices, math.MaxInt32)
+	}
+	return nil
+}
+
+func checkMetric(metric string) error {
+	switch metric {
+	case "", "accuracy", "roc-auc", "micro-f1", "macro-f1":
+		return nil
+	}
+	return flawf(descriptionFile, "unknown metric %q; it is accuracy, roc-auc, micro-f1 or macro-f1", metric)
+}
+
+func (r *Relation) check(vertices int) error {
+	edges := len(r.Sources)
+	if err := checkIndptr(indptrFile, r.Indptr, vertices, edges); err != nil {
+		return err
+	}
+	for v := range vertices {
+		if err := checkRow(v, r.Sources[r.Indptr[v]:r.Indptr[v+1]], vertices); err != nil {
+			return err
+		}
+	}
+	if r.Weights != nil && len(r.Weights) != edges {
+		return flawf(weightsFile, "%d weights for %d edges", len(r.Weights), edges)
+	}
+	if k := notFinite(r.Weights); k >= 0 {
+		return flawf(weightsFile, "the weight of edge %d is %v", k, r.Weights[k])
+	}
+	if r.EdgeColumns > math.MaxInt32 || !fills(len(r.EdgeFeatures), edges, r.EdgeColumns) {
+		return flawf(edgeFeaturesFile, "%d values for %d edges × %d columns", len(r.EdgeFeatures), edges, r.EdgeColumns)
+	}
+	if k := notFinite(r.EdgeFeatures); k >= 0 {
+		return flawf(edgeFeaturesFile, "edge %d has the value %v in column %d", k/r.EdgeColumns, r.EdgeFeatures[k], k%r.EdgeColumns)
+	}
+	return nil
+}
+
+// checkRow checks the in-neighbours of vertex v.
+func checkRow(v int, sources []int32, vertices int) error {
+	if k := firstMisplaced(sources, int32(vertices), 0); k >= 0 {
+		return flawf(indicesFile, "in-neighbours of vertex %d: %s", v, misplaced(sources, k, int32(vertices)))
+	}
+	return nil
+}
+
+func (f *Features) check(vertices int) error {
+	switch {
+	case f.Columns < 0 || f.Columns > math.MaxInt32:
+		return flawf(featuresFile, "%d columns", f.Columns)
+	case f.Dense != nil && (f.Sparse() || f.Indices != nil || f.Data != nil):
+		return flawf(featuresFile, "the features are both dense and sparse")
+	case !f.Sparse():
+		if !fills(len(f.Dense), vertices, f.Columns) {
+			return flawf(featuresFile, "%d values for %d vertices × %d columns", len(f.Dense), vertices, f.Columns)
+		}
+		return checkFeatureRows(0, f.Dense, f.Columns)
+	case f.Columns == 0:
+		return flawf(featuresIndicesFile, "sparse features without columns")
+	}
+	if err := checkIndptr(featuresIndptrFile, f.Indptr, vertices, len(f.Indices)); err != nil {
+		return err
+	}
+	for v := range vertices {
+		row := f.Indices[f.Indptr[v]:f.Indptr[v+1]]
+		if k := firstMisplaced(row, int32(f.Columns), 1); k >= 0 {
+			return flawf(featuresIndicesFile, "columns of vertex %d: %s", v, misplaced(row, k, int32(f.Columns)))
+		}
+	}
+	if len(f.Data) != len(f.Indices) {
+		return flawf(featuresDataFile, "%d values for %d columns stored", len(f.Data), len(f.Indices))
+	}
+	if k := notFinite(f.Data); k >= 0 {
+		return flawf(featuresDataFile, "stored value %d is %v", k, f.Data[k])
+	}
+	return nil
+}
+
+// checkFeatureRows checks rows of dense features, of which the first belongs to vertex first.
+func checkFeatureRows(first int, rows []float32, columns int) error {
+	if k := notFinite(rows); k >= 0 {
+		return flawf(featuresFile, "vertex %d has the value %v in column %d", first+k/columns, rows[k], k%columns)
+	}
+	return nil
+}
+
+// maxClasses bounds the number of classes, which no array of a store confirms and which memory is allocated by.
+const maxClasses = 1 << 20
+
+func (l *Labels) check(vertices int) error {
+	switch {
+	case l.Classes < 0 || l.Classes > maxClasses:
+		return flawf(labelsFile, "%d classes, where 0 to %d are possible", l.Classes, maxClasses)
+	case l.Names != nil && len(l.Names) != l.Classes:
+		return flawf(classNamesFile, "%d names for %d classes", len(l.Names), l.Classes)
+	case l.Class != nil && l.Multi != nil:
+		return flawf(labelsFile, "the labels are both one class and several per vertex")
+	case l.MultiLabel():
+		return l.checkMulti(vertices)
+	case l.Class == nil && l.Classes > 0:
+		return flawf(labelsFile, "%d classes but no labels", l.Classes)
+	case l.Class != nil && len(l.Class) != vertices:
+		return flawf(labelsFile, "%d labels for %d vertices", len(l.Class), vertices)
+	}
+	return checkClasses(0, l.Class, l.Classes)
+}
+
+// checkClasses checks labels, of which the first belongs to vertex first.
+func checkClasses(first int, class []int64, classes int) error {
+	for k, c := range class {
+		if c < -1 || c >= int64(classes) {
+			return flawf(labelsFile, "vertex %d has class %d; classes are 0 to %d, and −1 means none", first+k, c, classes-1)
+		}
+	}
+	return nil
+}
+
+func (l *Labels) checkMulti(vertices int) error {
+	if l.Classes == 0 || !fills(len(l.Multi), vertices, l.Classes) {
+		return flawf(labelsFile, "%d values for %d vertices × %d classes", len(l.Multi), vertices, l.Classes)
+	}
+	for v := range vertices {
+		row := l.Multi[v*l.Classes : (v+1)*l.Classes]
+		unlabelled := row[0] != row[0] // NaN
+		for c, x := range row {
+			if (x != x) != unlabelled || (x == x && x != 0 && x != 1) {
+				return flawf(labelsFile, "vertex %d has the value %v for class %d; a row is 0 and 1, or all NaN where unlabelled", v, x, c)
+			}
+		}
+	}
+	return nil
+}
+
+// labelled reports whether vertex v has a label.
+func (l *Labels) labelled(v int64) bool {
+	switch {
+	case l.Class != nil:
+		return l.Class[v] >= 0
+	case l.Multi != nil:
+		x := l.Multi[v*int64(l.Classes)]
+		return x == x
+	}
+	return false
+}
+
+// parts are the lists of a split, in the order of splitFiles.
+func (s *Split) parts() [3]*[]int64 { return [3]*[]int64{&s.Train, &s.Val, &s.Test} }
+
+// checkSplits checks that the parts of each split are disjoint and, in a graph with labels, labelled.
+func checkSplits(splits []Split, vertices int, labels *Labels) error {
+	for s := range splits {
+		parts := splits[s].parts()
+		for p := range parts {
+			ids := *parts[p]
+			if k := firstMisplaced(ids, int64(vertices), 1); k >= 0 {
+				return flawf(splitFiles[p], "split %d: %s", s, misplaced(ids, k, int64(vertices)))
+			}
+			for _, v := range ids {
+				if (labels.Class != nil || labels.Multi != nil) && !labels.labelled(v) {
+					return flawf(splitFiles[p], "split %d: vertex %d has no label", s, v)
+				}
+			}
+		}
+		for p := range parts {
+			q := (p + 1) % 3
+			if v, both := common(*parts[p], *parts[q]); both {
+				return flawf(splitFiles[q], "split %d: vertex %d is also in %s", s, v, splitFiles[p])
+			}
+		}
+	}
+	return nil
+}
+
+// common returns an id that stands in both ascending lists.
+func common(a, b []int64) (id int64, found bool) {
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0] < b[0]:
+			a = a[1:]
+		case a[0] > b[0]:
+			b = b[1:]
+		default:
+			return a[0], true
+		}
+	}
+	return 0, false
+}
+
+// checkIndptr checks that rows 0…rows−1 divide 0…end−1 in order.
+func checkIndptr(file string, indptr []int64, rows, end int) error {
+	if len(indptr) != rows+1 {
+		return flawf(file, "%d entries for %d rows, which need one more than rows", len(indptr), rows)
+	}
+	if indptr[0] != 0 {
+		return flawf(file, "it starts at %d, not at 0", indptr[0])
+	}
+	before := int64(0)
+	for v, at := range indptr {
+		if at < before {
+			return flawf(file, "entry %d, %d, is below the one before it, %d", v, at, before)
+		}
+		before = at
+	}
+	if before != int64(end) {
+		return flawf(file, "it ends at %d where %d entries are stored", before, end)
+	}
+	return nil
+}
+
+// firstMisplaced returns the first position whose id is outside 0…limit−1 or less than step above the id before it, or −1.
+// With step 0 an id may repeat, with step 1 it may not.
+func firstMisplaced[T int32 | int64](ids []T, limit, step T) int {
+	least := T(0)
+	for k, id := range ids {
+		if id < least || id >= limit {
+			return k
+		}
+		least = id + step
+	}
+	return -1
+}
+
+// misplaced says what is wrong with the id at a position that firstMisplaced found.
+func misplaced[T int32 | int64](ids []T, k int, limit T) string {
+	switch {
+	case ids[k] < 0 || ids[k] >= limit:
+		return fmt.Sprintf("id %d is outside the range of %d", ids[k], limit)
+	case ids[k] == ids[k-1]:
+		return fmt.Sprintf("id %d stands twice", ids[k])
+	}
+	return fmt.Sprintf("id %d follows %d, but ids ascend", ids[k], ids[k-1])
+}
+
+// notFinite returns the position of the first NaN or infinity, or −1.
+func notFinite(values []float32) int {
+	for k, x := range values {
+		if x-x != 0 { // NaN for both, and for nothing else
+			return k
+		}
+	}
+	return -1
+}
+
+// fills reports whether values are exactly rows × columns, without an overflow.
+func fills(values, rows, columns int) bool {
+	if rows == 0 || columns <= 0 {
+		return values == 0 && columns >= 0
+	}
+	return values%columns == 0 && values/columns == rows
+}
+
+// located names the file of a flaw in the store dir, and the way out.
+func located(dir string, err error) error {
+	var f flaw
+	if errors.As(err, &f) {
+		return refusal.Errorf("%s: %s; %s", filepath.Join(dir, f.file), f.reason, importAgain)
+	}
+	return err
+}

@@ -1,0 +1,136 @@
+// Package debian turns a machine's own Debian package index, the lists that apt-get update fetches, into a graph: packages
+// are vertices, relations between them edges, archive sections classes, and the words of the descriptions features.
+package debian
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// Lists is the folder in which apt keeps its lists.
+const Lists = "/var/lib/apt/lists"
+
+// Options are the choices that a user has.
+type Options struct {
+	Seed uint64 // of the random split
+}
+
+// Read makes the graph of the Packages lists in apt's folder dir. Lists of repositories whose InRelease or Release does not
+// say "Origin: Debian" are left out; security and updates lists are of that origin.
+//
+// Vertices are packages in order of name, in the highest version where several lists, or architectures, have one. An edge b→a
+// says that a depends on b: b is named in a's Depends, Pre-Depends, Recommends or Suggests, as one of several alternatives or
+// not, and is a package in the lists (a virtual one is not). The class is a's section without its area ("non-free/net" is
+// "net"); a package without a section is unlabelled. Features are hashed words of the one-line description, see describe, and
+// nothing else. One split: 60 % of the labelled packages train, 20 % validate, 20 % test.
+//
+// A folder without such lists, or a list that cannot be read whole, is a refusal.
+func Read(dir string, o Options) (*graph.Graph, error) {
+	lists, releases, others, err := debianLists(dir)
+	if err != nil {
+		return nil, err
+	}
+	packages := map[string]entry{}
+	for _, l := range lists {
+		err := l.read(func(p entry) {
+			if known, twice := packages[p.name]; !twice || compareVersions(p.version, known.version) > 0 {
+				packages[p.name] = p
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(packages) == 0 {
+		return nil, refusal.Errorf("%s: its lists of the Debian origin have no package: run apt-get update", dir)
+	}
+	g, err := build(packages)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.MakeSplits("random:60/20/20", 1, o.Seed); err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	g.Provenance = provenance(dir, lists, releases, others)
+	return g, nil
+}
+
+// build makes the graph of packages that have one version each.
+func build(packages map[string]entry) (*graph.Graph, error) {
+	entries := make([]entry, 0, len(packages))
+	for _, p := range packages {
+		entries = append(entries, p)
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+	g := &graph.Graph{Names: make([]string, len(entries))}
+	vertex := make(map[string]int32, len(entries))
+	synopses := make([]string, len(entries))
+	for v, p := range entries {
+		g.Names[v], synopses[v] = p.name, p.synopsis
+		vertex[p.name] = int32(v)
+	}
+	var err error
+	if g.Relation, err = graph.NewRelation(len(entries), dependencies(entries, vertex)); err != nil {
+		return nil, err
+	}
+	g.Features = describe(synopses)
+	g.Labels = sections(entries)
+	return g, nil
+}
+
+// dependencies lists the edges b→a of all packages a, each once and without self loops.
+func dependencies(entries []entry, vertex map[string]int32) graph.Edges {
+	var e graph.Edges
+	for a, p := range entries {
+		start := len(e.Source)
+		for name := range relationTargets(p.relations) {
+			if b, exists := vertex[name]; exists && int(b) != a {
+				e.Source = append(e.Source, b)
+			}
+		}
+		slices.Sort(e.Source[start:])
+		e.Source = e.Source[:start+len(slices.Compact(e.Source[start:]))]
+		for range len(e.Source) - start {
+			e.Target = append(e.Target, int32(a))
+		}
+	}
+	return e
+}
+
+// sections makes classes of the sections, in order of name.
+func sections(entries []entry) graph.Labels {
+	l := graph.Labels{Class: make([]int64, len(entries))}
+	for _, p := range entries {
+		if s := withoutArea(p.section); s != "" {
+			l.Names = append(l.Names, s)
+		}
+	}
+	slices.Sort(l.Names)
+	l.Names = slices.Compact(l.Names)
+	l.Classes = len(l.Names)
+	for v, p := range entries {
+		c, found := slices.BinarySearch(l.Names, withoutArea(p.section))
+		if !found {
+			c = -1
+		}
+		l.Class[v] = int64(c)
+	}
+	return l
+}
+
+// withoutArea takes the archive area off a section: "net" of "net", "contrib/net", "non-free-firmware/net".
+func withoutArea(section string) string { return section[strings.LastIndexByte(section, '/')+1:] }
+
+// provenance says which lists the graph is made of: the index changes from day to day.
+func provenance(dir string, lists []list, releases []release, others int) string {
+	described := make([]string, len(releases))
+	for i, r := range releases {
+		described[i] = fmt.Sprintf("%s of %s", r.codename, r.date)
+	}
+	return fmt.Sprintf("debian %s: %d Packages lists (%s), %d of other origins left out", dir, len(lists), strings.Join(described, "; "), others)
+}

@@ -1,0 +1,100 @@
+package debian
+
+import (
+	"math"
+	"slices"
+	"testing"
+)
+
+func TestWords(t *testing.T) {
+	for synopsis, want := range map[string][]string{
+		"":                                   nil,
+		"a b c":                              nil,
+		"GNU R package (3D plots)":           {"gnu", "package", "3d", "plots"},
+		"client/server -- TCP/IP, C++ & Qt5": {"client", "server", "tcp", "ip", "qt5"},
+		"Éditeur d'équations":                {"éditeur", "équations"},
+		"\xff\xfe bytes":                     {"bytes"},
+	} {
+		if got := slices.Collect(words(synopsis)); !slices.Equal(got, want) {
+			t.Errorf("words(%q) = %q, want %q", synopsis, got, want)
+		}
+	}
+}
+
+// The rows against a dense computation by the formula of describe.
+func TestDescribe(t *testing.T) {
+	synopses := []string{"the library, the shared library", "", "a library of graphs", "graphs, citations and graphs", "X"}
+	f := describe(synopses)
+	if f.Columns != FeatureColumns || len(f.Indptr) != len(synopses)+1 || int(f.Indptr[len(synopses)]) != len(f.Indices) {
+		t.Fatalf("%d columns, indptr %v, %d indices", f.Columns, f.Indptr, len(f.Indices))
+	}
+	tf := make([][FeatureColumns]float64, len(synopses))
+	var df [FeatureColumns]float64
+	for v, synopsis := range synopses {
+		for word := range words(synopsis) {
+			c, sign := hashed(word)
+			tf[v][c] += float64(sign)
+		}
+		for c, n := range tf[v] {
+			if n != 0 {
+				df[c]++
+			}
+		}
+	}
+	for v := range synopses {
+		norm := 0.0
+		for c := range tf[v] {
+			tf[v][c] *= math.Log(float64(1+len(synopses)) / (1 + df[c]))
+			norm += tf[v][c] * tf[v][c]
+		}
+		indices := f.Indices[f.Indptr[v]:f.Indptr[v+1]]
+		for i, c := range indices {
+			if i > 0 && indices[i-1] >= c {
+				t.Errorf("row %d: columns %v do not ascend", v, indices)
+			}
+			want := tf[v][c] / math.Sqrt(norm)
+			if got := float64(f.Data[int(f.Indptr[v])+i]); got == 0 || math.Abs(got-want) > 1e-6 {
+				t.Errorf("row %d, column %d: %g, want %g", v, c, got, want)
+			}
+			tf[v][c] = 0
+		}
+		for c, left := range tf[v] {
+			if left != 0 {
+				t.Errorf("row %d lacks column %d", v, c)
+			}
+		}
+	}
+}
+
+// Two words that cancel out in their column leave no entry, and a word that every description has weighs nothing.
+func TestDescribeWithoutWeight(t *testing.T) {
+	plus, minus := cancelling(t)
+	if f := describe([]string{plus + " " + minus, ""}); len(f.Indices) != 0 {
+		t.Errorf("%q and %q leave %d entries", plus, minus, len(f.Indices))
+	}
+	for _, x := range describe([]string{"word", "word"}).Data {
+		if x != 0 {
+			t.Errorf("a word of every description weighs %g", x)
+		}
+	}
+}
+
+// cancelling finds two words of one column and opposite signs.
+func cancelling(t *testing.T) (plus, minus string) {
+	t.Helper()
+	seen := map[[2]int]string{}
+	for a := 'a'; a <= 'z'; a++ {
+		for b := 'a'; b <= 'z'; b++ {
+			for c := 'a'; c <= 'z'; c++ {
+				word := string([]rune{a, b, c})
+				column, sign := hashed(word)
+				seen[[2]int{int(column), int(sign)}] = word
+				if other := seen[[2]int{int(column), int(-sign)}]; other != "" {
+					return other, word
+				}
+			}
+		}
+	}
+	t.Fatal("no two words of three letters cancel out")
+	return "", ""
+}

@@ -1,0 +1,219 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"weft/internal/refusal"
+)
+
+// The files of a store. Those of vertices lie in the vertex type's directory and those of edges in the edge type's; in a graph
+// of one type both are the store itself.
+const (
+	descriptionFile = "graph.json"
+
+	indptrFile       = "indptr.npy"        // int64, V+1
+	indicesFile      = "indices.npy"       // int32, E: in-neighbours, ascending within a row
+	weightsFile      = "edge_weight.npy"   // float32, E
+	edgeFeaturesFile = "edge_features.npy" // float32, E × columns
+
+	featuresFile        = "features.npy"         // float32, V × columns
+	featuresIndptrFile  = "features_indptr.npy"  // int64, V+1
+	featuresIndicesFile = "features_indices.npy" // int32, one per stored value, ascending within a row
+	featuresDataFile    = "features_data.npy"    // float32, one per stored value
+	labelsFile          = "labels.npy"           // int64, V; or float32, V × classes
+	namesFile           = "names.json"           // a list of V strings
+	classNamesFile      = "class_names.json"     // a list of strings, one per class
+)
+
+// splitFiles hold int64 ids: one list, or with several splits one row per split, padded with −1.
+var splitFiles = [3]string{"train.npy", "val.npy", "test.npy"}
+
+const (
+	formatVersion   = 1
+	maxDescription  = 16 << 20 // bytes of graph.json that are read
+	importAgain     = "import it again"
+	layoutDense     = "dense"
+	layoutSparse    = "sparse"
+	labelsClass     = "class"
+	labelsMulti     = "multi"
+	theVertexType   = "vertex" // names of the types in a graph that has one of each
+	theRelationName = "edge"
+)
+
+// description is graph.json: what the arrays beside it must be.
+type description struct {
+	Format     int                   `json:"format"`
+	Provenance string                `json:"provenance"`
+	Metric     string                `json:"metric,omitempty"`
+	Vertices   []vertexDescription   `json:"vertices"`
+	Relations  []relationDescription `json:"relations"`
+}
+
+// vertexDescription is one vertex type.
+type vertexDescription struct {
+	Type     string               `json:"type"`
+	Count    int                  `json:"count"`
+	Features *featuresDescription `json:"features,omitempty"`
+	Labels   *labelsDescription   `json:"labels,omitempty"`
+	Splits   []splitDescription   `json:"splits,omitempty"`
+	Names    bool                 `json:"names,omitempty"` // names.json is there
+}
+
+type featuresDescription struct {
+	Layout  string `json:"layout"` // dense or sparse
+	Dtype   string `json:"dtype"`
+	Columns int    `json:"columns"`
+	Stored  int    `json:"stored,omitempty"` // sparse: the number of stored values
+}
+
+type labelsDescription struct {
+	Kind    string `json:"kind"` // class or multi
+	Dtype   string `json:"dtype"`
+	Classes int    `json:"classes"`
+	Names   bool   `json:"names,omitempty"` // class_names.json is there
+}
+
+// splitDescription holds the sizes of one split.
+type splitDescription struct {
+	Train int `json:"train"`
+	Val   int `json:"val"`
+	Test  int `json:"test"`
+}
+
+func (s splitDescription) sizes() [3]int { return [3]int{s.Train, s.Val, s.Test} }
+
+// relationDescription is one edge type, from vertices of type Source to vertices of type Target.
+type relationDescription struct {
+	Source         string `json:"source"`
+	Name           string `json:"name"`
+	Target         string `json:"target"`
+	Count          int    `json:"count"`
+	Dtype          string `json:"dtype"` // of the in-neighbours
+	Weights        bool   `json:"weights,omitempty"`
+	FeatureColumns int    `json:"feature_columns,omitempty"`
+}
+
+// readDescription reads graph.json and checks it as far as that needs no other file.
+func readDescription(dir string) (*description, error) {
+	path := filepath.Join(dir, descriptionFile)
+	if info, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil, refusal.Errorf("%s: no such graph store; make one with weft import or weft generate", dir)
+	} else if err != nil {
+		return nil, refusal.Errorf("%w", err)
+	} else if !info.IsDir() {
+		return nil, refusal.Errorf("%s: not a graph store, which is a directory; make one with weft import or weft generate", dir)
+	}
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, refusal.Errorf("%s: not a graph store, as it has no %s; make one with weft import or weft generate", dir, descriptionFile)
+	}
+	if err != nil {
+		return nil, refusal.Errorf("%w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxDescription+1))
+	if err != nil {
+		return nil, refusal.Errorf("%w", err)
+	}
+	d, err := parseDescription(text)
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w; %s", path, err, importAgain)
+	}
+	return d, nil
+}
+
+// parseDescription reads the text of graph.json.
+func parseDescription(text []byte) (*description, error) {
+	if len(text) > maxDescription {
+		return nil, refusal.Errorf("longer than %d bytes", maxDescription)
+	}
+	// The version comes first: a later format may have keys that this one does not know.
+	var version struct{ Format int }
+	if err := json.Unmarshal(text, &version); err != nil {
+		return nil, refusal.Errorf("damaged: %w", err)
+	}
+	if version.Format != formatVersion {
+		return nil, refusal.Errorf("format version %d, where this program reads %d", version.Format, formatVersion)
+	}
+	var d description
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&d); err != nil {
+		return nil, refusal.Errorf("damaged: %w", err)
+	}
+	if len(d.Vertices) != 1 || len(d.Relations) != 1 {
+		return nil, refusal.Errorf("%d vertex types and %d relations, where this program reads graphs of one and one",
+			len(d.Vertices), len(d.Relations))
+	}
+	if err := d.Vertices[0].check(); err != nil {
+		return nil, err
+	}
+	return &d, d.Relations[0].check(d.Vertices[0])
+}
+
+func (v *vertexDescription) check() error {
+	if err := checkVertexCount(v.Count); err != nil {
+		return err
+	}
+	if f := v.Features; f != nil {
+		if (f.Layout != layoutDense && f.Layout != layoutSparse) || f.Dtype != "float32" || f.Columns < 1 || f.Stored < 0 {
+			return refusal.Errorf("features %q of %q with %d columns and %d stored values are not possible", f.Layout, f.Dtype, f.Columns, f.Stored)
+		}
+	}
+	if l := v.Labels; l != nil {
+		dtype := map[string]string{labelsClass: "int64", labelsMulti: "float32"}[l.Kind]
+		if l.Dtype == "" || l.Dtype != dtype || l.Classes < 0 || l.Classes > maxClasses {
+			return refusal.Errorf("labels %q of %q with %d classes are not possible", l.Kind, l.Dtype, l.Classes)
+		}
+	}
+	for k, s := range v.Splits {
+		for _, size := range s.sizes() {
+			if size < 0 || size > v.Count {
+				return refusal.Errorf("split %d has %d of %d vertices", k, size, v.Count)
+			}
+		}
+	}
+	return nil
+}
+
+func (r *relationDescription) check(v vertexDescription) error {
+	if r.Source != v.Type || r.Target != v.Type {
+		return refusal.Errorf("relation %q joins %q to %q, where the vertex type is %q", r.Name, r.Source, r.Target, v.Type)
+	}
+	if r.Dtype != "int32" || r.Count < 0 || r.FeatureColumns < 0 {
+		return refusal.Errorf("relation %q of %q with %d edges and %d feature columns is not possible", r.Name, r.Dtype, r.Count, r.FeatureColumns)
+	}
+	return nil
+}
+
+// describe is the description that a graph is stored under.
+func describe(g *Graph) *description {
+	v := vertexDescription{Type: theVertexType, Count: g.Vertices(), Names: g.Names != nil, Splits: describeSplits(g.Splits)}
+	if f := &g.Features; f.Sparse() {
+		v.Features = &featuresDescription{layoutSparse, "float32", f.Columns, len(f.Data)}
+	} else if f.Columns > 0 {
+		v.Features = &featuresDescription{layoutDense, "float32", f.Columns, 0}
+	}
+	if l := &g.Labels; l.MultiLabel() {
+		v.Labels = &labelsDescription{labelsMulti, "float32", l.Classes, l.Names != nil}
+	} else if l.Class != nil {
+		v.Labels = &labelsDescription{labelsClass, "int64", l.Classes, l.Names != nil}
+	}
+	r := relationDescription{Source: theVertexType, Name: theRelationName, Target: theVertexType, Count: len(g.Relation.Sources),
+		Dtype: "int32", Weights: g.Relation.Weights != nil, FeatureColumns: g.Relation.EdgeColumns}
+	return &description{formatVersion, g.Provenance, g.Metric, []vertexDescription{v}, []relationDescription{r}}
+}
+
+func describeSplits(splits []Split) []splitDescription {
+	var d []splitDescription
+	for _, s := range splits {
+		d = append(d, splitDescription{len(s.Train), len(s.Val), len(s.Test)})
+	}
+	return d
+}

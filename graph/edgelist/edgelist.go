@@ -1,0 +1,279 @@
+// Package edgelist reads graphs that come as a list of edges, in a text file (comma, semicolon, tab or space between the columns;
+// plain or gzip) or in Parquet, with NumPy arrays of features, labels and splits beside it.
+package edgelist
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"strings"
+
+	"github.com/klauspost/compress/gzip"
+
+	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+// Options name the files of a graph and how to read them. All but Path may be empty.
+type Options struct {
+	// Path is the list of edges: source, target and, as an optional third column, a weight.
+	Path string
+	// Features is a .npy matrix, one row per vertex. Labels is a .npy vector of class ids (−1: none) or 0/1 matrix.
+	Features, Labels string
+	// Train, Val and Test are .npy vectors of vertex ids, or of one truth value per vertex.
+	Train, Val, Test string
+	// Vertices is V; 0 means the largest id plus one, or the rows of Features or Labels where these are more. Ids run from 0.
+	Vertices int
+	// Strings says that the ends of edges are names: vertices are numbered by first appearance, and the graph keeps Names.
+	Strings bool
+}
+
+// Read reads the graph: edges as they are listed, duplicates and self loops included. Complaints about a file are refusals that
+// name it, and its line or row.
+//
+// In a text file, empty lines and those that start with # or % are skipped; so is a header, the first line that is left
+// where neither of its first two columns is an integer or, with Strings, where both are usual words for the ends of an edge.
+// Columns may be in double quotes. A Parquet file, known by its first bytes, has columns named src, source or 0, dst, target or 1, and weight.
+func Read(o Options) (*graph.Graph, error) {
+	if o.Vertices < 0 || o.Vertices > math.MaxInt32 {
+		return nil, refusal.Errorf("--vertices %d: give a number from 1 to %d", o.Vertices, math.MaxInt32)
+	}
+	if o.Vertices > 0 && o.Strings {
+		return nil, refusal.Errorf("--vertices %d: vertices with --string-ids are those that the edges name: leave --vertices out", o.Vertices)
+	}
+	list, err := readEdges(o)
+	if err != nil {
+		return nil, err
+	}
+	features, labels, err := readVertexData(o)
+	if err != nil {
+		return nil, err
+	}
+	vertices, err := o.count(list, features, labels)
+	if err != nil {
+		return nil, err
+	}
+	relation, err := graph.NewRelation(vertices, list.edges)
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", o.Path, err)
+	}
+	g := &graph.Graph{Relation: relation, Names: list.names, Provenance: "edges " + o.Path}
+	if features != nil {
+		if g.Features, err = arrays.Dense(features); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.Features, err)
+		}
+	}
+	if labels != nil {
+		if g.Labels, err = arrays.Labels(labels); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.Labels, err)
+		}
+	}
+	if g.Splits, err = o.splits(vertices); err != nil {
+		return nil, err
+	}
+	if err := g.Check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", o.Path, err)
+	}
+	return g, nil
+}
+
+// count is V, after checking that every array has as many rows.
+func (o *Options) count(l *list, features, labels *npy.Array) (int, error) {
+	vertices := o.Vertices
+	switch {
+	case o.Strings:
+		vertices = len(l.names)
+	case vertices == 0:
+		vertices = int(l.largest) + 1
+		for _, a := range []*npy.Array{features, labels} {
+			if a != nil && len(a.Shape) > 0 {
+				vertices = max(vertices, a.Shape[0])
+			}
+		}
+	}
+	// A row of features or labels was really there, so that a vertex with one may exist; ids are only claims.
+	backed := 0
+	for _, array := range []struct {
+		path string
+		*npy.Array
+	}{{o.Features, features}, {o.Labels, labels}} {
+		if array.Array == nil {
+			continue
+		}
+		if len(array.Shape) == 0 || array.Shape[0] != vertices {
+			return 0, refusal.Errorf("%s: has shape %v, the graph of %s has %d vertices: give one row for each", array.path, array.Shape, o.Path, vertices)
+		}
+		backed = vertices
+	}
+	if most := arrays.MaxVertices(l.edges.Len()); o.Vertices == 0 && backed == 0 && int64(vertices) > most {
+		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give --string-ids if ids do not count from 0, --vertices N if they do",
+			o.Path, l.largest, l.where(l.largestAt), l.edges.Len())
+	}
+	return vertices, nil
+}
+
+// readVertexData reads the arrays with one row per vertex; nil where there is none.
+func readVertexData(o Options) (features, labels *npy.Array, err error) {
+	if o.Features != "" {
+		if features, err = npy.ReadFile(o.Features); err != nil {
+			return nil, nil, err
+		}
+	}
+	if o.Labels != "" {
+		labels, err = npy.ReadFile(o.Labels)
+	}
+	return features, labels, err
+}
+
+// splits reads the one split that the options name, if any.
+func (o *Options) splits(vertices int) ([]graph.Split, error) {
+	if o.Train == "" && o.Val == "" && o.Test == "" {
+		return nil, nil
+	}
+	if o.Train == "" {
+		return nil, refusal.Errorf("a split without training vertices: give --train beside --val and --test")
+	}
+	var s graph.Split
+	for _, p := range []struct {
+		path string
+		to   *[]int64
+	}{{o.Train, &s.Train}, {o.Val, &s.Val}, {o.Test, &s.Test}} {
+		*p.to = []int64{}
+		if p.path == "" {
+			continue
+		}
+		a, err := npy.ReadFile(p.path)
+		if err != nil {
+			return nil, err
+		}
+		ids, err := arrays.Vertices(a, vertices)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.path, err)
+		}
+		*p.to = ids
+	}
+	return []graph.Split{s}, nil
+}
+
+// list is what a file of edges holds.
+type list struct {
+	edges     graph.Edges
+	names     []string // with Strings: the names by id
+	largest   int32    // the largest id, −1 before the first edge
+	largestAt int64    // its line or row
+	unit      string   // "line" or "row"
+
+	path     string
+	vertices int // ids must be smaller, where it is not 0
+	ids      map[string]int32
+}
+
+func (l *list) where(at int64) string { return fmt.Sprintf("%s %d", l.unit, at) }
+
+// refuse puts the file and the line, or row, before a complaint.
+func (l *list) refuse(at int64, format string, args ...any) error {
+	if l.unit == "line" {
+		return refusal.Errorf("%s:%d: %w", l.path, at, fmt.Errorf(format, args...))
+	}
+	return refusal.Errorf("%s: row %d: %w", l.path, at, fmt.Errorf(format, args...))
+}
+
+// add appends an edge from line or row at. Both ends are not negative.
+func (l *list) add(source, target int32, at int64) error {
+	if top := max(source, target); top > l.largest {
+		if l.vertices > 0 && int(top) >= l.vertices {
+			return l.refuse(at, "vertex %d is out of the range of --vertices %d", top, l.vertices)
+		}
+		l.largest, l.largestAt = top, at
+	}
+	l.edges.Source = append(l.edges.Source, source)
+	l.edges.Target = append(l.edges.Target, target)
+	return nil
+}
+
+// weigh appends the weight of the edge added last.
+func (l *list) weigh(weight float64, at int64) error {
+	w := float32(weight)
+	if math.IsNaN(weight) || math.IsInf(float64(w), 0) {
+		return l.refuse(at, "the weight %v is not a finite number", weight)
+	}
+	l.edges.Weights = append(l.edges.Weights, w)
+	return nil
+}
+
+// id is the vertex of a name.
+func (l *list) id(name []byte, at int64) (int32, error) {
+	if v, ok := l.ids[string(name)]; ok {
+		return v, nil
+	}
+	if len(l.names) == math.MaxInt32 {
+		return 0, l.refuse(at, "more than %d vertices", math.MaxInt32)
+	}
+	if len(name) == 0 {
+		return 0, l.refuse(at, "an end of the edge is empty")
+	}
+	v, s := int32(len(l.names)), string(name)
+	l.ids[s] = v
+	l.names = append(l.names, s)
+	return v, nil
+}
+
+// readEdges reads the list in the format that its first bytes show.
+func readEdges(o Options) (*list, error) {
+	f, err := os.Open(o.Path)
+	if err != nil {
+		var pathError *fs.PathError
+		if errors.As(err, &pathError) {
+			err = pathError.Err
+		}
+		return nil, refusal.Errorf("%s: %w; give a list of edges", o.Path, err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.IsDir() {
+		return nil, refusal.Errorf("%s: is a directory; give a list of edges", o.Path)
+	}
+	l := &list{path: o.Path, vertices: o.Vertices, largest: -1, unit: "line"}
+	if o.Strings {
+		l.ids = map[string]int32{}
+	}
+	r := bufio.NewReaderSize(f, bufferSize)
+	magic, _ := r.Peek(4) // a shorter file has none
+	switch {
+	case string(magic) == "PAR1":
+		l.unit = "row"
+		err = l.readParquet(f, info.Size())
+	case strings.HasSuffix(strings.ToLower(o.Path), ".parquet"):
+		err = refusal.Errorf("%s: does not start as a Parquet file does", o.Path)
+	case len(magic) > 1 && magic[0] == 0x1f && magic[1] == 0x8b:
+		err = l.readGzip(r)
+	default:
+		err = l.readText(r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if l.edges.Len() == 0 {
+		return nil, refusal.Errorf("%s: has no edge; give a list of edges, source and target", o.Path)
+	}
+	return l, nil
+}
+
+// readGzip reads compressed text.
+func (l *list) readGzip(r io.Reader) error {
+	z, err := gzip.NewReader(r)
+	if err != nil {
+		return refusal.Errorf("%s: a damaged gzip file: %w", l.path, err)
+	}
+	defer z.Close()
+	return l.readText(bufio.NewReaderSize(z, bufferSize))
+}

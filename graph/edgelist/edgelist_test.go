@@ -1,0 +1,220 @@
+package edgelist
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/klauspost/compress/gzip"
+
+	"weft/graph"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+func write(t testing.TB, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func array(t testing.TB, data any, shape ...int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "array.npy")
+	if err := npy.WriteFile(path, data, shape...); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func zipped(t testing.TB, content string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte(content)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// Every spelling of the edges 0→1, 2→0, 0→1.
+func TestSpellings(t *testing.T) {
+	want := graph.Relation{Indptr: []int64{0, 1, 3, 3}, Sources: []int32{2, 0, 0}}
+	weighted := want
+	weighted.Weights = []float32{-.25, .5, 3}
+	names := []string{"0", "1", "2"}
+	for _, c := range []struct {
+		name, content string
+		strings       bool
+		want          graph.Relation
+		names         []string
+	}{
+		{"spaces", "0 1\n2 0\n0 1\n", false, want, nil},
+		{"runs of blanks", "  0 \t1 \n2\t\t0\n0  1", false, want, nil},
+		{"tabs", "0\t1\n2\t0\n0\t1\n", false, want, nil},
+		{"commas, header, carriage returns", "source,target\r\n0,1\r\n2,0\r\n\r\n0,1\r\n", false, want, nil},
+		{"byte order mark", "\xef\xbb\xbf0,1\n2,0\n0,1\n", false, want, nil},
+		{"byte order mark and header", "\xef\xbb\xbfa;b\n0;1\n2;0\n0;1\n", false, want, nil},
+		{"comments", "# FromNodeId ToNodeId\n% x\n\n0 1\n#\n2 0\n0 1\n", false, want, nil},
+		{"quotes", "\"from\",\"to\"\n\"0\",\"1\"\n \"2\" , \"0\"\n0,1\n", false, want, nil},
+		{"weights", "src,dst,w\n0,1,0.5\n2, 0, -2.5e-1\n0,1,3\n", false, weighted, nil},
+		{"gzip", zipped(t, "0 1\n2 0\n0 1\n"), false, want, nil},
+		{"names", "b,a\nc,b\nb,a\n", true, want, []string{"b", "a", "c"}},
+		{"names with a header", "Source\tTarget\nx y\tä\n\"z\"\"z\"\tx y\nx y\tä\n", true, want, []string{"x y", "ä", `z"z`}},
+		{"names that start with a quote", "'a \"b\n\"c 'a\n'a \"b\n", true, want, []string{"'a", `"b`, `"c`}},
+		{"weighted names", "0 1 .5\n2 0 -.25\n0 1 3", true, weighted, names},
+	} {
+		path := write(t, "edges.txt", c.content)
+		got, err := Read(Options{Path: path, Strings: c.strings})
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		all := &graph.Graph{Relation: c.want, Names: c.names, Provenance: "edges " + path}
+		if diff := cmp.Diff(all, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestArraysBeside(t *testing.T) {
+	nan := float32(math.NaN())
+	o := Options{
+		Path:     write(t, "e.csv", "0,1\n2,0\n"),
+		Features: array(t, []float32{1, 2, 3, 4, 5, 6, 7, 8}, 4, 2),
+		Labels:   array(t, []int64{1, 0, -1, 2}, 4),
+		Train:    array(t, []int64{3, 0}, 2),
+		Test:     array(t, []bool{false, true, false, false}, 4),
+	}
+	got, err := Read(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &graph.Graph{
+		Relation:   graph.Relation{Indptr: []int64{0, 1, 2, 2, 2}, Sources: []int32{2, 0}}, // vertex 3 has a row of features and no edge
+		Features:   graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8}},
+		Labels:     graph.Labels{Classes: 3, Class: []int64{1, 0, -1, 2}},
+		Splits:     []graph.Split{{Train: []int64{0, 3}, Val: []int64{}, Test: []int64{1}}},
+		Provenance: "edges " + o.Path,
+	}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+
+	got, err = Read(Options{Path: o.Path, Vertices: 3, Labels: array(t, []float32{1, 0, nan, nan, 1, 1}, 3, 2)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	multi := graph.Labels{Classes: 2, Multi: []float32{1, 0, nan, nan, 1, 1}}
+	if diff := cmp.Diff(multi, got.Labels, cmpopts.EquateNaNs()); diff != "" || !got.Labels.MultiLabel() {
+		t.Errorf("label matrix (-want +got):\n%s", diff)
+	}
+
+	got, err = Read(Options{Path: o.Path, Vertices: 5_000_000})
+	if err != nil || got.Vertices() != 5_000_000 {
+		t.Errorf("--vertices 5000000: error %v", err)
+	}
+}
+
+func TestDamagedIsRefused(t *testing.T) {
+	edges := write(t, "e.txt", "0 1\n2 0\n")
+	file := func(content string) Options { return Options{Path: write(t, "edges.csv", content)} }
+	named := func(content string) Options { return Options{Path: write(t, "edges.csv", content), Strings: true} }
+	for _, c := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{Path: "missing.csv"}, "missing.csv"},
+		{Options{Path: t.TempDir()}, "is a directory"},
+		{file(""), "has no edge"},
+		{file("# only\nsource,target\n"), "has no edge"},
+		{file("0,1\n2\n"), "edges.csv:2: 1 column:"},
+		{file("0,1\n\n2,3,4\n"), "edges.csv:3: 3 columns:"},
+		{file("0,1,2,3,4\n"), "edges.csv:1: more than 3 columns"},
+		{file("0,1\n0,x\n"), `edges.csv:2: "x" is not a vertex id`},
+		{file("0,1\n0,-1\n"), `"-1" is not`},
+		{file("0.5,1\n"), `"0.5" is not`},
+		{file("0,2147483647\n"), `"2147483647" is not`},
+		{file("0,99999999999999999999\n"), "is not a vertex id"},
+		{file("0,\n"), `"" is not`},
+		{file("0,2000000000\n"), "vertex 2000000000 (line 1) with only 1 edges"},
+		{file("0,1,x\n"), `edges.csv:1: the weight "x"`},
+		{file("0,1,nan\n"), "not a finite number"},
+		{file("0,1,1e99\n"), "the weight"},
+		{file("%%MatrixMarket matrix coordinate\n3 3 1\n1 2\n"), "counts vertices from 1"},
+		{file(strings.Repeat("1", bufferSize+1)), "edges.csv:1: the line is longer"},
+		{file("0\x001\n"), "1 column"},
+		{file(zipped(t, strings.Repeat("0 1\n2 0\n", 1000))[:40]), "damaged or cut short"},
+		{file("\x1f\x8b\x00\x00"), "gzip"},
+		{file("PAR1"), "Parquet"},
+		{Options{Path: write(t, "e.parquet", "0 1\n")}, "does not start as a Parquet file"},
+		{named("a,\n"), "edges.csv:1: an end of the edge is empty"},
+		{Options{Path: edges, Vertices: 2}, "e.txt:2: vertex 2 is out of the range"},
+		{Options{Path: edges, Vertices: -1}, "--vertices -1"},
+		{Options{Path: edges, Vertices: 3, Strings: true}, "leave --vertices out"},
+		{Options{Path: edges, Features: array(t, []float32{1, 2}, 2, 1)}, "has 3 vertices"},
+		{Options{Path: edges, Features: array(t, []float32{1, 2, 3}, 3)}, "give a matrix"},
+		{Options{Path: edges, Features: "missing.npy"}, "missing.npy"},
+		{Options{Path: edges, Labels: array(t, []int64{0, 1, -2}, 3)}, "label -2 of vertex 2"},
+		{Options{Path: edges, Labels: array(t, []float32{0, 1, 2}, 3, 1)}, "label 2 of vertex 2"},
+		{Options{Path: edges, Labels: array(t, []float32{0, 1, 2}, 3)}, "not an integer"},
+		{Options{Path: edges, Val: array(t, []int64{0}, 1)}, "--train"},
+		{Options{Path: edges, Train: array(t, []int64{0, 3}, 2)}, "vertex 3 is out of the range"},
+		{Options{Path: edges, Train: array(t, []int64{1, 1}, 2)}, "given twice"},
+		{Options{Path: edges, Labels: array(t, []int64{0, 1, -1}, 3), Train: array(t, []int64{2}, 1)}, "vertex 2 has no label"},
+		{Options{Path: edges, Train: array(t, []bool{true}, 1)}, "1 truth values"},
+		{Options{Path: edges, Train: array(t, []int64{0}, 1), Test: array(t, []int64{1, 0}, 2)}, "vertex 0 is also in"},
+	} {
+		_, err := Read(c.o)
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%+v: error %v, want one line with %q", c.o, err, c.want)
+		}
+	}
+}
+
+func FuzzText(f *testing.F) {
+	for _, seed := range []string{"0 1\n2 0\n", "source,target,w\n0,1,.5\n", "\"a\"\t\"b\"\n", "# x\n1;2\r\n", zipped(f, "0 1\n")} {
+		f.Add(seed, true)
+		f.Add(seed, false)
+	}
+	f.Fuzz(func(t *testing.T, content string, names bool) {
+		g, err := Read(Options{Path: write(t, "edges.csv", content), Strings: names})
+		if err != nil {
+			if !refusal.Is(err) {
+				t.Errorf("%v is not a refusal", err)
+			}
+			return
+		}
+		if names && len(g.Names) != g.Vertices() {
+			t.Errorf("%d names for %d vertices", len(g.Names), g.Vertices())
+		}
+	})
+}
+
+func BenchmarkText(b *testing.B) {
+	var content strings.Builder
+	const edges = 1_000_000
+	for k := range edges {
+		fmt.Fprintf(&content, "%d\t%d\n", k*7919%1_000_003, k*104729%1_000_003)
+	}
+	path := write(b, "edges.tsv", content.String())
+	b.SetBytes(int64(content.Len()))
+	for b.Loop() {
+		if _, err := readEdges(Options{Path: path}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(edges*float64(b.N)/b.Elapsed().Minutes()/1e6, "Medges/min")
+}

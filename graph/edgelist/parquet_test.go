@@ -1,0 +1,191 @@
+package edgelist
+
+import (
+	"bytes"
+	"encoding/binary"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/parquet-go/parquet-go"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+type plainEdge struct {
+	Source int64 `parquet:"source"`
+	Target int64 `parquet:"target"`
+}
+
+type weightedEdge struct {
+	Note   string  `parquet:"note,dict,zstd"`
+	Dst    int32   `parquet:"dst,dict"`
+	Src    int32   `parquet:"SRC,delta,gzip"`
+	Weight float64 `parquet:"weight,snappy"`
+}
+
+type optionalEdge struct {
+	Zero *int64 `parquet:"0,optional,snappy"`
+	One  *int64 `parquet:"1,optional,dict"`
+}
+
+type namedEdge struct {
+	Source string `parquet:"source,dict,zstd"`
+	Target string `parquet:"target,snappy"`
+}
+
+func table[T any](t testing.TB, rows []T, options ...parquet.WriterOption) string {
+	t.Helper()
+	var b bytes.Buffer
+	if err := parquet.Write(&b, rows, options...); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestParquet(t *testing.T) {
+	at := func(v int64) *int64 { return &v }
+	want := graph.Relation{Indptr: []int64{0, 1, 3, 3}, Sources: []int32{2, 0, 0}}
+	weighted := want
+	weighted.Weights = []float32{-.25, .5, 3}
+	for _, c := range []struct {
+		name, content string
+		strings       bool
+		want          graph.Relation
+		names         []string
+	}{
+		{"plain", table(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}), false, want, nil},
+		{"row groups", table(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.MaxRowsPerRowGroup(1)), false, want, nil},
+		{"page version 1", table(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.DataPageVersion(1)), false, want, nil},
+		{"weights", table(t, []weightedEdge{{"x", 1, 0, .5}, {"y", 0, 2, -.25}, {"x", 1, 0, 3}}), false, weighted, nil},
+		{"optional", table(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}}), false, want, nil},
+		{"optional, page version 1", table(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}}, parquet.DataPageVersion(1)), false, want, nil},
+		{"names", table(t, []namedEdge{{"b", "a"}, {"c", "b"}, {"b", "a"}}), true, want, []string{"b", "a", "c"}},
+		{"integers as names", table(t, []plainEdge{{-7, 1 << 40}, {9, -7}, {-7, 1 << 40}}), true, want, []string{"-7", "1099511627776", "9"}},
+	} {
+		path := write(t, "edges.pq", c.content)
+		got, err := Read(Options{Path: path, Strings: c.strings})
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		all := &graph.Graph{Relation: c.want, Names: c.names, Provenance: "edges " + path}
+		if diff := cmp.Diff(all, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+// Many pages of every encoding, so that columns whose pages end at different rows stay in step.
+func TestParquetPages(t *testing.T) {
+	const n = 20_000
+	rows := make([]weightedEdge, n)
+	var want graph.Edges
+	for k := range rows {
+		source, target := int32(k*7919%n), int32(k*104729%n)
+		rows[k] = weightedEdge{strings.Repeat("x", k%5), target, source, float64(k)}
+		want.Source, want.Target, want.Weights = append(want.Source, source), append(want.Target, target), append(want.Weights, float32(k))
+	}
+	for version := 1; version <= 2; version++ {
+		content := table(t, rows, parquet.PageBufferSize(4096), parquet.DataPageVersion(version), parquet.MaxRowsPerRowGroup(n/3))
+		l, err := readEdges(Options{Path: write(t, "edges.parquet", content)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, l.edges); diff != "" {
+			t.Errorf("page version %d: edges differ", version)
+		}
+	}
+}
+
+func TestDamagedParquetIsRefused(t *testing.T) {
+	good := table(t, []plainEdge{{0, 1}, {2, 0}})
+	one := int64(1)
+	for _, c := range []struct{ content, want string }{
+		{good[:len(good)-1], "cut short"},
+		{good[:12], "cut short"},
+		{"PAR1" + good[len(good)-8:], "cut short"},
+		{table(t, []struct{ A, B int64 }{{1, 2}}), `has columns "A", "B": name those`},
+		{table(t, []struct {
+			Source float32 `parquet:"source"`
+			Target int64   `parquet:"target"`
+		}{{1, 2}}), `column "source" does not hold one id`},
+		{table(t, []struct {
+			Source, Src, Target int64
+		}{{1, 2, 3}}), "one meaning"},
+		{table(t, []namedEdge{{"a", "b"}}), `row 1: "a" is not a vertex id: give --string-ids`},
+		{table(t, []plainEdge{{0, 1}, {0, -1}}), `row 2: "-1" is not a vertex id`},
+		{table(t, []optionalEdge{{&one, &one}, {&one, nil}}), `row 2: column "1": a value is missing`},
+		{table(t, []plainEdge{}), "has no edge"},
+	} {
+		path := write(t, "edges.parquet", c.content)
+		_, err := Read(Options{Path: path})
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), path) {
+			t.Errorf("error %v, want the file and %q", err, c.want)
+		}
+	}
+}
+
+// allocated reads the file, which must be refused, and returns the bytes that it took.
+func allocated(t *testing.T, content string) uint64 {
+	t.Helper()
+	path := write(t, "edges.parquet", content)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Read(Options{Path: path})
+	runtime.ReadMemStats(&after)
+	if err == nil || !refusal.Is(err) {
+		t.Errorf("error %v, want a refusal", err)
+	}
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// A footer of a few bytes may claim a list of two billion columns.
+func TestLyingFooterAllocatesLittle(t *testing.T) {
+	footer := "\x15\x02" + "\x19\xfc\xff\xff\xff\xff\x07" // version 1; a list of 2³¹−1 structures
+	content := "PAR1" + footer + string(binary.LittleEndian.AppendUint32(nil, uint32(len(footer)))) + "PAR1"
+	if n := allocated(t, content); n > 16<<20 {
+		t.Errorf("%d bytes were allocated for a file of %d", n, len(content))
+	}
+}
+
+// The claims of a page: each damage keeps the file's other lengths right.
+func TestLyingPagesAreRefused(t *testing.T) {
+	if err := checkRuns([]byte{0xfe, 0xff, 0xff, 0xff, 0x0f, 1}, 1, 10); err == nil {
+		t.Error("a run of two billion values in a page of ten")
+	}
+	if err := checkRuns([]byte{0x03, 1}, 1, 8); err != nil {
+		t.Errorf("a packed group of eight: %v", err)
+	}
+	if err := checkRuns([]byte{0x03}, 1, 8); err == nil {
+		t.Error("a packed group without its bytes")
+	}
+	delta := binary.AppendUvarint([]byte{0x80, 1, 4}, 1<<31)
+	if err := checkValues(5, delta, 10); err == nil {
+		t.Error("two billion delta-packed values in a page of ten")
+	}
+	if _, err := expand(1, binary.AppendUvarint(nil, 1<<32-1), 100); err == nil {
+		t.Error("a snappy page that claims four gigabytes")
+	}
+	if _, err := expand(7, nil, 100); err == nil {
+		t.Error("a codec that is not read")
+	}
+}
+
+func FuzzParquet(f *testing.F) {
+	f.Add(table(f, []plainEdge{{0, 1}, {2, 0}, {0, 1}}), false)
+	f.Add(table(f, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.DataPageVersion(1)), true)
+	f.Add(table(f, []weightedEdge{{"x", 1, 0, .5}, {"y", 0, 2, -.25}, {"x", 1, 0, 3}}), false)
+	f.Add(table(f, []namedEdge{{"b", "a"}, {"c", "b"}, {"b", "a"}}), true)
+	f.Fuzz(func(t *testing.T, content string, names bool) {
+		if !strings.HasPrefix(content, "PAR1") {
+			return
+		}
+		if _, err := Read(Options{Path: write(t, "edges.parquet", content), Strings: names}); err != nil && !refusal.Is(err) {
+			t.Errorf("%v is not a refusal", err)
+		}
+	})
+}

@@ -1,0 +1,219 @@
+package edgelist
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"weft/internal/refusal"
+)
+
+// bufferSize is also the longest line that is read.
+const bufferSize = 1 << 20
+
+// text is the form of a text file, which its first line of data sets.
+type text struct {
+	separator byte // ',', ';' or '\t'; ' ' means any number of spaces and tabs
+	columns   int  // 2, or 3 with weights; 0 before the first line
+}
+
+// readText reads lines of edges.
+func (l *list) readText(r *bufio.Reader) error {
+	var form text
+	var fields [4][]byte
+	for number := int64(1); ; number++ {
+		line, err := r.ReadSlice('\n')
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			return l.refuse(number, "the line is longer than %d bytes, which is no list of edges", bufferSize)
+		case err == io.EOF && len(line) == 0:
+			return nil
+		case err != nil && err != io.EOF:
+			return refusal.Errorf("%s:%d: %w: the file is damaged or cut short", l.path, number, err)
+		}
+		if number == 1 {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+			if bytes.HasPrefix(line, []byte("%%MatrixMarket")) {
+				return l.refuse(number, "a Matrix Market file counts vertices from 1: write its entries as a list of edges that counts from 0")
+			}
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		if blank := bytes.TrimLeft(line, " \t"); len(blank) == 0 || blank[0] == '#' || blank[0] == '%' {
+			continue
+		}
+		first := form.separator == 0
+		if first {
+			form.separator = separator(line, l.ids != nil)
+		}
+		n := form.split(line, &fields)
+		if first && n >= 2 && l.header(fields[0], fields[1]) {
+			continue
+		}
+		if form.columns == 0 {
+			form.columns = n
+		}
+		if n != form.columns || n < 2 || n > 3 {
+			return l.refuse(number, "%s: an edge is a source, a target and an optional weight, and each line has the same columns", columns(n))
+		}
+		if err := l.parse(fields[:n], number); err != nil {
+			return err
+		}
+	}
+}
+
+func columns(n int) string {
+	switch n {
+	case 1:
+		return "1 column"
+	case 4:
+		return "more than 3 columns"
+	}
+	return strconv.Itoa(n) + " columns"
+}
+
+// separator is the first of comma, semicolon and, where vertices have names, tab that the line has, else ' '.
+func separator(line []byte, names bool) byte {
+	for _, s := range []byte(",;\t") {
+		if bytes.IndexByte(line, s) >= 0 && (s != '\t' || names) {
+			return s
+		}
+	}
+	return ' '
+}
+
+// split cuts the line into at most 4 fields, whose number it returns: the fourth says that there are too many.
+func (t *text) split(line []byte, fields *[4][]byte) int {
+	n := 0
+	for n < len(fields) {
+		line = t.trim(line)
+		if len(line) == 0 && t.separator == ' ' {
+			return n
+		}
+		field, rest, more := t.cut(line)
+		fields[n] = field
+		n++
+		if !more {
+			return n
+		}
+		line = rest
+	}
+	return n
+}
+
+// cut takes the first field off a line; more says that a separator follows it.
+func (t *text) cut(line []byte) (field, rest []byte, more bool) {
+	if len(line) > 0 && line[0] == '"' {
+		if field, rest, ok := unquote(line); ok {
+			rest = t.trim(rest)
+			switch {
+			case len(rest) == 0:
+				return field, nil, false
+			case t.separator == ' ':
+				return field, rest, true
+			case rest[0] == t.separator:
+				return field, rest[1:], true
+			}
+		}
+	}
+	end := -1
+	if t.separator == ' ' {
+		end = bytes.IndexAny(line, " \t")
+	} else {
+		end = bytes.IndexByte(line, t.separator)
+	}
+	if end < 0 {
+		return t.trim(line), nil, false
+	}
+	return t.trim(line[:end]), line[end+1:], true
+}
+
+// trim takes spaces off both ends, and tabs where they do not separate columns.
+func (t *text) trim(b []byte) []byte {
+	space := func(c byte) bool { return c == ' ' || c == '\t' && t.separator != '\t' }
+	for len(b) > 0 && space(b[0]) {
+		b = b[1:]
+	}
+	for len(b) > 0 && space(b[len(b)-1]) {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// unquote takes a field in double quotes off a line that starts with one; a quote inside is written twice (RFC 4180).
+func unquote(line []byte) (field, rest []byte, ok bool) {
+	for i := 1; i < len(line); i++ {
+		if line[i] != '"' {
+			continue
+		}
+		if i+1 < len(line) && line[i+1] == '"' {
+			i++
+			continue
+		}
+		return bytes.ReplaceAll(line[1:i], []byte(`""`), []byte(`"`)), line[i+1:], true
+	}
+	return nil, nil, false
+}
+
+// headerWords are the usual names of the ends of an edge, in lower case.
+var headerWords = []string{
+	"source", "target", "src", "dst", "dest", "destination", "from", "to", "u", "v", "head", "tail", "start", "end",
+	"fromnodeid", "tonodeid", "node1", "node2", "node_1", "node_2", "id1", "id2", "id_1", "id_2", "source_id", "target_id",
+}
+
+// header reports whether the first line is a header, by its first two fields.
+func (l *list) header(source, target []byte) bool {
+	if l.ids == nil {
+		return !numeric(source) && !numeric(target)
+	}
+	return slices.Contains(headerWords, strings.ToLower(string(source))) && slices.Contains(headerWords, strings.ToLower(string(target)))
+}
+
+func numeric(field []byte) bool {
+	_, err := strconv.ParseFloat(string(field), 64)
+	return err == nil || errors.Is(err, strconv.ErrRange)
+}
+
+// parse adds the edge of a line's fields.
+func (l *list) parse(fields [][]byte, number int64) error {
+	var ends [2]int32
+	for i := range ends {
+		var err error
+		if l.ids != nil {
+			ends[i], err = l.id(fields[i], number)
+		} else {
+			ends[i], err = l.vertex(fields[i], number)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := l.add(ends[0], ends[1], number); err != nil || len(fields) == 2 {
+		return err
+	}
+	weight, err := strconv.ParseFloat(string(fields[2]), 32)
+	if err != nil {
+		return l.refuse(number, "the weight %.40q is not a number that fits 32 bits", fields[2])
+	}
+	return l.weigh(weight, number)
+}
+
+// vertex reads a decimal id.
+func (l *list) vertex(field []byte, number int64) (int32, error) {
+	id := int64(0)
+	for _, c := range field {
+		if c < '0' || c > '9' || id >= math.MaxInt32/10+1 {
+			id = -1
+			break
+		}
+		id = id*10 + int64(c-'0')
+	}
+	if len(field) == 0 || id < 0 || id >= math.MaxInt32 {
+		return 0, l.refuse(number, "%.40q is not a vertex id, an integer from 0 below %d: give --string-ids if ids are names", field, math.MaxInt32)
+	}
+	return int32(id), nil
+}

@@ -1,0 +1,160 @@
+package generate
+
+import (
+	"runtime"
+	"sync"
+
+	"weft/graph"
+)
+
+// sink receives a graph in pieces. A *graph.Writer is one.
+type sink interface {
+	AppendRows(indegree, sources []int32) error
+	AppendFeatures(rows []float32) error
+	AppendLabels(classes []int64) error
+	SetSplits(splits []graph.Split)
+}
+
+// Write generates a graph into a new store. Edges, features and labels are written in a stream with bounded memory; the split
+// takes eight bytes for each vertex. Nothing is left behind when it fails.
+func Write(dir string, o Options) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	vertices, edges := o.size()
+	w, err := graph.Create(dir, graph.Shape{Vertices: vertices, Edges: edges, FeatureColumns: o.Features, Classes: o.Classes,
+		Metric: metric, Provenance: o.command()})
+	if err != nil {
+		return err
+	}
+	defer w.Abort() // nothing to do after Close
+	if err := produce(&o, edgeBudget, w); err != nil {
+		return err
+	}
+	return w.Close()
+}
+
+// Graph generates a graph in memory: the arrays that Write stores.
+func Graph(o Options) (*graph.Graph, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	m := newMemory(&o)
+	if err := produce(&o, edgeBudget, m); err != nil {
+		return nil, err
+	}
+	return &m.graph, nil
+}
+
+// metric is the measure of results on generated graphs: their classes are balanced.
+const metric = "accuracy"
+
+func produce(o *Options, budget int64, to sink) error {
+	vertices, edges := o.size()
+	classes := newClasses(o)
+	rows := rowMaker{edge: newEdges(o, classes), draws: uint64(edges), vertices: vertices, budget: budget}
+	if o.Kind != RMAT && !o.Directed {
+		rows.draws, rows.both = rows.draws/2, true
+	}
+	if err := rows.run(to.AppendRows); err != nil {
+		return err
+	}
+	if err := produceFeatures(o, newFeatures(o, classes), to); err != nil {
+		return err
+	}
+	if err := produceLabels(vertices, classes, to); err != nil {
+		return err
+	}
+	to.SetSplits([]graph.Split{newSplit(o)})
+	return nil
+}
+
+// pieceBytes is the size of a piece of features or labels.
+const pieceBytes = 4 << 20
+
+func produceFeatures(o *Options, fill featureFunc, to sink) error {
+	columns := o.Features
+	if columns == 0 {
+		return nil
+	}
+	vertices, _ := o.size()
+	piece := make([]float32, max(1, pieceBytes/4/columns)*columns)
+	for first := 0; first < vertices; {
+		rows := min(len(piece)/columns, vertices-first)
+		share(rows, func(from, to int) {
+			for r := from; r < to; r++ {
+				fill(piece[r*columns:(r+1)*columns], first+r)
+			}
+		})
+		if err := to.AppendFeatures(piece[:rows*columns]); err != nil {
+			return err
+		}
+		first += rows
+	}
+	return nil
+}
+
+func produceLabels(vertices int, classes *classes, to sink) error {
+	piece := make([]int64, min(vertices, pieceBytes/8))
+	for first := 0; first < vertices; {
+		rows := min(len(piece), vertices-first)
+		share(rows, func(from, to int) {
+			for r := from; r < to; r++ {
+				piece[r] = int64(classes.of(uint64(first + r)))
+			}
+		})
+		if err := to.AppendLabels(piece[:rows]); err != nil {
+			return err
+		}
+		first += rows
+	}
+	return nil
+}
+
+// share divides 0…n−1 among the processors.
+func share(n int, do func(from, to int)) {
+	workers := runtime.GOMAXPROCS(0)
+	var wait sync.WaitGroup
+	for w := range workers {
+		wait.Go(func() { do(n*w/workers, n*(w+1)/workers) })
+	}
+	wait.Wait()
+}
+
+// memory is the sink of Graph.
+type memory struct{ graph graph.Graph }
+
+func newMemory(o *Options) *memory {
+	vertices, edges := o.size()
+	m := &memory{graph.Graph{Metric: metric, Provenance: o.command()}}
+	m.graph.Relation.Indptr = append(make([]int64, 0, vertices+1), 0)
+	m.graph.Relation.Sources = make([]int32, 0, edges)
+	m.graph.Labels = graph.Labels{Classes: o.Classes, Class: make([]int64, 0, vertices)}
+	if o.Features > 0 {
+		m.graph.Features = graph.Features{Columns: o.Features, Dense: make([]float32, 0, vertices*o.Features)}
+	}
+	return m
+}
+
+func (m *memory) AppendRows(indegree, sources []int32) error {
+	r := &m.graph.Relation
+	end := r.Indptr[len(r.Indptr)-1]
+	for _, n := range indegree {
+		end += int64(n)
+		r.Indptr = append(r.Indptr, end)
+	}
+	r.Sources = append(r.Sources, sources...)
+	return nil
+}
+
+func (m *memory) AppendFeatures(rows []float32) error {
+	m.graph.Features.Dense = append(m.graph.Features.Dense, rows...)
+	return nil
+}
+
+func (m *memory) AppendLabels(classes []int64) error {
+	m.graph.Labels.Class = append(m.graph.Labels.Class, classes...)
+	return nil
+}
+
+func (m *memory) SetSplits(splits []graph.Split) { m.graph.Splits = splits }

@@ -1,0 +1,318 @@
+package generate
+
+import (
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+var examples = map[string]Options{
+	"rmat":                {Kind: RMAT, Scale: 9, EdgeFactor: 16, Features: 5, Classes: 7, Seed: 1},
+	"uniform":             {Kind: Uniform, Vertices: 500, Degree: 7.3, Features: 5, Classes: 7, Seed: 1},
+	"uniform directed":    {Kind: Uniform, Vertices: 500, Degree: 7.3, Directed: true, Features: 5, Classes: 7, Seed: 1},
+	"sbm":                 {Kind: SBM, Vertices: 500, Degree: 20, Features: 5, Classes: 7, Seed: 1},
+	"sbm directed":        {Kind: SBM, Vertices: 500, Degree: 20, Directed: true, Features: 5, Classes: 7, Seed: 1},
+	"sbm pairs":           {Kind: SBM, Vertices: 14, Degree: 3, Features: 1, Classes: 7, Seed: 1},
+	"sbm one class":       {Kind: SBM, Vertices: 30, Degree: 3, Features: 2, Classes: 1, Seed: 1},
+	"rmat, two vertices":  {Kind: RMAT, Scale: 1, EdgeFactor: 3, Features: 1, Classes: 2, Seed: 1},
+	"no edge, no feature": {Kind: Uniform, Vertices: 1, Classes: 1},
+}
+
+func forExamples(t *testing.T, test func(t *testing.T, o Options, g *graph.Graph)) {
+	for name, o := range examples {
+		t.Run(name, func(t *testing.T) { test(t, o, inMemory(t, o)) })
+	}
+}
+
+func inMemory(t *testing.T, o Options) *graph.Graph {
+	t.Helper()
+	g, err := Graph(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func diff(a, b *graph.Graph) string {
+	return cmp.Diff(a, b, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty())
+}
+
+func TestShape(t *testing.T) {
+	forExamples(t, func(t *testing.T, o Options, g *graph.Graph) {
+		vertices, edges := o.size()
+		if g.Vertices() != vertices || g.Edges() != edges || int64(len(g.Relation.Sources)) != edges {
+			t.Errorf("%d vertices, %d edges, %d sources; want %d and %d", g.Vertices(), g.Edges(), len(g.Relation.Sources), vertices, edges)
+		}
+		if want := float64(vertices) * o.Degree; o.Kind != RMAT && math.Abs(float64(edges)-want) > 1 {
+			t.Errorf("%d edges, want %g", edges, want)
+		}
+		e := g.Relation.Edges()
+		for k := range e.Len() {
+			if e.Source[k] == e.Target[k] {
+				t.Fatalf("self loop at %d", e.Source[k])
+			}
+		}
+		// NewRelation sorts rows and checks the range of ids.
+		if sorted, err := graph.NewRelation(vertices, e); err != nil || !slices.Equal(sorted.Sources, g.Relation.Sources) {
+			t.Errorf("rows are not ascending, or %v", err)
+		}
+		if o.Kind != RMAT && !o.Directed {
+			reversed, err := graph.NewRelation(vertices, graph.Edges{Source: e.Target, Target: e.Source})
+			if err != nil || !slices.Equal(reversed.Sources, g.Relation.Sources) {
+				t.Errorf("not symmetric, or %v", err)
+			}
+		}
+		size := make([]int, o.Classes)
+		for _, class := range g.Labels.Class {
+			size[class]++
+		}
+		if slices.Max(size)-slices.Min(size) > 1 || len(g.Labels.Class) != vertices {
+			t.Errorf("classes of %v vertices", size)
+		}
+		s := g.Splits[0]
+		all := slices.Sorted(slices.Values(slices.Concat(s.Train, s.Val, s.Test)))
+		for v, id := range all {
+			if int64(v) != id {
+				t.Fatalf("the split is no partition of the vertices: %v", all)
+			}
+		}
+		if n := float64(vertices); len(s.Train) != int(math.Round(.6*n)) || len(s.Train)+len(s.Val) != int(math.Round(.8*n)) {
+			t.Errorf("split of %d, %d and %d", len(s.Train), len(s.Val), len(s.Test))
+		}
+		if g.Features.Columns != o.Features || len(g.Features.Dense) != vertices*o.Features {
+			t.Errorf("%d features in %d columns", len(g.Features.Dense), g.Features.Columns)
+		}
+	})
+}
+
+func TestSeedDecidesAll(t *testing.T) {
+	forExamples(t, func(t *testing.T, o Options, g *graph.Graph) {
+		if d := diff(g, inMemory(t, o)); d != "" {
+			t.Error("the same seed gives another graph: ", d)
+		}
+		if o.Vertices == 1 || o.Scale == 1 {
+			return
+		}
+		o.Seed++
+		other := inMemory(t, o)
+		if slices.Equal(g.Relation.Sources, other.Relation.Sources) || slices.Equal(g.Features.Dense, other.Features.Dense) ||
+			slices.Equal(g.Splits[0].Train, other.Splits[0].Train) {
+			t.Error("another seed gives the same edges, features or split")
+		}
+	})
+}
+
+// The graph is the same for any memory budget (hence of passes) and any number of threads.
+func TestBudgetAndThreadsDoNotMatter(t *testing.T) {
+	forExamples(t, func(t *testing.T, o Options, want *graph.Graph) {
+		for _, threads := range []int{1, 3} {
+			for _, budget := range []int64{300, 20000, edgeBudget} {
+				func() {
+					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
+					m := newMemory(&o)
+					if err := produce(&o, budget, m); err != nil {
+						t.Fatal(err)
+					}
+					if d := diff(want, &m.graph); d != "" {
+						t.Errorf("%d threads, %d bytes: %s", threads, budget, d)
+					}
+				}()
+			}
+		}
+	})
+}
+
+func TestSBMIsHomophilous(t *testing.T) {
+	for _, directed := range []bool{false, true} {
+		g := inMemory(t, Options{Kind: SBM, Vertices: 5003, Degree: 20, Classes: 7, Seed: 4, Directed: directed})
+		e, own, class := g.Relation.Edges(), 0.0, make([]float64, 7)
+		for k := range e.Len() {
+			u, v := g.Labels.Class[e.Source[k]], g.Labels.Class[e.Target[k]]
+			if u == v {
+				own++
+			} else {
+				class[u]++
+			}
+		}
+		n := float64(e.Len())
+		if math.Abs(own/n-Homophily) > 0.01 {
+			t.Errorf("directed %t: %.3f of the edges stay in their class, want %g", directed, own/n, Homophily)
+		}
+		for c := range class {
+			if want := n * (1 - Homophily) / 7; math.Abs(class[c]-want) > 0.05*want {
+				t.Errorf("directed %t: class %d sends %g edges to others, want about %g", directed, c, class[c], want)
+			}
+		}
+	}
+}
+
+// A classifier of the features alone is beaten clearly by one that sees averages over neighbours, which is not perfect either.
+func TestSBMNeedsTheGraph(t *testing.T) {
+	g := inMemory(t, Options{Kind: SBM, Vertices: 8000, Degree: 20, Features: 16, Classes: 16, Seed: 1})
+	alone := nearestCentre(g, g.Features.Dense)
+	oneHop := average(g, g.Features.Dense)
+	one, two := nearestCentre(g, oneHop), nearestCentre(g, average(g, oneHop))
+	t.Logf("nearest centre: features %.3f, one hop %.3f, two hops %.3f", alone, one, two)
+	if alone < 0.4 || one < alone+0.15 || two < one || two > 0.97 {
+		t.Errorf("nearest centre is right for %.3f, %.3f after one hop, %.3f after two", alone, one, two)
+	}
+}
+
+// nearestCentre is the test accuracy of the nearest mean of the training vertices.
+func nearestCentre(g *graph.Graph, x []float32) float64 {
+	columns, classes := g.Features.Columns, g.Labels.Classes
+	centre, size := make([]float64, classes*columns), make([]float64, classes)
+	for _, v := range g.Splits[0].Train {
+		class := int(g.Labels.Class[v])
+		size[class]++
+		for j := range columns {
+			centre[class*columns+j] += float64(x[int(v)*columns+j])
+		}
+	}
+	right := 0
+	for _, v := range g.Splits[0].Test {
+		nearest, least := 0, math.Inf(1)
+		for class := range classes {
+			distance := 0.0
+			for j := range columns {
+				d := centre[class*columns+j]/size[class] - float64(x[int(v)*columns+j])
+				distance += d * d
+			}
+			if distance < least {
+				nearest, least = class, distance
+			}
+		}
+		if int64(nearest) == g.Labels.Class[v] {
+			right++
+		}
+	}
+	return float64(right) / float64(len(g.Splits[0].Test))
+}
+
+// average is the mean over a vertex and its in-neighbours.
+func average(g *graph.Graph, x []float32) []float32 {
+	columns, r, mean := g.Features.Columns, &g.Relation, slices.Clone(x)
+	for v := range g.Vertices() {
+		row := mean[v*columns : (v+1)*columns]
+		for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
+			for j := range row {
+				row[j] += x[int(u)*columns+j]
+			}
+		}
+		for j := range row {
+			row[j] /= float32(r.Indptr[v+1]-r.Indptr[v]) + 1
+		}
+	}
+	return mean
+}
+
+func TestRMATIsSkewed(t *testing.T) {
+	const scale = 12
+	g := inMemory(t, Options{Kind: RMAT, Scale: scale, EdgeFactor: 16, Classes: 4, Seed: 2})
+	n := g.Vertices()
+	degree, firstHalf := make([]int64, n), int64(0)
+	for v := range n {
+		degree[v] = g.Relation.Indptr[v+1] - g.Relation.Indptr[v]
+	}
+	for _, d := range degree[:n/2] {
+		firstHalf += d
+	}
+	if share := float64(firstHalf) / float64(g.Edges()); share < 0.35 || share > 0.65 {
+		t.Errorf("the lower half of the ids receives %.2f of the edges: ids carry degree", share)
+	}
+	slices.Sort(degree)
+	// Unscrambled vertex 0 receives the fraction 0.76^scale of the edges; half of the vertices, those with half of their bits
+	// or more set, receive few.
+	if hub, want := float64(degree[n-1]), math.Pow(0.76, scale)*float64(g.Edges()); hub < 0.8*want || hub > 1.3*want {
+		t.Errorf("the largest in-degree is %g, want about %g", hub, want)
+	}
+	if median := degree[n/2]; median > 8 {
+		t.Errorf("the median in-degree is %d, half of the mean or more", median)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	for flag, o := range map[string]Options{
+		"torus":                   {Kind: "torus"},
+		"--scale 0":               {Kind: RMAT, EdgeFactor: 1, Classes: 1},
+		"--scale 31":              {Kind: RMAT, Scale: 31, EdgeFactor: 1, Classes: 1},
+		"--edge-factor -1":        {Kind: RMAT, Scale: 3, EdgeFactor: -1, Classes: 1},
+		"--edge-factor 1024":      {Kind: RMAT, Scale: 30, EdgeFactor: 1024, Classes: 1},
+		"--directed do not":       {Kind: RMAT, Scale: 3, EdgeFactor: 1, Classes: 1, Directed: true},
+		"--scale and":             {Kind: SBM, Vertices: 10, Scale: 3, Classes: 1},
+		"--vertices 0":            {Kind: SBM, Classes: 1},
+		"--vertices 1 ":           {Kind: Uniform, Vertices: 1, Degree: 2, Classes: 1},
+		"--vertices 2147483648":   {Kind: Uniform, Vertices: 1 << 31, Classes: 1},
+		"--degree NaN":            {Kind: Uniform, Vertices: 10, Degree: math.NaN(), Classes: 1},
+		"--degree -1":             {Kind: Uniform, Vertices: 10, Degree: -1, Classes: 1},
+		"--degree 1000":           {Kind: Uniform, Vertices: 1 << 30, Degree: 1000, Classes: 1},
+		"--features -1":           {Kind: Uniform, Vertices: 10, Features: -1, Classes: 1},
+		"--classes 0":             {Kind: Uniform, Vertices: 10},
+		"--classes 11":            {Kind: Uniform, Vertices: 10, Classes: 11},
+		"--classes 6: sbm needs":  {Kind: SBM, Vertices: 10, Degree: 2, Classes: 6},
+		"at most 5 classes":       {Kind: SBM, Vertices: 10, Degree: 2, Classes: 6},
+		"--features 1048577: giv": {Kind: Uniform, Vertices: 10, Features: 1<<20 + 1, Classes: 1},
+	} {
+		err := o.Validate()
+		if err == nil || !refusal.Is(err) || !containsOneLine(err.Error(), flag) {
+			t.Errorf("%+v: %v, want a refusal with %q", o, err, flag)
+		}
+	}
+	for _, kind := range []string{RMAT, SBM, Uniform} {
+		if o := Default(kind); o.Validate() != nil {
+			t.Errorf("the defaults of %s are refused: %v", kind, o.Validate())
+		}
+	}
+}
+
+func TestWriteStoresTheGraph(t *testing.T) {
+	forExamples(t, func(t *testing.T, o Options, want *graph.Graph) {
+		dir := filepath.Join(t.TempDir(), "store")
+		if err := Write(dir, o); err != nil {
+			t.Fatal(err)
+		}
+		stored, err := graph.Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stored.Close()
+		if d := diff(want, stored); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
+func TestWriteRefusesBeforeItCreates(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := Write(dir, Options{Kind: "torus"}); !refusal.Is(err) {
+		t.Errorf("%v, want a refusal", err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("a refused graph left its folder: %v", err)
+	}
+}
+
+func BenchmarkGraph(b *testing.B) {
+	for _, o := range []Options{
+		{Kind: RMAT, Scale: 16, EdgeFactor: 16, Features: 64, Classes: 16},
+		{Kind: SBM, Vertices: 1 << 16, Degree: 16, Features: 64, Classes: 16},
+		{Kind: Uniform, Vertices: 1 << 16, Degree: 16, Features: 64, Classes: 16},
+	} {
+		b.Run(o.Kind, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Graph(o); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

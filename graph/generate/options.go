@@ -1,0 +1,137 @@
+// Package generate makes synthetic graphs of any size: rmat (the skewed degrees of the Graph500 benchmark), sbm (communities
+// that a graph neural network can learn) and uniform. A graph is a pure function of its options: neither the number of threads
+// nor the memory given to the generator changes a byte. Every graph comes with features, labels and a random 60/20/20 split.
+package generate
+
+import (
+	"fmt"
+	"math"
+
+	"weft/internal/refusal"
+)
+
+// Kinds of graphs.
+const (
+	// RMAT is a directed graph whose edges descend a recursive 2×2 matrix (Chakrabarti, Zhan and Faloutsos, "R-MAT", SDM 2004)
+	// with the Graph500 parameters 0.57, 0.19, 0.19, 0.05. Vertices are relabelled at random, so that ids carry no degree order;
+	// self loops are drawn again; duplicate edges stay. Labels and normal features are random.
+	RMAT = "rmat"
+	// SBM is a planted partition: both ends of an edge are uniform, the source in the target's class with probability Homophily
+	// and in another class otherwise. A vertex's features are its class's centre (standard normal) plus twice normal noise.
+	SBM = "sbm"
+	// Uniform is a graph of uniform ends, random labels and normal features.
+	Uniform = "uniform"
+)
+
+// Options describe a graph. Vertices, Degree and Directed belong to SBM and Uniform, Scale and EdgeFactor to RMAT.
+type Options struct {
+	Kind string
+	// Vertices is V, Degree the mean in-degree. A directed graph has round(V·Degree) edges, an undirected one
+	// round(V·Degree/2) pairs, each stored both ways. There are no self loops; duplicate edges may occur.
+	Vertices int
+	Degree   float64
+	Directed bool
+	// Scale is the logarithm of the number of vertices (2^Scale), EdgeFactor the number of edges for each vertex.
+	Scale, EdgeFactor int
+	// Features is the number of feature columns, 0 for none. Classes are equally large, give or take one vertex.
+	Features, Classes int
+	Seed              uint64
+}
+
+// Default returns the options of a kind where no flag is given.
+func Default(kind string) Options {
+	o := Options{Kind: kind, Features: 64, Classes: 16}
+	if kind == RMAT {
+		o.Scale, o.EdgeFactor = 16, 16
+	} else {
+		o.Vertices, o.Degree = 10_000, 20
+	}
+	return o
+}
+
+// Limits: ids fit int32; maxEdges and maxDegree also keep the in-degree of an R-MAT hub (0.76^scale of all edges) within int32.
+const (
+	maxVertices = math.MaxInt32
+	maxScale    = 30
+	maxDegree   = 1 << 20
+	maxEdges    = 1 << 38
+	maxColumns  = 1 << 20
+)
+
+// Validate refuses options that describe no graph, by the name of the flag.
+func (o *Options) Validate() error {
+	switch o.Kind {
+	case RMAT:
+		if o.Scale < 1 || o.Scale > maxScale {
+			return refusal.Errorf("--scale %d: give between 1 and %d, for 2^scale vertices", o.Scale, maxScale)
+		}
+		if o.EdgeFactor < 0 || o.EdgeFactor > maxDegree {
+			return refusal.Errorf("--edge-factor %d: give between 0 and %d edges for each vertex", o.EdgeFactor, maxDegree)
+		}
+		if o.Vertices != 0 || o.Degree != 0 || o.Directed {
+			return refusal.Errorf("--vertices, --degree and --directed do not belong to rmat: give --scale and --edge-factor")
+		}
+	case SBM, Uniform:
+		if o.Vertices < 1 || o.Vertices > maxVertices {
+			return refusal.Errorf("--vertices %d: give between 1 and %d", o.Vertices, maxVertices)
+		}
+		if !(o.Degree >= 0 && o.Degree <= maxDegree) {
+			return refusal.Errorf("--degree %g: give a mean in-degree between 0 and %d", o.Degree, maxDegree)
+		}
+		if o.Scale != 0 || o.EdgeFactor != 0 {
+			return refusal.Errorf("--scale and --edge-factor belong to rmat: give --vertices and --degree")
+		}
+	default:
+		return refusal.Errorf("kind of graph %q is unknown: give rmat, sbm or uniform", o.Kind)
+	}
+	n, e := o.size()
+	if e > maxEdges {
+		return refusal.Errorf("%s makes %d edges: ask for at most %d", o.edgeFlag(), e, int64(maxEdges))
+	}
+	if n < 2 && e > 0 {
+		return refusal.Errorf("--vertices %d has no edge without self loops: give at least 2, or --degree 0", n)
+	}
+	if o.Features < 0 || o.Features > maxColumns {
+		return refusal.Errorf("--features %d: give between 0 and %d columns", o.Features, maxColumns)
+	}
+	if o.Classes < 1 || o.Classes > n {
+		return refusal.Errorf("--classes %d: give between 1 and the number of vertices, %d", o.Classes, n)
+	}
+	if o.Kind == SBM && e > 0 && n < 2*o.Classes {
+		return refusal.Errorf("--classes %d: sbm needs two vertices in each class, hence at most %d classes", o.Classes, n/2)
+	}
+	return nil
+}
+
+// size returns the numbers of vertices and stored edges.
+func (o *Options) size() (vertices int, edges int64) {
+	if o.Kind == RMAT {
+		return 1 << o.Scale, int64(o.EdgeFactor) << o.Scale
+	}
+	if o.Directed {
+		return o.Vertices, int64(math.Round(float64(o.Vertices) * o.Degree))
+	}
+	return o.Vertices, 2 * int64(math.Round(float64(o.Vertices)*o.Degree/2))
+}
+
+func (o *Options) edgeFlag() string {
+	if o.Kind == RMAT {
+		return fmt.Sprintf("--edge-factor %d", o.EdgeFactor)
+	}
+	return fmt.Sprintf("--degree %g", o.Degree)
+}
+
+// command is the command line that makes the graph, without the name of the store.
+func (o *Options) command() string {
+	line := "weft generate " + o.Kind
+	if o.Kind == RMAT {
+		line += fmt.Sprintf(" --scale %d --edge-factor %d", o.Scale, o.EdgeFactor)
+	} else {
+		line += fmt.Sprintf(" --vertices %d --degree %g", o.Vertices, o.Degree)
+	}
+	line += fmt.Sprintf(" --features %d --classes %d --seed %d", o.Features, o.Classes, o.Seed)
+	if o.Directed {
+		line += " --directed"
+	}
+	return line
+}

@@ -1,0 +1,79 @@
+// Package graph holds a graph as arrays: its edges as in-neighbour lists, vertex features, labels and splits. It reads and
+// writes the on-disk store (a directory of NumPy arrays beside graph.json) and makes the changes that need the whole graph:
+// relabelling, symmetrising, self loops, the largest component, splits.
+package graph
+
+// Graph is one graph in memory or mapped from a store. An edge u→v is kept with its destination: v aggregates u.
+type Graph struct {
+	Relation Relation
+	Features Features
+	Labels   Labels
+	Splits   []Split // none, one, or several stored splits
+	// Metric names the measure that results on this data are published in: "accuracy", "roc-auc", "micro-f1", "macro-f1";
+	// empty means accuracy, or micro-f1 where the labels are multi-label.
+	Metric string
+	// Provenance says where the graph came from, in one line: the command and its source.
+	Provenance string
+	// Names are the vertices' names where the source has them (nil otherwise), len V. They are stored beside the arrays.
+	Names []string
+
+	close func() error
+}
+
+// Relation is one edge type: for each vertex v its in-neighbours Sources[Indptr[v]:Indptr[v+1]], in ascending order. Self
+// loops and duplicate edges are kept as they are.
+type Relation struct {
+	Indptr  []int64   // len V+1
+	Sources []int32   // len E
+	Weights []float32 // len E, nil when the graph is unweighted
+	// EdgeFeatures is a row-major E × EdgeColumns matrix in the order of Sources, nil when there is none.
+	EdgeFeatures []float32
+	EdgeColumns  int
+}
+
+// Features are the vertices' input features: dense (row-major V × Columns), or sparse rows (Indptr, Indices ascending within a
+// row, Data), never both. A graph without features has Columns 0.
+type Features struct {
+	Columns int
+	Dense   []float32 // len V·Columns, or nil
+	Indptr  []int64   // len V+1, or nil
+	Indices []int32
+	Data    []float32
+}
+
+// Labels are classes, one per vertex (Class, −1 where unlabelled), or several per vertex (Multi, a row-major V × Classes 0/1
+// matrix, a row of NaN where unlabelled), never both.
+type Labels struct {
+	Classes int
+	Class   []int64
+	Multi   []float32
+	Names   []string // the classes' names where the source has them, len Classes, or nil
+}
+
+// Split names the vertices (original ids, ascending) that train, validate and test.
+type Split struct {
+	Train, Val, Test []int64
+}
+
+// Vertices is the number of vertices, V.
+func (g *Graph) Vertices() int { return len(g.Relation.Indptr) - 1 }
+
+// Edges is the number of stored directed edges, E, with self loops and duplicates.
+func (g *Graph) Edges() int64 { return g.Relation.Indptr[len(g.Relation.Indptr)-1] }
+
+// Sparse reports whether the features are stored as sparse rows.
+func (f *Features) Sparse() bool { return f.Indptr != nil }
+
+// MultiLabel reports whether a vertex may carry several labels.
+func (l *Labels) MultiLabel() bool { return l.Multi != nil }
+
+// Close gives back what the graph holds of the operating system (mapped files). The arrays must not be used afterwards. It
+// does nothing for a graph made in memory.
+func (g *Graph) Close() error {
+	if g.close == nil {
+		return nil
+	}
+	c := g.close
+	g.close = nil
+	return c()
+}

@@ -1,0 +1,108 @@
+package arrays
+
+import (
+	"math"
+	"slices"
+
+	"weft/graph"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+// CSR is a matrix of compressed sparse rows whose arrays agree: row i holds Data[k] at column Indices[k] for k in
+// Indptr[i]…Indptr[i+1]−1. Columns may come in any order and more than once.
+type CSR struct {
+	Rows, Columns int
+	Indptr        []int64 // len Rows+1
+	Indices       []int32
+	Data          []float32
+}
+
+// NewCSR checks the three arrays of a SciPy csr_matrix against its shape and each other.
+func NewCSR(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error) {
+	if rows < 0 || columns < 0 || rows > math.MaxInt32 || columns > math.MaxInt32 {
+		return nil, refusal.Errorf("a sparse matrix of %d × %d: at most 2³¹−1 rows and columns are read", rows, columns)
+	}
+	m := &CSR{Rows: int(rows), Columns: int(columns)}
+	if len(indptr.Shape) != 1 || len(indices.Shape) != 1 || len(data.Shape) != 1 {
+		return nil, refusal.Errorf("indptr, indices and data of a sparse matrix must be vectors")
+	}
+	var err error
+	if m.Indptr, err = indptr.Int64s(); err != nil {
+		return nil, err
+	}
+	if m.Indices, err = indices.Int32s(); err != nil {
+		return nil, err
+	}
+	if m.Data, err = data.Float32s(); err != nil {
+		return nil, err
+	}
+	if len(m.Indptr) != m.Rows+1 || len(m.Data) != len(m.Indices) {
+		return nil, refusal.Errorf("a sparse matrix of %d rows with %d row bounds, %d column ids and %d values",
+			rows, len(m.Indptr), len(m.Indices), len(m.Data))
+	}
+	if !slices.IsSorted(m.Indptr) || m.Indptr[0] != 0 || m.Indptr[m.Rows] != int64(len(m.Indices)) {
+		return nil, refusal.Errorf("the row bounds of a sparse matrix do not ascend from 0 to the %d values it has", len(m.Indices))
+	}
+	if k := slices.IndexFunc(m.Indices, func(c int32) bool { return c < 0 || int(c) >= m.Columns }); k >= 0 {
+		return nil, refusal.Errorf("column %d of a sparse matrix of %d columns", m.Indices[k], m.Columns)
+	}
+	if k := notFinite(m.Data); k >= 0 {
+		return nil, refusal.Errorf("value %d of a sparse matrix is %v: replace values that are not finite", k, m.Data[k])
+	}
+	return m, nil
+}
+
+// AppendRow appends row i to sparse features of as many columns: columns ascending, values at the same column added up, as
+// SciPy reads them.
+func (m *CSR) AppendRow(f *graph.Features, i int) {
+	first, end := m.Indptr[i], m.Indptr[i+1]
+	indices, data := m.Indices[first:end], m.Data[first:end]
+	if ascending(indices) {
+		f.Indices = append(f.Indices, indices...)
+		f.Data = append(f.Data, data...)
+	} else {
+		order := make([]int, len(indices))
+		for k := range order {
+			order[k] = k
+		}
+		slices.SortStableFunc(order, func(a, b int) int { return int(indices[a]) - int(indices[b]) })
+		start := len(f.Indices)
+		for _, k := range order {
+			if n := len(f.Indices); n > start && f.Indices[n-1] == indices[k] {
+				f.Data[n-1] += data[k]
+				continue
+			}
+			f.Indices = append(f.Indices, indices[k])
+			f.Data = append(f.Data, data[k])
+		}
+	}
+	f.Indptr = append(f.Indptr, int64(len(f.Indices)))
+}
+
+// ascending reports whether each index exceeds the one before it.
+func ascending(indices []int32) bool {
+	for k := 1; k < len(indices); k++ {
+		if indices[k] <= indices[k-1] {
+			return false
+		}
+	}
+	return true
+}
+
+// Features makes sparse features of the matrix, one row per vertex.
+func (m *CSR) Features() graph.Features {
+	if m.Columns == 0 {
+		return graph.Features{}
+	}
+	f := graph.Features{
+		Columns: m.Columns,
+		Indptr:  make([]int64, 1, m.Rows+1),
+		Indices: make([]int32, 0, len(m.Indices)),
+		Data:    make([]float32, 0, len(m.Data)),
+	}
+	for i := range m.Rows {
+		m.AppendRow(&f, i)
+	}
+	return f
+}

@@ -1,0 +1,321 @@
+package npz
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// testData is the folder of real graphs: WEFT_TEST_DATA, or ../shared/data beside the repository.
+func testData(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv("WEFT_TEST_DATA")
+	if dir == "" {
+		root, err := os.Getwd()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil; _, err = os.Stat(filepath.Join(root, "go.mod")) {
+			root = filepath.Dir(root)
+		}
+		dir = filepath.Join(root, "..", "shared", "data")
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Skipf("real graphs are not here: %v", err)
+	}
+	return dir
+}
+
+func TestPublishedGraphs(t *testing.T) {
+	dir := testData(t)
+	type facts struct {
+		Vertices, Edges, Symmetric, Columns, NonZero, Classes, Splits, Train int
+		Metric                                                               string
+		EdgeSum                                                              int64 // Σ (source+1)·(target+3), as NumPy and SciPy compute it
+	}
+	for name, want := range map[string]facts{
+		"npz/amazon_computers.npz": {Vertices: 13752, Edges: 287209, Symmetric: 2 * 245861, Columns: 767, NonZero: 3675081, Classes: 10,
+			EdgeSum: 13462436776047},
+		"npz/coauthor_physics.npz": {Vertices: 34493, Edges: 495924, Symmetric: 2 * 247962, Columns: 8415, NonZero: 1137311, Classes: 5,
+			EdgeSum: 146367494062238},
+		"npz/minesweeper.npz": {Vertices: 10000, Edges: 2 * 39402, Symmetric: 2 * 39402, Columns: 7, NonZero: 70000, Classes: 2,
+			Splits: 10, Train: 5000, Metric: "roc-auc", EdgeSum: 2618048818704},
+		"map_of_github/edges.npz": {Vertices: 689517, Edges: 2348885, Symmetric: 2 * 2348885, EdgeSum: 278481508314319044},
+	} {
+		g, err := Read(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := facts{
+			Vertices: g.Vertices(), Edges: int(g.Edges()), Symmetric: int(g.Symmetrize().Edges()), Columns: g.Features.Columns,
+			NonZero: len(g.Features.Data) + len(g.Features.Dense), Classes: g.Labels.Classes, Splits: len(g.Splits), Metric: g.Metric,
+		}
+		if len(g.Splits) > 0 {
+			got.Train = len(g.Splits[0].Train)
+		}
+		e := g.Relation.Edges()
+		for k := range e.Len() {
+			got.EdgeSum += int64(e.Source[k]+1) * int64(e.Target[k]+3)
+		}
+		if g.Relation.Weights != nil {
+			t.Errorf("%s: has weights, its values are all one", name)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// entry is an array of an archive: its .npy file.
+type entry struct{ key, file string }
+
+// array spells an .npy file of little-endian values.
+func array(key, descr, shape string, values any) entry {
+	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': %s, }\n", descr, shape)
+	var b bytes.Buffer
+	b.WriteString("\x93NUMPY\x01\x00")
+	b.Write([]byte{byte(len(dict)), byte(len(dict) >> 8)})
+	b.WriteString(dict)
+	if err := binary.Write(&b, binary.LittleEndian, values); err != nil {
+		panic(err)
+	}
+	return entry{key, b.String()}
+}
+
+func write(t testing.TB, entries ...entry) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "graph.npz")
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, e := range entries {
+		w, err := z.Create(e.key + ".npy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(e.file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func sparse() []entry {
+	return []entry{
+		array("adj_data", "<f4", "(3,)", []float32{1, 1, 1}),
+		array("adj_indices", "<i4", "(3,)", []int32{1, 2, 0}),
+		array("adj_indptr", "<i4", "(4,)", []int32{0, 2, 2, 3}),
+		array("adj_shape", "<i8", "(2,)", []int64{3, 3}),
+		array("attr_data", "<f4", "(4,)", []float32{1, 2, 3, 4}),
+		array("attr_indices", "<i4", "(4,)", []int32{3, 1, 3, 0}),
+		array("attr_indptr", "<i4", "(4,)", []int32{0, 3, 3, 4}),
+		array("attr_shape", "<i8", "(2,)", []int64{3, 5}),
+		array("labels", "<i4", "(3,)", []int32{1, 0, -1}),
+		array("node_names", "<U2", "(3,)", []int32{'a', 'b', 'c', 0, 'ä', 0}),
+		array("class_names", "|O", "(2,)", []byte("\x80\x02cos\nsystem\n")),
+	}
+}
+
+func heterophilous() []entry {
+	return []entry{
+		array("node_features", "<f8", "(3, 2)", []float64{1, 2, 3, 4, 5, 6}),
+		array("node_labels", "<i8", "(3,)", []int64{1, 0, 1}),
+		array("edges", "<i8", "(4, 2)", []int64{0, 1, 1, 0, 2, 2, 1, 2}),
+		array("train_masks", "|b1", "(2, 3)", []byte{1, 0, 0, 0, 1, 1}),
+		array("val_masks", "|b1", "(2, 3)", []byte{0, 1, 0, 1, 0, 0}),
+		array("test_masks", "|b1", "(2, 3)", []byte{0, 0, 1, 0, 0, 0}),
+	}
+}
+
+func edgeList() []entry {
+	return []entry{
+		array("edges", "<i4", "(3, 2)", []int32{0, 1, 0, 1, 2, 2}),
+		array("num_nodes", "<i8", "()", []int64{4}),
+	}
+}
+
+func TestLayouts(t *testing.T) {
+	weighted, dense := sparse(), sparse()
+	weighted[0] = array("adj_data", "<f4", "(3,)", []float32{.5, 1, 2})
+	dense[4] = array("attr_matrix", "<f4", "(3, 1)", []float32{7, 8, 9})
+	shape := graph.Relation{Indptr: []int64{0, 1, 2, 3}, Sources: []int32{2, 0, 0}}
+	features := graph.Features{Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{1, 3, 0}, Data: []float32{2, 4, 4}}
+	labels, names := graph.Labels{Classes: 2, Class: []int64{1, 0, -1}}, []string{"ab", "c", "ä"}
+	for _, c := range []struct {
+		name    string
+		entries []entry
+		want    graph.Graph
+	}{
+		{"sparse", sparse(), graph.Graph{Relation: shape, Features: features, Labels: labels, Names: names}},
+		{"weighted", weighted, graph.Graph{
+			Relation: graph.Relation{Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1}},
+			Features: features, Labels: labels, Names: names,
+		}},
+		{"dense", dense, graph.Graph{
+			Relation: shape, Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}}, Labels: labels, Names: names,
+		}},
+		{"adjacency alone", sparse()[:4], graph.Graph{Relation: shape}},
+		{"heterophilous", heterophilous(), graph.Graph{
+			Relation: graph.Relation{Indptr: []int64{0, 1, 3, 5}, Sources: []int32{1, 0, 2, 1, 2}},
+			Features: graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6}},
+			Labels:   graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
+			Splits:   []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}, {Train: []int64{1, 2}, Val: []int64{0}, Test: []int64{}}},
+			Metric:   "roc-auc",
+		}},
+		{"edge list", edgeList(), graph.Graph{Relation: graph.Relation{Indptr: []int64{0, 0, 2, 3, 3}, Sources: []int32{0, 0, 2}}}},
+	} {
+		path := write(t, c.entries...)
+		got, err := Read(path)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		c.want.Provenance = "npz " + path
+		if diff := cmp.Diff(&c.want, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestDamagedIsRefused(t *testing.T) {
+	with := func(entries []entry, changed entry) []entry {
+		for i := range entries {
+			if entries[i].key == changed.key {
+				entries[i] = changed
+				return entries
+			}
+		}
+		return append(entries, changed)
+	}
+	for _, c := range []struct {
+		entries []entry
+		want    string
+	}{
+		{[]entry{array("x", "<i4", "(1,)", []int32{1})}, `its arrays ("x")`},
+		{nil, "its arrays (none)"},
+		{append(edgeList(), edgeList()...), "two arrays"},
+		{with(edgeList(), array("num_nodes", "<i8", "()", []int64{1 << 40})), "num_nodes is [1099511627776]"},
+		{with(edgeList(), array("num_nodes", "<i8", "()", []int64{2})), "2→2"},
+		{with(edgeList(), array("edges", "<i4", "(2, 3)", make([]int32, 6))), "E × 2"},
+		{with(edgeList(), array("edges", "<i4", "(100000, 2)", []int32{0, 1})), `array "edges"`},
+		{with(edgeList(), array("edges", "<f4", "(1, 2)", []int32{0, 1})), "not an integer"},
+		{with(edgeList(), array("edges", "<i8", "(1, 2)", []int64{0, 1 << 32})), "exceeds a 32-bit integer"},
+		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{3, 4})), "must be square"},
+		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{1 << 40, 1 << 40})), "at most"},
+		{with(sparse(), array("adj_indptr", "<i4", "(4,)", []int32{0, 3, 2, 3})), "do not ascend"},
+		{with(sparse(), array("adj_indices", "<i4", "(3,)", []int32{0, 1, 3})), "column 3"},
+		{with(sparse(), array("attr_shape", "<i8", "(2,)", []int64{4, 5})), "4 rows"},
+		{with(sparse(), array("labels", "<i4", "(2,)", []int32{1, 0})), "2 rows"},
+		{with(sparse(), array("labels", "<i4", "(3,)", []int32{1, 0, 100})), "label 100 of vertex 2"},
+		{with(sparse(), array("labels", "|O", "(3,)", []byte("cos\nsystem\n"))), "Python objects"},
+		{with(sparse(), array("node_names", "<U1", "(2,)", []int32{'a', 'b'})), "2 rows"},
+		{with(heterophilous(), array("val_masks", "|b1", "(1, 3)", []byte{0, 1, 0})), "val_masks"},
+		{with(heterophilous(), array("val_masks", "|b1", "(2, 2)", []byte{0, 1, 0, 1})), "val_masks"},
+		{with(heterophilous(), array("node_features", "<f4", "(3, 1)", []float32{0, float32(math.Inf(1)), 0})), "vertex 1"},
+	} {
+		path := write(t, c.entries...)
+		_, err := Read(path)
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), path+": ") ||
+			strings.Contains(err.Error(), "\n") {
+			t.Errorf("error %v, want one line with the file and %q", err, c.want)
+		}
+	}
+}
+
+func TestOtherFilesAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	text := filepath.Join(dir, "text.npz")
+	if err := os.WriteFile(text, []byte("0 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{text, dir, filepath.Join(dir, "missing.npz")} {
+		if _, err := Read(path); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), ".npz file") {
+			t.Errorf("error %v does not name %s and what is expected", err, path)
+		}
+	}
+}
+
+// An entry that claims gigabytes, in its header and in the archive's directory, costs what its bytes give.
+func TestLyingSizesAllocateLittle(t *testing.T) {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, e := range []entry{array("edges", "<i4", "(400000000, 2)", []int32{0, 1}), edgeList()[1]} {
+		w, err := z.CreateRaw(&zip.FileHeader{
+			Name: e.key + ".npy", Method: zip.Store, CompressedSize64: uint64(len(e.file)), UncompressedSize64: 1 << 32,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(e.file)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "lying.npz")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Read(path)
+	runtime.ReadMemStats(&after)
+	if err == nil || !refusal.Is(err) {
+		t.Errorf("error %v, want a refusal", err)
+	}
+	if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
+		t.Errorf("%d bytes were allocated for a file of %d", grown, b.Len())
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	for _, entries := range [][]entry{sparse(), heterophilous(), edgeList()} {
+		content, err := os.ReadFile(write(f, entries...))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content)
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		path := filepath.Join(t.TempDir(), "graph.npz")
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(path); err != nil && !refusal.Is(err) {
+			t.Errorf("%v is not a refusal", err)
+		}
+	})
+}
+
+// The archive's own checksums stop most mutations of whole files; here the arrays inside one change.
+func FuzzArrays(f *testing.F) {
+	s := sparse()
+	f.Add(s[0].file, s[1].file, s[2].file, s[3].file, s[8].file)
+	f.Fuzz(func(t *testing.T, data, indices, indptr, shape, labels string) {
+		path := write(t, entry{"adj_data", data}, entry{"adj_indices", indices}, entry{"adj_indptr", indptr}, entry{"adj_shape", shape},
+			entry{"attr_data", data}, entry{"attr_indices", indices}, entry{"attr_indptr", indptr}, entry{"attr_shape", shape},
+			entry{"labels", labels})
+		if _, err := Read(path); err != nil && !refusal.Is(err) {
+			t.Errorf("%v is not a refusal", err)
+		}
+	})
+}

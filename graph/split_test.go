@@ -1,0 +1,196 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"weft/internal/refusal"
+)
+
+// labelledGraph has vertices in classes in turn; every fifth is unlabelled.
+func labelledGraph(vertices, classes int) *Graph {
+	g := &Graph{Relation: mustRelation(vertices, Edges{}), Labels: Labels{Classes: classes, Class: make([]int64, vertices)}}
+	for v := range vertices {
+		g.Labels.Class[v] = int64(v % classes)
+		if v%5 == 4 {
+			g.Labels.Class[v] = -1
+		}
+	}
+	return g
+}
+
+func multiLabelGraph(vertices int) *Graph {
+	g := &Graph{Relation: mustRelation(vertices, Edges{}), Labels: Labels{Classes: 2, Multi: make([]float32, 2*vertices)}}
+	for v := 4; v < vertices; v += 5 {
+		g.Labels.Multi[2*v], g.Labels.Multi[2*v+1] = float32(math.NaN()), float32(math.NaN())
+	}
+	return g
+}
+
+func TestSplitsPartTheLabelledVertices(t *testing.T) {
+	for _, test := range []struct {
+		graph            *Graph
+		spec             string
+		train, val, rest int
+	}{
+		{labelledGraph(1000, 3), "random:60/20/20", 480, 160, 160},
+		{labelledGraph(1000, 3), "random:33.3/33.3/33.4", 266, 267, 267},
+		{labelledGraph(1000, 3), "random:80/20/0", 640, 160, 0},
+		{labelledGraph(1000, 3), "random:100/0/0", 800, 0, 0},
+		{labelledGraph(1000, 3), "per-class=20,30", 60, 90, 650},
+		{labelledGraph(11, 1), "random:60/20/20", 5, 2, 2},
+		{multiLabelGraph(1000), "random:60/20/20", 480, 160, 160},
+	} {
+		if err := test.graph.MakeSplits(test.spec, 3, 1); err != nil {
+			t.Errorf("%s: %v", test.spec, err)
+			continue
+		}
+		if len(test.graph.Splits) != 3 {
+			t.Errorf("%s: %d splits", test.spec, len(test.graph.Splits))
+		}
+		for k, s := range test.graph.Splits {
+			if len(s.Train) != test.train || len(s.Val) != test.val || len(s.Test) != test.rest {
+				t.Errorf("%s: split %d of %d, %d and %d", test.spec, k, len(s.Train), len(s.Val), len(s.Test))
+			}
+			for _, part := range [][]int64{s.Train, s.Val, s.Test} {
+				if !slices.IsSorted(part) {
+					t.Errorf("%s: split %d is not ascending", test.spec, k)
+				}
+			}
+			all := slices.Sorted(slices.Values(slices.Concat(s.Train, s.Val, s.Test)))
+			if len(slices.Compact(all)) != test.train+test.val+test.rest {
+				t.Errorf("%s: the parts of split %d overlap", test.spec, k)
+			}
+			if slices.ContainsFunc(all, func(v int64) bool { return v%5 == 4 }) {
+				t.Errorf("%s: split %d has an unlabelled vertex", test.spec, k)
+			}
+		}
+	}
+}
+
+func TestPerClassCounts(t *testing.T) {
+	g := labelledGraph(1000, 4)
+	if err := g.MakeSplits("per-class=7,9", 1, 5); err != nil {
+		t.Fatal(err)
+	}
+	for part, want := range map[*[]int64]int{&g.Splits[0].Train: 7, &g.Splits[0].Val: 9} {
+		count := make([]int, 4)
+		for _, v := range *part {
+			count[g.Labels.Class[v]]++
+		}
+		if slices.Min(count) != want || slices.Max(count) != want {
+			t.Errorf("%v of each class, want %d", count, want)
+		}
+	}
+}
+
+// Split k depends on the seed and k, not on how many are made.
+func TestSplitsAreSeeded(t *testing.T) {
+	splits := func(spec string, count int, seed uint64) []Split {
+		t.Helper()
+		g := labelledGraph(500, 3)
+		if err := g.MakeSplits(spec, count, seed); err != nil {
+			t.Fatal(err)
+		}
+		return g.Splits
+	}
+	for _, spec := range []string{"random:60/20/20", "per-class=20,30"} {
+		five := splits(spec, 5, 1)
+		if d := cmp.Diff(five[:2], splits(spec, 2, 1)); d != "" {
+			t.Errorf("%s: %s", spec, d)
+		}
+		all := append(five, splits(spec, 5, 2)...)
+		for i := range all {
+			for j := range i {
+				if slices.Equal(all[i].Train, all[j].Train) {
+					t.Errorf("%s: splits %d and %d of different seeds or numbers are the same", spec, i, j)
+				}
+			}
+		}
+	}
+}
+
+func TestGivenKeepsTheSplits(t *testing.T) {
+	g := labelledGraph(10, 2)
+	g.Splits = []Split{{Train: []int64{1}}, {Train: []int64{2}}}
+	if err := g.MakeSplits("given", 1, 1); err != nil || len(g.Splits) != 2 || g.Splits[1].Train[0] != 2 {
+		t.Errorf("%v, %v", g.Splits, err)
+	}
+}
+
+func TestSplitRefusals(t *testing.T) {
+	small := labelledGraph(100, 2)
+	small.Labels.Names = []string{"cats", "dogs"}
+	split := labelledGraph(10, 2)
+	split.Splits = make([]Split, 2)
+	exact := labelledGraph(125, 2)
+	for _, test := range []struct {
+		graph *Graph
+		spec  string
+		count int
+		want  string
+	}{
+		{small, "", 1, `--split ""`},
+		{small, "public", 1, `--split "public"`},
+		{small, "random", 1, `--split "random"`},
+		{small, "random:60/40", 1, "three percentages"},
+		{small, "random:60/20/30", 1, "110"},
+		{small, "random:NaN/20/20", 1, "NaN"},
+		{small, "random:-10/50/60", 1, "-10"},
+		{small, "random:0/50/50", 1, "nothing to train on"},
+		{small, "random:99/0.5/0.5", 1, "none"},
+		{small, "per-class=20", 1, "two counts"},
+		{small, "per-class=0,30", 1, `"0"`},
+		{small, "per-class=20,99999999999", 1, "99999999999"},
+		{small, "per-class=20,30", 1, "class 0 (cats) has 40 vertices, fewer than 50"},
+		{labelledGraph(100, 2), "per-class=20,30", 1, "class 0 has 40 vertices"},
+		{exact, "per-class=20,30", 1, "no vertex to test on"},
+		{multiLabelGraph(500), "per-class=20,30", 1, "several labels"},
+		{&Graph{Relation: mustRelation(9, Edges{})}, "random:60/20/20", 1, "no vertex has a label"},
+		{small, "given", 1, "no split"},
+		{split, "given", 3, "--splits 3"},
+		{small, "random:60/20/20", 0, "--splits 0"},
+		{small, "random:60/20/20", 1 << 30, "--splits 1073741824"},
+	} {
+		err := test.graph.MakeSplits(test.spec, test.count, 1)
+		if !refusal.Is(err) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q, %d: %v, want a refusal with %q", test.spec, test.count, err, test.want)
+		}
+	}
+}
+
+func TestRandomPercentagesAreKept(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(100, 2000).Draw(t, "vertices")
+		a := rapid.IntRange(2, 90).Draw(t, "train")
+		b := rapid.IntRange(2, 98-a).Draw(t, "validation")
+		g := labelledGraph(n, 3)
+		if err := g.MakeSplits(fmt.Sprintf("random:%d/%d/%d", a, b, 100-a-b), 1, 9); err != nil {
+			t.Fatal(err)
+		}
+		labelled := float64(n - n/5)
+		for i, share := range []int{a, b, 100 - a - b} {
+			got := len([][]int64{g.Splits[0].Train, g.Splits[0].Val, g.Splits[0].Test}[i])
+			if math.Abs(float64(got)-labelled*float64(share)/100) > 1 {
+				t.Fatalf("part %d has %d of %g vertices, asked %d %%", i, got, labelled, share)
+			}
+		}
+	})
+}
+
+func FuzzParseSplit(f *testing.F) {
+	for _, spec := range []string{"given", "random:60/20/20", "per-class=20,30", "random:1e2/0/0", "per-class=-1,", ""} {
+		f.Add(spec)
+	}
+	f.Fuzz(func(t *testing.T, spec string) {
+		if _, err := ParseSplit(spec); err != nil && (!refusal.Is(err) || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%q: %q is no refusal of one line", spec, err)
+		}
+	})
+}

@@ -1,0 +1,236 @@
+package graph
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+// Open maps the graph store in dir into memory and checks it, so that nothing that is done with the graph later can leave its
+// arrays. A store that is damaged or inconsistent is refused by file and reason. The arrays of the graph are read-only; Close
+// gives them back.
+func Open(dir string) (*Graph, error) {
+	d, err := readDescription(dir)
+	if err != nil {
+		return nil, err
+	}
+	m := &mappings{}
+	g := &Graph{Metric: d.Metric, Provenance: d.Provenance, close: m.close}
+	err = Guard(dir, func() error {
+		if err := g.readVertices(m, dir, &d.Vertices[0]); err != nil {
+			return err
+		}
+		if err := g.Relation.read(m, dir, &d.Relations[0], d.Vertices[0].Count); err != nil {
+			return err
+		}
+		return located(dir, g.check())
+	})
+	if err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// Guard runs f, which reads files mapped under path. Where such a file is cut or cannot be read any more, f ends and Guard
+// returns an error that names the path; without it the program would die. It covers f's own goroutine and Go code only.
+func Guard(path string, f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		r := recover()
+		if _, fault := r.(interface{ Addr() uintptr }); fault {
+			err = fmt.Errorf("%s: a file was cut or became unreadable while it was in use; %s", path, importAgain)
+		} else if r != nil {
+			panic(r)
+		}
+	}()
+	return f()
+}
+
+// readVertices maps the files of a vertex type, which lie in dir.
+func (g *Graph) readVertices(m *mappings, dir string, d *vertexDescription) (err error) {
+	if d.Features != nil {
+		if err := g.Features.read(m, dir, d.Features, d.Count); err != nil {
+			return err
+		}
+	}
+	if d.Labels != nil {
+		if err := g.Labels.read(m, dir, d.Labels, d.Count); err != nil {
+			return err
+		}
+	}
+	if g.Splits, err = readSplits(m, dir, d.Splits); err != nil {
+		return err
+	}
+	if d.Names {
+		g.Names, err = readNames(filepath.Join(dir, namesFile))
+	}
+	return err
+}
+
+// read maps the files of an edge type, which lie in dir. The vertices are those of the target's type.
+func (r *Relation) read(m *mappings, dir string, d *relationDescription, vertices int) (err error) {
+	if r.Indptr, err = m.int64s(dir, indptrFile, vertices+1); err != nil {
+		return err
+	}
+	if r.Sources, err = m.int32s(dir, indicesFile, d.Count); err != nil {
+		return err
+	}
+	if d.Weights {
+		if r.Weights, err = m.float32s(dir, weightsFile, d.Count); err != nil {
+			return err
+		}
+	}
+	if r.EdgeColumns = d.FeatureColumns; r.EdgeColumns > 0 {
+		r.EdgeFeatures, err = m.float32s(dir, edgeFeaturesFile, d.Count, d.FeatureColumns)
+	}
+	return err
+}
+
+func (f *Features) read(m *mappings, dir string, d *featuresDescription, vertices int) (err error) {
+	f.Columns = d.Columns
+	if d.Layout == layoutDense {
+		f.Dense, err = m.float32s(dir, featuresFile, vertices, d.Columns)
+		return err
+	}
+	if f.Indptr, err = m.int64s(dir, featuresIndptrFile, vertices+1); err != nil {
+		return err
+	}
+	if f.Indices, err = m.int32s(dir, featuresIndicesFile, d.Stored); err != nil {
+		return err
+	}
+	f.Data, err = m.float32s(dir, featuresDataFile, d.Stored)
+	return err
+}
+
+func (l *Labels) read(m *mappings, dir string, d *labelsDescription, vertices int) (err error) {
+	l.Classes = d.Classes
+	if d.Kind == labelsMulti {
+		l.Multi, err = m.float32s(dir, labelsFile, vertices, d.Classes)
+	} else {
+		l.Class, err = m.int64s(dir, labelsFile, vertices)
+	}
+	if err == nil && d.Names {
+		l.Names, err = readNames(filepath.Join(dir, classNamesFile))
+	}
+	return err
+}
+
+func readSplits(m *mappings, dir string, d []splitDescription) ([]Split, error) {
+	if len(d) == 0 {
+		return nil, nil
+	}
+	splits := make([]Split, len(d))
+	for part, file := range splitFiles {
+		width := 0
+		for _, s := range d {
+			width = max(width, s.sizes()[part])
+		}
+		shape := []int{len(d), width}
+		if len(d) == 1 {
+			shape = shape[1:]
+		}
+		ids, err := m.int64s(dir, file, shape...)
+		if err != nil {
+			return nil, err
+		}
+		for k, s := range d {
+			row := ids[k*width : (k+1)*width]
+			size := s.sizes()[part]
+			if slices.ContainsFunc(row[size:], func(id int64) bool { return id != -1 }) {
+				return nil, located(dir, flawf(file, "split %d has more than the %d ids that %s says", k, size, descriptionFile))
+			}
+			*splits[k].parts()[part] = row[:size:size]
+		}
+	}
+	return splits, nil
+}
+
+func readNames(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	var names []string
+	if err := json.Unmarshal(text, &names); err != nil {
+		return nil, refusal.Errorf("%s: not a list of names: %w; %s", path, err, importAgain)
+	}
+	if names == nil {
+		return nil, refusal.Errorf("%s: not a list of names; %s", path, importAgain)
+	}
+	return names, nil
+}
+
+// unreadable says that a file that graph.json lists is missing, or else why it cannot be read.
+func unreadable(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return refusal.Errorf("%s: missing, though %s lists it; %s", path, descriptionFile, importAgain)
+	}
+	if refusal.Is(err) {
+		return fmt.Errorf("%w; %s", err, importAgain)
+	}
+	return err
+}
+
+// mappings are the mapped arrays of a graph.
+type mappings []*npy.Mapped
+
+func (m *mappings) close() error {
+	var errs []error
+	for _, a := range *m {
+		errs = append(errs, a.Close())
+	}
+	*m = nil
+	return errors.Join(errs...)
+}
+
+// array maps a file that must have that element type and shape.
+func (m *mappings) array(dir, file, descr string, shape []int) (*npy.Mapped, error) {
+	path := filepath.Join(dir, file)
+	a, err := npy.Map(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	*m = append(*m, a)
+	if a.Descr != descr || !slices.Equal(a.Shape, shape) || a.Fortran && len(shape) > 1 {
+		order := ""
+		if a.Fortran {
+			order = " in Fortran order"
+		}
+		return nil, refusal.Errorf("%s: %q of shape %v%s, where %s asks for %q of shape %v; %s",
+			path, a.Descr, a.Shape, order, descriptionFile, descr, shape, importAgain)
+	}
+	return a, nil
+}
+
+func (m *mappings) int64s(dir, file string, shape ...int) ([]int64, error) {
+	a, err := m.array(dir, file, "<i8", shape)
+	if err != nil {
+		return nil, err
+	}
+	return a.Int64s()
+}
+
+func (m *mappings) int32s(dir, file string, shape ...int) ([]int32, error) {
+	a, err := m.array(dir, file, "<i4", shape)
+	if err != nil {
+		return nil, err
+	}
+	return a.Int32s()
+}
+
+func (m *mappings) float32s(dir, file string, shape ...int) ([]float32, error) {
+	a, err := m.array(dir, file, "<f4", shape)
+	if err != nil {
+		return nil, err
+	}
+	return a.Float32s()
+}

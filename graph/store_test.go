@@ -1,0 +1,407 @@
+package graph
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+var nan = float32(math.NaN())
+
+// dense is a small directed graph with a self loop, a duplicate edge and an isolated vertex, and with everything optional that
+// goes with dense features and one class per vertex.
+func dense() *Graph {
+	return &Graph{
+		Relation: Relation{
+			Indptr: []int64{0, 2, 5, 5, 6}, Sources: []int32{0, 1, 0, 0, 3, 1},
+			Weights: []float32{1, .5, 2, 0, -1, 3}, EdgeFeatures: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, EdgeColumns: 2,
+		},
+		Features:   Features{Columns: 3, Dense: []float32{1, 0, 2, 0, 0, 0, 3, 4, 5, 0, 6, 0}},
+		Labels:     Labels{Classes: 2, Class: []int64{0, 1, -1, 1}, Names: []string{"red", "black & <white>\n"}},
+		Splits:     []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
+		Metric:     "macro-f1",
+		Provenance: "made by hand",
+		Names:      []string{"a", "b", "", "ü"},
+	}
+}
+
+// sparse is a graph with sparse features, several labels per vertex and splits of different sizes.
+func sparse() *Graph {
+	return &Graph{
+		Relation: Relation{Indptr: []int64{0, 1, 2, 4}, Sources: []int32{1, 2, 0, 1}},
+		Features: Features{Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{0, 4, 2}, Data: []float32{1, 2, 3}},
+		Labels:   Labels{Classes: 2, Multi: []float32{1, 0, 1, 1, nan, nan}},
+		Splits:   []Split{{Train: []int64{0}, Val: []int64{}, Test: []int64{1}}, {Train: []int64{0, 1}}, {Test: []int64{0, 1}}},
+	}
+}
+
+// stored writes a graph to a new store.
+func stored(t testing.TB, g *Graph) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := g.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// same compares two graphs; arrays that are nil and empty are the same.
+func same(a, b *Graph) string {
+	return cmp.Diff(a, b, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs())
+}
+
+func TestRoundTrip(t *testing.T) {
+	for name, g := range map[string]*Graph{
+		"dense":        dense(),
+		"sparse":       sparse(),
+		"bare":         {Relation: Relation{Indptr: []int64{0, 0, 1}, Sources: []int32{0}}},
+		"no edges":     {Relation: Relation{Indptr: []int64{0, 0}}, Features: Features{Columns: 1, Dense: []float32{7}}},
+		"no vertices":  {Relation: Relation{Indptr: []int64{0}}},
+		"empty arrays": {Relation: Relation{Indptr: []int64{0}, Sources: []int32{}, Weights: []float32{}}, Labels: Labels{Class: []int64{}}, Names: []string{}},
+		"empty sparse": {Relation: Relation{Indptr: []int64{0, 0}}, Features: Features{Columns: 3, Indptr: []int64{0, 0}}},
+		"empty splits": {Relation: Relation{Indptr: []int64{0, 0}}, Splits: []Split{{}, {}}},
+		"no labels":    {Relation: Relation{Indptr: []int64{0, 0}}, Splits: []Split{{Train: []int64{0}}}},
+		"unlabelled":   {Relation: Relation{Indptr: []int64{0, 0}}, Labels: Labels{Class: []int64{-1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := stored(t, g)
+			got, err := Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer got.Close()
+			if diff := same(g, got); diff != "" {
+				t.Error(diff)
+			}
+			if g.Features.Sparse() != got.Features.Sparse() || g.Labels.MultiLabel() != got.Labels.MultiLabel() ||
+				(g.Labels.Class == nil) != (got.Labels.Class == nil) || (g.Relation.Weights == nil) != (got.Relation.Weights == nil) {
+				t.Error("an array that was there is not, or the other way round")
+			}
+		})
+	}
+}
+
+func TestRoundTripOfAnyGraph(t *testing.T) {
+	parent := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		v := rapid.IntRange(1, 6).Draw(t, "vertices")
+		ids := rapid.SliceOfN(rapid.Int32Range(0, int32(v-1)), 0, 12)
+		e := Edges{Source: ids.Draw(t, "sources")}
+		e.Target = rapid.SliceOfN(rapid.Int32Range(0, int32(v-1)), e.Len(), e.Len()).Draw(t, "targets")
+		r, err := NewRelation(v, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &Graph{Relation: r, Labels: Labels{Classes: 3, Class: rapid.SliceOfN(rapid.Int64Range(-1, 2), v, v).Draw(t, "class")}}
+		for range rapid.IntRange(0, 3).Draw(t, "splits") {
+			var s Split
+			for id := range int64(v) {
+				if part := rapid.IntRange(0, 3).Draw(t, "part"); part < 3 && g.Labels.labelled(id) {
+					*s.parts()[part] = append(*s.parts()[part], id)
+				}
+			}
+			g.Splits = append(g.Splits, s)
+		}
+		dir := filepath.Join(parent, "store")
+		defer os.RemoveAll(dir)
+		if err := g.Write(dir); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer got.Close()
+		if diff := same(g, got); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+// Opened arrays must be views of the files, not copies.
+func TestOpenMaps(t *testing.T) {
+	dir := stored(t, dense())
+	g, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	f, err := os.OpenFile(filepath.Join(dir, featuresFile), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteAt([]byte{0, 0, 0x80, 0x40}, 128); err != nil { // 4 as a float32, behind a header of 128 bytes
+		t.Fatal(err)
+	}
+	if g.Features.Dense[0] != 4 {
+		t.Error("the features do not follow their file")
+	}
+	if err := g.Close(); err != nil || g.Close() != nil {
+		t.Error("closing twice fails")
+	}
+}
+
+func TestWriteSortsRows(t *testing.T) {
+	g := dense()
+	g.Relation.Sources[0], g.Relation.Sources[1] = 1, 0
+	got, err := Open(stored(t, g))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Close()
+	if diff := cmp.Diff([]float32{.5, 1, 2, 0, -1, 3}, got.Relation.Weights); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]float32{3, 4, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12}, got.Relation.EdgeFeatures); diff != "" {
+		t.Error(diff)
+	}
+	if g.Relation.Sources[0] != 1 {
+		t.Error("the graph itself was changed")
+	}
+}
+
+// damage is one way in which a store can be wrong.
+type damage struct {
+	name string
+	do   func(dir string) error
+	file string // the file that the refusal must name
+	want string // a part of the reason
+}
+
+// array replaces an array of the store.
+func array(file string, data any, shape ...int) func(string) error {
+	return func(dir string) error { return npy.WriteFile(filepath.Join(dir, file), data, shape...) }
+}
+
+// text replaces a part of a file.
+func text(file, old, new string) func(string) error {
+	return func(dir string) error {
+		path := filepath.Join(dir, file)
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		if !bytes.Contains(b, []byte(old)) {
+			return errors.New("nothing to replace in " + file)
+		}
+		return os.WriteFile(path, bytes.Replace(b, []byte(old), []byte(new), 1), 0o644)
+	}
+}
+
+// cut keeps a part of a file.
+func cut(file string, share float64) func(string) error {
+	return func(dir string) error {
+		info, err := os.Stat(filepath.Join(dir, file))
+		if err != nil {
+			return err
+		}
+		return os.Truncate(filepath.Join(dir, file), int64(float64(info.Size())*share))
+	}
+}
+
+func remove(file string) func(string) error {
+	return func(dir string) error { return os.Remove(filepath.Join(dir, file)) }
+}
+
+func refuses(t *testing.T, make func() *Graph, cases []damage) {
+	t.Helper()
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			dir := stored(t, make())
+			if err := c.do(dir); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Open(dir)
+			if err == nil || !refusal.Is(err) {
+				t.Fatalf("got %v, want a refusal", err)
+			}
+			for _, part := range []string{filepath.Join(dir, c.file) + ":", c.want, "import it again"} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not say %q", err, part)
+				}
+			}
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("more than one line: %q", err)
+			}
+		})
+	}
+}
+
+func TestDamagedStoreIsRefused(t *testing.T) {
+	cases := []damage{
+		{"json cut", cut("graph.json", .2), "graph.json", "unexpected end of JSON"},
+		{"json empty", cut("graph.json", 0), "graph.json", "unexpected end of JSON"},
+		{"json is text", array("graph.json", []int32{1}), "graph.json", "damaged"},
+		{"later format", text("graph.json", `"format": 1`, `"format": 2`), "graph.json", "format version 2"},
+		{"unknown key", text("graph.json", `"format"`, `"size": 7, "format"`), "graph.json", `unknown field "size"`},
+		{"two relations", text("graph.json", `"relations": [`, `"relations": [{},`), "graph.json", "2 relations"},
+		{"other type", text("graph.json", `"source": "vertex"`, `"source": "author"`), "graph.json", `"author"`},
+		{"negative count", text("graph.json", `"count": 4`, `"count": -4`), "graph.json", "-4 vertices"},
+		{"too many vertices", text("graph.json", `"count": 4`, `"count": 2147483648`), "graph.json", "2147483648 vertices"},
+		{"huge count", text("graph.json", `"count": 4`, `"count": 99999999999999999999`), "graph.json", "count"},
+		{"negative edges", text("graph.json", `"count": 6`, `"count": -6`), "graph.json", "-6 edges"},
+		{"int64 indices", text("graph.json", `"dtype": "int32"`, `"dtype": "int64"`), "graph.json", `"int64"`},
+		{"layout", text("graph.json", `"layout": "dense"`, `"layout": "ragged"`), "graph.json", `"ragged"`},
+		{"label kind", text("graph.json", `"kind": "class"`, `"kind": "several"`), "graph.json", `"several"`},
+		{"classes", text("graph.json", `"classes": 2`, `"classes": 99999999999`), "graph.json", "99999999999 classes"},
+		{"split size", text("graph.json", `"train": 1`, `"train": 9`), "graph.json", "9 of 4"},
+		{"metric", text("graph.json", "macro-f1", "f-macro1"), "graph.json", `"f-macro1"`},
+
+		{"other count", text("graph.json", `"count": 4`, `"count": 5`), "features.npy", "[4 3]"},
+		{"other edges", text("graph.json", `"count": 6`, `"count": 7`), "indices.npy", "[6]"},
+		{"other split size", text("graph.json", `"val": 1`, `"val": 2`), "val.npy", "[1]"},
+
+		{"indices cut", cut("indices.npy", .5), "indices.npy", "ends inside"},
+		{"indices cut late", cut("indices.npy", .95), "indices.npy", "cut short"},
+		{"indices of int64", array("indices.npy", []int64{0, 1, 0, 0, 3, 1}), "indices.npy", "<i8"},
+		{"source too large", array("indices.npy", []int32{0, 1, 0, 0, 4, 1}), "indices.npy", "vertex 1: id 4 is outside the range of 4"},
+		{"source negative", array("indices.npy", []int32{-1, 1, 0, 0, 3, 1}), "indices.npy", "id -1"},
+		{"sources descend", array("indices.npy", []int32{1, 0, 0, 0, 3, 1}), "indices.npy", "id 0 follows 1"},
+		{"indptr descends", array("indptr.npy", []int64{0, 5, 2, 5, 6}), "indptr.npy", "below the one before"},
+		{"indptr too high", array("indptr.npy", []int64{0, 2, 1 << 40, 5, 6}), "indptr.npy", "below the one before"},
+		{"indptr starts late", array("indptr.npy", []int64{1, 2, 5, 5, 6}), "indptr.npy", "starts at 1"},
+		{"indptr ends early", array("indptr.npy", []int64{0, 2, 5, 5, 5}), "indptr.npy", "ends at 5"},
+		{"indptr ends late", array("indptr.npy", []int64{0, 2, 5, 5, 9}), "indptr.npy", "ends at 9"},
+		{"indptr short", array("indptr.npy", []int64{0, 2, 5, 6}), "indptr.npy", "[4]"},
+		{"weight NaN", array("edge_weight.npy", []float32{1, nan, 1, 1, 1, 1}), "edge_weight.npy", "edge 1 is NaN"},
+		{"weights short", array("edge_weight.npy", []float32{1}), "edge_weight.npy", "[1]"},
+		{"edge feature Inf", array("edge_features.npy", append(make([]float32, 11), float32(math.Inf(-1))), 6, 2), "edge_features.npy", "edge 5 has the value -Inf in column 1"},
+
+		{"features cut", cut("features.npy", .9), "features.npy", "cut short"},
+		{"features NaN", array("features.npy", append(make([]float32, 11), nan), 4, 3), "features.npy", "vertex 3 has the value NaN in column 2"},
+		{"features turned", array("features.npy", make([]float32, 12), 3, 4), "features.npy", "[3 4]"},
+		{"labels are text", func(dir string) error { return os.WriteFile(filepath.Join(dir, "labels.npy"), []byte("hello"), 0o644) }, "labels.npy", "ends inside"},
+		{"label too large", array("labels.npy", []int64{0, 2, -1, 1}), "labels.npy", "vertex 1 has class 2"},
+		{"label below −1", array("labels.npy", []int64{0, 1, -2, 1}), "labels.npy", "vertex 2 has class -2"},
+		{"labels float", array("labels.npy", []float32{0, 1, 1, 1}), "labels.npy", "<f4"},
+
+		{"split id too large", array("test.npy", []int64{4}), "test.npy", "id 4 is outside"},
+		{"split id negative", array("test.npy", []int64{-1}), "test.npy", "id -1 is outside"},
+		{"split unlabelled", array("test.npy", []int64{2}), "test.npy", "vertex 2 has no label"},
+		{"test in train", array("test.npy", []int64{0}), "train.npy", "vertex 0 is also in test.npy"},
+		{"val in train", array("val.npy", []int64{0}), "val.npy", "vertex 0 is also in train.npy"},
+		{"test in val", array("test.npy", []int64{1}), "test.npy", "vertex 1 is also in val.npy"},
+
+		{"names are no JSON", array("names.json", []int32{1}), "names.json", "not a list"},
+		{"names null", func(dir string) error { return os.WriteFile(filepath.Join(dir, "names.json"), []byte("null"), 0o644) }, "names.json", "not a list"},
+		{"names short", text("names.json", `"a",`, ""), "names.json", "3 names for 4"},
+		{"class names short", text("class_names.json", `"red",`, ""), "class_names.json", "1 names for 2"},
+	}
+	for _, file := range []string{"indptr.npy", "indices.npy", "edge_weight.npy", "edge_features.npy", "features.npy", "labels.npy",
+		"train.npy", "val.npy", "test.npy", "names.json", "class_names.json"} {
+		cases = append(cases, damage{"no " + file, remove(file), file, "missing"})
+	}
+	refuses(t, dense, cases)
+}
+
+func TestDamagedSparseStoreIsRefused(t *testing.T) {
+	refuses(t, sparse, []damage{
+		{"no indptr", remove("features_indptr.npy"), "features_indptr.npy", "missing"},
+		{"no indices", remove("features_indices.npy"), "features_indices.npy", "missing"},
+		{"no data", remove("features_data.npy"), "features_data.npy", "missing"},
+		{"indptr descends", array("features_indptr.npy", []int64{0, 3, 2, 3}), "features_indptr.npy", "below"},
+		{"column too large", array("features_indices.npy", []int32{0, 5, 2}), "features_indices.npy", "id 5 is outside"},
+		{"column twice", array("features_indices.npy", []int32{4, 4, 2}), "features_indices.npy", "id 4 stands twice"},
+		{"data Inf", array("features_data.npy", []float32{1, 2, float32(math.Inf(1))}), "features_data.npy", "value 2 is +Inf"},
+		{"label 2", array("labels.npy", []float32{1, 0, 1, 2, nan, nan}, 3, 2), "labels.npy", "vertex 1 has the value 2 for class 1"},
+		{"half a NaN row", array("labels.npy", []float32{1, 0, 1, 1, nan, 0}, 3, 2), "labels.npy", "vertex 2"},
+		{"half a 0/1 row", array("labels.npy", []float32{1, 0, 1, nan, nan, nan}, 3, 2), "labels.npy", "vertex 1"},
+		{"split unlabelled", array("test.npy", []int64{1, -1, -1, -1, 0, 2}, 3, 2), "test.npy", "split 2: vertex 2 has no label"},
+		{"split not padded", array("train.npy", []int64{0, 1, 0, 1, -1, -1}, 3, 2), "train.npy", "split 0 has more"},
+		{"split twice", array("train.npy", []int64{0, -1, 1, 1, -1, -1}, 3, 2), "train.npy", "split 1: id 1 stands twice"},
+		{"split descends", array("train.npy", []int64{0, -1, 1, 0, -1, -1}, 3, 2), "train.npy", "split 1: id 0 follows 1"},
+	})
+}
+
+func TestNoStoreIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(dir, "nosuch"), dir, file} {
+		_, err := Open(path)
+		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), "weft import") {
+			t.Errorf("%s: got %v", path, err)
+		}
+	}
+}
+
+// A file that is cut while it is mapped must become an error.
+func TestGuard(t *testing.T) {
+	g := &Graph{Relation: Relation{Indptr: []int64{0}, Sources: nil}}
+	g.Relation.Indptr = make([]int64, 1<<14) // several pages
+	dir := stored(t, g)
+	g, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	if err := os.Truncate(filepath.Join(dir, indptrFile), 64); err != nil {
+		t.Fatal(err)
+	}
+	if err := Guard(dir, g.Check); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("got %v, want an error that names the store", err)
+	}
+	want := errors.New("as it was")
+	if err := Guard(dir, func() error { return want }); !errors.Is(err, want) {
+		t.Errorf("got %v", err)
+	}
+	defer func() {
+		if r := recover(); r != "mine" {
+			t.Errorf("another panic became %v", r)
+		}
+	}()
+	_ = Guard(dir, func() error { panic("mine") })
+}
+
+// FuzzOpen changes graph.json and one array of a store at a time. What opens must pass every walk over its arrays.
+func FuzzOpen(f *testing.F) {
+	f.Add(uint8(0), []byte(`{"format": 1}`))
+	f.Add(uint8(1), []byte("\x93NUMPY\x01\x00"))
+	f.Add(uint8(2), []byte("hello"))
+	for _, g := range []*Graph{dense(), sparse()} {
+		dir := stored(f, g)
+		for k, file := range fuzzed {
+			if b, err := os.ReadFile(filepath.Join(dir, file)); err == nil {
+				f.Add(uint8(k), b)
+			}
+		}
+	}
+	good := stored(f, dense())
+	f.Fuzz(func(t *testing.T, which uint8, content []byte) {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(good)); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, fuzzed[int(which)%len(fuzzed)]), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		g, err := Open(dir)
+		if err != nil {
+			if !refusal.Is(err) || !strings.Contains(err.Error(), dir) {
+				t.Fatal(err)
+			}
+			return
+		}
+		defer g.Close()
+		if _, err := json.Marshal(g.Summarize()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+var fuzzed = []string{descriptionFile, indptrFile, indicesFile, labelsFile, splitFiles[0], namesFile, featuresFile}

@@ -1,0 +1,270 @@
+package graph
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+
+	"weft/graph/internal/counter"
+	"weft/internal/refusal"
+)
+
+// The changes below return a new graph and leave g as it was. The new graph shares with g the arrays that do not change, so
+// that a mapped g must stay open as long as the new graph is used.
+
+// Permute relabels the vertices: vertex v becomes newID[v], in the edges, features, labels, splits and names. Parallel edges
+// keep their order. newID must be a permutation of 0…V−1.
+func (g *Graph) Permute(newID []int32) (*Graph, error) {
+	n := g.Vertices()
+	if len(newID) != n {
+		return nil, fmt.Errorf("%d new ids for %d vertices: give one for each vertex", len(newID), n)
+	}
+	oldID := make([]int32, n)
+	for v := range oldID {
+		oldID[v] = -1
+	}
+	for v, id := range newID {
+		if id < 0 || int(id) >= n || oldID[id] >= 0 {
+			return nil, fmt.Errorf("new id %d of vertex %d is out of range or given twice: give a permutation of 0…%d", id, v, n-1)
+		}
+		oldID[id] = int32(v)
+	}
+	return g.relabel(oldID, newID)
+}
+
+// Induced keeps the vertices that keep marks, in their order, and the edges between them. Its length is V.
+func (g *Graph) Induced(keep []bool) (*Graph, error) {
+	if len(keep) != g.Vertices() {
+		return nil, fmt.Errorf("%d marks for %d vertices: give one for each vertex", len(keep), g.Vertices())
+	}
+	newID, oldID := make([]int32, len(keep)), []int32{}
+	for v, kept := range keep {
+		newID[v] = -1
+		if kept {
+			newID[v] = int32(len(oldID))
+			oldID = append(oldID, int32(v))
+		}
+	}
+	return g.relabel(oldID, newID)
+}
+
+// relabel makes the graph whose vertex i is g's vertex oldID[i]; newID is the inverse, −1 for a vertex that goes.
+func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
+	kept := g.Relation.filter(func(_ int64, u, v int32) bool { return newID[u] >= 0 && newID[v] >= 0 })
+	for k := range kept.Len() {
+		kept.Source[k], kept.Target[k] = newID[kept.Source[k]], newID[kept.Target[k]]
+	}
+	relation, err := NewRelation(len(oldID), kept)
+	if err != nil {
+		return nil, err
+	}
+	changed := g.with(relation)
+	changed.Features = g.Features.rows(oldID)
+	changed.Labels.Class = gather(g.Labels.Class, 1, oldID)
+	changed.Labels.Multi = gather(g.Labels.Multi, g.Labels.Classes, oldID)
+	changed.Names = gather(g.Names, 1, oldID)
+	changed.Splits = nil
+	for _, s := range g.Splits {
+		changed.Splits = append(changed.Splits, Split{mapIDs(s.Train, newID), mapIDs(s.Val, newID), mapIDs(s.Test, newID)})
+	}
+	return changed, nil
+}
+
+// with returns a graph of other edges that shares everything else with g.
+func (g *Graph) with(relation Relation) *Graph {
+	return &Graph{Relation: relation, Features: g.Features, Labels: g.Labels, Splits: g.Splits,
+		Metric: g.Metric, Provenance: g.Provenance, Names: g.Names}
+}
+
+// Symmetrize adds the reverse of every edge and removes duplicate edges. Of edges u→v with different weights or features the
+// first stored one stays, and an edge that was there goes before one that was added: where both u→v and v→u exist, each keeps
+// its own weight, and the result is symmetric in its edges only. (PyG's to_undirected adds up the weights of duplicates.)
+func (g *Graph) Symmetrize() *Graph {
+	e := g.Relation.Edges()
+	both := Edges{Source: slices.Concat(e.Source, e.Target), Target: slices.Concat(e.Target, e.Source), FeatureColumns: e.FeatureColumns}
+	if e.Weights != nil {
+		both.Weights = slices.Concat(e.Weights, e.Weights)
+	}
+	if e.Features != nil {
+		both.Features = slices.Concat(e.Features, e.Features)
+	}
+	doubled := mustRelation(g.Vertices(), both)
+	// Sources ascend within a row, hence duplicates are neighbours.
+	single := doubled.filter(func(k int64, u, v int32) bool { return k == doubled.Indptr[v] || doubled.Sources[k-1] != u })
+	return g.with(mustRelation(g.Vertices(), single))
+}
+
+// AddSelfLoops adds the edge v→v to each vertex v that has none, with weight 1 and edge features 1 (as PyG and DGL do) where
+// the graph has them.
+func (g *Graph) AddSelfLoops() *Graph {
+	r := &g.Relation
+	e := r.filter(func(int64, int32, int32) bool { return true })
+	for v := range g.Vertices() {
+		if _, has := slices.BinarySearch(r.Sources[r.Indptr[v]:r.Indptr[v+1]], int32(v)); has {
+			continue
+		}
+		e.Source, e.Target = append(e.Source, int32(v)), append(e.Target, int32(v))
+		if r.Weights != nil {
+			e.Weights = append(e.Weights, 1)
+		}
+		for range r.EdgeColumns {
+			e.Features = append(e.Features, 1)
+		}
+	}
+	return g.with(mustRelation(g.Vertices(), e))
+}
+
+// RemoveSelfLoops removes every edge v→v.
+func (g *Graph) RemoveSelfLoops() *Graph {
+	e := g.Relation.filter(func(_ int64, u, v int32) bool { return u != v })
+	return g.with(mustRelation(g.Vertices(), e))
+}
+
+// LargestComponent keeps the largest weakly connected component, of several as large the one with the smallest vertex.
+func (g *Graph) LargestComponent() *Graph {
+	component := g.components()
+	size := make([]int, len(component))
+	for _, c := range component {
+		size[c]++
+	}
+	largest := 0
+	for c := range size {
+		if size[c] > size[largest] {
+			largest = c
+		}
+	}
+	keep := make([]bool, len(component))
+	for v, c := range component {
+		keep[v] = int(c) == largest
+	}
+	induced, err := g.Induced(keep)
+	if err != nil {
+		panic(err) // keep has one mark for each vertex
+	}
+	return induced
+}
+
+// components returns for each vertex the smallest vertex of its weakly connected component.
+func (g *Graph) components() []int32 {
+	parent := make([]int32, g.Vertices())
+	for v := range parent {
+		parent[v] = int32(v)
+	}
+	root := func(v int32) int32 {
+		for parent[v] != v {
+			parent[v] = parent[parent[v]] // halve the path
+			v = parent[v]
+		}
+		return v
+	}
+	r := &g.Relation
+	for v := range int32(len(parent)) {
+		for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
+			a, b := root(u), root(v)
+			parent[max(a, b)] = min(a, b)
+		}
+	}
+	for v := range parent {
+		parent[v] = root(int32(v))
+	}
+	return parent
+}
+
+// maxRandomColumns keeps a mistyped number from exhausting the memory.
+const maxRandomColumns = 1 << 20
+
+// RandomFeatures replaces the features by standard normal ones, for graphs that come without. The value at a vertex and a
+// column depends on nothing but these two and the seed.
+func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
+	if columns < 1 || columns > maxRandomColumns {
+		return nil, refusal.Errorf("--random-features %d: give between 1 and %d columns", columns, maxRandomColumns)
+	}
+	n := g.Vertices()
+	dense, noise := make([]float32, n*columns), counter.New(seed, "features")
+	workers := runtime.GOMAXPROCS(0)
+	var wait sync.WaitGroup
+	for w := range workers {
+		wait.Go(func() {
+			for v := n * w / workers; v < n*(w+1)/workers; v++ {
+				noise.Normals(dense[v*columns:(v+1)*columns], uint64(v))
+			}
+		})
+	}
+	wait.Wait()
+	changed := g.with(g.Relation)
+	changed.Features = Features{Columns: columns, Dense: dense}
+	return changed, nil
+}
+
+// filter lists copies of the edges that keep accepts: edge k of the stored order, from u to v.
+func (r *Relation) filter(keep func(k int64, u, v int32) bool) Edges {
+	all := len(r.Sources)
+	e := Edges{Source: make([]int32, 0, all), Target: make([]int32, 0, all), FeatureColumns: r.EdgeColumns}
+	if r.Weights != nil {
+		e.Weights = make([]float32, 0, all)
+	}
+	for v := range int32(len(r.Indptr) - 1) {
+		for k := r.Indptr[v]; k < r.Indptr[v+1]; k++ {
+			u := r.Sources[k]
+			if !keep(k, u, v) {
+				continue
+			}
+			e.Source, e.Target = append(e.Source, u), append(e.Target, v)
+			if r.Weights != nil {
+				e.Weights = append(e.Weights, r.Weights[k])
+			}
+			columns := int64(r.EdgeColumns)
+			e.Features = append(e.Features, r.EdgeFeatures[k*columns:(k+1)*columns]...)
+		}
+	}
+	return e
+}
+
+// mustRelation is NewRelation for edges that come from a valid relation of as many vertices.
+func mustRelation(vertices int, e Edges) Relation {
+	r, err := NewRelation(vertices, e)
+	if err != nil {
+		panic(err)
+	}
+	return r
+}
+
+// rows returns the features of the vertices ids, in that order.
+func (f *Features) rows(ids []int32) Features {
+	if !f.Sparse() {
+		return Features{Columns: f.Columns, Dense: gather(f.Dense, f.Columns, ids)}
+	}
+	picked := Features{Columns: f.Columns, Indptr: make([]int64, 1, len(ids)+1)}
+	for _, v := range ids {
+		first, end := f.Indptr[v], f.Indptr[v+1]
+		picked.Indices = append(picked.Indices, f.Indices[first:end]...)
+		picked.Data = append(picked.Data, f.Data[first:end]...)
+		picked.Indptr = append(picked.Indptr, int64(len(picked.Indices)))
+	}
+	return picked
+}
+
+// gather picks the rows ids of a row-major matrix; a nil matrix stays nil.
+func gather[T any](matrix []T, columns int, ids []int32) []T {
+	if matrix == nil {
+		return nil
+	}
+	picked := make([]T, 0, len(ids)*columns)
+	for _, v := range ids {
+		picked = append(picked, matrix[int(v)*columns:(int(v)+1)*columns]...)
+	}
+	return picked
+}
+
+// mapIDs renames the vertices of a split, drops those that go (−1) and sorts.
+func mapIDs(ids []int64, newID []int32) []int64 {
+	mapped := make([]int64, 0, len(ids))
+	for _, v := range ids {
+		if newID[v] >= 0 {
+			mapped = append(mapped, int64(newID[v]))
+		}
+	}
+	slices.Sort(mapped)
+	return mapped
+}

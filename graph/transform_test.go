@@ -1,0 +1,376 @@
+package graph
+
+import (
+	stdcmp "cmp"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"weft/internal/refusal"
+)
+
+// drawGraph draws a small directed graph with self loops, duplicate edges and isolated vertices, weights and edge features or
+// none, and every kind of features and labels.
+func drawGraph(t *rapid.T) *Graph {
+	n := rapid.IntRange(1, 12).Draw(t, "vertices")
+	vertex := rapid.Int32Range(0, int32(n-1))
+	ends := rapid.SliceOfN(vertex, 0, 40).Draw(t, "ends")
+	e := Edges{Source: ends[:len(ends)/2], Target: ends[len(ends)/2 : len(ends)/2*2]}
+	if rapid.Bool().Draw(t, "weighted") {
+		e.Weights = iota32(e.Len())
+	}
+	if rapid.Bool().Draw(t, "edge features") {
+		e.FeatureColumns, e.Features = 2, iota32(2*e.Len())
+	}
+	g := &Graph{Relation: mustRelation(n, e), Metric: "accuracy", Provenance: "a test"}
+	switch rapid.IntRange(0, 2).Draw(t, "features") {
+	case 1:
+		g.Features = Features{Columns: 3, Dense: iota32(3 * n)}
+	case 2:
+		g.Features = Features{Columns: n, Indptr: []int64{0}}
+		for v := range n { // row v holds v%3 values
+			for j := range v % 3 {
+				g.Features.Indices = append(g.Features.Indices, int32(j))
+				g.Features.Data = append(g.Features.Data, float32(10*v+j))
+			}
+			g.Features.Indptr = append(g.Features.Indptr, int64(len(g.Features.Data)))
+		}
+	}
+	switch rapid.IntRange(0, 2).Draw(t, "labels") {
+	case 1:
+		g.Labels = Labels{Classes: n, Class: make([]int64, n)}
+		for v := range n {
+			g.Labels.Class[v] = int64(v - 1)
+		}
+	case 2:
+		g.Labels = Labels{Classes: 2, Multi: iota32(2 * n)}
+		g.Labels.Multi[0], g.Labels.Multi[1] = float32(math.NaN()), float32(math.NaN())
+	}
+	for v := range n {
+		g.Names = append(g.Names, string(rune('a'+v)))
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "splits") {
+		var s Split
+		for v := range int64(n) {
+			switch rapid.IntRange(0, 3).Draw(t, "part") {
+			case 1:
+				s.Train = append(s.Train, v)
+			case 2:
+				s.Val = append(s.Val, v)
+			case 3:
+				s.Test = append(s.Test, v)
+			}
+		}
+		g.Splits = append(g.Splits, s)
+	}
+	return g
+}
+
+func iota32(n int) []float32 {
+	x := make([]float32, n)
+	for i := range x {
+		x[i] = float32(i)
+	}
+	return x
+}
+
+func differences(a, b *Graph) string {
+	return cmp.Diff(a, b, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs())
+}
+
+// onGraphs checks a property on random graphs, and that it leaves its graph as it was.
+func onGraphs(t *testing.T, property func(t *rapid.T, g *Graph)) {
+	rapid.Check(t, func(t *rapid.T) {
+		g := drawGraph(t)
+		before, err := g.Permute(identity(g.Vertices()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		property(t, g)
+		if d := differences(before, g); d != "" {
+			t.Fatal("the graph was changed in place: ", d)
+		}
+	})
+}
+
+func identity(n int) []int32 {
+	ids := make([]int32, n)
+	for v := range ids {
+		ids[v] = int32(v)
+	}
+	return ids
+}
+
+type edge struct {
+	u, v    int32
+	weight  float32
+	feature float32 // the first column
+}
+
+// byAll orders edges by everything that tells them apart.
+func byAll(a, b edge) bool {
+	return stdcmp.Or(stdcmp.Compare(a.u, b.u), stdcmp.Compare(a.v, b.v),
+		stdcmp.Compare(a.weight, b.weight), stdcmp.Compare(a.feature, b.feature)) < 0
+}
+
+// edgeList lists the edges in stored order.
+func edgeList(g *Graph) []edge {
+	e := g.Relation.Edges()
+	list := make([]edge, e.Len())
+	for k := range list {
+		list[k] = edge{u: e.Source[k], v: e.Target[k]}
+		if e.Weights != nil {
+			list[k].weight = e.Weights[k]
+		}
+		if e.FeatureColumns > 0 {
+			list[k].feature = e.Features[k*e.FeatureColumns]
+		}
+	}
+	return list
+}
+
+func ends(list []edge) map[[2]int32]int {
+	count := map[[2]int32]int{}
+	for _, e := range list {
+		count[[2]int32{e.u, e.v}]++
+	}
+	return count
+}
+
+func TestPermute(t *testing.T) {
+	onGraphs(t, func(t *rapid.T, g *Graph) {
+		newID := rapid.Permutation(identity(g.Vertices())).Draw(t, "new ids")
+		oldID := make([]int32, len(newID))
+		for v, id := range newID {
+			oldID[id] = int32(v)
+		}
+		p, err := g.Permute(newID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := p.Permute(oldID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := differences(g, back); d != "" {
+			t.Fatal("there and back is another graph: ", d)
+		}
+		want := edgeList(g)
+		for k := range want {
+			want[k].u, want[k].v = newID[want[k].u], newID[want[k].v]
+		}
+		if d := cmp.Diff(want, edgeList(p), cmp.AllowUnexported(edge{}), cmpopts.SortSlices(byAll)); d != "" {
+			t.Fatal(d)
+		}
+		for v, id := range newID {
+			if g.Names[v] != p.Names[id] || g.Labels.Class != nil && g.Labels.Class[v] != p.Labels.Class[id] {
+				t.Fatalf("vertex %d lost its name or label", v)
+			}
+			if g.Features.Dense != nil && g.Features.Dense[3*v] != p.Features.Dense[3*id] {
+				t.Fatalf("vertex %d lost its features", v)
+			}
+		}
+		for k, s := range p.Splits {
+			if !slices.IsSorted(s.Train) || len(s.Train) != len(g.Splits[k].Train) {
+				t.Fatalf("split %d: %v", k, s)
+			}
+			for _, v := range g.Splits[k].Train {
+				if !slices.Contains(s.Train, int64(newID[v])) {
+					t.Fatalf("split %d lost vertex %d", k, v)
+				}
+			}
+		}
+	})
+}
+
+func TestPermuteRefusesOtherIDs(t *testing.T) {
+	g := &Graph{Relation: mustRelation(3, Edges{})}
+	for _, ids := range [][]int32{{0, 1}, {0, 1, 1}, {0, 1, 3}, {-1, 0, 1}} {
+		if _, err := g.Permute(ids); err == nil {
+			t.Errorf("%v was taken for a permutation of three", ids)
+		}
+	}
+}
+
+func TestSymmetrize(t *testing.T) {
+	onGraphs(t, func(t *rapid.T, g *Graph) {
+		s := g.Symmetrize()
+		if d := differences(s, s.Symmetrize()); d != "" {
+			t.Fatal("twice is not once: ", d)
+		}
+		before, after := edgeList(g), edgeList(s)
+		count := ends(after)
+		for _, e := range before {
+			if count[[2]int32{e.u, e.v}] != 1 || count[[2]int32{e.v, e.u}] != 1 {
+				t.Fatalf("edge %v is there %d times, its reverse %d times", e, count[[2]int32{e.u, e.v}], count[[2]int32{e.v, e.u}])
+			}
+		}
+		// Every edge is the first stored one of its ends, else of the reversed ends.
+		for _, e := range after {
+			same := func(o edge) bool { return o.u == e.u && o.v == e.v }
+			k := slices.IndexFunc(before, same)
+			if k < 0 {
+				k = slices.IndexFunc(before, func(o edge) bool { return o.u == e.v && o.v == e.u })
+			}
+			if k < 0 || before[k].weight != e.weight || before[k].feature != e.feature {
+				t.Fatalf("edge %+v comes from none of %v", e, before)
+			}
+		}
+	})
+}
+
+func TestSelfLoops(t *testing.T) {
+	onGraphs(t, func(t *rapid.T, g *Graph) {
+		looped, bare := g.AddSelfLoops(), g.RemoveSelfLoops()
+		had, has := ends(edgeList(g)), ends(edgeList(looped))
+		for v := range int32(g.Vertices()) {
+			loop := [2]int32{v, v}
+			if has[loop] != max(1, had[loop]) {
+				t.Fatalf("vertex %d has %d loops, had %d", v, has[loop], had[loop])
+			}
+		}
+		for _, e := range edgeList(looped) {
+			added := e.u == e.v && had[[2]int32{e.u, e.v}] == 0
+			if added && (g.Relation.Weights != nil && e.weight != 1 || g.Relation.EdgeColumns > 0 && e.feature != 1) {
+				t.Fatalf("added loop %+v", e)
+			}
+		}
+		if slices.ContainsFunc(edgeList(bare), func(e edge) bool { return e.u == e.v }) {
+			t.Fatal("a loop stayed")
+		}
+		if d := differences(bare, looped.RemoveSelfLoops()); d != "" {
+			t.Fatal("other edges changed: ", d)
+		}
+		if d := differences(looped, looped.AddSelfLoops()); d != "" {
+			t.Fatal("twice is not once: ", d)
+		}
+	})
+}
+
+func TestInduced(t *testing.T) {
+	onGraphs(t, func(t *rapid.T, g *Graph) {
+		keep := rapid.SliceOfN(rapid.Bool(), g.Vertices(), g.Vertices()).Draw(t, "keep")
+		part, err := g.Induced(keep)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want, got []edge
+		name := map[string]int32{}
+		for v, s := range g.Names {
+			name[s] = int32(v)
+		}
+		for _, e := range edgeList(g) {
+			if keep[e.u] && keep[e.v] {
+				want = append(want, e)
+			}
+		}
+		for _, e := range edgeList(part) {
+			e.u, e.v = name[part.Names[e.u]], name[part.Names[e.v]]
+			got = append(got, e)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("edges %v, want %v", got, want)
+		}
+		for k, s := range part.Splits {
+			for _, v := range s.Val {
+				if !slices.Contains(g.Splits[k].Val, int64(name[part.Names[v]])) {
+					t.Fatalf("split %d: %v", k, s)
+				}
+			}
+		}
+	})
+	if _, err := (&Graph{Relation: mustRelation(3, Edges{})}).Induced(make([]bool, 2)); err == nil {
+		t.Error("two marks were taken for three vertices")
+	}
+}
+
+func TestLargestComponent(t *testing.T) {
+	onGraphs(t, func(t *rapid.T, g *Graph) {
+		size := map[int32]int{}
+		for _, c := range g.components() {
+			size[c]++
+		}
+		for _, e := range edgeList(g) {
+			if c := g.components(); c[e.u] != c[e.v] {
+				t.Fatalf("edge %v joins two components", e)
+			}
+		}
+		largest, first := 0, int32(0)
+		for c := range int32(g.Vertices()) {
+			if size[c] > largest {
+				largest, first = size[c], c
+			}
+		}
+		part := g.LargestComponent()
+		if part.Vertices() != largest || part.Names[0] != g.Names[first] {
+			t.Fatalf("%d vertices from %s, want %d from %s", part.Vertices(), part.Names[0], largest, g.Names[first])
+		}
+		reached := make([]bool, largest)
+		reached[0] = true
+		for range largest {
+			for _, e := range edgeList(part) {
+				either := reached[e.u] || reached[e.v]
+				reached[e.u], reached[e.v] = either, either
+			}
+		}
+		if slices.Contains(reached, false) {
+			t.Fatalf("the component is not connected: %v", reached)
+		}
+	})
+	empty := &Graph{Relation: mustRelation(0, Edges{})}
+	if n := empty.LargestComponent().Vertices(); n != 0 {
+		t.Errorf("the component of an empty graph has %d vertices", n)
+	}
+}
+
+func TestRandomFeatures(t *testing.T) {
+	g := &Graph{Relation: mustRelation(1000, Edges{}), Names: make([]string, 1000)}
+	make1 := func(columns int, seed uint64) []float32 {
+		t.Helper()
+		changed, err := g.RandomFeatures(columns, seed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if changed.Features.Columns != columns || len(changed.Features.Dense) != 1000*columns || changed.Names == nil {
+			t.Fatalf("%d features in %d columns", len(changed.Features.Dense), changed.Features.Columns)
+		}
+		return changed.Features.Dense
+	}
+	wide := make1(8, 1)
+	func() {
+		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(3))
+		if !slices.Equal(wide, make1(8, 1)) {
+			t.Error("the number of threads changes the features")
+		}
+	}()
+	if slices.Equal(wide, make1(8, 2)) {
+		t.Error("another seed gives the same features")
+	}
+	if narrow := make1(3, 1); !slices.Equal(narrow[3*7:3*8], wide[8*7:8*7+3]) {
+		t.Error("a value depends on the number of columns")
+	}
+	for _, columns := range []int{0, -1, 1 << 30} {
+		if _, err := g.RandomFeatures(columns, 1); !refusal.Is(err) {
+			t.Errorf("%d columns: %v, want a refusal", columns, err)
+		}
+	}
+}
+
+func BenchmarkSymmetrize(b *testing.B) {
+	const n, m = 100_000, 1_000_000
+	random := rand.New(rand.NewPCG(1, 1))
+	e := Edges{Source: make([]int32, m), Target: make([]int32, m)}
+	for k := range m {
+		e.Source[k], e.Target[k] = random.Int32N(n), random.Int32N(n)
+	}
+	g := &Graph{Relation: mustRelation(n, e)}
+	for b.Loop() {
+		g.Symmetrize()
+	}
+}

@@ -1,0 +1,211 @@
+package graph
+
+import (
+	"fmt"
+	"math"
+
+	"weft/internal/refusal"
+)
+
+// Write stores the graph in dir, which must not exist or be empty. Rows whose sources do not ascend are sorted on the way. The
+// store appears under its name only when it is complete and on disk; a failure leaves nothing behind.
+func (g *Graph) Write(dir string) error {
+	g, err := g.ascending()
+	if err == nil {
+		err = g.check()
+	}
+	if err != nil {
+		return refusal.Errorf("%s is not written: %w", dir, err)
+	}
+	s, err := stage(dir)
+	if err != nil {
+		return err
+	}
+	defer s.abort()
+	s.vertices(g)
+	s.relation(&g.Relation)
+	return s.commit(describe(g))
+}
+
+// ascending returns the graph with the sources of every row in ascending order: itself if they are.
+func (g *Graph) ascending() (*Graph, error) {
+	r := &g.Relation
+	if err := checkIndptr(indptrFile, r.Indptr, max(g.Vertices(), 0), len(r.Sources)); err != nil {
+		return g, err
+	}
+	if r.sorted() {
+		return g, nil
+	}
+	sorted, err := NewRelation(g.Vertices(), r.Edges())
+	copied := *g
+	copied.Relation = sorted
+	return &copied, err
+}
+
+// Shape announces the graph that a Writer will be given.
+type Shape struct {
+	Vertices       int
+	Edges          int64
+	FeatureColumns int // of dense features; 0 for none
+	Classes        int // of one label per vertex; 0 for none
+	Metric         string
+	Provenance     string
+}
+
+// Writer writes a store piece by piece, so that a graph larger than memory can be generated. Rows, features and labels each
+// come in the order of the vertices and may be interleaved at will. After an error only Abort is of use.
+type Writer struct {
+	shape    Shape
+	s        *staging
+	indptr   *arrayFile
+	indices  *arrayFile
+	features *arrayFile // nil without features
+	labels   *arrayFile // nil without labels
+	splits   []Split
+
+	rows, featureRows, labelRows int   // vertices that were appended
+	edges                        int64 // edges that were appended
+}
+
+// Create begins a store in dir, which must not exist or be empty. Nothing appears there before Close.
+func Create(dir string, shape Shape) (*Writer, error) {
+	if err := checkVertexCount(shape.Vertices); err != nil {
+		return nil, refusal.Errorf("%s: %w", dir, err)
+	}
+	if shape.Edges < 0 || shape.Edges > math.MaxInt || shape.FeatureColumns < 0 || shape.FeatureColumns > math.MaxInt32 ||
+		shape.Classes < 0 || shape.Classes > maxClasses {
+		return nil, refusal.Errorf("%s: %d edges, %d feature columns and %d classes are not possible", dir, shape.Edges, shape.FeatureColumns, shape.Classes)
+	}
+	if err := checkMetric(shape.Metric); err != nil {
+		return nil, refusal.Errorf("%s: %w", dir, err)
+	}
+	s, err := stage(dir)
+	if err != nil {
+		return nil, err
+	}
+	w := &Writer{shape: shape, s: s}
+	w.indptr = s.array(indptrFile, "<i8", shape.Vertices+1)
+	w.indices = s.array(indicesFile, "<i4", int(shape.Edges))
+	if shape.FeatureColumns > 0 {
+		w.features = s.array(featuresFile, "<f4", shape.Vertices, shape.FeatureColumns)
+	}
+	if shape.Classes > 0 {
+		w.labels = s.array(labelsFile, "<i8", shape.Vertices)
+	}
+	w.indptr.int64s([]int64{0})
+	if s.err != nil {
+		w.Abort()
+		return nil, s.failure()
+	}
+	return w, nil
+}
+
+// AppendRows appends the in-neighbours of the next len(indegree) vertices: sources holds indegree[0] ids of the first of them,
+// ascending, then those of the second, and so on.
+func (w *Writer) AppendRows(indegree []int32, sources []int32) error {
+	if len(indegree) > w.shape.Vertices-w.rows || int64(len(sources)) > w.shape.Edges-w.edges {
+		return fmt.Errorf("%s: %d rows with %d edges after %d and %d are more than the %d and %d announced",
+			w.s.name, len(indegree), len(sources), w.rows, w.edges, w.shape.Vertices, w.shape.Edges)
+	}
+	ends := make([]int64, len(indegree))
+	at := 0
+	for k, degree := range indegree {
+		if degree < 0 || int(degree) > len(sources)-at {
+			return fmt.Errorf("%s: in-degree %d of vertex %d does not fit the %d sources given", w.s.name, degree, w.rows+k, len(sources))
+		}
+		if err := checkRow(w.rows+k, sources[at:at+int(degree)], w.shape.Vertices); err != nil {
+			return fmt.Errorf("%s: %w", w.s.name, err)
+		}
+		at += int(degree)
+		ends[k] = w.edges + int64(at)
+	}
+	if at != len(sources) {
+		return fmt.Errorf("%s: in-degrees add up to %d, but %d sources are given", w.s.name, at, len(sources))
+	}
+	w.rows += len(indegree)
+	w.edges += int64(at)
+	w.indptr.int64s(ends)
+	w.indices.int32s(sources)
+	return w.s.failure()
+}
+
+// AppendFeatures appends the features of the next vertices, row-major.
+func (w *Writer) AppendFeatures(rows []float32) error {
+	if w.features == nil || len(rows)%w.shape.FeatureColumns != 0 {
+		return fmt.Errorf("%s: %d feature values are no rows of %d columns", w.s.name, len(rows), w.shape.FeatureColumns)
+	}
+	if err := checkFeatureRows(w.featureRows, rows, w.shape.FeatureColumns); err != nil {
+		return fmt.Errorf("%s: %w", w.s.name, err)
+	}
+	w.featureRows += len(rows) / w.shape.FeatureColumns
+	w.features.float32s(rows)
+	return w.s.failure()
+}
+
+// AppendLabels appends the classes of the next vertices, −1 where unlabelled.
+func (w *Writer) AppendLabels(classes []int64) error {
+	if w.labels == nil {
+		return fmt.Errorf("%s: labels for a graph that was announced without classes", w.s.name)
+	}
+	if err := checkClasses(w.labelRows, classes, w.shape.Classes); err != nil {
+		return fmt.Errorf("%s: %w", w.s.name, err)
+	}
+	w.labelRows += len(classes)
+	w.labels.int64s(classes)
+	return w.s.failure()
+}
+
+// SetSplits sets the stored splits. They are checked and written by Close.
+func (w *Writer) SetSplits(splits []Split) { w.splits = splits }
+
+// Close checks that everything announced has come, and gives the store its name. Where it fails nothing is left behind.
+func (w *Writer) Close() error {
+	defer w.Abort()
+	if w.rows != w.shape.Vertices || w.edges != w.shape.Edges {
+		return fmt.Errorf("%s: %d rows and %d edges written of %d and %d announced", w.s.name, w.rows, w.edges, w.shape.Vertices, w.shape.Edges)
+	}
+	for _, a := range []*arrayFile{w.indptr, w.indices, w.features, w.labels} {
+		a.close()
+	}
+	if w.s.err != nil {
+		return w.s.failure()
+	}
+	if err := w.checkSplits(); err != nil {
+		return err
+	}
+	w.s.splits(w.splits)
+	return w.s.commit(w.describe())
+}
+
+// describe is the description of what was written.
+func (w *Writer) describe() *description {
+	v := vertexDescription{Type: theVertexType, Count: w.rows, Splits: describeSplits(w.splits)}
+	if w.features != nil {
+		v.Features = &featuresDescription{Layout: layoutDense, Dtype: "float32", Columns: w.shape.FeatureColumns}
+	}
+	if w.labels != nil {
+		v.Labels = &labelsDescription{Kind: labelsClass, Dtype: "int64", Classes: w.shape.Classes}
+	}
+	r := relationDescription{Source: theVertexType, Name: theRelationName, Target: theVertexType, Count: int(w.edges), Dtype: "int32"}
+	return &description{formatVersion, w.shape.Provenance, w.shape.Metric, []vertexDescription{v}, []relationDescription{r}}
+}
+
+// checkSplits checks the splits against the labels that were written.
+func (w *Writer) checkSplits() error {
+	m := &mappings{}
+	defer m.close()
+	var l Labels
+	if w.labels != nil && len(w.splits) > 0 {
+		var err error
+		if l.Class, err = m.int64s(w.s.dir, labelsFile, w.shape.Vertices); err != nil {
+			return err
+		}
+	}
+	if err := checkSplits(w.splits, w.shape.Vertices, &l); err != nil {
+		return fmt.Errorf("%s: %w", w.s.name, err)
+	}
+	return nil
+}
+
+// Abort removes what was written. After Close it does nothing, so it can be deferred.
+func (w *Writer) Abort() error { return w.s.abort() }

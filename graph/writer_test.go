@@ -1,0 +1,260 @@
+package graph
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/refusal"
+)
+
+// left lists what is in a directory.
+func left(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func TestWriteTakesOnlyAFreePlace(t *testing.T) {
+	parent := t.TempDir()
+	full, empty, file := filepath.Join(parent, "full"), filepath.Join(parent, "empty"), filepath.Join(parent, "file")
+	if err := os.MkdirAll(filepath.Join(full, "something"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(empty, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		full:                                "not empty; remove it",
+		file:                                "not an empty directory; remove it",
+		filepath.Join(parent, "no", "such"): "create it",
+	} {
+		err := dense().Write(path)
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v", path, err)
+		}
+		if _, err := Create(path, Shape{}); err == nil || !refusal.Is(err) {
+			t.Errorf("%s: Create got %v", path, err)
+		}
+	}
+	if err := dense().Write(empty); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"empty", "file", "full"}, left(t, parent)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestWriteThroughALink(t *testing.T) {
+	parent := t.TempDir()
+	if err := os.Mkdir(filepath.Join(parent, "real"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	link := filepath.Join(parent, "link")
+	if err := os.Symlink("real", link); err != nil {
+		t.Fatal(err)
+	}
+	if err := dense().Write(link); err != nil {
+		t.Fatal(err)
+	}
+	g, err := Open(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Close()
+}
+
+func TestInconsistentGraphIsNotWritten(t *testing.T) {
+	for name, spoil := range map[string]func(g *Graph){
+		"no indptr":           func(g *Graph) { g.Relation.Indptr = nil },
+		"indptr":              func(g *Graph) { g.Relation.Indptr[1] = 99 },
+		"source":              func(g *Graph) { g.Relation.Sources[0] = 99 },
+		"source in a bad row": func(g *Graph) { g.Relation.Sources[0], g.Relation.Sources[1] = 99, 0 },
+		"weights":             func(g *Graph) { g.Relation.Weights = g.Relation.Weights[1:] },
+		"edge features":       func(g *Graph) { g.Relation.EdgeColumns = 3 },
+		"negative columns":    func(g *Graph) { g.Relation.EdgeColumns = -1 },
+		"features":            func(g *Graph) { g.Features.Columns = 4 },
+		"both features":       func(g *Graph) { g.Features.Indptr = make([]int64, 5) },
+		"feature NaN":         func(g *Graph) { g.Features.Dense[0] = nan },
+		"labels":              func(g *Graph) { g.Labels.Class = g.Labels.Class[1:] },
+		"both labels":         func(g *Graph) { g.Labels.Multi = make([]float32, 8) },
+		"classes only":        func(g *Graph) { g.Labels.Class = nil },
+		"negative classes":    func(g *Graph) { g.Labels.Classes = -1 },
+		"class names":         func(g *Graph) { g.Labels.Names = g.Labels.Names[1:] },
+		"names":               func(g *Graph) { g.Names = g.Names[1:] },
+		"split":               func(g *Graph) { g.Splits[0].Train = []int64{9} },
+		"metric":              func(g *Graph) { g.Metric = "luck" },
+	} {
+		parent := t.TempDir()
+		g := dense()
+		spoil(g)
+		err := g.Write(filepath.Join(parent, "store"))
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), parent) {
+			t.Errorf("%s: got %v", name, err)
+		}
+		if g.Relation.Indptr != nil && g.Check() == nil {
+			t.Errorf("%s: passes Check", name)
+		}
+		if names := left(t, parent); len(names) > 0 {
+			t.Errorf("%s: left %v", name, names)
+		}
+	}
+}
+
+// announced is the shape of dense() without what a Writer does not take.
+func announced() Shape {
+	return Shape{Vertices: 4, Edges: 6, FeatureColumns: 3, Classes: 2, Metric: "macro-f1", Provenance: "made by hand"}
+}
+
+func TestStreamEqualsWrite(t *testing.T) {
+	g := dense()
+	g.Relation.Weights, g.Relation.EdgeFeatures, g.Relation.EdgeColumns, g.Names, g.Labels.Names = nil, nil, 0, nil, nil
+	g.Splits = append(g.Splits, Split{Train: []int64{0, 1, 3}})
+	parent := t.TempDir()
+	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
+	if err := g.Write(written); err != nil {
+		t.Fatal(err)
+	}
+	w, err := Create(streamed, announced())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.SetSplits(g.Splits)
+	for _, err := range []error{
+		w.AppendLabels(g.Labels.Class[:3]),
+		w.AppendRows([]int32{2}, []int32{0, 1}),
+		w.AppendFeatures(g.Features.Dense[:9]),
+		w.AppendRows(nil, nil),
+		w.AppendRows([]int32{3, 0, 1}, []int32{0, 0, 3, 1}),
+		w.AppendFeatures(g.Features.Dense[9:]),
+		w.AppendLabels(g.Labels.Class[3:]),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := os.Stat(streamed); err == nil {
+		t.Error("the store is there before it is complete")
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Abort(); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"streamed", "written"}, left(t, parent)); diff != "" {
+		t.Fatal(diff)
+	}
+	if diff := cmp.Diff(left(t, written), left(t, streamed)); diff != "" {
+		t.Fatal(diff)
+	}
+	for _, name := range left(t, written) {
+		a, err := os.ReadFile(filepath.Join(written, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(streamed, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(a), string(b)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+func TestFailedStreamLeavesNothing(t *testing.T) {
+	rows := func(w *Writer) error { return w.AppendRows([]int32{2, 3, 0, 1}, []int32{0, 1, 0, 0, 3, 1}) }
+	features := func(w *Writer) error { return w.AppendFeatures(make([]float32, 12)) }
+	labels := func(w *Writer) error { return w.AppendLabels([]int64{0, 1, -1, 1}) }
+	close := func(w *Writer) error { return w.Close() }
+	type steps []func(w *Writer) error
+	for name, do := range map[string]steps{ // the last step must fail, the others must not
+		"nothing":         {close},
+		"no features":     {rows, labels, close},
+		"no labels":       {rows, features, close},
+		"half the rows":   {func(w *Writer) error { return w.AppendRows([]int32{2}, []int32{0, 1}) }, features, labels, close},
+		"edges missing":   {func(w *Writer) error { return w.AppendRows([]int32{1, 0, 0, 0}, []int32{0}) }, features, labels, close},
+		"too many rows":   {rows, func(w *Writer) error { return w.AppendRows([]int32{0}, nil) }},
+		"too many values": {features, func(w *Writer) error { return w.AppendFeatures(make([]float32, 3)) }},
+		"too many labels": {labels, func(w *Writer) error { return w.AppendLabels([]int64{0}) }},
+		"source":          {func(w *Writer) error { return w.AppendRows([]int32{1}, []int32{4}) }},
+		"descending":      {func(w *Writer) error { return w.AppendRows([]int32{2}, []int32{1, 0}) }},
+		"negative degree": {func(w *Writer) error { return w.AppendRows([]int32{-1}, nil) }},
+		"degrees short":   {func(w *Writer) error { return w.AppendRows([]int32{1}, []int32{0, 1}) }},
+		"degrees long":    {func(w *Writer) error { return w.AppendRows([]int32{3}, []int32{0, 1}) }},
+		"part of a row":   {func(w *Writer) error { return w.AppendFeatures(make([]float32, 4)) }},
+		"NaN":             {func(w *Writer) error { return w.AppendFeatures([]float32{1, 2, nan}) }},
+		"class":           {func(w *Writer) error { return w.AppendLabels([]int64{2}) }},
+		"split":           {rows, features, labels, func(w *Writer) error { w.SetSplits([]Split{{Train: []int64{4}}}); return w.Close() }},
+		"unlabelled":      {rows, features, labels, func(w *Writer) error { w.SetSplits([]Split{{Train: []int64{2}}}); return w.Close() }},
+	} {
+		parent := t.TempDir()
+		store := filepath.Join(parent, "store")
+		w, err := Create(store, announced())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for k, step := range do {
+			if err := step(w); (err != nil) != (k == len(do)-1) || err != nil && !strings.Contains(err.Error(), store) {
+				t.Errorf("%s: step %d: %v", name, k, err)
+			}
+		}
+		if err := w.Abort(); err != nil {
+			t.Error(err)
+		}
+		if names := left(t, parent); len(names) > 0 {
+			t.Errorf("%s: left %v", name, names)
+		}
+	}
+}
+
+// An error of the operating system, here a directory that goes away, must surface and leave nothing.
+func TestFailureOfTheDiskLeavesNothing(t *testing.T) {
+	parent := t.TempDir()
+	store := filepath.Join(parent, "store")
+	w, err := Create(store, Shape{Vertices: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.AppendRows([]int32{0}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(filepath.Join(parent, left(t, parent)[0])); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err == nil || refusal.Is(err) || !strings.Contains(err.Error(), store) {
+		t.Errorf("got %v, want a failure that names the store", err)
+	}
+	if names := left(t, parent); len(names) > 0 {
+		t.Errorf("left %v", names)
+	}
+}
+
+func TestImpossibleShapesAreRefused(t *testing.T) {
+	parent := t.TempDir()
+	for name, shape := range map[string]Shape{
+		"vertices": {Vertices: 1 << 31}, "negative vertices": {Vertices: -1}, "edges": {Edges: -1}, "columns": {FeatureColumns: -1},
+		"classes": {Classes: -1}, "many classes": {Classes: 1 << 40}, "metric": {Metric: "luck"}, "bytes": {Edges: 1 << 62},
+	} {
+		if _, err := Create(filepath.Join(parent, "store"), shape); err == nil || !refusal.Is(err) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if names := left(t, parent); len(names) > 0 {
+		t.Errorf("left %v", names)
+	}
+}

@@ -1,0 +1,163 @@
+package datasets
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/refusal"
+)
+
+// revision is part of the cache's path: raise it when reading or generating changes what a dataset holds.
+const revision = "1"
+
+// Resolve finds the store that an argument of the command names: the path of a store, or the name of a dataset, whose store is
+// made if it is not there or older than its source. Lines that say what takes long go to say.
+func Resolve(argument string, say func(line string)) (store string, err error) {
+	if _, err := os.Stat(filepath.Join(argument, "graph.json")); err == nil {
+		return argument, nil
+	}
+	all := All()
+	if i := slices.IndexFunc(all, func(d Dataset) bool { return d.Name == argument }); i >= 0 {
+		return all[i].Store(say)
+	}
+	if info, err := os.Stat(argument); err == nil && info.IsDir() {
+		return argument, nil // reading it says what is missing
+	}
+	return "", refusal.Errorf("%s: neither a store (a folder that weft import or weft generate wrote) nor a dataset (weft datasets lists them)",
+		argument)
+}
+
+// Missing says what the dataset needs that is not here; empty when it can be trained on.
+func (d *Dataset) Missing() string {
+	if d.make != nil || d.usable(d.cached()) {
+		return ""
+	}
+	if _, err := d.sourceTime(); err != nil {
+		return d.source.wants
+	}
+	return ""
+}
+
+// Size is the number of vertices and of stored edges, if they are known without making the store.
+func (d *Dataset) Size() (vertices int, edges int64, known bool) {
+	if g, err := graph.Open(d.cached()); err == nil {
+		defer g.Close()
+		return g.Vertices(), g.Edges(), true
+	}
+	return d.vertices, d.edges, d.vertices > 0
+}
+
+// Store returns the path of the dataset's store, made now if need be.
+func (d *Dataset) Store(say func(line string)) (string, error) {
+	path := d.cached()
+	if path == "" {
+		return "", refusal.Errorf("%s: no place for its store: set WEFT_CACHE to a folder", d.Name)
+	}
+	if d.usable(path) {
+		return path, nil
+	}
+	if missing := d.Missing(); missing != "" {
+		return "", refusal.Errorf("%s: its files are not here: %s", d.Name, missing)
+	}
+	return path, d.fill(path, say)
+}
+
+// cached is the path of the dataset's store, there or not; empty when the user has no cache directory.
+func (d *Dataset) cached() string {
+	root := os.Getenv("WEFT_CACHE")
+	if root == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return ""
+		}
+		root = filepath.Join(user, "weft")
+	}
+	return filepath.Join(root, "stores-"+revision, d.Name)
+}
+
+// usable reports whether the store is there, readable, and not older than the files it was read from. A store whose source is
+// gone stays usable.
+func (d *Dataset) usable(path string) bool {
+	info, err := os.Stat(filepath.Join(path, "graph.json"))
+	if err != nil {
+		return false
+	}
+	if d.make == nil {
+		if changed, err := d.sourceTime(); err == nil && changed.After(info.ModTime()) {
+			return false
+		}
+	}
+	g, err := graph.Open(path)
+	if err != nil {
+		return false
+	}
+	g.Close()
+	return true
+}
+
+// sourceTime is when the newest file of the source changed, or an error that a file is missing.
+func (d *Dataset) sourceTime() (newest time.Time, err error) {
+	if d.source.path() == "" {
+		return newest, os.ErrNotExist
+	}
+	for _, pattern := range d.source.files() {
+		matches, err := filepath.Glob(pattern)
+		if err != nil || len(matches) == 0 {
+			return newest, os.ErrNotExist
+		}
+		for _, file := range matches {
+			info, err := os.Stat(file)
+			if err != nil {
+				return newest, err
+			}
+			if info.ModTime().After(newest) {
+				newest = info.ModTime()
+			}
+		}
+	}
+	return newest, nil
+}
+
+// fill makes the store beside its place and moves it there whole, so that two processes may do so at once.
+func (d *Dataset) fill(path string, say func(line string)) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return fmt.Errorf("%s: its store goes into the cache: %w; set WEFT_CACHE to another folder", d.Name, err)
+	}
+	scratch, err := os.MkdirTemp(filepath.Dir(path), "."+d.Name+"-*")
+	if err != nil {
+		return fmt.Errorf("%s: its store goes into the cache: %w; set WEFT_CACHE to another folder", d.Name, err)
+	}
+	defer os.RemoveAll(scratch)
+	fresh := filepath.Join(scratch, "new")
+	say(fmt.Sprintf("%s: making its store from %s, once", d.Name, strings.TrimSpace(d.from())))
+	if d.make != nil {
+		err = generate.Write(fresh, *d.make)
+	} else {
+		var g *graph.Graph
+		if g, err = d.read(d.source.path()); err == nil {
+			err = g.Write(fresh)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.Name, err)
+	}
+	os.Rename(path, filepath.Join(scratch, "old")) // fails when there is none; whoever has it open keeps it
+	if err := os.Rename(fresh, path); err != nil && !d.usable(path) {
+		return fmt.Errorf("%s: %w", d.Name, err)
+	}
+	return nil
+}
+
+// from names what the store is made of.
+func (d *Dataset) from() string {
+	if d.make != nil {
+		return "its recipe, " + d.Origin
+	}
+	return d.source.path()
+}

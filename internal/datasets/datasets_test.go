@@ -1,0 +1,184 @@
+package datasets
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/refusal"
+)
+
+// tiny is a dataset that is read from one file and counts how often.
+func tiny(t *testing.T) (d *Dataset, file string, reads *int) {
+	t.Helper()
+	t.Setenv("WEFT_CACHE", t.TempDir())
+	file, reads = filepath.Join(t.TempDir(), "tiny"), new(int)
+	d = &Dataset{
+		Name:   "tiny",
+		source: source{path: func() string { return file }, files: func() []string { return []string{file} }, wants: "a file"},
+		read: func(string) (*graph.Graph, error) {
+			*reads++
+			return generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 20, Degree: 2, Features: 2, Classes: 2})
+		},
+	}
+	return d, file, reads
+}
+
+func quiet(string) {}
+
+func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
+	d, file, reads := tiny(t)
+	if _, err := d.Store(quiet); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "a file") {
+		t.Fatalf("without its source: %v", err)
+	}
+	step := func(what string, want int) {
+		t.Helper()
+		store, err := d.Store(quiet)
+		if err != nil || *reads != want {
+			t.Fatalf("%s: %v, read %d times, want %d", what, err, *reads, want)
+		}
+		g, err := graph.Open(store)
+		if err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		g.Close()
+		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(store), ".*")); left != nil {
+			t.Fatalf("%s: left %v", what, left)
+		}
+	}
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	step("first use", 1)
+	step("second use", 1)
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(file, later, later); err != nil {
+		t.Fatal(err)
+	}
+	step("newer source", 2)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	step("source gone", 2)
+	if missing := d.Missing(); missing != "" {
+		t.Errorf("a dataset with a store misses %q", missing)
+	}
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(filepath.Join(d.cached(), "graph.json"), 5); err != nil {
+		t.Fatal(err)
+	}
+	step("damaged store", 3)
+}
+
+func TestTwoAtOnce(t *testing.T) {
+	t.Setenv("WEFT_CACHE", t.TempDir())
+	d := synthetic("two", "", generate.Options{Kind: generate.Uniform, Vertices: 1000, Degree: 5, Features: 4, Classes: 2})
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			if _, err := d.Store(quiet); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	if v, e, known := d.Size(); v != 1000 || e != 5000 || !known {
+		t.Errorf("%d vertices, %d edges, known %v", v, e, known)
+	}
+}
+
+func TestResolve(t *testing.T) {
+	t.Setenv("WEFT_CACHE", t.TempDir())
+	t.Setenv(dataVariable, "")
+	t.Chdir(t.TempDir())
+	if err := os.MkdirAll("sbm-8k", 0o777); err != nil {
+		t.Fatal(err)
+	}
+	store, err := Resolve("sbm-8k", quiet) // a folder of that name that is no store does not hide the dataset
+	if err != nil || store == "sbm-8k" {
+		t.Errorf("%s, %v", store, err)
+	}
+	if err := os.CopyFS("sbm-8k", os.DirFS(store)); err != nil {
+		t.Fatal(err)
+	}
+	if store, err := Resolve("sbm-8k", quiet); store != "sbm-8k" || err != nil {
+		t.Errorf("a store of that name is passed over: %s, %v", store, err)
+	}
+	for _, argument := range []string{"nosuch", "", "cora"} {
+		if _, err := Resolve(argument, quiet); err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), argument+":") {
+			t.Errorf("%q: %v", argument, err)
+		}
+	}
+}
+
+// TestPublished reads the published datasets that are here and compares their sizes with the literature's.
+func TestPublished(t *testing.T) {
+	data := os.Getenv("WEFT_TEST_DATA")
+	if data == "" {
+		data = filepath.Join("..", "..", "..", "shared", "data")
+	}
+	data, err := filepath.Abs(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(dataVariable, data)
+	t.Setenv("WEFT_CACHE", t.TempDir())
+	type sizes struct {
+		Vertices                            int
+		Edges                               int64
+		Features, Classes, Splits, TrainSet int
+		Metric                              string
+	}
+	want := map[string]sizes{
+		"cora":        {2708, 10556, 1433, 7, 1, 140, ""},
+		"citeseer":    {3327, 9104, 3703, 6, 1, 120, ""},
+		"computers":   {13381, 491556, 767, 10, 5, 200, ""},
+		"minesweeper": {10000, 78804, 7, 2, 10, 5000, "roc-auc"},
+	}
+	for _, d := range All() {
+		expected, known := want[d.Name]
+		if !known {
+			continue
+		}
+		t.Run(d.Name, func(t *testing.T) {
+			if missing := d.Missing(); missing != "" {
+				t.Skipf("%s is missing, below WEFT_TEST_DATA or %s", missing, data)
+			}
+			store, err := d.Store(quiet)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := graph.Open(store)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			got := sizes{g.Vertices(), g.Edges(), g.Features.Columns, g.Labels.Classes, len(g.Splits), len(g.Splits[0].Train), g.Metric}
+			if diff := cmp.Diff(expected, got); diff != "" {
+				t.Error(diff)
+			}
+			if d.vertices > 0 && (d.vertices != got.Vertices || d.edges != got.Edges) {
+				t.Errorf("listed with %d vertices and %d edges", d.vertices, d.edges)
+			}
+		})
+	}
+}
+
+func TestNamesAreDistinct(t *testing.T) {
+	seen := map[string]bool{}
+	for _, d := range All() {
+		if seen[d.Name] || d.Name == "" || d.About == "" || d.Origin == "" || (d.make == nil) == (d.read == nil) {
+			t.Errorf("dataset %q is incomplete or stands twice", d.Name)
+		}
+		seen[d.Name] = true
+	}
+}

@@ -1,0 +1,273 @@
+package npy
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"unsafe"
+
+	"weft/internal/refusal"
+)
+
+// Array is an array as it was read. The methods convert its elements where no kind of value is lost: numbers become wider or
+// narrower, integers become floats, floats never become integers. Results are in row order, also where the file is not
+// (Fortran order, up to two dimensions). A result shares the array's memory where the types are equal, so it must not be
+// written to.
+type Array struct {
+	Header
+	data []byte
+}
+
+// Read reads one array from r, of which size bytes are available, header included. A header that asks for more is refused;
+// bytes after the data are left unread. The size may itself be a claim, as that of a zip entry is: what is allocated stays
+// within twice the bytes that r really gives, and 16 MiB.
+func Read(r io.Reader, size int64) (*Array, error) {
+	h, length, err := readHeader(io.LimitReader(r, max(size, 0)))
+	if err != nil {
+		return nil, err
+	}
+	need, err := h.bytes()
+	if err != nil {
+		return nil, err
+	}
+	if need > size-length {
+		return nil, short(h, need, size-length)
+	}
+	const step = 16 << 20
+	data := make([]byte, min(need, step))
+	for read := 0; ; {
+		n, err := io.ReadFull(r, data[read:])
+		read += n
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			if int64(read) < need {
+				return nil, short(h, need, int64(read))
+			}
+		} else if err != nil {
+			return nil, fmt.Errorf("reading an array: %w", err)
+		}
+		if int64(read) == need {
+			return &Array{h, data}, nil
+		}
+		grown := make([]byte, min(need, 2*int64(read)))
+		copy(grown, data)
+		data = grown
+	}
+}
+
+func short(h Header, need, have int64) error {
+	return refusal.Errorf("it is cut short: %s of %s needs %d bytes of data, %d are there", shapeString(h.Shape), h.Descr, need, have)
+}
+
+// ReadFile reads the file of that name. Errors name it.
+func ReadFile(path string) (*Array, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, refusal.Errorf("%w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, refusal.Errorf("%s: not a file", path)
+	}
+	a, err := Read(f, info.Size())
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return a, nil
+}
+
+// Float32s returns the elements of an array of booleans, integers or floats. Integers and wide floats are rounded to the
+// nearest float32, infinite where they exceed its range.
+func (a *Array) Float32s() ([]float32, error) { return convert[float32](a, "f4", "a float") }
+
+// Float64s returns the elements of an array of booleans, integers or floats.
+func (a *Array) Float64s() ([]float64, error) { return convert[float64](a, "f8", "a float") }
+
+// Int64s returns the elements of an array of booleans or integers. An unsigned value above the range is refused.
+func (a *Array) Int64s() ([]int64, error) {
+	v, err := convert[int64](a, "i8", "an integer")
+	if err == nil && a.Descr[1:] == "u8" {
+		if k := slices.IndexFunc(v, func(x int64) bool { return x < 0 }); k >= 0 {
+			return nil, refusal.Errorf("element %d, %d, exceeds a signed 64-bit integer", k, uint64(v[k]))
+		}
+	}
+	return v, err
+}
+
+// Int32s returns the elements of an array of booleans or integers. A value outside the range is refused.
+func (a *Array) Int32s() ([]int32, error) {
+	if strings.HasSuffix(a.Descr, "i4") {
+		return convert[int32](a, "i4", "an integer")
+	}
+	wide, err := a.Int64s()
+	if err != nil {
+		return nil, err
+	}
+	narrow := make([]int32, len(wide))
+	for k, x := range wide {
+		if x < math.MinInt32 || x > math.MaxInt32 {
+			return nil, refusal.Errorf("element %d, %d, exceeds a 32-bit integer", k, x)
+		}
+		narrow[k] = int32(x)
+	}
+	return narrow, nil
+}
+
+// Bools returns the elements of an array of booleans, or of integers that are all 0 or 1.
+func (a *Array) Bools() ([]bool, error) {
+	wide, err := a.Int64s()
+	if err != nil {
+		return nil, err
+	}
+	v := make([]bool, len(wide))
+	for k, x := range wide {
+		if x != 0 && x != 1 {
+			return nil, refusal.Errorf("element %d, %d, is not a truth value", k, x)
+		}
+		v[k] = x == 1
+	}
+	return v, nil
+}
+
+// Strings returns the elements of an array of fixed-width text, without the zeros that pad them.
+func (a *Array) Strings() ([]string, error) {
+	d, data, err := a.plain()
+	if err != nil {
+		return nil, err
+	}
+	if d.kind != 'S' && d.kind != 'U' {
+		return nil, refusal.Errorf("dtype %q is not text", a.Descr)
+	}
+	if d.size == 0 {
+		return []string{}, nil
+	}
+	v := make([]string, len(data)/d.size)
+	for k := range v {
+		item := data[k*d.size : (k+1)*d.size]
+		if d.kind == 'U' {
+			v[k] = strings.TrimRight(string(view[rune](item)), "\x00")
+		} else {
+			v[k] = strings.TrimRight(string(item), "\x00")
+		}
+	}
+	return v, nil
+}
+
+type number interface {
+	~int8 | ~uint8 | ~int16 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
+}
+
+// convert returns a's elements as D, which is NumPy's type same; wanted names D's kind in errors.
+func convert[D int32 | int64 | float32 | float64](a *Array, same, wanted string) ([]D, error) {
+	d, data, err := a.plain()
+	if err != nil {
+		return nil, err
+	}
+	if a.Descr[1:] == same {
+		return view[D](data), nil
+	}
+	if d.kind == 'f' && wanted != "a float" || d.kind == 'S' || d.kind == 'U' {
+		return nil, refusal.Errorf("dtype %q is not %s", a.Descr, wanted)
+	}
+	switch string([]byte{d.kind, '0' + byte(d.size)}) {
+	case "b1":
+		v := make([]D, len(data))
+		for k, x := range data {
+			if x != 0 {
+				v[k] = 1
+			}
+		}
+		return v, nil
+	case "f2":
+		v := make([]D, len(data)/2)
+		for k, x := range view[uint16](data) {
+			v[k] = D(Float16(x))
+		}
+		return v, nil
+	case "i1":
+		return widen[D, int8](data), nil
+	case "u1":
+		return widen[D, uint8](data), nil
+	case "i2":
+		return widen[D, int16](data), nil
+	case "u2":
+		return widen[D, uint16](data), nil
+	case "i4":
+		return widen[D, int32](data), nil
+	case "u4":
+		return widen[D, uint32](data), nil
+	case "i8":
+		return widen[D, int64](data), nil
+	case "u8":
+		return widen[D, uint64](data), nil
+	case "f4":
+		return widen[D, float32](data), nil
+	default:
+		return widen[D, float64](data), nil
+	}
+}
+
+func widen[D, S number](data []byte) []D {
+	v := make([]D, len(data)/int(unsafe.Sizeof(*new(S))))
+	for k, x := range view[S](data) {
+		v[k] = D(x)
+	}
+	return v
+}
+
+// view reads memory in the host's byte order as elements, without copying it. The memory must be aligned.
+func view[T any](data []byte) []T {
+	n := len(data) / int(unsafe.Sizeof(*new(T)))
+	if n == 0 {
+		return []T{}
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), n)
+}
+
+// plain returns the data in row order, the host's byte order, and aligned: the array's own memory where it is all that.
+func (a *Array) plain() (dtype, []byte, error) {
+	d, err := parseDtype(a.Descr)
+	if err != nil {
+		return d, nil, err
+	}
+	data, unit := a.data, d.size
+	if d.kind == 'U' {
+		unit = 4
+	}
+	if a.Fortran && len(a.Shape) > 2 {
+		return d, nil, refusal.Errorf("an array of %d dimensions in Fortran order is not read; save numpy.ascontiguousarray of it", len(a.Shape))
+	}
+	if a.Fortran && len(a.Shape) == 2 && a.Shape[0] > 1 && a.Shape[1] > 1 {
+		data = transpose(data, a.Shape[0], a.Shape[1], d.size)
+	}
+	misaligned := len(data) > 0 && d.kind != 'S' && uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(unit) != 0
+	swapped := d.big != hostBig && unit > 1 && d.kind != 'S'
+	if misaligned || swapped {
+		data = append(make([]byte, 0, len(data)), data...)
+	}
+	if swapped {
+		for k := 0; k < len(data); k += unit {
+			slices.Reverse(data[k : k+unit])
+		}
+	}
+	return d, data, nil
+}
+
+// transpose copies a columns × rows matrix of elements of the given size into rows × columns.
+func transpose(data []byte, rows, columns, size int) []byte {
+	out := make([]byte, 0, len(data))
+	for r := range rows {
+		for c := range columns {
+			at := (c*rows + r) * size
+			out = append(out, data[at:at+size]...)
+		}
+	}
+	return out
+}

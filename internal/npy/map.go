@@ -1,0 +1,70 @@
+package npy
+
+import (
+	"fmt"
+	"math"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"weft/internal/refusal"
+)
+
+// Mapped is an array whose data stays in its file, mapped read-only. Float32s, Int64s and Int32s of exactly that little-endian
+// type are views of the file; other types are converted copies.
+//
+// A file that is cut after it was mapped makes a later access fault: read it under debug.SetPanicOnFault.
+type Mapped struct {
+	Array
+	mapping []byte
+}
+
+// Map maps the file of that name. The header must account for every byte of the file. Errors name the file.
+func Map(path string) (*Mapped, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, refusal.Errorf("%w", err)
+	}
+	defer f.Close() // the mapping outlives the descriptor
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, refusal.Errorf("%s: not a file", path)
+	}
+	// The header is read, not mapped: a cut file is then an error and not a fault.
+	h, length, err := readHeader(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	need, err := h.bytes()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	have := info.Size() - length
+	if need > have {
+		return nil, fmt.Errorf("%s: %w", path, short(h, need, have))
+	}
+	if need < have {
+		return nil, refusal.Errorf("%s: %d bytes follow the data", path, have-need)
+	}
+	if info.Size() > math.MaxInt {
+		return nil, refusal.Errorf("%s: too large to map on this machine", path)
+	}
+	mapping, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("%s: mapping it: %w", path, err)
+	}
+	return &Mapped{Array{h, mapping[length:]}, mapping}, nil
+}
+
+// Close removes the mapping. Views of it must not be used afterwards.
+func (m *Mapped) Close() error {
+	if m.mapping == nil {
+		return nil
+	}
+	mapping := m.mapping
+	m.mapping, m.data = nil, nil
+	return unix.Munmap(mapping)
+}

@@ -1,0 +1,444 @@
+package npy
+
+import (
+	"bytes"
+	"encoding/binary"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"weft/internal/refusal"
+)
+
+// file is a .npy file of format version 1.0 with that dict literal, whatever it says.
+func file(dict string, data ...byte) []byte {
+	b := append([]byte(magic), 1, 0)
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(dict)+1))
+	b = append(b, dict+"\n"...)
+	return append(b, data...)
+}
+
+// of is a file of that dtype and shape.
+func of(descr, order, shape string, data ...byte) []byte {
+	return file("{'descr': '"+descr+"', 'fortran_order': "+order+", 'shape': "+shape+", }", data...)
+}
+
+func TestHeaderOfEveryVersion(t *testing.T) {
+	dict := "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n"
+	want := Header{"<f4", false, []int{2, 3}}
+	for _, version := range []byte{1, 2, 3} {
+		b := append([]byte(magic), version, 0)
+		if version == 1 {
+			b = binary.LittleEndian.AppendUint16(b, uint16(len(dict)))
+		} else {
+			b = binary.LittleEndian.AppendUint32(b, uint32(len(dict)))
+		}
+		r := bytes.NewReader(append(append(b, dict...), "data"...))
+		got, err := ReadHeader(r)
+		if err != nil || !cmp.Equal(got, want) {
+			t.Errorf("version %d: got %v, %v", version, got, err)
+		}
+		if rest, _ := io.ReadAll(r); string(rest) != "data" {
+			t.Errorf("version %d: left at %q", version, rest)
+		}
+	}
+}
+
+func TestHeaderSpellings(t *testing.T) {
+	for dict, want := range map[string]Header{
+		`{"shape": (3,), "descr": "|b1", "fortran_order": True}`:            {"|b1", true, []int{3}},
+		"{'descr': '>i8', 'fortran_order': False, 'shape': ()}":             {">i8", false, []int{}},
+		"{'descr':'<U5','fortran_order':False,'shape':(2L,3L)}":             {"<U5", false, []int{2, 3}},
+		"{'descr': '<f2', 'fortran_order': False, 'shape': (0, 7,), }     ": {"<f2", false, []int{0, 7}},
+	} {
+		got, err := ReadHeader(bytes.NewReader(file(dict)))
+		if err != nil || !cmp.Equal(got, want) {
+			t.Errorf("%s: got %v, %v", dict, got, err)
+		}
+	}
+}
+
+func TestDamagedIsRefused(t *testing.T) {
+	good := of("<i4", "False", "(2,)", 1, 0, 0, 0, 2, 0, 0, 0)
+	for _, c := range []struct {
+		name string
+		data []byte
+		want string
+	}{
+		{"empty", nil, "ends inside the .npy header"},
+		{"text", []byte("hello, world"), "does not start as a .npy"},
+		{"cut in header", good[:20], "ends inside the .npy header"},
+		{"cut in data", good[:len(good)-1], "needs 8 bytes of data, 7 are there"},
+		{"version", append([]byte(magic), 4, 0, 0, 0), "version 4.0"},
+		{"long header", append([]byte(magic), 2, 0, 255, 255, 255, 255), "claims 4294967295 bytes"},
+		{"no dict", file("[]"), `"{" is missing`},
+		{"missing key", file("{'descr': '<f4', 'shape': (1,)}"), "is missing"},
+		{"key twice", file("{'descr': '<f4', 'descr': '<f4', 'shape': (1,)}"), "stands twice"},
+		{"unknown key", file("{'descr': '<f4', 'size': 3}"), "unknown key"},
+		{"after the dict", file("{'descr': '<f4', 'fortran_order': False, 'shape': (0,)} x"), "after the closing brace"},
+		{"records", file("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (0,)}"), "records"},
+		{"open string", file("{'descr"), "does not end"},
+		{"number", of("<f4", "False", "(3)"), "needs a comma"},
+		{"negative", of("<f4", "False", "(-3,)"), "tuple"},
+		{"expression", of("<f4", "False", "(3*9,)"), "needs a comma"},
+		{"dimensions", of("<f4", "False", "("+strings.Repeat("1,", 33)+")"), "at most 32"},
+		{"overflow of elements", of("|u1", "False", "(4294967296, 4294967296)"), "more elements than can be counted"},
+		{"overflow of bytes", of("<f8", "False", "(4611686018427387904,)"), "more bytes than can be counted"},
+		{"overflow behind zero", of("|u1", "False", "(0, 4294967296, 4294967296)"), "more elements"},
+		{"objects", of("|O", "False", "(0,)"), "Python objects"},
+		{"complex", of("<c8", "False", "(0,)"), "is not read"},
+		{"long double", of("<f16", "False", "(0,)"), "is not read"},
+		{"leading zero", of("<i08", "False", "(0,)"), "unknown dtype"},
+		{"order missing", of("|i4", "False", "(0,)"), "is not read"},
+		{"empty text", of("|S0", "False", "(1000000000000,)"), "no bytes"},
+		{"lying shape", of("<f8", "False", "(1000000000000,)"), "are there"},
+	} {
+		_, err := Read(bytes.NewReader(c.data), int64(len(c.data)))
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want a refusal with %q", c.name, err, c.want)
+		}
+	}
+}
+
+// The size of a zip entry can lie: memory must follow the bytes that come.
+func TestLyingSizeAllocatesLittle(t *testing.T) {
+	data := of("<f8", "False", "(1000000000000,)", make([]byte, 100)...)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if _, err := Read(bytes.NewReader(data), math.MaxInt64); err == nil || !refusal.Is(err) {
+		t.Errorf("got %v, want a refusal", err)
+	}
+	runtime.ReadMemStats(&after)
+	allocated := after.TotalAlloc - before.TotalAlloc
+	if allocated > 40<<20 {
+		t.Errorf("%d bytes allocated for a file of %d", allocated, len(data))
+	}
+}
+
+func TestConversions(t *testing.T) {
+	read := func(b []byte) *Array {
+		t.Helper()
+		a, err := Read(bytes.NewReader(b), int64(len(b)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	ints := []struct {
+		data []byte
+		want []int64
+	}{
+		{of("|b1", "False", "(3,)", 0, 1, 7), []int64{0, 1, 1}},
+		{of("|i1", "False", "(2,)", 0xff, 2), []int64{-1, 2}},
+		{of("|u1", "False", "(2,)", 0xff, 2), []int64{255, 2}},
+		{of("<i2", "False", "(2,)", 0xff, 0xff, 2, 0), []int64{-1, 2}},
+		{of(">i2", "False", "(2,)", 0xff, 0xff, 0, 2), []int64{-1, 2}},
+		{of("<u2", "False", "(1,)", 0xff, 0xff), []int64{65535}},
+		{of("<i4", "False", "(1,)", 0xfe, 0xff, 0xff, 0xff), []int64{-2}},
+		{of(">i4", "False", "()", 0, 0, 1, 0), []int64{256}},
+		{of("<u4", "False", "(1,)", 0xff, 0xff, 0xff, 0x7f), []int64{math.MaxInt32}},
+		{of(">i8", "False", "(1,)", 0, 0, 0, 0, 0, 0, 1, 1), []int64{257}},
+		{of("<u8", "False", "(1,)", 1, 1, 0, 0, 0, 0, 0, 0), []int64{257}},
+		{of("|i1", "True", "(2, 3)", 1, 4, 2, 5, 3, 6), []int64{1, 2, 3, 4, 5, 6}},
+		{of(">i2", "True", "(2, 2)", 0, 1, 0, 3, 0, 2, 0, 4), []int64{1, 2, 3, 4}},
+		{of("<i8", "False", "(0, 5)"), []int64{}},
+	}
+	for _, c := range ints {
+		a := read(c.data)
+		if got, err := a.Int64s(); err != nil || !cmp.Equal(got, c.want) {
+			t.Errorf("%s as int64: %v, %v, want %v", a.Descr, got, err, c.want)
+		}
+		narrow, err := a.Int32s()
+		wide, err2 := a.Float64s()
+		single, err3 := a.Float32s()
+		if err != nil || err2 != nil || err3 != nil {
+			t.Fatal(a.Descr, err, err2, err3)
+		}
+		for k, x := range c.want {
+			if int64(narrow[k]) != x || int64(wide[k]) != x || single[k] != float32(x) {
+				t.Errorf("%s: int32 %v, float64 %v, float32 %v, want %v", a.Descr, narrow, wide, single, c.want)
+			}
+		}
+	}
+	for _, c := range []struct {
+		data []byte
+		want []float32
+	}{
+		{of("<f4", "False", "(1,)", 0, 0, 0xc0, 0x3f), []float32{1.5}},
+		{of(">f4", "False", "(1,)", 0x3f, 0xc0, 0, 0), []float32{1.5}},
+		{of("<f8", "False", "(1,)", 0, 0, 0, 0, 0, 0, 0xf8, 0x3f), []float32{1.5}},
+		{of(">f2", "False", "(2,)", 0x3e, 0, 0xbc, 0), []float32{1.5, -1}},
+	} {
+		a := read(c.data)
+		if got, err := a.Float32s(); err != nil || !cmp.Equal(got, c.want) {
+			t.Errorf("%s as float32: %v, %v, want %v", a.Descr, got, err, c.want)
+		}
+		if _, err := a.Int64s(); err == nil || !refusal.Is(err) {
+			t.Errorf("%s as int64: %v, want a refusal", a.Descr, err)
+		}
+	}
+	for _, c := range []struct {
+		data []byte
+		want []string
+	}{
+		{of("|S3", "False", "(2,)", 'a', 0, 0, 'a', 'b', 'c'), []string{"a", "abc"}},
+		{of("<U2", "False", "(2,)", 'a', 0, 0, 0, 0, 0, 0, 0, 0xe9, 0, 0, 0, 'b', 0, 0, 0), []string{"a", "éb"}},
+		{of(">U1", "False", "(1,)", 0, 0, 0x4e, 0x2d), []string{"中"}},
+		{of("|S2", "True", "(2, 2)", 'a', 'a', 'c', 'c', 'b', 'b', 'd', 'd'), []string{"aa", "bb", "cc", "dd"}},
+	} {
+		a := read(c.data)
+		if got, err := a.Strings(); err != nil || !cmp.Equal(got, c.want) {
+			t.Errorf("%s as text: %v, %v, want %v", a.Descr, got, err, c.want)
+		}
+		if _, err := a.Float32s(); err == nil || !refusal.Is(err) {
+			t.Errorf("%s as float32: %v, want a refusal", a.Descr, err)
+		}
+	}
+	if got, err := read(of("|u1", "False", "(2,)", 0, 1)).Bools(); err != nil || !cmp.Equal(got, []bool{false, true}) {
+		t.Errorf("bools: %v, %v", got, err)
+	}
+}
+
+func TestValuesOutOfRangeAreRefused(t *testing.T) {
+	top := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	for name, convert := range map[string]func() error{
+		"uint64 as int64": func() error { _, err := (&Array{Header{"<u8", false, []int{1}}, top}).Int64s(); return err },
+		"uint32 as int32": func() error { _, err := (&Array{Header{"<u4", false, []int{2}}, top}).Int32s(); return err },
+		"255 as bool":     func() error { _, err := (&Array{Header{"|u1", false, []int{8}}, top}).Bools(); return err },
+		"3-d Fortran":     func() error { _, err := (&Array{Header{"|u1", true, []int{2, 2, 2}}, top}).Int64s(); return err },
+		"number as text":  func() error { _, err := (&Array{Header{"|u1", false, []int{8}}, top}).Strings(); return err },
+	} {
+		if err := convert(); err == nil || !refusal.Is(err) {
+			t.Errorf("%s: %v, want a refusal", name, err)
+		}
+	}
+}
+
+func TestFloat16(t *testing.T) {
+	for bits, want := range map[uint16]float64{
+		0x0000: 0, 0x3c00: 1, 0xc000: -2, 0x7bff: 65504, 0x0001: math.Pow(2, -24), 0x03ff: 1023 * math.Pow(2, -24),
+		0x0400: math.Pow(2, -14), 0x3555: 0.333251953125, 0x7c00: math.Inf(1), 0xfc00: math.Inf(-1),
+	} {
+		if got := float64(Float16(bits)); got != want {
+			t.Errorf("%#04x: got %v, want %v", bits, got, want)
+		}
+	}
+	if !math.IsNaN(float64(Float16(0x7e00))) || !math.Signbit(float64(Float16(0x8000))) {
+		t.Error("NaN or −0 is lost")
+	}
+}
+
+// The header must be the one that numpy.save writes, byte for byte.
+func TestWrittenHeader(t *testing.T) {
+	var b bytes.Buffer
+	if _, err := NewWriter(&b, "<f4", 8000, 16); err != nil {
+		t.Fatal(err)
+	}
+	want := "\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (8000, 16), }"
+	if b.Len() != 128 || b.String() != want+strings.Repeat(" ", 127-len(want))+"\n" {
+		t.Errorf("got %q", b.String())
+	}
+}
+
+func TestWriteReadMap(t *testing.T) {
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		path := filepath.Join(dir, "a.npy")
+		rows, columns := rapid.IntRange(0, 5).Draw(t, "rows"), rapid.IntRange(0, 4).Draw(t, "columns")
+		v := rapid.SliceOfN(rapid.Int32(), rows*columns, rows*columns).Draw(t, "values")
+		wide := make([]int64, len(v))
+		single := make([]float32, len(v))
+		for k, x := range v {
+			wide[k], single[k] = int64(x), float32(x)
+		}
+		for _, data := range []any{v, wide, single} {
+			if err := WriteFile(path, data, rows, columns); err != nil {
+				t.Fatal(err)
+			}
+			a, err := ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m, err := Map(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, a := range []*Array{a, &m.Array} {
+				if !cmp.Equal(a.Shape, []int{rows, columns}) {
+					t.Fatalf("shape %v", a.Shape)
+				}
+				if got, err := a.Float32s(); err != nil || !cmp.Equal(got, single) {
+					t.Fatalf("%v, %v", got, err)
+				}
+				if a.Descr == "<f4" {
+					continue
+				}
+				if got, err := a.Int64s(); err != nil || !cmp.Equal(got, wide) {
+					t.Fatalf("%v, %v", got, err)
+				}
+				if got, err := a.Int32s(); err != nil || !cmp.Equal(got, v) {
+					t.Fatalf("%v, %v", got, err)
+				}
+			}
+			if err := m.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	if left, _ := os.ReadDir(dir); len(left) != 1 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestMapIsAView(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a.npy")
+	if err := WriteFile(path, []float32{1, 2, 3}); err != nil {
+		t.Fatal(err)
+	}
+	m, err := Map(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	a, _ := m.Float32s()
+	b, _ := m.Float32s()
+	if &a[0] != &b[0] {
+		t.Error("a mapped float32 array is copied")
+	}
+}
+
+func TestMapRefuses(t *testing.T) {
+	dir := t.TempDir()
+	good := of("|u1", "False", "(3,)", 1, 2, 3)
+	for name, c := range map[string]struct {
+		data []byte
+		want string
+	}{
+		"empty": {nil, "ends inside"},
+		"cut":   {good[:len(good)-1], "cut short"},
+		"long":  {append(bytes.Clone(good), 4, 5), "2 bytes follow the data"},
+		"text":  {[]byte("hello, world"), "does not start"},
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, c.data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Map(path)
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	for _, path := range []string{dir, filepath.Join(dir, "nosuch")} {
+		_, err := Map(path)
+		_, err2 := ReadFile(path)
+		if err == nil || !refusal.Is(err) || err2 == nil || !refusal.Is(err2) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v and %v", path, err, err2)
+		}
+	}
+}
+
+func TestWriterCounts(t *testing.T) {
+	w, err := NewWriter(io.Discard, "<i4", 2, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.WriteInt32s([]int32{1, 2, 3}); err != nil {
+		t.Fatal(err)
+	}
+	if w.WriteInt64s([]int64{1}) == nil {
+		t.Error("int64 written to an int32 array")
+	}
+	if w.WriteInt32s([]int32{1, 2}) == nil {
+		t.Error("five elements written to four places")
+	}
+	if w.Close() == nil {
+		t.Error("closed with an element missing")
+	}
+	if err := w.WriteInt32s([]int32{4}); err != nil || w.Close() != nil {
+		t.Error("a complete array is not accepted")
+	}
+	for _, descr := range []string{">f4", "<U3", "f4"} {
+		if _, err := NewWriter(io.Discard, descr, 1); err == nil {
+			t.Errorf("dtype %q accepted", descr)
+		}
+	}
+}
+
+func TestFailedWriteLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a.npy")
+	if err := WriteFile(path, []float32{1, 2, 3}, 4); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v", err)
+	}
+	if err := WriteFile(path, []string{"a"}); err == nil {
+		t.Error("text accepted")
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func seeds(f *testing.F) {
+	f.Add(of("<i4", "False", "(2,)", 1, 0, 0, 0, 2, 0, 0, 0))
+	f.Add(of(">f2", "True", "(2, 1)", 1, 0, 0, 0))
+	f.Add(of("<U1", "False", "(1,)", 'a', 0, 0, 0))
+	f.Add(of("|S0", "False", "(9, 0)"))
+	f.Add(of("<f8", "False", "(1000000000000,)"))
+	f.Add([]byte("\x93NUMPY\x02\x00\xff\xff\xff\xff{"))
+}
+
+func FuzzHeader(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h, err := ReadHeader(bytes.NewReader(data))
+		if err != nil {
+			if !refusal.Is(err) {
+				t.Fatal(err)
+			}
+			return
+		}
+		again, err := ReadHeader(bytes.NewReader(h.marshal()))
+		if err != nil || !cmp.Equal(again, h) {
+			t.Fatalf("%v written and read is %v, %v", h, again, err)
+		}
+	})
+}
+
+func FuzzRead(f *testing.F) {
+	seeds(f)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		a, err := Read(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			if !refusal.Is(err) {
+				t.Fatal(err)
+			}
+			return
+		}
+		n, err := a.Elements()
+		if err != nil {
+			t.Fatal(err)
+		}
+		check := func(got int, err error) {
+			if err == nil && got != n || err != nil && !refusal.Is(err) {
+				t.Fatalf("%v: %d elements, %v", a.Header, got, err)
+			}
+		}
+		f32, err := a.Float32s()
+		check(len(f32), err)
+		i64, err := a.Int64s()
+		check(len(i64), err)
+		i32, err := a.Int32s()
+		check(len(i32), err)
+		b, err := a.Bools()
+		check(len(b), err)
+		s, err := a.Strings()
+		check(len(s), err)
+	})
+}

@@ -1,0 +1,123 @@
+package npy
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"unsafe"
+
+	"weft/internal/atomicfile"
+)
+
+// Writer writes one array piece by piece, in row order, behind a header that announces the whole.
+type Writer struct {
+	w    io.Writer
+	h    Header
+	left int // elements still to come
+}
+
+// NewWriter writes the header of an array of that shape, for one of the element types "<f4", "<f8", "<i4", "<i8", "|u1" and
+// "|b1". The data follows through the Write methods; Close checks that it was complete.
+func NewWriter(w io.Writer, descr string, shape ...int) (*Writer, error) {
+	if !slices.Contains([]string{"<f4", "<f8", "<i4", "<i8", "|u1", "|b1"}, descr) {
+		return nil, fmt.Errorf("arrays of dtype %q are not written", descr)
+	}
+	h := Header{Descr: descr, Shape: slices.Clone(shape)}
+	if _, err := h.bytes(); err != nil {
+		return nil, err
+	}
+	if len(shape) > maxDims {
+		return nil, fmt.Errorf("an array of %d dimensions is not written", len(shape))
+	}
+	n, err := h.Elements()
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.Write(h.marshal())
+	return &Writer{w, h, n}, err
+}
+
+// WriteFloat32s appends elements to an array of "<f4".
+func (w *Writer) WriteFloat32s(v []float32) error { return put(w, "<f4", v) }
+
+// WriteFloat64s appends elements to an array of "<f8".
+func (w *Writer) WriteFloat64s(v []float64) error { return put(w, "<f8", v) }
+
+// WriteInt32s appends elements to an array of "<i4".
+func (w *Writer) WriteInt32s(v []int32) error { return put(w, "<i4", v) }
+
+// WriteInt64s appends elements to an array of "<i8".
+func (w *Writer) WriteInt64s(v []int64) error { return put(w, "<i8", v) }
+
+// WriteUint8s appends elements to an array of "|u1".
+func (w *Writer) WriteUint8s(v []uint8) error { return put(w, "|u1", v) }
+
+// WriteBools appends elements to an array of "|b1".
+func (w *Writer) WriteBools(v []bool) error { return put(w, "|b1", v) }
+
+// Close reports an error if elements are missing. It does not close the underlying writer.
+func (w *Writer) Close() error {
+	if w.left > 0 {
+		return fmt.Errorf("an array of shape %s was left with %d elements missing", shapeString(w.h.Shape), w.left)
+	}
+	return nil
+}
+
+func put[T any](w *Writer, descr string, v []T) error {
+	if descr != w.h.Descr {
+		return fmt.Errorf("elements of %q written to an array of %q", descr, w.h.Descr)
+	}
+	if len(v) > w.left {
+		return fmt.Errorf("%d elements written to an array of shape %s with room for %d", len(v), shapeString(w.h.Shape), w.left)
+	}
+	if len(v) == 0 {
+		return nil
+	}
+	size := int(unsafe.Sizeof(v[0]))
+	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*size)
+	if hostBig && size > 1 {
+		data = slices.Clone(data)
+		for k := 0; k < len(data); k += size {
+			slices.Reverse(data[k : k+size])
+		}
+	}
+	w.left -= len(v)
+	_, err := w.w.Write(data)
+	return err
+}
+
+// WriteFile writes data ([]float32, []float64, []int32, []int64, []uint8 or []bool, in row order) as an array of that shape;
+// without a shape it has one dimension. The file appears under its name only when it is complete and on disk.
+func WriteFile(path string, data any, shape ...int) error {
+	switch v := data.(type) {
+	case []float32:
+		return writeFile(path, "<f4", v, shape)
+	case []float64:
+		return writeFile(path, "<f8", v, shape)
+	case []int32:
+		return writeFile(path, "<i4", v, shape)
+	case []int64:
+		return writeFile(path, "<i8", v, shape)
+	case []uint8:
+		return writeFile(path, "|u1", v, shape)
+	case []bool:
+		return writeFile(path, "|b1", v, shape)
+	}
+	return fmt.Errorf("%s: a %T is not written as an array", path, data)
+}
+
+func writeFile[T any](path, descr string, v []T, shape []int) error {
+	if len(shape) == 0 {
+		shape = []int{len(v)}
+	}
+	return atomicfile.Write(path, func(f io.Writer) error {
+		w, err := NewWriter(f, descr, shape...)
+		if err != nil {
+			return err
+		}
+		if err := put(w, descr, v); err != nil {
+			return err
+		}
+		return w.Close()
+	})
+}

@@ -1,0 +1,467 @@
+package pickle
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// The bounds of the machine. Python's own pickler flushes lists and dicts every thousand items, so honest files stay far below.
+const (
+	maxStack = 1 << 20
+	maxMemo  = 1 << 24
+)
+
+// Opcodes of protocols 0 to 2 (CPython, Lib/pickle.py).
+const (
+	opMark          = '('
+	opStop          = '.'
+	opPop           = '0'
+	opPopMark       = '1'
+	opDup           = '2'
+	opFloat         = 'F'
+	opInt           = 'I'
+	opBinInt        = 'J'
+	opBinInt1       = 'K'
+	opLong          = 'L'
+	opBinInt2       = 'M'
+	opNone          = 'N'
+	opReduce        = 'R'
+	opString        = 'S'
+	opBinString     = 'T'
+	opShortString   = 'U'
+	opUnicode       = 'V'
+	opBinUnicode    = 'X'
+	opAppend        = 'a'
+	opBuild         = 'b'
+	opGlobal        = 'c'
+	opDict          = 'd'
+	opEmptyDict     = '}'
+	opAppends       = 'e'
+	opGet           = 'g'
+	opBinGet        = 'h'
+	opLongBinGet    = 'j'
+	opList          = 'l'
+	opEmptyList     = ']'
+	opPut           = 'p'
+	opBinPut        = 'q'
+	opLongBinPut    = 'r'
+	opSetItem       = 's'
+	opTuple         = 't'
+	opEmptyTuple    = ')'
+	opSetItems      = 'u'
+	opBinFloat      = 'G'
+	opProto         = 0x80
+	opNewObject     = 0x81
+	opTuple1        = 0x85
+	opTuple2        = 0x86
+	opTuple3        = 0x87
+	opTrue          = 0x88
+	opFalse         = 0x89
+	opLong1         = 0x8a
+	opLong4         = 0x8b
+	highestProtocol = 2
+)
+
+// Decode reads one pickle. The error names the byte at which reading stopped.
+func Decode(data []byte) (any, error) {
+	d := decoder{data: data, memo: map[int64]any{}}
+	for {
+		at := d.at
+		op, err := d.take(1)
+		if err == nil {
+			if op[0] == opStop {
+				if len(d.stack) != 1 || len(d.marks) != 0 {
+					return nil, fmt.Errorf("pickle, byte %d: ends with %d values on its stack", at, len(d.stack))
+				}
+				return d.stack[0], nil
+			}
+			err = d.step(op[0])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pickle, byte %d: %w", at, err)
+		}
+	}
+}
+
+// decoder is the pickle machine.
+type decoder struct {
+	data  []byte
+	at    int   // the next byte
+	stack []any // at most maxStack values
+	marks []int // heights of the stack, ascending
+	memo  map[int64]any
+}
+
+var (
+	errStack = errors.New("takes more from the stack than is on it")
+	errMark  = errors.New("no mark on the stack")
+	errKind  = errors.New("operation on a value of another type")
+)
+
+// take gives the next n bytes.
+func (d *decoder) take(n int) ([]byte, error) {
+	if n < 0 || n > len(d.data)-d.at {
+		return nil, fmt.Errorf("needs %d bytes, %d are left", n, len(d.data)-d.at)
+	}
+	b := d.data[d.at : d.at+n]
+	d.at += n
+	return b, nil
+}
+
+// line gives the bytes up to the next newline, which it skips.
+func (d *decoder) line() (string, error) {
+	for i := d.at; i < len(d.data); i++ {
+		if d.data[i] == '\n' {
+			s := string(d.data[d.at:i])
+			d.at = i + 1
+			return s, nil
+		}
+	}
+	return "", errors.New("a line without an end")
+}
+
+// uint reads a little-endian number of n bytes.
+func (d *decoder) uint(n int) (int64, error) {
+	b, err := d.take(n)
+	if err != nil {
+		return 0, err
+	}
+	var v uint64
+	for i, x := range b {
+		v |= uint64(x) << (8 * i)
+	}
+	return int64(v), nil
+}
+
+func (d *decoder) push(v any) error {
+	if len(d.stack) >= maxStack {
+		return fmt.Errorf("more than %d values on the stack", maxStack)
+	}
+	d.stack = append(d.stack, v)
+	return nil
+}
+
+// floor is the height that the stack cannot be popped below: that of the last mark.
+func (d *decoder) floor() int {
+	if len(d.marks) == 0 {
+		return 0
+	}
+	return d.marks[len(d.marks)-1]
+}
+
+// pop takes the last n values off the stack. They are valid until the next push.
+func (d *decoder) pop(n int) ([]any, error) {
+	if len(d.stack)-d.floor() < n {
+		return nil, errStack
+	}
+	values := d.stack[len(d.stack)-n:]
+	d.stack = d.stack[:len(d.stack)-n]
+	return values, nil
+}
+
+// popMark takes the values above the last mark, and the mark. They are valid until the next push.
+func (d *decoder) popMark() ([]any, error) {
+	if len(d.marks) == 0 {
+		return nil, errMark
+	}
+	values := d.stack[d.floor():]
+	d.stack = d.stack[:d.floor()]
+	d.marks = d.marks[:len(d.marks)-1]
+	return values, nil
+}
+
+// top is the last value of the stack.
+func (d *decoder) top() (any, error) {
+	if len(d.stack) == d.floor() {
+		return nil, errStack
+	}
+	return d.stack[len(d.stack)-1], nil
+}
+
+// step runs one opcode.
+func (d *decoder) step(op byte) error {
+	switch op {
+	case opProto:
+		v, err := d.uint(1)
+		if err == nil && v > highestProtocol {
+			err = fmt.Errorf("protocol %d: only 0 to %d are read", v, highestProtocol)
+		}
+		return err
+	case opMark:
+		if len(d.marks) >= maxStack {
+			return fmt.Errorf("more than %d marks on the stack", maxStack)
+		}
+		d.marks = append(d.marks, len(d.stack))
+		return nil
+	case opPop:
+		if len(d.marks) > 0 && len(d.stack) == d.floor() {
+			d.marks = d.marks[:len(d.marks)-1]
+			return nil
+		}
+		_, err := d.pop(1)
+		return err
+	case opPopMark:
+		_, err := d.popMark()
+		return err
+	case opDup:
+		v, err := d.top()
+		if err != nil {
+			return err
+		}
+		return d.push(v)
+	case opNone:
+		return d.push(nil)
+	case opTrue, opFalse:
+		return d.push(op == opTrue)
+	case opGet, opBinGet, opLongBinGet, opPut, opBinPut, opLongBinPut:
+		return d.remember(op)
+	case opInt, opLong, opBinInt, opBinInt1, opBinInt2, opLong1, opLong4, opFloat, opBinFloat:
+		v, err := d.number(op)
+		if err != nil {
+			return err
+		}
+		return d.push(v)
+	case opString, opBinString, opShortString, opUnicode, opBinUnicode:
+		v, err := d.text(op)
+		if err != nil {
+			return err
+		}
+		return d.push(v)
+	case opEmptyTuple, opTuple1, opTuple2, opTuple3, opTuple, opEmptyList, opList, opEmptyDict, opDict:
+		return d.container(op)
+	case opAppend, opAppends, opSetItem, opSetItems:
+		return d.fill(op)
+	case opGlobal, opReduce, opNewObject, opBuild:
+		return d.object(op)
+	}
+	return fmt.Errorf("opcode 0x%02x is not read (protocols 0 to %d, plain data only)", op, highestProtocol)
+}
+
+// remember runs the memo's opcodes.
+func (d *decoder) remember(op byte) error {
+	var id int64
+	var err error
+	switch op {
+	case opBinGet, opBinPut:
+		id, err = d.uint(1)
+	case opLongBinGet, opLongBinPut:
+		id, err = d.uint(4)
+	default:
+		var s string
+		if s, err = d.line(); err == nil {
+			id, err = strconv.ParseInt(s, 10, 64)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if op == opGet || op == opBinGet || op == opLongBinGet {
+		v, ok := d.memo[id]
+		if !ok {
+			return fmt.Errorf("memo entry %d does not exist", id)
+		}
+		return d.push(v)
+	}
+	v, err := d.top()
+	if err != nil {
+		return err
+	}
+	if len(d.memo) >= maxMemo {
+		return fmt.Errorf("more than %d memo entries", maxMemo)
+	}
+	d.memo[id] = v
+	return nil
+}
+
+// number reads an integer of at most 64 bits, a float, or protocol 0's booleans ("I00", "I01").
+func (d *decoder) number(op byte) (any, error) {
+	switch op {
+	case opBinInt1:
+		return d.uint(1)
+	case opBinInt2:
+		return d.uint(2)
+	case opBinInt:
+		v, err := d.uint(4)
+		return int64(int32(v)), err
+	case opLong1, opLong4:
+		width := 1
+		if op == opLong4 {
+			width = 4
+		}
+		n, err := d.uint(width)
+		if err != nil {
+			return nil, err
+		}
+		if n > 8 {
+			return nil, fmt.Errorf("an integer of %d bytes: at most 8 are read", n)
+		}
+		v, err := d.uint(int(n))
+		if n > 0 && n < 8 {
+			v = v << (64 - 8*n) >> (64 - 8*n) // the sign, in two's complement
+		}
+		return v, err
+	case opBinFloat:
+		b, err := d.take(8)
+		if err != nil {
+			return nil, err
+		}
+		return math.Float64frombits(binary.BigEndian.Uint64(b)), nil
+	}
+	s, err := d.line()
+	if err != nil {
+		return nil, err
+	}
+	if op == opFloat {
+		return strconv.ParseFloat(s, 64)
+	}
+	if op == opInt && (s == "00" || s == "01") {
+		return s == "01", nil
+	}
+	return strconv.ParseInt(strings.TrimSuffix(s, "L"), 10, 64)
+}
+
+// text reads a string: counted, or as a line of protocol 0.
+func (d *decoder) text(op byte) (string, error) {
+	switch op {
+	case opString:
+		s, err := d.line()
+		if err != nil {
+			return "", err
+		}
+		return unquote(s)
+	case opUnicode:
+		s, err := d.line()
+		if err != nil {
+			return "", err
+		}
+		return unescapeUnicode(s)
+	}
+	width := 4
+	if op == opShortString {
+		width = 1
+	}
+	n, err := d.uint(width)
+	if err != nil {
+		return "", err
+	}
+	b, err := d.take(int(n))
+	return string(b), err
+}
+
+// container pushes a tuple, a list or a dict.
+func (d *decoder) container(op byte) error {
+	var values []any
+	var err error
+	switch op {
+	case opTuple1, opTuple2, opTuple3:
+		values, err = d.pop(int(op-opTuple1) + 1)
+	case opTuple, opList, opDict:
+		values, err = d.popMark()
+	}
+	if err != nil {
+		return err
+	}
+	switch op {
+	case opEmptyList, opList:
+		return d.push(&List{Items: append([]any(nil), values...)})
+	case opEmptyDict, opDict:
+		dict := &Dict{}
+		if err := dict.set(values); err != nil {
+			return err
+		}
+		return d.push(dict)
+	}
+	return d.push(append(Tuple{}, values...))
+}
+
+// fill adds values to the list or dict below them on the stack.
+func (d *decoder) fill(op byte) error {
+	var values []any
+	var err error
+	switch op {
+	case opAppend:
+		values, err = d.pop(1)
+	case opSetItem:
+		values, err = d.pop(2)
+	default:
+		values, err = d.popMark()
+	}
+	if err != nil {
+		return err
+	}
+	target, err := d.top()
+	if err != nil {
+		return err
+	}
+	switch t := target.(type) {
+	case *List:
+		if op == opAppend || op == opAppends {
+			t.Items = append(t.Items, values...)
+			return nil
+		}
+	case *Dict:
+		if op == opSetItem || op == opSetItems {
+			return t.set(values)
+		}
+	}
+	return errKind
+}
+
+// set takes keys and values in turn.
+func (d *Dict) set(pairs []any) error {
+	if len(pairs)%2 != 0 {
+		return errors.New("a key without a value")
+	}
+	for i := 0; i < len(pairs); i += 2 {
+		d.Items = append(d.Items, Item{Key: pairs[i], Value: pairs[i+1]})
+	}
+	return nil
+}
+
+// object runs the opcodes that name, make and fill objects: the allow-list is applied here.
+func (d *decoder) object(op byte) error {
+	if op == opGlobal {
+		module, err := d.line()
+		if err != nil {
+			return err
+		}
+		name, err := d.line()
+		if err != nil {
+			return err
+		}
+		c, ok := globals[module+"."+name]
+		if !ok {
+			return fmt.Errorf("names %.100q, which is not on the list of what a dataset's pickle may name", module+"."+name)
+		}
+		return d.push(c)
+	}
+	values, err := d.pop(2)
+	if err != nil {
+		return err
+	}
+	if op == opBuild {
+		if err := build(values[0], values[1]); err != nil {
+			return err
+		}
+		return d.push(values[0])
+	}
+	args, ok := values[1].(Tuple)
+	if !ok {
+		return errKind
+	}
+	if op == opNewObject {
+		if values[0] != csrMatrix || len(args) != 0 {
+			return errors.New("makes an object that is not an empty csr_matrix")
+		}
+		return d.push(&CSR{})
+	}
+	made, err := call(values[0], args)
+	if err != nil {
+		return err
+	}
+	return d.push(made)
+}

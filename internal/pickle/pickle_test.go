@@ -1,0 +1,219 @@
+package pickle
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const (
+	arrayStart = "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R"
+	dtypeStart = "cnumpy\ndtype\nU\x02i2K\x00K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb"
+	// array is numpy.array([1, 2], '<i2') as protocol 2 writes it.
+	array = arrayStart + "(K\x01K\x02\x85" + dtypeStart + "\x89U\x04\x01\x00\x02\x00tb"
+	// matrix is a 1 × 3 csr_matrix whose three arrays are one and the same.
+	matrix = "\x80\x02cscipy.sparse.csr\ncsr_matrix\n)\x81}(U\x06_shapeK\x01K\x03\x86U\x06indptr" + array +
+		"q\x01U\x07indicesh\x01U\x04datah\x01U\x06formatU\x03csrub."
+)
+
+func TestValues(t *testing.T) {
+	a := &Array{Dtype: "<i2", Shape: []int{2}, Data: "\x01\x00\x02\x00"}
+	for _, c := range []struct {
+		name, pickle string
+		want         any
+	}{
+		{"none", "N.", nil},
+		{"booleans", "\x80\x02\x88\x89\x86.", Tuple{true, false}},
+		{"booleans, protocol 0", "(I01\nI00\nt.", Tuple{true, false}},
+		{"integers", "(K\xffM\xff\xffJ\xfe\xff\xff\xffI-3\nL12345678901L\nt.", Tuple{int64(255), int64(65535), int64(-2), int64(-3), int64(12345678901)}},
+		{"long integers", "(\x8a\x00\x8a\x01\xff\x8a\x02\xff\x00\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80\x8b\x01\x00\x00\x00\x07t.",
+			Tuple{int64(0), int64(-1), int64(255), int64(-1 << 63), int64(7)}},
+		{"floats", "F1.5\nG\x3f\xf8\x00\x00\x00\x00\x00\x00\x86.", Tuple{1.5, 1.5}},
+		{"strings", "(U\x02\xe9xT\x01\x00\x00\x00yS'a\\'\\x41\\\\\\n'\nV\\u20ac\xe9\\x\nX\x03\x00\x00\x00\xe2\x82\xact.",
+			Tuple{"\xe9x", "y", "a'A\\\n", "€é\\x", "€"}},
+		{"tuples", ")K\x01\x85K\x02K\x03\x86\x87.", Tuple{Tuple{}, Tuple{int64(1)}, Tuple{int64(2), int64(3)}}},
+		{"lists", "(](K\x01K\x02e]K\x03a(K\x04lt.", Tuple{
+			&List{Items: []any{int64(1), int64(2)}}, &List{Items: []any{int64(3)}}, &List{Items: []any{int64(4)}},
+		}},
+		{"dicts", "(}K\x01K\x02s}(K\x03K\x04u(K\x05K\x06dt.", Tuple{
+			&Dict{Items: []Item{{int64(1), int64(2)}}}, &Dict{Items: []Item{{int64(3), int64(4)}}}, &Dict{Items: []Item{{int64(5), int64(6)}}},
+		}},
+		{"defaultdict", "ccollections\ndefaultdict\nc__builtin__\nlist\n\x85R(K\x01]u.", &Dict{Items: []Item{{int64(1), &List{}}}}},
+		{"memo", "K\x01q\x05p9\nr\x00\x01\x00\x000h\x05g9\nj\x00\x01\x00\x00\x87.", Tuple{int64(1), int64(1), int64(1)}},
+		{"stack", "(NNK\x010K\x0221K\x07.", int64(7)},
+		{"array", "\x80\x02" + array + ".", a},
+		{"matrix", matrix, &CSR{Rows: 1, Columns: 3, Indptr: a, Indices: a, Data: a}},
+	} {
+		got, err := Decode([]byte(c.pickle))
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+			continue
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestNumbers(t *testing.T) {
+	a := Array{Dtype: ">i2", Shape: []int{2, 3}, Fortran: true, Data: "\x00\x01\x00\x04\x00\x02\x00\x05\x00\x03\x00\x06"}
+	numbers, err := a.Numbers()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := numbers.Int64s()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int64{1, 2, 3, 4, 5, 6}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := new(Array).Numbers(); err == nil {
+		t.Error("an array that the pickle never filled")
+	}
+}
+
+func TestLastKeyCounts(t *testing.T) {
+	d := Dict{Items: []Item{{"a", 1}, {int64(1), 2}, {"a", 3}}}
+	if v, ok := d.Get("a"); v != 3 || !ok {
+		t.Errorf("Get(a) = %v, %v", v, ok)
+	}
+	if _, ok := d.Get("b"); ok {
+		t.Error("Get(b) found something")
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, c := range []struct{ pickle, want string }{
+		{"", "byte 0: needs 1 bytes, 0 are left"},
+		{"N", "byte 1"},
+		{".", "0 values on its stack"},
+		{"NN.", "2 values on its stack"},
+		{"(N.", "on its stack"},
+		{"\x80\x04N.", "protocol 4"},
+		{"\x95\x00.", "opcode 0x95"},
+		{"(i__main__\nx\n.", "opcode 0x69"},
+		{"P1\n.", "opcode 0x50"},
+		{"\x82\x01.", "opcode 0x82"},
+		// lengths that lie
+		{"T\xff\xff\xff\x7fx.", "needs 2147483647 bytes, 2 are left"},
+		{"T\xff\xff\xff\xffx.", "needs 4294967295 bytes, 2 are left"},
+		{"X\xff\xff\xff\x7f.", "needs 2147483647"},
+		{"U\x05x.", "needs 5 bytes"},
+		{"\x8b\xff\xff\xff\x7f.", "2147483647 bytes: at most 8"},
+		{"\x8a\x09123456789.", "9 bytes: at most 8"},
+		{"I12", "without an end"},
+		{"L99999999999999999999L\n.", "out of range"},
+		{"Ix\n.", "invalid syntax"},
+		{"S'x\n.", "without quotes"},
+		{"S'\\x4'\n.", "bad escape"},
+		{"S'\\q'\n.", "bad escape"},
+		{"V\\u12\n.", "bad escape"},
+		// the stack and the memo
+		{"0.", "more from the stack"},
+		{"1.", "no mark"},
+		{"t.", "no mark"},
+		{"(\x85.", "more from the stack"},
+		{"N(\x85.", "more from the stack"},
+		{"2.", "more from the stack"},
+		{"q\x00.", "more from the stack"},
+		{"h\x07.", "memo entry 7"},
+		{"gx\n.", "invalid syntax"},
+		{"NNa.", "another type"},
+		{"](NNu.", "another type"},
+		{"}(Nu.", "key without a value"},
+		{"(Nd.", "key without a value"},
+		{strings.Repeat("N", maxStack+1), "values on the stack"},
+		{strings.Repeat("(", maxStack+1), "marks on the stack"},
+		// what may be named, called and built
+		{"cos\nsystem\nU\x04true\x85R.", `names "os.system"`},
+		{"c__builtin__\neval\n.", `names "__builtin__.eval"`},
+		{"c" + strings.Repeat("x", 1000) + "\n\n.", "which is not on the list"},
+		{"c__builtin__\nlist\n)R.", "not a function"},
+		{"N)R.", "not a function"},
+		{"](K\x01eq\x00h\x00)R.", "not a function"},
+		{"cnumpy\ndtype\nNR.", "another type"},
+		{"cnumpy\ndtype\n)R.", "without a type"},
+		{"cnumpy\ndtype\nU\x02O8\x85R.", `type "O8"`},
+		{"cnumpy.core.multiarray\n_reconstruct\n)R.", "something else than an ndarray"},
+		{"ccollections\ndefaultdict\nN\x85R.", "something else than list"},
+		{"cnumpy\nndarray\n)\x81.", "not an empty csr_matrix"},
+		{"N}b.", "takes none"},
+		{"cnumpy\ndtype\nU\x02i2\x85R(K\x03U\x01!NNNtb.", "byte order"},
+		{"cnumpy\ndtype\nU\x02i2\x85R(K\x03U\x01<NU\x01xNtb.", "plain numbers only"},
+		{arrayStart + "Nb.", "five-part state"},
+		{arrayStart + "(K\x01K\x02\x85" + dtypeStart + "\x89U\x03\x01\x00\x02tb.", "shape [2] and type i2 with 3 bytes"},
+		{arrayStart + "(K\x01J\xff\xff\xff\xff\x85" + dtypeStart + "\x89U\x00tb.", "not a size"},
+		{arrayStart + "(K\x01(\x8a\x05\x00\x00\x00\x00\x01\x8a\x05\x00\x00\x00\x00\x01\x8a\x05\x00\x00\x00\x00\x01t" + dtypeStart + "\x89U\x00tb.",
+			"not a size"},
+		{arrayStart + "(K\x01\x8a\x08\x01\x00\x00\x00\x00\x00\x00\x40K\x02\x86" + dtypeStart + "\x89U\x04\x01\x00\x02\x00tb.", "with 4 bytes"},
+		{"cscipy.sparse.csr\ncsr_matrix\n)\x81}b.", "without a shape"},
+		{"cscipy.sparse.csr\ncsr_matrix\n)\x81}U\x06_shapeK\x01J\xff\xff\xff\xff\x86sb.", "of shape"},
+		{"cscipy.sparse.csr\ncsr_matrix\n)\x81}U\x06_shapeK\x01K\x01\x86sb.", `without an array "indptr"`},
+	} {
+		v, err := Decode([]byte(c.pickle))
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%.60q: %v, error %v, want one line with %q", c.pickle, v, err, c.want)
+		}
+	}
+}
+
+// A short pickle must not make much by repetition either: here each list holds the one before it twice.
+func TestSharedValuesAreNotCopied(t *testing.T) {
+	const lists = 1000
+	content := "]q\x01" + strings.Repeat("0](h\x01h\x01eq\x01", lists) + "."
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := Decode([]byte(content))
+	runtime.ReadMemStats(&after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := after.TotalAlloc - before.TotalAlloc; n > 1<<20 {
+		t.Errorf("%d bytes were allocated for a pickle of %d", n, len(content))
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{
+		matrix, "\x80\x02" + array + ".", "ccollections\ndefaultdict\nc__builtin__\nlist\n\x85R(K\x01]u.",
+		"(lp0\nI1\naL2L\naF3.0\naS'x\\x00'\naV\\u20ac\na.", "(dp0\nI1\n(I2\nI3\ntp1\ns.", "}(U\x01aK\x01X\x01\x00\x00\x00bG\x3f\xf8\x00\x00\x00\x00\x00\x00u.",
+		"T\xff\xff\xff\x7fx.", "]q\x01h\x01a.",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		v, err := Decode(data)
+		if err != nil {
+			return
+		}
+		if a, ok := v.(*Array); ok {
+			// Numbers may refuse an array that was never filled, and nothing else may happen.
+			_, _ = a.Numbers()
+		}
+	})
+}
+
+// The published files, where they are at hand.
+func TestPublished(t *testing.T) {
+	dir := os.Getenv("WEFT_TEST_DATA")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "data")
+	}
+	content, err := os.ReadFile(filepath.Join(dir, "planetoid", "ind.cora.x"))
+	if err != nil {
+		t.Skipf("real graphs are not here: %v", err)
+	}
+	v, err := Decode(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, ok := v.(*CSR)
+	if !ok || m.Rows != 140 || m.Columns != 1433 || m.Data.Shape[0] != 2647 || m.Data.Dtype != "<f4" || m.Indptr.Dtype != "<i4" {
+		t.Errorf("ind.cora.x is %T: %+.100v", v, v)
+	}
+}

@@ -1,0 +1,301 @@
+// Package safetensors reads and writes weights in the format of Hugging Face's safetensors library: the length of a JSON
+// header (8 bytes, little-endian), the header, then the tensors' bytes without gaps.
+//
+// Files are untrusted: every length and offset is compared with the bytes that are there before anything is allocated.
+package safetensors
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+
+	"weft/internal/atomicfile"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+const (
+	metadataKey = "__metadata__"
+	// maxHeader is the reference library's bound.
+	maxHeader = 100_000_000
+)
+
+// Tensor holds float32 or int64 values, never both, in row order. A scalar has an empty shape.
+type Tensor struct {
+	Shape   []int
+	Float32 []float32
+	Int64   []int64
+}
+
+// dtype is the element type that the tensor is written as.
+func (t Tensor) dtype() string {
+	if t.Int64 != nil {
+		return "I64"
+	}
+	return "F32"
+}
+
+// entry is a tensor's part of the header.
+type entry struct {
+	Dtype   string  `json:"dtype"`
+	Shape   []int   `json:"shape"`
+	Offsets []int64 `json:"data_offsets"` // begin and end within the data
+}
+
+// sizes are the bytes per element of the element types that are read.
+var sizes = map[string]int64{"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4}
+
+// ReadFile reads every tensor of a file, floats of any width as float32 and integers as int64, and the file's metadata (nil
+// where it has none). Errors name the file.
+func ReadFile(path string) (tensors map[string]Tensor, metadata map[string]string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, nil, refusal.Errorf("%w", err)
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, refusal.Errorf("%s: not a file", path)
+	}
+	tensors, metadata, err = read(f, info.Size())
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return tensors, metadata, nil
+}
+
+// read reads a file of size bytes.
+func read(r io.Reader, size int64) (map[string]Tensor, map[string]string, error) {
+	entries, metadata, data, err := readHeader(r, size)
+	if err != nil {
+		return nil, nil, err
+	}
+	tensors := make(map[string]Tensor, len(entries))
+	var at int64
+	for _, name := range slices.SortedFunc(maps.Keys(entries), byOffset(entries)) {
+		e := entries[name]
+		length, err := e.bytes()
+		if err != nil {
+			return nil, nil, refusal.Errorf("tensor %q: %w", name, err)
+		}
+		// As in the reference library the tensors fill the data without gaps or overlaps; hence memory is bounded by the file.
+		if e.Offsets[0] != at || length > data-at || e.Offsets[1] != at+length {
+			return nil, nil, refusal.Errorf("tensor %q: bytes %d to %d where %d bytes from %d were due, of %d there; the file is damaged or cut short",
+				name, e.Offsets[0], e.Offsets[1], length, at, data)
+		}
+		b := make([]byte, length)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, nil, fmt.Errorf("reading tensor %q: %w", name, err)
+		}
+		tensors[name] = decode(e, b)
+		at += length
+	}
+	if at != data {
+		return nil, nil, refusal.Errorf("%d bytes follow the last tensor", data-at)
+	}
+	return tensors, metadata, nil
+}
+
+// readHeader returns the header's entries, the metadata, and the number of bytes behind the header.
+func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map[string]string, data int64, err error) {
+	var start [8]byte
+	if size < int64(len(start)) {
+		return nil, nil, 0, refusal.Errorf("%d bytes are no safetensors file", size)
+	}
+	if _, err := io.ReadFull(r, start[:]); err != nil {
+		return nil, nil, 0, err
+	}
+	length := binary.LittleEndian.Uint64(start[:])
+	if length > maxHeader || int64(length) > size-8 {
+		return nil, nil, 0, refusal.Errorf("no safetensors file, or cut short: its header claims %d bytes of %d", length, size-8)
+	}
+	text := make([]byte, length)
+	if _, err := io.ReadFull(r, text); err != nil {
+		return nil, nil, 0, err
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return nil, nil, 0, refusal.Errorf("no safetensors file: its header is not JSON: %w", err)
+	}
+	entries = make(map[string]entry, len(raw))
+	for name, value := range raw {
+		if name == metadataKey {
+			if err := json.Unmarshal(value, &metadata); err != nil {
+				return nil, nil, 0, refusal.Errorf("%s: %w", metadataKey, err)
+			}
+			continue
+		}
+		var e entry
+		if err := json.Unmarshal(value, &e); err != nil {
+			return nil, nil, 0, refusal.Errorf("tensor %q: %w", name, err)
+		}
+		if len(e.Offsets) != 2 {
+			return nil, nil, 0, refusal.Errorf("tensor %q: data_offsets are not two numbers", name)
+		}
+		entries[name] = e
+	}
+	return entries, metadata, size - 8 - int64(length), nil
+}
+
+// byOffset orders names as their data lies in the file; empty tensors before the one that starts where they do.
+func byOffset(entries map[string]entry) func(a, b string) int {
+	return func(a, b string) int {
+		x, y := entries[a].Offsets, entries[b].Offsets
+		return cmp.Or(cmp.Compare(x[0], y[0]), cmp.Compare(x[1], y[1]), cmp.Compare(a, b))
+	}
+}
+
+// bytes is the number of bytes that the shape and the element type ask for.
+func (e entry) bytes() (int64, error) {
+	size, ok := sizes[e.Dtype]
+	if !ok {
+		return 0, fmt.Errorf("dtype %q is not read; convert it to F32 or I64", e.Dtype)
+	}
+	n, err := npy.Header{Shape: e.Shape}.Elements()
+	if err != nil {
+		return 0, err
+	}
+	if int64(n) > math.MaxInt64/size {
+		return 0, fmt.Errorf("shape %v has more bytes than can be counted", e.Shape)
+	}
+	return int64(n) * size, nil
+}
+
+// decode converts the bytes of a tensor, whose number fits its shape.
+func decode(e entry, b []byte) Tensor {
+	t := Tensor{Shape: slices.Clone(e.Shape)}
+	if t.Shape == nil {
+		t.Shape = []int{}
+	}
+	le := binary.LittleEndian
+	n := len(b) / int(sizes[e.Dtype])
+	if e.Dtype == "I64" || e.Dtype == "I32" {
+		t.Int64 = make([]int64, n)
+		for k := range t.Int64 {
+			if e.Dtype == "I64" {
+				t.Int64[k] = int64(le.Uint64(b[8*k:]))
+			} else {
+				t.Int64[k] = int64(int32(le.Uint32(b[4*k:])))
+			}
+		}
+		return t
+	}
+	t.Float32 = make([]float32, n)
+	for k := range t.Float32 {
+		switch e.Dtype {
+		case "F64":
+			t.Float32[k] = float32(math.Float64frombits(le.Uint64(b[8*k:])))
+		case "F32":
+			t.Float32[k] = math.Float32frombits(le.Uint32(b[4*k:]))
+		case "F16":
+			t.Float32[k] = npy.Float16(le.Uint16(b[2*k:]))
+		case "BF16": // the upper half of a float32
+			t.Float32[k] = math.Float32frombits(uint32(le.Uint16(b[2*k:])) << 16)
+		}
+	}
+	return t
+}
+
+// WriteFile writes the tensors, as I64 where Int64 is not nil and else as F32, and the metadata where there is any. The order
+// is the reference library's: I64 before F32, then by name. The file appears under its name only when it is complete and on
+// disk.
+func WriteFile(path string, tensors map[string]Tensor, metadata map[string]string) error {
+	return atomicfile.Write(path, func(w io.Writer) error { return write(w, tensors, metadata) })
+}
+
+func write(w io.Writer, tensors map[string]Tensor, metadata map[string]string) error {
+	names := slices.SortedFunc(maps.Keys(tensors), func(a, b string) int {
+		return cmp.Or(cmp.Compare(tensors[b].dtype(), tensors[a].dtype()), cmp.Compare(a, b))
+	})
+	header, err := marshalHeader(names, tensors, metadata)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(header); err != nil {
+		return err
+	}
+	for _, name := range names {
+		t := tensors[name]
+		var b []byte
+		for _, x := range t.Int64 {
+			b = binary.LittleEndian.AppendUint64(b, uint64(x))
+		}
+		for _, x := range t.Float32 {
+			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// marshalHeader returns the header with its length in front, padded with spaces to a multiple of 8 bytes.
+func marshalHeader(names []string, tensors map[string]Tensor, metadata map[string]string) ([]byte, error) {
+	var b bytes.Buffer
+	b.Write(make([]byte, 8)) // the length, filled in at the end
+	member := func(name string, value any) error {
+		key, err := json.Marshal(name)
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		if b.Len() > 8 {
+			b.WriteByte(',')
+		} else {
+			b.WriteByte('{')
+		}
+		b.Write(key)
+		b.WriteByte(':')
+		b.Write(text)
+		return nil
+	}
+	if len(metadata) > 0 {
+		if err := member(metadataKey, metadata); err != nil {
+			return nil, err
+		}
+	}
+	var at int64
+	for _, name := range names {
+		t := tensors[name]
+		n, err := npy.Header{Shape: t.Shape}.Elements()
+		if err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", name, err)
+		}
+		if len(t.Float32)+len(t.Int64) != n || (len(t.Float32) > 0 && len(t.Int64) > 0) || name == metadataKey {
+			return nil, fmt.Errorf("tensor %q of shape %v with %d floats and %d integers is not written", name, t.Shape, len(t.Float32), len(t.Int64))
+		}
+		e := entry{Dtype: t.dtype(), Shape: append([]int{}, t.Shape...)}
+		length, err := e.bytes()
+		if err != nil {
+			return nil, fmt.Errorf("tensor %q: %w", name, err)
+		}
+		e.Offsets = []int64{at, at + length}
+		at += length
+		if err := member(name, e); err != nil {
+			return nil, err
+		}
+	}
+	if b.Len() == 8 {
+		b.WriteByte('{')
+	}
+	b.WriteByte('}')
+	for b.Len()%8 != 0 {
+		b.WriteByte(' ')
+	}
+	binary.LittleEndian.PutUint64(b.Bytes(), uint64(b.Len()-8))
+	return b.Bytes(), nil
+}

@@ -1,0 +1,191 @@
+package safetensors
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"weft/internal/refusal"
+)
+
+// file is a file with that header and data, whatever they say.
+func file(header string, data ...byte) []byte {
+	b := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
+	return append(append(b, header...), data...)
+}
+
+func TestDtypes(t *testing.T) {
+	for _, c := range []struct {
+		dtype string
+		data  []byte
+		want  Tensor
+	}{
+		{"F64", []byte{0, 0, 0, 0, 0, 0, 0xf8, 0x3f}, Tensor{Shape: []int{1}, Float32: []float32{1.5}}},
+		{"F32", []byte{0, 0, 0xc0, 0x3f}, Tensor{Shape: []int{1}, Float32: []float32{1.5}}},
+		{"F16", []byte{0, 0x3e}, Tensor{Shape: []int{1}, Float32: []float32{1.5}}},
+		{"BF16", []byte{0xc0, 0x3f}, Tensor{Shape: []int{1}, Float32: []float32{1.5}}},
+		{"I64", []byte{0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}, Tensor{Shape: []int{1}, Int64: []int64{-2}}},
+		{"I32", []byte{0xfe, 0xff, 0xff, 0xff}, Tensor{Shape: []int{1}, Int64: []int64{-2}}},
+	} {
+		end := string('0' + rune(len(c.data)))
+		b := file(`{"__metadata__":{"format":"pt"},"x":{"dtype":"`+c.dtype+`","shape":[1],"data_offsets":[0,`+end+`]}}  `, c.data...)
+		tensors, metadata, err := read(bytes.NewReader(b), int64(len(b)))
+		if err != nil || !cmp.Equal(tensors, map[string]Tensor{"x": c.want}) || metadata["format"] != "pt" {
+			t.Errorf("%s: %v, %v, %v", c.dtype, tensors, metadata, err)
+		}
+	}
+}
+
+func TestDamagedIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		data []byte
+		want string
+	}{
+		{"empty", nil, "0 bytes are no safetensors"},
+		{"lying length", []byte{255, 255, 255, 255, 0, 0, 0, 0, '{', '}'}, "claims 4294967295 bytes of 2"},
+		{"negative length", bytes.Repeat([]byte{255}, 16), "claims"},
+		{"text", []byte("hello, world"), "claims"},
+		{"no JSON", file("{]"), "not JSON"},
+		{"no object", file("[1]"), "not JSON"},
+		{"metadata", file(`{"__metadata__":{"a":1}}`), "__metadata__"},
+		{"offsets missing", file(`{"x":{"dtype":"F32","shape":[1]}}`, 0, 0, 0, 0), "not two numbers"},
+		{"offsets fractional", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4.5]}}`, 0, 0, 0, 0), `"x"`},
+		{"dtype", file(`{"x":{"dtype":"C64","shape":[],"data_offsets":[0,8]}}`, 0, 0, 0, 0, 0, 0, 0, 0), `dtype "C64" is not read`},
+		{"cut", file(`{"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}`, 0, 0, 0, 0), "cut short"},
+		{"shape", file(`{"x":{"dtype":"F32","shape":[3],"data_offsets":[0,8]}}`, 0, 0, 0, 0, 0, 0, 0, 0), `tensor "x": bytes 0 to 8 where 12`},
+		{"negative shape", file(`{"x":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), "negative"},
+		{"overflow", file(`{"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}`), "more elements"},
+		{"overflow of bytes", file(`{"x":{"dtype":"F64","shape":[4611686018427387904],"data_offsets":[0,0]}}`), "more bytes"},
+		{"negative offset", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[-4,0]}}`), "bytes -4 to 0"},
+		{"overlap", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"y":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), "from 4"},
+		{"gap", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 0, 0, 0, 0, 0, 0, 0, 0), "from 0"},
+		{"long", file(`{}`, 0, 0, 0), "3 bytes follow"},
+	} {
+		_, _, err := read(bytes.NewReader(c.data), int64(len(c.data)))
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want a refusal with %q", c.name, err, c.want)
+		}
+	}
+}
+
+func TestReadFileNamesTheFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "text")
+	if err := os.WriteFile(path, []byte("hello, world"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{path, dir, filepath.Join(dir, "nosuch")} {
+		if _, _, err := ReadFile(path); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v", path, err)
+		}
+	}
+}
+
+// serialize of the reference library, safetensors 0.4.5, gives these bytes for these tensors.
+func TestWrittenBytes(t *testing.T) {
+	var b bytes.Buffer
+	err := write(&b, map[string]Tensor{
+		"b": {Shape: []int{1}, Float32: []float32{1.5}},
+		"a": {Shape: []int{0, 3}},
+		"n": {Shape: []int{}, Int64: []int64{7}},
+	}, map[string]string{"format": "pt"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := file(`{"__metadata__":{"format":"pt"},"n":{"dtype":"I64","shape":[],"data_offsets":[0,8]},`+
+		`"a":{"dtype":"F32","shape":[0,3],"data_offsets":[8,8]},"b":{"dtype":"F32","shape":[1],"data_offsets":[8,12]}}       `,
+		7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xc0, 0x3f)
+	if n := binary.LittleEndian.Uint64(b.Bytes()); n%8 != 0 {
+		t.Errorf("the data starts at %d, not aligned to 8 bytes", 8+n)
+	}
+	if diff := cmp.Diff(string(want), b.String()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRoundTrip(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.safetensors")
+	rapid.Check(t, func(t *rapid.T) {
+		tensors := map[string]Tensor{}
+		for range rapid.IntRange(0, 5).Draw(t, "tensors") {
+			shape := rapid.SliceOfN(rapid.IntRange(0, 3), 0, 3).Draw(t, "shape")
+			n := 1
+			for _, d := range shape {
+				n *= d
+			}
+			x := Tensor{Shape: shape}
+			if rapid.Bool().Draw(t, "integers") {
+				x.Int64 = rapid.SliceOfN(rapid.Int64(), n, n).Draw(t, "values")
+			} else {
+				x.Float32 = rapid.SliceOfN(rapid.Float32(), n, n).Draw(t, "values")
+			}
+			tensors[rapid.StringN(1, 8, -1).Draw(t, "name")] = x
+		}
+		metadata := rapid.MapOfN(rapid.StringN(0, 4, -1), rapid.String(), 0, 3).Draw(t, "metadata")
+		if err := WriteFile(path, tensors, metadata); err != nil {
+			t.Fatal(err)
+		}
+		got, gotMetadata, err := ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tensors, got); diff != "" {
+			t.Fatal(diff)
+		}
+		if diff := cmp.Diff(metadata, gotMetadata, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatal(diff)
+		}
+	})
+}
+
+func TestFailedWriteLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "model.safetensors")
+	for name, x := range map[string]Tensor{
+		"short":        {Shape: []int{2}, Float32: []float32{1}},
+		"both":         {Shape: []int{2}, Float32: []float32{1}, Int64: []int64{1}},
+		"negative":     {Shape: []int{-1}},
+		"huge":         {Shape: []int{math.MaxInt, 2}},
+		"__metadata__": {Shape: []int{1}, Float32: []float32{1}},
+	} {
+		if err := WriteFile(path, map[string]Tensor{name: x}, nil); err == nil || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if left, _ := os.ReadDir(dir); len(left) != 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add(file(`{"x":{"dtype":"BF16","shape":[1,2],"data_offsets":[0,4]}}`, 0, 0, 0, 0))
+	f.Add(file(`{"__metadata__":{"a":"b"},"x":{"dtype":"I32","shape":[],"data_offsets":[0,4]}}`, 1, 0, 0, 0))
+	f.Add(file(`{"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}`))
+	f.Add(bytes.Repeat([]byte{255}, 16))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		tensors, metadata, err := read(bytes.NewReader(data), int64(len(data)))
+		if err != nil {
+			if !refusal.Is(err) {
+				t.Fatal(err)
+			}
+			return
+		}
+		var b bytes.Buffer
+		if err := write(&b, tensors, metadata); err != nil {
+			t.Fatal(err)
+		}
+		again, _, err := read(&b, int64(b.Len()))
+		if diff := cmp.Diff(tensors, again, cmpopts.EquateNaNs()); err != nil || diff != "" {
+			t.Fatal(err, diff)
+		}
+	})
+}

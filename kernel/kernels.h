@@ -1,0 +1,83 @@
+// Every kernel at one SIMD level. The level's file defines the vector type vf of VW floats with load, store and their forms
+// for the first n lanes, and REGISTERS, how many accumulators fit beside the operands.
+#include "weft.h"
+#include <math.h>
+#include <stddef.h>
+
+typedef int32_t vi __attribute__((vector_size(sizeof(vf))));
+
+static inline vf all(float x) { return x - (vf){0}; }
+static inline vf larger(vf a, vf b) { return (vf)(((vi)a & (a > b)) | ((vi)b & ~(a > b))); }
+
+// The sum of the lanes, added in halves.
+static inline float lane_sum(vf v) {
+	float s[VW];
+	store(s, v);
+	for (int w = VW / 2; w > 0; w /= 2)
+		for (int i = 0; i < w; i++)
+			s[i] += s[i + w];
+	return s[0];
+}
+
+// e^x within 2 units in the last place: 2^n times a polynomial on [−ln2/2, ln2/2] (Cephes' coefficients).
+static inline vf vexp(vf x) {
+	const vf low = all(-87.3365f), high = all(88.3762f);
+	vi under = x < low;
+	x = larger(low, x); // in this order NaN stays NaN
+	x = -larger(-high, -x);
+	vf half = (vf)(((vi)x & (vi)all(-0.0f)) | (vi)all(0.5f)); // 0.5 with the sign of x
+	vi n = __builtin_convertvector(x * 1.44269504088896341f + half, vi);
+	vf f = __builtin_convertvector(n, vf);
+	vf r = x - f * 0.693359375f + f * 2.12194440e-4f;
+	vf p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+	p = p * r + 8.3334519073e-3f;
+	p = p * r + 4.1665795894e-2f;
+	p = p * r + 1.6666665459e-1f;
+	p = p * r + 5.0000001201e-1f;
+	p = p * r * r + r + 1.0f;
+	vf y = p * (vf)((n + 127) << 23);
+	return (vf)((vi)y & ~under);
+}
+
+static inline float exp1(float x) { return vexp(all(x))[0]; }
+
+static inline void exp_all(float *p, int64_t n) {
+	int64_t i = 0;
+	for (; i + VW <= n; i += VW)
+		store(p + i, vexp(load(p + i)));
+	if (i < n)
+		store_n(p + i, vexp(load_n(p + i, n - i)), n - i);
+}
+
+static inline float dot(const float *a, const float *b, int64_t n) {
+	vf s = {0};
+	int64_t i = 0;
+	for (; i + VW <= n; i += VW)
+		s += load(a + i) * load(b + i);
+	if (i < n)
+		s += load_n(a + i, n - i) * load_n(b + i, n - i);
+	return lane_sum(s);
+}
+
+// y += c·x
+static inline void axpy(float *y, float c, const float *x, int64_t n) {
+	int64_t i = 0;
+	for (; i + VW <= n; i += VW)
+		store(y + i, load(y + i) + c * load(x + i));
+	if (i < n)
+		store_n(y + i, load_n(y + i, n - i) + c * load_n(x + i, n - i), n - i);
+}
+
+#include "random.h"
+#include "spmm.h"
+#include "attention.h"
+#include "pointwise.h"
+#include "norm.h"
+#include "loss.h"
+#include "step.h"
+
+const weft_function TABLE[] = {
+#define X(name) k_##name,
+	WEFT_KERNELS(X)
+#undef X
+};

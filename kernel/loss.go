@@ -1,0 +1,33 @@
+package kernel
+
+// #include "weft.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"weft/tensor"
+)
+
+// CrossEntropy returns Σ over the listed rows (Int32, 1 × n) of the cross-entropy between softmax(logits) and labels (Int32, 1 ×
+// rows). Where grad is given (like logits), the listed rows receive scale times the gradient; the others are left alone.
+func (t *Team) CrossEntropy(grad, logits, rows, labels *tensor.Matrix, scale float64) float64 {
+	return t.loss(C.weft_cross_entropy, &C.weft_loss_args{grad: floats(grad), logits: floats(logits), rows: ints(rows), labels: ints(labels),
+		scale: C.float(scale)}, logits, rows)
+}
+
+// BinaryCrossEntropy is the same for several labels per row: Σ over the listed rows and all columns of the cross-entropy between
+// σ(logits) and targets (Float32, like logits, 0 or 1).
+func (t *Team) BinaryCrossEntropy(grad, logits, rows, targets *tensor.Matrix, scale float64) float64 {
+	return t.loss(C.weft_binary_cross_entropy, &C.weft_loss_args{grad: floats(grad), logits: floats(logits), rows: ints(rows), targets: floats(targets),
+		scale: C.float(scale)}, logits, rows)
+}
+
+func (t *Team) loss(name C.int, args *C.weft_loss_args, logits, rows *tensor.Matrix) (sum float64) {
+	partial := t.scratch(tensor.Float64, tiles(rows.Cols), 1)
+	args.tile_loss, args.count, args.cols = doubles(partial), C.int64_t(rows.Cols), C.int64_t(logits.Cols)
+	t.overTiles(name, unsafe.Pointer(args), rows.Cols, logits.Cols)
+	t.mergeTiles(partial, func(_ int, s float64) { sum = s })
+	partial.Release()
+	return sum
+}

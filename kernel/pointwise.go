@@ -1,0 +1,160 @@
+package kernel
+
+// #include "weft.h"
+import "C"
+
+import (
+	"fmt"
+	"unsafe"
+
+	"weft/tensor"
+)
+
+// Activation is an element-wise function whose derivative follows from its output.
+type Activation int32
+
+// The activations. LeakyReLU has slope 0.01, ELU α = 1.
+const (
+	Identity  Activation = C.WEFT_IDENTITY
+	ReLU      Activation = C.WEFT_RELU
+	ELU       Activation = C.WEFT_ELU
+	LeakyReLU Activation = C.WEFT_LEAKY_RELU
+	Tanh      Activation = C.WEFT_TANH
+	Sigmoid   Activation = C.WEFT_SIGMOID
+)
+
+// Finish is z = mask(act(x + bias)) in one pass, z and x rows × cols, bias 1 × cols or nil. z may be x.
+func (t *Team) Finish(z, x, bias *tensor.Matrix, act Activation, m Mask) {
+	tensor.SameShape(z, x)
+	check("bias", bias, 1, x.Cols)
+	args := &C.weft_finish_args{z: floats(z), x: floats(x), bias: floats(bias), cols: C.int64_t(x.Cols), activation: C.int32_t(act), mask: m.c()}
+	t.rows(C.weft_finish, unsafe.Pointer(args), x.Rows, x.Cols)
+}
+
+// FinishBackward is dx = dLoss/d(x + bias) of Finish, from the gradient g and the output z. dx may be g.
+func (t *Team) FinishBackward(dx, g, z *tensor.Matrix, act Activation, m Mask) {
+	tensor.SameShape(dx, g)
+	args := &C.weft_finish_back_args{dx: floats(dx), g: floats(g), z: floats(z), cols: C.int64_t(g.Cols), activation: C.int32_t(act), mask: m.c()}
+	t.rows(C.weft_finish_back, unsafe.Pointer(args), g.Rows, g.Cols)
+}
+
+// Add is z = alpha·x + beta·y. z may be x or y.
+func (t *Team) Add(z *tensor.Matrix, alpha float32, x *tensor.Matrix, beta float32, y *tensor.Matrix) {
+	tensor.SameShape(z, x)
+	tensor.SameShape(z, y)
+	t.combine(&C.weft_combine_args{z: floats(z), x: floats(x), y: floats(y), alpha: C.float(alpha), beta: C.float(beta)}, z.Len())
+}
+
+// Axpy is z += alpha·x.
+func (t *Team) Axpy(z *tensor.Matrix, alpha float32, x *tensor.Matrix) { t.Add(z, 1, z, alpha, x) }
+
+// Scale is z = alpha·x. z may be x.
+func (t *Team) Scale(z *tensor.Matrix, alpha float32, x *tensor.Matrix) {
+	tensor.SameShape(z, x)
+	t.combine(&C.weft_combine_args{z: floats(z), x: floats(x), alpha: C.float(alpha)}, z.Len())
+}
+
+// Copy is z = x.
+func (t *Team) Copy(z, x *tensor.Matrix) { t.Scale(z, 1, x) }
+
+// Multiply is z = x ⊙ y, element by element. z may be x or y.
+func (t *Team) Multiply(z, x, y *tensor.Matrix) {
+	tensor.SameShape(z, x)
+	tensor.SameShape(z, y)
+	t.combine(&C.weft_combine_args{z: floats(z), x: floats(x), y: floats(y), alpha: 1, multiply: 1}, z.Len())
+}
+
+func (t *Team) combine(args *C.weft_combine_args, n int) {
+	t.rows(C.weft_combine, unsafe.Pointer(args), n, 1)
+}
+
+// Zero sets all bytes of z to zero.
+func (t *Team) Zero(z *tensor.Matrix) {
+	n := z.Len() * z.Element.Size()
+	t.rows(C.weft_zero, unsafe.Pointer(&C.weft_zero_args{p: z.Pointer(), size: C.int64_t(n)}), n, 1)
+}
+
+// Zeros returns a Float32 matrix of zeros.
+func (t *Team) Zeros(kind tensor.Kind, rows, cols int) *tensor.Matrix {
+	z := t.Memory.New(kind, rows, cols)
+	t.Zero(z)
+	return z
+}
+
+// Fill sets every element of an Int32 or Float32 matrix.
+func (t *Team) Fill(z *tensor.Matrix, value float32) {
+	if t.plan {
+		return
+	}
+	switch z.Element {
+	case tensor.Int32:
+		for i := range z.Int32s() {
+			z.Int32s()[i] = int32(value)
+		}
+	case tensor.Float32:
+		for i := range z.Floats() {
+			z.Floats()[i] = value
+		}
+	default:
+		panic(fmt.Sprintf("kernel: fill of element type %d", z.Element))
+	}
+}
+
+// ColumnSums adds Σ_i x_ic, or Σ_i x_ic·y_ic where y is given, to sum (1 × cols).
+func (t *Team) ColumnSums(sum, x, y *tensor.Matrix) {
+	check("sum", sum, 1, x.Cols)
+	partial := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
+	args := &C.weft_column_sum_args{tiles: doubles(partial), x: floats(x), y: floats(y), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
+	t.overTiles(C.weft_column_sum, unsafe.Pointer(args), x.Rows, x.Cols)
+	t.mergeTiles(partial, func(c int, s float64) { sum.Floats()[c] += float32(s) })
+	partial.Release()
+}
+
+// SumSquares is Σ x², in double precision.
+func (t *Team) SumSquares(x *tensor.Matrix) (sum float64) {
+	n := x.Len()
+	partial := t.scratch(tensor.Float64, tiles(n), 1)
+	args := &C.weft_column_sum_args{tiles: doubles(partial), x: floats(x), rows: C.int64_t(n), cols: 1}
+	t.overTiles(C.weft_sum_squares, unsafe.Pointer(args), n, 1)
+	t.mergeTiles(partial, func(_ int, s float64) { sum = s })
+	partial.Release()
+	return sum
+}
+
+// HeadDot is out_ih = Σ_c z_ihc · a_hc for z rows × heads·width, a 1 × heads·width and out rows × heads.
+func (t *Team) HeadDot(out, z, a *tensor.Matrix) {
+	heads := out.Cols
+	check("vector", a, 1, z.Cols)
+	args := &C.weft_head_dot_args{out: floats(out), z: floats(z), a: floats(a), heads: C.int64_t(heads), width: C.int64_t(z.Cols / heads)}
+	t.rows(C.weft_head_dot, unsafe.Pointer(args), z.Rows, z.Cols)
+}
+
+// HeadDotBackward adds dz_ihc += s_ih·a_hc and da_hc += Σ_i s_ih·z_ihc, for s = dLoss/d out of HeadDot.
+func (t *Team) HeadDotBackward(dz, da, s, z, a *tensor.Matrix) {
+	heads := s.Cols
+	check("dz", dz, z.Rows, z.Cols)
+	check("da", da, 1, z.Cols)
+	partial := t.scratch(tensor.Float64, tiles(z.Rows), z.Cols)
+	args := &C.weft_head_outer_args{z: floats(z), s: floats(s), a: floats(a), tiles: doubles(partial), rows: C.int64_t(z.Rows),
+		heads: C.int64_t(heads), width: C.int64_t(z.Cols / heads)}
+	t.overTiles(C.weft_head_outer_back, unsafe.Pointer(args), z.Rows, z.Cols)
+	t.mergeTiles(partial, func(c int, v float64) { da.Floats()[c] += float32(v) })
+	partial.Release()
+	to := *args
+	to.z = floats(dz)
+	t.rows(C.weft_head_outer, unsafe.Pointer(&to), z.Rows, z.Cols)
+}
+
+// HeadMean is out_ic = mean over heads of z_ihc, for z rows × heads·width.
+func (t *Team) HeadMean(out, z *tensor.Matrix) {
+	check("mean", out, z.Rows, out.Cols)
+	args := &C.weft_head_mean_args{out: floats(out), in: floats(z), heads: C.int64_t(z.Cols / out.Cols), width: C.int64_t(out.Cols)}
+	t.rows(C.weft_head_mean, unsafe.Pointer(args), z.Rows, z.Cols)
+}
+
+// HeadMeanBackward spreads g (rows × width) over the heads of dz (rows × heads·width).
+func (t *Team) HeadMeanBackward(dz, g *tensor.Matrix) {
+	check("gradient", g, dz.Rows, g.Cols)
+	args := &C.weft_head_mean_args{out: floats(dz), in: floats(g), heads: C.int64_t(dz.Cols / g.Cols), width: C.int64_t(g.Cols)}
+	t.rows(C.weft_head_mean_back, unsafe.Pointer(args), dz.Rows, dz.Cols)
+}

@@ -1,0 +1,503 @@
+package reference
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// golden is a file of PyTorch's numbers: see gnn/testdata/golden.py.
+type golden struct {
+	metadata map[string]string
+	floats   map[string]*Matrix // one row for a vector or a stack of vectors
+	ints     map[string][]int64
+}
+
+func readGolden(t *testing.T, path string) *golden {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := binary.LittleEndian.Uint64(data)
+	var header map[string]json.RawMessage
+	if err := json.Unmarshal(data[8:8+n], &header); err != nil {
+		t.Fatal(err)
+	}
+	g := &golden{floats: map[string]*Matrix{}, ints: map[string][]int64{}}
+	for name, raw := range header {
+		if name == "__metadata__" {
+			if err := json.Unmarshal(raw, &g.metadata); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		var tensor struct {
+			Dtype   string `json:"dtype"`
+			Shape   []int  `json:"shape"`
+			Offsets [2]int `json:"data_offsets"`
+		}
+		if err := json.Unmarshal(raw, &tensor); err != nil {
+			t.Fatal(err)
+		}
+		b := data[8+int(n)+tensor.Offsets[0] : 8+int(n)+tensor.Offsets[1]]
+		switch tensor.Dtype {
+		case "I64":
+			for ; len(b) > 0; b = b[8:] {
+				g.ints[name] = append(g.ints[name], int64(binary.LittleEndian.Uint64(b)))
+			}
+		case "F32":
+			var v []float32
+			for ; len(b) > 0; b = b[4:] {
+				v = append(v, math.Float32frombits(binary.LittleEndian.Uint32(b)))
+			}
+			rows := 1
+			if len(tensor.Shape) == 2 {
+				rows = tensor.Shape[0]
+			}
+			g.floats[name] = From32(rows, len(v)/rows, v)
+		}
+	}
+	return g
+}
+
+func (g *golden) vector(name string) []float64 {
+	if m := g.floats[name]; m != nil {
+		return m.Data
+	}
+	return nil
+}
+
+// relation is the in-neighbour lists that a convolution runs over.
+type relation struct {
+	indptr  []int64
+	indices []int32
+	weights []float64
+	loops   bool // whether GCN and GAT add self loops
+}
+
+// edges sorts the edge list, or the reversed one, into in-neighbour lists.
+func (g *golden) edges(reversed bool) (r relation) {
+	list, w := g.ints["edge_index"], g.vector("edge_weight")
+	sources, destinations := list[:len(list)/2], list[len(list)/2:]
+	if reversed {
+		sources, destinations = destinations, sources
+	}
+	r.indptr, r.loops = []int64{0}, true
+	for i := range g.floats["x"].Rows {
+		for e := range sources {
+			if int(destinations[e]) == i {
+				r.indices = append(r.indices, int32(sources[e]))
+				if w != nil {
+					r.weights = append(r.weights, w[e])
+				}
+			}
+		}
+		r.indptr = append(r.indptr, int64(len(r.indices)))
+	}
+	return r
+}
+
+func wantClose(t *testing.T, name string, got, want []float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %d numbers, want %d", name, len(got), len(want))
+		return
+	}
+	scale := 0.0
+	for _, v := range want {
+		scale = math.Max(scale, math.Abs(v))
+	}
+	for k, v := range want {
+		if !(math.Abs(got[k]-v) <= 1e-7*scale+1e-12) {
+			t.Errorf("%s[%d]: %.9g, PyTorch %.9g", name, k, got[k], v)
+			return
+		}
+	}
+}
+
+// layer is one convolution built from this package: forward, and backward, which files gradients under the parameters' names.
+type layer struct {
+	forward  func(x *Matrix) *Matrix
+	backward func(x, dz *Matrix) (dx *Matrix)
+}
+
+// network runs a golden file's model with this package's functions.
+type network struct {
+	g     *golden
+	grads map[string][]float64
+	after map[string][]float64
+}
+
+// linear is x·wᵀ + b, b optional.
+func (n *network) linear(name string) layer {
+	w, b := n.g.floats["param."+name+".weight"], n.g.vector("param."+name+".bias")
+	return layer{
+		func(x *Matrix) *Matrix {
+			z := MatMulTransB(x, w)
+			if b != nil {
+				z = AddBias(z, b)
+			}
+			return z
+		},
+		func(x, dz *Matrix) *Matrix {
+			dx, dwt := MatMulBackward(x, w.Transpose(), dz)
+			n.grads[name+".weight"] = dwt.Transpose().Data
+			if b != nil {
+				n.grads[name+".bias"] = AddBiasBackward(dz)
+			}
+			return dx
+		},
+	}
+}
+
+// bias is x + b, or x where the file has no such bias.
+func (n *network) bias(name string) layer {
+	b := n.g.vector("param." + name)
+	if b == nil {
+		return chain()
+	}
+	return layer{
+		func(x *Matrix) *Matrix { return AddBias(x, b) },
+		func(_, dz *Matrix) *Matrix {
+			n.grads[name] = AddBiasBackward(dz)
+			return dz
+		},
+	}
+}
+
+func (n *network) aggregate(a *Aggregation) layer {
+	return layer{
+		func(x *Matrix) *Matrix {
+			z := New(x.Rows, x.Cols)
+			SpMM(z, a, x)
+			return z
+		},
+		func(x, dz *Matrix) *Matrix {
+			dx := New(x.Rows, x.Cols)
+			SpMMTranspose(dx, a, dz)
+			return dx
+		},
+	}
+}
+
+// chain applies layers one after the other; no layer is the identity.
+func chain(layers ...layer) layer {
+	forward := func(x *Matrix, count int) *Matrix {
+		for _, l := range layers[:count] {
+			x = l.forward(x)
+		}
+		return x
+	}
+	return layer{
+		func(x *Matrix) *Matrix { return forward(x, len(layers)) },
+		func(x, d *Matrix) *Matrix {
+			for k, l := range slices.Backward(layers) {
+				d = l.backward(forward(x, k), d)
+			}
+			return d
+		},
+	}
+}
+
+// sum applies both layers to the same input and adds.
+func sum(p, q layer) layer {
+	return layer{
+		func(x *Matrix) *Matrix { return p.forward(x).Plus(q.forward(x)) },
+		func(x, d *Matrix) *Matrix { return p.backward(x, d).Plus(q.backward(x, d)) },
+	}
+}
+
+// directed is the convolution of the file's direction. Both is PyG's DirGNNConv: half of each direction's convolution, without
+// added self loops, plus a linear map of the vertex itself.
+func (n *network) directed(site string, out int) layer {
+	if n.g.metadata["direction"] != "both" {
+		return n.conv(site, out, n.g.edges(n.g.metadata["direction"] == "out"))
+	}
+	in, reversed := n.g.edges(false), n.g.edges(true)
+	in.loops, reversed.loops = false, false
+	half := Activation{Value: func(x float64) float64 { return x / 2 }, Derivative: func(float64) float64 { return 0.5 }}
+	ways := sum(n.conv(site+".conv_in", out, in), n.conv(site+".conv_out", out, reversed))
+	return sum(chain(ways, entrywise(half)), n.linear(site+".lin"))
+}
+
+func (n *network) conv(site string, out int, r relation) layer {
+	vertices := len(r.indptr) - 1
+	switch n.g.metadata["model"] {
+	case "mlp":
+		return n.linear(site)
+	case "gcn":
+		return chain(n.linear(site+".lin"), n.aggregate(gcn(r)), n.bias(site+".bias"))
+	case "sage":
+		mean := &Aggregation{Indptr: r.indptr, Indices: r.indices, RowScale: make([]float64, vertices)}
+		for i := range vertices {
+			mean.RowScale[i] = 1 / math.Max(1, float64(r.indptr[i+1]-r.indptr[i]))
+		}
+		neighbours := n.aggregate(mean)
+		if n.g.metadata["aggr"] == "max" {
+			neighbours = maximum(r)
+		}
+		neighbours = chain(neighbours, n.linear(site+".lin_l"))
+		if n.g.metadata["direction"] == "both" {
+			return neighbours
+		}
+		return sum(neighbours, n.linear(site+".lin_r"))
+	case "gin":
+		a := &Aggregation{Indptr: r.indptr, Indices: r.indices, Self: make([]float64, vertices)}
+		for i := range a.Self {
+			a.Self[i] = 1 + n.g.vector("param." + site + ".eps")[0]
+		}
+		return chain(n.aggregate(a), n.linear(site+".nn.lins.0"), n.norm(site+".nn.norms.0"), n.activation(),
+			n.linear(site+".nn.lins.1"))
+	}
+	return n.attention(site, out, r)
+}
+
+// gcn makes PyG's normalised adjacency: in-degrees on both sides, one loop per vertex where loops are added.
+func gcn(r relation) *Aggregation {
+	vertices := len(r.indptr) - 1
+	a := &Aggregation{Indptr: []int64{0}, RowScale: make([]float64, vertices), ColScale: make([]float64, vertices),
+		Self: make([]float64, vertices)}
+	for i := range vertices {
+		loop, degree := 0.0, 0.0
+		if r.loops {
+			loop = 1
+		}
+		for e := r.indptr[i]; e < r.indptr[i+1]; e++ {
+			w := or(r.weights, int(e), 1)
+			if r.loops && int(r.indices[e]) == i {
+				loop = w
+				continue
+			}
+			a.Indices, a.Weights = append(a.Indices, r.indices[e]), append(a.Weights, w)
+			degree += w
+		}
+		a.Indptr = append(a.Indptr, int64(len(a.Indices)))
+		if degree+loop > 0 {
+			a.RowScale[i] = 1 / math.Sqrt(degree+loop)
+		}
+		a.ColScale[i] = a.RowScale[i]
+		a.Self[i] = loop * a.ColScale[i]
+	}
+	return a
+}
+
+func maximum(r relation) layer {
+	return layer{
+		func(x *Matrix) *Matrix {
+			z, _ := Max(r.indptr, r.indices, x)
+			return z
+		},
+		func(x, dz *Matrix) *Matrix {
+			_, arg := Max(r.indptr, r.indices, x)
+			return MaxBackward(x.Rows, arg, dz)
+		},
+	}
+}
+
+// attention is GATConv or GATv2Conv; the last layer averages its heads.
+func (n *network) attention(site string, out int, r relation) layer {
+	if r.loops {
+		r.indptr, r.indices = WithoutLoops(r.indptr, r.indices)
+	}
+	heads, _ := strconv.Atoi(n.g.metadata["heads"])
+	if out == classes {
+		heads, _ = strconv.Atoi(n.g.metadata["output_heads"])
+	}
+	a := &Attention{Indptr: r.indptr, Indices: r.indices, Heads: heads, Slope: 0.2, SelfEdge: r.loops}
+	average := chain() // hidden layers keep their heads side by side
+	if out == classes {
+		mean := New(heads*out, out)
+		for c := range heads * out {
+			mean.Set(c, c%out, 1/float64(heads))
+		}
+		average = layer{
+			func(o *Matrix) *Matrix { return MatMul(o, mean) },
+			func(_, d *Matrix) *Matrix { return MatMulTransB(d, mean) },
+		}
+	}
+	param := func(name string) []float64 { return n.g.vector("param." + site + "." + name) }
+	var attend layer
+	if n.g.metadata["model"] == "gat" {
+		attend = chain(n.linear(site+".lin"), layer{
+			func(z *Matrix) *Matrix {
+				o, _ := GAT(a, z, param("att_src"), param("att_dst"))
+				return o
+			},
+			func(z, d *Matrix) *Matrix {
+				dz, daSrc, daDst := GATBackward(a, z, param("att_src"), param("att_dst"), d)
+				n.grads[site+".att_src"], n.grads[site+".att_dst"] = daSrc, daDst
+				return dz
+			},
+		})
+	} else {
+		left, right := n.linear(site+".lin_l"), n.linear(site+".lin_r")
+		attend = layer{
+			func(x *Matrix) *Matrix {
+				o, _ := GATv2(a, left.forward(x), right.forward(x), param("att"))
+				return o
+			},
+			func(x, d *Matrix) *Matrix {
+				dzl, dzr, datt := GATv2Backward(a, left.forward(x), right.forward(x), param("att"), d)
+				n.grads[site+".att"] = datt
+				return left.backward(x, dzl).Plus(right.backward(x, dzr))
+			},
+		}
+	}
+	return chain(attend, average, n.bias(site+".bias"))
+}
+
+func (n *network) activation() layer {
+	return entrywise(map[string]Activation{"relu": ReLU, "elu": ELU}[n.g.metadata["act"]])
+}
+
+func entrywise(f Activation) layer {
+	return layer{
+		func(x *Matrix) *Matrix { return Activate(f, x) },
+		func(x, d *Matrix) *Matrix { return ActivateBackward(f, x, d) },
+	}
+}
+
+func (n *network) norm(site string) layer {
+	module := site
+	if n.g.metadata["norm"] == "batch" {
+		module += ".module"
+	}
+	param := func(name string) []float64 { return n.g.vector("param." + module + "." + name) }
+	gamma, beta, mean, variance := param("weight"), param("bias"), param("running_mean"), param("running_var")
+	file := func(dx *Matrix, dgamma, dbeta []float64) *Matrix {
+		n.grads[module+".weight"], n.grads[module+".bias"] = dgamma, dbeta
+		return dx
+	}
+	switch n.g.metadata["norm"] + " " + n.g.metadata["mode"] {
+	case "batch train":
+		return layer{
+			func(x *Matrix) *Matrix {
+				y, m, v := BatchNorm(x, gamma, beta, mean, variance)
+				n.after[module+".running_mean"], n.after[module+".running_var"] = m, v
+				return y
+			},
+			func(x, d *Matrix) *Matrix { return file(BatchNormBackward(x, gamma, d)) },
+		}
+	case "batch eval":
+		return layer{
+			func(x *Matrix) *Matrix { return BatchNormEval(x, gamma, beta, mean, variance) },
+			func(x, d *Matrix) *Matrix { return file(BatchNormEvalBackward(x, gamma, mean, variance, d)) },
+		}
+	case "layer train":
+		return layer{
+			func(x *Matrix) *Matrix { return LayerNorm(x, gamma, beta) },
+			func(x, d *Matrix) *Matrix { return file(LayerNormBackward(x, gamma, d)) },
+		}
+	}
+	return chain()
+}
+
+const classes = 5
+
+// Logits, loss, every gradient and the running statistics of PyG's models, composed of this package's functions.
+func TestPyGModels(t *testing.T) {
+	files, err := filepath.Glob("../../gnn/testdata/*.safetensors")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files: %v", err)
+	}
+	for _, path := range files {
+		g := readGolden(t, path)
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".safetensors"), func(t *testing.T) {
+			n := &network{g: g, grads: map[string][]float64{}, after: map[string][]float64{}}
+			layers, _ := strconv.Atoi(g.metadata["layers"])
+			hidden, _ := strconv.Atoi(g.metadata["hidden"])
+			list := "convs."
+			if g.metadata["model"] == "mlp" {
+				list = "lins."
+			}
+			var parts []layer
+			for i := range layers - 1 {
+				k := strconv.Itoa(i)
+				parts = append(parts, n.directed(list+k, hidden), n.norm("norms."+k), n.activation())
+			}
+			model := chain(append(parts, n.directed(list+strconv.Itoa(layers-1), classes))...)
+
+			x, train := g.floats["x"], g.ints["train"]
+			logits := model.forward(x)
+			wantClose(t, "logits", logits.Data, g.floats["logits"].Data)
+			var loss float64
+			var dlogits *Matrix
+			if g.metadata["loss"] == "ce" {
+				loss, dlogits = CrossEntropy(logits, g.ints["labels"], train), CrossEntropyBackward(logits, g.ints["labels"], train)
+			} else {
+				targets := g.floats["labels"]
+				loss, dlogits = BCEWithLogits(logits, targets, train), BCEWithLogitsBackward(logits, targets, train)
+			}
+			wantClose(t, "loss", []float64{loss}, g.vector("loss"))
+			n.grads["x"] = model.backward(x, dlogits).Data
+			for _, name := range slices.Sorted(maps.Keys(g.floats)) {
+				if param, ok := strings.CutPrefix(name, "grad."); ok {
+					wantClose(t, name, n.grads[param], g.vector(name))
+				}
+				if buffer, ok := strings.CutPrefix(name, "after."); ok && n.after[buffer] != nil {
+					wantClose(t, name, n.after[buffer], g.vector(name))
+				}
+			}
+		})
+	}
+}
+
+// Five steps of torch.optim's optimizers, with clipping where the file says so.
+func TestPyTorchOptimizers(t *testing.T) {
+	g := readGolden(t, "../../optim/testdata/golden.safetensors")
+	for _, name := range slices.Sorted(maps.Keys(g.metadata)) {
+		var s struct {
+			LR       float64 `json:"lr"`
+			Momentum float64 `json:"momentum"`
+			Decay    float64 `json:"weight_decay"`
+			Clip     float64 `json:"clip"`
+		}
+		if !strings.HasPrefix(g.metadata[name], "{") {
+			continue
+		}
+		if err := json.Unmarshal([]byte(g.metadata[name]), &s); err != nil {
+			t.Fatal(err)
+		}
+		params := []string{"weight", "bias"}
+		p, m, v := map[string][]float64{}, map[string][]float64{}, map[string][]float64{}
+		for _, k := range params {
+			p[k] = slices.Clone(g.vector("start." + k))
+			m[k], v[k] = make([]float64, len(p[k])), make([]float64, len(p[k]))
+		}
+		for step := 1; step <= 5; step++ {
+			grad := map[string][]float64{}
+			for _, k := range params {
+				grad[k] = slices.Clone(g.vector("grad." + strconv.Itoa(step) + "." + k))
+			}
+			if s.Clip > 0 {
+				norm := ClipNorm([][]float64{grad["weight"], grad["bias"]}, s.Clip)
+				wantClose(t, name+".norms", []float64{norm}, g.vector(name + ".norms")[step-1:step])
+			}
+			for _, k := range params {
+				decay := s.Decay
+				if k == "bias" {
+					decay = 0
+				}
+				adam := AdamSettings{Rate: s.LR, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, WeightDecay: decay}
+				switch name, _, _ := strings.Cut(name, "-"); name {
+				case "adam":
+					Adam(p[k], grad[k], m[k], v[k], step, adam)
+				case "adamw":
+					AdamW(p[k], grad[k], m[k], v[k], step, adam)
+				case "sgd":
+					SGD(p[k], grad[k], m[k], s.LR, s.Momentum, decay)
+				}
+				key := name + "." + strconv.Itoa(step) + "." + k
+				wantClose(t, key, p[k], g.vector(key))
+			}
+		}
+	}
+}

@@ -1,0 +1,89 @@
+package reference
+
+import "math"
+
+// LogSoftmax returns y_ij = x_ij − log Σ_k exp x_ik.
+func LogSoftmax(x *Matrix) *Matrix {
+	y := New(x.Rows, x.Cols)
+	for i := range x.Rows {
+		_, lse := softmax(row(x, i))
+		for j := range x.Cols {
+			y.Set(i, j, x.At(i, j)-lse)
+		}
+	}
+	return y
+}
+
+// LogSoftmaxBackward returns the gradient of LogSoftmax: dx_ij = dy_ij − softmax(x_i)_j · Σ_k dy_ik.
+func LogSoftmaxBackward(x, dy *Matrix) (dx *Matrix) {
+	dx = New(x.Rows, x.Cols)
+	for i := range x.Rows {
+		p, _ := softmax(row(x, i))
+		sum := 0.0
+		for j := range x.Cols {
+			sum += dy.At(i, j)
+		}
+		for j := range x.Cols {
+			dx.Set(i, j, dy.At(i, j)-p[j]*sum)
+		}
+	}
+	return dx
+}
+
+// CrossEntropy returns −(1/n) Σ_{i∈rows} log softmax(logits_i)[labels_i], n = len(rows). labels has one class per row of logits;
+// every listed row must have one.
+func CrossEntropy(logits *Matrix, labels, rows []int64) float64 {
+	logp := LogSoftmax(logits)
+	sum := 0.0
+	for _, i := range rows {
+		sum -= logp.At(int(i), int(labels[i]))
+	}
+	return sum / float64(len(rows))
+}
+
+// CrossEntropyBackward returns the gradient of CrossEntropy: (softmax(logits_i) − onehot(labels_i))/n in each listed row (once for
+// each time it is listed), zero elsewhere.
+func CrossEntropyBackward(logits *Matrix, labels, rows []int64) (dlogits *Matrix) {
+	dlogits = New(logits.Rows, logits.Cols)
+	n := float64(len(rows))
+	for _, i := range rows {
+		p, _ := softmax(row(logits, int(i)))
+		for j := range p {
+			dlogits.Add(int(i), j, p[j]/n)
+		}
+		dlogits.Add(int(i), int(labels[i]), -1/n)
+	}
+	return dlogits
+}
+
+// Sigmoid is 1/(1 + exp(−x)).
+func Sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
+
+// BCEWithLogits returns the binary cross-entropy of sigmoid(logits) against targets (0 or 1, of the shape of logits), the mean
+// over the entries of the listed rows:
+//
+//	(1/(n·C)) Σ_{i∈rows} Σ_j max(x_ij, 0) − x_ij t_ij + log(1 + exp(−|x_ij|))
+//
+// Every listed row must have targets.
+func BCEWithLogits(logits, targets *Matrix, rows []int64) float64 {
+	sum := 0.0
+	for _, i := range rows {
+		for j := range logits.Cols {
+			x, t := logits.At(int(i), j), targets.At(int(i), j)
+			sum += math.Max(x, 0) - x*t + math.Log1p(math.Exp(-math.Abs(x)))
+		}
+	}
+	return sum / float64(len(rows)*logits.Cols)
+}
+
+// BCEWithLogitsBackward returns the gradient of BCEWithLogits: (sigmoid(x_ij) − t_ij)/(n·C) in each listed row, zero elsewhere.
+func BCEWithLogitsBackward(logits, targets *Matrix, rows []int64) (dlogits *Matrix) {
+	dlogits = New(logits.Rows, logits.Cols)
+	for _, i := range rows {
+		for j := range logits.Cols {
+			d := Sigmoid(logits.At(int(i), j)) - targets.At(int(i), j)
+			dlogits.Add(int(i), j, d/float64(len(rows)*logits.Cols))
+		}
+	}
+	return dlogits
+}

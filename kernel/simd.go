@@ -1,0 +1,34 @@
+package kernel
+
+// #include "weft.h"
+import "C"
+
+import (
+	"fmt"
+	"os"
+)
+
+var levels = []string{C.WEFT_PORTABLE: "portable", C.WEFT_AVX2: "avx2", C.WEFT_AVX512: "avx512"}
+
+var level = func() int {
+	best := int(C.weft_best_level())
+	chosen := best
+	if want := os.Getenv("WEFT_SIMD"); want != "" {
+		chosen = -1
+		for l, name := range levels {
+			if name == want {
+				chosen = l
+			}
+		}
+		if chosen < 0 || chosen > best {
+			fmt.Fprintf(os.Stderr, "weft: WEFT_SIMD=%s: this CPU runs portable to %s; unset it to take the best\n", want, levels[best])
+			os.Exit(2)
+		}
+	}
+	C.weft_set_level(C.int(chosen))
+	return chosen
+}()
+
+// SIMD is the instruction set that the kernels use: avx512, avx2 or portable. It is the best this CPU has, or what the
+// environment variable WEFT_SIMD asks for.
+func SIMD() string { return levels[level] }

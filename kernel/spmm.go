@@ -1,0 +1,123 @@
+package kernel
+
+// #include "weft.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"weft/tensor"
+)
+
+// CSR is a sparse Rows × Cols matrix in compressed rows: row i has entries Indptr[i] … Indptr[i+1]−1, entry k in column Indices[k].
+type CSR struct {
+	Rows, Cols int
+	Indptr     *tensor.Matrix // Int64, 1 × Rows+1
+	Indices    *tensor.Matrix // Int32, 1 × entries, ascending within a row
+	Values     *tensor.Matrix // Float32, 1 × entries; nil: all one
+}
+
+// Entries is the number of stored entries.
+func (a *CSR) Entries() int { return a.Indices.Cols }
+
+// Release gives the arrays back.
+func (a *CSR) Release() {
+	a.Indptr.Release()
+	a.Indices.Release()
+	a.Values.Release()
+}
+
+// Scales are the factors of an aggregation, each one column or nil for ones: Row per destination, Col per source, Self (nil for
+// zeros) the weight of the destination's own row, for a matrix whose sources and destinations are the same rows.
+type Scales struct {
+	Row, Col, Self *tensor.Matrix
+}
+
+// SpMM is the aggregation z_i = row_i · (Σ_{j in row i of a} a_ij · col_j · x_j + self_i · x_i), or the same added to z, for x
+// a.Cols × columns and z a.Rows × columns.
+func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumulate bool) {
+	check("input", x, a.Cols, z.Cols)
+	check("output", z, a.Rows, x.Cols)
+	if s.Self != nil {
+		check("input with self weights", x, a.Rows, z.Cols)
+	}
+	args := &C.weft_spmm_args{z: floats(z), x: floats(x), indptr: (*C.int64_t)(a.Indptr.Pointer()), indices: ints(a.Indices),
+		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
+		accumulate: boolean(accumulate)}
+	t.edges(C.weft_spmm, unsafe.Pointer(args), a, x.Cols)
+}
+
+// Max extends z_ic = max_{j in row i} x_jc, and arg (Int32) by the id of the source that gave it; ids (Int32, nil: the row) are
+// the sources' vertices, and the smallest wins a tie. z must start as zeros and arg as −1 (MaxStart), which is also the result of
+// a row without in-neighbours. self marks the rows that are their own in-neighbour (nil: none).
+func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, self *tensor.Matrix) {
+	check("input", x, a.Cols, z.Cols)
+	check("output", z, a.Rows, x.Cols)
+	check("arg", arg, a.Rows, x.Cols)
+	args := &C.weft_max_args{z: floats(z), arg: ints(arg), x: floats(x), indptr: (*C.int64_t)(a.Indptr.Pointer()), indices: ints(a.Indices),
+		source_ids: ints(ids), self: floats(self), cols: C.int64_t(x.Cols)}
+	t.edges(C.weft_max, unsafe.Pointer(args), a, x.Cols)
+}
+
+// MaxStart returns the state before the first Max: zeros, and an arg of −1.
+func (t *Team) MaxStart(rows, cols int) (z, arg *tensor.Matrix) {
+	z = t.Zeros(tensor.Activations, rows, cols)
+	arg = t.Memory.NewElement(tensor.Activations, tensor.Int32, rows, cols)
+	t.Fill(arg, -1)
+	return z, arg
+}
+
+// MaxBackward adds to dx_j the g_ic of every out-neighbour i whose arg is j; transposed is the transpose of Max's matrix.
+func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, self *tensor.Matrix) {
+	check("gradient", g, transposed.Cols, dx.Cols)
+	check("input gradient", dx, transposed.Rows, g.Cols)
+	args := &C.weft_max_back_args{dx: floats(dx), g: floats(g), arg: ints(arg), indptr: (*C.int64_t)(transposed.Indptr.Pointer()),
+		indices: ints(transposed.Indices), source_ids: ints(ids), self: floats(self), cols: C.int64_t(g.Cols), accumulate: 1}
+	t.edges(C.weft_max_back, unsafe.Pointer(args), transposed, g.Cols)
+}
+
+// MaskEntries is the copy of a's values with a mask by (row, column), or by (column, row) when a is the transpose of the matrix
+// that the mask belongs to.
+func (t *Team) MaskEntries(a *CSR, m Mask, transposed bool) *tensor.Matrix {
+	out := t.scratch(tensor.Float32, 1, a.Entries())
+	args := &C.weft_sparse_mask_args{out: floats(out), values: floats(a.Values), indptr: (*C.int64_t)(a.Indptr.Pointer()),
+		indices: ints(a.Indices), transposed: boolean(transposed), mask: m.c()}
+	t.edges(C.weft_sparse_mask, unsafe.Pointer(args), a, 32)
+	return out
+}
+
+// Transpose returns the transpose of a, its rows' entries in ascending order, charged to kind. It is done once for each matrix,
+// on one thread.
+func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
+	b := &CSR{Rows: a.Cols, Cols: a.Rows,
+		Indptr:  t.Memory.NewElement(kind, tensor.Int64, 1, a.Cols+1),
+		Indices: t.Memory.NewElement(kind, tensor.Int32, 1, a.Entries())}
+	if a.Values != nil {
+		b.Values = t.Memory.New(kind, 1, a.Entries())
+	}
+	if t.plan {
+		return b
+	}
+	from, columns := a.Indptr.Int64s(), a.Indices.Int32s()
+	next, rows := b.Indptr.Int64s(), b.Indices.Int32s()
+	clear(next)
+	for _, c := range columns {
+		next[c+1]++
+	}
+	for c := range a.Cols {
+		next[c+1] += next[c]
+	}
+	for r := range a.Rows {
+		for k := from[r]; k < from[r+1]; k++ {
+			c := columns[k]
+			rows[next[c]] = int32(r)
+			if a.Values != nil {
+				b.Values.Floats()[next[c]] = a.Values.Floats()[k]
+			}
+			next[c]++
+		}
+	}
+	copy(next[1:], next[:a.Cols]) // each entry moved to its row's end, which is the next row's start
+	next[0] = 0
+	return b
+}

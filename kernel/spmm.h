@@ -1,0 +1,144 @@
+// Aggregation: a destination row is summed in registers across all its edges and written once.
+
+enum { AHEAD = 12 }; // edges between the prefetch of a source row and its use
+
+// One row's sum over edges lo … hi−1 for nb vectors of columns and a tail of `tail` more. Without coefficients (plain set)
+// every weight is one. add: z += scale·sum, else z = scale·sum.
+static inline __attribute__((always_inline)) void spmm_row(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_t last, float scale,
+                                                            const float *own, float self, float *z, const float *x, const int nb,
+                                                            const int tail, const int plain) {
+	vf acc[REGISTERS + 1];
+	const int64_t cols = a->cols;
+	const int32_t *indices = a->indices;
+	for (int b = 0; b < nb; b++)
+		acc[b] = (vf){0};
+	acc[nb] = (vf){0};
+	for (int64_t k = lo; k < hi; k++) {
+		const float *row = x + indices[k] * cols;
+		if (k + AHEAD < last) {
+			const float *later = x + indices[k + AHEAD] * cols;
+			for (int b = 0; b < nb; b += 16 / VW > 0 ? 16 / VW : 1)
+				__builtin_prefetch(later + b * VW);
+			if (tail)
+				__builtin_prefetch(later + nb * VW);
+		}
+		if (plain) {
+			for (int b = 0; b < nb; b++)
+				acc[b] += load(row + b * VW);
+			if (tail)
+				acc[nb] += load_n(row + nb * VW, tail);
+		} else {
+			float w = a->weights ? a->weights[k] : 1.0f;
+			if (a->col_scale)
+				w *= a->col_scale[indices[k]];
+			vf e = all(w);
+			for (int b = 0; b < nb; b++)
+				acc[b] += e * load(row + b * VW);
+			if (tail)
+				acc[nb] += e * load_n(row + nb * VW, tail);
+		}
+	}
+	if (own) {
+		vf e = all(self);
+		for (int b = 0; b < nb; b++)
+			acc[b] += e * load(own + b * VW);
+		if (tail)
+			acc[nb] += e * load_n(own + nb * VW, tail);
+	}
+	vf s = all(scale);
+	for (int b = 0; b < nb; b++)
+		store(z + b * VW, a->accumulate ? load(z + b * VW) + s * acc[b] : s * acc[b]);
+	if (tail)
+		store_n(z + nb * VW, a->accumulate ? load_n(z + nb * VW, tail) + s * acc[nb] : s * acc[nb], tail);
+}
+
+// Rows lo … hi−1 for columns column … column + nb·VW + tail − 1.
+#define ROWS(nb, tail, plain) \
+	for (int64_t i = lo; i < hi; i++) { \
+		const float *own = a->self && a->self[i] != 0 ? a->x + i * a->cols + column : NULL; \
+		spmm_row(a, a->indptr[i], a->indptr[i + 1], a->indptr[hi], a->row_scale ? a->row_scale[i] : 1.0f, own, own ? a->self[i] : 0.0f, \
+		         a->z + i * a->cols + column, a->x + column, nb, tail, plain); \
+	}
+
+#define CASE(nb) \
+	case nb: \
+		if (plain && tail) { ROWS(nb, tail, 1) } \
+		else if (plain) { ROWS(nb, 0, 1) } \
+		else if (tail) { ROWS(nb, tail, 0) } \
+		else { ROWS(nb, 0, 0) } \
+		break;
+
+static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_t column, int nb, int tail) {
+	int plain = !a->weights && !a->col_scale;
+	switch (nb) {
+		CASE(0) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
+#if defined(__AVX512F__)
+		CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14) CASE(15) CASE(16)
+#endif
+	}
+}
+#undef CASE
+#undef ROWS
+
+static void k_spmm(const void *args, int64_t lo, int64_t hi) {
+	const weft_spmm_args *a = args;
+	int64_t column = 0;
+	for (; a->cols - column > REGISTERS * VW + VW - 1; column += REGISTERS * VW)
+		spmm_columns(a, lo, hi, column, REGISTERS, 0);
+	int64_t left = a->cols - column;
+	if (left > 0)
+		spmm_columns(a, lo, hi, column, left / VW, left % VW);
+}
+
+// A source seen first wins a tie, and edges come in ascending order of the source, so a tie goes to the smallest source id.
+static inline void max_edge(float *z, int32_t *arg, const float *x, int32_t id, int64_t cols) {
+	for (int64_t c = 0; c < cols; c++) {
+		int better = arg[c] < 0 || x[c] > z[c] || (x[c] == z[c] && id < arg[c]);
+		z[c] = better ? x[c] : z[c];
+		arg[c] = better ? id : arg[c];
+	}
+}
+
+static void k_max(const void *args, int64_t lo, int64_t hi) {
+	const weft_max_args *a = args;
+	int64_t cols = a->cols;
+	for (int64_t i = lo; i < hi; i++) {
+		float *z = a->z + i * cols;
+		int32_t *arg = a->arg + i * cols;
+		for (int64_t k = a->indptr[i]; k < a->indptr[i + 1]; k++) {
+			int32_t j = a->indices[k];
+			max_edge(z, arg, a->x + j * cols, a->source_ids ? a->source_ids[j] : j, cols);
+		}
+		if (a->self && a->self[i] > 0)
+			max_edge(z, arg, a->x + i * cols, a->source_ids ? a->source_ids[i] : i, cols);
+	}
+}
+
+static void k_max_back(const void *args, int64_t lo, int64_t hi) {
+	const weft_max_back_args *a = args;
+	int64_t cols = a->cols;
+	for (int64_t j = lo; j < hi; j++) {
+		float *dx = a->dx + j * cols;
+		int32_t id = a->source_ids ? a->source_ids[j] : j;
+		if (!a->accumulate)
+			for (int64_t c = 0; c < cols; c++)
+				dx[c] = 0;
+		int32_t before = -1;
+		for (int64_t k = a->indptr[j]; k <= a->indptr[j + 1]; k++) {
+			int32_t i;
+			if (k < a->indptr[j + 1])
+				i = a->indices[k];
+			else if (a->self && a->self[j] > 0)
+				i = j;
+			else
+				break;
+			if (i == before) // a duplicate edge has one arg
+				continue;
+			before = i;
+			const float *g = a->g + i * cols;
+			const int32_t *arg = a->arg + i * cols;
+			for (int64_t c = 0; c < cols; c++)
+				dx[c] += arg[c] == id ? g[c] : 0.0f;
+		}
+	}
+}

@@ -1,0 +1,182 @@
+// Package kernel computes on matrices: C functions, each single-threaded over a range of rows and written for AVX-512, AVX2
+// with FMA, and any CPU; and a Team of goroutines that hands the ranges out. A row has one writer and reductions over vertices
+// run over tiles of fixed size, so a result has the same bits for any number of threads. Dense products come from oneDNN.
+//
+// Shapes are checked; a mismatch is a programming error and panics.
+package kernel
+
+// #cgo CFLAGS: -O3 -std=gnu11 -Wno-psabi
+// #cgo LDFLAGS: -ldnnl -lgomp -lm
+// #include "weft.h"
+import "C"
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"unsafe"
+
+	"weft/tensor"
+)
+
+// Team runs kernels on a number of threads. It holds no goroutines between calls.
+type Team struct {
+	// Memory is where kernels take their scratch matrices from.
+	Memory  *tensor.Meter
+	threads int
+	plan    bool
+}
+
+// NewTeam returns a team of at least one thread.
+func NewTeam(threads int, memory *tensor.Meter) *Team {
+	return &Team{Memory: memory, threads: max(1, threads)}
+}
+
+// NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate, and its Meter then
+// knows the peak; as no page is touched, that costs no memory.
+func NewPlan(memory *tensor.Meter) *Team { return &Team{Memory: memory, threads: 1, plan: true} }
+
+// Threads is the number of threads.
+func (t *Team) Threads() int { return t.threads }
+
+// Planning reports whether the team only plans (NewPlan): matrices hold nothing then.
+func (t *Team) Planning() bool { return t.plan }
+
+const (
+	grain  = 1 << 15 // elements that are worth a hand-out
+	chunks = 8       // hand-outs per thread, so that a late thread does not keep the others waiting
+)
+
+// Parallel calls work(k) for k = 0…n−1 on the team's threads, in any order.
+func (t *Team) Parallel(n int, work func(k int)) {
+	if t.plan {
+		return
+	}
+	if t.threads == 1 || n <= 1 {
+		for k := range n {
+			work(k)
+		}
+		return
+	}
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range min(t.threads, n) {
+		group.Go(func() {
+			for k := next.Add(1) - 1; k < int64(n); k = next.Add(1) - 1 {
+				work(int(k))
+			}
+		})
+	}
+	group.Wait()
+}
+
+// rows runs a kernel over rows 0…n−1 of about cost elements each.
+func (t *Team) rows(name C.int, args unsafe.Pointer, n, cost int) {
+	parts := 1
+	if t.threads > 1 {
+		parts = max(1, min(t.threads*chunks, n, n*max(1, cost)/grain))
+	}
+	t.Parallel(parts, func(k int) {
+		C.weft_run(name, args, C.int64_t(n*k/parts), C.int64_t(n*(k+1)/parts))
+	})
+}
+
+// edges runs a kernel over the rows of a, in ranges of about equal numbers of entries; cols elements are read for each.
+func (t *Team) edges(name C.int, args unsafe.Pointer, a *CSR, cols int) {
+	bounds := t.balance(a, cols)
+	t.Parallel(len(bounds)-1, func(k int) {
+		if bounds[k] < bounds[k+1] {
+			C.weft_run(name, args, C.int64_t(bounds[k]), C.int64_t(bounds[k+1]))
+		}
+	})
+}
+
+// balance cuts the rows of a into ranges whose entries, counting one more for each row, are about equal.
+func (t *Team) balance(a *CSR, cols int) []int {
+	if t.plan || a.Rows == 0 {
+		return []int{0}
+	}
+	indptr := a.Indptr.Int64s()
+	work := func(row int) int { return int(indptr[row]) + row }
+	parts := 1
+	if t.threads > 1 {
+		parts = max(1, min(t.threads*chunks, work(a.Rows)*max(1, cols)/grain))
+	}
+	bounds := make([]int, parts+1)
+	bounds[parts] = a.Rows
+	for k := 1; k < parts; k++ {
+		want := work(a.Rows) * k / parts
+		lo, hi := bounds[k-1], a.Rows
+		for lo < hi {
+			if mid := (lo + hi) / 2; work(mid) < want {
+				lo = mid + 1
+			} else {
+				hi = mid
+			}
+		}
+		bounds[k] = lo
+	}
+	return bounds
+}
+
+// tiles is the number of tiles that a reduction over n rows has.
+func tiles(n int) int { return (n + C.WEFT_TILE - 1) / C.WEFT_TILE }
+
+// overTiles runs a kernel over the tiles of n rows of about cost elements each.
+func (t *Team) overTiles(name C.int, args unsafe.Pointer, n, cost int) {
+	t.rows(name, args, tiles(n), cost*C.WEFT_TILE)
+}
+
+// mergeTiles adds tiles × cols partial sums in the order of the tiles, in double precision.
+func (t *Team) mergeTiles(partial *tensor.Matrix, into func(column int, sum float64)) {
+	if t.plan {
+		return
+	}
+	values := partial.Doubles()
+	for c := range partial.Cols {
+		sum := 0.0
+		for k := range partial.Rows {
+			sum += values[k*partial.Cols+c]
+		}
+		into(c, sum)
+	}
+}
+
+func (t *Team) scratch(element tensor.Element, rows, cols int) *tensor.Matrix {
+	return t.Memory.NewElement(tensor.Buffers, element, rows, cols)
+}
+
+func floats(m *tensor.Matrix) *C.float {
+	if m == nil {
+		return nil
+	}
+	return (*C.float)(m.Pointer())
+}
+
+func ints(m *tensor.Matrix) *C.int32_t {
+	if m == nil {
+		return nil
+	}
+	return (*C.int32_t)(m.Pointer())
+}
+
+func doubles(m *tensor.Matrix) *C.double {
+	if m == nil {
+		return nil
+	}
+	return (*C.double)(m.Pointer())
+}
+
+func boolean(b bool) C.int32_t {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// check panics unless the matrix has the given shape.
+func check(what string, m *tensor.Matrix, rows, cols int) {
+	if m != nil && (m.Rows != rows || m.Cols != cols) {
+		panic(fmt.Sprintf("kernel: %s is %d×%d, asked %d×%d", what, m.Rows, m.Cols, rows, cols))
+	}
+}

@@ -1,0 +1,226 @@
+// The kernels' arguments. Every kernel is a single-threaded function over a half-open range of rows (or tiles, or elements)
+// of the matrices its arguments name; Go hands the ranges out. All matrices are row-major float without gaps. A pointer that
+// may be NULL says so.
+#ifndef WEFT_H
+#define WEFT_H
+#include <stdint.h>
+
+// Rows of one tile of a reduction over vertices. Partial results are kept per tile and added in the order of the tiles, so a
+// sum does not depend on the number of threads.
+enum { WEFT_TILE = 1024 };
+
+enum weft_activation { WEFT_IDENTITY, WEFT_RELU, WEFT_ELU, WEFT_LEAKY_RELU, WEFT_TANH, WEFT_SIGMOID };
+
+// A random mask: an element is dropped where its 16 random bits are below threshold, and scaled by scale where it stays. The
+// bits of (vertex, column) depend on key and nothing else; ids (may be NULL: the row itself) gives the row's vertex.
+typedef struct {
+	uint64_t key;
+	uint32_t threshold; // of 65536; 0: nothing is dropped
+	float scale;
+	const int32_t *ids;
+} weft_mask;
+
+// z_i = [z_i +] row_scale_i · ( Σ_{k in row i} weight_k · col_scale_j · x_j + self_i · x_i ),  j = indices[k]
+typedef struct {
+	float *z;               // rows × cols
+	const float *x;         // any rows × cols
+	const int64_t *indptr;
+	const int32_t *indices;
+	const float *weights;   // per edge, may be NULL
+	const float *row_scale; // per destination row, may be NULL
+	const float *col_scale; // per source row, may be NULL
+	const float *self;      // per destination row, may be NULL
+	int64_t cols;
+	int32_t accumulate;
+} weft_spmm_args;
+
+// z_ic = max over k of x_jc, extending what z holds; arg_ic = the source's id. A row starts with arg −1 and z 0.
+typedef struct {
+	float *z;
+	int32_t *arg;
+	const float *x;
+	const int64_t *indptr;
+	const int32_t *indices;
+	const int32_t *source_ids; // may be NULL: the source's row
+	const float *self;         // > 0 where the row is its own in-neighbour, may be NULL
+	int64_t cols;
+} weft_max_args;
+
+// dx_j = [dx_j +] Σ_i g_ic over the out-neighbours i whose arg_ic is j. Runs over the transposed rows.
+typedef struct {
+	float *dx;
+	const float *g;
+	const int32_t *arg;
+	const int64_t *indptr;
+	const int32_t *indices;
+	const int32_t *source_ids;
+	const float *self;
+	int64_t cols;
+	int32_t accumulate;
+} weft_max_back_args;
+
+// Softmax attention over in-edges, heads × width columns; equations in attention.h.
+typedef struct {
+	float *maximum;   // destination rows × heads: running maximum
+	float *sum;       // destination rows × heads: Σ exp(s − maximum)
+	float *z;         // destination rows × heads·width: Σ exp(s − maximum)·mask·source
+	const float *source;       // source rows × heads·width
+	const float *target;       // destination rows × heads·width (GATv2), else NULL
+	const float *source_score; // source rows × heads (GATv1)
+	const float *target_score; // destination rows × heads (GATv1)
+	const float *a;            // heads·width (GATv2)
+	const int64_t *indptr;
+	const int32_t *indices;
+	const int32_t *loops;       // per row, how many self loops it has, may be NULL: none. Sources and destinations are then the same rows.
+	const int32_t *source_ids;  // may be NULL: the row itself
+	const int32_t *target_ids;
+	int64_t heads, width;
+	float slope;
+	weft_mask mask;
+	// backward only
+	const float *log_sum;      // destination rows × heads: maximum + ln sum
+	const float *g;            // destination rows × heads·width: dLoss/d output
+	const float *g_dot_out;    // destination rows × heads: ⟨g, output⟩
+	float *d_target_score;     // GATv1, over destinations
+	float *d_target;           // GATv2, over destinations
+	float *d_source_score;     // GATv1, over sources
+	float *d_source;           // over sources
+	double *d_a;               // GATv2, over destinations: tiles × heads·width
+	int32_t accumulate;
+} weft_attention_args;
+
+// out_ih = Σ_c z_ihc · a_hc
+typedef struct {
+	float *out;
+	const float *z, *a;
+	int64_t heads, width;
+} weft_head_dot_args;
+
+// z_ihc = [z_ihc +] s_ih · a_hc, and its reduction da_hc = Σ_i s_ih · z_ihc per tile
+typedef struct {
+	float *z;
+	const float *s, *a;
+	double *tiles;
+	int64_t rows, heads, width;
+} weft_head_outer_args;
+
+// out_ic = mean over heads of z_ihc; backward spreads g.
+typedef struct {
+	float *out;
+	const float *in;
+	int64_t heads, width;
+} weft_head_mean_args;
+
+// z = mask(act(x + bias)); z may be x.
+typedef struct {
+	float *z;
+	const float *x;
+	const float *bias; // may be NULL
+	int64_t cols;
+	int32_t activation;
+	weft_mask mask;
+} weft_finish_args;
+
+// dx = g · mask · act'(·), with act' from the output z; dx may be g.
+typedef struct {
+	float *dx;
+	const float *g, *z;
+	int64_t cols;
+	int32_t activation;
+	weft_mask mask;
+} weft_finish_back_args;
+
+// Element-wise: z = alpha·x + beta·y (y may be NULL), or z = alpha·x·y with multiply set. Runs over elements.
+typedef struct {
+	float *z;
+	const float *x, *y;
+	float alpha, beta;
+	int32_t multiply;
+} weft_combine_args;
+
+// tiles_tc = Σ over the tile's rows of x_ic (times y_ic where y is given). Runs over tiles.
+typedef struct {
+	double *tiles;
+	const float *x, *y;
+	int64_t rows, cols;
+} weft_column_sum_args;
+
+// Batch and layer normalisation; equations in norm.h.
+typedef struct {
+	float *z;
+	const float *x, *g;
+	const float *mean, *rstd; // per column (batch) or written per row (layer)
+	float *row_mean, *row_rstd;
+	const float *gamma, *beta; // per column, may be NULL
+	const float *sum_g, *sum_gx; // per column: means over the rows of g and of g·x̂
+	double *tile_mean, *tile_m2; // tiles × cols
+	double *tiles, *tiles2;
+	int64_t rows, cols;
+	float epsilon;
+} weft_norm_args;
+
+// Losses over a list of rows; equations in loss.h. Runs over tiles of the list.
+typedef struct {
+	float *grad;           // like logits, rows of the list are written, may be NULL
+	const float *logits;
+	const int32_t *rows;
+	const int32_t *labels; // per vertex (cross-entropy)
+	const float *targets;  // like logits (binary cross-entropy)
+	double *tile_loss;
+	int64_t count, cols;
+	float scale;           // of the gradient
+} weft_loss_args;
+
+// One optimizer step over elements; equations in step.h.
+typedef struct {
+	float *w, *m, *v;
+	const float *g;
+	float lr, beta1, beta2, epsilon, decay, correction1, correction2, clip;
+	int32_t decoupled;
+} weft_adam_args;
+
+typedef struct {
+	float *w, *momentum; // momentum may be NULL
+	const float *g;
+	float lr, mu, decay, clip;
+	int32_t first;
+} weft_sgd_args;
+
+// out_k = values_k masked by (vertex, column); one of row-major or transposed order. Runs over the matrix's rows.
+typedef struct {
+	float *out;
+	const float *values;
+	const int64_t *indptr;
+	const int32_t *indices;
+	int32_t transposed; // rows are columns and indices are vertices
+	weft_mask mask;
+} weft_sparse_mask_args;
+
+typedef struct {
+	void *p;
+	int64_t size;
+} weft_zero_args;
+
+#define WEFT_KERNELS(X) \
+	X(spmm) X(max) X(max_back) X(attend) X(attend_end) X(attend_back_target) X(attend_back_source) \
+	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(finish) X(finish_back) X(combine) \
+	X(column_sum) X(batch_stats) X(batch_norm) X(batch_back_sums) X(batch_back) X(layer_norm) X(layer_back) \
+	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(zero)
+
+enum weft_kernel_name {
+#define X(name) weft_##name,
+	WEFT_KERNELS(X)
+#undef X
+};
+
+typedef void (*weft_function)(const void *args, int64_t lo, int64_t hi);
+extern const weft_function weft_table_avx512[], weft_table_avx2[], weft_table_portable[];
+
+enum weft_level { WEFT_PORTABLE, WEFT_AVX2, WEFT_AVX512 };
+int weft_best_level(void);        // what this CPU can run
+void weft_set_level(int level);   // before the first weft_run
+void weft_run(int kernel, const void *args, int64_t lo, int64_t hi);
+// z (m×n) = x·w [+ z], x transposed or w transposed as asked, through oneDNN on this thread alone. 0, or oneDNN's status.
+int weft_sgemm(char trans_x, char trans_w, int64_t m, int64_t n, int64_t k, const float *x, int64_t ldx, const float *w,
+               int64_t ldw, float beta, float *z, int64_t ldz);
+#endif

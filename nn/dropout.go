@@ -1,0 +1,22 @@
+package nn
+
+import (
+	"weft/autograd"
+	"weft/kernel"
+)
+
+// Dropout is a place where elements are dropped in training. Its mask depends on seed, epoch, site, vertex and column, and on
+// nothing else: not on how the graph is divided, and not on threads.
+type Dropout struct {
+	Site string
+	P    float64
+	Rows Rows
+}
+
+// Mask is the place's mask on a tape; it drops nothing in evaluation.
+func (d Dropout) Mask(t *autograd.Tape) kernel.Mask {
+	if !t.Training || d.P == 0 {
+		return kernel.Mask{}
+	}
+	return kernel.NewMask(t.Random.Key(d.Site), d.P, d.Rows.IDs)
+}

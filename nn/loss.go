@@ -1,0 +1,32 @@
+package nn
+
+import (
+	"weft/autograd"
+	"weft/tensor"
+)
+
+// Targets are what a loss compares logits with: one class per vertex, or several labels per vertex.
+type Targets struct {
+	Classes int
+	Class   *tensor.Matrix // Int32, 1 × rows
+	Multi   *tensor.Matrix // Float32, rows × Classes, 0 or 1
+}
+
+// Loss is the mean over the listed rows (Int32, 1 × n) of the cross-entropy with softmax; with several labels the mean over the
+// listed rows and all classes of the binary cross-entropy with σ. total is the number of listed rows on all workers, and the
+// result is this worker's share of the mean. With grad set it also returns dLoss/dlogits.
+func Loss(logits *autograd.Var, y Targets, rows *tensor.Matrix, total int, grad bool) (loss float64, g *tensor.Matrix) {
+	t := logits.Tape()
+	if grad {
+		g = t.Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
+	}
+	if total == 0 {
+		return 0, g
+	}
+	if y.Multi != nil {
+		scale := 1 / (float64(total) * float64(y.Classes))
+		return scale * t.Team.BinaryCrossEntropy(g, logits.Value(), rows, y.Multi, scale), g
+	}
+	scale := 1 / float64(total)
+	return scale * t.Team.CrossEntropy(g, logits.Value(), rows, y.Class, scale), g
+}

@@ -1,0 +1,142 @@
+package nn
+
+import (
+	"math"
+
+	"weft/autograd"
+	"weft/tensor"
+)
+
+// Norm normalises a layer's output.
+type Norm interface {
+	// Forward normalises x, rows being the vertices that it holds.
+	Forward(x *autograd.Var, rows Rows) *autograd.Var
+}
+
+const (
+	normEpsilon  = 1e-5
+	normMomentum = 0.1
+)
+
+// BatchNorm normalises each column over all vertices (Ioffe & Szegedy 2015), as PyTorch's BatchNorm1d with its defaults:
+// z = γ·(x − mean)/√(var + 1e-5) + β. Training uses the batch's mean and biased variance and moves the running statistics by a
+// tenth towards its mean and unbiased variance; evaluation uses the running ones. The statistics are those of all rows on all
+// workers.
+type BatchNorm struct {
+	gamma, beta             *Param
+	runningMean, runningVar *Buffer
+	batches                 *Buffer
+}
+
+// NewBatchNorm makes a batch norm of the given width; its tensors are called path.module.weight and so on, as in PyG.
+func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
+	path += ".module"
+	return &BatchNorm{ps.Bias(path+".weight", width, Constant(1)), ps.Bias(path+".bias", width, Constant(0)),
+		ps.Buffer(path+".running_mean", width, 0), ps.Buffer(path+".running_var", width, 1), ps.Counter(path + ".num_batches_tracked")}
+}
+
+// RunningMean is the mean that evaluation uses.
+func (b *BatchNorm) RunningMean() *Buffer { return b.runningMean }
+
+// Forward normalises x.
+func (b *BatchNorm) Forward(x *autograd.Var, rows Rows) *autograd.Var {
+	t := x.Tape()
+	cols := x.Cols()
+	mean, rstd := t.Memory().New(tensor.Activations, 1, cols), t.Memory().New(tensor.Activations, 1, cols)
+	if t.Training {
+		b.batchStatistics(x, rows, mean, rstd)
+	} else if !t.Team.Planning() {
+		for c := range cols {
+			mean.Floats()[c] = b.runningMean.Values[c]
+			rstd.Floats()[c] = float32(1 / math.Sqrt(float64(b.runningVar.Values[c])+normEpsilon))
+		}
+	}
+	z := t.New(x.Rows(), cols)
+	t.Team.Normalize(z, x.Value(), mean, rstd, b.gamma.Value, b.beta.Value)
+	gamma, beta := b.gamma.On(t), b.beta.On(t)
+	batch := t.Training
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{mean, rstd},
+		Backward: func(g *tensor.Matrix) {
+			sumG, sumGX := t.Team.NormalizeSums(g, x.Value(), mean, rstd)
+			addDoubles(t, b.beta.Grad, sumG)
+			addDoubles(t, b.gamma.Grad, sumGX)
+			// With running statistics mean and rstd are constants, and the two means drop out of the gradient.
+			meanG, meanGX := t.Team.Zeros(tensor.Buffers, 1, cols), t.Team.Zeros(tensor.Buffers, 1, cols)
+			if batch {
+				sums := append(sumG, sumGX...)
+				rows.Sum(sums)
+				addScaled(t, meanG, sums[:cols], 1/float64(rows.Total))
+				addScaled(t, meanGX, sums[cols:], 1/float64(rows.Total))
+			}
+			t.Team.NormalizeBackward(g, g, x.Value(), mean, rstd, b.gamma.Value, meanG, meanGX)
+			meanG.Release()
+			meanGX.Release()
+			x.AddGrad(g)
+		}})
+}
+
+// batchStatistics fills mean and rstd from all rows on all workers, and moves the running statistics. The workers' means and sums
+// of squared deviations are joined as in Chan, Golub & LeVeque: Σ_w M2_w + n_w·(mean_w − mean)².
+func (b *BatchNorm) batchStatistics(x *autograd.Var, rows Rows, mean, rstd *tensor.Matrix) {
+	t := x.Tape()
+	m := t.Team.Moments(x.Value())
+	n := float64(rows.Total)
+	center := make([]float64, len(m.Mean))
+	for c := range center {
+		center[c] = m.Mean[c] * float64(m.Count) / n
+	}
+	rows.Sum(center)
+	spread := make([]float64, len(center))
+	for c := range spread {
+		d := m.Mean[c] - center[c]
+		spread[c] = m.M2[c] + float64(m.Count)*d*d
+	}
+	rows.Sum(spread)
+	if t.Team.Planning() {
+		return
+	}
+	for c := range center {
+		mean.Floats()[c] = float32(center[c])
+		rstd.Floats()[c] = float32(1 / math.Sqrt(spread[c]/n+normEpsilon))
+		unbiased := spread[c] / math.Max(1, n-1)
+		b.runningMean.Values[c] += float32(normMomentum * (center[c] - float64(b.runningMean.Values[c])))
+		b.runningVar.Values[c] += float32(normMomentum * (unbiased - float64(b.runningVar.Values[c])))
+	}
+	*b.batches.Count++
+}
+
+func addDoubles(t *autograd.Tape, to *tensor.Matrix, values []float64) { addScaled(t, to, values, 1) }
+
+func addScaled(t *autograd.Tape, to *tensor.Matrix, values []float64, scale float64) {
+	if t.Team.Planning() {
+		return
+	}
+	for i, v := range values {
+		to.Floats()[i] += float32(v * scale)
+	}
+}
+
+// LayerNorm normalises each row over its columns (Ba et al. 2016), with PyTorch's epsilon of 1e-5. It is PyG's LayerNorm with
+// mode="node".
+type LayerNorm struct {
+	gamma, beta *Param
+}
+
+// NewLayerNorm makes a layer norm of the given width; its tensors are called path.weight and path.bias.
+func NewLayerNorm(ps *Params, path string, width int) *LayerNorm {
+	return &LayerNorm{ps.Bias(path+".weight", width, Constant(1)), ps.Bias(path+".bias", width, Constant(0))}
+}
+
+// Forward normalises x.
+func (l *LayerNorm) Forward(x *autograd.Var, _ Rows) *autograd.Var {
+	t := x.Tape()
+	z := t.New(x.Rows(), x.Cols())
+	mean, rstd := t.Memory().New(tensor.Activations, x.Rows(), 1), t.Memory().New(tensor.Activations, x.Rows(), 1)
+	t.Team.LayerNorm(z, x.Value(), mean, rstd, l.gamma.Value, l.beta.Value, normEpsilon)
+	gamma, beta := l.gamma.On(t), l.beta.On(t)
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{mean, rstd},
+		Backward: func(g *tensor.Matrix) {
+			t.Team.LayerNormBackward(g, gamma.GradSum(), beta.GradSum(), g, x.Value(), mean, rstd, l.gamma.Value)
+			x.AddGrad(g)
+		}})
+}

@@ -1,0 +1,346 @@
+// Package nn holds what a network is made of besides graph work: parameters and their initial values, normalisation, dropout
+// and losses.
+package nn
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"weft/autograd"
+	"weft/internal/refusal"
+	"weft/internal/safetensors"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// Param is a trained matrix and its gradient.
+type Param struct {
+	Name        string // its path in the model, as in PyTorch's state_dict
+	Value, Grad *tensor.Matrix
+	// Decay says that weight decay applies: to weights, not to biases and norms.
+	Decay bool
+	Layer int // the layer that it belongs to, from 0
+
+	shape      []int // in files
+	transposed bool  // files hold the transpose: [out, in]
+}
+
+// On puts the parameter on a tape.
+func (p *Param) On(t *autograd.Tape) *autograd.Var {
+	if p == nil {
+		return nil
+	}
+	return t.Leaf(p.Value, p.Grad)
+}
+
+// Buffer is state that is kept with the parameters and not trained, such as batch norm's running statistics.
+type Buffer struct {
+	Name   string
+	Values []float32
+	Count  *int64 // instead of Values: an integer scalar
+}
+
+// Params are a model's parameters and buffers in the order they were made.
+type Params struct {
+	List    []*Param
+	Buffers []*Buffer
+
+	team      *kernel.Team
+	seed      uint64
+	layer     int
+	cancelled map[string]cancelledBias
+}
+
+// cancelledBias is a bias that the batch norm after it takes away again, and that the model therefore lacks.
+type cancelledBias struct {
+	runningMean *Buffer
+	share       float32
+}
+
+// NewParams returns an empty set whose initial values are drawn from seed and each parameter's name.
+func NewParams(team *kernel.Team, seed uint64) *Params {
+	return &Params{team: team, seed: seed, cancelled: map[string]cancelledBias{}}
+}
+
+// Init fills a parameter's initial values.
+type Init func(values []float32, r *rand.Rand)
+
+// Uniform draws from ±bound.
+func Uniform(bound float64) Init {
+	return func(values []float32, r *rand.Rand) {
+		for i := range values {
+			values[i] = float32((2*r.Float64() - 1) * bound)
+		}
+	}
+}
+
+// Constant sets every value.
+func Constant(x float32) Init {
+	return func(values []float32, _ *rand.Rand) {
+		for i := range values {
+			values[i] = x
+		}
+	}
+}
+
+// Glorot is uniform in ±√(6/(in+out)) (Glorot & Bengio 2010).
+func Glorot(in, out int) Init { return Uniform(math.Sqrt(6 / float64(in+out))) }
+
+// FanIn is uniform in ±1/√in, PyTorch's default for a linear layer's weight and bias.
+func FanIn(in int) Init { return Uniform(1 / math.Sqrt(float64(max(1, in)))) }
+
+// Weight makes a linear layer's in × out weight; files hold it as [out, in].
+func (ps *Params) Weight(name string, in, out int, init Init) *Param {
+	p := ps.add(name, in, out, init)
+	p.shape, p.transposed, p.Decay = []int{out, in}, true, true
+	return p
+}
+
+// Bias makes a vector (1 × n) without weight decay.
+func (ps *Params) Bias(name string, n int, init Init) *Param {
+	p := ps.add(name, 1, n, init)
+	p.shape = []int{n}
+	return p
+}
+
+// Attention makes a vector of n values with weight decay that files hold as [1, heads, n/heads].
+func (ps *Params) Attention(name string, heads, n int) *Param {
+	p := ps.add(name, 1, n, Glorot(heads, n/heads))
+	p.shape, p.Decay = []int{1, heads, n / heads}, true
+	return p
+}
+
+func (ps *Params) add(name string, rows, cols int, init Init) *Param {
+	p := &Param{Name: name, Layer: ps.layer, Value: ps.team.Memory.New(tensor.Parameters, rows, cols), Grad: ps.team.Zeros(tensor.Gradients, rows, cols)}
+	if !ps.team.Planning() {
+		h := fnv.New64a()
+		h.Write([]byte(name))
+		init(p.Value.Floats(), rand.New(rand.NewPCG(ps.seed, h.Sum64())))
+	}
+	ps.List = append(ps.List, p)
+	return p
+}
+
+// Buffer makes a buffer of n equal values.
+func (ps *Params) Buffer(name string, n int, value float32) *Buffer {
+	b := &Buffer{Name: name, Values: slices.Repeat([]float32{value}, n)}
+	ps.Buffers = append(ps.Buffers, b)
+	return b
+}
+
+// Counter makes an integer buffer.
+func (ps *Params) Counter(name string) *Buffer {
+	b := &Buffer{Name: name, Count: new(int64)}
+	ps.Buffers = append(ps.Buffers, b)
+	return b
+}
+
+// CancelledBias says that the layer called name has no bias, because the batch norm with this running mean takes it away again.
+// Files hold zeros for it. A bias found in a file moves the running mean by its share in the layer's output, which gives the same
+// function.
+func (ps *Params) CancelledBias(name string, runningMean *Buffer, share float32) {
+	ps.cancelled[name] = cancelledBias{runningMean, share}
+}
+
+// BeginLayer says that the parameters made from now on belong to layer i.
+func (ps *Params) BeginLayer(i int) { ps.layer = i }
+
+// ZeroGrad sets all gradients to zero.
+func (ps *Params) ZeroGrad() {
+	for _, p := range ps.List {
+		ps.team.Zero(p.Grad)
+	}
+}
+
+// Count is the number of trained values.
+func (ps *Params) Count() (n int) {
+	for _, p := range ps.List {
+		n += p.Value.Len()
+	}
+	return n
+}
+
+// Release gives the memory back.
+func (ps *Params) Release() {
+	for _, p := range ps.List {
+		p.Value.Release()
+		p.Grad.Release()
+	}
+}
+
+// State is a copy of all values by name, in the shapes that files hold.
+func (ps *Params) State() map[string]safetensors.Tensor {
+	state := map[string]safetensors.Tensor{}
+	for _, p := range ps.List {
+		values := slices.Clone(p.Value.Floats())
+		if p.transposed {
+			values = transpose(values, p.Value.Rows, p.Value.Cols)
+		}
+		state[p.Name] = safetensors.Tensor{Shape: p.shape, Float32: values}
+	}
+	for _, b := range ps.Buffers {
+		if b.Count != nil {
+			state[b.Name] = safetensors.Tensor{Shape: []int{}, Int64: []int64{*b.Count}}
+		} else {
+			state[b.Name] = safetensors.Tensor{Shape: []int{len(b.Values)}, Float32: slices.Clone(b.Values)}
+		}
+	}
+	for name, c := range ps.cancelled {
+		state[name] = safetensors.Tensor{Shape: []int{len(c.runningMean.Values)}, Float32: make([]float32, len(c.runningMean.Values))}
+	}
+	return state
+}
+
+// aliases are older names of the same tensors.
+var aliases = map[string]string{"lin.weight": "lin_src.weight"}
+
+// Load sets all values from a state. A missing, unknown or wrongly shaped tensor is refused by name.
+func (ps *Params) Load(state map[string]safetensors.Tensor) error {
+	used := map[string]bool{}
+	take := func(name string, shape []int) (safetensors.Tensor, error) {
+		v, ok := state[name]
+		found := name
+		for newer, older := range aliases {
+			if n := len(name) - len(newer); !ok && n >= 0 && name[n:] == newer {
+				found = name[:n] + older
+				v, ok = state[found]
+			}
+		}
+		if !ok {
+			return v, refusal.Errorf("the weights lack %s %v; was the model built with the same settings?", name, shape)
+		}
+		used[found] = true
+		if !slices.Equal(v.Shape, shape) {
+			return v, refusal.Errorf("the weights hold %s as %v, this model needs %v; was the model built with the same settings?", found, v.Shape, shape)
+		}
+		return v, nil
+	}
+	floats := func(name string, shape []int) ([]float32, error) {
+		v, err := take(name, shape)
+		if err == nil && v.Float32 == nil && v.Int64 != nil {
+			err = refusal.Errorf("the weights hold %s as integers, this model needs floats", name)
+		}
+		for _, x := range v.Float32 {
+			if err == nil && (math.IsNaN(float64(x)) || math.IsInf(float64(x), 0)) {
+				err = refusal.Errorf("the weights hold a value in %s that is not finite", name)
+			}
+		}
+		return v.Float32, err
+	}
+	for _, p := range ps.List {
+		values, err := floats(p.Name, p.shape)
+		if err != nil {
+			return err
+		}
+		if p.transposed {
+			values = transpose(values, p.Value.Cols, p.Value.Rows)
+		}
+		copy(p.Value.Floats(), values)
+	}
+	for _, b := range ps.Buffers {
+		if b.Count != nil {
+			v, err := take(b.Name, []int{})
+			if err != nil {
+				return err
+			}
+			if len(v.Int64) != 1 {
+				return refusal.Errorf("the weights hold %s as something other than one integer", b.Name)
+			}
+			*b.Count = v.Int64[0]
+			continue
+		}
+		values, err := floats(b.Name, []int{len(b.Values)})
+		if err != nil {
+			return err
+		}
+		copy(b.Values, values)
+	}
+	for name, c := range ps.cancelled {
+		mean := c.runningMean
+		if _, ok := state[name]; !ok {
+			continue
+		}
+		bias, err := floats(name, []int{len(mean.Values)})
+		if err != nil {
+			return err
+		}
+		for i, x := range bias {
+			mean.Values[i] -= c.share * x
+		}
+	}
+	for name := range state {
+		if !used[name] {
+			return refusal.Errorf("the weights hold %s, which this model does not have; was the model built with the same settings?", name)
+		}
+	}
+	return nil
+}
+
+func transpose(values []float32, rows, cols int) []float32 {
+	out := make([]float32, len(values))
+	for r := range rows {
+		for c := range cols {
+			out[c*rows+r] = values[r*cols+c]
+		}
+	}
+	return out
+}
+
+// Snapshot is a copy of all values, for Restore.
+type Snapshot struct {
+	values [][]float32
+	counts []int64
+}
+
+// Save copies all values into s, whose memory it uses again.
+func (ps *Params) Save(s *Snapshot) {
+	all := ps.all()
+	if s.values == nil {
+		s.values = make([][]float32, len(all))
+	}
+	for i, v := range all {
+		s.values[i] = append(s.values[i][:0], v...)
+	}
+	s.counts = s.counts[:0]
+	for _, b := range ps.Buffers {
+		if b.Count != nil {
+			s.counts = append(s.counts, *b.Count)
+		}
+	}
+}
+
+// Restore sets all values to a snapshot of this set.
+func (ps *Params) Restore(s *Snapshot) {
+	for i, v := range ps.all() {
+		copy(v, s.values[i])
+	}
+	n := 0
+	for _, b := range ps.Buffers {
+		if b.Count != nil {
+			*b.Count = s.counts[n]
+			n++
+		}
+	}
+}
+
+func (ps *Params) all() (all [][]float32) {
+	for _, p := range ps.List {
+		all = append(all, p.Value.Floats())
+	}
+	for _, b := range ps.Buffers {
+		all = append(all, b.Values)
+	}
+	return all
+}
+
+// String lists names and shapes.
+func (ps *Params) String() string {
+	s := ""
+	for _, p := range ps.List {
+		s += fmt.Sprintf("%s %v\n", p.Name, p.shape)
+	}
+	return s
+}

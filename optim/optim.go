@@ -1,0 +1,106 @@
+// Package optim makes optimizer steps and learning-rate schedules, in PyTorch's definitions.
+package optim
+
+import (
+	"fmt"
+	"math"
+
+	"weft/kernel"
+	"weft/nn"
+	"weft/tensor"
+)
+
+// Settings choose an optimizer.
+type Settings struct {
+	Name                string  // one of Names
+	Rate                float64 // learning rate
+	WeightDecay         float64 // of parameters with Decay
+	DecayFirstLayerOnly bool
+	Momentum            float64 // of sgd
+	Clip                float64 // largest 2-norm of all gradients together; 0: no limit
+}
+
+// Names are the optimizers: Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019), and stochastic gradient descent.
+var Names = []string{"adam", "adamw", "sgd"}
+
+// Optimizer holds the state of one run.
+type Optimizer struct {
+	s      Settings
+	team   *kernel.Team
+	params []*nn.Param
+	state  [][2]*tensor.Matrix // adam: m and v; sgd: momentum
+	step   int
+}
+
+// New returns an optimizer for the parameters.
+func New(s Settings, team *kernel.Team, params []*nn.Param) (*Optimizer, error) {
+	buffers := 2
+	switch s.Name {
+	case "adam", "adamw":
+	case "sgd":
+		buffers = 0
+		if s.Momentum != 0 {
+			buffers = 1
+		}
+	default:
+		return nil, fmt.Errorf("unknown optimizer %q", s.Name)
+	}
+	o := &Optimizer{s: s, team: team, params: params, state: make([][2]*tensor.Matrix, len(params))}
+	for i, p := range params {
+		for b := range buffers {
+			o.state[i][b] = team.Zeros(tensor.Optimizer, p.Value.Rows, p.Value.Cols)
+		}
+	}
+	return o, nil
+}
+
+// Step updates the parameters from their gradients, with the rate scaled by factor (a Schedule's).
+func (o *Optimizer) Step(factor float64) {
+	o.step++
+	rate, clip := o.s.Rate*factor, 1.0
+	if o.s.Clip > 0 {
+		clip = math.Min(1, o.s.Clip/(o.norm()+1e-6))
+	}
+	for i, p := range o.params {
+		decay := 0.0
+		if p.Decay && (p.Layer == 0 || !o.s.DecayFirstLayerOnly) {
+			decay = o.s.WeightDecay
+		}
+		if o.s.Name == "sgd" {
+			o.team.SGD(p.Value, p.Grad, o.state[i][0], rate, o.s.Momentum, decay, clip, o.step == 1)
+			continue
+		}
+		o.team.Adam(p.Value, p.Grad, o.state[i][0], o.state[i][1], kernel.AdamStep{Rate: rate, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8,
+			Decay: decay, Clip: clip, Step: o.step, Decoupled: o.s.Name == "adamw"})
+	}
+}
+
+// norm is the 2-norm of all gradients together.
+func (o *Optimizer) norm() float64 {
+	sum := 0.0
+	for _, p := range o.params {
+		sum += o.team.SumSquares(p.Grad)
+	}
+	return math.Sqrt(sum)
+}
+
+// Release gives the state's memory back.
+func (o *Optimizer) Release() {
+	for _, s := range o.state {
+		s[0].Release()
+		s[1].Release()
+	}
+}
+
+// Schedule is the factor of the learning rate at an epoch, counted from 1, of a run of so many epochs: constant; cosine, from 1 to
+// 0 along half a cosine; step, halved after each tenth of the run.
+func Schedule(name string, epoch, epochs int) float64 {
+	done := float64(epoch-1) / float64(epochs)
+	switch name {
+	case "cosine":
+		return (1 + math.Cos(math.Pi*done)) / 2
+	case "step":
+		return math.Pow(0.5, math.Floor(10*done))
+	}
+	return 1
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"path/filepath"
+	"strconv"
+)
+
+// A dataset is a graph to train on and the way to import it.
+type dataset struct {
+	name string
+	// files is the pattern that must match something below the data folder (or at an absolute path) for the data to be there.
+	files string
+	// format and source are the arguments of `weft import`; source is below the data folder unless absolute.
+	format, source string
+	flags          []string
+	// randomSplits asks for one random split per seed, as the publication did; else every seed trains on the split as given.
+	randomSplits bool
+}
+
+// importArgs are the arguments of weft that turn the files below folder into a store, with splits random splits where the
+// dataset asks for them.
+func (d *dataset) importArgs(folder, store string, splits int) []string {
+	args := append([]string{"import", d.format, d.below(folder, d.source), store}, d.flags...)
+	if d.randomSplits {
+		args = append(args, "--splits", strconv.Itoa(splits))
+	}
+	return args
+}
+
+// found says whether the dataset's files are below folder.
+func (d *dataset) found(folder string) bool {
+	matches, err := filepath.Glob(d.below(folder, d.files))
+	return err == nil && len(matches) > 0
+}
+
+func (d *dataset) below(folder, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(folder, path)
+}
+
+// An experiment is one configuration on its dataset, and what was published for it.
+type experiment struct {
+	config  string // configs/CONFIG.yaml
+	dataset *dataset
+	model   string
+	// published and deviation are the test accuracy in percent and its standard deviation; 0 where none was published.
+	published, deviation float64
+	seeds                int // how many, unless told otherwise
+}
+
+var (
+	cora     = &dataset{name: "Cora", files: "planetoid/ind.cora.graph", format: "planetoid", source: "planetoid/ind.cora"}
+	citeseer = &dataset{name: "Citeseer", files: "planetoid/ind.citeseer.graph", format: "planetoid", source: "planetoid/ind.citeseer"}
+	physics  = pitfalls("Coauthor Physics", "npz/coauthor_physics.npz")
+	computer = pitfalls("Amazon Computers", "npz/amazon_computers.npz")
+	debian   = &dataset{
+		name: "Debian packages", files: "/var/lib/apt/lists/*_Packages*",
+		format: "debian", source: "/var/lib/apt/lists",
+	}
+)
+
+// pitfalls is a dataset prepared as in Shchur et al. 2018: undirected, its largest component, 20 training and 30 validation
+// vertices per class, another split for every seed.
+func pitfalls(name, file string) *dataset {
+	return &dataset{
+		name: name, files: file, format: "npz", source: file, randomSplits: true,
+		flags: []string{"--symmetrize", "--largest-component", "--split", "per-class=20,30"},
+	}
+}
+
+// experiments holds a row for every file of configs/. The published figures are those of the comment that opens the file.
+var experiments = []experiment{
+	{"cora-gcn", cora, "GCN", 81.5, 0, 10},
+	{"cora-gat", cora, "GAT", 83.0, 0.7, 10},
+	{"citeseer-gcn", citeseer, "GCN", 70.3, 0, 10},
+	{"citeseer-gat", citeseer, "GAT", 72.5, 0.7, 10},
+	{"physics-gcn", physics, "GCN", 92.8, 1.0, 5},
+	{"physics-sage", physics, "GraphSAGE", 93.0, 0.8, 5},
+	{"computers-gcn", computer, "GCN", 82.6, 2.4, 10},
+	{"computers-sage", computer, "GraphSAGE", 82.4, 1.8, 10},
+	{"debian-mlp", debian, "perceptron", 0, 0, 3},
+	{"debian-sage", debian, "GraphSAGE", 0, 0, 3},
+}

@@ -1,0 +1,186 @@
+// Command reproduce trains every configuration of configs/ whose data is there, with several seeds, and prints our test
+// accuracy beside the published one. It drives the built command and nothing else, as a user would:
+//
+//	go run ./scripts/reproduce --data FOLDER [--only cora-gcn,cora-gat] [--seeds N] [--json FILE]
+//
+// Graphs and runs are kept in a temporary folder until the end. The table goes to standard output, progress to standard
+// error, and the figures of every run to the JSON file. The exit status says whether the runs worked, not how they compare.
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	var (
+		job  = reproduction{stores: map[*dataset]string{}}
+		only = flag.String("only", "", "configurations to run, separated by commas (default all)")
+		file = flag.String("json", "runs/reproduce.json", "where the figures of every run are written")
+	)
+	flag.StringVar(&job.weft, "weft", "bin/weft", "the command to drive")
+	flag.StringVar(&job.data, "data", "", "folder of the public graphs")
+	flag.IntVar(&job.seeds, "seeds", 0, "runs of each configuration (default: 3 to 10)")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		fail(2, fmt.Errorf("%s: unexpected argument: everything is given by flags, see --help", flag.Arg(0)))
+	}
+	if job.seeds < 0 {
+		fail(2, fmt.Errorf("--seeds %d: must be at least 1", job.seeds))
+	}
+	chosen, err := choose(*only)
+	if err != nil {
+		fail(2, err)
+	}
+	if job.folder, err = os.MkdirTemp("", "weft-reproduce-"); err != nil {
+		fail(1, err)
+	}
+
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	started := time.Now()
+	rows, runErr := job.run(ctx, chosen)
+	stop()
+	err = errors.Join(runErr, os.RemoveAll(job.folder))
+	if len(rows) > 0 {
+		err = errors.Join(err, writeTable(os.Stdout, rows), writeJSON(*file, started, runtime.NumCPU(), rows))
+		fmt.Fprintf(os.Stderr, "the figures of every run: %s\n", *file)
+	}
+	if err != nil {
+		fail(1, err)
+	}
+}
+
+func fail(status int, err error) {
+	fmt.Fprintf(os.Stderr, "reproduce: %v\n", err)
+	os.Exit(status)
+}
+
+// choose is the experiments that a list of names separated by commas asks for, in the table's order; all for an empty list.
+func choose(names string) ([]experiment, error) {
+	if names == "" {
+		return experiments, nil
+	}
+	var known []string
+	for _, e := range experiments {
+		known = append(known, e.config)
+	}
+	wanted := strings.Split(names, ",")
+	for _, name := range wanted {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("--only %s: no such configuration; there are %s", name, strings.Join(known, " "))
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(experiments), func(e experiment) bool { return !slices.Contains(wanted, e.config) }), nil
+}
+
+// A reproduction is one run of this command.
+type reproduction struct {
+	weft   string
+	data   string
+	folder string // of stores and run directories
+	seeds  int    // 0 stands for each experiment's own number
+	stores map[*dataset]string
+}
+
+// run trains the chosen experiments. The rows of those that were finished come back with an error too.
+func (p *reproduction) run(ctx context.Context, chosen []experiment) ([]row, error) {
+	var rows []row
+	for _, e := range chosen {
+		if !e.dataset.found(p.data) {
+			fmt.Fprintf(os.Stderr, "%s: left out: no %s\n", e.config, e.dataset.below(p.data, e.dataset.files))
+			continue
+		}
+		runs, err := p.train(ctx, e)
+		if err != nil {
+			return rows, fmt.Errorf("%s: %w", e.config, err)
+		}
+		rows = append(rows, summarise(e, runs))
+	}
+	if len(rows) == 0 {
+		return nil, errors.New("no data for what was asked: name its folder by --data (WEFT_DATA=FOLDER make reproduce)")
+	}
+	return rows, nil
+}
+
+// train runs one experiment with seeds 0, 1, 2, …
+func (p *reproduction) train(ctx context.Context, e experiment) ([]result, error) {
+	seeds := p.seeds
+	if seeds == 0 {
+		seeds = e.seeds
+	}
+	store, err := p.store(ctx, e.dataset)
+	if err != nil {
+		return nil, err
+	}
+	var runs []result
+	for seed := range seeds {
+		out := filepath.Join(p.folder, fmt.Sprintf("%s-%d", e.config, seed))
+		args := []string{
+			"train", store, "--config", filepath.Join("configs", e.config+".yaml"),
+			"--seed", strconv.Itoa(seed), "--json", "--out", out,
+		}
+		if e.dataset.randomSplits {
+			args = append(args, "--split", strconv.Itoa(seed))
+		}
+		begin := time.Now()
+		text, err := p.call(ctx, args)
+		if err != nil {
+			return nil, err
+		}
+		r := result{Seconds: time.Since(begin).Seconds()}
+		if err := json.Unmarshal(text, &r); err != nil {
+			return nil, fmt.Errorf("%s: what it printed is not JSON: %w", p.weft, err)
+		}
+		fmt.Fprintf(os.Stderr, "%s seed %d: test %.2f %% after %d epochs, %.1f s\n", e.config, seed, 100*r.Test, r.EpochsRun, r.Seconds)
+		runs = append(runs, r)
+	}
+	return runs, nil
+}
+
+// store imports a dataset, once.
+func (p *reproduction) store(ctx context.Context, d *dataset) (string, error) {
+	if store, ok := p.stores[d]; ok {
+		return store, nil
+	}
+	splits := p.seeds
+	for _, e := range experiments {
+		if p.seeds == 0 && e.dataset == d {
+			splits = max(splits, e.seeds)
+		}
+	}
+	store := filepath.Join(p.folder, d.name)
+	if _, err := p.call(ctx, d.importArgs(p.data, store, splits)); err != nil {
+		return "", err
+	}
+	p.stores[d] = store
+	return store, nil
+}
+
+// call runs weft and returns its standard output. What it said on standard error is shown only where it failed.
+func (p *reproduction) call(ctx context.Context, args []string) ([]byte, error) {
+	var stdout, stderr bytes.Buffer
+	c := exec.CommandContext(ctx, p.weft, args...)
+	c.Stdout, c.Stderr = &stdout, &stderr
+	// An interrupted weft finishes its epoch first; it is killed only if it does not come back.
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	c.WaitDelay = time.Minute
+	if err := c.Run(); err != nil {
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		return nil, fmt.Errorf("%s %s: %w: %s", p.weft, strings.Join(args, " "), err, lines[len(lines)-1])
+	}
+	return stdout.Bytes(), nil
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// standIn, set in the environment, makes this test binary play weft.
+const standIn = "REPRODUCE_TEST_STAND_IN"
+
+func TestMain(m *testing.M) {
+	log := os.Getenv(standIn)
+	if log == "" {
+		os.Exit(m.Run())
+	}
+	f, err := os.OpenFile(log, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = fmt.Fprintln(f, strings.Join(os.Args[1:], " "))
+	}
+	if err != nil {
+		panic(err)
+	}
+	if os.Args[1] == "import" && strings.Contains(os.Args[3], "broken") {
+		fmt.Fprintln(os.Stderr, "ind.broken: damaged")
+		os.Exit(2)
+	}
+	if os.Args[1] == "train" {
+		fmt.Println(`{"test": 0.81, "val": 0.8, "seed": 0, "epochs_run": 7, "peak_tensor_bytes": [5]}`)
+	}
+	os.Exit(0)
+}
+
+// TestConfigs holds configs/ and the table of experiments together: the same names, and the published figure in the comment.
+func TestConfigs(t *testing.T) {
+	files, err := filepath.Glob("../../configs/*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]experiment{}
+	for _, e := range experiments {
+		want[e.config] = e
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
+		e, ok := want[name]
+		if !ok {
+			t.Errorf("%s: no experiment runs it", file)
+			continue
+		}
+		delete(want, name)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		figure := "No published figure"
+		if e.published > 0 {
+			figure = fmt.Sprintf("Published: %.1f", e.published)
+		}
+		if e.deviation > 0 {
+			figure += fmt.Sprintf(" ± %.1f", e.deviation)
+		}
+		if !strings.Contains(string(text), figure) {
+			t.Errorf("%s: its comment does not say %q", file, figure)
+		}
+	}
+	for name := range want {
+		t.Errorf("configs/%s.yaml: missing", name)
+	}
+}
+
+func TestTable(t *testing.T) {
+	gat := experiment{config: "cora-gat", dataset: cora, model: "GAT", published: 83, deviation: 0.7}
+	mlp := experiment{config: "debian-mlp", dataset: debian, model: "perceptron"}
+	rows := []row{
+		summarise(gat, []result{{Test: 0.82, Seconds: 1}, {Test: 0.84, Seconds: 2}}),
+		summarise(mlp, []result{{Test: 0.625, Seconds: 30}}),
+	}
+	var got bytes.Buffer
+	if err := writeTable(&got, rows); err != nil {
+		t.Fatal(err)
+	}
+	want := `dataset           model        test %, ours       published    difference   s/run
+Cora              GAT          83.00 ± 1.41 (2)   83.0 ± 0.7   +0.00        1.5
+Debian packages   perceptron   62.50 (1)          -            -            30.0
+`
+	if diff := cmp.Diff(want, got.String()); diff != "" {
+		t.Error(diff)
+	}
+	if text, err := json.Marshal(rows[1]); err != nil || !strings.Contains(string(text), `"published":null,`) {
+		t.Errorf("JSON of a row without a published figure: %s, %v", text, err)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	chosen, err := choose("cora-gat,cora-gcn")
+	if err != nil || len(chosen) != 2 || chosen[0].config != "cora-gcn" {
+		t.Errorf("got %v, %v", chosen, err)
+	}
+	if _, err := choose("cora-gcm"); err == nil || !strings.Contains(err.Error(), "cora-gcn") {
+		t.Errorf("an unknown name: %v", err)
+	}
+}
+
+// TestCommands checks what weft is asked: one import for two models, one split for each seed.
+func TestCommands(t *testing.T) {
+	folder := t.TempDir()
+	log := filepath.Join(folder, "log")
+	t.Setenv(standIn, log)
+	touch(t, filepath.Join(folder, "npz", "coauthor_physics.npz"))
+	p := &reproduction{weft: os.Args[0], data: folder, folder: "/tmp/w", seeds: 2, stores: map[*dataset]string{}}
+	chosen, err := choose("cora-gcn,physics-gcn,physics-sage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := p.run(t.Context(), chosen)
+	if err != nil || len(rows) != 2 {
+		t.Fatalf("%d rows, %v; want the two of the data that is there", len(rows), err)
+	}
+	if r := rows[1]; r.Mean < 80.99 || r.Mean > 81.01 || r.Runs[1].EpochsRun != 7 || r.Runs[0].PeakTensorBytes[0] != 5 {
+		t.Errorf("row %+v", r)
+	}
+	got, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf(`import npz %s/npz/coauthor_physics.npz /tmp/w/Coauthor Physics --symmetrize --largest-component --split per-class=20,30 --splits 2
+train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 0 --json --out /tmp/w/physics-gcn-0 --split 0
+train /tmp/w/Coauthor Physics --config configs/physics-gcn.yaml --seed 1 --json --out /tmp/w/physics-gcn-1 --split 1
+train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 0 --json --out /tmp/w/physics-sage-0 --split 0
+train /tmp/w/Coauthor Physics --config configs/physics-sage.yaml --seed 1 --json --out /tmp/w/physics-sage-1 --split 1
+`, folder)
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFailure(t *testing.T) {
+	folder := t.TempDir()
+	t.Setenv(standIn, filepath.Join(folder, "log"))
+	broken := experiment{config: "x", dataset: &dataset{name: "x", files: "log", format: "planetoid", source: "broken"}, seeds: 1}
+	touch(t, filepath.Join(folder, "log"))
+	p := &reproduction{weft: os.Args[0], data: folder, folder: folder, stores: map[*dataset]string{}}
+	_, err := p.run(t.Context(), []experiment{broken})
+	if err == nil || !strings.HasPrefix(err.Error(), "x: ") || !strings.HasSuffix(err.Error(), "exit status 2: ind.broken: damaged") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func touch(t *testing.T, path string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,23 @@
+//go:build weftdebug
+
+package tensor
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// guard is the size of the inaccessible page at each end of every matrix in a debug build: a kernel that reads or writes past
+// its matrix faults there.
+const guard = pageSize
+
+func protect(p unsafe.Pointer, size int) unsafe.Pointer {
+	for _, at := range []int{0, guard + size} {
+		if err := unix.Mprotect(unsafe.Slice((*byte)(unsafe.Add(p, at)), guard), unix.PROT_NONE); err != nil {
+			panic(fmt.Sprintf("tensor: mprotect: %v", err))
+		}
+	}
+	return unsafe.Add(p, guard)
+}

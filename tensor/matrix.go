@@ -1,0 +1,113 @@
+// Package tensor holds matrices outside Go's heap. Their memory comes from the operating system and is given back explicitly,
+// so that a worker's peak is what the algorithm needs and not what a garbage collector left over. Every byte is charged to a
+// Meter by what it is for.
+package tensor
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// Element is the type of a matrix's elements.
+type Element uint8
+
+// The element types.
+const (
+	Float32 Element = iota
+	Float64
+	Int32
+	Int64
+)
+
+// Size is the number of bytes of one element.
+func (e Element) Size() int {
+	switch e {
+	case Float32, Int32:
+		return 4
+	default:
+		return 8
+	}
+}
+
+// Device says where a matrix's memory is.
+type Device uint8
+
+// CPU is the host's memory.
+const CPU Device = 0
+
+// Matrix is a row-major Rows × Cols matrix without gaps between its rows, outside Go's heap. It is made by a Meter and lives
+// until Release. Its elements are meant for package kernel; the slice accessors are for filling and reading it at the edges of
+// the program.
+type Matrix struct {
+	Rows, Cols int
+	Element    Element
+	Device     Device
+
+	data  unsafe.Pointer
+	meter *Meter // nil for a view
+	kind  Kind
+	bytes int // what the operating system gave, a whole number of pages
+}
+
+// Len is the number of elements.
+func (m *Matrix) Len() int { return m.Rows * m.Cols }
+
+// Pointer is the address of the first element, for package kernel. It panics when the matrix was released.
+func (m *Matrix) Pointer() unsafe.Pointer {
+	if m.data == nil {
+		panic("tensor: use of a released matrix")
+	}
+	return m.data
+}
+
+// Floats are the elements of a Float32 matrix, valid until Release.
+func (m *Matrix) Floats() []float32 { return view[float32](m, Float32) }
+
+// Doubles are the elements of a Float64 matrix, valid until Release.
+func (m *Matrix) Doubles() []float64 { return view[float64](m, Float64) }
+
+// Int32s are the elements of an Int32 matrix, valid until Release.
+func (m *Matrix) Int32s() []int32 { return view[int32](m, Int32) }
+
+// Int64s are the elements of an Int64 matrix, valid until Release.
+func (m *Matrix) Int64s() []int64 { return view[int64](m, Int64) }
+
+func view[T any](m *Matrix, want Element) []T {
+	if m.Element != want {
+		panic(fmt.Sprintf("tensor: element type %d read as %d", m.Element, want))
+	}
+	return unsafe.Slice((*T)(m.Pointer()), m.Len())
+}
+
+// RowRange is a view of rows lo…hi−1. It shares the memory and must not outlive the matrix; releasing it does nothing.
+func (m *Matrix) RowRange(lo, hi int) *Matrix {
+	if lo < 0 || hi < lo || hi > m.Rows {
+		panic(fmt.Sprintf("tensor: rows %d to %d of %d", lo, hi, m.Rows))
+	}
+	return &Matrix{Rows: hi - lo, Cols: m.Cols, Element: m.Element, Device: m.Device,
+		data: unsafe.Add(m.Pointer(), lo*m.Cols*m.Element.Size())}
+}
+
+// Reshape is a view with other numbers of rows and columns and as many elements.
+func (m *Matrix) Reshape(rows, cols int) *Matrix {
+	if rows*cols != m.Len() {
+		panic(fmt.Sprintf("tensor: %d×%d as %d×%d", m.Rows, m.Cols, rows, cols))
+	}
+	return &Matrix{Rows: rows, Cols: cols, Element: m.Element, Device: m.Device, data: m.Pointer()}
+}
+
+// Release gives the memory back. A second Release, and the release of a view or of nil, does nothing.
+func (m *Matrix) Release() {
+	if m == nil || m.meter == nil || m.data == nil {
+		return
+	}
+	m.meter.free(m)
+	m.data = nil
+}
+
+// SameShape panics unless the matrices have equal numbers of rows and columns.
+func SameShape(a, b *Matrix) {
+	if a.Rows != b.Rows || a.Cols != b.Cols {
+		panic(fmt.Sprintf("tensor: shapes %d×%d and %d×%d differ", a.Rows, a.Cols, b.Rows, b.Cols))
+	}
+}

@@ -1,0 +1,45 @@
+package tensor
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// OutOfMemory is the panic value of an allocation that the operating system refused.
+type OutOfMemory struct {
+	Bytes int
+	Err   error
+}
+
+func (e OutOfMemory) Error() string {
+	return fmt.Sprintf("out of memory: %d more bytes were refused (%v)", e.Bytes, e.Err)
+}
+
+const (
+	pageSize = 4096
+	hugePage = 2 << 20 // from this size on, transparent huge pages are asked for: gathers of rows then miss the TLB less
+)
+
+// pages is n rounded up to whole pages, at least one.
+func pages(n int) int { return max(pageSize, (n+pageSize-1)/pageSize*pageSize) }
+
+// acquire maps size bytes of zeros, which take room only once they are written.
+func acquire(size int) unsafe.Pointer {
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(size+2*guard), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	if err != nil {
+		panic(OutOfMemory{size, err})
+	}
+	if size >= hugePage {
+		// Advice only: a kernel without huge pages refuses it and nothing is lost.
+		_ = unix.Madvise(unsafe.Slice((*byte)(p), size), unix.MADV_HUGEPAGE)
+	}
+	return protect(p, size)
+}
+
+func giveBack(p unsafe.Pointer, size int) {
+	if err := unix.MunmapPtr(unsafe.Add(p, -guard), uintptr(size+2*guard)); err != nil {
+		panic(fmt.Sprintf("tensor: munmap: %v", err))
+	}
+}

@@ -1,0 +1,154 @@
+package tensor
+
+import (
+	"fmt"
+	"sync"
+	"unsafe"
+)
+
+// Kind says what memory is for.
+type Kind uint8
+
+// The kinds of memory. Graph is the graph's structure, which a run reports apart from its tensors.
+const (
+	Features Kind = iota
+	Parameters
+	Optimizer
+	Activations
+	Gradients
+	Buffers
+	Graph
+	kinds
+)
+
+var kindNames = [kinds]string{"features", "parameters", "optimizer", "activations", "gradients", "buffers", "graph"}
+
+// String is the kind's name.
+func (k Kind) String() string { return kindNames[k] }
+
+// Meter is one worker's allocator. It charges every byte to a Kind and remembers the peak. Released memory is kept idle for
+// the next matrix of the same size, because fresh pages cost more than most kernels; idle memory is charged as Buffers and never
+// raises the peak: before an allocation would, idle memory is given back to the operating system. A Meter may be used by
+// several goroutines.
+type Meter struct {
+	mu        sync.Mutex
+	live      [kinds]int64
+	idle      map[int][]unsafe.Pointer // by size
+	mapped    map[unsafe.Pointer]int   // all that was taken and not given back, live or idle, with sizes
+	idleBytes int64
+	peak      int64
+	peakKinds [kinds]int64
+}
+
+// NewMeter returns a Meter with nothing allocated.
+func NewMeter() *Meter {
+	return &Meter{idle: map[int][]unsafe.Pointer{}, mapped: map[unsafe.Pointer]int{}}
+}
+
+// New returns a Float32 matrix with undefined elements.
+func (t *Meter) New(kind Kind, rows, cols int) *Matrix {
+	return t.NewElement(kind, Float32, rows, cols)
+}
+
+// NewElement returns a matrix of the given element type with undefined elements. It panics with an OutOfMemory when the operating
+// system refuses.
+func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
+	if rows < 0 || cols < 0 {
+		panic(fmt.Sprintf("tensor: a matrix of %d×%d", rows, cols))
+	}
+	size := pages(rows * cols * element.Size())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	m := &Matrix{Rows: rows, Cols: cols, Element: element, meter: t, kind: kind, bytes: size}
+	if free := t.idle[size]; len(free) > 0 {
+		m.data = free[len(free)-1]
+		t.idle[size] = free[:len(free)-1]
+		t.idleBytes -= int64(size)
+	} else {
+		t.makeRoom(int64(size))
+		m.data = acquire(size)
+		t.mapped[m.data] = size
+	}
+	t.live[kind] += int64(size)
+	if now := t.tensors(); now > t.peak {
+		t.peak, t.peakKinds = now, t.live
+		t.peakKinds[Buffers] += t.idleBytes
+	}
+	return m
+}
+
+// makeRoom gives idle memory back until size more bytes do not raise the peak, or none is left.
+func (t *Meter) makeRoom(size int64) {
+	for s, free := range t.idle {
+		for len(free) > 0 && t.tensors()+size > t.peak {
+			t.unmap(free[len(free)-1])
+			free = free[:len(free)-1]
+			t.idleBytes -= int64(s)
+		}
+		t.idle[s] = free
+	}
+}
+
+func (t *Meter) unmap(p unsafe.Pointer) {
+	giveBack(p, t.mapped[p])
+	delete(t.mapped, p)
+}
+
+func (t *Meter) free(m *Matrix) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.live[m.kind] -= int64(m.bytes)
+	t.idle[m.bytes] = append(t.idle[m.bytes], m.data)
+	t.idleBytes += int64(m.bytes)
+}
+
+// tensors is what is charged now, without the graph's structure.
+func (t *Meter) tensors() int64 {
+	sum := t.idleBytes
+	for k, b := range t.live {
+		if Kind(k) != Graph {
+			sum += b
+		}
+	}
+	return sum
+}
+
+// Live is the number of bytes of matrices not yet released, of one kind.
+func (t *Meter) Live(k Kind) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.live[k]
+}
+
+// LiveTensors is the number of bytes of all matrices not yet released, without the graph's structure and without idle memory.
+func (t *Meter) LiveTensors() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.tensors() - t.idleBytes
+}
+
+// Peak is the largest number of bytes that tensors of all kinds, idle memory included, took at one time; the graph's structure
+// is not counted.
+func (t *Meter) Peak() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.peak
+}
+
+// PeakOf is how much of the Peak was of one kind; idle memory counts as Buffers.
+func (t *Meter) PeakOf(k Kind) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.peakKinds[k]
+}
+
+// Close gives everything back to the operating system: the matrices must not be used any more. Peak and the other figures stay.
+func (t *Meter) Close() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p := range t.mapped {
+		t.unmap(p)
+	}
+	clear(t.idle)
+	t.idleBytes = 0
+}

@@ -1,0 +1,159 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+
+	"weft/internal/refusal"
+)
+
+// maxConfig is more than any configuration needs: a file larger than this is something else.
+const maxConfig = 1 << 20
+
+// ReadConfig reads a configuration file, a YAML mapping from names of settings to values, over the options in o. Settings that
+// the file does not name keep their value. An unknown key, a key that stands twice and a value of the wrong kind are refused
+// with their line.
+func ReadConfig(path string, o *Options) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return refusal.Errorf("--config %s: %s", path, reason(err))
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxConfig {
+		return refusal.Errorf("--config %s: not a configuration file: a YAML file of up to %d bytes was expected", path, maxConfig)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return refusal.Errorf("--config %s: %s", path, reason(err))
+	}
+	if err := parseConfig(data, o); err != nil {
+		return refusal.Errorf("--config %s: %w", path, err)
+	}
+	return nil
+}
+
+func parseConfig(data []byte, o *Options) error {
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return yamlError(err)
+	}
+	if len(file.Docs) > 1 {
+		return errors.New("holds several YAML documents; one was expected")
+	}
+	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
+		return nil
+	}
+	seen := map[string]bool{}
+	var pairs []*ast.MappingValueNode
+	switch body := file.Docs[0].Body.(type) {
+	case *ast.MappingNode:
+		pairs = body.Values
+	case *ast.MappingValueNode:
+		pairs = []*ast.MappingValueNode{body}
+	case *ast.CommentGroupNode, *ast.NullNode:
+	default:
+		return errors.New("line 1: a mapping was expected, as in \"hidden: 64\"")
+	}
+	for _, pair := range pairs {
+		token := pair.Key.GetToken()
+		key := token.Value
+		if err := setFromYAML(o, key, pair.Value, seen[key]); err != nil {
+			return fmt.Errorf("line %d: %w", token.Position.Line, err)
+		}
+		seen[key] = true
+	}
+	return nil
+}
+
+func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
+	setting, known := settingNamed(key)
+	if !known {
+		return fmt.Errorf("unknown key %q%s", key, didYouMean(key))
+	}
+	if again {
+		return fmt.Errorf("%s stands twice", key)
+	}
+	scalar, ok := value.(ast.ScalarNode)
+	if !ok || scalar.GetValue() == nil {
+		return fmt.Errorf("%s: a single value was expected", key)
+	}
+	if err := setting.Set(o, fmt.Sprint(scalar.GetValue())); err != nil {
+		return fmt.Errorf("%s %q: %w", key, fmt.Sprint(scalar.GetValue()), err)
+	}
+	return nil
+}
+
+// yamlError turns the parser's error, which draws the file's lines, into one line.
+func yamlError(err error) error {
+	var located yaml.Error
+	if errors.As(err, &located) && located.GetToken() != nil {
+		return fmt.Errorf("line %d: %s", located.GetToken().Position.Line, located.GetMessage())
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return errors.New(line)
+}
+
+// reason is the operating system's word on an error, without the path that the message names already.
+func reason(err error) error {
+	if path := (*os.PathError)(nil); errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// didYouMean proposes the known name that differs from an unknown one by the fewest letters, if it is close.
+func didYouMean(unknown string) string {
+	best, distance := "", 3
+	for _, s := range settings {
+		if d := editDistance(unknown, s.Name); d < distance {
+			best, distance = s.Name, d
+		}
+	}
+	if best == "" {
+		return "; the keys are the flags of weft train without their dashes"
+	}
+	return fmt.Sprintf("; did you mean %s?", best)
+}
+
+// editDistance counts the insertions, deletions and replacements of letters that turn a into b.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replaced, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// YAML writes every setting that applies to the model, in the form that ReadConfig reads. It leaves out where the first weights
+// came from and an empty mesh: the file says how to repeat the run anywhere.
+func (o *Options) YAML() ([]byte, error) {
+	var file yaml.MapSlice
+	for _, s := range settings {
+		if s.Name == "init" || !s.Applies(o.Model) || (s.Name == "parallel" && o.Parallel == "") {
+			continue
+		}
+		value := s.Value(o)
+		if amount, ok := value.(Bytes); ok {
+			value = amount.String()
+		}
+		file = append(file, yaml.MapItem{Key: s.Name, Value: value})
+	}
+	return yaml.Marshal(file)
+}

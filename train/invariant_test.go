@@ -1,0 +1,173 @@
+package train
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"weft/graph"
+	"weft/graph/generate"
+)
+
+// networks are settings that between them use every operation.
+func networks() map[string]Options {
+	with := func(change func(o *Options)) Options {
+		o := Defaults()
+		o.Layers, o.Hidden, o.Epochs, o.Seed, o.LR = 3, 24, 4, 7, 0.01
+		change(&o)
+		return o
+	}
+	return map[string]Options{
+		"mlp":  with(func(o *Options) { o.Model = "mlp"; o.Norm = "batch"; o.InputDropout = .2 }),
+		"gcn":  with(func(o *Options) { o.Model = "gcn"; o.Norm = "layer"; o.Residual = true }),
+		"sage": with(func(o *Options) { o.Model = "sage"; o.Norm = "batch" }),
+		"gat": with(func(o *Options) {
+			o.Model, o.Heads, o.OutputHeads = "gat", 4, 3
+			o.AttentionDropout = .3
+			o.Activation = "elu"
+		}),
+		"gatv2": with(func(o *Options) { o.Model, o.Heads = "gatv2", 3; o.AttentionDropout = .3; o.TransformDropout = .2 }),
+		"gin":   with(func(o *Options) { o.Model = "gin"; o.Norm = "batch"; o.Optimizer = "sgd" }),
+		"out":   with(func(o *Options) { o.Model = "gcn"; o.Direction = "out"; o.Clip = .1 }),
+		"both":  with(func(o *Options) { o.Model = "sage"; o.Direction = "both"; o.Norm = "batch"; o.Schedule = "cosine" }),
+		"both-gat": with(func(o *Options) {
+			o.Model, o.Heads = "gat", 2
+			o.Direction = "both"
+			o.AttentionDropout = .5
+			o.Optimizer = "adamw"
+		}),
+	}
+}
+
+// tangled is a directed graph with a hub, isolated vertices, self loops and duplicate edges, larger than a tile of a reduction.
+func tangled(t *testing.T) *graph.Graph {
+	t.Helper()
+	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 3000, Degree: 6, Features: 13, Classes: 5, Seed: 3, Directed: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := g.Relation.Edges()
+	e.Source, e.Target = slices.Clone(e.Source), slices.Clone(e.Target)
+	for v := range int32(3000) {
+		switch {
+		case v%2 == 0:
+			e.Source, e.Target = append(e.Source, v), append(e.Target, 17) // the hub
+		case v%7 == 0:
+			e.Source, e.Target = append(e.Source, v, v, v), append(e.Target, v, v, 1) // two loops, and a duplicate
+			e.Source, e.Target = append(e.Source, v), append(e.Target, 1)
+		}
+	}
+	keep := graph.Edges{}
+	for k, u := range e.Source {
+		if v := e.Target[k]; u%50 != 3 && v%50 != 3 { // isolated
+			keep.Source, keep.Target = append(keep.Source, u), append(keep.Target, v)
+		}
+	}
+	g.Relation, err = graph.NewRelation(3000, keep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func run(t *testing.T, g *graph.Graph, o Options) *Result {
+	t.Helper()
+	if err := o.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := (&Job{Graph: g, Options: o}).Run(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestSameBitsForAnyThreads(t *testing.T) {
+	g := tangled(t)
+	for name, o := range networks() {
+		t.Run(name, func(t *testing.T) {
+			o.Threads = 1
+			one := run(t, g, o)
+			for _, n := range []int{2, 3} {
+				o.Threads = n
+				many := run(t, g, o)
+				if !slices.Equal(one.Losses, many.Losses) || !slices.Equal(one.Logits, many.Logits) {
+					t.Errorf("%d threads: losses %v, one thread %v", n, many.Losses, one.Losses)
+				}
+			}
+		})
+	}
+}
+
+// TestPermutedGraph relabels the vertices: with masks keyed by vertex the masks would move to other vertices, so there is no dropout.
+func TestPermutedGraph(t *testing.T) {
+	g := tangled(t)
+	r := rand.New(rand.NewPCG(1, 2))
+	newID := make([]int32, g.Vertices())
+	for i, v := range r.Perm(len(newID)) {
+		newID[i] = int32(v)
+	}
+	permuted, err := g.Permute(newID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, o := range networks() {
+		t.Run(name, func(t *testing.T) {
+			o.Dropout, o.InputDropout, o.TransformDropout, o.AttentionDropout, o.LR = 0, 0, 0, 0, 0.001
+			a, b := run(t, g, o), run(t, permuted, o)
+			for i := range a.Losses {
+				if d := math.Abs(a.Losses[i]-b.Losses[i]) / a.Losses[i]; d > 1e-5 {
+					t.Errorf("epoch %d: loss %v, permuted %v (relative %.1e)", i+1, a.Losses[i], b.Losses[i], d)
+				}
+			}
+		})
+	}
+}
+
+func TestPredictEqualsRun(t *testing.T) {
+	g := tangled(t)
+	for name, o := range networks() {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, g, o)
+			o.Threads = 1
+			p, err := Predict(context.Background(), g, o, r.Weights)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(p.Logits, r.Logits) {
+				t.Error("predict gives other logits than the run left")
+			}
+			if p.EmbeddingColumns != 24 || len(p.Embeddings) != 24*g.Vertices() {
+				t.Errorf("%d embeddings of %d columns", len(p.Embeddings), p.EmbeddingColumns)
+			}
+		})
+	}
+}
+
+// TestMemory holds the plan against what a run takes, to the byte, and a run's epochs against each other: what is live after one is
+// live after the next.
+func TestMemory(t *testing.T) {
+	g := tangled(t)
+	for name, o := range networks() {
+		t.Run(name, func(t *testing.T) {
+			var live []int64
+			job := &Job{Graph: g, Options: o, OnEpoch: func(e Epoch) { live = append(live, e.LiveBytes) }}
+			plan, err := job.Plan()
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := job.Run(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(plan.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(plan.GraphBytes, r.GraphBytes) {
+				t.Errorf("planned %d and %d bytes, took %d and %d", plan.PeakTensorBytes, plan.GraphBytes, r.PeakTensorBytes, r.GraphBytes)
+			}
+			if slices.Min(live) != slices.Max(live) {
+				t.Errorf("live bytes after each epoch: %d", live)
+			}
+		})
+	}
+}

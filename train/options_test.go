@@ -1,0 +1,228 @@
+package train
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"weft/internal/refusal"
+)
+
+func TestEveryFieldIsASetting(t *testing.T) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Options]()) {
+		s, ok := settingNamed(f.Tag.Get("yaml"))
+		if !ok || s.Meaning == "" {
+			t.Errorf("field %s: no setting with a meaning is named %q", f.Name, f.Tag.Get("yaml"))
+		}
+	}
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	for _, model := range Models {
+		o := Defaults()
+		o.Model = model
+		if err := o.Validate(); err != nil {
+			t.Errorf("%s: %v", model, err)
+		}
+		if u := o.Unused(); u != nil {
+			t.Errorf("%s: defaults count as unused: %v", model, u)
+		}
+	}
+}
+
+func TestValidateRefuses(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"model", "nosuch", "--model nosuch: unknown model; it is one of mlp, gcn, sage, gat, gatv2, gin"},
+		{"hidden", "-3", "--hidden -3: must be at least 1 and at most 1048576"},
+		{"layers", "0", "--layers 0"},
+		{"dropout", "1.5", "--dropout 1.5: must be at least 0 and below 1"},
+		{"dropout", "1", "--dropout 1"},
+		{"input-dropout", "-0.1", "--input-dropout -0.1"},
+		{"dropout", "NaN", "--dropout NaN"},
+		{"lr", "0", "--lr 0: must be above 0"},
+		{"lr", "Inf", "--lr +Inf"},
+		{"weight-decay", "-1", "--weight-decay -1: must be at least 0"},
+		{"norm", "instance", "--norm instance: unknown norm; it is one of none, batch, layer"},
+		{"precision", "bf16", "--precision bf16"},
+		{"parallel", "graph=0", "mesh"},
+		{"parallel", "graph=4", "mesh"},
+		{"parallel", "nosuch=2", `no axis "nosuch"`},
+		{"parallel", "graph=1,graph=1", "twice"},
+		{"parallel", "graph", "AXIS=N"},
+		{"split", "-1", "--split -1"},
+	} {
+		o := Defaults()
+		s, _ := settingNamed(c.name)
+		if err := s.Set(&o, c.text); err != nil {
+			t.Errorf("%s %s: %v", c.name, c.text, err)
+			continue
+		}
+		err := o.Validate()
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s %s: %v, want %q in one line", c.name, c.text, err, c.want)
+		}
+	}
+}
+
+func TestHeadsDivideHidden(t *testing.T) {
+	o := Defaults()
+	o.Model, o.Hidden, o.Heads = "gat", 30, 4
+	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "--heads 4") {
+		t.Errorf("gat with 4 heads of 30: %v", err)
+	}
+	o.Model = "gcn"
+	if err := o.Validate(); err != nil {
+		t.Errorf("gcn has no heads: %v", err)
+	}
+	if diff := cmp.Diff([]string{"heads"}, o.Unused()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestOneWorkerMesh(t *testing.T) {
+	for _, mesh := range []string{"", "graph=1", "graph=1,tensor=1"} {
+		o := Options{Parallel: mesh}
+		if n, err := o.Workers(); n != 1 || err != nil {
+			t.Errorf("%q: %d workers, %v", mesh, n, err)
+		}
+	}
+}
+
+func TestParseBytes(t *testing.T) {
+	for text, want := range map[string]Bytes{
+		"4GiB": 4 << 30, "512MB": 512e6, "1.5 gb": 1.5e9, "1000": 1000, "3b": 3, "64KiB": 64 << 10, "none": 0, "0": 0, "1TiB": 1 << 40,
+	} {
+		if got, err := ParseBytes(text); got != want || err != nil {
+			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "GiB", "-1GB", "4 G i B", "1e30", "NaN", "inf", "4XB"} {
+		if got, err := ParseBytes(text); err == nil {
+			t.Errorf("%q was read as %d", text, got)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		b := Bytes(rapid.Int64Range(0, 1<<50).Draw(t, "bytes"))
+		if got, err := ParseBytes(b.String()); got != b || err != nil {
+			t.Fatalf("%d is written %q and read %d, %v", b, b, got, err)
+		}
+	})
+}
+
+func TestReadConfig(t *testing.T) {
+	for _, c := range []struct{ text, want string }{ // want: the refusal, empty when it is read
+		{"", ""},
+		{"# nothing\n", ""},
+		{"hidden: 32\n", ""},
+		{"hidden: 32\ndropout: .25\nresidual: on\nmemory-limit: 4GiB\nmodel: gat\nlr: 5e-3\nseed: 18446744073709551615\n", ""},
+		{"model: gcn\nhiden: 16\n", `line 2: unknown key "hiden"; did you mean hidden?`},
+		{"quality: 1\n", `line 1: unknown key "quality"; the keys are the flags`},
+		{"hidden: 1\nlayers: 2\nhidden: 3\n", "hidden"},
+		{"hidden: many\n", `line 1: hidden "many": must be a whole number`},
+		{"hidden: 1.5\n", "must be a whole number"},
+		{"residual: 7\n", "must be true or false"},
+		{"hidden: [1, 2]\n", "line 1: hidden: a single value was expected"},
+		{"hidden:\n", "a single value was expected"},
+		{"hidden: *x\n", "line 1"},
+		{"- hidden\n", "a mapping was expected"},
+		{"hidden: 1\n---\nhidden: 2\n", "several YAML documents"},
+		{"hidden: {", "line 1"},
+	} {
+		path := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		o := Defaults()
+		err := ReadConfig(path, &o)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%q: %v", c.text, err)
+		case c.want == "":
+		case err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n"):
+			t.Errorf("%q: %v, want %q in one line", c.text, err, c.want)
+		}
+	}
+	o := Defaults()
+	if err := ReadConfig("nosuch.yaml", &o); err == nil || err.Error() != "--config nosuch.yaml: no such file or directory" {
+		t.Error(err)
+	}
+}
+
+// A configuration written by a run means the same options again.
+func TestYAMLRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := Defaults()
+		o.Model = rapid.SampledFrom(Models).Draw(t, "model")
+		o.Dropout = rapid.Float64Range(0, 0.99).Draw(t, "dropout")
+		o.LR = rapid.Float64Range(1e-12, 10).Draw(t, "lr")
+		o.Seed = rapid.Uint64().Draw(t, "seed")
+		o.Residual = rapid.Bool().Draw(t, "residual")
+		o.MemoryLimit = Bytes(rapid.Int64Range(0, 1<<50).Draw(t, "limit"))
+		if o.Model == "gat" {
+			o.Heads = rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "heads")
+		}
+		written, err := o.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := Defaults()
+		if err := parseConfig(written, &again); err != nil {
+			t.Fatalf("%v in\n%s", err, written)
+		}
+		if diff := cmp.Diff(o, again); diff != "" {
+			t.Fatalf("%s\n%s", diff, written)
+		}
+	})
+}
+
+func TestYAMLLeavesOutWhatDidNotApply(t *testing.T) {
+	o := Defaults()
+	o.Model, o.Init = "gcn", "w.safetensors"
+	written, err := o.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"heads:", "attention-dropout:", "init:", "parallel:"} {
+		if strings.Contains(string(written), name) {
+			t.Errorf("%s stands in\n%s", name, written)
+		}
+	}
+}
+
+// Every configuration that is shipped is read, makes sense and sets nothing in vain.
+func TestShippedConfigurations(t *testing.T) {
+	files, err := filepath.Glob("../configs/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no configuration was found: %v", err)
+	}
+	for _, file := range files {
+		o := Defaults()
+		if err := ReadConfig(file, &o); err != nil {
+			t.Error(err)
+			continue
+		}
+		if err := o.Validate(); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		if u := o.Unused(); u != nil {
+			t.Errorf("%s: %s does not use %v", file, o.Model, u)
+		}
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte("model: gcn\nhidden: 16\n"))
+	f.Add([]byte("hidden: &a 3\nlayers: *a\n"))
+	f.Add([]byte("? [a]\n: {b: c}\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		o := Defaults()
+		if err := parseConfig(data, &o); err != nil && strings.Contains(err.Error(), "\n") {
+			t.Errorf("a message of several lines: %q", err)
+		}
+	})
+}

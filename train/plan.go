@@ -1,0 +1,41 @@
+package train
+
+import (
+	"fmt"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// Plan is what a run would take.
+type Plan struct {
+	PeakTensorBytes, GraphBytes []int64 // per worker
+	Lines                       []string
+}
+
+// Plan finds out what the run would take, before any work: it goes through an epoch and an evaluation with kernels that do
+// nothing, so that the same matrices are allocated, and none of their pages is ever touched.
+func (j *Job) Plan() (p Plan, err error) {
+	defer recoverMemory(&err)
+	mem := tensor.NewMeter()
+	defer mem.Close()
+	w, err := newWorker(kernel.NewPlan(mem), j.Graph, &j.Options)
+	if err != nil {
+		return p, err
+	}
+	if err := w.prepareTraining(); err != nil {
+		return p, err
+	}
+	w.trainEpoch(1)
+	w.evaluate()
+	w.trainEpoch(2)
+	o := &j.Options
+	p.PeakTensorBytes, p.GraphBytes = []int64{mem.Peak()}, []int64{mem.Live(tensor.Graph)}
+	p.Lines = append(p.Lines, fmt.Sprintf("%s, %d layers, %d parameters, one worker with %d threads, kernels for %s", o.Model, o.Layers,
+		w.params.Count(), threads(o), kernel.SIMD()))
+	p.Lines = append(p.Lines, w.whole.Explain()...)
+	for k := tensor.Features; k < tensor.Graph; k++ {
+		p.Lines = append(p.Lines, fmt.Sprintf("%-12s %8.1f MB at the peak", k, float64(mem.PeakOf(k))/1e6))
+	}
+	return p, nil
+}

@@ -1,0 +1,245 @@
+package train
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"weft/internal/atomicfile"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+	"weft/internal/safetensors"
+)
+
+// The files of a run directory.
+const (
+	runFile         = "run.json" // written last: a directory without it is not a complete run
+	configFile      = "run.yaml"
+	metricsFile     = "metrics.jsonl"
+	weightsFile     = "model.safetensors"
+	predictionsFile = "predictions.npy"
+)
+
+// runFormat is the version of run.json.
+const runFormat = 1
+
+// RunDir is the directory of a run that is under way.
+type RunDir struct {
+	Path    string
+	created bool // by us: an unused one is removed whole
+	metrics *os.File
+}
+
+// NewRunDir makes the directory of a run that starts now, with its configuration in it. An empty out means a new folder under
+// runs/, named by time, dataset and model; otherwise out must be new or empty.
+func NewRunDir(out string, now time.Time, dataset string, o *Options) (*RunDir, error) {
+	d, err := makeRunDir(out, now, dataset, o.Model)
+	if err != nil {
+		return nil, err
+	}
+	config, err := o.YAML()
+	if err == nil {
+		err = atomicfile.Write(d.file(configFile), func(w io.Writer) error {
+			_, err := w.Write(config)
+			return err
+		})
+	}
+	if err == nil {
+		// Exclusive: of two runs that found the same folder empty, the second stops here.
+		d.metrics, err = os.OpenFile(d.file(metricsFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	}
+	if err != nil {
+		d.Discard()
+		return nil, d.fail(err)
+	}
+	return d, nil
+}
+
+func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, error) {
+	if out == "" {
+		return makeNamedRunDir(filepath.Join("runs", now.Format("20060102-150405")+"-"+fileName(dataset)+"-"+model))
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
+		return nil, refusal.Errorf("--out %s: %w", out, err)
+	}
+	err := os.Mkdir(out, 0o777)
+	if err == nil {
+		return &RunDir{Path: out, created: true}, nil
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return nil, refusal.Errorf("--out %s: %s", out, reason(err))
+	}
+	entries, err := os.ReadDir(out)
+	switch {
+	case err != nil:
+		return nil, refusal.Errorf("--out %s: %s", out, reason(err))
+	case len(entries) > 0:
+		return nil, refusal.Errorf("--out %s: the folder is not empty (it holds %s); name a new one", out, entries[0].Name())
+	}
+	return &RunDir{Path: out}, nil
+}
+
+// makeNamedRunDir makes a folder of that name; runs that start within the same second get a number behind it.
+func makeNamedRunDir(base string) (*RunDir, error) {
+	if err := os.MkdirAll(filepath.Dir(base), 0o777); err != nil {
+		return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with --out", err)
+	}
+	for path, n := base, 2; ; n++ {
+		err := os.Mkdir(path, 0o777)
+		if err == nil {
+			return &RunDir{Path: path, created: true}, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with --out", err)
+		}
+		path = fmt.Sprintf("%s-%d", base, n)
+	}
+}
+
+// fileName makes a dataset's name or path fit for a file name.
+func fileName(dataset string) string {
+	keep := func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '-'
+	}
+	name := strings.Trim(strings.Map(keep, filepath.Base(dataset)), ".-")
+	if name == "" {
+		return "graph"
+	}
+	return name[:min(len(name), 60)]
+}
+
+func (d *RunDir) file(name string) string { return filepath.Join(d.Path, name) }
+
+func (d *RunDir) fail(err error) error { return fmt.Errorf("run directory %s: %w", d.Path, err) }
+
+// epochLine is a line of metrics.jsonl. The metrics stand only in the lines of epochs that were evaluated.
+type epochLine struct {
+	Epoch     int     `json:"epoch"`
+	Loss      Number  `json:"loss"`
+	Train     *Number `json:"train,omitempty"`
+	Val       *Number `json:"val,omitempty"`
+	Test      *Number `json:"test,omitempty"`
+	Seconds   float64 `json:"seconds"`
+	LiveBytes int64   `json:"live_bytes"`
+	PeakBytes int64   `json:"peak_bytes"`
+}
+
+// Epoch appends the line of an epoch to metrics.jsonl.
+func (d *RunDir) Epoch(e Epoch) error {
+	line := epochLine{Epoch: e.Epoch, Loss: Number(e.Loss), Seconds: e.Seconds, LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes}
+	if e.Evaluated {
+		line.Train, line.Val, line.Test = new(Number(e.Train)), new(Number(e.Val)), new(Number(e.Test))
+	}
+	text, err := json.Marshal(line)
+	if err == nil {
+		_, err = d.metrics.Write(append(text, '\n')) // one write: a reader never sees half a line
+	}
+	if err != nil {
+		return d.fail(err)
+	}
+	return nil
+}
+
+// Finish writes the results beside the metrics and, when all of them are on disk, run.json.
+func (d *RunDir) Finish(run Run, r *Result) error {
+	classes := run.Summary.Graph.Classes
+	steps := []func() error{
+		d.metrics.Sync,
+		d.metrics.Close,
+		func() error {
+			return safetensors.WriteFile(d.file(weightsFile), r.Weights, map[string]string{"format": "pt", "weft": run.Versions.Weft})
+		},
+		func() error {
+			return npy.WriteFile(d.file(predictionsFile), r.Logits, run.Summary.Graph.Vertices, classes)
+		},
+		func() error { return d.writeRun(run) },
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return d.fail(fmt.Errorf("%w; the run is incomplete", err))
+		}
+	}
+	return nil
+}
+
+func (d *RunDir) writeRun(run Run) error {
+	text, err := json.Marshal(run)
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(d.file(runFile), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+}
+
+// Discard takes back the directory of a run that did no work: what NewRunDir made and nothing else.
+func (d *RunDir) Discard() {
+	if d.metrics != nil {
+		d.metrics.Close()
+		os.Remove(d.file(metricsFile))
+	}
+	os.Remove(d.file(configFile))
+	if d.created {
+		os.Remove(d.Path) // fails, as it should, where somebody put a file there
+	}
+}
+
+// Run is what run.json holds.
+type Run struct {
+	Format      int       `json:"format"`
+	Versions    Versions  `json:"versions"`
+	Started     time.Time `json:"started"`
+	Finished    time.Time `json:"finished"`
+	Interrupted bool      `json:"interrupted"` // stopped by a signal before its last epoch
+	Store       string    `json:"store"`       // absolute path of the graph
+	Summary     Summary   `json:"summary"`
+}
+
+// Versions say what made a run.
+type Versions struct {
+	Weft string `json:"weft"`
+	Go   string `json:"go"`
+}
+
+// NewRun starts the record of a run by this version of weft on the graph in store.
+func NewRun(weft, store string, started time.Time) Run {
+	if absolute, err := filepath.Abs(store); err == nil {
+		store = absolute
+	}
+	return Run{Format: runFormat, Versions: Versions{Weft: weft, Go: runtime.Version()}, Store: store, Started: started}
+}
+
+// ReadRun opens the directory of a complete run: its record, its options and the path of its weights.
+func ReadRun(dir string) (run Run, o Options, weights string, err error) {
+	text, err := os.ReadFile(filepath.Join(dir, runFile))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return run, o, "", refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
+	case err != nil:
+		return run, o, "", refusal.Errorf("run directory %w", err)
+	}
+	if err := json.Unmarshal(text, &run); err != nil {
+		return run, o, "", refusal.Errorf("%s: damaged: %w", filepath.Join(dir, runFile), err)
+	}
+	if run.Format != runFormat {
+		return run, o, "", refusal.Errorf("%s: format %d is not known to this version of weft, which reads format %d",
+			filepath.Join(dir, runFile), run.Format, runFormat)
+	}
+	o = Defaults()
+	if err := ReadConfig(filepath.Join(dir, configFile), &o); err != nil {
+		return run, o, "", err
+	}
+	return run, o, filepath.Join(dir, weightsFile), nil
+}

@@ -1,0 +1,209 @@
+package train
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/refusal"
+	"weft/internal/safetensors"
+)
+
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+func newRunDir(t *testing.T, out string) *RunDir {
+	t.Helper()
+	o := Defaults()
+	d, err := NewRunDir(out, time.Now(), "cora", &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func smallRun() (Run, *Result) {
+	run := NewRun("v1", "some/store", time.Now())
+	run.Summary = Summary{Dataset: "cora", Losses: []Number{0.1, Number(math.NaN())}, Graph: Counts{Vertices: 2, Classes: 3}}
+	return run, &Result{Logits: make([]float32, 6), Weights: map[string]safetensors.Tensor{"w": {Shape: []int{1}, Float32: []float32{1}}}}
+}
+
+func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "run")
+	d := newRunDir(t, path)
+	for e := 1; e <= 3; e++ {
+		if err := d.Epoch(Epoch{Epoch: e, Loss: math.Inf(1), Train: 0.5, Val: math.NaN(), Evaluated: e == 2}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, err := ReadRun(path); err == nil || !refusal.Is(err) {
+			t.Fatalf("a run under way is read: %v", err)
+		}
+	}
+	run, result := smallRun()
+	if err := d.Finish(run, result); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml"}, names(t, path)); diff != "" {
+		t.Error(diff)
+	}
+	lines, err := os.ReadFile(filepath.Join(path, "metrics.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"epoch":1,"loss":null,"seconds":0,"live_bytes":0,"peak_bytes":0}
+{"epoch":2,"loss":null,"train":0.5,"val":null,"test":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
+{"epoch":3,"loss":null,"seconds":0,"live_bytes":0,"peak_bytes":0}
+`
+	if diff := cmp.Diff(want, string(lines)); diff != "" {
+		t.Error(diff)
+	}
+	got, o, weights, err := ReadRun(path)
+	if err != nil || weights != filepath.Join(path, "model.safetensors") || !filepath.IsAbs(got.Store) {
+		t.Errorf("%v, %s, %s", err, weights, got.Store)
+	}
+	if diff := cmp.Diff(Defaults(), o); diff != "" {
+		t.Error(diff)
+	}
+	if got.Summary.Losses[0] != 0.1 || !math.IsNaN(float64(got.Summary.Losses[1])) {
+		t.Errorf("losses %v", got.Summary.Losses)
+	}
+}
+
+func TestRunDirRefusesOthersFiles(t *testing.T) {
+	dir := t.TempDir()
+	full, file, empty := filepath.Join(dir, "full"), filepath.Join(dir, "file"), filepath.Join(dir, "empty")
+	for _, d := range []string{full, empty} {
+		if err := os.Mkdir(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{file, filepath.Join(full, "x")} {
+		if err := os.WriteFile(f, nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := Defaults()
+	for _, out := range []string{full, file, filepath.Join(file, "below")} {
+		if _, err := NewRunDir(out, time.Now(), "cora", &o); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "--out "+out) {
+			t.Errorf("%s: %v", out, err)
+		}
+	}
+	if _, err := NewRunDir(empty, time.Now(), "cora", &o); err != nil {
+		t.Errorf("an empty folder is refused: %v", err)
+	}
+}
+
+func TestRunDirNames(t *testing.T) {
+	t.Chdir(t.TempDir())
+	o := Defaults()
+	o.Model = "gat"
+	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	for _, want := range []string{"runs/20260203-040506-my-graph.v2-gat", "runs/20260203-040506-my-graph.v2-gat-2", "runs/20260203-040506-my-graph.v2-gat-3"} {
+		d, err := NewRunDir("", at, "/data/my graph.v2", &o)
+		if err != nil || d.Path != want {
+			t.Errorf("%v, %v, want %s", d, err, want)
+		}
+	}
+	for dataset, want := range map[string]string{"/": "graph", "..": "graph", "": "graph", "Ünter": "nter", strings.Repeat("a", 300): strings.Repeat("a", 60)} {
+		if got := fileName(dataset); got != want {
+			t.Errorf("%q: %q, want %q", dataset, got, want)
+		}
+	}
+}
+
+func TestDiscardLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	newRunDir(t, filepath.Join(dir, "new")).Discard()
+	newRunDir(t, dir).Discard()
+	if left := names(t, dir); left != nil {
+		t.Errorf("left %v", left)
+	}
+}
+
+// A run whose results cannot be written says so in one line and is not taken for a complete one.
+func TestRunDirThatCannotBeWritten(t *testing.T) {
+	for name, obstruct := range map[string]func(d *RunDir) error{
+		"metrics":     func(d *RunDir) error { return d.metrics.Close() },
+		"weights":     func(d *RunDir) error { return os.MkdirAll(d.file("model.safetensors/x"), 0o777) },
+		"predictions": func(d *RunDir) error { return os.MkdirAll(d.file("predictions.npy/x"), 0o777) },
+	} {
+		d := newRunDir(t, filepath.Join(t.TempDir(), "run"))
+		if err := obstruct(d); err != nil {
+			t.Fatal(err)
+		}
+		run, result := smallRun()
+		err := d.Finish(run, result)
+		if err == nil || refusal.Is(err) || !strings.HasPrefix(err.Error(), "run directory "+d.Path) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(d.file(runFile)); err == nil {
+			t.Errorf("%s: run.json marks the run as complete", name)
+		}
+	}
+	d := newRunDir(t, filepath.Join(t.TempDir(), "run"))
+	d.metrics.Close()
+	if err := d.Epoch(Epoch{Epoch: 1}); err == nil || !strings.HasPrefix(err.Error(), "run directory "+d.Path) {
+		t.Errorf("an epoch that cannot be recorded: %v", err)
+	}
+}
+
+func TestReadRunRefusesDamage(t *testing.T) {
+	for name, c := range map[string]struct{ runJSON, runYAML, want string }{
+		"cut":    {`{"format":1`, "", "run.json: damaged"},
+		"newer":  {`{"format":7}`, "", "format 7"},
+		"config": {`{"format":1}`, "hiden: 3", "unknown key"},
+	} {
+		dir := t.TempDir()
+		for file, text := range map[string]string{"run.json": c.runJSON, "run.yaml": c.runYAML} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, _, _, err := ReadRun(dir); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestSummaryKeepsItsOrder(t *testing.T) {
+	text, err := json.Marshal(Summary{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := -1
+	for _, key := range strings.Fields(`dataset model parallel workers seed epochs_run best_epoch metric train val test losses run_dir epoch_seconds
+		epoch_seconds_median peak_tensor_bytes graph_bytes peak_rss_bytes communication sent_bytes graph`) {
+		next := strings.Index(string(text), `"`+key+`":`)
+		if next <= at {
+			t.Errorf("%s is missing or out of its place in %s", key, text)
+		}
+		at = next
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		x    []float64
+		want float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{3, 1, 2}, 2}, {[]float64{4, 1, 2, 3}, 2.5}} {
+		if got := median(c.x); got != c.want {
+			t.Errorf("%v: %v, want %v", c.x, got, c.want)
+		}
+	}
+}

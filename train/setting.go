@@ -1,0 +1,206 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Group says what a setting is about; help texts list the settings by group.
+type Group int
+
+// The groups, in the order in which help texts list them.
+const (
+	ModelGroup    Group = iota // what is computed: needed again to predict
+	TrainingGroup              // how the weights are found
+	MachineGroup               // how the work is done, without changing the result
+)
+
+// Setting describes one field of Options: its name is the flag, the key of a configuration file and the field's yaml tag. The
+// table of settings is the only place that knows a setting's help text and the values it accepts.
+type Setting struct {
+	Name    string
+	Group   Group
+	Meaning string   // one line of help, without the choices and the default
+	Choices []string // the accepted words, nil: not a choice among words
+
+	models []string // the models that use it, nil: every model
+	limits bounds   // of a number
+	field  int      // index in Options
+}
+
+var settings = withFields([]Setting{
+	{Name: "model", Choices: Models, Meaning: "model to train"},
+	{Name: "layers", limits: between(1, 1000), Meaning: "number of layers"},
+	{Name: "hidden", limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
+	{Name: "heads", models: attentionModels, limits: between(1, 1<<10), Meaning: "attention heads of the hidden layers"},
+	{Name: "output-heads", models: attentionModels, limits: between(1, 1<<10), Meaning: "attention heads of the last layer, averaged"},
+	{Name: "dropout", limits: fraction, Meaning: "dropout between layers"},
+	{Name: "input-dropout", limits: fraction, Meaning: "dropout on the input features"},
+	{Name: "transform-dropout", models: attentionModels, limits: fraction, Meaning: "dropout on each layer's transformed features"},
+	{Name: "attention-dropout", models: attentionModels, limits: fraction, Meaning: "dropout on the attention coefficients"},
+	{Name: "normalize-features", Choices: []string{"none", "row"}, Meaning: "scale of each vertex's features, row divides by their sum"},
+	{Name: "norm", Choices: []string{"none", "batch", "layer"}, Meaning: "normalisation after each hidden layer"},
+	{Name: "residual", Meaning: "add each layer's input to its output"},
+	{Name: "activation", Choices: []string{"relu", "elu"}, Meaning: "activation of the hidden layers"},
+	{Name: "direction", models: graphModels, Choices: []string{"in", "out", "both"},
+		Meaning: "use edges as stored, reversed, or both ways, each way with weights of its own"},
+
+	{Name: "lr", Group: TrainingGroup, limits: above(0), Meaning: "learning rate"},
+	{Name: "weight-decay", Group: TrainingGroup, limits: atLeast(0), Meaning: "weight decay; never applies to biases and norms"},
+	{Name: "decay-first-layer-only", Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
+	{Name: "optimizer", Group: TrainingGroup, Choices: []string{"adam", "adamw", "sgd"}, Meaning: "optimizer"},
+	{Name: "schedule", Group: TrainingGroup, Choices: []string{"constant", "cosine", "step"}, Meaning: "course of the learning rate"},
+	{Name: "clip", Group: TrainingGroup, limits: atLeast(0), Meaning: "largest norm of the gradient, 0: no limit"},
+	{Name: "epochs", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "passes over the graph"},
+	{Name: "patience", Group: TrainingGroup, limits: atLeast(0), Meaning: "stop after so many epochs without a better validation metric, 0: never"},
+	{Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
+	{Name: "metric", Group: TrainingGroup, Choices: []string{"auto", "accuracy", "roc-auc", "micro-f1", "macro-f1"},
+		Meaning: "measure of the results, auto for the one that the graph names"},
+	{Name: "seed", Group: TrainingGroup, Meaning: "seed of all randomness"},
+	{Name: "split", Group: TrainingGroup, limits: atLeast(0), Meaning: "which stored split, from 0"},
+	{Name: "init", Group: TrainingGroup, Meaning: "safetensors file with the weights to start from"},
+
+	{Name: "threads", Group: MachineGroup, limits: between(0, 1<<12), Meaning: "threads of a worker, 0: all cores shared among the workers"},
+	{Name: "memory-limit", Group: MachineGroup, Meaning: "refuse a run whose worker would need more, as in 4GiB"},
+	{Name: "precision", Group: MachineGroup, Choices: []string{"f32"}, Meaning: "number format of the tensors"},
+	{Name: "parallel", Group: MachineGroup, Meaning: "mesh of workers, AXIS=N[,AXIS=N…]"},
+})
+
+// Settings lists every setting, in the order of help texts and of run.yaml.
+func Settings() []Setting { return slices.Clone(settings) }
+
+// settingNamed finds a setting by its name.
+func settingNamed(name string) (Setting, bool) {
+	i := slices.IndexFunc(settings, func(s Setting) bool { return s.Name == name })
+	if i < 0 {
+		return Setting{}, false
+	}
+	return settings[i], true
+}
+
+// withFields ties each setting to the field of Options whose yaml tag is its name.
+func withFields(table []Setting) []Setting {
+	options := reflect.TypeFor[Options]()
+	for i := range table {
+		s := &table[i]
+		s.field = slices.IndexFunc(reflect.VisibleFields(options), func(f reflect.StructField) bool { return f.Tag.Get("yaml") == s.Name })
+		if s.field < 0 {
+			panic("Options has no field for the setting " + s.Name)
+		}
+	}
+	return table
+}
+
+// Applies reports whether the setting changes anything for a model.
+func (s Setting) Applies(model string) bool {
+	return s.models == nil || slices.Contains(s.models, model)
+}
+
+// Kind names what the setting's text is: "int", "float", "bool", "size" or "string".
+func (s Setting) Kind() string {
+	switch s.pointer(new(Options)).(type) {
+	case *int, *uint64:
+		return "int"
+	case *float64:
+		return "float"
+	case *bool:
+		return "bool"
+	case *Bytes:
+		return "size"
+	default:
+		return "string"
+	}
+}
+
+func (s Setting) pointer(o *Options) any {
+	return reflect.ValueOf(o).Elem().Field(s.field).Addr().Interface()
+}
+
+// Value is the setting's value in o: an int, uint64, float64, bool, string or Bytes.
+func (s Setting) Value(o *Options) any { return reflect.ValueOf(o).Elem().Field(s.field).Interface() }
+
+// Text is the setting's value in o, as Set reads it.
+func (s Setting) Text(o *Options) string { return fmt.Sprint(s.Value(o)) }
+
+// Set reads a value as a flag or a configuration file gives it. Whether the value makes sense is Options.Validate's to say.
+func (s Setting) Set(o *Options, text string) (err error) {
+	switch p := s.pointer(o).(type) {
+	case *string:
+		*p = text
+	case *Bytes:
+		*p, err = ParseBytes(text)
+	case *int:
+		if *p, err = strconv.Atoi(text); err != nil {
+			err = errors.New("must be a whole number")
+		}
+	case *uint64:
+		if *p, err = strconv.ParseUint(text, 10, 64); err != nil {
+			err = errors.New("must be a whole number, 0 or more")
+		}
+	case *float64:
+		if *p, err = strconv.ParseFloat(text, 64); err != nil {
+			err = errors.New("must be a number")
+		}
+	case *bool:
+		switch strings.ToLower(text) {
+		case "true", "on", "yes":
+			*p = true
+		case "false", "off", "no":
+			*p = false
+		default:
+			err = errors.New("must be true or false")
+		}
+	}
+	return err
+}
+
+// reject says why o's value is not accepted; empty when it is.
+func (s Setting) reject(o *Options) string {
+	switch v := s.Value(o).(type) {
+	case string:
+		if s.Choices != nil && !slices.Contains(s.Choices, v) {
+			return "unknown " + s.Name + "; it is one of " + strings.Join(s.Choices, ", ")
+		}
+	case int:
+		return s.limits.reject(float64(v))
+	case float64:
+		return s.limits.reject(v)
+	}
+	return ""
+}
+
+// bounds are the accepted values of a number. Infinities and NaN are never accepted.
+type bounds struct {
+	low, high         float64
+	openLow, openHigh bool // the bound itself is not accepted
+}
+
+func between(low, high float64) bounds { return bounds{low: low, high: high} }
+func atLeast(low float64) bounds       { return bounds{low: low, high: math.MaxFloat64} }
+func above(low float64) bounds         { return bounds{low: low, high: math.MaxFloat64, openLow: true} }
+
+// fraction is what a probability of dropping may be: 1 would drop everything.
+var fraction = bounds{low: 0, high: 1, openHigh: true}
+
+func (b bounds) reject(x float64) string {
+	if x >= b.low && x <= b.high && !(b.openLow && x == b.low) && !(b.openHigh && x == b.high) {
+		return ""
+	}
+	low, high := "at least", "at most"
+	if b.openLow {
+		low = "above"
+	}
+	if b.openHigh {
+		high = "below"
+	}
+	reason := fmt.Sprintf("must be %s %.10g", low, b.low)
+	if b.high != math.MaxFloat64 {
+		reason += fmt.Sprintf(" and %s %.10g", high, b.high)
+	}
+	return reason
+}

@@ -1,0 +1,112 @@
+package train
+
+import (
+	"encoding/json"
+	"math"
+	"slices"
+)
+
+// Summary is what a finished run tells other programs: the one JSON object of `weft train --json`, also kept in run.json.
+// Lists over workers have one entry per worker.
+type Summary struct {
+	Dataset   string `json:"dataset"`
+	Model     string `json:"model"`
+	Parallel  string `json:"parallel"`
+	Workers   int    `json:"workers"`
+	Seed      uint64 `json:"seed"`
+	EpochsRun int    `json:"epochs_run"`
+	BestEpoch int    `json:"best_epoch"`
+	Metric    string `json:"metric"`
+	// Train, Val and Test are the metric at the best validation epoch.
+	Train  Number   `json:"train"`
+	Val    Number   `json:"val"`
+	Test   Number   `json:"test"`
+	Losses []Number `json:"losses"`
+	RunDir string   `json:"run_dir"`
+
+	EpochSeconds       []float64     `json:"epoch_seconds"` // of every epoch, evaluation excluded
+	EpochSecondsMedian float64       `json:"epoch_seconds_median"`
+	PeakTensorBytes    []int64       `json:"peak_tensor_bytes"`
+	GraphBytes         []int64       `json:"graph_bytes"`
+	PeakRSSBytes       int64         `json:"peak_rss_bytes"` // of the largest process
+	Communication      Communication `json:"communication"`
+	SentBytes          []int64       `json:"sent_bytes"`
+	Graph              Counts        `json:"graph"`
+}
+
+// Communication is what the workers sent in the training pass of the last epoch, by kind, summed over the workers.
+type Communication struct {
+	Halo       Traffic `json:"halo"`       // vertex rows and their gradients between graph partitions
+	Layout     Traffic `json:"layout"`     // switches between rows and slices
+	Stage      Traffic `json:"stage"`      // activations and gradients at the boundaries of a pipeline
+	Gradient   Traffic `json:"gradient"`   // gradients of the weights
+	Statistics Traffic `json:"statistics"` // losses, norms, counts
+}
+
+// Counts are the sizes of the graph that was trained on.
+type Counts struct {
+	Vertices int   `json:"vertices"`
+	Edges    int64 `json:"edges"`
+	Features int   `json:"features"`
+	Classes  int   `json:"classes"`
+}
+
+// Summarize puts together what the run of a job reports. Where it ran and what the process took are the caller's to fill in.
+func Summarize(j *Job, r *Result) Summary {
+	return Summary{
+		Dataset: j.Dataset, Model: j.Options.Model, Parallel: j.Options.Parallel, Workers: r.Workers, Seed: j.Options.Seed,
+		EpochsRun: r.Epochs, BestEpoch: r.BestEpoch, Metric: r.Metric,
+		Train: Number(r.Train), Val: Number(r.Val), Test: Number(r.Test), Losses: numbers(r.Losses),
+		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: median(r.EpochSeconds),
+		PeakTensorBytes: r.PeakTensorBytes, GraphBytes: r.GraphBytes,
+		Communication: Communication{
+			Halo: r.Communication["halo"], Layout: r.Communication["layout"], Stage: r.Communication["stage"],
+			Gradient: r.Communication["gradient"], Statistics: r.Communication["statistics"],
+		},
+		SentBytes: r.SentBytes,
+		Graph: Counts{Vertices: j.Graph.Vertices(), Edges: j.Graph.Edges(),
+			Features: j.Graph.Features.Columns, Classes: j.Graph.Labels.Classes},
+	}
+}
+
+// Number is a float64 that JSON can carry whatever its value: NaN and the infinities, which JSON lacks, are null. Every other
+// value is printed so that it reads back the same.
+type Number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if x := float64(n); math.IsNaN(x) || math.IsInf(x, 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// UnmarshalJSON implements json.Unmarshaler: null is NaN.
+func (n *Number) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*n = Number(math.NaN())
+		return nil
+	}
+	return json.Unmarshal(text, (*float64)(n))
+}
+
+func numbers(x []float64) []Number {
+	out := make([]Number, len(x))
+	for i, v := range x {
+		out[i] = Number(v)
+	}
+	return out
+}
+
+// median is the middle of the sorted values, the mean of the two middle ones of an even number, 0 of none.
+func median(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(x))
+	middle := len(x) / 2
+	if len(x)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}

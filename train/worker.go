@@ -1,0 +1,238 @@
+package train
+
+import (
+	"runtime"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/nn"
+	"weft/optim"
+	"weft/parallel"
+	"weft/tensor"
+)
+
+// worker is one worker's share of a run: the graph and the model in its memory.
+type worker struct {
+	team      *kernel.Team
+	g         *graph.Graph
+	o         *Options
+	whole     *parallel.Whole
+	rows      nn.Rows
+	features  *tensor.Matrix   // V × F, or nil
+	sparse    *autograd.Sparse // or nil
+	params    *nn.Params
+	model     *gnn.Model
+	optimizer *optim.Optimizer
+	metric    string
+
+	targets          nn.Targets
+	train, val, test vertexSet
+}
+
+// vertexSet is a list of vertices, for Go and for kernels.
+type vertexSet struct {
+	ids  []int64
+	rows *tensor.Matrix // Int32, 1 × n
+}
+
+func availableCPUs() int { return runtime.GOMAXPROCS(0) }
+
+// newWorker copies features and structure into the team's memory and builds the model.
+func newWorker(team *kernel.Team, g *graph.Graph, o *Options) (*worker, error) {
+	if g.Vertices() == 0 {
+		return nil, refusal.Errorf("the graph has no vertices")
+	}
+	if g.Features.Columns == 0 {
+		return nil, refusal.Errorf("the graph has no features; import it with --random-features N, or with features of its own")
+	}
+	if g.Labels.Classes < 1 {
+		return nil, refusal.Errorf("the graph has no labels to predict")
+	}
+	w := &worker{team: team, g: g, o: o}
+	w.loadFeatures()
+	w.whole = parallel.NewWhole(team, &g.Relation)
+	w.rows = w.whole.Rows()
+	w.params = nn.NewParams(team, o.Seed)
+	var err error
+	w.model, err = gnn.New(gnn.Spec{
+		Model: o.Model, Layers: o.Layers, Features: g.Features.Columns, Classes: g.Labels.Classes, Hidden: o.Hidden, Heads: o.Heads,
+		OutputHeads: o.OutputHeads, Norm: o.Norm, Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout,
+		InputDropout: o.InputDropout, TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
+	}, w.params, w.whole.Propagator, w.rows)
+	return w, err
+}
+
+// prepareTraining adds what training needs besides the model: labels, splits, the metric and the optimizer's state.
+func (w *worker) prepareTraining() (err error) {
+	if err := w.loadTargets(); err != nil {
+		return err
+	}
+	if w.metric, err = chooseMetric(w.o.Metric, w.g); err != nil {
+		return err
+	}
+	w.optimizer, err = optim.New(optim.Settings{Name: w.o.Optimizer, Rate: w.o.LR, WeightDecay: w.o.WeightDecay,
+		DecayFirstLayerOnly: w.o.DecayFirstLayerOnly, Clip: w.o.Clip}, w.team, w.params.List)
+	return err
+}
+
+func (w *worker) loadFeatures() {
+	f, n, mem := &w.g.Features, w.g.Vertices(), w.team.Memory
+	scale := func(int) float32 { return 1 }
+	if w.o.NormalizeFeatures == "row" {
+		scale = func(v int) float32 {
+			sum := 0.0
+			for _, x := range rowOf(f, v) {
+				sum += float64(x)
+			}
+			if sum == 0 {
+				return 1
+			}
+			return float32(1 / sum)
+		}
+	}
+	if !f.Sparse() {
+		w.features = mem.New(tensor.Features, n, f.Columns)
+		w.fillRows(w.features.Floats, scale)
+		return
+	}
+	a := &kernel.CSR{Rows: n, Cols: f.Columns, Indptr: mem.NewElement(tensor.Features, tensor.Int64, 1, n+1),
+		Indices: mem.NewElement(tensor.Features, tensor.Int32, 1, len(f.Indices)), Values: mem.New(tensor.Features, 1, len(f.Data))}
+	if !w.team.Planning() {
+		copy(a.Indptr.Int64s(), f.Indptr)
+		copy(a.Indices.Int32s(), f.Indices)
+	}
+	w.fillRows(a.Values.Floats, scale)
+	w.sparse = &autograd.Sparse{Rows: a, Columns: w.team.Transpose(a, tensor.Features)}
+}
+
+// fillRows copies the stored feature values, each row times its scale.
+func (w *worker) fillRows(to func() []float32, scale func(v int) float32) {
+	if w.team.Planning() {
+		return
+	}
+	values, at := to(), 0
+	for v := range w.g.Vertices() {
+		s := scale(v)
+		for _, x := range rowOf(&w.g.Features, v) {
+			values[at] = s * x
+			at++
+		}
+	}
+}
+
+// rowOf is the stored values of a vertex's features.
+func rowOf(f *graph.Features, v int) []float32 {
+	if f.Sparse() {
+		return f.Data[f.Indptr[v]:f.Indptr[v+1]]
+	}
+	return f.Dense[v*f.Columns : (v+1)*f.Columns]
+}
+
+func (w *worker) loadTargets() error {
+	if w.o.Split >= len(w.g.Splits) {
+		if len(w.g.Splits) == 0 {
+			return refusal.Errorf("the graph has no split into training, validation and test vertices; import it with --split")
+		}
+		return refusal.Errorf("--split %d: the graph has %d splits, counted from 0", w.o.Split, len(w.g.Splits))
+	}
+	s := &w.g.Splits[w.o.Split]
+	if len(s.Train) == 0 {
+		return refusal.Errorf("--split %d has no training vertices", w.o.Split)
+	}
+	w.train, w.val, w.test = w.vertexSet(s.Train), w.vertexSet(s.Val), w.vertexSet(s.Test)
+	l, mem := &w.g.Labels, w.team.Memory
+	w.targets.Classes = l.Classes
+	if l.MultiLabel() {
+		w.targets.Multi = mem.New(tensor.Buffers, w.g.Vertices(), l.Classes)
+		if !w.team.Planning() {
+			copy(w.targets.Multi.Floats(), l.Multi)
+		}
+		return nil
+	}
+	w.targets.Class = mem.NewElement(tensor.Buffers, tensor.Int32, 1, w.g.Vertices())
+	if !w.team.Planning() {
+		for v, c := range l.Class {
+			w.targets.Class.Int32s()[v] = int32(c)
+		}
+	}
+	return nil
+}
+
+func (w *worker) vertexSet(ids []int64) vertexSet {
+	s := vertexSet{ids, w.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(ids))}
+	if !w.team.Planning() {
+		for i, v := range ids {
+			s.rows.Int32s()[i] = int32(v)
+		}
+	}
+	return s
+}
+
+// input puts the features on a tape.
+func (w *worker) input(t *autograd.Tape) *autograd.Var {
+	if w.sparse != nil {
+		return t.SparseConstant(w.sparse)
+	}
+	return t.Constant(w.features, w.o.InputDropout == 0)
+}
+
+// gradients runs the training pass of an epoch: it adds to the parameters' gradients and returns the loss.
+func (w *worker) gradients(epoch int) float64 {
+	t := autograd.NewTrainingTape(w.team, autograd.Random{Seed: w.o.Seed, Epoch: epoch})
+	logits := w.model.Forward(w.input(t))
+	loss, g := nn.Loss(logits, w.targets, w.train.rows, len(w.train.ids), true)
+	t.Backward(logits, g)
+	return loss
+}
+
+// scores are the metric on each part of the split, and the validation loss.
+type scores struct {
+	train, val, test, valLoss float64
+}
+
+// evaluate measures the model as it is, without dropout.
+func (w *worker) evaluate() scores {
+	t := autograd.NewTape(w.team)
+	logits := w.model.Forward(w.input(t))
+	defer logits.Drop()
+	var s scores
+	s.valLoss, _ = nn.Loss(logits, w.targets, w.val.rows, len(w.val.ids), false)
+	if w.team.Planning() {
+		return s
+	}
+	measure := func(set vertexSet) float64 { return metrics[w.metric](logits.Value().Floats(), &w.g.Labels, set.ids) }
+	s.train, s.val, s.test = measure(w.train), measure(w.val), measure(w.test)
+	return s
+}
+
+// predict computes the logits of all vertices, and with embeddings set the input of the last layer.
+func (w *worker) predict(embeddings bool) (logits, hidden []float32, columns int) {
+	t := autograd.NewTape(w.team)
+	h := w.model.Hidden(w.input(t))
+	if embeddings {
+		columns = h.Cols()
+		hidden = denseCopy(h)
+	}
+	z := w.model.Output(h)
+	defer z.Drop()
+	return append([]float32(nil), z.Value().Floats()...), hidden, columns
+}
+
+// denseCopy is a copy of the values; a model of one layer has its features, which may be sparse, as the last layer's input.
+func denseCopy(h *autograd.Var) []float32 {
+	s := h.Sparse()
+	if s == nil {
+		return append([]float32(nil), h.Value().Floats()...)
+	}
+	out := make([]float32, h.Rows()*h.Cols())
+	indptr := s.Rows.Indptr.Int64s()
+	for v := range h.Rows() {
+		for k := indptr[v]; k < indptr[v+1]; k++ {
+			out[v*h.Cols()+int(s.Rows.Indices.Int32s()[k])] = s.Rows.Values.Floats()[k]
+		}
+	}
+	return out
+}
