@@ -169,6 +169,18 @@ func Dropout(x *Var, mask kernel.Mask) *Var {
 	return Finish(x, nil, kernel.Identity, mask)
 }
 
+// Dense is the dense form of a sparse constant, for operations that need every element; a dense x is itself.
+func Dense(x *Var) *Var {
+	s := x.sparse
+	if s == nil {
+		return x
+	}
+	t := x.tape
+	z := t.New(x.rows, x.cols)
+	t.Team.Densify(z, s.Rows)
+	return t.Record(Op{Value: z})
+}
+
 // HeadMean averages the heads of x (rows × heads·width): rows × width.
 func HeadMean(x *Var, heads int) *Var {
 	if heads == 1 {

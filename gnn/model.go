@@ -71,12 +71,11 @@ func run(blocks []*Block, h *autograd.Var) *autograd.Var {
 type Spec struct {
 	Model              string // one of Names
 	Layers             int
-	Features, Classes  int
 	Hidden             int     // total over the heads
 	Heads, OutputHeads int     // graph attention; several output heads are averaged
 	Norm               string  // none, batch, layer
 	Activation         string  // one of Activations
-	Residual           bool    // the input of each block between equal widths is added to its output
+	Residual           bool    // the input of each hidden block but the first is added to its output
 	Direction          string  // in, out, both
 	Dropout            float64 // after each layer but the last
 	InputDropout       float64 // on the features
@@ -91,13 +90,22 @@ var Names = []string{"mlp", "gcn", "sage", "gat", "gatv2", "gin"}
 var Activations = map[string]kernel.Activation{"none": kernel.Identity, "relu": kernel.ReLU, "elu": kernel.ELU, "leaky-relu": kernel.LeakyReLU,
 	"tanh": kernel.Tanh, "sigmoid": kernel.Sigmoid}
 
-// New builds a model: Layers convolutions of width Hidden and the last of width Classes, with norm, activation and dropout between
-// them, and PyG's names of parameters (torch_geometric.nn.models). props makes the propagators and rows are the vertices held here.
-func New(s Spec, params *nn.Params, props Propagators, rows nn.Rows) (*Model, error) {
+// Env is where a model is built: one worker's parameters, vertices and ways along the edges, and the widths that the graph gives.
+type Env struct {
+	Params            *nn.Params
+	Propagators       Propagators
+	Rows              nn.Rows
+	Features, Classes int
+}
+
+// New builds a named model: Layers convolutions of width Hidden and the last of width Classes, with norm, activation and dropout
+// between them, and PyG's names of parameters (torch_geometric.nn.models).
+func New(s Spec, e Env) (*Model, error) {
 	act, ok := Activations[s.Activation]
 	if !ok {
 		return nil, fmt.Errorf("unknown activation %q", s.Activation)
 	}
+	params, rows := e.Params, e.Rows
 	m := &Model{Params: params, Input: nn.Dropout{Site: "input", P: s.InputDropout, Rows: rows}}
 	norm := func(path string, width int) nn.Norm {
 		switch s.Norm {
@@ -112,23 +120,23 @@ func New(s Spec, params *nn.Params, props Propagators, rows nn.Rows) (*Model, er
 	if s.Model == "mlp" {
 		list = "lins"
 	}
-	in := s.Features
+	in := e.Features
 	for i := range s.Layers {
 		params.BeginLayer(i)
 		last := i == s.Layers-1
 		b := &Block{Rows: rows}
 		site := Site{Path: fmt.Sprintf("%s.%d", list, i), In: in, Out: s.Hidden, Params: params, Rows: rows, Activation: act, Inner: norm, share: 1}
 		if last {
-			site.Out = s.Classes
+			site.Out = e.Classes
 		} else {
 			b.Norm = norm(fmt.Sprintf("norms.%d", i), s.Hidden)
 			b.Activation = act
 			b.Dropout = nn.Dropout{Site: site.Path, P: s.Dropout, Rows: rows}
-			b.Residual = s.Residual && in == s.Hidden
+			b.Residual = s.Residual && i > 0
 		}
 		site.Norm = b.Norm
 		var err error
-		if b.Conv, err = s.convolution(site, props, last); err != nil {
+		if b.Conv, err = s.convolution(site, e.Propagators, last); err != nil {
 			return nil, err
 		}
 		m.Blocks = append(m.Blocks, b)

@@ -86,6 +86,21 @@ func (t *Team) MaskEntries(a *CSR, m Mask, transposed bool) *tensor.Matrix {
 	return out
 }
 
+// Densify is z = a as a dense matrix.
+func (t *Team) Densify(z *tensor.Matrix, a *CSR) {
+	check("dense form", z, a.Rows, a.Cols)
+	t.Zero(z)
+	t.Parallel(tiles(a.Rows), func(k int) {
+		indptr, columns, values := a.Indptr.Int64s(), a.Indices.Int32s(), a.Values.Floats()
+		for r := k * C.WEFT_TILE; r < min((k+1)*C.WEFT_TILE, a.Rows); r++ {
+			row := z.Floats()[r*z.Cols : (r+1)*z.Cols]
+			for e := indptr[r]; e < indptr[r+1]; e++ {
+				row[columns[e]] = values[e]
+			}
+		}
+	})
+}
+
 // Transpose returns the transpose of a, its rows' entries in ascending order, charged to kind. It is done once for each matrix,
 // on one thread.
 func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {

@@ -60,14 +60,23 @@ func (t *Team) Parallel(n int, work func(k int)) {
 	}
 	var next atomic.Int64
 	var group sync.WaitGroup
+	var failed atomic.Pointer[any] // a panic belongs to the caller's goroutine, where it can be recovered
 	for range min(t.threads, n) {
 		group.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					failed.Store(&p)
+				}
+			}()
 			for k := next.Add(1) - 1; k < int64(n); k = next.Add(1) - 1 {
 				work(int(k))
 			}
 		})
 	}
 	group.Wait()
+	if p := failed.Load(); p != nil {
+		panic(*p)
+	}
 }
 
 // rows runs a kernel over rows 0…n−1 of about cost elements each.

@@ -112,6 +112,7 @@ func (p *whole) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 
 // Propagate implements gnn.Propagator.
 func (p *whole) Propagate(x *autograd.Var, r gnn.Reduce, k int) *autograd.Var {
+	x = autograd.Dense(x)
 	for range k {
 		if r.Kind == gnn.KindMax {
 			x = p.max(x)

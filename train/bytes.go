@@ -12,12 +12,12 @@ import (
 // or "none" for 0.
 type Bytes int64
 
+// byteUnits are in order of size, so that "GiB" is tried before "B", which ends it too.
 var byteUnits = []struct {
 	name string
-	size float64
-}{ // binary units first: "GiB" must not be read as an unknown number before "B"
-	{"tib", 1 << 40}, {"gib", 1 << 30}, {"mib", 1 << 20}, {"kib", 1 << 10},
-	{"tb", 1e12}, {"gb", 1e9}, {"mb", 1e6}, {"kb", 1e3}, {"b", 1}, {"", 1},
+	size int64
+}{
+	{"TiB", 1 << 40}, {"TB", 1e12}, {"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"B", 1}, {"", 1},
 }
 
 // ParseBytes reads "4GiB", "512MB", "1.5 GB", "1000000" or "none".
@@ -27,12 +27,12 @@ func ParseBytes(text string) (Bytes, error) {
 		return 0, nil
 	}
 	for _, unit := range byteUnits {
-		number, ok := strings.CutSuffix(lower, unit.name)
+		number, ok := strings.CutSuffix(lower, strings.ToLower(unit.name))
 		if !ok {
 			continue
 		}
 		x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
-		if x *= unit.size; err != nil || !(x >= 0 && x < math.MaxInt64) {
+		if x *= float64(unit.size); err != nil || !(x >= 0 && x < math.MaxInt64) {
 			break
 		}
 		return Bytes(x), nil
@@ -40,15 +40,15 @@ func ParseBytes(text string) (Bytes, error) {
 	return 0, errors.New("must be an amount of memory as in 4GiB or 512MB, or none")
 }
 
-// String writes the amount so that ParseBytes reads the same amount: in the largest binary unit that divides it.
+// String writes the amount so that ParseBytes reads the same amount: in the largest unit that divides it.
 func (b Bytes) String() string {
 	if b == 0 {
 		return "none"
 	}
-	for _, unit := range byteUnits[:4] {
-		if size := Bytes(unit.size); b%size == 0 {
-			return fmt.Sprintf("%d%siB", b/size, strings.ToUpper(unit.name[:1]))
+	for _, unit := range byteUnits {
+		if int64(b)%unit.size == 0 {
+			return fmt.Sprintf("%d%s", int64(b)/unit.size, unit.name)
 		}
 	}
-	return fmt.Sprintf("%dB", int64(b))
+	panic("one byte divides every amount")
 }

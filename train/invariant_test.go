@@ -132,7 +132,7 @@ func TestPredictEqualsRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, g, o)
 			o.Threads = 1
-			p, err := Predict(context.Background(), g, o, r.Weights)
+			p, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), r.Weights)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
@@ -22,6 +23,8 @@ type Job struct {
 	Dataset string // the graph's name in reports
 	Options Options
 	OnEpoch func(Epoch) // called after every epoch, nil: not
+	// Model builds a model of the caller's own in place of the one that Options name; nil: not.
+	Model func(e gnn.Env) (*gnn.Model, error)
 }
 
 // Epoch is what one epoch came to. The metrics stand only in epochs that were evaluated.
@@ -64,7 +67,7 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	o := &j.Options
 	team := kernel.NewTeam(threads(o), tensor.NewMeter())
 	defer team.Memory.Close()
-	w, err := newWorker(team, j.Graph, o)
+	w, err := newWorker(team, j)
 	if err != nil {
 		return nil, err
 	}

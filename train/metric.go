@@ -127,19 +127,19 @@ func f1(logits []float32, l *graph.Labels, vertices []int64, macro bool) float64
 		row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
 		top := argmax(row)
 		for c := range row {
-			predicted, true_ := c == top, false
+			var predicted, actual bool
 			if l.MultiLabel() {
-				predicted, true_ = row[c] > 0, l.Multi[int(v)*l.Classes+c] == 1
+				predicted, actual = row[c] > 0, l.Multi[int(v)*l.Classes+c] == 1
 			} else {
-				true_ = l.Class[v] == int64(c)
+				predicted, actual = c == top, l.Class[v] == int64(c)
 			}
 			if predicted {
 				said[c]++
 			}
-			if true_ {
+			if actual {
 				is[c]++
 			}
-			if predicted && true_ {
+			if predicted && actual {
 				hit[c]++
 			}
 		}

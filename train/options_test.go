@@ -106,6 +106,11 @@ func TestParseBytes(t *testing.T) {
 			t.Errorf("%q was read as %d", text, got)
 		}
 	}
+	for b, want := range map[Bytes]string{0: "none", 1e6: "1MB", 4 << 30: "4GiB", 512e6: "512MB", 1 << 10: "1KiB", 1001: "1001B"} {
+		if got := b.String(); got != want {
+			t.Errorf("%d: %q, want %q", int64(b), got, want)
+		}
+	}
 	rapid.Check(t, func(t *rapid.T) {
 		b := Bytes(rapid.Int64Range(0, 1<<50).Draw(t, "bytes"))
 		if got, err := ParseBytes(b.String()); got != b || err != nil {

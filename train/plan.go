@@ -19,7 +19,7 @@ func (j *Job) Plan() (p Plan, err error) {
 	defer recoverMemory(&err)
 	mem := tensor.NewMeter()
 	defer mem.Close()
-	w, err := newWorker(kernel.NewPlan(mem), j.Graph, &j.Options)
+	w, err := newWorker(kernel.NewPlan(mem), j)
 	if err != nil {
 		return p, err
 	}

@@ -3,7 +3,6 @@ package train
 import (
 	"context"
 
-	"weft/graph"
 	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/tensor"
@@ -17,12 +16,12 @@ type Prediction struct {
 	EmbeddingColumns int
 }
 
-// Predict computes the logits of every vertex of a graph with the given weights. The settings of the training are ignored.
-func Predict(ctx context.Context, g *graph.Graph, o Options, weights map[string]safetensors.Tensor) (p *Prediction, err error) {
+// Predict computes the logits of every vertex of the job's graph with the given weights. The settings of the training are ignored.
+func (j *Job) Predict(ctx context.Context, weights map[string]safetensors.Tensor) (p *Prediction, err error) {
 	defer recoverMemory(&err)
-	team := kernel.NewTeam(threads(&o), tensor.NewMeter())
+	team := kernel.NewTeam(threads(&j.Options), tensor.NewMeter())
 	defer team.Memory.Close()
-	w, err := newWorker(team, g, &o)
+	w, err := newWorker(team, j)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +31,7 @@ func Predict(ctx context.Context, g *graph.Graph, o Options, weights map[string]
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p = &Prediction{Classes: g.Labels.Classes}
+	p = &Prediction{Classes: j.Graph.Labels.Classes}
 	p.Logits, p.Embeddings, p.EmbeddingColumns = w.predict(true)
 	return p, nil
 }

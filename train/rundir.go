@@ -187,12 +187,12 @@ func (d *RunDir) writeRun(run Run) error {
 // Discard takes back the directory of a run that did no work: what NewRunDir made and nothing else.
 func (d *RunDir) Discard() {
 	if d.metrics != nil {
-		d.metrics.Close()
-		os.Remove(d.file(metricsFile))
+		_ = d.metrics.Close()
+		_ = os.Remove(d.file(metricsFile))
 	}
-	os.Remove(d.file(configFile))
+	_ = os.Remove(d.file(configFile))
 	if d.created {
-		os.Remove(d.Path) // fails, as it should, where somebody put a file there
+		_ = os.Remove(d.Path) // fails, as it should, where somebody put a file there
 	}
 }
 

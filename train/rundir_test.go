@@ -157,7 +157,9 @@ func TestRunDirThatCannotBeWritten(t *testing.T) {
 		}
 	}
 	d := newRunDir(t, filepath.Join(t.TempDir(), "run"))
-	d.metrics.Close()
+	if err := d.metrics.Close(); err != nil {
+		t.Fatal(err)
+	}
 	if err := d.Epoch(Epoch{Epoch: 1}); err == nil || !strings.HasPrefix(err.Error(), "run directory "+d.Path) {
 		t.Errorf("an epoch that cannot be recorded: %v", err)
 	}

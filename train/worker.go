@@ -41,7 +41,8 @@ type vertexSet struct {
 func availableCPUs() int { return runtime.GOMAXPROCS(0) }
 
 // newWorker copies features and structure into the team's memory and builds the model.
-func newWorker(team *kernel.Team, g *graph.Graph, o *Options) (*worker, error) {
+func newWorker(team *kernel.Team, j *Job) (*worker, error) {
+	g, o := j.Graph, &j.Options
 	if g.Vertices() == 0 {
 		return nil, refusal.Errorf("the graph has no vertices")
 	}
@@ -56,13 +57,23 @@ func newWorker(team *kernel.Team, g *graph.Graph, o *Options) (*worker, error) {
 	w.whole = parallel.NewWhole(team, &g.Relation)
 	w.rows = w.whole.Rows()
 	w.params = nn.NewParams(team, o.Seed)
+	build := j.Model
+	if build == nil {
+		build = o.model
+	}
 	var err error
-	w.model, err = gnn.New(gnn.Spec{
-		Model: o.Model, Layers: o.Layers, Features: g.Features.Columns, Classes: g.Labels.Classes, Hidden: o.Hidden, Heads: o.Heads,
-		OutputHeads: o.OutputHeads, Norm: o.Norm, Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout,
-		InputDropout: o.InputDropout, TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
-	}, w.params, w.whole.Propagator, w.rows)
+	w.model, err = build(gnn.Env{Params: w.params, Propagators: w.whole.Propagator, Rows: w.rows, Features: g.Features.Columns,
+		Classes: g.Labels.Classes})
 	return w, err
+}
+
+// model builds the named model.
+func (o *Options) model(e gnn.Env) (*gnn.Model, error) {
+	return gnn.New(gnn.Spec{
+		Model: o.Model, Layers: o.Layers, Hidden: o.Hidden, Heads: o.Heads, OutputHeads: o.OutputHeads, Norm: o.Norm,
+		Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout, InputDropout: o.InputDropout,
+		TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
+	}, e)
 }
 
 // prepareTraining adds what training needs besides the model: labels, splits, the metric and the optimizer's state.
@@ -213,26 +224,11 @@ func (w *worker) predict(embeddings bool) (logits, hidden []float32, columns int
 	t := autograd.NewTape(w.team)
 	h := w.model.Hidden(w.input(t))
 	if embeddings {
-		columns = h.Cols()
-		hidden = denseCopy(h)
+		// A model of one layer has its features, which may be sparse, as the last layer's input.
+		d := autograd.Dense(h)
+		columns, hidden = d.Cols(), append([]float32(nil), d.Value().Floats()...)
 	}
 	z := w.model.Output(h)
 	defer z.Drop()
 	return append([]float32(nil), z.Value().Floats()...), hidden, columns
-}
-
-// denseCopy is a copy of the values; a model of one layer has its features, which may be sparse, as the last layer's input.
-func denseCopy(h *autograd.Var) []float32 {
-	s := h.Sparse()
-	if s == nil {
-		return append([]float32(nil), h.Value().Floats()...)
-	}
-	out := make([]float32, h.Rows()*h.Cols())
-	indptr := s.Rows.Indptr.Int64s()
-	for v := range h.Rows() {
-		for k := indptr[v]; k < indptr[v+1]; k++ {
-			out[v*h.Cols()+int(s.Rows.Indices.Int32s()[k])] = s.Rows.Values.Floats()[k]
-		}
-	}
-	return out
 }

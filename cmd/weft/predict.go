@@ -119,7 +119,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, g *graph.Graph, o train.Opt
 	})
 	defer stop()
 	started := time.Now()
-	result, err := train.Predict(ctx, g, o, weights)
+	result, err := (&train.Job{Graph: g, Options: o}).Predict(ctx, weights)
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
