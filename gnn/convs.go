@@ -12,6 +12,12 @@ type Convolution interface {
 	Forward(x *autograd.Var) (*autograd.Var, *nn.Param)
 }
 
+// ConvolutionFunc is a function that is a Convolution.
+type ConvolutionFunc func(x *autograd.Var) (*autograd.Var, *nn.Param)
+
+// Forward calls f.
+func (f ConvolutionFunc) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return f(x) }
+
 // Site is where a convolution is made.
 type Site struct {
 	Path       string // names its parameters and keys its caches and masks

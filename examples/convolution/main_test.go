@@ -1,0 +1,22 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"testing"
+)
+
+func Example() {
+	main()
+	// Output: test accuracy 1.00; vertex 0 is of class 0
+}
+
+func TestShort(t *testing.T) {
+	source, err := os.ReadFile("main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := bytes.Count(source, []byte("\n")); n >= 60 {
+		t.Errorf("%d lines: a model of one's own should take fewer than 60", n)
+	}
+}
