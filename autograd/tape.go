@@ -174,6 +174,9 @@ func (t *Tape) Backward(v *Var, g *tensor.Matrix) {
 		out.held = false
 		out.releaseUnused()
 	}
+	for _, made := range t.scope { // what was made outside every Scope
+		made.Drop()
+	}
 	t.scope = nil
 }
 
@@ -187,6 +190,10 @@ func (t *Tape) Discard() {
 		out.grad.Release()
 		out.grad, out.held, out.kept = nil, false, 0
 		out.releaseUnused()
+		for _, k := range op.Keeps { // some are the result of no recorded operation
+			k.kept = 0
+			k.Drop()
+		}
 	}
 	for _, v := range t.scope {
 		v.kept = 0

@@ -163,7 +163,8 @@ func (v *vertexDescription) check() error {
 	}
 	if f := v.Features; f != nil {
 		if (f.Layout != layoutDense && f.Layout != layoutSparse) || f.Dtype != "float32" || f.Columns < 1 || f.Stored < 0 {
-			return refusal.Errorf("features %q of %q with %d columns and %d stored values are not possible", f.Layout, f.Dtype, f.Columns, f.Stored)
+			return refusal.Errorf("features %q of %q with %d columns and %d stored values are not possible",
+				f.Layout, f.Dtype, f.Columns, f.Stored)
 		}
 	}
 	if l := v.Labels; l != nil {
@@ -187,7 +188,8 @@ func (r *relationDescription) check(v vertexDescription) error {
 		return refusal.Errorf("relation %q joins %q to %q, where the vertex type is %q", r.Name, r.Source, r.Target, v.Type)
 	}
 	if r.Dtype != "int32" || r.Count < 0 || r.FeatureColumns < 0 {
-		return refusal.Errorf("relation %q of %q with %d edges and %d feature columns is not possible", r.Name, r.Dtype, r.Count, r.FeatureColumns)
+		return refusal.Errorf("relation %q of %q with %d edges and %d feature columns is not possible",
+			r.Name, r.Dtype, r.Count, r.FeatureColumns)
 	}
 	return nil
 }
@@ -205,8 +207,10 @@ func describe(g *Graph) *description {
 	} else if l.Class != nil {
 		v.Labels = &labelsDescription{labelsClass, "int64", l.Classes, l.Names != nil}
 	}
-	r := relationDescription{Source: theVertexType, Name: theRelationName, Target: theVertexType, Count: len(g.Relation.Sources),
-		Dtype: "int32", Weights: g.Relation.Weights != nil, FeatureColumns: g.Relation.EdgeColumns}
+	r := relationDescription{
+		Source: theVertexType, Name: theRelationName, Target: theVertexType, Count: len(g.Relation.Sources),
+		Dtype: "int32", Weights: g.Relation.Weights != nil, FeatureColumns: g.Relation.EdgeColumns,
+	}
 	return &description{formatVersion, g.Provenance, g.Metric, []vertexDescription{v}, []relationDescription{r}}
 }
 

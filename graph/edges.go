@@ -51,7 +51,7 @@ func NewRelation(vertices int, e Edges) (Relation, error) {
 			r.Weights[k] = e.Weights[from]
 		}
 		if e.FeatureColumns > 0 {
-			f := int(from) * e.FeatureColumns
+			f := from * e.FeatureColumns
 			r.EdgeFeatures = append(r.EdgeFeatures, e.Features[f:f+e.FeatureColumns]...)
 		}
 	}
@@ -87,7 +87,10 @@ func countingOrder(keys int, key []int32, previous []int) []int {
 
 // Edges lists the relation's edges in stored order.
 func (r *Relation) Edges() Edges {
-	e := Edges{Source: r.Sources, Target: make([]int32, len(r.Sources)), Weights: r.Weights, Features: r.EdgeFeatures, FeatureColumns: r.EdgeColumns}
+	e := Edges{
+		Source: r.Sources, Target: make([]int32, len(r.Sources)), Weights: r.Weights,
+		Features: r.EdgeFeatures, FeatureColumns: r.EdgeColumns,
+	}
 	for v := range len(r.Indptr) - 1 {
 		for k := r.Indptr[v]; k < r.Indptr[v+1]; k++ {
 			e.Target[k] = int32(v)

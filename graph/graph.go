@@ -17,6 +17,7 @@ type Graph struct {
 	// Names are the vertices' names where the source has them (nil otherwise), len V. They are stored beside the arrays.
 	Names []string
 
+	path  string // of the store, empty for a graph made in memory
 	close func() error
 }
 

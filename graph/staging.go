@@ -64,7 +64,7 @@ func (s *staging) failure() error {
 // abort removes the hidden directory, if it is still there.
 func (s *staging) abort() error {
 	for _, a := range s.open {
-		a.f.Close()
+		_ = a.f.Close()
 	}
 	s.open = nil
 	if s.dir == "" {

@@ -23,7 +23,7 @@ func Open(dir string) (*Graph, error) {
 		return nil, err
 	}
 	m := &mappings{}
-	g := &Graph{Metric: d.Metric, Provenance: d.Provenance, close: m.close}
+	g := &Graph{Metric: d.Metric, Provenance: d.Provenance, path: dir, close: m.close}
 	err = Guard(dir, func() error {
 		if err := g.readVertices(m, dir, &d.Vertices[0]); err != nil {
 			return err
@@ -34,11 +34,14 @@ func Open(dir string) (*Graph, error) {
 		return located(dir, g.check())
 	})
 	if err != nil {
-		g.Close()
+		_ = g.Close()
 		return nil, err
 	}
 	return g, nil
 }
+
+// Guard runs f, which reads the graph's arrays, and turns a fault of their mapped files into an error.
+func (g *Graph) Guard(f func() error) error { return Guard(g.path, f) }
 
 // Guard runs f, which reads files mapped under path. Where such a file is cut or cannot be read any more, f ends and Guard
 // returns an error that names the path; without it the program would die. It covers f's own goroutine and Go code only.

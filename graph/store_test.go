@@ -64,12 +64,15 @@ func same(a, b *Graph) string {
 
 func TestRoundTrip(t *testing.T) {
 	for name, g := range map[string]*Graph{
-		"dense":        dense(),
-		"sparse":       sparse(),
-		"bare":         {Relation: Relation{Indptr: []int64{0, 0, 1}, Sources: []int32{0}}},
-		"no edges":     {Relation: Relation{Indptr: []int64{0, 0}}, Features: Features{Columns: 1, Dense: []float32{7}}},
-		"no vertices":  {Relation: Relation{Indptr: []int64{0}}},
-		"empty arrays": {Relation: Relation{Indptr: []int64{0}, Sources: []int32{}, Weights: []float32{}}, Labels: Labels{Class: []int64{}}, Names: []string{}},
+		"dense":       dense(),
+		"sparse":      sparse(),
+		"bare":        {Relation: Relation{Indptr: []int64{0, 0, 1}, Sources: []int32{0}}},
+		"no edges":    {Relation: Relation{Indptr: []int64{0, 0}}, Features: Features{Columns: 1, Dense: []float32{7}}},
+		"no vertices": {Relation: Relation{Indptr: []int64{0}}},
+		"empty arrays": {
+			Relation: Relation{Indptr: []int64{0}, Sources: []int32{}, Weights: []float32{}},
+			Labels:   Labels{Class: []int64{}}, Names: []string{},
+		},
 		"empty sparse": {Relation: Relation{Indptr: []int64{0, 0}}, Features: Features{Columns: 3, Indptr: []int64{0, 0}}},
 		"empty splits": {Relation: Relation{Indptr: []int64{0, 0}}, Splits: []Split{{}, {}}},
 		"no labels":    {Relation: Relation{Indptr: []int64{0, 0}}, Splits: []Split{{Train: []int64{0}}}},
@@ -278,12 +281,21 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 		{"indptr short", array("indptr.npy", []int64{0, 2, 5, 6}), "indptr.npy", "[4]"},
 		{"weight NaN", array("edge_weight.npy", []float32{1, nan, 1, 1, 1, 1}), "edge_weight.npy", "edge 1 is NaN"},
 		{"weights short", array("edge_weight.npy", []float32{1}), "edge_weight.npy", "[1]"},
-		{"edge feature Inf", array("edge_features.npy", append(make([]float32, 11), float32(math.Inf(-1))), 6, 2), "edge_features.npy", "edge 5 has the value -Inf in column 1"},
+		{
+			"edge feature Inf", array("edge_features.npy", append(make([]float32, 11), float32(math.Inf(-1))), 6, 2),
+			"edge_features.npy", "edge 5 has the value -Inf in column 1",
+		},
 
 		{"features cut", cut("features.npy", .9), "features.npy", "cut short"},
-		{"features NaN", array("features.npy", append(make([]float32, 11), nan), 4, 3), "features.npy", "vertex 3 has the value NaN in column 2"},
+		{
+			"features NaN", array("features.npy", append(make([]float32, 11), nan), 4, 3),
+			"features.npy", "vertex 3 has the value NaN in column 2",
+		},
 		{"features turned", array("features.npy", make([]float32, 12), 3, 4), "features.npy", "[3 4]"},
-		{"labels are text", func(dir string) error { return os.WriteFile(filepath.Join(dir, "labels.npy"), []byte("hello"), 0o644) }, "labels.npy", "ends inside"},
+		{
+			"labels are text", func(dir string) error { return os.WriteFile(filepath.Join(dir, "labels.npy"), []byte("hello"), 0o644) },
+			"labels.npy", "ends inside",
+		},
 		{"label too large", array("labels.npy", []int64{0, 2, -1, 1}), "labels.npy", "vertex 1 has class 2"},
 		{"label below −1", array("labels.npy", []int64{0, 1, -2, 1}), "labels.npy", "vertex 2 has class -2"},
 		{"labels float", array("labels.npy", []float32{0, 1, 1, 1}), "labels.npy", "<f4"},
@@ -296,12 +308,17 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 		{"test in val", array("test.npy", []int64{1}), "test.npy", "vertex 1 is also in val.npy"},
 
 		{"names are no JSON", array("names.json", []int32{1}), "names.json", "not a list"},
-		{"names null", func(dir string) error { return os.WriteFile(filepath.Join(dir, "names.json"), []byte("null"), 0o644) }, "names.json", "not a list"},
+		{
+			"names null", func(dir string) error { return os.WriteFile(filepath.Join(dir, "names.json"), []byte("null"), 0o644) },
+			"names.json", "not a list",
+		},
 		{"names short", text("names.json", `"a",`, ""), "names.json", "3 names for 4"},
 		{"class names short", text("class_names.json", `"red",`, ""), "class_names.json", "1 names for 2"},
 	}
-	for _, file := range []string{"indptr.npy", "indices.npy", "edge_weight.npy", "edge_features.npy", "features.npy", "labels.npy",
-		"train.npy", "val.npy", "test.npy", "names.json", "class_names.json"} {
+	for _, file := range []string{
+		"indptr.npy", "indices.npy", "edge_weight.npy", "edge_features.npy", "features.npy", "labels.npy",
+		"train.npy", "val.npy", "test.npy", "names.json", "class_names.json",
+	} {
 		cases = append(cases, damage{"no " + file, remove(file), file, "missing"})
 	}
 	refuses(t, dense, cases)

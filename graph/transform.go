@@ -73,8 +73,10 @@ func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
 
 // with returns a graph of other edges that shares everything else with g.
 func (g *Graph) with(relation Relation) *Graph {
-	return &Graph{Relation: relation, Features: g.Features, Labels: g.Labels, Splits: g.Splits,
-		Metric: g.Metric, Provenance: g.Provenance, Names: g.Names}
+	return &Graph{
+		Relation: relation, Features: g.Features, Labels: g.Labels, Splits: g.Splits,
+		Metric: g.Metric, Provenance: g.Provenance, Names: g.Names,
+	}
 }
 
 // Symmetrize adds the reverse of every edge and removes duplicate edges. Of edges u→v with different weights or features the

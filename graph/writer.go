@@ -74,7 +74,8 @@ func Create(dir string, shape Shape) (*Writer, error) {
 	}
 	if shape.Edges < 0 || shape.Edges > math.MaxInt || shape.FeatureColumns < 0 || shape.FeatureColumns > math.MaxInt32 ||
 		shape.Classes < 0 || shape.Classes > maxClasses {
-		return nil, refusal.Errorf("%s: %d edges, %d feature columns and %d classes are not possible", dir, shape.Edges, shape.FeatureColumns, shape.Classes)
+		return nil, refusal.Errorf("%s: %d edges, %d feature columns and %d classes are not possible",
+			dir, shape.Edges, shape.FeatureColumns, shape.Classes)
 	}
 	if err := checkMetric(shape.Metric); err != nil {
 		return nil, refusal.Errorf("%s: %w", dir, err)
@@ -94,7 +95,7 @@ func Create(dir string, shape Shape) (*Writer, error) {
 	}
 	w.indptr.int64s([]int64{0})
 	if s.err != nil {
-		w.Abort()
+		_ = w.Abort()
 		return nil, s.failure()
 	}
 	return w, nil
@@ -162,7 +163,8 @@ func (w *Writer) SetSplits(splits []Split) { w.splits = splits }
 func (w *Writer) Close() error {
 	defer w.Abort()
 	if w.rows != w.shape.Vertices || w.edges != w.shape.Edges {
-		return fmt.Errorf("%s: %d rows and %d edges written of %d and %d announced", w.s.name, w.rows, w.edges, w.shape.Vertices, w.shape.Edges)
+		return fmt.Errorf("%s: %d rows and %d edges written of %d and %d announced",
+			w.s.name, w.rows, w.edges, w.shape.Vertices, w.shape.Edges)
 	}
 	for _, a := range []*arrayFile{w.indptr, w.indices, w.features, w.labels} {
 		a.close()

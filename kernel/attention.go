@@ -79,6 +79,9 @@ func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *
 	args.log_sum, args.g, args.g_dot_out = floats(logSum), floats(g), floats(gOut)
 	args.d_source, args.d_source_score = floats(d.Source), floats(d.SourceScore)
 	args.d_target, args.d_target_score = floats(d.Target), floats(d.TargetScore)
+	pack := t.scratch(tensor.Float32, e.Rows, 3*a.Heads)
+	args.pack = floats(pack)
+	t.rows(C.weft_attend_pack, unsafe.Pointer(&args), e.Rows, 3*a.Heads)
 	bySource := args
 	over(&args, e, loops)
 	over(&bySource, transposed, loops)
@@ -87,15 +90,19 @@ func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *
 	} else {
 		n := tiles(e.Rows)
 		partial := t.scratch(tensor.Float64, n, a.Heads*a.Width)
+		row := t.scratch(tensor.Float32, n, a.Heads*a.Width)
 		t.Zero(partial)
-		args.d_a = doubles(partial)
+		t.Zero(row)
+		args.d_a, args.da_rows = doubles(partial), floats(row)
 		t.Parallel(n, func(k int) {
 			C.weft_run(C.weft_attend_back_target, unsafe.Pointer(&args), C.int64_t(k*C.WEFT_TILE), C.int64_t(min((k+1)*C.WEFT_TILE, e.Rows)))
 		})
 		t.mergeTiles(partial, func(c int, v float64) { d.A.Floats()[c] += float32(v) })
 		partial.Release()
+		row.Release()
 	}
 	t.edges(C.weft_attend_back_source, unsafe.Pointer(&bySource), transposed, a.Heads*a.Width)
+	pack.Release()
 }
 
 // RowDots is out_ih = ⟨x_ih, y_ih⟩ over the width of each head, for x and y rows × heads·width.

@@ -12,6 +12,9 @@ import (
 const (
 	// productRows is how many rows one call of the dense product takes. The height of a call never depends on the threads.
 	productRows = 1024
+	// leastRows is how many rows a call has at least: oneDNN rounds products of fewer rows differently, of one row always and of up
+	// to 15 where the second factor is transposed (AVX-512). A vertex's row would then depend on how many others there are.
+	leastRows = 16
 	// lanes is how many partial results a reduction over vertices keeps, at most: lane l adds tiles l, l+lanes, … in this order.
 	lanes = 16
 	// laneRows is how many rows one tile of such a reduction has.
@@ -48,33 +51,35 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
 	if x.Rows == 0 || in == 0 || out == 0 {
 		return
 	}
-	if x.Rows == 1 {
-		t.oneRow(z, x, w, transposed, accumulate)
+	if x.Rows < leastRows {
+		t.fewRows(z, x, w, transposed, accumulate)
 		return
 	}
 	calls := (x.Rows + productRows - 1) / productRows
 	t.Parallel(calls, func(k int) {
 		lo, hi := k*productRows, min((k+1)*productRows, x.Rows)
-		if hi == x.Rows-1 {
-			hi++ // oneDNN rounds a product of one row differently, so a last single row joins the call before
+		if x.Rows-hi < leastRows {
+			hi = x.Rows // the last rows, when they are few, join the call before
 		}
-		if lo < hi && hi-lo > 1 {
+		if hi-lo >= leastRows {
 			sgemm('N', trans, hi-lo, out, in, x, lo, x.Cols, w, 0, w.Cols, beta(accumulate), z, lo)
 		}
 	})
 }
 
-// oneRow multiplies a single row as two, for the rounding that it has among others.
-func (t *Team) oneRow(z, x, w *tensor.Matrix, transposed, accumulate bool) {
-	x2, z2 := t.scratch(tensor.Float32, 2, x.Cols), t.scratch(tensor.Float32, 2, z.Cols)
-	t.Zero(x2)
-	t.Copy(x2.RowRange(0, 1), x)
-	t.Copy(z2.RowRange(0, 1), z)
-	t.Zero(z2.RowRange(1, 2))
-	t.MatMul(z2, x2, w, transposed, accumulate)
-	t.Copy(z, z2.RowRange(0, 1))
-	x2.Release()
-	z2.Release()
+// fewRows adds rows of zeros, for the rounding that the rows have among others.
+func (t *Team) fewRows(z, x, w *tensor.Matrix, transposed, accumulate bool) {
+	more, sum := t.scratch(tensor.Float32, leastRows, x.Cols), t.scratch(tensor.Float32, leastRows, z.Cols)
+	t.Zero(more)
+	t.Zero(sum)
+	t.Copy(more.RowRange(0, x.Rows), x)
+	if accumulate {
+		t.Copy(sum.RowRange(0, x.Rows), z)
+	}
+	t.MatMul(sum, more, w, transposed, accumulate)
+	t.Copy(z, sum.RowRange(0, x.Rows))
+	more.Release()
+	sum.Release()
 }
 
 // MatMulT is z = xᵀ·g, or z += xᵀ·g, for x rows × in and g rows × out: the gradient of a weight. It sums over the rows in fixed

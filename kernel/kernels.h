@@ -3,8 +3,10 @@
 #include "weft.h"
 #include <math.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 typedef int32_t vi __attribute__((vector_size(sizeof(vf))));
+typedef uint32_t v32 __attribute__((vector_size(sizeof(vf))));
 
 static inline vf all(float x) { return x - (vf){0}; }
 static inline vf larger(vf a, vf b) { return (vf)(((vi)a & (a > b)) | ((vi)b & ~(a > b))); }

@@ -1,4 +1,5 @@
 #include <immintrin.h>
+#include <stdint.h>
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")
 typedef __m512 vf;
@@ -7,6 +8,27 @@ static inline vf load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void store(float *p, vf v) { _mm512_storeu_ps(p, v); }
 static inline vf load_n(const float *p, int n) { return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }
 static inline void store_n(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v); }
+// The lanes' products with m as 64 bits each: high and low halves.
+static inline void multiply(__m512i a, __m512i m, __m512i *high, __m512i *low) {
+	__m512i even = _mm512_mul_epu32(a, m), odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), m);
+	*high = _mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd);
+	*low = _mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
+}
+// Lane i of the result is the sum of the lanes of v[i].
+static inline vf lane_sums(const vf v[VW]) {
+	vf u[4];
+	for (int k = 0; k < 4; k++) {
+		vf s = _mm512_unpacklo_ps(v[4 * k], v[4 * k + 1]) + _mm512_unpackhi_ps(v[4 * k], v[4 * k + 1]);
+		vf t = _mm512_unpacklo_ps(v[4 * k + 2], v[4 * k + 3]) + _mm512_unpackhi_ps(v[4 * k + 2], v[4 * k + 3]);
+		__m512d a = (__m512d)s, b = (__m512d)t;
+		u[k] = (vf)_mm512_unpacklo_pd(a, b) + (vf)_mm512_unpackhi_pd(a, b);
+	}
+	vf x = _mm512_shuffle_f32x4(u[0], u[1], 0x88) + _mm512_shuffle_f32x4(u[0], u[1], 0xdd);
+	vf y = _mm512_shuffle_f32x4(u[2], u[3], 0x88) + _mm512_shuffle_f32x4(u[2], u[3], 0xdd);
+	return _mm512_shuffle_f32x4(x, y, 0x88) + _mm512_shuffle_f32x4(x, y, 0xdd);
+}
+typedef __m512i vu;
+static inline vu all_u(uint32_t x) { return _mm512_set1_epi32(x); }
 #define TABLE weft_table_avx512
 #include "kernels.h"
 #pragma GCC pop_options

@@ -1,71 +1,68 @@
 // Counter-based randomness: Philox 4×32 with 10 rounds (Salmon et al., SC'11). One call turns a 128-bit counter and a 64-bit
 // key into 128 random bits, so that a mask can be computed again anywhere instead of being kept.
 
-enum { BATCH = 128, LANES = 16 }; // a batch of columns takes LANES counters of 8 16-bit words each
+enum { LANES = 16, BATCH = 8 * LANES, PARTS = LANES / VW }; // a batch of columns takes LANES counters of 8 16-bit words each
 
-static inline __attribute__((always_inline)) void philox(uint32_t c[4][LANES], uint64_t key, int lanes) {
-	uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+// LANES counters at once: word w of lane i is lane i of counter[w].
+typedef struct {
+	v32 part[4][PARTS];
+} counters;
+
+static inline __attribute__((always_inline)) void philox(counters *c, uint64_t key) {
+	v32 k0 = (v32)all_u((uint32_t)key), k1 = (v32)all_u((uint32_t)(key >> 32));
+	const vu m0 = all_u(0xD2511F53u), m1 = all_u(0xCD9E8D57u);
 	for (int round = 0; round < 10; round++) {
-		for (int i = 0; i < lanes; i++) {
-			uint64_t p = (uint64_t)0xD2511F53u * c[0][i], q = (uint64_t)0xCD9E8D57u * c[2][i];
-			uint32_t a = (uint32_t)(q >> 32) ^ c[1][i] ^ k0, b = (uint32_t)(p >> 32) ^ c[3][i] ^ k1;
-			c[1][i] = (uint32_t)q;
-			c[3][i] = (uint32_t)p;
-			c[0][i] = a;
-			c[2][i] = b;
+		for (int p = 0; p < PARTS; p++) {
+			vu high0, low0, high1, low1;
+			multiply((vu)c->part[0][p], m0, &high0, &low0);
+			multiply((vu)c->part[2][p], m1, &high1, &low1);
+			c->part[0][p] = (v32)high1 ^ c->part[1][p] ^ k0;
+			c->part[1][p] = (v32)low1;
+			c->part[2][p] = (v32)high0 ^ c->part[3][p] ^ k1;
+			c->part[3][p] = (v32)low0;
 		}
 		k0 += 0x9E3779B9u;
 		k1 += 0xBB67AE85u;
 	}
 }
 
-// The words of columns batch·128 … +127 of a vertex: column c has counter c mod 16 of its batch, and of that counter's eight
-// 16-bit words number (c mod 128) / 16.
-static inline void mask_words(uint16_t words[BATCH], uint64_t key, uint32_t vertex, uint32_t batch) {
-	uint32_t c[4][LANES];
-	for (int i = 0; i < LANES; i++) {
-		c[0][i] = vertex;
-		c[1][i] = batch;
-		c[2][i] = i;
-		c[3][i] = 0;
+// keep[i] = scale or 0 by the 16-bit word number `word` (0…7) of each lane's bits
+static inline void keep_lanes(float keep[LANES], const counters *c, int word, const weft_mask *m) {
+	for (int p = 0; p < PARTS; p++) {
+		v32 bits = word % 2 ? c->part[word / 2][p] >> 16 : c->part[word / 2][p] & 0xffffu;
+		vi stays = (vi)(bits >= (v32)all_u(m->threshold));
+		store(keep + p * VW, (vf)((vi)all(m->scale) & stays));
 	}
-	philox(c, key, LANES);
-	for (int w = 0; w < 4; w++)
-		for (int i = 0; i < LANES; i++) {
-			words[w * 32 + i] = (uint16_t)c[w][i];
-			words[w * 32 + 16 + i] = (uint16_t)(c[w][i] >> 16);
-		}
 }
 
-// keep[0…n−1] = scale or 0 for columns first … first+n−1 of one batch
-static inline void mask_row(float *keep, const weft_mask *m, int64_t row, int64_t batch, int64_t n) {
-	uint16_t words[BATCH];
-	mask_words(words, m->key, m->ids ? (uint32_t)m->ids[row] : (uint32_t)row, (uint32_t)batch);
-	for (int64_t i = 0; i < n; i++)
-		keep[i] = words[i] >= m->threshold ? m->scale : 0.0f;
+// keep[0…127] = scale or 0 for columns batch·128 … +127 of a row: column c has lane c mod 16 of its batch's counters, and of that
+// counter's eight 16-bit words number (c mod 128) / 16. Columns from n on are left alone.
+static inline void mask_row(float keep[BATCH], const weft_mask *m, int64_t row, int64_t batch, int64_t n) {
+	counters c;
+	for (int p = 0; p < PARTS; p++) {
+		c.part[0][p] = (v32)all_u(m->ids ? (uint32_t)m->ids[row] : (uint32_t)row);
+		c.part[1][p] = (v32)all_u((uint32_t)batch);
+		for (int i = 0; i < VW; i++)
+			c.part[2][p][i] = p * VW + i;
+		c.part[3][p] = (v32)all_u(0);
+	}
+	philox(&c, m->key);
+	for (int w = 0; w * LANES < n; w++)
+		keep_lanes(keep + w * LANES, &c, w, m);
 }
 
+// One element of the same mask.
 static inline float mask_one(const weft_mask *m, uint32_t vertex, uint32_t column) {
-	uint32_t in = column % BATCH, word = in / LANES, c[4][LANES];
-	c[0][0] = vertex;
-	c[1][0] = column / BATCH;
-	c[2][0] = in % LANES;
-	c[3][0] = 0;
-	philox(c, m->key, 1);
-	uint16_t bits = (uint16_t)(c[word / 2][0] >> (word % 2 * 16));
-	return bits >= m->threshold ? m->scale : 0.0f;
-}
-
-// The mask of one edge for heads 8·group … +7, keyed by both ends and the occurrence number of a duplicate edge.
-static inline void mask_edge(float keep[8], const weft_mask *m, uint32_t source, uint32_t target, uint32_t occurrence, uint32_t group) {
-	uint32_t c[4][LANES];
-	c[0][0] = source;
-	c[1][0] = target;
-	c[2][0] = occurrence;
-	c[3][0] = 0x80000000u | group; // apart from the counters of vertices
-	philox(c, m->key, 1);
-	for (int i = 0; i < 8; i++)
-		keep[i] = (uint16_t)(c[i / 2][0] >> (i % 2 * 16)) >= m->threshold ? m->scale : 0.0f;
+	uint32_t in = column % BATCH, word = in / LANES, k0 = (uint32_t)m->key, k1 = (uint32_t)(m->key >> 32);
+	uint32_t c[4] = {vertex, column / BATCH, in % LANES, 0};
+	for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {
+		uint64_t p = (uint64_t)0xD2511F53u * c[0], q = (uint64_t)0xCD9E8D57u * c[2];
+		c[0] = (uint32_t)(q >> 32) ^ c[1] ^ k0;
+		c[1] = (uint32_t)q;
+		c[2] = (uint32_t)(p >> 32) ^ c[3] ^ k1;
+		c[3] = (uint32_t)p;
+	}
+	return (uint16_t)(c[word / 2] >> (word % 2 * 16)) >= m->threshold ? m->scale : 0.0f;
 }
 
 static void k_sparse_mask(const void *args, int64_t lo, int64_t hi) {

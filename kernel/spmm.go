@@ -48,8 +48,9 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumu
 }
 
 // Max extends z_ic = max_{j in row i} x_jc, and arg (Int32) by the id of the source that gave it; ids (Int32, nil: the row) are
-// the sources' vertices, and the smallest wins a tie. z must start as zeros and arg as −1 (MaxStart), which is also the result of
-// a row without in-neighbours. self marks the rows that are their own in-neighbour (nil: none).
+// the sources' vertices, and the smallest wins a tie. NaN is larger than any number. z must start as zeros and arg as −1
+// (MaxStart), which is also the result of a row without in-neighbours. self marks the rows that are their own in-neighbour (nil:
+// none); the matrix holds no self loops then.
 func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, self *tensor.Matrix) {
 	check("input", x, a.Cols, z.Cols)
 	check("output", z, a.Rows, x.Cols)
@@ -80,7 +81,12 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, self
 // that the mask belongs to.
 func (t *Team) MaskEntries(a *CSR, m Mask, transposed bool) *tensor.Matrix {
 	out := t.scratch(tensor.Float32, 1, a.Entries())
-	args := &C.weft_sparse_mask_args{out: floats(out), values: floats(a.Values), indptr: (*C.int64_t)(a.Indptr.Pointer()),
+	values := a.Values
+	if values == nil {
+		t.Fill(out, 1)
+		values = out
+	}
+	args := &C.weft_sparse_mask_args{out: floats(out), values: floats(values), indptr: (*C.int64_t)(a.Indptr.Pointer()),
 		indices: ints(a.Indices), transposed: boolean(transposed), mask: m.c()}
 	t.edges(C.weft_sparse_mask, unsafe.Pointer(args), a, 32)
 	return out

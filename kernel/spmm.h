@@ -93,7 +93,8 @@ static void k_spmm(const void *args, int64_t lo, int64_t hi) {
 // A source seen first wins a tie, and edges come in ascending order of the source, so a tie goes to the smallest source id.
 static inline void max_edge(float *z, int32_t *arg, const float *x, int32_t id, int64_t cols) {
 	for (int64_t c = 0; c < cols; c++) {
-		int better = arg[c] < 0 || x[c] > z[c] || (x[c] == z[c] && id < arg[c]);
+		int first = id < arg[c], nan = x[c] != x[c]; // NaN is larger than any number, so that it never goes unseen
+		int better = arg[c] < 0 || x[c] > z[c] || (x[c] == z[c] && first) || (nan && (z[c] == z[c] || first));
 		z[c] = better ? x[c] : z[c];
 		arg[c] = better ? id : arg[c];
 	}

@@ -86,7 +86,8 @@ typedef struct {
 	float *d_source_score;     // GATv1, over sources
 	float *d_source;           // over sources
 	double *d_a;               // GATv2, over destinations: tiles × heads·width
-	int32_t accumulate;
+	float *da_rows;            // GATv2, over destinations: tiles × heads·width of scratch zeros
+	float *pack;               // destination rows × 3·heads, see attend_pack
 } weft_attention_args;
 
 // out_ih = Σ_c z_ihc · a_hc
@@ -202,7 +203,7 @@ typedef struct {
 } weft_zero_args;
 
 #define WEFT_KERNELS(X) \
-	X(spmm) X(max) X(max_back) X(attend) X(attend_end) X(attend_back_target) X(attend_back_source) \
+	X(spmm) X(max) X(max_back) X(attend) X(attend_end) X(attend_pack) X(attend_back_target) X(attend_back_source) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(finish) X(finish_back) X(combine) \
 	X(column_sum) X(batch_stats) X(batch_norm) X(batch_back_sums) X(batch_back) X(layer_norm) X(layer_back) \
 	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(zero)

@@ -171,25 +171,31 @@ func (ps *Params) Release() {
 	}
 }
 
+// Tensor is a tensor as weight files hold it.
+type Tensor = safetensors.Tensor
+
+// State is a model's values by name, as in PyTorch's state_dict.
+type State = map[string]Tensor
+
 // State is a copy of all values by name, in the shapes that files hold.
-func (ps *Params) State() map[string]safetensors.Tensor {
-	state := map[string]safetensors.Tensor{}
+func (ps *Params) State() State {
+	state := State{}
 	for _, p := range ps.List {
 		values := slices.Clone(p.Value.Floats())
 		if p.transposed {
 			values = transpose(values, p.Value.Rows, p.Value.Cols)
 		}
-		state[p.Name] = safetensors.Tensor{Shape: p.shape, Float32: values}
+		state[p.Name] = Tensor{Shape: p.shape, Float32: values}
 	}
 	for _, b := range ps.Buffers {
 		if b.Count != nil {
-			state[b.Name] = safetensors.Tensor{Shape: []int{}, Int64: []int64{*b.Count}}
+			state[b.Name] = Tensor{Shape: []int{}, Int64: []int64{*b.Count}}
 		} else {
-			state[b.Name] = safetensors.Tensor{Shape: []int{len(b.Values)}, Float32: slices.Clone(b.Values)}
+			state[b.Name] = Tensor{Shape: []int{len(b.Values)}, Float32: slices.Clone(b.Values)}
 		}
 	}
 	for name, c := range ps.cancelled {
-		state[name] = safetensors.Tensor{Shape: []int{len(c.runningMean.Values)}, Float32: make([]float32, len(c.runningMean.Values))}
+		state[name] = Tensor{Shape: []int{len(c.runningMean.Values)}, Float32: make([]float32, len(c.runningMean.Values))}
 	}
 	return state
 }
@@ -198,9 +204,9 @@ func (ps *Params) State() map[string]safetensors.Tensor {
 var aliases = map[string]string{"lin.weight": "lin_src.weight"}
 
 // Load sets all values from a state. A missing, unknown or wrongly shaped tensor is refused by name.
-func (ps *Params) Load(state map[string]safetensors.Tensor) error {
+func (ps *Params) Load(state State) error {
 	used := map[string]bool{}
-	take := func(name string, shape []int) (safetensors.Tensor, error) {
+	take := func(name string, shape []int) (Tensor, error) {
 		v, ok := state[name]
 		found := name
 		for newer, older := range aliases {

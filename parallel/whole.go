@@ -153,6 +153,7 @@ func (p *whole) Attend(a gnn.Attention) *autograd.Var {
 		loops = e.oneLoop(t.Team)
 	}
 	rows, width := a.Source.Rows(), a.Source.Cols()/a.Heads
+	p.decide(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
 	call := kernel.Attention{Heads: a.Heads, Width: width, Slope: a.Slope,
 		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(t)}
 	k, release := scored(t, call, a)

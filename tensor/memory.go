@@ -19,6 +19,7 @@ func (e OutOfMemory) Error() string {
 
 const (
 	pageSize = 4096
+	maxBytes = 1 << 62
 	hugePage = 2 << 20 // from this size on, transparent huge pages are asked for: gathers of rows then miss the TLB less
 )
 

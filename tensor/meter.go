@@ -56,6 +56,9 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	if rows < 0 || cols < 0 {
 		panic(fmt.Sprintf("tensor: a matrix of %d×%d", rows, cols))
 	}
+	if cols > 0 && rows > maxBytes/cols/element.Size() {
+		panic(OutOfMemory{maxBytes, fmt.Errorf("a matrix of %d×%d", rows, cols)})
+	}
 	size := pages(rows * cols * element.Size())
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -64,8 +67,9 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 		m.data = free[len(free)-1]
 		t.idle[size] = free[:len(free)-1]
 		t.idleBytes -= int64(size)
-	} else {
-		t.makeRoom(int64(size))
+	}
+	t.makeRoom(int64(size))
+	if m.data == nil {
 		m.data = acquire(size)
 		t.mapped[m.data] = size
 	}
@@ -79,6 +83,9 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 
 // makeRoom gives idle memory back until size more bytes do not raise the peak, or none is left.
 func (t *Meter) makeRoom(size int64) {
+	if t.tensors()+size <= t.peak {
+		return
+	}
 	for s, free := range t.idle {
 		for len(free) > 0 && t.tensors()+size > t.peak {
 			t.unmap(free[len(free)-1])

@@ -17,7 +17,16 @@ var byteUnits = []struct {
 	name string
 	size int64
 }{
-	{"TiB", 1 << 40}, {"TB", 1e12}, {"GiB", 1 << 30}, {"GB", 1e9}, {"MiB", 1 << 20}, {"MB", 1e6}, {"KiB", 1 << 10}, {"kB", 1e3}, {"B", 1}, {"", 1},
+	{"TiB", 1 << 40},
+	{"TB", 1e12},
+	{"GiB", 1 << 30},
+	{"GB", 1e9},
+	{"MiB", 1 << 20},
+	{"MB", 1e6},
+	{"KiB", 1 << 10},
+	{"kB", 1e3},
+	{"B", 1},
+	{"", 1},
 }
 
 // ParseBytes reads "4GiB", "512MB", "1.5 GB", "1000000" or "none".

@@ -44,7 +44,9 @@ func networks() map[string]Options {
 // tangled is a directed graph with a hub, isolated vertices, self loops and duplicate edges, larger than a tile of a reduction.
 func tangled(t *testing.T) *graph.Graph {
 	t.Helper()
-	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 3000, Degree: 6, Features: 13, Classes: 5, Seed: 3, Directed: true})
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 3000, Degree: 6, Features: 13, Classes: 5, Seed: 3, Directed: true,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,18 +56,26 @@ type Result struct {
 	Communication    map[string]Traffic
 	SentBytes        []int64 // per worker
 	Interrupted      bool
-	Weights          map[string]safetensors.Tensor // at the best epoch
-	Logits           []float32                     // at the best epoch, V × classes
+	Weights          nn.State  // at the best epoch
+	Logits           []float32 // at the best epoch, V × classes
 	Workers          int
 }
 
 // Run trains. When ctx is cancelled it finishes the epoch and keeps the results.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	defer recoverMemory(&err)
+	err = j.Graph.Guard(func() error {
+		r, err = j.run(ctx)
+		return err
+	})
+	return r, err
+}
+
+func (j *Job) run(ctx context.Context) (r *Result, err error) {
 	o := &j.Options
 	team := kernel.NewTeam(threads(o), tensor.NewMeter())
 	defer team.Memory.Close()
-	w, err := newWorker(team, j)
+	w, err := newWorker(team, j, j.Graph.Labels.Classes)
 	if err != nil {
 		return nil, err
 	}

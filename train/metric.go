@@ -1,8 +1,10 @@
 package train
 
 import (
+	"maps"
 	"math"
 	"slices"
+	"strings"
 
 	"weft/graph"
 	"weft/internal/refusal"
@@ -15,6 +17,9 @@ var metrics = map[string]func(logits []float32, l *graph.Labels, vertices []int6
 	"micro-f1": func(z []float32, l *graph.Labels, v []int64) float64 { return f1(z, l, v, false) },
 	"macro-f1": func(z []float32, l *graph.Labels, v []int64) float64 { return f1(z, l, v, true) },
 }
+
+// metricNames are the names of the metrics.
+var metricNames = slices.Sorted(maps.Keys(metrics))
 
 // chooseMetric is the metric asked for, or with auto the one that the graph names.
 func chooseMetric(asked string, g *graph.Graph) (string, error) {
@@ -31,7 +36,7 @@ func chooseMetric(asked string, g *graph.Graph) (string, error) {
 	}
 	switch _, known := metrics[name]; {
 	case !known:
-		return "", refusal.Errorf("--metric %s: unknown; it is one of accuracy, roc-auc, micro-f1, macro-f1", name)
+		return "", refusal.Errorf("--metric %s: unknown; it is one of %s", name, strings.Join(metricNames, ", "))
 	case name == "accuracy" && g.Labels.MultiLabel():
 		return "", refusal.Errorf("--metric accuracy: the graph's vertices carry several labels each; take micro-f1, macro-f1 or roc-auc")
 	case name == "roc-auc" && !g.Labels.MultiLabel() && g.Labels.Classes != 2:

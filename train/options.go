@@ -5,17 +5,15 @@ import (
 	"strconv"
 	"strings"
 
+	"weft/gnn"
 	"weft/internal/refusal"
 )
-
-// Models are the names that Options.Model accepts.
-var Models = []string{"mlp", "gcn", "sage", "gat", "gatv2", "gin"}
 
 // attentionModels are the models with attention heads.
 var attentionModels = []string{"gat", "gatv2"}
 
 // graphModels are the models that read the edges.
-var graphModels = []string{"gcn", "sage", "gat", "gatv2", "gin"}
+var graphModels = slices.DeleteFunc(slices.Clone(gnn.Names), func(name string) bool { return name == "mlp" })
 
 // Options is everything that a run can be told. A field's yaml tag is its name as a flag of the command and as a key of a
 // configuration file; Settings describes each. The zero value is not useful: start from Defaults.
@@ -42,7 +40,7 @@ type Options struct {
 	Schedule            string  `yaml:"schedule"`
 	Clip                float64 `yaml:"clip"` // largest 2-norm of all gradients together, 0: no limit
 	Epochs              int     `yaml:"epochs"`
-	Patience            int     `yaml:"patience"`   // epochs without a better validation metric after which the run stops, 0: never
+	Patience            int     `yaml:"patience"`   // epochs without progress on the validation vertices after which the run stops, 0: never
 	EvalEvery           int     `yaml:"eval-every"` // epochs from one evaluation to the next
 	Metric              string  `yaml:"metric"`     // "auto" takes the measure that the graph names
 	Seed                uint64  `yaml:"seed"`
@@ -109,7 +107,8 @@ func (o *Options) Workers() (int, error) {
 		case !found:
 			return 0, refusal.Errorf("--parallel %s: a mesh is written AXIS=N[,AXIS=N…], as in graph=1", o.Parallel)
 		case !slices.Contains(meshAxes, axis):
-			return 0, refusal.Errorf("--parallel %s: the mesh has no axis %q; the axes are %s", o.Parallel, axis, strings.Join(meshAxes, ", "))
+			return 0, refusal.Errorf("--parallel %s: the mesh has no axis %q; the axes are %s",
+				o.Parallel, axis, strings.Join(meshAxes, ", "))
 		case slices.Contains(seen, axis):
 			return 0, refusal.Errorf("--parallel %s: the axis %s stands twice in the mesh", o.Parallel, axis)
 		case err != nil || n < 1:

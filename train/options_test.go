@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"weft/gnn"
 	"weft/internal/refusal"
 )
 
@@ -23,7 +24,7 @@ func TestEveryFieldIsASetting(t *testing.T) {
 }
 
 func TestDefaultsAreValid(t *testing.T) {
-	for _, model := range Models {
+	for _, model := range gnn.Names {
 		o := Defaults()
 		o.Model = model
 		if err := o.Validate(); err != nil {
@@ -47,6 +48,8 @@ func TestValidateRefuses(t *testing.T) {
 		{"lr", "0", "--lr 0: must be above 0"},
 		{"lr", "Inf", "--lr +Inf"},
 		{"weight-decay", "-1", "--weight-decay -1: must be at least 0"},
+		{"activation", "swish", "unknown activation; it is one of none, relu, elu, leaky-relu, tanh, sigmoid"},
+		{"optimizer", "lion", "unknown optimizer; it is one of adam, adamw, sgd"},
 		{"norm", "instance", "--norm instance: unknown norm; it is one of none, batch, layer"},
 		{"precision", "bf16", "--precision bf16"},
 		{"parallel", "graph=0", "mesh"},
@@ -162,7 +165,7 @@ func TestReadConfig(t *testing.T) {
 func TestYAMLRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := Defaults()
-		o.Model = rapid.SampledFrom(Models).Draw(t, "model")
+		o.Model = rapid.SampledFrom(gnn.Names).Draw(t, "model")
 		o.Dropout = rapid.Float64Range(0, 0.99).Draw(t, "dropout")
 		o.LR = rapid.Float64Range(1e-12, 10).Draw(t, "lr")
 		o.Seed = rapid.Uint64().Draw(t, "seed")

@@ -17,9 +17,17 @@ type Plan struct {
 // nothing, so that the same matrices are allocated, and none of their pages is ever touched.
 func (j *Job) Plan() (p Plan, err error) {
 	defer recoverMemory(&err)
+	err = j.Graph.Guard(func() error {
+		p, err = j.plan()
+		return err
+	})
+	return p, err
+}
+
+func (j *Job) plan() (p Plan, err error) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
-	w, err := newWorker(kernel.NewPlan(mem), j)
+	w, err := newWorker(kernel.NewPlan(mem), j, j.Graph.Labels.Classes)
 	if err != nil {
 		return p, err
 	}

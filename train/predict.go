@@ -2,9 +2,10 @@ package train
 
 import (
 	"context"
+	"fmt"
 
-	"weft/internal/safetensors"
 	"weft/kernel"
+	"weft/nn"
 	"weft/tensor"
 )
 
@@ -16,12 +17,25 @@ type Prediction struct {
 	EmbeddingColumns int
 }
 
-// Predict computes the logits of every vertex of the job's graph with the given weights. The settings of the training are ignored.
-func (j *Job) Predict(ctx context.Context, weights map[string]safetensors.Tensor) (p *Prediction, err error) {
+// Predict computes the logits of every vertex of the job's graph with the given weights. The settings of the training are ignored,
+// and the graph needs no labels: the last layer's weights say how many classes there are.
+func (j *Job) Predict(ctx context.Context, weights nn.State) (p *Prediction, err error) {
 	defer recoverMemory(&err)
+	err = j.Graph.Guard(func() error {
+		p, err = j.predict(ctx, weights)
+		return err
+	})
+	return p, err
+}
+
+func (j *Job) predict(ctx context.Context, weights nn.State) (p *Prediction, err error) {
 	team := kernel.NewTeam(threads(&j.Options), tensor.NewMeter())
 	defer team.Memory.Close()
-	w, err := newWorker(team, j)
+	classes := j.Graph.Labels.Classes
+	if n := classesOf(weights, j.Options.Layers); n > 0 {
+		classes = n
+	}
+	w, err := newWorker(team, j, classes)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +45,18 @@ func (j *Job) Predict(ctx context.Context, weights map[string]safetensors.Tensor
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p = &Prediction{Classes: j.Graph.Labels.Classes}
+	p = &Prediction{Classes: classes}
 	p.Logits, p.Embeddings, p.EmbeddingColumns = w.predict(true)
 	return p, nil
+}
+
+// classesOf is the width of the last layer's output in the weights of a named model of so many layers: the length of that layer's
+// last bias. It is 0 where the weights are of another kind.
+func classesOf(weights nn.State, layers int) int {
+	for _, name := range []string{"convs.%d.lin.bias", "convs.%d.nn.lins.1.bias", "convs.%d.bias", "convs.%d.lin_l.bias", "lins.%d.bias"} {
+		if v, ok := weights[fmt.Sprintf(name, layers-1)]; ok && len(v.Shape) == 1 {
+			return v.Shape[0]
+		}
+	}
+	return 0
 }

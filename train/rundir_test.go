@@ -2,6 +2,7 @@ package train
 
 import (
 	"encoding/json"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,15 +16,12 @@ import (
 	"weft/internal/safetensors"
 )
 
+// names lists what is in a directory.
 func names(t *testing.T, dir string) []string {
 	t.Helper()
-	entries, err := os.ReadDir(dir)
+	names, err := fs.Glob(os.DirFS(dir), "*")
 	if err != nil {
 		t.Fatal(err)
-	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
 	}
 	return names
 }
@@ -59,7 +57,8 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	if err := d.Finish(run, result); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml"}, names(t, path)); diff != "" {
+	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml"}
+	if diff := cmp.Diff(files, names(t, path)); diff != "" {
 		t.Error(diff)
 	}
 	lines, err := os.ReadFile(filepath.Join(path, "metrics.jsonl"))
@@ -114,13 +113,16 @@ func TestRunDirNames(t *testing.T) {
 	o := Defaults()
 	o.Model = "gat"
 	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
-	for _, want := range []string{"runs/20260203-040506-my-graph.v2-gat", "runs/20260203-040506-my-graph.v2-gat-2", "runs/20260203-040506-my-graph.v2-gat-3"} {
+	for _, suffix := range []string{"", "-2", "-3"} {
+		want := "runs/20260203-040506-my-graph.v2-gat" + suffix
 		d, err := NewRunDir("", at, "/data/my graph.v2", &o)
 		if err != nil || d.Path != want {
 			t.Errorf("%v, %v, want %s", d, err, want)
 		}
 	}
-	for dataset, want := range map[string]string{"/": "graph", "..": "graph", "": "graph", "Ünter": "nter", strings.Repeat("a", 300): strings.Repeat("a", 60)} {
+	for dataset, want := range map[string]string{
+		"/": "graph", "..": "graph", "": "graph", "Ünter": "nter", strings.Repeat("a", 300): strings.Repeat("a", 60),
+	} {
 		if got := fileName(dataset); got != want {
 			t.Errorf("%q: %q, want %q", dataset, got, want)
 		}

@@ -1,13 +1,18 @@
 package train
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+
+	"weft/gnn"
+	"weft/optim"
 )
 
 // Group says what a setting is about; help texts list the settings by group.
@@ -34,38 +39,57 @@ type Setting struct {
 }
 
 var settings = withFields([]Setting{
-	{Name: "model", Choices: Models, Meaning: "model to train"},
+	{Name: "model", Choices: gnn.Names, Meaning: "model to train"},
 	{Name: "layers", limits: between(1, 1000), Meaning: "number of layers"},
 	{Name: "hidden", limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
 	{Name: "heads", models: attentionModels, limits: between(1, 1<<10), Meaning: "attention heads of the hidden layers"},
-	{Name: "output-heads", models: attentionModels, limits: between(1, 1<<10), Meaning: "attention heads of the last layer, averaged"},
+	{
+		Name: "output-heads", models: attentionModels, limits: between(1, 1<<10),
+		Meaning: "attention heads of the last layer, averaged",
+	},
 	{Name: "dropout", limits: fraction, Meaning: "dropout between layers"},
 	{Name: "input-dropout", limits: fraction, Meaning: "dropout on the input features"},
-	{Name: "transform-dropout", models: attentionModels, limits: fraction, Meaning: "dropout on each layer's transformed features"},
+	{
+		Name: "transform-dropout", models: attentionModels, limits: fraction,
+		Meaning: "dropout on each layer's transformed features",
+	},
 	{Name: "attention-dropout", models: attentionModels, limits: fraction, Meaning: "dropout on the attention coefficients"},
-	{Name: "normalize-features", Choices: []string{"none", "row"}, Meaning: "scale of each vertex's features, row divides by their sum"},
+	{
+		Name: "normalize-features", Choices: []string{"none", "row"},
+		Meaning: "scale of each vertex's features, row divides by their sum",
+	},
 	{Name: "norm", Choices: []string{"none", "batch", "layer"}, Meaning: "normalisation after each hidden layer"},
 	{Name: "residual", Meaning: "add each layer's input to its output"},
-	{Name: "activation", Choices: []string{"relu", "elu"}, Meaning: "activation of the hidden layers"},
-	{Name: "direction", models: graphModels, Choices: []string{"in", "out", "both"},
-		Meaning: "use edges as stored, reversed, or both ways, each way with weights of its own"},
+	{Name: "activation", Choices: activations(), Meaning: "activation of the hidden layers"},
+	{
+		Name: "direction", models: graphModels, Choices: []string{"in", "out", "both"},
+		Meaning: "use edges as stored, reversed, or both ways, each way with weights of its own",
+	},
 
 	{Name: "lr", Group: TrainingGroup, limits: above(0), Meaning: "learning rate"},
 	{Name: "weight-decay", Group: TrainingGroup, limits: atLeast(0), Meaning: "weight decay; never applies to biases and norms"},
 	{Name: "decay-first-layer-only", Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
-	{Name: "optimizer", Group: TrainingGroup, Choices: []string{"adam", "adamw", "sgd"}, Meaning: "optimizer"},
+	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
 	{Name: "schedule", Group: TrainingGroup, Choices: []string{"constant", "cosine", "step"}, Meaning: "course of the learning rate"},
 	{Name: "clip", Group: TrainingGroup, limits: atLeast(0), Meaning: "largest norm of the gradient, 0: no limit"},
 	{Name: "epochs", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "passes over the graph"},
-	{Name: "patience", Group: TrainingGroup, limits: atLeast(0), Meaning: "stop after so many epochs without a better validation metric, 0: never"},
+	{
+		Name: "patience", Group: TrainingGroup, limits: atLeast(0),
+		Meaning: "stop after so many epochs in which neither the validation metric rose nor the validation loss fell, 0: never",
+	},
 	{Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
-	{Name: "metric", Group: TrainingGroup, Choices: []string{"auto", "accuracy", "roc-auc", "micro-f1", "macro-f1"},
-		Meaning: "measure of the results, auto for the one that the graph names"},
+	{
+		Name: "metric", Group: TrainingGroup, Choices: append([]string{"auto"}, metricNames...),
+		Meaning: "measure of the results, auto for the one that the graph names",
+	},
 	{Name: "seed", Group: TrainingGroup, Meaning: "seed of all randomness"},
 	{Name: "split", Group: TrainingGroup, limits: atLeast(0), Meaning: "which stored split, from 0"},
 	{Name: "init", Group: TrainingGroup, Meaning: "safetensors file with the weights to start from"},
 
-	{Name: "threads", Group: MachineGroup, limits: between(0, 1<<12), Meaning: "threads of a worker, 0: all cores shared among the workers"},
+	{
+		Name: "threads", Group: MachineGroup, limits: between(0, 1<<12),
+		Meaning: "threads of a worker, 0: all cores shared among the workers",
+	},
 	{Name: "memory-limit", Group: MachineGroup, Meaning: "refuse a run whose worker would need more, as in 4GiB"},
 	{Name: "precision", Group: MachineGroup, Choices: []string{"f32"}, Meaning: "number format of the tensors"},
 	{Name: "parallel", Group: MachineGroup, Meaning: "mesh of workers, AXIS=N[,AXIS=N…]"},
@@ -81,6 +105,13 @@ func settingNamed(name string) (Setting, bool) {
 		return Setting{}, false
 	}
 	return settings[i], true
+}
+
+// activations are the names of the activations, in the order of the kernels' own list.
+func activations() []string {
+	return slices.SortedFunc(maps.Keys(gnn.Activations), func(a, b string) int {
+		return cmp.Compare(gnn.Activations[a], gnn.Activations[b])
+	})
 }
 
 // withFields ties each setting to the field of Options whose yaml tag is its name.

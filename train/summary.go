@@ -64,8 +64,10 @@ func Summarize(j *Job, r *Result) Summary {
 			Gradient: r.Communication["gradient"], Statistics: r.Communication["statistics"],
 		},
 		SentBytes: r.SentBytes,
-		Graph: Counts{Vertices: j.Graph.Vertices(), Edges: j.Graph.Edges(),
-			Features: j.Graph.Features.Columns, Classes: j.Graph.Labels.Classes},
+		Graph: Counts{
+			Vertices: j.Graph.Vertices(), Edges: j.Graph.Edges(),
+			Features: j.Graph.Features.Columns, Classes: j.Graph.Labels.Classes,
+		},
 	}
 }
 

@@ -41,7 +41,7 @@ type vertexSet struct {
 func availableCPUs() int { return runtime.GOMAXPROCS(0) }
 
 // newWorker copies features and structure into the team's memory and builds the model.
-func newWorker(team *kernel.Team, j *Job) (*worker, error) {
+func newWorker(team *kernel.Team, j *Job, classes int) (*worker, error) {
 	g, o := j.Graph, &j.Options
 	if g.Vertices() == 0 {
 		return nil, refusal.Errorf("the graph has no vertices")
@@ -49,8 +49,8 @@ func newWorker(team *kernel.Team, j *Job) (*worker, error) {
 	if g.Features.Columns == 0 {
 		return nil, refusal.Errorf("the graph has no features; import it with --random-features N, or with features of its own")
 	}
-	if g.Labels.Classes < 1 {
-		return nil, refusal.Errorf("the graph has no labels to predict")
+	if classes < 1 {
+		return nil, refusal.Errorf("the graph has no labels to learn")
 	}
 	w := &worker{team: team, g: g, o: o}
 	w.loadFeatures()
@@ -63,7 +63,7 @@ func newWorker(team *kernel.Team, j *Job) (*worker, error) {
 	}
 	var err error
 	w.model, err = build(gnn.Env{Params: w.params, Propagators: w.whole.Propagator, Rows: w.rows, Features: g.Features.Columns,
-		Classes: g.Labels.Classes})
+		Classes: classes})
 	return w, err
 }
 

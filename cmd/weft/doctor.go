@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/cpu"
 
 	"weft/internal/datasets"
+	"weft/kernel"
 )
 
 func newDoctor() *cobra.Command {
@@ -55,13 +55,19 @@ func findCores() finding {
 }
 
 func findSIMD() finding {
-	switch {
-	case cpu.X86.HasAVX512F && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL && cpu.X86.HasAVX512DQ:
-		return finding{"SIMD", "AVX-512", "the fastest level"}
-	case cpu.X86.HasAVX2 && cpu.X86.HasFMA:
-		return finding{"SIMD", "AVX2 and FMA", "good; a processor with AVX-512 would be faster"}
+	f := finding{what: "SIMD", found: kernel.SIMD()}
+	switch f.found {
+	case "avx512":
+		f.advice = "the fastest level"
+	case "avx2":
+		f.advice = "good; a processor with AVX-512 would be faster"
+	default:
+		f.advice = "several times slower than with AVX2: take another machine if you can"
 	}
-	return finding{"SIMD", "neither AVX2 nor AVX-512", "kernels run in their portable form, several times slower: take another machine if you can"}
+	if forced := os.Getenv("WEFT_SIMD"); forced != "" {
+		f.advice += "; WEFT_SIMD=" + forced + " is set"
+	}
+	return f
 }
 
 func findMemory() finding {

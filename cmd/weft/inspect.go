@@ -62,7 +62,8 @@ func printSummary(out io.Writer, store string, s *graph.Summary) {
 	if s.Classes == 0 {
 		t.row("classes", "none")
 	} else {
-		t.row("classes", describe(count(s.Classes), when(s.MultiLabel, "several to a vertex"), has(s.Unlabelled, "vertices unlabelled"), largest(s)))
+		t.row("classes", describe(count(s.Classes), when(s.MultiLabel, "several to a vertex"),
+			has(s.Unlabelled, "vertices unlabelled"), largest(s)))
 	}
 	if s.Metric != "" {
 		t.row("metric", s.Metric)
@@ -72,7 +73,8 @@ func printSummary(out io.Writer, store string, s *graph.Summary) {
 			t.row("", fmt.Sprintf("and %s more", count(len(s.Splits)-k)))
 			break
 		}
-		t.row(fmt.Sprintf("split %d", k), fmt.Sprintf("%s train, %s validate, %s test", count(split.Train), count(split.Val), count(split.Test)))
+		t.row(fmt.Sprintf("split %d", k), fmt.Sprintf("%s train, %s validate, %s test",
+			count(split.Train), count(split.Val), count(split.Test)))
 	}
 	if len(s.Splits) == 0 {
 		t.row("splits", "none: import with --split to make some")

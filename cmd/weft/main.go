@@ -36,7 +36,7 @@ func execute(root *cobra.Command, started *bool) (status int) {
 		if fault := recover(); fault != nil {
 			fmt.Fprintln(stderr, oneLine(fmt.Errorf("internal error: %v (WEFT_DEBUG=1 prints where)", fault)))
 			if os.Getenv("WEFT_DEBUG") == "1" {
-				stderr.Write(debug.Stack())
+				fmt.Fprintf(stderr, "%s", debug.Stack())
 			}
 			status = exitFailed
 		}

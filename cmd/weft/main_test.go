@@ -49,7 +49,7 @@ func TestSignalCancels(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-ctx.Done()
-		if got := <-told; got != s || context.Cause(ctx) != errInterrupted {
+		if got := <-told; got != s || !errors.Is(context.Cause(ctx), errInterrupted) {
 			t.Errorf("%v: told %v, cause %v", s, got, context.Cause(ctx))
 		}
 		stop()
@@ -116,7 +116,10 @@ func TestProgressSaysTheTimeLeft(t *testing.T) {
 	p := &progress{out: &out, atMost: true, clock: func() time.Time { return now }}
 	for e := 1; e <= 11; e++ {
 		now = now.Add(2 * time.Second)
-		p.epoch(train.Epoch{Epoch: e, Epochs: 21, Loss: 0.5, Train: 1, Val: 0.8, Test: 0.75, Evaluated: e == 10, Seconds: 1, PeakBytes: 1234567890})
+		p.epoch(train.Epoch{
+			Epoch: e, Epochs: 21, Loss: 0.5, Train: 1, Val: 0.8, Test: 0.75, Evaluated: e == 10,
+			Seconds: 1, PeakBytes: 1234567890,
+		})
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	want := "epoch 11/21  loss 0.5000  train 100.00 %  val 80.00 %  test 75.00 %  1.0 s/epoch  1.2 GB  at most 20 s left"

@@ -94,7 +94,8 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 	case given.Init != "":
 		return asked, refusal.Errorf("predict --init %s: name the one graph to predict on, and no run", given.Init)
 	case p.settings.config != "":
-		return asked, refusal.Errorf("--config %s: a run has its own settings; leave --config out, or give weights with --init", p.settings.config)
+		return asked, refusal.Errorf("--config %s: a run has its own settings; leave --config out, or give weights with --init",
+			p.settings.config)
 	case len(args) == 0:
 		return asked, refusal.Errorf("predict: name a run's directory, or weights with --init and a graph")
 	default:

@@ -26,7 +26,7 @@ func newTable(out io.Writer) table {
 func (t table) row(cells ...string) { fmt.Fprintln(t.w, strings.Join(cells, "\t")) }
 
 func (t table) flush() {
-	t.w.Flush()
+	_ = t.w.Flush() // a buffer takes everything
 	for line := range strings.Lines(t.aligned.String()) {
 		fmt.Fprintln(t.out, strings.TrimRight(line, " \n"))
 	}

@@ -182,7 +182,8 @@ func printResults(out io.Writer, run *train.Run) {
 	t.row("model", fmt.Sprintf("%s on %s: %s vertices, %s edges, %s features, %s classes", s.Model, s.Dataset,
 		count(s.Graph.Vertices), count(s.Graph.Edges), count(s.Graph.Features), count(s.Graph.Classes)))
 	t.row("epochs", fmt.Sprintf("%s, best %s", count(s.EpochsRun), count(s.BestEpoch)))
-	t.row(s.Metric, fmt.Sprintf("train %s  validation %s  test %s", percent(float64(s.Train)), percent(float64(s.Val)), percent(float64(s.Test))))
+	t.row(s.Metric, fmt.Sprintf("train %s  validation %s  test %s",
+		percent(float64(s.Train)), percent(float64(s.Val)), percent(float64(s.Test))))
 	t.row("time", fmt.Sprintf("%s an epoch, %s in all", duration(seconds(s.EpochSecondsMedian)), duration(run.Finished.Sub(run.Started))))
 	t.row("memory", fmt.Sprintf("%s tensors, %s graph, %s resident at the peak",
 		megabytes(slices.Max(s.PeakTensorBytes)), megabytes(slices.Max(s.GraphBytes)), megabytes(s.PeakRSSBytes)))

@@ -132,5 +132,6 @@ func provenance(dir string, lists []list, releases []release, others int) string
 	for i, r := range releases {
 		described[i] = fmt.Sprintf("%s of %s", r.codename, r.date)
 	}
-	return fmt.Sprintf("debian %s: %d Packages lists (%s), %d of other origins left out", dir, len(lists), strings.Join(described, "; "), others)
+	return fmt.Sprintf("debian %s: %d Packages lists (%s), %d of other origins left out",
+		dir, len(lists), strings.Join(described, "; "), others)
 }

@@ -27,7 +27,8 @@ func paragraph(name, version, section, synopsis string, more ...string) string {
 }
 
 var (
-	mainList = paragraph("weft", "1.0-1", "science", "train graph neural networks", "Depends: libc6 (>= 2.36), make | ninja, weft", "Suggests: libc6, cora") +
+	mainList = paragraph("weft", "1.0-1", "science", "train graph neural networks",
+		"Depends: libc6 (>= 2.36), make | ninja, weft", "Suggests: libc6, cora") +
 		paragraph("libc6", "2.36-9", "libs", "the library the library", "Recommends: virtual-libc") +
 		paragraph("make", "4.3", "devel", "") +
 		paragraph("cora", "1", "contrib/science", "graph of citations", "Pre-Depends: make:any", "Provides: citations")
@@ -248,7 +249,8 @@ func TestReadRefuses(t *testing.T) {
 		switch {
 		case err == nil:
 			t.Errorf("%s: no error", c.name)
-		case !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) || strings.Contains(err.Error(), "\n"):
+		case !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), dir) ||
+			strings.Contains(err.Error(), "\n"):
 			t.Errorf("%s: %q, want a refusal of one line with %q", c.name, err, c.want)
 		}
 	}

@@ -156,9 +156,9 @@ func (l *list) parse(file io.Reader, keep func(entry)) error {
 	err = parsePackages(counted, keep)
 	// A list that ends early makes the parser stumble over its last line: the end is the better reason.
 	switch {
-	case counted.err == io.EOF && counted.n < l.size:
+	case errors.Is(counted.err, io.EOF) && counted.n < l.size:
 		return fmt.Errorf("cut short at %d of %d bytes", counted.n, l.size)
-	case counted.err != nil && counted.err != io.EOF:
+	case counted.err != nil && !errors.Is(counted.err, io.EOF):
 		return explain(counted.err)
 	}
 	return err

@@ -39,13 +39,14 @@ type Options struct {
 //
 // In a text file, empty lines and those that start with # or % are skipped; so is a header, the first line that is left
 // where neither of its first two columns is an integer or, with Strings, where both are usual words for the ends of an edge.
-// Columns may be in double quotes. A Parquet file, known by its first bytes, has columns named src, source or 0, dst, target or 1, and weight.
+// Columns may be in double quotes. A Parquet file, known by its first bytes, has columns named src, source or 0, dst, target
+// or 1, and weight.
 func Read(o Options) (*graph.Graph, error) {
 	if o.Vertices < 0 || o.Vertices > math.MaxInt32 {
 		return nil, refusal.Errorf("--vertices %d: give a number from 1 to %d", o.Vertices, math.MaxInt32)
 	}
 	if o.Vertices > 0 && o.Strings {
-		return nil, refusal.Errorf("--vertices %d: vertices with --string-ids are those that the edges name: leave --vertices out", o.Vertices)
+		return nil, refusal.Errorf("--vertices %d: with --string-ids the edges name the vertices: leave --vertices out", o.Vertices)
 	}
 	list, err := readEdges(o)
 	if err != nil {
@@ -107,28 +108,38 @@ func (o *Options) count(l *list, features, labels *npy.Array) (int, error) {
 			continue
 		}
 		if len(array.Shape) == 0 || array.Shape[0] != vertices {
-			return 0, refusal.Errorf("%s: has shape %v, the graph of %s has %d vertices: give one row for each", array.path, array.Shape, o.Path, vertices)
+			return 0, refusal.Errorf("%s: has shape %v, the graph of %s has %d vertices: give one row for each", array.path,
+				array.Shape, o.Path, vertices)
 		}
 		backed = vertices
 	}
 	if most := arrays.MaxVertices(l.edges.Len()); o.Vertices == 0 && backed == 0 && int64(vertices) > most {
-		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give --string-ids if ids do not count from 0, --vertices N if they do",
+		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give --string-ids, or --vertices if ids count from 0",
 			o.Path, l.largest, l.where(l.largestAt), l.edges.Len())
 	}
 	return vertices, nil
 }
 
-// readVertexData reads the arrays with one row per vertex; nil where there is none.
+// readVertexData reads the arrays with one row per vertex; nil where there is none. They are not empty: any number of empty rows
+// takes no bytes.
 func readVertexData(o Options) (features, labels *npy.Array, err error) {
-	if o.Features != "" {
-		if features, err = npy.ReadFile(o.Features); err != nil {
+	for _, part := range []struct {
+		path string
+		to   **npy.Array
+	}{{o.Features, &features}, {o.Labels, &labels}} {
+		if part.path == "" {
+			continue
+		}
+		a, err := npy.ReadFile(part.path)
+		if err != nil {
 			return nil, nil, err
 		}
+		if n, err := a.Elements(); err != nil || n == 0 {
+			return nil, nil, refusal.Errorf("%s: has shape %v, no values: give one row for each vertex", part.path, a.Shape)
+		}
+		*part.to = a
 	}
-	if o.Labels != "" {
-		labels, err = npy.ReadFile(o.Labels)
-	}
-	return features, labels, err
+	return features, labels, nil
 }
 
 // splits reads the one split that the options name, if any.

@@ -49,18 +49,35 @@ func zipped(t testing.TB, content string) string {
 	return b.String()
 }
 
+// reading is a file and what it holds.
+type reading struct {
+	name, content string
+	strings       bool // its ids are names
+	want          graph.Relation
+	names         []string
+}
+
+func (r *reading) check(t *testing.T, file string) {
+	t.Helper()
+	path := write(t, file, r.content)
+	got, err := Read(Options{Path: path, Strings: r.strings})
+	if err != nil {
+		t.Errorf("%s: %v", r.name, err)
+		return
+	}
+	all := &graph.Graph{Relation: r.want, Names: r.names, Provenance: "edges " + path}
+	if diff := cmp.Diff(all, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", r.name, diff)
+	}
+}
+
 // Every spelling of the edges 0→1, 2→0, 0→1.
 func TestSpellings(t *testing.T) {
 	want := graph.Relation{Indptr: []int64{0, 1, 3, 3}, Sources: []int32{2, 0, 0}}
 	weighted := want
 	weighted.Weights = []float32{-.25, .5, 3}
 	names := []string{"0", "1", "2"}
-	for _, c := range []struct {
-		name, content string
-		strings       bool
-		want          graph.Relation
-		names         []string
-	}{
+	for _, c := range []reading{
 		{"spaces", "0 1\n2 0\n0 1\n", false, want, nil},
 		{"runs of blanks", "  0 \t1 \n2\t\t0\n0  1", false, want, nil},
 		{"tabs", "0\t1\n2\t0\n0\t1\n", false, want, nil},
@@ -76,16 +93,7 @@ func TestSpellings(t *testing.T) {
 		{"names that start with a quote", "'a \"b\n\"c 'a\n'a \"b\n", true, want, []string{"'a", `"b`, `"c`}},
 		{"weighted names", "0 1 .5\n2 0 -.25\n0 1 3", true, weighted, names},
 	} {
-		path := write(t, "edges.txt", c.content)
-		got, err := Read(Options{Path: path, Strings: c.strings})
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
-		all := &graph.Graph{Relation: c.want, Names: c.names, Provenance: "edges " + path}
-		if diff := cmp.Diff(all, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.name, diff)
-		}
+		c.check(t, "edges.txt")
 	}
 }
 
@@ -103,7 +111,8 @@ func TestArraysBeside(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &graph.Graph{
-		Relation:   graph.Relation{Indptr: []int64{0, 1, 2, 2, 2}, Sources: []int32{2, 0}}, // vertex 3 has a row of features and no edge
+		// Vertex 3 has a row of features and no edge.
+		Relation:   graph.Relation{Indptr: []int64{0, 1, 2, 2, 2}, Sources: []int32{2, 0}},
 		Features:   graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8}},
 		Labels:     graph.Labels{Classes: 3, Class: []int64{1, 0, -1, 2}},
 		Splits:     []graph.Split{{Train: []int64{0, 3}, Val: []int64{}, Test: []int64{1}}},
@@ -153,7 +162,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{file("0,1,x\n"), `edges.csv:1: the weight "x"`},
 		{file("0,1,nan\n"), "not a finite number"},
 		{file("0,1,1e99\n"), "the weight"},
-		{file("%%MatrixMarket matrix coordinate\n3 3 1\n1 2\n"), "counts vertices from 1"},
+		{file("%%MatrixMarket matrix coordinate\n3 3 1\n1 2\n"), "counts from 1"},
 		{file(strings.Repeat("1", bufferSize+1)), "edges.csv:1: the line is longer"},
 		{file("0\x001\n"), "1 column"},
 		{file(zipped(t, strings.Repeat("0 1\n2 0\n", 1000))[:40]), "damaged or cut short"},
@@ -166,6 +175,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{Options{Path: edges, Vertices: 3, Strings: true}, "leave --vertices out"},
 		{Options{Path: edges, Features: array(t, []float32{1, 2}, 2, 1)}, "has 3 vertices"},
 		{Options{Path: edges, Features: array(t, []float32{1, 2, 3}, 3)}, "give a matrix"},
+		{Options{Path: edges, Features: array(t, []float32{}, 1<<30, 0)}, "no values"},
 		{Options{Path: edges, Features: "missing.npy"}, "missing.npy"},
 		{Options{Path: edges, Labels: array(t, []int64{0, 1, -2}, 3)}, "label -2 of vertex 2"},
 		{Options{Path: edges, Labels: array(t, []float32{0, 1, 2}, 3, 1)}, "label 2 of vertex 2"},

@@ -91,7 +91,7 @@ func checkPage(p *format.PageHeader, body []byte, codec format.CompressionCodec,
 	switch p.Type {
 	case format.DictionaryPage:
 		h := p.DictionaryPageHeader.V
-		if h.Encoding != format.Plain && h.Encoding != format.PlainDictionary {
+		if h.Encoding != format.Plain && h.Encoding != plainDictionary {
 			return errEncoding(h.Encoding)
 		}
 		if h.NumValues < 0 || int(h.NumValues) > size {
@@ -125,7 +125,8 @@ func checkPage(p *format.PageHeader, body []byte, codec format.CompressionCodec,
 	case format.DataPageV2:
 		h := p.DataPageHeaderV2.V
 		repetition, definition := int(h.RepetitionLevelsByteLength), int(h.DefinitionLevelsByteLength)
-		if h.NumValues < 0 || int64(h.NumValues) > rows || repetition < 0 || definition < 0 || repetition+definition > min(len(body), size) {
+		if h.NumValues < 0 || int64(h.NumValues) > rows || repetition < 0 || definition < 0 ||
+			repetition+definition > min(len(body), size) {
 			return errPage
 		}
 		levels, data := body[repetition:repetition+definition], body[repetition+definition:]
@@ -145,6 +146,9 @@ func checkPage(p *format.PageHeader, body []byte, codec format.CompressionCodec,
 	return errPage
 }
 
+// plainDictionary is how files of Parquet 1.0 name both the dictionary and the pages that refer to it.
+const plainDictionary = format.PlainDictionary //nolint:staticcheck // deprecated for writers; old files have it
+
 func errEncoding(e format.Encoding) error {
 	return fmt.Errorf("encoding %v is not read: write it plain, with a dictionary or delta-packed", e)
 }
@@ -157,7 +161,7 @@ func checkValues(encoding format.Encoding, data []byte, values int) error {
 	switch encoding {
 	case format.Plain:
 		return nil
-	case format.PlainDictionary, format.RLEDictionary:
+	case plainDictionary, format.RLEDictionary:
 		return checkRuns(data[1:], int(data[0]), values)
 	case format.DeltaBinaryPacked, format.DeltaLengthByteArray: // the second: packed lengths, then the bytes
 		// block size, miniblocks per block, number of values

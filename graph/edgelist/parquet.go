@@ -2,6 +2,7 @@ package edgelist
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -102,7 +103,8 @@ func (l *list) parquetColumns(file *parquet.File) ([]*parquet.Column, error) {
 			return nil, refusal.Errorf("%s: columns %q and %q have one meaning: rename one", l.path, found[role].Name(), c.Name())
 		}
 		if !c.Leaf() || c.Repeated() || !readable(c.Type().Kind(), role) {
-			return nil, refusal.Errorf("%s: column %q does not hold one %s per row", l.path, c.Name(), []string{"id", "id", "number"}[role])
+			return nil, refusal.Errorf("%s: column %q does not hold one %s per row",
+				l.path, c.Name(), []string{"id", "id", "number"}[role])
 		}
 		found[role] = c
 	}
@@ -215,7 +217,7 @@ func (c *columnReader) next() (parquet.Value, error) {
 	for len(c.values) == 0 {
 		if c.reader == nil {
 			page, err := c.pages.ReadPage()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				return parquet.Value{}, fmt.Errorf("it has fewer values than the table has rows")
 			}
 			if err != nil {
@@ -225,7 +227,7 @@ func (c *columnReader) next() (parquet.Value, error) {
 		}
 		n, err := c.reader.ReadValues(c.buffer[:])
 		c.values = c.buffer[:n]
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			if n == 0 {
 				c.release()
 			}
@@ -252,5 +254,5 @@ func (c *columnReader) close() {
 	if c.page != nil {
 		c.release()
 	}
-	c.pages.Close()
+	_ = c.pages.Close()
 }

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/parquet-go/parquet-go"
 
 	"weft/graph"
@@ -51,31 +50,23 @@ func TestParquet(t *testing.T) {
 	want := graph.Relation{Indptr: []int64{0, 1, 3, 3}, Sources: []int32{2, 0, 0}}
 	weighted := want
 	weighted.Weights = []float32{-.25, .5, 3}
-	for _, c := range []struct {
-		name, content string
-		strings       bool
-		want          graph.Relation
-		names         []string
-	}{
+	for _, c := range []reading{
 		{"plain", table(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}), false, want, nil},
 		{"row groups", table(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.MaxRowsPerRowGroup(1)), false, want, nil},
 		{"page version 1", table(t, []plainEdge{{0, 1}, {2, 0}, {0, 1}}, parquet.DataPageVersion(1)), false, want, nil},
 		{"weights", table(t, []weightedEdge{{"x", 1, 0, .5}, {"y", 0, 2, -.25}, {"x", 1, 0, 3}}), false, weighted, nil},
 		{"optional", table(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}}), false, want, nil},
-		{"optional, page version 1", table(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}}, parquet.DataPageVersion(1)), false, want, nil},
+		{
+			"optional, page version 1",
+			table(t, []optionalEdge{{at(0), at(1)}, {at(2), at(0)}, {at(0), at(1)}}, parquet.DataPageVersion(1)), false, want, nil,
+		},
 		{"names", table(t, []namedEdge{{"b", "a"}, {"c", "b"}, {"b", "a"}}), true, want, []string{"b", "a", "c"}},
-		{"integers as names", table(t, []plainEdge{{-7, 1 << 40}, {9, -7}, {-7, 1 << 40}}), true, want, []string{"-7", "1099511627776", "9"}},
+		{
+			"integers as names", table(t, []plainEdge{{-7, 1 << 40}, {9, -7}, {-7, 1 << 40}}), true, want,
+			[]string{"-7", "1099511627776", "9"},
+		},
 	} {
-		path := write(t, "edges.pq", c.content)
-		got, err := Read(Options{Path: path, Strings: c.strings})
-		if err != nil {
-			t.Errorf("%s: %v", c.name, err)
-			continue
-		}
-		all := &graph.Graph{Relation: c.want, Names: c.names, Provenance: "edges " + path}
-		if diff := cmp.Diff(all, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", c.name, diff)
-		}
+		c.check(t, "edges.pq")
 	}
 }
 
@@ -87,7 +78,8 @@ func TestParquetPages(t *testing.T) {
 	for k := range rows {
 		source, target := int32(k*7919%n), int32(k*104729%n)
 		rows[k] = weightedEdge{strings.Repeat("x", k%5), target, source, float64(k)}
-		want.Source, want.Target, want.Weights = append(want.Source, source), append(want.Target, target), append(want.Weights, float32(k))
+		want.Source, want.Target = append(want.Source, source), append(want.Target, target)
+		want.Weights = append(want.Weights, float32(k))
 	}
 	for version := 1; version <= 2; version++ {
 		content := table(t, rows, parquet.PageBufferSize(4096), parquet.DataPageVersion(version), parquet.MaxRowsPerRowGroup(n/3))

@@ -39,7 +39,7 @@ func (l *list) readText(r *bufio.Reader) error {
 		if number == 1 {
 			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
 			if bytes.HasPrefix(line, []byte("%%MatrixMarket")) {
-				return l.refuse(number, "a Matrix Market file counts vertices from 1: write its entries as a list of edges that counts from 0")
+				return l.refuse(number, "a Matrix Market file counts from 1: write its entries as edges that count from 0")
 			}
 		}
 		line = bytes.TrimRight(line, "\r\n")
@@ -58,7 +58,7 @@ func (l *list) readText(r *bufio.Reader) error {
 			form.columns = n
 		}
 		if n != form.columns || n < 2 || n > 3 {
-			return l.refuse(number, "%s: an edge is a source, a target and an optional weight, and each line has the same columns", columns(n))
+			return l.refuse(number, "%s: each line has a source, a target and, all or none, a weight", columns(n))
 		}
 		if err := l.parse(fields[:n], number); err != nil {
 			return err
@@ -120,11 +120,9 @@ func (t *text) cut(line []byte) (field, rest []byte, more bool) {
 			}
 		}
 	}
-	end := -1
+	end := bytes.IndexByte(line, t.separator)
 	if t.separator == ' ' {
 		end = bytes.IndexAny(line, " \t")
-	} else {
-		end = bytes.IndexByte(line, t.separator)
 	}
 	if end < 0 {
 		return t.trim(line), nil, false
@@ -170,7 +168,8 @@ func (l *list) header(source, target []byte) bool {
 	if l.ids == nil {
 		return !numeric(source) && !numeric(target)
 	}
-	return slices.Contains(headerWords, strings.ToLower(string(source))) && slices.Contains(headerWords, strings.ToLower(string(target)))
+	word := func(field []byte) bool { return slices.Contains(headerWords, strings.ToLower(string(field))) }
+	return word(source) && word(target)
 }
 
 func numeric(field []byte) bool {
@@ -213,7 +212,7 @@ func (l *list) vertex(field []byte, number int64) (int32, error) {
 		id = id*10 + int64(c-'0')
 	}
 	if len(field) == 0 || id < 0 || id >= math.MaxInt32 {
-		return 0, l.refuse(number, "%.40q is not a vertex id, an integer from 0 below %d: give --string-ids if ids are names", field, math.MaxInt32)
+		return 0, l.refuse(number, "%.40q is not a vertex id below %d: give --string-ids if ids are names", field, math.MaxInt32)
 	}
 	return int32(id), nil
 }

@@ -22,8 +22,10 @@ func Write(dir string, o Options) error {
 		return err
 	}
 	vertices, edges := o.size()
-	w, err := graph.Create(dir, graph.Shape{Vertices: vertices, Edges: edges, FeatureColumns: o.Features, Classes: o.Classes,
-		Metric: metric, Provenance: o.command()})
+	w, err := graph.Create(dir, graph.Shape{
+		Vertices: vertices, Edges: edges, FeatureColumns: o.Features, Classes: o.Classes,
+		Metric: metric, Provenance: o.command(),
+	})
 	if err != nil {
 		return err
 	}

@@ -36,7 +36,7 @@ func open(path string) (*archive, error) {
 	}
 	a := &archive{path: path, file: file, entries: map[string]*zip.File{}}
 	if err := a.list(); err != nil {
-		file.Close()
+		_ = file.Close()
 		return nil, err
 	}
 	return a, nil
@@ -71,7 +71,7 @@ func (a *archive) list() error {
 	return nil
 }
 
-func (a *archive) close() { a.file.Close() }
+func (a *archive) close() { _ = a.file.Close() }
 
 func (a *archive) has(keys ...string) bool {
 	for _, key := range keys {

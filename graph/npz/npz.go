@@ -21,8 +21,9 @@ import (
 )
 
 // Read reads the archive of that name. The edges of the first and the third layout stay as they are listed, u→v for an entry at
-// row u and column v, and for a pair (u, v); those of the second, where a pair stands once for both directions, lead both ways, each
-// once. An adjacency whose values are all one is unweighted. Complaints about the file are refusals that name it and the array.
+// row u and column v, and for a pair (u, v); those of the second, where a pair stands once for both directions, lead both
+// ways, each once. An adjacency whose values are all one is unweighted. Complaints about the file are refusals that name it and
+// the array.
 func Read(path string) (*graph.Graph, error) {
 	a, err := open(path)
 	if err != nil {
@@ -60,7 +61,8 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 	}
 	vertices := adjacency.Rows
 	if adjacency.Columns != vertices || vertices == 0 {
-		return nil, refusal.Errorf("%s: an adjacency of %d × %d: it must be square, and not empty", a.path, vertices, adjacency.Columns)
+		return nil, refusal.Errorf("%s: an adjacency of %d × %d: it must be square, and not empty",
+			a.path, vertices, adjacency.Columns)
 	}
 	e := graph.Edges{Source: make([]int32, 0, len(adjacency.Indices)), Target: adjacency.Indices}
 	for u := range vertices {
@@ -115,23 +117,26 @@ func (a *archive) heterophilous() (*graph.Graph, error) {
 	if len(features.Shape) > 0 {
 		vertices = features.Shape[0]
 	}
-	e, err := a.edges()
+	// Labels are read first: rows of features may be empty, and then any number of them takes no bytes.
+	labels, err := a.labels("node_labels", vertices)
 	if err != nil {
 		return nil, err
 	}
 	if vertices == 0 {
 		return nil, refusal.Errorf("%s: array %q has no vertex", a.path, "node_features")
 	}
+	e, err := a.edges()
+	if err != nil {
+		return nil, err
+	}
 	g, err := a.graph(vertices, e)
 	if err != nil {
 		return nil, err
 	}
 	g = g.Symmetrize()
+	g.Labels = labels
 	if g.Features, err = arrays.Dense(features); err != nil {
 		return nil, a.refuse("node_features", err)
-	}
-	if g.Labels, err = a.labels("node_labels", vertices); err != nil {
-		return nil, err
 	}
 	if g.Labels.Classes == 2 && !g.Labels.MultiLabel() {
 		g.Metric = "roc-auc"
@@ -177,7 +182,8 @@ func (a *archive) edges() (graph.Edges, error) {
 		return graph.Edges{}, err
 	}
 	if len(array.Shape) != 2 || array.Shape[1] != 2 {
-		return graph.Edges{}, refusal.Errorf("%s: array %q has shape %v: it must be E × 2, source and target", a.path, "edges", array.Shape)
+		return graph.Edges{}, refusal.Errorf("%s: array %q has shape %v: it must be E × 2, source and target",
+			a.path, "edges", array.Shape)
 	}
 	pairs, err := array.Int32s()
 	if err != nil {
@@ -297,7 +303,7 @@ func (a *archive) splits(vertices int) ([]graph.Split, error) {
 			rows, columns = array.Shape[0], array.Shape[1]
 		}
 		if columns != vertices || part > 0 && rows != len(splits) {
-			return nil, refusal.Errorf("%s: array %q has shape %v: the masks of a split have one value for each of the %d vertices, as many rows each",
+			return nil, refusal.Errorf("%s: array %q has shape %v: each mask has a row per split, with %d values",
 				a.path, key, array.Shape, vertices)
 		}
 		marks, err := array.Bools()

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -16,66 +17,55 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/internal/realdata"
 	"weft/internal/refusal"
 )
 
-// testData is the folder of real graphs: WEFT_TEST_DATA, or ../shared/data beside the repository.
-func testData(t testing.TB) string {
-	t.Helper()
-	dir := os.Getenv("WEFT_TEST_DATA")
-	if dir == "" {
-		root, err := os.Getwd()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil; _, err = os.Stat(filepath.Join(root, "go.mod")) {
-			root = filepath.Dir(root)
-		}
-		dir = filepath.Join(root, "..", "shared", "data")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("real graphs are not here: %v", err)
-	}
-	return dir
-}
-
 func TestPublishedGraphs(t *testing.T) {
-	dir := testData(t)
 	type facts struct {
 		Vertices, Edges, Symmetric, Columns, NonZero, Classes, Splits, Train int
 		Metric                                                               string
-		EdgeSum                                                              int64 // Σ (source+1)·(target+3), as NumPy and SciPy compute it
+		EdgeSum                                                              int64 // Σ (source+1)·(target+3), from NumPy
 	}
 	for name, want := range map[string]facts{
-		"npz/amazon_computers.npz": {Vertices: 13752, Edges: 287209, Symmetric: 2 * 245861, Columns: 767, NonZero: 3675081, Classes: 10,
-			EdgeSum: 13462436776047},
-		"npz/coauthor_physics.npz": {Vertices: 34493, Edges: 495924, Symmetric: 2 * 247962, Columns: 8415, NonZero: 1137311, Classes: 5,
-			EdgeSum: 146367494062238},
-		"npz/minesweeper.npz": {Vertices: 10000, Edges: 2 * 39402, Symmetric: 2 * 39402, Columns: 7, NonZero: 70000, Classes: 2,
-			Splits: 10, Train: 5000, Metric: "roc-auc", EdgeSum: 2618048818704},
+		"npz/amazon_computers.npz": {
+			Vertices: 13752, Edges: 287209, Symmetric: 2 * 245861, Columns: 767, NonZero: 3675081,
+			Classes: 10, EdgeSum: 13462436776047,
+		},
+		"npz/coauthor_physics.npz": {
+			Vertices: 34493, Edges: 495924, Symmetric: 2 * 247962, Columns: 8415, NonZero: 1137311,
+			Classes: 5, EdgeSum: 146367494062238,
+		},
+		"npz/minesweeper.npz": {
+			Vertices: 10000, Edges: 2 * 39402, Symmetric: 2 * 39402, Columns: 7, NonZero: 70000, Classes: 2,
+			Splits: 10, Train: 5000, Metric: "roc-auc", EdgeSum: 2618048818704,
+		},
 		"map_of_github/edges.npz": {Vertices: 689517, Edges: 2348885, Symmetric: 2 * 2348885, EdgeSum: 278481508314319044},
 	} {
-		g, err := Read(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := facts{
-			Vertices: g.Vertices(), Edges: int(g.Edges()), Symmetric: int(g.Symmetrize().Edges()), Columns: g.Features.Columns,
-			NonZero: len(g.Features.Data) + len(g.Features.Dense), Classes: g.Labels.Classes, Splits: len(g.Splits), Metric: g.Metric,
-		}
-		if len(g.Splits) > 0 {
-			got.Train = len(g.Splits[0].Train)
-		}
-		e := g.Relation.Edges()
-		for k := range e.Len() {
-			got.EdgeSum += int64(e.Source[k]+1) * int64(e.Target[k]+3)
-		}
-		if g.Relation.Weights != nil {
-			t.Errorf("%s: has weights, its values are all one", name)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		t.Run(name, func(t *testing.T) {
+			g, err := Read(realdata.File(t, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := facts{
+				Vertices: g.Vertices(), Edges: int(g.Edges()), Symmetric: int(g.Symmetrize().Edges()), Columns: g.Features.Columns,
+				NonZero: len(g.Features.Data) + len(g.Features.Dense), Classes: g.Labels.Classes, Splits: len(g.Splits),
+				Metric: g.Metric,
+			}
+			if len(g.Splits) > 0 {
+				got.Train = len(g.Splits[0].Train)
+			}
+			e := g.Relation.Edges()
+			for k := range e.Len() {
+				got.EdgeSum += int64(e.Source[k]+1) * int64(e.Target[k]+3)
+			}
+			if g.Relation.Weights != nil {
+				t.Error("has weights, though its values are all one")
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -95,13 +85,20 @@ func array(key, descr, shape string, values any) entry {
 	return entry{key, b.String()}
 }
 
+// write writes an archive and returns its path.
 func write(t testing.TB, entries ...entry) string {
+	t.Helper()
+	return writeWith(t, func(z *zip.Writer, e entry) (io.Writer, error) { return z.Create(e.key + ".npy") }, entries...)
+}
+
+// writeWith is write with the caller's way to begin an entry.
+func writeWith(t testing.TB, begin func(*zip.Writer, entry) (io.Writer, error), entries ...entry) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "graph.npz")
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
 	for _, e := range entries {
-		w, err := z.Create(e.key + ".npy")
+		w, err := begin(z, e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,8 +174,11 @@ func TestLayouts(t *testing.T) {
 			Relation: graph.Relation{Indptr: []int64{0, 1, 3, 5}, Sources: []int32{1, 0, 2, 1, 2}},
 			Features: graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6}},
 			Labels:   graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
-			Splits:   []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}, {Train: []int64{1, 2}, Val: []int64{0}, Test: []int64{}}},
-			Metric:   "roc-auc",
+			Splits: []graph.Split{
+				{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}},
+				{Train: []int64{1, 2}, Val: []int64{0}, Test: []int64{}},
+			},
+			Metric: "roc-auc",
 		}},
 		{"edge list", edgeList(), graph.Graph{Relation: graph.Relation{Indptr: []int64{0, 0, 2, 3, 3}, Sources: []int32{0, 0, 2}}}},
 	} {
@@ -227,6 +227,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{with(sparse(), array("labels", "<i4", "(3,)", []int32{1, 0, 100})), "label 100 of vertex 2"},
 		{with(sparse(), array("labels", "|O", "(3,)", []byte("cos\nsystem\n"))), "Python objects"},
 		{with(sparse(), array("node_names", "<U1", "(2,)", []int32{'a', 'b'})), "2 rows"},
+		{with(heterophilous(), array("node_features", "<f4", "(1000000000, 0)", []float32{})), "not 1000000000"},
 		{with(heterophilous(), array("val_masks", "|b1", "(1, 3)", []byte{0, 1, 0})), "val_masks"},
 		{with(heterophilous(), array("val_masks", "|b1", "(2, 2)", []byte{0, 1, 0, 1})), "val_masks"},
 		{with(heterophilous(), array("node_features", "<f4", "(3, 1)", []float32{0, float32(math.Inf(1)), 0})), "vertex 1"},
@@ -247,7 +248,8 @@ func TestOtherFilesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{text, dir, filepath.Join(dir, "missing.npz")} {
-		if _, err := Read(path); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), ".npz file") {
+		if _, err := Read(path); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) ||
+			!strings.Contains(err.Error(), ".npz file") {
 			t.Errorf("error %v does not name %s and what is expected", err, path)
 		}
 	}
@@ -255,26 +257,11 @@ func TestOtherFilesAreRefused(t *testing.T) {
 
 // An entry that claims gigabytes, in its header and in the archive's directory, costs what its bytes give.
 func TestLyingSizesAllocateLittle(t *testing.T) {
-	var b bytes.Buffer
-	z := zip.NewWriter(&b)
-	for _, e := range []entry{array("edges", "<i4", "(400000000, 2)", []int32{0, 1}), edgeList()[1]} {
-		w, err := z.CreateRaw(&zip.FileHeader{
-			Name: e.key + ".npy", Method: zip.Store, CompressedSize64: uint64(len(e.file)), UncompressedSize64: 1 << 32,
+	path := writeWith(t, func(z *zip.Writer, e entry) (io.Writer, error) {
+		return z.CreateRaw(&zip.FileHeader{
+			Name: e.key + ".npy", CompressedSize64: uint64(len(e.file)), UncompressedSize64: 1 << 32,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write([]byte(e.file)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "lying.npz")
-	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	}, array("edges", "<i4", "(400000000, 2)", []int32{0, 1}), edgeList()[1])
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := Read(path)
@@ -283,7 +270,7 @@ func TestLyingSizesAllocateLittle(t *testing.T) {
 		t.Errorf("error %v, want a refusal", err)
 	}
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
-		t.Errorf("%d bytes were allocated for a file of %d", grown, b.Len())
+		t.Errorf("%d bytes were allocated for a small file", grown)
 	}
 }
 
@@ -311,7 +298,8 @@ func FuzzArrays(f *testing.F) {
 	s := sparse()
 	f.Add(s[0].file, s[1].file, s[2].file, s[3].file, s[8].file)
 	f.Fuzz(func(t *testing.T, data, indices, indptr, shape, labels string) {
-		path := write(t, entry{"adj_data", data}, entry{"adj_indices", indices}, entry{"adj_indptr", indptr}, entry{"adj_shape", shape},
+		path := write(t,
+			entry{"adj_data", data}, entry{"adj_indices", indices}, entry{"adj_indptr", indptr}, entry{"adj_shape", shape},
 			entry{"attr_data", data}, entry{"attr_indices", indices}, entry{"attr_indptr", indptr}, entry{"attr_shape", shape},
 			entry{"labels", labels})
 		if _, err := Read(path); err != nil && !refusal.Is(err) {

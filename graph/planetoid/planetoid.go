@@ -5,6 +5,7 @@ package planetoid
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
 	"math"
@@ -58,7 +59,7 @@ func Read(prefix string) (*graph.Graph, error) {
 	}
 	if train.x.Columns != known.x.Columns || known.x.Columns != tested.x.Columns ||
 		train.classes != known.classes || known.classes != tested.classes {
-		return nil, refusal.Errorf("%s: x, allx and tx, or y, ally and ty, differ in their columns: they are not of one data set", prefix)
+		return nil, refusal.Errorf("%s: x, allx and tx, or y, ally and ty, differ in their columns: take files of one data set", prefix)
 	}
 	if train.x.Rows == 0 || train.x.Columns == 0 {
 		return nil, refusal.Errorf("%s: has no training vertex, or no feature", f.name("x"))
@@ -140,7 +141,8 @@ func open(prefix string) (*files, error) {
 	for _, suffix := range suffixes {
 		content, err := os.ReadFile(f.name(suffix))
 		if err != nil {
-			if pathError, ok := err.(*fs.PathError); ok {
+			var pathError *fs.PathError
+			if errors.As(err, &pathError) {
 				err = pathError.Err
 			}
 			return nil, refusal.Errorf("%s: %w; planetoid reads PREFIX.x .tx .allx .y .ty .ally .graph .test.index, with PREFIX like %s",
@@ -157,7 +159,8 @@ func (f *files) name(suffix string) string { return f.prefix + "." + suffix }
 func unpickle[T any](f *files, suffix, wanted string) (T, error) {
 	value, err := pickle.Decode(f.content[suffix])
 	if err != nil {
-		return *new(T), refusal.Errorf("%s: %w; take the files as they were published, github.com/kimiyoung/planetoid", f.name(suffix), err)
+		return *new(T), refusal.Errorf("%s: %w; take the files as they were published, github.com/kimiyoung/planetoid",
+			f.name(suffix), err)
 	}
 	v, ok := value.(T)
 	if !ok {
@@ -179,7 +182,8 @@ func (f *files) adjacency() (*pickle.Dict, error) {
 	for _, item := range d.Items {
 		v, ok := item.Key.(int64)
 		if !ok || v < 0 || v >= int64(len(seen)) || seen[v] {
-			return nil, refusal.Errorf("%s: its %d keys must be the vertices 0…%d, each once", f.name("graph"), len(seen), len(seen)-1)
+			return nil, refusal.Errorf("%s: its %d keys must be the vertices 0…%d, each once",
+				f.name("graph"), len(seen), len(seen)-1)
 		}
 		seen[v] = true
 	}
@@ -202,7 +206,8 @@ func (f *files) edges(neighbours *pickle.Dict) (graph.Edges, error) {
 		for _, neighbour := range list.Items {
 			u, ok := neighbour.(int64)
 			if !ok || u < 0 || u >= int64(len(neighbours.Items)) {
-				return e, refusal.Errorf("%s: vertex %d has a neighbour that is none of the %d vertices", f.name("graph"), v, len(neighbours.Items))
+				return e, refusal.Errorf("%s: vertex %d has a neighbour that is none of the %d vertices",
+					f.name("graph"), v, len(neighbours.Items))
 			}
 			e.Source = append(e.Source, int32(v))
 			e.Target = append(e.Target, int32(u))
@@ -237,7 +242,8 @@ func (f *files) rows(features, labels string) (rows, error) {
 		return rows{}, refusal.Errorf("%s: %w", f.name(labels), err)
 	}
 	if len(class) != x.Rows {
-		return rows{}, refusal.Errorf("%s: %d rows of labels for the %d rows of %s", f.name(labels), len(class), x.Rows, f.name(features))
+		return rows{}, refusal.Errorf("%s: %d rows of labels for the %d rows of %s",
+			f.name(labels), len(class), x.Rows, f.name(features))
 	}
 	return rows{x, class, classes}, nil
 }
@@ -299,7 +305,8 @@ func (f *files) testIndex(known, vertices, want int) ([]int64, error) {
 		}
 		v, err := strconv.Atoi(string(text))
 		if err != nil || v < known || v >= vertices || seen[v] {
-			return nil, refusal.Errorf("%s:%d: %.40q: each line is one vertex of %d…%d, each once", name, number, text, known, vertices-1)
+			return nil, refusal.Errorf("%s:%d: %.40q: each line is one vertex of %d…%d, each once",
+				name, number, text, known, vertices-1)
 		}
 		seen[v] = true
 		ids = append(ids, int64(v))

@@ -12,32 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
+	"weft/internal/realdata"
 	"weft/internal/refusal"
 )
 
-// testData is the folder of real graphs: WEFT_TEST_DATA, or ../shared/data beside the repository.
-func testData(t testing.TB) string {
-	t.Helper()
-	dir := os.Getenv("WEFT_TEST_DATA")
-	if dir == "" {
-		root, err := os.Getwd()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil; _, err = os.Stat(filepath.Join(root, "go.mod")) {
-			root = filepath.Dir(root)
-		}
-		dir = filepath.Join(root, "..", "shared", "data")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skipf("real graphs are not here: %v", err)
-	}
-	return dir
-}
-
 // The published counts, and sums over the assembled arrays as NumPy and SciPy compute them from the same files.
 func TestPublishedGraphs(t *testing.T) {
-	dir := testData(t)
 	type facts struct {
 		Vertices, Edges, Columns, NonZero, Classes int
 		Train, Val, Test, Unlabelled, FirstTest    int
@@ -48,31 +28,34 @@ func TestPublishedGraphs(t *testing.T) {
 		"ind.cora":     {2708, 2 * 5278, 1433, 49216, 7, 140, 500, 1000, 0, 1708, 10514174, 52537512582, 18168363378},
 		"ind.citeseer": {3327, 2 * 4552, 3703, 105165, 6, 120, 500, 1000, 15, 2312, 14854682, 317817808020, 24027735128},
 	} {
-		g, err := Read(filepath.Join(dir, "planetoid", name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := g.Splits[0]
-		got := facts{
-			Vertices: g.Vertices(), Edges: int(g.Edges()), Columns: g.Features.Columns, NonZero: len(g.Features.Data), Classes: g.Labels.Classes,
-			Train: len(s.Train), Val: len(s.Val), Test: len(s.Test), FirstTest: int(s.Test[0]),
-		}
-		for v, class := range g.Labels.Class {
-			got.LabelSum += int64(v+1) * class
-			if class < 0 {
-				got.Unlabelled++
+		t.Run(name, func(t *testing.T) {
+			path := realdata.File(t, "planetoid", name+".graph")
+			g, err := Read(strings.TrimSuffix(path, ".graph"))
+			if err != nil {
+				t.Fatal(err)
 			}
-			for _, c := range g.Features.Indices[g.Features.Indptr[v]:g.Features.Indptr[v+1]] {
-				got.FeatureSum += int64(v+1) * int64(c+1)
+			s := g.Splits[0]
+			got := facts{
+				Vertices: g.Vertices(), Edges: int(g.Edges()), Columns: g.Features.Columns, NonZero: len(g.Features.Data),
+				Classes: g.Labels.Classes, Train: len(s.Train), Val: len(s.Val), Test: len(s.Test), FirstTest: int(s.Test[0]),
 			}
-		}
-		e := g.Relation.Edges()
-		for k := range e.Len() {
-			got.EdgeSum += int64(e.Source[k]+1) * int64(e.Target[k]+3)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+			for v, class := range g.Labels.Class {
+				got.LabelSum += int64(v+1) * class
+				if class < 0 {
+					got.Unlabelled++
+				}
+				for _, c := range g.Features.Indices[g.Features.Indptr[v]:g.Features.Indptr[v+1]] {
+					got.FeatureSum += int64(v+1) * int64(c+1)
+				}
+			}
+			e := g.Relation.Edges()
+			for k := range e.Len() {
+				got.EdgeSum += int64(e.Source[k]+1) * int64(e.Target[k]+3)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
 	}
 }
 
@@ -164,7 +147,8 @@ func TestMissingFileIsNamed(t *testing.T) {
 	delete(content, "allx")
 	prefix := write(t, content)
 	_, err := Read(prefix)
-	if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), prefix+".allx") || !strings.Contains(err.Error(), ".test.index") {
+	if err == nil || !refusal.Is(err) ||
+		!strings.Contains(err.Error(), prefix+".allx") || !strings.Contains(err.Error(), ".test.index") {
 		t.Errorf("error %v does not name the file that is missing and those that a prefix has", err)
 	}
 }
@@ -218,7 +202,8 @@ func array(code string, shape []int, data string) string {
 		dims += binInt(n)
 	}
 	return "cnumpy.core.multiarray\n_reconstruct\ncnumpy\nndarray\nK\x00\x85U\x01b\x87R(K\x01" + dims + "t" +
-		"cnumpy\ndtype\nU\x02" + code + "K\x00K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89" + binString(data) + "tb"
+		"cnumpy\ndtype\nU\x02" + code + "K\x00K\x01\x87R(K\x03U\x01<NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb\x89" +
+		binString(data) + "tb"
 }
 
 func int32s(values []int32) string {

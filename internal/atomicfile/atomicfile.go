@@ -24,8 +24,8 @@ func Write(path string, write func(io.Writer) error) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			f.Close()
-			os.Remove(f.Name())
+			_ = f.Close()
+			_ = os.Remove(f.Name())
 			err = fmt.Errorf("%s: %w", path, err)
 		}
 	}()

@@ -97,8 +97,7 @@ func (d *Dataset) usable(path string) bool {
 	if err != nil {
 		return false
 	}
-	g.Close()
-	return true
+	return g.Close() == nil
 }
 
 // sourceTime is when the newest file of the source changed, or an error that a file is missing.
@@ -147,7 +146,7 @@ func (d *Dataset) fill(path string, say func(line string)) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.Name, err)
 	}
-	os.Rename(path, filepath.Join(scratch, "old")) // fails when there is none; whoever has it open keeps it
+	_ = os.Rename(path, filepath.Join(scratch, "old")) // fails when there is none; whoever has it open keeps it
 	if err := os.Rename(fresh, path); err != nil && !d.usable(path) {
 		return fmt.Errorf("%s: %w", d.Name, err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/realdata"
 	"weft/internal/refusal"
 )
 
@@ -48,7 +49,9 @@ func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
-		g.Close()
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
 		if left, _ := filepath.Glob(filepath.Join(filepath.Dir(store), ".*")); left != nil {
 			t.Fatalf("%s: left %v", what, left)
 		}
@@ -122,15 +125,7 @@ func TestResolve(t *testing.T) {
 
 // TestPublished reads the published datasets that are here and compares their sizes with the literature's.
 func TestPublished(t *testing.T) {
-	data := os.Getenv("WEFT_TEST_DATA")
-	if data == "" {
-		data = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	data, err := filepath.Abs(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(dataVariable, data)
+	t.Setenv(dataVariable, realdata.Folder(t))
 	t.Setenv("WEFT_CACHE", t.TempDir())
 	type sizes struct {
 		Vertices                            int
@@ -151,7 +146,7 @@ func TestPublished(t *testing.T) {
 		}
 		t.Run(d.Name, func(t *testing.T) {
 			if missing := d.Missing(); missing != "" {
-				t.Skipf("%s is missing, below WEFT_TEST_DATA or %s", missing, data)
+				t.Skipf("a published graph is not here: %s", missing)
 			}
 			store, err := d.Store(quiet)
 			if err != nil {

@@ -242,7 +242,8 @@ func (a *Array) plain() (dtype, []byte, error) {
 		unit = 4
 	}
 	if a.Fortran && len(a.Shape) > 2 {
-		return d, nil, refusal.Errorf("an array of %d dimensions in Fortran order is not read; save numpy.ascontiguousarray of it", len(a.Shape))
+		return d, nil, refusal.Errorf("an array of %d dimensions in Fortran order is not read; save numpy.ascontiguousarray of it",
+			len(a.Shape))
 	}
 	if a.Fortran && len(a.Shape) == 2 && a.Shape[0] > 1 && a.Shape[1] > 1 {
 		data = transpose(data, a.Shape[0], a.Shape[1], d.size)

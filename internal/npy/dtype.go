@@ -22,7 +22,8 @@ var hostBig = func() bool {
 
 func parseDtype(descr string) (dtype, error) {
 	if len(descr) == 2 && descr[1] == 'O' {
-		return dtype{}, refusal.Errorf("dtype %q holds Python objects, which are not read; save it again as numbers or fixed-width text", descr)
+		return dtype{}, refusal.Errorf("dtype %q holds Python objects, which are not read; save it again as numbers or fixed-width text",
+			descr)
 	}
 	if len(descr) < 3 {
 		return dtype{}, refusal.Errorf("unknown dtype %q", descr)

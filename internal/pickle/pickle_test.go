@@ -2,12 +2,13 @@ package pickle
 
 import (
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/realdata"
 )
 
 const (
@@ -29,18 +30,26 @@ func TestValues(t *testing.T) {
 		{"none", "N.", nil},
 		{"booleans", "\x80\x02\x88\x89\x86.", Tuple{true, false}},
 		{"booleans, protocol 0", "(I01\nI00\nt.", Tuple{true, false}},
-		{"integers", "(K\xffM\xff\xffJ\xfe\xff\xff\xffI-3\nL12345678901L\nt.", Tuple{int64(255), int64(65535), int64(-2), int64(-3), int64(12345678901)}},
-		{"long integers", "(\x8a\x00\x8a\x01\xff\x8a\x02\xff\x00\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80\x8b\x01\x00\x00\x00\x07t.",
-			Tuple{int64(0), int64(-1), int64(255), int64(-1 << 63), int64(7)}},
+		{
+			"integers", "(K\xffM\xff\xffJ\xfe\xff\xff\xffI-3\nL12345678901L\nt.",
+			Tuple{int64(255), int64(65535), int64(-2), int64(-3), int64(12345678901)},
+		},
+		{
+			"long integers", "(\x8a\x00\x8a\x01\xff\x8a\x02\xff\x00\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80\x8b\x01\x00\x00\x00\x07t.",
+			Tuple{int64(0), int64(-1), int64(255), int64(-1 << 63), int64(7)},
+		},
 		{"floats", "F1.5\nG\x3f\xf8\x00\x00\x00\x00\x00\x00\x86.", Tuple{1.5, 1.5}},
-		{"strings", "(U\x02\xe9xT\x01\x00\x00\x00yS'a\\'\\x41\\\\\\n'\nV\\u20ac\xe9\\x\nX\x03\x00\x00\x00\xe2\x82\xact.",
-			Tuple{"\xe9x", "y", "a'A\\\n", "€é\\x", "€"}},
+		{
+			"strings", "(U\x02\xe9xT\x01\x00\x00\x00yS'a\\'\\x41\\\\\\n'\nV\\u20ac\xe9\\x\nX\x03\x00\x00\x00\xe2\x82\xact.",
+			Tuple{"\xe9x", "y", "a'A\\\n", "€é\\x", "€"},
+		},
 		{"tuples", ")K\x01\x85K\x02K\x03\x86\x87.", Tuple{Tuple{}, Tuple{int64(1)}, Tuple{int64(2), int64(3)}}},
 		{"lists", "(](K\x01K\x02e]K\x03a(K\x04lt.", Tuple{
 			&List{Items: []any{int64(1), int64(2)}}, &List{Items: []any{int64(3)}}, &List{Items: []any{int64(4)}},
 		}},
 		{"dicts", "(}K\x01K\x02s}(K\x03K\x04u(K\x05K\x06dt.", Tuple{
-			&Dict{Items: []Item{{int64(1), int64(2)}}}, &Dict{Items: []Item{{int64(3), int64(4)}}}, &Dict{Items: []Item{{int64(5), int64(6)}}},
+			&Dict{Items: []Item{{int64(1), int64(2)}}}, &Dict{Items: []Item{{int64(3), int64(4)}}},
+			&Dict{Items: []Item{{int64(5), int64(6)}}},
 		}},
 		{"defaultdict", "ccollections\ndefaultdict\nc__builtin__\nlist\n\x85R(K\x01]u.", &Dict{Items: []Item{{int64(1), &List{}}}}},
 		{"memo", "K\x01q\x05p9\nr\x00\x01\x00\x000h\x05g9\nj\x00\x01\x00\x00\x87.", Tuple{int64(1), int64(1), int64(1)}},
@@ -148,9 +157,14 @@ func TestRefused(t *testing.T) {
 		{arrayStart + "Nb.", "five-part state"},
 		{arrayStart + "(K\x01K\x02\x85" + dtypeStart + "\x89U\x03\x01\x00\x02tb.", "shape [2] and type i2 with 3 bytes"},
 		{arrayStart + "(K\x01J\xff\xff\xff\xff\x85" + dtypeStart + "\x89U\x00tb.", "not a size"},
-		{arrayStart + "(K\x01(\x8a\x05\x00\x00\x00\x00\x01\x8a\x05\x00\x00\x00\x00\x01\x8a\x05\x00\x00\x00\x00\x01t" + dtypeStart + "\x89U\x00tb.",
-			"not a size"},
-		{arrayStart + "(K\x01\x8a\x08\x01\x00\x00\x00\x00\x00\x00\x40K\x02\x86" + dtypeStart + "\x89U\x04\x01\x00\x02\x00tb.", "with 4 bytes"},
+		{
+			arrayStart + "(K\x01(\x8a\x05\x00\x00\x00\x00\x01\x8a\x05\x00\x00\x00\x00\x01\x8a\x05\x00\x00\x00\x00\x01t" + dtypeStart + "\x89U\x00tb.",
+			"not a size",
+		},
+		{
+			arrayStart + "(K\x01\x8a\x08\x01\x00\x00\x00\x00\x00\x00\x40K\x02\x86" + dtypeStart + "\x89U\x04\x01\x00\x02\x00tb.",
+			"with 4 bytes",
+		},
 		{"cscipy.sparse.csr\ncsr_matrix\n)\x81}b.", "without a shape"},
 		{"cscipy.sparse.csr\ncsr_matrix\n)\x81}U\x06_shapeK\x01J\xff\xff\xff\xff\x86sb.", "of shape"},
 		{"cscipy.sparse.csr\ncsr_matrix\n)\x81}U\x06_shapeK\x01K\x01\x86sb.", `without an array "indptr"`},
@@ -181,12 +195,13 @@ func TestSharedValuesAreNotCopied(t *testing.T) {
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		matrix, "\x80\x02" + array + ".", "ccollections\ndefaultdict\nc__builtin__\nlist\n\x85R(K\x01]u.",
-		"(lp0\nI1\naL2L\naF3.0\naS'x\\x00'\naV\\u20ac\na.", "(dp0\nI1\n(I2\nI3\ntp1\ns.", "}(U\x01aK\x01X\x01\x00\x00\x00bG\x3f\xf8\x00\x00\x00\x00\x00\x00u.",
+		"(lp0\nI1\naL2L\naF3.0\naS'x\\x00'\naV\\u20ac\na.", "(dp0\nI1\n(I2\nI3\ntp1\ns.",
+		"}(U\x01aK\x01X\x01\x00\x00\x00bG\x3f\xf8\x00\x00\x00\x00\x00\x00u.",
 		"T\xff\xff\xff\x7fx.", "]q\x01h\x01a.",
 	} {
 		f.Add([]byte(seed))
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Fuzz(func(_ *testing.T, data []byte) {
 		v, err := Decode(data)
 		if err != nil {
 			return
@@ -200,13 +215,9 @@ func FuzzDecode(f *testing.F) {
 
 // The published files, where they are at hand.
 func TestPublished(t *testing.T) {
-	dir := os.Getenv("WEFT_TEST_DATA")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "data")
-	}
-	content, err := os.ReadFile(filepath.Join(dir, "planetoid", "ind.cora.x"))
+	content, err := os.ReadFile(realdata.File(t, "planetoid", "ind.cora.x"))
 	if err != nil {
-		t.Skipf("real graphs are not here: %v", err)
+		t.Fatal(err)
 	}
 	v, err := Decode(content)
 	if err != nil {

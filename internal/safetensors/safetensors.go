@@ -276,7 +276,8 @@ func marshalHeader(names []string, tensors map[string]Tensor, metadata map[strin
 			return nil, fmt.Errorf("tensor %q: %w", name, err)
 		}
 		if len(t.Float32)+len(t.Int64) != n || (len(t.Float32) > 0 && len(t.Int64) > 0) || name == metadataKey {
-			return nil, fmt.Errorf("tensor %q of shape %v with %d floats and %d integers is not written", name, t.Shape, len(t.Float32), len(t.Int64))
+			return nil, fmt.Errorf("tensor %q of shape %v with %d floats and %d integers is not written",
+				name, t.Shape, len(t.Float32), len(t.Int64))
 		}
 		e := entry{Dtype: t.dtype(), Shape: append([]int{}, t.Shape...)}
 		length, err := e.bytes()

@@ -62,7 +62,7 @@ func Classes(ids []int64) (graph.Labels, error) {
 	classes := 0
 	for v, c := range ids {
 		if c < -1 || c >= int64(len(ids)) {
-			return graph.Labels{}, refusal.Errorf("label %d of vertex %d: class ids run from 0 (-1: no label) and are fewer than the %d vertices",
+			return graph.Labels{}, refusal.Errorf("label %d of vertex %d: classes run from 0 (-1: none), fewer than the %d vertices",
 				c, v, len(ids))
 		}
 		classes = max(classes, int(c)+1)
@@ -88,7 +88,7 @@ func multi(a *npy.Array) (graph.Labels, error) {
 		unlabelled := math.IsNaN(float64(row[0]))
 		for c, x := range row {
 			if math.IsNaN(float64(x)) != unlabelled || !unlabelled && x != 0 && x != 1 {
-				return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: a label matrix holds 0 and 1, or a whole row of NaN", x, v, c)
+				return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: labels are 0 and 1, or a row of NaN", x, v, c)
 			}
 		}
 	}

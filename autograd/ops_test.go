@@ -1,0 +1,234 @@
+package autograd_test
+
+import (
+	"math"
+	"testing"
+
+	"weft/autograd"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// gradients compares the gradient of Σ r ⊙ f(inputs) with respect to each number of each input with central differences. The
+// inputs are below 2 and the functions smooth there, so a step of 1/64 leaves a truncation error of about 1e-4, and the rounding of
+// values of about 1 a thousandth of that.
+func (b *bench) gradients(f func(in []*autograd.Var) *autograd.Var, shapes ...[2]int) {
+	b.t.Helper()
+	inputs, grads := make([]*tensor.Matrix, len(shapes)), make([]*tensor.Matrix, len(shapes))
+	for i, s := range shapes {
+		inputs[i], grads[i] = b.matrix(s[0], s[1]), b.team.Zeros(tensor.Parameters, s[0], s[1])
+	}
+	forward := func(tape *autograd.Tape, grads []*tensor.Matrix) *autograd.Var {
+		vars := make([]*autograd.Var, len(inputs))
+		for i := range vars {
+			vars[i] = tape.Leaf(inputs[i], grads[i])
+		}
+		return tape.Scope(func() *autograd.Var { return f(vars) })
+	}
+	var r *tensor.Matrix
+	loss := func() (sum float64) {
+		tape := autograd.NewTape(b.team)
+		tape.Training = true
+		out := forward(tape, grads)
+		defer out.Drop()
+		if r == nil {
+			r = b.matrix(out.Rows(), out.Cols())
+		}
+		for i, v := range out.Value().Floats() {
+			sum += float64(v) * float64(r.Floats()[i])
+		}
+		return sum
+	}
+	loss()
+	out := forward(b.tape, grads)
+	g := b.team.Memory.New(tensor.Gradients, r.Rows, r.Cols)
+	b.team.Copy(g, r)
+	b.tape.Backward(out, g)
+	b.live("the backward pass", 0)
+	const h = 1. / 64
+	for i, in := range inputs {
+		for k, at := range in.Floats() {
+			in.Floats()[k] = at + h
+			up := loss()
+			in.Floats()[k] = at - h
+			want := (up - loss()) / (2 * h)
+			in.Floats()[k] = at
+			if got := float64(grads[i].Floats()[k]); !(math.Abs(got-want) <= 1e-3*(1+math.Abs(want))) {
+				b.t.Errorf("input %d, number %d: gradient %.6g, difference %.6g", i, k, got, want)
+			}
+		}
+	}
+	b.live("evaluations", 0)
+}
+
+func TestGradients(t *testing.T) {
+	type vars = []*autograd.Var
+	x, y, w, square, bias := [2]int{rows, inner}, [2]int{rows, cols}, [2]int{inner, cols}, [2]int{inner, inner}, [2]int{1, cols}
+	mask := kernel.NewMask(3, .4, nil)
+	cases := map[string]struct {
+		shapes [][2]int
+		f      func(in vars) *autograd.Var
+	}{
+		"linear":                    {[][2]int{x, w}, func(in vars) *autograd.Var { return autograd.Linear(in[0], in[1]) }},
+		"add linear":                {[][2]int{y, x, w}, func(in vars) *autograd.Var { return autograd.AddLinear(in[0], in[1], in[2]) }},
+		"add linear in place":       {[][2]int{y, x, w}, func(in vars) *autograd.Var { return autograd.AddLinear(autograd.Scale(2, in[0]), in[1], in[2]) }},
+		"combine":                   {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Combine(.3, in[0], -2, in[1]) }},
+		"combine in place":          {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Combine(.3, in[0], -2, autograd.Scale(2, in[1])) }},
+		"combine with itself":       {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Combine(.3, in[0], -2, in[0]) }},
+		"add":                       {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Add(in[0], in[1]) }},
+		"add to itself":             {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Add(in[0], in[0]) }},
+		"scale":                     {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Scale(-3, in[0]) }},
+		"multiply":                  {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Multiply(in[0], in[1]) }},
+		"square":                    {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Multiply(in[0], in[0]) }},
+		"activate":                  {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Activate(in[0], kernel.Tanh) }},
+		"dropout":                   {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Dropout(in[0], mask) }},
+		"dropout in place":          {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Dropout(autograd.Scale(2, in[0]), mask) }},
+		"mean of the heads":         {[][2]int{{rows, 6}}, func(in vars) *autograd.Var { return autograd.HeadMean(in[0], 3) }},
+		"mean of one head":          {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Scale(1, autograd.HeadMean(in[0], 1)) }},
+		"a residual":                {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Add(in[0], autograd.Linear(in[0], in[1])) }},
+		"a residual, the other way": {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Add(autograd.Linear(in[0], in[1]), in[0]) }},
+		"a residual of x·w":         {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.AddLinear(in[0], in[0], in[1]) }},
+		"one factor twice":          {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Linear(autograd.Linear(in[0], in[1]), in[1]) }},
+		"finish, nothing to be done": {[][2]int{x}, func(in vars) *autograd.Var {
+			return autograd.Scale(1, autograd.Finish(in[0], nil, kernel.Identity, kernel.Mask{}))
+		}},
+		"a diamond": {[][2]int{x, square}, func(in vars) *autograd.Var {
+			h := autograd.Linear(in[0], in[1])
+			return autograd.Multiply(autograd.Activate(h, kernel.Tanh), autograd.Add(h, autograd.Activate(h, kernel.Sigmoid)))
+		}},
+		"a diamond of three": {[][2]int{x}, func(in vars) *autograd.Var {
+			h := autograd.Scale(.5, in[0])
+			return autograd.Add(autograd.Add(h, autograd.Multiply(h, h)), autograd.Multiply(h, in[0]))
+		}},
+		"finish of a kept value": {[][2]int{x, {1, inner}}, func(in vars) *autograd.Var {
+			h := autograd.Activate(in[0], kernel.Sigmoid) // keeps its result, so Finish must not overwrite it
+			return autograd.Add(autograd.Multiply(h, in[0]), autograd.Finish(h, in[1], kernel.Tanh, kernel.Mask{}))
+		}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) { newBench(t).gradients(c.f, c.shapes...) })
+	}
+	for act, name := range map[kernel.Activation]string{kernel.Identity: "identity", kernel.ReLU: "relu", kernel.ELU: "elu",
+		kernel.LeakyReLU: "leaky relu", kernel.Tanh: "tanh", kernel.Sigmoid: "sigmoid"} {
+		for _, m := range []kernel.Mask{{}, mask} {
+			t.Run("finish "+name, func(t *testing.T) {
+				newBench(t).gradients(func(in vars) *autograd.Var { return autograd.Finish(autograd.Scale(1, in[0]), nil, act, m) }, x)
+				if act != kernel.ReLU && act != kernel.LeakyReLU { // x + bias may come too near their kink
+					newBench(t).gradients(func(in vars) *autograd.Var { return autograd.Finish(in[0], in[1], act, m) }, y, bias)
+				}
+			})
+		}
+	}
+}
+
+// TestBiasAtAKink: the gradient of a bias under ReLU is the sum of the gradients of the active rows.
+func TestBiasAtAKink(t *testing.T) {
+	b := newBench(t)
+	x, bias := b.leaf(rows, cols), b.leaf(1, cols)
+	out := autograd.Finish(x, bias, kernel.ReLU, kernel.Mask{})
+	want := make([]float32, cols)
+	for i, v := range x.Value().Floats() {
+		if v+bias.Value().Floats()[i%cols] > 0 {
+			want[i%cols]++
+		}
+	}
+	b.tape.Backward(out, b.ones(out))
+	grad, _ := bias.Grad()
+	for c, w := range want {
+		if got := grad.Floats()[c]; got != w {
+			t.Errorf("column %d: %v, want %v", c, got, w)
+		}
+	}
+}
+
+// TestSparse holds products with sparse rows, with and without dropout, against those with the dense matrix: dropout draws for
+// the same elements.
+func TestSparse(t *testing.T) {
+	for name, mask := range map[string]kernel.Mask{"plain": {}, "dropout": kernel.NewMask(5, .5, nil)} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			s, dense := b.sparse(40, 9)
+			start := b.matrix(40, cols)
+			w := b.matrix(9, cols)
+			run := func(x *autograd.Var) (out, add, dw *tensor.Matrix) {
+				dw = b.team.Zeros(tensor.Parameters, 9, cols)
+				leaf := b.tape.Leaf(w, dw)
+				z := b.tape.Scope(func() *autograd.Var {
+					x := autograd.Dropout(x, mask)
+					return autograd.Linear(x, leaf)
+				})
+				out = b.matrix(40, cols)
+				b.team.Copy(out, z.Value())
+				b.tape.Backward(z, b.ones(z))
+				sum := b.tape.Scope(func() *autograd.Var {
+					return autograd.AddLinear(b.tape.Constant(start, false), autograd.Dropout(x, mask), leaf)
+				})
+				add = b.matrix(40, cols)
+				b.team.Copy(add, sum.Value())
+				b.tape.Backward(sum, b.ones(sum))
+				b.live("the backward pass", 0)
+				return out, add, dw
+			}
+			x := b.tape.SparseConstant(s)
+			if x.Sparse() != s || x.Rows() != 40 || x.Cols() != 9 {
+				t.Errorf("a sparse value is %d×%d", x.Rows(), x.Cols())
+			}
+			out, add, dw := run(x)
+			wantOut, wantAdd, wantDw := run(b.tape.Constant(dense, false))
+			for what, pair := range map[string][2]*tensor.Matrix{"x·w": {out, wantOut}, "z + x·w": {add, wantAdd}, "dw": {dw, wantDw}} {
+				for i, want := range pair[1].Floats() {
+					if got := pair[0].Floats()[i]; !(math.Abs(float64(got-want)) <= 1e-5*math.Max(1, math.Abs(float64(want)))) {
+						t.Fatalf("%s: number %d is %v, dense %v", what, i, got, want)
+					}
+				}
+			}
+			if s.Rows.Values.Floats()[0] == 0 {
+				t.Error("dropout wrote into the features")
+			}
+		})
+	}
+}
+
+// TestDense: the dense copy of sparse rows, and a dense value as it is.
+func TestDense(t *testing.T) {
+	b := newBench(t)
+	s, want := b.sparse(20, 7)
+	d := autograd.Dense(b.tape.SparseConstant(s))
+	for i, w := range want.Floats() {
+		if got := d.Value().Floats()[i]; got != w {
+			t.Fatalf("number %d is %v, want %v", i, got, w)
+		}
+	}
+	if autograd.Dense(d) != d {
+		t.Error("the dense copy of a dense value is another")
+	}
+}
+
+// TestUnwantedGradients: operations on a constant and a parameter compute the parameter's gradient alone.
+func TestUnwantedGradients(t *testing.T) {
+	for name, f := range map[string]func(c, w, square *autograd.Var) *autograd.Var{
+		"linear": func(c, w, square *autograd.Var) *autograd.Var { return autograd.Linear(c, square) },
+		"of linear": func(c, w, square *autograd.Var) *autograd.Var {
+			return autograd.Linear(w, square.Tape().Constant(square.Value(), true))
+		},
+		"add linear": func(c, w, square *autograd.Var) *autograd.Var { return autograd.AddLinear(c, c, square) },
+		"combine":    func(c, w, square *autograd.Var) *autograd.Var { return autograd.Combine(2, c, 3, w) },
+		"combined":   func(c, w, square *autograd.Var) *autograd.Var { return autograd.Combine(2, w, 3, c) },
+		"multiply":   func(c, w, square *autograd.Var) *autograd.Var { return autograd.Multiply(c, w) },
+		"multiplied": func(c, w, square *autograd.Var) *autograd.Var { return autograd.Multiply(w, c) },
+		"finish": func(c, w, square *autograd.Var) *autograd.Var {
+			return autograd.Finish(w, nil, kernel.ReLU, kernel.Mask{})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			c, w, square := b.tape.Constant(b.matrix(rows, inner), false), b.leaf(rows, inner), b.leaf(inner, inner)
+			out := b.tape.Scope(func() *autograd.Var { return f(c, w, square) })
+			if !out.Wants() {
+				t.Error("the result wants no gradient")
+			}
+			b.tape.Backward(out, b.ones(out))
+			b.live("the backward pass", 0)
+		})
+	}
+}

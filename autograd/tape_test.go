@@ -1,0 +1,322 @@
+package autograd_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"weft/autograd"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// bench is a training tape, and matrices that fill less than a page each, so that live bytes count matrices.
+type bench struct {
+	t    *testing.T
+	team *kernel.Team
+	tape *autograd.Tape
+	r    *rand.Rand
+}
+
+const (
+	page              = 4096
+	rows, cols, inner = 6, 4, 3
+)
+
+func newBench(t *testing.T) *bench {
+	team := kernel.NewTeam(2, tensor.NewMeter())
+	t.Cleanup(team.Memory.Close)
+	return &bench{t, team, autograd.NewTrainingTape(team, autograd.Random{Seed: 1}), rand.New(rand.NewPCG(1, 1))}
+}
+
+// matrix holds numbers of either sign between a tenth and one and a half in size: none is near a kink.
+func (b *bench) matrix(rows, cols int) *tensor.Matrix {
+	m := b.team.Memory.New(tensor.Parameters, rows, cols)
+	for i := range m.Floats() {
+		m.Floats()[i] = (.1 + 1.4*b.r.Float32()) * float32(1-2*b.r.IntN(2))
+	}
+	return m
+}
+
+func (b *bench) leaf(rows, cols int) *autograd.Var {
+	return b.tape.Leaf(b.matrix(rows, cols), b.team.Zeros(tensor.Parameters, rows, cols))
+}
+
+// sparse is a sparse matrix of about a third of its entries, and the same as a dense one.
+func (b *bench) sparse(rows, cols int) (*autograd.Sparse, *tensor.Matrix) {
+	dense := b.team.Zeros(tensor.Parameters, rows, cols)
+	indptr, indices, values := []int64{0}, []int32{}, []float32{}
+	for i := range rows {
+		for c := range cols {
+			if b.r.IntN(3) == 0 {
+				v := b.r.Float32() + .5
+				dense.Floats()[i*cols+c] = v
+				indices, values = append(indices, int32(c)), append(values, v)
+			}
+		}
+		indptr = append(indptr, int64(len(indices)))
+	}
+	a := &kernel.CSR{Rows: rows, Cols: cols, Indptr: b.team.Memory.NewElement(tensor.Features, tensor.Int64, 1, len(indptr)),
+		Indices: b.team.Memory.NewElement(tensor.Features, tensor.Int32, 1, len(indices)), Values: b.team.Memory.New(tensor.Features, 1, len(values))}
+	copy(a.Indptr.Int64s(), indptr)
+	copy(a.Indices.Int32s(), indices)
+	copy(a.Values.Floats(), values)
+	return &autograd.Sparse{Rows: a, Columns: b.team.Transpose(a, tensor.Features)}, dense
+}
+
+// ones is the gradient of the sum of a value's elements.
+func (b *bench) ones(v *autograd.Var) *tensor.Matrix {
+	g := b.team.Memory.New(tensor.Gradients, v.Rows(), v.Cols())
+	b.team.Fill(g, 1)
+	return g
+}
+
+// live wants so many matrices of values and gradients to exist, besides parameters and features.
+func (b *bench) live(when string, want int) {
+	b.t.Helper()
+	m := b.team.Memory
+	if got := (m.Live(tensor.Activations) + m.Live(tensor.Gradients) + m.Live(tensor.Buffers)) / page; got != int64(want) {
+		b.t.Errorf("%s: %d matrices are live, want %d", when, got, want)
+	}
+}
+
+func panics(t *testing.T, text string, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), text) {
+			t.Errorf("panic %v, want one with %q", p, text)
+		}
+	}()
+	f()
+}
+
+// TestValuesLiveWhileHeld follows each value from where it is made to where the last one who needs it lets go.
+func TestValuesLiveWhileHeld(t *testing.T) {
+	b := newBench(t)
+	x, w, v := b.leaf(rows, inner), b.leaf(inner, cols), b.leaf(inner, cols)
+	var p *autograd.Var
+	out := b.tape.Scope(func() *autograd.Var {
+		h := autograd.Linear(x, w) // nobody keeps h itself
+		b.live("a product", 1)
+		p = autograd.Activate(h, kernel.Tanh) // keeps its result
+		b.live("an activation", 2)
+		h.Drop()
+		b.live("its input dropped", 1)
+		q := autograd.Linear(x, v)
+		m := autograd.Multiply(p, q) // keeps both factors
+		b.live("a product of elements", 3)
+		p.Drop()
+		q.Drop()
+		b.live("both factors dropped, and kept", 3)
+		return autograd.Scale(2, m)
+	})
+	b.live("the end of the scope", 3) // p, q and the result; m is in no operation's way
+	g := b.ones(out)
+	b.live("the gradient", 4)
+	b.tape.Backward(out, g)
+	b.live("the backward pass", 0)
+	panics(t, "given away, or dropped", func() { p.Value() })
+	panics(t, "given away, or dropped", func() { out.Value() })
+}
+
+// TestBackwardReleasesAsItGoes: when an operation runs backward, only what earlier operations need is left.
+func TestBackwardReleasesAsItGoes(t *testing.T) {
+	b := newBench(t)
+	x := b.leaf(rows, cols)
+	var left []int64
+	probe := func(in *autograd.Var) *autograd.Var {
+		z := b.tape.New(rows, cols)
+		b.team.Copy(z, in.Value())
+		return b.tape.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{in}, Backward: func(g *tensor.Matrix) {
+			left = append(left, b.team.Memory.Live(tensor.Activations)/page)
+			in.AddGrad(g)
+		}})
+	}
+	out := b.tape.Scope(func() *autograd.Var {
+		h := x
+		for range 4 {
+			h = probe(autograd.Activate(h, kernel.Tanh))
+		}
+		return h
+	})
+	b.tape.Backward(out, b.ones(out))
+	// Each probe's own result is kept until its step is over only while it is held; what is left are the earlier tanh's results.
+	for i, want := range []int64{4, 3, 2, 1} {
+		if left[i] != want {
+			t.Errorf("step %d backward: %d values are left, want %d", i, left[i], want)
+		}
+	}
+	b.live("the end", 0)
+}
+
+// TestEvaluationKeepsNothing: a tape that does not record releases each value at the end of its scope, keeps no buffers and
+// leaves gradients alone.
+func TestEvaluationKeepsNothing(t *testing.T) {
+	b := newBench(t)
+	b.tape = autograd.NewTape(b.team)
+	x, w := b.leaf(rows, inner), b.leaf(inner, cols)
+	buffer := b.team.Zeros(tensor.Buffers, 1, 1)
+	out := b.tape.Scope(func() *autograd.Var {
+		h := autograd.Activate(autograd.Linear(x, w), kernel.ELU)
+		z := b.tape.New(rows, cols)
+		b.team.Copy(z, h.Value())
+		return b.tape.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{h}, Keeps: []*autograd.Var{h}, KeepsResult: true, Buffers: []*tensor.Matrix{buffer}})
+	})
+	b.live("the end of the scope", 1)
+	if out.Wants() {
+		t.Error("a gradient is wanted in evaluation")
+	}
+	out.Drop()
+	b.live("the result dropped", 0)
+}
+
+// TestConstantsRecordNothing: what follows from constants alone is not differentiated, and dropped as soon as nobody needs it.
+func TestConstantsRecordNothing(t *testing.T) {
+	b := newBench(t)
+	c, w := b.tape.Constant(b.matrix(rows, inner), true), b.leaf(inner, cols)
+	if c.Wants() || !c.Fixed() || b.tape.Constant(b.matrix(1, 1), false).Fixed() {
+		t.Error("a constant wants a gradient, or does not know whether it is fixed")
+	}
+	out := b.tape.Scope(func() *autograd.Var {
+		h := autograd.Scale(2, c)
+		if h.Wants() {
+			t.Error("the double of a constant wants a gradient")
+		}
+		return autograd.Linear(h, w)
+	})
+	b.live("the scope's end", 2) // the product keeps h for w's gradient
+	b.tape.Backward(out, b.ones(out))
+	b.live("the backward pass", 0)
+
+	h := autograd.Scale(2, c)
+	g := b.ones(h)
+	b.tape.Backward(h, g) // nothing wants it
+	b.live("a gradient that nobody wants", 0)
+}
+
+// TestOutsideScopes: what is made outside every scope goes with the backward pass at the latest.
+func TestOutsideScopes(t *testing.T) {
+	b := newBench(t)
+	c, w := b.tape.Constant(b.matrix(rows, inner), true), b.leaf(inner, cols)
+	autograd.Scale(3, c)
+	out := autograd.Linear(autograd.Scale(2, c), w)
+	b.tape.Backward(out, b.ones(out))
+	b.live("the backward pass", 0)
+}
+
+func TestDiscard(t *testing.T) {
+	for _, scoped := range []bool{false, true} {
+		b := newBench(t)
+		s, _ := b.sparse(rows, inner)
+		forward := func() *autograd.Var {
+			c := autograd.Scale(2, b.tape.Constant(b.matrix(rows, inner), true))
+			x := autograd.Linear(c, b.leaf(inner, cols)) // keeps a value that no recorded operation made
+			d := autograd.Dropout(b.tape.SparseConstant(s), kernel.NewMask(1, .5, nil))
+			y := autograd.Linear(d, b.leaf(inner, cols))
+			return autograd.Finish(autograd.Multiply(x, y), b.leaf(1, cols), kernel.ReLU, kernel.NewMask(2, .5, nil))
+		}
+		if scoped {
+			b.tape.Scope(forward)
+		} else {
+			forward()
+		}
+		b.tape.Discard()
+		b.live(fmt.Sprintf("discarded, in a scope %v", scoped), 0)
+		if s.Rows.Values.Floats() == nil {
+			t.Error("the stored features were released")
+		}
+
+		x := b.leaf(rows, cols) // the tape can be used again
+		out := autograd.Scale(2, x)
+		b.tape.Backward(out, b.ones(out))
+		b.live("another pass", 0)
+	}
+}
+
+// TestTake: an operation works in place where nobody else needs its input, and elsewhere makes a copy.
+func TestTake(t *testing.T) {
+	b := newBench(t)
+	w := b.leaf(rows, cols)
+	finish := func(x *autograd.Var) *autograd.Var { return autograd.Finish(x, nil, kernel.ReLU, kernel.Mask{}) }
+	for _, c := range []struct {
+		name    string
+		x       func() *autograd.Var
+		inPlace bool
+	}{
+		{"an intermediate value", func() *autograd.Var { return autograd.Scale(1, w) }, true},
+		{"a parameter", func() *autograd.Var { return w }, false},
+		{"a constant", func() *autograd.Var { return b.tape.Constant(b.matrix(rows, cols), false) }, false},
+		{"a value kept as a result", func() *autograd.Var { return autograd.Activate(w, kernel.Tanh) }, false},
+		{"a value kept as an input", func() *autograd.Var {
+			h := autograd.Scale(1, w)
+			autograd.Multiply(h, h)
+			return h
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			x := c.x()
+			p, before := x.Value().Pointer(), x.Value().Floats()[0]
+			z := finish(x)
+			if inPlace := z.Value().Pointer() == p; inPlace != c.inPlace {
+				t.Errorf("in place: %v, want %v", inPlace, c.inPlace)
+			}
+			if c.inPlace {
+				panics(t, "given away", func() { x.Value() })
+				panics(t, "given away", func() { autograd.Scale(2, x) })
+				panics(t, "given away", func() { finish(x) })
+			} else if x.Value().Floats()[0] != before {
+				t.Error("a value that is needed was overwritten")
+			}
+			if x.Rows() != rows || x.Cols() != cols {
+				t.Errorf("the value was %d×%d", x.Rows(), x.Cols())
+			}
+		})
+	}
+	panics(t, "sparse", func() { s, _ := b.sparse(rows, cols); b.tape.SparseConstant(s).Value() })
+}
+
+// TestScopes: a scope in a scope, one that returns a parameter, and one that returns its input.
+func TestScopes(t *testing.T) {
+	b := newBench(t)
+	w := b.leaf(rows, cols)
+	out := b.tape.Scope(func() *autograd.Var {
+		h := b.tape.Scope(func() *autograd.Var { return autograd.Scale(2, autograd.Scale(3, w)) })
+		b.live("the inner scope", 1)
+		same := b.tape.Scope(func() *autograd.Var { return h })
+		if same != h || b.tape.Scope(func() *autograd.Var { return w }) != w {
+			t.Error("a scope returns another Var")
+		}
+		b.live("a scope that returns its input", 1)
+		return autograd.Scale(5, h)
+	})
+	b.live("the outer scope", 1)
+	if b.tape.Scope(func() *autograd.Var { return nil }) != nil {
+		t.Error("a scope returns something for nothing")
+	}
+	if got, want := out.Value().Floats()[0], 30*w.Value().Floats()[0]; got != want {
+		t.Errorf("%v, want %v", got, want)
+	}
+	b.tape.Backward(out, b.ones(out))
+	b.live("the backward pass", 0)
+	w.Drop()
+	if w.Value() == nil {
+		t.Error("a parameter was dropped")
+	}
+}
+
+func TestRandomKeys(t *testing.T) {
+	seen := map[uint64]string{}
+	for seed := range uint64(40) {
+		for epoch := range 40 {
+			for _, site := range []string{"", "input", "layers.0.dropout", "layers.1.dropout", "layers.0.dropou", "layers.10.dropout"} {
+				at, key := fmt.Sprint(seed, epoch, site), autograd.Random{Seed: seed, Epoch: epoch}.Key(site)
+				if other, taken := seen[key]; taken {
+					t.Fatalf("%s and %s have one key", at, other)
+				}
+				seen[key] = at
+			}
+		}
+	}
+}

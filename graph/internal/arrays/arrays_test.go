@@ -1,0 +1,116 @@
+package arrays
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"weft/graph"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+func array[T any](t *testing.T, descr string, values []T, shape ...int) *npy.Array {
+	t.Helper()
+	var b bytes.Buffer
+	if _, err := npy.NewWriter(&b, descr, shape...); err != nil {
+		t.Fatal(err)
+	}
+	if err := binary.Write(&b, binary.LittleEndian, values); err != nil {
+		t.Fatal(err)
+	}
+	a, err := npy.Read(&b, int64(b.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// Features of a matrix are the matrix: columns ascend within a row, and what stood at one column is added up.
+func TestFeaturesKeepTheMatrix(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rows, columns := rapid.IntRange(0, 6).Draw(t, "rows"), rapid.IntRange(1, 5).Draw(t, "columns")
+		m, want := CSR{Rows: rows, Columns: columns, Indptr: []int64{0}}, make([]float32, rows*columns)
+		for i := range rows {
+			for _, c := range rapid.SliceOfN(rapid.IntRange(0, columns-1), 0, 8).Draw(t, "row") {
+				m.Indices, m.Data = append(m.Indices, int32(c)), append(m.Data, float32(len(m.Data)+1))
+				want[i*columns+c] += m.Data[len(m.Data)-1]
+			}
+			m.Indptr = append(m.Indptr, int64(len(m.Indices)))
+		}
+		f, got := m.Features(), make([]float32, rows*columns)
+		for i := range rows {
+			row := f.Indices[f.Indptr[i]:f.Indptr[i+1]]
+			if !ascending(row) {
+				t.Fatalf("row %d has the columns %v", i, row)
+			}
+			for k := f.Indptr[i]; k < f.Indptr[i+1]; k++ {
+				got[i*columns+int(f.Indices[k])] = f.Data[k]
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	})
+}
+
+func TestNewCSRRefuses(t *testing.T) {
+	indptr := func(v ...int64) *npy.Array { return array(t, "<i8", v, len(v)) }
+	indices := func(v ...int32) *npy.Array { return array(t, "<i4", v, len(v)) }
+	data := func(v ...float32) *npy.Array { return array(t, "<f4", v, len(v)) }
+	if _, err := NewCSR(2, 3, indptr(0, 1, 2), indices(2, 0), data(1, 2)); err != nil {
+		t.Errorf("a sound matrix: %v", err)
+	}
+	for name, try := range map[string]func() (*CSR, error){
+		"negative size":  func() (*CSR, error) { return NewCSR(-1, 3, indptr(), indices(), data()) },
+		"too few bounds": func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 2), indices(2, 0), data(1, 2)) },
+		"values missing": func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 1, 2), indices(2, 0), data(1)) },
+		"late start":     func() (*CSR, error) { return NewCSR(2, 3, indptr(1, 1, 2), indices(2, 0), data(1, 2)) },
+		"early end":      func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 1, 1), indices(2, 0), data(1, 2)) },
+		"descending":     func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 3, 2), indices(2, 0), data(1, 2)) },
+		"column outside": func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 1, 2), indices(3, 0), data(1, 2)) },
+		"column below":   func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 1, 2), indices(-1, 0), data(1, 2)) },
+		"not finite": func() (*CSR, error) {
+			return NewCSR(2, 3, indptr(0, 1, 2), indices(2, 0), data(1, float32(math.Inf(1))))
+		},
+		"float indices": func() (*CSR, error) { return NewCSR(2, 3, indptr(0, 1, 2), data(2, 0), data(1, 2)) },
+	} {
+		if _, err := try(); err == nil || !refusal.Is(err) {
+			t.Errorf("%s: error %v, want a refusal", name, err)
+		}
+	}
+}
+
+func TestLabels(t *testing.T) {
+	got, err := Labels(array(t, "<i4", []int32{0, 2, -1}, 3))
+	if diff := cmp.Diff(graph.Labels{Classes: 3, Class: []int64{0, 2, -1}}, got); diff != "" || err != nil {
+		t.Errorf("classes: error %v (-want +got):\n%s", err, diff)
+	}
+	got, err = Labels(array(t, "|b1", []byte{0, 1, 1, 0}, 2, 2))
+	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{0, 1, 1, 0}}, got); diff != "" || err != nil {
+		t.Errorf("matrix: error %v (-want +got):\n%s", err, diff)
+	}
+	got, err = Labels(array(t, "<i4", []int32{-1, -1}, 2))
+	if diff := cmp.Diff(graph.Labels{}, got); diff != "" || err != nil {
+		t.Errorf("no label at all: error %v (-want +got):\n%s", err, diff)
+	}
+	nan := float32(math.NaN())
+	for name, a := range map[string]*npy.Array{
+		"a single value":   array(t, "<i4", []int32{1}),
+		"half a row":       array(t, "<f4", []float32{nan, 1}, 1, 2),
+		"no class":         array(t, "<f4", []float32{}, 3, 0),
+		"more than V":      array(t, "<i4", []int32{0, 3, 1}, 3),
+		"below -1":         array(t, "<i4", []int32{0, -2}, 2),
+		"neither 0 nor 1":  array(t, "<i4", []int32{0, 2}, 1, 2),
+		"three dimensions": array(t, "<i4", []int32{0}, 1, 1, 1),
+	} {
+		if _, err := Labels(a); err == nil || !refusal.Is(err) {
+			t.Errorf("%s: error %v, want a refusal", name, err)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package kernel_test
+
+import (
+	"math"
+	"testing"
+
+	"weft/kernel"
+	"weft/kernel/reference"
+	"weft/tensor"
+)
+
+// TestExp holds the exponential to 4 units in the last place over [−87, 88]. Below 0 it is seen in double precision through the
+// binary cross-entropy ln(1 + e^−x) of a right answer; above 0 through the sigmoid 1/(1 + e^x) of −x, which rounds twice more.
+func TestExp(t *testing.T) {
+	with(t, func(s *suite) {
+		const n = 20000
+		x, one, row, worst := s.blank(1, 1), s.of(1), s.ints([]int32{0}), 0.0
+		for i := range n {
+			v := float32(87 * float64(i) / n)
+			x.Floats()[0] = v
+			got := math.Expm1(s.team.BinaryCrossEntropy(nil, x, row, one, 1))
+			want := math.Exp(-float64(v))
+			worst = math.Max(worst, math.Abs(got-want)/ulp(want))
+		}
+		t.Logf("below 0: %.2f units", worst)
+		if !(worst <= 4) {
+			t.Errorf("e^x is up to %.1f units in the last place off for x in [−87, 0]", worst)
+		}
+		many, sigmoid := s.blank(1, n), s.blank(1, n)
+		for i := range n {
+			many.Floats()[i] = -float32(17 + (88-17)*float64(i)/n)
+		}
+		worst = 0
+		s.team.Finish(sigmoid, many, nil, kernel.Sigmoid, kernel.Mask{})
+		for i, got := range sigmoid.Floats() {
+			if want := reference.Sigmoid(float64(many.Floats()[i])); want > 1.2e-38 { // below, float32 loses digits
+				worst = math.Max(worst, math.Abs(float64(got)-want)/ulp(want))
+			}
+		}
+		t.Logf("above 0: %.2f units", worst)
+		if !(worst <= 5) {
+			t.Errorf("1/(1 + e^x) is up to %.1f units in the last place off for x in [17, 88]", worst)
+		}
+	})
+}
+
+// ulp is the distance of float32 numbers around x.
+func ulp(x float64) float64 {
+	_, e := math.Frexp(x)
+	return math.Ldexp(1, e-24)
+}
+
+// TestNaNStays: a NaN is never turned into a number on the way, where it would hide what went wrong.
+func TestNaNStays(t *testing.T) {
+	nan := float32(math.NaN())
+	with(t, func(s *suite) {
+		isNaN := func(what string, m *tensor.Matrix, at int) {
+			t.Helper()
+			if v := m.Floats()[at]; v == v {
+				t.Errorf("%s: NaN became %v", what, v)
+			}
+		}
+		for _, cols := range []int{1, 3, 8, 16, 21} {
+			for act := range activations {
+				for at := range cols {
+					for _, mask := range []kernel.Mask{{}, kernel.NewMask(3, .5, nil)} {
+						x, z := s.normal(1, cols), s.blank(1, cols)
+						x.Floats()[at] = nan
+						s.team.Finish(z, x, nil, act, mask)
+						isNaN(case_("finish", act, mask.Active()), z, at)
+						for c, v := range z.Floats() {
+							if c != at && v != v {
+								t.Errorf("activation %d: NaN spread from column %d to %d", act, at, c)
+							}
+						}
+						bias := s.normal(1, cols)
+						bias.Floats()[at] = nan
+						s.team.Finish(z, s.normal(1, cols), bias, act, mask)
+						isNaN(case_("bias", act), z, at)
+						g := s.normal(1, cols)
+						g.Floats()[at] = nan
+						s.team.FinishBackward(z, g, s.normal(1, cols), act, mask)
+						isNaN(case_("gradient", act), z, at)
+					}
+				}
+			}
+		}
+
+		a := s.rows(3, [][]int32{{0, 1}, {1, 2}, {2}})
+		x, z := s.normal(3, 5), s.blank(3, 5)
+		x.Floats()[1*5+2] = nan
+		s.team.SpMM(z, a, x, kernel.Scales{}, false)
+		isNaN("spmm", z, 2)
+		isNaN("spmm", z, 5+2)
+
+		score := s.normal(3, 1)
+		score.Floats()[1] = nan
+		state := s.team.AttentionStart(3, 1, 5)
+		s.team.Attend(state, kernel.Attention{Heads: 1, Width: 5, Slope: .2, Source: s.normal(3, 5), SourceScore: score, TargetScore: s.normal(3, 1)}, a, nil)
+		out, _ := s.team.AttentionEnd(state)
+		isNaN("attention", out, 0)
+		isNaN("attention", out, 5)
+
+		logits, row := s.normal(1, 5), s.ints([]int32{0})
+		logits.Floats()[3] = nan
+		if l := s.team.CrossEntropy(nil, logits, row, s.ints([]int32{1}), 1); !math.IsNaN(l) {
+			t.Errorf("the cross-entropy of NaN is %v", l)
+		}
+		if l := s.team.BinaryCrossEntropy(nil, logits, row, s.team.Zeros(tensor.Buffers, 1, 5), 1); !math.IsNaN(l) {
+			t.Errorf("the binary cross-entropy of NaN is %v", l)
+		}
+		if v := s.team.SumSquares(logits); !math.IsNaN(v) {
+			t.Errorf("the sum of squares of NaN is %v", v)
+		}
+		top, arg := s.team.MaxStart(3, 5)
+		s.team.Max(top, arg, a, x, nil, nil)
+		isNaN("max, NaN last", top, 2)
+		isNaN("max, NaN first", top, 5+2)
+	})
+}
+
+// TestInfinity: activations have their limits at the ends.
+func TestInfinity(t *testing.T) {
+	with(t, func(s *suite) {
+		inf := math.Inf(1)
+		x, z := s.of(float32(inf), float32(-inf), 3e38, -3e38), s.blank(1, 4)
+		for act, want := range map[kernel.Activation][]float64{
+			kernel.Identity: {inf, -inf, 3e38, -3e38}, kernel.ReLU: {inf, 0, 3e38, 0}, kernel.ELU: {inf, -1, 3e38, -1},
+			kernel.LeakyReLU: {inf, -inf, 3e38, -3e36}, kernel.Tanh: {1, -1, 1, -1}, kernel.Sigmoid: {1, 0, 1, 0},
+		} {
+			s.team.Finish(z, x, nil, act, kernel.Mask{})
+			for i, w := range want {
+				if got := float64(z.Floats()[i]); got != w && !(math.Abs(got-w) <= 1e-6*math.Min(1e38, math.Abs(w))+1e-37) {
+					t.Errorf("activation %d of %v is %v, want %v", act, x.Floats()[i], got, w)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,439 @@
+package kernel_test
+
+import (
+	"math"
+	"slices"
+
+	"weft/kernel"
+	"weft/kernel/reference"
+	"weft/tensor"
+)
+
+// Kernels that run over edges.
+
+// spmm is one aggregation of random numbers against the reference.
+func (s *suite) spmm(what string, a *kernel.CSR, scales kernel.Scales, cols int, accumulate bool) {
+	s.t.Helper()
+	x := s.normal(a.Cols, cols)
+	z, start := s.blank(a.Rows, cols), reference.New(a.Rows, cols)
+	if accumulate {
+		z = s.normal(a.Rows, cols)
+		start = exact(z)
+	}
+	s.team.SpMM(z, a, x, scales, accumulate)
+	want, terms := start.Clone(), magnitudes(start)
+	of := func(read func(*tensor.Matrix) []float64) *reference.Aggregation {
+		return &reference.Aggregation{Indptr: a.Indptr.Int64s(), Indices: a.Indices.Int32s(), Weights: read(a.Values), RowScale: read(scales.Row),
+			ColScale: read(scales.Col), Self: read(scales.Self)}
+	}
+	reference.SpMM(want, of(values), exact(x))
+	reference.SpMM(terms, of(func(m *tensor.Matrix) []float64 { return magnitudesOf(values(m)) }), magnitudes(exact(x)))
+	s.sums(what, z.Floats(), want.Data, terms.Data, longest(a)+2)
+}
+
+// longest is the number of entries of the longest row.
+func longest(a *kernel.CSR) (n int) {
+	for i := range a.Rows {
+		n = max(n, len(list(a, i)))
+	}
+	return n
+}
+
+// loopless is a without its self loops.
+func (s *suite) loopless(a *kernel.CSR) *kernel.CSR {
+	lists := make([][]int32, a.Rows)
+	for i := range a.Rows {
+		lists[i] = slices.DeleteFunc(slices.Clone(list(a, i)), func(j int32) bool { return int(j) == i })
+	}
+	return s.rows(a.Cols, lists)
+}
+
+// scalings are all combinations of the factors of an aggregation over a square matrix: weights, row, column, self.
+func (s *suite) scalings(a *kernel.CSR, run func(what string, a *kernel.CSR, scales kernel.Scales)) {
+	weighted := *a
+	weighted.Values = s.normal(1, a.Entries())
+	row, col, self := s.normal(a.Rows, 1), s.normal(a.Cols, 1), s.normal(a.Rows, 1)
+	for i := range self.Floats() {
+		if i%3 == 0 {
+			self.Floats()[i] = 0
+		}
+	}
+	choose := func(yes bool, m *tensor.Matrix) *tensor.Matrix {
+		if yes {
+			return m
+		}
+		return nil
+	}
+	for bits := range 16 {
+		m := a
+		if bits&1 != 0 {
+			m = &weighted
+		}
+		run(case_("weights, row, col, self", bits&1 != 0, bits&2 != 0, bits&4 != 0, bits&8 != 0), m,
+			kernel.Scales{Row: choose(bits&2 != 0, row), Col: choose(bits&4 != 0, col), Self: choose(bits&8 != 0, self)})
+	}
+}
+
+func conformSpMM(s *suite) {
+	s.each(widths, func(s *suite, cols int) {
+		s.scalings(s.tangled(31, 90), func(what string, a *kernel.CSR, scales kernel.Scales) {
+			for _, accumulate := range []bool{false, true} {
+				s.spmm(case_(what, "columns", cols, "accumulate", accumulate), a, scales, cols, accumulate)
+			}
+		})
+		s.spmm(case_("more columns than rows", cols), bipartite(s.team, s.r, 12, 40), kernel.Scales{}, cols, true)
+	})
+}
+
+func conformSpMMHub(s *suite) {
+	s.each([]int{1, 7, 16, 33, 100, 300}, func(s *suite, cols int) {
+		s.scalings(s.tangled(50, 4000), func(what string, a *kernel.CSR, scales kernel.Scales) {
+			s.spmm(case_(what, "columns", cols), a, scales, cols, false)
+		})
+	})
+}
+
+func conformSpMMEmpty(s *suite) {
+	for _, cols := range []int{0, 1, 17} {
+		for name, a := range map[string]*kernel.CSR{
+			"no rows":              s.rows(0, nil),
+			"no rows, six columns": s.rows(6, nil),
+			"no entries":           s.rows(5, make([][]int32, 5)),
+			"one row":              s.rows(1, [][]int32{{0, 0, 0}}),
+			"one row, no entry":    s.rows(1, make([][]int32, 1)),
+		} {
+			for _, accumulate := range []bool{false, true} {
+				s.spmm(case_(name, "columns", cols, "accumulate", accumulate), a, kernel.Scales{}, cols, accumulate)
+				if a.Rows == a.Cols {
+					s.scalings(a, func(what string, a *kernel.CSR, scales kernel.Scales) {
+						s.spmm(case_(name, what), a, scales, cols, accumulate)
+					})
+				}
+			}
+		}
+	}
+}
+
+// conformSparseDense multiplies sparse features with a weight, and their transpose with a gradient.
+func conformSparseDense(s *suite) {
+	for _, shape := range [][3]int{{1, 1, 1}, {40, 9, 16}, {300, 70, 33}, {2100, 500, 7}} {
+		a := bipartite(s.team, s.r, shape[0], shape[1])
+		a.Values = s.normal(1, a.Entries())
+		dense := reference.New(a.Rows, a.Cols)
+		for i := range a.Rows {
+			for k, c := range list(a, i) {
+				dense.Add(i, int(c), float64(a.Values.Floats()[int(a.Indptr.Int64s()[i])+k]))
+			}
+		}
+		w, g := s.normal(a.Cols, shape[2]), s.normal(a.Rows, shape[2])
+		z, dw := s.blank(a.Rows, shape[2]), s.blank(a.Cols, shape[2])
+		s.team.SpMM(z, a, w, kernel.Scales{}, false)
+		s.team.SpMM(dw, s.team.Transpose(a, tensor.Graph), g, kernel.Scales{}, false)
+		s.rowwise(case_("x·w", shape), z, reference.MatMul(dense, exact(w)), longest(a))
+		s.rowwise(case_("xᵀ·g", shape), dw, reference.MatMulTransA(dense, exact(g)), a.Rows)
+	}
+}
+
+// conformMax wants the same bits as the reference, and the same source among equal ones: the values are few, so that there are
+// many ties.
+func conformMax(s *suite) {
+	s.each(append([]int{0}, widths...), func(s *suite, cols int) {
+		for _, n := range []int{0, 1, 31} {
+			a := s.tangled(n, 70*min(1, n/2))
+			x, g := s.normal(n, cols), s.normal(n, cols)
+			for i, v := range x.Floats() {
+				x.Floats()[i] = float32(math.Round(float64(v)))
+			}
+			self := s.team.Memory.New(tensor.Graph, n, 1)
+			for i := range n {
+				self.Floats()[i] = float32(i % 3)
+			}
+			for _, loops := range []*tensor.Matrix{nil, self} {
+				if loops != nil {
+					a = s.loopless(a)
+				}
+				for _, ids := range []*tensor.Matrix{nil, s.permutation(n)} {
+					s.max(case_("rows", n, "columns", cols, "self", loops != nil, "ids", ids != nil), a, x, g, loops, ids)
+				}
+			}
+		}
+	})
+}
+
+func (s *suite) max(what string, a *kernel.CSR, x, g, self, ids *tensor.Matrix) {
+	s.t.Helper()
+	n, cols := a.Rows, x.Cols
+	z, arg := s.team.MaxStart(n, cols)
+	s.team.Max(z, arg, a, x, ids, self)
+	dx := s.normal(n, cols)
+	start := exact(dx)
+	s.team.MaxBackward(dx, s.team.Transpose(a, tensor.Graph), g, arg, ids, self)
+
+	id := func(j int32) int32 {
+		if ids == nil {
+			return j
+		}
+		return ids.Int32s()[j]
+	}
+	// In the reference the sources have their ids, and a self loop is an edge.
+	indptr, indices := []int64{0}, []int32{}
+	named, row := reference.New(n, cols), make([]int32, n)
+	for i := range n {
+		for c := range cols {
+			named.Set(int(id(int32(i))), c, float64(x.Floats()[i*cols+c]))
+		}
+		row[id(int32(i))] = int32(i)
+		for _, j := range list(a, i) {
+			indices = append(indices, id(j))
+		}
+		if self != nil && self.Floats()[i] > 0 {
+			indices = append(indices, id(int32(i)))
+		}
+		indptr = append(indptr, int64(len(indices)))
+	}
+	want, wantArg := reference.Max(indptr, indices, named)
+	s.within(what, z.Floats(), want.Data, func(int) float64 { return 0 })
+	if !slices.Equal(arg.Int32s(), wantArg) {
+		s.t.Fatalf("%s: sources %v, want %v", what, arg.Int32s(), wantArg)
+	}
+	fromRow := make([]int32, len(wantArg))
+	for k, j := range wantArg {
+		fromRow[k] = -1
+		if j >= 0 {
+			fromRow[k] = row[j]
+		}
+	}
+	s.rowwise(what+", gradient", dx, start.Plus(reference.MaxBackward(n, fromRow, exact(g))), n)
+}
+
+// network is the edges that attention runs over: a matrix, self loops besides, and both as the reference's list.
+type network struct {
+	a, transposed *kernel.CSR
+	loops         *tensor.Matrix
+	indptr        []int64
+	indices       []int32
+}
+
+// network takes a's edges, its self loops among them unless loops count them per vertex.
+func (s *suite) network(a *kernel.CSR, loops bool) network {
+	g := network{a: a, indptr: []int64{0}}
+	if loops {
+		g.a, g.loops = s.loopless(a), s.team.Memory.NewElement(tensor.Graph, tensor.Int32, a.Rows, 1)
+		for i := range a.Rows {
+			g.loops.Int32s()[i] = int32(i % 3)
+		}
+	}
+	g.transposed = s.team.Transpose(g.a, tensor.Graph)
+	for i := range g.a.Rows {
+		g.indices = append(g.indices, list(g.a, i)...)
+		if loops {
+			g.indices = append(g.indices, slices.Repeat([]int32{int32(i)}, int(g.loops.Int32s()[i]))...)
+		}
+		g.indptr = append(g.indptr, int64(len(g.indices)))
+	}
+	return g
+}
+
+// truncated keeps at most n of equal edges.
+func (s *suite) truncated(g network, n int) network {
+	lists := make([][]int32, g.a.Rows)
+	for i := range g.a.Rows {
+		row := list(g.a, i)
+		for k, j := range row {
+			if k < n || row[k-n] != j {
+				lists[i] = append(lists[i], j)
+			}
+		}
+	}
+	t := network{a: s.rows(g.a.Cols, lists)}
+	if g.loops != nil {
+		t.loops = s.team.Memory.NewElement(tensor.Graph, tensor.Int32, g.a.Rows, 1)
+		for i, l := range g.loops.Int32s() {
+			t.loops.Int32s()[i] = min(l, int32(n))
+		}
+	}
+	return t
+}
+
+// edgeMask finds the mask of every edge and head, as the reference wants it, by attending with equal scores over sources that are
+// the rows of the identity: entry (i, j) is then the sum of the masks of the edges j→i over i's in-degree. The nth of equal edges
+// shows in the difference between n and n−1 of them.
+func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Matrix) []float64 {
+	n := g.a.Rows
+	eye := s.team.Zeros(tensor.Buffers, n, heads*n)
+	for i := range n {
+		for h := range heads {
+			eye.Floats()[(i*heads+h)*n+i] = 1
+		}
+	}
+	scores := s.team.Zeros(tensor.Buffers, n, heads)
+	sums := func(copies int) []float64 {
+		part := s.truncated(g, copies)
+		state := s.team.AttentionStart(n, heads, n)
+		s.team.Attend(state, kernel.Attention{Heads: heads, Width: n, Slope: 1, Source: eye, SourceScore: scores, TargetScore: scores, Mask: mask,
+			SourceIDs: ids, TargetIDs: ids}, part.a, part.loops)
+		out, _ := s.team.AttentionEnd(state)
+		sum := values(out)
+		for i := range n {
+			degree := len(list(part.a, i))
+			if part.loops != nil {
+				degree += int(part.loops.Int32s()[i])
+			}
+			for k := range heads * n {
+				sum[i*heads*n+k] *= float64(degree)
+			}
+		}
+		return sum
+	}
+	var upTo [][]float64 // sums of the first 0, 1, 2, … of equal edges
+	upTo = append(upTo, make([]float64, n*heads*n))
+	keep := make([]float64, len(g.indices)*heads)
+	for i := range n {
+		seen := map[int32]int{}
+		for e := g.indptr[i]; e < g.indptr[i+1]; e++ {
+			j := g.indices[e]
+			seen[j]++
+			if seen[j] == len(upTo) {
+				upTo = append(upTo, sums(seen[j]))
+			}
+			for h := range heads {
+				at := (i*heads+h)*n + int(j)
+				keep[int(e)*heads+h] = upTo[seen[j]][at] - upTo[seen[j]-1][at]
+			}
+		}
+	}
+	for i, k := range keep { // remove the rounding of the average
+		keep[i] = 0
+		if k > .5 {
+			keep[i] = kept(s, mask)
+		}
+	}
+	return keep
+}
+
+// kept is what a mask multiplies the elements that stay by.
+func kept(s *suite, mask kernel.Mask) float64 {
+	return float64(slices.Max(s.vertexMask(8, 32, mask).Floats()))
+}
+
+// vertexMask is the mask of rows × cols elements.
+func (s *suite) vertexMask(rows, cols int, mask kernel.Mask) *tensor.Matrix {
+	ones := s.team.Memory.New(tensor.Buffers, rows, cols)
+	s.team.Fill(ones, 1)
+	s.team.Finish(ones, ones, nil, kernel.Identity, mask)
+	return ones
+}
+
+func conformAttention(s *suite) {
+	run := func(s *suite, heads, width int) {
+		for _, loops := range []bool{false, true} {
+			g := s.network(s.tangled(19, 75), loops)
+			for _, mask := range []kernel.Mask{{}, kernel.NewMask(99, .4, nil)} {
+				what := case_("heads", heads, "width", width, "loops", loops, "mask", mask.Active())
+				var keep []float64
+				if mask.Active() {
+					keep = s.edgeMask(g, heads, mask, nil)
+				}
+				s.attention(what, g, heads, width, mask, keep)
+				s.attention2(what+", GATv2", g, heads, width, mask, keep)
+			}
+		}
+	}
+	s.each(widths, func(s *suite, width int) { run(s, 1, width) })
+	for _, heads := range []int{3, 8, 9, 17} { // the masks of eight heads come from one random number
+		s.each([]int{1, 15, 16, 17}, func(s *suite, width int) { run(s, heads, width) })
+	}
+}
+
+func conformAttentionHub(s *suite) {
+	g := s.network(s.tangled(900, 4000), true) // with fewer vertices equal terms would be rounded alike, and the errors add up
+	for _, shape := range [][2]int{{1, 8}, {3, 5}, {1, 65}} {
+		s.attention(case_(shape), g, shape[0], shape[1], kernel.Mask{}, nil)
+		s.attention2(case_(shape, "GATv2"), g, shape[0], shape[1], kernel.Mask{}, nil)
+	}
+}
+
+func conformAttentionEmpty(s *suite) {
+	for name, a := range map[string]*kernel.CSR{
+		"no rows":    s.rows(0, nil),
+		"no entries": s.rows(5, make([][]int32, 5)),
+		"one row":    s.rows(1, [][]int32{{0, 0, 0}}),
+	} {
+		g := s.network(a, false)
+		s.attention(name, g, 2, 3, kernel.Mask{}, nil)
+		s.attention2(name+", GATv2", g, 2, 3, kernel.Mask{}, nil)
+	}
+}
+
+func (g network) reference(heads int, keep []float64) *reference.Attention {
+	return &reference.Attention{Indptr: g.indptr, Indices: g.indices, Heads: heads, Slope: .2, Mask: keep}
+}
+
+// logSums compares the log-sum-exp, which is 0 where there is no edge.
+func (s *suite) logSums(what string, g network, got *tensor.Matrix, want []float64) {
+	s.t.Helper()
+	finite := slices.Clone(want)
+	for i, w := range want {
+		if math.IsInf(w, -1) {
+			finite[i] = 0
+		}
+	}
+	s.elements(what+", log-sum-exp", got.Floats(), finite, 40)
+}
+
+// attention holds GATv1's forward and backward pass against the reference. Its scores come from HeadDot.
+func (s *suite) attention(what string, g network, heads, width int, mask kernel.Mask, keep []float64) {
+	s.t.Helper()
+	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))
+	x, aSource, aTarget, dOut := s.normal(n, cols), s.normal(1, cols), s.normal(1, cols), s.normal(n, cols)
+	for _, a := range []*tensor.Matrix{aSource, aTarget} { // scores of about 1, as in a model
+		s.team.Scale(a, float32(1/math.Sqrt(float64(width))), a)
+	}
+	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, Mask: mask, SourceScore: s.blank(n, heads), TargetScore: s.blank(n, heads)}
+	s.team.HeadDot(k.SourceScore, x, aSource)
+	s.team.HeadDot(k.TargetScore, x, aTarget)
+	state := s.team.AttentionStart(n, heads, width)
+	s.team.Attend(state, k, g.a, g.loops)
+	out, logSum := s.team.AttentionEnd(state)
+	r := g.reference(heads, keep)
+	want, lse := reference.GAT(r, exact(x), values(aSource), values(aTarget))
+	s.rowwise(what+", output", out, want, terms)
+	s.logSums(what, g, logSum, lse)
+
+	d := kernel.AttentionGradients{Source: s.normal(n, cols), SourceScore: s.team.Zeros(tensor.Buffers, n, heads), TargetScore: s.team.Zeros(tensor.Buffers, n, heads)}
+	start := exact(d.Source)
+	dSource, dTarget, gOut := s.team.Zeros(tensor.Buffers, 1, cols), s.team.Zeros(tensor.Buffers, 1, cols), s.blank(n, heads)
+	s.team.RowDots(gOut, dOut, out)
+	s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, dOut, gOut, logSum)
+	s.team.HeadDotBackward(d.Source, dSource, d.SourceScore, x, aSource)
+	s.team.HeadDotBackward(d.Source, dTarget, d.TargetScore, x, aTarget)
+	dx, da, db := reference.GATBackward(r, exact(x), values(aSource), values(aTarget), exact(dOut))
+	s.rowwise(what+", gradient", d.Source, start.Plus(dx), terms)
+	s.vector(what+", gradient of the source vector", dSource, da, terms)
+	s.vector(what+", gradient of the target vector", dTarget, db, terms)
+}
+
+// attention2 does the same for GATv2.
+func (s *suite) attention2(what string, g network, heads, width int, mask kernel.Mask, keep []float64) {
+	s.t.Helper()
+	n, cols, terms := g.a.Rows, heads*width, max(longest(g.a), longest(g.transposed))
+	x, y, att, dOut := s.normal(n, cols), s.normal(n, cols), s.normal(1, cols), s.normal(n, cols)
+	s.team.Scale(att, float32(1/math.Sqrt(float64(width))), att)
+	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, Target: y, A: att, Mask: mask}
+	state := s.team.AttentionStart(n, heads, width)
+	s.team.Attend(state, k, g.a, g.loops)
+	out, logSum := s.team.AttentionEnd(state)
+	r := g.reference(heads, keep)
+	want, lse := reference.GATv2(r, exact(x), exact(y), values(att))
+	s.rowwise(what+", output", out, want, terms)
+	s.logSums(what, g, logSum, lse)
+
+	d := kernel.AttentionGradients{Source: s.normal(n, cols), Target: s.normal(n, cols), A: s.normal(1, cols)}
+	startX, startY, startA, gOut := exact(d.Source), exact(d.Target), exact(d.A), s.blank(n, heads)
+	s.team.RowDots(gOut, dOut, out)
+	s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, dOut, gOut, logSum)
+	dx, dy, da := reference.GATv2Backward(r, exact(x), exact(y), values(att), exact(dOut))
+	s.rowwise(what+", source gradient", d.Source, startX.Plus(dx), terms)
+	s.rowwise(what+", target gradient", d.Target, startY.Plus(dy), terms)
+	s.vector(what+", gradient of the vector", d.A, startA.Plus(&reference.Matrix{Rows: 1, Cols: cols, Data: da}).Data, terms)
+}

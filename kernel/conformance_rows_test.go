@@ -1,0 +1,537 @@
+package kernel_test
+
+import (
+	"math"
+	"slices"
+
+	"weft/kernel"
+	"weft/kernel/reference"
+	"weft/tensor"
+)
+
+// Kernels that run over rows, elements and tiles of rows, and dense products.
+
+// shapes are widths at a few rows, and a few widths at the heights around a tile.
+func (s *suite) shapes(run func(s *suite, rows, cols int)) {
+	s.each(widths, func(s *suite, cols int) { run(s, 9, cols) })
+	s.each(heights, func(s *suite, rows int) {
+		for _, cols := range []int{1, 19} {
+			run(s, rows, cols)
+		}
+	})
+}
+
+// headDots is ⟨x_ih, y_ih⟩ over the width of each head; y has a row per row of x, or one for all.
+func headDots(x, y *reference.Matrix, heads int) *reference.Matrix {
+	out := reference.New(x.Rows, heads)
+	width := x.Cols / heads
+	for i := range x.Rows {
+		for c := range x.Cols {
+			out.Add(i, c/width, x.At(i, c)*y.At(i%y.Rows, c))
+		}
+	}
+	return out
+}
+
+// heads runs a test for shapes of a few heads.
+func (s *suite) heads(run func(s *suite, rows, heads, width int)) {
+	s.shapes(func(s *suite, rows, width int) {
+		for _, heads := range []int{1, 3} {
+			run(s, rows, heads, width)
+		}
+	})
+}
+
+func conformHeadDot(s *suite) {
+	s.heads(func(s *suite, rows, heads, width int) {
+		what, cols := case_("rows", rows, "heads", heads, "width", width), heads*width
+		z, a, out := s.normal(rows, cols), s.normal(1, cols), s.blank(rows, heads)
+		s.team.HeadDot(out, z, a)
+		s.sums(what, out.Floats(), headDots(exact(z), exact(a), heads).Data, headDots(magnitudes(exact(z)), magnitudes(exact(a)), heads).Data, width)
+
+		dOut, dz, da := s.normal(rows, heads), s.normal(rows, cols), s.normal(1, cols)
+		wantZ, wantA := exact(dz), exact(da)
+		termsA := magnitudes(wantA)
+		for i := range rows {
+			for c := range cols {
+				g := float64(dOut.Floats()[i*heads+c/width])
+				wantZ.Add(i, c, g*float64(a.Floats()[c]))
+				wantA.Add(0, c, g*float64(z.Floats()[i*cols+c]))
+				termsA.Add(0, c, math.Abs(g*float64(z.Floats()[i*cols+c])))
+			}
+		}
+		s.team.HeadDotBackward(dz, da, dOut, z, a)
+		s.elements(what+", dz", dz.Floats(), wantZ.Data, 8)
+		s.sums(what+", da", da.Floats(), wantA.Data, termsA.Data, 1)
+	})
+}
+
+func conformRowDots(s *suite) {
+	s.heads(func(s *suite, rows, heads, width int) {
+		x, y, out := s.normal(rows, heads*width), s.normal(rows, heads*width), s.blank(rows, heads)
+		s.team.RowDots(out, x, y)
+		if rows == 0 {
+			return
+		}
+		s.sums(case_("rows", rows, "heads", heads, "width", width), out.Floats(), headDots(exact(x), exact(y), heads).Data,
+			headDots(magnitudes(exact(x)), magnitudes(exact(y)), heads).Data, width)
+	})
+}
+
+func conformHeadMean(s *suite) {
+	s.heads(func(s *suite, rows, heads, width int) {
+		what := case_("rows", rows, "heads", heads, "width", width)
+		z, g := s.normal(rows, heads*width), s.normal(rows, width)
+		mean, dz := s.blank(rows, width), s.blank(rows, heads*width)
+		s.team.HeadMean(mean, z)
+		s.team.HeadMeanBackward(dz, g)
+		want, spread := reference.New(rows, width), reference.New(rows, heads*width)
+		for i := range rows {
+			for c := range heads * width {
+				want.Add(i, c%width, float64(z.Floats()[i*heads*width+c])/float64(heads))
+				spread.Set(i, c, float64(g.Floats()[i*width+c%width])/float64(heads))
+			}
+		}
+		s.elements(what, mean.Floats(), want.Data, 8)
+		s.elements(what+", gradient", dz.Floats(), spread.Data, 2)
+	})
+}
+
+var activations = map[kernel.Activation]reference.Activation{
+	kernel.Identity: reference.Identity,
+	kernel.ReLU:     reference.ReLU,
+	kernel.ELU:      reference.ELU,
+	kernel.LeakyReLU: {
+		Value:      func(x float64) float64 { return reference.LeakyReLU(x, .01) },
+		Derivative: func(x float64) float64 { return reference.LeakyReLUSlope(x, .01) },
+	},
+	kernel.Tanh: {Value: math.Tanh, Derivative: func(x float64) float64 { return 1 - math.Tanh(x)*math.Tanh(x) }},
+	kernel.Sigmoid: {Value: reference.Sigmoid, Derivative: func(x float64) float64 {
+		return reference.Sigmoid(x) * (1 - reference.Sigmoid(x))
+	}},
+}
+
+func conformFinish(s *suite) {
+	s.shapes(func(s *suite, rows, cols int) {
+		x, bias, g := s.normal(rows, cols), s.normal(1, cols), s.normal(rows, cols)
+		for i := range x.Floats() { // x + bias at and around the kinks, and beyond them
+			switch i % 7 {
+			case 0:
+				x.Floats()[i] = -bias.Floats()[i%cols]
+			case 1:
+				x.Floats()[i] *= 30
+			}
+		}
+		ids := s.permutation(rows)
+		for act, want := range activations {
+			for _, mask := range []kernel.Mask{{}, kernel.NewMask(5, .3, nil), kernel.NewMask(5, .6, ids)} {
+				for _, b := range []*tensor.Matrix{nil, bias} {
+					what := case_("rows", rows, "columns", cols, "activation", act, "mask", mask, "bias", b != nil)
+					sum := exact(x)
+					if b != nil {
+						for i := range sum.Data { // in float32, so that both are on the same side of a kink
+							sum.Data[i] = float64(x.Floats()[i] + b.Floats()[i%cols])
+						}
+					}
+					keep := exact(s.vertexMask(rows, cols, mask))
+					z, inPlace := s.blank(rows, cols), s.copy(x)
+					s.team.Finish(z, x, b, act, mask)
+					s.team.Finish(inPlace, inPlace, b, act, mask)
+					s.elements(what, z.Floats(), reference.Dropout(reference.Activate(want, sum), keep).Data, 16)
+					if !slices.Equal(z.Floats(), inPlace.Floats()) {
+						s.t.Fatalf("%s: in place gives other numbers", what)
+					}
+					dx, over := s.blank(rows, cols), s.copy(g)
+					s.team.FinishBackward(dx, g, z, act, mask)
+					s.team.FinishBackward(over, over, z, act, mask)
+					passed := reference.DropoutBackward(keep, exact(g))
+					s.within(what+", gradient", dx.Floats(), reference.ActivateBackward(want, sum, passed).Data, func(i int) float64 {
+						return 16 * u * math.Max(1, math.Abs(passed.Data[i]))
+					})
+					if !slices.Equal(dx.Floats(), over.Floats()) {
+						s.t.Fatalf("%s: the gradient in place is another", what)
+					}
+				}
+			}
+		}
+	})
+}
+
+func conformCombine(s *suite) {
+	s.each([]int{0, 1, 2, 3, 15, 16, 17, 255, 1000, 70001}, func(s *suite, n int) {
+		x, y := s.normal(1, n), s.normal(1, n)
+		check := func(what string, run func(z *tensor.Matrix), want func(x, y float64) float64) {
+			w := make([]float64, n)
+			for i := range w {
+				w[i] = want(float64(x.Floats()[i]), float64(y.Floats()[i]))
+			}
+			z := s.blank(1, n)
+			run(z)
+			s.elements(case_(what, n), z.Floats(), w, 6)
+		}
+		check("add", func(z *tensor.Matrix) { s.team.Add(z, 3, x, -.5, y) }, func(x, y float64) float64 { return 3*x - .5*y })
+		check("scale", func(z *tensor.Matrix) { s.team.Scale(z, -2, x) }, func(x, _ float64) float64 { return -2 * x })
+		check("copy", func(z *tensor.Matrix) { s.team.Copy(z, x) }, func(x, _ float64) float64 { return x })
+		check("multiply", func(z *tensor.Matrix) { s.team.Multiply(z, x, y) }, func(x, y float64) float64 { return x * y })
+		check("axpy", func(z *tensor.Matrix) { s.team.Copy(z, x); s.team.Axpy(z, .25, y) }, func(x, y float64) float64 { return x + .25*y })
+		check("add in place", func(z *tensor.Matrix) { s.team.Copy(z, y); s.team.Add(z, 2, x, 1, z) }, func(x, y float64) float64 { return 2*x + y })
+		check("multiply in place", func(z *tensor.Matrix) { s.team.Copy(z, x); s.team.Multiply(z, z, z) }, func(x, _ float64) float64 { return x * x })
+	})
+}
+
+func conformFill(s *suite) {
+	for _, n := range []int{0, 1, 5, 70001} {
+		zeros := s.blank(1, n)
+		s.team.Zero(zeros)
+		s.within("zero", zeros.Floats(), make([]float64, n), func(int) float64 { return 0 })
+		for _, element := range []tensor.Element{tensor.Float64, tensor.Int32, tensor.Int64} {
+			m := s.team.Memory.NewElement(tensor.Buffers, element, 1, n)
+			s.team.Zero(m)
+		}
+		minus := s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, n)
+		s.team.Fill(minus, -1)
+		if i := slices.IndexFunc(minus.Int32s(), func(v int32) bool { return v != -1 }); i >= 0 {
+			s.t.Errorf("element %d was not filled", i)
+		}
+	}
+}
+
+func conformColumnSums(s *suite) {
+	s.shapes(func(s *suite, rows, cols int) {
+		x, y := s.normal(rows, cols), s.normal(rows, cols)
+		for _, with := range []*tensor.Matrix{nil, y} {
+			sum := s.normal(1, cols)
+			want, terms := values(sum), magnitudesOf(values(sum))
+			for i := range rows {
+				for c := range cols {
+					v := float64(x.Floats()[i*cols+c])
+					if with != nil {
+						v *= float64(y.Floats()[i*cols+c])
+					}
+					want[c] += v
+					terms[c] += math.Abs(v)
+				}
+			}
+			s.team.ColumnSums(sum, x, with)
+			s.sums(case_("rows", rows, "columns", cols, "product", with != nil), sum.Floats(), want, terms, 1)
+		}
+	})
+}
+
+func conformSumSquares(s *suite) {
+	for _, n := range []int{0, 1, 2, 1023, 1024, 1025, 5000} {
+		x := s.normal(1, n)
+		want := 0.0
+		for _, v := range x.Floats() {
+			want += float64(v) * float64(v)
+		}
+		if got := s.team.SumSquares(x); math.Abs(got-want) > 1e-13*want {
+			s.t.Errorf("%d numbers: %v, want %v", n, got, want)
+		}
+	}
+}
+
+// conformMoments wants the mean and the deviations to double precision, where the mean is a thousand times the deviations.
+func conformMoments(s *suite) {
+	s.shapes(func(s *suite, rows, cols int) {
+		x := s.normal(rows, cols)
+		for i := range x.Floats() {
+			x.Floats()[i] += 1000
+		}
+		m := s.team.Moments(x)
+		if m.Count != rows {
+			s.t.Fatalf("%d rows counted as %d", rows, m.Count)
+		}
+		for c := range cols {
+			mean, m2 := 0.0, 0.0
+			for i := range rows {
+				mean += float64(x.Floats()[i*cols+c]) / float64(rows)
+			}
+			for i := range rows {
+				d := float64(x.Floats()[i*cols+c]) - mean
+				m2 += d * d
+			}
+			if math.Abs(m.Mean[c]-mean) > 1e-11*math.Abs(mean) || math.Abs(m.M2[c]-m2) > 1e-9*(1+m2) {
+				s.t.Fatalf("%d×%d: column %d has mean %v and deviations %v, want %v and %v", rows, cols, c, m.Mean[c], m.M2[c], mean, m2)
+			}
+		}
+	})
+}
+
+func conformBatchNorm(s *suite) {
+	s.shapes(func(s *suite, rows, cols int) {
+		if rows < 2 {
+			return
+		}
+		what := case_("rows", rows, "columns", cols)
+		x, gamma, beta, g := s.normal(rows, cols), s.normal(1, cols), s.normal(1, cols), s.normal(rows, cols)
+		m := s.team.Moments(x)
+		mean, rstd := s.blank(1, cols), s.blank(1, cols)
+		for c := range cols {
+			mean.Floats()[c] = float32(m.Mean[c])
+			rstd.Floats()[c] = float32(1 / math.Sqrt(m.M2[c]/float64(rows)+reference.NormEpsilon))
+		}
+		z, inPlace := s.blank(rows, cols), s.copy(x)
+		s.team.Normalize(z, x, mean, rstd, gamma, beta)
+		s.team.Normalize(inPlace, inPlace, mean, rstd, gamma, beta)
+		want, _, _ := reference.BatchNorm(exact(x), values(gamma), values(beta), make([]float64, cols), make([]float64, cols))
+		s.elements(what, z.Floats(), want.Data, 40)
+		if !slices.Equal(z.Floats(), inPlace.Floats()) {
+			s.t.Fatalf("%s: in place gives other numbers", what)
+		}
+
+		dx, dgamma, dbeta := reference.BatchNormBackward(exact(x), values(gamma), exact(g))
+		sumG, sumGX := s.team.NormalizeSums(g, x, mean, rstd)
+		meanG, meanGX := s.blank(1, cols), s.blank(1, cols)
+		for c := range cols {
+			if math.Abs(sumG[c]-dbeta[c]) > 1e-9*float64(rows) || math.Abs(sumGX[c]-dgamma[c]) > 1e-6*float64(rows) {
+				s.t.Fatalf("%s: column %d sums to %v and %v, want %v and %v", what, c, sumG[c], sumGX[c], dbeta[c], dgamma[c])
+			}
+			meanG.Floats()[c], meanGX.Floats()[c] = float32(sumG[c]/float64(rows)), float32(sumGX[c]/float64(rows))
+		}
+		over := s.copy(g)
+		s.team.NormalizeBackward(over, over, x, mean, rstd, gamma, meanG, meanGX)
+		got := s.blank(rows, cols)
+		s.team.NormalizeBackward(got, g, x, mean, rstd, gamma, meanG, meanGX)
+		// The terms of the gradient cancel, as a whole where there are two rows; each is at most a few times γ·rstd.
+		s.within(what+", gradient", got.Floats(), dx.Data, func(i int) float64 {
+			return 80 * u * math.Max(1, math.Abs(float64(gamma.Floats()[i%cols]*rstd.Floats()[i%cols])))
+		})
+		if !slices.Equal(got.Floats(), over.Floats()) {
+			s.t.Fatalf("%s: the gradient in place is another", what)
+		}
+	})
+}
+
+func conformLayerNorm(s *suite) {
+	s.shapes(func(s *suite, rows, cols int) {
+		what := case_("rows", rows, "columns", cols)
+		x, gamma, beta, g := s.normal(rows, cols), s.normal(1, cols), s.normal(1, cols), s.normal(rows, cols)
+		z, mean, rstd := s.blank(rows, cols), s.blank(rows, 1), s.blank(rows, 1)
+		s.team.LayerNorm(z, x, mean, rstd, gamma, beta, reference.NormEpsilon)
+		// rstd is as large as 300 where a row is nearly constant, and multiplies the rounding of x − mean.
+		steep := func(i int) float64 { return math.Max(1, float64(rstd.Floats()[i/cols])) }
+		want := reference.LayerNorm(exact(x), values(gamma), values(beta))
+		s.within(what, z.Floats(), want.Data, func(i int) float64 { return 40 * u * steep(i) * math.Max(1, math.Abs(want.Data[i])) })
+		dx, dgamma, dbeta := reference.LayerNormBackward(exact(x), values(gamma), exact(g))
+		got, over, toGamma, toBeta := s.blank(rows, cols), s.copy(g), s.team.Zeros(tensor.Buffers, 1, cols), s.team.Zeros(tensor.Buffers, 1, cols)
+		s.team.LayerNormBackward(got, toGamma, toBeta, g, x, mean, rstd, gamma)
+		largest := 1.0
+		for i := range want.Data {
+			largest = math.Max(largest, steep(i))
+		}
+		s.within(what+", gradient", got.Floats(), dx.Data, func(i int) float64 { return 160 * u * steep(i) * math.Max(1, math.Abs(dx.Data[i])) })
+		s.within(what+", gamma", toGamma.Floats(), dgamma, func(i int) float64 { return sumError(rows) * float64(rows) * largest * 4 })
+		s.within(what+", beta", toBeta.Floats(), dbeta, func(i int) float64 { return sumError(1) * float64(rows) * 4 })
+		s.team.LayerNormBackward(over, toGamma, toBeta, over, x, mean, rstd, gamma)
+		if !slices.Equal(got.Floats(), over.Floats()) {
+			s.t.Fatalf("%s: the gradient in place is another", what)
+		}
+		s.within(what+", beta twice", toBeta.Floats(), dbeta2(dbeta), func(i int) float64 { return sumError(1) * float64(rows) * 8 })
+	})
+}
+
+func dbeta2(v []float64) []float64 {
+	w := make([]float64, len(v))
+	for i := range v {
+		w[i] = 2 * v[i]
+	}
+	return w
+}
+
+// half lists every second row, in a random order.
+func (s *suite) half(rows int) ([]int64, *tensor.Matrix) {
+	var list64 []int64
+	var list32 []int32
+	for _, v := range s.r.Perm(rows) {
+		if v%2 == 0 {
+			list64, list32 = append(list64, int64(v)), append(list32, int32(v))
+		}
+	}
+	return list64, s.ints(list32)
+}
+
+// loss holds a loss and its gradient against the reference's, which are means over n terms; huge logits come in some rows.
+func (s *suite) loss(what string, logits *tensor.Matrix, rows []int64, n float64, want float64, dWant *reference.Matrix,
+	run func(grad *tensor.Matrix, scale float64) float64) {
+	s.t.Helper()
+	alone, grad := run(nil, 1), s.blank(logits.Rows, logits.Cols)
+	s.team.Fill(grad, 7)
+	if sum := run(grad, 1/n); sum != alone {
+		s.t.Fatalf("%s: the loss is %v with a gradient and %v without", what, sum, alone)
+	}
+	if len(rows) == 0 {
+		if alone != 0 {
+			s.t.Fatalf("%s: no rows have a loss of %v", what, alone)
+		}
+	} else if !(math.Abs(alone-n*want) <= 1e-6*(n*want+1)) {
+		s.t.Fatalf("%s: loss %v, want %v", what, alone, n*want)
+	}
+	for i, v := range grad.Floats() {
+		if row := int64(i / logits.Cols); !slices.Contains(rows, row) {
+			if v != 7 {
+				s.t.Fatalf("%s: row %d is not listed and was written", what, row)
+			}
+		} else if d := math.Abs(float64(v) - dWant.Data[i]); !(d <= 2e-6/n) {
+			s.t.Fatalf("%s: gradient %d is %v, want %v", what, i, v, dWant.Data[i])
+		}
+	}
+}
+
+// logits are normal, but every fifth row has logits of up to ±10⁴.
+func (s *suite) logits(rows, cols int) *tensor.Matrix {
+	z := s.normal(rows, cols)
+	for i := range z.Floats() {
+		if i/cols%5 == 4 {
+			z.Floats()[i] = float32(s.r.IntN(3)-1) * 1e4
+		}
+	}
+	return z
+}
+
+func conformCrossEntropy(s *suite) {
+	s.shapes(func(s *suite, rows, cols int) {
+		z := s.logits(rows, cols)
+		list64, list32 := s.half(min(rows, 40))
+		labels64, labels32 := make([]int64, rows), make([]int32, rows)
+		for i := range rows {
+			c := s.r.IntN(cols)
+			labels64[i], labels32[i] = int64(c), int32(c)
+		}
+		labels := s.ints(labels32)
+		s.loss(case_("rows", rows, "classes", cols), z, list64, math.Max(1, float64(len(list64))), reference.CrossEntropy(exact(z), labels64, list64),
+			reference.CrossEntropyBackward(exact(z), labels64, list64),
+			func(grad *tensor.Matrix, scale float64) float64 {
+				return s.team.CrossEntropy(grad, z, list32, labels, scale)
+			})
+	})
+}
+
+func conformBinaryCrossEntropy(s *suite) {
+	s.shapes(func(s *suite, rows, cols int) {
+		z, targets := s.logits(rows, cols), s.team.Memory.New(tensor.Activations, rows, cols)
+		for i := range targets.Floats() {
+			targets.Floats()[i] = float32(s.r.IntN(2))
+		}
+		list64, list32 := s.half(min(rows, 40))
+		s.loss(case_("rows", rows, "classes", cols), z, list64, math.Max(1, float64(len(list64)*cols)), reference.BCEWithLogits(exact(z), exact(targets), list64),
+			reference.BCEWithLogitsBackward(exact(z), exact(targets), list64),
+			func(grad *tensor.Matrix, scale float64) float64 {
+				return s.team.BinaryCrossEntropy(grad, z, list32, targets, scale)
+			})
+	})
+}
+
+// conformAdam makes five steps. The gradients are not small, where Adam's step jumps between −rate and rate.
+func conformAdam(s *suite) {
+	s.each([]int{0, 1, 3, 16, 17, 1000, 9001}, func(s *suite, n int) {
+		for _, decay := range []float64{0, .1} {
+			for _, clip := range []float64{1, .3} {
+				for _, decoupled := range []bool{false, true} {
+					w, m, v := s.normal(1, n), s.team.Zeros(tensor.Optimizer, 1, n), s.team.Zeros(tensor.Optimizer, 1, n)
+					p, mean, square := values(w), make([]float64, n), make([]float64, n)
+					settings := reference.AdamSettings{Rate: .01, Beta1: .9, Beta2: .999, Epsilon: 1e-8, WeightDecay: decay}
+					for step := 1; step <= 5; step++ {
+						g := s.positive(1, n)
+						clipped := values(g)
+						for i := range clipped {
+							clipped[i] *= clip
+						}
+						s.team.Adam(w, g, m, v, kernel.AdamStep{Rate: .01, Beta1: .9, Beta2: .999, Epsilon: 1e-8, Decay: decay, Clip: clip, Step: step, Decoupled: decoupled})
+						if decoupled {
+							reference.AdamW(p, clipped, mean, square, step, settings)
+						} else {
+							reference.Adam(p, clipped, mean, square, step, settings)
+						}
+						what := case_(n, "decay", decay, "clip", clip, "decoupled", decoupled, "step", step)
+						s.elements(what, w.Floats(), p, 20)
+						s.elements(what+", m", m.Floats(), mean, 20)
+						s.elements(what+", v", v.Floats(), square, 20)
+					}
+				}
+			}
+		}
+	})
+}
+
+func conformSGD(s *suite) {
+	s.each([]int{0, 1, 3, 16, 17, 1000, 9001}, func(s *suite, n int) {
+		for _, momentum := range []float64{0, .9} {
+			for _, decay := range []float64{0, .1} {
+				for _, clip := range []float64{1, .3} {
+					w, p, buffer := s.normal(1, n), []float64(nil), make([]float64, n)
+					p = values(w)
+					var b *tensor.Matrix
+					if momentum != 0 {
+						b = s.blank(1, n) // the first step must not read it
+					}
+					for step := range 5 {
+						g := s.normal(1, n)
+						clipped := values(g)
+						for i := range clipped {
+							clipped[i] *= clip
+						}
+						s.team.SGD(w, g, b, .1, momentum, decay, clip, step == 0)
+						reference.SGD(p, clipped, buffer, .1, momentum, decay)
+						s.elements(case_(n, "momentum", momentum, "decay", decay, "clip", clip, "step", step), w.Floats(), p, 40)
+					}
+				}
+			}
+		}
+	})
+}
+
+func conformMatMul(s *suite) {
+	check := func(s *suite, rows, in, out int) {
+		for _, transposed := range []bool{false, true} {
+			x, w := s.normal(rows, in), s.normal(in, out)
+			of := exact(w)
+			if transposed {
+				w = s.normal(out, in)
+				of = exact(w).Transpose()
+			}
+			want, terms := reference.MatMul(exact(x), of), reference.MatMul(magnitudes(exact(x)), magnitudes(of))
+			z := s.blank(rows, out)
+			s.team.MatMul(z, x, w, transposed, false)
+			what := case_(rows, in, out, "transposed", transposed)
+			s.sums(what, z.Floats(), want.Data, terms.Data, in)
+			more := s.normal(rows, out)
+			want, terms = want.Plus(exact(more)), terms.Plus(magnitudes(exact(more)))
+			s.team.MatMul(more, x, w, transposed, true)
+			s.sums(what+", accumulated", more.Floats(), want.Data, terms.Data, in)
+		}
+	}
+	s.each(heights, func(s *suite, rows int) {
+		for _, shape := range [][2]int{{1, 1}, {0, 3}, {3, 0}, {1, 5}, {19, 1}, {16, 8}, {33, 17}} {
+			check(s, rows, shape[0], shape[1])
+		}
+	})
+	s.each(widths, func(s *suite, width int) {
+		check(s, 7, width, 5)
+		check(s, 7, 5, width)
+	})
+	with(s.t, func(s *suite) { check(s, 40, 600, 300) })
+}
+
+func conformMatMulT(s *suite) {
+	check := func(s *suite, rows, in, out int) {
+		x, g := s.normal(rows, in), s.normal(rows, out)
+		want, terms := reference.MatMulTransA(exact(x), exact(g)), reference.MatMulTransA(magnitudes(exact(x)), magnitudes(exact(g)))
+		z := s.blank(in, out)
+		s.team.MatMulT(z, x, g, false)
+		s.sums(case_(rows, in, out), z.Floats(), want.Data, terms.Data, rows)
+		more := s.normal(in, out)
+		want, terms = want.Plus(exact(more)), terms.Plus(magnitudes(exact(more)))
+		s.team.MatMulT(more, x, g, true)
+		s.sums(case_(rows, in, out, "accumulated"), more.Floats(), want.Data, terms.Data, rows)
+	}
+	s.each(append([]int{40000}, heights...), func(s *suite, rows int) { // 40000 rows: more tiles than partial sums
+		for _, shape := range [][2]int{{1, 1}, {0, 3}, {3, 0}, {1, 5}, {7, 1}, {5, 8}} {
+			check(s, rows, shape[0], shape[1])
+		}
+	})
+	s.each(widths, func(s *suite, width int) {
+		check(s, 70, width, 5)
+		check(s, 70, 5, width)
+	})
+}

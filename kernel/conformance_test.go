@@ -1,0 +1,292 @@
+package kernel_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/kernel"
+	"weft/kernel/reference"
+	"weft/tensor"
+)
+
+// The conformance suite holds every kernel against package reference, which computes in float64. TestConformance runs it at the
+// SIMD level of this process, and TestSIMDLevels runs the package's tests again at the levels below.
+//
+// Tolerances. A float32 sum of n products differs from the exact one by at most n·u·Σ|terms|, u = 2⁻²⁴, and by about √n·u·Σ|terms|
+// when the roundings are independent; sums are held to (8 + 4√n)·u·Σ|terms|, with Σ|terms| computed for each element. An
+// element-wise function of a few roundings is held to a few u of the larger of 1 and its value. What is longer, such as the
+// gradients of attention, is held to 1e-5, some hundred roundings, and the error of its longest sum, relative to the largest value
+// of its row and to a hundredth of the matrix's (terms of about 1 may cancel in a row). Where the order of the operations cannot
+// matter, equality is asked for.
+
+var conformance = map[string]func(s *suite){
+	"spmm":                  conformSpMM,
+	"spmm with a hub":       conformSpMMHub,
+	"spmm of no rows":       conformSpMMEmpty,
+	"sparse times dense":    conformSparseDense,
+	"max":                   conformMax,
+	"attention":             conformAttention,
+	"attention with a hub":  conformAttentionHub,
+	"attention of no edges": conformAttentionEmpty,
+	"head dot":              conformHeadDot,
+	"head mean":             conformHeadMean,
+	"row dots":              conformRowDots,
+	"finish":                conformFinish,
+	"combine":               conformCombine,
+	"column sums":           conformColumnSums,
+	"sum of squares":        conformSumSquares,
+	"fill":                  conformFill,
+	"batch norm":            conformBatchNorm,
+	"moments":               conformMoments,
+	"layer norm":            conformLayerNorm,
+	"cross-entropy":         conformCrossEntropy,
+	"binary cross-entropy":  conformBinaryCrossEntropy,
+	"adam":                  conformAdam,
+	"sgd":                   conformSGD,
+	"product":               conformMatMul,
+	"transposed product":    conformMatMulT,
+}
+
+// widths are numbers of columns: every remainder of every vector length, with and without whole vectors before it, and the sizes
+// around a batch of random numbers (128) and around the widest row that is summed in registers at once (256 with AVX-512).
+var widths = func() (w []int) {
+	for c := 1; c <= 40; c++ {
+		w = append(w, c)
+	}
+	return append(w, 41, 63, 64, 65, 100, 127, 128, 129, 256, 257, 300, 500)
+}()
+
+// heights are numbers of rows: none, few, and those around one and two tiles of a reduction.
+var heights = []int{0, 1, 2, 3, 1023, 1024, 1025, 2049}
+
+func TestConformance(t *testing.T) {
+	for name, run := range conformance {
+		t.Run(name, func(t *testing.T) { with(t, run) })
+	}
+}
+
+// TestSIMDLevels runs this package's tests at the SIMD levels below this CPU's best. oneDNN is held to the same level.
+func TestSIMDLevels(t *testing.T) {
+	const ours, theirs = "WEFT_SIMD", "ONEDNN_MAX_CPU_ISA"
+	if os.Getenv(ours) != "" {
+		t.Skip("a level was asked for")
+	}
+	levels := []struct{ name, isa string }{{"portable", "SSE41"}, {"avx2", "AVX2"}, {"avx512", "DEFAULT"}}
+	for _, level := range levels[:slices.IndexFunc(levels, func(l struct{ name, isa string }) bool { return l.name == kernel.SIMD() })] {
+		t.Run(level.name, func(t *testing.T) {
+			t.Parallel()
+			again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.v")
+			again.Env = append(os.Environ(), ours+"="+level.name, theirs+"="+level.isa)
+			out, err := again.CombinedOutput()
+			if err != nil || !strings.Contains(string(out), "--- PASS: TestConformance") {
+				t.Errorf("the tests at this level: %v\n%s", err, failures(string(out)))
+			}
+		})
+	}
+}
+
+// failures are the lines of a test's output that are not about starting or passing.
+func failures(out string) string {
+	var kept []string
+	for line := range strings.Lines(out) {
+		if !strings.HasPrefix(line, "===") && !strings.Contains(line, "--- PASS") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+// suite is what a test of kernels works with: a team, random numbers and matrices of the team's memory.
+type suite struct {
+	t    *testing.T
+	team *kernel.Team
+	r    *rand.Rand
+}
+
+// with runs a test on a team of two threads and gives all memory back.
+func with(t *testing.T, run func(s *suite)) {
+	t.Helper()
+	s := &suite{t, kernel.NewTeam(2, tensor.NewMeter()), rand.New(rand.NewPCG(7, 7))}
+	defer s.team.Memory.Close()
+	run(s)
+}
+
+// each runs a test for each of some sizes, on memory of its own.
+func (s *suite) each(sizes []int, run func(s *suite, size int)) {
+	for _, size := range sizes {
+		with(s.t, func(s *suite) { run(s, size) })
+	}
+}
+
+func (s *suite) normal(rows, cols int) *tensor.Matrix { return normal(s.team, s.r, rows, cols) }
+
+// positive holds numbers between a half and one and a half.
+func (s *suite) positive(rows, cols int) *tensor.Matrix {
+	m := s.team.Memory.New(tensor.Activations, rows, cols)
+	for i := range m.Floats() {
+		m.Floats()[i] = .5 + s.r.Float32()
+	}
+	return m
+}
+
+// blank holds NaN: a kernel that reads what it should only write shows it.
+func (s *suite) blank(rows, cols int) *tensor.Matrix {
+	m := s.team.Memory.New(tensor.Activations, rows, cols)
+	s.team.Fill(m, float32(math.NaN()))
+	return m
+}
+
+func (s *suite) copy(m *tensor.Matrix) *tensor.Matrix {
+	c := s.team.Memory.New(tensor.Activations, m.Rows, m.Cols)
+	copy(c.Floats(), m.Floats())
+	return c
+}
+
+// of is a matrix with one row of the given values.
+func (s *suite) of(values ...float32) *tensor.Matrix {
+	m := s.team.Memory.New(tensor.Activations, 1, len(values))
+	copy(m.Floats(), values)
+	return m
+}
+
+func (s *suite) ints(values []int32) *tensor.Matrix {
+	m := s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(values))
+	copy(m.Int32s(), values)
+	return m
+}
+
+// permutation is a column of 0…n−1 in random order.
+func (s *suite) permutation(n int) *tensor.Matrix {
+	p := make([]int32, n)
+	for i, v := range s.r.Perm(n) {
+		p[i] = int32(v)
+	}
+	return s.ints(p).Reshape(n, 1)
+}
+
+// tangled is a directed graph on n vertices: vertex 2 is a hub with so many in-edges and vertex 4 one with as many out-edges, every
+// 13th vertex has no edge at all, and there are self loops and duplicate edges.
+func (s *suite) tangled(n, hub int) *kernel.CSR {
+	lonely := func(v int) bool { return v%13 == 7 }
+	lists := make([][]int32, n)
+	add := func(source, target int) {
+		if !lonely(source) && !lonely(target) {
+			lists[target] = append(lists[target], int32(source))
+		}
+	}
+	for v := range n {
+		for range s.r.IntN(6) {
+			add(s.r.IntN(n), v)
+		}
+		if v%5 == 0 {
+			add(v, v)
+			add((v+1)%n, v)
+			add((v+1)%n, v)
+		}
+	}
+	for range hub {
+		add(s.r.IntN(n), min(2, n-1))
+		add(min(4, n-1), s.r.IntN(n))
+	}
+	return s.rows(n, lists)
+}
+
+// rows makes a matrix from each row's column numbers.
+func (s *suite) rows(cols int, lists [][]int32) *kernel.CSR {
+	indptr, indices := []int64{0}, []int32{}
+	for _, list := range lists {
+		slices.Sort(list)
+		indices = append(indices, list...)
+		indptr = append(indptr, int64(len(indices)))
+	}
+	return csr(s.team, len(lists), cols, indptr, indices)
+}
+
+// list is a row's column numbers.
+func list(a *kernel.CSR, row int) []int32 {
+	return a.Indices.Int32s()[a.Indptr.Int64s()[row]:a.Indptr.Int64s()[row+1]]
+}
+
+// exact is a matrix in float64, and values a vector; nil stays nil.
+func exact(m *tensor.Matrix) *reference.Matrix { return reference.From32(m.Rows, m.Cols, m.Floats()) }
+
+func values(m *tensor.Matrix) []float64 {
+	if m == nil {
+		return nil
+	}
+	return reference.Vector(m.Floats())
+}
+
+func magnitudes(m *reference.Matrix) *reference.Matrix { return m.Map(math.Abs) }
+
+func magnitudesOf(v []float64) []float64 {
+	if v == nil {
+		return nil
+	}
+	return magnitudes(&reference.Matrix{Rows: 1, Cols: len(v), Data: v}).Data
+}
+
+const u = 1.0 / (1 << 24) // half a unit in the last place of 1
+
+// sumError is the error allowed to a sum of n terms, relative to Σ|terms|.
+func sumError(n int) float64 { return (8 + 4*math.Sqrt(float64(n))) * u }
+
+// within fails unless each number is within its allowance of the exact one. NaN is within nothing.
+func (s *suite) within(what string, got []float32, want []float64, allowance func(i int) float64) {
+	s.t.Helper()
+	if len(got) != len(want) {
+		s.t.Fatalf("%s: %d numbers, want %d", what, len(got), len(want))
+	}
+	for i, w := range want {
+		if d := math.Abs(float64(got[i]) - w); !(d <= allowance(i)) {
+			s.t.Fatalf("%s: number %d of %d is %v, want %v: off by %.3g, allowed %.3g", what, i, len(got), got[i], w, d, allowance(i))
+		}
+	}
+}
+
+// sums compares sums with their exact values, given Σ|terms| of each.
+func (s *suite) sums(what string, got []float32, want, terms []float64, n int) {
+	s.t.Helper()
+	s.within(what, got, want, func(i int) float64 { return sumError(n) * terms[i] })
+}
+
+// elements compares element-wise results.
+func (s *suite) elements(what string, got []float32, want []float64, roundings float64) {
+	s.t.Helper()
+	s.within(what, got, want, func(i int) float64 { return roundings * u * math.Max(1, math.Abs(want[i])) })
+}
+
+// rowwise compares what came from longer computations on numbers of about 1, with sums of up to n terms.
+func (s *suite) rowwise(what string, got *tensor.Matrix, want *reference.Matrix, n int) {
+	s.t.Helper()
+	floor := math.Max(1, largest(want.Data)) / 100
+	size := make([]float64, want.Rows)
+	for i := range size {
+		size[i] = largest(want.Data[i*want.Cols:(i+1)*want.Cols]) + floor
+	}
+	s.within(what, got.Floats(), want.Data, func(i int) float64 { return (1e-5 + sumError(n)) * size[i/want.Cols] })
+}
+
+// vector is rowwise for the sums over all rows that a vector's gradient consists of: they may cancel altogether.
+func (s *suite) vector(what string, got *tensor.Matrix, want []float64, n int) {
+	s.t.Helper()
+	size := math.Max(1, largest(want))
+	s.within(what, got.Floats(), want, func(int) float64 { return (1e-5 + sumError(n)) * size })
+}
+
+// largest is the largest absolute value.
+func largest(v []float64) (x float64) {
+	for _, w := range v {
+		x = math.Max(x, math.Abs(w))
+	}
+	return x
+}
+
+// case_ names a combination in a message.
+func case_(parts ...any) string { return strings.TrimSuffix(fmt.Sprintln(parts...), "\n") }

@@ -1,0 +1,225 @@
+package kernel_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"weft/autograd"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// TestMaskRate drops as often as asked, to within four standard deviations, and scales the rest so that the mean stays; also column
+// by column, row by row, and for elements beside each other.
+func TestMaskRate(t *testing.T) {
+	with(t, func(s *suite) {
+		const rows, cols = 700, 300
+		for _, p := range []float64{.1, .5, .9} {
+			m := s.vertexMask(rows, cols, kernel.NewMask(2026, p, nil)).Floats()
+			rate := func(what string, n int, kept float64) {
+				if sigma := math.Sqrt(p * (1 - p) / float64(n)); math.Abs(kept/float64(n)-(1-p)) > 4*sigma {
+					t.Errorf("p %v, %s: %v of %d are kept, %.1f standard deviations off", p, what, kept, n, (kept/float64(n)-(1-p))/sigma)
+				}
+			}
+			all, pairs := 0.0, 0.0
+			byRow, byColumn := make([]float64, rows), make([]float64, cols)
+			for i, k := range m {
+				switch {
+				case k == 0:
+					continue
+				case math.Abs(float64(k)*(1-p)-1) > 1e-4:
+					t.Fatalf("p %v: an element is scaled by %v", p, k)
+				}
+				all++
+				byRow[i/cols]++
+				byColumn[i%cols]++
+				if i+1 < len(m) && m[i+1] != 0 {
+					pairs++
+				}
+			}
+			rate("all", len(m), all)
+			if want, got := (1-p)*(1-p), pairs/float64(len(m)); math.Abs(got-want) > 4*math.Sqrt(want/float64(len(m))) {
+				t.Errorf("p %v: %v of neighbours are both kept, want %v", p, got, want)
+			}
+			// Of a thousand rows and columns together, the furthest is about 3.3 standard deviations off.
+			for _, counts := range [][]float64{byRow, byColumn} {
+				n := len(m) / len(counts)
+				for _, kept := range counts {
+					if sigma := math.Sqrt(p * (1 - p) * float64(n)); math.Abs(kept-(1-p)*float64(n)) > 5*sigma {
+						t.Errorf("p %v: a row or column of %d keeps %v", p, n, kept)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestMaskBelongsToVertexAndColumn: an element's mask is the same wherever its row stands and however wide the matrix is.
+func TestMaskBelongsToVertexAndColumn(t *testing.T) {
+	with(t, func(s *suite) {
+		const rows, cols = 90, 300
+		whole := s.vertexMask(rows, cols, kernel.NewMask(1, .5, nil)).Floats()
+		ids := s.permutation(rows)
+		for _, width := range widths {
+			if width > cols {
+				continue
+			}
+			m := s.vertexMask(rows, width, kernel.NewMask(1, .5, ids)).Floats()
+			for i, k := range m {
+				if want := whole[int(ids.Int32s()[i/width])*cols+i%width]; k != want {
+					t.Fatalf("width %d: vertex %d, column %d has mask %v, want %v", width, ids.Int32s()[i/width], i%width, k, want)
+				}
+			}
+		}
+	})
+}
+
+// TestMaskKeys: another seed, epoch or site is another mask, which agrees with the first in half of the elements.
+func TestMaskKeys(t *testing.T) {
+	with(t, func(s *suite) {
+		const rows, cols = 200, 100
+		of := func(seed uint64, epoch int, site string) []float32 {
+			return s.vertexMask(rows, cols, kernel.NewMask(autograd.Random{Seed: seed, Epoch: epoch}.Key(site), .5, nil)).Floats()
+		}
+		first := of(1, 1, "layers.0.dropout")
+		if !slices.Equal(first, of(1, 1, "layers.0.dropout")) {
+			t.Error("equal keys give different masks")
+		}
+		others := map[string][]float32{
+			"seed": of(2, 1, "layers.0.dropout"), "epoch": of(1, 2, "layers.0.dropout"), "site": of(1, 1, "layers.1.dropout"),
+			"another site": of(1, 1, "layers.0.attention"), "epoch and seed exchanged": of(2, 1, "layers.0.dropout"),
+		}
+		for name, m := range others {
+			same := 0.0
+			for i := range m {
+				if m[i] == first[i] {
+					same++
+				}
+			}
+			if n := float64(len(m)); math.Abs(same/n-.5) > 4*.5/math.Sqrt(n) {
+				t.Errorf("another %s: %v of the elements agree, want a half", name, same/n)
+			}
+		}
+	})
+}
+
+// TestSparseMaskIsTheDenseOne masks the stored entries of a matrix, and of its transpose, as the same elements of a dense one.
+func TestSparseMaskIsTheDenseOne(t *testing.T) {
+	with(t, func(s *suite) {
+		for _, ids := range []*tensor.Matrix{nil, s.permutation(70)} {
+			a := bipartite(s.team, s.r, 70, 300)
+			mask := kernel.NewMask(8, .4, ids)
+			dense := s.vertexMask(70, 300, mask).Floats()
+			ones := *a
+			ones.Values = s.team.Memory.New(tensor.Features, 1, a.Entries())
+			s.team.Fill(ones.Values, 1)
+			transposed := s.team.Transpose(&ones, tensor.Features)
+			byRow, byColumn := s.team.MaskEntries(&ones, mask, false).Floats(), s.team.MaskEntries(transposed, mask, true).Floats()
+			for i := range a.Rows {
+				for k, c := range list(a, i) {
+					if got, want := byRow[int(a.Indptr.Int64s()[i])+k], dense[i*300+int(c)]; got != want {
+						t.Fatalf("entry %d, %d: %v, dense %v", i, c, got, want)
+					}
+				}
+			}
+			for c := range transposed.Rows {
+				for k, i := range list(transposed, c) {
+					if got, want := byColumn[int(transposed.Indptr.Int64s()[c])+k], dense[int(i)*300+c]; got != want {
+						t.Fatalf("transposed entry %d, %d: %v, dense %v", c, i, got, want)
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestMaskOfOnesEntries: a matrix without values has ones, for the mask too.
+func TestMaskOfOnesEntries(t *testing.T) {
+	with(t, func(s *suite) {
+		a := bipartite(s.team, s.r, 30, 40)
+		ones := *a
+		ones.Values = s.team.Memory.New(tensor.Features, 1, a.Entries())
+		s.team.Fill(ones.Values, 1)
+		mask := kernel.NewMask(8, .4, nil)
+		if !slices.Equal(s.team.MaskEntries(a, mask, false).Floats(), s.team.MaskEntries(&ones, mask, false).Floats()) {
+			t.Error("the mask of a matrix without values is not that of one with ones")
+		}
+	})
+}
+
+// TestEdgeMask: attention drops edges as often as asked; each edge, each of equal edges and each head on its own; and by the ids
+// of both ends, not by their rows.
+func TestEdgeMask(t *testing.T) {
+	with(t, func(s *suite) {
+		const n, heads = 40, 11
+		g := s.network(s.tangled(n, 60), true)
+		for _, p := range []float64{.1, .5, .9} {
+			keep := s.edgeMask(g, heads, kernel.NewMask(4, p, nil), nil)
+			kept, differ := 0.0, 0
+			for i, k := range keep {
+				if k != 0 {
+					kept++
+				}
+				if e := i / heads; e+1 < len(g.indices) && g.indices[e] == g.indices[e+1] && k != keep[i+heads] {
+					differ++
+				}
+			}
+			if sigma := math.Sqrt(p * (1 - p) * float64(len(keep))); math.Abs(kept-(1-p)*float64(len(keep))) > 4*sigma {
+				t.Errorf("p %v: %v of %d are kept", p, kept, len(keep))
+			}
+			if differ == 0 {
+				t.Errorf("p %v: all equal edges have equal masks", p)
+			}
+		}
+
+		// The same graph with its vertices in another order: row i is vertex ids[i].
+		ids := s.permutation(n)
+		row := make([]int32, n)
+		for i, v := range ids.Int32s() {
+			row[v] = int32(i)
+		}
+		lists := make([][]int32, n)
+		for v := range n {
+			for _, j := range list(g.a, v) {
+				lists[row[v]] = append(lists[row[v]], row[j])
+			}
+		}
+		moved := network{a: s.rows(n, lists), indptr: []int64{0}}
+		moved.loops = s.team.Memory.NewElement(tensor.Graph, tensor.Int32, n, 1)
+		for v, l := range g.loops.Int32s() {
+			moved.loops.Int32s()[row[v]] = l
+		}
+		for i := range n {
+			moved.indices = append(moved.indices, list(moved.a, i)...)
+			moved.indices = append(moved.indices, slices.Repeat([]int32{int32(i)}, int(moved.loops.Int32s()[i]))...)
+			moved.indptr = append(moved.indptr, int64(len(moved.indices)))
+		}
+		mask := kernel.NewMask(4, .5, nil)
+		type edge struct{ source, target, occurrence, head int }
+		masks := func(g network, keep []float64, id func(i int32) int32) map[edge]float64 {
+			m := map[edge]float64{}
+			for i := range n {
+				seen := map[int32]int{}
+				for e := g.indptr[i]; e < g.indptr[i+1]; e++ {
+					j := g.indices[e]
+					for h := range heads {
+						m[edge{int(id(j)), int(id(int32(i))), seen[j], h}] = keep[int(e)*heads+h]
+					}
+					seen[j]++
+				}
+			}
+			return m
+		}
+		here := masks(g, s.edgeMask(g, heads, mask, nil), func(i int32) int32 { return i })
+		there := masks(moved, s.edgeMask(moved, heads, mask, ids), func(i int32) int32 { return ids.Int32s()[i] })
+		if len(here) != len(there) {
+			t.Fatalf("%d edges and heads, moved %d", len(here), len(there))
+		}
+		for e, k := range here {
+			if there[e] != k {
+				t.Fatalf("edge and head %v has mask %v, moved %v", e, k, there[e])
+			}
+		}
+	})
+}

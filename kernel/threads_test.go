@@ -1,0 +1,141 @@
+package kernel_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// TestSameBitsForAnyThreads runs every kernel on 1, 2, 3 and 7 threads, on matrices that are handed out in many pieces and end in
+// the middle of a tile.
+func TestSameBitsForAnyThreads(t *testing.T) {
+	results := func(threads int) map[string][]float64 {
+		s := &suite{t, kernel.NewTeam(threads, tensor.NewMeter()), rand.New(rand.NewPCG(3, 3))}
+		defer s.team.Memory.Close()
+		return s.everything()
+	}
+	one := results(1)
+	for _, threads := range []int{2, 3, 7} {
+		for name, got := range results(threads) {
+			same := slices.EqualFunc(got, one[name], func(a, b float64) bool { return math.Float64bits(a) == math.Float64bits(b) })
+			if !same {
+				t.Errorf("%s: %d threads give other bits than one", name, threads)
+			}
+		}
+	}
+}
+
+// everything is the result of every kernel on some random matrices.
+func (s *suite) everything() map[string][]float64 {
+	const rows, heads, width = 7500, 3, 11
+	const cols = heads * width
+	got := map[string][]float64{}
+	keep := func(name string, ms ...*tensor.Matrix) {
+		for _, m := range ms {
+			got[name] = append(got[name], values(m)...)
+		}
+	}
+	team := s.team
+	new := func(cols int) *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, cols) }
+	a := s.tangled(rows, 6000)
+	x, y, bias, gamma := s.normal(rows, cols), s.normal(rows, cols), s.normal(1, cols), s.normal(1, cols)
+	column, row := s.positive(rows, 1), s.normal(1, cols)
+	ids := s.permutation(rows)
+	mask := kernel.NewMask(11, .4, ids)
+	transposed := team.Transpose(a, tensor.Graph)
+
+	z := new(cols)
+	team.SpMM(z, a, x, kernel.Scales{Row: column, Col: column, Self: column}, false)
+	team.SpMM(z, transposed, y, kernel.Scales{}, true)
+	keep("spmm", z)
+	weighted := *a
+	weighted.Values = s.normal(1, a.Entries())
+	keep("sparse mask", team.MaskEntries(&weighted, mask, false), team.MaskEntries(&weighted, mask, true))
+
+	top, arg := team.MaxStart(rows, cols)
+	team.Max(top, arg, a, x, ids, nil)
+	dx := new(cols)
+	team.MaxBackward(dx, transposed, y, arg, ids, nil)
+	keep("max", top, dx)
+
+	for name, k := range map[string]kernel.Attention{
+		"attention": {SourceScore: s.normal(rows, heads), TargetScore: s.normal(rows, heads)},
+		"GATv2":     {Target: y, A: row},
+	} {
+		k.Heads, k.Width, k.Slope, k.Source, k.Mask = heads, width, .2, x, kernel.NewMask(5, .3, nil)
+		state := team.AttentionStart(rows, heads, width)
+		team.Attend(state, k, a, nil)
+		out, logSum := team.AttentionEnd(state)
+		gOut := new(heads)
+		team.RowDots(gOut, y, out)
+		d := kernel.AttentionGradients{Source: new(cols), SourceScore: new(heads), TargetScore: new(heads), Target: new(cols), A: team.Zeros(tensor.Buffers, 1, cols)}
+		team.AttendBackward(d, k, a, transposed, nil, y, gOut, logSum)
+		keep(name, out, logSum, gOut, d.Source, d.SourceScore, d.TargetScore, d.Target, d.A)
+	}
+
+	dots, da := new(heads), team.Zeros(tensor.Buffers, 1, cols)
+	team.HeadDot(dots, x, row)
+	team.HeadDotBackward(dx, da, dots, x, row)
+	mean, spread := new(width), new(cols)
+	team.HeadMean(mean, x)
+	team.HeadMeanBackward(spread, mean)
+	keep("heads", dots, dx, da, mean, spread)
+
+	for act := range activations {
+		f, g := new(cols), new(cols)
+		team.Finish(f, x, bias, act, mask)
+		team.FinishBackward(g, y, f, act, mask)
+		keep(case_("finish", act), f, g)
+	}
+	sum := team.Zeros(tensor.Buffers, 1, cols)
+	team.ColumnSums(sum, x, y)
+	got["sums"] = append(values(sum), team.SumSquares(x))
+	c := new(cols)
+	team.Add(c, 2, x, 3, y)
+	team.Axpy(c, -1, x)
+	team.Multiply(c, c, y)
+	keep("combine", c)
+
+	m := team.Moments(x)
+	mu, rstd, n := s.of(make([]float32, cols)...), s.positive(1, cols), new(cols)
+	team.Normalize(n, x, mu, rstd, gamma, bias)
+	sumG, sumGX := team.NormalizeSums(y, x, mu, rstd)
+	team.NormalizeBackward(c, y, x, mu, rstd, gamma, bias, row)
+	keep("batch norm", n, c)
+	got["moments"] = slices.Concat(m.Mean, m.M2, sumG, sumGX)
+	rowMean, rowRstd, dGamma, dBeta := new(1), new(1), team.Zeros(tensor.Buffers, 1, cols), team.Zeros(tensor.Buffers, 1, cols)
+	team.LayerNorm(n, x, rowMean, rowRstd, gamma, bias, 1e-5)
+	team.LayerNormBackward(c, dGamma, dBeta, y, x, rowMean, rowRstd, gamma)
+	keep("layer norm", n, c, rowMean, rowRstd, dGamma, dBeta)
+
+	labels, listed, targets := make([]int32, rows), make([]int32, 0, rows), new(cols)
+	for i := range rows {
+		labels[i] = int32(i % cols)
+		targets.Floats()[i*cols+i%cols] = 1
+		if i%3 != 0 {
+			listed = append(listed, int32(i))
+		}
+	}
+	list, grad := s.ints(listed), new(cols)
+	got["losses"] = append(got["losses"], team.CrossEntropy(grad, x, list, s.ints(labels), .1))
+	keep("losses", grad)
+	got["losses"] = append(got["losses"], team.BinaryCrossEntropy(grad, x, list, targets, .1))
+	keep("losses", grad)
+
+	w, m1, v1 := s.copy(x), new(cols), new(cols)
+	team.Adam(w, y, m1, v1, kernel.AdamStep{Rate: .1, Beta1: .9, Beta2: .999, Epsilon: 1e-8, Decay: .1, Clip: .7, Step: 1})
+	team.SGD(w, y, m1, .1, .9, .1, 1, false)
+	keep("steps", w, m1, v1)
+
+	weight, square := s.normal(cols, 20), s.normal(cols, cols)
+	p, dw := new(20), team.Zeros(tensor.Buffers, cols, cols)
+	team.MatMul(p, x, weight, false, false)
+	team.MatMul(c, y, square, true, true)
+	team.MatMulT(dw, x, y, true)
+	keep("products", p, c, dw)
+	return got
+}

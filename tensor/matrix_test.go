@@ -1,0 +1,102 @@
+package tensor_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"weft/tensor"
+)
+
+// panics wants f to panic with a message that contains the text.
+func panics(t *testing.T, text string, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if p := recover(); p == nil || !strings.Contains(fmt.Sprint(p), text) {
+			t.Errorf("panic %v, want one with %q", p, text)
+		}
+	}()
+	f()
+}
+
+func TestViews(t *testing.T) {
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	m := meter.New(tensor.Features, 4, 3)
+	for i := range m.Floats() {
+		m.Floats()[i] = float32(i)
+	}
+	rows := m.RowRange(1, 3)
+	if rows.Rows != 2 || rows.Cols != 3 || rows.Floats()[0] != 3 || rows.Floats()[5] != 8 {
+		t.Errorf("rows 1 and 2 are %d×%d %v", rows.Rows, rows.Cols, rows.Floats())
+	}
+	flat := m.Reshape(1, 12)
+	flat.Floats()[4] = -1
+	if m.Floats()[4] != -1 || rows.Floats()[1] != -1 {
+		t.Error("a view is a copy")
+	}
+	if empty := m.RowRange(4, 4); empty.Len() != 0 || len(empty.Floats()) != 0 {
+		t.Errorf("no rows hold %d elements", empty.Len())
+	}
+	live := meter.LiveTensors()
+	rows.Release()
+	flat.Release()
+	if meter.LiveTensors() != live || m.Floats()[0] != 0 {
+		t.Error("the release of a view gave memory back")
+	}
+	panics(t, "rows 3 to 5 of 4", func() { m.RowRange(3, 5) })
+	panics(t, "rows -1 to 2 of 4", func() { m.RowRange(-1, 2) })
+	panics(t, "rows 2 to 1 of 4", func() { m.RowRange(2, 1) })
+	panics(t, "4×3 as 5×3", func() { m.Reshape(5, 3) })
+}
+
+func TestElements(t *testing.T) {
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	for element, read := range map[tensor.Element]func(*tensor.Matrix) int{
+		tensor.Float32: func(m *tensor.Matrix) int { return 4 * len(m.Floats()) },
+		tensor.Float64: func(m *tensor.Matrix) int { return 8 * len(m.Doubles()) },
+		tensor.Int32:   func(m *tensor.Matrix) int { return 4 * len(m.Int32s()) },
+		tensor.Int64:   func(m *tensor.Matrix) int { return 8 * len(m.Int64s()) },
+	} {
+		m := meter.NewElement(tensor.Buffers, element, 5, 7)
+		if n := read(m); n != 35*element.Size() || m.Len() != 35 {
+			t.Errorf("element type %d: %d bytes of %d elements", element, n, m.Len())
+		}
+		for other := range tensor.Int64 + 1 {
+			if other != element {
+				panics(t, "element type", func() { read(&tensor.Matrix{Element: other}) })
+			}
+		}
+	}
+	panics(t, "-1×2", func() { meter.New(tensor.Buffers, -1, 2) })
+}
+
+// TestUseAfterRelease: a released matrix cannot be read or passed to a kernel, and a second release does nothing.
+func TestUseAfterRelease(t *testing.T) {
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	m := meter.New(tensor.Activations, 3, 3)
+	m.Release()
+	for name, use := range map[string]func(){
+		"pointer": func() { m.Pointer() }, "floats": func() { m.Floats() }, "rows": func() { m.RowRange(0, 1) }, "reshape": func() { m.Reshape(9, 1) },
+	} {
+		t.Run(name, func(t *testing.T) { panics(t, "released", use) })
+	}
+	other := meter.New(tensor.Activations, 3, 3) // has m's memory now
+	m.Release()
+	if live := meter.Live(tensor.Activations); live != 4096 {
+		t.Errorf("a second release left %d bytes live", live)
+	}
+	other.Floats()[0] = 1
+	(*tensor.Matrix)(nil).Release()
+}
+
+func TestSameShape(t *testing.T) {
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	m := meter.New(tensor.Buffers, 2, 3)
+	tensor.SameShape(m, meter.New(tensor.Graph, 2, 3))
+	panics(t, "2×3 and 3×2", func() { tensor.SameShape(m, m.Reshape(3, 2)) })
+}

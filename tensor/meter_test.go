@@ -1,0 +1,231 @@
+package tensor_test
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"weft/tensor"
+)
+
+const page = 4096
+
+// kinds are all kinds of memory.
+var kinds = []tensor.Kind{tensor.Features, tensor.Parameters, tensor.Optimizer, tensor.Activations, tensor.Gradients, tensor.Buffers, tensor.Graph}
+
+func TestMeterCharges(t *testing.T) {
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	want := func(kind tensor.Kind, live int64) {
+		t.Helper()
+		if got := meter.Live(kind); got != live {
+			t.Errorf("%d bytes of %v are live, want %d", got, kind, live)
+		}
+	}
+	a := meter.New(tensor.Activations, 1, 1)          // one page
+	b := meter.New(tensor.Activations, 1, page/4+1)   // two
+	c := meter.New(tensor.Gradients, 10*page/4, 1)    // ten
+	graph := meter.New(tensor.Graph, 1000, page/1000) // four, which the peak leaves out
+	want(tensor.Activations, 3*page)
+	want(tensor.Gradients, 10*page)
+	want(tensor.Graph, 4*page)
+	want(tensor.Features, 0)
+	b.Release()
+	want(tensor.Activations, 1*page)
+	if live, peak := meter.LiveTensors(), meter.Peak(); live != 11*page || peak != 13*page {
+		t.Errorf("%d bytes live and a peak of %d, want 11 and 13 pages", live, peak)
+	}
+	if meter.PeakOf(tensor.Activations) != 3*page || meter.PeakOf(tensor.Gradients) != 10*page {
+		t.Errorf("the peak was %d of activations and %d of gradients", meter.PeakOf(tensor.Activations), meter.PeakOf(tensor.Gradients))
+	}
+	for _, m := range []*tensor.Matrix{a, c, graph} {
+		m.Release()
+	}
+	if meter.LiveTensors() != 0 || meter.Live(tensor.Graph) != 0 || meter.Peak() != 13*page {
+		t.Errorf("after all releases %d bytes are live, %d of the graph, and the peak is %d", meter.LiveTensors(), meter.Live(tensor.Graph), meter.Peak())
+	}
+}
+
+// TestMeterReuses: released memory is the next matrix of its size, of any kind and shape.
+func TestMeterReuses(t *testing.T) {
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	a := meter.New(tensor.Activations, 100, 100)
+	p := a.Pointer()
+	a.Release()
+	if b := meter.New(tensor.Gradients, 50, 200); b.Pointer() != p {
+		t.Error("memory of the same size was not used again")
+	}
+	if c := meter.New(tensor.Gradients, 50, 200); c.Pointer() == p {
+		t.Error("memory in use was given away")
+	}
+}
+
+// TestPeakIsLargestLive: whatever is made and released in which order, the peak is the largest number of bytes that were live at
+// one time; memory that lies idle never adds to it.
+func TestPeakIsLargestLive(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		meter := tensor.NewMeter()
+		defer meter.Close()
+		type made struct {
+			m     *tensor.Matrix
+			kind  tensor.Kind
+			bytes int64
+		}
+		var live []made
+		var peak int64
+		of := map[tensor.Kind]int64{}
+		sum := func() (s int64) {
+			for kind, bytes := range of {
+				if kind != tensor.Graph {
+					s += bytes
+				}
+			}
+			return s
+		}
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			if at := rapid.IntRange(-1, len(live)-1).Draw(t, "release"); at >= 0 {
+				live[at].m.Release()
+				of[live[at].kind] -= live[at].bytes
+				live = append(live[:at], live[at+1:]...)
+				continue
+			}
+			pages := rapid.IntRange(0, 5).Draw(t, "pages")
+			kind := rapid.SampledFrom(kinds).Draw(t, "kind")
+			m := made{meter.New(kind, pages, page/4), kind, int64(max(1, pages)) * page}
+			if n := len(m.m.Floats()); n > 0 {
+				m.m.Floats()[n-1] = 1
+			}
+			live = append(live, m)
+			of[kind] += m.bytes
+			peak = max(peak, sum())
+		}
+		for _, kind := range kinds {
+			if got := meter.Live(kind); got != of[kind] {
+				t.Errorf("%d bytes of %v are live, want %d", got, kind, of[kind])
+			}
+		}
+		if got := meter.LiveTensors(); got != sum() {
+			t.Errorf("%d bytes of tensors are live, want %d", got, sum())
+		}
+		if got := meter.Peak(); got != peak {
+			t.Errorf("a peak of %d bytes, want %d", got, peak)
+		}
+		parts := int64(0)
+		for _, kind := range kinds[:len(kinds)-1] {
+			parts += meter.PeakOf(kind)
+		}
+		if parts != peak {
+			t.Errorf("the peak's parts are %d bytes, want %d", parts, peak)
+		}
+	})
+}
+
+// resident is what the process has in physical memory.
+func resident(t *testing.T) int64 {
+	t.Helper()
+	b, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		t.Skip("no /proc/self/statm")
+	}
+	n, err := strconv.ParseInt(strings.Fields(string(b))[1], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n * int64(os.Getpagesize())
+}
+
+// TestMemoryIsGivenBack: memory takes room once it is written, and Close gives all of it back, live and idle.
+func TestMemoryIsGivenBack(t *testing.T) {
+	const size, slack = 64 << 20, 16 << 20
+	meter := tensor.NewMeter()
+	before := resident(t)
+	a, b := meter.New(tensor.Features, size/4, 1), meter.New(tensor.Features, size/4, 1)
+	if grown := resident(t) - before; grown > slack {
+		t.Errorf("%d bytes became resident before they were written", grown)
+	}
+	for _, m := range []*tensor.Matrix{a, b} {
+		for i := 0; i < m.Len(); i += page / 4 {
+			m.Floats()[i] = 1
+		}
+	}
+	if grown := resident(t) - before; grown < 2*size-slack {
+		t.Errorf("%d bytes are resident after %d were written", grown, 2*size)
+	}
+	a.Release()
+	meter.New(tensor.Features, size/4+page, 1) // larger than what lies idle, which must go for it
+	if grown := resident(t) - before; grown > size+slack {
+		t.Errorf("%d bytes are resident: idle memory was not given back for a new matrix", grown)
+	}
+	peak := meter.Peak()
+	meter.Close()
+	if left := resident(t) - before; left > slack {
+		t.Errorf("%d bytes are left after Close", left)
+	}
+	if meter.Peak() != peak {
+		t.Error("Close changed the peak")
+	}
+}
+
+func TestRefusedMemory(t *testing.T) {
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	for name, shape := range map[string][2]int{
+		"more than an address space":  {1 << 50, 1},
+		"more than 64 bits of bytes":  {1 << 31, 1 << 31},
+		"a negative number of bytes":  {2_000_000_000, 2_000_000_000},
+		"an overflow to few elements": {1<<62 + 1, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer func() {
+				p, ok := recover().(error)
+				if refused := (tensor.OutOfMemory{}); !ok || !errors.As(p, &refused) || !strings.Contains(p.Error(), "out of memory") {
+					t.Errorf("panic %v, want OutOfMemory", p)
+				}
+			}()
+			meter.New(tensor.Buffers, shape[0], shape[1])
+		})
+	}
+	if meter.LiveTensors() != 0 || meter.Peak() != 0 {
+		t.Errorf("%d bytes live and a peak of %d after refusals", meter.LiveTensors(), meter.Peak())
+	}
+}
+
+// TestMeterOfSeveralGoroutines makes and releases matrices at the same time; each keeps its own numbers.
+func TestMeterOfSeveralGoroutines(t *testing.T) {
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	var group sync.WaitGroup
+	for g := range 4 {
+		group.Go(func() {
+			for i := range 300 {
+				m := meter.New(kinds[g], 1+i%7, page/4)
+				at := &m.Floats()[m.Len()-1]
+				*at = float32(g)
+				if *at != float32(g) {
+					t.Errorf("goroutine %d reads %v", g, *at)
+				}
+				m.Release()
+			}
+		})
+	}
+	group.Wait()
+	if meter.LiveTensors() != 0 || meter.Peak() > 4*7*page {
+		t.Errorf("%d bytes live and a peak of %d", meter.LiveTensors(), meter.Peak())
+	}
+}
+
+func TestKindNames(t *testing.T) {
+	seen := map[string]bool{}
+	for _, kind := range kinds {
+		if name := kind.String(); name == "" || seen[name] {
+			t.Errorf("kind %d is called %q", kind, name)
+		}
+		seen[kind.String()] = true
+	}
+}
