@@ -1,0 +1,106 @@
+package nn_test
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"weft/autograd"
+	"weft/kernel"
+	"weft/kernel/reference"
+	"weft/nn"
+	"weft/tensor"
+)
+
+func int32s(team *kernel.Team, values ...int32) *tensor.Matrix {
+	m := team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(values))
+	copy(m.Int32s(), values)
+	return m
+}
+
+// TestLoss holds both losses and their gradients against the reference, from one worker and from two that list a part each: the
+// shares add up to the mean.
+func TestLoss(t *testing.T) {
+	team := newTeam(t)
+	const rows, classes = 9, 4
+	z := normal(team, 1, rows, classes, 0)
+	y := nn.Targets{Classes: classes, Class: int32s(team, 0, 1, 2, 3, -1, 1, 2, 3, 0)}
+	multi := nn.Targets{Classes: classes, Multi: team.Zeros(tensor.Features, rows, classes)}
+	for i := range multi.Multi.Floats() {
+		multi.Multi.Floats()[i] = float32(i % 3 % 2)
+	}
+	labels := []int64{0, 1, 2, 3, -1, 1, 2, 3, 0}
+	listed := []int64{8, 1, 0, 5, 7}
+	for _, c := range []struct {
+		y    nn.Targets
+		loss float64
+		grad *reference.Matrix
+	}{
+		{y, reference.CrossEntropy(exact(z), labels, listed), reference.CrossEntropyBackward(exact(z), labels, listed)},
+		{multi, reference.BCEWithLogits(exact(z), exact(multi.Multi), listed), reference.BCEWithLogitsBackward(exact(z), exact(multi.Multi), listed)},
+	} {
+		logits := autograd.NewTape(team).Constant(z, false)
+		loss, g := nn.Loss(logits, c.y, int32s(team, 8, 1, 0, 5, 7), len(listed), true)
+		near(t, "loss", []float32{float32(loss)}, []float64{c.loss})
+		near(t, "gradient", g.Floats(), c.grad.Data)
+
+		first, g1 := nn.Loss(logits, c.y, int32s(team, 8, 1), len(listed), true)
+		second, g2 := nn.Loss(logits, c.y, int32s(team, 0, 5, 7), len(listed), true)
+		team.Axpy(g1, 1, g2)
+		near(t, "shares of the loss", []float32{float32(first + second)}, []float64{c.loss})
+		near(t, "shares of the gradient", g1.Floats(), c.grad.Data)
+
+		if alone, none := nn.Loss(logits, c.y, int32s(team, 8, 1, 0, 5, 7), len(listed), false); none != nil || alone != loss {
+			t.Errorf("without a gradient: %v and %v", alone, none)
+		}
+		if none, g := nn.Loss(logits, c.y, int32s(team), 0, true); none != 0 || slices.ContainsFunc(g.Floats(), func(v float32) bool { return v != 0 }) {
+			t.Errorf("no rows: a loss of %v", none)
+		}
+	}
+}
+
+// TestDropoutMask: in evaluation nothing is dropped; in training the mask is that of seed, epoch and site.
+func TestDropoutMask(t *testing.T) {
+	team := newTeam(t)
+	d := nn.Dropout{Site: "layers.0", P: .5}
+	draw := func(d nn.Dropout, r autograd.Random, training bool) []float32 {
+		tape := autograd.NewTrainingTape(team, r)
+		tape.Training = training
+		m := team.Memory.New(tensor.Features, 20, 30)
+		team.Fill(m, 1)
+		team.Finish(m, m, nil, kernel.Identity, d.Mask(tape))
+		return m.Floats()
+	}
+	ones := slices.Repeat([]float32{1}, 600)
+	r := autograd.Random{Seed: 3, Epoch: 4}
+	if !slices.Equal(draw(d, r, false), ones) || !slices.Equal(draw(nn.Dropout{Site: "layers.0"}, r, true), ones) {
+		t.Error("something was dropped in evaluation, or with probability 0")
+	}
+	mask := draw(d, r, true)
+	if slices.Equal(mask, ones) || !slices.Equal(mask, draw(d, r, true)) {
+		t.Error("nothing was dropped, or each time something else")
+	}
+	for name, other := range map[string][]float32{
+		"seed": draw(d, autograd.Random{Seed: 4, Epoch: 4}, true), "epoch": draw(d, autograd.Random{Seed: 3, Epoch: 5}, true),
+		"site": draw(nn.Dropout{Site: "layers.1", P: .5}, r, true),
+	} {
+		if slices.Equal(mask, other) {
+			t.Errorf("another %s has the same mask", name)
+		}
+	}
+	d.Rows.IDs = int32s(team, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+	backwards := draw(d, r, true)
+	for v := range 20 {
+		if !slices.Equal(backwards[v*30:(v+1)*30], mask[(19-v)*30:(20-v)*30]) {
+			t.Errorf("row %d, vertex %d, has another mask", v, 19-v)
+		}
+	}
+}
+
+func TestRowsOfOneWorker(t *testing.T) {
+	v := []float64{1, math.Pi}
+	nn.Rows{Here: 1, Total: 1}.Sum(v)
+	if v[0] != 1 || v[1] != math.Pi {
+		t.Errorf("a sum over one worker changed the values to %v", v)
+	}
+}

@@ -1,0 +1,266 @@
+package nn_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"weft/autograd"
+	"weft/kernel"
+	"weft/kernel/reference"
+	"weft/nn"
+	"weft/tensor"
+)
+
+func newTeam(t *testing.T) *kernel.Team {
+	team := kernel.NewTeam(2, tensor.NewMeter())
+	t.Cleanup(team.Memory.Close)
+	return team
+}
+
+// normal holds random numbers of the given mean and a deviation of 1.
+func normal(team *kernel.Team, seed uint64, rows, cols int, mean float64) *tensor.Matrix {
+	r := rand.New(rand.NewPCG(seed, seed))
+	m := team.Memory.New(tensor.Features, rows, cols)
+	for i := range m.Floats() {
+		m.Floats()[i] = float32(mean + r.NormFloat64())
+	}
+	return m
+}
+
+func copyOf(team *kernel.Team, m *tensor.Matrix) *tensor.Matrix {
+	c := team.Memory.New(tensor.Gradients, m.Rows, m.Cols)
+	copy(c.Floats(), m.Floats())
+	return c
+}
+
+func exact(m *tensor.Matrix) *reference.Matrix { return reference.From32(m.Rows, m.Cols, m.Floats()) }
+
+// near wants numbers within 1e-5, or 1e-5 of their size where that is above 1.
+func near(t *testing.T, what string, got []float32, want []float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d numbers, want %d", what, len(got), len(want))
+	}
+	for i, w := range want {
+		if g := float64(got[i]); !(math.Abs(g-w) <= 1e-5*math.Max(1, math.Abs(w))) {
+			t.Fatalf("%s: number %d is %v, want %v", what, i, g, w)
+		}
+	}
+}
+
+// near32 wants equal numbers to the same precision.
+func near32(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	near(t, what, got, reference.Vector(want))
+}
+
+// normed is what a forward and backward pass through a norm leaves.
+type normed struct {
+	params *nn.Params
+	z, dx  *tensor.Matrix
+}
+
+func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x, g *tensor.Matrix, rows nn.Rows) normed {
+	ps := nn.NewParams(team, 1)
+	norm := make(ps)
+	for k, p := range ps.List { // gamma and beta of either sign
+		for i := range p.Value.Floats() {
+			p.Value.Floats()[i] = float32(i%5) - 1.5 + float32(k)
+		}
+	}
+	for _, b := range ps.Buffers {
+		for i := range b.Values {
+			b.Values[i] += float32(i) / 4
+		}
+	}
+	tape := autograd.NewTrainingTape(team, autograd.Random{})
+	tape.Training = training
+	dx := team.Zeros(tensor.Features, x.Rows, x.Cols)
+	out := norm.Forward(tape.Leaf(x, dx), rows)
+	z := copyOf(team, out.Value())
+	tape.Backward(out, copyOf(team, g))
+	return normed{ps, z, dx}
+}
+
+func batchNorm(width int) func(ps *nn.Params) nn.Norm {
+	return func(ps *nn.Params) nn.Norm { return nn.NewBatchNorm(ps, "norm", width) }
+}
+
+func TestBatchNorm(t *testing.T) {
+	for _, training := range []bool{true, false} {
+		for _, shape := range [][2]int{{2, 1}, {7, 3}, {1100, 6}} {
+			team := newTeam(t)
+			x, g := normal(team, 1, shape[0], shape[1], 2), normal(team, 2, shape[0], shape[1], 0)
+			got := pass(team, training, batchNorm(shape[1]), x, g, nn.Rows{Here: shape[0], Total: shape[0]})
+			fresh := func(at float64) []float64 {
+				v := make([]float64, shape[1])
+				for i := range v {
+					v[i] = at + float64(i)/4
+				}
+				return v
+			}
+			gamma, beta := reference.Vector(got.params.List[0].Value.Floats()), reference.Vector(got.params.List[1].Value.Floats())
+			mean, variance := fresh(0), fresh(1)
+			z := reference.BatchNormEval(exact(x), gamma, beta, mean, variance)
+			dx, dGamma, dBeta := reference.BatchNormEvalBackward(exact(x), gamma, mean, variance, exact(g))
+			batches := int64(0)
+			if training {
+				z, mean, variance = reference.BatchNorm(exact(x), gamma, beta, mean, variance)
+				dx, dGamma, dBeta = reference.BatchNormBackward(exact(x), gamma, exact(g))
+				batches = 1
+			}
+			near(t, "output", got.z.Floats(), z.Data)
+			near(t, "gradient", got.dx.Floats(), dx.Data)
+			near(t, "gamma", got.params.List[0].Grad.Floats(), dGamma)
+			near(t, "beta", got.params.List[1].Grad.Floats(), dBeta)
+			near(t, "running mean", got.params.Buffers[0].Values, mean)
+			near(t, "running variance", got.params.Buffers[1].Values, variance)
+			if n := *got.params.Buffers[2].Count; n != batches {
+				t.Errorf("%d batches were counted, want %d", n, batches)
+			}
+		}
+	}
+}
+
+// peers are two workers in one process. Each sum waits for the other's.
+type peers struct {
+	rank         int
+	mine, theirs chan []float64
+}
+
+func (p peers) Sum(values []float64) {
+	p.theirs <- append([]float64(nil), values...)
+	other := <-p.mine
+	for i, v := range other {
+		if p.rank == 0 {
+			values[i] += v
+		} else {
+			values[i] = v + values[i]
+		}
+	}
+}
+
+// TestBatchNormOfTwoWorkers: two workers with unequal shares of the rows compute what one computes with all of them; their
+// gradients of gamma and beta are shares. One of the workers may have no rows at all.
+func TestBatchNormOfTwoWorkers(t *testing.T) {
+	const rows, cols = 1500, 5
+	for _, at := range []int{600, 1, 0} {
+		team := newTeam(t)
+		x, g := normal(team, 1, rows, cols, 3), normal(team, 2, rows, cols, 0)
+		for v := range rows { // the two parts have means far apart
+			if v < at {
+				x.Floats()[v*cols] += 20
+			}
+		}
+		whole := pass(team, true, batchNorm(cols), x, g, nn.Rows{Here: rows, Total: rows})
+		a, b := make(chan []float64, 1), make(chan []float64, 1)
+		var parts [2]normed
+		var group sync.WaitGroup
+		for rank, p := range []struct {
+			lo, hi int
+			peers  peers
+		}{{0, at, peers{0, a, b}}, {at, rows, peers{1, b, a}}} {
+			group.Go(func() {
+				parts[rank] = pass(kernel.NewTeam(1, team.Memory), true, batchNorm(cols), x.RowRange(p.lo, p.hi), g.RowRange(p.lo, p.hi),
+					nn.Rows{Here: p.hi - p.lo, Total: rows, Peers: p.peers})
+			})
+		}
+		group.Wait()
+		near32(t, "output", append(parts[0].z.Floats()[:at*cols:at*cols], parts[1].z.Floats()...), whole.z.Floats())
+		near32(t, "gradient", append(parts[0].dx.Floats()[:at*cols:at*cols], parts[1].dx.Floats()...), whole.dx.Floats())
+		for k, p := range whole.params.List {
+			sum := copyOf(team, parts[0].params.List[k].Grad)
+			team.Axpy(sum, 1, parts[1].params.List[k].Grad)
+			near32(t, "gradient of "+p.Name, sum.Floats(), p.Grad.Floats())
+		}
+		for _, part := range parts {
+			for k, b := range whole.params.Buffers[:2] {
+				near32(t, b.Name, part.params.Buffers[k].Values, b.Values)
+			}
+		}
+		for k := range 2 {
+			for c := range cols {
+				if parts[0].params.Buffers[k].Values[c] != parts[1].params.Buffers[k].Values[c] {
+					t.Errorf("the workers disagree on %s", whole.params.Buffers[k].Name)
+				}
+			}
+		}
+	}
+}
+
+// TestBatchNormOfNoSpread: a constant column, and a single row, are normalised to beta, and their gradient is zero.
+func TestBatchNormOfNoSpread(t *testing.T) {
+	for _, rows := range []int{1, 2000} {
+		team := newTeam(t)
+		x, g := normal(team, 1, rows, 3, 0), normal(team, 2, rows, 3, 0)
+		for i := range x.Floats() {
+			x.Floats()[i] = []float32{0, 0.1, -1e6}[i%3]
+		}
+		got := pass(team, true, batchNorm(3), x, g, nn.Rows{Here: rows, Total: rows})
+		beta := got.params.List[1].Value.Floats()
+		for i, z := range got.z.Floats() {
+			if z != beta[i%3] {
+				t.Fatalf("%d rows: number %d is %v, want beta, %v", rows, i, z, beta[i%3])
+			}
+		}
+		for i, d := range got.dx.Floats() {
+			// γ·rstd is up to 1200 here, and what it multiplies is g less its own mean.
+			if limit := 1e-3; rows == 1 && !(math.Abs(float64(d)) <= limit) || d != d {
+				t.Fatalf("%d rows: gradient %d is %v", rows, i, d)
+			}
+		}
+		for c, v := range got.params.Buffers[1].Values { // a tenth towards no variance
+			if want := .9 * (1 + float64(c)/4); math.Abs(float64(v)-want) > 1e-6 {
+				t.Errorf("%d rows: the running variance %d is %v, want %v", rows, c, v, want)
+			}
+		}
+	}
+}
+
+func TestLayerNorm(t *testing.T) {
+	for _, shape := range [][2]int{{1, 1}, {1, 9}, {7, 2}, {1100, 33}} {
+		team := newTeam(t)
+		rows, cols := shape[0], shape[1]
+		x, g := normal(team, 1, rows, cols, 2), normal(team, 2, rows, cols, 0)
+		for c := range cols { // a constant row
+			x.Floats()[c] = 7
+		}
+		if cols == 2 { // of two numbers, the nearer they are, the steeper
+			for v := range rows {
+				x.Floats()[2*v] = x.Floats()[2*v+1] + float32(v)
+			}
+		}
+		got := pass(team, true, func(ps *nn.Params) nn.Norm { return nn.NewLayerNorm(ps, "norm", cols) }, x, g, nn.Rows{Here: rows, Total: rows})
+		gamma, beta := reference.Vector(got.params.List[0].Value.Floats()), reference.Vector(got.params.List[1].Value.Floats())
+		near(t, "output", got.z.Floats(), reference.LayerNorm(exact(x), gamma, beta).Data)
+		dx, dGamma, dBeta := reference.LayerNormBackward(exact(x), gamma, exact(g))
+		for i, want := range dx.Data { // the constant row multiplies by 316
+			if d := float64(got.dx.Floats()[i]); !(math.Abs(d-want) <= 1e-5*math.Max(1, math.Abs(want)) || i < cols && math.Abs(d-want) <= 1e-3) {
+				t.Fatalf("%v: gradient %d is %v, want %v", shape, i, d, want)
+			}
+		}
+		near(t, "gamma", got.params.List[0].Grad.Floats(), dGamma)
+		near(t, "beta", got.params.List[1].Grad.Floats(), dBeta)
+	}
+}
+
+func TestNormNames(t *testing.T) {
+	team := newTeam(t)
+	for want, make := range map[string]func(ps *nn.Params) nn.Norm{
+		"norms.0.module.weight [4]\nnorms.0.module.bias [4]\n": func(ps *nn.Params) nn.Norm { return nn.NewBatchNorm(ps, "norms.0", 4) },
+		"norms.0.weight [4]\nnorms.0.bias [4]\n":               func(ps *nn.Params) nn.Norm { return nn.NewLayerNorm(ps, "norms.0", 4) },
+	} {
+		ps := nn.NewParams(team, 1)
+		make(ps)
+		if got := ps.String(); got != want {
+			t.Errorf("parameters %q, want %q", got, want)
+		}
+		for _, p := range ps.List {
+			if p.Decay {
+				t.Errorf("weight decay applies to %s", p.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,245 @@
+package nn_test
+
+import (
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/refusal"
+	"weft/internal/safetensors"
+	"weft/kernel"
+	"weft/nn"
+	"weft/tensor"
+)
+
+// model makes parameters and buffers of every kind.
+func model(team *kernel.Team, seed uint64) *nn.Params {
+	ps := nn.NewParams(team, seed)
+	ps.Weight("convs.0.lin.weight", 4, 3, nn.Glorot(4, 3))
+	ps.Bias("convs.0.bias", 3, nn.FanIn(4))
+	ps.Attention("convs.0.att_src", 3, 6)
+	norm := nn.NewBatchNorm(ps, "norms.0", 3)
+	ps.CancelledBias("convs.0.lin.bias", norm.RunningMean(), .5)
+	ps.BeginLayer(1)
+	ps.Buffer("convs.1.eps", 1, 0)
+	ps.Weight("convs.1.lin_l.weight", 3, 2, nn.FanIn(3))
+	return ps
+}
+
+func TestInitialValues(t *testing.T) {
+	team := newTeam(t)
+	weights := func(seed uint64, name string, init nn.Init) []float32 {
+		return nn.NewParams(team, seed).Weight(name, 40, 50, init).Value.Floats()
+	}
+	for name, c := range map[string]struct {
+		init  nn.Init
+		bound float64
+	}{"glorot": {nn.Glorot(40, 50), math.Sqrt(6. / 90)}, "fan in": {nn.FanIn(40), 1 / math.Sqrt(40)}, "uniform": {nn.Uniform(.25), .25}} {
+		mean, largest := 0.0, 0.0
+		for _, v := range weights(1, "w", c.init) {
+			mean += float64(v) / 2000
+			largest = math.Max(largest, math.Abs(float64(v)))
+		}
+		if largest > c.bound || largest < .98*c.bound || math.Abs(mean) > 4*c.bound/math.Sqrt(3*2000) {
+			t.Errorf("%s: values up to %v with a mean of %v, want a bound of %v", name, largest, mean, c.bound)
+		}
+	}
+	if v := nn.NewParams(team, 1).Bias("b", 3, nn.Constant(2)).Value.Floats(); !slices.Equal(v, []float32{2, 2, 2}) {
+		t.Errorf("constant 2: %v", v)
+	}
+	if !slices.Equal(weights(1, "w", nn.Uniform(1)), weights(1, "w", nn.Uniform(1))) {
+		t.Error("one seed and name give different values")
+	}
+	if slices.Equal(weights(1, "w", nn.Uniform(1)), weights(2, "w", nn.Uniform(1))) || slices.Equal(weights(1, "w", nn.Uniform(1)), weights(1, "v", nn.Uniform(1))) {
+		t.Error("different seeds or names give the same values")
+	}
+	nn.FanIn(0)([]float32{1}, rand.New(rand.NewPCG(1, 1))) // a layer without inputs has a bias all the same
+}
+
+func TestParams(t *testing.T) {
+	team := newTeam(t)
+	ps := model(team, 1)
+	const want = "convs.0.lin.weight [3 4]\nconvs.0.bias [3]\nconvs.0.att_src [1 3 2]\nnorms.0.module.weight [3]\nnorms.0.module.bias [3]\nconvs.1.lin_l.weight [2 3]\n"
+	if diff := cmp.Diff(want, ps.String()); diff != "" {
+		t.Error(diff)
+	}
+	if n := ps.Count(); n != 12+3+6+3+3+6 {
+		t.Errorf("%d trained values", n)
+	}
+	for i, p := range ps.List {
+		if p.Decay != strings.Contains("convs.0.lin.weight convs.0.att_src convs.1.lin_l.weight", p.Name) || p.Layer != i/5 {
+			t.Errorf("%s: weight decay %v, layer %d", p.Name, p.Decay, p.Layer)
+		}
+		team.Fill(p.Grad, 3)
+	}
+	ps.ZeroGrad()
+	for _, p := range ps.List {
+		if slices.ContainsFunc(p.Grad.Floats(), func(v float32) bool { return v != 0 }) {
+			t.Errorf("%s has a gradient after ZeroGrad", p.Name)
+		}
+	}
+	if (*nn.Param)(nil).On(nil) != nil {
+		t.Error("no parameter is a Var")
+	}
+	ps.Release()
+	if live := team.Memory.LiveTensors(); live != 0 {
+		t.Errorf("%d bytes are live after Release", live)
+	}
+}
+
+func TestStateRoundTrip(t *testing.T) {
+	team := newTeam(t)
+	from, to := model(team, 1), model(team, 2)
+	for _, b := range from.Buffers {
+		for i := range b.Values {
+			b.Values[i] += float32(i) + 1.5
+		}
+	}
+	*from.Buffers[2].Count = 1 << 40
+	state := from.State()
+	w, stored := from.List[0].Value.Floats(), state["convs.0.lin.weight"]
+	if !slices.Equal(stored.Shape, []int{3, 4}) || stored.Float32[1*4+2] != w[2*3+1] {
+		t.Errorf("a weight is stored as %v %v, from %v", stored.Shape, stored.Float32, w)
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(state)), []string{"convs.0.att_src", "convs.0.bias", "convs.0.lin.bias", "convs.0.lin.weight", "convs.1.eps",
+		"convs.1.lin_l.weight", "norms.0.module.bias", "norms.0.module.num_batches_tracked", "norms.0.module.running_mean", "norms.0.module.running_var",
+		"norms.0.module.weight"}); diff != "" {
+		t.Error(diff)
+	}
+	if err := to.Load(state); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(state, to.State()); diff != "" {
+		t.Error(diff)
+	}
+	stored.Float32[0] = 99
+	if w[0] == 99 || to.List[0].Value.Floats()[0] == 99 {
+		t.Error("the state shares the parameters' memory")
+	}
+}
+
+// TestCancelledBias: a bias before batch norm moves the running mean by its share, which leaves the function as it is; a file
+// without it is as good.
+func TestCancelledBias(t *testing.T) {
+	team := newTeam(t)
+	ps := model(team, 1)
+	state := ps.State()
+	state["convs.0.lin.bias"] = safetensors.Tensor{Shape: []int{3}, Float32: []float32{1, -2, 4}}
+	state["norms.0.module.running_mean"] = safetensors.Tensor{Shape: []int{3}, Float32: []float32{10, 20, 30}}
+	if err := ps.Load(state); err != nil {
+		t.Fatal(err)
+	}
+	if got := ps.Buffers[0].Values; !slices.Equal(got, []float32{9.5, 21, 28}) {
+		t.Errorf("the running mean is %v", got)
+	}
+	delete(state, "convs.0.lin.bias")
+	if err := ps.Load(state); err != nil {
+		t.Fatal(err)
+	}
+	if got := ps.Buffers[0].Values; !slices.Equal(got, []float32{10, 20, 30}) {
+		t.Errorf("the running mean is %v", got)
+	}
+}
+
+// TestOlderName: PyTorch Geometric once wrote lin_src.weight for lin.weight.
+func TestOlderName(t *testing.T) {
+	team := newTeam(t)
+	ps := model(team, 1)
+	state := ps.State()
+	state["convs.0.lin_src.weight"] = state["convs.0.lin.weight"]
+	if err := ps.Load(state); err == nil || !strings.Contains(err.Error(), "convs.0.lin_src.weight") {
+		t.Errorf("both names: %v", err)
+	}
+	delete(state, "convs.0.lin.weight")
+	other := model(team, 2)
+	if err := other.Load(state); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(other.List[0].Value.Floats(), ps.List[0].Value.Floats()) {
+		t.Error("the weight was not loaded")
+	}
+}
+
+func TestLoadRefuses(t *testing.T) {
+	floats := func(shape []int, values ...float32) safetensors.Tensor {
+		return safetensors.Tensor{Shape: shape, Float32: values}
+	}
+	for name, c := range map[string]struct {
+		change func(state map[string]safetensors.Tensor)
+		want   string
+	}{
+		"a missing weight":  {func(s map[string]safetensors.Tensor) { delete(s, "convs.0.att_src") }, "lack convs.0.att_src [1 3 2]"},
+		"a missing buffer":  {func(s map[string]safetensors.Tensor) { delete(s, "norms.0.module.running_var") }, "lack norms.0.module.running_var [3]"},
+		"a missing count":   {func(s map[string]safetensors.Tensor) { delete(s, "norms.0.module.num_batches_tracked") }, "lack norms.0.module.num_batches_tracked"},
+		"an unknown tensor": {func(s map[string]safetensors.Tensor) { s["convs.2.bias"] = floats([]int{1}, 1) }, "convs.2.bias, which this model does not have"},
+		"another shape":     {func(s map[string]safetensors.Tensor) { s["convs.0.bias"] = floats([]int{2}, 1, 2) }, "convs.0.bias as [2], this model needs [3]"},
+		"a transposed shape": {func(s map[string]safetensors.Tensor) {
+			s["convs.1.lin_l.weight"] = floats([]int{3, 2}, 1, 2, 3, 4, 5, 6)
+		}, "convs.1.lin_l.weight as [3 2], this model needs [2 3]"},
+		"one axis less":    {func(s map[string]safetensors.Tensor) { s["convs.0.att_src"] = floats([]int{3, 2}, 1, 2, 3, 4, 5, 6) }, "convs.0.att_src as [3 2]"},
+		"a buffer's shape": {func(s map[string]safetensors.Tensor) { s["convs.1.eps"] = floats([]int{}, 1) }, "convs.1.eps as [], this model needs [1]"},
+		"NaN":              {func(s map[string]safetensors.Tensor) { s["convs.0.bias"].Float32[1] = float32(math.NaN()) }, "convs.0.bias that is not finite"},
+		"infinity": {func(s map[string]safetensors.Tensor) {
+			s["norms.0.module.running_var"].Float32[0] = float32(math.Inf(1))
+		}, "norms.0.module.running_var that is not finite"},
+		"integers": {func(s map[string]safetensors.Tensor) {
+			s["convs.0.bias"] = safetensors.Tensor{Shape: []int{3}, Int64: []int64{1, 2, 3}}
+		}, "convs.0.bias as integers"},
+		"a count of floats": {func(s map[string]safetensors.Tensor) { s["norms.0.module.num_batches_tracked"] = floats([]int{}, 1) }, "other than one integer"},
+		"a cancelled bias":  {func(s map[string]safetensors.Tensor) { s["convs.0.lin.bias"] = floats([]int{2}, 1, 2) }, "convs.0.lin.bias as [2], this model needs [3]"},
+		"nothing":           {func(s map[string]safetensors.Tensor) { clear(s) }, "lack convs.0.lin.weight"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			team := newTeam(t)
+			state := model(team, 1).State()
+			c.change(state)
+			err := model(team, 2).Load(state)
+			if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v, want a refusal in one line that says %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestSnapshot(t *testing.T) {
+	team := newTeam(t)
+	ps := model(team, 1)
+	*ps.Buffers[2].Count = 5
+	ps.Buffers[0].Values[1] = 3
+	want := ps.State()
+	var s nn.Snapshot
+	change := func(by float32) {
+		for _, p := range ps.List {
+			team.Fill(p.Value, by)
+		}
+		ps.Buffers[0].Values[1] = by
+		*ps.Buffers[2].Count = int64(by)
+	}
+	change(7)
+	ps.Save(&s) // an earlier state, whose memory the next one uses
+	if err := ps.Load(want); err != nil {
+		t.Fatal(err)
+	}
+	ps.Save(&s)
+	change(8)
+	ps.Restore(&s)
+	if diff := cmp.Diff(want, ps.State()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestPlannedParams: a plan makes parameters without touching their memory.
+func TestPlannedParams(t *testing.T) {
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	ps := nn.NewParams(kernel.NewPlan(meter), 1)
+	ps.Weight("w", 1<<17, 1<<17, nn.Constant(1)) // 64 GiB, and as much for the gradient
+	if live := meter.LiveTensors(); live != 2<<36 {
+		t.Errorf("%d bytes are planned", live)
+	}
+}

@@ -1,0 +1,65 @@
+package train
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/graph"
+)
+
+// TestPredictWithoutLabels predicts on a graph that has neither labels nor a split: the weights know the number of classes.
+func TestPredictWithoutLabels(t *testing.T) {
+	g := tangled(t)
+	for name, o := range networks() {
+		t.Run(name, func(t *testing.T) {
+			r := run(t, g, o)
+			bare := *g
+			bare.Labels, bare.Splits = graph.Labels{}, nil
+			p, err := (&Job{Graph: &bare, Options: o}).Predict(context.Background(), r.Weights)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p.Classes != g.Labels.Classes || !slices.Equal(p.Logits, r.Logits) {
+				t.Errorf("%d classes, other logits than with labels", p.Classes)
+			}
+		})
+	}
+}
+
+// TestFileCut truncates a file of the store while a run uses it.
+func TestFileCut(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	if err := tangled(t).Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"features.npy", "labels.npy", "indices.npy"} {
+		t.Run(file, func(t *testing.T) {
+			g, err := graph.Open(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer g.Close()
+			path := filepath.Join(dir, file)
+			whole, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.WriteFile(path, whole, 0o666)
+			cut := func() { os.Truncate(path, 64) }
+			o := networks()["sage"]
+			job := &Job{Graph: g, Options: o}
+			if file == "labels.npy" { // read in every evaluation
+				job.OnEpoch = func(Epoch) { cut() }
+			} else {
+				cut()
+			}
+			if _, err := job.Run(context.Background()); err == nil || !strings.Contains(err.Error(), dir) {
+				t.Errorf("got %v, want an error that names the store", err)
+			}
+		})
+	}
+}
