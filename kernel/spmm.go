@@ -15,7 +15,13 @@ type CSR struct {
 	Indptr     *tensor.Matrix // Int64, 1 × Rows+1
 	Indices    *tensor.Matrix // Int32, 1 × entries, ascending within a row
 	Values     *tensor.Matrix // Float32, 1 × entries; nil: all one
+
+	hubs    []int // rows of more than hubEntries entries
+	scanned bool
 }
+
+// hubEntries is how many entries of a row are summed at a time.
+const hubEntries = C.WEFT_HUB
 
 // Entries is the number of stored entries.
 func (a *CSR) Entries() int { return a.Indices.Cols }
@@ -43,8 +49,61 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumu
 	}
 	args := &C.weft_spmm_args{z: floats(z), x: floats(x), indptr: (*C.int64_t)(a.Indptr.Pointer()), indices: ints(a.Indices),
 		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
-		accumulate: boolean(accumulate)}
+		accumulate: boolean(accumulate), skip_hubs: 1}
 	t.edges(C.weft_spmm, unsafe.Pointer(args), a, x.Cols)
+	for _, row := range t.hubs(a) {
+		t.hubRow(z, a, x, s, accumulate, row)
+	}
+}
+
+// hubs lists the rows that SpMM sums in segments.
+func (t *Team) hubs(a *CSR) []int {
+	if t.plan || a.scanned {
+		return a.hubs
+	}
+	a.scanned = true
+	indptr := a.Indptr.Int64s()
+	for row := range a.Rows {
+		if indptr[row+1]-indptr[row] > hubEntries {
+			a.hubs = append(a.hubs, row)
+		}
+	}
+	return a.hubs
+}
+
+// hubRow is one row of SpMM, its segments shared among the threads and their sums added in order.
+func (t *Team) hubRow(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumulate bool, row int) {
+	indptr := a.Indptr.Int64s()
+	first, last := indptr[row], indptr[row+1]
+	n := int((last - first + hubEntries - 1) / hubEntries)
+	bounds, sums := t.scratch(tensor.Int64, 1, n+1), t.scratch(tensor.Float32, n, x.Cols)
+	for k := range n + 1 {
+		bounds.Int64s()[k] = min(first+int64(k)*hubEntries, last)
+	}
+	t.SpMM(sums, &CSR{Rows: n, Cols: a.Cols, Indptr: bounds, Indices: a.Indices, Values: a.Values, scanned: true}, x, Scales{Col: s.Col}, false)
+	scale, self := float32(1), float32(0)
+	if s.Row != nil {
+		scale = s.Row.Floats()[row]
+	}
+	if s.Self != nil {
+		self = s.Self.Floats()[row]
+	}
+	out := z.Floats()[row*x.Cols : (row+1)*x.Cols]
+	for c := range out {
+		sum := float32(0)
+		for k := range n {
+			sum += sums.Floats()[k*x.Cols+c]
+		}
+		if self != 0 {
+			sum += self * x.Floats()[row*x.Cols+c]
+		}
+		if !accumulate {
+			out[c] = 0
+		}
+		out[c] += scale * sum
+	}
+	bounds.Release()
+	sums.Release()
 }
 
 // Max extends z_ic = max_{j in row i} x_jc, and arg (Int32) by the id of the source that gave it; ids (Int32, nil: the row) are

@@ -9,6 +9,10 @@
 // sum does not depend on the number of threads.
 enum { WEFT_TILE = 1024 };
 
+// A row of an aggregation with more entries than this is left to be summed in segments of so many, in the order of the segments,
+// so that no thread waits for one that has such a row.
+enum { WEFT_HUB = 16384 };
+
 enum weft_activation { WEFT_IDENTITY, WEFT_RELU, WEFT_ELU, WEFT_LEAKY_RELU, WEFT_TANH, WEFT_SIGMOID };
 
 // A random mask: an element is dropped where its 16 random bits are below threshold, and scaled by scale where it stays. The
@@ -32,6 +36,7 @@ typedef struct {
 	const float *self;      // per destination row, may be NULL
 	int64_t cols;
 	int32_t accumulate;
+	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries alone
 } weft_spmm_args;
 
 // z_ic = max over k of x_jc, extending what z holds; arg_ic = the source's id. A row starts with arg −1 and z 0.
