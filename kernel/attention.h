@@ -11,7 +11,7 @@
 // A row's edges are taken in chunks, and heads in groups. Every per-edge quantity of a chunk is a small array indexed
 // edge·heads of the group + head, on which the work is element-wise; the rows themselves are read once for each chunk.
 
-enum { CHUNK = 32, GROUP = 16, MOST = CHUNK * GROUP };
+enum { CHUNK = 32, GROUP = VW > 8 ? VW : 8, MOST = CHUNK * GROUP + VW }; // spread reads VW values from the last edge's on
 
 static inline float leaky(float t, float slope) { return t > 0 ? t : slope * t; }
 
@@ -81,37 +81,31 @@ static inline void edge_masks(float *keep, const chunk *c, const weft_attention_
 		}
 }
 
-// How a group's columns lie in vectors: each head has `per` of them, the last of `tail` lanes where VW does not divide the width.
+// A group's columns as vectors: all of the heads one after the other, the last vector of `tail` lanes where VW does not divide them.
 typedef struct {
-	int per, total, tailed;
-	int *offset, *head, *lanes; // of each vector
+	int64_t from, width;      // the group's first column, and the columns of a head
+	int vectors, tail;
+	const vi *head;           // the head of each lane
 } columns;
 
 static inline columns lay_out(const chunk *c, int64_t width) {
-	columns l = {.per = (width + VW - 1) / VW, .tailed = width % VW != 0};
-	l.total = l.per * c->heads;
-	l.offset = malloc(3 * l.total * sizeof(int));
-	l.head = l.offset + l.total;
-	l.lanes = l.head + l.total;
-	for (int b = 0; b < l.total; b++) {
-		int k = b % l.per;
-		l.head[b] = b / l.per;
-		l.offset[b] = (c->head + l.head[b]) * width + k * VW;
-		l.lanes[b] = k == l.per - 1 && l.tailed ? width % VW : VW;
-	}
+	int64_t all = c->heads * width;
+	columns l = {.from = c->head * width, .width = width, .vectors = (all + VW - 1) / VW, .tail = all % VW};
+	vi *head = aligned_alloc(sizeof(vi), l.vectors * sizeof(vi));
+	for (int64_t k = 0; k < (int64_t)l.vectors * VW; k++)
+		head[k / VW][k % VW] = k < all ? k / width : 0;
+	l.head = head;
 	return l;
 }
 
 // Asks for the row of the edge AHEAD places behind edge e.
 static inline void prefetch_row(const chunk *c, int e, const columns *l, const float *rows, int64_t cols) {
 	if (e + AHEAD < c->left) {
-		const float *later = rows + c->index[e + AHEAD] * cols;
-		for (int b = 0; b < l->total; b += 16 / VW)
-			__builtin_prefetch(later + l->offset[b]);
+		const float *later = rows + c->index[e + AHEAD] * cols + l->from;
+		for (int b = 0; b < l->vectors; b += 16 / VW)
+			__builtin_prefetch(later + b * VW);
 	}
 }
-
-static inline __attribute__((always_inline)) vf load_lanes(const float *p, int n, const int tailed) { return tailed ? load_n(p, n) : load(p); }
 
 // What an edge adds to a row, times its coefficient.
 enum term {
@@ -120,52 +114,59 @@ enum term {
 	LEAKY  // LeakyReLU(row_c + fixed_c)
 };
 
-// z_c += Σ_e coef_e,head(c) · term, over nb vectors from vector b0 on.
+// z_c += Σ_e coef_e,head(c) · term, over nb vectors from vector b0 on, the last of them of `tail` lanes if not 0. All pointers are to
+// the group's first column.
 static inline __attribute__((always_inline)) void add_block(float *z, const chunk *c, const columns *l, int b0, const float *coef,
                                                             const float *rows, int64_t cols, const float *fixed, const float *att,
-                                                            float slope, const int nb, const int tailed, const int term, int first) {
-	vf acc[nb];
-	const int *offset = l->offset + b0, *head = l->head + b0, *lanes = l->lanes + b0;
-	vf sl = all(slope), one = all(1.0f);
-	for (int b = 0; b < nb; b++)
-		acc[b] = load_lanes(z + offset[b], lanes[b], tailed);
+                                                            float slope, const int nb, const int tail, const int term, int first) {
+	vf acc[nb], sl = all(slope), one = all(1.0f);
+	vi head[nb];
+	for (int b = 0; b < nb; b++) {
+		head[b] = l->head[b0 + b];
+		acc[b] = tail && b == nb - 1 ? load_n(z + (b0 + b) * VW, tail) : load(z + (b0 + b) * VW);
+	}
 	for (int e = 0; e < c->n; e++) {
-		const float *row = rows + c->other[e] * cols, *k = coef + e * c->heads;
+		const float *row = rows + c->other[e] * cols + b0 * VW, *k = coef + e * c->heads;
 		if (first)
-			prefetch_row(c, e, l, rows, cols);
+			prefetch_row(c, e, l, rows - l->from, cols);
 		for (int b = 0; b < nb; b++) {
-			vf v = load_lanes(row + offset[b], lanes[b], tailed);
+			int last = tail && b == nb - 1;
+			vf v = last ? load_n(row + b * VW, tail) : load(row + b * VW);
 			if (term != ROW) {
-				vf t = v + load_lanes(fixed + offset[b], lanes[b], tailed);
+				const float *f = fixed + (b0 + b) * VW;
+				vf t = v + (last ? load_n(f, tail) : load(f));
 				if (term == LEAKY) {
 					v = leaky_v(t, sl);
 				} else {
+					const float *w = att + (b0 + b) * VW;
 					vi positive = t > (vf){0};
-					v = (vf)(((vi)one & positive) | ((vi)sl & ~positive)) * load_lanes(att + offset[b], lanes[b], tailed);
+					v = (vf)(((vi)one & positive) | ((vi)sl & ~positive)) * (last ? load_n(w, tail) : load(w));
 				}
 			}
-			acc[b] += all(k[head[b]]) * v;
+			acc[b] += spread(k, (heads_of_lanes)head[b]) * v;
 		}
 	}
 	for (int b = 0; b < nb; b++)
-		if (tailed)
-			store_n(z + offset[b], acc[b], lanes[b]);
+		if (tail && b == nb - 1)
+			store_n(z + (b0 + b) * VW, acc[b], tail);
 		else
-			store(z + offset[b], acc[b]);
+			store(z + (b0 + b) * VW, acc[b]);
 }
 
 #define CASE(nb) \
 	case nb: \
-		if (l->tailed) \
-			add_block(z, c, l, b0, coef, rows, cols, fixed, att, slope, nb, 1, term, first && b0 == 0); \
+		if (tail) \
+			add_block(z, c, l, b0, coef, rows, cols, fixed, att, slope, nb, tail, term, first && b0 == 0); \
 		else \
 			add_block(z, c, l, b0, coef, rows, cols, fixed, att, slope, nb, 0, term, first && b0 == 0); \
 		break;
 
 static inline __attribute__((always_inline)) void add_terms(float *z, const chunk *c, const columns *l, const float *coef, const float *rows,
-                                                            int64_t cols, const float *fixed, const float *att, float slope, const int term, int first) {
-	for (int b0 = 0; b0 < l->total; b0 += 8) {
-		switch (l->total - b0 < 8 ? l->total - b0 : 8) {
+                                                            int64_t cols, const float *fixed, const float *att, float slope, const int term,
+                                                            int first) {
+	for (int b0 = 0; b0 < l->vectors; b0 += 8) {
+		int nb = l->vectors - b0 < 8 ? l->vectors - b0 : 8, tail = b0 + nb == l->vectors ? l->tail : 0;
+		switch (nb) {
 			CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
 		}
 	}
@@ -174,57 +175,121 @@ static inline __attribute__((always_inline)) void add_terms(float *z, const chun
 
 // first: nothing has read these rows just before, so they are prefetched.
 static void add_rows(float *z, const chunk *c, const columns *l, const float *coef, const float *rows, int64_t cols, int first) {
-	add_terms(z, c, l, coef, rows, cols, NULL, NULL, 0, ROW, first);
+	add_terms(z + l->from, c, l, coef, rows + l->from, cols, NULL, NULL, 0, ROW, first);
 }
 
 static void add_slopes(float *z, const chunk *c, const columns *l, const float *coef, const float *rows, int64_t cols, const float *fixed,
                        const float *att, float slope) {
-	add_terms(z, c, l, coef, rows, cols, fixed, att, slope, SLOPE, 0);
+	add_terms(z + l->from, c, l, coef, rows + l->from, cols, fixed + l->from, att + l->from, slope, SLOPE, 0);
 }
 
 static void add_leaky(float *z, const chunk *c, const columns *l, const float *coef, const float *rows, int64_t cols, const float *fixed,
                       float slope) {
-	add_terms(z, c, l, coef, rows, cols, fixed, NULL, slope, LEAKY, 0);
+	add_terms(z + l->from, c, l, coef, rows + l->from, cols, fixed + l->from, NULL, slope, LEAKY, 0);
 }
 
-// out_eh = Σ_c of the head: fixed_c · row_c, or with att given att_c · LeakyReLU(row_c + fixed_c). The lane sums are taken VW at a time.
-static inline __attribute__((always_inline)) void dots_of(float *out, const chunk *c, const columns *l, const float *rows, int64_t cols,
-                                                          const float *fixed, const float *att, float slope, const int tailed) {
-	vf queue[VW], sl = all(slope);
-	int queued = 0, done = 0;
+// Vectors of products whose lane sums are taken VW at a time.
+typedef struct {
+	vf v[VW];
+	int n;
+	float *out;
+} queue;
+
+static inline __attribute__((always_inline)) void enqueue(queue *q, vf v, const int halves) {
+	q->v[q->n++] = v;
+	if (q->n < VW)
+		return;
+	if (halves)
+		half_sums(q->out, q->v);
+	else
+		store(q->out, lane_sums(q->v));
+	q->out += halves ? 2 * VW : VW;
+	q->n = 0;
+}
+
+static inline __attribute__((always_inline)) void flush(queue *q, const int halves) {
+	int n = q->n;
+	if (n == 0)
+		return;
+	for (int k = n; k < VW; k++)
+		q->v[k] = (vf){0};
+	float sums[2 * VW];
+	if (halves)
+		half_sums(sums, q->v);
+	else
+		store(sums, lane_sums(q->v));
+	__builtin_memcpy(q->out, sums, (halves ? 2 * n : n) * sizeof(float));
+}
+
+static inline __attribute__((always_inline)) vf product(vf row, vf fixed, const float *att, int lanes, vf slope) {
+	if (!att)
+		return row * fixed;
+	return (lanes < VW ? load_n(att, lanes) : load(att)) * leaky_v(row + fixed, slope);
+}
+
+// Heads of `full` whole vectors and a tail.
+static inline __attribute__((always_inline)) void dots_whole(float *out, const chunk *c, const columns *l, const float *rows, int64_t cols,
+                                                             const float *fixed, const float *att, float slope, const int full, const int tail) {
+	queue q = {.n = 0, .out = out};
+	vf sl = all(slope);
 	for (int e = 0; e < c->n; e++) {
-		const float *row = rows + c->other[e] * cols;
 		prefetch_row(c, e, l, rows, cols);
-		for (int b = 0; b < l->total;) {
+		const float *x = rows + c->other[e] * cols + l->from, *y = fixed + l->from, *w = att ? att + l->from : NULL;
+		for (int h = 0; h < c->heads; h++) {
 			vf s = {0};
-			for (int k = 0; k < l->per; k++, b++) {
-				vf x = load_lanes(row + l->offset[b], l->lanes[b], tailed), y = load_lanes(fixed + l->offset[b], l->lanes[b], tailed);
-				if (att)
-					s += load_lanes(att + l->offset[b], l->lanes[b], tailed) * leaky_v(x + y, sl);
-				else
-					s += x * y;
+			for (int k = 0; k < full; k++, x += VW, y += VW, w += att ? VW : 0)
+				s += product(load(x), load(y), w, VW, sl);
+			if (tail) {
+				s += product(load_n(x, tail), load_n(y, tail), w, tail, sl);
+				x += tail;
+				y += tail;
+				w += att ? tail : 0;
 			}
-			queue[queued++] = s;
-			if (queued == VW) {
-				store(out + done, lane_sums(queue));
-				done += VW;
-				queued = 0;
-			}
+			enqueue(&q, s, 0);
 		}
 	}
-	if (queued > 0) {
-		for (int q = queued; q < VW; q++)
-			queue[q] = (vf){0};
-		store_n(out + done, lane_sums(queue), queued);
-	}
+	flush(&q, 0);
 }
 
-static void dots(float *out, const chunk *c, const columns *l, const float *rows, int64_t cols, const float *fixed, const float *att,
-                 float slope) {
-	if (l->tailed)
-		dots_of(out, c, l, rows, cols, fixed, att, slope, 1);
+// Heads of half a vector, an even number of them.
+static inline __attribute__((always_inline)) void dots_half(float *out, const chunk *c, const columns *l, const float *rows, int64_t cols,
+                                                            const float *fixed, const float *att, float slope) {
+	queue q = {.n = 0, .out = out};
+	vf sl = all(slope);
+	for (int e = 0; e < c->n; e++) {
+		prefetch_row(c, e, l, rows, cols);
+		const float *x = rows + c->other[e] * cols + l->from, *y = fixed + l->from;
+		for (int b = 0; b < l->vectors; b++)
+			enqueue(&q, product(load(x + b * VW), load(y + b * VW), att ? att + l->from + b * VW : NULL, VW, sl), 1);
+	}
+	flush(&q, 1);
+}
+
+// out_eh = Σ_c of the head: fixed_c · row_c, or with att given att_c · LeakyReLU(row_c + fixed_c).
+static inline __attribute__((always_inline)) void dots_of(float *out, const chunk *c, const columns *l, const float *rows, int64_t cols,
+                                                          const float *fixed, const float *att, float slope) {
+	int full = l->width / VW, tail = l->width % VW;
+	if (2 * l->width == VW && c->heads % 2 == 0)
+		dots_half(out, c, l, rows, cols, fixed, att, slope);
+	else if (tail)
+		dots_whole(out, c, l, rows, cols, fixed, att, slope, full, tail);
+	else if (full == 1)
+		dots_whole(out, c, l, rows, cols, fixed, att, slope, 1, 0);
+	else if (full == 2)
+		dots_whole(out, c, l, rows, cols, fixed, att, slope, 2, 0);
+	else if (full == 4)
+		dots_whole(out, c, l, rows, cols, fixed, att, slope, 4, 0);
 	else
-		dots_of(out, c, l, rows, cols, fixed, att, slope, 0);
+		dots_whole(out, c, l, rows, cols, fixed, att, slope, full, 0);
+}
+
+static void dots(float *out, const chunk *c, const columns *l, const float *rows, int64_t cols, const float *fixed) {
+	dots_of(out, c, l, rows, cols, fixed, NULL, 0);
+}
+
+static void dots_leaky(float *out, const chunk *c, const columns *l, const float *rows, int64_t cols, const float *fixed, const float *att,
+                       float slope) {
+	dots_of(out, c, l, rows, cols, fixed, att, slope);
 }
 
 // The scores of GATv1 before LeakyReLU, into t.
@@ -270,7 +335,7 @@ static inline __attribute__((always_inline)) void attend_group(const weft_attent
 		for (int64_t k = a->indptr[i]; take(c, a, &k) > 0;) {
 			int n = c->n * heads;
 			if (a->target) {
-				dots(s, c, l, a->source, cols, a->target + i * cols, a->a, a->slope);
+				dots_leaky(s, c, l, a->source, cols, a->target + i * cols, a->a, a->slope);
 			} else {
 				sums_of_scores(s, c, a->source_score + c->head, H, a->target_score + i * H + c->head, heads);
 				leaky_all(s, s, n, a->slope);
@@ -316,7 +381,7 @@ static inline __attribute__((always_inline)) void attend_group(const weft_attent
 		case 8: f(a, lo, hi, &c, &l, 8); break; \
 		default: f(a, lo, hi, &c, &l, c.heads); \
 		} \
-		free(l.offset); \
+		free((void *)l.head); \
 	}
 
 static void k_attend(const void *args, int64_t lo, int64_t hi) {
@@ -359,7 +424,7 @@ static inline __attribute__((always_inline)) void coefficients(float *alpha, flo
 	// One end of each edge is the chunk's row, whose values stay; the other end's are gathered.
 	const float *pack = a->pack + c->head, *g = a->g, *x = a->source;
 	if (a->target)
-		dots(alpha, c, l, c->transposed ? a->target : x, cols, (c->transposed ? x : a->target) + c->row * cols, a->a, a->slope);
+		dots_leaky(alpha, c, l, c->transposed ? a->target : x, cols, (c->transposed ? x : a->target) + c->row * cols, a->a, a->slope);
 	else {
 		if (c->transposed)
 			sums_of_scores(t, c, pack, 3 * H, a->source_score + c->row * H + c->head, heads);
@@ -373,7 +438,7 @@ static inline __attribute__((always_inline)) void coefficients(float *alpha, flo
 			alpha[e * heads + h] -= p[h];
 	}
 	exp_all(alpha, n);
-	dots(ds, c, l, c->transposed ? g : x, cols, (c->transposed ? x : g) + c->row * cols, NULL, 0);
+	dots(ds, c, l, c->transposed ? g : x, cols, (c->transposed ? x : g) + c->row * cols);
 	if (a->mask.threshold) {
 		edge_masks(keep, c, a);
 		for (int i = 0; i < n; i++)

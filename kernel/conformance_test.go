@@ -30,6 +30,7 @@ var conformance = map[string]func(s *suite){
 	"spmm with a hub":       conformSpMMHub,
 	"spmm of no rows":       conformSpMMEmpty,
 	"sparse times dense":    conformSparseDense,
+	"dense form":            conformDensify,
 	"max":                   conformMax,
 	"attention":             conformAttention,
 	"attention with a hub":  conformAttentionHub,

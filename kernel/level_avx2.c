@@ -16,19 +16,27 @@ static inline void multiply(__m256i a, __m256i m, __m256i *high, __m256i *low) {
 	*high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
 	*low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
 }
+// Of four vectors: lane i of each 128 bits is the sum of these 128 bits of v[i].
+static inline vf quarter_sums(const vf *v) {
+	__m256d a = (__m256d)(_mm256_unpacklo_ps(v[0], v[1]) + _mm256_unpackhi_ps(v[0], v[1]));
+	__m256d b = (__m256d)(_mm256_unpacklo_ps(v[2], v[3]) + _mm256_unpackhi_ps(v[2], v[3]));
+	return (vf)_mm256_unpacklo_pd(a, b) + (vf)_mm256_unpackhi_pd(a, b);
+}
 // Lane i of the result is the sum of the lanes of v[i].
 static inline vf lane_sums(const vf v[VW]) {
-	vf u[2];
-	for (int k = 0; k < 2; k++) {
-		vf s = _mm256_unpacklo_ps(v[4 * k], v[4 * k + 1]) + _mm256_unpackhi_ps(v[4 * k], v[4 * k + 1]);
-		vf t = _mm256_unpacklo_ps(v[4 * k + 2], v[4 * k + 3]) + _mm256_unpackhi_ps(v[4 * k + 2], v[4 * k + 3]);
-		__m256d a = (__m256d)s, b = (__m256d)t;
-		u[k] = (vf)_mm256_unpacklo_pd(a, b) + (vf)_mm256_unpackhi_pd(a, b);
-	}
-	return _mm256_permute2f128_ps(u[0], u[1], 0x20) + _mm256_permute2f128_ps(u[0], u[1], 0x31);
+	vf u0 = quarter_sums(v), u1 = quarter_sums(v + 4);
+	return _mm256_permute2f128_ps(u0, u1, 0x20) + _mm256_permute2f128_ps(u0, u1, 0x31);
 }
-typedef __m256i vu;
+typedef __m256i vu, heads_of_lanes;
 static inline vu all_u(uint32_t x) { return _mm256_set1_epi32(x); }
+// Lane i is p[heads[i]], for heads 0 … 7.
+static inline vf spread(const float *p, __m256i heads) { return _mm256_permutevar8x32_ps(_mm256_loadu_ps(p), heads); }
+// out[2i] and out[2i+1] are the sums of the lower and the upper half of v[i].
+static inline void half_sums(float *out, const vf v[VW]) {
+	const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+	for (int k = 0; k < 2; k++)
+		store(out + k * 8, _mm256_permutevar8x32_ps(quarter_sums(v + 4 * k), order));
+}
 #define TABLE weft_table_avx2
 #include "kernels.h"
 #pragma GCC pop_options

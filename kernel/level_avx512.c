@@ -14,21 +14,32 @@ static inline void multiply(__m512i a, __m512i m, __m512i *high, __m512i *low) {
 	*high = _mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd);
 	*low = _mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
 }
+// Of four vectors: lane i of each 128 bits is the sum of these 128 bits of v[i].
+static inline vf quarter_sums(const vf *v) {
+	__m512d a = (__m512d)(_mm512_unpacklo_ps(v[0], v[1]) + _mm512_unpackhi_ps(v[0], v[1]));
+	__m512d b = (__m512d)(_mm512_unpacklo_ps(v[2], v[3]) + _mm512_unpackhi_ps(v[2], v[3]));
+	return (vf)_mm512_unpacklo_pd(a, b) + (vf)_mm512_unpackhi_pd(a, b);
+}
 // Lane i of the result is the sum of the lanes of v[i].
 static inline vf lane_sums(const vf v[VW]) {
-	vf u[4];
-	for (int k = 0; k < 4; k++) {
-		vf s = _mm512_unpacklo_ps(v[4 * k], v[4 * k + 1]) + _mm512_unpackhi_ps(v[4 * k], v[4 * k + 1]);
-		vf t = _mm512_unpacklo_ps(v[4 * k + 2], v[4 * k + 3]) + _mm512_unpackhi_ps(v[4 * k + 2], v[4 * k + 3]);
-		__m512d a = (__m512d)s, b = (__m512d)t;
-		u[k] = (vf)_mm512_unpacklo_pd(a, b) + (vf)_mm512_unpackhi_pd(a, b);
-	}
-	vf x = _mm512_shuffle_f32x4(u[0], u[1], 0x88) + _mm512_shuffle_f32x4(u[0], u[1], 0xdd);
-	vf y = _mm512_shuffle_f32x4(u[2], u[3], 0x88) + _mm512_shuffle_f32x4(u[2], u[3], 0xdd);
+	vf u0 = quarter_sums(v), u1 = quarter_sums(v + 4), u2 = quarter_sums(v + 8), u3 = quarter_sums(v + 12);
+	vf x = _mm512_shuffle_f32x4(u0, u1, 0x88) + _mm512_shuffle_f32x4(u0, u1, 0xdd);
+	vf y = _mm512_shuffle_f32x4(u2, u3, 0x88) + _mm512_shuffle_f32x4(u2, u3, 0xdd);
 	return _mm512_shuffle_f32x4(x, y, 0x88) + _mm512_shuffle_f32x4(x, y, 0xdd);
 }
-typedef __m512i vu;
+typedef __m512i vu, heads_of_lanes;
 static inline vu all_u(uint32_t x) { return _mm512_set1_epi32(x); }
+// Lane i is p[heads[i]], for heads 0 … 15.
+static inline vf spread(const float *p, __m512i heads) { return _mm512_permutexvar_ps(heads, _mm512_loadu_ps(p)); }
+// out[2i] and out[2i+1] are the sums of the lower and the upper half of v[i].
+static inline void half_sums(float *out, const vf v[VW]) {
+	const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
+	for (int k = 0; k < 4; k += 2) {
+		vf a = quarter_sums(v + 4 * k), b = quarter_sums(v + 4 * k + 4);
+		vf s = _mm512_shuffle_f32x4(a, b, 0x88) + _mm512_shuffle_f32x4(a, b, 0xdd);
+		store(out + k * 8, _mm512_permutexvar_ps(order, s));
+	}
+}
 #define TABLE weft_table_avx512
 #include "kernels.h"
 #pragma GCC pop_options

@@ -34,5 +34,15 @@ static inline vf lane_sums(const vf v[VW]) {
 		s[i] = (v[i][0] + v[i][2]) + (v[i][1] + v[i][3]);
 	return s;
 }
+typedef int32_t heads_of_lanes __attribute__((vector_size(16)));
+// Lane i is p[heads[i]].
+static inline vf spread(const float *p, heads_of_lanes heads) { return (vf){p[heads[0]], p[heads[1]], p[heads[2]], p[heads[3]]}; }
+// out[2i] and out[2i+1] are the sums of the lower and the upper half of v[i].
+static inline void half_sums(float *out, const vf v[VW]) {
+	for (int i = 0; i < VW; i++) {
+		out[2 * i] = v[i][0] + v[i][1];
+		out[2 * i + 1] = v[i][2] + v[i][3];
+	}
+}
 #define TABLE weft_table_portable
 #include "kernels.h"

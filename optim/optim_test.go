@@ -1,0 +1,215 @@
+package optim_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"weft/internal/safetensors"
+	"weft/kernel"
+	"weft/nn"
+	"weft/optim"
+	"weft/tensor"
+)
+
+func newParams(t *testing.T) (*kernel.Team, *nn.Params) {
+	team := kernel.NewTeam(2, tensor.NewMeter())
+	t.Cleanup(team.Memory.Close)
+	return team, nn.NewParams(team, 1)
+}
+
+func newOptimizer(t *testing.T, s optim.Settings, team *kernel.Team, ps *nn.Params) *optim.Optimizer {
+	t.Helper()
+	o, err := optim.New(s, team, ps.List)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// near wants float32 values of about 1 to five roundings per step, of five steps.
+func near(t *testing.T, what string, got, want []float32) {
+	t.Helper()
+	for i, w := range want {
+		if d := math.Abs(float64(got[i]) - float64(w)); !(d <= 25*6e-8*math.Max(1, math.Abs(float64(w)))) {
+			t.Fatalf("%s: number %d is %v, want %v", what, i, got[i], w)
+		}
+	}
+}
+
+// TestGolden follows PyTorch's optimizers for five steps, with the same gradients. Weight decay is that of the weight alone.
+func TestGolden(t *testing.T) {
+	golden, meta, err := safetensors.ReadFile("testdata/golden.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tested := 0
+	for name, text := range meta {
+		if !strings.HasPrefix(text, "{") {
+			continue
+		}
+		tested++
+		t.Run(name, func(t *testing.T) {
+			var torch struct {
+				LR          float64  `json:"lr"`
+				Momentum    float64  `json:"momentum"`
+				WeightDecay float64  `json:"weight_decay"`
+				Clip        *float64 `json:"clip"`
+			}
+			if err := json.Unmarshal([]byte(text), &torch); err != nil {
+				t.Fatal(err)
+			}
+			s := optim.Settings{Rate: torch.LR, Momentum: torch.Momentum, WeightDecay: torch.WeightDecay}
+			s.Name, _, _ = strings.Cut(name, "-")
+			if torch.Clip != nil {
+				s.Clip = *torch.Clip
+			}
+			team, ps := newParams(t)
+			weight, bias := ps.Weight("weight", 3, 4, nn.Constant(0)), ps.Bias("bias", 4, nn.Constant(0))
+			load := func(prefix string) {
+				if err := ps.Load(nn.State{"weight": golden[prefix+"weight"], "bias": golden[prefix+"bias"]}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			o := newOptimizer(t, s, team, ps)
+			start := map[*nn.Param][]float32{}
+			load("start.")
+			for _, p := range ps.List {
+				start[p] = append([]float32(nil), p.Value.Floats()...)
+			}
+			for step := 1; step <= 5; step++ {
+				load(fmt.Sprintf("grad.%d.", step)) // in the files' layout, as the parameters are
+				for _, p := range ps.List {
+					copy(p.Grad.Floats(), p.Value.Floats())
+					copy(p.Value.Floats(), start[p])
+				}
+				o.Step(1)
+				state := ps.State()
+				for _, p := range []*nn.Param{weight, bias} {
+					near(t, fmt.Sprintf("step %d, %s", step, p.Name), state[p.Name].Float32, golden[fmt.Sprintf("%s.%d.%s", name, step, p.Name)].Float32)
+					start[p] = append(start[p][:0], p.Value.Floats()...)
+				}
+			}
+		})
+	}
+	if tested != 8 {
+		t.Errorf("%d configurations, want 8", tested)
+	}
+}
+
+// TestDecayOfTheFirstLayer decays the weights of layer 0, as GCN's authors did, and never biases.
+func TestDecayOfTheFirstLayer(t *testing.T) {
+	for _, firstOnly := range []bool{false, true} {
+		for _, name := range optim.Names {
+			team, ps := newParams(t)
+			ps.Weight("0.weight", 2, 2, nn.Constant(1))
+			ps.Bias("0.bias", 2, nn.Constant(1))
+			ps.BeginLayer(1)
+			ps.Weight("1.weight", 2, 2, nn.Constant(1))
+			ps.Attention("1.att", 1, 2)
+			team.Fill(ps.List[3].Value, 1)
+			newOptimizer(t, optim.Settings{Name: name, Rate: .1, WeightDecay: .5, DecayFirstLayerOnly: firstOnly}, team, ps).Step(1)
+			for i, want := range []bool{true, false, !firstOnly, !firstOnly} {
+				if decayed := ps.List[i].Value.Floats()[0] != 1; decayed != want {
+					t.Errorf("%s, first layer only %v: %s decayed: %v, want %v", name, firstOnly, ps.List[i].Name, decayed, want)
+				}
+			}
+		}
+	}
+}
+
+// TestClip limits the norm of all gradients together: each is scaled alike, and none when the norm is below.
+func TestClip(t *testing.T) {
+	for _, c := range []struct{ clip, step float64 }{{0, 1}, {10, 1}, {1, 1. / 5}} {
+		team, ps := newParams(t)
+		a, b := ps.Bias("a", 1, nn.Constant(0)), ps.Bias("b", 1, nn.Constant(0))
+		a.Grad.Floats()[0], b.Grad.Floats()[0] = 3, 4
+		newOptimizer(t, optim.Settings{Name: "sgd", Rate: 1, Clip: c.clip}, team, ps).Step(1)
+		near(t, fmt.Sprint("clip ", c.clip), []float32{a.Value.Floats()[0], b.Value.Floats()[0]}, []float32{float32(-3 * c.step), float32(-4 * c.step)})
+		if a.Grad.Floats()[0] != 3 {
+			t.Error("the gradient was changed")
+		}
+	}
+}
+
+func TestRateFactor(t *testing.T) {
+	for _, name := range optim.Names {
+		team, ps := newParams(t)
+		p := ps.Bias("p", 1, nn.Constant(0))
+		p.Grad.Floats()[0] = 1
+		o := newOptimizer(t, optim.Settings{Name: name, Rate: .5}, team, ps)
+		o.Step(0)
+		if v := p.Value.Floats()[0]; v != 0 {
+			t.Errorf("%s: a step with a factor of 0 ends at %v", name, v)
+		}
+		o.Step(.1)
+		near(t, name, p.Value.Floats(), []float32{-.05})
+	}
+}
+
+func TestUnknownOptimizer(t *testing.T) {
+	team, ps := newParams(t)
+	if _, err := optim.New(optim.Settings{Name: "lion"}, team, ps.List); err == nil || !strings.Contains(err.Error(), `"lion"`) {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestStateMemory: Adam keeps two numbers for each parameter, momentum one, plain descent none; Release gives them back.
+func TestStateMemory(t *testing.T) {
+	for _, c := range []struct {
+		s     optim.Settings
+		pages int64
+	}{{optim.Settings{Name: "adam"}, 6}, {optim.Settings{Name: "adamw"}, 6}, {optim.Settings{Name: "sgd", Momentum: .9}, 3}, {optim.Settings{Name: "sgd"}, 0}} {
+		team, ps := newParams(t)
+		ps.Weight("w", 64, 32, nn.Constant(0)) // two pages
+		ps.Bias("b", 5, nn.Constant(0))
+		o := newOptimizer(t, c.s, team, ps)
+		o.Step(1)
+		if live := team.Memory.Live(tensor.Optimizer); live != c.pages*4096 {
+			t.Errorf("%s holds %d bytes", c.s.Name, live)
+		}
+		o.Release()
+		if live := team.Memory.Live(tensor.Optimizer); live != 0 {
+			t.Errorf("%s holds %d bytes after Release", c.s.Name, live)
+		}
+	}
+}
+
+// TestSchedules compares with PyTorch's CosineAnnealingLR(T_max=10) and StepLR(step_size=4, gamma=0.5) from 0.1, and with the
+// definitions for runs of any length.
+func TestSchedules(t *testing.T) {
+	golden, _, err := safetensors.ReadFile("testdata/golden.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for epoch := 1; epoch <= 12; epoch++ {
+		check := func(name string, epochs int) {
+			if got, want := .1*optim.Schedule(name, epoch, epochs), float64(golden["schedule."+name].Float32[epoch-1]); math.Abs(got-want) > 1e-8 {
+				t.Errorf("%s at epoch %d: %v, want %v", name, epoch, got, want)
+			}
+		}
+		if epoch <= 11 {
+			check("cosine", 10)
+		}
+		check("step", 40)
+	}
+	for epochs := 1; epochs <= 300; epochs++ {
+		for epoch := 1; epoch <= epochs; epoch++ {
+			if f := optim.Schedule("constant", epoch, epochs); f != 1 {
+				t.Fatalf("constant: %v", f)
+			}
+			if got, want := optim.Schedule("step", epoch, epochs), math.Pow(.5, float64(10*(epoch-1)/epochs)); got != want {
+				t.Fatalf("step at epoch %d of %d: %v, want %v", epoch, epochs, got, want)
+			}
+			f := optim.Schedule("cosine", epoch, epochs)
+			if before := optim.Schedule("cosine", epoch-1, epochs); f <= 0 || f > 1 || epoch > 1 && f >= before {
+				t.Fatalf("cosine at epoch %d of %d: %v after %v", epoch, epochs, f, before)
+			}
+		}
+		if first := optim.Schedule("cosine", 1, epochs); first != 1 {
+			t.Fatalf("cosine begins at %v", first)
+		}
+	}
+}
