@@ -108,8 +108,10 @@ func TestGradients(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) { newBench(t).gradients(c.f, c.shapes...) })
 	}
-	for act, name := range map[kernel.Activation]string{kernel.Identity: "identity", kernel.ReLU: "relu", kernel.ELU: "elu",
-		kernel.LeakyReLU: "leaky relu", kernel.Tanh: "tanh", kernel.Sigmoid: "sigmoid"} {
+	for act, name := range map[kernel.Activation]string{
+		kernel.Identity: "identity", kernel.ReLU: "relu", kernel.ELU: "elu",
+		kernel.LeakyReLU: "leaky relu", kernel.Tanh: "tanh", kernel.Sigmoid: "sigmoid",
+	} {
 		for _, m := range []kernel.Mask{{}, mask} {
 			t.Run("finish "+name, func(t *testing.T) {
 				newBench(t).gradients(func(in vars) *autograd.Var { return autograd.Finish(autograd.Scale(1, in[0]), nil, act, m) }, x)

@@ -57,8 +57,10 @@ func (b *bench) sparse(rows, cols int) (*autograd.Sparse, *tensor.Matrix) {
 		}
 		indptr = append(indptr, int64(len(indices)))
 	}
-	a := &kernel.CSR{Rows: rows, Cols: cols, Indptr: b.team.Memory.NewElement(tensor.Features, tensor.Int64, 1, len(indptr)),
-		Indices: b.team.Memory.NewElement(tensor.Features, tensor.Int32, 1, len(indices)), Values: b.team.Memory.New(tensor.Features, 1, len(values))}
+	a := &kernel.CSR{
+		Rows: rows, Cols: cols, Indptr: b.team.Memory.NewElement(tensor.Features, tensor.Int64, 1, len(indptr)),
+		Indices: b.team.Memory.NewElement(tensor.Features, tensor.Int32, 1, len(indices)), Values: b.team.Memory.New(tensor.Features, 1, len(values)),
+	}
 	copy(a.Indptr.Int64s(), indptr)
 	copy(a.Indices.Int32s(), indices)
 	copy(a.Values.Floats(), values)

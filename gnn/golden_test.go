@@ -72,8 +72,10 @@ func (g *golden) model(team *kernel.Team, p *parallel.Whole) (*gnn.Model, *nn.Pa
 	g.t.Helper()
 	params := nn.NewParams(team, 1)
 	e := gnn.Env{Params: params, Propagators: p.Propagator, Rows: p.Rows(), Features: g.tensors["x"].Shape[1], Classes: g.tensors["logits"].Shape[1]}
-	s := gnn.Spec{Model: g.meta["model"], Layers: g.number("layers"), Hidden: g.number("hidden"),
-		Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: g.meta["norm"], Activation: g.meta["act"], Direction: g.meta["direction"]}
+	s := gnn.Spec{
+		Model: g.meta["model"], Layers: g.number("layers"), Hidden: g.number("hidden"),
+		Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: g.meta["norm"], Activation: g.meta["act"], Direction: g.meta["direction"],
+	}
 	m, err := gnn.New(s, e)
 	if g.meta["aggr"] == "max" {
 		m, err = maxSAGE(s, e), nil
@@ -230,8 +232,10 @@ func sparse(team *kernel.Team, x *tensor.Matrix) *autograd.Sparse {
 		}
 		indptr = append(indptr, int64(len(indices)))
 	}
-	a := &kernel.CSR{Rows: x.Rows, Cols: x.Cols, Indptr: team.Memory.NewElement(tensor.Features, tensor.Int64, 1, len(indptr)),
-		Indices: int32s(team, indices), Values: matrix(team, 1, values)}
+	a := &kernel.CSR{
+		Rows: x.Rows, Cols: x.Cols, Indptr: team.Memory.NewElement(tensor.Features, tensor.Int64, 1, len(indptr)),
+		Indices: int32s(team, indices), Values: matrix(team, 1, values),
+	}
 	copy(a.Indptr.Int64s(), indptr)
 	return &autograd.Sparse{Rows: a, Columns: team.Transpose(a, tensor.Features)}
 }

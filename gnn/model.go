@@ -87,8 +87,10 @@ type Spec struct {
 var Names = []string{"mlp", "gcn", "sage", "gat", "gatv2", "gin"}
 
 // Activations are the activations by name.
-var Activations = map[string]kernel.Activation{"none": kernel.Identity, "relu": kernel.ReLU, "elu": kernel.ELU, "leaky-relu": kernel.LeakyReLU,
-	"tanh": kernel.Tanh, "sigmoid": kernel.Sigmoid}
+var Activations = map[string]kernel.Activation{
+	"none": kernel.Identity, "relu": kernel.ReLU, "elu": kernel.ELU, "leaky-relu": kernel.LeakyReLU,
+	"tanh": kernel.Tanh, "sigmoid": kernel.Sigmoid,
+}
 
 // Env is where a model is built: one worker's parameters, vertices and ways along the edges, and the widths that the graph gives.
 type Env struct {

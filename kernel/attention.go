@@ -23,9 +23,11 @@ type Attention struct {
 }
 
 func (a Attention) c() C.weft_attention_args {
-	return C.weft_attention_args{source: floats(a.Source), target: floats(a.Target), source_score: floats(a.SourceScore), target_score: floats(a.TargetScore),
+	return C.weft_attention_args{
+		source: floats(a.Source), target: floats(a.Target), source_score: floats(a.SourceScore), target_score: floats(a.TargetScore),
 		a: floats(a.A), source_ids: ints(a.SourceIDs), target_ids: ints(a.TargetIDs), heads: C.int64_t(a.Heads), width: C.int64_t(a.Width),
-		slope: C.float(a.Slope), mask: a.Mask.c()}
+		slope: C.float(a.Slope), mask: a.Mask.c(),
+	}
 }
 
 func over(args *C.weft_attention_args, a *CSR, loops *tensor.Matrix) {

@@ -33,8 +33,10 @@ func bipartite(team *kernel.Team, r *rand.Rand, rows, cols int) *kernel.CSR {
 }
 
 func csr(team *kernel.Team, rows, cols int, indptr []int64, indices []int32) *kernel.CSR {
-	a := &kernel.CSR{Rows: rows, Cols: cols, Indptr: team.Memory.NewElement(tensor.Graph, tensor.Int64, 1, len(indptr)),
-		Indices: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(indices))}
+	a := &kernel.CSR{
+		Rows: rows, Cols: cols, Indptr: team.Memory.NewElement(tensor.Graph, tensor.Int64, 1, len(indptr)),
+		Indices: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(indices)),
+	}
 	copy(a.Indptr.Int64s(), indptr)
 	copy(a.Indices.Int32s(), indices)
 	return a

@@ -23,8 +23,10 @@ func (s *suite) spmm(what string, a *kernel.CSR, scales kernel.Scales, cols int,
 	s.team.SpMM(z, a, x, scales, accumulate)
 	want, terms := start.Clone(), magnitudes(start)
 	of := func(read func(*tensor.Matrix) []float64) *reference.Aggregation {
-		return &reference.Aggregation{Indptr: a.Indptr.Int64s(), Indices: a.Indices.Int32s(), Weights: read(a.Values), RowScale: read(scales.Row),
-			ColScale: read(scales.Col), Self: read(scales.Self)}
+		return &reference.Aggregation{
+			Indptr: a.Indptr.Int64s(), Indices: a.Indices.Int32s(), Weights: read(a.Values), RowScale: read(scales.Row),
+			ColScale: read(scales.Col), Self: read(scales.Self),
+		}
 	}
 	reference.SpMM(want, of(values), exact(x))
 	reference.SpMM(terms, of(func(m *tensor.Matrix) []float64 { return magnitudesOf(values(m)) }), magnitudes(exact(x)))
@@ -302,8 +304,10 @@ func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Mat
 	sums := func(copies int) []float64 {
 		part := s.truncated(g, copies)
 		state := s.team.AttentionStart(n, heads, n)
-		s.team.Attend(state, kernel.Attention{Heads: heads, Width: n, Slope: 1, Source: eye, SourceScore: scores, TargetScore: scores, Mask: mask,
-			SourceIDs: ids, TargetIDs: ids}, part.a, part.loops)
+		s.team.Attend(state, kernel.Attention{
+			Heads: heads, Width: n, Slope: 1, Source: eye, SourceScore: scores, TargetScore: scores, Mask: mask,
+			SourceIDs: ids, TargetIDs: ids,
+		}, part.a, part.loops)
 		out, _ := s.team.AttentionEnd(state)
 		sum := values(out)
 		for i := range n {

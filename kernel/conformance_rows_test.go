@@ -353,7 +353,8 @@ func (s *suite) half(rows int) ([]int64, *tensor.Matrix) {
 
 // loss holds a loss and its gradient against the reference's, which are means over n terms; huge logits come in some rows.
 func (s *suite) loss(what string, logits *tensor.Matrix, rows []int64, n float64, want float64, dWant *reference.Matrix,
-	run func(grad *tensor.Matrix, scale float64) float64) {
+	run func(grad *tensor.Matrix, scale float64) float64,
+) {
 	s.t.Helper()
 	alone, grad := run(nil, 1), s.blank(logits.Rows, logits.Cols)
 	s.team.Fill(grad, 7)

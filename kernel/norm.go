@@ -50,8 +50,10 @@ func (t *Team) Moments(x *tensor.Matrix) Moments {
 // Normalize is z = gamma·(x − mean)·rstd + beta per column; the four are 1 × cols. z may be x.
 func (t *Team) Normalize(z, x, mean, rstd, gamma, beta *tensor.Matrix) {
 	tensor.SameShape(z, x)
-	args := &C.weft_norm_args{z: floats(z), x: floats(x), mean: floats(mean), rstd: floats(rstd), gamma: floats(gamma), beta: floats(beta),
-		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
+	args := &C.weft_norm_args{
+		z: floats(z), x: floats(x), mean: floats(mean), rstd: floats(rstd), gamma: floats(gamma), beta: floats(beta),
+		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
+	}
 	t.rows(C.weft_batch_norm, unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
@@ -59,8 +61,10 @@ func (t *Team) Normalize(z, x, mean, rstd, gamma, beta *tensor.Matrix) {
 func (t *Team) NormalizeSums(g, x, mean, rstd *tensor.Matrix) (sumG, sumGX []float64) {
 	sumG, sumGX = make([]float64, x.Cols), make([]float64, x.Cols)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
-	args := &C.weft_norm_args{x: floats(x), g: floats(g), mean: floats(mean), rstd: floats(rstd), tiles: doubles(a), tiles2: doubles(b),
-		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
+	args := &C.weft_norm_args{
+		x: floats(x), g: floats(g), mean: floats(mean), rstd: floats(rstd), tiles: doubles(a), tiles2: doubles(b),
+		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
+	}
 	t.overTiles(C.weft_batch_back_sums, unsafe.Pointer(args), x.Rows, x.Cols)
 	t.mergeTiles(a, func(c int, s float64) { sumG[c] = s })
 	t.mergeTiles(b, func(c int, s float64) { sumGX[c] = s })
@@ -73,16 +77,20 @@ func (t *Team) NormalizeSums(g, x, mean, rstd *tensor.Matrix) (sumG, sumGX []flo
 // that mean and rstd were taken from (1 × cols). dx may be g.
 func (t *Team) NormalizeBackward(dx, g, x, mean, rstd, gamma, meanG, meanGX *tensor.Matrix) {
 	tensor.SameShape(dx, x)
-	args := &C.weft_norm_args{z: floats(dx), x: floats(x), g: floats(g), mean: floats(mean), rstd: floats(rstd), gamma: floats(gamma),
-		sum_g: floats(meanG), sum_gx: floats(meanGX), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
+	args := &C.weft_norm_args{
+		z: floats(dx), x: floats(x), g: floats(g), mean: floats(mean), rstd: floats(rstd), gamma: floats(gamma),
+		sum_g: floats(meanG), sum_gx: floats(meanGX), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
+	}
 	t.rows(C.weft_batch_back, unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
 // LayerNorm is z = gamma·x̂ + beta with x̂ normalised per row; mean and rstd (rows × 1) are written for the backward pass.
 func (t *Team) LayerNorm(z, x, mean, rstd, gamma, beta *tensor.Matrix, epsilon float64) {
 	tensor.SameShape(z, x)
-	args := &C.weft_norm_args{z: floats(z), x: floats(x), row_mean: floats(mean), row_rstd: floats(rstd), gamma: floats(gamma), beta: floats(beta),
-		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols), epsilon: C.float(epsilon)}
+	args := &C.weft_norm_args{
+		z: floats(z), x: floats(x), row_mean: floats(mean), row_rstd: floats(rstd), gamma: floats(gamma), beta: floats(beta),
+		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols), epsilon: C.float(epsilon),
+	}
 	t.rows(C.weft_layer_norm, unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
@@ -90,8 +98,10 @@ func (t *Team) LayerNorm(z, x, mean, rstd, gamma, beta *tensor.Matrix, epsilon f
 func (t *Team) LayerNormBackward(dx, dgamma, dbeta, g, x, mean, rstd, gamma *tensor.Matrix) {
 	tensor.SameShape(dx, x)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
-	args := &C.weft_norm_args{z: floats(dx), x: floats(x), g: floats(g), row_mean: floats(mean), row_rstd: floats(rstd), gamma: floats(gamma),
-		tiles: doubles(a), tiles2: doubles(b), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
+	args := &C.weft_norm_args{
+		z: floats(dx), x: floats(x), g: floats(g), row_mean: floats(mean), row_rstd: floats(rstd), gamma: floats(gamma),
+		tiles: doubles(a), tiles2: doubles(b), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
+	}
 	t.overTiles(C.weft_layer_back, unsafe.Pointer(args), x.Rows, x.Cols)
 	t.mergeTiles(a, func(c int, s float64) { dbeta.Floats()[c] += float32(s) })
 	t.mergeTiles(b, func(c int, s float64) { dgamma.Floats()[c] += float32(s) })

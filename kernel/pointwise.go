@@ -135,8 +135,10 @@ func (t *Team) HeadDotBackward(dz, da, s, z, a *tensor.Matrix) {
 	check("dz", dz, z.Rows, z.Cols)
 	check("da", da, 1, z.Cols)
 	partial := t.scratch(tensor.Float64, tiles(z.Rows), z.Cols)
-	args := &C.weft_head_outer_args{z: floats(z), s: floats(s), a: floats(a), tiles: doubles(partial), rows: C.int64_t(z.Rows),
-		heads: C.int64_t(heads), width: C.int64_t(z.Cols / heads)}
+	args := &C.weft_head_outer_args{
+		z: floats(z), s: floats(s), a: floats(a), tiles: doubles(partial), rows: C.int64_t(z.Rows),
+		heads: C.int64_t(heads), width: C.int64_t(z.Cols / heads),
+	}
 	t.overTiles(C.weft_head_outer_back, unsafe.Pointer(args), z.Rows, z.Cols)
 	t.mergeTiles(partial, func(c int, v float64) { da.Floats()[c] += float32(v) })
 	partial.Release()

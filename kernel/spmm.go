@@ -47,9 +47,11 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumu
 	if s.Self != nil {
 		check("input with self weights", x, a.Rows, z.Cols)
 	}
-	args := &C.weft_spmm_args{z: floats(z), x: floats(x), indptr: (*C.int64_t)(a.Indptr.Pointer()), indices: ints(a.Indices),
+	args := &C.weft_spmm_args{
+		z: floats(z), x: floats(x), indptr: (*C.int64_t)(a.Indptr.Pointer()), indices: ints(a.Indices),
 		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
-		accumulate: boolean(accumulate), skip_hubs: 1}
+		accumulate: boolean(accumulate), skip_hubs: 1,
+	}
 	t.edges(C.weft_spmm, unsafe.Pointer(args), a, x.Cols)
 	for _, row := range t.hubs(a) {
 		t.hubRow(z, a, x, s, accumulate, row)
@@ -114,8 +116,10 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, self *tensor.Matrix) {
 	check("input", x, a.Cols, z.Cols)
 	check("output", z, a.Rows, x.Cols)
 	check("arg", arg, a.Rows, x.Cols)
-	args := &C.weft_max_args{z: floats(z), arg: ints(arg), x: floats(x), indptr: (*C.int64_t)(a.Indptr.Pointer()), indices: ints(a.Indices),
-		source_ids: ints(ids), self: floats(self), cols: C.int64_t(x.Cols)}
+	args := &C.weft_max_args{
+		z: floats(z), arg: ints(arg), x: floats(x), indptr: (*C.int64_t)(a.Indptr.Pointer()), indices: ints(a.Indices),
+		source_ids: ints(ids), self: floats(self), cols: C.int64_t(x.Cols),
+	}
 	t.edges(C.weft_max, unsafe.Pointer(args), a, x.Cols)
 }
 
@@ -131,8 +135,10 @@ func (t *Team) MaxStart(rows, cols int) (z, arg *tensor.Matrix) {
 func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, self *tensor.Matrix) {
 	check("gradient", g, transposed.Cols, dx.Cols)
 	check("input gradient", dx, transposed.Rows, g.Cols)
-	args := &C.weft_max_back_args{dx: floats(dx), g: floats(g), arg: ints(arg), indptr: (*C.int64_t)(transposed.Indptr.Pointer()),
-		indices: ints(transposed.Indices), source_ids: ints(ids), self: floats(self), cols: C.int64_t(g.Cols), accumulate: 1}
+	args := &C.weft_max_back_args{
+		dx: floats(dx), g: floats(g), arg: ints(arg), indptr: (*C.int64_t)(transposed.Indptr.Pointer()),
+		indices: ints(transposed.Indices), source_ids: ints(ids), self: floats(self), cols: C.int64_t(g.Cols), accumulate: 1,
+	}
 	t.edges(C.weft_max_back, unsafe.Pointer(args), transposed, g.Cols)
 }
 
@@ -145,8 +151,10 @@ func (t *Team) MaskEntries(a *CSR, m Mask, transposed bool) *tensor.Matrix {
 		t.Fill(out, 1)
 		values = out
 	}
-	args := &C.weft_sparse_mask_args{out: floats(out), values: floats(values), indptr: (*C.int64_t)(a.Indptr.Pointer()),
-		indices: ints(a.Indices), transposed: boolean(transposed), mask: m.c()}
+	args := &C.weft_sparse_mask_args{
+		out: floats(out), values: floats(values), indptr: (*C.int64_t)(a.Indptr.Pointer()),
+		indices: ints(a.Indices), transposed: boolean(transposed), mask: m.c(),
+	}
 	t.edges(C.weft_sparse_mask, unsafe.Pointer(args), a, 32)
 	return out
 }
@@ -169,9 +177,11 @@ func (t *Team) Densify(z *tensor.Matrix, a *CSR) {
 // Transpose returns the transpose of a, its rows' entries in ascending order, charged to kind. It is done once for each matrix,
 // on one thread.
 func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
-	b := &CSR{Rows: a.Cols, Cols: a.Rows,
+	b := &CSR{
+		Rows: a.Cols, Cols: a.Rows,
 		Indptr:  t.Memory.NewElement(kind, tensor.Int64, 1, a.Cols+1),
-		Indices: t.Memory.NewElement(kind, tensor.Int32, 1, a.Entries())}
+		Indices: t.Memory.NewElement(kind, tensor.Int32, 1, a.Entries()),
+	}
 	if a.Values != nil {
 		b.Values = t.Memory.New(kind, 1, a.Entries())
 	}

@@ -31,8 +31,10 @@ type BatchNorm struct {
 // NewBatchNorm makes a batch norm of the given width; its tensors are called path.module.weight and so on, as in PyG.
 func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
 	path += ".module"
-	return &BatchNorm{ps.Bias(path+".weight", width, Constant(1)), ps.Bias(path+".bias", width, Constant(0)),
-		ps.Buffer(path+".running_mean", width, 0), ps.Buffer(path+".running_var", width, 1), ps.Counter(path + ".num_batches_tracked")}
+	return &BatchNorm{
+		ps.Bias(path+".weight", width, Constant(1)), ps.Bias(path+".bias", width, Constant(0)),
+		ps.Buffer(path+".running_mean", width, 0), ps.Buffer(path+".running_var", width, 1), ps.Counter(path + ".num_batches_tracked"),
+	}
 }
 
 // RunningMean is the mean that evaluation uses.
@@ -55,7 +57,8 @@ func (b *BatchNorm) Forward(x *autograd.Var, rows Rows) *autograd.Var {
 	t.Team.Normalize(z, x.Value(), mean, rstd, b.gamma.Value, b.beta.Value)
 	gamma, beta := b.gamma.On(t), b.beta.On(t)
 	batch := t.Training
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{mean, rstd},
+	return t.Record(autograd.Op{
+		Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{mean, rstd},
 		Backward: func(g *tensor.Matrix) {
 			sumG, sumGX := t.Team.NormalizeSums(g, x.Value(), mean, rstd)
 			addDoubles(t, b.beta.Grad, sumG)
@@ -72,7 +75,8 @@ func (b *BatchNorm) Forward(x *autograd.Var, rows Rows) *autograd.Var {
 			meanG.Release()
 			meanGX.Release()
 			x.AddGrad(g)
-		}})
+		},
+	})
 }
 
 // batchStatistics fills mean and rstd from all rows on all workers, and moves the running statistics. The workers' means and sums
@@ -134,9 +138,11 @@ func (l *LayerNorm) Forward(x *autograd.Var, _ Rows) *autograd.Var {
 	mean, rstd := t.Memory().New(tensor.Activations, x.Rows(), 1), t.Memory().New(tensor.Activations, x.Rows(), 1)
 	t.Team.LayerNorm(z, x.Value(), mean, rstd, l.gamma.Value, l.beta.Value, normEpsilon)
 	gamma, beta := l.gamma.On(t), l.beta.On(t)
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{mean, rstd},
+	return t.Record(autograd.Op{
+		Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{mean, rstd},
 		Backward: func(g *tensor.Matrix) {
 			t.Team.LayerNormBackward(g, gamma.GradSum(), beta.GradSum(), g, x.Value(), mean, rstd, l.gamma.Value)
 			x.AddGrad(g)
-		}})
+		},
+	})
 }

@@ -106,9 +106,11 @@ func TestStateRoundTrip(t *testing.T) {
 	if !slices.Equal(stored.Shape, []int{3, 4}) || stored.Float32[1*4+2] != w[2*3+1] {
 		t.Errorf("a weight is stored as %v %v, from %v", stored.Shape, stored.Float32, w)
 	}
-	if diff := cmp.Diff(slices.Sorted(maps.Keys(state)), []string{"convs.0.att_src", "convs.0.bias", "convs.0.lin.bias", "convs.0.lin.weight", "convs.1.eps",
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(state)), []string{
+		"convs.0.att_src", "convs.0.bias", "convs.0.lin.bias", "convs.0.lin.weight", "convs.1.eps",
 		"convs.1.lin_l.weight", "norms.0.module.bias", "norms.0.module.num_batches_tracked", "norms.0.module.running_mean", "norms.0.module.running_var",
-		"norms.0.module.weight"}); diff != "" {
+		"norms.0.module.weight",
+	}); diff != "" {
 		t.Error(diff)
 	}
 	if err := to.Load(state); err != nil {

@@ -70,8 +70,10 @@ func (o *Optimizer) Step(factor float64) {
 			o.team.SGD(p.Value, p.Grad, o.state[i][0], rate, o.s.Momentum, decay, clip, o.step == 1)
 			continue
 		}
-		o.team.Adam(p.Value, p.Grad, o.state[i][0], o.state[i][1], kernel.AdamStep{Rate: rate, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8,
-			Decay: decay, Clip: clip, Step: o.step, Decoupled: o.s.Name == "adamw"})
+		o.team.Adam(p.Value, p.Grad, o.state[i][0], o.state[i][1], kernel.AdamStep{
+			Rate: rate, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8,
+			Decay: decay, Clip: clip, Step: o.step, Decoupled: o.s.Name == "adamw",
+		})
 	}
 }
 

@@ -42,8 +42,10 @@ func newTopology(team *kernel.Team, r *graph.Relation) *topology {
 			loopW[v].sum, loopW[v].last = loopW[v].sum+w, w
 		}
 	}
-	t := &topology{vertices: n, in: &kernel.CSR{Rows: n, Cols: n, Indptr: mem.NewElement(tensor.Graph, tensor.Int64, 1, n+1),
-		Indices: mem.NewElement(tensor.Graph, tensor.Int32, 1, inner)}}
+	t := &topology{vertices: n, in: &kernel.CSR{
+		Rows: n, Cols: n, Indptr: mem.NewElement(tensor.Graph, tensor.Int64, 1, n+1),
+		Indices: mem.NewElement(tensor.Graph, tensor.Int32, 1, inner),
+	}}
 	if r.Weights != nil {
 		t.in.Values = mem.New(tensor.Graph, 1, inner)
 	}

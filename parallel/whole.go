@@ -154,15 +154,19 @@ func (p *whole) Attend(a gnn.Attention) *autograd.Var {
 	}
 	rows, width := a.Source.Rows(), a.Source.Cols()/a.Heads
 	p.decide(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
-	call := kernel.Attention{Heads: a.Heads, Width: width, Slope: a.Slope,
-		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(t)}
+	call := kernel.Attention{
+		Heads: a.Heads, Width: width, Slope: a.Slope,
+		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(t),
+	}
 	k, release := scored(t, call, a)
 	state := t.Team.AttentionStart(rows, a.Heads, width)
 	t.Team.Attend(state, k, e.in, loops)
 	release()
 	out, logSum := t.Team.AttentionEnd(state)
-	op := autograd.Op{Value: out, Inputs: []*autograd.Var{a.Source, a.ASource}, Keeps: []*autograd.Var{a.Source, a.ASource}, KeepsResult: true,
-		Buffers: []*tensor.Matrix{logSum}}
+	op := autograd.Op{
+		Value: out, Inputs: []*autograd.Var{a.Source, a.ASource}, Keeps: []*autograd.Var{a.Source, a.ASource}, KeepsResult: true,
+		Buffers: []*tensor.Matrix{logSum},
+	}
 	if a.ATarget == nil {
 		op.Inputs, op.Keeps = append(op.Inputs, a.Target), append(op.Keeps, a.Target)
 	} else {

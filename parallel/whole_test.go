@@ -132,8 +132,10 @@ func (b *bench) dense(r gnn.Reduce, reversed bool) *reference.Matrix {
 	return a
 }
 
-var linear = map[string]gnn.Reduce{"sum": gnn.Sum, "sum and itself": {Kind: gnn.KindSum, Self: 1.25}, "mean": gnn.Mean, "symmetric": gnn.Symmetric,
-	"symmetric without loops": gnn.SymmetricNoLoops}
+var linear = map[string]gnn.Reduce{
+	"sum": gnn.Sum, "sum and itself": {Kind: gnn.KindSum, Self: 1.25}, "mean": gnn.Mean, "symmetric": gnn.Symmetric,
+	"symmetric without loops": gnn.SymmetricNoLoops,
+}
 
 // each runs a test on each graph and direction.
 func each(t *testing.T, run func(b *bench, reversed bool)) {
@@ -256,8 +258,10 @@ func (b *bench) sparse(m *tensor.Matrix) *autograd.Sparse {
 		}
 		indptr = append(indptr, int64(len(indices)))
 	}
-	a := &kernel.CSR{Rows: m.Rows, Cols: m.Cols, Indptr: b.team.Memory.NewElement(tensor.Features, tensor.Int64, 1, len(indptr)),
-		Indices: b.team.Memory.NewElement(tensor.Features, tensor.Int32, 1, len(indices)), Values: b.team.Memory.New(tensor.Features, 1, len(values))}
+	a := &kernel.CSR{
+		Rows: m.Rows, Cols: m.Cols, Indptr: b.team.Memory.NewElement(tensor.Features, tensor.Int64, 1, len(indptr)),
+		Indices: b.team.Memory.NewElement(tensor.Features, tensor.Int32, 1, len(indices)), Values: b.team.Memory.New(tensor.Features, 1, len(values)),
+	}
 	copy(a.Indptr.Int64s(), indptr)
 	copy(a.Indices.Int32s(), indices)
 	copy(a.Values.Floats(), values)

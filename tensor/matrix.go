@@ -84,8 +84,10 @@ func (m *Matrix) RowRange(lo, hi int) *Matrix {
 	if lo < 0 || hi < lo || hi > m.Rows {
 		panic(fmt.Sprintf("tensor: rows %d to %d of %d", lo, hi, m.Rows))
 	}
-	return &Matrix{Rows: hi - lo, Cols: m.Cols, Element: m.Element, Device: m.Device,
-		data: unsafe.Add(m.Pointer(), lo*m.Cols*m.Element.Size())}
+	return &Matrix{
+		Rows: hi - lo, Cols: m.Cols, Element: m.Element, Device: m.Device,
+		data: unsafe.Add(m.Pointer(), lo*m.Cols*m.Element.Size()),
+	}
 }
 
 // Reshape is a view with other numbers of rows and columns and as many elements.

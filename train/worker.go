@@ -62,8 +62,10 @@ func newWorker(team *kernel.Team, j *Job, classes int) (*worker, error) {
 		build = o.model
 	}
 	var err error
-	w.model, err = build(gnn.Env{Params: w.params, Propagators: w.whole.Propagator, Rows: w.rows, Features: g.Features.Columns,
-		Classes: classes})
+	w.model, err = build(gnn.Env{
+		Params: w.params, Propagators: w.whole.Propagator, Rows: w.rows, Features: g.Features.Columns,
+		Classes: classes,
+	})
 	return w, err
 }
 
@@ -84,8 +86,10 @@ func (w *worker) prepareTraining() (err error) {
 	if w.metric, err = chooseMetric(w.o.Metric, w.g); err != nil {
 		return err
 	}
-	w.optimizer, err = optim.New(optim.Settings{Name: w.o.Optimizer, Rate: w.o.LR, WeightDecay: w.o.WeightDecay,
-		DecayFirstLayerOnly: w.o.DecayFirstLayerOnly, Clip: w.o.Clip}, w.team, w.params.List)
+	w.optimizer, err = optim.New(optim.Settings{
+		Name: w.o.Optimizer, Rate: w.o.LR, WeightDecay: w.o.WeightDecay,
+		DecayFirstLayerOnly: w.o.DecayFirstLayerOnly, Clip: w.o.Clip,
+	}, w.team, w.params.List)
 	return err
 }
 
@@ -109,8 +113,10 @@ func (w *worker) loadFeatures() {
 		w.fillRows(w.features.Floats, scale)
 		return
 	}
-	a := &kernel.CSR{Rows: n, Cols: f.Columns, Indptr: mem.NewElement(tensor.Features, tensor.Int64, 1, n+1),
-		Indices: mem.NewElement(tensor.Features, tensor.Int32, 1, len(f.Indices)), Values: mem.New(tensor.Features, 1, len(f.Data))}
+	a := &kernel.CSR{
+		Rows: n, Cols: f.Columns, Indptr: mem.NewElement(tensor.Features, tensor.Int64, 1, n+1),
+		Indices: mem.NewElement(tensor.Features, tensor.Int32, 1, len(f.Indices)), Values: mem.New(tensor.Features, 1, len(f.Data)),
+	}
 	if !w.team.Planning() {
 		copy(a.Indptr.Int64s(), f.Indptr)
 		copy(a.Indices.Int32s(), f.Indices)

@@ -263,8 +263,10 @@ func (n *network) conv(site string, out int, r relation) layer {
 // gcn makes PyG's normalised adjacency: in-degrees on both sides, one loop per vertex where loops are added.
 func gcn(r relation) *Aggregation {
 	vertices := len(r.indptr) - 1
-	a := &Aggregation{Indptr: []int64{0}, RowScale: make([]float64, vertices), ColScale: make([]float64, vertices),
-		Self: make([]float64, vertices)}
+	a := &Aggregation{
+		Indptr: []int64{0}, RowScale: make([]float64, vertices), ColScale: make([]float64, vertices),
+		Self: make([]float64, vertices),
+	}
 	for i := range vertices {
 		loop, degree := 0.0, 0.0
 		if r.loops {

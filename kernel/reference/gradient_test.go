@@ -61,8 +61,10 @@ func TestMatMulGradient(t *testing.T) {
 func TestSpMMGradient(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 1))
 	edges := len(indices)
-	full := &Aggregation{Indptr: indptr, Indices: indices, Weights: randomVector(rng, edges), RowScale: randomVector(rng, vertices),
-		ColScale: randomVector(rng, vertices), Self: randomVector(rng, vertices)}
+	full := &Aggregation{
+		Indptr: indptr, Indices: indices, Weights: randomVector(rng, edges), RowScale: randomVector(rng, vertices),
+		ColScale: randomVector(rng, vertices), Self: randomVector(rng, vertices),
+	}
 	for name, a := range map[string]*Aggregation{
 		"sum":      {Indptr: indptr, Indices: indices},
 		"weighted": {Indptr: indptr, Indices: indices, Weights: full.Weights},
@@ -151,8 +153,10 @@ func attentions(rng *rand.Rand) map[string]*Attention {
 		"plain":  {Indptr: indptr, Indices: indices, Heads: heads, Slope: 0.2},
 		"self":   {Indptr: p, Indices: s, Heads: heads, Slope: 0.2, SelfEdge: true},
 		"masked": {Indptr: indptr, Indices: indices, Heads: heads, Slope: 0.2, Mask: mask(len(indices) * heads)},
-		"both": {Indptr: p, Indices: s, Heads: heads, Slope: 0.2, SelfEdge: true, Mask: mask(len(s) * heads),
-			SelfMask: mask(vertices * heads)},
+		"both": {
+			Indptr: p, Indices: s, Heads: heads, Slope: 0.2, SelfEdge: true, Mask: mask(len(s) * heads),
+			SelfMask: mask(vertices * heads),
+		},
 	}
 }
 
