@@ -1,0 +1,49 @@
+package gnn
+
+import (
+	"weft/autograd"
+	"weft/kernel"
+	"weft/nn"
+)
+
+// Convolution is one layer of graph work. Forward returns its output without the bias, and the bias to add (nil for none), so that
+// the bias is added in one pass with what follows.
+type Convolution interface {
+	Forward(x *autograd.Var) (*autograd.Var, *nn.Param)
+}
+
+// ConvolutionFunc is a function that is a Convolution.
+type ConvolutionFunc func(x *autograd.Var) (*autograd.Var, *nn.Param)
+
+// Forward calls f.
+func (f ConvolutionFunc) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return f(x) }
+
+// Site is where a convolution is made.
+type Site struct {
+	Path       string // names its parameters and keys its caches and masks
+	In, Out    int
+	Params     *nn.Params
+	Propagator Propagator
+	Rows       nn.Rows
+	Activation kernel.Activation // inside the convolution, where it has any
+	// Norm follows the convolution (nil for none), which then needs no bias if it is a batch norm.
+	Norm nn.Norm
+	// Inner makes a norm inside the convolution, where it has any.
+	Inner func(path string, width int) nn.Norm
+	// Plain leaves out what a wrapper adds for all of its convolutions: self loops and the root weight.
+	Plain bool
+	share float32 // of the convolution in the wrapper's output
+}
+
+// bias makes the bias that comes before s.Norm, or before no norm.
+func (s Site) bias(name string, n int, init nn.Init) *nn.Param {
+	return biasBefore(s.Norm, s, name, n, init)
+}
+
+func biasBefore(norm nn.Norm, s Site, name string, n int, init nn.Init) *nn.Param {
+	if b, ok := norm.(*nn.BatchNorm); ok {
+		s.Params.CancelledBias(s.Path+name, b.RunningMean(), s.share)
+		return nil
+	}
+	return s.Params.Bias(s.Path+name, n, init)
+}

@@ -1,0 +1,28 @@
+package gnn
+
+import (
+	"weft/autograd"
+	"weft/nn"
+)
+
+// GCN is the graph convolution of Kipf & Welling (2017): z = D^−½(A+I)D^−½·x·W + b.
+type GCN struct {
+	w, b *nn.Param
+	p    Propagator
+	op   Reduce
+}
+
+// NewGCN makes a GCN layer; x is rows × s.In, its output rows × s.Out.
+func NewGCN(s Site) *GCN {
+	c := &GCN{w: s.Params.Weight(s.Path+".lin.weight", s.In, s.Out, nn.Glorot(s.In, s.Out)), p: s.Propagator, op: Symmetric}
+	if s.Plain {
+		c.op = SymmetricNoLoops
+	}
+	c.b = s.bias(".bias", s.Out, nn.Constant(0))
+	return c
+}
+
+// Forward computes the layer.
+func (c *GCN) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
+	return c.p.AggregateLinear(x, c.w.On(x.Tape()), c.op), c.b
+}

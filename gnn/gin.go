@@ -1,0 +1,39 @@
+package gnn
+
+import (
+	"weft/autograd"
+	"weft/kernel"
+	"weft/nn"
+)
+
+// GIN is the graph isomorphism network (Xu et al. 2019): z_i = W_2·act(norm(W_1·((1+ε)·x_i + Σ_{j→i} x_j) + b_1)) + b_2, with ε = 0
+// unless loaded weights say otherwise.
+type GIN struct {
+	w1, b1, w2, b2 *nn.Param
+	epsilon        *nn.Buffer
+	norm           nn.Norm
+	act            kernel.Activation
+	rows           nn.Rows
+	p              Propagator
+}
+
+// NewGIN makes a GIN layer.
+func NewGIN(s Site) *GIN {
+	c := &GIN{p: s.Propagator, act: s.Activation, rows: s.Rows, epsilon: s.Params.Buffer(s.Path+".eps", 1, 0)}
+	c.w1 = s.Params.Weight(s.Path+".nn.lins.0.weight", s.In, s.Out, nn.FanIn(s.In))
+	c.norm = s.Inner(s.Path+".nn.norms.0", s.Out)
+	inner := s
+	inner.share = 1
+	c.b1 = biasBefore(c.norm, inner, ".nn.lins.0.bias", s.Out, nn.FanIn(s.In))
+	c.w2 = s.Params.Weight(s.Path+".nn.lins.1.weight", s.Out, s.Out, nn.FanIn(s.Out))
+	c.b2 = s.bias(".nn.lins.1.bias", s.Out, nn.FanIn(s.Out))
+	return c
+}
+
+// Forward computes the layer.
+func (c *GIN) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
+	t := x.Tape()
+	h := c.p.AggregateLinear(x, c.w1.On(t), Reduce{KindSum, 1 + c.epsilon.Values[0]})
+	h = finish(h, c.b1, c.norm, c.rows, c.act, kernel.Mask{})
+	return autograd.Linear(h, c.w2.On(t)), c.b2
+}

@@ -1,0 +1,32 @@
+package gnn
+
+import (
+	"weft/autograd"
+	"weft/nn"
+)
+
+// SAGE is GraphSAGE (Hamilton et al. 2017) without sampling: z_i = W_l·⊕_{j→i} x_j + b + W_r·x_i.
+type SAGE struct {
+	left, right, b *nn.Param
+	p              Propagator
+	op             Reduce
+}
+
+// NewSAGE makes a GraphSAGE layer with aggregation op.
+func NewSAGE(s Site, op Reduce) *SAGE {
+	c := &SAGE{left: s.Params.Weight(s.Path+".lin_l.weight", s.In, s.Out, nn.FanIn(s.In)), p: s.Propagator, op: op}
+	c.b = s.bias(".lin_l.bias", s.Out, nn.FanIn(s.In))
+	if !s.Plain {
+		c.right = s.Params.Weight(s.Path+".lin_r.weight", s.In, s.Out, nn.FanIn(s.In))
+	}
+	return c
+}
+
+// Forward computes the layer.
+func (c *SAGE) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
+	z := c.p.AggregateLinear(x, c.left.On(x.Tape()), c.op)
+	if c.right != nil {
+		z = autograd.AddLinear(z, x, c.right.On(x.Tape()))
+	}
+	return z, c.b
+}
