@@ -41,3 +41,12 @@ func memoryLimit() int64 {
 	limit, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" is no number
 	return limit
 }
+
+// machineMemory is what this process may take at most, in bytes; 0 where the system does not say.
+func machineMemory() int64 {
+	total := procBytes("/proc/meminfo", "MemTotal")
+	if limit := memoryLimit(); limit > 0 && (limit < total || total == 0) {
+		return limit
+	}
+	return total
+}

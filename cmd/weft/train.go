@@ -65,17 +65,17 @@ func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 	}
 	defer g.Close()
 	job := &train.Job{Graph: g, Dataset: dataset, Options: options}
-	if t.explain || options.MemoryLimit > 0 {
-		plan, err := job.Plan()
-		if err != nil {
+	plan, err := job.Plan()
+	if err != nil {
+		return err
+	}
+	if t.explain {
+		if err := t.printPlan(cmd.OutOrStdout(), plan); err != nil {
 			return err
 		}
-		if err := checkMemory(plan, options.MemoryLimit); err != nil {
-			return err
-		}
-		if t.explain {
-			return t.printPlan(cmd.OutOrStdout(), plan)
-		}
+	}
+	if err := checkMemory(plan, options.MemoryLimit, machineMemory()); err != nil || t.explain {
+		return err
 	}
 	started := time.Now()
 	dir, err := train.NewRunDir(t.out, started, dataset, &options)
@@ -147,14 +147,20 @@ func watch(parent context.Context, job *train.Job, dir *train.RunDir, show io.Wr
 	return result, err
 }
 
-// checkMemory refuses a plan that needs more than a worker may take.
-func checkMemory(p train.Plan, limit train.Bytes) error {
+// checkMemory refuses a plan whose worker needs more than its limit (0: none), or that needs more than the machine has (0: unknown).
+func checkMemory(p train.Plan, limit train.Bytes, machine int64) error {
+	all := int64(0)
 	for worker, tensors := range p.PeakTensorBytes {
 		graph := p.GraphBytes[worker]
 		if limit > 0 && tensors+graph > int64(limit) {
 			return refusal.Errorf("--memory-limit %s: worker %d would need %s (tensors %s, graph %s); raise the limit or take a smaller model",
 				limit, worker, megabytes(tensors+graph), megabytes(tensors), megabytes(graph))
 		}
+		all += tensors + graph
+	}
+	if limit == 0 && machine > 0 && all > machine {
+		return refusal.Errorf("the run would need %s, and this machine has %s of memory; take a smaller model, or try all the same with a --memory-limit",
+			megabytes(all), megabytes(machine))
 	}
 	return nil
 }
