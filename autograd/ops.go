@@ -56,7 +56,7 @@ func AddLinear(z, x, w *Var) *Var {
 	}})
 }
 
-// Combine is alpha·a + beta·b, for a and b of one shape. b is given away.
+// Combine is alpha·a + beta·b, for a and b of one shape. b is given away, a is left alone.
 func Combine(alpha float32, a *Var, beta float32, b *Var) *Var {
 	if a == b {
 		return Scale(alpha+beta, a)
@@ -79,7 +79,7 @@ func Combine(alpha float32, a *Var, beta float32, b *Var) *Var {
 	}})
 }
 
-// Add is a + b, for a and b of one shape. b is given away.
+// Add is a + b, for a and b of one shape. b is given away, a is left alone.
 func Add(a, b *Var) *Var { return Combine(1, a, 1, b) }
 
 // Scale is alpha·a.

@@ -20,9 +20,10 @@ type Tape struct {
 	Training  bool   // dropout is active, batch norm uses the batch's statistics
 	Random    Random // keys of dropout masks
 
-	ops   []Op
-	outs  []*Var // the result of each op
-	scope []*Var // the Vars made since the innermost Scope began
+	ops      []Op
+	outs     []*Var // the result of each op
+	scope    []*Var // the Vars made since the innermost Scope began
+	backward bool   // the operations are running backward
 }
 
 // NewTape returns a tape for one evaluation: nothing is recorded and nothing is random.
@@ -53,6 +54,7 @@ type Var struct {
 	leaf   bool // the value belongs to someone else
 	fixed  bool // the value is the same at every epoch
 	held   bool // by the forward code
+	given  bool // away, to an operation in place
 	kept   int  // by recorded operations
 }
 
@@ -153,6 +155,8 @@ func (t *Tape) Scope(f func() *Var) *Var {
 func (t *Tape) Backward(v *Var, g *tensor.Matrix) {
 	v.AddGrad(g)
 	v.Drop()
+	t.backward = true
+	defer func() { t.backward = false }()
 	for len(t.ops) > 0 {
 		last := len(t.ops) - 1
 		op, out := t.ops[last], t.outs[last]
@@ -160,6 +164,12 @@ func (t *Tape) Backward(v *Var, g *tensor.Matrix) {
 		if g := out.grad; g != nil {
 			out.grad = nil
 			op.Backward(g)
+			for _, in := range op.Inputs {
+				if !in.wants { // a kernel may give gradients that nobody asked for
+					in.grad.Release()
+					in.grad = nil
+				}
+			}
 		}
 		for _, b := range op.Buffers {
 			b.Release()
@@ -207,7 +217,7 @@ func (v *Var) Tape() *Tape { return v.tape }
 
 // Value is the dense matrix. It panics when the value was given away to an operation that works in place, or released.
 func (v *Var) Value() *tensor.Matrix {
-	if v.value == nil {
+	if v.value == nil || v.given && !v.tape.backward {
 		panic("autograd: use of a value that is sparse, or was given away, or dropped")
 	}
 	return v.value
@@ -259,10 +269,15 @@ func (v *Var) AddGrad(g *tensor.Matrix) {
 	}
 }
 
-// Take gives the value away for an operation in place: the caller owns the matrix and x must not be used any more. Where somebody
-// else still needs the value, inPlace is false and the matrix is a new one with undefined elements.
+// Take gives the value away for an operation in place: the caller owns the matrix and the Var must not be used any more in the
+// forward pass, unless it is a leaf. Where an operation keeps the value, inPlace is false and the matrix is a new one with undefined
+// elements.
 func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
-	if v.leaf || v.kept > 0 || v.value == nil {
+	if v.leaf {
+		return v.tape.New(v.Rows(), v.Cols()), false
+	}
+	v.given = true
+	if v.kept > 0 {
 		return v.tape.New(v.Rows(), v.Cols()), false
 	}
 	m, v.value, v.held = v.value, nil, false

@@ -17,7 +17,7 @@ type Both struct {
 func NewBoth(s Site, props Propagators, conv func(Site) Convolution) *Both {
 	half := func(path string, reversed bool) Convolution {
 		h := s
-		h.Path, h.Propagator, h.Plain, h.share = s.Path+path, props(s.Path+path, reversed), true, s.share/2
+		h.Path, h.Propagator, h.Plain, h.halved = s.Path+path, props(s.Path+path, reversed), true, true
 		return conv(h)
 	}
 	c := &Both{in: half(".conv_in", false), out: half(".conv_out", true)}

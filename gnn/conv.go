@@ -31,8 +31,8 @@ type Site struct {
 	// Inner makes a norm inside the convolution, where it has any.
 	Inner func(path string, width int) nn.Norm
 	// Plain leaves out what a wrapper adds for all of its convolutions: self loops and the root weight.
-	Plain bool
-	share float32 // of the convolution in the wrapper's output
+	Plain  bool
+	halved bool // the wrapper takes half of the output
 }
 
 // bias makes the bias that comes before s.Norm, or before no norm.
@@ -42,7 +42,11 @@ func (s Site) bias(name string, n int, init nn.Init) *nn.Param {
 
 func biasBefore(norm nn.Norm, s Site, name string, n int, init nn.Init) *nn.Param {
 	if b, ok := norm.(*nn.BatchNorm); ok {
-		s.Params.CancelledBias(s.Path+name, b.RunningMean(), s.share)
+		share := float32(1)
+		if s.halved {
+			share = 0.5
+		}
+		s.Params.CancelledBias(s.Path+name, b.RunningMean(), share)
 		return nil
 	}
 	return s.Params.Bias(s.Path+name, n, init)

@@ -23,7 +23,7 @@ func NewGIN(s Site) *GIN {
 	c.w1 = s.Params.Weight(s.Path+".nn.lins.0.weight", s.In, s.Out, nn.FanIn(s.In))
 	c.norm = s.Inner(s.Path+".nn.norms.0", s.Out)
 	inner := s
-	inner.share = 1
+	inner.halved = false
 	c.b1 = biasBefore(c.norm, inner, ".nn.lins.0.bias", s.Out, nn.FanIn(s.In))
 	c.w2 = s.Params.Weight(s.Path+".nn.lins.1.weight", s.Out, s.Out, nn.FanIn(s.Out))
 	c.b2 = s.bias(".nn.lins.1.bias", s.Out, nn.FanIn(s.Out))

@@ -76,10 +76,11 @@ func (g *golden) model(team *kernel.Team, p *parallel.Whole) (*gnn.Model, *nn.Pa
 		Model: g.meta["model"], Layers: g.number("layers"), Hidden: g.number("hidden"),
 		Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: g.meta["norm"], Activation: g.meta["act"], Direction: g.meta["direction"],
 	}
-	m, err := gnn.New(s, e)
+	build := gnn.New
 	if g.meta["aggr"] == "max" {
-		m, err = maxSAGE(s, e), nil
+		build = maxSAGE
 	}
+	m, err := build(s, e)
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -90,8 +91,7 @@ func (g *golden) model(team *kernel.Team, p *parallel.Whole) (*gnn.Model, *nn.Pa
 }
 
 // maxSAGE is GraphSAGE that aggregates by the maximum, put together by hand.
-func maxSAGE(s gnn.Spec, e gnn.Env) *gnn.Model {
-	e.Params.List = nil // gnn.New made the mean's
+func maxSAGE(s gnn.Spec, e gnn.Env) (*gnn.Model, error) {
 	m := &gnn.Model{Params: e.Params}
 	for i, width := range [][2]int{{e.Features, s.Hidden}, {s.Hidden, e.Classes}} {
 		path := "convs." + strconv.Itoa(i)
@@ -99,7 +99,7 @@ func maxSAGE(s gnn.Spec, e gnn.Env) *gnn.Model {
 		m.Blocks = append(m.Blocks, &gnn.Block{Conv: gnn.NewSAGE(site, gnn.Max)})
 	}
 	m.Blocks[0].Activation = kernel.ReLU
-	return m
+	return m, nil
 }
 
 // matrix copies values into a matrix of the team's.

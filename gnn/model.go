@@ -62,7 +62,9 @@ func run(blocks []*Block, h *autograd.Var) *autograd.Var {
 	for _, b := range blocks {
 		in := h
 		h = in.Tape().Scope(func() *autograd.Var { return b.Forward(in) })
-		in.Drop()
+		if h != in {
+			in.Drop()
+		}
 	}
 	return h
 }
@@ -127,7 +129,7 @@ func New(s Spec, e Env) (*Model, error) {
 		params.BeginLayer(i)
 		last := i == s.Layers-1
 		b := &Block{Rows: rows}
-		site := Site{Path: fmt.Sprintf("%s.%d", list, i), In: in, Out: s.Hidden, Params: params, Rows: rows, Activation: act, Inner: norm, share: 1}
+		site := Site{Path: fmt.Sprintf("%s.%d", list, i), In: in, Out: s.Hidden, Params: params, Rows: rows, Activation: act, Inner: norm}
 		if last {
 			site.Out = e.Classes
 		} else {

@@ -42,7 +42,7 @@ var (
 // that place's module path ("convs.1"), because caches and masks belong to a place.
 type Propagator interface {
 	// AggregateLinear is Â(xW) = (Âx)W, for x rows × in (dense, or sparse input features) and w in × out: rows × out. The
-	// implementation picks the order of work. With Max it is max(x)·W.
+	// implementation picks the order of work. The aggregation must be linear: not Max.
 	AggregateLinear(x, w *autograd.Var, op Reduce) *autograd.Var
 	// Propagate applies the aggregation k times: rows × the columns of x.
 	Propagate(x *autograd.Var, op Reduce, k int) *autograd.Var

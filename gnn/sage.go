@@ -24,7 +24,13 @@ func NewSAGE(s Site, op Reduce) *SAGE {
 
 // Forward computes the layer.
 func (c *SAGE) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
-	z := c.p.AggregateLinear(x, c.left.On(x.Tape()), c.op)
+	left := c.left.On(x.Tape())
+	var z *autograd.Var
+	if c.op.Kind == KindMax { // not linear: nothing may be exchanged
+		z = autograd.Linear(c.p.Propagate(x, c.op, 1), left)
+	} else {
+		z = c.p.AggregateLinear(x, left, c.op)
+	}
 	if c.right != nil {
 		z = autograd.AddLinear(z, x, c.right.On(x.Tape()))
 	}

@@ -40,6 +40,14 @@ func Open(dir string) (*Graph, error) {
 	return g, nil
 }
 
+// CheckMade is Check for a graph made in memory; a stored one was checked when it was opened.
+func (g *Graph) CheckMade() error {
+	if g.path != "" {
+		return nil
+	}
+	return g.Check()
+}
+
 // Guard runs f, which reads the graph's arrays, and turns a fault of their mapped files into an error.
 func (g *Graph) Guard(f func() error) error { return Guard(g.path, f) }
 

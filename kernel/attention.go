@@ -31,7 +31,7 @@ func (a Attention) c() C.weft_attention_args {
 }
 
 func over(args *C.weft_attention_args, a *CSR, loops *tensor.Matrix) {
-	args.indptr, args.indices, args.loops = (*C.int64_t)(a.Indptr.Pointer()), ints(a.Indices), ints(loops)
+	args.indptr, args.indices, args.loops = longs(a.Indptr), ints(a.Indices), ints(loops)
 }
 
 // AttentionState is the running softmax of every destination row and head: it can be extended by further edges in any number

@@ -13,8 +13,6 @@
 
 enum { CHUNK = 32, GROUP = VW > 8 ? VW : 8, MOST = CHUNK * GROUP + VW }; // spread reads VW values from the last edge's on
 
-static inline float leaky(float t, float slope) { return t > 0 ? t : slope * t; }
-
 static inline vf leaky_v(vf t, vf slope) {
 	vi positive = t > (vf){0};
 	return (vf)(((vi)t & positive) | ((vi)(t * slope) & ~positive));
@@ -24,7 +22,8 @@ static inline vf leaky_v(vf t, vf slope) {
 typedef struct {
 	int n;               // edges
 	int32_t other[CHUNK]; // the row at the edge's other end
-	uint32_t occurrence[CHUNK];
+	uint32_t occurrence[CHUNK]; // of each among equal edges, for the mask
+	int64_t same;         // where the equal edges begin that the last one belongs to
 	int64_t row;          // the row that they are the edges of
 	int transposed;       // that row is their source, not their destination
 	int64_t head;         // first head of the group
@@ -44,12 +43,9 @@ static inline int take(chunk *c, const weft_attention_args *a, int64_t *k) {
 		c->other[n] = *k < hi ? a->indices[*k] : c->row;
 		if (!a->mask.threshold)
 			continue;
-		c->occurrence[n] = 0;
-		if (*k >= hi)
-			c->occurrence[n] = *k - hi;
-		else
-			for (int64_t b = *k; b > lo && a->indices[b - 1] == c->other[n]; b--)
-				c->occurrence[n]++;
+		if (*k == lo || *k == hi || (*k < hi && a->indices[*k - 1] != c->other[n]))
+			c->same = *k;
+		c->occurrence[n] = *k - c->same;
 	}
 	return c->n = n;
 }
@@ -89,11 +85,13 @@ typedef struct {
 } columns;
 
 static inline columns lay_out(const chunk *c, int64_t width) {
-	int64_t all = c->heads * width;
-	columns l = {.from = c->head * width, .width = width, .vectors = (all + VW - 1) / VW, .tail = all % VW};
+	int64_t cols = c->heads * width;
+	columns l = {.from = c->head * width, .width = width, .vectors = (cols + VW - 1) / VW, .tail = cols % VW};
 	vi *head = aligned_alloc(sizeof(vi), l.vectors * sizeof(vi));
+	if (!head)
+		abort(); // a few hundred bytes
 	for (int64_t k = 0; k < (int64_t)l.vectors * VW; k++)
-		head[k / VW][k % VW] = k < all ? k / width : 0;
+		head[k / VW][k % VW] = k < cols ? k / width : 0;
 	l.head = head;
 	return l;
 }
@@ -119,8 +117,8 @@ enum term {
 static inline __attribute__((always_inline)) void add_block(float *z, const chunk *c, const columns *l, int b0, const float *coef,
                                                             const float *rows, int64_t cols, const float *fixed, const float *att,
                                                             float slope, const int nb, const int tail, const int term, int first) {
-	vf acc[nb], sl = all(slope), one = all(1.0f);
-	vi head[nb];
+	vf acc[8], sl = all(slope), one = all(1.0f);
+	vi head[8];
 	for (int b = 0; b < nb; b++) {
 		head[b] = l->head[b0 + b];
 		acc[b] = tail && b == nb - 1 ? load_n(z + (b0 + b) * VW, tail) : load(z + (b0 + b) * VW);

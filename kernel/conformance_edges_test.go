@@ -178,9 +178,9 @@ func conformMax(s *suite) {
 			for i, v := range x.Floats() {
 				x.Floats()[i] = float32(math.Round(float64(v)))
 			}
-			self := s.team.Memory.New(tensor.Graph, n, 1)
+			self := s.team.Memory.NewElement(tensor.Graph, tensor.Int32, n, 1)
 			for i := range n {
-				self.Floats()[i] = float32(i % 3)
+				self.Int32s()[i] = int32(i % 3)
 			}
 			for _, loops := range []*tensor.Matrix{nil, self} {
 				if loops != nil {
@@ -220,7 +220,7 @@ func (s *suite) max(what string, a *kernel.CSR, x, g, self, ids *tensor.Matrix) 
 		for _, j := range list(a, i) {
 			indices = append(indices, id(j))
 		}
-		if self != nil && self.Floats()[i] > 0 {
+		if self != nil && self.Int32s()[i] > 0 {
 			indices = append(indices, id(int32(i)))
 		}
 		indptr = append(indptr, int64(len(indices)))

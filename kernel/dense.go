@@ -10,11 +10,12 @@ import (
 )
 
 const (
-	// productRows is how many rows one call of the dense product takes. The height of a call never depends on the threads.
-	productRows = 1024
-	// leastRows is how many rows a call has at least: oneDNN rounds products of fewer rows differently, of one row always and of up
-	// to 15 where the second factor is transposed (AVX-512). A vertex's row would then depend on how many others there are.
-	leastRows = 16
+	// callRows is the unit of rows in calls of the dense product. oneDNN rounds the last rows of a call, and all rows of a low one,
+	// in ways that depend on the call's height (AVX2), so that a vertex's row would depend on how many others there are. Calls of
+	// any multiple of this height give every row the same bits, at every SIMD level (TestRowOfAProduct).
+	callRows = 480
+	// productRows is how many rows one call takes at most. It never depends on the threads.
+	productRows = 2 * callRows
 	// lanes is how many partial results a reduction over vertices keeps, at most: lane l adds tiles l, l+lanes, … in this order.
 	lanes = 16
 	// laneRows is how many rows one tile of such a reduction has.
@@ -51,29 +52,24 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
 	if x.Rows == 0 || in == 0 || out == 0 {
 		return
 	}
-	if x.Rows < leastRows {
-		t.fewRows(z, x, w, transposed, accumulate)
-		return
+	whole := x.Rows / callRows * callRows
+	calls := (whole + productRows - 1) / productRows
+	if whole < x.Rows {
+		t.lastRows(z.RowRange(whole, x.Rows), x.RowRange(whole, x.Rows), w, transposed, accumulate)
 	}
-	calls := (x.Rows + productRows - 1) / productRows
 	t.Parallel(calls, func(k int) {
-		lo, hi := k*productRows, min((k+1)*productRows, x.Rows)
-		if x.Rows-hi < leastRows {
-			hi = x.Rows // the last rows, when they are few, join the call before
-		}
-		if hi-lo >= leastRows {
-			sgemm('N', trans, hi-lo, out, in, x, lo, x.Cols, w, 0, w.Cols, beta(accumulate), z, lo)
-		}
+		lo, hi := k*productRows, min((k+1)*productRows, whole)
+		sgemm('N', trans, hi-lo, out, in, x, lo, x.Cols, w, 0, w.Cols, beta(accumulate), z, lo)
 	})
 }
 
-// fewRows adds rows of zeros, for the rounding that the rows have among others.
-func (t *Team) fewRows(z, x, w *tensor.Matrix, transposed, accumulate bool) {
-	more, sum := t.scratch(tensor.Float32, leastRows, x.Cols), t.scratch(tensor.Float32, leastRows, z.Cols)
-	t.Zero(more)
-	t.Zero(sum)
+// lastRows multiplies fewer rows than callRows with rows of zeros below them.
+func (t *Team) lastRows(z, x, w *tensor.Matrix, transposed, accumulate bool) {
+	more, sum := t.scratch(tensor.Float32, callRows, x.Cols), t.scratch(tensor.Float32, callRows, z.Cols)
+	t.Zero(more.RowRange(x.Rows, callRows))
 	t.Copy(more.RowRange(0, x.Rows), x)
 	if accumulate {
+		t.Zero(sum.RowRange(x.Rows, callRows))
 		t.Copy(sum.RowRange(0, x.Rows), z)
 	}
 	t.MatMul(sum, more, w, transposed, accumulate)

@@ -26,6 +26,10 @@ func TestHubRow(t *testing.T) {
 		indptr = append(indptr, degree)
 	}
 	a := csr(team, n, n, indptr, indices)
+	a.FindHubs()
+	if !slices.Equal(a.Hubs, []int{0}) {
+		t.Fatalf("hubs %v", a.Hubs)
+	}
 	x := normal(team, r, n, 37)
 	s := kernel.Scales{Row: normal(team, r, n, 1), Col: normal(team, r, n, 1), Self: normal(team, r, n, 1)}
 	want, size := make([]float64, 37), make([]float64, 37)

@@ -21,8 +21,13 @@ static inline float lane_sum(vf v) {
 	return s[0];
 }
 
-// e^x within 2 units in the last place: 2^n times a polynomial on [−ln2/2, ln2/2] (Cephes' coefficients).
-static inline vf vexp(vf x) {
+// x = n·ln2 + r with |r| ≤ ln2/2, and e^r − 1 (Cephes' polynomial).
+typedef struct {
+	vi n, under;
+	vf rest;
+} exponent;
+
+static inline exponent reduce(vf x) {
 	const vf low = all(-87.3365f), high = all(88.3762f);
 	vi under = x < low;
 	x = larger(low, x); // in this order NaN stays NaN
@@ -36,9 +41,22 @@ static inline vf vexp(vf x) {
 	p = p * r + 4.1665795894e-2f;
 	p = p * r + 1.6666665459e-1f;
 	p = p * r + 5.0000001201e-1f;
-	p = p * r * r + r + 1.0f;
-	vf y = p * (vf)((n + 127) << 23);
-	return (vf)((vi)y & ~under);
+	return (exponent){n, under, p * r * r + r};
+}
+
+// e^x within 2 units in the last place, 0 below the normal numbers.
+static inline vf vexp(vf x) {
+	exponent e = reduce(x);
+	vf y = (e.rest + 1.0f) * (vf)((e.n + 127) << 23);
+	return (vf)((vi)y & ~e.under);
+}
+
+// e^x − 1, exact also where x is small.
+static inline vf vexpm1(vf x) {
+	exponent e = reduce(x);
+	vf y = (e.rest + 1.0f) * (vf)((e.n + 127) << 23) - 1.0f;
+	vi small = e.n == 0;
+	return (vf)(((vi)e.rest & small) | ((vi)y & ~small));
 }
 
 static inline float exp1(float x) { return vexp(all(x))[0]; }

@@ -71,7 +71,7 @@ func (t *Team) combine(args *C.weft_combine_args, n int) {
 // Zero sets all bytes of z to zero.
 func (t *Team) Zero(z *tensor.Matrix) {
 	n := z.Len() * z.Element.Size()
-	t.rows(C.weft_zero, unsafe.Pointer(&C.weft_zero_args{p: z.Pointer(), size: C.int64_t(n)}), n, 1)
+	t.rows(C.weft_zero, unsafe.Pointer(&C.weft_zero_args{p: z.Pointer()}), n, 1)
 }
 
 // Zeros returns a Float32 matrix of zeros.

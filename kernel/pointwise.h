@@ -9,14 +9,16 @@ static inline __attribute__((always_inline)) vf activate(vf x, const int activat
 		return (vf)((vi)x & ~(x <= zero)); // NaN stays NaN
 	case WEFT_ELU: {
 		vi positive = x > zero;
-		return (vf)(((vi)x & positive) | ((vi)(vexp(x) - 1.0f) & ~positive));
+		return (vf)(((vi)x & positive) | ((vi)vexpm1(x) & ~positive));
 	}
 	case WEFT_LEAKY_RELU: {
 		vi positive = x > zero;
 		return (vf)(((vi)x & positive) | ((vi)(x * 0.01f) & ~positive));
 	}
-	case WEFT_TANH:
-		return 2.0f * sigmoid(2.0f * x) - 1.0f;
+	case WEFT_TANH: {
+		vf e = vexpm1(-2.0f * x);
+		return -e / (2.0f + e);
+	}
 	case WEFT_SIGMOID:
 		return sigmoid(x);
 	}

@@ -20,7 +20,7 @@ type Mask struct {
 // NewMask drops each element with probability p, to 1/65536, and scales the others by 1/(1−p). Equal keys give equal masks. ids
 // (Int32, one per row) are the rows' vertices in the original graph, nil when row i is vertex i.
 func NewMask(key uint64, p float64, ids *tensor.Matrix) Mask {
-	return Mask{key, uint32(math.Round(p * 65536)), ids}
+	return Mask{key, uint32(min(65535, math.Round(p*65536))), ids}
 }
 
 // Active reports whether the mask drops anything.

@@ -16,12 +16,22 @@ type CSR struct {
 	Indices    *tensor.Matrix // Int32, 1 × entries, ascending within a row
 	Values     *tensor.Matrix // Float32, 1 × entries; nil: all one
 
-	hubs    []int // rows of more than hubEntries entries
-	scanned bool
+	// Hubs are the rows of more than hubEntries entries, as FindHubs finds them. Their sums are taken in segments.
+	Hubs []int
 }
 
-// hubEntries is how many entries of a row are summed at a time.
+// hubEntries is how many entries of a hub's row are summed at a time.
 const hubEntries = C.WEFT_HUB
+
+// FindHubs lists the rows that are summed in segments.
+func (a *CSR) FindHubs() {
+	indptr := a.Indptr.Int64s()
+	for row := range a.Rows {
+		if indptr[row+1]-indptr[row] > hubEntries {
+			a.Hubs = append(a.Hubs, row)
+		}
+	}
+}
 
 // Entries is the number of stored entries.
 func (a *CSR) Entries() int { return a.Indices.Cols }
@@ -48,41 +58,31 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumu
 		check("input with self weights", x, a.Rows, z.Cols)
 	}
 	args := &C.weft_spmm_args{
-		z: floats(z), x: floats(x), indptr: (*C.int64_t)(a.Indptr.Pointer()), indices: ints(a.Indices),
+		z: floats(z), x: floats(x), indptr: longs(a.Indptr), indices: ints(a.Indices),
 		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
-		accumulate: boolean(accumulate), skip_hubs: 1,
+		accumulate: boolean(accumulate), skip_hubs: boolean(len(a.Hubs) > 0),
 	}
 	t.edges(C.weft_spmm, unsafe.Pointer(args), a, x.Cols)
-	for _, row := range t.hubs(a) {
-		t.hubRow(z, a, x, s, accumulate, row)
+	sums := t.scratch(tensor.Float32, lanes, x.Cols)
+	for _, row := range a.Hubs {
+		t.hubRow(*args, sums, z, x, s, row, a.Indptr.Int64s()[row], a.Indptr.Int64s()[row+1])
 	}
+	sums.Release()
 }
 
-// hubs lists the rows that SpMM sums in segments.
-func (t *Team) hubs(a *CSR) []int {
-	if t.plan || a.scanned {
-		return a.hubs
-	}
-	a.scanned = true
-	indptr := a.Indptr.Int64s()
-	for row := range a.Rows {
-		if indptr[row+1]-indptr[row] > hubEntries {
-			a.hubs = append(a.hubs, row)
-		}
-	}
-	return a.hubs
-}
-
-// hubRow is one row of SpMM, its segments shared among the threads and their sums added in order.
-func (t *Team) hubRow(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumulate bool, row int) {
-	indptr := a.Indptr.Int64s()
-	first, last := indptr[row], indptr[row+1]
+// hubRow is one row of SpMM, entries first … last−1. Lane l of sums adds the segments l, l+lanes, … in this order, and the lanes are
+// added in theirs, so that the result does not depend on the threads.
+func (t *Team) hubRow(args C.weft_spmm_args, sums, z, x *tensor.Matrix, s Scales, row int, first, last int64) {
 	n := int((last - first + hubEntries - 1) / hubEntries)
-	bounds, sums := t.scratch(tensor.Int64, 1, n+1), t.scratch(tensor.Float32, n, x.Cols)
-	for k := range n + 1 {
-		bounds.Int64s()[k] = min(first+int64(k)*hubEntries, last)
-	}
-	t.SpMM(sums, &CSR{Rows: n, Cols: a.Cols, Indptr: bounds, Indices: a.Indices, Values: a.Values, scanned: true}, x, Scales{Col: s.Col}, false)
+	t.Parallel(min(n, lanes), func(lane int) {
+		part := args
+		part.z = floats(sums.RowRange(lane, lane+1))
+		for k := lane; k < n; k += lanes {
+			part.accumulate = boolean(k > lane)
+			from := first + int64(k)*hubEntries
+			C.weft_run(C.weft_spmm_segment, unsafe.Pointer(&part), C.int64_t(from), C.int64_t(min(from+hubEntries, last)))
+		}
+	})
 	scale, self := float32(1), float32(0)
 	if s.Row != nil {
 		scale = s.Row.Floats()[row]
@@ -93,32 +93,30 @@ func (t *Team) hubRow(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accu
 	out := z.Floats()[row*x.Cols : (row+1)*x.Cols]
 	for c := range out {
 		sum := float32(0)
-		for k := range n {
-			sum += sums.Floats()[k*x.Cols+c]
+		for lane := range min(n, lanes) {
+			sum += sums.Floats()[lane*x.Cols+c]
 		}
 		if self != 0 {
 			sum += self * x.Floats()[row*x.Cols+c]
 		}
-		if !accumulate {
+		if args.accumulate == 0 {
 			out[c] = 0
 		}
 		out[c] += scale * sum
 	}
-	bounds.Release()
-	sums.Release()
 }
 
 // Max extends z_ic = max_{j in row i} x_jc, and arg (Int32) by the id of the source that gave it; ids (Int32, nil: the row) are
 // the sources' vertices, and the smallest wins a tie. NaN is larger than any number. z must start as zeros and arg as −1
-// (MaxStart), which is also the result of a row without in-neighbours. self marks the rows that are their own in-neighbour (nil:
-// none); the matrix holds no self loops then.
-func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, self *tensor.Matrix) {
+// (MaxStart), which is also the result of a row without in-neighbours. loops (Int32) is positive for the rows that are their own in-neighbour
+// besides (nil: none); the matrix holds no self loops then.
+func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix) {
 	check("input", x, a.Cols, z.Cols)
 	check("output", z, a.Rows, x.Cols)
 	check("arg", arg, a.Rows, x.Cols)
 	args := &C.weft_max_args{
-		z: floats(z), arg: ints(arg), x: floats(x), indptr: (*C.int64_t)(a.Indptr.Pointer()), indices: ints(a.Indices),
-		source_ids: ints(ids), self: floats(self), cols: C.int64_t(x.Cols),
+		z: floats(z), arg: ints(arg), x: floats(x), indptr: longs(a.Indptr), indices: ints(a.Indices),
+		source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(x.Cols),
 	}
 	t.edges(C.weft_max, unsafe.Pointer(args), a, x.Cols)
 }
@@ -132,12 +130,12 @@ func (t *Team) MaxStart(rows, cols int) (z, arg *tensor.Matrix) {
 }
 
 // MaxBackward adds to dx_j the g_ic of every out-neighbour i whose arg is j; transposed is the transpose of Max's matrix.
-func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, self *tensor.Matrix) {
+func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loops *tensor.Matrix) {
 	check("gradient", g, transposed.Cols, dx.Cols)
 	check("input gradient", dx, transposed.Rows, g.Cols)
 	args := &C.weft_max_back_args{
-		dx: floats(dx), g: floats(g), arg: ints(arg), indptr: (*C.int64_t)(transposed.Indptr.Pointer()),
-		indices: ints(transposed.Indices), source_ids: ints(ids), self: floats(self), cols: C.int64_t(g.Cols), accumulate: 1,
+		dx: floats(dx), g: floats(g), arg: ints(arg), indptr: longs(transposed.Indptr),
+		indices: ints(transposed.Indices), source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(g.Cols),
 	}
 	t.edges(C.weft_max_back, unsafe.Pointer(args), transposed, g.Cols)
 }
@@ -152,7 +150,7 @@ func (t *Team) MaskEntries(a *CSR, m Mask, transposed bool) *tensor.Matrix {
 		values = out
 	}
 	args := &C.weft_sparse_mask_args{
-		out: floats(out), values: floats(values), indptr: (*C.int64_t)(a.Indptr.Pointer()),
+		out: floats(out), values: floats(values), indptr: longs(a.Indptr),
 		indices: ints(a.Indices), transposed: boolean(transposed), mask: m.c(),
 	}
 	t.edges(C.weft_sparse_mask, unsafe.Pointer(args), a, 32)
@@ -164,11 +162,15 @@ func (t *Team) Densify(z *tensor.Matrix, a *CSR) {
 	check("dense form", z, a.Rows, a.Cols)
 	t.Zero(z)
 	t.Parallel(tiles(a.Rows), func(k int) {
-		indptr, columns, values := a.Indptr.Int64s(), a.Indices.Int32s(), a.Values.Floats()
+		indptr, columns := a.Indptr.Int64s(), a.Indices.Int32s()
 		for r := k * C.WEFT_TILE; r < min((k+1)*C.WEFT_TILE, a.Rows); r++ {
 			row := z.Floats()[r*z.Cols : (r+1)*z.Cols]
 			for e := indptr[r]; e < indptr[r+1]; e++ {
-				row[columns[e]] = values[e]
+				value := float32(1)
+				if a.Values != nil {
+					value = a.Values.Floats()[e]
+				}
+				row[columns[e]] += value
 			}
 		}
 	})
@@ -209,5 +211,6 @@ func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 	}
 	copy(next[1:], next[:a.Cols]) // each entry moved to its row's end, which is the next row's start
 	next[0] = 0
+	b.FindHubs()
 	return b
 }

@@ -92,6 +92,16 @@ static void k_spmm(const void *args, int64_t lo, int64_t hi) {
 		spmm_columns(a, lo, hi, column, left / VW, left % VW);
 }
 
+// Entries lo … hi−1, wherever they lie, as one row: z = or += their sum. Of the factors only weights and col_scale count.
+static void k_spmm_segment(const void *args, int64_t lo, int64_t hi) {
+	weft_spmm_args row = *(const weft_spmm_args *)args;
+	int64_t indptr[2] = {lo, hi};
+	row.indptr = indptr;
+	row.row_scale = row.self = NULL;
+	row.skip_hubs = 0;
+	k_spmm(&row, 0, 1);
+}
+
 // A source seen first wins a tie, and edges come in ascending order of the source, so a tie goes to the smallest source id.
 static inline void max_edge(float *z, int32_t *arg, const float *x, int32_t id, int64_t cols) {
 	for (int64_t c = 0; c < cols; c++) {
@@ -112,7 +122,7 @@ static void k_max(const void *args, int64_t lo, int64_t hi) {
 			int32_t j = a->indices[k];
 			max_edge(z, arg, a->x + j * cols, a->source_ids ? a->source_ids[j] : j, cols);
 		}
-		if (a->self && a->self[i] > 0)
+		if (a->loops && a->loops[i] > 0)
 			max_edge(z, arg, a->x + i * cols, a->source_ids ? a->source_ids[i] : i, cols);
 	}
 }
@@ -123,15 +133,12 @@ static void k_max_back(const void *args, int64_t lo, int64_t hi) {
 	for (int64_t j = lo; j < hi; j++) {
 		float *dx = a->dx + j * cols;
 		int32_t id = a->source_ids ? a->source_ids[j] : j;
-		if (!a->accumulate)
-			for (int64_t c = 0; c < cols; c++)
-				dx[c] = 0;
 		int32_t before = -1;
 		for (int64_t k = a->indptr[j]; k <= a->indptr[j + 1]; k++) {
 			int32_t i;
 			if (k < a->indptr[j + 1])
 				i = a->indices[k];
-			else if (a->self && a->self[j] > 0)
+			else if (a->loops && a->loops[j] > 0)
 				i = j;
 			else
 				break;

@@ -11,8 +11,8 @@ static void k_adam(const void *args, int64_t lo, int64_t hi) {
 			w -= a->lr * a->decay * w;
 		else
 			g += a->decay * w;
-		float m = a->m[i] = a->beta1 * a->m[i] + (1 - a->beta1) * g;
-		float v = a->v[i] = a->beta2 * a->v[i] + (1 - a->beta2) * g * g;
+		float m = a->m[i] = a->beta1 * a->m[i] + a->rest1 * g;
+		float v = a->v[i] = a->beta2 * a->v[i] + a->rest2 * g * g;
 		a->w[i] = w - step * m / (sqrtf(v) * root + a->epsilon);
 	}
 }

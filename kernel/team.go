@@ -159,21 +159,31 @@ func floats(m *tensor.Matrix) *C.float {
 	if m == nil {
 		return nil
 	}
-	return (*C.float)(m.Pointer())
+	return (*C.float)(elements(m, tensor.Float32))
 }
 
 func ints(m *tensor.Matrix) *C.int32_t {
 	if m == nil {
 		return nil
 	}
-	return (*C.int32_t)(m.Pointer())
+	return (*C.int32_t)(elements(m, tensor.Int32))
 }
 
 func doubles(m *tensor.Matrix) *C.double {
 	if m == nil {
 		return nil
 	}
-	return (*C.double)(m.Pointer())
+	return (*C.double)(elements(m, tensor.Float64))
+}
+
+func longs(m *tensor.Matrix) *C.int64_t { return (*C.int64_t)(elements(m, tensor.Int64)) }
+
+// elements is the address of the first element, and panics where the elements are of another type.
+func elements(m *tensor.Matrix, want tensor.Element) unsafe.Pointer {
+	if m.Element != want {
+		panic(fmt.Sprintf("kernel: a matrix of element type %d where type %d is needed", m.Element, want))
+	}
+	return m.Pointer()
 }
 
 func boolean(b bool) C.int32_t {

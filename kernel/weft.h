@@ -9,8 +9,8 @@
 // sum does not depend on the number of threads.
 enum { WEFT_TILE = 1024 };
 
-// A row of an aggregation with more entries than this is left to be summed in segments of so many, in the order of the segments,
-// so that no thread waits for one that has such a row.
+// A row of an aggregation with more entries than this may be summed in segments of so many, so that no thread waits for one that
+// has such a row.
 enum { WEFT_HUB = 16384 };
 
 enum weft_activation { WEFT_IDENTITY, WEFT_RELU, WEFT_ELU, WEFT_LEAKY_RELU, WEFT_TANH, WEFT_SIGMOID };
@@ -36,7 +36,7 @@ typedef struct {
 	const float *self;      // per destination row, may be NULL
 	int64_t cols;
 	int32_t accumulate;
-	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries alone
+	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to spmm_segment
 } weft_spmm_args;
 
 // z_ic = max over k of x_jc, extending what z holds; arg_ic = the source's id. A row starts with arg −1 and z 0.
@@ -47,11 +47,11 @@ typedef struct {
 	const int64_t *indptr;
 	const int32_t *indices;
 	const int32_t *source_ids; // may be NULL: the source's row
-	const float *self;         // > 0 where the row is its own in-neighbour, may be NULL
+	const int32_t *loops;      // > 0 where the row is its own in-neighbour, may be NULL
 	int64_t cols;
 } weft_max_args;
 
-// dx_j = [dx_j +] Σ_i g_ic over the out-neighbours i whose arg_ic is j. Runs over the transposed rows.
+// dx_j += Σ_i g_ic over the out-neighbours i whose arg_ic is j. Runs over the transposed rows.
 typedef struct {
 	float *dx;
 	const float *g;
@@ -59,9 +59,8 @@ typedef struct {
 	const int64_t *indptr;
 	const int32_t *indices;
 	const int32_t *source_ids;
-	const float *self;
+	const int32_t *loops;
 	int64_t cols;
-	int32_t accumulate;
 } weft_max_back_args;
 
 // Softmax attention over in-edges, heads × width columns; equations in attention.h.
@@ -181,7 +180,7 @@ typedef struct {
 typedef struct {
 	float *w, *m, *v;
 	const float *g;
-	float lr, beta1, beta2, epsilon, decay, correction1, correction2, clip;
+	float lr, beta1, beta2, rest1, rest2, epsilon, decay, correction1, correction2, clip; // rest: 1 − beta
 	int32_t decoupled;
 } weft_adam_args;
 
@@ -204,11 +203,10 @@ typedef struct {
 
 typedef struct {
 	void *p;
-	int64_t size;
 } weft_zero_args;
 
 #define WEFT_KERNELS(X) \
-	X(spmm) X(max) X(max_back) X(attend) X(attend_end) X(attend_pack) X(attend_back_target) X(attend_back_source) \
+	X(spmm) X(spmm_segment) X(max) X(max_back) X(attend) X(attend_end) X(attend_pack) X(attend_back_target) X(attend_back_source) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(finish) X(finish_back) X(combine) \
 	X(column_sum) X(batch_stats) X(batch_norm) X(batch_back_sums) X(batch_back) X(layer_norm) X(layer_back) \
 	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(zero)

@@ -1,6 +1,8 @@
 package nn
 
 import (
+	"fmt"
+
 	"weft/autograd"
 	"weft/tensor"
 )
@@ -17,6 +19,9 @@ type Targets struct {
 // result is this worker's share of the mean. With grad set it also returns dLoss/dlogits.
 func Loss(logits *autograd.Var, y Targets, rows *tensor.Matrix, total int, grad bool) (loss float64, g *tensor.Matrix) {
 	t := logits.Tape()
+	if logits.Cols() != y.Classes {
+		panic(fmt.Sprintf("nn: a model with %d outputs for %d classes", logits.Cols(), y.Classes))
+	}
 	if grad {
 		g = t.Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
 	}

@@ -61,8 +61,8 @@ func (b *BatchNorm) Forward(x *autograd.Var, rows Rows) *autograd.Var {
 		Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{mean, rstd},
 		Backward: func(g *tensor.Matrix) {
 			sumG, sumGX := t.Team.NormalizeSums(g, x.Value(), mean, rstd)
-			addDoubles(t, b.beta.Grad, sumG)
-			addDoubles(t, b.gamma.Grad, sumGX)
+			addScaled(t, beta.GradSum(), sumG, 1)
+			addScaled(t, gamma.GradSum(), sumGX, 1)
 			// With running statistics mean and rstd are constants, and the two means drop out of the gradient.
 			meanG, meanGX := t.Team.Zeros(tensor.Buffers, 1, cols), t.Team.Zeros(tensor.Buffers, 1, cols)
 			if batch {
@@ -109,8 +109,7 @@ func (b *BatchNorm) batchStatistics(x *autograd.Var, rows Rows, mean, rstd *tens
 	*b.batches.Count++
 }
 
-func addDoubles(t *autograd.Tape, to *tensor.Matrix, values []float64) { addScaled(t, to, values, 1) }
-
+// addScaled adds scale·values to a row.
 func addScaled(t *autograd.Tape, to *tensor.Matrix, values []float64, scale float64) {
 	if t.Team.Planning() {
 		return

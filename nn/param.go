@@ -3,8 +3,8 @@
 package nn
 
 import (
-	"fmt"
 	"hash/fnv"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -51,18 +51,20 @@ type Params struct {
 	team      *kernel.Team
 	seed      uint64
 	layer     int
-	cancelled map[string]cancelledBias
+	names     map[string]bool
+	cancelled []cancelledBias
 }
 
 // cancelledBias is a bias that the batch norm after it takes away again, and that the model therefore lacks.
 type cancelledBias struct {
+	name        string
 	runningMean *Buffer
 	share       float32
 }
 
 // NewParams returns an empty set whose initial values are drawn from seed and each parameter's name.
 func NewParams(team *kernel.Team, seed uint64) *Params {
-	return &Params{team: team, seed: seed, cancelled: map[string]cancelledBias{}}
+	return &Params{team: team, seed: seed, names: map[string]bool{}}
 }
 
 // Init fills a parameter's initial values.
@@ -114,6 +116,10 @@ func (ps *Params) Attention(name string, heads, n int) *Param {
 }
 
 func (ps *Params) add(name string, rows, cols int, init Init) *Param {
+	if ps.names[name] {
+		panic("nn: two parameters called " + name)
+	}
+	ps.names[name] = true
 	p := &Param{Name: name, Layer: ps.layer, Value: ps.team.Memory.New(tensor.Parameters, rows, cols), Grad: ps.team.Zeros(tensor.Gradients, rows, cols)}
 	if !ps.team.Planning() {
 		h := fnv.New64a()
@@ -142,7 +148,7 @@ func (ps *Params) Counter(name string) *Buffer {
 // Files hold zeros for it. A bias found in a file moves the running mean by its share in the layer's output, which gives the same
 // function.
 func (ps *Params) CancelledBias(name string, runningMean *Buffer, share float32) {
-	ps.cancelled[name] = cancelledBias{runningMean, share}
+	ps.cancelled = append(ps.cancelled, cancelledBias{name, runningMean, share})
 }
 
 // BeginLayer says that the parameters made from now on belong to layer i.
@@ -194,8 +200,8 @@ func (ps *Params) State() State {
 			state[b.Name] = Tensor{Shape: []int{len(b.Values)}, Float32: slices.Clone(b.Values)}
 		}
 	}
-	for name, c := range ps.cancelled {
-		state[name] = Tensor{Shape: []int{len(c.runningMean.Values)}, Float32: make([]float32, len(c.runningMean.Values))}
+	for _, c := range ps.cancelled {
+		state[c.name] = Tensor{Shape: []int{len(c.runningMean.Values)}, Float32: make([]float32, len(c.runningMean.Values))}
 	}
 	return state
 }
@@ -264,12 +270,12 @@ func (ps *Params) Load(state State) error {
 		}
 		copy(b.Values, values)
 	}
-	for name, c := range ps.cancelled {
+	for _, c := range ps.cancelled {
 		mean := c.runningMean
-		if _, ok := state[name]; !ok {
+		if _, ok := state[c.name]; !ok {
 			continue
 		}
-		bias, err := floats(name, []int{len(mean.Values)})
+		bias, err := floats(c.name, []int{len(mean.Values)})
 		if err != nil {
 			return err
 		}
@@ -277,7 +283,7 @@ func (ps *Params) Load(state State) error {
 			mean.Values[i] -= c.share * x
 		}
 	}
-	for name := range state {
+	for _, name := range slices.Sorted(maps.Keys(state)) {
 		if !used[name] {
 			return refusal.Errorf("the weights hold %s, which this model does not have; was the model built with the same settings?", name)
 		}
@@ -340,13 +346,4 @@ func (ps *Params) all() (all [][]float32) {
 		all = append(all, b.Values)
 	}
 	return all
-}
-
-// String lists names and shapes.
-func (ps *Params) String() string {
-	s := ""
-	for _, p := range ps.List {
-		s += fmt.Sprintf("%s %v\n", p.Name, p.shape)
-	}
-	return s
 }

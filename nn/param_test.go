@@ -64,8 +64,15 @@ func TestInitialValues(t *testing.T) {
 func TestParams(t *testing.T) {
 	team := newTeam(t)
 	ps := model(team, 1)
-	const want = "convs.0.lin.weight [3 4]\nconvs.0.bias [3]\nconvs.0.att_src [1 3 2]\nnorms.0.module.weight [3]\nnorms.0.module.bias [3]\nconvs.1.lin_l.weight [2 3]\n"
-	if diff := cmp.Diff(want, ps.String()); diff != "" {
+	got := map[string][]int{}
+	for _, p := range ps.List {
+		got[p.Name] = ps.State()[p.Name].Shape
+	}
+	want := map[string][]int{
+		"convs.0.lin.weight": {3, 4}, "convs.0.bias": {3}, "convs.0.att_src": {1, 3, 2},
+		"norms.0.module.weight": {3}, "norms.0.module.bias": {3}, "convs.1.lin_l.weight": {2, 3},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
 	if n := ps.Count(); n != 12+3+6+3+3+6 {

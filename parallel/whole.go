@@ -49,14 +49,16 @@ func (p *whole) decide(order string) {
 	}
 }
 
+// firstAggregation is the aggregation of an input that stays the same over the epochs, computed once.
+type firstAggregation struct {
+	of, value *tensor.Matrix
+}
+
 type whole struct {
 	graph    *Whole
 	site     string
 	reversed bool
-	// first is the aggregation of a fixed input, computed once.
-	first struct {
-		of, value *tensor.Matrix
-	}
+	once     map[gnn.Reduce]firstAggregation
 }
 
 func (p *whole) Rows() nn.Rows { return p.graph.Rows() }
@@ -84,9 +86,6 @@ func (p *whole) operator(r gnn.Reduce) operator {
 func (p *whole) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
 	in, out := x.Cols(), w.Cols()
 	switch {
-	case r.Kind == gnn.KindMax:
-		p.decide("aggregate the maximum, then transform")
-		return autograd.Linear(p.Propagate(x, r, 1), w)
 	case x.Sparse() != nil:
 		p.decide("transform the sparse features, then aggregate")
 		return p.aggregate(autograd.Linear(x, w), r)
@@ -102,12 +101,16 @@ func (p *whole) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd.Var 
 }
 
 func (p *whole) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var {
-	if p.first.of != x.Value() {
-		p.first.value.Release()
-		p.first.of, p.first.value = x.Value(), p.graph.team.Memory.New(tensor.Features, x.Rows(), x.Cols())
-		p.operator(r).apply(p.graph.team, p.first.value, x.Value(), false)
+	first, ok := p.once[r]
+	if !ok || first.of != x.Value() {
+		first = firstAggregation{x.Value(), p.graph.team.Memory.New(tensor.Features, x.Rows(), x.Cols())}
+		p.operator(r).apply(p.graph.team, first.value, first.of, false)
+		if p.once == nil {
+			p.once = map[gnn.Reduce]firstAggregation{}
+		}
+		p.once[r] = first
 	}
-	return x.Tape().Constant(p.first.value, true)
+	return x.Tape().Constant(first.value, true)
 }
 
 // Propagate implements gnn.Propagator.

@@ -2,6 +2,8 @@ package tensor
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"unsafe"
 )
@@ -81,12 +83,13 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	return m
 }
 
-// makeRoom gives idle memory back until size more bytes do not raise the peak, or none is left.
+// makeRoom gives idle memory back, the largest pieces first, until size more bytes do not raise the peak, or none is left.
 func (t *Meter) makeRoom(size int64) {
 	if t.tensors()+size <= t.peak {
 		return
 	}
-	for s, free := range t.idle {
+	for _, s := range slices.SortedFunc(maps.Keys(t.idle), func(a, b int) int { return b - a }) {
+		free := t.idle[s]
 		for len(free) > 0 && t.tensors()+size > t.peak {
 			t.unmap(free[len(free)-1])
 			free = free[:len(free)-1]
@@ -104,6 +107,9 @@ func (t *Meter) unmap(p unsafe.Pointer) {
 func (t *Meter) free(m *Matrix) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if _, ours := t.mapped[m.data]; !ours {
+		return // given back by Close
+	}
 	t.live[m.kind] -= int64(m.bytes)
 	t.idle[m.bytes] = append(t.idle[m.bytes], m.data)
 	t.idleBytes += int64(m.bytes)

@@ -41,7 +41,7 @@ func networks() map[string]Options {
 	}
 }
 
-// tangled is a directed graph with a hub, isolated vertices, self loops and duplicate edges, larger than a tile of a reduction.
+// tangled is a directed graph with hubs, isolated vertices, self loops and duplicate edges, larger than a tile of a reduction.
 func tangled(t *testing.T) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{
@@ -60,6 +60,9 @@ func tangled(t *testing.T) *graph.Graph {
 			e.Source, e.Target = append(e.Source, v, v, v), append(e.Target, v, v, 1) // two loops, and a duplicate
 			e.Source, e.Target = append(e.Source, v), append(e.Target, 1)
 		}
+	}
+	for k := range int32(20_000) { // more edges than are summed at a time
+		e.Source, e.Target = append(e.Source, k%2900), append(e.Target, 5)
 	}
 	keep := graph.Edges{}
 	for k, u := range e.Source {
@@ -134,7 +137,7 @@ func TestPredictEqualsRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, g, o)
 			o.Threads = 1
-			p, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), r.Weights)
+			p, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), r.Weights, true)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"runtime"
 	"time"
 
 	"weft/gnn"
@@ -63,12 +64,25 @@ type Result struct {
 
 // Run trains. When ctx is cancelled it finishes the epoch and keeps the results.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
-	defer recoverMemory(&err)
-	err = j.Graph.Guard(func() error {
+	err = j.guarded(func() error {
 		r, err = j.run(ctx)
 		return err
 	})
 	return r, err
+}
+
+// guarded checks the job and runs f, which reads the graph's arrays and allocates tensors.
+func (j *Job) guarded(f func() error) (err error) {
+	defer recoverMemory(&err)
+	if err := j.Options.Validate(); err != nil {
+		return err
+	}
+	return j.Graph.Guard(func() error {
+		if err := j.Graph.CheckMade(); err != nil {
+			return err
+		}
+		return f()
+	})
 }
 
 func (j *Job) run(ctx context.Context) (r *Result, err error) {
@@ -95,34 +109,27 @@ func (j *Job) run(ctx context.Context) (r *Result, err error) {
 		if math.IsNaN(loss) || math.IsInf(loss, 0) {
 			return nil, fmt.Errorf("epoch %d: the loss is %v; try a smaller --lr, --clip 1, or --norm batch", epoch, loss)
 		}
-		stop := epoch == o.Epochs || ctx.Err() != nil
 		e := Epoch{Epoch: epoch, Epochs: o.Epochs, Loss: loss, Seconds: seconds}
-		if e.Evaluated = stop || epoch%o.EvalEvery == 0; e.Evaluated {
-			s := w.evaluate()
-			e.Train, e.Val, e.Test = s.train, s.val, s.test
-			if best.better(epoch, s) {
-				w.params.Save(&best.weights)
-			}
-			stop = stop || best.exhausted(epoch)
+		if epoch%o.EvalEvery == 0 || epoch == o.Epochs || ctx.Err() != nil {
+			s := best.take(epoch, w)
+			e.Train, e.Val, e.Test, e.Evaluated = s.train, s.val, s.test, true
 		}
 		e.LiveBytes, e.PeakBytes = team.Memory.LiveTensors(), team.Memory.Peak()
 		if j.OnEpoch != nil {
 			j.OnEpoch(e)
 		}
-		// The callback may have cancelled ctx: the epoch is then evaluated on the way out, so that there are results to keep.
-		if ctx.Err() != nil && !e.Evaluated {
-			if s := w.evaluate(); best.better(epoch, s) {
-				w.params.Save(&best.weights)
-			}
-		}
-		if r.Interrupted = ctx.Err() != nil && epoch < o.Epochs; stop || r.Interrupted {
+		r.Interrupted = ctx.Err() != nil && epoch < o.Epochs
+		if r.Interrupted || best.exhausted(epoch) {
 			break
 		}
+	}
+	if best.seen < r.Epochs { // interrupted between two evaluations
+		best.take(r.Epochs, w)
 	}
 	w.params.Restore(&best.weights)
 	r.BestEpoch, r.Train, r.Val, r.Test = best.epoch, best.scores.train, best.scores.val, best.scores.test
 	r.Weights = w.params.State()
-	r.Logits, _, _ = w.predict(false)
+	r.Logits = w.logits()
 	r.PeakTensorBytes, r.GraphBytes = []int64{team.Memory.Peak()}, []int64{team.Memory.Live(tensor.Graph)}
 	return r, nil
 }
@@ -135,9 +142,20 @@ type best struct {
 	patience int
 	lowest   float64 // validation loss
 	since    int     // the epoch of the last progress
+	seen     int     // the last epoch that was evaluated
 }
 
 func newBest(patience int) *best { return &best{patience: patience, lowest: math.Inf(1)} }
+
+// take evaluates the epoch, and keeps its weights if it is the best.
+func (b *best) take(epoch int, w *worker) scores {
+	s := w.evaluate()
+	b.seen = epoch
+	if b.better(epoch, s) {
+		w.params.Save(&b.weights)
+	}
+	return s
+}
 
 // better reports whether the epoch's validation metric is above all before. Without validation vertices the last epoch is the best.
 func (b *best) better(epoch int, s scores) bool {
@@ -193,5 +211,5 @@ func threads(o *Options) int {
 	if o.Threads > 0 {
 		return o.Threads
 	}
-	return availableCPUs()
+	return runtime.GOMAXPROCS(0)
 }

@@ -16,8 +16,7 @@ type Plan struct {
 // Plan finds out what the run would take, before any work: it goes through an epoch and an evaluation with kernels that do
 // nothing, so that the same matrices are allocated, and none of their pages is ever touched.
 func (j *Job) Plan() (p Plan, err error) {
-	defer recoverMemory(&err)
-	err = j.Graph.Guard(func() error {
+	err = j.guarded(func() error {
 		p, err = j.plan()
 		return err
 	})

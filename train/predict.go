@@ -18,21 +18,21 @@ type Prediction struct {
 }
 
 // Predict computes the logits of every vertex of the job's graph with the given weights. The settings of the training are ignored,
-// and the graph needs no labels: the last layer's weights say how many classes there are.
-func (j *Job) Predict(ctx context.Context, weights nn.State) (p *Prediction, err error) {
-	defer recoverMemory(&err)
-	err = j.Graph.Guard(func() error {
-		p, err = j.predict(ctx, weights)
+// and the graph needs no labels: the last layer's weights say how many classes a named model has. With embeddings set it also keeps
+// the input of the last layer.
+func (j *Job) Predict(ctx context.Context, weights nn.State, embeddings bool) (p *Prediction, err error) {
+	err = j.guarded(func() error {
+		p, err = j.predict(ctx, weights, embeddings)
 		return err
 	})
 	return p, err
 }
 
-func (j *Job) predict(ctx context.Context, weights nn.State) (p *Prediction, err error) {
+func (j *Job) predict(ctx context.Context, weights nn.State, embeddings bool) (p *Prediction, err error) {
 	team := kernel.NewTeam(threads(&j.Options), tensor.NewMeter())
 	defer team.Memory.Close()
 	classes := j.Graph.Labels.Classes
-	if n := classesOf(weights, j.Options.Layers); n > 0 {
+	if n := classesOf(weights, j.Options.Layers); n > 0 && j.Model == nil {
 		classes = n
 	}
 	w, err := newWorker(team, j, classes)
@@ -45,8 +45,10 @@ func (j *Job) predict(ctx context.Context, weights nn.State) (p *Prediction, err
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	p = &Prediction{Classes: classes}
-	p.Logits, p.Embeddings, p.EmbeddingColumns = w.predict(true)
+	p = &Prediction{Classes: classes, Logits: w.logits()}
+	if embeddings {
+		p.Embeddings, p.EmbeddingColumns = w.embeddings()
+	}
 	return p, nil
 }
 

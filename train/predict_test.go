@@ -19,7 +19,7 @@ func TestPredictWithoutLabels(t *testing.T) {
 			r := run(t, g, o)
 			bare := *g
 			bare.Labels, bare.Splits = graph.Labels{}, nil
-			p, err := (&Job{Graph: &bare, Options: o}).Predict(context.Background(), r.Weights)
+			p, err := (&Job{Graph: &bare, Options: o}).Predict(context.Background(), r.Weights, true)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,8 +1,6 @@
 package train
 
 import (
-	"runtime"
-
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
@@ -37,8 +35,6 @@ type vertexSet struct {
 	ids  []int64
 	rows *tensor.Matrix // Int32, 1 × n
 }
-
-func availableCPUs() int { return runtime.GOMAXPROCS(0) }
 
 // newWorker copies features and structure into the team's memory and builds the model.
 func newWorker(team *kernel.Team, j *Job, classes int) (*worker, error) {
@@ -225,16 +221,21 @@ func (w *worker) evaluate() scores {
 	return s
 }
 
-// predict computes the logits of all vertices, and with embeddings set the input of the last layer.
-func (w *worker) predict(embeddings bool) (logits, hidden []float32, columns int) {
+// logits computes the logits of all vertices.
+func (w *worker) logits() []float32 {
+	t := autograd.NewTape(w.team)
+	z := w.model.Forward(w.input(t))
+	defer z.Drop()
+	return append([]float32(nil), z.Value().Floats()...)
+}
+
+// embeddings computes the input of the last layer for all vertices: rows × columns. A model of one layer has its features there.
+func (w *worker) embeddings() (values []float32, columns int) {
 	t := autograd.NewTape(w.team)
 	h := w.model.Hidden(w.input(t))
-	if embeddings {
-		// A model of one layer has its features, which may be sparse, as the last layer's input.
-		d := autograd.Dense(h)
-		columns, hidden = d.Cols(), append([]float32(nil), d.Value().Floats()...)
-	}
-	z := w.model.Output(h)
-	defer z.Drop()
-	return append([]float32(nil), z.Value().Floats()...), hidden, columns
+	d := autograd.Dense(h)
+	values = append(values, d.Value().Floats()...)
+	d.Drop()
+	h.Drop()
+	return values, d.Cols()
 }

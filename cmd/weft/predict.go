@@ -120,7 +120,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, g *graph.Graph, o train.Opt
 	})
 	defer stop()
 	started := time.Now()
-	result, err := (&train.Job{Graph: g, Options: o}).Predict(ctx, weights)
+	result, err := (&train.Job{Graph: g, Options: o}).Predict(ctx, weights, p.embeddings != "")
 	if ctx.Err() != nil {
 		return errInterrupted
 	}

@@ -45,7 +45,7 @@ func main() {
 		return &gnn.Model{Params: e.Params, Blocks: []*gnn.Block{hidden, last}}, nil
 	}}
 	result := must(job.Run(context.Background()))
-	logits := must(job.Predict(context.Background(), result.Weights)).Logits
+	logits := must(job.Predict(context.Background(), result.Weights, false)).Logits
 	first := logits[:classes]
 	fmt.Printf("test accuracy %.2f; vertex 0 is of class %d\n", result.Test, slices.Index(first, slices.Max(first)))
 }
