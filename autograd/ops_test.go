@@ -27,7 +27,7 @@ func (b *bench) gradients(f func(in []*autograd.Var) *autograd.Var, shapes ...[2
 	}
 	var r *tensor.Matrix
 	loss := func() (sum float64) {
-		tape := autograd.NewTape(b.team)
+		tape := autograd.NewTape(b.team, autograd.Rows{})
 		tape.Training = true
 		out := forward(tape, grads)
 		defer out.Drop()

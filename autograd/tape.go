@@ -19,6 +19,7 @@ type Tape struct {
 	Recording bool   // gradients are wanted
 	Training  bool   // dropout is active, batch norm uses the batch's statistics
 	Random    Random // keys of dropout masks
+	Rows      Rows   // the vertices that the values' rows are
 
 	ops      []Op
 	outs     []*Var // the result of each op
@@ -27,11 +28,11 @@ type Tape struct {
 }
 
 // NewTape returns a tape for one evaluation: nothing is recorded and nothing is random.
-func NewTape(team *kernel.Team) *Tape { return &Tape{Team: team} }
+func NewTape(team *kernel.Team, rows Rows) *Tape { return &Tape{Team: team, Rows: rows} }
 
 // NewTrainingTape returns a tape that records, with dropout masks keyed by r.
-func NewTrainingTape(team *kernel.Team, r Random) *Tape {
-	return &Tape{Team: team, Recording: true, Training: true, Random: r}
+func NewTrainingTape(team *kernel.Team, rows Rows, r Random) *Tape {
+	return &Tape{Team: team, Rows: rows, Recording: true, Training: true, Random: r}
 }
 
 // Memory is where the tape's values come from.

@@ -27,7 +27,7 @@ const (
 func newBench(t *testing.T) *bench {
 	team := kernel.NewTeam(2, tensor.NewMeter())
 	t.Cleanup(team.Memory.Close)
-	return &bench{t, team, autograd.NewTrainingTape(team, autograd.Random{Seed: 1}), rand.New(rand.NewPCG(1, 1))}
+	return &bench{t, team, autograd.NewTrainingTape(team, autograd.Rows{}, autograd.Random{Seed: 1}), rand.New(rand.NewPCG(1, 1))}
 }
 
 // matrix holds numbers of either sign between a tenth and one and a half in size: none is near a kink.
@@ -157,7 +157,7 @@ func TestBackwardReleasesAsItGoes(t *testing.T) {
 // leaves gradients alone.
 func TestEvaluationKeepsNothing(t *testing.T) {
 	b := newBench(t)
-	b.tape = autograd.NewTape(b.team)
+	b.tape = autograd.NewTape(b.team, autograd.Rows{})
 	x, w := b.leaf(rows, inner), b.leaf(inner, cols)
 	buffer := b.team.Zeros(tensor.Buffers, 1, 1)
 	out := b.tape.Scope(func() *autograd.Var {

@@ -24,7 +24,6 @@ type Site struct {
 	In, Out    int
 	Params     *nn.Params
 	Propagator Propagator
-	Rows       nn.Rows
 	Activation kernel.Activation // inside the convolution, where it has any
 	// Norm follows the convolution (nil for none), which then needs no bias if it is a batch norm.
 	Norm nn.Norm

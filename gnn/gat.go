@@ -38,8 +38,8 @@ func NewGAT(s Site, o GATOptions) *GAT {
 	weight := func(name string) *nn.Param { return s.Params.Weight(s.Path+name, s.In, out, nn.Glorot(s.In, out)) }
 	c := &GAT{
 		p: s.Propagator, a: Attention{Heads: o.Heads, Slope: 0.2, Dropout: o.Dropout, SelfLoops: !s.Plain}, average: o.Average,
-		sourceDropout: nn.Dropout{Site: s.Path + ".source", P: o.TransformDropout, Rows: s.Rows},
-		targetDropout: nn.Dropout{Site: s.Path + ".target", P: o.TransformDropout, Rows: s.Rows},
+		sourceDropout: nn.Dropout{Site: s.Path + ".source", P: o.TransformDropout},
+		targetDropout: nn.Dropout{Site: s.Path + ".target", P: o.TransformDropout},
 	}
 	if o.V2 {
 		c.source, c.sourceB = weight(".lin_l.weight"), s.Params.Bias(s.Path+".lin_l.bias", out, nn.FanIn(s.In))

@@ -13,13 +13,12 @@ type GIN struct {
 	epsilon        *nn.Buffer
 	norm           nn.Norm
 	act            kernel.Activation
-	rows           nn.Rows
 	p              Propagator
 }
 
 // NewGIN makes a GIN layer.
 func NewGIN(s Site) *GIN {
-	c := &GIN{p: s.Propagator, act: s.Activation, rows: s.Rows, epsilon: s.Params.Buffer(s.Path+".eps", 1, 0)}
+	c := &GIN{p: s.Propagator, act: s.Activation, epsilon: s.Params.Buffer(s.Path+".eps", 1, 0)}
 	c.w1 = s.Params.Weight(s.Path+".nn.lins.0.weight", s.In, s.Out, nn.FanIn(s.In))
 	c.norm = s.Inner(s.Path+".nn.norms.0", s.Out)
 	inner := s
@@ -34,6 +33,6 @@ func NewGIN(s Site) *GIN {
 func (c *GIN) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
 	t := x.Tape()
 	h := c.p.AggregateLinear(x, c.w1.On(t), Reduce{KindSum, 1 + c.epsilon.Values[0]})
-	h = finish(h, c.b1, c.norm, c.rows, c.act, kernel.Mask{})
+	h = finish(h, c.b1, c.norm, c.act, kernel.Mask{})
 	return autograd.Linear(h, c.w2.On(t)), c.b2
 }

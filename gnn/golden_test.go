@@ -71,7 +71,7 @@ func (g *golden) relation() graph.Relation {
 func (g *golden) model(team *kernel.Team, p *parallel.Whole) (*gnn.Model, *nn.Params) {
 	g.t.Helper()
 	params := nn.NewParams(team, 1)
-	e := gnn.Env{Params: params, Propagators: p.Propagator, Rows: p.Rows(), Features: g.tensors["x"].Shape[1], Classes: g.tensors["logits"].Shape[1]}
+	e := gnn.Env{Params: params, Propagators: p.Propagator, Features: g.tensors["x"].Shape[1], Classes: g.tensors["logits"].Shape[1]}
 	s := gnn.Spec{
 		Model: g.meta["model"], Layers: g.number("layers"), Hidden: g.number("hidden"),
 		Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: g.meta["norm"], Activation: g.meta["act"], Direction: g.meta["direction"],
@@ -163,7 +163,7 @@ func testGolden(t *testing.T, file, input string) {
 	r := g.relation()
 	p := parallel.NewWhole(team, &r)
 	m, params := g.model(team, p)
-	tape := autograd.NewTrainingTape(team, autograd.Random{})
+	tape := autograd.NewTrainingTape(team, p.Rows(), autograd.Random{})
 	tape.Training = g.meta["mode"] == "train"
 	rows := tensors["x"].Shape[0]
 	x := matrix(team, rows, g.floats("x"))

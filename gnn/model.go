@@ -16,13 +16,12 @@ type Block struct {
 	Activation kernel.Activation
 	Dropout    nn.Dropout
 	Residual   bool
-	Rows       nn.Rows
 }
 
 // Forward computes the block for x, rows × its input width.
 func (b *Block) Forward(x *autograd.Var) *autograd.Var {
 	z, bias := b.Conv.Forward(x)
-	z = finish(z, bias, b.Norm, b.Rows, b.Activation, b.Dropout.Mask(x.Tape()))
+	z = finish(z, bias, b.Norm, b.Activation, b.Dropout.Mask(x.Tape()))
 	if b.Residual {
 		z = autograd.Add(x, z)
 	}
@@ -30,10 +29,10 @@ func (b *Block) Forward(x *autograd.Var) *autograd.Var {
 }
 
 // finish is mask(act(norm(z + bias))); z is given away.
-func finish(z *autograd.Var, bias *nn.Param, norm nn.Norm, rows nn.Rows, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+func finish(z *autograd.Var, bias *nn.Param, norm nn.Norm, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	b := bias.On(z.Tape())
 	if norm != nil {
-		z = norm.Forward(autograd.Finish(z, b, kernel.Identity, kernel.Mask{}), rows)
+		z = norm.Forward(autograd.Finish(z, b, kernel.Identity, kernel.Mask{}))
 		b = nil
 	}
 	return autograd.Finish(z, b, act, mask)
@@ -94,11 +93,10 @@ var Activations = map[string]kernel.Activation{
 	"tanh": kernel.Tanh, "sigmoid": kernel.Sigmoid,
 }
 
-// Env is where a model is built: one worker's parameters, vertices and ways along the edges, and the widths that the graph gives.
+// Env is where a model is built: one worker's parameters and ways along the edges, and the widths that the graph gives.
 type Env struct {
 	Params            *nn.Params
 	Propagators       Propagators
-	Rows              nn.Rows
 	Features, Classes int
 }
 
@@ -109,8 +107,8 @@ func New(s Spec, e Env) (*Model, error) {
 	if !ok {
 		return nil, fmt.Errorf("unknown activation %q", s.Activation)
 	}
-	params, rows := e.Params, e.Rows
-	m := &Model{Params: params, Input: nn.Dropout{Site: "input", P: s.InputDropout, Rows: rows}}
+	params := e.Params
+	m := &Model{Params: params, Input: nn.Dropout{Site: "input", P: s.InputDropout}}
 	norm := func(path string, width int) nn.Norm {
 		switch s.Norm {
 		case "batch":
@@ -128,14 +126,14 @@ func New(s Spec, e Env) (*Model, error) {
 	for i := range s.Layers {
 		params.BeginLayer(i)
 		last := i == s.Layers-1
-		b := &Block{Rows: rows}
-		site := Site{Path: fmt.Sprintf("%s.%d", list, i), In: in, Out: s.Hidden, Params: params, Rows: rows, Activation: act, Inner: norm}
+		b := &Block{}
+		site := Site{Path: fmt.Sprintf("%s.%d", list, i), In: in, Out: s.Hidden, Params: params, Activation: act, Inner: norm}
 		if last {
 			site.Out = e.Classes
 		} else {
 			b.Norm = norm(fmt.Sprintf("norms.%d", i), s.Hidden)
 			b.Activation = act
-			b.Dropout = nn.Dropout{Site: site.Path, P: s.Dropout, Rows: rows}
+			b.Dropout = nn.Dropout{Site: site.Path, P: s.Dropout}
 			b.Residual = s.Residual && i > 0
 		}
 		site.Norm = b.Norm

@@ -4,7 +4,6 @@ package gnn
 
 import (
 	"weft/autograd"
-	"weft/nn"
 )
 
 // Reduce is an aggregation over in-neighbours, duplicates counted: z_i = ⊕_{j→i} x_j (+ Self·x_i for sums).
@@ -48,8 +47,6 @@ type Propagator interface {
 	Propagate(x *autograd.Var, op Reduce, k int) *autograd.Var
 	// Attend is softmax attention over in-edges: rows × Heads·Width. No tensor with an entry for each edge is kept.
 	Attend(a Attention) *autograd.Var
-	// Rows says which vertices this worker holds.
-	Rows() nn.Rows
 }
 
 // Attention describes softmax attention over in-edges, per head:

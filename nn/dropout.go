@@ -10,7 +10,6 @@ import (
 type Dropout struct {
 	Site string
 	P    float64
-	Rows Rows
 }
 
 // Mask is the place's mask on a tape; it drops nothing in evaluation.
@@ -18,5 +17,5 @@ func (d Dropout) Mask(t *autograd.Tape) kernel.Mask {
 	if !t.Training || d.P == 0 {
 		return kernel.Mask{}
 	}
-	return kernel.NewMask(t.Random.Key(d.Site), d.P, d.Rows.IDs)
+	return kernel.NewMask(t.Random.Key(d.Site), d.P, t.Rows.IDs)
 }

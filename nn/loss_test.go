@@ -39,7 +39,7 @@ func TestLoss(t *testing.T) {
 		{y, reference.CrossEntropy(exact(z), labels, listed), reference.CrossEntropyBackward(exact(z), labels, listed)},
 		{multi, reference.BCEWithLogits(exact(z), exact(multi.Multi), listed), reference.BCEWithLogitsBackward(exact(z), exact(multi.Multi), listed)},
 	} {
-		logits := autograd.NewTape(team).Constant(z, false)
+		logits := autograd.NewTape(team, autograd.Rows{}).Constant(z, false)
 		loss, g := nn.Loss(logits, c.y, int32s(team, 8, 1, 0, 5, 7), len(listed), true)
 		near(t, "loss", []float32{float32(loss)}, []float64{c.loss})
 		near(t, "gradient", g.Floats(), c.grad.Data)
@@ -63,8 +63,9 @@ func TestLoss(t *testing.T) {
 func TestDropoutMask(t *testing.T) {
 	team := newTeam(t)
 	d := nn.Dropout{Site: "layers.0", P: .5}
+	var rows autograd.Rows
 	draw := func(d nn.Dropout, r autograd.Random, training bool) []float32 {
-		tape := autograd.NewTrainingTape(team, r)
+		tape := autograd.NewTrainingTape(team, rows, r)
 		tape.Training = training
 		m := team.Memory.New(tensor.Features, 20, 30)
 		team.Fill(m, 1)
@@ -88,7 +89,7 @@ func TestDropoutMask(t *testing.T) {
 			t.Errorf("another %s has the same mask", name)
 		}
 	}
-	d.Rows.IDs = int32s(team, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
+	rows.IDs = int32s(team, 19, 18, 17, 16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0)
 	backwards := draw(d, r, true)
 	for v := range 20 {
 		if !slices.Equal(backwards[v*30:(v+1)*30], mask[(19-v)*30:(20-v)*30]) {
@@ -99,7 +100,7 @@ func TestDropoutMask(t *testing.T) {
 
 func TestRowsOfOneWorker(t *testing.T) {
 	v := []float64{1, math.Pi}
-	nn.Rows{Here: 1, Total: 1}.Sum(v)
+	autograd.Rows{Here: 1, Total: 1}.Sum(v)
 	if v[0] != 1 || v[1] != math.Pi {
 		t.Errorf("a sum over one worker changed the values to %v", v)
 	}

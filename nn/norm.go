@@ -9,8 +9,8 @@ import (
 
 // Norm normalises a layer's output.
 type Norm interface {
-	// Forward normalises x, rows being the vertices that it holds.
-	Forward(x *autograd.Var, rows Rows) *autograd.Var
+	// Forward normalises x.
+	Forward(x *autograd.Var) *autograd.Var
 }
 
 const (
@@ -41,12 +41,13 @@ func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
 func (b *BatchNorm) RunningMean() *Buffer { return b.runningMean }
 
 // Forward normalises x.
-func (b *BatchNorm) Forward(x *autograd.Var, rows Rows) *autograd.Var {
+func (b *BatchNorm) Forward(x *autograd.Var) *autograd.Var {
 	t := x.Tape()
+	rows := t.Rows
 	cols := x.Cols()
 	mean, rstd := t.Memory().New(tensor.Activations, 1, cols), t.Memory().New(tensor.Activations, 1, cols)
 	if t.Training {
-		b.batchStatistics(x, rows, mean, rstd)
+		b.batchStatistics(x, mean, rstd)
 	} else if !t.Team.Planning() {
 		for c := range cols {
 			mean.Floats()[c] = b.runningMean.Values[c]
@@ -81,8 +82,9 @@ func (b *BatchNorm) Forward(x *autograd.Var, rows Rows) *autograd.Var {
 
 // batchStatistics fills mean and rstd from all rows on all workers, and moves the running statistics. The workers' means and sums
 // of squared deviations are joined as in Chan, Golub & LeVeque: Σ_w M2_w + n_w·(mean_w − mean)².
-func (b *BatchNorm) batchStatistics(x *autograd.Var, rows Rows, mean, rstd *tensor.Matrix) {
+func (b *BatchNorm) batchStatistics(x *autograd.Var, mean, rstd *tensor.Matrix) {
 	t := x.Tape()
+	rows := t.Rows
 	m := t.Team.Moments(x.Value())
 	n := float64(rows.Total)
 	center := make([]float64, len(m.Mean))
@@ -131,7 +133,7 @@ func NewLayerNorm(ps *Params, path string, width int) *LayerNorm {
 }
 
 // Forward normalises x.
-func (l *LayerNorm) Forward(x *autograd.Var, _ Rows) *autograd.Var {
+func (l *LayerNorm) Forward(x *autograd.Var) *autograd.Var {
 	t := x.Tape()
 	z := t.New(x.Rows(), x.Cols())
 	mean, rstd := t.Memory().New(tensor.Activations, x.Rows(), 1), t.Memory().New(tensor.Activations, x.Rows(), 1)

@@ -28,7 +28,7 @@ func TestAggregateOnce(t *testing.T) {
 	fixed, changing := w.Propagator("a", false), w.Propagator("b", false)
 	for range 2 {
 		for _, op := range []gnn.Reduce{gnn.Sum, gnn.Mean, gnn.Symmetric} {
-			tape := autograd.NewTape(team)
+			tape := autograd.NewTape(team, autograd.Rows{})
 			unit := tape.Constant(identity, false)
 			got := fixed.AggregateLinear(tape.Constant(x, true), unit, op).Value().Floats()
 			want := changing.AggregateLinear(tape.Constant(x, false), unit, op).Value().Floats()

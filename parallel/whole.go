@@ -32,7 +32,9 @@ func NewWhole(team *kernel.Team, r *graph.Relation) *Whole {
 }
 
 // Rows are all vertices.
-func (w *Whole) Rows() nn.Rows { return nn.Rows{Here: w.edges[0].vertices, Total: w.edges[0].vertices} }
+func (w *Whole) Rows() autograd.Rows {
+	return autograd.Rows{Here: w.edges[0].vertices, Total: w.edges[0].vertices}
+}
 
 // Propagator is the whole graph's gnn.Propagator at a site.
 func (w *Whole) Propagator(site string, reversed bool) gnn.Propagator {
@@ -60,8 +62,6 @@ type whole struct {
 	reversed bool
 	once     map[gnn.Reduce]firstAggregation
 }
-
-func (p *whole) Rows() nn.Rows { return p.graph.Rows() }
 
 func (p *whole) topology() *topology {
 	if p.reversed {

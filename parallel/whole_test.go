@@ -156,7 +156,7 @@ func TestAggregations(t *testing.T) {
 		for name, reduce := range linear {
 			a := b.dense(reduce, reversed)
 			for _, times := range []int{1, 2} {
-				tape := autograd.NewTrainingTape(b.team, autograd.Random{})
+				tape := autograd.NewTrainingTape(b.team, autograd.Rows{}, autograd.Random{})
 				x, dx, g := b.normal(b.vertices, 6), b.team.Zeros(tensor.Features, b.vertices, 6), b.normal(b.vertices, 6)
 				out := b.whole.Propagator("here", reversed).Propagate(tape.Leaf(x, dx), reduce, times)
 				want, grad := exact(x), exact(g)
@@ -187,7 +187,7 @@ func TestMax(t *testing.T) {
 			indices = append(indices, list...)
 			indptr = append(indptr, int64(len(indices)))
 		}
-		tape := autograd.NewTrainingTape(b.team, autograd.Random{})
+		tape := autograd.NewTrainingTape(b.team, autograd.Rows{}, autograd.Random{})
 		x, dx, g := b.normal(b.vertices, 5), b.team.Zeros(tensor.Features, b.vertices, 5), b.normal(b.vertices, 5)
 		want, arg := reference.Max(indptr, indices, exact(x))
 		grad := reference.MaxBackward(b.vertices, arg, exact(g))
@@ -223,7 +223,7 @@ func TestOrdersOfWork(t *testing.T) {
 		p := b.whole.Propagator(name, false)
 		var live int64
 		for pass := range 3 { // the second and third pass find what the first kept
-			tape := autograd.NewTrainingTape(b.team, autograd.Random{})
+			tape := autograd.NewTrainingTape(b.team, autograd.Rows{}, autograd.Random{})
 			dx, dw, g := b.team.Zeros(tensor.Buffers, b.vertices, 8), b.team.Zeros(tensor.Buffers, 8, c.out), b.normal(b.vertices, c.out)
 			x := c.x(tape, dx)
 			out := tape.Scope(func() *autograd.Var { return p.AggregateLinear(x, tape.Leaf(w, dw), gnn.Symmetric) })
@@ -274,7 +274,7 @@ func TestFixedInputChanges(t *testing.T) {
 	p := b.whole.Propagator("here", false)
 	w := b.normal(4, 4)
 	for range 3 {
-		tape := autograd.NewTape(b.team)
+		tape := autograd.NewTape(b.team, autograd.Rows{})
 		x := b.normal(b.vertices, 4)
 		out := p.AggregateLinear(tape.Constant(x, true), tape.Leaf(w, nil), gnn.Mean)
 		b.near("output", out.Value(), reference.MatMul(b.dense(gnn.Mean, false), reference.MatMul(exact(x), exact(w))))

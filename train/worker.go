@@ -18,7 +18,7 @@ type worker struct {
 	g         *graph.Graph
 	o         *Options
 	whole     *parallel.Whole
-	rows      nn.Rows
+	rows      autograd.Rows
 	features  *tensor.Matrix   // V × F, or nil
 	sparse    *autograd.Sparse // or nil
 	params    *nn.Params
@@ -59,7 +59,7 @@ func newWorker(team *kernel.Team, j *Job, classes int) (*worker, error) {
 	}
 	var err error
 	w.model, err = build(gnn.Env{
-		Params: w.params, Propagators: w.whole.Propagator, Rows: w.rows, Features: g.Features.Columns,
+		Params: w.params, Propagators: w.whole.Propagator, Features: g.Features.Columns,
 		Classes: classes,
 	})
 	return w, err
@@ -194,7 +194,7 @@ func (w *worker) input(t *autograd.Tape) *autograd.Var {
 
 // gradients runs the training pass of an epoch: it adds to the parameters' gradients and returns the loss.
 func (w *worker) gradients(epoch int) float64 {
-	t := autograd.NewTrainingTape(w.team, autograd.Random{Seed: w.o.Seed, Epoch: epoch})
+	t := autograd.NewTrainingTape(w.team, w.rows, autograd.Random{Seed: w.o.Seed, Epoch: epoch})
 	logits := w.model.Forward(w.input(t))
 	loss, g := nn.Loss(logits, w.targets, w.train.rows, len(w.train.ids), true)
 	t.Backward(logits, g)
@@ -208,7 +208,7 @@ type scores struct {
 
 // evaluate measures the model as it is, without dropout.
 func (w *worker) evaluate() scores {
-	t := autograd.NewTape(w.team)
+	t := autograd.NewTape(w.team, w.rows)
 	logits := w.model.Forward(w.input(t))
 	defer logits.Drop()
 	var s scores
@@ -223,7 +223,7 @@ func (w *worker) evaluate() scores {
 
 // logits computes the logits of all vertices.
 func (w *worker) logits() []float32 {
-	t := autograd.NewTape(w.team)
+	t := autograd.NewTape(w.team, w.rows)
 	z := w.model.Forward(w.input(t))
 	defer z.Drop()
 	return append([]float32(nil), z.Value().Floats()...)
@@ -231,7 +231,7 @@ func (w *worker) logits() []float32 {
 
 // embeddings computes the input of the last layer for all vertices: rows × columns. A model of one layer has its features there.
 func (w *worker) embeddings() (values []float32, columns int) {
-	t := autograd.NewTape(w.team)
+	t := autograd.NewTape(w.team, w.rows)
 	h := w.model.Hidden(w.input(t))
 	d := autograd.Dense(h)
 	values = append(values, d.Value().Floats()...)

@@ -1,8 +1,9 @@
-package nn
+package autograd
 
 import "weft/tensor"
 
-// Rows says which vertices the rows of a matrix are.
+// Rows says which vertices the rows of a tape's values are: masks are keyed by them, and losses, metrics and batch norm sum over all
+// workers' rows.
 type Rows struct {
 	Here  int            // rows on this worker
 	Total int            // rows on all workers together
