@@ -6,6 +6,7 @@ import "C"
 import (
 	"fmt"
 	"os"
+	"strings"
 )
 
 var levels = []string{C.WEFT_PORTABLE: "portable", C.WEFT_AVX2: "avx2", C.WEFT_AVX512: "avx512"}
@@ -21,7 +22,7 @@ var level = func() int {
 			}
 		}
 		if chosen < 0 || chosen > best {
-			fmt.Fprintf(os.Stderr, "weft: WEFT_SIMD=%s: this CPU runs portable to %s; unset it to take the best\n", want, levels[best])
+			fmt.Fprintf(os.Stderr, "weft: WEFT_SIMD=%s: it is one of %s here; unset it to take the best\n", want, strings.Join(levels[:best+1], ", "))
 			os.Exit(2)
 		}
 	}

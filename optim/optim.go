@@ -94,6 +94,9 @@ func (o *Optimizer) Release() {
 	}
 }
 
+// Schedules are the names that Schedule knows.
+var Schedules = []string{"constant", "cosine", "step"}
+
 // Schedule is the factor of the learning rate at an epoch, counted from 1, of a run of so many epochs: constant; cosine, from 1 to
 // 0 along half a cosine; step, halved after each tenth of the run.
 func Schedule(name string, epoch, epochs int) float64 {
