@@ -6,69 +6,53 @@ import (
 	"weft/nn"
 )
 
-// GAT is graph attention (Veličković et al. 2018), or GATv2 (Brody et al. 2022); the equations are at Attention.
+// GAT is graph attention (Veličković et al. 2018) with LeakyReLU slope 0.2; the equations are at Attention.
 type GAT struct {
-	source, target   *nn.Param // GATv1 has no transform of its own for targets
-	sourceB, targetB *nn.Param // GATv2
-	aSource, aTarget *nn.Param
-	b                *nn.Param
-	p                Propagator
-	a                Attention
-	average          bool
-	sourceDropout    nn.Dropout
-	targetDropout    nn.Dropout
+	w, aSource, aTarget, b *nn.Param
+	p                      Propagator
+	o                      GATOptions
+	dropout                nn.Dropout
+	selfLoops              bool
 }
 
 // GATOptions are a graph attention layer's settings. The site's Out is Heads times the width of a head, or the width of a head
 // when the heads are averaged.
 type GATOptions struct {
-	V2               bool
 	Heads            int
 	Average          bool
 	Dropout          float64 // on the coefficients
 	TransformDropout float64 // on the transformed features
 }
 
-// NewGAT makes a graph attention layer, with LeakyReLU slope 0.2.
-func NewGAT(s Site, o GATOptions) *GAT {
-	out := s.Out
+// columns is how many columns the heads take together.
+func (o GATOptions) columns(out int) int {
 	if o.Average {
-		out *= o.Heads
+		return o.Heads * out
 	}
-	weight := func(name string) *nn.Param { return s.Params.Weight(s.Path+name, s.In, out, nn.Glorot(s.In, out)) }
-	c := &GAT{
-		p: s.Propagator, a: Attention{Heads: o.Heads, Slope: 0.2, Dropout: o.Dropout, SelfLoops: !s.Plain}, average: o.Average,
-		sourceDropout: nn.Dropout{Site: s.Path + ".source", P: o.TransformDropout},
-		targetDropout: nn.Dropout{Site: s.Path + ".target", P: o.TransformDropout},
+	return out
+}
+
+// NewGAT makes a graph attention layer.
+func NewGAT(s Site, o GATOptions) *GAT {
+	n := o.columns(s.Out)
+	return &GAT{
+		w:       s.Params.Weight(s.Path+".lin.weight", s.In, n, nn.Glorot(s.In, n)),
+		aSource: s.Params.Attention(s.Path+".att_src", o.Heads, n), aTarget: s.Params.Attention(s.Path+".att_dst", o.Heads, n),
+		b: s.bias(".bias", s.Out, nn.Constant(0)), p: s.Propagator, o: o, selfLoops: !s.Plain,
+		dropout: nn.Dropout{Site: s.Path + ".source", P: o.TransformDropout},
 	}
-	if o.V2 {
-		c.source, c.sourceB = weight(".lin_l.weight"), s.Params.Bias(s.Path+".lin_l.bias", out, nn.FanIn(s.In))
-		c.target, c.targetB = weight(".lin_r.weight"), s.Params.Bias(s.Path+".lin_r.bias", out, nn.FanIn(s.In))
-		c.aSource = s.Params.Attention(s.Path+".att", o.Heads, out)
-	} else {
-		c.source = weight(".lin.weight")
-		c.aSource = s.Params.Attention(s.Path+".att_src", o.Heads, out)
-		c.aTarget = s.Params.Attention(s.Path+".att_dst", o.Heads, out)
-	}
-	c.b = s.bias(".bias", s.Out, nn.Constant(0))
-	return c
 }
 
 // Forward computes the layer.
 func (c *GAT) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
-	t, a := x.Tape(), c.a
-	transform := func(w, b *nn.Param, d nn.Dropout) *autograd.Var {
-		return autograd.Finish(autograd.Linear(x, w.On(t)), b.On(t), kernel.Identity, d.Mask(t))
-	}
-	a.ASource, a.ATarget = c.aSource.On(t), c.aTarget.On(t)
-	a.Source = transform(c.source, c.sourceB, c.sourceDropout)
-	a.Target = a.Source
-	if c.target != nil {
-		a.Target = transform(c.target, c.targetB, c.targetDropout)
-	}
-	z := c.p.Attend(a)
-	if c.average {
-		z = autograd.HeadMean(z, c.a.Heads)
+	t := x.Tape()
+	z := autograd.Finish(autograd.Linear(x, c.w.On(t)), nil, kernel.Identity, c.dropout.Mask(t))
+	z = c.p.Attend(Attention{
+		Source: z, Target: z, ASource: c.aSource.On(t), ATarget: c.aTarget.On(t),
+		Heads: c.o.Heads, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: c.selfLoops,
+	})
+	if c.o.Average {
+		z = autograd.HeadMean(z, c.o.Heads)
 	}
 	return z, c.b
 }

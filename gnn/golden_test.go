@@ -161,7 +161,7 @@ func testGolden(t *testing.T, file, input string) {
 	team := kernel.NewTeam(2, tensor.NewMeter())
 	defer team.Memory.Close()
 	r := g.relation()
-	p := parallel.NewWhole(team, &r)
+	p := parallel.NewWhole(team, &r, nil)
 	m, params := g.model(team, p)
 	tape := autograd.NewTrainingTape(team, p.Rows(), autograd.Random{})
 	tape.Training = g.meta["mode"] == "train"

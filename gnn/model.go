@@ -159,11 +159,15 @@ func (s Spec) convolution(site Site, props Propagators, last bool) (Convolution,
 	case "gin":
 		conv = func(s Site) Convolution { return NewGIN(s) }
 	case "gat", "gatv2":
-		o := GATOptions{V2: s.Model == "gatv2", Heads: s.Heads, Dropout: s.AttentionDropout, TransformDropout: s.TransformDropout}
+		o := GATOptions{Heads: s.Heads, Dropout: s.AttentionDropout, TransformDropout: s.TransformDropout}
 		if last {
 			o.Heads, o.Average = s.OutputHeads, s.OutputHeads > 1
 		}
-		conv = func(s Site) Convolution { return NewGAT(s, o) }
+		if s.Model == "gat" {
+			conv = func(s Site) Convolution { return NewGAT(s, o) }
+		} else {
+			conv = func(s Site) Convolution { return NewGATv2(s, o) }
+		}
 	default:
 		return nil, fmt.Errorf("unknown model %q", s.Model)
 	}

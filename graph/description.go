@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"weft/internal/refusal"
+	"weft/internal/regular"
 )
 
 // The files of a store. Those of vertices lie in the vertex type's directory and those of edges in the edge type's; in a graph
@@ -109,7 +110,7 @@ func readDescription(dir string) (*description, error) {
 	} else if !info.IsDir() {
 		return nil, refusal.Errorf("%s: not a graph store, which is a directory; make one with weft import or weft generate", dir)
 	}
-	f, err := os.Open(path)
+	f, _, err := regular.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, refusal.Errorf("%s: not a graph store, as it has no %s; make one with weft import or weft generate", dir, descriptionFile)
 	}

@@ -17,8 +17,8 @@ type Graph struct {
 	// Names are the vertices' names where the source has them (nil otherwise), len V. They are stored beside the arrays.
 	Names []string
 
-	path  string // of the store, empty for a graph made in memory
-	close func() error
+	path   string // of the store, empty for a graph made in memory
+	mapped *mappings
 }
 
 // Relation is one edge type: for each vertex v its in-neighbours Sources[Indptr[v]:Indptr[v+1]], in ascending order. Self
@@ -71,10 +71,21 @@ func (l *Labels) MultiLabel() bool { return l.Multi != nil }
 // Close gives back what the graph holds of the operating system (mapped files). The arrays must not be used afterwards. It
 // does nothing for a graph made in memory.
 func (g *Graph) Close() error {
-	if g.close == nil {
+	if g.mapped == nil {
 		return nil
 	}
-	c := g.close
-	g.close = nil
-	return c()
+	m := g.mapped
+	g.mapped = nil
+	return m.close()
+}
+
+// Unload gives back the memory that mapped files take in this process, after a pass over them. The arrays stay usable: what is used
+// again is read again. It does nothing for a graph made in memory.
+func (g *Graph) Unload() {
+	if g.mapped == nil {
+		return
+	}
+	for _, a := range *g.mapped {
+		a.Unload()
+	}
 }

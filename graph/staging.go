@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -21,11 +22,28 @@ import (
 // staging is a store that is being written, in a hidden directory beside its final place. The first error stays and makes
 // every later step do nothing.
 type staging struct {
-	name  string // of the store, as the caller spells it
-	dir   string // where the files are written; empty when it is renamed or removed
-	final string // where they will be, an absolute path
+	name  string   // of the store, as the caller spells it
+	dir   string   // where the files are written; empty when it is renamed or removed
+	final string   // where they will be, an absolute path
+	made  []string // the directories above it that were missing, outermost first
+	lock  *os.File // dir, under a lock that ends with the process
 	open  []*arrayFile
 	err   error
+}
+
+// inUse are the stores that are being written. Its lock is held while names in their directories change.
+var inUse struct {
+	sync.Mutex
+	stagings []*staging
+}
+
+// RemoveStaging removes what is there of the stores that this process is writing. It is for a process that ends at once: whoever
+// begins or completes a store afterwards waits for ever, so that no error of its own comes between.
+func RemoveStaging() {
+	inUse.Lock()
+	for _, s := range inUse.stagings {
+		_ = s.remove()
+	}
 }
 
 // stage makes the hidden directory, after it has made sure that the store can take its place.
@@ -42,15 +60,99 @@ func stage(dir string) (*staging, error) {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, refusal.Errorf("%s: exists and is not an empty directory; remove it or choose another place", dir)
 	}
-	parent, name := filepath.Split(final)
-	if _, err := os.Stat(parent); err != nil {
-		return nil, refusal.Errorf("%s: the directory %s is not there; create it or choose another place", dir, parent)
+	inUse.Lock()
+	defer inUse.Unlock()
+	s := &staging{name: dir, final: final}
+	if err := s.makeParents(); err != nil {
+		return nil, refusal.Errorf("%s: %w; choose another place", dir, err)
 	}
-	hidden := filepath.Join(parent, atomicfile.Hidden(name))
-	if err := os.Mkdir(hidden, 0o777); err != nil {
+	sweep(final)
+	if err := s.makeHidden(); err != nil {
+		_ = s.remove()
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	return &staging{name: dir, dir: hidden, final: final}, nil
+	inUse.stagings = append(inUse.stagings, s)
+	return s, nil
+}
+
+// makeParents makes the directories above the store that are missing.
+func (s *staging) makeParents() error {
+	var missing []string
+	for dir := filepath.Dir(s.final); ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		missing = append(missing, dir)
+	}
+	for _, dir := range slices.Backward(missing) {
+		err := os.Mkdir(dir, 0o777)
+		if errors.Is(err, fs.ErrExist) { // another process made it meanwhile
+			continue
+		}
+		if err != nil {
+			s.removeParents()
+			return err
+		}
+		s.made = append(s.made, dir)
+	}
+	return nil
+}
+
+// removeParents removes the directories that makeParents made, but for those that others use.
+func (s *staging) removeParents() {
+	for _, dir := range slices.Backward(s.made) {
+		_ = os.Remove(dir)
+	}
+	s.made = nil
+}
+
+// makeHidden makes the hidden directory and locks it, against the sweep of another process.
+func (s *staging) makeHidden() error {
+	const attempts = 10
+	for range attempts {
+		hidden := filepath.Join(filepath.Dir(s.final), atomicfile.Hidden(filepath.Base(s.final)))
+		if err := os.Mkdir(hidden, 0o777); err != nil {
+			return err
+		}
+		lock, err := os.Open(hidden)
+		if errors.Is(err, fs.ErrNotExist) { // swept before it was locked
+			continue
+		}
+		if err != nil {
+			return errors.Join(err, os.Remove(hidden))
+		}
+		// A file system without locks locks the sweep out as well.
+		swept := errors.Is(unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+		if _, err := os.Stat(hidden); swept || err != nil {
+			_ = lock.Close()
+			continue
+		}
+		s.dir, s.lock = hidden, lock
+		return nil
+	}
+	return fmt.Errorf("other processes keep removing its temporary directory")
+}
+
+// sweep removes the hidden directories that processes which are no more, killed or without power, left of a store.
+func sweep(final string) {
+	parent, name := filepath.Split(final)
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !e.IsDir() || !atomicfile.IsHidden(e.Name(), name) {
+			continue
+		}
+		dir, err := os.Open(filepath.Join(parent, e.Name()))
+		if err != nil {
+			continue
+		}
+		if unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			_ = os.RemoveAll(dir.Name())
+		}
+		_ = dir.Close()
+	}
 }
 
 // failure is the first error, under the name of the store.
@@ -70,9 +172,27 @@ func (s *staging) abort() error {
 	if s.dir == "" {
 		return nil
 	}
-	dir := s.dir
+	inUse.Lock()
+	defer inUse.Unlock()
+	err := s.remove()
+	s.leave()
+	return err
+}
+
+// remove removes the hidden directory and the parents made for it.
+func (s *staging) remove() (err error) {
+	if s.dir != "" {
+		err = os.RemoveAll(s.dir)
+	}
+	s.removeParents()
+	return err
+}
+
+// leave ends the staging, after its directory is removed or has its final name. The lock inUse is held.
+func (s *staging) leave() {
 	s.dir = ""
-	return os.RemoveAll(dir)
+	_ = s.lock.Close()
+	inUse.stagings = slices.DeleteFunc(inUse.stagings, func(t *staging) bool { return s == t })
 }
 
 // commit writes graph.json, brings everything to disk and gives the directory its final name.
@@ -86,14 +206,39 @@ func (s *staging) commit(d *description) error {
 		s.err = atomicfile.SyncDir(s.dir)
 	}
 	if s.err == nil {
-		// rename(2) itself, as os.Rename does not replace an empty directory.
-		s.err = unix.Rename(s.dir, s.final)
+		s.err = s.rename()
 	}
 	if s.err == nil {
-		s.dir = ""
 		s.err = atomicfile.SyncDir(filepath.Dir(s.final))
 	}
+	for _, dir := range slices.Backward(s.made) {
+		if s.err == nil {
+			s.err = atomicfile.SyncDir(filepath.Dir(dir))
+		}
+	}
 	return s.failure()
+}
+
+// rename gives the hidden directory its final name.
+func (s *staging) rename() error {
+	inUse.Lock()
+	defer inUse.Unlock()
+	// rename(2) itself, as os.Rename does not replace an empty directory.
+	err := unix.Rename(s.dir, s.final)
+	switch {
+	case errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR):
+		return refusal.Errorf("another process made it meanwhile; use that one, or choose another place")
+	case err == nil:
+		s.leave()
+	}
+	return err
+}
+
+// create creates a file of the store.
+func (s *staging) create(name string) (*os.File, error) {
+	inUse.Lock()
+	defer inUse.Unlock()
+	return os.Create(filepath.Join(s.dir, name))
 }
 
 // vertices writes the files of a vertex type.
@@ -171,7 +316,7 @@ func (s *staging) file(name string, data []byte) {
 		return
 	}
 	var f *os.File
-	if f, s.err = os.Create(filepath.Join(s.dir, name)); s.err != nil {
+	if f, s.err = s.create(name); s.err != nil {
 		return
 	}
 	_, err := f.Write(data)
@@ -210,7 +355,7 @@ func (s *staging) array(file, descr string, shape ...int) *arrayFile {
 		return nil
 	}
 	var f *os.File
-	if f, s.err = os.Create(filepath.Join(s.dir, file)); s.err != nil {
+	if f, s.err = s.create(file); s.err != nil {
 		return nil
 	}
 	a := &arrayFile{s: s, f: f, b: bufio.NewWriterSize(f, 1<<20)}

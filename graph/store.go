@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
 
 	"weft/internal/npy"
 	"weft/internal/refusal"
+	"weft/internal/regular"
 )
 
 // Open maps the graph store in dir into memory and checks it, so that nothing that is done with the graph later can leave its
@@ -23,7 +23,7 @@ func Open(dir string) (*Graph, error) {
 		return nil, err
 	}
 	m := &mappings{}
-	g := &Graph{Metric: d.Metric, Provenance: d.Provenance, path: dir, close: m.close}
+	g := &Graph{Metric: d.Metric, Provenance: d.Provenance, path: dir, mapped: m}
 	err = Guard(dir, func() error {
 		if err := g.readVertices(m, dir, &d.Vertices[0]); err != nil {
 			return err
@@ -37,6 +37,7 @@ func Open(dir string) (*Graph, error) {
 		_ = g.Close()
 		return nil, err
 	}
+	g.Unload()
 	return g, nil
 }
 
@@ -166,7 +167,7 @@ func readSplits(m *mappings, dir string, d []splitDescription) ([]Split, error) 
 }
 
 func readNames(path string) ([]string, error) {
-	text, err := os.ReadFile(path)
+	text, err := regular.ReadFile(path)
 	if err != nil {
 		return nil, unreadable(path, err)
 	}

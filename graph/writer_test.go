@@ -35,9 +35,9 @@ func TestWriteTakesOnlyAFreePlace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		full:                                "not empty; remove it",
-		file:                                "not an empty directory; remove it",
-		filepath.Join(parent, "no", "such"): "create it",
+		full:                              "not empty; remove it",
+		file:                              "not an empty directory; remove it",
+		filepath.Join(file, "no", "such"): "choose another place",
 	} {
 		err := dense().Write(path)
 		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), want) {

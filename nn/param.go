@@ -301,9 +301,9 @@ func transpose(values []float32, rows, cols int) []float32 {
 	return out
 }
 
-// Snapshot is a copy of all values, for Restore.
+// Snapshot is a copy of all values, for Restore. Its zero value is empty.
 type Snapshot struct {
-	values [][]float32
+	values *tensor.Matrix
 	counts []int64
 }
 
@@ -311,10 +311,18 @@ type Snapshot struct {
 func (ps *Params) Save(s *Snapshot) {
 	all := ps.all()
 	if s.values == nil {
-		s.values = make([][]float32, len(all))
+		n := 0
+		for _, v := range all {
+			n += len(v)
+		}
+		s.values = ps.team.Memory.New(tensor.Parameters, 1, n)
 	}
-	for i, v := range all {
-		s.values[i] = append(s.values[i][:0], v...)
+	if ps.team.Planning() {
+		return
+	}
+	to := s.values.Floats()
+	for _, v := range all {
+		to = to[copy(to, v):]
 	}
 	s.counts = s.counts[:0]
 	for _, b := range ps.Buffers {
@@ -324,10 +332,11 @@ func (ps *Params) Save(s *Snapshot) {
 	}
 }
 
-// Restore sets all values to a snapshot of this set.
+// Restore sets all values to a snapshot of this set, and gives its memory back.
 func (ps *Params) Restore(s *Snapshot) {
-	for i, v := range ps.all() {
-		copy(v, s.values[i])
+	from := s.values.Floats()
+	for _, v := range ps.all() {
+		from = from[copy(v, from):]
 	}
 	n := 0
 	for _, b := range ps.Buffers {
@@ -336,6 +345,8 @@ func (ps *Params) Restore(s *Snapshot) {
 			n++
 		}
 	}
+	s.values.Release()
+	s.values = nil
 }
 
 func (ps *Params) all() (all [][]float32) {

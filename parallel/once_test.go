@@ -21,7 +21,7 @@ func TestAggregateOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := parallel.NewWhole(team, &r)
+	w := parallel.NewWhole(team, &r, nil)
 	x, identity := team.Memory.New(tensor.Features, 4, 2), team.Zeros(tensor.Parameters, 2, 2)
 	copy(x.Floats(), []float32{1, 2, 3, 4, 5, 6, 7, 8})
 	identity.Floats()[0], identity.Floats()[3] = 1, 1

@@ -23,7 +23,7 @@ type topology struct {
 // exactly one (PyG's add_remaining_self_loops).
 type loopWeight struct{ sum, last float32 }
 
-func newTopology(team *kernel.Team, r *graph.Relation) *topology {
+func newTopology(team *kernel.Team, r *graph.Relation, copied func()) *topology {
 	n := len(r.Indptr) - 1
 	mem := team.Memory
 	loops, loopW := make([]int32, n), make([]loopWeight, n)
@@ -56,6 +56,9 @@ func newTopology(team *kernel.Team, r *graph.Relation) *topology {
 	if !team.Planning() {
 		t.fill(r, loops)
 	}
+	if copied != nil {
+		copied()
+	}
 	t.out = team.Transpose(t.in, tensor.Graph)
 	return t
 }
@@ -81,6 +84,7 @@ func (t *topology) fill(r *graph.Relation, loops []int32) {
 	if t.loops != nil {
 		copy(t.loops.Int32s(), loops)
 	}
+	t.in.FindHubs()
 }
 
 // reversed is the same relation with every edge turned around.

@@ -25,9 +25,9 @@ type operatorKey struct {
 	reversed bool
 }
 
-// NewWhole copies the graph's structure into the team's memory.
-func NewWhole(team *kernel.Team, r *graph.Relation) *Whole {
-	t := newTopology(team, r)
+// NewWhole copies the graph's structure into the team's memory. copied, unless nil, is called when r is not needed any more.
+func NewWhole(team *kernel.Team, r *graph.Relation, copied func()) *Whole {
+	t := newTopology(team, r, copied)
 	return &Whole{team: team, edges: [2]*topology{t, t.reversed()}, operators: map[operatorKey]operator{}, decided: map[string]bool{}}
 }
 

@@ -59,7 +59,7 @@ func newBench(t *testing.T, loops, weighted bool) *bench {
 	if b.relation, err = graph.NewRelation(b.vertices, b.edges); err != nil {
 		t.Fatal(err)
 	}
-	b.whole = parallel.NewWhole(b.team, &b.relation)
+	b.whole = parallel.NewWhole(b.team, &b.relation, nil)
 	return b
 }
 

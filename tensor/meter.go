@@ -155,6 +155,19 @@ func (t *Meter) PeakOf(k Kind) int64 {
 	return t.peakKinds[k]
 }
 
+// Drain gives all idle memory back to the operating system.
+func (t *Meter) Drain() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, free := range t.idle {
+		for _, p := range free {
+			t.unmap(p)
+		}
+	}
+	clear(t.idle)
+	t.idleBytes = 0
+}
+
 // Close gives everything back to the operating system: the matrices must not be used any more. Peak and the other figures stay.
 func (t *Meter) Close() {
 	t.mu.Lock()

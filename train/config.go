@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -17,7 +18,7 @@ import (
 const maxConfig = 1 << 20
 
 // ReadConfig reads a configuration file, a YAML mapping from names of settings to values, over the options in o. Settings that
-// the file does not name keep their value. An unknown key, a key that stands twice and a value of the wrong kind are refused
+// the file does not name keep their value. An unknown key, a key that stands twice and a value that is not accepted are refused
 // with their line.
 func ReadConfig(path string, o *Options) error {
 	info, err := os.Stat(path)
@@ -31,11 +32,14 @@ func ReadConfig(path string, o *Options) error {
 	if err != nil {
 		return refusal.Errorf("--config %s: %s", path, reason(err))
 	}
-	if err := parseConfig(data, o); err != nil {
+	if err := parseConfig(bytes.TrimPrefix(data, []byte(byteOrderMark)), o); err != nil {
 		return refusal.Errorf("--config %s: %w", path, err)
 	}
 	return nil
 }
+
+// byteOrderMark is what some editors begin a file with.
+const byteOrderMark = "\ufeff"
 
 func parseConfig(data []byte, o *Options) error {
 	file, err := parser.ParseBytes(data, 0)
@@ -71,6 +75,10 @@ func parseConfig(data []byte, o *Options) error {
 }
 
 func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
+	switch value.(type) {
+	case *ast.AnchorNode, *ast.AliasNode:
+		return fmt.Errorf("%s: YAML's anchors and aliases (& and *) are not read; write the value itself", key)
+	}
 	setting, known := settingNamed(key)
 	if !known {
 		return fmt.Errorf("unknown key %q%s", key, didYouMean(key))
@@ -84,6 +92,9 @@ func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
 	}
 	if err := setting.Set(o, fmt.Sprint(scalar.GetValue())); err != nil {
 		return fmt.Errorf("%s %q: %w", key, fmt.Sprint(scalar.GetValue()), err)
+	}
+	if reason := setting.reject(o); reason != "" {
+		return fmt.Errorf("%s %s: %s", key, setting.Text(o), reason)
 	}
 	return nil
 }

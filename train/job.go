@@ -128,6 +128,8 @@ func (j *Job) run(ctx context.Context) (r *Result, err error) {
 	}
 	w.params.Restore(&best.weights)
 	r.BestEpoch, r.Train, r.Val, r.Test = best.epoch, best.scores.train, best.scores.val, best.scores.test
+	w.optimizer.Release()
+	team.Memory.Drain() // before weights and predictions are copied for the caller
 	r.Weights = w.params.State()
 	r.Logits = w.logits()
 	r.PeakTensorBytes, r.GraphBytes = []int64{team.Memory.Peak()}, []int64{team.Memory.Live(tensor.Graph)}

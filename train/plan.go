@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"weft/kernel"
+	"weft/nn"
 	"weft/tensor"
 )
 
@@ -35,6 +36,7 @@ func (j *Job) plan() (p Plan, err error) {
 	}
 	w.trainEpoch(1)
 	w.evaluate()
+	w.params.Save(&nn.Snapshot{})
 	w.trainEpoch(2)
 	o := &j.Options
 	p.PeakTensorBytes, p.GraphBytes = []int64{mem.Peak()}, []int64{mem.Live(tensor.Graph)}

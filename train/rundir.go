@@ -167,7 +167,7 @@ func (d *RunDir) Finish(run Run, r *Result) error {
 	}
 	for _, step := range steps {
 		if err := step(); err != nil {
-			return d.fail(fmt.Errorf("%w; the run is incomplete", err))
+			return d.fail(err)
 		}
 	}
 	return nil
@@ -238,8 +238,12 @@ func ReadRun(dir string) (run Run, o Options, weights string, err error) {
 			filepath.Join(dir, runFile), run.Format, runFormat)
 	}
 	o = Defaults()
+	o.Model = ""
 	if err := ReadConfig(filepath.Join(dir, configFile), &o); err != nil {
 		return run, o, "", err
+	}
+	if o.Model == "" {
+		return run, o, "", refusal.Errorf("%s: damaged: it names no model", filepath.Join(dir, configFile))
 	}
 	return run, o, filepath.Join(dir, weightsFile), nil
 }

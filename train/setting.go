@@ -229,7 +229,11 @@ func (b bounds) reject(x float64) string {
 	if b.openHigh {
 		high = "below"
 	}
-	reason := fmt.Sprintf("must be %s %.10g", low, b.low)
+	kind := ""
+	if math.IsInf(x, 0) || math.IsNaN(x) {
+		kind = "a finite number "
+	}
+	reason := fmt.Sprintf("must be %s%s %.10g", kind, low, b.low)
 	if b.high != math.MaxFloat64 {
 		reason += fmt.Sprintf(" and %s %.10g", high, b.high)
 	}

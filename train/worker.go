@@ -1,6 +1,8 @@
 package train
 
 import (
+	"math"
+
 	"weft/autograd"
 	"weft/gnn"
 	"weft/graph"
@@ -50,7 +52,7 @@ func newWorker(team *kernel.Team, j *Job, classes int) (*worker, error) {
 	}
 	w := &worker{team: team, g: g, o: o}
 	w.loadFeatures()
-	w.whole = parallel.NewWhole(team, &g.Relation)
+	w.whole = parallel.NewWhole(team, &g.Relation, g.Unload)
 	w.rows = w.whole.Rows()
 	w.params = nn.NewParams(team, o.Seed)
 	build := j.Model
@@ -98,10 +100,10 @@ func (w *worker) loadFeatures() {
 			for _, x := range rowOf(f, v) {
 				sum += float64(x)
 			}
-			if sum == 0 {
-				return 1
+			if s := float32(1 / sum); !math.IsInf(float64(s), 0) {
+				return s
 			}
-			return float32(1 / sum)
+			return 1 // a row without a sum stays as it is
 		}
 	}
 	if !f.Sparse() {
@@ -121,14 +123,21 @@ func (w *worker) loadFeatures() {
 	w.sparse = &autograd.Sparse{Rows: a, Columns: w.team.Transpose(a, tensor.Features)}
 }
 
+// unloadEvery is how many values are copied from a mapped file before its pages are given back.
+const unloadEvery = 16 << 20
+
 // fillRows copies the stored feature values, each row times its scale.
 func (w *worker) fillRows(to func() []float32, scale func(v int) float32) {
 	if w.team.Planning() {
 		return
 	}
-	values, at := to(), 0
+	values, at, kept := to(), 0, 0
 	for v := range w.g.Vertices() {
 		s := scale(v)
+		if at-kept > unloadEvery {
+			w.g.Unload()
+			kept = at
+		}
 		for _, x := range rowOf(&w.g.Features, v) {
 			values[at] = s * x
 			at++

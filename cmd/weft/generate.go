@@ -69,6 +69,7 @@ func runGenerate(cmd *cobra.Command, store string, o generate.Options) error {
 	if err := checkNewStore(store); err != nil {
 		return err
 	}
+	defer removeOnSignal(cmd.ErrOrStderr(), store)()
 	started := time.Now()
 	if err := generate.Write(store, o); err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strings"
@@ -104,7 +105,7 @@ func formats(c *changes) []format {
 				flags.StringVar(&list.Val, "val", "", ".npy `file`: vertices that validate")
 				flags.StringVar(&list.Test, "test", "", ".npy `file`: vertices that test")
 				flags.IntVar(&list.Vertices, "vertices", 0, "number of vertices (default: the largest id and one)")
-				flags.BoolVar(&list.Strings, "string-ids", false, "vertices are named by any text, not numbered")
+				flags.BoolVar(&list.Strings, "string-ids", false, "vertices are named by any text; rows of arrays follow the names' first appearance")
 			},
 			read: func(source string) (*graph.Graph, error) {
 				list.Path = source
@@ -128,6 +129,7 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 	if err := checkNewStore(store); err != nil {
 		return err
 	}
+	defer removeOnSignal(cmd.ErrOrStderr(), store)()
 	started := time.Now()
 	g, err := f.read(source)
 	if err != nil {
@@ -145,6 +147,23 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, g, time.Since(started)))
 	return nil
+}
+
+// removeOnSignal makes the first signal that ends a process remove what is there of the store that is being written and end the
+// process, until stop is called.
+func removeOnSignal(stderr io.Writer, store string) (stop func()) {
+	attend := func(handle func(os.Signal)) {
+		interrupts.mu.Lock()
+		defer interrupts.mu.Unlock()
+		interrupts.attended = handle
+	}
+	attend(func(os.Signal) {
+		graph.RemoveStaging()
+		fmt.Fprintln(stderr, oneLine(fmt.Errorf("interrupted; %s is not written", store)))
+		os.Exit(exitInterrupted)
+	})
+	watchSignals()
+	return func() { attend(nil) }
 }
 
 // check refuses flags that make no sense, before the source is read.
@@ -230,6 +249,9 @@ func storeLine(store string, g *graph.Graph, took time.Duration) string {
 			splits = fmt.Sprintf("%d splits, the first %s", n, strings.TrimPrefix(splits, "split "))
 		}
 	}
-	return fmt.Sprintf("%s: %s vertices, %s edges, %s, %s classes, %s, in %s", store, count(g.Vertices()), count(g.Edges()),
-		features, count(g.Labels.Classes), splits, duration(took))
+	edges := count(g.Edges()) + " edges"
+	if g.Relation.Weights != nil {
+		edges += " (weighted)"
+	}
+	return fmt.Sprintf("%s: %s vertices, %s, %s, %s classes, %s, in %s", store, count(g.Vertices()), edges, features, count(g.Labels.Classes), splits, duration(took))
 }

@@ -21,7 +21,7 @@ A store that is damaged is refused by file and reason.`,
 		Example: "  weft inspect stores/cora\n  weft inspect debian --json",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			g, store, err := openDataset(args[0], cmd.ErrOrStderr())
+			g, store, err := openDataset(cmd.Context(), args[0], cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -44,13 +44,13 @@ func printSummary(out io.Writer, store string, s *graph.Summary) {
 	if s.Provenance != "" {
 		t.row("made by", s.Provenance)
 	}
-	t.row("vertices", describe(count(s.Vertices), has(s.Isolated, "isolated")))
+	t.row("vertices", describe(count(s.Vertices), has(s.Isolated, "isolated", "isolated")))
 	direction := "directed"
 	if s.Symmetric {
 		direction = "both ways"
 	}
-	t.row("edges", describe(count(s.Edges), direction, has(s.SelfLoops, "self loops"), has(s.DuplicateEdges, "duplicates"),
-		when(s.Weighted, "weighted"), has(s.EdgeFeatureColumns, "feature columns")))
+	t.row("edges", describe(count(s.Edges), direction, has(s.SelfLoops, "self loop", "self loops"), has(s.DuplicateEdges, "duplicate", "duplicates"),
+		when(s.Weighted, "weighted"), has(s.EdgeFeatureColumns, "feature column", "feature columns")))
 	t.row("in-degree", degrees(s.InDegree))
 	t.row("out-degree", degrees(s.OutDegree))
 	if s.FeatureColumns == 0 {
@@ -63,7 +63,7 @@ func printSummary(out io.Writer, store string, s *graph.Summary) {
 		t.row("classes", "none")
 	} else {
 		t.row("classes", describe(count(s.Classes), when(s.MultiLabel, "several to a vertex"),
-			has(s.Unlabelled, "vertices unlabelled"), largest(s)))
+			has(s.Unlabelled, "vertex unlabelled", "vertices unlabelled"), largest(s)))
 	}
 	if s.Metric != "" {
 		t.row("metric", s.Metric)
@@ -96,7 +96,7 @@ func when(condition bool, text string) string {
 }
 
 // has names a count, unless it is zero.
-func has[T int | int64](n T, what string) string { return when(n != 0, count(n)+" "+what) }
+func has[T int | int64](n T, one, many string) string { return when(n != 0, counted(n, one, many)) }
 
 func degrees(d graph.Degrees) string {
 	return fmt.Sprintf("%s to %s, mean %.4g", count(d.Min), count(d.Max), d.Mean)
@@ -112,5 +112,5 @@ func largest(s *graph.Summary) string {
 	if len(s.ClassNames) == len(s.ClassCounts) {
 		name = s.ClassNames[slices.Index(s.ClassCounts, most)]
 	}
-	return fmt.Sprintf("the largest (%s) has %s vertices", name, count(most))
+	return fmt.Sprintf("the largest (%s) has %s", name, counted(most, "vertex", "vertices"))
 }

@@ -3,33 +3,69 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 )
 
 // errInterrupted ends a command that a signal stopped.
 var errInterrupted = errors.New("interrupted")
 
-// untilSignal returns a context that the first SIGINT, SIGTERM or SIGUSR1 (which Slurm sends ahead of a time limit) cancels,
-// after telling notice. The work then ends in order and keeps its results; a SIGINT that follows ends the process at once.
-func untilSignal(parent context.Context, notice func(os.Signal)) (ctx context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(parent)
-	signals := make(chan os.Signal, 2)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1)
-	go func() {
-		for s := range signals {
-			if ctx.Err() == nil {
-				notice(s)
-				cancel(errInterrupted)
-			} else if s == syscall.SIGINT {
-				os.Exit(exitInterrupted)
-			}
+// interrupts hands the signals that end a process to the part of the program that can end in order. There is one, as signals
+// are the process's.
+var interrupts struct {
+	watch    sync.Once
+	mu       sync.Mutex
+	attended func(os.Signal) // nil: nothing has to be put in order
+}
+
+// watchSignals takes the signals that end a process: SIGINT, SIGTERM, SIGQUIT, SIGUSR1 (which Slurm sends ahead of a time limit)
+// and, unless the process was told to outlive its terminal, SIGHUP. Where nobody attends to them, the process ends at once.
+func watchSignals() {
+	interrupts.watch.Do(func() {
+		signals := make(chan os.Signal, 2)
+		signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGUSR1)
+		if !signal.Ignored(syscall.SIGHUP) {
+			signal.Notify(signals, syscall.SIGHUP)
 		}
-	}()
+		go func() {
+			for s := range signals {
+				interrupts.mu.Lock()
+				handle := interrupts.attended
+				interrupts.mu.Unlock()
+				if handle == nil {
+					fmt.Fprintln(os.Stderr, oneLine(errInterrupted))
+					os.Exit(exitInterrupted)
+				}
+				handle(s)
+			}
+		}()
+	})
+}
+
+// untilSignal returns a context that the first signal cancels, after telling notice. The work then ends in order and keeps its
+// results; a SIGINT or SIGQUIT that follows ends the process at once.
+func untilSignal(parent context.Context, notice func(os.Signal)) (ctx context.Context, stop func()) {
+	watchSignals()
+	ctx, cancel := context.WithCancelCause(parent)
+	attend := func(f func(os.Signal)) (before func(os.Signal)) {
+		interrupts.mu.Lock()
+		defer interrupts.mu.Unlock()
+		before, interrupts.attended = interrupts.attended, f
+		return before
+	}
+	before := attend(func(s os.Signal) {
+		if ctx.Err() == nil {
+			notice(s)
+			cancel(errInterrupted)
+		} else if s == syscall.SIGINT || s == syscall.SIGQUIT {
+			os.Exit(exitInterrupted)
+		}
+	})
 	return ctx, func() {
-		signal.Stop(signals)
-		close(signals)
+		attend(before)
 		cancel(nil)
 	}
 }

@@ -25,7 +25,9 @@ const (
 var version = "unknown"
 
 func main() {
+	watchSignals()
 	root, started := newRoot()
+	root.SetOut(&output{File: os.Stdout})
 	os.Exit(execute(root, started))
 }
 
@@ -42,6 +44,9 @@ func execute(root *cobra.Command, started *bool) (status int) {
 		}
 	}()
 	err := root.Execute()
+	if out, ok := root.OutOrStdout().(*output); ok && err == nil {
+		err = out.check()
+	}
 	if err == nil {
 		return exitDone
 	}

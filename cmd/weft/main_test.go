@@ -42,7 +42,7 @@ func TestInternalError(t *testing.T) {
 }
 
 func TestSignalCancels(t *testing.T) {
-	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1} {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGQUIT} {
 		told := make(chan os.Signal, 1)
 		ctx, stop := untilSignal(t.Context(), func(s os.Signal) { told <- s })
 		if err := syscall.Kill(os.Getpid(), s); err != nil {
@@ -77,6 +77,34 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "\n") {
 		t.Error("the live line scrolls")
+	}
+}
+
+// A narrow terminal shows fewer fields, each of them whole and in its place; the epoch goes last.
+func TestProgressFits(t *testing.T) {
+	p := &progress{}
+	e := train.Epoch{Epoch: 49, Epochs: 100, Loss: 0.3726, Train: 1, Val: 0.8198, Test: 0.818, Evaluated: true, Seconds: 0.002, PeakBytes: 207e6}
+	p.results = e
+	now := time.Unix(100, 0)
+	p.first = now.Add(-48 * time.Second)
+	for width, want := range map[int]string{
+		3:   "",
+		10:  "49/100",
+		20:  "epoch  49/100",
+		40:  "epoch  49/100  loss 0.3726",
+		60:  "epoch  49/100  loss 0.3726  val  81.98 %  51 s left",
+		80:  "epoch  49/100  loss 0.3726  val  81.98 %  2.0 ms/epoch  51 s left",
+		100: "epoch  49/100  loss 0.3726  train 100.00 %  val  81.98 %  test  81.80 %  2.0 ms/epoch  51 s left",
+		120: "epoch  49/100  loss 0.3726  train 100.00 %  val  81.98 %  test  81.80 %  2.0 ms/epoch  207 MB  51 s left",
+	} {
+		if got := fit(p.fields(e, now), width-1); got != want {
+			t.Errorf("%d columns: %q, want %q", width, got, want)
+		}
+	}
+	e.Seconds, p.results.Train = 0.0021, 0.9
+	other := fit(p.fields(e, now), 119)
+	if len(other) != len(fit(p.fields(train.Epoch{Epoch: 50, Epochs: 100, Seconds: 0.25, PeakBytes: 1.2e9}, now), 119)) {
+		t.Errorf("columns shift: %q", other)
 	}
 }
 
@@ -122,9 +150,25 @@ func TestProgressSaysTheTimeLeft(t *testing.T) {
 		})
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	want := "epoch 11/21  loss 0.5000  train 100.00 %  val 80.00 %  test 75.00 %  1.0 s/epoch  1.2 GB  at most 20 s left"
+	want := "epoch 11/21  loss 0.5000  train 100.00 %  val  80.00 %  test  75.00 %   1.0 s/epoch  1.2 GB  at most 20 s left"
 	if got := lines[len(lines)-1]; got != want {
 		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
+
+func TestOutputRemembersFailure(t *testing.T) {
+	full, err := os.Open(os.DevNull) // not open for writing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	var stderr bytes.Buffer
+	root, started := newRoot()
+	root.SetArgs([]string{"version"})
+	root.SetErr(&stderr)
+	root.SetOut(&output{File: full})
+	if status := execute(root, started); status != exitFailed || !strings.HasPrefix(stderr.String(), "weft: standard output: ") {
+		t.Errorf("status %d, %q", status, stderr.String())
 	}
 }
 

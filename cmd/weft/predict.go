@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,9 +35,9 @@ with a row per vertex in the graph's order.
 The weights are those of a run's directory, on the run's own graph or on another one with as many features; or those of a
 safetensors file with the names and shapes of PyTorch Geometric's models, whose settings --config or flags describe.
 Settings of the training are accepted and ignored.`,
-		Example: `  weft predict runs/first --out preds.npy
-  weft predict runs/first stores/newer --out preds.npy --embeddings hidden.npy
-  weft predict --init weights.safetensors --config model.yaml stores/mine --out preds.npy`,
+		Example: `  weft predict runs/first --out runs/preds.npy
+  weft predict runs/first stores/newer --out runs/preds.npy --embeddings runs/hidden.npy
+  weft predict --init weights.safetensors --config model.yaml stores/mine --out runs/preds.npy`,
 		Args: arguments(0, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args) },
 	}
@@ -44,8 +47,9 @@ Settings of the training are accepted and ignored.`,
 			cmd.Flags().Lookup(s.Name).Hidden = true
 		}
 	}
+	cmd.Flags().Lookup("memory-limit").Hidden = true // refused: predict makes no plan
 	cmd.Flags().Lookup("init").Usage = "safetensors file with the weights to predict with"
-	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the logits, float32, vertices × classes")
+	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the logits, float32, vertices × classes; one that is there is overwritten")
 	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", "`file` for the last hidden layer, float32, vertices × columns")
 	return cmd
 }
@@ -70,20 +74,31 @@ func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
 			return err
 		}
 	}
+	if sameFile(p.out, p.embeddings) {
+		return refusal.Errorf("--embeddings %s: the file of --out; name another", p.embeddings)
+	}
 	weights, _, err := safetensors.ReadFile(asked.weights)
 	if err != nil {
 		return err
 	}
-	g, _, err := openDataset(asked.graph, cmd.ErrOrStderr())
+	g, _, err := openDataset(cmd.Context(), asked.graph, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
 	defer g.Close()
-	return p.predict(cmd, g, asked.options, weights)
+	if err := checkWeights(&asked, g, weights); err != nil {
+		return err
+	}
+	return p.predict(cmd, g, &asked, weights)
 }
 
 // understand finds the settings, the weights and the graph: a run's directory holds all three, --init names the weights alone.
 func (p *predictCommand) understand(args []string) (asked request, err error) {
+	for _, g := range p.settings.given {
+		if g.setting.Name == "memory-limit" {
+			return asked, refusal.Errorf("--memory-limit %s: predict makes no plan to hold against it; leave it out", g.text)
+		}
+	}
 	given, err := p.settings.merge()
 	if err != nil {
 		return asked, err
@@ -109,23 +124,29 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 		asked.graph = run.Store
 		if len(args) == 2 {
 			asked.graph = args[1]
+		} else if _, err := os.Stat(run.Store); err != nil {
+			return asked, refusal.Errorf("%s names %s, which is not there; give the store: weft predict %s STORE",
+				filepath.Join(args[0], "run.json"), run.Store, args[0])
 		}
 	}
 	return asked, check(&asked.options)
 }
 
-func (p *predictCommand) predict(cmd *cobra.Command, g *graph.Graph, o train.Options, weights map[string]safetensors.Tensor) error {
+func (p *predictCommand) predict(cmd *cobra.Command, g *graph.Graph, asked *request, weights map[string]safetensors.Tensor) error {
 	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; nothing is written\n", s)
 	})
 	defer stop()
 	started := time.Now()
-	result, err := (&train.Job{Graph: g, Options: o}).Predict(ctx, weights, p.embeddings != "")
+	result, err := (&train.Job{Graph: g, Options: asked.options}).Predict(ctx, weights, p.embeddings != "")
 	if ctx.Err() != nil {
 		return errInterrupted
 	}
+	if err != nil && strings.HasPrefix(err.Error(), "the weights ") {
+		return fmt.Errorf("%s: %w", asked.weights, err)
+	}
 	if err != nil {
-		return err
+		return about(asked.graph, err)
 	}
 	if p.embeddings != "" {
 		if err := npy.WriteFile(p.embeddings, result.Embeddings, g.Vertices(), result.EmbeddingColumns); err != nil {
@@ -135,8 +156,42 @@ func (p *predictCommand) predict(cmd *cobra.Command, g *graph.Graph, o train.Opt
 	if err := npy.WriteFile(p.out, result.Logits, g.Vertices(), result.Classes); err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s: logits of %s vertices, %s classes, in %s\n", p.out, count(g.Vertices()), count(result.Classes),
-		duration(time.Since(started)))
+	show := cmd.OutOrStdout()
+	if info, err := os.Stat(p.out); err == nil && !info.Mode().IsRegular() {
+		show = cmd.ErrOrStderr() // the logits may have gone to standard output
+	}
+	fmt.Fprintf(show, "%s: logits of %s, %s, in %s\n", p.out, counted(g.Vertices(), "vertex", "vertices"),
+		counted(result.Classes, "class", "classes"), duration(time.Since(started)))
+	return nil
+}
+
+// sameFile reports whether two names mean one file, there or not.
+func sameFile(a, b string) bool {
+	if b == "" {
+		return false
+	}
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return filepath.Clean(a) == filepath.Clean(b) || (errX == nil && errY == nil && os.SameFile(x, y))
+}
+
+// checkWeights refuses weights that another program named otherwise, and weights for another number of features.
+func checkWeights(asked *request, g *graph.Graph, weights map[string]safetensors.Tensor) error {
+	names := slices.Sorted(maps.Keys(weights))
+	ours := func(name string) bool { return strings.HasPrefix(name, "convs.") || strings.HasPrefix(name, "lins.") }
+	if len(names) > 0 && !slices.ContainsFunc(names, ours) {
+		return refusal.Errorf("%s: the weights hold %s, where names like convs.0.bias were expected; rename them as PyTorch Geometric's models do",
+			asked.weights, names[0])
+	}
+	for _, layer := range []string{"convs.0.", "convs.0.conv_in.", "convs.0.conv_out.", ""} {
+		for _, weight := range []string{"lin.weight", "lin_l.weight", "nn.lins.0.weight", "lins.0.weight"} {
+			w, found := weights[layer+weight]
+			if found && len(w.Shape) == 2 && w.Shape[1] != g.Features.Columns {
+				return refusal.Errorf("%s has %s, the weights of %s are for %s",
+					asked.graph, counted(g.Features.Columns, "feature", "features"), asked.weights, count(w.Shape[1]))
+			}
+		}
+	}
 	return nil
 }
 
@@ -144,6 +199,9 @@ func (p *predictCommand) predict(cmd *cobra.Command, g *graph.Graph, o train.Opt
 func checkFile(flag, path string) error {
 	if path == "" {
 		return refusal.Errorf("--%s is missing: name the file to write", flag)
+	}
+	if path == "-" {
+		return refusal.Errorf("--%s -: standard output is not written to under this name; name a file, or /dev/stdout", flag)
 	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return refusal.Errorf("--%s %s: a folder; name a file", flag, path)

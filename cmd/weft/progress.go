@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -31,10 +33,22 @@ type progress struct {
 // newProgress shows on out, live if it is a terminal.
 func newProgress(out io.Writer, o *train.Options) *progress {
 	p := &progress{out: out, clock: time.Now, atMost: o.Patience > 0}
-	if f, ok := out.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		p.width = func() int { return terminalWidth(f) }
+	f, _ := out.(*os.File)
+	if o, ok := out.(*output); ok {
+		f = o.File
+	}
+	if f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
+		p.width = func() int { return columns(f) }
 	}
 	return p
+}
+
+// columns is the width of a terminal, 80 where it does not say.
+func columns(f *os.File) int {
+	if n, _, err := term.GetSize(int(f.Fd())); err == nil && n > 0 {
+		return n
+	}
+	return 80
 }
 
 // epoch shows that an epoch is done, if it is time to.
@@ -52,12 +66,12 @@ func (p *progress) epoch(e train.Epoch) {
 		return
 	}
 	p.shown, p.shownAt = e.Epoch, now
-	line := p.line(e, now)
+	fields := p.fields(e, now)
 	if p.width == nil {
-		fmt.Fprintln(p.out, line)
+		fmt.Fprintln(p.out, join(fields))
 		return
 	}
-	fmt.Fprintf(p.out, "\r%s\x1b[K", cut(line, p.width()-1))
+	fmt.Fprintf(p.out, "\r%s\x1b[K", fit(fields, p.width()-1))
 	p.drawn = true
 }
 
@@ -75,25 +89,62 @@ func (p *progress) due(e train.Epoch, now time.Time) bool {
 	return since >= max(time.Second, now.Sub(p.first)/20) || (e.Epoch-p.shown)*10 >= e.Epochs
 }
 
-func (p *progress) line(e train.Epoch, now time.Time) string {
+// field is a part of a line. On a narrow terminal those of the highest rank go first.
+type field struct {
+	text string
+	rank int
+}
+
+// fields are the parts of an epoch's line, padded so that each stays in its column.
+func (p *progress) fields(e train.Epoch, now time.Time) []field {
 	digits := len(fmt.Sprint(e.Epochs))
 	each := seconds(e.Seconds) // with evaluation, once two epochs tell
 	if e.Epoch > 1 && now.After(p.first) {
 		each = now.Sub(p.first) / time.Duration(e.Epoch-1)
 	}
-	parts := []string{fmt.Sprintf("epoch %*d/%d", digits, e.Epoch, e.Epochs), fmt.Sprintf("loss %.4f", e.Loss)}
+	fields := []field{{fmt.Sprintf("epoch %*d/%d", digits, e.Epoch, e.Epochs), 0}, {fmt.Sprintf("loss %.4f", e.Loss), 1}}
 	if p.results.Evaluated {
-		parts = append(parts, "train "+percent(p.results.Train), "val "+percent(p.results.Val), "test "+percent(p.results.Test))
+		fields = append(fields, field{"train " + padded(percent(p.results.Train), 8), 6},
+			field{"val " + padded(percent(p.results.Val), 8), 2}, field{"test " + padded(percent(p.results.Test), 8), 5})
 	}
-	parts = append(parts, duration(seconds(e.Seconds))+"/epoch", megabytes(e.PeakBytes))
+	fields = append(fields, field{padded(duration(seconds(e.Seconds)), 6) + "/epoch", 4}, field{padded(megabytes(e.PeakBytes), 6), 7})
 	if left := e.Epochs - e.Epoch; left > 0 {
 		text := duration(each*time.Duration(left)) + " left"
 		if p.atMost {
 			text = "at most " + text
 		}
-		parts = append(parts, text)
+		fields = append(fields, field{text, 3})
 	}
-	return strings.Join(parts, "  ")
+	return fields
+}
+
+// padded puts spaces in front of a text up to a width.
+func padded(text string, width int) string {
+	return strings.Repeat(" ", max(width-utf8.RuneCountInString(text), 0)) + text
+}
+
+func join(fields []field) string {
+	texts := make([]string, len(fields))
+	for i, f := range fields {
+		texts[i] = f.text
+	}
+	return strings.Join(texts, "  ")
+}
+
+// fit leaves out whole fields until the rest fits into so many characters. A terminal too narrow for the epoch shows nothing.
+func fit(fields []field, width int) string {
+	for utf8.RuneCountInString(join(fields)) > width {
+		last := slices.MaxFunc(fields, func(a, b field) int { return cmp.Compare(a.rank, b.rank) })
+		if last.rank == 0 {
+			short := strings.TrimLeft(last.text, "epoch ")
+			if utf8.RuneCountInString(short) > width {
+				return ""
+			}
+			return short
+		}
+		fields = slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return f == last })
+	}
+	return join(fields)
 }
 
 // say prints a line of its own, above the live line.
@@ -116,12 +167,4 @@ func (p *progress) erase() {
 		fmt.Fprint(p.out, "\r\x1b[K")
 		p.drawn = false
 	}
-}
-
-// cut shortens a line to so many characters.
-func cut(line string, width int) string {
-	if utf8.RuneCountInString(line) <= width {
-		return line
-	}
-	return string([]rune(line)[:max(width, 0)])
 }

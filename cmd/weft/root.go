@@ -40,8 +40,9 @@ train leaves the weights, the predictions and the course of the training in a ru
 		PersistentPreRun: func(*cobra.Command, []string) { *started = true },
 	}
 	root.SetUsageFunc(usage)
+	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("weft {{.Version}}\n")
-	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newTrain(), newPredict(), newDoctor(), newVersion())
+	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newTrain(), newPredict(), newBench(), newDoctor(), newVersion())
 	return root, started
 }
 
@@ -80,8 +81,8 @@ func usage(cmd *cobra.Command) error {
 	line := cmd.UseLine()
 	if cmd.HasAvailableSubCommands() {
 		line = cmd.CommandPath() + " COMMAND"
-		if cmd.HasParent() {
-			line = cmd.CommandPath() + " " + strings.TrimPrefix(cmd.Use, cmd.Name()+" ")
+		if _, arguments, named := strings.Cut(cmd.Use, " "); named {
+			line = cmd.CommandPath() + " " + arguments
 		}
 	}
 	fmt.Fprintf(out, "Usage:\n  %s\n", line)

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"weft/internal/safetensors"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"weft": main}) }
@@ -22,7 +24,7 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"refused": refused, "cp-store": copyStore, "truncate": truncate,
+			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
 		},
 	})
 }
@@ -55,4 +57,15 @@ func truncate(ts *testscript.TestScript, _ bool, args []string) {
 	info, err := os.Stat(path)
 	ts.Check(err)
 	ts.Check(os.Truncate(path, info.Size()/2))
+}
+
+// prefixWeights copies weights with "model." in front of each name.
+func prefixWeights(ts *testscript.TestScript, _ bool, args []string) {
+	weights, _, err := safetensors.ReadFile(ts.MkAbs(args[0]))
+	ts.Check(err)
+	named := map[string]safetensors.Tensor{}
+	for name, w := range weights {
+		named["model."+name] = w
+	}
+	ts.Check(safetensors.WriteFile(ts.MkAbs(args[1]), named, nil))
 }

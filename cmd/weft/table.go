@@ -45,6 +45,14 @@ func count[T int | int64](n T) string {
 	return sign + digits
 }
 
+// counted writes a number of things: 1 class, 1,000 classes.
+func counted[T int | int64](n T, one, many string) string {
+	if n == 1 {
+		return count(n) + " " + one
+	}
+	return count(n) + " " + many
+}
+
 // megabytes writes an amount of memory in the unit that suits it, in powers of 1000.
 func megabytes(bytes int64) string {
 	x, unit := float64(bytes), "B"
@@ -64,8 +72,8 @@ func megabytes(bytes int64) string {
 func duration(d time.Duration) string {
 	s := d.Seconds()
 	switch {
-	case s < 0.0995:
-		return fmt.Sprintf("%.2g ms", s*1000)
+	case s < 0.00995:
+		return fmt.Sprintf("%.1f ms", s*1000)
 	case s < 0.9995:
 		return fmt.Sprintf("%.0f ms", s*1000)
 	case s < 9.95:

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,11 +35,11 @@ func newTrain() *cobra.Command {
 epoch), model.safetensors (the weights of the best epoch), predictions.npy (a row of logits per vertex) and run.json, written last.
 
 The best epoch is the first with the highest metric on the validation vertices; its weights make the results.
-An interrupt (SIGINT, SIGTERM or SIGUSR1) finishes the epoch and keeps the results; a second SIGINT stops at once.`,
+An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps the results; a second SIGINT stops at once.`,
 		Example: `  weft train debian
   weft train cora --config configs/cora-gcn.yaml --seed 3
   weft train stores/mine --model gat --hidden 64 --heads 8 --epochs 500 --patience 50
-  weft train stores/mine --model sage --json --out runs/first > first.json`,
+  weft train stores/mine --model sage --json --out runs/first > runs/first.json`,
 		Args: arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error { return t.run(cmd, args[0]) },
 	}
@@ -59,7 +60,10 @@ func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 	if t.json {
 		show = cmd.ErrOrStderr()
 	}
-	g, store, err := openDataset(dataset, show)
+	if t.out == "" && cmd.Flags().Changed("out") {
+		return refusal.Errorf("--out: the name is empty; name a folder, or leave --out out for a new one under runs/")
+	}
+	g, store, err := openDataset(cmd.Context(), dataset, show)
 	if err != nil {
 		return err
 	}
@@ -67,7 +71,7 @@ func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 	job := &train.Job{Graph: g, Dataset: dataset, Options: options}
 	plan, err := job.Plan()
 	if err != nil {
-		return err
+		return about(dataset, err)
 	}
 	if t.explain {
 		if err := t.printPlan(cmd.OutOrStdout(), plan); err != nil {
@@ -86,8 +90,9 @@ func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 	if err != nil {
 		if refusal.Is(err) {
 			dir.Discard()
+			return about(dataset, err)
 		}
-		return err
+		return incomplete(dir, err)
 	}
 	run := train.NewRun(version, store, started)
 	run.Finished = time.Now()
@@ -96,7 +101,7 @@ func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 	run.Summary.RunDir = dir.Path
 	run.Summary.PeakRSSBytes = peakResident()
 	if err := dir.Finish(run, result); err != nil {
-		return err
+		return incomplete(dir, err)
 	}
 	if t.json {
 		if err := printJSON(cmd.OutOrStdout(), run.Summary); err != nil {
@@ -111,14 +116,33 @@ func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 	return nil
 }
 
-// openDataset opens a dataset by its name or a store by its path, and says where the store is.
-func openDataset(name string, show io.Writer) (g *graph.Graph, store string, err error) {
-	store, err = datasets.Resolve(name, func(line string) { fmt.Fprintln(show, line) })
+// openDataset opens a dataset by its name or a store by its path, and says where the store is. A signal while a dataset's store is
+// made leaves none.
+func openDataset(parent context.Context, name string, show io.Writer) (g *graph.Graph, store string, err error) {
+	ctx, stop := untilSignal(parent, func(os.Signal) {})
+	defer stop()
+	store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, line) })
+	if ctx.Err() != nil {
+		return nil, "", errInterrupted
+	}
 	if err != nil {
 		return nil, "", err
 	}
 	g, err = graph.Open(store)
 	return g, store, err
+}
+
+// about puts the graph's name in front of a refusal that speaks of the graph.
+func about(dataset string, err error) error {
+	if !refusal.Is(err) || !strings.HasPrefix(err.Error(), "the graph ") {
+		return err
+	}
+	return fmt.Errorf("%s: %w", dataset, err)
+}
+
+// incomplete says what is left of a run that failed.
+func incomplete(dir *train.RunDir, err error) error {
+	return fmt.Errorf("%w; %s is incomplete: remove it, or name another folder with --out", err, dir.Path)
 }
 
 // watch runs a job, with its progress shown and recorded. A signal, or a record that cannot be written, ends it after the
@@ -185,8 +209,9 @@ func (t *trainCommand) printPlan(out io.Writer, p train.Plan) error {
 func printResults(out io.Writer, run *train.Run) {
 	s := &run.Summary
 	t := newTable(out)
-	t.row("model", fmt.Sprintf("%s on %s: %s vertices, %s edges, %s features, %s classes", s.Model, s.Dataset,
-		count(s.Graph.Vertices), count(s.Graph.Edges), count(s.Graph.Features), count(s.Graph.Classes)))
+	t.row("model", fmt.Sprintf("%s on %s: %s, %s, %s, %s", s.Model, s.Dataset,
+		counted(s.Graph.Vertices, "vertex", "vertices"), counted(s.Graph.Edges, "edge", "edges"),
+		counted(s.Graph.Features, "feature", "features"), counted(s.Graph.Classes, "class", "classes")))
 	t.row("epochs", fmt.Sprintf("%s, best %s", count(s.EpochsRun), count(s.BestEpoch)))
 	t.row(s.Metric, fmt.Sprintf("train %s  validation %s  test %s",
 		percent(float64(s.Train)), percent(float64(s.Val)), percent(float64(s.Test))))

@@ -4,13 +4,17 @@ package edgelist
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"math"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/klauspost/compress/gzip"
 
@@ -37,10 +41,10 @@ type Options struct {
 // Read reads the graph: edges as they are listed, duplicates and self loops included. Complaints about a file are refusals that
 // name it, and its line or row.
 //
-// In a text file, empty lines and those that start with # or % are skipped; so is a header, the first line that is left
-// where neither of its first two columns is an integer or, with Strings, where both are usual words for the ends of an edge.
-// Columns may be in double quotes. A Parquet file, known by its first bytes, has columns named src, source or 0, dst, target
-// or 1, and weight.
+// In a text file, empty lines and those that start with # or % are skipped; the first line that is
+// left may be a header, which says what the columns are: src, source or from, dst, target or to, and weight. It is one where neither
+// of its first two columns is a number or, with Strings, where both are such words. Columns may be in double quotes. A Parquet
+// file, known by its first bytes, has columns of these names, or 0 and 1, among others.
 func Read(o Options) (*graph.Graph, error) {
 	if o.Vertices < 0 || o.Vertices > math.MaxInt32 {
 		return nil, refusal.Errorf("--vertices %d: give a number from 1 to %d", o.Vertices, math.MaxInt32)
@@ -51,6 +55,10 @@ func Read(o Options) (*graph.Graph, error) {
 	list, err := readEdges(o)
 	if err != nil {
 		return nil, err
+	}
+	if array := cmp.Or(o.Features, o.Labels, o.Train); array != "" && o.Strings && list.numbered() {
+		return nil, refusal.Errorf("%s: with --string-ids its rows follow the first appearance of an id, and all ids of %s are integers: "+
+			"leave --string-ids out", array, o.Path)
 	}
 	features, labels, err := readVertexData(o)
 	if err != nil {
@@ -77,6 +85,11 @@ func Read(o Options) (*graph.Graph, error) {
 	}
 	if g.Splits, err = o.splits(vertices); err != nil {
 		return nil, err
+	}
+	for k := range g.Splits {
+		if err := arrays.CheckSplit(&g.Splits[k], &g.Labels, [3]string{o.Train, o.Val, o.Test}); err != nil {
+			return nil, err
+		}
 	}
 	if err := g.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Path, err)
@@ -218,6 +231,15 @@ func (l *list) weigh(weight float64, at int64) error {
 	return nil
 }
 
+// numbered reports whether all names are ids that would be read without Strings.
+func (l *list) numbered() bool {
+	most := arrays.MaxVertices(l.edges.Len())
+	return !slices.ContainsFunc(l.names, func(name string) bool {
+		id, err := strconv.ParseUint(name, 10, 31)
+		return err != nil || int64(id) >= most
+	})
+}
+
 // id is the vertex of a name.
 func (l *list) id(name []byte, at int64) (int32, error) {
 	if v, ok := l.ids[string(name)]; ok {
@@ -228,6 +250,9 @@ func (l *list) id(name []byte, at int64) (int32, error) {
 	}
 	if len(name) == 0 {
 		return 0, l.refuse(at, "an end of the edge is empty")
+	}
+	if !utf8.Valid(name) {
+		return 0, l.refuse(at, "the name %.40q is not UTF-8: convert the file, as with iconv -t UTF-8", name)
 	}
 	v, s := int32(len(l.names)), string(name)
 	l.ids[s] = v

@@ -83,10 +83,12 @@ func TestSpellings(t *testing.T) {
 		{"tabs", "0\t1\n2\t0\n0\t1\n", false, want, nil},
 		{"commas, header, carriage returns", "source,target\r\n0,1\r\n2,0\r\n\r\n0,1\r\n", false, want, nil},
 		{"byte order mark", "\xef\xbb\xbf0,1\n2,0\n0,1\n", false, want, nil},
-		{"byte order mark and header", "\xef\xbb\xbfa;b\n0;1\n2;0\n0;1\n", false, want, nil},
+		{"byte order mark and header", "\xef\xbb\xbfu;v\n0;1\n2;0\n0;1\n", false, want, nil},
 		{"comments", "# FromNodeId ToNodeId\n% x\n\n0 1\n#\n2 0\n0 1\n", false, want, nil},
 		{"quotes", "\"from\",\"to\"\n\"0\",\"1\"\n \"2\" , \"0\"\n0,1\n", false, want, nil},
-		{"weights", "src,dst,w\n0,1,0.5\n2, 0, -2.5e-1\n0,1,3\n", false, weighted, nil},
+		{"weights", "src,dst,weight\n0,1,0.5\n2, 0, -2.5e-1\n0,1,3\n", false, weighted, nil},
+		{"columns by name", "weight,dst,src\n0.5,1,0\n-.25,0,2\n3,1,0\n", false, weighted, nil},
+		{"names in columns by name", "to,from\na,b\nb,c\na,b\n", true, want, []string{"b", "a", "c"}},
 		{"gzip", zipped(t, "0 1\n2 0\n0 1\n"), false, want, nil},
 		{"names", "b,a\nc,b\nb,a\n", true, want, []string{"b", "a", "c"}},
 		{"names with a header", "Source\tTarget\nx y\tä\n\"z\"\"z\"\tx y\nx y\tä\n", true, want, []string{"x y", "ä", `z"z`}},
@@ -169,6 +171,18 @@ func TestDamagedIsRefused(t *testing.T) {
 		{file("\x1f\x8b\x00\x00"), "gzip"},
 		{file("PAR1"), "Parquet"},
 		{Options{Path: write(t, "e.parquet", "0 1\n")}, "does not start as a Parquet file"},
+		{file(",src,dst\n0,0,1\n"), "edges.csv:1: the first column has no name, as pandas writes its index: write it with index=False"},
+		{file(",0,1\n0,0,1\n"), "index=False"},
+		{file("id,src,dst\n0,0,1\n"), `edges.csv:1: "id" is not a vertex id, nor`},
+		{file("source,target,timestamp\n0,1,7\n"), `"timestamp" is not the name of a column: drop that column`},
+		{file("source,from\n0,1\n"), "have one meaning"},
+		{file("weight,target\n0,1\n"), "names no source"},
+		{file("source,weight\n0,1\n"), "names no target"},
+		{named("id,src,dst\n0,a,b\n"), `"id" is not the name of a column`},
+		{named(",src,dst\n0,a,b\n"), "index=False"},
+		{named("person,friend\na,b\nb,c\nc,a\n"), `edges.csv:1: "person" and "friend" do not come back`},
+		{named("a,b\nb,caf\xe9\n"), `edges.csv:2: the name "caf\xe9" is not UTF-8`},
+		{Options{Path: edges, Strings: true, Labels: array(t, []int64{0, 1, 0}, 3)}, "leave --string-ids out"},
 		{named("a,\n"), "edges.csv:1: an end of the edge is empty"},
 		{Options{Path: edges, Vertices: 2}, "e.txt:2: vertex 2 is out of the range"},
 		{Options{Path: edges, Vertices: -1}, "--vertices -1"},
@@ -178,19 +192,35 @@ func TestDamagedIsRefused(t *testing.T) {
 		{Options{Path: edges, Features: array(t, []float32{}, 1<<30, 0)}, "no values"},
 		{Options{Path: edges, Features: "missing.npy"}, "missing.npy"},
 		{Options{Path: edges, Labels: array(t, []int64{0, 1, -2}, 3)}, "label -2 of vertex 2"},
-		{Options{Path: edges, Labels: array(t, []float32{0, 1, 2}, 3, 1)}, "label 2 of vertex 2"},
+		{Options{Path: edges, Labels: array(t, []float32{0, 1, 2}, 3, 1)}, `.astype("int64")`},
 		{Options{Path: edges, Labels: array(t, []float32{0, 1, 2}, 3)}, "not an integer"},
 		{Options{Path: edges, Val: array(t, []int64{0}, 1)}, "--train"},
 		{Options{Path: edges, Train: array(t, []int64{0, 3}, 2)}, "vertex 3 is out of the range"},
 		{Options{Path: edges, Train: array(t, []int64{1, 1}, 2)}, "given twice"},
-		{Options{Path: edges, Labels: array(t, []int64{0, 1, -1}, 3), Train: array(t, []int64{2}, 1)}, "vertex 2 has no label"},
+		{Options{Path: edges, Labels: array(t, []int64{0, 1, -1}, 3), Train: array(t, []int64{2}, 1)}, "array.npy: vertex 2 has no label: leave it out"},
 		{Options{Path: edges, Train: array(t, []bool{true}, 1)}, "1 truth values"},
-		{Options{Path: edges, Train: array(t, []int64{0}, 1), Test: array(t, []int64{1, 0}, 2)}, "vertex 0 is also in"},
+		{Options{Path: edges, Train: array(t, []int64{0}, 1), Test: array(t, []int64{1, 0}, 2)}, "array.npy: vertex 0 is also in "},
 	} {
 		_, err := Read(c.o)
 		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%+v: error %v, want one line with %q", c.o, err, c.want)
 		}
+	}
+}
+
+// A column of class ids is a vector, and bytes of 0 and 1 are a mask.
+func TestColumnsAndMasks(t *testing.T) {
+	g, err := Read(Options{
+		Path: write(t, "e.csv", "0,1\n2,0\n"), Labels: array(t, []int64{1, 0, -1}, 3, 1), Train: array(t, []uint8{0, 1, 0}, 3),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(graph.Labels{Classes: 2, Class: []int64{1, 0, -1}}, g.Labels); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]int64{1}, g.Splits[0].Train); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -13,9 +13,6 @@ import (
 	"weft/internal/refusal"
 )
 
-// parquetColumns are the columns that are read, by their names in lower case: source, target, weight.
-var parquetColumns = map[string]int{"src": 0, "source": 0, "0": 0, "dst": 1, "target": 1, "1": 1, "weight": 2}
-
 // rowsPerByte bounds the rows that a file may claim by its size: an edge has an entropy, so that no honest one takes less than
 // a fraction of a bit.
 const rowsPerByte = 64
@@ -95,7 +92,7 @@ func (l *list) parquetColumns(file *parquet.File) ([]*parquet.Column, error) {
 	var names []string
 	for _, c := range file.Root().Columns() {
 		names = append(names, fmt.Sprintf("%.40q", c.Name()))
-		role, known := parquetColumns[strings.ToLower(c.Name())]
+		role, known := role([]byte(c.Name()))
 		if !known {
 			continue
 		}

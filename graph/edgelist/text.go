@@ -6,9 +6,7 @@ import (
 	"errors"
 	"io"
 	"math"
-	"slices"
 	"strconv"
-	"strings"
 
 	"weft/internal/refusal"
 )
@@ -18,8 +16,10 @@ const bufferSize = 1 << 20
 
 // text is the form of a text file, which its first line of data sets.
 type text struct {
-	separator byte // ',', ';' or '\t'; ' ' means any number of spaces and tabs
-	columns   int  // 2, or 3 with weights; 0 before the first line
+	separator byte    // ',', ';' or '\t'; ' ' means any number of spaces and tabs
+	columns   int     // 2, or 3 with weights; 0 before the first line
+	first     int64   // the line of the first edge
+	order     *[3]int // where a header says that source, target and weight stand; nil: in that order
 }
 
 // readText reads lines of edges.
@@ -32,6 +32,9 @@ func (l *list) readText(r *bufio.Reader) error {
 		case errors.Is(err, bufio.ErrBufferFull):
 			return l.refuse(number, "the line is longer than %d bytes, which is no list of edges", bufferSize)
 		case err == io.EOF && len(line) == 0:
+			if form.order == nil && l.ids != nil {
+				return l.checkFirst(form.first)
+			}
 			return nil
 		case err != nil && err != io.EOF:
 			return refusal.Errorf("%s:%d: %w: the file is damaged or cut short", l.path, number, err)
@@ -51,16 +54,26 @@ func (l *list) readText(r *bufio.Reader) error {
 			form.separator = separator(line, l.ids != nil)
 		}
 		n := form.split(line, &fields)
-		if first && n >= 2 && l.header(fields[0], fields[1]) {
+		if first && l.isHeader(fields[:n]) {
+			if form.order, err = l.header(fields[:n], number); err != nil {
+				return err
+			}
+			form.columns = n
 			continue
 		}
 		if form.columns == 0 {
-			form.columns = n
+			form.columns, form.first = n, number
 		}
 		if n != form.columns || n < 2 || n > 3 {
 			return l.refuse(number, "%s: each line has a source, a target and, all or none, a weight", columns(n))
 		}
-		if err := l.parse(fields[:n], number); err != nil {
+		edge := fields
+		if form.order != nil {
+			for role, column := range form.order[:n] {
+				edge[role] = fields[column]
+			}
+		}
+		if err := l.parse(edge[:n], number); err != nil {
 			return err
 		}
 	}
@@ -155,26 +168,6 @@ func unquote(line []byte) (field, rest []byte, ok bool) {
 		return bytes.ReplaceAll(line[1:i], []byte(`""`), []byte(`"`)), line[i+1:], true
 	}
 	return nil, nil, false
-}
-
-// headerWords are the usual names of the ends of an edge, in lower case.
-var headerWords = []string{
-	"source", "target", "src", "dst", "dest", "destination", "from", "to", "u", "v", "head", "tail", "start", "end",
-	"fromnodeid", "tonodeid", "node1", "node2", "node_1", "node_2", "id1", "id2", "id_1", "id_2", "source_id", "target_id",
-}
-
-// header reports whether the first line is a header, by its first two fields.
-func (l *list) header(source, target []byte) bool {
-	if l.ids == nil {
-		return !numeric(source) && !numeric(target)
-	}
-	word := func(field []byte) bool { return slices.Contains(headerWords, strings.ToLower(string(field))) }
-	return word(source) && word(target)
-}
-
-func numeric(field []byte) bool {
-	_, err := strconv.ParseFloat(string(field), 64)
-	return err == nil || errors.Is(err, strconv.ErrRange)
 }
 
 // parse adds the edge of a line's fields.

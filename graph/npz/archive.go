@@ -2,16 +2,16 @@ package npz
 
 import (
 	"archive/zip"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 
 	"weft/internal/npy"
 	"weft/internal/refusal"
+	"weft/internal/regular"
 )
 
 // archive is an open .npz file: a zip archive whose entries are .npy files, one per key.
@@ -26,15 +26,11 @@ type archive struct {
 const maxEntries = 1000
 
 func open(path string) (*archive, error) {
-	file, err := os.Open(path)
+	file, size, err := regular.Open(path)
 	if err != nil {
-		var pathError *fs.PathError
-		if errors.As(err, &pathError) {
-			err = pathError.Err
-		}
-		return nil, refusal.Errorf("%s: %w; give a .npz file", path, err)
+		return nil, refusal.Errorf("%w; give a .npz file", err)
 	}
-	a := &archive{path: path, file: file, entries: map[string]*zip.File{}}
+	a := &archive{path: path, size: size, file: file, entries: map[string]*zip.File{}}
 	if err := a.list(); err != nil {
 		_ = file.Close()
 		return nil, err
@@ -43,16 +39,13 @@ func open(path string) (*archive, error) {
 }
 
 func (a *archive) list() error {
-	info, err := a.file.Stat()
-	if err != nil {
-		return err
-	}
-	if !info.Mode().IsRegular() {
-		return refusal.Errorf("%s: not a file; give a .npz file", a.path)
-	}
-	a.size = info.Size()
 	z, err := zip.NewReader(a.file, a.size)
 	if err != nil {
+		// An archive begins with an entry and has its directory at the end.
+		var magic [4]byte
+		if _, begins := a.file.ReadAt(magic[:], 0); begins == nil && string(magic[:]) == "PK\x03\x04" {
+			return refusal.Errorf("%s: the .npz file is damaged or cut short (%w): fetch or save it again", a.path, err)
+		}
 		return refusal.Errorf("%s: %w; give a .npz file, the zip archive of arrays that numpy.savez writes", a.path, err)
 	}
 	if len(z.File) > maxEntries {
@@ -80,6 +73,17 @@ func (a *archive) has(keys ...string) bool {
 		}
 	}
 	return true
+}
+
+// only refuses arrays beside the known ones, which would be lost without a word.
+func (a *archive) only(known ...string) error {
+	for _, key := range slices.Sorted(maps.Keys(a.entries)) {
+		if !slices.Contains(known, key) {
+			return refusal.Errorf("%s: array %.40q is not read beside %q: leave it out; known are %s", a.path, key, known[0],
+				strings.Join(known, ", "))
+		}
+	}
+	return nil
 }
 
 // keys lists the keys, sorted, the first of them where there are many.

@@ -5,14 +5,19 @@
 //     and labels, all but the first four optional;
 //   - heterophilous graphs (Platonov et al., "A critical look at the evaluation of GNNs under heterophily", ICLR 2023):
 //     node_features, node_labels, edges [E,2] and {train,val,test}_masks, one row per split;
-//   - a plain edge list: edges [E,2] and num_nodes.
+//   - the fields of a Data object of PyTorch Geometric: edge_index [2,E] and, where there are, edge_weight, num_nodes, x, y and
+//     {train,val,test}_mask, of V values or V × splits;
+//   - a plain edge list: edges [E,2] and num_nodes, and the same beside them.
 //
 // Files are untrusted: nothing is allocated for a size that is only claimed, and arrays of Python objects are never read.
 package npz
 
 import (
 	"fmt"
+	"math"
+	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
@@ -20,8 +25,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// Read reads the archive of that name. The edges of the first and the third layout stay as they are listed, u→v for an entry at
-// row u and column v, and for a pair (u, v); those of the second, where a pair stands once for both directions, lead both
+// Read reads the archive of that name. The edges of all layouts but the second stay as they are listed, u→v for an entry
+// at row u and column v, and for a pair (u, v); those of the second, where a pair stands once for both directions, lead both
 // ways, each once. An adjacency whose values are all one is unweighted. Complaints about the file are refusals that name it and
 // the array.
 func Read(path string) (*graph.Graph, error) {
@@ -30,17 +35,17 @@ func Read(path string) (*graph.Graph, error) {
 		return nil, err
 	}
 	defer a.close()
-	read := a.edgeList
+	read := a.plain
 	switch {
 	case a.has("adj_data", "adj_indices", "adj_indptr", "adj_shape"):
 		read = a.sparseAdjacency
 	case a.has("edges", "node_features", "node_labels"):
 		read = a.heterophilous
-	case a.has("edges", "num_nodes"):
+	case a.has("edge_index"), a.has("edges", "num_nodes"):
 	default:
 		return nil, refusal.Errorf("%s: its arrays (%s) have none of the layouts that are read: adj_{data,indices,indptr,shape} with "+
 			"attr_{data,indices,indptr,shape} or attr_matrix, and labels; node_features, node_labels, edges and {train,val,test}_masks; "+
-			"edges and num_nodes", path, a.keys())
+			"edge_index, x, y and {train,val,test}_mask; edges and num_nodes", path, a.keys())
 	}
 	g, err := read()
 	if err != nil {
@@ -125,7 +130,7 @@ func (a *archive) heterophilous() (*graph.Graph, error) {
 	if vertices == 0 {
 		return nil, refusal.Errorf("%s: array %q has no vertex", a.path, "node_features")
 	}
-	e, err := a.edges()
+	e, err := a.edges("edges")
 	if err != nil {
 		return nil, err
 	}
@@ -141,29 +146,109 @@ func (a *archive) heterophilous() (*graph.Graph, error) {
 	if g.Labels.Classes == 2 && !g.Labels.MultiLabel() {
 		g.Metric = "roc-auc"
 	}
-	g.Splits, err = a.splits(vertices)
+	if !a.has("train_masks", "val_masks", "test_masks") {
+		return g, nil
+	}
+	g.Splits, err = a.splits([]string{"train_masks", "val_masks", "test_masks"}, vertices, &g.Labels, (*archive).masks)
 	return g, err
 }
 
-// edgeList reads the third layout.
-func (a *archive) edgeList() (*graph.Graph, error) {
-	count, err := a.array("num_nodes")
+// plain reads the layouts whose edges are a list and whose other arrays have the names of PyTorch Geometric.
+func (a *archive) plain() (*graph.Graph, error) {
+	key := "edges"
+	if a.has("edge_index") {
+		key = "edge_index"
+	}
+	if err := a.only(key, "edge_weight", "num_nodes", "x", "y", "train_mask", "val_mask", "test_mask"); err != nil {
+		return nil, err
+	}
+	e, err := a.edges(key)
 	if err != nil {
 		return nil, err
 	}
-	n, err := count.Int64s()
-	if err != nil {
-		return nil, a.refuse("num_nodes", err)
+	if a.has("edge_weight") {
+		if e.Weights, err = a.weights(e.Len()); err != nil {
+			return nil, err
+		}
 	}
-	e, err := a.edges()
+	vertices, err := a.vertices(&e)
 	if err != nil {
 		return nil, err
 	}
-	if len(n) != 1 || n[0] <= 0 || n[0] > arrays.MaxVertices(e.Len()) {
-		return nil, refusal.Errorf("%s: num_nodes is %.60s: it must be one number, from 1 to %d for %d edges",
-			a.path, fmt.Sprint(n[:min(len(n), 4)]), arrays.MaxVertices(e.Len()), e.Len())
+	g, err := a.graph(vertices, e)
+	if err != nil {
+		return nil, err
 	}
-	return a.graph(int(n[0]), e)
+	if a.has("x") {
+		if g.Features, err = a.dense("x", vertices); err != nil {
+			return nil, err
+		}
+	}
+	if a.has("y") {
+		if g.Labels, err = a.labels("y", vertices); err != nil {
+			return nil, err
+		}
+	}
+	g.Splits, err = a.splits([]string{"train_mask", "val_mask", "test_mask"}, vertices, &g.Labels, (*archive).columnMasks)
+	return g, err
+}
+
+// weights reads the vector "edge_weight".
+func (a *archive) weights(edges int) ([]float32, error) {
+	array, err := a.array("edge_weight")
+	if err != nil {
+		return nil, err
+	}
+	if len(array.Shape) != 1 || array.Shape[0] != edges {
+		return nil, refusal.Errorf("%s: array %q has shape %v: it must be one number for each of %d edges",
+			a.path, "edge_weight", array.Shape, edges)
+	}
+	w, err := array.Float32s()
+	if err != nil {
+		return nil, a.refuse("edge_weight", err)
+	}
+	return w, nil
+}
+
+// vertices is V: num_nodes, else the rows of y or x, else the largest id plus one.
+func (a *archive) vertices(e *graph.Edges) (int, error) {
+	if a.has("num_nodes") {
+		count, err := a.array("num_nodes")
+		if err != nil {
+			return 0, err
+		}
+		n, err := count.Int64s()
+		if err != nil {
+			return 0, a.refuse("num_nodes", err)
+		}
+		if len(n) != 1 || n[0] <= 0 || n[0] > arrays.MaxVertices(e.Len()) {
+			return 0, refusal.Errorf("%s: num_nodes is %.60s: it must be one number, from 1 to %d for %d edges",
+				a.path, fmt.Sprint(n[:min(len(n), 4)]), arrays.MaxVertices(e.Len()), e.Len())
+		}
+		return int(n[0]), nil
+	}
+	for _, key := range []string{"y", "x"} {
+		if !a.has(key) {
+			continue
+		}
+		array, err := a.array(key)
+		if err != nil {
+			return 0, err
+		}
+		// Rows may be empty, and then any number of them takes no bytes.
+		if n, err := array.Elements(); err != nil || n == 0 || len(array.Shape) == 0 || array.Shape[0] > math.MaxInt32 {
+			return 0, refusal.Errorf("%s: array %q has shape %v: give one row for each vertex", a.path, key, array.Shape)
+		}
+		return array.Shape[0], nil
+	}
+	largest := int32(-1)
+	for k := range e.Len() {
+		largest = max(largest, e.Source[k], e.Target[k])
+	}
+	if largest < 0 || int64(largest) >= arrays.MaxVertices(e.Len()) {
+		return 0, refusal.Errorf("%s: the largest id of %d edges is %d: give the number of vertices as num_nodes", a.path, e.Len(), largest)
+	}
+	return int(largest) + 1, nil
 }
 
 // graph makes a graph of edges that the archive lists.
@@ -175,23 +260,28 @@ func (a *archive) graph(vertices int, e graph.Edges) (*graph.Graph, error) {
 	return &graph.Graph{Relation: relation}, nil
 }
 
-// edges reads the pairs of the array "edges".
-func (a *archive) edges() (graph.Edges, error) {
-	array, err := a.array("edges")
+// edges reads the pairs of an array, E × 2 or, as PyTorch Geometric has them, 2 × E.
+func (a *archive) edges(key string) (graph.Edges, error) {
+	array, err := a.array(key)
 	if err != nil {
 		return graph.Edges{}, err
 	}
-	if len(array.Shape) != 2 || array.Shape[1] != 2 {
-		return graph.Edges{}, refusal.Errorf("%s: array %q has shape %v: it must be E × 2, source and target",
-			a.path, "edges", array.Shape)
+	rows := key == "edge_index"
+	if len(array.Shape) != 2 || !rows && array.Shape[1] != 2 || rows && array.Shape[0] != 2 {
+		return graph.Edges{}, refusal.Errorf("%s: array %q has shape %v: it must be %s, source and target",
+			a.path, key, array.Shape, map[bool]string{false: "E × 2", true: "2 × E"}[rows])
 	}
-	pairs, err := array.Int32s()
+	ids, err := array.Int32s()
 	if err != nil {
-		return graph.Edges{}, a.refuse("edges", err)
+		return graph.Edges{}, a.refuse(key, err)
 	}
-	e := graph.Edges{Source: make([]int32, len(pairs)/2), Target: make([]int32, len(pairs)/2)}
+	n := len(ids) / 2
+	if rows {
+		return graph.Edges{Source: ids[:n:n], Target: ids[n:]}, nil
+	}
+	e := graph.Edges{Source: make([]int32, n), Target: make([]int32, n)}
 	for k := range e.Source {
-		e.Source[k], e.Target[k] = pairs[2*k], pairs[2*k+1]
+		e.Source[k], e.Target[k] = ids[2*k], ids[2*k+1]
 	}
 	return e, nil
 }
@@ -280,50 +370,102 @@ func (a *archive) names(key string, want int) ([]string, error) {
 	if err != nil {
 		return nil, a.refuse(key, err)
 	}
+	for _, name := range names {
+		if !utf8.ValidString(name) {
+			return nil, refusal.Errorf("%s: array %q: the name %.40q is not UTF-8: save it as text", a.path, key, name)
+		}
+	}
 	return names, nil
 }
 
-// splits reads the masks: V truth values, or one row of them per split.
-func (a *archive) splits(vertices int) ([]graph.Split, error) {
-	keys := []string{"train_masks", "val_masks", "test_masks"}
-	if !a.has(keys...) {
+// splits reads the masks of those names for train, validation and test vertices, if they are there.
+func (a *archive) splits(keys []string, vertices int, labels *graph.Labels,
+	masks func(a *archive, key string, vertices int) ([][]bool, error),
+) ([]graph.Split, error) {
+	if !slices.ContainsFunc(keys, func(key string) bool { return a.has(key) }) {
 		return nil, nil
+	}
+	if !a.has(keys[0]) {
+		return nil, refusal.Errorf("%s: has no array %q beside %q and %q", a.path, keys[0], keys[1], keys[2])
 	}
 	var splits []graph.Split
 	for part, key := range keys {
-		array, err := a.array(key)
+		if !a.has(key) {
+			for k := range splits {
+				*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = []int64{}
+			}
+			continue
+		}
+		marks, err := masks(a, key, vertices)
 		if err != nil {
 			return nil, err
 		}
-		rows, columns := 1, 0
-		switch len(array.Shape) {
-		case 1:
-			columns = array.Shape[0]
-		case 2:
-			rows, columns = array.Shape[0], array.Shape[1]
-		}
-		if columns != vertices || part > 0 && rows != len(splits) {
-			return nil, refusal.Errorf("%s: array %q has shape %v: each mask has a row per split, with %d values",
-				a.path, key, array.Shape, vertices)
-		}
-		marks, err := array.Bools()
-		if err != nil {
-			return nil, a.refuse(key, err)
-		}
 		if part == 0 {
-			splits = make([]graph.Split, rows)
+			splits = make([]graph.Split, len(marks))
+		}
+		if len(marks) != len(splits) {
+			return nil, refusal.Errorf("%s: array %q has masks of %d splits, %q of %d", a.path, key, len(marks), keys[0], len(splits))
 		}
 		for k := range splits {
-			ids := arrays.Marked(marks[k*vertices : (k+1)*vertices])
-			switch part {
-			case 0:
-				splits[k].Train = ids
-			case 1:
-				splits[k].Val = ids
-			case 2:
-				splits[k].Test = ids
-			}
+			*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = arrays.Marked(marks[k])
+		}
+	}
+	for k := range splits {
+		if err := arrays.CheckSplit(&splits[k], labels, [3]string(keys)); err != nil {
+			return nil, refusal.Errorf("%s: split %d: %w", a.path, k, err)
 		}
 	}
 	return splits, nil
+}
+
+// masks reads V truth values, or one row of them per split.
+func (a *archive) masks(key string, vertices int) ([][]bool, error) {
+	array, err := a.array(key)
+	if err != nil {
+		return nil, err
+	}
+	rows, columns := 1, 0
+	switch len(array.Shape) {
+	case 1:
+		columns = array.Shape[0]
+	case 2:
+		rows, columns = array.Shape[0], array.Shape[1]
+	}
+	if columns != vertices {
+		return nil, refusal.Errorf("%s: array %q has shape %v: each mask has a row per split, with %d values",
+			a.path, key, array.Shape, vertices)
+	}
+	marks, err := array.Bools()
+	if err != nil {
+		return nil, a.refuse(key, err)
+	}
+	masks := make([][]bool, rows)
+	for k := range masks {
+		masks[k] = marks[k*vertices : (k+1)*vertices]
+	}
+	return masks, nil
+}
+
+// columnMasks reads V truth values, or one column of them per split.
+func (a *archive) columnMasks(key string, vertices int) ([][]bool, error) {
+	array, err := a.array(key)
+	if err != nil {
+		return nil, err
+	}
+	n := len(array.Shape)
+	if n < 1 || n > 2 || array.Shape[0] != vertices {
+		return nil, refusal.Errorf("%s: array %q has shape %v: a mask has %d values, or a row of one per split for each vertex",
+			a.path, key, array.Shape, vertices)
+	}
+	marks, err := array.Bools()
+	if err != nil {
+		return nil, a.refuse(key, err)
+	}
+	masks := make([][]bool, len(marks)/vertices)
+	for k := range masks {
+		for v := range vertices {
+			masks[k] = append(masks[k], marks[v*len(masks)+k])
+		}
+	}
+	return masks, nil
 }

@@ -149,6 +149,18 @@ func edgeList() []entry {
 	}
 }
 
+func fields() []entry {
+	return []entry{
+		array("edge_index", "<i8", "(2, 3)", []int64{2, 0, 0, 0, 1, 2}),
+		array("edge_weight", "<f4", "(3,)", []float32{2, .5, 1}),
+		array("x", "<f4", "(3, 1)", []float32{7, 8, 9}),
+		array("y", "<i8", "(3,)", []int64{1, 0, 1}),
+		array("train_mask", "|b1", "(3,)", []byte{1, 0, 0}),
+		array("val_mask", "|b1", "(3,)", []byte{0, 1, 0}),
+		array("test_mask", "|b1", "(3,)", []byte{0, 0, 1}),
+	}
+}
+
 func TestLayouts(t *testing.T) {
 	weighted, dense := sparse(), sparse()
 	weighted[0] = array("adj_data", "<f4", "(3,)", []float32{.5, 1, 2})
@@ -180,6 +192,19 @@ func TestLayouts(t *testing.T) {
 			},
 			Metric: "roc-auc",
 		}},
+		{"fields", fields(), graph.Graph{
+			Relation: graph.Relation{Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1}},
+			Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}},
+			Labels:   graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
+			Splits:   []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
+		}},
+		{
+			"masks in columns",
+			append(fields()[:1:1], array("train_mask", "|b1", "(3, 2)", []byte{1, 0, 0, 1, 0, 1})),
+			graph.Graph{Relation: shape, Splits: []graph.Split{
+				{Train: []int64{0}, Val: []int64{}, Test: []int64{}}, {Train: []int64{1, 2}, Val: []int64{}, Test: []int64{}},
+			}},
+		},
 		{"edge list", edgeList(), graph.Graph{Relation: graph.Relation{Indptr: []int64{0, 0, 2, 3, 3}, Sources: []int32{0, 0, 2}}}},
 	} {
 		path := write(t, c.entries...)
@@ -218,6 +243,11 @@ func TestDamagedIsRefused(t *testing.T) {
 		{with(edgeList(), array("edges", "<i4", "(100000, 2)", []int32{0, 1})), `array "edges"`},
 		{with(edgeList(), array("edges", "<f4", "(1, 2)", []int32{0, 1})), "not an integer"},
 		{with(edgeList(), array("edges", "<i8", "(1, 2)", []int64{0, 1 << 32})), "exceeds a 32-bit integer"},
+		{with(edgeList(), array("feat", "<f4", "(4,)", make([]float32, 4))), `array "feat" is not read beside "edges": leave it out`},
+		{with(fields(), array("edge_index", "<i8", "(3, 2)", make([]int64, 6))), "2 × E"},
+		{with(fields(), array("val_mask", "|b1", "(3,)", []byte{1, 1, 0})), "val_mask: vertex 0 is also in train_mask"},
+		{with(fields(), array("val_mask", "|b1", "(2,)", []byte{1, 1})), `"val_mask" has shape [2]`},
+		{with(fields(), array("y", "<f4", "(3,)", make([]float32, 3))), `.astype("int64")`},
 		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{3, 4})), "must be square"},
 		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{1 << 40, 1 << 40})), "at most"},
 		{with(sparse(), array("adj_indptr", "<i4", "(4,)", []int32{0, 3, 2, 3})), "do not ascend"},
@@ -255,6 +285,16 @@ func TestOtherFilesAreRefused(t *testing.T) {
 	}
 }
 
+func TestCutFileSaysSo(t *testing.T) {
+	path := write(t, edgeList()...)
+	if err := os.Truncate(path, 200); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Read(path); !refusal.Is(err) || !strings.Contains(err.Error(), "cut short") {
+		t.Errorf("error %v", err)
+	}
+}
+
 // An entry that claims gigabytes, in its header and in the archive's directory, costs what its bytes give.
 func TestLyingSizesAllocateLittle(t *testing.T) {
 	path := writeWith(t, func(z *zip.Writer, e entry) (io.Writer, error) {
@@ -275,7 +315,7 @@ func TestLyingSizesAllocateLittle(t *testing.T) {
 }
 
 func FuzzRead(f *testing.F) {
-	for _, entries := range [][]entry{sparse(), heterophilous(), edgeList()} {
+	for _, entries := range [][]entry{sparse(), heterophilous(), edgeList(), fields()} {
 		content, err := os.ReadFile(write(f, entries...))
 		if err != nil {
 			f.Fatal(err)

@@ -5,11 +5,8 @@ package planetoid
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -19,6 +16,7 @@ import (
 	"weft/internal/npy"
 	"weft/internal/pickle"
 	"weft/internal/refusal"
+	"weft/internal/regular"
 )
 
 // validation is the number of vertices behind the training ones that validate, by convention.
@@ -139,14 +137,10 @@ type files struct {
 func open(prefix string) (*files, error) {
 	f := &files{prefix: prefix, content: map[string][]byte{}}
 	for _, suffix := range suffixes {
-		content, err := os.ReadFile(f.name(suffix))
+		content, err := regular.ReadFile(f.name(suffix))
 		if err != nil {
-			var pathError *fs.PathError
-			if errors.As(err, &pathError) {
-				err = pathError.Err
-			}
-			return nil, refusal.Errorf("%s: %w; planetoid reads PREFIX.x .tx .allx .y .ty .ally .graph .test.index, with PREFIX like %s",
-				f.name(suffix), err, filepath.Join("DIR", "ind.cora"))
+			return nil, refusal.Errorf("%w; planetoid reads PREFIX.x .tx .allx .y .ty .ally .graph .test.index, with PREFIX like %s",
+				err, filepath.Join("DIR", "ind.cora"))
 		}
 		f.content[suffix] = content
 	}

@@ -1,6 +1,7 @@
 package datasets
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,14 +18,17 @@ import (
 const revision = "1"
 
 // Resolve finds the store that an argument of the command names: the path of a store, or the name of a dataset, whose store is
-// made if it is not there or older than its source. Lines that say what takes long go to say.
-func Resolve(argument string, say func(line string)) (store string, err error) {
+// made if it is not there or older than its source; nothing of it stays where ctx is cancelled meanwhile. Lines that say what takes long go to say.
+func Resolve(ctx context.Context, argument string, say func(line string)) (store string, err error) {
+	if argument == "" {
+		return "", refusal.Errorf("the name of the graph is empty: name a store or a dataset (weft datasets lists them)")
+	}
 	if _, err := os.Stat(filepath.Join(argument, "graph.json")); err == nil {
 		return argument, nil
 	}
 	all := All()
 	if i := slices.IndexFunc(all, func(d Dataset) bool { return d.Name == argument }); i >= 0 {
-		return all[i].Store(say)
+		return all[i].Store(ctx, say)
 	}
 	if info, err := os.Stat(argument); err == nil && info.IsDir() {
 		return argument, nil // reading it says what is missing
@@ -54,7 +58,7 @@ func (d *Dataset) Size() (vertices int, edges int64, known bool) {
 }
 
 // Store returns the path of the dataset's store, made now if need be.
-func (d *Dataset) Store(say func(line string)) (string, error) {
+func (d *Dataset) Store(ctx context.Context, say func(line string)) (string, error) {
 	path := d.cached()
 	if path == "" {
 		return "", refusal.Errorf("%s: no place for its store: set WEFT_CACHE to a folder", d.Name)
@@ -65,7 +69,7 @@ func (d *Dataset) Store(say func(line string)) (string, error) {
 	if missing := d.Missing(); missing != "" {
 		return "", refusal.Errorf("%s: its files are not here: %s", d.Name, missing)
 	}
-	return path, d.fill(path, say)
+	return path, d.fill(ctx, path, say)
 }
 
 // cached is the path of the dataset's store, there or not; empty when the user has no cache directory.
@@ -124,24 +128,25 @@ func (d *Dataset) sourceTime() (newest time.Time, err error) {
 }
 
 // fill makes the store beside its place and moves it there whole, so that two processes may do so at once.
-func (d *Dataset) fill(path string, say func(line string)) error {
+func (d *Dataset) fill(ctx context.Context, path string, say func(line string)) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return fmt.Errorf("%s: its store goes into the cache: %w; set WEFT_CACHE to another folder", d.Name, err)
 	}
-	scratch, err := os.MkdirTemp(filepath.Dir(path), "."+d.Name+"-*")
+	d.sweep(filepath.Dir(path))
+	scratch, unlock, err := d.scratch(filepath.Dir(path))
 	if err != nil {
 		return fmt.Errorf("%s: its store goes into the cache: %w; set WEFT_CACHE to another folder", d.Name, err)
 	}
-	defer os.RemoveAll(scratch)
+	defer unlock()
+	defer remove(scratch)
 	fresh := filepath.Join(scratch, "new")
 	say(fmt.Sprintf("%s: making its store from %s, once", d.Name, strings.TrimSpace(d.from())))
-	if d.make != nil {
-		err = generate.Write(fresh, *d.make)
-	} else {
-		var g *graph.Graph
-		if g, err = d.read(d.source.path()); err == nil {
-			err = g.Write(fresh)
-		}
+	made := make(chan error, 1)
+	go func() { made <- d.write(fresh) }()
+	select {
+	case err = <-made:
+	case <-ctx.Done(): // the work is left behind, with nowhere to put its result
+		return context.Cause(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.Name, err)
@@ -151,6 +156,18 @@ func (d *Dataset) fill(path string, say func(line string)) error {
 		return fmt.Errorf("%s: %w", d.Name, err)
 	}
 	return nil
+}
+
+// write makes the store under a name of the moment.
+func (d *Dataset) write(store string) error {
+	if d.make != nil {
+		return generate.Write(store, *d.make)
+	}
+	g, err := d.read(d.source.path())
+	if err != nil {
+		return err
+	}
+	return g.Write(store)
 }
 
 // from names what the store is made of.

@@ -1,8 +1,11 @@
 package datasets
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -36,12 +39,12 @@ func quiet(string) {}
 
 func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 	d, file, reads := tiny(t)
-	if _, err := d.Store(quiet); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "a file") {
+	if _, err := d.Store(t.Context(), quiet); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "a file") {
 		t.Fatalf("without its source: %v", err)
 	}
 	step := func(what string, want int) {
 		t.Helper()
-		store, err := d.Store(quiet)
+		store, err := d.Store(t.Context(), quiet)
 		if err != nil || *reads != want {
 			t.Fatalf("%s: %v, read %d times, want %d", what, err, *reads, want)
 		}
@@ -88,7 +91,7 @@ func TestTwoAtOnce(t *testing.T) {
 	var wait sync.WaitGroup
 	for range 4 {
 		wait.Go(func() {
-			if _, err := d.Store(quiet); err != nil {
+			if _, err := d.Store(t.Context(), quiet); err != nil {
 				t.Error(err)
 			}
 		})
@@ -106,18 +109,18 @@ func TestResolve(t *testing.T) {
 	if err := os.MkdirAll("sbm-8k", 0o777); err != nil {
 		t.Fatal(err)
 	}
-	store, err := Resolve("sbm-8k", quiet) // a folder of that name that is no store does not hide the dataset
+	store, err := Resolve(t.Context(), "sbm-8k", quiet) // a folder of that name that is no store does not hide the dataset
 	if err != nil || store == "sbm-8k" {
 		t.Errorf("%s, %v", store, err)
 	}
 	if err := os.CopyFS("sbm-8k", os.DirFS(store)); err != nil {
 		t.Fatal(err)
 	}
-	if store, err := Resolve("sbm-8k", quiet); store != "sbm-8k" || err != nil {
+	if store, err := Resolve(t.Context(), "sbm-8k", quiet); store != "sbm-8k" || err != nil {
 		t.Errorf("a store of that name is passed over: %s, %v", store, err)
 	}
-	for _, argument := range []string{"nosuch", "", "cora"} {
-		if _, err := Resolve(argument, quiet); err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), argument+":") {
+	for _, argument := range []string{"nosuch", "cora"} {
+		if _, err := Resolve(t.Context(), argument, quiet); err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), argument+":") {
 			t.Errorf("%q: %v", argument, err)
 		}
 	}
@@ -148,7 +151,7 @@ func TestPublished(t *testing.T) {
 			if missing := d.Missing(); missing != "" {
 				t.Skipf("a published graph is not here: %s", missing)
 			}
-			store, err := d.Store(quiet)
+			store, err := d.Store(t.Context(), quiet)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -175,5 +178,44 @@ func TestNamesAreDistinct(t *testing.T) {
 			t.Errorf("dataset %q is incomplete or stands twice", d.Name)
 		}
 		seen[d.Name] = true
+	}
+}
+
+// A store whose making is interrupted leaves nothing, and what a killed process left goes away next time.
+func TestInterrupted(t *testing.T) {
+	d, file, _ := tiny(t)
+	if err := os.WriteFile(file, nil, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	parent := filepath.Dir(d.cached())
+	stale, busy := filepath.Join(parent, ".tiny-stale"), filepath.Join(parent, ".tiny-busy")
+	before := time.Now().Add(-time.Hour)
+	for _, dir := range []string{stale, busy} {
+		if err := errors.Join(os.MkdirAll(dir, 0o777), os.Chtimes(dir, before, before)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	unlock, err := lock(busy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stopped, done := errors.New("stopped"), make(chan struct{})
+	d.read = func(string) (*graph.Graph, error) {
+		cancel(stopped)
+		<-done
+		return nil, errors.New("too late")
+	}
+	defer close(done)
+	if _, err := d.Store(ctx, quiet); !errors.Is(err, stopped) {
+		t.Errorf("got %v", err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left, []string{busy}) {
+		t.Errorf("left %v, want what another process works in", left)
+	}
+	unlock()
+	d.sweep(parent)
+	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); left != nil {
+		t.Errorf("left %v", left)
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"unsafe"
 
 	"weft/internal/refusal"
+	"weft/internal/regular"
 )
 
 // Array is an array as it was read. The methods convert its elements where no kind of value is lost: numbers become wider or
@@ -64,19 +64,12 @@ func short(h Header, need, have int64) error {
 
 // ReadFile reads the file of that name. Errors name it.
 func ReadFile(path string) (*Array, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, refusal.Errorf("%w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	f, size, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, refusal.Errorf("%s: not a file", path)
-	}
-	a, err := Read(f, info.Size())
+	defer f.Close()
+	a, err := Read(f, size)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -173,7 +166,10 @@ func convert[D int32 | int64 | float32 | float64](a *Array, same, wanted string)
 	if a.Descr[1:] == same {
 		return view[D](data), nil
 	}
-	if d.kind == 'f' && wanted != "a float" || d.kind == 'S' || d.kind == 'U' {
+	if d.kind == 'f' && wanted != "a float" {
+		return nil, refusal.Errorf("dtype %q is not %s: save it with .astype(\"int64\")", a.Descr, wanted)
+	}
+	if d.kind == 'S' || d.kind == 'U' {
 		return nil, refusal.Errorf("dtype %q is not %s", a.Descr, wanted)
 	}
 	switch string([]byte{d.kind, '0' + byte(d.size)}) {

@@ -3,11 +3,11 @@ package npy
 import (
 	"fmt"
 	"math"
-	"os"
 
 	"golang.org/x/sys/unix"
 
 	"weft/internal/refusal"
+	"weft/internal/regular"
 )
 
 // Mapped is an array whose data stays in its file, mapped read-only. Float32s, Int64s and Int32s of exactly that little-endian
@@ -21,18 +21,11 @@ type Mapped struct {
 
 // Map maps the file of that name. The header must account for every byte of the file. Errors name the file.
 func Map(path string) (*Mapped, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, refusal.Errorf("%w", err)
-	}
-	defer f.Close() // the mapping outlives the descriptor
-	info, err := f.Stat()
+	f, size, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, refusal.Errorf("%s: not a file", path)
-	}
+	defer f.Close() // the mapping outlives the descriptor
 	// The header is read, not mapped: a cut file is then an error and not a fault.
 	h, length, err := readHeader(f)
 	if err != nil {
@@ -42,17 +35,17 @@ func Map(path string) (*Mapped, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	have := info.Size() - length
+	have := size - length
 	if need > have {
 		return nil, fmt.Errorf("%s: %w", path, short(h, need, have))
 	}
 	if need < have {
 		return nil, refusal.Errorf("%s: %d bytes follow the data", path, have-need)
 	}
-	if info.Size() > math.MaxInt {
+	if size > math.MaxInt {
 		return nil, refusal.Errorf("%s: too large to map on this machine", path)
 	}
-	mapping, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	mapping, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return nil, fmt.Errorf("%s: mapping it: %w", path, err)
 	}

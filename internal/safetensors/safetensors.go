@@ -115,6 +115,9 @@ func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map
 	if _, err := io.ReadFull(r, start[:]); err != nil {
 		return nil, nil, 0, err
 	}
+	if bytes.HasPrefix(start[:], []byte("PK\x03\x04")) { // a zip archive
+		return nil, nil, 0, refusal.Errorf("no safetensors file but a PyTorch checkpoint; convert it with safetensors.torch.save_file")
+	}
 	length := binary.LittleEndian.Uint64(start[:])
 	if length > maxHeader || int64(length) > size-8 {
 		return nil, nil, 0, refusal.Errorf("no safetensors file, or cut short: its header claims %d bytes of %d", length, size-8)

@@ -189,3 +189,13 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+func TestPyTorchCheckpoint(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "model.pt")
+	if err := os.WriteFile(path, []byte("PK\x03\x04 and an archive"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ReadFile(path); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "a PyTorch checkpoint; convert it") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -40,10 +40,14 @@ func notFinite(values []float32) int {
 	return slices.IndexFunc(values, func(x float32) bool { return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) })
 }
 
-// Labels makes labels of one class id per vertex (integers, −1 where unlabelled), or of a 0/1 matrix V × C (integers,
+// Labels makes labels of one class id per vertex (a vector or one column of integers, −1 where unlabelled), or of a 0/1 matrix V × C (integers,
 // booleans or floats, a row of NaN where unlabelled).
 func Labels(a *npy.Array) (graph.Labels, error) {
-	switch len(a.Shape) {
+	shape := a.Shape
+	if len(shape) == 2 && shape[1] == 1 { // a column, as of the Open Graph Benchmark
+		shape = shape[:1]
+	}
+	switch len(shape) {
 	case 1:
 		ids, err := a.Int64s()
 		if err != nil {
@@ -96,18 +100,18 @@ func multi(a *npy.Array) (graph.Labels, error) {
 }
 
 // Vertices takes one part of a split out of a vector: the ids of its vertices, ascending afterwards, or one truth value per
-// vertex where the vector holds booleans.
+// vertex where the vector holds booleans, or one byte of 0 or 1 for each vertex.
 func Vertices(a *npy.Array, vertices int) ([]int64, error) {
 	if len(a.Shape) != 1 {
 		return nil, refusal.Errorf("vertices of shape %v: give a vector of ids, or of one truth value per vertex", a.Shape)
 	}
-	if a.Descr == "|b1" {
+	if a.Descr == "|b1" || mask(a, vertices) {
 		marks, err := a.Bools()
 		if err != nil {
 			return nil, err
 		}
 		if len(marks) != vertices {
-			return nil, refusal.Errorf("%d truth values for %d vertices", len(marks), vertices)
+			return nil, refusal.Errorf("%d truth values for %d vertices: give one for each", len(marks), vertices)
 		}
 		return Marked(marks), nil
 	}
@@ -119,13 +123,40 @@ func Vertices(a *npy.Array, vertices int) ([]int64, error) {
 	slices.Sort(ids)
 	for k, v := range ids {
 		if v < 0 || v >= int64(vertices) {
-			return nil, refusal.Errorf("vertex %d is out of the range of %d vertices", v, vertices)
+			return nil, refusal.Errorf("vertex %d is out of the range of %d vertices: give ids below, or a mask of booleans", v, vertices)
 		}
 		if k > 0 && ids[k-1] == v {
-			return nil, refusal.Errorf("vertex %d is given twice", v)
+			return nil, refusal.Errorf("vertex %d is given twice: give each id once; save a mask with .astype(bool)", v)
 		}
 	}
 	return ids, nil
+}
+
+// mask reports whether bytes are one truth value per vertex, and not ids.
+func mask(a *npy.Array, vertices int) bool {
+	if (a.Descr != "|u1" && a.Descr != "|i1") || a.Shape[0] != vertices {
+		return false
+	}
+	_, err := a.Bools()
+	return err == nil
+}
+
+// CheckSplit checks that the parts of a split are disjoint and, where there are labels, labelled. The names are those of the arrays
+// of train, validation and test vertices.
+func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
+	in := map[int64]int{}
+	for part, ids := range [][]int64{s.Train, s.Val, s.Test} {
+		for _, v := range ids {
+			if other, both := in[v]; both {
+				return refusal.Errorf("%s: vertex %d is also in %s: leave it in one of them", names[part], v, names[other])
+			}
+			in[v] = part
+			if l.Class != nil && l.Class[v] < 0 || l.MultiLabel() && math.IsNaN(float64(l.Multi[int(v)*l.Classes])) {
+				return refusal.Errorf("%s: vertex %d has no label: leave it out of the split, or give it a label", names[part], v)
+			}
+		}
+	}
+	return nil
 }
 
 // Marked lists the positions that are true.

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"weft/internal/bench"
+	"weft/internal/refusal"
+)
+
+type benchCommand struct {
+	threads int
+	only    string
+	quick   bool
+	json    bool
+}
+
+func newBench() *cobra.Command {
+	c := &benchCommand{}
+	cmd := &cobra.Command{
+		Use:   "bench [kernels|epoch]",
+		Short: "measure how close this machine's limits are",
+		Long: `bench measures the kernels against the machine, and epochs against their kernels.
+
+  kernels  each kernel on a range of shapes, against a bound that independent probes measure beside it
+  epoch    an epoch of three models, against the sum of its kernels run alone
+
+Without a name it does both. A fraction of 1 is as fast as the bound; give the machine to the measurement alone.`,
+		Example: `  weft bench
+  weft bench kernels --only 'spmm.*rmat'
+  weft bench kernels --json > kernels.json
+  weft bench epoch --only gat`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return unknownName(cmd, "part of bench", args[0])
+		},
+		RunE: c.run(c.both),
+	}
+	c.addFlags(cmd)
+	cmd.AddCommand(newBenchKernels(), newBenchEpoch())
+	return cmd
+}
+
+func newBenchKernels() *cobra.Command {
+	c := &benchCommand{}
+	cmd := &cobra.Command{
+		Use:   "kernels",
+		Short: "each kernel against a bound measured beside it",
+		Long: `kernels runs each kernel on a range of shapes: graphs of uniform and of skewed degrees (rmat), rows that a cache holds and rows
+that none does. Beside each it runs probes that only move the same bytes, with the same threads, and prints the fraction of
+that bound. A kernel marked memory is held against gathered bytes ÷ gather rate + streamed bytes ÷ stream rate, and attention
+also against its exponentials; one marked compute against the rate of the best large square product. It takes some minutes.`,
+		Example: `  weft bench kernels
+  weft bench kernels --only '^attention' --threads 1
+  weft bench kernels --json > kernels.json`,
+		Args: arguments(0, 0),
+		RunE: c.run(c.kernels),
+	}
+	c.addFlags(cmd)
+	c.addJSON(cmd)
+	return cmd
+}
+
+func newBenchEpoch() *cobra.Command {
+	c := &benchCommand{}
+	cmd := &cobra.Command{
+		Use:   "epoch",
+		Short: "an epoch of three models against the sum of its kernels",
+		Long: `epoch trains GraphSAGE, GAT and GCN of three layers for a few epochs on two graphs of a million vertices and 16 million
+edges, then runs each kernel call of such an epoch alone. The fraction is the kernels' share of the epoch; the rest is what the
+program does around them. It takes some minutes and up to 20 GB of memory.`,
+		Example: `  weft bench epoch
+  weft bench epoch --only 'sage.*rmat'
+  weft bench epoch --json > epoch.json`,
+		Args: arguments(0, 0),
+		RunE: c.run(c.epoch),
+	}
+	c.addFlags(cmd)
+	c.addJSON(cmd)
+	return cmd
+}
+
+func (c *benchCommand) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.IntVar(&c.threads, "threads", 0, "threads to measure with, 0: all cores")
+	flags.StringVar(&c.only, "only", "", "measure only what matches this `regexp`, by \"name shape\"")
+	flags.BoolVar(&c.quick, "quick", false, "small shapes and few repetitions: seconds, for a first look")
+}
+
+func (c *benchCommand) addJSON(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&c.json, "json", false, "print the results as one JSON object")
+}
+
+// run reads the flags, and lets a signal end the measurement.
+func (c *benchCommand) run(measure func(ctx context.Context, out io.Writer, o bench.Options) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		o := bench.Options{Threads: c.threads, Quick: c.quick, CPU: procEntry("/proc/cpuinfo", "model name")}
+		if c.threads < 0 || c.threads > 1<<12 {
+			return refusal.Errorf("--threads %d: give between 1 and %d, or 0 for all cores", c.threads, 1<<12)
+		}
+		if c.only != "" {
+			var err error
+			if o.Only, err = regexp.Compile(c.only); err != nil {
+				return refusal.Errorf("--only %s: %w", c.only, err)
+			}
+		}
+		ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping after the measurement under way; interrupt again to stop at once\n", s)
+		})
+		defer stop()
+		return measure(ctx, cmd.OutOrStdout(), o)
+	}
+}
+
+// both draws the kernels and then the epochs. With --only, one of them may have nothing to measure.
+func (c *benchCommand) both(ctx context.Context, out io.Writer, o bench.Options) error {
+	kernels := c.kernels(ctx, out, o)
+	if kernels != nil && !(refusal.Is(kernels) && c.only != "") {
+		return kernels
+	}
+	epochs := c.epoch(ctx, out, o)
+	if kernels == nil && refusal.Is(epochs) {
+		return nil
+	}
+	return epochs
+}
+
+func (c *benchCommand) kernels(ctx context.Context, out io.Writer, o bench.Options) error {
+	show := out
+	if c.json {
+		show = io.Discard
+	}
+	name := ""
+	r, err := bench.Kernels(ctx, o,
+		func(m bench.Machine) {
+			for _, line := range m.Describe() {
+				fmt.Fprintln(show, line)
+			}
+		},
+		func(k bench.Kernel) {
+			if k.Name != name {
+				name = k.Name
+				fmt.Fprintf(show, "\n%-44s %9s %9s %9s  of the bound\n", name, "time", "GFLOP/s", "GB/s")
+			}
+			fmt.Fprintf(show, "  %-42s %9s %9.1f %9.1f  %s %3.0f %% %s\n", k.Shape, duration(seconds(k.Seconds)), k.GFLOPS, k.GBytesPerSec,
+				bar(k.Fraction, 20), 100*k.Fraction, k.Bound)
+		})
+	if err == nil && c.json {
+		err = printJSON(out, r)
+	}
+	return err
+}
+
+func (c *benchCommand) epoch(ctx context.Context, out io.Writer, o bench.Options) error {
+	show := out
+	if c.json {
+		show = io.Discard
+	}
+	r, err := bench.Epoch(ctx, o, func(m bench.Model) {
+		fmt.Fprintf(show, "\n%s on %s\n", m.Model, m.Graph)
+		fmt.Fprintf(show, "  epoch %s, its kernels %s  %s %3.0f %%\n", duration(seconds(m.EpochSeconds)), duration(seconds(m.KernelSeconds)),
+			bar(m.Fraction, 20), 100*m.Fraction)
+		for _, call := range m.Calls {
+			if share := call.Total() / m.EpochSeconds; share >= 0.005 {
+				fmt.Fprintf(show, "    %-26s %-24s %3d × %9s  %s %3.0f %%\n", call.Name, call.Shape, call.Times, duration(seconds(call.Seconds)),
+					bar(share, 20), 100*share)
+			}
+		}
+	})
+	if err == nil && c.json {
+		err = printJSON(out, r)
+	}
+	return err
+}
+
+// bar draws a fraction between 0 and 1 in so many cells.
+func bar(fraction float64, cells int) string {
+	full := min(max(int(fraction*float64(cells)+0.5), 0), cells)
+	return strings.Repeat("▇", full) + strings.Repeat("▁", cells-full)
+}

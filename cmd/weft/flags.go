@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weft/internal/refusal"
+)
+
+// flagError says in the command's own words what is wrong with a flag.
+func flagError(cmd *cobra.Command, err error) error {
+	var (
+		unknown *pflag.NotExistError
+		lacking *pflag.ValueRequiredError
+		invalid *pflag.InvalidValueError
+		syntax  *pflag.InvalidSyntaxError
+	)
+	switch {
+	case errors.As(err, &unknown):
+		return unknownFlag(cmd, unknown)
+	case errors.As(err, &lacking):
+		return refusal.Errorf("--%s needs a value; %s --help says which", lacking.GetFlag().Name, cmd.CommandPath())
+	case errors.As(err, &invalid):
+		return invalidValue(invalid)
+	case errors.As(err, &syntax):
+		return refusal.Errorf("%s is no flag; %s --help lists them", syntax.GetSpecifiedFlag(), cmd.CommandPath())
+	}
+	return err
+}
+
+// unknownFlag proposes the flag that was meant by one dash instead of two, if there is one.
+func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
+	if letters := err.GetSpecifiedShortnames(); letters != "" {
+		name, _, _ := strings.Cut(letters, "=")
+		if cmd.Flags().Lookup(name) != nil {
+			return refusal.Errorf("unknown flag: -%s; did you mean --%s?", letters, letters)
+		}
+		return refusal.Errorf("unknown flag: -%s; %s --help lists them", letters, cmd.CommandPath())
+	}
+	return refusal.Errorf("unknown flag: --%s; %s --help lists them", err.GetSpecifiedName(), cmd.CommandPath())
+}
+
+// invalidValue says what a flag takes. The settings of train say so themselves.
+func invalidValue(err *pflag.InvalidValueError) error {
+	flag, reason := err.GetFlag(), ""
+	switch flag.Value.Type() {
+	case "int", "int64":
+		reason = "must be a whole number"
+	case "uint", "uint64":
+		reason = "must be a whole number, 0 or more"
+	case "float64":
+		reason = "must be a number"
+	case "bool":
+		reason = "must be true or false"
+	}
+	if _, setting := flag.Value.(*settingValue); setting || reason == "" {
+		reason = err.Unwrap().Error()
+	}
+	return refusal.Errorf("--%s %s: %s", flag.Name, err.GetValue(), reason)
+}

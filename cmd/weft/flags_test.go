@@ -1,0 +1,35 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+)
+
+func TestFlagErrors(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"train", "--nonsense"}, "weft: unknown flag: --nonsense; weft train --help lists them\n"},
+		{[]string{"train", "-model", "gcn"}, "weft: unknown flag: -model; did you mean --model?\n"},
+		{[]string{"train", "-x"}, "weft: unknown flag: -x; weft train --help lists them\n"},
+		{[]string{"train", "--seed", "x"}, "weft: --seed x: must be a whole number, 0 or more\n"},
+		{[]string{"train", "--memory-limit", "x"}, "weft: --memory-limit x: must be an amount of memory as in 4GiB or 512MB, or none\n"},
+		{[]string{"train", "g", "--model"}, "weft: --model needs a value; weft train --help says which\n"},
+		{[]string{"train", "g", "--lr", "inf"}, "weft: --lr +Inf: must be a finite number above 0\n"},
+		{[]string{"train", "g", "--out", ""}, "weft: --out: the name is empty; name a folder, or leave --out out for a new one under runs/\n"},
+		{[]string{"train", ""}, "weft: the name of the graph is empty: name a store or a dataset (weft datasets lists them)\n"},
+		{[]string{"generate", "sbm", "g", "--seed", "x"}, "weft: --seed x: must be a whole number, 0 or more\n"},
+		{[]string{"generate", "sbm", "g", "--vertices", "1e3"}, "weft: --vertices 1e3: must be a whole number\n"},
+		{[]string{"generate", "sbm", "g", "--directed=x"}, "weft: --directed x: must be true or false\n"},
+		{[]string{"import", "npz", "f", "g", "--splits", "x"}, "weft: --splits x: must be a whole number\n"},
+	} {
+		var stderr bytes.Buffer
+		root, started := newRoot()
+		root.SetArgs(c.args)
+		root.SetErr(&stderr)
+		if status := execute(root, started); status != exitRefused || stderr.String() != c.want {
+			t.Errorf("%q: status %d, %q, want %q", c.args, status, stderr.String(), c.want)
+		}
+	}
+}

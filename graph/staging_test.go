@@ -1,0 +1,93 @@
+package graph
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/atomicfile"
+	"weft/internal/refusal"
+)
+
+func TestMissingParentsAreMade(t *testing.T) {
+	parent := t.TempDir()
+	if err := dense().Write(filepath.Join(parent, "a", "b", "store")); err != nil {
+		t.Fatal(err)
+	}
+	w, err := Create(filepath.Join(parent, "a", "c", "d", "store"), announced())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Abort(); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"b"}, left(t, filepath.Join(parent, "a"))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRemoveStaging(t *testing.T) {
+	parent := t.TempDir()
+	w, err := Create(filepath.Join(parent, "a", "store"), announced())
+	if err != nil {
+		t.Fatal(err)
+	}
+	RemoveStaging()
+	inUse.Unlock() // the process goes on here
+	if names := left(t, parent); len(names) > 0 {
+		t.Errorf("left %v", names)
+	}
+	if err := w.Abort(); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a killed process left is removed; what another one is writing is not, nor what looks like either.
+func TestSweep(t *testing.T) {
+	parent := t.TempDir()
+	store := filepath.Join(parent, "store")
+	w, err := Create(store, announced())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Abort()
+	stale, other := atomicfile.Hidden("store"), ".store.old.tmp"
+	for _, name := range []string{stale, other, atomicfile.Hidden("another")} {
+		if err := os.MkdirAll(filepath.Join(parent, name, "indices.npy"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := dense().Write(store); err != nil {
+		t.Fatal(err)
+	}
+	if names := left(t, parent); len(names) != 4 || strings.Contains(strings.Join(names, " "), stale) {
+		t.Errorf("left %v", names)
+	}
+	if _, err := os.Stat(w.s.dir); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStoreMadeMeanwhile(t *testing.T) {
+	parent := t.TempDir()
+	store := filepath.Join(parent, "store")
+	w, err := Create(store, Shape{Vertices: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.AppendRows([]int32{0}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := dense().Write(store); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); !refusal.Is(err) || !strings.Contains(err.Error(), "another process made it meanwhile") {
+		t.Errorf("error %v", err)
+	}
+	if diff := cmp.Diff([]string{"store"}, left(t, parent)); diff != "" {
+		t.Error(diff)
+	}
+}

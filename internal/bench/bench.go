@@ -1,0 +1,125 @@
+// Package bench measures how close the kernels come to what the machine allows, and how close an epoch comes to its kernels.
+//
+// Each kernel is held against a bound that independent probes measure in the same run, with the same threads, on the same rows.
+// Repetitions of the kernel and of its probes alternate, and medians are compared, so that a machine that is slower for a while is
+// slower for both. The fraction is bound ÷ time; it is 1 where the kernel takes no longer than its probes one after the other.
+//
+// A kernel that is bound by memory:
+//
+//	bound = gathered bytes ÷ gather rate + Σ streamed bytes ÷ stream rate (+ exponentials ÷ exponential rate)
+//
+// The gather probe reads the same rows through the kernel's own indices and adds up their words; it prefetches at the distance that
+// proves best. Its rate counts all that it reads, the indices too, for these are streamed bytes in the bound. The stream probes
+// read what the kernel reads from front to back and write or update as many bytes as it does, each with the access pattern of the
+// kernel: the bytes that the machine fetches before a write lower the rate and are not counted. What a gather is in each kernel
+// stands where the kernel's case is made.
+//
+// A dense product is bound by compute: floating-point operations ÷ the rate of the best large square product. Where a dimension is
+// under 256 its operands weigh as much: operand bytes ÷ stream rate is added, and the bound is marked memory.
+package bench
+
+import (
+	"fmt"
+	"regexp"
+	"runtime"
+	"time"
+
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// Options choose what is measured.
+type Options struct {
+	Threads int            // 0: all cores
+	Only    *regexp.Regexp // what to measure: Kernels matches it with "name shape", Epoch with "model graph"; nil: everything
+	Quick   bool           // small shapes and few repetitions: figures of little worth, in seconds
+	CPU     string         // the processor's name, for the report
+}
+
+// Machine is what the figures were measured on, and what its probes reached.
+type Machine struct {
+	CPU     string `json:"cpu"`
+	Cores   int    `json:"cores"`
+	Threads int    `json:"threads"`
+	SIMD    string `json:"simd"` // of the kernels
+
+	// Gather, in bytes per second, is of rows of 512 bytes drawn from all over a matrix that no cache holds.
+	Gather float64 `json:"gather_bytes_per_second"`
+	// Read, Write and Update are of matrices that no cache holds. A byte that is updated counts once.
+	Read   float64 `json:"read_bytes_per_second"`
+	Write  float64 `json:"write_bytes_per_second"`
+	Update float64 `json:"update_bytes_per_second"`
+	// Flops, in floating-point operations per second, is of the best large square product.
+	Flops float64 `json:"flops"`
+	// Exp is exponentials per second.
+	Exp float64 `json:"exponentials_per_second"`
+}
+
+// bench is what the measurements of one run share.
+type bench struct {
+	Options
+	team   *kernel.Team
+	probes probes
+	graphs map[graphKey]*sparse
+	square *square
+	large  int // bytes that no cache holds
+}
+
+func newBench(o Options) *bench {
+	if o.Threads == 0 {
+		o.Threads = runtime.GOMAXPROCS(0)
+	}
+	team := kernel.NewTeam(o.Threads, tensor.NewMeter())
+	b := &bench{Options: o, team: team, probes: probes{team}, graphs: map[graphKey]*sparse{}, large: beyondCaches()}
+	if o.Quick {
+		b.large = 2 << 20
+	}
+	return b
+}
+
+func (b *bench) close() { b.team.Memory.Close() }
+
+func (b *bench) wants(name, shape string) bool {
+	return b.Only == nil || b.Only.MatchString(name+" "+shape)
+}
+
+// nothing refuses a filter that leaves nothing to measure.
+func (b *bench) nothing(names string) error {
+	return refusal.Errorf("--only %s: nothing matches; it is matched with a name and a shape as in %q", b.Only, names)
+}
+
+// machine measures the rates that a report starts with.
+func (b *bench) machine() Machine {
+	m := Machine{CPU: b.CPU, Cores: runtime.NumCPU(), Threads: b.Threads, SIMD: kernel.SIMD()}
+	const width = 128
+	rows := b.large / 4 / width
+	a := &arrays{team: b.team}
+	defer a.release()
+	x, y := a.matrix(rows, width), a.matrix(rows, width)
+	e := b.graph(graphKey{uniform, rows, 15}).in
+	g := b.tuned(gather{e.Indices, []*tensor.Matrix{x}})
+	exps := 1 << 24
+	if b.Quick {
+		exps = 1 << 18
+	}
+	t := b.alternate(time.Second, func() { b.gather(g) }, func() { b.probes.read(x) }, func() { b.probes.write(y, 1) },
+		func() { b.probes.update(y, 1) }, b.bestSquare().run, func() { exps = b.probes.exp(exps) })
+	bytes := float64(4 * x.Len())
+	m.Gather, m.Read, m.Write, m.Update = float64(g.rowBytes())/t[0], bytes/t[1], bytes/t[2], bytes/t[3]
+	m.Flops, m.Exp = b.square.flops/t[4], float64(exps)/t[5]
+	return m
+}
+
+// Describe is the machine in lines for a person.
+func (m Machine) Describe() []string {
+	name := m.CPU
+	if name == "" {
+		name = runtime.GOARCH
+	}
+	return []string{
+		fmt.Sprintf("%s, %d cores, %d threads, kernels for %s", name, m.Cores, m.Threads, m.SIMD),
+		fmt.Sprintf("gather %.1f GB/s, read %.1f GB/s, write %.1f GB/s, update %.1f GB/s", m.Gather/1e9, m.Read/1e9, m.Write/1e9, m.Update/1e9),
+		fmt.Sprintf("dense products %.0f GFLOP/s, %.2f G exponentials/s", m.Flops/1e9, m.Exp/1e9),
+	}
+}

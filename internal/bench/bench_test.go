@@ -1,0 +1,289 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+func newArrays(t *testing.T, threads int) *arrays {
+	team := kernel.NewTeam(threads, tensor.NewMeter())
+	t.Cleanup(team.Memory.Close)
+	return &arrays{team: team}
+}
+
+// wordSum is a checksum by a plain loop.
+func wordSum(values []float32) (sum uint32) {
+	for _, v := range values {
+		sum += math.Float32bits(v)
+	}
+	return sum
+}
+
+// TestGatherReadsItsRows: the checksum is that of a plain loop over the same rows, for each SIMD level, width, distance and number
+// of matrices, and for ends that are no whole block.
+func TestGatherReadsItsRows(t *testing.T) { eachLevel(func() { gatherReadsItsRows(t) }) }
+
+func gatherReadsItsRows(t *testing.T) {
+	for _, threads := range []int{1, 3} {
+		a := newArrays(t, threads)
+		p := probes{a.team}
+		for _, width := range []int{1, 3, 4, 12, 15, 16, 17, 41, 64, 100, 128, 144, 256, 512, 530} {
+			x, y := a.matrix(50, width), a.matrix(50, 4)
+			for _, n := range []int{1, 7, 255, 256, 700} {
+				indices := a.ids(1, n, 50)
+				one, two := uint32(0), uint32(0)
+				for _, i := range indices.Int32s() {
+					one += wordSum(x.RowRange(int(i), int(i)+1).Floats())
+					two += wordSum(y.RowRange(int(i), int(i)+1).Floats())
+				}
+				for _, ahead := range distances {
+					if got := p.gather(indices, ahead, x); got != one {
+						t.Fatalf("width %d, %d rows, %d ahead: checksum %d, want %d", width, n, ahead, got, one)
+					}
+					if got := p.gather(indices, ahead, x, y); got != one+two {
+						t.Fatalf("width %d, %d rows of two matrices, %d ahead: checksum %d, want %d", width, n, ahead, got, one+two)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestStreams: a read sums every word once, a write and an update reach every word once.
+func TestStreams(t *testing.T) { eachLevel(func() { streams(t) }) }
+
+func streams(t *testing.T) {
+	for _, threads := range []int{1, 3} {
+		a := newArrays(t, threads)
+		p := probes{a.team}
+		for _, n := range []int{1, 15, 16, 63, 64, 65, 1000, 4097} {
+			m, long := a.matrix(n, 1), a.element(tensor.Int64, 1, 2)
+			copy(long.Int64s(), []int64{3, 5 << 32})
+			if got, want := p.read(m, long), wordSum(m.Floats())+8; got != want {
+				t.Errorf("%d words: read %d, want %d", n, got, want)
+			}
+			p.write(m, 7)
+			p.update(m, 2)
+			for i, v := range m.Floats() {
+				if math.Float32bits(v) != 9 {
+					t.Fatalf("word %d of %d is %d, want 9", i, n, math.Float32bits(v))
+				}
+			}
+		}
+	}
+}
+
+// TestExponentials: the probe computes what it claims to, and as many as it says.
+func TestExponentials(t *testing.T) { eachLevel(func() { exponentialsAreRight(t) }) }
+
+func exponentialsAreRight(t *testing.T) {
+	x, z := make([]float32, 1003), make([]float32, 1003)
+	for i := range x {
+		x[i] = 174*float32(i)/1002 - 87
+	}
+	exponentials(z, x, 2)
+	for i := range x {
+		if want := math.Exp(float64(x[i])); math.Abs(float64(z[i])-want) > 3e-7*want {
+			t.Errorf("e^%v is %v, want %v", x[i], z[i], want)
+		}
+	}
+	p := probes{newArrays(t, 3).team}
+	if n := p.exp(expPerCall*4 + 1); n != expPerCall*5 {
+		t.Errorf("%d exponentials", n)
+	}
+}
+
+// TestBound: the bound counts each part at its share of a probe, and the bytes are those of the formulas in the doc comments.
+func TestBound(t *testing.T) {
+	b := newBench(Options{Threads: 1, Quick: true})
+	defer b.close()
+	a := &arrays{team: b.team}
+	defer a.release()
+	s := heads{aggregation{uniform, 5, 32, true}, 4}
+	v := s.vertices(b)
+	e := 5 * v
+	structure := 8*(v+1) + 4*e
+	for name, c := range map[string]struct {
+		j                             *job
+		gathered, read, written, both int
+		exps                          int
+	}{
+		"sum":       {b.spmm(s.graph(b, false), 32, nil, nil, a), 128 * e, structure, 128 * v, 0, 0},
+		"mean":      {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e, structure + 4*v, 128 * v, 0, 0},
+		"symmetric": {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), a.zeros(v, 1), a), 132 * e, structure + 4*v, 128 * v, 0, 0},
+		"max":       {b.max(s.graph(b, false), 32, a), 128 * e, structure, 0, 256 * v, 0},
+		"attention": {b.attend(s, false, a), (128 + 16) * e, structure + 16*v, 0, (128 + 32) * v, 4 * e},
+		"attention backward": {
+			b.attendBackward(s, false, a), (128+16)*e + (128+48)*e, 2*structure + 2*128*v + 4*16*v, 0,
+			(128 + 32) * v, 8 * e,
+		},
+		"attention v2 backward": {b.attendBackward(s, true, a), 128*e + (2*128+48)*e, 2*structure + 3*128*v + 2*16*v, 0, 256 * v, 8 * e},
+	} {
+		gathered, read := 0, 0
+		for _, g := range c.j.gathers {
+			gathered += g.rowBytes()
+		}
+		for _, m := range c.j.read {
+			read += m.Len() * m.Element.Size()
+		}
+		got := []int{gathered, read, c.j.written, c.j.updated, c.j.exps}
+		if diff := cmp.Diff([]int{c.gathered, c.read, c.written, c.both, c.exps}, got); diff != "" {
+			t.Errorf("%s: gathered, read, written, updated, exponentials: %s", name, diff)
+		}
+	}
+	g := gather{s.graph(b, false).Indices, []*tensor.Matrix{a.zeros(v, 32)}}
+	passes, release := b.passes(&job{gathers: []gather{g}})
+	defer release()
+	if want := 128.0 / 132; math.Abs(passes[0].share-want) > 1e-9 {
+		t.Errorf("a gather's share of its probe is %v, want %v without the indices", passes[0].share, want)
+	}
+}
+
+// TestProducts: compute alone is the bound from 256 on, and the rate is that of the square product.
+func TestProducts(t *testing.T) {
+	b := newBench(Options{Threads: 2, Quick: true})
+	defer b.close()
+	for _, c := range []struct {
+		p       product
+		passes  int
+		compute bool
+	}{{product{512, 256, 256}, 1, true}, {product{512, 256, 255}, 3, false}, {product{64, 256, 256}, 3, false}} {
+		a := &arrays{team: b.team}
+		x, w, z := a.matrix(c.p.rows, c.p.in), a.matrix(c.p.in, c.p.out), a.matrix(c.p.rows, c.p.out)
+		j := c.p.job(func() { b.team.MatMul(z, x, w, false, false) }, z, x, w)
+		passes, release := b.passes(j)
+		if len(passes) != c.passes || j.compute != c.compute {
+			t.Errorf("%v: %d probes, compute %v", c.p, len(passes), j.compute)
+		}
+		if want := j.flops / b.square.flops; passes[0].share != want {
+			t.Errorf("%v: %v square products, want %v", c.p, passes[0].share, want)
+		}
+		release()
+		a.release()
+	}
+}
+
+// TestMedian: the middle value, or the mean of two.
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []float64
+		want   float64
+	}{{[]float64{3}, 3}, {[]float64{4, 1}, 2.5}, {[]float64{9, 1, 2}, 2}, {[]float64{9, 1, 2, 4}, 3}} {
+		if got := median(c.values); got != c.want {
+			t.Errorf("median of %v is %v", c.values, got)
+		}
+	}
+}
+
+// TestKernels: every kernel runs and has a fraction, and the report has the fields that other programs read.
+func TestKernels(t *testing.T) {
+	told := 0
+	r, err := Kernels(t.Context(), Options{Threads: 2, Quick: true, CPU: "a processor"}, func(Machine) {}, func(Kernel) { told++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, k := range r.Kernels {
+		names[k.Name] = true
+		if !(k.Fraction > 0) || math.IsInf(k.Fraction, 0) || !(k.Seconds > 0) || !(k.GBytesPerSec > 0) || k.Threads != 2 {
+			t.Errorf("%+v", k)
+		}
+		if k.Bound != "compute" && k.Bound != "memory" {
+			t.Errorf("%s %s: bound %q", k.Name, k.Shape, k.Bound)
+		}
+	}
+	for _, name := range []string{"spmm sum", "spmm mean backward", "max", "attention", "attention backward", "attention v2", "product", "adam"} {
+		if !names[name] {
+			t.Errorf("no kernel %q", name)
+		}
+	}
+	if told != len(r.Kernels) {
+		t.Errorf("told of %d kernels, reported %d", told, len(r.Kernels))
+	}
+	for name, rate := range map[string]float64{
+		"gather": r.Machine.Gather, "read": r.Machine.Read, "write": r.Machine.Write, "update": r.Machine.Update,
+		"flops": r.Machine.Flops, "exp": r.Machine.Exp,
+	} {
+		if !(rate > 0) {
+			t.Errorf("rate of %s: %v", name, rate)
+		}
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields struct {
+		Machine map[string]any
+		Kernels []map[string]any
+	}
+	if err := json.Unmarshal(text, &fields); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]bool{"name": true, "shape": true, "threads": true, "seconds": true, "gflops": true, "gbytes_per_second": true, "bound": true, "fraction": true}
+	if diff := cmp.Diff(want, keys(fields.Kernels[0])); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func keys(m map[string]any) map[string]bool {
+	set := map[string]bool{}
+	for k := range m {
+		set[k] = true
+	}
+	return set
+}
+
+// TestEpoch: each model has an epoch and the kernels of one, and JSON has the agreed fields.
+func TestEpoch(t *testing.T) {
+	r, err := Epoch(t.Context(), Options{Threads: 2, Quick: true, Only: regexp.MustCompile("rmat")}, func(Model) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Models) != 3 {
+		t.Fatalf("%d models", len(r.Models))
+	}
+	for _, m := range r.Models {
+		if !(m.EpochSeconds > 0) || !(m.KernelSeconds > 0) || m.Fraction != m.KernelSeconds/m.EpochSeconds || !strings.HasPrefix(m.Graph, "rmat ") {
+			t.Errorf("%+v", m)
+		}
+		text, err := json.Marshal(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var fields map[string]any
+		if err := json.Unmarshal(text, &fields); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]bool{"model": true, "graph": true, "epoch_seconds": true, "kernel_seconds": true, "fraction": true}
+		if diff := cmp.Diff(want, keys(fields)); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// TestOnlyNothing: a filter that leaves nothing is refused, and an ended context stops before the next measurement.
+func TestOnlyNothing(t *testing.T) {
+	o := Options{Threads: 1, Quick: true, Only: regexp.MustCompile("^no such")}
+	if _, err := Kernels(t.Context(), o, func(Machine) {}, func(Kernel) {}); !refusal.Is(err) {
+		t.Errorf("kernels: %v", err)
+	}
+	if _, err := Epoch(t.Context(), o, func(Model) {}); !refusal.Is(err) {
+		t.Errorf("epoch: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	o.Only = regexp.MustCompile("^adam")
+	if r, err := Kernels(ctx, o, func(Machine) {}, func(Kernel) {}); err == nil || len(r.Kernels) > 0 {
+		t.Errorf("ended: %v, %d kernels", err, len(r.Kernels))
+	}
+}

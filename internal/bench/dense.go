@@ -1,0 +1,101 @@
+package bench
+
+import (
+	"fmt"
+
+	"weft/tensor"
+)
+
+// square is a dense product that is large in every dimension, whose rate is the most that a product can have.
+type square struct {
+	run   func()
+	flops float64
+}
+
+// bestSquare is the square product with the highest rate, found once in a run. With many threads it has more rows than columns, so
+// that each thread has work.
+func (b *bench) bestSquare() *square {
+	if b.square != nil {
+		return b.square
+	}
+	sizes := []int{2048, 3072, 4096}
+	if b.Quick {
+		sizes = []int{256}
+	}
+	rows := func(n int) int { return max(n, 1024*b.Threads) }
+	last := sizes[len(sizes)-1]
+	a := &arrays{team: b.team} // kept until the end
+	x, w, z := a.matrix(rows(last), last), a.matrix(last, last), a.matrix(rows(last), last)
+	rate := 0.0
+	for _, n := range sizes {
+		x, w, z := corner(x, rows(n), n), corner(w, n, n), corner(z, rows(n), n)
+		s := &square{func() { b.team.MatMul(z, x, w, false, false) }, 2 * float64(rows(n)) * float64(n) * float64(n)}
+		if r := s.flops / b.alternate(0, s.run)[0]; r > rate {
+			b.square, rate = s, r
+		}
+	}
+	return b.square
+}
+
+// small is the size under which a dimension makes a product wait for its operands.
+const small = 256
+
+// product is a dense layer's shape: the input is rows × in, the weight in × out, the output rows × out. Each of its three products
+// takes 2·rows·in·out operations, reads two of these matrices (or gradients in their place) and writes the third.
+type product struct{ rows, in, out int }
+
+func (p product) String() string { return fmt.Sprintf("%d×%d×%d", p.rows, p.in, p.out) }
+
+// job is a product's job: what it reads and writes is in the bound only where it is not bound by compute alone.
+func (p product) job(run func(), written *tensor.Matrix, read ...*tensor.Matrix) *job {
+	return &job{
+		run: run, flops: 2 * float64(p.rows) * float64(p.in) * float64(p.out), square: true, compute: min(p.rows, p.in, p.out) >= small,
+		read: read, written: 4 * written.Len(),
+	}
+}
+
+func (b *bench) products() (cases []testCase) {
+	shapes := []product{
+		{65536, 128, 256},
+		{65536, 256, 256},
+		{65536, 512, 512},
+		{16384, 1024, 1024},
+		{65536, 500, 16},
+		{65536, 16, 500},
+		{65536, 256, 16},
+		{65536, 100, 256},
+		{65536, 41, 64},
+		{262144, 128, 128},
+		{4096, 64, 64},
+		{4096, 256, 256},
+	}
+	if b.Quick {
+		shapes = []product{{2048, 256, 256}, {4096, 41, 64}}
+	}
+	add := func(name string, build func(p product, a *arrays) *job) {
+		for _, p := range shapes {
+			cases = append(cases, testCase{name, p.String(), func() (*job, func()) {
+				a := &arrays{team: b.team}
+				return build(p, a), a.release
+			}})
+		}
+	}
+	add("product", func(p product, a *arrays) *job {
+		x, w, z := a.matrix(p.rows, p.in), a.matrix(p.in, p.out), a.matrix(p.rows, p.out)
+		return p.job(func() { b.team.MatMul(z, x, w, false, false) }, z, x, w)
+	})
+	add("product input gradient", func(p product, a *arrays) *job {
+		g, w, dx := a.matrix(p.rows, p.out), a.matrix(p.in, p.out), a.matrix(p.rows, p.in)
+		return p.job(func() { b.team.MatMul(dx, g, w, true, false) }, dx, g, w)
+	})
+	add("product weight gradient", func(p product, a *arrays) *job {
+		x, g, dw := a.matrix(p.rows, p.in), a.matrix(p.rows, p.out), a.matrix(p.in, p.out)
+		return p.job(func() { b.team.MatMulT(dw, x, g, false) }, dw, x, g)
+	})
+	return cases
+}
+
+// corner is the first rows × cols elements of m as a matrix.
+func corner(m *tensor.Matrix, rows, cols int) *tensor.Matrix {
+	return m.Reshape(m.Len(), 1).RowRange(0, rows*cols).Reshape(rows, cols)
+}

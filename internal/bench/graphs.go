@@ -1,0 +1,107 @@
+package bench
+
+import (
+	"fmt"
+	"math/bits"
+	"os"
+	"strconv"
+	"strings"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+const (
+	uniform = generate.Uniform
+	rmat    = generate.RMAT
+)
+
+// graphKey describes a directed graph without self loops. The vertices of an rmat graph are a power of two.
+type graphKey struct {
+	kind             string
+	vertices, degree int
+}
+
+func (k graphKey) options() generate.Options {
+	o := generate.Options{Kind: k.kind, Classes: 1, Seed: 1}
+	if k.kind == rmat {
+		o.Scale, o.EdgeFactor = bits.Len(uint(k.vertices))-1, k.degree
+	} else {
+		o.Vertices, o.Degree, o.Directed = k.vertices, float64(k.degree), true
+	}
+	return o
+}
+
+// sparse is a graph as kernels take it: row v of in are the in-neighbours of v, out is the transpose.
+type sparse struct {
+	in, out *kernel.CSR
+	part    *kernel.CSR // the transpose of the first rows alone, for kernels that read both
+	team    *kernel.Team
+}
+
+// graph makes a graph, once in a run.
+func (b *bench) graph(k graphKey) *sparse {
+	if s := b.graphs[k]; s != nil {
+		return s
+	}
+	g, err := generate.Graph(k.options())
+	if err != nil {
+		panic(fmt.Sprintf("bench: %v", err)) // the shapes are this package's own
+	}
+	s := newSparse(b.team, &g.Relation)
+	b.graphs[k] = s
+	return s
+}
+
+func newSparse(team *kernel.Team, r *graph.Relation) *sparse {
+	n := len(r.Indptr) - 1
+	in := &kernel.CSR{
+		Rows: n, Cols: n, Indptr: team.Memory.NewElement(tensor.Graph, tensor.Int64, 1, n+1),
+		Indices: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(r.Sources)),
+	}
+	copy(in.Indptr.Int64s(), r.Indptr)
+	copy(in.Indices.Int32s(), r.Sources)
+	return &sparse{in: in, team: team}
+}
+
+// transposed is the transpose, made when first asked for.
+func (s *sparse) transposed() *kernel.CSR {
+	if s.out == nil {
+		s.out = s.team.Transpose(s.in, tensor.Graph)
+	}
+	return s.out
+}
+
+// firstRows is a view of the first n rows of a.
+func firstRows(a *kernel.CSR, n int) *kernel.CSR {
+	entries := int(a.Indptr.Int64s()[n])
+	b := *a
+	b.Rows, b.Indptr = n, a.Indptr.Reshape(a.Rows+1, 1).RowRange(0, n+1).Reshape(1, n+1)
+	b.Indices = a.Indices.Reshape(a.Entries(), 1).RowRange(0, entries).Reshape(1, entries)
+	return &b
+}
+
+// beyondCaches is a number of bytes that no cache holds: four times the last level, from 128 MiB to 1 GiB.
+func beyondCaches() int {
+	cache := 0
+	for level := range 8 {
+		text, err := os.ReadFile(fmt.Sprintf("/sys/devices/system/cpu/cpu0/cache/index%d/size", level))
+		if err != nil {
+			break
+		}
+		kilobytes, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(string(text)), "K"))
+		cache = max(cache, kilobytes<<10)
+	}
+	return min(max(4*cache, 128<<20), 1<<30)
+}
+
+// powerOfTwo is the power of two that is nearest to n from below, or from above with up set.
+func powerOfTwo(n int, up bool) int {
+	p := 1 << (bits.Len(uint(max(n, 1))) - 1)
+	if up && p < n {
+		p *= 2
+	}
+	return p
+}

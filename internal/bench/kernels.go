@@ -1,0 +1,226 @@
+package bench
+
+import (
+	"context"
+	"time"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// Kernel is what one kernel reached on one shape.
+type Kernel struct {
+	Name         string  `json:"name"`
+	Shape        string  `json:"shape"`
+	Threads      int     `json:"threads"`
+	Seconds      float64 `json:"seconds"` // the median
+	GFLOPS       float64 `json:"gflops"`
+	GBytesPerSec float64 `json:"gbytes_per_second"` // of what it has to read and write, gathered rows each time they are read
+	Bound        string  `json:"bound"`             // compute or memory
+	Fraction     float64 `json:"fraction"`          // of the bound
+}
+
+// Report is what Kernels found.
+type Report struct {
+	Machine Machine  `json:"machine"`
+	Kernels []Kernel `json:"kernels"`
+}
+
+// job is one kernel on one shape, ready to run: what the kernel does, and what the bound counts.
+type job struct {
+	run     func()
+	flops   float64
+	gathers []gather
+	read    []*tensor.Matrix // from front to back
+	written int              // bytes
+	updated int              // bytes that are read and written in place
+	exps    int              // exponentials
+	square  bool             // the flops count in the bound, at the rate of the square product
+	compute bool             // and nothing else does
+}
+
+// gather reads row indices[k] of each matrix, for each k.
+type gather struct {
+	indices  *tensor.Matrix
+	matrices []*tensor.Matrix
+}
+
+func (g gather) rowBytes() int {
+	n := 0
+	for _, m := range g.matrices {
+		n += 4 * m.Cols
+	}
+	return n * g.indices.Len()
+}
+
+func (g gather) indexBytes() int { return 4 * g.indices.Len() }
+
+// tunedGather is a gather with the best distance of prefetch.
+type tunedGather struct {
+	gather
+	ahead int
+}
+
+func (b *bench) gather(g tunedGather) { b.probes.gather(g.indices, g.ahead, g.matrices...) }
+
+// distances are what the gather probe tries; 0 leaves it to the processor to run ahead.
+var distances = []int{0, 1, 2, 4, 8, 16, 32, 64}
+
+// tuned finds the distance at which the probe is fastest, on the first part of the indices.
+func (b *bench) tuned(g gather) tunedGather {
+	const enough = 256 << 20 // bytes
+	n := g.indices.Len()
+	part := g
+	if bytes := g.rowBytes(); bytes > enough {
+		n = max(1, int(float64(n)*enough/float64(bytes)))
+		part.indices = g.indices.Reshape(g.indices.Len(), 1).RowRange(0, n)
+	}
+	best, fastest := 0, 0.0
+	for round := range 3 {
+		for _, d := range distances {
+			if t := timed(1, func() { b.gather(tunedGather{part, d}) }); round > 0 && (fastest == 0 || t < fastest) {
+				best, fastest = d, t
+			}
+		}
+	}
+	return tunedGather{g, best}
+}
+
+// pass is a probe that runs beside a kernel: it takes its time for bytes, of which the bound counts those given.
+type pass struct {
+	run   func()
+	share float64
+}
+
+// passes are the probes whose times make the job's bound.
+func (b *bench) passes(j *job) (passes []pass, release func()) {
+	add := func(share float64, run func()) { passes = append(passes, pass{run, share}) }
+	var scratch []*tensor.Matrix
+	words := func(bytes int) *tensor.Matrix {
+		m := b.team.Memory.New(tensor.Buffers, (bytes+3)/4, 1)
+		scratch = append(scratch, m)
+		return m
+	}
+	if j.square {
+		s := b.bestSquare()
+		add(j.flops/s.flops, s.run)
+	}
+	if j.compute {
+		return passes, func() {}
+	}
+	for _, g := range j.gathers {
+		t := b.tuned(g)
+		rows, indices := float64(g.rowBytes()), float64(g.indexBytes())
+		add(rows/(rows+indices), func() { b.gather(t) })
+	}
+	if len(j.read) > 0 {
+		add(1, func() { b.probes.read(j.read...) })
+	}
+	if j.written > 0 {
+		to := words(j.written)
+		add(1, func() { b.probes.write(to, 1) })
+	}
+	if j.updated > 0 {
+		to := words(j.updated)
+		add(1, func() { b.probes.update(to, 1) })
+	}
+	if j.exps > 0 {
+		add(float64(j.exps)/float64(b.probes.exp(j.exps)), func() { b.probes.exp(j.exps) })
+	}
+	return passes, func() {
+		for _, m := range scratch {
+			m.Release()
+		}
+	}
+}
+
+// bytes is what the job has to move.
+func (j *job) bytes() float64 {
+	n := j.written + 2*j.updated
+	for _, g := range j.gathers {
+		n += g.rowBytes()
+	}
+	for _, m := range j.read {
+		n += m.Len() * m.Element.Size()
+	}
+	return float64(n)
+}
+
+func (b *bench) measure(name, shape string, j *job) Kernel {
+	passes, release := b.passes(j)
+	defer release()
+	works := []func(){j.run}
+	for _, p := range passes {
+		works = append(works, p.run)
+	}
+	t := b.alternate(800*time.Millisecond, works...)
+	bound := 0.0
+	for i, p := range passes {
+		bound += p.share * t[i+1]
+	}
+	k := Kernel{
+		Name: name, Shape: shape, Threads: b.Threads, Seconds: t[0], GFLOPS: j.flops / t[0] / 1e9, GBytesPerSec: j.bytes() / t[0] / 1e9,
+		Bound: "memory", Fraction: bound / t[0],
+	}
+	if j.compute {
+		k.Bound = "compute"
+	}
+	return k
+}
+
+// testCase is one kernel on one shape, not yet made.
+type testCase struct {
+	name, shape string
+	build       func() (j *job, release func())
+}
+
+// Kernels measures every kernel that the options want and tells each result as it is known, after the machine. When ctx ends it
+// stops after the kernel under way and returns the context's error.
+func Kernels(ctx context.Context, o Options, machine func(Machine), result func(Kernel)) (Report, error) {
+	b := newBench(o)
+	defer b.close()
+	var cases []testCase
+	all := b.cases()
+	for _, c := range all {
+		if b.wants(c.name, c.shape) {
+			cases = append(cases, c)
+		}
+	}
+	if len(cases) == 0 {
+		return Report{}, b.nothing(all[0].name + " " + all[0].shape)
+	}
+	r := Report{Machine: b.machine()}
+	machine(r.Machine)
+	for _, c := range cases {
+		if ctx.Err() != nil {
+			return r, context.Cause(ctx)
+		}
+		j, release := c.build()
+		k := b.measure(c.name, c.shape, j)
+		release()
+		r.Kernels = append(r.Kernels, k)
+		result(k)
+	}
+	return r, nil
+}
+
+func (b *bench) cases() (all []testCase) {
+	all = append(all, b.aggregations()...)
+	all = append(all, b.attentions()...)
+	all = append(all, b.products()...)
+	return append(all, b.rowWork()...)
+}
+
+// structure is what a kernel streams of a matrix besides the rows that its indices name.
+func structure(a *kernel.CSR, more ...*tensor.Matrix) []*tensor.Matrix {
+	s := []*tensor.Matrix{a.Indptr, a.Indices}
+	if a.Values != nil {
+		s = append(s, a.Values)
+	}
+	for _, m := range more {
+		if m != nil {
+			s = append(s, m)
+		}
+	}
+	return s
+}

@@ -1,0 +1,105 @@
+package bench
+
+// #cgo CFLAGS: -O3 -std=gnu11 -Wno-psabi
+// #include "probe.h"
+import "C"
+
+import (
+	"fmt"
+	"sync/atomic"
+	"unsafe"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// probes run a team's threads over the probe loops: what the machine can do, measured without the kernels' code. They use the
+// best instructions that this CPU has, whatever the kernels were told to use.
+type probes struct{ team *kernel.Team }
+
+const (
+	shares     = 8    // ranges per thread, so that a late thread does not keep the others waiting
+	lineWords  = 16   // 32-bit words in a cache line
+	expBuffer  = 2048 // floats that stay in the first-level cache
+	expPerCall = 1 << 16
+)
+
+// level holds the loops in the best instructions that this CPU has.
+var level = C.probe_at(0)
+
+// eachLevel calls f with each of the levels that this CPU can run, for tests, which cannot reach C.
+func eachLevel(f func()) {
+	best := level
+	defer func() { level = best }()
+	for rank := C.int(0); C.probe_at(rank) != nil; rank++ {
+		level = C.probe_at(rank)
+		f()
+	}
+}
+
+// ranges divides 0 … n−1 among the threads, in multiples of unit.
+func (p probes) ranges(n, unit int, work func(lo, hi int)) {
+	units := (n + unit - 1) / unit
+	parts := 1
+	if p.team.Threads() > 1 {
+		parts = max(1, min(p.team.Threads()*shares, units))
+	}
+	p.team.Parallel(parts, func(k int) {
+		work(units*k/parts*unit, min(n, units*(k+1)/parts*unit))
+	})
+}
+
+// gather reads, for each of the indices (Int32) in their order, that row of every matrix (Float32), and returns the sum modulo 2^32
+// of all the words that it read. The row that is ahead places behind is prefetched, none where ahead is 0.
+func (p probes) gather(indices *tensor.Matrix, ahead int, matrices ...*tensor.Matrix) uint32 {
+	if len(matrices) > C.PROBE_MATRICES {
+		panic(fmt.Sprintf("bench: a gather from %d matrices", len(matrices)))
+	}
+	rows := C.probe_rows{matrices: C.int64_t(len(matrices)), indices: (*C.int32_t)(indices.Pointer()), ahead: C.int64_t(ahead)}
+	for i, m := range matrices {
+		rows.x[i], rows.cols[i] = (*C.uint32_t)(m.Pointer()), C.int64_t(m.Cols)
+	}
+	var sum atomic.Uint32
+	p.ranges(indices.Len(), 1, func(lo, hi int) { sum.Add(uint32(C.probe_gather(level, &rows, C.int64_t(lo), C.int64_t(hi)))) })
+	return sum.Load()
+}
+
+// read reads matrices from front to back and returns the sum modulo 2^32 of their words.
+func (p probes) read(matrices ...*tensor.Matrix) uint32 {
+	var sum atomic.Uint32
+	for _, m := range matrices {
+		p.words(m, func(x unsafe.Pointer, n int) { sum.Add(uint32(C.probe_read(level, x, C.int64_t(n)))) })
+	}
+	return sum.Load()
+}
+
+// write sets every word of a matrix, with ordinary stores: a line is fetched before it is written where the machine does so.
+func (p probes) write(m *tensor.Matrix, value uint32) {
+	p.words(m, func(x unsafe.Pointer, n int) { C.probe_write(level, x, C.int64_t(n), C.uint32_t(value)) })
+}
+
+// update adds to every word of a matrix: it is read and written in place.
+func (p probes) update(m *tensor.Matrix, value uint32) {
+	p.words(m, func(x unsafe.Pointer, n int) { C.probe_update(level, x, C.int64_t(n), C.uint32_t(value)) })
+}
+
+func (p probes) words(m *tensor.Matrix, work func(x unsafe.Pointer, n int)) {
+	start := m.Pointer()
+	p.ranges(m.Len()*m.Element.Size()/4, lineWords, func(lo, hi int) { work(unsafe.Add(start, 4*lo), hi-lo) })
+}
+
+// exp computes at least n exponentials of numbers between −20 and 0 in the first-level cache, and returns how many.
+func (p probes) exp(n int) int {
+	calls := max(p.team.Threads(), (n+expPerCall-1)/expPerCall)
+	x := make([]float32, expBuffer)
+	for i := range x {
+		x[i] = -20 * float32(i) / expBuffer
+	}
+	p.team.Parallel(calls, func(int) { exponentials(make([]float32, expBuffer), x, expPerCall/expBuffer) })
+	return calls * expPerCall
+}
+
+// exponentials is z_i = e^x_i, so many times over.
+func exponentials(z, x []float32, times int) {
+	C.probe_exp(level, (*C.float)(&z[0]), (*C.float)(&x[0]), C.int64_t(len(x)), C.int64_t(times))
+}

@@ -1,0 +1,36 @@
+// The probes: loops that move data or compute as fast as this CPU can and do nothing else. They share no code with package kernel.
+// Each is single-threaded over a range; Go hands the ranges out. Checksums are sums modulo 2^32 of 32-bit words, so they do not
+// depend on the order in which the words are read.
+#ifndef WEFT_PROBE_H
+#define WEFT_PROBE_H
+#include <stdint.h>
+
+enum { PROBE_MATRICES = 3 };
+
+// Row-major matrices whose rows are read together: row indices[k] of each, for k = lo … hi−1.
+typedef struct {
+	const uint32_t *x[PROBE_MATRICES];
+	int64_t cols[PROBE_MATRICES];
+	int64_t matrices;
+	const int32_t *indices;
+	int64_t ahead; // indices between the prefetch of a row and its use; 0: no prefetch
+} probe_rows;
+
+typedef struct {
+	uint32_t (*gather)(const probe_rows *rows, int64_t lo, int64_t hi);
+	uint32_t (*read)(const uint32_t *x, int64_t n);
+	void (*write)(uint32_t *x, int64_t n, uint32_t value);  // x_i = value
+	void (*update)(uint32_t *x, int64_t n, uint32_t value); // x_i += value
+	void (*exp)(float *z, const float *x, int64_t n, int64_t times); // z_i = e^x_i for |x| ≤ 87, 2 units in the last place
+} probe_level;
+
+extern const probe_level probe_avx512, probe_avx2, probe_portable;
+
+const probe_level *probe_at(int rank); // the levels that this CPU can run, the fastest first; NULL after the last
+
+static inline uint32_t probe_gather(const probe_level *l, const probe_rows *rows, int64_t lo, int64_t hi) { return l->gather(rows, lo, hi); }
+static inline uint32_t probe_read(const probe_level *l, const void *x, int64_t n) { return l->read(x, n); }
+static inline void probe_write(const probe_level *l, void *x, int64_t n, uint32_t value) { l->write(x, n, value); }
+static inline void probe_update(const probe_level *l, void *x, int64_t n, uint32_t value) { l->update(x, n, value); }
+static inline void probe_exp(const probe_level *l, float *z, const float *x, int64_t n, int64_t times) { l->exp(z, x, n, times); }
+#endif

@@ -1,0 +1,151 @@
+// The probes at one SIMD level. The level's file names the vector type vu of VW words, load_n for its first n lanes, and LEVEL.
+#include "probe.h"
+
+typedef float vf __attribute__((vector_size(4 * VW)));
+typedef int32_t vi __attribute__((vector_size(4 * VW)));
+
+enum { LINE = 16, LIVE = 4 }; // words in a cache line; vectors that are worked on at once
+
+static inline vu load(const uint32_t *p) {
+	vu v;
+	__builtin_memcpy(&v, p, sizeof v);
+	return v;
+}
+
+static inline void store(void *p, vu v) { __builtin_memcpy(p, &v, sizeof v); }
+
+static inline uint32_t lane_sum(vu v) {
+	uint32_t sum = 0;
+	for (int i = 0; i < VW; i++)
+		sum += v[i];
+	return sum;
+}
+
+// The sum of rows index[0 … n−1], each of nb vectors and a tail. With ahead set, the row that many places behind is asked for.
+static inline __attribute__((always_inline)) vu add_rows(const uint32_t *x, int64_t cols, const int32_t *index, int64_t n, int64_t ahead,
+                                                         const int nb, const int tail) {
+	vu s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}; // so that no addition waits for the one before
+	const int even = nb / 4 * 4;
+	for (int64_t k = 0; k < n; k++) {
+		const uint32_t *row = x + index[k] * cols;
+		if (ahead) {
+			const uint32_t *later = x + index[k + ahead] * cols;
+#pragma GCC unroll 32
+			for (int w = 0; w < nb * VW; w += LINE)
+				__builtin_prefetch(later + w);
+			if (tail)
+				__builtin_prefetch(later + nb * VW);
+			if (cols % LINE) // the row may end one line later
+				__builtin_prefetch(later + cols - 1);
+		}
+#pragma GCC unroll 8
+		for (int b = 0; b < even; b += 4) {
+			s0 += load(row + b * VW);
+			s1 += load(row + (b + 1) * VW);
+			s2 += load(row + (b + 2) * VW);
+			s3 += load(row + (b + 3) * VW);
+		}
+		if (nb > even)
+			s0 += load(row + even * VW);
+		if (nb > even + 1)
+			s1 += load(row + (even + 1) * VW);
+		if (nb > even + 2)
+			s2 += load(row + (even + 2) * VW);
+		if (tail)
+			s3 += load_n(row + nb * VW, tail);
+	}
+	return (s0 + s1) + (s2 + s3);
+}
+
+#define CASE(nb) \
+	case nb: \
+		return tail ? add_rows(x, cols, index, n, ahead, nb, tail) : add_rows(x, cols, index, n, ahead, nb, 0);
+
+// The common widths have a loop of their own, without branches inside a row.
+static inline __attribute__((always_inline)) vu add_block(const uint32_t *x, int64_t cols, const int32_t *index, int64_t n,
+                                                          const int64_t ahead) {
+	int vectors = cols / VW, tail = cols % VW;
+	switch (vectors) {
+		CASE(0) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(12) CASE(16) CASE(32)
+	}
+	return add_rows(x, cols, index, n, ahead, vectors, tail);
+}
+#undef CASE
+
+// Blocks of rows are read from each matrix in turn, so that the indices are fetched once.
+static uint32_t gather(const probe_rows *r, int64_t lo, int64_t hi) {
+	enum { BLOCK = 512 };
+	vu sum = {0};
+	for (int64_t k = lo; k < hi; k += BLOCK) {
+		int64_t n = hi - k < BLOCK ? hi - k : BLOCK, last = hi - k - r->ahead;
+		int64_t led = !r->ahead || last < 0 ? 0 : last < n ? last : n; // rows whose follower is in the range too
+		for (int m = 0; m < r->matrices; m++) {
+			if (led)
+				sum += add_block(r->x[m], r->cols[m], r->indices + k, led, r->ahead);
+			if (led < n)
+				sum += add_block(r->x[m], r->cols[m], r->indices + k + led, n - led, 0);
+		}
+	}
+	return lane_sum(sum);
+}
+
+static uint32_t read_all(const uint32_t *x, int64_t n) {
+	vu acc[LIVE] = {{0}};
+	int64_t i = 0;
+	for (; i + LIVE * VW <= n; i += LIVE * VW)
+		for (int a = 0; a < LIVE; a++)
+			acc[a] += load(x + i + a * VW);
+	uint32_t sum = lane_sum(acc[0] + acc[1] + acc[2] + acc[3]);
+	for (; i < n; i++)
+		sum += x[i];
+	return sum;
+}
+
+static void write_all(uint32_t *x, int64_t n, uint32_t value) {
+	vu v = value - (vu){0};
+	int64_t i = 0;
+	for (; i + LIVE * VW <= n; i += LIVE * VW)
+		for (int a = 0; a < LIVE; a++)
+			store(x + i + a * VW, v);
+	for (; i < n; i++)
+		x[i] = value;
+}
+
+static void update_all(uint32_t *x, int64_t n, uint32_t value) {
+	vu v = value - (vu){0};
+	int64_t i = 0;
+	for (; i + LIVE * VW <= n; i += LIVE * VW)
+		for (int a = 0; a < LIVE; a++)
+			store(x + i + a * VW, load(x + i + a * VW) + v);
+	for (; i < n; i++)
+		x[i] += value;
+}
+
+// e^x = 2^n·e^r with n = round(x/ln 2), in the fewest instructions: the rounding is an addition of 1.5·2^23, whose low bits then
+// hold n for the exponent, and e^r is Cephes' polynomial. There is no care for overflow.
+static inline vf exp_v(vf x) {
+	const float round = 12582912.0f;
+	vf shifted = x * 1.44269504088896341f + round, n = shifted - round;
+	vf r = x - n * 0.693359375f + n * 2.12194440e-4f;
+	vf p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+	p = p * r + 8.3334519073e-3f;
+	p = p * r + 4.1665795894e-2f;
+	p = p * r + 1.6666665459e-1f;
+	p = p * r + 5.0000001201e-1f;
+	p = p * (r * r) + (r + 1.0f);
+	return (vf)((vi)p + ((vi)shifted << 23));
+}
+
+static void exp_all(float *z, const float *x, int64_t n, int64_t times) {
+	for (; times > 0; times--) {
+		int64_t i = 0;
+		for (; i + LIVE * VW <= n; i += LIVE * VW)
+			for (int a = 0; a < LIVE; a++)
+				store(z + i + a * VW, (vu)exp_v((vf)load((const uint32_t *)x + i + a * VW)));
+		for (; i < n; i++)
+			z[i] = exp_v(x[i] - (vf){0})[0];
+		__asm__ volatile("" ::: "memory"); // the next time is not the same work to the compiler
+	}
+}
+
+const probe_level LEVEL = {gather, read_all, write_all, update_all, exp_all};

@@ -1,0 +1,75 @@
+package bench
+
+import (
+	"fmt"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// rowWork are the kernels that go over a matrix row by row. Their bound is what they stream: each is told what it reads, writes,
+// and updates in place. None of them draws random numbers here: what dropout costs is arithmetic, which this bound does not know.
+func (b *bench) rowWork() (cases []testCase) {
+	shapes := [][2]int{{4096, 256}, {b.large / 4 / 256, 256}, {b.large / 4 / 41, 41}}
+	if b.Quick {
+		shapes = [][2]int{{512, 41}}
+	}
+	add := func(name string, build func(rows, cols int, a *arrays) *job) {
+		for _, s := range shapes {
+			cases = append(cases, testCase{name, fmt.Sprintf("%d×%d", s[0], s[1]), func() (*job, func()) {
+				a := &arrays{team: b.team}
+				return build(s[0], s[1], a), a.release
+			}})
+		}
+	}
+	team := b.team
+	add("bias and relu", func(rows, cols int, a *arrays) *job {
+		x, bias := a.matrix(rows, cols), a.matrix(1, cols)
+		return &job{run: func() { team.Finish(x, x, bias, kernel.ReLU, kernel.Mask{}) }, flops: 2 * elements(x), updated: 4 * x.Len()}
+	})
+	add("relu backward", func(rows, cols int, a *arrays) *job {
+		g, z := a.matrix(rows, cols), a.matrix(rows, cols)
+		return &job{
+			run: func() { team.FinishBackward(g, g, z, kernel.ReLU, kernel.Mask{}) }, flops: elements(g),
+			read: []*tensor.Matrix{z}, updated: 4 * g.Len(),
+		}
+	})
+	add("add", func(rows, cols int, a *arrays) *job {
+		z, x := a.matrix(rows, cols), a.matrix(rows, cols)
+		return &job{run: func() { team.Axpy(z, 1, x) }, flops: 2 * elements(x), read: []*tensor.Matrix{x}, updated: 4 * z.Len()}
+	})
+	add("column sums", func(rows, cols int, a *arrays) *job {
+		x, sum := a.matrix(rows, cols), a.zeros(1, cols)
+		return &job{run: func() { team.ColumnSums(sum, x, nil) }, flops: elements(x), read: []*tensor.Matrix{x}}
+	})
+	add("moments", func(rows, cols int, a *arrays) *job {
+		x := a.matrix(rows, cols)
+		return &job{run: func() { team.Moments(x) }, flops: 4 * elements(x), read: []*tensor.Matrix{x}}
+	})
+	add("normalize", func(rows, cols int, a *arrays) *job {
+		x, z, row := a.matrix(rows, cols), a.zeros(rows, cols), a.matrix(1, cols)
+		return &job{
+			run: func() { team.Normalize(z, x, row, row, row, row) }, flops: 4 * elements(x),
+			read: []*tensor.Matrix{x}, written: 4 * z.Len(),
+		}
+	})
+	add("normalize backward sums", func(rows, cols int, a *arrays) *job {
+		g, x, row := a.matrix(rows, cols), a.matrix(rows, cols), a.matrix(1, cols)
+		return &job{run: func() { team.NormalizeSums(g, x, row, row) }, flops: 5 * elements(x), read: []*tensor.Matrix{g, x}}
+	})
+	add("normalize backward", func(rows, cols int, a *arrays) *job {
+		g, x, row := a.matrix(rows, cols), a.matrix(rows, cols), a.matrix(1, cols)
+		return &job{
+			run: func() { team.NormalizeBackward(g, g, x, row, row, row, row, row) }, flops: 7 * elements(x),
+			read: []*tensor.Matrix{x}, updated: 4 * g.Len(),
+		}
+	})
+	add("adam", func(rows, cols int, a *arrays) *job {
+		w, g, m, v := a.matrix(rows, cols), a.matrix(rows, cols), a.zeros(rows, cols), a.zeros(rows, cols)
+		step := kernel.AdamStep{Rate: 1e-3, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, Clip: 1, Step: 1}
+		return &job{run: func() { team.Adam(w, g, m, v, step) }, flops: 12 * elements(w), read: []*tensor.Matrix{g}, updated: 12 * w.Len()}
+	})
+	return cases
+}
+
+func elements(m *tensor.Matrix) float64 { return float64(m.Len()) }

@@ -1,0 +1,53 @@
+// Package regular opens regular files only. To open a named pipe is to wait for somebody to write to it, perhaps for ever.
+package regular
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+
+	"weft/internal/refusal"
+)
+
+// Open opens the regular file of that name for reading, and returns its size. What is not there, or is something else, is
+// refused by name.
+func Open(path string) (f *os.File, size int64, err error) {
+	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		return nil, 0, refusal.Errorf("%s: is a %s, not a file", path, kind(info.Mode()))
+	}
+	if err == nil {
+		f, err = os.Open(path)
+	}
+	if err != nil {
+		var pathError *fs.PathError
+		if errors.As(err, &pathError) {
+			err = pathError.Err
+		}
+		return nil, 0, refusal.Errorf("%s: %w", path, err)
+	}
+	return f, info.Size(), nil
+}
+
+// ReadFile reads the regular file of that name.
+func ReadFile(path string) ([]byte, error) {
+	f, _, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(f)
+}
+
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "directory"
+	case mode&fs.ModeNamedPipe != 0:
+		return "named pipe"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	}
+	return "device"
+}

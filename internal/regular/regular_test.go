@@ -1,0 +1,37 @@
+package regular
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"weft/internal/refusal"
+)
+
+func TestOnlyRegularFiles(t *testing.T) {
+	dir := t.TempDir()
+	pipe, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "file")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{dir: "is a directory", pipe: "is a named pipe", os.DevNull: "is a device"} {
+		_, err := ReadFile(path)
+		if !refusal.Is(err) || !strings.Contains(err.Error(), path+": "+want) {
+			t.Errorf("%s: error %v", path, err)
+		}
+	}
+	if _, err := ReadFile(filepath.Join(dir, "missing")); !refusal.Is(err) || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("missing: error %v", err)
+	}
+	if text, err := ReadFile(file); err != nil || string(text) != "text" {
+		t.Errorf("%q, %v", text, err)
+	}
+}
