@@ -141,13 +141,14 @@ func checkFeatureRows(first int, rows []float32, columns int) error {
 	return nil
 }
 
-// maxClasses bounds the number of classes, which no array of a store confirms and which memory is allocated by.
-const maxClasses = 1 << 20
+// maxClasses bounds the number of classes of a graph of so many vertices: no array of a store confirms it, and memory is allocated by
+// it.
+func maxClasses(vertices int) int { return max(vertices, 1024) }
 
 func (l *Labels) check(vertices int) error {
 	switch {
-	case l.Classes < 0 || l.Classes > maxClasses:
-		return flawf(labelsFile, "%d classes, where 0 to %d are possible", l.Classes, maxClasses)
+	case l.Classes < 0 || l.Classes > maxClasses(vertices):
+		return flawf(labelsFile, "%d classes, where 0 to %d are possible", l.Classes, maxClasses(vertices))
 	case l.Names != nil && len(l.Names) != l.Classes:
 		return flawf(classNamesFile, "%d names for %d classes", len(l.Names), l.Classes)
 	case l.Class != nil && l.Multi != nil:

@@ -170,7 +170,7 @@ func (v *vertexDescription) check() error {
 	}
 	if l := v.Labels; l != nil {
 		dtype := map[string]string{labelsClass: "int64", labelsMulti: "float32"}[l.Kind]
-		if l.Dtype == "" || l.Dtype != dtype || l.Classes < 0 || l.Classes > maxClasses {
+		if l.Dtype == "" || l.Dtype != dtype || l.Classes < 0 || l.Classes > maxClasses(v.Count) {
 			return refusal.Errorf("labels %q of %q with %d classes are not possible", l.Kind, l.Dtype, l.Classes)
 		}
 	}

@@ -73,7 +73,7 @@ func Create(dir string, shape Shape) (*Writer, error) {
 		return nil, refusal.Errorf("%s: %w", dir, err)
 	}
 	if shape.Edges < 0 || shape.Edges > math.MaxInt || shape.FeatureColumns < 0 || shape.FeatureColumns > math.MaxInt32 ||
-		shape.Classes < 0 || shape.Classes > maxClasses {
+		shape.Classes < 0 || shape.Classes > maxClasses(shape.Vertices) {
 		return nil, refusal.Errorf("%s: %d edges, %d feature columns and %d classes are not possible",
 			dir, shape.Edges, shape.FeatureColumns, shape.Classes)
 	}

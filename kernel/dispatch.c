@@ -13,6 +13,13 @@ int weft_best_level(void) {
 	return WEFT_PORTABLE;
 }
 
+void weft_onednn_version(int v[3]) {
+	const dnnl_version_t *d = dnnl_version();
+	v[0] = d->major;
+	v[1] = d->minor;
+	v[2] = d->patch;
+}
+
 void weft_set_level(int level) {
 	active = level == WEFT_AVX512 ? weft_table_avx512 : level == WEFT_AVX2 ? weft_table_avx2 : weft_table_portable;
 }

@@ -33,3 +33,10 @@ var level = func() int {
 // SIMD is the instruction set that the kernels use: avx512, avx2 or portable. It is the best this CPU has, or what the
 // environment variable WEFT_SIMD asks for.
 func SIMD() string { return levels[level] }
+
+// OneDNN is the version of the library that makes the dense products.
+func OneDNN() string {
+	var v [3]C.int
+	C.weft_onednn_version(&v[0])
+	return fmt.Sprintf("%d.%d.%d", v[0], v[1], v[2])
+}

@@ -221,6 +221,7 @@ typedef void (*weft_function)(const void *args, int64_t lo, int64_t hi);
 extern const weft_function weft_table_avx512[], weft_table_avx2[], weft_table_portable[];
 
 enum weft_level { WEFT_PORTABLE, WEFT_AVX2, WEFT_AVX512 };
+void weft_onednn_version(int v[3]);
 int weft_best_level(void);        // what this CPU can run
 void weft_set_level(int level);   // before the first weft_run
 void weft_run(int kernel, const void *args, int64_t lo, int64_t hi);

@@ -12,6 +12,7 @@ import (
 type Plan struct {
 	PeakTensorBytes, GraphBytes []int64 // per worker
 	Lines                       []string
+	Warnings                    []string // of what the run leaves unused
 }
 
 // Plan finds out what the run would take, before any work: it goes through an epoch and an evaluation with kernels that do
@@ -45,6 +46,9 @@ func (j *Job) plan() (p Plan, err error) {
 	p.Lines = append(p.Lines, w.whole.Explain()...)
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Lines = append(p.Lines, fmt.Sprintf("%-12s %8.1f MB at the peak", k, float64(mem.PeakOf(k))/1e6))
+	}
+	if j.Graph.Relation.Weights != nil && o.Model != "gcn" && j.Model == nil {
+		p.Warnings = append(p.Warnings, "the graph has edge weights, which "+o.Model+" does not use")
 	}
 	return p, nil
 }

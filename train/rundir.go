@@ -16,6 +16,7 @@ import (
 	"weft/internal/npy"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
+	"weft/kernel"
 )
 
 // The files of a run directory.
@@ -209,8 +210,10 @@ type Run struct {
 
 // Versions say what made a run.
 type Versions struct {
-	Weft string `json:"weft"`
-	Go   string `json:"go"`
+	Weft   string `json:"weft"`
+	Go     string `json:"go"`
+	SIMD   string `json:"simd"` // the kernels' instruction set: another one rounds differently
+	OneDNN string `json:"onednn"`
 }
 
 // NewRun starts the record of a run by this version of weft on the graph in store.
@@ -218,7 +221,7 @@ func NewRun(weft, store string, started time.Time) Run {
 	if absolute, err := filepath.Abs(store); err == nil {
 		store = absolute
 	}
-	return Run{Format: runFormat, Versions: Versions{Weft: weft, Go: runtime.Version()}, Store: store, Started: started}
+	return Run{Format: runFormat, Versions: Versions{Weft: weft, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()}, Store: store, Started: started}
 }
 
 // ReadRun opens the directory of a complete run: its record, its options and the path of its weights.

@@ -160,6 +160,9 @@ func (s Setting) Text(o *Options) string { return fmt.Sprint(s.Value(o)) }
 
 // Set reads a value as a flag or a configuration file gives it. Whether the value makes sense is Options.Validate's to say.
 func (s Setting) Set(o *Options, text string) (err error) {
+	if _, word := s.pointer(o).(*bool); !word && s.limits.low == 0 && (text == "off" || text == "none") && s.Choices == nil && s.Kind() != "string" {
+		text = "0"
+	}
 	switch p := s.pointer(o).(type) {
 	case *string:
 		*p = text

@@ -86,6 +86,11 @@ func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 	if err != nil {
 		return err
 	}
+	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", dataset, megabytes(slices.Max(plan.PeakTensorBytes)),
+		megabytes(slices.Max(plan.GraphBytes)))
+	for _, line := range plan.Warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
+	}
 	result, err := watch(cmd.Context(), job, dir, show)
 	if err != nil {
 		if refusal.Is(err) {
