@@ -209,16 +209,16 @@ func TestDense(t *testing.T) {
 // TestUnwantedGradients: operations on a constant and a parameter compute the parameter's gradient alone.
 func TestUnwantedGradients(t *testing.T) {
 	for name, f := range map[string]func(c, w, square *autograd.Var) *autograd.Var{
-		"linear": func(c, w, square *autograd.Var) *autograd.Var { return autograd.Linear(c, square) },
-		"of linear": func(c, w, square *autograd.Var) *autograd.Var {
+		"linear": func(c, _, square *autograd.Var) *autograd.Var { return autograd.Linear(c, square) },
+		"of linear": func(_, w, square *autograd.Var) *autograd.Var {
 			return autograd.Linear(w, square.Tape().Constant(square.Value(), true))
 		},
-		"add linear": func(c, w, square *autograd.Var) *autograd.Var { return autograd.AddLinear(c, c, square) },
-		"combine":    func(c, w, square *autograd.Var) *autograd.Var { return autograd.Combine(2, c, 3, w) },
-		"combined":   func(c, w, square *autograd.Var) *autograd.Var { return autograd.Combine(2, w, 3, c) },
-		"multiply":   func(c, w, square *autograd.Var) *autograd.Var { return autograd.Multiply(c, w) },
-		"multiplied": func(c, w, square *autograd.Var) *autograd.Var { return autograd.Multiply(w, c) },
-		"finish": func(c, w, square *autograd.Var) *autograd.Var {
+		"add linear": func(c, _, square *autograd.Var) *autograd.Var { return autograd.AddLinear(c, c, square) },
+		"combine":    func(c, w, _ *autograd.Var) *autograd.Var { return autograd.Combine(2, c, 3, w) },
+		"combined":   func(c, w, _ *autograd.Var) *autograd.Var { return autograd.Combine(2, w, 3, c) },
+		"multiply":   func(c, w, _ *autograd.Var) *autograd.Var { return autograd.Multiply(c, w) },
+		"multiplied": func(c, w, _ *autograd.Var) *autograd.Var { return autograd.Multiply(w, c) },
+		"finish": func(_, w, _ *autograd.Var) *autograd.Var {
 			return autograd.Finish(w, nil, kernel.ReLU, kernel.Mask{})
 		},
 	} {

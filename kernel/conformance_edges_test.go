@@ -406,7 +406,7 @@ func (g network) reference(heads int, keep []float64) *reference.Attention {
 }
 
 // logSums compares the log-sum-exp, which is 0 where there is no edge.
-func (s *suite) logSums(what string, g network, got *tensor.Matrix, want []float64) {
+func (s *suite) logSums(what string, got *tensor.Matrix, want []float64) {
 	s.t.Helper()
 	finite := slices.Clone(want)
 	for i, w := range want {
@@ -434,7 +434,7 @@ func (s *suite) attention(what string, g network, heads, width int, mask kernel.
 	r := g.reference(heads, keep)
 	want, lse := reference.GAT(r, exact(x), values(aSource), values(aTarget))
 	s.rowwise(what+", output", out, want, terms)
-	s.logSums(what, g, logSum, lse)
+	s.logSums(what, logSum, lse)
 
 	d := kernel.AttentionGradients{Source: s.normal(n, cols), SourceScore: s.team.Zeros(tensor.Buffers, n, heads), TargetScore: s.team.Zeros(tensor.Buffers, n, heads)}
 	start := exact(d.Source)
@@ -462,7 +462,7 @@ func (s *suite) attention2(what string, g network, heads, width int, mask kernel
 	r := g.reference(heads, keep)
 	want, lse := reference.GATv2(r, exact(x), exact(y), values(att))
 	s.rowwise(what+", output", out, want, terms)
-	s.logSums(what, g, logSum, lse)
+	s.logSums(what, logSum, lse)
 
 	d := kernel.AttentionGradients{Source: s.normal(n, cols), Target: s.normal(n, cols), A: s.normal(1, cols)}
 	startX, startY, startA, gOut := exact(d.Source), exact(d.Target), exact(d.A), s.blank(n, heads)

@@ -321,13 +321,13 @@ func conformLayerNorm(s *suite) {
 			largest = math.Max(largest, steep(i))
 		}
 		s.within(what+", gradient", got.Floats(), dx.Data, func(i int) float64 { return 160 * u * steep(i) * math.Max(1, math.Abs(dx.Data[i])) })
-		s.within(what+", gamma", toGamma.Floats(), dgamma, func(i int) float64 { return sumError(rows) * float64(rows) * largest * 4 })
-		s.within(what+", beta", toBeta.Floats(), dbeta, func(i int) float64 { return sumError(1) * float64(rows) * 4 })
+		s.within(what+", gamma", toGamma.Floats(), dgamma, func(int) float64 { return sumError(rows) * float64(rows) * largest * 4 })
+		s.within(what+", beta", toBeta.Floats(), dbeta, func(int) float64 { return sumError(1) * float64(rows) * 4 })
 		s.team.LayerNormBackward(over, toGamma, toBeta, over, x, mean, rstd, gamma)
 		if !slices.Equal(got.Floats(), over.Floats()) {
 			s.t.Fatalf("%s: the gradient in place is another", what)
 		}
-		s.within(what+", beta twice", toBeta.Floats(), dbeta2(dbeta), func(i int) float64 { return sumError(1) * float64(rows) * 8 })
+		s.within(what+", beta twice", toBeta.Floats(), dbeta2(dbeta), func(int) float64 { return sumError(1) * float64(rows) * 8 })
 	})
 }
 
@@ -460,8 +460,8 @@ func conformSGD(s *suite) {
 		for _, momentum := range []float64{0, .9} {
 			for _, decay := range []float64{0, .1} {
 				for _, clip := range []float64{1, .3} {
-					w, p, buffer := s.normal(1, n), []float64(nil), make([]float64, n)
-					p = values(w)
+					w, buffer := s.normal(1, n), make([]float64, n)
+					p := values(w)
 					var b *tensor.Matrix
 					if momentum != 0 {
 						b = s.blank(1, n) // the first step must not read it

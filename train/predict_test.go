@@ -48,8 +48,8 @@ func TestFileCut(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer os.WriteFile(path, whole, 0o666)
-			cut := func() { os.Truncate(path, 64) }
+			t.Cleanup(func() { check(t, os.WriteFile(path, whole, 0o666)) })
+			cut := func() { check(t, os.Truncate(path, 64)) }
 			o := networks()["sage"]
 			job := &Job{Graph: g, Options: o}
 			if file == "labels.npy" { // read in every evaluation
@@ -61,5 +61,12 @@ func TestFileCut(t *testing.T) {
 				t.Errorf("got %v, want an error that names the store", err)
 			}
 		})
+	}
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

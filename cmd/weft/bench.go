@@ -123,7 +123,7 @@ func (c *benchCommand) run(measure func(ctx context.Context, out io.Writer, o be
 // both draws the kernels and then the epochs. With --only, one of them may have nothing to measure.
 func (c *benchCommand) both(ctx context.Context, out io.Writer, o bench.Options) error {
 	kernels := c.kernels(ctx, out, o)
-	if kernels != nil && !(refusal.Is(kernels) && c.only != "") {
+	if kernels != nil && (c.only == "" || !refusal.Is(kernels)) {
 		return kernels
 	}
 	epochs := c.epoch(ctx, out, o)

@@ -31,12 +31,12 @@ func (l *list) readText(r *bufio.Reader) error {
 		switch {
 		case errors.Is(err, bufio.ErrBufferFull):
 			return l.refuse(number, "the line is longer than %d bytes, which is no list of edges", bufferSize)
-		case err == io.EOF && len(line) == 0:
+		case errors.Is(err, io.EOF) && len(line) == 0:
 			if form.order == nil && l.ids != nil {
 				return l.checkFirst(form.first)
 			}
 			return nil
-		case err != nil && err != io.EOF:
+		case err != nil && !errors.Is(err, io.EOF):
 			return refusal.Errorf("%s:%d: %w: the file is damaged or cut short", l.path, number, err)
 		}
 		if number == 1 {

@@ -108,8 +108,7 @@ func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int
 		return Model{}, context.Cause(ctx)
 	}
 	row := Model{Model: m.name, EpochSeconds: median(result.EpochSeconds[1:])} // the first takes fresh memory, and aggregates the features
-	result = nil
-	debug.FreeOSMemory() // the job's predictions
+	debug.FreeOSMemory()                                                       // the job's predictions, which nothing refers to any more
 
 	l := newLedger(b, g)
 	defer l.close()
