@@ -6,7 +6,7 @@ VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Folder of the public graphs that `make reproduce` trains on; what is not there is left out.
 WEFT_DATA ?= ../shared/data
 
-# Passed to `make reproduce`, such as ARGS="--only cora-gcn --seeds 3".
+# Passed to `make reproduce` and `make bench`, such as ARGS="--only cora-gcn --seeds 3".
 ARGS ?=
 
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
@@ -33,8 +33,8 @@ test: packages ## formatting, go vet, every test
 	$(GO) vet ./...
 	timeout --foreground --signal=INT --kill-after=30 15m $(GO) test -timeout 10m ./...
 
-bench: packages ## the benchmarks of every package
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+bench: build ## every kernel and whole epochs against what this machine can do: minutes; ARGS="--only spmm"
+	bin/weft bench $(ARGS)
 
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)
