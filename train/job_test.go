@@ -1,0 +1,68 @@
+package train
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/nn"
+)
+
+// TestJobRefuses: a job made by a program is checked as the command's are.
+func TestJobRefuses(t *testing.T) {
+	g := tangled(t)
+	broken := *g
+	broken.Labels.Class = slices.Clone(g.Labels.Class)
+	broken.Labels.Class[3] = 99
+	for name, j := range map[string]Job{
+		"eval-every": {Graph: g, Options: func() Options { o := Defaults(); o.EvalEvery = 0; return o }()},
+		"norm":       {Graph: g, Options: func() Options { o := Defaults(); o.Norm = "bach"; return o }()},
+		"class 99":   {Graph: &broken, Options: Defaults()},
+		"--split 7":  {Graph: g, Options: func() Options { o := Defaults(); o.Split = 7; return o }()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, runErr := j.Run(context.Background())
+			_, planErr := j.Plan()
+			for _, err := range []error{runErr, planErr} {
+				if !refusal.Is(err) || !strings.Contains(err.Error(), name) {
+					t.Errorf("got %v, want a refusal that names %q", err, name)
+				}
+			}
+		})
+	}
+}
+
+// TestIdentityBlock: a block may return its input, and attention over features that want no gradient leaves nothing behind.
+func TestIdentityBlock(t *testing.T) {
+	g := tangled(t)
+	o := Defaults()
+	o.Epochs = 3
+	var live []int64
+	j := Job{Graph: g, Options: o, OnEpoch: func(e Epoch) { live = append(live, e.LiveBytes) }, Model: func(e gnn.Env) (*gnn.Model, error) {
+		same := gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) { return x, nil })
+		a := e.Params.Attention("a", 1, e.Features)
+		b := e.Params.Attention("b", 1, e.Features)
+		w := e.Params.Weight("w", e.Features, e.Classes, nn.Glorot(e.Features, e.Classes))
+		p := e.Propagators("first", false)
+		attend := gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
+			t := x.Tape()
+			z := p.Attend(gnn.Attention{Source: x, Target: x, ASource: a.On(t), ATarget: b.On(t), Heads: 1, Slope: 0.2, SelfLoops: true})
+			return autograd.Linear(z, w.On(t)), nil
+		})
+		return &gnn.Model{Params: e.Params, Blocks: []*gnn.Block{{Conv: same}, {Conv: attend}}}, nil
+	}}
+	r, err := j.Run(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Min(live) != slices.Max(live) {
+		t.Errorf("live bytes after each epoch: %d", live)
+	}
+	if r.Losses[2] >= r.Losses[0] {
+		t.Errorf("losses %v do not fall", r.Losses)
+	}
+}
