@@ -19,16 +19,22 @@ func Linear(x, w *Var) *Var {
 	}
 	t.Team.MatMul(z, x.Value(), w.Value(), false, false)
 	return t.Record(Op{Value: z, Inputs: []*Var{x, w}, Keeps: []*Var{x, w}, Backward: func(g *tensor.Matrix) {
-		if w.wants {
-			dw, add := w.Grad()
-			t.Team.MatMulT(dw, x.Value(), g, add)
-		}
-		if x.wants {
-			dx, add := x.Grad()
-			t.Team.MatMul(dx, g, w.Value(), true, add)
-		}
+		productBackward(x, w, g)
 		g.Release()
 	}})
+}
+
+// productBackward adds dLoss/dw = xᵀ·g and dLoss/dx = g·wᵀ for a dense product x·w.
+func productBackward(x, w *Var, g *tensor.Matrix) {
+	team := x.tape.Team
+	if w.wants {
+		dw, add := w.Grad()
+		team.MatMulT(dw, x.Value(), g, add)
+	}
+	if x.wants {
+		dx, add := x.Grad()
+		team.MatMul(dx, g, w.Value(), true, add)
+	}
 }
 
 // AddLinear is z + x·w. z is given away.
@@ -44,14 +50,7 @@ func AddLinear(z, x, w *Var) *Var {
 	}
 	t.Team.MatMul(sum, x.Value(), w.Value(), false, true)
 	return t.Record(Op{Value: sum, Inputs: []*Var{z, x, w}, Keeps: []*Var{x, w}, Backward: func(g *tensor.Matrix) {
-		if w.wants {
-			dw, add := w.Grad()
-			t.Team.MatMulT(dw, x.Value(), g, add)
-		}
-		if x.wants {
-			dx, add := x.Grad()
-			t.Team.MatMul(dx, g, w.Value(), true, add)
-		}
+		productBackward(x, w, g)
 		z.AddGrad(g)
 	}})
 }
