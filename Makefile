@@ -6,17 +6,17 @@ VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Folder of the public graphs that `make reproduce` trains on; what is not there is left out.
 WEFT_DATA ?= ../shared/data
 
-# Passed to `make reproduce` and `make bench`, such as ARGS="--only cora-gcn --seeds 3".
+# Passed to `make reproduce` and `make bench-peers`, such as ARGS="--only cora-gcn --seeds 3".
 ARGS ?=
 
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build demo test bench reproduce lint fuzz clean
+.PHONY: help packages build demo test bench bench-peers reproduce lint fuzz clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 packages:
 	@command -v $(GO) >/dev/null || { echo "no $(GO) command: install Go 1.26 or later from https://go.dev/dl" >&2; exit 1; }
@@ -35,6 +35,9 @@ test: packages ## formatting, go vet, every test
 
 bench: build ## every kernel and whole epochs against what this machine can do: minutes; ARGS="--only spmm"
 	bin/weft bench $(ARGS)
+
+bench-peers: build ## epoch time and memory beside DGL's and PyG's; fetches 5 GB of Python packages; see scripts/peers/README.md
+	@python3 -B scripts/peers/bench.py --data '$(WEFT_DATA)' $(ARGS)
 
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)

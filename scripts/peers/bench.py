@@ -1,0 +1,332 @@
+"""Compares weft with DGL and PyTorch Geometric on this machine: time of an epoch and peak memory. Run by `make bench-peers`.
+
+Each comparison is one graph, one model and one number of threads. weft and the peers take turns, a process each, and train from the
+same weights (PyG's initial ones, a safetensors file that weft takes with --init) without dropout, so that their losses must agree. An
+epoch is forward, backward and step; its figure is the median over all processes without the first epoch of each, in which every
+system builds what it keeps. Memory is the largest resident set of the whole process, as the kernel reports it.
+
+The table goes to standard output, progress to standard error, and every figure to a JSON file. README.md says more."""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import processes
+from models import MODELS, Model
+from processes import GIB
+
+HERE = Path(__file__).parent
+COMPARED_LOSSES = 3
+OUT_OF_MEMORY = 3  # exit status of peer.py
+PEERS = {"dgl": "dgl", "pyg": "pyg", "torch": "pyg"}  # each peer, and the environment that it runs in
+FALLBACK = "torch"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """weft is the command that makes the store, without its last argument; {data} and {archive} are replaced. source is the file
+    that it needs from the data folder; github says that this one must first be given labels."""
+
+    name: str
+    weft: tuple[str, ...]
+    source: str = ""
+    github: bool = False
+
+
+def uniform(vertices: int, degree: int) -> tuple[str, ...]:
+    return ("generate", "uniform", "--vertices", str(vertices), "--degree", str(degree), *NOISE)
+
+
+def rmat(scale: int) -> tuple[str, ...]:
+    return ("generate", "rmat", "--scale", str(scale), "--edge-factor", "16", *NOISE)
+
+
+NOISE = ("--features", "128", "--classes", "16")
+PHYSICS = ("import", "npz", "{data}/npz/coauthor_physics.npz", "--symmetrize", "--largest-component", "--split", "per-class=20,30")
+GITHUB = ("import", "npz", "{archive}", "--symmetrize", "--random-features", "128", "--split", "random:60/20/20")
+GRAPHS = [
+    Graph("uniform-15", uniform(200_000, 15)),
+    Graph("uniform-100", uniform(200_000, 100)),
+    Graph("rmat-18", rmat(18)),
+    Graph("github", GITHUB, source="map_of_github/edges.npz", github=True),
+    Graph("physics", PHYSICS, source="npz/coauthor_physics.npz"),
+]
+SMALL = [Graph("small-uniform", uniform(4_000, 15)), Graph("small-rmat", rmat(12))]
+
+
+class Failure(Exception):
+    """One line for the person who started this."""
+
+
+@dataclass
+class Runs:
+    """All processes of one system in a comparison."""
+
+    seconds: list[float] = field(default_factory=list)  # of every epoch but the first of each process
+    losses: list[float] = field(default_factory=list)
+    peak_bytes: int = 0
+    other_cores: float = 0.0
+    failure: str = ""
+    report: dict = field(default_factory=dict)  # of the last process
+
+    def add(self, seconds: list[float], losses: list[float], outcome: processes.Outcome, report: dict) -> None:
+        self.seconds += seconds[1:]
+        self.losses = losses
+        self.peak_bytes = max(self.peak_bytes, outcome.peak_bytes)
+        self.other_cores = max(self.other_cores, outcome.other_cores)
+        self.report = report
+
+    def median(self) -> float:
+        return statistics.median(self.seconds)
+
+
+class Bench:
+    def __init__(self, options: argparse.Namespace, scratch: Path):
+        self.options, self.scratch = options, scratch
+        self.weft = str(Path(options.weft).resolve())
+        self.cache = Path(options.cache).expanduser().resolve()
+        self.environments: dict[str, Path] = {}
+
+    def python(self, peer: str) -> str:
+        """The interpreter of a peer's environment, which is made when it is first needed."""
+        name = PEERS[peer]
+        if name not in self.environments:
+            made = subprocess.run([HERE / "environment", name, self.cache], stdout=subprocess.PIPE, text=True)
+            if made.returncode:
+                raise Failure(f"the environment of {peer} could not be made: see above")
+            self.environments[name] = Path(made.stdout.strip())
+        return str(self.environments[name] / "bin" / "python")
+
+    def prepare(self, *arguments: str) -> None:
+        command = [self.python("pyg"), str(HERE / "prepare.py"), *arguments]
+        _check(command, processes.environment(os.cpu_count() or 1))
+
+    def store(self, graph: Graph) -> Path:
+        """The graph's store, made when it is first needed. Its name changes with the command that makes it."""
+        key = "-".join(argument.strip("-").replace("/", "_") for argument in graph.weft[2:] if "{" not in argument)
+        store = self.cache / "stores" / f"{graph.name}-{key}"
+        if not store.exists():
+            _log(f"making {store}")
+            store.parent.mkdir(parents=True, exist_ok=True)
+            archive = self.scratch / "archive.npz"
+            if graph.github:
+                self.prepare("github", str(Path(self.options.data) / graph.source), str(archive))
+            head, tail = graph.weft[:2], [argument.format(data=self.options.data, archive=archive) for argument in graph.weft[2:]]
+            positional = [argument for argument in tail[:1] if not argument.startswith("--")]
+            _check([self.weft, *head, *positional, str(store), *tail[len(positional) :]], dict(os.environ))
+            archive.unlink(missing_ok=True)
+        return store
+
+    def compare(self, graph: Graph, store: Path, model: Model, threads: int) -> list[dict]:
+        weights = self.scratch / f"{graph.name}-{model.name}.safetensors"
+        if not weights.exists():
+            self.prepare("weights", model.name, str(store), str(weights))
+        ours, peers = Runs(), {peer: Runs() for peer in self.options.peers}
+        for _ in range(self.options.rounds):
+            self.run_weft(ours, store, model, threads, weights)
+            for peer, runs in peers.items():
+                if not runs.failure:
+                    self.run_peer(runs, peer, store, model, threads, weights)
+        if all(runs.failure for runs in peers.values()) and FALLBACK not in peers:
+            peers[FALLBACK] = Runs()
+            self.run_peer(peers[FALLBACK], FALLBACK, store, model, threads, weights)
+        return [row(graph, model, threads, ours, peer, runs, peers) for peer, runs in peers.items()]
+
+    def run_weft(self, runs: Runs, store: Path, model: Model, threads: int, weights: Path) -> None:
+        epochs, folder = str(self.options.epochs), self.scratch / "run"
+        command = [self.weft, "train", str(store), *model.weft_flags(), "--epochs", epochs, "--eval-every", epochs]
+        command += ["--init", str(weights), "--threads", str(threads), "--json", "--out", str(folder)]
+        output = self.scratch / "weft.json"
+        outcome = self.process(command, dict(os.environ), output, "weft")
+        shutil.rmtree(folder, ignore_errors=True)
+        if outcome.status or outcome.stopped:
+            raise Failure(f"weft {model.name} on {store.name}: {outcome.stopped or self.last_error()}")
+        report = json.loads(output.read_text())
+        runs.add(report["epoch_seconds"], report["losses"], outcome, report)
+
+    def run_peer(self, runs: Runs, peer: str, store: Path, model: Model, threads: int, weights: Path) -> None:
+        result = self.scratch / "peer.json"
+        result.unlink(missing_ok=True)
+        command = [self.python(peer), str(HERE / "peer.py"), peer, model.name, str(store), str(weights)]
+        command += [str(self.options.epochs), str(threads), str(result)]
+        outcome = self.process(command, processes.environment(threads), self.scratch / "peer.out", peer)
+        if outcome.stopped:
+            runs.failure = outcome.stopped
+        elif outcome.status == OUT_OF_MEMORY:
+            runs.failure = f"out of memory: an allocation was refused after a peak of {outcome.peak_bytes / GIB:.1f} GiB"
+        elif outcome.status:
+            runs.failure = f"failed, status {outcome.status}: {self.last_error()}"
+        else:
+            report = json.loads(result.read_text())
+            runs.add(report["epoch_seconds"], report["losses"], outcome, report)
+
+    def process(self, command: list[str], environment: dict[str, str], output: Path, name: str) -> processes.Outcome:
+        _log(f"{name}: {' '.join(command[1:])}")
+        errors, reserve = self.scratch / "errors", int(self.options.reserve * GIB)
+        outcome = processes.run(command, environment, output, errors, self.options.timeout, reserve)
+        _log(f"{name}: status {outcome.status}, {outcome.peak_bytes / GIB:.2f} GiB, other load {outcome.other_cores:.2f}")
+        return outcome
+
+    def last_error(self) -> str:
+        lines = (self.scratch / "errors").read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "nothing on standard error"
+
+
+def row(graph: Graph, model: Model, threads: int, ours: Runs, peer: str, runs: Runs, peers: dict[str, Runs]) -> dict:
+    """One line of the table. Ratios are peer ÷ weft; loss_difference is the largest of |weft - peer| ÷ |peer| over the first epochs."""
+    line = {
+        "graph": graph.name,
+        **{key: ours.report["graph"][key] for key in ("vertices", "edges", "features", "classes")},
+        "model": model.name,
+        "threads": threads,
+        "weft_epoch_seconds": ours.median(),
+        "weft_peak_rss_bytes": ours.peak_bytes,
+        "weft_losses": ours.losses[:COMPARED_LOSSES],
+        "weft_all_epoch_seconds": ours.seconds,
+        "peer": peer,
+        "failure": runs.failure,
+        "other_cores": max(ours.other_cores, runs.other_cores),
+    }
+    if runs.failure:
+        return line
+    pairs = list(zip(ours.losses, runs.losses))[:COMPARED_LOSSES]
+    return line | {
+        "fastest_peer": runs.median() == min(other.median() for other in peers.values() if not other.failure),
+        "peer_epoch_seconds": runs.median(),
+        "peer_peak_rss_bytes": runs.peak_bytes,
+        "peer_rss_bytes_before_first_epoch": runs.report["resident_bytes_before_first_epoch"],
+        "peer_losses": runs.losses[:COMPARED_LOSSES],
+        "peer_all_epoch_seconds": runs.seconds,
+        "peer_versions": runs.report["versions"],
+        "peer_build": runs.report["build"],
+        "time_ratio": runs.median() / ours.median(),
+        "memory_ratio": runs.peak_bytes / ours.peak_bytes,
+        "loss_difference": max(abs(mine - theirs) / abs(theirs) for mine, theirs in pairs),
+    }
+
+
+HEADER = (
+    f"{'graph':<14}{'model':<6}{'threads':>7}{'weft s':>9}{'weft GiB':>10}  {'peer':<6}{'peer s':>9}{'peer GiB':>10}"
+    f"{'time ×':>8}{'memory ×':>10}{'loss diff':>11}{'other load':>12}"
+)
+
+
+def text(line: dict) -> str:
+    head = (
+        f"{line['graph']:<14}{line['model']:<6}{line['threads']:>7}{line['weft_epoch_seconds']:>9.3f}"
+        f"{line['weft_peak_rss_bytes'] / GIB:>10.2f}  "
+    )
+    if line["failure"]:
+        return head + f"{line['peer']:<6}  {line['failure']}"
+    return head + (
+        f"{line['peer'] + ('*' if line['fastest_peer'] else ''):<6}{line['peer_epoch_seconds']:>9.3f}"
+        f"{line['peer_peak_rss_bytes'] / GIB:>10.2f}{line['time_ratio']:>8.2f}{line['memory_ratio']:>10.2f}"
+        f"{line['loss_difference']:>11.1e}{line['other_cores']:>12.2f}"
+    )
+
+
+def main() -> None:
+    options = parse()
+    graphs = SMALL if options.small else GRAPHS
+    graphs = [graph for graph in graphs if not options.graphs or graph.name in options.graphs]
+    file, lines = Path(options.json), []
+    with tempfile.TemporaryDirectory(prefix="weft-peers-") as scratch:
+        bench = Bench(options, Path(scratch))
+        print(HEADER, flush=True)
+        for graph in graphs:
+            if graph.source and not (Path(options.data) / graph.source).exists():
+                print(f"{graph.name:<14}left out: there is no {Path(options.data) / graph.source}", flush=True)
+                continue
+            store = bench.store(graph)
+            for name in options.models:
+                for threads in options.threads:
+                    found = bench.compare(graph, store, MODELS[name], threads)
+                    lines += found
+                    print("\n".join(text(line) for line in found), flush=True)
+                    write(file, lines)
+    print(
+        "* the faster peer. time × and memory × are peer ÷ weft; loss diff is relative, the largest of the first "
+        f"{COMPARED_LOSSES} epochs;\n  other load is the number of cores that were busy with something else."
+    )
+    _log(f"every figure: {file}")
+
+
+def write(file: Path, lines: list[dict]) -> None:
+    """Replaces the file, so that what was measured is kept when a later comparison fails."""
+    processor = next((line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), "")
+    memory = next(line.split()[1] for line in _lines("/proc/meminfo") if line.startswith("MemTotal"))
+    machine = {"processor": processor, "cores": os.cpu_count(), "memory_bytes": int(memory) * 1024, "kernel": platform.release()}
+    file.parent.mkdir(parents=True, exist_ok=True)
+    report = {"finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"), "machine": machine, "rows": lines}
+    file.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def parse() -> argparse.Namespace:
+    def names(allowed):
+        def split(given: str) -> list[str]:
+            chosen = given.split(",")
+            if unknown := [name for name in chosen if name not in allowed]:
+                raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; there are {', '.join(allowed)}")
+            return chosen
+
+        return split
+
+    def counts(given: str) -> list[int]:
+        return [int(count) for count in given.split(",")]
+
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    parser = argparse.ArgumentParser(prog="bench-peers", description="Compares weft with DGL and PyTorch Geometric on this machine.")
+    parser.add_argument("--weft", default="bin/weft", help="the command to measure (default %(default)s)")
+    parser.add_argument("--data", default="../shared/data", help="folder of the public graphs (default %(default)s)")
+    parser.add_argument("--graphs", type=names([graph.name for graph in GRAPHS + SMALL]), help="some of the graphs")
+    parser.add_argument("--models", type=names(MODELS), default=list(MODELS), help="some of " + ",".join(MODELS))
+    parser.add_argument("--peers", type=names(PEERS), default=["dgl", "pyg"], help="default dgl,pyg, and torch where both fail")
+    parser.add_argument("--threads", type=counts, default=[os.cpu_count()], help="such as 1,2 (default: all cores)")
+    parser.add_argument("--rounds", type=int, default=2, help="processes of each system (default %(default)s)")
+    parser.add_argument("--epochs", type=int, default=5, help="epochs of each process (default %(default)s)")
+    parser.add_argument("--timeout", type=float, default=1800, help="seconds for one process (default %(default)s)")
+    parser.add_argument("--reserve", type=float, default=1, help="GiB: a process that leaves less is stopped (default %(default)s)")
+    parser.add_argument("--small", action="store_true", help="two tiny graphs, to try the script")
+    parser.add_argument("--cache", default=f"{cache}/weft-peers", help="folder of environments and stores (default %(default)s)")
+    parser.add_argument("--json", default="runs/bench-peers.json", help="where every figure is written (default %(default)s)")
+    options = parser.parse_args()
+    if options.epochs < COMPARED_LOSSES:
+        parser.error(f"--epochs {options.epochs}: at least {COMPARED_LOSSES}, as so many losses are compared")
+    if options.rounds < 1 or min(options.threads) < 1:
+        parser.error("--rounds and --threads: at least 1")
+    if not os.access(options.weft, os.X_OK):
+        parser.error(f"--weft {options.weft}: no such command: run `make build`")
+    return options
+
+
+def _check(command: list[str], environment: dict[str, str]) -> None:
+    done = subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise Failure(f"{' '.join(command)}: {(done.stderr.strip() or 'failed').splitlines()[-1]}")
+
+
+def _lines(file: str) -> list[str]:
+    return Path(file).read_text().splitlines()
+
+
+def _log(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except Failure as failure:
+        print(f"bench-peers: {failure}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

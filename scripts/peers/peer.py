@@ -1,0 +1,76 @@
+"""One training process of a peer: peer.py dgl|pyg|torch MODEL STORE WEIGHTS EPOCHS THREADS RESULT.
+
+Trains on a whole store as `weft train` does, from the given weights, and writes a JSON object to RESULT: losses, the seconds of each
+epoch (forward, backward and step; no evaluation), the resident memory before the first epoch, and versions. A peer that has not
+enough memory ends with status 3."""
+
+import importlib
+import json
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+import graphs
+from models import LEARNING_RATE, MODELS
+
+OUT_OF_MEMORY = 3
+
+
+def main() -> None:
+    peer, model, store, weights, epochs, threads, result = sys.argv[1:]
+    warnings.filterwarnings("ignore")  # PyTorch announces that sparse CSR is a beta feature
+    torch.set_num_threads(int(threads))
+    module = importlib.import_module(f"peer_{peer}")
+
+    graph = graphs.read(Path(store))
+    net = module.build(MODELS[model], graph, load_file(weights))
+    features, labels, train = (torch.from_numpy(a) for a in (graph.features, graph.labels, graph.train))
+    labels = labels[train]
+    optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE, eps=1e-8)
+    del graph
+    resident = _resident_bytes()
+
+    losses, seconds = [], []
+    net.train()
+    for epoch in range(1, int(epochs) + 1):
+        start = time.perf_counter()
+        optimizer.zero_grad(set_to_none=True)
+        loss = F.cross_entropy(net(features)[train], labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+        seconds.append(time.perf_counter() - start)
+        print(f"epoch {epoch}: loss {losses[-1]:.5f}, {seconds[-1]:.2f} s", file=sys.stderr)
+
+    report = {
+        "losses": losses,
+        "epoch_seconds": seconds,
+        "resident_bytes_before_first_epoch": resident,
+        "versions": {"torch": torch.__version__, **module.versions()},
+        "threads": torch.get_num_threads(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "build": torch.__config__.show(),
+    }
+    Path(result).write_text(json.dumps(report))
+
+
+def _resident_bytes() -> int:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (MemoryError, RuntimeError) as error:
+        if isinstance(error, MemoryError) or "not enough memory" in str(error):
+            print(f"peer.py: out of memory: {error}", file=sys.stderr)
+            sys.exit(OUT_OF_MEMORY)
+        raise

@@ -1,0 +1,51 @@
+"""PyTorch Geometric: its own models, on the adjacency in the form in which each of them is fastest on a CPU."""
+
+import torch
+import torch_geometric
+from torch import nn
+from torch_geometric.nn import models as pyg
+
+from graphs import Graph
+from models import LAYERS, Model
+
+
+def network(model: Model, features: int, classes: int) -> nn.Module:
+    """The model without its graph. Self loops and GCN's factors are left to the graph: by default PyG makes them anew in each layer
+    and epoch."""
+    kind, arguments = {
+        "sage": (pyg.GraphSAGE, {}),
+        "gcn": (pyg.GCN, {"normalize": False, "add_self_loops": False}),
+        "gat": (pyg.GAT, {"heads": model.heads, "add_self_loops": False}),
+    }[model.name]
+    norm = "batch_norm" if model.batch_norm else None
+    return kind(features, model.hidden, LAYERS, classes, norm=norm, act_kwargs={"inplace": True}, **arguments)
+
+
+def build(model: Model, graph: Graph, weights: dict[str, torch.Tensor]) -> nn.Module:
+    """SAGE and GCN multiply by a sparse matrix, which PyG does on a PyTorch CSR tensor (transposed: a row for each destination).
+    Attention has values for each edge and needs the list of edges."""
+    net = network(model, graph.features.shape[1], graph.classes)
+    net.load_state_dict(weights)
+    structure = graph.structure if model.name == "sage" else graph.structure.with_self_loops()
+    sources, destinations = torch.from_numpy(structure.sources), torch.from_numpy(structure.destinations())
+    if model.name == "gat":
+        return OnGraph(net, torch.stack([sources.long(), destinations.long()]))
+    values = torch.ones(len(sources))
+    if model.name == "gcn":
+        scale = torch.from_numpy(structure.degrees()).float().rsqrt()
+        values = scale[sources] * scale[destinations]
+    size = (structure.vertices, structure.vertices)
+    return OnGraph(net, torch.sparse_csr_tensor(torch.from_numpy(structure.indptr).int(), sources, values, size))
+
+
+class OnGraph(nn.Module):
+    def __init__(self, net: nn.Module, adjacency: torch.Tensor):
+        super().__init__()
+        self.net, self.adjacency = net, adjacency
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(x, self.adjacency)
+
+
+def versions() -> dict[str, str]:
+    return {"torch_geometric": torch_geometric.__version__}
