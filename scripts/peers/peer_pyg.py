@@ -30,12 +30,12 @@ def build(model: Model, graph: Graph, weights: dict[str, torch.Tensor]) -> nn.Mo
     sources, destinations = torch.from_numpy(structure.sources), torch.from_numpy(structure.destinations())
     if model.name == "gat":
         return OnGraph(net, torch.stack([sources.long(), destinations.long()]))
-    values = torch.ones(len(sources))
+    indptr, size = torch.from_numpy(structure.indptr), (structure.vertices, structure.vertices)
     if model.name == "gcn":
         scale = torch.from_numpy(structure.degrees()).float().rsqrt()
-        values = scale[sources] * scale[destinations]
-    size = (structure.vertices, structure.vertices)
-    return OnGraph(net, torch.sparse_csr_tensor(torch.from_numpy(structure.indptr).int(), sources, values, size))
+        return OnGraph(net, torch.sparse_csr_tensor(indptr.int(), sources, scale[sources] * scale[destinations], size))
+    # PyTorch 2.15's gradient of a mean is wrong for int32 ids and some 50,000 vertices or more.
+    return OnGraph(net, torch.sparse_csr_tensor(indptr, sources.long(), torch.ones(len(sources)), size))
 
 
 class OnGraph(nn.Module):
