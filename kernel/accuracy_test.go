@@ -96,8 +96,8 @@ func TestNaNStays(t *testing.T) {
 		score := s.normal(3, 1)
 		score.Floats()[1] = nan
 		state := s.team.AttentionStart(3, 1, 5)
-		s.team.Attend(state, kernel.Attention{Heads: 1, Width: 5, Slope: .2, Source: s.normal(3, 5), SourceScore: score, TargetScore: s.normal(3, 1)}, a, nil)
-		out, _ := s.team.AttentionEnd(state)
+		s.team.Attend(state, kernel.Attention{Heads: 1, Width: 5, Slope: .2, Source: s.normal(3, 5), SourceScore: score, TargetScore: s.normal(3, 1)}, a, nil, true)
+		out := state.Out
 		isNaN("attention", out, 0)
 		isNaN("attention", out, 5)
 

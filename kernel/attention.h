@@ -4,514 +4,388 @@
 //   GATv2: s_ij = Σ_c a_c · LeakyReLU(source_jc + target_ic)
 //   o_i = Σ_j α_ij · mask_ij · source_j,  α = softmax_j(s)
 // Forward extends the state (maximum m, sum d = Σ exp(s−m), z = Σ exp(s−m)·mask·source), so the edges may come in any number of
-// blocks (Milakov & Gimelshein's online softmax). Backward recomputes α = exp(s − log_sum):
+// blocks (Milakov & Gimelshein's online softmax). Backward computes α = exp(s − log_sum) again:
 //   ∂α_ij = mask_ij·⟨g_i, source_j⟩ ; ∂s_ij = α_ij·(∂α_ij − ⟨g_i, o_i⟩)
 //   ∂source_j += Σ_i α_ij·mask_ij·g_i ; GATv1: ∂t = ∂s·LeakyReLU'(t), summed over i or j ; GATv2: ∂s·a_c·LeakyReLU'(·) per column
-//
-// A row's edges are taken in chunks, and heads in groups. Every per-edge quantity of a chunk is a small array indexed
-// edge·heads of the group + head, on which the work is element-wise; the rows themselves are read once for each chunk.
+// GATv1 sums rows before it takes dot products, so that there is one for each vertex instead of each edge:
+//   ∂source_score_j += ⟨source_j, Σ_i q_ij·g_i⟩ − Σ_i α_ij·LeakyReLU'(t_ij)·⟨g_i, o_i⟩,  q = α·mask·LeakyReLU'(t)
+//   ∂target_score_i += (1 − slope)·(⟨g_i, Σ_{t_ij>0} α_ij·mask_ij·source_j⟩ − ⟨g_i, o_i⟩·Σ_{t_ij>0} α_ij)
+// where the second uses that Σ_j ∂s_ij over all in-edges of i is 0.
 
-enum { CHUNK = 32, GROUP = VW > 8 ? VW : 8, MOST = CHUNK * GROUP + VW }; // spread reads VW values from the last edge's on
-
-static inline vf leaky_v(vf t, vf slope) {
-	vi positive = t > (vf){0};
-	return (vf)(((vi)t & positive) | ((vi)(t * slope) & ~positive));
+// Lane l of the result is x[l mod P], of `heads` values; 0 from there up to P.
+static inline vf repeat(const float *x, int heads, const int P) {
+	return P == 1 ? all(x[0]) : __builtin_shuffle(load_n(x, heads), numbers(0) & (P - 1));
 }
 
-// The edges of a chunk and the heads of a group.
-typedef struct {
-	int n;               // edges
-	int32_t other[CHUNK]; // the row at the edge's other end
-	uint32_t occurrence[CHUNK]; // of each among equal edges, for the mask
-	int64_t same;         // where the equal edges begin that the last one belongs to
-	int64_t row;          // the row that they are the edges of
-	int transposed;       // that row is their source, not their destination
-	int64_t head;         // first head of the group
-	int heads;
-	int64_t last;         // the end of the edges of the kernel's range of rows
-	const int32_t *index; // the chunk's place among the edges, and how many follow from there
-	int64_t left;
-} chunk;
+// Each lane gets the sum, or the largest, of the lanes that are a multiple of P away.
+static inline __attribute__((always_inline)) vf sum_of_edges(vf v, const int P) {
+	for (int w = VW / 2; w >= P; w /= 2)
+		v += turn(v, w);
+	return v;
+}
 
-// Takes up to CHUNK edges of c->row from position *k on; the row's self loops come after its edges. Returns how many.
-static inline int take(chunk *c, const weft_attention_args *a, int64_t *k) {
-	int64_t lo = a->indptr[c->row], hi = a->indptr[c->row + 1], end = hi + (a->loops ? a->loops[c->row] : 0);
-	int n = 0;
-	c->index = a->indices + *k;
-	c->left = c->last - *k;
-	for (; *k < end && n < CHUNK; ++*k, n++) {
-		c->other[n] = *k < hi ? a->indices[*k] : c->row;
-		if (!a->mask.threshold)
+static inline __attribute__((always_inline)) vf largest_of_edges(vf v, const int P) {
+	for (int w = VW / 2; w >= P; w /= 2)
+		v = larger(turn(v, w), v);
+	return v;
+}
+
+// x in the first n lanes, fill in the others.
+static inline vf first_lanes(vf x, int n, vf fill) {
+	vi in = numbers(0) < (n - (vi){0});
+	return (vf)(((vi)x & in) | ((vi)fill & ~in));
+}
+
+static inline void multiply_all(float *x, const float *y, int n) {
+	for (int i = 0; i < n; i++)
+		x[i] *= y[i];
+}
+
+// out_eh = from_other(e),h for every edge of the batch; likewise further matrices, each `heads` columns behind the one before.
+static inline __attribute__((always_inline)) void gather_heads(float *const *out, const int matrices, const batch *b, const float *from,
+                                                               int64_t stride, int heads, const int P) {
+	for (int e = 0; e < b->edges; e++) {
+		const float *x = from + b->other[e] * stride;
+		for (int m = 0; m < matrices; m++, x += b->a->heads)
+			if (heads == P)
+				__builtin_memcpy(out[m] + e * P, x, P * sizeof(float));
+			else
+				for (int h = 0; h < P; h++)
+					out[m][e * P + h] = h < heads ? x[h] : 0.0f;
+	}
+}
+
+// What a kernel keeps of a batch: values of each edge and head, and of each run and head.
+typedef struct {
+	float s[PLACES + VW], s2[PLACES + VW], log_sum[PLACES], g_dot_out[PLACES], keep[PLACES]; // spread reads VW places from the last edge's on
+	vf own[VECTORS], own2[VECTORS], own3[VECTORS], before[VECTORS], top[VECTORS], sum[VECTORS];
+} values;
+
+// All ones where the vector is the first of its run, else zeros.
+static inline vi begins_run(const batch *b, int v) { return b->begins_at[v] - (vi){0}; }
+
+// What the lanes of a run's vectors add up to: continues sum, or begins anew.
+static inline vf add_vector(vf sum, vf x, const batch *b, int v) { return (vf)((vi)sum & ~begins_run(b, v)) + x; }
+
+// GATv1's scores of a batch from those of the other ends, in s, and the runs' own; −∞ where no edge is. top becomes the largest of
+// each run, by lane.
+static inline __attribute__((always_inline)) void score(values *x, const batch *b, vf slope, const int v2) {
+	vf top = {0};
+	for (int v = 0; v < b->vectors; v++) {
+		int k = b->run_of[v];
+		vi fresh = begins_run(b, v);
+		vf s = load(x->s + v * VW);
+		if (!v2) {
+			s += x->own[k];
+			s = leaky_v(s, slope);
+		}
+		s = first_lanes(s, b->lanes_of[v], all(-INFINITY));
+		store(x->s + v * VW, s);
+		top = larger(s, (vf)(((vi)x->before[k] & fresh) | ((vi)top & ~fresh)));
+		x->top[k] = top;
+	}
+}
+
+// d and z of a row that holds something, times exp(before − m).
+static __attribute__((noinline)) void lower(const weft_attention_args *a, const group *g, int64_t row, float *d, vf before, vf m) {
+	vf scale = vexp(before - m);
+	float *z = a->z + row * a->heads * a->width + g->from;
+	for (int h = 0; h < g->heads; h++) {
+		if (!(d[h] > 0) || scale[h] == 1.0f)
 			continue;
-		if (*k == lo || *k == hi || (*k < hi && a->indices[*k - 1] != c->other[n]))
-			c->same = *k;
-		c->occurrence[n] = *k - c->same;
+		d[h] *= scale[h];
+		for (int64_t c = h * a->width; c < (h + 1) * a->width; c++)
+			z[c] *= scale[h];
 	}
-	return c->n = n;
 }
 
-// keep[e·heads + h]: attention dropout, keyed by both ends, the occurrence number of a duplicate edge, and the head.
-static inline void edge_masks(float *keep, const chunk *c, const weft_attention_args *a) {
-	for (int e0 = 0; e0 < c->n; e0 += LANES)
-		for (int64_t group = c->head / 8; group * 8 < c->head + c->heads; group++) {
-			uint32_t counter[4][LANES] = {{0}};
-			float lane[LANES];
-			for (int e = e0; e < c->n && e < e0 + LANES; e++) {
-				int64_t s = c->transposed ? c->row : c->other[e], t = c->transposed ? c->other[e] : c->row;
-				counter[0][e - e0] = a->source_ids ? a->source_ids[s] : s;
-				counter[1][e - e0] = a->target_ids ? a->target_ids[t] : t;
-				counter[2][e - e0] = c->occurrence[e];
-				counter[3][e - e0] = 0x80000000u | (uint32_t)group; // apart from the counters of vertices
-			}
-			counters r;
-			__builtin_memcpy(&r, counter, sizeof r);
-			philox(&r, a->mask.key);
-			for (int word = 0; word < 8; word++) {
-				int64_t h = group * 8 + word - c->head;
-				if (h < 0 || h >= c->heads)
-					continue;
-				keep_lanes(lane, &r, word, &a->mask);
-				for (int e = e0; e < c->n && e < e0 + LANES; e++)
-					keep[e * c->heads + h] = lane[e - e0];
-			}
+// Rows lo … hi−1 for one group of heads.
+static inline __attribute__((always_inline)) void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int v2,
+                                                               const int P) {
+	int64_t H = a->heads, cols = H * a->width;
+	float *maximum = a->maximum + g->head, rest[VW]; // Σ exp(s − m) between the parts of a row, where the state has no place for it
+	values x;
+	batch b;
+	for (begin(&b, a, lo, hi, 0, P, v2 ? row_bytes(g) : 0, 0); next(&b, a->first || a->last);) {
+		for (int k = 0; k < b.runs; k++) {
+			const run *r = &b.run[k];
+			if (!v2)
+				x.own[k] = repeat(a->target_score + g->head + r->row * H, g->heads, P);
+			x.top[k] = x.before[k] = a->first && r->begins ? all(-INFINITY) : repeat(maximum + r->row * H, g->heads, P);
+			x.sum[k] = (vf){0}; // where there is no vector
 		}
-}
-
-// A group's columns as vectors: all of the heads one after the other, the last vector of `tail` lanes where VW does not divide them.
-typedef struct {
-	int64_t from, width;      // the group's first column, and the columns of a head
-	int vectors, tail;
-	const vi *head;           // the head of each lane
-} columns;
-
-static inline columns lay_out(const chunk *c, int64_t width) {
-	int64_t cols = c->heads * width;
-	columns l = {.from = c->head * width, .width = width, .vectors = (cols + VW - 1) / VW, .tail = cols % VW};
-	vi *head = aligned_alloc(sizeof(vi), l.vectors * sizeof(vi));
-	if (!head)
-		abort(); // a few hundred bytes
-	for (int64_t k = 0; k < (int64_t)l.vectors * VW; k++)
-		head[k / VW][k % VW] = k < cols ? k / width : 0;
-	l.head = head;
-	return l;
-}
-
-// Asks for the row of the edge AHEAD places behind edge e.
-static inline void prefetch_row(const chunk *c, int e, const columns *l, const float *rows, int64_t cols) {
-	if (e + AHEAD < c->left) {
-		const float *later = rows + c->index[e + AHEAD] * cols + l->from;
-		for (int b = 0; b < l->vectors; b += 16 / VW)
-			__builtin_prefetch(later + b * VW);
-	}
-}
-
-// What an edge adds to a row, times its coefficient.
-enum term {
-	ROW,   // row_c
-	SLOPE, // a_c · LeakyReLU'(row_c + fixed_c)
-	LEAKY  // LeakyReLU(row_c + fixed_c)
-};
-
-// z_c += Σ_e coef_e,head(c) · term, over nb vectors from vector b0 on, the last of them of `tail` lanes if not 0. All pointers are to
-// the group's first column.
-static inline __attribute__((always_inline)) void add_block(float *z, const chunk *c, const columns *l, int b0, const float *coef,
-                                                            const float *rows, int64_t cols, const float *fixed, const float *att,
-                                                            float slope, const int nb, const int tail, const int term, int first) {
-	vf acc[8], sl = all(slope), one = all(1.0f);
-	vi head[8];
-	for (int b = 0; b < nb; b++) {
-		head[b] = l->head[b0 + b];
-		acc[b] = tail && b == nb - 1 ? load_n(z + (b0 + b) * VW, tail) : load(z + (b0 + b) * VW);
-	}
-	for (int e = 0; e < c->n; e++) {
-		const float *row = rows + c->other[e] * cols + b0 * VW, *k = coef + e * c->heads;
-		if (first)
-			prefetch_row(c, e, l, rows - l->from, cols);
-		for (int b = 0; b < nb; b++) {
-			int last = tail && b == nb - 1;
-			vf v = last ? load_n(row + b * VW, tail) : load(row + b * VW);
-			if (term != ROW) {
-				const float *f = fixed + (b0 + b) * VW;
-				vf t = v + (last ? load_n(f, tail) : load(f));
-				if (term == LEAKY) {
-					v = leaky_v(t, sl);
-				} else {
-					const float *w = att + (b0 + b) * VW;
-					vi positive = t > (vf){0};
-					v = (vf)(((vi)one & positive) | ((vi)sl & ~positive)) * (last ? load_n(w, tail) : load(w));
-				}
+		if (v2) {
+			const dot_rows d = {.b = &b, .ahead = 1, .rows = a->source + g->from, .cols = cols, .fixed = a->target + g->from,
+			                    .a = a->a + g->from, .slope = a->slope, .out = x.s};
+			dots(&d, g);
+		} else {
+			gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
+		}
+		score(&x, &b, all(a->slope), v2);
+		for (int k = 0; k < b.runs; k++)
+			x.top[k] = largest_of_edges(x.top[k], P);
+		vf sums = {0};
+		for (int v = 0; v < b.vectors; v++) {
+			int k = b.run_of[v];
+			vf e = vexp(load(x.s + v * VW) - x.top[k]);
+			store(x.s + v * VW, e);
+			x.sum[k] = sums = add_vector(sums, e, &b, v);
+		}
+		for (int k = 0; k < b.runs; k++) {
+			const run *r = &b.run[k];
+			float *m = maximum + r->row * H, *d = a->sum ? a->sum + r->row * H + g->head : rest;
+			vf sum = sum_of_edges(x.sum[k], P), top = x.top[k], scale = all(1.0f);
+			if (!(a->first && r->begins)) {
+				lower(a, g, r->row, d, x.before[k], top);
+				sum += repeat(d, g->heads, P);
 			}
-			acc[b] += spread(k, (heads_of_lanes)head[b]) * v;
-		}
-	}
-	for (int b = 0; b < nb; b++)
-		if (tail && b == nb - 1)
-			store_n(z + (b0 + b) * VW, acc[b], tail);
-		else
-			store(z + (b0 + b) * VW, acc[b]);
-}
-
-#define CASE(nb) \
-	case nb: \
-		if (tail) \
-			add_block(z, c, l, b0, coef, rows, cols, fixed, att, slope, nb, tail, term, first && b0 == 0); \
-		else \
-			add_block(z, c, l, b0, coef, rows, cols, fixed, att, slope, nb, 0, term, first && b0 == 0); \
-		break;
-
-static inline __attribute__((always_inline)) void add_terms(float *z, const chunk *c, const columns *l, const float *coef, const float *rows,
-                                                            int64_t cols, const float *fixed, const float *att, float slope, const int term,
-                                                            int first) {
-	for (int b0 = 0; b0 < l->vectors; b0 += 8) {
-		int nb = l->vectors - b0 < 8 ? l->vectors - b0 : 8, tail = b0 + nb == l->vectors ? l->tail : 0;
-		switch (nb) {
-			CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
-		}
-	}
-}
-#undef CASE
-
-// first: nothing has read these rows just before, so they are prefetched.
-static void add_rows(float *z, const chunk *c, const columns *l, const float *coef, const float *rows, int64_t cols, int first) {
-	add_terms(z + l->from, c, l, coef, rows + l->from, cols, NULL, NULL, 0, ROW, first);
-}
-
-static void add_slopes(float *z, const chunk *c, const columns *l, const float *coef, const float *rows, int64_t cols, const float *fixed,
-                       const float *att, float slope) {
-	add_terms(z + l->from, c, l, coef, rows + l->from, cols, fixed + l->from, att + l->from, slope, SLOPE, 0);
-}
-
-static void add_leaky(float *z, const chunk *c, const columns *l, const float *coef, const float *rows, int64_t cols, const float *fixed,
-                      float slope) {
-	add_terms(z + l->from, c, l, coef, rows + l->from, cols, fixed + l->from, NULL, slope, LEAKY, 0);
-}
-
-// Vectors of products whose lane sums are taken VW at a time.
-typedef struct {
-	vf v[VW];
-	int n;
-	float *out;
-} queue;
-
-static inline __attribute__((always_inline)) void enqueue(queue *q, vf v, const int halves) {
-	q->v[q->n++] = v;
-	if (q->n < VW)
-		return;
-	if (halves)
-		half_sums(q->out, q->v);
-	else
-		store(q->out, lane_sums(q->v));
-	q->out += halves ? 2 * VW : VW;
-	q->n = 0;
-}
-
-static inline __attribute__((always_inline)) void flush(queue *q, const int halves) {
-	int n = q->n;
-	if (n == 0)
-		return;
-	for (int k = n; k < VW; k++)
-		q->v[k] = (vf){0};
-	float sums[2 * VW];
-	if (halves)
-		half_sums(sums, q->v);
-	else
-		store(sums, lane_sums(q->v));
-	__builtin_memcpy(q->out, sums, (halves ? 2 * n : n) * sizeof(float));
-}
-
-static inline __attribute__((always_inline)) vf product(vf row, vf fixed, const float *att, int lanes, vf slope) {
-	if (!att)
-		return row * fixed;
-	return (lanes < VW ? load_n(att, lanes) : load(att)) * leaky_v(row + fixed, slope);
-}
-
-// Heads of `full` whole vectors and a tail.
-static inline __attribute__((always_inline)) void dots_whole(float *out, const chunk *c, const columns *l, const float *rows, int64_t cols,
-                                                             const float *fixed, const float *att, float slope, const int full, const int tail) {
-	queue q = {.n = 0, .out = out};
-	vf sl = all(slope);
-	for (int e = 0; e < c->n; e++) {
-		prefetch_row(c, e, l, rows, cols);
-		const float *x = rows + c->other[e] * cols + l->from, *y = fixed + l->from, *w = att ? att + l->from : NULL;
-		for (int h = 0; h < c->heads; h++) {
-			vf s = {0};
-			for (int k = 0; k < full; k++, x += VW, y += VW, w += att ? VW : 0)
-				s += product(load(x), load(y), w, VW, sl);
-			if (tail) {
-				s += product(load_n(x, tail), load_n(y, tail), w, tail, sl);
-				x += tail;
-				y += tail;
-				w += att ? tail : 0;
-			}
-			enqueue(&q, s, 0);
-		}
-	}
-	flush(&q, 0);
-}
-
-// Heads of half a vector, an even number of them.
-static inline __attribute__((always_inline)) void dots_half(float *out, const chunk *c, const columns *l, const float *rows, int64_t cols,
-                                                            const float *fixed, const float *att, float slope) {
-	queue q = {.n = 0, .out = out};
-	vf sl = all(slope);
-	for (int e = 0; e < c->n; e++) {
-		prefetch_row(c, e, l, rows, cols);
-		const float *x = rows + c->other[e] * cols + l->from, *y = fixed + l->from;
-		for (int b = 0; b < l->vectors; b++)
-			enqueue(&q, product(load(x + b * VW), load(y + b * VW), att ? att + l->from + b * VW : NULL, VW, sl), 1);
-	}
-	flush(&q, 1);
-}
-
-// out_eh = Σ_c of the head: fixed_c · row_c, or with att given att_c · LeakyReLU(row_c + fixed_c).
-static inline __attribute__((always_inline)) void dots_of(float *out, const chunk *c, const columns *l, const float *rows, int64_t cols,
-                                                          const float *fixed, const float *att, float slope) {
-	int full = l->width / VW, tail = l->width % VW;
-	if (2 * l->width == VW && c->heads % 2 == 0)
-		dots_half(out, c, l, rows, cols, fixed, att, slope);
-	else if (tail)
-		dots_whole(out, c, l, rows, cols, fixed, att, slope, full, tail);
-	else if (full == 1)
-		dots_whole(out, c, l, rows, cols, fixed, att, slope, 1, 0);
-	else if (full == 2)
-		dots_whole(out, c, l, rows, cols, fixed, att, slope, 2, 0);
-	else if (full == 4)
-		dots_whole(out, c, l, rows, cols, fixed, att, slope, 4, 0);
-	else
-		dots_whole(out, c, l, rows, cols, fixed, att, slope, full, 0);
-}
-
-static void dots(float *out, const chunk *c, const columns *l, const float *rows, int64_t cols, const float *fixed) {
-	dots_of(out, c, l, rows, cols, fixed, NULL, 0);
-}
-
-static void dots_leaky(float *out, const chunk *c, const columns *l, const float *rows, int64_t cols, const float *fixed, const float *att,
-                       float slope) {
-	dots_of(out, c, l, rows, cols, fixed, att, slope);
-}
-
-// The scores of GATv1 before LeakyReLU, into t.
-static inline __attribute__((always_inline)) void sums_of_scores(float *t, const chunk *c, const float *others, int64_t stride, const float *own,
-                                                                 const int heads) {
-	for (int e = 0; e < c->n; e++) {
-		const float *o = others + c->other[e] * stride;
-		if (e + CHUNK < c->left) // a chunk ahead: all of a chunk's scores are read before its rows
-			__builtin_prefetch(others + c->index[e + CHUNK] * stride);
-		for (int h = 0; h < heads; h++)
-			t[e * heads + h] = o[h] + own[h];
-	}
-}
-
-// s = LeakyReLU(t)
-static inline void leaky_all(float *s, const float *t, int n, float slope) {
-	vf sl = all(slope);
-	for (int i = 0; i < n; i += VW) {
-		int left = n - i < VW ? n - i : VW;
-		store_n(s + i, leaky_v(load_n(t + i, left), sl), left);
-	}
-}
-
-static inline __attribute__((always_inline)) void add_heads(float *sum, const float *x, const chunk *c, const int heads) {
-	float s[GROUP];
-	for (int h = 0; h < heads; h++)
-		s[h] = sum[h];
-	for (int e = 0; e < c->n; e++)
-		for (int h = 0; h < heads; h++)
-			s[h] += x[e * heads + h];
-	for (int h = 0; h < heads; h++)
-		sum[h] = s[h];
-}
-
-// Rows lo … hi−1 for one group of heads, whose number is a constant where it is a common one.
-static inline __attribute__((always_inline)) void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, chunk *c,
-                                                               const columns *l, const int heads) {
-	int64_t H = a->heads, W = a->width, cols = H * W;
-	float s[MOST], keep[MOST];
-	for (int64_t i = lo; i < hi; i++) {
-		c->row = i;
-		float *z = a->z + i * cols, *m = a->maximum + i * H + c->head, *d = a->sum + i * H + c->head, top[GROUP];
-		for (int64_t k = a->indptr[i]; take(c, a, &k) > 0;) {
-			int n = c->n * heads;
-			if (a->target) {
-				dots_leaky(s, c, l, a->source, cols, a->target + i * cols, a->a, a->slope);
+			if (a->last && r->ends) {
+				int some = r->edges > 0 || sum[0] > 0;
+				scale = (float)some / sum;
+				top = top + vlog(sum);
+				if (!some)
+					top = scale = (vf){0};
 			} else {
-				sums_of_scores(s, c, a->source_score + c->head, H, a->target_score + i * H + c->head, heads);
-				leaky_all(s, s, n, a->slope);
+				store_n(d, sum, g->heads);
 			}
-			for (int h = 0; h < heads; h++)
-				top[h] = m[h];
-			for (int e = 0; e < c->n; e++)
-				for (int h = 0; h < heads; h++)
-					top[h] = s[e * heads + h] > top[h] ? s[e * heads + h] : top[h];
-			for (int h = 0; h < heads; h++) {
-				if (top[h] > m[h] && d[h] > 0) {
-					float scale = exp1(m[h] - top[h]);
-					d[h] *= scale;
-					for (int64_t w = (c->head + h) * W; w < (c->head + h + 1) * W; w++)
-						z[w] *= scale;
-				}
-				m[h] = top[h];
-			}
-			for (int e = 0; e < c->n; e++)
-				for (int h = 0; h < heads; h++)
-					s[e * heads + h] -= top[h];
-			exp_all(s, n);
-			add_heads(d, s, c, heads);
-			if (a->mask.threshold) {
-				edge_masks(keep, c, a);
-				for (int x = 0; x < n; x++)
-					s[x] *= keep[x];
-			}
-			add_rows(z, c, l, s, a->source, cols, !a->target);
+			store_n(m, top, g->heads);
+			x.sum[k] = scale;
 		}
+		if (a->mask.threshold) {
+			edge_masks(x.keep, &b, g->head, g->heads);
+			multiply_all(x.s, x.keep, b.edges * P);
+		}
+		const row_sum sum = {.b = &b, .ahead = !v2, .rows = a->source + g->from, .cols = cols, .coef = x.s, .soon = v2 ? NULL : a->source_score + g->head,
+		                     .soon_stride = H, .z = a->z + g->from,
+		                     .stride = cols, .extension = a->first ? FROM_ZERO_AT_FIRST : EXTENDED, .scale = x.sum};
+		sum_rows(&sum, g);
 	}
 }
 
-// Calls f for each group of heads, with the number of heads a constant where it is a common one.
-#define EACH_GROUP(f) \
-	for (c.head = 0; c.head < a->heads; c.head += GROUP) { \
-		c.heads = a->heads - c.head < GROUP ? a->heads - c.head : GROUP; \
-		columns l = lay_out(&c, a->width); \
-		switch (c.heads) { \
-		case 1: f(a, lo, hi, &c, &l, 1); break; \
-		case 2: f(a, lo, hi, &c, &l, 2); break; \
-		case 4: f(a, lo, hi, &c, &l, 4); break; \
-		case 8: f(a, lo, hi, &c, &l, 8); break; \
-		default: f(a, lo, hi, &c, &l, c.heads); \
-		} \
-		free((void *)l.head); \
-	}
+// Calls f for each group of heads, with the number of places that an edge takes a constant.
+#define EACH_GROUP(f, ...) \
+	group groups, *g = &groups; \
+	for (first_group(g, a->heads, a->width); next_group(g, a->heads);) \
+		if (g->heads == 1) \
+			f(__VA_ARGS__, 1); \
+		else if (g->heads == 2) \
+			f(__VA_ARGS__, 2); \
+		else if (g->heads <= 4) \
+			f(__VA_ARGS__, 4); \
+		EIGHT_AND_MORE(f, __VA_ARGS__)
 
+#if defined(__AVX512F__)
+#define EIGHT_AND_MORE(f, ...) \
+		else if (g->heads <= 8) \
+			f(__VA_ARGS__, 8); \
+		else \
+			f(__VA_ARGS__, 16);
+#elif defined(__AVX2__)
+#define EIGHT_AND_MORE(f, ...) \
+		else \
+			f(__VA_ARGS__, 8);
+#else
+#define EIGHT_AND_MORE(f, ...)
+#endif
+
+// With first set the state is begun, and what it held is not read; with last set z becomes the output o = z/d, and maximum
+// log_sum = m + ln d. A row without edges gives 0.
 static void k_attend(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	chunk c = {.transposed = 0, .last = a->indptr[hi]};
-	EACH_GROUP(attend_group)
+	EACH_GROUP(attend_group, a, lo, hi, g, 0)
 }
 
-// o = z/d in place, and maximum becomes log_sum = m + ln d. A row without edges gives 0.
-static void k_attend_end(const void *args, int64_t lo, int64_t hi) {
+static void k_attend_v2(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	int64_t H = a->heads, W = a->width;
-	for (int64_t i = lo * H; i < hi * H; i++) {
-		float d = a->sum[i], each = d > 0 ? 1 / d : 0;
-		for (int64_t w = 0; w < W; w++)
-			a->z[i * W + w] *= each;
-		a->maximum[i] = d > 0 ? a->maximum[i] + logf(d) : 0;
-	}
+	EACH_GROUP(attend_group, a, lo, hi, g, 1)
 }
 
-// pack_i = (target_score_i, log_sum_i, ⟨g_i, o_i⟩), heads each: what an edge needs of its destination besides g, in one place.
+// pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i), heads each: what an edge needs of its destination besides g, in one place.
 static void k_attend_pack(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
 	int64_t H = a->heads;
 	for (int64_t i = lo; i < hi; i++)
 		for (int64_t h = 0; h < H; h++) {
 			float *p = a->pack + i * 3 * H + h;
-			p[0] = a->target_score ? a->target_score[i * H + h] : 0;
-			p[H] = a->log_sum[i * H + h];
-			p[2 * H] = a->g_dot_out[i * H + h];
+			p[0] = a->log_sum[i * H + h];
+			p[H] = a->g_dot_out[i * H + h];
+			p[2 * H] = a->target_score ? a->target_score[i * H + h] : 0;
 		}
 }
 
-// For the chunk's edges and heads: alpha = α·mask, the coefficient of g in ∂source, and ds = ∂s (GATv2) or ∂t (GATv1).
-static inline __attribute__((always_inline)) void coefficients(float *alpha, float *ds, const chunk *c, const columns *l,
-                                                               const weft_attention_args *a, const int heads) {
+// d_h += factor · (⟨x_h, sum_h⟩ − less_h) for each run: sum of the run, x and d of its row, from the group's first column or head on.
+static inline void add_dots(float *d, float factor, const float *x, const float *sum, const vf *less, const batch *b, const group *g) {
+	int64_t H = b->a->heads, W = g->width;
+	for (int k = 0; k < b->runs; k++) {
+		int64_t row = b->run[k].row;
+		for (int h = 0; h < g->heads; h++)
+			d[row * H + h] += factor * (dot(x + row * H * W + h * W, sum + (int64_t)k * g->vectors * VW + h * W, W) - less[k][h]);
+	}
+}
+
+// GATv1's ∂target_score for one group of heads.
+static inline __attribute__((always_inline)) void back_target_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
+                                                                    const int P) {
 	int64_t H = a->heads, cols = H * a->width;
-	int n = c->n * heads;
-	float t[MOST], keep[MOST];
-	// One end of each edge is the chunk's row, whose values stay; the other end's are gathered.
-	const float *pack = a->pack + c->head, *g = a->g, *x = a->source;
-	if (a->target)
-		dots_leaky(alpha, c, l, c->transposed ? a->target : x, cols, (c->transposed ? x : a->target) + c->row * cols, a->a, a->slope);
-	else {
-		if (c->transposed)
-			sums_of_scores(t, c, pack, 3 * H, a->source_score + c->row * H + c->head, heads);
-		else
-			sums_of_scores(t, c, a->source_score + c->head, H, pack + c->row * 3 * H, heads);
-		leaky_all(alpha, t, n, a->slope);
+	values x;
+	batch b;
+	for (begin(&b, a, lo, hi, 0, P, 0, row_bytes(g)); next(&b, 0);) {
+		for (int k = 0; k < b.runs; k++) {
+			const float *pack = a->pack + b.run[k].row * 3 * H + g->head;
+			x.own[k] = repeat(pack + 2 * H, g->heads, P);
+			x.own2[k] = repeat(pack, g->heads, P);
+			x.own3[k] = repeat(pack + H, g->heads, P);
+		}
+		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
+		vf sums = {0};
+		for (int v = 0; v < b.vectors; v++) {
+			int k = b.run_of[v];
+			vf t = load(x.s + v * VW) + x.own[k];
+			vf alpha = first_lanes(positive(t, vexp(t - x.own2[k]), (vf){0}), b.lanes_of[v], (vf){0});
+			store(x.s + v * VW, alpha);
+			x.sum[k] = sums = add_vector(sums, alpha, &b, v);
+		}
+		for (int k = 0; k < b.runs; k++)
+			x.sum[k] = sum_of_edges(x.sum[k], P) * x.own3[k];
+		if (a->mask.threshold) {
+			edge_masks(x.keep, &b, g->head, g->heads);
+			multiply_all(x.s, x.keep, b.edges * P);
+		}
+		float *rows = g->scratch;
+		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->source + g->from, .cols = cols, .coef = x.s, .soon = a->source_score + g->head,
+		                     .soon_stride = H, .z = rows,
+		                     .stride = g->vectors * VW, .by_run = 1};
+		sum_rows(&sum, g);
+		add_dots(a->d_target_score + g->head, 1 - a->slope, a->g + g->from, rows, x.sum, &b, g);
 	}
-	for (int e = 0; e < c->n; e++) {
-		const float *p = pack + (c->transposed ? c->other[e] : c->row) * 3 * H + H;
-		for (int h = 0; h < heads; h++)
-			alpha[e * heads + h] -= p[h];
+}
+
+// GATv1's ∂source and ∂source_score for one group of heads.
+static inline __attribute__((always_inline)) void back_source_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
+                                                                    const int P) {
+	int64_t H = a->heads, cols = H * a->width;
+	const float *pack = a->pack + g->head;
+	vf slope = all(a->slope), unit = all(1.0f);
+	values x;
+	batch b;
+	for (begin(&b, a, lo, hi, 1, P, 0, row_bytes(g)); next(&b, 0);) {
+		for (int k = 0; k < b.runs; k++) {
+			x.own[k] = repeat(a->source_score + b.run[k].row * H + g->head, g->heads, P);
+		}
+		gather_heads((float *[]){x.log_sum, x.g_dot_out, x.s}, 3, &b, pack, 3 * H, g->heads, P);
+		vf sums = {0};
+		for (int v = 0; v < b.vectors; v++) {
+			int k = b.run_of[v];
+			vf t = load(x.s + v * VW) + x.own[k], d = positive(t, unit, slope);
+			vf alpha = first_lanes(vexp(t * d - load(x.log_sum + v * VW)), b.lanes_of[v], (vf){0});
+			store(x.s + v * VW, alpha);
+			store(x.s2 + v * VW, alpha * d);
+			x.sum[k] = sums = add_vector(sums, alpha * d * load(x.g_dot_out + v * VW), &b, v);
+		}
+		for (int k = 0; k < b.runs; k++)
+			x.sum[k] = sum_of_edges(x.sum[k], P);
+		if (a->mask.threshold) {
+			edge_masks(x.keep, &b, g->head, g->heads);
+			multiply_all(x.s, x.keep, b.edges * P);
+			multiply_all(x.s2, x.keep, b.edges * P);
+		}
+		float *rows = g->scratch;
+		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->g + g->from, .cols = cols, .coef = x.s, .soon = pack,
+		                     .soon_stride = 3 * H, .z = a->d_source + g->from, .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows};
+		sum_rows(&sum, g);
+		add_dots(a->d_source_score + g->head, 1, a->source + g->from, rows, x.sum, &b, g);
 	}
-	exp_all(alpha, n);
-	dots(ds, c, l, c->transposed ? g : x, cols, (c->transposed ? x : g) + c->row * cols);
-	if (a->mask.threshold) {
-		edge_masks(keep, c, a);
-		for (int i = 0; i < n; i++)
-			ds[i] *= keep[i];
+}
+
+// GATv2: α·mask in s and ∂s in s2 for the batch's edges.
+static inline __attribute__((always_inline)) void v2_coefficients(values *x, const batch *b, const weft_attention_args *a, const group *g,
+                                                                  const int P) {
+	int64_t H = a->heads, cols = H * a->width;
+	const float *pack = a->pack + g->head, *source = a->source + g->from, *target = a->target + g->from, *grad = a->g + g->from;
+	dot_rows d = {.b = b, .ahead = 1, .rows = b->transposed ? target : source, .fixed = b->transposed ? source : target, .cols = cols,
+	              .a = a->a + g->from, .slope = a->slope, .out = x->s};
+	dots(&d, g);
+	d = (dot_rows){.b = b, .ahead = b->transposed, .rows = b->transposed ? grad : source,
+	               .fixed = b->transposed ? source : grad, .cols = cols, .out = x->s2};
+	dots(&d, g);
+	if (b->transposed) {
+		gather_heads((float *[]){x->log_sum, x->g_dot_out}, 2, b, pack, 3 * H, g->heads, P);
+	} else {
+		for (int k = 0; k < b->runs; k++) {
+			x->own[k] = repeat(pack + b->run[k].row * 3 * H, g->heads, P);
+			x->own2[k] = repeat(pack + b->run[k].row * 3 * H + H, g->heads, P);
+		}
 	}
-	for (int e = 0; e < c->n; e++) {
-		const float *p = pack + (c->transposed ? c->other[e] : c->row) * 3 * H + 2 * H;
-		for (int h = 0; h < heads; h++)
-			ds[e * heads + h] -= p[h];
-	}
-	for (int i = 0; i < n; i++)
-		ds[i] *= alpha[i];
-	if (!a->target)
-		for (int i = 0; i < n; i++)
-			ds[i] *= t[i] > 0 ? 1.0f : a->slope;
 	if (a->mask.threshold)
-		for (int i = 0; i < n; i++)
-			alpha[i] *= keep[i];
+		edge_masks(x->keep, b, g->head, g->heads);
+	for (int v = 0; v < b->vectors; v++) {
+		int k = b->run_of[v], at = v * VW;
+		vf log_sum = b->transposed ? load(x->log_sum + at) : x->own[k], g_dot_out = b->transposed ? load(x->g_dot_out + at) : x->own2[k];
+		vf alpha = vexp(load(x->s + at) - log_sum), keep = a->mask.threshold ? load(x->keep + at) : all(1.0f);
+		store(x->s + at, first_lanes(alpha * keep, b->lanes_of[v], (vf){0}));
+		store(x->s2 + at, alpha * (keep * load(x->s2 + at) - g_dot_out));
+	}
 }
 
-static inline __attribute__((always_inline)) void back_target_group(const weft_attention_args *a, int64_t lo, int64_t hi, chunk *c,
-                                                                    const columns *l, const int heads) {
-	int64_t H = a->heads, W = a->width, cols = H * W;
-	float alpha[MOST], ds[MOST];
-	for (int64_t i = lo; i < hi; i++) {
-		c->row = i;
-		for (int64_t k = a->indptr[i]; take(c, a, &k) > 0;) {
-			coefficients(alpha, ds, c, l, a, heads);
-			if (!a->target) {
-				add_heads(a->d_target_score + i * H + c->head, ds, c, heads);
-				continue;
-			}
-			add_slopes(a->d_target + i * cols, c, l, ds, a->source, cols, a->target + i * cols, a->a, a->slope);
-			add_leaky(a->da_rows + i / WEFT_TILE * cols, c, l, ds, a->source, cols, a->target + i * cols, a->slope);
-		}
-		if (a->target && (i + 1 == hi || (i + 1) % 16 == 0)) {
-			// Moved to double precision before many rows' roundings add up.
-			double *sum = a->d_a + i / WEFT_TILE * cols;
-			float *da = a->da_rows + i / WEFT_TILE * cols;
-			for (int64_t w = c->head * W; w < (c->head + heads) * W; w++) {
-				sum[w] += da[w];
-				da[w] = 0;
-			}
+// GATv2's ∂target and ∂a for one group of heads.
+static inline __attribute__((always_inline)) void back_target_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
+                                                                       const int P) {
+	int64_t cols = a->heads * a->width;
+	float *da = a->da_rows + lo / WEFT_TILE * cols + g->from;
+	double *sum = a->d_a + lo / WEFT_TILE * cols + g->from;
+	values x;
+	batch b;
+	for (begin(&b, a, lo, hi, 0, P, row_bytes(g), 0); next(&b, 0);) {
+		v2_coefficients(&x, &b, a, g, P);
+		const slope_sum s = {.b = &b, .rows = a->source + g->from, .fixed = a->target + g->from, .a = a->a + g->from, .cols = cols,
+		                     .slope = a->slope, .coef = x.s2, .z = a->d_target + g->from, .z2 = da};
+		sum_slopes(&s, g);
+		for (int64_t c = 0; c < g->heads * g->width; c++) { // in double precision before many roundings add up
+			sum[c] += da[c];
+			da[c] = 0;
 		}
 	}
 }
 
-// Over destinations: ∂target_score (GATv1); ∂target, and ∂a per tile (GATv2): the range then lies in one tile.
+// GATv2's ∂source for one group of heads.
+static inline __attribute__((always_inline)) void back_source_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
+                                                                       const int P) {
+	int64_t cols = a->heads * a->width;
+	values x;
+	batch b;
+	for (begin(&b, a, lo, hi, 1, P, 2 * row_bytes(g), 0); next(&b, 0);) {
+		v2_coefficients(&x, &b, a, g, P);
+		const row_sum sum = {.b = &b, .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from, .stride = cols,
+		                     .extension = EXTENDED};
+		sum_rows(&sum, g);
+		const slope_sum s = {.b = &b, .rows = a->target + g->from, .fixed = a->source + g->from, .a = a->a + g->from, .cols = cols,
+		                     .slope = a->slope, .coef = x.s2, .z = a->d_source + g->from};
+		sum_slopes(&s, g);
+	}
+}
+
+// Over destinations: GATv1's ∂target_score.
 static void k_attend_back_target(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	chunk c = {.transposed = 0, .last = a->indptr[hi]};
-	EACH_GROUP(back_target_group)
+	EACH_GROUP(back_target_group, a, lo, hi, g)
 }
 
-static inline __attribute__((always_inline)) void back_source_group(const weft_attention_args *a, int64_t lo, int64_t hi, chunk *c,
-                                                                    const columns *l, const int heads) {
-	int64_t H = a->heads, cols = H * a->width;
-	float alpha[MOST], ds[MOST];
-	for (int64_t j = lo; j < hi; j++) {
-		c->row = j;
-		for (int64_t k = a->indptr[j]; take(c, a, &k) > 0;) {
-			coefficients(alpha, ds, c, l, a, heads);
-			add_rows(a->d_source + j * cols, c, l, alpha, a->g, cols, 0);
-			if (a->target)
-				add_slopes(a->d_source + j * cols, c, l, ds, a->target, cols, a->source + j * cols, a->a, a->slope);
-			else
-				add_heads(a->d_source_score + j * H + c->head, ds, c, heads);
-		}
-	}
-}
-
-// Over sources, on the transposed matrix: ∂source, and ∂source_score (GATv1).
+// Over sources, on the transposed matrix: GATv1's ∂source and ∂source_score.
 static void k_attend_back_source(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	chunk c = {.transposed = 1, .last = a->indptr[hi]};
-	EACH_GROUP(back_source_group)
+	EACH_GROUP(back_source_group, a, lo, hi, g)
+}
+
+// Over destinations: GATv2's ∂target, and ∂a per tile: the range lies in one tile.
+static void k_attend_back_target_v2(const void *args, int64_t lo, int64_t hi) {
+	const weft_attention_args *a = args;
+	EACH_GROUP(back_target_v2_group, a, lo, hi, g)
+}
+
+// Over sources, on the transposed matrix: GATv2's ∂source.
+static void k_attend_back_source_v2(const void *args, int64_t lo, int64_t hi) {
+	const weft_attention_args *a = args;
+	EACH_GROUP(back_source_v2_group, a, lo, hi, g)
 }
 #undef EACH_GROUP
+#undef EIGHT_AND_MORE

@@ -124,16 +124,16 @@ func TestTwoBlocks(t *testing.T) {
 			}
 			attend := func(parts ...part) (z, l *tensor.Matrix) {
 				s := team.AttentionStart(rows, heads, width)
-				for _, p := range parts {
+				for n, p := range parts {
 					k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: p.x}
 					if v2 {
 						k.A, k.Target = att, targets
 					} else {
 						k.SourceScore, k.TargetScore = p.score, target
 					}
-					team.Attend(s, k, p.e, nil)
+					team.Attend(s, k, p.e, nil, n == len(parts)-1)
 				}
-				return team.AttentionEnd(s)
+				return s.Out, s.Maximum
 			}
 			z1, l1 := attend(part{a, x, score})
 			z2, l2 := attend(part{left, x1, score.RowRange(0, at)}, part{right, x2, score.RowRange(at, cols)})

@@ -307,8 +307,8 @@ func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Mat
 		s.team.Attend(state, kernel.Attention{
 			Heads: heads, Width: n, Slope: 1, Source: eye, SourceScore: scores, TargetScore: scores, Mask: mask,
 			SourceIDs: ids, TargetIDs: ids,
-		}, part.a, part.loops)
-		out, _ := s.team.AttentionEnd(state)
+		}, part.a, part.loops, true)
+		out := state.Out
 		sum := values(out)
 		for i := range n {
 			degree := len(list(part.a, i))
@@ -429,8 +429,8 @@ func (s *suite) attention(what string, g network, heads, width int, mask kernel.
 	s.team.HeadDot(k.SourceScore, x, aSource)
 	s.team.HeadDot(k.TargetScore, x, aTarget)
 	state := s.team.AttentionStart(n, heads, width)
-	s.team.Attend(state, k, g.a, g.loops)
-	out, logSum := s.team.AttentionEnd(state)
+	s.team.Attend(state, k, g.a, g.loops, true)
+	out, logSum := state.Out, state.Maximum
 	r := g.reference(heads, keep)
 	want, lse := reference.GAT(r, exact(x), values(aSource), values(aTarget))
 	s.rowwise(what+", output", out, want, terms)
@@ -457,8 +457,8 @@ func (s *suite) attention2(what string, g network, heads, width int, mask kernel
 	s.team.Scale(att, float32(1/math.Sqrt(float64(width))), att)
 	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, Target: y, A: att, Mask: mask}
 	state := s.team.AttentionStart(n, heads, width)
-	s.team.Attend(state, k, g.a, g.loops)
-	out, logSum := s.team.AttentionEnd(state)
+	s.team.Attend(state, k, g.a, g.loops, true)
+	out, logSum := state.Out, state.Maximum
 	r := g.reference(heads, keep)
 	want, lse := reference.GATv2(r, exact(x), exact(y), values(att))
 	s.rowwise(what+", output", out, want, terms)

@@ -9,54 +9,79 @@ typedef int32_t vi __attribute__((vector_size(sizeof(vf))));
 typedef uint32_t v32 __attribute__((vector_size(sizeof(vf))));
 
 static inline vf all(float x) { return x - (vf){0}; }
-static inline vf larger(vf a, vf b) { return (vf)(((vi)a & (a > b)) | ((vi)b & ~(a > b))); }
+
+static inline vf leaky_v(vf t, vf slope) { return larger(t * slope, t); } // slope ≤ 1
+
+// from, from + 1, … in the lanes, for from ≤ VW.
+static inline vi numbers(int from) {
+	static const int32_t all_numbers[32] = {0,  1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15,
+	                                        16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
+	return (vi)load((const float *)all_numbers + from);
+}
+
+// Lane i is p[place[i]], for places 0 … VW−1.
+static inline vf spread(const float *p, vi place) { return __builtin_shuffle(load(p), place); }
+
+// The lanes from w on, and then those before.
+static inline vf turn(vf v, const int w) {
+	return __builtin_shuffle(v, numbers(w) & (VW - 1));
+}
 
 // The sum of the lanes, added in halves.
 static inline float lane_sum(vf v) {
-	float s[VW];
-	store(s, v);
 	for (int w = VW / 2; w > 0; w /= 2)
-		for (int i = 0; i < w; i++)
-			s[i] += s[i + w];
-	return s[0];
+		v += turn(v, w);
+	return v[0];
 }
 
-// x = n·ln2 + r with |r| ≤ ln2/2, and e^r − 1 (Cephes' polynomial).
+// x = n·ln2 + r with |r| ≤ ln2/2, and e^r − 1 (Cephes' polynomial). Adding 1.5·2^23 rounds to a whole number, which is then in the
+// low bits.
 typedef struct {
-	vi n, under;
-	vf rest;
+	vf n, rest;
+	vi power; // 2^n, to be added to a number's bits
 } exponent;
 
 static inline exponent reduce(vf x) {
-	const vf low = all(-87.3365f), high = all(88.3762f);
-	vi under = x < low;
-	x = larger(low, x); // in this order NaN stays NaN
-	x = -larger(-high, -x);
-	vf half = (vf)(((vi)x & (vi)all(-0.0f)) | (vi)all(0.5f)); // 0.5 with the sign of x
-	vi n = __builtin_convertvector(x * 1.44269504088896341f + half, vi);
-	vf f = __builtin_convertvector(n, vf);
-	vf r = x - f * 0.693359375f + f * 2.12194440e-4f;
+	vf shifted = x * 1.44269504088896341f + 12582912.0f, n = shifted - 12582912.0f;
+	vf r = x - n * 0.693359375f + n * 2.12194440e-4f;
 	vf p = r * 1.9875691500e-4f + 1.3981999507e-3f;
 	p = p * r + 8.3334519073e-3f;
 	p = p * r + 4.1665795894e-2f;
 	p = p * r + 1.6666665459e-1f;
 	p = p * r + 5.0000001201e-1f;
-	return (exponent){n, under, p * r * r + r};
+	return (exponent){n, p * (r * r) + r, (vi)shifted << 23};
 }
 
 // e^x within 2 units in the last place, 0 below the normal numbers.
 static inline vf vexp(vf x) {
-	exponent e = reduce(x);
-	vf y = (e.rest + 1.0f) * (vf)((e.n + 127) << 23);
-	return (vf)((vi)y & ~e.under);
+	exponent e = reduce(-larger(all(-88.3762f), -x)); // in this order NaN stays NaN
+	vf y = (vf)((vi)(e.rest + 1.0f) + e.power);
+	return (vf)((vi)y & ~(x < all(-87.3365f)));
 }
 
 // e^x − 1, exact also where x is small.
 static inline vf vexpm1(vf x) {
-	exponent e = reduce(x);
-	vf y = (e.rest + 1.0f) * (vf)((e.n + 127) << 23) - 1.0f;
+	vf low = all(-87.3365f);
+	exponent e = reduce(-larger(all(-88.3762f), -larger(low, x)));
+	vf y = (vf)((vi)(e.rest + 1.0f) + e.power) - 1.0f;
 	vi small = e.n == 0;
 	return (vf)(((vi)e.rest & small) | ((vi)y & ~small));
+}
+
+// ln x of normal numbers (Cephes' polynomial): x = 2^n·f with √½ ≤ f < √2. NaN and infinity give NaN.
+static inline vf vlog(vf x) {
+	vi up = ((vi)x - 0x3f3504f3) >> 23; // floor of the exponent of x/√½
+	vf n = __builtin_convertvector(up, vf), f = (vf)((vi)x - (up << 23)) - 1.0f, f2 = f * f;
+	vf p = f * 7.0376836292e-2f - 1.1514610310e-1f;
+	p = p * f + 1.1676998740e-1f;
+	p = p * f - 1.2420140846e-1f;
+	p = p * f + 1.4249322787e-1f;
+	p = p * f - 1.6668057665e-1f;
+	p = p * f + 2.0000714765e-1f;
+	p = p * f - 2.4999993993e-1f;
+	p = p * f + 3.3333331174e-1f;
+	vf y = f * f2 * p + n * -2.12194440e-4f - 0.5f * f2;
+	return f + y + n * 0.693359375f + (x - x);
 }
 
 static inline float exp1(float x) { return vexp(all(x))[0]; }
@@ -90,6 +115,8 @@ static inline void axpy(float *y, float c, const float *x, int64_t n) {
 
 #include "random.h"
 #include "spmm.h"
+#include "edges.h"
+#include "heads.h"
 #include "attention.h"
 #include "pointwise.h"
 #include "norm.h"

@@ -10,6 +10,10 @@ static inline vf load(const float *p) { return _mm256_loadu_ps(p); }
 static inline void store(float *p, vf v) { _mm256_storeu_ps(p, v); }
 static inline vf load_n(const float *p, int n) { return _mm256_maskload_ps(p, first(n)); }
 static inline void store_n(float *p, vf v, int n) { _mm256_maskstore_ps(p, first(n), v); }
+// a > b ? a : b
+static inline vf larger(vf a, vf b) { return _mm256_max_ps(a, b); }
+// t > 0 ? a : b
+static inline vf positive(vf t, vf a, vf b) { return _mm256_blendv_ps(b, a, _mm256_cmp_ps(t, _mm256_setzero_ps(), _CMP_GT_OQ)); }
 // The lanes' products with m as 64 bits each: high and low halves.
 static inline void multiply(__m256i a, __m256i m, __m256i *high, __m256i *low) {
 	__m256i even = _mm256_mul_epu32(a, m), odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), m);
@@ -27,15 +31,11 @@ static inline vf lane_sums(const vf v[VW]) {
 	vf u0 = quarter_sums(v), u1 = quarter_sums(v + 4);
 	return _mm256_permute2f128_ps(u0, u1, 0x20) + _mm256_permute2f128_ps(u0, u1, 0x31);
 }
-typedef __m256i vu, heads_of_lanes;
+typedef __m256i vu;
 static inline vu all_u(uint32_t x) { return _mm256_set1_epi32(x); }
-// Lane i is p[heads[i]], for heads 0 … 7.
-static inline vf spread(const float *p, __m256i heads) { return _mm256_permutevar8x32_ps(_mm256_loadu_ps(p), heads); }
-// out[2i] and out[2i+1] are the sums of the lower and the upper half of v[i].
-static inline void half_sums(float *out, const vf v[VW]) {
-	const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-	for (int k = 0; k < 2; k++)
-		store(out + k * 8, _mm256_permutevar8x32_ps(quarter_sums(v + 4 * k), order));
+// Lanes 2i and 2i+1 of the result are the sums of the lower and the upper half of v[i].
+static inline vf half_sums(const vf v[VW / 2]) {
+	return _mm256_permutevar8x32_ps(quarter_sums(v), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 #define TABLE weft_table_avx2
 #include "kernels.h"

@@ -8,6 +8,10 @@ static inline vf load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void store(float *p, vf v) { _mm512_storeu_ps(p, v); }
 static inline vf load_n(const float *p, int n) { return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }
 static inline void store_n(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v); }
+// a > b ? a : b
+static inline vf larger(vf a, vf b) { return _mm512_max_ps(a, b); }
+// t > 0 ? a : b
+static inline vf positive(vf t, vf a, vf b) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(t, _mm512_setzero_ps(), _CMP_GT_OQ), b, a); }
 // The lanes' products with m as 64 bits each: high and low halves.
 static inline void multiply(__m512i a, __m512i m, __m512i *high, __m512i *low) {
 	__m512i even = _mm512_mul_epu32(a, m), odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), m);
@@ -27,18 +31,13 @@ static inline vf lane_sums(const vf v[VW]) {
 	vf y = _mm512_shuffle_f32x4(u2, u3, 0x88) + _mm512_shuffle_f32x4(u2, u3, 0xdd);
 	return _mm512_shuffle_f32x4(x, y, 0x88) + _mm512_shuffle_f32x4(x, y, 0xdd);
 }
-typedef __m512i vu, heads_of_lanes;
+typedef __m512i vu;
 static inline vu all_u(uint32_t x) { return _mm512_set1_epi32(x); }
-// Lane i is p[heads[i]], for heads 0 … 15.
-static inline vf spread(const float *p, __m512i heads) { return _mm512_permutexvar_ps(heads, _mm512_loadu_ps(p)); }
-// out[2i] and out[2i+1] are the sums of the lower and the upper half of v[i].
-static inline void half_sums(float *out, const vf v[VW]) {
+// Lanes 2i and 2i+1 of the result are the sums of the lower and the upper half of v[i].
+static inline vf half_sums(const vf v[VW / 2]) {
 	const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
-	for (int k = 0; k < 4; k += 2) {
-		vf a = quarter_sums(v + 4 * k), b = quarter_sums(v + 4 * k + 4);
-		vf s = _mm512_shuffle_f32x4(a, b, 0x88) + _mm512_shuffle_f32x4(a, b, 0xdd);
-		store(out + k * 8, _mm512_permutexvar_ps(order, s));
-	}
+	vf a = quarter_sums(v), b = quarter_sums(v + 4);
+	return _mm512_permutexvar_ps(order, _mm512_shuffle_f32x4(a, b, 0x88) + _mm512_shuffle_f32x4(a, b, 0xdd));
 }
 #define TABLE weft_table_avx512
 #include "kernels.h"

@@ -19,6 +19,10 @@ static inline void store_n(float *p, vf v, int n) {
 }
 typedef uint32_t vu __attribute__((vector_size(16)));
 static inline vu all_u(uint32_t x) { return (vu){x, x, x, x}; }
+// a > b ? a : b
+static inline vf larger(vf a, vf b) { return (vf)(((vu)a & (vu)(a > b)) | ((vu)b & ~(vu)(a > b))); }
+// t > 0 ? a : b
+static inline vf positive(vf t, vf a, vf b) { return (vf)(((vu)a & (vu)(t > 0)) | ((vu)b & ~(vu)(t > 0))); }
 // The lanes' products with m as 64 bits each: high and low halves.
 static inline void multiply(vu a, vu m, vu *high, vu *low) {
 	for (int i = 0; i < VW; i++) {
@@ -34,15 +38,7 @@ static inline vf lane_sums(const vf v[VW]) {
 		s[i] = (v[i][0] + v[i][2]) + (v[i][1] + v[i][3]);
 	return s;
 }
-typedef int32_t heads_of_lanes __attribute__((vector_size(16)));
-// Lane i is p[heads[i]].
-static inline vf spread(const float *p, heads_of_lanes heads) { return (vf){p[heads[0]], p[heads[1]], p[heads[2]], p[heads[3]]}; }
-// out[2i] and out[2i+1] are the sums of the lower and the upper half of v[i].
-static inline void half_sums(float *out, const vf v[VW]) {
-	for (int i = 0; i < VW; i++) {
-		out[2 * i] = v[i][0] + v[i][1];
-		out[2 * i + 1] = v[i][2] + v[i][3];
-	}
-}
+// Lanes 2i and 2i+1 of the result are the sums of the lower and the upper half of v[i].
+static inline vf half_sums(const vf v[VW / 2]) { return (vf){v[0][0] + v[0][1], v[0][2] + v[0][3], v[1][0] + v[1][1], v[1][2] + v[1][3]}; }
 #define TABLE weft_table_portable
 #include "kernels.h"

@@ -1,6 +1,12 @@
 // Aggregation: a destination row is summed in registers across all its edges and written once.
 
-enum { AHEAD = 12 }; // edges between the prefetch of a source row and its use
+enum { FAR = 64 }; // most edges between the prefetch of a row and its use
+
+// How many edges ahead rows of so many bytes are prefetched: narrow rows are used up sooner.
+static inline __attribute__((always_inline)) int64_t ahead_of(int64_t bytes) {
+	int64_t lines = (bytes + 63) / 64, edges = 128 / (lines > 0 ? lines : 1);
+	return edges < 8 ? 8 : edges < FAR ? edges : FAR;
+}
 
 // One row's sum over edges lo … hi−1 for nb vectors of columns and a tail of `tail` more. Without coefficients (plain set)
 // every weight is one. add: z += scale·sum, else z = scale·sum.
@@ -10,13 +16,14 @@ static inline __attribute__((always_inline)) void spmm_row(const weft_spmm_args 
 	vf acc[REGISTERS + 1];
 	const int64_t cols = a->cols;
 	const int32_t *indices = a->indices;
+	const int64_t ahead = ahead_of((nb * VW + tail) * 4);
 	for (int b = 0; b < nb; b++)
 		acc[b] = (vf){0};
 	acc[nb] = (vf){0};
 	for (int64_t k = lo; k < hi; k++) {
 		const float *row = x + indices[k] * cols;
-		if (k + AHEAD < last) {
-			const float *later = x + indices[k + AHEAD] * cols;
+		if (k + ahead < last) {
+			const float *later = x + indices[k + ahead] * cols;
 			for (int b = 0; b < nb; b += 16 / VW > 0 ? 16 / VW : 1)
 				__builtin_prefetch(later + b * VW);
 			if (tail)

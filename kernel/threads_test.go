@@ -68,8 +68,8 @@ func (s *suite) everything() map[string][]float64 {
 	} {
 		k.Heads, k.Width, k.Slope, k.Source, k.Mask = heads, width, .2, x, kernel.NewMask(5, .3, nil)
 		state := team.AttentionStart(rows, heads, width)
-		team.Attend(state, k, a, nil)
-		out, logSum := team.AttentionEnd(state)
+		team.Attend(state, k, a, nil, true)
+		out, logSum := state.Out, state.Maximum
 		gOut := new(heads)
 		team.RowDots(gOut, y, out)
 		d := kernel.AttentionGradients{Source: new(cols), SourceScore: new(heads), TargetScore: new(heads), Target: new(cols), A: team.Zeros(tensor.Buffers, 1, cols)}

@@ -81,6 +81,8 @@ typedef struct {
 	int64_t heads, width;
 	float slope;
 	weft_mask mask;
+	int32_t skip_hubs;   // leave rows of more than WEFT_HUB entries to be taken apart
+	int32_t first, last; // forward only: the state begins, or ends, with these edges
 	// backward only
 	const float *log_sum;      // destination rows × heads: maximum + ln sum
 	const float *g;            // destination rows × heads·width: dLoss/d output
@@ -206,7 +208,7 @@ typedef struct {
 } weft_zero_args;
 
 #define WEFT_KERNELS(X) \
-	X(spmm) X(spmm_segment) X(max) X(max_back) X(attend) X(attend_end) X(attend_pack) X(attend_back_target) X(attend_back_source) \
+	X(spmm) X(spmm_segment) X(max) X(max_back) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(finish) X(finish_back) X(combine) \
 	X(column_sum) X(batch_stats) X(batch_norm) X(batch_back_sums) X(batch_back) X(layer_norm) X(layer_back) \
 	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(zero)

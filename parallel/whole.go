@@ -163,9 +163,9 @@ func (p *whole) Attend(a gnn.Attention) *autograd.Var {
 	}
 	k, release := scored(t, call, a)
 	state := t.Team.AttentionStart(rows, a.Heads, width)
-	t.Team.Attend(state, k, e.in, loops)
+	t.Team.Attend(state, k, e.in, loops, true)
 	release()
-	out, logSum := t.Team.AttentionEnd(state)
+	out, logSum := state.Out, state.Maximum
 	op := autograd.Op{
 		Value: out, Inputs: []*autograd.Var{a.Source, a.ASource}, Keeps: []*autograd.Var{a.Source, a.ASource}, KeepsResult: true,
 		Buffers: []*tensor.Matrix{logSum},

@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"math"
-
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -61,8 +59,10 @@ func (a *arrays) filled(rows, cols int, value float32) *tensor.Matrix {
 }
 
 // state is a running softmax before any edge.
-func (a *arrays) state(rows, heads, width int) kernel.AttentionState {
-	return kernel.AttentionState{Maximum: a.filled(rows, heads, float32(math.Inf(-1))), Sum: a.zeros(rows, heads), Out: a.zeros(rows, heads*width)}
+func (a *arrays) state(rows, heads, width int) *kernel.AttentionState {
+	s := a.team.AttentionStart(rows, heads, width)
+	a.made = append(a.made, s.Maximum, s.Out)
+	return s
 }
 
 func (a *arrays) release() {

@@ -73,7 +73,7 @@ func (s heads) attention(e *kernel.CSR, v2 bool, a *arrays) kernel.Attention {
 }
 
 // attend gathers source rows, and for GATv1 their scores; it streams the structure and what stands for the destination (GATv1 its
-// scores, GATv2 its row) and extends the state: output, maximum and sum. There is one exponential for each edge and head.
+// scores, GATv2 its row) and writes the output and the log-sum-exp. There is one exponential for each edge and head.
 //
 // Operations per edge and column: 2 for the weighted sum; GATv2 5 more for a·LeakyReLU(x+y).
 func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
@@ -81,8 +81,8 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 	k := s.attention(e, v2, a)
 	state := a.state(e.Rows, s.heads, k.Width)
 	j := &job{
-		run: func() { b.team.Attend(state, k, e, nil) }, flops: float64(2 * e.Entries() * s.width),
-		updated: 4 * (state.Out.Len() + state.Sum.Len() + state.Maximum.Len()), exps: e.Entries() * s.heads,
+		run: func() { b.team.Attend(state, k, e, nil, true) }, flops: float64(2 * e.Entries() * s.width),
+		written: 4 * (state.Out.Len() + state.Maximum.Len()), exps: e.Entries() * s.heads,
 	}
 	if v2 {
 		j.flops += float64(5 * e.Entries() * s.width)
@@ -101,8 +101,8 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 // By source, for the gradient of its row: gathers the destinations' g, log-sum-exp, ⟨g, output⟩ and scores (three numbers per head)
 // and GATv2's rows; streams the transposed structure, the source's row and scores; updates their gradients.
 //
-// Operations per edge and column: a dot product both times and one weighted sum, 6; GATv2 also a·LeakyReLU(x+y) both times and
-// weighted sums of slopes and of LeakyReLU, 18 more.
+// Operations per edge and column: three weighted sums, 6. GATv2 has two dot products and a weighted sum instead, a·LeakyReLU(x+y) both
+// times, and weighted sums of slopes and of LeakyReLU, 18 more.
 func (b *bench) attendBackward(s heads, v2 bool, a *arrays) *job {
 	e, t := s.square(b)
 	k := s.attention(e, v2, a)

@@ -130,29 +130,13 @@ func (l *ledger) aggregateBackward(cols int, r reduce) {
 	})
 }
 
-// attend are the scores, the state, the pass over the edges and its end.
+// attend are the scores and the pass over the edges.
 func (l *ledger) attend(heads, cols int) {
 	l.scores(heads, cols)
 	shape := l.attentionShape(heads, cols)
-	l.call("attention start", shape, 1, func(*arrays) func() {
-		return func() {
-			s := l.team.AttentionStart(l.rows, heads, cols/heads)
-			s.Maximum.Release()
-			s.Sum.Release()
-			s.Out.Release()
-		}
-	})
 	l.call("attention", shape, 1, func(a *arrays) func() {
 		k, state := l.attention(heads, cols, a), a.state(l.rows, heads, cols/heads)
-		return func() { l.team.Attend(state, k, l.graph.in, l.loops) }
-	})
-	l.call("attention end", shape, 1, func(a *arrays) func() {
-		sum := a.filled(l.rows, heads, 1)
-		state := kernel.AttentionState{Maximum: a.zeros(l.rows, heads), Out: a.matrix(l.rows, cols)}
-		return func() {
-			state.Sum = sum.RowRange(0, l.rows) // the end releases its sum, which does nothing to a view
-			l.team.AttentionEnd(state)
-		}
+		return func() { l.team.Attend(state, k, l.graph.in, l.loops, true) }
 	})
 }
 

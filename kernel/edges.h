@@ -1,0 +1,159 @@
+// The edges of a range of rows, in batches. What an edge has per head (scores, coefficients) lies in small arrays where edge e
+// of the batch and head h of the group have place e·P + h: P is the number of heads, rounded up to a power of two that divides VW.
+// The edges of a row begin at a multiple of VW places. So such an array is worked on as whole vectors, each of them of one row, and loops
+// run over a batch's vectors without a branch that depends on a row's degree.
+
+enum {
+	PLACES = 1024,
+	VECTORS = PLACES / VW,
+	SPARE = 16 // that may be written behind the last row's
+};
+
+// A row's edges in a batch, or a part of them.
+typedef struct {
+	int64_t row;
+	int at, edges;    // the first edge's number in the batch, and how many there are
+	int begins, ends; // whether the row's first and last edges are among them
+} run;
+
+typedef struct {
+	const weft_attention_args *a;
+	int transposed;       // rows are sources and the other ends are destinations
+	int P;
+	int most_edges, most_runs;
+	int64_t row, end;     // where the next batch begins, and the end of the range
+	int64_t done;         // edges of the row that were in earlier batches
+	int64_t same;         // where in the row the equal edges begin that the last one belongs to
+	int64_t last;             // the end of the range's edges
+	int runs, edges, vectors; // edges: with those that fill up vectors
+	run run[VECTORS];
+	int32_t run_of[VECTORS + SPARE];   // of each vector
+	int32_t lanes_of[VECTORS + SPARE]; // how many of its lanes are places of edges
+	int32_t begins_at[VECTORS + SPARE]; // −1 where it is the first of its run, else 0
+	const int32_t *soon;               // the indices behind the batch's, as many as it has; NULL where there are not so many
+	int32_t other[PLACES + FAR];       // the row at the edge's other end; behind a row's edges its last one again, behind the batch's the next ones
+	uint32_t occurrence[PLACES + SPARE];       // of each among equal edges, for the mask
+} batch;
+
+enum { CACHE = 24 << 10, CACHE2 = 256 << 10 }; // bytes that should stay in a core's first and second cache
+
+// How many runs a batch may have for so many bytes of each to stay in the cache.
+static inline int most_runs(int64_t bytes) { return CACHE / bytes < 1 ? 1 : CACHE / bytes < VECTORS ? CACHE / bytes : VECTORS; }
+
+// Over rows lo … hi−1. again is how many bytes of each edge's other end are read more than once and should be in the second cache then, and
+// scratch how many there are for each run.
+static void begin(batch *b, const weft_attention_args *a, int64_t lo, int64_t hi, int transposed, int P, int64_t again, int64_t scratch) {
+	b->a = a;
+	b->transposed = transposed;
+	b->P = P;
+	b->row = lo;
+	b->end = hi;
+	b->last = a->indptr[hi];
+	b->done = 0;
+	b->most_edges = PLACES / P;
+	b->most_runs = scratch ? most_runs(scratch) : VECTORS;
+	if (again && b->most_edges > CACHE2 / again)
+		b->most_edges = CACHE2 / again < LANES ? LANES : CACHE2 / again / LANES * LANES;
+}
+
+static inline void store_index(int32_t *to, vi index) { store((float *)to, (vf)index); }
+
+// May write SPARE numbers more than n.
+static inline void copy_indices(int32_t *to, const int32_t *from, int64_t n, int64_t readable) {
+	for (int64_t e = 0; e < n; e += VW)
+		store_index(to + e, (vi)(e + VW <= readable ? load((const float *)from + e) : load_n((const float *)from + e, readable - e)));
+}
+
+// Takes the edges of the rows that come next; self loops are the last of a row. A row that does not fit into a batch of its own is
+// taken in parts. Rows without edges have a run where empty is set. Returns 0 after the last row.
+static int next(batch *b, int empty) {
+	const weft_attention_args *a = b->a;
+	const int P = b->P;
+	b->runs = b->edges = b->vectors = 0;
+	while (b->row < b->end && b->runs < b->most_runs) {
+		int64_t lo = a->indptr[b->row], stored = a->indptr[b->row + 1] - lo, all = stored + (a->loops ? a->loops[b->row] : 0);
+		int64_t left = all - b->done;
+		if ((a->skip_hubs && stored > WEFT_HUB) || (left == 0 && !empty)) {
+			b->row++;
+			continue;
+		}
+		if (left > b->most_edges - b->edges) {
+			if (b->edges > 0)
+				break;
+			left = b->most_edges;
+		}
+		const int32_t *index = a->indices + lo;
+		int32_t *other = b->other + b->edges;
+		int64_t from_index = stored - b->done < left ? stored - b->done : left;
+		copy_indices(other, index + b->done, from_index, b->last - lo - b->done);
+		for (int64_t e = from_index < 0 ? 0 : from_index; e < left; e++)
+			other[e] = b->row;
+		if (a->mask.threshold)
+			for (int64_t e = 0, k = b->done; e < left; e++, k++) {
+				if (k == 0 || k == stored || (k < stored && index[k - 1] != index[k]))
+					b->same = k;
+				b->occurrence[b->edges + e] = k - b->same;
+			}
+		int vectors = (left * P + VW - 1) / VW;
+		for (int v = 0; v < vectors; v += VW) {
+			store_index(b->run_of + b->vectors + v, b->runs - (vi){0});
+			store_index(b->lanes_of + b->vectors + v, VW - (vi){0});
+			store_index(b->begins_at + b->vectors + v, (vi){0});
+		}
+		if (vectors) {
+			b->lanes_of[b->vectors + vectors - 1] = left * P - (vectors - 1) * VW;
+			b->begins_at[b->vectors] = -1;
+		}
+		b->run[b->runs++] = (run){b->row, b->edges, left, b->done == 0, b->done + left == all};
+		int filled = vectors * VW / P;
+		if (left < filled) {
+			store_index(other + left, other[left - 1] - (vi){0});
+			store_index((int32_t *)b->occurrence + b->edges + left, (vi){0});
+		}
+		b->done = b->done + left == all ? 0 : b->done + left;
+		b->row += b->done == 0;
+		b->edges += filled;
+		b->vectors += vectors;
+	}
+	if (b->edges == 0)
+		return b->runs;
+	int64_t at = b->row < b->end ? a->indptr[b->row] + b->done : b->last;
+	b->soon = at + b->edges <= b->last ? a->indices + at : NULL;
+	if (at + FAR <= b->last)
+		__builtin_memcpy(b->other + b->edges, a->indices + at, FAR * sizeof(int32_t));
+	else
+		for (int e = 0; e < FAR; e++)
+			b->other[b->edges + e] = b->other[b->edges - 1];
+	return b->runs;
+}
+
+// keep: attention dropout, keyed by both ends, the occurrence number of a duplicate edge, and the head.
+static __attribute__((noinline)) void edge_masks(float *keep, const batch *b, int64_t head, int heads) {
+	const weft_attention_args *a = b->a;
+	for (const run *r = b->run; r < b->run + b->runs; r++)
+		for (int e0 = 0; e0 < r->edges; e0 += LANES) { // and the places that fill up vectors
+			int filled = (r->edges * b->P + VW - 1) / VW * VW / b->P, n = filled - e0 < LANES ? filled - e0 : LANES, from = r->at + e0;
+			for (int64_t group = head / 8; group * 8 < head + heads; group++) {
+				uint32_t counter[4][LANES] = {{0}};
+				float lane[LANES];
+				for (int e = 0; e < n; e++) {
+					int64_t s = b->transposed ? r->row : b->other[from + e], t = b->transposed ? b->other[from + e] : r->row;
+					counter[0][e] = a->source_ids ? a->source_ids[s] : s;
+					counter[1][e] = a->target_ids ? a->target_ids[t] : t;
+					counter[2][e] = b->occurrence[from + e];
+					counter[3][e] = 0x80000000u | (uint32_t)group; // apart from the counters of vertices
+				}
+				counters c;
+				__builtin_memcpy(&c, counter, sizeof c);
+				philox(&c, a->mask.key);
+				for (int word = 0; word < 8; word++) {
+					int64_t h = group * 8 + word - head;
+					if (h < 0 || h >= heads)
+						continue;
+					keep_lanes(lane, &c, word, &a->mask);
+					for (int e = 0; e < n; e++)
+						keep[(from + e) * b->P + h] = lane[e];
+				}
+			}
+		}
+}
