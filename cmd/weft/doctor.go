@@ -2,114 +2,111 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"runtime"
+	"io"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
-
-	"weft/internal/datasets"
-	"weft/kernel"
 )
 
 func newDoctor() *cobra.Command {
-	return &cobra.Command{
-		Use:     "doctor",
-		Short:   "say what this machine has and what would help",
-		Long:    "doctor prints what weft finds on this machine, one line each, with a word of advice where something could be better.",
-		Example: "  weft doctor",
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "say what this machine has and what would help",
+		Long: `doctor prints what weft finds on this machine, one line each, with a word of advice where something could be better.
+
+It measures how fast memory is read and how fast dense products are, with one thread and with all that a run would take. That
+takes a few seconds, in which the machine should do nothing else. weft bench measures the kernels themselves.`,
+		Example: "  weft doctor\n  weft doctor --json > machine.json",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			t := newTable(cmd.OutOrStdout())
-			for _, finding := range findings() {
-				t.row(finding.what, finding.found, finding.advice)
+			out := cmd.OutOrStdout()
+			if asJSON {
+				return printJSON(out, examine(func(finding) {}))
 			}
-			t.flush()
+			examine(func(f finding) { printFinding(out, f) })
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
 }
 
 // finding is a line of doctor.
-type finding struct{ what, found, advice string }
-
-func findings() []finding {
-	return []finding{
-		{"weft", version + ", " + runtime.Version(), ""},
-		findCores(), findSIMD(), findMemory(), findDenseLibrary(), findDebianLists(), findData(),
-	}
+type finding interface {
+	line() (what, found, advice string)
 }
 
-func findCores() finding {
-	f := finding{what: "cores", found: fmt.Sprint(runtime.NumCPU())}
-	if model := procEntry("/proc/cpuinfo", "model name"); model != "" {
-		f.found += ", " + model
-	}
-	if usable := runtime.GOMAXPROCS(0); usable < runtime.NumCPU() {
-		f.advice = fmt.Sprintf("a quota or GOMAXPROCS leaves %d of them: ask for more cores to train faster", usable)
-	} else {
-		f.advice = "a run uses all; --threads N leaves some to others"
-	}
-	return f
+// diagnosis is what doctor found, as programs read it. A field that is absent is not known, or does not apply.
+type diagnosis struct {
+	Weft         buildFinding      `json:"weft"`
+	Cores        coresFinding      `json:"cores"`
+	Quota        quotaFinding      `json:"cpu_quota"`
+	Load         loadFinding       `json:"load"`
+	NUMA         numaFinding       `json:"numa"`
+	SIMD         simdFinding       `json:"simd"`
+	Memory       memoryFinding     `json:"memory"`
+	HugePages    hugePagesFinding  `json:"huge_pages"`
+	Stream       streamFinding     `json:"memory_streamed"`
+	Gather       gatherFinding     `json:"memory_gathered"`
+	Arithmetic   arithmeticFinding `json:"dense_arithmetic"`
+	Dense        denseFinding      `json:"dense_products"`
+	MPI          mpiFinding        `json:"mpi"`
+	Slurm        slurmFinding      `json:"slurm"`
+	PackageIndex indexFinding      `json:"package_index"`
+	Datasets     datasetsFinding   `json:"published_datasets"`
 }
 
-func findSIMD() finding {
-	f := finding{what: "SIMD", found: kernel.SIMD()}
-	switch f.found {
-	case "avx512":
-		f.advice = "the fastest level"
-	case "avx2":
-		f.advice = "good; a processor with AVX-512 would be faster"
-	default:
-		f.advice = "several times slower than with AVX2: take another machine if you can"
-	}
-	if forced := os.Getenv("WEFT_SIMD"); forced != "" {
-		f.advice += "; WEFT_SIMD=" + forced + " is set"
-	}
-	return f
+// examine looks at the machine and shows each finding as it is known.
+func examine(show func(finding)) diagnosis {
+	var d diagnosis
+	d.Weft = findBuild()
+	show(d.Weft)
+	d.Cores, d.Quota, d.Load = findCores(""), findQuota(""), findLoad("")
+	show(d.Cores)
+	show(d.Quota)
+	show(d.Load)
+	d.NUMA, d.SIMD, d.Memory, d.HugePages = findNUMA(""), findSIMD(), findMemory(""), findHugePages("")
+	show(d.NUMA)
+	show(d.SIMD)
+	show(d.Memory)
+	show(d.HugePages)
+	held := d.hindrance()
+	d.Stream, d.Gather = measureMemory(d.Cores.Threads, d.Memory.usable(), held)
+	show(d.Stream)
+	show(d.Gather)
+	d.Arithmetic = measureArithmetic(d.Cores.Threads, d.Memory.usable(), held)
+	show(d.Arithmetic)
+	d.Dense = findDenseLibrary()
+	show(d.Dense)
+	d.MPI = findMPI()
+	show(d.MPI)
+	d.Slurm = findSlurm()
+	show(d.Slurm)
+	d.PackageIndex, d.Datasets = findPackageIndex(), findDatasets()
+	show(d.PackageIndex)
+	show(d.Datasets)
+	return d
 }
 
-func findMemory() finding {
-	total, free := procBytes("/proc/meminfo", "MemTotal"), procBytes("/proc/meminfo", "MemAvailable")
-	f := finding{what: "memory", found: fmt.Sprintf("%s, %s available", megabytes(total), megabytes(free))}
-	if limit := memoryLimit(); limit > 0 && limit < total {
-		f.found += ", limited to " + megabytes(limit)
-	}
-	f.advice = "weft train --explain says what a run needs; --memory-limit refuses one that needs more"
-	return f
-}
+// Columns of the table. They are fixed, as lines are printed before the next ones are known.
+const (
+	whatWidth   = 18
+	foundWidth  = 48
+	adviceWidth = 60
+)
 
-// findDenseLibrary looks for oneDNN among the libraries mapped into this process.
-func findDenseLibrary() finding {
-	maps, err := os.ReadFile("/proc/self/maps")
-	if err != nil {
-		return finding{"dense products", "not known: " + err.Error(), ""}
-	}
-	for line := range strings.Lines(string(maps)) {
-		if i := strings.Index(line, "/"); i >= 0 && strings.Contains(line[i:], "libdnnl.so") {
-			return finding{"dense products", "oneDNN, " + strings.TrimSpace(line[i:]), ""}
+// printFinding prints a line of the table. Where the finding is wider than its column, the advice stands below it.
+func printFinding(out io.Writer, f finding) {
+	what, found, advice := f.line()
+	line := fmt.Sprintf("%-*s  %s", whatWidth, what, found)
+	if advice != "" {
+		gap := foundWidth - utf8.RuneCountInString(found)
+		if gap < 0 {
+			line, gap = line+"\n", whatWidth+2+foundWidth
 		}
+		line += strings.Repeat(" ", gap+2) + advice
 	}
-	return finding{"dense products", "oneDNN is not linked", "apt-get install libdnnl-dev, then build again"}
-}
-
-func findDebianLists() finding {
-	for _, d := range datasets.All() {
-		if d.Name == "debian" && d.Missing() != "" {
-			return finding{"package index", "none", d.Missing() + ", to train on it: weft train debian"}
-		}
-	}
-	return finding{"package index", "here", "weft train debian trains on it"}
-}
-
-func findData() finding {
-	folder := os.Getenv("WEFT_DATA")
-	if folder == "" {
-		return finding{"published datasets", "WEFT_DATA is not set", "weft datasets says which files it should hold"}
-	}
-	if info, err := os.Stat(folder); err != nil || !info.IsDir() {
-		return finding{"published datasets", "WEFT_DATA=" + folder + " is no folder", "set it to the folder with their files"}
-	}
-	return finding{"published datasets", filepath.Clean(folder), "weft datasets says which are there"}
+	fmt.Fprintln(out, line)
 }

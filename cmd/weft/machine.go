@@ -32,20 +32,10 @@ func procEntry(file, name string) string {
 	return ""
 }
 
-// memoryLimit is what a control group (a container, a Slurm job) allows this process, in bytes; 0: no limit that is known.
-func memoryLimit() int64 {
-	text, err := os.ReadFile("/sys/fs/cgroup/memory.max")
-	if err != nil {
-		return 0
-	}
-	limit, _ := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64) // "max" is no number
-	return limit
-}
-
 // machineMemory is what this process may take at most, in bytes; 0 where the system does not say.
 func machineMemory() int64 {
 	total := procBytes("/proc/meminfo", "MemTotal")
-	if limit := memoryLimit(); limit > 0 && (limit < total || total == 0) {
+	if limit := groupMemoryLimit(""); limit > 0 && (limit < total || total == 0) {
 		return limit
 	}
 	return total

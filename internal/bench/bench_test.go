@@ -287,3 +287,14 @@ func TestOnlyNothing(t *testing.T) {
 		t.Errorf("ended: %v, %d kernels", err, len(r.Kernels))
 	}
 }
+
+// TestWholeCalls: every thread has as many whole calls of a product, and there are no more of them than needed.
+func TestWholeCalls(t *testing.T) {
+	for _, c := range []struct{ n, threads, want int }{
+		{256, 1, 960}, {960, 1, 960}, {961, 1, 1920}, {2048, 2, 3840}, {4096, 2, 5760}, {2048, 64, 61440},
+	} {
+		if got := wholeCalls(c.n, c.threads); got != c.want {
+			t.Errorf("%d rows for %d threads: %d, want %d", c.n, c.threads, got, c.want)
+		}
+	}
+}

@@ -12,8 +12,18 @@ type square struct {
 	flops float64
 }
 
-// bestSquare is the square product with the highest rate, found once in a run. With many threads it has more rows than columns, so
-// that each thread has work.
+// callRows is the height of the calls that the kernel cuts a product into, one thread each. A product of other heights has a last,
+// lower call, during which the other threads wait: it does not show what the machine can do.
+const callRows = 960
+
+// wholeCalls is the least number of rows, n or more, that is as many calls for each of the threads.
+func wholeCalls(n, threads int) int {
+	wave := callRows * threads
+	return (n + wave - 1) / wave * wave
+}
+
+// bestSquare is the square product with the highest rate, found once in a run. It has more rows than columns, so that each thread
+// has the same work.
 func (b *bench) bestSquare() *square {
 	if b.square != nil {
 		return b.square
@@ -22,14 +32,14 @@ func (b *bench) bestSquare() *square {
 	if b.Quick {
 		sizes = []int{256}
 	}
-	rows := func(n int) int { return max(n, 1024*b.Threads) }
 	last := sizes[len(sizes)-1]
 	a := &arrays{team: b.team} // kept until the end
-	x, w, z := a.matrix(rows(last), last), a.matrix(last, last), a.matrix(rows(last), last)
+	x, w, z := a.matrix(wholeCalls(last, b.Threads), last), a.matrix(last, last), a.matrix(wholeCalls(last, b.Threads), last)
 	rate := 0.0
 	for _, n := range sizes {
-		x, w, z := corner(x, rows(n), n), corner(w, n, n), corner(z, rows(n), n)
-		s := &square{func() { b.team.MatMul(z, x, w, false, false) }, 2 * float64(rows(n)) * float64(n) * float64(n)}
+		rows := wholeCalls(n, b.Threads)
+		x, w, z := corner(x, rows, n), corner(w, n, n), corner(z, rows, n)
+		s := &square{func() { b.team.MatMul(z, x, w, false, false) }, 2 * float64(rows) * float64(n) * float64(n)}
 		if r := s.flops / b.alternate(0, s.run)[0]; r > rate {
 			b.square, rate = s, r
 		}

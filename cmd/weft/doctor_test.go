@@ -1,0 +1,220 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/bench"
+)
+
+// TestAdvice: each threshold, on both of its sides. Advice fits its column.
+func TestAdvice(t *testing.T) {
+	rate := func(all float64) bench.Rate { return bench.Rate{One: 1, All: all} }
+	free, quota, busy, hyperthreads := hindrance{perCore: 1}, hindrance{quota: true}, hindrance{load: true}, hindrance{perCore: 2}
+	load := func(average float64, cores int) string {
+		state, advice := loadAdvice(average, cores)
+		if len(advice) > adviceWidth {
+			t.Errorf("%d characters: %q", len(advice), advice)
+		}
+		return state + ": " + advice
+	}
+	for _, c := range []struct{ got, want string }{
+		{coresAdvice(coresFinding{Online: 8, Allowed: 8, Threads: 8, PerCore: 1}, false), "a run uses all"},
+		{coresAdvice(coresFinding{Online: 8, Allowed: 8, Threads: 8}, false), "a run uses all"},
+		{coresAdvice(coresFinding{Online: 8, Allowed: 8, Threads: 8, PerCore: 2}, false), "2 threads share a core: --threads 4 "},
+		{coresAdvice(coresFinding{Online: 8, Allowed: 4, Threads: 4, PerCore: 2}, false), "this process may use 4"},
+		{coresAdvice(coresFinding{Online: 8, Allowed: 8, Threads: 3}, false), "a run takes 3 of them, because of the quota"},
+		{coresAdvice(coresFinding{Online: 8, Allowed: 8, Threads: 3}, true), "a run takes 3 of them: unset GOMAXPROCS"},
+
+		{quotaAdvice(0, 4), "nothing limits"},
+		{quotaAdvice(4, 4), "enough"},
+		{quotaAdvice(3.5, 4), "4 threads are held back: --threads 3 "},
+		{quotaAdvice(0.5, 2), "2 threads are held back: --threads 1 "},
+
+		{load(0.9, 2), "idle: "},
+		{load(1, 2), "shared: "},
+		{load(1.99, 2), "shared: "},
+		{load(2, 2), "busy: "},
+
+		{numaAdvice(0), ""},
+		{numaAdvice(1), "all memory"},
+		{numaAdvice(2), "numactl"},
+
+		{simdAdvice("avx512", false), "the fastest"},
+		{simdAdvice("avx2", false), "good"},
+		{simdAdvice("portable", false), "several times slower"},
+		{simdAdvice("portable", true), "unset WEFT_SIMD"},
+
+		{hugePagesAdvice(""), ""},
+		{hugePagesAdvice("always"), "weft asks"},
+		{hugePagesAdvice("madvise"), "weft asks"},
+		{hugePagesAdvice("never"), "as root write madvise"},
+
+		{streamAdvice(scales(rate(1), 1), busy), "what row-wise kernels"},
+		{streamAdvice(scales(rate(1.5), 2), busy), "row-wise kernels get faster"},
+		{streamAdvice(scales(rate(1.49), 2), free), "threads share the memory"},
+		{streamAdvice(scales(rate(1.49), 2), busy), "others use the cores"},
+		{streamAdvice(scales(rate(1.19), 2), free), "one thread fills"},
+		{gatherAdvice(scales(rate(1), 1), free), "what aggregation"},
+		{gatherAdvice(scales(rate(6), 8), free), "aggregation gets faster"},
+		{gatherAdvice(scales(rate(5.9), 8), free), "memory holds aggregation back"},
+		{gatherAdvice(scales(rate(5.9), 8), quota), "the CPU quota"},
+		{gatherAdvice(scales(rate(1.1), 8), free), "aggregation over a large graph gains nothing"},
+
+		{arithmeticAdvice(rate(1), 1, free), "more cores"},
+		{arithmeticAdvice(rate(1.5), 2, hyperthreads), "dense layers get faster"},
+		{arithmeticAdvice(rate(1.49), 2, free), "threads share cores or a slower clock"},
+		{arithmeticAdvice(rate(1.49), 2, busy), "others use the cores"},
+		{arithmeticAdvice(rate(1.1), 2, quota), "the CPU quota"},
+		{arithmeticAdvice(rate(1.1), 2, free), "cores are shared (hyperthreads?): --threads 1 "},
+		{arithmeticAdvice(rate(65), 128, hyperthreads), "hyperthreads share cores: --threads 64 "},
+
+		{mpiAdvice(0), "not used: this weft has no MPI"},
+		{mpiAdvice(1024), "no MPI in this weft: each of 1024 processes"},
+
+		{slurmAdvice(slurmFinding{}), ""},
+		{slurmAdvice(slurmFinding{Launcher: "/usr/bin/srun"}), "weft trains in one process: srun -n 1"},
+		{slurmAdvice(slurmFinding{Job: "7", Tasks: 4}), "every task would train the same"},
+		{slurmAdvice(slurmFinding{Job: "7", Tasks: 1}), "with --signal=USR1@60"},
+	} {
+		if !strings.HasPrefix(c.got, c.want) || c.want == "" && c.got != "" {
+			t.Errorf("advice %q, want %q", c.got, c.want)
+		}
+		if n := utf8.RuneCountInString(c.got); n > adviceWidth {
+			t.Errorf("%d characters, more than %d: %q", n, adviceWidth, c.got)
+		}
+	}
+}
+
+func TestSystemLists(t *testing.T) {
+	for list, want := range map[string]int{"0": 1, "0-1": 2, "0-3,8,10-11": 7, "": 0, "x": 0, "3-1": 0, "0-": 0} {
+		if got := listLength(list); got != want {
+			t.Errorf("%q has %d, want %d", list, got, want)
+		}
+	}
+	for choices, want := range map[string]string{
+		"always [madvise] never": "madvise", "[always] madvise never": "always", "always madvise [never]": "never", "": "", "always": "", "[": "",
+	} {
+		if got := bracketed(choices); got != want {
+			t.Errorf("%q chooses %q, want %q", choices, got, want)
+		}
+	}
+}
+
+func TestLauncherVersion(t *testing.T) {
+	for said, want := range map[string]string{
+		"mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/":               "mpirun (Open MPI) 4.1.4",
+		"HYDRA build details:\n    Version:                                 4.0.2\n    Release Date: Thu": "HYDRA 4.0.2",
+		"": "",
+	} {
+		if got := launcherVersion(said); got != want {
+			t.Errorf("%q: %q, want %q", said, got, want)
+		}
+	}
+}
+
+// TestFindingsOfASystem: what files say is found, and what is missing is said.
+func TestFindingsOfASystem(t *testing.T) {
+	average := 3.25
+	full := system(t, map[string]string{
+		"proc/meminfo": "MemTotal:  4000000 kB\nMemAvailable: 1000000 kB\n", "proc/loadavg": "3.25 1.00 0.50 1/84 28829\n",
+		"proc/self/mountinfo": mountVersion2, "proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "2000000000\n",
+		"sys/devices/system/node/online": "0-1\n", "sys/devices/system/cpu/online": "0-4095\n", "sys/" + hugePagesFile: "always madvise [never]\n",
+		"sys/devices/system/cpu/cpu0/topology/thread_siblings_list": "0,64\n",
+	})
+	for _, c := range []struct{ got, want any }{
+		{findLoad(full), loadFinding{&average, "idle", "idle enough to be measured"}},
+		{findMemory(full).Limit, int64(2000000000)},
+		{findMemory(full).usable(), int64(1000000 << 10)},
+		{findNUMA(full).Nodes, 2},
+		{findHugePages(full).Setting, "never"},
+		{findCores(full).Online, 4096},
+		{findCores(full).PerCore, 2},
+	} {
+		if diff := cmp.Diff(c.want, c.got); diff != "" {
+			t.Error(diff)
+		}
+	}
+	empty := t.TempDir()
+	for _, f := range []finding{findLoad(empty), findMemory(empty), findNUMA(empty), findHugePages(empty)} {
+		if what, found, _ := f.line(); !strings.HasPrefix(found, "not known: no /") {
+			t.Errorf("%s without files: %q", what, found)
+		}
+	}
+	if f := findCores(empty); f.Online < 1 || f.Processor != "" {
+		t.Errorf("%+v", f)
+	}
+	if got := findMemory(empty).usable(); got <= 0 {
+		t.Errorf("%d bytes to use", got)
+	}
+}
+
+// TestPrintFinding: advice stands in its column, below what is too wide for a line with it.
+func TestPrintFinding(t *testing.T) {
+	wide := strings.Repeat("x", foundWidth+1)
+	for _, c := range []struct {
+		f    finding
+		want string
+	}{
+		{numaFinding{Nodes: 1, Advice: "fine"}, "NUMA nodes" + strings.Repeat(" ", 10) + "1" + strings.Repeat(" ", 49) + "fine\n"},
+		{numaFinding{Nodes: 1}, "NUMA nodes" + strings.Repeat(" ", 10) + "1\n"},
+		{
+			datasetsFinding{Folder: wide, Exists: true, Advice: "fine"},
+			"published datasets  " + wide + "\n" + strings.Repeat(" ", 70) + "fine\n",
+		},
+	} {
+		var out bytes.Buffer
+		printFinding(&out, c.f)
+		if diff := cmp.Diff(c.want, out.String()); diff != "" {
+			t.Error(diff)
+		}
+	}
+}
+
+// TestExamine: every finding has its line, in order, and a field for programs; the rates are those of a machine.
+func TestExamine(t *testing.T) {
+	var out bytes.Buffer
+	d := examine(func(f finding) { printFinding(&out, f) })
+	text := out.String()
+	for _, what := range []string{
+		"weft", "cores", "CPU quota", "load", "NUMA nodes", "SIMD", "memory", "huge pages", "memory, streamed", "memory, gathered",
+		"dense arithmetic", "dense products", "MPI", "Slurm", "package index", "published datasets",
+	} {
+		_, rest, found := strings.Cut("\n"+text, "\n"+what+"  ")
+		if !found {
+			t.Fatalf("no line %q in its place:\n%s", what, out.String())
+		}
+		text = rest
+	}
+	for line := range strings.Lines(out.String()) {
+		if n := utf8.RuneCountInString(line); n > 131 {
+			t.Errorf("%d columns: %q", n-1, line)
+		}
+	}
+	for name, rate := range map[string]float64{
+		"read": d.Stream.All, "read by one thread": d.Stream.One, "gather": d.Gather.All, "gather by one thread": d.Gather.One,
+		"arithmetic": d.Arithmetic.All, "arithmetic of one thread": d.Arithmetic.One,
+	} {
+		if !(rate > 1e6 && rate < 1e16) {
+			t.Errorf("%s: %v a second", name, rate)
+		}
+	}
+	written, err := json.Marshal(d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read diagnosis
+	fields := json.NewDecoder(bytes.NewReader(written))
+	fields.DisallowUnknownFields()
+	if err := fields.Decode(&read); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(d, read); diff != "" {
+		t.Error(diff)
+	}
+}
