@@ -7,9 +7,38 @@
 
 typedef int32_t vi __attribute__((vector_size(sizeof(vf))));
 typedef uint32_t v32 __attribute__((vector_size(sizeof(vf))));
+typedef uint64_t v64 __attribute__((vector_size(sizeof(vf))));
+typedef double vd __attribute__((vector_size(sizeof(vf))));
+typedef float hf __attribute__((vector_size(sizeof(vf) / 2)));
 
 static inline vf all(float x) { return x - (vf){0}; }
 static inline vf larger(vf a, vf b) { return (vf)(((vi)a & (a > b)) | ((vi)b & ~(a > b))); }
+
+// The first n of a vector's lanes; where n is the constant VW, nothing is masked.
+static inline __attribute__((always_inline)) vf part(const float *p, int n) { return n == VW ? load(p) : load_n(p, n); }
+
+static inline __attribute__((always_inline)) void put(float *p, vf v, int n) {
+	if (n == VW)
+		store(p, v);
+	else
+		store_n(p, v, n);
+}
+
+// v with zeros behind its first n lanes.
+static inline __attribute__((always_inline)) vf only(vf v, int n) {
+	if (n == VW)
+		return v;
+	float first[VW] = {0};
+	store_n(first, v, n);
+	return load(first);
+}
+
+// VW/2 numbers in double precision.
+static inline vd wide(const float *p) {
+	hf v;
+	__builtin_memcpy(&v, p, sizeof v);
+	return __builtin_convertvector(v, vd);
+}
 
 // The sum of the lanes, added in halves.
 static inline float lane_sum(vf v) {
@@ -91,6 +120,7 @@ static inline void axpy(float *y, float c, const float *x, int64_t n) {
 #include "random.h"
 #include "spmm.h"
 #include "attention.h"
+#include "piece.h"
 #include "pointwise.h"
 #include "norm.h"
 #include "loss.h"

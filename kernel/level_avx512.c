@@ -8,12 +8,11 @@ static inline vf load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void store(float *p, vf v) { _mm512_storeu_ps(p, v); }
 static inline vf load_n(const float *p, int n) { return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }
 static inline void store_n(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v); }
-// The lanes' products with m as 64 bits each: high and low halves.
-static inline void multiply(__m512i a, __m512i m, __m512i *high, __m512i *low) {
-	__m512i even = _mm512_mul_epu32(a, m), odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), m);
-	*high = _mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd);
-	*low = _mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
-}
+static inline vf vsqrt(vf v) { return _mm512_sqrt_ps(v); }
+typedef __m512i vu, heads_of_lanes;
+static inline vu all_u(uint32_t x) { return _mm512_set1_epi32(x); }
+// The products of the lower halves of each 64 bits.
+static inline vu multiply(vu a, vu b) { return _mm512_mul_epu32(a, b); }
 // Of four vectors: lane i of each 128 bits is the sum of these 128 bits of v[i].
 static inline vf quarter_sums(const vf *v) {
 	__m512d a = (__m512d)(_mm512_unpacklo_ps(v[0], v[1]) + _mm512_unpackhi_ps(v[0], v[1]));
@@ -27,8 +26,6 @@ static inline vf lane_sums(const vf v[VW]) {
 	vf y = _mm512_shuffle_f32x4(u2, u3, 0x88) + _mm512_shuffle_f32x4(u2, u3, 0xdd);
 	return _mm512_shuffle_f32x4(x, y, 0x88) + _mm512_shuffle_f32x4(x, y, 0xdd);
 }
-typedef __m512i vu, heads_of_lanes;
-static inline vu all_u(uint32_t x) { return _mm512_set1_epi32(x); }
 // Lane i is p[heads[i]], for heads 0 … 15.
 static inline vf spread(const float *p, __m512i heads) { return _mm512_permutexvar_ps(heads, _mm512_loadu_ps(p)); }
 // out[2i] and out[2i+1] are the sums of the lower and the upper half of v[i].

@@ -17,15 +17,18 @@ static inline void store_n(float *p, vf v, int n) {
 	for (int i = 0; i < n; i++)
 		p[i] = v[i];
 }
+static inline vf vsqrt(vf v) {
+	for (int i = 0; i < VW; i++)
+		v[i] = __builtin_sqrtf(v[i]);
+	return v;
+}
 typedef uint32_t vu __attribute__((vector_size(16)));
 static inline vu all_u(uint32_t x) { return (vu){x, x, x, x}; }
-// The lanes' products with m as 64 bits each: high and low halves.
-static inline void multiply(vu a, vu m, vu *high, vu *low) {
-	for (int i = 0; i < VW; i++) {
-		uint64_t p = (uint64_t)a[i] * m[i];
-		(*high)[i] = (uint32_t)(p >> 32);
-		(*low)[i] = (uint32_t)p;
-	}
+// The products of the lower halves of each 64 bits.
+static inline vu multiply(vu a, vu b) {
+	uint64_t p[2] = {(uint64_t)a[0] * b[0], (uint64_t)a[2] * b[2]};
+	__builtin_memcpy(&a, p, sizeof a);
+	return a;
 }
 // Lane i of the result is the sum of the lanes of v[i].
 static inline vf lane_sums(const vf v[VW]) {
