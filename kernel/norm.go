@@ -20,11 +20,12 @@ func (m *Moments) Merge(o Moments) {
 	if o.Count == 0 {
 		return
 	}
-	n := float64(m.Count + o.Count)
-	for c := range m.Mean {
-		d := o.Mean[c] - m.Mean[c]
-		m.Mean[c] += d * float64(o.Count) / n
-		m.M2[c] += o.M2[c] + d*d*float64(m.Count)*float64(o.Count)/n
+	share := float64(o.Count) / float64(m.Count+o.Count)
+	both := share * float64(m.Count)
+	for c, mean := range o.Mean {
+		d := mean - m.Mean[c]
+		m.Mean[c] += d * share
+		m.M2[c] += o.M2[c] + d*d*both
 	}
 	m.Count += o.Count
 }

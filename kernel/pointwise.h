@@ -178,10 +178,11 @@ static inline __attribute__((always_inline)) void dot_each(float *out, const flo
 		vf s[VW] = {0};
 		for (int64_t j = 0; j < here; j++) {
 			const float *x = z + (k + j) * width, *y = a + v * width;
-			for (int64_t c = 0; c < width; c += VW) {
-				int n = lesser(width - c, VW);
-				s[j] += part(x + c, n) * part(y + c, n);
-			}
+			int64_t c = 0;
+			for (; c + VW <= width; c += VW)
+				s[j] += load(x + c) * load(y + c);
+			if (c < width)
+				s[j] += load_n(x + c, width - c) * load_n(y + c, width - c);
 			v = v + 1 < vectors ? v + 1 : 0;
 		}
 		put(out + k, lane_sums(s), here);
@@ -206,7 +207,9 @@ static void k_head_outer(const void *args, int64_t lo, int64_t hi) {
 			axpy(a->z + (i * a->heads + h) * a->width, a->s[i * a->heads + h], a->a + h * a->width, a->width);
 }
 
+// Few rows at a time, whose sums of a column meet in a register while these rows and those after them stay in the cache.
 static void k_head_outer_back(const void *args, int64_t lo, int64_t hi) {
+	enum { ROWS = 8 };
 	const weft_head_outer_args *a = args;
 	int64_t heads = a->heads, width = a->width, cols = heads * width;
 	for (int64_t t = lo; t < hi; t++) {
@@ -214,15 +217,18 @@ static void k_head_outer_back(const void *args, int64_t lo, int64_t hi) {
 		int64_t end = tile_end(t, a->rows);
 		for (int64_t c = 0; c < cols; c++)
 			sum[c] = 0;
-		for (int64_t from = t * WEFT_TILE; from < end; from += PARTIAL) {
-			int64_t to = lesser(from + PARTIAL, end);
+		for (int64_t from = t * WEFT_TILE; from < end; from += ROWS) {
+			int64_t here = lesser(ROWS, end - from);
 			for (int64_t h = 0; h < heads; h++)
 				for (int64_t c = 0; c < width; c += VW) {
+					const float *z = a->z + from * cols + h * width + c, *s = a->s + from * heads + h;
 					int n = lesser(width - c, VW);
-					vf part_sum = {0};
-					for (int64_t i = from; i < to; i++)
-						part_sum += a->s[i * heads + h] * part(a->z + i * cols + h * width + c, n);
-					add_lanes(sum + h * width + c, part_sum, n);
+					vf some = {0};
+					for (int64_t r = 0; r < here; r++) {
+						__builtin_prefetch(z + (r + ROWS) * cols + FETCH);
+						some += s[r * heads] * part(z + r * cols, n);
+					}
+					add_lanes(sum + h * width + c, some, n);
 				}
 		}
 	}

@@ -86,6 +86,28 @@ func (b *bench) rowWork() (cases []testCase) {
 			}
 		})
 	}
+	heads := func(cols int) int {
+		if cols%4 == 0 {
+			return 4
+		}
+		return 1
+	}
+	add("head dot", func(rows, cols int, a *arrays) *job {
+		z, v, out := a.matrix(rows, cols), a.matrix(1, cols), a.zeros(rows, heads(cols))
+		return &job{run: func() { team.HeadDot(out, z, v) }, flops: 2 * elements(z), read: []*tensor.Matrix{z}, written: 4 * out.Len()}
+	})
+	add("row dots", func(rows, cols int, a *arrays) *job {
+		x, y, out := a.matrix(rows, cols), a.matrix(rows, cols), a.zeros(rows, heads(cols))
+		return &job{run: func() { team.RowDots(out, x, y) }, flops: 2 * elements(x), read: []*tensor.Matrix{x, y}, written: 4 * out.Len()}
+	})
+	add("head dot backward", func(rows, cols int, a *arrays) *job {
+		z, v, s := a.matrix(rows, cols), a.matrix(1, cols), a.matrix(rows, heads(cols))
+		dz, dv := a.zeros(rows, cols), a.zeros(1, cols)
+		return &job{
+			run: func() { team.HeadDotBackward(dz, dv, s, z, v) }, flops: 4 * elements(z),
+			read: []*tensor.Matrix{z, s, s}, updated: 4 * dz.Len(),
+		}
+	})
 	add("adam", func(rows, cols int, a *arrays) *job {
 		w, g, m, v := a.matrix(rows, cols), a.matrix(rows, cols), a.zeros(rows, cols), a.zeros(rows, cols)
 		step := kernel.AdamStep{Rate: 1e-3, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8, Clip: 1, Step: 1}
