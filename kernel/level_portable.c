@@ -24,12 +24,9 @@ static inline vf vsqrt(vf v) {
 }
 typedef uint32_t vu __attribute__((vector_size(16)));
 static inline vu all_u(uint32_t x) { return (vu){x, x, x, x}; }
+typedef uint64_t v64 __attribute__((vector_size(16)));
 // The products of the lower halves of each 64 bits.
-static inline vu multiply(vu a, vu b) {
-	uint64_t p[2] = {(uint64_t)a[0] * b[0], (uint64_t)a[2] * b[2]};
-	__builtin_memcpy(&a, p, sizeof a);
-	return a;
-}
+static inline vu multiply(vu a, vu b) { return (vu)(((v64)a & 0xffffffffu) * ((v64)b & 0xffffffffu)); }
 // Lane i of the result is the sum of the lanes of v[i].
 static inline vf lane_sums(const vf v[VW]) {
 	vf s;

@@ -26,7 +26,7 @@ typedef struct {
 } moments_piece;
 
 static inline __attribute__((always_inline)) void moments_at(moments_piece *m, int64_t at, const float *x, int n) {
-	__builtin_prefetch(x + at + FETCH);
+	__builtin_prefetch(x + at + 2 * FETCH);
 	vf d = part(x + at, n) - part(m->middle + at, n);
 	store(m->d1 + at, load(m->d1 + at) + d);
 	store(m->d2 + at, load(m->d2 + at) + d * d);
@@ -112,7 +112,7 @@ static void k_normalize(const void *args, int64_t lo, int64_t hi) {
 	EACH_ACTIVATION(normalize_rows, a, lo, hi)
 }
 
-// The tile's Σ g' and Σ g'·x̂, with g' written over g where it is not g.
+// For a tile's Σ g' and Σ g'·x̂: the second is made of g'·(x − mean). g' is written over g where it is another.
 typedef struct {
 	norm_piece norm;
 	float s1[ROOM], s2[ROOM], drawn[ROOM];
