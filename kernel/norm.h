@@ -22,7 +22,7 @@ static inline float median(float a, float b, float c) {
 }
 
 typedef struct {
-	float middle[ROOM], d1[ROOM], d2[ROOM];
+	room middle, d1, d2;
 } moments_piece;
 
 static inline __attribute__((always_inline)) void moments_at(moments_piece *m, int64_t at, const float *x, int n) {
@@ -70,7 +70,7 @@ static void k_moments(const void *args, int64_t lo, int64_t hi) {
 
 // What batch norm knows of the columns of a piece: y = (x − mean)·scale + β.
 typedef struct {
-	float mean[ROOM], scale[ROOM], beta[ROOM];
+	room mean, scale, beta;
 } norm_piece;
 
 static inline void norm_columns(norm_piece *p, const weft_normalization *s, int64_t from, int64_t width, int64_t rows) {
@@ -87,7 +87,7 @@ static inline __attribute__((always_inline)) vf norm_part(const norm_piece *p, i
 
 static inline __attribute__((always_inline)) void normalize_rows(const weft_normalize_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
-	float drawn[ROOM];
+	room drawn;
 	norm_piece norm;
 	for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
 		int64_t width = lesser(cols - c0, PIECE);
@@ -115,7 +115,7 @@ static void k_normalize(const void *args, int64_t lo, int64_t hi) {
 // For a tile's Σ g' and Σ g'·x̂: the second is made of g'·(x − mean). g' is written over g where it is another.
 typedef struct {
 	norm_piece norm;
-	float s1[ROOM], s2[ROOM], drawn[ROOM];
+	room s1, s2, drawn;
 } sums_piece;
 
 static inline __attribute__((always_inline)) void sums_at(sums_piece *s, int64_t at, float *g, const float *x, const float *keep, int n, const int activation) {
@@ -168,7 +168,7 @@ static void k_normalize_sums(const void *args, int64_t lo, int64_t hi) {
 static void k_normalize_back(const void *args, int64_t lo, int64_t hi) {
 	const weft_normalize_back_args *a = args;
 	int64_t cols = a->cols, rows = piece_rows(cols);
-	float mean_g[ROOM], slope[ROOM]; // slope = rstd·mean(g'·x̂)
+	room mean_g, slope; // slope = rstd·mean(g'·x̂)
 	norm_piece norm;
 	for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
 		int64_t width = lesser(cols - c0, PIECE);
@@ -195,7 +195,8 @@ static void k_normalize_back(const void *args, int64_t lo, int64_t hi) {
 
 static inline __attribute__((always_inline)) void layer_norm_rows(const weft_layer_norm_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols;
-	float drawn[ROOM], means[VW], rstds[VW];
+	room drawn;
+	float means[VW], rstds[VW];
 	for (int64_t i = lo; i < hi; i += VW) { // VW rows end in one sum over lanes
 		int64_t here = lesser(VW, hi - i);
 		vf s[VW] = {{0}}, d1[VW] = {{0}}, d2[VW] = {{0}};
@@ -242,7 +243,8 @@ static void k_layer_norm(const void *args, int64_t lo, int64_t hi) {
 // dγ = Σ g'·x̂. dx holds g' for a while.
 static inline __attribute__((always_inline)) void layer_back_tiles(const weft_layer_back_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols;
-	float drawn[ROOM], m1[VW], m2[VW];
+	room drawn;
+	float m1[VW], m2[VW];
 	for (int64_t t = lo; t < hi; t++) {
 		double *sum_g = a->tile_g + t * cols, *sum_gx = a->tile_gx + t * cols;
 		int64_t end = tile_end(t, a->rows);

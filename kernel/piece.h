@@ -5,6 +5,9 @@
 
 enum { PIECE = 2048, LEAST = 1024, PARTIAL = 32, ROOM = PIECE + LANES };
 
+// Room for a piece's numbers, and for LANES more of a mask.
+typedef float room[ROOM] __attribute__((aligned(64)));
+
 // How many numbers ahead a kernel fetches that has too much to do for each to run far ahead itself.
 enum { FETCH = 1024 };
 
@@ -28,8 +31,8 @@ static inline const float *repeat(float *to, const float *v, int64_t width, int6
 	return to;
 }
 
-// keep = the mask of columns from … from+width of a piece's rows; room for LANES more. NULL where nothing is dropped.
-static __attribute__((noinline)) const float *mask_piece(float *keep, const weft_mask *m, int64_t row, int64_t rows, int64_t from, int64_t width) {
+// keep = the mask of columns from … from+width of a piece's rows. NULL where nothing is dropped.
+static __attribute__((noinline)) const float *mask_piece(room keep, const weft_mask *m, int64_t row, int64_t rows, int64_t from, int64_t width) {
 	if (!m->threshold)
 		return NULL;
 	for (int64_t r = 0; r < rows; r++)

@@ -47,7 +47,7 @@ static inline __attribute__((always_inline)) vf derivative(vf y, const int activ
 
 static inline __attribute__((always_inline)) void finish_rows(const weft_finish_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
-	float repeated[ROOM], drawn[ROOM];
+	room repeated, drawn;
 	for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
 		int64_t width = lesser(cols - c0, PIECE);
 		const float *bias = repeat(repeated, a->bias ? a->bias + c0 : NULL, width, rows);
@@ -88,7 +88,7 @@ static void k_finish(const void *args, int64_t lo, int64_t hi) {
 // number is drawn again. The other activations undo the scale to find the activation's own output.
 static inline __attribute__((always_inline)) void finish_back_rows(const weft_finish_back_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
-	float drawn[ROOM];
+	room drawn;
 	weft_mask again = a->mask;
 	if (activation == WEFT_RELU)
 		again.threshold = 0;
@@ -142,7 +142,7 @@ static inline __attribute__((always_inline)) void column_sum_at(float *places, c
 
 static inline __attribute__((always_inline)) void column_sum_tiles(const weft_column_sum_args *a, int64_t lo, int64_t hi, const float *y) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
-	float places[ROOM] = {0};
+	room places = {0};
 	for (int64_t t = lo; t < hi; t++)
 		for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
 			double *sum = a->tiles + t * cols + c0;
