@@ -32,8 +32,7 @@ func (b *Block) Forward(x *autograd.Var) *autograd.Var {
 func finish(z *autograd.Var, bias *nn.Param, norm nn.Norm, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	b := bias.On(z.Tape())
 	if norm != nil {
-		z = norm.Forward(autograd.Finish(z, b, kernel.Identity, kernel.Mask{}))
-		b = nil
+		return norm.Forward(autograd.Finish(z, b, kernel.Identity, kernel.Mask{}), act, mask)
 	}
 	return autograd.Finish(z, b, act, mask)
 }

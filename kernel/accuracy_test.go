@@ -86,6 +86,31 @@ func TestNaNStays(t *testing.T) {
 			}
 		}
 
+		for at := range 21 { // norms: a NaN in one column, or one row
+			row := func() *tensor.Matrix { return s.positive(1, 21) }
+			norm := kernel.Normalization{Mean: row(), Rstd: row(), Gamma: row(), Beta: row()}
+			x, z := s.normal(40, 21), s.blank(40, 21)
+			x.Floats()[3*21+at] = nan
+			if m := s.team.Moments(x); !math.IsNaN(m.Mean[at]) || !math.IsNaN(m.M2[at]) || math.IsNaN(m.Mean[(at+1)%21]) {
+				t.Errorf("the moments of NaN are %v and %v", m.Mean[at], m.M2[at])
+			}
+			s.team.Normalize(z, x, norm, kernel.ReLU, kernel.NewMask(3, .5, nil))
+			isNaN("normalize", z, 3*21+at)
+			g := s.normal(40, 21)
+			g.Floats()[5*21+at] = nan
+			if sum, _ := s.team.NormalizeSums(g, s.normal(40, 21), norm, kernel.ReLU, kernel.NewMask(3, .5, nil)); !math.IsNaN(sum[at]) {
+				t.Errorf("the sum of NaN is %v", sum[at])
+			}
+			isNaN("normalize backward", g, 5*21+at)
+			norm.Mean, norm.Rstd = s.blank(40, 1), s.blank(40, 1)
+			s.team.LayerNorm(z, x, norm, 1e-5, kernel.ReLU, kernel.NewMask(3, .5, nil))
+			isNaN("layer norm", z, 3*21)
+			isNaN("layer norm", z, 3*21+20)
+			sums := s.team.Zeros(tensor.Buffers, 1, 21)
+			s.team.ColumnSums(sums, x, nil)
+			isNaN("column sums", sums, at)
+		}
+
 		a := s.rows(3, [][]int32{{0, 1}, {1, 2}, {2}})
 		x, z := s.normal(3, 5), s.blank(3, 5)
 		x.Floats()[1*5+2] = nan

@@ -13,7 +13,7 @@
 // where the second uses that Σ_j ∂s_ij over all in-edges of i is 0.
 
 // Lane l of the result is x[l mod P], of `heads` values; 0 from there up to P.
-static inline vf repeat(const float *x, int heads, const int P) {
+static inline vf per_head(const float *x, int heads, const int P) {
 	return P == 1 ? all(x[0]) : __builtin_shuffle(load_n(x, heads), numbers(0) & (P - 1));
 }
 
@@ -110,8 +110,8 @@ static inline __attribute__((always_inline)) void attend_group(const weft_attent
 		for (int k = 0; k < b.runs; k++) {
 			const run *r = &b.run[k];
 			if (!v2)
-				x.own[k] = repeat(a->target_score + g->head + r->row * H, g->heads, P);
-			x.top[k] = x.before[k] = a->first && r->begins ? all(-INFINITY) : repeat(maximum + r->row * H, g->heads, P);
+				x.own[k] = per_head(a->target_score + g->head + r->row * H, g->heads, P);
+			x.top[k] = x.before[k] = a->first && r->begins ? all(-INFINITY) : per_head(maximum + r->row * H, g->heads, P);
 			x.sum[k] = (vf){0}; // where there is no vector
 		}
 		if (v2) {
@@ -137,7 +137,7 @@ static inline __attribute__((always_inline)) void attend_group(const weft_attent
 			vf sum = sum_of_edges(x.sum[k], P), top = x.top[k], scale = all(1.0f);
 			if (!(a->first && r->begins)) {
 				lower(a, g, r->row, d, x.before[k], top);
-				sum += repeat(d, g->heads, P);
+				sum += per_head(d, g->heads, P);
 			}
 			if (a->last && r->ends) {
 				int some = r->edges > 0 || sum[0] > 0;
@@ -232,9 +232,9 @@ static inline __attribute__((always_inline)) void back_target_group(const weft_a
 	for (begin(&b, a, lo, hi, 0, P, 0, row_bytes(g)); next(&b, 0);) {
 		for (int k = 0; k < b.runs; k++) {
 			const float *pack = a->pack + b.run[k].row * 3 * H + g->head;
-			x.own[k] = repeat(pack + 2 * H, g->heads, P);
-			x.own2[k] = repeat(pack, g->heads, P);
-			x.own3[k] = repeat(pack + H, g->heads, P);
+			x.own[k] = per_head(pack + 2 * H, g->heads, P);
+			x.own2[k] = per_head(pack, g->heads, P);
+			x.own3[k] = per_head(pack + H, g->heads, P);
 		}
 		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
 		vf sums = {0};
@@ -270,7 +270,7 @@ static inline __attribute__((always_inline)) void back_source_group(const weft_a
 	batch b;
 	for (begin(&b, a, lo, hi, 1, P, 0, row_bytes(g)); next(&b, 0);) {
 		for (int k = 0; k < b.runs; k++) {
-			x.own[k] = repeat(a->source_score + b.run[k].row * H + g->head, g->heads, P);
+			x.own[k] = per_head(a->source_score + b.run[k].row * H + g->head, g->heads, P);
 		}
 		gather_heads((float *[]){x.log_sum, x.g_dot_out, x.s}, 3, &b, pack, 3 * H, g->heads, P);
 		vf sums = {0};
@@ -312,8 +312,8 @@ static inline __attribute__((always_inline)) void v2_coefficients(values *x, con
 		gather_heads((float *[]){x->log_sum, x->g_dot_out}, 2, b, pack, 3 * H, g->heads, P);
 	} else {
 		for (int k = 0; k < b->runs; k++) {
-			x->own[k] = repeat(pack + b->run[k].row * 3 * H, g->heads, P);
-			x->own2[k] = repeat(pack + b->run[k].row * 3 * H + H, g->heads, P);
+			x->own[k] = per_head(pack + b->run[k].row * 3 * H, g->heads, P);
+			x->own2[k] = per_head(pack + b->run[k].row * 3 * H + H, g->heads, P);
 		}
 	}
 	if (a->mask.threshold)

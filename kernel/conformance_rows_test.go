@@ -231,31 +231,47 @@ func conformSumSquares(s *suite) {
 	}
 }
 
-// conformMoments wants the mean and the deviations to double precision, where the mean is a thousand times the deviations.
+// conformMoments wants the mean within a rounding of the deviations, and these to single precision, where the mean is a thousand
+// times the deviations and where the first row of a tile is far from all others.
 func conformMoments(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
-		x := s.normal(rows, cols)
-		for i := range x.Floats() {
-			x.Floats()[i] += 1000
-		}
-		m := s.team.Moments(x)
-		if m.Count != rows {
-			s.t.Fatalf("%d rows counted as %d", rows, m.Count)
-		}
-		for c := range cols {
-			mean, m2 := 0.0, 0.0
-			for i := range rows {
-				mean += float64(x.Floats()[i*cols+c]) / float64(rows)
+		for _, first := range []float32{0, 500} {
+			x := s.normal(rows, cols)
+			for i := range x.Floats() {
+				x.Floats()[i] += 1000
+				if i < cols {
+					x.Floats()[i] += first
+				}
 			}
-			for i := range rows {
-				d := float64(x.Floats()[i*cols+c]) - mean
-				m2 += d * d
+			m := s.team.Moments(x)
+			if m.Count != rows {
+				s.t.Fatalf("%d rows counted as %d", rows, m.Count)
 			}
-			if math.Abs(m.Mean[c]-mean) > 1e-11*math.Abs(mean) || math.Abs(m.M2[c]-m2) > 1e-9*(1+m2) {
-				s.t.Fatalf("%d×%d: column %d has mean %v and deviations %v, want %v and %v", rows, cols, c, m.Mean[c], m.M2[c], mean, m2)
+			for c := range cols {
+				mean, m2 := 0.0, 0.0
+				for i := range rows {
+					mean += float64(x.Floats()[i*cols+c]) / float64(rows)
+				}
+				for i := range rows {
+					d := float64(x.Floats()[i*cols+c]) - mean
+					m2 += d * d
+				}
+				deviation := math.Sqrt(m2 / math.Max(1, float64(rows)))
+				if math.Abs(m.Mean[c]-mean) > 1e-11*mean+64*u*deviation || math.Abs(m.M2[c]-m2) > 128*u*m2 {
+					s.t.Fatalf("%d×%d: column %d has mean %v and deviations %v, want %v and %v", rows, cols, c, m.Mean[c], m.M2[c], mean, m2)
+				}
 			}
 		}
 	})
+}
+
+// finishings runs a test for each activation, with and without dropout.
+func (s *suite) finishings(rows int, run func(what string, act kernel.Activation, want reference.Activation, mask kernel.Mask)) {
+	for act, want := range activations {
+		for _, mask := range []kernel.Mask{{}, kernel.NewMask(5, .6, s.permutation(rows))} {
+			run(case_("activation", act, "dropout", mask.Active()), act, want, mask)
+		}
+	}
 }
 
 func conformBatchNorm(s *suite) {
@@ -264,70 +280,102 @@ func conformBatchNorm(s *suite) {
 			return
 		}
 		what := case_("rows", rows, "columns", cols)
-		x, gamma, beta, g := s.normal(rows, cols), s.normal(1, cols), s.normal(1, cols), s.normal(rows, cols)
+		x, g := s.normal(rows, cols), s.normal(rows, cols)
 		m := s.team.Moments(x)
-		mean, rstd := s.blank(1, cols), s.blank(1, cols)
+		norm := kernel.Normalization{Mean: s.blank(1, cols), Rstd: s.blank(1, cols), Gamma: s.normal(1, cols), Beta: s.normal(1, cols)}
+		gamma, rstd := norm.Gamma.Floats(), norm.Rstd.Floats()
 		for c := range cols {
-			mean.Floats()[c] = float32(m.Mean[c])
-			rstd.Floats()[c] = float32(1 / math.Sqrt(m.M2[c]/float64(rows)+reference.NormEpsilon))
+			norm.Mean.Floats()[c] = float32(m.Mean[c])
+			rstd[c] = float32(1 / math.Sqrt(m.M2[c]/float64(rows)+reference.NormEpsilon))
 		}
-		z, inPlace := s.blank(rows, cols), s.copy(x)
-		s.team.Normalize(z, x, mean, rstd, gamma, beta)
-		s.team.Normalize(inPlace, inPlace, mean, rstd, gamma, beta)
-		want, _, _ := reference.BatchNorm(exact(x), values(gamma), values(beta), make([]float64, cols), make([]float64, cols))
-		s.elements(what, z.Floats(), want.Data, 40)
-		if !slices.Equal(z.Floats(), inPlace.Floats()) {
-			s.t.Fatalf("%s: in place gives other numbers", what)
-		}
+		y := s.blank(rows, cols)
+		s.team.Normalize(y, x, norm, kernel.Identity, kernel.Mask{})
+		want, _, _ := reference.BatchNorm(exact(x), values(norm.Gamma), values(norm.Beta), make([]float64, cols), make([]float64, cols))
+		s.elements(what, y.Floats(), want.Data, 40)
 
-		dx, dgamma, dbeta := reference.BatchNormBackward(exact(x), values(gamma), exact(g))
-		sumG, sumGX := s.team.NormalizeSums(g, x, mean, rstd)
-		meanG, meanGX := s.blank(1, cols), s.blank(1, cols)
-		for c := range cols {
-			if math.Abs(sumG[c]-dbeta[c]) > 1e-9*float64(rows) || math.Abs(sumGX[c]-dgamma[c]) > 1e-6*float64(rows) {
-				s.t.Fatalf("%s: column %d sums to %v and %v, want %v and %v", what, c, sumG[c], sumGX[c], dbeta[c], dgamma[c])
+		s.finishings(rows, func(finishing string, act kernel.Activation, want reference.Activation, mask kernel.Mask) {
+			what := what + " " + finishing
+			keep := exact(s.vertexMask(rows, cols, mask))
+			z, inPlace := s.blank(rows, cols), s.copy(x)
+			s.team.Normalize(z, x, norm, act, mask)
+			s.team.Normalize(inPlace, inPlace, norm, act, mask)
+			s.elements(what, z.Floats(), reference.Dropout(reference.Activate(want, exact(y)), keep).Data, 16)
+			if !slices.Equal(z.Floats(), inPlace.Floats()) {
+				s.t.Fatalf("%s: in place gives other numbers", what)
 			}
-			meanG.Floats()[c], meanGX.Floats()[c] = float32(sumG[c]/float64(rows)), float32(sumGX[c]/float64(rows))
-		}
-		over := s.copy(g)
-		s.team.NormalizeBackward(over, over, x, mean, rstd, gamma, meanG, meanGX)
-		got := s.blank(rows, cols)
-		s.team.NormalizeBackward(got, g, x, mean, rstd, gamma, meanG, meanGX)
-		// The terms of the gradient cancel, as a whole where there are two rows; each is at most a few times γ·rstd.
-		s.within(what+", gradient", got.Floats(), dx.Data, func(i int) float64 {
-			return 80 * u * math.Max(1, math.Abs(float64(gamma.Floats()[i%cols]*rstd.Floats()[i%cols])))
+
+			dy := s.copy(g)
+			sumG, sumGX := s.team.NormalizeSums(dy, x, norm, act, mask)
+			passed := reference.ActivateBackward(want, exact(y), reference.DropoutBackward(keep, exact(g)))
+			s.elements(what+", gradient before", dy.Floats(), passed.Data, 48)
+			dx, dgamma, dbeta := reference.BatchNormBackward(exact(x), values(norm.Gamma), passed)
+			meanG, meanGX := s.blank(1, cols), s.blank(1, cols)
+			for c := range cols {
+				// Up to 32 terms meet in single precision; x̂ is rounded a few times and at most about 4.
+				terms := 0.0
+				for i := range rows {
+					terms += math.Abs(passed.At(i, c))
+				}
+				if limit := sumError(32) * (terms + 1); math.Abs(sumG[c]-dbeta[c]) > limit || math.Abs(sumGX[c]-dgamma[c]) > 5*limit {
+					s.t.Fatalf("%s: column %d sums to %v and %v, want %v and %v", what, c, sumG[c], sumGX[c], dbeta[c], dgamma[c])
+				}
+				meanG.Floats()[c], meanGX.Floats()[c] = float32(sumG[c]/float64(rows)), float32(sumGX[c]/float64(rows))
+			}
+			got := s.blank(rows, cols)
+			s.team.NormalizeBackward(got, dy, x, norm, meanG, meanGX)
+			s.team.NormalizeBackward(dy, dy, x, norm, meanG, meanGX)
+			// The terms of the gradient cancel, as a whole where there are two rows; each is at most a few times γ·rstd.
+			s.within(what+", gradient", got.Floats(), dx.Data, func(i int) float64 {
+				return 200 * u * math.Max(1, math.Abs(float64(gamma[i%cols]*rstd[i%cols])))
+			})
+			if !slices.Equal(got.Floats(), dy.Floats()) {
+				s.t.Fatalf("%s: the gradient in place is another", what)
+			}
 		})
-		if !slices.Equal(got.Floats(), over.Floats()) {
-			s.t.Fatalf("%s: the gradient in place is another", what)
-		}
 	})
 }
 
 func conformLayerNorm(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
 		what := case_("rows", rows, "columns", cols)
-		x, gamma, beta, g := s.normal(rows, cols), s.normal(1, cols), s.normal(1, cols), s.normal(rows, cols)
-		z, mean, rstd := s.blank(rows, cols), s.blank(rows, 1), s.blank(rows, 1)
-		s.team.LayerNorm(z, x, mean, rstd, gamma, beta, reference.NormEpsilon)
+		x, g := s.normal(rows, cols), s.normal(rows, cols)
+		norm := kernel.Normalization{Mean: s.blank(rows, 1), Rstd: s.blank(rows, 1), Gamma: s.normal(1, cols), Beta: s.normal(1, cols)}
+		y := s.blank(rows, cols)
+		s.team.LayerNorm(y, x, norm, reference.NormEpsilon, kernel.Identity, kernel.Mask{})
 		// rstd is as large as 300 where a row is nearly constant, and multiplies the rounding of x − mean.
-		steep := func(i int) float64 { return math.Max(1, float64(rstd.Floats()[i/cols])) }
-		want := reference.LayerNorm(exact(x), values(gamma), values(beta))
-		s.within(what, z.Floats(), want.Data, func(i int) float64 { return 40 * u * steep(i) * math.Max(1, math.Abs(want.Data[i])) })
-		dx, dgamma, dbeta := reference.LayerNormBackward(exact(x), values(gamma), exact(g))
-		got, over, toGamma, toBeta := s.blank(rows, cols), s.copy(g), s.team.Zeros(tensor.Buffers, 1, cols), s.team.Zeros(tensor.Buffers, 1, cols)
-		s.team.LayerNormBackward(got, toGamma, toBeta, g, x, mean, rstd, gamma)
+		steep := func(i int) float64 { return math.Max(1, float64(norm.Rstd.Floats()[i/cols])) }
+		want := reference.LayerNorm(exact(x), values(norm.Gamma), values(norm.Beta))
+		s.within(what, y.Floats(), want.Data, func(i int) float64 { return 40 * u * steep(i) * math.Max(1, math.Abs(want.Data[i])) })
 		largest := 1.0
 		for i := range want.Data {
 			largest = math.Max(largest, steep(i))
 		}
-		s.within(what+", gradient", got.Floats(), dx.Data, func(i int) float64 { return 160 * u * steep(i) * math.Max(1, math.Abs(dx.Data[i])) })
-		s.within(what+", gamma", toGamma.Floats(), dgamma, func(int) float64 { return sumError(rows) * float64(rows) * largest * 4 })
-		s.within(what+", beta", toBeta.Floats(), dbeta, func(int) float64 { return sumError(1) * float64(rows) * 4 })
-		s.team.LayerNormBackward(over, toGamma, toBeta, over, x, mean, rstd, gamma)
-		if !slices.Equal(got.Floats(), over.Floats()) {
-			s.t.Fatalf("%s: the gradient in place is another", what)
-		}
-		s.within(what+", beta twice", toBeta.Floats(), dbeta2(dbeta), func(int) float64 { return sumError(1) * float64(rows) * 8 })
+
+		s.finishings(rows, func(finishing string, act kernel.Activation, want reference.Activation, mask kernel.Mask) {
+			what := what + " " + finishing
+			keep := exact(s.vertexMask(rows, cols, mask))
+			z, inPlace := s.blank(rows, cols), s.copy(x)
+			s.team.LayerNorm(z, x, norm, reference.NormEpsilon, act, mask)
+			s.team.LayerNorm(inPlace, inPlace, norm, reference.NormEpsilon, act, mask)
+			s.elements(what, z.Floats(), reference.Dropout(reference.Activate(want, exact(y)), keep).Data, 16)
+			if !slices.Equal(z.Floats(), inPlace.Floats()) {
+				s.t.Fatalf("%s: in place gives other numbers", what)
+			}
+
+			passed := reference.ActivateBackward(want, exact(y), reference.DropoutBackward(keep, exact(g)))
+			dx, dgamma, dbeta := reference.LayerNormBackward(exact(x), values(norm.Gamma), passed)
+			got, over := s.blank(rows, cols), s.copy(g)
+			toGamma, toBeta := s.team.Zeros(tensor.Buffers, 1, cols), s.team.Zeros(tensor.Buffers, 1, cols)
+			s.team.LayerNormBackward(got, toGamma, toBeta, g, x, norm, act, mask)
+			s.within(what+", gradient", got.Floats(), dx.Data, func(i int) float64 { return 400 * u * steep(i) * math.Max(1, math.Abs(dx.Data[i])) })
+			s.within(what+", gamma", toGamma.Floats(), dgamma, func(int) float64 { return sumError(rows) * float64(rows) * largest * 8 })
+			s.within(what+", beta", toBeta.Floats(), dbeta, func(int) float64 { return sumError(1) * float64(rows) * 8 })
+			s.team.LayerNormBackward(over, toGamma, toBeta, over, x, norm, act, mask)
+			if !slices.Equal(got.Floats(), over.Floats()) {
+				s.t.Fatalf("%s: the gradient in place is another", what)
+			}
+			s.within(what+", beta twice", toBeta.Floats(), dbeta2(dbeta), func(int) float64 { return sumError(1) * float64(rows) * 16 })
+		})
 	})
 }
 

@@ -55,12 +55,13 @@ var conformance = map[string]func(s *suite){
 }
 
 // widths are numbers of columns: every remainder of every vector length, with and without whole vectors before it, and the sizes
-// around a batch of random numbers (128) and around the widest row that is summed in registers at once (256 with AVX-512).
+// around a batch of random numbers (128) and around the widest row that is summed in registers at once (256 with AVX-512), and a row
+// of more than a piece (2048).
 var widths = func() (w []int) {
 	for c := 1; c <= 40; c++ {
 		w = append(w, c)
 	}
-	return append(w, 41, 63, 64, 65, 100, 127, 128, 129, 256, 257, 300, 500)
+	return append(w, 41, 63, 64, 65, 100, 127, 128, 129, 256, 257, 300, 500, 2100)
 }()
 
 // heights are numbers of rows: none, few, and those around one and two tiles of a reduction.

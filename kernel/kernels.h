@@ -7,6 +7,9 @@
 
 typedef int32_t vi __attribute__((vector_size(sizeof(vf))));
 typedef uint32_t v32 __attribute__((vector_size(sizeof(vf))));
+typedef uint64_t v64 __attribute__((vector_size(sizeof(vf))));
+typedef double vd __attribute__((vector_size(sizeof(vf))));
+typedef float hf __attribute__((vector_size(sizeof(vf) / 2)));
 
 static inline vf all(float x) { return x - (vf){0}; }
 
@@ -25,6 +28,32 @@ static inline vf spread(const float *p, vi place) { return __builtin_shuffle(loa
 // The lanes from w on, and then those before.
 static inline vf turn(vf v, const int w) {
 	return __builtin_shuffle(v, numbers(w) & (VW - 1));
+}
+
+// The first n of a vector's lanes; where n is the constant VW, nothing is masked.
+static inline __attribute__((always_inline)) vf part(const float *p, int n) { return n == VW ? load(p) : load_n(p, n); }
+
+static inline __attribute__((always_inline)) void put(float *p, vf v, int n) {
+	if (n == VW)
+		store(p, v);
+	else
+		store_n(p, v, n);
+}
+
+// v with zeros behind its first n lanes.
+static inline __attribute__((always_inline)) vf only(vf v, int n) {
+	if (n == VW)
+		return v;
+	float first[VW] = {0};
+	store_n(first, v, n);
+	return load(first);
+}
+
+// VW/2 numbers in double precision.
+static inline vd wide(const float *p) {
+	hf v;
+	__builtin_memcpy(&v, p, sizeof v);
+	return __builtin_convertvector(v, vd);
 }
 
 // The sum of the lanes, added in halves.
@@ -84,24 +113,17 @@ static inline vf vlog(vf x) {
 	return f + y + n * 0.693359375f + (x - x);
 }
 
-static inline float exp1(float x) { return vexp(all(x))[0]; }
-
-static inline void exp_all(float *p, int64_t n) {
-	int64_t i = 0;
-	for (; i + VW <= n; i += VW)
-		store(p + i, vexp(load(p + i)));
-	if (i < n)
-		store_n(p + i, vexp(load_n(p + i, n - i)), n - i);
-}
-
 static inline float dot(const float *a, const float *b, int64_t n) {
-	vf s = {0};
+	vf s[4] = {{0}};
 	int64_t i = 0;
+	for (; i + 4 * VW <= n; i += 4 * VW)
+		for (int k = 0; k < 4; k++)
+			s[k] += load(a + i + k * VW) * load(b + i + k * VW);
 	for (; i + VW <= n; i += VW)
-		s += load(a + i) * load(b + i);
+		s[0] += load(a + i) * load(b + i);
 	if (i < n)
-		s += load_n(a + i, n - i) * load_n(b + i, n - i);
-	return lane_sum(s);
+		s[1] += load_n(a + i, n - i) * load_n(b + i, n - i);
+	return lane_sum((s[0] + s[1]) + (s[2] + s[3]));
 }
 
 // y += c·x
@@ -118,6 +140,7 @@ static inline void axpy(float *y, float c, const float *x, int64_t n) {
 #include "edges.h"
 #include "heads.h"
 #include "attention.h"
+#include "piece.h"
 #include "pointwise.h"
 #include "norm.h"
 #include "loss.h"

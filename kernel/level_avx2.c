@@ -14,12 +14,11 @@ static inline void store_n(float *p, vf v, int n) { _mm256_maskstore_ps(p, first
 static inline vf larger(vf a, vf b) { return _mm256_max_ps(a, b); }
 // t > 0 ? a : b
 static inline vf positive(vf t, vf a, vf b) { return _mm256_blendv_ps(b, a, _mm256_cmp_ps(t, _mm256_setzero_ps(), _CMP_GT_OQ)); }
-// The lanes' products with m as 64 bits each: high and low halves.
-static inline void multiply(__m256i a, __m256i m, __m256i *high, __m256i *low) {
-	__m256i even = _mm256_mul_epu32(a, m), odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), m);
-	*high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
-	*low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
-}
+static inline vf vsqrt(vf v) { return _mm256_sqrt_ps(v); }
+typedef __m256i vu;
+static inline vu all_u(uint32_t x) { return _mm256_set1_epi32(x); }
+// The products of the lower halves of each 64 bits.
+static inline vu multiply(vu a, vu b) { return _mm256_mul_epu32(a, b); }
 // Of four vectors: lane i of each 128 bits is the sum of these 128 bits of v[i].
 static inline vf quarter_sums(const vf *v) {
 	__m256d a = (__m256d)(_mm256_unpacklo_ps(v[0], v[1]) + _mm256_unpackhi_ps(v[0], v[1]));
@@ -31,8 +30,6 @@ static inline vf lane_sums(const vf v[VW]) {
 	vf u0 = quarter_sums(v), u1 = quarter_sums(v + 4);
 	return _mm256_permute2f128_ps(u0, u1, 0x20) + _mm256_permute2f128_ps(u0, u1, 0x31);
 }
-typedef __m256i vu;
-static inline vu all_u(uint32_t x) { return _mm256_set1_epi32(x); }
 // Lanes 2i and 2i+1 of the result are the sums of the lower and the upper half of v[i].
 static inline vf half_sums(const vf v[VW / 2]) {
 	return _mm256_permutevar8x32_ps(quarter_sums(v), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));

@@ -12,12 +12,11 @@ static inline void store_n(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, (__
 static inline vf larger(vf a, vf b) { return _mm512_max_ps(a, b); }
 // t > 0 ? a : b
 static inline vf positive(vf t, vf a, vf b) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(t, _mm512_setzero_ps(), _CMP_GT_OQ), b, a); }
-// The lanes' products with m as 64 bits each: high and low halves.
-static inline void multiply(__m512i a, __m512i m, __m512i *high, __m512i *low) {
-	__m512i even = _mm512_mul_epu32(a, m), odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), m);
-	*high = _mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd);
-	*low = _mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
-}
+static inline vf vsqrt(vf v) { return _mm512_sqrt_ps(v); }
+typedef __m512i vu;
+static inline vu all_u(uint32_t x) { return _mm512_set1_epi32(x); }
+// The products of the lower halves of each 64 bits.
+static inline vu multiply(vu a, vu b) { return _mm512_mul_epu32(a, b); }
 // Of four vectors: lane i of each 128 bits is the sum of these 128 bits of v[i].
 static inline vf quarter_sums(const vf *v) {
 	__m512d a = (__m512d)(_mm512_unpacklo_ps(v[0], v[1]) + _mm512_unpackhi_ps(v[0], v[1]));
@@ -31,8 +30,6 @@ static inline vf lane_sums(const vf v[VW]) {
 	vf y = _mm512_shuffle_f32x4(u2, u3, 0x88) + _mm512_shuffle_f32x4(u2, u3, 0xdd);
 	return _mm512_shuffle_f32x4(x, y, 0x88) + _mm512_shuffle_f32x4(x, y, 0xdd);
 }
-typedef __m512i vu;
-static inline vu all_u(uint32_t x) { return _mm512_set1_epi32(x); }
 // Lanes 2i and 2i+1 of the result are the sums of the lower and the upper half of v[i].
 static inline vf half_sums(const vf v[VW / 2]) {
 	const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);

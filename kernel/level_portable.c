@@ -17,20 +17,20 @@ static inline void store_n(float *p, vf v, int n) {
 	for (int i = 0; i < n; i++)
 		p[i] = v[i];
 }
+static inline vf vsqrt(vf v) {
+	for (int i = 0; i < VW; i++)
+		v[i] = __builtin_sqrtf(v[i]);
+	return v;
+}
 typedef uint32_t vu __attribute__((vector_size(16)));
 static inline vu all_u(uint32_t x) { return (vu){x, x, x, x}; }
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return (vf)(((vu)a & (vu)(a > b)) | ((vu)b & ~(vu)(a > b))); }
 // t > 0 ? a : b
 static inline vf positive(vf t, vf a, vf b) { return (vf)(((vu)a & (vu)(t > 0)) | ((vu)b & ~(vu)(t > 0))); }
-// The lanes' products with m as 64 bits each: high and low halves.
-static inline void multiply(vu a, vu m, vu *high, vu *low) {
-	for (int i = 0; i < VW; i++) {
-		uint64_t p = (uint64_t)a[i] * m[i];
-		(*high)[i] = (uint32_t)(p >> 32);
-		(*low)[i] = (uint32_t)p;
-	}
-}
+typedef uint64_t v64 __attribute__((vector_size(16)));
+// The products of the lower halves of each 64 bits.
+static inline vu multiply(vu a, vu b) { return (vu)(((v64)a & 0xffffffffu) * ((v64)b & 0xffffffffu)); }
 // Lane i of the result is the sum of the lanes of v[i].
 static inline vf lane_sums(const vf v[VW]) {
 	vf s;

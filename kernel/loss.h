@@ -1,5 +1,20 @@
 // Losses. A tile's loss is summed in double precision; the gradient is scaled by one over the number of terms.
 
+// The largest of at least one number; NaN may be passed over.
+static inline float largest(const float *x, int64_t n) {
+	vf tops = all(x[0]);
+	int64_t i = 0;
+	for (; i + VW <= n; i += VW)
+		tops = larger(load(x + i), tops);
+	float lanes_of[VW], top = x[0];
+	store(lanes_of, tops);
+	for (int k = 0; k < VW; k++)
+		top = lanes_of[k] > top ? lanes_of[k] : top;
+	for (; i < n; i++)
+		top = x[i] > top ? x[i] : top;
+	return top;
+}
+
 // Cross-entropy of softmax: ℓ_i = ln Σ_c exp(x_ic) − x_i,label ; dℓ/dx_ic = softmax_c − [c = label]
 static void k_cross_entropy(const void *args, int64_t lo, int64_t hi) {
 	const weft_loss_args *a = args;
@@ -7,46 +22,77 @@ static void k_cross_entropy(const void *args, int64_t lo, int64_t hi) {
 	for (int64_t t = lo; t < hi; t++) {
 		double loss = 0;
 		for (int64_t k = t * WEFT_TILE; k < tile_end(t, a->count); k++) {
-			int64_t i = a->rows[k];
+			int64_t i = a->rows[k], label = a->labels[i];
 			const float *x = a->logits + i * cols;
-			float top = x[0], sum = 0;
-			for (int64_t c = 1; c < cols; c++)
-				top = x[c] > top ? x[c] : top;
+			float *grad = a->grad ? a->grad + i * cols : NULL;
+			float top = largest(x, cols);
+			vf sum = {0};
 			for (int64_t c = 0; c < cols; c += VW) {
-				int left = cols - c < VW ? cols - c : VW;
-				float e[VW];
-				store(e, vexp(load_n(x + c, left) - top));
-				for (int n = 0; n < left; n++)
-					sum += e[n];
-				if (a->grad)
-					for (int n = 0; n < left; n++)
-						a->grad[i * cols + c + n] = e[n];
+				int n = lesser(cols - c, VW);
+				vf e = only(vexp(part(x + c, n) - top), n);
+				sum += e;
+				if (grad)
+					put(grad + c, e, n);
 			}
-			loss += log((double)sum) + top - x[a->labels[i]];
-			if (a->grad) {
-				float each = a->scale / sum;
-				for (int64_t c = 0; c < cols; c++)
-					a->grad[i * cols + c] *= each;
-				a->grad[i * cols + a->labels[i]] -= a->scale;
+			float whole = lane_sum(sum);
+			loss += log((double)whole) + top - x[label];
+			if (grad) {
+				float each = a->scale / whole;
+				for (int64_t c = 0; c < cols; c += VW) {
+					int n = lesser(cols - c, VW);
+					put(grad + c, part(grad + c, n) * each, n);
+				}
+				grad[label] -= a->scale;
 			}
 		}
 		a->tile_loss[t] = loss;
 	}
 }
 
-// Binary cross-entropy of logits, summed over the columns: ℓ = max(x, 0) − x·y + ln(1 + e^−|x|) ; dℓ/dx = σ(x) − y
+// Σ ln(1 + p) over the lanes, which become zero.
+static inline double log_factors(vd p[2]) {
+	double sum = 0;
+	for (int h = 0; h < 2; h++) {
+		for (int k = 0; k < VW / 2; k++)
+			sum += log1p(p[h][k]);
+		p[h] = (vd){0};
+	}
+	return sum;
+}
+
+// Binary cross-entropy of logits, summed over the columns: ℓ = max(x, 0) − x·y + ln(1 + e^−|x|) ; dℓ/dx = σ(x) − y.
+// A logarithm is taken of a product, Π(1 + e) = 1 + p with p ← p + e + p·e: no small e is lost, and 512 factors are at most 2^512.
 static void k_binary_cross_entropy(const void *args, int64_t lo, int64_t hi) {
 	const weft_loss_args *a = args;
 	int64_t cols = a->cols;
 	for (int64_t t = lo; t < hi; t++) {
+		vd linear = {0}, p[2] = {{0}};
 		double loss = 0;
+		int factors = 0;
 		for (int64_t k = t * WEFT_TILE; k < tile_end(t, a->count); k++)
-			for (int64_t at = a->rows[k] * cols; at < (a->rows[k] + 1) * cols; at++) {
-				float x = a->logits[at], y = a->targets[at], e = exp1(x > 0 ? -x : x);
-				loss += (x > 0 ? x : 0) - x * y + log1p((double)e);
-				if (a->grad)
-					a->grad[at] = a->scale * ((x > 0 ? 1 / (1 + e) : e / (1 + e)) - y);
+			for (int64_t c = 0; c < cols; c += VW) {
+				int n = lesser(cols - c, VW);
+				int64_t at = a->rows[k] * cols + c;
+				vf x = part(a->logits + at, n), y = part(a->targets + at, n);
+				vf e = vexp((vf)((vi)x | (vi)all(-0.0f)));
+				float terms[VW], exps[VW];
+				store(terms, activate(x, WEFT_RELU) - x * y);
+				store(exps, only(e, n));
+				for (int h = 0; h < 2; h++) {
+					vd f = wide(exps + h * VW / 2);
+					p[h] += f + p[h] * f;
+					linear += wide(terms + h * VW / 2);
+				}
+				if (++factors % 512 == 0)
+					loss += log_factors(p);
+				if (a->grad) {
+					vi positive = x > 0;
+					vf above = (vf)(((vi)all(1.0f) & positive) | ((vi)e & ~positive));
+					put(a->grad + at, a->scale * (above / (1.0f + e) - y), n);
+				}
 			}
-		a->tile_loss[t] = loss;
+		for (int k = 0; k < VW / 2; k++)
+			loss += linear[k];
+		a->tile_loss[t] = loss + log_factors(p);
 	}
 }

@@ -20,11 +20,12 @@ func (m *Moments) Merge(o Moments) {
 	if o.Count == 0 {
 		return
 	}
-	n := float64(m.Count + o.Count)
-	for c := range m.Mean {
-		d := o.Mean[c] - m.Mean[c]
-		m.Mean[c] += d * float64(o.Count) / n
-		m.M2[c] += o.M2[c] + d*d*float64(m.Count)*float64(o.Count)/n
+	share := float64(o.Count) / float64(m.Count+o.Count)
+	both := share * float64(m.Count)
+	for c, mean := range o.Mean {
+		d := mean - m.Mean[c]
+		m.Mean[c] += d * share
+		m.M2[c] += o.M2[c] + d*d*both
 	}
 	m.Count += o.Count
 }
@@ -34,8 +35,8 @@ func (t *Team) Moments(x *tensor.Matrix) Moments {
 	sum := Moments{Mean: make([]float64, x.Cols), M2: make([]float64, x.Cols)}
 	n := tiles(x.Rows)
 	mean, m2 := t.scratch(tensor.Float64, n, x.Cols), t.scratch(tensor.Float64, n, x.Cols)
-	args := &C.weft_norm_args{x: floats(x), tile_mean: doubles(mean), tile_m2: doubles(m2), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
-	t.overTiles(C.weft_batch_stats, unsafe.Pointer(args), x.Rows, x.Cols)
+	args := &C.weft_moments_args{tile_mean: doubles(mean), tile_m2: doubles(m2), x: floats(x), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
+	t.overTiles(C.weft_moments, unsafe.Pointer(args), x.Rows, x.Cols)
 	if !t.plan {
 		for k := range n {
 			row := func(m *tensor.Matrix) []float64 { return m.Doubles()[k*x.Cols : (k+1)*x.Cols] }
@@ -47,25 +48,39 @@ func (t *Team) Moments(x *tensor.Matrix) Moments {
 	return sum
 }
 
-// Normalize is z = gamma·(x − mean)·rstd + beta per column; the four are 1 × cols. z may be x.
-func (t *Team) Normalize(z, x, mean, rstd, gamma, beta *tensor.Matrix) {
-	tensor.SameShape(z, x)
-	args := &C.weft_norm_args{
-		z: floats(z), x: floats(x), mean: floats(mean), rstd: floats(rstd), gamma: floats(gamma), beta: floats(beta),
-		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
-	}
-	t.rows(C.weft_batch_norm, unsafe.Pointer(args), x.Rows, x.Cols)
+// Normalization is y = gamma·x̂ + beta with x̂ = (x − mean)·rstd. Gamma and Beta are 1 × cols; so are Mean and Rstd for Normalize, and
+// rows × 1 for LayerNorm.
+type Normalization struct {
+	Mean, Rstd, Gamma, Beta *tensor.Matrix
 }
 
-// NormalizeSums returns Σ g and Σ g·x̂ over the rows, per column: dβ and dγ of Normalize.
-func (t *Team) NormalizeSums(g, x, mean, rstd *tensor.Matrix) (sumG, sumGX []float64) {
+func (n Normalization) c(cols int) C.weft_normalization {
+	for _, v := range []*tensor.Matrix{n.Mean, n.Rstd, n.Gamma, n.Beta} {
+		check("normalization", v, 1, cols)
+	}
+	return C.weft_normalization{mean: floats(n.Mean), rstd: floats(n.Rstd), gamma: floats(n.Gamma), beta: floats(n.Beta)}
+}
+
+// Normalize is z = mask(act(y)) in one pass, with y normalised per column. z may be x.
+func (t *Team) Normalize(z, x *tensor.Matrix, n Normalization, act Activation, m Mask) {
+	tensor.SameShape(z, x)
+	args := &C.weft_normalize_args{
+		z: floats(z), x: floats(x), norm: n.c(x.Cols), cols: C.int64_t(x.Cols), activation: C.int32_t(act), mask: m.c(),
+	}
+	t.rows(C.weft_normalize, unsafe.Pointer(args), x.Rows, x.Cols)
+}
+
+// NormalizeSums turns g = dLoss/dz of Normalize into dLoss/dy, in place, and returns its Σ over the rows and that of dLoss/dy·x̂, per
+// column: dβ and dγ. It computes y and the mask again from x and reads no z.
+func (t *Team) NormalizeSums(g, x *tensor.Matrix, n Normalization, act Activation, m Mask) (sumG, sumGX []float64) {
+	tensor.SameShape(g, x)
 	sumG, sumGX = make([]float64, x.Cols), make([]float64, x.Cols)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
-	args := &C.weft_norm_args{
-		x: floats(x), g: floats(g), mean: floats(mean), rstd: floats(rstd), tiles: doubles(a), tiles2: doubles(b),
-		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
+	args := &C.weft_normalize_sums_args{
+		tile_g: doubles(a), tile_gx: doubles(b), g: floats(g), x: floats(x), norm: n.c(x.Cols), rows: C.int64_t(x.Rows),
+		cols: C.int64_t(x.Cols), activation: C.int32_t(act), mask: m.c(),
 	}
-	t.overTiles(C.weft_batch_back_sums, unsafe.Pointer(args), x.Rows, x.Cols)
+	t.overTiles(C.weft_normalize_sums, unsafe.Pointer(args), x.Rows, x.Cols)
 	t.mergeTiles(a, func(c int, s float64) { sumG[c] = s })
 	t.mergeTiles(b, func(c int, s float64) { sumGX[c] = s })
 	a.Release()
@@ -73,34 +88,36 @@ func (t *Team) NormalizeSums(g, x, mean, rstd *tensor.Matrix) (sumG, sumGX []flo
 	return sumG, sumGX
 }
 
-// NormalizeBackward is dx = gamma·rstd·(g − meanG − x̂·meanGX), where meanG and meanGX are the means of g and g·x̂ over all rows
-// that mean and rstd were taken from (1 × cols). dx may be g.
-func (t *Team) NormalizeBackward(dx, g, x, mean, rstd, gamma, meanG, meanGX *tensor.Matrix) {
+// NormalizeBackward is dx = gamma·rstd·(g − meanG − x̂·meanGX) for g = dLoss/dy from NormalizeSums, where meanG and meanGX are the
+// means of g and g·x̂ over all rows that mean and rstd were taken from (1 × cols). dx may be g.
+func (t *Team) NormalizeBackward(dx, g, x *tensor.Matrix, n Normalization, meanG, meanGX *tensor.Matrix) {
 	tensor.SameShape(dx, x)
-	args := &C.weft_norm_args{
-		z: floats(dx), x: floats(x), g: floats(g), mean: floats(mean), rstd: floats(rstd), gamma: floats(gamma),
-		sum_g: floats(meanG), sum_gx: floats(meanGX), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
+	args := &C.weft_normalize_back_args{
+		dx: floats(dx), g: floats(g), x: floats(x), norm: n.c(x.Cols), mean_g: floats(meanG), mean_gx: floats(meanGX),
+		cols: C.int64_t(x.Cols),
 	}
-	t.rows(C.weft_batch_back, unsafe.Pointer(args), x.Rows, x.Cols)
+	t.rows(C.weft_normalize_back, unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
-// LayerNorm is z = gamma·x̂ + beta with x̂ normalised per row; mean and rstd (rows × 1) are written for the backward pass.
-func (t *Team) LayerNorm(z, x, mean, rstd, gamma, beta *tensor.Matrix, epsilon float64) {
+// LayerNorm is z = mask(act(y)) in one pass, with y normalised per row. The rows' mean and rstd are written into n, for the backward
+// pass. z may be x.
+func (t *Team) LayerNorm(z, x *tensor.Matrix, n Normalization, epsilon float64, act Activation, m Mask) {
 	tensor.SameShape(z, x)
-	args := &C.weft_norm_args{
-		z: floats(z), x: floats(x), row_mean: floats(mean), row_rstd: floats(rstd), gamma: floats(gamma), beta: floats(beta),
-		rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols), epsilon: C.float(epsilon),
+	args := &C.weft_layer_norm_args{
+		z: floats(z), mean: floats(n.Mean), rstd: floats(n.Rstd), x: floats(x), gamma: floats(n.Gamma), beta: floats(n.Beta),
+		cols: C.int64_t(x.Cols), epsilon: C.float(epsilon), activation: C.int32_t(act), mask: m.c(),
 	}
 	t.rows(C.weft_layer_norm, unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
-// LayerNormBackward is dx, with dgamma and dbeta (1 × cols) added to. dx may be g.
-func (t *Team) LayerNormBackward(dx, dgamma, dbeta, g, x, mean, rstd, gamma *tensor.Matrix) {
+// LayerNormBackward is dx for g = dLoss/dz of LayerNorm, with dgamma and dbeta (1 × cols) added to. dx may be g.
+func (t *Team) LayerNormBackward(dx, dgamma, dbeta, g, x *tensor.Matrix, n Normalization, act Activation, m Mask) {
 	tensor.SameShape(dx, x)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
-	args := &C.weft_norm_args{
-		z: floats(dx), x: floats(x), g: floats(g), row_mean: floats(mean), row_rstd: floats(rstd), gamma: floats(gamma),
-		tiles: doubles(a), tiles2: doubles(b), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
+	args := &C.weft_layer_back_args{
+		dx: floats(dx), tile_g: doubles(a), tile_gx: doubles(b), g: floats(g), x: floats(x), mean: floats(n.Mean), rstd: floats(n.Rstd),
+		gamma: floats(n.Gamma), beta: floats(n.Beta), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
+		activation: C.int32_t(act), mask: m.c(),
 	}
 	t.overTiles(C.weft_layer_back, unsafe.Pointer(args), x.Rows, x.Cols)
 	t.mergeTiles(a, func(c int, s float64) { dbeta.Floats()[c] += float32(s) })

@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 
 	"weft/tensor"
@@ -69,9 +70,12 @@ func (t *Team) combine(args *C.weft_combine_args, n int) {
 }
 
 // Zero sets all bytes of z to zero.
-func (t *Team) Zero(z *tensor.Matrix) {
-	n := z.Len() * z.Element.Size()
-	t.rows(C.weft_zero, unsafe.Pointer(&C.weft_zero_args{p: z.Pointer()}), n, 1)
+func (t *Team) Zero(z *tensor.Matrix) { t.fill(z, 0) }
+
+// fill sets every 32-bit word of z.
+func (t *Team) fill(z *tensor.Matrix, word uint32) {
+	args := &C.weft_fill_args{p: (*C.uint32_t)(z.Pointer()), value: C.uint32_t(word)}
+	t.rows(C.weft_fill, unsafe.Pointer(args), z.Len()*z.Element.Size()/4, 1)
 }
 
 // Zeros returns a Float32 matrix of zeros.
@@ -83,18 +87,11 @@ func (t *Team) Zeros(kind tensor.Kind, rows, cols int) *tensor.Matrix {
 
 // Fill sets every element of an Int32 or Float32 matrix.
 func (t *Team) Fill(z *tensor.Matrix, value float32) {
-	if t.plan {
-		return
-	}
 	switch z.Element {
 	case tensor.Int32:
-		for i := range z.Int32s() {
-			z.Int32s()[i] = int32(value)
-		}
+		t.fill(z, uint32(int32(value)))
 	case tensor.Float32:
-		for i := range z.Floats() {
-			z.Floats()[i] = value
-		}
+		t.fill(z, math.Float32bits(value))
 	default:
 		panic(fmt.Sprintf("kernel: fill of element type %d", z.Element))
 	}

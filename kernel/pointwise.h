@@ -46,26 +46,27 @@ static inline __attribute__((always_inline)) vf derivative(vf y, const int activ
 }
 
 static inline __attribute__((always_inline)) void finish_rows(const weft_finish_args *a, int64_t lo, int64_t hi, const int activation) {
-	float keep[BATCH];
-	for (int64_t i = lo; i < hi; i++)
-		for (int64_t c0 = 0; c0 < a->cols; c0 += BATCH) {
-			int64_t n = a->cols - c0 < BATCH ? a->cols - c0 : BATCH, c = 0;
-			const float *x = a->x + i * a->cols + c0;
-			float *z = a->z + i * a->cols + c0;
-			const float *bias = a->bias ? a->bias + c0 : NULL;
-			if (a->mask.threshold)
-				mask_row(keep, &a->mask, i, c0 / BATCH, n);
-			for (; c < n; c += VW) {
-				int left = n - c < VW ? n - c : VW;
-				vf v = load_n(x + c, left);
+	int64_t cols = a->cols, rows = piece_rows(cols);
+	room repeated, drawn;
+	for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
+		int64_t width = lesser(cols - c0, PIECE);
+		const float *bias = repeat(repeated, a->bias ? a->bias + c0 : NULL, width, rows);
+		for (int64_t i = lo; i < hi; i += rows) {
+			int64_t here = lesser(rows, hi - i), n = here * width;
+			const float *x = a->x + i * cols + c0, *keep = mask_piece(drawn, &a->mask, i, here, c0, width);
+			float *z = a->z + i * cols + c0;
+			for (int64_t p = 0; p < n; p += VW) {
+				int left = lesser(n - p, VW);
+				vf v = part(x + p, left);
 				if (bias)
-					v += load_n(bias + c, left);
+					v += part(bias + p, left);
 				v = activate(v, activation);
-				if (a->mask.threshold)
-					v *= load_n(keep + c, left);
-				store_n(z + c, v, left);
+				if (keep)
+					v *= part(keep + p, left);
+				put(z + p, v, left);
 			}
 		}
+	}
 }
 
 #define EACH_ACTIVATION(f, ...) \
@@ -86,36 +87,34 @@ static void k_finish(const void *args, int64_t lo, int64_t hi) {
 // With ReLU the output is positive exactly where the element was kept and active, so its sign is the mask and no random
 // number is drawn again. The other activations undo the scale to find the activation's own output.
 static inline __attribute__((always_inline)) void finish_back_rows(const weft_finish_back_args *a, int64_t lo, int64_t hi, const int activation) {
-	float keep[BATCH];
-	int again = a->mask.threshold && activation != WEFT_RELU;
+	int64_t cols = a->cols, rows = piece_rows(cols);
+	room drawn;
+	weft_mask again = a->mask;
+	if (activation == WEFT_RELU)
+		again.threshold = 0;
 	float scale = a->mask.threshold ? a->mask.scale : 1.0f;
-	vf up = all(scale), down = all(1.0f / scale);
-	for (int64_t i = lo; i < hi; i++)
-		for (int64_t c0 = 0; c0 < a->cols; c0 += BATCH) {
-			int64_t n = a->cols - c0 < BATCH ? a->cols - c0 : BATCH, c = 0;
-			int64_t at = i * a->cols + c0;
-			if (again)
-				mask_row(keep, &a->mask, i, c0 / BATCH, n);
-			for (; c < n; c += VW) {
-				int left = n - c < VW ? n - c : VW;
-				vf g = load_n(a->g + at + c, left);
-				if (activation != WEFT_IDENTITY) {
-					vf y = load_n(a->z + at + c, left);
-					if (again)
-						y *= down;
-					g *= derivative(y, activation);
-				}
-				g *= again ? load_n(keep + c, left) : up;
-				store_n(a->dx + at + c, g, left);
+	vf up = all(scale), down = all(again.threshold ? 1.0f / scale : 1.0f);
+	for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
+		int64_t width = lesser(cols - c0, PIECE);
+		for (int64_t i = lo; i < hi; i += rows) {
+			int64_t here = lesser(rows, hi - i), n = here * width, at = i * cols + c0;
+			const float *g = a->g + at, *z = a->z + at, *keep = mask_piece(drawn, &again, i, here, c0, width);
+			float *dx = a->dx + at;
+			for (int64_t p = 0; p < n; p += VW) {
+				int left = lesser(n - p, VW);
+				vf v = part(g + p, left);
+				if (activation != WEFT_IDENTITY)
+					v *= derivative(part(z + p, left) * down, activation);
+				put(dx + p, v * (keep ? part(keep + p, left) : up), left);
 			}
 		}
+	}
 }
 
 static void k_finish_back(const void *args, int64_t lo, int64_t hi) {
 	const weft_finish_back_args *a = args;
 	EACH_ACTIVATION(finish_back_rows, a, lo, hi)
 }
-#undef EACH_ACTIVATION
 
 static void k_combine(const void *args, int64_t lo, int64_t hi) {
 	const weft_combine_args *a = args;
@@ -133,41 +132,72 @@ static void k_combine(const void *args, int64_t lo, int64_t hi) {
 			z[i] = alpha * x[i];
 }
 
-static inline int64_t tile_end(int64_t tile, int64_t rows) {
-	int64_t end = (tile + 1) * WEFT_TILE;
-	return end < rows ? end : rows;
+// The places' sums, of x or of products with y.
+static inline __attribute__((always_inline)) void column_sum_at(float *places, const float *x, const float *y, int n) {
+	vf v = part(x, n);
+	if (y)
+		v *= part(y, n);
+	store(places, load(places) + v);
+}
+
+static inline __attribute__((always_inline)) void column_sum_tiles(const weft_column_sum_args *a, int64_t lo, int64_t hi, const float *y) {
+	int64_t cols = a->cols, rows = piece_rows(cols);
+	room places = {0};
+	for (int64_t t = lo; t < hi; t++)
+		for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
+			double *sum = a->tiles + t * cols + c0;
+			int64_t width = lesser(cols - c0, PIECE), i = t * WEFT_TILE, end = tile_end(t, a->rows);
+			for (int64_t c = 0; c < width; c++)
+				sum[c] = 0;
+			while (i < end) {
+				for (int64_t stop = lesser(i + PARTIAL * rows, end); i < stop; i += rows) {
+					int64_t n = lesser(rows, stop - i) * width, at = i * cols + c0, p = 0;
+					for (; p + VW <= n; p += VW)
+						column_sum_at(places + p, a->x + at + p, y ? y + at + p : NULL, VW);
+					if (p < n)
+						column_sum_at(places + p, a->x + at + p, y ? y + at + p : NULL, n - p);
+				}
+				fold(sum, places, width, rows);
+			}
+		}
 }
 
 static void k_column_sum(const void *args, int64_t lo, int64_t hi) {
 	const weft_column_sum_args *a = args;
-	for (int64_t t = lo; t < hi; t++) {
-		double *sum = a->tiles + t * a->cols;
-		for (int64_t c = 0; c < a->cols; c++)
-			sum[c] = 0;
-		for (int64_t i = t * WEFT_TILE; i < tile_end(t, a->rows); i++) {
-			const float *x = a->x + i * a->cols, *y = a->y ? a->y + i * a->cols : NULL;
-			if (y)
-				for (int64_t c = 0; c < a->cols; c++)
-					sum[c] += (double)x[c] * y[c];
-			else
-				for (int64_t c = 0; c < a->cols; c++)
-					sum[c] += x[c];
+	if (a->y)
+		column_sum_tiles(a, lo, hi, a->y);
+	else
+		column_sum_tiles(a, lo, hi, NULL);
+}
+
+// out_k = ⟨z_k, a_k⟩ for k from lo to hi, where a has so many vectors and starts again after the last. VW dots end in one sum
+// over lanes.
+static inline __attribute__((always_inline)) void dot_each(float *out, const float *z, const float *a, int64_t lo, int64_t hi, int64_t vectors, int64_t width) {
+	for (int64_t k = lo; k < hi; k += VW) {
+		int64_t here = lesser(hi - k, VW), v = k % vectors;
+		vf s[VW] = {0};
+		for (int64_t j = 0; j < here; j++) {
+			const float *x = z + (k + j) * width, *y = a + v * width;
+			int64_t c = 0;
+			for (; c + VW <= width; c += VW)
+				s[j] += load(x + c) * load(y + c);
+			if (c < width)
+				s[j] += load_n(x + c, width - c) * load_n(y + c, width - c);
+			v = v + 1 < vectors ? v + 1 : 0;
 		}
+		put(out + k, lane_sums(s), here);
 	}
 }
 
 static void k_head_dot(const void *args, int64_t lo, int64_t hi) {
 	const weft_head_dot_args *a = args;
-	for (int64_t i = lo; i < hi; i++)
-		for (int64_t h = 0; h < a->heads; h++)
-			a->out[i * a->heads + h] = dot(a->z + (i * a->heads + h) * a->width, a->a + h * a->width, a->width);
+	dot_each(a->out, a->z, a->a, lo * a->heads, hi * a->heads, a->heads, a->width);
 }
 
 // The same with a row of a for each row of z.
 static void k_row_dots(const void *args, int64_t lo, int64_t hi) {
 	const weft_head_dot_args *a = args;
-	for (int64_t i = lo * a->heads; i < hi * a->heads; i++)
-		a->out[i] = dot(a->z + i * a->width, a->a + i * a->width, a->width);
+	dot_each(a->out, a->z, a->a, lo * a->heads, hi * a->heads, INT64_MAX, a->width);
 }
 
 static void k_head_outer(const void *args, int64_t lo, int64_t hi) {
@@ -177,32 +207,46 @@ static void k_head_outer(const void *args, int64_t lo, int64_t hi) {
 			axpy(a->z + (i * a->heads + h) * a->width, a->s[i * a->heads + h], a->a + h * a->width, a->width);
 }
 
+// Few rows at a time, whose sums of a column meet in a register while these rows and those after them stay in the cache.
 static void k_head_outer_back(const void *args, int64_t lo, int64_t hi) {
+	enum { ROWS = 8 };
 	const weft_head_outer_args *a = args;
-	int64_t cols = a->heads * a->width;
+	int64_t heads = a->heads, width = a->width, cols = heads * width;
 	for (int64_t t = lo; t < hi; t++) {
 		double *sum = a->tiles + t * cols;
+		int64_t end = tile_end(t, a->rows);
 		for (int64_t c = 0; c < cols; c++)
 			sum[c] = 0;
-		for (int64_t i = t * WEFT_TILE; i < tile_end(t, a->rows); i++)
-			for (int64_t h = 0; h < a->heads; h++) {
-				double s = a->s[i * a->heads + h];
-				for (int64_t c = h * a->width; c < (h + 1) * a->width; c++)
-					sum[c] += s * a->z[i * cols + c];
-			}
+		for (int64_t from = t * WEFT_TILE; from < end; from += ROWS) {
+			int64_t here = lesser(ROWS, end - from);
+			for (int64_t h = 0; h < heads; h++)
+				for (int64_t c = 0; c < width; c += VW) {
+					const float *z = a->z + from * cols + h * width + c, *s = a->s + from * heads + h;
+					int n = lesser(width - c, VW);
+					vf some = {0};
+					for (int64_t r = 0; r < here; r++) {
+						__builtin_prefetch(z + (r + ROWS) * cols + FETCH);
+						some += s[r * heads] * part(z + r * cols, n);
+					}
+					add_lanes(sum + h * width + c, some, n);
+				}
+		}
 	}
 }
 
 static void k_head_mean(const void *args, int64_t lo, int64_t hi) {
 	const weft_head_mean_args *a = args;
 	float each = 1.0f / a->heads;
-	for (int64_t i = lo; i < hi; i++)
-		for (int64_t c = 0; c < a->width; c++) {
-			float s = 0;
+	for (int64_t i = lo; i < hi; i++) {
+		const float *in = a->in + i * a->heads * a->width;
+		for (int64_t c = 0; c < a->width; c += VW) {
+			int n = lesser(a->width - c, VW);
+			vf s = {0};
 			for (int64_t h = 0; h < a->heads; h++)
-				s += a->in[(i * a->heads + h) * a->width + c];
-			a->out[i * a->width + c] = s * each;
+				s += part(in + h * a->width + c, n);
+			put(a->out + i * a->width + c, s * each, n);
 		}
+	}
 }
 
 static void k_head_mean_back(const void *args, int64_t lo, int64_t hi) {
@@ -210,11 +254,17 @@ static void k_head_mean_back(const void *args, int64_t lo, int64_t hi) {
 	float each = 1.0f / a->heads;
 	for (int64_t i = lo; i < hi; i++)
 		for (int64_t h = 0; h < a->heads; h++)
-			for (int64_t c = 0; c < a->width; c++)
-				a->out[(i * a->heads + h) * a->width + c] = a->in[i * a->width + c] * each;
+			for (int64_t c = 0; c < a->width; c += VW) {
+				int n = lesser(a->width - c, VW);
+				put(a->out + (i * a->heads + h) * a->width + c, part(a->in + i * a->width + c, n) * each, n);
+			}
 }
 
-static void k_zero(const void *args, int64_t lo, int64_t hi) {
-	const weft_zero_args *a = args;
-	__builtin_memset((char *)a->p + lo, 0, hi - lo);
+static void k_fill(const void *args, int64_t lo, int64_t hi) {
+	const weft_fill_args *a = args;
+	if (a->value == 0)
+		__builtin_memset(a->p + lo, 0, (hi - lo) * sizeof *a->p);
+	else
+		for (int64_t i = lo; i < hi; i++)
+			a->p[i] = a->value;
 }

@@ -8,21 +8,29 @@ typedef struct {
 	v32 part[4][PARTS];
 } counters;
 
+// Even and odd lanes are worked on apart, each in the lower halves of 64 bits: a product then has both of its words in place, and
+// what stands in an upper half is never read.
 static inline __attribute__((always_inline)) void philox(counters *c, uint64_t key) {
-	v32 k0 = (v32)all_u((uint32_t)key), k1 = (v32)all_u((uint32_t)(key >> 32));
 	const vu m0 = all_u(0xD2511F53u), m1 = all_u(0xCD9E8D57u);
-	for (int round = 0; round < 10; round++) {
-		for (int p = 0; p < PARTS; p++) {
-			vu high0, low0, high1, low1;
-			multiply((vu)c->part[0][p], m0, &high0, &low0);
-			multiply((vu)c->part[2][p], m1, &high1, &low1);
-			c->part[0][p] = (v32)high1 ^ c->part[1][p] ^ k0;
-			c->part[1][p] = (v32)low1;
-			c->part[2][p] = (v32)high0 ^ c->part[3][p] ^ k1;
-			c->part[3][p] = (v32)low0;
+	for (int p = 0; p < PARTS; p++) {
+		v64 half[2][4], k0 = (v64)all_u((uint32_t)key), k1 = (v64)all_u((uint32_t)(key >> 32));
+		for (int w = 0; w < 4; w++) {
+			half[0][w] = (v64)c->part[w][p];
+			half[1][w] = half[0][w] >> 32;
 		}
-		k0 += 0x9E3779B9u;
-		k1 += 0xBB67AE85u;
+		for (int round = 0; round < 10; round++) {
+			for (int h = 0; h < 2; h++) {
+				v64 *x = half[h], first = (v64)multiply((vu)x[0], m0), second = (v64)multiply((vu)x[2], m1);
+				x[0] = second >> 32 ^ x[1] ^ k0;
+				x[1] = second;
+				x[2] = first >> 32 ^ x[3] ^ k1;
+				x[3] = first;
+			}
+			k0 += 0x9E3779B9u;
+			k1 += 0xBB67AE85u;
+		}
+		for (int w = 0; w < 4; w++)
+			c->part[w][p] = (v32)((half[0][w] & 0xffffffffu) | half[1][w] << 32);
 	}
 }
 

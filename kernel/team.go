@@ -141,12 +141,13 @@ func (t *Team) mergeTiles(partial *tensor.Matrix, into func(column int, sum floa
 	if t.plan {
 		return
 	}
-	values := partial.Doubles()
-	for c := range partial.Cols {
-		sum := 0.0
-		for k := range partial.Rows {
-			sum += values[k*partial.Cols+c]
+	values, sums := partial.Doubles(), make([]float64, partial.Cols)
+	for k := range partial.Rows {
+		for c, v := range values[k*partial.Cols : (k+1)*partial.Cols] {
+			sums[c] += v
 		}
+	}
+	for c, sum := range sums {
 		into(c, sum)
 	}
 }

@@ -152,19 +152,67 @@ typedef struct {
 	int64_t rows, cols;
 } weft_column_sum_args;
 
-// Batch and layer normalisation; equations in norm.h.
+// Each column's mean over the tile's rows, and the sum of squared deviations from it. Runs over tiles.
+typedef struct {
+	double *tile_mean, *tile_m2; // tiles × cols
+	const float *x;
+	int64_t rows, cols;
+} weft_moments_args;
+
+// y = γ·(x − mean)·rstd + β, each with one number for each column.
+typedef struct {
+	const float *mean, *rstd, *gamma, *beta;
+} weft_normalization;
+
+// z = mask(act(y)) of batch norm; z may be x. Equations in norm.h.
 typedef struct {
 	float *z;
-	const float *x, *g;
-	const float *mean, *rstd; // per column (batch) or written per row (layer)
-	float *row_mean, *row_rstd;
-	const float *gamma, *beta; // per column, may be NULL
-	const float *sum_g, *sum_gx; // per column: means over the rows of g and of g·x̂
-	double *tile_mean, *tile_m2; // tiles × cols
-	double *tiles, *tiles2;
+	const float *x;
+	weft_normalization norm;
+	int64_t cols;
+	int32_t activation;
+	weft_mask mask;
+} weft_normalize_args;
+
+// Σ g' and Σ g'·x̂ over the tile's rows, for g' = dLoss/dy, which is written over g = dLoss/dz. Runs over tiles.
+typedef struct {
+	double *tile_g, *tile_gx; // tiles × cols
+	float *g;
+	const float *x;
+	weft_normalization norm;
 	int64_t rows, cols;
+	int32_t activation;
+	weft_mask mask;
+} weft_normalize_sums_args;
+
+// dx, from g' and the means of g' and g'·x̂ over all rows; dx may be g.
+typedef struct {
+	float *dx;
+	const float *g, *x;
+	weft_normalization norm;
+	const float *mean_g, *mean_gx; // per column
+	int64_t cols;
+} weft_normalize_back_args;
+
+// z = mask(act(y)) of layer norm, and the mean and rstd of each row.
+typedef struct {
+	float *z, *mean, *rstd;
+	const float *x, *gamma, *beta;
+	int64_t cols;
 	float epsilon;
-} weft_norm_args;
+	int32_t activation;
+	weft_mask mask;
+} weft_layer_norm_args;
+
+// dx, and Σ g' and Σ g'·x̂ over the tile's rows; dx may be g. Runs over tiles.
+typedef struct {
+	float *dx;
+	double *tile_g, *tile_gx; // tiles × cols
+	const float *g, *x, *mean, *rstd, *gamma, *beta;
+	int64_t rows, cols;
+	int32_t activation;
+	weft_mask mask;
+} weft_layer_back_args;
 
 // Losses over a list of rows; equations in loss.h. Runs over tiles of the list.
 typedef struct {
@@ -203,15 +251,17 @@ typedef struct {
 	weft_mask mask;
 } weft_sparse_mask_args;
 
+// Sets 32-bit words.
 typedef struct {
-	void *p;
-} weft_zero_args;
+	uint32_t *p;
+	uint32_t value;
+} weft_fill_args;
 
 #define WEFT_KERNELS(X) \
 	X(spmm) X(spmm_segment) X(max) X(max_back) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(finish) X(finish_back) X(combine) \
-	X(column_sum) X(batch_stats) X(batch_norm) X(batch_back_sums) X(batch_back) X(layer_norm) X(layer_back) \
-	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(zero)
+	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
+	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(fill)
 
 enum weft_kernel_name {
 #define X(name) weft_##name,

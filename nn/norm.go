@@ -4,13 +4,14 @@ import (
 	"math"
 
 	"weft/autograd"
+	"weft/kernel"
 	"weft/tensor"
 )
 
 // Norm normalises a layer's output.
 type Norm interface {
-	// Forward normalises x.
-	Forward(x *autograd.Var) *autograd.Var
+	// Forward is mask(act(y)) for x normalised to y, in one pass. x is given away.
+	Forward(x *autograd.Var, act kernel.Activation, mask kernel.Mask) *autograd.Var
 }
 
 const (
@@ -40,8 +41,8 @@ func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
 // RunningMean is the mean that evaluation uses.
 func (b *BatchNorm) RunningMean() *Buffer { return b.runningMean }
 
-// Forward normalises x.
-func (b *BatchNorm) Forward(x *autograd.Var) *autograd.Var {
+// Forward is mask(act(y)) for x normalised to y.
+func (b *BatchNorm) Forward(x *autograd.Var, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	t := x.Tape()
 	rows := t.Rows
 	cols := x.Cols()
@@ -54,14 +55,15 @@ func (b *BatchNorm) Forward(x *autograd.Var) *autograd.Var {
 			rstd.Floats()[c] = float32(1 / math.Sqrt(float64(b.runningVar.Values[c])+normEpsilon))
 		}
 	}
-	z := t.New(x.Rows(), cols)
-	t.Team.Normalize(z, x.Value(), mean, rstd, b.gamma.Value, b.beta.Value)
+	norm := kernel.Normalization{Mean: mean, Rstd: rstd, Gamma: b.gamma.Value, Beta: b.beta.Value}
+	from, z := x.Value(), output(x)
+	t.Team.Normalize(z, from, norm, act, mask)
 	gamma, beta := b.gamma.On(t), b.beta.On(t)
 	batch := t.Training
 	return t.Record(autograd.Op{
 		Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{mean, rstd},
 		Backward: func(g *tensor.Matrix) {
-			sumG, sumGX := t.Team.NormalizeSums(g, x.Value(), mean, rstd)
+			sumG, sumGX := t.Team.NormalizeSums(g, x.Value(), norm, act, mask)
 			addScaled(t, beta.GradSum(), sumG, 1)
 			addScaled(t, gamma.GradSum(), sumGX, 1)
 			// With running statistics mean and rstd are constants, and the two means drop out of the gradient.
@@ -72,12 +74,22 @@ func (b *BatchNorm) Forward(x *autograd.Var) *autograd.Var {
 				addScaled(t, meanG, sums[:cols], 1/float64(rows.Total))
 				addScaled(t, meanGX, sums[cols:], 1/float64(rows.Total))
 			}
-			t.Team.NormalizeBackward(g, g, x.Value(), mean, rstd, b.gamma.Value, meanG, meanGX)
+			t.Team.NormalizeBackward(g, g, x.Value(), norm, meanG, meanGX)
 			meanG.Release()
 			meanGX.Release()
 			x.AddGrad(g)
 		},
 	})
+}
+
+// output is where the normalised x goes: over x where nothing is recorded, as only a backward pass reads x again.
+func output(x *autograd.Var) *tensor.Matrix {
+	t := x.Tape()
+	if t.Recording {
+		return t.New(x.Rows(), x.Cols())
+	}
+	z, _ := x.Take()
+	return z
 }
 
 // batchStatistics fills mean and rstd from all rows on all workers, and moves the running statistics. The workers' means and sums
@@ -132,17 +144,20 @@ func NewLayerNorm(ps *Params, path string, width int) *LayerNorm {
 	return &LayerNorm{ps.Bias(path+".weight", width, Constant(1)), ps.Bias(path+".bias", width, Constant(0))}
 }
 
-// Forward normalises x.
-func (l *LayerNorm) Forward(x *autograd.Var) *autograd.Var {
+// Forward is mask(act(y)) for x normalised to y.
+func (l *LayerNorm) Forward(x *autograd.Var, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	t := x.Tape()
-	z := t.New(x.Rows(), x.Cols())
-	mean, rstd := t.Memory().New(tensor.Activations, x.Rows(), 1), t.Memory().New(tensor.Activations, x.Rows(), 1)
-	t.Team.LayerNorm(z, x.Value(), mean, rstd, l.gamma.Value, l.beta.Value, normEpsilon)
+	norm := kernel.Normalization{
+		Mean: t.Memory().New(tensor.Activations, x.Rows(), 1), Rstd: t.Memory().New(tensor.Activations, x.Rows(), 1),
+		Gamma: l.gamma.Value, Beta: l.beta.Value,
+	}
+	from, z := x.Value(), output(x)
+	t.Team.LayerNorm(z, from, norm, normEpsilon, act, mask)
 	gamma, beta := l.gamma.On(t), l.beta.On(t)
 	return t.Record(autograd.Op{
-		Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{mean, rstd},
+		Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{norm.Mean, norm.Rstd},
 		Backward: func(g *tensor.Matrix) {
-			t.Team.LayerNormBackward(g, gamma.GradSum(), beta.GradSum(), g, x.Value(), mean, rstd, l.gamma.Value)
+			t.Team.LayerNormBackward(g, gamma.GradSum(), beta.GradSum(), g, x.Value(), norm, act, mask)
 			x.AddGrad(g)
 		},
 	})

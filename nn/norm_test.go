@@ -78,7 +78,7 @@ func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x,
 	tape := autograd.NewTrainingTape(team, rows, autograd.Random{})
 	tape.Training = training
 	dx := team.Zeros(tensor.Features, x.Rows, x.Cols)
-	out := norm.Forward(tape.Leaf(x, dx))
+	out := norm.Forward(tape.Leaf(x, dx), kernel.Identity, kernel.Mask{})
 	z := copyOf(team, out.Value())
 	tape.Backward(out, copyOf(team, g))
 	return normed{ps, z, dx}

@@ -154,14 +154,12 @@ func (l *ledger) sage(layers []layer) {
 			break
 		}
 		l.normalize(y.out)
-		l.finish(y.out, false, inPlace)
 	}
 	l.loss(layers)
 	for _, y := range slices.Backward(layers) {
 		if y.last {
 			l.columnSums(y.out)
 		} else {
-			l.finishBackward(y.out)
 			l.normalizeBackward(y.out)
 		}
 		l.weightGradient(y.in, y.out)
@@ -194,7 +192,7 @@ func (l *ledger) gcn(layers []layer) {
 		if y.last {
 			l.finishLast(y.out, inPlace)
 		} else {
-			l.finish(y.out, true, inPlace)
+			l.finish(y.out, inPlace)
 		}
 	}
 	l.loss(layers)
@@ -226,7 +224,7 @@ func (l *ledger) gat(layers []layer) {
 		if y.last {
 			l.finishLast(y.out, copied)
 		} else {
-			l.finish(y.out, true, copied)
+			l.finish(y.out, copied)
 		}
 	}
 	l.loss(layers)

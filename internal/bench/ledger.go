@@ -195,30 +195,22 @@ const (
 // mask is that of dropout ½, as the models have.
 var mask = kernel.NewMask(1, 0.5, nil)
 
-// finish is bias (where with is set), ReLU and dropout.
-func (l *ledger) finish(cols int, with bool, where place) {
-	name := "relu and dropout"
-	if with {
-		name = "bias, relu and dropout"
-	}
-	l.finishes(name, cols, with, where, kernel.ReLU, mask)
+// finish is bias, ReLU and dropout.
+func (l *ledger) finish(cols int, where place) {
+	l.finishes("bias, relu and dropout", cols, where, kernel.ReLU, mask)
 }
 
 // finishLast is the bias of the last layer.
 func (l *ledger) finishLast(cols int, where place) {
-	l.finishes("bias", cols, true, where, kernel.Identity, kernel.Mask{})
+	l.finishes("bias", cols, where, kernel.Identity, kernel.Mask{})
 }
 
-func (l *ledger) finishes(name string, cols int, with bool, where place, act kernel.Activation, m kernel.Mask) {
+func (l *ledger) finishes(name string, cols int, where place, act kernel.Activation, m kernel.Mask) {
 	l.call(name, l.width(cols), 1, func(a *arrays) func() {
-		x := a.matrix(l.rows, cols)
+		x, bias := a.matrix(l.rows, cols), a.matrix(1, cols)
 		z := x
 		if where == copied {
 			z = a.zeros(l.rows, cols)
-		}
-		var bias *tensor.Matrix
-		if with {
-			bias = a.matrix(1, cols)
 		}
 		return func() { l.team.Finish(z, x, bias, act, m) }
 	})
@@ -239,26 +231,26 @@ func (l *ledger) columnSums(cols int) {
 	})
 }
 
-// normalize is batch norm: the moments of each column, then the rows.
+// normalize is batch norm, ReLU and dropout: the moments of each column, then the rows.
 func (l *ledger) normalize(cols int) {
 	l.call("moments", l.width(cols), 1, func(a *arrays) func() {
 		x := a.matrix(l.rows, cols)
 		return func() { l.team.Moments(x) }
 	})
-	l.call("normalize", l.width(cols), 1, func(a *arrays) func() {
-		z, x, row := a.zeros(l.rows, cols), a.matrix(l.rows, cols), a.matrix(1, cols)
-		return func() { l.team.Normalize(z, x, row, row, row, row) }
+	l.call("normalize, relu and dropout", l.width(cols), 1, func(a *arrays) func() {
+		z, x, n := a.zeros(l.rows, cols), a.matrix(l.rows, cols), a.normalization(cols)
+		return func() { l.team.Normalize(z, x, n, kernel.ReLU, mask) }
 	})
 }
 
 func (l *ledger) normalizeBackward(cols int) {
-	l.call("normalize sums", l.width(cols), 1, func(a *arrays) func() {
-		g, x, row := a.matrix(l.rows, cols), a.matrix(l.rows, cols), a.matrix(1, cols)
-		return func() { l.team.NormalizeSums(g, x, row, row) }
+	l.call("normalize sums, relu and dropout backward", l.width(cols), 1, func(a *arrays) func() {
+		g, x, n := a.matrix(l.rows, cols), a.matrix(l.rows, cols), a.normalization(cols)
+		return func() { l.team.NormalizeSums(g, x, n, kernel.ReLU, mask) }
 	})
 	l.call("normalize backward", l.width(cols), 1, func(a *arrays) func() {
-		g, x, row := a.matrix(l.rows, cols), a.matrix(l.rows, cols), a.filled(1, cols, 0.5) // under 1: g is written over and over
-		return func() { l.team.NormalizeBackward(g, g, x, row, row, row, row, row) }
+		g, x, n, row := a.matrix(l.rows, cols), a.matrix(l.rows, cols), a.normalization(cols), a.matrix(1, cols)
+		return func() { l.team.NormalizeBackward(g, g, x, n, row, row) }
 	})
 }
 

@@ -47,21 +47,65 @@ func (b *bench) rowWork() (cases []testCase) {
 		return &job{run: func() { team.Moments(x) }, flops: 4 * elements(x), read: []*tensor.Matrix{x}}
 	})
 	add("normalize", func(rows, cols int, a *arrays) *job {
-		x, z, row := a.matrix(rows, cols), a.zeros(rows, cols), a.matrix(1, cols)
+		x, z, n := a.matrix(rows, cols), a.zeros(rows, cols), a.normalization(cols)
 		return &job{
-			run: func() { team.Normalize(z, x, row, row, row, row) }, flops: 4 * elements(x),
+			run: func() { team.Normalize(z, x, n, kernel.ReLU, kernel.Mask{}) }, flops: 4 * elements(x),
 			read: []*tensor.Matrix{x}, written: 4 * z.Len(),
 		}
 	})
 	add("normalize backward sums", func(rows, cols int, a *arrays) *job {
-		g, x, row := a.matrix(rows, cols), a.matrix(rows, cols), a.matrix(1, cols)
-		return &job{run: func() { team.NormalizeSums(g, x, row, row) }, flops: 5 * elements(x), read: []*tensor.Matrix{g, x}}
+		g, x, n := a.matrix(rows, cols), a.matrix(rows, cols), a.normalization(cols)
+		return &job{
+			run: func() { team.NormalizeSums(g, x, n, kernel.ReLU, kernel.Mask{}) }, flops: 7 * elements(x),
+			read: []*tensor.Matrix{x}, updated: 4 * g.Len(),
+		}
 	})
 	add("normalize backward", func(rows, cols int, a *arrays) *job {
-		g, x, row := a.matrix(rows, cols), a.matrix(rows, cols), a.matrix(1, cols)
+		g, x, n, row := a.matrix(rows, cols), a.matrix(rows, cols), a.normalization(cols), a.matrix(1, cols)
 		return &job{
-			run: func() { team.NormalizeBackward(g, g, x, row, row, row, row, row) }, flops: 7 * elements(x),
+			run: func() { team.NormalizeBackward(g, g, x, n, row, row) }, flops: 5 * elements(x),
 			read: []*tensor.Matrix{x}, updated: 4 * g.Len(),
+		}
+	})
+	for _, norm := range []struct {
+		name     string
+		backward bool
+	}{{"layer norm", false}, {"layer norm backward", true}} {
+		add(norm.name, func(rows, cols int, a *arrays) *job {
+			g, x, n, row := a.matrix(rows, cols), a.matrix(rows, cols), a.normalization(cols), a.zeros(1, cols)
+			n.Mean, n.Rstd = a.matrix(rows, 1), a.matrix(rows, 1)
+			if norm.backward {
+				return &job{
+					run: func() { team.LayerNormBackward(g, row, row, g, x, n, kernel.ReLU, kernel.Mask{}) }, flops: 14 * elements(x),
+					read: []*tensor.Matrix{x}, updated: 4 * g.Len(),
+				}
+			}
+			return &job{
+				run: func() { team.LayerNorm(g, x, n, 1e-5, kernel.ReLU, kernel.Mask{}) }, flops: 8 * elements(x),
+				read: []*tensor.Matrix{x}, written: 4 * g.Len(),
+			}
+		})
+	}
+	heads := func(cols int) int {
+		if cols%4 == 0 {
+			return 4
+		}
+		return 1
+	}
+	add("head dot", func(rows, cols int, a *arrays) *job {
+		z, v, out := a.matrix(rows, cols), a.matrix(1, cols), a.zeros(rows, heads(cols))
+		return &job{run: func() { team.HeadDot(out, z, v) }, flops: 2 * elements(z), read: []*tensor.Matrix{z}, written: 4 * out.Len()}
+	})
+	add("row dots", func(rows, cols int, a *arrays) *job {
+		x, y, out := a.matrix(rows, cols), a.matrix(rows, cols), a.zeros(rows, heads(cols))
+		return &job{run: func() { team.RowDots(out, x, y) }, flops: 2 * elements(x), read: []*tensor.Matrix{x, y}, written: 4 * out.Len()}
+	})
+	add("head dot backward", func(rows, cols int, a *arrays) *job {
+		z, v, s := a.matrix(rows, cols), a.matrix(1, cols), a.matrix(rows, heads(cols))
+		dz, dv := a.zeros(rows, cols), a.zeros(1, cols)
+		return &job{
+			run: func() { team.HeadDotBackward(dz, dv, s, z, v) }, flops: 4 * elements(z),
+			read: []*tensor.Matrix{z, s, s}, updated: 4 * dz.Len(),
 		}
 	})
 	add("adam", func(rows, cols int, a *arrays) *job {

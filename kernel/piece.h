@@ -1,0 +1,60 @@
+// Row-wise work goes over pieces of a matrix: some rows side by side, as one run of numbers that whole vectors fill wherever the
+// width allows, because one masked store takes as long as many whole ones. A longer row is cut into parts. What belongs to the
+// columns is repeated for each row of a piece. What a reduction over rows adds up stays apart for each place of a piece, in
+// float for PARTIAL pieces and in double precision over these.
+
+enum { PIECE = 2048, LEAST = 1024, PARTIAL = 32, ROOM = PIECE + LANES };
+
+// Room for a piece's numbers, and for LANES more of a mask.
+typedef float room[ROOM] __attribute__((aligned(64)));
+
+// How many numbers ahead a kernel fetches that has too much to do for each to run far ahead itself.
+enum { FETCH = 1024 };
+
+static inline int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
+
+// The rows of a piece: enough for LEAST numbers, and for no broken vector at the end.
+static inline int64_t piece_rows(int64_t cols) {
+	int64_t rows = LEAST / (cols + 1) + 1;
+	if (cols % LANES)
+		rows = (rows + LANES - 1) / LANES * LANES;
+	return rows * cols <= PIECE ? rows : cols < PIECE ? PIECE / cols : 1;
+}
+
+// to = v for each row of a piece of this width; v may be to. NULL where v is.
+static inline const float *repeat(float *to, const float *v, int64_t width, int64_t rows) {
+	if (!v)
+		return NULL;
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t c = 0; c < width; c++)
+			to[r * width + c] = v[c];
+	return to;
+}
+
+// keep = the mask of columns from … from+width of a piece's rows. NULL where nothing is dropped.
+static __attribute__((noinline)) const float *mask_piece(room keep, const weft_mask *m, int64_t row, int64_t rows, int64_t from, int64_t width) {
+	if (!m->threshold)
+		return NULL;
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t c = 0; c < width; c += BATCH)
+			mask_row(keep + r * width + c, m, row + r, (from + c) / BATCH, lesser(width - c, BATCH));
+	return keep;
+}
+
+// sum_c += the places of column c, which become zero.
+static inline void fold(double *sum, float *places, int64_t width, int64_t rows) {
+	for (int64_t r = 0; r < rows; r++)
+		for (int64_t c = 0; c < width; c++)
+			sum[c] += places[r * width + c];
+	__builtin_memset(places, 0, rows * width * sizeof *places);
+}
+
+// sum_c += v_c for n lanes
+static inline __attribute__((always_inline)) void add_lanes(double *sum, vf v, int n) {
+	float s[VW];
+	store(s, v);
+	for (int i = 0; i < n; i++)
+		sum[i] += s[i];
+}
+
+static inline int64_t tile_end(int64_t tile, int64_t rows) { return lesser((tile + 1) * WEFT_TILE, rows); }
