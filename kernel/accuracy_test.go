@@ -137,8 +137,8 @@ func TestNaNStays(t *testing.T) {
 		if v := s.team.SumSquares(logits); !math.IsNaN(v) {
 			t.Errorf("the sum of squares of NaN is %v", v)
 		}
-		top, arg := s.team.MaxStart(3, 5)
-		s.team.Max(top, arg, a, x, nil, nil)
+		top, arg := s.blank(3, 5), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 3, 5)
+		s.team.Max(top, arg, a, x, nil, nil, true)
 		isNaN("max, NaN last", top, 2)
 		isNaN("max, NaN first", top, 5+2)
 	})

@@ -104,11 +104,14 @@ func TestTwoBlocks(t *testing.T) {
 		for i := range ids.Int32s() {
 			ids.Int32s()[i] = int32(i)
 		}
-		one, arg := team.MaxStart(rows, heads*width)
-		team.Max(one, arg, a, x, nil, nil)
-		two, arg2 := team.MaxStart(rows, heads*width)
-		team.Max(two, arg2, right, x2, ids.Reshape(cols, 1).RowRange(at, cols), nil) // in either order
-		team.Max(two, arg2, left, x1, nil, nil)
+		start := func() (z, arg *tensor.Matrix) {
+			return normal(team, r, rows, heads*width), team.Memory.NewElement(tensor.Buffers, tensor.Int32, rows, heads*width)
+		}
+		one, arg := start()
+		team.Max(one, arg, a, x, nil, nil, true)
+		two, arg2 := start()
+		team.Max(two, arg2, right, x2, ids.Reshape(cols, 1).RowRange(at, cols), nil, true) // in either order
+		team.Max(two, arg2, left, x1, nil, nil, false)
 		close32(t, "max", two, one)
 		if !slices.Equal(arg.Int32s(), arg2.Int32s()) {
 			t.Error("the sources of the maxima differ")

@@ -197,8 +197,8 @@ func conformMax(s *suite) {
 func (s *suite) max(what string, a *kernel.CSR, x, g, self, ids *tensor.Matrix) {
 	s.t.Helper()
 	n, cols := a.Rows, x.Cols
-	z, arg := s.team.MaxStart(n, cols)
-	s.team.Max(z, arg, a, x, ids, self)
+	z, arg := s.blank(n, cols), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, cols)
+	s.team.Max(z, arg, a, x, ids, self, true)
 	dx := s.normal(n, cols)
 	start := exact(dx)
 	s.team.MaxBackward(dx, s.team.Transpose(a, tensor.Graph), g, arg, ids, self)

@@ -1,8 +1,6 @@
 // Work on rows whose columns are those of a group of heads, one head after another: sums of gathered rows with a coefficient for
 // each edge and head, and dot products with them. The loops over a run's edges are inside, so that sums stay in registers.
 
-enum { BLOCK = REGISTERS / 2 }; // vectors of columns that are summed at a time
-
 // A group of at most VW heads; its columns as vectors, the last of them of `tail` lanes where VW does not divide them.
 typedef struct {
 	int64_t head, from, width; // first head, first column, columns of a head
@@ -38,47 +36,6 @@ static inline int next_group(group *g, int64_t heads) {
 	return 1;
 }
 
-// Calls f for blocks of nb vectors from vector v0 on, with nb and tail (0 or the group's) constants to the compiler.
-#define BLOCK_CASE(nb, f, ...) \
-	case nb: \
-		if (v0 + nb == g->vectors && g->tail) \
-			f(__VA_ARGS__, v0, nb, g->tail); \
-		else \
-			f(__VA_ARGS__, v0, nb, 0); \
-		break;
-#if defined(__AVX512F__)
-#define MORE_BLOCK_CASES(f, ...) \
-	BLOCK_CASE(5, f, __VA_ARGS__) BLOCK_CASE(6, f, __VA_ARGS__) BLOCK_CASE(7, f, __VA_ARGS__) BLOCK_CASE(8, f, __VA_ARGS__)
-#else
-#define MORE_BLOCK_CASES(f, ...)
-#endif
-#define EACH_BLOCK(f, ...) \
-	for (int v0 = 0; v0 < g->vectors; v0 += BLOCK) \
-		switch (g->vectors - v0 < BLOCK ? g->vectors - v0 : BLOCK) { \
-			BLOCK_CASE(1, f, __VA_ARGS__) BLOCK_CASE(2, f, __VA_ARGS__) BLOCK_CASE(3, f, __VA_ARGS__) BLOCK_CASE(4, f, __VA_ARGS__) \
-			MORE_BLOCK_CASES(f, __VA_ARGS__) \
-		}
-
-// Asks for the columns of a block in a row that is used later.
-static inline __attribute__((always_inline)) void prefetch_block(const float *row, const int nb, const int tail) {
-	__asm__("" : "+r"(row)); // one address with constant offsets
-	for (int v = 0; v < nb; v += VW < 16 ? 16 / VW : 1)
-		__builtin_prefetch(row + v * VW);
-	if (tail)
-		__builtin_prefetch(row + (nb - 1) * VW + tail - 1);
-}
-
-static inline __attribute__((always_inline)) vf load_block(const float *p, int v, const int nb, const int tail) {
-	return tail && v == nb - 1 ? load_n(p + v * VW, tail) : load(p + v * VW);
-}
-
-static inline __attribute__((always_inline)) void store_block(float *p, vf x, int v, const int nb, const int tail) {
-	if (tail && v == nb - 1)
-		store_n(p + v * VW, x, tail);
-	else
-		store(p + v * VW, x);
-}
-
 enum extension { FROM_ZERO, FROM_ZERO_AT_FIRST, EXTENDED };
 
 // Sums of the rows at the other ends of a batch's edges: z_c = [z_c +] scale_head · Σ_e coef_e,head · row_ec for each run. Rows and
@@ -100,7 +57,7 @@ typedef struct {
 	float *z2;                // a row of the group's vectors for each run
 } row_sum;
 
-static inline __attribute__((always_inline)) void sum_block(const row_sum *s, const group *g, const int single, const int two, int v0,
+static inline __attribute__((always_inline)) void sum_block(const row_sum *s, const group *g, const int single, const int two, int64_t v0,
                                                             const int nb, const int tail) {
 	// Where an edge has one place, its vectors are few and additions would wait for each other, sums are taken in so many parts.
 	enum { PARTS_OF_SUM = 4 };
@@ -157,13 +114,13 @@ static inline __attribute__((always_inline)) void sum_block(const row_sum *s, co
 
 static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s, const group *g) {
 	if (s->b->P == 1 && s->coef2) {
-		EACH_BLOCK(sum_block, s, g, 1, 1)
+		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 1, 1)
 	} else if (s->b->P == 1) {
-		EACH_BLOCK(sum_block, s, g, 1, 0)
+		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 1, 0)
 	} else if (s->coef2) {
-		EACH_BLOCK(sum_block, s, g, 0, 1)
+		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 0, 1)
 	} else {
-		EACH_BLOCK(sum_block, s, g, 0, 0)
+		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 0, 0)
 	}
 }
 
@@ -182,7 +139,7 @@ typedef struct {
 	float *z2;         // one row, may be NULL
 } slope_sum;
 
-static inline __attribute__((always_inline)) void slope_block(const slope_sum *s, const group *g, const int single, const int two, int v0,
+static inline __attribute__((always_inline)) void slope_block(const slope_sum *s, const group *g, const int single, const int two, int64_t v0,
                                                               const int nb, const int tail) {
 	const batch *b = s->b;
 	const int P = single ? 1 : b->P;
@@ -219,13 +176,13 @@ static inline __attribute__((always_inline)) void slope_block(const slope_sum *s
 
 static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, const group *g) {
 	if (s->b->P == 1 && s->z2) {
-		EACH_BLOCK(slope_block, s, g, 1, 1)
+		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 1, 1)
 	} else if (s->b->P == 1) {
-		EACH_BLOCK(slope_block, s, g, 1, 0)
+		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 1, 0)
 	} else if (s->z2) {
-		EACH_BLOCK(slope_block, s, g, 0, 1)
+		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 0, 1)
 	} else {
-		EACH_BLOCK(slope_block, s, g, 0, 0)
+		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 0, 0)
 	}
 }
 

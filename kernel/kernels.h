@@ -136,7 +136,9 @@ static inline void axpy(float *y, float c, const float *x, int64_t n) {
 }
 
 #include "random.h"
+#include "block.h"
 #include "spmm.h"
+#include "max.h"
 #include "edges.h"
 #include "heads.h"
 #include "attention.h"

@@ -106,27 +106,19 @@ func (t *Team) hubRow(args C.weft_spmm_args, sums, z, x *tensor.Matrix, s Scales
 	}
 }
 
-// Max extends z_ic = max_{j in row i} x_jc, and arg (Int32) by the id of the source that gave it; ids (Int32, nil: the row) are
-// the sources' vertices, and the smallest wins a tie. NaN is larger than any number. z must start as zeros and arg as −1
-// (MaxStart), which is also the result of a row without in-neighbours. loops (Int32) is positive for the rows that are their own in-neighbour
-// besides (nil: none); the matrix holds no self loops then.
-func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix) {
+// Max is z_ic = max_{j in row i} x_jc, and arg (Int32) the id of the source that gave it; ids (Int32, nil: the row) are the sources'
+// vertices, and the smallest wins a tie. NaN is larger than any number. A row without in-neighbours has 0 and −1. With first set
+// z and arg begin with these edges, else the maximum is taken of them and what z and arg hold. loops (Int32) is positive for the rows
+// that are their own in-neighbour besides (nil: none); the matrix holds no self loops then.
+func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, first bool) {
 	check("input", x, a.Cols, z.Cols)
 	check("output", z, a.Rows, x.Cols)
 	check("arg", arg, a.Rows, x.Cols)
 	args := &C.weft_max_args{
 		z: floats(z), arg: ints(arg), x: floats(x), indptr: longs(a.Indptr), indices: ints(a.Indices),
-		source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(x.Cols),
+		source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(x.Cols), first: boolean(first),
 	}
 	t.edges(C.weft_max, unsafe.Pointer(args), a, x.Cols)
-}
-
-// MaxStart returns the state before the first Max: zeros, and an arg of −1.
-func (t *Team) MaxStart(rows, cols int) (z, arg *tensor.Matrix) {
-	z = t.Zeros(tensor.Activations, rows, cols)
-	arg = t.Memory.NewElement(tensor.Activations, tensor.Int32, rows, cols)
-	t.Fill(arg, -1)
-	return z, arg
 }
 
 // MaxBackward adds to dx_j the g_ic of every out-neighbour i whose arg is j; transposed is the transpose of Max's matrix.

@@ -1,13 +1,5 @@
 // Aggregation: a destination row is summed in registers across all its edges and written once.
 
-enum { FAR = 64 }; // most edges between the prefetch of a row and its use
-
-// How many edges ahead rows of so many bytes are prefetched: narrow rows are used up sooner.
-static inline __attribute__((always_inline)) int64_t ahead_of(int64_t bytes) {
-	int64_t lines = (bytes + 63) / 64, edges = 128 / (lines > 0 ? lines : 1);
-	return edges < 8 ? 8 : edges < FAR ? edges : FAR;
-}
-
 // One row's sum over edges lo … hi−1 for nb vectors of columns and a tail of `tail` more. Without coefficients (plain set)
 // every weight is one. add: z += scale·sum, else z = scale·sum.
 static inline __attribute__((always_inline)) void spmm_row(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_t last, float scale,
@@ -16,19 +8,16 @@ static inline __attribute__((always_inline)) void spmm_row(const weft_spmm_args 
 	vf acc[REGISTERS + 1];
 	const int64_t cols = a->cols;
 	const int32_t *indices = a->indices;
-	const int64_t ahead = ahead_of((nb * VW + tail) * 4);
+	// Near the end, where no row follows, the rows themselves are asked for again.
+	int64_t ahead = ahead_of((nb * VW + tail) * sizeof(float));
+	if (hi + ahead > last)
+		ahead = 0;
 	for (int b = 0; b < nb; b++)
 		acc[b] = (vf){0};
 	acc[nb] = (vf){0};
 	for (int64_t k = lo; k < hi; k++) {
 		const float *row = x + indices[k] * cols;
-		if (k + ahead < last) {
-			const float *later = x + indices[k + ahead] * cols;
-			for (int b = 0; b < nb; b += 16 / VW > 0 ? 16 / VW : 1)
-				__builtin_prefetch(later + b * VW);
-			if (tail)
-				__builtin_prefetch(later + nb * VW);
-		}
+		prefetch_block(x + indices[k + ahead] * cols, nb + (tail > 0), tail);
 		if (plain) {
 			for (int b = 0; b < nb; b++)
 				acc[b] += load(row + b * VW);
@@ -109,53 +98,3 @@ static void k_spmm_segment(const void *args, int64_t lo, int64_t hi) {
 	k_spmm(&row, 0, 1);
 }
 
-// A source seen first wins a tie, and edges come in ascending order of the source, so a tie goes to the smallest source id.
-static inline void max_edge(float *z, int32_t *arg, const float *x, int32_t id, int64_t cols) {
-	for (int64_t c = 0; c < cols; c++) {
-		int first = id < arg[c], nan = x[c] != x[c]; // NaN is larger than any number, so that it never goes unseen
-		int better = arg[c] < 0 || x[c] > z[c] || (x[c] == z[c] && first) || (nan && (z[c] == z[c] || first));
-		z[c] = better ? x[c] : z[c];
-		arg[c] = better ? id : arg[c];
-	}
-}
-
-static void k_max(const void *args, int64_t lo, int64_t hi) {
-	const weft_max_args *a = args;
-	int64_t cols = a->cols;
-	for (int64_t i = lo; i < hi; i++) {
-		float *z = a->z + i * cols;
-		int32_t *arg = a->arg + i * cols;
-		for (int64_t k = a->indptr[i]; k < a->indptr[i + 1]; k++) {
-			int32_t j = a->indices[k];
-			max_edge(z, arg, a->x + j * cols, a->source_ids ? a->source_ids[j] : j, cols);
-		}
-		if (a->loops && a->loops[i] > 0)
-			max_edge(z, arg, a->x + i * cols, a->source_ids ? a->source_ids[i] : i, cols);
-	}
-}
-
-static void k_max_back(const void *args, int64_t lo, int64_t hi) {
-	const weft_max_back_args *a = args;
-	int64_t cols = a->cols;
-	for (int64_t j = lo; j < hi; j++) {
-		float *dx = a->dx + j * cols;
-		int32_t id = a->source_ids ? a->source_ids[j] : j;
-		int32_t before = -1;
-		for (int64_t k = a->indptr[j]; k <= a->indptr[j + 1]; k++) {
-			int32_t i;
-			if (k < a->indptr[j + 1])
-				i = a->indices[k];
-			else if (a->loops && a->loops[j] > 0)
-				i = j;
-			else
-				break;
-			if (i == before) // a duplicate edge has one arg
-				continue;
-			before = i;
-			const float *g = a->g + i * cols;
-			const int32_t *arg = a->arg + i * cols;
-			for (int64_t c = 0; c < cols; c++)
-				dx[c] += arg[c] == id ? g[c] : 0.0f;
-		}
-	}
-}

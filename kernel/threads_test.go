@@ -56,8 +56,8 @@ func (s *suite) everything() map[string][]float64 {
 	weighted.Values = s.normal(1, a.Entries())
 	keep("sparse mask", team.MaskEntries(&weighted, mask, false), team.MaskEntries(&weighted, mask, true))
 
-	top, arg := team.MaxStart(rows, cols)
-	team.Max(top, arg, a, x, ids, nil)
+	top, arg := new(cols), team.Memory.NewElement(tensor.Buffers, tensor.Int32, rows, cols)
+	team.Max(top, arg, a, x, ids, nil, true)
 	dx := new(cols)
 	team.MaxBackward(dx, transposed, y, arg, ids, nil)
 	keep("max", top, dx)

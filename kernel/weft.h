@@ -39,7 +39,7 @@ typedef struct {
 	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to spmm_segment
 } weft_spmm_args;
 
-// z_ic = max over k of x_jc, extending what z holds; arg_ic = the source's id. A row starts with arg −1 and z 0.
+// z_ic = max over k of x_jc; arg_ic = the source's id. A row starts with arg −1 and z 0, or where first is not set with what they hold.
 typedef struct {
 	float *z;
 	int32_t *arg;
@@ -49,6 +49,7 @@ typedef struct {
 	const int32_t *source_ids; // may be NULL: the source's row
 	const int32_t *loops;      // > 0 where the row is its own in-neighbour, may be NULL
 	int64_t cols;
+	int32_t first;
 } weft_max_args;
 
 // dx_j += Σ_i g_ic over the out-neighbours i whose arg_ic is j. Runs over the transposed rows.

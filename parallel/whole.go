@@ -139,8 +139,9 @@ func (p *whole) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 
 func (p *whole) max(x *autograd.Var) *autograd.Var {
 	t, e := x.Tape(), p.topology()
-	z, arg := t.Team.MaxStart(x.Rows(), x.Cols())
-	t.Team.Max(z, arg, e.in, x.Value(), nil, e.loops)
+	z := t.New(x.Rows(), x.Cols())
+	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, x.Rows(), x.Cols())
+	t.Team.Max(z, arg, e.in, x.Value(), nil, e.loops, true)
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: []*tensor.Matrix{arg}, Backward: func(g *tensor.Matrix) {
 		t.Team.MaxBackward(x.GradSum(), e.out, g, arg, nil, e.loops)
 		g.Release()

@@ -139,14 +139,13 @@ func (b *bench) spmm(e *kernel.CSR, width int, row, col *tensor.Matrix, a *array
 	}
 }
 
-// max gathers source rows, and extends the maximum and the id that gave it.
+// max gathers source rows, and writes the maximum and the id that gave it.
 func (b *bench) max(e *kernel.CSR, width int, a *arrays) *job {
 	x := a.matrix(e.Cols, width)
 	z, arg := a.zeros(e.Rows, width), a.element(tensor.Int32, e.Rows, width)
-	b.team.Fill(arg, -1)
 	return &job{
-		run:   func() { b.team.Max(z, arg, e, x, nil, nil) },
-		flops: float64(e.Entries() * width), gathers: []gather{{e.Indices, []*tensor.Matrix{x}}}, read: structure(e), updated: 8 * z.Len(),
+		run:   func() { b.team.Max(z, arg, e, x, nil, nil, true) },
+		flops: float64(e.Entries() * width), gathers: []gather{{e.Indices, []*tensor.Matrix{x}}}, read: structure(e), written: 8 * z.Len(),
 	}
 }
 

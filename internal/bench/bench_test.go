@@ -121,7 +121,7 @@ func TestBound(t *testing.T) {
 		"sum":       {b.spmm(s.graph(b, false), 32, nil, nil, a), 128 * e, structure, 128 * v, 0, 0},
 		"mean":      {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e, structure + 4*v, 128 * v, 0, 0},
 		"symmetric": {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), a.zeros(v, 1), a), 132 * e, structure + 4*v, 128 * v, 0, 0},
-		"max":       {b.max(s.graph(b, false), 32, a), 128 * e, structure, 0, 256 * v, 0},
+		"max":       {b.max(s.graph(b, false), 32, a), 128 * e, structure, 256 * v, 0, 0},
 		"attention": {b.attend(s, false, a), (128 + 16) * e, structure + 16*v, (128 + 16) * v, 0, 4 * e},
 		"attention backward": {
 			b.attendBackward(s, false, a), (128+16)*e + (128+48)*e, 2*structure + 2*128*v + 4*16*v, 0,

@@ -1,0 +1,54 @@
+// Blocks of columns whose sums stay in registers, and the rows that are gathered for them.
+
+enum {
+	BLOCK = REGISTERS / 2, // vectors of columns that are worked on at a time
+	FAR = 64               // most edges between the prefetch of a row and its use
+};
+
+// How many edges ahead rows of so many bytes are prefetched: narrow rows are used up sooner.
+static inline __attribute__((always_inline)) int64_t ahead_of(int64_t bytes) {
+	int64_t lines = (bytes + 63) / 64, edges = 128 / (lines > 0 ? lines : 1);
+	return edges < 8 ? 8 : edges < FAR ? edges : FAR;
+}
+
+// Calls f for each block of a row of `vectors` vectors, the last of them of `rest` lanes if not 0, with the block's first vector, its
+// number of vectors, and the lanes of its last one, 0 for all: the last two constants to the compiler as far as possible.
+#define BLOCK_CASE(nb, vectors, rest, f, ...) \
+	case nb: \
+		if (v0 + nb == (vectors) && (rest)) \
+			f(__VA_ARGS__, v0, nb, rest); \
+		else \
+			f(__VA_ARGS__, v0, nb, 0); \
+		break;
+#if defined(__AVX512F__)
+#define MORE_BLOCK_CASES(...) BLOCK_CASE(5, __VA_ARGS__) BLOCK_CASE(6, __VA_ARGS__) BLOCK_CASE(7, __VA_ARGS__) BLOCK_CASE(8, __VA_ARGS__)
+#else
+#define MORE_BLOCK_CASES(...)
+#endif
+#define EACH_BLOCK(vectors, ...) \
+	for (int64_t v0 = 0; v0 < (vectors); v0 += BLOCK) \
+		switch ((vectors) - v0 < BLOCK ? (vectors) - v0 : BLOCK) { \
+			BLOCK_CASE(1, vectors, __VA_ARGS__) BLOCK_CASE(2, vectors, __VA_ARGS__) BLOCK_CASE(3, vectors, __VA_ARGS__) \
+			BLOCK_CASE(4, vectors, __VA_ARGS__) MORE_BLOCK_CASES(vectors, __VA_ARGS__) \
+		}
+
+// Asks for the columns of a block in a row that is used later.
+static inline __attribute__((always_inline)) void prefetch_block(const float *row, const int nb, const int tail) {
+	__asm__("" : "+r"(row)); // one address with constant offsets
+	for (int v = 0; v < nb; v += VW < 16 ? 16 / VW : 1)
+		__builtin_prefetch(row + v * VW);
+	if (tail)
+		__builtin_prefetch(row + (nb - 1) * VW + tail - 1);
+}
+
+static inline __attribute__((always_inline)) vf load_block(const float *p, int v, const int nb, const int tail) {
+	return tail && v == nb - 1 ? load_n(p + v * VW, tail) : load(p + v * VW);
+}
+
+static inline __attribute__((always_inline)) void store_block(float *p, vf x, int v, const int nb, const int tail) {
+	if (tail && v == nb - 1)
+		store_n(p + v * VW, x, tail);
+	else
+		store(p + v * VW, x);
+}
+

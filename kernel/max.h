@@ -1,0 +1,131 @@
+// Aggregation by the largest value, with the source that gave it. NaN is larger than any number, so that it never goes unseen, and the
+// smallest id wins a tie.
+
+// Extends z and arg by x and its ids, element by element; an arg of −1 stands for no value yet.
+static inline __attribute__((always_inline)) void merge_max(float *z, int32_t *arg, vf x, vi id, int v, const int nb, const int tail) {
+	vf old = load_block(z, v, nb, tail);
+	vi at = (vi)load_block((const float *)arg, v, nb, tail), first = id < at;
+	vi better = (at < 0) | (x > old) | ((x == old) & first) | ((x != x) & ((old == old) | first));
+	store_block(z, (vf)(((vi)x & better) | ((vi)old & ~better)), v, nb, tail);
+	store_block((float *)arg, (vf)((id & better) | (at & ~better)), v, nb, tail);
+}
+
+// The id of row j of x.
+static inline vi id_of(const weft_max_args *a, int64_t j) { return (a->source_ids ? a->source_ids[j] : (int32_t)j) - (vi){0}; }
+
+static inline __attribute__((always_inline)) void begin_max(float *z, int32_t *arg, const int nb, const int tail) {
+	for (int v = 0; v < nb; v++) {
+		store_block(z, (vf){0}, v, nb, tail);
+		store_block((float *)arg, (vf)((vi){0} - 1), v, nb, tail);
+	}
+}
+
+// Rows lo … hi−1. A row's edges come in ascending order of the source's row, so that the first of equal values wins where ids are rows
+// (any_order not set). A row with a number that is NaN, or infinite, is gone over again edge by edge.
+static inline __attribute__((always_inline)) void max_block(const weft_max_args *a, int64_t lo, int64_t hi, const int any_order, int64_t v0,
+                                                            const int nb, const int tail) {
+	int64_t cols = a->cols, last = a->indptr[hi];
+	const float *x = a->x + v0 * VW;
+	for (int64_t i = lo; i < hi; i++) {
+		float *z = a->z + i * cols + v0 * VW;
+		int32_t *arg = a->arg + i * cols + v0 * VW;
+		int64_t k = a->indptr[i], end = a->indptr[i + 1], ahead = ahead_of(nb * sizeof(vf));
+		if (end + ahead > last)
+			ahead = 0;
+		if (k == end && a->first)
+			begin_max(z, arg, nb, tail);
+		if (k < end) {
+			vf top[BLOCK], finite[BLOCK]; // finite: 0, or NaN where a number was NaN or infinite
+			vi from[BLOCK], any = {0};
+			int32_t j = a->indices[k];
+			for (int v = 0; v < nb; v++) {
+				top[v] = load_block(x + j * cols, v, nb, tail);
+				from[v] = any_order ? id_of(a, j) : j - (vi){0};
+				finite[v] = top[v] * 0.0f;
+			}
+			while (++k < end) {
+				j = a->indices[k];
+				vi id = any_order ? id_of(a, j) : j - (vi){0};
+				prefetch_block(x + a->indices[k + ahead] * cols, nb, tail);
+				for (int v = 0; v < nb; v++) {
+					vf y = load_block(x + j * cols, v, nb, tail);
+					vi better = y > top[v];
+					if (any_order)
+						better |= (y == top[v]) & (id < from[v]);
+					top[v] = larger(y, top[v]);
+					from[v] = (id & better) | (from[v] & ~better);
+					finite[v] += y * 0.0f;
+				}
+			}
+			for (int v = 0; v < nb; v++)
+				any |= finite[v] != finite[v];
+			int numbers_only = lane_sum((vf)(any & (vi)all(1.0f))) == 0;
+			if (numbers_only && a->first) {
+#pragma GCC unroll 8 // so that top and from need not be in memory
+				for (int v = 0; v < nb; v++) {
+					store_block(z, top[v], v, nb, tail);
+					store_block((float *)arg, (vf)from[v], v, nb, tail);
+				}
+			} else if (numbers_only) {
+#pragma GCC unroll 8
+				for (int v = 0; v < nb; v++)
+					merge_max(z, arg, top[v], from[v], v, nb, tail);
+			} else {
+				if (a->first)
+					begin_max(z, arg, nb, tail);
+				for (k = a->indptr[i]; k < end; k++)
+					for (int v = 0; v < nb; v++)
+						merge_max(z, arg, load_block(x + a->indices[k] * cols, v, nb, tail), id_of(a, a->indices[k]), v, nb, tail);
+			}
+		}
+		if (a->loops && a->loops[i] > 0)
+			for (int v = 0; v < nb; v++)
+				merge_max(z, arg, load_block(x + i * cols, v, nb, tail), id_of(a, i), v, nb, tail);
+	}
+}
+
+static void k_max(const void *args, int64_t lo, int64_t hi) {
+	const weft_max_args *a = args;
+	int64_t vectors = (a->cols + VW - 1) / VW, tail = a->cols % VW;
+	if (a->source_ids) {
+		EACH_BLOCK(vectors, tail, max_block, a, lo, hi, 1)
+	} else {
+		EACH_BLOCK(vectors, tail, max_block, a, lo, hi, 0)
+	}
+}
+
+static inline __attribute__((always_inline)) void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb,
+                                                                 const int tail) {
+	int64_t cols = a->cols, last = a->indptr[hi];
+	const float *g = a->g + v0 * VW, *arg = (const float *)a->arg + v0 * VW;
+	for (int64_t j = lo; j < hi; j++) {
+		float *dx = a->dx + j * cols + v0 * VW;
+		vi id = (a->source_ids ? a->source_ids[j] : (int32_t)j) - (vi){0};
+		int64_t end = a->indptr[j + 1], ahead = ahead_of(2 * nb * sizeof(vf));
+		if (end + ahead > last)
+			ahead = 0;
+		vf acc[BLOCK];
+		for (int v = 0; v < nb; v++)
+			acc[v] = load_block(dx, v, nb, tail);
+		int loop = a->loops && a->loops[j] > 0;
+		for (int64_t k = a->indptr[j]; k < end + loop; k++) {
+			int64_t i = k < end ? a->indices[k] : j;
+			if (k < end && k > a->indptr[j] && a->indices[k - 1] == i) // a duplicate edge has one arg
+				continue;
+			if (k < end) {
+				prefetch_block(g + a->indices[k + ahead] * cols, nb, tail);
+				prefetch_block(arg + a->indices[k + ahead] * cols, nb, tail);
+			}
+			for (int v = 0; v < nb; v++)
+				acc[v] += (vf)((vi)load_block(g + i * cols, v, nb, tail) & ((vi)load_block(arg + i * cols, v, nb, tail) == id));
+		}
+		for (int v = 0; v < nb; v++)
+			store_block(dx, acc[v], v, nb, tail);
+	}
+}
+
+static void k_max_back(const void *args, int64_t lo, int64_t hi) {
+	const weft_max_back_args *a = args;
+	int64_t vectors = (a->cols + VW - 1) / VW, tail = a->cols % VW;
+	EACH_BLOCK(vectors, tail, max_back_block, a, lo, hi)
+}
