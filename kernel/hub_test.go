@@ -10,7 +10,7 @@ import (
 	"weft/tensor"
 )
 
-// TestHubRow has a row that is summed in segments: the result is that of its edges in two blocks that need none, and the same for
+// TestHubRow has a row that is taken apart: the result is that of its edges in two blocks that need none, and the same for
 // any number of threads.
 func TestHubRow(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())

@@ -99,16 +99,6 @@ static void k_spmm(const void *args, int64_t lo, int64_t hi) {
 		spmm_columns(a, lo, hi, column, left / VW, left % VW);
 }
 
-// Entries lo … hi−1, wherever they lie, as one row: z = or += their sum. Of the factors only weights and col_scale count.
-static void k_spmm_segment(const void *args, int64_t lo, int64_t hi) {
-	weft_spmm_args row = *(const weft_spmm_args *)args;
-	int64_t indptr[2] = {lo, hi};
-	row.indptr = indptr;
-	row.row_scale = row.self = NULL;
-	row.skip_hubs = 0;
-	k_spmm(&row, 0, 1);
-}
-
 // A source seen first wins a tie, and edges come in ascending order of the source, so a tie goes to the smallest source id.
 static inline void max_edge(float *z, int32_t *arg, const float *x, int32_t id, int64_t cols) {
 	for (int64_t c = 0; c < cols; c++) {

@@ -9,8 +9,7 @@
 // sum does not depend on the number of threads.
 enum { WEFT_TILE = 1024 };
 
-// A row of an aggregation with more entries than this may be summed in segments of so many, so that no thread waits for one that
-// has such a row.
+// A row with more entries than this may be taken apart, so that no thread waits for one that has such a row.
 enum { WEFT_HUB = 16384 };
 
 enum weft_activation { WEFT_IDENTITY, WEFT_RELU, WEFT_ELU, WEFT_LEAKY_RELU, WEFT_TANH, WEFT_SIGMOID };
@@ -36,7 +35,7 @@ typedef struct {
 	const float *self;      // per destination row, may be NULL
 	int64_t cols;
 	int32_t accumulate;
-	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to spmm_segment
+	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
 } weft_spmm_args;
 
 // z_ic = max over k of x_jc, extending what z holds; arg_ic = the source's id. A row starts with arg −1 and z 0.
@@ -258,7 +257,7 @@ typedef struct {
 } weft_fill_args;
 
 #define WEFT_KERNELS(X) \
-	X(spmm) X(spmm_segment) X(max) X(max_back) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
+	X(spmm) X(max) X(max_back) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(finish) X(finish_back) X(combine) \
 	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
 	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(fill)
