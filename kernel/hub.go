@@ -6,6 +6,7 @@ import "C"
 import (
 	"iter"
 	"slices"
+	"unsafe"
 
 	"weft/tensor"
 )
@@ -31,6 +32,7 @@ type parts struct {
 	CSR
 	loops *tensor.Matrix // Int32, lanes × 1: the hub's self loops are those of its last part
 	ids   *tensor.Matrix // Int32, lanes × 1: the hub's vertex
+	row   *tensor.Matrix // Int64, 1 × 1: the hub's row
 
 	team          *Team
 	hubs          *CSR
@@ -47,7 +49,7 @@ type perPart struct{ rows, of *tensor.Matrix }
 func (t *Team) parts(a *CSR, loops, ids *tensor.Matrix) *parts {
 	p := &parts{team: t, hubs: a, hubLoops: loops, hubIDs: ids}
 	p.CSR = CSR{Rows: lanes, Cols: a.Cols, Indptr: t.scratch(tensor.Int64, 1, lanes+1), Indices: a.Indices, Values: a.Values}
-	p.loops, p.ids = t.scratch(tensor.Int32, lanes, 1), t.scratch(tensor.Int32, lanes, 1)
+	p.loops, p.ids, p.row = t.scratch(tensor.Int32, lanes, 1), t.scratch(tensor.Int32, lanes, 1), t.scratch(tensor.Int64, 1, 1)
 	return p
 }
 
@@ -64,6 +66,11 @@ func (p *parts) rowsOf(m *tensor.Matrix, list *[]perPart) *tensor.Matrix {
 	rows := p.team.scratch(tensor.Float32, lanes, m.Cols)
 	*list = append(*list, perPart{rows, m})
 	return rows
+}
+
+// run runs a kernel over the parts.
+func (p *parts) run(name C.int, args unsafe.Pointer) {
+	p.team.Parallel(lanes, func(k int) { C.weft_run(name, args, C.int64_t(k), C.int64_t(k+1)) })
 }
 
 // each goes through the parts of every hub, a matrix of them at a time, with the hub's row and whether the row begins with them.
@@ -106,6 +113,7 @@ func (p *parts) enter(row int) {
 		}
 	}
 	clear(p.loops.Int32s())
+	p.row.Int64s()[0] = int64(row)
 }
 
 // cut is where part k of n parts begins. Equal entries, which a mask numbers, stay together.
@@ -137,4 +145,5 @@ func (p *parts) release() {
 	p.Indptr.Release()
 	p.loops.Release()
 	p.ids.Release()
+	p.row.Release()
 }

@@ -58,7 +58,7 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumu
 		if begins {
 			ownTerm(z, x, s, row, accumulate)
 		}
-		t.Parallel(lanes, func(k int) { C.weft_run(C.weft_spmm, unsafe.Pointer(&part), C.int64_t(k), C.int64_t(k+1)) })
+		p.run(C.weft_spmm, unsafe.Pointer(&part))
 	}
 	p.release()
 }

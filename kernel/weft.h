@@ -81,6 +81,7 @@ typedef struct {
 	float slope;
 	weft_mask mask;
 	int32_t skip_hubs;   // leave rows of more than WEFT_HUB entries to be taken apart
+	const int64_t *hub;  // the row that the rows are parts of: the other end of their self loops; NULL: they are rows themselves
 	int32_t first, last; // forward only: the state begins, or ends, with these edges
 	// backward only
 	const float *log_sum;      // destination rows × heads: maximum + ln sum
@@ -90,8 +91,8 @@ typedef struct {
 	float *d_target;           // GATv2, over destinations
 	float *d_source_score;     // GATv1, over sources
 	float *d_source;           // over sources
-	double *d_a;               // GATv2, over destinations: tiles × heads·width
-	float *da_rows;            // GATv2, over destinations: tiles × heads·width of scratch zeros
+	double *d_a;               // GATv2, over destinations: heads·width, the sum over the range
+	float *da_row;             // GATv2, over destinations: heads·width of scratch zeros
 	float *pack;               // destination rows × 3·heads, see attend_pack
 } weft_attention_args;
 
