@@ -74,7 +74,7 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	if a.A != nil {
 		kernel = C.weft_attend_v2
 	}
-	t.edges(kernel, unsafe.Pointer(&args), e, a.Heads*a.Width)
+	t.edges(kernel, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
 	t.attendHubs(kernel, args, s, a, e, loops, last)
 	s.begun = !last
 	if last {

@@ -42,7 +42,7 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 	over(&args, e, loops)
 	args.d_target, args.d_target_score = floats(d.Target), floats(d.TargetScore)
 	if a.A == nil {
-		t.edges(C.weft_attend_back_target, unsafe.Pointer(&args), e, a.Heads*a.Width)
+		t.edges(C.weft_attend_back_target, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
 		for range p.each() {
 			p.run(C.weft_attend_back_target, unsafe.Pointer(&part))
 		}
@@ -80,7 +80,7 @@ func (t *Team) backSource(args C.weft_attention_args, d AttentionGradients, a At
 	part.d_source, part.d_source_score = floats(p.sums(d.Source)), floats(p.sums(d.SourceScore))
 	over(&args, transposed, loops)
 	args.d_source, args.d_source_score = floats(d.Source), floats(d.SourceScore)
-	t.edges(kernel, unsafe.Pointer(&args), transposed, a.Heads*a.Width)
+	t.edges(kernel, unsafe.Pointer(&args), transposed, transposed.Hubs, a.Heads*a.Width)
 	for range p.each() {
 		p.run(kernel, unsafe.Pointer(&part))
 	}

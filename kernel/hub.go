@@ -24,10 +24,10 @@ func (a *CSR) FindHubs() {
 	}
 }
 
-// parts is a matrix whose rows are parts of one row of another, a hub, so that threads share its entries: one part for each lane, none
-// of more than hubEntries unless so many are equal, and when these are done the ones that follow, until the row ends. Where a row is cut
-// depends on the row alone, and what the parts give is put together in their order, so that a result has the same bits for any number
-// of threads.
+// parts is a matrix whose rows are parts of one row of another, a hub, so that threads share its entries: one part for each lane, of
+// hubEntries at most but for equal ones, which stay together, and when these are done the ones that follow, until the row ends. Where a
+// row is cut depends on the row alone, and what the parts give is put together in their order, so that a result has the same bits for
+// any number of threads.
 type parts struct {
 	CSR
 	loops *tensor.Matrix // Int32, lanes × 1: the hub's self loops are those of its last part
@@ -73,7 +73,7 @@ func (p *parts) run(name C.int, args unsafe.Pointer) {
 	p.team.Parallel(lanes, func(k int) { C.weft_run(name, args, C.int64_t(k), C.int64_t(k+1)) })
 }
 
-// each goes through the parts of every hub, a matrix of them at a time, with the hub's row and whether the row begins with them.
+// each goes through the parts of every hub, a matrix of them at a time, and gives the hub's row and whether it begins with them.
 func (p *parts) each() iter.Seq2[int, bool] {
 	return func(yield func(row int, begins bool) bool) {
 		for _, row := range p.hubs.Hubs {

@@ -49,7 +49,7 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumu
 		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
 		accumulate: boolean(accumulate), skip_hubs: boolean(len(a.Hubs) > 0),
 	}
-	t.edges(C.weft_spmm, unsafe.Pointer(args), a, x.Cols)
+	t.edges(C.weft_spmm, unsafe.Pointer(args), a, a.Hubs, x.Cols)
 	p := t.parts(a, nil, nil)
 	part := *args
 	part.z, part.row_scale = floats(p.sums(z)), floats(p.copies(s.Row))
@@ -93,7 +93,7 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix) 
 		z: floats(z), arg: ints(arg), x: floats(x), indptr: longs(a.Indptr), indices: ints(a.Indices),
 		source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(x.Cols),
 	}
-	t.edges(C.weft_max, unsafe.Pointer(args), a, x.Cols)
+	t.edges(C.weft_max, unsafe.Pointer(args), a, nil, x.Cols)
 }
 
 // MaxStart returns the state before the first Max: zeros, and an arg of −1.
@@ -112,7 +112,7 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 		dx: floats(dx), g: floats(g), arg: ints(arg), indptr: longs(transposed.Indptr),
 		indices: ints(transposed.Indices), source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(g.Cols),
 	}
-	t.edges(C.weft_max_back, unsafe.Pointer(args), transposed, g.Cols)
+	t.edges(C.weft_max_back, unsafe.Pointer(args), transposed, nil, g.Cols)
 }
 
 // MaskEntries is the copy of a's values with a mask by (row, column), or by (column, row) when a is the transpose of the matrix
@@ -128,7 +128,7 @@ func (t *Team) MaskEntries(a *CSR, m Mask, transposed bool) *tensor.Matrix {
 		out: floats(out), values: floats(values), indptr: longs(a.Indptr),
 		indices: ints(a.Indices), transposed: boolean(transposed), mask: m.c(),
 	}
-	t.edges(C.weft_sparse_mask, unsafe.Pointer(args), a, 32)
+	t.edges(C.weft_sparse_mask, unsafe.Pointer(args), a, nil, 32)
 	return out
 }
 
