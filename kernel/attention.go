@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"fmt"
+	"math"
 	"unsafe"
 
 	"weft/tensor"
@@ -34,8 +35,15 @@ func (a Attention) c() C.weft_attention_args {
 	}
 }
 
+// over sets the rows of a pass, those of a, and overParts the parts of hubs.
 func over(args *C.weft_attention_args, a *CSR, loops *tensor.Matrix) {
 	args.indptr, args.indices, args.loops = longs(a.Indptr), ints(a.Indices), ints(loops)
+	args.skip_hubs = boolean(len(a.Hubs) > 0)
+}
+
+func overParts(args *C.weft_attention_args, p *parts) {
+	over(args, &p.CSR, p.loops)
+	args.hub = longs(p.row)
 }
 
 // AttentionState is the running softmax of every destination row and head. It can be extended by further edges in any number of
@@ -66,7 +74,8 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	if a.A != nil {
 		kernel = C.weft_attend_v2
 	}
-	t.edges(kernel, unsafe.Pointer(&args), e, a.Heads*a.Width)
+	t.edges(kernel, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
+	t.attendHubs(kernel, args, s, a, e, loops, last)
 	s.begun = !last
 	if last {
 		s.sum.Release()
@@ -74,50 +83,66 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	}
 }
 
-// AttentionGradients are what one block adds to. Source and SourceScore have a row per source, the others per destination.
-type AttentionGradients struct {
-	Source                   *tensor.Matrix
-	SourceScore, TargetScore *tensor.Matrix // GATv1
-	Target, A                *tensor.Matrix // GATv2
+// attendHubs is Attend for the hubs: their parts have states of their own, by which those of the hubs are extended.
+func (t *Team) attendHubs(kernel C.int, args C.weft_attention_args, s *AttentionState, a Attention, e *CSR, loops *tensor.Matrix, last bool) {
+	p := t.parts(e, loops, a.TargetIDs)
+	overParts(&args, p)
+	args.target, args.target_score, args.target_ids = floats(p.copies(a.Target)), floats(p.copies(a.TargetScore)), ints(p.ids)
+	of := &AttentionState{
+		Maximum: t.scratch(tensor.Float32, lanes, a.Heads), Out: t.scratch(tensor.Float32, lanes, a.Heads*a.Width),
+		sum: t.scratch(tensor.Float32, lanes, a.Heads),
+	}
+	args.maximum, args.sum, args.z = floats(of.Maximum), floats(of.sum), floats(of.Out)
+	args.first, args.last = 1, 0
+	for row, begins := range p.each() {
+		p.run(kernel, unsafe.Pointer(&args))
+		s.merge(row, of, s.begun || !begins, !begins && last, last)
+	}
+	of.Maximum.Release()
+	of.Out.Release()
+	of.sum.Release()
+	p.release()
 }
 
-// AttendBackward adds one block's gradients: e as in Attend and transposed its transpose, g the output's gradient, gOut the
-// scalar ⟨g, output⟩ per destination and head, logSum the state's Maximum after the last block. Coefficients are computed again from
-// the scores. GATv1's gradient of a target score is right when all blocks' are added: it uses that ∂ of the scores of all of a
-// destination's edges have sum 0.
-func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR, loops, g, gOut, logSum *tensor.Matrix) {
-	args := a.c()
-	args.log_sum, args.g, args.g_dot_out = floats(logSum), floats(g), floats(gOut)
-	args.d_source, args.d_source_score = floats(d.Source), floats(d.SourceScore)
-	args.d_target, args.d_target_score = floats(d.Target), floats(d.TargetScore)
-	pack := t.scratch(tensor.Float32, e.Rows, 3*a.Heads)
-	args.pack = floats(pack)
-	t.rows(C.weft_attend_pack, unsafe.Pointer(&args), e.Rows, 3*a.Heads)
-	bySource := args
-	over(&args, e, loops)
-	over(&bySource, transposed, loops)
-	if a.A == nil {
-		t.edges(C.weft_attend_back_target, unsafe.Pointer(&args), e, a.Heads*a.Width)
-	} else {
-		n := tiles(e.Rows)
-		partial := t.scratch(tensor.Float64, n, a.Heads*a.Width)
-		row := t.scratch(tensor.Float32, n, a.Heads*a.Width)
-		t.Zero(partial)
-		t.Zero(row)
-		args.d_a, args.da_rows = doubles(partial), floats(row)
-		t.Parallel(n, func(k int) {
-			C.weft_run(C.weft_attend_back_target_v2, unsafe.Pointer(&args), C.int64_t(k*C.WEFT_TILE), C.int64_t(min((k+1)*C.WEFT_TILE, e.Rows)))
-		})
-		t.mergeTiles(partial, func(c int, v float64) { d.A.Floats()[c] += float32(v) })
-		partial.Release()
-		row.Release()
+// merge extends the state of a row by those of its parts, one after the other (Milakov & Gimelshein, as in attention.h). The row's own
+// is begun if it holds something; and ended if that is its output, which is a state of sum 1 with the log-sum-exp for a maximum.
+func (s *AttentionState) merge(row int, of *AttentionState, begun, ended, last bool) {
+	heads, width := s.Maximum.Cols, s.Out.Cols/s.Maximum.Cols
+	for k := row * heads; k < (row+1)*heads; k++ {
+		z, maximum, sum := s.Out.Floats()[k*width:(k+1)*width], math.Inf(-1), 0.0
+		switch {
+		case ended:
+			maximum, sum = float64(s.Maximum.Floats()[k]), 1
+		case begun:
+			maximum, sum = float64(s.Maximum.Floats()[k]), float64(s.sum.Floats()[k])
+		default:
+			clear(z)
+		}
+		top := maximum
+		for part := k - row*heads; part < lanes*heads; part += heads {
+			top = max(top, float64(of.Maximum.Floats()[part]))
+		}
+		scale := math.Exp(maximum - top)
+		sum *= scale
+		for c := range z {
+			z[c] *= float32(scale)
+		}
+		for part := k - row*heads; part < lanes*heads; part += heads {
+			scale := math.Exp(float64(of.Maximum.Floats()[part]) - top)
+			sum += scale * float64(of.sum.Floats()[part])
+			for c, v := range of.Out.Floats()[part*width : (part+1)*width] {
+				z[c] += float32(scale) * v
+			}
+		}
+		if last {
+			for c := range z {
+				z[c] /= float32(sum)
+			}
+			s.Maximum.Floats()[k] = float32(top + math.Log(sum))
+		} else {
+			s.Maximum.Floats()[k], s.sum.Floats()[k] = float32(top), float32(sum)
+		}
 	}
-	kernel := C.int(C.weft_attend_back_source)
-	if a.A != nil {
-		kernel = C.weft_attend_back_source_v2
-	}
-	t.edges(kernel, unsafe.Pointer(&bySource), transposed, a.Heads*a.Width)
-	pack.Release()
 }
 
 // RowDots is out_ih = ⟨x_ih, y_ih⟩ over the width of each head, for x and y rows × heads·width.

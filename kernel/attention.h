@@ -331,8 +331,8 @@ static inline __attribute__((always_inline)) void v2_coefficients(values *x, con
 static inline __attribute__((always_inline)) void back_target_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
                                                                        const int P) {
 	int64_t cols = a->heads * a->width;
-	float *da = a->da_rows + lo / WEFT_TILE * cols + g->from;
-	double *sum = a->d_a + lo / WEFT_TILE * cols + g->from;
+	float *da = a->da_row + g->from;
+	double *sum = a->d_a + g->from;
 	values x;
 	batch b;
 	for (begin(&b, a, lo, hi, 0, P, row_bytes(g), 0); next(&b, 0);) {
@@ -376,7 +376,7 @@ static void k_attend_back_source(const void *args, int64_t lo, int64_t hi) {
 	EACH_GROUP(back_source_group, a, lo, hi, g)
 }
 
-// Over destinations: GATv2's ∂target, and ∂a per tile: the range lies in one tile.
+// Over destinations: GATv2's ∂target, and ∂a of the range.
 static void k_attend_back_target_v2(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
 	EACH_GROUP(back_target_v2_group, a, lo, hi, g)

@@ -268,80 +268,50 @@ func (s *suite) network(a *kernel.CSR, loops bool) network {
 	return g
 }
 
-// truncated keeps at most n of equal edges.
-func (s *suite) truncated(g network, n int) network {
-	lists := make([][]int32, g.a.Rows)
-	for i := range g.a.Rows {
-		row := list(g.a, i)
-		for k, j := range row {
-			if k < n || row[k-n] != j {
-				lists[i] = append(lists[i], j)
-			}
-		}
-	}
-	t := network{a: s.rows(g.a.Cols, lists)}
-	if g.loops != nil {
-		t.loops = s.team.Memory.NewElement(tensor.Graph, tensor.Int32, g.a.Rows, 1)
-		for i, l := range g.loops.Int32s() {
-			t.loops.Int32s()[i] = min(l, int32(n))
-		}
-	}
-	return t
-}
-
-// edgeMask finds the mask of every edge and head, as the reference wants it, by attending with equal scores over sources that are
-// the rows of the identity: entry (i, j) is then the sum of the masks of the edges j→i over i's in-degree. The nth of equal edges
-// shows in the difference between n and n−1 of them.
+// edgeMask finds the mask of every edge and head, as the reference wants it, by attending with equal scores to sources of ones. For the
+// nth of equal edges there is a row with n of them: it gives the average of their masks, and the row of one edge fewer that of the others.
 func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Matrix) []float64 {
 	n := g.a.Rows
-	eye := s.team.Zeros(tensor.Buffers, n, heads*n)
-	for i := range n {
-		for h := range heads {
-			eye.Floats()[(i*heads+h)*n+i] = 1
+	id := func(v int32) int32 {
+		if ids == nil {
+			return v
 		}
+		return ids.Int32s()[v]
 	}
-	scores := s.team.Zeros(tensor.Buffers, n, heads)
-	sums := func(copies int) []float64 {
-		part := s.truncated(g, copies)
-		state := s.team.AttentionStart(n, heads, n)
-		s.team.Attend(state, kernel.Attention{
-			Heads: heads, Width: n, Slope: 1, Source: eye, SourceScore: scores, TargetScore: scores, Mask: mask,
-			SourceIDs: ids, TargetIDs: ids,
-		}, part.a, part.loops, true)
-		out := state.Out
-		sum := values(out)
-		for i := range n {
-			degree := len(list(part.a, i))
-			if part.loops != nil {
-				degree += int(part.loops.Int32s()[i])
-			}
-			for k := range heads * n {
-				sum[i*heads*n+k] *= float64(degree)
-			}
-		}
-		return sum
-	}
-	var upTo [][]float64 // sums of the first 0, 1, 2, … of equal edges
-	upTo = append(upTo, make([]float64, n*heads*n))
-	keep := make([]float64, len(g.indices)*heads)
+	lists, targets, copies := make([][]int32, len(g.indices)), make([]int32, len(g.indices)), make([]int, len(g.indices))
 	for i := range n {
 		seen := map[int32]int{}
 		for e := g.indptr[i]; e < g.indptr[i+1]; e++ {
 			j := g.indices[e]
 			seen[j]++
-			if seen[j] == len(upTo) {
-				upTo = append(upTo, sums(seen[j]))
-			}
-			for h := range heads {
-				at := (i*heads+h)*n + int(j)
-				keep[int(e)*heads+h] = upTo[seen[j]][at] - upTo[seen[j]-1][at]
-			}
+			lists[e], targets[e], copies[e] = slices.Repeat([]int32{j}, seen[j]), id(int32(i)), seen[j]
 		}
 	}
-	for i, k := range keep { // remove the rounding of the average
-		keep[i] = 0
-		if k > .5 {
-			keep[i] = kept(s, mask)
+	rows := s.rows(n, lists)
+	ones, none := s.team.Memory.New(tensor.Buffers, n, heads), s.team.Zeros(tensor.Buffers, len(lists), heads)
+	s.team.Fill(ones, 1)
+	state := s.team.AttentionStart(len(lists), heads, 1)
+	s.team.Attend(state, kernel.Attention{
+		Heads: heads, Width: 1, Slope: 1, Source: ones, SourceScore: ones, TargetScore: none, Mask: mask, SourceIDs: ids,
+		TargetIDs: s.ints(targets).Reshape(len(targets), 1),
+	}, rows, nil, true)
+	keep, sums, scale := make([]float64, len(g.indices)*heads), values(state.Out), kept(s, mask)
+	for i := range n {
+		before := map[int32]int64{} // the last of the edges from each source
+		for e := g.indptr[i]; e < g.indptr[i+1]; e++ {
+			j := g.indices[e]
+			for h := range heads {
+				k := int(e)*heads + h
+				sums[k] *= float64(copies[e])
+				sum := sums[k]
+				if f, found := before[j]; found {
+					sum -= sums[int(f)*heads+h]
+				}
+				if sum > .5 { // not 0, but for rounding
+					keep[k] = scale
+				}
+			}
+			before[j] = e
 		}
 	}
 	return keep
@@ -381,11 +351,23 @@ func conformAttention(s *suite) {
 	}
 }
 
+// conformAttentionHub has rows that one thread works on, and rows that are taken apart.
 func conformAttentionHub(s *suite) {
-	g := s.network(s.tangled(1024, 4000), true) // with fewer vertices equal terms would be rounded alike, and the errors add up
-	for _, shape := range [][2]int{{1, 8}, {3, 5}, {1, 65}} {
-		s.attention(case_(shape), g, shape[0], shape[1], kernel.Mask{}, nil)
-		s.attention2(case_(shape, "GATv2"), g, shape[0], shape[1], kernel.Mask{}, nil)
+	for _, degree := range []int{4000, 20_000} {
+		a := s.tangled(1024, degree) // with fewer vertices equal terms would be rounded alike, and the errors add up
+		g := s.network(a, true)
+		g.a.FindHubs()
+		for _, shape := range [][2]int{{1, 8}, {3, 5}, {4, 4}, {1, 65}} {
+			for _, mask := range []kernel.Mask{{}, kernel.NewMask(99, .4, nil)} {
+				what := case_("degree", degree, "shape", shape, "mask", mask.Active())
+				var keep []float64
+				if mask.Active() {
+					keep = s.edgeMask(g, shape[0], mask, nil)
+				}
+				s.attention(what, g, shape[0], shape[1], mask, keep)
+				s.attention2(what+", GATv2", g, shape[0], shape[1], mask, keep)
+			}
+		}
 	}
 }
 

@@ -87,7 +87,7 @@ static int next(batch *b, int empty) {
 		int64_t from_index = stored - b->done < left ? stored - b->done : left;
 		copy_indices(other, index + b->done, from_index, b->last - lo - b->done);
 		for (int64_t e = from_index < 0 ? 0 : from_index; e < left; e++)
-			other[e] = b->row;
+			other[e] = a->hub ? *a->hub : b->row;
 		if (a->mask.threshold)
 			for (int64_t e = 0, k = b->done; e < left; e++, k++) {
 				if (k == 0 || k == stored || (k < stored && index[k - 1] != index[k]))

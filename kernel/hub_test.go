@@ -10,7 +10,7 @@ import (
 	"weft/tensor"
 )
 
-// TestHubRow has a row that is summed in segments: the result is that of its edges in two blocks that need none, and the same for
+// TestHubRow has a row that is taken apart: the result is that of its edges in two blocks that need none, and the same for
 // any number of threads.
 func TestHubRow(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
@@ -55,5 +55,89 @@ func TestHubRow(t *testing.T) {
 	three.SpMM(again, a, x, s, true)
 	if !slices.Equal(z.Floats(), again.Floats()) {
 		t.Error("one and three threads differ")
+	}
+}
+
+// TestHubAttention has vertices with so many in-edges and out-edges, many of them equal, that their rows are taken apart: the result is
+// the same for any number of threads, over two blocks that both have a hub, and of whole rows. TestConformance holds it against the reference.
+func TestHubAttention(t *testing.T) {
+	for _, degree := range []int{40_000, 300_000} { // the second is of more parts than there are lanes, but not in two blocks
+		for _, v2 := range []bool{false, true} {
+			with(t, func(s *suite) {
+				const n, heads, width = 1024, 3, 5
+				a := s.tangled(n, degree)
+				left, right := halves(s.team, a, n/2)
+				k := kernel.Attention{
+					Heads: heads, Width: width, Slope: .2, Source: s.normal(n, heads*width), Mask: kernel.NewMask(8, .4, nil),
+					SourceIDs: s.permutation(n), TargetIDs: s.permutation(n),
+				}
+				if v2 {
+					k.Target, k.A = s.normal(n, heads*width), s.normal(1, heads*width)
+				} else {
+					k.SourceScore, k.TargetScore = s.normal(n, heads), s.normal(n, heads)
+				}
+				g := s.normal(n, heads*width)
+				one := attendBlocks(kernel.NewTeam(1, s.team.Memory), k, g, true, a)
+				three := attendBlocks(kernel.NewTeam(3, s.team.Memory), k, g, true, a)
+				two := attendBlocks(s.team, k, g, true, left, right)
+				whole := one
+				if degree < 100_000 { // whole rows of more are summed with too many roundings
+					whole = attendBlocks(s.team, k, g, false, a)
+				}
+				for name, m := range one {
+					what := case_("GATv2", v2, "degree", degree, name)
+					if !slices.Equal(m.Floats(), three[name].Floats()) {
+						t.Errorf("%s: one and three threads differ", what)
+					}
+					s.vector(what+" in two blocks", two[name], values(m), longest(a))
+					s.vector(what+" of whole rows", whole[name], values(m), longest(a))
+				}
+			})
+		}
+	}
+}
+
+// attendBlocks is what attention over the blocks of some columns each gives, and its gradients for the output's gradient g, with hubs
+// taken apart or not.
+func attendBlocks(team *kernel.Team, k kernel.Attention, g *tensor.Matrix, apart bool, blocks ...*kernel.CSR) map[string]*tensor.Matrix {
+	rows, cols := k.Source.Rows, k.Source.Cols
+	zeros := func(rows, cols int) *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, cols) }
+	d := kernel.AttentionGradients{
+		Source: zeros(rows, cols), SourceScore: zeros(rows, k.Heads), TargetScore: zeros(rows, k.Heads), Target: zeros(rows, cols), A: zeros(1, cols),
+	}
+	each := func(run func(k kernel.Attention, d kernel.AttentionGradients, b *kernel.CSR, last bool)) {
+		from := 0
+		for n, b := range blocks {
+			k, d := k, d
+			for _, m := range []**tensor.Matrix{&k.Source, &k.SourceScore, &k.SourceIDs, &d.Source, &d.SourceScore} {
+				if *m != nil {
+					*m = (*m).RowRange(from, from+b.Cols)
+				}
+			}
+			if b.Hubs = nil; apart {
+				b.FindHubs()
+			}
+			run(k, d, b, n == len(blocks)-1)
+			from += b.Cols
+		}
+	}
+	state := team.AttentionStart(rows, k.Heads, k.Width)
+	team.Fill(state.Maximum, float32(math.NaN()))
+	team.Fill(state.Out, float32(math.NaN()))
+	each(func(k kernel.Attention, _ kernel.AttentionGradients, b *kernel.CSR, last bool) {
+		team.Attend(state, k, b, nil, last)
+	})
+	gOut := zeros(rows, k.Heads)
+	team.RowDots(gOut, g, state.Out)
+	each(func(k kernel.Attention, d kernel.AttentionGradients, b *kernel.CSR, _ bool) {
+		transposed := team.Transpose(b, tensor.Graph)
+		if !apart {
+			transposed.Hubs = nil
+		}
+		team.AttendBackward(d, k, b, transposed, nil, g, gOut, state.Maximum)
+	})
+	return map[string]*tensor.Matrix{
+		"output": state.Out, "log-sum-exp": state.Maximum, "source gradient": d.Source, "source score's gradient": d.SourceScore,
+		"target gradient": d.Target, "target score's gradient": d.TargetScore, "vector's gradient": d.A,
 	}
 }

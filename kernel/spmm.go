@@ -16,21 +16,8 @@ type CSR struct {
 	Indices    *tensor.Matrix // Int32, 1 × entries, ascending within a row
 	Values     *tensor.Matrix // Float32, 1 × entries; nil: all one
 
-	// Hubs are the rows of more than hubEntries entries, as FindHubs finds them. Their sums are taken in segments.
+	// Hubs are the rows of so many entries that threads share them, as FindHubs finds them. Without, each row is one thread's.
 	Hubs []int
-}
-
-// hubEntries is how many entries of a hub's row are summed at a time.
-const hubEntries = C.WEFT_HUB
-
-// FindHubs lists the rows that are summed in segments.
-func (a *CSR) FindHubs() {
-	indptr := a.Indptr.Int64s()
-	for row := range a.Rows {
-		if indptr[row+1]-indptr[row] > hubEntries {
-			a.Hubs = append(a.Hubs, row)
-		}
-	}
 }
 
 // Entries is the number of stored entries.
@@ -62,47 +49,35 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumu
 		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
 		accumulate: boolean(accumulate), skip_hubs: boolean(len(a.Hubs) > 0),
 	}
-	t.edges(C.weft_spmm, unsafe.Pointer(args), a, x.Cols)
-	sums := t.scratch(tensor.Float32, lanes, x.Cols)
-	for _, row := range a.Hubs {
-		t.hubRow(*args, sums, z, x, s, row, a.Indptr.Int64s()[row], a.Indptr.Int64s()[row+1])
+	t.edges(C.weft_spmm, unsafe.Pointer(args), a, a.Hubs, x.Cols)
+	p := t.parts(a, nil, nil)
+	part := *args
+	part.z, part.row_scale = floats(p.sums(z)), floats(p.copies(s.Row))
+	part.indptr, part.self, part.accumulate, part.skip_hubs = longs(p.Indptr), nil, 0, 0
+	for row, begins := range p.each() {
+		if begins {
+			ownTerm(z, x, s, row, accumulate)
+		}
+		p.run(C.weft_spmm, unsafe.Pointer(&part))
 	}
-	sums.Release()
+	p.release()
 }
 
-// hubRow is one row of SpMM, entries first … last−1. Lane l of sums adds the segments l, l+lanes, … in this order, and the lanes are
-// added in theirs, so that the result does not depend on the threads.
-func (t *Team) hubRow(args C.weft_spmm_args, sums, z, x *tensor.Matrix, s Scales, row int, first, last int64) {
-	n := int((last - first + hubEntries - 1) / hubEntries)
-	t.Parallel(min(n, lanes), func(lane int) {
-		part := args
-		part.z = floats(sums.RowRange(lane, lane+1))
-		for k := lane; k < n; k += lanes {
-			part.accumulate = boolean(k > lane)
-			from := first + int64(k)*hubEntries
-			C.weft_run(C.weft_spmm_segment, unsafe.Pointer(&part), C.int64_t(from), C.int64_t(min(from+hubEntries, last)))
-		}
-	})
-	scale, self := float32(1), float32(0)
-	if s.Row != nil {
-		scale = s.Row.Floats()[row]
-	}
-	if s.Self != nil {
-		self = s.Self.Floats()[row]
-	}
+// ownTerm is what SpMM gives for a row without entries.
+func ownTerm(z, x *tensor.Matrix, s Scales, row int, accumulate bool) {
 	out := z.Floats()[row*x.Cols : (row+1)*x.Cols]
-	for c := range out {
-		sum := float32(0)
-		for lane := range min(n, lanes) {
-			sum += sums.Floats()[lane*x.Cols+c]
-		}
-		if self != 0 {
-			sum += self * x.Floats()[row*x.Cols+c]
-		}
-		if args.accumulate == 0 {
-			out[c] = 0
-		}
-		out[c] += scale * sum
+	if !accumulate {
+		clear(out)
+	}
+	if s.Self == nil || s.Self.Floats()[row] == 0 {
+		return
+	}
+	factor := s.Self.Floats()[row]
+	if s.Row != nil {
+		factor *= s.Row.Floats()[row]
+	}
+	for c, v := range x.Floats()[row*x.Cols : (row+1)*x.Cols] {
+		out[c] += factor * v
 	}
 }
 
@@ -118,7 +93,7 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, 
 		z: floats(z), arg: ints(arg), x: floats(x), indptr: longs(a.Indptr), indices: ints(a.Indices),
 		source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(x.Cols), first: boolean(first),
 	}
-	t.edges(C.weft_max, unsafe.Pointer(args), a, x.Cols)
+	t.edges(C.weft_max, unsafe.Pointer(args), a, nil, x.Cols)
 }
 
 // MaxBackward adds to dx_j the g_ic of every out-neighbour i whose arg is j; transposed is the transpose of Max's matrix.
@@ -129,7 +104,7 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 		dx: floats(dx), g: floats(g), arg: ints(arg), indptr: longs(transposed.Indptr),
 		indices: ints(transposed.Indices), source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(g.Cols),
 	}
-	t.edges(C.weft_max_back, unsafe.Pointer(args), transposed, g.Cols)
+	t.edges(C.weft_max_back, unsafe.Pointer(args), transposed, nil, g.Cols)
 }
 
 // MaskEntries is the copy of a's values with a mask by (row, column), or by (column, row) when a is the transpose of the matrix
@@ -145,7 +120,7 @@ func (t *Team) MaskEntries(a *CSR, m Mask, transposed bool) *tensor.Matrix {
 		out: floats(out), values: floats(values), indptr: longs(a.Indptr),
 		indices: ints(a.Indices), transposed: boolean(transposed), mask: m.c(),
 	}
-	t.edges(C.weft_sparse_mask, unsafe.Pointer(args), a, 32)
+	t.edges(C.weft_sparse_mask, unsafe.Pointer(args), a, nil, 32)
 	return out
 }
 

@@ -87,14 +87,3 @@ static void k_spmm(const void *args, int64_t lo, int64_t hi) {
 	if (left > 0)
 		spmm_columns(a, lo, hi, column, left / VW, left % VW);
 }
-
-// Entries lo … hi−1, wherever they lie, as one row: z = or += their sum. Of the factors only weights and col_scale count.
-static void k_spmm_segment(const void *args, int64_t lo, int64_t hi) {
-	weft_spmm_args row = *(const weft_spmm_args *)args;
-	int64_t indptr[2] = {lo, hi};
-	row.indptr = indptr;
-	row.row_scale = row.self = NULL;
-	row.skip_hubs = 0;
-	k_spmm(&row, 0, 1);
-}
-

@@ -12,6 +12,7 @@ import "C"
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -90,9 +91,10 @@ func (t *Team) rows(name C.int, args unsafe.Pointer, n, cost int) {
 	})
 }
 
-// edges runs a kernel over the rows of a, in ranges of about equal numbers of entries; cols elements are read for each.
-func (t *Team) edges(name C.int, args unsafe.Pointer, a *CSR, cols int) {
-	bounds := t.balance(a, cols)
+// edges runs a kernel over the rows of a, in ranges of about equal numbers of entries; cols elements are read for each. The kernel
+// skips the rows of skipped.
+func (t *Team) edges(name C.int, args unsafe.Pointer, a *CSR, skipped []int, cols int) {
+	bounds := t.balance(a, skipped, cols)
 	t.Parallel(len(bounds)-1, func(k int) {
 		if bounds[k] < bounds[k+1] {
 			C.weft_run(name, args, C.int64_t(bounds[k]), C.int64_t(bounds[k+1]))
@@ -100,13 +102,20 @@ func (t *Team) edges(name C.int, args unsafe.Pointer, a *CSR, cols int) {
 	})
 }
 
-// balance cuts the rows of a into ranges whose entries, counting one more for each row, are about equal.
-func (t *Team) balance(a *CSR, cols int) []int {
+// balance cuts the rows of a into ranges whose entries, but for those of skipped rows and counting one more for each row, are about equal.
+func (t *Team) balance(a *CSR, skipped []int, cols int) []int {
 	if t.plan || a.Rows == 0 {
 		return []int{0}
 	}
 	indptr := a.Indptr.Int64s()
-	work := func(row int) int { return int(indptr[row]) + row }
+	without := make([]int, len(skipped)+1) // the entries of the first k skipped rows
+	for k, row := range skipped {
+		without[k+1] = without[k] + int(indptr[row+1]-indptr[row])
+	}
+	work := func(row int) int {
+		k, _ := slices.BinarySearch(skipped, row)
+		return int(indptr[row]) + row - without[k]
+	}
 	parts := 1
 	if t.threads > 1 {
 		parts = max(1, min(t.threads*chunks, work(a.Rows)*max(1, cols)/grain))

@@ -9,8 +9,7 @@
 // sum does not depend on the number of threads.
 enum { WEFT_TILE = 1024 };
 
-// A row of an aggregation with more entries than this may be summed in segments of so many, so that no thread waits for one that
-// has such a row.
+// A row with more entries than this may be taken apart, so that no thread waits for one that has such a row.
 enum { WEFT_HUB = 16384 };
 
 enum weft_activation { WEFT_IDENTITY, WEFT_RELU, WEFT_ELU, WEFT_LEAKY_RELU, WEFT_TANH, WEFT_SIGMOID };
@@ -36,7 +35,7 @@ typedef struct {
 	const float *self;      // per destination row, may be NULL
 	int64_t cols;
 	int32_t accumulate;
-	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to spmm_segment
+	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
 } weft_spmm_args;
 
 // z_ic = max over k of x_jc; arg_ic = the source's id. A row starts with arg −1 and z 0, or where first is not set with what they hold.
@@ -83,6 +82,7 @@ typedef struct {
 	float slope;
 	weft_mask mask;
 	int32_t skip_hubs;   // leave rows of more than WEFT_HUB entries to be taken apart
+	const int64_t *hub;  // the row that the rows are parts of: the other end of their self loops; NULL: they are rows themselves
 	int32_t first, last; // forward only: the state begins, or ends, with these edges
 	// backward only
 	const float *log_sum;      // destination rows × heads: maximum + ln sum
@@ -92,8 +92,8 @@ typedef struct {
 	float *d_target;           // GATv2, over destinations
 	float *d_source_score;     // GATv1, over sources
 	float *d_source;           // over sources
-	double *d_a;               // GATv2, over destinations: tiles × heads·width
-	float *da_rows;            // GATv2, over destinations: tiles × heads·width of scratch zeros
+	double *d_a;               // GATv2, over destinations: heads·width, the sum over the range
+	float *da_row;             // GATv2, over destinations: heads·width of scratch zeros
 	float *pack;               // destination rows × 3·heads, see attend_pack
 } weft_attention_args;
 
@@ -259,7 +259,7 @@ typedef struct {
 } weft_fill_args;
 
 #define WEFT_KERNELS(X) \
-	X(spmm) X(spmm_segment) X(max) X(max_back) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
+	X(spmm) X(max) X(max_back) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(finish) X(finish_back) X(combine) \
 	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
 	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(fill)

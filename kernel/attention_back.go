@@ -1,0 +1,88 @@
+package kernel
+
+// #include "weft.h"
+import "C"
+
+import (
+	"unsafe"
+
+	"weft/tensor"
+)
+
+// AttentionGradients are what one block adds to. Source and SourceScore have a row per source, the others per destination.
+type AttentionGradients struct {
+	Source                   *tensor.Matrix
+	SourceScore, TargetScore *tensor.Matrix // GATv1
+	Target, A                *tensor.Matrix // GATv2
+}
+
+// AttendBackward adds one block's gradients: e as in Attend and transposed its transpose, g the output's gradient, gOut the
+// scalar ⟨g, output⟩ per destination and head, logSum the state's Maximum after the last block. Coefficients are computed again from
+// the scores. GATv1's gradient of a target score is right when all blocks' are added: it uses that ∂ of the scores of all of a
+// destination's edges have sum 0.
+func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR, loops, g, gOut, logSum *tensor.Matrix) {
+	args := a.c()
+	args.log_sum, args.g, args.g_dot_out = floats(logSum), floats(g), floats(gOut)
+	pack := t.scratch(tensor.Float32, e.Rows, 3*a.Heads)
+	args.pack = floats(pack)
+	t.rows(C.weft_attend_pack, unsafe.Pointer(&args), e.Rows, 3*a.Heads)
+	t.backTarget(args, d, a, e, loops, g, pack)
+	t.backSource(args, d, a, transposed, loops)
+	pack.Release()
+}
+
+// backTarget adds what the edges of a destination give it, and ∂a.
+func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a Attention, e *CSR, loops, g, pack *tensor.Matrix) {
+	p := t.parts(e, loops, a.TargetIDs)
+	part := args
+	overParts(&part, p)
+	part.target, part.target_ids = floats(p.copies(a.Target)), ints(p.ids)
+	part.g, part.pack = floats(p.copies(g)), floats(p.copies(pack))
+	part.d_target, part.d_target_score = floats(p.sums(d.Target)), floats(p.sums(d.TargetScore))
+	over(&args, e, loops)
+	args.d_target, args.d_target_score = floats(d.Target), floats(d.TargetScore)
+	if a.A == nil {
+		t.edges(C.weft_attend_back_target, unsafe.Pointer(&args), e, e.Hubs, a.Heads*a.Width)
+		for range p.each() {
+			p.run(C.weft_attend_back_target, unsafe.Pointer(&part))
+		}
+	} else {
+		n := tiles(e.Rows)
+		partial := t.scratch(tensor.Float64, n+lanes, a.Heads*a.Width) // of each tile, and then of each part of hubs
+		row := t.scratch(tensor.Float32, n+lanes, a.Heads*a.Width)
+		t.Zero(partial)
+		t.Zero(row)
+		run := func(args C.weft_attention_args, k, lo, hi int) {
+			args.d_a, args.da_row = doubles(partial.RowRange(k, k+1)), floats(row.RowRange(k, k+1))
+			C.weft_run(C.weft_attend_back_target_v2, unsafe.Pointer(&args), C.int64_t(lo), C.int64_t(hi))
+		}
+		t.Parallel(n, func(k int) { run(args, k, k*C.WEFT_TILE, min((k+1)*C.WEFT_TILE, e.Rows)) })
+		for range p.each() {
+			t.Parallel(lanes, func(k int) { run(part, n+k, k, k+1) })
+		}
+		t.mergeTiles(partial, func(c int, v float64) { d.A.Floats()[c] += float32(v) })
+		partial.Release()
+		row.Release()
+	}
+	p.release()
+}
+
+// backSource adds what the edges of a source give it.
+func (t *Team) backSource(args C.weft_attention_args, d AttentionGradients, a Attention, transposed *CSR, loops *tensor.Matrix) {
+	kernel := C.int(C.weft_attend_back_source)
+	if a.A != nil {
+		kernel = C.weft_attend_back_source_v2
+	}
+	p := t.parts(transposed, loops, a.SourceIDs)
+	part := args
+	overParts(&part, p)
+	part.source, part.source_score, part.source_ids = floats(p.copies(a.Source)), floats(p.copies(a.SourceScore)), ints(p.ids)
+	part.d_source, part.d_source_score = floats(p.sums(d.Source)), floats(p.sums(d.SourceScore))
+	over(&args, transposed, loops)
+	args.d_source, args.d_source_score = floats(d.Source), floats(d.SourceScore)
+	t.edges(kernel, unsafe.Pointer(&args), transposed, transposed.Hubs, a.Heads*a.Width)
+	for range p.each() {
+		p.run(kernel, unsafe.Pointer(&part))
+	}
+	p.release()
+}

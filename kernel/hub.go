@@ -1,0 +1,149 @@
+package kernel
+
+// #include "weft.h"
+import "C"
+
+import (
+	"iter"
+	"slices"
+	"unsafe"
+
+	"weft/tensor"
+)
+
+// hubEntries is how many entries a row has at most that one thread works on alone.
+const hubEntries = C.WEFT_HUB
+
+// FindHubs lists the rows that are taken apart.
+func (a *CSR) FindHubs() {
+	indptr := a.Indptr.Int64s()
+	for row := range a.Rows {
+		if indptr[row+1]-indptr[row] > hubEntries {
+			a.Hubs = append(a.Hubs, row)
+		}
+	}
+}
+
+// parts is a matrix whose rows are parts of one row of another, a hub, so that threads share its entries: one part for each lane, of
+// hubEntries at most but for equal ones, which stay together, and when these are done the ones that follow, until the row ends. Where a
+// row is cut depends on the row alone, and what the parts give is put together in their order, so that a result has the same bits for
+// any number of threads.
+type parts struct {
+	CSR
+	loops *tensor.Matrix // Int32, lanes × 1: the hub's self loops are those of its last part
+	ids   *tensor.Matrix // Int32, lanes × 1: the hub's vertex
+	row   *tensor.Matrix // Int64, 1 × 1: the hub's row
+
+	team          *Team
+	hubs          *CSR
+	hubLoops      *tensor.Matrix // of the rows of hubs, may be nil
+	hubIDs        *tensor.Matrix // of the rows of hubs, may be nil
+	copied, added []perPart
+}
+
+// perPart is a scratch matrix with a row for each part, and the matrix whose row of the hub it stands for.
+type perPart struct{ rows, of *tensor.Matrix }
+
+// parts takes scratch for the hubs of a, also where it has none: a plan does not know. loops and ids (Int32) are the self loops and
+// the vertices of a's rows; nil: none, and the rows themselves.
+func (t *Team) parts(a *CSR, loops, ids *tensor.Matrix) *parts {
+	p := &parts{team: t, hubs: a, hubLoops: loops, hubIDs: ids}
+	p.CSR = CSR{Rows: lanes, Cols: a.Cols, Indptr: t.scratch(tensor.Int64, 1, lanes+1), Indices: a.Indices, Values: a.Values}
+	p.loops, p.ids, p.row = t.scratch(tensor.Int32, lanes, 1), t.scratch(tensor.Int32, lanes, 1), t.scratch(tensor.Int64, 1, 1)
+	return p
+}
+
+// copies has the hub's row of m for each part; nil for nil.
+func (p *parts) copies(m *tensor.Matrix) *tensor.Matrix { return p.rowsOf(m, &p.copied) }
+
+// sums has a row for each part, which starts as zeros and is added to the hub's row of m; nil for nil.
+func (p *parts) sums(m *tensor.Matrix) *tensor.Matrix { return p.rowsOf(m, &p.added) }
+
+func (p *parts) rowsOf(m *tensor.Matrix, list *[]perPart) *tensor.Matrix {
+	if m == nil {
+		return nil
+	}
+	rows := p.team.scratch(tensor.Float32, lanes, m.Cols)
+	*list = append(*list, perPart{rows, m})
+	return rows
+}
+
+// run runs a kernel over the parts.
+func (p *parts) run(name C.int, args unsafe.Pointer) {
+	p.team.Parallel(lanes, func(k int) { C.weft_run(name, args, C.int64_t(k), C.int64_t(k+1)) })
+}
+
+// each goes through the parts of every hub, a matrix of them at a time, and gives the hub's row and whether it begins with them.
+func (p *parts) each() iter.Seq2[int, bool] {
+	return func(yield func(row int, begins bool) bool) {
+		for _, row := range p.hubs.Hubs {
+			p.enter(row)
+			lo, hi := p.hubs.Indptr.Int64s()[row], p.hubs.Indptr.Int64s()[row+1]
+			for k, n := 0, int((hi-lo-1)/(lanes*hubEntries)+1); k < n; k++ {
+				for part := range lanes + 1 {
+					p.Indptr.Int64s()[part] = lo + cut(p.hubs.Indices.Int32s()[lo:hi], k*lanes+part, n*lanes)
+				}
+				if p.hubLoops != nil && k == n-1 {
+					p.loops.Int32s()[lanes-1] = p.hubLoops.Int32s()[row]
+				}
+				for _, s := range p.added {
+					clear(s.rows.Floats())
+				}
+				if !yield(row, k == 0) {
+					return
+				}
+				for _, s := range p.added {
+					s.add(row)
+				}
+			}
+		}
+	}
+}
+
+// enter makes ready what does not change between the parts of a row.
+func (p *parts) enter(row int) {
+	id := int32(row)
+	if p.hubIDs != nil {
+		id = p.hubIDs.Int32s()[row]
+	}
+	for part := range lanes {
+		p.ids.Int32s()[part] = id
+		for _, c := range p.copied {
+			copy(c.rows.Floats()[part*c.of.Cols:(part+1)*c.of.Cols], c.of.Floats()[row*c.of.Cols:])
+		}
+	}
+	clear(p.loops.Int32s())
+	p.row.Int64s()[0] = int64(row)
+}
+
+// cut is where part k of n parts begins. Equal entries, which a mask numbers, stay together.
+func cut(row []int32, k, n int) int64 {
+	at := len(row) * k / n
+	if at < len(row) {
+		at, _ = slices.BinarySearch(row, row[at])
+	}
+	return int64(at)
+}
+
+// add adds the parts' rows, in their order, to a row of the matrix.
+func (s perPart) add(row int) {
+	to, cols := s.of.Floats()[row*s.of.Cols:(row+1)*s.of.Cols], s.of.Cols
+	for c := range to {
+		sum := float32(0)
+		for part := range lanes {
+			sum += s.rows.Floats()[part*cols+c]
+		}
+		to[c] += sum
+	}
+}
+
+// release gives the scratch back.
+func (p *parts) release() {
+	for _, s := range append(p.copied, p.added...) {
+		s.rows.Release()
+	}
+	p.Indptr.Release()
+	p.loops.Release()
+	p.ids.Release()
+	p.row.Release()
+}
