@@ -102,10 +102,7 @@ func (p *parts) each() iter.Seq2[int, bool] {
 
 // enter makes ready what does not change between the parts of a row.
 func (p *parts) enter(row int) {
-	id := int32(row)
-	if p.hubIDs != nil {
-		id = p.hubIDs.Int32s()[row]
-	}
+	id := vertex(p.hubIDs, row)
 	for part := range lanes {
 		p.ids.Int32s()[part] = id
 		for _, c := range p.copied {
@@ -147,3 +144,13 @@ func (p *parts) release() {
 	p.ids.Release()
 	p.row.Release()
 }
+
+// vertex is the id of a row, and hasLoop whether it has self loops besides its entries.
+func vertex(ids *tensor.Matrix, row int) int32 {
+	if ids == nil {
+		return int32(row)
+	}
+	return ids.Int32s()[row]
+}
+
+func hasLoop(loops *tensor.Matrix, row int) bool { return loops != nil && loops.Int32s()[row] > 0 }

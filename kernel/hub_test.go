@@ -141,3 +141,149 @@ func attendBlocks(team *kernel.Team, k kernel.Attention, g *tensor.Matrix, apart
 		"target gradient": d.Target, "target score's gradient": d.TargetScore, "vector's gradient": d.A,
 	}
 }
+
+// TestHubMax has rows that are taken apart in both directions, with many equal edges, ties, NaN and infinities: the maxima and their
+// sources are those of whole rows, also over two blocks, and the gradients have the same bits for any number of threads.
+func TestHubMax(t *testing.T) {
+	for _, degree := range []int{40_000, 300_000} { // the second is of more parts than there are lanes
+		for _, loops := range []bool{false, true} {
+			for _, permuted := range []bool{false, true} {
+				with(t, func(s *suite) {
+					s.hubMax(case_("degree", degree, "loops", loops, "ids", permuted), degree, loops, permuted)
+				})
+			}
+		}
+	}
+}
+
+func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
+	const n, cols, at = 1024, 21, 512
+	a := s.tangled(n, degree)
+	var self, ids *tensor.Matrix
+	if loops {
+		self, a = s.team.Memory.NewElement(tensor.Graph, tensor.Int32, n, 1), s.loopless(a)
+		clear(self.Int32s())
+		self.Int32s()[2], self.Int32s()[4], self.Int32s()[9] = 1, 2, 1 // 2 and 4 are the hubs
+	}
+	if permuted {
+		ids = s.permutation(n)
+	}
+	x, g, start := s.normal(n, cols), s.normal(n, cols), s.normal(n, cols)
+	for i, v := range x.Floats() {
+		x.Floats()[i] = float32(math.Round(float64(v))) // ties everywhere
+	}
+	for i := range n {
+		x.Floats()[i*cols] = float32(math.Inf(-1))
+	}
+	for _, i := range []int{100, 300, 301, 900} {
+		x.Floats()[i*cols+1] = float32(math.NaN())
+	}
+	x.Floats()[2*cols+2], x.Floats()[4*cols+3] = 100, 100 // what a hub has by its loop, and what many have from a hub
+
+	run := func(threads int, apart, two bool) (z, arg, dx *tensor.Matrix) {
+		team := kernel.NewTeam(threads, s.team.Memory)
+		z, arg, dx = s.blank(n, cols), team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, cols), s.copy(start)
+		if a.Hubs = nil; apart {
+			a.FindHubs()
+		}
+		if two { // the columns on the right first; loops are not for blocks
+			left, right := halves(team, a, at)
+			left.FindHubs()
+			right.FindHubs()
+			names := ids
+			if ids == nil {
+				names = team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, 1)
+				for i := range names.Int32s() {
+					names.Int32s()[i] = int32(i)
+				}
+			}
+			team.Max(z, arg, right, x.RowRange(at, n), names.RowRange(at, n), nil, true)
+			team.Max(z, arg, left, x.RowRange(0, at), names.RowRange(0, at), nil, false)
+		} else {
+			team.Max(z, arg, a, x, ids, self, true)
+		}
+		transposed := team.Transpose(a, tensor.Graph)
+		if !apart {
+			transposed.Hubs = nil
+		} else if !slices.Contains(a.Hubs, 2) || !slices.Contains(transposed.Hubs, 4) {
+			s.t.Fatalf("%s: hubs %v and %v", what, a.Hubs, transposed.Hubs)
+		}
+		team.MaxBackward(dx, transposed, g, arg, ids, self)
+		return z, arg, dx
+	}
+	same := func(who string, z, arg, wantZ, wantArg *tensor.Matrix) {
+		s.t.Helper()
+		equal := func(a, b float32) bool { return a == b || a != a && b != b }
+		if !slices.EqualFunc(z.Floats(), wantZ.Floats(), equal) || !slices.Equal(arg.Int32s(), wantArg.Int32s()) {
+			s.t.Errorf("%s, %s: the maxima are not those of whole rows", what, who)
+		}
+	}
+	z, arg, dx := run(1, false, false)
+	z1, arg1, dx1 := run(1, true, false)
+	z3, arg3, dx3 := run(3, true, false)
+	same("one thread", z1, arg1, z, arg)
+	same("three threads", z3, arg3, z, arg)
+	if !slices.Equal(dx1.Floats(), dx3.Floats()) {
+		s.t.Errorf("%s: one and three threads give different gradients", what)
+	}
+	s.rowwise(what+", gradient", dx1, exact(dx), n)
+	if !loops {
+		z, arg, _ := run(3, true, true)
+		same("two blocks", z, arg, z1, arg1)
+	}
+}
+
+// TestHubMaxOfNaN has NaN in several parts of a hub and in its self loop, and a tie between two parts: the smallest id wins.
+func TestHubMaxOfNaN(t *testing.T) {
+	with(t, func(s *suite) {
+		const n = 60_000
+		list := make([]int32, n-1)
+		for k := range list {
+			list[k] = int32(k + 1)
+		}
+		lists := make([][]int32, n)
+		lists[0] = list
+		a := s.rows(n, lists)
+		a.FindHubs()
+		x, z := s.normal(n, 3), s.blank(n, 3)
+		loops, arg := s.team.Memory.NewElement(tensor.Graph, tensor.Int32, n, 1), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, 3)
+		clear(loops.Int32s())
+		loops.Int32s()[0] = 1
+		x.Floats()[0*3+0] = float32(math.NaN())
+		for _, i := range []int{30_000, 50_000} {
+			x.Floats()[i*3+0], x.Floats()[i*3+1] = float32(math.NaN()), float32(math.NaN())
+		}
+		x.Floats()[40_000*3+2], x.Floats()[20_000*3+2] = 50, 50
+		s.team.Max(z, arg, a, x, nil, loops, true)
+		if got := arg.Int32s()[:3]; !slices.Equal(got, []int32{0, 30_000, 20_000}) {
+			t.Errorf("sources %v", got)
+		}
+		if f := z.Floats(); f[0] == f[0] || f[1] == f[1] || f[2] != 50 {
+			t.Errorf("maxima %v", f[:3])
+		}
+	})
+}
+
+// TestHubMaxOfEqualEdges has a hub of one edge and of many equal ones, with empty parts between them: those count for nothing, and the
+// equal edges once.
+func TestHubMaxOfEqualEdges(t *testing.T) {
+	with(t, func(s *suite) {
+		a := s.rows(3, [][]int32{nil, append(slices.Repeat([]int32{2}, 20_000), 0), nil})
+		a.FindHubs()
+		transposed := s.team.Transpose(a, tensor.Graph)
+		if !slices.Equal(a.Hubs, []int{1}) || !slices.Equal(transposed.Hubs, []int{2}) {
+			t.Fatalf("hubs %v and %v", a.Hubs, transposed.Hubs)
+		}
+		x := s.of(-5, -5, 1, 1, -7, -3).Reshape(3, 2)
+		z, arg := s.blank(3, 2), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 3, 2)
+		s.team.Max(z, arg, a, x, nil, nil, true)
+		if !slices.Equal(z.Floats(), []float32{0, 0, -5, -3, 0, 0}) || !slices.Equal(arg.Int32s(), []int32{-1, -1, 0, 2, -1, -1}) {
+			t.Errorf("maxima %v of %v", z.Floats(), arg.Int32s())
+		}
+		dx := s.of(1, 1, 1, 1, 1, 1).Reshape(3, 2)
+		s.team.MaxBackward(dx, transposed, s.of(2, 3, 4, 5, 6, 7).Reshape(3, 2), arg, nil, nil)
+		if !slices.Equal(dx.Floats(), []float32{5, 1, 1, 1, 1, 6}) {
+			t.Errorf("gradients %v", dx.Floats())
+		}
+	})
+}

@@ -27,6 +27,8 @@ static inline __attribute__((always_inline)) void max_block(const weft_max_args 
 	int64_t cols = a->cols, last = a->indptr[hi];
 	const float *x = a->x + v0 * VW;
 	for (int64_t i = lo; i < hi; i++) {
+		if (a->skip_hubs && a->indptr[i + 1] - a->indptr[i] > WEFT_HUB)
+			continue;
 		float *z = a->z + i * cols + v0 * VW;
 		int32_t *arg = a->arg + i * cols + v0 * VW;
 		int64_t k = a->indptr[i], end = a->indptr[i + 1], ahead = ahead_of(nb * sizeof(vf));
@@ -99,6 +101,8 @@ static inline __attribute__((always_inline)) void max_back_block(const weft_max_
 	int64_t cols = a->cols, last = a->indptr[hi];
 	const float *g = a->g + v0 * VW, *arg = (const float *)a->arg + v0 * VW;
 	for (int64_t j = lo; j < hi; j++) {
+		if (a->skip_hubs && a->indptr[j + 1] - a->indptr[j] > WEFT_HUB)
+			continue;
 		float *dx = a->dx + j * cols + v0 * VW;
 		vi id = (a->source_ids ? a->source_ids[j] : (int32_t)j) - (vi){0};
 		int64_t end = a->indptr[j + 1], ahead = ahead_of(2 * nb * sizeof(vf));

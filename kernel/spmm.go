@@ -92,8 +92,56 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, 
 	args := &C.weft_max_args{
 		z: floats(z), arg: ints(arg), x: floats(x), indptr: longs(a.Indptr), indices: ints(a.Indices),
 		source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(x.Cols), first: boolean(first),
+		skip_hubs: boolean(len(a.Hubs) > 0),
 	}
-	t.edges(C.weft_max, unsafe.Pointer(args), a, nil, x.Cols)
+	t.edges(C.weft_max, unsafe.Pointer(args), a, a.Hubs, x.Cols)
+	p := t.parts(a, nil, nil)
+	partZ, partArg := t.scratch(tensor.Float32, lanes, x.Cols), t.scratch(tensor.Int32, lanes, x.Cols)
+	part := *args
+	part.z, part.arg = floats(partZ), ints(partArg)
+	part.indptr, part.loops, part.first, part.skip_hubs = longs(p.Indptr), nil, 1, 0
+	for row, begins := range p.each() {
+		top := maxima{z.Floats()[row*x.Cols : (row+1)*x.Cols], arg.Int32s()[row*x.Cols : (row+1)*x.Cols]}
+		if begins && first {
+			top.begin()
+		}
+		if begins && hasLoop(loops, row) {
+			id := vertex(ids, row)
+			for c, v := range x.Floats()[row*x.Cols : (row+1)*x.Cols] {
+				top.merge(c, v, id)
+			}
+		}
+		p.run(C.weft_max, unsafe.Pointer(&part))
+		for k, id := range partArg.Int32s() {
+			top.merge(k%x.Cols, partZ.Floats()[k], id)
+		}
+	}
+	partZ.Release()
+	partArg.Release()
+	p.release()
+}
+
+// maxima are the largest values of a row and the ids of their sources, −1 for none, as in max.h.
+type maxima struct {
+	z   []float32
+	arg []int32
+}
+
+// begin makes them those of no value.
+func (m maxima) begin() {
+	clear(m.z)
+	for c := range m.arg {
+		m.arg[c] = -1
+	}
+}
+
+// merge extends column c by a value and its source's id; −1 stands for no value.
+func (m maxima) merge(c int, v float32, id int32) {
+	old, at := m.z[c], m.arg[c]
+	nan, oldNaN := v != v, old != old
+	if id >= 0 && (at < 0 || v > old || nan && !oldNaN || (v == old || nan) && id < at) {
+		m.z[c], m.arg[c] = v, id
+	}
 }
 
 // MaxBackward adds to dx_j the g_ic of every out-neighbour i whose arg is j; transposed is the transpose of Max's matrix.
@@ -103,8 +151,25 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 	args := &C.weft_max_back_args{
 		dx: floats(dx), g: floats(g), arg: ints(arg), indptr: longs(transposed.Indptr),
 		indices: ints(transposed.Indices), source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(g.Cols),
+		skip_hubs: boolean(len(transposed.Hubs) > 0),
 	}
-	t.edges(C.weft_max_back, unsafe.Pointer(args), transposed, nil, g.Cols)
+	t.edges(C.weft_max_back, unsafe.Pointer(args), transposed, transposed.Hubs, g.Cols)
+	p := t.parts(transposed, nil, ids)
+	part := *args
+	part.dx, part.source_ids = floats(p.sums(dx)), ints(p.ids)
+	part.indptr, part.loops, part.skip_hubs = longs(p.Indptr), nil, 0
+	for row, begins := range p.each() {
+		if begins && hasLoop(loops, row) {
+			id := vertex(ids, row)
+			for k := row * g.Cols; k < (row+1)*g.Cols; k++ {
+				if arg.Int32s()[k] == id {
+					dx.Floats()[k] += g.Floats()[k]
+				}
+			}
+		}
+		p.run(C.weft_max_back, unsafe.Pointer(&part))
+	}
+	p.release()
 }
 
 // MaskEntries is the copy of a's values with a mask by (row, column), or by (column, row) when a is the transpose of the matrix

@@ -49,6 +49,7 @@ typedef struct {
 	const int32_t *loops;      // > 0 where the row is its own in-neighbour, may be NULL
 	int64_t cols;
 	int32_t first;
+	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
 } weft_max_args;
 
 // dx_j += Σ_i g_ic over the out-neighbours i whose arg_ic is j. Runs over the transposed rows.
@@ -61,6 +62,7 @@ typedef struct {
 	const int32_t *source_ids;
 	const int32_t *loops;
 	int64_t cols;
+	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
 } weft_max_back_args;
 
 // Softmax attention over in-edges, heads × width columns; equations in attention.h.
