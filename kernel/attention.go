@@ -38,7 +38,7 @@ func (a Attention) c() C.weft_attention_args {
 // over sets the rows of a pass, those of a, and overParts the parts of hubs.
 func over(args *C.weft_attention_args, a *CSR, loops *tensor.Matrix) {
 	args.indptr, args.indices, args.loops = longs(a.Indptr), ints(a.Indices), ints(loops)
-	args.skip_hubs = boolean(len(a.Hubs) > 0)
+	args.entries, args.skip_hubs = C.int64_t(a.Entries()), boolean(len(a.Hubs) > 0)
 }
 
 func overParts(args *C.weft_attention_args, p *parts) {

@@ -24,7 +24,7 @@ typedef struct {
 	int64_t row, end;     // where the next batch begins, and the end of the range
 	int64_t done;         // edges of the row that were in earlier batches
 	int64_t same;         // where in the row the equal edges begin that the last one belongs to
-	int64_t last;             // the end of the range's edges
+	int64_t last;             // the end of all rows' edges
 	int runs, edges, vectors; // edges: with those that fill up vectors
 	run run[VECTORS];
 	int32_t run_of[VECTORS + SPARE];   // of each vector
@@ -48,7 +48,7 @@ static void begin(batch *b, const weft_attention_args *a, int64_t lo, int64_t hi
 	b->P = P;
 	b->row = lo;
 	b->end = hi;
-	b->last = a->indptr[hi];
+	b->last = a->entries;
 	b->done = 0;
 	b->most_edges = PLACES / P;
 	b->most_runs = scratch ? most_runs(scratch) : VECTORS;
@@ -117,7 +117,7 @@ static int next(batch *b, int empty) {
 	}
 	if (b->edges == 0)
 		return b->runs;
-	int64_t at = b->row < b->end ? a->indptr[b->row] + b->done : b->last;
+	int64_t at = a->indptr[b->row] + b->done;
 	b->soon = at + b->edges <= b->last ? a->indices + at : NULL;
 	if (at + FAR <= b->last)
 		__builtin_memcpy(b->other + b->edges, a->indices + at, FAR * sizeof(int32_t));

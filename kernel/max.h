@@ -24,7 +24,7 @@ static inline __attribute__((always_inline)) void begin_max(float *z, int32_t *a
 // (any_order not set). A row with a number that is NaN, or infinite, is gone over again edge by edge.
 static inline __attribute__((always_inline)) void max_block(const weft_max_args *a, int64_t lo, int64_t hi, const int any_order, int64_t v0,
                                                             const int nb, const int tail) {
-	int64_t cols = a->cols, last = a->indptr[hi];
+	int64_t cols = a->cols, last = a->entries;
 	const float *x = a->x + v0 * VW;
 	for (int64_t i = lo; i < hi; i++) {
 		if (a->skip_hubs && a->indptr[i + 1] - a->indptr[i] > WEFT_HUB)
@@ -98,7 +98,7 @@ static void k_max(const void *args, int64_t lo, int64_t hi) {
 
 static inline __attribute__((always_inline)) void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb,
                                                                  const int tail) {
-	int64_t cols = a->cols, last = a->indptr[hi];
+	int64_t cols = a->cols, last = a->entries;
 	const float *g = a->g + v0 * VW, *arg = (const float *)a->arg + v0 * VW;
 	for (int64_t j = lo; j < hi; j++) {
 		if (a->skip_hubs && a->indptr[j + 1] - a->indptr[j] > WEFT_HUB)

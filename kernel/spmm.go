@@ -45,7 +45,7 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumu
 		check("input with self weights", x, a.Rows, z.Cols)
 	}
 	args := &C.weft_spmm_args{
-		z: floats(z), x: floats(x), indptr: longs(a.Indptr), indices: ints(a.Indices),
+		z: floats(z), x: floats(x), indptr: longs(a.Indptr), indices: ints(a.Indices), entries: C.int64_t(a.Entries()),
 		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
 		accumulate: boolean(accumulate), skip_hubs: boolean(len(a.Hubs) > 0),
 	}
@@ -90,7 +90,7 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, 
 	check("output", z, a.Rows, x.Cols)
 	check("arg", arg, a.Rows, x.Cols)
 	args := &C.weft_max_args{
-		z: floats(z), arg: ints(arg), x: floats(x), indptr: longs(a.Indptr), indices: ints(a.Indices),
+		z: floats(z), arg: ints(arg), x: floats(x), indptr: longs(a.Indptr), indices: ints(a.Indices), entries: C.int64_t(a.Entries()),
 		source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(x.Cols), first: boolean(first),
 		skip_hubs: boolean(len(a.Hubs) > 0),
 	}
@@ -150,7 +150,7 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 	check("input gradient", dx, transposed.Rows, g.Cols)
 	args := &C.weft_max_back_args{
 		dx: floats(dx), g: floats(g), arg: ints(arg), indptr: longs(transposed.Indptr),
-		indices: ints(transposed.Indices), source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(g.Cols),
+		indices: ints(transposed.Indices), entries: C.int64_t(transposed.Entries()), source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(g.Cols),
 		skip_hubs: boolean(len(transposed.Hubs) > 0),
 	}
 	t.edges(C.weft_max_back, unsafe.Pointer(args), transposed, transposed.Hubs, g.Cols)

@@ -29,6 +29,7 @@ typedef struct {
 	const float *x;         // any rows × cols
 	const int64_t *indptr;
 	const int32_t *indices;
+	int64_t entries; // of indices, those of all rows
 	const float *weights;   // per edge, may be NULL
 	const float *row_scale; // per destination row, may be NULL
 	const float *col_scale; // per source row, may be NULL
@@ -45,6 +46,7 @@ typedef struct {
 	const float *x;
 	const int64_t *indptr;
 	const int32_t *indices;
+	int64_t entries; // of indices, those of all rows
 	const int32_t *source_ids; // may be NULL: the source's row
 	const int32_t *loops;      // > 0 where the row is its own in-neighbour, may be NULL
 	int64_t cols;
@@ -59,6 +61,7 @@ typedef struct {
 	const int32_t *arg;
 	const int64_t *indptr;
 	const int32_t *indices;
+	int64_t entries; // of indices, those of all rows
 	const int32_t *source_ids;
 	const int32_t *loops;
 	int64_t cols;
@@ -77,6 +80,7 @@ typedef struct {
 	const float *a;            // heads·width (GATv2)
 	const int64_t *indptr;
 	const int32_t *indices;
+	int64_t entries; // of indices, those of all rows
 	const int32_t *loops;       // per row, how many self loops it has, may be NULL: none. Sources and destinations are then the same rows.
 	const int32_t *source_ids;  // may be NULL: the row itself
 	const int32_t *target_ids;
