@@ -67,8 +67,8 @@ static inline vi begins_run(const batch *b, int v) { return b->begins_at[v] - (v
 // What the lanes of a run's vectors add up to: continues sum, or begins anew.
 static inline vf add_vector(vf sum, vf x, const batch *b, int v) { return (vf)((vi)sum & ~begins_run(b, v)) + x; }
 
-// GATv1's scores of a batch from those of the other ends, in s, and the runs' own; −∞ where no edge is. top becomes the largest of
-// each run, by lane.
+// The scores of a batch in s: GATv1's from those of the other ends and the runs' own, GATv2's are there already; −∞ where no edge is.
+// top becomes the largest of each run, by lane.
 static inline __attribute__((always_inline)) void score(values *x, const batch *b, vf slope, const int v2) {
 	vf top = {0};
 	for (int v = 0; v < b->vectors; v++) {
@@ -340,7 +340,7 @@ static inline __attribute__((always_inline)) void back_target_v2_group(const wef
 		const slope_sum s = {.b = &b, .rows = a->source + g->from, .fixed = a->target + g->from, .a = a->a + g->from, .cols = cols,
 		                     .slope = a->slope, .coef = x.s2, .z = a->d_target + g->from, .z2 = da};
 		sum_slopes(&s, g);
-		for (int64_t c = 0; c < g->heads * g->width; c++) { // in double precision before many roundings add up
+		for (int64_t c = 0; c < g->heads * g->width; c++) { // in double precision after each batch
 			sum[c] += da[c];
 			da[c] = 0;
 		}

@@ -93,9 +93,13 @@ func conformSpMMHub(s *suite) {
 		if cols < 10 {
 			n = 1024 // fills the matrices' pages, so that a step too far is a fault in a debug build
 		}
-		s.scalings(s.tangled(n, 4000), func(what string, a *kernel.CSR, scales kernel.Scales) {
-			s.spmm(case_(what, "columns", cols), a, scales, cols, false)
-		})
+		for _, degree := range []int{4000, 20_000} {
+			a := s.tangled(n, degree)
+			a.FindHubs()
+			s.scalings(a, func(what string, a *kernel.CSR, scales kernel.Scales) {
+				s.spmm(case_(what, "columns", cols, "hubs", len(a.Hubs)), a, scales, cols, false)
+			})
+		}
 	})
 }
 

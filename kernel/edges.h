@@ -24,7 +24,7 @@ typedef struct {
 	int64_t row, end;     // where the next batch begins, and the end of the range
 	int64_t done;         // edges of the row that were in earlier batches
 	int64_t same;         // where in the row the equal edges begin that the last one belongs to
-	int64_t last;             // the end of all rows' edges
+	int64_t last;         // the length of indices
 	int runs, edges, vectors; // edges: with those that fill up vectors
 	run run[VECTORS];
 	int32_t run_of[VECTORS + SPARE];   // of each vector

@@ -16,7 +16,7 @@ static inline void first_group(group *g, int64_t heads, int64_t width) {
 	int64_t scratch = columns * sizeof(float) < CACHE ? CACHE : columns * sizeof(float);
 	int32_t *head = aligned_alloc(sizeof(vf), columns * sizeof(int32_t) + scratch);
 	if (!head)
-		abort(); // two rows' worth of bytes
+		abort(); // a row of head numbers, and scratch of CACHE bytes or a row
 	for (int64_t c = 0; c < columns; c++)
 		head[c] = c < most * width ? c / width : 0;
 	*g = (group){.head = -VW, .width = width, .lane_head = (vi *)head, .scratch = (float *)(head + columns)};
@@ -38,7 +38,7 @@ static inline int next_group(group *g, int64_t heads) {
 
 enum extension { FROM_ZERO, FROM_ZERO_AT_FIRST, EXTENDED };
 
-// Sums of the rows at the other ends of a batch's edges: z_c = [z_c +] scale_head · Σ_e coef_e,head · row_ec for each run. Rows and
+// Sums of the rows at the other ends of a batch's edges: z_c = scale_head · ([z_c +] Σ_e coef_e,head · row_ec) for each run. Rows and
 // results are given by the group's first column.
 typedef struct {
 	const batch *b;
@@ -51,7 +51,7 @@ typedef struct {
 	float *z;
 	int64_t stride;           // between the results of two rows, or of two runs
 	int by_run;               // which of them
-	enum extension extension; // whether the results are added to z: to FROM_ZERO_AT_FIRST those of a row's later parts are
+	enum extension extension; // whether z is added to: with FROM_ZERO_AT_FIRST by the later parts of a row
 	const vf *scale;          // of each run, per head; NULL: 1
 	const float *coef2;       // of a second sum, may be NULL
 	float *z2;                // a row of the group's vectors for each run
@@ -124,7 +124,7 @@ static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s, const 
 	}
 }
 
-// The sums of GATv2's backward pass for each run, with t = row + fixed:
+// The sums of GATv2's backward pass, z for each run and z2 over all of them, with t = row + fixed:
 //   z_c  += a_c · Σ_e coef_e,head · LeakyReLU'(t_ec)
 //   z2_c += Σ_e coef_e,head · LeakyReLU(t_ec)
 typedef struct {
@@ -219,7 +219,7 @@ static inline __attribute__((always_inline)) vf head_product(const dot_rows *d, 
 }
 
 // Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of one head's products. Heads
-// have `full` whole vectors and a tail, or where full is 0 half a vector.
+// have `full` whole vectors and a tail, or where full and tail are both 0, half a vector.
 static inline __attribute__((always_inline)) void dots_of(const dot_rows *d, int heads, int64_t width, int vectors, const int P,
                                                           const int leaky, const int full, const int tail) {
 	const batch *b = d->b;

@@ -10,8 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// TestHubRow has a row that is taken apart: the result is that of its edges in two blocks that need none, and the same for
-// any number of threads.
+// TestHubRow has a row that is taken apart and added to what z holds: the result is the sum in float64, with the same bits on one
+// thread and three.
 func TestHubRow(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()

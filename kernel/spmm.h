@@ -1,7 +1,8 @@
 // Aggregation: a destination row is summed in registers across all its edges and written once.
 
 // One row's sum over edges lo … hi−1 for nb vectors of columns and a tail of `tail` more. Without coefficients (plain set)
-// every weight is one. add: z += scale·sum, else z = scale·sum.
+// every weight is one. z = [z +] scale·(sum + self·own), added to with a->accumulate; own is NULL where the row itself has no weight, and
+// last is the number of all entries.
 static inline __attribute__((always_inline)) void spmm_row(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_t last, float scale,
                                                             const float *own, float self, float *z, const float *x, const int nb,
                                                             const int tail, const int plain) {

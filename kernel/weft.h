@@ -29,7 +29,7 @@ typedef struct {
 	const float *x;         // any rows × cols
 	const int64_t *indptr;
 	const int32_t *indices;
-	int64_t entries; // of indices, those of all rows
+	int64_t entries; // the length of indices, which may be more than the rows' own: prefetches stay below it
 	const float *weights;   // per edge, may be NULL
 	const float *row_scale; // per destination row, may be NULL
 	const float *col_scale; // per source row, may be NULL
@@ -46,7 +46,7 @@ typedef struct {
 	const float *x;
 	const int64_t *indptr;
 	const int32_t *indices;
-	int64_t entries; // of indices, those of all rows
+	int64_t entries; // the length of indices, which may be more than the rows' own: prefetches stay below it
 	const int32_t *source_ids; // may be NULL: the source's row
 	const int32_t *loops;      // > 0 where the row is its own in-neighbour, may be NULL
 	int64_t cols;
@@ -61,7 +61,7 @@ typedef struct {
 	const int32_t *arg;
 	const int64_t *indptr;
 	const int32_t *indices;
-	int64_t entries; // of indices, those of all rows
+	int64_t entries; // the length of indices, which may be more than the rows' own: prefetches stay below it
 	const int32_t *source_ids;
 	const int32_t *loops;
 	int64_t cols;
@@ -70,9 +70,9 @@ typedef struct {
 
 // Softmax attention over in-edges, heads × width columns; equations in attention.h.
 typedef struct {
-	float *maximum;   // destination rows × heads: running maximum
-	float *sum;       // destination rows × heads: Σ exp(s − maximum)
-	float *z;         // destination rows × heads·width: Σ exp(s − maximum)·mask·source
+	float *maximum;   // destination rows × heads: running maximum; with last set the log-sum-exp
+	float *sum;       // destination rows × heads: Σ exp(s − maximum); may be NULL where first and last are set
+	float *z;         // destination rows × heads·width: Σ exp(s − maximum)·mask·source; with last set the output
 	const float *source;       // source rows × heads·width
 	const float *target;       // destination rows × heads·width (GATv2), else NULL
 	const float *source_score; // source rows × heads (GATv1)
@@ -80,7 +80,7 @@ typedef struct {
 	const float *a;            // heads·width (GATv2)
 	const int64_t *indptr;
 	const int32_t *indices;
-	int64_t entries; // of indices, those of all rows
+	int64_t entries; // the length of indices, which may be more than the rows' own: prefetches stay below it
 	const int32_t *loops;       // per row, how many self loops it has, may be NULL: none. Sources and destinations are then the same rows.
 	const int32_t *source_ids;  // may be NULL: the row itself
 	const int32_t *target_ids;

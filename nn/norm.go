@@ -10,7 +10,8 @@ import (
 
 // Norm normalises a layer's output.
 type Norm interface {
-	// Forward is mask(act(y)) for x normalised to y, in one pass. x is given away.
+	// Forward is mask(act(y)) for x normalised to y, in one pass. x must not be used afterwards: where nothing is recorded
+	// the result takes its memory.
 	Forward(x *autograd.Var, act kernel.Activation, mask kernel.Mask) *autograd.Var
 }
 
@@ -20,7 +21,7 @@ const (
 )
 
 // BatchNorm normalises each column over all vertices (Ioffe & Szegedy 2015), as PyTorch's BatchNorm1d with its defaults:
-// z = γ·(x − mean)/√(var + 1e-5) + β. Training uses the batch's mean and biased variance and moves the running statistics by a
+// y = γ·(x − mean)/√(var + 1e-5) + β. Training uses the batch's mean and biased variance and moves the running statistics by a
 // tenth towards its mean and unbiased variance; evaluation uses the running ones. The statistics are those of all rows on all
 // workers.
 type BatchNorm struct {

@@ -63,6 +63,7 @@ func newSparse(team *kernel.Team, r *graph.Relation) *sparse {
 	}
 	copy(in.Indptr.Int64s(), r.Indptr)
 	copy(in.Indices.Int32s(), r.Sources)
+	in.FindHubs()
 	return &sparse{in: in, team: team}
 }
 
@@ -80,6 +81,7 @@ func firstRows(a *kernel.CSR, n int) *kernel.CSR {
 	b := *a
 	b.Rows, b.Indptr = n, a.Indptr.Reshape(a.Rows+1, 1).RowRange(0, n+1).Reshape(1, n+1)
 	b.Indices = a.Indices.Reshape(a.Entries(), 1).RowRange(0, entries).Reshape(1, entries)
+	b.FindHubs()
 	return &b
 }
 
