@@ -41,13 +41,7 @@ static inline __attribute__((always_inline)) void put(float *p, vf v, int n) {
 }
 
 // v with zeros behind its first n lanes.
-static inline __attribute__((always_inline)) vf only(vf v, int n) {
-	if (n == VW)
-		return v;
-	float first[VW] = {0};
-	store_n(first, v, n);
-	return load(first);
-}
+static inline __attribute__((always_inline)) vf only(vf v, int n) { return n == VW ? v : (vf)((vi)v & (numbers(0) < n)); }
 
 // VW/2 numbers in double precision.
 static inline vd wide(const float *p) {

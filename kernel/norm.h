@@ -3,7 +3,9 @@
 
 // dLoss/dy from g = dLoss/dz
 static inline __attribute__((always_inline)) vf before(vf g, vf y, const float *keep, int n, const int activation) {
-	if (activation != WEFT_IDENTITY)
+	if (activation == WEFT_RELU || activation == WEFT_LEAKY_RELU) // y has the sign of act(y)
+		g *= derivative(y, activation);
+	else if (activation != WEFT_IDENTITY)
 		g *= derivative(activate(y, activation), activation);
 	if (keep)
 		g *= part(keep, n);
@@ -191,46 +193,119 @@ static void k_normalize_back(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// Layer norm (Ba et al. 2016): the same with the mean and rstd of the row over its columns, which are kept.
+// Layer norm (Ba et al. 2016): the same with the mean and rstd of the row over its columns, which are kept. A batch of rows stays in
+// the first-level cache between the sweeps over it, while the next one is fetched; VW of its rows end in one sum over lanes.
+
+enum { KEPT = 4096, BATCHED = 32 };
+
+// The rows of a batch: whole vectors of at most KEPT numbers, or as few as go.
+static inline int64_t batch_rows(int64_t cols) {
+	int64_t rows = BATCHED;
+	while (rows > VW && rows * cols > KEPT)
+		rows /= 2;
+	return rows;
+}
+
+// The columns of a row: nb whole vectors, and one that ends it where more columns are left. It reaches back into the one before where
+// there is one, because a load waits for a masked store beside it. Its fresh lanes are those not yet seen.
+typedef struct {
+	int64_t nb, end;
+	int more, n; // n lanes at column `end`
+	vi fresh;
+} row_vectors;
+
+static inline row_vectors vectors_of(int64_t cols) {
+	int64_t nb = cols / VW;
+	int more = cols % VW;
+	if (nb)
+		return (row_vectors){nb, cols - VW, more, VW, numbers(0) >= VW - more};
+	return (row_vectors){nb, 0, more, more, numbers(0) < more};
+}
+
+static inline vf among(vf v, vi lanes) { return (vf)((vi)v & lanes); }
+
+// z = x·mask for rows from `row` on.
+static __attribute__((noinline)) void drop_rows(float *z, const float *x, const weft_mask *m, int64_t row, int64_t rows, int64_t cols) {
+	room drawn;
+	for (int64_t i = row; i < row + rows; i++)
+		for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
+			int64_t width = lesser(cols - c0, PIECE), at = i * cols + c0;
+			const float *keep = mask_piece(drawn, m, i, 1, c0, width);
+			for (int64_t c = 0; c < width; c++)
+				z[at + c] = x[at + c] * keep[c];
+		}
+}
+
+// The mean and rstd of a batch's rows, from i on. The rows of z are fetched.
+static void layer_norm_moments(const weft_layer_norm_args *a, int64_t i, int64_t here, row_vectors v) {
+	const int64_t cols = a->cols;
+	const float *x = a->x + i * cols, *z = a->z + i * cols;
+	float *mean = a->mean + i, *rstd = a->rstd + i;
+	float each = 1.0f / cols;
+	vf s1[BATCHED], s2[BATCHED];
+	for (int64_t r = 0; r < here; r++) {
+		const float *row = x + r * cols;
+		vf s = {0};
+#pragma GCC unroll 4
+		for (int64_t b = 0; b < v.nb; b++)
+			s += load(row + b * VW);
+		if (v.more)
+			s += among(part(row + v.end, v.n), v.fresh);
+		s1[r] = s;
+	}
+	for (int64_t r = 0; r < here; r += VW)
+		put(mean + r, lane_sums(s1 + r) * each, lesser(VW, here - r));
+	for (int64_t r = 0; r < here; r++) {
+		const float *row = x + r * cols, *to = z + r * cols;
+		vf m = all(mean[r]), s = {0}, squares = {0};
+#pragma GCC unroll 4
+		for (int64_t b = 0; b < v.nb; b++) {
+			__builtin_prefetch(to + b * VW, 1);
+			vf d = load(row + b * VW) - m;
+			s += d;
+			squares += d * d;
+		}
+		if (v.more) {
+			vf d = among(part(row + v.end, v.n) - m, v.fresh);
+			s += d;
+			squares += d * d;
+		}
+		s1[r] = s;
+		s2[r] = squares;
+	}
+	for (int64_t r = 0; r < here; r += VW) {
+		int n = lesser(VW, here - r);
+		vf off = lane_sums(s1 + r) * each; // what rounding left of the mean
+		vf variance = activate(lane_sums(s2 + r) * each - off * off, WEFT_RELU);
+		put(mean + r, part(mean + r, n) + off, n);
+		put(rstd + r, 1.0f / vsqrt(variance + a->epsilon), n);
+	}
+}
 
 static inline __attribute__((always_inline)) void layer_norm_rows(const weft_layer_norm_args *a, int64_t lo, int64_t hi, const int activation) {
-	int64_t cols = a->cols;
-	room drawn;
-	float means[VW], rstds[VW];
-	for (int64_t i = lo; i < hi; i += VW) { // VW rows end in one sum over lanes
-		int64_t here = lesser(VW, hi - i);
-		vf s[VW] = {{0}}, d1[VW] = {{0}}, d2[VW] = {{0}};
-		for (int64_t r = 0; r < here; r++)
-			for (int64_t c = 0; c < cols; c += VW)
-				s[r] += part(a->x + (i + r) * cols + c, lesser(cols - c, VW));
-		vf mean = lane_sums(s) / (float)cols;
-		store(means, mean);
-		for (int64_t r = 0; r < here; r++)
-			for (int64_t c = 0; c < cols; c += VW) {
-				int n = lesser(cols - c, VW);
-				vf d = only(part(a->x + (i + r) * cols + c, n) - means[r], n);
-				d1[r] += d;
-				d2[r] += d * d;
+	const int64_t cols = a->cols, batch = batch_rows(cols);
+	const float *gamma = a->gamma, *beta = a->beta;
+	const row_vectors v = vectors_of(cols);
+	for (int64_t i = lo; i < hi; i += batch) {
+		int64_t here = lesser(batch, hi - i);
+		layer_norm_moments(a, i, here, v);
+		for (int64_t r = i; r < i + here; r++) {
+			const float *x = a->x + r * cols, *next = x + batch * cols;
+			float *z = a->z + r * cols;
+			vf mean = all(a->mean[r]), rstd = all(a->rstd[r]), last = {0};
+			if (v.more)
+				last = activate((part(x + v.end, v.n) - mean) * (rstd * part(gamma + v.end, v.n)) + part(beta + v.end, v.n), activation);
+#pragma GCC unroll 4
+			for (int64_t b = 0; b < v.nb; b++) {
+				int64_t c = b * VW;
+				__builtin_prefetch(next + c);
+				store(z + c, activate((load(x + c) - mean) * (rstd * load(gamma + c)) + load(beta + c), activation));
 			}
-		vf off = lane_sums(d1) / (float)cols; // what rounding left of the mean
-		vf variance = activate(lane_sums(d2) / (float)cols - off * off, WEFT_RELU);
-		store(means, mean + off);
-		store(rstds, 1.0f / vsqrt(variance + a->epsilon));
-		put(a->mean + i, mean + off, here);
-		put(a->rstd + i, load(rstds), here);
-		for (int64_t r = 0; r < here; r++)
-			for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
-				int64_t width = lesser(cols - c0, PIECE), at = (i + r) * cols;
-				const float *keep = mask_piece(drawn, &a->mask, i + r, 1, c0, width);
-				for (int64_t c = c0; c < c0 + width; c += VW) {
-					int n = lesser(cols - c, VW);
-					vf y = (part(a->x + at + c, n) - means[r]) * (rstds[r] * part(a->gamma + c, n)) + part(a->beta + c, n);
-					y = activate(y, activation);
-					if (keep)
-						y *= part(keep + c - c0, n);
-					put(a->z + at + c, y, n);
-				}
-			}
+			if (v.more)
+				put(z + v.end, last, v.n);
+		}
+		if (a->mask.threshold)
+			drop_rows(a->z, a->z, &a->mask, i, here, cols);
 	}
 }
 
@@ -239,49 +314,150 @@ static void k_layer_norm(const void *args, int64_t lo, int64_t hi) {
 	EACH_ACTIVATION(layer_norm_rows, a, lo, hi)
 }
 
-// dx = rstd·(γ·g' − mean(γ·g') − x̂·mean(γ·g'·x̂)) over the tile's rows, VW at a time, and the tile's sums for dβ = Σ g' and
-// dγ = Σ g'·x̂. dx holds g' for a while.
+// dx = rstd·(γ·g' − mean(γ·g') − x̂·mean(γ·g'·x̂)), and the tile's sums for dβ = Σ g' and dγ = Σ g'·x̂. The first sweep over a batch
+// makes all sums and puts γ·g' into dx, the second the rest. ABREAST rows go side by side, so that what belongs to a column is loaded
+// and stored once for them.
+enum { ABREAST = 4 };
+
+typedef struct {
+	const weft_layer_back_args *args;
+	const float *g;                        // before the norm, but for the activation; may be dx
+	int64_t ahead;                         // from a number to the one that is fetched; 0: nothing is
+	vf s1[BATCHED], s2[BATCHED];           // γ·g' and γ·g'·x̂ of a batch's rows, not yet added over the lanes
+	float first[BATCHED], second[BATCHED]; // rstd times the mean of γ·g', rstd² times that of γ·g'·x̂
+	room g_sums, gx_sums;                  // of the columns of a part; the vector that ends a row has places of its own
+} layer_back;
+
+// What the first sweep knows of the rows it is at.
+typedef struct {
+	vf minus_mean[ABREAST], rstd[ABREAST], s1[ABREAST], s2[ABREAST];
+} rows_abreast;
+
+// g of each row becomes γ·g'; only the fresh lanes count, if given. The columns' sums are at place.
+static inline __attribute__((always_inline)) void layer_back_at(layer_back *l, rows_abreast *of, vf *g, const float *x, const float *gammas, const float *betas, int64_t place, const int rows, int n, const vi *fresh, const int activation) {
+	vf gamma = part(gammas, n), beta = part(betas, n), sum = {0}, sum_x = {0};
+	for (int r = 0; r < rows; r++) {
+		vf hat = (part(x + r * l->args->cols, n) + of->minus_mean[r]) * of->rstd[r];
+		vf d = before(g[r], hat * gamma + beta, NULL, n, activation), t = gamma * d;
+		g[r] = t;
+		if (fresh) {
+			d = among(d, *fresh);
+			t = among(t, *fresh);
+		}
+		sum += d;
+		sum_x += d * hat;
+		of->s1[r] += t;
+		of->s2[r] += t * hat;
+	}
+	store(l->g_sums + place, load(l->g_sums + place) + sum);
+	store(l->gx_sums + place, load(l->gx_sums + place) + sum_x);
+}
+
+// The first sweep over columns c0 … c0 + width of rows i …, of which the first is number at of its batch.
+static inline __attribute__((always_inline)) void layer_back_sums(layer_back *l, int64_t i, int64_t at, const int rows, int64_t c0, int64_t width, const int activation) {
+	const weft_layer_back_args *a = l->args;
+	const int64_t cols = a->cols, ahead = l->ahead;
+	const float *x = a->x + i * cols + c0, *g = l->g + i * cols + c0, *gamma = a->gamma + c0, *beta = a->beta + c0;
+	const row_vectors v = vectors_of(width);
+	float *dx = a->dx + i * cols + c0;
+	rows_abreast of;
+	vf here[ABREAST], last[ABREAST] = {{0}};
+	for (int r = 0; r < rows; r++) {
+		of.minus_mean[r] = all(-a->mean[i + r]);
+		of.rstd[r] = all(a->rstd[i + r]);
+		of.s1[r] = c0 ? l->s1[at + r] : (vf){0};
+		of.s2[r] = c0 ? l->s2[at + r] : (vf){0};
+	}
+	if (v.more) {
+		for (int r = 0; r < rows; r++)
+			last[r] = part(g + r * cols + v.end, v.n);
+		layer_back_at(l, &of, last, x + v.end, gamma + v.end, beta + v.end, v.nb * VW, rows, v.n, &v.fresh, activation);
+	}
+	for (int64_t b = 0; b < v.nb; b++) {
+		int64_t c = b * VW;
+		for (int r = 0; r < rows; r++) {
+			if (ahead) { // from front to back, across the rows
+				__builtin_prefetch(x + ahead + rows * c + r * VW);
+				__builtin_prefetch(g + ahead + rows * c + r * VW);
+			}
+			here[r] = load(g + r * cols + c);
+		}
+		layer_back_at(l, &of, here, x + c, gamma + c, beta + c, c, rows, VW, NULL, activation);
+		for (int r = 0; r < rows; r++)
+			store(dx + r * cols + c, here[r]);
+	}
+	for (int r = 0; r < rows; r++) {
+		if (v.more)
+			put(dx + r * cols + v.end, last[r], v.n);
+		l->s1[at + r] = of.s1[r];
+		l->s2[at + r] = of.s2[r];
+	}
+}
+
+// The same for a single row.
+static __attribute__((noinline)) void layer_back_row_sums(layer_back *l, int64_t i, int64_t at, int64_t c0, int64_t width) {
+	layer_back_sums(l, i, at, 1, c0, width, l->args->activation);
+}
+
+// The second sweep over a batch's rows, from i on.
+static void layer_back_rest(layer_back *l, int64_t i, int64_t here) {
+	const weft_layer_back_args *a = l->args;
+	const int64_t cols = a->cols;
+	const row_vectors v = vectors_of(cols);
+	float each = 1.0f / cols;
+	for (int64_t r = 0; r < here; r += VW) {
+		vf rstd = part(a->rstd + i + r, lesser(VW, here - r));
+		store(l->first + r, lane_sums(l->s1 + r) * each * rstd);
+		store(l->second + r, lane_sums(l->s2 + r) * each * (rstd * rstd));
+	}
+	for (int64_t r = 0; r < here; r++) {
+		const float *x = a->x + (i + r) * cols;
+		float *dx = a->dx + (i + r) * cols;
+		vf minus_mean = all(-a->mean[i + r]), rstd = all(a->rstd[i + r]), first = all(l->first[r]), second = all(l->second[r]), last = {0};
+		if (v.more)
+			last = part(dx + v.end, v.n) * rstd - first - (part(x + v.end, v.n) + minus_mean) * second;
+#pragma GCC unroll 4
+		for (int64_t b = 0; b < v.nb; b++) {
+			int64_t c = b * VW;
+			store(dx + c, load(dx + c) * rstd - first - (load(x + c) + minus_mean) * second);
+		}
+		if (v.more)
+			put(dx + v.end, last, v.n);
+	}
+}
+
+static void fold_vectors(double *sum, float *places, int64_t width) {
+	const row_vectors v = vectors_of(width);
+	fold(sum, places, v.nb * VW, 1);
+	if (v.more)
+		fold(sum + v.end, places + v.nb * VW, v.n, 1);
+}
+
 static inline __attribute__((always_inline)) void layer_back_tiles(const weft_layer_back_args *a, int64_t lo, int64_t hi, const int activation) {
-	int64_t cols = a->cols;
-	room drawn;
-	float m1[VW], m2[VW];
+	int64_t cols = a->cols, batch = batch_rows(cols);
+	layer_back l = {.args = a, .g = a->mask.threshold ? a->dx : a->g, .ahead = a->rows * cols > CACHED ? batch * cols : 0};
 	for (int64_t t = lo; t < hi; t++) {
 		double *sum_g = a->tile_g + t * cols, *sum_gx = a->tile_gx + t * cols;
 		int64_t end = tile_end(t, a->rows);
 		for (int64_t c = 0; c < cols; c++)
 			sum_g[c] = sum_gx[c] = 0;
-		for (int64_t from = t * WEFT_TILE; from < end; from += VW) {
-			int64_t here = lesser(VW, end - from);
-			const float *x = a->x + from * cols, *g = a->g + from * cols, *mean = a->mean + from, *rstd = a->rstd + from;
-			float *dx = a->dx + from * cols;
-			vf s1[VW] = {{0}}, s2[VW] = {{0}};
-			for (int64_t r = 0; r < here; r++)
-				for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
-					int64_t width = lesser(cols - c0, PIECE);
-					const float *keep = mask_piece(drawn, &a->mask, from + r, 1, c0, width);
-					for (int64_t c = c0; c < c0 + width; c += VW) {
-						int n = lesser(cols - c, VW);
-						vf hat = (part(x + r * cols + c, n) - mean[r]) * rstd[r], gamma = part(a->gamma + c, n);
-						vf d = before(part(g + r * cols + c, n), hat * gamma + part(a->beta + c, n), keep ? keep + c - c0 : NULL, n, activation);
-						put(dx + r * cols + c, d, n);
-						s1[r] += gamma * d;
-						s2[r] += gamma * d * hat;
-					}
+		for (int64_t i = t * WEFT_TILE; i < end; i += batch) {
+			int64_t here = lesser(batch, end - i);
+			if (a->mask.threshold)
+				drop_rows(a->dx, a->g, &a->mask, i, here, cols);
+			for (int64_t c0 = 0, width; c0 < cols; c0 += width) {
+				int64_t r = 0;
+				width = cols - c0 <= PIECE ? cols - c0 : PIECE / 2; // no part is narrower than a vector
+				for (; r + ABREAST <= here; r += ABREAST)
+					layer_back_sums(&l, i + r, r, ABREAST, c0, width, activation);
+				for (; r < here; r++)
+					layer_back_row_sums(&l, i + r, r, c0, width);
+				if (width < cols || (i + here) % PARTIAL == 0 || i + here == end) {
+					fold_vectors(sum_g + c0, l.g_sums, width);
+					fold_vectors(sum_gx + c0, l.gx_sums, width);
 				}
-			store(m1, lane_sums(s1) / (float)cols);
-			store(m2, lane_sums(s2) / (float)cols);
-			for (int64_t c = 0; c < cols; c += VW) {
-				int n = lesser(cols - c, VW);
-				vf gamma = part(a->gamma + c, n), s = {0}, sx = {0};
-				for (int64_t r = 0; r < here; r++) {
-					vf hat = (part(x + r * cols + c, n) - mean[r]) * rstd[r], d = part(dx + r * cols + c, n);
-					s += d;
-					sx += d * hat;
-					put(dx + r * cols + c, rstd[r] * (gamma * d - m1[r] - hat * m2[r]), n);
-				}
-				add_lanes(sum_g + c, s, n);
-				add_lanes(sum_gx + c, sx, n);
 			}
+			layer_back_rest(&l, i, here);
 		}
 	}
 }

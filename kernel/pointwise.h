@@ -207,31 +207,39 @@ static void k_head_outer(const void *args, int64_t lo, int64_t hi) {
 			axpy(a->z + (i * a->heads + h) * a->width, a->s[i * a->heads + h], a->a + h * a->width, a->width);
 }
 
-// Few rows at a time, whose sums of a column meet in a register while these rows and those after them stay in the cache.
-static void k_head_outer_back(const void *args, int64_t lo, int64_t hi) {
-	enum { ROWS = 8 };
-	const weft_head_outer_args *a = args;
+// So many rows at a time, whose sums of a column meet in a register while these rows, and those ahead that are fetched, stay in the
+// first-level cache.
+static inline __attribute__((always_inline)) void head_outer_back_tiles(const weft_head_outer_args *a, int64_t lo, int64_t hi, const int rows, const int ahead) {
 	int64_t heads = a->heads, width = a->width, cols = heads * width;
 	for (int64_t t = lo; t < hi; t++) {
 		double *sum = a->tiles + t * cols;
 		int64_t end = tile_end(t, a->rows);
 		for (int64_t c = 0; c < cols; c++)
 			sum[c] = 0;
-		for (int64_t from = t * WEFT_TILE; from < end; from += ROWS) {
-			int64_t here = lesser(ROWS, end - from);
+		for (int64_t from = t * WEFT_TILE; from < end; from += rows) {
+			int64_t here = lesser(rows, end - from);
 			for (int64_t h = 0; h < heads; h++)
 				for (int64_t c = 0; c < width; c += VW) {
 					const float *z = a->z + from * cols + h * width + c, *s = a->s + from * heads + h;
 					int n = lesser(width - c, VW);
 					vf some = {0};
 					for (int64_t r = 0; r < here; r++) {
-						__builtin_prefetch(z + (r + ROWS) * cols + FETCH);
+						if (ahead)
+							__builtin_prefetch(z + (r + rows) * cols + ahead);
 						some += s[r * heads] * part(z + r * cols, n);
 					}
 					add_lanes(sum + h * width + c, some, n);
 				}
 		}
 	}
+}
+
+static void k_head_outer_back(const void *args, int64_t lo, int64_t hi) {
+	const weft_head_outer_args *a = args;
+	if (a->rows * a->heads * a->width > CACHED)
+		head_outer_back_tiles(a, lo, hi, 8, FETCH);
+	else
+		head_outer_back_tiles(a, lo, hi, 32, 0);
 }
 
 static void k_head_mean(const void *args, int64_t lo, int64_t hi) {
