@@ -24,10 +24,17 @@ type Attention struct {
 	SourceIDs, TargetIDs     *tensor.Matrix // Int32, the rows' vertices for the mask, nil: the row itself
 }
 
-func (a Attention) c() C.weft_attention_args {
-	if !(a.Slope >= 0 && a.Slope <= 1) {
-		panic(fmt.Sprintf("kernel: attention with slope %v", a.Slope))
+// c checks the shapes against the edges, of sources in e's columns and destinations in its rows.
+func (a Attention) c(e *CSR) C.weft_attention_args {
+	if a.Heads < 1 || a.Width < 1 || !(a.Slope >= 0 && a.Slope <= 1) {
+		panic(fmt.Sprintf("kernel: attention with %d heads of %d columns and slope %v", a.Heads, a.Width, a.Slope))
 	}
+	cols := a.Heads * a.Width
+	check("source", a.Source, e.Cols, cols)
+	check("source score", a.SourceScore, e.Cols, a.Heads)
+	check("target score", a.TargetScore, e.Rows, a.Heads)
+	check("target", a.Target, e.Rows, cols)
+	check("attention vector", a.A, 1, cols)
 	return C.weft_attention_args{
 		source: floats(a.Source), target: floats(a.Target), source_score: floats(a.SourceScore), target_score: floats(a.TargetScore),
 		a: floats(a.A), source_ids: ints(a.SourceIDs), target_ids: ints(a.TargetIDs), heads: C.int64_t(a.Heads), width: C.int64_t(a.Width),
@@ -66,7 +73,7 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	if s.sum == nil && !last {
 		s.sum = t.scratch(tensor.Float32, e.Rows, a.Heads)
 	}
-	args := a.c()
+	args := a.c(e)
 	over(&args, e, loops)
 	args.maximum, args.sum, args.z = floats(s.Maximum), floats(s.sum), floats(s.Out)
 	args.first, args.last = boolean(!s.begun), boolean(last)
@@ -134,12 +141,16 @@ func (s *AttentionState) merge(row int, of *AttentionState, begun, ended, last b
 				z[c] += float32(scale) * v
 			}
 		}
-		if last {
+		switch {
+		case last && sum == 0: // no score is above −∞
+			clear(z)
+			s.Maximum.Floats()[k] = 0
+		case last:
 			for c := range z {
 				z[c] /= float32(sum)
 			}
 			s.Maximum.Floats()[k] = float32(top + math.Log(sum))
-		} else {
+		default:
 			s.Maximum.Floats()[k], s.sum.Floats()[k] = float32(top), float32(sum)
 		}
 	}

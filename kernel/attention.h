@@ -123,7 +123,7 @@ static inline __attribute__((always_inline)) void attend_group(const weft_attent
 		}
 		score(&x, &b, all(a->slope), v2);
 		for (int k = 0; k < b.runs; k++)
-			x.top[k] = largest_of_edges(x.top[k], P);
+			x.top[k] = larger(largest_of_edges(x.top[k], P), all(-FLT_MAX)); // finite, so that scores of −∞ have no weight
 		vf sums = {0};
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
@@ -140,11 +140,9 @@ static inline __attribute__((always_inline)) void attend_group(const weft_attent
 				sum += per_head(d, g->heads, P);
 			}
 			if (a->last && r->ends) {
-				int some = r->edges > 0 || sum[0] > 0;
-				scale = (float)some / sum;
-				top = top + vlog(sum);
-				if (!some)
-					top = scale = (vf){0};
+				vi some = ~(sum == 0);
+				scale = (vf)((vi)(1.0f / sum) & some);
+				top = (vf)((vi)(top + vlog(sum)) & some);
 			} else {
 				store_n(d, sum, g->heads);
 			}

@@ -21,7 +21,10 @@ type AttentionGradients struct {
 // the scores. GATv1's gradient of a target score is right when all blocks' are added: it uses that ∂ of the scores of all of a
 // destination's edges have sum 0.
 func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR, loops, g, gOut, logSum *tensor.Matrix) {
-	args := a.c()
+	args := a.c(e)
+	check("gradient", g, e.Rows, a.Heads*a.Width)
+	check("⟨g, output⟩", gOut, e.Rows, a.Heads)
+	check("log-sum-exp", logSum, e.Rows, a.Heads)
 	args.log_sum, args.g, args.g_dot_out = floats(logSum), floats(g), floats(gOut)
 	pack := t.scratch(tensor.Float32, e.Rows, 3*a.Heads)
 	args.pack = floats(pack)

@@ -287,3 +287,40 @@ func TestHubMaxOfEqualEdges(t *testing.T) {
 		}
 	})
 }
+
+// TestHubAttentionOfEqualEdges has a hub of one edge many times over, so that most of its parts are empty.
+func TestHubAttentionOfEqualEdges(t *testing.T) {
+	team := kernel.NewTeam(2, tensor.NewMeter())
+	defer team.Memory.Close()
+	r := rand.New(rand.NewPCG(6, 6))
+	const copies = 300_000
+	a := csr(team, 2, 2, []int64{0, 0, copies}, make([]int32, copies))
+	a.FindHubs()
+	x, score := normal(team, r, 2, 6), normal(team, r, 2, 2)
+	s := team.AttentionStart(2, 2, 3)
+	team.Attend(s, kernel.Attention{Heads: 2, Width: 3, Slope: .2, Source: x, SourceScore: score, TargetScore: score}, a, nil, true)
+	for c, want := range x.Floats()[:6] { // the mean of equal rows; equal edges are added one after the other, each with its rounding
+		if got := s.Out.Floats()[6+c]; !(math.Abs(float64(got-want)) <= 1e-2*math.Abs(float64(want))) || s.Out.Floats()[c] != 0 {
+			t.Errorf("column %d: %v, want %v", c, got, want)
+		}
+	}
+}
+
+// TestScoresOfNoWeight: a score of −∞ has no weight, also where a block or a batch holds no other, and a row of these alone gives 0.
+func TestScoresOfNoWeight(t *testing.T) {
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	r := rand.New(rand.NewPCG(7, 7))
+	const degree = 1500
+	indices := make([]int32, degree+2)
+	indices[degree] = 1
+	a := csr(team, 2, 2, []int64{0, degree + 1, degree + 2}, indices)
+	x, score, target := normal(team, r, 2, 5), team.Zeros(tensor.Buffers, 2, 1), team.Zeros(tensor.Buffers, 2, 1)
+	score.Floats()[0] = float32(math.Inf(-1))
+	k := kernel.Attention{Heads: 1, Width: 5, Slope: .2, Source: x, SourceScore: score, TargetScore: target}
+	s := team.AttentionStart(2, 1, 5)
+	team.Attend(s, k, a, nil, true)
+	if !slices.Equal(s.Out.Floats()[:5], x.Floats()[5:]) || !slices.Equal(s.Out.Floats()[5:], make([]float32, 5)) {
+		t.Errorf("outputs %v of sources %v", s.Out.Floats(), x.Floats())
+	}
+}

@@ -1,6 +1,7 @@
 // Every kernel at one SIMD level. The level's file defines the vector type vf of VW floats with load, store and their forms
 // for the first n lanes, and REGISTERS, how many accumulators fit beside the operands.
 #include "weft.h"
+#include <float.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
