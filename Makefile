@@ -32,7 +32,7 @@ test: packages ## formatting, go vet, every test, and the numerical ones at each
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted (gofmt -w):" $$unformatted >&2; exit 1; }
 	$(GO) vet ./...
 	timeout --foreground --signal=INT --kill-after=30 15m $(GO) test -timeout 10m ./...
-	for level in avx2 portable; do WEFT_SIMD=$$level $(GO) test -count=1 -timeout 10m ./autograd ./nn ./optim ./gnn ./parallel ./train || exit; done
+	for level in $$(grep -owm1 avx2 /proc/cpuinfo) portable; do WEFT_SIMD=$$level $(GO) test -count=1 -timeout 10m ./autograd ./nn ./optim ./gnn ./parallel ./train || exit; done
 
 bench: build ## every kernel and whole epochs against what this machine can do: minutes; ARGS="--only spmm"
 	bin/weft bench $(ARGS)
