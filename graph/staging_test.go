@@ -74,13 +74,7 @@ func TestSweep(t *testing.T) {
 func TestStoreMadeMeanwhile(t *testing.T) {
 	parent := t.TempDir()
 	store := filepath.Join(parent, "store")
-	w, err := Create(store, Shape{Vertices: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.AppendRows([]int32{0}, nil); err != nil {
-		t.Fatal(err)
-	}
+	w := oneVertex(t, store)
 	if err := dense().Write(store); err != nil {
 		t.Fatal(err)
 	}

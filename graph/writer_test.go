@@ -221,10 +221,9 @@ func TestFailedStreamLeavesNothing(t *testing.T) {
 	}
 }
 
-// An error of the operating system, here a directory that goes away, must surface and leave nothing.
-func TestFailureOfTheDiskLeavesNothing(t *testing.T) {
-	parent := t.TempDir()
-	store := filepath.Join(parent, "store")
+// oneVertex begins a store and appends the rows of its one vertex.
+func oneVertex(t *testing.T, store string) *Writer {
+	t.Helper()
 	w, err := Create(store, Shape{Vertices: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -232,6 +231,14 @@ func TestFailureOfTheDiskLeavesNothing(t *testing.T) {
 	if err := w.AppendRows([]int32{0}, nil); err != nil {
 		t.Fatal(err)
 	}
+	return w
+}
+
+// An error of the operating system, here a directory that goes away, must surface and leave nothing.
+func TestFailureOfTheDiskLeavesNothing(t *testing.T) {
+	parent := t.TempDir()
+	store := filepath.Join(parent, "store")
+	w := oneVertex(t, store)
 	if err := os.RemoveAll(filepath.Join(parent, left(t, parent)[0])); err != nil {
 		t.Fatal(err)
 	}

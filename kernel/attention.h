@@ -17,23 +17,11 @@ static inline vf per_head(const float *x, int heads, const int P) {
 	return P == 1 ? all(x[0]) : __builtin_shuffle(load_n(x, heads), numbers(0) & (P - 1));
 }
 
-// Each lane gets the sum, or the largest, of the lanes that are a multiple of P away.
-static inline __attribute__((always_inline)) vf sum_of_edges(vf v, const int P) {
-	for (int w = VW / 2; w >= P; w /= 2)
-		v += turn(v, w);
-	return v;
-}
-
+// As sum_of_edges, the largest.
 static inline __attribute__((always_inline)) vf largest_of_edges(vf v, const int P) {
 	for (int w = VW / 2; w >= P; w /= 2)
 		v = larger(turn(v, w), v);
 	return v;
-}
-
-// x in the first n lanes, fill in the others.
-static inline vf first_lanes(vf x, int n, vf fill) {
-	vi in = numbers(0) < (n - (vi){0});
-	return (vf)(((vi)x & in) | ((vi)fill & ~in));
 }
 
 static inline void multiply_all(float *x, const float *y, int n) {
@@ -267,9 +255,8 @@ static inline __attribute__((always_inline)) void back_source_group(const weft_a
 	values x;
 	batch b;
 	for (begin(&b, a, lo, hi, 1, P, 0, row_bytes(g)); next(&b, 0);) {
-		for (int k = 0; k < b.runs; k++) {
+		for (int k = 0; k < b.runs; k++)
 			x.own[k] = per_head(a->source_score + b.run[k].row * H + g->head, g->heads, P);
-		}
 		gather_heads((float *[]){x.log_sum, x.g_dot_out, x.s}, 3, &b, pack, 3 * H, g->heads, P);
 		vf sums = {0};
 		for (int v = 0; v < b.vectors; v++) {

@@ -200,8 +200,8 @@ typedef struct {
 
 static inline __attribute__((always_inline)) vf product(const dot_rows *d, const float *fixed, const float *row, int64_t c, int lanes,
                                                         const int leaky) {
-	vf x = lanes < VW ? load_n(row + c, lanes) : load(row + c), y = lanes < VW ? load_n(fixed + c, lanes) : load(fixed + c);
-	return leaky ? (lanes < VW ? load_n(d->a + c, lanes) : load(d->a + c)) * leaky_v(x + y, all(d->slope)) : x * y;
+	vf x = part(row + c, lanes), y = part(fixed + c, lanes);
+	return leaky ? part(d->a + c, lanes) * leaky_v(x + y, all(d->slope)) : x * y;
 }
 
 // The vector of one head's products with an edge's row.

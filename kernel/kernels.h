@@ -41,8 +41,14 @@ static inline __attribute__((always_inline)) void put(float *p, vf v, int n) {
 		store_n(p, v, n);
 }
 
+// x in the first n lanes, fill in the others.
+static inline vf first_lanes(vf x, int n, vf fill) {
+	vi in = numbers(0) < n;
+	return (vf)(((vi)x & in) | ((vi)fill & ~in));
+}
+
 // v with zeros behind its first n lanes.
-static inline __attribute__((always_inline)) vf only(vf v, int n) { return n == VW ? v : (vf)((vi)v & (numbers(0) < n)); }
+static inline __attribute__((always_inline)) vf only(vf v, int n) { return n == VW ? v : first_lanes(v, n, (vf){0}); }
 
 // VW/2 numbers in double precision.
 static inline vd wide(const float *p) {
@@ -51,12 +57,14 @@ static inline vd wide(const float *p) {
 	return __builtin_convertvector(v, vd);
 }
 
-// The sum of the lanes, added in halves.
-static inline float lane_sum(vf v) {
-	for (int w = VW / 2; w > 0; w /= 2)
+// Each lane gets the sum of the lanes that are a multiple of P away, added in halves.
+static inline __attribute__((always_inline)) vf sum_of_edges(vf v, const int P) {
+	for (int w = VW / 2; w >= P; w /= 2)
 		v += turn(v, w);
-	return v[0];
+	return v;
 }
+
+static inline float lane_sum(vf v) { return sum_of_edges(v, 1)[0]; }
 
 // x = n·ln2 + r with |r| ≤ ln2/2, and e^r − 1 (Cephes' polynomial). Adding 1.5·2^23 rounds to a whole number, which is then in the
 // low bits.

@@ -86,9 +86,7 @@ static void k_binary_cross_entropy(const void *args, int64_t lo, int64_t hi) {
 				if (++factors % 512 == 0)
 					loss += log_factors(p);
 				if (a->grad) {
-					vi positive = x > 0;
-					vf above = (vf)(((vi)all(1.0f) & positive) | ((vi)e & ~positive));
-					put(a->grad + at, a->scale * (above / (1.0f + e) - y), n);
+					put(a->grad + at, a->scale * (positive(x, all(1.0f), e) / (1.0f + e) - y), n);
 				}
 			}
 		for (int k = 0; k < VW / 2; k++)

@@ -10,8 +10,8 @@ static inline __attribute__((always_inline)) void merge_max(float *z, int32_t *a
 	store_block((float *)arg, (vf)((id & better) | (at & ~better)), v, nb, tail);
 }
 
-// The id of row j of x.
-static inline vi id_of(const weft_max_args *a, int64_t j) { return (a->source_ids ? a->source_ids[j] : (int32_t)j) - (vi){0}; }
+// The id of source row j.
+static inline vi id_of(const int32_t *source_ids, int64_t j) { return (source_ids ? source_ids[j] : (int32_t)j) - (vi){0}; }
 
 static inline __attribute__((always_inline)) void begin_max(float *z, int32_t *arg, const int nb, const int tail) {
 	for (int v = 0; v < nb; v++) {
@@ -42,12 +42,12 @@ static inline __attribute__((always_inline)) void max_block(const weft_max_args 
 			int32_t j = a->indices[k];
 			for (int v = 0; v < nb; v++) {
 				top[v] = load_block(x + j * cols, v, nb, tail);
-				from[v] = any_order ? id_of(a, j) : j - (vi){0};
+				from[v] = any_order ? id_of(a->source_ids, j) : j - (vi){0};
 				finite[v] = top[v] * 0.0f;
 			}
 			while (++k < end) {
 				j = a->indices[k];
-				vi id = any_order ? id_of(a, j) : j - (vi){0};
+				vi id = any_order ? id_of(a->source_ids, j) : j - (vi){0};
 				prefetch_block(x + a->indices[k + ahead] * cols, nb, tail);
 				for (int v = 0; v < nb; v++) {
 					vf y = load_block(x + j * cols, v, nb, tail);
@@ -77,12 +77,12 @@ static inline __attribute__((always_inline)) void max_block(const weft_max_args 
 					begin_max(z, arg, nb, tail);
 				for (k = a->indptr[i]; k < end; k++)
 					for (int v = 0; v < nb; v++)
-						merge_max(z, arg, load_block(x + a->indices[k] * cols, v, nb, tail), id_of(a, a->indices[k]), v, nb, tail);
+						merge_max(z, arg, load_block(x + a->indices[k] * cols, v, nb, tail), id_of(a->source_ids, a->indices[k]), v, nb, tail);
 			}
 		}
 		if (a->loops && a->loops[i] > 0)
 			for (int v = 0; v < nb; v++)
-				merge_max(z, arg, load_block(x + i * cols, v, nb, tail), id_of(a, i), v, nb, tail);
+				merge_max(z, arg, load_block(x + i * cols, v, nb, tail), id_of(a->source_ids, i), v, nb, tail);
 	}
 }
 
@@ -96,6 +96,7 @@ static void k_max(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
+// Sources lo … hi−1: adds what each destination that it is the maximum of passes back. A duplicate edge counts once.
 static inline __attribute__((always_inline)) void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb,
                                                                  const int tail) {
 	int64_t cols = a->cols, last = a->entries;
@@ -104,7 +105,7 @@ static inline __attribute__((always_inline)) void max_back_block(const weft_max_
 		if (a->skip_hubs && a->indptr[j + 1] - a->indptr[j] > WEFT_HUB)
 			continue;
 		float *dx = a->dx + j * cols + v0 * VW;
-		vi id = (a->source_ids ? a->source_ids[j] : (int32_t)j) - (vi){0};
+		vi id = id_of(a->source_ids, j);
 		int64_t end = a->indptr[j + 1], ahead = ahead_of(2 * nb * sizeof(vf));
 		if (end + ahead > last)
 			ahead = 0;

@@ -7,14 +7,10 @@ static inline __attribute__((always_inline)) vf activate(vf x, const int activat
 	switch (activation) {
 	case WEFT_RELU:
 		return (vf)((vi)x & ~(x <= zero)); // NaN stays NaN
-	case WEFT_ELU: {
-		vi positive = x > zero;
-		return (vf)(((vi)x & positive) | ((vi)vexpm1(x) & ~positive));
-	}
-	case WEFT_LEAKY_RELU: {
-		vi positive = x > zero;
-		return (vf)(((vi)x & positive) | ((vi)(x * 0.01f) & ~positive));
-	}
+	case WEFT_ELU:
+		return positive(x, x, vexpm1(x));
+	case WEFT_LEAKY_RELU:
+		return positive(x, x, x * 0.01f);
 	case WEFT_TANH: {
 		vf e = vexpm1(-2.0f * x);
 		return -e / (2.0f + e);
@@ -27,16 +23,14 @@ static inline __attribute__((always_inline)) vf activate(vf x, const int activat
 
 // The derivative, from the output y.
 static inline __attribute__((always_inline)) vf derivative(vf y, const int activation) {
-	const vf zero = {0};
 	const vf one = all(1.0f);
-	vi positive = y > zero;
 	switch (activation) {
 	case WEFT_RELU:
-		return (vf)((vi)one & positive);
+		return (vf)((vi)one & (y > (vf){0}));
 	case WEFT_ELU:
-		return (vf)(((vi)one & positive) | ((vi)(y + 1.0f) & ~positive));
+		return positive(y, one, y + 1.0f);
 	case WEFT_LEAKY_RELU:
-		return (vf)(((vi)one & positive) | ((vi)all(0.01f) & ~positive));
+		return positive(y, one, all(0.01f));
 	case WEFT_TANH:
 		return 1.0f - y * y;
 	case WEFT_SIGMOID:

@@ -189,18 +189,11 @@ func (l *ledger) gcn(layers []layer) {
 		if !y.first {
 			l.aggregate(y.out, symmetric)
 		}
-		if y.last {
-			l.finishLast(y.out, inPlace)
-		} else {
-			l.finish(y.out, inPlace)
-		}
+		l.finishLayer(y, inPlace)
 	}
 	l.loss(layers)
 	for _, y := range slices.Backward(layers) {
-		if !y.last {
-			l.finishBackward(y.out)
-		}
-		l.columnSums(y.out)
+		l.finishLayerBackward(y)
 		if !y.first {
 			l.aggregateBackward(y.out, symmetric)
 		}
@@ -221,18 +214,11 @@ func (l *ledger) gat(layers []layer) {
 	for _, y := range layers {
 		l.product(y.in, y.out)
 		l.attend(y.heads, y.out)
-		if y.last {
-			l.finishLast(y.out, copied)
-		} else {
-			l.finish(y.out, copied)
-		}
+		l.finishLayer(y, copied)
 	}
 	l.loss(layers)
 	for _, y := range slices.Backward(layers) {
-		if !y.last {
-			l.finishBackward(y.out)
-		}
-		l.columnSums(y.out)
+		l.finishLayerBackward(y)
 		l.attendBackward(y.heads, y.out)
 		l.weightGradient(y.in, y.out)
 		if !y.first {
@@ -243,4 +229,20 @@ func (l *ledger) gat(layers []layer) {
 		l.step(y.in*y.out, 1)
 		l.step(y.out, 3) // both attention vectors, and the bias
 	}
+}
+
+// finishLayer is what follows a convolution without norm: bias, and but for the last layer the activation.
+func (l *ledger) finishLayer(y layer, p place) {
+	if y.last {
+		l.finishLast(y.out, p)
+	} else {
+		l.finish(y.out, p)
+	}
+}
+
+func (l *ledger) finishLayerBackward(y layer) {
+	if !y.last {
+		l.finishBackward(y.out)
+	}
+	l.columnSums(y.out)
 }
