@@ -1,0 +1,152 @@
+package comm
+
+import (
+	"fmt"
+	"unsafe"
+)
+
+// The collectives send straight from each rank to each other one. A rank begins with the one after it, so that not all send to
+// the same rank at once, and waits for what it receives first. A wait then names the rank that is missing, not one that waits itself.
+
+// SumDoubles replaces each element by its sum over the ranks. The sum is taken in the order of the ranks, by one of them, so that it has
+// the same bits on every rank and on every transport.
+func (c *Comm) SumDoubles(k Kind, values []float64) error { return sum(c, k, values) }
+
+// SumFloats is SumDoubles for single precision: each element is summed in double precision and rounded once.
+func (c *Comm) SumFloats(k Kind, values []float32) error { return sum(c, k, values) }
+
+// sumBlock is the number of bytes that a sum works on at a time: it bounds the memory for other ranks' terms.
+const sumBlock = 4 << 20
+
+func sum[T float32 | float64](c *Comm, k Kind, values []T) error {
+	if c.Size() == 1 {
+		return nil
+	}
+	var element T
+	block := sumBlock / int(unsafe.Sizeof(element))
+	terms := make([]T, share(min(block, len(values)), c.Size())*(c.Size()-1))
+	for len(values) > 0 {
+		n := min(block, len(values))
+		if err := sumOne(c, k, values[:n], terms); err != nil {
+			return err
+		}
+		values = values[n:]
+	}
+	return nil
+}
+
+// share is the largest number of values that one rank adds up.
+func share(values, ranks int) int { return (values + ranks - 1) / ranks }
+
+// sumOne deals the values out to the ranks, adds this rank's terms and collects everybody's sums.
+func sumOne[T float32 | float64](c *Comm, k Kind, values, terms []T) error {
+	n := c.Size()
+	size := share(len(values), n)
+	piece := func(r int) []T { return values[min(r*size, len(values)):min((r+1)*size, len(values))] }
+	mine := piece(c.rank)
+
+	send, receive := make([][]byte, n), make([][]byte, n)
+	of := make([][]T, n) // the terms of each rank
+	for r := range n {
+		if r == c.rank {
+			of[r] = mine
+			continue
+		}
+		of[r], terms = terms[:len(mine)], terms[len(mine):]
+		send[r], receive[r] = Bytes(piece(r)), Bytes(of[r])
+	}
+	if err := c.exchange(k, send, receive, "a sum"); err != nil {
+		return err
+	}
+	for i := range mine {
+		total := float64(of[0][i])
+		for _, term := range of[1:] {
+			total += float64(term[i])
+		}
+		mine[i] = T(total)
+	}
+	for r := range n {
+		if r != c.rank {
+			send[r], receive[r] = Bytes(mine), Bytes(piece(r))
+		}
+	}
+	return c.exchange(k, send, receive, "a sum")
+}
+
+// AllToAll sends send[r] to rank r and receives receive[r] from it, for every rank r of the group; the own entry is copied. Both
+// sides know the lengths; nothing travels where they are 0.
+func (c *Comm) AllToAll(k Kind, send, receive [][]byte) error {
+	if err := c.keep(receive[c.rank], send[c.rank], "all-to-all"); err != nil {
+		return err
+	}
+	return c.exchange(k, send, receive, "an all-to-all")
+}
+
+// AllGather sends mine to every rank of the group: all[r], whose length must be that of rank r's, becomes what rank r gave.
+func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
+	if err := c.keep(all[c.rank], mine, "all-gather"); err != nil {
+		return err
+	}
+	send := make([][]byte, c.Size())
+	for r := range send {
+		send[r] = mine
+	}
+	return c.exchange(k, send, all, "an all-gather")
+}
+
+// keep copies what a rank gives to itself.
+func (c *Comm) keep(to, from []byte, within string) error {
+	if len(to) != len(from) {
+		return fmt.Errorf("rank %d: %s: %w: %d bytes to itself where %d are expected",
+			c.end.transport.Rank(), within, ErrLength, len(from), len(to))
+	}
+	copy(to, from)
+	return nil
+}
+
+// exchange is AllToAll without the own entry.
+func (c *Comm) exchange(k Kind, send, receive [][]byte, within string) error {
+	n := c.Size()
+	receives, sends := make([]*Pending, 0, n), make([]*Pending, 0, n)
+	for i := 1; i < n; i++ {
+		if from := (c.rank + n - i) % n; len(receive[from]) > 0 {
+			receives = append(receives, c.receive(k, receive[from], from, within))
+		}
+	}
+	for i := 1; i < n; i++ {
+		if to := (c.rank + i) % n; len(send[to]) > 0 {
+			sends = append(sends, c.send(k, send[to], to, within))
+		}
+	}
+	if err := waitAll(receives); err != nil {
+		return err
+	}
+	return waitAll(sends)
+}
+
+// Broadcast sends the root's data to every other rank of the group, into data of the same length.
+func (c *Comm) Broadcast(k Kind, data []byte, root int) error {
+	send, receive := make([][]byte, c.Size()), make([][]byte, c.Size())
+	if c.rank == root {
+		for r := range send {
+			send[r] = data
+		}
+	} else {
+		receive[root] = data
+	}
+	return c.exchange(k, send, receive, "a broadcast")
+}
+
+// Barrier waits until every rank of the group has called it.
+func (c *Comm) Barrier(k Kind) error {
+	var ps []*Pending
+	for r := range c.Size() {
+		if r != c.rank {
+			ps = append(ps, c.receive(k, nil, r, "a barrier"))
+		}
+	}
+	for i := 1; i < c.Size(); i++ {
+		ps = append(ps, c.send(k, nil, (c.rank+i)%c.Size(), "a barrier"))
+	}
+	return waitAll(ps)
+}

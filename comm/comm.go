@@ -1,0 +1,126 @@
+// Package comm connects the workers of a run: messages between two ranks and collectives over all of them, named after MPI.
+//
+// Bytes travel through a Transport: InProcess connects goroutines, package mpi connects processes. Everything else is here, written once,
+// so that a run sends the same bytes, and rounds its sums the same way, on either. Sends are bounded: a message is not queued but waits
+// until its receiver takes it. Every wait has a deadline, after which it fails with an Error that says who waited for whom.
+//
+// A failed wait aborts the transport before it returns: no transfer touches a buffer any more, and the caller may release what it
+// holds. There is no recovery from an error: the worker, and the run, end.
+package comm
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+	"unsafe"
+)
+
+// Comm is one rank's end of a group of workers. Calls of different kinds may run at the same time in different goroutines; those of one
+// kind to one peer are matched in the order in which they are made, so that every rank must make its collective calls of one
+// kind in the same order.
+type Comm struct {
+	end   *end
+	rank  int
+	ranks []int // the members, by their rank in the transport
+	tags  int   // the tag of the group's messages of kind k is tags+k
+}
+
+// end is what a rank's groups have in common.
+type end struct {
+	transport Transport
+	timeout   time.Duration
+	place     atomic.Pointer[place]
+	sent      [Kinds]struct{ bytes, messages atomic.Int64 }
+	waited    [Kinds]atomic.Int64 // nanoseconds
+
+	mu     sync.Mutex
+	waits  []*Pending // under way, the oldest first
+	groups int        // the smallest number that no group of this rank has had
+}
+
+// New is one rank's end of the group of all ranks of the transport. A wait fails after the timeout; 0 sets no limit.
+func New(t Transport, timeout time.Duration) *Comm {
+	e := &end{transport: t, timeout: timeout, groups: 1}
+	e.place.Store(&place{})
+	c := &Comm{end: e, rank: t.Rank(), ranks: make([]int, t.Size())}
+	for r := range c.ranks {
+		c.ranks[r] = r
+	}
+	return c
+}
+
+// Rank is this worker's number in the group, from 0.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size is the number of workers in the group.
+func (c *Comm) Size() int { return len(c.ranks) }
+
+// At says where in the run this rank is, for errors and for Waiting, in all its groups: the epoch, counted from 1, and the module path
+// of a layer, which may be empty.
+func (c *Comm) At(epoch int, layer string) { c.end.place.Store(&place{epoch, layer}) }
+
+// Traffic is an amount of payload. An empty message counts as none.
+type Traffic struct{ Bytes, Messages int64 }
+
+// Sent is what this rank has sent so far, in all its groups, to ranks other than itself.
+func (c *Comm) Sent(k Kind) Traffic {
+	s := &c.end.sent[k]
+	return Traffic{s.bytes.Load(), s.messages.Load()}
+}
+
+// Waited is the time that this rank has spent in waits so far, in all its groups.
+func (c *Comm) Waited(k Kind) time.Duration { return time.Duration(c.end.waited[k].Load()) }
+
+// Waiting says in words what this rank waits for at the moment, the oldest wait where there are several, and since when; "" when it
+// waits for nothing. Any goroutine may ask.
+func (c *Comm) Waiting() string {
+	e := c.end
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.waits) == 0 {
+		return ""
+	}
+	p := e.waits[0]
+	return fmt.Sprintf("%s, peer rank %d%s, for %s", p.operation(), p.peer, p.place, time.Since(p.since).Round(time.Millisecond))
+}
+
+// Abort ends every pending and later call of every rank (in one process), or of this rank (MPI), with an error that wraps
+// ErrAborted and err. When it returns no transfer touches a buffer any more.
+func (c *Comm) Abort(err error) { c.end.transport.Abort(err) }
+
+// Close is the orderly end of the group that New made: it waits for all ranks, with the deadline of any wait, and then closes the
+// transport. Groups made by Split end with it, and their own Close does nothing.
+func (c *Comm) Close() error {
+	if c.tags != 0 {
+		return nil
+	}
+	if err := c.Barrier(Setup); err != nil {
+		return err
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- c.end.transport.Close() }()
+	deadline, stop := c.end.deadline()
+	defer stop()
+	select {
+	case err := <-closed:
+		return err
+	case <-deadline:
+		return fmt.Errorf("rank %d: end of communication: %w (%v): a rank died while the run ended", c.rank, ErrTimeout, c.end.timeout)
+	}
+}
+
+// deadline is a channel that reports the end of a wait that begins now, nil where there is no limit.
+func (e *end) deadline() (passed <-chan time.Time, stop func()) {
+	if e.timeout == 0 {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(e.timeout)
+	return timer.C, func() { timer.Stop() }
+}
+
+// Bytes is the memory of s.
+func Bytes[T int32 | int64 | float32 | float64](s []T) []byte {
+	var element T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(element)))
+}

@@ -1,0 +1,122 @@
+package comm
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// each runs f as every rank of a group of n.
+func each(n int, timeout time.Duration, f func(c *Comm) error) []error {
+	errs := make([]error, n)
+	var ranks sync.WaitGroup
+	for r, t := range InProcess(n) {
+		ranks.Go(func() { errs[r] = f(New(t, timeout)) })
+	}
+	ranks.Wait()
+	return errs
+}
+
+func TestErrorIsOneLineThatNamesEverything(t *testing.T) {
+	errs := each(3, 50*time.Millisecond, func(c *Comm) error {
+		c.At(7, "convs.1")
+		if c.Rank() == 2 {
+			return nil // never answers
+		}
+		if c.Rank() == 0 {
+			return c.Receive(Halo, make([]byte, 8), 2).Wait()
+		}
+		return c.SumDoubles(Statistics, []float64{1, 2, 3})
+	})
+	for r, want := range []string{
+		"rank 0: receive of halo rows, peer rank 2, epoch 7, layer convs.1: no answer in time (50ms): rank 2 is stopped, dead or slow: ",
+		"rank 1: receive in a sum of statistics, peer rank ",
+	} {
+		if errs[r] == nil {
+			t.Fatalf("rank %d: no error", r)
+		}
+		got := errs[r].Error()
+		if r == 0 && errors.Is(errs[r], ErrAborted) { // the other rank's deadline passed first
+			want = "rank 0: receive of halo rows, peer rank 2, epoch 7, layer convs.1: communication was aborted: rank 1: "
+		}
+		if !strings.HasPrefix(got, want) || strings.Contains(got, "\n") {
+			t.Errorf("rank %d: %q, want it to begin with %q", r, got, want)
+		}
+		if !errors.Is(errs[r], ErrTimeout) {
+			t.Errorf("rank %d: %v is no timeout", r, errs[r])
+		}
+	}
+}
+
+func TestAbortOfOneRankEndsAll(t *testing.T) {
+	cause := errors.New("a worker failed")
+	errs := each(4, 0, func(c *Comm) error {
+		if c.Rank() == 0 {
+			time.Sleep(10 * time.Millisecond)
+			c.Abort(cause)
+			return c.Send(Layout, nil, 1).Wait() // a later call
+		}
+		return c.Barrier(Setup)
+	})
+	for r, err := range errs {
+		if !errors.Is(err, cause) || !errors.Is(err, ErrAborted) {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+func TestWaiting(t *testing.T) {
+	for _, err := range each(2, time.Minute, func(c *Comm) error {
+		c.At(3, "convs.0")
+		if c.Rank() == 1 {
+			time.Sleep(20 * time.Millisecond)
+			return c.Send(Halo, []byte("rows"), 0).Wait()
+		}
+		p := c.Receive(Halo, make([]byte, 4), 1)
+		waited := make(chan error, 1)
+		go func() { waited <- p.Wait() }()
+		time.Sleep(5 * time.Millisecond)
+		if got := c.Waiting(); !strings.HasPrefix(got, "receive of halo rows, peer rank 1, epoch 3, layer convs.0, for ") {
+			t.Errorf("waiting: %q", got)
+		}
+		if err := <-waited; err != nil {
+			return err
+		}
+		if got := c.Waiting(); got != "" {
+			t.Errorf("waiting after the end: %q", got)
+		}
+		if c.Waited(Halo) < 5*time.Millisecond || c.Waited(Setup) != 0 {
+			t.Errorf("waited %v for halo rows, %v for set-up", c.Waited(Halo), c.Waited(Setup))
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestClose(t *testing.T) {
+	for _, err := range each(3, time.Minute, func(c *Comm) error {
+		part, err := c.Split(c.Rank()%2, 0)
+		if err != nil {
+			return err
+		}
+		return errors.Join(part.Close(), c.Barrier(Halo), c.Close())
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	errs := each(2, 30*time.Millisecond, func(c *Comm) error {
+		if c.Rank() == 1 {
+			return nil // gone
+		}
+		return c.Close()
+	})
+	if !errors.Is(errs[0], ErrTimeout) {
+		t.Errorf("close without the other rank: %v", errs[0])
+	}
+}

@@ -1,0 +1,151 @@
+package comm
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// InProcess connects n ranks that are goroutines of this process. A message is copied once, from the sender's memory into the
+// receiver's, by the second of the two to call; nothing is held in between.
+func InProcess(n int) []Transport {
+	e := &exchange{lanes: map[lane]*queue{}, closed: make([]bool, n)}
+	ts := make([]Transport, n)
+	for r := range ts {
+		ts[r] = &inProcess{e, r}
+	}
+	return ts
+}
+
+// exchange is where the ranks of one process meet.
+type exchange struct {
+	mu     sync.Mutex
+	lanes  map[lane]*queue // those where somebody waits
+	closed []bool          // by rank
+	err    error           // why everything was aborted
+	copies sync.WaitGroup  // under way
+}
+
+// lane is what messages must have in common to be matched in order.
+type lane struct{ from, to, tag int }
+
+// queue holds the requests of a lane that nobody has met yet: all sends, or all receives.
+type queue struct {
+	sends   bool
+	waiting []*transfer
+}
+
+// transfer is the Request of one side.
+type transfer struct {
+	data []byte
+	done chan struct{}
+	err  error
+}
+
+func (t *transfer) Done() <-chan struct{} { return t.done }
+func (t *transfer) Err() error            { return t.err }
+
+func (t *transfer) finish(err error) {
+	t.err = err
+	close(t.done)
+}
+
+type inProcess struct {
+	*exchange
+	rank int
+}
+
+func (t *inProcess) Rank() int { return t.rank }
+func (t *inProcess) Size() int { return len(t.closed) }
+
+func (t *inProcess) Send(data []byte, to, tag int) Request {
+	return t.post(data, lane{t.rank, to, tag}, true)
+}
+
+func (t *inProcess) Receive(data []byte, from, tag int) Request {
+	return t.post(data, lane{from, t.rank, tag}, false)
+}
+
+// post meets the oldest request of the other side, or waits for one in the lane's queue.
+func (e *exchange) post(data []byte, l lane, sends bool) Request {
+	mine := &transfer{data: data, done: make(chan struct{})}
+	other, err := e.meet(mine, l, sends)
+	if err != nil {
+		mine.finish(err)
+	}
+	if other == nil {
+		return mine
+	}
+	defer e.copies.Done()
+	from, to := mine, other
+	if !sends {
+		from, to = other, mine
+	}
+	if len(from.data) != len(to.data) {
+		err = fmt.Errorf("%w: %d bytes were sent where %d are expected", ErrLength, len(from.data), len(to.data))
+	} else {
+		copy(to.data, from.data)
+	}
+	from.finish(err)
+	to.finish(err)
+	return mine
+}
+
+// meet takes the other side's transfer, and announces a copy; where there is none yet, mine begins to wait.
+func (e *exchange) meet(mine *transfer, l lane, sends bool) (*transfer, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.err != nil {
+		return nil, e.err
+	}
+	if e.closed[l.from] || e.closed[l.to] {
+		return nil, errClosed
+	}
+	q := e.lanes[l]
+	if q == nil {
+		e.lanes[l] = &queue{sends, []*transfer{mine}}
+		return nil, nil
+	}
+	if q.sends == sends {
+		q.waiting = append(q.waiting, mine)
+		return nil, nil
+	}
+	other := q.waiting[0]
+	if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
+		delete(e.lanes, l)
+	}
+	e.copies.Add(1)
+	return other, nil
+}
+
+var errClosed = errors.New("the rank has ended its communication")
+
+func (t *inProcess) Abort(err error) {
+	t.mu.Lock()
+	if t.err == nil {
+		t.err = fmt.Errorf("%w: %w", ErrAborted, err)
+		t.drop(func(lane) bool { return true }, t.err)
+	}
+	t.mu.Unlock()
+	t.copies.Wait()
+}
+
+func (t *inProcess) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closed[t.rank] = true
+	t.drop(func(l lane) bool { return l.from == t.rank || l.to == t.rank }, errClosed)
+	return t.err
+}
+
+// drop ends the requests that wait in some lanes.
+func (e *exchange) drop(which func(lane) bool, err error) {
+	for l, q := range e.lanes {
+		if which(l) {
+			for _, t := range q.waiting {
+				t.finish(err)
+			}
+			delete(e.lanes, l)
+		}
+	}
+}

@@ -1,0 +1,32 @@
+package comm
+
+// Kind says what is sent. Traffic is counted by it, and messages of different kinds never match each other.
+type Kind uint8
+
+// The kinds of traffic.
+const (
+	Setup        Kind = iota // before the first epoch: sizes, lists of halo vertices, groups
+	Halo                     // vertex rows between graph partitions
+	HaloGradient             // their gradients
+	Layout                   // switches between row and slice layout
+	Stage                    // rows and gradients between pipeline stages
+	Gradient                 // gradients of the weights
+	Statistics               // losses, norms, counts
+	Kinds                    // the number of kinds
+)
+
+var kindNames = [Kinds]struct{ short, what string }{
+	Setup:        {"setup", "set-up data"},
+	Halo:         {"halo", "halo rows"},
+	HaloGradient: {"halo-gradient", "halo gradients"},
+	Layout:       {"layout", "layout switches"},
+	Stage:        {"stage", "stage boundaries"},
+	Gradient:     {"gradient", "weight gradients"},
+	Statistics:   {"statistics", "statistics"},
+}
+
+// String is the kind's name in one word.
+func (k Kind) String() string { return kindNames[k].short }
+
+// KindOf is the kind of the messages that a Comm sends through its transport with this tag.
+func KindOf(tag int) Kind { return Kind(tag % int(Kinds)) }

@@ -1,0 +1,122 @@
+package comm
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Pending is a message that was started, and is finished by Wait.
+type Pending struct {
+	end     *end
+	kind    Kind
+	sends   bool
+	within  string // the collective that it is part of, with its article, "" for a message of its own
+	peer    int    // in the transport
+	place   place
+	request Request
+	since   time.Time // when the wait began, under end.mu
+}
+
+// Send starts to send data, which must stay unchanged until Wait returns, to a rank of the group. The message arrives by a Receive of
+// the same kind, and only then does the send end: wait for it after the receives that its receiver may be waiting for.
+func (c *Comm) Send(k Kind, data []byte, to int) *Pending { return c.send(k, data, to, "") }
+
+// Receive starts to receive a message of exactly len(data) bytes from a rank of the group; data is valid when Wait has returned.
+func (c *Comm) Receive(k Kind, data []byte, from int) *Pending { return c.receive(k, data, from, "") }
+
+func (c *Comm) send(k Kind, data []byte, to int, within string) *Pending {
+	p := c.pending(k, to, within)
+	p.sends = true
+	p.request = c.end.transport.Send(data, p.peer, c.tags+int(k))
+	if to != c.rank && len(data) > 0 {
+		c.end.sent[k].bytes.Add(int64(len(data)))
+		c.end.sent[k].messages.Add(1)
+	}
+	return p
+}
+
+func (c *Comm) receive(k Kind, data []byte, from int, within string) *Pending {
+	p := c.pending(k, from, within)
+	p.request = c.end.transport.Receive(data, p.peer, c.tags+int(k))
+	return p
+}
+
+func (c *Comm) pending(k Kind, peer int, within string) *Pending {
+	if peer < 0 || peer >= len(c.ranks) {
+		panic(fmt.Sprintf("comm: rank %d in a group of %d", peer, len(c.ranks)))
+	}
+	return &Pending{end: c.end, kind: k, peer: c.ranks[peer], within: within, place: *c.end.place.Load()}
+}
+
+// Wait waits until the message was moved, at most for the timeout of the Comm. An error, always an *Error, has aborted the transport: no
+// transfer touches a buffer any more. Calling it again gives the outcome again.
+func (p *Pending) Wait() error {
+	select {
+	case <-p.request.Done():
+		return p.outcome()
+	default:
+	}
+	deadline, stop := p.end.deadline()
+	defer stop()
+	p.end.enter(p)
+	defer p.end.leave(p)
+	select {
+	case <-p.request.Done():
+		return p.outcome()
+	case <-deadline:
+		return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, p.end.timeout))
+	}
+}
+
+func (p *Pending) outcome() error {
+	if err := p.request.Err(); err != nil {
+		return p.fail(err)
+	}
+	return nil
+}
+
+func (p *Pending) fail(reason error) error {
+	err := &Error{p.end.transport.Rank(), p.peer, p.operation(), p.place.epoch, p.place.layer, reason}
+	if !errors.Is(reason, ErrAborted) {
+		p.end.transport.Abort(err)
+	}
+	return err
+}
+
+func (p *Pending) operation() string {
+	verb := "receive"
+	if p.sends {
+		verb = "send"
+	}
+	if p.within != "" {
+		verb += " in " + p.within
+	}
+	return verb + " of " + kindNames[p.kind].what
+}
+
+func (e *end) enter(p *Pending) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p.since = time.Now()
+	e.waits = append(e.waits, p)
+}
+
+func (e *end) leave(p *Pending) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.waited[p.kind].Add(int64(time.Since(p.since)))
+	i := slices.Index(e.waits, p)
+	e.waits = slices.Delete(e.waits, i, i+1)
+}
+
+// waitAll waits for the messages of a collective; by its abort the first that fails ends the others.
+func waitAll(ps []*Pending) error {
+	for _, p := range ps {
+		if err := p.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
