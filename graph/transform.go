@@ -49,6 +49,40 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 	return g.relabel(oldID, newID)
 }
 
+// Rows returns the vertices ids, which must ascend, with their features, labels and splits, in which vertex ids[r] is r. It has
+// no edges, and no names of vertices.
+func (g *Graph) Rows(ids []int32) *Graph {
+	picked := g.with(Relation{Indptr: make([]int64, len(ids)+1)})
+	picked.pick(g, ids)
+	picked.Splits, picked.Names = nil, nil
+	for _, s := range g.Splits {
+		picked.Splits = append(picked.Splits, Split{rowsOf(s.Train, ids), rowsOf(s.Val, ids), rowsOf(s.Test, ids)})
+	}
+	return picked
+}
+
+// pick takes the features and labels of the vertices ids of from.
+func (g *Graph) pick(from *Graph, ids []int32) {
+	g.Features = from.Features.rows(ids)
+	g.Labels.Class = gather(from.Labels.Class, 1, ids)
+	g.Labels.Multi = gather(from.Labels.Multi, from.Labels.Classes, ids)
+}
+
+// rowsOf returns the places in rows of the vertices ids that are there. Both ascend.
+func rowsOf(ids []int64, rows []int32) []int64 {
+	places := []int64{}
+	at := 0
+	for _, v := range ids {
+		for at < len(rows) && int64(rows[at]) < v {
+			at++
+		}
+		if at < len(rows) && int64(rows[at]) == v {
+			places = append(places, int64(at))
+		}
+	}
+	return places
+}
+
 // relabel makes the graph whose vertex i is g's vertex oldID[i]; newID is the inverse, −1 for a vertex that goes.
 func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
 	kept := g.Relation.filter(func(_ int64, u, v int32) bool { return newID[u] >= 0 && newID[v] >= 0 })
@@ -60,9 +94,7 @@ func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
 		return nil, err
 	}
 	changed := g.with(relation)
-	changed.Features = g.Features.rows(oldID)
-	changed.Labels.Class = gather(g.Labels.Class, 1, oldID)
-	changed.Labels.Multi = gather(g.Labels.Multi, g.Labels.Classes, oldID)
+	changed.pick(g, oldID)
 	changed.Names = gather(g.Names, 1, oldID)
 	changed.Splits = nil
 	for _, s := range g.Splits {

@@ -1,0 +1,180 @@
+package partition
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"weft/graph"
+)
+
+// kind says which of the optional parts a graph for tests has.
+type kind struct {
+	weights, edgeFeatures, sparse, multi bool
+	splits                               int
+}
+
+// kinds are graphs with everything optional in one or another form.
+var kinds = map[string]kind{
+	"bare":   {},
+	"dense":  {weights: true, edgeFeatures: true, splits: 1},
+	"sparse": {sparse: true, multi: true, splits: 3},
+	"plain":  {splits: 2},
+}
+
+// made is a directed graph with self loops, duplicate edges and isolated vertices.
+func made(t testing.TB, vertices, edges int, k kind, seed uint64) *graph.Graph {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	var e graph.Edges
+	linked := max(vertices*4/5, 1) // the others are isolated
+	for i := range edges {
+		u, v := r.IntN(linked), r.IntN(linked)
+		if i%7 == 0 {
+			v = u
+		}
+		for range 1 + i%5/4 {
+			e.Source, e.Target = append(e.Source, int32(u)), append(e.Target, int32(v))
+		}
+	}
+	if k.weights {
+		for range e.Source {
+			e.Weights = append(e.Weights, r.Float32())
+		}
+	}
+	if k.edgeFeatures {
+		e.FeatureColumns = 2
+		for range 2 * len(e.Source) {
+			e.Features = append(e.Features, r.Float32())
+		}
+	}
+	relation, err := graph.NewRelation(vertices, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &graph.Graph{Relation: relation, Metric: "macro-f1", Provenance: "made for a test"}
+	g.Features = features(r, vertices, k.sparse)
+	g.Labels = labels(r, vertices, k.multi)
+	for range k.splits {
+		var s graph.Split
+		for v := range vertices {
+			part := []*[]int64{&s.Train, &s.Val, &s.Test}[r.IntN(3)]
+			if v%4 != 3 { // those have no label
+				*part = append(*part, int64(v))
+			}
+		}
+		g.Splits = append(g.Splits, s)
+	}
+	if err := g.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func features(r *rand.Rand, vertices int, sparse bool) graph.Features {
+	f := graph.Features{Columns: 5}
+	if !sparse {
+		f.Dense = make([]float32, 5*vertices)
+		for k := range f.Dense {
+			f.Dense[k] = r.Float32()
+		}
+		return f
+	}
+	f.Indptr = []int64{0}
+	for range vertices {
+		for c := range int32(5) {
+			if r.IntN(3) == 0 {
+				f.Indices, f.Data = append(f.Indices, c), append(f.Data, r.Float32())
+			}
+		}
+		f.Indptr = append(f.Indptr, int64(len(f.Indices)))
+	}
+	return f
+}
+
+// labels leave every fourth vertex without one.
+func labels(r *rand.Rand, vertices int, multi bool) graph.Labels {
+	l := graph.Labels{Classes: 3, Names: []string{"a", "b", "c"}}
+	for v := range vertices {
+		switch {
+		case multi && v%4 == 3:
+			nan := float32(math.NaN())
+			l.Multi = append(l.Multi, nan, nan, nan)
+		case multi:
+			l.Multi = append(l.Multi, float32(r.IntN(2)), float32(r.IntN(2)), float32(r.IntN(2)))
+		case v%4 == 3:
+			l.Class = append(l.Class, -1)
+		default:
+			l.Class = append(l.Class, int64(r.IntN(3)))
+		}
+	}
+	return l
+}
+
+// joined puts the graph together again from its shares.
+func joined(t *testing.T, shares []*Share) *graph.Graph {
+	t.Helper()
+	var ids []int32 // by position
+	for _, s := range shares {
+		ids = append(ids, s.IDs...)
+	}
+	stacked := &graph.Graph{
+		Relation:   graph.Relation{Indptr: []int64{0}, EdgeColumns: shares[0].Graph.Relation.EdgeColumns},
+		Features:   graph.Features{Columns: shares[0].Whole.FeatureColumns},
+		Labels:     graph.Labels{Classes: shares[0].Whole.Classes, Names: shares[0].Graph.Labels.Names},
+		Splits:     make([]graph.Split, len(shares[0].Whole.Splits)),
+		Metric:     shares[0].Graph.Metric,
+		Provenance: shares[0].Graph.Provenance,
+	}
+	if shares[0].Graph.Features.Sparse() {
+		stacked.Features.Indptr = []int64{0}
+	}
+	for _, s := range shares {
+		stack(stacked, s)
+	}
+	for k := range stacked.Splits {
+		for _, part := range parts(&stacked.Splits[k]) {
+			slices.Sort(*part)
+		}
+	}
+	g, err := stacked.Permute(ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func stack(g *graph.Graph, s *Share) {
+	from := s.Graph
+	g.Relation.Indptr = appendIndptr(g.Relation.Indptr, from.Relation.Indptr)
+	g.Relation.Sources = append(g.Relation.Sources, from.Relation.Sources...)
+	g.Relation.Weights = append(g.Relation.Weights, from.Relation.Weights...)
+	g.Relation.EdgeFeatures = append(g.Relation.EdgeFeatures, from.Relation.EdgeFeatures...)
+	g.Features.Dense = append(g.Features.Dense, from.Features.Dense...)
+	if g.Features.Sparse() {
+		g.Features.Indptr = appendIndptr(g.Features.Indptr, from.Features.Indptr)
+		g.Features.Indices = append(g.Features.Indices, from.Features.Indices...)
+		g.Features.Data = append(g.Features.Data, from.Features.Data...)
+	}
+	g.Labels.Class = append(g.Labels.Class, from.Labels.Class...)
+	g.Labels.Multi = append(g.Labels.Multi, from.Labels.Multi...)
+	for k := range g.Splits {
+		all := parts(&g.Splits[k])
+		for i, part := range parts(&from.Splits[k]) {
+			for _, row := range *part {
+				*all[i] = append(*all[i], int64(s.Starts[s.P])+row)
+			}
+		}
+	}
+}
+
+func appendIndptr(all, more []int64) []int64 {
+	end := all[len(all)-1]
+	for _, at := range more[1:] {
+		all = append(all, end+at)
+	}
+	return all
+}
+
+func parts(s *graph.Split) [3]*[]int64 { return [3]*[]int64{&s.Train, &s.Val, &s.Test} }

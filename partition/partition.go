@@ -1,0 +1,150 @@
+// Package partition divides a graph's vertices among workers: it assigns each vertex to a partition, counts what the partitions
+// need from each other, and cuts the graph into one share for each worker, in memory or stored beside the graph.
+package partition
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// The methods of Assign.
+const (
+	Metis  = "metis"  // few edges between partitions of about equal weight
+	Random = "random" // a seeded permutation, dealt evenly
+	Range  = "range"  // contiguous ids
+	File   = "file"   // read from a file that a partitioner wrote
+)
+
+// What the partitions have equally much of.
+const (
+	Vertices = "vertices"
+	Edges    = "edges" // vertices, and in-edges with one more for each vertex
+	Train    = "train" // vertices, and those that train
+)
+
+// MaxPartitions bounds K: counts between all pairs of partitions are kept.
+const MaxPartitions = 4096
+
+// Methods lists the methods of Assign, the default first.
+func Methods() []string { return []string{Metis, Random, Range, File} }
+
+// Balances lists what the partitions can have equally much of, the default first.
+func Balances() []string { return []string{Vertices, Edges, Train} }
+
+// Assignment says which partition each vertex belongs to. A partition may be empty.
+type Assignment struct {
+	K       int     // number of partitions
+	Of      []int32 // len V: the partition of each vertex, 0…K−1
+	Method  string
+	Seconds float64 // that the method took
+	Balance string
+	Seed    uint64
+	Split   int // whose training vertices were balanced and are counted
+}
+
+// Options choose a method for Assign.
+type Options struct {
+	K       int    // number of partitions, 1 to V
+	Method  string // one of Methods; empty: the first
+	File    string // of the method file: a number for each vertex, one per line, as METIS, KaHIP and Mt-KaHyPar write it
+	Balance string // one of Balances; empty: the first. Edges is for metis and range, Train for metis
+	Seed    uint64 // of metis and random
+	Split   int    // the split whose training vertices are balanced and counted
+}
+
+// Validate refuses options that make no sense for any graph, in the words of weft partition.
+func (o *Options) Validate() error {
+	method, balance := o.method(), o.balance()
+	switch {
+	case !slices.Contains(Methods(), method):
+		return refusal.Errorf("unknown partition method %q; it is one of %s", method, strings.Join(Methods(), ", "))
+	case !slices.Contains(Balances(), balance):
+		return refusal.Errorf("unknown balance %q; it is one of %s", balance, strings.Join(Balances(), ", "))
+	case o.K < 1 || o.K > MaxPartitions:
+		return refusal.Errorf("%d partitions: give between 1 and %d", o.K, MaxPartitions)
+	case o.Split < 0:
+		return refusal.Errorf("split %d: splits count from 0", o.Split)
+	case method == File && o.File == "":
+		return refusal.Errorf("the partition method file needs --file, which names a file with the partition of each vertex on a line")
+	case method != File && o.File != "":
+		return refusal.Errorf("--file %s: the partition method %s reads no file; give --method file", o.File, method)
+	case balance == Edges && method != Metis && method != Range:
+		return refusal.Errorf("the partition method %s does not balance edges; take metis or range", method)
+	case balance == Train && method != Metis:
+		return refusal.Errorf("the partition method %s does not balance training vertices; take metis", method)
+	}
+	return nil
+}
+
+func (o *Options) method() string { return orFirst(o.Method, Methods()) }
+
+func (o *Options) balance() string { return orFirst(o.Balance, Balances()) }
+
+func orFirst(choice string, choices []string) string {
+	if choice == "" {
+		return choices[0]
+	}
+	return choice
+}
+
+// Assign divides the vertices of a graph that passes Check. The same options give the same assignment. More partitions than
+// vertices are refused, and so is what the method cannot do with this graph.
+func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error) {
+	if err := o.Validate(); err != nil {
+		return nil, err
+	}
+	if o.K > g.Vertices() {
+		return nil, refusal.Errorf("%d partitions of %d vertices: give at most one for each vertex", o.K, g.Vertices())
+	}
+	if o.balance() == Train && o.Split >= len(g.Splits) {
+		return nil, refusal.Errorf("training vertices of split %d cannot be balanced: the graph has %d splits", o.Split, len(g.Splits))
+	}
+	a := &Assignment{K: o.K, Method: o.method(), Balance: o.balance(), Seed: o.Seed, Split: o.Split}
+	started := time.Now()
+	err := g.Guard(func() (err error) {
+		a.Of, err = assign(ctx, g, &o)
+		return err
+	})
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.Seconds = time.Since(started).Seconds()
+	return a, nil
+}
+
+func assign(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
+	switch o.method() {
+	case Random:
+		return random(g.Vertices(), o.K, o.Seed), nil
+	case Range:
+		if o.balance() == Edges {
+			return rangesOfEdges(g.Relation.Indptr, o.K), nil
+		}
+		return ranges(g.Vertices(), o.K), nil
+	}
+	return nil, refusal.Errorf("the partition method %s is not available", o.method())
+}
+
+// check refuses an assignment that is not one of the graph's vertices.
+func (a *Assignment) check(g *graph.Graph) error {
+	if a.K < 1 || a.K > MaxPartitions {
+		return refusal.Errorf("%d partitions: give between 1 and %d", a.K, MaxPartitions)
+	}
+	if len(a.Of) != g.Vertices() {
+		return refusal.Errorf("an assignment of %d vertices does not fit a graph of %d; partition the graph again", len(a.Of), g.Vertices())
+	}
+	for v, p := range a.Of {
+		if p < 0 || int(p) >= a.K {
+			return refusal.Errorf("vertex %d is assigned to partition %d of %d; partition the graph again", v, p, a.K)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,121 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+func sizes(a *Assignment) []int {
+	n := make([]int, a.K)
+	for _, p := range a.Of {
+		n[p]++
+	}
+	return n
+}
+
+func TestBalanced(t *testing.T) {
+	g := made(t, 1003, 5000, kinds["bare"], 2)
+	for _, o := range []Options{{K: 7, Method: Random}, {K: 7, Method: Range}} {
+		a, err := Assign(context.Background(), g, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := sizes(a); slices.Max(n)-slices.Min(n) > 1 {
+			t.Errorf("%s: sizes %v", o.Method, n)
+		}
+	}
+	// The isolated vertices are at the end: ranges of equally many edges are not equally long.
+	a, err := Assign(context.Background(), g, Options{K: 7, Method: Range, Balance: Edges})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Measure(g, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	weight, heaviest := make([]int64, 7), int64(0)
+	for p := range weight {
+		weight[p] = s.Edges[p] + int64(s.Vertices[p])
+	}
+	for v := range g.Vertices() {
+		heaviest = max(heaviest, g.Relation.Indptr[v+1]-g.Relation.Indptr[v]+1)
+	}
+	if !slices.IsSorted(a.Of) || slices.Max(weight)-slices.Min(weight) > 2*heaviest || s.Vertices[0] == s.Vertices[6] {
+		t.Errorf("weights %v of vertices %v, the heaviest %d", weight, s.Vertices, heaviest)
+	}
+}
+
+func TestSeedDecides(t *testing.T) {
+	g := made(t, 400, 2000, kinds["plain"], 2)
+	for _, method := range []string{Random} {
+		of := func(seed uint64) []int32 {
+			a, err := Assign(context.Background(), g, Options{K: 4, Method: method, Seed: seed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a.Of
+		}
+		if !slices.Equal(of(1), of(1)) {
+			t.Errorf("%s: the same seed gave two assignments", method)
+		}
+		if slices.Equal(of(1), of(2)) {
+			t.Errorf("%s: two seeds gave the same assignment", method)
+		}
+	}
+}
+
+func TestAssignRefuses(t *testing.T) {
+	g := made(t, 9, 20, kinds["plain"], 2)
+	for _, test := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{K: 0, Method: Random}, "0 partitions"},
+		{Options{K: -1, Method: Random}, "-1 partitions"},
+		{Options{K: 10, Method: Random}, "10 partitions of 9 vertices"},
+		{Options{K: MaxPartitions + 1, Method: Random}, "between 1 and 4096"},
+		{Options{K: 2, Method: "spectral"}, `unknown partition method "spectral"`},
+		{Options{K: 2, Method: Range, Balance: "time"}, `unknown balance "time"`},
+		{Options{K: 2, Method: Random, Balance: Edges}, "random does not balance edges"},
+		{Options{K: 2, Method: Range, Balance: Train}, "range does not balance training vertices"},
+		{Options{K: 2, Balance: Train, Split: 2}, "the graph has 2 splits"},
+		{Options{K: 2, Method: Range, Split: -1}, "split -1"},
+		{Options{K: 2, Method: File}, "needs --file"},
+		{Options{K: 2, Method: Random, File: "f"}, "give --method file"},
+	} {
+		_, err := Assign(context.Background(), g, test.o)
+		if !refusal.Is(err) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: error %v; want %q", test.o, err, test.want)
+		}
+	}
+}
+
+func TestSplitRefuses(t *testing.T) {
+	g := made(t, 3, 4, kinds["bare"], 2)
+	for _, a := range []*Assignment{
+		{K: 2, Of: []int32{0, 1}}, {K: 2, Of: []int32{0, 1, 2}}, {K: 2, Of: []int32{0, -1, 1}}, {K: 0, Of: []int32{0, 0, 0}},
+	} {
+		if _, err := Split(g, a); !refusal.Is(err) {
+			t.Errorf("%+v: error %v", a, err)
+		}
+		if _, err := Measure(g, a); !refusal.Is(err) {
+			t.Errorf("%+v: error %v", a, err)
+		}
+	}
+}
+
+func TestAssignStops(t *testing.T) {
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(stop)
+	g := &graph.Graph{Relation: graph.Relation{Indptr: make([]int64, 5)}}
+	if _, err := Assign(ctx, g, Options{K: 2, Method: Random}); !errors.Is(err, stop) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,187 @@
+package partition
+
+import (
+	"slices"
+
+	"weft/graph"
+)
+
+// Share is what one worker reads: the vertices it owns, in ascending order of their original ids, with the edges into and out
+// of them. The far ends of edges are numbered in the order of the partitions: row r of partition q has position Starts[q]+r.
+type Share struct {
+	// Graph has a row for each owned vertex: features, labels, splits (row numbers of this share), and in Relation the in-edges.
+	// Its Sources are positions, which ascend within a row; weights and edge features go along. It fails Check, as positions
+	// are no rows of this share.
+	Graph *graph.Graph
+	// Out lists for each owned vertex its out-neighbours as positions, which ascend within a row, with the same edges' weights:
+	// for models that aggregate against the edges. It has no edge features.
+	Out    graph.Relation
+	IDs    []int32 // original id of each owned row, ascending
+	P      int     // which partition
+	Starts []int   // len K+1: the first position of each partition, and V
+	Whole  Whole
+}
+
+// Whole is what each worker knows of the whole graph.
+type Whole struct {
+	Vertices       int                `json:"vertices"`
+	Edges          int64              `json:"edges"`
+	FeatureColumns int                `json:"features"`
+	Classes        int                `json:"classes"`
+	Splits         []graph.SplitSizes `json:"splits"`
+	Metric         string             `json:"metric"`
+	Provenance     string             `json:"provenance"`
+	Statistics     Statistics         `json:"statistics"`
+}
+
+// Close gives back what a share holds of the operating system (mapped files). Its arrays must not be used afterwards. It does
+// nothing for a share made in memory.
+func (s *Share) Close() error { return s.Graph.Close() }
+
+// Split cuts a graph that passes Check into its shares, all of them in memory. Shares may hold arrays of g and of each other:
+// g must stay open, and nothing may be written to.
+func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
+	if err := a.check(g); err != nil {
+		return nil, err
+	}
+	shares := make([]*Share, a.K)
+	err := g.Guard(func() error {
+		c := newCutter(g, a)
+		for p := range shares {
+			shares[p] = c.share(p)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return shares, nil
+}
+
+// layout is the order of the partitions: the vertices sorted by partition, then by id.
+type layout struct {
+	starts   []int   // len K+1: first position of each partition
+	order    []int32 // len V: the vertex at each position
+	position []int32 // len V: the position of each vertex
+}
+
+func newLayout(a *Assignment) *layout {
+	l := &layout{starts: make([]int, a.K+1), order: make([]int32, len(a.Of)), position: make([]int32, len(a.Of))}
+	for _, p := range a.Of {
+		l.starts[p+1]++
+	}
+	for p := range a.K {
+		l.starts[p+1] += l.starts[p]
+	}
+	next := slices.Clone(l.starts)
+	for v, p := range a.Of {
+		l.order[next[p]], l.position[v] = int32(v), int32(next[p])
+		next[p]++
+	}
+	return l
+}
+
+// ids are the vertices of partition p, ascending.
+func (l *layout) ids(p int) []int32 { return l.order[l.starts[p]:l.starts[p+1]:l.starts[p+1]] }
+
+// cutter cuts shares out of a graph, one at a time. It takes some 20 bytes per vertex beside the share.
+type cutter struct {
+	g         *graph.Graph
+	a         *Assignment
+	layout    *layout
+	outDegree []int64
+	whole     Whole
+}
+
+func newCutter(g *graph.Graph, a *Assignment) *cutter {
+	c := &cutter{g: g, a: a, layout: newLayout(a), outDegree: make([]int64, g.Vertices())}
+	for _, u := range g.Relation.Sources {
+		c.outDegree[u]++
+	}
+	c.whole = Whole{
+		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns, Classes: g.Labels.Classes,
+		Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance, Statistics: *measure(g, a, c.layout),
+	}
+	for _, s := range g.Splits {
+		c.whole.Splits = append(c.whole.Splits, graph.SplitSizes{Train: len(s.Train), Val: len(s.Val), Test: len(s.Test)})
+	}
+	return c
+}
+
+// share cuts the share of partition p.
+func (c *cutter) share(p int) *Share {
+	ids := c.layout.ids(p)
+	rows := c.g.Rows(ids)
+	rows.Relation = c.in(ids)
+	return &Share{Graph: rows, Out: c.out(p, ids), IDs: ids, P: p, Starts: c.layout.starts, Whole: c.whole}
+}
+
+// in lists the in-edges of the vertices ids. Parallel edges keep their order.
+func (c *cutter) in(ids []int32) graph.Relation {
+	from := &c.g.Relation
+	r := graph.Relation{Indptr: make([]int64, len(ids)+1), EdgeColumns: from.EdgeColumns}
+	for row, v := range ids {
+		r.Indptr[row+1] = r.Indptr[row] + from.Indptr[v+1] - from.Indptr[v]
+	}
+	edges := int(r.Indptr[len(ids)])
+	r.Sources = make([]int32, 0, edges)
+	if from.Weights != nil {
+		r.Weights = make([]float32, 0, edges)
+	}
+	if from.EdgeFeatures != nil {
+		r.EdgeFeatures = make([]float32, 0, edges*from.EdgeColumns)
+	}
+	columns := int64(from.EdgeColumns)
+	var keys []uint64 // position of the source, then place in the row
+	for _, v := range ids {
+		keys = keys[:0]
+		first := from.Indptr[v]
+		for k, u := range from.Sources[first:from.Indptr[v+1]] {
+			keys = append(keys, uint64(c.layout.position[u])<<32|uint64(k))
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			k := first + int64(uint32(key))
+			r.Sources = append(r.Sources, int32(key>>32))
+			if from.Weights != nil {
+				r.Weights = append(r.Weights, from.Weights[k])
+			}
+			if columns > 0 {
+				r.EdgeFeatures = append(r.EdgeFeatures, from.EdgeFeatures[k*columns:(k+1)*columns]...)
+			}
+		}
+	}
+	return r
+}
+
+// out lists the out-edges of partition p, whose vertices are ids, in one pass over all edges: they are met in the order of their
+// targets' positions.
+func (c *cutter) out(p int, ids []int32) graph.Relation {
+	from := &c.g.Relation
+	r := graph.Relation{Indptr: make([]int64, len(ids)+1)}
+	for row, u := range ids {
+		r.Indptr[row+1] = r.Indptr[row] + c.outDegree[u]
+	}
+	r.Sources = make([]int32, r.Indptr[len(ids)])
+	if from.Weights != nil {
+		r.Weights = make([]float32, len(r.Sources))
+	}
+	next := slices.Clone(r.Indptr)
+	start := int32(c.layout.starts[p])
+	for position, v := range c.layout.order {
+		first := from.Indptr[v]
+		for k, u := range from.Sources[first:from.Indptr[v+1]] {
+			if int(c.a.Of[u]) != p {
+				continue
+			}
+			row := c.layout.position[u] - start
+			at := next[row]
+			next[row]++
+			r.Sources[at] = int32(position)
+			if from.Weights != nil {
+				r.Weights[at] = from.Weights[first+int64(k)]
+			}
+		}
+	}
+	return r
+}

@@ -1,0 +1,205 @@
+package partition
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weft/graph"
+)
+
+// same compares; arrays that are nil and empty are the same.
+func same(a, b any) string {
+	return gocmp.Diff(a, b, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs())
+}
+
+// assigned are the options that every graph is divided by.
+func assigned() []Options {
+	var all []Options
+	for _, k := range []int{1, 2, 3, 8} {
+		all = append(all,
+			Options{K: k, Method: Random, Seed: 5},
+			Options{K: k, Method: Range},
+			Options{K: k, Method: Range, Balance: Edges})
+	}
+	return all
+}
+
+// TestShares holds for each method and kind of graph: each vertex is in one share, the shares make up the graph, in-edges and
+// out-edges are the same edges, and the statistics count what is there.
+func TestShares(t *testing.T) {
+	for name, k := range kinds {
+		g := made(t, 40, 150, k, 3)
+		for _, o := range assigned() {
+			t.Run(fmt.Sprint(name, "/", o.Method, o.Balance, o.K), func(t *testing.T) {
+				a, err := Assign(context.Background(), g, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				checkShares(t, g, a)
+			})
+		}
+	}
+}
+
+// TestSharesOfAnyAssignment holds the same for assignments that no method makes: empty partitions, one that owns everything.
+func TestSharesOfAnyAssignment(t *testing.T) {
+	g := made(t, 12, 40, kinds["dense"], 4)
+	for name, a := range map[string]*Assignment{
+		"empty between":     {K: 4, Of: []int32{0, 0, 3, 3, 3, 0, 1, 1, 1, 3, 0, 3}},
+		"all in the last":   {K: 3, Of: slices.Repeat([]int32{2}, 12)},
+		"more than there":   {K: 20, Of: []int32{19, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}},
+		"against the order": {K: 2, Of: []int32{1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0}, Split: 0},
+	} {
+		t.Run(name, func(t *testing.T) { checkShares(t, g, a) })
+	}
+	checkShares(t, made(t, 5, 0, kinds["sparse"], 1), &Assignment{K: 2, Of: []int32{0, 1, 0, 1, 0}})
+}
+
+func checkShares(t *testing.T, g *graph.Graph, a *Assignment) {
+	t.Helper()
+	shares, err := Split(g, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make([]int, g.Vertices())
+	for p, s := range shares {
+		if s.P != p || s.Starts[p+1]-s.Starts[p] != len(s.IDs) || s.Graph.Vertices() != len(s.IDs) || s.Starts[a.K] != g.Vertices() {
+			t.Errorf("share %d is %d, with %d ids, %d rows and starts %v", p, s.P, len(s.IDs), s.Graph.Vertices(), s.Starts)
+		}
+		if !slices.IsSorted(s.IDs) {
+			t.Errorf("share %d: ids %v", p, s.IDs)
+		}
+		for _, v := range s.IDs {
+			seen[v]++
+			if int(a.Of[v]) != p {
+				t.Errorf("share %d has vertex %d of partition %d", p, v, a.Of[v])
+			}
+		}
+		ascending(t, &s.Graph.Relation)
+		ascending(t, &s.Out)
+	}
+	if slices.Max(seen) != 1 || slices.Min(seen) != 1 {
+		t.Errorf("vertices are in %v shares", seen)
+	}
+	if diff := same(g, joined(t, shares)); diff != "" {
+		t.Errorf("the shares do not make up the graph: %s", diff)
+	}
+	if diff := gocmp.Diff(outEdges(shares), inEdges(shares)); diff != "" {
+		t.Errorf("out-edges and in-edges: %s", diff)
+	}
+	checkStatistics(t, g, a, &shares[0].Whole)
+}
+
+func ascending(t *testing.T, r *graph.Relation) {
+	t.Helper()
+	for v := range len(r.Indptr) - 1 {
+		if row := r.Sources[r.Indptr[v]:r.Indptr[v+1]]; !slices.IsSorted(row) {
+			t.Errorf("row %d: %v", v, row)
+		}
+	}
+}
+
+// edge is one edge between positions.
+type edge struct {
+	From, To int32
+	Weight   float32
+}
+
+func inEdges(shares []*Share) []edge {
+	return edges(shares, func(s *Share) *graph.Relation { return &s.Graph.Relation }, func(row, far int32, w float32) edge { return edge{far, row, w} })
+}
+
+func outEdges(shares []*Share) []edge {
+	return edges(shares, func(s *Share) *graph.Relation { return &s.Out }, func(row, far int32, w float32) edge { return edge{row, far, w} })
+}
+
+// edges lists the edges by their ends. Parallel edges keep their order.
+func edges(shares []*Share, of func(*Share) *graph.Relation, made func(row, far int32, weight float32) edge) []edge {
+	var all []edge
+	for _, s := range shares {
+		r := of(s)
+		for row := range s.IDs {
+			for k := r.Indptr[row]; k < r.Indptr[row+1]; k++ {
+				weight := float32(0)
+				if r.Weights != nil {
+					weight = r.Weights[k]
+				}
+				all = append(all, made(int32(s.Starts[s.P]+row), r.Sources[k], weight))
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b edge) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+	return all
+}
+
+// checkStatistics counts in the plainest way.
+func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
+	t.Helper()
+	want := Statistics{
+		K: a.K, Method: a.Method, Seconds: a.Seconds,
+		Vertices: make([]int, a.K), Edges: make([]int64, a.K), TrainVertices: make([]int, a.K),
+		HaloRows: square[int](a.K), HaloRowsOut: square[int](a.K), Cut: square[int64](a.K),
+	}
+	for _, p := range a.Of {
+		want.Vertices[p]++
+	}
+	if len(g.Splits) > 0 {
+		for _, v := range g.Splits[0].Train {
+			want.TrainVertices[a.Of[v]]++
+		}
+	}
+	type need struct{ partition, vertex int32 }
+	in, out := map[need]bool{}, map[need]bool{}
+	e := g.Relation.Edges()
+	for k := range e.Len() {
+		u, v := e.Source[k], e.Target[k]
+		p, q := a.Of[v], a.Of[u]
+		want.Edges[p]++
+		want.Cut[p][q]++
+		if p != q {
+			want.CutEdges++
+			in[need{p, u}], out[need{q, v}] = true, true
+		}
+	}
+	for n := range in {
+		want.HaloRows[n.partition][a.Of[n.vertex]]++
+	}
+	for n := range out {
+		want.HaloRowsOut[n.partition][a.Of[n.vertex]]++
+	}
+	if diff := same(want, w.Statistics); diff != "" {
+		t.Errorf("statistics: %s", diff)
+	}
+	measured, err := Measure(g, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := same(&want, measured); diff != "" {
+		t.Errorf("Measure: %s", diff)
+	}
+	if w.Vertices != g.Vertices() || w.Edges != g.Edges() || w.Classes != g.Labels.Classes ||
+		w.FeatureColumns != g.Features.Columns || len(w.Splits) != len(g.Splits) {
+		t.Errorf("whole: %+v", w)
+	}
+}
+
+func TestReplication(t *testing.T) {
+	relation, err := graph.NewRelation(4, graph.Edges{Source: []int32{2, 3, 2, 1}, Target: []int32{0, 0, 1, 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Measure(&graph.Graph{Relation: relation}, &Assignment{K: 2, Of: []int32{0, 0, 1, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first partition needs 2 and 3, the second needs 1.
+	if s.Halo(0) != 2 || s.Halo(1) != 1 || s.Replication() != 7./4 {
+		t.Errorf("halo %d and %d, replication %v", s.Halo(0), s.Halo(1), s.Replication())
+	}
+}

@@ -1,0 +1,38 @@
+package partition
+
+import "math/rand/v2"
+
+// random deals a seeded permutation of the vertices to k partitions in turn.
+func random(vertices, k int, seed uint64) []int32 {
+	dealt := make([]int32, vertices)
+	for i := range dealt {
+		dealt[i] = int32(i % k)
+	}
+	r := rand.New(rand.NewPCG(seed, 0))
+	r.Shuffle(vertices, func(i, j int) { dealt[i], dealt[j] = dealt[j], dealt[i] })
+	return dealt
+}
+
+// ranges cuts the ids into k ranges of equally many vertices, within one.
+func ranges(vertices, k int) []int32 {
+	of := make([]int32, vertices)
+	for p := range k {
+		for v := vertices * p / k; v < vertices*(p+1)/k; v++ {
+			of[v] = int32(p)
+		}
+	}
+	return of
+}
+
+// rangesOfEdges cuts the ids into k ranges of equally much weight, which is a vertex's in-degree plus one: a vertex goes where the
+// middle of its weight falls, so that no range misses its share by more than its heaviest vertex.
+func rangesOfEdges(indptr []int64, k int) []int32 {
+	vertices := len(indptr) - 1
+	of := make([]int32, vertices)
+	total := float64(indptr[vertices]) + float64(vertices)
+	for v := range of {
+		middle := (float64(indptr[v]+indptr[v+1])+1)/2 + float64(v)
+		of[v] = int32(min(int(middle/total*float64(k)), k-1))
+	}
+	return of
+}

@@ -1,0 +1,104 @@
+package partition
+
+import "weft/graph"
+
+// Statistics are the counts of a partitioned graph. Lists have an entry for each partition, and matrices a row p for what
+// partition p receives, with a column for each partition q that it comes from.
+type Statistics struct {
+	K       int     `json:"k"`
+	Method  string  `json:"method"`
+	Seconds float64 `json:"seconds"` // that the method took
+	// CutEdges is the number of edges between different partitions.
+	CutEdges      int64   `json:"cut_edges"`
+	Vertices      []int   `json:"vertices"`
+	Edges         []int64 `json:"edges"`          // in-edges of the partition's vertices
+	TrainVertices []int   `json:"train_vertices"` // of the assignment's split
+	// HaloRows counts the distinct vertices of q that are in-neighbours of p's vertices, 0 on the diagonal.
+	HaloRows [][]int `json:"halo_rows"`
+	// HaloRowsOut counts the distinct vertices of q that are out-neighbours of p's vertices, 0 on the diagonal: what p needs from q
+	// where a model aggregates against the edges.
+	HaloRowsOut [][]int `json:"halo_rows_out"`
+	// Cut counts the edges from q into p; on the diagonal those within p.
+	Cut [][]int64 `json:"cut"`
+}
+
+// Halo is the number of rows that partition p needs from all others.
+func (s *Statistics) Halo(p int) int {
+	sum := 0
+	for _, rows := range s.HaloRows[p] {
+		sum += rows
+	}
+	return sum
+}
+
+// Replication is the number of rows that are owned or halo, for each that is owned: 1 where no partition needs another, 0 for a
+// graph without vertices.
+func (s *Statistics) Replication() float64 {
+	own, halo := 0, 0
+	for p := range s.K {
+		own += s.Vertices[p]
+		halo += s.Halo(p)
+	}
+	if own == 0 {
+		return 0
+	}
+	return float64(own+halo) / float64(own)
+}
+
+// Measure counts. It takes time in proportion to the edges and 12 bytes per vertex. The graph must pass Check.
+func Measure(g *graph.Graph, a *Assignment) (s *Statistics, err error) {
+	if err := a.check(g); err != nil {
+		return nil, err
+	}
+	err = g.Guard(func() error {
+		s = measure(g, a, newLayout(a))
+		return nil
+	})
+	return s, err
+}
+
+func measure(g *graph.Graph, a *Assignment, l *layout) *Statistics {
+	s := &Statistics{
+		K: a.K, Method: a.Method, Seconds: a.Seconds,
+		Vertices: make([]int, a.K), Edges: make([]int64, a.K), TrainVertices: make([]int, a.K),
+		HaloRows: square[int](a.K), HaloRowsOut: square[int](a.K), Cut: square[int64](a.K),
+	}
+	if a.Split < len(g.Splits) {
+		for _, v := range g.Splits[a.Split].Train {
+			s.TrainVertices[a.Of[v]]++
+		}
+	}
+	needed := make([]int32, len(a.Of)) // by vertex: the last partition that needs it, counted from 1
+	reached := make([]int32, a.K)      // by partition: the last position that it has an edge into, counted from 1
+	for at, v := range l.order {
+		p := a.Of[v]
+		s.Vertices[p]++
+		sources := g.Relation.Sources[g.Relation.Indptr[v]:g.Relation.Indptr[v+1]]
+		s.Edges[p] += int64(len(sources))
+		for _, u := range sources {
+			q := a.Of[u]
+			s.Cut[p][q]++
+			if q == p {
+				continue
+			}
+			s.CutEdges++
+			if needed[u] != p+1 {
+				needed[u] = p + 1
+				s.HaloRows[p][q]++
+			}
+			if reached[q] != int32(at)+1 {
+				reached[q] = int32(at) + 1
+				s.HaloRowsOut[q][p]++
+			}
+		}
+	}
+	return s
+}
+
+func square[T any](k int) [][]T {
+	rows := make([][]T, k)
+	for p := range rows {
+		rows[p] = make([]T, k)
+	}
+	return rows
+}
