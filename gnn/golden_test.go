@@ -68,7 +68,7 @@ func (g *golden) relation() graph.Relation {
 	return r
 }
 
-func (g *golden) model(team *kernel.Team, p *parallel.Whole) (*gnn.Model, *nn.Params) {
+func (g *golden) model(team *kernel.Team, p *parallel.Graph) (*gnn.Model, *nn.Params) {
 	g.t.Helper()
 	params := nn.NewParams(team, 1)
 	e := gnn.Env{Params: params, Propagators: p.Propagator, Features: g.tensors["x"].Shape[1], Classes: g.tensors["logits"].Shape[1]}

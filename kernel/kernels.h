@@ -146,6 +146,7 @@ static inline void axpy(float *y, float c, const float *x, int64_t n) {
 #include "heads.h"
 #include "attention.h"
 #include "piece.h"
+#include "rows.h"
 #include "pointwise.h"
 #include "norm.h"
 #include "loss.h"

@@ -55,6 +55,8 @@ static inline __attribute__((always_inline)) void spmm_row(const weft_spmm_args 
 		if (a->skip_hubs && a->indptr[i + 1] - a->indptr[i] > WEFT_HUB) \
 			continue; \
 		const float *own = a->self && a->self[i] != 0 ? a->x + i * a->cols + column : NULL; \
+		if (a->accumulate && !own && a->indptr[i] == a->indptr[i + 1]) \
+			continue; \
 		spmm_row(a, a->indptr[i], a->indptr[i + 1], a->entries, a->row_scale ? a->row_scale[i] : 1.0f, own, own ? a->self[i] : 0.0f, \
 		         a->z + i * a->cols + column, a->x + column, nb, tail, plain); \
 	}

@@ -6,63 +6,95 @@ import (
 	"weft/tensor"
 )
 
-// operator is one aggregation as a matrix: Â·x forward, Âᵀ·g backward. Its factors are vectors; only edge weights have an entry
-// for each edge.
+// operator is one linear aggregation as a matrix, block by block: Â·x forward, Âᵀ·g backward. Its factors are vectors; only edge
+// weights have an entry for each edge.
 type operator struct {
-	in, out           *kernel.CSR
-	forward, backward kernel.Scales
+	weighted bool // edge weights are factors too
+	factors  map[*block]factors
 }
 
-func (o operator) apply(team *kernel.Team, z, x *tensor.Matrix, accumulate bool) {
-	team.SpMM(z, o.in, x, o.forward, accumulate)
+type factors struct{ forward, backward kernel.Scales }
+
+// apply is z = Â_b·x, or z += Â_b·x, for the rows x of block b's sources.
+func (o operator) apply(team *kernel.Team, z *tensor.Matrix, b *block, x *tensor.Matrix, accumulate bool) {
+	team.SpMM(z, o.matrix(b.in), x, o.factors[b].forward, accumulate)
 }
 
-func (o operator) applyTransposed(team *kernel.Team, dx, g *tensor.Matrix, accumulate bool) {
-	team.SpMM(dx, o.out, g, o.backward, accumulate)
+// applyTransposed is dx = Â_bᵀ·g, or dx += Â_bᵀ·g, for the rows dx of block b's sources.
+func (o operator) applyTransposed(team *kernel.Team, dx *tensor.Matrix, b *block, g *tensor.Matrix, accumulate bool) {
+	team.SpMM(dx, o.matrix(b.out), g, o.factors[b].backward, accumulate)
 }
 
-// operator makes the matrix of a linear aggregation over the relation.
-func (t *topology) operator(team *kernel.Team, r gnn.Reduce) operator {
-	plain := func(a *kernel.CSR) *kernel.CSR {
-		b := *a
-		b.Values = nil
-		return &b
+func (o operator) matrix(a *kernel.CSR) *kernel.CSR {
+	if o.weighted {
+		return a
 	}
+	plain := *a
+	plain.Values = nil
+	return &plain
+}
+
+// operator makes the matrix of a linear aggregation. Where the factors of remote sources are needed, their workers send them.
+func (g *Graph) operator(t *topology, r gnn.Reduce) (operator, error) {
+	o := operator{factors: map[*block]factors{}}
+	column := func(value func(v int) float64) *tensor.Matrix { return t.column(g.team, value) }
 	switch r.Kind {
 	case gnn.KindSum:
-		o := operator{in: plain(t.in), out: plain(t.out)}
+		var own factors
 		if t.loops != nil || r.Self != 0 {
-			o.forward.Self = t.column(team, func(v int) float64 { return float64(r.Self) + float64(t.loopsOf(v)) })
-			o.backward.Self = o.forward.Self
+			own.forward.Self = column(func(v int) float64 { return float64(r.Self) + float64(t.loopsOf(v)) })
+			own.backward.Self = own.forward.Self
 		}
-		return o
+		o.factors[t.local()] = own
 	case gnn.KindMean:
-		o := operator{in: plain(t.in), out: plain(t.out)}
-		o.forward.Row = t.column(team, func(v int) float64 { return inverse(float64(t.inDegree(v))) })
-		o.backward.Col = o.forward.Row
+		share := column(func(v int) float64 { return inverse(float64(t.inDegree(v))) })
+		both := factors{kernel.Scales{Row: share}, kernel.Scales{Col: share}}
+		for _, b := range t.remote() {
+			o.factors[b] = both
+		}
 		if t.loops != nil {
-			o.forward.Self = t.column(team, func(v int) float64 { return float64(t.loopsOf(v)) })
-			o.backward.Self = t.column(team, func(v int) float64 { return float64(t.loopsOf(v)) * inverse(float64(t.inDegree(v))) })
+			both.forward.Self = column(func(v int) float64 { return float64(t.loopsOf(v)) })
+			both.backward.Self = column(func(v int) float64 { return float64(t.loopsOf(v)) * inverse(float64(t.inDegree(v))) })
 		}
-		return o
+		o.factors[t.local()] = both
 	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:
-		loop := func(v int) float64 {
-			switch {
-			case r.Kind == gnn.KindSymmetric && t.loopsOf(v) == 0:
-				return 1
-			case r.Kind == gnn.KindSymmetric:
-				return float64(t.loopW[v].last)
-			case t.loops != nil:
-				return float64(t.loopW[v].sum)
-			}
-			return 0
+		o.weighted = true
+		loop := func(v int) float64 { return t.weightOfLoops(v, r.Kind == gnn.KindSymmetric) }
+		root := column(func(v int) float64 { return inverseRoot(t.weightedInDegree(v) + loop(v)) })
+		remote, err := g.columnOfSources(t, root)
+		if err != nil {
+			return o, err
 		}
-		root := t.column(team, func(v int) float64 { return inverseRoot(t.weightedInDegree(v) + loop(v)) })
-		s := kernel.Scales{Row: root, Col: root}
+		for i, b := range t.remote() {
+			o.factors[b] = factors{kernel.Scales{Row: root, Col: remote[i]}, kernel.Scales{Row: remote[i], Col: root}}
+		}
+		own := kernel.Scales{Row: root, Col: root}
 		if r.Kind == gnn.KindSymmetric || t.loops != nil {
-			s.Self = t.column(team, func(v int) float64 { return loop(v) * float64(root.Floats()[v]) })
+			own.Self = column(func(v int) float64 { return loop(v) * float64(root.Floats()[v]) })
 		}
-		return operator{in: t.in, out: t.out, forward: s, backward: s}
+		o.factors[t.local()] = factors{own, own}
+	default:
+		panic("parallel: the aggregation is not linear")
 	}
-	panic("parallel: the aggregation is not linear")
+	return o, nil
+}
+
+// weightOfLoops is the weight of a vertex's self loops together; or where each vertex is to have exactly one, that of the last, and 1
+// where there is none (PyG's add_remaining_self_loops).
+func (t *topology) weightOfLoops(v int, one bool) (sum float64) {
+	n := t.loopsOf(v)
+	switch {
+	case one && n == 0:
+		return 1
+	case t.loopW == nil && one:
+		return 1
+	case t.loopW == nil:
+		return float64(n)
+	case one:
+		return float64(t.loopWeights(v)[n-1])
+	}
+	for _, w := range t.loopWeights(v) {
+		sum += float64(w)
+	}
+	return sum
 }

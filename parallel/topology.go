@@ -1,4 +1,3 @@
-// Package parallel divides the work of a network. Each way of dividing it is one implementation of gnn.Propagator.
 package parallel
 
 import (
@@ -9,95 +8,266 @@ import (
 	"weft/tensor"
 )
 
-// topology is one relation's structure on a worker that holds all of it. Self loops are taken out of the matrix and counted per
-// vertex, so that adding, replacing or keeping them is a choice of each aggregation.
+// topology is one direction of a relation's edges as one worker holds it: those that lead into its own rows, in blocks by where they
+// come from. Self loops are taken out of the matrices and counted per vertex, so that adding, replacing or keeping them is a choice of
+// each aggregation.
 type topology struct {
-	vertices int
-	in, out  *kernel.CSR    // row v: in-neighbours of v; and the transpose. Values are the edge weights, nil without
-	loops    *tensor.Matrix // Int32, V × 1: stored self loops of each vertex; nil: none
-	loopW    []loopWeight   // their weights; nil: none
-	one      *tensor.Matrix // Int32, V × 1 of ones, made when first asked for
+	rows   int
+	blocks []*block // first the edges among the worker's own rows, then those from other workers' rows in the order of the sweep
+	needed []*piece // own rows that other workers need, in the order in which they go there
+
+	loops     *tensor.Matrix // Int32, rows × 1: stored self loops of each vertex; nil: none
+	loopStart []int64        // len rows+1: where a vertex's loops begin in loopW; nil: no weights
+	loopW     []float32      // the weights of the self loops, vertex by vertex
+	one       *tensor.Matrix // Int32, rows × 1 of ones, made when first asked for
 }
 
-// loopWeight is the weight of a vertex's self loops: of all together, and of the last, which stands for them where each vertex has
-// exactly one (PyG's add_remaining_self_loops).
-type loopWeight struct{ sum, last float32 }
+// block is the edges from some rows of one worker into the rows of this one: the columns of its matrix are those source rows. With
+// several workers a block holds the edges from one piece of the other's rows that this worker needs.
+type block struct {
+	peer int            // whose rows the sources are
+	in   *kernel.CSR    // rows × sources; values are the edge weights, nil without
+	out  *kernel.CSR    // its transpose
+	ids  *tensor.Matrix // Int32, the sources' vertices in the original graph; nil: their row numbers
+}
 
-func newTopology(team *kernel.Team, r *graph.Relation, copied func()) *topology {
+// piece is a list of own rows that go to another worker in one message.
+type piece struct {
+	peer int
+	list *tensor.Matrix // Int32, 1 × n
+}
+
+const (
+	// piecesOfPartition is how many messages the rows of one partition take at most: a worker holds a few pieces of others' rows at
+	// a time, and so less than one partition's.
+	piecesOfPartition = 4
+	// leastPiece is how many rows are never cut further.
+	leastPiece = 512
+)
+
+// pieceRows is how many rows a piece has at most, of a partition with so many rows. Both ends compute it.
+func pieceRows(partition int) int {
+	return max(leastPiece, (partition+piecesOfPartition-1)/piecesOfPartition)
+}
+
+// pieces calls each for the pieces of n needed rows, of a partition with so many.
+func pieces(n, partition int, each func(lo, hi int)) {
+	step := pieceRows(partition)
+	for lo := 0; lo < n; lo += step {
+		each(lo, min(lo+step, n))
+	}
+}
+
+// newTopology copies the edges into the team's memory. The sources of r are positions in the order of the partitions, of which
+// partition q holds starts[q] … starts[q+1]−1; r's rows are those of partition me. halo are the rows that each other partition has to
+// send, ascending, nil where the team only plans. copied, unless nil, is called when r is not needed any more.
+func newTopology(team *kernel.Team, r *graph.Relation, starts []int, me int, copied func()) (t *topology, halo [][]int32) {
 	n := len(r.Indptr) - 1
-	mem := team.Memory
-	loops, loopW := make([]int32, n), make([]loopWeight, n)
-	inner := 0
-	for v := range n {
-		for k := r.Indptr[v]; k < r.Indptr[v+1]; k++ {
-			if int(r.Sources[k]) != v {
-				inner++
-				continue
-			}
-			loops[v]++
-			w := float32(1)
-			if r.Weights != nil {
-				w = r.Weights[k]
-			}
-			loopW[v].sum, loopW[v].last = loopW[v].sum+w, w
+	k := len(starts) - 1
+	t = &topology{rows: n, blocks: []*block{nil}}
+	halo = make([][]int32, k)
+	remote := make([][]*block, k)
+	s := &span{r: r, from: make([]int64, n), to: r.Indptr[:n]}
+	for q := range k {
+		s.next(int32(starts[q+1]))
+		if q == me {
+			t.blocks[0] = t.newLocal(team, s, int32(starts[q]))
+		} else {
+			remote[q], halo[q] = newRemote(team, s, q, starts[q], starts[q+1])
 		}
-	}
-	t := &topology{vertices: n, in: &kernel.CSR{
-		Rows: n, Cols: n, Indptr: mem.NewElement(tensor.Graph, tensor.Int64, 1, n+1),
-		Indices: mem.NewElement(tensor.Graph, tensor.Int32, 1, inner),
-	}}
-	if r.Weights != nil {
-		t.in.Values = mem.New(tensor.Graph, 1, inner)
-	}
-	if inner < len(r.Sources) {
-		t.loops = mem.NewElement(tensor.Graph, tensor.Int32, n, 1)
-		t.loopW = loopW
-	}
-	if !team.Planning() {
-		t.fill(r, loops)
 	}
 	if copied != nil {
 		copied()
 	}
-	t.out = team.Transpose(t.in, tensor.Graph)
-	return t
+	for round := 1; round < k; round++ {
+		t.blocks = append(t.blocks, remote[(me-round+k)%k]...)
+	}
+	for _, b := range t.blocks {
+		b.out = team.Transpose(b.in, tensor.Graph)
+	}
+	return t, halo
 }
 
-// fill copies the edges, without the self loops, and the loops' counts.
-func (t *topology) fill(r *graph.Relation, loops []int32) {
-	indptr, indices := t.in.Indptr.Int64s(), t.in.Indices.Int32s()
-	at := 0
-	for v := range t.vertices {
-		indptr[v] = int64(at)
-		for k := r.Indptr[v]; k < r.Indptr[v+1]; k++ {
-			if int(r.Sources[k]) == v {
-				continue
-			}
-			indices[at] = r.Sources[k]
-			if r.Weights != nil {
-				t.in.Values.Floats()[at] = r.Weights[k]
-			}
-			at++
+// local is the block of the edges among the worker's own rows.
+func (t *topology) local() *block { return t.blocks[0] }
+
+// remote are the blocks of the edges from other workers' rows, in the order of the sweep; none with one worker.
+func (t *topology) remote() []*block { return t.blocks[1:] }
+
+// span is, in each row of a relation, the edges from one partition: as the sources of a row ascend, they stand side by side.
+type span struct {
+	r        *graph.Relation
+	from, to []int64
+}
+
+// next moves on to the sources from the end of the last span to below end.
+func (s *span) next(end int32) {
+	to := make([]int64, len(s.to))
+	for v := range to {
+		s.from[v] = s.to[v]
+		k := s.from[v]
+		for k < s.r.Indptr[v+1] && s.r.Sources[k] < end {
+			k++
+		}
+		to[v] = k
+	}
+	s.to = to
+}
+
+// each calls f for every edge of the span.
+func (s *span) each(f func(v int, k int64)) {
+	for v := range s.to {
+		for k := s.from[v]; k < s.to[v]; k++ {
+			f(v, k)
 		}
 	}
-	indptr[t.vertices] = int64(at)
+}
+
+// newLocal is the block of the worker's own edges; it also sets the loops.
+func (t *topology) newLocal(team *kernel.Team, s *span, start int32) *block {
+	mem := team.Memory
+	inner, all := 0, 0
+	loops := make([]int32, t.rows)
+	s.each(func(v int, k int64) {
+		if all++; s.r.Sources[k]-start == int32(v) {
+			loops[v]++
+		} else {
+			inner++
+		}
+	})
+	b := &block{in: newCSR(team, t.rows, t.rows, inner, s.r.Weights != nil)}
+	if inner < all {
+		t.loops = mem.NewElement(tensor.Graph, tensor.Int32, t.rows, 1)
+		t.loopStart, t.loopW = weightsOfLoops(s, start, loops)
+	}
+	if team.Planning() {
+		return b
+	}
 	if t.loops != nil {
 		copy(t.loops.Int32s(), loops)
 	}
-	t.in.FindHubs()
+	fill := newFiller(b.in)
+	s.each(func(v int, k int64) {
+		if source := s.r.Sources[k] - start; source != int32(v) {
+			fill.add(v, source, s.r, k)
+		}
+	})
+	fill.finish()
+	return b
 }
 
-// reversed is the same relation with every edge turned around.
+// weightsOfLoops are the weights of the self loops, and where each vertex's begin; nothing where there are no weights.
+func weightsOfLoops(s *span, start int32, loops []int32) (starts []int64, weights []float32) {
+	if s.r.Weights == nil {
+		return nil, nil
+	}
+	starts = make([]int64, len(loops)+1)
+	for v, n := range loops {
+		starts[v+1] = starts[v] + int64(n)
+	}
+	s.each(func(v int, k int64) {
+		if s.r.Sources[k]-start == int32(v) {
+			weights = append(weights, s.r.Weights[k])
+		}
+	})
+	return starts, weights
+}
+
+// newRemote is the edges from partition q, in a block for each piece of its rows that are needed here, and the list of these rows.
+func newRemote(team *kernel.Team, s *span, q, start, end int) (blocks []*block, needed []int32) {
+	slot := make([]int32, end-start+1) // of each row of q: how many needed rows stand before it
+	s.each(func(_ int, k int64) { slot[int(s.r.Sources[k])-start+1] = 1 })
+	for row := range end - start {
+		if slot[row+1] > 0 {
+			needed = append(needed, int32(row))
+		}
+		slot[row+1] += slot[row]
+	}
+	step := pieceRows(end - start)
+	edges := make([]int, len(needed)/step+1)
+	at := func(k int64) int { return int(slot[int(s.r.Sources[k])-start]) }
+	s.each(func(_ int, k int64) { edges[at(k)/step]++ })
+	var fillers []*filler
+	pieces(len(needed), end-start, func(lo, hi int) {
+		b := &block{peer: q, in: newCSR(team, len(s.to), hi-lo, edges[lo/step], s.r.Weights != nil)}
+		b.ids = team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, hi-lo)
+		blocks = append(blocks, b)
+		if !team.Planning() {
+			fillers = append(fillers, newFiller(b.in))
+		}
+	})
+	if team.Planning() {
+		return blocks, nil
+	}
+	s.each(func(v int, k int64) { fillers[at(k)/step].add(v, int32(at(k)%step), s.r, k) })
+	for _, f := range fillers {
+		f.finish()
+	}
+	return blocks, needed
+}
+
+func newCSR(team *kernel.Team, rows, cols, entries int, weighted bool) *kernel.CSR {
+	mem := team.Memory
+	a := &kernel.CSR{
+		Rows: rows, Cols: cols, Indptr: mem.NewElement(tensor.Graph, tensor.Int64, 1, rows+1),
+		Indices: mem.NewElement(tensor.Graph, tensor.Int32, 1, entries),
+	}
+	if weighted {
+		a.Values = mem.New(tensor.Graph, 1, entries)
+	}
+	return a
+}
+
+// filler writes the entries of a matrix, row by row.
+type filler struct {
+	a       *kernel.CSR
+	indptr  []int64
+	columns []int32
+	values  []float32
+	row, at int
+}
+
+func newFiller(a *kernel.CSR) *filler {
+	f := &filler{a: a, indptr: a.Indptr.Int64s(), columns: a.Indices.Int32s()}
+	if a.Values != nil {
+		f.values = a.Values.Floats()
+	}
+	return f
+}
+
+// add appends edge k of r as an entry of a row, which is not before the last one's.
+func (f *filler) add(row int, column int32, r *graph.Relation, k int64) {
+	f.upTo(row)
+	f.columns[f.at] = column
+	if f.values != nil {
+		f.values[f.at] = r.Weights[k]
+	}
+	f.at++
+}
+
+// upTo begins the rows up to the given one.
+func (f *filler) upTo(row int) {
+	for ; f.row <= row; f.row++ {
+		f.indptr[f.row] = int64(f.at)
+	}
+}
+
+func (f *filler) finish() {
+	f.upTo(f.a.Rows)
+	f.a.FindHubs()
+}
+
+// reversed is the same relation with every edge turned around, of a worker that holds all of it.
 func (t *topology) reversed() *topology {
 	r := *t
-	r.in, r.out = t.out, t.in
+	r.blocks = []*block{{in: t.local().out, out: t.local().in}}
 	return &r
 }
 
 // oneLoop is a self loop for each vertex.
 func (t *topology) oneLoop(team *kernel.Team) *tensor.Matrix {
 	if t.one == nil {
-		t.one = team.Memory.NewElement(tensor.Graph, tensor.Int32, t.vertices, 1)
+		t.one = team.Memory.NewElement(tensor.Graph, tensor.Int32, t.rows, 1)
 		team.Fill(t.one, 1)
 	}
 	return t.one
@@ -110,28 +280,37 @@ func (t *topology) loopsOf(v int) int {
 	return int(t.loops.Int32s()[v])
 }
 
-// inDegree counts stored edges into v, self loops included.
+// loopWeights are the weights of a vertex's self loops, for a relation with weights.
+func (t *topology) loopWeights(v int) []float32 { return t.loopW[t.loopStart[v]:t.loopStart[v+1]] }
+
+// inDegree counts the edges into v, self loops included.
 func (t *topology) inDegree(v int) int {
-	indptr := t.in.Indptr.Int64s()
-	return int(indptr[v+1]-indptr[v]) + t.loopsOf(v)
+	n := t.loopsOf(v)
+	for _, b := range t.blocks {
+		indptr := b.in.Indptr.Int64s()
+		n += int(indptr[v+1] - indptr[v])
+	}
+	return n
 }
 
-// weightedInDegree is the sum of the weights of the edges into v without loops.
-func (t *topology) weightedInDegree(v int) float64 {
-	indptr := t.in.Indptr.Int64s()
-	if t.in.Values == nil {
-		return float64(indptr[v+1] - indptr[v])
-	}
-	sum := 0.0
-	for _, w := range t.in.Values.Floats()[indptr[v]:indptr[v+1]] {
-		sum += float64(w)
+// weightedInDegree is the sum of the weights of the edges into v, without self loops.
+func (t *topology) weightedInDegree(v int) (sum float64) {
+	for _, b := range t.blocks {
+		indptr := b.in.Indptr.Int64s()
+		if b.in.Values == nil {
+			sum += float64(indptr[v+1] - indptr[v])
+			continue
+		}
+		for _, w := range b.in.Values.Floats()[indptr[v]:indptr[v+1]] {
+			sum += float64(w)
+		}
 	}
 	return sum
 }
 
-// column fills a V × 1 matrix that belongs to the graph's structure.
+// column fills a rows × 1 matrix that belongs to the graph's structure.
 func (t *topology) column(team *kernel.Team, value func(v int) float64) *tensor.Matrix {
-	m := team.Memory.New(tensor.Graph, t.vertices, 1)
+	m := team.Memory.New(tensor.Graph, t.rows, 1)
 	if team.Planning() {
 		return m
 	}

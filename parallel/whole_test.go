@@ -24,7 +24,7 @@ type bench struct {
 	vertices int
 	edges    graph.Edges
 	relation graph.Relation
-	whole    *parallel.Whole
+	whole    *parallel.Graph
 }
 
 // newBench makes a directed graph in which vertex 3 has no edges, vertex 4 none that go in and 5 none that go out; others have

@@ -19,7 +19,7 @@ type worker struct {
 	team      *kernel.Team
 	g         *graph.Graph
 	o         *Options
-	whole     *parallel.Whole
+	whole     *parallel.Graph
 	rows      autograd.Rows
 	features  *tensor.Matrix   // V × F, or nil
 	sparse    *autograd.Sparse // or nil

@@ -1,0 +1,95 @@
+package parallel
+
+import (
+	"fmt"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/tensor"
+)
+
+// propagator is the gnn.Propagator of a site.
+type propagator struct {
+	graph    *Graph
+	site     string
+	reversed bool
+	once     map[gnn.Reduce]firstAggregation
+}
+
+// firstAggregation is the aggregation of an input that stays the same over the epochs, computed once.
+type firstAggregation struct {
+	of, value *tensor.Matrix
+}
+
+func (p *propagator) decide(order string) {
+	if g := p.graph; !g.decided[p.site] {
+		g.decided[p.site] = true
+		g.orders = append(g.orders, p.site+": "+order)
+	}
+}
+
+// enter says that the work of the site begins, forward or backward, and returns the edges that it aggregates along.
+func (p *propagator) enter() *topology {
+	if g := p.graph; g.comm != nil {
+		g.comm.At(g.epoch, p.site)
+	}
+	return p.graph.topology(p.reversed)
+}
+
+func (p *propagator) operator(r gnn.Reduce) operator {
+	g, key := p.graph, operatorKey{r, p.reversed}
+	o, ok := g.operators[key]
+	if !ok {
+		var err error
+		o, err = g.operator(p.enter(), r)
+		g.must(err)
+		g.operators[key] = o
+	}
+	return o
+}
+
+// AggregateLinear implements gnn.Propagator. Sparse features are transformed first. A dense input that stays the same over the
+// epochs is aggregated once, unless that would keep a matrix more than twice as wide as the output. Elsewhere the narrower rows are
+// the ones that are aggregated.
+func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
+	in, out := x.Cols(), w.Cols()
+	switch {
+	case x.Sparse() != nil:
+		p.decide("transform the sparse features, then aggregate")
+		return p.aggregate(autograd.Linear(x, w), r)
+	case x.Fixed() && in <= 2*out:
+		p.decide("aggregate the features once, then transform in every epoch")
+		return autograd.Linear(p.aggregateOnce(x, r), w)
+	case in < out:
+		p.decide(fmt.Sprintf("aggregate %d columns, then transform to %d", in, out))
+		return autograd.Linear(p.aggregate(x, r), w)
+	}
+	p.decide(fmt.Sprintf("transform %d columns to %d, then aggregate", in, out))
+	return p.aggregate(autograd.Linear(x, w), r)
+}
+
+func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var {
+	first, ok := p.once[r]
+	if !ok || first.of != x.Value() {
+		first = firstAggregation{x.Value(), p.graph.team.Memory.New(tensor.Features, x.Rows(), x.Cols())}
+		p.sum(p.operator(r), first.value, first.of, false)
+		if p.once == nil {
+			p.once = map[gnn.Reduce]firstAggregation{}
+		}
+		p.once[r] = first
+	}
+	return x.Tape().Constant(first.value, true)
+}
+
+// Propagate implements gnn.Propagator.
+func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k int) *autograd.Var {
+	x = autograd.Dense(x)
+	for range k {
+		if r.Kind == gnn.KindMax {
+			x = p.max(x)
+		} else {
+			x = p.aggregate(x, r)
+		}
+	}
+	return x
+}
