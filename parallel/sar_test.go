@@ -51,6 +51,7 @@ func workers(t *testing.T, g *graph.Graph, of []int32, k int, o parallel.SAR, wr
 				}
 			}()
 			p := &part{team: kernel.NewTeam(1+rank%2, meters[rank]), comm: c, share: shares[rank]}
+			var err error
 			if p.graph, err = parallel.NewPartition(p.team, c, shares[rank], o); err != nil {
 				panic(err)
 			}
@@ -211,7 +212,7 @@ func apart(t *testing.T, what string, got, want []float32) {
 // prefetch depth, and with the halo kept.
 func TestPartitionsAgree(t *testing.T) {
 	each(t, func(b *bench, reversed bool) {
-		agree(t, &graph.Graph{Relation: b.relation}, reversed, layers, dividings(b.vertices), []parallel.SAR{{}, {Prefetch: 1}, {Prefetch: 7}, {KeepHalo: true}})
+		agree(b.t, &graph.Graph{Relation: b.relation}, reversed, layers, dividings(b.vertices), []parallel.SAR{{}, {Prefetch: 1}, {Prefetch: 7}, {KeepHalo: true}})
 	})
 }
 
