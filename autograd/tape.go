@@ -20,7 +20,10 @@ type Tape struct {
 	Training  bool   // dropout is active, batch norm uses the batch's statistics
 	Random    Random // keys of dropout masks
 	Rows      Rows   // the vertices that the values' rows are
+	// Complete, unless nil, is called in Backward with each leaf's gradient when nothing will be added to it any more.
+	Complete func(grad *tensor.Matrix)
 
+	pending  map[*tensor.Matrix]int // by leaf's gradient: the recorded operations that may add to it
 	ops      []Op
 	outs     []*Var // the result of each op
 	scope    []*Var // the Vars made since the innermost Scope began
@@ -101,8 +104,34 @@ func (t *Tape) Record(op Op) *Var {
 	if op.KeepsResult {
 		v.kept++
 	}
+	if t.Complete != nil {
+		t.expect(op.Inputs)
+	}
 	t.ops, t.outs = append(t.ops, op), append(t.outs, v)
 	return v
+}
+
+// expect counts one more operation that may add to the leaves among inputs.
+func (t *Tape) expect(inputs []*Var) {
+	for _, in := range inputs {
+		if in.leaf && in.wants {
+			if t.pending == nil {
+				t.pending = map[*tensor.Matrix]int{}
+			}
+			t.pending[in.grad]++
+		}
+	}
+}
+
+// settle counts one less, and says which gradients are complete.
+func (t *Tape) settle(inputs []*Var) {
+	for _, in := range inputs {
+		if in.leaf && in.wants {
+			if t.pending[in.grad]--; t.pending[in.grad] == 0 {
+				t.Complete(in.grad)
+			}
+		}
+	}
 }
 
 // Leaf is a parameter on this tape: gradients are added to grad.
@@ -171,6 +200,9 @@ func (t *Tape) Backward(v *Var, g *tensor.Matrix) {
 					in.grad = nil
 				}
 			}
+		}
+		if t.Complete != nil {
+			t.settle(op.Inputs)
 		}
 		for _, b := range op.Buffers {
 			b.Release()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -155,14 +156,21 @@ func editDistance(a, b string) int {
 // YAML writes every setting that applies to the model, in the form that ReadConfig reads. It leaves out where the first weights
 // came from and an empty mesh: the file says how to repeat the run anywhere.
 func (o *Options) YAML() ([]byte, error) {
+	mesh, err := o.Mesh()
+	if err != nil {
+		return nil, err
+	}
 	var file yaml.MapSlice
 	for _, s := range settings {
-		if s.Name == "init" || !s.Applies(o.Model) || (s.Name == "parallel" && o.Parallel == "") {
+		if s.Name == "init" || !s.Applies(o.Model) || !s.appliesTo(mesh) || (s.Name == "parallel" && o.Parallel == "") {
 			continue
 		}
 		value := s.Value(o)
-		if amount, ok := value.(Bytes); ok {
-			value = amount.String()
+		switch v := value.(type) {
+		case Bytes:
+			value = v.String()
+		case time.Duration:
+			value = v.String()
 		}
 		file = append(file, yaml.MapItem{Key: s.Name, Value: value})
 	}

@@ -159,7 +159,7 @@ func TestMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var live []int64
 			job := &Job{Graph: g, Options: o, OnEpoch: func(e Epoch) { live = append(live, e.LiveBytes) }}
-			plan, err := job.Plan()
+			plan, err := job.Plan(context.Background())
 			if err != nil {
 				t.Fatal(err)
 			}

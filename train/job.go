@@ -5,9 +5,9 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"runtime"
 	"time"
 
+	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
@@ -15,15 +15,24 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/optim"
-	"weft/tensor"
+	"weft/partition"
 )
 
 // Job is one training of a model on a graph.
 type Job struct {
-	Graph   *graph.Graph
-	Dataset string // the graph's name in reports
+	Graph   *graph.Graph // nil where Parts holds it
+	Parts   *Parts       // the graph's partitions, for several workers; nil: they are cut from Graph
+	Dataset string       // the graph's name in reports
 	Options Options
-	OnEpoch func(Epoch) // called after every epoch, nil: not
+	// Comm connects this process, which is one worker, to processes that are the others; nil: all workers are goroutines of this one.
+	Comm *comm.Comm
+	// LocalWorkers is how many workers run on this machine and share its cores; 0: all of them.
+	LocalWorkers int
+	OnEpoch      func(Epoch) // called by worker 0 after every epoch, nil: not
+	// OnLogits takes the logits of the best epoch, on worker 0; nil: Result.Logits and Prediction.Logits hold them.
+	OnLogits func(Rows) error
+	// OnEmbeddings takes the input of the last layer in a prediction, on worker 0; nil: Prediction.Embeddings may hold it.
+	OnEmbeddings func(Rows) error
 	// Model builds a model of the caller's own in place of the one that Options name; nil: not.
 	Model func(e gnn.Env) (*gnn.Model, error)
 }
@@ -54,42 +63,36 @@ type Result struct {
 	EpochSeconds     []float64
 	PeakTensorBytes  []int64 // per worker
 	GraphBytes       []int64 // per worker
-	Communication    map[string]Traffic
-	SentBytes        []int64 // per worker
-	Interrupted      bool
-	Weights          nn.State  // at the best epoch
-	Logits           []float32 // at the best epoch, V × classes
-	Workers          int
+	// Communication is what all workers sent in the training pass of the last epoch.
+	Communication Communication
+	SentBytes     []int64   // in that pass, per worker
+	WaitSeconds   []float64 // in that pass: how long each worker stood still for others
+	Interrupted   bool
+	Weights       nn.State  // at the best epoch; on worker 0
+	Logits        []float32 // at the best epoch, V × classes, on worker 0; nil where OnLogits took them
+	Workers       int
+	Whole         partition.Whole // the graph's counts
 }
 
 // Run trains. When ctx is cancelled it finishes the epoch and keeps the results.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
-	err = j.guarded(func() error {
-		r, err = j.run(ctx)
-		return err
-	})
-	return r, err
-}
-
-// guarded checks the job and runs f, which reads the graph's arrays and allocates tensors.
-func (j *Job) guarded(f func() error) (err error) {
-	defer recoverMemory(&err)
-	if err := j.Options.Validate(); err != nil {
-		return err
-	}
-	return j.Graph.Guard(func() error {
-		if err := j.Graph.CheckMade(); err != nil {
-			return err
+	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
+		mine, err := j.work(ctx, team, c, share)
+		if c == nil || c.Rank() == 0 || j.Comm != nil {
+			r = mine
 		}
-		return f()
+		return err
 	})
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
-func (j *Job) run(ctx context.Context) (r *Result, err error) {
+// work is what each worker does.
+func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share) (r *Result, err error) {
 	o := &j.Options
-	team := kernel.NewTeam(threads(o), tensor.NewMeter())
-	defer team.Memory.Close()
-	w, err := newWorker(team, j, j.Graph.Labels.Classes)
+	w, err := newWorker(team, c, share, j, share.Whole.Classes)
 	if err != nil {
 		return nil, err
 	}
@@ -99,42 +102,70 @@ func (j *Job) run(ctx context.Context) (r *Result, err error) {
 	if err := w.loadInit(); err != nil {
 		return nil, err
 	}
-	r = &Result{Metric: w.metric, Workers: 1, SentBytes: []int64{0}}
+	r = &Result{Metric: w.metric, Workers: 1, Whole: share.Whole}
 	best := newBest(o.Patience)
+	var pass traffic
 	for epoch := 1; epoch <= o.Epochs; epoch++ {
-		start := time.Now()
-		loss := w.trainEpoch(epoch)
+		w.graph.BeginEpoch(epoch)
+		start, before := time.Now(), w.traffic()
+		loss, interrupted, err := w.trainEpoch(epoch, ctx.Err() != nil)
+		if err != nil {
+			return nil, err
+		}
 		seconds := time.Since(start).Seconds()
+		pass = w.traffic().since(before)
 		r.Epochs, r.Losses, r.EpochSeconds = epoch, append(r.Losses, loss), append(r.EpochSeconds, seconds)
 		if math.IsNaN(loss) || math.IsInf(loss, 0) {
 			return nil, fmt.Errorf("epoch %d: the loss is %v; try a smaller --lr, --clip 1, or --norm batch", epoch, loss)
 		}
 		e := Epoch{Epoch: epoch, Epochs: o.Epochs, Loss: loss, Seconds: seconds}
-		if epoch%o.EvalEvery == 0 || epoch == o.Epochs || ctx.Err() != nil {
-			s := best.take(epoch, w)
+		if epoch%o.EvalEvery == 0 || epoch == o.Epochs || interrupted {
+			s, err := best.take(epoch, w)
+			if err != nil {
+				return nil, err
+			}
 			e.Train, e.Val, e.Test, e.Evaluated = s.train, s.val, s.test, true
 		}
 		e.LiveBytes, e.PeakBytes = team.Memory.LiveTensors(), team.Memory.Peak()
-		if j.OnEpoch != nil {
+		if j.OnEpoch != nil && w.first() {
 			j.OnEpoch(e)
 		}
-		r.Interrupted = ctx.Err() != nil && epoch < o.Epochs
+		r.Interrupted = interrupted && epoch < o.Epochs
 		if r.Interrupted || best.exhausted(epoch) {
 			break
 		}
-	}
-	if best.seen < r.Epochs { // interrupted between two evaluations
-		best.take(r.Epochs, w)
 	}
 	w.params.Restore(&best.weights)
 	r.BestEpoch, r.Train, r.Val, r.Test = best.epoch, best.scores.train, best.scores.val, best.scores.test
 	w.optimizer.Release()
 	team.Memory.Drain() // before weights and predictions are copied for the caller
-	r.Weights = w.params.State()
-	r.Logits = w.logits()
-	r.PeakTensorBytes, r.GraphBytes = []int64{team.Memory.Peak()}, []int64{team.Memory.Live(tensor.Graph)}
-	return r, nil
+	if w.first() {
+		r.Weights = w.params.State()
+	}
+	if err := w.eachLogits(orKeep(j.OnLogits, &r.Logits, nil)); err != nil {
+		return nil, err
+	}
+	return r, w.report(r, pass)
 }
+
+// orKeep is take, or where that is nil a function that keeps the rows and their width.
+func orKeep(take func(Rows) error, kept *[]float32, columns *int) func(Rows) error {
+	if take != nil {
+		return take
+	}
+	return func(rows Rows) error {
+		for piece := range rows.Each {
+			*kept = append(*kept, piece...)
+		}
+		if columns != nil {
+			*columns = rows.Columns
+		}
+		return nil
+	}
+}
+
+// first reports whether this is worker 0.
+func (w *worker) first() bool { return w.comm == nil || w.comm.Rank() == 0 }
 
 // best remembers the best epoch so far.
 type best struct {
@@ -144,19 +175,17 @@ type best struct {
 	patience int
 	lowest   float64 // validation loss
 	since    int     // the epoch of the last progress
-	seen     int     // the last epoch that was evaluated
 }
 
 func newBest(patience int) *best { return &best{patience: patience, lowest: math.Inf(1)} }
 
 // take evaluates the epoch, and keeps its weights if it is the best.
-func (b *best) take(epoch int, w *worker) scores {
-	s := w.evaluate()
-	b.seen = epoch
-	if b.better(epoch, s) {
+func (b *best) take(epoch int, w *worker) (scores, error) {
+	s, err := w.evaluate()
+	if err == nil && b.better(epoch, s) {
 		w.params.Save(&b.weights)
 	}
-	return s
+	return s, err
 }
 
 // better reports whether the epoch's validation metric is above all before. Without validation vertices the last epoch is the best.
@@ -176,12 +205,15 @@ func (b *best) better(epoch int, s scores) bool {
 // loss.
 func (b *best) exhausted(epoch int) bool { return b.patience > 0 && epoch-b.since >= b.patience }
 
-// trainEpoch makes one step on the whole graph and returns the training loss before it.
-func (w *worker) trainEpoch(epoch int) float64 {
-	loss := w.gradients(epoch)
+// trainEpoch makes one step on the whole graph and returns the training loss before it, and whether any worker is to stop.
+func (w *worker) trainEpoch(epoch int, stop bool) (loss float64, stopped bool, err error) {
+	loss, err = w.gradients(epoch)
+	if err != nil {
+		return 0, false, err
+	}
 	w.optimizer.Step(optim.Schedule(w.o.Schedule, epoch, w.o.Epochs))
 	w.params.ZeroGrad()
-	return loss
+	return w.agree(epoch, loss, stop)
 }
 
 func (w *worker) loadInit() error {
@@ -196,22 +228,4 @@ func (w *worker) loadInit() error {
 		return refusal.Errorf("--init %s: %w", w.o.Init, err)
 	}
 	return nil
-}
-
-// recoverMemory turns the operating system's refusal of memory into an error.
-func recoverMemory(err *error) {
-	switch p := recover().(type) {
-	case nil:
-	case tensor.OutOfMemory:
-		*err = fmt.Errorf("%w; see what the run needs with --explain", p)
-	default:
-		panic(p)
-	}
-}
-
-func threads(o *Options) int {
-	if o.Threads > 0 {
-		return o.Threads
-	}
-	return runtime.GOMAXPROCS(0)
 }

@@ -26,7 +26,7 @@ func TestJobRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, runErr := j.Run(context.Background())
-			_, planErr := j.Plan()
+			_, planErr := j.Plan(context.Background())
 			for _, err := range []error{runErr, planErr} {
 				if !refusal.Is(err) || !strings.Contains(err.Error(), name) {
 					t.Errorf("got %v, want a refusal that names %q", err, name)

@@ -6,29 +6,38 @@ import (
 	"slices"
 	"strings"
 
+	"weft/comm"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/partition"
 )
 
-// metrics measure logits (V × classes) on some vertices. No vertices give NaN.
-var metrics = map[string]func(logits []float32, l *graph.Labels, vertices []int64) float64{
+// metric measures logits (rows × classes) on some of a worker's rows, together with the other workers' (c nil: there are none). It
+// has the same bits on all of them. No vertices give NaN.
+type metric func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error)
+
+var metrics = map[string]metric{
 	"accuracy": accuracy,
 	"roc-auc":  rocAUC,
-	"micro-f1": func(z []float32, l *graph.Labels, v []int64) float64 { return f1(z, l, v, false) },
-	"macro-f1": func(z []float32, l *graph.Labels, v []int64) float64 { return f1(z, l, v, true) },
+	"micro-f1": func(z []float32, l *graph.Labels, v []int64, c *comm.Comm) (float64, error) {
+		return f1(z, l, v, c, false)
+	},
+	"macro-f1": func(z []float32, l *graph.Labels, v []int64, c *comm.Comm) (float64, error) {
+		return f1(z, l, v, c, true)
+	},
 }
 
 // metricNames are the names of the metrics.
 var metricNames = slices.Sorted(maps.Keys(metrics))
 
 // chooseMetric is the metric asked for, or with auto the one that the graph names.
-func chooseMetric(asked string, g *graph.Graph) (string, error) {
+func chooseMetric(asked string, whole *partition.Whole, l *graph.Labels) (string, error) {
 	name := asked
 	if name == "auto" {
 		switch {
-		case g.Metric != "":
-			name = g.Metric
-		case g.Labels.MultiLabel():
+		case whole.Metric != "":
+			name = whole.Metric
+		case l.MultiLabel():
 			name = "micro-f1"
 		default:
 			name = "accuracy"
@@ -37,23 +46,55 @@ func chooseMetric(asked string, g *graph.Graph) (string, error) {
 	switch _, known := metrics[name]; {
 	case !known:
 		return "", refusal.Errorf("--metric %s: unknown; it is one of %s", name, strings.Join(metricNames, ", "))
-	case name == "accuracy" && g.Labels.MultiLabel():
+	case name == "accuracy" && l.MultiLabel():
 		return "", refusal.Errorf("--metric accuracy: the graph's vertices carry several labels each; take micro-f1, macro-f1 or roc-auc")
-	case name == "roc-auc" && !g.Labels.MultiLabel() && g.Labels.Classes != 2:
-		return "", refusal.Errorf("--metric roc-auc: the graph has %d classes, not 2; take accuracy", g.Labels.Classes)
+	case name == "roc-auc" && !l.MultiLabel() && l.Classes != 2:
+		return "", refusal.Errorf("--metric roc-auc: the graph has %d classes, not 2; take accuracy", l.Classes)
 	}
 	return name, nil
 }
 
+// sum replaces counts by their sums over all workers.
+func sum(c *comm.Comm, counts []float64) error {
+	if c == nil {
+		return nil
+	}
+	return c.SumDoubles(comm.Statistics, counts)
+}
+
+// gather is all workers' values, one worker's after the other's.
+func gather(c *comm.Comm, mine []float64) ([]float64, error) {
+	if c == nil {
+		return mine, nil
+	}
+	n := c.Size()
+	lengths := make([]float64, n)
+	lengths[c.Rank()] = float64(len(mine))
+	if err := c.SumDoubles(comm.Statistics, lengths); err != nil {
+		return nil, err
+	}
+	var all []float64
+	for _, k := range lengths {
+		all = append(all, make([]float64, int(k))...)
+	}
+	parts, at := make([][]byte, n), 0
+	for r, k := range lengths {
+		parts[r] = comm.Bytes(all[at : at+int(k)])
+		at += int(k)
+	}
+	return all, c.AllGather(comm.Statistics, comm.Bytes(mine), parts)
+}
+
 // accuracy is the share of vertices whose largest logit is that of their class; the first of equal logits counts.
-func accuracy(logits []float32, l *graph.Labels, vertices []int64) float64 {
-	right := 0
+func accuracy(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
+	counts := []float64{0, float64(len(vertices))} // right, and all
 	for _, v := range vertices {
 		if int64(argmax(logits[int(v)*l.Classes:(int(v)+1)*l.Classes])) == l.Class[v] {
-			right++
+			counts[0]++
 		}
 	}
-	return float64(right) / float64(len(vertices))
+	err := sum(c, counts)
+	return counts[0] / counts[1], err
 }
 
 func argmax(x []float32) (at int) {
@@ -67,67 +108,69 @@ func argmax(x []float32) (at int) {
 
 // rocAUC is the area under the receiver operating characteristic: the probability that a positive vertex scores above a negative
 // one, ties counting half. With several labels it is the mean over the labels that have both.
-func rocAUC(logits []float32, l *graph.Labels, vertices []int64) float64 {
+func rocAUC(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 	if !l.MultiLabel() {
-		return areaUnder(len(vertices), func(i int) (float64, bool) {
+		return areaUnder(c, len(vertices), func(i int) (float64, bool) {
 			v := int(vertices[i])
 			return float64(logits[2*v+1]) - float64(logits[2*v]), l.Class[v] == 1
 		})
 	}
 	sum, n := 0.0, 0
-	for c := range l.Classes {
-		area := areaUnder(len(vertices), func(i int) (float64, bool) {
-			at := int(vertices[i])*l.Classes + c
+	for class := range l.Classes {
+		area, err := areaUnder(c, len(vertices), func(i int) (float64, bool) {
+			at := int(vertices[i])*l.Classes + class
 			return float64(logits[at]), l.Multi[at] == 1
 		})
+		if err != nil {
+			return 0, err
+		}
 		if !math.IsNaN(area) {
 			sum, n = sum+area, n+1
 		}
 	}
-	return sum / float64(n)
+	return sum / float64(n), nil
 }
 
-// areaUnder is the area for n scored vertices, from the ranks of the positive ones (Mann & Whitney 1947).
-func areaUnder(n int, at func(i int) (score float64, positive bool)) float64 {
-	order := make([]int, n)
-	for i := range order {
-		order[i] = i
+// areaUnder is the area for n scored vertices and those of all other workers, from the ranks of the positive ones (Mann & Whitney
+// 1947).
+func areaUnder(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error) {
+	var mine [2][]float64 // scores of negatives, and of positives
+	for i := range n {
+		score, positive := at(i)
+		if positive {
+			mine[1] = append(mine[1], score)
+		} else {
+			mine[0] = append(mine[0], score)
+		}
 	}
-	score := func(i int) float64 { s, _ := at(i); return s }
-	slices.SortFunc(order, func(a, b int) int {
-		switch x, y := score(a), score(b); {
-		case x < y:
-			return -1
-		case x > y:
-			return 1
+	var all [2][]float64
+	for k := range all {
+		var err error
+		if all[k], err = gather(c, mine[k]); err != nil {
+			return 0, err
 		}
-		return 0
-	})
-	positives, ranks := 0, 0.0
-	for lo := 0; lo < n; {
-		hi := lo + 1
-		for hi < n && score(order[hi]) == score(order[lo]) {
-			hi++
-		}
-		for _, i := range order[lo:hi] {
-			if _, positive := at(i); positive {
-				positives++
-				ranks += float64(lo+hi+1) / 2 // the mean rank of the ties, ranks counted from 1
-			}
-		}
-		lo = hi
+		slices.Sort(all[k])
 	}
-	p, q := float64(positives), float64(n-positives)
-	return (ranks - p*(p+1)/2) / (p * q)
+	negative, positive := all[0], all[1]
+	wins, below, upTo := 0.0, 0, 0 // negatives below the positive score, and below or equal
+	for _, s := range positive {
+		for below < len(negative) && negative[below] < s {
+			below++
+		}
+		for upTo < len(negative) && negative[upTo] <= s {
+			upTo++
+		}
+		wins += float64(below+upTo) / 2
+	}
+	return wins / (float64(len(positive)) * float64(len(negative))), nil
 }
 
 // f1 is 2·TP / (2·TP + FP + FN), over all classes together (micro) or as the mean over the classes (macro, a class without
 // positives and predictions counting 0). A single-label vertex is predicted its largest logit, a multi-label one every positive.
-func f1(logits []float32, l *graph.Labels, vertices []int64, macro bool) float64 {
-	if len(vertices) == 0 {
-		return math.NaN()
-	}
-	hit, said, is := make([]float64, l.Classes), make([]float64, l.Classes), make([]float64, l.Classes)
+func f1(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm, macro bool) (float64, error) {
+	counts := make([]float64, 3*l.Classes+1)
+	hit, said, is := counts[:l.Classes], counts[l.Classes:2*l.Classes], counts[2*l.Classes:3*l.Classes]
+	counts[3*l.Classes] = float64(len(vertices))
 	for _, v := range vertices {
 		row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
 		top := argmax(row)
@@ -149,6 +192,12 @@ func f1(logits []float32, l *graph.Labels, vertices []int64, macro bool) float64
 			}
 		}
 	}
+	if err := sum(c, counts); err != nil {
+		return 0, err
+	}
+	if counts[3*l.Classes] == 0 {
+		return math.NaN(), nil
+	}
 	score := func(hit, said, is float64) float64 {
 		if said+is == 0 {
 			return 0
@@ -156,11 +205,11 @@ func f1(logits []float32, l *graph.Labels, vertices []int64, macro bool) float64
 		return 2 * hit / (said + is)
 	}
 	if macro {
-		sum := 0.0
+		mean := 0.0
 		for c := range hit {
-			sum += score(hit[c], said[c], is[c])
+			mean += score(hit[c], said[c], is[c]) / float64(l.Classes)
 		}
-		return sum / float64(l.Classes)
+		return mean, nil
 	}
 	total := func(x []float64) (s float64) {
 		for _, v := range x {
@@ -168,5 +217,5 @@ func f1(logits []float32, l *graph.Labels, vertices []int64, macro bool) float64
 		}
 		return s
 	}
-	return score(total(hit), total(said), total(is))
+	return score(total(hit), total(said), total(is)), nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/partition"
 )
 
 // everyVertex is 0…n−1.
@@ -17,6 +18,17 @@ func everyVertex(n int) []int64 {
 		v[i] = int64(i)
 	}
 	return v
+}
+
+// alone is a metric on one worker.
+func alone(m metric) func(logits []float32, l *graph.Labels, vertices []int64) float64 {
+	return func(logits []float32, l *graph.Labels, vertices []int64) float64 {
+		x, err := m(logits, l, vertices, nil)
+		if err != nil {
+			panic(err)
+		}
+		return x
+	}
 }
 
 func TestMetricsByHand(t *testing.T) {
@@ -55,7 +67,7 @@ func TestMetricsByHand(t *testing.T) {
 		{"macro-f1", multi, scores, everyVertex(3), (1./2 + 1 + 0) / 3},
 		{"roc-auc", multi, scores, everyVertex(3), (0. + 1) / 2}, // label 2 has no positives and does not count
 	} {
-		if got := metrics[c.metric](c.logits, c.labels, c.vertices); math.Abs(got-c.want) > 1e-12 {
+		if got := alone(metrics[c.metric])(c.logits, c.labels, c.vertices); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%s of vertices %v: %v, want %v", c.metric, c.vertices, got, c.want)
 		}
 	}
@@ -71,17 +83,17 @@ func TestNothingToMeasure(t *testing.T) {
 			if labels == multi && name == "accuracy" {
 				continue
 			}
-			if got := metric(logits, labels, nil); !math.IsNaN(got) {
+			if got := alone(metric)(logits, labels, nil); !math.IsNaN(got) {
 				t.Errorf("%s of no vertices: %v", name, got)
 			}
 		}
 	}
 	for _, one := range [][]int64{{0}, {0, 1}, {2}} {
-		if got := rocAUC(logits, classes, one); !math.IsNaN(got) {
+		if got := alone(rocAUC)(logits, classes, one); !math.IsNaN(got) {
 			t.Errorf("the area for vertices %v, of one class: %v", one, got)
 		}
 	}
-	if got := rocAUC(logits, multi, []int64{0, 1}); !math.IsNaN(got) {
+	if got := alone(rocAUC)(logits, multi, []int64{0, 1}); !math.IsNaN(got) {
 		t.Errorf("the area of labels that all or none have: %v", got)
 	}
 }
@@ -111,7 +123,11 @@ func TestAreaIsAProbability(t *testing.T) {
 			}
 		}
 		area := func(sign float64) float64 {
-			return areaUnder(n, func(i int) (float64, bool) { return sign * score[i], positive[i] })
+			a, err := areaUnder(nil, n, func(i int) (float64, bool) { return sign * score[i], positive[i] })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a
 		}
 		got, want := area(1), above/pairs
 		if pairs == 0 {
@@ -157,20 +173,20 @@ func TestMetricProperties(t *testing.T) {
 					continue
 				}
 				all := everyVertex(n)
-				got := metric(random, labels, all)
+				got := alone(metric)(random, labels, all)
 				if !(got >= 0 && got <= 1) {
 					t.Fatalf("%s is %v", name, got)
 				}
 				r.Shuffle(n, func(i, j int) { all[i], all[j] = all[j], all[i] })
-				if again := metric(random, labels, all); again != got {
+				if again := alone(metric)(random, labels, all); again != got {
 					t.Fatalf("%s is %v, and %v in another order", name, got, again)
 				}
-				if best := metric(right, labels, all); best != 1 {
+				if best := alone(metric)(right, labels, all); best != 1 {
 					t.Fatalf("%s of perfect logits is %v", name, best)
 				}
 			}
 			if !labels.MultiLabel() {
-				if a, f := accuracy(random, labels, everyVertex(n)), f1(random, labels, everyVertex(n), false); math.Abs(a-f) > 1e-12 {
+				if a, f := alone(accuracy)(random, labels, everyVertex(n)), alone(metrics["micro-f1"])(random, labels, everyVertex(n)); math.Abs(a-f) > 1e-12 {
 					t.Fatalf("accuracy %v and micro-F1 %v", a, f)
 				}
 			}
@@ -197,7 +213,7 @@ func TestChooseMetric(t *testing.T) {
 		{"auto", "accuracy", several, "--metric accuracy: "},
 		{"roc-auc", "", one, "--metric roc-auc: the graph has 3 classes"},
 	} {
-		got, err := chooseMetric(c.asked, &graph.Graph{Labels: c.labels, Metric: c.named})
+		got, err := chooseMetric(c.asked, &partition.Whole{Metric: c.named}, &c.labels)
 		if err != nil {
 			got = err.Error()
 			if !refusal.Is(err) {

@@ -4,9 +4,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"weft/gnn"
 	"weft/internal/refusal"
+	"weft/partition"
 )
 
 // attentionModels are the models with attention heads.
@@ -51,6 +53,12 @@ type Options struct {
 	MemoryLimit Bytes  `yaml:"memory-limit"` // per worker, tensors and graph, 0: none
 	Precision   string `yaml:"precision"`
 	Parallel    string `yaml:"parallel"` // the mesh, "AXIS=N[,AXIS=N…]", empty: one worker
+
+	// The graph axis.
+	Partition   string        `yaml:"partition"`    // a method, or "auto": what is stored, or else metis
+	Prefetch    int           `yaml:"prefetch"`     // pieces of remote rows received ahead
+	KeepHalo    bool          `yaml:"keep-halo"`    // receive all remote rows at once and keep them until the backward pass
+	CommTimeout time.Duration `yaml:"comm-timeout"` // of every wait for another worker
 }
 
 // Defaults are the options of a run that was told nothing.
@@ -59,7 +67,7 @@ func Defaults() Options {
 		Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
 		NormalizeFeatures: "none", Norm: "none", Activation: "relu", Direction: "in",
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: "auto",
-		Precision: "f32",
+		Precision: "f32", Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
 	}
 }
 
@@ -74,8 +82,17 @@ func (o *Options) Validate() error {
 		return refusal.Errorf("--heads %d does not divide --hidden %d: each head of %s gets an equal share of the hidden width",
 			o.Heads, o.Hidden, o.Model)
 	}
-	_, err := o.Workers()
-	return err
+	m, err := o.Mesh()
+	if err != nil {
+		return err
+	}
+	defaults := Defaults()
+	for _, s := range settings {
+		if !s.appliesTo(m) && s.Text(o) != s.Text(&defaults) {
+			return s.RefuseAxis(o)
+		}
+	}
+	return nil
 }
 
 // Unused lists the settings ("heads") that differ from their default although the model does not use them.
@@ -90,34 +107,65 @@ func (o *Options) Unused() []string {
 	return names
 }
 
-// meshAxes are the ways of dividing the work that the mesh's vocabulary knows.
-var meshAxes = []string{"graph", "tensor", "pipeline"}
+// Mesh is the grid of workers: how many divide each axis.
+type Mesh struct{ Graph, Tensor, Pipeline int }
 
-// Workers is the size of the mesh that Parallel asks for, or a refusal. Every axis may have one worker, which divides nothing;
-// this build divides along none.
-func (o *Options) Workers() (int, error) {
-	if o.Parallel == "" {
-		return 1, nil
+// Workers is how many there are.
+func (m Mesh) Workers() int { return m.Graph * m.Tensor * m.Pipeline }
+
+// axis is the number of workers along the axis of that name, nil for another name.
+func (m *Mesh) axis(name string) *int {
+	switch name {
+	case "graph":
+		return &m.Graph
+	case "tensor":
+		return &m.Tensor
+	case "pipeline":
+		return &m.Pipeline
 	}
-	var seen []string
+	return nil
+}
+
+// Workers is the size of the mesh.
+func (o *Options) Workers() (int, error) {
+	m, err := o.Mesh()
+	return m.Workers(), err
+}
+
+// Mesh is what Parallel asks for, or a refusal. Every axis may have one worker, which divides nothing; this build divides along the
+// graph alone.
+func (o *Options) Mesh() (Mesh, error) {
+	m := Mesh{1, 1, 1}
+	if o.Parallel == "" {
+		return m, nil
+	}
+	refuse := func(format string, args ...any) (Mesh, error) {
+		return Mesh{1, 1, 1}, refusal.Errorf("--parallel %s: "+format, append([]any{o.Parallel}, args...)...)
+	}
+	seen := map[string]bool{}
 	for part := range strings.SplitSeq(o.Parallel, ",") {
 		axis, count, found := strings.Cut(part, "=")
 		n, err := strconv.Atoi(count)
-		switch {
+		switch size := m.axis(axis); {
 		case !found:
-			return 0, refusal.Errorf("--parallel %s: a mesh is written AXIS=N[,AXIS=N…], as in graph=1", o.Parallel)
-		case !slices.Contains(meshAxes, axis):
-			return 0, refusal.Errorf("--parallel %s: the mesh has no axis %q; the axes are %s",
-				o.Parallel, axis, strings.Join(meshAxes, ", "))
-		case slices.Contains(seen, axis):
-			return 0, refusal.Errorf("--parallel %s: the axis %s stands twice in the mesh", o.Parallel, axis)
+			return refuse("a mesh is written AXIS=N[,AXIS=N…], as in graph=4")
+		case size == nil:
+			return refuse("the mesh has no axis %q; the axes are graph, tensor, pipeline", axis)
+		case seen[axis]:
+			return refuse("the axis %s stands twice in the mesh", axis)
 		case err != nil || n < 1:
-			return 0, refusal.Errorf("--parallel %s: a mesh axis has a whole number of workers, at least 1, not %q", o.Parallel, count)
-		case n > 1:
-			return 0, refusal.Errorf("--parallel %s: this build trains with one worker and cannot divide the work along the %s axis of a mesh;"+
-				" leave --parallel out", o.Parallel, axis)
+			return refuse("a mesh axis has a whole number of workers, at least 1, not %q", count)
+		case n > 1 && axis != "graph":
+			return refuse("this build cannot divide the work along the %s axis of a mesh; take graph=%d", axis, n)
+		case n > partition.MaxPartitions:
+			return refuse("a mesh axis has at most %d workers", partition.MaxPartitions)
+		default:
+			*size = n
 		}
-		seen = append(seen, axis)
+		seen[axis] = true
 	}
-	return 1, nil
+	return m, nil
 }
+
+// autoPartition takes the partition that was stored last, or else makes one by METIS.
+const autoPartition = "auto"

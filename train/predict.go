@@ -2,54 +2,62 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"weft/comm"
 	"weft/kernel"
 	"weft/nn"
-	"weft/tensor"
+	"weft/partition"
 )
 
 // Prediction is what Predict computes, in the graph's vertex order.
 type Prediction struct {
-	Logits           []float32 // V × Classes
+	Logits           []float32 // V × Classes, on worker 0; nil where the job's OnLogits took them
 	Classes          int
-	Embeddings       []float32 // V × EmbeddingColumns: the input of the last layer
+	Embeddings       []float32 // V × EmbeddingColumns: the input of the last layer; nil where it was not asked for, or OnEmbeddings took it
 	EmbeddingColumns int
+	Vertices         int
 }
 
 // Predict computes the logits of every vertex of the job's graph with the given weights. The settings of the training are ignored,
-// and the graph needs no labels: the last layer's weights say how many classes a named model has. With embeddings set it also keeps
+// and the graph needs no labels: the last layer's weights say how many classes a named model has. With embeddings set it also computes
 // the input of the last layer.
 func (j *Job) Predict(ctx context.Context, weights nn.State, embeddings bool) (p *Prediction, err error) {
-	err = j.guarded(func() error {
-		p, err = j.predict(ctx, weights, embeddings)
+	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
+		mine, err := j.predict(ctx, team, c, share, weights, embeddings)
+		if c == nil || c.Rank() == 0 || j.Comm != nil {
+			p = mine
+		}
 		return err
 	})
-	return p, err
+	if err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
-func (j *Job) predict(ctx context.Context, weights nn.State, embeddings bool) (p *Prediction, err error) {
-	team := kernel.NewTeam(threads(&j.Options), tensor.NewMeter())
-	defer team.Memory.Close()
-	classes := j.Graph.Labels.Classes
+func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share, weights nn.State, embeddings bool) (*Prediction, error) {
+	p := &Prediction{Classes: share.Whole.Classes, Vertices: share.Whole.Vertices}
 	if n := classesOf(weights, j.Options.Layers); n > 0 && j.Model == nil {
-		classes = n
+		p.Classes = n
 	}
-	w, err := newWorker(team, j, classes)
+	w, err := newWorker(team, c, share, j, p.Classes)
 	if err != nil {
 		return nil, err
 	}
 	if err := w.params.Load(weights); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
+	if stopped, err := w.anyStops(ctx.Err() != nil); err != nil || stopped {
+		return nil, errors.Join(err, ctx.Err())
 	}
-	p = &Prediction{Classes: classes, Logits: w.logits()}
 	if embeddings {
-		p.Embeddings, p.EmbeddingColumns = w.embeddings()
+		if err := w.eachEmbedding(orKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
+			return nil, err
+		}
 	}
-	return p, nil
+	return p, w.eachLogits(orKeep(j.OnLogits, &p.Logits, nil))
 }
 
 // classesOf is the width of the last layer's output in the weights of a named model of so many layers: the length of that layer's

@@ -152,17 +152,37 @@ func (d *RunDir) Epoch(e Epoch) error {
 	return nil
 }
 
-// Finish writes the results beside the metrics and, when all of them are on disk, run.json.
+// Predictions writes the logits. It is meant for Job.OnLogits.
+func (d *RunDir) Predictions(logits Rows) error {
+	if err := WriteRows(d.file(predictionsFile), logits); err != nil {
+		return d.fail(err)
+	}
+	return nil
+}
+
+// WriteRows writes rows as a NumPy array of float32, which appears under its name when it is complete and on disk.
+func WriteRows(path string, rows Rows) error {
+	return atomicfile.Write(path, func(f io.Writer) error {
+		w, err := npy.NewWriter(f, "<f4", rows.Vertices, rows.Columns)
+		if err != nil {
+			return err
+		}
+		for piece := range rows.Each {
+			if err := w.WriteFloat32s(piece); err != nil {
+				return err
+			}
+		}
+		return w.Close()
+	})
+}
+
+// Finish writes the weights beside metrics and predictions and, when all of them are on disk, run.json.
 func (d *RunDir) Finish(run Run, r *Result) error {
-	classes := run.Summary.Graph.Classes
 	steps := []func() error{
 		d.metrics.Sync,
 		d.metrics.Close,
 		func() error {
 			return safetensors.WriteFile(d.file(weightsFile), r.Weights, map[string]string{"format": "pt", "weft": run.Versions.Weft})
-		},
-		func() error {
-			return npy.WriteFile(d.file(predictionsFile), r.Logits, run.Summary.Graph.Vertices, classes)
 		},
 		func() error { return d.writeRun(run) },
 	}

@@ -39,7 +39,16 @@ func newRunDir(t *testing.T, out string) *RunDir {
 func smallRun() (Run, *Result) {
 	run := NewRun("v1", "some/store", time.Now())
 	run.Summary = Summary{Dataset: "cora", Losses: []Number{0.1, Number(math.NaN())}, Graph: Counts{Vertices: 2, Classes: 3}}
-	return run, &Result{Logits: make([]float32, 6), Weights: map[string]safetensors.Tensor{"w": {Shape: []int{1}, Float32: []float32{1}}}}
+	return run, &Result{Weights: map[string]safetensors.Tensor{"w": {Shape: []int{1}, Float32: []float32{1}}}}
+}
+
+// smallLogits come in two pieces.
+func smallLogits() Rows {
+	return Rows{Vertices: 2, Columns: 3, Each: func(yield func([]float32) bool) {
+		if yield(make([]float32, 3)) {
+			yield(make([]float32, 3))
+		}
+	}}
 }
 
 func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
@@ -54,6 +63,9 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 		}
 	}
 	run, result := smallRun()
+	if err := d.Predictions(smallLogits()); err != nil {
+		t.Fatal(err)
+	}
 	if err := d.Finish(run, result); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +162,10 @@ func TestRunDirThatCannotBeWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		run, result := smallRun()
-		err := d.Finish(run, result)
+		err := d.Predictions(smallLogits())
+		if err == nil {
+			err = d.Finish(run, result)
+		}
 		if err == nil || refusal.Is(err) || !strings.HasPrefix(err.Error(), "run directory "+d.Path) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -10,9 +10,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"weft/gnn"
+	"weft/internal/refusal"
 	"weft/optim"
+	"weft/partition"
 )
 
 // Group says what a setting is about; help texts list the settings by group.
@@ -20,9 +23,10 @@ type Group int
 
 // The groups, in the order in which help texts list them.
 const (
-	ModelGroup    Group = iota // what is computed: needed again to predict
-	TrainingGroup              // how the weights are found
-	MachineGroup               // how the work is done, without changing the result
+	ModelGroup     Group = iota // what is computed: needed again to predict
+	TrainingGroup               // how the weights are found
+	MachineGroup                // how the work is done, without changing the result
+	GraphAxisGroup              // how it is done by workers that divide the graph
 )
 
 // Setting describes one field of Options: its name is the flag, the key of a configuration file and the field's yaml tag. The
@@ -34,6 +38,7 @@ type Setting struct {
 	Choices []string // the accepted words, nil: not a choice among words
 
 	models []string // the models that use it, nil: every model
+	axis   string   // the axis of the mesh that it is for, "": any mesh
 	limits bounds   // of a number
 	field  int      // index in Options
 }
@@ -92,7 +97,15 @@ var settings = withFields([]Setting{
 	},
 	{Name: "memory-limit", Group: MachineGroup, Meaning: "refuse a run whose worker would need more, as in 4GiB"},
 	{Name: "precision", Group: MachineGroup, Choices: []string{"f32"}, Meaning: "number format of the tensors"},
-	{Name: "parallel", Group: MachineGroup, Meaning: "mesh of workers, AXIS=N[,AXIS=N…]"},
+	{Name: "parallel", Group: MachineGroup, Meaning: "mesh of workers, AXIS=N[,AXIS=N…], as in graph=4"},
+
+	{
+		Name: "partition", Group: GraphAxisGroup, axis: "graph", Choices: append([]string{autoPartition}, partition.Methods()...),
+		Meaning: "how vertices are divided, auto for the partition last stored, or else metis",
+	},
+	{Name: "prefetch", Group: GraphAxisGroup, axis: "graph", limits: between(0, 1<<10), Meaning: "pieces of other workers' rows that are received ahead"},
+	{Name: "keep-halo", Group: GraphAxisGroup, axis: "graph", Meaning: "receive all other workers' rows at once and keep them for the backward pass: shows what it costs"},
+	{Name: "comm-timeout", Group: GraphAxisGroup, axis: "graph", Meaning: "longest wait for another worker, as in 60s or 5m"},
 })
 
 // Settings lists every setting, in the order of help texts and of run.yaml.
@@ -132,7 +145,18 @@ func (s Setting) Applies(model string) bool {
 	return s.models == nil || slices.Contains(s.models, model)
 }
 
-// Kind names what the setting's text is: "int", "float", "bool", "size" or "string".
+// appliesTo reports whether the setting means anything on a mesh.
+func (s Setting) appliesTo(m Mesh) bool { return s.axis == "" || *m.axis(s.axis) > 1 }
+
+// RefuseAxis refuses the setting where the mesh lacks the axis that it is for, and is nil elsewhere.
+func (s Setting) RefuseAxis(o *Options) error {
+	if m, err := o.Mesh(); err != nil || s.appliesTo(m) {
+		return err
+	}
+	return refusal.Errorf("--%s %s: belongs to the %s axis of a mesh; give --parallel %s=N with more than one worker, or leave it out", s.Name, s.Text(o), s.axis, s.axis)
+}
+
+// Kind names what the setting's text is: "int", "float", "bool", "size", "duration" or "string".
 func (s Setting) Kind() string {
 	switch s.pointer(new(Options)).(type) {
 	case *int, *uint64:
@@ -143,6 +167,8 @@ func (s Setting) Kind() string {
 		return "bool"
 	case *Bytes:
 		return "size"
+	case *time.Duration:
+		return "duration"
 	default:
 		return "string"
 	}
@@ -168,6 +194,10 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		*p = text
 	case *Bytes:
 		*p, err = ParseBytes(text)
+	case *time.Duration:
+		if *p, err = time.ParseDuration(text); err != nil || *p <= 0 {
+			err = errors.New("must be a time above 0 with its unit, as in 60s or 5m")
+		}
 	case *int:
 		if *p, err = strconv.Atoi(text); err != nil {
 			err = errors.New("must be a whole number")

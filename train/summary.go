@@ -31,6 +31,7 @@ type Summary struct {
 	PeakRSSBytes       int64         `json:"peak_rss_bytes"` // of the largest process
 	Communication      Communication `json:"communication"`
 	SentBytes          []int64       `json:"sent_bytes"`
+	WaitSeconds        []float64     `json:"wait_seconds"` // in the training pass of the last epoch, standing still for other workers
 	Graph              Counts        `json:"graph"`
 }
 
@@ -59,14 +60,9 @@ func Summarize(j *Job, r *Result) Summary {
 		Train: Number(r.Train), Val: Number(r.Val), Test: Number(r.Test), Losses: numbers(r.Losses),
 		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: median(r.EpochSeconds),
 		PeakTensorBytes: r.PeakTensorBytes, GraphBytes: r.GraphBytes,
-		Communication: Communication{
-			Halo: r.Communication["halo"], Layout: r.Communication["layout"], Stage: r.Communication["stage"],
-			Gradient: r.Communication["gradient"], Statistics: r.Communication["statistics"],
-		},
-		SentBytes: r.SentBytes,
+		Communication: r.Communication, SentBytes: r.SentBytes, WaitSeconds: r.WaitSeconds,
 		Graph: Counts{
-			Vertices: j.Graph.Vertices(), Edges: j.Graph.Edges(),
-			Features: j.Graph.Features.Columns, Classes: j.Graph.Labels.Classes,
+			Vertices: r.Whole.Vertices, Edges: r.Whole.Edges, Features: r.Whole.FeatureColumns, Classes: r.Whole.Classes,
 		},
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"weft/autograd"
+	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
@@ -11,57 +12,67 @@ import (
 	"weft/nn"
 	"weft/optim"
 	"weft/parallel"
+	"weft/partition"
 	"weft/tensor"
 )
 
-// worker is one worker's share of a run: the graph and the model in its memory.
+// worker is one worker's share of a run: its rows of the graph and the model in its memory.
 type worker struct {
 	team      *kernel.Team
-	g         *graph.Graph
+	comm      *comm.Comm // nil with one worker, and in a plan
+	share     *partition.Share
+	g         *graph.Graph // the share's rows
 	o         *Options
-	whole     *parallel.Graph
+	graph     *parallel.Graph
 	rows      autograd.Rows
-	features  *tensor.Matrix   // V × F, or nil
+	features  *tensor.Matrix   // rows × F, or nil
 	sparse    *autograd.Sparse // or nil
 	params    *nn.Params
 	model     *gnn.Model
 	optimizer *optim.Optimizer
+	reducer   *reducer // nil with one worker
 	metric    string
 
 	targets          nn.Targets
 	train, val, test vertexSet
 }
 
-// vertexSet is a list of vertices, for Go and for kernels.
+// vertexSet is a list of rows, for Go and for kernels.
 type vertexSet struct {
-	ids  []int64
-	rows *tensor.Matrix // Int32, 1 × n
+	ids   []int64
+	rows  *tensor.Matrix // Int32, 1 × n
+	total int            // how many vertices all workers' lists have
 }
 
-// newWorker copies features and structure into the team's memory and builds the model.
-func newWorker(team *kernel.Team, j *Job, classes int) (*worker, error) {
-	g, o := j.Graph, &j.Options
-	if g.Vertices() == 0 {
+// newWorker copies features and structure into the team's memory and builds the model. With several workers all must call it.
+func newWorker(team *kernel.Team, c *comm.Comm, share *partition.Share, j *Job, classes int) (w *worker, err error) {
+	o := &j.Options
+	switch whole := &share.Whole; {
+	case whole.Vertices == 0:
 		return nil, refusal.Errorf("the graph has no vertices")
-	}
-	if g.Features.Columns == 0 {
+	case whole.FeatureColumns == 0:
 		return nil, refusal.Errorf("the graph has no features; import it with --random-features N, or with features of its own")
-	}
-	if classes < 1 {
+	case classes < 1:
 		return nil, refusal.Errorf("the graph has no labels to learn")
 	}
-	w := &worker{team: team, g: g, o: o}
+	w = &worker{team: team, comm: c, share: share, g: share.Graph, o: o}
 	w.loadFeatures()
-	w.whole = parallel.NewWhole(team, &g.Relation, g.Unload)
-	w.rows = w.whole.Rows()
+	if len(share.Starts) > 0 {
+		w.graph, err = parallel.NewPartition(team, c, share, parallel.SAR{Prefetch: o.Prefetch, KeepHalo: o.KeepHalo})
+		if err != nil {
+			return nil, err
+		}
+	} else {
+		w.graph = parallel.NewWhole(team, &w.g.Relation, w.g.Unload)
+	}
+	w.rows = w.graph.Rows()
 	w.params = nn.NewParams(team, o.Seed)
 	build := j.Model
 	if build == nil {
 		build = o.model
 	}
-	var err error
 	w.model, err = build(gnn.Env{
-		Params: w.params, Propagators: w.whole.Propagator, Features: g.Features.Columns,
+		Params: w.params, Propagators: w.graph.Propagator, Features: share.Whole.FeatureColumns,
 		Classes: classes,
 	})
 	return w, err
@@ -81,13 +92,16 @@ func (w *worker) prepareTraining() (err error) {
 	if err := w.loadTargets(); err != nil {
 		return err
 	}
-	if w.metric, err = chooseMetric(w.o.Metric, w.g); err != nil {
+	if w.metric, err = chooseMetric(w.o.Metric, &w.share.Whole, &w.g.Labels); err != nil {
 		return err
 	}
 	w.optimizer, err = optim.New(optim.Settings{
 		Name: w.o.Optimizer, Rate: w.o.LR, WeightDecay: w.o.WeightDecay,
 		DecayFirstLayerOnly: w.o.DecayFirstLayerOnly, Clip: w.o.Clip,
 	}, w.team, w.params.List)
+	if len(w.share.Starts) > 0 {
+		w.reducer = newReducer(w.team, w.comm, w.params.List)
+	}
 	return err
 }
 
@@ -154,17 +168,18 @@ func rowOf(f *graph.Features, v int) []float32 {
 }
 
 func (w *worker) loadTargets() error {
-	if w.o.Split >= len(w.g.Splits) {
-		if len(w.g.Splits) == 0 {
+	splits := w.share.Whole.Splits
+	if w.o.Split >= len(splits) {
+		if len(splits) == 0 {
 			return refusal.Errorf("the graph has no split into training, validation and test vertices; import it with --split")
 		}
-		return refusal.Errorf("--split %d: the graph has %d splits, counted from 0", w.o.Split, len(w.g.Splits))
+		return refusal.Errorf("--split %d: the graph has %d splits, counted from 0", w.o.Split, len(splits))
 	}
-	s := &w.g.Splits[w.o.Split]
-	if len(s.Train) == 0 {
+	all, s := &splits[w.o.Split], &w.g.Splits[w.o.Split]
+	if all.Train == 0 {
 		return refusal.Errorf("--split %d has no training vertices", w.o.Split)
 	}
-	w.train, w.val, w.test = w.vertexSet(s.Train), w.vertexSet(s.Val), w.vertexSet(s.Test)
+	w.train, w.val, w.test = w.vertexSet(s.Train, all.Train), w.vertexSet(s.Val, all.Val), w.vertexSet(s.Test, all.Test)
 	l, mem := &w.g.Labels, w.team.Memory
 	w.targets.Classes = l.Classes
 	if l.MultiLabel() {
@@ -183,8 +198,8 @@ func (w *worker) loadTargets() error {
 	return nil
 }
 
-func (w *worker) vertexSet(ids []int64) vertexSet {
-	s := vertexSet{ids, w.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(ids))}
+func (w *worker) vertexSet(ids []int64, total int) vertexSet {
+	s := vertexSet{ids, w.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(ids)), total}
 	if !w.team.Planning() {
 		for i, v := range ids {
 			s.rows.Int32s()[i] = int32(v)
@@ -201,13 +216,21 @@ func (w *worker) input(t *autograd.Tape) *autograd.Var {
 	return t.Constant(w.features, w.o.InputDropout == 0)
 }
 
-// gradients runs the training pass of an epoch: it adds to the parameters' gradients and returns the loss.
-func (w *worker) gradients(epoch int) float64 {
+// gradients runs the training pass of an epoch: it adds to the parameters' gradients, of all workers together, and returns this
+// worker's part of the loss.
+func (w *worker) gradients(epoch int) (float64, error) {
 	t := autograd.NewTrainingTape(w.team, w.rows, autograd.Random{Seed: w.o.Seed, Epoch: epoch})
+	if w.reducer != nil {
+		w.reducer.begin()
+		t.Complete = w.reducer.add
+	}
 	logits := w.model.Forward(w.input(t))
-	loss, g := nn.Loss(logits, w.targets, w.train.rows, len(w.train.ids), true)
+	loss, g := nn.Loss(logits, w.targets, w.train.rows, w.train.total, true)
 	t.Backward(logits, g)
-	return loss
+	if w.reducer != nil {
+		return loss, w.reducer.finish()
+	}
+	return loss, nil
 }
 
 // scores are the metric on each part of the split, and the validation loss.
@@ -216,35 +239,45 @@ type scores struct {
 }
 
 // evaluate measures the model as it is, without dropout.
-func (w *worker) evaluate() scores {
+func (w *worker) evaluate() (s scores, err error) {
 	t := autograd.NewTape(w.team, w.rows)
 	logits := w.model.Forward(w.input(t))
 	defer logits.Drop()
-	var s scores
-	s.valLoss, _ = nn.Loss(logits, w.targets, w.val.rows, len(w.val.ids), false)
+	loss, _ := nn.Loss(logits, w.targets, w.val.rows, w.val.total, false)
 	if w.team.Planning() {
-		return s
+		return s, nil
 	}
-	measure := func(set vertexSet) float64 { return metrics[w.metric](logits.Value().Floats(), &w.g.Labels, set.ids) }
-	s.train, s.val, s.test = measure(w.train), measure(w.val), measure(w.test)
-	return s
+	losses := []float64{loss}
+	if err := sum(w.comm, losses); err != nil {
+		return s, err
+	}
+	s.valLoss = losses[0]
+	for _, part := range []struct {
+		to  *float64
+		set vertexSet
+	}{{&s.train, w.train}, {&s.val, w.val}, {&s.test, w.test}} {
+		if *part.to, err = metrics[w.metric](logits.Value().Floats(), &w.g.Labels, part.set.ids, w.comm); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
 }
 
-// logits computes the logits of all vertices.
-func (w *worker) logits() []float32 {
+// eachLogits passes on the logits of all vertices, in the graph's order.
+func (w *worker) eachLogits(use func(Rows) error) error {
 	t := autograd.NewTape(w.team, w.rows)
 	z := w.model.Forward(w.input(t))
 	defer z.Drop()
-	return append([]float32(nil), z.Value().Floats()...)
+	return w.inOrder(z.Value(), use)
 }
 
-// embeddings computes the input of the last layer for all vertices: rows × columns. A model of one layer has its features there.
-func (w *worker) embeddings() (values []float32, columns int) {
+// eachEmbedding passes on the input of the last layer for all vertices, in the graph's order. A model of one layer has its features
+// there.
+func (w *worker) eachEmbedding(use func(Rows) error) error {
 	t := autograd.NewTape(w.team, w.rows)
 	h := w.model.Hidden(w.input(t))
 	d := autograd.Dense(h)
-	values = append(values, d.Value().Floats()...)
-	d.Drop()
-	h.Drop()
-	return values, d.Cols()
+	defer h.Drop()
+	defer d.Drop()
+	return w.inOrder(d.Value(), use)
 }

@@ -1,0 +1,141 @@
+package train
+
+import (
+	"fmt"
+	"hash/crc32"
+	"time"
+
+	"weft/comm"
+	"weft/tensor"
+)
+
+// agree ends an epoch: it adds up the workers' parts of the loss, tells whether any of them is to stop, and makes sure that their
+// parameters are still the same.
+func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stopped bool, err error) {
+	if w.comm == nil {
+		return part, stop, nil
+	}
+	mine := []float64{part, 0, float64(w.hash())}
+	if stop {
+		mine[1] = 1
+	}
+	n := w.comm.Size()
+	all, parts := make([]float64, n*len(mine)), make([][]byte, n)
+	for r := range parts {
+		parts[r] = comm.Bytes(all[r*len(mine) : (r+1)*len(mine)])
+	}
+	if err := w.comm.AllGather(comm.Statistics, comm.Bytes(mine), parts); err != nil {
+		return 0, false, err
+	}
+	for r := range n {
+		theirs := all[r*len(mine):]
+		loss += theirs[0]
+		stopped = stopped || theirs[1] != 0
+		if theirs[2] != all[2] {
+			return 0, false, fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker 0: the machines do not compute alike", epoch, r)
+		}
+	}
+	return loss, stopped, nil
+}
+
+// anyStops reports whether any worker is to stop.
+func (w *worker) anyStops(stop bool) (bool, error) {
+	count := []float64{0}
+	if stop {
+		count[0] = 1
+	}
+	err := sum(w.comm, count)
+	return count[0] > 0, err
+}
+
+// hash is a checksum of the parameters.
+func (w *worker) hash() (h uint32) {
+	table := crc32.MakeTable(crc32.Castagnoli)
+	for _, p := range w.params.List {
+		h = crc32.Update(h, table, comm.Bytes(p.Value.Floats()))
+	}
+	return h
+}
+
+// traffic is what a worker has sent by kind, and how long it stood still.
+type traffic struct {
+	sent   [comm.Kinds]comm.Traffic
+	waited time.Duration
+}
+
+func (w *worker) traffic() (t traffic) {
+	if w.comm == nil {
+		return t
+	}
+	for k := range comm.Kinds {
+		t.sent[k] = w.comm.Sent(k)
+	}
+	t.waited = w.graph.Waited() + w.reducer.waited
+	return t
+}
+
+func (t traffic) since(before traffic) traffic {
+	for k := range t.sent {
+		t.sent[k].Bytes -= before.sent[k].Bytes
+		t.sent[k].Messages -= before.sent[k].Messages
+	}
+	t.waited -= before.waited
+	return t
+}
+
+// communication is the traffic by the kinds that are reported.
+func (t traffic) communication() (c Communication) {
+	of := func(kinds ...comm.Kind) (sum Traffic) {
+		for _, k := range kinds {
+			sum.Bytes += t.sent[k].Bytes
+			sum.Messages += t.sent[k].Messages
+		}
+		return sum
+	}
+	return Communication{
+		Halo: of(comm.Halo, comm.HaloGradient), Layout: of(comm.Layout), Stage: of(comm.Stage),
+		Gradient: of(comm.Gradient), Statistics: of(comm.Statistics),
+	}
+}
+
+// kinds are the numbers of a Communication.
+func (c *Communication) kinds() []*Traffic {
+	return []*Traffic{&c.Halo, &c.Layout, &c.Stage, &c.Gradient, &c.Statistics}
+}
+
+// report puts what each worker took and sent into the result.
+func (w *worker) report(r *Result, pass traffic) error {
+	mem := w.team.Memory
+	c := pass.communication()
+	row := []float64{float64(mem.Peak()), float64(mem.Live(tensor.Graph)), pass.waited.Seconds()}
+	for _, t := range c.kinds() {
+		row = append(row, float64(t.Bytes), float64(t.Messages))
+	}
+	all, err := gather(w.comm, row)
+	if err != nil {
+		return err
+	}
+	for ; len(all) > 0; all = all[len(row):] {
+		r.PeakTensorBytes = append(r.PeakTensorBytes, int64(all[0]))
+		r.GraphBytes = append(r.GraphBytes, int64(all[1]))
+		r.WaitSeconds = append(r.WaitSeconds, all[2])
+		sent := int64(0)
+		for k, t := range r.Communication.kinds() {
+			t.Bytes += int64(all[3+2*k])
+			t.Messages += int64(all[4+2*k])
+			sent += int64(all[3+2*k])
+		}
+		r.SentBytes = append(r.SentBytes, sent)
+	}
+	r.Workers = len(r.SentBytes)
+	return nil
+}
+
+// allGather fills all with every worker's number.
+func allGather(c *comm.Comm, mine int64, all []int64) error {
+	parts := make([][]byte, len(all))
+	for r := range parts {
+		parts[r] = comm.Bytes(all[r : r+1])
+	}
+	return c.AllGather(comm.Setup, comm.Bytes([]int64{mine}), parts)
+}

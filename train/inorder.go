@@ -1,0 +1,102 @@
+package train
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"weft/comm"
+	"weft/tensor"
+)
+
+// Rows are a result for each vertex, in the graph's order, of which no worker holds more than its own and a piece.
+type Rows struct {
+	Vertices, Columns int
+	// Each gives some rows after the other, in memory that the next ones overwrite.
+	Each iter.Seq[[]float32]
+}
+
+// orderedBytes is the size of a piece.
+const orderedBytes = 4 << 20
+
+// inOrder passes all workers' rows of a value to use on worker 0 (use is not called on others), in the order of their vertices. All
+// workers must call it.
+func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
+	vertices := w.rows.Total
+	step := max(1, orderedBytes/4/max(1, m.Cols))
+	rows := Rows{Vertices: vertices, Columns: m.Cols}
+	if w.comm == nil {
+		rows.Each = func(yield func([]float32) bool) { yield(m.Floats()) }
+		return use(rows)
+	}
+	if w.comm.Rank() != 0 {
+		for lo := 0; lo < vertices; lo += step {
+			if _, err := w.piece(m, lo, lo+step, nil); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	var failed error
+	taken := 0
+	rows.Each = func(yield func([]float32) bool) {
+		room := make([]float32, min(step, vertices)*m.Cols)
+		for lo := 0; lo < vertices; lo += step {
+			var piece []float32
+			if piece, failed = w.piece(m, lo, min(lo+step, vertices), room); failed != nil || !yield(piece) {
+				return
+			}
+			taken = lo + step
+		}
+	}
+	err = use(rows)
+	switch {
+	case failed != nil:
+		return failed
+	case err == nil && taken < vertices:
+		err = fmt.Errorf("the rows of %d vertices were not taken", vertices-taken)
+	}
+	return err
+}
+
+// piece sends this worker's rows of the vertices lo … hi−1 to worker 0, which puts all workers' into room, in order.
+func (w *worker) piece(m *tensor.Matrix, lo, hi int, room []float32) ([]float32, error) {
+	ids := w.share.IDs
+	from, _ := slices.BinarySearch(ids, int32(lo))
+	to, _ := slices.BinarySearch(ids, int32(min(hi, w.rows.Total)))
+	k := w.comm.Size()
+	counts := make([]int64, k)
+	all := make([][]byte, k)
+	for r := range all {
+		all[r] = comm.Bytes(counts[r : r+1])
+	}
+	if err := w.comm.AllGather(comm.Setup, comm.Bytes([]int64{int64(to - from)}), all); err != nil {
+		return nil, err
+	}
+	sendIDs, sendRows := make([][]byte, k), make([][]byte, k)
+	sendIDs[0], sendRows[0] = comm.Bytes(ids[from:to]), comm.Bytes(m.Floats()[from*m.Cols:to*m.Cols])
+	if w.comm.Rank() != 0 {
+		if err := w.comm.AllToAll(comm.Setup, sendIDs, make([][]byte, k)); err != nil {
+			return nil, err
+		}
+		return nil, w.comm.AllToAll(comm.Setup, sendRows, make([][]byte, k))
+	}
+	theirIDs, theirRows := make([][]int32, k), make([][]float32, k)
+	receiveIDs, receiveRows := make([][]byte, k), make([][]byte, k)
+	for r, n := range counts {
+		theirIDs[r], theirRows[r] = make([]int32, n), make([]float32, int(n)*m.Cols)
+		receiveIDs[r], receiveRows[r] = comm.Bytes(theirIDs[r]), comm.Bytes(theirRows[r])
+	}
+	if err := w.comm.AllToAll(comm.Setup, sendIDs, receiveIDs); err != nil {
+		return nil, err
+	}
+	if err := w.comm.AllToAll(comm.Setup, sendRows, receiveRows); err != nil {
+		return nil, err
+	}
+	for r, list := range theirIDs {
+		for i, id := range list {
+			copy(room[(int(id)-lo)*m.Cols:], theirRows[r][i*m.Cols:(i+1)*m.Cols])
+		}
+	}
+	return room[:(hi-lo)*m.Cols], nil
+}

@@ -1,0 +1,101 @@
+package train
+
+import (
+	"time"
+
+	"weft/comm"
+	"weft/kernel"
+	"weft/nn"
+	"weft/tensor"
+)
+
+// reducer sums the workers' gradients beside the backward pass: what is complete is put into buckets, and a bucket that is full is
+// summed while the pass goes on. Gradients are complete in the same order on all workers.
+type reducer struct {
+	comm   *comm.Comm
+	bucket *tensor.Matrix // 1 × bucketFloats, where small gradients stand side by side
+	next   []*tensor.Matrix
+	size   int // elements of next
+	full   chan []*tensor.Matrix
+	done   chan error
+	waited time.Duration // for sums that the backward pass did not hide
+}
+
+// bucketFloats is how many elements travel together.
+const bucketFloats = 1 << 18
+
+func newReducer(team *kernel.Team, c *comm.Comm, params []*nn.Param) *reducer {
+	r := &reducer{comm: c}
+	largest := 0
+	for _, p := range params {
+		largest += p.Grad.Len()
+	}
+	r.bucket = team.Memory.New(tensor.Buffers, 1, min(largest, bucketFloats))
+	return r
+}
+
+// begin makes ready for a backward pass.
+func (r *reducer) begin() {
+	if r.comm == nil {
+		return
+	}
+	r.full, r.done = make(chan []*tensor.Matrix, 64), make(chan error, 1)
+	go func(full chan []*tensor.Matrix, done chan error) {
+		var err error
+		for list := range full {
+			if err == nil {
+				err = r.sum(list)
+			}
+		}
+		done <- err
+	}(r.full, r.done)
+}
+
+// add takes a gradient that is complete.
+func (r *reducer) add(grad *tensor.Matrix) {
+	if r.comm == nil {
+		return
+	}
+	if r.size+grad.Len() > r.bucket.Cols {
+		r.flush()
+	}
+	r.next, r.size = append(r.next, grad), r.size+grad.Len()
+}
+
+func (r *reducer) flush() {
+	if len(r.next) > 0 {
+		r.full <- r.next
+		r.next, r.size = nil, 0
+	}
+}
+
+// finish sums what is left and waits until all is summed.
+func (r *reducer) finish() error {
+	if r.comm == nil {
+		return nil
+	}
+	r.flush()
+	close(r.full)
+	start := time.Now()
+	defer func() { r.waited += time.Since(start) }()
+	return <-r.done
+}
+
+// sum sums gradients that fit the bucket together, or a single one that does not.
+func (r *reducer) sum(list []*tensor.Matrix) error {
+	if len(list) == 1 {
+		return r.comm.SumFloats(comm.Gradient, list[0].Floats())
+	}
+	bucket, at := r.bucket.Floats(), 0
+	for _, grad := range list {
+		at += copy(bucket[at:], grad.Floats())
+	}
+	if err := r.comm.SumFloats(comm.Gradient, bucket[:at]); err != nil {
+		return err
+	}
+	at = 0
+	for _, grad := range list {
+		at += copy(grad.Floats(), bucket[at:])
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"weft/graph"
+	"weft/partition"
+)
+
+// divided is a job on k workers, with vertices assigned to them by of; nil: by a permutation.
+func divided(t *testing.T, g *graph.Graph, o Options, k int, of []int32) *Job {
+	t.Helper()
+	o.Parallel = fmt.Sprintf("graph=%d", k)
+	o.Partition, o.Threads = partition.Random, 1
+	j := &Job{Graph: g, Options: o}
+	if of != nil {
+		shares, err := partition.Split(g, &partition.Assignment{K: k, Of: of})
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.Parts = &Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
+	}
+	return j
+}
+
+// away is the largest relative difference of two curves.
+func away(a, b []float64) (d float64) {
+	if len(a) != len(b) {
+		return math.Inf(1)
+	}
+	for i := range a {
+		d = math.Max(d, math.Abs(a[i]-b[i])/math.Abs(a[i]))
+	}
+	return d
+}
+
+func mustRun(t *testing.T, j *Job) *Result {
+	t.Helper()
+	r, err := j.Run(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestSameCurveOnAnyWorkers: "the training curve is the same regardless of the number of machines", for every model and layer, with
+// dropout; so are the metrics, and the predictions come in the graph's order. The rate is .001: at .01 Adam makes single roundings
+// grow.
+func TestSameCurveOnAnyWorkers(t *testing.T) {
+	g := tangled(t)
+	for name, o := range networks() {
+		t.Run(name, func(t *testing.T) {
+			o.LR, o.Epochs = .001, 12
+			bound := 1e-5
+			if name == "gin" {
+				bound = 5e-5 // sums over a hub's 1500 in-neighbours round differently, and batch norm divides by their spread
+			}
+			one := mustRun(t, &Job{Graph: g, Options: o})
+			for _, k := range []int{2, 3, 8} {
+				many := mustRun(t, divided(t, g, o, k, nil))
+				if d := away(one.Losses, many.Losses); d > bound {
+					t.Errorf("%d workers: the losses differ by %.1e: %v, want %v", k, d, many.Losses, one.Losses)
+				}
+				if many.Workers != k || len(many.PeakTensorBytes) != k || len(many.SentBytes) != k {
+					t.Errorf("%d workers report as %d, with peaks of %d", k, many.Workers, many.PeakTensorBytes)
+				}
+				worst := 0.0
+				for i, z := range one.Logits {
+					worst = math.Max(worst, math.Abs(float64(z-many.Logits[i])))
+				}
+				if len(many.Logits) != len(one.Logits) || worst > 2e-3 && many.BestEpoch == one.BestEpoch && name != "gin" {
+					t.Errorf("%d workers: %d logits, off by up to %.1e", k, len(many.Logits), worst)
+				}
+				if math.Abs(one.Val-many.Val) > .005 || math.Abs(one.Test-many.Test) > .005 {
+					t.Errorf("%d workers: validation %v and test %v, want %v and %v", k, many.Val, many.Test, one.Val, one.Test)
+				}
+			}
+		})
+	}
+}
+
+// TestOddPartitions: empty partitions, a worker without training vertices, one that has all of them; sparse features with dropout, several
+// labels for each vertex.
+func TestOddPartitions(t *testing.T) {
+	g := tangled(t)
+	n := g.Vertices()
+	sparse := *g
+	sparse.Features = graph.Features{Columns: 40, Indptr: []int64{0}}
+	several := *g
+	several.Labels = graph.Labels{Classes: 3}
+	r := rand.New(rand.NewPCG(8, 8))
+	for v := range n {
+		for c := int32(v % 7); c < 40; c += 1 + r.Int32N(12) {
+			sparse.Features.Indices, sparse.Features.Data = append(sparse.Features.Indices, c), append(sparse.Features.Data, r.Float32())
+		}
+		sparse.Features.Indptr = append(sparse.Features.Indptr, int64(len(sparse.Features.Indices)))
+		for c := range 3 {
+			several.Labels.Multi = append(several.Labels.Multi, float32((int(g.Labels.Class[v])>>c)&1))
+		}
+	}
+	several.Metric = "roc-auc"
+	trains := make([]int32, n) // all training vertices on worker 2, nothing on worker 1
+	for v := range trains {
+		trains[v] = 3 * int32(v%2)
+	}
+	for _, v := range g.Splits[0].Train {
+		trains[v] = 2
+	}
+	for name, g := range map[string]*graph.Graph{"dense": g, "sparse": &sparse, "several labels": &several} {
+		for _, model := range []string{"gcn", "sage", "gat"} {
+			o := Defaults()
+			o.Model, o.Norm, o.InputDropout, o.LR, o.Epochs = model, "batch", .3, .001, 6
+			one, many := mustRun(t, &Job{Graph: g, Options: o}), mustRun(t, divided(t, g, o, 4, trains))
+			if d := away(one.Losses, many.Losses); d > 1e-5 {
+				t.Errorf("%s, %s: the losses differ by %.1e", name, model, d)
+			}
+			if math.Abs(one.Val-many.Val) > .005 || one.Metric != many.Metric {
+				t.Errorf("%s, %s: %s %v, want %s %v", name, model, many.Metric, many.Val, one.Metric, one.Val)
+			}
+		}
+	}
+}
+
+// TestPlanOfWorkers holds the plan against what each worker takes, to the byte, and each epoch's live bytes against the next one's.
+func TestPlanOfWorkers(t *testing.T) {
+	g := tangled(t)
+	for name, o := range networks() {
+		for _, keep := range []bool{false, true} {
+			o.KeepHalo = keep
+			job := divided(t, g, o, 3, nil)
+			var live []int64
+			job.OnEpoch = func(e Epoch) { live = append(live, e.LiveBytes) }
+			plan, err := job.Plan(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := mustRun(t, job)
+			if !slices.Equal(plan.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(plan.GraphBytes, r.GraphBytes) {
+				t.Errorf("%s: planned %d and %d bytes, took %d and %d", name, plan.PeakTensorBytes, plan.GraphBytes, r.PeakTensorBytes, r.GraphBytes)
+			}
+			if slices.Min(live) != slices.Max(live) {
+				t.Errorf("%s: live bytes after each epoch: %d", name, live)
+			}
+		}
+	}
+}
+
+// TestPredictOnWorkers: a run's weights give one worker's logits and embeddings on any number of workers.
+func TestPredictOnWorkers(t *testing.T) {
+	g := tangled(t)
+	o := networks()["gat"]
+	run := mustRun(t, &Job{Graph: g, Options: o})
+	want, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), run.Weights, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := divided(t, g, o, 5, nil).Predict(context.Background(), run.Weights, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.EmbeddingColumns != want.EmbeddingColumns || len(got.Embeddings) != len(want.Embeddings) || len(got.Logits) != len(want.Logits) {
+		t.Fatalf("%d embeddings and %d logits, want %d and %d", len(got.Embeddings), len(got.Logits), len(want.Embeddings), len(want.Logits))
+	}
+	for i := range want.Logits {
+		if math.Abs(float64(got.Logits[i]-want.Logits[i])) > 1e-4 {
+			t.Fatalf("logit %d is %v, want %v", i, got.Logits[i], want.Logits[i])
+		}
+	}
+	for i := range want.Embeddings {
+		if math.Abs(float64(got.Embeddings[i]-want.Embeddings[i])) > 1e-4 {
+			t.Fatalf("embedding %d is %v, want %v", i, got.Embeddings[i], want.Embeddings[i])
+		}
+	}
+}
+
+// TestFailingWorker: where one worker cannot go on, the run ends with its reason.
+func TestFailingWorker(t *testing.T) {
+	g := tangled(t)
+	j := divided(t, g, networks()["sage"], 3, nil)
+	parts, err := j.parts(context.Background(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Parts = &Parts{Whole: parts.Whole, Open: func(p int) (*partition.Share, error) {
+		if p == 1 {
+			return nil, fmt.Errorf("share 1 is gone")
+		}
+		return parts.Open(p)
+	}}
+	if _, err := j.Run(context.Background()); err == nil || err.Error() != "share 1 is gone" {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestInterruptedWorkers: a signal that one worker sees ends the run after the same epoch on all of them, with results.
+func TestInterruptedWorkers(t *testing.T) {
+	o := networks()["sage"]
+	o.Epochs = 50
+	j := divided(t, tangled(t), o, 3, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	j.OnEpoch = func(e Epoch) {
+		if e.Epoch == 3 {
+			cancel()
+		}
+	}
+	r, err := j.Run(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !r.Interrupted || r.Epochs < 3 || r.Epochs > 5 || len(r.Logits) == 0 {
+		t.Errorf("interrupted %v after %d epochs, with %d logits", r.Interrupted, r.Epochs, len(r.Logits))
+	}
+}
