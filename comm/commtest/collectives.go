@@ -1,0 +1,307 @@
+package commtest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"weft/comm"
+)
+
+// terms are numbers of one rank whose sum over ranks depends on the order in which it is taken, also in double precision.
+func terms(rank, n int) []float64 {
+	random := rand.New(rand.NewPCG(uint64(rank), 1))
+	v := make([]float64, n)
+	for i := range v {
+		v[i] = math.Ldexp(random.Float64()-.5, random.IntN(60)-30)
+	}
+	return v
+}
+
+// sameSum holds sums against those taken one rank after the other.
+func sameSum(got []float64, ranks int) error {
+	want := terms(0, len(got))
+	for r := 1; r < ranks; r++ {
+		for i, x := range terms(r, len(got)) {
+			want[i] += x
+		}
+	}
+	for i := range want {
+		if math.Float64bits(got[i]) != math.Float64bits(want[i]) {
+			return fmt.Errorf("sum %d of %d over %d ranks is %v, want %v", i, len(got), ranks, got[i], want[i])
+		}
+	}
+	return nil
+}
+
+// singles are the terms in single precision.
+func singles(rank, n int) []float32 {
+	v := make([]float32, n)
+	for i, x := range terms(rank, n) {
+		v[i] = float32(x)
+	}
+	return v
+}
+
+func sameSingleSum(got []float32, ranks int) error {
+	of := make([][]float32, ranks)
+	for r := range of {
+		of[r] = singles(r, len(got))
+	}
+	for i := range got {
+		want := float64(of[0][i])
+		for r := 1; r < ranks; r++ {
+			want += float64(of[r][i])
+		}
+		if math.Float32bits(got[i]) != math.Float32bits(float32(want)) {
+			return fmt.Errorf("single sum %d of %d over %d ranks is %v, want %v", i, len(got), ranks, got[i], float32(want))
+		}
+	}
+	return nil
+}
+
+// collectives: all of them, on a group of any size.
+func collectives(c *comm.Comm) error {
+	return errors.Join(sums(c), allToAll(c), allGather(c), broadcast(c), barrier(c))
+}
+
+func sums(c *comm.Comm) error {
+	for _, n := range []int{0, 1, 2, 3, 7, 8, 9, 1000, 40_003} {
+		values, single := terms(c.Rank(), n), singles(c.Rank(), n)
+		if err := errors.Join(c.SumDoubles(comm.Statistics, values), c.SumFloats(comm.Gradient, single)); err != nil {
+			return err
+		}
+		if err := errors.Join(sameSum(values, c.Size()), sameSingleSum(single, c.Size())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sumInBlocks: so many values that they are not summed at once.
+func sumInBlocks(c *comm.Comm) error {
+	const n = 1_100_001
+	values, single := terms(c.Rank(), n), singles(c.Rank(), n)
+	if err := errors.Join(c.SumDoubles(comm.Gradient, values), c.SumFloats(comm.Gradient, single)); err != nil {
+		return err
+	}
+	return errors.Join(sameSum(values, c.Size()), sameSingleSum(single, c.Size()))
+}
+
+func allToAll(c *comm.Comm) error {
+	for _, scale := range []int{1, 1001} {
+		length := func(from, to int) int { return (3*from + 5*to) % 4 * scale } // some are 0
+		send, receive := make([][]byte, c.Size()), make([][]byte, c.Size())
+		for r := range c.Size() {
+			send[r] = pattern(length(c.Rank(), r), c.Rank(), r)
+			receive[r] = make([]byte, length(r, c.Rank()))
+		}
+		if err := c.AllToAll(comm.Layout, send, receive); err != nil {
+			return err
+		}
+		for r := range c.Size() {
+			if err := same(fmt.Sprint("all-to-all from ", r), receive[r], pattern(length(r, c.Rank()), r, c.Rank())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func allGather(c *comm.Comm) error {
+	all := make([][]byte, c.Size())
+	for r := range all {
+		all[r] = make([]byte, r*r*17) // rank 0 has none
+	}
+	if err := c.AllGather(comm.Setup, pattern(len(all[c.Rank()]), c.Rank()), all); err != nil {
+		return err
+	}
+	for r := range all {
+		if err := same(fmt.Sprint("all-gather from ", r), all[r], pattern(r*r*17, r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func broadcast(c *comm.Comm) error {
+	for root := range c.Size() {
+		data := make([]byte, 999)
+		if c.Rank() == root {
+			data = pattern(999, root)
+		}
+		if err := c.Broadcast(comm.Setup, data, root); err != nil {
+			return err
+		}
+		if err := same(fmt.Sprint("broadcast from ", root), data, pattern(999, root)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// barrier: nobody leaves before the last has come.
+func barrier(c *comm.Comm) error {
+	const pause = 20 * time.Millisecond
+	for last := range c.Size() {
+		if err := c.Barrier(comm.Setup); err != nil {
+			return err
+		}
+		start := time.Now()
+		if c.Rank() == last {
+			time.Sleep(pause)
+		}
+		if err := c.Barrier(comm.Setup); err != nil {
+			return err
+		}
+		if took := time.Since(start); took < pause/2 {
+			return fmt.Errorf("left the barrier after %v, before rank %d came", took, last)
+		}
+	}
+	return nil
+}
+
+// split: seven ranks in groups of even and odd ones, in reverse order, without rank 6; then groups of these.
+func split(c *comm.Comm) error {
+	color := c.Rank() % 2
+	if c.Rank() == 6 {
+		color = -1
+	}
+	half, err := c.Split(color, -c.Rank())
+	if err != nil {
+		return err
+	}
+	if c.Rank() == 6 {
+		if half != nil {
+			return fmt.Errorf("color -1 gave a group of %d", half.Size())
+		}
+		return c.Barrier(comm.Setup)
+	}
+	members := []int{4, 2, 0}
+	if color == 1 {
+		members = []int{5, 3, 1}
+	}
+	if err := isGroup(half, c.Rank(), members); err != nil {
+		return err
+	}
+
+	// The first two of a half, and the last alone. Equal keys keep the order.
+	part, err := half.Split(half.Rank()/2, 0)
+	if err != nil {
+		return err
+	}
+	if half.Rank() < 2 {
+		members = members[:2]
+	} else {
+		members = members[2:]
+	}
+	if err := isGroup(part, c.Rank(), members); err != nil {
+		return err
+	}
+
+	// Messages of one kind and peer in three groups do not meet each other.
+	var ps []*comm.Pending
+	var got [3]byte
+	if part.Size() == 2 {
+		peer := members[1-part.Rank()]
+		ps = append(ps,
+			c.Send(comm.Halo, []byte{10}, peer), half.Send(comm.Halo, []byte{20}, 1-part.Rank()), part.Send(comm.Halo, []byte{30}, 1-part.Rank()),
+			part.Receive(comm.Halo, got[2:], 1-part.Rank()), half.Receive(comm.Halo, got[1:2], 1-part.Rank()), c.Receive(comm.Halo, got[:1], peer))
+	}
+	if err := wait(ps...); err != nil {
+		return err
+	}
+	if part.Size() == 2 && got != [3]byte{10, 20, 30} {
+		return fmt.Errorf("messages of three groups arrived as %v", got)
+	}
+	return c.Barrier(comm.Setup)
+}
+
+// isGroup sends everybody's rank around.
+func isGroup(c *comm.Comm, rank int, members []int) error {
+	ranks := make([]int64, c.Size())
+	all := make([][]byte, c.Size())
+	for r := range all {
+		all[r] = comm.Bytes(ranks[r : r+1])
+	}
+	if err := c.AllGather(comm.Setup, comm.Bytes([]int64{int64(rank)}), all); err != nil {
+		return err
+	}
+	var got []int
+	for _, r := range ranks {
+		got = append(got, int(r))
+	}
+	if !slices.Equal(got, members) || members[c.Rank()] != rank {
+		return fmt.Errorf("rank %d is %d of the group %v, want a group %v", rank, c.Rank(), got, members)
+	}
+	return nil
+}
+
+// counters: payload and messages, exactly, of every call.
+func counters(c *comm.Comm) error {
+	n, me := c.Size(), c.Rank()
+	others := int64(n - 1)
+	next, before := (me+1)%n, (me+n-1)%n
+	empty, four := make([][]byte, n), make([][]byte, n)
+	for r := range n {
+		four[r] = make([]byte, 4)
+	}
+	share := int64(10+n-1) / int64(n) // of ten values
+	mine := min(share, max(0, 10-share*int64(me)))
+	for _, one := range []struct {
+		name string
+		kind comm.Kind
+		call func() error
+		want comm.Traffic
+	}{
+		{"message", comm.Halo, func() error {
+			return wait(c.Receive(comm.Halo, make([]byte, 1234), before), c.Send(comm.Halo, make([]byte, 1234), next))
+		}, comm.Traffic{Bytes: 1234, Messages: 1}},
+		{"empty message", comm.Halo, func() error {
+			return wait(c.Receive(comm.Halo, nil, before), c.Send(comm.Halo, nil, next))
+		}, comm.Traffic{}},
+		{"all-to-all", comm.Layout, func() error { return c.AllToAll(comm.Layout, four, four) }, comm.Traffic{Bytes: 4 * others, Messages: others}},
+		{"empty all-to-all", comm.Layout, func() error { return c.AllToAll(comm.Layout, empty, empty) }, comm.Traffic{}},
+		{"all-gather", comm.Stage, func() error { return c.AllGather(comm.Stage, four[me], four) }, comm.Traffic{Bytes: 4 * others, Messages: others}},
+		{"barrier", comm.Setup, func() error { return c.Barrier(comm.Setup) }, comm.Traffic{}},
+		{"sum", comm.Gradient, func() error { return c.SumFloats(comm.Gradient, make([]float32, 10)) },
+			comm.Traffic{Bytes: 4 * (10 - mine + mine*others), Messages: pieces(n, me, 10) + others*min(1, mine)}},
+		{"split", comm.Setup, func() error { _, err := c.Split(0, 0); return err }, comm.Traffic{Bytes: 24 * others, Messages: others}},
+	} {
+		start := c.Sent(one.kind)
+		if err := one.call(); err != nil {
+			return fmt.Errorf("%s: %w", one.name, err)
+		}
+		now := c.Sent(one.kind)
+		if got := (comm.Traffic{Bytes: now.Bytes - start.Bytes, Messages: now.Messages - start.Messages}); got != one.want {
+			return fmt.Errorf("%s: counted %+v, want %+v", one.name, got, one.want)
+		}
+	}
+	start := c.Sent(comm.Setup)
+	if err := c.Broadcast(comm.Setup, make([]byte, 100), 1); err != nil {
+		return err
+	}
+	want := int64(0)
+	if me == 1 {
+		want = 100 * others
+	}
+	if got := c.Sent(comm.Setup).Bytes - start.Bytes; got != want {
+		return fmt.Errorf("broadcast: counted %d bytes, want %d", got, want)
+	}
+	return nil
+}
+
+// pieces is how many other ranks have values to add up, of so many that are shared out in equal parts.
+func pieces(ranks, me, values int) int64 {
+	share := (values + ranks - 1) / ranks
+	var n int64
+	for r := range ranks {
+		if r != me && r*share < values {
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,155 @@
+// Package commtest holds what every comm.Transport must do, as cases that the tests of each implementation run, and a
+// recorder of messages.
+package commtest
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"weft/comm"
+)
+
+// Case is one property, as one rank sees it: Run is called at the same time by every rank of a group.
+type Case struct {
+	Name    string
+	Ranks   int           // of the group
+	Timeout time.Duration // of its waits
+	Ends    bool          // the case leaves a transport that can do no more
+	Run     func(c *comm.Comm) error
+}
+
+const patience = time.Minute // for what should not fail, on a busy machine
+
+// Cases is the suite. MaxRanks is the largest group in it.
+func Cases() []Case {
+	cases := []Case{
+		{Name: "order", Ranks: 4, Run: order},
+		{Name: "sizes", Ranks: 2, Run: sizes},
+		{Name: "many small messages", Ranks: 4, Run: manySmall},
+		{Name: "all pairs at once", Ranks: 8, Run: allPairs},
+		{Name: "message to itself", Ranks: 2, Run: toItself},
+		{Name: "concurrent kinds", Ranks: 4, Run: concurrentKinds},
+		{Name: "a send waits for its receiver", Ranks: 2, Run: rendezvous},
+		{Name: "sum in blocks", Ranks: 3, Run: sumInBlocks},
+		{Name: "split", Ranks: 7, Run: split},
+		{Name: "counters", Ranks: 4, Run: counters},
+		{Name: "timeout", Ranks: 3, Timeout: 300 * time.Millisecond, Ends: true, Run: timeout},
+		{Name: "timeout of a send", Ranks: 2, Timeout: 300 * time.Millisecond, Ends: true, Run: sendTimeout},
+		{Name: "abort", Ranks: 3, Ends: true, Run: abort},
+		{Name: "too long", Ranks: 2, Ends: true, Run: wrongLength(101, 100)},
+		{Name: "too short", Ranks: 2, Ends: true, Run: wrongLength(99, 100)},
+		{Name: "too short by far", Ranks: 2, Ends: true, Run: wrongLength(3, 1<<20)},
+	}
+	for n := 1; n <= MaxRanks; n++ {
+		cases = append(cases, Case{Name: fmt.Sprintf("collectives of %d", n), Ranks: n, Run: collectives})
+	}
+	for i := range cases {
+		if cases[i].Timeout == 0 {
+			cases[i].Timeout = patience
+		}
+	}
+	return cases
+}
+
+// MaxRanks is the number of ranks that the suite needs.
+const MaxRanks = 8
+
+// Run runs the suite on a transport whose ranks are in this process.
+func Run(t *testing.T, connect func(n int) []comm.Transport) {
+	for _, one := range Cases() {
+		t.Run(one.Name, func(t *testing.T) {
+			t.Parallel()
+			ts := connect(one.Ranks)
+			errs := make([]error, len(ts))
+			var ranks sync.WaitGroup
+			for r, transport := range ts {
+				ranks.Go(func() {
+					c := comm.New(transport, one.Timeout)
+					if errs[r] = one.Run(c); errs[r] != nil {
+						c.Abort(errs[r])
+					} else if !one.Ends {
+						errs[r] = c.Close()
+					}
+				})
+			}
+			ranks.Wait()
+			for r, err := range errs {
+				if err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		})
+	}
+}
+
+// RunAsRank runs, as one of at least MaxRanks processes, the cases that leave the transport usable, one after the other, and
+// reports each.
+func RunAsRank(t comm.Transport, report func(name string, err error)) {
+	for _, one := range Cases() {
+		if one.Ends {
+			continue
+		}
+		err := asMember(comm.New(t, one.Timeout), one)
+		report(one.Name, err)
+		if err != nil {
+			t.Abort(err)
+			return
+		}
+	}
+}
+
+func asMember(all *comm.Comm, one Case) error {
+	color := 0
+	if all.Rank() >= one.Ranks {
+		color = -1
+	}
+	c, err := all.Split(color, 0)
+	if err != nil {
+		return err
+	}
+	if c != nil {
+		if err := one.Run(c); err != nil {
+			return err
+		}
+	}
+	return all.Barrier(comm.Setup)
+}
+
+// pattern is a message that tells where it comes from: n bytes that depend on the numbers.
+func pattern(n int, numbers ...int) []byte {
+	seed := uint32(2166136261)
+	for _, x := range numbers {
+		seed = (seed ^ uint32(x)) * 16777619
+	}
+	b := make([]byte, n)
+	for i := range b {
+		seed = seed*1664525 + 1013904223
+		b[i] = byte(seed >> 24)
+	}
+	return b
+}
+
+func same(what string, got, want []byte) error {
+	if bytes.Equal(got, want) {
+		return nil
+	}
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			return fmt.Errorf("%s: byte %d of %d is %d, want %d", what, i, len(want), got[i], want[i])
+		}
+	}
+	return fmt.Errorf("%s: %d bytes, want %d", what, len(got), len(want))
+}
+
+// wait waits for all and gives the first error.
+func wait(ps ...*comm.Pending) error {
+	for _, p := range ps {
+		if err := p.Wait(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

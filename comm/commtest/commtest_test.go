@@ -1,0 +1,60 @@
+package commtest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/comm"
+)
+
+func TestInProcess(t *testing.T) { Run(t, comm.InProcess) }
+
+// A sum that did not depend on its order would not test the order.
+func TestTermsDependOnOrder(t *testing.T) {
+	const n = 50
+	for ranks := 3; ranks <= MaxRanks; ranks++ {
+		backwards := make([]float64, n)
+		for r := ranks - 1; r >= 0; r-- {
+			for i, x := range terms(r, n) {
+				backwards[i] += x
+			}
+		}
+		if sameSum(backwards, ranks) == nil {
+			t.Errorf("%d ranks: the same sums in the other order", ranks)
+		}
+	}
+}
+
+func TestRecord(t *testing.T) {
+	var lines [2][]string
+	var ranks sync.WaitGroup
+	for r, transport := range comm.InProcess(2) {
+		ranks.Go(func() {
+			c := comm.New(Record(transport, func(e Event) { lines[r] = append(lines[r], e.String()) }), time.Minute)
+			part, err := c.Split(0, -r) // the other way round
+			if err == nil {
+				err = part.SumFloats(comm.Gradient, make([]float32, 3))
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	ranks.Wait()
+	want := []string{
+		"0 receives 24 bytes of setup from 1", "0 sends 24 bytes of setup to 1",
+		"0 receives 4 bytes of gradient from 1", "0 sends 8 bytes of gradient to 1",
+		"0 receives 8 bytes of gradient from 1", "0 sends 4 bytes of gradient to 1",
+	}
+	if diff := cmp.Diff(want, lines[0]); diff != "" {
+		t.Error(diff)
+	}
+	if !slices.Contains(lines[1], fmt.Sprint(Event{1, 0, true, comm.Gradient, 4})) {
+		t.Error(lines[1])
+	}
+}

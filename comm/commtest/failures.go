@@ -1,0 +1,130 @@
+package commtest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"weft/comm"
+)
+
+// timeout: rank 1 never answers. The others learn within the deadline who it was that they waited for.
+func timeout(c *comm.Comm) error {
+	c.At(12, "convs.2")
+	const limit = 300 * time.Millisecond // the case's
+	if c.Rank() == 1 {
+		time.Sleep(3 * limit)
+		return nil
+	}
+	start := time.Now()
+	err := c.Receive(comm.Halo, make([]byte, 100), 1).Wait()
+	took := time.Since(start)
+	want := comm.Error{Rank: c.Rank(), Peer: 1, Operation: "receive of halo rows", Epoch: 12, Layer: "convs.2"}
+	if err := isError(err, want); err != nil {
+		return err
+	}
+	if !errors.Is(err, comm.ErrTimeout) {
+		return fmt.Errorf("not a timeout: %w", err)
+	}
+	if took < limit*9/10 && !errors.Is(err, comm.ErrAborted) || took > limit+2*time.Second {
+		return fmt.Errorf("failed after %v instead of %v", took, limit)
+	}
+	return failsNow(c)
+}
+
+// sendTimeout: a send that nobody takes ends as well.
+func sendTimeout(c *comm.Comm) error {
+	c.At(1, "")
+	if c.Rank() == 1 {
+		time.Sleep(900 * time.Millisecond)
+		return nil
+	}
+	err := c.Send(comm.Stage, make([]byte, 10), 1).Wait()
+	if err := isError(err, comm.Error{Rank: 0, Peer: 1, Operation: "send of stage boundaries", Epoch: 1}); err != nil {
+		return err
+	}
+	if !errors.Is(err, comm.ErrTimeout) {
+		return fmt.Errorf("not a timeout: %w", err)
+	}
+	return failsNow(c)
+}
+
+var cause = errors.New("out of memory")
+
+// abort: every rank is aborted from beside while it waits in several goroutines.
+func abort(c *comm.Comm) error {
+	waits := make(chan error)
+	for _, k := range []comm.Kind{comm.Halo, comm.Layout, comm.Stage} {
+		p := c.Receive(k, make([]byte, 100), (c.Rank()+1)%c.Size())
+		go func() { waits <- p.Wait() }()
+	}
+	sums := make(chan error)
+	go func() { // rank 0 takes no part
+		if c.Rank() == 0 {
+			sums <- cause
+			return
+		}
+		sums <- c.SumDoubles(comm.Gradient, make([]float64, 100))
+	}()
+	time.Sleep(50 * time.Millisecond)
+	start := time.Now()
+	c.Abort(cause)
+	for _, wait := range []chan error{waits, waits, waits, sums} {
+		if err := <-wait; !errors.Is(err, cause) {
+			return fmt.Errorf("want the cause of the abort, got: %w", err)
+		}
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		return fmt.Errorf("the waits ended %v after the abort", took)
+	}
+	return failsNow(c)
+}
+
+// wrongLength: a message of another length than expected is an error of the receive.
+func wrongLength(sent, expected int) func(c *comm.Comm) error {
+	return func(c *comm.Comm) error {
+		if c.Rank() == 0 {
+			c.Send(comm.Halo, make([]byte, sent), 1)
+			time.Sleep(500 * time.Millisecond) // stay while the other receives
+			return nil
+		}
+		err := c.Receive(comm.Halo, make([]byte, expected), 0).Wait()
+		if !errors.Is(err, comm.ErrLength) {
+			return fmt.Errorf("%d bytes where %d are expected: %v", sent, expected, err)
+		}
+		return isError(err, comm.Error{Rank: 1, Peer: 0, Operation: "receive of halo rows"})
+	}
+}
+
+// isError holds an error against one without a reason.
+func isError(err error, want comm.Error) error {
+	var got *comm.Error
+	if !errors.As(err, &got) {
+		return fmt.Errorf("not an *Error: %v", err)
+	}
+	if strings.Contains(got.Error(), "\n") {
+		return fmt.Errorf("more than one line: %q", got.Error())
+	}
+	plain := *got
+	plain.Err = nil
+	if plain != want {
+		return fmt.Errorf("error %+v, want %+v", plain, want)
+	}
+	return nil
+}
+
+// failsNow: after an error every call fails, without waiting.
+func failsNow(c *comm.Comm) error {
+	start := time.Now()
+	peer := (c.Rank() + 1) % c.Size()
+	for _, p := range []*comm.Pending{c.Send(comm.Layout, []byte{1}, peer), c.Receive(comm.Layout, []byte{1}, peer)} {
+		if err := p.Wait(); !errors.Is(err, comm.ErrAborted) {
+			return fmt.Errorf("a call after the error: %v", err)
+		}
+	}
+	if took := time.Since(start); took > time.Second {
+		return fmt.Errorf("calls after the error took %v", took)
+	}
+	return nil
+}

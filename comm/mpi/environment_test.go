@@ -1,0 +1,60 @@
+package mpi
+
+import (
+	"maps"
+	"testing"
+)
+
+func TestLaunched(t *testing.T) {
+	type environment map[string]string
+	slurm := environment{"SLURM_JOB_ID": "7", "SLURM_PROCID": "1", "SLURM_NTASKS": "8", "SLURM_NPROCS": "8", "SLURM_NODEID": "1", "SLURM_TASKS_PER_NODE": "2(x4)"}
+	step := environment{"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "6", "SLURM_STEP_TASKS_PER_NODE": "2(x2),1(x2)"}
+	with := func(es ...environment) environment {
+		all := environment{}
+		for _, e := range es {
+			maps.Copy(all, e)
+		}
+		return all
+	}
+	for _, one := range []struct {
+		name  string
+		env   environment
+		want  launch
+		found bool
+	}{
+		{"nothing", nil, launch{0, 1, 1}, false},
+		{"Open MPI", environment{
+			"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_RANK": "3",
+		}, launch{3, 4, 2}, true},
+		{"Open MPI in a Slurm job", with(slurm, environment{
+			"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_LOCAL_SIZE": "3",
+		}), launch{0, 3, 3}, true},
+		{"one rank", environment{"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}, launch{0, 1, 1}, true},
+		{"Hydra", environment{"PMI_RANK": "1", "PMI_SIZE": "5", "MPI_LOCALNRANKS": "3", "MPI_LOCALRANKID": "1"}, launch{1, 5, 3}, true},
+		{"PMI without a number of local ranks", environment{"PMI_RANK": "1", "PMI_SIZE": "5"}, launch{1, 5, 5}, true},
+		{"Slurm batch script", slurm, launch{0, 1, 1}, false},
+		{"srun --mpi=none", with(slurm, step), launch{0, 1, 1}, false},
+		{"srun --mpi=pmi2", with(slurm, step, environment{"PMI_RANK": "4", "PMI_SIZE": "6"}), launch{4, 6, 2}, true},
+		{"srun --mpi=pmix", with(slurm, step, environment{"PMIX_RANK": "4", "PMIX_NAMESPACE": "slurm.pmix.7.0"}), launch{4, 6, 2}, true},
+		{"the last node", with(slurm, step, environment{"PMIX_RANK": "5", "SLURM_NODEID": "3"}), launch{5, 6, 1}, true},
+		{"not numbers", environment{"OMPI_COMM_WORLD_RANK": "x", "OMPI_COMM_WORLD_SIZE": "", "PMI_RANK": "9", "PMI_SIZE": "4"}, launch{0, 1, 1}, false},
+	} {
+		got, found := launched(func(name string) (string, bool) { v, ok := one.env[name]; return v, ok })
+		if got != one.want || found != one.found {
+			t.Errorf("%s: %+v, %v, want %+v, %v", one.name, got, found, one.want, one.found)
+		}
+	}
+}
+
+func TestSlurmTasks(t *testing.T) {
+	for _, one := range []struct {
+		list       string
+		node, want int
+	}{
+		{"4", 0, 4}, {"2,3", 1, 3}, {"2(x3),1", 2, 2}, {"2(x3),1", 3, 1}, {"2(x3),1", 4, 0}, {"", 0, 0}, {"2(y3)", 0, 0}, {"2(x", 0, 0}, {"2", -1, 0},
+	} {
+		if got := slurmTasks(one.list, one.node); got != one.want {
+			t.Errorf("%q, node %d: %d, want %d", one.list, one.node, got, one.want)
+		}
+	}
+}

@@ -1,0 +1,115 @@
+//go:build mpi
+
+#include <mpi.h>
+#include <stdlib.h>
+
+#include "shim.h"
+
+static MPI_Comm ours;
+
+// By slot, slots of them. A free one holds MPI_REQUEST_NULL, which MPI_Testsome passes over.
+static MPI_Request *requests;
+static int slots;
+
+// Room for MPI_Testsome to report on every slot.
+static int *which;
+static MPI_Status *statuses;
+static weft_mpi_end *ended;
+
+int weft_mpi_init(int *rank, int *size)
+{
+	// Open MPI would put its own handlers in place of Go's for faults, without SA_ONSTACK, which Go's need.
+	setenv("OMPI_MCA_opal_signal", "", 1);
+
+	// Networks that register memory like to keep the registration until they see it unmapped, by intercepting the C library.
+	// Go unmaps by system calls, which they do not see: the next mapping at the address would be sent or received through the
+	// old one's pages. So no registration is kept, unless the user says otherwise.
+	setenv("OMPI_MCA_mpi_leave_pinned", "0", 0);
+	setenv("UCX_MEM_EVENTS", "n", 0);
+	setenv("FI_MR_CACHE_MONITOR", "disabled", 0);
+
+	int provided;
+	int error = MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &provided);
+	if (error) return error;
+	MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+	if (provided < MPI_THREAD_FUNNELED) return MPI_ERR_OTHER;
+	if ((error = MPI_Comm_dup(MPI_COMM_WORLD, &ours))) return error;
+	if ((error = MPI_Comm_set_errhandler(ours, MPI_ERRORS_RETURN))) return error;
+	if ((error = MPI_Comm_rank(ours, rank))) return error;
+	return MPI_Comm_size(ours, size);
+}
+
+// Makes room for a slot.
+static int reserve(int slot)
+{
+	if (slot < slots) return MPI_SUCCESS;
+	int more = 2 * slot + 64;
+	void *p;
+	if (!(p = realloc(requests, more * sizeof *requests))) return MPI_ERR_NO_MEM;
+	requests = p;
+	if (!(p = realloc(which, more * sizeof *which))) return MPI_ERR_NO_MEM;
+	which = p;
+	if (!(p = realloc(statuses, more * sizeof *statuses))) return MPI_ERR_NO_MEM;
+	statuses = p;
+	if (!(p = realloc(ended, more * sizeof *ended))) return MPI_ERR_NO_MEM;
+	ended = p;
+	while (slots < more) requests[slots++] = MPI_REQUEST_NULL;
+	return MPI_SUCCESS;
+}
+
+// Synchronous, so that small messages do not pile up, without limit, at a receiver that does not ask for them.
+int weft_mpi_send(const void *data, int bytes, int to, int tag, int slot)
+{
+	int error = reserve(slot);
+	return error ? error : MPI_Issend(data, bytes, MPI_BYTE, to, tag, ours, &requests[slot]);
+}
+
+int weft_mpi_receive(void *data, int bytes, int from, int tag, int slot)
+{
+	int error = reserve(slot);
+	return error ? error : MPI_Irecv(data, bytes, MPI_BYTE, from, tag, ours, &requests[slot]);
+}
+
+int weft_mpi_test(int *count, const weft_mpi_end **ends)
+{
+	int n;
+	*count = 0;
+	*ends = ended;
+	int error = MPI_Testsome(slots, requests, &n, which, statuses);
+	if (error && error != MPI_ERR_IN_STATUS) return error;
+	if (n == MPI_UNDEFINED) return MPI_SUCCESS;
+	for (int i = 0; i < n; i++) {
+		ended[i].slot = which[i];
+		ended[i].error = error ? statuses[i].MPI_ERROR : MPI_SUCCESS;
+		ended[i].bytes = 0;
+		if (!ended[i].error) MPI_Get_count(&statuses[i], MPI_BYTE, &ended[i].bytes);
+	}
+	*count = n;
+	return MPI_SUCCESS;
+}
+
+int weft_mpi_finalize(void)
+{
+	MPI_Comm_free(&ours);
+	return MPI_Finalize();
+}
+
+int weft_mpi_is_truncation(int error)
+{
+	int class;
+	return !MPI_Error_class(error, &class) && class == MPI_ERR_TRUNCATE;
+}
+
+const char *weft_mpi_text(int error)
+{
+	static char text[MPI_MAX_ERROR_STRING];
+	int length;
+	return MPI_Error_string(error, text, &length) ? "an unknown error of MPI" : text;
+}
+
+const char *weft_mpi_library(void)
+{
+	static char text[MPI_MAX_LIBRARY_VERSION_STRING];
+	int length;
+	return MPI_Get_library_version(text, &length) ? "an unknown MPI" : text;
+}

@@ -1,0 +1,28 @@
+// The part of MPI that weft needs, with plain types, for Open MPI and MPICH alike. One thread makes every call, the one that
+// called weft_mpi_init. A message under way has a slot, a small number that the caller chooses. Functions return an MPI error
+// code, 0 for none.
+
+// Begins, and duplicates MPI_COMM_WORLD, so that no other code's messages meet ours.
+int weft_mpi_init(int *rank, int *size);
+
+// Start a message in a free slot.
+int weft_mpi_send(const void *data, int bytes, int to, int tag, int slot);
+int weft_mpi_receive(void *data, int bytes, int from, int tag, int slot);
+
+typedef struct {
+	int slot;
+	int error; // an MPI error code
+	int bytes; // of a receive
+} weft_mpi_end;
+
+// Makes progress, and gives the messages that have ended and whose slots are free again: *ends is valid until the next call.
+int weft_mpi_test(int *count, const weft_mpi_end **ends);
+
+int weft_mpi_finalize(void);
+
+// Whether an error says that a message was longer than the buffer of its receive.
+int weft_mpi_is_truncation(int error);
+
+// What an error means, and the library's name and version; valid until the next call.
+const char *weft_mpi_text(int error);
+const char *weft_mpi_library(void);

@@ -1,0 +1,232 @@
+//go:build mpi
+
+package mpi
+
+// #cgo CFLAGS: -O2 -std=gnu11
+// #cgo !mpich pkg-config: ompi-c
+// #cgo mpich pkg-config: mpich
+// #include "shim.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"weft/comm"
+	"weft/internal/refusal"
+)
+
+// Built reports whether this program contains MPI.
+func Built() bool { return true }
+
+// Library is the name and version of the MPI that this program is linked with, "" without one.
+func Library() string {
+	first, _, _ := strings.Cut(C.GoString(C.weft_mpi_library()), "\n")
+	name, _, _ := strings.Cut(first, ",")
+	return strings.Join(strings.Fields(name), " ")
+}
+
+// largest is the number of bytes of one MPI message, whose lengths are ints; longer ones go in pieces.
+var largest = 1 << 30
+
+// Start initialises MPI and connects this process to those that were launched with it. It is called once in a process. A process
+// that no launcher started, or one of another MPI, is refused.
+func Start() (comm.Transport, error) {
+	if !Launched() {
+		return nil, refusal.Errorf("no MPI launcher started this process: start it with mpirun -n RANKS, or with srun --mpi=pmix")
+	}
+	w := &world{wake: make(chan struct{}, 1), live: map[*transfer]bool{}, stopped: make(chan struct{})}
+	started := make(chan error)
+	go w.serve(started)
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// world is all processes of the launch. The goroutine of serve makes every MPI call; the others hand it their messages.
+type world struct {
+	rank, size int
+	wake       chan struct{} // something was handed over
+
+	mu      sync.Mutex
+	posted  []*transfer        // handed over, not yet started
+	live    map[*transfer]bool // not yet done; after an abort it holds what MPI may still refer to
+	err     error              // why this rank was aborted
+	closing bool
+
+	aborting sync.Once
+	stopped  chan struct{} // closed when serve makes no more calls
+	final    error         // of MPI_Finalize, once stopped
+}
+
+// transfer is a message of this rank.
+type transfer struct {
+	data      []byte
+	peer, tag int
+	sends     bool
+	pieces    int // under way
+	pin       runtime.Pinner
+	err       error
+	done      chan struct{}
+}
+
+func (t *transfer) Done() <-chan struct{} { return t.done }
+func (t *transfer) Err() error            { return t.err }
+
+func (w *world) Rank() int { return w.rank }
+func (w *world) Size() int { return w.size }
+
+func (w *world) Send(data []byte, to, tag int) comm.Request {
+	return w.post(&transfer{data: data, peer: to, tag: tag, sends: true})
+}
+
+func (w *world) Receive(data []byte, from, tag int) comm.Request {
+	return w.post(&transfer{data: data, peer: from, tag: tag})
+}
+
+func (w *world) post(t *transfer) *transfer {
+	t.done = make(chan struct{})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.err != nil:
+		t.err = w.err
+	case w.closing:
+		t.err = errors.New("the rank has ended its communication")
+	default:
+		t.pin.Pin(unsafe.SliceData(t.data))
+		w.live[t] = true
+		w.posted = append(w.posted, t)
+		w.nudge()
+		return t
+	}
+	close(t.done)
+	return t
+}
+
+func (w *world) nudge() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it has not seen the last one yet
+	}
+}
+
+// Abort ends this rank's requests. The other ranks see it end, or their deadlines pass. MPI can do no more afterwards.
+func (w *world) Abort(err error) {
+	w.aborting.Do(func() {
+		w.mu.Lock()
+		w.err = fmt.Errorf("%w: %w", comm.ErrAborted, err)
+		w.nudge()
+		w.mu.Unlock()
+		select {
+		case <-w.stopped:
+		case <-time.After(time.Second): // a call into MPI hangs; the requests end all the same
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for t := range w.live {
+			t.err = w.err
+			close(t.done)
+		}
+	})
+}
+
+// Close waits for the other ranks, and finalises MPI; after an abort it does neither.
+func (w *world) Close() error {
+	w.mu.Lock()
+	if w.err != nil {
+		w.mu.Unlock()
+		return w.err
+	}
+	if n := len(w.live); n > 0 {
+		w.mu.Unlock()
+		return fmt.Errorf("rank %d ends its communication while %d messages are under way", w.rank, n)
+	}
+	w.closing = true
+	w.nudge()
+	w.mu.Unlock()
+	<-w.stopped
+	return w.final
+}
+
+// finish ends a request, unless an abort does.
+func (w *world) finish(t *transfer) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.err == nil {
+		delete(w.live, t)
+		t.pin.Unpin()
+		close(t.done)
+	}
+}
+
+// serve makes every call into MPI, from one thread. It polls, since MPI moves data only inside its calls.
+func (w *world) serve(started chan<- error) {
+	runtime.LockOSThread()
+	if err := w.begin(); err != nil {
+		started <- err
+		return
+	}
+	close(started)
+	var e engine
+	for {
+		w.mu.Lock()
+		posted, aborted, closing := w.posted, w.err != nil, w.closing
+		w.posted = nil
+		w.mu.Unlock()
+		if aborted {
+			close(w.stopped)
+			select {} // the thread stays, as MPI, which still runs, may want it to
+		}
+		if closing && e.active == 0 {
+			w.final = failure(C.weft_mpi_finalize())
+			close(w.stopped)
+			return
+		}
+		for _, t := range posted {
+			if e.start(t) {
+				w.finish(t)
+			}
+		}
+		ended, err := e.test()
+		for _, t := range ended {
+			w.finish(t)
+		}
+		if err != nil {
+			go w.Abort(err) // it waits for this loop
+		}
+		e.rest(w.wake, len(posted)+len(ended) > 0)
+	}
+}
+
+func (w *world) begin() error {
+	var rank, size C.int
+	if err := failure(C.weft_mpi_init(&rank, &size)); err != nil {
+		return fmt.Errorf("MPI does not start: %w", err)
+	}
+	w.rank, w.size = int(rank), int(size)
+	if w.size == Ranks() && w.rank == Rank() {
+		return nil
+	}
+	return refusal.Errorf("the launcher says that this is rank %d of %d, and %s, which this weft was built with, that it is %d of %d: "+
+		"use the launcher of that MPI, in Slurm srun --mpi=pmix for Open MPI and --mpi=pmi2 for MPICH",
+		Rank(), Ranks(), Library(), w.rank, w.size)
+}
+
+// failure is an MPI error code as an error.
+func failure(code C.int) error {
+	switch {
+	case code == 0:
+		return nil
+	case C.weft_mpi_is_truncation(code) != 0:
+		return fmt.Errorf("%w: more bytes were sent than are expected", comm.ErrLength)
+	default:
+		return errors.New(C.GoString(C.weft_mpi_text(code)))
+	}
+}

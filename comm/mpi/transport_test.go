@@ -1,0 +1,223 @@
+//go:build mpi
+
+package mpi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"weft/comm"
+	"weft/comm/commtest"
+	"weft/internal/refusal"
+)
+
+// The tests start this program again under mpirun, with what each rank does in this variable. A rank prints a line for each thing
+// that it has found to be right.
+const roleVariable = "WEFT_MPI_TEST"
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(roleVariable); role != "" && Launched() {
+		os.Exit(play(role))
+	}
+	os.Exit(m.Run())
+}
+
+// launchRanks starts ranks and gives what they printed, with their exit status.
+func launchRanks(t *testing.T, n int, role string) (output string, status int) {
+	t.Helper()
+	launcher, arguments := "mpirun.openmpi", []string{"--allow-run-as-root", "--oversubscribe"}
+	if strings.Contains(Library(), "MPICH") {
+		launcher, arguments = "mpiexec.mpich", nil
+	}
+	path, err := exec.LookPath(launcher)
+	if err != nil {
+		if path, err = exec.LookPath("mpirun"); err != nil {
+			t.Skip("no mpirun: apt-get install openmpi-bin")
+		}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, append(arguments, "-n", strconv.Itoa(n), program)...)
+	cmd.Env = append(os.Environ(), roleVariable+"="+role)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // the launcher ends the ranks
+	cmd.WaitDelay = 10 * time.Second
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	return string(out), cmd.ProcessState.ExitCode()
+}
+
+func play(role string) int {
+	t, err := Start()
+	if err != nil {
+		fmt.Println("start:", err)
+		return 1
+	}
+	rank := t.Rank()
+	report := func(name string, err error) {
+		if err != nil {
+			fmt.Printf("rank %d: %s: FAILED: %v\n", rank, name, err)
+			return
+		}
+		fmt.Printf("rank %d: %s: right\n", rank, name)
+	}
+	name, argument, _ := strings.Cut(role, "=")
+	switch name {
+	case "suite", "pieces":
+		if name == "pieces" {
+			largest = 50_000
+		}
+		commtest.RunAsRank(t, report)
+	case "case":
+		for _, one := range commtest.Cases() {
+			if one.Name == argument {
+				report(one.Name, one.Run(comm.New(t, one.Timeout)))
+			}
+		}
+		time.Sleep(time.Second) // the launcher ends all ranks when the first does
+		return 3
+	case "signals":
+		report("signals", signals())
+	case "stopped peer":
+		if rank == 1 {
+			return failed(syscall.Kill(os.Getpid(), syscall.SIGSTOP))
+		}
+		start := time.Now()
+		err := comm.New(t, 300*time.Millisecond).Close()
+		if took := time.Since(start); !errors.Is(err, comm.ErrTimeout) || took > 5*time.Second {
+			report("stopped peer", fmt.Errorf("after %v: %v", took, err))
+		} else if err := t.Close(); !errors.Is(err, comm.ErrAborted) {
+			report("stopped peer", fmt.Errorf("closed after an abort: %v", err))
+		} else {
+			report("stopped peer", nil)
+		}
+		return 3
+	}
+	report("close", comm.New(t, time.Minute).Close())
+	return 0
+}
+
+func failed(err error) int {
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	return 0
+}
+
+// signals: those that a program handles arrive, and a fault in Go is a panic.
+func signals() error {
+	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1} {
+		arrived := make(chan os.Signal, 1)
+		signal.Notify(arrived, s)
+		if err := syscall.Kill(os.Getpid(), s); err != nil {
+			return err
+		}
+		select {
+		case <-arrived:
+		case <-time.After(5 * time.Second):
+			return fmt.Errorf("%v did not arrive", s)
+		}
+		signal.Stop(arrived)
+	}
+	for _, address := range []uintptr{8, 1 << 30} {
+		if !faults(address) {
+			return fmt.Errorf("no panic from a fault at %#x", address)
+		}
+	}
+	return nil
+}
+
+// faults reports whether reading an address that is not mapped panics.
+func faults(address uintptr) (panicked bool) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { panicked = recover() != nil }()
+	return **(**byte)(unsafe.Pointer(&address)) == 1 // an address that go vet cannot see through
+}
+
+// everyRank holds the output of a launch to "right" from every rank, for each name.
+func everyRank(t *testing.T, output string, n int, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		for rank := range n {
+			if !strings.Contains(output, fmt.Sprintf("rank %d: %s: right\n", rank, name)) {
+				t.Errorf("%s: nothing good from rank %d", name, rank)
+			}
+		}
+	}
+	if t.Failed() {
+		t.Log(output)
+	}
+}
+
+func TestSuite(t *testing.T) {
+	names := []string{"close"}
+	for _, one := range commtest.Cases() {
+		if !one.Ends {
+			names = append(names, one.Name)
+		}
+	}
+	for _, role := range []string{"suite", "pieces"} {
+		t.Run(role, func(t *testing.T) {
+			output, status := launchRanks(t, commtest.MaxRanks, role)
+			everyRank(t, output, commtest.MaxRanks, names...)
+			if status != 0 {
+				t.Errorf("exit status %d", status)
+			}
+		})
+	}
+}
+
+func TestFailures(t *testing.T) {
+	for _, one := range commtest.Cases() {
+		if one.Ends {
+			t.Run(one.Name, func(t *testing.T) {
+				t.Parallel()
+				output, status := launchRanks(t, one.Ranks, "case="+one.Name)
+				everyRank(t, output, one.Ranks, one.Name)
+				if status == 0 {
+					t.Error("exit status 0 after an error")
+				}
+			})
+		}
+	}
+}
+
+func TestSignals(t *testing.T) {
+	output, _ := launchRanks(t, 2, "signals")
+	everyRank(t, output, 2, "signals", "close")
+}
+
+func TestStoppedPeer(t *testing.T) {
+	output, status := launchRanks(t, 2, "stopped peer")
+	everyRank(t, output, 1, "stopped peer")
+	if status == 0 {
+		t.Error("exit status 0")
+	}
+}
+
+func TestStartWithoutLauncher(t *testing.T) {
+	if Launched() {
+		t.Skip("these tests run under a launcher")
+	}
+	if _, err := Start(); !refusal.Is(err) || strings.Contains(err.Error(), "\n") {
+		t.Errorf("start: %v", err)
+	}
+}
