@@ -53,7 +53,7 @@ func TestBalanced(t *testing.T) {
 
 func TestSeedDecides(t *testing.T) {
 	g := made(t, 400, 2000, kinds["plain"], 2)
-	for _, method := range []string{Random} {
+	for _, method := range []string{Metis, Random} {
 		of := func(seed uint64) []int32 {
 			a, err := Assign(context.Background(), g, Options{K: 4, Method: method, Seed: seed})
 			if err != nil {
