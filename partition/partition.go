@@ -28,7 +28,7 @@ const (
 )
 
 // MaxPartitions bounds K: counts between all pairs of partitions are kept.
-const MaxPartitions = 4096
+const MaxPartitions = 1024
 
 // Methods lists the methods of Assign, the default first.
 func Methods() []string { return []string{Metis, Random, Range, File} }

@@ -79,7 +79,7 @@ func TestAssignRefuses(t *testing.T) {
 		{Options{K: 0, Method: Random}, "0 partitions"},
 		{Options{K: -1, Method: Random}, "-1 partitions"},
 		{Options{K: 10, Method: Random}, "10 partitions of 9 vertices"},
-		{Options{K: MaxPartitions + 1, Method: Random}, "between 1 and 4096"},
+		{Options{K: MaxPartitions + 1, Method: Random}, "between 1 and 1024"},
 		{Options{K: 2, Method: "spectral"}, `unknown partition method "spectral"`},
 		{Options{K: 2, Method: Range, Balance: "time"}, `unknown balance "time"`},
 		{Options{K: 2, Method: Random, Balance: Edges}, "random does not balance edges"},
