@@ -1,10 +1,8 @@
 package graph
 
 import (
-	"errors"
 	"fmt"
 	"math"
-	"path/filepath"
 	"strings"
 
 	"weft/internal/refusal"
@@ -27,7 +25,10 @@ func (g *Graph) Check() error {
 	return nil
 }
 
-func (g *Graph) check() error {
+func (g *Graph) check() error { return g.checkWithin(g.Vertices()) }
+
+// checkWithin is check for a graph whose in-neighbours are numbered over a whole of so many vertices.
+func (g *Graph) checkWithin(whole int) error {
 	if err := checkVertexCount(g.Vertices()); err != nil {
 		return flaw{indptrFile, err.Error()}
 	}
@@ -37,13 +38,13 @@ func (g *Graph) check() error {
 	if g.Names != nil && len(g.Names) != g.Vertices() {
 		return flawf(namesFile, "%d names for %d vertices", len(g.Names), g.Vertices())
 	}
-	if err := g.Relation.check(g.Vertices()); err != nil {
+	if err := g.Relation.check(inEdges, g.Vertices(), whole); err != nil {
 		return err
 	}
 	if err := g.Features.check(g.Vertices()); err != nil {
 		return err
 	}
-	if err := g.Labels.check(g.Vertices()); err != nil {
+	if err := g.Labels.check(g.Vertices(), maxClasses(whole)); err != nil {
 		return err
 	}
 	return checkSplits(g.Splits, g.Vertices(), &g.Labels)
@@ -68,35 +69,36 @@ func checkMetric(metric string) error {
 	return flawf(descriptionFile, "unknown metric %q; it is accuracy, roc-auc, micro-f1 or macro-f1", metric)
 }
 
-func (r *Relation) check(vertices int) error {
+// check checks rows for so many vertices, whose other ends are numbered over a whole of so many. The files are named in errors.
+func (r *Relation) check(files relationFiles, vertices, whole int) error {
 	edges := len(r.Sources)
-	if err := checkIndptr(indptrFile, r.Indptr, vertices, edges); err != nil {
+	if err := checkIndptr(files.indptr, r.Indptr, vertices, edges); err != nil {
 		return err
 	}
 	for v := range vertices {
-		if err := checkRow(v, r.Sources[r.Indptr[v]:r.Indptr[v+1]], vertices); err != nil {
+		if err := checkRow(files, v, r.Sources[r.Indptr[v]:r.Indptr[v+1]], whole); err != nil {
 			return err
 		}
 	}
 	if r.Weights != nil && len(r.Weights) != edges {
-		return flawf(weightsFile, "%d weights for %d edges", len(r.Weights), edges)
+		return flawf(files.weights, "%d weights for %d edges", len(r.Weights), edges)
 	}
 	if k := notFinite(r.Weights); k >= 0 {
-		return flawf(weightsFile, "the weight of edge %d is %v", k, r.Weights[k])
+		return flawf(files.weights, "the weight of edge %d is %v", k, r.Weights[k])
 	}
 	if r.EdgeColumns > math.MaxInt32 || !fills(len(r.EdgeFeatures), edges, r.EdgeColumns) {
-		return flawf(edgeFeaturesFile, "%d values for %d edges × %d columns", len(r.EdgeFeatures), edges, r.EdgeColumns)
+		return flawf(files.features, "%d values for %d edges × %d columns", len(r.EdgeFeatures), edges, r.EdgeColumns)
 	}
 	if k := notFinite(r.EdgeFeatures); k >= 0 {
-		return flawf(edgeFeaturesFile, "edge %d has the value %v in column %d", k/r.EdgeColumns, r.EdgeFeatures[k], k%r.EdgeColumns)
+		return flawf(files.features, "edge %d has the value %v in column %d", k/r.EdgeColumns, r.EdgeFeatures[k], k%r.EdgeColumns)
 	}
 	return nil
 }
 
-// checkRow checks the in-neighbours of vertex v.
-func checkRow(v int, sources []int32, vertices int) error {
-	if k := firstMisplaced(sources, int32(vertices), 0); k >= 0 {
-		return flawf(indicesFile, "in-neighbours of vertex %d: %s", v, misplaced(sources, k, int32(vertices)))
+// checkRow checks the neighbours of vertex v, which are numbered over a whole of so many vertices.
+func checkRow(files relationFiles, v int, neighbours []int32, whole int) error {
+	if k := firstMisplaced(neighbours, int32(whole), 0); k >= 0 {
+		return flawf(files.indices, "%s of vertex %d: %s", files.neighbours, v, misplaced(neighbours, k, int32(whole)))
 	}
 	return nil
 }
@@ -145,10 +147,10 @@ func checkFeatureRows(first int, rows []float32, columns int) error {
 // it.
 func maxClasses(vertices int) int { return max(vertices, 1024) }
 
-func (l *Labels) check(vertices int) error {
+func (l *Labels) check(vertices, most int) error {
 	switch {
-	case l.Classes < 0 || l.Classes > maxClasses(vertices):
-		return flawf(labelsFile, "%d classes, where 0 to %d are possible", l.Classes, maxClasses(vertices))
+	case l.Classes < 0 || l.Classes > most:
+		return flawf(labelsFile, "%d classes, where 0 to %d are possible", l.Classes, most)
 	case l.Names != nil && len(l.Names) != l.Classes:
 		return flawf(classNamesFile, "%d names for %d classes", len(l.Names), l.Classes)
 	case l.Class != nil && l.Multi != nil:
@@ -305,13 +307,4 @@ func fills(values, rows, columns int) bool {
 		return values == 0 && columns >= 0
 	}
 	return values%columns == 0 && values/columns == rows
-}
-
-// located names the file of a flaw in the store dir, and the way out.
-func located(dir string, err error) error {
-	var f flaw
-	if errors.As(err, &f) {
-		return refusal.Errorf("%s: %s; %s", filepath.Join(dir, f.file), f.reason, importAgain)
-	}
-	return err
 }

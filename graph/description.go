@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"weft/internal/refusal"
 	"weft/internal/regular"
@@ -32,6 +33,11 @@ const (
 	classNamesFile      = "class_names.json"     // a list of strings, one per class
 )
 
+// relationFiles are the files of an edge type, and what errors call the ends in them.
+type relationFiles struct{ indptr, indices, weights, features, neighbours string }
+
+var inEdges = relationFiles{indptrFile, indicesFile, weightsFile, edgeFeaturesFile, "in-neighbours"}
+
 // splitFiles hold int64 ids: one list, or with several splits one row per split, padded with −1.
 var splitFiles = [3]string{"train.npy", "val.npy", "test.npy"}
 
@@ -45,6 +51,7 @@ const (
 	labelsMulti     = "multi"
 	theVertexType   = "vertex" // names of the types in a graph that has one of each
 	theRelationName = "edge"
+	theWholeType    = "whole" // in a share of a partitioned graph: the vertices of the whole graph
 )
 
 // description is graph.json: what the arrays beside it must be.
@@ -110,15 +117,10 @@ func readDescription(dir string) (*description, error) {
 	} else if !info.IsDir() {
 		return nil, refusal.Errorf("%s: not a graph store, which is a directory; make one with weft import or weft generate", dir)
 	}
-	f, _, err := regular.Open(path)
+	text, err := readDescriptionText(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, refusal.Errorf("%s: not a graph store, as it has no %s; make one with weft import or weft generate", dir, descriptionFile)
 	}
-	if err != nil {
-		return nil, refusal.Errorf("%w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxDescription+1))
 	if err != nil {
 		return nil, refusal.Errorf("%w", err)
 	}
@@ -129,8 +131,38 @@ func readDescription(dir string) (*description, error) {
 	return d, nil
 }
 
-// parseDescription reads the text of graph.json.
+// readDescriptionText reads graph.json up to one byte more than it may have.
+func readDescriptionText(path string) ([]byte, error) {
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxDescription+1))
+}
+
+// parseDescription reads the text of a store's graph.json.
 func parseDescription(text []byte) (*description, error) {
+	d, err := decodeDescription(text)
+	if err != nil {
+		return nil, err
+	}
+	if d.isPart() {
+		return nil, refusal.Errorf("it describes one share of a partitioned graph; name the store of the whole graph instead")
+	}
+	if len(d.Vertices) != 1 || len(d.Relations) != 1 {
+		return nil, refusal.Errorf("%d vertex types and %d relations, where this program reads graphs of one and one",
+			len(d.Vertices), len(d.Relations))
+	}
+	v := &d.Vertices[0]
+	if err := v.check(v.Count); err != nil {
+		return nil, err
+	}
+	return d, d.Relations[0].check(v.Type, v.Type)
+}
+
+// decodeDescription reads the text of graph.json and looks at nothing but the version.
+func decodeDescription(text []byte) (*description, error) {
 	if len(text) > maxDescription {
 		return nil, refusal.Errorf("longer than %d bytes", maxDescription)
 	}
@@ -148,17 +180,11 @@ func parseDescription(text []byte) (*description, error) {
 	if err := decoder.Decode(&d); err != nil {
 		return nil, refusal.Errorf("damaged: %w", err)
 	}
-	if len(d.Vertices) != 1 || len(d.Relations) != 1 {
-		return nil, refusal.Errorf("%d vertex types and %d relations, where this program reads graphs of one and one",
-			len(d.Vertices), len(d.Relations))
-	}
-	if err := d.Vertices[0].check(); err != nil {
-		return nil, err
-	}
-	return &d, d.Relations[0].check(d.Vertices[0])
+	return &d, nil
 }
 
-func (v *vertexDescription) check() error {
+// check checks what belongs to vertices out of a whole of so many.
+func (v *vertexDescription) check(whole int) error {
 	if err := checkVertexCount(v.Count); err != nil {
 		return err
 	}
@@ -170,7 +196,7 @@ func (v *vertexDescription) check() error {
 	}
 	if l := v.Labels; l != nil {
 		dtype := map[string]string{labelsClass: "int64", labelsMulti: "float32"}[l.Kind]
-		if l.Dtype == "" || l.Dtype != dtype || l.Classes < 0 || l.Classes > maxClasses(v.Count) {
+		if l.Dtype == "" || l.Dtype != dtype || l.Classes < 0 || l.Classes > maxClasses(whole) {
 			return refusal.Errorf("labels %q of %q with %d classes are not possible", l.Kind, l.Dtype, l.Classes)
 		}
 	}
@@ -184,13 +210,50 @@ func (v *vertexDescription) check() error {
 	return nil
 }
 
-func (r *relationDescription) check(v vertexDescription) error {
-	if r.Source != v.Type || r.Target != v.Type {
-		return refusal.Errorf("relation %q joins %q to %q, where the vertex type is %q", r.Name, r.Source, r.Target, v.Type)
+// check checks a relation that must join those vertex types.
+func (r *relationDescription) check(source, target string) error {
+	if r.Source != source || r.Target != target {
+		return refusal.Errorf("relation %q joins %q to %q, where the vertex types are %q and %q", r.Name, r.Source, r.Target, source, target)
 	}
 	if r.Dtype != "int32" || r.Count < 0 || r.FeatureColumns < 0 {
 		return refusal.Errorf("relation %q of %q with %d edges and %d feature columns is not possible",
 			r.Name, r.Dtype, r.Count, r.FeatureColumns)
+	}
+	return nil
+}
+
+// Files lists the files that make up the store in dir, graph.json first.
+func Files(dir string) ([]string, error) {
+	d, err := readDescription(dir)
+	if err != nil {
+		return nil, err
+	}
+	v, r := &d.Vertices[0], &d.Relations[0]
+	files := []string{descriptionFile, indptrFile, indicesFile}
+	add := func(there bool, names ...string) {
+		if there {
+			files = append(files, names...)
+		}
+	}
+	add(r.Weights, weightsFile)
+	add(r.FeatureColumns > 0, edgeFeaturesFile)
+	add(v.Features != nil && v.Features.Layout == layoutDense, featuresFile)
+	add(v.Features != nil && v.Features.Layout == layoutSparse, featuresIndptrFile, featuresIndicesFile, featuresDataFile)
+	add(v.Labels != nil, labelsFile)
+	add(v.Labels != nil && v.Labels.Names, classNamesFile)
+	add(len(v.Splits) > 0, splitFiles[:]...)
+	add(v.Names, namesFile)
+	return files, nil
+}
+
+// CheckStored refuses a graph that is evidently not the one stored in dir: counts, what it has, or where it came from differ.
+func (g *Graph) CheckStored(dir string) error {
+	d, err := readDescription(dir)
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(d, describe(g)) {
+		return refusal.Errorf("%s: the graph in memory is not the one in this store; open the store again", dir)
 	}
 	return nil
 }
@@ -208,11 +271,15 @@ func describe(g *Graph) *description {
 	} else if l.Class != nil {
 		v.Labels = &labelsDescription{labelsClass, "int64", l.Classes, l.Names != nil}
 	}
-	r := relationDescription{
-		Source: theVertexType, Name: theRelationName, Target: theVertexType, Count: len(g.Relation.Sources),
-		Dtype: "int32", Weights: g.Relation.Weights != nil, FeatureColumns: g.Relation.EdgeColumns,
-	}
+	r := describeRelation(theVertexType, theVertexType, &g.Relation)
 	return &description{formatVersion, g.Provenance, g.Metric, []vertexDescription{v}, []relationDescription{r}}
+}
+
+func describeRelation(source, target string, r *Relation) relationDescription {
+	return relationDescription{
+		Source: source, Name: theRelationName, Target: target, Count: len(r.Sources),
+		Dtype: "int32", Weights: r.Weights != nil, FeatureColumns: r.EdgeColumns,
+	}
 }
 
 func describeSplits(splits []Split) []splitDescription {

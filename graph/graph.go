@@ -85,7 +85,7 @@ func (g *Graph) Unload() {
 	if g.mapped == nil {
 		return
 	}
-	for _, a := range *g.mapped {
+	for _, a := range g.mapped.arrays {
 		a.Unload()
 	}
 }

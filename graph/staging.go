@@ -25,6 +25,8 @@ type staging struct {
 	name  string   // of the store, as the caller spells it
 	dir   string   // where the files are written; empty when it is renamed or removed
 	final string   // where they will be, an absolute path
+	over  bool     // what has its name is replaced
+	sub   string   // the directory in dir that files go to, empty: dir itself
 	made  []string // the directories above it that were missing, outermost first
 	lock  *os.File // dir, under a lock that ends with the process
 	open  []*arrayFile
@@ -48,28 +50,50 @@ func RemoveStaging() {
 
 // stage makes the hidden directory, after it has made sure that the store can take its place.
 func stage(dir string) (*staging, error) {
-	final, err := filepath.Abs(dir)
+	final, err := finalPlace(dir)
 	if err != nil {
 		return nil, err
-	}
-	if real, err := filepath.EvalSymlinks(final); err == nil {
-		final = real
 	}
 	if entries, err := os.ReadDir(final); err == nil && len(entries) > 0 {
 		return nil, refusal.Errorf("%s: exists and is not empty; remove it or choose another place", dir)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, refusal.Errorf("%s: exists and is not an empty directory; remove it or choose another place", dir)
 	}
+	return begin(&staging{name: dir, final: final})
+}
+
+// stageOver makes the hidden directory for one that replaces what has its name.
+func stageOver(dir string) (*staging, error) {
+	final, err := finalPlace(dir)
+	if err != nil {
+		return nil, err
+	}
+	return begin(&staging{name: dir, final: final, over: true})
+}
+
+// finalPlace is the absolute path of a store, which a symbolic link may lead to.
+func finalPlace(dir string) (string, error) {
+	final, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if real, err := filepath.EvalSymlinks(final); err == nil {
+		final = real
+	}
+	return final, nil
+}
+
+// begin makes the hidden directory.
+func begin(s *staging) (*staging, error) {
 	inUse.Lock()
 	defer inUse.Unlock()
-	s := &staging{name: dir, final: final}
 	if err := s.makeParents(); err != nil {
-		return nil, refusal.Errorf("%s: %w; choose another place", dir, err)
+		return nil, refusal.Errorf("%s: %w; choose another place", s.name, err)
 	}
-	sweep(final)
+	sweep(s.final)
 	if err := s.makeHidden(); err != nil {
 		_ = s.remove()
-		return nil, fmt.Errorf("%s: %w", dir, err)
+		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
 	inUse.stagings = append(inUse.stagings, s)
 	return s, nil
@@ -197,11 +221,13 @@ func (s *staging) leave() {
 
 // commit writes graph.json, brings everything to disk and gives the directory its final name.
 func (s *staging) commit(d *description) error {
-	text, err := json.MarshalIndent(d, "", "  ")
-	if err != nil {
-		return err
-	}
-	s.file(descriptionFile, append(text, '\n'))
+	s.json(descriptionFile, d)
+	s.publish()
+	return s.failure()
+}
+
+// publish brings everything to disk and gives the directory its final name.
+func (s *staging) publish() {
 	if s.err == nil {
 		s.err = atomicfile.SyncDir(s.dir)
 	}
@@ -216,7 +242,25 @@ func (s *staging) commit(d *description) error {
 			s.err = atomicfile.SyncDir(filepath.Dir(dir))
 		}
 	}
-	return s.failure()
+}
+
+// enter makes a directory in which files are written until exit.
+func (s *staging) enter(name string) {
+	if s.err != nil {
+		return
+	}
+	inUse.Lock()
+	defer inUse.Unlock()
+	s.sub = name
+	s.err = os.Mkdir(filepath.Join(s.dir, name), 0o777)
+}
+
+// exit brings the names in the directory to disk and leaves it.
+func (s *staging) exit() {
+	if s.err == nil {
+		s.err = atomicfile.SyncDir(filepath.Join(s.dir, s.sub))
+	}
+	s.sub = ""
 }
 
 // rename gives the hidden directory its final name.
@@ -225,6 +269,9 @@ func (s *staging) rename() error {
 	defer inUse.Unlock()
 	// rename(2) itself, as os.Rename does not replace an empty directory.
 	err := unix.Rename(s.dir, s.final)
+	if s.over && (errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY)) {
+		return s.replace()
+	}
 	switch {
 	case errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR):
 		return refusal.Errorf("another process made it meanwhile; use that one, or choose another place")
@@ -234,11 +281,39 @@ func (s *staging) rename() error {
 	return err
 }
 
+// replace gives the hidden directory its final name and removes what had it. The lock inUse is held. Whoever is killed between the
+// two leaves the old directory under the hidden name, where the next sweep finds it.
+func (s *staging) replace() error {
+	old := s.dir
+	err := unix.Renameat2(unix.AT_FDCWD, s.dir, unix.AT_FDCWD, s.final, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		old, err = s.moveAside()
+	}
+	if err != nil {
+		return fmt.Errorf("replacing the one that is there: %w", err)
+	}
+	s.leave()
+	return os.RemoveAll(old)
+}
+
+// moveAside is replace on a file system that cannot exchange two names, as NFS: for a moment nothing has the final name. It returns
+// where the old directory is now.
+func (s *staging) moveAside() (old string, err error) {
+	old = filepath.Join(filepath.Dir(s.final), atomicfile.Hidden(filepath.Base(s.final)))
+	if err := unix.Rename(s.final, old); err != nil {
+		return "", err
+	}
+	if err := unix.Rename(s.dir, s.final); err != nil {
+		return "", errors.Join(err, os.RemoveAll(old))
+	}
+	return old, nil
+}
+
 // create creates a file of the store.
 func (s *staging) create(name string) (*os.File, error) {
 	inUse.Lock()
 	defer inUse.Unlock()
-	return os.Create(filepath.Join(s.dir, name))
+	return os.Create(filepath.Join(s.dir, s.sub, name))
 }
 
 // vertices writes the files of a vertex type.
@@ -262,14 +337,14 @@ func (s *staging) vertices(g *Graph) {
 }
 
 // relation writes the files of an edge type.
-func (s *staging) relation(r *Relation) {
-	s.int64s(indptrFile, r.Indptr, len(r.Indptr))
-	s.int32s(indicesFile, r.Sources, len(r.Sources))
+func (s *staging) relation(files relationFiles, r *Relation) {
+	s.int64s(files.indptr, r.Indptr, len(r.Indptr))
+	s.int32s(files.indices, r.Sources, len(r.Sources))
 	if r.Weights != nil {
-		s.float32s(weightsFile, r.Weights, len(r.Weights))
+		s.float32s(files.weights, r.Weights, len(r.Weights))
 	}
 	if r.EdgeColumns > 0 {
-		s.float32s(edgeFeaturesFile, r.EdgeFeatures, len(r.Sources), r.EdgeColumns)
+		s.float32s(files.features, r.EdgeFeatures, len(r.Sources), r.EdgeColumns)
 	}
 }
 
@@ -307,6 +382,17 @@ func (s *staging) names(file string, names []string) {
 	encoder.SetIndent("", " ")
 	if s.err = encoder.Encode(names); s.err == nil {
 		s.file(file, b.Bytes())
+	}
+}
+
+// json writes a value as indented JSON.
+func (s *staging) json(name string, value any) {
+	if s.err != nil {
+		return
+	}
+	var text []byte
+	if text, s.err = json.MarshalIndent(value, "", "  "); s.err == nil {
+		s.file(name, append(text, '\n'))
 	}
 }
 

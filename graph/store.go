@@ -22,16 +22,16 @@ func Open(dir string) (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &mappings{}
+	m := &mappings{wayOut: importAgain}
 	g := &Graph{Metric: d.Metric, Provenance: d.Provenance, path: dir, mapped: m}
 	err = Guard(dir, func() error {
 		if err := g.readVertices(m, dir, &d.Vertices[0]); err != nil {
 			return err
 		}
-		if err := g.Relation.read(m, dir, &d.Relations[0], d.Vertices[0].Count); err != nil {
+		if err := g.Relation.read(m, dir, inEdges, &d.Relations[0], d.Vertices[0].Count); err != nil {
 			return err
 		}
-		return located(dir, g.check())
+		return m.located(dir, g.check())
 	})
 	if err != nil {
 		_ = g.Close()
@@ -50,16 +50,23 @@ func (g *Graph) CheckMade() error {
 }
 
 // Guard runs f, which reads the graph's arrays, and turns a fault of their mapped files into an error.
-func (g *Graph) Guard(f func() error) error { return Guard(g.path, f) }
+func (g *Graph) Guard(f func() error) error {
+	if g.mapped != nil {
+		return guard(g.path, g.mapped.wayOut, f)
+	}
+	return Guard(g.path, f)
+}
 
 // Guard runs f, which reads files mapped under path. Where such a file is cut or cannot be read any more, f ends and Guard
 // returns an error that names the path; without it the program would die. It covers f's own goroutine and Go code only.
-func Guard(path string, f func() error) (err error) {
+func Guard(path string, f func() error) error { return guard(path, importAgain, f) }
+
+func guard(path, wayOut string, f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		r := recover()
 		if _, fault := r.(interface{ Addr() uintptr }); fault {
-			err = fmt.Errorf("%s: a file was cut or became unreadable while it was in use; %s", path, importAgain)
+			err = fmt.Errorf("%s: a file was cut or became unreadable while it was in use; %s", path, wayOut)
 		} else if r != nil {
 			panic(r)
 		}
@@ -83,26 +90,26 @@ func (g *Graph) readVertices(m *mappings, dir string, d *vertexDescription) (err
 		return err
 	}
 	if d.Names {
-		g.Names, err = readNames(filepath.Join(dir, namesFile))
+		g.Names, err = m.names(dir, namesFile)
 	}
 	return err
 }
 
-// read maps the files of an edge type, which lie in dir. The vertices are those of the target's type.
-func (r *Relation) read(m *mappings, dir string, d *relationDescription, vertices int) (err error) {
-	if r.Indptr, err = m.int64s(dir, indptrFile, vertices+1); err != nil {
+// read maps the files of an edge type, which lie in dir and have a row for each of so many vertices.
+func (r *Relation) read(m *mappings, dir string, files relationFiles, d *relationDescription, vertices int) (err error) {
+	if r.Indptr, err = m.int64s(dir, files.indptr, vertices+1); err != nil {
 		return err
 	}
-	if r.Sources, err = m.int32s(dir, indicesFile, d.Count); err != nil {
+	if r.Sources, err = m.int32s(dir, files.indices, d.Count); err != nil {
 		return err
 	}
 	if d.Weights {
-		if r.Weights, err = m.float32s(dir, weightsFile, d.Count); err != nil {
+		if r.Weights, err = m.float32s(dir, files.weights, d.Count); err != nil {
 			return err
 		}
 	}
 	if r.EdgeColumns = d.FeatureColumns; r.EdgeColumns > 0 {
-		r.EdgeFeatures, err = m.float32s(dir, edgeFeaturesFile, d.Count, d.FeatureColumns)
+		r.EdgeFeatures, err = m.float32s(dir, files.features, d.Count, d.FeatureColumns)
 	}
 	return err
 }
@@ -131,7 +138,7 @@ func (l *Labels) read(m *mappings, dir string, d *labelsDescription, vertices in
 		l.Class, err = m.int64s(dir, labelsFile, vertices)
 	}
 	if err == nil && d.Names {
-		l.Names, err = readNames(filepath.Join(dir, classNamesFile))
+		l.Names, err = m.names(dir, classNamesFile)
 	}
 	return err
 }
@@ -158,7 +165,7 @@ func readSplits(m *mappings, dir string, d []splitDescription) ([]Split, error) 
 			row := ids[k*width : (k+1)*width]
 			size := s.sizes()[part]
 			if slices.ContainsFunc(row[size:], func(id int64) bool { return id != -1 }) {
-				return nil, located(dir, flawf(file, "split %d has more than the %d ids that %s says", k, size, descriptionFile))
+				return nil, m.located(dir, flawf(file, "split %d has more than the %d ids that %s says", k, size, descriptionFile))
 			}
 			*splits[k].parts()[part] = row[:size:size]
 		}
@@ -166,42 +173,56 @@ func readSplits(m *mappings, dir string, d []splitDescription) ([]Split, error) 
 	return splits, nil
 }
 
-func readNames(path string) ([]string, error) {
+// mappings are the mapped arrays of a graph.
+type mappings struct {
+	arrays []*npy.Mapped
+	wayOut string // what to do where a file is damaged
+}
+
+func (m *mappings) close() error {
+	var errs []error
+	for _, a := range m.arrays {
+		errs = append(errs, a.Close())
+	}
+	m.arrays = nil
+	return errors.Join(errs...)
+}
+
+// names reads a list of names.
+func (m *mappings) names(dir, file string) ([]string, error) {
+	path := filepath.Join(dir, file)
 	text, err := regular.ReadFile(path)
 	if err != nil {
-		return nil, unreadable(path, err)
+		return nil, m.unreadable(path, err)
 	}
 	var names []string
 	if err := json.Unmarshal(text, &names); err != nil {
-		return nil, refusal.Errorf("%s: not a list of names: %w; %s", path, err, importAgain)
+		return nil, refusal.Errorf("%s: not a list of names: %w; %s", path, err, m.wayOut)
 	}
 	if names == nil {
-		return nil, refusal.Errorf("%s: not a list of names; %s", path, importAgain)
+		return nil, refusal.Errorf("%s: not a list of names; %s", path, m.wayOut)
 	}
 	return names, nil
 }
 
 // unreadable says that a file that graph.json lists is missing, or else why it cannot be read.
-func unreadable(path string, err error) error {
+func (m *mappings) unreadable(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return refusal.Errorf("%s: missing, though %s lists it; %s", path, descriptionFile, importAgain)
+		return refusal.Errorf("%s: missing, though %s lists it; %s", path, descriptionFile, m.wayOut)
 	}
 	if refusal.Is(err) {
-		return fmt.Errorf("%w; %s", err, importAgain)
+		return fmt.Errorf("%w; %s", err, m.wayOut)
 	}
 	return err
 }
 
-// mappings are the mapped arrays of a graph.
-type mappings []*npy.Mapped
-
-func (m *mappings) close() error {
-	var errs []error
-	for _, a := range *m {
-		errs = append(errs, a.Close())
+// located names the file of a flaw in the store dir, and the way out.
+func (m *mappings) located(dir string, err error) error {
+	var f flaw
+	if errors.As(err, &f) {
+		return refusal.Errorf("%s: %s; %s", filepath.Join(dir, f.file), f.reason, m.wayOut)
 	}
-	*m = nil
-	return errors.Join(errs...)
+	return err
 }
 
 // array maps a file that must have that element type and shape.
@@ -209,16 +230,16 @@ func (m *mappings) array(dir, file, descr string, shape []int) (*npy.Mapped, err
 	path := filepath.Join(dir, file)
 	a, err := npy.Map(path)
 	if err != nil {
-		return nil, unreadable(path, err)
+		return nil, m.unreadable(path, err)
 	}
-	*m = append(*m, a)
+	m.arrays = append(m.arrays, a)
 	if a.Descr != descr || !slices.Equal(a.Shape, shape) || a.Fortran && len(shape) > 1 {
 		order := ""
 		if a.Fortran {
 			order = " in Fortran order"
 		}
 		return nil, refusal.Errorf("%s: %q of shape %v%s, where %s asks for %q of shape %v; %s",
-			path, a.Descr, a.Shape, order, descriptionFile, descr, shape, importAgain)
+			path, a.Descr, a.Shape, order, descriptionFile, descr, shape, m.wayOut)
 	}
 	return a, nil
 }

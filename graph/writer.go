@@ -23,7 +23,7 @@ func (g *Graph) Write(dir string) error {
 	}
 	defer s.abort()
 	s.vertices(g)
-	s.relation(&g.Relation)
+	s.relation(inEdges, &g.Relation)
 	return s.commit(describe(g))
 }
 
@@ -114,7 +114,7 @@ func (w *Writer) AppendRows(indegree []int32, sources []int32) error {
 		if degree < 0 || int(degree) > len(sources)-at {
 			return fmt.Errorf("%s: in-degree %d of vertex %d does not fit the %d sources given", w.s.name, degree, w.rows+k, len(sources))
 		}
-		if err := checkRow(w.rows+k, sources[at:at+int(degree)], w.shape.Vertices); err != nil {
+		if err := checkRow(inEdges, w.rows+k, sources[at:at+int(degree)], w.shape.Vertices); err != nil {
 			return fmt.Errorf("%s: %w", w.s.name, err)
 		}
 		at += int(degree)
@@ -194,7 +194,7 @@ func (w *Writer) describe() *description {
 
 // checkSplits checks the splits against the labels that were written.
 func (w *Writer) checkSplits() error {
-	m := &mappings{}
+	m := &mappings{wayOut: importAgain}
 	defer m.close()
 	var l Labels
 	if w.labels != nil && len(w.splits) > 0 {

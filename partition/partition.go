@@ -28,7 +28,7 @@ const (
 )
 
 // MaxPartitions bounds K: counts between all pairs of partitions are kept.
-const MaxPartitions = 4096
+const MaxPartitions = 1024
 
 // Methods lists the methods of Assign, the default first.
 func Methods() []string { return []string{Metis, Random, Range, File} }
@@ -129,8 +129,10 @@ func assign(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 			return rangesOfEdges(g.Relation.Indptr, o.K), nil
 		}
 		return ranges(g.Vertices(), o.K), nil
+	case File:
+		return readFile(o.File, g.Vertices(), o.K)
 	}
-	return nil, refusal.Errorf("the partition method %s is not available", o.method())
+	return byMetis(ctx, g, o)
 }
 
 // check refuses an assignment that is not one of the graph's vertices.

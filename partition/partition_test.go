@@ -53,7 +53,7 @@ func TestBalanced(t *testing.T) {
 
 func TestSeedDecides(t *testing.T) {
 	g := made(t, 400, 2000, kinds["plain"], 2)
-	for _, method := range []string{Random} {
+	for _, method := range []string{Metis, Random} {
 		of := func(seed uint64) []int32 {
 			a, err := Assign(context.Background(), g, Options{K: 4, Method: method, Seed: seed})
 			if err != nil {
@@ -79,7 +79,7 @@ func TestAssignRefuses(t *testing.T) {
 		{Options{K: 0, Method: Random}, "0 partitions"},
 		{Options{K: -1, Method: Random}, "-1 partitions"},
 		{Options{K: 10, Method: Random}, "10 partitions of 9 vertices"},
-		{Options{K: MaxPartitions + 1, Method: Random}, "between 1 and 4096"},
+		{Options{K: MaxPartitions + 1, Method: Random}, "between 1 and 1024"},
 		{Options{K: 2, Method: "spectral"}, `unknown partition method "spectral"`},
 		{Options{K: 2, Method: Range, Balance: "time"}, `unknown balance "time"`},
 		{Options{K: 2, Method: Random, Balance: Edges}, "random does not balance edges"},

@@ -31,7 +31,7 @@ type Whole struct {
 	Splits         []graph.SplitSizes `json:"splits"`
 	Metric         string             `json:"metric"`
 	Provenance     string             `json:"provenance"`
-	Statistics     Statistics         `json:"statistics"`
+	Statistics     Statistics         `json:"-"` // stored in the Description that the share was opened by
 }
 
 // Close gives back what a share holds of the operating system (mapped files). Its arrays must not be used afterwards. It does

@@ -25,7 +25,8 @@ func assigned() []Options {
 		all = append(all,
 			Options{K: k, Method: Random, Seed: 5},
 			Options{K: k, Method: Range},
-			Options{K: k, Method: Range, Balance: Edges})
+			Options{K: k, Method: Range, Balance: Edges},
+			Options{K: k, Method: Metis})
 	}
 	return all
 }

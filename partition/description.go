@@ -1,0 +1,218 @@
+package partition
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/internal/regular"
+)
+
+const (
+	formatVersion  = 1
+	maxDescription = 256 << 20 // bytes of partition.json that are read: three matrices of MaxPartitions² numbers
+)
+
+// Description says what partitions are stored, without reading them.
+type Description struct {
+	Name string `json:"name"` // of the directory: method and number
+	Statistics
+	Balance string    `json:"balance"`
+	Seed    uint64    `json:"seed"`
+	Split   int       `json:"split"`
+	Written time.Time `json:"written"`
+	// ID is a hash of the store's files and of the assignment. Workers that find the same id open shares of one graph.
+	ID    string `json:"id"`
+	Whole Whole  `json:"whole"`
+}
+
+// record is partition.json.
+type record struct {
+	Format int `json:"format"`
+	Description
+	Store []storeFile `json:"store"`
+}
+
+// storeFile identifies a file of the store that the partitions were cut from.
+type storeFile struct {
+	Name     string    `json:"name"`
+	Bytes    int64     `json:"bytes"`
+	Modified time.Time `json:"modified"`
+	SHA256   string    `json:"sha256"`
+}
+
+// readRecord reads partition.json in dir and checks it as far as that needs no other file.
+func readRecord(dir string) (*record, error) {
+	path := filepath.Join(dir, descriptionFile)
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return nil, refusal.Errorf("%w; %s or remove %s", err, partitionAgain, dir)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxDescription+1))
+	if err != nil {
+		return nil, refusal.Errorf("%w", err)
+	}
+	r, err := parseRecord(text)
+	if err == nil && r.Name != filepath.Base(dir) {
+		err = fmt.Errorf("it describes %q", r.Name)
+	}
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w; %s", path, err, partitionAgain)
+	}
+	return r, nil
+}
+
+func parseRecord(text []byte) (*record, error) {
+	if len(text) > maxDescription {
+		return nil, fmt.Errorf("longer than %d bytes", maxDescription)
+	}
+	// The version comes first: a later format may have keys that this one does not know.
+	var version struct{ Format int }
+	if err := json.Unmarshal(text, &version); err != nil {
+		return nil, fmt.Errorf("damaged: %w", err)
+	}
+	if version.Format != formatVersion {
+		return nil, fmt.Errorf("format version %d, where this program reads %d", version.Format, formatVersion)
+	}
+	r := &record{}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(r); err != nil {
+		return nil, fmt.Errorf("damaged: %w", err)
+	}
+	r.Whole.Statistics = r.Statistics
+	return r, r.Description.check()
+}
+
+// check checks that the counts are complete and go together.
+func (d *Description) check() error {
+	s := &d.Statistics
+	if s.K < 1 || s.K > MaxPartitions {
+		return fmt.Errorf("%d partitions", s.K)
+	}
+	if len(s.Vertices) != s.K || len(s.Edges) != s.K || len(s.TrainVertices) != s.K ||
+		!isSquare(s.HaloRows, s.K) || !isSquare(s.HaloRowsOut, s.K) || !isSquare(s.Cut, s.K) {
+		return fmt.Errorf("its lists have not one entry for each of %d partitions", s.K)
+	}
+	vertices, edges := 0, int64(0)
+	for p, n := range s.Vertices {
+		if n < 0 || n > d.Whole.Vertices-vertices || s.Edges[p] < 0 || s.Edges[p] > d.Whole.Edges-edges {
+			return fmt.Errorf("partition %d has %d vertices and %d edges, more than there are", p, n, s.Edges[p])
+		}
+		vertices, edges = vertices+n, edges+s.Edges[p]
+	}
+	if vertices != d.Whole.Vertices || edges != d.Whole.Edges {
+		return fmt.Errorf("the partitions have %d vertices and %d edges, the graph %d and %d",
+			vertices, edges, d.Whole.Vertices, d.Whole.Edges)
+	}
+	for p := range s.K {
+		for q, rows := range s.HaloRows[p] {
+			if rows < 0 || rows > s.Vertices[q] || s.HaloRowsOut[p][q] < 0 || s.HaloRowsOut[p][q] > s.Vertices[q] {
+				return fmt.Errorf("partition %d needs %d and %d rows of the %d of partition %d",
+					p, rows, s.HaloRowsOut[p][q], s.Vertices[q], q)
+			}
+		}
+	}
+	return nil
+}
+
+func isSquare[T any](rows [][]T, k int) bool {
+	return len(rows) == k && !slices.ContainsFunc(rows, func(row []T) bool { return len(row) != k })
+}
+
+// identify lists the files of a store with what is in them.
+func identify(store string) ([]storeFile, error) {
+	names, err := graph.Files(store)
+	if err != nil {
+		return nil, err
+	}
+	var files []storeFile
+	for _, name := range names {
+		info, err := os.Stat(filepath.Join(store, name))
+		if err != nil {
+			return nil, err
+		}
+		sum, err := hashed(filepath.Join(store, name))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, storeFile{name, info.Size(), info.ModTime().UTC(), sum})
+	}
+	return files, nil
+}
+
+func hashed(path string) (string, error) {
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// errChanged ends a comparison at the first difference.
+var errChanged = errors.New("changed")
+
+// checkFresh refuses partitions of a store that is no longer what they were cut from.
+func (r *record) checkFresh(store string) error {
+	names, err := graph.Files(store)
+	if err != nil {
+		return err
+	}
+	changed := descriptionFile
+	if len(names) == len(r.Store) {
+		changed = ""
+	}
+	for k := 0; changed == "" && k < len(names); k++ {
+		switch err := r.Store[k].compare(store, names[k]); {
+		case errors.Is(err, errChanged):
+			changed = names[k]
+		case err != nil:
+			return err
+		}
+	}
+	if changed == "" {
+		return nil
+	}
+	return refusal.Errorf("%s: out of date, as %s changed after it was cut; partition again: weft partition %s -k %d --method %s",
+		filepath.Join(store, storesDirectory, r.Name), filepath.Join(store, changed), store, r.K, r.Method)
+}
+
+// compare reads the file only where its time differs, as after the store was copied.
+func (f *storeFile) compare(store, name string) error {
+	if f.Name != name {
+		return errChanged
+	}
+	path := filepath.Join(store, name)
+	info, err := os.Stat(path)
+	if err != nil {
+		return refusal.Errorf("%w", err)
+	}
+	if info.Size() != f.Bytes {
+		return errChanged
+	}
+	if info.ModTime().Equal(f.Modified) {
+		return nil
+	}
+	if sum, err := hashed(path); err != nil {
+		return err
+	} else if sum != f.SHA256 {
+		return errChanged
+	}
+	return nil
+}

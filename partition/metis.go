@@ -1,0 +1,139 @@
+package partition
+
+import (
+	"context"
+	"errors"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/partition/metis"
+)
+
+// byMetis divides the graph that METIS sees: without directions and self loops, an edge weighing as much as there are edges
+// between its ends, which is what cutting it costs.
+func byMetis(ctx context.Context, g *graph.Graph, o *Options) (of []int32, err error) {
+	if o.K == 1 {
+		return make([]int32, g.Vertices()), nil // METIS fails on one partition
+	}
+	if err := checkMetisSize(g.Edges() + int64(g.Vertices())); err != nil {
+		return nil, err
+	}
+	constraints := 1
+	if o.balance() != Vertices {
+		constraints = 2
+	}
+	p, err := undirected(&g.Relation, constraints)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.Close()) }()
+	second := secondConstraint(g, o)
+	for v := range len(p.VertexWeights) / 2 {
+		p.VertexWeights[2*v], p.VertexWeights[2*v+1] = 1, second(v)
+	}
+	return p.Solve(ctx, o.K, o.Seed)
+}
+
+// checkMetisSize refuses what METIS cannot count.
+func checkMetisSize(entries int64) error {
+	if entries > metis.MaxEntries {
+		return refusal.Errorf("the partition method metis counts vertices and edges in 32 bits, up to %d, and here are %d; take random, range or file",
+			metis.MaxEntries, entries)
+	}
+	return nil
+}
+
+// secondConstraint is the weight of each vertex beside 1.
+func secondConstraint(g *graph.Graph, o *Options) func(v int) int32 {
+	if o.balance() == Edges {
+		return func(v int) int32 { return int32(g.Relation.Indptr[v+1]-g.Relation.Indptr[v]) + 1 }
+	}
+	trains := make([]int32, g.Vertices())
+	if o.Split < len(g.Splits) {
+		for _, v := range g.Splits[o.Split].Train {
+			trains[v] = 1
+		}
+	}
+	return func(v int) int32 { return trains[v] }
+}
+
+// undirected is the graph that METIS divides. Where all edges weigh the same they have no weights.
+func undirected(in *graph.Relation, constraints int) (*metis.Problem, error) {
+	vertices := len(in.Indptr) - 1
+	out := reversed(in)
+	degree := make([]int32, vertices)
+	entries, least, most := int64(0), int32(0), int32(0)
+	for v := range int32(vertices) {
+		eachNeighbour(in, out, v, func(_, weight int32) {
+			if entries == 0 {
+				least = weight
+			}
+			least, most = min(least, weight), max(most, weight)
+			degree[v]++
+			entries++
+		})
+	}
+	if err := checkMetisSize(entries); err != nil {
+		return nil, err
+	}
+	p, err := metis.New(vertices, int(entries), constraints, least != most)
+	if err != nil {
+		return nil, err
+	}
+	at := int32(0)
+	for v := range int32(vertices) {
+		eachNeighbour(in, out, v, func(u, weight int32) {
+			p.Neighbours[at] = u
+			if p.EdgeWeights != nil {
+				p.EdgeWeights[at] = weight
+			}
+			at++
+		})
+		p.Indptr[v+1] = at
+	}
+	return p, nil
+}
+
+// reversed lists out-neighbours, ascending, without weights.
+func reversed(in *graph.Relation) *graph.Relation {
+	vertices := len(in.Indptr) - 1
+	out := &graph.Relation{Indptr: make([]int64, vertices+2), Sources: make([]int32, len(in.Sources))}
+	// Indptr[u+1] is where the next out-neighbour of u goes, until it has come to the end of u's row.
+	for _, u := range in.Sources {
+		out.Indptr[u+2]++
+	}
+	for v := range vertices {
+		out.Indptr[v+2] += out.Indptr[v+1]
+	}
+	for v := range vertices {
+		for _, u := range in.Sources[in.Indptr[v]:in.Indptr[v+1]] {
+			out.Sources[out.Indptr[u+1]] = int32(v)
+			out.Indptr[u+1]++
+		}
+	}
+	out.Indptr = out.Indptr[:vertices+1]
+	return out
+}
+
+// eachNeighbour calls f for each other vertex that edges join v to, in ascending order, with their number both ways together.
+func eachNeighbour(in, out *graph.Relation, v int32, f func(u, weight int32)) {
+	a, b := in.Sources[in.Indptr[v]:in.Indptr[v+1]], out.Sources[out.Indptr[v]:out.Indptr[v+1]]
+	for len(a) > 0 || len(b) > 0 {
+		var u int32
+		if len(b) == 0 || len(a) > 0 && a[0] < b[0] {
+			u = a[0]
+		} else {
+			u = b[0]
+		}
+		weight := int32(0)
+		for len(a) > 0 && a[0] == u {
+			a, weight = a[1:], weight+1
+		}
+		for len(b) > 0 && b[0] == u {
+			b, weight = b[1:], weight+1
+		}
+		if u != v {
+			f(u, weight)
+		}
+	}
+}

@@ -1,0 +1,172 @@
+// Package metis divides graphs by the METIS library (Karypis and Kumar, "A Fast and High Quality Multilevel Scheme for
+// Partitioning Irregular Graphs", SIAM J. Sci. Comput. 20(1), 1998): k-way partitioning that minimises the weight of cut edges.
+//
+// METIS takes over signals while it runs and aborts the process on some inputs. It therefore runs in a child process, which is
+// this program once more: in a process with WEFT_RUN_METIS in its environment, this package's init function runs METIS and exits.
+// So every program that imports the package can call it. The arrays lie in memory that both processes share.
+package metis
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// MaxEntries is the largest number that METIS, built with 32-bit indices, counts to: adjacency entries, and sums of weights.
+const MaxEntries = math.MaxInt32
+
+// Problem is an undirected graph without self loops, in the form that METIS reads: each edge stands in the lists of both its
+// ends. Its arrays lie in shared memory until Close. They are zero at first.
+type Problem struct {
+	Indptr      []int32 // len V+1: the neighbours of v are Neighbours[Indptr[v]:Indptr[v+1]]
+	Neighbours  []int32
+	EdgeWeights []int32 // one per entry of Neighbours, equal both ways; nil: all are 1
+	// VertexWeights are V rows of Constraints weights, each of which the partitions share out evenly; nil: one constraint, the
+	// number of vertices.
+	VertexWeights []int32
+
+	header *header
+	part   []int32 // the result
+	words  []byte
+	memory *os.File
+}
+
+// header begins the shared memory.
+type header struct {
+	Vertices, Entries, Constraints int32
+	Weighted                       int32 // 1: edge weights follow the neighbours
+	Parts, Seed                    int32
+	Status                         int32 // what METIS returned; 0 until it did
+}
+
+const headerWords = int(unsafe.Sizeof(header{}) / 4)
+
+// New makes a problem of that many vertices and entries of Neighbours. One constraint means that partitions share out the
+// vertices evenly, and makes no VertexWeights.
+func New(vertices, entries, constraints int, weighted bool) (*Problem, error) {
+	if vertices < 0 || entries < 0 || constraints < 1 || vertices > MaxEntries/constraints || entries > MaxEntries {
+		return nil, fmt.Errorf("METIS cannot hold %d vertices, %d constraints and %d entries", vertices, constraints, entries)
+	}
+	h := header{Vertices: int32(vertices), Entries: int32(entries), Constraints: int32(constraints)}
+	if weighted {
+		h.Weighted = 1
+	}
+	fd, err := unix.MemfdCreate("metis", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memory for METIS: %w", err)
+	}
+	p := &Problem{memory: os.NewFile(uintptr(fd), "metis")}
+	if err := p.memory.Truncate(4 * h.words()); err == nil {
+		err = p.mapped(&h)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%d bytes of memory for METIS: %w", 4*h.words(), err), p.Close())
+	}
+	return p, nil
+}
+
+// words is the length of the shared memory, in units of 4 bytes.
+func (h *header) words() int64 {
+	words := int64(headerWords) + int64(h.Vertices) + 1 + int64(h.Entries)*int64(1+h.Weighted) + int64(h.Vertices)
+	if h.Constraints > 1 {
+		words += int64(h.Vertices) * int64(h.Constraints)
+	}
+	return words
+}
+
+// mapped maps the memory and lays the arrays out in it, as h says.
+func (p *Problem) mapped(h *header) (err error) {
+	p.words, err = unix.Mmap(int(p.memory.Fd()), 0, int(4*h.words()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	p.header = (*header)(unsafe.Pointer(unsafe.SliceData(p.words)))
+	*p.header = *h
+	rest := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(p.words))), h.words())[headerWords:]
+	take := func(n int32) []int32 {
+		taken := rest[:n:n]
+		rest = rest[n:]
+		return taken
+	}
+	p.Indptr, p.Neighbours = take(h.Vertices+1), take(h.Entries)
+	if h.Weighted == 1 {
+		p.EdgeWeights = take(h.Entries)
+	}
+	if h.Constraints > 1 {
+		p.VertexWeights = take(h.Vertices * h.Constraints)
+	}
+	p.part = take(h.Vertices)
+	return nil
+}
+
+// Close gives the memory back. The arrays must not be used afterwards.
+func (p *Problem) Close() error {
+	var err error
+	if p.words != nil {
+		err = unix.Munmap(p.words)
+		p.words = nil
+	}
+	return errors.Join(err, p.memory.Close())
+}
+
+// Solve returns the partition, 0…parts−1, of each vertex. The same problem and seed give the same result. It needs at least two
+// partitions, and at most as many as vertices; some may come out empty. Where ctx ends, METIS is killed.
+func (p *Problem) Solve(ctx context.Context, parts int, seed uint64) ([]int32, error) {
+	if parts < 2 || parts > int(p.header.Vertices) {
+		return nil, fmt.Errorf("METIS makes between 2 partitions and one for each of %d vertices, not %d", p.header.Vertices, parts)
+	}
+	p.header.Parts, p.header.Status = int32(parts), 0
+	p.header.Seed = int32((seed ^ seed>>32) & math.MaxInt32)
+	said, err := p.run(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil || p.header.Status != statusOK:
+		return nil, failure(err, p.header.Status, said)
+	}
+	return slices.Clone(p.part), nil
+}
+
+// run runs the child and returns what it printed.
+func (p *Problem) run(ctx context.Context) (said string, err error) {
+	// The kernel kills the child when the thread that started it ends, as it does with this process.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	// Not by its name: the file may have been replaced since this process started.
+	child := exec.CommandContext(ctx, "/proc/self/exe")
+	child.Env = append(os.Environ(), runVariable+"=1")
+	child.ExtraFiles = []*os.File{p.memory}
+	// A process group of its own: an interrupt from the terminal is for this process to deal with.
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	var printed bytes.Buffer
+	child.Stdout, child.Stderr = &printed, &printed
+	err = child.Run()
+	return printed.String(), err
+}
+
+// failure says in one line how METIS ended.
+func failure(err error, status int32, said string) error {
+	how := "it returned an error"
+	switch {
+	case status == statusMemory:
+		how = "there is too little memory"
+	case status == 0 && err != nil:
+		how = err.Error()
+	}
+	if words := strings.Join(strings.Fields(said), " "); words != "" {
+		const enough = 300
+		how += " (" + words[:min(len(words), enough)] + ")"
+	}
+	return fmt.Errorf("METIS failed: %s; the partition methods random and range do without it", how)
+}

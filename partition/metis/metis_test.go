@@ -1,0 +1,192 @@
+package metis
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// grid is a side × side grid.
+func grid(t *testing.T, side, constraints int, weighted bool) *Problem {
+	t.Helper()
+	p, err := New(side*side, 4*side*(side-1), constraints, weighted)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	at := int32(0)
+	for v := range side * side {
+		x, y := v%side, v/side
+		for _, u := range [][2]int{{x - 1, y}, {x + 1, y}, {x, y - 1}, {x, y + 1}} {
+			if u[0] >= 0 && u[0] < side && u[1] >= 0 && u[1] < side {
+				p.Neighbours[at] = int32(u[1]*side + u[0])
+				at++
+			}
+		}
+		p.Indptr[v+1] = at
+	}
+	return p
+}
+
+// cut is the weight of the edges between partitions.
+func cut(p *Problem, part []int32) int {
+	weight := 0
+	for v := range part {
+		for k := p.Indptr[v]; k < p.Indptr[v+1]; k++ {
+			if part[p.Neighbours[k]] == part[v] {
+				continue
+			}
+			if p.EdgeWeights == nil {
+				weight++
+			} else {
+				weight += int(p.EdgeWeights[k])
+			}
+		}
+	}
+	return weight / 2
+}
+
+func count(part []int32, parts int) []int {
+	n := make([]int, parts)
+	for _, q := range part {
+		n[q]++
+	}
+	return n
+}
+
+func TestGrid(t *testing.T) {
+	p := grid(t, 40, 1, false)
+	part, err := p.Solve(context.Background(), 4, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Four quadrants cut 80 edges and have 400 vertices each; METIS may leave partitions 3 % too large.
+	if n := count(part, 4); slices.Max(n) > 412+1 || cut(p, part) > 120 {
+		t.Errorf("cut %d, sizes %v", cut(p, part), n)
+	}
+	again, err := p.Solve(context.Background(), 4, 1)
+	if err != nil || !slices.Equal(part, again) {
+		t.Errorf("the same seed gave another partition (error %v)", err)
+	}
+	other, err := p.Solve(context.Background(), 4, 2)
+	if err != nil || slices.Equal(part, other) {
+		t.Errorf("another seed gave the same partition (error %v)", err)
+	}
+}
+
+// Edges that weigh much are not cut: here those between columns 2i and 2i+1 of the grid.
+func TestEdgeWeights(t *testing.T) {
+	const side = 20
+	p := grid(t, side, 1, true)
+	heavy := func(u, v int32) bool { return u/side == v/side && u%side/2 == v%side/2 }
+	for v := range int32(side * side) {
+		for k := p.Indptr[v]; k < p.Indptr[v+1]; k++ {
+			if p.EdgeWeights[k] = 1; heavy(v, p.Neighbours[k]) {
+				p.EdgeWeights[k] = 1000
+			}
+		}
+	}
+	part, err := p.Solve(context.Background(), 5, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := cut(p, part); c >= 1000 {
+		t.Errorf("cut %d", c)
+	}
+}
+
+// A second constraint is shared out too: here a tenth of the vertices, in a corner, which one constraint would leave together.
+func TestConstraints(t *testing.T) {
+	const side = 40
+	p := grid(t, side, 2, false)
+	trains := func(v int) bool { return v/side < 13 && v%side < 13 }
+	for v := range side * side {
+		p.VertexWeights[2*v] = 1
+		if trains(v) {
+			p.VertexWeights[2*v+1] = 1
+		}
+	}
+	part, err := p.Solve(context.Background(), 4, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := make([]int, 4)
+	for v, q := range part {
+		if trains(v) {
+			second[q]++
+		}
+	}
+	if n := count(part, 4); slices.Max(n) > 450 || slices.Max(second) > 60 {
+		t.Errorf("vertices %v, of the second constraint %v; even are 400 and 42", n, second)
+	}
+}
+
+func TestNoEdges(t *testing.T) {
+	p, err := New(90, 0, 1, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	part, err := p.Solve(context.Background(), 3, 0)
+	if n := count(part, 3); err != nil || slices.Max(n) > 33 {
+		t.Errorf("sizes %v, error %v", n, err)
+	}
+}
+
+func TestRefuses(t *testing.T) {
+	p := grid(t, 3, 1, false)
+	for _, parts := range []int{-1, 0, 1, 10} {
+		if _, err := p.Solve(context.Background(), parts, 0); err == nil {
+			t.Errorf("%d partitions of 9 vertices were accepted", parts)
+		}
+	}
+	for _, counts := range [][3]int{{-1, 0, 1}, {1, -1, 1}, {1, 1, 0}, {MaxEntries/2 + 1, 1, 2}, {1, MaxEntries + 1, 1}} {
+		if _, err := New(counts[0], counts[1], counts[2], false); err == nil {
+			t.Errorf("%v was accepted", counts)
+		}
+	}
+}
+
+// METIS dies of a graph that leaves its arrays; this process must not.
+func TestChildDies(t *testing.T) {
+	p := grid(t, 40, 1, false)
+	for k := range p.Neighbours {
+		p.Neighbours[k] = 1 << 30
+	}
+	_, err := p.Solve(context.Background(), 4, 0)
+	if err == nil || !strings.HasPrefix(err.Error(), "METIS failed: ") || strings.Contains(err.Error(), "\n") ||
+		!strings.HasSuffix(err.Error(), "random and range do without it") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestCancel(t *testing.T) {
+	p := grid(t, 1000, 1, false)
+	stop := errors.New("stop")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	time.AfterFunc(100*time.Millisecond, func() { cancel(stop) })
+	started := time.Now()
+	if _, err := p.Solve(ctx, 64, 0); !errors.Is(err, stop) || time.Since(started) > 5*time.Second {
+		t.Errorf("after %v: error %v", time.Since(started), err)
+	}
+}
+
+// The variable without the memory ends the program, and says why.
+func TestVariableAlone(t *testing.T) {
+	child := exec.Command("/proc/self/exe")
+	child.Env = append(os.Environ(), runVariable+"=1")
+	said, err := child.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 || !strings.HasPrefix(string(said), "WEFT_RUN_METIS is set") {
+		t.Errorf("%v: %s", err, said)
+	}
+}

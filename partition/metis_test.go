@@ -1,0 +1,139 @@
+package partition
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// communities is a directed graph of four classes, most of whose edges stay in their class, under shuffled ids.
+func communities(t *testing.T, vertices, edges int) *graph.Graph {
+	t.Helper()
+	r := rand.New(rand.NewPCG(1, 2))
+	of := r.Perm(vertices)
+	var e graph.Edges
+	for range edges {
+		u, v := r.IntN(vertices), r.IntN(vertices)
+		if of[u]%4 == of[v]%4 || r.IntN(10) == 0 {
+			e.Source, e.Target = append(e.Source, int32(u)), append(e.Target, int32(v))
+		}
+	}
+	relation, err := graph.NewRelation(vertices, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &graph.Graph{Relation: relation}
+}
+
+func measured(t *testing.T, g *graph.Graph, o Options) *Statistics {
+	t.Helper()
+	a, err := Assign(context.Background(), g, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := Measure(g, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestMetisCutsLittle(t *testing.T) {
+	g := communities(t, 2000, 60000)
+	few, many := measured(t, g, Options{K: 4}), measured(t, g, Options{K: 4, Method: Random})
+	if few.CutEdges*2 > many.CutEdges || slices.Max(few.Vertices) > 530 {
+		t.Errorf("metis cuts %d edges with %v vertices, random %d", few.CutEdges, few.Vertices, many.CutEdges)
+	}
+}
+
+// Each balance shares out what it names: the edges go into every tenth vertex, and the vertices of the first half train.
+func TestMetisBalances(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	var e graph.Edges
+	for range 20000 {
+		e.Source, e.Target = append(e.Source, int32(r.IntN(2000))), append(e.Target, int32(r.IntN(200)))
+	}
+	relation, err := graph.NewRelation(2000, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &graph.Graph{Relation: relation, Splits: []graph.Split{{}, {}}}
+	for v := range int64(500) {
+		g.Splits[1].Train = append(g.Splits[1].Train, v)
+	}
+	edges := measured(t, g, Options{K: 4, Balance: Edges})
+	if slices.Max(edges.Edges) > 6000 || slices.Max(edges.Vertices) > 600 {
+		t.Errorf("balance edges: %v edges, %v vertices", edges.Edges, edges.Vertices)
+	}
+	train := measured(t, g, Options{K: 4, Balance: Train, Split: 1})
+	if slices.Max(train.TrainVertices) > 145 || slices.Max(train.Vertices) > 600 {
+		t.Errorf("balance train: %v train, %v vertices", train.TrainVertices, train.Vertices)
+	}
+}
+
+func TestMetisTooLarge(t *testing.T) {
+	if err := checkMetisSize(1<<31 - 1); err != nil {
+		t.Error(err)
+	}
+	if err := checkMetisSize(1 << 31); !refusal.Is(err) || !strings.Contains(err.Error(), "take random, range or file") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestUndirected holds what METIS reads to the plainest construction.
+func TestUndirected(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		vertices := rapid.IntRange(1, 12).Draw(t, "vertices")
+		ends := rapid.SliceOfN(rapid.IntRange(0, vertices-1), 0, 60).Draw(t, "ends")
+		var e graph.Edges
+		type pair struct{ u, v int32 }
+		want := map[pair]int32{}
+		for k := 0; k+1 < len(ends); k += 2 {
+			u, v := int32(ends[k]), int32(ends[k+1])
+			e.Source, e.Target = append(e.Source, u), append(e.Target, v)
+			if u != v {
+				want[pair{u, v}]++
+				want[pair{v, u}]++
+			}
+		}
+		relation, err := graph.NewRelation(vertices, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := undirected(&relation, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		got := map[pair]int32{}
+		var weights []int32
+		for v := range int32(vertices) {
+			row := p.Neighbours[p.Indptr[v]:p.Indptr[v+1]]
+			if !slices.IsSorted(row) {
+				t.Errorf("neighbours of %d: %v", v, row)
+			}
+			for k, u := range row {
+				weight := want[pair{v, u}]
+				if p.EdgeWeights != nil {
+					weight = p.EdgeWeights[int(p.Indptr[v])+k]
+				}
+				got[pair{v, u}] = weight
+				weights = append(weights, weight)
+			}
+		}
+		if diff := gocmp.Diff(want, got, gocmp.AllowUnexported(pair{})); diff != "" {
+			t.Error(diff)
+		}
+		if uniform := len(weights) == 0 || slices.Min(weights) == slices.Max(weights); uniform != (p.EdgeWeights == nil) {
+			t.Errorf("weights %v are kept: %v", weights, p.EdgeWeights != nil)
+		}
+	})
+}

@@ -1,0 +1,219 @@
+package partition
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// A store's partitions lie in directories of its own directory partitions, each with a description, the assignment, and a
+// directory for each partition that is named by its number.
+const (
+	storesDirectory = "partitions"
+	descriptionFile = "partition.json"
+	assignmentFile  = "assignment.npy" // int32, V
+	partitionAgain  = "partition the graph again"
+)
+
+// CheckWritable refuses a store in which nothing can be stored.
+func CheckWritable(store string) error {
+	dir := filepath.Join(store, storesDirectory)
+	err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS)
+	if errors.Is(err, unix.ENOENT) {
+		dir = store
+		err = unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS)
+	}
+	if err != nil {
+		return refusal.Errorf("%s: cannot be written to (%w), but partitions are stored with the graph; partition a copy of the store",
+			dir, err)
+	}
+	return nil
+}
+
+// Write stores the shares of a partitioned graph with the graph, which must be the one that was opened from the store, and
+// returns the name that they are stored under: the method and the number of partitions, as in metis-8. What had that name is
+// replaced. The new one is there whole or not at all. Beside the mapped store, it needs memory for one share and some 24 bytes
+// per vertex.
+func Write(store string, g *graph.Graph, a *Assignment) (name string, err error) {
+	if err := a.check(g); err != nil {
+		return "", err
+	}
+	if err := g.CheckStored(store); err != nil {
+		return "", err
+	}
+	if err := CheckWritable(store); err != nil {
+		return "", err
+	}
+	files, err := identify(store)
+	if err != nil {
+		return "", err
+	}
+	name = fmt.Sprintf("%s-%d", a.Method, a.K)
+	folder, err := graph.CreateFolder(filepath.Join(store, storesDirectory, name))
+	if err != nil {
+		return "", err
+	}
+	defer folder.Abort()
+	err = g.Guard(func() error {
+		c := newCutter(g, a)
+		for p := range a.K {
+			if err := c.write(folder, p); err != nil {
+				return err
+			}
+			g.Unload()
+			runtime.GC() // this share goes before the next one comes
+		}
+		if err := folder.AddInt32s(assignmentFile, a.Of); err != nil {
+			return err
+		}
+		return folder.AddJSON(descriptionFile, record{Format: formatVersion, Store: files, Description: Description{
+			Name: name, Statistics: c.whole.Statistics, Balance: a.Balance, Seed: a.Seed, Split: a.Split,
+			Written: time.Now().UTC(), ID: contentID(files, a), Whole: c.whole,
+		}})
+	})
+	if err == nil {
+		err = folder.Commit()
+	}
+	return name, err
+}
+
+// write cuts and writes one share.
+func (c *cutter) write(folder *graph.Folder, p int) error {
+	s := c.share(p)
+	return folder.AddPart(strconv.Itoa(p), &graph.Part{Graph: s.Graph, Out: s.Out, IDs: s.IDs, Whole: c.whole.Vertices})
+}
+
+// contentID names what is stored: equal ids mean equal shares.
+func contentID(files []storeFile, a *Assignment) string {
+	h := sha256.New()
+	for _, f := range files {
+		fmt.Fprintln(h, f.Name, f.SHA256)
+	}
+	fmt.Fprintln(h, formatVersion, a.K)
+	for part := range slices.Chunk(a.Of, 1<<14) {
+		_ = binary.Write(h, binary.LittleEndian, part) // a hash takes everything
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// List describes the partitions stored with a graph, oldest first.
+func List(store string) ([]Description, error) {
+	parent := filepath.Join(store, storesDirectory)
+	entries, err := os.ReadDir(parent)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, refusal.Errorf("%w", err)
+	}
+	var all []Description
+	for _, e := range entries {
+		if !e.IsDir() || e.Name()[0] == '.' { // hidden: being written
+			continue
+		}
+		r, err := readRecord(filepath.Join(parent, e.Name()))
+		if errors.Is(err, fs.ErrNotExist) && !there(filepath.Join(parent, e.Name())) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r.Description)
+	}
+	slices.SortFunc(all, func(a, b Description) int { return a.Written.Compare(b.Written) })
+	return all, nil
+}
+
+func there(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// Find returns the last stored partitions of that number and method, where the empty method is any; found is false where there
+// are none. They are refused where the store changed after they were cut: its files are compared by size and time, and where
+// those differ by the SHA-256 of their contents with what was recorded.
+func Find(store string, k int, method string) (d Description, found bool, err error) {
+	all, err := List(store)
+	if err != nil {
+		return Description{}, false, err
+	}
+	for _, d := range slices.Backward(all) {
+		if d.K != k || method != "" && d.Method != method {
+			continue
+		}
+		r, err := readRecord(filepath.Join(store, storesDirectory, d.Name))
+		if err != nil {
+			return Description{}, false, err
+		}
+		if err := r.checkFresh(store); err != nil {
+			return Description{}, false, err
+		}
+		return r.Description, true, nil
+	}
+	return Description{}, false, nil
+}
+
+// Open maps the share of partition p, and no other file of the store, and checks it. Close gives it back. Damaged files are
+// refused by file and reason.
+func Open(store string, d Description, p int) (*Share, error) {
+	if p < 0 || p >= d.K {
+		return nil, refusal.Errorf("partition %d of %s: it has those from 0 to %d", p, d.Name, d.K-1)
+	}
+	dir := filepath.Join(store, storesDirectory, d.Name)
+	part, err := graph.OpenPart(filepath.Join(dir, strconv.Itoa(p)))
+	// Another process may have put other partitions in the place of these before or while they were read.
+	r, changed := readRecord(dir)
+	if changed == nil && r.ID != d.ID {
+		changed = refusal.Errorf("%s: replaced while it was being read; start again", dir)
+	}
+	switch {
+	case changed != nil && err == nil:
+		return nil, errors.Join(changed, part.Graph.Close())
+	case changed != nil:
+		return nil, changed
+	case err != nil:
+		return nil, err
+	}
+	s := &Share{Graph: part.Graph, Out: part.Out, IDs: part.IDs, P: p, Starts: make([]int, d.K+1), Whole: d.Whole}
+	for q, n := range d.Vertices {
+		s.Starts[q+1] = s.Starts[q] + n
+	}
+	if err := s.checkCounts(&d, part.Whole); err != nil {
+		return nil, errors.Join(refusal.Errorf("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err, partitionAgain), s.Close())
+	}
+	return s, nil
+}
+
+// checkCounts compares a share with its description.
+func (s *Share) checkCounts(d *Description, whole int) error {
+	for _, c := range []struct {
+		what      string
+		got, want int64
+	}{
+		{"vertices in the whole graph", int64(whole), int64(d.Whole.Vertices)},
+		{"vertices", int64(s.Graph.Vertices()), int64(d.Vertices[s.P])},
+		{"in-edges", s.Graph.Edges(), d.Edges[s.P]},
+		{"features", int64(s.Graph.Features.Columns), int64(d.Whole.FeatureColumns)},
+		{"classes", int64(s.Graph.Labels.Classes), int64(d.Whole.Classes)},
+		{"splits", int64(len(s.Graph.Splits)), int64(len(d.Whole.Splits))},
+	} {
+		if c.got != c.want {
+			return fmt.Errorf("%d %s, where %s says %d", c.got, c.what, descriptionFile, c.want)
+		}
+	}
+	return nil
+}

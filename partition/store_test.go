@@ -1,0 +1,545 @@
+package partition
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"weft/graph"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+// stored writes a graph to a new store and opens it.
+func stored(t testing.TB, g *graph.Graph) (store string, opened *graph.Graph) {
+	t.Helper()
+	store = filepath.Join(t.TempDir(), "store")
+	if err := g.Write(store); err != nil {
+		t.Fatal(err)
+	}
+	opened, err := graph.Open(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { opened.Close() })
+	return store, opened
+}
+
+func divided(t testing.TB, g *graph.Graph, o Options) *Assignment {
+	t.Helper()
+	a, err := Assign(context.Background(), g, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func write(t testing.TB, store string, g *graph.Graph, a *Assignment) string {
+	t.Helper()
+	name, err := Write(store, g, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return name
+}
+
+func find(t testing.TB, store string, k int, method string) Description {
+	t.Helper()
+	d, found, err := Find(store, k, method)
+	if err != nil || !found {
+		t.Fatalf("found %v, error %v", found, err)
+	}
+	return d
+}
+
+// TestRoundTrip holds that stored shares are the shares in memory.
+func TestRoundTrip(t *testing.T) {
+	for name, k := range kinds {
+		store, g := stored(t, made(t, 40, 150, k, 3))
+		for _, o := range []Options{{K: 1, Method: Range}, {K: 3, Method: Random, Seed: 9}} {
+			t.Run(fmt.Sprint(name, "/", o.Method, o.Balance, o.K), func(t *testing.T) {
+				a := divided(t, g, o)
+				checkStored(t, store, g, a, write(t, store, g, a))
+			})
+		}
+		// Empty partitions.
+		a := &Assignment{K: 5, Of: slices.Repeat([]int32{3}, 40), Method: File}
+		checkStored(t, store, g, a, write(t, store, g, a))
+	}
+	store, g := stored(t, made(t, 3, 0, kinds["bare"], 3)) // no edges
+	a := divided(t, g, Options{K: 2, Method: Range})
+	checkStored(t, store, g, a, write(t, store, g, a))
+}
+
+func checkStored(t *testing.T, store string, g *graph.Graph, a *Assignment, name string) {
+	t.Helper()
+	d := find(t, store, a.K, a.Method)
+	if d.Name != name || d.K != a.K || d.Method != a.Method || d.Balance != a.Balance || time.Since(d.Written) > time.Minute {
+		t.Errorf("%s: found %+v", name, d)
+	}
+	want, err := Split(g, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p := range a.K {
+		got, err := Open(store, d, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := same(want[p], got); diff != "" {
+			t.Errorf("%s, share %d: %s", name, p, diff)
+		}
+		if got.Graph.Features.Sparse() != want[p].Graph.Features.Sparse() || got.Graph.Labels.MultiLabel() != want[p].Graph.Labels.MultiLabel() {
+			t.Errorf("%s, share %d: sparse %v, several labels %v", name, p, got.Graph.Features.Sparse(), got.Graph.Labels.MultiLabel())
+		}
+		if err := got.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	of, err := npy.ReadFile(filepath.Join(store, "partitions", name, "assignment.npy"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ids, err := of.Int32s(); err != nil || !slices.Equal(ids, a.Of) {
+		t.Errorf("assignment %v, error %v; want %v", ids, err, a.Of)
+	}
+}
+
+func TestList(t *testing.T) {
+	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
+	if all, err := List(store); err != nil || len(all) != 0 {
+		t.Errorf("nothing is stored: %v, error %v", all, err)
+	}
+	if _, found, err := Find(store, 2, ""); err != nil || found {
+		t.Errorf("nothing is stored: found %v, error %v", found, err)
+	}
+	for _, o := range []Options{{K: 2, Method: Range}, {K: 2, Method: Random}, {K: 3, Method: Random}, {K: 2, Method: Range}} {
+		write(t, store, g, divided(t, g, o))
+	}
+	all, err := List(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range all {
+		names = append(names, d.Name)
+	}
+	if want := []string{"random-2", "random-3", "range-2"}; !slices.Equal(names, want) {
+		t.Errorf("listed %v, want %v: oldest first", names, want)
+	}
+	if d := find(t, store, 2, ""); d.Name != "range-2" {
+		t.Errorf("the last of 2 is %s", d.Name)
+	}
+	if d := find(t, store, 2, Random); d.Name != "random-2" {
+		t.Errorf("the last random one of 2 is %s", d.Name)
+	}
+	if _, found, err := Find(store, 3, Range); found || err != nil {
+		t.Errorf("found %v, error %v", found, err)
+	}
+}
+
+// Each share is mapped on its own: the whole graph's arrays and other shares may be gone.
+func TestOpenReadsItsShareAlone(t *testing.T) {
+	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
+	write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
+	d := find(t, store, 2, "")
+	entries, err := os.ReadDir(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			if err := os.Remove(filepath.Join(store, e.Name())); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := os.RemoveAll(filepath.Join(store, "partitions", "random-2", "1")); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(store, d, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := graph.Open(filepath.Join(store, "partitions", "random-2", "0")); !refusal.Is(err) || !strings.Contains(err.Error(), "one share") {
+		t.Errorf("opened as a store: error %v", err)
+	}
+	for _, p := range []int{-1, 2} {
+		if _, err := Open(store, d, p); !refusal.Is(err) {
+			t.Errorf("partition %d: error %v", p, err)
+		}
+	}
+}
+
+// A share that is cut while it is mapped must become an error.
+func TestShareCutInUse(t *testing.T) {
+	store, g := stored(t, made(t, 5000, 9000, kinds["dense"], 3))
+	name := write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
+	s, err := Open(store, find(t, store, 2, ""), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := os.Truncate(filepath.Join(store, "partitions", name, "0", "features.npy"), 128); err != nil {
+		t.Fatal(err)
+	}
+	err = s.Graph.Guard(func() error {
+		sum := float32(0)
+		for _, x := range s.Graph.Features.Dense {
+			sum += x
+		}
+		return fmt.Errorf("all was read: %v", sum)
+	})
+	if err == nil || !strings.Contains(err.Error(), "was cut") || !strings.HasSuffix(err.Error(), "partition the graph again") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Partitions of a store that changed are refused; of one that was copied they are not.
+func TestStale(t *testing.T) {
+	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
+	write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
+	features := filepath.Join(store, "features.npy")
+	later := time.Now().Add(time.Hour)
+	if err := os.Chtimes(features, later, later); err != nil {
+		t.Fatal(err)
+	}
+	find(t, store, 2, "")
+	changed := slices.Clone(g.Features.Dense)
+	changed[7]++
+	if err := npy.WriteFile(features, changed, 20, 5); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err := Find(store, 2, "")
+	if want := features + " changed"; !refusal.Is(err) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "-k 2 --method random") {
+		t.Errorf("error %v; want %q", err, want)
+	}
+	if all, err := List(store); err != nil || len(all) != 1 {
+		t.Errorf("listed %v, error %v", all, err)
+	}
+	other, err := graph.Open(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	write(t, store, other, divided(t, other, Options{K: 2, Method: Random}))
+	find(t, store, 2, "")
+}
+
+func TestWriteRefusesAnotherGraph(t *testing.T) {
+	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
+	other, err := g.RandomFeatures(3, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := divided(t, g, Options{K: 2, Method: Range})
+	if _, err := Write(store, other, a); !refusal.Is(err) || !strings.Contains(err.Error(), "not the one in this store") {
+		t.Errorf("error %v", err)
+	}
+	a.Of[3] = 2
+	if _, err := Write(store, g, a); !refusal.Is(err) {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(store, "partitions")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("something was written: %v", err)
+	}
+}
+
+func TestReadOnlyStore(t *testing.T) {
+	store, g := stored(t, made(t, 20, 60, kinds["bare"], 3))
+	if err := os.Chmod(store, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(store, 0o755)
+	if os.Geteuid() == 0 { // who may write anywhere: this thread looks at files as someone else
+		if err := os.Chmod(filepath.Dir(filepath.Dir(store)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := unix.Setfsuid(65534); err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Setfsuid(0)
+	}
+	_, err := Write(store, g, &Assignment{K: 1, Of: make([]int32, 20), Method: Range})
+	if !refusal.Is(err) || !strings.HasPrefix(err.Error(), store+": cannot be written to") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// writer is set in a process that TestTwoProcesses starts: it partitions the store over and over, differently from the others.
+const writer = "WEFT_TEST_WRITER"
+
+func TestMain(m *testing.M) {
+	if store := os.Getenv(writer); store != "" {
+		if err := writeOften(store); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func writeOften(store string) error {
+	g, err := graph.Open(store)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	for i := range 10 {
+		a, err := Assign(context.Background(), g, Options{K: 2, Method: Random, Seed: uint64(os.Getpid() + i)})
+		if err != nil {
+			return err
+		}
+		if _, err := Write(store, g, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Several processes may write the same partitions while others read them: what is found is always whole.
+func TestTwoProcesses(t *testing.T) {
+	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
+	write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
+	var wait sync.WaitGroup
+	done := make(chan struct{})
+	for range 2 {
+		wait.Go(func() {
+			child := exec.Command("/proc/self/exe")
+			child.Env = append(os.Environ(), writer+"="+store)
+			if said, err := child.CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, said)
+			}
+		})
+	}
+	go func() {
+		wait.Wait()
+		close(done)
+	}()
+	opened := 0
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		d := find(t, store, 2, "")
+		s, err := Open(store, d, 1)
+		if err != nil {
+			if !strings.Contains(err.Error(), "replaced while") {
+				t.Fatal(err)
+			}
+			continue
+		}
+		opened++
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	entries, err := os.ReadDir(filepath.Join(store, "partitions"))
+	if err != nil || len(entries) != 1 || opened == 0 {
+		t.Errorf("%d shares were opened; left %v, error %v", opened, entries, err)
+	}
+}
+
+// A write that ends early leaves what was there, or nothing.
+func TestInterruptedWrite(t *testing.T) {
+	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
+	interrupt := func() {
+		folder, err := graph.CreateFolder(filepath.Join(store, "partitions", "range-2"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := newCutter(g, divided(t, g, Options{K: 2, Method: Range})).write(folder, 0); err != nil {
+			t.Fatal(err)
+		}
+		if all, err := List(store); err != nil || len(all) > 1 {
+			t.Errorf("while it is written: %v, error %v", all, err)
+		}
+		if err := folder.Abort(); err != nil {
+			t.Error(err)
+		}
+	}
+	interrupt()
+	if _, err := os.Stat(filepath.Join(store, "partitions")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("something was left: %v", err)
+	}
+	write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
+	before := find(t, store, 2, "")
+	interrupt()
+	if after := find(t, store, 2, ""); after.ID != before.ID || !after.Written.Equal(before.Written) {
+		t.Errorf("before %v, after %v", before, after)
+	}
+}
+
+// changes puts a changed JSON object in place of partition.json.
+func changes(change func(d map[string]any)) func(dir string) error {
+	return func(dir string) error {
+		path := filepath.Join(dir, descriptionFile)
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var d map[string]any
+		if err := json.Unmarshal(text, &d); err != nil {
+			return err
+		}
+		change(d)
+		if text, err = json.Marshal(d); err != nil {
+			return err
+		}
+		return os.WriteFile(path, text, 0o666)
+	}
+}
+
+func TestDamagedDescription(t *testing.T) {
+	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
+	for want, damage := range map[string]func(dir string) error{
+		"no such file":     func(dir string) error { return os.Remove(filepath.Join(dir, descriptionFile)) },
+		"damaged":          func(dir string) error { return os.Truncate(filepath.Join(dir, descriptionFile), 50) },
+		"format version 9": changes(func(d map[string]any) { d["format"] = 9 }),
+		`"mood"`:           changes(func(d map[string]any) { d["mood"] = 1 }),
+		"0 partitions":     changes(func(d map[string]any) { d["k"] = 0 }),
+		"one entry":        changes(func(d map[string]any) { d["vertices"] = []int{20} }),
+		"for each":         changes(func(d map[string]any) { d["cut"] = [][]int{{1, 2}, {3}} }),
+		"more than there":  changes(func(d map[string]any) { d["vertices"] = []int{20, 20} }),
+		"-5 vertices":      changes(func(d map[string]any) { d["vertices"] = []int{-5, 25} }),
+		"the graph 20":     changes(func(d map[string]any) { d["vertices"] = []int{5, 5} }),
+		"99 and":           changes(func(d map[string]any) { d["halo_rows"] = [][]int{{0, 99}, {1, 0}} }),
+		`"other"`:          changes(func(d map[string]any) { d["name"] = "other" }),
+	} {
+		name := write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
+		dir := filepath.Join(store, "partitions", name)
+		d := find(t, store, 2, "")
+		if err := damage(dir); err != nil {
+			t.Fatal(err)
+		}
+		_, listed := List(store)
+		_, _, found := Find(store, 2, "")
+		_, opened := Open(store, d, 0)
+		for _, err := range []error{listed, found, opened} {
+			if !refusal.Is(err) || !strings.Contains(err.Error(), filepath.Join(dir, descriptionFile)) || !strings.Contains(err.Error(), want) ||
+				!strings.Contains(err.Error(), "partition the graph again") {
+				t.Errorf("%s: error %v", want, err)
+			}
+		}
+	}
+}
+
+// TestDamagedShare damages each file of a share in turn.
+func TestDamagedShare(t *testing.T) {
+	nan := float32(math.NaN())
+	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
+	name := write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
+	d := find(t, store, 2, "")
+	dir := filepath.Join(store, "partitions", name, "1")
+	s, err := Open(store, d, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	edges, outs := len(s.Graph.Relation.Sources), len(s.Out.Sources)
+	array := func(file string, data any, shape ...int) func() error {
+		return func() error { return npy.WriteFile(filepath.Join(dir, file), data, shape...) }
+	}
+	replaced := func(file string, ids []int32, at int, id int32) func() error {
+		ids = slices.Clone(ids)
+		ids[at] = id
+		return array(file, ids)
+	}
+	text := func(old, changed string) func() error {
+		return func() error {
+			path := filepath.Join(dir, "graph.json")
+			all, err := os.ReadFile(path)
+			if err == nil && !strings.Contains(string(all), old) {
+				err = fmt.Errorf("no %s in %s", old, all)
+			}
+			return errors.Join(err, os.WriteFile(path, []byte(strings.Replace(string(all), old, changed, 1)), 0o666))
+		}
+	}
+	wide := func(change func(ids []int64)) []int64 {
+		ids := make([]int64, len(s.IDs))
+		for r, id := range s.IDs {
+			ids[r] = int64(id)
+		}
+		change(ids)
+		return ids
+	}
+	for _, test := range []struct {
+		damage     func() error
+		file, want string
+	}{
+		{array("vertices.npy", wide(func(ids []int64) { ids[9] = 20 })), "vertices.npy", "id 20 is outside the range of 20"},
+		{array("vertices.npy", wide(func(ids []int64) { ids[3] += 1 << 32 })), "vertices.npy", "is outside the range of 20"},
+		{array("vertices.npy", wide(func(ids []int64) { ids[3] = ids[4] })), "vertices.npy", "stands twice"},
+		{array("vertices.npy", wide(func(ids []int64) { ids[3], ids[4] = ids[4], ids[3] })), "vertices.npy", "ids ascend"},
+		{array("vertices.npy", wide(func([]int64) {})[:9]), "vertices.npy", "[9]"},
+		{replaced("indices.npy", s.Graph.Relation.Sources, edges-1, 20), "indices.npy", "id 20 is outside the range of 20"},
+		{replaced("indices.npy", s.Graph.Relation.Sources, 0, -1), "indices.npy", "id -1"},
+		{array("indptr.npy", make([]int64, 11)), "indptr.npy", "ends at 0"},
+		{array("edge_weight.npy", append(make([]float32, edges-1), nan)), "edge_weight.npy", "is NaN"},
+		{array("edge_features.npy", make([]float32, edges), edges, 1), "edge_features.npy", "shape"},
+		{replaced("out_indices.npy", s.Out.Sources, outs-1, 20), "out_indices.npy", "out-neighbours of vertex"},
+		{array("out_indptr.npy", make([]int64, 11)), "out_indptr.npy", "ends at 0"},
+		{array("out_weight.npy", append(make([]float32, outs-1), nan)), "out_weight.npy", "is NaN"},
+		{array("features.npy", append(make([]float32, 49), nan), 10, 5), "features.npy", "vertex 9 has the value NaN"},
+		{array("labels.npy", slices.Repeat([]int64{3}, 10)), "labels.npy", "class 3"},
+		{array("train.npy", []int64{10}), "train.npy", "train.npy"},
+		{func() error { return os.Remove(filepath.Join(dir, "out_indices.npy")) }, "out_indices.npy", "missing"},
+		{func() error { return os.Truncate(filepath.Join(dir, "features.npy"), 200) }, "features.npy", "cut short"},
+		{func() error { return os.Remove(filepath.Join(dir, "graph.json")) }, "graph.json", "missing"},
+		{text(`"type": "whole"`, `"type": "half"`), "graph.json", "does not describe a share"},
+		{text(`"source": "whole"`, `"source": "vertex"`), "graph.json", `where the vertex types are "whole" and "vertex"`},
+		{text(`"count": 20`, `"count": 9`), "graph.json", "10 vertices of 9"},
+		{text(`"count": 20`, `"count": 21`), "", "21 vertices in the whole graph, where partition.json says 20"},
+	} {
+		if err := test.damage(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := Open(store, d, 1)
+		if err == nil {
+			t.Errorf("%s, %s: opened", test.file, test.want)
+			got.Close()
+		} else if !refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, test.file)+": ") ||
+			!strings.Contains(err.Error(), test.want) || !strings.HasSuffix(err.Error(), "partition the graph again") {
+			t.Errorf("%s: error %v; want %q", test.file, err, test.want)
+		}
+		write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
+	}
+}
+
+// TestManyClasses: a share may have fewer vertices than the graph has classes.
+func TestManyClasses(t *testing.T) {
+	g := made(t, 3000, 100, kinds["plain"], 3)
+	g.Labels = graph.Labels{Classes: 3000, Class: make([]int64, 3000)}
+	store, opened := stored(t, g)
+	a := &Assignment{K: 2, Of: make([]int32, 3000), Method: File}
+	a.Of[7] = 1
+	write(t, store, opened, a)
+	s, err := Open(store, find(t, store, 2, ""), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
