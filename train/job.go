@@ -74,6 +74,16 @@ type Result struct {
 	Whole         partition.Whole // the graph's counts
 }
 
+// Diverged ends a run whose loss is no finite number any more; all workers come to it.
+type Diverged struct {
+	Epoch int
+	Loss  float64
+}
+
+func (d *Diverged) Error() string {
+	return fmt.Sprintf("epoch %d: the loss is %v; try a smaller --lr, --clip 1, or --norm batch", d.Epoch, d.Loss)
+}
+
 // Run trains. When ctx is cancelled it finishes the epoch and keeps the results.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
@@ -116,7 +126,7 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		pass = w.traffic().since(before)
 		r.Epochs, r.Losses, r.EpochSeconds = epoch, append(r.Losses, loss), append(r.EpochSeconds, seconds)
 		if math.IsNaN(loss) || math.IsInf(loss, 0) {
-			return nil, fmt.Errorf("epoch %d: the loss is %v; try a smaller --lr, --clip 1, or --norm batch", epoch, loss)
+			return nil, &Diverged{epoch, loss}
 		}
 		e := Epoch{Epoch: epoch, Epochs: o.Epochs, Loss: loss, Seconds: seconds}
 		if epoch%o.EvalEvery == 0 || epoch == o.Epochs || interrupted {

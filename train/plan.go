@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"weft/kernel"
@@ -35,16 +36,17 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, mine[0]), append(p.GraphBytes, mine[1])
 		return nil
 	})
-	if err != nil || j.Comm == nil {
+	if j.Comm == nil {
 		return p, err
+	}
+	if err != nil { // the others wait for this worker's numbers
+		mine = []int64{0, 0}
 	}
 	p.PeakTensorBytes, p.GraphBytes = make([]int64, n), make([]int64, n)
 	for k, all := range [][]int64{p.PeakTensorBytes, p.GraphBytes} {
-		if err := allGather(j.Comm, mine[k], all); err != nil {
-			return p, err
-		}
+		err = errors.Join(err, allGather(j.Comm, mine[k], all))
 	}
-	return p, nil
+	return p, err
 }
 
 func (j *Job) plan(share *partition.Share) (p Plan, err error) {

@@ -50,11 +50,22 @@ func execute(root *cobra.Command, started *bool) (status int) {
 	if err == nil {
 		return exitDone
 	}
+	if errors.As(err, &spoken{}) {
+		return statusOf(err, *started)
+	}
+	if rank, ok := root.ErrOrStderr().(*onlyErrors); ok {
+		stderr = rank.errors
+	}
 	fmt.Fprintln(stderr, oneLine(err))
+	return statusOf(err, *started)
+}
+
+// statusOf is the exit status of an error; started says that a subcommand was running.
+func statusOf(err error, started bool) int {
 	switch {
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
-	case refusal.Is(err) || !*started: // an error before a subcommand runs is about flags or arguments
+	case refusal.Is(err) || !started: // an error before a subcommand runs is about flags or arguments
 		return exitRefused
 	}
 	return exitFailed

@@ -11,8 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weft/graph"
-	"weft/internal/npy"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
 	"weft/train"
@@ -81,15 +79,14 @@ func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	g, _, err := openDataset(cmd.Context(), asked.graph, cmd.ErrOrStderr())
+	r, err := connect(cmd, &asked.options)
 	if err != nil {
 		return err
 	}
-	defer g.Close()
-	if err := checkWeights(&asked, g, weights); err != nil {
+	if err := p.predict(cmd, r, &asked, weights); err != nil {
 		return err
 	}
-	return p.predict(cmd, g, &asked, weights)
+	return r.end()
 }
 
 // understand finds the settings, the weights and the graph: a run's directory holds all three, --init names the weights alone.
@@ -132,35 +129,49 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 	return asked, check(&asked.options)
 }
 
-func (p *predictCommand) predict(cmd *cobra.Command, g *graph.Graph, asked *request, weights map[string]safetensors.Tensor) error {
+func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, weights map[string]safetensors.Tensor) error {
+	job, _, err := r.openJob(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	features := 0
+	if job.Graph != nil {
+		defer job.Graph.Close()
+		features = job.Graph.Features.Columns
+	} else {
+		features = job.Parts.Whole.FeatureColumns
+	}
+	if err := checkWeights(asked, features, weights); err != nil {
+		return spokenFor(r.rank(), err)
+	}
 	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
+		r.sayWaiting(s)
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; nothing is written\n", s)
 	})
 	defer stop()
 	started := time.Now()
-	result, err := (&train.Job{Graph: g, Options: asked.options}).Predict(ctx, weights, p.embeddings != "")
+	if p.embeddings != "" {
+		job.OnEmbeddings = func(rows train.Rows) error { return train.WriteRows(p.embeddings, rows) }
+	}
+	job.OnLogits = func(rows train.Rows) error { return train.WriteRows(p.out, rows) }
+	result, err := job.Predict(ctx, weights, p.embeddings != "")
 	if ctx.Err() != nil {
-		return errInterrupted
+		return spokenFor(r.rank(), errInterrupted)
 	}
 	if err != nil && strings.HasPrefix(err.Error(), "the weights ") {
-		return fmt.Errorf("%s: %w", asked.weights, err)
+		return spokenFor(r.rank(), fmt.Errorf("%s: %w", asked.weights, err))
 	}
 	if err != nil {
 		return about(asked.graph, err)
 	}
-	if p.embeddings != "" {
-		if err := npy.WriteFile(p.embeddings, result.Embeddings, g.Vertices(), result.EmbeddingColumns); err != nil {
-			return err
-		}
-	}
-	if err := npy.WriteFile(p.out, result.Logits, g.Vertices(), result.Classes); err != nil {
-		return err
+	if !r.first() {
+		return nil
 	}
 	show := cmd.OutOrStdout()
 	if info, err := os.Stat(p.out); err == nil && !info.Mode().IsRegular() {
 		show = cmd.ErrOrStderr() // the logits may have gone to standard output
 	}
-	fmt.Fprintf(show, "%s: logits of %s, %s, in %s\n", p.out, counted(g.Vertices(), "vertex", "vertices"),
+	fmt.Fprintf(show, "%s: logits of %s, %s, in %s\n", p.out, counted(result.Vertices, "vertex", "vertices"),
 		counted(result.Classes, "class", "classes"), duration(time.Since(started)))
 	return nil
 }
@@ -176,7 +187,7 @@ func sameFile(a, b string) bool {
 }
 
 // checkWeights refuses weights that another program named otherwise, and weights for another number of features.
-func checkWeights(asked *request, g *graph.Graph, weights map[string]safetensors.Tensor) error {
+func checkWeights(asked *request, features int, weights map[string]safetensors.Tensor) error {
 	names := slices.Sorted(maps.Keys(weights))
 	ours := func(name string) bool { return strings.HasPrefix(name, "convs.") || strings.HasPrefix(name, "lins.") }
 	if len(names) > 0 && !slices.ContainsFunc(names, ours) {
@@ -186,9 +197,9 @@ func checkWeights(asked *request, g *graph.Graph, weights map[string]safetensors
 	for _, layer := range []string{"convs.0.", "convs.0.conv_in.", "convs.0.conv_out.", ""} {
 		for _, weight := range []string{"lin.weight", "lin_l.weight", "nn.lins.0.weight", "lins.0.weight"} {
 			w, found := weights[layer+weight]
-			if found && len(w.Shape) == 2 && w.Shape[1] != g.Features.Columns {
+			if found && len(w.Shape) == 2 && w.Shape[1] != features {
 				return refusal.Errorf("%s has %s, the weights of %s are for %s",
-					asked.graph, counted(g.Features.Columns, "feature", "features"), asked.weights, count(w.Shape[1]))
+					asked.graph, counted(features, "feature", "features"), asked.weights, count(w.Shape[1]))
 			}
 		}
 	}

@@ -17,6 +17,8 @@ var headings = map[train.Group]string{
 	train.ModelGroup:    "Model",
 	train.TrainingGroup: "Training",
 	train.MachineGroup:  "Machine",
+
+	train.GraphAxisGroup: "Graph axis (--parallel graph=N)",
 }
 
 // settingFlags are the settings of a run as flags, beside a configuration file that they override.
@@ -53,6 +55,11 @@ func (s *settingFlags) options() (train.Options, error) {
 	o, err := s.merge()
 	if err != nil {
 		return o, err
+	}
+	for _, g := range s.given {
+		if err := g.setting.RefuseAxis(&o); err != nil {
+			return o, err
+		}
 	}
 	return o, check(&o)
 }

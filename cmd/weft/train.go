@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,7 +15,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/graph"
-	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/train"
 )
@@ -63,74 +63,113 @@ func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 	if t.out == "" && cmd.Flags().Changed("out") {
 		return refusal.Errorf("--out: the name is empty; name a folder, or leave --out out for a new one under runs/")
 	}
-	g, store, err := openDataset(cmd.Context(), dataset, show)
+	r, err := connect(cmd, &options)
 	if err != nil {
 		return err
 	}
-	defer g.Close()
-	job := &train.Job{Graph: g, Dataset: dataset, Options: options}
-	plan, err := job.Plan()
+	if r.comm != nil {
+		show = cmd.ErrOrStderr()
+		if !t.json {
+			show = cmd.OutOrStdout()
+		}
+	}
+	if err := t.train(cmd, r, dataset, options, show); err != nil {
+		return err
+	}
+	return r.end()
+}
+
+func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, options train.Options, show io.Writer) error {
+	job, store, err := r.openJob(cmd.Context(), dataset, options, show)
 	if err != nil {
-		return about(dataset, err)
+		return err
+	}
+	if job.Graph != nil {
+		defer job.Graph.Close()
+	}
+	plan, err := job.Plan(cmd.Context())
+	if err := r.together(about(dataset, err)); err != nil {
+		return err
 	}
 	if t.explain {
 		if err := t.printPlan(cmd.OutOrStdout(), plan); err != nil {
 			return err
 		}
 	}
-	if err := checkMemory(plan, options.MemoryLimit, machineMemory()); err != nil || t.explain {
-		return err
+	if err := checkMemory(plan, options.MemoryLimit, machineMemory(), job.LocalWorkers); err != nil || t.explain {
+		return r.together(err)
 	}
 	started := time.Now()
-	dir, err := train.NewRunDir(t.out, started, dataset, &options)
-	if err != nil {
+	var dir *train.RunDir
+	if r.first() {
+		dir, err = train.NewRunDir(t.out, started, dataset, &options)
+	}
+	if err := r.together(err); err != nil {
 		return err
 	}
-	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", dataset, megabytes(slices.Max(plan.PeakTensorBytes)),
-		megabytes(slices.Max(plan.GraphBytes)))
+	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", dataset, eachWorker(plan.PeakTensorBytes), megabytes(slices.Max(plan.GraphBytes)))
 	for _, line := range plan.Warnings {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
 	}
-	result, err := watch(cmd.Context(), job, dir, show)
+	result, err := watch(cmd.Context(), r, job, dir, show)
 	if err != nil {
+		if dir == nil {
+			return spokenForOutcome(r, err)
+		}
 		if refusal.Is(err) {
 			dir.Discard()
 			return about(dataset, err)
 		}
 		return incomplete(dir, err)
 	}
+	resident, err := r.largest(peakResident())
+	if err != nil {
+		return err
+	}
+	if r.first() {
+		err = t.finish(cmd, job, dir, store, started, result, resident, show)
+	}
+	if err := r.together(err); err != nil {
+		return err
+	}
+	if result.Interrupted {
+		return spokenFor(r.rank(), fmt.Errorf("%w after epoch %d; the results so far are in %s", errInterrupted, result.Epochs, t.out))
+	}
+	return nil
+}
+
+// finish writes the results and prints them.
+func (t *trainCommand) finish(cmd *cobra.Command, job *train.Job, dir *train.RunDir, store string, started time.Time, result *train.Result,
+	resident int64, show io.Writer,
+) error {
+	t.out = dir.Path
 	run := train.NewRun(version, store, started)
 	run.Finished = time.Now()
 	run.Interrupted = result.Interrupted
 	run.Summary = train.Summarize(job, result)
 	run.Summary.RunDir = dir.Path
-	run.Summary.PeakRSSBytes = peakResident()
+	run.Summary.PeakRSSBytes = resident
 	if err := dir.Finish(run, result); err != nil {
 		return incomplete(dir, err)
 	}
 	if t.json {
-		if err := printJSON(cmd.OutOrStdout(), run.Summary); err != nil {
-			return err
-		}
-	} else {
-		printResults(show, &run)
+		return printJSON(cmd.OutOrStdout(), run.Summary)
 	}
-	if result.Interrupted {
-		return fmt.Errorf("%w after epoch %d; the results so far are in %s", errInterrupted, result.Epochs, dir.Path)
-	}
+	printResults(show, &run)
 	return nil
 }
 
-// openDataset opens a dataset by its name or a store by its path, and says where the store is. A signal while a dataset's store is
-// made leaves none.
-func openDataset(parent context.Context, name string, show io.Writer) (g *graph.Graph, store string, err error) {
-	ctx, stop := untilSignal(parent, func(os.Signal) {})
-	defer stop()
-	store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, line) })
-	if ctx.Err() != nil {
-		return nil, "", errInterrupted
+// spokenForOutcome is the error of a run on a rank other than 0: where every rank comes to the same, rank 0 says it.
+func spokenForOutcome(r ranks, err error) error {
+	if diverged := (*train.Diverged)(nil); errors.As(err, &diverged) || refusal.Is(err) {
+		return spokenFor(r.rank(), err)
 	}
-	if err != nil {
+	return err
+}
+
+// openDataset opens a dataset by its name or a store by its path, and says where the store is.
+func openDataset(parent context.Context, name string, show io.Writer) (g *graph.Graph, store string, err error) {
+	if store, err = resolve(parent, name, show); err != nil {
 		return nil, "", err
 	}
 	g, err = graph.Open(store)
@@ -152,10 +191,11 @@ func incomplete(dir *train.RunDir, err error) error {
 
 // watch runs a job, with its progress shown and recorded. A signal, or a record that cannot be written, ends it after the
 // epoch under way.
-func watch(parent context.Context, job *train.Job, dir *train.RunDir, show io.Writer) (*train.Result, error) {
+func watch(parent context.Context, r ranks, job *train.Job, dir *train.RunDir, show io.Writer) (*train.Result, error) {
 	progress := newProgress(show, &job.Options)
 	defer progress.end()
 	ctx, stop := untilSignal(parent, func(s os.Signal) {
+		r.sayWaiting(s)
 		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once", s)
 	})
 	defer stop()
@@ -169,6 +209,9 @@ func watch(parent context.Context, job *train.Job, dir *train.RunDir, show io.Wr
 			cancel()
 		}
 	}
+	if dir != nil {
+		job.OnLogits = dir.Predictions
+	}
 	result, err := job.Run(ctx)
 	if failed != nil {
 		return nil, failed
@@ -176,8 +219,9 @@ func watch(parent context.Context, job *train.Job, dir *train.RunDir, show io.Wr
 	return result, err
 }
 
-// checkMemory refuses a plan whose worker needs more than its limit (0: none), or that needs more than the machine has (0: unknown).
-func checkMemory(p train.Plan, limit train.Bytes, machine int64) error {
+// checkMemory refuses a plan whose worker needs more than its limit (0: none), or of which the workers on this machine (0: all) need
+// more than it has (0: unknown).
+func checkMemory(p train.Plan, limit train.Bytes, machine int64, here int) error {
 	all := int64(0)
 	for worker, tensors := range p.PeakTensorBytes {
 		graph := p.GraphBytes[worker]
@@ -186,6 +230,9 @@ func checkMemory(p train.Plan, limit train.Bytes, machine int64) error {
 				limit, worker, megabytes(tensors+graph), megabytes(tensors), megabytes(graph))
 		}
 		all += tensors + graph
+	}
+	if here > 0 {
+		all = all / int64(len(p.PeakTensorBytes)) * int64(here)
 	}
 	if limit == 0 && machine > 0 && all > machine {
 		return refusal.Errorf("the run would need %s, and this machine has %s of memory; take a smaller model, or try all the same with a --memory-limit",
@@ -208,6 +255,14 @@ func (t *trainCommand) printPlan(out io.Writer, p train.Plan) error {
 	fmt.Fprintf(out, "A worker needs %s for tensors and %s for the graph at most.\n",
 		megabytes(slices.Max(p.PeakTensorBytes)), megabytes(slices.Max(p.GraphBytes)))
 	return nil
+}
+
+// eachWorker is the largest of the workers' amounts.
+func eachWorker(bytes []int64) string {
+	if len(bytes) == 1 {
+		return megabytes(bytes[0])
+	}
+	return fmt.Sprintf("at most %s on each of %d workers", megabytes(slices.Max(bytes)), len(bytes))
 }
 
 // printResults draws the results for the eye.
