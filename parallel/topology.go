@@ -40,7 +40,7 @@ type piece struct {
 const (
 	// piecesOfPartition is how many messages the rows of one partition take at most: a worker holds a few pieces of others' rows at
 	// a time, and so less than one partition's.
-	piecesOfPartition = 4
+	piecesOfPartition = 6
 	// leastPiece is how many rows are never cut further.
 	leastPiece = 512
 )
