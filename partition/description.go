@@ -34,6 +34,8 @@ type Description struct {
 	// ID is a hash of the store's files and of the assignment. Workers that find the same id open shares of one graph.
 	ID    string `json:"id"`
 	Whole Whole  `json:"whole"`
+
+	files []storeFile // of the store, as they were
 }
 
 // record is partition.json.
@@ -91,7 +93,7 @@ func parseRecord(text []byte) (*record, error) {
 	if err := decoder.Decode(r); err != nil {
 		return nil, fmt.Errorf("damaged: %w", err)
 	}
-	r.Whole.Statistics = r.Statistics
+	r.Whole.Statistics, r.files = r.Statistics, r.Store
 	return r, r.Description.check()
 }
 
@@ -168,18 +170,19 @@ func hashed(path string) (string, error) {
 // errChanged ends a comparison at the first difference.
 var errChanged = errors.New("changed")
 
-// checkFresh refuses partitions of a store that is no longer what they were cut from.
-func (r *record) checkFresh(store string) error {
+// CheckFresh refuses partitions of a store that is no longer what they were cut from. Its files are compared by size and time,
+// and where only the times differ, as after the store was copied, by the SHA-256 of their contents.
+func (d *Description) CheckFresh(store string) error {
 	names, err := graph.Files(store)
 	if err != nil {
 		return err
 	}
 	changed := descriptionFile
-	if len(names) == len(r.Store) {
+	if len(names) == len(d.files) {
 		changed = ""
 	}
 	for k := 0; changed == "" && k < len(names); k++ {
-		switch err := r.Store[k].compare(store, names[k]); {
+		switch err := d.files[k].compare(store, names[k]); {
 		case errors.Is(err, errChanged):
 			changed = names[k]
 		case err != nil:
@@ -190,7 +193,7 @@ func (r *record) checkFresh(store string) error {
 		return nil
 	}
 	return refusal.Errorf("%s: out of date, as %s changed after it was cut; partition again: weft partition %s -k %d --method %s",
-		filepath.Join(store, storesDirectory, r.Name), filepath.Join(store, changed), store, r.K, r.Method)
+		filepath.Join(store, storesDirectory, d.Name), filepath.Join(store, changed), store, d.K, d.Method)
 }
 
 // compare reads the file only where its time differs, as after the store was copied.
