@@ -118,13 +118,33 @@ func (d *Description) check() error {
 		return fmt.Errorf("the partitions have %d vertices and %d edges, the graph %d and %d",
 			vertices, edges, d.Whole.Vertices, d.Whole.Edges)
 	}
+	return s.checkPairs()
+}
+
+// checkPairs checks the matrices against the lists.
+func (s *Statistics) checkPairs() error {
+	cut := int64(0)
 	for p := range s.K {
+		edges := int64(0)
 		for q, rows := range s.HaloRows[p] {
 			if rows < 0 || rows > s.Vertices[q] || s.HaloRowsOut[p][q] < 0 || s.HaloRowsOut[p][q] > s.Vertices[q] {
 				return fmt.Errorf("partition %d needs %d and %d rows of the %d of partition %d",
 					p, rows, s.HaloRowsOut[p][q], s.Vertices[q], q)
 			}
+			if s.Cut[p][q] < 0 || s.Cut[p][q] > s.Edges[p]-edges {
+				return fmt.Errorf("%d of the %d edges into partition %d come from %d", s.Cut[p][q], s.Edges[p], p, q)
+			}
+			if edges += s.Cut[p][q]; p != q {
+				cut += s.Cut[p][q]
+			}
 		}
+		if edges != s.Edges[p] || s.TrainVertices[p] < 0 || s.TrainVertices[p] > s.Vertices[p] {
+			return fmt.Errorf("partition %d has %d edges, %d by their sources, and %d training vertices of %d",
+				p, s.Edges[p], edges, s.TrainVertices[p], s.Vertices[p])
+		}
+	}
+	if cut != s.CutEdges {
+		return fmt.Errorf("%d edges are cut, %d by their partitions", s.CutEdges, cut)
 	}
 	return nil
 }

@@ -425,6 +425,9 @@ func TestDamagedDescription(t *testing.T) {
 		"-5 vertices":      changes(func(d map[string]any) { d["vertices"] = []int{-5, 25} }),
 		"the graph 20":     changes(func(d map[string]any) { d["vertices"] = []int{5, 5} }),
 		"99 and":           changes(func(d map[string]any) { d["halo_rows"] = [][]int{{0, 99}, {1, 0}} }),
+		"edges are cut":    changes(func(d map[string]any) { d["cut_edges"] = 1 }),
+		"by their sources": changes(func(d map[string]any) { d["cut"] = [][]int{{1, 2}, {3, 4}} }),
+		"come from 1":      changes(func(d map[string]any) { d["cut"] = [][]int{{1, -2}, {3, 4}} }),
 		`"other"`:          changes(func(d map[string]any) { d["name"] = "other" }),
 	} {
 		name := write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
