@@ -34,6 +34,8 @@ type Description struct {
 	// ID is a hash of the store's files and of the assignment. Workers that find the same id open shares of one graph.
 	ID    string `json:"id"`
 	Whole Whole  `json:"whole"`
+
+	files []storeFile // of the store, as they were
 }
 
 // record is partition.json.
@@ -91,7 +93,7 @@ func parseRecord(text []byte) (*record, error) {
 	if err := decoder.Decode(r); err != nil {
 		return nil, fmt.Errorf("damaged: %w", err)
 	}
-	r.Whole.Statistics = r.Statistics
+	r.Whole.Statistics, r.files = r.Statistics, r.Store
 	return r, r.Description.check()
 }
 
@@ -116,13 +118,33 @@ func (d *Description) check() error {
 		return fmt.Errorf("the partitions have %d vertices and %d edges, the graph %d and %d",
 			vertices, edges, d.Whole.Vertices, d.Whole.Edges)
 	}
+	return s.checkPairs()
+}
+
+// checkPairs checks the matrices against the lists.
+func (s *Statistics) checkPairs() error {
+	cut := int64(0)
 	for p := range s.K {
+		edges := int64(0)
 		for q, rows := range s.HaloRows[p] {
 			if rows < 0 || rows > s.Vertices[q] || s.HaloRowsOut[p][q] < 0 || s.HaloRowsOut[p][q] > s.Vertices[q] {
 				return fmt.Errorf("partition %d needs %d and %d rows of the %d of partition %d",
 					p, rows, s.HaloRowsOut[p][q], s.Vertices[q], q)
 			}
+			if s.Cut[p][q] < 0 || s.Cut[p][q] > s.Edges[p]-edges {
+				return fmt.Errorf("%d of the %d edges into partition %d come from %d", s.Cut[p][q], s.Edges[p], p, q)
+			}
+			if edges += s.Cut[p][q]; p != q {
+				cut += s.Cut[p][q]
+			}
 		}
+		if edges != s.Edges[p] || s.TrainVertices[p] < 0 || s.TrainVertices[p] > s.Vertices[p] {
+			return fmt.Errorf("partition %d has %d edges, %d by their sources, and %d training vertices of %d",
+				p, s.Edges[p], edges, s.TrainVertices[p], s.Vertices[p])
+		}
+	}
+	if cut != s.CutEdges {
+		return fmt.Errorf("%d edges are cut, %d by their partitions", s.CutEdges, cut)
 	}
 	return nil
 }
@@ -168,18 +190,19 @@ func hashed(path string) (string, error) {
 // errChanged ends a comparison at the first difference.
 var errChanged = errors.New("changed")
 
-// checkFresh refuses partitions of a store that is no longer what they were cut from.
-func (r *record) checkFresh(store string) error {
+// CheckFresh refuses partitions of a store that is no longer what they were cut from. Its files are compared by size and time,
+// and where only the times differ, as after the store was copied, by the SHA-256 of their contents.
+func (d *Description) CheckFresh(store string) error {
 	names, err := graph.Files(store)
 	if err != nil {
 		return err
 	}
 	changed := descriptionFile
-	if len(names) == len(r.Store) {
+	if len(names) == len(d.files) {
 		changed = ""
 	}
 	for k := 0; changed == "" && k < len(names); k++ {
-		switch err := r.Store[k].compare(store, names[k]); {
+		switch err := d.files[k].compare(store, names[k]); {
 		case errors.Is(err, errChanged):
 			changed = names[k]
 		case err != nil:
@@ -190,7 +213,7 @@ func (r *record) checkFresh(store string) error {
 		return nil
 	}
 	return refusal.Errorf("%s: out of date, as %s changed after it was cut; partition again: weft partition %s -k %d --method %s",
-		filepath.Join(store, storesDirectory, r.Name), filepath.Join(store, changed), store, r.K, r.Method)
+		filepath.Join(store, storesDirectory, d.Name), filepath.Join(store, changed), store, d.K, d.Method)
 }
 
 // compare reads the file only where its time differs, as after the store was copied.

@@ -101,8 +101,8 @@ func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error)
 	if o.K > g.Vertices() {
 		return nil, refusal.Errorf("%d partitions of %d vertices: give at most one for each vertex", o.K, g.Vertices())
 	}
-	if o.balance() == Train && o.Split >= len(g.Splits) {
-		return nil, refusal.Errorf("training vertices of split %d cannot be balanced: the graph has %d splits", o.Split, len(g.Splits))
+	if (o.balance() == Train || o.Split > 0) && o.Split >= len(g.Splits) {
+		return nil, refusal.Errorf("the graph has %d splits, hence no training vertices of split %d", len(g.Splits), o.Split)
 	}
 	a := &Assignment{K: o.K, Method: o.method(), Balance: o.balance(), Seed: o.Seed, Split: o.Split}
 	started := time.Now()

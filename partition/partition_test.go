@@ -85,6 +85,7 @@ func TestAssignRefuses(t *testing.T) {
 		{Options{K: 2, Method: Random, Balance: Edges}, "random does not balance edges"},
 		{Options{K: 2, Method: Range, Balance: Train}, "range does not balance training vertices"},
 		{Options{K: 2, Balance: Train, Split: 2}, "the graph has 2 splits"},
+		{Options{K: 2, Method: Range, Split: 2}, "no training vertices of split 2"},
 		{Options{K: 2, Method: Range, Split: -1}, "split -1"},
 		{Options{K: 2, Method: File}, "needs --file"},
 		{Options{K: 2, Method: Random, File: "f"}, "give --method file"},

@@ -144,8 +144,7 @@ func there(path string) bool {
 }
 
 // Find returns the last stored partitions of that number and method, where the empty method is any; found is false where there
-// are none. They are refused where the store changed after they were cut: its files are compared by size and time, and where
-// those differ by the SHA-256 of their contents with what was recorded.
+// are none. Where the store changed after they were cut they are refused, as by CheckFresh.
 func Find(store string, k int, method string) (d Description, found bool, err error) {
 	all, err := List(store)
 	if err != nil {
@@ -155,14 +154,10 @@ func Find(store string, k int, method string) (d Description, found bool, err er
 		if d.K != k || method != "" && d.Method != method {
 			continue
 		}
-		r, err := readRecord(filepath.Join(store, storesDirectory, d.Name))
-		if err != nil {
+		if err := d.CheckFresh(store); err != nil {
 			return Description{}, false, err
 		}
-		if err := r.checkFresh(store); err != nil {
-			return Description{}, false, err
-		}
-		return r.Description, true, nil
+		return d, true, nil
 	}
 	return Description{}, false, nil
 }

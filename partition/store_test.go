@@ -67,6 +67,7 @@ func find(t testing.TB, store string, k int, method string) Description {
 
 // TestRoundTrip holds that stored shares are the shares in memory.
 func TestRoundTrip(t *testing.T) {
+	t.Parallel()
 	for name, k := range kinds {
 		store, g := stored(t, made(t, 40, 150, k, 3))
 		for _, o := range []Options{{K: 1, Method: Range}, {K: 3, Method: Random, Seed: 9}} {
@@ -119,6 +120,7 @@ func checkStored(t *testing.T, store string, g *graph.Graph, a *Assignment, name
 }
 
 func TestList(t *testing.T) {
+	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
 	if all, err := List(store); err != nil || len(all) != 0 {
 		t.Errorf("nothing is stored: %v, error %v", all, err)
@@ -153,6 +155,7 @@ func TestList(t *testing.T) {
 
 // Each share is mapped on its own: the whole graph's arrays and other shares may be gone.
 func TestOpenReadsItsShareAlone(t *testing.T) {
+	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
 	write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
 	d := find(t, store, 2, "")
@@ -189,6 +192,7 @@ func TestOpenReadsItsShareAlone(t *testing.T) {
 
 // A share that is cut while it is mapped must become an error.
 func TestShareCutInUse(t *testing.T) {
+	t.Parallel()
 	store, g := stored(t, made(t, 5000, 9000, kinds["dense"], 3))
 	name := write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
 	s, err := Open(store, find(t, store, 2, ""), 0)
@@ -213,6 +217,7 @@ func TestShareCutInUse(t *testing.T) {
 
 // Partitions of a store that changed are refused; of one that was copied they are not.
 func TestStale(t *testing.T) {
+	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
 	write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
 	features := filepath.Join(store, "features.npy")
@@ -243,6 +248,7 @@ func TestStale(t *testing.T) {
 }
 
 func TestWriteRefusesAnotherGraph(t *testing.T) {
+	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
 	other, err := g.RandomFeatures(3, 1)
 	if err != nil {
@@ -262,6 +268,7 @@ func TestWriteRefusesAnotherGraph(t *testing.T) {
 }
 
 func TestReadOnlyStore(t *testing.T) {
+	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["bare"], 3))
 	if err := os.Chmod(store, 0o555); err != nil {
 		t.Fatal(err)
@@ -318,6 +325,7 @@ func writeOften(store string) error {
 
 // Several processes may write the same partitions while others read them: what is found is always whole.
 func TestTwoProcesses(t *testing.T) {
+	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
 	write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
 	var wait sync.WaitGroup
@@ -363,6 +371,7 @@ func TestTwoProcesses(t *testing.T) {
 
 // A write that ends early leaves what was there, or nothing.
 func TestInterruptedWrite(t *testing.T) {
+	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
 	interrupt := func() {
 		folder, err := graph.CreateFolder(filepath.Join(store, "partitions", "range-2"))
@@ -391,6 +400,21 @@ func TestInterruptedWrite(t *testing.T) {
 	}
 }
 
+// restorer keeps a copy of a directory, which the function that it returns puts back.
+func restorer(t *testing.T, dir string) (restore func()) {
+	t.Helper()
+	kept := filepath.Join(t.TempDir(), "kept")
+	if err := os.CopyFS(kept, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		t.Helper()
+		if err := errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(kept))); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // changes puts a changed JSON object in place of partition.json.
 func changes(change func(d map[string]any)) func(dir string) error {
 	return func(dir string) error {
@@ -412,7 +436,10 @@ func changes(change func(d map[string]any)) func(dir string) error {
 }
 
 func TestDamagedDescription(t *testing.T) {
+	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
+	dir := filepath.Join(store, "partitions", write(t, store, g, divided(t, g, Options{K: 2, Method: Range})))
+	d, restore := find(t, store, 2, ""), restorer(t, dir)
 	for want, damage := range map[string]func(dir string) error{
 		"no such file":     func(dir string) error { return os.Remove(filepath.Join(dir, descriptionFile)) },
 		"damaged":          func(dir string) error { return os.Truncate(filepath.Join(dir, descriptionFile), 50) },
@@ -425,11 +452,12 @@ func TestDamagedDescription(t *testing.T) {
 		"-5 vertices":      changes(func(d map[string]any) { d["vertices"] = []int{-5, 25} }),
 		"the graph 20":     changes(func(d map[string]any) { d["vertices"] = []int{5, 5} }),
 		"99 and":           changes(func(d map[string]any) { d["halo_rows"] = [][]int{{0, 99}, {1, 0}} }),
+		"edges are cut":    changes(func(d map[string]any) { d["cut_edges"] = 1 }),
+		"by their sources": changes(func(d map[string]any) { d["cut"] = [][]int{{1, 2}, {3, 4}} }),
+		"come from 1":      changes(func(d map[string]any) { d["cut"] = [][]int{{1, -2}, {3, 4}} }),
 		`"other"`:          changes(func(d map[string]any) { d["name"] = "other" }),
 	} {
-		name := write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
-		dir := filepath.Join(store, "partitions", name)
-		d := find(t, store, 2, "")
+		restore()
 		if err := damage(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -447,11 +475,11 @@ func TestDamagedDescription(t *testing.T) {
 
 // TestDamagedShare damages each file of a share in turn.
 func TestDamagedShare(t *testing.T) {
+	t.Parallel()
 	nan := float32(math.NaN())
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
-	name := write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
-	d := find(t, store, 2, "")
-	dir := filepath.Join(store, "partitions", name, "1")
+	dir := filepath.Join(store, "partitions", write(t, store, g, divided(t, g, Options{K: 2, Method: Range})), "1")
+	d, restore := find(t, store, 2, ""), restorer(t, dir)
 	s, err := Open(store, d, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -512,6 +540,7 @@ func TestDamagedShare(t *testing.T) {
 		{text(`"count": 20`, `"count": 9`), "graph.json", "10 vertices of 9"},
 		{text(`"count": 20`, `"count": 21`), "", "21 vertices in the whole graph, where partition.json says 20"},
 	} {
+		restore()
 		if err := test.damage(); err != nil {
 			t.Fatal(err)
 		}
@@ -523,12 +552,12 @@ func TestDamagedShare(t *testing.T) {
 			!strings.Contains(err.Error(), test.want) || !strings.HasSuffix(err.Error(), "partition the graph again") {
 			t.Errorf("%s: error %v; want %q", test.file, err, test.want)
 		}
-		write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
 	}
 }
 
 // TestManyClasses: a share may have fewer vertices than the graph has classes.
 func TestManyClasses(t *testing.T) {
+	t.Parallel()
 	g := made(t, 3000, 100, kinds["plain"], 3)
 	g.Labels = graph.Labels{Classes: 3000, Class: make([]int64, 3000)}
 	store, opened := stored(t, g)

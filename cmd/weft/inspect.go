@@ -5,10 +5,13 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"weft/graph"
+	"weft/internal/refusal"
+	"weft/partition"
 )
 
 func newInspect() *cobra.Command {
@@ -16,7 +19,8 @@ func newInspect() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect STORE",
 		Short: "check a store and say what it holds",
-		Long: `inspect checks a store, or the store of a dataset, and prints its counts, degrees, features, classes and splits.
+		Long: `inspect checks a store, or the store of a dataset, and prints its counts, degrees, features, classes, splits and
+stored partitions.
 A store that is damaged is refused by file and reason.`,
 		Example: "  weft inspect stores/cora\n  weft inspect debian --json",
 		Args:    arguments(1, 1),
@@ -26,7 +30,10 @@ A store that is damaged is refused by file and reason.`,
 				return err
 			}
 			defer g.Close()
-			s := g.Summarize()
+			s := inspected{Summary: g.Summarize()}
+			if s.Partitions, err = listPartitions(store); err != nil {
+				return err
+			}
 			if asJSON {
 				return printJSON(cmd.OutOrStdout(), s)
 			}
@@ -38,7 +45,41 @@ A store that is damaged is refused by file and reason.`,
 	return cmd
 }
 
-func printSummary(out io.Writer, store string, s *graph.Summary) {
+// inspected is what inspect prints.
+type inspected struct {
+	graph.Summary
+	Partitions []storedPartition `json:"partitions"`
+}
+
+// storedPartition says which partitions are stored with a graph.
+type storedPartition struct {
+	Name        string    `json:"name"`
+	K           int       `json:"k"`
+	Method      string    `json:"method"`
+	CutEdges    int64     `json:"cut_edges"`
+	Replication float64   `json:"replication_factor"`
+	Written     time.Time `json:"written"`
+	OutOfDate   bool      `json:"out_of_date"` // the store changed after they were cut
+}
+
+// listPartitions lists the partitions of a store, oldest first.
+func listPartitions(store string) ([]storedPartition, error) {
+	all, err := partition.List(store)
+	if err != nil {
+		return nil, err
+	}
+	listed := []storedPartition{}
+	for _, d := range all {
+		stale := d.CheckFresh(store)
+		if stale != nil && !refusal.Is(stale) {
+			return nil, stale
+		}
+		listed = append(listed, storedPartition{d.Name, d.K, d.Method, d.CutEdges, d.Replication(), d.Written, stale != nil})
+	}
+	return listed, nil
+}
+
+func printSummary(out io.Writer, store string, s *inspected) {
 	t := newTable(out)
 	t.row("store", store)
 	if s.Provenance != "" {
@@ -79,6 +120,12 @@ func printSummary(out io.Writer, store string, s *graph.Summary) {
 	if len(s.Splits) == 0 {
 		t.row("splits", "none: import with --split to make some")
 	}
+	title := "partitions"
+	for _, p := range s.Partitions {
+		t.row(title, describe(p.Name, fmt.Sprintf("%s of the edges cut", percent(ratio(p.CutEdges, s.Edges))),
+			fmt.Sprintf("replication %.3f", p.Replication), when(p.OutOfDate, "out of date: partition again")))
+		title = ""
+	}
 	t.row("checks", "passed: counts, ids and their order, values, classes, splits")
 	t.flush()
 }
@@ -103,7 +150,7 @@ func degrees(d graph.Degrees) string {
 }
 
 // largest names the class with the most vertices: its share is what guessing would reach.
-func largest(s *graph.Summary) string {
+func largest(s *inspected) string {
 	if len(s.ClassCounts) == 0 {
 		return ""
 	}

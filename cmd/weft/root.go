@@ -42,7 +42,8 @@ train leaves the weights, the predictions and the course of the training in a ru
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("weft {{.Version}}\n")
-	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newTrain(), newPredict(), newBench(), newDoctor(), newVersion())
+	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(), newPredict(), newBench(), newDoctor(),
+		newVersion())
 	return root, started
 }
 

@@ -145,6 +145,7 @@ func (p *Problem) run(ctx context.Context) (said string, err error) {
 	defer runtime.UnlockOSThread()
 	// Not by its name: the file may have been replaced since this process started.
 	child := exec.CommandContext(ctx, "/proc/self/exe")
+	child.Args = []string{"weft-metis"} // what ps shows
 	child.Env = append(os.Environ(), runVariable+"=1")
 	child.ExtraFiles = []*os.File{p.memory}
 	// A process group of its own: an interrupt from the terminal is for this process to deal with.

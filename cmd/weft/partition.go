@@ -1,0 +1,207 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weft/internal/refusal"
+	"weft/partition"
+)
+
+// maxMatrix is the largest number of partitions whose halo rows are printed pair by pair.
+const maxMatrix = 16
+
+func newPartition() *cobra.Command {
+	var (
+		o         partition.Options
+		writePart string
+		asJSON    bool
+	)
+	cmd := &cobra.Command{
+		Use:   "partition STORE -k N",
+		Short: "divide a graph's vertices among workers",
+		Long: `partition divides the vertices of a store, or of a dataset's store, into N partitions and stores a share of the graph for each
+in the store itself, so that a worker reads only its own. It prints how many edges the partitions cut, and how many rows each needs
+of the others (its halo). Partitions of the same number and method are replaced.
+
+  metis   few edges between partitions of about equal weight
+  random  vertices dealt evenly
+  range   contiguous ids
+  file    as another partitioner wrote it: the partition of each vertex on a line, as in .part.N files of METIS, KaHIP, Mt-KaHyPar`,
+		Example: `  weft partition stores/sbm -k 8
+  weft partition debian -k 4 --balance train
+  weft partition stores/sbm -k 8 --method random --seed 1 --json
+  weft partition stores/sbm -k 8 --write-part sbm.part.8
+  weft partition stores/sbm -k 8 --method file --file kahip/sbm.part.8`,
+		Args: arguments(1, 1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkPartitionFlags(cmd.Flags(), &o, writePart); err != nil {
+				return err
+			}
+			return runPartition(cmd, args[0], o, writePart, asJSON)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVarP(&o.K, "partitions", "k", 0, "number of partitions")
+	flags.StringVar(&o.Method, "method", partition.Methods()[0], "`name`: "+strings.Join(partition.Methods(), ", "))
+	flags.StringVar(&o.File, "file", "", "`file` that the method file reads")
+	flags.StringVar(&o.Balance, "balance", partition.Balances()[0],
+		"`name` of what partitions have equally much of: "+strings.Join(partition.Balances(), ", ")+" (the last two beside vertices)")
+	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the methods metis and random")
+	flags.IntVar(&o.Split, "split", 0, "the split whose training vertices are balanced and counted, from 0")
+	flags.StringVar(&writePart, "write-part", "", "`file` to write the partition of each vertex into as well, for other programs")
+	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// checkPartitionFlags refuses what makes no sense for any graph, flags without effect among it.
+func checkPartitionFlags(flags *pflag.FlagSet, o *partition.Options, writePart string) error {
+	if !flags.Changed("partitions") {
+		return refusal.Errorf("say into how many partitions, with -k")
+	}
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	if flags.Changed("seed") && o.Method != partition.Metis && o.Method != partition.Random {
+		return refusal.Errorf("--seed %d: the partition method %s has no randomness; leave it out", o.Seed, o.Method)
+	}
+	if flags.Changed("balance") && o.Method == partition.File {
+		return refusal.Errorf("--balance %s: the partition method file takes the partitions as they are; leave it out", o.Balance)
+	}
+	if flags.Changed("write-part") {
+		if info, err := os.Stat(filepath.Dir(writePart)); writePart == "" || err != nil || !info.IsDir() {
+			return refusal.Errorf("--write-part %s: its folder is not there; name a file in one that is", writePart)
+		}
+	}
+	return nil
+}
+
+// partitioned is what partition prints as JSON.
+type partitioned struct {
+	Store string `json:"store"`
+	partition.Description
+	CutShare          float64 `json:"cut_share"`          // of all edges
+	VertexBalance     float64 `json:"vertex_balance"`     // largest over mean
+	EdgeBalance       float64 `json:"edge_balance"`       // of in-edges
+	TrainBalance      float64 `json:"train_balance"`      // of training vertices
+	ReplicationFactor float64 `json:"replication_factor"` // rows owned or halo, for each owned
+}
+
+func runPartition(cmd *cobra.Command, dataset string, o partition.Options, writePart string, asJSON bool) error {
+	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	if err := partition.CheckWritable(store); err != nil {
+		return err
+	}
+	defer removeOnSignal(cmd.ErrOrStderr(), filepath.Join(store, "partitions", fmt.Sprintf("%s-%d", o.Method, o.K)))()
+	a, err := partition.Assign(cmd.Context(), g, o)
+	if err != nil {
+		return about(dataset, err)
+	}
+	if _, err := partition.Write(store, g, a); err != nil {
+		return err
+	}
+	if writePart != "" {
+		if err := partition.WriteFile(writePart, a); err != nil {
+			return err
+		}
+	}
+	d, found, err := partition.Find(store, o.K, o.Method)
+	if err == nil && !found {
+		err = fmt.Errorf("%s: another process removed the partitions that were written; partition it again", store)
+	}
+	if err != nil {
+		return err
+	}
+	if !asJSON {
+		printPartition(cmd.OutOrStdout(), store, &d)
+		return nil
+	}
+	return printJSON(cmd.OutOrStdout(), partitioned{
+		store, d, ratio(d.CutEdges, d.Whole.Edges), imbalance(d.Vertices), imbalance(d.Edges), imbalance(d.TrainVertices), d.Replication(),
+	})
+}
+
+func printPartition(out io.Writer, store string, d *partition.Description) {
+	t := newTable(out)
+	t.row("store", store)
+	t.row("partitions", fmt.Sprintf("%s by %s, kept as partitions/%s", count(d.K), d.Method, d.Name))
+	t.row("time", duration(seconds(d.Seconds)))
+	t.row("cut edges", fmt.Sprintf("%s of %s, %s", count(d.CutEdges), count(d.Whole.Edges), percent(ratio(d.CutEdges, d.Whole.Edges))))
+	t.row("balance", fmt.Sprintf("vertices %.3f, in-edges %.3f, training vertices %.3f: largest over mean",
+		imbalance(d.Vertices), imbalance(d.Edges), imbalance(d.TrainVertices)))
+	t.row("replication", fmt.Sprintf("%.3f rows owned or halo for each owned", d.Replication()))
+	t.flush()
+	fmt.Fprintln(out)
+	rows := [][]string{{"partition", "vertices", "in-edges", "training", "halo rows", "replication"}}
+	for p := range d.K {
+		replication := "–"
+		if own := d.Vertices[p]; own > 0 {
+			replication = fmt.Sprintf("%.3f", float64(own+d.Halo(p))/float64(own))
+		}
+		rows = append(rows, []string{
+			fmt.Sprint(p), count(d.Vertices[p]), count(d.Edges[p]), count(d.TrainVertices[p]), count(d.Halo(p)), replication,
+		})
+	}
+	printNumbers(out, rows)
+	if d.K == 1 || d.K > maxMatrix {
+		return
+	}
+	fmt.Fprintln(out)
+	rows = [][]string{{"halo rows"}}
+	for p := range d.K {
+		rows[0] = append(rows[0], fmt.Sprintf("from %d", p))
+		row := []string{fmt.Sprintf("to %d", p)}
+		for _, n := range d.HaloRows[p] {
+			row = append(row, count(n))
+		}
+		rows = append(rows, row)
+	}
+	printNumbers(out, rows)
+}
+
+// printNumbers prints a table with its columns aligned to the right, but for the first.
+func printNumbers(out io.Writer, rows [][]string) {
+	t := newTable(out)
+	for column := 1; column < len(rows[0]); column++ {
+		width := 0
+		for _, row := range rows {
+			width = max(width, utf8.RuneCountInString(row[column]))
+		}
+		for _, row := range rows {
+			row[column] = padded(row[column], width)
+		}
+	}
+	for _, row := range rows {
+		t.row(row...)
+	}
+	t.flush()
+}
+
+// ratio is part/all, 0 where there is nothing.
+func ratio(part, all int64) float64 {
+	if all == 0 {
+		return 0
+	}
+	return float64(part) / float64(all)
+}
+
+// imbalance is the largest number over the mean, 0 where there is nothing.
+func imbalance[T int | int64](counts []T) float64 {
+	sum := int64(0)
+	for _, n := range counts {
+		sum += int64(n)
+	}
+	return ratio(int64(slices.Max(counts))*int64(len(counts)), sum)
+}

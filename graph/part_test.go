@@ -1,0 +1,249 @@
+package graph
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weft/internal/refusal"
+)
+
+// part is dense() or sparse() as the share of a larger graph, with ends of edges beyond its own vertices.
+func part(g *Graph) *Part {
+	g.Names = nil
+	n := g.Vertices()
+	sources := make([]int32, len(g.Relation.Sources))
+	for v := range n {
+		for k := g.Relation.Indptr[v]; k < g.Relation.Indptr[v+1]; k++ {
+			sources[k] = 10 + g.Relation.Sources[k]
+		}
+	}
+	g.Relation.Sources = sources
+	p := &Part{Graph: g, Whole: 20, Out: Relation{Indptr: make([]int64, n+1), Sources: []int32{0, 19, 19}}}
+	p.Out.Indptr[n] = 3
+	if g.Relation.Weights != nil {
+		p.Out.Weights = []float32{1, 2, 3}
+	}
+	for v := range int32(n) {
+		p.IDs = append(p.IDs, 3*v+1)
+	}
+	return p
+}
+
+// folder writes parts into a new directory.
+func folder(t testing.TB, dir string, parts map[string]*Part) {
+	t.Helper()
+	f, err := CreateFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Abort()
+	for name, p := range parts {
+		if err := f.AddPart(name, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.AddInt32s("ids.npy", []int32{1, 2}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPartRoundTrip(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "parts")
+	parts := map[string]*Part{"0": part(dense()), "1": part(sparse()), "2": part(&Graph{Relation: Relation{Indptr: []int64{0, 0}}})}
+	folder(t, dir, parts)
+	for name, want := range parts {
+		got, err := OpenPart(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		if err := got.Graph.Close(); err != nil {
+			t.Error(err)
+		}
+		if _, err := Open(filepath.Join(dir, name)); !refusal.Is(err) || !strings.Contains(err.Error(), "one share") {
+			t.Errorf("a part opened as a store: error %v", err)
+		}
+	}
+	store := stored(t, dense())
+	if _, err := OpenPart(store); !refusal.Is(err) || !strings.Contains(err.Error(), "does not describe a share") {
+		t.Errorf("a store opened as a part: error %v", err)
+	}
+}
+
+func TestFolderReplaces(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "parts")
+	folder(t, dir, map[string]*Part{"old": part(dense())})
+	f, err := CreateFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.AddPart("new", part(sparse())); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"ids.npy", "old"}, left(t, dir)); diff != "" {
+		t.Errorf("before: %s", diff)
+	}
+	if err := f.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"new"}, left(t, dir)); diff != "" {
+		t.Errorf("after: %s", diff)
+	}
+	if err := f.Abort(); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"parts"}, left(t, parent)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// Where a file system cannot exchange two names the old directory is moved away first.
+func TestMoveAside(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "parts")
+	folder(t, dir, map[string]*Part{"old": part(dense())})
+	f, err := CreateFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Abort()
+	if err := f.AddInt32s("new.npy", []int32{1}); err != nil {
+		t.Fatal(err)
+	}
+	old, err := f.s.moveAside()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"new.npy"}, left(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"ids.npy", "old"}, left(t, old)); diff != "" {
+		t.Error(diff)
+	}
+	if f, err = CreateFolder(dir); err != nil { // its sweep finds what was moved
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(old); !os.IsNotExist(err) {
+		t.Errorf("%s was left: %v", old, err)
+	}
+	if err := f.Abort(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A name that cannot be made stays the folder's error.
+func TestFolderKeepsItsError(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "parts")
+	f, err := CreateFolder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.AddPart("no/such", part(dense())); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("error %v", err)
+	}
+	for _, err := range []error{f.AddPart("0", part(dense())), f.AddInt32s("a.npy", nil), f.AddJSON("a.json", 1), f.Commit()} {
+		if err == nil || !strings.Contains(err.Error(), "no/such") {
+			t.Errorf("error %v", err)
+		}
+	}
+	if err := f.Abort(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); !os.IsNotExist(err) {
+		t.Errorf("something is there: %v", err)
+	}
+}
+
+func TestRows(t *testing.T) {
+	g := dense()
+	got := g.Rows([]int32{1, 3})
+	want := &Graph{
+		Relation:   Relation{Indptr: []int64{0, 0, 0}},
+		Features:   Features{Columns: 3, Dense: []float32{0, 0, 0, 0, 6, 0}},
+		Labels:     Labels{Classes: 2, Class: []int64{1, 1}, Names: g.Labels.Names},
+		Splits:     []Split{{Val: []int64{0}, Test: []int64{1}}},
+		Metric:     g.Metric,
+		Provenance: g.Provenance,
+	}
+	if diff := same(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestFilesAndCheckStored(t *testing.T) {
+	for _, g := range []*Graph{dense(), sparse(), {Relation: Relation{Indptr: []int64{0, 0}}}} {
+		dir := stored(t, g)
+		files, err := Files(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(left(t, dir), files, cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
+			t.Error(diff)
+		}
+		opened, err := Open(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := opened.CheckStored(dir); err != nil {
+			t.Error(err)
+		}
+		if err := opened.AddSelfLoops().CheckStored(dir); !refusal.Is(err) {
+			t.Errorf("a changed graph: error %v", err)
+		}
+		if err := opened.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// FuzzOpenPart is FuzzOpen for a part.
+func FuzzOpenPart(f *testing.F) {
+	files := []string{descriptionFile, idsFile, outEdges.indptr, outEdges.indices, indicesFile}
+	good := filepath.Join(f.TempDir(), "parts")
+	folder(f, good, map[string]*Part{"0": part(dense())})
+	for k, file := range files {
+		b, err := os.ReadFile(filepath.Join(good, "0", file))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(uint8(k), b)
+		f.Add(uint8(k), b[:len(b)/2])
+	}
+	f.Fuzz(func(t *testing.T, which uint8, content []byte) {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS(filepath.Join(good, "0"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, files[int(which)%len(files)]), content, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		p, err := OpenPart(dir)
+		if err != nil {
+			if !refusal.Is(err) || !strings.Contains(err.Error(), dir) {
+				t.Fatal(err)
+			}
+			return
+		}
+		defer p.Graph.Close()
+		for _, r := range []*Relation{&p.Graph.Relation, &p.Out} {
+			for v := range p.IDs {
+				for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
+					if u < 0 || int(u) >= p.Whole {
+						t.Fatalf("vertex %d: %d of %d", v, u, p.Whole)
+					}
+				}
+			}
+		}
+	})
+}
