@@ -52,6 +52,10 @@ var conformance = map[string]func(s *suite){
 	"sgd":                   conformSGD,
 	"product":               conformMatMul,
 	"transposed product":    conformMatMulT,
+	"rows":                  conformRows,
+	"columns":               conformColumns,
+	"head scale":            conformHeadScale,
+	"elements":              conformElements,
 }
 
 // widths are numbers of columns: every remainder of every vector length, with and without whole vectors before it, and the sizes

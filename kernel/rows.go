@@ -27,3 +27,34 @@ func (t *Team) listed(name C.int, z, x, rows, packed *tensor.Matrix) {
 	args := &C.weft_rows_args{z: floats(z), x: floats(x), rows: ints(rows), cols: C.int64_t(x.Cols)}
 	t.rows(name, unsafe.Pointer(args), rows.Cols, x.Cols)
 }
+
+// Columns is z_i,fromZ+c = x_i,fromX+c for c = 0…count−1, or the same added to z; the other columns of z are left alone.
+func (t *Team) Columns(z *tensor.Matrix, fromZ int, x *tensor.Matrix, fromX, count int, accumulate bool) {
+	if z.Rows != x.Rows || fromZ < 0 || fromX < 0 || fromZ+count > z.Cols || fromX+count > x.Cols {
+		panic(fmt.Sprintf("kernel: %d columns from %d of %d×%d to %d of %d×%d", count, fromX, x.Rows, x.Cols, fromZ, z.Rows, z.Cols))
+	}
+	args := &C.weft_columns_args{
+		z: floats(z), x: floats(x), z_cols: C.int64_t(z.Cols), x_cols: C.int64_t(x.Cols), from_z: C.int64_t(fromZ), from_x: C.int64_t(fromX),
+		count: C.int64_t(count), accumulate: boolean(accumulate),
+	}
+	t.rows(C.weft_columns, unsafe.Pointer(args), z.Rows, count)
+}
+
+// HeadScale is z_ihc = x_ihc · s_ih, for x and z rows × heads·width and s rows × heads. z may be x.
+func (t *Team) HeadScale(z, x, s *tensor.Matrix) {
+	tensor.SameShape(z, x)
+	check("scale of heads", s, x.Rows, s.Cols)
+	args := &C.weft_head_scale_args{z: floats(z), x: floats(x), s: floats(s), heads: C.int64_t(s.Cols), width: C.int64_t(x.Cols / s.Cols)}
+	t.rows(C.weft_head_scale, unsafe.Pointer(args), x.Rows, x.Cols)
+}
+
+// Exp is z = exp(x), element by element. z may be x.
+func (t *Team) Exp(z, x *tensor.Matrix) { t.elements(C.weft_exp, z, x) }
+
+// Reciprocal is z = 1/x, element by element, and 0 where x is 0. z may be x.
+func (t *Team) Reciprocal(z, x *tensor.Matrix) { t.elements(C.weft_reciprocal, z, x) }
+
+func (t *Team) elements(name C.int, z, x *tensor.Matrix) {
+	tensor.SameShape(z, x)
+	t.rows(name, unsafe.Pointer(&C.weft_combine_args{z: floats(z), x: floats(x)}), z.Len(), 4)
+}

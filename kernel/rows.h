@@ -1,4 +1,4 @@
-// Rows picked out of a matrix, and added back to it.
+// What message functions are made of: rows picked out of a matrix and added back to it, columns, heads, and single numbers.
 
 enum { ROWS_AHEAD = 16 };
 
@@ -21,4 +21,45 @@ static void k_scatter_add(const void *args, int64_t lo, int64_t hi) {
 			put(z + c, part(z + c, n) + part(x + c, n), n);
 		}
 	}
+}
+
+static void k_columns(const void *args, int64_t lo, int64_t hi) {
+	const weft_columns_args *a = args;
+	for (int64_t i = lo; i < hi; i++) {
+		float *z = a->z + i * a->z_cols + a->from_z;
+		const float *x = a->x + i * a->x_cols + a->from_x;
+		for (int64_t c = 0; c < a->count; c += VW) {
+			int n = lesser(a->count - c, VW);
+			vf v = part(x + c, n);
+			if (a->accumulate)
+				v += part(z + c, n);
+			put(z + c, v, n);
+		}
+	}
+}
+
+static void k_head_scale(const void *args, int64_t lo, int64_t hi) {
+	const weft_head_scale_args *a = args;
+	for (int64_t k = lo * a->heads; k < hi * a->heads; k++)
+		for (int64_t c = 0; c < a->width; c += VW) {
+			int64_t at = k * a->width + c;
+			int n = lesser(a->width - c, VW);
+			put(a->z + at, a->s[k] * part(a->x + at, n), n);
+		}
+}
+
+// Runs over elements, as k_reciprocal.
+static void k_exp(const void *args, int64_t lo, int64_t hi) {
+	const weft_combine_args *a = args;
+	for (int64_t i = lo; i < hi; i += VW) {
+		int n = lesser(hi - i, VW);
+		put(a->z + i, vexp(part(a->x + i, n)), n);
+	}
+}
+
+// 1/x, and 0 for 0.
+static void k_reciprocal(const void *args, int64_t lo, int64_t hi) {
+	const weft_combine_args *a = args;
+	for (int64_t i = lo; i < hi; i++)
+		a->z[i] = a->x[i] == 0 ? 0 : 1 / a->x[i];
 }

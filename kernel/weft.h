@@ -266,6 +266,21 @@ typedef struct {
 	int64_t cols;
 } weft_rows_args;
 
+// z_i,from_z+c = [the same +] x_i,from_x+c for c = 0 … count−1. Runs over rows.
+typedef struct {
+	float *z;
+	const float *x;
+	int64_t z_cols, x_cols, from_z, from_x, count;
+	int32_t accumulate;
+} weft_columns_args;
+
+// z_ihc = x_ihc · s_ih. z may be x.
+typedef struct {
+	float *z;
+	const float *x, *s;
+	int64_t heads, width;
+} weft_head_scale_args;
+
 // Sets 32-bit words.
 typedef struct {
 	uint32_t *p;
@@ -276,7 +291,7 @@ typedef struct {
 	X(spmm) X(max) X(max_back) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(finish) X(finish_back) X(combine) \
 	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
-	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(gather) X(scatter_add) X(fill)
+	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(gather) X(scatter_add) X(columns) X(head_scale) X(exp) X(reciprocal) X(fill)
 
 enum weft_kernel_name {
 #define X(name) weft_##name,

@@ -1,0 +1,100 @@
+package autograd
+
+import "weft/tensor"
+
+// Operations that message functions are made of.
+
+// HeadDot is z_ih = Σ_c x_ihc · a_hc, for x rows × heads·width and a 1 × heads·width: rows × heads.
+func HeadDot(x, a *Var, heads int) *Var {
+	t := x.tape
+	z := t.New(x.Rows(), heads)
+	t.Team.HeadDot(z, x.Value(), a.Value())
+	return t.Record(Op{Value: z, Inputs: []*Var{x, a}, Keeps: []*Var{x, a}, Backward: func(g *tensor.Matrix) {
+		t.Team.HeadDotBackward(x.GradSum(), a.GradSum(), g, x.Value(), a.Value())
+		g.Release()
+	}})
+}
+
+// HeadScale is z_ihc = x_ihc · s_ih, for x rows × heads·width and s rows × heads.
+func HeadScale(x, s *Var) *Var {
+	t := x.tape
+	z := t.New(x.Rows(), x.Cols())
+	t.Team.HeadScale(z, x.Value(), s.Value())
+	return t.Record(Op{Value: z, Inputs: []*Var{x, s}, Keeps: []*Var{x, s}, Backward: func(g *tensor.Matrix) {
+		if s.wants {
+			ds := t.Memory().New(tensor.Gradients, s.Rows(), s.Cols())
+			t.Team.RowDots(ds, g, x.Value())
+			s.AddGrad(ds)
+		}
+		t.Team.HeadScale(g, g, s.Value())
+		x.AddGrad(g)
+	}})
+}
+
+// Exp is exp(x), element by element.
+func Exp(x *Var) *Var {
+	t := x.tape
+	z := t.New(x.Rows(), x.Cols())
+	t.Team.Exp(z, x.Value())
+	return t.Record(Op{Value: z, Inputs: []*Var{x}, KeepsResult: true, Backward: func(g *tensor.Matrix) {
+		t.Team.Multiply(g, g, z)
+		x.AddGrad(g)
+	}})
+}
+
+// Reciprocal is 1/x, element by element, and 0 where x is 0.
+func Reciprocal(x *Var) *Var {
+	t := x.tape
+	z := t.New(x.Rows(), x.Cols())
+	t.Team.Reciprocal(z, x.Value())
+	return t.Record(Op{Value: z, Inputs: []*Var{x}, KeepsResult: true, Backward: func(g *tensor.Matrix) {
+		t.Team.Multiply(g, g, z)
+		t.Team.Multiply(g, g, z)
+		t.Team.Scale(g, -1, g)
+		x.AddGrad(g)
+	}})
+}
+
+// Detach is x without its gradient.
+func Detach(x *Var) *Var {
+	t := x.tape
+	z := t.New(x.Rows(), x.Cols())
+	t.Team.Copy(z, x.Value())
+	return t.Record(Op{Value: z})
+}
+
+// Columns is columns from … from+count−1 of x.
+func Columns(x *Var, from, count int) *Var {
+	t := x.tape
+	z := t.New(x.Rows(), count)
+	t.Team.Columns(z, 0, x.Value(), from, count, false)
+	return t.Record(Op{Value: z, Inputs: []*Var{x}, Backward: func(g *tensor.Matrix) {
+		t.Team.Columns(x.GradSum(), from, g, 0, count, true)
+		g.Release()
+	}})
+}
+
+// Join is the columns of all xs side by side.
+func Join(xs ...*Var) *Var {
+	t, cols := xs[0].tape, 0
+	for _, x := range xs {
+		cols += x.Cols()
+	}
+	z := t.New(xs[0].Rows(), cols)
+	at := 0
+	for _, x := range xs {
+		t.Team.Columns(z, at, x.Value(), 0, x.Cols(), false)
+		at += x.Cols()
+	}
+	return t.Record(Op{Value: z, Inputs: xs, Backward: func(g *tensor.Matrix) {
+		at := 0
+		for _, x := range xs {
+			if x.wants {
+				dx, add := x.Grad()
+				t.Team.Columns(dx, 0, g, at, x.Cols(), add)
+			}
+			at += x.Cols()
+		}
+		g.Release()
+	}})
+}
