@@ -94,7 +94,7 @@ func parseRecord(text []byte) (*record, error) {
 		return nil, fmt.Errorf("damaged: %w", err)
 	}
 	r.Whole.Statistics, r.files = r.Statistics, r.Store
-	return r, r.Description.check()
+	return r, r.check()
 }
 
 // check checks that the counts are complete and go together.

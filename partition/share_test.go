@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -60,6 +61,19 @@ func TestSharesOfAnyAssignment(t *testing.T) {
 		t.Run(name, func(t *testing.T) { checkShares(t, g, a) })
 	}
 	checkShares(t, made(t, 5, 0, kinds["sparse"], 1), &Assignment{K: 2, Of: []int32{0, 1, 0, 1, 0}})
+}
+
+// TestSharesOfRandomGraphs holds it for random assignments of random graphs, sparse to crowded.
+func TestSharesOfRandomGraphs(t *testing.T) {
+	for seed := range uint64(60) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		g := made(t, 1+r.IntN(15), r.IntN(60), kinds[[]string{"bare", "dense", "sparse", "plain"}[seed%4]], seed)
+		a := &Assignment{K: 1 + r.IntN(6), Of: make([]int32, g.Vertices())}
+		for v := range a.Of {
+			a.Of[v] = int32(r.IntN(a.K))
+		}
+		checkShares(t, g, a)
+	}
 }
 
 func checkShares(t *testing.T, g *graph.Graph, a *Assignment) {

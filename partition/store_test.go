@@ -34,7 +34,11 @@ func stored(t testing.TB, g *graph.Graph) (store string, opened *graph.Graph) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { opened.Close() })
+	t.Cleanup(func() {
+		if err := opened.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return store, opened
 }
 
@@ -273,7 +277,11 @@ func TestReadOnlyStore(t *testing.T) {
 	if err := os.Chmod(store, 0o555); err != nil {
 		t.Fatal(err)
 	}
-	defer os.Chmod(store, 0o755)
+	defer func() {
+		if err := os.Chmod(store, 0o755); err != nil {
+			t.Error(err)
+		}
+	}()
 	if os.Geteuid() == 0 { // who may write anywhere: this thread looks at files as someone else
 		if err := os.Chmod(filepath.Dir(filepath.Dir(store)), 0o755); err != nil {
 			t.Fatal(err)
@@ -283,7 +291,11 @@ func TestReadOnlyStore(t *testing.T) {
 		if err := unix.Setfsuid(65534); err != nil {
 			t.Fatal(err)
 		}
-		defer unix.Setfsuid(0)
+		defer func() {
+			if err := unix.Setfsuid(0); err != nil {
+				t.Error(err)
+			}
+		}()
 	}
 	_, err := Write(store, g, &Assignment{K: 1, Of: make([]int32, 20), Method: Range})
 	if !refusal.Is(err) || !strings.HasPrefix(err.Error(), store+": cannot be written to") {
@@ -546,8 +558,7 @@ func TestDamagedShare(t *testing.T) {
 		}
 		got, err := Open(store, d, 1)
 		if err == nil {
-			t.Errorf("%s, %s: opened", test.file, test.want)
-			got.Close()
+			t.Errorf("%s, %s: opened; closing it: %v", test.file, test.want, got.Close())
 		} else if !refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, test.file)+": ") ||
 			!strings.Contains(err.Error(), test.want) || !strings.HasSuffix(err.Error(), "partition the graph again") {
 			t.Errorf("%s: error %v; want %q", test.file, err, test.want)

@@ -139,8 +139,9 @@ func printPartition(out io.Writer, store string, d *partition.Description) {
 	t.row("partitions", fmt.Sprintf("%s by %s, kept as partitions/%s", count(d.K), d.Method, d.Name))
 	t.row("time", duration(seconds(d.Seconds)))
 	t.row("cut edges", fmt.Sprintf("%s of %s, %s", count(d.CutEdges), count(d.Whole.Edges), percent(ratio(d.CutEdges, d.Whole.Edges))))
-	t.row("balance", fmt.Sprintf("vertices %.3f, in-edges %.3f, training vertices %.3f: largest over mean",
-		imbalance(d.Vertices), imbalance(d.Edges), imbalance(d.TrainVertices)))
+	trains := imbalance(d.TrainVertices)
+	t.row("balance", describe(fmt.Sprintf("vertices %.3f", imbalance(d.Vertices)), fmt.Sprintf("in-edges %.3f", imbalance(d.Edges)),
+		when(trains > 0, fmt.Sprintf("training vertices %.3f", trains)))+": largest over mean")
 	t.row("replication", fmt.Sprintf("%.3f rows owned or halo for each owned", d.Replication()))
 	t.flush()
 	fmt.Fprintln(out)

@@ -67,7 +67,7 @@ func New(vertices, entries, constraints int, weighted bool) (*Problem, error) {
 		return nil, fmt.Errorf("memory for METIS: %w", err)
 	}
 	p := &Problem{memory: os.NewFile(uintptr(fd), "metis")}
-	if err := p.memory.Truncate(4 * h.words()); err == nil {
+	if err = p.memory.Truncate(4 * h.words()); err == nil {
 		err = p.mapped(&h)
 	}
 	if err != nil {
