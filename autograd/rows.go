@@ -6,10 +6,13 @@ import "weft/tensor"
 // workers' rows.
 type Rows struct {
 	Here  int            // rows on this worker
-	Total int            // rows on all workers together
+	Total int            // rows on all workers together, or NotVertices
 	IDs   *tensor.Matrix // the rows' vertices in the original graph, Int32; nil when row i is vertex i
 	Peers Peers          // the workers that hold the other rows; nil when there are none
 }
+
+// NotVertices is the Total of rows that are edges, over which nothing can be summed.
+const NotVertices = -1
 
 // Peers sums over the workers that hold the rows of one matrix.
 type Peers interface {

@@ -20,6 +20,8 @@ type Tape struct {
 	Training  bool   // dropout is active, batch norm uses the batch's statistics
 	Random    Random // keys of dropout masks
 	Rows      Rows   // the vertices that the values' rows are
+	// Leaves, unless nil, are the only gradients that Leaf accepts: others would be missed by who reads Complete.
+	Leaves map[*tensor.Matrix]bool
 	// Complete, unless nil, is called in Backward with each leaf's gradient when nothing will be added to it any more.
 	Complete func(grad *tensor.Matrix)
 
@@ -136,6 +138,9 @@ func (t *Tape) settle(inputs []*Var) {
 
 // Leaf is a parameter on this tape: gradients are added to grad.
 func (t *Tape) Leaf(value, grad *tensor.Matrix) *Var {
+	if t.Leaves != nil && grad != nil && !t.Leaves[grad] {
+		panic(fmt.Sprintf("autograd: a parameter of %d×%d is used where it was not announced", value.Rows, value.Cols))
+	}
 	v := t.dense(value)
 	v.grad, v.leaf, v.wants = grad, true, t.Recording && grad != nil
 	return v

@@ -4,6 +4,7 @@ package gnn
 
 import (
 	"weft/autograd"
+	"weft/nn"
 )
 
 // Reduce is an aggregation over in-neighbours, duplicates counted: z_i = ⊕_{j→i} x_j (+ Self·x_i for sums).
@@ -47,6 +48,8 @@ type Propagator interface {
 	Propagate(x *autograd.Var, op Reduce, k int) *autograd.Var
 	// Attend is softmax attention over in-edges: rows × Heads·Width. No tensor with an entry for each edge is kept.
 	Attend(a Attention) *autograd.Var
+	// Message aggregates the messages of a function of the caller's own: rows × Columns. Only some edges' messages exist at a time.
+	Message(m Message) *autograd.Var
 }
 
 // Attention describes softmax attention over in-edges, per head:
@@ -61,6 +64,29 @@ type Attention struct {
 	Slope            float64 // of LeakyReLU
 	Dropout          float64 // probability with which a coefficient is dropped
 	SelfLoops        bool    // stored self loops are replaced by one for each vertex; otherwise they count as edges
+}
+
+// Message describes a message function: z_i = ⊕_{j→i} f(source_j, target_i, w_ji). Any network of messages can be written with it.
+type Message struct {
+	Source *autograd.Var // rows × any columns: what a vertex sends
+	Target *autograd.Var // rows × any columns: what its receiver knows; nil: nothing
+	// Function computes the messages of some edges, a row for each: edges × Columns. It is called for a few thousand edges at a time,
+	// and again in the backward pass, and must depend on nothing but its argument and Parameters. The result for an edge must depend on
+	// that edge's rows alone; batch norm cannot be used in it.
+	Function func(e Edges) *autograd.Var
+	// Parameters are those that Function puts on its tape (Param.On(e.Tape)); it may use no others.
+	Parameters []*nn.Param
+	Columns    int
+	Reduce     ReduceKind // KindSum, KindMean or KindMax; among equal messages the source with the smallest id wins
+	SelfLoops  bool       // stored self loops are replaced by one for each vertex; otherwise they count as edges
+}
+
+// Edges are some edges as a message function sees them.
+type Edges struct {
+	Tape   *autograd.Tape // where the function's operations are recorded
+	Source *autograd.Var  // edges × columns of Message.Source
+	Target *autograd.Var  // edges × columns of Message.Target, nil without it
+	Weight *autograd.Var  // edges × 1: the edges' weights, 1 for added self loops; nil where the relation has none
 }
 
 // Propagators makes the Propagator of a place, along the edges as stored or reversed.

@@ -46,6 +46,9 @@ func (b *BatchNorm) RunningMean() *Buffer { return b.runningMean }
 func (b *BatchNorm) Forward(x *autograd.Var, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	t := x.Tape()
 	rows := t.Rows
+	if rows.Total == autograd.NotVertices {
+		panic("nn: batch norm of rows that are not vertices, as in a message function")
+	}
 	cols := x.Cols()
 	mean, rstd := t.Memory().New(tensor.Activations, 1, cols), t.Memory().New(tensor.Activations, 1, cols)
 	if t.Training {

@@ -277,10 +277,17 @@ func (r *returns) each(t *topology, compute func(b *block, d *tensor.Matrix)) er
 }
 
 // rematerialize fetches the rows of every remote block again, unless they were kept, computes the gradient of each and sends it, and
-// adds what other workers return to dx.
+// adds what other workers return to dx. Where dx is nil no gradient is asked for, and compute gets none to fill.
 func (p *propagator) rematerialize(t *topology, x *tensor.Matrix, kept []*tensor.Matrix, dx *tensor.Matrix, compute func(b *block, rows, d *tensor.Matrix)) error {
-	back := p.graph.giveBack(t, dx)
+	back := &returns{g: p.graph}
+	if dx != nil {
+		back = p.graph.giveBack(t, dx)
+	}
 	one := func(b *block, rows *tensor.Matrix) error {
+		if dx == nil {
+			compute(b, rows, nil)
+			return nil
+		}
 		d, err := back.gradient(b)
 		if err == nil {
 			compute(b, rows, d)

@@ -27,6 +27,8 @@ type Graph struct {
 	sar   SAR
 
 	operators map[operatorKey]operator
+	shares    map[loopsKey]*tensor.Matrix // 1/in-degree of each own row
+	loops     map[loopsKey]*block         // self loops as edges
 	orders    []string // what each site decided, in the order of the first pass
 	decided   map[string]bool
 	epoch     int // for errors
@@ -46,6 +48,9 @@ type operatorKey struct {
 	reduce   gnn.Reduce
 	reversed bool
 }
+
+// loopsKey says which way the edges go, and whether each vertex has exactly one self loop or those that are stored.
+type loopsKey struct{ reversed, one bool }
 
 // NewWhole is the whole graph on one worker: its structure is copied into the team's memory. copied, unless nil, is called when r is
 // not needed any more.
@@ -158,6 +163,37 @@ func (g *Graph) connect(r *graph.Relation, haloRows [][]int, copied func()) (*to
 		})
 	}
 	return t, nil
+}
+
+// meanShares are 1/in-degree of the worker's rows.
+func (g *Graph) meanShares(t *topology, key loopsKey) *tensor.Matrix {
+	if g.shares[key] == nil {
+		if g.shares == nil {
+			g.shares = map[loopsKey]*tensor.Matrix{}
+		}
+		g.shares[key] = t.column(g.team, func(v int) float64 {
+			n := t.inDegree(v)
+			if key.one {
+				n += 1 - t.loopsOf(v)
+			}
+			return inverse(float64(n))
+		})
+	}
+	return g.shares[key]
+}
+
+// loopBlock is the self loops as a block of edges, nil where there are none.
+func (g *Graph) loopBlock(t *topology, key loopsKey) *block {
+	if !key.one && t.loops == nil {
+		return nil
+	}
+	if g.loops[key] == nil {
+		if g.loops == nil {
+			g.loops = map[loopsKey]*block{}
+		}
+		g.loops[key] = &block{in: t.loopMatrix(g.team, key.one), ids: g.rows.IDs}
+	}
+	return g.loops[key]
 }
 
 // columnOfSources is, for each remote block, the values that its sources have in a column over the owners' rows.

@@ -17,6 +17,7 @@ type topology struct {
 	needed []*piece // own rows that other workers need, in the order in which they go there
 
 	loops     *tensor.Matrix // Int32, rows × 1: stored self loops of each vertex; nil: none
+	loopCount int            // of all vertices
 	loopStart []int64        // len rows+1: where a vertex's loops begin in loopW; nil: no weights
 	loopW     []float32      // the weights of the self loops, vertex by vertex
 	one       *tensor.Matrix // Int32, rows × 1 of ones, made when first asked for
@@ -136,6 +137,7 @@ func (t *topology) newLocal(team *kernel.Team, s *span, start int32) *block {
 		}
 	})
 	b := &block{in: newCSR(team, t.rows, t.rows, inner, s.r.Weights != nil)}
+	t.loopCount = all - inner
 	if inner < all {
 		t.loops = mem.NewElement(tensor.Graph, tensor.Int32, t.rows, 1)
 		t.loopStart, t.loopW = weightsOfLoops(s, start, loops)
@@ -271,6 +273,39 @@ func (t *topology) oneLoop(team *kernel.Team) *tensor.Matrix {
 		team.Fill(t.one, 1)
 	}
 	return t.one
+}
+
+// loopMatrix is the stored self loops as entries of a matrix; or one for each vertex.
+func (t *topology) loopMatrix(team *kernel.Team, one bool) *kernel.CSR {
+	entries := t.loopCount
+	if one {
+		entries = t.rows
+	}
+	a := newCSR(team, t.rows, t.rows, entries, t.local().in.Values != nil)
+	if team.Planning() {
+		return a
+	}
+	at := 0
+	for v := range t.rows {
+		a.Indptr.Int64s()[v] = int64(at)
+		n := t.loopsOf(v)
+		if one {
+			n = 1
+		}
+		for k := range n {
+			a.Indices.Int32s()[at] = int32(v)
+			switch {
+			case a.Values == nil:
+			case one || t.loopW == nil:
+				a.Values.Floats()[at] = 1
+			default:
+				a.Values.Floats()[at] = t.loopWeights(v)[k]
+			}
+			at++
+		}
+	}
+	a.Indptr.Int64s()[t.rows] = int64(at)
+	return a
 }
 
 func (t *topology) loopsOf(v int) int {
