@@ -9,6 +9,9 @@ WEFT_DATA ?= ../shared/data
 # Passed to `make reproduce` and `make bench-peers`, such as ARGS="--only cora-gcn --seeds 3".
 ARGS ?=
 
+# Built with Open MPI where pkg-config finds it, else with MPICH, else for one process; TAGS= builds without.
+TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config --exists mpich; then echo mpi,mpich; fi; } 2>/dev/null)
+
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
@@ -23,15 +26,15 @@ packages:
 	@scripts/install-packages
 
 build: packages ## build bin/weft
-	$(GO) build -ldflags '-X main.version=$(VERSION)' -o bin/weft ./cmd/weft
+	$(GO) build -tags '$(TAGS)' -ldflags '-X main.version=$(VERSION)' -o bin/weft ./cmd/weft
 
 demo: build ## train on this machine's own Debian package index
 	@scripts/demo
 
 test: packages ## formatting, go vet, every test, and the numerical ones at each SIMD level
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted (gofmt -w):" $$unformatted >&2; exit 1; }
-	$(GO) vet ./...
-	timeout --foreground --signal=INT --kill-after=30 15m $(GO) test -timeout 10m ./...
+	$(GO) vet -tags '$(TAGS)' ./...
+	timeout --foreground --signal=INT --kill-after=30 15m $(GO) test -tags '$(TAGS)' -timeout 10m ./...
 	for level in $$(grep -owm1 avx2 /proc/cpuinfo) portable; do WEFT_SIMD=$$level $(GO) test -count=1 -timeout 10m ./autograd ./nn ./optim ./gnn ./parallel ./train || exit; done
 
 bench: build ## every kernel and whole epochs against what this machine can do: minutes; ARGS="--only spmm"

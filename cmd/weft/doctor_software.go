@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"weft/comm/mpi"
 	"weft/internal/datasets"
 )
 
@@ -56,7 +57,7 @@ type mpiFinding struct {
 }
 
 func findMPI() mpiFinding {
-	var f mpiFinding
+	f := mpiFinding{BuiltIn: mpi.Built()}
 	for _, name := range []string{"mpirun", "mpiexec"} {
 		if path, err := exec.LookPath(name); err == nil {
 			f.Launcher, f.LauncherVersion = path, launcherVersion(said(path, "--version"))
@@ -69,19 +70,25 @@ func findMPI() mpiFinding {
 			break
 		}
 	}
-	for _, name := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
-		f.Processes = max(f.Processes, environmentNumber(name))
+	if mpi.Launched() {
+		f.Processes = mpi.Ranks()
 	}
-	f.Advice = mpiAdvice(f.Processes)
+	f.Advice = mpiAdvice(f)
 	return f
 }
 
-// mpiAdvice is the same whatever is installed: no part of weft uses MPI.
-func mpiAdvice(processes int) string {
-	if processes > 1 {
-		return fmt.Sprintf("no MPI in this weft: each of %d processes trains the same", processes)
+func mpiAdvice(f mpiFinding) string {
+	switch {
+	case !f.BuiltIn && f.Processes > 1:
+		return fmt.Sprintf("no MPI in this weft: each of %d processes trains the same", f.Processes)
+	case !f.BuiltIn:
+		return "not in this weft, which trains in one process: make build"
+	case f.Processes > 1:
+		return fmt.Sprintf("%s, started by the launcher", counted(f.Processes, "rank", "ranks"))
+	case f.Launcher == "":
+		return "no launcher for several processes: install openmpi-bin"
 	}
-	return "not used: this weft has no MPI and trains in one process"
+	return "processes: mpirun -n 4 weft train --parallel graph=4 …"
 }
 
 func (f mpiFinding) line() (what, found, advice string) {

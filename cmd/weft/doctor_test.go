@@ -74,8 +74,11 @@ func TestAdvice(t *testing.T) {
 		{arithmeticAdvice(rate(1.1), 2, free), "cores are shared (hyperthreads?): --threads 1 "},
 		{arithmeticAdvice(rate(65), 128, hyperthreads), "hyperthreads share cores: --threads 64 "},
 
-		{mpiAdvice(0), "not used: this weft has no MPI"},
-		{mpiAdvice(1024), "no MPI in this weft: each of 1024 processes"},
+		{mpiAdvice(mpiFinding{}), "not in this weft, which trains in one process"},
+		{mpiAdvice(mpiFinding{Processes: 1024}), "no MPI in this weft: each of 1024 processes"},
+		{mpiAdvice(mpiFinding{BuiltIn: true}), "no launcher for several processes"},
+		{mpiAdvice(mpiFinding{BuiltIn: true, Launcher: "/usr/bin/mpirun"}), "processes: mpirun -n 4"},
+		{mpiAdvice(mpiFinding{BuiltIn: true, Processes: 1024}), "1,024 ranks"},
 
 		{slurmAdvice(slurmFinding{}), ""},
 		{slurmAdvice(slurmFinding{Launcher: "/usr/bin/srun"}), "weft trains in one process: srun -n 1"},

@@ -118,16 +118,20 @@ func asMember(all *comm.Comm, one Case) error {
 	return all.Barrier(comm.Setup)
 }
 
-// pattern is a message that tells where it comes from: n bytes that depend on the numbers.
+// pattern is a message that tells where it comes from: n bytes that depend on the numbers, and repeat themselves at no round distance.
 func pattern(n int, numbers ...int) []byte {
 	seed := uint32(2166136261)
 	for _, x := range numbers {
 		seed = (seed ^ uint32(x)) * 16777619
 	}
 	b := make([]byte, n)
-	for i := range b {
+	const period = 4099
+	for i := range min(n, period) {
 		seed = seed*1664525 + 1013904223
 		b[i] = byte(seed >> 24)
+	}
+	for done := period; done < n; done *= 2 {
+		copy(b[done:], b[:done])
 	}
 	return b
 }

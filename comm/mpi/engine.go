@@ -7,7 +7,6 @@ import "C"
 
 import (
 	"fmt"
-	"time"
 	"unsafe"
 
 	"weft/comm"
@@ -15,11 +14,8 @@ import (
 
 // engine keeps account of the MPI messages under way. It is used by one thread.
 type engine struct {
-	slots  []piece // by slot
-	free   []int   // slots
-	active int
-	last   time.Time // when something began or ended
-	timer  *time.Timer
+	slots []piece // by slot
+	free  []int   // slots
 }
 
 // piece is an MPI message: a transfer, or a part of a long one.
@@ -50,25 +46,20 @@ func (e *engine) start(t *transfer) (ended bool) {
 		}
 		e.free = e.free[:len(e.free)-1]
 		e.slots[slot] = piece{t, len(part)}
-		e.active++
 		t.pieces++
 	}
 	return t.pieces == 0
 }
 
-// test makes progress, and gives the transfers that have ended.
-func (e *engine) test() (ended []*transfer, err error) {
-	if e.active == 0 {
-		return nil, nil
-	}
+// wait makes progress until transfers end, which it gives, or until weft_mpi_wake is called.
+func (e *engine) wait() (ended []*transfer, err error) {
 	var count C.int
 	var ends *C.weft_mpi_end
-	err = failure(C.weft_mpi_test(&count, &ends))
+	err = failure(C.weft_mpi_wait(&count, &ends))
 	for _, end := range unsafe.Slice(ends, count) {
 		p := e.slots[end.slot]
 		e.slots[end.slot] = piece{}
 		e.free = append(e.free, int(end.slot))
-		e.active--
 		t := p.of
 		t.pieces--
 		if err := failure(end.error); err != nil {
@@ -81,37 +72,4 @@ func (e *engine) test() (ended []*transfer, err error) {
 		}
 	}
 	return ended, err
-}
-
-// How polling slows down. Ranks may outnumber cores, so that a rank that waits must leave its core to those that compute.
-const (
-	spinning = 20 * time.Microsecond // polls without rest for so long after something happened
-	longest  = time.Millisecond      // and rests at most so long
-)
-
-// rest waits before the next poll, for an eighth of the time since something last happened: polling adds no more than that to what
-// MPI takes. It ends at once when a message is handed over, and without messages under way only then.
-func (e *engine) rest(wake <-chan struct{}, happened bool) {
-	if e.active == 0 {
-		<-wake
-		e.last = time.Now()
-		return
-	}
-	if happened {
-		e.last = time.Now()
-		return
-	}
-	idle := time.Since(e.last)
-	if idle < spinning {
-		return
-	}
-	if e.timer == nil {
-		e.timer = time.NewTimer(0)
-	}
-	e.timer.Reset(min(idle/8, longest))
-	select {
-	case <-wake:
-		e.last = time.Now()
-	case <-e.timer.C:
-	}
 }

@@ -15,8 +15,12 @@ typedef struct {
 	int bytes; // of a receive
 } weft_mpi_end;
 
-// Makes progress, and gives the messages that have ended and whose slots are free again: *ends is valid until the next call.
-int weft_mpi_test(int *count, const weft_mpi_end **ends);
+// Makes progress until messages end, and gives these: their slots are free again, and *ends is valid until the next call. It
+// also returns, perhaps with none, after a weft_mpi_wake.
+int weft_mpi_wait(int *count, const weft_mpi_end **ends);
+
+// Any thread may call it, after weft_mpi_init.
+void weft_mpi_wake(void);
 
 int weft_mpi_finalize(void);
 

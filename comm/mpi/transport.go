@@ -3,8 +3,6 @@
 package mpi
 
 // #cgo CFLAGS: -O2 -std=gnu11
-// #cgo !mpich pkg-config: ompi-c
-// #cgo mpich pkg-config: mpich
 // #include "shim.h"
 import "C"
 
@@ -40,7 +38,7 @@ func Start() (comm.Transport, error) {
 	if !Launched() {
 		return nil, refusal.Errorf("no MPI launcher started this process: start it with mpirun -n RANKS, or with srun --mpi=pmix")
 	}
-	w := &world{wake: make(chan struct{}, 1), live: map[*transfer]bool{}, stopped: make(chan struct{})}
+	w := &world{live: map[*transfer]bool{}, stopped: make(chan struct{})}
 	started := make(chan error)
 	go w.serve(started)
 	if err := <-started; err != nil {
@@ -52,7 +50,6 @@ func Start() (comm.Transport, error) {
 // world is all processes of the launch. The goroutine of serve makes every MPI call; the others hand it their messages.
 type world struct {
 	rank, size int
-	wake       chan struct{} // something was handed over
 
 	mu      sync.Mutex
 	posted  []*transfer        // handed over, not yet started
@@ -103,18 +100,11 @@ func (w *world) post(t *transfer) *transfer {
 		t.pin.Pin(unsafe.SliceData(t.data))
 		w.live[t] = true
 		w.posted = append(w.posted, t)
-		w.nudge()
+		C.weft_mpi_wake()
 		return t
 	}
 	close(t.done)
 	return t
-}
-
-func (w *world) nudge() {
-	select {
-	case w.wake <- struct{}{}:
-	default: // it has not seen the last one yet
-	}
 }
 
 // Abort ends this rank's requests. The other ranks see it end, or their deadlines pass. MPI can do no more afterwards.
@@ -122,7 +112,7 @@ func (w *world) Abort(err error) {
 	w.aborting.Do(func() {
 		w.mu.Lock()
 		w.err = fmt.Errorf("%w: %w", comm.ErrAborted, err)
-		w.nudge()
+		C.weft_mpi_wake()
 		w.mu.Unlock()
 		select {
 		case <-w.stopped:
@@ -149,7 +139,7 @@ func (w *world) Close() error {
 		return fmt.Errorf("rank %d ends its communication while %d messages are under way", w.rank, n)
 	}
 	w.closing = true
-	w.nudge()
+	C.weft_mpi_wake()
 	w.mu.Unlock()
 	<-w.stopped
 	return w.final
@@ -184,7 +174,7 @@ func (w *world) serve(started chan<- error) {
 			close(w.stopped)
 			select {} // the thread stays, as MPI, which still runs, may want it to
 		}
-		if closing && e.active == 0 {
+		if closing {
 			w.final = failure(C.weft_mpi_finalize())
 			close(w.stopped)
 			return
@@ -194,14 +184,13 @@ func (w *world) serve(started chan<- error) {
 				w.finish(t)
 			}
 		}
-		ended, err := e.test()
+		ended, err := e.wait()
 		for _, t := range ended {
 			w.finish(t)
 		}
 		if err != nil {
 			go w.Abort(err) // it waits for this loop
 		}
-		e.rest(w.wake, len(posted)+len(ended) > 0)
 	}
 }
 
