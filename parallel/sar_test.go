@@ -219,17 +219,22 @@ func TestPartitionsAgree(t *testing.T) {
 // TestPiecesAgree is the same where the rows of a partition travel in several pieces.
 func TestPiecesAgree(t *testing.T) {
 	const vertices = 3000
+	d := dividings(vertices)
+	agree(t, manyEdges(t, vertices, 20), false, layers, map[string][]int32{"2": d["2"], "3 uneven": d["3 uneven"]}, []parallel.SAR{{Prefetch: 1}, {KeepHalo: true}})
+}
+
+// manyEdges is a directed random graph with so many edges into a vertex, on average.
+func manyEdges(t *testing.T, vertices int32, degree int32) *graph.Graph {
 	r := rand.New(rand.NewPCG(4, 4))
 	var e graph.Edges
-	for range 20 * vertices {
+	for range degree * vertices {
 		e.Source, e.Target = append(e.Source, r.Int32N(vertices)), append(e.Target, r.Int32N(vertices))
 	}
-	relation, err := graph.NewRelation(vertices, e)
+	relation, err := graph.NewRelation(int(vertices), e)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := dividings(vertices)
-	agree(t, &graph.Graph{Relation: relation}, false, layers, map[string][]int32{"2": d["2"], "3 uneven": d["3 uneven"]}, []parallel.SAR{{Prefetch: 1}, {KeepHalo: true}})
+	return &graph.Graph{Relation: relation}
 }
 
 func agree(t *testing.T, g *graph.Graph, reversed bool, layers map[string]layer, dividings map[string][]int32, settings []parallel.SAR) {
