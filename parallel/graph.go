@@ -29,7 +29,7 @@ type Graph struct {
 	operators map[operatorKey]operator
 	shares    map[loopsKey]*tensor.Matrix // 1/in-degree of each own row
 	loops     map[loopsKey]*block         // self loops as edges
-	orders    []string // what each site decided, in the order of the first pass
+	orders    []string                    // what each site decided, in the order of the first pass
 	decided   map[string]bool
 	epoch     int // for errors
 	waited    time.Duration

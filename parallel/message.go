@@ -228,7 +228,9 @@ func (c *chunk) index(n int) *chunk {
 }
 
 // first is the first n elements of a row.
-func first(m *tensor.Matrix, n int) *tensor.Matrix { return m.Reshape(m.Len(), 1).RowRange(0, n).Reshape(1, n) }
+func first(m *tensor.Matrix, n int) *tensor.Matrix {
+	return m.Reshape(m.Len(), 1).RowRange(0, n).Reshape(1, n)
+}
 
 // edges puts the rows of both ends on a tape for the function; the matrices are the caller's to release.
 func (m *messages) edges(c *chunk, source *tensor.Matrix, recording bool) (e gnn.Edges, rows, grads []*tensor.Matrix) {

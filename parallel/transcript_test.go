@@ -1,0 +1,253 @@
+package parallel_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/autograd"
+	"weft/comm"
+	"weft/comm/commtest"
+	"weft/gnn"
+	"weft/graph"
+	"weft/parallel"
+)
+
+var update = flag.Bool("update", false, "write the transcripts anew")
+
+// TestTranscripts holds the messages of each worker, in the order in which it starts them, against testdata/transcripts, where a person
+// can review them. go test ./parallel -run Transcripts -update writes them anew.
+//
+// "each worker sends to one and receives from one peer per round": round r brings rows of worker p−r to worker p. Case 1 sends no rows
+// in its backward pass, case 2 sends them again.
+func TestTranscripts(t *testing.T) {
+	small := graph.Edges{ // of vertices 0 … 7, dealt to four workers in turn; 7 has no edges
+		Source: []int32{1, 2, 3, 4, 5, 6, 0, 0, 4, 1, 1},
+		Target: []int32{0, 0, 0, 1, 1, 2, 3, 5, 6, 4, 4},
+	}
+	for name, c := range map[string]struct {
+		edges   graph.Edges
+		n, k    int
+		layer   layer
+		setting parallel.SAR
+	}{
+		"case-1":           {small, 8, 4, layer{2, 2, nil, propagate(gnn.Sum, 1)}, parallel.SAR{Prefetch: 1}},
+		"case-1-mean-wide": {small, 8, 4, layers["linear mean"], parallel.SAR{Prefetch: 1}},
+		"maximum":          {small, 8, 4, layer{2, 2, nil, propagate(gnn.Max, 1)}, parallel.SAR{Prefetch: 1}},
+		"case-2":           {small, 8, 4, attend(1, 2, true, 0), parallel.SAR{Prefetch: 1}},
+		"case-2-keep-halo": {small, 8, 4, attend(1, 2, true, 0), parallel.SAR{KeepHalo: true}},
+		"pieces":           {manyEdges(t, 2600, 12).Relation.Edges(), 2600, 2, layer{1, 1, nil, propagate(gnn.Sum, 1)}, parallel.SAR{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			relation, err := graph.NewRelation(c.n, c.edges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			of := make([]int32, c.n)
+			for v := range of {
+				of[v] = int32(v % c.k)
+			}
+			got := transcript(t, &graph.Graph{Relation: relation}, of, c.k, c.layer, c.setting)
+			file := filepath.Join("testdata", "transcripts", name+".txt")
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// transcript is what the workers send and receive in one forward and backward pass of a layer, after set-up.
+func transcript(t *testing.T, g *graph.Graph, of []int32, k int, l layer, o parallel.SAR) string {
+	var mu sync.Mutex
+	lists := make([]map[string][]string, k)
+	log := func(e commtest.Event) {
+		if e.Kind != comm.Halo && e.Kind != comm.HaloGradient || e.Bytes == 0 {
+			return
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		way := map[bool]string{true: "to", false: "from"}[e.Send]
+		key := fmt.Sprintf("%v %s", e.Kind, way)
+		lists[e.Rank][key] = append(lists[e.Rank][key], fmt.Sprintf("%d:%d", e.Peer, e.Bytes))
+	}
+	for p := range lists {
+		lists[p] = map[string][]string{}
+	}
+	wrap := func(end comm.Transport) comm.Transport { return commtest.Record(end, log) }
+	workers(t, g, of, k, o, wrap, func(p *part) {
+		l.run(p.team, p.graph, p.share.IDs, false, l.blank(g.Vertices()), func([]float32) {})
+	})
+	var out strings.Builder
+	fmt.Fprintln(&out, "# worker: what it sends or receives, as PEER:BYTES in order; halo are rows, halo-gradient their gradients")
+	for p, list := range lists {
+		for _, way := range []string{"halo to", "halo from", "halo-gradient to", "halo-gradient from"} {
+			if len(list[way]) > 0 {
+				fmt.Fprintf(&out, "%d: %-19s %s\n", p, way, strings.Join(list[way], " "))
+			}
+		}
+	}
+	return out.String()
+}
+
+// counting is a transport that counts how many messages of each kind are under way at most.
+type counting struct {
+	comm.Transport
+	sends, receives [comm.Kinds]atomic.Int64
+	most            [2][comm.Kinds]atomic.Int64
+}
+
+func (c *counting) Send(data []byte, to, tag int) comm.Request {
+	return c.count(c.Transport.Send(data, to, tag), &c.sends[comm.KindOf(tag)], &c.most[0][comm.KindOf(tag)])
+}
+
+func (c *counting) Receive(data []byte, from, tag int) comm.Request {
+	return c.count(c.Transport.Receive(data, from, tag), &c.receives[comm.KindOf(tag)], &c.most[1][comm.KindOf(tag)])
+}
+
+func (c *counting) count(r comm.Request, now, most *atomic.Int64) comm.Request {
+	n := now.Add(1)
+	for old := most.Load(); n > old && !most.CompareAndSwap(old, n); old = most.Load() {
+	}
+	counted := &countedRequest{r, make(chan struct{})}
+	go func() {
+		<-r.Done()
+		now.Add(-1)
+		close(counted.done)
+	}()
+	return counted
+}
+
+// countedRequest is done once it is counted as done.
+type countedRequest struct {
+	comm.Request
+	done chan struct{}
+}
+
+func (c *countedRequest) Done() <-chan struct{} { return c.done }
+
+// TestBoundedMessages: "enforce back-pressure so that the peak is bounded in every path": however far a worker is ahead of the others, at
+// most two pieces are being sent and Prefetch + 1 received, of rows and of gradients, in case 1 as in case 2.
+func TestBoundedMessages(t *testing.T) {
+	g := manyEdges(t, 4000, 10)
+	of := dividings(4000)["5"]
+	for name, l := range layers {
+		for _, prefetch := range []int{0, 1, 3} {
+			var mu sync.Mutex
+			var ends []*counting
+			workers(t, g, of, 5, parallel.SAR{Prefetch: prefetch}, func(end comm.Transport) comm.Transport {
+				c := &counting{Transport: end}
+				mu.Lock()
+				defer mu.Unlock()
+				ends = append(ends, c)
+				return c
+			}, func(p *part) {
+				l.run(p.team, p.graph, p.share.IDs, false, l.blank(g.Vertices()), func([]float32) {})
+			})
+			for _, end := range ends {
+				for _, kind := range []comm.Kind{comm.Halo, comm.HaloGradient} {
+					sent, received := end.most[0][kind].Load(), end.most[1][kind].Load()
+					if sent > 2 || received > int64(prefetch+1) || sent == 0 {
+						t.Errorf("%s: worker %d had %d messages of %v on their way, and waited for %d with a prefetch of %d", name, end.Rank(), sent, kind, received, prefetch)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestEveryRowTravelsOnce: a sweep moves each halo row once, and nothing else: the bytes are the sweeps times the halo rows.
+func TestEveryRowTravelsOnce(t *testing.T) {
+	g := manyEdges(t, 1500, 3)
+	of := dividings(1500)["3 uneven"]
+	for name, c := range map[string]struct {
+		l         layer
+		rows, way int64 // sweeps of rows and of gradients
+		setting   parallel.SAR
+	}{
+		"case 1":       {layers["symmetric twice"], 2, 2, parallel.SAR{Prefetch: 1}},
+		"maximum":      {layers["maximum"], 1, 1, parallel.SAR{}},
+		"case 2":       {layers["attention"], 2, 1, parallel.SAR{Prefetch: 2}},
+		"halo kept":    {layers["attention"], 1, 1, parallel.SAR{KeepHalo: true}},
+		"message":      {messageLayers["message sum"], 2, 1, parallel.SAR{Prefetch: 1}},
+		"no gradients": {layer{4, 4, nil, constantMessage}, 1, 0, parallel.SAR{Prefetch: 1}},
+	} {
+		var rows, gradients, halo int64
+		var mu sync.Mutex
+		workers(t, g, of, 3, c.setting, nil, func(p *part) {
+			c.l.run(p.team, p.graph, p.share.IDs, false, c.l.blank(g.Vertices()), func([]float32) {})
+			mu.Lock()
+			defer mu.Unlock()
+			rows += p.comm.Sent(comm.Halo).Bytes
+			gradients += p.comm.Sent(comm.HaloGradient).Bytes
+			halo = 0
+			for q := range 3 {
+				halo += int64(p.share.Whole.Statistics.Halo(q))
+			}
+		})
+		if row := halo * int64(c.l.in) * 4; rows != c.rows*row || gradients != c.way*row {
+			t.Errorf("%s: %d bytes of rows and %d of gradients, want %d and %d sweeps of %d", name, rows, gradients, c.rows, c.way, row)
+		}
+	}
+}
+
+// constantMessage aggregates a source that wants no gradient.
+func constantMessage(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
+	return p.Propagate(autograd.Detach(x), gnn.Sum, 1)
+}
+
+// TestPeakWithoutHalo: "memory consumption per worker goes down linearly": what a layer takes beside its own rows is a few pieces of
+// another worker's, whatever the halo is, and with the halo kept all of it.
+func TestPeakWithoutHalo(t *testing.T) {
+	const vertices, k, width = 12288, 4, 24
+	g := manyEdges(t, vertices, 40) // almost every row is in every halo
+	of := make([]int32, vertices)
+	for v := range of {
+		of[v] = int32(v % k)
+	}
+	for name, c := range map[string]struct {
+		l     layer
+		whole float64 // own rows' tensors beside input and output
+	}{
+		"case 1": {layer{width, width, nil, propagate(gnn.Mean, 1)}, 0},
+		"case 2": {attend(1, width, true, 0), .5},
+	} {
+		var peaks [2]float64
+		for i, o := range []parallel.SAR{{Prefetch: 1}, {KeepHalo: true}} {
+			var mu sync.Mutex
+			workers(t, g, of, k, o, nil, func(p *part) {
+				c.l.run(p.team, p.graph, p.share.IDs, false, c.l.blank(vertices), func([]float32) {})
+				mu.Lock()
+				defer mu.Unlock()
+				peaks[i] = max(peaks[i], float64(p.team.Memory.Peak())/(vertices/k*width*4))
+			})
+		}
+		// x, dx, z and its gradient are own rows; ahead pieces are received and two sent, each way.
+		// Hubs' scratch takes a few pages besides.
+		pieces := 2. + 2
+		if name == "case 2" {
+			pieces += 2 + 2
+		}
+		if bound := 4 + c.whole + pieces/6 + .15; peaks[0] > bound {
+			t.Errorf("%s: a worker's peak is %.2f times its rows, want at most %.2f", name, peaks[0], bound)
+		}
+		if peaks[1]-peaks[0] < k-1-pieces/6 {
+			t.Errorf("%s: the kept halo adds %.2f partitions' rows: was it not freed without?", name, peaks[1]-peaks[0])
+		}
+	}
+}
