@@ -24,6 +24,11 @@ func (g *Graph) fetch(t *topology, x *tensor.Matrix, keep bool, use func(b *bloc
 	if len(t.blocks)+len(t.needed) == 1 {
 		return nil, nil
 	}
+	if g.comm == nil {
+		for _, p := range t.needed {
+			g.planned += bytesOfRows(p.list.Cols, x)
+		}
+	}
 	in := g.pieces(room, largestBlock(t), x.Cols)
 	if keep {
 		for i, b := range t.remote() {
@@ -143,7 +148,9 @@ func (r *returns) gradient(b *block) (*tensor.Matrix, error) {
 }
 
 func (r *returns) send(b *block, d *tensor.Matrix) {
-	if r.g.comm != nil {
+	if r.g.comm == nil {
+		r.g.planned += bytesOfRows(d.Rows, d)
+	} else {
 		r.pending[r.i%len(r.out)] = r.g.comm.Send(comm.HaloGradient, comm.Bytes(d.Floats()), b.peer)
 	}
 	r.i++
@@ -234,6 +241,9 @@ func release(list []*tensor.Matrix) {
 		m.Release()
 	}
 }
+
+// bytesOfRows is the size of n rows like those of x.
+func bytesOfRows(n int, x *tensor.Matrix) int64 { return int64(n) * int64(x.Cols) * int64(x.Element.Size()) }
 
 func largestBlock(t *topology) (rows int) {
 	for _, b := range t.remote() {

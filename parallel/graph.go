@@ -31,7 +31,8 @@ type Graph struct {
 	loops     map[loopsKey]*block         // self loops as edges
 	orders    []string                    // what each site decided, in the order of the first pass
 	decided   map[string]bool
-	epoch     int // for errors
+	epoch     int   // for errors
+	planned   int64 // bytes that a plan's sweeps would send
 	waited    time.Duration
 }
 
@@ -90,6 +91,9 @@ func (g *Graph) BeginEpoch(epoch int) {
 		g.comm.At(epoch, "")
 	}
 }
+
+// PlannedBytes is how many bytes of rows and their gradients this worker would have sent so far, in a plan.
+func (g *Graph) PlannedBytes() int64 { return g.planned }
 
 // Waited is how long the worker has stood still for others so far.
 func (g *Graph) Waited() time.Duration { return g.waited }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"weft/kernel"
 	"weft/nn"
@@ -14,6 +15,7 @@ import (
 // Plan is what a run would take.
 type Plan struct {
 	PeakTensorBytes, GraphBytes []int64 // per worker
+	HaloBytes                   []int64 // per worker, that it sends in a training pass but the first
 	Lines                       []string
 	Warnings                    []string // of what the run leaves unused
 }
@@ -25,28 +27,39 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 	if err != nil {
 		return p, err
 	}
-	mine := []int64{0, 0}
 	err = j.eachShare(ctx, func(share *partition.Share) error {
 		one, err := j.plan(share)
 		if err != nil {
 			return err
 		}
 		p.Warnings, p.Lines = one.Warnings, one.Lines
-		mine = []int64{one.PeakTensorBytes[0], one.GraphBytes[0]}
-		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, mine[0]), append(p.GraphBytes, mine[1])
+		for k, list := range p.perWorker() {
+			*list = append(*list, *one.perWorker()[k]...)
+		}
 		return nil
 	})
-	if j.Comm == nil {
-		return p, err
+	if j.Comm != nil { // the others wait for this worker's numbers even where it has none
+		for _, list := range p.perWorker() {
+			all := make([]int64, n)
+			err = errors.Join(err, allGather(j.Comm, append(*list, 0)[0], all))
+			*list = all
+		}
 	}
-	if err != nil { // the others wait for this worker's numbers
-		mine = []int64{0, 0}
-	}
-	p.PeakTensorBytes, p.GraphBytes = make([]int64, n), make([]int64, n)
-	for k, all := range [][]int64{p.PeakTensorBytes, p.GraphBytes} {
-		err = errors.Join(err, allGather(j.Comm, mine[k], all))
+	if n > 1 && err == nil {
+		p.Lines = append(p.Lines, haloLine(p.HaloBytes))
 	}
 	return p, err
+}
+
+// perWorker are the plan's lists.
+func (p *Plan) perWorker() []*[]int64 { return []*[]int64{&p.PeakTensorBytes, &p.GraphBytes, &p.HaloBytes} }
+
+func haloLine(bytes []int64) string {
+	sum := int64(0)
+	for _, b := range bytes {
+		sum += b
+	}
+	return fmt.Sprintf("rows and gradients between workers: %.1f MB an epoch, %.1f MB from the worker that sends most", float64(sum)/1e6, float64(slices.Max(bytes))/1e6)
 }
 
 func (j *Job) plan(share *partition.Share) (p Plan, err error) {
@@ -59,7 +72,9 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 	if err := w.prepareTraining(); err != nil {
 		return p, err
 	}
+	sent := int64(0)
 	for epoch := range 2 {
+		before := w.graph.PlannedBytes()
 		if _, _, err := w.trainEpoch(1+epoch, false); err != nil {
 			return p, err
 		}
@@ -69,6 +84,7 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 			}
 			w.params.Save(&nn.Snapshot{})
 		}
+		sent = w.graph.PlannedBytes() - before
 	}
 	o := &j.Options
 	n, err := o.Workers()
@@ -79,7 +95,7 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 	if n > 1 {
 		workers = fmt.Sprintf("%d workers", n)
 	}
-	p.PeakTensorBytes, p.GraphBytes = []int64{mem.Peak()}, []int64{mem.Live(tensor.Graph)}
+	p.PeakTensorBytes, p.GraphBytes, p.HaloBytes = []int64{mem.Peak()}, []int64{mem.Live(tensor.Graph)}, []int64{sent}
 	p.Lines = append(p.Lines, fmt.Sprintf("%s, %d layers, %d parameters, %s with %d threads, kernels for %s", o.Model, o.Layers,
 		w.params.Count(), workers, j.threads(), kernel.SIMD()))
 	p.Lines = append(p.Lines, w.graph.Explain()...)

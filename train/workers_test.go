@@ -143,6 +143,13 @@ func TestPlanOfWorkers(t *testing.T) {
 			if !slices.Equal(plan.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(plan.GraphBytes, r.GraphBytes) {
 				t.Errorf("%s: planned %d and %d bytes, took %d and %d", name, plan.PeakTensorBytes, plan.GraphBytes, r.PeakTensorBytes, r.GraphBytes)
 			}
+			halo := int64(0)
+			for _, b := range plan.HaloBytes {
+				halo += b
+			}
+			if halo != r.Communication.Halo.Bytes || o.Model != "mlp" && halo == 0 {
+				t.Errorf("%s: planned to send %d bytes of rows, sent %d", name, halo, r.Communication.Halo.Bytes)
+			}
 			if slices.Min(live) != slices.Max(live) {
 				t.Errorf("%s: live bytes after each epoch: %d", name, live)
 			}

@@ -246,8 +246,9 @@ func (t *trainCommand) printPlan(out io.Writer, p train.Plan) error {
 		return printJSON(out, struct {
 			PeakTensorBytes []int64  `json:"peak_tensor_bytes"`
 			GraphBytes      []int64  `json:"graph_bytes"`
+			HaloBytes       []int64  `json:"halo_bytes"`
 			Plan            []string `json:"plan"`
-		}{p.PeakTensorBytes, p.GraphBytes, p.Lines})
+		}{p.PeakTensorBytes, p.GraphBytes, p.HaloBytes, p.Lines})
 	}
 	for _, line := range p.Lines {
 		fmt.Fprintln(out, line)
@@ -278,6 +279,10 @@ func printResults(out io.Writer, run *train.Run) {
 	t.row("time", fmt.Sprintf("%s an epoch, %s in all", duration(seconds(s.EpochSecondsMedian)), duration(run.Finished.Sub(run.Started))))
 	t.row("memory", fmt.Sprintf("%s tensors, %s graph, %s resident at the peak",
 		megabytes(slices.Max(s.PeakTensorBytes)), megabytes(slices.Max(s.GraphBytes)), megabytes(s.PeakRSSBytes)))
+	if s.Workers > 1 {
+		t.row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, waiting for each other %s of it",
+			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes), percent(slices.Max(s.WaitSeconds)/max(1e-9, s.EpochSeconds[len(s.EpochSeconds)-1]))))
+	}
 	t.row("run", filepath.Clean(s.RunDir))
 	t.flush()
 }
