@@ -325,3 +325,42 @@ func TestRandomKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestComplete: a leaf's gradient is announced once, when the last operation that adds to it has run backward and not before.
+func TestComplete(t *testing.T) {
+	b := newBench(t)
+	value := b.matrix(cols, cols)
+	early, late := b.team.Zeros(tensor.Parameters, cols, cols), b.team.Zeros(tensor.Parameters, cols, cols)
+	unused := b.team.Zeros(tensor.Parameters, cols, cols)
+	var order []string
+	var atOnce []float32
+	b.tape.Complete = func(g *tensor.Matrix) {
+		switch g {
+		case early:
+			order = append(order, "early")
+			atOnce = append(atOnce, g.Floats()...)
+		case late:
+			order = append(order, "late")
+		default:
+			t.Error("a gradient of no leaf")
+		}
+	}
+	x := b.tape.Constant(b.matrix(rows, cols), false)
+	b.tape.Leaf(value, unused)
+	h := autograd.Linear(x, b.tape.Leaf(value, late))
+	h = autograd.Linear(h, b.tape.Leaf(value, early))
+	h = autograd.Linear(h, b.tape.Leaf(value, early)) // the same parameter on the tape again
+	b.tape.Backward(h, b.ones(h))
+	if !slices.Equal(order, []string{"early", "late"}) || !slices.Equal(atOnce, early.Floats()) {
+		t.Errorf("announced %v", order)
+	}
+}
+
+// TestLeaves: a tape of which it is said what parameters it reads takes no others.
+func TestLeaves(t *testing.T) {
+	b := newBench(t)
+	known, other := b.team.Zeros(tensor.Parameters, 1, 1), b.team.Zeros(tensor.Parameters, 1, 1)
+	b.tape.Leaves = map[*tensor.Matrix]bool{known: true}
+	b.tape.Leaf(known, known)
+	panics(t, "not announced", func() { b.tape.Leaf(other, other) })
+}

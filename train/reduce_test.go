@@ -1,0 +1,75 @@
+package train
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"weft/comm"
+	"weft/kernel"
+	"weft/nn"
+	"weft/tensor"
+)
+
+// TestReducer sums gradients of all sizes: many to a bucket, one that fills it, and one larger than it.
+func TestReducer(t *testing.T) {
+	const workers = 3
+	sizes := []int{1, 7, bucketFloats - 3, 2, bucketFloats + 5, 1000, 1, bucketFloats, 4}
+	ends := comm.InProcess(workers)
+	var all sync.WaitGroup
+	for rank := range workers {
+		all.Go(func() {
+			mem := tensor.NewMeter()
+			defer mem.Close()
+			team := kernel.NewTeam(1, mem)
+			var params []*nn.Param
+			for _, n := range sizes {
+				params = append(params, &nn.Param{Grad: mem.New(tensor.Gradients, 1, n)})
+			}
+			c := comm.New(ends[rank], 10*time.Second)
+			r := newReducer(team, c, params)
+			for pass := range 2 {
+				for i, p := range params {
+					team.Fill(p.Grad, float32(rank+1)*float32(i+1+pass))
+				}
+				r.begin()
+				for _, p := range params {
+					r.add(p.Grad)
+				}
+				if err := r.finish(); err != nil {
+					t.Error(err)
+				}
+				for i, p := range params {
+					for _, k := range []int{0, p.Grad.Len() / 2, p.Grad.Len() - 1} {
+						if got, want := p.Grad.Floats()[k], float32(1+2+3)*float32(i+1+pass); got != want {
+							t.Errorf("worker %d, gradient %d: %v, want %v", rank, i, got, want)
+						}
+					}
+				}
+			}
+			if err := c.Barrier(comm.Setup); err != nil { // none gives its memory back while another copies from it
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// TestParametersThatDrift: where a worker's parameters are not the others' any more, the epoch ends with an error that names it.
+func TestParametersThatDrift(t *testing.T) {
+	ends := comm.InProcess(2)
+	var all sync.WaitGroup
+	for rank := range 2 {
+		all.Go(func() {
+			mem := tensor.NewMeter()
+			defer mem.Close()
+			value := mem.New(tensor.Parameters, 1, 3)
+			copy(value.Floats(), []float32{1, 2, 3 + float32(rank)})
+			w := &worker{comm: comm.New(ends[rank], 10*time.Second), params: &nn.Params{List: []*nn.Param{{Value: value}}}}
+			if _, _, err := w.agree(4, 1, false); err == nil || err.Error() != "after epoch 4 the parameters of worker 1 differ from those of worker 0: the machines do not compute alike" {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	all.Wait()
+}
