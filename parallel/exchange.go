@@ -243,7 +243,9 @@ func release(list []*tensor.Matrix) {
 }
 
 // bytesOfRows is the size of n rows like those of x.
-func bytesOfRows(n int, x *tensor.Matrix) int64 { return int64(n) * int64(x.Cols) * int64(x.Element.Size()) }
+func bytesOfRows(n int, x *tensor.Matrix) int64 {
+	return int64(n) * int64(x.Cols) * int64(x.Element.Size())
+}
 
 func largestBlock(t *topology) (rows int) {
 	for _, b := range t.remote() {

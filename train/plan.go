@@ -52,7 +52,9 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 }
 
 // perWorker are the plan's lists.
-func (p *Plan) perWorker() []*[]int64 { return []*[]int64{&p.PeakTensorBytes, &p.GraphBytes, &p.HaloBytes} }
+func (p *Plan) perWorker() []*[]int64 {
+	return []*[]int64{&p.PeakTensorBytes, &p.GraphBytes, &p.HaloBytes}
+}
 
 func haloLine(bytes []int64) string {
 	sum := int64(0)
