@@ -1,7 +1,6 @@
 package parallel
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -188,7 +187,7 @@ func edgeKey(source, target, occurrence int64) int32 {
 
 // index is the chunk of the first n edges, with the matrices made from their ends.
 func (c *chunk) index(n int) *chunk {
-	sources, targets := c.sources.Int32s()[:n], c.targets.Int32s()[:n]
+	targets := c.targets.Int32s()[:n]
 	lo, hi := int(targets[0]), int(targets[n-1])+1
 	into, spread, column := c.into.Indptr.Int64s(), c.spread.Indptr.Int64s(), c.spread.Indices.Int32s()
 	row := 0
@@ -201,30 +200,42 @@ func (c *chunk) index(n int) *chunk {
 		spread[k], column[k] = int64(k), target-int32(lo)
 	}
 	into[hi-lo], spread[n] = int64(n), int64(n)
-	order, begins, distinct := c.outOf.Indices.Int32s()[:n], c.outOf.Indptr.Int64s(), c.distinct.Int32s()
-	for k := range order {
-		order[k] = int32(k)
-	}
-	slices.SortStableFunc(order, func(a, b int32) int { return cmp.Compare(sources[a], sources[b]) })
-	u := 0
-	for k, e := range order {
-		if k == 0 || sources[e] != distinct[u-1] {
-			distinct[u], begins[u] = sources[e], int64(k)
-			u++
-		}
-	}
-	begins[u] = int64(n)
 	part := func(a *kernel.CSR, rows, cols int) *kernel.CSR {
 		return &kernel.CSR{Rows: rows, Cols: cols, Indptr: first(a.Indptr, rows+1), Indices: first(a.Indices, n)}
 	}
 	p := &chunk{
 		n: n, lo: lo, hi: hi, sources: first(c.sources, n), targets: first(c.targets, n), ids: first(c.ids, n), keys: first(c.keys, n),
-		distinct: first(c.distinct, u), into: part(c.into, hi-lo, n), outOf: part(c.outOf, u, n), spread: part(c.spread, n, hi-lo),
+		distinct: c.distinct, into: part(c.into, hi-lo, n), outOf: c.outOf, spread: part(c.spread, n, hi-lo),
 	}
 	if c.weights != nil {
 		p.weights = c.weights.RowRange(0, n)
 	}
 	return p
+}
+
+// bySource orders the chunk's edges by their sources, for the sums of a source's gradients.
+func (c *chunk) bySource(team *kernel.Team) {
+	if team.Planning() {
+		return
+	}
+	order := make([]uint64, c.n)
+	for k, source := range c.sources.Int32s() {
+		order[k] = uint64(source)<<32 | uint64(k)
+	}
+	slices.Sort(order)
+	columns, begins, distinct := c.outOf.Indices.Int32s(), c.outOf.Indptr.Int64s(), c.distinct.Int32s()
+	u := 0
+	for k, key := range order {
+		source := int32(key >> 32)
+		if k == 0 || source != distinct[u-1] {
+			distinct[u], begins[u] = source, int64(k)
+			u++
+		}
+		columns[k] = int32(uint32(key))
+	}
+	begins[u] = int64(c.n)
+	c.distinct = first(c.distinct, u)
+	c.outOf = &kernel.CSR{Rows: u, Cols: c.n, Indptr: first(c.outOf.Indptr, u+1), Indices: first(c.outOf.Indices, c.n)}
 }
 
 // first is the first n elements of a row.
@@ -310,6 +321,7 @@ func (m *messages) backward(c *chunk, source, dSource, g, arg *tensor.Matrix) {
 	}
 	e.Tape.Backward(out, d)
 	if m.Source.Wants() {
+		c.bySource(team)
 		sums := mem.New(tensor.Buffers, c.n, source.Cols)
 		team.SpMM(sums.RowRange(0, c.distinct.Cols), c.outOf, grads[0], kernel.Scales{}, false)
 		team.ScatterAdd(dSource, sums, c.distinct)
