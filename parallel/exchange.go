@@ -41,9 +41,7 @@ func (g *Graph) fetch(t *topology, x *tensor.Matrix, keep bool, use func(b *bloc
 	}
 	out := g.pieces(2, largestPiece(t.needed), x.Cols)
 	defer release(out)
-	sent := g.background(func() error { return g.send(t, x, out) })
-	err = g.receive(t, in, use)
-	return kept, g.join(sent, err)
+	return kept, g.beside(func() error { return g.send(t, x, out) }, func() error { return g.receive(t, in, use) })
 }
 
 // send sends the pieces of own rows that other workers need.
@@ -92,40 +90,45 @@ func (g *Graph) receive(t *topology, in []*tensor.Matrix, use func(b *block, row
 	return nil
 }
 
-// returns is the way back of a sweep: gradients of remote rows go to their workers, and those that come for own rows are added to dx,
-// in the order of the sweep and beside the caller's work.
+// returns is the way back of a sweep, as its caller sees it: where the gradients of remote rows are put and sent.
 type returns struct {
 	g       *Graph
 	out     []*tensor.Matrix
 	pending []*comm.Pending
-	in      []*tensor.Matrix
-	added   chan error
 	i       int
 }
 
-// giveBack begins to add what other workers return to dx. The caller does not touch dx until finish.
-func (g *Graph) giveBack(t *topology, dx *tensor.Matrix) *returns {
-	r := &returns{g: g}
+// giveBack runs f, which computes and sends the gradients of remote rows. Beside it, those that come for own rows are added to dx, in the
+// order of the sweep; f does not touch dx.
+func (g *Graph) giveBack(t *topology, dx *tensor.Matrix, f func(r *returns) error) error {
 	if len(t.blocks)+len(t.needed) == 1 {
-		return r
+		return nil
 	}
-	r.out, r.in = g.pieces(2, largestBlock(t), dx.Cols), g.pieces(min(g.sar.Prefetch+1, len(t.needed)), largestPiece(t.needed), dx.Cols)
-	r.pending = make([]*comm.Pending, len(r.out))
-	r.added = g.background(func() error { return r.add(t, dx) })
-	return r
+	r := &returns{g: g, out: g.pieces(2, largestBlock(t), dx.Cols), pending: make([]*comm.Pending, 2)}
+	defer release(r.out)
+	in := g.pieces(min(g.sar.Prefetch+1, len(t.needed)), largestPiece(t.needed), dx.Cols)
+	defer release(in)
+	return g.beside(func() error { return g.add(t, dx, in) }, func() error {
+		err := f(r)
+		for _, p := range r.pending {
+			if err == nil {
+				err = g.stand(p)
+			}
+		}
+		return err
+	})
 }
 
-// add receives the gradients of own rows, piece by piece, and adds them.
-func (r *returns) add(t *topology, dx *tensor.Matrix) error {
-	g, n := r.g, len(r.in)
+// add receives the gradients of own rows, len(in) pieces at a time, and adds them.
+func (g *Graph) add(t *topology, dx *tensor.Matrix, in []*tensor.Matrix) error {
 	pending := make([]*comm.Pending, len(t.needed))
-	rows := func(i int) *tensor.Matrix { return r.in[i%n].RowRange(0, t.needed[i].list.Cols) }
+	rows := func(i int) *tensor.Matrix { return in[i%len(in)].RowRange(0, t.needed[i].list.Cols) }
 	ask := func(i int) {
 		if i < len(t.needed) {
 			pending[i] = g.comm.Receive(comm.HaloGradient, comm.Bytes(rows(i).Floats()), t.needed[i].peer)
 		}
 	}
-	for i := range n {
+	for i := range in {
 		ask(i)
 	}
 	for i, p := range t.needed {
@@ -133,84 +136,70 @@ func (r *returns) add(t *topology, dx *tensor.Matrix) error {
 			return err
 		}
 		g.team.ScatterAdd(dx, rows(i), p.list)
-		ask(i + n)
+		ask(i + len(in))
 	}
 	return nil
 }
 
-// gradient is where the gradient of block b's rows goes, with undefined elements; send sends it. There are two such places: the
-// one before may still be on its way.
-func (r *returns) gradient(b *block) (*tensor.Matrix, error) {
+// send lets compute fill the gradient of block b's rows, whose elements are undefined, and starts to send it. There are two places for
+// gradients: the one before may still be on its way.
+func (r *returns) send(b *block, compute func(d *tensor.Matrix)) error {
 	k := r.i % len(r.out)
-	err := r.g.stand(r.pending[k])
-	r.pending[k] = nil
-	return r.out[k].RowRange(0, b.in.Cols), err
-}
-
-func (r *returns) send(b *block, d *tensor.Matrix) {
+	r.i++
+	if err := r.g.stand(r.pending[k]); err != nil {
+		return err
+	}
+	d := r.out[k].RowRange(0, b.in.Cols)
+	compute(d)
 	if r.g.comm == nil {
 		r.g.planned += bytesOfRows(d.Rows, d)
 	} else {
-		r.pending[r.i%len(r.out)] = r.g.comm.Send(comm.HaloGradient, comm.Bytes(d.Floats()), b.peer)
+		r.pending[k] = r.g.comm.Send(comm.HaloGradient, comm.Bytes(d.Floats()), b.peer)
 	}
-	r.i++
+	return nil
 }
 
-// finish ends the sweep, with err if the caller's part failed.
-func (r *returns) finish(err error) error {
-	if r.out == nil {
-		return err
-	}
-	for _, p := range r.pending {
-		if err == nil {
-			err = r.g.stand(p)
-		}
-	}
-	err = r.g.join(r.added, err)
-	release(r.out)
-	release(r.in)
-	return err
-}
-
-// background runs f beside the caller. join waits for it, and for it alone: where one side fails, the workers' connection is broken
-// off, so that the other ends too and nothing reads or writes the buffers any more.
-func (g *Graph) background(f func() error) chan error {
+// beside runs other beside f, and waits for both. Where one side fails, or panics, the workers' connection is broken off, so that the
+// other ends too and nothing reads or writes the buffers any more. A plan has no other side.
+func (g *Graph) beside(other, f func() error) error {
 	if g.comm == nil {
-		return nil
+		return f()
 	}
 	done := make(chan error, 1)
 	go func() {
+		err := fmt.Errorf("internal error: a panic while rows were moved")
 		defer func() {
 			if p := recover(); p != nil {
-				err := fmt.Errorf("internal error: %v", p)
-				g.comm.Abort(err)
-				done <- err
+				err = fmt.Errorf("internal error: %v", p)
 			}
+			if err != nil {
+				g.comm.Abort(err)
+			}
+			done <- err
 		}()
-		err := f()
-		if err != nil {
-			g.comm.Abort(err)
-		}
-		done <- err
+		err = other()
 	}()
-	return done
-}
-
-func (g *Graph) join(done chan error, err error) error {
-	if done == nil {
-		return err
-	}
-	if err != nil {
+	err := errBroken
+	defer func() {
+		if errors.Is(err, errBroken) { // f panics
+			g.comm.Abort(err)
+			<-done
+		}
+	}()
+	if err = f(); err != nil {
 		g.comm.Abort(err)
 	}
 	start := time.Now()
-	other := <-done
+	theirs := <-done
 	g.waited += time.Since(start)
-	if err == nil || other != nil && errors.Is(err, other) { // it broke off because of the other
-		return other
+	if err == nil || theirs != nil && errors.Is(err, theirs) { // f broke off because of the other side
+		return theirs
 	}
 	return err
 }
+
+// errBroken ends the other side of work that panicked.
+var errBroken = errors.New("the worker broke off")
 
 // stand waits for p and counts the time.
 func (g *Graph) stand(p *comm.Pending) error {
@@ -275,46 +264,43 @@ func (p *propagator) fetch(t *topology, x *tensor.Matrix, recording bool, use fu
 	return kept
 }
 
-// each computes and sends the gradient of every remote block's rows.
-func (r *returns) each(t *topology, compute func(b *block, d *tensor.Matrix)) error {
-	for _, b := range t.remote() {
-		d, err := r.gradient(b)
-		if err != nil {
-			return err
+// giveBack computes and sends the gradient of every remote block's rows, and adds what other workers send to dx.
+func (p *propagator) giveBack(t *topology, dx *tensor.Matrix, compute func(b *block, d *tensor.Matrix)) {
+	p.graph.must(p.graph.giveBack(t, dx, func(back *returns) error {
+		for _, b := range t.remote() {
+			if err := back.send(b, func(d *tensor.Matrix) { compute(b, d) }); err != nil {
+				return err
+			}
 		}
-		compute(b, d)
-		r.send(b, d)
-	}
-	return nil
+		return nil
+	}))
 }
 
-// rematerialize fetches the rows of every remote block again, unless they were kept, computes the gradient of each and sends it, and
-// adds what other workers return to dx. Where dx is nil no gradient is asked for, and compute gets none to fill.
-func (p *propagator) rematerialize(t *topology, x *tensor.Matrix, kept []*tensor.Matrix, dx *tensor.Matrix, compute func(b *block, rows, d *tensor.Matrix)) error {
-	back := &returns{g: p.graph}
-	if dx != nil {
-		back = p.graph.giveBack(t, dx)
+// rematerialize fetches the rows of every remote block again, unless they were kept, and gives back the gradient that compute fills. Where
+// dx is nil no gradient is asked for, and compute gets none to fill.
+func (p *propagator) rematerialize(t *topology, x *tensor.Matrix, kept []*tensor.Matrix, dx *tensor.Matrix, compute func(b *block, rows, d *tensor.Matrix)) {
+	again := func(use func(b *block, rows *tensor.Matrix) error) error {
+		if kept == nil {
+			_, err := p.graph.fetch(t, x, false, use)
+			return err
+		}
+		for i, b := range t.remote() {
+			if err := use(b, kept[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	one := func(b *block, rows *tensor.Matrix) error {
-		if dx == nil {
+	if dx == nil {
+		p.graph.must(again(func(b *block, rows *tensor.Matrix) error {
 			compute(b, rows, nil)
 			return nil
-		}
-		d, err := back.gradient(b)
-		if err == nil {
-			compute(b, rows, d)
-			back.send(b, d)
-		}
-		return err
+		}))
+		return
 	}
-	if kept == nil {
-		_, err := p.graph.fetch(t, x, false, one)
-		return back.finish(err)
-	}
-	for i, b := range t.remote() {
-		if err := one(b, kept[i]); err != nil {
-			return back.finish(err)
-		}
-	}
-	return back.finish(nil)
+	p.graph.must(p.graph.giveBack(t, dx, func(back *returns) error {
+		return again(func(b *block, rows *tensor.Matrix) error {
+			return back.send(b, func(d *tensor.Matrix) { compute(b, rows, d) })
+		})
+	}))
 }

@@ -59,12 +59,12 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		if loops != nil {
 			backward(loops, x, dx)
 		}
-		p.graph.must(p.rematerialize(e, x, kept, dx, func(b *block, rows, d *tensor.Matrix) {
+		p.rematerialize(e, x, kept, dx, func(b *block, rows, d *tensor.Matrix) {
 			if d != nil {
 				t.Team.Zero(d)
 			}
 			backward(b, rows, d)
-		}))
+		})
 		g.Release()
 	}
 	return t.Record(op)

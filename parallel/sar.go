@@ -35,10 +35,9 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 		e := p.enter()
 		dx, add := x.Grad()
 		o.applyTransposed(t.Team, dx, e.local(), g, add)
-		back := p.graph.giveBack(e, dx)
-		p.graph.must(back.finish(back.each(e, func(b *block, d *tensor.Matrix) {
+		p.giveBack(e, dx, func(b *block, d *tensor.Matrix) {
 			o.applyTransposed(t.Team, d, b, g, false)
-		})))
+		})
 		g.Release()
 	}})
 }
@@ -66,11 +65,10 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 		e := p.enter()
 		dx := x.GradSum()
 		t.Team.MaxBackward(dx, e.local().out, g, arg, e.local().ids, e.loops)
-		back := p.graph.giveBack(e, dx)
-		p.graph.must(back.finish(back.each(e, func(b *block, d *tensor.Matrix) {
+		p.giveBack(e, dx, func(b *block, d *tensor.Matrix) {
 			t.Team.Zero(d)
 			t.Team.MaxBackward(d, b.out, g, arg, b.ids, nil)
-		})))
+		})
 		g.Release()
 	}})
 }
@@ -124,10 +122,10 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 		}
 		dx := a.Source.GradSum()
 		at.backward(d, e.local(), a.Source.Value(), dx, at.loops, targets, g, gOut, logSum)
-		p.graph.must(p.rematerialize(e, a.Source.Value(), kept, dx, func(b *block, rows, d0 *tensor.Matrix) {
-			t.Team.Zero(d0)
-			at.backward(d, b, rows, d0, nil, targets, g, gOut, logSum)
-		}))
+		p.rematerialize(e, a.Source.Value(), kept, dx, func(b *block, rows, dRows *tensor.Matrix) {
+			t.Team.Zero(dRows)
+			at.backward(d, b, rows, dRows, nil, targets, g, gOut, logSum)
+		})
 		if a.ATarget != nil {
 			t.Team.HeadDotBackward(dx, a.ATarget.GradSum(), d.TargetScore, a.Source.Value(), a.ATarget.Value())
 			d.TargetScore.Release()

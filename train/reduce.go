@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"time"
 
 	"weft/comm"
@@ -75,10 +76,26 @@ func (r *reducer) finish() error {
 		return nil
 	}
 	r.flush()
-	close(r.full)
 	start := time.Now()
 	defer func() { r.waited += time.Since(start) }()
+	return r.end()
+}
+
+// end waits until the sums are done.
+func (r *reducer) end() error {
+	close(r.full)
+	r.full = nil
 	return <-r.done
+}
+
+// abandon ends a backward pass that did not come to its end: nothing reads or writes the gradients any more. It does nothing after finish.
+func (r *reducer) abandon() {
+	if r.full == nil {
+		return
+	}
+	r.comm.Abort(errors.New("the backward pass broke off"))
+	r.next, r.size = nil, 0
+	_ = r.end() // follows from the abort
 }
 
 // sum sums gradients that fit the bucket together, or a single one that does not.

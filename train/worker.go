@@ -222,6 +222,7 @@ func (w *worker) gradients(epoch int) (float64, error) {
 	t := autograd.NewTrainingTape(w.team, w.rows, autograd.Random{Seed: w.o.Seed, Epoch: epoch})
 	if w.reducer != nil {
 		w.reducer.begin()
+		defer w.reducer.abandon()
 		t.Complete = w.reducer.add
 	}
 	logits := w.model.Forward(w.input(t))

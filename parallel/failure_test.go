@@ -1,0 +1,82 @@
+package parallel_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"weft/autograd"
+	"weft/comm"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/parallel"
+	"weft/partition"
+	"weft/tensor"
+)
+
+// TestOneWorkerBreaksOff: where a worker panics in the middle of a sweep, forward or backward, it waits for its own goroutines, and every
+// other worker's pass ends with a Failure, at once.
+func TestOneWorkerBreaksOff(t *testing.T) {
+	const k = 3
+	g := manyEdges(t, 4000, 8)
+	of := make([]int32, 4000)
+	for v := range of {
+		of[v] = int32(v % k)
+	}
+	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: of})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, calls := range []int{2, 7, 12} { // of the message function before it panics: forward, and backward
+		ends, started := comm.InProcess(k), time.Now()
+		var outcome [k]any
+		var all sync.WaitGroup
+		memories := make([]*tensor.Meter, k)
+		for rank := range k {
+			memories[rank] = tensor.NewMeter()
+			all.Go(func() {
+				c := comm.New(ends[rank], 30*time.Second)
+				defer func() {
+					outcome[rank] = recover()
+					c.Abort(fmt.Errorf("worker %d: %v", rank, outcome[rank]))
+				}()
+				team := kernel.NewTeam(1, memories[rank])
+				p, err := parallel.NewPartition(team, c, shares[rank], parallel.SAR{Prefetch: 1})
+				if err != nil {
+					panic(err)
+				}
+				left := calls
+				l := layer{4, 4, nil, func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
+					return p.Message(gnn.Message{Source: x, Columns: 4, Function: func(e gnn.Edges) *autograd.Var {
+						if left--; left == 0 && rank == 1 {
+							panic("no more")
+						}
+						return e.Source
+					}})
+				}}
+				l.run(team, p, shares[rank].IDs, false, l.blank(4000), func([]float32) {})
+				c.Barrier(comm.Setup) // the last worker may end before another fails
+			})
+		}
+		all.Wait()
+		for _, m := range memories {
+			m.Close() // a fault, if anything still uses it
+		}
+		if outcome[1] != "no more" {
+			t.Errorf("after %d calls worker 1 ended with %v", calls, outcome[1])
+		}
+		for _, rank := range []int{0, 2} {
+			if f, ok := outcome[rank].(parallel.Failure); outcome[rank] != nil && (!ok || !errors.Is(f.Err, comm.ErrAborted)) {
+				t.Errorf("after %d calls worker %d ended with %v", calls, rank, outcome[rank])
+			}
+		}
+		if outcome[0] == nil && outcome[2] == nil {
+			t.Errorf("after %d calls no other worker noticed", calls)
+		}
+		if d := time.Since(started); d > 10*time.Second {
+			t.Errorf("after %d calls it took %v", calls, d)
+		}
+	}
+}
