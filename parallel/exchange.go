@@ -179,14 +179,16 @@ func (g *Graph) beside(other, f func() error) error {
 		}()
 		err = other()
 	}()
-	err := errBroken
+	panics := true
 	defer func() {
-		if errors.Is(err, errBroken) { // f panics
-			g.comm.Abort(err)
+		if panics {
+			g.comm.Abort(errBroken)
 			<-done
 		}
 	}()
-	if err = f(); err != nil {
+	err := f()
+	panics = false
+	if err != nil {
 		g.comm.Abort(err)
 	}
 	start := time.Now()
