@@ -66,7 +66,7 @@ type Attention struct {
 	SelfLoops        bool    // stored self loops are replaced by one for each vertex; otherwise they count as edges
 }
 
-// Message describes a message function: z_i = ⊕_{j→i} f(source_j, target_i, w_ji). Any network of messages can be written with it.
+// Message describes a message function: z_i = ⊕_{j→i} f(source_j, target_i, w_ji).
 type Message struct {
 	Source *autograd.Var // rows × any columns: what a vertex sends
 	Target *autograd.Var // rows × any columns: what its receiver knows; nil: nothing

@@ -20,7 +20,7 @@ import (
 // Graph is a worker's part of a graph: all of it, or one partition. Its Propagators read from it.
 type Graph struct {
 	team  *kernel.Team
-	comm  *comm.Comm       // nil with one worker, and where the team only plans
+	comm  *comm.Comm       // nil with one worker
 	share *partition.Share // nil with one worker
 	rows  autograd.Rows
 	edges [2]*topology // as stored, and reversed, which is made when first asked for
@@ -31,8 +31,7 @@ type Graph struct {
 	loops     map[loopsKey]*block         // self loops as edges
 	orders    []string                    // what each site decided, in the order of the first pass
 	decided   map[string]bool
-	epoch     int   // for errors
-	planned   int64 // bytes that a plan's sweeps would send
+	epoch     int // for errors
 	waited    time.Duration
 }
 
@@ -64,18 +63,15 @@ func NewWhole(team *kernel.Team, r *graph.Relation, copied func()) *Graph {
 	}
 }
 
-// NewPartition is one partition of a graph on one of as many workers, which c connects (nil where the team only plans). All of them
-// must call it, and from then on do the same in the same order.
+// NewPartition is one partition of a graph on one of as many workers, which c connects (where the team only plans, one made of
+// comm.Plan). All of them must call it, and from then on do the same in the same order.
 func NewPartition(team *kernel.Team, c *comm.Comm, s *partition.Share, o SAR) (*Graph, error) {
 	g := &Graph{team: team, comm: c, share: s, sar: o, operators: map[operatorKey]operator{}, decided: map[string]bool{}}
 	ids := team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(s.IDs))
 	if !team.Planning() {
 		copy(ids.Int32s(), s.IDs)
 	}
-	g.rows = autograd.Rows{Here: len(s.IDs), Total: s.Whole.Vertices, IDs: ids}
-	if c != nil {
-		g.rows.Peers = peers{g}
-	}
+	g.rows = autograd.Rows{Here: len(s.IDs), Total: s.Whole.Vertices, IDs: ids, Peers: peers{g}}
 	var err error
 	g.edges[0], err = g.connect(&s.Graph.Relation, s.Whole.Statistics.HaloRows, s.Graph.Unload)
 	return g, err
@@ -91,9 +87,6 @@ func (g *Graph) BeginEpoch(epoch int) {
 		g.comm.At(epoch, "")
 	}
 }
-
-// PlannedBytes is how many bytes of rows and their gradients this worker would have sent so far, in a plan.
-func (g *Graph) PlannedBytes() int64 { return g.planned }
 
 // Waited is how long the worker has stood still for others so far.
 func (g *Graph) Waited() time.Duration { return g.waited }
@@ -128,13 +121,13 @@ func (g *Graph) connect(r *graph.Relation, haloRows [][]int, copied func()) (*to
 		if q != me {
 			lists[q] = make([]int32, haloRows[q][me])
 			theirs[q] = make([]int32, haloRows[me][q])
-			if g.comm != nil && len(halo[q]) != len(theirs[q]) {
+			if !g.team.Planning() && len(halo[q]) != len(theirs[q]) {
 				return nil, fmt.Errorf("partition %d needs %d rows of partition %d, where the stored partition says %d; partition the graph again",
 					me, len(halo[q]), q, len(theirs[q]))
 			}
 		}
 	}
-	if g.comm != nil {
+	if !g.team.Planning() {
 		if err := g.comm.AllToAll(comm.Setup, bytesOf(halo), bytesOf(lists)); err != nil {
 			return nil, err
 		}
@@ -160,7 +153,7 @@ func (g *Graph) connect(r *graph.Relation, haloRows [][]int, copied func()) (*to
 		q := (me + round) % k
 		pieces(len(lists[q]), t.rows, func(lo, hi int) {
 			p := &piece{q, g.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, hi-lo)}
-			if g.comm != nil {
+			if !g.team.Planning() {
 				copy(p.list.Int32s(), lists[q][lo:hi])
 			}
 			t.needed = append(t.needed, p)
@@ -206,7 +199,7 @@ func (g *Graph) columnOfSources(t *topology, own *tensor.Matrix) ([]*tensor.Matr
 	for i, b := range t.remote() {
 		columns[i] = g.team.Memory.New(tensor.Graph, b.in.Cols, 1)
 	}
-	if g.comm == nil {
+	if t.alone() || g.team.Planning() {
 		return columns, nil
 	}
 	k := g.comm.Size()
@@ -246,7 +239,7 @@ func (p peers) Sum(values []float64) {
 	p.g.waited += time.Since(start)
 }
 
-// must ends the worker's pass with err: a forward or backward pass has no other way out. Recover turns it into an error again.
+// must ends the worker's pass with err: a forward or backward pass has no other way out. Package train turns it into an error again.
 func (g *Graph) must(err error) {
 	if err != nil {
 		panic(Failure{err})

@@ -1,12 +1,8 @@
 package parallel
 
 import (
-	"fmt"
-
 	"weft/autograd"
 	"weft/gnn"
-	"weft/kernel"
-	"weft/nn"
 	"weft/tensor"
 )
 
@@ -73,117 +69,57 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	}})
 }
 
-// Attend implements gnn.Propagator. Besides the inputs and the output only the log-sum-exp of each vertex and head is kept; scores
-// and coefficients are computed again in the backward pass (case 2). Only source rows travel: their scores follow from them.
-func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
-	t, e := a.Source.Tape(), p.enter()
-	rows, width := a.Source.Rows(), a.Source.Cols()/a.Heads
-	p.decide(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
-	at := attention{a, t, e.loops, kernel.Attention{
-		Heads: a.Heads, Width: width, Slope: a.Slope, TargetIDs: p.graph.rows.IDs,
-		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(t),
-	}}
-	if a.SelfLoops {
-		at.loops = e.oneLoop(t.Team)
-	}
-	state := t.Team.AttentionStart(rows, a.Heads, width)
-	left := len(e.blocks)
-	targets := at.targetScores()
-	extend := func(b *block, source, loops *tensor.Matrix) {
-		left--
-		k, scores := at.on(b, source, targets)
-		t.Team.Attend(state, k, b.in, loops, left == 0)
-		scores.Release()
-	}
-	extend(e.local(), a.Source.Value(), at.loops)
-	kept := p.fetch(e, a.Source.Value(), t.Recording, func(b *block, rows *tensor.Matrix) { extend(b, rows, nil) })
-	targets.Release()
-
-	out, logSum := state.Out, state.Maximum
-	op := autograd.Op{
-		Value: out, Inputs: []*autograd.Var{a.Source, a.ASource}, Keeps: []*autograd.Var{a.Source, a.ASource}, KeepsResult: true,
-		Buffers: append(kept, logSum),
-	}
-	if a.ATarget == nil {
-		op.Inputs, op.Keeps = append(op.Inputs, a.Target), append(op.Keeps, a.Target)
-	} else {
-		op.Inputs, op.Keeps = append(op.Inputs, a.ATarget), append(op.Keeps, a.ATarget)
-	}
-	op.Backward = func(g *tensor.Matrix) {
-		e := p.enter()
-		gOut := t.Memory().New(tensor.Buffers, rows, a.Heads)
-		t.Team.RowDots(gOut, g, out)
-		targets := at.targetScores()
-		var d kernel.AttentionGradients
-		if a.ATarget == nil {
-			d.Target = a.Target.GradSum()
-		} else {
-			d.TargetScore = t.Team.Zeros(tensor.Buffers, rows, a.Heads)
-		}
-		dx := a.Source.GradSum()
-		at.backward(d, e.local(), a.Source.Value(), dx, at.loops, targets, g, gOut, logSum)
-		p.rematerialize(e, a.Source.Value(), kept, dx, func(b *block, rows, dRows *tensor.Matrix) {
-			t.Team.Zero(dRows)
-			at.backward(d, b, rows, dRows, nil, targets, g, gOut, logSum)
-		})
-		if a.ATarget != nil {
-			t.Team.HeadDotBackward(dx, a.ATarget.GradSum(), d.TargetScore, a.Source.Value(), a.ATarget.Value())
-			d.TargetScore.Release()
-		}
-		targets.Release()
-		gOut.Release()
-		g.Release()
-	}
-	return t.Record(op)
-}
-
-// attention is one call of Attend on a tape.
-type attention struct {
-	gnn.Attention
-	tape  *autograd.Tape
-	loops *tensor.Matrix
-	call  kernel.Attention
-}
-
-// targetScores are GATv1's scores of the worker's rows as targets, nil for GATv2.
-func (at *attention) targetScores() *tensor.Matrix {
-	if at.ATarget == nil {
+// fetch is Graph.fetch for a use that cannot fail, in a pass that a failure ends. What --keep-halo keeps is for the backward pass.
+func (p *propagator) fetch(t *topology, x *tensor.Matrix, recording bool, use func(b *block, rows *tensor.Matrix)) []*tensor.Matrix {
+	kept, err := p.graph.fetch(t, x, p.graph.sar.KeepHalo, func(b *block, rows *tensor.Matrix) error {
+		use(b, rows)
+		return nil
+	})
+	p.graph.must(err)
+	if !recording {
+		release(kept)
 		return nil
 	}
-	return at.scores(at.Source.Value(), at.ATarget)
+	return kept
 }
 
-func (at *attention) scores(rows *tensor.Matrix, a *autograd.Var) *tensor.Matrix {
-	s := at.tape.Memory().New(tensor.Buffers, rows.Rows, at.Heads)
-	at.tape.Team.HeadDot(s, rows, a.Value())
-	return s
+// giveBack sends the gradient of every remote block's rows, which compute fills, and adds what comes to dx (case 1).
+func (p *propagator) giveBack(t *topology, dx *tensor.Matrix, compute func(b *block, d *tensor.Matrix)) {
+	p.graph.must(p.graph.giveBack(t, dx, func(back *sender) error {
+		for _, b := range t.remote() {
+			if err := back.send(b.peer, b.in.Cols, p.graph.timed, func(d *tensor.Matrix) { compute(b, d) }); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
 }
 
-// on completes the kernel's arguments for the source rows of a block; GATv1's scores of them are the caller's to release.
-func (at *attention) on(b *block, source, targets *tensor.Matrix) (k kernel.Attention, scores *tensor.Matrix) {
-	k = at.call
-	k.Source, k.SourceIDs = source, b.ids
-	if at.ATarget == nil {
-		k.Target, k.A = at.Target.Value(), at.ASource.Value()
-		return k, nil
+// rematerialize fetches the rows of every remote block again, unless they were kept, sends their gradient, which compute fills, and adds
+// what comes to dx (case 2). Where dx is nil no gradient is asked for, and compute gets none to fill.
+func (p *propagator) rematerialize(t *topology, x *tensor.Matrix, kept []*tensor.Matrix, dx *tensor.Matrix, compute func(b *block, rows, d *tensor.Matrix)) {
+	again := func(use func(b *block, rows *tensor.Matrix) error) error {
+		if !p.graph.sar.KeepHalo {
+			_, err := p.graph.fetch(t, x, false, use)
+			return err
+		}
+		for i, b := range t.remote() {
+			if err := use(b, kept[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	k.SourceScore, k.TargetScore = at.scores(source, at.ASource), targets
-	return k, k.SourceScore
-}
-
-// backward adds one block's gradients: those of its source rows to dSource, the others to d and to the vectors'.
-func (at *attention) backward(d kernel.AttentionGradients, b *block, source, dSource, loops, targets, g, gOut, logSum *tensor.Matrix) {
-	team := at.tape.Team
-	k, scores := at.on(b, source, targets)
-	d.Source = dSource
-	if at.ATarget == nil {
-		d.A = at.ASource.GradSum()
-		team.AttendBackward(d, k, b.in, b.out, loops, g, gOut, logSum)
+	if dx == nil {
+		p.graph.must(again(func(b *block, rows *tensor.Matrix) error {
+			compute(b, rows, nil)
+			return nil
+		}))
 		return
 	}
-	d.SourceScore = team.Zeros(tensor.Buffers, source.Rows, at.Heads)
-	team.AttendBackward(d, k, b.in, b.out, loops, g, gOut, logSum)
-	team.HeadDotBackward(dSource, at.ASource.GradSum(), d.SourceScore, source, at.ASource.Value())
-	d.SourceScore.Release()
-	scores.Release()
+	p.graph.must(p.graph.giveBack(t, dx, func(back *sender) error {
+		return again(func(b *block, rows *tensor.Matrix) error {
+			return back.send(b.peer, b.in.Cols, p.graph.timed, func(d *tensor.Matrix) { compute(b, rows, d) })
+		})
+	}))
 }

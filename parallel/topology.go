@@ -92,6 +92,9 @@ func newTopology(team *kernel.Team, r *graph.Relation, starts []int, me int, cop
 // local is the block of the edges among the worker's own rows.
 func (t *topology) local() *block { return t.blocks[0] }
 
+// alone reports whether no rows come or go: the worker is the only one, or its partition has no edges to others.
+func (t *topology) alone() bool { return len(t.blocks)+len(t.needed) == 1 }
+
 // remote are the blocks of the edges from other workers' rows, in the order of the sweep; none with one worker.
 func (t *topology) remote() []*block { return t.blocks[1:] }
 

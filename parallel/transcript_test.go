@@ -185,7 +185,8 @@ func TestEveryRowTravelsOnce(t *testing.T) {
 		"case 2":       {layers["attention"], 2, 1, parallel.SAR{Prefetch: 2}},
 		"halo kept":    {layers["attention"], 1, 1, parallel.SAR{KeepHalo: true}},
 		"message":      {messageLayers["message sum"], 2, 1, parallel.SAR{Prefetch: 1}},
-		"no gradients": {layer{4, 4, nil, constantMessage}, 1, 0, parallel.SAR{Prefetch: 1}},
+		"no gradients": {layer{4, 4, nil, constantSource(false)}, 1, 0, parallel.SAR{Prefetch: 1}},
+		"none of rows": {layer{4, 4, [][2]int{{4, 4}}, constantSource(true)}, 2, 0, parallel.SAR{Prefetch: 1}},
 	} {
 		var rows, gradients, halo int64
 		var mu sync.Mutex
@@ -206,9 +207,16 @@ func TestEveryRowTravelsOnce(t *testing.T) {
 	}
 }
 
-// constantMessage aggregates a source that wants no gradient.
-func constantMessage(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
-	return p.Propagate(autograd.Detach(x), gnn.Sum, 1)
+// constantSource is a message function of a source that wants no gradient, with a parameter that may want one.
+func constantSource(parameter bool) func(gnn.Propagator, *autograd.Var, []*autograd.Var) *autograd.Var {
+	return func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+		m := gnn.Message{Source: autograd.Detach(x), Columns: 4, Function: func(e gnn.Edges) *autograd.Var { return e.Source }}
+		if parameter {
+			m.Parameters = params(w)
+			m.Function = func(e gnn.Edges) *autograd.Var { return autograd.Linear(e.Source, m.Parameters[0].On(e.Tape)) }
+		}
+		return p.Message(m)
+	}
 }
 
 // TestPeakWithoutHalo: "memory consumption per worker goes down linearly": what a layer takes beside its own rows is a few pieces of

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"weft/comm"
 	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
@@ -67,7 +68,11 @@ func haloLine(bytes []int64) string {
 func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
-	w, err := newWorker(kernel.NewPlan(mem), nil, share, j, share.Whole.Classes)
+	var c *comm.Comm
+	if n := len(share.Starts) - 1; n > 0 {
+		c = comm.New(comm.Plan(share.P, n), 0)
+	}
+	w, err := newWorker(kernel.NewPlan(mem), c, share, j, share.Whole.Classes)
 	if err != nil {
 		return p, err
 	}
@@ -76,7 +81,7 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 	}
 	sent := int64(0)
 	for epoch := range 2 {
-		before := w.graph.PlannedBytes()
+		before := w.traffic()
 		if _, _, err := w.trainEpoch(1+epoch, false); err != nil {
 			return p, err
 		}
@@ -86,7 +91,7 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 			}
 			w.params.Save(&nn.Snapshot{})
 		}
-		sent = w.graph.PlannedBytes() - before
+		sent = w.traffic().since(before).communication().Halo.Bytes
 	}
 	o := &j.Options
 	n, err := o.Workers()

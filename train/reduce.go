@@ -13,6 +13,7 @@ import (
 // reducer sums the workers' gradients beside the backward pass: what is complete is put into buckets, and a bucket that is full is
 // summed while the pass goes on. Gradients are complete in the same order on all workers.
 type reducer struct {
+	team   *kernel.Team
 	comm   *comm.Comm
 	bucket *tensor.Matrix // 1 × bucketFloats, where small gradients stand side by side
 	next   []*tensor.Matrix
@@ -26,7 +27,7 @@ type reducer struct {
 const bucketFloats = 1 << 18
 
 func newReducer(team *kernel.Team, c *comm.Comm, params []*nn.Param) *reducer {
-	r := &reducer{comm: c}
+	r := &reducer{team: team, comm: c}
 	largest := 0
 	for _, p := range params {
 		largest += p.Grad.Len()
@@ -37,7 +38,7 @@ func newReducer(team *kernel.Team, c *comm.Comm, params []*nn.Param) *reducer {
 
 // begin makes ready for a backward pass.
 func (r *reducer) begin() {
-	if r.comm == nil {
+	if r.team.Planning() {
 		return
 	}
 	r.full, r.done = make(chan []*tensor.Matrix, 64), make(chan error, 1)
@@ -54,7 +55,7 @@ func (r *reducer) begin() {
 
 // add takes a gradient that is complete.
 func (r *reducer) add(grad *tensor.Matrix) {
-	if r.comm == nil {
+	if r.team.Planning() {
 		return
 	}
 	if r.size+grad.Len() > r.bucket.Cols {
@@ -72,7 +73,7 @@ func (r *reducer) flush() {
 
 // finish sums what is left and waits until all is summed.
 func (r *reducer) finish() error {
-	if r.comm == nil {
+	if r.team.Planning() {
 		return nil
 	}
 	r.flush()

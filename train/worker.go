@@ -19,7 +19,7 @@ import (
 // worker is one worker's share of a run: its rows of the graph and the model in its memory.
 type worker struct {
 	team      *kernel.Team
-	comm      *comm.Comm // nil with one worker, and in a plan
+	comm      *comm.Comm // nil with one worker
 	share     *partition.Share
 	g         *graph.Graph // the share's rows
 	o         *Options

@@ -1,0 +1,130 @@
+package parallel
+
+import (
+	"fmt"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/nn"
+	"weft/tensor"
+)
+
+// Attend implements gnn.Propagator. The running softmax of each vertex and head is extended block by block. Besides the inputs and the
+// output only its log-sum-exp is kept; scores and coefficients are computed again in the backward pass (case 2). Only source rows
+// travel: their scores follow from them.
+func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
+	t, e := a.Source.Tape(), p.enter()
+	rows, width := a.Source.Rows(), a.Source.Cols()/a.Heads
+	p.decide(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
+	at := &attention{Attention: a, tape: t, loops: e.loops, call: kernel.Attention{
+		Heads: a.Heads, Width: width, Slope: a.Slope, TargetIDs: e.local().ids,
+		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(t),
+	}}
+	if a.SelfLoops {
+		at.loops = e.oneLoop(t.Team)
+	}
+	state, targets := t.Team.AttentionStart(rows, a.Heads, width), at.targetScores()
+	extend := func(b *block, source, loops *tensor.Matrix) {
+		k, scores := at.on(b, source, targets)
+		t.Team.Attend(state, k, b.in, loops, b == e.blocks[len(e.blocks)-1])
+		scores.Release()
+	}
+	extend(e.local(), a.Source.Value(), at.loops)
+	kept := p.fetch(e, a.Source.Value(), t.Recording, func(b *block, rows *tensor.Matrix) { extend(b, rows, nil) })
+	targets.Release()
+
+	at.out, at.logSum = state.Out, state.Maximum
+	op := autograd.Op{
+		Value: at.out, Inputs: []*autograd.Var{a.Source, a.ASource}, Keeps: []*autograd.Var{a.Source, a.ASource}, KeepsResult: true,
+		Buffers: append(kept, at.logSum),
+	}
+	if a.ATarget == nil {
+		op.Inputs, op.Keeps = append(op.Inputs, a.Target), append(op.Keeps, a.Target)
+	} else {
+		op.Inputs, op.Keeps = append(op.Inputs, a.ATarget), append(op.Keeps, a.ATarget)
+	}
+	op.Backward = func(g *tensor.Matrix) { p.attendBackward(at, kept, g) }
+	return t.Record(op)
+}
+
+// attendBackward adds all gradients of Attend, for that of its output, which it owns.
+func (p *propagator) attendBackward(at *attention, kept []*tensor.Matrix, g *tensor.Matrix) {
+	e, team, x := p.enter(), at.tape.Team, at.Source.Value()
+	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, x.Rows, at.Heads)
+	team.RowDots(at.gOut, g, at.out)
+	targets := at.targetScores()
+	var d kernel.AttentionGradients
+	if at.ATarget == nil {
+		d.Target = at.Target.GradSum()
+	} else {
+		d.TargetScore = team.Zeros(tensor.Buffers, x.Rows, at.Heads)
+	}
+	dx := at.Source.GradSum()
+	at.backward(d, e.local(), x, dx, at.loops, targets)
+	p.rematerialize(e, x, kept, dx, func(b *block, rows, dRows *tensor.Matrix) {
+		team.Zero(dRows)
+		at.backward(d, b, rows, dRows, nil, targets)
+	})
+	if at.ATarget != nil {
+		team.HeadDotBackward(dx, at.ATarget.GradSum(), d.TargetScore, x, at.ATarget.Value())
+		d.TargetScore.Release()
+	}
+	targets.Release()
+	at.gOut.Release()
+	g.Release()
+}
+
+// attention is one call of Attend on a tape.
+type attention struct {
+	gnn.Attention
+	tape  *autograd.Tape
+	loops *tensor.Matrix
+	call  kernel.Attention
+
+	out, logSum *tensor.Matrix // after the forward pass
+	g, gOut     *tensor.Matrix // in the backward pass: the output's gradient, and ⟨g, output⟩ of each vertex and head
+}
+
+// targetScores are GATv1's scores of the worker's rows as targets, nil for GATv2.
+func (at *attention) targetScores() *tensor.Matrix {
+	if at.ATarget == nil {
+		return nil
+	}
+	return at.scores(at.Source.Value(), at.ATarget)
+}
+
+func (at *attention) scores(rows *tensor.Matrix, a *autograd.Var) *tensor.Matrix {
+	s := at.tape.Memory().New(tensor.Buffers, rows.Rows, at.Heads)
+	at.tape.Team.HeadDot(s, rows, a.Value())
+	return s
+}
+
+// on completes the kernel's arguments for the source rows of a block; GATv1's scores of them are the caller's to release.
+func (at *attention) on(b *block, source, targets *tensor.Matrix) (k kernel.Attention, scores *tensor.Matrix) {
+	k = at.call
+	k.Source, k.SourceIDs = source, b.ids
+	if at.ATarget == nil {
+		k.Target, k.A = at.Target.Value(), at.ASource.Value()
+		return k, nil
+	}
+	k.SourceScore, k.TargetScore = at.scores(source, at.ASource), targets
+	return k, k.SourceScore
+}
+
+// backward adds one block's gradients: those of its source rows to dSource, the others to d and to the vectors'.
+func (at *attention) backward(d kernel.AttentionGradients, b *block, source, dSource, loops, targets *tensor.Matrix) {
+	team := at.tape.Team
+	k, scores := at.on(b, source, targets)
+	d.Source = dSource
+	if at.ATarget == nil {
+		d.A = at.ASource.GradSum()
+		team.AttendBackward(d, k, b.in, b.out, loops, at.g, at.gOut, at.logSum)
+		return
+	}
+	d.SourceScore = team.Zeros(tensor.Buffers, source.Rows, at.Heads)
+	team.AttendBackward(d, k, b.in, b.out, loops, at.g, at.gOut, at.logSum)
+	team.HeadDotBackward(dSource, at.ASource.GradSum(), d.SourceScore, source, at.ASource.Value())
+	d.SourceScore.Release()
+	scores.Release()
+}

@@ -1,0 +1,176 @@
+package parallel
+
+import (
+	"math"
+	"slices"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// chunk is some consecutive edges of a block: their ends, and the matrices that add their rows up by target and by source.
+type chunk struct {
+	n                int
+	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and own rows
+	ids              *tensor.Matrix // Int32, 1 × n: the sources' vertices; parallel edges have V more each, up to the largest int32
+	keys             *tensor.Matrix // Int32, 1 × n: of dropout masks
+	weights          *tensor.Matrix // n × 1, or nil
+	lo, hi           int            // the own rows that they lead into are among these
+	into             *kernel.CSR    // hi−lo rows × n: which edges lead into a row
+	outOf            *kernel.CSR    // distinct sources × n: which edges come from it
+	distinct         *tensor.Matrix // Int32, 1 × distinct sources: their rows
+	spread           *kernel.CSR    // n × hi−lo rows: which row an edge leads into
+}
+
+// each calls f for all edges of a block, so many at a time. A plan goes through one chunk of the largest size.
+func (m *messages) each(b *block, f func(c *chunk)) {
+	entries := b.in.Entries()
+	size := min(messageEdges, entries)
+	if size == 0 {
+		return
+	}
+	room := m.newChunk(size, b.in.Values != nil)
+	defer room.release()
+	if m.tape.Team.Planning() {
+		f(room)
+		return
+	}
+	at := &position{}
+	for lo := 0; lo < entries; lo += size {
+		n := min(size, entries-lo)
+		m.fill(room, n, at, b)
+		f(room.index(n))
+	}
+}
+
+// newChunk is a chunk for n edges into any own rows.
+func (m *messages) newChunk(n int, weighted bool) *chunk {
+	mem := m.tape.Memory()
+	ints := func() *tensor.Matrix { return mem.NewElement(tensor.Buffers, tensor.Int32, 1, n) }
+	matrix := func(rows, cols int) *kernel.CSR {
+		return &kernel.CSR{Rows: rows, Cols: cols, Indptr: mem.NewElement(tensor.Buffers, tensor.Int64, 1, rows+1), Indices: ints()}
+	}
+	c := &chunk{n: n, hi: m.rows, sources: ints(), targets: ints(), ids: ints(), keys: ints(), distinct: ints()}
+	if weighted {
+		c.weights = mem.New(tensor.Buffers, n, 1)
+	}
+	c.into, c.outOf, c.spread = matrix(m.rows, n), matrix(n, n), matrix(n, m.rows)
+	return c
+}
+
+func (c *chunk) release() {
+	for _, a := range []*kernel.CSR{c.into, c.outOf, c.spread} {
+		a.Release()
+	}
+	release([]*tensor.Matrix{c.sources, c.targets, c.ids, c.keys, c.distinct, c.weights})
+}
+
+// position is where the edges of a block that come next begin: the entry, its row, and how often the source of the entry before it stood
+// in that row.
+type position struct {
+	entry, row int
+	occurrence int64
+}
+
+// fill writes the next n edges' ends and numbers.
+func (m *messages) fill(c *chunk, n int, at *position, b *block) {
+	indptr, columns := b.in.Indptr.Int64s(), b.in.Indices.Int32s()
+	sources, targets, ids, keys := c.sources.Int32s(), c.targets.Int32s(), c.ids.Int32s(), c.keys.Int32s()
+	for k := range n {
+		e := at.entry
+		for indptr[at.row+1] <= int64(e) {
+			at.row++
+		}
+		if int64(e) > indptr[at.row] && columns[e] == columns[e-1] {
+			at.occurrence++
+		} else {
+			at.occurrence = 0
+		}
+		sources[k], targets[k] = columns[e], int32(at.row)
+		source, target := vertexOf(b.ids, columns[e]), vertexOf(m.targetIDs, int32(at.row))
+		ids[k] = int32(min(source+int64(m.tape.Rows.Total)*at.occurrence, math.MaxInt32))
+		keys[k] = edgeKey(source, target, at.occurrence)
+		if c.weights != nil {
+			c.weights.Floats()[k] = b.in.Values.Floats()[e]
+		}
+		at.entry++
+	}
+}
+
+// vertexOf is the vertex of a row, by ids or, where these are nil, the row itself.
+func vertexOf(ids *tensor.Matrix, row int32) int64 {
+	if ids != nil {
+		row = ids.Int32s()[row]
+	}
+	return int64(row)
+}
+
+// edgeKey is a number for an edge that keys its dropout masks, by SplitMix64's finaliser: equal on any workers, and for two edges by
+// chance alone.
+func edgeKey(source, target, occurrence int64) int32 {
+	return int32(mix(mix(uint64(source)<<32|uint64(target)) + uint64(occurrence)))
+}
+
+func mix(h uint64) uint64 {
+	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
+	h = (h ^ h>>27) * 0x94d049bb133111eb
+	return h ^ h>>31
+}
+
+// index is the chunk of the first n edges, with the matrices made from their ends.
+func (c *chunk) index(n int) *chunk {
+	targets := c.targets.Int32s()[:n]
+	lo, hi := int(targets[0]), int(targets[n-1])+1
+	into, spread, column := c.into.Indptr.Int64s(), c.spread.Indptr.Int64s(), c.spread.Indices.Int32s()
+	row := 0
+	into[0] = 0
+	for k, target := range targets {
+		for ; row < int(target)-lo; row++ {
+			into[row+1] = int64(k)
+		}
+		c.into.Indices.Int32s()[k] = int32(k)
+		spread[k], column[k] = int64(k), target-int32(lo)
+	}
+	into[hi-lo], spread[n] = int64(n), int64(n)
+	part := func(a *kernel.CSR, rows, cols int) *kernel.CSR {
+		return &kernel.CSR{Rows: rows, Cols: cols, Indptr: first(a.Indptr, rows+1), Indices: first(a.Indices, n)}
+	}
+	p := &chunk{
+		n: n, lo: lo, hi: hi, sources: first(c.sources, n), targets: first(c.targets, n), ids: first(c.ids, n), keys: first(c.keys, n),
+		distinct: c.distinct, into: part(c.into, hi-lo, n), outOf: c.outOf, spread: part(c.spread, n, hi-lo),
+	}
+	if c.weights != nil {
+		p.weights = c.weights.RowRange(0, n)
+	}
+	return p
+}
+
+// bySource orders the chunk's edges by their sources, for the sums of a source's gradients.
+func (c *chunk) bySource(team *kernel.Team) {
+	if team.Planning() {
+		return
+	}
+	order := make([]uint64, c.n)
+	for k, source := range c.sources.Int32s() {
+		order[k] = uint64(source)<<32 | uint64(k)
+	}
+	slices.Sort(order)
+	columns, begins, distinct := c.outOf.Indices.Int32s(), c.outOf.Indptr.Int64s(), c.distinct.Int32s()
+	u := 0
+	for k, key := range order {
+		source := int32(key >> 32)
+		if k == 0 || source != distinct[u-1] {
+			distinct[u], begins[u] = source, int64(k)
+			u++
+		}
+		columns[k] = int32(uint32(key))
+	}
+	begins[u] = int64(c.n)
+	c.distinct = first(c.distinct, u)
+	c.outOf = &kernel.CSR{Rows: u, Cols: c.n, Indptr: first(c.outOf.Indptr, u+1), Indices: first(c.outOf.Indices, c.n)}
+}
+
+// first is the first n elements of a row.
+func first(m *tensor.Matrix, n int) *tensor.Matrix {
+	return m.Reshape(m.Len(), 1).RowRange(0, n).Reshape(1, n)
+}
