@@ -90,8 +90,8 @@ func (j *Job) eachWorker(ctx context.Context, f func(*kernel.Team, *comm.Comm, *
 				p = j.Comm.Rank()
 			}
 			err := open(p, func(s *partition.Share) error { return f(kernel.NewTeam(j.threads(), mem), j.Comm, s) })
-			if err != nil && j.Comm != nil {
-				j.Comm.Abort(err)
+			if j.Comm != nil {
+				breakOff(j.Comm, err)
 			}
 			return err
 		}
@@ -102,9 +102,7 @@ func (j *Job) eachWorker(ctx context.Context, f func(*kernel.Team, *comm.Comm, *
 			c := comm.New(ends[p], j.Options.CommTimeout)
 			all.Go(func() {
 				errs[p] = open(p, func(s *partition.Share) error { return f(kernel.NewTeam(j.threads(), memories[p]), c, s) })
-				if errs[p] != nil {
-					c.Abort(errs[p])
-				}
+				breakOff(c, errs[p])
 			})
 		}
 		all.Wait()
@@ -113,6 +111,13 @@ func (j *Job) eachWorker(ctx context.Context, f func(*kernel.Team, *comm.Comm, *
 		}
 		return cause(errs)
 	})
+}
+
+// breakOff ends the connection of a worker that has failed, unless all have failed alike.
+func breakOff(c *comm.Comm, err error) {
+	if common := (*Common)(nil); err != nil && !errors.As(err, &common) {
+		c.Abort(err)
+	}
 }
 
 // cause is the error that the others follow from.

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -24,23 +27,54 @@ type ranks struct {
 	comm *comm.Comm // nil: this process is alone
 }
 
-// connect joins the processes that a launcher started with this one, if there was one.
-func connect(cmd *cobra.Command, o *train.Options) (ranks, error) {
+// connect joins the processes that a launcher started with this one, if there was one. err is what this rank has found wrong with
+// the request so far: where any rank has found something, all end.
+func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 	if !mpi.Launched() {
-		return ranks{}, nil
+		return ranks{}, cmp.Or(err, checkAlone(environmentNumber("SLURM_STEP_NUM_TASKS"), findSlurm().Connect))
 	}
 	if mpi.Rank() > 0 {
 		cmd.SetOut(io.Discard)
 		cmd.SetErr(&onlyErrors{cmd.ErrOrStderr()})
 	}
-	if err := checkMesh(o, mpi.Ranks()); err != nil {
-		return ranks{}, spokenFor(mpi.Rank(), err)
+	timeout := train.Defaults().CommTimeout
+	if err == nil {
+		timeout = o.CommTimeout
+		err = checkMesh(o, mpi.Ranks())
 	}
-	t, err := mpi.Start()
-	if err != nil {
-		return ranks{}, spokenFor(mpi.Rank(), err)
+	// A launcher whose rank ends while MPI starts may never end itself, so that a signal waits for the start.
+	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
+		fmt.Fprintf(os.Stderr, "weft: rank %d: signal %q during the start of MPI\n", mpi.Rank(), s)
+	})
+	t, failed := mpi.Start(timeout)
+	if failed != nil {
+		stop()
+		if refusal.Is(failed) { // on every rank
+			failed = spokenFor(mpi.Rank(), cmp.Or(err, failed))
+		}
+		return ranks{}, failed
 	}
-	return ranks{comm.New(t, o.CommTimeout)}, nil
+	r := ranks{comm.New(t, timeout)}
+	explainSignals(r.explain)
+	if err == nil && ctx.Err() != nil {
+		err = errInterrupted
+	}
+	stop()
+	return r, r.together(err)
+}
+
+// checkAlone refuses to be one of several tasks that Slurm started without a way to each other: every one would do the whole work. connect
+// is the option of srun that connects them, "" where this program has no MPI.
+func checkAlone(tasks int, connect string) error {
+	switch {
+	case tasks <= 1:
+		return nil
+	case connect == "":
+		return refusal.Errorf("srun started %d tasks, of which each would do the whole work, as this weft was built without MPI: "+
+			"build it with make build where Open MPI is installed, or give srun -n 1", tasks)
+	}
+	return refusal.Errorf("srun started %d tasks without connecting them, so that each would do the whole work: "+
+		"give srun %s for one run of all, or -n 1", tasks, connect)
 }
 
 // checkMesh refuses a mesh that is not the number of processes.
@@ -85,7 +119,8 @@ func (r ranks) rank() int {
 	return r.comm.Rank()
 }
 
-// together ends a step that every rank makes by itself: where it failed on any, it fails on all, with the error of the lowest one.
+// together ends a step that every rank makes by itself: where it failed on any, the command ends on all, with the error of the
+// lowest one.
 func (r ranks) together(err error) error {
 	if r.comm == nil {
 		return err
@@ -123,9 +158,25 @@ func (r ranks) together(err error) error {
 		case exitInterrupted:
 			shared = errInterrupted
 		}
-		return spokenFor(r.comm.Rank(), shared)
+		return r.part(shared)
 	}
 	return nil
+}
+
+// part ends the command on all ranks with an error that all have come to. Rank 0 prints it before any of them ends: when the first
+// does, a launcher ends the others. MPI is not finalised, for which the ranks would need a launcher that is not ending them already.
+func (r ranks) part(err error) error {
+	if r.comm == nil {
+		return err
+	}
+	attend(endAtOnce)
+	if r.first() {
+		fmt.Fprintln(os.Stderr, oneLine(err))
+	}
+	if failed := r.comm.Barrier(comm.Setup); failed != nil {
+		return failed
+	}
+	return spoken{err}
 }
 
 // onFirst runs f on rank 0 while the others wait for it, however long it takes.
@@ -164,6 +215,17 @@ func (r ranks) onFirst(timeout time.Duration, f func() error) error {
 	return nil
 }
 
+// partOrFail ends the command with the error of a job: together where all ranks have come to it and can still reach each other.
+func (r ranks) partOrFail(err error) error {
+	if common := (*train.Common)(nil); errors.As(err, &common) {
+		return r.part(err)
+	}
+	if refusal.Is(err) {
+		return spokenFor(r.rank(), err) // what makes no sense makes none on any
+	}
+	return err
+}
+
 // end takes leave of the other ranks.
 func (r ranks) end() error {
 	if r.comm == nil {
@@ -172,14 +234,34 @@ func (r ranks) end() error {
 	return r.comm.Close()
 }
 
-// sayWaiting says what this rank waits for when a signal comes: a launcher sends one to all when one of them has died.
+// sayWaiting says what this rank waits for after a signal, once it waits for long: a launcher sends one to all ranks when one of
+// them has died, and leaves them a second or more. Where all live they go on, and wait for moments only.
 func (r ranks) sayWaiting(s os.Signal) {
 	if r.comm == nil {
 		return
 	}
-	if wait := r.comm.Waiting(); wait != "" {
-		fmt.Fprintf(os.Stderr, "weft: rank %d: %s during %s\n", r.rank(), s, wait)
+	const long, often = 250 * time.Millisecond, 50 * time.Millisecond
+	go func() {
+		for ; ; time.Sleep(often) {
+			if what, lasted := r.comm.Waiting(); lasted >= long {
+				fmt.Fprintln(os.Stderr, oneLine(r.during(s, what, lasted)))
+				return
+			}
+		}
+	}()
+}
+
+// explain is the error of a rank that a signal ends at once.
+func (r ranks) explain(s os.Signal) error {
+	what, lasted := r.comm.Waiting()
+	if what == "" {
+		return fmt.Errorf("rank %d: %w", r.rank(), errInterrupted)
 	}
+	return r.during(s, what, lasted)
+}
+
+func (r ranks) during(s os.Signal, what string, lasted time.Duration) error {
+	return fmt.Errorf("rank %d: signal %q during %s, for %s", r.rank(), s, what, lasted.Round(time.Millisecond))
 }
 
 // largest is the largest of the ranks' numbers.
@@ -226,10 +308,45 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 	}
 	var d partition.Description
 	if err == nil {
-		d, _, err = partition.Find(store, workers, partitionMethod(&o))
+		d, err = storedPartitions(store, workers, &o)
+	}
+	if err := r.together(err); err != nil {
+		return job, store, err
 	}
 	job.Parts = &train.Parts{Whole: d.Whole, Open: func(p int) (*partition.Share, error) { return partition.Open(store, d, p) }}
-	return job, store, r.together(err)
+	return job, store, r.sameEverywhere(store, d.ID)
+}
+
+// storedPartitions are those that rank 0 has found or made.
+func storedPartitions(store string, workers int, o *train.Options) (partition.Description, error) {
+	d, found, err := partition.Find(store, workers, partitionMethod(o))
+	if err == nil && !found {
+		err = refusal.Errorf("%s: no partition of %d is stored here, but one is where rank 0 runs: all machines need the same store, "+
+			"on a shared file system or copied with its partitions", store, workers)
+	}
+	return d, err
+}
+
+// sameEverywhere refuses partitions that are not the same on all ranks, by their id.
+func (r ranks) sameEverywhere(store, id string) error {
+	if r.comm == nil {
+		return nil
+	}
+	ids := make([][]byte, r.comm.Size())
+	for k := range ids {
+		ids[k] = make([]byte, sha256.Size)
+	}
+	mine := sha256.Sum256([]byte(id))
+	if err := r.comm.AllGather(comm.Setup, mine[:], ids); err != nil {
+		return err
+	}
+	for k, theirs := range ids {
+		if !bytes.Equal(theirs, ids[0]) {
+			return r.part(refusal.Errorf("%s: rank %d finds other partitions here than rank 0: all machines need the same store, "+
+				"on a shared file system or copied with its partitions", store, k))
+		}
+	}
+	return nil
 }
 
 // preparePartition makes sure that the store holds partitions for so many workers. Where nothing can be stored, a single process cuts
@@ -248,18 +365,26 @@ func preparePartition(parent context.Context, store string, job *train.Job, work
 		return err
 	}
 	asked := o.Assignment(workers)
-	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", job.Dataset, workers, asked.Method)
-	if err := partition.CheckWritable(store); err != nil && job.Comm == nil {
+	readOnly := partition.CheckWritable(store)
+	if readOnly != nil && job.Comm == nil {
+		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", job.Dataset, workers, asked.Method)
 		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory and not kept\n", job.Dataset)
 		job.Graph = g
 		return nil
 	}
 	defer g.Close()
+	if readOnly != nil {
+		return readOnly
+	}
+	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", job.Dataset, workers, asked.Method)
 	ctx, stop := untilSignal(parent, func(os.Signal) {})
 	defer stop()
 	a, err := partition.Assign(ctx, g, asked)
 	if err == nil {
 		_, err = partition.Write(store, g, a)
+	}
+	if ctx.Err() != nil {
+		return errInterrupted
 	}
 	return err
 }
