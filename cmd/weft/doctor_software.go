@@ -134,7 +134,7 @@ func launcherVersion(text string) string {
 type slurmFinding struct {
 	Launcher string `json:"launcher,omitempty"` // the path of srun
 	Job      string `json:"job,omitempty"`
-	Tasks    int    `json:"tasks,omitempty"` // of the job
+	Tasks    int    `json:"tasks,omitempty"`   // of the job
 	Connect  string `json:"connect,omitempty"` // the option of srun that connects its tasks for this program
 	Advice   string `json:"advice"`
 }
