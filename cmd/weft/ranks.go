@@ -31,7 +31,8 @@ type ranks struct {
 // the request so far: where any rank has found something, all end.
 func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 	if !mpi.Launched() {
-		return ranks{}, cmp.Or(err, checkAlone(environmentNumber("SLURM_STEP_NUM_TASKS"), findSlurm().Connect))
+		alone := checkAlone(environmentNumber("SLURM_STEP_NUM_TASKS"), findSlurm().Connect)
+		return ranks{}, cmp.Or(spokenFor(environmentNumber("SLURM_PROCID"), alone), err)
 	}
 	if mpi.Rank() > 0 {
 		cmd.SetOut(io.Discard)

@@ -9,6 +9,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -38,6 +39,9 @@ var largest = 1 << 30
 func Start(timeout time.Duration) (comm.Transport, error) {
 	if !Launched() {
 		return nil, refusal.Errorf("no MPI launcher started this process: start it with mpirun -n RANKS, or with srun --mpi=pmix")
+	}
+	if otherPMI(os.LookupEnv, Library()) {
+		return nil, refusal.Errorf("srun --mpi=pmi2 connects processes of MPICH, and this weft was built with %s: give srun --mpi=pmix", Library())
 	}
 	w := &world{live: map[*transfer]bool{}, stopped: make(chan struct{})}
 	started := make(chan error, 1)
