@@ -26,9 +26,11 @@ type Job struct {
 	Options Options
 	// Comm connects this process, which is one worker, to processes that are the others; nil: all workers are goroutines of this one.
 	Comm *comm.Comm
-	// LocalWorkers is how many workers run on this machine and share its cores; 0: all of them.
+	// LocalWorkers is how many workers run on this machine and share its memory; 0: all of them.
 	LocalWorkers int
-	OnEpoch      func(Epoch) // called by worker 0 after every epoch, nil: not
+	// CoreSharers is how many workers share the cores that this process may use; 0: all that run on this machine.
+	CoreSharers int
+	OnEpoch     func(Epoch) // called by worker 0 after every epoch, nil: not
 	// OnLogits takes the logits of the best epoch, on worker 0; nil: Result.Logits and Prediction.Logits hold them.
 	OnLogits func(Rows) error
 	// OnEmbeddings takes the input of the last layer in a prediction, on worker 0; nil: Prediction.Embeddings may hold it.

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,15 +183,12 @@ func guarded(share *partition.Share, f func() error) (err error) {
 	return share.Graph.Guard(f)
 }
 
-// threads is the number of threads of a worker: all cores are shared among the workers of this machine.
+// threads is the number of threads of a worker: the cores that the process may use are divided among the workers that share them.
 func (j *Job) threads() int {
 	o := &j.Options
 	if o.Threads > 0 {
 		return o.Threads
 	}
-	local := j.LocalWorkers
-	if local == 0 {
-		local, _ = o.Workers()
-	}
-	return max(1, runtime.GOMAXPROCS(0)/max(1, local))
+	all, _ := o.Workers() // of a job whose options are valid
+	return max(1, runtime.GOMAXPROCS(0)/cmp.Or(j.CoreSharers, j.LocalWorkers, all))
 }

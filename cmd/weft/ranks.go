@@ -285,6 +285,9 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 	job = &train.Job{Dataset: dataset, Options: o, Comm: r.comm}
 	if r.comm != nil {
 		job.LocalWorkers = mpi.LocalRanks()
+		if job.CoreSharers, err = r.sharers(); err != nil {
+			return nil, "", err
+		}
 	}
 	workers, err := o.Workers()
 	if err != nil {
