@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +16,7 @@ import (
 	"weft/graph"
 	"weft/internal/datasets"
 	"weft/internal/refusal"
+	"weft/kernel"
 	"weft/partition"
 	"weft/train"
 )
@@ -61,7 +60,10 @@ func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 		err = errInterrupted
 	}
 	stop()
-	return r, r.together(err)
+	if err := r.together(err); err != nil {
+		return r, err
+	}
+	return r, r.agreeOnProgram(o)
 }
 
 // checkAlone refuses to be one of several tasks that Slurm started without a way to each other: every one would do the whole work. connect
@@ -120,40 +122,100 @@ func (r ranks) rank() int {
 	return r.comm.Rank()
 }
 
+// gather is every rank's text.
+func (r ranks) gather(mine string) ([]string, error) {
+	n := r.comm.Size()
+	lengths, parts := make([]int64, n), make([][]byte, n)
+	for k := range parts {
+		parts[k] = comm.Bytes(lengths[k : k+1])
+	}
+	if err := r.comm.AllGather(comm.Setup, comm.Bytes([]int64{int64(len(mine))}), parts); err != nil {
+		return nil, err
+	}
+	for k := range parts {
+		parts[k] = make([]byte, lengths[k])
+	}
+	if err := r.comm.AllGather(comm.Setup, []byte(mine), parts); err != nil {
+		return nil, err
+	}
+	texts := make([]string, n)
+	for k, part := range parts {
+		texts[k] = string(part)
+	}
+	return texts, nil
+}
+
+// agree refuses ranks of which one differs from rank 0 in something that has to be the same on all; differs is the error.
+func (r ranks) agree(mine string, differs func(rank int, theirs, first string) error) error {
+	if r.comm == nil {
+		return nil
+	}
+	all, err := r.gather(mine)
+	if err != nil {
+		return err
+	}
+	for k, theirs := range all {
+		if theirs != all[0] {
+			return r.part(differs(k, theirs, all[0]))
+		}
+	}
+	return nil
+}
+
+// agreeOnProgram refuses ranks that would not compute the same.
+func (r ranks) agreeOnProgram(o *train.Options) error {
+	err := r.agree(version, func(rank int, theirs, first string) error {
+		return refusal.Errorf("rank %d is weft %s and rank 0 weft %s: start the same program on all machines", rank, theirs, first)
+	})
+	if err != nil {
+		return err
+	}
+	err = r.agree(kernel.SIMD(), func(rank int, theirs, first string) error {
+		return refusal.Errorf("rank %d computes with %s and rank 0 with %s, which round differently: set WEFT_SIMD to the one that all machines have, for all ranks",
+			rank, theirs, first)
+	})
+	if err != nil {
+		return err
+	}
+	settings, err := sharedSettings(*o)
+	if err := r.together(err); err != nil {
+		return err
+	}
+	return r.agree(settings, func(rank int, _, _ string) error {
+		return refusal.Errorf("rank %d has other settings than rank 0: give all ranks the same flags and the same --config file", rank)
+	})
+}
+
+// sharedSettings are the settings that have to be the same on all ranks.
+func sharedSettings(o train.Options) (string, error) {
+	o.Threads, o.MemoryLimit = 0, 0
+	text, err := o.YAML()
+	return string(text), err
+}
+
 // together ends a step that every rank makes by itself: where it failed on any, the command ends on all, with the error of the
 // lowest one.
 func (r ranks) together(err error) error {
 	if r.comm == nil {
 		return err
 	}
-	n := r.comm.Size()
-	mine := []int64{exitDone, 0}
-	var text []byte
+	mine := ""
 	if err != nil {
-		text = []byte(err.Error())
-		mine = []int64{int64(statusOf(err, true)), int64(len(text))}
+		mine = string([]byte{byte(statusOf(err, true))}) + err.Error()
 	}
-	all, parts := make([]int64, 2*n), make([][]byte, n)
-	for k := range parts {
-		parts[k] = comm.Bytes(all[2*k : 2*k+2])
+	all, failed := r.gather(mine)
+	if failed != nil {
+		return failed
 	}
-	if err := r.comm.AllGather(comm.Setup, comm.Bytes(mine), parts); err != nil {
-		return err
-	}
-	for k := range n {
-		if all[2*k] == exitDone {
+	for k, theirs := range all {
+		if theirs == "" {
 			continue
 		}
-		theirs := make([]byte, all[2*k+1])
-		copy(theirs, text)
-		if err := r.comm.Broadcast(comm.Setup, theirs, k); err != nil {
-			return err
-		}
-		shared := errors.New(string(theirs))
+		shared := errors.New(theirs[1:])
 		if k > 0 {
 			shared = fmt.Errorf("rank %d: %w", k, shared)
 		}
-		switch all[2*k] {
+		switch theirs[0] {
 		case exitRefused:
 			shared = refusal.Errorf("%w", shared)
 		case exitInterrupted:
@@ -318,7 +380,10 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 		return job, store, err
 	}
 	job.Parts = &train.Parts{Whole: d.Whole, Open: func(p int) (*partition.Share, error) { return partition.Open(store, d, p) }}
-	return job, store, r.sameEverywhere(store, d.ID)
+	return job, store, r.agree(d.ID, func(rank int, _, _ string) error {
+		return refusal.Errorf("%s: rank %d finds other partitions here than rank 0: all machines need the same store, "+
+			"on a shared file system or copied with its partitions", store, rank)
+	})
 }
 
 // storedPartitions are those that rank 0 has found or made.
@@ -329,28 +394,6 @@ func storedPartitions(store string, workers int, o *train.Options) (partition.De
 			"on a shared file system or copied with its partitions", store, workers)
 	}
 	return d, err
-}
-
-// sameEverywhere refuses partitions that are not the same on all ranks, by their id.
-func (r ranks) sameEverywhere(store, id string) error {
-	if r.comm == nil {
-		return nil
-	}
-	ids := make([][]byte, r.comm.Size())
-	for k := range ids {
-		ids[k] = make([]byte, sha256.Size)
-	}
-	mine := sha256.Sum256([]byte(id))
-	if err := r.comm.AllGather(comm.Setup, mine[:], ids); err != nil {
-		return err
-	}
-	for k, theirs := range ids {
-		if !bytes.Equal(theirs, ids[0]) {
-			return r.part(refusal.Errorf("%s: rank %d finds other partitions here than rank 0: all machines need the same store, "+
-				"on a shared file system or copied with its partitions", store, k))
-		}
-	}
-	return nil
 }
 
 // preparePartition makes sure that the store holds partitions for so many workers. Where nothing can be stored, a single process cuts

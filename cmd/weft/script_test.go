@@ -16,6 +16,7 @@ import (
 
 	"weft/comm/mpi"
 	"weft/internal/safetensors"
+	"weft/kernel"
 	"weft/train"
 )
 
@@ -36,10 +37,13 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
-			if name != "mpi" {
-				return false, fmt.Errorf("unknown condition %q", name)
+			switch name {
+			case "mpi":
+				return mpi.Built() && launcher() != "", nil
+			case "avx2": // or better
+				return kernel.SIMD() != "portable", nil
 			}
-			return mpi.Built() && launcher() != "", nil
+			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
