@@ -15,7 +15,7 @@ TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config -
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build demo test bench bench-peers reproduce lint fuzz clean
+.PHONY: help packages build demo test bench bench-peers reproduce lint fuzz faults clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -51,6 +51,9 @@ lint: packages ## golangci-lint and gofumpt, pinned in internal/tools (the first
 
 fuzz: packages ## each fuzz target for 10 seconds
 	@scripts/fuzz 10s
+
+faults: build ## signals to single ranks of runs under mpirun, at random moments (3 minutes); ARGS="--trials 60 --transport tcp"
+	@python3 -B scripts/faults/faults.py $(ARGS)
 
 clean: ## remove what build and demo wrote, except runs
 	rm -rf bin stores

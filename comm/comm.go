@@ -72,17 +72,17 @@ func (c *Comm) Sent(k Kind) Traffic {
 // Waited is the time that this rank has spent in waits so far, in all its groups.
 func (c *Comm) Waited(k Kind) time.Duration { return time.Duration(c.end.waited[k].Load()) }
 
-// Waiting says in words what this rank waits for at the moment, the oldest wait where there are several, and since when; "" when it
-// waits for nothing. Any goroutine may ask.
-func (c *Comm) Waiting() string {
+// Waiting says in words what this rank waits for at the moment, the oldest wait where there are several, and for how long it has; ""
+// when it waits for nothing. Any goroutine may ask.
+func (c *Comm) Waiting() (what string, lasted time.Duration) {
 	e := c.end
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.waits) == 0 {
-		return ""
+		return "", 0
 	}
 	p := e.waits[0]
-	return fmt.Sprintf("%s, peer rank %d%s, for %s", p.operation(), p.peer, p.place, time.Since(p.since).Round(time.Millisecond))
+	return fmt.Sprintf("%s, peer rank %d%s", p.operation(), p.peer, p.place), time.Since(p.since)
 }
 
 // Abort ends every pending and later call of every rank (in one process), or of this rank (MPI), with an error that wraps

@@ -78,14 +78,14 @@ func TestWaiting(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- p.Wait() }()
 		time.Sleep(5 * time.Millisecond)
-		if got := c.Waiting(); !strings.HasPrefix(got, "receive of halo rows, peer rank 1, epoch 3, layer convs.0, for ") {
-			t.Errorf("waiting: %q", got)
+		if what, lasted := c.Waiting(); what != "receive of halo rows, peer rank 1, epoch 3, layer convs.0" || lasted <= 0 {
+			t.Errorf("waiting: %q for %v", what, lasted)
 		}
 		if err := <-waited; err != nil {
 			return err
 		}
-		if got := c.Waiting(); got != "" {
-			t.Errorf("waiting after the end: %q", got)
+		if what, lasted := c.Waiting(); what != "" || lasted != 0 {
+			t.Errorf("waiting after the end: %q for %v", what, lasted)
 		}
 		if c.Waited(Halo) < 5*time.Millisecond || c.Waited(Setup) != 0 {
 			t.Errorf("waited %v for halo rows, %v for set-up", c.Waited(Halo), c.Waited(Setup))

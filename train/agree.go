@@ -1,6 +1,8 @@
 package train
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"time"
@@ -38,14 +40,46 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 	return loss, stopped, nil
 }
 
-// anyStops reports whether any worker is to stop.
-func (w *worker) anyStops(stop bool) (bool, error) {
+// goOn fails on all workers where the context of any is cancelled.
+func (w *worker) goOn(ctx context.Context) error {
 	count := []float64{0}
-	if stop {
+	if ctx.Err() != nil {
 		count[0] = 1
 	}
-	err := sum(w.comm, count)
-	return count[0] > 0, err
+	if err := sum(w.comm, count); err != nil {
+		return err
+	}
+	if count[0] > 0 {
+		return &Common{context.Canceled}
+	}
+	return nil
+}
+
+// Common is an error that all workers come to at the same point of their work. Their connection is still whole.
+type Common struct{ error }
+
+// Unwrap is the error itself.
+func (c *Common) Unwrap() error { return c.error }
+
+// errElsewhere is what the other workers end with where a step of worker 0 alone has failed.
+var errElsewhere = errors.New("worker 0 has failed")
+
+// outcome ends a step that worker 0 makes by itself, with err.
+func (w *worker) outcome(err error) error {
+	state := []byte{0}
+	if err != nil {
+		state[0] = 1
+	}
+	if broken := w.comm.Broadcast(comm.Setup, state, 0); broken != nil {
+		return broken
+	}
+	switch {
+	case state[0] == 0:
+		return nil
+	case err == nil:
+		err = errElsewhere
+	}
+	return &Common{err}
 }
 
 // hash is a checksum of the parameters.

@@ -29,41 +29,44 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 		rows.Each = func(yield func([]float32) bool) { yield(m.Floats()) }
 		return use(rows)
 	}
-	if w.comm.Rank() != 0 {
-		for lo := 0; lo < vertices; lo += step {
-			if _, err := w.piece(m, lo, lo+step, nil); err != nil {
-				return err
-			}
-		}
-		return nil
+	var room []float32
+	if w.first() {
+		room = make([]float32, min(step, vertices)*m.Cols)
+	}
+	next := 0 // the rows before it have been passed on
+	pass := func() ([]float32, error) {
+		lo := next
+		next = min(lo+step, vertices)
+		return w.piece(m, lo, next, room)
 	}
 	var failed error
-	taken := 0
-	rows.Each = func(yield func([]float32) bool) {
-		room := make([]float32, min(step, vertices)*m.Cols)
-		for lo := 0; lo < vertices; lo += step {
-			var piece []float32
-			if piece, failed = w.piece(m, lo, min(lo+step, vertices), room); failed != nil || !yield(piece) {
-				return
+	if w.first() {
+		rows.Each = func(yield func([]float32) bool) {
+			for next < vertices && failed == nil {
+				var piece []float32
+				if piece, failed = pass(); failed != nil || !yield(piece) {
+					return
+				}
 			}
-			taken = lo + step
+		}
+		if err = use(rows); err == nil && next < vertices {
+			err = fmt.Errorf("the rows of %d vertices were not taken", vertices-next)
 		}
 	}
-	err = use(rows)
-	switch {
-	case failed != nil:
-		return failed
-	case err == nil && taken < vertices:
-		err = fmt.Errorf("the rows of %d vertices were not taken", vertices-taken)
+	for next < vertices && failed == nil { // worker 0 takes what is left without using it
+		_, failed = pass()
 	}
-	return err
+	if failed != nil {
+		return failed
+	}
+	return w.outcome(err)
 }
 
 // piece sends this worker's rows of the vertices lo … hi−1 to worker 0, which puts all workers' into room, in order.
 func (w *worker) piece(m *tensor.Matrix, lo, hi int, room []float32) ([]float32, error) {
 	ids := w.share.IDs
 	from, _ := slices.BinarySearch(ids, int32(lo))
-	to, _ := slices.BinarySearch(ids, int32(min(hi, w.rows.Total)))
+	to, _ := slices.BinarySearch(ids, int32(hi))
 	k := w.comm.Size()
 	counts := make([]int64, k)
 	all := make([][]byte, k)

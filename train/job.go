@@ -26,9 +26,11 @@ type Job struct {
 	Options Options
 	// Comm connects this process, which is one worker, to processes that are the others; nil: all workers are goroutines of this one.
 	Comm *comm.Comm
-	// LocalWorkers is how many workers run on this machine and share its cores; 0: all of them.
+	// LocalWorkers is how many workers run on this machine and share its memory; 0: all of them.
 	LocalWorkers int
-	OnEpoch      func(Epoch) // called by worker 0 after every epoch, nil: not
+	// CoreSharers is how many workers share the cores that this process may use; 0: all that run on this machine.
+	CoreSharers int
+	OnEpoch     func(Epoch) // called by worker 0 after every epoch, nil: not
 	// OnLogits takes the logits of the best epoch, on worker 0; nil: Result.Logits and Prediction.Logits hold them.
 	OnLogits func(Rows) error
 	// OnEmbeddings takes the input of the last layer in a prediction, on worker 0; nil: Prediction.Embeddings may hold it.
@@ -84,7 +86,8 @@ func (d *Diverged) Error() string {
 	return fmt.Sprintf("epoch %d: the loss is %v; try a smaller --lr, --clip 1, or --norm batch", d.Epoch, d.Loss)
 }
 
-// Run trains. When ctx is cancelled it finishes the epoch and keeps the results.
+// Run trains. When ctx is cancelled it finishes the epoch and keeps the results. An error that wraps a Common leaves Comm whole; any other
+// has ended it.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		mine, err := j.work(ctx, team, c, share)
@@ -126,7 +129,7 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		pass = w.traffic().since(before)
 		r.Epochs, r.Losses, r.EpochSeconds = epoch, append(r.Losses, loss), append(r.EpochSeconds, seconds)
 		if math.IsNaN(loss) || math.IsInf(loss, 0) {
-			return nil, &Diverged{epoch, loss}
+			return nil, &Common{&Diverged{epoch, loss}}
 		}
 		e := Epoch{Epoch: epoch, Epochs: o.Epochs, Loss: loss, Seconds: seconds}
 		if epoch%o.EvalEvery == 0 || epoch == o.Epochs || interrupted {
@@ -152,7 +155,8 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 	if w.first() {
 		r.Weights = w.params.State()
 	}
-	if err := w.eachLogits(orKeep(j.OnLogits, &r.Logits, nil)); err != nil {
+	always := func() error { return nil }
+	if err := w.eachLogits(always, orKeep(j.OnLogits, &r.Logits, nil)); err != nil {
 		return nil, err
 	}
 	return r, w.report(r, pass)

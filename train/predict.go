@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"weft/comm"
@@ -22,7 +21,8 @@ type Prediction struct {
 
 // Predict computes the logits of every vertex of the job's graph with the given weights. The settings of the training are ignored,
 // and the graph needs no labels: the last layer's weights say how many classes a named model has. With embeddings set it also computes
-// the input of the last layer.
+// the input of the last layer. A ctx that is cancelled on any worker ends it with context.Canceled on all; an error that wraps a Common
+// leaves Comm whole, any other has ended it.
 func (j *Job) Predict(ctx context.Context, weights nn.State, embeddings bool) (p *Prediction, err error) {
 	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		mine, err := j.predict(ctx, team, c, share, weights, embeddings)
@@ -49,15 +49,13 @@ func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, shar
 	if err := w.params.Load(weights); err != nil {
 		return nil, err
 	}
-	if stopped, err := w.anyStops(ctx.Err() != nil); err != nil || stopped {
-		return nil, errors.Join(err, ctx.Err())
-	}
+	goOn := func() error { return w.goOn(ctx) }
 	if embeddings {
-		if err := w.eachEmbedding(orKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
+		if err := w.eachEmbedding(goOn, orKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
 			return nil, err
 		}
 	}
-	return p, w.eachLogits(orKeep(j.OnLogits, &p.Logits, nil))
+	return p, w.eachLogits(goOn, orKeep(j.OnLogits, &p.Logits, nil))
 }
 
 // classesOf is the width of the last layer's output in the weights of a named model of so many layers: the length of that layer's

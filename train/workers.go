@@ -1,6 +1,7 @@
 package train
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,8 +91,8 @@ func (j *Job) eachWorker(ctx context.Context, f func(*kernel.Team, *comm.Comm, *
 				p = j.Comm.Rank()
 			}
 			err := open(p, func(s *partition.Share) error { return f(kernel.NewTeam(j.threads(), mem), j.Comm, s) })
-			if err != nil && j.Comm != nil {
-				j.Comm.Abort(err)
+			if j.Comm != nil {
+				breakOff(j.Comm, err)
 			}
 			return err
 		}
@@ -102,9 +103,7 @@ func (j *Job) eachWorker(ctx context.Context, f func(*kernel.Team, *comm.Comm, *
 			c := comm.New(ends[p], j.Options.CommTimeout)
 			all.Go(func() {
 				errs[p] = open(p, func(s *partition.Share) error { return f(kernel.NewTeam(j.threads(), memories[p]), c, s) })
-				if errs[p] != nil {
-					c.Abort(errs[p])
-				}
+				breakOff(c, errs[p])
 			})
 		}
 		all.Wait()
@@ -113,6 +112,13 @@ func (j *Job) eachWorker(ctx context.Context, f func(*kernel.Team, *comm.Comm, *
 		}
 		return cause(errs)
 	})
+}
+
+// breakOff ends the connection of a worker that has failed, unless all have failed alike.
+func breakOff(c *comm.Comm, err error) {
+	if common := (*Common)(nil); err != nil && !errors.As(err, &common) {
+		c.Abort(err)
+	}
 }
 
 // cause is the error that the others follow from.
@@ -177,15 +183,12 @@ func guarded(share *partition.Share, f func() error) (err error) {
 	return share.Graph.Guard(f)
 }
 
-// threads is the number of threads of a worker: all cores are shared among the workers of this machine.
+// threads is the number of threads of a worker: the cores that the process may use are divided among the workers that share them.
 func (j *Job) threads() int {
 	o := &j.Options
 	if o.Threads > 0 {
 		return o.Threads
 	}
-	local := j.LocalWorkers
-	if local == 0 {
-		local, _ = o.Workers()
-	}
-	return max(1, runtime.GOMAXPROCS(0)/max(1, local))
+	all, _ := o.Workers() // of a job whose options are valid
+	return max(1, runtime.GOMAXPROCS(0)/cmp.Or(j.CoreSharers, j.LocalWorkers, all))
 }

@@ -80,7 +80,7 @@ func findMPI() mpiFinding {
 func mpiAdvice(f mpiFinding) string {
 	switch {
 	case !f.BuiltIn && f.Processes > 1:
-		return fmt.Sprintf("no MPI in this weft: each of %d processes trains the same", f.Processes)
+		return "no MPI in this weft, which refuses to train so: make build"
 	case !f.BuiltIn:
 		return "not in this weft, which trains in one process: make build"
 	case f.Processes > 1:
@@ -134,7 +134,8 @@ func launcherVersion(text string) string {
 type slurmFinding struct {
 	Launcher string `json:"launcher,omitempty"` // the path of srun
 	Job      string `json:"job,omitempty"`
-	Tasks    int    `json:"tasks,omitempty"` // of the job
+	Tasks    int    `json:"tasks,omitempty"`   // of the job
+	Connect  string `json:"connect,omitempty"` // the option of srun that connects its tasks for this program
 	Advice   string `json:"advice"`
 }
 
@@ -143,20 +144,35 @@ func findSlurm() slurmFinding {
 	if path, err := exec.LookPath("srun"); err == nil {
 		f.Launcher = path
 	}
+	if mpi.Built() {
+		f.Connect = connectingOption(mpi.Library())
+	}
 	f.Advice = slurmAdvice(f)
 	return f
 }
 
 func slurmAdvice(f slurmFinding) string {
 	switch {
+	case f.Job != "" && f.Tasks > 1 && f.Connect != "":
+		return fmt.Sprintf("srun %s weft train --parallel graph=%d …", f.Connect, f.Tasks)
 	case f.Job != "" && f.Tasks > 1:
-		return "every task would train the same: srun -n 1 -c CORES weft …"
+		return "no MPI in this weft: srun -n 1 -c CORES weft train …"
 	case f.Job != "":
 		return "with --signal=USR1@60 srun lets a run keep its results"
+	case f.Launcher != "" && f.Connect != "":
+		return fmt.Sprintf("srun -n 4 %s weft train --parallel graph=4 …", f.Connect)
 	case f.Launcher != "":
-		return "weft trains in one process: srun -n 1 -c CORES weft train …"
+		return "no MPI in this weft: srun -n 1 -c CORES weft train …"
 	}
 	return ""
+}
+
+// connectingOption is the option of srun by which the processes of an MPI library find each other.
+func connectingOption(library string) string {
+	if strings.Contains(library, "MPICH") {
+		return "--mpi=pmi2"
+	}
+	return "--mpi=pmix"
 }
 
 func (f slurmFinding) line() (what, found, advice string) {

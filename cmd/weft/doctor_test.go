@@ -75,14 +75,17 @@ func TestAdvice(t *testing.T) {
 		{arithmeticAdvice(rate(65), 128, hyperthreads), "hyperthreads share cores: --threads 64 "},
 
 		{mpiAdvice(mpiFinding{}), "not in this weft, which trains in one process"},
-		{mpiAdvice(mpiFinding{Processes: 1024}), "no MPI in this weft: each of 1024 processes"},
+		{mpiAdvice(mpiFinding{Processes: 1024}), "no MPI in this weft, which refuses"},
 		{mpiAdvice(mpiFinding{BuiltIn: true}), "no launcher for several processes"},
 		{mpiAdvice(mpiFinding{BuiltIn: true, Launcher: "/usr/bin/mpirun"}), "processes: mpirun -n 4"},
 		{mpiAdvice(mpiFinding{BuiltIn: true, Processes: 1024}), "1,024 ranks"},
 
 		{slurmAdvice(slurmFinding{}), ""},
-		{slurmAdvice(slurmFinding{Launcher: "/usr/bin/srun"}), "weft trains in one process: srun -n 1"},
-		{slurmAdvice(slurmFinding{Job: "7", Tasks: 4}), "every task would train the same"},
+		{slurmAdvice(slurmFinding{Launcher: "/usr/bin/srun"}), "no MPI in this weft: srun -n 1"},
+		{slurmAdvice(slurmFinding{Launcher: "/usr/bin/srun", Connect: connectingOption("MPICH Version: 4.0.2")}), "srun -n 4 --mpi=pmi2 weft"},
+		{slurmAdvice(slurmFinding{Job: "7", Tasks: 4}), "no MPI in this weft: srun -n 1"},
+		{slurmAdvice(slurmFinding{Job: "7", Tasks: 1024, Connect: connectingOption("Open MPI v4.1.4")}),
+			"srun --mpi=pmix weft train --parallel graph=1024"},
 		{slurmAdvice(slurmFinding{Job: "7", Tasks: 1}), "with --signal=USR1@60"},
 	} {
 		if !strings.HasPrefix(c.got, c.want) || c.want == "" && c.got != "" {

@@ -18,7 +18,8 @@ var errInterrupted = errors.New("interrupted")
 var interrupts struct {
 	watch    sync.Once
 	mu       sync.Mutex
-	attended func(os.Signal) // nil: nothing has to be put in order
+	attended func(os.Signal)       // nil: nothing has to be put in order
+	explain  func(os.Signal) error // the error of a process that a signal ends at once; nil: errInterrupted
 }
 
 // watchSignals takes the signals that end a process: SIGINT, SIGTERM, SIGQUIT, SIGUSR1 (which Slurm sends ahead of a time limit)
@@ -33,39 +34,60 @@ func watchSignals() {
 		go func() {
 			for s := range signals {
 				interrupts.mu.Lock()
-				handle := interrupts.attended
+				handle, explain := interrupts.attended, interrupts.explain
 				interrupts.mu.Unlock()
-				if handle == nil {
-					fmt.Fprintln(os.Stderr, oneLine(errInterrupted))
-					os.Exit(exitInterrupted)
+				if handle != nil {
+					handle(s)
+					continue
 				}
-				handle(s)
+				err := errInterrupted
+				if explain != nil {
+					err = explain(s)
+				}
+				fmt.Fprintln(os.Stderr, oneLine(err))
+				os.Exit(exitInterrupted)
 			}
 		}()
 	})
 }
 
+// attend makes f the part of the program that the signals are handed to, and returns the one before.
+func attend(f func(os.Signal)) (before func(os.Signal)) {
+	watchSignals()
+	interrupts.mu.Lock()
+	defer interrupts.mu.Unlock()
+	before, interrupts.attended = interrupts.attended, f
+	return before
+}
+
+// explainSignals sets the error of a process that a signal ends at once.
+func explainSignals(f func(os.Signal) error) {
+	interrupts.mu.Lock()
+	defer interrupts.mu.Unlock()
+	interrupts.explain = f
+}
+
 // untilSignal returns a context that the first signal cancels, after telling notice. The work then ends in order and keeps its
 // results; a SIGINT or SIGQUIT that follows ends the process at once.
 func untilSignal(parent context.Context, notice func(os.Signal)) (ctx context.Context, stop func()) {
-	watchSignals()
 	ctx, cancel := context.WithCancelCause(parent)
-	attend := func(f func(os.Signal)) (before func(os.Signal)) {
-		interrupts.mu.Lock()
-		defer interrupts.mu.Unlock()
-		before, interrupts.attended = interrupts.attended, f
-		return before
-	}
 	before := attend(func(s os.Signal) {
 		if ctx.Err() == nil {
 			notice(s)
 			cancel(errInterrupted)
-		} else if s == syscall.SIGINT || s == syscall.SIGQUIT {
-			os.Exit(exitInterrupted)
+		} else {
+			endAtOnce(s)
 		}
 	})
 	return ctx, func() {
 		attend(before)
 		cancel(nil)
+	}
+}
+
+// endAtOnce ends the process by a signal that asks for that, and not by one that asks for an orderly end.
+func endAtOnce(s os.Signal) {
+	if s == syscall.SIGINT || s == syscall.SIGQUIT {
+		os.Exit(exitInterrupted)
 	}
 }

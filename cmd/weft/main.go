@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/comm/mpi"
 	"weft/internal/refusal"
 )
 
@@ -50,7 +51,7 @@ func execute(root *cobra.Command, started *bool) (status int) {
 	if err == nil {
 		return exitDone
 	}
-	if errors.As(err, &spoken{}) {
+	if errors.As(err, &spoken{}) || !*started && mpi.Rank() > 0 { // the same command line has the same mistakes on rank 0
 		return statusOf(err, *started)
 	}
 	if rank, ok := root.ErrOrStderr().(*onlyErrors); ok {

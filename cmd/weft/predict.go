@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -60,26 +62,8 @@ type request struct {
 }
 
 func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
-	asked, err := p.understand(args)
-	if err != nil {
-		return err
-	}
-	if err := checkFile("out", p.out); err != nil {
-		return err
-	}
-	if p.embeddings != "" {
-		if err := checkFile("embeddings", p.embeddings); err != nil {
-			return err
-		}
-	}
-	if sameFile(p.out, p.embeddings) {
-		return refusal.Errorf("--embeddings %s: the file of --out; name another", p.embeddings)
-	}
-	weights, _, err := safetensors.ReadFile(asked.weights)
-	if err != nil {
-		return err
-	}
-	r, err := connect(cmd, &asked.options)
+	asked, weights, err := p.prepare(args)
+	r, err := connect(cmd, &asked.options, err)
 	if err != nil {
 		return err
 	}
@@ -87,6 +71,26 @@ func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	return r.end()
+}
+
+// prepare finds out what is asked, checks that its results can be written, and reads the weights.
+func (p *predictCommand) prepare(args []string) (asked request, weights map[string]safetensors.Tensor, err error) {
+	if asked, err = p.understand(args); err != nil {
+		return asked, nil, err
+	}
+	if err := checkFile("out", p.out); err != nil {
+		return asked, nil, err
+	}
+	if p.embeddings != "" {
+		if err := checkFile("embeddings", p.embeddings); err != nil {
+			return asked, nil, err
+		}
+	}
+	if sameFile(p.out, p.embeddings) {
+		return asked, nil, refusal.Errorf("--embeddings %s: the file of --out; name another", p.embeddings)
+	}
+	weights, _, err = safetensors.ReadFile(asked.weights)
+	return asked, weights, err
 }
 
 // understand finds the settings, the weights and the graph: a run's directory holds all three, --init names the weights alone.
@@ -141,28 +145,28 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	} else {
 		features = job.Parts.Whole.FeatureColumns
 	}
-	if err := checkWeights(asked, features, weights); err != nil {
-		return spokenFor(r.rank(), err)
+	if err := r.together(checkWeights(asked, features, weights)); err != nil {
+		return err
 	}
 	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
 		r.sayWaiting(s)
-		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; nothing is written\n", s)
+		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", s)
 	})
-	defer stop()
 	started := time.Now()
 	if p.embeddings != "" {
 		job.OnEmbeddings = func(rows train.Rows) error { return train.WriteRows(p.embeddings, rows) }
 	}
 	job.OnLogits = func(rows train.Rows) error { return train.WriteRows(p.out, rows) }
 	result, err := job.Predict(ctx, weights, p.embeddings != "")
-	if ctx.Err() != nil {
-		return spokenFor(r.rank(), errInterrupted)
-	}
-	if err != nil && strings.HasPrefix(err.Error(), "the weights ") {
-		return spokenFor(r.rank(), fmt.Errorf("%s: %w", asked.weights, err))
-	}
-	if err != nil {
-		return about(asked.graph, err)
+	stop()
+	attend(endAtOnce) // what other signals ask for is done
+	switch {
+	case errors.Is(err, context.Canceled):
+		return r.part(fmt.Errorf("%w; %s is not written", errInterrupted, p.out))
+	case err != nil && strings.HasPrefix(err.Error(), "the weights "):
+		return r.partOrFail(fmt.Errorf("%s: %w", asked.weights, err))
+	case err != nil:
+		return r.partOrFail(about(asked.graph, err))
 	}
 	if !r.first() {
 		return nil

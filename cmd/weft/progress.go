@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/term"
 
+	"weft/comm/mpi"
 	"weft/train"
 )
 
@@ -37,7 +38,8 @@ func newProgress(out io.Writer, o *train.Options) *progress {
 	if o, ok := out.(*output); ok {
 		f = o.File
 	}
-	if f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" {
+	// An MPI launcher may give a rank a terminal wherever its own output goes.
+	if f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" && !mpi.Launched() {
 		p.width = func() int { return columns(f) }
 	}
 	return p

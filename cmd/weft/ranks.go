@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"weft/graph"
 	"weft/internal/datasets"
 	"weft/internal/refusal"
+	"weft/kernel"
 	"weft/partition"
 	"weft/train"
 )
@@ -24,23 +26,58 @@ type ranks struct {
 	comm *comm.Comm // nil: this process is alone
 }
 
-// connect joins the processes that a launcher started with this one, if there was one.
-func connect(cmd *cobra.Command, o *train.Options) (ranks, error) {
+// connect joins the processes that a launcher started with this one, if there was one. err is what this rank has found wrong with
+// the request so far: where any rank has found something, all end.
+func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 	if !mpi.Launched() {
-		return ranks{}, nil
+		alone := checkAlone(environmentNumber("SLURM_STEP_NUM_TASKS"), findSlurm().Connect)
+		return ranks{}, cmp.Or(spokenFor(environmentNumber("SLURM_PROCID"), alone), err)
 	}
 	if mpi.Rank() > 0 {
 		cmd.SetOut(io.Discard)
 		cmd.SetErr(&onlyErrors{cmd.ErrOrStderr()})
 	}
-	if err := checkMesh(o, mpi.Ranks()); err != nil {
-		return ranks{}, spokenFor(mpi.Rank(), err)
+	timeout := train.Defaults().CommTimeout
+	if err == nil {
+		timeout = o.CommTimeout
+		err = checkMesh(o, mpi.Ranks())
 	}
-	t, err := mpi.Start()
-	if err != nil {
-		return ranks{}, spokenFor(mpi.Rank(), err)
+	// A launcher whose rank ends while MPI starts may never end itself, so that a signal waits for the start.
+	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
+		fmt.Fprintf(os.Stderr, "weft: rank %d: signal %q during the start of MPI\n", mpi.Rank(), s)
+	})
+	t, failed := mpi.Start(timeout)
+	if failed != nil {
+		stop()
+		if refusal.Is(failed) { // on every rank
+			failed = spokenFor(mpi.Rank(), cmp.Or(err, failed))
+		}
+		return ranks{}, failed
 	}
-	return ranks{comm.New(t, o.CommTimeout)}, nil
+	r := ranks{comm.New(t, timeout)}
+	explainSignals(r.explain)
+	if err == nil && ctx.Err() != nil {
+		err = errInterrupted
+	}
+	stop()
+	if err := r.together(err); err != nil {
+		return r, err
+	}
+	return r, r.agreeOnProgram(o)
+}
+
+// checkAlone refuses to be one of several tasks that Slurm started without a way to each other: every one would do the whole work. connect
+// is the option of srun that connects them, "" where this program has no MPI.
+func checkAlone(tasks int, connect string) error {
+	switch {
+	case tasks <= 1:
+		return nil
+	case connect == "":
+		return refusal.Errorf("srun started %d tasks, of which each would do the whole work, as this weft was built without MPI: "+
+			"build it with make build where Open MPI is installed, or give srun -n 1", tasks)
+	}
+	return refusal.Errorf("srun started %d tasks without connecting them, so that each would do the whole work: "+
+		"give srun %s for one run of all, or -n 1", tasks, connect)
 }
 
 // checkMesh refuses a mesh that is not the number of processes.
@@ -85,47 +122,124 @@ func (r ranks) rank() int {
 	return r.comm.Rank()
 }
 
-// together ends a step that every rank makes by itself: where it failed on any, it fails on all, with the error of the lowest one.
+// gather is every rank's text.
+func (r ranks) gather(mine string) ([]string, error) {
+	n := r.comm.Size()
+	lengths, parts := make([]int64, n), make([][]byte, n)
+	for k := range parts {
+		parts[k] = comm.Bytes(lengths[k : k+1])
+	}
+	if err := r.comm.AllGather(comm.Setup, comm.Bytes([]int64{int64(len(mine))}), parts); err != nil {
+		return nil, err
+	}
+	for k := range parts {
+		parts[k] = make([]byte, lengths[k])
+	}
+	if err := r.comm.AllGather(comm.Setup, []byte(mine), parts); err != nil {
+		return nil, err
+	}
+	texts := make([]string, n)
+	for k, part := range parts {
+		texts[k] = string(part)
+	}
+	return texts, nil
+}
+
+// agree refuses ranks of which one differs from rank 0 in something that has to be the same on all; differs is the error.
+func (r ranks) agree(mine string, differs func(rank int, theirs, first string) error) error {
+	if r.comm == nil {
+		return nil
+	}
+	all, err := r.gather(mine)
+	if err != nil {
+		return err
+	}
+	for k, theirs := range all {
+		if theirs != all[0] {
+			return r.part(differs(k, theirs, all[0]))
+		}
+	}
+	return nil
+}
+
+// agreeOnProgram refuses ranks that would not compute the same.
+func (r ranks) agreeOnProgram(o *train.Options) error {
+	err := r.agree(version, func(rank int, theirs, first string) error {
+		return refusal.Errorf("rank %d is weft %s and rank 0 weft %s: start the same program on all machines", rank, theirs, first)
+	})
+	if err != nil {
+		return err
+	}
+	err = r.agree(kernel.SIMD(), func(rank int, theirs, first string) error {
+		return refusal.Errorf("rank %d computes with %s and rank 0 with %s, which round differently: set WEFT_SIMD to the one that all machines have, for all ranks",
+			rank, theirs, first)
+	})
+	if err != nil {
+		return err
+	}
+	settings, err := sharedSettings(*o)
+	if err := r.together(err); err != nil {
+		return err
+	}
+	return r.agree(settings, func(rank int, _, _ string) error {
+		return refusal.Errorf("rank %d has other settings than rank 0: give all ranks the same flags and the same --config file", rank)
+	})
+}
+
+// sharedSettings are the settings that have to be the same on all ranks.
+func sharedSettings(o train.Options) (string, error) {
+	o.Threads, o.MemoryLimit = 0, 0
+	text, err := o.YAML()
+	return string(text), err
+}
+
+// together ends a step that every rank makes by itself: where it failed on any, the command ends on all, with the error of the
+// lowest one.
 func (r ranks) together(err error) error {
 	if r.comm == nil {
 		return err
 	}
-	n := r.comm.Size()
-	mine := []int64{exitDone, 0}
-	var text []byte
+	mine := ""
 	if err != nil {
-		text = []byte(err.Error())
-		mine = []int64{int64(statusOf(err, true)), int64(len(text))}
+		mine = string([]byte{byte(statusOf(err, true))}) + err.Error()
 	}
-	all, parts := make([]int64, 2*n), make([][]byte, n)
-	for k := range parts {
-		parts[k] = comm.Bytes(all[2*k : 2*k+2])
+	all, failed := r.gather(mine)
+	if failed != nil {
+		return failed
 	}
-	if err := r.comm.AllGather(comm.Setup, comm.Bytes(mine), parts); err != nil {
-		return err
-	}
-	for k := range n {
-		if all[2*k] == exitDone {
+	for k, theirs := range all {
+		if theirs == "" {
 			continue
 		}
-		theirs := make([]byte, all[2*k+1])
-		copy(theirs, text)
-		if err := r.comm.Broadcast(comm.Setup, theirs, k); err != nil {
-			return err
-		}
-		shared := errors.New(string(theirs))
+		shared := errors.New(theirs[1:])
 		if k > 0 {
 			shared = fmt.Errorf("rank %d: %w", k, shared)
 		}
-		switch all[2*k] {
+		switch theirs[0] {
 		case exitRefused:
 			shared = refusal.Errorf("%w", shared)
 		case exitInterrupted:
 			shared = errInterrupted
 		}
-		return spokenFor(r.comm.Rank(), shared)
+		return r.part(shared)
 	}
 	return nil
+}
+
+// part ends the command on all ranks with an error that all have come to. Rank 0 prints it before any of them ends: when the first
+// does, a launcher ends the others. MPI is not finalised, for which the ranks would need a launcher that is not ending them already.
+func (r ranks) part(err error) error {
+	if r.comm == nil {
+		return err
+	}
+	attend(endAtOnce)
+	if r.first() {
+		fmt.Fprintln(os.Stderr, oneLine(err))
+	}
+	if failed := r.comm.Barrier(comm.Setup); failed != nil {
+		return failed
+	}
+	return spoken{err}
 }
 
 // onFirst runs f on rank 0 while the others wait for it, however long it takes.
@@ -164,6 +278,17 @@ func (r ranks) onFirst(timeout time.Duration, f func() error) error {
 	return nil
 }
 
+// partOrFail ends the command with the error of a job: together where all ranks have come to it and can still reach each other.
+func (r ranks) partOrFail(err error) error {
+	if common := (*train.Common)(nil); errors.As(err, &common) {
+		return r.part(err)
+	}
+	if refusal.Is(err) {
+		return spokenFor(r.rank(), err) // what makes no sense makes none on any
+	}
+	return err
+}
+
 // end takes leave of the other ranks.
 func (r ranks) end() error {
 	if r.comm == nil {
@@ -172,14 +297,34 @@ func (r ranks) end() error {
 	return r.comm.Close()
 }
 
-// sayWaiting says what this rank waits for when a signal comes: a launcher sends one to all when one of them has died.
+// sayWaiting says what this rank waits for after a signal, once it waits for long: a launcher sends one to all ranks when one of
+// them has died, and leaves them a second or more. Where all live they go on, and wait for moments only.
 func (r ranks) sayWaiting(s os.Signal) {
 	if r.comm == nil {
 		return
 	}
-	if wait := r.comm.Waiting(); wait != "" {
-		fmt.Fprintf(os.Stderr, "weft: rank %d: %s during %s\n", r.rank(), s, wait)
+	const long, often = 250 * time.Millisecond, 50 * time.Millisecond
+	go func() {
+		for ; ; time.Sleep(often) {
+			if what, lasted := r.comm.Waiting(); lasted >= long {
+				fmt.Fprintln(os.Stderr, oneLine(r.during(s, what, lasted)))
+				return
+			}
+		}
+	}()
+}
+
+// explain is the error of a rank that a signal ends at once.
+func (r ranks) explain(s os.Signal) error {
+	what, lasted := r.comm.Waiting()
+	if what == "" {
+		return fmt.Errorf("rank %d: %w", r.rank(), errInterrupted)
 	}
+	return r.during(s, what, lasted)
+}
+
+func (r ranks) during(s os.Signal, what string, lasted time.Duration) error {
+	return fmt.Errorf("rank %d: signal %q during %s, for %s", r.rank(), s, what, lasted.Round(time.Millisecond))
 }
 
 // largest is the largest of the ranks' numbers.
@@ -202,6 +347,9 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 	job = &train.Job{Dataset: dataset, Options: o, Comm: r.comm}
 	if r.comm != nil {
 		job.LocalWorkers = mpi.LocalRanks()
+		if job.CoreSharers, err = r.sharers(); err != nil {
+			return nil, "", err
+		}
 	}
 	workers, err := o.Workers()
 	if err != nil {
@@ -226,10 +374,26 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 	}
 	var d partition.Description
 	if err == nil {
-		d, _, err = partition.Find(store, workers, partitionMethod(&o))
+		d, err = storedPartitions(store, workers, &o)
+	}
+	if err := r.together(err); err != nil {
+		return job, store, err
 	}
 	job.Parts = &train.Parts{Whole: d.Whole, Open: func(p int) (*partition.Share, error) { return partition.Open(store, d, p) }}
-	return job, store, r.together(err)
+	return job, store, r.agree(d.ID, func(rank int, _, _ string) error {
+		return refusal.Errorf("%s: rank %d finds other partitions here than rank 0: all machines need the same store, "+
+			"on a shared file system or copied with its partitions", store, rank)
+	})
+}
+
+// storedPartitions are those that rank 0 has found or made.
+func storedPartitions(store string, workers int, o *train.Options) (partition.Description, error) {
+	d, found, err := partition.Find(store, workers, partitionMethod(o))
+	if err == nil && !found {
+		err = refusal.Errorf("%s: no partition of %d is stored here, but one is where rank 0 runs: all machines need the same store, "+
+			"on a shared file system or copied with its partitions", store, workers)
+	}
+	return d, err
 }
 
 // preparePartition makes sure that the store holds partitions for so many workers. Where nothing can be stored, a single process cuts
@@ -248,18 +412,26 @@ func preparePartition(parent context.Context, store string, job *train.Job, work
 		return err
 	}
 	asked := o.Assignment(workers)
-	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", job.Dataset, workers, asked.Method)
-	if err := partition.CheckWritable(store); err != nil && job.Comm == nil {
+	readOnly := partition.CheckWritable(store)
+	if readOnly != nil && job.Comm == nil {
+		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", job.Dataset, workers, asked.Method)
 		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory and not kept\n", job.Dataset)
 		job.Graph = g
 		return nil
 	}
 	defer g.Close()
+	if readOnly != nil {
+		return readOnly
+	}
+	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", job.Dataset, workers, asked.Method)
 	ctx, stop := untilSignal(parent, func(os.Signal) {})
 	defer stop()
 	a, err := partition.Assign(ctx, g, asked)
 	if err == nil {
 		_, err = partition.Write(store, g, a)
+	}
+	if ctx.Err() != nil {
+		return errInterrupted
 	}
 	return err
 }

@@ -1,15 +1,23 @@
 package main
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"math"
 	"os"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"weft/comm/mpi"
 	"weft/internal/safetensors"
+	"weft/kernel"
+	"weft/train"
 )
 
 func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"weft": main}) }
@@ -21,10 +29,25 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("WEFT_CACHE", env.WorkDir+"/cache")
 			env.Setenv("WEFT_DATA", "")
+			env.Setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
+			env.Setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+			env.Setenv("OMPI_MCA_rmaps_base_oversubscribe", "1")
+			env.Setenv("OMPI_MCA_odls_base_sigkill_timeout", "0") // once one rank has ended, the others may say nothing more
+			env.Setenv("MPIRUN", launcher())
 			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			switch name {
+			case "mpi":
+				return mpi.Built() && launcher() != "", nil
+			case "avx2": // or better
+				return kernel.SIMD() != "portable", nil
+			}
+			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
+			"same-losses": sameLosses,
 		},
 	})
 }
@@ -43,6 +66,42 @@ func refused(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("weft %q said %q; want one line with %q", args, said, want)
 	case ts.ReadFile("stdout") != "":
 		ts.Fatalf("weft %q printed %q", args, ts.ReadFile("stdout"))
+	}
+}
+
+// launcher is the mpirun of the MPI that this program is built with, "" where there is none.
+func launcher() string {
+	names := []string{"mpirun.openmpi", "mpirun"}
+	if strings.Contains(mpi.Library(), "MPICH") {
+		names = []string{"mpiexec.mpich", "mpiexec"}
+	}
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
+// sameLosses compares the losses of two runs by what --json printed, as in "same-losses 1e-5 one.json three.json": all may differ by so much of
+// themselves. With 0 they must have the same bits, and so must the bytes that were sent.
+func sameLosses(ts *testscript.TestScript, negated bool, args []string) {
+	tolerance, err := strconv.ParseFloat(args[0], 64)
+	ts.Check(err)
+	var runs [2]train.Summary
+	for i, name := range args[1:] {
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile(name)), &runs[i]))
+	}
+	a, b := runs[0].Losses, runs[1].Losses
+	same := len(a) == len(b) && len(a) > 0
+	for i := 0; same && i < len(a); i++ {
+		same = math.Abs(float64(a[i]-b[i])) <= tolerance*math.Abs(float64(a[i]))
+	}
+	if tolerance == 0 {
+		same = same && runs[0].Communication == runs[1].Communication && slices.Equal(runs[0].SentBytes, runs[1].SentBytes)
+	}
+	if same == negated {
+		ts.Fatalf("same within %v: %v; losses %v and %v", tolerance, same, a, b)
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -52,6 +51,10 @@ An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps t
 
 func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 	options, err := t.settings.options()
+	if err == nil && t.out == "" && cmd.Flags().Changed("out") {
+		err = refusal.Errorf("--out: the name is empty; name a folder, or leave --out out for a new one under runs/")
+	}
+	r, err := connect(cmd, &options, err)
 	if err != nil {
 		return err
 	}
@@ -59,19 +62,6 @@ func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 	show := cmd.OutOrStdout()
 	if t.json {
 		show = cmd.ErrOrStderr()
-	}
-	if t.out == "" && cmd.Flags().Changed("out") {
-		return refusal.Errorf("--out: the name is empty; name a folder, or leave --out out for a new one under runs/")
-	}
-	r, err := connect(cmd, &options)
-	if err != nil {
-		return err
-	}
-	if r.comm != nil {
-		show = cmd.ErrOrStderr()
-		if !t.json {
-			show = cmd.OutOrStdout()
-		}
 	}
 	if err := t.train(cmd, r, dataset, options, show); err != nil {
 		return err
@@ -96,8 +86,9 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 			return err
 		}
 	}
-	if err := checkMemory(plan, options.MemoryLimit, machineMemory(), job.LocalWorkers); err != nil || t.explain {
-		return r.together(err)
+	err = r.together(checkMemory(plan, options.MemoryLimit, machineMemory(), job.LocalWorkers))
+	if err != nil || t.explain {
+		return err
 	}
 	started := time.Now()
 	var dir *train.RunDir
@@ -111,31 +102,51 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	for _, line := range plan.Warnings {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
 	}
-	result, err := watch(cmd.Context(), r, job, dir, show)
+	progress := newProgress(show, &options)
+	defer progress.end()
+	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
+		r.sayWaiting(s)
+		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once", s)
+	})
+	result, unrecorded, err := record(ctx, job, dir, progress)
+	stop()
+	attend(endAtOnce) // what other signals ask for is under way
+	progress.end()
 	if err != nil {
-		if dir == nil {
-			return spokenForOutcome(r, err)
-		}
-		if refusal.Is(err) {
-			dir.Discard()
-			return about(dataset, err)
-		}
-		return incomplete(dir, err)
+		return t.failed(r, dataset, dir, err)
+	}
+	if unrecorded != nil {
+		unrecorded = incomplete(dir, unrecorded)
+	}
+	if err := r.together(unrecorded); err != nil {
+		return err
 	}
 	resident, err := r.largest(peakResident())
 	if err != nil {
 		return err
 	}
-	if r.first() {
-		err = t.finish(cmd, job, dir, store, started, result, resident, show)
-	}
-	if err := r.together(err); err != nil {
+	if err := r.onFirst(options.CommTimeout, func() error {
+		return t.finish(cmd, job, dir, store, started, result, resident, show)
+	}); err != nil {
 		return err
 	}
 	if result.Interrupted {
-		return spokenFor(r.rank(), fmt.Errorf("%w after epoch %d; the results so far are in %s", errInterrupted, result.Epochs, t.out))
+		return r.part(fmt.Errorf("%w after epoch %d; the results so far are in %s", errInterrupted, result.Epochs, t.out))
 	}
 	return nil
+}
+
+// failed is the error of a run that has come to no result. dir is nil on ranks other than 0.
+func (t *trainCommand) failed(r ranks, dataset string, dir *train.RunDir, err error) error {
+	switch {
+	case dir == nil:
+	case refusal.Is(err):
+		dir.Discard()
+		err = about(dataset, err)
+	default:
+		err = incomplete(dir, err)
+	}
+	return r.partOrFail(err)
 }
 
 // finish writes the results and prints them.
@@ -157,14 +168,6 @@ func (t *trainCommand) finish(cmd *cobra.Command, job *train.Job, dir *train.Run
 	}
 	printResults(show, &run)
 	return nil
-}
-
-// spokenForOutcome is the error of a run on a rank other than 0: where every rank comes to the same, rank 0 says it.
-func spokenForOutcome(r ranks, err error) error {
-	if diverged := (*train.Diverged)(nil); errors.As(err, &diverged) || refusal.Is(err) {
-		return spokenFor(r.rank(), err)
-	}
-	return err
 }
 
 // openDataset opens a dataset by its name or a store by its path, and says where the store is.
@@ -189,34 +192,23 @@ func incomplete(dir *train.RunDir, err error) error {
 	return fmt.Errorf("%w; %s is incomplete: remove it, or name another folder with --out", err, dir.Path)
 }
 
-// watch runs a job, with its progress shown and recorded. A signal, or a record that cannot be written, ends it after the
-// epoch under way.
-func watch(parent context.Context, r ranks, job *train.Job, dir *train.RunDir, show io.Writer) (*train.Result, error) {
-	progress := newProgress(show, &job.Options)
-	defer progress.end()
-	ctx, stop := untilSignal(parent, func(s os.Signal) {
-		r.sayWaiting(s)
-		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once", s)
-	})
-	defer stop()
+// record runs a job, with its progress shown and recorded in dir, which may be nil. A record that cannot be written ends the run after
+// the epoch under way; unrecorded says why.
+func record(ctx context.Context, job *train.Job, dir *train.RunDir, progress *progress) (result *train.Result, unrecorded, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var failed error
 	job.OnEpoch = func(e train.Epoch) {
 		progress.epoch(e)
-		if err := dir.Epoch(e); err != nil && failed == nil {
-			failed = err
+		if err := dir.Epoch(e); err != nil && unrecorded == nil {
+			unrecorded = err
 			cancel()
 		}
 	}
 	if dir != nil {
 		job.OnLogits = dir.Predictions
 	}
-	result, err := job.Run(ctx)
-	if failed != nil {
-		return nil, failed
-	}
-	return result, err
+	result, err = job.Run(ctx)
+	return result, unrecorded, err
 }
 
 // checkMemory refuses a plan whose worker needs more than its limit (0: none), or of which the workers on this machine (0: all) need

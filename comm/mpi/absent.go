@@ -3,6 +3,8 @@
 package mpi
 
 import (
+	"time"
+
 	"weft/comm"
 	"weft/internal/refusal"
 )
@@ -14,7 +16,7 @@ func Built() bool { return false }
 func Library() string { return "" }
 
 // Start refuses, because this program contains no MPI.
-func Start() (comm.Transport, error) {
+func Start(time.Duration) (comm.Transport, error) {
 	return nil, refusal.Errorf("this weft was built without MPI: install Open MPI (apt-get install libopenmpi-dev openmpi-bin) " +
 		"and build it again with make build, or run it without mpirun")
 }

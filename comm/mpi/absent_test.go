@@ -13,7 +13,7 @@ func TestWithoutMPI(t *testing.T) {
 	if Built() || Library() != "" {
 		t.Errorf("built %v with %q", Built(), Library())
 	}
-	_, err := Start()
+	_, err := Start(0)
 	if !refusal.Is(err) || !strings.Contains(err.Error(), "built without MPI") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("start: %v", err)
 	}

@@ -62,6 +62,15 @@ func slurmTasks(list string, node int) int {
 	return 0
 }
 
+// otherPMI reports whether Slurm offers the processes PMI2 alone, which Open MPI as Debian builds it does not speak: it would end them
+// inside MPI_Init.
+func otherPMI(lookup func(string) (string, bool), library string) bool {
+	_, step := lookup("SLURM_STEP_NUM_TASKS")
+	_, pmi := lookup("PMI_RANK")
+	_, pmix := lookup("PMIX_RANK")
+	return step && pmi && !pmix && !strings.Contains(library, "MPICH")
+}
+
 // Launched reports whether an MPI launcher started this process: mpirun, mpiexec, or srun with PMI2 or PMIx.
 func Launched() bool { _, found := launched(os.LookupEnv); return found }
 

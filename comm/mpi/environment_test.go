@@ -46,6 +46,22 @@ func TestLaunched(t *testing.T) {
 	}
 }
 
+func TestOtherPMI(t *testing.T) {
+	step := func(pmi string) func(string) (string, bool) {
+		return func(name string) (string, bool) { return "1", name == "SLURM_STEP_NUM_TASKS" || name == pmi }
+	}
+	for _, one := range []struct {
+		pmi, library string
+		want         bool
+	}{
+		{"PMI_RANK", "Open MPI v4.1.4", true}, {"PMI_RANK", "MPICH Version: 4.0.2", false}, {"PMIX_RANK", "Open MPI v4.1.4", false},
+	} {
+		if got := otherPMI(step(one.pmi), one.library); got != one.want {
+			t.Errorf("%+v: %v", one, got)
+		}
+	}
+}
+
 func TestSlurmTasks(t *testing.T) {
 	for _, one := range []struct {
 		list       string

@@ -9,6 +9,7 @@ import "C"
 import (
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -32,19 +33,33 @@ func Library() string {
 // largest is the number of bytes of one MPI message, whose lengths are ints; longer ones go in pieces.
 var largest = 1 << 30
 
-// Start initialises MPI and connects this process to those that were launched with it. It is called once in a process. A process
-// that no launcher started, or one of another MPI, is refused.
-func Start() (comm.Transport, error) {
+// Start initialises MPI and connects this process to those that were launched with it, for which it waits until the timeout; 0 sets no
+// limit. It is called once in a process. A process that no launcher started, or one of another MPI, is refused. After an error
+// MPI may still run: the process should end.
+func Start(timeout time.Duration) (comm.Transport, error) {
 	if !Launched() {
 		return nil, refusal.Errorf("no MPI launcher started this process: start it with mpirun -n RANKS, or with srun --mpi=pmix")
 	}
-	w := &world{live: map[*transfer]bool{}, stopped: make(chan struct{})}
-	started := make(chan error)
-	go w.serve(started)
-	if err := <-started; err != nil {
-		return nil, err
+	if otherPMI(os.LookupEnv, Library()) {
+		return nil, refusal.Errorf("srun --mpi=pmi2 connects processes of MPICH, and this weft was built with %s: give srun --mpi=pmix", Library())
 	}
-	return w, nil
+	w := &world{live: map[*transfer]bool{}, stopped: make(chan struct{})}
+	started := make(chan error, 1)
+	go w.serve(started)
+	var passed <-chan time.Time
+	if timeout > 0 {
+		passed = time.After(timeout)
+	}
+	select {
+	case err := <-started:
+		if err != nil {
+			return nil, err
+		}
+		return w, nil
+	case <-passed:
+		return nil, fmt.Errorf("rank %d: start of MPI: %w (%v): a rank is stopped, dead or slow, or its machine is not reached: "+
+			"see what the others printed; slow ones need a longer --comm-timeout", Rank(), comm.ErrTimeout, timeout)
+	}
 }
 
 // world is all processes of the launch. The goroutine of serve makes every MPI call; the others hand it their messages.

@@ -65,7 +65,10 @@ func launchRanks(t *testing.T, n int, role string) (output string, status int) {
 }
 
 func play(role string) int {
-	t, err := Start()
+	if role == "late peer" {
+		return playLate()
+	}
+	t, err := Start(time.Minute)
 	if err != nil {
 		fmt.Println("start:", err)
 		return 1
@@ -115,6 +118,21 @@ func play(role string) int {
 	}
 	report("close", comm.New(t, time.Minute).Close())
 	return 0
+}
+
+// playLate: a rank that does not start MPI keeps the others waiting until their deadline, and no longer.
+func playLate() int {
+	if Rank() == 1 {
+		time.Sleep(time.Minute)
+		return 0
+	}
+	_, err := Start(300 * time.Millisecond)
+	if !errors.Is(err, comm.ErrTimeout) {
+		fmt.Println("start:", err)
+		return 1
+	}
+	fmt.Printf("rank %d: late peer: right\n", Rank())
+	return 3
 }
 
 // signals: those that a program handles arrive, and a fault in Go is a panic.
@@ -213,11 +231,20 @@ func TestStoppedPeer(t *testing.T) {
 	}
 }
 
+func TestLatePeer(t *testing.T) {
+	t.Parallel()
+	output, status := launchRanks(t, 2, "late peer")
+	everyRank(t, output, 1, "late peer")
+	if status == 0 {
+		t.Error("exit status 0")
+	}
+}
+
 func TestStartWithoutLauncher(t *testing.T) {
 	if Launched() {
 		t.Skip("these tests run under a launcher")
 	}
-	if _, err := Start(); !refusal.Is(err) || strings.Contains(err.Error(), "\n") {
+	if _, err := Start(0); !refusal.Is(err) || strings.Contains(err.Error(), "\n") {
 		t.Errorf("start: %v", err)
 	}
 }
