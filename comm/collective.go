@@ -150,3 +150,13 @@ func (c *Comm) Barrier(k Kind) error {
 	}
 	return waitAll(ps)
 }
+
+// Gather is what all ranks give, one after the other in the order of the ranks; every rank gives as many values.
+func Gather[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) ([]T, error) {
+	n := len(mine)
+	all, parts := make([]T, n*c.Size()), make([][]byte, c.Size())
+	for r := range parts {
+		parts[r] = Bytes(all[r*n : (r+1)*n])
+	}
+	return all, c.AllGather(k, Bytes(mine), parts)
+}

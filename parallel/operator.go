@@ -35,7 +35,7 @@ func (o operator) matrix(a *kernel.CSR) *kernel.CSR {
 }
 
 // operator makes the matrix of a linear aggregation. Where the factors of remote sources are needed, their workers send them.
-func (g *Graph) operator(t *topology, r gnn.Reduce) (operator, error) {
+func (g *Graph) operator(t *topology, r gnn.Reduce, reversed bool) (operator, error) {
 	o := operator{factors: map[*block]factors{}}
 	column := func(value func(v int) float64) *tensor.Matrix { return t.column(g.team, value) }
 	switch r.Kind {
@@ -47,7 +47,7 @@ func (g *Graph) operator(t *topology, r gnn.Reduce) (operator, error) {
 		}
 		o.factors[t.local()] = own
 	case gnn.KindMean:
-		share := column(func(v int) float64 { return inverse(float64(t.inDegree(v))) })
+		share := g.meanShares(t, loopsKey{reversed: reversed})
 		both := factors{kernel.Scales{Row: share}, kernel.Scales{Col: share}}
 		for _, b := range t.remote() {
 			o.factors[b] = both

@@ -41,7 +41,7 @@ func (p *propagator) operator(r gnn.Reduce) operator {
 	o, ok := g.operators[key]
 	if !ok {
 		var err error
-		o, err = g.operator(p.enter(), r)
+		o, err = g.operator(p.enter(), r, p.reversed)
 		g.must(err)
 		g.operators[key] = o
 	}

@@ -154,7 +154,7 @@ func (t *topology) newLocal(team *kernel.Team, s *span, start int32) *block {
 	fill := newFiller(b.in)
 	s.each(func(v int, k int64) {
 		if source := s.r.Sources[k] - start; source != int32(v) {
-			fill.add(v, source, s.r, k)
+			fill.add(v, source, weight(s.r, k))
 		}
 	})
 	fill.finish()
@@ -204,7 +204,7 @@ func newRemote(team *kernel.Team, s *span, q, start, end int) (blocks []*block, 
 	if team.Planning() {
 		return blocks, nil
 	}
-	s.each(func(v int, k int64) { fillers[at(k)/step].add(v, int32(at(k)%step), s.r, k) })
+	s.each(func(v int, k int64) { fillers[at(k)/step].add(v, int32(at(k)%step), weight(s.r, k)) })
 	for _, f := range fillers {
 		f.finish()
 	}
@@ -240,14 +240,22 @@ func newFiller(a *kernel.CSR) *filler {
 	return f
 }
 
-// add appends edge k of r as an entry of a row, which is not before the last one's.
-func (f *filler) add(row int, column int32, r *graph.Relation, k int64) {
+// add appends an entry to a row, which is not before the last one's; the value counts where the matrix has values.
+func (f *filler) add(row int, column int32, value float32) {
 	f.upTo(row)
 	f.columns[f.at] = column
 	if f.values != nil {
-		f.values[f.at] = r.Weights[k]
+		f.values[f.at] = value
 	}
 	f.at++
+}
+
+// weight is that of edge k, 1 where the edges have none.
+func weight(r *graph.Relation, k int64) float32 {
+	if r.Weights == nil {
+		return 1
+	}
+	return r.Weights[k]
 }
 
 // upTo begins the rows up to the given one.
@@ -288,26 +296,22 @@ func (t *topology) loopMatrix(team *kernel.Team, one bool) *kernel.CSR {
 	if team.Planning() {
 		return a
 	}
-	at := 0
+	fill := newFiller(a)
 	for v := range t.rows {
-		a.Indptr.Int64s()[v] = int64(at)
-		n := t.loopsOf(v)
-		if one {
-			n = 1
-		}
-		for k := range n {
-			a.Indices.Int32s()[at] = int32(v)
-			switch {
-			case a.Values == nil:
-			case one || t.loopW == nil:
-				a.Values.Floats()[at] = 1
-			default:
-				a.Values.Floats()[at] = t.loopWeights(v)[k]
+		switch {
+		case one:
+			fill.add(v, int32(v), 1)
+		case t.loopW == nil:
+			for range t.loopsOf(v) {
+				fill.add(v, int32(v), 1)
 			}
-			at++
+		default:
+			for _, w := range t.loopWeights(v) {
+				fill.add(v, int32(v), w)
+			}
 		}
 	}
-	a.Indptr.Int64s()[t.rows] = int64(at)
+	fill.finish()
 	return a
 }
 

@@ -17,20 +17,17 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 	if w.comm == nil || w.team.Planning() {
 		return part, stop, nil
 	}
-	mine := []float64{part, 0, float64(w.hash())}
+	const words = 3
+	flag := 0.0
 	if stop {
-		mine[1] = 1
+		flag = 1
 	}
-	n := w.comm.Size()
-	all, parts := make([]float64, n*len(mine)), make([][]byte, n)
-	for r := range parts {
-		parts[r] = comm.Bytes(all[r*len(mine) : (r+1)*len(mine)])
-	}
-	if err := w.comm.AllGather(comm.Statistics, comm.Bytes(mine), parts); err != nil {
+	all, err := comm.Gather(w.comm, comm.Statistics, part, flag, float64(w.hash()))
+	if err != nil {
 		return 0, false, err
 	}
-	for r := range n {
-		theirs := all[r*len(mine):]
+	for r := range w.comm.Size() {
+		theirs := all[r*words:]
 		loss += theirs[0]
 		stopped = stopped || theirs[1] != 0
 		if theirs[2] != all[2] {
@@ -163,13 +160,4 @@ func (w *worker) report(r *Result, pass traffic) error {
 	}
 	r.Workers = len(r.SentBytes)
 	return nil
-}
-
-// allGather fills all with every worker's number.
-func allGather(c *comm.Comm, mine int64, all []int64) error {
-	parts := make([][]byte, len(all))
-	for r := range parts {
-		parts[r] = comm.Bytes(all[r : r+1])
-	}
-	return c.AllGather(comm.Setup, comm.Bytes([]int64{mine}), parts)
 }

@@ -68,12 +68,8 @@ func (w *worker) piece(m *tensor.Matrix, lo, hi int, room []float32) ([]float32,
 	from, _ := slices.BinarySearch(ids, int32(lo))
 	to, _ := slices.BinarySearch(ids, int32(hi))
 	k := w.comm.Size()
-	counts := make([]int64, k)
-	all := make([][]byte, k)
-	for r := range all {
-		all[r] = comm.Bytes(counts[r : r+1])
-	}
-	if err := w.comm.AllGather(comm.Setup, comm.Bytes([]int64{int64(to - from)}), all); err != nil {
+	counts, err := comm.Gather(w.comm, comm.Setup, int64(to-from))
+	if err != nil {
 		return nil, err
 	}
 	sendIDs, sendRows := make([][]byte, k), make([][]byte, k)

@@ -67,20 +67,18 @@ func gather(c *comm.Comm, mine []float64) ([]float64, error) {
 	if c == nil {
 		return mine, nil
 	}
-	n := c.Size()
-	lengths := make([]float64, n)
-	lengths[c.Rank()] = float64(len(mine))
-	if err := c.SumDoubles(comm.Statistics, lengths); err != nil {
+	lengths, err := comm.Gather(c, comm.Statistics, int64(len(mine)))
+	if err != nil {
 		return nil, err
 	}
-	var all []float64
+	total := int64(0)
 	for _, k := range lengths {
-		all = append(all, make([]float64, int(k))...)
+		total += k
 	}
-	parts, at := make([][]byte, n), 0
+	all, parts, at := make([]float64, total), make([][]byte, c.Size()), int64(0)
 	for r, k := range lengths {
-		parts[r] = comm.Bytes(all[at : at+int(k)])
-		at += int(k)
+		parts[r] = comm.Bytes(all[at : at+k])
+		at += k
 	}
 	return all, c.AllGather(comm.Statistics, comm.Bytes(mine), parts)
 }

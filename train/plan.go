@@ -41,8 +41,8 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 	})
 	if j.Comm != nil { // the others wait for this worker's numbers even where it has none
 		for _, list := range p.perWorker() {
-			all := make([]int64, n)
-			err = errors.Join(err, allGather(j.Comm, append(*list, 0)[0], all))
+			all, broken := comm.Gather(j.Comm, comm.Setup, append(*list, 0)[0])
+			err = errors.Join(err, broken)
 			*list = all
 		}
 	}
