@@ -56,7 +56,7 @@ func (p *propagator) attendBackward(at *attention, kept []*tensor.Matrix, g *ten
 	targets := at.targetScores()
 	var d kernel.AttentionGradients
 	if at.ATarget == nil {
-		d.Target = at.Target.GradSum()
+		d.Target = gradientApart(at.Target, at.Source)
 	} else {
 		d.TargetScore = team.Zeros(tensor.Buffers, x.Rows, at.Heads)
 	}
@@ -66,7 +66,9 @@ func (p *propagator) attendBackward(at *attention, kept []*tensor.Matrix, g *ten
 		team.Zero(dRows)
 		at.backward(d, b, rows, dRows, nil, targets)
 	})
-	if at.ATarget != nil {
+	if at.ATarget == nil {
+		addApart(at.Target, d.Target)
+	} else {
 		team.HeadDotBackward(dx, at.ATarget.GradSum(), d.TargetScore, x, at.ATarget.Value())
 		d.TargetScore.Release()
 	}

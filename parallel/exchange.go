@@ -159,7 +159,7 @@ func (g *Graph) beside(other, f func() error) error {
 	defer func() {
 		if panics {
 			g.comm.Abort(errBroken)
-			<-done
+			_ = <-done // the panic goes on
 		}
 	}()
 	err := f()

@@ -57,7 +57,9 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 					}})
 				}}
 				l.run(team, p, shares[rank].IDs, false, l.blank(4000), func([]float32) {})
-				c.Barrier(comm.Setup) // the last worker may end before another fails
+				if err := c.Barrier(comm.Setup); err != nil { // the last worker may end before another fails
+					panic(parallel.Failure{Err: err})
+				}
 			})
 		}
 		all.Wait()

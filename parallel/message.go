@@ -50,8 +50,12 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		if m.Source.Wants() {
 			dx = m.Source.GradSum()
 		}
+		var dTarget *tensor.Matrix
+		if m.Target != nil {
+			dTarget = gradientApart(m.Target, m.Source)
+		}
 		backward := func(b *block, source, d *tensor.Matrix) {
-			run.each(b, func(c *chunk) { run.backward(c, source, d, g, arg) })
+			run.each(b, func(c *chunk) { run.backward(c, source, d, dTarget, g, arg) })
 		}
 		backward(e.local(), x, dx)
 		if loops != nil {
@@ -63,6 +67,9 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 			}
 			backward(b, rows, d)
 		})
+		if m.Target != nil {
+			addApart(m.Target, dTarget)
+		}
 		g.Release()
 	}
 	return t.Record(op)
@@ -142,8 +149,8 @@ func (m *messages) shares(c *chunk) *tensor.Matrix {
 	return m.share.RowRange(c.lo, c.hi)
 }
 
-// backward computes the chunk's messages again and adds their gradients: those of source rows to dSource.
-func (m *messages) backward(c *chunk, source, dSource, g, arg *tensor.Matrix) {
+// backward computes the chunk's messages again and adds their gradients: those of source rows to dSource, of own rows as targets to dTarget.
+func (m *messages) backward(c *chunk, source, dSource, dTarget, g, arg *tensor.Matrix) {
 	e, rows, grads := m.edges(c, source, true)
 	out := m.call(e, c.n)
 	team, mem := m.tape.Team, m.tape.Memory()
@@ -162,8 +169,7 @@ func (m *messages) backward(c *chunk, source, dSource, g, arg *tensor.Matrix) {
 		team.ScatterAdd(dSource, sums, c.distinct)
 		sums.Release()
 	}
-	if m.Target != nil && m.Target.Wants() {
-		dTarget := m.Target.GradSum()
+	if dTarget != nil {
 		team.SpMM(dTarget.RowRange(c.lo, c.hi), c.into, grads[len(grads)-1], kernel.Scales{}, true)
 	}
 	release(rows)

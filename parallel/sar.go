@@ -123,3 +123,22 @@ func (p *propagator) rematerialize(t *topology, x *tensor.Matrix, kept []*tensor
 		})
 	}))
 }
+
+// gradientApart is where the gradient of target is added up while that of source takes in what other workers send: a matrix of its own
+// where both are one, as a row has one writer. addApart then adds it to target's.
+func gradientApart(target, source *autograd.Var) *tensor.Matrix {
+	if !target.Wants() {
+		return nil
+	}
+	d := target.GradSum()
+	if source.Wants() && d == source.GradSum() {
+		return target.Tape().Team.Zeros(tensor.Gradients, target.Rows(), target.Cols())
+	}
+	return d
+}
+
+func addApart(target *autograd.Var, d *tensor.Matrix) {
+	if target.Wants() && d != target.GradSum() {
+		target.AddGrad(d)
+	}
+}

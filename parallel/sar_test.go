@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -221,6 +222,34 @@ func TestPiecesAgree(t *testing.T) {
 	const vertices = 3000
 	d := dividings(vertices)
 	agree(t, manyEdges(t, vertices, 20), false, layers, map[string][]int32{"2": d["2"], "3 uneven": d["3 uneven"]}, []parallel.SAR{{Prefetch: 1}, {KeepHalo: true}})
+}
+
+// TestSameBitsAgain: a layer gives the same bits each time, also where one value is source and target, whose gradient then has two parts.
+func TestSameBitsAgain(t *testing.T) {
+	const vertices = 4000
+	g := manyEdges(t, vertices, 10)
+	of := dividings(vertices)["2"]
+	for name, l := range map[string]layer{
+		"message": messageLayers["message sum"],
+		"GATv2": {6, 6, [][2]int{{1, 6}}, func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+			return p.Attend(gnn.Attention{Source: x, Target: x, ASource: w[0], Heads: 2, Slope: .2})
+		}},
+		"GAT": layers["attention"], "mean": layers["linear mean"], "maximum": layers["maximum"],
+	} {
+		var first *outcome
+		for again := range 4 {
+			got := l.blank(vertices)
+			workers(t, g, of, 2, parallel.SAR{Prefetch: 1}, nil, func(p *part) {
+				l.run(p.team, p.graph, p.share.IDs, false, &outcome{got.out, got.dx, make([][]float32, len(l.weights))}, func([]float32) {})
+			})
+			if first == nil {
+				first = got
+			}
+			if !slices.Equal(got.out, first.out) || !slices.Equal(got.dx, first.dx) {
+				t.Errorf("%s: other bits at try %d", name, again)
+			}
+		}
+	}
 }
 
 // manyEdges is a directed random graph with so many edges into a vertex, on average.

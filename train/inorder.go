@@ -72,6 +72,13 @@ func (w *worker) piece(m *tensor.Matrix, lo, hi int, room []float32) ([]float32,
 	if err != nil {
 		return nil, err
 	}
+	came := int64(0)
+	for _, n := range counts {
+		came += n
+	}
+	if came != int64(hi-lo) {
+		return nil, fmt.Errorf("the workers hold %d of the vertices %d to %d: partition the graph again", came, lo, hi-1)
+	}
 	sendIDs, sendRows := make([][]byte, k), make([][]byte, k)
 	sendIDs[0], sendRows[0] = comm.Bytes(ids[from:to]), comm.Bytes(m.Floats()[from*m.Cols:to*m.Cols])
 	if w.comm.Rank() != 0 {

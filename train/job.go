@@ -91,7 +91,7 @@ func (d *Diverged) Error() string {
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		mine, err := j.work(ctx, team, c, share)
-		if c == nil || c.Rank() == 0 || j.Comm != nil {
+		if j.speaks(c) {
 			r = mine
 		}
 		return err

@@ -39,9 +39,9 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 		}
 		return nil
 	})
-	if j.Comm != nil { // the others wait for this worker's numbers even where it has none
+	if c := j.peers(); c != nil { // the others wait for this worker's numbers even where it has none
 		for _, list := range p.perWorker() {
-			all, broken := comm.Gather(j.Comm, comm.Setup, append(*list, 0)[0])
+			all, broken := comm.Gather(c, comm.Setup, append(*list, 0)[0])
 			err = errors.Join(err, broken)
 			*list = all
 		}

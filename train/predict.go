@@ -26,7 +26,7 @@ type Prediction struct {
 func (j *Job) Predict(ctx context.Context, weights nn.State, embeddings bool) (p *Prediction, err error) {
 	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		mine, err := j.predict(ctx, team, c, share, weights, embeddings)
-		if c == nil || c.Rank() == 0 || j.Comm != nil {
+		if j.speaks(c) {
 			p = mine
 		}
 		return err

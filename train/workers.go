@@ -56,63 +56,86 @@ func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
 	return j.Parts, nil
 }
 
-// Assignment is how the graph is divided among so many workers where no partition is stored.
-func (o *Options) Assignment(workers int) partition.Options {
+// Assignment is how the graph is divided into so many partitions where none are stored.
+func (o *Options) Assignment(k int) partition.Options {
 	method := o.Partition
 	if method == autoPartition {
 		method = partition.Metis
 	}
-	return partition.Options{K: workers, Method: method, Seed: o.Seed, Split: o.Split}
+	return partition.Options{K: k, Method: method, Seed: o.Seed, Split: o.Split}
 }
 
-// eachShare calls f with the share of every worker of this process, one after the other.
-func (j *Job) eachShare(ctx context.Context, f func(*partition.Share) error) (err error) {
-	return j.shares(ctx, func(n int, open func(p int, f func(*partition.Share) error) error) error {
-		if j.Comm != nil {
-			return open(j.Comm.Rank(), f)
-		}
-		for p := range n {
-			if err := open(p, f); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// eachWorker runs f as every worker of this process: as a goroutine for each of several, with a team and a memory of its own.
-func (j *Job) eachWorker(ctx context.Context, f func(*kernel.Team, *comm.Comm, *partition.Share) error) error {
-	return j.shares(ctx, func(n int, open func(p int, f func(*partition.Share) error) error) error {
-		if n == 1 || j.Comm != nil {
-			mem := tensor.NewMeter()
-			defer mem.Close()
-			p := 0
-			if j.Comm != nil {
-				p = j.Comm.Rank()
-			}
-			err := open(p, func(s *partition.Share) error { return f(kernel.NewTeam(j.threads(), mem), j.Comm, s) })
-			if j.Comm != nil {
-				breakOff(j.Comm, err)
-			}
+// eachShare calls use with the share of every worker of this process, one after the other.
+func (j *Job) eachShare(ctx context.Context, use func(*partition.Share) error) error {
+	n, open, err := j.shares(ctx)
+	if err != nil {
+		return err
+	}
+	if c := j.peers(); c != nil {
+		return open(c.Rank(), use)
+	}
+	for p := range n {
+		if err := open(p, use); err != nil {
 			return err
 		}
-		ends, errs, memories := comm.InProcess(n), make([]error, n), make([]*tensor.Meter, n)
-		var all sync.WaitGroup
-		for p := range n {
-			memories[p] = tensor.NewMeter()
-			c := comm.New(ends[p], j.Options.CommTimeout)
-			all.Go(func() {
-				errs[p] = open(p, func(s *partition.Share) error { return f(kernel.NewTeam(j.threads(), memories[p]), c, s) })
-				breakOff(c, errs[p])
-			})
-		}
-		all.Wait()
-		for _, m := range memories { // not before all are done: they copy from each other's memory
-			m.Close()
-		}
-		return cause(errs)
-	})
+	}
+	return nil
 }
+
+// eachWorker runs work as every worker of this process: as a goroutine for each of several, with a team and a memory of its own.
+func (j *Job) eachWorker(ctx context.Context, work func(*kernel.Team, *comm.Comm, *partition.Share) error) error {
+	n, open, err := j.shares(ctx)
+	if err != nil {
+		return err
+	}
+	one := func(p int, c *comm.Comm, mem *tensor.Meter) error {
+		err := open(p, func(s *partition.Share) error { return work(kernel.NewTeam(j.threads(), mem), c, s) })
+		if c != nil {
+			breakOff(c, err)
+		}
+		return err
+	}
+	if c := j.peers(); n == 1 || c != nil {
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		p := 0
+		if c != nil {
+			p = c.Rank()
+		}
+		return one(p, c, mem)
+	}
+	ends, errs, memories := comm.InProcess(n), make([]error, n), make([]*tensor.Meter, n)
+	var all sync.WaitGroup
+	for p := range n {
+		memories[p] = tensor.NewMeter()
+		c := comm.New(ends[p], j.Options.CommTimeout)
+		all.Go(func() {
+			defer func() {
+				if fault := recover(); fault != nil { // it would end the program without a word to the user
+					errs[p] = fmt.Errorf("internal error on worker %d: %v", p, fault)
+					c.Abort(errs[p])
+				}
+			}()
+			errs[p] = one(p, c, memories[p])
+		})
+	}
+	all.Wait()
+	for _, m := range memories { // not before all are done: they copy from each other's memory
+		m.Close()
+	}
+	return cause(errs)
+}
+
+// peers connects this process to others, nil where there are none: one process that a launcher started is alone.
+func (j *Job) peers() *comm.Comm {
+	if j.Comm == nil || j.Comm.Size() == 1 {
+		return nil
+	}
+	return j.Comm
+}
+
+// speaks reports whether the results of a worker are those of the job in this process.
+func (j *Job) speaks(c *comm.Comm) bool { return c == nil || c.Rank() == 0 || j.Comm != nil }
 
 // breakOff ends the connection of a worker that has failed, unless all have failed alike.
 func breakOff(c *comm.Comm, err error) {
@@ -131,39 +154,39 @@ func cause(errs []error) (first error) {
 	return first
 }
 
-// shares checks the job and calls f with the number of workers and a function that opens the share of one of them for a function
-// which reads its arrays and allocates tensors.
-func (j *Job) shares(ctx context.Context, f func(n int, open func(p int, f func(*partition.Share) error) error) error) error {
+// shares checks the job. It returns the number of partitions, and a function that opens the share of one of them for use, which reads
+// its arrays and allocates tensors.
+func (j *Job) shares(ctx context.Context) (n int, open func(p int, use func(*partition.Share) error) error, err error) {
 	if err := j.Options.Validate(); err != nil {
-		return err
+		return 0, nil, err
 	}
-	n, err := j.Options.Workers()
+	mesh, err := j.Options.Mesh()
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
-	if n == 1 {
+	if mesh.Graph == 1 {
 		share := wholeShare(j.Graph)
-		return f(1, func(_ int, f func(*partition.Share) error) error {
+		return 1, func(_ int, use func(*partition.Share) error) error {
 			return guarded(share, func() error {
 				if err := j.Graph.CheckMade(); err != nil {
 					return err
 				}
-				return f(share)
+				return use(share)
 			})
-		})
+		}, nil
 	}
-	parts, err := j.parts(ctx, n)
+	parts, err := j.parts(ctx, mesh.Graph)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
-	return f(n, func(p int, f func(*partition.Share) error) error {
+	return mesh.Graph, func(p int, use func(*partition.Share) error) error {
 		share, err := parts.Open(p)
 		if err != nil {
 			return err
 		}
 		defer share.Close()
-		return guarded(share, func() error { return f(share) })
-	})
+		return guarded(share, func() error { return use(share) })
+	}, nil
 }
 
 // guarded runs f, and turns what can go wrong outside the program into errors: memory that is refused, files that are cut, other

@@ -2,12 +2,17 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"weft/comm"
 	"weft/graph"
 	"weft/partition"
 )
@@ -185,6 +190,25 @@ func TestPredictOnWorkers(t *testing.T) {
 	}
 }
 
+// TestOneProcess: one process under a launcher is one worker.
+func TestOneProcess(t *testing.T) {
+	g := tangled(t)
+	o := networks()["gcn"]
+	want := mustRun(t, &Job{Graph: g, Options: o})
+	for _, mesh := range []string{"", "graph=1"} {
+		o.Parallel = mesh
+		c := comm.New(comm.InProcess(1)[0], time.Second)
+		got := mustRun(t, &Job{Graph: g, Options: o, Comm: c})
+		p, err := (&Job{Graph: g, Options: o, Comm: c}).Predict(context.Background(), got.Weights, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got.Losses, want.Losses) || !slices.Equal(got.Logits, want.Logits) || !slices.Equal(p.Logits, want.Logits) || got.Workers != 1 {
+			t.Errorf("with the mesh %q another result than without a launcher", mesh)
+		}
+	}
+}
+
 // TestFailingWorker: where one worker cannot go on, the run ends with its reason.
 func TestFailingWorker(t *testing.T) {
 	g := tangled(t)
@@ -200,6 +224,88 @@ func TestFailingWorker(t *testing.T) {
 		return parts.Open(p)
 	}}
 	if _, err := j.Run(context.Background()); err == nil || err.Error() != "share 1 is gone" {
+		t.Errorf("%v", err)
+	}
+}
+
+// failing is a transport whose receives of a kind fail from the nth on.
+type failing struct {
+	comm.Transport
+	kind comm.Kind
+	left int
+}
+
+func (f *failing) Receive(data []byte, from, tag int) comm.Request {
+	if comm.KindOf(tag) == f.kind {
+		if f.left--; f.left < 0 {
+			return failed{}
+		}
+	}
+	return f.Transport.Receive(data, from, tag)
+}
+
+type failed struct{}
+
+func (failed) Done() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+func (failed) Err() error { return errors.New("the cable is out") }
+
+// TestFailureInAPass: where a message fails in a forward pass, a backward pass or an evaluation, each worker's run ends with an error that
+// says where, and nothing uses the workers' memory afterwards.
+func TestFailureInAPass(t *testing.T) {
+	const k = 3
+	g := tangled(t)
+	o := networks()["gat"]
+	for name, c := range map[string]struct {
+		kind comm.Kind
+		n    int
+		want string
+	}{
+		"forward":  {comm.Halo, 2, "rank 1: receive of halo rows, peer rank 2, epoch 1, layer convs.0: the cable is out"},
+		"backward": {comm.HaloGradient, 5, "rank 1: receive of halo gradients, peer rank 2, epoch 1, layer convs.1: the cable is out"},
+		"weights":  {comm.Gradient, 3, "rank 1: receive in a sum of weight gradients"},
+		"metrics":  {comm.Statistics, 9, "rank 1: receive in a"},
+	} {
+		shared := divided(t, g, o, k, nil)
+		if _, err := shared.parts(context.Background(), k); err != nil {
+			t.Fatal(err)
+		}
+		ends, errs := comm.InProcess(k), make([]error, k)
+		var all sync.WaitGroup
+		for rank := range k {
+			end := ends[rank]
+			if rank == 1 {
+				end = &failing{end, c.kind, c.n}
+			}
+			mine := *shared
+			mine.Comm = comm.New(end, 20*time.Second)
+			all.Go(func() { _, errs[rank] = mine.Run(context.Background()) })
+		}
+		all.Wait()
+		var where *comm.Error
+		if !errors.As(errs[1], &where) || !strings.HasPrefix(errs[1].Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, errs[1], c.want)
+		}
+		for _, rank := range []int{0, 2} {
+			if !errors.Is(errs[rank], comm.ErrAborted) {
+				t.Errorf("%s: worker %d ended with %v", name, rank, errs[rank])
+			}
+		}
+	}
+}
+
+// TestPanicOfAWorker: a fault of the program on one of several workers is an error of the run, in one line.
+func TestPanicOfAWorker(t *testing.T) {
+	j := divided(t, tangled(t), networks()["sage"], 3, nil)
+	j.OnEpoch = func(e Epoch) {
+		if e.Epoch == 2 {
+			panic("a fault")
+		}
+	}
+	if _, err := j.Run(context.Background()); err == nil || err.Error() != "internal error on worker 0: a fault" {
 		t.Errorf("%v", err)
 	}
 }

@@ -138,7 +138,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	if err != nil {
 		return err
 	}
-	features := 0
+	var features int
 	if job.Graph != nil {
 		defer job.Graph.Close()
 		features = job.Graph.Features.Columns

@@ -50,7 +50,7 @@ func sendTimeout(c *comm.Comm) error {
 	return failsNow(c)
 }
 
-var cause = errors.New("out of memory")
+var errCause = errors.New("out of memory")
 
 // abort: every rank is aborted from beside while it waits in several goroutines.
 func abort(c *comm.Comm) error {
@@ -62,17 +62,17 @@ func abort(c *comm.Comm) error {
 	sums := make(chan error)
 	go func() { // rank 0 takes no part
 		if c.Rank() == 0 {
-			sums <- cause
+			sums <- errCause
 			return
 		}
 		sums <- c.SumDoubles(comm.Gradient, make([]float64, 100))
 	}()
 	time.Sleep(50 * time.Millisecond)
 	start := time.Now()
-	c.Abort(cause)
+	c.Abort(errCause)
 	for _, wait := range []chan error{waits, waits, waits, sums} {
-		if err := <-wait; !errors.Is(err, cause) {
-			return fmt.Errorf("want the cause of the abort, got: %w", err)
+		if err := <-wait; !errors.Is(err, errCause) {
+			return fmt.Errorf("want the errCause of the abort, got: %w", err)
 		}
 	}
 	if took := time.Since(start); took > 2*time.Second {
@@ -91,7 +91,7 @@ func wrongLength(sent, expected int) func(c *comm.Comm) error {
 		}
 		err := c.Receive(comm.Halo, make([]byte, expected), 0).Wait()
 		if !errors.Is(err, comm.ErrLength) {
-			return fmt.Errorf("%d bytes where %d are expected: %v", sent, expected, err)
+			return fmt.Errorf("%d bytes where %d are expected: %w", sent, expected, err)
 		}
 		return isError(err, comm.Error{Rank: 1, Peer: 0, Operation: "receive of halo rows"})
 	}
@@ -101,7 +101,7 @@ func wrongLength(sent, expected int) func(c *comm.Comm) error {
 func isError(err error, want comm.Error) error {
 	var got *comm.Error
 	if !errors.As(err, &got) {
-		return fmt.Errorf("not an *Error: %v", err)
+		return fmt.Errorf("not an *Error: %w", err)
 	}
 	if strings.Contains(got.Error(), "\n") {
 		return fmt.Errorf("more than one line: %q", got.Error())
@@ -120,7 +120,7 @@ func failsNow(c *comm.Comm) error {
 	peer := (c.Rank() + 1) % c.Size()
 	for _, p := range []*comm.Pending{c.Send(comm.Layout, []byte{1}, peer), c.Receive(comm.Layout, []byte{1}, peer)} {
 		if err := p.Wait(); !errors.Is(err, comm.ErrAborted) {
-			return fmt.Errorf("a call after the error: %v", err)
+			return fmt.Errorf("a call after the error: %w", err)
 		}
 	}
 	if took := time.Since(start); took > time.Second {
