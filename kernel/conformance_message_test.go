@@ -18,6 +18,17 @@ func conformRows(s *suite) {
 				}
 			}
 		}
+		back := s.blank(rows+3, cols)
+		s.team.Copy(back, x)
+		moved := s.normal(rows, cols)
+		s.team.Scatter(back, moved, picked)
+		s.team.Gather(z, back, picked)
+		for k, v := range moved.Floats() {
+			if z.Floats()[k] != v {
+				s.t.Fatalf("%s: number %d is not where it was put", what, k)
+			}
+		}
+		s.team.Gather(z, x, picked)
 		want := append([]float32(nil), x.Floats()...)
 		for i, row := range list {
 			for c := range cols {

@@ -10,9 +10,16 @@ import (
 	"weft/tensor"
 )
 
-// Gather is z_i = x_{rows_i} for the listed rows of x (Int32, 1 × n, n at most z's rows); the other rows of z are left alone.
+// Gather is z_i = x_{rows_i} for the listed rows of x (Int32, 1 × n, n at most z's rows); the other rows of z are left alone. z and x
+// are both Float32 or both Int32.
 func (t *Team) Gather(z, x, rows *tensor.Matrix) {
 	t.listed(C.weft_gather, z, x, rows, z)
+}
+
+// Scatter is z_{rows_i} = x_i for the listed rows of z (Int32, 1 × n, n at most x's rows), which differ from each other; the others are
+// left alone.
+func (t *Team) Scatter(z, x, rows *tensor.Matrix) {
+	t.listed(C.weft_scatter, z, x, rows, x)
 }
 
 // ScatterAdd is z_{rows_i} += x_i for the listed rows of z (Int32, 1 × n, n at most x's rows), which differ from each other.
@@ -21,10 +28,14 @@ func (t *Team) ScatterAdd(z, x, rows *tensor.Matrix) {
 }
 
 func (t *Team) listed(name C.int, z, x, rows, packed *tensor.Matrix) {
+	if z.Element != x.Element || z.Element.Size() != 4 {
+		panic(fmt.Sprintf("kernel: rows of element type %d for type %d", x.Element, z.Element))
+	}
 	if z.Cols != x.Cols || rows.Cols > packed.Rows {
 		panic(fmt.Sprintf("kernel: %d listed rows of a %d×%d matrix and a %d×%d one", rows.Cols, z.Rows, z.Cols, x.Rows, x.Cols))
 	}
-	args := &C.weft_rows_args{z: floats(z), x: floats(x), rows: ints(rows), cols: C.int64_t(x.Cols)}
+	words := func(m *tensor.Matrix) *C.float { return (*C.float)(m.Pointer()) }
+	args := &C.weft_rows_args{z: words(z), x: words(x), rows: ints(rows), cols: C.int64_t(x.Cols)}
 	t.rows(name, unsafe.Pointer(args), rows.Cols, x.Cols)
 }
 
@@ -57,4 +68,33 @@ func (t *Team) Reciprocal(z, x *tensor.Matrix) { t.elements(C.weft_reciprocal, z
 func (t *Team) elements(name C.int, z, x *tensor.Matrix) {
 	tensor.SameShape(z, x)
 	t.rows(name, unsafe.Pointer(&C.weft_combine_args{z: floats(z), x: floats(x)}), z.Len(), 4)
+}
+
+// Picked is the listed rows of m (Int32, 1 × n), in scratch memory.
+func (t *Team) Picked(m, rows *tensor.Matrix) *tensor.Matrix {
+	z := t.scratch(m.Element, rows.Cols, m.Cols)
+	t.Gather(z, m, rows)
+	return z
+}
+
+// AttendSome extends the state, which is begun, by the edges of a block whose row i is row rows_i of the state (Int32, 1 × n). No block's
+// edges end the state then: AttendEnd does.
+func (t *Team) AttendSome(s *AttentionState, rows *tensor.Matrix, a Attention, e *CSR) {
+	some := &AttentionState{Maximum: t.Picked(s.Maximum, rows), Out: t.Picked(s.Out, rows), sum: t.Picked(s.sum, rows), begun: true}
+	t.Attend(some, a, e, nil, false)
+	for to, from := range map[*tensor.Matrix]*tensor.Matrix{s.Maximum: some.Maximum, s.Out: some.Out, s.sum: some.sum} {
+		t.Scatter(to, from, rows)
+		from.Release()
+	}
+}
+
+// AttendEnd ends a state of which no block was the last.
+func (t *Team) AttendEnd(s *AttentionState) {
+	heads := s.Maximum.Cols
+	args := &C.weft_attend_end_args{
+		z: floats(s.Out), maximum: floats(s.Maximum), sum: floats(s.sum), heads: C.int64_t(heads), width: C.int64_t(s.Out.Cols / heads),
+	}
+	t.rows(C.weft_attend_end, unsafe.Pointer(args), s.Out.Rows, s.Out.Cols)
+	s.sum.Release()
+	s.sum, s.begun = nil, false
 }

@@ -11,6 +11,12 @@ static void k_gather(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
+static void k_scatter(const void *args, int64_t lo, int64_t hi) {
+	const weft_rows_args *a = args;
+	for (int64_t i = lo; i < hi; i++)
+		__builtin_memcpy(a->z + a->rows[i] * a->cols, a->x + i * a->cols, a->cols * sizeof *a->z);
+}
+
 static void k_scatter_add(const void *args, int64_t lo, int64_t hi) {
 	const weft_rows_args *a = args;
 	for (int64_t i = lo; i < hi; i++) {
@@ -62,4 +68,21 @@ static void k_reciprocal(const void *args, int64_t lo, int64_t hi) {
 	const weft_combine_args *a = args;
 	for (int64_t i = lo; i < hi; i++)
 		a->z[i] = a->x[i] == 0 ? 0 : 1 / a->x[i];
+}
+
+// A row and head without a score above −∞ has sum 0: its output is 0.
+static void k_attend_end(const void *args, int64_t lo, int64_t hi) {
+	const weft_attend_end_args *a = args;
+	for (int64_t k = lo * a->heads; k < hi * a->heads; k++) {
+		float sum = a->sum[k], scale = 1 / sum;
+		for (int64_t c = 0; c < a->width; c += VW) {
+			int64_t at = k * a->width + c;
+			int n = lesser(a->width - c, VW);
+			vf v = {0};
+			if (sum > 0)
+				v = part(a->z + at, n) * scale;
+			put(a->z + at, v, n);
+		}
+		a->maximum[k] = sum > 0 ? a->maximum[k] + logf(sum) : 0;
+	}
 }

@@ -258,13 +258,21 @@ typedef struct {
 	weft_mask mask;
 } weft_sparse_mask_args;
 
-// gather: z_i = x_{rows_i}; scatter_add: z_{rows_i} += x_i, for rows that differ from each other. Runs over the list.
+// gather: z_i = x_{rows_i}; scatter: z_{rows_i} = x_i, and scatter_add: z_{rows_i} += x_i, for rows that differ from each other. Runs
+// over the list. Elements may be any 32-bit words but for scatter_add.
 typedef struct {
 	float *z;
 	const float *x;
 	const int32_t *rows;
 	int64_t cols;
 } weft_rows_args;
+
+// The end of a running softmax: z becomes the output and maximum the log-sum-exp. Runs over rows.
+typedef struct {
+	float *z, *maximum;
+	const float *sum;
+	int64_t heads, width;
+} weft_attend_end_args;
 
 // z_i,from_z+c = [the same +] x_i,from_x+c for c = 0 … count−1. Runs over rows.
 typedef struct {
@@ -291,7 +299,7 @@ typedef struct {
 	X(spmm) X(max) X(max_back) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(finish) X(finish_back) X(combine) \
 	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
-	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(gather) X(scatter_add) X(columns) X(head_scale) X(exp) X(reciprocal) X(fill)
+	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(gather) X(scatter) X(scatter_add) X(attend_end) X(columns) X(head_scale) X(exp) X(reciprocal) X(fill)
 
 enum weft_kernel_name {
 #define X(name) weft_##name,

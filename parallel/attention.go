@@ -25,14 +25,23 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 		at.loops = e.oneLoop(t.Team)
 	}
 	state, targets := t.Team.AttentionStart(rows, a.Heads, width), at.targetScores()
-	extend := func(b *block, source, loops *tensor.Matrix) {
-		k, scores := at.on(b, source, targets)
-		t.Team.Attend(state, k, b.in, loops, b == e.blocks[len(e.blocks)-1])
-		scores.Release()
-	}
-	extend(e.local(), a.Source.Value(), at.loops)
-	kept := p.fetch(e, a.Source.Value(), t.Recording, func(b *block, rows *tensor.Matrix) { extend(b, rows, nil) })
+	alone := len(e.blocks) == 1
+	k, release := at.on(e.local(), a.Source.Value(), targets)
+	t.Team.Attend(state, k, e.local().in, at.loops, alone)
+	release()
+	kept := p.fetch(e, a.Source.Value(), t.Recording, func(b *block, rows *tensor.Matrix) {
+		k, release := at.on(b, rows, targets)
+		if b.targets == nil {
+			t.Team.Attend(state, k, b.in, nil, false)
+		} else {
+			t.Team.AttendSome(state, b.targets, k, b.in)
+		}
+		release()
+	})
 	targets.Release()
+	if !alone {
+		t.Team.AttendEnd(state)
+	}
 
 	at.out, at.logSum = state.Out, state.Maximum
 	op := autograd.Op{
@@ -102,31 +111,60 @@ func (at *attention) scores(rows *tensor.Matrix, a *autograd.Var) *tensor.Matrix
 	return s
 }
 
-// on completes the kernel's arguments for the source rows of a block; GATv1's scores of them are the caller's to release.
-func (at *attention) on(b *block, source, targets *tensor.Matrix) (k kernel.Attention, scores *tensor.Matrix) {
+// on completes the kernel's arguments for the source rows of a block; release gives back what it takes for that.
+func (at *attention) on(b *block, source, targets *tensor.Matrix) (k kernel.Attention, release func()) {
+	team := at.tape.Team
 	k = at.call
 	k.Source, k.SourceIDs = source, b.ids
-	if at.ATarget == nil {
-		k.Target, k.A = at.Target.Value(), at.ASource.Value()
-		return k, nil
+	releaseIDs := func() {}
+	if k.TargetIDs != nil {
+		k.TargetIDs, releaseIDs = b.pick(team, k.TargetIDs.Reshape(k.TargetIDs.Len(), 1))
 	}
-	k.SourceScore, k.TargetScore = at.scores(source, at.ASource), targets
-	return k, k.SourceScore
+	if at.ATarget == nil {
+		target, releaseTarget := b.pick(team, at.Target.Value())
+		k.Target, k.A = target, at.ASource.Value()
+		return k, func() {
+			releaseTarget()
+			releaseIDs()
+		}
+	}
+	scores, releaseScores := b.pick(team, targets)
+	k.SourceScore, k.TargetScore = at.scores(source, at.ASource), scores
+	return k, func() {
+		k.SourceScore.Release()
+		releaseScores()
+		releaseIDs()
+	}
 }
 
 // backward adds one block's gradients: those of its source rows to dSource, the others to d and to the vectors'.
 func (at *attention) backward(d kernel.AttentionGradients, b *block, source, dSource, loops, targets *tensor.Matrix) {
 	team := at.tape.Team
-	k, scores := at.on(b, source, targets)
-	d.Source = dSource
-	if at.ATarget == nil {
-		d.A = at.ASource.GradSum()
-		team.AttendBackward(d, k, b.in, b.out, loops, at.g, at.gOut, at.logSum)
-		return
+	k, release := at.on(b, source, targets)
+	g, releaseG := b.pick(team, at.g)
+	gOut, releaseOut := b.pick(team, at.gOut)
+	logSum, releaseSum := b.pick(team, at.logSum)
+	own := d.Target
+	if at.ATarget != nil {
+		own = d.TargetScore
 	}
-	d.SourceScore = team.Zeros(tensor.Buffers, source.Rows, at.Heads)
-	team.AttendBackward(d, k, b.in, b.out, loops, at.g, at.gOut, at.logSum)
-	team.HeadDotBackward(dSource, at.ASource.GradSum(), d.SourceScore, source, at.ASource.Value())
-	d.SourceScore.Release()
-	scores.Release()
+	b.onto(team, own, func(own *tensor.Matrix, accumulate bool) {
+		if !accumulate {
+			team.Zero(own)
+		}
+		d.Source = dSource
+		if at.ATarget == nil {
+			d.Target, d.A = own, at.ASource.GradSum()
+			team.AttendBackward(d, k, b.in, b.out, loops, g, gOut, logSum)
+			return
+		}
+		d.TargetScore, d.SourceScore = own, team.Zeros(tensor.Buffers, source.Rows, at.Heads)
+		team.AttendBackward(d, k, b.in, b.out, loops, g, gOut, logSum)
+		team.HeadDotBackward(dSource, at.ASource.GradSum(), d.SourceScore, source, at.ASource.Value())
+		d.SourceScore.Release()
+	})
+	releaseSum()
+	releaseOut()
+	releaseG()
+	release()
 }

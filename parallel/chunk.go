@@ -86,8 +86,8 @@ func (m *messages) fill(c *chunk, n int, at *position, b *block) {
 		} else {
 			at.occurrence = 0
 		}
-		sources[k], targets[k] = columns[e], int32(at.row)
-		source, target := vertexOf(b.ids, columns[e]), vertexOf(m.targetIDs, int32(at.row))
+		sources[k], targets[k] = columns[e], int32(b.target(at.row))
+		source, target := vertexOf(b.ids, columns[e]), vertexOf(m.targetIDs, targets[k])
 		ids[k] = int32(min(source+int64(m.tape.Rows.Total)*at.occurrence, math.MaxInt32))
 		keys[k] = edgeKey(source, target, at.occurrence)
 		if c.weights != nil {

@@ -168,12 +168,11 @@ func (g *Graph) meanShares(t *topology, key loopsKey) *tensor.Matrix {
 		if g.shares == nil {
 			g.shares = map[loopsKey]*tensor.Matrix{}
 		}
-		g.shares[key] = t.column(g.team, func(v int) float64 {
-			n := t.inDegree(v)
+		g.shares[key] = t.degreeColumn(g.team, false, func(v int, degree float64) float64 {
 			if key.one {
-				n += 1 - t.loopsOf(v)
+				return 1 / (degree + 1)
 			}
-			return inverse(float64(n))
+			return inverse(degree + float64(t.loopsOf(v)))
 		})
 	}
 	return g.shares[key]

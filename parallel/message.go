@@ -51,7 +51,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 			dx = m.Source.GradSum()
 		}
 		var dTarget *tensor.Matrix
-		if m.Target != nil {
+		if m.Target != nil && m.Target.Wants() {
 			dTarget = gradientApart(m.Target, m.Source)
 		}
 		backward := func(b *block, source, d *tensor.Matrix) {
@@ -67,7 +67,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 			}
 			backward(b, rows, d)
 		})
-		if m.Target != nil {
+		if dTarget != nil {
 			addApart(m.Target, dTarget)
 		}
 		g.Release()

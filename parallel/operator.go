@@ -15,12 +15,12 @@ type operator struct {
 
 type factors struct{ forward, backward kernel.Scales }
 
-// apply is z = Â_b·x, or z += Â_b·x, for the rows x of block b's sources.
+// apply is z = Â_b·x, or z += Â_b·x, for the rows x of block b's sources; z has the rows of b's matrix.
 func (o operator) apply(team *kernel.Team, z *tensor.Matrix, b *block, x *tensor.Matrix, accumulate bool) {
 	team.SpMM(z, o.matrix(b.in), x, o.factors[b].forward, accumulate)
 }
 
-// applyTransposed is dx = Â_bᵀ·g, or dx += Â_bᵀ·g, for the rows dx of block b's sources.
+// applyTransposed is dx = Â_bᵀ·g, or dx += Â_bᵀ·g, for the rows dx of block b's sources; g has the rows of b's matrix.
 func (o operator) applyTransposed(team *kernel.Team, dx *tensor.Matrix, b *block, g *tensor.Matrix, accumulate bool) {
 	team.SpMM(dx, o.matrix(b.out), g, o.factors[b].backward, accumulate)
 }
@@ -48,25 +48,27 @@ func (g *Graph) operator(t *topology, r gnn.Reduce, reversed bool) (operator, er
 		o.factors[t.local()] = own
 	case gnn.KindMean:
 		share := g.meanShares(t, loopsKey{reversed: reversed})
-		both := factors{kernel.Scales{Row: share}, kernel.Scales{Col: share}}
 		for _, b := range t.remote() {
-			o.factors[b] = both
+			its := b.ofTargets(g.team, share)
+			o.factors[b] = factors{kernel.Scales{Row: its}, kernel.Scales{Col: its}}
 		}
+		own := factors{kernel.Scales{Row: share}, kernel.Scales{Col: share}}
 		if t.loops != nil {
-			both.forward.Self = column(func(v int) float64 { return float64(t.loopsOf(v)) })
-			both.backward.Self = column(func(v int) float64 { return float64(t.loopsOf(v)) * inverse(float64(t.inDegree(v))) })
+			own.forward.Self = column(func(v int) float64 { return float64(t.loopsOf(v)) })
+			own.backward.Self = column(func(v int) float64 { return float64(t.loopsOf(v)) * float64(share.Floats()[v]) })
 		}
-		o.factors[t.local()] = both
+		o.factors[t.local()] = own
 	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:
 		o.weighted = true
 		loop := func(v int) float64 { return t.weightOfLoops(v, r.Kind == gnn.KindSymmetric) }
-		root := column(func(v int) float64 { return inverseRoot(t.weightedInDegree(v) + loop(v)) })
+		root := t.degreeColumn(g.team, true, func(v int, degree float64) float64 { return inverseRoot(degree + loop(v)) })
 		remote, err := g.columnOfSources(t, root)
 		if err != nil {
 			return o, err
 		}
 		for i, b := range t.remote() {
-			o.factors[b] = factors{kernel.Scales{Row: root, Col: remote[i]}, kernel.Scales{Row: remote[i], Col: root}}
+			its := b.ofTargets(g.team, root)
+			o.factors[b] = factors{kernel.Scales{Row: its, Col: remote[i]}, kernel.Scales{Row: remote[i], Col: its}}
 		}
 		own := kernel.Scales{Row: root, Col: root}
 		if r.Kind == gnn.KindSymmetric || t.loops != nil {

@@ -32,7 +32,9 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 		dx, add := x.Grad()
 		o.applyTransposed(t.Team, dx, e.local(), g, add)
 		p.giveBack(e, dx, func(b *block, d *tensor.Matrix) {
-			o.applyTransposed(t.Team, d, b, g, false)
+			gb, release := b.pick(t.Team, g)
+			o.applyTransposed(t.Team, d, b, gb, false)
+			release()
 		})
 		g.Release()
 	}})
@@ -43,7 +45,7 @@ func (p *propagator) sum(o operator, z, x *tensor.Matrix, recording bool) (kept 
 	g, e := p.graph, p.enter()
 	o.apply(g.team, z, e.local(), x, false)
 	return p.fetch(e, x, recording, func(b *block, rows *tensor.Matrix) {
-		o.apply(g.team, z, b, rows, true)
+		b.onto(g.team, z, func(z *tensor.Matrix, accumulate bool) { o.apply(g.team, z, b, rows, accumulate) })
 	})
 }
 
@@ -55,7 +57,15 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, x.Rows(), x.Cols())
 	t.Team.Max(z, arg, e.local().in, x.Value(), e.local().ids, e.loops, true)
 	kept := p.fetch(e, x.Value(), t.Recording, func(b *block, rows *tensor.Matrix) {
-		t.Team.Max(z, arg, b.in, rows, b.ids, nil, false)
+		if b.targets == nil {
+			t.Team.Max(z, arg, b.in, rows, b.ids, nil, false)
+			return
+		}
+		zb, ab := t.Team.Picked(z, b.targets), t.Team.Picked(arg, b.targets)
+		t.Team.Max(zb, ab, b.in, rows, b.ids, nil, false)
+		t.Team.Scatter(z, zb, b.targets)
+		t.Team.Scatter(arg, ab, b.targets)
+		release([]*tensor.Matrix{zb, ab})
 	})
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(kept, arg), Backward: func(g *tensor.Matrix) {
 		e := p.enter()
@@ -63,7 +73,11 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 		t.Team.MaxBackward(dx, e.local().out, g, arg, e.local().ids, e.loops)
 		p.giveBack(e, dx, func(b *block, d *tensor.Matrix) {
 			t.Team.Zero(d)
-			t.Team.MaxBackward(d, b.out, g, arg, b.ids, nil)
+			gb, releaseG := b.pick(t.Team, g)
+			ab, releaseArg := b.pick(t.Team, arg)
+			t.Team.MaxBackward(d, b.out, gb, ab, b.ids, nil)
+			releaseG()
+			releaseArg()
 		})
 		g.Release()
 	}})
@@ -127,9 +141,6 @@ func (p *propagator) rematerialize(t *topology, x *tensor.Matrix, kept []*tensor
 // gradientApart is where the gradient of target is added up while that of source takes in what other workers send: a matrix of its own
 // where both are one, as a row has one writer. addApart then adds it to target's.
 func gradientApart(target, source *autograd.Var) *tensor.Matrix {
-	if !target.Wants() {
-		return nil
-	}
 	d := target.GradSum()
 	if source.Wants() && d == source.GradSum() {
 		return target.Tape().Team.Zeros(tensor.Gradients, target.Rows(), target.Cols())
@@ -138,7 +149,7 @@ func gradientApart(target, source *autograd.Var) *tensor.Matrix {
 }
 
 func addApart(target *autograd.Var, d *tensor.Matrix) {
-	if target.Wants() && d != target.GradSum() {
+	if d != target.GradSum() {
 		target.AddGrad(d)
 	}
 }

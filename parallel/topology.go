@@ -30,7 +30,20 @@ type block struct {
 	in   *kernel.CSR    // rows × sources; values are the edge weights, nil without
 	out  *kernel.CSR    // its transpose
 	ids  *tensor.Matrix // Int32, the sources' vertices in the original graph; nil: their row numbers
+	// targets (Int32, 1 × n) are the own rows that the rows of in are, where only few of them have edges; nil: they are all.
+	targets *tensor.Matrix
 }
+
+// target is the own row that row i of the block's matrix is.
+func (b *block) target(i int) int {
+	if b.targets == nil {
+		return i
+	}
+	return int(b.targets.Int32s()[i])
+}
+
+// fewTargets: a block that leads into less than one of so many own rows lists them, and so its memory is in proportion to its edges.
+const fewTargets = 4
 
 // piece is a list of own rows that go to another worker in one message.
 type piece struct {
@@ -189,16 +202,27 @@ func newRemote(team *kernel.Team, s *span, q, start, end int) (blocks []*block, 
 		slot[row+1] += slot[row]
 	}
 	step := pieceRows(end - start)
-	edges := make([]int, len(needed)/step+1)
 	at := func(k int64) int { return int(slot[int(s.r.Sources[k])-start]) }
-	s.each(func(_ int, k int64) { edges[at(k)/step]++ })
+	counts := make([]pieceCount, len(needed)/step+1)
+	s.each(func(v int, k int64) { counts[at(k)/step].add(v) })
+	mem := team.Memory
 	var fillers []*filler
 	pieces(len(needed), end-start, func(lo, hi int) {
-		b := &block{peer: q, in: newCSR(team, len(s.to), hi-lo, edges[lo/step], s.r.Weights != nil)}
-		b.ids = team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, hi-lo)
+		count := &counts[lo/step]
+		b := &block{peer: q, ids: mem.NewElement(tensor.Graph, tensor.Int32, 1, hi-lo)}
+		rows := len(s.to)
+		if count.rows*fewTargets < rows {
+			rows = count.rows
+			b.targets = mem.NewElement(tensor.Graph, tensor.Int32, 1, rows)
+		}
+		b.in = newCSR(team, rows, hi-lo, count.edges, s.r.Weights != nil)
 		blocks = append(blocks, b)
 		if !team.Planning() {
-			fillers = append(fillers, newFiller(b.in))
+			f := newFiller(b.in)
+			if b.targets != nil {
+				f.targets = b.targets.Int32s()
+			}
+			fillers = append(fillers, f)
 		}
 	})
 	if team.Planning() {
@@ -209,6 +233,20 @@ func newRemote(team *kernel.Team, s *span, q, start, end int) (blocks []*block, 
 		f.finish()
 	}
 	return blocks, needed
+}
+
+// pieceCount counts a block's edges and the rows that they lead into, of edges row by row.
+type pieceCount struct {
+	edges, rows int
+	last        int // the row of the last edge, from 1
+}
+
+func (c *pieceCount) add(row int) {
+	c.edges++
+	if c.last != row+1 {
+		c.rows++
+		c.last = row + 1
+	}
 }
 
 func newCSR(team *kernel.Team, rows, cols, entries int, weighted bool) *kernel.CSR {
@@ -229,6 +267,8 @@ type filler struct {
 	indptr  []int64
 	columns []int32
 	values  []float32
+	targets []int32 // the rows that have entries, where only these are rows of the matrix
+	listed  int     // how many of them have come
 	row, at int
 }
 
@@ -242,6 +282,13 @@ func newFiller(a *kernel.CSR) *filler {
 
 // add appends an entry to a row, which is not before the last one's; the value counts where the matrix has values.
 func (f *filler) add(row int, column int32, value float32) {
+	if f.targets != nil {
+		if f.listed == 0 || f.targets[f.listed-1] != int32(row) {
+			f.targets[f.listed] = int32(row)
+			f.listed++
+		}
+		row = f.listed - 1
+	}
 	f.upTo(row)
 	f.columns[f.at] = column
 	if f.values != nil {
@@ -325,29 +372,23 @@ func (t *topology) loopsOf(v int) int {
 // loopWeights are the weights of a vertex's self loops, for a relation with weights.
 func (t *topology) loopWeights(v int) []float32 { return t.loopW[t.loopStart[v]:t.loopStart[v+1]] }
 
-// inDegree counts the edges into v, self loops included.
-func (t *topology) inDegree(v int) int {
-	n := t.loopsOf(v)
+// inDegrees are the numbers of edges into each own row, or with weighted set the sums of their weights, without self loops.
+func (t *topology) inDegrees(weighted bool) []float64 {
+	sums := make([]float64, t.rows)
 	for _, b := range t.blocks {
 		indptr := b.in.Indptr.Int64s()
-		n += int(indptr[v+1] - indptr[v])
-	}
-	return n
-}
-
-// weightedInDegree is the sum of the weights of the edges into v, without self loops.
-func (t *topology) weightedInDegree(v int) (sum float64) {
-	for _, b := range t.blocks {
-		indptr := b.in.Indptr.Int64s()
-		if b.in.Values == nil {
-			sum += float64(indptr[v+1] - indptr[v])
-			continue
-		}
-		for _, w := range b.in.Values.Floats()[indptr[v]:indptr[v+1]] {
-			sum += float64(w)
+		for i := range b.in.Rows {
+			sum := &sums[b.target(i)]
+			if !weighted || b.in.Values == nil {
+				*sum += float64(indptr[i+1] - indptr[i])
+				continue
+			}
+			for _, w := range b.in.Values.Floats()[indptr[i]:indptr[i+1]] {
+				*sum += float64(w)
+			}
 		}
 	}
-	return sum
+	return sums
 }
 
 // column fills a rows × 1 matrix that belongs to the graph's structure.
@@ -360,6 +401,48 @@ func (t *topology) column(team *kernel.Team, value func(v int) float64) *tensor.
 		m.Floats()[v] = float32(value(v))
 	}
 	return m
+}
+
+// degreeColumn is column for values that follow from each row's in-degree.
+func (t *topology) degreeColumn(team *kernel.Team, weighted bool, value func(v int, degree float64) float64) *tensor.Matrix {
+	var degrees []float64
+	if !team.Planning() {
+		degrees = t.inDegrees(weighted)
+	}
+	return t.column(team, func(v int) float64 { return value(v, degrees[v]) })
+}
+
+// ofTargets is a column over own rows as a column over the rows of the block's matrix.
+func (b *block) ofTargets(team *kernel.Team, column *tensor.Matrix) *tensor.Matrix {
+	if b.targets == nil || column == nil {
+		return column
+	}
+	m := team.Memory.New(tensor.Graph, b.in.Rows, 1)
+	team.Gather(m, column, b.targets)
+	return m
+}
+
+// pick is the rows of m, of which there is one for each own row, that the rows of the block's matrix are; release gives back what it
+// takes for that.
+func (b *block) pick(team *kernel.Team, m *tensor.Matrix) (rows *tensor.Matrix, release func()) {
+	if b.targets == nil || m == nil {
+		return m, func() {}
+	}
+	rows = team.Picked(m, b.targets)
+	return rows, rows.Release
+}
+
+// onto lets compute add to the own rows of z, of which there is one for each own row, that the block leads into; with accumulate not set
+// it overwrites what it is given.
+func (b *block) onto(team *kernel.Team, z *tensor.Matrix, compute func(z *tensor.Matrix, accumulate bool)) {
+	if b.targets == nil || z == nil {
+		compute(z, true)
+		return
+	}
+	some := team.Memory.New(tensor.Buffers, b.in.Rows, z.Cols)
+	compute(some, false)
+	team.ScatterAdd(z, some, b.targets)
+	some.Release()
 }
 
 // inverse is 1/x, 0 for 0.

@@ -162,6 +162,44 @@ func TestPlanOfWorkers(t *testing.T) {
 	}
 }
 
+// TestGraphGoesDown: the structure of the graph, too, is divided: of a graph with few edges between partitions a worker holds its share
+// and the little that its halo takes.
+func TestGraphGoesDown(t *testing.T) {
+	const vertices, reach = 160000, 4
+	var e graph.Edges
+	for v := range int32(vertices) {
+		for d := int32(1); d <= reach; d++ {
+			e.Source, e.Target = append(e.Source, (v+d)%vertices, v), append(e.Target, v, (v+d)%vertices)
+		}
+	}
+	relation, err := graph.NewRelation(vertices, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &graph.Graph{Relation: relation, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)}, Labels: graph.Labels{Classes: 1, Class: make([]int64, vertices)}}
+	if err := g.MakeSplits("random:60/20/20", 1, 1); err != nil {
+		t.Fatal(err)
+	}
+	for _, model := range []string{"sage", "gcn", "gat"} {
+		o := Defaults()
+		o.Model = model
+		one, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		const k = 16
+		j := divided(t, g, o, k, nil)
+		j.Options.Partition = partition.Range
+		many, err := j.Plan(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if share, most := float64(one.GraphBytes[0])/k, float64(slices.Max(many.GraphBytes)); most > 1.4*share {
+			t.Errorf("%s: a worker of %d holds %.0f bytes of the graph, its share is %.0f", model, k, most, share)
+		}
+	}
+}
+
 // TestPredictOnWorkers: a run's weights give one worker's logits and embeddings on any number of workers.
 func TestPredictOnWorkers(t *testing.T) {
 	g := tangled(t)
