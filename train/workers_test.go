@@ -74,15 +74,18 @@ func TestSameCurveOnAnyWorkers(t *testing.T) {
 				if many.Workers != k || len(many.PeakTensorBytes) != k || len(many.SentBytes) != k {
 					t.Errorf("%d workers report as %d, with peaks of %d", k, many.Workers, many.PeakTensorBytes)
 				}
-				worst := 0.0
-				for i, z := range one.Logits {
-					worst = math.Max(worst, math.Abs(float64(z-many.Logits[i])))
-				}
-				if len(many.Logits) != len(one.Logits) || worst > 2e-3 && many.BestEpoch == one.BestEpoch && name != "gin" {
-					t.Errorf("%d workers: %d logits, off by up to %.1e", k, len(many.Logits), worst)
-				}
 				if math.Abs(one.Val-many.Val) > .005 || math.Abs(one.Test-many.Test) > .005 {
 					t.Errorf("%d workers: validation %v and test %v, want %v and %v", k, many.Val, many.Test, one.Val, one.Test)
+				}
+			}
+			o.Epochs = 1 // Adam's first step has the size of the rate, and its sign hangs on roundings where a gradient is about 0
+			want, got := mustRun(t, &Job{Graph: g, Options: o}).Logits, mustRun(t, divided(t, g, o, 3, nil)).Logits
+			if len(got) != len(want) {
+				t.Fatalf("%d logits, want %d", len(got), len(want))
+			}
+			for i, z := range want {
+				if d := math.Abs(float64(z - got[i])); d > 5e-3*math.Max(1, math.Abs(float64(z))) {
+					t.Fatalf("logit %d after an epoch is %v, want %v", i, got[i], z)
 				}
 			}
 		})
