@@ -221,8 +221,8 @@ class Trial:
         done = self.launcher_status == 0 and all(s == 0 for s in self.statuses.values())
         if done and not self.completed():
             yield "status 0 without complete results"
-        if not done and (self.launcher_status == 0 or 0 in self.statuses.values()) and not self.to_launcher:
-            yield f"status 0 of mpirun or a rank: {self.launcher_status}, {self.statuses}"
+        if not done and (self.launcher_status == 0 or 0 in self.statuses.values() and not self.completed()):
+            yield f"status 0 of mpirun, or of a rank without complete results: {self.launcher_status}, {self.statuses}"
         yield from self.left_behind()
         if not done:
             yield from self.named({r: text.decode(errors="replace") for r, text in said.items()})
