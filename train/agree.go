@@ -142,9 +142,12 @@ func (w *worker) report(r *Result, pass traffic) error {
 	for _, t := range c.kinds() {
 		row = append(row, float64(t.Bytes), float64(t.Messages))
 	}
-	all, err := gather(w.comm, row)
-	if err != nil {
-		return err
+	all := row
+	if w.comm != nil {
+		var err error
+		if all, err = comm.Gather(w.comm, comm.Setup, row...); err != nil {
+			return err
+		}
 	}
 	for ; len(all) > 0; all = all[len(row):] {
 		r.PeakTensorBytes = append(r.PeakTensorBytes, int64(all[0]))

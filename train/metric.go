@@ -62,27 +62,6 @@ func sum(c *comm.Comm, counts []float64) error {
 	return c.SumDoubles(comm.Statistics, counts)
 }
 
-// gather is all workers' values, one worker's after the other's.
-func gather(c *comm.Comm, mine []float64) ([]float64, error) {
-	if c == nil {
-		return mine, nil
-	}
-	lengths, err := comm.Gather(c, comm.Statistics, int64(len(mine)))
-	if err != nil {
-		return nil, err
-	}
-	total := int64(0)
-	for _, k := range lengths {
-		total += k
-	}
-	all, parts, at := make([]float64, total), make([][]byte, c.Size()), int64(0)
-	for r, k := range lengths {
-		parts[r] = comm.Bytes(all[at : at+k])
-		at += k
-	}
-	return all, c.AllGather(comm.Statistics, comm.Bytes(mine), parts)
-}
-
 // accuracy is the share of vertices whose largest logit is that of their class; the first of equal logits counts.
 func accuracy(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 	counts := []float64{0, float64(len(vertices))} // right, and all
@@ -141,16 +120,20 @@ func areaUnder(c *comm.Comm, n int, at func(i int) (score float64, positive bool
 			mine[0] = append(mine[0], score)
 		}
 	}
-	var all [2][]float64
-	for k := range all {
-		var err error
-		if all[k], err = gather(c, mine[k]); err != nil {
-			return 0, err
-		}
-		slices.Sort(all[k])
+	negative, positive := mine[0], mine[1]
+	slices.Sort(negative)
+	slices.Sort(positive)
+	counts := []float64{0, float64(len(negative)), float64(len(positive))} // pairs in order, negatives, positives
+	err := eachBlock(c, negative, func(block []float64) { counts[0] += inOrder(block, positive) })
+	if err == nil {
+		err = sum(c, counts)
 	}
-	negative, positive := all[0], all[1]
-	wins, below, upTo := 0.0, 0, 0 // negatives below the positive score, and below or equal
+	return counts[0] / (counts[1] * counts[2]), err
+}
+
+// inOrder counts the pairs of a negative and a positive score, both sorted, that are in order, a tie as half a pair. Such sums are exact.
+func inOrder(negative, positive []float64) (pairs float64) {
+	below, upTo := 0, 0 // negatives below the positive score, and below or equal
 	for _, s := range positive {
 		for below < len(negative) && negative[below] < s {
 			below++
@@ -158,9 +141,36 @@ func areaUnder(c *comm.Comm, n int, at func(i int) (score float64, positive bool
 		for upTo < len(negative) && negative[upTo] <= s {
 			upTo++
 		}
-		wins += float64(below+upTo) / 2
+		pairs += float64(below+upTo) / 2
 	}
-	return wins / (float64(len(positive)) * float64(len(negative))), nil
+	return pairs
+}
+
+// eachBlock calls f, on every worker, with the values of each worker, some at a time.
+func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
+	if c == nil {
+		f(mine)
+		return nil
+	}
+	lengths, err := comm.Gather(c, comm.Statistics, int64(len(mine)))
+	if err != nil {
+		return err
+	}
+	const most = 1 << 16
+	room := make([]float64, min(most, int(slices.Max(lengths))))
+	for root, n := range lengths {
+		for lo := 0; lo < int(n); lo += most {
+			block := room[:min(most, int(n)-lo)]
+			if root == c.Rank() {
+				copy(block, mine[lo:])
+			}
+			if err := c.Broadcast(comm.Statistics, comm.Bytes(block), root); err != nil {
+				return err
+			}
+			f(block)
+		}
+	}
+	return nil
 }
 
 // f1 is 2·TP / (2·TP + FP + FN), over all classes together (micro) or as the mean over the classes (macro, a class without
