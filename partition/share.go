@@ -84,13 +84,17 @@ func newLayout(a *Assignment) *layout {
 // ids are the vertices of partition p, ascending.
 func (l *layout) ids(p int) []int32 { return l.order[l.starts[p]:l.starts[p+1]:l.starts[p+1]] }
 
-// cutter cuts shares out of a graph, one at a time. It takes some 20 bytes per vertex beside the share.
+// cutter cuts shares out of a graph, in their order. It takes some 20 bytes per vertex beside the share, and the out-edges of an eighth of
+// the partitions.
 type cutter struct {
 	g         *graph.Graph
 	a         *Assignment
 	layout    *layout
 	outDegree []int64
 	whole     Whole
+
+	outFrom, outTo int            // the partitions whose out-edges are at hand
+	outs           graph.Relation // of all of their vertices
 }
 
 func newCutter(g *graph.Graph, a *Assignment) *cutter {
@@ -113,7 +117,7 @@ func (c *cutter) share(p int) *Share {
 	ids := c.layout.ids(p)
 	rows := c.g.Rows(ids)
 	rows.Relation = c.in(ids)
-	return &Share{Graph: rows, Out: c.out(p, ids), IDs: ids, P: p, Starts: c.layout.starts, Whole: c.whole}
+	return &Share{Graph: rows, Out: c.out(p), IDs: ids, P: p, Starts: c.layout.starts, Whole: c.whole}
 }
 
 // in lists the in-edges of the vertices ids. Parallel edges keep their order.
@@ -154,27 +158,49 @@ func (c *cutter) in(ids []int32) graph.Relation {
 	return r
 }
 
-// out lists the out-edges of partition p, whose vertices are ids, in one pass over all edges: they are met in the order of their
+// outPasses is how many passes over all edges are made for the out-edges of all partitions together, at most: each holds the out-edges
+// of some partitions in a row.
+const outPasses = 8
+
+// out lists the out-edges of partition p.
+func (c *cutter) out(p int) graph.Relation {
+	if p < c.outFrom || p >= c.outTo {
+		c.outFrom, c.outTo = p, min(p+(c.a.K+outPasses-1)/outPasses, c.a.K)
+		c.outs = c.outEdges(c.layout.starts[c.outFrom], c.layout.starts[c.outTo])
+	}
+	base := c.layout.starts[c.outFrom]
+	indptr := slices.Clone(c.outs.Indptr[c.layout.starts[p]-base : c.layout.starts[p+1]-base+1])
+	lo, hi := indptr[0], indptr[len(indptr)-1]
+	for row := range indptr {
+		indptr[row] -= lo
+	}
+	r := graph.Relation{Indptr: indptr, Sources: c.outs.Sources[lo:hi:hi]}
+	if c.outs.Weights != nil {
+		r.Weights = c.outs.Weights[lo:hi:hi]
+	}
+	return r
+}
+
+// outEdges lists the out-edges of the vertices at positions lo … hi−1, in one pass over all edges: they are met in the order of their
 // targets' positions.
-func (c *cutter) out(p int, ids []int32) graph.Relation {
+func (c *cutter) outEdges(lo, hi int) graph.Relation {
 	from := &c.g.Relation
-	r := graph.Relation{Indptr: make([]int64, len(ids)+1)}
-	for row, u := range ids {
+	r := graph.Relation{Indptr: make([]int64, hi-lo+1)}
+	for row, u := range c.layout.order[lo:hi] {
 		r.Indptr[row+1] = r.Indptr[row] + c.outDegree[u]
 	}
-	r.Sources = make([]int32, r.Indptr[len(ids)])
+	r.Sources = make([]int32, r.Indptr[hi-lo])
 	if from.Weights != nil {
 		r.Weights = make([]float32, len(r.Sources))
 	}
 	next := slices.Clone(r.Indptr)
-	start := int32(c.layout.starts[p])
 	for position, v := range c.layout.order {
 		first := from.Indptr[v]
 		for k, u := range from.Sources[first:from.Indptr[v+1]] {
-			if int(c.a.Of[u]) != p {
+			row := int(c.layout.position[u]) - lo
+			if row < 0 || row >= hi-lo {
 				continue
 			}
-			row := c.layout.position[u] - start
 			at := next[row]
 			next[row]++
 			r.Sources[at] = int32(position)

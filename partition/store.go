@@ -46,8 +46,8 @@ func CheckWritable(store string) error {
 
 // Write stores the shares of a partitioned graph with the graph, which must be the one that was opened from the store, and
 // returns the name that they are stored under: the method and the number of partitions, as in metis-8. What had that name is
-// replaced. The new one is there whole or not at all. Beside the mapped store, it needs memory for one share and some 24 bytes
-// per vertex.
+// replaced. The new one is there whole or not at all. Beside the mapped store, it needs memory for one share, an eighth of the
+// edges, and some 24 bytes per vertex.
 func Write(store string, g *graph.Graph, a *Assignment) (name string, err error) {
 	if err := a.check(g); err != nil {
 		return "", err
