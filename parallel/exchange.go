@@ -16,7 +16,8 @@ import (
 // fetch receives the rows of x that the remote blocks need and gives each block its own, one after the other; after use returns
 // they are freed. Meanwhile the rows of this worker's x that others need go to them. With keep set the rows of all blocks are received
 // at once and returned, for the caller to release.
-func (g *Graph) fetch(t *topology, x *tensor.Matrix, keep bool, use func(b *block, rows *tensor.Matrix) error) (kept []*tensor.Matrix, err error) {
+func (g *Graph) fetch(t *topology, x *tensor.Matrix, keep bool, use func(b *block, rows *tensor.Matrix) error,
+) (kept []*tensor.Matrix, err error) {
 	if t.alone() {
 		return nil, nil
 	}

@@ -121,7 +121,8 @@ func (m *messages) edges(c *chunk, source *tensor.Matrix, recording bool) (e gnn
 func (m *messages) call(e gnn.Edges, n int) *autograd.Var {
 	out := e.Tape.Scope(func() *autograd.Var { return m.Function(e) })
 	if out.Rows() != n || out.Cols() != m.Columns {
-		panic(fmt.Sprintf("parallel: the message function of %s gives %d×%d for %d edges and %d columns", m.site.site, out.Rows(), out.Cols(), n, m.Columns))
+		panic(fmt.Sprintf("parallel: the message function of %s gives %d×%d for %d edges and %d columns",
+			m.site.site, out.Rows(), out.Cols(), n, m.Columns))
 	}
 	return out
 }

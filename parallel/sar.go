@@ -111,7 +111,9 @@ func (p *propagator) giveBack(t *topology, dx *tensor.Matrix, compute func(b *bl
 
 // rematerialize fetches the rows of every remote block again, unless they were kept, sends their gradient, which compute fills, and adds
 // what comes to dx (case 2). Where dx is nil no gradient is asked for, and compute gets none to fill.
-func (p *propagator) rematerialize(t *topology, x *tensor.Matrix, kept []*tensor.Matrix, dx *tensor.Matrix, compute func(b *block, rows, d *tensor.Matrix)) {
+func (p *propagator) rematerialize(t *topology, x *tensor.Matrix, kept []*tensor.Matrix, dx *tensor.Matrix,
+	compute func(b *block, rows, d *tensor.Matrix),
+) {
 	again := func(use func(b *block, rows *tensor.Matrix) error) error {
 		if !p.graph.sar.KeepHalo {
 			_, err := p.graph.fetch(t, x, false, use)

@@ -31,7 +31,8 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 		loss += theirs[0]
 		stopped = stopped || theirs[1] != 0
 		if theirs[2] != all[2] {
-			return 0, false, fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker 0: the machines do not compute alike: set WEFT_SIMD to one level on all of them", epoch, r)
+			return 0, false, fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker 0: "+
+				"the machines do not compute alike: set WEFT_SIMD to one level on all of them", epoch, r)
 		}
 	}
 	return loss, stopped, nil

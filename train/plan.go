@@ -62,7 +62,8 @@ func haloLine(bytes []int64) string {
 	for _, b := range bytes {
 		sum += b
 	}
-	return fmt.Sprintf("rows and gradients between workers: %.1f MB an epoch, %.1f MB from the worker that sends most", float64(sum)/1e6, float64(slices.Max(bytes))/1e6)
+	return fmt.Sprintf("rows and gradients between workers: %.1f MB an epoch, %.1f MB from the worker that sends most",
+		float64(sum)/1e6, float64(slices.Max(bytes))/1e6)
 }
 
 func (j *Job) plan(share *partition.Share) (p Plan, err error) {

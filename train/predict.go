@@ -37,7 +37,8 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, embeddings bool) (p
 	return p, nil
 }
 
-func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share, weights nn.State, embeddings bool) (*Prediction, error) {
+func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share, weights nn.State, embeddings bool,
+) (*Prediction, error) {
 	p := &Prediction{Classes: share.Whole.Classes, Vertices: share.Whole.Vertices}
 	if n := classesOf(weights, j.Options.Layers); n > 0 && j.Model == nil {
 		p.Classes = n
