@@ -20,6 +20,7 @@ var interrupts struct {
 	mu       sync.Mutex
 	attended func(os.Signal)       // nil: nothing has to be put in order
 	explain  func(os.Signal) error // the error of a process that a signal ends at once; nil: errInterrupted
+	parting  bool                  // the process is about to end in order
 }
 
 // watchSignals takes the signals that end a process: SIGINT, SIGTERM, SIGQUIT, SIGUSR1 (which Slurm sends ahead of a time limit)
@@ -35,6 +36,9 @@ func watchSignals() {
 			for s := range signals {
 				interrupts.mu.Lock()
 				handle, explain := interrupts.attended, interrupts.explain
+				if interrupts.parting {
+					handle = endAtOnce
+				}
 				interrupts.mu.Unlock()
 				if handle != nil {
 					handle(s)
@@ -51,15 +55,6 @@ func watchSignals() {
 	})
 }
 
-// attend makes f the part of the program that the signals are handed to, and returns the one before.
-func attend(f func(os.Signal)) (before func(os.Signal)) {
-	watchSignals()
-	interrupts.mu.Lock()
-	defer interrupts.mu.Unlock()
-	before, interrupts.attended = interrupts.attended, f
-	return before
-}
-
 // explainSignals sets the error of a process that a signal ends at once.
 func explainSignals(f func(os.Signal) error) {
 	interrupts.mu.Lock()
@@ -67,10 +62,24 @@ func explainSignals(f func(os.Signal) error) {
 	interrupts.explain = f
 }
 
+// partWithSignals leaves a process that is about to end in order to it: only a signal that asks for an end at once is heard.
+func partWithSignals() {
+	interrupts.mu.Lock()
+	defer interrupts.mu.Unlock()
+	interrupts.parting = true
+}
+
 // untilSignal returns a context that the first signal cancels, after telling notice. The work then ends in order and keeps its
 // results; a SIGINT or SIGQUIT that follows ends the process at once.
 func untilSignal(parent context.Context, notice func(os.Signal)) (ctx context.Context, stop func()) {
+	watchSignals()
 	ctx, cancel := context.WithCancelCause(parent)
+	attend := func(f func(os.Signal)) (before func(os.Signal)) {
+		interrupts.mu.Lock()
+		defer interrupts.mu.Unlock()
+		before, interrupts.attended = interrupts.attended, f
+		return before
+	}
 	before := attend(func(s os.Signal) {
 		if ctx.Err() == nil {
 			notice(s)

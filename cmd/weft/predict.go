@@ -152,14 +152,13 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		r.sayWaiting(s)
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", s)
 	})
+	defer stop()
 	started := time.Now()
 	if p.embeddings != "" {
 		job.OnEmbeddings = func(rows train.Rows) error { return train.WriteRows(p.embeddings, rows) }
 	}
 	job.OnLogits = func(rows train.Rows) error { return train.WriteRows(p.out, rows) }
 	result, err := job.Predict(ctx, weights, p.embeddings != "")
-	stop()
-	attend(endAtOnce) // what other signals ask for is done
 	switch {
 	case errors.Is(err, context.Canceled):
 		return r.part(fmt.Errorf("%w; %s is not written", errInterrupted, p.out))

@@ -232,7 +232,7 @@ func (r ranks) part(err error) error {
 	if r.comm == nil {
 		return err
 	}
-	attend(endAtOnce)
+	partWithSignals()
 	if r.first() {
 		fmt.Fprintln(os.Stderr, oneLine(err))
 	}

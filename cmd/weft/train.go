@@ -108,9 +108,8 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 		r.sayWaiting(s)
 		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once", s)
 	})
+	defer stop()
 	result, unrecorded, err := record(ctx, job, dir, progress)
-	stop()
-	attend(endAtOnce) // what other signals ask for is under way
 	progress.end()
 	if err != nil {
 		return t.failed(r, dataset, dir, err)

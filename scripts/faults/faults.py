@@ -37,7 +37,7 @@ GRACE = 8  # seconds beyond the deadline in which a launcher has ended everythin
 BROKEN = re.compile(rb"goroutine \d|SIGSEGV|SIGBUS|SIGABRT|panic:|fatal error:|internal error|Process received signal|Segmentation")
 TIMEOUT = re.compile(r"^weft: rank (\d): (.+), peer rank (\d)(, epoch \d+)?(, layer [\w.]+)?: no answer in time \(", re.M)
 START = re.compile(r"^weft: rank (\d): start of MPI: no answer in time \(", re.M)
-SAID = re.compile(r'^weft: rank \d: (signal "terminated" during .+, peer rank \d|interrupted|.+: no answer in time)', re.M)
+SAID = re.compile(r'^weft: rank \d: (signal "terminated" during (the start of MPI|.+, peer rank \d)|interrupted|.+: no answer in time)', re.M)
 
 
 def main():
@@ -145,7 +145,7 @@ class Trial:
         if os.geteuid() == 0:
             command.append("--allow-run-as-root")
         if self.to_launcher:  # by default it kills the ranks a second after it has passed the signal on, in the middle of an epoch
-            command += ["--mca", "odls_base_sigkill_timeout", "3"]
+            command += ["--mca", "odls_base_sigkill_timeout", "5"]
         if self.transport == "tcp":
             command += ["--mca", "btl", "self,tcp"]
         command += [sys.executable, os.path.abspath(__file__), "--rank", str(self.folder), self.weft, *self.arguments]
