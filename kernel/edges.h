@@ -48,7 +48,7 @@ static void begin(batch *b, const weft_attention_args *a, int64_t lo, int64_t hi
 	b->P = P;
 	b->row = lo;
 	b->end = hi;
-	b->last = a->entries;
+	b->last = a->edges.entries;
 	b->done = 0;
 	b->most_edges = PLACES / P;
 	b->most_runs = scratch ? most_runs(scratch) : VECTORS;
@@ -71,9 +71,9 @@ static int next(batch *b, int empty) {
 	const int P = b->P;
 	b->runs = b->edges = b->vectors = 0;
 	while (b->row < b->end && b->runs < b->most_runs) {
-		int64_t lo = a->indptr[b->row], stored = a->indptr[b->row + 1] - lo, all = stored + (a->loops ? a->loops[b->row] : 0);
+		int64_t lo = a->edges.indptr[b->row], stored = a->edges.indptr[b->row + 1] - lo, all = stored + (a->loops ? a->loops[b->row] : 0);
 		int64_t left = all - b->done;
-		if ((a->skip_hubs && stored > WEFT_HUB) || (left == 0 && !empty)) {
+		if ((a->edges.skip_hubs && stored > WEFT_HUB) || (left == 0 && !empty)) {
 			b->row++;
 			continue;
 		}
@@ -82,7 +82,7 @@ static int next(batch *b, int empty) {
 				break;
 			left = b->most_edges;
 		}
-		const int32_t *index = a->indices + lo;
+		const int32_t *index = a->edges.indices + lo;
 		int32_t *other = b->other + b->edges;
 		int64_t from_index = stored - b->done < left ? stored - b->done : left;
 		copy_indices(other, index + b->done, from_index, b->last - lo - b->done);
@@ -117,10 +117,10 @@ static int next(batch *b, int empty) {
 	}
 	if (b->edges == 0)
 		return b->runs;
-	int64_t at = a->indptr[b->row] + b->done;
-	b->soon = at + b->edges <= b->last ? a->indices + at : NULL;
+	int64_t at = a->edges.indptr[b->row] + b->done;
+	b->soon = at + b->edges <= b->last ? a->edges.indices + at : NULL;
 	if (at + FAR <= b->last)
-		__builtin_memcpy(b->other + b->edges, a->indices + at, FAR * sizeof(int32_t));
+		__builtin_memcpy(b->other + b->edges, a->edges.indices + at, FAR * sizeof(int32_t));
 	else
 		for (int e = 0; e < FAR; e++)
 			b->other[b->edges + e] = b->other[b->edges - 1];

@@ -8,7 +8,7 @@ static inline __attribute__((always_inline)) void spmm_row(const weft_spmm_args 
                                                             const int tail, const int plain) {
 	vf acc[REGISTERS + 1];
 	const int64_t cols = a->cols;
-	const int32_t *indices = a->indices;
+	const int32_t *indices = a->edges.indices;
 	// Near the end, where no row follows, the rows themselves are asked for again.
 	int64_t ahead = ahead_of((nb * VW + tail) * sizeof(float));
 	if (hi + ahead > last)
@@ -52,10 +52,10 @@ static inline __attribute__((always_inline)) void spmm_row(const weft_spmm_args 
 // Rows lo … hi−1 for columns column … column + nb·VW + tail − 1.
 #define ROWS(nb, tail, plain) \
 	for (int64_t i = lo; i < hi; i++) { \
-		if (a->skip_hubs && a->indptr[i + 1] - a->indptr[i] > WEFT_HUB) \
+		if (a->edges.skip_hubs && a->edges.indptr[i + 1] - a->edges.indptr[i] > WEFT_HUB) \
 			continue; \
 		const float *own = a->self && a->self[i] != 0 ? a->x + i * a->cols + column : NULL; \
-		spmm_row(a, a->indptr[i], a->indptr[i + 1], a->entries, a->row_scale ? a->row_scale[i] : 1.0f, own, own ? a->self[i] : 0.0f, \
+		spmm_row(a, a->edges.indptr[i], a->edges.indptr[i + 1], a->edges.entries, a->row_scale ? a->row_scale[i] : 1.0f, own, own ? a->self[i] : 0.0f, \
 		         a->z + i * a->cols + column, a->x + column, nb, tail, plain); \
 	}
 
