@@ -74,6 +74,23 @@ static inline __attribute__((always_inline)) void score(values *x, const batch *
 	}
 }
 
+// Asks for the n numbers from `from` on in the rows at the ends of edges of the next batch: as many edges as vector v of this one has.
+// A processor drops what it is asked for while rows are summed, so that this is done here, where nothing else waits for memory.
+static inline __attribute__((always_inline)) void fetch_soon(const batch *b, int v, const float *from, int64_t stride, int lines, const int P) {
+	if (!b->soon)
+		return;
+	const int32_t *soon = b->soon + v * VW / P;
+	for (int i = 0; i < VW / P; i++)
+		for (int l = 0; l < lines; l++)
+			__builtin_prefetch(from + soon[i] * stride + l * LINE, 0, SECOND_CACHE);
+}
+
+// Asks for a row of a group's columns that is used after this batch's coefficients are known.
+static inline void fetch_row(const float *row, const group *g) {
+	for (int v = 0; v < g->vectors; v += LANES / VW)
+		__builtin_prefetch(row + v * VW, 0, SECOND_CACHE);
+}
+
 // d and z of a row that holds something, times exp(before − m).
 static __attribute__((noinline)) void lower(const weft_attention_args *a, const group *g, int64_t row, float *d, vf before, vf m) {
 	vf scale = vexp(before - m);
@@ -116,6 +133,8 @@ static inline __attribute__((always_inline)) void attend_group(const weft_attent
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
 			vf e = vexp(load(x.s + v * VW) - x.top[k]);
+			if (!v2)
+				fetch_soon(&b, v, a->source_score + g->head, H, 1, P);
 			store(x.s + v * VW, e);
 			x.sum[k] = sums = add_vector(sums, e, &b, v);
 		}
@@ -141,8 +160,7 @@ static inline __attribute__((always_inline)) void attend_group(const weft_attent
 			edge_masks(x.keep, &b, g->head, g->heads);
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
-		const row_sum sum = {.b = &b, .ahead = !v2, .rows = a->source + g->from, .cols = cols, .coef = x.s, .soon = v2 ? NULL : a->source_score + g->head,
-		                     .soon_stride = H, .z = a->z + g->from,
+		const row_sum sum = {.b = &b, .ahead = !v2, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = a->z + g->from,
 		                     .stride = cols, .extension = a->first ? FROM_ZERO_AT_FIRST : EXTENDED, .scale = x.sum};
 		sum_rows(&sum, g);
 	}
@@ -186,13 +204,13 @@ static void k_attend_v2(const void *args, int64_t lo, int64_t hi) {
 	EACH_GROUP(attend_group, a, lo, hi, g, 1)
 }
 
-// pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i), heads each: what an edge needs of its destination besides g, in one place.
+// pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i, –), heads each: what an edge needs of its destination besides g, in one place.
 static void k_attend_pack(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
 	int64_t H = a->heads;
 	for (int64_t i = lo; i < hi; i++)
 		for (int64_t h = 0; h < H; h++) {
-			float *p = a->pack + i * 3 * H + h;
+			float *p = a->pack + i * WEFT_PACK * H + h;
 			p[0] = a->log_sum[i * H + h];
 			p[H] = a->g_dot_out[i * H + h];
 			p[2 * H] = a->target_score ? a->target_score[i * H + h] : 0;
@@ -217,15 +235,17 @@ static inline __attribute__((always_inline)) void back_target_group(const weft_a
 	batch b;
 	for (begin(&b, a, lo, hi, 0, P, 0, row_bytes(g)); next(&b, 0);) {
 		for (int k = 0; k < b.runs; k++) {
-			const float *pack = a->pack + b.run[k].row * 3 * H + g->head;
+			const float *pack = a->pack + b.run[k].row * WEFT_PACK * H + g->head;
 			x.own[k] = per_head(pack + 2 * H, g->heads, P);
 			x.own2[k] = per_head(pack, g->heads, P);
 			x.own3[k] = per_head(pack + H, g->heads, P);
+			fetch_row(a->g + b.run[k].row * cols + g->from, g);
 		}
 		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
 		vf sums = {0};
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
+			fetch_soon(&b, v, a->source_score + g->head, H, 1, P);
 			vf t = load(x.s + v * VW) + x.own[k];
 			vf alpha = first_lanes(positive(t, vexp(t - x.own2[k]), (vf){0}), b.lanes_of[v], (vf){0});
 			store(x.s + v * VW, alpha);
@@ -238,8 +258,7 @@ static inline __attribute__((always_inline)) void back_target_group(const weft_a
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
 		float *rows = g->scratch;
-		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->source + g->from, .cols = cols, .coef = x.s, .soon = a->source_score + g->head,
-		                     .soon_stride = H, .z = rows,
+		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = rows,
 		                     .stride = g->vectors * VW, .by_run = 1};
 		sum_rows(&sum, g);
 		add_dots(a->d_target_score + g->head, 1 - a->slope, a->g + g->from, rows, x.sum, &b, g);
@@ -255,12 +274,17 @@ static inline __attribute__((always_inline)) void back_source_group(const weft_a
 	values x;
 	batch b;
 	for (begin(&b, a, lo, hi, 1, P, 0, row_bytes(g)); next(&b, 0);) {
-		for (int k = 0; k < b.runs; k++)
-			x.own[k] = per_head(a->source_score + b.run[k].row * H + g->head, g->heads, P);
-		gather_heads((float *[]){x.log_sum, x.g_dot_out, x.s}, 3, &b, pack, 3 * H, g->heads, P);
+		for (int k = 0; k < b.runs; k++) {
+			int64_t row = b.run[k].row;
+			x.own[k] = per_head(a->source_score + row * H + g->head, g->heads, P);
+			fetch_row(a->source + row * cols + g->from, g);
+			fetch_row(a->d_source + row * cols + g->from, g);
+		}
+		gather_heads((float *[]){x.log_sum, x.g_dot_out, x.s}, 3, &b, pack, WEFT_PACK * H, g->heads, P);
 		vf sums = {0};
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
+			fetch_soon(&b, v, pack, WEFT_PACK * H, (WEFT_PACK * g->heads + LINE - 1) / LINE, P);
 			vf t = load(x.s + v * VW) + x.own[k], d = positive(t, unit, slope);
 			vf alpha = first_lanes(vexp(t * d - load(x.log_sum + v * VW)), b.lanes_of[v], (vf){0});
 			store(x.s + v * VW, alpha);
@@ -275,8 +299,8 @@ static inline __attribute__((always_inline)) void back_source_group(const weft_a
 			multiply_all(x.s2, x.keep, b.edges * P);
 		}
 		float *rows = g->scratch;
-		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->g + g->from, .cols = cols, .coef = x.s, .soon = pack,
-		                     .soon_stride = 3 * H, .z = a->d_source + g->from, .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows};
+		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from,
+		                     .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows};
 		sum_rows(&sum, g);
 		add_dots(a->d_source_score + g->head, 1, a->source + g->from, rows, x.sum, &b, g);
 	}
@@ -294,11 +318,11 @@ static inline __attribute__((always_inline)) void v2_coefficients(values *x, con
 	               .fixed = b->transposed ? source : grad, .cols = cols, .out = x->s2};
 	dots(&d, g);
 	if (b->transposed) {
-		gather_heads((float *[]){x->log_sum, x->g_dot_out}, 2, b, pack, 3 * H, g->heads, P);
+		gather_heads((float *[]){x->log_sum, x->g_dot_out}, 2, b, pack, WEFT_PACK * H, g->heads, P);
 	} else {
 		for (int k = 0; k < b->runs; k++) {
-			x->own[k] = per_head(pack + b->run[k].row * 3 * H, g->heads, P);
-			x->own2[k] = per_head(pack + b->run[k].row * 3 * H + H, g->heads, P);
+			x->own[k] = per_head(pack + b->run[k].row * WEFT_PACK * H, g->heads, P);
+			x->own2[k] = per_head(pack + b->run[k].row * WEFT_PACK * H + H, g->heads, P);
 		}
 	}
 	if (a->mask.threshold)

@@ -2,7 +2,9 @@
 
 enum {
 	BLOCK = REGISTERS / 2, // vectors of columns that are worked on at a time
-	FAR = 64               // most edges between the prefetch of a row and its use
+	FAR = 64,              // most edges between the prefetch of a row and its use
+	LINE = 16,             // numbers in a cache line
+	SECOND_CACHE = 2       // of __builtin_prefetch: what is not needed at once does not go to the first
 };
 
 // How many edges ahead rows of so many bytes are prefetched: narrow rows are used up sooner.

@@ -46,8 +46,6 @@ typedef struct {
 	const float *rows;
 	int64_t cols;
 	const float *coef; // of the batch's first edge
-	const float *soon; // rows that the next batch reads first, of soon_stride columns; NULL: none
-	int64_t soon_stride;
 	float *z;
 	int64_t stride;           // between the results of two rows, or of two runs
 	int by_run;               // which of them
@@ -57,8 +55,13 @@ typedef struct {
 	float *z2;                // a row of the group's vectors for each run
 } row_sum;
 
-static inline __attribute__((always_inline)) void sum_block(const row_sum *s, const group *g, const int single, const int two, int64_t v0,
-                                                            const int nb, const int tail) {
+// The coefficients of an edge for vector v of a block: one for all lanes where a head has `per` whole vectors, else by lane.
+static inline __attribute__((always_inline)) vf coefficients(const float *coef, const vi *head, int v, const int per) {
+	return per ? all(coef[v / per]) : spread(coef, head[v]);
+}
+
+static inline __attribute__((always_inline)) void sum_block(const row_sum *s, const group *g, const int single, const int per, const int two,
+                                                            int64_t v0, const int nb, const int tail) {
 	// Where an edge has one place, its vectors are few and additions would wait for each other, sums are taken in so many parts.
 	enum { PARTS_OF_SUM = 4 };
 	const int parts = !single || nb > BLOCK / 2 ? 1 : nb > BLOCK / 4 ? 2 : PARTS_OF_SUM;
@@ -66,14 +69,14 @@ static inline __attribute__((always_inline)) void sum_block(const row_sum *s, co
 	const float *rows = s->rows + v0 * VW;
 	const int64_t cols = s->cols;
 	const int64_t P = single ? 1 : b->P, ahead = s->ahead ? ahead_of(nb * sizeof(vf)) : 0;
-	const int32_t *soon = s->soon && v0 == 0 ? b->soon : NULL;
+	const int first = per ? g->lane_head[v0][0] : 0; // head of the block
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++)
 		head[v] = g->lane_head[v0 + v];
 	for (int k = 0; k < b->runs; k++) {
 		const run *r = &b->run[k];
 		const int32_t *other = b->other + r->at;
-		const float *coef = s->coef + r->at * P, *coef2 = two ? s->coef2 + r->at * P : NULL;
+		const float *coef = s->coef + r->at * P + first, *coef2 = two ? s->coef2 + r->at * P + first : coef;
 		float *z = s->z + (s->by_run ? k : r->row) * s->stride + v0 * VW;
 		int extend = s->extension == EXTENDED || (s->extension == FROM_ZERO_AT_FIRST && !r->begins);
 		vf acc[BLOCK * PARTS_OF_SUM], acc2[BLOCK * PARTS_OF_SUM];
@@ -85,16 +88,14 @@ static inline __attribute__((always_inline)) void sum_block(const row_sum *s, co
 		for (int64_t e = 0; e < r->edges; e += parts)
 			for (int p = 0; p < parts; p++) {
 				const float *row = rows + other[e + p] * cols;
-				if (soon)
-					__builtin_prefetch(s->soon + soon[r->at + e + p] * s->soon_stride);
 				if (ahead)
 					prefetch_block(rows + other[e + p + ahead] * cols, nb, tail);
-				vf one = all(coef[(e + p) * P]), one2 = two ? all(coef2[(e + p) * P]) : one;
+				const float *c = coef + (e + p) * P, *c2 = coef2 + (e + p) * P;
 				for (int v = 0; v < nb; v++) {
 					vf x = load_block(row, v, nb, tail);
-					acc[p * nb + v] += (single ? one : spread(coef + (e + p) * P, head[v])) * x;
+					acc[p * nb + v] += coefficients(c, head, v, per) * x;
 					if (two)
-						acc2[p * nb + v] += (single ? one2 : spread(coef2 + (e + p) * P, head[v])) * x;
+						acc2[p * nb + v] += coefficients(c2, head, v, per) * x;
 				}
 			}
 		for (int half = parts / 2; half > 0; half /= 2)
@@ -112,17 +113,30 @@ static inline __attribute__((always_inline)) void sum_block(const row_sum *s, co
 	}
 }
 
+#define SUMS(single, per) \
+	if (s->coef2) { \
+		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, single, per, 1) \
+	} else { \
+		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, single, per, 0) \
+	}
+
 static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s, const group *g) {
-	if (s->b->P == 1 && s->coef2) {
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 1, 1)
-	} else if (s->b->P == 1) {
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 1, 0)
-	} else if (s->coef2) {
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 0, 1)
+	int64_t per = g->width % VW ? 0 : g->width / VW;
+	if (s->b->P == 1) {
+		SUMS(1, BLOCK)
+	} else if (per == 1) {
+		SUMS(0, 1)
+	} else if (per == 2) {
+		SUMS(0, 2)
+	} else if (per == 4) {
+		SUMS(0, 4)
+	} else if (per && per % BLOCK == 0) {
+		SUMS(0, BLOCK)
 	} else {
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 0, 0)
+		SUMS(0, 0)
 	}
 }
+#undef SUMS
 
 // The sums of GATv2's backward pass, z for each run and z2 over all of them, with t = row + fixed:
 //   z_c  += a_c · Σ_e coef_e,head · LeakyReLU'(t_ec)

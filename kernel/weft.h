@@ -20,6 +20,9 @@ typedef struct {
 	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
 } weft_edges;
 
+// Numbers for each head in a row of attention's pack. One is not used: so that fewer rows lie across cache lines.
+enum { WEFT_PACK = 4 };
+
 enum weft_activation { WEFT_IDENTITY, WEFT_RELU, WEFT_ELU, WEFT_LEAKY_RELU, WEFT_TANH, WEFT_SIGMOID };
 
 // A random mask: an element is dropped where its 16 random bits are below threshold, and scaled by scale where it stays. The
@@ -96,7 +99,7 @@ typedef struct {
 	float *d_source;           // over sources
 	double *d_a;               // GATv2, over destinations: heads·width, the sum over the range
 	float *da_row;             // GATv2, over destinations: heads·width of scratch zeros
-	float *pack;               // destination rows × 3·heads, see attend_pack
+	float *pack;               // destination rows × WEFT_PACK·heads, see attend_pack
 } weft_attention_args;
 
 // out_ih = Σ_c z_ihc · a_hc
