@@ -50,7 +50,7 @@ typedef struct {
 	int64_t stride;           // between the results of two rows, or of two runs
 	int by_run;               // which of them
 	enum extension extension; // whether z is added to: with FROM_ZERO_AT_FIRST by the later parts of a row
-	const vf *scale;          // of each run, per head; NULL: 1
+	const float *scale;       // of each run and head; NULL: 1
 	const float *coef2;       // of a second sum, may be NULL
 	float *z2;                // a row of the group's vectors for each run
 } row_sum;
@@ -105,7 +105,7 @@ static inline __attribute__((always_inline)) void sum_block(const row_sum *s, co
 			}
 		for (int v = 0; v < nb; v++) {
 			if (s->scale)
-				acc[v] *= spread((const float *)(s->scale + k), head[v]);
+				acc[v] *= coefficients(s->scale + k * P + first, head, v, per);
 			store_block(z, acc[v], v, nb, tail);
 			if (two)
 				store(s->z2 + (k * (int64_t)g->vectors + v0 + v) * VW, acc2[v]);
