@@ -40,6 +40,7 @@ static inline __attribute__((always_inline)) void max_block(const weft_max_args 
 			vf top[BLOCK], finite[BLOCK]; // finite: 0, or NaN where a number was NaN or infinite
 			vi from[BLOCK], any = {0};
 			int32_t j = a->edges.indices[k];
+			prefetch_block(x + a->edges.indices[k + ahead] * cols, nb, tail);
 			for (int v = 0; v < nb; v++) {
 				top[v] = load_block(x + j * cols, v, nb, tail);
 				from[v] = any_order ? id_of(a->source_ids, j) : j - (vi){0};
@@ -51,11 +52,13 @@ static inline __attribute__((always_inline)) void max_block(const weft_max_args 
 				prefetch_block(x + a->edges.indices[k + ahead] * cols, nb, tail);
 				for (int v = 0; v < nb; v++) {
 					vf y = load_block(x + j * cols, v, nb, tail);
-					vi better = y > top[v];
-					if (any_order)
-						better |= (y == top[v]) & (id < from[v]);
+					vi first = (vi)where_greater(y, top[v], (vf)id, (vf)from[v]);
+					if (any_order) {
+						vi same = (y == top[v]) & (id < from[v]);
+						first = (id & same) | (first & ~same);
+					}
 					top[v] = larger(y, top[v]);
-					from[v] = (id & better) | (from[v] & ~better);
+					from[v] = first;
 					finite[v] += y * 0.0f;
 				}
 			}
