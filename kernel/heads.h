@@ -5,7 +5,7 @@
 typedef struct {
 	int64_t head, from, width; // first head, first column, columns of a head
 	int heads, vectors, tail;
-	const vi *lane_head; // of each lane of each vector, its head in the group
+	const int32_t *head_of; // of each column, its head in the group; 0 behind the last
 	float *scratch;      // a row for each run of a batch
 } group;
 
@@ -14,19 +14,19 @@ static inline int64_t row_bytes(const group *g) { return g->vectors * sizeof(vf)
 static inline void first_group(group *g, int64_t heads, int64_t width) {
 	int64_t most = heads < VW ? heads : VW, columns = (most * width + VW - 1) / VW * VW;
 	int64_t scratch = columns * sizeof(float) < CACHE ? CACHE : columns * sizeof(float);
-	int32_t *head = aligned_alloc(sizeof(vf), columns * sizeof(int32_t) + scratch);
-	if (!head)
+	int32_t *head_of = aligned_alloc(sizeof(vf), columns * sizeof(int32_t) + scratch);
+	if (!head_of)
 		abort(); // a row of head numbers, and scratch of CACHE bytes or a row
 	for (int64_t c = 0; c < columns; c++)
-		head[c] = c < most * width ? c / width : 0;
-	*g = (group){.head = -VW, .width = width, .lane_head = (vi *)head, .scratch = (float *)(head + columns)};
+		head_of[c] = c < most * width ? c / width : 0;
+	*g = (group){.head = -VW, .width = width, .head_of = head_of, .scratch = (float *)(head_of + columns)};
 }
 
 // Returns 0 after the last group, and has freed then what the first took.
 static inline int next_group(group *g, int64_t heads) {
 	g->head += VW;
 	if (g->head >= heads) {
-		free((void *)g->lane_head);
+		free((void *)g->head_of);
 		return 0;
 	}
 	g->from = g->head * g->width;
@@ -34,6 +34,11 @@ static inline int next_group(group *g, int64_t heads) {
 	g->vectors = (g->heads * g->width + VW - 1) / VW;
 	g->tail = g->heads * g->width % VW;
 	return 1;
+}
+
+// The heads of the lanes of vector v of a block.
+static inline __attribute__((always_inline)) vi lane_heads(const group *g, int64_t v0, int v, const int nb, const int tail) {
+	return (vi)load((const float *)g->head_of + v0 * VW + block_column(v, nb, tail));
 }
 
 enum extension { FROM_ZERO, FROM_ZERO_AT_FIRST, EXTENDED };
@@ -69,10 +74,10 @@ static inline __attribute__((always_inline)) void sum_block(const row_sum *s, co
 	const float *rows = s->rows + v0 * VW;
 	const int64_t cols = s->cols;
 	const int64_t P = single ? 1 : b->P, ahead = s->ahead ? ahead_of(nb * sizeof(vf)) : 0;
-	const int first = per ? g->lane_head[v0][0] : 0; // head of the block
+	const int first = per ? g->head_of[v0 * VW] : 0; // head of the block
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++)
-		head[v] = g->lane_head[v0 + v];
+		head[v] = lane_heads(g, v0, v, nb, tail);
 	for (int k = 0; k < b->runs; k++) {
 		const run *r = &b->run[k];
 		const int32_t *other = b->other + r->at;
@@ -108,7 +113,7 @@ static inline __attribute__((always_inline)) void sum_block(const row_sum *s, co
 				acc[v] *= coefficients(s->scale + k * P + first, head, v, per);
 			store_block(z, acc[v], v, nb, tail);
 			if (two)
-				store(s->z2 + (k * (int64_t)g->vectors + v0 + v) * VW, acc2[v]);
+				store_block(s->z2 + (k * (int64_t)g->vectors + v0) * VW, acc2[v], v, nb, tail);
 		}
 	}
 }
@@ -160,7 +165,7 @@ static inline __attribute__((always_inline)) void slope_block(const slope_sum *s
 	vf acc2[BLOCK], slope = all(s->slope), unit = all(1.0f);
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++) {
-		head[v] = g->lane_head[v0 + v];
+		head[v] = lane_heads(g, v0, v, nb, tail);
 		acc2[v] = (vf){0};
 	}
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
@@ -179,13 +184,12 @@ static inline __attribute__((always_inline)) void slope_block(const slope_sum *s
 					acc2[v] += d * t;
 			}
 		}
-		float *z = s->z + r->row * s->cols + v0 * VW;
 		for (int v = 0; v < nb; v++)
-			store_block(z, load_block(z, v, nb, tail) + load_block(s->a + v0 * VW, v, nb, tail) * acc[v], v, nb, tail);
+			acc[v] *= load_block(s->a + v0 * VW, v, nb, tail);
+		add_block(s->z + r->row * s->cols + v0 * VW, acc, nb, tail);
 	}
 	if (two)
-		for (int v = 0; v < nb; v++)
-			store_block(s->z2 + v0 * VW, load_block(s->z2 + v0 * VW, v, nb, tail) + acc2[v], v, nb, tail);
+		add_block(s->z2 + v0 * VW, acc2, nb, tail);
 }
 
 static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, const group *g) {
