@@ -181,7 +181,7 @@ static inline __attribute__((always_inline)) void attend_group(const weft_attent
 	float rest[VW];
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 0, P, v2 ? row_bytes(g) : 0, 0); next_batch(&b, a->first || a->last);) {
+	for (batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), v2 ? row_bytes(g) : 0, 0); next_batch(&b, a->first || a->last);) {
 		for (int k = 0; k < b.runs; k++) { // where there is no vector
 			x.top[k] = all(-INFINITY);
 			x.sum[k] = (vf){0};
@@ -275,7 +275,7 @@ static inline __attribute__((always_inline)) void back_target_group(const weft_a
 	int64_t H = a->heads, cols = H * a->width;
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 0, P, 0, row_bytes(g)); next_batch(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), 0, row_bytes(g)); next_batch(&b, 0);) {
 		for (int k = 0; k < b.runs; k++) {
 			const float *pack = a->pack + b.run[k].row * WEFT_PACK * H + g->head;
 			x.own[k] = per_head(pack + 2 * H, g->heads, P);
@@ -315,7 +315,7 @@ static inline __attribute__((always_inline)) void back_source_group(const weft_a
 	vf slope = all(a->slope), unit = all(1.0f);
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 1, P, 0, row_bytes(g)); next_batch(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 1, P, WEFT_PACK * H * sizeof(float), 0, row_bytes(g)); next_batch(&b, 0);) {
 		for (int k = 0; k < b.runs; k++) {
 			int64_t row = b.run[k].row;
 			x.own[k] = per_head(a->source_score + row * H + g->head, g->heads, P);
@@ -386,7 +386,7 @@ static inline __attribute__((always_inline)) void back_target_v2_group(const wef
 	double *sum = a->d_a + g->from;
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 0, P, row_bytes(g), 0); next_batch(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 0, P, 0, row_bytes(g), 0); next_batch(&b, 0);) {
 		v2_coefficients(&x, &b, a, g, P);
 		const slope_sum s = {.b = &b, .rows = a->source + g->from, .fixed = a->target + g->from, .a = a->a + g->from, .cols = cols,
 		                     .slope = a->slope, .coef = x.s2, .z = a->d_target + g->from, .z2 = da};
@@ -404,7 +404,7 @@ static inline __attribute__((always_inline)) void back_source_v2_group(const wef
 	int64_t cols = a->heads * a->width;
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 1, P, 2 * row_bytes(g), 0); next_batch(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 1, P, 0, 2 * row_bytes(g), 0); next_batch(&b, 0);) {
 		v2_coefficients(&x, &b, a, g, P);
 		const row_sum sum = {.b = &b, .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from, .stride = cols,
 		                     .extension = EXTENDED};

@@ -30,7 +30,8 @@ typedef struct {
 	int32_t run_of[VECTORS + SPARE];   // of each vector
 	int32_t lanes_of[VECTORS + SPARE]; // how many of its lanes are places of edges
 	int32_t begins_at[VECTORS + SPARE]; // −1 where it is the first of its run, else 0
-	const int32_t *soon;               // the indices behind the batch's, as many as it has; NULL where there are not so many
+	int fetches;                       // whether to ask for what is read of the next batch's other ends: no cache of this core holds all
+	const int32_t *soon;               // the indices behind the batch's, as many as it has; NULL where there are not so many, or fetches is 0
 	int32_t other[PLACES + FAR];       // the row at the edge's other end; behind a row's edges its last one again, behind the batch's the next ones
 	uint32_t occurrence[PLACES + SPARE];       // of each among equal edges, for the mask
 } batch;
@@ -40,9 +41,10 @@ enum { CACHE = 24 << 10, CACHE2 = 256 << 10 }; // bytes that should stay in a co
 // How many runs a batch may have for so many bytes of each to stay in the cache.
 static inline int most_runs(int64_t bytes) { return CACHE / bytes < 1 ? 1 : CACHE / bytes < VECTORS ? CACHE / bytes : VECTORS; }
 
-// The batches of rows lo … hi−1; next_batch takes the first. again is how many bytes of each edge's other end are read more than once and
-// should be in the second cache then, and scratch how many there are for each run.
-static void batches_of(batch *b, const weft_attention_args *a, int64_t lo, int64_t hi, int transposed, int P, int64_t again, int64_t scratch) {
+// The batches of rows lo … hi−1; next_batch takes the first. soon is how many bytes of each edge's other end are read before its row is, again
+// how many are read more than once and should be in the second cache then, and scratch how many there are for each run.
+static void batches_of(batch *b, const weft_attention_args *a, int64_t lo, int64_t hi, int transposed, int P, int64_t soon, int64_t again,
+                       int64_t scratch) {
 	b->a = a;
 	b->transposed = transposed;
 	b->P = P;
@@ -51,6 +53,7 @@ static void batches_of(batch *b, const weft_attention_args *a, int64_t lo, int64
 	b->end = hi;
 	b->last = a->edges.entries;
 	b->done = 0;
+	b->fetches = soon * a->edges.others > CACHE2;
 	b->most_edges = PLACES / P;
 	b->most_runs = scratch ? most_runs(scratch) : VECTORS;
 	if (again && b->most_edges > CACHE2 / again)
@@ -129,7 +132,7 @@ static int next_batch(batch *b, int empty) {
 	if (b->edges == 0)
 		return b->runs;
 	int64_t at = a->edges.indptr[b->row] + b->done;
-	b->soon = at + b->edges <= b->last ? a->edges.indices + at : NULL;
+	b->soon = b->fetches && at + b->edges <= b->last ? a->edges.indices + at : NULL;
 	if (at + FAR <= b->last)
 		__builtin_memcpy(b->other + b->edges, a->edges.indices + at, FAR * sizeof(int32_t));
 	else

@@ -65,10 +65,24 @@ static inline __attribute__((always_inline)) vf coefficients(const float *coef, 
 	return per ? all(coef[v / per]) : spread(coef, head[v]);
 }
 
+// acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for if not NULL.
+static inline __attribute__((always_inline)) void add_row(vf *acc, vf *acc2, const float *row, const float *coef, const float *coef2, const vi *head,
+                                                          const int per, const int two, const int nb, const int tail, const float *later) {
+	if (later)
+		prefetch_block(later, nb, tail);
+	for (int v = 0; v < nb; v++) {
+		vf x = load_block(row, v, nb, tail);
+		acc[v] += coefficients(coef, head, v, per) * x;
+		if (two)
+			acc2[v] += coefficients(coef2, head, v, per) * x;
+	}
+}
+
 static inline __attribute__((always_inline)) void sum_block(const row_sum *s, const group *g, const int single, const int per, const int two,
                                                             int64_t v0, const int nb, const int tail) {
 	// Where an edge has one place, its vectors are few and additions would wait for each other, sums are taken in so many parts.
 	enum { PARTS_OF_SUM = 4 };
+	static const float zeros[BLOCK / 2 * VW];
 	const int parts = !single || nb > BLOCK / 2 ? 1 : nb > BLOCK / 4 ? 2 : PARTS_OF_SUM;
 	const batch *b = s->b;
 	const float *rows = s->rows + v0 * VW;
@@ -92,16 +106,10 @@ static inline __attribute__((always_inline)) void sum_block(const row_sum *s, co
 				acc[v] = load_block(z, v, nb, tail);
 		for (int64_t e = 0; e < r->edges; e += parts)
 			for (int p = 0; p < parts; p++) {
-				const float *row = rows + other[e + p] * cols;
-				if (ahead)
-					prefetch_block(rows + other[e + p + ahead] * cols, nb, tail);
-				const float *c = coef + (e + p) * P, *c2 = coef2 + (e + p) * P;
-				for (int v = 0; v < nb; v++) {
-					vf x = load_block(row, v, nb, tail);
-					acc[p * nb + v] += coefficients(c, head, v, per) * x;
-					if (two)
-						acc2[p * nb + v] += coefficients(c2, head, v, per) * x;
-				}
+				// Behind the last edge no row that an edge names, because 0·∞ is not 0.
+				const float *row = p == 0 || e + p < r->edges ? rows + other[e + p] * cols : zeros;
+				add_row(acc + p * nb, acc2 + p * nb, row, coef + (e + p) * P, coef2 + (e + p) * P, head, per, two, nb, tail,
+				        ahead ? rows + other[e + p + ahead] * cols : NULL);
 			}
 		for (int half = parts / 2; half > 0; half /= 2)
 			for (int v = 0; v < half * nb; v++) {

@@ -24,7 +24,10 @@ type CSR struct {
 func (a *CSR) Entries() int { return a.Indices.Cols }
 
 func (a *CSR) c() C.weft_edges {
-	return C.weft_edges{indptr: longs(a.Indptr), indices: ints(a.Indices), entries: C.int64_t(a.Entries()), skip_hubs: boolean(len(a.Hubs) > 0)}
+	return C.weft_edges{
+		indptr: longs(a.Indptr), indices: ints(a.Indices), entries: C.int64_t(a.Entries()), others: C.int64_t(a.Cols),
+		skip_hubs: boolean(len(a.Hubs) > 0),
+	}
 }
 
 // Release gives the arrays back.

@@ -17,6 +17,7 @@ typedef struct {
 	const int64_t *indptr;
 	const int32_t *indices;
 	int64_t entries;   // the length of indices, which may be more than the rows' own: prefetches stay below it
+	int64_t others;    // the number of columns
 	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
 } weft_edges;
 
