@@ -44,8 +44,7 @@ func (a Attention) c(e *CSR) C.weft_attention_args {
 
 // over sets the rows of a pass, those of a, and overParts the parts of hubs.
 func over(args *C.weft_attention_args, a *CSR, loops *tensor.Matrix) {
-	args.indptr, args.indices, args.loops = longs(a.Indptr), ints(a.Indices), ints(loops)
-	args.entries, args.skip_hubs = C.int64_t(a.Entries()), boolean(len(a.Hubs) > 0)
+	args.edges, args.loops = a.c(), ints(loops)
 }
 
 func overParts(args *C.weft_attention_args, p *parts) {

@@ -32,6 +32,7 @@ static inline void multiply_all(float *x, const float *y, int n) {
 // out_eh = from_other(e),h for every edge of the batch; likewise further matrices, each `heads` columns behind the one before.
 static inline __attribute__((always_inline)) void gather_heads(float *const *out, const int matrices, const batch *b, const float *from,
                                                                int64_t stride, int heads, const int P) {
+#pragma GCC unroll 4
 	for (int e = 0; e < b->edges; e++) {
 		const float *x = from + b->other[e] * stride;
 		for (int m = 0; m < matrices; m++, x += b->a->heads)
@@ -43,10 +44,12 @@ static inline __attribute__((always_inline)) void gather_heads(float *const *out
 	}
 }
 
-// What a kernel keeps of a batch: values of each edge and head, and of each run and head.
+// What a kernel keeps of a batch: values of each edge and head, and of each run, as whole vectors or of each head. Some loads and stores
+// of the values of an edge or a run take VW places.
 typedef struct {
-	float s[PLACES + VW], s2[PLACES + VW], log_sum[PLACES], g_dot_out[PLACES], keep[PLACES]; // spread reads VW places from the last edge's on
-	vf own[VECTORS], own2[VECTORS], own3[VECTORS], before[VECTORS], top[VECTORS], sum[VECTORS];
+	float s[PLACES + VW], s2[PLACES + VW], log_sum[PLACES], g_dot_out[PLACES], keep[PLACES];
+	vf own[VECTORS], own2[VECTORS], own3[VECTORS], top[VECTORS], sum[VECTORS];
+	float tops[PLACES + VW], sums[PLACES + VW], scales[PLACES + VW], log_sums[PLACES + VW];
 } values;
 
 // All ones where the vector is the first of its run, else zeros.
@@ -55,13 +58,15 @@ static inline vi begins_run(const batch *b, int v) { return b->begins_at[v] - (v
 // What the lanes of a run's vectors add up to: continues sum, or begins anew.
 static inline vf add_vector(vf sum, vf x, const batch *b, int v) { return (vf)((vi)sum & ~begins_run(b, v)) + x; }
 
+// The largest of each lane of a run's vectors: as NaN, with all ones, top is not taken.
+static inline vf top_vector(vf top, vf x, const batch *b, int v) { return larger((vf)((vi)top | begins_run(b, v)), x); }
+
 // The scores of a batch in s: GATv1's from those of the other ends and the runs' own, GATv2's are there already; −∞ where no edge is.
 // top becomes the largest of each run, by lane.
 static inline __attribute__((always_inline)) void score(values *x, const batch *b, vf slope, const int v2) {
 	vf top = {0};
 	for (int v = 0; v < b->vectors; v++) {
 		int k = b->run_of[v];
-		vi fresh = begins_run(b, v);
 		vf s = load(x->s + v * VW);
 		if (!v2) {
 			s += x->own[k];
@@ -69,9 +74,33 @@ static inline __attribute__((always_inline)) void score(values *x, const batch *
 		}
 		s = first_lanes(s, b->lanes_of[v], all(-INFINITY));
 		store(x->s + v * VW, s);
-		top = larger(s, (vf)(((vi)x->before[k] & fresh) | ((vi)top & ~fresh)));
-		x->top[k] = top;
+		x->top[k] = top = top_vector(top, s, b, v);
 	}
+}
+
+// Asks for the n numbers from `from` on in the rows at the ends of edges of the next batch: as many edges as vector v of this one has.
+// A processor drops what it is asked for while rows are summed, so that this is done here, where nothing else waits for memory.
+static inline __attribute__((always_inline)) void fetch_soon(const batch *b, int v, const float *from, int64_t stride, int lines, const int P) {
+	if (!b->soon)
+		return;
+	const int32_t *soon = b->soon + v * VW / P;
+	for (int i = 0; i < VW / P; i++)
+		for (int l = 0; l < lines; l++)
+			__builtin_prefetch(from + soon[i] * stride + l * LINE, 0, SECOND_CACHE);
+}
+
+// Asks for a row of a group's columns that is used after this batch's coefficients are known.
+static inline void fetch_row(const float *row, const group *g) {
+	for (int v = 0; v < g->vectors; v += LANES / VW)
+		__builtin_prefetch(row + v * VW, 0, SECOND_CACHE);
+}
+
+// The P values of a run for as many heads as there are.
+static inline void put_heads(float *to, const float *from, int heads, const int P) {
+	if (heads == P)
+		__builtin_memcpy(to, from, P * sizeof(float));
+	else
+		store_n(to, load(from), heads);
 }
 
 // d and z of a row that holds something, times exp(before − m).
@@ -87,63 +116,94 @@ static __attribute__((noinline)) void lower(const weft_attention_args *a, const 
 	}
 }
 
+// s becomes exp(s − m) for the largest score m of each run and what its row held before; tops are these and sums their sums.
+static inline __attribute__((always_inline)) void softmax(values *x, const batch *b, const group *g, const int v2, const int P) {
+	const weft_attention_args *a = b->a;
+	for (int k = 0; k < b->runs; k++) {
+		const run *r = &b->run[k];
+		vf top = larger(largest_of_edges(x->top[k], P), all(-FLT_MAX)); // finite, so that scores of −∞ have no weight
+		if (!(a->first && r->begins))
+			top = larger(per_head(a->maximum + r->row * a->heads + g->head, g->heads, P), top);
+		x->top[k] = top;
+		store(x->tops + k * P, top);
+	}
+	vf sum = {0};
+	for (int v = 0; v < b->vectors; v++) {
+		int k = b->run_of[v];
+		vf e = vexp(load(x->s + v * VW) - x->top[k]);
+		if (!v2)
+			fetch_soon(b, v, a->source_score + g->head, a->heads, 1, P);
+		store(x->s + v * VW, e);
+		x->sum[k] = sum = add_vector(sum, e, b, v);
+	}
+	for (int k = 0; k < b->runs; k++)
+		store(x->sums + k * P, sum_of_edges(x->sum[k], P));
+}
+
+// Extends the rows' maximum m and sum d by a batch; an ended row has its log-sum-exp instead. scales is what their sums of rows are to be
+// multiplied by. `rest` is d between the parts of a row, where the state has no place for it.
+static inline __attribute__((always_inline)) void extend_state(values *x, const batch *b, const group *g, float *rest, const int P) {
+	const weft_attention_args *a = b->a;
+	for (int k = 0; k < (a->first ? 1 : b->runs); k++) { // a batch's later rows begin in it
+		const run *r = &b->run[k];
+		int64_t at = r->row * a->heads + g->head;
+		if (a->first && r->begins)
+			break;
+		float *d = a->sum ? a->sum + at : rest;
+		lower(a, g, r->row, d, per_head(a->maximum + at, g->heads, P), x->top[k]);
+		for (int h = 0; h < g->heads; h++)
+			x->sums[k * P + h] += d[h];
+	}
+	for (int i = 0; i < b->runs * P; i += VW) {
+		vf sum = load(x->sums + i);
+		vi some = ~(sum == 0);
+		store(x->scales + i, (vf)((vi)(1.0f / sum) & some));
+		store(x->log_sums + i, (vf)((vi)(load(x->tops + i) + vlog(sum)) & some));
+	}
+	for (int k = 0; k < b->runs; k++) {
+		const run *r = &b->run[k];
+		int64_t at = r->row * a->heads + g->head;
+		if (a->last && r->ends) {
+			put_heads(a->maximum + at, x->log_sums + k * P, g->heads, P);
+		} else {
+			put_heads(a->maximum + at, x->tops + k * P, g->heads, P);
+			put_heads(a->sum ? a->sum + at : rest, x->sums + k * P, g->heads, P);
+			for (int h = 0; h < P; h++)
+				x->scales[k * P + h] = 1.0f;
+		}
+	}
+}
+
 // Rows lo … hi−1 for one group of heads.
 static inline __attribute__((always_inline)) void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int v2,
                                                                const int P) {
 	int64_t H = a->heads, cols = H * a->width;
-	float *maximum = a->maximum + g->head, rest[VW]; // Σ exp(s − m) between the parts of a row, where the state has no place for it
+	float rest[VW];
 	values x;
 	batch b;
-	for (begin(&b, a, lo, hi, 0, P, v2 ? row_bytes(g) : 0, 0); next(&b, a->first || a->last);) {
-		for (int k = 0; k < b.runs; k++) {
-			const run *r = &b.run[k];
-			if (!v2)
-				x.own[k] = per_head(a->target_score + g->head + r->row * H, g->heads, P);
-			x.top[k] = x.before[k] = a->first && r->begins ? all(-INFINITY) : per_head(maximum + r->row * H, g->heads, P);
-			x.sum[k] = (vf){0}; // where there is no vector
+	for (batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), v2 ? row_bytes(g) : 0, 0); next_batch(&b, a->first || a->last);) {
+		for (int k = 0; k < b.runs; k++) { // where there is no vector
+			x.top[k] = all(-INFINITY);
+			x.sum[k] = (vf){0};
 		}
 		if (v2) {
 			const dot_rows d = {.b = &b, .ahead = 1, .rows = a->source + g->from, .cols = cols, .fixed = a->target + g->from,
 			                    .a = a->a + g->from, .slope = a->slope, .out = x.s};
 			dots(&d, g);
 		} else {
+			for (int k = 0; k < b.runs; k++)
+				x.own[k] = per_head(a->target_score + g->head + b.run[k].row * H, g->heads, P);
 			gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
 		}
 		score(&x, &b, all(a->slope), v2);
-		for (int k = 0; k < b.runs; k++)
-			x.top[k] = larger(largest_of_edges(x.top[k], P), all(-FLT_MAX)); // finite, so that scores of −∞ have no weight
-		vf sums = {0};
-		for (int v = 0; v < b.vectors; v++) {
-			int k = b.run_of[v];
-			vf e = vexp(load(x.s + v * VW) - x.top[k]);
-			store(x.s + v * VW, e);
-			x.sum[k] = sums = add_vector(sums, e, &b, v);
-		}
-		for (int k = 0; k < b.runs; k++) {
-			const run *r = &b.run[k];
-			float *m = maximum + r->row * H, *d = a->sum ? a->sum + r->row * H + g->head : rest;
-			vf sum = sum_of_edges(x.sum[k], P), top = x.top[k], scale = all(1.0f);
-			if (!(a->first && r->begins)) {
-				lower(a, g, r->row, d, x.before[k], top);
-				sum += per_head(d, g->heads, P);
-			}
-			if (a->last && r->ends) {
-				vi some = ~(sum == 0);
-				scale = (vf)((vi)(1.0f / sum) & some);
-				top = (vf)((vi)(top + vlog(sum)) & some);
-			} else {
-				store_n(d, sum, g->heads);
-			}
-			store_n(m, top, g->heads);
-			x.sum[k] = scale;
-		}
+		softmax(&x, &b, g, v2, P);
+		extend_state(&x, &b, g, rest, P);
 		if (a->mask.threshold) {
 			edge_masks(x.keep, &b, g->head, g->heads);
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
-		const row_sum sum = {.b = &b, .ahead = !v2, .rows = a->source + g->from, .cols = cols, .coef = x.s, .soon = v2 ? NULL : a->source_score + g->head,
-		                     .soon_stride = H, .z = a->z + g->from,
-		                     .stride = cols, .extension = a->first ? FROM_ZERO_AT_FIRST : EXTENDED, .scale = x.sum};
+		const row_sum sum = {.b = &b, .ahead = !v2, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = a->z + g->from,
+		                     .stride = cols, .extension = a->first ? FROM_ZERO_AT_FIRST : EXTENDED, .scale = x.scales};
 		sum_rows(&sum, g);
 	}
 }
@@ -186,13 +246,13 @@ static void k_attend_v2(const void *args, int64_t lo, int64_t hi) {
 	EACH_GROUP(attend_group, a, lo, hi, g, 1)
 }
 
-// pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i), heads each: what an edge needs of its destination besides g, in one place.
+// pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i, –), heads each: what an edge needs of its destination besides g, in one place.
 static void k_attend_pack(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
 	int64_t H = a->heads;
 	for (int64_t i = lo; i < hi; i++)
 		for (int64_t h = 0; h < H; h++) {
-			float *p = a->pack + i * 3 * H + h;
+			float *p = a->pack + i * WEFT_PACK * H + h;
 			p[0] = a->log_sum[i * H + h];
 			p[H] = a->g_dot_out[i * H + h];
 			p[2 * H] = a->target_score ? a->target_score[i * H + h] : 0;
@@ -215,17 +275,19 @@ static inline __attribute__((always_inline)) void back_target_group(const weft_a
 	int64_t H = a->heads, cols = H * a->width;
 	values x;
 	batch b;
-	for (begin(&b, a, lo, hi, 0, P, 0, row_bytes(g)); next(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), 0, row_bytes(g)); next_batch(&b, 0);) {
 		for (int k = 0; k < b.runs; k++) {
-			const float *pack = a->pack + b.run[k].row * 3 * H + g->head;
+			const float *pack = a->pack + b.run[k].row * WEFT_PACK * H + g->head;
 			x.own[k] = per_head(pack + 2 * H, g->heads, P);
 			x.own2[k] = per_head(pack, g->heads, P);
 			x.own3[k] = per_head(pack + H, g->heads, P);
+			fetch_row(a->g + b.run[k].row * cols + g->from, g);
 		}
 		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
 		vf sums = {0};
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
+			fetch_soon(&b, v, a->source_score + g->head, H, 1, P);
 			vf t = load(x.s + v * VW) + x.own[k];
 			vf alpha = first_lanes(positive(t, vexp(t - x.own2[k]), (vf){0}), b.lanes_of[v], (vf){0});
 			store(x.s + v * VW, alpha);
@@ -238,8 +300,7 @@ static inline __attribute__((always_inline)) void back_target_group(const weft_a
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
 		float *rows = g->scratch;
-		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->source + g->from, .cols = cols, .coef = x.s, .soon = a->source_score + g->head,
-		                     .soon_stride = H, .z = rows,
+		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = rows,
 		                     .stride = g->vectors * VW, .by_run = 1};
 		sum_rows(&sum, g);
 		add_dots(a->d_target_score + g->head, 1 - a->slope, a->g + g->from, rows, x.sum, &b, g);
@@ -254,13 +315,18 @@ static inline __attribute__((always_inline)) void back_source_group(const weft_a
 	vf slope = all(a->slope), unit = all(1.0f);
 	values x;
 	batch b;
-	for (begin(&b, a, lo, hi, 1, P, 0, row_bytes(g)); next(&b, 0);) {
-		for (int k = 0; k < b.runs; k++)
-			x.own[k] = per_head(a->source_score + b.run[k].row * H + g->head, g->heads, P);
-		gather_heads((float *[]){x.log_sum, x.g_dot_out, x.s}, 3, &b, pack, 3 * H, g->heads, P);
+	for (batches_of(&b, a, lo, hi, 1, P, WEFT_PACK * H * sizeof(float), 0, row_bytes(g)); next_batch(&b, 0);) {
+		for (int k = 0; k < b.runs; k++) {
+			int64_t row = b.run[k].row;
+			x.own[k] = per_head(a->source_score + row * H + g->head, g->heads, P);
+			fetch_row(a->source + row * cols + g->from, g);
+			fetch_row(a->d_source + row * cols + g->from, g);
+		}
+		gather_heads((float *[]){x.log_sum, x.g_dot_out, x.s}, 3, &b, pack, WEFT_PACK * H, g->heads, P);
 		vf sums = {0};
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
+			fetch_soon(&b, v, pack, WEFT_PACK * H, (WEFT_PACK * g->heads + LINE - 1) / LINE, P);
 			vf t = load(x.s + v * VW) + x.own[k], d = positive(t, unit, slope);
 			vf alpha = first_lanes(vexp(t * d - load(x.log_sum + v * VW)), b.lanes_of[v], (vf){0});
 			store(x.s + v * VW, alpha);
@@ -275,8 +341,8 @@ static inline __attribute__((always_inline)) void back_source_group(const weft_a
 			multiply_all(x.s2, x.keep, b.edges * P);
 		}
 		float *rows = g->scratch;
-		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->g + g->from, .cols = cols, .coef = x.s, .soon = pack,
-		                     .soon_stride = 3 * H, .z = a->d_source + g->from, .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows};
+		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from,
+		                     .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows};
 		sum_rows(&sum, g);
 		add_dots(a->d_source_score + g->head, 1, a->source + g->from, rows, x.sum, &b, g);
 	}
@@ -294,11 +360,11 @@ static inline __attribute__((always_inline)) void v2_coefficients(values *x, con
 	               .fixed = b->transposed ? source : grad, .cols = cols, .out = x->s2};
 	dots(&d, g);
 	if (b->transposed) {
-		gather_heads((float *[]){x->log_sum, x->g_dot_out}, 2, b, pack, 3 * H, g->heads, P);
+		gather_heads((float *[]){x->log_sum, x->g_dot_out}, 2, b, pack, WEFT_PACK * H, g->heads, P);
 	} else {
 		for (int k = 0; k < b->runs; k++) {
-			x->own[k] = per_head(pack + b->run[k].row * 3 * H, g->heads, P);
-			x->own2[k] = per_head(pack + b->run[k].row * 3 * H + H, g->heads, P);
+			x->own[k] = per_head(pack + b->run[k].row * WEFT_PACK * H, g->heads, P);
+			x->own2[k] = per_head(pack + b->run[k].row * WEFT_PACK * H + H, g->heads, P);
 		}
 	}
 	if (a->mask.threshold)
@@ -320,7 +386,7 @@ static inline __attribute__((always_inline)) void back_target_v2_group(const wef
 	double *sum = a->d_a + g->from;
 	values x;
 	batch b;
-	for (begin(&b, a, lo, hi, 0, P, row_bytes(g), 0); next(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 0, P, 0, row_bytes(g), 0); next_batch(&b, 0);) {
 		v2_coefficients(&x, &b, a, g, P);
 		const slope_sum s = {.b = &b, .rows = a->source + g->from, .fixed = a->target + g->from, .a = a->a + g->from, .cols = cols,
 		                     .slope = a->slope, .coef = x.s2, .z = a->d_target + g->from, .z2 = da};
@@ -338,7 +404,7 @@ static inline __attribute__((always_inline)) void back_source_v2_group(const wef
 	int64_t cols = a->heads * a->width;
 	values x;
 	batch b;
-	for (begin(&b, a, lo, hi, 1, P, 2 * row_bytes(g), 0); next(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 1, P, 0, 2 * row_bytes(g), 0); next_batch(&b, 0);) {
 		v2_coefficients(&x, &b, a, g, P);
 		const row_sum sum = {.b = &b, .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from, .stride = cols,
 		                     .extension = EXTENDED};

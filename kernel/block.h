@@ -2,7 +2,9 @@
 
 enum {
 	BLOCK = REGISTERS / 2, // vectors of columns that are worked on at a time
-	FAR = 64               // most edges between the prefetch of a row and its use
+	FAR = 64,              // most edges between the prefetch of a row and its use
+	LINE = 16,             // numbers in a cache line
+	SECOND_CACHE = 2       // of __builtin_prefetch: what is not needed at once does not go to the first
 };
 
 // How many edges ahead rows of so many bytes are prefetched: narrow rows are used up sooner.
@@ -41,14 +43,29 @@ static inline __attribute__((always_inline)) void prefetch_block(const float *ro
 		__builtin_prefetch(row + (nb - 1) * VW + tail - 1);
 }
 
+// Vector v of a block. A tail that has a vector before it in the block is taken as the row's last whole vector, which overlaps that one: a
+// masked store takes as long as many whole ones.
+static inline __attribute__((always_inline)) int64_t block_column(int v, const int nb, const int tail) {
+	return v * VW - (tail && v > 0 && v == nb - 1 ? VW - tail : 0);
+}
+
 static inline __attribute__((always_inline)) vf load_block(const float *p, int v, const int nb, const int tail) {
-	return tail && v == nb - 1 ? load_n(p + v * VW, tail) : load(p + v * VW);
+	p += block_column(v, nb, tail);
+	return tail && nb == 1 ? load_n(p, tail) : load(p);
 }
 
 static inline __attribute__((always_inline)) void store_block(float *p, vf x, int v, const int nb, const int tail) {
-	if (tail && v == nb - 1)
-		store_n(p + v * VW, x, tail);
+	p += block_column(v, nb, tail);
+	if (tail && nb == 1)
+		store_n(p, x, tail);
 	else
-		store(p + v * VW, x);
+		store(p, x);
 }
 
+// p += x for the vectors of a block.
+static inline __attribute__((always_inline)) void add_block(float *p, vf *x, const int nb, const int tail) {
+	for (int v = 0; v < nb; v++)
+		x[v] += load_block(p, v, nb, tail);
+	for (int v = 0; v < nb; v++) // after all loads, because vectors may overlap
+		store_block(p, x[v], v, nb, tail);
+}

@@ -27,8 +27,17 @@ func sgemm(transX, transW byte, m, n, k int, x *tensor.Matrix, xRow, ldx int, w 
 	status := C.weft_sgemm(C.char(transX), C.char(transW), C.int64_t(m), C.int64_t(n), C.int64_t(k), at(x, xRow), C.int64_t(ldx),
 		at(w, wRow), C.int64_t(ldw), C.float(beta), at(z, zRow), C.int64_t(z.Cols))
 	if status != 0 {
-		panic(fmt.Sprintf("kernel: oneDNN refused a %d×%d×%d product (status %d)", m, n, k, int(status)))
+		panic(refused(int(status), m, n, k))
 	}
+}
+
+// refused is the panic value for a product that oneDNN did not make: memory for copies of its operands is the operating system's to refuse,
+// everything else a programming error.
+func refused(status, m, n, k int) any {
+	if status == C.WEFT_ONEDNN_MEMORY {
+		return tensor.OutOfMemory{Bytes: 4 * k * (m + n), Err: fmt.Errorf("oneDNN's copies for a %d×%d×%d product", m, k, n)}
+	}
+	return fmt.Sprintf("kernel: oneDNN refused a %d×%d×%d product (status %d)", m, k, n, status)
 }
 
 func beta(accumulate bool) float32 {

@@ -26,6 +26,8 @@ void weft_set_level(int level) {
 
 void weft_run(int kernel, const void *args, int64_t lo, int64_t hi) { active[kernel](args, lo, hi); }
 
+_Static_assert((int)WEFT_ONEDNN_MEMORY == (int)dnnl_out_of_memory, "the status of a product that lacks memory");
+
 int weft_sgemm(char trans_x, char trans_w, int64_t m, int64_t n, int64_t k, const float *x, int64_t ldx, const float *w,
                int64_t ldw, float beta, float *z, int64_t ldz) {
 	// The setting belongs to the calling thread; without it every thread that ever multiplies keeps a team of its own.

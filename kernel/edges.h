@@ -19,7 +19,7 @@ typedef struct {
 typedef struct {
 	const weft_attention_args *a;
 	int transposed;       // rows are sources and the other ends are destinations
-	int P;
+	int P, shift;         // a vector has the places of 1 << shift edges
 	int most_edges, most_runs;
 	int64_t row, end;     // where the next batch begins, and the end of the range
 	int64_t done;         // edges of the row that were in earlier batches
@@ -30,7 +30,8 @@ typedef struct {
 	int32_t run_of[VECTORS + SPARE];   // of each vector
 	int32_t lanes_of[VECTORS + SPARE]; // how many of its lanes are places of edges
 	int32_t begins_at[VECTORS + SPARE]; // −1 where it is the first of its run, else 0
-	const int32_t *soon;               // the indices behind the batch's, as many as it has; NULL where there are not so many
+	int fetches;                       // whether to ask for what is read of the next batch's other ends: no cache of this core holds all
+	const int32_t *soon;               // the indices behind the batch's, as many as it has; NULL where there are not so many, or fetches is 0
 	int32_t other[PLACES + FAR];       // the row at the edge's other end; behind a row's edges its last one again, behind the batch's the next ones
 	uint32_t occurrence[PLACES + SPARE];       // of each among equal edges, for the mask
 } batch;
@@ -40,16 +41,19 @@ enum { CACHE = 24 << 10, CACHE2 = 256 << 10 }; // bytes that should stay in a co
 // How many runs a batch may have for so many bytes of each to stay in the cache.
 static inline int most_runs(int64_t bytes) { return CACHE / bytes < 1 ? 1 : CACHE / bytes < VECTORS ? CACHE / bytes : VECTORS; }
 
-// Over rows lo … hi−1. again is how many bytes of each edge's other end are read more than once and should be in the second cache then, and
-// scratch how many there are for each run.
-static void begin(batch *b, const weft_attention_args *a, int64_t lo, int64_t hi, int transposed, int P, int64_t again, int64_t scratch) {
+// The batches of rows lo … hi−1; next_batch takes the first. soon is how many bytes of each edge's other end are read before its row is, again
+// how many are read more than once and should be in the second cache then, and scratch how many there are for each run.
+static void batches_of(batch *b, const weft_attention_args *a, int64_t lo, int64_t hi, int transposed, int P, int64_t soon, int64_t again,
+                       int64_t scratch) {
 	b->a = a;
 	b->transposed = transposed;
 	b->P = P;
+	b->shift = __builtin_ctz(VW / P);
 	b->row = lo;
 	b->end = hi;
-	b->last = a->entries;
+	b->last = a->edges.entries;
 	b->done = 0;
+	b->fetches = soon * a->edges.others > CACHE2;
 	b->most_edges = PLACES / P;
 	b->most_runs = scratch ? most_runs(scratch) : VECTORS;
 	if (again && b->most_edges > CACHE2 / again)
@@ -58,22 +62,41 @@ static void begin(batch *b, const weft_attention_args *a, int64_t lo, int64_t hi
 
 static inline void store_index(int32_t *to, vi index) { store((float *)to, (vf)index); }
 
-// May write SPARE numbers more than n.
+// May write 2·LANES numbers whatever n is: most rows have fewer, and take no branch that depends on how many.
 static inline void copy_indices(int32_t *to, const int32_t *from, int64_t n, int64_t readable) {
-	for (int64_t e = 0; e < n; e += VW)
-		store_index(to + e, (vi)(e + VW <= readable ? load((const float *)from + e) : load_n((const float *)from + e, readable - e)));
+	int64_t whole = 2 * LANES;
+	if (n > whole)
+		whole = (n + VW - 1) / VW * VW;
+	if (whole > readable)
+		whole = readable / VW * VW;
+	for (int64_t e = 0; e < whole; e += VW)
+		store_index(to + e, (vi)load((const float *)from + e));
+	if (whole < n)
+		store_index(to + whole, (vi)load_n((const float *)from + whole, n - whole));
+}
+
+// Writes of a run's vectors that r is their run, how many lanes they have, and which is the first.
+static inline void describe_vectors(batch *b, int r, int vectors, int lanes_of_last) {
+	for (int v = 0; v < vectors; v += VW) {
+		store_index(b->run_of + b->vectors + v, r - (vi){0});
+		store_index(b->lanes_of + b->vectors + v, VW - (vi){0});
+		store_index(b->begins_at + b->vectors + v, (vi){0});
+	}
+	if (vectors) {
+		b->lanes_of[b->vectors + vectors - 1] = lanes_of_last;
+		b->begins_at[b->vectors] = -1;
+	}
 }
 
 // Takes the edges of the rows that come next; self loops are the last of a row. A row that does not fit into a batch of its own is
 // taken in parts. Rows without edges have a run where empty is set. Returns 0 after the last row.
-static int next(batch *b, int empty) {
+static int next_batch(batch *b, int empty) {
 	const weft_attention_args *a = b->a;
-	const int P = b->P;
 	b->runs = b->edges = b->vectors = 0;
 	while (b->row < b->end && b->runs < b->most_runs) {
-		int64_t lo = a->indptr[b->row], stored = a->indptr[b->row + 1] - lo, all = stored + (a->loops ? a->loops[b->row] : 0);
+		int64_t lo = a->edges.indptr[b->row], stored = a->edges.indptr[b->row + 1] - lo, all = stored + (a->loops ? a->loops[b->row] : 0);
 		int64_t left = all - b->done;
-		if ((a->skip_hubs && stored > WEFT_HUB) || (left == 0 && !empty)) {
+		if ((a->edges.skip_hubs && stored > WEFT_HUB) || (left == 0 && !empty)) {
 			b->row++;
 			continue;
 		}
@@ -82,34 +105,25 @@ static int next(batch *b, int empty) {
 				break;
 			left = b->most_edges;
 		}
-		const int32_t *index = a->indices + lo;
+		const int32_t *index = a->edges.indices + lo;
 		int32_t *other = b->other + b->edges;
-		int64_t from_index = stored - b->done < left ? stored - b->done : left;
-		copy_indices(other, index + b->done, from_index, b->last - lo - b->done);
-		for (int64_t e = from_index < 0 ? 0 : from_index; e < left; e++)
+		int64_t from_index = b->done > stored ? 0 : stored - b->done < left ? stored - b->done : left;
+		if (from_index)
+			copy_indices(other, index + b->done, from_index, b->last - lo - b->done);
+		for (int64_t e = from_index; e < left; e++)
 			other[e] = a->hub ? *a->hub : b->row;
-		if (a->mask.threshold)
+		int vectors = (left + (1 << b->shift) - 1) >> b->shift, filled = vectors << b->shift;
+		if (a->mask.threshold) {
 			for (int64_t e = 0, k = b->done; e < left; e++, k++) {
 				if (k == 0 || k == stored || (k < stored && index[k - 1] != index[k]))
 					b->same = k;
 				b->occurrence[b->edges + e] = k - b->same;
 			}
-		int vectors = (left * P + VW - 1) / VW;
-		for (int v = 0; v < vectors; v += VW) {
-			store_index(b->run_of + b->vectors + v, b->runs - (vi){0});
-			store_index(b->lanes_of + b->vectors + v, VW - (vi){0});
-			store_index(b->begins_at + b->vectors + v, (vi){0});
-		}
-		if (vectors) {
-			b->lanes_of[b->vectors + vectors - 1] = left * P - (vectors - 1) * VW;
-			b->begins_at[b->vectors] = -1;
-		}
-		b->run[b->runs++] = (run){b->row, b->edges, left, b->done == 0, b->done + left == all};
-		int filled = vectors * VW / P;
-		if (left < filled) {
-			store_index(other + left, other[left - 1] - (vi){0});
 			store_index((int32_t *)b->occurrence + b->edges + left, (vi){0});
 		}
+		describe_vectors(b, b->runs, vectors, VW - (filled - left) * b->P);
+		store_index(other + left, other[left - (left > 0)] - (vi){0});
+		b->run[b->runs++] = (run){b->row, b->edges, left, b->done == 0, b->done + left == all};
 		b->done = b->done + left == all ? 0 : b->done + left;
 		b->row += b->done == 0;
 		b->edges += filled;
@@ -117,10 +131,10 @@ static int next(batch *b, int empty) {
 	}
 	if (b->edges == 0)
 		return b->runs;
-	int64_t at = a->indptr[b->row] + b->done;
-	b->soon = at + b->edges <= b->last ? a->indices + at : NULL;
+	int64_t at = a->edges.indptr[b->row] + b->done;
+	b->soon = b->fetches && at + b->edges <= b->last ? a->edges.indices + at : NULL;
 	if (at + FAR <= b->last)
-		__builtin_memcpy(b->other + b->edges, a->indices + at, FAR * sizeof(int32_t));
+		__builtin_memcpy(b->other + b->edges, a->edges.indices + at, FAR * sizeof(int32_t));
 	else
 		for (int e = 0; e < FAR; e++)
 			b->other[b->edges + e] = b->other[b->edges - 1];

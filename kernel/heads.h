@@ -5,7 +5,7 @@
 typedef struct {
 	int64_t head, from, width; // first head, first column, columns of a head
 	int heads, vectors, tail;
-	const vi *lane_head; // of each lane of each vector, its head in the group
+	const int32_t *head_of; // of each column, its head in the group; 0 behind the last
 	float *scratch;      // a row for each run of a batch
 } group;
 
@@ -14,19 +14,19 @@ static inline int64_t row_bytes(const group *g) { return g->vectors * sizeof(vf)
 static inline void first_group(group *g, int64_t heads, int64_t width) {
 	int64_t most = heads < VW ? heads : VW, columns = (most * width + VW - 1) / VW * VW;
 	int64_t scratch = columns * sizeof(float) < CACHE ? CACHE : columns * sizeof(float);
-	int32_t *head = aligned_alloc(sizeof(vf), columns * sizeof(int32_t) + scratch);
-	if (!head)
+	int32_t *head_of = aligned_alloc(sizeof(vf), columns * sizeof(int32_t) + scratch);
+	if (!head_of)
 		abort(); // a row of head numbers, and scratch of CACHE bytes or a row
 	for (int64_t c = 0; c < columns; c++)
-		head[c] = c < most * width ? c / width : 0;
-	*g = (group){.head = -VW, .width = width, .lane_head = (vi *)head, .scratch = (float *)(head + columns)};
+		head_of[c] = c < most * width ? c / width : 0;
+	*g = (group){.head = -VW, .width = width, .head_of = head_of, .scratch = (float *)(head_of + columns)};
 }
 
 // Returns 0 after the last group, and has freed then what the first took.
 static inline int next_group(group *g, int64_t heads) {
 	g->head += VW;
 	if (g->head >= heads) {
-		free((void *)g->lane_head);
+		free((void *)g->head_of);
 		return 0;
 	}
 	g->from = g->head * g->width;
@@ -34,6 +34,11 @@ static inline int next_group(group *g, int64_t heads) {
 	g->vectors = (g->heads * g->width + VW - 1) / VW;
 	g->tail = g->heads * g->width % VW;
 	return 1;
+}
+
+// The heads of the lanes of vector v of a block.
+static inline __attribute__((always_inline)) vi lane_heads(const group *g, int64_t v0, int v, const int nb, const int tail) {
+	return (vi)load((const float *)g->head_of + v0 * VW + block_column(v, nb, tail));
 }
 
 enum extension { FROM_ZERO, FROM_ZERO_AT_FIRST, EXTENDED };
@@ -46,34 +51,51 @@ typedef struct {
 	const float *rows;
 	int64_t cols;
 	const float *coef; // of the batch's first edge
-	const float *soon; // rows that the next batch reads first, of soon_stride columns; NULL: none
-	int64_t soon_stride;
 	float *z;
 	int64_t stride;           // between the results of two rows, or of two runs
 	int by_run;               // which of them
 	enum extension extension; // whether z is added to: with FROM_ZERO_AT_FIRST by the later parts of a row
-	const vf *scale;          // of each run, per head; NULL: 1
+	const float *scale;       // of each run and head; NULL: 1
 	const float *coef2;       // of a second sum, may be NULL
 	float *z2;                // a row of the group's vectors for each run
 } row_sum;
 
-static inline __attribute__((always_inline)) void sum_block(const row_sum *s, const group *g, const int single, const int two, int64_t v0,
-                                                            const int nb, const int tail) {
+// The coefficients of an edge for vector v of a block: one for all lanes where a head has `per` whole vectors, else by lane.
+static inline __attribute__((always_inline)) vf coefficients(const float *coef, const vi *head, int v, const int per) {
+	return per ? all(coef[v / per]) : spread(coef, head[v]);
+}
+
+// acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for if not NULL.
+static inline __attribute__((always_inline)) void add_row(vf *acc, vf *acc2, const float *row, const float *coef, const float *coef2, const vi *head,
+                                                          const int per, const int two, const int nb, const int tail, const float *later) {
+	if (later)
+		prefetch_block(later, nb, tail);
+	for (int v = 0; v < nb; v++) {
+		vf x = load_block(row, v, nb, tail);
+		acc[v] += coefficients(coef, head, v, per) * x;
+		if (two)
+			acc2[v] += coefficients(coef2, head, v, per) * x;
+	}
+}
+
+static inline __attribute__((always_inline)) void sum_block(const row_sum *s, const group *g, const int single, const int per, const int two,
+                                                            int64_t v0, const int nb, const int tail) {
 	// Where an edge has one place, its vectors are few and additions would wait for each other, sums are taken in so many parts.
 	enum { PARTS_OF_SUM = 4 };
+	static const float zeros[BLOCK / 2 * VW];
 	const int parts = !single || nb > BLOCK / 2 ? 1 : nb > BLOCK / 4 ? 2 : PARTS_OF_SUM;
 	const batch *b = s->b;
 	const float *rows = s->rows + v0 * VW;
 	const int64_t cols = s->cols;
 	const int64_t P = single ? 1 : b->P, ahead = s->ahead ? ahead_of(nb * sizeof(vf)) : 0;
-	const int32_t *soon = s->soon && v0 == 0 ? b->soon : NULL;
+	const int first = per ? g->head_of[v0 * VW] : 0; // head of the block
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++)
-		head[v] = g->lane_head[v0 + v];
+		head[v] = lane_heads(g, v0, v, nb, tail);
 	for (int k = 0; k < b->runs; k++) {
 		const run *r = &b->run[k];
 		const int32_t *other = b->other + r->at;
-		const float *coef = s->coef + r->at * P, *coef2 = two ? s->coef2 + r->at * P : NULL;
+		const float *coef = s->coef + r->at * P + first, *coef2 = two ? s->coef2 + r->at * P + first : coef;
 		float *z = s->z + (s->by_run ? k : r->row) * s->stride + v0 * VW;
 		int extend = s->extension == EXTENDED || (s->extension == FROM_ZERO_AT_FIRST && !r->begins);
 		vf acc[BLOCK * PARTS_OF_SUM], acc2[BLOCK * PARTS_OF_SUM];
@@ -84,18 +106,10 @@ static inline __attribute__((always_inline)) void sum_block(const row_sum *s, co
 				acc[v] = load_block(z, v, nb, tail);
 		for (int64_t e = 0; e < r->edges; e += parts)
 			for (int p = 0; p < parts; p++) {
-				const float *row = rows + other[e + p] * cols;
-				if (soon)
-					__builtin_prefetch(s->soon + soon[r->at + e + p] * s->soon_stride);
-				if (ahead)
-					prefetch_block(rows + other[e + p + ahead] * cols, nb, tail);
-				vf one = all(coef[(e + p) * P]), one2 = two ? all(coef2[(e + p) * P]) : one;
-				for (int v = 0; v < nb; v++) {
-					vf x = load_block(row, v, nb, tail);
-					acc[p * nb + v] += (single ? one : spread(coef + (e + p) * P, head[v])) * x;
-					if (two)
-						acc2[p * nb + v] += (single ? one2 : spread(coef2 + (e + p) * P, head[v])) * x;
-				}
+				// Behind the last edge no row that an edge names, because 0·∞ is not 0.
+				const float *row = p == 0 || e + p < r->edges ? rows + other[e + p] * cols : zeros;
+				add_row(acc + p * nb, acc2 + p * nb, row, coef + (e + p) * P, coef2 + (e + p) * P, head, per, two, nb, tail,
+				        ahead ? rows + other[e + p + ahead] * cols : NULL);
 			}
 		for (int half = parts / 2; half > 0; half /= 2)
 			for (int v = 0; v < half * nb; v++) {
@@ -104,25 +118,38 @@ static inline __attribute__((always_inline)) void sum_block(const row_sum *s, co
 			}
 		for (int v = 0; v < nb; v++) {
 			if (s->scale)
-				acc[v] *= spread((const float *)(s->scale + k), head[v]);
+				acc[v] *= coefficients(s->scale + k * P + first, head, v, per);
 			store_block(z, acc[v], v, nb, tail);
 			if (two)
-				store(s->z2 + (k * (int64_t)g->vectors + v0 + v) * VW, acc2[v]);
+				store_block(s->z2 + (k * (int64_t)g->vectors + v0) * VW, acc2[v], v, nb, tail);
 		}
 	}
 }
 
+#define SUMS(single, per) \
+	if (s->coef2) { \
+		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, single, per, 1) \
+	} else { \
+		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, single, per, 0) \
+	}
+
 static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s, const group *g) {
-	if (s->b->P == 1 && s->coef2) {
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 1, 1)
-	} else if (s->b->P == 1) {
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 1, 0)
-	} else if (s->coef2) {
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 0, 1)
+	int64_t per = g->width % VW ? 0 : g->width / VW;
+	if (s->b->P == 1) {
+		SUMS(1, BLOCK)
+	} else if (per == 1) {
+		SUMS(0, 1)
+	} else if (per == 2) {
+		SUMS(0, 2)
+	} else if (per == 4) {
+		SUMS(0, 4)
+	} else if (per && per % BLOCK == 0) {
+		SUMS(0, BLOCK)
 	} else {
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 0, 0)
+		SUMS(0, 0)
 	}
 }
+#undef SUMS
 
 // The sums of GATv2's backward pass, z for each run and z2 over all of them, with t = row + fixed:
 //   z_c  += a_c · Σ_e coef_e,head · LeakyReLU'(t_ec)
@@ -146,7 +173,7 @@ static inline __attribute__((always_inline)) void slope_block(const slope_sum *s
 	vf acc2[BLOCK], slope = all(s->slope), unit = all(1.0f);
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++) {
-		head[v] = g->lane_head[v0 + v];
+		head[v] = lane_heads(g, v0, v, nb, tail);
 		acc2[v] = (vf){0};
 	}
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
@@ -165,13 +192,12 @@ static inline __attribute__((always_inline)) void slope_block(const slope_sum *s
 					acc2[v] += d * t;
 			}
 		}
-		float *z = s->z + r->row * s->cols + v0 * VW;
 		for (int v = 0; v < nb; v++)
-			store_block(z, load_block(z, v, nb, tail) + load_block(s->a + v0 * VW, v, nb, tail) * acc[v], v, nb, tail);
+			acc[v] *= load_block(s->a + v0 * VW, v, nb, tail);
+		add_block(s->z + r->row * s->cols + v0 * VW, acc, nb, tail);
 	}
 	if (two)
-		for (int v = 0; v < nb; v++)
-			store_block(s->z2 + v0 * VW, load_block(s->z2 + v0 * VW, v, nb, tail) + acc2[v], v, nb, tail);
+		add_block(s->z2 + v0 * VW, acc2, nb, tail);
 }
 
 static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, const group *g) {

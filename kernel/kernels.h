@@ -14,6 +14,8 @@ typedef float hf __attribute__((vector_size(sizeof(vf) / 2)));
 
 static inline vf all(float x) { return x - (vf){0}; }
 
+static inline vf positive(vf t, vf a, vf b) { return where_greater(t, (vf){0}, a, b); } // t > 0 ? a : b
+
 static inline vf leaky_v(vf t, vf slope) { return larger(t * slope, t); } // slope ≤ 1
 
 // from, from + 1, … in the lanes, for from ≤ VW.

@@ -12,8 +12,8 @@ static inline vf load_n(const float *p, int n) { return _mm256_maskload_ps(p, fi
 static inline void store_n(float *p, vf v, int n) { _mm256_maskstore_ps(p, first(n), v); }
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return _mm256_max_ps(a, b); }
-// t > 0 ? a : b
-static inline vf positive(vf t, vf a, vf b) { return _mm256_blendv_ps(b, a, _mm256_cmp_ps(t, _mm256_setzero_ps(), _CMP_GT_OQ)); }
+// x > y ? a : b
+static inline vf where_greater(vf x, vf y, vf a, vf b) { return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_GT_OQ)); }
 static inline vf vsqrt(vf v) { return _mm256_sqrt_ps(v); }
 typedef __m256i vu;
 static inline vu all_u(uint32_t x) { return _mm256_set1_epi32(x); }

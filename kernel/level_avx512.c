@@ -10,8 +10,8 @@ static inline vf load_n(const float *p, int n) { return _mm512_maskz_loadu_ps((_
 static inline void store_n(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v); }
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return _mm512_max_ps(a, b); }
-// t > 0 ? a : b
-static inline vf positive(vf t, vf a, vf b) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(t, _mm512_setzero_ps(), _CMP_GT_OQ), b, a); }
+// x > y ? a : b
+static inline vf where_greater(vf x, vf y, vf a, vf b) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_GT_OQ), b, a); }
 static inline vf vsqrt(vf v) { return _mm512_sqrt_ps(v); }
 typedef __m512i vu;
 static inline vu all_u(uint32_t x) { return _mm512_set1_epi32(x); }

@@ -26,8 +26,8 @@ typedef uint32_t vu __attribute__((vector_size(16)));
 static inline vu all_u(uint32_t x) { return (vu){x, x, x, x}; }
 // a > b ? a : b
 static inline vf larger(vf a, vf b) { return (vf)(((vu)a & (vu)(a > b)) | ((vu)b & ~(vu)(a > b))); }
-// t > 0 ? a : b
-static inline vf positive(vf t, vf a, vf b) { return (vf)(((vu)a & (vu)(t > 0)) | ((vu)b & ~(vu)(t > 0))); }
+// x > y ? a : b
+static inline vf where_greater(vf x, vf y, vf a, vf b) { return (vf)(((vu)a & (vu)(x > y)) | ((vu)b & ~(vu)(x > y))); }
 typedef uint64_t v64 __attribute__((vector_size(16)));
 // The products of the lower halves of each 64 bits.
 static inline vu multiply(vu a, vu b) { return (vu)(((v64)a & 0xffffffffu) * ((v64)b & 0xffffffffu)); }

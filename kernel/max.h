@@ -24,14 +24,14 @@ static inline __attribute__((always_inline)) void begin_max(float *z, int32_t *a
 // (any_order not set). A row with a number that is NaN, or infinite, is gone over again edge by edge.
 static inline __attribute__((always_inline)) void max_block(const weft_max_args *a, int64_t lo, int64_t hi, const int any_order, int64_t v0,
                                                             const int nb, const int tail) {
-	int64_t cols = a->cols, last = a->entries;
+	int64_t cols = a->cols, last = a->edges.entries;
 	const float *x = a->x + v0 * VW;
 	for (int64_t i = lo; i < hi; i++) {
-		if (a->skip_hubs && a->indptr[i + 1] - a->indptr[i] > WEFT_HUB)
+		if (a->edges.skip_hubs && a->edges.indptr[i + 1] - a->edges.indptr[i] > WEFT_HUB)
 			continue;
 		float *z = a->z + i * cols + v0 * VW;
 		int32_t *arg = a->arg + i * cols + v0 * VW;
-		int64_t k = a->indptr[i], end = a->indptr[i + 1], ahead = ahead_of(nb * sizeof(vf));
+		int64_t k = a->edges.indptr[i], end = a->edges.indptr[i + 1], ahead = ahead_of(nb * sizeof(vf));
 		if (end + ahead > last)
 			ahead = 0;
 		if (k == end && a->first)
@@ -39,23 +39,26 @@ static inline __attribute__((always_inline)) void max_block(const weft_max_args 
 		if (k < end) {
 			vf top[BLOCK], finite[BLOCK]; // finite: 0, or NaN where a number was NaN or infinite
 			vi from[BLOCK], any = {0};
-			int32_t j = a->indices[k];
+			int32_t j = a->edges.indices[k];
+			prefetch_block(x + a->edges.indices[k + ahead] * cols, nb, tail);
 			for (int v = 0; v < nb; v++) {
 				top[v] = load_block(x + j * cols, v, nb, tail);
 				from[v] = any_order ? id_of(a->source_ids, j) : j - (vi){0};
 				finite[v] = top[v] * 0.0f;
 			}
 			while (++k < end) {
-				j = a->indices[k];
+				j = a->edges.indices[k];
 				vi id = any_order ? id_of(a->source_ids, j) : j - (vi){0};
-				prefetch_block(x + a->indices[k + ahead] * cols, nb, tail);
+				prefetch_block(x + a->edges.indices[k + ahead] * cols, nb, tail);
 				for (int v = 0; v < nb; v++) {
 					vf y = load_block(x + j * cols, v, nb, tail);
-					vi better = y > top[v];
-					if (any_order)
-						better |= (y == top[v]) & (id < from[v]);
+					vi first = (vi)where_greater(y, top[v], (vf)id, (vf)from[v]);
+					if (any_order) {
+						vi same = (y == top[v]) & (id < from[v]);
+						first = (id & same) | (first & ~same);
+					}
 					top[v] = larger(y, top[v]);
-					from[v] = (id & better) | (from[v] & ~better);
+					from[v] = first;
 					finite[v] += y * 0.0f;
 				}
 			}
@@ -75,9 +78,9 @@ static inline __attribute__((always_inline)) void max_block(const weft_max_args 
 			} else {
 				if (a->first)
 					begin_max(z, arg, nb, tail);
-				for (k = a->indptr[i]; k < end; k++)
+				for (k = a->edges.indptr[i]; k < end; k++)
 					for (int v = 0; v < nb; v++)
-						merge_max(z, arg, load_block(x + a->indices[k] * cols, v, nb, tail), id_of(a->source_ids, a->indices[k]), v, nb, tail);
+						merge_max(z, arg, load_block(x + a->edges.indices[k] * cols, v, nb, tail), id_of(a->source_ids, a->edges.indices[k]), v, nb, tail);
 			}
 		}
 		if (a->loops && a->loops[i] > 0)
@@ -99,27 +102,27 @@ static void k_max(const void *args, int64_t lo, int64_t hi) {
 // Sources lo … hi−1: adds what each destination that it is the maximum of passes back. A duplicate edge counts once.
 static inline __attribute__((always_inline)) void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb,
                                                                  const int tail) {
-	int64_t cols = a->cols, last = a->entries;
+	int64_t cols = a->cols, last = a->edges.entries;
 	const float *g = a->g + v0 * VW, *arg = (const float *)a->arg + v0 * VW;
 	for (int64_t j = lo; j < hi; j++) {
-		if (a->skip_hubs && a->indptr[j + 1] - a->indptr[j] > WEFT_HUB)
+		if (a->edges.skip_hubs && a->edges.indptr[j + 1] - a->edges.indptr[j] > WEFT_HUB)
 			continue;
 		float *dx = a->dx + j * cols + v0 * VW;
 		vi id = id_of(a->source_ids, j);
-		int64_t end = a->indptr[j + 1], ahead = ahead_of(2 * nb * sizeof(vf));
+		int64_t end = a->edges.indptr[j + 1], ahead = ahead_of(2 * nb * sizeof(vf));
 		if (end + ahead > last)
 			ahead = 0;
 		vf acc[BLOCK];
 		for (int v = 0; v < nb; v++)
 			acc[v] = load_block(dx, v, nb, tail);
 		int loop = a->loops && a->loops[j] > 0;
-		for (int64_t k = a->indptr[j]; k < end + loop; k++) {
-			int64_t i = k < end ? a->indices[k] : j;
-			if (k < end && k > a->indptr[j] && a->indices[k - 1] == i) // a duplicate edge has one arg
+		for (int64_t k = a->edges.indptr[j]; k < end + loop; k++) {
+			int64_t i = k < end ? a->edges.indices[k] : j;
+			if (k < end && k > a->edges.indptr[j] && a->edges.indices[k - 1] == i) // a duplicate edge has one arg
 				continue;
 			if (k < end) {
-				prefetch_block(g + a->indices[k + ahead] * cols, nb, tail);
-				prefetch_block(arg + a->indices[k + ahead] * cols, nb, tail);
+				prefetch_block(g + a->edges.indices[k + ahead] * cols, nb, tail);
+				prefetch_block(arg + a->edges.indices[k + ahead] * cols, nb, tail);
 			}
 			for (int v = 0; v < nb; v++)
 				acc[v] += (vf)((vi)load_block(g + i * cols, v, nb, tail) & ((vi)load_block(arg + i * cols, v, nb, tail) == id));

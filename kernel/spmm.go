@@ -23,6 +23,13 @@ type CSR struct {
 // Entries is the number of stored entries.
 func (a *CSR) Entries() int { return a.Indices.Cols }
 
+func (a *CSR) c() C.weft_edges {
+	return C.weft_edges{
+		indptr: longs(a.Indptr), indices: ints(a.Indices), entries: C.int64_t(a.Entries()), others: C.int64_t(a.Cols),
+		skip_hubs: boolean(len(a.Hubs) > 0),
+	}
+}
+
 // Release gives the arrays back.
 func (a *CSR) Release() {
 	a.Indptr.Release()
@@ -45,15 +52,15 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumu
 		check("input with self weights", x, a.Rows, z.Cols)
 	}
 	args := &C.weft_spmm_args{
-		z: floats(z), x: floats(x), indptr: longs(a.Indptr), indices: ints(a.Indices), entries: C.int64_t(a.Entries()),
+		z: floats(z), x: floats(x), edges: a.c(),
 		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
-		accumulate: boolean(accumulate), skip_hubs: boolean(len(a.Hubs) > 0),
+		accumulate: boolean(accumulate),
 	}
 	t.edges(C.weft_spmm, unsafe.Pointer(args), a, a.Hubs, x.Cols)
 	p := t.parts(a, nil, nil)
 	part := *args
 	part.z, part.row_scale = floats(p.sums(z)), floats(p.copies(s.Row))
-	part.indptr, part.self, part.accumulate, part.skip_hubs = longs(p.Indptr), nil, 0, 0
+	part.edges, part.self, part.accumulate = p.c(), nil, 0
 	for row, begins := range p.each() {
 		if begins {
 			ownTerm(z, x, s, row, accumulate)
@@ -90,16 +97,15 @@ func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, 
 	check("output", z, a.Rows, x.Cols)
 	check("arg", arg, a.Rows, x.Cols)
 	args := &C.weft_max_args{
-		z: floats(z), arg: ints(arg), x: floats(x), indptr: longs(a.Indptr), indices: ints(a.Indices), entries: C.int64_t(a.Entries()),
+		z: floats(z), arg: ints(arg), x: floats(x), edges: a.c(),
 		source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(x.Cols), first: boolean(first),
-		skip_hubs: boolean(len(a.Hubs) > 0),
 	}
 	t.edges(C.weft_max, unsafe.Pointer(args), a, a.Hubs, x.Cols)
 	p := t.parts(a, nil, nil)
 	partZ, partArg := t.scratch(tensor.Float32, lanes, x.Cols), t.scratch(tensor.Int32, lanes, x.Cols)
 	part := *args
 	part.z, part.arg = floats(partZ), ints(partArg)
-	part.indptr, part.loops, part.first, part.skip_hubs = longs(p.Indptr), nil, 1, 0
+	part.edges, part.loops, part.first = p.c(), nil, 1
 	for row, begins := range p.each() {
 		top := maxima{z.Floats()[row*x.Cols : (row+1)*x.Cols], arg.Int32s()[row*x.Cols : (row+1)*x.Cols]}
 		if begins && first {
@@ -149,15 +155,14 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 	check("gradient", g, transposed.Cols, dx.Cols)
 	check("input gradient", dx, transposed.Rows, g.Cols)
 	args := &C.weft_max_back_args{
-		dx: floats(dx), g: floats(g), arg: ints(arg), indptr: longs(transposed.Indptr),
-		indices: ints(transposed.Indices), entries: C.int64_t(transposed.Entries()), source_ids: ints(ids), loops: ints(loops), cols: C.int64_t(g.Cols),
-		skip_hubs: boolean(len(transposed.Hubs) > 0),
+		dx: floats(dx), g: floats(g), arg: ints(arg), edges: transposed.c(), source_ids: ints(ids), loops: ints(loops),
+		cols: C.int64_t(g.Cols),
 	}
 	t.edges(C.weft_max_back, unsafe.Pointer(args), transposed, transposed.Hubs, g.Cols)
 	p := t.parts(transposed, nil, ids)
 	part := *args
 	part.dx, part.source_ids = floats(p.sums(dx)), ints(p.ids)
-	part.indptr, part.loops, part.skip_hubs = longs(p.Indptr), nil, 0
+	part.edges, part.loops = p.c(), nil
 	for row, begins := range p.each() {
 		if begins && hasLoop(loops, row) {
 			id := vertex(ids, row)
@@ -182,8 +187,7 @@ func (t *Team) MaskEntries(a *CSR, m Mask, transposed bool) *tensor.Matrix {
 		values = out
 	}
 	args := &C.weft_sparse_mask_args{
-		out: floats(out), values: floats(values), indptr: longs(a.Indptr),
-		indices: ints(a.Indices), transposed: boolean(transposed), mask: m.c(),
+		out: floats(out), values: floats(values), edges: a.c(), transposed: boolean(transposed), mask: m.c(),
 	}
 	t.edges(C.weft_sparse_mask, unsafe.Pointer(args), a, nil, 32)
 	return out

@@ -12,6 +12,18 @@ enum { WEFT_TILE = 1024 };
 // A row with more entries than this may be taken apart, so that no thread waits for one that has such a row.
 enum { WEFT_HUB = 16384 };
 
+// The entries of a sparse matrix by rows: row i has those of numbers indptr[i] … indptr[i+1]−1, number k is in column indices[k].
+typedef struct {
+	const int64_t *indptr;
+	const int32_t *indices;
+	int64_t entries;   // the length of indices, which may be more than the rows' own: prefetches stay below it
+	int64_t others;    // the number of columns
+	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
+} weft_edges;
+
+// Numbers for each head in a row of attention's pack. One is not used: so that fewer rows lie across cache lines.
+enum { WEFT_PACK = 4 };
+
 enum weft_activation { WEFT_IDENTITY, WEFT_RELU, WEFT_ELU, WEFT_LEAKY_RELU, WEFT_TANH, WEFT_SIGMOID };
 
 // A random mask: an element is dropped where its 16 random bits are below threshold, and scaled by scale where it stays. The
@@ -23,20 +35,17 @@ typedef struct {
 	const int32_t *ids;
 } weft_mask;
 
-// z_i = [z_i +] row_scale_i · ( Σ_{k in row i} weight_k · col_scale_j · x_j + self_i · x_i ),  j = indices[k]
+// z_i = [z_i +] row_scale_i · ( Σ_{k in row i} weight_k · col_scale_j · x_j + self_i · x_i ), where j is the column of entry k
 typedef struct {
 	float *z;               // rows × cols
 	const float *x;         // any rows × cols
-	const int64_t *indptr;
-	const int32_t *indices;
-	int64_t entries; // the length of indices, which may be more than the rows' own: prefetches stay below it
+	weft_edges edges;
 	const float *weights;   // per edge, may be NULL
 	const float *row_scale; // per destination row, may be NULL
 	const float *col_scale; // per source row, may be NULL
 	const float *self;      // per destination row, may be NULL
 	int64_t cols;
 	int32_t accumulate;
-	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
 } weft_spmm_args;
 
 // z_ic = max over k of x_jc; arg_ic = the source's id. A row starts with arg −1 and z 0, or where first is not set with what they hold.
@@ -44,14 +53,11 @@ typedef struct {
 	float *z;
 	int32_t *arg;
 	const float *x;
-	const int64_t *indptr;
-	const int32_t *indices;
-	int64_t entries; // the length of indices, which may be more than the rows' own: prefetches stay below it
+	weft_edges edges;
 	const int32_t *source_ids; // may be NULL: the source's row
 	const int32_t *loops;      // > 0 where the row is its own in-neighbour, may be NULL
 	int64_t cols;
 	int32_t first;
-	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
 } weft_max_args;
 
 // dx_j += Σ_i g_ic over the out-neighbours i whose arg_ic is j. Runs over the transposed rows.
@@ -59,13 +65,10 @@ typedef struct {
 	float *dx;
 	const float *g;
 	const int32_t *arg;
-	const int64_t *indptr;
-	const int32_t *indices;
-	int64_t entries; // the length of indices, which may be more than the rows' own: prefetches stay below it
+	weft_edges edges;
 	const int32_t *source_ids;
 	const int32_t *loops;
 	int64_t cols;
-	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
 } weft_max_back_args;
 
 // Softmax attention over in-edges, heads × width columns; equations in attention.h.
@@ -78,16 +81,13 @@ typedef struct {
 	const float *source_score; // source rows × heads (GATv1)
 	const float *target_score; // destination rows × heads (GATv1)
 	const float *a;            // heads·width (GATv2)
-	const int64_t *indptr;
-	const int32_t *indices;
-	int64_t entries; // the length of indices, which may be more than the rows' own: prefetches stay below it
+	weft_edges edges;
 	const int32_t *loops;       // per row, how many self loops it has, may be NULL: none. Sources and destinations are then the same rows.
 	const int32_t *source_ids;  // may be NULL: the row itself
 	const int32_t *target_ids;
 	int64_t heads, width;
 	float slope;
 	weft_mask mask;
-	int32_t skip_hubs;   // leave rows of more than WEFT_HUB entries to be taken apart
 	const int64_t *hub;  // the row that the rows are parts of: the other end of their self loops; NULL: they are rows themselves
 	int32_t first, last; // forward only: the state begins, or ends, with these edges
 	// backward only
@@ -100,7 +100,7 @@ typedef struct {
 	float *d_source;           // over sources
 	double *d_a;               // GATv2, over destinations: heads·width, the sum over the range
 	float *da_row;             // GATv2, over destinations: heads·width of scratch zeros
-	float *pack;               // destination rows × 3·heads, see attend_pack
+	float *pack;               // destination rows × WEFT_PACK·heads, see attend_pack
 } weft_attention_args;
 
 // out_ih = Σ_c z_ihc · a_hc
@@ -252,8 +252,7 @@ typedef struct {
 typedef struct {
 	float *out;
 	const float *values;
-	const int64_t *indptr;
-	const int32_t *indices;
+	weft_edges edges;
 	int32_t transposed; // rows are columns and indices are vertices
 	weft_mask mask;
 } weft_sparse_mask_args;
@@ -316,6 +315,7 @@ int weft_best_level(void);        // what this CPU can run
 void weft_set_level(int level);   // before the first weft_run
 void weft_run(int kernel, const void *args, int64_t lo, int64_t hi);
 // z (m×n) = x·w [+ z], x transposed or w transposed as asked, through oneDNN on this thread alone. 0, or oneDNN's status.
+enum { WEFT_ONEDNN_MEMORY = 1 };
 int weft_sgemm(char trans_x, char trans_w, int64_t m, int64_t n, int64_t k, const float *x, int64_t ldx, const float *w,
                int64_t ldw, float beta, float *z, int64_t ldz);
 #endif
