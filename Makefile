@@ -31,10 +31,11 @@ build: packages ## build bin/weft
 demo: build ## train on this machine's own Debian package index
 	@scripts/demo
 
-test: packages ## formatting, go vet, every test, and the numerical ones at each SIMD level
+test: packages ## formatting, go vet, every test, the workers' under the race detector, the numerical ones at each SIMD level
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted (gofmt -w):" $$unformatted >&2; exit 1; }
 	$(GO) vet -tags '$(TAGS)' ./...
 	timeout --foreground --signal=INT --kill-after=30 15m $(GO) test -tags '$(TAGS)' -timeout 10m ./...
+	$(GO) test -tags '$(TAGS)' -race -timeout 10m ./comm ./comm/commtest ./parallel
 	for level in $$(grep -owm1 avx2 /proc/cpuinfo) portable; do WEFT_SIMD=$$level $(GO) test -count=1 -timeout 10m ./autograd ./nn ./optim ./gnn ./parallel ./train || exit; done
 
 bench: build ## every kernel and whole epochs against what this machine can do: minutes; ARGS="--only spmm"
@@ -47,7 +48,7 @@ reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA;
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)
 
 lint: packages ## golangci-lint and gofumpt, pinned in internal/tools (the first run builds them: minutes)
-	$(GO) tool -modfile=internal/tools/go.mod golangci-lint run ./...
+	$(GO) tool -modfile=internal/tools/go.mod golangci-lint run --build-tags '$(TAGS)' ./...
 
 fuzz: packages ## each fuzz target for 10 seconds
 	@scripts/fuzz 10s
