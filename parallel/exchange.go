@@ -142,25 +142,24 @@ func (s *sender) finish(wait waiter) error {
 // beside runs other beside f, and waits for both. Where one side fails, or panics, the workers' connection is broken off, so that the
 // other ends too and nothing reads or writes the buffers any more.
 func (g *Graph) beside(other, f func() error) error {
-	done := make(chan error, 1)
+	theirs, done := errBroken, make(chan struct{})
 	go func() {
-		err := errBroken
+		defer close(done)
 		defer func() {
 			if p := recover(); p != nil {
-				err = fmt.Errorf("internal error: %v", p)
+				theirs = fmt.Errorf("internal error: %v", p)
 			}
-			if err != nil {
-				g.comm.Abort(err)
+			if theirs != nil {
+				g.comm.Abort(theirs)
 			}
-			done <- err
 		}()
-		err = other()
+		theirs = other()
 	}()
 	panics := true
 	defer func() {
 		if panics {
 			g.comm.Abort(errBroken)
-			_ = <-done // the panic goes on
+			<-done
 		}
 	}()
 	err := f()
@@ -169,7 +168,7 @@ func (g *Graph) beside(other, f func() error) error {
 		g.comm.Abort(err)
 	}
 	start := time.Now()
-	theirs := <-done
+	<-done
 	g.waited += time.Since(start)
 	if err == nil || theirs != nil && errors.Is(err, theirs) { // f broke off because of the other side
 		return theirs

@@ -84,8 +84,10 @@ func TestAdvice(t *testing.T) {
 		{slurmAdvice(slurmFinding{Launcher: "/usr/bin/srun"}), "no MPI in this weft: srun -n 1"},
 		{slurmAdvice(slurmFinding{Launcher: "/usr/bin/srun", Connect: connectingOption("MPICH Version: 4.0.2")}), "srun -n 4 --mpi=pmi2 weft"},
 		{slurmAdvice(slurmFinding{Job: "7", Tasks: 4}), "no MPI in this weft: srun -n 1"},
-		{slurmAdvice(slurmFinding{Job: "7", Tasks: 1024, Connect: connectingOption("Open MPI v4.1.4")}),
-			"srun --mpi=pmix weft train --parallel graph=1024"},
+		{
+			slurmAdvice(slurmFinding{Job: "7", Tasks: 1024, Connect: connectingOption("Open MPI v4.1.4")}),
+			"srun --mpi=pmix weft train --parallel graph=1024",
+		},
 		{slurmAdvice(slurmFinding{Job: "7", Tasks: 1}), "with --signal=USR1@60"},
 	} {
 		if !strings.HasPrefix(c.got, c.want) || c.want == "" && c.got != "" {

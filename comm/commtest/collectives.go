@@ -266,8 +266,10 @@ func counters(c *comm.Comm) error {
 		{"empty all-to-all", comm.Layout, func() error { return c.AllToAll(comm.Layout, empty, empty) }, comm.Traffic{}},
 		{"all-gather", comm.Stage, func() error { return c.AllGather(comm.Stage, four[me], four) }, comm.Traffic{Bytes: 4 * others, Messages: others}},
 		{"barrier", comm.Setup, func() error { return c.Barrier(comm.Setup) }, comm.Traffic{}},
-		{"sum", comm.Gradient, func() error { return c.SumFloats(comm.Gradient, make([]float32, 10)) },
-			comm.Traffic{Bytes: 4 * (10 - mine + mine*others), Messages: pieces(n, me, 10) + others*min(1, mine)}},
+		{
+			"sum", comm.Gradient, func() error { return c.SumFloats(comm.Gradient, make([]float32, 10)) },
+			comm.Traffic{Bytes: 4 * (10 - mine + mine*others), Messages: pieces(n, me, 10) + others*min(1, mine)},
+		},
 		{"split", comm.Setup, func() error { _, err := c.Split(0, 0); return err }, comm.Traffic{Bytes: 24 * others, Messages: others}},
 	} {
 		start := c.Sent(one.kind)

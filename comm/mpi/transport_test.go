@@ -108,9 +108,9 @@ func play(role string) int {
 		start := time.Now()
 		err := comm.New(t, 300*time.Millisecond).Close()
 		if took := time.Since(start); !errors.Is(err, comm.ErrTimeout) || took > 5*time.Second {
-			report("stopped peer", fmt.Errorf("after %v: %v", took, err))
+			report("stopped peer", fmt.Errorf("after %v: %w", took, err))
 		} else if err := t.Close(); !errors.Is(err, comm.ErrAborted) {
-			report("stopped peer", fmt.Errorf("closed after an abort: %v", err))
+			report("stopped peer", fmt.Errorf("closed after an abort: %w", err))
 		} else {
 			report("stopped peer", nil)
 		}
