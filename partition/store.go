@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -111,7 +113,10 @@ func contentID(files []storeFile, a *Assignment) string {
 }
 
 // List describes the partitions stored with a graph, oldest first.
-func List(store string) ([]Description, error) {
+func List(store string) ([]Description, error) { return list(store, func(string) bool { return true }) }
+
+// list describes those whose directory's name is wanted.
+func list(store string, wanted func(name string) bool) ([]Description, error) {
 	parent := filepath.Join(store, storesDirectory)
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +127,7 @@ func List(store string) ([]Description, error) {
 	}
 	var all []Description
 	for _, e := range entries {
-		if !e.IsDir() || e.Name()[0] == '.' { // hidden: being written
+		if !e.IsDir() || e.Name()[0] == '.' || !wanted(e.Name()) { // hidden: being written
 			continue
 		}
 		r, err := readRecord(filepath.Join(parent, e.Name()))
@@ -146,7 +151,7 @@ func there(path string) bool {
 // Find returns the last stored partitions of that number and method, where the empty method is any; found is false where there
 // are none. Where the store changed after they were cut they are refused, as by CheckFresh.
 func Find(store string, k int, method string) (d Description, found bool, err error) {
-	all, err := List(store)
+	all, err := list(store, func(name string) bool { return strings.HasSuffix(name, "-"+strconv.Itoa(k)) })
 	if err != nil {
 		return Description{}, false, err
 	}
@@ -162,6 +167,8 @@ func Find(store string, k int, method string) (d Description, found bool, err er
 	return Description{}, false, nil
 }
 
+var opening sync.Mutex
+
 // Open maps the share of partition p, and no other file of the store, and checks it. Close gives it back. Damaged files are
 // refused by file and reason.
 func Open(store string, d Description, p int) (*Share, error) {
@@ -169,6 +176,8 @@ func Open(store string, d Description, p int) (*Share, error) {
 		return nil, refusal.Errorf("partition %d of %s: it has those from 0 to %d", p, d.Name, d.K-1)
 	}
 	dir := filepath.Join(store, storesDirectory, d.Name)
+	opening.Lock() // many workers of one process: a record of many partitions takes memory while it is read
+	defer opening.Unlock()
 	part, err := graph.OpenPart(filepath.Join(dir, strconv.Itoa(p)))
 	// Another process may have put other partitions in the place of these before or while they were read.
 	r, changed := readRecord(dir)

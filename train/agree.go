@@ -91,8 +91,9 @@ func (w *worker) hash() (h uint32) {
 
 // traffic is what a worker has sent by kind, and how long it stood still.
 type traffic struct {
-	sent   [comm.Kinds]comm.Traffic
-	waited time.Duration
+	sent    [comm.Kinds]comm.Traffic
+	waited  time.Duration
+	seconds float64 // that the pass took on this worker
 }
 
 func (w *worker) traffic() (t traffic) {
@@ -139,7 +140,7 @@ func (c *Communication) kinds() []*Traffic {
 func (w *worker) report(r *Result, pass traffic) error {
 	mem := w.team.Memory
 	c := pass.communication()
-	row := []float64{float64(mem.Peak()), float64(mem.Live(tensor.Graph)), pass.waited.Seconds()}
+	row := []float64{float64(mem.Peak()), float64(mem.Live(tensor.Graph)), pass.waited.Seconds(), pass.seconds}
 	for _, t := range c.kinds() {
 		row = append(row, float64(t.Bytes), float64(t.Messages))
 	}
@@ -154,11 +155,12 @@ func (w *worker) report(r *Result, pass traffic) error {
 		r.PeakTensorBytes = append(r.PeakTensorBytes, int64(all[0]))
 		r.GraphBytes = append(r.GraphBytes, int64(all[1]))
 		r.WaitSeconds = append(r.WaitSeconds, all[2])
+		r.WaitShare = max(r.WaitShare, all[2]/max(all[3], 1e-9))
 		sent := int64(0)
 		for k, t := range r.Communication.kinds() {
-			t.Bytes += int64(all[3+2*k])
-			t.Messages += int64(all[4+2*k])
-			sent += int64(all[3+2*k])
+			t.Bytes += int64(all[4+2*k])
+			t.Messages += int64(all[5+2*k])
+			sent += int64(all[4+2*k])
 		}
 		r.SentBytes = append(r.SentBytes, sent)
 	}

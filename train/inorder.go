@@ -99,8 +99,13 @@ func (w *worker) piece(m *tensor.Matrix, lo, hi int, room []float32) ([]float32,
 	if err := w.comm.AllToAll(comm.Setup, sendRows, receiveRows); err != nil {
 		return nil, err
 	}
+	seen := make([]bool, hi-lo)
 	for r, list := range theirIDs {
 		for i, id := range list {
+			if seen[int(id)-lo] {
+				return nil, fmt.Errorf("vertex %d belongs to two partitions: partition the graph again", id)
+			}
+			seen[int(id)-lo] = true
 			copy(room[(int(id)-lo)*m.Cols:], theirRows[r][i*m.Cols:(i+1)*m.Cols])
 		}
 	}

@@ -69,6 +69,7 @@ type Result struct {
 	Communication Communication
 	SentBytes     []int64   // in that pass, per worker
 	WaitSeconds   []float64 // in that pass: how long each worker stood still for others
+	WaitShare     float64   // of its time in that pass, of the worker that waited most
 	Interrupted   bool
 	Weights       nn.State  // at the best epoch; on worker 0
 	Logits        []float32 // at the best epoch, V × classes, on worker 0; nil where OnLogits took them
@@ -127,6 +128,7 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		}
 		seconds := time.Since(start).Seconds()
 		pass = w.traffic().since(before)
+		pass.seconds = seconds
 		r.Epochs, r.Losses, r.EpochSeconds = epoch, append(r.Losses, loss), append(r.EpochSeconds, seconds)
 		if math.IsNaN(loss) || math.IsInf(loss, 0) {
 			return nil, &Common{&Diverged{epoch, loss}}
@@ -146,6 +148,11 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		r.Interrupted = interrupted && epoch < o.Epochs
 		if r.Interrupted || best.exhausted(epoch) {
 			break
+		}
+	}
+	if best.seen < r.Epochs { // patience ran out between two evaluations
+		if _, err := best.take(r.Epochs, w); err != nil {
+			return nil, err
 		}
 	}
 	w.params.Restore(&best.weights)
@@ -189,6 +196,7 @@ type best struct {
 	patience int
 	lowest   float64 // validation loss
 	since    int     // the epoch of the last progress
+	seen     int     // the last epoch that was evaluated
 }
 
 func newBest(patience int) *best { return &best{patience: patience, lowest: math.Inf(1)} }
@@ -196,6 +204,7 @@ func newBest(patience int) *best { return &best{patience: patience, lowest: math
 // take evaluates the epoch, and keeps its weights if it is the best.
 func (b *best) take(epoch int, w *worker) (scores, error) {
 	s, err := w.evaluate()
+	b.seen = epoch
 	if err == nil && b.better(epoch, s) {
 		w.params.Save(&b.weights)
 	}

@@ -66,3 +66,13 @@ func TestIdentityBlock(t *testing.T) {
 		t.Errorf("losses %v do not fall", r.Losses)
 	}
 }
+
+// TestPatienceBelowEvalEvery: patience may run out before anything was evaluated.
+func TestPatienceBelowEvalEvery(t *testing.T) {
+	o := networks()["gcn"]
+	o.Epochs, o.EvalEvery, o.Patience = 9, 5, 2
+	r, err := (&Job{Graph: tangled(t), Options: o}).Run(context.Background())
+	if err != nil || r.Epochs != 2 || r.BestEpoch != 2 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+}

@@ -28,6 +28,11 @@ const (
 	predictionsFile = "predictions.npy"
 )
 
+// RunFiles are the names of the files of a run directory.
+func RunFiles() []string {
+	return []string{runFile, configFile, metricsFile, weightsFile, predictionsFile}
+}
+
 // runFormat is the version of run.json.
 const runFormat = 1
 

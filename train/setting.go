@@ -148,6 +148,20 @@ func (s Setting) Applies(model string) bool {
 // appliesTo reports whether the setting means anything on a mesh.
 func (s Setting) appliesTo(m Mesh) bool { return s.axis == "" || *m.axis(s.axis) > 1 }
 
+// ResetOtherAxes gives the settings of axes that the mesh lacks their defaults, but for those that keep names.
+func (o *Options) ResetOtherAxes(keep func(name string) bool) {
+	mesh, err := o.Mesh()
+	if err != nil {
+		return // Validate says why
+	}
+	defaults := Defaults()
+	for _, s := range settings {
+		if !s.appliesTo(mesh) && !keep(s.Name) {
+			reflect.ValueOf(o).Elem().Field(s.field).Set(reflect.ValueOf(&defaults).Elem().Field(s.field))
+		}
+	}
+}
+
 // RefuseAxis refuses the setting where the mesh lacks the axis that it is for, and is nil elsewhere.
 func (s Setting) RefuseAxis(o *Options) error {
 	if m, err := o.Mesh(); err != nil || s.appliesTo(m) {

@@ -32,6 +32,7 @@ type Summary struct {
 	Communication      Communication `json:"communication"`
 	SentBytes          []int64       `json:"sent_bytes"`
 	WaitSeconds        []float64     `json:"wait_seconds"` // in the training pass of the last epoch, standing still for other workers
+	WaitShare          float64       `json:"wait_share"`   // of the pass, of the worker that waited most
 	Graph              Counts        `json:"graph"`
 }
 
@@ -60,7 +61,7 @@ func Summarize(j *Job, r *Result) Summary {
 		Train: Number(r.Train), Val: Number(r.Val), Test: Number(r.Test), Losses: numbers(r.Losses),
 		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: median(r.EpochSeconds),
 		PeakTensorBytes: r.PeakTensorBytes, GraphBytes: r.GraphBytes,
-		Communication: r.Communication, SentBytes: r.SentBytes, WaitSeconds: r.WaitSeconds,
+		Communication: r.Communication, SentBytes: r.SentBytes, WaitSeconds: r.WaitSeconds, WaitShare: r.WaitShare,
 		Graph: Counts{
 			Vertices: r.Whole.Vertices, Edges: r.Whole.Edges, Features: r.Whole.FeatureColumns, Classes: r.Whole.Classes,
 		},

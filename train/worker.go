@@ -47,13 +47,8 @@ type vertexSet struct {
 // newWorker copies features and structure into the team's memory and builds the model. With several workers all must call it.
 func newWorker(team *kernel.Team, c *comm.Comm, share *partition.Share, j *Job, classes int) (w *worker, err error) {
 	o := &j.Options
-	switch whole := &share.Whole; {
-	case whole.Vertices == 0:
-		return nil, refusal.Errorf("the graph has no vertices")
-	case whole.FeatureColumns == 0:
-		return nil, refusal.Errorf("the graph has no features; import it with --random-features N, or with features of its own")
-	case classes < 1:
-		return nil, refusal.Errorf("the graph has no labels to learn")
+	if err := checkWhole(&share.Whole, classes); err != nil {
+		return nil, err
 	}
 	w = &worker{team: team, comm: c, share: share, g: share.Graph, o: o}
 	w.loadFeatures()
@@ -76,6 +71,52 @@ func newWorker(team *kernel.Team, c *comm.Comm, share *partition.Share, j *Job, 
 		Classes: classes,
 	})
 	return w, err
+}
+
+// checkWhole refuses a graph with nothing to learn from.
+func checkWhole(whole *partition.Whole, classes int) error {
+	switch {
+	case whole.Vertices == 0:
+		return refusal.Errorf("the graph has no vertices")
+	case whole.FeatureColumns == 0:
+		return refusal.Errorf("the graph has no features; import it with --random-features N, or with features of its own")
+	case classes < 1:
+		return refusal.Errorf("the graph has no labels to learn")
+	}
+	return nil
+}
+
+// CheckGraph refuses what cannot be trained on with these options, before any work.
+func (o *Options) CheckGraph(g *graph.Graph) error {
+	whole := &wholeShare(g).Whole
+	if err := checkWhole(whole, whole.Classes); err != nil {
+		return err
+	}
+	if err := o.checkSplit(whole); err != nil {
+		return err
+	}
+	mesh, err := o.Mesh()
+	if err != nil {
+		return err
+	}
+	if mesh.Graph > whole.Vertices {
+		return refusal.Errorf("--parallel %s: the graph has only %d vertices to divide", o.Parallel, whole.Vertices)
+	}
+	_, err = chooseMetric(o.Metric, whole, &g.Labels)
+	return err
+}
+
+// checkSplit refuses a split that is not there, or has nothing to train on.
+func (o *Options) checkSplit(whole *partition.Whole) error {
+	switch splits := whole.Splits; {
+	case len(splits) == 0:
+		return refusal.Errorf("the graph has no split into training, validation and test vertices; import it with --split")
+	case o.Split >= len(splits):
+		return refusal.Errorf("--split %d: the number of splits that the graph has is %d, and they count from 0", o.Split, len(splits))
+	case splits[o.Split].Train == 0:
+		return refusal.Errorf("--split %d has no training vertices", o.Split)
+	}
+	return nil
 }
 
 // model builds the named model.
@@ -168,17 +209,10 @@ func rowOf(f *graph.Features, v int) []float32 {
 }
 
 func (w *worker) loadTargets() error {
-	splits := w.share.Whole.Splits
-	if w.o.Split >= len(splits) {
-		if len(splits) == 0 {
-			return refusal.Errorf("the graph has no split into training, validation and test vertices; import it with --split")
-		}
-		return refusal.Errorf("--split %d: the graph has %d splits, counted from 0", w.o.Split, len(splits))
+	if err := w.o.checkSplit(&w.share.Whole); err != nil {
+		return err
 	}
-	all, s := &splits[w.o.Split], &w.g.Splits[w.o.Split]
-	if all.Train == 0 {
-		return refusal.Errorf("--split %d has no training vertices", w.o.Split)
-	}
+	all, s := &w.share.Whole.Splits[w.o.Split], &w.g.Splits[w.o.Split]
 	w.train, w.val, w.test = w.vertexSet(s.Train, all.Train), w.vertexSet(s.Val, all.Val), w.vertexSet(s.Test, all.Test)
 	l, mem := &w.g.Labels, w.team.Memory
 	w.targets.Classes = l.Classes

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,9 +76,7 @@ func checkPartitionFlags(flags *pflag.FlagSet, o *partition.Options, writePart s
 		return refusal.Errorf("--balance %s: the partition method file takes the partitions as they are; leave it out", o.Balance)
 	}
 	if flags.Changed("write-part") {
-		if info, err := os.Stat(filepath.Dir(writePart)); writePart == "" || err != nil || !info.IsDir() {
-			return refusal.Errorf("--write-part %s: its folder is not there; name a file in one that is", writePart)
-		}
+		return checkFile("write-part", writePart)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
@@ -134,7 +135,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 }
 
 func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, weights map[string]safetensors.Tensor) error {
-	job, _, err := r.openJob(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr())
+	job, _, err := r.openJob(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(), nil)
 	if err != nil {
 		return err
 	}
@@ -220,8 +221,20 @@ func checkFile(flag, path string) error {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		return refusal.Errorf("--%s %s: a folder; name a file", flag, path)
 	}
-	if info, err := os.Stat(filepath.Dir(path)); err != nil || !info.IsDir() {
-		return refusal.Errorf("--%s %s: there is no folder %s", flag, path, filepath.Dir(path))
+	dir := filepath.Dir(path)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return refusal.Errorf("--%s %s: there is no folder %s", flag, path, dir)
+	}
+	for _, mark := range []string{"graph.json", "partition.json", "run.json"} {
+		_, err := os.Stat(filepath.Join(dir, mark))
+		if err == nil && (mark != "run.json" || slices.Contains(train.RunFiles(), filepath.Base(path))) {
+			return refusal.Errorf("--%s %s: its folder holds %s, and the file may be one of a graph or a run; name another folder", flag, path, mark)
+		}
+	}
+	if _, err := os.Stat(path); err != nil { // a new file
+		if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS); err != nil {
+			return refusal.Errorf("--%s %s: the folder %s cannot be written to (%w); name a file elsewhere", flag, path, dir, err)
+		}
 	}
 	return nil
 }

@@ -343,7 +343,9 @@ func (r ranks) largest(n int64) (int64, error) {
 
 // openJob opens the graph for the workers that the options ask for: whole for one, by its partitions for several. They are made if
 // they are not stored.
-func (r ranks) openJob(parent context.Context, dataset string, o train.Options, show io.Writer) (job *train.Job, store string, err error) {
+// check, unless nil, may refuse the graph before it is divided.
+func (r ranks) openJob(parent context.Context, dataset string, o train.Options, show io.Writer, check func(*graph.Graph) error,
+) (job *train.Job, store string, err error) {
 	job = &train.Job{Dataset: dataset, Options: o, Comm: r.comm}
 	if r.comm != nil {
 		job.LocalWorkers = mpi.LocalRanks()
@@ -364,7 +366,7 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 		if err != nil {
 			return err
 		}
-		return preparePartition(parent, store, job, workers, show)
+		return preparePartition(parent, store, job, workers, show, check)
 	})
 	if err != nil || job.Graph != nil {
 		return job, store, err
@@ -398,7 +400,7 @@ func storedPartitions(store string, workers int, o *train.Options) (partition.De
 
 // preparePartition makes sure that the store holds partitions for so many workers. Where nothing can be stored, a single process cuts
 // them in its memory: the job then has the graph.
-func preparePartition(parent context.Context, store string, job *train.Job, workers int, show io.Writer) error {
+func preparePartition(parent context.Context, store string, job *train.Job, workers int, show io.Writer, check func(*graph.Graph) error) error {
 	o := &job.Options
 	_, found, err := partition.Find(store, workers, partitionMethod(o))
 	if found || err != nil {
@@ -410,6 +412,11 @@ func preparePartition(parent context.Context, store string, job *train.Job, work
 	g, err := graph.Open(store)
 	if err != nil {
 		return err
+	}
+	if check != nil {
+		if err := check(g); err != nil {
+			return errors.Join(about(job.Dataset, err), g.Close())
+		}
 	}
 	asked := o.Assignment(workers)
 	readOnly := partition.CheckWritable(store)

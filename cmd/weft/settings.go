@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -81,6 +82,13 @@ func (s *settingFlags) override(o *train.Options) error {
 		if err := g.setting.Set(o, g.text); err != nil {
 			return refusal.Errorf("--%s %s: %w", g.setting.Name, g.text, err)
 		}
+	}
+	// A mesh on the command line does away with what the file says of other axes.
+	given := func(name string) bool {
+		return slices.ContainsFunc(s.given, func(g givenSetting) bool { return g.setting.Name == name })
+	}
+	if given("parallel") {
+		o.ResetOtherAxes(given)
 	}
 	return nil
 }

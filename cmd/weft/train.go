@@ -70,7 +70,7 @@ func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 }
 
 func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, options train.Options, show io.Writer) error {
-	job, store, err := r.openJob(cmd.Context(), dataset, options, show)
+	job, store, err := r.openJob(cmd.Context(), dataset, options, show, options.CheckGraph)
 	if err != nil {
 		return err
 	}
@@ -271,8 +271,8 @@ func printResults(out io.Writer, run *train.Run) {
 	t.row("memory", fmt.Sprintf("%s tensors, %s graph, %s resident at the peak",
 		megabytes(slices.Max(s.PeakTensorBytes)), megabytes(slices.Max(s.GraphBytes)), megabytes(s.PeakRSSBytes)))
 	if s.Workers > 1 {
-		t.row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, waiting for each other %s of it",
-			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes), percent(slices.Max(s.WaitSeconds)/max(1e-9, s.EpochSeconds[len(s.EpochSeconds)-1]))))
+		t.row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, each waiting at most %s of it",
+			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes), percent(s.WaitShare)))
 	}
 	t.row("run", filepath.Clean(s.RunDir))
 	t.flush()
