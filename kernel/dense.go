@@ -88,7 +88,7 @@ func (t *Team) lastRows(z, x, w *tensor.Matrix, transposed, accumulate bool) {
 }
 
 // MatMulT is z = xᵀ·g, or z += xᵀ·g, for x rows × in and g rows × out: the gradient of a weight. It sums over the rows in fixed
-// tiles.
+// tiles. Where g is the narrower one the tiles' products are gᵀ·x, which oneDNN makes up to twice as fast.
 func (t *Team) MatMulT(z, x, g *tensor.Matrix, accumulate bool) {
 	check("factor", g, x.Rows, z.Cols)
 	check("product", z, x.Cols, g.Cols)
@@ -98,17 +98,39 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, accumulate bool) {
 	if x.Rows == 0 || z.Len() == 0 {
 		return
 	}
+	a, b := x, g
+	if g.Cols < x.Cols {
+		a, b = g, x
+	}
 	all := (x.Rows + laneRows - 1) / laneRows
 	count := min(all, lanes)
-	partial := t.scratch(tensor.Float32, count*z.Rows, z.Cols)
+	partial := t.scratch(tensor.Float32, count*a.Cols, b.Cols)
+	part := func(lane int) *tensor.Matrix { return partial.RowRange(lane*a.Cols, (lane+1)*a.Cols) }
 	t.Parallel(count, func(lane int) {
 		for tile := lane; tile < all; tile += count {
 			lo, hi := tile*laneRows, min((tile+1)*laneRows, x.Rows)
-			sgemm('T', 'N', z.Rows, z.Cols, hi-lo, x, lo, x.Cols, g, lo, g.Cols, beta(tile > lane), partial, lane*z.Rows)
+			sgemm('T', 'N', a.Cols, b.Cols, hi-lo, a, lo, a.Cols, b, lo, b.Cols, beta(tile > lane), partial, lane*a.Cols)
 		}
 	})
-	for lane := range count {
-		t.Axpy(z, 1, partial.RowRange(lane*z.Rows, (lane+1)*z.Rows))
+	for lane := 1; lane < count; lane++ {
+		t.Axpy(part(0), 1, part(lane))
+	}
+	if a == x {
+		t.Axpy(z, 1, part(0))
+	} else {
+		t.addTransposed(z, part(0))
 	}
 	partial.Release()
+}
+
+// addTransposed is z += xᵀ.
+func (t *Team) addTransposed(z, x *tensor.Matrix) {
+	t.Parallel(1, func(int) {
+		to, from := z.Floats(), x.Floats()
+		for r := range x.Rows {
+			for c, v := range from[r*x.Cols : (r+1)*x.Cols] {
+				to[c*z.Cols+r] += v
+			}
+		}
+	})
 }

@@ -253,9 +253,11 @@ static inline __attribute__((always_inline)) void dots_of(const dot_rows *d, int
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
 		const float *fixed = d->fixed + r->row * d->cols;
 		__asm__("" : "+r"(fixed));
-		for (int64_t e = r->at; e < r->at + r->edges; e += VW / P) {
+		for (int64_t e = r->at, end = r->at + r->edges; e < end; e += VW / P) {
 			vf v[VW];
-			for (int i = 0; i < VW / P; i++) {
+			// Where a vector has the places of many edges, those behind the last one are left as they are, for nobody reads them.
+			const int64_t edges = P * 8 > VW || end - e > VW / P ? VW / P : end - e;
+			for (int i = 0; i < edges; i++) {
 				const float *row = d->rows + b->other[e + i] * d->cols, *later = d->rows + b->other[e + i + ahead] * d->cols;
 				__asm__("" : "+r"(row), "+r"(later)); // two addresses with constant offsets
 				if (ahead)

@@ -73,7 +73,8 @@ func (s heads) attention(e *kernel.CSR, v2 bool, a *arrays) kernel.Attention {
 }
 
 // attend gathers source rows, and for GATv1 their scores; it streams the structure and what stands for the destination (GATv1 its
-// scores, GATv2 its row) and writes the output and the log-sum-exp. There is one exponential for each edge and head.
+// scores, GATv2 its row) and writes the output and the log-sum-exp. There is one exponential for each edge and head, and GATv2 has one term
+// of a score for each edge and column: unlike GATv1's, its scores are sums over columns that belong to the edge.
 //
 // Operations per edge and column: 2 for the weighted sum; GATv2 5 more for a·LeakyReLU(x+y).
 func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
@@ -86,6 +87,7 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 	}
 	if v2 {
 		j.flops += float64(5 * e.Entries() * s.width)
+		j.scores = e.Entries() * s.width
 		j.gathers, j.read = []gather{{e.Indices, []*tensor.Matrix{k.Source}}}, structure(e, k.Target)
 	} else {
 		j.gathers, j.read = []gather{{e.Indices, []*tensor.Matrix{k.Source, k.SourceScore}}}, structure(e, k.TargetScore)
@@ -93,7 +95,7 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 	return j
 }
 
-// attendBackward goes over the edges twice, and has one exponential for each edge and head both times.
+// attendBackward goes over the edges twice, and has one exponential for each edge and head, and GATv2's terms of scores, both times.
 //
 // By destination, for the gradient of what stands for it: gathers source rows (and GATv1's source scores), and streams the structure,
 // the destination's row of the gradient g, its log-sum-exp and ⟨g, output⟩, and GATv1's scores or GATv2's row; updates that gradient.
@@ -117,6 +119,7 @@ func (b *bench) attendBackward(s heads, v2 bool, a *arrays) *job {
 	if v2 {
 		d.Target, d.A = a.zeros(e.Rows, s.width), a.zeros(1, s.width)
 		j.flops += float64(18 * e.Entries() * s.width)
+		j.scores = 2 * e.Entries() * s.width
 		j.gathers = []gather{{e.Indices, []*tensor.Matrix{k.Source}}, {t.Indices, []*tensor.Matrix{g, k.Target, packed}}}
 		j.read, j.updated = append(j.read, k.Target), j.updated+4*d.Target.Len()
 	} else {

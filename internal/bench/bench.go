@@ -6,13 +6,17 @@
 //
 // A kernel that is bound by memory:
 //
-//	bound = gathered bytes ÷ gather rate + Σ streamed bytes ÷ stream rate (+ exponentials ÷ exponential rate)
+//	bound = gathered bytes ÷ gather rate + Σ streamed bytes ÷ stream rate (+ exponentials ÷ their rate + terms of GATv2's scores ÷ theirs)
 //
 // The gather probe reads the same rows through the kernel's own indices and adds up their words; it prefetches at the distance that
 // proves best. Its rate counts all that it reads, the indices too, for these are streamed bytes in the bound. The stream probes
 // read what the kernel reads from front to back and write or update as many bytes as it does, each with the access pattern of the
 // kernel: the bytes that the machine fetches before a write lower the rate and are not counted. What a gather is in each kernel
 // stands where the kernel's case is made.
+//
+// The exponentials and the terms a·LeakyReLU(x + y) have probes that compute nothing else, from operands in the first-level cache. All parts
+// are added, although a processor may do some of them at once: a fraction above 1 is possible. What else attention computes, such as weighted
+// sums and the backward pass's dot products, is not in the bound.
 //
 // A dense product is bound by compute: floating-point operations ÷ the rate of the best large square product. Where a dimension is
 // under 256 its operands weigh as much: operand bytes ÷ stream rate is added, and the bound is marked memory.
@@ -54,6 +58,8 @@ type Machine struct {
 	Flops float64 `json:"flops"`
 	// Exp is exponentials per second.
 	Exp float64 `json:"exponentials_per_second"`
+	// Score is terms a·LeakyReLU(x + y) of GATv2's scores per second.
+	Score float64 `json:"score_terms_per_second"`
 }
 
 // bench is what the measurements of one run share.
@@ -99,15 +105,16 @@ func (b *bench) machine() Machine {
 	x, y := a.matrix(rows, width), a.matrix(rows, width)
 	e := b.graph(graphKey{uniform, rows, 15}).in
 	g := b.tuned(gather{e.Indices, []*tensor.Matrix{x}})
-	exps := 1 << 24
+	exps, scores := 1<<24, 1<<26
 	if b.Quick {
-		exps = 1 << 18
+		exps, scores = 1<<18, 1<<18
 	}
 	t := b.alternate(time.Second, func() { b.gather(g) }, func() { b.probes.read(x) }, func() { b.probes.write(y, 1) },
-		func() { b.probes.update(y, 1) }, b.bestSquare().run, func() { exps = b.probes.exp(exps) })
+		func() { b.probes.update(y, 1) }, b.bestSquare().run, func() { exps = b.probes.exp(exps) },
+		func() { scores = b.probes.score(scores) })
 	bytes := float64(4 * x.Len())
 	m.Gather, m.Read, m.Write, m.Update = float64(g.rowBytes())/t[0], bytes/t[1], bytes/t[2], bytes/t[3]
-	m.Flops, m.Exp = b.square.flops/t[4], float64(exps)/t[5]
+	m.Flops, m.Exp, m.Score = b.square.flops/t[4], float64(exps)/t[5], float64(scores)/t[6]
 	return m
 }
 
@@ -120,6 +127,6 @@ func (m Machine) Describe() []string {
 	return []string{
 		fmt.Sprintf("%s, %d cores, %d threads, kernels for %s", name, m.Cores, m.Threads, m.SIMD),
 		fmt.Sprintf("gather %.1f GB/s, read %.1f GB/s, write %.1f GB/s, update %.1f GB/s", m.Gather/1e9, m.Read/1e9, m.Write/1e9, m.Update/1e9),
-		fmt.Sprintf("dense products %.0f GFLOP/s, %.2f G exponentials/s", m.Flops/1e9, m.Exp/1e9),
+		fmt.Sprintf("dense products %.0f GFLOP/s, %.2f G exponentials/s, %.1f G terms of GATv2's scores/s", m.Flops/1e9, m.Exp/1e9, m.Score/1e9),
 	}
 }

@@ -103,6 +103,25 @@ func exponentialsAreRight(t *testing.T) {
 	}
 }
 
+// TestScoreTerms: the probe computes what it claims to, and as many terms as it says.
+func TestScoreTerms(t *testing.T) {
+	eachLevel(func() {
+		x, y, a, want := make([]float32, 192), make([]float32, 192), make([]float32, 192), 0.0
+		for i := range x {
+			x[i], y[i], a[i] = float32(i%5)-2, float32(i%3)-1, float32(i%11)-4
+			sum := float64(x[i] + y[i])
+			want += float64(a[i]) * max(sum, .2*sum)
+		}
+		if got := scoreTerms(x, y, a, 3); math.Abs(float64(got)-3*want) > 1e-4*math.Abs(want) {
+			t.Errorf("sum %v, want %v", got, 3*want)
+		}
+	})
+	p := probes{newArrays(t, 3).team}
+	if n := p.score(scorePerCall*4 + 1); n != scorePerCall*5 {
+		t.Errorf("%d terms", n)
+	}
+}
+
 // TestBound: the bound counts each part at its share of a probe, and the bytes are those of the formulas in the doc comments.
 func TestBound(t *testing.T) {
 	b := newBench(Options{Threads: 1, Quick: true})
@@ -116,18 +135,19 @@ func TestBound(t *testing.T) {
 	for name, c := range map[string]struct {
 		j                             *job
 		gathered, read, written, both int
-		exps                          int
+		exps, scores                  int
 	}{
-		"sum":       {b.spmm(s.graph(b, false), 32, nil, nil, a), 128 * e, structure, 128 * v, 0, 0},
-		"mean":      {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e, structure + 4*v, 128 * v, 0, 0},
-		"symmetric": {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), a.zeros(v, 1), a), 132 * e, structure + 4*v, 128 * v, 0, 0},
-		"max":       {b.max(s.graph(b, false), 32, a), 128 * e, structure, 256 * v, 0, 0},
-		"attention": {b.attend(s, false, a), (128 + 16) * e, structure + 16*v, (128 + 16) * v, 0, 4 * e},
+		"sum":       {b.spmm(s.graph(b, false), 32, nil, nil, a), 128 * e, structure, 128 * v, 0, 0, 0},
+		"mean":      {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e, structure + 4*v, 128 * v, 0, 0, 0},
+		"symmetric": {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), a.zeros(v, 1), a), 132 * e, structure + 4*v, 128 * v, 0, 0, 0},
+		"max":       {b.max(s.graph(b, false), 32, a), 128 * e, structure, 256 * v, 0, 0, 0},
+		"attention": {b.attend(s, false, a), (128 + 16) * e, structure + 16*v, (128 + 16) * v, 0, 4 * e, 0},
 		"attention backward": {
 			b.attendBackward(s, false, a), (128+16)*e + (128+48)*e, 2*structure + 2*128*v + 4*16*v, 0,
-			(128 + 32) * v, 8 * e,
+			(128 + 32) * v, 8 * e, 0,
 		},
-		"attention v2 backward": {b.attendBackward(s, true, a), 128*e + (2*128+48)*e, 2*structure + 3*128*v + 2*16*v, 0, 256 * v, 8 * e},
+		"attention v2 backward": {b.attendBackward(s, true, a), 128*e + (2*128+48)*e, 2*structure + 3*128*v + 2*16*v, 0, 256 * v, 8 * e, 64 * e},
+		"attention v2":          {b.attend(s, true, a), 128 * e, structure + 128*v, (128 + 16) * v, 0, 4 * e, 32 * e},
 	} {
 		gathered, read := 0, 0
 		for _, g := range c.j.gathers {
@@ -136,9 +156,9 @@ func TestBound(t *testing.T) {
 		for _, m := range c.j.read {
 			read += m.Len() * m.Element.Size()
 		}
-		got := []int{gathered, read, c.j.written, c.j.updated, c.j.exps}
-		if diff := cmp.Diff([]int{c.gathered, c.read, c.written, c.both, c.exps}, got); diff != "" {
-			t.Errorf("%s: gathered, read, written, updated, exponentials: %s", name, diff)
+		got := []int{gathered, read, c.j.written, c.j.updated, c.j.exps, c.j.scores}
+		if diff := cmp.Diff([]int{c.gathered, c.read, c.written, c.both, c.exps, c.scores}, got); diff != "" {
+			t.Errorf("%s: gathered, read, written, updated, exponentials, terms: %s", name, diff)
 		}
 	}
 	g := gather{s.graph(b, false).Indices, []*tensor.Matrix{a.zeros(v, 32)}}

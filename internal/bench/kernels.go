@@ -35,6 +35,7 @@ type job struct {
 	written int              // bytes
 	updated int              // bytes that are read and written in place
 	exps    int              // exponentials
+	scores  int              // terms a·LeakyReLU(x + y) of GATv2's scores
 	square  bool             // the flops count in the bound, at the rate of the square product
 	compute bool             // and nothing else does
 }
@@ -126,6 +127,9 @@ func (b *bench) passes(j *job) (passes []pass, release func()) {
 	}
 	if j.exps > 0 {
 		add(float64(j.exps)/float64(b.probes.exp(j.exps)), func() { b.probes.exp(j.exps) })
+	}
+	if j.scores > 0 {
+		add(float64(j.scores)/float64(b.probes.score(j.scores)), func() { b.probes.score(j.scores) })
 	}
 	return passes, func() {
 		for _, m := range scratch {

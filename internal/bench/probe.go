@@ -18,10 +18,12 @@ import (
 type probes struct{ team *kernel.Team }
 
 const (
-	shares     = 8    // ranges per thread, so that a late thread does not keep the others waiting
-	lineWords  = 16   // 32-bit words in a cache line
-	expBuffer  = 2048 // floats that stay in the first-level cache
-	expPerCall = 1 << 16
+	shares       = 8    // ranges per thread, so that a late thread does not keep the others waiting
+	lineWords    = 16   // 32-bit words in a cache line
+	expBuffer    = 2048 // floats that stay in the first-level cache
+	expPerCall   = 1 << 16
+	scoreBuffer  = 1024 // floats of each of three operands, which stay there too
+	scorePerCall = 1 << 18
 )
 
 // level holds the loops in the best instructions that this CPU has.
@@ -102,4 +104,20 @@ func (p probes) exp(n int) int {
 // exponentials is z_i = e^x_i, so many times over.
 func exponentials(z, x []float32, times int) {
 	C.probe_exp(level, (*C.float)(&z[0]), (*C.float)(&x[0]), C.int64_t(len(x)), C.int64_t(times))
+}
+
+// score adds up at least n terms a·LeakyReLU(x + y), as GATv2's scores do, from operands in the first-level cache, and returns how many.
+func (p probes) score(n int) int {
+	calls := max(p.team.Threads(), (n+scorePerCall-1)/scorePerCall)
+	x := make([]float32, 3*scoreBuffer)
+	for i := range x {
+		x[i] = float32(i%7) - 3
+	}
+	p.team.Parallel(calls, func(int) { scoreTerms(x[:scoreBuffer], x[scoreBuffer:], x[2*scoreBuffer:], scorePerCall/scoreBuffer) })
+	return calls * scorePerCall
+}
+
+// scoreTerms is the sum over x, a multiple of 64 numbers, of a·LeakyReLU(x + y) with slope 0.2, so many times over.
+func scoreTerms(x, y, a []float32, times int) float32 {
+	return float32(C.probe_score(level, (*C.float)(&x[0]), (*C.float)(&y[0]), (*C.float)(&a[0]), C.int64_t(len(x)), C.int64_t(times)))
 }

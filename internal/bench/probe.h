@@ -22,6 +22,8 @@ typedef struct {
 	void (*write)(uint32_t *x, int64_t n, uint32_t value);  // x_i = value
 	void (*update)(uint32_t *x, int64_t n, uint32_t value); // x_i += value
 	void (*exp)(float *z, const float *x, int64_t n, int64_t times); // z_i = e^x_i for |x| ≤ 87, 2 units in the last place
+	// The sum, so many times over, of a_i·LeakyReLU(x_i + y_i) with slope 0.2; n is a multiple of 64.
+	float (*score)(const float *x, const float *y, const float *a, int64_t n, int64_t times);
 } probe_level;
 
 extern const probe_level probe_avx512, probe_avx2, probe_portable;
@@ -33,4 +35,7 @@ static inline uint32_t probe_read(const probe_level *l, const void *x, int64_t n
 static inline void probe_write(const probe_level *l, void *x, int64_t n, uint32_t value) { l->write(x, n, value); }
 static inline void probe_update(const probe_level *l, void *x, int64_t n, uint32_t value) { l->update(x, n, value); }
 static inline void probe_exp(const probe_level *l, float *z, const float *x, int64_t n, int64_t times) { l->exp(z, x, n, times); }
+static inline float probe_score(const probe_level *l, const float *x, const float *y, const float *a, int64_t n, int64_t times) {
+	return l->score(x, y, a, n, times);
+}
 #endif
