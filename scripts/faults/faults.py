@@ -270,7 +270,8 @@ class Trial:
             epochs = (self.out / "metrics.jsonl").read_bytes().count(b"\n")
             if epochs != run["summary"]["epochs_run"]:
                 yield f"metrics.jsonl has {epochs} epochs, run.json {run['summary']['epochs_run']}"
-            if run["interrupted"] != (self.launcher_status != 0):
+            # A rank that is killed once run.json is there leaves a complete run, whatever the launcher says of it.
+            if self.name not in ("KILL", "STOP") and run["interrupted"] != (self.launcher_status != 0):
                 yield f"run.json says interrupted: {run['interrupted']}, mpirun's status is {self.launcher_status}"
         elif self.out.exists():
             p = subprocess.run([self.weft, "predict", str(self.out), "--out", str(self.folder / "none.npy")], capture_output=True, text=True)
