@@ -21,7 +21,7 @@ func newInspect() *cobra.Command {
 		Short: "check a store and say what it holds",
 		Long: `inspect checks a store, or the store of a dataset, and prints its counts, degrees, features, classes, splits and
 stored partitions.
-A store that is damaged is refused by file and reason.`,
+A store that is damaged, or one of the partitions stored with it, is refused by file and reason.`,
 		Example: "  weft inspect stores/cora\n  weft inspect debian --json",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,7 +62,16 @@ type storedPartition struct {
 	OutOfDate   bool      `json:"out_of_date"` // the store changed after they were cut
 }
 
-// listPartitions lists the partitions of a store, oldest first.
+// checkShare opens the share of a partition, which checks it.
+func checkShare(store string, d partition.Description, p int) error {
+	s, err := partition.Open(store, d, p)
+	if err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// listPartitions lists the partitions of a store, oldest first, and checks them.
 func listPartitions(store string) ([]storedPartition, error) {
 	all, err := partition.List(store)
 	if err != nil {
@@ -73,6 +82,11 @@ func listPartitions(store string) ([]storedPartition, error) {
 		stale := d.CheckFresh(store)
 		if stale != nil && !refusal.Is(stale) {
 			return nil, stale
+		}
+		for p := range d.K {
+			if err := checkShare(store, d, p); err != nil {
+				return nil, err
+			}
 		}
 		listed = append(listed, storedPartition{d.Name, d.K, d.Method, d.CutEdges, d.Replication(), d.Written, stale != nil})
 	}
@@ -126,7 +140,7 @@ func printSummary(out io.Writer, store string, s *inspected) {
 			fmt.Sprintf("replication %.3f", p.Replication), when(p.OutOfDate, "out of date: partition again")))
 		title = ""
 	}
-	t.row("checks", "passed: counts, ids and their order, values, classes, splits")
+	t.row("checks", "passed: counts, ids and their order, values, classes, splits"+when(len(s.Partitions) > 0, ", shares of partitions"))
 	t.flush()
 }
 
