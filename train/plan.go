@@ -103,9 +103,16 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 	if n > 1 {
 		workers = fmt.Sprintf("%d workers", n)
 	}
+	threads := "one thread"
+	if k := j.threads(); k > 1 {
+		threads = fmt.Sprintf("%d threads", k)
+	}
+	if n > 1 {
+		threads += " each"
+	}
 	p.PeakTensorBytes, p.GraphBytes, p.HaloBytes = []int64{mem.Peak()}, []int64{mem.Live(tensor.Graph)}, []int64{sent}
-	p.Lines = append(p.Lines, fmt.Sprintf("%s, %d layers, %d parameters, %s with %d threads, kernels for %s", o.Model, o.Layers,
-		w.params.Count(), workers, j.threads(), kernel.SIMD()))
+	p.Lines = append(p.Lines, fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", o.Model, o.Layers,
+		w.params.Count(), workers, threads, kernel.SIMD()))
 	p.Lines = append(p.Lines, w.graph.Explain()...)
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Lines = append(p.Lines, fmt.Sprintf("%-12s %8.1f MB at the peak", k, float64(mem.PeakOf(k))/1e6))
