@@ -2,22 +2,19 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"weft/comm"
 	"weft/comm/mpi"
-	"weft/graph"
-	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/kernel"
-	"weft/partition"
 	"weft/train"
 )
 
@@ -124,21 +121,18 @@ func (r ranks) rank() int {
 
 // gather is every rank's text.
 func (r ranks) gather(mine string) ([]string, error) {
-	n := r.comm.Size()
-	lengths, parts := make([]int64, n), make([][]byte, n)
-	for k := range parts {
-		parts[k] = comm.Bytes(lengths[k : k+1])
-	}
-	if err := r.comm.AllGather(comm.Setup, comm.Bytes([]int64{int64(len(mine))}), parts); err != nil {
+	lengths, err := comm.Gather(r.comm, comm.Setup, int64(len(mine)))
+	if err != nil {
 		return nil, err
 	}
+	parts := make([][]byte, len(lengths))
 	for k := range parts {
 		parts[k] = make([]byte, lengths[k])
 	}
 	if err := r.comm.AllGather(comm.Setup, []byte(mine), parts); err != nil {
 		return nil, err
 	}
-	texts := make([]string, n)
+	texts := make([]string, len(parts))
 	for k, part := range parts {
 		texts[k] = string(part)
 	}
@@ -332,132 +326,9 @@ func (r ranks) largest(n int64) (int64, error) {
 	if r.comm == nil {
 		return n, nil
 	}
-	all := make([]float64, r.comm.Size())
-	all[r.comm.Rank()] = float64(n)
-	err := r.comm.SumDoubles(comm.Setup, all)
-	for _, x := range all {
-		n = max(n, int64(x))
-	}
-	return n, err
-}
-
-// openJob opens the graph for the workers that the options ask for: whole for one, by its partitions for several. They are made if
-// they are not stored.
-// check, unless nil, may refuse the graph before it is divided.
-func (r ranks) openJob(parent context.Context, dataset string, o train.Options, show io.Writer, check func(*graph.Graph) error,
-) (job *train.Job, store string, err error) {
-	job = &train.Job{Dataset: dataset, Options: o, Comm: r.comm}
-	if r.comm != nil {
-		job.LocalWorkers = mpi.LocalRanks()
-		if job.CoreSharers, err = r.sharers(); err != nil {
-			return nil, "", err
-		}
-	}
-	workers, err := o.Workers()
+	all, err := comm.Gather(r.comm, comm.Setup, n)
 	if err != nil {
-		return nil, "", err
+		return 0, err
 	}
-	if workers == 1 {
-		job.Graph, store, err = openDataset(parent, dataset, show)
-		return job, store, err
-	}
-	err = r.onFirst(o.CommTimeout, func() error {
-		store, err = resolve(parent, dataset, show)
-		if err != nil {
-			return err
-		}
-		return preparePartition(parent, store, job, workers, show, check)
-	})
-	if err != nil || job.Graph != nil {
-		return job, store, err
-	}
-	if !r.first() {
-		store, err = resolve(parent, dataset, io.Discard)
-	}
-	var d partition.Description
-	if err == nil {
-		d, err = storedPartitions(store, workers, &o)
-	}
-	if err := r.together(err); err != nil {
-		return job, store, err
-	}
-	job.Parts = &train.Parts{Whole: d.Whole, Open: func(p int) (*partition.Share, error) { return partition.Open(store, d, p) }}
-	return job, store, r.agree(d.ID, func(rank int, _, _ string) error {
-		return refusal.Errorf("%s: rank %d finds other partitions here than rank 0: all machines need the same store, "+
-			"on a shared file system or copied with its partitions", store, rank)
-	})
-}
-
-// storedPartitions are those that rank 0 has found or made.
-func storedPartitions(store string, workers int, o *train.Options) (partition.Description, error) {
-	d, found, err := partition.Find(store, workers, partitionMethod(o))
-	if err == nil && !found {
-		err = refusal.Errorf("%s: no partition of %d is stored here, but one is where rank 0 runs: all machines need the same store, "+
-			"on a shared file system or copied with its partitions", store, workers)
-	}
-	return d, err
-}
-
-// preparePartition makes sure that the store holds partitions for so many workers. Where nothing can be stored, a single process cuts
-// them in its memory: the job then has the graph.
-func preparePartition(parent context.Context, store string, job *train.Job, workers int, show io.Writer, check func(*graph.Graph) error) error {
-	o := &job.Options
-	_, found, err := partition.Find(store, workers, partitionMethod(o))
-	if found || err != nil {
-		return err
-	}
-	if o.Partition == partition.File {
-		return refusal.Errorf("--partition file: no partition of %d is stored; store one with weft partition %s -k %d --method file --file PART", workers, store, workers)
-	}
-	g, err := graph.Open(store)
-	if err != nil {
-		return err
-	}
-	if check != nil {
-		if err := check(g); err != nil {
-			return errors.Join(about(job.Dataset, err), g.Close())
-		}
-	}
-	asked := o.Assignment(workers)
-	readOnly := partition.CheckWritable(store)
-	if readOnly != nil && job.Comm == nil {
-		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", job.Dataset, workers, asked.Method)
-		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory and not kept\n", job.Dataset)
-		job.Graph = g
-		return nil
-	}
-	defer g.Close()
-	if readOnly != nil {
-		return readOnly
-	}
-	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", job.Dataset, workers, asked.Method)
-	ctx, stop := untilSignal(parent, func(os.Signal) {})
-	defer stop()
-	a, err := partition.Assign(ctx, g, asked)
-	if err == nil {
-		_, err = partition.Write(store, g, a)
-	}
-	if ctx.Err() != nil {
-		return errInterrupted
-	}
-	return err
-}
-
-// partitionMethod is the method of the partitions to take, "" for any.
-func partitionMethod(o *train.Options) string {
-	if o.Partition == train.Defaults().Partition {
-		return ""
-	}
-	return o.Partition
-}
-
-// resolve is the store of a dataset. A signal while it is made leaves none.
-func resolve(parent context.Context, name string, show io.Writer) (store string, err error) {
-	ctx, stop := untilSignal(parent, func(os.Signal) {})
-	defer stop()
-	store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, line) })
-	if ctx.Err() != nil {
-		return "", errInterrupted
-	}
-	return store, err
+	return slices.Max(all), nil
 }
