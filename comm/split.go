@@ -13,14 +13,11 @@ func (c *Comm) Split(color, key int) (*Comm, error) {
 	e.mu.Lock()
 	mine := []int64{int64(color), int64(key), int64(e.groups)}
 	e.mu.Unlock()
-	said, all := make([][]int64, c.Size()), make([][]byte, c.Size())
-	for r := range said {
-		said[r] = make([]int64, len(mine))
-		all[r] = Bytes(said[r])
-	}
-	if err := c.AllGather(Setup, Bytes(mine), all); err != nil {
+	all, err := Gather(c, Setup, mine...)
+	if err != nil {
 		return nil, err
 	}
+	said := slices.Collect(slices.Chunk(all, len(mine)))
 
 	// The new groups have no rank in common, so that one number serves them all; it is new to all of their ranks.
 	number := 0
