@@ -33,26 +33,18 @@ func HeadScale(x, s *Var) *Var {
 
 // Exp is exp(x), element by element.
 func Exp(x *Var) *Var {
-	t := x.tape
-	z := t.New(x.Rows(), x.Cols())
-	t.Team.Exp(z, x.Value())
-	return t.Record(Op{Value: z, Inputs: []*Var{x}, KeepsResult: true, Backward: func(g *tensor.Matrix) {
-		t.Team.Multiply(g, g, z)
-		x.AddGrad(g)
-	}})
+	team := x.tape.Team
+	return fromOutput(x, team.Exp, func(g, z *tensor.Matrix) { team.Multiply(g, g, z) })
 }
 
 // Reciprocal is 1/x, element by element, and 0 where x is 0.
 func Reciprocal(x *Var) *Var {
-	t := x.tape
-	z := t.New(x.Rows(), x.Cols())
-	t.Team.Reciprocal(z, x.Value())
-	return t.Record(Op{Value: z, Inputs: []*Var{x}, KeepsResult: true, Backward: func(g *tensor.Matrix) {
-		t.Team.Multiply(g, g, z)
-		t.Team.Multiply(g, g, z)
-		t.Team.Scale(g, -1, g)
-		x.AddGrad(g)
-	}})
+	team := x.tape.Team
+	return fromOutput(x, team.Reciprocal, func(g, z *tensor.Matrix) {
+		team.Multiply(g, g, z)
+		team.Multiply(g, g, z)
+		team.Scale(g, -1, g)
+	})
 }
 
 // Detach is x without its gradient.

@@ -139,11 +139,19 @@ func Finish(x, bias *Var, act kernel.Activation, mask kernel.Mask) *Var {
 
 // Activate is act(x). x is left alone.
 func Activate(x *Var, act kernel.Activation) *Var {
+	team := x.tape.Team
+	return fromOutput(x, func(z, x *tensor.Matrix) { team.Finish(z, x, nil, act, kernel.Mask{}) },
+		func(g, z *tensor.Matrix) { team.FinishBackward(g, g, z, act, kernel.Mask{}) })
+}
+
+// fromOutput is an element-wise function of x, which is left alone: forward makes z, and backward turns dLoss/dz into dLoss/dx in place,
+// from the output alone.
+func fromOutput(x *Var, forward func(z, x *tensor.Matrix), backward func(g, z *tensor.Matrix)) *Var {
 	t := x.tape
 	z := t.New(x.Rows(), x.Cols())
-	t.Team.Finish(z, x.Value(), nil, act, kernel.Mask{})
+	forward(z, x.Value())
 	return t.Record(Op{Value: z, Inputs: []*Var{x}, KeepsResult: true, Backward: func(g *tensor.Matrix) {
-		t.Team.FinishBackward(g, g, z, act, kernel.Mask{})
+		backward(g, z)
 		x.AddGrad(g)
 	}})
 }

@@ -8,16 +8,16 @@ type Random struct {
 
 // Key is the key of a site's mask: a hash of seed, epoch and the site's path.
 func (r Random) Key(site string) uint64 {
-	h := mix(r.Seed ^ 0x9e3779b97f4a7c15)
-	h = mix(h ^ uint64(r.Epoch))
+	h := Mix(r.Seed ^ 0x9e3779b97f4a7c15)
+	h = Mix(h ^ uint64(r.Epoch))
 	for _, c := range []byte(site) {
 		h = (h ^ uint64(c)) * 0x100000001b3
 	}
-	return mix(h)
+	return Mix(h)
 }
 
-// mix is the finaliser of SplitMix64 (Steele, Lea & Flood 2014).
-func mix(x uint64) uint64 {
+// Mix is the finaliser of SplitMix64 (Steele, Lea & Flood 2014).
+func Mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31

@@ -82,9 +82,9 @@ func (t *Team) Picked(m, rows *tensor.Matrix) *tensor.Matrix {
 func (t *Team) AttendSome(s *AttentionState, rows *tensor.Matrix, a Attention, e *CSR) {
 	some := &AttentionState{Maximum: t.Picked(s.Maximum, rows), Out: t.Picked(s.Out, rows), sum: t.Picked(s.sum, rows), begun: true}
 	t.Attend(some, a, e, nil, false)
-	for to, from := range map[*tensor.Matrix]*tensor.Matrix{s.Maximum: some.Maximum, s.Out: some.Out, s.sum: some.sum} {
-		t.Scatter(to, from, rows)
-		from.Release()
+	for _, m := range []struct{ to, from *tensor.Matrix }{{s.Maximum, some.Maximum}, {s.Out, some.Out}, {s.sum, some.sum}} {
+		t.Scatter(m.to, m.from, rows)
+		m.from.Release()
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"weft/autograd"
 	"weft/kernel"
 	"weft/tensor"
 )
@@ -108,13 +109,7 @@ func vertexOf(ids *tensor.Matrix, row int32) int64 {
 // edgeKey is a number for an edge that keys its dropout masks, by SplitMix64's finaliser: equal on any workers, and for two edges by
 // chance alone.
 func edgeKey(source, target, occurrence int64) int32 {
-	return int32(mix(mix(uint64(source)<<32|uint64(target)) + uint64(occurrence)))
-}
-
-func mix(h uint64) uint64 {
-	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
-	h = (h ^ h>>27) * 0x94d049bb133111eb
-	return h ^ h>>31
+	return int32(autograd.Mix(autograd.Mix(uint64(source)<<32|uint64(target)) + uint64(occurrence)))
 }
 
 // index is the chunk of the first n edges, with the matrices made from their ends.

@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"math"
+	"slices"
 
 	"weft/graph"
 	"weft/kernel"
@@ -81,7 +82,7 @@ func newTopology(team *kernel.Team, r *graph.Relation, starts []int, me int, cop
 	t = &topology{rows: n, blocks: []*block{nil}}
 	halo = make([][]int32, k)
 	remote := make([][]*block, k)
-	s := &span{r: r, from: make([]int64, n), to: r.Indptr[:n]}
+	s := &span{r: r, from: make([]int64, n), to: slices.Clone(r.Indptr[:n])}
 	for q := range k {
 		s.next(int32(starts[q+1]))
 		if q == me {
@@ -119,16 +120,14 @@ type span struct {
 
 // next moves on to the sources from the end of the last span to below end.
 func (s *span) next(end int32) {
-	to := make([]int64, len(s.to))
-	for v := range to {
-		s.from[v] = s.to[v]
-		k := s.from[v]
+	for v := range s.to {
+		k := s.to[v]
+		s.from[v] = k
 		for k < s.r.Indptr[v+1] && s.r.Sources[k] < end {
 			k++
 		}
-		to[v] = k
+		s.to[v] = k
 	}
-	s.to = to
 }
 
 // each calls f for every edge of the span.
