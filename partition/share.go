@@ -34,6 +34,18 @@ type Whole struct {
 	Statistics     Statistics         `json:"-"` // stored in the Description that the share was opened by
 }
 
+// WholeOf counts a graph, but for the statistics of its partitions.
+func WholeOf(g *graph.Graph) Whole {
+	w := Whole{
+		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns, Classes: g.Labels.Classes,
+		Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
+	}
+	for _, s := range g.Splits {
+		w.Splits = append(w.Splits, graph.SplitSizes{Train: len(s.Train), Val: len(s.Val), Test: len(s.Test)})
+	}
+	return w
+}
+
 // Close gives back what a share holds of the operating system (mapped files). Its arrays must not be used afterwards. It does
 // nothing for a share made in memory.
 func (s *Share) Close() error { return s.Graph.Close() }
@@ -102,13 +114,8 @@ func newCutter(g *graph.Graph, a *Assignment) *cutter {
 	for _, u := range g.Relation.Sources {
 		c.outDegree[u]++
 	}
-	c.whole = Whole{
-		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns, Classes: g.Labels.Classes,
-		Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance, Statistics: *measure(g, a, c.layout),
-	}
-	for _, s := range g.Splits {
-		c.whole.Splits = append(c.whole.Splits, graph.SplitSizes{Train: len(s.Train), Val: len(s.Val), Test: len(s.Test)})
-	}
+	c.whole = WholeOf(g)
+	c.whole.Statistics = *measure(g, a, c.layout)
 	return c
 }
 

@@ -28,11 +28,11 @@ const bucketFloats = 1 << 18
 
 func newReducer(team *kernel.Team, c *comm.Comm, params []*nn.Param) *reducer {
 	r := &reducer{team: team, comm: c}
-	largest := 0
+	all := 0
 	for _, p := range params {
-		largest += p.Grad.Len()
+		all += p.Grad.Len()
 	}
-	r.bucket = team.Memory.New(tensor.Buffers, 1, min(largest, bucketFloats))
+	r.bucket = team.Memory.New(tensor.Buffers, 1, min(all, bucketFloats))
 	return r
 }
 

@@ -88,11 +88,11 @@ func checkWhole(whole *partition.Whole, classes int) error {
 
 // CheckGraph refuses what cannot be trained on with these options, before any work.
 func (o *Options) CheckGraph(g *graph.Graph) error {
-	whole := &wholeShare(g).Whole
-	if err := checkWhole(whole, whole.Classes); err != nil {
+	whole := partition.WholeOf(g)
+	if err := checkWhole(&whole, whole.Classes); err != nil {
 		return err
 	}
-	if err := o.checkSplit(whole); err != nil {
+	if err := o.checkSplit(&whole); err != nil {
 		return err
 	}
 	mesh, err := o.Mesh()
@@ -102,7 +102,7 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 	if mesh.Graph > whole.Vertices {
 		return refusal.Errorf("--parallel %s: the graph has only %d vertices to divide", o.Parallel, whole.Vertices)
 	}
-	_, err = chooseMetric(o.Metric, whole, &g.Labels)
+	_, err = chooseMetric(o.Metric, &whole, &g.Labels)
 	return err
 }
 

@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"weft/comm"
-	"weft/graph"
 	"weft/kernel"
 	"weft/parallel"
 	"weft/partition"
@@ -20,17 +19,6 @@ import (
 type Parts struct {
 	Whole partition.Whole
 	Open  func(p int) (*partition.Share, error)
-}
-
-// wholeShare is the share of a worker that is the only one.
-func wholeShare(g *graph.Graph) *partition.Share {
-	s := &partition.Share{Graph: g, Whole: partition.Whole{
-		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns, Classes: g.Labels.Classes, Metric: g.Metric,
-	}}
-	for _, p := range g.Splits {
-		s.Whole.Splits = append(s.Whole.Splits, graph.SplitSizes{Train: len(p.Train), Val: len(p.Val), Test: len(p.Test)})
-	}
-	return s
 }
 
 // parts are the graph's partitions, cut now if nobody has done so.
@@ -165,7 +153,7 @@ func (j *Job) shares(ctx context.Context) (n int, open func(p int, use func(*par
 		return 0, nil, err
 	}
 	if mesh.Graph == 1 {
-		share := wholeShare(j.Graph)
+		share := &partition.Share{Graph: j.Graph, Whole: partition.WholeOf(j.Graph)}
 		return 1, func(_ int, use func(*partition.Share) error) error {
 			return guarded(share, func() error {
 				if err := j.Graph.CheckMade(); err != nil {
