@@ -26,6 +26,15 @@ void weft_set_level(int level) {
 
 void weft_run(int kernel, const void *args, int64_t lo, int64_t hi) { active[kernel](args, lo, hi); }
 
+void weft_pause(void) {
+#if defined(__x86_64__)
+	for (int i = 0; i < 8; i++)
+		__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("isb");
+#endif
+}
+
 _Static_assert((int)WEFT_ONEDNN_MEMORY == (int)dnnl_out_of_memory, "the status of a product that lacks memory");
 
 int weft_sgemm(char trans_x, char trans_w, int64_t m, int64_t n, int64_t k, const float *x, int64_t ldx, const float *w,

@@ -13,24 +13,24 @@ import "C"
 import (
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"unsafe"
 
 	"weft/tensor"
 )
 
-// Team runs kernels on a number of threads. It holds no goroutines between calls.
+// Team runs kernels on a number of threads. A moment after the last call it holds no goroutines.
 type Team struct {
 	// Memory is where kernels take their scratch matrices from.
 	Memory  *tensor.Meter
 	threads int
 	plan    bool
+	helpers helpers
 }
 
 // NewTeam returns a team of at least one thread.
 func NewTeam(threads int, memory *tensor.Meter) *Team {
-	return &Team{Memory: memory, threads: max(1, threads)}
+	threads = max(1, threads)
+	return &Team{Memory: memory, threads: threads, helpers: helpers{calls: make(chan *call, threads)}}
 }
 
 // NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate, and its Meter then
@@ -59,25 +59,12 @@ func (t *Team) Parallel(n int, work func(k int)) {
 		}
 		return
 	}
-	var next atomic.Int64
-	var group sync.WaitGroup
-	var failed atomic.Pointer[any] // a panic belongs to the caller's goroutine, where it can be recovered
-	for range min(t.threads, n) {
-		group.Go(func() {
-			defer func() {
-				if p := recover(); p != nil {
-					failed.Store(&p)
-				}
-			}()
-			for k := next.Add(1) - 1; k < int64(n); k = next.Add(1) - 1 {
-				work(int(k))
-			}
-		})
+	c := newCall(n, work)
+	for range min(t.threads, n) - 1 {
+		t.helpers.join(c)
 	}
-	group.Wait()
-	if p := failed.Load(); p != nil {
-		panic(*p)
-	}
+	c.take()
+	c.finish()
 }
 
 // rows runs a kernel over rows 0…n−1 of about cost elements each.

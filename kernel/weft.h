@@ -314,6 +314,7 @@ void weft_onednn_version(int v[3]);
 int weft_best_level(void);        // what this CPU can run
 void weft_set_level(int level);   // before the first weft_run
 void weft_run(int kernel, const void *args, int64_t lo, int64_t hi);
+void weft_pause(void); // well under a microsecond, in which the CPU leaves its units to another thread
 // z (m×n) = x·w [+ z], x transposed or w transposed as asked, through oneDNN on this thread alone. 0, or oneDNN's status.
 enum { WEFT_ONEDNN_MEMORY = 1 };
 int weft_sgemm(char trans_x, char trans_w, int64_t m, int64_t n, int64_t k, const float *x, int64_t ldx, const float *w,

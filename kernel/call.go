@@ -1,0 +1,116 @@
+package kernel
+
+// #include "weft.h"
+import "C"
+
+import (
+	"math"
+	"sync/atomic"
+	"time"
+)
+
+// linger is how long a thread that has nothing to do looks for more before it sleeps: about as long as waking it takes. The kernels
+// of a small graph are shorter than that.
+const linger = 20 * time.Microsecond
+
+// call is one hand-out of work(0) … work(n−1).
+type call struct {
+	n      int64
+	work   func(k int)
+	next   atomic.Int64
+	inside atomic.Int64  // helpers that are at work; from finished up, once the caller lets no more of them in
+	left   chan struct{} // closed when the last of them is out
+	failed atomic.Pointer[any]
+}
+
+const finished = math.MinInt64
+
+func newCall(n int, work func(k int)) *call {
+	return &call{n: int64(n), work: work, left: make(chan struct{})}
+}
+
+// take works until nothing is left to take.
+func (c *call) take() {
+	defer func() {
+		if p := recover(); p != nil {
+			c.failed.Store(&p)
+		}
+	}()
+	for k := c.next.Add(1) - 1; k < c.n; k = c.next.Add(1) - 1 {
+		c.work(int(k))
+	}
+}
+
+// help takes, unless the call is finished: a helper that wakes up late is not waited for.
+func (c *call) help() {
+	for inside := c.inside.Load(); inside >= 0; inside = c.inside.Load() {
+		if c.inside.CompareAndSwap(inside, inside+1) {
+			c.take()
+			if c.inside.Add(-1) == finished {
+				close(c.left)
+			}
+			return
+		}
+	}
+}
+
+// finish waits for the helpers that are at work. A panic of one of them is the caller's, who can recover from it.
+func (c *call) finish() {
+	if c.inside.Add(finished) != finished {
+		if _, soon := lingered(c.left); !soon {
+			<-c.left
+		}
+	}
+	if p := c.failed.Load(); p != nil {
+		panic(*p)
+	}
+}
+
+// helpers are the goroutines that work beside the callers. Between two calls they linger.
+type helpers struct {
+	idle  atomic.Int64 // that linger and are not promised to a call
+	calls chan *call   // what was promised to them; it holds one for each
+}
+
+// join has one more helper take part in a call.
+func (h *helpers) join(c *call) {
+	for idle := h.idle.Load(); idle > 0; idle = h.idle.Load() {
+		if h.idle.CompareAndSwap(idle, idle-1) {
+			h.calls <- c
+			return
+		}
+	}
+	go h.help(c)
+}
+
+func (h *helpers) help(c *call) {
+	for more := true; more; c, more = h.another() {
+		c.help()
+	}
+}
+
+// another is the next call, if it comes soon.
+func (h *helpers) another() (*call, bool) {
+	h.idle.Add(1)
+	if c, soon := lingered(h.calls); soon {
+		return c, true
+	}
+	for idle := h.idle.Load(); idle > 0; idle = h.idle.Load() {
+		if h.idle.CompareAndSwap(idle, idle-1) {
+			return nil, false
+		}
+	}
+	return <-h.calls, true // every helper that lingers is promised to a call
+}
+
+// lingered is what comes, or that it is closed, in the time that a thread lingers.
+func lingered[T any](from <-chan T) (v T, came bool) {
+	for start := time.Now(); time.Since(start) < linger; C.weft_pause() {
+		select {
+		case v = <-from:
+			return v, true
+		default:
+		}
+	}
+	return v, false
+}

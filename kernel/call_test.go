@@ -1,0 +1,66 @@
+package kernel_test
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// TestParallel has several goroutines hand out work on one team, at once and with pauses of about as long as its helpers linger, and
+// looks that every piece of it is done once, before Parallel returns.
+func TestParallel(t *testing.T) {
+	for _, threads := range []int{1, 2, 3, 8} {
+		team := kernel.NewTeam(threads, tensor.NewMeter())
+		var callers sync.WaitGroup
+		for caller := range 4 {
+			callers.Go(func() {
+				for round := range 300 {
+					n := (caller*31 + round) % 40
+					done := make([]atomic.Int32, n)
+					team.Parallel(n, func(k int) { done[k].Add(1) })
+					for k := range done {
+						if got := done[k].Load(); got != 1 {
+							t.Errorf("%d threads: piece %d of %d was done %d times", threads, k, n, got)
+						}
+					}
+					if round%10 == caller {
+						time.Sleep(time.Duration(round) * time.Microsecond)
+					}
+				}
+			})
+		}
+		callers.Wait()
+	}
+}
+
+// TestParallelPanic has any piece of the work panic: the caller gets the value, and the team goes on working.
+func TestParallelPanic(t *testing.T) {
+	team := kernel.NewTeam(3, tensor.NewMeter())
+	for piece := range 20 {
+		what := fmt.Sprintf("piece %d", piece)
+		var running atomic.Int32
+		func() {
+			defer func() {
+				if got := recover(); got != what {
+					t.Errorf("recovered %v, want %q", got, what)
+				}
+				if running.Load() != 0 {
+					t.Error("the caller got the panic while work was under way")
+				}
+			}()
+			team.Parallel(20, func(k int) {
+				running.Add(1)
+				defer running.Add(-1)
+				time.Sleep(50 * time.Microsecond)
+				if k == piece {
+					panic(what)
+				}
+			})
+		}()
+	}
+}
