@@ -10,12 +10,10 @@ import (
 )
 
 const (
-	// callRows is the unit of rows in calls of the dense product. oneDNN rounds the last rows of a call, and all rows of a low one,
-	// in ways that depend on the call's height (AVX2), so that a vertex's row would depend on how many others there are. Calls of
-	// any multiple of this height give every row the same bits, at every SIMD level (TestRowOfAProduct).
+	// callRows is how many rows one call of the dense product has. oneDNN rounds the last rows of a call, and all rows of a low one,
+	// in ways that depend on the call's height (AVX2), so that a vertex's row would depend on how many others there are. In calls of
+	// this height every row has the same bits, at every SIMD level (TestRowOfAProduct).
 	callRows = 480
-	// productRows is how many rows one call takes at most. It never depends on the threads.
-	productRows = 2 * callRows
 	// lanes is how many partial results a reduction over vertices keeps, at most: lane l adds tiles l, l+lanes, … in this order.
 	lanes = 16
 	// laneRows is how many rows one tile of such a reduction has.
@@ -49,9 +47,9 @@ func beta(accumulate bool) float32 {
 
 // MatMul is z = x·w, or z += x·w, for x rows × in and w in × out; with transposed, w is out × in and is read as its transpose.
 func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
-	in, out, trans := w.Rows, w.Cols, byte('N')
+	in, out := w.Rows, w.Cols
 	if transposed {
-		in, out, trans = out, in, 'T'
+		in, out = out, in
 	}
 	check("factor", x, z.Rows, in)
 	check("product", z, x.Rows, out)
@@ -61,30 +59,61 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
 	if x.Rows == 0 || in == 0 || out == 0 {
 		return
 	}
-	whole := x.Rows / callRows * callRows
-	calls := (whole + productRows - 1) / productRows
-	if whole < x.Rows {
-		t.lastRows(z.RowRange(whole, x.Rows), x.RowRange(whole, x.Rows), w, transposed, accumulate)
+	p := &product{in: in, out: out}
+	defer p.release()
+	p.pack(t, w, transposed, accumulate)
+	whole := x.Rows / callRows
+	restOfX, restOfZ := x.RowRange(whole*callRows, x.Rows), z.RowRange(whole*callRows, x.Rows)
+	var fullX, fullZ *tensor.Matrix // the rest, with rows of zeros below
+	if restOfX.Rows > 0 {
+		fullX, fullZ = t.scratch(tensor.Float32, callRows, in), t.scratch(tensor.Float32, callRows, out)
+		defer fullX.Release()
+		defer fullZ.Release()
 	}
-	t.Parallel(calls, func(k int) {
-		lo, hi := k*productRows, min((k+1)*productRows, whole)
-		sgemm('N', trans, hi-lo, out, in, x, lo, x.Cols, w, 0, w.Cols, beta(accumulate), z, lo)
+	parts := min(whole, t.threads*chunks)
+	t.Parallel(parts+1, func(k int) {
+		if k > 0 {
+			lo, hi := whole*(k-1)/parts, whole*k/parts
+			p.run(z.RowRange(lo*callRows, hi*callRows), x.RowRange(lo*callRows, hi*callRows), hi-lo)
+		} else if fullX != nil {
+			clear(fullX.Floats()[copy(fullX.Floats(), restOfX.Floats()):])
+			clear(fullZ.Floats()[copy(fullZ.Floats(), restOfZ.Floats()):])
+			p.run(fullZ, fullX, 1)
+			copy(restOfZ.Floats(), fullZ.Floats())
+		}
 	})
 }
 
-// lastRows multiplies fewer rows than callRows with rows of zeros below them.
-func (t *Team) lastRows(z, x, w *tensor.Matrix, transposed, accumulate bool) {
-	more, sum := t.scratch(tensor.Float32, callRows, x.Cols), t.scratch(tensor.Float32, callRows, z.Cols)
-	t.Zero(more.RowRange(x.Rows, callRows))
-	t.Copy(more.RowRange(0, x.Rows), x)
-	if accumulate {
-		t.Zero(sum.RowRange(x.Rows, callRows))
-		t.Copy(sum.RowRange(0, x.Rows), z)
+// product is x·w for callRows rows of x.
+type product struct {
+	in, out int
+	handle  *C.weft_product
+	packed  *tensor.Matrix // w
+}
+
+// pack makes ready for w, in × out, or with transposed out × in.
+func (p *product) pack(t *Team, w *tensor.Matrix, transposed, accumulate bool) {
+	p.must(C.weft_product_new(&p.handle, callRows, C.int64_t(p.in), C.int64_t(p.out), C.int(boolean(transposed)), C.int(boolean(accumulate))))
+	p.packed = t.scratch(tensor.Float32, 1, int(C.weft_product_packed_bytes(p.handle)+3)/4)
+	if !t.plan {
+		p.must(C.weft_product_pack(p.handle, floats(w), floats(p.packed)))
 	}
-	t.MatMul(sum, more, w, transposed, accumulate)
-	t.Copy(z, sum.RowRange(0, x.Rows))
-	more.Release()
-	sum.Release()
+}
+
+// run multiplies so many times callRows rows.
+func (p *product) run(z, x *tensor.Matrix, calls int) {
+	p.must(C.weft_product_run(p.handle, floats(p.packed), floats(x), floats(z), C.int64_t(calls)))
+}
+
+func (p *product) must(status C.int) {
+	if status != 0 {
+		panic(refused(int(status), callRows, p.out, p.in))
+	}
+}
+
+func (p *product) release() {
+	p.packed.Release()
+	C.weft_product_free(p.handle)
 }
 
 // MatMulT is z = xᵀ·g, or z += xᵀ·g, for x rows × in and g rows × out: the gradient of a weight. It sums over the rows in fixed

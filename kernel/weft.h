@@ -315,8 +315,21 @@ int weft_best_level(void);        // what this CPU can run
 void weft_set_level(int level);   // before the first weft_run
 void weft_run(int kernel, const void *args, int64_t lo, int64_t hi);
 void weft_pause(void); // well under a microsecond, in which the CPU leaves its units to another thread
-// z (m×n) = x·w [+ z], x transposed or w transposed as asked, through oneDNN on this thread alone. 0, or oneDNN's status.
+
+// Dense products are oneDNN's. What follows returns 0, or oneDNN's status.
 enum { WEFT_ONEDNN_MEMORY = 1 };
+
+// z (m×n) = beta·z + x·w, x transposed or w transposed as asked.
 int weft_sgemm(char trans_x, char trans_w, int64_t m, int64_t n, int64_t k, const float *x, int64_t ldx, const float *w,
                int64_t ldw, float beta, float *z, int64_t ldz);
+
+// The product z = x·w [+ z] of x rows × in and w in × out, or with transposed out × in: w is packed once, for any number of x.
+// A product is freed also where making it fails.
+typedef struct weft_product weft_product;
+int weft_product_new(weft_product **p, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate);
+void weft_product_free(weft_product *p);
+int64_t weft_product_packed_bytes(const weft_product *p);
+int weft_product_pack(const weft_product *p, const float *w, float *packed);
+// As many products as calls, whose x and z lie behind each other. Several threads may share p and packed.
+int weft_product_run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls);
 #endif

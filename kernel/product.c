@@ -1,0 +1,167 @@
+// Dense products through oneDNN, each on the thread that asks for it.
+#include "weft.h"
+#include <dnnl.h>
+#include <omp.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+_Static_assert((int)WEFT_ONEDNN_MEMORY == (int)dnnl_out_of_memory, "the status of a product that lacks memory");
+
+// Leaves the function unless the call succeeds.
+#define TRY(call) \
+	do { \
+		dnnl_status_t status_of_call = (call); \
+		if (status_of_call != dnnl_success) \
+			return status_of_call; \
+	} while (0)
+
+void weft_onednn_version(int v[3]) {
+	const dnnl_version_t *d = dnnl_version();
+	v[0] = d->major;
+	v[1] = d->minor;
+	v[2] = d->patch;
+}
+
+// The setting belongs to the calling thread; without it every thread that ever multiplies keeps a team of its own.
+static void alone(void) { omp_set_num_threads(1); }
+
+int weft_sgemm(char trans_x, char trans_w, int64_t m, int64_t n, int64_t k, const float *x, int64_t ldx, const float *w,
+               int64_t ldw, float beta, float *z, int64_t ldz) {
+	alone();
+	return dnnl_sgemm(trans_x, trans_w, m, n, k, 1.0f, x, ldx, w, ldw, beta, z, ldz);
+}
+
+struct weft_product {
+	int64_t rows, in, out;
+	dnnl_memory_desc_t x, w, packed, z, scratch;
+	dnnl_primitive_attr_t attributes;
+	dnnl_primitive_desc_t multiply_description, pack_description;
+	dnnl_primitive_t multiply, pack;
+};
+
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+static dnnl_engine_t cpu; // NULL where oneDNN has none, which it says when something is asked of it
+static void start(void) { dnnl_engine_create(&cpu, dnnl_cpu, 0); }
+
+static dnnl_status_t describe(dnnl_memory_desc_t *d, int64_t rows, int64_t cols, dnnl_format_tag_t layout) {
+	return dnnl_memory_desc_init_by_tag(d, 2, (dnnl_dims_t){rows, cols}, dnnl_f32, layout);
+}
+
+static dnnl_status_t set_attributes(dnnl_primitive_attr_t a, int accumulate) {
+	TRY(dnnl_primitive_attr_set_scratchpad_mode(a, dnnl_scratchpad_mode_user)); // one for each thread
+	if (!accumulate)
+		return dnnl_success;
+	dnnl_post_ops_t sum;
+	TRY(dnnl_post_ops_create(&sum));
+	dnnl_status_t status = dnnl_post_ops_append_sum(sum, 1.0f);
+	if (status == dnnl_success)
+		status = dnnl_primitive_attr_set_post_ops(a, sum);
+	dnnl_post_ops_destroy(sum);
+	return status;
+}
+
+// Primitives are made once in a process for each shape: oneDNN keeps them.
+static dnnl_status_t make_primitives(weft_product *p, int transposed, int accumulate) {
+	dnnl_memory_desc_t any;
+	dnnl_matmul_desc_t d;
+	TRY(describe(&p->x, p->rows, p->in, dnnl_ab));
+	TRY(describe(&p->w, p->in, p->out, transposed ? dnnl_ba : dnnl_ab));
+	TRY(describe(&p->z, p->rows, p->out, dnnl_ab));
+	TRY(describe(&any, p->in, p->out, dnnl_format_tag_any));
+	TRY(dnnl_primitive_attr_create(&p->attributes));
+	TRY(set_attributes(p->attributes, accumulate));
+	TRY(dnnl_matmul_desc_init(&d, &p->x, &any, NULL, &p->z));
+	TRY(dnnl_primitive_desc_create(&p->multiply_description, &d, p->attributes, cpu, NULL));
+	TRY(dnnl_primitive_create(&p->multiply, p->multiply_description));
+	p->packed = *dnnl_primitive_desc_query_md(p->multiply_description, dnnl_query_weights_md, 0);
+	p->scratch = *dnnl_primitive_desc_query_md(p->multiply_description, dnnl_query_scratchpad_md, 0);
+	TRY(dnnl_reorder_primitive_desc_create(&p->pack_description, &p->w, cpu, &p->packed, cpu, NULL));
+	return dnnl_primitive_create(&p->pack, p->pack_description);
+}
+
+int weft_product_new(weft_product **product, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate) {
+	weft_product *p = *product = calloc(1, sizeof *p);
+	if (!p)
+		return WEFT_ONEDNN_MEMORY;
+	pthread_once(&started, start);
+	alone();
+	p->rows = rows;
+	p->in = in;
+	p->out = out;
+	return make_primitives(p, transposed, accumulate);
+}
+
+int64_t weft_product_packed_bytes(const weft_product *p) { return dnnl_memory_desc_get_size(&p->packed); }
+
+void weft_product_free(weft_product *p) {
+	if (!p)
+		return;
+	dnnl_primitive_destroy(p->multiply);
+	dnnl_primitive_destroy(p->pack);
+	dnnl_primitive_desc_destroy(p->multiply_description);
+	dnnl_primitive_desc_destroy(p->pack_description);
+	dnnl_primitive_attr_destroy(p->attributes);
+	free(p);
+}
+
+// A primitive's run: its stream, and its arguments as memories of oneDNN's.
+enum { ARGUMENTS = 4 };
+
+typedef struct {
+	dnnl_stream_t stream;
+	dnnl_exec_arg_t args[ARGUMENTS];
+	int count;
+} execution;
+
+static dnnl_status_t argument(execution *e, int name, const dnnl_memory_desc_t *d, const void *data) {
+	dnnl_exec_arg_t *a = &e->args[e->count];
+	a->arg = name;
+	TRY(dnnl_memory_create(&a->memory, d, cpu, (void *)data));
+	e->count++;
+	return dnnl_success;
+}
+
+static dnnl_status_t execute(execution *e, dnnl_primitive_t primitive) {
+	TRY(dnnl_primitive_execute(primitive, e->stream, e->count, e->args));
+	return dnnl_stream_wait(e->stream);
+}
+
+static int end(execution *e, dnnl_status_t status) {
+	for (int i = 0; i < e->count; i++)
+		dnnl_memory_destroy(e->args[i].memory);
+	dnnl_stream_destroy(e->stream);
+	return status;
+}
+
+static dnnl_status_t pack(const weft_product *p, const float *w, float *packed, execution *e) {
+	TRY(dnnl_stream_create(&e->stream, cpu, dnnl_stream_default_flags));
+	TRY(argument(e, DNNL_ARG_FROM, &p->w, w));
+	TRY(argument(e, DNNL_ARG_TO, &p->packed, packed));
+	return execute(e, p->pack);
+}
+
+int weft_product_pack(const weft_product *p, const float *w, float *packed) {
+	execution e = {0};
+	alone();
+	return end(&e, pack(p, w, packed, &e));
+}
+
+static dnnl_status_t run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls, execution *e) {
+	TRY(dnnl_stream_create(&e->stream, cpu, dnnl_stream_default_flags));
+	TRY(argument(e, DNNL_ARG_SRC, &p->x, x));
+	TRY(argument(e, DNNL_ARG_DST, &p->z, z));
+	TRY(argument(e, DNNL_ARG_WEIGHTS, &p->packed, packed));
+	TRY(argument(e, DNNL_ARG_SCRATCHPAD, &p->scratch, DNNL_MEMORY_ALLOCATE));
+	for (int64_t k = 0; k < calls; k++) {
+		TRY(dnnl_memory_set_data_handle(e->args[0].memory, (void *)(x + k * p->rows * p->in)));
+		TRY(dnnl_memory_set_data_handle(e->args[1].memory, z + k * p->rows * p->out));
+		TRY(execute(e, p->multiply));
+	}
+	return dnnl_success;
+}
+
+int weft_product_run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls) {
+	execution e = {0};
+	alone();
+	return end(&e, run(p, packed, x, z, calls, &e));
+}
