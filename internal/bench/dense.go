@@ -13,8 +13,8 @@ type square struct {
 }
 
 // callRows is the height of the calls that the kernel cuts a product into, one thread each. A product of other heights has a last,
-// lower call, during which the other threads wait: it does not show what the machine can do.
-const callRows = 960
+// lower call, during which the other threads may wait: it does not show what the machine can do.
+const callRows = 480
 
 // wholeCalls is the least number of rows, n or more, that is as many calls for each of the threads.
 func wholeCalls(n, threads int) int {

@@ -157,14 +157,17 @@ func (b *bench) measure(name, shape string, j *job) Kernel {
 	for _, p := range passes {
 		works = append(works, p.run)
 	}
-	t := b.alternate(800*time.Millisecond, works...)
-	bound := 0.0
-	for i, p := range passes {
-		bound += p.share * t[i+1]
+	samples := b.rounds(1500*time.Millisecond, works...)
+	fractions := make([]float64, len(samples[0])) // of each round, in which the machine is equally busy with other things
+	for r, seconds := range samples[0] {
+		for i, p := range passes {
+			fractions[r] += p.share * samples[i+1][r] / seconds
+		}
 	}
+	seconds := median(samples[0])
 	k := Kernel{
-		Name: name, Shape: shape, Threads: b.Threads, Seconds: t[0], GFLOPS: j.flops / t[0] / 1e9, GBytesPerSec: j.bytes() / t[0] / 1e9,
-		Bound: "memory", Fraction: bound / t[0],
+		Name: name, Shape: shape, Threads: b.Threads, Seconds: seconds, GFLOPS: j.flops / seconds / 1e9,
+		GBytesPerSec: j.bytes() / seconds / 1e9, Bound: "memory", Fraction: median(fractions),
 	}
 	if j.compute {
 		k.Bound = "compute"

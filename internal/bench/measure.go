@@ -12,11 +12,20 @@ const (
 	// warm is the time up to which work depends on what the caches hold; it is run once untimed before each sample.
 	warm = 20 * time.Millisecond
 	// fewest and most are how many samples are taken.
-	fewest, most = 3, 15
+	fewest, most = 3, 25
 )
 
-// alternate runs several pieces of work in turn, again and again for about the budget, and returns the median seconds of each.
+// alternate returns the median seconds of several pieces of work, run in turn for about the budget.
 func (b *bench) alternate(budget time.Duration, works ...func()) []float64 {
+	medians := make([]float64, len(works))
+	for i, samples := range b.rounds(budget, works...) {
+		medians[i] = median(samples)
+	}
+	return medians
+}
+
+// rounds runs several pieces of work in turn, again and again for about the budget, and returns the seconds of each in each round.
+func (b *bench) rounds(budget time.Duration, works ...func()) [][]float64 {
 	least := fewest
 	if b.Quick {
 		budget, least = 0, 2
@@ -41,11 +50,7 @@ func (b *bench) alternate(budget time.Duration, works ...func()) []float64 {
 			samples[i] = append(samples[i], timed(times[i], work))
 		}
 	}
-	medians := make([]float64, len(works))
-	for i := range medians {
-		medians[i] = median(samples[i])
-	}
-	return medians
+	return samples
 }
 
 // timed is the mean seconds of the work, run so many times.
