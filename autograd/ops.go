@@ -11,29 +11,24 @@ func Linear(x, w *Var) *Var {
 	z := t.New(x.Rows(), w.Cols())
 	if s := x.sparse; s != nil {
 		t.Team.SpMM(z, s.Rows, w.Value(), kernel.Scales{}, false)
-		return t.Record(Op{Value: z, Inputs: []*Var{x, w}, Keeps: []*Var{x}, Backward: func(g *tensor.Matrix) {
+		return t.Record(Op{Value: z, Inputs: []*Var{x, w}, Keeps: []*Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
 			dw, add := w.Grad()
 			t.Team.SpMM(dw, s.Columns, g, kernel.Scales{}, add)
 			g.Release()
 		}})
 	}
 	t.Team.MatMul(z, x.Value(), w.Value(), false, false)
-	return t.Record(Op{Value: z, Inputs: []*Var{x, w}, Keeps: []*Var{x, w}, Backward: func(g *tensor.Matrix) {
-		productBackward(x, w, g)
-		g.Release()
+	return t.Record(Op{Value: z, Inputs: []*Var{x, w}, Keeps: []*Var{x, w}, Reads: true, Backward: func(g *tensor.Matrix) {
+		weightGradient(x, w, g)
+		x.owe(g, w)
 	}})
 }
 
-// productBackward adds dLoss/dw = xᵀ·g and dLoss/dx = g·wᵀ for a dense product x·w.
-func productBackward(x, w *Var, g *tensor.Matrix) {
-	team := x.tape.Team
+// weightGradient adds xᵀ·g to the gradient of w, for a dense product x·w.
+func weightGradient(x, w *Var, g *tensor.Matrix) {
 	if w.wants {
 		dw, add := w.Grad()
-		team.MatMulT(dw, x.Value(), g, add)
-	}
-	if x.wants {
-		dx, add := x.Grad()
-		team.MatMul(dx, g, w.Value(), true, add)
+		x.tape.Team.MatMulT(dw, x.Value(), g, add)
 	}
 }
 
@@ -49,8 +44,9 @@ func AddLinear(z, x, w *Var) *Var {
 		t.Team.Copy(sum, from)
 	}
 	t.Team.MatMul(sum, x.Value(), w.Value(), false, true)
-	return t.Record(Op{Value: sum, Inputs: []*Var{z, x, w}, Keeps: []*Var{x, w}, Backward: func(g *tensor.Matrix) {
-		productBackward(x, w, g)
+	return t.Record(Op{Value: sum, Inputs: []*Var{z, x, w}, Keeps: []*Var{x, w}, Reads: true, Backward: func(g *tensor.Matrix) {
+		weightGradient(x, w, g)
+		x.owe(g.Share(), w)
 		z.AddGrad(g)
 	}})
 }

@@ -62,6 +62,7 @@ type Var struct {
 	held   bool // by the forward code
 	given  bool // away, to an operation in place
 	kept   int  // by recorded operations
+	owed   []owed
 }
 
 // Sparse is a constant matrix in compressed rows, and its transpose.
@@ -83,6 +84,8 @@ type Op struct {
 	// Backward adds to the inputs' gradients. It owns g = dLoss/dValue, and may overwrite it and pass it on. It is called only
 	// when an input wants a gradient.
 	Backward func(g *tensor.Matrix)
+	// Reads says that Backward does not change g, which may then be shared.
+	Reads bool
 }
 
 // Record makes an operation's result a Var. Nothing is recorded where no input wants a gradient.
@@ -196,7 +199,12 @@ func (t *Tape) Backward(v *Var, g *tensor.Matrix) {
 		last := len(t.ops) - 1
 		op, out := t.ops[last], t.outs[last]
 		t.ops, t.outs = t.ops[:last], t.outs[:last]
-		if g := out.grad; g != nil {
+		out.pay()
+		if out.grad != nil {
+			if !op.Reads {
+				out.unshare()
+			}
+			g := out.grad
 			out.grad = nil
 			op.Backward(g)
 			for _, in := range op.Inputs {
@@ -236,7 +244,10 @@ func (t *Tape) Discard() {
 		}
 		out := t.outs[i]
 		out.grad.Release()
-		out.grad, out.held, out.kept = nil, false, 0
+		for _, o := range out.owed {
+			o.g.Release()
+		}
+		out.grad, out.owed, out.held, out.kept = nil, nil, false, 0
 		out.releaseUnused()
 		for _, k := range op.Keeps { // some are the result of no recorded operation
 			k.kept = 0
@@ -279,6 +290,7 @@ func (v *Var) Fixed() bool { return v.fixed }
 // Grad returns the matrix that the Var's gradient belongs in: when accumulate is set it must be added to, else overwritten.
 func (v *Var) Grad() (g *tensor.Matrix, accumulate bool) {
 	if v.grad != nil {
+		v.unshare()
 		return v.grad, true
 	}
 	v.grad = v.tape.Memory().New(tensor.Gradients, v.Rows(), v.Cols())
@@ -302,9 +314,21 @@ func (v *Var) AddGrad(g *tensor.Matrix) {
 	case v.grad == nil:
 		v.grad = g
 	default:
+		v.unshare()
 		v.tape.Team.Axpy(v.grad, 1, g)
 		g.Release()
 	}
+}
+
+// unshare makes the gradient one that may be overwritten.
+func (v *Var) unshare() {
+	if !v.grad.Shared() {
+		return
+	}
+	shared := v.grad
+	v.grad = v.tape.Memory().New(tensor.Gradients, shared.Rows, shared.Cols)
+	v.tape.Team.Copy(v.grad, shared)
+	shared.Release()
 }
 
 // Take gives the value away for an operation in place: the caller owns the matrix and the Var must not be used any more in the
@@ -329,7 +353,7 @@ func (v *Var) Drop() {
 }
 
 func (v *Var) releaseUnused() {
-	if v.leaf || v.held || v.kept > 0 {
+	if v.leaf || v.held || v.kept > 0 || len(v.owed) > 0 {
 		return
 	}
 	if v.kept < 0 {

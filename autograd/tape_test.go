@@ -154,6 +154,56 @@ func TestBackwardReleasesAsItGoes(t *testing.T) {
 	b.live("the end", 0)
 }
 
+// TestGradientTakesTheValuesMemory: when a layer of two products (GraphSAGE's) has run backward, its input's gradient is in the memory of
+// the input, unless the operation that made the input reads it once more.
+func TestGradientTakesTheValuesMemory(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		b := newBench(t)
+		c, left, right := b.leaf(rows, cols), b.leaf(cols, inner), b.leaf(cols, inner)
+		start := b.matrix(rows, cols)
+		var x *autograd.Var
+		watch := func(when string, want int, v *autograd.Var) *autograd.Var {
+			z, _ := v.Take()
+			return b.tape.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{v}, Reads: true, Backward: func(g *tensor.Matrix) {
+				b.live(fmt.Sprintf("%s, the input read again %v", when, again), want)
+				v.AddGrad(g)
+			}})
+		}
+		out := b.tape.Scope(func() *autograd.Var {
+			value := b.team.Memory.New(tensor.Activations, rows, cols)
+			b.team.Copy(value, start)
+			x = b.tape.Record(autograd.Op{Value: value, Inputs: []*autograd.Var{c}, KeepsResult: again, Backward: func(g *tensor.Matrix) {
+				want := 1 // the gradient alone
+				if again {
+					want = 2
+					if !slices.Equal(x.Value().Floats(), start.Floats()) {
+						t.Error("a value was overwritten that is read again")
+					}
+				}
+				b.live("the input's own step", want)
+				c.AddGrad(g)
+			}})
+			z := watch("between the products", 2, autograd.Linear(x, left)) // the input and one gradient, which both products share
+			return autograd.AddLinear(z, x, right)
+		})
+		g := b.ones(out)
+		b.tape.Backward(out, g)
+		got, _ := c.Grad()
+		for i := range rows {
+			for k := range cols {
+				want := float32(0)
+				for j := range inner {
+					want += left.Value().Floats()[k*inner+j] + right.Value().Floats()[k*inner+j]
+				}
+				if d := got.Floats()[i*cols+k] - want; d > 1e-5 || d < -1e-5 {
+					t.Errorf("the gradient at %d, %d is %v, want %v", i, k, got.Floats()[i*cols+k], want)
+				}
+			}
+		}
+		b.live("the end", 0)
+	}
+}
+
 // TestEvaluationKeepsNothing: a tape that does not record releases each value at the end of its scope, keeps no buffers and
 // leaves gradients alone.
 func TestEvaluationKeepsNothing(t *testing.T) {

@@ -56,7 +56,7 @@ func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd
 	switch {
 	case x.Sparse() != nil:
 		p.decide("transform the sparse features, then aggregate")
-		return p.aggregate(autograd.Linear(x, w), r)
+		return p.transformed(x, w, r)
 	case x.Fixed() && in <= 2*out:
 		p.decide("aggregate the features once, then transform in every epoch")
 		return autograd.Linear(p.aggregateOnce(x, r), w)
@@ -65,7 +65,14 @@ func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd
 		return autograd.Linear(p.aggregate(x, r), w)
 	}
 	p.decide(fmt.Sprintf("transform %d columns to %d, then aggregate", in, out))
-	return p.aggregate(autograd.Linear(x, w), r)
+	return p.transformed(x, w, r)
+}
+
+// transformed is Â(xW), whose xW nobody reads again.
+func (p *propagator) transformed(x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
+	xw := autograd.Linear(x, w)
+	defer xw.Drop()
+	return p.aggregate(xw, r)
 }
 
 func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var {

@@ -27,7 +27,7 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	t, o := x.Tape(), p.operator(r)
 	z := t.New(x.Rows(), x.Cols())
 	kept := p.sum(o, z, x.Value(), t.Recording)
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: kept, Backward: func(g *tensor.Matrix) {
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: kept, Reads: true, Backward: func(g *tensor.Matrix) {
 		e := p.enter()
 		dx, add := x.Grad()
 		o.applyTransposed(t.Team, dx, e.local(), g, add)
@@ -67,7 +67,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 		t.Team.Scatter(arg, ab, b.targets)
 		release([]*tensor.Matrix{zb, ab})
 	})
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(kept, arg), Backward: func(g *tensor.Matrix) {
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
 		e := p.enter()
 		dx := x.GradSum()
 		t.Team.MaxBackward(dx, e.local().out, g, arg, e.local().ids, e.loops)

@@ -43,10 +43,11 @@ type Matrix struct {
 	Element    Element
 	Device     Device
 
-	data  unsafe.Pointer
-	meter *Meter // nil for a view
-	kind  Kind
-	bytes int // what the operating system gave, a whole number of pages
+	data    unsafe.Pointer
+	meter   *Meter // nil for a view
+	kind    Kind
+	sharers int // holders besides the first
+	bytes   int // what the operating system gave, a whole number of pages
 }
 
 // Len is the number of elements.
@@ -98,9 +99,22 @@ func (m *Matrix) Reshape(rows, cols int) *Matrix {
 	return &Matrix{Rows: rows, Cols: cols, Element: m.Element, Device: m.Device, data: m.Pointer()}
 }
 
-// Release gives the memory back. A second Release, and the release of a view or of nil, does nothing.
+// Share adds a holder: the memory is given back when each has released it. No holder may change the elements while there are several.
+func (m *Matrix) Share() *Matrix {
+	m.sharers++
+	return m
+}
+
+// Shared reports whether there is more than one holder.
+func (m *Matrix) Shared() bool { return m.sharers > 0 }
+
+// Release gives the memory back, when the last holder calls it. A second Release, and the release of a view or of nil, does nothing.
 func (m *Matrix) Release() {
 	if m == nil || m.meter == nil || m.data == nil {
+		return
+	}
+	if m.sharers > 0 {
+		m.sharers--
 		return
 	}
 	m.meter.free(m)

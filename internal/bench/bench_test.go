@@ -311,7 +311,7 @@ func TestOnlyNothing(t *testing.T) {
 // TestWholeCalls: every thread has as many whole calls of a product, and there are no more of them than needed.
 func TestWholeCalls(t *testing.T) {
 	for _, c := range []struct{ n, threads, want int }{
-		{256, 1, 960}, {960, 1, 960}, {961, 1, 1920}, {2048, 2, 3840}, {4096, 2, 5760}, {2048, 64, 61440},
+		{256, 1, 480}, {480, 1, 480}, {481, 1, 960}, {2048, 2, 2880}, {4096, 2, 4800}, {2048, 64, 30720},
 	} {
 		if got := wholeCalls(c.n, c.threads); got != c.want {
 			t.Errorf("%d rows for %d threads: %d, want %d", c.n, c.threads, got, c.want)

@@ -1,0 +1,53 @@
+package autograd
+
+import "weft/tensor"
+
+// owed is a term g·wᵀ of a gradient that is not computed yet. Products put it off until nobody reads the value any more, whose memory
+// the gradient then takes: so a layer's input and its gradient never exist side by side.
+type owed struct {
+	g *tensor.Matrix
+	w *Var
+}
+
+// owe adds g·wᵀ to the gradient, at once for a leaf. It owns g, and does not change it.
+func (v *Var) owe(g *tensor.Matrix, w *Var) {
+	switch {
+	case !v.wants:
+		g.Release()
+	case v.leaf:
+		dv, add := v.Grad()
+		v.tape.Team.MatMul(dv, g, w.Value(), true, add)
+		g.Release()
+	default:
+		w.kept++
+		v.owed = append(v.owed, owed{g, w})
+	}
+}
+
+// pay computes what is owed. All operations that read the value, but the one that made it, have run backward.
+func (v *Var) pay() {
+	terms := v.owed
+	v.owed = nil
+	for _, o := range terms {
+		add := v.grad != nil
+		if add {
+			v.unshare()
+		} else {
+			v.grad = v.memory()
+		}
+		v.tape.Team.MatMul(v.grad, o.g, o.w.Value(), true, add)
+		o.g.Release()
+		o.w.kept--
+		o.w.releaseUnused()
+	}
+}
+
+// memory is a matrix for the gradient: the value's, unless somebody still reads it.
+func (v *Var) memory() *tensor.Matrix {
+	if v.held || v.kept > 0 {
+		return v.tape.Memory().New(tensor.Gradients, v.rows, v.cols)
+	}
+	m := v.value
+	v.value = nil
+	return m
+}
