@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"math"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -89,8 +90,11 @@ func (h *helpers) help(c *call) {
 	}
 }
 
-// another is the next call, if it comes soon.
+// another is the next call, if it comes soon. No more helpers linger than there are processors besides the caller's.
 func (h *helpers) another() (*call, bool) {
+	if h.idle.Load() >= int64(runtime.GOMAXPROCS(0))-1 {
+		return nil, false
+	}
 	h.idle.Add(1)
 	if c, soon := lingered(h.calls); soon {
 		return c, true
