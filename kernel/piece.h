@@ -67,8 +67,12 @@ static __attribute__((noinline)) void fold(double *sum, float *places, int64_t w
 static inline __attribute__((always_inline)) void add_lanes(double *sum, vf v, int n) {
 	float s[VW];
 	store(s, v);
-	for (int i = 0; i < n; i++)
-		sum[i] += s[i];
+	if (n == VW) // the compiler has vectors for it
+		for (int i = 0; i < VW; i++)
+			sum[i] += s[i];
+	else
+		for (int i = 0; i < n; i++)
+			sum[i] += s[i];
 }
 
 static inline int64_t tile_end(int64_t tile, int64_t rows) { return lesser((tile + 1) * WEFT_TILE, rows); }
