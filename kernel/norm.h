@@ -345,10 +345,10 @@ typedef struct {
 } rows_abreast;
 
 // g of each row becomes γ·g'; only the fresh lanes count, if given. The columns' sums are at place.
-static inline __attribute__((always_inline)) void layer_back_at(layer_back *l, rows_abreast *of, vf *g, const float *x, const float *gammas, const float *betas, int64_t place, const int rows, int n, const vi *fresh, const int activation) {
+static inline __attribute__((always_inline)) void layer_back_at(layer_back *l, rows_abreast *of, vf *g, const float *x, const float *gammas, const float *betas, int64_t place, const int rows, int64_t cols, int n, const vi *fresh, const int activation) {
 	vf gamma = part(gammas, n), beta = part(betas, n), sum = {0}, sum_x = {0};
 	for (int r = 0; r < rows; r++) {
-		vf hat = (part(x + r * l->args->cols, n) + of->minus_mean[r]) * of->rstd[r];
+		vf hat = (part(x + r * cols, n) + of->minus_mean[r]) * of->rstd[r];
 		vf d = before(g[r], hat * gamma + beta, NULL, n, activation), t = gamma * d;
 		g[r] = t;
 		if (fresh) {
@@ -382,7 +382,7 @@ static inline __attribute__((always_inline)) void layer_back_sums(layer_back *l,
 	if (v.more) {
 		for (int r = 0; r < rows; r++)
 			last[r] = part(g + r * cols + v.end, v.n);
-		layer_back_at(l, &of, last, x + v.end, gamma + v.end, beta + v.end, v.nb * VW, rows, v.n, &v.fresh, activation);
+		layer_back_at(l, &of, last, x + v.end, gamma + v.end, beta + v.end, v.nb * VW, rows, cols, v.n, &v.fresh, activation);
 	}
 	for (int64_t b = 0; b < v.nb; b++) {
 		int64_t c = b * VW;
@@ -393,7 +393,7 @@ static inline __attribute__((always_inline)) void layer_back_sums(layer_back *l,
 			}
 			here[r] = load(g + r * cols + c);
 		}
-		layer_back_at(l, &of, here, x + c, gamma + c, beta + c, c, rows, VW, NULL, activation);
+		layer_back_at(l, &of, here, x + c, gamma + c, beta + c, c, rows, cols, VW, NULL, activation);
 		for (int r = 0; r < rows; r++)
 			store(dx + r * cols + c, here[r]);
 	}
