@@ -5,7 +5,7 @@
 // added: a place is loaded and stored once for both, while the next two are fetched from front to back, which memory likes better. More
 // of them are slower, as the same places of pieces meet in few sets of the first-level cache.
 
-enum { PIECE = 2048, LEAST = 1024, PARTIAL = 32, APART = 352, ROOM = PIECE + APART };
+enum { PIECE = 2048, LEAST = 512, PARTIAL = 32, APART = 352, ROOM = PIECE + APART };
 
 // Room for a piece's numbers, and for LANES more of a mask. Places of the same number in two rooms side by side are not near a multiple
 // of 4 KB apart: a load would wait for a store to the other, as processors compare 12 bits of the addresses first.
