@@ -131,13 +131,15 @@ static inline float dot(const float *a, const float *b, int64_t n) {
 	return lane_sum((s[0] + s[1]) + (s[2] + s[3]));
 }
 
-// y += c·x
+// y += c·x. What is left over after whole vectors is stored with the whole vector that ends it, where there is one: the next load would
+// wait for a masked store beside it.
 static inline void axpy(float *y, float c, const float *x, int64_t n) {
-	int64_t i = 0;
-	for (; i + VW <= n; i += VW)
+	const int64_t end = n < VW ? 0 : n - VW;
+	const int lanes = n < VW ? n : VW;
+	vf last = part(y + end, lanes) + c * part(x + end, lanes);
+	for (int64_t i = 0; i < end; i += VW)
 		store(y + i, load(y + i) + c * load(x + i));
-	if (i < n)
-		store_n(y + i, load_n(y + i, n - i) + c * load_n(x + i, n - i), n - i);
+	put(y + end, last, lanes);
 }
 
 #include "random.h"

@@ -99,6 +99,12 @@ static void k_max(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
+// acc += g where arg is the id
+static inline __attribute__((always_inline)) void max_back_add(vf *acc, const float *g, const float *arg, vi id, const int nb, const int tail) {
+	for (int v = 0; v < nb; v++)
+		acc[v] += (vf)((vi)load_block(g, v, nb, tail) & ((vi)load_block(arg, v, nb, tail) == id));
+}
+
 // Sources lo … hi−1: adds what each destination that it is the maximum of passes back. A duplicate edge counts once.
 static inline __attribute__((always_inline)) void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb,
                                                                  const int tail) {
@@ -115,18 +121,17 @@ static inline __attribute__((always_inline)) void max_back_block(const weft_max_
 		vf acc[BLOCK];
 		for (int v = 0; v < nb; v++)
 			acc[v] = load_block(dx, v, nb, tail);
-		int loop = a->loops && a->loops[j] > 0;
-		for (int64_t k = a->edges.indptr[j]; k < end + loop; k++) {
-			int64_t i = k < end ? a->edges.indices[k] : j;
-			if (k < end && k > a->edges.indptr[j] && a->edges.indices[k - 1] == i) // a duplicate edge has one arg
-				continue;
-			if (k < end) {
-				prefetch_block(g + a->edges.indices[k + ahead] * cols, nb, tail);
-				prefetch_block(arg + a->edges.indices[k + ahead] * cols, nb, tail);
-			}
-			for (int v = 0; v < nb; v++)
-				acc[v] += (vf)((vi)load_block(g + i * cols, v, nb, tail) & ((vi)load_block(arg + i * cols, v, nb, tail) == id));
+		int32_t before = -1;
+		for (int64_t k = a->edges.indptr[j]; k < end; k++) {
+			int32_t i = a->edges.indices[k];
+			prefetch_block(g + a->edges.indices[k + ahead] * cols, nb, tail);
+			prefetch_block(arg + a->edges.indices[k + ahead] * cols, nb, tail);
+			if (i != before) // a duplicate edge has one arg
+				max_back_add(acc, g + i * cols, arg + i * cols, id, nb, tail);
+			before = i;
 		}
+		if (a->loops && a->loops[j] > 0)
+			max_back_add(acc, g + j * cols, arg + j * cols, id, nb, tail);
 		for (int v = 0; v < nb; v++)
 			store_block(dx, acc[v], v, nb, tail);
 	}

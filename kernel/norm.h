@@ -27,11 +27,25 @@ typedef struct {
 	room middle, d1, d2;
 } moments_piece;
 
-static inline __attribute__((always_inline)) void moments_at(moments_piece *m, int64_t at, const float *x, int n) {
-	__builtin_prefetch(x + at + 2 * FETCH);
-	vf d = part(x + at, n) - part(m->middle + at, n);
-	store(m->d1 + at, load(m->d1 + at) + d);
-	store(m->d2 + at, load(m->d2 + at) + d * d);
+static inline __attribute__((always_inline)) void moments_at(moments_piece *m, int64_t at, const float *x, int64_t apart, const int pieces, int n) {
+	vf middle = part(m->middle + at, n), sum = {0}, squares = {0};
+	for (int k = 0; k < pieces; k++) {
+		__builtin_prefetch(x + pieces * (apart + at) + k * VW);
+		vf d = part(x + k * apart + at, n) - middle;
+		sum += d;
+		squares += d * d;
+	}
+	store(m->d1 + at, load(m->d1 + at) + sum);
+	store(m->d2 + at, load(m->d2 + at) + squares);
+}
+
+// So many pieces of n numbers.
+static inline __attribute__((always_inline)) void moments_pieces(moments_piece *m, const float *x, int64_t apart, const int pieces, int64_t n) {
+	int64_t p = 0;
+	for (; p + VW <= n; p += VW)
+		moments_at(m, p, x, apart, pieces, VW);
+	if (p < n)
+		moments_at(m, p, x, apart, pieces, n - p);
 }
 
 static void k_moments(const void *args, int64_t lo, int64_t hi) {
@@ -49,14 +63,11 @@ static void k_moments(const void *args, int64_t lo, int64_t hi) {
 			}
 			repeat(m.middle, m.middle, width, rows);
 			while (i < end) {
-				for (int64_t stop = lesser(i + PARTIAL * rows, end); i < stop; i += rows) {
-					const float *x = a->x + i * cols + c0;
-					int64_t n = lesser(rows, stop - i) * width, p = 0;
-					for (; p + VW <= n; p += VW)
-						moments_at(&m, p, x, VW);
-					if (p < n)
-						moments_at(&m, p, x, n - p);
-				}
+				int64_t stop = lesser(i + 2 * PARTIAL * rows, end);
+				for (; i + 2 * rows <= stop; i += 2 * rows)
+					moments_pieces(&m, a->x + i * cols + c0, rows * cols, 2, rows * width);
+				for (; i < stop; i += rows)
+					moments_pieces(&m, a->x + i * cols + c0, rows * cols, 1, lesser(rows, stop - i) * width);
 				fold(mean, m.d1, width, rows);
 				fold(m2, m.d2, width, rows);
 			}
@@ -334,10 +345,10 @@ typedef struct {
 } rows_abreast;
 
 // g of each row becomes γ·g'; only the fresh lanes count, if given. The columns' sums are at place.
-static inline __attribute__((always_inline)) void layer_back_at(layer_back *l, rows_abreast *of, vf *g, const float *x, const float *gammas, const float *betas, int64_t place, const int rows, int n, const vi *fresh, const int activation) {
+static inline __attribute__((always_inline)) void layer_back_at(layer_back *l, rows_abreast *of, vf *g, const float *x, const float *gammas, const float *betas, int64_t place, const int rows, int64_t cols, int n, const vi *fresh, const int activation) {
 	vf gamma = part(gammas, n), beta = part(betas, n), sum = {0}, sum_x = {0};
 	for (int r = 0; r < rows; r++) {
-		vf hat = (part(x + r * l->args->cols, n) + of->minus_mean[r]) * of->rstd[r];
+		vf hat = (part(x + r * cols, n) + of->minus_mean[r]) * of->rstd[r];
 		vf d = before(g[r], hat * gamma + beta, NULL, n, activation), t = gamma * d;
 		g[r] = t;
 		if (fresh) {
@@ -371,7 +382,7 @@ static inline __attribute__((always_inline)) void layer_back_sums(layer_back *l,
 	if (v.more) {
 		for (int r = 0; r < rows; r++)
 			last[r] = part(g + r * cols + v.end, v.n);
-		layer_back_at(l, &of, last, x + v.end, gamma + v.end, beta + v.end, v.nb * VW, rows, v.n, &v.fresh, activation);
+		layer_back_at(l, &of, last, x + v.end, gamma + v.end, beta + v.end, v.nb * VW, rows, cols, v.n, &v.fresh, activation);
 	}
 	for (int64_t b = 0; b < v.nb; b++) {
 		int64_t c = b * VW;
@@ -382,7 +393,7 @@ static inline __attribute__((always_inline)) void layer_back_sums(layer_back *l,
 			}
 			here[r] = load(g + r * cols + c);
 		}
-		layer_back_at(l, &of, here, x + c, gamma + c, beta + c, c, rows, VW, NULL, activation);
+		layer_back_at(l, &of, here, x + c, gamma + c, beta + c, c, rows, cols, VW, NULL, activation);
 		for (int r = 0; r < rows; r++)
 			store(dx + r * cols + c, here[r]);
 	}
@@ -452,7 +463,7 @@ static inline __attribute__((always_inline)) void layer_back_tiles(const weft_la
 					layer_back_sums(&l, i + r, r, ABREAST, c0, width, activation);
 				for (; r < here; r++)
 					layer_back_row_sums(&l, i + r, r, c0, width);
-				if (width < cols || (i + here) % PARTIAL == 0 || i + here == end) {
+				if (width < cols || (i + here) % (ABREAST * PARTIAL) == 0 || i + here == end) {
 					fold_vectors(sum_g + c0, l.g_sums, width);
 					fold_vectors(sum_gx + c0, l.gx_sums, width);
 				}

@@ -127,11 +127,25 @@ static void k_combine(const void *args, int64_t lo, int64_t hi) {
 }
 
 // The places' sums, of x or of products with y.
-static inline __attribute__((always_inline)) void column_sum_at(float *places, const float *x, const float *y, int n) {
-	vf v = part(x, n);
-	if (y)
-		v *= part(y, n);
-	store(places, load(places) + v);
+static inline __attribute__((always_inline)) void column_sum_at(float *places, int64_t at, const float *x, const float *y, int64_t apart, const int pieces, int n) {
+	vf sum = {0};
+	for (int k = 0; k < pieces; k++) {
+		__builtin_prefetch(x + pieces * (apart + at) + k * VW);
+		vf v = part(x + k * apart + at, n);
+		if (y)
+			v *= part(y + k * apart + at, n);
+		sum += v;
+	}
+	store(places + at, load(places + at) + sum);
+}
+
+// So many pieces of n numbers.
+static inline __attribute__((always_inline)) void column_sum_pieces(float *places, const float *x, const float *y, int64_t apart, const int pieces, int64_t n) {
+	int64_t p = 0;
+	for (; p + VW <= n; p += VW)
+		column_sum_at(places, p, x, y, apart, pieces, VW);
+	if (p < n)
+		column_sum_at(places, p, x, y, apart, pieces, n - p);
 }
 
 static inline __attribute__((always_inline)) void column_sum_tiles(const weft_column_sum_args *a, int64_t lo, int64_t hi, const float *y) {
@@ -144,13 +158,11 @@ static inline __attribute__((always_inline)) void column_sum_tiles(const weft_co
 			for (int64_t c = 0; c < width; c++)
 				sum[c] = 0;
 			while (i < end) {
-				for (int64_t stop = lesser(i + PARTIAL * rows, end); i < stop; i += rows) {
-					int64_t n = lesser(rows, stop - i) * width, at = i * cols + c0, p = 0;
-					for (; p + VW <= n; p += VW)
-						column_sum_at(places + p, a->x + at + p, y ? y + at + p : NULL, VW);
-					if (p < n)
-						column_sum_at(places + p, a->x + at + p, y ? y + at + p : NULL, n - p);
-				}
+				int64_t stop = lesser(i + 2 * PARTIAL * rows, end), at = i * cols + c0;
+				for (; i + 2 * rows <= stop; i += 2 * rows, at += 2 * rows * cols)
+					column_sum_pieces(places, a->x + at, y ? y + at : NULL, rows * cols, 2, rows * width);
+				for (; i < stop; i += rows, at += rows * cols)
+					column_sum_pieces(places, a->x + at, y ? y + at : NULL, rows * cols, 1, lesser(rows, stop - i) * width);
 				fold(sum, places, width, rows);
 			}
 		}

@@ -1,23 +1,21 @@
 // Aggregation: a destination row is summed in registers across all its edges and written once.
 
-// One row's sum over edges lo … hi−1 for a block of nb vectors, the last of them of `tail` lanes if not 0. Without coefficients (plain set)
-// every weight is one. z = [z +] scale·(sum + self·own), added to with a->accumulate; own is NULL where the row itself has no weight, and
-// last is the number of all entries.
-static inline __attribute__((always_inline)) void spmm_row(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_t last, float scale,
-                                                            const float *own, float self, float *z, const float *x, const int nb,
-                                                            const int tail, const int plain) {
-	vf acc[REGISTERS];
-	const int64_t cols = a->cols;
+// A block of columns. The arguments are a copy, as the compiler cannot know that z does not lie over the caller's.
+typedef struct {
+	weft_spmm_args a;
+	const float *x; // the block's first column, as z
+	float *z;
+	int64_t ahead, quiet; // prefetches are so many edges ahead, but for rows that end after number `quiet`, where there is nothing to fetch
+} spmm_block;
+
+// acc += the sum over edges k … end−1. Without coefficients (plain set) every weight is one.
+static inline __attribute__((always_inline)) void spmm_edges(const spmm_block *b, vf *acc, int64_t k, int64_t end, const int nb, const int tail, const int plain) {
+	const weft_spmm_args *a = &b->a;
 	const int32_t *indices = a->edges.indices;
-	// Near the end, where no row follows, the rows themselves are asked for again.
-	int64_t ahead = ahead_of(nb * sizeof(vf));
-	if (hi + ahead > last)
-		ahead = 0;
-	for (int v = 0; v < nb; v++)
-		acc[v] = (vf){0};
-	for (int64_t k = lo; k < hi; k++) {
-		const float *row = x + indices[k] * cols;
-		prefetch_block(x + indices[k + ahead] * cols, nb, tail);
+	const int64_t ahead = end <= b->quiet ? b->ahead : 0; // at the end the rows themselves are asked for again
+	for (; k < end; k++) {
+		const float *row = b->x + indices[k] * a->cols;
+		prefetch_block(b->x + indices[k + ahead] * a->cols, nb, tail);
 		if (plain) {
 			for (int v = 0; v < nb; v++)
 				acc[v] += load_block(row, v, nb, tail);
@@ -29,40 +27,55 @@ static inline __attribute__((always_inline)) void spmm_row(const weft_spmm_args 
 				acc[v] += all(w) * load_block(row, v, nb, tail);
 		}
 	}
-	if (own)
-		for (int v = 0; v < nb; v++)
-			acc[v] += all(self) * load_block(own, v, nb, tail);
-	for (int v = 0; v < nb; v++)
-		acc[v] *= all(scale);
-	if (a->accumulate)
-		add_block(z, acc, nb, tail);
-	else
-		for (int v = 0; v < nb; v++)
-			store_block(z, acc[v], v, nb, tail);
 }
 
-// Rows lo … hi−1 for the block of columns that begins at column.
-#define ROWS(nb, tail, plain) \
-	for (int64_t i = lo; i < hi; i++) { \
-		if (a->edges.skip_hubs && a->edges.indptr[i + 1] - a->edges.indptr[i] > WEFT_HUB) \
-			continue; \
-		const float *own = a->self && a->self[i] != 0 ? a->x + i * a->cols + column : NULL; \
-		if (a->accumulate && !own && a->edges.indptr[i] == a->edges.indptr[i + 1]) \
-			continue; \
-		spmm_row(a, a->edges.indptr[i], a->edges.indptr[i + 1], a->edges.entries, a->row_scale ? a->row_scale[i] : 1.0f, own, own ? a->self[i] : 0.0f, \
-		         a->z + i * a->cols + column, a->x + column, nb, tail, plain); \
+// Rows lo … hi−1: z = [z +] scale·(sum + self·own).
+static inline __attribute__((always_inline)) void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb, const int tail, const int plain) {
+	const weft_spmm_args *a = &b->a;
+	const int64_t *indptr = a->edges.indptr;
+	const int special = a->self || a->accumulate || a->edges.skip_hubs;
+	for (int64_t i = lo; i < hi; i++) {
+		int64_t begin = indptr[i], end = indptr[i + 1];
+		float *z = b->z + i * a->cols, self = 0;
+		vf acc[REGISTERS];
+		if (special) {
+			self = a->self ? a->self[i] : 0;
+			if ((a->edges.skip_hubs && end - begin > WEFT_HUB) || (a->accumulate && begin == end && self == 0))
+				continue;
+		}
+		for (int v = 0; v < nb; v++)
+			acc[v] = (vf){0};
+		spmm_edges(b, acc, begin, end, nb, tail, plain);
+		if (special && self != 0)
+			for (int v = 0; v < nb; v++)
+				acc[v] += all(self) * load_block(b->x + i * a->cols, v, nb, tail);
+		if (a->row_scale)
+			for (int v = 0; v < nb; v++)
+				acc[v] *= all(a->row_scale[i]);
+		if (special && a->accumulate)
+			for (int v = 0; v < nb; v++)
+				acc[v] += load_block(z, v, nb, tail);
+		for (int v = 0; v < nb; v++)
+			store_block(z, acc[v], v, nb, tail);
 	}
+}
 
 #define CASE(nb) \
 	case nb: \
-		if (plain && tail) { ROWS(nb, tail, 1) } \
-		else if (plain) { ROWS(nb, 0, 1) } \
-		else if (tail) { ROWS(nb, tail, 0) } \
-		else { ROWS(nb, 0, 0) } \
+		if (plain && tail) \
+			spmm_rows(&b, lo, hi, nb, tail, 1); \
+		else if (plain) \
+			spmm_rows(&b, lo, hi, nb, 0, 1); \
+		else if (tail) \
+			spmm_rows(&b, lo, hi, nb, tail, 0); \
+		else \
+			spmm_rows(&b, lo, hi, nb, 0, 0); \
 		break;
 
 static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_t column, int nb, int tail) {
-	int plain = !a->weights && !a->col_scale;
+	const int plain = !a->weights && !a->col_scale;
+	const int64_t ahead = ahead_of(nb * sizeof(vf));
+	const spmm_block b = {*a, a->x + column, a->z + column, ahead, a->edges.entries - ahead};
 	switch (nb) {
 		CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
 #if defined(__AVX512F__)
@@ -71,7 +84,6 @@ static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_
 	}
 }
 #undef CASE
-#undef ROWS
 
 static void k_spmm(const void *args, int64_t lo, int64_t hi) {
 	const weft_spmm_args *a = args;
