@@ -187,8 +187,8 @@ static inline __attribute__((always_inline)) void attend_group(const weft_attent
 			x.sum[k] = (vf){0};
 		}
 		if (v2) {
-			const dot_rows d = {.b = &b, .ahead = 1, .rows = a->source + g->from, .cols = cols, .fixed = a->target + g->from,
-			                    .a = a->a + g->from, .slope = a->slope, .out = x.s};
+			const dot_rows d = {.b = &b, .rows = a->source + g->from, .target = a->target + g->from, .factor = a->target, .cols = cols,
+			                    .a = a->a + g->from, .slope = a->slope, .score = x.s};
 			dots(&d, g);
 		} else {
 			for (int k = 0; k < b.runs; k++)
@@ -202,7 +202,7 @@ static inline __attribute__((always_inline)) void attend_group(const weft_attent
 			edge_masks(x.keep, &b, g->head, g->heads);
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
-		const row_sum sum = {.b = &b, .ahead = !v2, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = a->z + g->from,
+		const row_sum sum = {.b = &b, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = a->z + g->from,
 		                     .stride = cols, .extension = a->first ? FROM_ZERO_AT_FIRST : EXTENDED, .scale = x.scales};
 		sum_rows(&sum, g);
 	}
@@ -300,7 +300,7 @@ static inline __attribute__((always_inline)) void back_target_group(const weft_a
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
 		float *rows = g->scratch;
-		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = rows,
+		const row_sum sum = {.b = &b, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = rows,
 		                     .stride = g->vectors * VW, .by_run = 1};
 		sum_rows(&sum, g);
 		add_dots(a->d_target_score + g->head, 1 - a->slope, a->g + g->from, rows, x.sum, &b, g);
@@ -341,7 +341,7 @@ static inline __attribute__((always_inline)) void back_source_group(const weft_a
 			multiply_all(x.s2, x.keep, b.edges * P);
 		}
 		float *rows = g->scratch;
-		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from,
+		const row_sum sum = {.b = &b, .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from,
 		                     .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows};
 		sum_rows(&sum, g);
 		add_dots(a->d_source_score + g->head, 1, a->source + g->from, rows, x.sum, &b, g);
@@ -353,12 +353,17 @@ static inline __attribute__((always_inline)) void v2_coefficients(values *x, con
                                                                   const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	const float *pack = a->pack + g->head, *source = a->source + g->from, *target = a->target + g->from, *grad = a->g + g->from;
-	dot_rows d = {.b = b, .ahead = 1, .rows = b->transposed ? target : source, .fixed = b->transposed ? source : target, .cols = cols,
-	              .a = a->a + g->from, .slope = a->slope, .out = x->s};
-	dots(&d, g);
-	d = (dot_rows){.b = b, .ahead = b->transposed, .rows = b->transposed ? grad : source,
-	               .fixed = b->transposed ? source : grad, .cols = cols, .out = x->s2};
-	dots(&d, g);
+	if (b->transposed) {
+		const dot_rows scores = {.b = b, .rows = target, .target = source, .factor = source, .cols = cols, .a = a->a + g->from,
+		                         .slope = a->slope, .score = x->s};
+		const dot_rows products = {.b = b, .rows = grad, .target = source, .factor = source, .cols = cols, .dot = x->s2};
+		dots(&scores, g);
+		dots(&products, g);
+	} else {
+		const dot_rows both = {.b = b, .rows = source, .target = target, .factor = grad, .cols = cols, .a = a->a + g->from,
+		                       .slope = a->slope, .score = x->s, .dot = x->s2};
+		dots(&both, g);
+	}
 	if (b->transposed) {
 		gather_heads((float *[]){x->log_sum, x->g_dot_out}, 2, b, pack, WEFT_PACK * H, g->heads, P);
 	} else {
