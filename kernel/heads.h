@@ -313,7 +313,7 @@ static inline __attribute__((always_inline)) void whole_dots(const dot_rows *d, 
 		dots_of(d, (products){score, dot, P, 4, 0, 0, .vectors = 4 * P}, P, 0);
 }
 
-// One head, or any number.
+// Of other widths, where the number of heads may be a constant too.
 static inline __attribute__((always_inline)) void any_dots(const dot_rows *d, const group *g, const int P, const int heads, const int score,
                                                            const int dot) {
 	const int full = g->width / VW, tail = g->width % VW;
@@ -334,6 +334,10 @@ static inline __attribute__((always_inline)) void dots_with(const dot_rows *d, c
 	const int whole = g->heads == P && (width == VW || width == 2 * VW || width == 4 * VW || (2 * width == VW && P > 1));
 	if (!whole && P == 1)
 		any_dots(d, g, 1, 1, score, dot);
+	else if (!whole && P == 2)
+		any_dots(d, g, 2, 2, score, dot);
+	else if (!whole && P == 4 && g->heads == 4)
+		any_dots(d, g, 4, 4, score, dot);
 	else if (!whole)
 		any_dots(d, g, P, g->heads, score, dot);
 	else if (P == 1)
