@@ -44,12 +44,16 @@ static inline __attribute__((always_inline)) void gather_heads(float *const *out
 	}
 }
 
+// Between arrays of PLACES numbers. Places of the same number in two of them are not near a multiple of 4 KB apart: a load would wait for a
+// store to the other, as processors compare 12 bits of the addresses first, and one vector's exponentials for the last one's.
+enum { GAP = 96 };
+
 // What a kernel keeps of a batch: values of each edge and head, and of each run, as whole vectors or of each head. Some loads and stores
 // of the values of an edge or a run take VW places.
 typedef struct {
-	float s[PLACES + VW], s2[PLACES + VW], log_sum[PLACES], g_dot_out[PLACES], keep[PLACES];
-	vf own[VECTORS], own2[VECTORS], own3[VECTORS], top[VECTORS], sum[VECTORS];
-	float tops[PLACES + VW], sums[PLACES + VW], scales[PLACES + VW], log_sums[PLACES + VW];
+	float s[PLACES + GAP], s2[PLACES + GAP], log_sum[PLACES + GAP], g_dot_out[PLACES + GAP], keep[PLACES + GAP];
+	vf own[VECTORS + GAP / VW], own2[VECTORS + GAP / VW], own3[VECTORS + GAP / VW], top[VECTORS + GAP / VW], sum[VECTORS + GAP / VW];
+	float tops[PLACES + GAP], sums[PLACES + GAP], scales[PLACES + GAP], log_sums[PLACES + GAP];
 } values;
 
 // All ones where the vector is the first of its run, else zeros.
@@ -187,8 +191,8 @@ static inline __attribute__((always_inline)) void attend_group(const weft_attent
 			x.sum[k] = (vf){0};
 		}
 		if (v2) {
-			const dot_rows d = {.b = &b, .ahead = 1, .rows = a->source + g->from, .cols = cols, .fixed = a->target + g->from,
-			                    .a = a->a + g->from, .slope = a->slope, .out = x.s};
+			const dot_rows d = {.b = &b, .rows = a->source + g->from, .target = a->target + g->from, .factor = a->target, .cols = cols,
+			                    .a = a->a + g->from, .slope = a->slope, .score = x.s};
 			dots(&d, g);
 		} else {
 			for (int k = 0; k < b.runs; k++)
@@ -202,7 +206,7 @@ static inline __attribute__((always_inline)) void attend_group(const weft_attent
 			edge_masks(x.keep, &b, g->head, g->heads);
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
-		const row_sum sum = {.b = &b, .ahead = !v2, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = a->z + g->from,
+		const row_sum sum = {.b = &b, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = a->z + g->from,
 		                     .stride = cols, .extension = a->first ? FROM_ZERO_AT_FIRST : EXTENDED, .scale = x.scales};
 		sum_rows(&sum, g);
 	}
@@ -259,13 +263,25 @@ static void k_attend_pack(const void *args, int64_t lo, int64_t hi) {
 		}
 }
 
-// d_h += factor · (⟨x_h, sum_h⟩ − less_h) for each run: sum of the run, x and d of its row, from the group's first column or head on.
-static inline void add_dots(float *d, float factor, const float *x, const float *sum, const vf *less, const batch *b, const group *g) {
-	int64_t H = b->a->heads, W = g->width;
-	for (int k = 0; k < b->runs; k++) {
-		int64_t row = b->run[k].row;
-		for (int h = 0; h < g->heads; h++)
-			d[row * H + h] += factor * (dot(x + row * H * W + h * W, sum + (int64_t)k * g->vectors * VW + h * W, W) - less[k][h]);
+// d_h += factor · (⟨x_h, sum_h⟩ − less_h) for each run: sum of the run, x and d of its row, from the group's first column or head on. Runs
+// are taken together until their heads fill a vector.
+static __attribute__((noinline)) void add_dots(float *d, float factor, const float *x, const float *sum, const vf *less, const batch *b,
+                                               const group *g) {
+	const int64_t H = b->a->heads, W = g->width;
+	const int P = b->P, together = 1 << b->shift;
+	vf v[VW] = {{0}};
+	float dots[VW];
+	for (int k0 = 0; k0 < b->runs; k0 += together) {
+		const int runs = b->runs - k0 < together ? b->runs - k0 : together;
+		for (int i = 0; i < runs; i++) {
+			const float *row = x + b->run[k0 + i].row * H * W, *of = sum + (int64_t)(k0 + i) * g->vectors * VW;
+			for (int h = 0; h < g->heads; h++)
+				v[i * P + h] = dot_lanes(row + h * W, of + h * W, W);
+		}
+		store(dots, lane_sums(v));
+		for (int i = 0; i < runs; i++)
+			for (int h = 0; h < g->heads; h++)
+				d[b->run[k0 + i].row * H + h] += factor * (dots[i * P + h] - less[k0 + i][h]);
 	}
 }
 
@@ -300,7 +316,7 @@ static inline __attribute__((always_inline)) void back_target_group(const weft_a
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
 		float *rows = g->scratch;
-		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = rows,
+		const row_sum sum = {.b = &b, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = rows,
 		                     .stride = g->vectors * VW, .by_run = 1};
 		sum_rows(&sum, g);
 		add_dots(a->d_target_score + g->head, 1 - a->slope, a->g + g->from, rows, x.sum, &b, g);
@@ -341,7 +357,7 @@ static inline __attribute__((always_inline)) void back_source_group(const weft_a
 			multiply_all(x.s2, x.keep, b.edges * P);
 		}
 		float *rows = g->scratch;
-		const row_sum sum = {.b = &b, .ahead = 1, .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from,
+		const row_sum sum = {.b = &b, .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from,
 		                     .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows};
 		sum_rows(&sum, g);
 		add_dots(a->d_source_score + g->head, 1, a->source + g->from, rows, x.sum, &b, g);
@@ -353,12 +369,17 @@ static inline __attribute__((always_inline)) void v2_coefficients(values *x, con
                                                                   const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	const float *pack = a->pack + g->head, *source = a->source + g->from, *target = a->target + g->from, *grad = a->g + g->from;
-	dot_rows d = {.b = b, .ahead = 1, .rows = b->transposed ? target : source, .fixed = b->transposed ? source : target, .cols = cols,
-	              .a = a->a + g->from, .slope = a->slope, .out = x->s};
-	dots(&d, g);
-	d = (dot_rows){.b = b, .ahead = b->transposed, .rows = b->transposed ? grad : source,
-	               .fixed = b->transposed ? source : grad, .cols = cols, .out = x->s2};
-	dots(&d, g);
+	if (b->transposed) {
+		const dot_rows scores = {.b = b, .rows = target, .target = source, .factor = source, .cols = cols, .a = a->a + g->from,
+		                         .slope = a->slope, .score = x->s};
+		const dot_rows products = {.b = b, .rows = grad, .target = source, .factor = source, .cols = cols, .dot = x->s2};
+		dots(&scores, g);
+		dots(&products, g);
+	} else {
+		const dot_rows both = {.b = b, .rows = source, .target = target, .factor = grad, .cols = cols, .a = a->a + g->from,
+		                       .slope = a->slope, .score = x->s, .dot = x->s2};
+		dots(&both, g);
+	}
 	if (b->transposed) {
 		gather_heads((float *[]){x->log_sum, x->g_dot_out}, 2, b, pack, WEFT_PACK * H, g->heads, P);
 	} else {

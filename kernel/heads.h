@@ -47,7 +47,6 @@ enum extension { FROM_ZERO, FROM_ZERO_AT_FIRST, EXTENDED };
 // results are given by the group's first column.
 typedef struct {
 	const batch *b;
-	int ahead; // nothing has read these rows just before: they are prefetched
 	const float *rows;
 	int64_t cols;
 	const float *coef; // of the batch's first edge
@@ -65,11 +64,10 @@ static inline __attribute__((always_inline)) vf coefficients(const float *coef, 
 	return per ? all(coef[v / per]) : spread(coef, head[v]);
 }
 
-// acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for if not NULL.
+// acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for.
 static inline __attribute__((always_inline)) void add_row(vf *acc, vf *acc2, const float *row, const float *coef, const float *coef2, const vi *head,
                                                           const int per, const int two, const int nb, const int tail, const float *later) {
-	if (later)
-		prefetch_block(later, nb, tail);
+	prefetch_block(later, nb, tail);
 	for (int v = 0; v < nb; v++) {
 		vf x = load_block(row, v, nb, tail);
 		acc[v] += coefficients(coef, head, v, per) * x;
@@ -87,7 +85,7 @@ static inline __attribute__((always_inline)) void sum_block(const row_sum *s, co
 	const batch *b = s->b;
 	const float *rows = s->rows + v0 * VW;
 	const int64_t cols = s->cols;
-	const int64_t P = single ? 1 : b->P, ahead = s->ahead ? ahead_of(nb * sizeof(vf)) : 0;
+	const int64_t P = single ? 1 : b->P, ahead = ahead_of(nb * sizeof(vf));
 	const int first = per ? g->head_of[v0 * VW] : 0; // head of the block
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++)
@@ -109,7 +107,7 @@ static inline __attribute__((always_inline)) void sum_block(const row_sum *s, co
 				// Behind the last edge no row that an edge names, because 0·∞ is not 0.
 				const float *row = p == 0 || e + p < r->edges ? rows + other[e + p] * cols : zeros;
 				add_row(acc + p * nb, acc2 + p * nb, row, coef + (e + p) * P, coef2 + (e + p) * P, head, per, two, nb, tail,
-				        ahead ? rows + other[e + p + ahead] * cols : NULL);
+				        rows + other[e + p + ahead] * cols);
 			}
 		for (int half = parts / 2; half > 0; half /= 2)
 			for (int v = 0; v < half * nb; v++) {
@@ -166,148 +164,203 @@ typedef struct {
 	float *z2;         // one row, may be NULL
 } slope_sum;
 
-static inline __attribute__((always_inline)) void slope_block(const slope_sum *s, const group *g, const int single, const int two, int64_t v0,
+static inline __attribute__((always_inline)) void slope_block(const slope_sum *s, const group *g, const int per, const int two, int64_t v0,
                                                               const int nb, const int tail) {
 	const batch *b = s->b;
-	const int P = single ? 1 : b->P;
-	vf acc2[BLOCK], slope = all(s->slope), unit = all(1.0f);
+	const int P = b->P, first = per ? g->head_of[v0 * VW] : 0; // head of the block
+	vf acc2[BLOCK], slope = all(s->slope);
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++) {
 		head[v] = lane_heads(g, v0, v, nb, tail);
 		acc2[v] = (vf){0};
 	}
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
-		const float *fixed = s->fixed + r->row * s->cols + v0 * VW, *coef = s->coef + r->at * P;
-		vf acc[BLOCK];
-		for (int v = 0; v < nb; v++)
+		const float *fixed = s->fixed + r->row * s->cols + v0 * VW, *coef = s->coef + r->at * P + first;
+		vf acc[BLOCK], below[BLOCK]; // t > 0 where the row is above −fixed
+		for (int v = 0; v < nb; v++) {
 			acc[v] = (vf){0};
+			below[v] = -load_block(fixed, v, nb, tail);
+		}
 		for (int e = 0; e < r->edges; e++) {
 			const float *row = s->rows + b->other[r->at + e] * s->cols + v0 * VW;
-			vf one = all(coef[e * P]);
 			for (int v = 0; v < nb; v++) {
-				vf t = load_block(row, v, nb, tail) + load_block(fixed, v, nb, tail);
-				vf d = (single ? one : spread(coef + e * P, head[v])) * positive(t, unit, slope);
+				vf x = load_block(row, v, nb, tail), c = coefficients(coef + e * P, head, v, per);
+				vf d = where_greater(x, below[v], c, c * slope);
 				acc[v] += d;
 				if (two)
-					acc2[v] += d * t;
+					acc2[v] += d * x;
 			}
 		}
-		for (int v = 0; v < nb; v++)
+		for (int v = 0; v < nb; v++) {
+			if (two)
+				acc2[v] -= acc[v] * below[v];
 			acc[v] *= load_block(s->a + v0 * VW, v, nb, tail);
+		}
 		add_block(s->z + r->row * s->cols + v0 * VW, acc, nb, tail);
 	}
 	if (two)
 		add_block(s->z2 + v0 * VW, acc2, nb, tail);
 }
 
+#define SLOPES(tail, per) \
+	if (s->z2) { \
+		EACH_BLOCK(g->vectors, tail, slope_block, s, g, per, 1) \
+	} else { \
+		EACH_BLOCK(g->vectors, tail, slope_block, s, g, per, 0) \
+	}
+
 static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, const group *g) {
-	if (s->b->P == 1 && s->z2) {
-		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 1, 1)
-	} else if (s->b->P == 1) {
-		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 1, 0)
-	} else if (s->z2) {
-		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 0, 1)
+	int64_t per = g->width % VW ? 0 : g->width / VW;
+	if (s->b->P == 1 || (per && per % BLOCK == 0)) {
+		SLOPES(g->tail, BLOCK)
+	} else if (per == 1) {
+		SLOPES(0, 1)
+	} else if (per == 2) {
+		SLOPES(0, 2)
+	} else if (per == 4) {
+		SLOPES(0, 4)
 	} else {
-		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 0, 0)
+		SLOPES(g->tail, 0)
 	}
 }
+#undef SLOPES
 
-// Dot products, per head, of the rows of the other ends with the runs' rows.
+// Products, per head, of the rows of the other ends with the runs' rows, both kinds in one pass where both are asked for:
+//   score_e = Σ_c a_c · LeakyReLU(row_ec + target_c)
+//   dot_e   = Σ_c row_ec · factor_c
+// (If the rows are those of targets, target stands for the source: the sum is the same.)
 typedef struct {
 	const batch *b;
-	int ahead;          // as in row_sum
-	const float *rows;  // of the other ends
-	const float *fixed; // of the runs' rows
+	const float *rows, *target, *factor;
 	int64_t cols;
-	const float *a; // NULL: out_eh = Σ_c fixed_c · row_ec; else Σ_c a_c · LeakyReLU(row_ec + fixed_c)
+	const float *a;
 	float slope;
-	float *out; // of the batch's first edge
+	float *score, *dot; // of the batch's first edge; one of them may be NULL
 } dot_rows;
 
-static inline __attribute__((always_inline)) vf product(const dot_rows *d, const float *fixed, const float *row, int64_t c, int lanes,
-                                                        const int leaky) {
-	vf x = part(row + c, lanes), y = part(fixed + c, lanes);
-	return leaky ? part(d->a + c, lanes) * leaky_v(x + y, all(d->slope)) : x * y;
+// What is computed for an edge, and of which columns: heads of `full` whole vectors, and with has_tail so many columns more.
+typedef struct {
+	int score, dot;
+	int heads, full, has_tail, tail;
+	int64_t ahead, vectors;
+	const float *target, *factor; // the run's
+} products;
+
+static inline __attribute__((always_inline)) void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const float *row,
+                                                               int64_t c, const int lanes) {
+	vf x = part(row + c, lanes);
+	if (p->score)
+		*score += part(d->a + c, lanes) * leaky_v(x + part(p->target + c, lanes), all(d->slope));
+	if (p->dot)
+		*dot += x * part(p->factor + c, lanes);
 }
 
-// The vector of one head's products with an edge's row.
-static inline __attribute__((always_inline)) vf head_product(const dot_rows *d, const float *fixed, const float *row, int h, int heads,
-                                                             int64_t width, const int leaky, const int full, const int tail) {
-	vf s = {0};
-	int64_t c = h * width;
-	if (h < heads) {
-		for (int k = 0; k < full; k++)
-			s += product(d, fixed, row, c + k * VW, VW, leaky);
-		if (tail)
-			s += product(d, fixed, row, c + full * VW, tail, leaky);
+static inline __attribute__((always_inline)) void edge_products(vf *score, vf *dot, const dot_rows *d, const products *p, int64_t e) {
+	const float *row = d->rows + d->b->other[e] * d->cols, *later = d->rows + d->b->other[e + p->ahead] * d->cols;
+	__asm__("" : "+r"(row), "+r"(later)); // two addresses with constant offsets
+	for (int64_t k = 0; k < p->vectors; k += VW < 16 ? 16 / VW : 1)
+		__builtin_prefetch(later + k * VW);
+	for (int h = 0; h < p->heads; h++) {
+		int64_t c = h * (p->full * VW + (p->has_tail ? p->tail : 0));
+		vf s = {0}, t = {0};
+		for (int k = 0; k < p->full; k++)
+			add_products(&s, &t, d, p, row, c + k * VW, VW);
+		if (p->has_tail)
+			add_products(&s, &t, d, p, row, c + p->full * VW, p->tail);
+		if (p->score)
+			score[h] = s;
+		if (p->dot)
+			dot[h] = t;
 	}
-	return s;
 }
 
-// Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of one head's products. Heads
-// have `full` whole vectors and a tail, or where full and tail are both 0, half a vector.
-static inline __attribute__((always_inline)) void dots_of(const dot_rows *d, int heads, int64_t width, int vectors, const int P,
-                                                          const int leaky, const int full, const int tail) {
+// Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of one head's products. With
+// pairs, two heads of half a vector are taken for one.
+static inline __attribute__((always_inline)) void dots_of(const dot_rows *d, products p, const int P, const int pairs) {
 	const batch *b = d->b;
-	const int64_t ahead = d->ahead ? ahead_of(vectors * sizeof(vf)) : 0;
+	const int together = VW / P, places = pairs ? P / 2 : P;
+	vf score[VW] = {{0}}, dot[VW] = {{0}}; // left as they were for places of no head or edge, which nobody reads
+	p.ahead = ahead_of(p.vectors * sizeof(vf));
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
-		const float *fixed = d->fixed + r->row * d->cols;
-		__asm__("" : "+r"(fixed));
-		for (int64_t e = r->at, end = r->at + r->edges; e < end; e += VW / P) {
-			vf v[VW];
-			// Where a vector has the places of many edges, those behind the last one are left as they are, for nobody reads them.
-			const int64_t edges = P * 8 > VW || end - e > VW / P ? VW / P : end - e;
-			for (int i = 0; i < edges; i++) {
-				const float *row = d->rows + b->other[e + i] * d->cols, *later = d->rows + b->other[e + i + ahead] * d->cols;
-				__asm__("" : "+r"(row), "+r"(later)); // two addresses with constant offsets
-				if (ahead)
-					for (int k = 0; k < vectors; k += VW < 16 ? 16 / VW : 1)
-						__builtin_prefetch(later + k * VW);
-				if (full || tail)
-					for (int h = 0; h < P; h++)
-						v[i * P + h] = head_product(d, fixed, row, h, heads, width, leaky, full, tail);
-				else
-					for (int k = 0; k < P / 2; k++)
-						v[i * P / 2 + k] = product(d, fixed, row, k * VW, VW, leaky);
+		p.target = d->target + r->row * d->cols;
+		p.factor = d->factor + r->row * d->cols;
+		for (int64_t e = r->at, end = r->at + r->edges; e < end; e += together) {
+			if (together <= 4) { // in registers
+#pragma GCC unroll 4
+				for (int i = 0; i < together; i++)
+					edge_products(score + i * places, dot + i * places, d, &p, e + i);
+			} else {
+				for (int64_t i = 0; i < (end - e < together ? end - e : together); i++)
+					edge_products(score + i * places, dot + i * places, d, &p, e + i);
 			}
-			store(d->out + e * P, full || tail ? lane_sums(v) : half_sums(v));
+			if (p.score)
+				store(d->score + e * P, pairs ? half_sums(score) : lane_sums(score));
+			if (p.dot)
+				store(d->dot + e * P, pairs ? half_sums(dot) : lane_sums(dot));
 		}
 	}
 }
 
 // The common widths have loops without branches, of constant numbers of vectors.
-static inline __attribute__((always_inline)) void dots_of_width(const dot_rows *d, const group *g, const int P, const int leaky) {
-	int full = g->width / VW, tail = g->width % VW, whole = g->heads == P;
-	if (whole && P > 1 && 2 * g->width == VW)
-		dots_of(d, P, VW / 2, P / 2, P, leaky, 0, 0);
-	else if (whole && full == 1 && !tail)
-		dots_of(d, P, VW, P, P, leaky, 1, 0);
-	else if (whole && full == 2 && !tail)
-		dots_of(d, P, 2 * VW, 2 * P, P, leaky, 2, 0);
-	else if (whole && full == 4 && !tail)
-		dots_of(d, P, 4 * VW, 4 * P, P, leaky, 4, 0);
-	else if (tail)
-		dots_of(d, g->heads, g->width, g->vectors, P, leaky, full, tail);
+static inline __attribute__((always_inline)) void whole_dots(const dot_rows *d, const group *g, const int P, const int score, const int dot) {
+	if (P > 1 && 2 * g->width == VW)
+		dots_of(d, (products){score, dot, P / 2, 1, 0, 0, .vectors = P / 2}, P, 1);
+	else if (g->width == VW)
+		dots_of(d, (products){score, dot, P, 1, 0, 0, .vectors = P}, P, 0);
+	else if (g->width == 2 * VW)
+		dots_of(d, (products){score, dot, P, 2, 0, 0, .vectors = 2 * P}, P, 0);
 	else
-		dots_of(d, g->heads, g->width, g->vectors, P, leaky, full, 0);
+		dots_of(d, (products){score, dot, P, 4, 0, 0, .vectors = 4 * P}, P, 0);
+}
+
+// Of other widths, where the number of heads may be a constant too.
+static inline __attribute__((always_inline)) void any_dots(const dot_rows *d, const group *g, const int P, const int heads, const int score,
+                                                           const int dot) {
+	const int full = g->width / VW, tail = g->width % VW;
+	if (!tail)
+		dots_of(d, (products){score, dot, heads, full, 0, 0, .vectors = g->vectors}, P, 0);
+	else if (full == 0)
+		dots_of(d, (products){score, dot, heads, 0, 1, tail, .vectors = heads == 1 ? 1 : g->vectors}, P, 0);
+	else if (full == 1)
+		dots_of(d, (products){score, dot, heads, 1, 1, tail, .vectors = heads == 1 ? 2 : g->vectors}, P, 0);
+	else if (full == 2)
+		dots_of(d, (products){score, dot, heads, 2, 1, tail, .vectors = heads == 1 ? 3 : g->vectors}, P, 0);
+	else
+		dots_of(d, (products){score, dot, heads, full, 1, tail, .vectors = g->vectors}, P, 0);
+}
+
+static inline __attribute__((always_inline)) void dots_with(const dot_rows *d, const group *g, const int score, const int dot) {
+	const int64_t P = d->b->P, width = g->width;
+	const int whole = g->heads == P && (width == VW || width == 2 * VW || width == 4 * VW || (2 * width == VW && P > 1));
+	if (!whole && P == 1)
+		any_dots(d, g, 1, 1, score, dot);
+	else if (!whole && P == 2)
+		any_dots(d, g, 2, 2, score, dot);
+	else if (!whole && P == 4 && g->heads == 4)
+		any_dots(d, g, 4, 4, score, dot);
+	else if (!whole)
+		any_dots(d, g, P, g->heads, score, dot);
+	else if (P == 1)
+		whole_dots(d, g, 1, score, dot);
+	else if (P == 2)
+		whole_dots(d, g, 2, score, dot);
+	else if (P == 4)
+		whole_dots(d, g, 4, score, dot);
+#if defined(__AVX2__)
+	else if (P == 8)
+		whole_dots(d, g, 8, score, dot);
+#endif
+#if defined(__AVX512F__)
+	else
+		whole_dots(d, g, 16, score, dot);
+#endif
 }
 
 static __attribute__((noinline, noclone)) void dots(const dot_rows *d, const group *g) {
-#define DOTS(P) \
-	case P: \
-		if (d->a) \
-			dots_of_width(d, g, P, 1); \
-		else \
-			dots_of_width(d, g, P, 0); \
-		break;
-	switch (d->b->P) {
-		DOTS(1) DOTS(2) DOTS(4)
-#if defined(__AVX2__)
-		DOTS(8)
-#endif
-#if defined(__AVX512F__)
-		DOTS(16)
-#endif
-	}
-#undef DOTS
+	if (!d->dot)
+		dots_with(d, g, 1, 0);
+	else if (d->score)
+		dots_with(d, g, 1, 1);
+	else
+		dots_with(d, g, 0, 1);
 }

@@ -118,7 +118,8 @@ static inline vf vlog(vf x) {
 	return f + y + n * 0.693359375f + (x - x);
 }
 
-static inline float dot(const float *a, const float *b, int64_t n) {
+// A vector whose lanes add up to the dot product.
+static inline vf dot_lanes(const float *a, const float *b, int64_t n) {
 	vf s[4] = {{0}};
 	int64_t i = 0;
 	for (; i + 4 * VW <= n; i += 4 * VW)
@@ -128,8 +129,10 @@ static inline float dot(const float *a, const float *b, int64_t n) {
 		s[0] += load(a + i) * load(b + i);
 	if (i < n)
 		s[1] += load_n(a + i, n - i) * load_n(b + i, n - i);
-	return lane_sum((s[0] + s[1]) + (s[2] + s[3]));
+	return (s[0] + s[1]) + (s[2] + s[3]);
 }
+
+static inline float dot(const float *a, const float *b, int64_t n) { return lane_sum(dot_lanes(a, b, n)); }
 
 // y += c·x. What is left over after whole vectors is stored with the whole vector that ends it, where there is one: the next load would
 // wait for a masked store beside it.
