@@ -12,7 +12,7 @@ import (
 
 // linger is how long a thread that has nothing to do looks for more before it sleeps: about as long as waking it takes. The kernels
 // of a small graph are shorter than that.
-const linger = 20 * time.Microsecond
+const linger = 50 * time.Microsecond
 
 // call is one hand-out of work(0) … work(n−1).
 type call struct {
