@@ -26,9 +26,8 @@ func (v *Var) owe(g *tensor.Matrix, w *Var) {
 
 // pay computes what is owed. All operations that read the value, but the one that made it, have run backward.
 func (v *Var) pay() {
-	terms := v.owed
-	v.owed = nil
-	for _, o := range terms {
+	for len(v.owed) > 0 {
+		o := v.owed[0]
 		add := v.grad != nil
 		if add {
 			v.unshare()
@@ -39,12 +38,14 @@ func (v *Var) pay() {
 		o.g.Release()
 		o.w.kept--
 		o.w.releaseUnused()
+		v.owed = v.owed[1:]
 	}
 }
 
-// memory is a matrix for the gradient: the value's, unless somebody still reads it.
+// memory is a matrix for the gradient: the value's, which stays charged to the activations, where nobody reads it any more and it lives
+// only because something is owed.
 func (v *Var) memory() *tensor.Matrix {
-	if v.held || v.kept > 0 {
+	if v.leaf || v.held || v.kept > 0 || v.value == nil {
 		return v.tape.Memory().New(tensor.Gradients, v.rows, v.cols)
 	}
 	m := v.value

@@ -246,6 +246,8 @@ func (t *Tape) Discard() {
 		out.grad.Release()
 		for _, o := range out.owed {
 			o.g.Release()
+			o.w.kept = 0
+			o.w.Drop()
 		}
 		out.grad, out.owed, out.held, out.kept = nil, nil, false, 0
 		out.releaseUnused()
@@ -293,7 +295,7 @@ func (v *Var) Grad() (g *tensor.Matrix, accumulate bool) {
 		v.unshare()
 		return v.grad, true
 	}
-	v.grad = v.tape.Memory().New(tensor.Gradients, v.Rows(), v.Cols())
+	v.grad = v.memory()
 	return v.grad, false
 }
 

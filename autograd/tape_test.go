@@ -157,7 +157,8 @@ func TestBackwardReleasesAsItGoes(t *testing.T) {
 // TestGradientTakesTheValuesMemory: when a layer of two products (GraphSAGE's) has run backward, its input's gradient is in the memory of
 // the input, unless the operation that made the input reads it once more.
 func TestGradientTakesTheValuesMemory(t *testing.T) {
-	for _, again := range []bool{false, true} {
+	for _, kind := range []struct{ again, aggregated bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		again, aggregated := kind.again, kind.aggregated
 		b := newBench(t)
 		c, left, right := b.leaf(rows, cols), b.leaf(cols, inner), b.leaf(cols, inner)
 		start := b.matrix(rows, cols)
@@ -183,8 +184,21 @@ func TestGradientTakesTheValuesMemory(t *testing.T) {
 				b.live("the input's own step", want)
 				c.AddGrad(g)
 			}})
-			z := watch("between the products", 2, autograd.Linear(x, left)) // the input and one gradient, which both products share
-			return autograd.AddLinear(z, x, right)
+			if !aggregated {
+				z := watch("between the products", 2, autograd.Linear(x, left)) // the input and one gradient, which both products share
+				return autograd.AddLinear(z, x, right)
+			}
+			z := b.tape.New(rows, cols) // as an aggregation does: it adds to the input's gradient itself
+			b.team.Copy(z, x.Value())
+			neighbours := b.tape.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
+				dx, add := x.Grad()
+				if add {
+					t.Error("a gradient came before its time")
+				}
+				b.team.Copy(dx, g)
+				g.Release()
+			}})
+			return autograd.AddLinear(autograd.Linear(neighbours, left), x, right)
 		})
 		g := b.ones(out)
 		b.tape.Backward(out, g)

@@ -18,7 +18,7 @@ static inline vf per_head(const float *x, int heads, const int P) {
 }
 
 // As sum_of_edges, the largest.
-static inline __attribute__((always_inline)) vf largest_of_edges(vf v, const int P) {
+INLINE vf largest_of_edges(vf v, const int P) {
 	for (int w = VW / 2; w >= P; w /= 2)
 		v = larger(turn(v, w), v);
 	return v;
@@ -30,7 +30,7 @@ static inline void multiply_all(float *x, const float *y, int n) {
 }
 
 // out_eh = from_other(e),h for every edge of the batch; likewise further matrices, each `heads` columns behind the one before.
-static inline __attribute__((always_inline)) void gather_heads(float *const *out, const int matrices, const batch *b, const float *from,
+INLINE void gather_heads(float *const *out, const int matrices, const batch *b, const float *from,
                                                                int64_t stride, int heads, const int P) {
 #pragma GCC unroll 4
 	for (int e = 0; e < b->edges; e++) {
@@ -67,7 +67,7 @@ static inline vf top_vector(vf top, vf x, const batch *b, int v) { return larger
 
 // The scores of a batch in s: GATv1's from those of the other ends and the runs' own, GATv2's are there already; −∞ where no edge is.
 // top becomes the largest of each run, by lane.
-static inline __attribute__((always_inline)) void score(values *x, const batch *b, vf slope, const int v2) {
+INLINE void score(values *x, const batch *b, vf slope, const int v2) {
 	vf top = {0};
 	for (int v = 0; v < b->vectors; v++) {
 		int k = b->run_of[v];
@@ -84,7 +84,7 @@ static inline __attribute__((always_inline)) void score(values *x, const batch *
 
 // Asks for the n numbers from `from` on in the rows at the ends of edges of the next batch: as many edges as vector v of this one has.
 // A processor drops what it is asked for while rows are summed, so that this is done here, where nothing else waits for memory.
-static inline __attribute__((always_inline)) void fetch_soon(const batch *b, int v, const float *from, int64_t stride, int lines, const int P) {
+INLINE void fetch_soon(const batch *b, int v, const float *from, int64_t stride, int lines, const int P) {
 	if (!b->soon)
 		return;
 	const int32_t *soon = b->soon + v * VW / P;
@@ -121,7 +121,7 @@ static __attribute__((noinline)) void lower(const weft_attention_args *a, const 
 }
 
 // s becomes exp(s − m) for the largest score m of each run and what its row held before; tops are these and sums their sums.
-static inline __attribute__((always_inline)) void softmax(values *x, const batch *b, const group *g, const int v2, const int P) {
+INLINE void softmax(values *x, const batch *b, const group *g, const int v2, const int P) {
 	const weft_attention_args *a = b->a;
 	for (int k = 0; k < b->runs; k++) {
 		const run *r = &b->run[k];
@@ -146,7 +146,7 @@ static inline __attribute__((always_inline)) void softmax(values *x, const batch
 
 // Extends the rows' maximum m and sum d by a batch; an ended row has its log-sum-exp instead. scales is what their sums of rows are to be
 // multiplied by. `rest` is d between the parts of a row, where the state has no place for it.
-static inline __attribute__((always_inline)) void extend_state(values *x, const batch *b, const group *g, float *rest, const int P) {
+INLINE void extend_state(values *x, const batch *b, const group *g, float *rest, const int P) {
 	const weft_attention_args *a = b->a;
 	for (int k = 0; k < (a->first ? 1 : b->runs); k++) { // a batch's later rows begin in it
 		const run *r = &b->run[k];
@@ -179,7 +179,7 @@ static inline __attribute__((always_inline)) void extend_state(values *x, const 
 }
 
 // Rows lo … hi−1 for one group of heads.
-static inline __attribute__((always_inline)) void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int v2,
+INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int v2,
                                                                const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	float rest[VW];
@@ -286,7 +286,7 @@ static __attribute__((noinline)) void add_dots(float *d, float factor, const flo
 }
 
 // GATv1's ∂target_score for one group of heads.
-static inline __attribute__((always_inline)) void back_target_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
+INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
                                                                     const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	values x;
@@ -324,7 +324,7 @@ static inline __attribute__((always_inline)) void back_target_group(const weft_a
 }
 
 // GATv1's ∂source and ∂source_score for one group of heads.
-static inline __attribute__((always_inline)) void back_source_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
+INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
                                                                     const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	const float *pack = a->pack + g->head;
@@ -365,7 +365,7 @@ static inline __attribute__((always_inline)) void back_source_group(const weft_a
 }
 
 // GATv2: α·mask in s and ∂s in s2 for the batch's edges.
-static inline __attribute__((always_inline)) void v2_coefficients(values *x, const batch *b, const weft_attention_args *a, const group *g,
+INLINE void v2_coefficients(values *x, const batch *b, const weft_attention_args *a, const group *g,
                                                                   const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	const float *pack = a->pack + g->head, *source = a->source + g->from, *target = a->target + g->from, *grad = a->g + g->from;
@@ -400,7 +400,7 @@ static inline __attribute__((always_inline)) void v2_coefficients(values *x, con
 }
 
 // GATv2's ∂target and ∂a for one group of heads.
-static inline __attribute__((always_inline)) void back_target_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
+INLINE void back_target_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
                                                                        const int P) {
 	int64_t cols = a->heads * a->width;
 	float *da = a->da_row + g->from;
@@ -420,7 +420,7 @@ static inline __attribute__((always_inline)) void back_target_v2_group(const wef
 }
 
 // GATv2's ∂source for one group of heads.
-static inline __attribute__((always_inline)) void back_source_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
+INLINE void back_source_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
                                                                        const int P) {
 	int64_t cols = a->heads * a->width;
 	values x;

@@ -8,7 +8,7 @@ enum {
 };
 
 // How many edges ahead rows of so many bytes are prefetched: narrow rows are used up sooner.
-static inline __attribute__((always_inline)) int64_t ahead_of(int64_t bytes) {
+INLINE int64_t ahead_of(int64_t bytes) {
 	int64_t lines = (bytes + 63) / 64, edges = 128 / (lines > 0 ? lines : 1);
 	return edges < 8 ? 8 : edges < FAR ? edges : FAR;
 }
@@ -35,7 +35,7 @@ static inline __attribute__((always_inline)) int64_t ahead_of(int64_t bytes) {
 		}
 
 // Asks for the columns of a block in a row that is used later.
-static inline __attribute__((always_inline)) void prefetch_block(const float *row, const int nb, const int tail) {
+INLINE void prefetch_block(const float *row, const int nb, const int tail) {
 	__asm__("" : "+r"(row)); // one address with constant offsets
 	for (int v = 0; v < nb; v += VW < 16 ? 16 / VW : 1)
 		__builtin_prefetch(row + v * VW);
@@ -45,16 +45,16 @@ static inline __attribute__((always_inline)) void prefetch_block(const float *ro
 
 // Vector v of a block. A tail that has a vector before it in the block is taken as the row's last whole vector, which overlaps that one: a
 // masked store takes as long as many whole ones.
-static inline __attribute__((always_inline)) int64_t block_column(int v, const int nb, const int tail) {
+INLINE int64_t block_column(int v, const int nb, const int tail) {
 	return v * VW - (tail && v > 0 && v == nb - 1 ? VW - tail : 0);
 }
 
-static inline __attribute__((always_inline)) vf load_block(const float *p, int v, const int nb, const int tail) {
+INLINE vf load_block(const float *p, int v, const int nb, const int tail) {
 	p += block_column(v, nb, tail);
 	return tail && nb == 1 ? load_n(p, tail) : load(p);
 }
 
-static inline __attribute__((always_inline)) void store_block(float *p, vf x, int v, const int nb, const int tail) {
+INLINE void store_block(float *p, vf x, int v, const int nb, const int tail) {
 	p += block_column(v, nb, tail);
 	if (tail && nb == 1)
 		store_n(p, x, tail);
@@ -63,7 +63,7 @@ static inline __attribute__((always_inline)) void store_block(float *p, vf x, in
 }
 
 // p += x for the vectors of a block.
-static inline __attribute__((always_inline)) void add_block(float *p, vf *x, const int nb, const int tail) {
+INLINE void add_block(float *p, vf *x, const int nb, const int tail) {
 	for (int v = 0; v < nb; v++)
 		x[v] += load_block(p, v, nb, tail);
 	for (int v = 0; v < nb; v++) // after all loads, because vectors may overlap

@@ -30,7 +30,7 @@ func newCall(n int, work func(k int)) *call {
 	return &call{n: int64(n), work: work, left: make(chan struct{})}
 }
 
-// take works until nothing is left to take.
+// take works until nothing is left to take. A panic is kept for the caller's goroutine, where it can be recovered from.
 func (c *call) take() {
 	defer func() {
 		if p := recover(); p != nil {
@@ -46,10 +46,12 @@ func (c *call) take() {
 func (c *call) help() {
 	for inside := c.inside.Load(); inside >= 0; inside = c.inside.Load() {
 		if c.inside.CompareAndSwap(inside, inside+1) {
+			defer func() {
+				if c.inside.Add(-1) == finished {
+					close(c.left)
+				}
+			}()
 			c.take()
-			if c.inside.Add(-1) == finished {
-				close(c.left)
-			}
 			return
 		}
 	}
@@ -70,18 +72,16 @@ func (c *call) finish() {
 // helpers are the goroutines that work beside the callers. Between two calls they linger.
 type helpers struct {
 	idle  atomic.Int64 // that linger and are not promised to a call
-	calls chan *call   // what was promised to them; it holds one for each
+	calls chan *call   // what was promised to them; where it is full, a helper that lingers makes room soon
 }
 
 // join has one more helper take part in a call.
 func (h *helpers) join(c *call) {
-	for idle := h.idle.Load(); idle > 0; idle = h.idle.Load() {
-		if h.idle.CompareAndSwap(idle, idle-1) {
-			h.calls <- c
-			return
-		}
+	if h.claim() {
+		h.calls <- c
+	} else {
+		go h.help(c)
 	}
-	go h.help(c)
 }
 
 func (h *helpers) help(c *call) {
@@ -90,21 +90,40 @@ func (h *helpers) help(c *call) {
 	}
 }
 
-// another is the next call, if it comes soon. No more helpers linger than there are processors besides the caller's.
+// another is the next call, if it comes soon.
 func (h *helpers) another() (*call, bool) {
-	if h.idle.Load() >= int64(runtime.GOMAXPROCS(0))-1 {
+	if !h.offer() {
 		return nil, false
 	}
-	h.idle.Add(1)
-	if c, soon := lingered(h.calls); soon {
-		return c, true
-	}
-	for idle := h.idle.Load(); idle > 0; idle = h.idle.Load() {
-		if h.idle.CompareAndSwap(idle, idle-1) {
+	for {
+		if c, soon := lingered(h.calls); soon {
+			return c, true
+		}
+		if h.claim() {
 			return nil, false
 		}
 	}
-	return <-h.calls, true // every helper that lingers is promised to a call
+}
+
+// offer says that one more helper lingers, unless as many of the team do as there are processors besides the caller's.
+func (h *helpers) offer() bool {
+	most := int64(runtime.GOMAXPROCS(0)) - 1
+	for idle := h.idle.Load(); idle < most; idle = h.idle.Load() {
+		if h.idle.CompareAndSwap(idle, idle+1) {
+			return true
+		}
+	}
+	return false
+}
+
+// claim promises one of the helpers that linger to a call, or to itself.
+func (h *helpers) claim() bool {
+	for idle := h.idle.Load(); idle > 0; idle = h.idle.Load() {
+		if h.idle.CompareAndSwap(idle, idle-1) {
+			return true
+		}
+	}
+	return false
 }
 
 // lingered is what comes, or that it is closed, in the time that a thread lingers.

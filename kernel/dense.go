@@ -65,22 +65,26 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
 	whole := x.Rows / callRows
 	restOfX, restOfZ := x.RowRange(whole*callRows, x.Rows), z.RowRange(whole*callRows, x.Rows)
 	var fullX, fullZ *tensor.Matrix // the rest, with rows of zeros below
+	rest := 0
 	if restOfX.Rows > 0 {
+		rest = 1
 		fullX, fullZ = t.scratch(tensor.Float32, callRows, in), t.scratch(tensor.Float32, callRows, out)
 		defer fullX.Release()
 		defer fullZ.Release()
 	}
 	parts := min(whole, t.threads*chunks)
-	t.Parallel(parts+1, func(k int) {
-		if k > 0 {
-			lo, hi := whole*(k-1)/parts, whole*k/parts
-			p.run(z.RowRange(lo*callRows, hi*callRows), x.RowRange(lo*callRows, hi*callRows), hi-lo)
-		} else if fullX != nil {
+	t.Parallel(rest+parts, func(k int) {
+		if k < rest {
 			clear(fullX.Floats()[copy(fullX.Floats(), restOfX.Floats()):])
-			clear(fullZ.Floats()[copy(fullZ.Floats(), restOfZ.Floats()):])
+			if accumulate {
+				clear(fullZ.Floats()[copy(fullZ.Floats(), restOfZ.Floats()):])
+			}
 			p.run(fullZ, fullX, 1)
 			copy(restOfZ.Floats(), fullZ.Floats())
+			return
 		}
+		lo, hi := whole*(k-rest)/parts, whole*(k-rest+1)/parts
+		p.run(z.RowRange(lo*callRows, hi*callRows), x.RowRange(lo*callRows, hi*callRows), hi-lo)
 	})
 }
 

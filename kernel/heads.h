@@ -37,7 +37,7 @@ static inline int next_group(group *g, int64_t heads) {
 }
 
 // The heads of the lanes of vector v of a block.
-static inline __attribute__((always_inline)) vi lane_heads(const group *g, int64_t v0, int v, const int nb, const int tail) {
+INLINE vi lane_heads(const group *g, int64_t v0, int v, const int nb, const int tail) {
 	return (vi)load((const float *)g->head_of + v0 * VW + block_column(v, nb, tail));
 }
 
@@ -60,12 +60,12 @@ typedef struct {
 } row_sum;
 
 // The coefficients of an edge for vector v of a block: one for all lanes where a head has `per` whole vectors, else by lane.
-static inline __attribute__((always_inline)) vf coefficients(const float *coef, const vi *head, int v, const int per) {
+INLINE vf coefficients(const float *coef, const vi *head, int v, const int per) {
 	return per ? all(coef[v / per]) : spread(coef, head[v]);
 }
 
 // acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for.
-static inline __attribute__((always_inline)) void add_row(vf *acc, vf *acc2, const float *row, const float *coef, const float *coef2, const vi *head,
+INLINE void add_row(vf *acc, vf *acc2, const float *row, const float *coef, const float *coef2, const vi *head,
                                                           const int per, const int two, const int nb, const int tail, const float *later) {
 	prefetch_block(later, nb, tail);
 	for (int v = 0; v < nb; v++) {
@@ -76,7 +76,7 @@ static inline __attribute__((always_inline)) void add_row(vf *acc, vf *acc2, con
 	}
 }
 
-static inline __attribute__((always_inline)) void sum_block(const row_sum *s, const group *g, const int single, const int per, const int two,
+INLINE void sum_block(const row_sum *s, const group *g, const int single, const int per, const int two,
                                                             int64_t v0, const int nb, const int tail) {
 	// Where an edge has one place, its vectors are few and additions would wait for each other, sums are taken in so many parts.
 	enum { PARTS_OF_SUM = 4 };
@@ -152,6 +152,8 @@ static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s, const 
 // The sums of GATv2's backward pass, z for each run and z2 over all of them, with t = row + fixed:
 //   z_c  += a_c · Σ_e coef_e,head · LeakyReLU'(t_ec)
 //   z2_c += Σ_e coef_e,head · LeakyReLU(t_ec)
+// With d = coef·LeakyReLU'(t) the second is taken as Σ d·row + fixed·Σ d, one product for each run: it loses what cancels where row and fixed
+// are far larger than t. No run is empty.
 typedef struct {
 	const batch *b;
 	const float *rows;  // of the other ends
@@ -164,7 +166,7 @@ typedef struct {
 	float *z2;         // one row, may be NULL
 } slope_sum;
 
-static inline __attribute__((always_inline)) void slope_block(const slope_sum *s, const group *g, const int per, const int two, int64_t v0,
+INLINE void slope_block(const slope_sum *s, const group *g, const int per, const int two, int64_t v0,
                                                               const int nb, const int tail) {
 	const batch *b = s->b;
 	const int P = b->P, first = per ? g->head_of[v0 * VW] : 0; // head of the block
@@ -246,7 +248,7 @@ typedef struct {
 	const float *target, *factor; // the run's
 } products;
 
-static inline __attribute__((always_inline)) void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const float *row,
+INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const float *row,
                                                                int64_t c, const int lanes) {
 	vf x = part(row + c, lanes);
 	if (p->score)
@@ -255,7 +257,7 @@ static inline __attribute__((always_inline)) void add_products(vf *score, vf *do
 		*dot += x * part(p->factor + c, lanes);
 }
 
-static inline __attribute__((always_inline)) void edge_products(vf *score, vf *dot, const dot_rows *d, const products *p, int64_t e) {
+INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products *p, int64_t e) {
 	const float *row = d->rows + d->b->other[e] * d->cols, *later = d->rows + d->b->other[e + p->ahead] * d->cols;
 	__asm__("" : "+r"(row), "+r"(later)); // two addresses with constant offsets
 	for (int64_t k = 0; k < p->vectors; k += VW < 16 ? 16 / VW : 1)
@@ -276,7 +278,7 @@ static inline __attribute__((always_inline)) void edge_products(vf *score, vf *d
 
 // Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of one head's products. With
 // pairs, two heads of half a vector are taken for one.
-static inline __attribute__((always_inline)) void dots_of(const dot_rows *d, products p, const int P, const int pairs) {
+INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs) {
 	const batch *b = d->b;
 	const int together = VW / P, places = pairs ? P / 2 : P;
 	vf score[VW] = {{0}}, dot[VW] = {{0}}; // left as they were for places of no head or edge, which nobody reads
@@ -302,7 +304,7 @@ static inline __attribute__((always_inline)) void dots_of(const dot_rows *d, pro
 }
 
 // The common widths have loops without branches, of constant numbers of vectors.
-static inline __attribute__((always_inline)) void whole_dots(const dot_rows *d, const group *g, const int P, const int score, const int dot) {
+INLINE void whole_dots(const dot_rows *d, const group *g, const int P, const int score, const int dot) {
 	if (P > 1 && 2 * g->width == VW)
 		dots_of(d, (products){score, dot, P / 2, 1, 0, 0, .vectors = P / 2}, P, 1);
 	else if (g->width == VW)
@@ -314,7 +316,7 @@ static inline __attribute__((always_inline)) void whole_dots(const dot_rows *d, 
 }
 
 // Of other widths, where the number of heads may be a constant too.
-static inline __attribute__((always_inline)) void any_dots(const dot_rows *d, const group *g, const int P, const int heads, const int score,
+INLINE void any_dots(const dot_rows *d, const group *g, const int P, const int heads, const int score,
                                                            const int dot) {
 	const int full = g->width / VW, tail = g->width % VW;
 	if (!tail)
@@ -329,7 +331,7 @@ static inline __attribute__((always_inline)) void any_dots(const dot_rows *d, co
 		dots_of(d, (products){score, dot, heads, full, 1, tail, .vectors = g->vectors}, P, 0);
 }
 
-static inline __attribute__((always_inline)) void dots_with(const dot_rows *d, const group *g, const int score, const int dot) {
+INLINE void dots_with(const dot_rows *d, const group *g, const int score, const int dot) {
 	const int64_t P = d->b->P, width = g->width;
 	const int whole = g->heads == P && (width == VW || width == 2 * VW || width == 4 * VW || (2 * width == VW && P > 1));
 	if (!whole && P == 1)

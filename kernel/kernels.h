@@ -6,6 +6,9 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+// What is given constants is compiled once for each.
+#define INLINE static inline __attribute__((always_inline))
+
 typedef int32_t vi __attribute__((vector_size(sizeof(vf))));
 typedef uint32_t v32 __attribute__((vector_size(sizeof(vf))));
 typedef uint64_t v64 __attribute__((vector_size(sizeof(vf))));
@@ -34,9 +37,9 @@ static inline vf turn(vf v, const int w) {
 }
 
 // The first n of a vector's lanes; where n is the constant VW, nothing is masked.
-static inline __attribute__((always_inline)) vf part(const float *p, int n) { return n == VW ? load(p) : load_n(p, n); }
+INLINE vf part(const float *p, int n) { return n == VW ? load(p) : load_n(p, n); }
 
-static inline __attribute__((always_inline)) void put(float *p, vf v, int n) {
+INLINE void put(float *p, vf v, int n) {
 	if (n == VW)
 		store(p, v);
 	else
@@ -50,7 +53,7 @@ static inline vf first_lanes(vf x, int n, vf fill) {
 }
 
 // v with zeros behind its first n lanes.
-static inline __attribute__((always_inline)) vf only(vf v, int n) { return n == VW ? v : first_lanes(v, n, (vf){0}); }
+INLINE vf only(vf v, int n) { return n == VW ? v : first_lanes(v, n, (vf){0}); }
 
 // VW/2 numbers in double precision.
 static inline vd wide(const float *p) {
@@ -60,7 +63,7 @@ static inline vd wide(const float *p) {
 }
 
 // Each lane gets the sum of the lanes that are a multiple of P away, added in halves.
-static inline __attribute__((always_inline)) vf sum_of_edges(vf v, const int P) {
+INLINE vf sum_of_edges(vf v, const int P) {
 	for (int w = VW / 2; w >= P; w /= 2)
 		v += turn(v, w);
 	return v;

@@ -2,7 +2,7 @@
 // smallest id wins a tie.
 
 // Extends z and arg by x and its ids, element by element; an arg of −1 stands for no value yet.
-static inline __attribute__((always_inline)) void merge_max(float *z, int32_t *arg, vf x, vi id, int v, const int nb, const int tail) {
+INLINE void merge_max(float *z, int32_t *arg, vf x, vi id, int v, const int nb, const int tail) {
 	vf old = load_block(z, v, nb, tail);
 	vi at = (vi)load_block((const float *)arg, v, nb, tail), first = id < at;
 	vi better = (at < 0) | (x > old) | ((x == old) & first) | ((x != x) & ((old == old) | first));
@@ -13,7 +13,7 @@ static inline __attribute__((always_inline)) void merge_max(float *z, int32_t *a
 // The id of source row j.
 static inline vi id_of(const int32_t *source_ids, int64_t j) { return (source_ids ? source_ids[j] : (int32_t)j) - (vi){0}; }
 
-static inline __attribute__((always_inline)) void begin_max(float *z, int32_t *arg, const int nb, const int tail) {
+INLINE void begin_max(float *z, int32_t *arg, const int nb, const int tail) {
 	for (int v = 0; v < nb; v++) {
 		store_block(z, (vf){0}, v, nb, tail);
 		store_block((float *)arg, (vf)((vi){0} - 1), v, nb, tail);
@@ -22,7 +22,7 @@ static inline __attribute__((always_inline)) void begin_max(float *z, int32_t *a
 
 // Rows lo … hi−1. A row's edges come in ascending order of the source's row, so that the first of equal values wins where ids are rows
 // (any_order not set). A row with a number that is NaN, or infinite, is gone over again edge by edge.
-static inline __attribute__((always_inline)) void max_block(const weft_max_args *a, int64_t lo, int64_t hi, const int any_order, int64_t v0,
+INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, const int any_order, int64_t v0,
                                                             const int nb, const int tail) {
 	int64_t cols = a->cols, last = a->edges.entries;
 	const float *x = a->x + v0 * VW;
@@ -99,14 +99,14 @@ static void k_max(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// acc += g where arg is the id
-static inline __attribute__((always_inline)) void max_back_add(vf *acc, const float *g, const float *arg, vi id, const int nb, const int tail) {
+// acc += g where arg is the id.
+INLINE void max_back_add(vf *acc, const float *g, const float *arg, vi id, const int nb, const int tail) {
 	for (int v = 0; v < nb; v++)
 		acc[v] += (vf)((vi)load_block(g, v, nb, tail) & ((vi)load_block(arg, v, nb, tail) == id));
 }
 
 // Sources lo … hi−1: adds what each destination that it is the maximum of passes back. A duplicate edge counts once.
-static inline __attribute__((always_inline)) void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb,
+INLINE void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb,
                                                                  const int tail) {
 	int64_t cols = a->cols, last = a->edges.entries;
 	const float *g = a->g + v0 * VW, *arg = (const float *)a->arg + v0 * VW;

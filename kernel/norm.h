@@ -2,7 +2,7 @@
 // kernels compute y and the mask again, so that nobody reads z, and g' = dLoss/dy = g·mask·act'(y) takes the place of g.
 
 // dLoss/dy from g = dLoss/dz
-static inline __attribute__((always_inline)) vf before(vf g, vf y, const float *keep, int n, const int activation) {
+INLINE vf before(vf g, vf y, const float *keep, int n, const int activation) {
 	if (activation == WEFT_RELU || activation == WEFT_LEAKY_RELU) // y has the sign of act(y)
 		g *= derivative(y, activation);
 	else if (activation != WEFT_IDENTITY)
@@ -27,7 +27,7 @@ typedef struct {
 	room middle, d1, d2;
 } moments_piece;
 
-static inline __attribute__((always_inline)) void moments_at(moments_piece *m, int64_t at, const float *x, int64_t apart, const int pieces, int n) {
+INLINE void moments_at(moments_piece *m, int64_t at, const float *x, int64_t apart, const int pieces, int n) {
 	vf middle = part(m->middle + at, n), sum = {0}, squares = {0};
 	for (int k = 0; k < pieces; k++) {
 		__builtin_prefetch(x + pieces * (apart + at) + k * VW);
@@ -40,7 +40,7 @@ static inline __attribute__((always_inline)) void moments_at(moments_piece *m, i
 }
 
 // So many pieces of n numbers.
-static inline __attribute__((always_inline)) void moments_pieces(moments_piece *m, const float *x, int64_t apart, const int pieces, int64_t n) {
+INLINE void moments_pieces(moments_piece *m, const float *x, int64_t apart, const int pieces, int64_t n) {
 	int64_t p = 0;
 	for (; p + VW <= n; p += VW)
 		moments_at(m, p, x, apart, pieces, VW);
@@ -94,11 +94,11 @@ static inline void norm_columns(norm_piece *p, const weft_normalization *s, int6
 	repeat(p->scale, p->scale, width, rows);
 }
 
-static inline __attribute__((always_inline)) vf norm_part(const norm_piece *p, int64_t at, vf x, int n) {
+INLINE vf norm_part(const norm_piece *p, int64_t at, vf x, int n) {
 	return (x - part(p->mean + at, n)) * part(p->scale + at, n) + part(p->beta + at, n);
 }
 
-static inline __attribute__((always_inline)) void normalize_rows(const weft_normalize_args *a, int64_t lo, int64_t hi, const int activation) {
+INLINE void normalize_rows(const weft_normalize_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
 	room drawn;
 	norm_piece norm;
@@ -131,7 +131,7 @@ typedef struct {
 	room s1, s2, drawn;
 } sums_piece;
 
-static inline __attribute__((always_inline)) void sums_at(sums_piece *s, int64_t at, float *g, const float *x, const float *keep, int n, const int activation) {
+INLINE void sums_at(sums_piece *s, int64_t at, float *g, const float *x, const float *keep, int n, const int activation) {
 	__builtin_prefetch(x + at + FETCH);
 	__builtin_prefetch(g + at + FETCH);
 	vf d = part(x + at, n) - part(s->norm.mean + at, n);
@@ -143,7 +143,7 @@ static inline __attribute__((always_inline)) void sums_at(sums_piece *s, int64_t
 	store(s->s2 + at, load(s->s2 + at) + v * d);
 }
 
-static inline __attribute__((always_inline)) void normalize_sums_tiles(const weft_normalize_sums_args *a, int64_t lo, int64_t hi, const int activation) {
+INLINE void normalize_sums_tiles(const weft_normalize_sums_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
 	sums_piece s = {.s1 = {0}, .s2 = {0}};
 	for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
@@ -293,7 +293,7 @@ static void layer_norm_moments(const weft_layer_norm_args *a, int64_t i, int64_t
 	}
 }
 
-static inline __attribute__((always_inline)) void layer_norm_rows(const weft_layer_norm_args *a, int64_t lo, int64_t hi, const int activation) {
+INLINE void layer_norm_rows(const weft_layer_norm_args *a, int64_t lo, int64_t hi, const int activation) {
 	const int64_t cols = a->cols, batch = batch_rows(cols);
 	const float *gamma = a->gamma, *beta = a->beta;
 	const row_vectors v = vectors_of(cols);
@@ -345,7 +345,8 @@ typedef struct {
 } rows_abreast;
 
 // g of each row becomes γ·g'; only the fresh lanes count, if given. The columns' sums are at place.
-static inline __attribute__((always_inline)) void layer_back_at(layer_back *l, rows_abreast *of, vf *g, const float *x, const float *gammas, const float *betas, int64_t place, const int rows, int64_t cols, int n, const vi *fresh, const int activation) {
+INLINE void layer_back_at(layer_back *l, rows_abreast *of, vf *g, const float *x, const float *gammas, const float *betas,
+                          int64_t place, const int rows, int64_t cols, int n, const vi *fresh, const int activation) {
 	vf gamma = part(gammas, n), beta = part(betas, n), sum = {0}, sum_x = {0};
 	for (int r = 0; r < rows; r++) {
 		vf hat = (part(x + r * cols, n) + of->minus_mean[r]) * of->rstd[r];
@@ -365,7 +366,7 @@ static inline __attribute__((always_inline)) void layer_back_at(layer_back *l, r
 }
 
 // The first sweep over columns c0 … c0 + width of rows i …, of which the first is number at of its batch.
-static inline __attribute__((always_inline)) void layer_back_sums(layer_back *l, int64_t i, int64_t at, const int rows, int64_t c0, int64_t width, const int activation) {
+INLINE void layer_back_sums(layer_back *l, int64_t i, int64_t at, const int rows, int64_t c0, int64_t width, const int activation) {
 	const weft_layer_back_args *a = l->args;
 	const int64_t cols = a->cols, ahead = l->ahead;
 	const float *x = a->x + i * cols + c0, *g = l->g + i * cols + c0, *gamma = a->gamma + c0, *beta = a->beta + c0;
@@ -444,7 +445,7 @@ static void fold_vectors(double *sum, float *places, int64_t width) {
 		fold(sum + v.end, places + v.nb * VW, v.n, 1);
 }
 
-static inline __attribute__((always_inline)) void layer_back_tiles(const weft_layer_back_args *a, int64_t lo, int64_t hi, const int activation) {
+INLINE void layer_back_tiles(const weft_layer_back_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, batch = batch_rows(cols);
 	layer_back l = {.args = a, .g = a->mask.threshold ? a->dx : a->g, .ahead = a->rows * cols > CACHED ? batch * cols : 0};
 	for (int64_t t = lo; t < hi; t++) {

@@ -64,7 +64,7 @@ static __attribute__((noinline)) void fold(double *sum, float *places, int64_t w
 }
 
 // sum_c += v_c for n lanes
-static inline __attribute__((always_inline)) void add_lanes(double *sum, vf v, int n) {
+INLINE void add_lanes(double *sum, vf v, int n) {
 	float s[VW];
 	store(s, v);
 	if (n == VW) // the compiler has vectors for it

@@ -2,7 +2,7 @@
 
 static inline vf sigmoid(vf x) { return 1.0f / (1.0f + vexp(-x)); }
 
-static inline __attribute__((always_inline)) vf activate(vf x, const int activation) {
+INLINE vf activate(vf x, const int activation) {
 	const vf zero = {0};
 	switch (activation) {
 	case WEFT_RELU:
@@ -22,7 +22,7 @@ static inline __attribute__((always_inline)) vf activate(vf x, const int activat
 }
 
 // The derivative, from the output y.
-static inline __attribute__((always_inline)) vf derivative(vf y, const int activation) {
+INLINE vf derivative(vf y, const int activation) {
 	const vf one = all(1.0f);
 	switch (activation) {
 	case WEFT_RELU:
@@ -39,7 +39,7 @@ static inline __attribute__((always_inline)) vf derivative(vf y, const int activ
 	return one;
 }
 
-static inline __attribute__((always_inline)) void finish_rows(const weft_finish_args *a, int64_t lo, int64_t hi, const int activation) {
+INLINE void finish_rows(const weft_finish_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
 	room repeated, drawn;
 	for (int64_t c0 = 0; c0 < cols; c0 += PIECE) {
@@ -80,7 +80,7 @@ static void k_finish(const void *args, int64_t lo, int64_t hi) {
 
 // With ReLU the output is positive exactly where the element was kept and active, so its sign is the mask and no random
 // number is drawn again. The other activations undo the scale to find the activation's own output.
-static inline __attribute__((always_inline)) void finish_back_rows(const weft_finish_back_args *a, int64_t lo, int64_t hi, const int activation) {
+INLINE void finish_back_rows(const weft_finish_back_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
 	room drawn;
 	weft_mask again = a->mask;
@@ -127,7 +127,7 @@ static void k_combine(const void *args, int64_t lo, int64_t hi) {
 }
 
 // The places' sums, of x or of products with y.
-static inline __attribute__((always_inline)) void column_sum_at(float *places, int64_t at, const float *x, const float *y, int64_t apart, const int pieces, int n) {
+INLINE void column_sum_at(float *places, int64_t at, const float *x, const float *y, int64_t apart, const int pieces, int n) {
 	vf sum = {0};
 	for (int k = 0; k < pieces; k++) {
 		__builtin_prefetch(x + pieces * (apart + at) + k * VW);
@@ -140,7 +140,7 @@ static inline __attribute__((always_inline)) void column_sum_at(float *places, i
 }
 
 // So many pieces of n numbers.
-static inline __attribute__((always_inline)) void column_sum_pieces(float *places, const float *x, const float *y, int64_t apart, const int pieces, int64_t n) {
+INLINE void column_sum_pieces(float *places, const float *x, const float *y, int64_t apart, const int pieces, int64_t n) {
 	int64_t p = 0;
 	for (; p + VW <= n; p += VW)
 		column_sum_at(places, p, x, y, apart, pieces, VW);
@@ -148,7 +148,7 @@ static inline __attribute__((always_inline)) void column_sum_pieces(float *place
 		column_sum_at(places, p, x, y, apart, pieces, n - p);
 }
 
-static inline __attribute__((always_inline)) void column_sum_tiles(const weft_column_sum_args *a, int64_t lo, int64_t hi, const float *y) {
+INLINE void column_sum_tiles(const weft_column_sum_args *a, int64_t lo, int64_t hi, const float *y) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
 	room places = {0};
 	for (int64_t t = lo; t < hi; t++)
@@ -178,7 +178,7 @@ static void k_column_sum(const void *args, int64_t lo, int64_t hi) {
 
 // out_k = ⟨z_k, a_k⟩ for k from lo to hi, where a has so many vectors and starts again after the last. VW dots end in one sum
 // over lanes.
-static inline __attribute__((always_inline)) void dot_each(float *out, const float *z, const float *a, int64_t lo, int64_t hi, int64_t vectors, int64_t width) {
+INLINE void dot_each(float *out, const float *z, const float *a, int64_t lo, int64_t hi, int64_t vectors, int64_t width) {
 	for (int64_t k = lo; k < hi; k += VW) {
 		int64_t here = lesser(hi - k, VW), v = k % vectors;
 		vf s[VW] = {0};
@@ -215,7 +215,7 @@ static void k_head_outer(const void *args, int64_t lo, int64_t hi) {
 
 // So many rows at a time, whose sums of a column meet in a register while these rows, and those ahead that are fetched, stay in the
 // first-level cache.
-static inline __attribute__((always_inline)) void head_outer_back_tiles(const weft_head_outer_args *a, int64_t lo, int64_t hi, const int rows, const int ahead) {
+INLINE void head_outer_back_tiles(const weft_head_outer_args *a, int64_t lo, int64_t hi, const int rows, const int ahead) {
 	int64_t heads = a->heads, width = a->width, cols = heads * width;
 	for (int64_t t = lo; t < hi; t++) {
 		double *sum = a->tiles + t * cols;

@@ -5,6 +5,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#if DNNL_VERSION_MAJOR != 2
+#error "weft is written for oneDNN 2: install libdnnl-dev of Debian 12"
+#endif
+
 _Static_assert((int)WEFT_ONEDNN_MEMORY == (int)dnnl_out_of_memory, "the status of a product that lacks memory");
 
 // Leaves the function unless the call succeeds.
@@ -75,7 +79,7 @@ static dnnl_status_t make_primitives(weft_product *p, int transposed, int accumu
 	TRY(dnnl_primitive_create(&p->multiply, p->multiply_description));
 	p->packed = *dnnl_primitive_desc_query_md(p->multiply_description, dnnl_query_weights_md, 0);
 	p->scratch = *dnnl_primitive_desc_query_md(p->multiply_description, dnnl_query_scratchpad_md, 0);
-	TRY(dnnl_reorder_primitive_desc_create(&p->pack_description, &p->w, cpu, &p->packed, cpu, NULL));
+	TRY(dnnl_reorder_primitive_desc_create(&p->pack_description, &p->w, cpu, &p->packed, cpu, NULL)); // needs no scratch
 	return dnnl_primitive_create(&p->pack, p->pack_description);
 }
 

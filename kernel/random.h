@@ -10,7 +10,7 @@ typedef struct {
 
 // Even and odd lanes are worked on apart, each in the lower halves of 64 bits: a product then has both of its words in place, and
 // what stands in an upper half is never read.
-static inline __attribute__((always_inline)) void philox(counters *c, uint64_t key) {
+INLINE void philox(counters *c, uint64_t key) {
 	const vu m0 = all_u(0xD2511F53u), m1 = all_u(0xCD9E8D57u);
 	for (int p = 0; p < PARTS; p++) {
 		v64 half[2][4], k0 = (v64)all_u((uint32_t)key), k1 = (v64)all_u((uint32_t)(key >> 32));

@@ -5,11 +5,12 @@ typedef struct {
 	weft_spmm_args a;
 	const float *x; // the block's first column, as z
 	float *z;
-	int64_t ahead, quiet; // prefetches are so many edges ahead, but for rows that end after number `quiet`, where there is nothing to fetch
+	int64_t ahead; // edges between the prefetch of a row and its use
+	int64_t quiet; // no prefetch for a row of z that ends after this edge: it would read past the end of the indices
 } spmm_block;
 
 // acc += the sum over edges k … end−1. Without coefficients (plain set) every weight is one.
-static inline __attribute__((always_inline)) void spmm_edges(const spmm_block *b, vf *acc, int64_t k, int64_t end, const int nb, const int tail, const int plain) {
+INLINE void spmm_edges(const spmm_block *b, vf *acc, int64_t k, int64_t end, const int nb, const int tail, const int plain) {
 	const weft_spmm_args *a = &b->a;
 	const int32_t *indices = a->edges.indices;
 	const int64_t ahead = end <= b->quiet ? b->ahead : 0; // at the end the rows themselves are asked for again
@@ -30,7 +31,7 @@ static inline __attribute__((always_inline)) void spmm_edges(const spmm_block *b
 }
 
 // Rows lo … hi−1: z = [z +] scale·(sum + self·own).
-static inline __attribute__((always_inline)) void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb, const int tail, const int plain) {
+INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb, const int tail, const int plain) {
 	const weft_spmm_args *a = &b->a;
 	const int64_t *indptr = a->edges.indptr;
 	const int special = a->self || a->accumulate || a->edges.skip_hubs;

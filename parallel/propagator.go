@@ -71,8 +71,9 @@ func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd
 // transformed is Â(xW), whose xW nobody reads again.
 func (p *propagator) transformed(x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
 	xw := autograd.Linear(x, w)
-	defer xw.Drop()
-	return p.aggregate(xw, r)
+	z := p.aggregate(xw, r)
+	xw.Drop()
+	return z
 }
 
 func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var {

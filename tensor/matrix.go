@@ -99,7 +99,8 @@ func (m *Matrix) Reshape(rows, cols int) *Matrix {
 	return &Matrix{Rows: rows, Cols: cols, Element: m.Element, Device: m.Device, data: m.Pointer()}
 }
 
-// Share adds a holder: the memory is given back when each has released it. No holder may change the elements while there are several.
+// Share adds a holder: the memory is given back when each has released it, once. No holder may change the elements while there are several.
+// Share and Release of one matrix are not for several goroutines at a time.
 func (m *Matrix) Share() *Matrix {
 	m.sharers++
 	return m
@@ -108,7 +109,7 @@ func (m *Matrix) Share() *Matrix {
 // Shared reports whether there is more than one holder.
 func (m *Matrix) Shared() bool { return m.sharers > 0 }
 
-// Release gives the memory back, when the last holder calls it. A second Release, and the release of a view or of nil, does nothing.
+// Release gives the memory back, when the last holder calls it. A further Release, and the release of a view or of nil, does nothing.
 func (m *Matrix) Release() {
 	if m == nil || m.meter == nil || m.data == nil {
 		return

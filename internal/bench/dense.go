@@ -12,8 +12,8 @@ type square struct {
 	flops float64
 }
 
-// callRows is the height of the calls that the kernel cuts a product into, one thread each. A product of other heights has a last,
-// lower call, during which the other threads may wait: it does not show what the machine can do.
+// callRows is the height of the calls that the kernel cuts a product into, one thread each. A product of another height has one call more,
+// filled up with zeros: it does not show what the machine can do.
 const callRows = 480
 
 // wholeCalls is the least number of rows, n or more, that is as many calls for each of the threads.
