@@ -97,7 +97,7 @@ type product struct {
 
 // pack makes ready for w, in × out, or with transposed out × in.
 func (p *product) pack(t *Team, w *tensor.Matrix, transposed, accumulate bool) {
-	p.must(C.weft_product_new(&p.handle, callRows, C.int64_t(p.in), C.int64_t(p.out), C.int(boolean(transposed)), C.int(boolean(accumulate))))
+	p.must(C.weft_product_new(&p.handle, callRows, C.int64_t(p.in), C.int64_t(p.out), boolean(transposed), boolean(accumulate)))
 	p.packed = t.scratch(tensor.Float32, 1, int(C.weft_product_packed_bytes(p.handle)+3)/4)
 	if !t.plan {
 		p.must(C.weft_product_pack(p.handle, floats(w), floats(p.packed)))
