@@ -30,8 +30,7 @@ static inline void multiply_all(float *x, const float *y, int n) {
 }
 
 // out_eh = from_other(e),h for every edge of the batch; likewise further matrices, each `heads` columns behind the one before.
-INLINE void gather_heads(float *const *out, const int matrices, const batch *b, const float *from,
-                                                               int64_t stride, int heads, const int P) {
+INLINE void gather_heads(float *const *out, const int matrices, const batch *b, const float *from, int64_t stride, int heads, const int P) {
 #pragma GCC unroll 4
 	for (int e = 0; e < b->edges; e++) {
 		const float *x = from + b->other[e] * stride;
@@ -179,8 +178,7 @@ INLINE void extend_state(values *x, const batch *b, const group *g, float *rest,
 }
 
 // Rows lo … hi−1 for one group of heads.
-INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int v2,
-                                                               const int P) {
+INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int v2, const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	float rest[VW];
 	values x;
@@ -286,8 +284,7 @@ static __attribute__((noinline)) void add_dots(float *d, float factor, const flo
 }
 
 // GATv1's ∂target_score for one group of heads.
-INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
-                                                                    const int P) {
+INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	values x;
 	batch b;
@@ -324,8 +321,7 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 }
 
 // GATv1's ∂source and ∂source_score for one group of heads.
-INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
-                                                                    const int P) {
+INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	const float *pack = a->pack + g->head;
 	vf slope = all(a->slope), unit = all(1.0f);
@@ -365,8 +361,7 @@ INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t 
 }
 
 // GATv2: α·mask in s and ∂s in s2 for the batch's edges.
-INLINE void v2_coefficients(values *x, const batch *b, const weft_attention_args *a, const group *g,
-                                                                  const int P) {
+INLINE void v2_coefficients(values *x, const batch *b, const weft_attention_args *a, const group *g, const int P) {
 	int64_t H = a->heads, cols = H * a->width;
 	const float *pack = a->pack + g->head, *source = a->source + g->from, *target = a->target + g->from, *grad = a->g + g->from;
 	if (b->transposed) {
@@ -400,8 +395,7 @@ INLINE void v2_coefficients(values *x, const batch *b, const weft_attention_args
 }
 
 // GATv2's ∂target and ∂a for one group of heads.
-INLINE void back_target_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
-                                                                       const int P) {
+INLINE void back_target_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
 	int64_t cols = a->heads * a->width;
 	float *da = a->da_row + g->from;
 	double *sum = a->d_a + g->from;
@@ -420,8 +414,7 @@ INLINE void back_target_v2_group(const weft_attention_args *a, int64_t lo, int64
 }
 
 // GATv2's ∂source for one group of heads.
-INLINE void back_source_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g,
-                                                                       const int P) {
+INLINE void back_source_v2_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
 	int64_t cols = a->heads * a->width;
 	values x;
 	batch b;

@@ -66,7 +66,7 @@ INLINE vf coefficients(const float *coef, const vi *head, int v, const int per) 
 
 // acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for.
 INLINE void add_row(vf *acc, vf *acc2, const float *row, const float *coef, const float *coef2, const vi *head,
-                                                          const int per, const int two, const int nb, const int tail, const float *later) {
+                    const int per, const int two, const int nb, const int tail, const float *later) {
 	prefetch_block(later, nb, tail);
 	for (int v = 0; v < nb; v++) {
 		vf x = load_block(row, v, nb, tail);
@@ -77,7 +77,7 @@ INLINE void add_row(vf *acc, vf *acc2, const float *row, const float *coef, cons
 }
 
 INLINE void sum_block(const row_sum *s, const group *g, const int single, const int per, const int two,
-                                                            int64_t v0, const int nb, const int tail) {
+                      int64_t v0, const int nb, const int tail) {
 	// Where an edge has one place, its vectors are few and additions would wait for each other, sums are taken in so many parts.
 	enum { PARTS_OF_SUM = 4 };
 	static const float zeros[BLOCK / 2 * VW];
@@ -124,30 +124,37 @@ INLINE void sum_block(const row_sum *s, const group *g, const int single, const 
 	}
 }
 
+// Calls f(per) with a constant: the whole vectors of a head where these are few, BLOCK where a block has one head, and otherwise 0.
+#define EACH_WIDTH(P, width, f) \
+	if ((P) == 1 || (width) % (BLOCK * VW) == 0) { \
+		f(BLOCK) \
+	} else if ((width) == VW) { \
+		f(1) \
+	} else if ((width) == 2 * VW) { \
+		f(2) \
+	} else if ((width) == 4 * VW) { \
+		f(4) \
+	} else { \
+		f(0) \
+	}
+
+static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s, const group *g) {
+	const int P = s->b->P;
 #define SUMS(single, per) \
 	if (s->coef2) { \
 		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, single, per, 1) \
 	} else { \
 		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, single, per, 0) \
 	}
-
-static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s, const group *g) {
-	int64_t per = g->width % VW ? 0 : g->width / VW;
-	if (s->b->P == 1) {
+#define SUMS_OF_MANY(per) SUMS(0, per)
+	if (P == 1) {
 		SUMS(1, BLOCK)
-	} else if (per == 1) {
-		SUMS(0, 1)
-	} else if (per == 2) {
-		SUMS(0, 2)
-	} else if (per == 4) {
-		SUMS(0, 4)
-	} else if (per && per % BLOCK == 0) {
-		SUMS(0, BLOCK)
 	} else {
-		SUMS(0, 0)
+		EACH_WIDTH(P, g->width, SUMS_OF_MANY)
 	}
-}
+#undef SUMS_OF_MANY
 #undef SUMS
+}
 
 // The sums of GATv2's backward pass, z for each run and z2 over all of them, with t = row + fixed:
 //   z_c  += a_c · Σ_e coef_e,head · LeakyReLU'(t_ec)
@@ -166,8 +173,7 @@ typedef struct {
 	float *z2;         // one row, may be NULL
 } slope_sum;
 
-INLINE void slope_block(const slope_sum *s, const group *g, const int per, const int two, int64_t v0,
-                                                              const int nb, const int tail) {
+INLINE void slope_block(const slope_sum *s, const group *g, const int per, const int two, int64_t v0, const int nb, const int tail) {
 	const batch *b = s->b;
 	const int P = b->P, first = per ? g->head_of[v0 * VW] : 0; // head of the block
 	vf acc2[BLOCK], slope = all(s->slope);
@@ -204,28 +210,17 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int per, const
 		add_block(s->z2 + v0 * VW, acc2, nb, tail);
 }
 
-#define SLOPES(tail, per) \
+static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, const group *g) {
+#define SLOPES(per) \
+	const int tail = (per) == 0 || (per) == BLOCK ? g->tail : 0; \
 	if (s->z2) { \
 		EACH_BLOCK(g->vectors, tail, slope_block, s, g, per, 1) \
 	} else { \
 		EACH_BLOCK(g->vectors, tail, slope_block, s, g, per, 0) \
 	}
-
-static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, const group *g) {
-	int64_t per = g->width % VW ? 0 : g->width / VW;
-	if (s->b->P == 1 || (per && per % BLOCK == 0)) {
-		SLOPES(g->tail, BLOCK)
-	} else if (per == 1) {
-		SLOPES(0, 1)
-	} else if (per == 2) {
-		SLOPES(0, 2)
-	} else if (per == 4) {
-		SLOPES(0, 4)
-	} else {
-		SLOPES(g->tail, 0)
-	}
-}
+	EACH_WIDTH(s->b->P, g->width, SLOPES)
 #undef SLOPES
+}
 
 // Products, per head, of the rows of the other ends with the runs' rows, both kinds in one pass where both are asked for:
 //   score_e = Σ_c a_c · LeakyReLU(row_ec + target_c)
@@ -248,8 +243,7 @@ typedef struct {
 	const float *target, *factor; // the run's
 } products;
 
-INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const float *row,
-                                                               int64_t c, const int lanes) {
+INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const float *row, int64_t c, const int lanes) {
 	vf x = part(row + c, lanes);
 	if (p->score)
 		*score += part(d->a + c, lanes) * leaky_v(x + part(p->target + c, lanes), all(d->slope));
@@ -303,21 +297,23 @@ INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs)
 	}
 }
 
-// The common widths have loops without branches, of constant numbers of vectors.
-INLINE void whole_dots(const dot_rows *d, const group *g, const int P, const int score, const int dot) {
+// The common widths have loops without branches, of constant numbers of vectors. Returns 0, and has done nothing, for others.
+INLINE int common_dots(const dot_rows *d, const group *g, const int P, const int score, const int dot) {
 	if (P > 1 && 2 * g->width == VW)
 		dots_of(d, (products){score, dot, P / 2, 1, 0, 0, .vectors = P / 2}, P, 1);
 	else if (g->width == VW)
 		dots_of(d, (products){score, dot, P, 1, 0, 0, .vectors = P}, P, 0);
 	else if (g->width == 2 * VW)
 		dots_of(d, (products){score, dot, P, 2, 0, 0, .vectors = 2 * P}, P, 0);
-	else
+	else if (g->width == 4 * VW)
 		dots_of(d, (products){score, dot, P, 4, 0, 0, .vectors = 4 * P}, P, 0);
+	else
+		return 0;
+	return 1;
 }
 
 // Of other widths, where the number of heads may be a constant too.
-INLINE void any_dots(const dot_rows *d, const group *g, const int P, const int heads, const int score,
-                                                           const int dot) {
+INLINE void any_dots(const dot_rows *d, const group *g, const int P, const int heads, const int score, const int dot) {
 	const int full = g->width / VW, tail = g->width % VW;
 	if (!tail)
 		dots_of(d, (products){score, dot, heads, full, 0, 0, .vectors = g->vectors}, P, 0);
@@ -332,30 +328,33 @@ INLINE void any_dots(const dot_rows *d, const group *g, const int P, const int h
 }
 
 INLINE void dots_with(const dot_rows *d, const group *g, const int score, const int dot) {
-	const int64_t P = d->b->P, width = g->width;
-	const int whole = g->heads == P && (width == VW || width == 2 * VW || width == 4 * VW || (2 * width == VW && P > 1));
-	if (!whole && P == 1)
-		any_dots(d, g, 1, 1, score, dot);
-	else if (!whole && P == 2)
-		any_dots(d, g, 2, 2, score, dot);
-	else if (!whole && P == 4 && g->heads == 4)
-		any_dots(d, g, 4, 4, score, dot);
-	else if (!whole)
-		any_dots(d, g, P, g->heads, score, dot);
-	else if (P == 1)
-		whole_dots(d, g, 1, score, dot);
-	else if (P == 2)
-		whole_dots(d, g, 2, score, dot);
-	else if (P == 4)
-		whole_dots(d, g, 4, score, dot);
+	const int P = d->b->P;
+	int done = 0;
+#define COMMON(P) \
+	case P: \
+		done = common_dots(d, g, P, score, dot); \
+		break;
+	if (g->heads == P)
+		switch (P) {
+			COMMON(1) COMMON(2) COMMON(4)
 #if defined(__AVX2__)
-	else if (P == 8)
-		whole_dots(d, g, 8, score, dot);
+			COMMON(8)
 #endif
 #if defined(__AVX512F__)
-	else
-		whole_dots(d, g, 16, score, dot);
+			COMMON(16)
 #endif
+		}
+#undef COMMON
+	if (done)
+		return;
+	if (P == 1)
+		any_dots(d, g, 1, 1, score, dot);
+	else if (P == 2)
+		any_dots(d, g, 2, 2, score, dot);
+	else if (g->heads == 4)
+		any_dots(d, g, 4, 4, score, dot);
+	else
+		any_dots(d, g, P, g->heads, score, dot);
 }
 
 static __attribute__((noinline, noclone)) void dots(const dot_rows *d, const group *g) {

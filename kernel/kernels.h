@@ -135,8 +135,6 @@ static inline vf dot_lanes(const float *a, const float *b, int64_t n) {
 	return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
-static inline float dot(const float *a, const float *b, int64_t n) { return lane_sum(dot_lanes(a, b, n)); }
-
 // y += c·x. What is left over after whole vectors is stored with the whole vector that ends it, where there is one: the next load would
 // wait for a masked store beside it.
 static inline void axpy(float *y, float c, const float *x, int64_t n) {

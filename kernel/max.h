@@ -22,8 +22,7 @@ INLINE void begin_max(float *z, int32_t *arg, const int nb, const int tail) {
 
 // Rows lo … hi−1. A row's edges come in ascending order of the source's row, so that the first of equal values wins where ids are rows
 // (any_order not set). A row with a number that is NaN, or infinite, is gone over again edge by edge.
-INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, const int any_order, int64_t v0,
-                                                            const int nb, const int tail) {
+INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, const int any_order, int64_t v0, const int nb, const int tail) {
 	int64_t cols = a->cols, last = a->edges.entries;
 	const float *x = a->x + v0 * VW;
 	for (int64_t i = lo; i < hi; i++) {
@@ -106,8 +105,7 @@ INLINE void max_back_add(vf *acc, const float *g, const float *arg, vi id, const
 }
 
 // Sources lo … hi−1: adds what each destination that it is the maximum of passes back. A duplicate edge counts once.
-INLINE void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb,
-                                                                 const int tail) {
+INLINE void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb, const int tail) {
 	int64_t cols = a->cols, last = a->edges.entries;
 	const float *g = a->g + v0 * VW, *arg = (const float *)a->arg + v0 * VW;
 	for (int64_t j = lo; j < hi; j++) {
