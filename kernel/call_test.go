@@ -2,6 +2,7 @@ package kernel_test
 
 import (
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,8 +13,9 @@ import (
 )
 
 // TestParallel has several goroutines hand out work on one team, at once and with pauses of about as long as its helpers linger, and
-// looks that every piece of it is done once, before Parallel returns.
+// looks that every piece of it is done once, before Parallel returns, and that no helper stays.
 func TestParallel(t *testing.T) {
+	before := runtime.NumGoroutine()
 	for _, threads := range []int{1, 2, 3, 8} {
 		team := kernel.NewTeam(threads, tensor.NewMeter())
 		var callers sync.WaitGroup
@@ -35,6 +37,11 @@ func TestParallel(t *testing.T) {
 			})
 		}
 		callers.Wait()
+	}
+	for start := time.Now(); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+		if time.Since(start) > 5*time.Second {
+			t.Fatalf("%d goroutines are left over", runtime.NumGoroutine()-before)
+		}
 	}
 }
 

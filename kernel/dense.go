@@ -9,11 +9,12 @@ import (
 	"weft/tensor"
 )
 
+// ProductRows is how many rows each call has that MatMul is made of; the last is filled up with zeros. oneDNN rounds the last rows of a call,
+// and all rows of a low one, in ways that depend on the call's height (AVX2), so that a vertex's row would depend on how many others there
+// are. In calls of this height every row has the same bits, at every SIMD level (TestRowOfAProduct).
+const ProductRows = 480
+
 const (
-	// callRows is how many rows one call of the dense product has. oneDNN rounds the last rows of a call, and all rows of a low one,
-	// in ways that depend on the call's height (AVX2), so that a vertex's row would depend on how many others there are. In calls of
-	// this height every row has the same bits, at every SIMD level (TestRowOfAProduct).
-	callRows = 480
 	// lanes is how many partial results a reduction over vertices keeps, at most: lane l adds tiles l, l+lanes, … in this order.
 	lanes = 16
 	// laneRows is how many rows one tile of such a reduction has.
@@ -62,13 +63,13 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
 	p := &product{in: in, out: out}
 	defer p.release()
 	p.pack(t, w, transposed, accumulate)
-	whole := x.Rows / callRows
-	restOfX, restOfZ := x.RowRange(whole*callRows, x.Rows), z.RowRange(whole*callRows, x.Rows)
+	whole := x.Rows / ProductRows
+	restOfX, restOfZ := x.RowRange(whole*ProductRows, x.Rows), z.RowRange(whole*ProductRows, x.Rows)
 	var fullX, fullZ *tensor.Matrix // the rest, with rows of zeros below
 	rest := 0
 	if restOfX.Rows > 0 {
 		rest = 1
-		fullX, fullZ = t.scratch(tensor.Float32, callRows, in), t.scratch(tensor.Float32, callRows, out)
+		fullX, fullZ = t.scratch(tensor.Float32, ProductRows, in), t.scratch(tensor.Float32, ProductRows, out)
 		defer fullX.Release()
 		defer fullZ.Release()
 	}
@@ -84,11 +85,11 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
 			return
 		}
 		lo, hi := whole*(k-rest)/parts, whole*(k-rest+1)/parts
-		p.run(z.RowRange(lo*callRows, hi*callRows), x.RowRange(lo*callRows, hi*callRows), hi-lo)
+		p.run(z.RowRange(lo*ProductRows, hi*ProductRows), x.RowRange(lo*ProductRows, hi*ProductRows), hi-lo)
 	})
 }
 
-// product is x·w for callRows rows of x.
+// product is x·w for ProductRows rows of x.
 type product struct {
 	in, out int
 	handle  *C.weft_product
@@ -97,21 +98,21 @@ type product struct {
 
 // pack makes ready for w, in × out, or with transposed out × in.
 func (p *product) pack(t *Team, w *tensor.Matrix, transposed, accumulate bool) {
-	p.must(C.weft_product_new(&p.handle, callRows, C.int64_t(p.in), C.int64_t(p.out), boolean(transposed), boolean(accumulate)))
+	p.must(C.weft_product_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out), boolean(transposed), boolean(accumulate)))
 	p.packed = t.scratch(tensor.Float32, 1, int(C.weft_product_packed_bytes(p.handle)+3)/4)
 	if !t.plan {
 		p.must(C.weft_product_pack(p.handle, floats(w), floats(p.packed)))
 	}
 }
 
-// run multiplies so many times callRows rows.
+// run multiplies so many times ProductRows rows.
 func (p *product) run(z, x *tensor.Matrix, calls int) {
 	p.must(C.weft_product_run(p.handle, floats(p.packed), floats(x), floats(z), C.int64_t(calls)))
 }
 
 func (p *product) must(status C.int) {
 	if status != 0 {
-		panic(refused(int(status), callRows, p.out, p.in))
+		panic(refused(int(status), ProductRows, p.out, p.in))
 	}
 }
 

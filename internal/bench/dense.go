@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 
+	"weft/kernel"
 	"weft/tensor"
 )
 
@@ -12,13 +13,10 @@ type square struct {
 	flops float64
 }
 
-// callRows is the height of the calls that the kernel cuts a product into, one thread each. A product of another height has one call more,
-// filled up with zeros: it does not show what the machine can do.
-const callRows = 480
-
-// wholeCalls is the least number of rows, n or more, that is as many calls for each of the threads.
+// wholeCalls is the least number of rows, n or more, that is as many whole calls of a product for each of the threads. A product of another
+// height does not show what the machine can do.
 func wholeCalls(n, threads int) int {
-	wave := callRows * threads
+	wave := kernel.ProductRows * threads
 	return (n + wave - 1) / wave * wave
 }
 

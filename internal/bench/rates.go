@@ -54,7 +54,7 @@ func ArithmeticRate(threads int, available int64) (flops Rate, err error) {
 	all, one := kernel.NewTeam(threads, tensor.NewMeter()), kernel.NewTeam(1, tensor.NewMeter())
 	defer all.Memory.Close()
 	defer one.Memory.Close()
-	few, many := callRows, callRows*all.Threads()
+	few, many := kernel.ProductRows, kernel.ProductRows*all.Threads()
 	if err := fits(4*(2*many*n+n*n), available); err != nil {
 		return flops, err
 	}
