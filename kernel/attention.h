@@ -45,7 +45,7 @@ INLINE void gather_heads(float *const *out, const int matrices, const batch *b, 
 
 // Between arrays of PLACES numbers. Places of the same number in two of them are not near a multiple of 4 KB apart: a load would wait for a
 // store to the other, as processors compare 12 bits of the addresses first, and one vector's exponentials for the last one's.
-enum { GAP = 96 };
+enum { GAP = 64 };
 
 // What a kernel keeps of a batch: values of each edge and head, and of each run, as whole vectors or of each head. Some loads and stores
 // of the values of an edge or a run take VW places.
