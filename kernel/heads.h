@@ -76,16 +76,10 @@ INLINE void add_row(vf *acc, vf *acc2, const float *row, const float *coef, cons
 	}
 }
 
-INLINE void sum_block(const row_sum *s, const group *g, const int single, const int per, const int two,
-                      int64_t v0, const int nb, const int tail) {
-	// Where an edge has one place, its vectors are few and additions would wait for each other, sums are taken in so many parts.
-	enum { PARTS_OF_SUM = 4 };
-	static const float zeros[BLOCK / 2 * VW];
-	const int parts = !single || nb > BLOCK / 2 ? 1 : nb > BLOCK / 4 ? 2 : PARTS_OF_SUM;
+INLINE void sum_block(const row_sum *s, const group *g, const int per, const int two, int64_t v0, const int nb, const int tail) {
 	const batch *b = s->b;
 	const float *rows = s->rows + v0 * VW;
-	const int64_t cols = s->cols;
-	const int64_t P = single ? 1 : b->P, ahead = ahead_of(nb * sizeof(vf));
+	const int64_t cols = s->cols, P = b->P, ahead = ahead_of(nb * sizeof(vf));
 	const int first = per ? g->head_of[v0 * VW] : 0; // head of the block
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++)
@@ -96,24 +90,14 @@ INLINE void sum_block(const row_sum *s, const group *g, const int single, const 
 		const float *coef = s->coef + r->at * P + first, *coef2 = two ? s->coef2 + r->at * P + first : coef;
 		float *z = s->z + (s->by_run ? k : r->row) * s->stride + v0 * VW;
 		int extend = s->extension == EXTENDED || (s->extension == FROM_ZERO_AT_FIRST && !r->begins);
-		vf acc[BLOCK * PARTS_OF_SUM], acc2[BLOCK * PARTS_OF_SUM];
-		for (int v = 0; v < nb * parts; v++)
+		vf acc[BLOCK], acc2[BLOCK];
+		for (int v = 0; v < nb; v++)
 			acc[v] = acc2[v] = (vf){0};
 		if (extend)
 			for (int v = 0; v < nb; v++)
 				acc[v] = load_block(z, v, nb, tail);
-		for (int64_t e = 0; e < r->edges; e += parts)
-			for (int p = 0; p < parts; p++) {
-				// Behind the last edge no row that an edge names, because 0·∞ is not 0.
-				const float *row = p == 0 || e + p < r->edges ? rows + other[e + p] * cols : zeros;
-				add_row(acc + p * nb, acc2 + p * nb, row, coef + (e + p) * P, coef2 + (e + p) * P, head, per, two, nb, tail,
-				        rows + other[e + p + ahead] * cols);
-			}
-		for (int half = parts / 2; half > 0; half /= 2)
-			for (int v = 0; v < half * nb; v++) {
-				acc[v] += acc[v + half * nb];
-				acc2[v] += acc2[v + half * nb];
-			}
+		for (int64_t e = 0; e < r->edges; e++)
+			add_row(acc, acc2, rows + other[e] * cols, coef + e * P, coef2 + e * P, head, per, two, nb, tail, rows + other[e + ahead] * cols);
 		for (int v = 0; v < nb; v++) {
 			if (s->scale)
 				acc[v] *= coefficients(s->scale + k * P + first, head, v, per);
@@ -139,20 +123,13 @@ INLINE void sum_block(const row_sum *s, const group *g, const int single, const 
 	}
 
 static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s, const group *g) {
-	const int P = s->b->P;
-#define SUMS(single, per) \
+#define SUMS(per) \
 	if (s->coef2) { \
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, single, per, 1) \
+		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, per, 1) \
 	} else { \
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, single, per, 0) \
+		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, per, 0) \
 	}
-#define SUMS_OF_MANY(per) SUMS(0, per)
-	if (P == 1) {
-		SUMS(1, BLOCK)
-	} else {
-		EACH_WIDTH(P, g->width, SUMS_OF_MANY)
-	}
-#undef SUMS_OF_MANY
+	EACH_WIDTH(s->b->P, g->width, SUMS)
 #undef SUMS
 }
 
