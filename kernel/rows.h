@@ -37,6 +37,7 @@ static void k_columns(const void *args, int64_t lo, int64_t hi) {
 		for (int64_t c = 0; c < a->count; c += VW) {
 			int n = lesser(a->count - c, VW);
 			vf v = part(x + c, n);
+			__builtin_prefetch(x + ROWS_AHEAD * a->x_cols + c);
 			if (a->accumulate)
 				v += part(z + c, n);
 			put(z + c, v, n);

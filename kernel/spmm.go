@@ -16,8 +16,9 @@ type CSR struct {
 	Indices    *tensor.Matrix // Int32, 1 × entries, ascending within a row
 	Values     *tensor.Matrix // Float32, 1 × entries; nil: all one
 
-	// Hubs are the rows of so many entries that threads share them, as FindHubs finds them. Without, each row is one thread's.
-	Hubs []int
+	// Hubs are the rows of so many entries that threads share them, as Survey finds them. Without, each row is one thread's.
+	Hubs  []int
+	reuse reuse
 }
 
 // Entries is the number of stored entries.
@@ -29,6 +30,9 @@ func (a *CSR) c() C.weft_edges {
 		skip_hubs: boolean(len(a.Hubs) > 0),
 	}
 }
+
+// ends is where the rows' entries end, behind the last of each.
+func ends(a *CSR) *C.int64_t { return (*C.int64_t)(unsafe.Add(unsafe.Pointer(longs(a.Indptr)), 8)) }
 
 // Release gives the arrays back.
 func (a *CSR) Release() {
@@ -52,15 +56,22 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumu
 		check("input with self weights", x, a.Rows, z.Cols)
 	}
 	args := &C.weft_spmm_args{
-		z: floats(z), x: floats(x), edges: a.c(),
+		z: floats(z), x: floats(x), own: floats(x), z_stride: C.int64_t(z.Cols), x_stride: C.int64_t(x.Cols), edges: a.c(), end: ends(a),
+		last:    C.int64_t(a.Cols - 1),
 		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
 		accumulate: boolean(accumulate),
 	}
-	t.edges(C.weft_spmm, unsafe.Pointer(args), a, a.Hubs, x.Cols)
+	c := t.pieces(a, x.Cols, accumulate)
+	if c.pay(a, x.Cols) {
+		c.spmm(args, a, x)
+	} else {
+		t.edges(C.weft_spmm, unsafe.Pointer(args), a, a.Hubs, x.Cols)
+	}
+	c.release()
 	p := t.parts(a, nil, nil)
 	part := *args
 	part.z, part.row_scale = floats(p.sums(z)), floats(p.copies(s.Row))
-	part.edges, part.self, part.accumulate = p.c(), nil, 0
+	part.edges, part.end, part.self, part.accumulate = p.c(), ends(&p.CSR), nil, 0
 	for row, begins := range p.each() {
 		if begins {
 			ownTerm(z, x, s, row, accumulate)
@@ -247,6 +258,6 @@ func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 	}
 	copy(next[1:], next[:a.Cols]) // each entry moved to its row's end, which is the next row's start
 	next[0] = 0
-	b.FindHubs()
+	b.Survey()
 	return b
 }

@@ -3,21 +3,40 @@
 // A block of columns. The arguments are a copy, as the compiler cannot know that z does not lie over the caller's.
 typedef struct {
 	weft_spmm_args a;
-	const float *x; // the block's first column, as z
-	float *z;
 	int64_t ahead; // edges between the prefetch of a row and its use
 	int64_t quiet; // no prefetch for a row of z that ends after this edge: it would read past the end of the indices
 } spmm_block;
 
-// acc += the sum over edges k … end−1. Without coefficients (plain set) every weight is one.
-INLINE void spmm_edges(const spmm_block *b, vf *acc, int64_t k, int64_t end, const int nb, const int tail, const int plain) {
+// What is computed, as constants: whether every weight is one, and whether x holds some of the rows only, as of a matrix that is cut.
+typedef struct {
+	int plain, cut;
+} spmm_kind;
+
+// Row j of x. One that is fetched early may belong to another block, and gives another row then.
+INLINE const float *spmm_row(const weft_spmm_args *a, int64_t j, const int cut, const int early) {
+	if (cut) {
+		j -= a->first;
+		if (early) {
+			uint64_t last = a->last - a->first;
+			j = (uint64_t)j < last ? (uint64_t)j : last;
+		}
+	}
+	return a->x + j * a->x_stride;
+}
+
+// acc += the sum over edges k … end−1, after which come those from `next` on.
+INLINE void spmm_edges(const spmm_block *b, vf *acc, int64_t k, int64_t end, int64_t next, const int nb, const int tail,
+                       const spmm_kind kind) {
 	const weft_spmm_args *a = &b->a;
 	const int32_t *indices = a->edges.indices;
-	const int64_t ahead = end <= b->quiet ? b->ahead : 0; // at the end the rows themselves are asked for again
+	const int64_t ahead = next <= b->quiet ? b->ahead : 0, skip = next - end; // at the end the rows themselves are asked for again
 	for (; k < end; k++) {
-		const float *row = b->x + indices[k] * a->cols;
-		prefetch_block(b->x + indices[k + ahead] * a->cols, nb, tail);
-		if (plain) {
+		const float *row = spmm_row(a, indices[k], kind.cut, 0);
+		int64_t soon = k + ahead;
+		if (kind.cut)
+			soon += skip & -(int64_t)(soon >= end);
+		prefetch_block(spmm_row(a, indices[soon], kind.cut, 1), nb, tail);
+		if (kind.plain) {
 			for (int v = 0; v < nb; v++)
 				acc[v] += load_block(row, v, nb, tail);
 		} else {
@@ -31,13 +50,13 @@ INLINE void spmm_edges(const spmm_block *b, vf *acc, int64_t k, int64_t end, con
 }
 
 // Rows lo … hi−1: z = [z +] scale·(sum + self·own).
-INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb, const int tail, const int plain) {
+INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb, const int tail, const spmm_kind kind) {
 	const weft_spmm_args *a = &b->a;
-	const int64_t *indptr = a->edges.indptr;
-	const int special = a->self || a->accumulate || a->edges.skip_hubs;
+	const int64_t *begins = a->edges.indptr, *ends = a->end;
+	const int special = a->self || a->accumulate || a->extend || a->edges.skip_hubs;
 	for (int64_t i = lo; i < hi; i++) {
-		int64_t begin = indptr[i], end = indptr[i + 1];
-		float *z = b->z + i * a->cols, self = 0;
+		int64_t begin = begins[i], end = ends[i];
+		float *z = a->z + i * a->z_stride, self = 0;
 		vf acc[REGISTERS];
 		if (special) {
 			self = a->self ? a->self[i] : 0;
@@ -46,10 +65,13 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 		}
 		for (int v = 0; v < nb; v++)
 			acc[v] = (vf){0};
-		spmm_edges(b, acc, begin, end, nb, tail, plain);
+		if (special && a->extend)
+			for (int v = 0; v < nb; v++)
+				acc[v] = load_block(z, v, nb, tail);
+		spmm_edges(b, acc, begin, end, kind.cut && i + 1 < hi ? begins[i + 1] : end, nb, tail, kind);
 		if (special && self != 0)
 			for (int v = 0; v < nb; v++)
-				acc[v] += all(self) * load_block(b->x + i * a->cols, v, nb, tail);
+				acc[v] += all(self) * load_block(a->own + i * a->z_stride, v, nb, tail);
 		if (a->row_scale)
 			for (int v = 0; v < nb; v++)
 				acc[v] *= all(a->row_scale[i]);
@@ -61,22 +83,32 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 	}
 }
 
+#define SPMM_KIND(nb, tail, cut) \
+	if (plain) \
+		spmm_rows(&b, lo, hi, nb, tail, (spmm_kind){1, cut}); \
+	else \
+		spmm_rows(&b, lo, hi, nb, tail, (spmm_kind){0, cut});
 #define CASE(nb) \
 	case nb: \
-		if (plain && tail) \
-			spmm_rows(&b, lo, hi, nb, tail, 1); \
-		else if (plain) \
-			spmm_rows(&b, lo, hi, nb, 0, 1); \
-		else if (tail) \
-			spmm_rows(&b, lo, hi, nb, tail, 0); \
-		else \
-			spmm_rows(&b, lo, hi, nb, 0, 0); \
+		if (cut) { \
+			SPMM_KIND(nb, tail, 1) \
+		} else if (tail) { \
+			SPMM_KIND(nb, tail, 0) \
+		} else { \
+			SPMM_KIND(nb, 0, 0) \
+		} \
 		break;
 
-static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_t column, int nb, int tail) {
-	const int plain = !a->weights && !a->col_scale;
-	const int64_t ahead = ahead_of(nb * sizeof(vf));
-	const spmm_block b = {*a, a->x + column, a->z + column, ahead, a->edges.entries - ahead};
+// Columns from `column` on, at most REGISTERS vectors.
+static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_t column) {
+	int64_t left = a->cols - column < REGISTERS * VW ? a->cols - column : REGISTERS * VW;
+	const int nb = (left + VW - 1) / VW, tail = left % VW, plain = !a->weights && !a->col_scale;
+	const int cut = a->first > 0 || a->last + 1 < a->edges.others;
+	const int64_t ahead = cut ? ahead_of(nb * sizeof(vf)) / 2 : ahead_of(nb * sizeof(vf)); // pieces are in a cache
+	spmm_block b = {*a, ahead, a->edges.entries - ahead};
+	b.a.z += column;
+	b.a.x += column;
+	b.a.own += column;
 	switch (nb) {
 		CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
 #if defined(__AVX512F__)
@@ -85,11 +117,10 @@ static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_
 	}
 }
 #undef CASE
+#undef SPMM_KIND
 
 static void k_spmm(const void *args, int64_t lo, int64_t hi) {
 	const weft_spmm_args *a = args;
-	for (int64_t column = 0; column < a->cols; column += REGISTERS * VW) {
-		int64_t left = a->cols - column < REGISTERS * VW ? a->cols - column : REGISTERS * VW;
-		spmm_columns(a, lo, hi, column, (left + VW - 1) / VW, left % VW);
-	}
+	for (int64_t column = 0; column < a->cols; column += REGISTERS * VW)
+		spmm_columns(a, lo, hi, column);
 }

@@ -23,6 +23,7 @@ type Team struct {
 	// Memory is where kernels take their scratch matrices from.
 	Memory  *tensor.Meter
 	threads int
+	cache   int // bytes of the last-level cache that it may count on
 	plan    bool
 	helpers helpers
 }
@@ -30,12 +31,16 @@ type Team struct {
 // NewTeam returns a team of at least one thread.
 func NewTeam(threads int, memory *tensor.Meter) *Team {
 	threads = max(1, threads)
-	return &Team{Memory: memory, threads: threads, helpers: helpers{calls: make(chan *call, threads)}}
+	return &Team{Memory: memory, threads: threads, cache: cacheShare(threads), helpers: helpers{calls: make(chan *call, threads)}}
 }
 
-// NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate, and its Meter then
-// knows the peak; as no page is touched, that costs no memory.
-func NewPlan(memory *tensor.Meter) *Team { return &Team{Memory: memory, threads: 1, plan: true} }
+// NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate on one of so many threads,
+// and its Meter then knows the peak; as no page is touched, that costs no memory.
+func NewPlan(threads int, memory *tensor.Meter) *Team {
+	t := NewTeam(threads, memory)
+	t.plan = true
+	return t
+}
 
 // Threads is the number of threads.
 func (t *Team) Threads() int { return t.threads }

@@ -35,17 +35,23 @@ typedef struct {
 	const int32_t *ids;
 } weft_mask;
 
-// z_i = [z_i +] row_scale_i · ( Σ_{k in row i} weight_k · col_scale_j · x_j + self_i · x_i ), where j is the column of entry k
+// z_i = [z_i +] row_scale_i · ( Σ_{k in row i} weight_k · col_scale_j · x_j + self_i · own_i ), where j is the column of entry k.
+// Where a matrix is cut into blocks of its columns, a row's entries are those before end_i, x holds the block's rows, and the sum
+// goes on with extend set from what z holds, as if it had not been broken off.
 typedef struct {
 	float *z;               // rows × cols
-	const float *x;         // any rows × cols
+	const float *x;         // block rows × cols
+	const float *own;       // rows × cols: what x holds of the destination rows
+	int64_t z_stride, x_stride; // between rows of z and own, and of x
 	weft_edges edges;
+	const int64_t *end;     // per row
+	int64_t first, last;    // of the columns in the block
 	const float *weights;   // per edge, may be NULL
 	const float *row_scale; // per destination row, may be NULL
 	const float *col_scale; // per source row, may be NULL
 	const float *self;      // per destination row, may be NULL
 	int64_t cols;
-	int32_t accumulate;
+	int32_t extend, accumulate;
 } weft_spmm_args;
 
 // z_ic = max over k of x_jc; arg_ic = the source's id. A row starts with arg −1 and z 0, or where first is not set with what they hold.

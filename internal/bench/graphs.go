@@ -3,9 +3,6 @@ package bench
 import (
 	"fmt"
 	"math/bits"
-	"os"
-	"strconv"
-	"strings"
 
 	"weft/graph"
 	"weft/graph/generate"
@@ -63,7 +60,7 @@ func newSparse(team *kernel.Team, r *graph.Relation) *sparse {
 	}
 	copy(in.Indptr.Int64s(), r.Indptr)
 	copy(in.Indices.Int32s(), r.Sources)
-	in.FindHubs()
+	in.Survey()
 	return &sparse{in: in, team: team}
 }
 
@@ -81,21 +78,13 @@ func firstRows(a *kernel.CSR, n int) *kernel.CSR {
 	b := *a
 	b.Rows, b.Indptr = n, a.Indptr.Reshape(a.Rows+1, 1).RowRange(0, n+1).Reshape(1, n+1)
 	b.Indices = a.Indices.Reshape(a.Entries(), 1).RowRange(0, entries).Reshape(1, entries)
-	b.FindHubs()
+	b.Survey()
 	return &b
 }
 
 // beyondCaches is a number of bytes that no cache holds: four times the last level, from 128 MiB to 1 GiB.
 func beyondCaches() int {
-	cache := 0
-	for level := range 8 {
-		text, err := os.ReadFile(fmt.Sprintf("/sys/devices/system/cpu/cpu0/cache/index%d/size", level))
-		if err != nil {
-			break
-		}
-		kilobytes, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(string(text)), "K"))
-		cache = max(cache, kilobytes<<10)
-	}
+	cache, _ := kernel.LastLevelCache()
 	return min(max(4*cache, 128<<20), 1<<30)
 }
 

@@ -1,0 +1,211 @@
+package kernel
+
+// #include "weft.h"
+import "C"
+
+import (
+	"math/bits"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unsafe"
+
+	"weft/tensor"
+)
+
+// An aggregation gathers each row of x about as often as a source has edges, and from memory where no cache holds x. Where that is
+// most of its bytes the matrix is cut: into blocks of sources, and the columns into slices, so that the columns of a slice in the rows
+// of a block are packed into a piece that a cache does hold, and are gathered from there. A row's sum goes on from block to block in the
+// order of its entries: its bits are those of a matrix that is not cut.
+
+// pieceSize is the columns of a slice and the sources of a block; no columns where a matrix is not cut.
+type pieceSize struct{ columns, sources int }
+
+// Costs, in bytes from memory: of a byte of a piece, and of the end of a row, which a processor does not foresee.
+const (
+	cachedByte = .4
+	rowsEnd    = 300
+)
+
+// LastLevelCache is the bytes of the largest cache of this computer's first CPU, and how many CPUs share it: none where the system does
+// not tell.
+var LastLevelCache = sync.OnceValues(func() (size, cpus int) {
+	const folders = "/sys/devices/system/cpu/cpu0/cache/index*"
+	sizes, _ := filepath.Glob(folders + "/size") // an error is a bad pattern
+	for _, file := range sizes {
+		text, _ := os.ReadFile(file) // without a number it is no cache
+		kilobytes, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(string(text)), "K"))
+		if kilobytes<<10 <= size {
+			continue
+		}
+		size, cpus = kilobytes<<10, 0
+		shared, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "shared_cpu_map"))
+		for _, digit := range string(shared) {
+			mask, _ := strconv.ParseUint(string(digit), 16, 4) // not of commas
+			cpus += bits.OnesCount64(mask)
+		}
+	}
+	return size, max(1, cpus)
+})
+
+// cacheShare is how many bytes of the last-level cache a team of so many threads may count on: as much as its threads are of the CPUs
+// that share it, but for the half that passes through.
+func cacheShare(threads int) int {
+	size, cpus := LastLevelCache()
+	return min(size/2, size*threads/cpus)
+}
+
+// pieceSize is how a times x, of so many columns, is best cut. Sizes alone decide, so that a plan takes the same scratch.
+func (t *Team) pieceSize(a *CSR, columns int, accumulate bool) (best pieceSize) {
+	if 4*a.Cols*columns < 2*t.cache {
+		return best
+	}
+	for slice := 32; slice <= min(columns, 128); slice *= 2 {
+		most := t.cache / 4 / slice
+		if most == 0 || accumulate && most < a.Cols {
+			continue
+		}
+		blocks := (a.Cols + most - 1) / most
+		size := pieceSize{slice, (a.Cols + blocks - 1) / blocks}
+		if best.columns == 0 || size.cost(a, columns) < best.cost(a, columns) {
+			best = size
+		}
+	}
+	return best
+}
+
+// cost is that of a times x in pieces, but for what it costs also where a is not cut.
+func (s pieceSize) cost(a *CSR, columns int) float64 {
+	row, slices, blocks := float64(4*columns), float64((columns+s.columns-1)/s.columns), float64((a.Cols+s.sources-1)/s.sources)
+	pack := 2 * row
+	edge := 4*slices + row*cachedByte
+	sum := row*(2*blocks-1) + rowsEnd*blocks*slices // taken up again for each block
+	return float64(a.Cols)*pack + float64(a.Entries())*edge + float64(a.Rows)*sum
+}
+
+// wholeCost is that of a times x where a is not cut and the cache holds so many bytes.
+func (a *CSR) wholeCost(columns, cache int) float64 {
+	row := float64(4 * columns)
+	missing := a.reuse.missing(cache / (4 * columns))
+	return float64(a.Entries()) * (4 + row*(missing+(1-missing)*cachedByte))
+}
+
+// pieces is what an aggregation over a matrix that is cut works with.
+type pieces struct {
+	pieceSize
+	team         *Team
+	packed       *tensor.Matrix // sources × columns
+	begins, ends *tensor.Matrix // Int64, 1 × rows: where the entries of a block are
+}
+
+// pieces takes scratch for a times x if that may be cut; nil where it is not.
+func (t *Team) pieces(a *CSR, columns int, accumulate bool) *pieces {
+	size := t.pieceSize(a, columns, accumulate)
+	if size.columns == 0 {
+		return nil
+	}
+	p := &pieces{pieceSize: size, team: t, packed: t.scratch(tensor.Float32, size.sources, size.columns)}
+	if size.sources < a.Cols {
+		p.begins, p.ends = t.scratch(tensor.Int64, 1, a.Rows), t.scratch(tensor.Int64, 1, a.Rows)
+	}
+	return p
+}
+
+// pay reports whether pieces save time.
+func (p *pieces) pay(a *CSR, columns int) bool {
+	return p != nil && !p.team.plan && p.cost(a, columns) < .9*a.wholeCost(columns, p.team.cache)
+}
+
+// spmm does what args describe, piece by piece.
+func (p *pieces) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
+	at := func(m *C.float, column int) *C.float { return (*C.float)(unsafe.Add(unsafe.Pointer(m), 4*column)) }
+	for first := 0; first < a.Cols; first += p.sources {
+		after := min(first+p.sources, a.Cols)
+		piece, packed := *args, p.packed.RowRange(0, after-first)
+		piece.x, piece.x_stride, piece.first, piece.last = floats(packed), C.int64_t(p.columns), C.int64_t(first), C.int64_t(after-1)
+		if first > 0 {
+			p.begins, p.ends = p.ends, p.begins
+			piece.edges.indptr, piece.extend = longs(p.begins), 1
+		}
+		if after < a.Cols {
+			p.findEnds(a, first > 0, after)
+			piece.end, piece.row_scale, piece.self = longs(p.ends), nil, nil
+		}
+		for from := 0; from < x.Cols; from += p.columns {
+			count := min(p.columns, x.Cols-from)
+			p.team.Columns(packed, 0, x.RowRange(first, after), from, count, false)
+			piece.z, piece.own, piece.cols = at(args.z, from), at(args.own, from), C.int64_t(count)
+			p.team.edges(C.weft_spmm, unsafe.Pointer(&piece), a, a.Hubs, count)
+		}
+	}
+}
+
+// findEnds finds where each row's entries before a column end; hubs, whose rows are taken apart elsewhere, have none.
+func (p *pieces) findEnds(a *CSR, begun bool, column int) {
+	p.team.Parallel(tiles(a.Rows), func(k int) {
+		indptr, indices, ends := a.Indptr.Int64s(), a.Indices.Int32s(), p.ends.Int64s()
+		begins := indptr
+		if begun {
+			begins = p.begins.Int64s()
+		}
+		for row := k * C.WEFT_TILE; row < min((k+1)*C.WEFT_TILE, a.Rows); row++ {
+			ends[row] = begins[row]
+			if indptr[row+1]-indptr[row] <= hubEntries {
+				n, _ := slices.BinarySearch(indices[begins[row]:indptr[row+1]], int32(column))
+				ends[row] += int64(n)
+			}
+		}
+	})
+}
+
+func (p *pieces) release() {
+	if p == nil {
+		return
+	}
+	p.packed.Release()
+	p.begins.Release()
+	p.ends.Release()
+}
+
+// reuse is how soon gathers come back to a row: of those between the one that sees the 2^k-th different row and the one that sees the
+// 2^(k+1)-th, how many there are, and how many that see a row for the first time.
+type reuse struct{ gathers, first [32]int }
+
+// missing is about the part of gathers that a cache of so many rows does not hold (Denning 1968: the working set's rate of growth).
+func (r *reuse) missing(rows int) float64 {
+	k := bits.Len(uint(rows))
+	if k == 0 {
+		return 1
+	}
+	if r.gathers[k-1] == 0 {
+		return 0
+	}
+	return float64(r.first[k-1]) / float64(r.gathers[k-1])
+}
+
+// reuseWindows are how many stretches of the entries are looked at, each from nothing, a part of all of them long.
+const reuseWindows = 4
+
+// measureReuse looks at the entries in their order.
+func measureReuse(indices []int32, columns int) (r reuse) {
+	seen := make([]uint8, columns)
+	for w := range reuseWindows {
+		different := 0
+		for _, c := range indices[len(indices)*w/reuseWindows : len(indices)*(w+1)/reuseWindows] {
+			if k := bits.Len(uint(different)); k > 0 {
+				r.gathers[k-1]++
+				if seen[c] <= uint8(w) {
+					r.first[k-1]++
+				}
+			}
+			if seen[c] <= uint8(w) {
+				seen[c] = uint8(w) + 1
+				different++
+			}
+		}
+	}
+	return r
+}

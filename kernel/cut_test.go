@@ -1,0 +1,188 @@
+package kernel
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"weft/tensor"
+)
+
+// scattered is a matrix whose entries lie all over: rows of 0 … 2·degree of them, some equal, and with a hub one that is taken apart.
+func scattered(team *Team, r *rand.Rand, rows, cols, degree int, hub bool) *CSR {
+	indptr, indices := []int64{0}, []int32(nil)
+	for row := range rows {
+		n := r.IntN(2*degree + 1)
+		if row%7 == 3 {
+			n = 0
+		}
+		if hub && row == rows/2 {
+			n = hubEntries + 5
+		}
+		from := len(indices)
+		for range n {
+			indices = append(indices, r.Int32N(int32(cols)))
+		}
+		slices.Sort(indices[from:])
+		indptr = append(indptr, int64(len(indices)))
+	}
+	a := &CSR{
+		Rows: rows, Cols: cols, Indptr: team.Memory.NewElement(tensor.Graph, tensor.Int64, 1, rows+1),
+		Indices: team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(indices)),
+	}
+	copy(a.Indptr.Int64s(), indptr)
+	copy(a.Indices.Int32s(), indices)
+	a.Survey()
+	return a
+}
+
+func randomMatrix(team *Team, r *rand.Rand, rows, cols int) *tensor.Matrix {
+	m := team.Memory.New(tensor.Activations, rows, cols)
+	for i := range m.Floats() {
+		m.Floats()[i] = float32(r.NormFloat64())
+	}
+	return m
+}
+
+// withCache is a team that counts on so many bytes of cache.
+func withCache(threads, bytes int, memory *tensor.Meter) *Team {
+	t := NewTeam(threads, memory)
+	t.cache = bytes
+	return t
+}
+
+// TestPiecesHaveTheSameBits aggregates over matrices that are cut, into slices and blocks that do not divide: the result has the bits of one
+// that is not cut, on one thread and three.
+func TestPiecesHaveTheSameBits(t *testing.T) {
+	const rows, cols, cache = 1500, 2000, 96 << 10
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	r := rand.New(rand.NewPCG(5, 5))
+	whole := withCache(2, 0, memory)
+	for _, test := range []struct {
+		name                  string
+		columns               int
+		square, hub, weighted bool
+		accumulate            bool
+		blocks                bool
+	}{
+		{"plain", 100, false, false, false, false, true},
+		{"of scales and own rows", 131, true, false, false, false, true},
+		{"with a hub", 100, true, true, false, false, true},
+		{"weighted", 300, false, false, true, false, true},
+		{"added", 500, true, true, true, true, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			n, share := rows, cache
+			if test.square {
+				n = cols
+			}
+			if !test.blocks {
+				share = cols * 4 * 32 // holds a slice
+			}
+			a := scattered(whole, r, n, cols, 150, test.hub)
+			x := randomMatrix(whole, r, cols, test.columns)
+			var s Scales
+			if test.square {
+				s = Scales{Row: randomMatrix(whole, r, n, 1), Col: randomMatrix(whole, r, cols, 1), Self: randomMatrix(whole, r, n, 1)}
+			}
+			if test.weighted {
+				a.Values = randomMatrix(whole, r, 1, a.Entries())
+			}
+			start := randomMatrix(whole, r, n, test.columns)
+			sum := func(team *Team) []float32 {
+				z := team.Memory.New(tensor.Activations, n, test.columns)
+				copy(z.Floats(), start.Floats())
+				team.SpMM(z, a, x, s, test.accumulate)
+				return z.Floats()
+			}
+			want := sum(whole)
+			for _, threads := range []int{1, 3} {
+				team := withCache(threads, share, memory)
+				p := team.pieces(a, test.columns, test.accumulate)
+				if !p.pay(a, test.columns) || (p.sources < cols) != test.blocks {
+					t.Fatalf("the matrix is not cut as the test means: %+v", p)
+				}
+				p.release()
+				if !slices.Equal(sum(team), want) {
+					t.Errorf("%d threads: a matrix that is cut gives other bits", threads)
+				}
+			}
+		})
+	}
+}
+
+// TestPlanTakesPieces: what a plan takes is what a run takes.
+func TestPlanTakesPieces(t *testing.T) {
+	peak := func(plan bool, cache int) int {
+		memory := tensor.NewMeter()
+		defer memory.Close()
+		team := withCache(1, cache, memory)
+		a := scattered(team, rand.New(rand.NewPCG(6, 6)), 500, 500, 50, false)
+		x, z := memory.New(tensor.Activations, 500, 100), memory.New(tensor.Activations, 500, 100)
+		team.plan = plan
+		team.SpMM(z, a, x, Scales{}, false)
+		return int(memory.Peak())
+	}
+	if run, plan := peak(false, 32<<10), peak(true, 32<<10); run != plan || run == peak(false, 0) {
+		t.Errorf("peak of a run %d, of a plan %d", run, plan)
+	}
+}
+
+// TestWhatPays: gathers from all over a matrix that no cache holds are cut; few of them, gathers that come back soon, and small matrices are not.
+func TestWhatPays(t *testing.T) {
+	const n, columns, cache = 4096, 64, 64 << 10
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	r := rand.New(rand.NewPCG(7, 7))
+	near := func(degree int) *CSR { // neighbours are a few rows away
+		a := scattered(withCache(1, 0, memory), r, n, n, degree, false)
+		for row := range n {
+			index := a.Indices.Int32s()[a.Indptr.Int64s()[row]:a.Indptr.Int64s()[row+1]]
+			for k := range index {
+				index[k] = int32(min(n-1, row+k/4))
+			}
+		}
+		a.Survey()
+		return a
+	}
+	for _, test := range []struct {
+		name  string
+		a     *CSR
+		cache int
+		want  bool
+	}{
+		{"many edges all over", scattered(withCache(1, 0, memory), r, n, n, 300, false), cache, true},
+		{"few edges", scattered(withCache(1, 0, memory), r, n, n, 2, false), cache, false},
+		{"neighbours nearby", near(300), cache, false},
+		{"a cache that holds all", scattered(withCache(1, 0, memory), r, n, n, 300, false), 1 << 20, false},
+		{"an unknown cache", scattered(withCache(1, 0, memory), r, n, n, 300, false), 0, false},
+	} {
+		p := withCache(1, test.cache, memory).pieces(test.a, columns, false)
+		if p.pay(test.a, columns) != test.want {
+			t.Errorf("%s: cut %v", test.name, !test.want)
+		}
+		p.release()
+	}
+}
+
+// TestMissing: of uniform gathers a cache of a quarter of the rows misses three quarters, and of repeated ones none.
+func TestMissing(t *testing.T) {
+	const n = 1 << 12
+	r := rand.New(rand.NewPCG(8, 8))
+	uniform, few := make([]int32, 40*n), make([]int32, 40*n)
+	for i := range uniform {
+		uniform[i], few[i] = r.Int32N(n), r.Int32N(n/16)
+	}
+	seen := measureReuse(uniform, n)
+	if m := seen.missing(n / 4); m < .55 || m > .85 {
+		t.Errorf("uniform gathers miss %.2f", m)
+	}
+	seen = measureReuse(few, n)
+	if m := seen.missing(n / 4); m != 0 {
+		t.Errorf("gathers from few rows miss %.2f", m)
+	}
+	if m := seen.missing(0); m != 1 {
+		t.Errorf("without a cache %.2f are missed", m)
+	}
+}
