@@ -24,11 +24,15 @@ import (
 // pieceSize is the columns of a slice and the sources of a block; no columns where a matrix is not cut.
 type pieceSize struct{ columns, sources int }
 
-// Costs, in bytes from memory: of a byte of a piece, and of the end of a row, which a processor does not foresee.
+// Costs, in bytes from memory: of a byte of a piece, and of the end of a row, which a processor does not foresee. Measured on two threads of a
+// Zen 5 with 32 MB of last-level cache: 190 GB/s from pieces, 50 from memory, 17 cycles.
 const (
 	cachedByte = .4
 	rowsEnd    = 300
 )
+
+// worthwhile is the part of the cost without a cut that one with it stays below.
+const worthwhile = .9
 
 // LastLevelCache is the bytes of the largest cache of this computer's first CPU, and how many CPUs share it: none where the system does
 // not tell.
@@ -58,7 +62,8 @@ func cacheShare(threads int) int {
 	return min(size/2, size*threads/cpus)
 }
 
-// pieceSize is how a times x, of so many columns, is best cut. Sizes alone decide, so that a plan takes the same scratch.
+// pieceSize is how a times x, of so many columns, is best cut, if that could pay. Sizes alone decide, so that a plan takes the same scratch.
+// A sum that is added to z is not taken up again: z cannot hold both what it held and an unfinished sum.
 func (t *Team) pieceSize(a *CSR, columns int, accumulate bool) (best pieceSize) {
 	if 4*a.Cols*columns < 2*t.cache {
 		return best
@@ -74,10 +79,13 @@ func (t *Team) pieceSize(a *CSR, columns int, accumulate bool) (best pieceSize) 
 			best = size
 		}
 	}
+	if best.columns > 0 && best.cost(a, columns) >= worthwhile*a.wholeCost(columns, 1) {
+		return pieceSize{}
+	}
 	return best
 }
 
-// cost is that of a times x in pieces, but for what it costs also where a is not cut.
+// cost is that of a times x in pieces, but for the one pass over z that there is also where a is not cut.
 func (s pieceSize) cost(a *CSR, columns int) float64 {
 	row, slices, blocks := float64(4*columns), float64((columns+s.columns-1)/s.columns), float64((a.Cols+s.sources-1)/s.sources)
 	pack := 2 * row
@@ -86,10 +94,9 @@ func (s pieceSize) cost(a *CSR, columns int) float64 {
 	return float64(a.Cols)*pack + float64(a.Entries())*edge + float64(a.Rows)*sum
 }
 
-// wholeCost is that of a times x where a is not cut and the cache holds so many bytes.
-func (a *CSR) wholeCost(columns, cache int) float64 {
+// wholeCost is that of a times x where a is not cut, of whose gathers so many are not in the cache.
+func (a *CSR) wholeCost(columns int, missing float64) float64 {
 	row := float64(4 * columns)
-	missing := a.reuse.missing(cache / (4 * columns))
 	return float64(a.Entries()) * (4 + row*(missing+(1-missing)*cachedByte))
 }
 
@@ -116,7 +123,10 @@ func (t *Team) pieces(a *CSR, columns int, accumulate bool) *pieces {
 
 // pay reports whether pieces save time.
 func (p *pieces) pay(a *CSR, columns int) bool {
-	return p != nil && !p.team.plan && p.cost(a, columns) < .9*a.wholeCost(columns, p.team.cache)
+	if p == nil || p.team.plan {
+		return false
+	}
+	return p.cost(a, columns) < worthwhile*a.wholeCost(columns, a.reuse.missing(p.team.cache/(4*columns)))
 }
 
 // spmm does what args describe, piece by piece.
@@ -153,7 +163,7 @@ func (p *pieces) findEnds(a *CSR, begun bool, column int) {
 		}
 		for row := k * C.WEFT_TILE; row < min((k+1)*C.WEFT_TILE, a.Rows); row++ {
 			ends[row] = begins[row]
-			if indptr[row+1]-indptr[row] <= hubEntries {
+			if len(a.Hubs) == 0 || indptr[row+1]-indptr[row] <= hubEntries {
 				n, _ := slices.BinarySearch(indices[begins[row]:indptr[row+1]], int32(column))
 				ends[row] += int64(n)
 			}
@@ -186,15 +196,19 @@ func (r *reuse) missing(rows int) float64 {
 	return float64(r.first[k-1]) / float64(r.gathers[k-1])
 }
 
-// reuseWindows are how many stretches of the entries are looked at, each from nothing, a part of all of them long.
-const reuseWindows = 4
+// Stretches of the entries are looked at, each from nothing: so many, which begin in equal distances, and at most so long.
+const (
+	reuseWindows = 4
+	reuseLongest = 1 << 24
+)
 
 // measureReuse looks at the entries in their order.
 func measureReuse(indices []int32, columns int) (r reuse) {
 	seen := make([]uint8, columns)
 	for w := range reuseWindows {
 		different := 0
-		for _, c := range indices[len(indices)*w/reuseWindows : len(indices)*(w+1)/reuseWindows] {
+		begin, end := len(indices)*w/reuseWindows, len(indices)*(w+1)/reuseWindows
+		for _, c := range indices[begin:min(end, begin+reuseLongest)] {
 			if k := bits.Len(uint(different)); k > 0 {
 				r.gathers[k-1]++
 				if seen[c] <= uint8(w) {

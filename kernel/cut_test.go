@@ -112,20 +112,26 @@ func TestPiecesHaveTheSameBits(t *testing.T) {
 	}
 }
 
-// TestPlanTakesPieces: what a plan takes is what a run takes.
+// TestPlanTakesPieces: what a plan takes is what a run on as many threads takes, whether or not that cuts the matrix.
 func TestPlanTakesPieces(t *testing.T) {
-	peak := func(plan bool, cache int) int {
+	if size, _ := LastLevelCache(); NewPlan(3, nil).cache != NewTeam(3, nil).cache || NewTeam(1<<10, nil).cache != size/2 {
+		t.Error("the cache of a plan, or of many threads")
+	}
+	peak := func(degree, cache int, plan bool) int {
 		memory := tensor.NewMeter()
 		defer memory.Close()
 		team := withCache(1, cache, memory)
-		a := scattered(team, rand.New(rand.NewPCG(6, 6)), 500, 500, 50, false)
+		a := scattered(team, rand.New(rand.NewPCG(6, 6)), 500, 500, degree, false)
 		x, z := memory.New(tensor.Activations, 500, 100), memory.New(tensor.Activations, 500, 100)
 		team.plan = plan
 		team.SpMM(z, a, x, Scales{}, false)
 		return int(memory.Peak())
 	}
-	if run, plan := peak(false, 32<<10), peak(true, 32<<10); run != plan || run == peak(false, 0) {
-		t.Errorf("peak of a run %d, of a plan %d", run, plan)
+	for degree, cut := range map[int]bool{2: false, 50: true} {
+		run, plan, whole := peak(degree, 32<<10, false), peak(degree, 32<<10, true), peak(degree, 0, false)
+		if run != plan || (run > whole) != cut {
+			t.Errorf("degree %d: the peak is %d of a run, %d of a plan, %d without a cut", degree, run, plan, whole)
+		}
 	}
 }
 
@@ -166,7 +172,8 @@ func TestWhatPays(t *testing.T) {
 	}
 }
 
-// TestMissing: of uniform gathers a cache of a quarter of the rows misses three quarters, and of repeated ones none.
+// TestMissing: of uniform gathers a cache of a quarter of the rows misses between a half and three quarters, as it is reckoned between a quarter
+// and a half; of those from few rows it misses none.
 func TestMissing(t *testing.T) {
 	const n = 1 << 12
 	r := rand.New(rand.NewPCG(8, 8))
@@ -175,7 +182,7 @@ func TestMissing(t *testing.T) {
 		uniform[i], few[i] = r.Int32N(n), r.Int32N(n/16)
 	}
 	seen := measureReuse(uniform, n)
-	if m := seen.missing(n / 4); m < .55 || m > .85 {
+	if m := seen.missing(n / 4); m < .55 || m > .75 {
 		t.Errorf("uniform gathers miss %.2f", m)
 	}
 	seen = measureReuse(few, n)

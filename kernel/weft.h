@@ -36,8 +36,8 @@ typedef struct {
 } weft_mask;
 
 // z_i = [z_i +] row_scale_i · ( Σ_{k in row i} weight_k · col_scale_j · x_j + self_i · own_i ), where j is the column of entry k.
-// Where a matrix is cut into blocks of its columns, a row's entries are those before end_i, x holds the block's rows, and the sum
-// goes on with extend set from what z holds, as if it had not been broken off.
+// The entries of row i are those of numbers indptr[i] … end_i−1. Where a matrix is cut (cut.go), these are some of the row's, x holds the rows
+// that they name, and with extend set the sum goes on from what z holds, as if it had not been broken off.
 typedef struct {
 	float *z;               // rows × cols
 	const float *x;         // block rows × cols
