@@ -85,12 +85,13 @@ func (t *Team) pieceSize(a *CSR, columns int, accumulate bool) (best pieceSize) 
 	return best
 }
 
-// cost is that of a times x in pieces, but for the one pass over z that there is also where a is not cut.
+// cost is that of a times x in pieces: to pack them, to gather and read the edges for each slice, and to write z in slices and take its sums
+// up again for each block. What z costs where a is not cut is left out, as in wholeCost.
 func (s pieceSize) cost(a *CSR, columns int) float64 {
 	row, slices, blocks := float64(4*columns), float64((columns+s.columns-1)/s.columns), float64((a.Cols+s.sources-1)/s.sources)
 	pack := 2 * row
 	edge := 4*slices + row*cachedByte
-	sum := row*(2*blocks-1) + rowsEnd*blocks*slices // taken up again for each block
+	sum := row*(2*blocks-1) + rowsEnd*blocks*slices
 	return float64(a.Cols)*pack + float64(a.Entries())*edge + float64(a.Rows)*sum
 }
 
@@ -103,9 +104,9 @@ func (a *CSR) wholeCost(columns int, missing float64) float64 {
 // pieces is what an aggregation over a matrix that is cut works with.
 type pieces struct {
 	pieceSize
-	team         *Team
-	packed       *tensor.Matrix // sources × columns
-	begins, ends *tensor.Matrix // Int64, 1 × rows: where the entries of a block are
+	team   *Team
+	packed *tensor.Matrix    // sources × columns
+	ends   [2]*tensor.Matrix // Int64, 1 × rows: where the entries of a block end, and those of the one before; nil where there is one block
 }
 
 // pieces takes scratch for a times x if that may be cut; nil where it is not.
@@ -116,7 +117,9 @@ func (t *Team) pieces(a *CSR, columns int, accumulate bool) *pieces {
 	}
 	p := &pieces{pieceSize: size, team: t, packed: t.scratch(tensor.Float32, size.sources, size.columns)}
 	if size.sources < a.Cols {
-		p.begins, p.ends = t.scratch(tensor.Int64, 1, a.Rows), t.scratch(tensor.Int64, 1, a.Rows)
+		for k := range p.ends {
+			p.ends[k] = t.scratch(tensor.Int64, 1, a.Rows)
+		}
 	}
 	return p
 }
@@ -132,17 +135,17 @@ func (p *pieces) pay(a *CSR, columns int) bool {
 // spmm does what args describe, piece by piece.
 func (p *pieces) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 	at := func(m *C.float, column int) *C.float { return (*C.float)(unsafe.Add(unsafe.Pointer(m), 4*column)) }
-	for first := 0; first < a.Cols; first += p.sources {
-		after := min(first+p.sources, a.Cols)
+	begins := a.Indptr
+	for block := 0; block*p.sources < a.Cols; block++ {
+		first, after := block*p.sources, min((block+1)*p.sources, a.Cols)
 		piece, packed := *args, p.packed.RowRange(0, after-first)
 		piece.x, piece.x_stride, piece.first, piece.last = floats(packed), C.int64_t(p.columns), C.int64_t(first), C.int64_t(after-1)
-		if first > 0 {
-			p.begins, p.ends = p.ends, p.begins
-			piece.edges.indptr, piece.extend = longs(p.begins), 1
-		}
+		piece.edges.indptr, piece.extend = longs(begins), boolean(block > 0)
 		if after < a.Cols {
-			p.findEnds(a, first > 0, after)
-			piece.end, piece.row_scale, piece.self = longs(p.ends), nil, nil
+			ends := p.ends[block%2]
+			p.findEnds(ends, begins, a, after)
+			piece.end, piece.row_scale, piece.self = longs(ends), nil, nil
+			begins = ends
 		}
 		for from := 0; from < x.Cols; from += p.columns {
 			count := min(p.columns, x.Cols-from)
@@ -153,19 +156,15 @@ func (p *pieces) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 	}
 }
 
-// findEnds finds where each row's entries before a column end; hubs, whose rows are taken apart elsewhere, have none.
-func (p *pieces) findEnds(a *CSR, begun bool, column int) {
+// findEnds finds where each row's entries before a column end, from where they begin; hubs, whose rows are taken apart elsewhere, have none.
+func (p *pieces) findEnds(ends, begins *tensor.Matrix, a *CSR, column int) {
 	p.team.Parallel(tiles(a.Rows), func(k int) {
-		indptr, indices, ends := a.Indptr.Int64s(), a.Indices.Int32s(), p.ends.Int64s()
-		begins := indptr
-		if begun {
-			begins = p.begins.Int64s()
-		}
+		indptr, indices, from, to := a.Indptr.Int64s(), a.Indices.Int32s(), begins.Int64s(), ends.Int64s()
 		for row := k * C.WEFT_TILE; row < min((k+1)*C.WEFT_TILE, a.Rows); row++ {
-			ends[row] = begins[row]
+			to[row] = from[row]
 			if len(a.Hubs) == 0 || indptr[row+1]-indptr[row] <= hubEntries {
-				n, _ := slices.BinarySearch(indices[begins[row]:indptr[row+1]], int32(column))
-				ends[row] += int64(n)
+				n, _ := slices.BinarySearch(indices[from[row]:indptr[row+1]], int32(column))
+				to[row] += int64(n)
 			}
 		}
 	})
@@ -176,8 +175,9 @@ func (p *pieces) release() {
 		return
 	}
 	p.packed.Release()
-	p.begins.Release()
-	p.ends.Release()
+	for _, ends := range p.ends {
+		ends.Release()
+	}
 }
 
 // reuse is how soon gathers come back to a row: of those between the one that sees the 2^k-th different row and the one that sees the
