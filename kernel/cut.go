@@ -5,100 +5,94 @@ import "C"
 
 import (
 	"math/bits"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"unsafe"
 
 	"weft/tensor"
 )
 
-// An aggregation gathers each row of x about as often as a source has edges, and from memory where no cache holds x. Where that is
-// most of its bytes the matrix is cut: into blocks of sources, and the columns into slices, so that the columns of a slice in the rows
-// of a block are packed into a piece that a cache does hold, and are gathered from there. A row's sum goes on from block to block in the
-// order of its entries: its bits are those of a matrix that is not cut.
+// An aggregation gathers each row of x about as often as a source has edges, and slowly where no fast cache holds x. Where that is most of
+// its time the matrix is cut: into blocks of sources, and the columns into slices, so that the columns of a slice in the rows of a block
+// are packed into a piece that a faster cache does hold, and are gathered from there. A row's sum goes on from block to block in the order
+// of its entries: its bits are those of a matrix that is not cut.
+
+// cutLimits are the sizes, in bytes, that sums are cut by.
+type cutLimits struct {
+	from        int // of the least x that is cut
+	least, most int // of a piece, powers of two
+}
+
+var usualCutLimits = cutLimits{from: 16 << 20, least: 1 << smallestRegion, most: 32 << 20}
+
+// fewestGathers of each source, on average, are needed for packing it to pay.
+const fewestGathers = 4
+
+// rowEnd is what the end of a row costs in a block's slice, in bytes read from front to back: the processor does not foresee it, and waits for z.
+// It was found on two processors whose memories differ by a factor of three.
+const rowEnd = 500
+
+// worthwhile is the part of the time without a cut that one with it stays below.
+const worthwhile = .9
+
+// mostPiece is the bytes of the largest piece that a times x may be cut into; 0 where it is not cut. Sizes alone decide: it is the scratch that
+// a plan reckons with. A sum that is added to z is not taken up again, as z cannot hold both what it held and an unfinished sum: the
+// piece has all sources then.
+func (t *Team) mostPiece(a *CSR, columns int, accumulate bool) int {
+	bytes, most := 4*a.Cols*columns, t.cut.most
+	for most > bytes/4 {
+		most /= 2
+	}
+	if bytes < t.cut.from || most < t.cut.least || a.Entries() < fewestGathers*a.Cols || columns < sliceColumns[0] ||
+		accumulate && most < 4*a.Cols*sliceColumns[0] {
+		return 0
+	}
+	return most
+}
 
 // pieceSize is the columns of a slice and the sources of a block; no columns where a matrix is not cut.
 type pieceSize struct{ columns, sources int }
 
-// Costs, in bytes from memory: of a byte of a piece, and of the end of a row, which a processor does not foresee. They are fitted to the uniform
-// shapes of `weft bench kernels` on one and two threads of a Zen 5 with 32 MB of last-level cache, between what either would choose alone.
-const (
-	cachedByte = .4
-	rowsEnd    = 300
-)
-
-// worthwhile is the part of the cost without a cut that one with it stays below.
-const worthwhile = .9
-
-// LastLevelCache is the bytes of the largest cache of this computer's first CPU, and how many CPUs share it: none where the system does
-// not tell.
-var LastLevelCache = sync.OnceValues(func() (size, cpus int) {
-	const folders = "/sys/devices/system/cpu/cpu0/cache/index*"
-	sizes, _ := filepath.Glob(folders + "/size") // an error is a bad pattern
-	for _, file := range sizes {
-		text, _ := os.ReadFile(file) // without a number it is no cache
-		kilobytes, _ := strconv.Atoi(strings.TrimSuffix(strings.TrimSpace(string(text)), "K"))
-		if kilobytes<<10 <= size {
-			continue
+// pieceSize is how a times x is best cut, into pieces of so many bytes at most.
+func (t *Team) pieceSize(a *CSR, x *tensor.Matrix, accumulate bool, most int) (best pieceSize) {
+	c := t.costsOf(x)
+	least := worthwhile * c.whole(a, x.Cols)
+	for bytes := t.cut.least; bytes <= most; bytes *= 2 {
+		for _, columns := range sliceColumns {
+			sources := bytes / 4 / columns
+			if columns > x.Cols || accumulate && sources < a.Cols {
+				continue
+			}
+			blocks := (a.Cols + sources - 1) / sources
+			size := pieceSize{columns, (a.Cols + blocks - 1) / blocks}
+			if cost := c.inPieces(a, x.Cols, size); cost < least {
+				best, least = size, cost
+			}
 		}
-		size, cpus = kilobytes<<10, 0
-		shared, _ := os.ReadFile(filepath.Join(filepath.Dir(file), "shared_cpu_map"))
-		for _, digit := range string(shared) {
-			mask, _ := strconv.ParseUint(string(digit), 16, 4) // not of commas
-			cpus += bits.OnesCount64(mask)
-		}
-	}
-	return size, max(1, cpus)
-})
-
-// cacheShare is how many bytes of the last-level cache a team of so many threads may count on: as much as its threads are of the CPUs
-// that share it, but for the half that passes through.
-func cacheShare(threads int) int {
-	size, cpus := LastLevelCache()
-	return min(size/2, size*threads/cpus)
-}
-
-// pieceSize is how a times x, of so many columns, is best cut, if that could pay. Sizes alone decide, so that a plan takes the same scratch.
-// A sum that is added to z is not taken up again: z cannot hold both what it held and an unfinished sum.
-func (t *Team) pieceSize(a *CSR, columns int, accumulate bool) (best pieceSize) {
-	if 4*a.Cols*columns < 2*t.cache {
-		return best
-	}
-	for slice := 32; slice <= min(columns, 128); slice *= 2 {
-		most := t.cache / 4 / slice
-		if most == 0 || accumulate && most < a.Cols {
-			continue
-		}
-		blocks := (a.Cols + most - 1) / most
-		size := pieceSize{slice, (a.Cols + blocks - 1) / blocks}
-		if best.columns == 0 || size.cost(a, columns) < best.cost(a, columns) {
-			best = size
-		}
-	}
-	if best.columns > 0 && best.cost(a, columns) >= worthwhile*a.wholeCost(columns, 1) {
-		return pieceSize{}
 	}
 	return best
 }
 
-// cost is that of a times x in pieces: to pack them, to gather and read the edges for each slice, and to write z in slices and take its sums
-// up again for each block. What z costs where a is not cut is left out, as in wholeCost.
-func (s pieceSize) cost(a *CSR, columns int) float64 {
+// inPieces is the seconds of a times x in pieces: to pack them, to gather and read the edges for each slice, and to write z in slices and
+// take its sums up again for each block. What z costs where a is not cut is left out, as in whole.
+func (c *memoryCosts) inPieces(a *CSR, columns int, s pieceSize) float64 {
 	row, slices, blocks := float64(4*columns), float64((columns+s.columns-1)/s.columns), float64((a.Cols+s.sources-1)/s.sources)
-	pack := 2 * row
-	edge := 4*slices + row*cachedByte
-	sum := row*(2*blocks-1) + rowsEnd*blocks*slices
+	stream := c.stream(4 * a.Cols * columns)
+	pack := 2 * row * stream
+	edge := 4*slices*stream + row*c.gather(4*s.sources*s.columns, s.columns)
+	sum := (row*(2*blocks-1) + rowEnd*blocks*slices) * stream
 	return float64(a.Cols)*pack + float64(a.Entries())*edge + float64(a.Rows)*sum
 }
 
-// wholeCost is that of a times x where a is not cut, of whose gathers so many are not in the cache.
-func (a *CSR) wholeCost(columns int, missing float64) float64 {
-	row := float64(4 * columns)
-	return float64(a.Entries()) * (4 + row*(missing+(1-missing)*cachedByte))
+// whole is the seconds of a times x where a is not cut.
+func (c *memoryCosts) whole(a *CSR, columns int) float64 {
+	row, before := 4*columns, 1.0 // the part of gathers that a smaller cache does not hold
+	gather := 0.0
+	for rows := 1; rows < a.Cols; rows *= 2 {
+		missing := min(before, a.reuse.missing(rows))
+		gather += (before - missing) * c.again(min(2*rows, a.Cols)*row, columns)
+		before = missing
+	}
+	gather += before * c.again(a.Cols*row, columns)
+	return float64(a.Entries()) * (4*c.stream(a.Cols*row) + float64(row)*gather)
 }
 
 // pieces is what an aggregation over a matrix that is cut works with.
@@ -109,9 +103,16 @@ type pieces struct {
 	ends   [2]*tensor.Matrix // Int64, 1 × rows: where the entries of a block end, and those of the one before; nil where there is one block
 }
 
-// pieces takes scratch for a times x if that may be cut; nil where it is not.
-func (t *Team) pieces(a *CSR, columns int, accumulate bool) *pieces {
-	size := t.pieceSize(a, columns, accumulate)
+// pieces takes scratch for a times x if that is cut, or could be where the team only plans; nil where it is not.
+func (t *Team) pieces(a *CSR, x *tensor.Matrix, accumulate bool) *pieces {
+	most := t.mostPiece(a, x.Cols, accumulate)
+	if most == 0 {
+		return nil
+	}
+	size := pieceSize{sliceColumns[0], most / 4 / sliceColumns[0]}
+	if !t.plan {
+		size = t.pieceSize(a, x, accumulate, most)
+	}
 	if size.columns == 0 {
 		return nil
 	}
@@ -124,14 +125,6 @@ func (t *Team) pieces(a *CSR, columns int, accumulate bool) *pieces {
 	return p
 }
 
-// pay reports whether pieces save time.
-func (p *pieces) pay(a *CSR, columns int) bool {
-	if p == nil || p.team.plan {
-		return false
-	}
-	return p.cost(a, columns) < worthwhile*a.wholeCost(columns, a.reuse.missing(p.team.cache/(4*columns)))
-}
-
 // spmm does what args describe, piece by piece.
 func (p *pieces) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 	at := func(m *C.float, column int) *C.float { return (*C.float)(unsafe.Add(unsafe.Pointer(m), 4*column)) }
@@ -139,7 +132,7 @@ func (p *pieces) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 	for block := 0; block*p.sources < a.Cols; block++ {
 		first, after := block*p.sources, min((block+1)*p.sources, a.Cols)
 		piece, packed := *args, p.packed.RowRange(0, after-first)
-		piece.x, piece.x_stride, piece.first, piece.last = floats(packed), C.int64_t(p.columns), C.int64_t(first), C.int64_t(after-1)
+		piece.x, piece.x_stride, piece.first, piece.cut = floats(packed), C.int64_t(p.columns), C.int64_t(first), boolean(p.sources < a.Cols)
 		piece.edges.indptr, piece.extend = longs(begins), boolean(block > 0)
 		if after < a.Cols {
 			ends := p.ends[block%2]
@@ -158,16 +151,8 @@ func (p *pieces) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 
 // findEnds finds where each row's entries before a column end, from where they begin; hubs, whose rows are taken apart elsewhere, have none.
 func (p *pieces) findEnds(ends, begins *tensor.Matrix, a *CSR, column int) {
-	p.team.Parallel(tiles(a.Rows), func(k int) {
-		indptr, indices, from, to := a.Indptr.Int64s(), a.Indices.Int32s(), begins.Int64s(), ends.Int64s()
-		for row := k * C.WEFT_TILE; row < min((k+1)*C.WEFT_TILE, a.Rows); row++ {
-			to[row] = from[row]
-			if len(a.Hubs) == 0 || indptr[row+1]-indptr[row] <= hubEntries {
-				n, _ := slices.BinarySearch(indices[from[row]:indptr[row+1]], int32(column))
-				to[row] += int64(n)
-			}
-		}
-	})
+	args := &C.weft_ends_args{end: longs(ends), begin: longs(begins), edges: a.c(), column: C.int32_t(column)}
+	p.team.rows(C.weft_ends, unsafe.Pointer(args), a.Rows, lanes)
 }
 
 func (p *pieces) release() {

@@ -44,17 +44,29 @@ func randomMatrix(team *Team, r *rand.Rand, rows, cols int) *tensor.Matrix {
 	return m
 }
 
-// withCache is a team that counts on so many bytes of cache.
+// withCache is a team on a computer whose cache of so many bytes, a power of two, is forty times as fast as its memory.
 func withCache(threads, bytes int, memory *tensor.Meter) *Team {
 	t := NewTeam(threads, memory)
-	t.cache = bytes
+	t.cut = cutLimits{from: 1, least: 1 << 10, most: 1 << 20}
+	t.costs = &memoryCosts{}
+	for region := range t.costs.streamed {
+		t.costs.streamed[region] = 1e-10
+	}
+	for w := range sliceColumns {
+		for region := range t.costs.gathered[w] {
+			t.costs.gathered[w][region] = 1e-10
+			if 1<<region <= bytes {
+				t.costs.gathered[w][region] = 2.5e-12
+			}
+		}
+	}
 	return t
 }
 
 // TestPiecesHaveTheSameBits aggregates over matrices that are cut, into slices and blocks that do not divide: the result has the bits of one
 // that is not cut, on one thread and three.
 func TestPiecesHaveTheSameBits(t *testing.T) {
-	const rows, cols, cache = 1500, 2000, 96 << 10
+	const rows, cols, cache = 1500, 2000, 64 << 10
 	memory := tensor.NewMeter()
 	defer memory.Close()
 	r := rand.New(rand.NewPCG(5, 5))
@@ -78,7 +90,7 @@ func TestPiecesHaveTheSameBits(t *testing.T) {
 				n = cols
 			}
 			if !test.blocks {
-				share = cols * 4 * 32 // holds a slice
+				share = 256 << 10 // holds a slice
 			}
 			a := scattered(whole, r, n, cols, 150, test.hub)
 			x := randomMatrix(whole, r, cols, test.columns)
@@ -99,8 +111,8 @@ func TestPiecesHaveTheSameBits(t *testing.T) {
 			want := sum(whole)
 			for _, threads := range []int{1, 3} {
 				team := withCache(threads, share, memory)
-				p := team.pieces(a, test.columns, test.accumulate)
-				if !p.pay(a, test.columns) || (p.sources < cols) != test.blocks {
+				p := team.pieces(a, x, test.accumulate)
+				if p == nil || (p.sources < cols) != test.blocks {
 					t.Fatalf("the matrix is not cut as the test means: %+v", p)
 				}
 				p.release()
@@ -112,25 +124,29 @@ func TestPiecesHaveTheSameBits(t *testing.T) {
 	}
 }
 
-// TestPlanTakesPieces: what a plan takes is what a run on as many threads takes, whether or not that cuts the matrix.
+// TestPlanTakesPieces: a plan takes as much as a run that cuts the matrix into pieces of any size, and nothing where none does.
 func TestPlanTakesPieces(t *testing.T) {
-	if size, _ := LastLevelCache(); NewPlan(3, nil).cache != NewTeam(3, nil).cache || NewTeam(1<<10, nil).cache != size/2 {
-		t.Error("the cache of a plan, or of many threads")
-	}
 	peak := func(degree, cache int, plan bool) int {
 		memory := tensor.NewMeter()
 		defer memory.Close()
 		team := withCache(1, cache, memory)
-		a := scattered(team, rand.New(rand.NewPCG(6, 6)), 500, 500, degree, false)
-		x, z := memory.New(tensor.Activations, 500, 100), memory.New(tensor.Activations, 500, 100)
+		a := scattered(team, rand.New(rand.NewPCG(6, 6)), 2000, 2000, degree, false)
+		x, z := memory.New(tensor.Activations, 2000, 100), memory.New(tensor.Activations, 2000, 100)
 		team.plan = plan
 		team.SpMM(z, a, x, Scales{}, false)
 		return int(memory.Peak())
 	}
-	for degree, cut := range map[int]bool{2: false, 50: true} {
-		run, plan, whole := peak(degree, 32<<10, false), peak(degree, 32<<10, true), peak(degree, 0, false)
-		if run != plan || (run > whole) != cut {
-			t.Errorf("degree %d: the peak is %d of a run, %d of a plan, %d without a cut", degree, run, plan, whole)
+	for _, degree := range []int{2, 150} {
+		whole := peak(degree, 0, false)
+		plan := peak(degree, 0, true)
+		if (plan > whole) != (degree == 150) {
+			t.Errorf("degree %d: the peak is %d of a plan, %d of a run without a cut", degree, plan, whole)
+		}
+		for cache := 64 << 10; cache <= 256<<10; cache *= 2 {
+			run := peak(degree, cache, false)
+			if run > plan || degree == 150 && run == whole {
+				t.Errorf("degree %d, a cache of %d bytes: the peak is %d of a run, %d of a plan, %d without a cut", degree, cache, run, plan, whole)
+			}
 		}
 	}
 }
@@ -141,6 +157,7 @@ func TestWhatPays(t *testing.T) {
 	memory := tensor.NewMeter()
 	defer memory.Close()
 	r := rand.New(rand.NewPCG(7, 7))
+	x := memory.New(tensor.Activations, n, columns)
 	near := func(degree int) *CSR { // neighbours are a few rows away
 		a := scattered(withCache(1, 0, memory), r, n, n, degree, false)
 		for row := range n {
@@ -162,10 +179,10 @@ func TestWhatPays(t *testing.T) {
 		{"few edges", scattered(withCache(1, 0, memory), r, n, n, 2, false), cache, false},
 		{"neighbours nearby", near(300), cache, false},
 		{"a cache that holds all", scattered(withCache(1, 0, memory), r, n, n, 300, false), 1 << 20, false},
-		{"an unknown cache", scattered(withCache(1, 0, memory), r, n, n, 300, false), 0, false},
+		{"no cache", scattered(withCache(1, 0, memory), r, n, n, 300, false), 0, false},
 	} {
-		p := withCache(1, test.cache, memory).pieces(test.a, columns, false)
-		if p.pay(test.a, columns) != test.want {
+		p := withCache(1, test.cache, memory).pieces(test.a, x, false)
+		if (p != nil) != test.want {
 			t.Errorf("%s: cut %v", test.name, !test.want)
 		}
 		p.release()
@@ -191,5 +208,34 @@ func TestMissing(t *testing.T) {
 	}
 	if m := seen.missing(0); m != 1 {
 		t.Errorf("without a cache %.2f are missed", m)
+	}
+}
+
+// TestCosts: what is measured on a matrix is known for all sizes up to its own, does not fall with the size, and is not measured for ever.
+func TestCosts(t *testing.T) {
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	team := NewTeam(2, memory)
+	x := memory.New(tensor.Activations, 1<<16, 100)
+	team.Fill(x, 1)
+	team.SumSquares(x)
+	before := memory.Peak()
+	for range often {
+		team.costsOf(x)
+	}
+	c := team.costsOf(x)
+	for w, columns := range sliceColumns {
+		for region := 1; region <= largestRegion; region++ {
+			less, more := c.gather(1<<(region-1), columns), c.gather(1<<region, columns)
+			if less <= 0 || more < less {
+				t.Errorf("slices of %d: a byte of 2^%d costs %g s, of half of that %g s", sliceColumns[w], region, more, less)
+			}
+		}
+	}
+	if c.stream(4*x.Len()) <= 0 {
+		t.Error("no cost of a stream")
+	}
+	if again := team.costsOf(x); again != c || memory.Peak() != before {
+		t.Error("it is measured again, or in the work's memory")
 	}
 }

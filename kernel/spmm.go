@@ -57,17 +57,15 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumu
 	}
 	args := &C.weft_spmm_args{
 		z: floats(z), x: floats(x), own: floats(x), z_stride: C.int64_t(z.Cols), x_stride: C.int64_t(x.Cols), edges: a.c(), end: ends(a),
-		last:    C.int64_t(a.Cols - 1),
 		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
 		accumulate: boolean(accumulate),
 	}
-	c := t.pieces(a, x.Cols, accumulate)
-	if c.pay(a, x.Cols) {
+	if c := t.pieces(a, x, accumulate); c != nil {
 		c.spmm(args, a, x)
+		c.release()
 	} else {
 		t.edges(C.weft_spmm, unsafe.Pointer(args), a, a.Hubs, x.Cols)
 	}
-	c.release()
 	p := t.parts(a, nil, nil)
 	part := *args
 	part.z, part.row_scale = floats(p.sums(z)), floats(p.copies(s.Row))

@@ -12,30 +12,41 @@ typedef struct {
 	int plain, cut;
 } spmm_kind;
 
-// Row j of x. One that is fetched early may belong to another block, and gives another row then.
-INLINE const float *spmm_row(const weft_spmm_args *a, int64_t j, const int cut, const int early) {
-	if (cut) {
-		j -= a->first;
-		if (early) {
-			uint64_t last = a->last - a->first;
-			j = (uint64_t)j < last ? (uint64_t)j : last;
-		}
+// The edge whose row is asked for, of a matrix that is cut: its rows' edges do not follow each other.
+typedef struct {
+	int64_t row, edge, end; // there is none with row = the end of the range
+} spmm_cursor;
+
+// The first edge of a row behind the cursor's and before hi. Hubs that are skipped have none.
+INLINE void next_row(spmm_cursor *c, const weft_spmm_args *a, int64_t hi) {
+	while (++c->row < hi) {
+		c->edge = a->edges.indptr[c->row];
+		c->end = a->end[c->row];
+		if (c->edge < c->end && !(a->edges.skip_hubs && c->end - c->edge > WEFT_HUB))
+			return;
 	}
-	return a->x + j * a->x_stride;
 }
 
-// acc += the sum over edges k … end−1, after which come those from `next` on.
-INLINE void spmm_edges(const spmm_block *b, vf *acc, int64_t k, int64_t end, int64_t next, const int nb, const int tail,
+INLINE void ask_next(spmm_cursor *c, const weft_spmm_args *a, int64_t hi, const int nb, const int tail) {
+	if (c->row < hi) {
+		prefetch_block(a->x + (a->edges.indices[c->edge] - a->first) * a->x_stride, nb, tail);
+		if (++c->edge == c->end)
+			next_row(c, a, hi);
+	}
+}
+
+// acc += the sum over edges k … end−1.
+INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc, int64_t k, int64_t end, const int nb, const int tail,
                        const spmm_kind kind) {
 	const weft_spmm_args *a = &b->a;
 	const int32_t *indices = a->edges.indices;
-	const int64_t ahead = next <= b->quiet ? b->ahead : 0, skip = next - end; // at the end the rows themselves are asked for again
+	const int64_t ahead = end <= b->quiet ? b->ahead : 0; // at the end the rows themselves are asked for again
 	for (; k < end; k++) {
-		const float *row = spmm_row(a, indices[k], kind.cut, 0);
-		int64_t soon = k + ahead;
+		const float *row = a->x + (kind.cut ? indices[k] - a->first : indices[k]) * a->x_stride;
 		if (kind.cut)
-			soon += skip & -(int64_t)(soon >= end);
-		prefetch_block(spmm_row(a, indices[soon], kind.cut, 1), nb, tail);
+			ask_next(c, a, hi, nb, tail);
+		else
+			prefetch_block(a->x + indices[k + ahead] * a->x_stride, nb, tail);
 		if (kind.plain) {
 			for (int v = 0; v < nb; v++)
 				acc[v] += load_block(row, v, nb, tail);
@@ -54,6 +65,12 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 	const weft_spmm_args *a = &b->a;
 	const int64_t *begins = a->edges.indptr, *ends = a->end;
 	const int special = a->self || a->accumulate || a->extend || a->edges.skip_hubs;
+	spmm_cursor c = {lo - 1};
+	if (kind.cut) {
+		next_row(&c, a, hi);
+		for (int64_t n = 0; n < b->ahead; n++)
+			ask_next(&c, a, hi, nb, tail);
+	}
 	for (int64_t i = lo; i < hi; i++) {
 		int64_t begin = begins[i], end = ends[i];
 		float *z = a->z + i * a->z_stride, self = 0;
@@ -68,7 +85,7 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 		if (special && a->extend)
 			for (int v = 0; v < nb; v++)
 				acc[v] = load_block(z, v, nb, tail);
-		spmm_edges(b, acc, begin, end, kind.cut && i + 1 < hi ? begins[i + 1] : end, nb, tail, kind);
+		spmm_edges(b, &c, hi, acc, begin, end, nb, tail, kind);
 		if (special && self != 0)
 			for (int v = 0; v < nb; v++)
 				acc[v] += all(self) * load_block(a->own + i * a->z_stride, v, nb, tail);
@@ -90,7 +107,7 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 		spmm_rows(&b, lo, hi, nb, tail, (spmm_kind){0, cut});
 #define CASE(nb) \
 	case nb: \
-		if (cut) { \
+		if (a->cut) { \
 			SPMM_KIND(nb, tail, 1) \
 		} else if (tail) { \
 			SPMM_KIND(nb, tail, 0) \
@@ -103,8 +120,7 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_t column) {
 	int64_t left = a->cols - column < REGISTERS * VW ? a->cols - column : REGISTERS * VW;
 	const int nb = (left + VW - 1) / VW, tail = left % VW, plain = !a->weights && !a->col_scale;
-	const int cut = a->first > 0 || a->last + 1 < a->edges.others;
-	const int64_t ahead = cut ? ahead_of(nb * sizeof(vf)) / 2 : ahead_of(nb * sizeof(vf)); // pieces are in a cache
+	const int64_t ahead = ahead_of(nb * sizeof(vf));
 	spmm_block b = {*a, ahead, a->edges.entries - ahead};
 	b.a.z += column;
 	b.a.x += column;
@@ -123,4 +139,20 @@ static void k_spmm(const void *args, int64_t lo, int64_t hi) {
 	const weft_spmm_args *a = args;
 	for (int64_t column = 0; column < a->cols; column += REGISTERS * VW)
 		spmm_columns(a, lo, hi, column);
+}
+
+static void k_ends(const void *args, int64_t lo, int64_t hi) {
+	const weft_ends_args *a = args;
+	const int64_t *indptr = a->edges.indptr;
+	for (int64_t i = lo; i < hi; i++) {
+		int64_t k = a->begin[i], end = indptr[i + 1];
+		if (a->edges.skip_hubs && end - indptr[i] > WEFT_HUB)
+			end = k;
+		for (int found = VW; found == VW && k < end; k += found) {
+			int n = end - k < VW ? end - k : VW;
+			vi column = (vi)part((const float *)a->edges.indices + k, n), below = (column < a->column) & (numbers(0) < n);
+			found = lane_sum((vf)(below & (vi)all(1.0f)));
+		}
+		a->end[i] = k;
+	}
 }

@@ -23,7 +23,8 @@ type Team struct {
 	// Memory is where kernels take their scratch matrices from.
 	Memory  *tensor.Meter
 	threads int
-	cache   int // bytes of the last-level cache that it may count on
+	cut     cutLimits
+	costs   *memoryCosts // nil: as measured
 	plan    bool
 	helpers helpers
 }
@@ -31,7 +32,7 @@ type Team struct {
 // NewTeam returns a team of at least one thread.
 func NewTeam(threads int, memory *tensor.Meter) *Team {
 	threads = max(1, threads)
-	return &Team{Memory: memory, threads: threads, cache: cacheShare(threads), helpers: helpers{calls: make(chan *call, threads)}}
+	return &Team{Memory: memory, threads: threads, cut: usualCutLimits, helpers: helpers{calls: make(chan *call, threads)}}
 }
 
 // NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate on one of so many threads,

@@ -45,14 +45,23 @@ typedef struct {
 	int64_t z_stride, x_stride; // between rows of z and own, and of x
 	weft_edges edges;
 	const int64_t *end;     // per row
-	int64_t first, last;    // of the columns in the block
+	int64_t first;          // of the columns in the block
 	const float *weights;   // per edge, may be NULL
 	const float *row_scale; // per destination row, may be NULL
 	const float *col_scale; // per source row, may be NULL
 	const float *self;      // per destination row, may be NULL
 	int64_t cols;
-	int32_t extend, accumulate;
+	int32_t cut, extend, accumulate; // cut: x holds the rows of a block only
 } weft_spmm_args;
+
+// end_i: where row i's entries of columns below `column` end, of those from begin_i on, which are in ascending order. A hub that is skipped
+// has none.
+typedef struct {
+	int64_t *end;
+	const int64_t *begin;
+	weft_edges edges;
+	int32_t column;
+} weft_ends_args;
 
 // z_ic = max over k of x_jc; arg_ic = the source's id. A row starts with arg −1 and z 0, or where first is not set with what they hold.
 typedef struct {
@@ -301,7 +310,7 @@ typedef struct {
 } weft_fill_args;
 
 #define WEFT_KERNELS(X) \
-	X(spmm) X(max) X(max_back) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
+	X(spmm) X(ends) X(max) X(max_back) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(finish) X(finish_back) X(combine) \
 	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
 	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(gather) X(scatter) X(scatter_add) X(attend_end) X(columns) X(head_scale) X(exp) X(reciprocal) X(fill)

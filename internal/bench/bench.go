@@ -77,7 +77,7 @@ func newBench(o Options) *bench {
 		o.Threads = runtime.GOMAXPROCS(0)
 	}
 	team := kernel.NewTeam(o.Threads, tensor.NewMeter())
-	b := &bench{Options: o, team: team, probes: probes{team}, graphs: map[graphKey]*sparse{}, large: beyondCaches()}
+	b := &bench{Options: o, team: team, probes: probes{team}, graphs: map[graphKey]*sparse{}, large: beyondCaches}
 	if o.Quick {
 		b.large = 2 << 20
 	}

@@ -82,11 +82,8 @@ func firstRows(a *kernel.CSR, n int) *kernel.CSR {
 	return &b
 }
 
-// beyondCaches is a number of bytes that no cache holds: four times the last level, from 128 MiB to 1 GiB.
-func beyondCaches() int {
-	cache, _ := kernel.LastLevelCache()
-	return min(max(4*cache, 128<<20), 1<<30)
-}
+// beyondCaches is a number of bytes that no cache holds of which the computer's other users leave something.
+const beyondCaches = 256 << 20
 
 // powerOfTwo is the power of two that is nearest to n from below, or from above with up set.
 func powerOfTwo(n int, up bool) int {

@@ -1,0 +1,179 @@
+package kernel
+
+// #include "weft.h"
+import "C"
+
+import (
+	"math"
+	"math/bits"
+	"sync"
+	"time"
+	"unsafe"
+
+	"weft/tensor"
+)
+
+// What a byte costs depends on the cache that it comes from, and caches do not tell: a virtual computer names one that it shares with a
+// hundred others. So it is measured, once for each number of threads, when a matrix is aggregated that could be cut (cut.go).
+
+// memoryCosts are a team's times to read memory, in seconds.
+type memoryCosts struct {
+	// gathered is that of a byte in rows of sliceColumns[w] columns from all over a region of 2^k bytes; 0 where it is not known.
+	gathered [len(sliceColumns)][largestRegion + 1]float64
+	streamed [largestRegion + 1]float64 // of a byte, from front to back of a region
+	times    [largestRegion + 1]int     // that a region was measured
+}
+
+// sliceColumns are the columns that a slice may have.
+var sliceColumns = [...]int{32, 64, 128}
+
+const (
+	smallestRegion = 20 // log2 of bytes
+	largestRegion  = 28
+	often          = 3 // times that regions are measured, for different sums: others use the computer too, and the least counts
+)
+
+var measured struct {
+	sync.Mutex
+	costs map[int]*memoryCosts // by threads
+}
+
+// costsOf are the costs of memory like that of x, whose first bytes are gathered for it where regions of such sizes are not well known.
+func (t *Team) costsOf(x *tensor.Matrix) memoryCosts {
+	if t.costs != nil {
+		return *t.costs
+	}
+	measured.Lock()
+	defer measured.Unlock()
+	c := measured.costs[t.threads]
+	if c == nil {
+		if measured.costs == nil {
+			measured.costs = map[int]*memoryCosts{}
+		}
+		c = &memoryCosts{}
+		measured.costs[t.threads] = c
+	}
+	if region := min(log2(4*x.Len()), largestRegion); c.times[region] < often {
+		c.measure(t, x, region)
+	}
+	return *c
+}
+
+// log2 is the logarithm of n, rounded down.
+func log2(n int) int { return bits.Len(uint(n)) - 1 }
+
+// measure measures the regions of x up to one.
+func (c *memoryCosts) measure(t *Team, x *tensor.Matrix, largest int) {
+	p := newCacheProbe(t, x)
+	defer p.close()
+	for region := smallestRegion; region <= largest; region++ {
+		if c.times[region] == often {
+			continue
+		}
+		c.times[region]++
+		p.read(region) // a cache that can hold it does now
+		for w, columns := range sliceColumns {
+			lower(&c.gathered[w][region], p.gather(region, columns))
+		}
+		lower(&c.streamed[region], p.read(region))
+	}
+	for w := range sliceColumns { // a smaller region is not slower
+		for region := largest; region > 0; region-- {
+			lower(&c.gathered[w][region-1], c.gathered[w][region])
+		}
+	}
+}
+
+// lower sets a cost to another that is less, or that is known first.
+func lower(cost *float64, other float64) {
+	if *cost == 0 || other < *cost {
+		*cost = other
+	}
+}
+
+// cacheProbe gathers with the kernel of sums, each thread rows of its own choice.
+type cacheProbe struct {
+	t       *Team
+	x       *tensor.Matrix
+	memory  *tensor.Meter  // its own: what is measured is no part of the work
+	indices *tensor.Matrix // Int32, probeRepeats·threads × probeRows and what is prefetched behind them
+	ends    *tensor.Matrix // Int64: where the edges of the one sum begin and end
+	z       *tensor.Matrix // threads × columns
+}
+
+const (
+	probeRows    = 1 << 13
+	probeSpare   = 1 << 10
+	probeRepeats = 5
+)
+
+func newCacheProbe(t *Team, x *tensor.Matrix) *cacheProbe {
+	memory := tensor.NewMeter()
+	p := &cacheProbe{
+		t: t, x: x, memory: memory, z: memory.New(tensor.Buffers, t.threads, sliceColumns[len(sliceColumns)-1]),
+		indices: memory.NewElement(tensor.Buffers, tensor.Int32, probeRepeats*t.threads, probeRows+probeSpare),
+		ends:    memory.NewElement(tensor.Buffers, tensor.Int64, 1, 2),
+	}
+	copy(p.ends.Int64s(), []int64{0, probeRows})
+	return p
+}
+
+func (p *cacheProbe) close() { p.memory.Close() }
+
+// gather is the seconds of a byte in rows of so many columns from all over a region.
+func (p *cacheProbe) gather(region, columns int) float64 {
+	rows := 1 << region / 4 / columns
+	for k := range p.indices.Int32s() { // the high bits of Knuth's multiplicative hash, twice
+		h := uint32(k) * 2654435769
+		h = (h ^ h>>15) * 2654435769
+		p.indices.Int32s()[k] = int32(uint64(h) * uint64(rows) >> 32)
+	}
+	best := 0.0
+	for repeat := range probeRepeats { // other rows each time
+		start := time.Now()
+		p.t.Parallel(p.t.threads, func(thread int) {
+			row := repeat*p.t.threads + thread
+			z, indices := p.z.RowRange(thread, thread+1), p.indices.RowRange(row, row+1)
+			args := &C.weft_spmm_args{
+				z: floats(z), x: floats(p.x), own: floats(p.x), x_stride: C.int64_t(columns), cols: C.int64_t(columns),
+				edges: C.weft_edges{indptr: longs(p.ends), indices: ints(indices), entries: probeRows + probeSpare, others: C.int64_t(rows)},
+				end:   (*C.int64_t)(unsafe.Add(unsafe.Pointer(longs(p.ends)), 8)),
+			}
+			C.weft_run(C.weft_spmm, unsafe.Pointer(args), 0, 1)
+		})
+		lower(&best, time.Since(start).Seconds())
+	}
+	return best / float64(4*columns*probeRows*p.t.threads)
+}
+
+// read is the seconds of a byte of a region that is read from front to back.
+func (p *cacheProbe) read(region int) float64 {
+	n := 1 << region / 4
+	x := p.x.Reshape(p.x.Len(), 1).RowRange(0, n)
+	start := time.Now()
+	p.t.SumSquares(x)
+	return time.Since(start).Seconds() / float64(4*n)
+}
+
+// stream is the seconds of a byte, from front to back of so many bytes.
+func (c *memoryCosts) stream(bytes int) float64 { return c.streamed[min(log2(bytes), largestRegion)] }
+
+// gather is the seconds of a byte in rows of so many columns from all over so many bytes.
+func (c *memoryCosts) gather(bytes, columns int) float64 {
+	w := 0
+	for w+1 < len(sliceColumns) && sliceColumns[w+1] <= columns {
+		w++
+	}
+	region := min(bits.Len(uint(max(1, bytes)-1)), largestRegion)
+	for c.gathered[w][region] == 0 {
+		region-- // the largest that was measured
+	}
+	return c.gathered[w][region]
+}
+
+// again is the seconds of a byte in rows that were gathered before, when so many bytes of others have been gathered since: of all gathers from
+// all over so many bytes half are from the half that came last.
+func (c *memoryCosts) again(bytes, columns int) float64 {
+	all, half := c.gather(bytes, columns), c.gather(bytes/2, columns)
+	return math.Max(all, 2*all-half)
+}
