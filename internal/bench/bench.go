@@ -2,7 +2,8 @@
 //
 // Each kernel is held against a bound that independent probes measure in the same run, with the same threads, on the same rows.
 // Repetitions of the kernel and of its probes alternate, and medians are compared, so that a machine that is slower for a while is
-// slower for both. The fraction is bound ÷ time; it is 1 where the kernel takes no longer than its probes one after the other.
+// slower for both. The fraction is bound ÷ time; it is 1 where the kernel takes no longer than its probes, run one after the other: so that a
+// probe finds in a cache what the others left of its matrix, as the kernel does, which needs all of them.
 //
 // A kernel that is bound by memory:
 //

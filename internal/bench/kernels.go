@@ -79,13 +79,19 @@ func (b *bench) tuned(g gather) tunedGather {
 	best, fastest := 0, 0.0
 	for round := range 3 {
 		for _, d := range distances {
-			if t := timed(1, func() { b.gather(tunedGather{part, d}) }); round > 0 && (fastest == 0 || t < fastest) {
+			if t := (work{func() { b.gather(tunedGather{part, d}) }}).timed(1)[0]; round > 0 && (fastest == 0 || t < fastest) {
 				best, fastest = d, t
 			}
 		}
 	}
 	return tunedGather{g, best}
 }
+
+// What a case takes of a run's time where that suffices; each takes a few rounds at least, and what its data takes.
+const (
+	caseBudget = 1500 * time.Millisecond
+	runBudget  = 7 * time.Minute
+)
 
 // pass is a probe that runs beside a kernel: it takes its time for bytes, of which the bound counts those given.
 type pass struct {
@@ -150,21 +156,23 @@ func (j *job) bytes() float64 {
 	return float64(n)
 }
 
-func (b *bench) measure(name, shape string, j *job) Kernel {
+// measure takes about the budget.
+func (b *bench) measure(name, shape string, j *job, budget time.Duration) Kernel {
 	passes, release := b.passes(j)
 	defer release()
-	works := []func(){j.run}
+	var probes work
 	for _, p := range passes {
-		works = append(works, p.run)
+		probes = append(probes, p.run)
 	}
-	samples := b.rounds(1500*time.Millisecond, works...)
-	fractions := make([]float64, len(samples[0])) // of each round, in which the machine is equally busy with other things
-	for r, seconds := range samples[0] {
+	samples := b.rounds(budget, work{j.run}, probes)
+	kernel := samples[0][0]
+	fractions := make([]float64, len(kernel)) // of each round, in which the machine is equally busy with other things
+	for r, seconds := range kernel {
 		for i, p := range passes {
-			fractions[r] += p.share * samples[i+1][r] / seconds
+			fractions[r] += p.share * samples[1][i][r] / seconds
 		}
 	}
-	seconds := median(samples[0])
+	seconds := median(kernel)
 	k := Kernel{
 		Name: name, Shape: shape, Threads: b.Threads, Seconds: seconds, GFLOPS: j.flops / seconds / 1e9,
 		GBytesPerSec: j.bytes() / seconds / 1e9, Bound: "memory", Fraction: median(fractions),
@@ -196,14 +204,15 @@ func Kernels(ctx context.Context, o Options, machine func(Machine), result func(
 	if len(cases) == 0 {
 		return Report{}, b.nothing(all[0].name + " " + all[0].shape)
 	}
+	start := time.Now()
 	r := Report{Machine: b.machine()}
 	machine(r.Machine)
-	for _, c := range cases {
+	for i, c := range cases {
 		if ctx.Err() != nil {
 			return r, context.Cause(ctx)
 		}
 		j, release := c.build()
-		k := b.measure(c.name, c.shape, j)
+		k := b.measure(c.name, c.shape, j, min(caseBudget, (runBudget-time.Since(start))/time.Duration(len(cases)-i)))
 		release()
 		r.Kernels = append(r.Kernels, k)
 		result(k)

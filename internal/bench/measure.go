@@ -15,51 +15,77 @@ const (
 	fewest, most = 3, 25
 )
 
+// work is what is done one part after another and timed by part: a kernel, or the probes that stand for it. What a part finds in a cache is what
+// the other parts leave there, as in a kernel that needs all their matrices.
+type work []func()
+
 // alternate returns the median seconds of several pieces of work, run in turn for about the budget.
-func (b *bench) alternate(budget time.Duration, works ...func()) []float64 {
+func (b *bench) alternate(budget time.Duration, parts ...func()) []float64 {
+	works := make([]work, len(parts))
+	for i, part := range parts {
+		works[i] = work{part}
+	}
 	medians := make([]float64, len(works))
 	for i, samples := range b.rounds(budget, works...) {
-		medians[i] = median(samples)
+		medians[i] = median(samples[0])
 	}
 	return medians
 }
 
-// rounds runs several pieces of work in turn, again and again for about the budget, and returns the seconds of each in each round.
-func (b *bench) rounds(budget time.Duration, works ...func()) [][]float64 {
+// rounds runs several pieces of work in turn, again and again for about the budget, and returns the seconds of each by part and by round.
+func (b *bench) rounds(budget time.Duration, works ...work) [][][]float64 {
 	least := fewest
 	if b.Quick {
 		budget, least = 0, 2
 	}
 	times := make([]int, len(works))
-	samples := make([][]float64, len(works))
-	for i, work := range works {
-		once := timed(1, work) // takes fresh pages and fills the caches
-		if once < warm.Seconds() {
-			once = timed(1, work)
+	samples := make([][][]float64, len(works))
+	last := make([]float64, len(works)) // seconds of a whole work
+	for i, w := range works {
+		samples[i] = make([][]float64, len(w))
+		last[i] = sum(w.timed(1)) // takes fresh pages and fills the caches
+		if last[i] < warm.Seconds() {
+			last[i] = sum(w.timed(1))
 		}
-		times[i] = int(math.Ceil(math.Min(100, shortest.Seconds()/math.Max(once, 1e-9))))
+		times[i] = int(math.Ceil(math.Min(100, shortest.Seconds()/math.Max(last[i], 1e-9))))
 		if b.Quick {
 			times[i] = 1
 		}
 	}
-	for start := time.Now(); len(samples[0]) < least || (len(samples[0]) < most && time.Since(start) < budget); {
-		for i, work := range works {
-			if last := len(samples[i]); last == 0 || samples[i][last-1] < warm.Seconds() {
-				work()
+	start := time.Now()
+	for round := 0; round < least || (round < most && time.Since(start) < budget); round++ {
+		for i, w := range works {
+			if round == 0 || last[i] < warm.Seconds() {
+				w.timed(1)
 			}
-			samples[i] = append(samples[i], timed(times[i], work))
+			seconds := w.timed(times[i])
+			for p, s := range seconds {
+				samples[i][p] = append(samples[i][p], s)
+			}
+			last[i] = sum(seconds)
 		}
 	}
 	return samples
 }
 
-// timed is the mean seconds of the work, run so many times.
-func timed(times int, work func()) float64 {
-	start := time.Now()
+// timed is the mean seconds of each part, of so many runs of the work.
+func (w work) timed(times int) []float64 {
+	seconds := make([]float64, len(w))
 	for range times {
-		work()
+		for p, part := range w {
+			start := time.Now()
+			part()
+			seconds[p] += math.Max(time.Since(start).Seconds(), 1e-9) / float64(times)
+		}
 	}
-	return math.Max(time.Since(start).Seconds(), 1e-9) / float64(times)
+	return seconds
+}
+
+func sum(values []float64) (sum float64) {
+	for _, v := range values {
+		sum += v
+	}
+	return sum
 }
 
 // median is the middle of the values, the mean of the two middle ones of an even number.
