@@ -4,7 +4,6 @@ package kernel
 import "C"
 
 import (
-	"math"
 	"math/bits"
 	"sync"
 	"time"
@@ -14,14 +13,15 @@ import (
 )
 
 // What a byte costs depends on the cache that it comes from, and caches do not tell: a virtual computer names one that it shares with a
-// hundred others. So it is measured, once for each number of threads, when a matrix is aggregated that could be cut (cut.go).
+// hundred others. So it is measured, for each number of threads, when the first matrices are aggregated that could be cut (cut.go). Workers of
+// one process measure in turn, and for all of them.
 
 // memoryCosts are a team's times to read memory, in seconds.
 type memoryCosts struct {
 	// gathered is that of a byte in rows of sliceColumns[w] columns from all over a region of 2^k bytes; 0 where it is not known.
 	gathered [len(sliceColumns)][largestRegion + 1]float64
 	streamed [largestRegion + 1]float64 // of a byte, from front to back of a region
-	times    [largestRegion + 1]int     // that a region was measured
+	times    [largestRegion + 1]int     // how often a region was measured
 }
 
 // sliceColumns are the columns that a slice may have.
@@ -30,7 +30,7 @@ var sliceColumns = [...]int{32, 64, 128}
 const (
 	smallestRegion = 20 // log2 of bytes
 	largestRegion  = 28
-	often          = 3 // times that regions are measured, for different sums: others use the computer too, and the least counts
+	measurements   = 3 // of each region, at different sums: others use the computer too, and the least cost counts
 )
 
 var measured struct {
@@ -38,7 +38,8 @@ var measured struct {
 	costs map[int]*memoryCosts // by threads
 }
 
-// costsOf are the costs of memory like that of x, whose first bytes are gathered for it where regions of such sizes are not well known.
+// costsOf are the costs of memory like that of x, whose first bytes are gathered for it where regions of such sizes are not well known: of
+// powers of two bytes, up to as many as x has or a little fewer.
 func (t *Team) costsOf(x *tensor.Matrix) memoryCosts {
 	if t.costs != nil {
 		return *t.costs
@@ -53,7 +54,7 @@ func (t *Team) costsOf(x *tensor.Matrix) memoryCosts {
 		c = &memoryCosts{}
 		measured.costs[t.threads] = c
 	}
-	if region := min(log2(4*x.Len()), largestRegion); c.times[region] < often {
+	if region := min(log2(4*x.Len()), largestRegion); c.times[region] < measurements {
 		c.measure(t, x, region)
 	}
 	return *c
@@ -67,7 +68,7 @@ func (c *memoryCosts) measure(t *Team, x *tensor.Matrix, largest int) {
 	p := newCacheProbe(t, x)
 	defer p.close()
 	for region := smallestRegion; region <= largest; region++ {
-		if c.times[region] == often {
+		if c.times[region] == measurements {
 			continue
 		}
 		c.times[region]++
@@ -93,9 +94,8 @@ func lower(cost *float64, other float64) {
 
 // cacheProbe gathers with the kernel of sums, each thread rows of its own choice.
 type cacheProbe struct {
-	t       *Team
+	t       *Team // with memory of its own: what is measured is no part of the work
 	x       *tensor.Matrix
-	memory  *tensor.Meter  // its own: what is measured is no part of the work
 	indices *tensor.Matrix // Int32, probeRepeats·threads × probeRows and what is prefetched behind them
 	ends    *tensor.Matrix // Int64: where the edges of the one sum begin and end
 	z       *tensor.Matrix // threads × columns
@@ -110,7 +110,7 @@ const (
 func newCacheProbe(t *Team, x *tensor.Matrix) *cacheProbe {
 	memory := tensor.NewMeter()
 	p := &cacheProbe{
-		t: t, x: x, memory: memory, z: memory.New(tensor.Buffers, t.threads, sliceColumns[len(sliceColumns)-1]),
+		t: NewTeam(t.threads, memory), x: x, z: memory.New(tensor.Buffers, t.threads, sliceColumns[len(sliceColumns)-1]),
 		indices: memory.NewElement(tensor.Buffers, tensor.Int32, probeRepeats*t.threads, probeRows+probeSpare),
 		ends:    memory.NewElement(tensor.Buffers, tensor.Int64, 1, 2),
 	}
@@ -118,25 +118,30 @@ func newCacheProbe(t *Team, x *tensor.Matrix) *cacheProbe {
 	return p
 }
 
-func (p *cacheProbe) close() { p.memory.Close() }
+func (p *cacheProbe) close() { p.t.Memory.Close() }
+
+// draw sets the indices to rows of so many columns from all over a region: others for each repeat, thread and number of columns.
+func (p *cacheProbe) draw(region, columns int) {
+	rows, indices := 1<<region/4/columns, p.indices.Int32s()
+	for k := range indices { // the high bits of Knuth's multiplicative hash, twice
+		h := uint32(k+columns*len(indices)) * 2654435769
+		h = (h ^ h>>15) * 2654435769
+		indices[k] = int32(uint64(h) * uint64(rows) >> 32)
+	}
+}
 
 // gather is the seconds of a byte in rows of so many columns from all over a region.
 func (p *cacheProbe) gather(region, columns int) float64 {
-	rows := 1 << region / 4 / columns
-	for k := range p.indices.Int32s() { // the high bits of Knuth's multiplicative hash, twice
-		h := uint32(k) * 2654435769
-		h = (h ^ h>>15) * 2654435769
-		p.indices.Int32s()[k] = int32(uint64(h) * uint64(rows) >> 32)
-	}
+	p.draw(region, columns)
 	best := 0.0
-	for repeat := range probeRepeats { // other rows each time
+	for repeat := range probeRepeats {
 		start := time.Now()
 		p.t.Parallel(p.t.threads, func(thread int) {
 			row := repeat*p.t.threads + thread
 			z, indices := p.z.RowRange(thread, thread+1), p.indices.RowRange(row, row+1)
 			args := &C.weft_spmm_args{
 				z: floats(z), x: floats(p.x), own: floats(p.x), x_stride: C.int64_t(columns), cols: C.int64_t(columns),
-				edges: C.weft_edges{indptr: longs(p.ends), indices: ints(indices), entries: probeRows + probeSpare, others: C.int64_t(rows)},
+				edges: C.weft_edges{indptr: longs(p.ends), indices: ints(indices), entries: probeRows + probeSpare},
 				end:   (*C.int64_t)(unsafe.Add(unsafe.Pointer(longs(p.ends)), 8)),
 			}
 			C.weft_run(C.weft_spmm, unsafe.Pointer(args), 0, 1)
@@ -174,6 +179,5 @@ func (c *memoryCosts) gather(bytes, columns int) float64 {
 // again is the seconds of a byte in rows that were gathered before, when so many bytes of others have been gathered since: of all gathers from
 // all over so many bytes half are from the half that came last.
 func (c *memoryCosts) again(bytes, columns int) float64 {
-	all, half := c.gather(bytes, columns), c.gather(bytes/2, columns)
-	return math.Max(all, 2*all-half)
+	return 2*c.gather(bytes, columns) - c.gather(bytes/2, columns)
 }

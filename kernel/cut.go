@@ -103,21 +103,21 @@ type pieces struct {
 	ends   [2]*tensor.Matrix // Int64, 1 × rows: where the entries of a block end, and those of the one before; nil where there is one block
 }
 
-// pieces takes scratch for a times x if that is cut, or could be where the team only plans; nil where it is not.
+// pieces takes scratch for a times x if that is cut, or as much as any cut takes where the team only plans; nil where it is not cut.
 func (t *Team) pieces(a *CSR, x *tensor.Matrix, accumulate bool) *pieces {
 	most := t.mostPiece(a, x.Cols, accumulate)
 	if most == 0 {
 		return nil
 	}
-	size := pieceSize{sliceColumns[0], most / 4 / sliceColumns[0]}
+	size, blocks := pieceSize{sliceColumns[0], most / 4 / sliceColumns[0]}, !accumulate
 	if !t.plan {
-		size = t.pieceSize(a, x, accumulate, most)
-	}
-	if size.columns == 0 {
-		return nil
+		if size = t.pieceSize(a, x, accumulate, most); size.columns == 0 {
+			return nil
+		}
+		blocks = size.sources < a.Cols
 	}
 	p := &pieces{pieceSize: size, team: t, packed: t.scratch(tensor.Float32, size.sources, size.columns)}
-	if size.sources < a.Cols {
+	if blocks {
 		for k := range p.ends {
 			p.ends[k] = t.scratch(tensor.Int64, 1, a.Rows)
 		}
@@ -156,9 +156,6 @@ func (p *pieces) findEnds(ends, begins *tensor.Matrix, a *CSR, column int) {
 }
 
 func (p *pieces) release() {
-	if p == nil {
-		return
-	}
 	p.packed.Release()
 	for _, ends := range p.ends {
 		ends.Release()

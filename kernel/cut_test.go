@@ -126,27 +126,26 @@ func TestPiecesHaveTheSameBits(t *testing.T) {
 
 // TestPlanTakesPieces: a plan takes as much as a run that cuts the matrix into pieces of any size, and nothing where none does.
 func TestPlanTakesPieces(t *testing.T) {
-	peak := func(degree, cache int, plan bool) int {
+	peak := func(n, columns, degree, cache int, plan bool) int {
 		memory := tensor.NewMeter()
 		defer memory.Close()
 		team := withCache(1, cache, memory)
-		a := scattered(team, rand.New(rand.NewPCG(6, 6)), 2000, 2000, degree, false)
-		x, z := memory.New(tensor.Activations, 2000, 100), memory.New(tensor.Activations, 2000, 100)
+		a := scattered(team, rand.New(rand.NewPCG(6, 6)), n, n, degree, false)
+		x, z := memory.New(tensor.Activations, n, columns), memory.New(tensor.Activations, n, columns)
 		team.plan = plan
 		team.SpMM(z, a, x, Scales{}, false)
 		return int(memory.Peak())
 	}
-	for _, degree := range []int{2, 150} {
-		whole := peak(degree, 0, false)
-		plan := peak(degree, 0, true)
-		if (plan > whole) != (degree == 150) {
-			t.Errorf("degree %d: the peak is %d of a plan, %d of a run without a cut", degree, plan, whole)
+	for _, test := range []struct {
+		n, columns, degree int
+		cut                bool
+	}{{2000, 100, 2, false}, {2000, 100, 150, true}, {1024, 256, 300, true}} {
+		whole, plan, most := peak(test.n, test.columns, test.degree, 0, false), peak(test.n, test.columns, test.degree, 0, true), 0
+		for cache := 8 << 10; cache <= 512<<10; cache *= 2 {
+			most = max(most, peak(test.n, test.columns, test.degree, cache, false))
 		}
-		for cache := 64 << 10; cache <= 256<<10; cache *= 2 {
-			run := peak(degree, cache, false)
-			if run > plan || degree == 150 && run == whole {
-				t.Errorf("degree %d, a cache of %d bytes: the peak is %d of a run, %d of a plan, %d without a cut", degree, cache, run, plan, whole)
-			}
+		if most > plan || (most > whole) != test.cut || (plan > whole) != test.cut {
+			t.Errorf("%+v: the peak is up to %d of a run, %d of a plan, %d without a cut", test, most, plan, whole)
 		}
 	}
 }
@@ -185,7 +184,9 @@ func TestWhatPays(t *testing.T) {
 		if (p != nil) != test.want {
 			t.Errorf("%s: cut %v", test.name, !test.want)
 		}
-		p.release()
+		if p != nil {
+			p.release()
+		}
 	}
 }
 
@@ -211,31 +212,77 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestCosts: what is measured on a matrix is known for all sizes up to its own, does not fall with the size, and is not measured for ever.
+// TestCosts: what is measured on a matrix is known for all sizes up to its own, is not measured for ever, and takes none of the work's memory.
 func TestCosts(t *testing.T) {
 	memory := tensor.NewMeter()
 	defer memory.Close()
 	team := NewTeam(2, memory)
 	x := memory.New(tensor.Activations, 1<<16, 100)
 	team.Fill(x, 1)
-	team.SumSquares(x)
 	before := memory.Peak()
-	for range often {
+	for range measurements {
 		team.costsOf(x)
 	}
 	c := team.costsOf(x)
+	if again := team.costsOf(x); again != c || memory.Peak() != before {
+		t.Error("it is measured again, or in the work's memory")
+	}
+	if region := log2(4 * x.Len()); c.times[region] != measurements || c.stream(4*x.Len()) <= 0 {
+		t.Errorf("measured %d times, %g seconds a byte", c.times[region], c.stream(4*x.Len()))
+	}
 	for w, columns := range sliceColumns {
-		for region := 1; region <= largestRegion; region++ {
-			less, more := c.gather(1<<(region-1), columns), c.gather(1<<region, columns)
-			if less <= 0 || more < less {
-				t.Errorf("slices of %d: a byte of 2^%d costs %g s, of half of that %g s", sliceColumns[w], region, more, less)
+		if c.gathered[w][0] <= 0 || c.gather(1, columns) > c.gather(1<<largestRegion, columns) {
+			t.Errorf("slices of %d: %v", columns, c.gathered[w])
+		}
+	}
+}
+
+// TestProbe: it gathers from all over a region and not beyond, and what it gathers in rows of one width it did not read in rows of another.
+func TestProbe(t *testing.T) {
+	const region = 23
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	x := memory.New(tensor.Activations, 1<<region/4, 1)
+	p := newCacheProbe(NewTeam(3, memory), x)
+	defer p.close()
+	const lines = 1 << region / 512
+	seen := make([]int, lines) // how many widths read these 512 bytes
+	for _, columns := range sliceColumns {
+		p.draw(region, columns)
+		here := make([]bool, lines)
+		for _, row := range p.indices.Int32s() {
+			at := int(row) * 4 * columns
+			if at < 0 || at+4*columns > 1<<region {
+				t.Fatalf("row %d of %d columns is beyond the region", row, columns)
+			}
+			here[at/512] = true
+		}
+		for k, read := range here {
+			if read {
+				seen[k]++
 			}
 		}
 	}
-	if c.stream(4*x.Len()) <= 0 {
-		t.Error("no cost of a stream")
+	for widths, want := range []float64{0, 0, 0, 1} { // there are eight times as many gathers as stretches
+		n := 0
+		for _, k := range seen {
+			if k == widths {
+				n++
+			}
+		}
+		if part := float64(n) / lines; part < want-.05 || part > want+.05 {
+			t.Errorf("%.2f of the region is read in %d widths", part, widths)
+		}
 	}
-	if again := team.costsOf(x); again != c || memory.Peak() != before {
-		t.Error("it is measured again, or in the work's memory")
+	first := slices.Clone(p.indices.Int32s()[:probeRows])
+	p.draw(region, sliceColumns[0])
+	same := 0
+	for k, row := range p.indices.Int32s()[:probeRows] {
+		if int(row)/4 == int(first[k]) { // the stretch of 128 columns that a row of 32 lies in
+			same++
+		}
+	}
+	if same > probeRows/100 {
+		t.Errorf("%d of %d rows lie where those of another width did", same, probeRows)
 	}
 }

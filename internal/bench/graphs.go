@@ -82,7 +82,8 @@ func firstRows(a *kernel.CSR, n int) *kernel.CSR {
 	return &b
 }
 
-// beyondCaches is a number of bytes that no cache holds of which the computer's other users leave something.
+// beyondCaches is a number of bytes that is taken to be more than the caches hold. There are computers whose last level is larger, but it
+// serves many cores.
 const beyondCaches = 256 << 20
 
 // powerOfTwo is the power of two that is nearest to n from below, or from above with up set.

@@ -20,10 +20,10 @@ const (
 type work []func()
 
 // alternate returns the median seconds of several pieces of work, run in turn for about the budget.
-func (b *bench) alternate(budget time.Duration, parts ...func()) []float64 {
-	works := make([]work, len(parts))
-	for i, part := range parts {
-		works[i] = work{part}
+func (b *bench) alternate(budget time.Duration, runs ...func()) []float64 {
+	works := make([]work, len(runs))
+	for i, run := range runs {
+		works[i] = work{run}
 	}
 	medians := make([]float64, len(works))
 	for i, samples := range b.rounds(budget, works...) {
