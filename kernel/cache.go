@@ -1,13 +1,10 @@
 package kernel
 
-// #include "weft.h"
-import "C"
-
 import (
+	"math"
 	"math/bits"
 	"sync"
 	"time"
-	"unsafe"
 
 	"weft/tensor"
 )
@@ -33,10 +30,10 @@ const (
 	measurements   = 3 // of each region, at different sums: others use the computer too, and the least cost counts
 )
 
-var measured struct {
+var measured = struct {
 	sync.Mutex
 	costs map[int]*memoryCosts // by threads
-}
+}{costs: map[int]*memoryCosts{}}
 
 // costsOf are the costs of memory like that of x, whose first bytes are gathered for it where regions of such sizes are not well known: of
 // powers of two bytes, up to as many as x has or a little fewer.
@@ -48,9 +45,6 @@ func (t *Team) costsOf(x *tensor.Matrix) memoryCosts {
 	defer measured.Unlock()
 	c := measured.costs[t.threads]
 	if c == nil {
-		if measured.costs == nil {
-			measured.costs = map[int]*memoryCosts{}
-		}
 		c = &memoryCosts{}
 		measured.costs[t.threads] = c
 	}
@@ -92,12 +86,12 @@ func lower(cost *float64, other float64) {
 	}
 }
 
-// cacheProbe gathers with the kernel of sums, each thread rows of its own choice.
+// cacheProbe gathers by sums that are not cut, of one row for each thread.
 type cacheProbe struct {
 	t       *Team // with memory of its own: what is measured is no part of the work
 	x       *tensor.Matrix
-	indices *tensor.Matrix // Int32, probeRepeats·threads × probeRows and what is prefetched behind them
-	ends    *tensor.Matrix // Int64: where the edges of the one sum begin and end
+	indptr  *tensor.Matrix // Int64, 1 × threads+1
+	indices *tensor.Matrix // Int32, probeRepeats × the rows of all threads and what is prefetched behind them
 	z       *tensor.Matrix // threads × columns
 }
 
@@ -111,10 +105,13 @@ func newCacheProbe(t *Team, x *tensor.Matrix) *cacheProbe {
 	memory := tensor.NewMeter()
 	p := &cacheProbe{
 		t: NewTeam(t.threads, memory), x: x, z: memory.New(tensor.Buffers, t.threads, sliceColumns[len(sliceColumns)-1]),
-		indices: memory.NewElement(tensor.Buffers, tensor.Int32, probeRepeats*t.threads, probeRows+probeSpare),
-		ends:    memory.NewElement(tensor.Buffers, tensor.Int64, 1, 2),
+		indptr:  memory.NewElement(tensor.Buffers, tensor.Int64, 1, t.threads+1),
+		indices: memory.NewElement(tensor.Buffers, tensor.Int32, probeRepeats, t.threads*probeRows+probeSpare),
 	}
-	copy(p.ends.Int64s(), []int64{0, probeRows})
+	p.t.cut.from = math.MaxInt
+	for k := range p.indptr.Int64s() {
+		p.indptr.Int64s()[k] = int64(k) * probeRows
+	}
 	return p
 }
 
@@ -133,19 +130,12 @@ func (p *cacheProbe) draw(region, columns int) {
 // gather is the seconds of a byte in rows of so many columns from all over a region.
 func (p *cacheProbe) gather(region, columns int) float64 {
 	p.draw(region, columns)
+	x, z := p.x.Prefix(1<<region/4/columns, columns), p.z.Prefix(p.t.threads, columns)
 	best := 0.0
 	for repeat := range probeRepeats {
+		a := &CSR{Rows: z.Rows, Cols: x.Rows, Indptr: p.indptr, Indices: p.indices.RowRange(repeat, repeat+1)}
 		start := time.Now()
-		p.t.Parallel(p.t.threads, func(thread int) {
-			row := repeat*p.t.threads + thread
-			z, indices := p.z.RowRange(thread, thread+1), p.indices.RowRange(row, row+1)
-			args := &C.weft_spmm_args{
-				z: floats(z), x: floats(p.x), own: floats(p.x), x_stride: C.int64_t(columns), cols: C.int64_t(columns),
-				edges: C.weft_edges{indptr: longs(p.ends), indices: ints(indices), entries: probeRows + probeSpare},
-				end:   (*C.int64_t)(unsafe.Add(unsafe.Pointer(longs(p.ends)), 8)),
-			}
-			C.weft_run(C.weft_spmm, unsafe.Pointer(args), 0, 1)
-		})
+		p.t.SpMM(z, a, x, Scales{}, false)
 		lower(&best, time.Since(start).Seconds())
 	}
 	return best / float64(4*columns*probeRows*p.t.threads)
@@ -153,11 +143,10 @@ func (p *cacheProbe) gather(region, columns int) float64 {
 
 // read is the seconds of a byte of a region that is read from front to back.
 func (p *cacheProbe) read(region int) float64 {
-	n := 1 << region / 4
-	x := p.x.Reshape(p.x.Len(), 1).RowRange(0, n)
+	x := p.x.Prefix(1<<region/4, 1)
 	start := time.Now()
 	p.t.SumSquares(x)
-	return time.Since(start).Seconds() / float64(4*n)
+	return time.Since(start).Seconds() / float64(4*x.Len())
 }
 
 // stream is the seconds of a byte, from front to back of so many bytes.

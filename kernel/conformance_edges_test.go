@@ -95,7 +95,7 @@ func conformSpMMHub(s *suite) {
 		}
 		for _, degree := range []int{4000, 20_000} {
 			a := s.tangled(n, degree)
-			a.Survey()
+			a.FindHubs()
 			s.scalings(a, func(what string, a *kernel.CSR, scales kernel.Scales) {
 				s.spmm(case_(what, "columns", cols, "hubs", len(a.Hubs)), a, scales, cols, false)
 			})
@@ -360,7 +360,7 @@ func conformAttentionHub(s *suite) {
 	for _, degree := range []int{4000, 20_000} {
 		a := s.tangled(1024, degree) // with fewer vertices equal terms would be rounded alike, and the errors add up
 		g := s.network(a, true)
-		g.a.Survey()
+		g.a.FindHubs()
 		for _, shape := range [][2]int{{1, 8}, {3, 5}, {4, 4}, {1, 65}} {
 			for _, mask := range []kernel.Mask{{}, kernel.NewMask(99, .4, nil)} {
 				what := case_("degree", degree, "shape", shape, "mask", mask.Active())

@@ -53,6 +53,9 @@ type pieceSize struct{ columns, sources int }
 
 // pieceSize is how a times x is best cut, into pieces of so many bytes at most.
 func (t *Team) pieceSize(a *CSR, x *tensor.Matrix, accumulate bool, most int) (best pieceSize) {
+	if a.reuse == nil {
+		a.reuse = measureReuse(a.Indices.Int32s(), a.Cols)
+	}
 	c := t.costsOf(x)
 	least := worthwhile * c.whole(a, x.Cols)
 	for bytes := t.cut.least; bytes <= most; bytes *= 2 {
@@ -152,7 +155,7 @@ func (p *pieces) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 // findEnds finds where each row's entries before a column end, from where they begin; hubs, whose rows are taken apart elsewhere, have none.
 func (p *pieces) findEnds(ends, begins *tensor.Matrix, a *CSR, column int) {
 	args := &C.weft_ends_args{end: longs(ends), begin: longs(begins), edges: a.c(), column: C.int32_t(column)}
-	p.team.rows(C.weft_ends, unsafe.Pointer(args), a.Rows, lanes)
+	p.team.edges(C.weft_ends, unsafe.Pointer(args), a, a.Hubs, 1)
 }
 
 func (p *pieces) release() {
@@ -185,7 +188,8 @@ const (
 )
 
 // measureReuse looks at the entries in their order.
-func measureReuse(indices []int32, columns int) (r reuse) {
+func measureReuse(indices []int32, columns int) *reuse {
+	var r reuse
 	seen := make([]uint8, columns)
 	for w := range reuseWindows {
 		different := 0
@@ -203,5 +207,5 @@ func measureReuse(indices []int32, columns int) (r reuse) {
 			}
 		}
 	}
-	return r
+	return &r
 }

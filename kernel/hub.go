@@ -14,10 +14,10 @@ import (
 // hubEntries is how many entries a row has at most that one thread works on alone.
 const hubEntries = C.WEFT_HUB
 
-// Survey sets Hubs to the rows of more than 16384 entries, in ascending order, and finds how far apart the entries of a column are. It is
-// called when Indptr and Indices are filled; Transpose calls it for its result.
-func (a *CSR) Survey() {
-	a.Hubs, a.reuse = nil, measureReuse(a.Indices.Int32s(), a.Cols)
+// FindHubs sets Hubs to the rows of more than 16384 entries, in ascending order; it is called when Indptr is filled. Transpose calls it for
+// its result.
+func (a *CSR) FindHubs() {
+	a.Hubs = nil
 	indptr := a.Indptr.Int64s()
 	for row := range a.Rows {
 		if indptr[row+1]-indptr[row] > hubEntries {

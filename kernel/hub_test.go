@@ -26,7 +26,7 @@ func TestHubRow(t *testing.T) {
 		indptr = append(indptr, degree)
 	}
 	a := csr(team, n, n, indptr, indices)
-	a.Survey()
+	a.FindHubs()
 	if !slices.Equal(a.Hubs, []int{0}) {
 		t.Fatalf("hubs %v", a.Hubs)
 	}
@@ -115,7 +115,7 @@ func attendBlocks(team *kernel.Team, k kernel.Attention, g *tensor.Matrix, apart
 				}
 			}
 			if b.Hubs = nil; apart {
-				b.Survey()
+				b.FindHubs()
 			}
 			run(k, d, b, n == len(blocks)-1)
 			from += b.Cols
@@ -184,12 +184,12 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 		team := kernel.NewTeam(threads, s.team.Memory)
 		z, arg, dx = s.blank(n, cols), team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, cols), s.copy(start)
 		if a.Hubs = nil; apart {
-			a.Survey()
+			a.FindHubs()
 		}
 		if two { // the columns on the right first; loops are not for blocks
 			left, right := halves(team, a, at)
-			left.Survey()
-			right.Survey()
+			left.FindHubs()
+			right.FindHubs()
 			names := ids
 			if ids == nil {
 				names = team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, 1)
@@ -244,7 +244,7 @@ func TestHubMaxOfNaN(t *testing.T) {
 		lists := make([][]int32, n)
 		lists[0] = list
 		a := s.rows(n, lists)
-		a.Survey()
+		a.FindHubs()
 		x, z := s.normal(n, 3), s.blank(n, 3)
 		loops, arg := s.team.Memory.NewElement(tensor.Graph, tensor.Int32, n, 1), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, 3)
 		clear(loops.Int32s())
@@ -269,7 +269,7 @@ func TestHubMaxOfNaN(t *testing.T) {
 func TestHubMaxOfEqualEdges(t *testing.T) {
 	with(t, func(s *suite) {
 		a := s.rows(3, [][]int32{nil, append(slices.Repeat([]int32{2}, 20_000), 0), nil})
-		a.Survey()
+		a.FindHubs()
 		transposed := s.team.Transpose(a, tensor.Graph)
 		if !slices.Equal(a.Hubs, []int{1}) || !slices.Equal(transposed.Hubs, []int{2}) {
 			t.Fatalf("hubs %v and %v", a.Hubs, transposed.Hubs)
@@ -295,7 +295,7 @@ func TestHubAttentionOfEqualEdges(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 6))
 	const copies = 300_000
 	a := csr(team, 2, 2, []int64{0, 0, copies}, make([]int32, copies))
-	a.Survey()
+	a.FindHubs()
 	x, score := normal(team, r, 2, 6), normal(team, r, 2, 2)
 	s := team.AttentionStart(2, 2, 3)
 	team.Attend(s, kernel.Attention{Heads: 2, Width: 3, Slope: .2, Source: x, SourceScore: score, TargetScore: score}, a, nil, true)

@@ -9,16 +9,18 @@ import (
 	"weft/tensor"
 )
 
-// CSR is a sparse Rows × Cols matrix in compressed rows: row i has entries Indptr[i] … Indptr[i+1]−1, entry k in column Indices[k].
+// CSR is a sparse Rows × Cols matrix in compressed rows: row i has entries Indptr[i] … Indptr[i+1]−1, entry k in column Indices[k]. Kernels
+// remember in it what they find out about its entries: it is for one team at a time.
 type CSR struct {
 	Rows, Cols int
 	Indptr     *tensor.Matrix // Int64, 1 × Rows+1
 	Indices    *tensor.Matrix // Int32, 1 × entries, ascending within a row
 	Values     *tensor.Matrix // Float32, 1 × entries; nil: all one
 
-	// Hubs are the rows of so many entries that threads share them, as Survey finds them. Without, each row is one thread's.
-	Hubs  []int
-	reuse reuse
+	// Hubs are the rows of so many entries that threads share them, as FindHubs finds them. Without, each row is one thread's.
+	Hubs []int
+
+	reuse *reuse // from the first sum on that could be cut
 }
 
 // Entries is the number of stored entries.
@@ -256,6 +258,6 @@ func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 	}
 	copy(next[1:], next[:a.Cols]) // each entry moved to its row's end, which is the next row's start
 	next[0] = 0
-	b.Survey()
+	b.FindHubs()
 	return b
 }

@@ -35,10 +35,10 @@ func NewTeam(threads int, memory *tensor.Meter) *Team {
 	return &Team{Memory: memory, threads: threads, cut: usualCutLimits, helpers: helpers{calls: make(chan *call, threads)}}
 }
 
-// NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate on one of so many threads,
-// and its Meter then knows the peak; as no page is touched, that costs no memory.
-func NewPlan(threads int, memory *tensor.Meter) *Team {
-	t := NewTeam(threads, memory)
+// NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate at most, and its Meter then
+// knows the peak; as no page is touched, that costs no memory.
+func NewPlan(memory *tensor.Meter) *Team {
+	t := NewTeam(1, memory)
 	t.plan = true
 	return t
 }

@@ -167,5 +167,5 @@ func (c *chunk) bySource(team *kernel.Team) {
 
 // first is the first n elements of a row.
 func first(m *tensor.Matrix, n int) *tensor.Matrix {
-	return m.Reshape(m.Len(), 1).RowRange(0, n).Reshape(1, n)
+	return m.Prefix(1, n)
 }

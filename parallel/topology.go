@@ -313,7 +313,7 @@ func (f *filler) upTo(row int) {
 
 func (f *filler) finish() {
 	f.upTo(f.a.Rows)
-	f.a.Survey()
+	f.a.FindHubs()
 }
 
 // reversed is the same relation with every edge turned around, of a worker that holds all of it.

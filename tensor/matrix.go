@@ -99,6 +99,11 @@ func (m *Matrix) Reshape(rows, cols int) *Matrix {
 	return &Matrix{Rows: rows, Cols: cols, Element: m.Element, Device: m.Device, data: m.Pointer()}
 }
 
+// Prefix is a view of the first rows·cols elements as a matrix of these rows and columns.
+func (m *Matrix) Prefix(rows, cols int) *Matrix {
+	return m.Reshape(m.Len(), 1).RowRange(0, rows*cols).Reshape(rows, cols)
+}
+
 // Share adds a holder: the memory is given back when each has released it, once. No holder may change the elements while there are several.
 // Share and Release of one matrix are not for several goroutines at a time.
 func (m *Matrix) Share() *Matrix {

@@ -73,7 +73,7 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 	if n := len(share.Starts) - 1; n > 0 {
 		c = comm.New(comm.Plan(share.P, n), 0)
 	}
-	w, err := newWorker(kernel.NewPlan(j.threads(), mem), c, share, j, share.Whole.Classes)
+	w, err := newWorker(kernel.NewPlan(mem), c, share, j, share.Whole.Classes)
 	if err != nil {
 		return p, err
 	}

@@ -36,7 +36,7 @@ func (b *bench) bestSquare() *square {
 	rate := 0.0
 	for _, n := range sizes {
 		rows := wholeCalls(n, b.Threads)
-		x, w, z := corner(x, rows, n), corner(w, n, n), corner(z, rows, n)
+		x, w, z := x.Prefix(rows, n), w.Prefix(n, n), z.Prefix(rows, n)
 		s := &square{func() { b.team.MatMul(z, x, w, false, false) }, 2 * float64(rows) * float64(n) * float64(n)}
 		if r := s.flops / b.alternate(0, s.run)[0]; r > rate {
 			b.square, rate = s, r
@@ -101,9 +101,4 @@ func (b *bench) products() (cases []testCase) {
 		return p.job(func() { b.team.MatMulT(dw, x, g, false) }, dw, x, g)
 	})
 	return cases
-}
-
-// corner is the first rows × cols elements of m as a matrix.
-func corner(m *tensor.Matrix, rows, cols int) *tensor.Matrix {
-	return m.Reshape(m.Len(), 1).RowRange(0, rows*cols).Reshape(rows, cols)
 }

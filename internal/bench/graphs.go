@@ -60,7 +60,7 @@ func newSparse(team *kernel.Team, r *graph.Relation) *sparse {
 	}
 	copy(in.Indptr.Int64s(), r.Indptr)
 	copy(in.Indices.Int32s(), r.Sources)
-	in.Survey()
+	in.FindHubs()
 	return &sparse{in: in, team: team}
 }
 
@@ -75,11 +75,9 @@ func (s *sparse) transposed() *kernel.CSR {
 // firstRows is a view of the first n rows of a.
 func firstRows(a *kernel.CSR, n int) *kernel.CSR {
 	entries := int(a.Indptr.Int64s()[n])
-	b := *a
-	b.Rows, b.Indptr = n, a.Indptr.Reshape(a.Rows+1, 1).RowRange(0, n+1).Reshape(1, n+1)
-	b.Indices = a.Indices.Reshape(a.Entries(), 1).RowRange(0, entries).Reshape(1, entries)
-	b.Survey()
-	return &b
+	b := &kernel.CSR{Rows: n, Cols: a.Cols, Indptr: a.Indptr.Prefix(1, n+1), Indices: a.Indices.Prefix(1, entries)}
+	b.FindHubs()
+	return b
 }
 
 // beyondCaches is a number of bytes that is taken to be more than the caches hold. There are computers whose last level is larger, but it

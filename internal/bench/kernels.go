@@ -74,7 +74,7 @@ func (b *bench) tuned(g gather) tunedGather {
 	part := g
 	if bytes := g.rowBytes(); bytes > enough {
 		n = max(1, int(float64(n)*enough/float64(bytes)))
-		part.indices = g.indices.Reshape(g.indices.Len(), 1).RowRange(0, n)
+		part.indices = g.indices.Prefix(n, 1)
 	}
 	best, fastest := 0, 0.0
 	for round := range 3 {
