@@ -28,7 +28,7 @@ const fewestGathers = 4
 
 // rowEnd is what the end of a row costs in a block's slice, in bytes read from front to back: the processor does not foresee it, and waits for z.
 // It was found on two processors whose memories differ by a factor of three.
-const rowEnd = 500
+const rowEnd = 1000
 
 // worthwhile is the part of the time without a cut that one with it stays below.
 const worthwhile = .9

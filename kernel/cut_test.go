@@ -44,13 +44,13 @@ func randomMatrix(team *Team, r *rand.Rand, rows, cols int) *tensor.Matrix {
 	return m
 }
 
-// withCache is a team on a computer whose cache of so many bytes, a power of two, is forty times as fast as its memory.
+// withCache is a team on a computer whose cache of so many bytes, a power of two, is forty times as fast as its memory, which is read from front to back at twice the rate.
 func withCache(threads, bytes int, memory *tensor.Meter) *Team {
 	t := NewTeam(threads, memory)
 	t.cut = cutLimits{from: 1, least: 1 << 10, most: 1 << 20}
 	t.costs = &memoryCosts{}
 	for region := range t.costs.streamed {
-		t.costs.streamed[region] = 1e-10
+		t.costs.streamed[region] = 5e-11
 	}
 	for w := range sliceColumns {
 		for region := range t.costs.gathered[w] {
