@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"fmt"
+	"unsafe"
 
 	"weft/tensor"
 )
@@ -18,17 +19,8 @@ const (
 	// lanes is how many partial results a reduction over vertices keeps, at most: lane l adds tiles l, l+lanes, … in this order.
 	lanes = 16
 	// laneRows is how many rows one tile of such a reduction has.
-	laneRows = 2048
+	laneRows = 1024
 )
-
-func sgemm(transX, transW byte, m, n, k int, x *tensor.Matrix, xRow, ldx int, w *tensor.Matrix, wRow, ldw int, beta float32, z *tensor.Matrix, zRow int) {
-	at := func(m *tensor.Matrix, row int) *C.float { return floats(m.RowRange(row, m.Rows)) }
-	status := C.weft_sgemm(C.char(transX), C.char(transW), C.int64_t(m), C.int64_t(n), C.int64_t(k), at(x, xRow), C.int64_t(ldx),
-		at(w, wRow), C.int64_t(ldw), C.float(beta), at(z, zRow), C.int64_t(z.Cols))
-	if status != 0 {
-		panic(refused(int(status), m, n, k))
-	}
-}
 
 // refused is the panic value for a product that oneDNN did not make: memory for copies of its operands is the operating system's to refuse,
 // everything else a programming error.
@@ -37,13 +29,6 @@ func refused(status, m, n, k int) any {
 		return tensor.OutOfMemory{Bytes: 4 * k * (m + n), Err: fmt.Errorf("oneDNN's copies for a %d×%d×%d product", m, k, n)}
 	}
 	return fmt.Sprintf("kernel: oneDNN refused a %d×%d×%d product (status %d)", m, k, n, status)
-}
-
-func beta(accumulate bool) float32 {
-	if accumulate {
-		return 1
-	}
-	return 0
 }
 
 // MatMul is z = x·w, or z += x·w, for x rows × in and w in × out; with transposed, w is out × in and is read as its transpose.
@@ -122,7 +107,7 @@ func (p *product) release() {
 }
 
 // MatMulT is z = xᵀ·g, or z += xᵀ·g, for x rows × in and g rows × out: the gradient of a weight. It sums over the rows in fixed
-// tiles. Where g is the narrower one the tiles' products are gᵀ·x, which oneDNN makes up to twice as fast.
+// tiles.
 func (t *Team) MatMulT(z, x, g *tensor.Matrix, accumulate bool) {
 	check("factor", g, x.Rows, z.Cols)
 	check("product", z, x.Cols, g.Cols)
@@ -132,39 +117,21 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, accumulate bool) {
 	if x.Rows == 0 || z.Len() == 0 {
 		return
 	}
-	a, b := x, g
-	if g.Cols < x.Cols {
-		a, b = g, x
+	padded := func(n int) int { return int(C.weft_padded(C.int64_t(n))) }
+	count := min((x.Rows+laneRows-1)/laneRows, lanes)
+	partial := t.scratch(tensor.Float32, count*padded(x.Cols), padded(g.Cols))
+	part := func(lane int) *tensor.Matrix { return partial.RowRange(lane*padded(x.Cols), (lane+1)*padded(x.Cols)) }
+	inPanels := C.weft_weight_tall(min(C.int64_t(x.Cols), C.WEFT_WEIGHT_IN)) + C.weft_weight_broad(min(C.int64_t(g.Cols), C.WEFT_WEIGHT_OUT))
+	panels := t.scratch(tensor.Float32, count*C.WEFT_WEIGHT_DEPTH, int(inPanels))
+	args := &C.weft_weight_args{
+		partial: floats(partial), scratch: floats(panels), x: floats(x), g: floats(g), rows: C.int64_t(x.Rows), in: C.int64_t(x.Cols),
+		out: C.int64_t(g.Cols), lanes: C.int64_t(count), tile: laneRows,
 	}
-	all := (x.Rows + laneRows - 1) / laneRows
-	count := min(all, lanes)
-	partial := t.scratch(tensor.Float32, count*a.Cols, b.Cols)
-	part := func(lane int) *tensor.Matrix { return partial.RowRange(lane*a.Cols, (lane+1)*a.Cols) }
-	t.Parallel(count, func(lane int) {
-		for tile := lane; tile < all; tile += count {
-			lo, hi := tile*laneRows, min((tile+1)*laneRows, x.Rows)
-			sgemm('T', 'N', a.Cols, b.Cols, hi-lo, a, lo, a.Cols, b, lo, b.Cols, beta(tile > lane), partial, lane*a.Cols)
-		}
-	})
+	t.rows(C.weft_weight, unsafe.Pointer(args), count, grain)
 	for lane := 1; lane < count; lane++ {
 		t.Axpy(part(0), 1, part(lane))
 	}
-	if a == x {
-		t.Axpy(z, 1, part(0))
-	} else {
-		t.addTransposed(z, part(0))
-	}
+	t.Columns(z, 0, part(0).RowRange(0, x.Cols), 0, g.Cols, true)
 	partial.Release()
-}
-
-// addTransposed is z += xᵀ.
-func (t *Team) addTransposed(z, x *tensor.Matrix) {
-	t.Parallel(1, func(int) {
-		to, from := z.Floats(), x.Floats()
-		for r := range x.Rows {
-			for c, v := range from[r*x.Cols : (r+1)*x.Cols] {
-				to[c*z.Cols+r] += v
-			}
-		}
-	})
+	panels.Release()
 }

@@ -159,6 +159,7 @@ static inline void axpy(float *y, float c, const float *x, int64_t n) {
 #include "norm.h"
 #include "loss.h"
 #include "step.h"
+#include "weight.h"
 
 const weft_function TABLE[] = {
 #define X(name) k_##name,

@@ -29,12 +29,6 @@ void weft_onednn_version(int v[3]) {
 // The setting belongs to the calling thread; without it every thread that ever multiplies keeps a team of its own.
 static void alone(void) { omp_set_num_threads(1); }
 
-int weft_sgemm(char trans_x, char trans_w, int64_t m, int64_t n, int64_t k, const float *x, int64_t ldx, const float *w,
-               int64_t ldw, float beta, float *z, int64_t ldz) {
-	alone();
-	return dnnl_sgemm(trans_x, trans_w, m, n, k, 1.0f, x, ldx, w, ldw, beta, z, ldz);
-}
-
 struct weft_product {
 	int64_t rows, in, out;
 	dnnl_memory_desc_t x, w, packed, z, scratch;

@@ -303,6 +303,25 @@ typedef struct {
 	int64_t heads, width;
 } weft_head_scale_args;
 
+// How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Blocks of x and g in whole panels stay in a second cache.
+enum { WEFT_WEIGHT_DEPTH = 192, WEFT_WEIGHT_IN = 528, WEFT_WEIGHT_OUT = 512 };
+
+// What each row of a block takes in panels, at any SIMD level.
+static inline int64_t weft_weight_tall(int64_t in) { return (in + 11) / 12 * 16; }
+static inline int64_t weft_weight_broad(int64_t out) { return (out + 31) / 32 * 32; }
+
+// What n columns take where the last of the widest vectors is filled up.
+static inline int64_t weft_padded(int64_t n) { return (n + 15) / 16 * 16; }
+
+// partial_l = xᵀ·g over the rows of tiles l, l+lanes, …. Runs over the lanes.
+typedef struct {
+	float *partial; // lanes × weft_padded(in) rows of weft_padded(out); what is behind in and out has no meaning
+	float *scratch; // lanes × WEFT_WEIGHT_DEPTH rows in panels
+	const float *x; // rows × in
+	const float *g; // rows × out
+	int64_t rows, in, out, lanes, tile;
+} weft_weight_args;
+
 // Sets 32-bit words.
 typedef struct {
 	uint32_t *p;
@@ -313,7 +332,7 @@ typedef struct {
 	X(spmm) X(ends) X(max) X(max_back) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(finish) X(finish_back) X(combine) \
 	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
-	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(gather) X(scatter) X(scatter_add) X(attend_end) X(columns) X(head_scale) X(exp) X(reciprocal) X(fill)
+	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(gather) X(scatter) X(scatter_add) X(attend_end) X(columns) X(head_scale) X(exp) X(reciprocal) X(fill) X(weight)
 
 enum weft_kernel_name {
 #define X(name) weft_##name,
@@ -331,12 +350,8 @@ void weft_set_level(int level);   // before the first weft_run
 void weft_run(int kernel, const void *args, int64_t lo, int64_t hi);
 void weft_pause(void); // well under a microsecond, in which the CPU leaves its units to another thread
 
-// Dense products are oneDNN's. What follows returns 0, or oneDNN's status.
+// Products with a weight are oneDNN's. What follows returns 0, or oneDNN's status.
 enum { WEFT_ONEDNN_MEMORY = 1 };
-
-// z (m×n) = beta·z + x·w, x transposed or w transposed as asked.
-int weft_sgemm(char trans_x, char trans_w, int64_t m, int64_t n, int64_t k, const float *x, int64_t ldx, const float *w,
-               int64_t ldw, float beta, float *z, int64_t ldz);
 
 // The product z = x·w [+ z] of x rows × in and w in × out, or with transposed out × in: w is packed once, for any number of x.
 // A product is freed also where making it fails.

@@ -1,0 +1,148 @@
+// The gradient of a weight, z = xᵀ·g over the rows of a tile: Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication"
+// (2008). Both factors have the summed dimension first, so packing them copies runs of columns and transposes nothing. oneDNN's product
+// of a transposed x is slower here because it waits for x and g to come from memory before it multiplies; these come while the rows
+// before them are multiplied.
+
+enum {
+	TALL = VW == 4 ? 4 : VW / 4 * 3, // columns of x in a panel: TALL·BROAD sums and BROAD vectors of g are in registers
+	BROAD = 2,                       // vectors of g in a panel
+	DEPTH = WEFT_WEIGHT_DEPTH
+};
+
+// Lines of the rows that are packed next, in the order of memory.
+typedef struct {
+	const float *line;
+	int64_t left, lines, skip; // lines that are left in the row, lines of a row, and what lies between two rows
+} upcoming;
+
+static inline upcoming rows_from(const float *x, int64_t columns, int64_t stride) {
+	const int64_t lines = (columns + LINE - 1) / LINE;
+	return (upcoming){x, lines, lines, stride - lines * LINE};
+}
+
+INLINE void ask_for_next(upcoming *u) {
+	__builtin_prefetch(u->line, 0, SECOND_CACHE);
+	u->line += LINE;
+	if (--u->left == 0) {
+		u->line += u->skip;
+		u->left = u->lines;
+	}
+}
+
+// The block of z that is made of some columns of x and some of g.
+typedef struct {
+	const float *x, *g;    // panels
+	int64_t depth, stride; // rows of x and g; between rows of z
+	int add, every;        // whether z is added to; a power of two: how often a line of what is next is asked for
+	upcoming next_x, next_g;
+} weight_block;
+
+// z [+]= the product of `tall` columns of x, whose rows lie `stride` apart, with a panel of g of `broad` vectors.
+INLINE void multiply_panels(weight_block *b, float *z, const float *x, int64_t stride, const float *g, const int tall, const int broad) {
+	vf sum[VW][BROAD];
+	for (int i = 0; i < tall; i++)
+		for (int v = 0; v < broad; v++) {
+			sum[i][v] = (vf){0};
+			__builtin_prefetch(z + i * b->stride + v * VW, 1);
+		}
+	for (int64_t r = 0; r < b->depth; r++, x += stride) {
+		vf w[BROAD];
+		__builtin_prefetch(x + 16 * stride);
+		for (int v = 0; v < broad; v++)
+			w[v] = load(g + (r * BROAD + v) * VW);
+		for (int i = 0; i < tall; i++)
+			for (int v = 0; v < broad; v++)
+				sum[i][v] += x[i] * w[v];
+		if ((r & (b->every - 1)) == 0) {
+			ask_for_next(&b->next_x);
+			ask_for_next(&b->next_g);
+		}
+	}
+	for (int i = 0; i < tall; i++)
+		for (int v = 0; v < broad; v++) {
+			float *p = z + i * b->stride + v * VW;
+			if (b->add)
+				sum[i][v] += load(p);
+			store(p, sum[i][v]);
+		}
+}
+
+// All panels of x with one of g.
+INLINE void multiply_column(weight_block *b, float *z, const float *g, int64_t in, const int broad) {
+	const float *x = b->x;
+	for (int64_t c = 0; c < in; c += TALL, z += TALL * b->stride, x += VW * b->depth)
+		if (in - c > TALL / 3 * 2)
+			multiply_panels(b, z, x, VW, g, TALL, broad);
+		else if (in - c > TALL / 3)
+			multiply_panels(b, z, x, VW, g, TALL / 3 * 2, broad);
+		else
+			multiply_panels(b, z, x, VW, g, TALL / 3, broad);
+}
+
+static void multiply_block(weight_block *b, float *z, int64_t in, int64_t out) {
+	for (int64_t c = 0; c < out; c += BROAD * VW)
+		if (out - c > VW)
+			multiply_column(b, z + c, b->g + c * b->depth, in, BROAD);
+		else
+			multiply_column(b, z + c, b->g + c * b->depth, in, 1);
+}
+
+// Panels of `width` columns: whole vectors of each row, those of the next row behind them. Where a panel's width is no whole number of
+// vectors, columns of the next panel fill it up.
+INLINE void pack(float *panels, const float *x, int64_t stride, int64_t columns, int64_t depth, const int width) {
+	const int vectors = (width + VW - 1) / VW;
+	for (int64_t r = 0; r < depth; r++, x += stride) {
+		float *p = panels + r * vectors * VW;
+		for (int64_t c = 0; c < columns; c += width, p += depth * vectors * VW)
+			for (int v = 0; v < vectors; v++) {
+				const int64_t rest = columns - c - v * VW;
+				if (rest >= VW)
+					store(p + v * VW, load(x + c + v * VW));
+				else if (rest > 0)
+					store(p + v * VW, load_n(x + c + v * VW, rest));
+			}
+	}
+}
+
+// How often lines are asked for, so that those of so many columns have come when a block of in × out columns is multiplied.
+static int often(int64_t in, int64_t out) {
+	const int64_t calls = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW));
+	const int64_t lines = ((in > out ? in : out) + LINE - 1) / LINE;
+	int every = 1;
+	while (every < 8 && calls >= 2 * every * lines)
+		every *= 2;
+	return every;
+}
+
+// z [+]= xᵀ·g over the rows lo … hi−1, z with padded rows.
+static void weight_tile(const weft_weight_args *a, float *z, float *scratch, int64_t lo, int64_t hi, int add) {
+	for (int64_t i = 0; i < a->in; i += WEFT_WEIGHT_IN)
+		for (int64_t o = 0; o < a->out; o += WEFT_WEIGHT_OUT) {
+			const int64_t in = lesser(a->in - i, WEFT_WEIGHT_IN), out = lesser(a->out - o, WEFT_WEIGHT_OUT);
+			const int64_t once = out <= VW ? in / VW * VW : 0; // columns of x that are read once, which is why they are not packed
+			weight_block b = {.x = scratch, .stride = weft_padded(a->out), .every = often(in, out)};
+			float *panels = scratch + DEPTH * weft_weight_tall(in), *to = z + i * b.stride + o;
+			b.g = panels;
+			for (int64_t r = lo; r < hi; r += DEPTH) {
+				const float *x = a->x + r * a->in + i, *g = a->g + r * a->out + o;
+				b.depth = lesser(hi - r, DEPTH);
+				b.add = add || r > lo;
+				b.next_x = rows_from(x + DEPTH * a->in, in, a->in);
+				b.next_g = rows_from(g + DEPTH * a->out, out, a->out);
+				pack(panels, g, a->out, out, b.depth, BROAD * VW);
+				for (int64_t c = 0; c < once; c += VW)
+					multiply_panels(&b, to + c * b.stride, x + c, a->in, panels, VW, 1);
+				pack(scratch, x + once, a->in, in - once, b.depth, TALL);
+				multiply_block(&b, to + once * b.stride, in - once, out);
+			}
+		}
+}
+
+static void k_weight(const void *args, int64_t lo, int64_t hi) {
+	const weft_weight_args *a = args;
+	const int64_t in = lesser(a->in, WEFT_WEIGHT_IN), out = lesser(a->out, WEFT_WEIGHT_OUT);
+	for (int64_t lane = lo; lane < hi; lane++)
+		for (int64_t first = lane * a->tile; first < a->rows; first += a->lanes * a->tile)
+			weight_tile(a, a->partial + lane * weft_padded(a->in) * weft_padded(a->out), a->scratch + lane * DEPTH * (weft_weight_tall(in) + weft_weight_broad(out)),
+			            first, lesser(first + a->tile, a->rows), first >= a->lanes * a->tile);
+}
