@@ -13,13 +13,13 @@ import (
 // ProductRows is how many rows each call has that MatMul is made of; the last is filled up with zeros. oneDNN rounds the last rows of a call,
 // and all rows of a low one, in ways that depend on the call's height (AVX2), so that a vertex's row would depend on how many others there
 // are. In calls of this height every row has the same bits, at every SIMD level (TestRowOfAProduct).
-const ProductRows = 480
+const ProductRows = 256
 
 const (
 	// lanes is how many partial results a reduction over vertices keeps, at most: lane l adds tiles l, l+lanes, … in this order.
 	lanes = 16
 	// laneRows is how many rows one tile of such a reduction has.
-	laneRows = 1024
+	laneRows = 512
 )
 
 // refused is the panic value for a product that oneDNN did not make: memory for copies of its operands is the operating system's to refuse,
@@ -111,7 +111,7 @@ func (p *product) release() {
 func (t *Team) MatMulT(z, x, g *tensor.Matrix, accumulate bool) {
 	check("factor", g, x.Rows, z.Cols)
 	check("product", z, x.Cols, g.Cols)
-	if !accumulate {
+	if x.Rows == 0 && !accumulate {
 		t.Zero(z)
 	}
 	if x.Rows == 0 || z.Len() == 0 {
@@ -120,18 +120,14 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, accumulate bool) {
 	padded := func(n int) int { return int(C.weft_padded(C.int64_t(n))) }
 	count := min((x.Rows+laneRows-1)/laneRows, lanes)
 	partial := t.scratch(tensor.Float32, count*padded(x.Cols), padded(g.Cols))
-	part := func(lane int) *tensor.Matrix { return partial.RowRange(lane*padded(x.Cols), (lane+1)*padded(x.Cols)) }
 	inPanels := C.weft_weight_tall(min(C.int64_t(x.Cols), C.WEFT_WEIGHT_IN)) + C.weft_weight_broad(min(C.int64_t(g.Cols), C.WEFT_WEIGHT_OUT))
 	panels := t.scratch(tensor.Float32, count*C.WEFT_WEIGHT_DEPTH, int(inPanels))
 	args := &C.weft_weight_args{
-		partial: floats(partial), scratch: floats(panels), x: floats(x), g: floats(g), rows: C.int64_t(x.Rows), in: C.int64_t(x.Cols),
-		out: C.int64_t(g.Cols), lanes: C.int64_t(count), tile: laneRows,
+		z: floats(z), partial: floats(partial), scratch: floats(panels), x: floats(x), g: floats(g), rows: C.int64_t(x.Rows), in: C.int64_t(x.Cols),
+		out: C.int64_t(g.Cols), lanes: C.int64_t(count), tile: laneRows, accumulate: boolean(accumulate),
 	}
 	t.rows(C.weft_weight, unsafe.Pointer(args), count, grain)
-	for lane := 1; lane < count; lane++ {
-		t.Axpy(part(0), 1, part(lane))
-	}
-	t.Columns(z, 0, part(0).RowRange(0, x.Cols), 0, g.Cols, true)
+	t.rows(C.weft_weight_sum, unsafe.Pointer(args), x.Cols, count*g.Cols)
 	partial.Release()
 	panels.Release()
 }

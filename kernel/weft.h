@@ -313,13 +313,15 @@ static inline int64_t weft_weight_broad(int64_t out) { return (out + 31) / 32 * 
 // What n columns take where the last of the widest vectors is filled up.
 static inline int64_t weft_padded(int64_t n) { return (n + 15) / 16 * 16; }
 
-// partial_l = xᵀ·g over the rows of tiles l, l+lanes, …. Runs over the lanes.
+// partial_l = xᵀ·g over the rows of tiles l, l+lanes, …, runs over the lanes; weight_sum: z = [z +] Σ_l partial_l, runs over z's rows.
 typedef struct {
+	float *z;       // in × out
 	float *partial; // lanes × weft_padded(in) rows of weft_padded(out); what is behind in and out has no meaning
 	float *scratch; // lanes × WEFT_WEIGHT_DEPTH rows in panels
 	const float *x; // rows × in
 	const float *g; // rows × out
 	int64_t rows, in, out, lanes, tile;
+	int32_t accumulate;
 } weft_weight_args;
 
 // Sets 32-bit words.
@@ -332,7 +334,7 @@ typedef struct {
 	X(spmm) X(ends) X(max) X(max_back) X(attend) X(attend_v2) X(attend_pack) X(attend_back_target) X(attend_back_source) X(attend_back_target_v2) X(attend_back_source_v2) \
 	X(head_dot) X(row_dots) X(head_outer) X(head_outer_back) X(head_mean) X(head_mean_back) X(finish) X(finish_back) X(combine) \
 	X(column_sum) X(moments) X(normalize) X(normalize_sums) X(normalize_back) X(layer_norm) X(layer_back) \
-	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(gather) X(scatter) X(scatter_add) X(attend_end) X(columns) X(head_scale) X(exp) X(reciprocal) X(fill) X(weight)
+	X(cross_entropy) X(binary_cross_entropy) X(adam) X(sgd) X(sum_squares) X(sparse_mask) X(gather) X(scatter) X(scatter_add) X(attend_end) X(columns) X(head_scale) X(exp) X(reciprocal) X(fill) X(weight) X(weight_sum)
 
 enum weft_kernel_name {
 #define X(name) weft_##name,

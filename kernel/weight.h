@@ -104,31 +104,36 @@ INLINE void pack(float *panels, const float *x, int64_t stride, int64_t columns,
 	}
 }
 
-// How often lines are asked for, so that those of so many columns have come when a block of in × out columns is multiplied.
-static int often(int64_t in, int64_t out) {
+// How often lines are asked for, so that so many rows of what is next have come when a block is multiplied.
+static int often(int64_t in, int64_t out, int64_t depth, int64_t next) {
 	const int64_t calls = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW));
 	const int64_t lines = ((in > out ? in : out) + LINE - 1) / LINE;
 	int every = 1;
-	while (every < 8 && calls >= 2 * every * lines)
+	while (every < 8 && calls * depth >= 2 * every * lines * next)
 		every *= 2;
 	return every;
 }
 
-// z [+]= xᵀ·g over the rows lo … hi−1, z with padded rows.
-static void weight_tile(const weft_weight_args *a, float *z, float *scratch, int64_t lo, int64_t hi, int add) {
+// z [+]= xᵀ·g over the rows of the tile from lo on, z with padded rows.
+static void weight_tile(const weft_weight_args *a, float *z, float *scratch, int64_t lo, int add) {
+	const int64_t hi = lesser(lo + a->tile, a->rows), after = lo + a->lanes * a->tile; // the lane's next tile
 	for (int64_t i = 0; i < a->in; i += WEFT_WEIGHT_IN)
 		for (int64_t o = 0; o < a->out; o += WEFT_WEIGHT_OUT) {
 			const int64_t in = lesser(a->in - i, WEFT_WEIGHT_IN), out = lesser(a->out - o, WEFT_WEIGHT_OUT);
 			const int64_t once = out <= VW ? in / VW * VW : 0; // columns of x that are read once, which is why they are not packed
-			weight_block b = {.x = scratch, .stride = weft_padded(a->out), .every = often(in, out)};
+			weight_block b = {.x = scratch, .stride = weft_padded(a->out)};
 			float *panels = scratch + DEPTH * weft_weight_tall(in), *to = z + i * b.stride + o;
 			b.g = panels;
-			for (int64_t r = lo; r < hi; r += DEPTH) {
+			int64_t next = add ? DEPTH : DEPTH / 4; // what nobody has asked for is waited for, so it is little
+			for (int64_t r = lo; r < hi; r += b.depth) {
 				const float *x = a->x + r * a->in + i, *g = a->g + r * a->out + o;
-				b.depth = lesser(hi - r, DEPTH);
+				b.depth = lesser(hi - r, next);
+				next = lesser(2 * next, DEPTH);
+				b.every = often(in, out, b.depth, next);
+				const int64_t ahead = r + b.depth < hi ? b.depth : after < a->rows ? after - r : 0;
 				b.add = add || r > lo;
-				b.next_x = rows_from(x + DEPTH * a->in, in, a->in);
-				b.next_g = rows_from(g + DEPTH * a->out, out, a->out);
+				b.next_x = rows_from(x + ahead * a->in, in, a->in);
+				b.next_g = rows_from(g + ahead * a->out, out, a->out);
 				pack(panels, g, a->out, out, b.depth, BROAD * VW);
 				for (int64_t c = 0; c < once; c += VW)
 					multiply_panels(&b, to + c * b.stride, x + c, a->in, panels, VW, 1);
@@ -144,5 +149,22 @@ static void k_weight(const void *args, int64_t lo, int64_t hi) {
 	for (int64_t lane = lo; lane < hi; lane++)
 		for (int64_t first = lane * a->tile; first < a->rows; first += a->lanes * a->tile)
 			weight_tile(a, a->partial + lane * weft_padded(a->in) * weft_padded(a->out), a->scratch + lane * DEPTH * (weft_weight_tall(in) + weft_weight_broad(out)),
-			            first, lesser(first + a->tile, a->rows), first >= a->lanes * a->tile);
+			            first, first >= a->lanes * a->tile);
+}
+
+static void k_weight_sum(const void *args, int64_t lo, int64_t hi) {
+	const weft_weight_args *a = args;
+	const int64_t stride = weft_padded(a->out), lane = weft_padded(a->in) * stride;
+	for (int64_t i = lo; i < hi; i++)
+		for (int64_t c = 0; c < a->out; c += VW) {
+			const float *p = a->partial + i * stride + c;
+			float *z = a->z + i * a->out + c;
+			const int n = lesser(a->out - c, VW);
+			vf sum = load(p);
+			for (int64_t l = 1; l < a->lanes; l++)
+				sum += load(p + l * lane);
+			if (a->accumulate)
+				sum += part(z, n);
+			put(z, sum, n);
+		}
 }

@@ -26,7 +26,7 @@ func (b *bench) bestSquare() *square {
 	if b.square != nil {
 		return b.square
 	}
-	sizes := []int{2048, 3072, 4096}
+	sizes := []int{1536, 2048, 3072}
 	if b.Quick {
 		sizes = []int{256}
 	}

@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// shortest is how long a sample is at least; shorter work is repeated in it.
-	shortest = time.Millisecond
+	// shortest is how long a sample is at least, and part how much of the longest work's: shorter work is repeated in it, so that what the
+	// machine does beside it weighs as much as for the longest.
+	shortest, part = time.Millisecond, 0.1
 	// warm is the time up to which work depends on what the caches hold; it is run once untimed before each sample.
 	warm = 20 * time.Millisecond
 	// fewest and most are how many samples are taken.
@@ -47,7 +48,9 @@ func (b *bench) rounds(budget time.Duration, works ...work) [][][]float64 {
 		if last[i] < warm.Seconds() {
 			last[i] = sum(w.timed(1))
 		}
-		times[i] = int(math.Ceil(math.Min(100, shortest.Seconds()/math.Max(last[i], 1e-9))))
+	}
+	for i := range works {
+		times[i] = int(math.Ceil(math.Min(100, max(shortest.Seconds(), part*slices.Max(last))/math.Max(last[i], 1e-9))))
 		if b.Quick {
 			times[i] = 1
 		}
@@ -72,9 +75,9 @@ func (b *bench) rounds(budget time.Duration, works ...work) [][][]float64 {
 func (w work) timed(times int) []float64 {
 	seconds := make([]float64, len(w))
 	for range times {
-		for p, part := range w {
+		for p, run := range w {
 			start := time.Now()
-			part()
+			run()
 			seconds[p] += math.Max(time.Since(start).Seconds(), 1e-9) / float64(times)
 		}
 	}
