@@ -3,6 +3,7 @@ package kernel_test
 import (
 	"testing"
 
+	"weft/kernel"
 	"weft/tensor"
 )
 
@@ -13,7 +14,7 @@ func TestRowOfAProduct(t *testing.T) {
 	if testing.Short() {
 		ins, outs = []int{17, 64}, []int{1, 16, 47}
 	}
-	const rows = 1600 // in calls of 960, 480 and 160
+	const rows = 6*kernel.ProductRows + 64 // in two times three calls, or six, and a rest
 	for _, in := range ins {
 		for _, out := range outs {
 			with(t, func(s *suite) {
@@ -26,7 +27,7 @@ func TestRowOfAProduct(t *testing.T) {
 					s.team.MatMul(z, x, w, transposed, false)
 					s.team.Copy(sum, start)
 					s.team.MatMul(sum, x, w, transposed, true)
-					for _, few := range []int{1, 2, 3, 7, 15, 16, 17, 76, 480, 481, 960, 1025} {
+					for _, few := range []int{1, 2, 3, 7, 15, 16, 17, 76, kernel.ProductRows, kernel.ProductRows + 1, 2 * kernel.ProductRows, 1025} {
 						for _, from := range []int{0, 1, 13, rows - few} {
 							if from+few > rows {
 								continue

@@ -1,6 +1,6 @@
 // Package kernel computes on matrices: C functions, each single-threaded over a range of rows and written for AVX-512, AVX2
 // with FMA, and any CPU; and a Team of goroutines that hands the ranges out. A row has one writer, but for hubs, whose parts are put together in order, and reductions over vertices
-// run over tiles of fixed size, so a result has the same bits for any number of threads. Dense products come from oneDNN.
+// run over tiles of fixed size, so a result has the same bits for any number of threads. Products with a weight come from oneDNN.
 //
 // Shapes are checked; a mismatch is a programming error and panics.
 package kernel

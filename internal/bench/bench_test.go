@@ -310,8 +310,9 @@ func TestOnlyNothing(t *testing.T) {
 
 // TestWholeCalls: every thread has as many whole calls of a product, and there are no more of them than needed.
 func TestWholeCalls(t *testing.T) {
+	const p = kernel.ProductRows
 	for _, c := range []struct{ n, threads, want int }{
-		{256, 1, 480}, {480, 1, 480}, {481, 1, 960}, {2048, 2, 2880}, {4096, 2, 4800}, {2048, 64, 30720},
+		{1, 1, p}, {p, 1, p}, {p + 1, 1, 2 * p}, {3 * p, 2, 4 * p}, {4 * p, 2, 4 * p}, {8*p - 1, 64, 64 * p},
 	} {
 		if got := wholeCalls(c.n, c.threads); got != c.want {
 			t.Errorf("%d rows for %d threads: %d, want %d", c.n, c.threads, got, c.want)
