@@ -31,6 +31,10 @@ func refused(status, m, n, k int) any {
 	return fmt.Sprintf("kernel: oneDNN refused a %d×%d×%d product (status %d)", m, k, n, status)
 }
 
+// WritesPastCaches says whether MatMul of rows × in by in × out writes its result past the caches: it has so few operations for each
+// number of a large result that it waits for lines to be read that it then overwrites.
+func WritesPastCaches(rows, in, out int) bool { return in <= 32 && rows*out >= 32<<20/4 }
+
 // MatMul is z = x·w, or z += x·w, for x rows × in and w in × out; with transposed, w is out × in and is read as its transpose.
 func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
 	in, out := w.Rows, w.Cols
@@ -47,7 +51,7 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
 	}
 	p := &product{in: in, out: out}
 	defer p.release()
-	p.pack(t, w, transposed, accumulate)
+	p.pack(t, w, transposed, accumulate, !accumulate && WritesPastCaches(x.Rows, in, out))
 	whole := x.Rows / ProductRows
 	restOfX, restOfZ := x.RowRange(whole*ProductRows, x.Rows), z.RowRange(whole*ProductRows, x.Rows)
 	var fullX, fullZ *tensor.Matrix // the rest, with rows of zeros below
@@ -82,8 +86,8 @@ type product struct {
 }
 
 // pack makes ready for w, in × out, or with transposed out × in.
-func (p *product) pack(t *Team, w *tensor.Matrix, transposed, accumulate bool) {
-	p.must(C.weft_product_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out), boolean(transposed), boolean(accumulate)))
+func (p *product) pack(t *Team, w *tensor.Matrix, transposed, accumulate, past bool) {
+	p.must(C.weft_product_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out), boolean(transposed), boolean(accumulate), boolean(past)))
 	p.packed = t.scratch(tensor.Float32, 1, int(C.weft_product_packed_bytes(p.handle)+3)/4)
 	if !t.plan {
 		p.must(C.weft_product_pack(p.handle, floats(w), floats(p.packed)))

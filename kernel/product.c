@@ -4,6 +4,10 @@
 #include <omp.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
 
 #if DNNL_VERSION_MAJOR != 2
 #error "weft is written for oneDNN 2: install libdnnl-dev of Debian 12"
@@ -31,6 +35,7 @@ static void alone(void) { omp_set_num_threads(1); }
 
 struct weft_product {
 	int64_t rows, in, out;
+	int past; // z goes past the caches
 	dnnl_memory_desc_t x, w, packed, z, scratch;
 	dnnl_primitive_attr_t attributes;
 	dnnl_primitive_desc_t multiply_description, pack_description;
@@ -77,7 +82,7 @@ static dnnl_status_t make_primitives(weft_product *p, int transposed, int accumu
 	return dnnl_primitive_create(&p->pack, p->pack_description);
 }
 
-int weft_product_new(weft_product **product, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate) {
+int weft_product_new(weft_product **product, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate, int past) {
 	weft_product *p = *product = calloc(1, sizeof *p);
 	if (!p)
 		return WEFT_ONEDNN_MEMORY;
@@ -86,6 +91,7 @@ int weft_product_new(weft_product **product, int64_t rows, int64_t in, int64_t o
 	p->rows = rows;
 	p->in = in;
 	p->out = out;
+	p->past = past;
 	return make_primitives(p, transposed, accumulate);
 }
 
@@ -144,22 +150,52 @@ int weft_product_pack(const weft_product *p, const float *w, float *packed) {
 	return end(&e, pack(p, w, packed, &e));
 }
 
-static dnnl_status_t run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls, execution *e) {
+// z = x for n numbers, in whole lines that are not read before they are written.
+static void copy_past_caches(float *z, const float *x, int64_t n) {
+	int64_t i = 0;
+#if defined(__SSE2__)
+	for (; i < n && (uintptr_t)(z + i) % 64; i++)
+		z[i] = x[i];
+	for (; i + 16 <= n; i += 16)
+		for (int v = 0; v < 16; v += 4)
+			_mm_stream_ps(z + i + v, _mm_loadu_ps(x + i + v));
+	_mm_sfence();
+#endif
+	memcpy(z + i, x + i, (n - i) * sizeof *z);
+}
+
+// The z of one call, where it does not go to its place at once.
+static dnnl_status_t make_tile(const weft_product *p, float **tile) {
+	if (p->past && posix_memalign((void **)tile, 64, p->rows * p->out * sizeof **tile))
+		return dnnl_out_of_memory;
+	return dnnl_success;
+}
+
+static dnnl_status_t run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls, float *tile, execution *e) {
+	const int64_t n = p->rows * p->out;
 	TRY(dnnl_stream_create(&e->stream, cpu, dnnl_stream_default_flags));
 	TRY(argument(e, DNNL_ARG_SRC, &p->x, x));
-	TRY(argument(e, DNNL_ARG_DST, &p->z, z));
+	TRY(argument(e, DNNL_ARG_DST, &p->z, tile ? tile : z));
 	TRY(argument(e, DNNL_ARG_WEIGHTS, &p->packed, packed));
 	TRY(argument(e, DNNL_ARG_SCRATCHPAD, &p->scratch, DNNL_MEMORY_ALLOCATE));
 	for (int64_t k = 0; k < calls; k++) {
 		TRY(dnnl_memory_set_data_handle(e->args[0].memory, (void *)(x + k * p->rows * p->in)));
-		TRY(dnnl_memory_set_data_handle(e->args[1].memory, z + k * p->rows * p->out));
+		if (!tile)
+			TRY(dnnl_memory_set_data_handle(e->args[1].memory, z + k * n));
 		TRY(execute(e, p->multiply));
+		if (tile)
+			copy_past_caches(z + k * n, tile, n);
 	}
 	return dnnl_success;
 }
 
 int weft_product_run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls) {
 	execution e = {0};
+	float *tile = NULL;
 	alone();
-	return end(&e, run(p, packed, x, z, calls, &e));
+	dnnl_status_t status = make_tile(p, &tile);
+	if (status == dnnl_success)
+		status = run(p, packed, x, z, calls, tile, &e);
+	free(tile);
+	return end(&e, status);
 }

@@ -54,3 +54,19 @@ func (s *suite) equal(what string, got, want *tensor.Matrix) {
 	s.t.Helper()
 	s.within(what, got.Floats(), values(want), func(int) float64 { return 0 })
 }
+
+// TestProductPastCaches: a result that is written past the caches is that of its rows alone, which are few enough to be kept there.
+func TestProductPastCaches(t *testing.T) {
+	const rows, in, out, few = 65000, 3, 131, 700
+	if !kernel.WritesPastCaches(rows, in, out) || kernel.WritesPastCaches(few, in, out) {
+		t.Fatal("not both ways of writing")
+	}
+	with(t, func(s *suite) {
+		x, w, z, y := s.normal(rows, in), s.normal(in, out), s.blank(rows, out), s.blank(few, out)
+		s.team.MatMul(z, x, w, false, false)
+		for _, from := range []int{0, 1, rows / 2, rows - few} {
+			s.team.MatMul(y, x.RowRange(from, from+few), w, false, false)
+			s.equal(case_("rows from", from), y, z.RowRange(from, from+few))
+		}
+	})
+}

@@ -356,9 +356,10 @@ void weft_pause(void); // well under a microsecond, in which the CPU leaves its 
 enum { WEFT_ONEDNN_MEMORY = 1 };
 
 // The product z = x·w [+ z] of x rows × in and w in × out, or with transposed out × in: w is packed once, for any number of x.
-// A product is freed also where making it fails.
+// With past set z goes past the caches, which then do not read its lines before they are written. A product is freed also where making it
+// fails.
 typedef struct weft_product weft_product;
-int weft_product_new(weft_product **p, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate);
+int weft_product_new(weft_product **p, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate, int past);
 void weft_product_free(weft_product *p);
 int64_t weft_product_packed_bytes(const weft_product *p);
 int weft_product_pack(const weft_product *p, const float *w, float *packed);

@@ -90,11 +90,15 @@ func (b *bench) products() (cases []testCase) {
 	}
 	add("product", func(p product, a *arrays) *job {
 		x, w, z := a.matrix(p.rows, p.in), a.matrix(p.in, p.out), a.matrix(p.rows, p.out)
-		return p.job(func() { b.team.MatMul(z, x, w, false, false) }, z, x, w)
+		j := p.job(func() { b.team.MatMul(z, x, w, false, false) }, z, x, w)
+		j.past = kernel.WritesPastCaches(p.rows, p.in, p.out)
+		return j
 	})
 	add("product input gradient", func(p product, a *arrays) *job {
 		g, w, dx := a.matrix(p.rows, p.out), a.matrix(p.in, p.out), a.matrix(p.rows, p.in)
-		return p.job(func() { b.team.MatMul(dx, g, w, true, false) }, dx, g, w)
+		j := p.job(func() { b.team.MatMul(dx, g, w, true, false) }, dx, g, w)
+		j.past = kernel.WritesPastCaches(p.rows, p.out, p.in)
+		return j
 	})
 	add("product weight gradient", func(p product, a *arrays) *job {
 		x, g, dw := a.matrix(p.rows, p.in), a.matrix(p.rows, p.out), a.matrix(p.in, p.out)

@@ -33,6 +33,7 @@ type job struct {
 	gathers []gather
 	read    []*tensor.Matrix // from front to back
 	written int              // bytes
+	past    bool             // they are written past the caches
 	updated int              // bytes that are read and written in place
 	exps    int              // exponentials
 	scores  int              // terms a·LeakyReLU(x + y) of GATv2's scores
@@ -125,7 +126,11 @@ func (b *bench) passes(j *job) (passes []pass, release func()) {
 	}
 	if j.written > 0 {
 		to := words(j.written)
-		add(1, func() { b.probes.write(to, 1) })
+		if j.past {
+			add(1, func() { b.probes.past(to, 1) })
+		} else {
+			add(1, func() { b.probes.write(to, 1) })
+		}
 	}
 	if j.updated > 0 {
 		to := words(j.updated)

@@ -80,6 +80,11 @@ func (p probes) write(m *tensor.Matrix, value uint32) {
 	p.words(m, func(x unsafe.Pointer, n int) { C.probe_write(level, x, C.int64_t(n), C.uint32_t(value)) })
 }
 
+// past sets every word of a matrix, past the caches: no line is fetched.
+func (p probes) past(m *tensor.Matrix, value uint32) {
+	p.words(m, func(x unsafe.Pointer, n int) { C.probe_past(level, x, C.int64_t(n), C.uint32_t(value)) })
+}
+
 // update adds to every word of a matrix: it is read and written in place.
 func (p probes) update(m *tensor.Matrix, value uint32) {
 	p.words(m, func(x unsafe.Pointer, n int) { C.probe_update(level, x, C.int64_t(n), C.uint32_t(value)) })

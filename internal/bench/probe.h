@@ -20,6 +20,7 @@ typedef struct {
 	uint32_t (*gather)(const probe_rows *rows, int64_t lo, int64_t hi);
 	uint32_t (*read)(const uint32_t *x, int64_t n);
 	void (*write)(uint32_t *x, int64_t n, uint32_t value);  // x_i = value
+	void (*past)(uint32_t *x, int64_t n, uint32_t value);   // the same, past the caches where the CPU can
 	void (*update)(uint32_t *x, int64_t n, uint32_t value); // x_i += value
 	void (*exp)(float *z, const float *x, int64_t n, int64_t times); // z_i = e^x_i for |x| ≤ 87, 2 units in the last place
 	// The sum, so many times over, of a_i·LeakyReLU(x_i + y_i) with slope 0.2; n is a multiple of 64.
@@ -33,6 +34,7 @@ const probe_level *probe_at(int rank); // the levels that this CPU can run, the 
 static inline uint32_t probe_gather(const probe_level *l, const probe_rows *rows, int64_t lo, int64_t hi) { return l->gather(rows, lo, hi); }
 static inline uint32_t probe_read(const probe_level *l, const void *x, int64_t n) { return l->read(x, n); }
 static inline void probe_write(const probe_level *l, void *x, int64_t n, uint32_t value) { l->write(x, n, value); }
+static inline void probe_past(const probe_level *l, void *x, int64_t n, uint32_t value) { l->past(x, n, value); }
 static inline void probe_update(const probe_level *l, void *x, int64_t n, uint32_t value) { l->update(x, n, value); }
 static inline void probe_exp(const probe_level *l, float *z, const float *x, int64_t n, int64_t times) { l->exp(z, x, n, times); }
 static inline float probe_score(const probe_level *l, const float *x, const float *y, const float *a, int64_t n, int64_t times) {

@@ -1,5 +1,8 @@
 // The probes at one SIMD level. The level's file names the vector type vu of VW words, load_n for its first n lanes, larger, and LEVEL.
 #include "probe.h"
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 typedef float vf __attribute__((vector_size(4 * VW)));
 typedef int32_t vi __attribute__((vector_size(4 * VW)));
@@ -111,6 +114,21 @@ static void write_all(uint32_t *x, int64_t n, uint32_t value) {
 		x[i] = value;
 }
 
+static void write_past(uint32_t *x, int64_t n, uint32_t value) {
+	int64_t i = 0;
+#if defined(__SSE2__)
+	const __m128i v = _mm_set1_epi32(value);
+	for (; i < n && (uintptr_t)(x + i) % (4 * LINE); i++)
+		x[i] = value;
+	for (; i + LINE <= n; i += LINE)
+		for (int a = 0; a < LINE; a += 4)
+			_mm_stream_si128((__m128i *)(x + i + a), v);
+	_mm_sfence();
+#endif
+	for (; i < n; i++)
+		x[i] = value;
+}
+
 static void update_all(uint32_t *x, int64_t n, uint32_t value) {
 	vu v = value - (vu){0};
 	int64_t i = 0;
@@ -168,4 +186,4 @@ static float score_all(const float *x, const float *y, const float *a, int64_t n
 	return sum;
 }
 
-const probe_level LEVEL = {gather, read_all, write_all, update_all, exp_all, score_all};
+const probe_level LEVEL = {gather, read_all, write_all, write_past, update_all, exp_all, score_all};
