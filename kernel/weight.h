@@ -9,10 +9,12 @@ enum {
 	DEPTH = WEFT_WEIGHT_DEPTH
 };
 
+_Static_assert(WEFT_WEIGHT_IN % TALL == 0 && WEFT_WEIGHT_OUT % (BROAD * VW) == 0, "what fills up a block's last panel lies in the next block");
+
 // Lines of the rows that are packed next, in the order of memory.
 typedef struct {
 	const float *line;
-	int64_t left, lines, skip; // lines that are left in the row, lines of a row, and what lies between two rows
+	int64_t left, lines, skip; // lines that are left in the row, lines of a row, numbers between two rows
 } upcoming;
 
 static inline upcoming rows_from(const float *x, int64_t columns, int64_t stride) {
