@@ -164,7 +164,7 @@ static void copy_past_caches(float *z, const float *x, int64_t n) {
 	memcpy(z + i, x + i, (n - i) * sizeof *z);
 }
 
-// The z of one call, where it does not go to its place at once.
+// The z of one call, where it does not go to its place at once. As oneDNN's scratch, it is not charged to a meter.
 static dnnl_status_t make_tile(const weft_product *p, float **tile) {
 	if (p->past && posix_memalign((void **)tile, 64, p->rows * p->out * sizeof **tile))
 		return dnnl_out_of_memory;

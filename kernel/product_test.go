@@ -14,7 +14,7 @@ func TestRowOfAProduct(t *testing.T) {
 	if testing.Short() {
 		ins, outs = []int{17, 64}, []int{1, 16, 47}
 	}
-	const rows = 6*kernel.ProductRows + 64 // in two times three calls, or six, and a rest
+	const rows = 18*kernel.ProductRows + 64 // in parts of one call and of two, and a rest
 	for _, in := range ins {
 		for _, out := range outs {
 			with(t, func(s *suite) {
@@ -62,7 +62,7 @@ func TestProductPastCaches(t *testing.T) {
 		t.Fatal("not both ways of writing")
 	}
 	with(t, func(s *suite) {
-		x, w, z, y := s.normal(rows, in), s.normal(in, out), s.blank(rows, out), s.blank(few, out)
+		x, w, z, y := s.normal(rows, in), s.normal(in, out), s.blank(rows+1, out).RowRange(1, rows+1), s.blank(few, out) // z does not begin with a line
 		s.team.MatMul(z, x, w, false, false)
 		for _, from := range []int{0, 1, rows / 2, rows - few} {
 			s.team.MatMul(y, x.RowRange(from, from+few), w, false, false)

@@ -15,11 +15,16 @@ _Static_assert(WEFT_WEIGHT_IN % TALL == 0 && WEFT_WEIGHT_OUT % (BROAD * VW) == 0
 typedef struct {
 	const float *line;
 	int64_t left, lines, skip; // lines that are left in the row, lines of a row, numbers between two rows
+	int64_t every;             // a power of two: in how many rows of the block at work one is asked for
 } upcoming;
 
-static inline upcoming rows_from(const float *x, int64_t columns, int64_t stride) {
+// So many rows from x on, in the time in which `work` rows of the block at work are multiplied by panels.
+static inline upcoming rows_from(const float *x, int64_t columns, int64_t stride, int64_t rows, int64_t work) {
 	const int64_t lines = (columns + LINE - 1) / LINE;
-	return (upcoming){x, lines, lines, stride - lines * LINE};
+	upcoming u = {x, lines, lines, stride - lines * LINE, 1};
+	while (work >= 2 * u.every * lines * rows)
+		u.every *= 2;
+	return u;
 }
 
 INLINE void ask_for_next(upcoming *u) {
@@ -35,7 +40,7 @@ INLINE void ask_for_next(upcoming *u) {
 typedef struct {
 	const float *x, *g;    // panels
 	int64_t depth, stride; // rows of x and g; between rows of z
-	int add, every;        // whether z is added to; a power of two: how often a line of what is next is asked for
+	int add;               // whether z is added to
 	upcoming next_x, next_g;
 } weight_block;
 
@@ -55,10 +60,10 @@ INLINE void multiply_panels(weight_block *b, float *z, const float *x, int64_t s
 		for (int i = 0; i < tall; i++)
 			for (int v = 0; v < broad; v++)
 				sum[i][v] += x[i] * w[v];
-		if ((r & (b->every - 1)) == 0) {
+		if ((r & (b->next_x.every - 1)) == 0)
 			ask_for_next(&b->next_x);
+		if ((r & (b->next_g.every - 1)) == 0)
 			ask_for_next(&b->next_g);
-		}
 	}
 	for (int i = 0; i < tall; i++)
 		for (int v = 0; v < broad; v++) {
@@ -106,16 +111,6 @@ INLINE void pack(float *panels, const float *x, int64_t stride, int64_t columns,
 	}
 }
 
-// How often lines are asked for, so that so many rows of what is next have come when a block is multiplied.
-static int often(int64_t in, int64_t out, int64_t depth, int64_t next) {
-	const int64_t calls = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW));
-	const int64_t lines = ((in > out ? in : out) + LINE - 1) / LINE;
-	int every = 1;
-	while (every < 8 && calls * depth >= 2 * every * lines * next)
-		every *= 2;
-	return every;
-}
-
 // z [+]= xᵀ·g over the rows of the tile from lo on, z with padded rows.
 static void weight_tile(const weft_weight_args *a, float *z, float *scratch, int64_t lo, int add) {
 	const int64_t hi = lesser(lo + a->tile, a->rows), after = lo + a->lanes * a->tile; // the lane's next tile
@@ -126,16 +121,17 @@ static void weight_tile(const weft_weight_args *a, float *z, float *scratch, int
 			weight_block b = {.x = scratch, .stride = weft_padded(a->out)};
 			float *panels = scratch + DEPTH * weft_weight_tall(in), *to = z + i * b.stride + o;
 			b.g = panels;
-			int64_t next = add ? DEPTH : DEPTH / 4; // what nobody has asked for is waited for, so it is little
+			const int64_t panels_of = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW));
+			const int only = in == a->in && out == a->out; // the only block, whose next rows are the lane's next tile
+			int64_t next = add && only ? DEPTH : DEPTH / 4; // what nobody has asked for is waited for, so it is little
 			for (int64_t r = lo; r < hi; r += b.depth) {
 				const float *x = a->x + r * a->in + i, *g = a->g + r * a->out + o;
 				b.depth = lesser(hi - r, next);
 				next = lesser(2 * next, DEPTH);
-				b.every = often(in, out, b.depth, next);
-				const int64_t ahead = r + b.depth < hi ? b.depth : after < a->rows ? after - r : 0;
+				const int64_t ahead = r + b.depth < hi ? b.depth : only && after < a->rows ? after - r : 0, work = panels_of * b.depth;
 				b.add = add || r > lo;
-				b.next_x = rows_from(x + ahead * a->in, in, a->in);
-				b.next_g = rows_from(g + ahead * a->out, out, a->out);
+				b.next_x = rows_from(x + ahead * a->in, in, a->in, next, work);
+				b.next_g = rows_from(g + ahead * a->out, out, a->out, next, work);
 				pack(panels, g, a->out, out, b.depth, BROAD * VW);
 				for (int64_t c = 0; c < once; c += VW)
 					multiply_panels(&b, to + c * b.stride, x + c, a->in, panels, VW, 1);
