@@ -49,9 +49,9 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
 	if x.Rows == 0 || in == 0 || out == 0 {
 		return
 	}
-	p := &product{in: in, out: out}
+	p := &product{in: in, out: out, past: !accumulate && WritesPastCaches(x.Rows, in, out)}
 	defer p.release()
-	p.pack(t, w, transposed, accumulate, !accumulate && WritesPastCaches(x.Rows, in, out))
+	p.pack(t, w, transposed, accumulate)
 	whole := x.Rows / ProductRows
 	restOfX, restOfZ := x.RowRange(whole*ProductRows, x.Rows), z.RowRange(whole*ProductRows, x.Rows)
 	var fullX, fullZ *tensor.Matrix // the rest, with rows of zeros below
@@ -81,13 +81,14 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
 // product is x·w for ProductRows rows of x.
 type product struct {
 	in, out int
+	past    bool // z goes past the caches
 	handle  *C.weft_product
 	packed  *tensor.Matrix // w
 }
 
 // pack makes ready for w, in × out, or with transposed out × in.
-func (p *product) pack(t *Team, w *tensor.Matrix, transposed, accumulate, past bool) {
-	p.must(C.weft_product_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out), boolean(transposed), boolean(accumulate), boolean(past)))
+func (p *product) pack(t *Team, w *tensor.Matrix, transposed, accumulate bool) {
+	p.must(C.weft_product_new(&p.handle, ProductRows, C.int64_t(p.in), C.int64_t(p.out), boolean(transposed), boolean(accumulate)))
 	p.packed = t.scratch(tensor.Float32, 1, int(C.weft_product_packed_bytes(p.handle)+3)/4)
 	if !t.plan {
 		p.must(C.weft_product_pack(p.handle, floats(w), floats(p.packed)))
@@ -96,7 +97,7 @@ func (p *product) pack(t *Team, w *tensor.Matrix, transposed, accumulate, past b
 
 // run multiplies so many times ProductRows rows.
 func (p *product) run(z, x *tensor.Matrix, calls int) {
-	p.must(C.weft_product_run(p.handle, floats(p.packed), floats(x), floats(z), C.int64_t(calls)))
+	p.must(C.weft_product_run(p.handle, floats(p.packed), floats(x), floats(z), C.int64_t(calls), boolean(p.past)))
 }
 
 func (p *product) must(status C.int) {
@@ -124,8 +125,7 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, accumulate bool) {
 	padded := func(n int) int { return int(C.weft_padded(C.int64_t(n))) }
 	count := min((x.Rows+laneRows-1)/laneRows, lanes)
 	partial := t.scratch(tensor.Float32, count*padded(x.Cols), padded(g.Cols))
-	inPanels := C.weft_weight_tall(min(C.int64_t(x.Cols), C.WEFT_WEIGHT_IN)) + C.weft_weight_broad(min(C.int64_t(g.Cols), C.WEFT_WEIGHT_OUT))
-	panels := t.scratch(tensor.Float32, count*C.WEFT_WEIGHT_DEPTH, int(inPanels))
+	panels := t.scratch(tensor.Float32, count*C.WEFT_WEIGHT_DEPTH, int(C.weft_weight_panels(C.int64_t(x.Cols), C.int64_t(g.Cols))))
 	args := &C.weft_weight_args{
 		z: floats(z), partial: floats(partial), scratch: floats(panels), x: floats(x), g: floats(g), rows: C.int64_t(x.Rows), in: C.int64_t(x.Cols),
 		out: C.int64_t(g.Cols), lanes: C.int64_t(count), tile: laneRows, accumulate: boolean(accumulate),

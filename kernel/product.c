@@ -35,7 +35,6 @@ static void alone(void) { omp_set_num_threads(1); }
 
 struct weft_product {
 	int64_t rows, in, out;
-	int past; // z goes past the caches
 	dnnl_memory_desc_t x, w, packed, z, scratch;
 	dnnl_primitive_attr_t attributes;
 	dnnl_primitive_desc_t multiply_description, pack_description;
@@ -82,7 +81,7 @@ static dnnl_status_t make_primitives(weft_product *p, int transposed, int accumu
 	return dnnl_primitive_create(&p->pack, p->pack_description);
 }
 
-int weft_product_new(weft_product **product, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate, int past) {
+int weft_product_new(weft_product **product, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate) {
 	weft_product *p = *product = calloc(1, sizeof *p);
 	if (!p)
 		return WEFT_ONEDNN_MEMORY;
@@ -91,7 +90,6 @@ int weft_product_new(weft_product **product, int64_t rows, int64_t in, int64_t o
 	p->rows = rows;
 	p->in = in;
 	p->out = out;
-	p->past = past;
 	return make_primitives(p, transposed, accumulate);
 }
 
@@ -164,13 +162,7 @@ static void copy_past_caches(float *z, const float *x, int64_t n) {
 	memcpy(z + i, x + i, (n - i) * sizeof *z);
 }
 
-// The z of one call, where it does not go to its place at once. As oneDNN's scratch, it is not charged to a meter.
-static dnnl_status_t make_tile(const weft_product *p, float **tile) {
-	if (p->past && posix_memalign((void **)tile, 64, p->rows * p->out * sizeof **tile))
-		return dnnl_out_of_memory;
-	return dnnl_success;
-}
-
+// With a tile each call's z is made there, and then copied to its place past the caches.
 static dnnl_status_t run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls, float *tile, execution *e) {
 	const int64_t n = p->rows * p->out;
 	TRY(dnnl_stream_create(&e->stream, cpu, dnnl_stream_default_flags));
@@ -189,13 +181,13 @@ static dnnl_status_t run(const weft_product *p, const float *packed, const float
 	return dnnl_success;
 }
 
-int weft_product_run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls) {
+int weft_product_run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls, int past) {
 	execution e = {0};
-	float *tile = NULL;
+	float *tile = NULL; // as oneDNN's scratch, it is not charged to a meter
 	alone();
-	dnnl_status_t status = make_tile(p, &tile);
-	if (status == dnnl_success)
-		status = run(p, packed, x, z, calls, tile, &e);
+	if (past && posix_memalign((void **)&tile, 64, p->rows * p->out * sizeof *tile))
+		return WEFT_ONEDNN_MEMORY;
+	int status = end(&e, run(p, packed, x, z, calls, tile, &e));
 	free(tile);
-	return end(&e, status);
+	return status;
 }

@@ -306,9 +306,13 @@ typedef struct {
 // How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Blocks of x and g in whole panels stay in a second cache.
 enum { WEFT_WEIGHT_DEPTH = 192, WEFT_WEIGHT_IN = 528, WEFT_WEIGHT_OUT = 512 };
 
-// What each row of a block takes in panels, at any SIMD level.
+// What each row of a block takes in panels, at any SIMD level: of x, and of both factors of the largest block.
 static inline int64_t weft_weight_tall(int64_t in) { return (in + 11) / 12 * 16; }
-static inline int64_t weft_weight_broad(int64_t out) { return (out + 31) / 32 * 32; }
+static inline int64_t weft_weight_panels(int64_t in, int64_t out) {
+	in = in < WEFT_WEIGHT_IN ? in : WEFT_WEIGHT_IN;
+	out = out < WEFT_WEIGHT_OUT ? out : WEFT_WEIGHT_OUT;
+	return weft_weight_tall(in) + (out + 31) / 32 * 32;
+}
 
 // What n columns take where the last of the widest vectors is filled up.
 static inline int64_t weft_padded(int64_t n) { return (n + 15) / 16 * 16; }
@@ -317,7 +321,7 @@ static inline int64_t weft_padded(int64_t n) { return (n + 15) / 16 * 16; }
 typedef struct {
 	float *z;       // in × out
 	float *partial; // lanes × weft_padded(in) rows of weft_padded(out); what is behind in and out has no meaning
-	float *scratch; // lanes × WEFT_WEIGHT_DEPTH rows in panels
+	float *scratch; // lanes × WEFT_WEIGHT_DEPTH × weft_weight_panels(in, out)
 	const float *x; // rows × in
 	const float *g; // rows × out
 	int64_t rows, in, out, lanes, tile;
@@ -356,13 +360,13 @@ void weft_pause(void); // well under a microsecond, in which the CPU leaves its 
 enum { WEFT_ONEDNN_MEMORY = 1 };
 
 // The product z = x·w [+ z] of x rows × in and w in × out, or with transposed out × in: w is packed once, for any number of x.
-// With past set z goes past the caches, which then do not read its lines before they are written. A product is freed also where making it
-// fails.
+// A product is freed also where making it fails.
 typedef struct weft_product weft_product;
-int weft_product_new(weft_product **p, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate, int past);
+int weft_product_new(weft_product **p, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate);
 void weft_product_free(weft_product *p);
 int64_t weft_product_packed_bytes(const weft_product *p);
 int weft_product_pack(const weft_product *p, const float *w, float *packed);
-// As many products as calls, whose x and z lie behind each other. Several threads may share p and packed.
-int weft_product_run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls);
+// As many products as calls, whose x and z lie behind each other. Several threads may share p and packed. With past set z goes past the
+// caches, which then do not read its lines before they are written; it is not added to.
+int weft_product_run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls, int past);
 #endif

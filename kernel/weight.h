@@ -111,45 +111,44 @@ INLINE void pack(float *panels, const float *x, int64_t stride, int64_t columns,
 	}
 }
 
-// z [+]= xᵀ·g over the rows of the tile from lo on, z with padded rows.
-static void weight_tile(const weft_weight_args *a, float *z, float *scratch, int64_t lo, int add) {
+// The block from column i of x and column o of g on: a lane's sum [+]= xᵀ·g over the rows of its tile from lo on.
+static void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, int64_t i, int64_t o) {
+	const int64_t in = lesser(a->in - i, WEFT_WEIGHT_IN), out = lesser(a->out - o, WEFT_WEIGHT_OUT);
 	const int64_t hi = lesser(lo + a->tile, a->rows), after = lo + a->lanes * a->tile; // the lane's next tile
-	for (int64_t i = 0; i < a->in; i += WEFT_WEIGHT_IN)
-		for (int64_t o = 0; o < a->out; o += WEFT_WEIGHT_OUT) {
-			const int64_t in = lesser(a->in - i, WEFT_WEIGHT_IN), out = lesser(a->out - o, WEFT_WEIGHT_OUT);
-			const int64_t once = out <= VW ? in / VW * VW : 0; // columns of x that are read once, which is why they are not packed
-			weight_block b = {.x = scratch, .stride = weft_padded(a->out)};
-			float *panels = scratch + DEPTH * weft_weight_tall(in), *to = z + i * b.stride + o;
-			b.g = panels;
-			const int64_t panels_of = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW));
-			const int only = in == a->in && out == a->out; // the only block, whose next rows are the lane's next tile
-			int64_t next = add && only ? DEPTH : DEPTH / 4; // what nobody has asked for is waited for, so it is little
-			for (int64_t r = lo; r < hi; r += b.depth) {
-				const float *x = a->x + r * a->in + i, *g = a->g + r * a->out + o;
-				b.depth = lesser(hi - r, next);
-				next = lesser(2 * next, DEPTH);
-				const int64_t ahead = r + b.depth < hi ? b.depth : only && after < a->rows ? after - r : 0, work = panels_of * b.depth;
-				b.add = add || r > lo;
-				b.next_x = rows_from(x + ahead * a->in, in, a->in, next, work);
-				b.next_g = rows_from(g + ahead * a->out, out, a->out, next, work);
-				pack(panels, g, a->out, out, b.depth, BROAD * VW);
-				for (int64_t c = 0; c < once; c += VW)
-					multiply_panels(&b, to + c * b.stride, x + c, a->in, panels, VW, 1);
-				pack(scratch, x + once, a->in, in - once, b.depth, TALL);
-				multiply_block(&b, to + once * b.stride, in - once, out);
-			}
-		}
+	const int begun = lo >= a->lanes * a->tile;                                        // by a tile before
+	const int only = in == a->in && out == a->out;                                     // the next tile's first rows are packed after this block
+	const int64_t panels = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW));
+	const int64_t once = out <= VW ? in / VW * VW : 0; // columns of x that are read once, which is why they are not packed
+	float *x_panels = a->scratch + lane * DEPTH * weft_weight_panels(a->in, a->out), *g_panels = x_panels + DEPTH * weft_weight_tall(in);
+	weight_block b = {.x = x_panels, .g = g_panels, .stride = weft_padded(a->out)};
+	float *z = a->partial + (lane * weft_padded(a->in) + i) * b.stride + o;
+	int64_t next = begun && only ? DEPTH : DEPTH / 4; // what nobody has asked for is waited for, so it is little
+	for (int64_t r = lo; r < hi; r += b.depth) {
+		const float *x = a->x + r * a->in + i, *g = a->g + r * a->out + o;
+		b.depth = lesser(hi - r, next);
+		b.add = begun || r > lo;
+		next = lesser(2 * next, DEPTH);
+		const int64_t ahead = r + b.depth < hi ? b.depth : only && after < a->rows ? after - r : 0;
+		b.next_x = rows_from(x + ahead * a->in, in, a->in, next, panels * b.depth);
+		b.next_g = rows_from(g + ahead * a->out, out, a->out, next, panels * b.depth);
+		pack(g_panels, g, a->out, out, b.depth, BROAD * VW);
+		for (int64_t c = 0; c < once; c += VW)
+			multiply_panels(&b, z + c * b.stride, x + c, a->in, g_panels, VW, 1);
+		pack(x_panels, x + once, a->in, in - once, b.depth, TALL);
+		multiply_block(&b, z + once * b.stride, in - once, out);
+	}
 }
 
 static void k_weight(const void *args, int64_t lo, int64_t hi) {
 	const weft_weight_args *a = args;
-	const int64_t in = lesser(a->in, WEFT_WEIGHT_IN), out = lesser(a->out, WEFT_WEIGHT_OUT);
 	for (int64_t lane = lo; lane < hi; lane++)
 		for (int64_t first = lane * a->tile; first < a->rows; first += a->lanes * a->tile)
-			weight_tile(a, a->partial + lane * weft_padded(a->in) * weft_padded(a->out), a->scratch + lane * DEPTH * (weft_weight_tall(in) + weft_weight_broad(out)),
-			            first, first >= a->lanes * a->tile);
+			for (int64_t i = 0; i < a->in; i += WEFT_WEIGHT_IN)
+				for (int64_t o = 0; o < a->out; o += WEFT_WEIGHT_OUT)
+					weight_columns(a, lane, first, i, o);
 }
 
+// The lanes are added in their order.
 static void k_weight_sum(const void *args, int64_t lo, int64_t hi) {
 	const weft_weight_args *a = args;
 	const int64_t stride = weft_padded(a->out), lane = weft_padded(a->in) * stride;

@@ -128,10 +128,10 @@ func (c *chunk) index(n int) *chunk {
 	}
 	into[hi-lo], spread[n] = int64(n), int64(n)
 	part := func(a *kernel.CSR, rows, cols int) *kernel.CSR {
-		return &kernel.CSR{Rows: rows, Cols: cols, Indptr: first(a.Indptr, rows+1), Indices: first(a.Indices, n)}
+		return &kernel.CSR{Rows: rows, Cols: cols, Indptr: a.Indptr.Prefix(1, rows+1), Indices: a.Indices.Prefix(1, n)}
 	}
 	p := &chunk{
-		n: n, lo: lo, hi: hi, sources: first(c.sources, n), targets: first(c.targets, n), ids: first(c.ids, n), keys: first(c.keys, n),
+		n: n, lo: lo, hi: hi, sources: c.sources.Prefix(1, n), targets: c.targets.Prefix(1, n), ids: c.ids.Prefix(1, n), keys: c.keys.Prefix(1, n),
 		distinct: c.distinct, into: part(c.into, hi-lo, n), outOf: c.outOf, spread: part(c.spread, n, hi-lo),
 	}
 	if c.weights != nil {
@@ -161,11 +161,6 @@ func (c *chunk) bySource(team *kernel.Team) {
 		columns[k] = int32(uint32(key))
 	}
 	begins[u] = int64(c.n)
-	c.distinct = first(c.distinct, u)
-	c.outOf = &kernel.CSR{Rows: u, Cols: c.n, Indptr: first(c.outOf.Indptr, u+1), Indices: first(c.outOf.Indices, c.n)}
-}
-
-// first is the first n elements of a row.
-func first(m *tensor.Matrix, n int) *tensor.Matrix {
-	return m.Prefix(1, n)
+	c.distinct = c.distinct.Prefix(1, u)
+	c.outOf = &kernel.CSR{Rows: u, Cols: c.n, Indptr: c.outOf.Indptr.Prefix(1, u+1), Indices: c.outOf.Indices.Prefix(1, c.n)}
 }

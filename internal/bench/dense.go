@@ -62,6 +62,13 @@ func (p product) job(run func(), written *tensor.Matrix, read ...*tensor.Matrix)
 	}
 }
 
+// layer is the job of z = x·w, which may be written past the caches.
+func (p product) layer(run func(), z, x, w *tensor.Matrix) *job {
+	j := p.job(run, z, x, w)
+	j.past = kernel.WritesPastCaches(z.Rows, x.Cols, z.Cols)
+	return j
+}
+
 func (b *bench) products() (cases []testCase) {
 	shapes := []product{
 		{65536, 128, 256},
@@ -90,15 +97,11 @@ func (b *bench) products() (cases []testCase) {
 	}
 	add("product", func(p product, a *arrays) *job {
 		x, w, z := a.matrix(p.rows, p.in), a.matrix(p.in, p.out), a.matrix(p.rows, p.out)
-		j := p.job(func() { b.team.MatMul(z, x, w, false, false) }, z, x, w)
-		j.past = kernel.WritesPastCaches(p.rows, p.in, p.out)
-		return j
+		return p.layer(func() { b.team.MatMul(z, x, w, false, false) }, z, x, w)
 	})
 	add("product input gradient", func(p product, a *arrays) *job {
 		g, w, dx := a.matrix(p.rows, p.out), a.matrix(p.in, p.out), a.matrix(p.rows, p.in)
-		j := p.job(func() { b.team.MatMul(dx, g, w, true, false) }, dx, g, w)
-		j.past = kernel.WritesPastCaches(p.rows, p.out, p.in)
-		return j
+		return p.layer(func() { b.team.MatMul(dx, g, w, true, false) }, dx, g, w)
 	})
 	add("product weight gradient", func(p product, a *arrays) *job {
 		x, g, dw := a.matrix(p.rows, p.in), a.matrix(p.rows, p.out), a.matrix(p.in, p.out)

@@ -126,11 +126,11 @@ func (b *bench) passes(j *job) (passes []pass, release func()) {
 	}
 	if j.written > 0 {
 		to := words(j.written)
+		write := b.probes.write
 		if j.past {
-			add(1, func() { b.probes.past(to, 1) })
-		} else {
-			add(1, func() { b.probes.write(to, 1) })
+			write = b.probes.past
 		}
+		add(1, func() { write(to, 1) })
 	}
 	if j.updated > 0 {
 		to := words(j.updated)
