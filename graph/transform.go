@@ -2,11 +2,11 @@ package graph
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 
 	"weft/graph/internal/counter"
+	"weft/internal/cores"
 	"weft/internal/refusal"
 )
 
@@ -216,7 +216,7 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	}
 	n := g.Vertices()
 	dense, noise := make([]float32, n*columns), counter.New(seed, "features")
-	workers := runtime.GOMAXPROCS(0)
+	workers := cores.Count()
 	var wait sync.WaitGroup
 	for w := range workers {
 		wait.Go(func() {

@@ -10,7 +10,9 @@
 // GATv1 sums rows before it takes dot products, so that there is one for each vertex instead of each edge:
 //   ∂source_score_j += ⟨source_j, Σ_i q_ij·g_i⟩ − Σ_i α_ij·LeakyReLU'(t_ij)·⟨g_i, o_i⟩,  q = α·mask·LeakyReLU'(t)
 //   ∂target_score_i += (1 − slope)·(⟨g_i, Σ_{t_ij>0} α_ij·mask_ij·source_j⟩ − ⟨g_i, o_i⟩·Σ_{t_ij>0} α_ij)
-// where the second uses that Σ_j ∂s_ij over all in-edges of i is 0.
+// where the second uses that Σ_j ∂s_ij over all in-edges of i is 0. For the same reason it is the opposite of the sums over t_ij ≤ 0, which are
+// taken where target_score_i > 0: so the edges are the fewer ones, if source scores lie about 0, and the rows of the others are not read. All of
+// a destination's blocks have to take the same sums, so that nothing else may decide.
 
 // Lane l of the result is x[l mod P], of `heads` values; 0 from there up to P.
 static inline vf per_head(const float *x, int heads, const int P) {
@@ -261,40 +263,101 @@ static void k_attend_pack(const void *args, int64_t lo, int64_t hi) {
 		}
 }
 
-// d_h += factor · (⟨x_h, sum_h⟩ − less_h) for each run: sum of the run, x and d of its row, from the group's first column or head on. Runs
-// are taken together until their heads fill a vector.
-static __attribute__((noinline)) void add_dots(float *d, float factor, const float *x, const float *sum, const vf *less, const batch *b,
-                                               const group *g) {
-	const int64_t H = b->a->heads, W = g->width;
+// dots_kh = ⟨x_h, sum_h⟩ for each run k, in place k·P + h: of the run's row of x, from the group's first column on, and of its row of sums. Runs are
+// taken together until their heads fill a vector.
+static __attribute__((noinline)) void run_dots(float *dots, const float *x, const float *sums, const batch *b, const group *g) {
+	const int64_t W = g->width, cols = b->a->heads * W;
 	const int P = b->P, together = 1 << b->shift;
 	vf v[VW] = {{0}};
-	float dots[VW];
 	for (int k0 = 0; k0 < b->runs; k0 += together) {
 		const int runs = b->runs - k0 < together ? b->runs - k0 : together;
 		for (int i = 0; i < runs; i++) {
-			const float *row = x + b->run[k0 + i].row * H * W, *of = sum + (int64_t)(k0 + i) * g->vectors * VW;
+			const float *row = x + b->run[k0 + i].row * cols, *of = sums + (int64_t)(k0 + i) * g->vectors * VW;
 			for (int h = 0; h < g->heads; h++)
 				v[i * P + h] = dot_lanes(row + h * W, of + h * W, W);
 		}
-		store(dots, lane_sums(v));
-		for (int i = 0; i < runs; i++)
-			for (int h = 0; h < g->heads; h++)
-				d[b->run[k0 + i].row * H + h] += factor * (dots[i * P + h] - less[k0 + i][h]);
+		store(dots + k0 * P, lane_sums(v));
 	}
+}
+
+// The places of a batch's coefficients that are not 0, head after head of each run.
+typedef struct {
+	int32_t place[PLACES + FAR];
+	int32_t end[PLACES]; // of each run and head
+} picked;
+
+static __attribute__((noinline)) void pick(picked *p, const batch *b, const group *g, const float *coef) {
+	int n = 0, v = 0, part = 0;
+	for (int k = 0; k < b->runs; k++) {
+		const int end = v + ((b->run[k].edges + (1 << b->shift) - 1) >> b->shift);
+		for (int h = 0; h < g->heads; h++) {
+			for (int i = v; i < end; i++)
+				n += places_of(p->place + n, load(coef + i * VW), i * VW, h, b->P);
+			p->end[part++] = n;
+		}
+		v = end;
+	}
+	for (int i = 0; i < FAR; i += VW)
+		store_index(p->place + n + i, p->place[n - (n > 0)] - (vi){0});
+}
+
+// run_dots with the sums of the rows of the other ends, over a block of each head's columns: of what is picked alone, which need not be read
+// for the other heads.
+INLINE void picked_block(float *dots, const picked *p, const batch *b, const group *g, const float *coef, const float *x, const float *rows,
+                         int64_t v0, const int nb, const int tail) {
+	const int64_t cols = b->a->heads * g->width, ahead = ahead_of(nb * sizeof(vf));
+	const int P = b->P, together = 1 << b->shift, to_edge = __builtin_ctz(P);
+	const vi fresh = numbers(0) >= (nb > 1 && tail ? VW - tail : 0); // the last vector may overlap the one before
+	vf v[VW] = {{0}};
+	int e = 0, part = 0;
+	for (int k = 0; k < b->runs; k++) {
+		for (int h = 0; h < g->heads; h++) {
+			const int64_t from = h * g->width + v0 * VW;
+			const float *fixed = x + b->run[k].row * cols + from;
+			vf acc[BLOCK], dot = {0};
+			for (int i = 0; i < nb; i++)
+				acc[i] = (vf){0};
+			for (const int end = p->end[part++]; e < end; e++) {
+				const float c = coef[p->place[e]], *row = rows + b->other[p->place[e] >> to_edge] * cols + from;
+				prefetch_block(rows + b->other[p->place[e + ahead] >> to_edge] * cols + from, nb, tail);
+				for (int i = 0; i < nb; i++)
+					acc[i] += c * load_block(row, i, nb, tail);
+			}
+			for (int i = 0; i < nb; i++) {
+				vf y = load_block(fixed, i, nb, tail);
+				dot += acc[i] * (tail && i == nb - 1 ? (vf)((vi)y & fresh) : y);
+			}
+			v[k % together * P + h] = dot;
+		}
+		if (k % together == together - 1 || k == b->runs - 1) {
+			float *to = dots + k / together * VW;
+			store(to, (v0 ? load(to) : (vf){0}) + lane_sums(v));
+		}
+	}
+}
+
+static __attribute__((noinline, noclone)) void picked_dots(float *dots, const batch *b, const group *g, const float *coef, const float *x,
+                                                           const float *rows) {
+	picked p;
+	pick(&p, b, g, coef);
+	EACH_BLOCK((g->width + VW - 1) / VW, g->width % VW, picked_block, dots, &p, b, g, coef, x, rows)
 }
 
 // GATv1's ∂target_score for one group of heads.
 INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
-	int64_t H = a->heads, cols = H * a->width;
+	const int64_t H = a->heads, cols = H * a->width;
+	const float *grad = a->g + g->from, *source = a->source + g->from;
+	const int picks = g->heads == 1 || g->width >= LINE; // else the heads of an edge share a line
+	const vf slope = all(a->slope);
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), 0, row_bytes(g)); next_batch(&b, 0);) {
+	for (batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), 0, picks ? 0 : row_bytes(g)); next_batch(&b, 0);) {
 		for (int k = 0; k < b.runs; k++) {
 			const float *pack = a->pack + b.run[k].row * WEFT_PACK * H + g->head;
 			x.own[k] = per_head(pack + 2 * H, g->heads, P);
 			x.own2[k] = per_head(pack, g->heads, P);
 			x.own3[k] = per_head(pack + H, g->heads, P);
-			fetch_row(a->g + b.run[k].row * cols + g->from, g);
+			fetch_row(grad + b.run[k].row * cols, g);
 		}
 		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
 		vf sums = {0};
@@ -302,7 +365,9 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			int k = b.run_of[v];
 			fetch_soon(&b, v, a->source_score + g->head, H, 1, P);
 			vf t = load(x.s + v * VW) + x.own[k];
-			vf alpha = first_lanes(positive(t, vexp(t - x.own2[k]), (vf){0}), b.lanes_of[v], (vf){0});
+			vf alpha = first_lanes(vexp(leaky_v(t, slope) - x.own2[k]), b.lanes_of[v], (vf){0});
+			vi below = x.own[k] > 0;
+			alpha = positive(t, (vf)((vi)alpha & ~below), (vf)((vi)alpha & below));
 			store(x.s + v * VW, alpha);
 			x.sum[k] = sums = add_vector(sums, alpha, &b, v);
 		}
@@ -312,11 +377,18 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			edge_masks(x.keep, &b, g->head, g->heads);
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
-		float *rows = g->scratch;
-		const row_sum sum = {.b = &b, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = rows,
-		                     .stride = g->vectors * VW, .by_run = 1};
-		sum_rows(&sum, g);
-		add_dots(a->d_target_score + g->head, 1 - a->slope, a->g + g->from, rows, x.sum, &b, g);
+		if (picks) {
+			picked_dots(x.sums, &b, g, x.s, grad, source);
+		} else {
+			const row_sum sum = {.b = &b, .rows = source, .cols = cols, .coef = x.s, .z = g->scratch, .stride = g->vectors * VW, .by_run = 1};
+			sum_rows(&sum, g);
+			run_dots(x.sums, grad, g->scratch, &b, g);
+		}
+		for (int k = 0; k < b.runs; k++)
+			for (int h = 0; h < g->heads; h++) {
+				float d = (1 - a->slope) * (x.sums[k * P + h] - x.sum[k][h]);
+				a->d_target_score[b.run[k].row * H + g->head + h] += x.own[k][h] > 0 ? -d : d;
+			}
 	}
 }
 
@@ -356,7 +428,10 @@ INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t 
 		const row_sum sum = {.b = &b, .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from,
 		                     .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows};
 		sum_rows(&sum, g);
-		add_dots(a->d_source_score + g->head, 1, a->source + g->from, rows, x.sum, &b, g);
+		run_dots(x.sums, a->source + g->from, rows, &b, g);
+		for (int k = 0; k < b.runs; k++)
+			for (int h = 0; h < g->heads; h++)
+				a->d_source_score[b.run[k].row * H + g->head + h] += x.sums[k * P + h] - x.sum[k][h];
 	}
 }
 

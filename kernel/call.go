@@ -5,9 +5,10 @@ import "C"
 
 import (
 	"math"
-	"runtime"
 	"sync/atomic"
 	"time"
+
+	"weft/internal/cores"
 )
 
 // linger is how long a thread that has nothing to do looks for more before it sleeps: about as long as waking it takes. The kernels
@@ -107,7 +108,7 @@ func (h *helpers) another() (*call, bool) {
 
 // offer says that one more helper lingers, unless as many of the team do as there are processors besides the caller's.
 func (h *helpers) offer() bool {
-	most := int64(runtime.GOMAXPROCS(0)) - 1
+	most := int64(cores.Count()) - 1
 	for idle := h.idle.Load(); idle < most; idle = h.idle.Load() {
 		if h.idle.CompareAndSwap(idle, idle+1) {
 			return true

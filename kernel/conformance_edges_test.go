@@ -353,6 +353,7 @@ func conformAttention(s *suite) {
 	for _, heads := range []int{3, 8, 9, 17} { // the masks of eight heads come from one random number
 		s.each([]int{1, 15, 16, 17}, func(s *suite, width int) { run(s, heads, width) })
 	}
+	s.each([]int{133, 150}, func(s *suite, width int) { run(s, 2, width) }) // a head's columns in two blocks, the last of one vector and of two
 }
 
 // conformAttentionHub has rows that one thread works on, and rows that are taken apart.

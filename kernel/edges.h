@@ -36,7 +36,7 @@ typedef struct {
 	uint32_t occurrence[PLACES + SPARE];       // of each among equal edges, for the mask
 } batch;
 
-enum { CACHE = 24 << 10, CACHE2 = 256 << 10 }; // bytes that should stay in a core's first and second cache
+enum { CACHE = 12 << 10, CACHE2 = 256 << 10 }; // bytes that should stay in a core's first and second cache
 
 // How many runs a batch may have for so many bytes of each to stay in the cache.
 static inline int most_runs(int64_t bytes) { return CACHE / bytes < 1 ? 1 : CACHE / bytes < VECTORS ? CACHE / bytes : VECTORS; }

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"unsafe"
 
+	"weft/internal/cores"
 	"weft/tensor"
 )
 
@@ -32,6 +33,9 @@ type Team struct {
 // NewTeam returns a team of at least one thread.
 func NewTeam(threads int, memory *tensor.Meter) *Team {
 	threads = max(1, threads)
+	if threads >= cores.Count() {
+		cores.Spare()
+	}
 	return &Team{Memory: memory, threads: threads, cut: usualCutLimits, helpers: helpers{calls: make(chan *call, threads)}}
 }
 

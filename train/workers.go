@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 
 	"weft/comm"
+	"weft/internal/cores"
 	"weft/kernel"
 	"weft/parallel"
 	"weft/partition"
@@ -201,5 +201,5 @@ func (j *Job) threads() int {
 		return o.Threads
 	}
 	all, _ := o.Workers() // of a job whose options are valid
-	return max(1, runtime.GOMAXPROCS(0)/cmp.Or(j.CoreSharers, j.LocalWorkers, all))
+	return max(1, cores.Count()/cmp.Or(j.CoreSharers, j.LocalWorkers, all))
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weft/internal/cores"
 	"weft/kernel"
 )
 
@@ -30,7 +31,7 @@ type coresFinding struct {
 
 func findCores(root string) coresFinding {
 	f := coresFinding{
-		Allowed: runtime.NumCPU(), Threads: runtime.GOMAXPROCS(0), Processor: procEntry(root+"/proc/cpuinfo", "model name"),
+		Allowed: runtime.NumCPU(), Threads: cores.Count(), Processor: procEntry(root+"/proc/cpuinfo", "model name"),
 		PerCore: listLength(systemFile(root, "devices/system/cpu/cpu0/topology/thread_siblings_list")),
 	}
 	f.Online = max(f.Allowed, listLength(systemFile(root, "devices/system/cpu/online")))
@@ -67,7 +68,7 @@ type quotaFinding struct {
 
 func findQuota(root string) quotaFinding {
 	f := quotaFinding{Cores: groupQuota(root)}
-	f.Advice = quotaAdvice(f.Cores, runtime.GOMAXPROCS(0))
+	f.Advice = quotaAdvice(f.Cores, cores.Count())
 	return f
 }
 

@@ -1,10 +1,10 @@
 package generate
 
 import (
-	"runtime"
 	"sync"
 
 	"weft/graph"
+	"weft/internal/cores"
 )
 
 // sink receives a graph in pieces. A *graph.Writer is one.
@@ -115,7 +115,7 @@ func produceLabels(vertices int, classes *classes, to sink) error {
 
 // share divides 0…n−1 among the processors.
 func share(n int, do func(from, to int)) {
-	workers := runtime.GOMAXPROCS(0)
+	workers := cores.Count()
 	var wait sync.WaitGroup
 	for w := range workers {
 		wait.Go(func() { do(n*w/workers, n*(w+1)/workers) })

@@ -1,10 +1,11 @@
 package generate
 
 import (
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"weft/internal/cores"
 )
 
 // edgeBudget is the memory for edges that wait for their row, in bytes. A graph with more edges is drawn in several passes,
@@ -76,7 +77,7 @@ func (m *rowMaker) chooseBlocks() {
 	for size := 2; size <= maxBlockVertices && size < 2*m.vertices && float64(size)*perVertex <= float64(limit); size *= 2 {
 		m.shift++
 	}
-	workers := min(runtime.GOMAXPROCS(0), maxWorkers)
+	workers := min(cores.Count(), maxWorkers)
 	m.counts = make([][]int64, workers)
 	for w := range m.counts {
 		m.counts[w] = make([]int64, (m.vertices-1)>>m.shift+1)
@@ -143,7 +144,7 @@ func sortBlocks(edges []uint64, size []int64) {
 	}
 	var taken atomic.Int64
 	var wait sync.WaitGroup
-	for range min(runtime.GOMAXPROCS(0), len(size)) {
+	for range min(cores.Count(), len(size)) {
 		wait.Go(func() {
 			for {
 				b := taken.Add(1) - 1

@@ -29,6 +29,7 @@ import (
 	"runtime"
 	"time"
 
+	"weft/internal/cores"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/tensor"
@@ -75,7 +76,7 @@ type bench struct {
 
 func newBench(o Options) *bench {
 	if o.Threads == 0 {
-		o.Threads = runtime.GOMAXPROCS(0)
+		o.Threads = cores.Count()
 	}
 	team := kernel.NewTeam(o.Threads, tensor.NewMeter())
 	b := &bench{Options: o, team: team, probes: probes{team}, graphs: map[graphKey]*sparse{}, large: beyondCaches}
