@@ -20,6 +20,7 @@ type Attention struct {
 	Source                   *tensor.Matrix // source rows × Heads·Width
 	SourceScore, TargetScore *tensor.Matrix // GATv1: rows × Heads
 	Target, A                *tensor.Matrix // GATv2: destination rows × Heads·Width, 1 × Heads·Width
+	Whole                    bool           // the edges are all that their destinations have: AttendBackward may read fewer rows then
 	Mask                     Mask           // attention dropout, by both ends, head and occurrence; its ids are not used
 	SourceIDs, TargetIDs     *tensor.Matrix // Int32, the rows' vertices for the mask, nil: the row itself
 }
@@ -38,7 +39,7 @@ func (a Attention) c(e *CSR) C.weft_attention_args {
 	return C.weft_attention_args{
 		source: floats(a.Source), target: floats(a.Target), source_score: floats(a.SourceScore), target_score: floats(a.TargetScore),
 		a: floats(a.A), source_ids: ints(a.SourceIDs), target_ids: ints(a.TargetIDs), heads: C.int64_t(a.Heads), width: C.int64_t(a.Width),
-		slope: C.float(a.Slope), mask: a.Mask.c(),
+		slope: C.float(a.Slope), mask: a.Mask.c(), whole: boolean(a.Whole),
 	}
 }
 

@@ -10,9 +10,9 @@
 // GATv1 sums rows before it takes dot products, so that there is one for each vertex instead of each edge:
 //   ∂source_score_j += ⟨source_j, Σ_i q_ij·g_i⟩ − Σ_i α_ij·LeakyReLU'(t_ij)·⟨g_i, o_i⟩,  q = α·mask·LeakyReLU'(t)
 //   ∂target_score_i += (1 − slope)·(⟨g_i, Σ_{t_ij>0} α_ij·mask_ij·source_j⟩ − ⟨g_i, o_i⟩·Σ_{t_ij>0} α_ij)
-// where the second uses that Σ_j ∂s_ij over all in-edges of i is 0. For the same reason it is the opposite of the sums over t_ij ≤ 0, which are
-// taken where target_score_i > 0: so the edges are the fewer ones, if source scores lie about 0, and the rows of the others are not read. All of
-// a destination's blocks have to take the same sums, so that nothing else may decide.
+// where the second uses that Σ_j ∂s_ij over all in-edges of i is 0. For the same reason it is the opposite of the sums over t_ij ≤ 0, so that those
+// over the fewer edges are taken, and the rows of the others are not read. Where i's in-edges come in several blocks, which have to take the same
+// sums, the sign of target_score_i decides instead of the numbers of edges.
 
 // Lane l of the result is x[l mod P], of `heads` values; 0 from there up to P.
 static inline vf per_head(const float *x, int heads, const int P) {
@@ -280,20 +280,32 @@ static __attribute__((noinline)) void run_dots(float *dots, const float *x, cons
 	}
 }
 
-// The places of a batch's coefficients that are not 0, head after head of each run.
+// For each run and head, one head after another, the places of a batch's coefficients of one sign.
 typedef struct {
 	int32_t place[PLACES + FAR];
-	int32_t end[PLACES]; // of each run and head
+	int32_t end[PLACES];
+	int8_t below[PLACES]; // whether it is the negative ones
 } picked;
 
-static __attribute__((noinline)) void pick(picked *p, const batch *b, const group *g, const float *coef) {
+// Picks the sign that fewer edges have. Where a row has other edges than these the choice may not depend on them: it is that of `own`.
+static __attribute__((noinline)) void pick(picked *p, const batch *b, const group *g, const float *coef, const vf *own) {
 	int n = 0, v = 0, part = 0;
 	for (int k = 0; k < b->runs; k++) {
-		const int end = v + ((b->run[k].edges + (1 << b->shift) - 1) >> b->shift);
-		for (int h = 0; h < g->heads; h++) {
-			for (int i = v; i < end; i++)
-				n += places_of(p->place + n, load(coef + i * VW), i * VW, h, b->P);
-			p->end[part++] = n;
+		const run *r = &b->run[k];
+		const int end = v + ((r->edges + (1 << b->shift) - 1) >> b->shift), whole = b->a->whole && r->begins && r->ends;
+		for (int h = 0; h < g->heads; h++, part++) {
+			const int begin = n;
+			int below = !whole && own[k][h] > 0;
+			for (int i = v; !below && i < end; i++)
+				n += places_above(p->place + n, load(coef + i * VW), i * VW, h, b->P);
+			if (whole && 2 * (n - begin) > r->edges) {
+				below = 1;
+				n = begin;
+			}
+			for (int i = v; below && i < end; i++)
+				n += places_above(p->place + n, -load(coef + i * VW), i * VW, h, b->P);
+			p->end[part] = n;
+			p->below[part] = below;
 		}
 		v = end;
 	}
@@ -336,11 +348,9 @@ INLINE void picked_block(float *dots, const picked *p, const batch *b, const gro
 	}
 }
 
-static __attribute__((noinline, noclone)) void picked_dots(float *dots, const batch *b, const group *g, const float *coef, const float *x,
-                                                           const float *rows) {
-	picked p;
-	pick(&p, b, g, coef);
-	EACH_BLOCK((g->width + VW - 1) / VW, g->width % VW, picked_block, dots, &p, b, g, coef, x, rows)
+static __attribute__((noinline, noclone)) void picked_dots(float *dots, const picked *p, const batch *b, const group *g, const float *coef,
+                                                           const float *x, const float *rows) {
+	EACH_BLOCK((g->width + VW - 1) / VW, g->width % VW, picked_block, dots, p, b, g, coef, x, rows)
 }
 
 // GATv1's ∂target_score for one group of heads.
@@ -350,6 +360,7 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 	const int picks = g->heads == 1 || g->width >= LINE; // else the heads of an edge share a line
 	const vf slope = all(a->slope);
 	values x;
+	picked p;
 	batch b;
 	for (batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), 0, picks ? 0 : row_bytes(g)); next_batch(&b, 0);) {
 		for (int k = 0; k < b.runs; k++) {
@@ -360,34 +371,37 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			fetch_row(grad + b.run[k].row * cols, g);
 		}
 		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
-		vf sums = {0};
+		vf above = {0}, below = {0}; // sums of α where t > 0, and of −α where it is not
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
 			fetch_soon(&b, v, a->source_score + g->head, H, 1, P);
 			vf t = load(x.s + v * VW) + x.own[k];
 			vf alpha = first_lanes(vexp(leaky_v(t, slope) - x.own2[k]), b.lanes_of[v], (vf){0});
-			vi below = x.own[k] > 0;
-			alpha = positive(t, (vf)((vi)alpha & ~below), (vf)((vi)alpha & below));
-			store(x.s + v * VW, alpha);
-			x.sum[k] = sums = add_vector(sums, alpha, &b, v);
+			vf up = positive(t, alpha, (vf){0}), down = up - alpha;
+			store(x.s + v * VW, up + (picks ? down : (vf){0}));
+			x.sum[k] = above = add_vector(above, up, &b, v);
+			x.top[k] = below = add_vector(below, down, &b, v);
 		}
-		for (int k = 0; k < b.runs; k++)
+		for (int k = 0; k < b.runs; k++) {
 			x.sum[k] = sum_of_edges(x.sum[k], P) * x.own3[k];
+			x.top[k] = sum_of_edges(x.top[k], P) * x.own3[k];
+		}
 		if (a->mask.threshold) {
 			edge_masks(x.keep, &b, g->head, g->heads);
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
 		if (picks) {
-			picked_dots(x.sums, &b, g, x.s, grad, source);
+			pick(&p, &b, g, x.s, x.own);
+			picked_dots(x.sums, &p, &b, g, x.s, grad, source);
 		} else {
 			const row_sum sum = {.b = &b, .rows = source, .cols = cols, .coef = x.s, .z = g->scratch, .stride = g->vectors * VW, .by_run = 1};
 			sum_rows(&sum, g);
 			run_dots(x.sums, grad, g->scratch, &b, g);
 		}
-		for (int k = 0; k < b.runs; k++)
-			for (int h = 0; h < g->heads; h++) {
-				float d = (1 - a->slope) * (x.sums[k * P + h] - x.sum[k][h]);
-				a->d_target_score[b.run[k].row * H + g->head + h] += x.own[k][h] > 0 ? -d : d;
+		for (int k = 0, part = 0; k < b.runs; k++)
+			for (int h = 0; h < g->heads; h++, part++) {
+				float less = picks && p.below[part] ? x.top[k][h] : x.sum[k][h];
+				a->d_target_score[b.run[k].row * H + g->head + h] += (1 - a->slope) * (x.sums[k * P + h] - less);
 			}
 	}
 }

@@ -39,6 +39,7 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 	p := t.parts(e, loops, a.TargetIDs)
 	part := args
 	overParts(&part, p)
+	part.whole = 0
 	part.target, part.target_ids = floats(p.copies(a.Target)), ints(p.ids)
 	part.g, part.pack = floats(p.copies(g)), floats(p.copies(pack))
 	part.d_target, part.d_target_score = floats(p.sums(d.Target)), floats(p.sums(d.TargetScore))

@@ -423,17 +423,19 @@ func (s *suite) attention(what string, g network, heads, width int, mask kernel.
 	s.rowwise(what+", output", out, want, terms)
 	s.logSums(what, logSum, lse)
 
-	d := kernel.AttentionGradients{Source: s.normal(n, cols), SourceScore: s.team.Zeros(tensor.Buffers, n, heads), TargetScore: s.team.Zeros(tensor.Buffers, n, heads)}
-	start := exact(d.Source)
-	dSource, dTarget, gOut := s.team.Zeros(tensor.Buffers, 1, cols), s.team.Zeros(tensor.Buffers, 1, cols), s.blank(n, heads)
-	s.team.RowDots(gOut, dOut, out)
-	s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, dOut, gOut, logSum)
-	s.team.HeadDotBackward(d.Source, dSource, d.SourceScore, x, aSource)
-	s.team.HeadDotBackward(d.Source, dTarget, d.TargetScore, x, aTarget)
 	dx, da, db := reference.GATBackward(r, exact(x), values(aSource), values(aTarget), exact(dOut))
-	s.rowwise(what+", gradient", d.Source, start.Plus(dx), terms)
-	s.vector(what+", gradient of the source vector", dSource, da, terms)
-	s.vector(what+", gradient of the target vector", dTarget, db, terms)
+	for _, k.Whole = range []bool{true, false} {
+		d := kernel.AttentionGradients{Source: s.normal(n, cols), SourceScore: s.team.Zeros(tensor.Buffers, n, heads), TargetScore: s.team.Zeros(tensor.Buffers, n, heads)}
+		start := exact(d.Source)
+		dSource, dTarget, gOut := s.team.Zeros(tensor.Buffers, 1, cols), s.team.Zeros(tensor.Buffers, 1, cols), s.blank(n, heads)
+		s.team.RowDots(gOut, dOut, out)
+		s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, dOut, gOut, logSum)
+		s.team.HeadDotBackward(d.Source, dSource, d.SourceScore, x, aSource)
+		s.team.HeadDotBackward(d.Source, dTarget, d.TargetScore, x, aTarget)
+		s.rowwise(what+case_(", whole", k.Whole)+", gradient", d.Source, start.Plus(dx), terms)
+		s.vector(what+case_(", whole", k.Whole)+", gradient of the source vector", dSource, da, terms)
+		s.vector(what+case_(", whole", k.Whole)+", gradient of the target vector", dTarget, db, terms)
+	}
 }
 
 // attention2 does the same for GATv2.

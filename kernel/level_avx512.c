@@ -36,10 +36,10 @@ static inline vf half_sums(const vf v[VW / 2]) {
 	vf a = quarter_sums(v), b = quarter_sums(v + 4);
 	return _mm512_permutexvar_ps(order, _mm512_shuffle_f32x4(a, b, 0x88) + _mm512_shuffle_f32x4(a, b, 0xdd));
 }
-// Writes first + i for each lane i of head h, of P heads, that is not 0, and returns how many there are. May write VW numbers.
-static inline int places_of(int32_t *to, vf v, int first, int h, int P) {
+// Writes first + i for each lane i of head h, of P heads, that is above 0, and returns how many there are. May write VW numbers.
+static inline int places_above(int32_t *to, vf v, int first, int h, int P) {
 	static const __mmask16 of_head[] = {[1] = 0xffff, [2] = 0x5555, [4] = 0x1111, [8] = 0x0101, [16] = 0x0001};
-	__mmask16 some = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_NEQ_UQ) & (of_head[P] << h);
+	__mmask16 some = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_GT_OQ) & (of_head[P] << h);
 	__m512i number = _mm512_add_epi32(_mm512_set1_epi32(first), _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
 	_mm512_storeu_si512(to, _mm512_maskz_compress_epi32(some, number));
 	return __builtin_popcount(some);

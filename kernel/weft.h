@@ -106,6 +106,7 @@ typedef struct {
 	const int64_t *hub;  // the row that the rows are parts of: the other end of their self loops; NULL: they are rows themselves
 	int32_t first, last; // forward only: the state begins, or ends, with these edges
 	// backward only
+	int32_t whole;             // the edges are all that their destinations have
 	const float *log_sum;      // destination rows × heads: maximum + ln sum
 	const float *g;            // destination rows × heads·width: dLoss/d output
 	const float *g_dot_out;    // destination rows × heads: ⟨g, output⟩

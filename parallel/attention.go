@@ -26,6 +26,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	}
 	state, targets := t.Team.AttentionStart(rows, a.Heads, width), at.targetScores()
 	alone := len(e.blocks) == 1
+	at.call.Whole = alone
 	k, release := at.on(e.local(), a.Source.Value(), targets)
 	t.Team.Attend(state, k, e.local().in, at.loops, alone)
 	release()

@@ -63,7 +63,7 @@ func (b *bench) attentions() (cases []testCase) {
 
 // attention is the kernel's description of a graph attention layer between as many rows as e has.
 func (s heads) attention(e *kernel.CSR, v2 bool, a *arrays) kernel.Attention {
-	k := kernel.Attention{Heads: s.heads, Width: s.width / s.heads, Slope: 0.2, Source: a.matrix(e.Cols, s.width)}
+	k := kernel.Attention{Heads: s.heads, Width: s.width / s.heads, Slope: 0.2, Whole: true, Source: a.matrix(e.Cols, s.width)}
 	if v2 {
 		k.Target, k.A = a.matrix(e.Rows, s.width), a.matrix(1, s.width)
 	} else {

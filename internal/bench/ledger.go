@@ -171,7 +171,7 @@ func (l *ledger) attentionShape(heads, cols int) string {
 
 func (l *ledger) attention(heads, cols int, a *arrays) kernel.Attention {
 	return kernel.Attention{
-		Heads: heads, Width: cols / heads, Slope: 0.2, Source: a.matrix(l.rows, cols), SourceScore: a.matrix(l.rows, heads),
+		Heads: heads, Width: cols / heads, Slope: 0.2, Whole: true, Source: a.matrix(l.rows, cols), SourceScore: a.matrix(l.rows, heads),
 		TargetScore: a.matrix(l.rows, heads),
 	}
 }
