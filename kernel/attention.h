@@ -287,23 +287,30 @@ typedef struct {
 	int8_t below[PLACES]; // whether it is the negative ones
 } picked;
 
-// Picks the sign that fewer edges have. Where a row has other edges than these the choice may not depend on them: it is that of `own`.
+// The places of one sign of head h in vectors v … end−1.
+INLINE int pick_sign(int32_t *to, const float *coef, int v, int end, int below, int h, int P) {
+	int n = 0;
+	for (; v < end; v++) {
+		vf c = load(coef + v * VW);
+		n += places_above(to + n, below ? -c : c, v * VW, h, P);
+	}
+	return n;
+}
+
+// Picks the sign that fewer edges have: that of `own` is tried first. Where a row has other edges than these, that one is taken, as the choice may
+// not depend on the edges.
 static __attribute__((noinline)) void pick(picked *p, const batch *b, const group *g, const float *coef, const vf *own) {
 	int n = 0, v = 0, part = 0;
 	for (int k = 0; k < b->runs; k++) {
 		const run *r = &b->run[k];
 		const int end = v + ((r->edges + (1 << b->shift) - 1) >> b->shift), whole = b->a->whole && r->begins && r->ends;
 		for (int h = 0; h < g->heads; h++, part++) {
-			const int begin = n;
-			int below = !whole && own[k][h] > 0;
-			for (int i = v; !below && i < end; i++)
-				n += places_above(p->place + n, load(coef + i * VW), i * VW, h, b->P);
-			if (whole && 2 * (n - begin) > r->edges) {
-				below = 1;
-				n = begin;
+			int below = own[k][h] > 0, picks = pick_sign(p->place + n, coef, v, end, below, h, b->P);
+			if (whole && 2 * picks > r->edges) {
+				below = !below;
+				picks = pick_sign(p->place + n, coef, v, end, below, h, b->P);
 			}
-			for (int i = v; below && i < end; i++)
-				n += places_above(p->place + n, -load(coef + i * VW), i * VW, h, b->P);
+			n += picks;
 			p->end[part] = n;
 			p->below[part] = below;
 		}
