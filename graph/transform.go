@@ -3,7 +3,6 @@ package graph
 import (
 	"fmt"
 	"slices"
-	"sync"
 
 	"weft/graph/internal/counter"
 	"weft/internal/cores"
@@ -216,16 +215,11 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	}
 	n := g.Vertices()
 	dense, noise := make([]float32, n*columns), counter.New(seed, "features")
-	workers := cores.Count()
-	var wait sync.WaitGroup
-	for w := range workers {
-		wait.Go(func() {
-			for v := n * w / workers; v < n*(w+1)/workers; v++ {
-				noise.Normals(dense[v*columns:(v+1)*columns], uint64(v))
-			}
-		})
-	}
-	wait.Wait()
+	cores.Share(n, func(from, to int) {
+		for v := from; v < to; v++ {
+			noise.Normals(dense[v*columns:(v+1)*columns], uint64(v))
+		}
+	})
 	changed := g.with(g.Relation)
 	changed.Features = Features{Columns: columns, Dense: dense}
 	return changed, nil

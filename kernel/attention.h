@@ -11,8 +11,8 @@
 //   ∂source_score_j += ⟨source_j, Σ_i q_ij·g_i⟩ − Σ_i α_ij·LeakyReLU'(t_ij)·⟨g_i, o_i⟩,  q = α·mask·LeakyReLU'(t)
 //   ∂target_score_i += (1 − slope)·(⟨g_i, Σ_{t_ij>0} α_ij·mask_ij·source_j⟩ − ⟨g_i, o_i⟩·Σ_{t_ij>0} α_ij)
 // where the second uses that Σ_j ∂s_ij over all in-edges of i is 0. For the same reason it is the opposite of the sums over t_ij ≤ 0, so that those
-// over the fewer edges are taken, and the rows of the others are not read. Where i's in-edges come in several blocks, which have to take the same
-// sums, the sign of target_score_i decides instead of the numbers of edges.
+// over the fewer edges are taken, and the rows of the others are not read. Where i's in-edges come in several blocks or batches, which have to take the
+// same sums, the sign of target_score_i decides instead of the numbers of edges.
 
 // Lane l of the result is x[l mod P], of `heads` values; 0 from there up to P.
 static inline vf per_head(const float *x, int heads, const int P) {
@@ -286,6 +286,18 @@ typedef struct {
 	int32_t end[PLACES];
 	int8_t below[PLACES]; // whether it is the negative ones
 } picked;
+
+#if !defined(__AVX512F__) // which has an instruction for it
+// Writes first + i for each lane i of head h, of P heads, that is above 0, and returns how many there are. May write VW numbers.
+static inline int places_above(int32_t *to, vf v, int first, int h, int P) {
+	int n = 0;
+	for (int i = h; i < VW; i += P) {
+		to[n] = first + i;
+		n += v[i] > 0;
+	}
+	return n;
+}
+#endif
 
 // The places of one sign of head h in vectors v … end−1.
 INLINE int pick_sign(int32_t *to, const float *coef, int v, int end, int below, int h, int P) {

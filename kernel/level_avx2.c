@@ -34,15 +34,6 @@ static inline vf lane_sums(const vf v[VW]) {
 static inline vf half_sums(const vf v[VW / 2]) {
 	return _mm256_permutevar8x32_ps(quarter_sums(v), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
-// Writes first + i for each lane i of head h, of P heads, that is above 0, and returns how many there are. May write VW numbers.
-static inline int places_above(int32_t *to, vf v, int first, int h, int P) {
-	int n = 0;
-	for (int i = h; i < VW; i += P) {
-		to[n] = first + i;
-		n += v[i] > 0;
-	}
-	return n;
-}
 #define TABLE weft_table_avx2
 #include "kernels.h"
 #pragma GCC pop_options

@@ -40,14 +40,5 @@ static inline vf lane_sums(const vf v[VW]) {
 }
 // Lanes 2i and 2i+1 of the result are the sums of the lower and the upper half of v[i].
 static inline vf half_sums(const vf v[VW / 2]) { return (vf){v[0][0] + v[0][1], v[0][2] + v[0][3], v[1][0] + v[1][1], v[1][2] + v[1][3]}; }
-// Writes first + i for each lane i of head h, of P heads, that is above 0, and returns how many there are. May write VW numbers.
-static inline int places_above(int32_t *to, vf v, int first, int h, int P) {
-	int n = 0;
-	for (int i = h; i < VW; i += P) {
-		to[n] = first + i;
-		n += v[i] > 0;
-	}
-	return n;
-}
 #define TABLE weft_table_portable
 #include "kernels.h"

@@ -30,7 +30,7 @@ type Team struct {
 	helpers helpers
 }
 
-// NewTeam returns a team of at least one thread.
+// NewTeam returns a team of at least one thread. One of all cores has Go's scheduler keep a processor spare (cores.Spare).
 func NewTeam(threads int, memory *tensor.Meter) *Team {
 	threads = max(1, threads)
 	if threads >= cores.Count() {

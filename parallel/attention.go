@@ -15,18 +15,17 @@ import (
 // travel: their scores follow from them.
 func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	t, e := a.Source.Tape(), p.enter()
+	alone := len(e.blocks) == 1
 	rows, width := a.Source.Rows(), a.Source.Cols()/a.Heads
 	p.decide(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
 	at := &attention{Attention: a, tape: t, loops: e.loops, call: kernel.Attention{
-		Heads: a.Heads, Width: width, Slope: a.Slope, TargetIDs: e.local().ids,
+		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.local().ids,
 		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(t),
 	}}
 	if a.SelfLoops {
 		at.loops = e.oneLoop(t.Team)
 	}
 	state, targets := t.Team.AttentionStart(rows, a.Heads, width), at.targetScores()
-	alone := len(e.blocks) == 1
-	at.call.Whole = alone
 	k, release := at.on(e.local(), a.Source.Value(), targets)
 	t.Team.Attend(state, k, e.local().in, at.loops, alone)
 	release()

@@ -1,8 +1,6 @@
 package generate
 
 import (
-	"sync"
-
 	"weft/graph"
 	"weft/internal/cores"
 )
@@ -83,7 +81,7 @@ func produceFeatures(o *Options, fill featureFunc, to sink) error {
 	piece := make([]float32, max(1, pieceBytes/4/columns)*columns)
 	for first := 0; first < vertices; {
 		rows := min(len(piece)/columns, vertices-first)
-		share(rows, func(from, to int) {
+		cores.Share(rows, func(from, to int) {
 			for r := from; r < to; r++ {
 				fill(piece[r*columns:(r+1)*columns], first+r)
 			}
@@ -100,7 +98,7 @@ func produceLabels(vertices int, classes *classes, to sink) error {
 	piece := make([]int64, min(vertices, pieceBytes/8))
 	for first := 0; first < vertices; {
 		rows := min(len(piece), vertices-first)
-		share(rows, func(from, to int) {
+		cores.Share(rows, func(from, to int) {
 			for r := from; r < to; r++ {
 				piece[r] = int64(classes.of(uint64(first + r)))
 			}
@@ -111,16 +109,6 @@ func produceLabels(vertices int, classes *classes, to sink) error {
 		first += rows
 	}
 	return nil
-}
-
-// share divides 0…n−1 among the processors.
-func share(n int, do func(from, to int)) {
-	workers := cores.Count()
-	var wait sync.WaitGroup
-	for w := range workers {
-		wait.Go(func() { do(n*w/workers, n*(w+1)/workers) })
-	}
-	wait.Wait()
 }
 
 // memory is the sink of Graph.
