@@ -15,11 +15,11 @@ import (
 // of a small graph are shorter than that.
 const linger = 50 * time.Microsecond
 
-// call is one hand-out of work(0) … work(n−1).
+// call is one hand-out of work(0) … work(n−1). Each thread has a share, the same in every call, so that it finds in its caches what it left
+// there; a thread that is through with its own goes on with the others'.
 type call struct {
-	n      int64
+	shares []share
 	work   func(k int)
-	next   atomic.Int64
 	inside atomic.Int64  // helpers that are at work; from finished up, once the caller lets no more of them in
 	left   chan struct{} // closed when the last of them is out
 	failed atomic.Pointer[any]
@@ -27,24 +27,38 @@ type call struct {
 
 const finished = math.MinInt64
 
-func newCall(n int, work func(k int)) *call {
-	return &call{n: int64(n), work: work, left: make(chan struct{})}
+// share is a run of pieces of which those from next on are to be done.
+type share struct {
+	next atomic.Int64
+	end  int64
 }
 
-// take works until nothing is left to take. A panic is kept for the caller's goroutine, where it can be recovered from.
-func (c *call) take() {
+func newCall(n, threads int, work func(k int)) *call {
+	c := &call{shares: make([]share, min(n, threads)), work: work, left: make(chan struct{})}
+	for i := range c.shares {
+		c.shares[i].next.Store(int64(n * i / len(c.shares)))
+		c.shares[i].end = int64(n * (i + 1) / len(c.shares))
+	}
+	return c
+}
+
+// take works until nothing is left to take, from share own on. A panic is kept for the caller's goroutine, where it can be recovered from.
+func (c *call) take(own int) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.failed.Store(&p)
 		}
 	}()
-	for k := c.next.Add(1) - 1; k < c.n; k = c.next.Add(1) - 1 {
-		c.work(int(k))
+	for i := range c.shares {
+		s := &c.shares[(own+i)%len(c.shares)]
+		for k := s.next.Add(1) - 1; k < s.end; k = s.next.Add(1) - 1 {
+			c.work(int(k))
+		}
 	}
 }
 
-// help takes, unless the call is finished: a helper that wakes up late is not waited for.
-func (c *call) help() {
+// help takes as the helper of a number, unless the call is finished: a helper that wakes up late is not waited for.
+func (c *call) help(number int) {
 	for inside := c.inside.Load(); inside >= 0; inside = c.inside.Load() {
 		if c.inside.CompareAndSwap(inside, inside+1) {
 			defer func() {
@@ -52,7 +66,7 @@ func (c *call) help() {
 					close(c.left)
 				}
 			}()
-			c.take()
+			c.take(1 + number%max(1, len(c.shares)-1)) // share 0 is the caller's
 			return
 		}
 	}
@@ -72,6 +86,7 @@ func (c *call) finish() {
 
 // helpers are the goroutines that work beside the callers. Between two calls they linger.
 type helpers struct {
+	begun atomic.Int64 // so far: a helper's number
 	idle  atomic.Int64 // that linger and are not promised to a call
 	calls chan *call   // what was promised to them; where it is full, a helper that lingers makes room soon
 }
@@ -86,8 +101,9 @@ func (h *helpers) join(c *call) {
 }
 
 func (h *helpers) help(c *call) {
+	number := int(h.begun.Add(1))
 	for more := true; more; c, more = h.another() {
-		c.help()
+		c.help(number)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 const ProductRows = 256
 
 const (
-	// lanes is how many partial results a reduction over vertices keeps, at most: lane l adds tiles l, l+lanes, … in this order.
+	// lanes is how many partial results a reduction over vertices keeps, at most. A lane adds tiles that lie together in their order.
 	lanes = 16
 	// laneRows is how many rows one tile of such a reduction has.
 	laneRows = 512

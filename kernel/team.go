@@ -69,11 +69,11 @@ func (t *Team) Parallel(n int, work func(k int)) {
 		}
 		return
 	}
-	c := newCall(n, work)
-	for range min(t.threads, n) - 1 {
+	c := newCall(n, t.threads, work)
+	for range c.shares[1:] {
 		t.helpers.join(c)
 	}
-	c.take()
+	c.take(0)
 	c.finish()
 }
 

@@ -304,8 +304,9 @@ typedef struct {
 	int64_t heads, width;
 } weft_head_scale_args;
 
-// How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Blocks of x and g in whole panels stay in a second cache.
-enum { WEFT_WEIGHT_DEPTH = 192, WEFT_WEIGHT_IN = 528, WEFT_WEIGHT_OUT = 512 };
+// How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Blocks of x and g in whole panels stay in a second cache
+// of 1 MB beside z and the rows that come next. The depth is odd, so that a row's places in all panels are not in the same sets of a cache.
+enum { WEFT_WEIGHT_DEPTH = 103, WEFT_WEIGHT_IN = 528, WEFT_WEIGHT_OUT = 512 };
 
 // What each row of a block takes in panels, at any SIMD level: of x, and of both factors of the largest block.
 static inline int64_t weft_weight_tall(int64_t in) { return (in + 11) / 12 * 16; }
@@ -318,7 +319,8 @@ static inline int64_t weft_weight_panels(int64_t in, int64_t out) {
 // What n columns take where the last of the widest vectors is filled up.
 static inline int64_t weft_padded(int64_t n) { return (n + 15) / 16 * 16; }
 
-// partial_l = xᵀ·g over the rows of tiles l, l+lanes, …, runs over the lanes; weight_sum: z = [z +] Σ_l partial_l, runs over z's rows.
+// partial_l = xᵀ·g over the rows of lane l, which are tiles that lie together, runs over the lanes; weight_sum: z = [z +] Σ_l partial_l,
+// runs over z's rows.
 typedef struct {
 	float *z;       // in × out
 	float *partial; // lanes × weft_padded(in) rows of weft_padded(out); what is behind in and out has no meaning

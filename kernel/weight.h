@@ -111,12 +111,17 @@ INLINE void pack(float *panels, const float *x, int64_t stride, int64_t columns,
 	}
 }
 
+// The lanes have about equally many tiles.
+static inline int64_t lane_begins(const weft_weight_args *a, int64_t lane) {
+	return (a->rows + a->tile - 1) / a->tile * lane / a->lanes * a->tile;
+}
+
 // The block from column i of x and column o of g on: a lane's sum [+]= xᵀ·g over the rows of its tile from lo on.
 static void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, int64_t i, int64_t o) {
 	const int64_t in = lesser(a->in - i, WEFT_WEIGHT_IN), out = lesser(a->out - o, WEFT_WEIGHT_OUT);
-	const int64_t hi = lesser(lo + a->tile, a->rows), after = lo + a->lanes * a->tile; // the lane's next tile
-	const int begun = lo >= a->lanes * a->tile;                                        // by a tile before
-	const int only = in == a->in && out == a->out;                                     // the next tile's first rows are packed after this block
+	const int64_t hi = lesser(lo + a->tile, a->rows);
+	const int begun = lo > lane_begins(a, lane);   // by a tile before
+	const int only = in == a->in && out == a->out; // the next tile's first rows are packed after this block
 	const int64_t panels = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW));
 	const int64_t once = out <= VW ? in / VW * VW : 0; // columns of x that are read once, which is why they are not packed
 	float *x_panels = a->scratch + lane * DEPTH * weft_weight_panels(a->in, a->out), *g_panels = x_panels + DEPTH * weft_weight_tall(in);
@@ -128,7 +133,7 @@ static void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, 
 		b.depth = lesser(hi - r, next);
 		b.add = begun || r > lo;
 		next = lesser(2 * next, DEPTH);
-		const int64_t ahead = r + b.depth < hi ? b.depth : only && after < a->rows ? after - r : 0;
+		const int64_t ahead = r + b.depth < (only ? a->rows : hi) ? b.depth : 0;
 		b.next_x = rows_from(x + ahead * a->in, in, a->in, next, panels * b.depth);
 		b.next_g = rows_from(g + ahead * a->out, out, a->out, next, panels * b.depth);
 		pack(g_panels, g, a->out, out, b.depth, BROAD * VW);
@@ -142,7 +147,7 @@ static void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, 
 static void k_weight(const void *args, int64_t lo, int64_t hi) {
 	const weft_weight_args *a = args;
 	for (int64_t lane = lo; lane < hi; lane++)
-		for (int64_t first = lane * a->tile; first < a->rows; first += a->lanes * a->tile)
+		for (int64_t first = lane_begins(a, lane); first < lesser(lane_begins(a, lane + 1), a->rows); first += a->tile)
 			for (int64_t i = 0; i < a->in; i += WEFT_WEIGHT_IN)
 				for (int64_t o = 0; o < a->out; o += WEFT_WEIGHT_OUT)
 					weight_columns(a, lane, first, i, o);

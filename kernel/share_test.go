@@ -1,0 +1,29 @@
+package kernel
+
+import (
+	"slices"
+	"testing"
+)
+
+// TestShares has each thread begin with the same share of every call, so that it finds in its caches what it left there, and go on with the
+// others'.
+func TestShares(t *testing.T) {
+	for n := 1; n < 20; n++ {
+		for threads := 1; threads < 6; threads++ {
+			begins := min(n, threads)
+			for own := range begins {
+				var done []int
+				newCall(n, threads, func(k int) { done = append(done, k) }).take(own)
+				if first := n * own / begins; done[0] != first {
+					t.Errorf("thread %d of %d began %d pieces with %d, not %d", own, begins, n, done[0], first)
+				}
+				slices.Sort(done)
+				for k := range n {
+					if len(done) != n || done[k] != k {
+						t.Fatalf("thread %d of %d alone did %v of %d pieces", own, begins, done, n)
+					}
+				}
+			}
+		}
+	}
+}
