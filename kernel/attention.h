@@ -33,10 +33,12 @@ static inline void multiply_all(float *x, const float *y, int n) {
 
 // out_eh = from_other(e),h for every edge of the batch; likewise further matrices, each `heads` columns behind the one before.
 INLINE void gather_heads(float *const *out, const int matrices, const batch *b, const float *from, int64_t stride, int heads, const int P) {
+	const int64_t H = b->a->heads;
+	const int edges = b->edges;
 #pragma GCC unroll 4
-	for (int e = 0; e < b->edges; e++) {
+	for (int e = 0; e < edges; e++) {
 		const float *x = from + b->other[e] * stride;
-		for (int m = 0; m < matrices; m++, x += b->a->heads)
+		for (int m = 0; m < matrices; m++, x += H)
 			if (heads == P)
 				__builtin_memcpy(out[m] + e * P, x, P * sizeof(float));
 			else
@@ -98,6 +100,15 @@ INLINE void fetch_soon(const batch *b, int v, const float *from, int64_t stride,
 static inline void fetch_row(const float *row, const group *g) {
 	for (int v = 0; v < g->vectors; v += LANES / VW)
 		__builtin_prefetch(row + v * VW, 0, SECOND_CACHE);
+}
+
+// Adds factor times the P values of a run to as many heads as there are.
+static inline void add_heads(float *to, float factor, const float *from, int heads, const int P) {
+	if (heads == P)
+		for (int h = 0; h < P; h++)
+			to[h] += factor * from[h];
+	else
+		store_n(to, load_n(to, heads) + factor * load(from), heads);
 }
 
 // The P values of a run for as many heads as there are.
@@ -251,16 +262,26 @@ static void k_attend_v2(const void *args, int64_t lo, int64_t hi) {
 }
 
 // pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i, –), heads each: what an edge needs of its destination besides g, in one place.
+INLINE void pack_rows(const weft_attention_args *a, int64_t lo, int64_t hi, const int64_t H) {
+	for (int64_t i = lo; i < hi; i++) {
+		float *p = a->pack + i * WEFT_PACK * H;
+		for (int64_t h = 0; h < H; h++)
+			p[h] = a->log_sum[i * H + h];
+		for (int64_t h = 0; h < H; h++)
+			p[H + h] = a->g_dot_out[i * H + h];
+		for (int64_t h = 0; h < H; h++)
+			p[2 * H + h] = a->target_score ? a->target_score[i * H + h] : 0;
+	}
+}
+
 static void k_attend_pack(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	int64_t H = a->heads;
-	for (int64_t i = lo; i < hi; i++)
-		for (int64_t h = 0; h < H; h++) {
-			float *p = a->pack + i * WEFT_PACK * H + h;
-			p[0] = a->log_sum[i * H + h];
-			p[H] = a->g_dot_out[i * H + h];
-			p[2 * H] = a->target_score ? a->target_score[i * H + h] : 0;
-		}
+	if (a->heads == 1)
+		pack_rows(a, lo, hi, 1);
+	else if (a->heads == 4)
+		pack_rows(a, lo, hi, 4);
+	else
+		pack_rows(a, lo, hi, a->heads);
 }
 
 // dots_kh = ⟨x_h, sum_h⟩ for each run k, in place k·P + h: of the run's row of x, from the group's first column on, and of its row of sums. Runs are
@@ -284,49 +305,46 @@ static __attribute__((noinline)) void run_dots(float *dots, const float *x, cons
 typedef struct {
 	int32_t place[PLACES + FAR];
 	int32_t end[PLACES];
-	int8_t below[PLACES]; // whether it is the negative ones
+	float below[PLACES + GAP]; // 1 where it is the negative ones, else 0; head h of run k has place k·P + h
 } picked;
 
-#if !defined(__AVX512F__) // which has an instruction for it
-// Writes first + i for each lane i of head h, of P heads, that is above 0, and returns how many there are. May write VW numbers.
-static inline int places_above(int32_t *to, vf v, int first, int h, int P) {
+#if !defined(__AVX512F__) // which has instructions for it
+// Writes first + i for each bit i, and returns how many there are. All are bits of head h of P. May write VW numbers.
+static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int P) {
 	int n = 0;
-	for (int i = h; i < VW; i += P) {
-		to[n] = first + i;
-		n += v[i] > 0;
-	}
+	for (; bits; bits &= bits - 1)
+		to[n++] = first + __builtin_ctzll(bits);
 	return n;
 }
 #endif
 
-// The places of one sign of head h in vectors v … end−1.
-INLINE int pick_sign(int32_t *to, const float *coef, int v, int end, int below, int h, int P) {
-	int n = 0;
-	for (; v < end; v++) {
-		vf c = load(coef + v * VW);
-		n += places_above(to + n, below ? -c : c, v * VW, h, P);
-	}
-	return n;
-}
-
 // Picks the sign that fewer edges have: that of `own` is tried first. Where a row has other edges than these, that one is taken, as the choice may
 // not depend on the edges.
 static __attribute__((noinline)) void pick(picked *p, const batch *b, const group *g, const float *coef, const vf *own) {
-	int n = 0, v = 0, part = 0;
+	const int P = b->P;
+	const uint64_t of_head = ~(uint64_t)0 / ((1 << P) - 1); // bits of places of head 0
+	uint64_t sign[2][PLACES / 64];                         // of each place, whether it is positive, and negative
+	int n = 0, part = 0;
 	for (int k = 0; k < b->runs; k++) {
 		const run *r = &b->run[k];
-		const int end = v + ((r->edges + (1 << b->shift) - 1) >> b->shift), whole = b->a->whole && r->begins && r->ends;
-		for (int h = 0; h < g->heads; h++, part++) {
-			int below = own[k][h] > 0, picks = pick_sign(p->place + n, coef, v, end, below, h, b->P);
-			if (whole && 2 * picks > r->edges) {
-				below = !below;
-				picks = pick_sign(p->place + n, coef, v, end, below, h, b->P);
+		const int at = r->at * P, places = r->edges * P, words = (places + 63) / 64, whole = b->a->whole && r->begins && r->ends;
+		for (int w = 0; w < words; w++)
+			signs(coef + at + w * 64, &sign[0][w], &sign[1][w]);
+		if (places % 64) // what follows is another run's
+			for (int i = 0; i < 2; i++)
+				sign[i][words - 1] &= ~(~(uint64_t)0 << places % 64);
+		for (int h = 0; h < g->heads; h++) {
+			int below = own[k][h] > 0, picks = 0;
+			if (whole) {
+				for (int w = 0; w < words; w++)
+					picks += __builtin_popcountll(sign[below][w] & of_head << h);
+				below ^= 2 * picks > r->edges;
 			}
-			n += picks;
-			p->end[part] = n;
-			p->below[part] = below;
+			for (int w = 0; w < words; w++)
+				n += write_places(p->place + n, sign[below][w] & of_head << h, at + w * 64, h, P);
+			p->end[part++] = n;
+			p->below[k * P + h] = below;
 		}
-		v = end;
 	}
 	for (int i = 0; i < FAR; i += VW)
 		store_index(p->place + n + i, p->place[n - (n > 0)] - (vi){0});
@@ -402,8 +420,8 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			x.top[k] = below = add_vector(below, down, &b, v);
 		}
 		for (int k = 0; k < b.runs; k++) {
-			x.sum[k] = sum_of_edges(x.sum[k], P) * x.own3[k];
-			x.top[k] = sum_of_edges(x.top[k], P) * x.own3[k];
+			store(x.tops + k * P, sum_of_edges(x.sum[k], P) * x.own3[k]);
+			store(x.scales + k * P, sum_of_edges(x.top[k], P) * x.own3[k]);
 		}
 		if (a->mask.threshold) {
 			edge_masks(x.keep, &b, g->head, g->heads);
@@ -417,11 +435,14 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			sum_rows(&sum, g);
 			run_dots(x.sums, grad, g->scratch, &b, g);
 		}
-		for (int k = 0, part = 0; k < b.runs; k++)
-			for (int h = 0; h < g->heads; h++, part++) {
-				float less = picks && p.below[part] ? x.top[k][h] : x.sum[k][h];
-				a->d_target_score[b.run[k].row * H + g->head + h] += (1 - a->slope) * (x.sums[k * P + h] - less);
-			}
+		for (int i = 0; i < b.runs * P; i += VW) {
+			vf less = load(x.tops + i);
+			if (picks)
+				less = positive(load(p.below + i), load(x.scales + i), less);
+			store(x.sums + i, load(x.sums + i) - less);
+		}
+		for (int k = 0; k < b.runs; k++)
+			add_heads(a->d_target_score + b.run[k].row * H + g->head, 1 - a->slope, x.sums + k * P, g->heads, P);
 	}
 }
 
@@ -451,7 +472,7 @@ INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t 
 			x.sum[k] = sums = add_vector(sums, alpha * d * load(x.g_dot_out + v * VW), &b, v);
 		}
 		for (int k = 0; k < b.runs; k++)
-			x.sum[k] = sum_of_edges(x.sum[k], P);
+			store(x.tops + k * P, sum_of_edges(x.sum[k], P));
 		if (a->mask.threshold) {
 			edge_masks(x.keep, &b, g->head, g->heads);
 			multiply_all(x.s, x.keep, b.edges * P);
@@ -462,9 +483,10 @@ INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t 
 		                     .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows};
 		sum_rows(&sum, g);
 		run_dots(x.sums, a->source + g->from, rows, &b, g);
+		for (int i = 0; i < b.runs * P; i += VW)
+			store(x.sums + i, load(x.sums + i) - load(x.tops + i));
 		for (int k = 0; k < b.runs; k++)
-			for (int h = 0; h < g->heads; h++)
-				a->d_source_score[b.run[k].row * H + g->head + h] += x.sums[k * P + h] - x.sum[k][h];
+			add_heads(a->d_source_score + b.run[k].row * H + g->head, 1, x.sums + k * P, g->heads, P);
 	}
 }
 

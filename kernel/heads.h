@@ -59,20 +59,35 @@ typedef struct {
 	float *z2;                // a row of the group's vectors for each run
 } row_sum;
 
-// The coefficients of an edge for vector v of a block: one for all lanes where a head has `per` whole vectors, else by lane.
-INLINE vf coefficients(const float *coef, const vi *head, int v, const int per) {
-	return per ? all(coef[v / per]) : spread(coef, head[v]);
+// The coefficients of an edge, of heads from a block's first one on, for coefficient. They are loaded once: where a cache holds the rows, the
+// loads are what takes the time.
+INLINE vf edge_coefficients(const float *coef, const int per) {
+	vf c = per == BLOCK ? all(*coef) : per && BLOCK / per <= 4 ? four(coef) : load(coef);
+	IN_REGISTER(c);
+	return c;
+}
+
+// That for vector v of a block: one for all lanes where a head has `per` whole vectors, else by lane.
+INLINE vf coefficient(vf c, const vi *head, int v, const int per) {
+	if (per == BLOCK)
+		return c;
+	if (per && BLOCK / per <= 4)
+		return __builtin_shuffle(c, (numbers(0) & ~3) + v / per);
+	return __builtin_shuffle(c, head[v]);
 }
 
 // acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for.
 INLINE void add_row(vf *acc, vf *acc2, const float *row, const float *coef, const float *coef2, const vi *head,
                     const int per, const int two, const int nb, const int tail, const float *later) {
 	prefetch_block(later, nb, tail);
+	vf c = edge_coefficients(coef, per), c2 = two ? edge_coefficients(coef2, per) : c;
 	for (int v = 0; v < nb; v++) {
 		vf x = load_block(row, v, nb, tail);
-		acc[v] += coefficients(coef, head, v, per) * x;
 		if (two)
-			acc2[v] += coefficients(coef2, head, v, per) * x;
+			IN_REGISTER(x);
+		acc[v] += coefficient(c, head, v, per) * x;
+		if (two)
+			acc2[v] += coefficient(c2, head, v, per) * x;
 	}
 }
 
@@ -83,7 +98,7 @@ INLINE void sum_block(const row_sum *s, const group *g, const int per, const int
 	const int first = per ? g->head_of[v0 * VW] : 0; // head of the block
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++)
-		head[v] = lane_heads(g, v0, v, nb, tail);
+		head[v] = lane_heads(g, v0, v, nb, tail) - first;
 	for (int k = 0; k < b->runs; k++) {
 		const run *r = &b->run[k];
 		const int32_t *other = b->other + r->at;
@@ -98,9 +113,9 @@ INLINE void sum_block(const row_sum *s, const group *g, const int per, const int
 				acc[v] = load_block(z, v, nb, tail);
 		for (int64_t e = 0; e < r->edges; e++)
 			add_row(acc, acc2, rows + other[e] * cols, coef + e * P, coef2 + e * P, head, per, two, nb, tail, rows + other[e + ahead] * cols);
+		const vf scale = s->scale ? edge_coefficients(s->scale + k * P + first, per) : all(1.0f);
 		for (int v = 0; v < nb; v++) {
-			if (s->scale)
-				acc[v] *= coefficients(s->scale + k * P + first, head, v, per);
+			acc[v] *= coefficient(scale, head, v, per);
 			store_block(z, acc[v], v, nb, tail);
 			if (two)
 				store_block(s->z2 + (k * (int64_t)g->vectors + v0) * VW, acc2[v], v, nb, tail);
@@ -156,7 +171,7 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int per, const
 	vf acc2[BLOCK], slope = all(s->slope);
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++) {
-		head[v] = lane_heads(g, v0, v, nb, tail);
+		head[v] = lane_heads(g, v0, v, nb, tail) - first;
 		acc2[v] = (vf){0};
 	}
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
@@ -168,8 +183,11 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int per, const
 		}
 		for (int e = 0; e < r->edges; e++) {
 			const float *row = s->rows + b->other[r->at + e] * s->cols + v0 * VW;
+			const vf all_c = edge_coefficients(coef + e * P, per);
 			for (int v = 0; v < nb; v++) {
-				vf x = load_block(row, v, nb, tail), c = coefficients(coef + e * P, head, v, per);
+				vf x = load_block(row, v, nb, tail), c = coefficient(all_c, head, v, per);
+				if (two)
+					IN_REGISTER(x);
 				vf d = where_greater(x, below[v], c, c * slope);
 				acc[v] += d;
 				if (two)

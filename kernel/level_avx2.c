@@ -8,6 +8,8 @@ static const int32_t lanes[16] = {-1, -1, -1, -1, -1, -1, -1, -1, 0, 0, 0, 0, 0,
 static inline __m256i first(int n) { return _mm256_loadu_si256((const __m256i *)(lanes + 8 - n)); }
 static inline vf load(const float *p) { return _mm256_loadu_ps(p); }
 static inline void store(float *p, vf v) { _mm256_storeu_ps(p, v); }
+// The same four numbers in every four lanes.
+static inline vf four(const float *p) { return _mm256_broadcast_ps((const __m128 *)p); }
 static inline vf load_n(const float *p, int n) { return _mm256_maskload_ps(p, first(n)); }
 static inline void store_n(float *p, vf v, int n) { _mm256_maskstore_ps(p, first(n), v); }
 // a > b ? a : b
@@ -34,6 +36,16 @@ static inline vf lane_sums(const vf v[VW]) {
 static inline vf half_sums(const vf v[VW / 2]) {
 	return _mm256_permutevar8x32_ps(quarter_sums(v), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
+// Of 64 numbers, which are above 0 and which below.
+static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
+	*above = *below = 0;
+	for (int i = 0; i < 64; i += 8) {
+		*above |= (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(load(x + i), _mm256_setzero_ps(), _CMP_GT_OQ)) << i;
+		*below |= (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(load(x + i), _mm256_setzero_ps(), _CMP_LT_OQ)) << i;
+	}
+}
+// Has a vector be loaded once and then stay in a register, where the compiler would use it from memory again and again.
+#define IN_REGISTER(v) __asm__("" : "+x"(v))
 #define TABLE weft_table_avx2
 #include "kernels.h"
 #pragma GCC pop_options

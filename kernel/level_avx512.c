@@ -1,11 +1,13 @@
 #include <immintrin.h>
 #include <stdint.h>
 #pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")
+#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,bmi2,popcnt")
 typedef __m512 vf;
 enum { VW = 16, REGISTERS = 16 };
 static inline vf load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void store(float *p, vf v) { _mm512_storeu_ps(p, v); }
+// The same four numbers in every four lanes.
+static inline vf four(const float *p) { return _mm512_broadcast_f32x4(_mm_loadu_ps(p)); }
 static inline vf load_n(const float *p, int n) { return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }
 static inline void store_n(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v); }
 // a > b ? a : b
@@ -36,14 +38,27 @@ static inline vf half_sums(const vf v[VW / 2]) {
 	vf a = quarter_sums(v), b = quarter_sums(v + 4);
 	return _mm512_permutexvar_ps(order, _mm512_shuffle_f32x4(a, b, 0x88) + _mm512_shuffle_f32x4(a, b, 0xdd));
 }
-// Writes first + i for each lane i of head h, of P heads, that is above 0, and returns how many there are. May write VW numbers.
-static inline int places_above(int32_t *to, vf v, int first, int h, int P) {
-	static const __mmask16 of_head[] = {[1] = 0xffff, [2] = 0x5555, [4] = 0x1111, [8] = 0x0101, [16] = 0x0001};
-	__mmask16 some = _mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_GT_OQ) & (of_head[P] << h);
-	__m512i number = _mm512_add_epi32(_mm512_set1_epi32(first), _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
-	_mm512_storeu_si512(to, _mm512_maskz_compress_epi32(some, number));
-	return __builtin_popcount(some);
+// Of 64 numbers, which are above 0 and which below.
+static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
+	*above = *below = 0;
+	for (int i = 0; i < 64; i += 16) {
+		*above |= (uint64_t)_mm512_cmp_ps_mask(load(x + i), _mm512_setzero_ps(), _CMP_GT_OQ) << i;
+		*below |= (uint64_t)_mm512_cmp_ps_mask(load(x + i), _mm512_setzero_ps(), _CMP_LT_OQ) << i;
+	}
 }
+// Writes first + i for each bit i, and returns how many there are. All are bits of head h of P. May write VW numbers.
+static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int P) {
+	const __m512i places = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(P));
+	int n = 0;
+	bits = _pext_u64(bits, ~(uint64_t)0 / ((1 << P) - 1) << h);
+	for (int at = first + h; bits; bits >>= 16, at += 16 * P) {
+		_mm512_storeu_si512(to + n, _mm512_maskz_compress_epi32(bits, _mm512_add_epi32(_mm512_set1_epi32(at), places)));
+		n += __builtin_popcount(bits & 0xffff);
+	}
+	return n;
+}
+// Has a vector be loaded once and then stay in a register, where the compiler would use it from memory again and again.
+#define IN_REGISTER(v) __asm__("" : "+v"(v))
 #define TABLE weft_table_avx512
 #include "kernels.h"
 #pragma GCC pop_options

@@ -7,6 +7,8 @@ static inline vf load(const float *p) {
 	return v;
 }
 static inline void store(float *p, vf v) { __builtin_memcpy(p, &v, sizeof v); }
+// The same four numbers in every four lanes.
+static inline vf four(const float *p) { return load(p); }
 static inline vf load_n(const float *p, int n) {
 	vf v = {0};
 	for (int i = 0; i < n; i++)
@@ -40,5 +42,18 @@ static inline vf lane_sums(const vf v[VW]) {
 }
 // Lanes 2i and 2i+1 of the result are the sums of the lower and the upper half of v[i].
 static inline vf half_sums(const vf v[VW / 2]) { return (vf){v[0][0] + v[0][1], v[0][2] + v[0][3], v[1][0] + v[1][1], v[1][2] + v[1][3]}; }
+// Of 64 numbers, which are above 0 and which below.
+static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
+	*above = *below = 0;
+	for (int i = 0; i < 64; i++) {
+		*above |= (uint64_t)(x[i] > 0) << i;
+		*below |= (uint64_t)(x[i] < 0) << i;
+	}
+}
+#if defined(__SSE2__)
+#define IN_REGISTER(v) __asm__("" : "+x"(v))
+#else
+#define IN_REGISTER(v)
+#endif
 #define TABLE weft_table_portable
 #include "kernels.h"
