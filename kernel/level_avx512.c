@@ -49,12 +49,13 @@ static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 // Writes first + i for each bit i, and returns how many there are. All are bits of head h of P. May write VW numbers.
 static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int P) {
 	const __m512i places = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(P));
-	int n = 0;
+	int n = 0, at = first + h;
 	bits = _pext_u64(bits, ~(uint64_t)0 / ((1 << P) - 1) << h);
-	for (int at = first + h; bits; bits >>= 16, at += 16 * P) {
+	do { // mostly once, and no branch whether there are any
 		_mm512_storeu_si512(to + n, _mm512_maskz_compress_epi32(bits, _mm512_add_epi32(_mm512_set1_epi32(at), places)));
 		n += __builtin_popcount(bits & 0xffff);
-	}
+		at += 16 * P;
+	} while (bits >>= 16);
 	return n;
 }
 // Has a vector be loaded once and then stay in a register, where the compiler would use it from memory again and again.

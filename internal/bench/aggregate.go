@@ -126,7 +126,7 @@ func (b *bench) aggregations() (cases []testCase) {
 // writes the output.
 func (b *bench) spmm(e *kernel.CSR, width int, row, col *tensor.Matrix, a *arrays) *job {
 	x, z := a.matrix(e.Cols, width), a.zeros(e.Rows, width)
-	g := gather{e.Indices, []*tensor.Matrix{x}}
+	g := along(e, x)
 	perEdge := 1
 	if col != nil {
 		g.matrices, perEdge = append(g.matrices, col), 2
@@ -145,7 +145,7 @@ func (b *bench) max(e *kernel.CSR, width int, a *arrays) *job {
 	z, arg := a.zeros(e.Rows, width), a.element(tensor.Int32, e.Rows, width)
 	return &job{
 		run:   func() { b.team.Max(z, arg, e, x, nil, nil, true) },
-		flops: float64(e.Entries() * width), gathers: []gather{{e.Indices, []*tensor.Matrix{x}}}, read: structure(e), written: 8 * z.Len(),
+		flops: float64(e.Entries() * width), gathers: []gather{along(e, x)}, read: structure(e), written: 8 * z.Len(),
 	}
 }
 
@@ -154,6 +154,6 @@ func (b *bench) maxBackward(e *kernel.CSR, width int, a *arrays) *job {
 	g, arg, dx := a.matrix(e.Cols, width), a.ids(e.Cols, width, e.Rows), a.zeros(e.Rows, width)
 	return &job{
 		run:   func() { b.team.MaxBackward(dx, e, g, arg, nil, nil) },
-		flops: float64(e.Entries() * width), gathers: []gather{{e.Indices, []*tensor.Matrix{g, arg}}}, read: structure(e), updated: 4 * dx.Len(),
+		flops: float64(e.Entries() * width), gathers: []gather{along(e, g, arg)}, read: structure(e), updated: 4 * dx.Len(),
 	}
 }

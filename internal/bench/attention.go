@@ -82,15 +82,16 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 	k := s.attention(e, v2, a)
 	state := a.state(e.Rows, s.heads, k.Width)
 	j := &job{
-		run: func() { b.team.Attend(state, k, e, nil, true) }, flops: float64(2 * e.Entries() * s.width),
-		written: 4 * (state.Out.Len() + state.Maximum.Len()), exps: e.Entries() * s.heads,
+		run: func() { b.team.Attend(state, k, e, nil, true) }, flops: float64(2 * e.Entries() * s.width), sums: float64(2 * e.Entries() * s.width),
+		gathers: []gather{along(e, k.Source)}, written: 4 * (state.Out.Len() + state.Maximum.Len()),
 	}
+	top := a.filled(e.Rows, s.heads, 4) // above all scores
 	if v2 {
 		j.flops += float64(5 * e.Entries() * s.width)
-		j.scores = e.Entries() * s.width
-		j.gathers, j.read = []gather{{e.Indices, []*tensor.Matrix{k.Source}}}, structure(e, k.Target)
+		j.scores, j.cols = e.Entries()*s.width, s.width
+		j.exps, j.read = []edgeExps{{e, a.matrix(e.Rows, s.heads), top, nil}}, structure(e, k.Target)
 	} else {
-		j.gathers, j.read = []gather{{e.Indices, []*tensor.Matrix{k.Source, k.SourceScore}}}, structure(e, k.TargetScore)
+		j.exps, j.read = []edgeExps{{e, k.TargetScore, top, k.SourceScore}}, structure(e, k.TargetScore)
 	}
 	return j
 }
@@ -116,18 +117,20 @@ func (b *bench) attendBackward(s heads, v2 bool, a *arrays) *job {
 	packed := a.matrix(e.Rows, 3*s.heads)
 	j := &job{
 		run:   func() { b.team.AttendBackward(d, k, e, t, nil, g, gOut, logSum) },
-		flops: float64(6 * e.Entries() * s.width), exps: 2 * e.Entries() * s.heads,
+		flops: float64(6 * e.Entries() * s.width), sums: float64(6 * e.Entries() * s.width),
 		read: append(structure(e, g, gOut, logSum), structure(t, k.Source)...), updated: 4 * d.Source.Len(),
 	}
 	if v2 {
 		d.Target, d.A = a.zeros(e.Rows, s.width), a.zeros(1, s.width)
-		j.flops += float64(18 * e.Entries() * s.width)
-		j.scores = 2 * e.Entries() * s.width
-		j.gathers = []gather{{e.Indices, []*tensor.Matrix{k.Source}}, {t.Indices, []*tensor.Matrix{g, k.Target, packed}}}
+		j.flops, j.sums = float64(24*e.Entries()*s.width), float64(14*e.Entries()*s.width)
+		j.scores, j.cols = 2*e.Entries()*s.width, s.width
+		j.gathers = []gather{along(e, k.Source), along(t, g, k.Target)}
+		j.exps = []edgeExps{{e, gOut, logSum, nil}, {t, a.matrix(e.Cols, s.heads), a.matrix(e.Cols, s.heads), packed}}
 		j.read, j.updated = append(j.read, k.Target), j.updated+4*d.Target.Len()
 	} else {
 		d.SourceScore, d.TargetScore = a.zeros(e.Cols, s.heads), a.zeros(e.Rows, s.heads)
-		j.gathers = []gather{{e.Indices, []*tensor.Matrix{k.Source, k.SourceScore}}, {t.Indices, []*tensor.Matrix{g, packed}}}
+		j.gathers = []gather{along(e, k.Source), along(t, g)}
+		j.exps = []edgeExps{{e, k.TargetScore, logSum, k.SourceScore}, {t, k.SourceScore, k.SourceScore, packed}}
 		j.read, j.updated = append(j.read, k.SourceScore, k.TargetScore), j.updated+4*(d.SourceScore.Len()+d.TargetScore.Len())
 	}
 	return j

@@ -106,14 +106,14 @@ func (b *bench) machine() Machine {
 	defer a.release()
 	x, y := a.matrix(rows, width), a.matrix(rows, width)
 	e := b.graph(graphKey{uniform, rows, 15}).in
-	g := b.tuned(gather{e.Indices, []*tensor.Matrix{x}})
+	g := b.tuned(along(e, x))
 	exps, scores := 1<<24, 1<<26
 	if b.Quick {
 		exps, scores = 1<<18, 1<<18
 	}
-	t := b.alternate(time.Second, func() { b.gather(g) }, func() { b.probes.read(x) }, func() { b.probes.write(y, 1) },
+	t := b.alternate(time.Second, func() { b.probes.gather(g) }, func() { b.probes.read(x) }, func() { b.probes.write(y, 1) },
 		func() { b.probes.update(y, 1) }, b.bestSquare().run, func() { exps = b.probes.exp(exps) },
-		func() { scores = b.probes.score(scores) })
+		func() { scores = b.probes.score(scores, scoreCols) })
 	bytes := float64(4 * x.Len())
 	m.Gather, m.Read, m.Write, m.Update = float64(g.rowBytes())/t[0], bytes/t[1], bytes/t[2], bytes/t[3]
 	m.Flops, m.Exp, m.Score = b.square.flops/t[4], float64(exps)/t[5], float64(scores)/t[6]

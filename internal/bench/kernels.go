@@ -35,16 +35,24 @@ type job struct {
 	written int              // bytes
 	past    bool             // they are written past the caches
 	updated int              // bytes that are read and written in place
-	exps    int              // exponentials
-	scores  int              // terms a·LeakyReLU(x + y) of GATv2's scores
-	square  bool             // the flops count in the bound, at the rate of the square product
-	compute bool             // and nothing else does
+	exps    []edgeExps
+	scores  int // terms a·LeakyReLU(x + y) of GATv2's scores, of rows of cols columns
+	cols    int
+	sums    float64 // flops that count in the bound at the rate that the square product had when it was found
+	square  bool    // all flops count in the bound, at the rate of the square product
+	compute bool    // and nothing else does
 }
 
-// gather reads row indices[k] of each matrix, for each k.
+// gather reads row indices[k] of each matrix, for each k, destination by destination: i has indices indptr[i] … indptr[i+1]−1.
 type gather struct {
+	indptr   *tensor.Matrix
 	indices  *tensor.Matrix
 	matrices []*tensor.Matrix
+}
+
+// along is the gather of the rows at the other ends of e's edges.
+func along(e *kernel.CSR, matrices ...*tensor.Matrix) gather {
+	return gather{e.Indptr, e.Indices, matrices}
 }
 
 func (g gather) rowBytes() int {
@@ -55,15 +63,13 @@ func (g gather) rowBytes() int {
 	return n * g.indices.Len()
 }
 
-func (g gather) indexBytes() int { return 4 * g.indices.Len() }
+func (g gather) indexBytes() int { return 8*g.indptr.Len() + 4*g.indices.Len() }
 
 // tunedGather is a gather with the best distance of prefetch.
 type tunedGather struct {
 	gather
 	ahead int
 }
-
-func (b *bench) gather(g tunedGather) { b.probes.gather(g.indices, g.ahead, g.matrices...) }
 
 // distances are what the gather probe tries; 0 leaves it to the processor to run ahead.
 var distances = []int{0, 1, 2, 4, 8, 16, 32, 64}
@@ -80,7 +86,7 @@ func (b *bench) tuned(g gather) tunedGather {
 	best, fastest := 0, 0.0
 	for round := range 3 {
 		for _, d := range distances {
-			if t := (work{func() { b.gather(tunedGather{part, d}) }}).timed(1)[0]; round > 0 && (fastest == 0 || t < fastest) {
+			if t := (work{func() { b.probes.gather(tunedGather{part, d}) }}).timed(1)[0]; round > 0 && (fastest == 0 || t < fastest) {
 				best, fastest = d, t
 			}
 		}
@@ -119,7 +125,7 @@ func (b *bench) passes(j *job) (passes []pass, release func()) {
 	for _, g := range j.gathers {
 		t := b.tuned(g)
 		rows, indices := float64(g.rowBytes()), float64(g.indexBytes())
-		add(rows/(rows+indices), func() { b.gather(t) })
+		add(rows/(rows+indices), func() { b.probes.gather(t) })
 	}
 	if len(j.read) > 0 {
 		add(1, func() { b.probes.read(j.read...) })
@@ -136,11 +142,11 @@ func (b *bench) passes(j *job) (passes []pass, release func()) {
 		to := words(j.updated)
 		add(1, func() { b.probes.update(to, 1) })
 	}
-	if j.exps > 0 {
-		add(float64(j.exps)/float64(b.probes.exp(j.exps)), func() { b.probes.exp(j.exps) })
+	for _, x := range j.exps {
+		add(1, func() { b.probes.expEdges(x) })
 	}
 	if j.scores > 0 {
-		add(float64(j.scores)/float64(b.probes.score(j.scores)), func() { b.probes.score(j.scores) })
+		add(float64(j.scores)/float64(b.probes.score(j.scores, j.cols)), func() { b.probes.score(j.scores, j.cols) })
 	}
 	return passes, func() {
 		for _, m := range scratch {
@@ -171,8 +177,13 @@ func (b *bench) measure(name, shape string, j *job, budget time.Duration) Kernel
 	}
 	samples := b.rounds(budget, work{j.run}, probes)
 	kernel := samples[0][0]
+	sums := 0.0
+	if j.sums > 0 {
+		sums = j.sums / b.bestSquare().rate // a square product among the probes would empty the caches
+	}
 	fractions := make([]float64, len(kernel)) // of each round, in which the machine is equally busy with other things
 	for r, seconds := range kernel {
+		fractions[r] = sums / seconds
 		for i, p := range passes {
 			fractions[r] += p.share * samples[1][i][r] / seconds
 		}

@@ -24,70 +24,91 @@ static inline uint32_t lane_sum(vu v) {
 	return sum;
 }
 
-// The sum of rows index[0 … n−1], each of nb vectors and a tail. With ahead set, the row that many places behind is asked for.
-static inline __attribute__((always_inline)) vu add_rows(const uint32_t *x, int64_t cols, const int32_t *index, int64_t n, int64_t ahead,
-                                                         const int nb, const int tail) {
-	vu s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}; // so that no addition waits for the one before
+// The sum of rows index[lo … hi−1], each of nb vectors and a tail, destination by destination: **end is where the indices of the one under way
+// end, and behind it are the ends of those that follow. With ahead set, the row that many places behind is asked for.
+static inline __attribute__((always_inline)) vu add_rows(const uint32_t *x, int64_t cols, const int32_t *index, const int64_t **end, int64_t lo,
+                                                         int64_t hi, int64_t ahead, const int nb, const int tail) {
 	const int even = nb / 4 * 4;
-	for (int64_t k = 0; k < n; k++) {
-		const uint32_t *row = x + index[k] * cols;
-		if (ahead) {
-			const uint32_t *later = x + index[k + ahead] * cols;
+	vu sum = {0};
+	for (int64_t k = lo; k < hi; *end += k == **end) {
+		vu s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0}; // so that no addition waits for the one before
+		for (const int64_t stop = **end < hi ? **end : hi; k < stop; k++) {
+			const uint32_t *row = x + index[k] * cols;
+			if (ahead) {
+				const uint32_t *later = x + index[k + ahead] * cols;
 #pragma GCC unroll 32
-			for (int w = 0; w < nb * VW; w += LINE)
-				__builtin_prefetch(later + w);
-			if (tail)
-				__builtin_prefetch(later + nb * VW);
-			if (cols % LINE) // the row may end one line later
-				__builtin_prefetch(later + cols - 1);
-		}
+				for (int w = 0; w < nb * VW; w += LINE)
+					__builtin_prefetch(later + w);
+				if (tail)
+					__builtin_prefetch(later + nb * VW);
+				if (cols % LINE) // the row may end one line later
+					__builtin_prefetch(later + cols - 1);
+			}
 #pragma GCC unroll 8
-		for (int b = 0; b < even; b += 4) {
-			s0 += load(row + b * VW);
-			s1 += load(row + (b + 1) * VW);
-			s2 += load(row + (b + 2) * VW);
-			s3 += load(row + (b + 3) * VW);
+			for (int b = 0; b < even; b += 4) {
+				s0 += load(row + b * VW);
+				s1 += load(row + (b + 1) * VW);
+				s2 += load(row + (b + 2) * VW);
+				s3 += load(row + (b + 3) * VW);
+			}
+			if (nb > even)
+				s0 += load(row + even * VW);
+			if (nb > even + 1)
+				s1 += load(row + (even + 1) * VW);
+			if (nb > even + 2)
+				s2 += load(row + (even + 2) * VW);
+			if (tail)
+				s3 += load_n(row + nb * VW, tail);
 		}
-		if (nb > even)
-			s0 += load(row + even * VW);
-		if (nb > even + 1)
-			s1 += load(row + (even + 1) * VW);
-		if (nb > even + 2)
-			s2 += load(row + (even + 2) * VW);
-		if (tail)
-			s3 += load_n(row + nb * VW, tail);
+		sum += (s0 + s1) + (s2 + s3);
 	}
-	return (s0 + s1) + (s2 + s3);
+	return sum;
 }
 
 #define CASE(nb) \
 	case nb: \
-		return tail ? add_rows(x, cols, index, n, ahead, nb, tail) : add_rows(x, cols, index, n, ahead, nb, 0);
+		return tail ? add_rows(x, cols, index, end, lo, hi, ahead, nb, tail) : add_rows(x, cols, index, end, lo, hi, ahead, nb, 0);
 
 // The common widths have a loop of their own, without branches inside a row.
-static inline __attribute__((always_inline)) vu add_block(const uint32_t *x, int64_t cols, const int32_t *index, int64_t n,
-                                                          const int64_t ahead) {
+static inline __attribute__((always_inline)) vu add_block(const uint32_t *x, int64_t cols, const int32_t *index, const int64_t **end, int64_t lo,
+                                                          int64_t hi, const int64_t ahead) {
 	int vectors = cols / VW, tail = cols % VW;
 	switch (vectors) {
 		CASE(0) CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(12) CASE(16) CASE(32)
 	}
-	return add_rows(x, cols, index, n, ahead, vectors, tail);
+	return add_rows(x, cols, index, end, lo, hi, ahead, vectors, tail);
 }
 #undef CASE
+
+// The row whose indices k is one of.
+static inline int64_t row_of(const int64_t *indptr, int64_t rows, int64_t k) {
+	int64_t first = 0;
+	for (int64_t last = rows - 1; first < last;) {
+		const int64_t middle = (first + last) / 2;
+		if (indptr[middle + 1] <= k)
+			first = middle + 1;
+		else
+			last = middle;
+	}
+	return first;
+}
 
 // Blocks of rows are read from each matrix in turn, so that the indices are fetched once.
 static uint32_t gather(const probe_rows *r, int64_t lo, int64_t hi) {
 	enum { BLOCK = 512 };
+	const int64_t *end = r->indptr + 1 + row_of(r->indptr, r->rows, lo), *next = end;
 	vu sum = {0};
 	for (int64_t k = lo; k < hi; k += BLOCK) {
 		int64_t n = hi - k < BLOCK ? hi - k : BLOCK, last = hi - k - r->ahead;
 		int64_t led = !r->ahead || last < 0 ? 0 : last < n ? last : n; // rows whose follower is in the range too
 		for (int m = 0; m < r->matrices; m++) {
+			next = end;
 			if (led)
-				sum += add_block(r->x[m], r->cols[m], r->indices + k, led, r->ahead);
+				sum += add_block(r->x[m], r->cols[m], r->indices, &next, k, k + led, r->ahead);
 			if (led < n)
-				sum += add_block(r->x[m], r->cols[m], r->indices + k + led, n - led, 0);
+				sum += add_block(r->x[m], r->cols[m], r->indices, &next, k + led, k + n, 0);
 		}
+		end = next;
 	}
 	return lane_sum(sum);
 }
@@ -166,17 +187,79 @@ static void exp_all(float *z, const float *x, int64_t n, int64_t times) {
 	}
 }
 
-// LeakyReLU(t) is max(t, slope·t), in the fewest instructions: an addition, a product, a maximum, and a product that is added.
-static float score_all(const float *x, const float *y, const float *a, int64_t n, int64_t times) {
+enum { PLACES = 1024 }; // of a row's edges and heads that are worked on at a time; edge e and head h have place e·heads + h
+
+// Rows are taken one after another: what a row's end costs, and lanes that its edges do not fill, are in the rate. The sum is returned.
+static inline __attribute__((always_inline)) float exp_of(const probe_edges *e, int64_t lo, int64_t hi, const int parts, const int heads) {
+	float in[3][PLACES + VW] = {{0}}, own[2][16 + VW];
 	const vf slope = 0.2f - (vf){0};
-	vf acc[LIVE] = {{0}};
-	for (; times > 0; times--) {
-		for (int64_t i = 0; i + LIVE * VW <= n; i += LIVE * VW)
-			for (int k = 0; k < LIVE; k++) {
-				int64_t at = i + k * VW;
-				vf t = (vf)load((const uint32_t *)x + at) + (vf)load((const uint32_t *)y + at);
-				acc[k] += (vf)load((const uint32_t *)a + at) * larger(t * slope, t);
+	vi lane;
+	for (int l = 0; l < VW; l++)
+		lane[l] = l;
+	vf sum = {0};
+	for (int64_t k = lo, i = row_of(e->indptr, e->rows, lo); k < hi; i++) {
+		for (int l = 0; l < 16; l++) {
+			own[0][l] = e->score[i * heads + l % heads];
+			own[1][l] = e->top[i * heads + l % heads];
+		}
+		for (const int64_t end = e->indptr[i + 1] < hi ? e->indptr[i + 1] : hi; k < end;) {
+			const int64_t n = end - k < PLACES / heads ? end - k : PLACES / heads;
+			for (int64_t j = 0; parts && j < n; j++) {
+				const float *x = e->others + e->indices[k + j] * (int64_t)(parts * heads);
+				for (int m = 0; m < parts; m++)
+					__builtin_memcpy(in[m] + j * heads, x + m * heads, heads * sizeof(float));
 			}
+			for (int64_t at = 0; at < n * heads; at += VW) {
+				const uint32_t *x = (const uint32_t *)in[0] + at;
+				vf s = (vf)load(x) + (vf)load((const uint32_t *)own[0] + at % heads);
+				vf top = (vf)load(parts == 3 ? (const uint32_t *)in[1] + at : (const uint32_t *)own[1] + at % heads);
+				vf z = exp_v(larger(s, s * slope) - top);
+				if (parts == 3)
+					z *= (vf)load((const uint32_t *)in[2] + at);
+				sum += (vf)((vi)z & (lane < (int32_t)(n * heads - at)));
+			}
+			k += n;
+		}
+	}
+	float all = 0;
+	for (int l = 0; l < VW; l++)
+		all += sum[l];
+	return all;
+}
+
+#define HEADS(n) \
+	case n: \
+		return e->parts == 0 ? exp_of(e, lo, hi, 0, n) : e->parts == 1 ? exp_of(e, lo, hi, 1, n) : exp_of(e, lo, hi, 3, n);
+
+static float exp_edges(const probe_edges *e, int64_t lo, int64_t hi) {
+	switch (e->heads) {
+		HEADS(1) HEADS(2) HEADS(4) HEADS(8)
+	}
+	return 0;
+}
+#undef HEADS
+
+// LeakyReLU(t) is max(t, slope·t), in the fewest instructions: an addition, a product, a maximum, and a product that is added.
+static float score_rows(const float *x, int64_t rows, const float *y, const float *a, int64_t cols, int64_t times) {
+	const vf slope = 0.2f - (vf){0};
+	const int64_t whole = cols / VW, rest = cols % VW;
+	vf acc[LIVE] = {{0}};
+	for (int64_t k = 0; k < times; k++) {
+		const uint32_t *p = (const uint32_t *)x + k % rows * cols, *q = (const uint32_t *)y, *r = (const uint32_t *)a;
+		int64_t v = 0;
+		for (; v + LIVE <= whole; v += LIVE, p += LIVE * VW, q += LIVE * VW, r += LIVE * VW)
+			for (int l = 0; l < LIVE; l++) {
+				vf t = (vf)load(p + l * VW) + (vf)load(q + l * VW);
+				acc[l] += (vf)load(r + l * VW) * larger(t * slope, t);
+			}
+		for (; v < whole; v++, p += VW, q += VW, r += VW) {
+			vf t = (vf)load(p) + (vf)load(q);
+			acc[0] += (vf)load(r) * larger(t * slope, t);
+		}
+		if (rest) {
+			vf t = (vf)load_n(p, rest) + (vf)load_n(q, rest);
+			acc[1] += (vf)load_n(r, rest) * larger(t * slope, t);
+		}
 		__asm__ volatile("" ::: "memory"); // the next time is not the same work to the compiler
 	}
 	vf all = (acc[0] + acc[1]) + (acc[2] + acc[3]);
@@ -186,4 +269,4 @@ static float score_all(const float *x, const float *y, const float *a, int64_t n
 	return sum;
 }
 
-const probe_level LEVEL = {gather, read_all, write_all, write_past, update_all, exp_all, score_all};
+const probe_level LEVEL = {gather, read_all, write_all, write_past, update_all, exp_all, exp_edges, score_rows};

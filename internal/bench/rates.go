@@ -38,10 +38,12 @@ func MemoryRates(threads int, available int64) (stream, rows Rate, err error) {
 	for i := range indices.Int32s() {
 		indices.Int32s()[i] = draw.Int32N(int32(n))
 	}
-	g := gather{indices, []*tensor.Matrix{x}}
+	whole := a.element(tensor.Int64, 1, 2) // one destination
+	copy(whole.Int64s(), []int64{0, int64(n)})
+	g := gather{whole, indices, []*tensor.Matrix{x}}
 	alone, together := one.tuned(g), all.tuned(g)
 	t := all.alternate(ratesBudget, func() { one.probes.read(x) }, func() { all.probes.read(x) },
-		func() { one.gather(alone) }, func() { all.gather(together) })
+		func() { one.probes.gather(alone) }, func() { all.probes.gather(together) })
 	streamed, gathered := float64(4*x.Len()), float64(g.rowBytes())
 	return Rate{streamed / t[0], streamed / t[1]}, Rate{gathered / t[2], gathered / t[3]}, nil
 }
