@@ -14,6 +14,7 @@ typedef struct {
 	int64_t row;
 	int at, edges;    // the first edge's number in the batch, and how many there are
 	int begins, ends; // whether the row's first and last edges are among them
+	const int32_t *far; // its other ends again, where those of the rows that follow come right behind them, as far as FAR
 } run;
 
 typedef struct {
@@ -123,7 +124,8 @@ static int next_batch(batch *b, int empty) {
 		}
 		describe_vectors(b, b->runs, vectors, VW - (filled - left) * b->P);
 		store_index(other + left, other[left - (left > 0)] - (vi){0});
-		b->run[b->runs++] = (run){b->row, b->edges, left, b->done == 0, b->done + left == all};
+		const int32_t *far = lo + b->done + left + FAR <= b->last ? index + b->done : other;
+		b->run[b->runs++] = (run){b->row, b->edges, left, b->done == 0, b->done + left == all, far};
 		b->done = b->done + left == all ? 0 : b->done + left;
 		b->row += b->done == 0;
 		b->edges += filled;

@@ -112,7 +112,7 @@ INLINE void sum_block(const row_sum *s, const group *g, const int per, const int
 			for (int v = 0; v < nb; v++)
 				acc[v] = load_block(z, v, nb, tail);
 		for (int64_t e = 0; e < r->edges; e++)
-			add_row(acc, acc2, rows + other[e] * cols, coef + e * P, coef2 + e * P, head, per, two, nb, tail, rows + other[e + ahead] * cols);
+			add_row(acc, acc2, rows + other[e] * cols, coef + e * P, coef2 + e * P, head, per, two, nb, tail, rows + r->far[e + ahead] * cols);
 		const vf scale = s->scale ? edge_coefficients(s->scale + k * P + first, per) : all(1.0f);
 		for (int v = 0; v < nb; v++) {
 			acc[v] *= coefficient(scale, head, v, per);
@@ -236,6 +236,7 @@ typedef struct {
 	int heads, full, has_tail, tail;
 	int64_t ahead, vectors;
 	const float *target, *factor; // the run's
+	const int32_t *other, *far;   // and its edges'
 } products;
 
 INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const float *row, int64_t c, const int lanes) {
@@ -247,7 +248,7 @@ INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *
 }
 
 INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products *p, int64_t e) {
-	const float *row = d->rows + d->b->other[e] * d->cols, *later = d->rows + d->b->other[e + p->ahead] * d->cols;
+	const float *row = d->rows + p->other[e] * d->cols, *later = d->rows + p->far[e + p->ahead] * d->cols;
 	__asm__("" : "+r"(row), "+r"(later)); // two addresses with constant offsets
 	for (int64_t k = 0; k < p->vectors; k += VW < 16 ? 16 / VW : 1)
 		__builtin_prefetch(later + k * VW);
@@ -277,7 +278,10 @@ INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs)
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
 		p.target = d->target + r->row * d->cols;
 		p.factor = d->factor + r->row * d->cols;
-		for (int64_t e = r->at, end = r->at + r->edges; e < end; e += together) {
+		p.other = b->other + r->at;
+		p.far = r->far;
+		const int64_t end = r->edges;
+		for (int64_t e = 0; e < end; e += together) {
 			if (together <= 4) { // in registers
 #pragma GCC unroll 4
 				for (int i = 0; i < together; i++)
@@ -287,9 +291,9 @@ INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs)
 					edge_products(score + i * places, dot + i * places, d, &p, e + i);
 			}
 			if (p.score)
-				store(d->score + e * P, pairs ? half_sums(score) : lane_sums(score));
+				store(d->score + (r->at + e) * P, pairs ? half_sums(score) : lane_sums(score));
 			if (p.dot)
-				store(d->dot + e * P, pairs ? half_sums(dot) : lane_sums(dot));
+				store(d->dot + (r->at + e) * P, pairs ? half_sums(dot) : lane_sums(dot));
 		}
 	}
 }
