@@ -230,6 +230,11 @@ typedef struct {
 	float *score, *dot; // of the batch's first edge; one of them may be NULL
 } dot_rows;
 
+// What a run's edges have in common, of a vector's columns.
+typedef struct {
+	vf a, target, factor;
+} fixed_part;
+
 // What is computed for an edge, and of which columns: heads of `full` whole vectors, and with has_tail so many columns more.
 typedef struct {
 	int score, dot;
@@ -237,14 +242,27 @@ typedef struct {
 	int64_t ahead, vectors;
 	const float *target, *factor; // the run's
 	const int32_t *other, *far;   // and its edges'
+	int few;                      // vectors, so that what the edges have in common stays in registers
+	fixed_part fixed[3];
 } products;
 
-INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const float *row, int64_t c, const int lanes) {
-	vf x = part(row + c, lanes);
-	if (p->score)
-		*score += part(d->a + c, lanes) * leaky_v(x + part(p->target + c, lanes), all(d->slope));
+INLINE fixed_part fixed_at(const dot_rows *d, const products *p, int64_t c, const int lanes) {
+	fixed_part f = {{0}};
+	if (p->score) {
+		f.a = part(d->a + c, lanes);
+		f.target = part(p->target + c, lanes);
+	}
 	if (p->dot)
-		*dot += x * part(p->factor + c, lanes);
+		f.factor = part(p->factor + c, lanes);
+	return f;
+}
+
+INLINE void add_products(vf *score, vf *dot, const dot_rows *d, const products *p, const float *row, fixed_part f, const int lanes) {
+	vf x = part(row, lanes);
+	if (p->score)
+		*score += f.a * leaky_v(x + f.target, all(d->slope));
+	if (p->dot)
+		*dot += x * f.factor;
 }
 
 INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products *p, int64_t e) {
@@ -256,9 +274,9 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 		int64_t c = h * (p->full * VW + (p->has_tail ? p->tail : 0));
 		vf s = {0}, t = {0};
 		for (int k = 0; k < p->full; k++)
-			add_products(&s, &t, d, p, row, c + k * VW, VW);
+			add_products(&s, &t, d, p, row + c + k * VW, p->few ? p->fixed[k] : fixed_at(d, p, c + k * VW, VW), VW);
 		if (p->has_tail)
-			add_products(&s, &t, d, p, row, c + p->full * VW, p->tail);
+			add_products(&s, &t, d, p, row + c + p->full * VW, p->few ? p->fixed[p->full] : fixed_at(d, p, c + p->full * VW, p->tail), p->tail);
 		if (p->score)
 			score[h] = s;
 		if (p->dot)
@@ -272,6 +290,7 @@ INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs)
 	const batch *b = d->b;
 	const int together = VW / P, places = pairs ? P / 2 : P;
 	vf score[VW] = {{0}}, dot[VW] = {{0}}; // left as they were for places of no head or edge, which nobody reads
+	p.few = REGISTERS >= 16 && p.heads == 1 && p.full + p.has_tail <= 3;
 	p.ahead = ahead_of(p.vectors * sizeof(vf));
 	if (p.ahead < 32) // wide rows come from memory a tenth sooner if they are asked for twice as early as for sums
 		p.ahead = 2 * p.ahead < 32 ? 2 * p.ahead : 32;
@@ -280,6 +299,12 @@ INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs)
 		p.factor = d->factor + r->row * d->cols;
 		p.other = b->other + r->at;
 		p.far = r->far;
+		if (p.few) {
+			for (int k = 0; k < p.full; k++)
+				p.fixed[k] = fixed_at(d, &p, k * VW, VW);
+			if (p.has_tail)
+				p.fixed[p.full] = fixed_at(d, &p, p.full * VW, p.tail);
+		}
 		const int64_t end = r->edges;
 		for (int64_t e = 0; e < end; e += together) {
 			if (together <= 4) { // in registers
