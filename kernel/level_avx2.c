@@ -17,6 +17,8 @@ static inline vf larger(vf a, vf b) { return _mm256_max_ps(a, b); }
 // x > y ? a : b
 static inline vf where_greater(vf x, vf y, vf a, vf b) { return _mm256_blendv_ps(b, a, _mm256_cmp_ps(x, y, _CMP_GT_OQ)); }
 static inline vf vsqrt(vf v) { return _mm256_sqrt_ps(v); }
+// Whether a lane of v is not 0; lanes are all ones or 0.
+static inline int any_bit(vf v) { return !_mm256_testz_ps(v, v); }
 typedef __m256i vu;
 static inline vu all_u(uint32_t x) { return _mm256_set1_epi32(x); }
 // The products of the lower halves of each 64 bits.

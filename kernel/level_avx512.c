@@ -15,6 +15,8 @@ static inline vf larger(vf a, vf b) { return _mm512_max_ps(a, b); }
 // x > y ? a : b
 static inline vf where_greater(vf x, vf y, vf a, vf b) { return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_GT_OQ), b, a); }
 static inline vf vsqrt(vf v) { return _mm512_sqrt_ps(v); }
+// Whether a lane of v is not 0; lanes are all ones or 0.
+static inline int any_bit(vf v) { return _mm512_test_epi32_mask((__m512i)v, (__m512i)v) != 0; }
 typedef __m512i vu;
 static inline vu all_u(uint32_t x) { return _mm512_set1_epi32(x); }
 // The products of the lower halves of each 64 bits.

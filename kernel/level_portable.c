@@ -30,6 +30,11 @@ static inline vu all_u(uint32_t x) { return (vu){x, x, x, x}; }
 static inline vf larger(vf a, vf b) { return (vf)(((vu)a & (vu)(a > b)) | ((vu)b & ~(vu)(a > b))); }
 // x > y ? a : b
 static inline vf where_greater(vf x, vf y, vf a, vf b) { return (vf)(((vu)a & (vu)(x > y)) | ((vu)b & ~(vu)(x > y))); }
+// Whether a lane of v is not 0; lanes are all ones or 0.
+static inline int any_bit(vf v) {
+	vu bits = (vu)v;
+	return (bits[0] | bits[1] | bits[2] | bits[3]) != 0;
+}
 typedef uint64_t v64 __attribute__((vector_size(16)));
 // The products of the lower halves of each 64 bits.
 static inline vu multiply(vu a, vu b) { return (vu)(((v64)a & 0xffffffffu) * ((v64)b & 0xffffffffu)); }

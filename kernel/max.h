@@ -63,7 +63,7 @@ INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, const int 
 			}
 			for (int v = 0; v < nb; v++)
 				any |= finite[v] != finite[v];
-			int numbers_only = lane_sum((vf)(any & (vi)all(1.0f))) == 0;
+			const int numbers_only = !any_bit((vf)any);
 			if (numbers_only && a->first) {
 #pragma GCC unroll 8 // so that top and from need not be in memory
 				for (int v = 0; v < nb; v++) {

@@ -72,6 +72,14 @@ func (s heads) attention(e *kernel.CSR, v2 bool, a *arrays) kernel.Attention {
 	return k
 }
 
+// scored is how many heads' scores the probe adds up and from how many columns each. Heads that share a cache line are one to it.
+func (s heads) scored() (heads, width int) {
+	if s.width/s.heads < lineWords && s.width%lineWords == 0 {
+		return s.width / lineWords, lineWords
+	}
+	return s.heads, s.width / s.heads
+}
+
 // attend gathers source rows, and for GATv1 their scores; it streams the structure and what stands for the destination (GATv1 its
 // scores, GATv2 its row) and writes the output and the log-sum-exp. There is one exponential for each edge and head, and GATv2 has one term
 // of a score for each edge and column: unlike GATv1's, its scores are sums over columns that belong to the edge.
@@ -88,7 +96,8 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 	top := a.filled(e.Rows, s.heads, 4) // above all scores
 	if v2 {
 		j.flops += float64(5 * e.Entries() * s.width)
-		j.scores, j.cols = e.Entries()*s.width, s.width
+		j.scores = e.Entries() * s.width
+		j.heads, j.width = s.scored()
 		j.exps, j.read = []edgeExps{{e, a.matrix(e.Rows, s.heads), top, nil}}, structure(e, k.Target)
 	} else {
 		j.exps, j.read = []edgeExps{{e, k.TargetScore, top, k.SourceScore}}, structure(e, k.TargetScore)
@@ -123,7 +132,8 @@ func (b *bench) attendBackward(s heads, v2 bool, a *arrays) *job {
 	if v2 {
 		d.Target, d.A = a.zeros(e.Rows, s.width), a.zeros(1, s.width)
 		j.flops, j.sums = float64(24*e.Entries()*s.width), float64(14*e.Entries()*s.width)
-		j.scores, j.cols = 2*e.Entries()*s.width, s.width
+		j.scores = 2 * e.Entries() * s.width
+		j.heads, j.width = s.scored()
 		j.gathers = []gather{along(e, k.Source), along(t, g, k.Target)}
 		j.exps = []edgeExps{{e, gOut, logSum, nil}, {t, a.matrix(e.Cols, s.heads), a.matrix(e.Cols, s.heads), packed}}
 		j.read, j.updated = append(j.read, k.Target), j.updated+4*d.Target.Len()

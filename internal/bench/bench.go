@@ -113,7 +113,7 @@ func (b *bench) machine() Machine {
 	}
 	t := b.alternate(time.Second, func() { b.probes.gather(g) }, func() { b.probes.read(x) }, func() { b.probes.write(y, 1) },
 		func() { b.probes.update(y, 1) }, b.bestSquare().run, func() { exps = b.probes.exp(exps) },
-		func() { scores = b.probes.score(scores, scoreCols) })
+		func() { scores = b.probes.score(scores, 1, scoreCols) })
 	bytes := float64(4 * x.Len())
 	m.Gather, m.Read, m.Write, m.Update = float64(g.rowBytes())/t[0], bytes/t[1], bytes/t[2], bytes/t[3]
 	m.Flops, m.Exp, m.Score = b.square.flops/t[4], float64(exps)/t[5], float64(scores)/t[6]

@@ -160,8 +160,9 @@ func TestEdgeExponentials(t *testing.T) {
 // TestScoreTerms: the probe computes what it claims to, and as many terms as it says.
 func TestScoreTerms(t *testing.T) {
 	eachLevel(func() {
-		for _, cols := range []int{1, 16, 41, 192} {
-			const rows, times = 3, 7
+		for _, shape := range [][2]int{{1, 1}, {4, 4}, {3, 16}, {1, 41}, {2, 96}} {
+			const rows, times = 3, 17
+			heads, cols := shape[0], shape[0]*shape[1]
 			x, y, a, want := make([]float32, rows*cols), make([]float32, cols), make([]float32, cols), 0.0
 			for i := range x {
 				x[i], y[i%cols], a[i%cols] = float32(i%5)-2, float32(i%cols%3)-1, float32(i%cols%11)-4
@@ -172,15 +173,15 @@ func TestScoreTerms(t *testing.T) {
 					want += float64(a[c]) * max(sum, .2*sum)
 				}
 			}
-			if got := scoreTerms(x, y, a, times); math.Abs(float64(got)-want) > 1e-3 {
+			if got := scores(x, y, a, heads, times); math.Abs(float64(got)-want) > 1e-2 {
 				t.Errorf("%d columns: sum %v, want %v", cols, got, want)
 			}
 		}
 	})
 	p := probes{newArrays(t, 3).team}
 	for _, cols := range []int{41, 1024} {
-		if call := scorePerCall / cols * cols; p.score(call*4+1, cols) != call*5 {
-			t.Errorf("%d terms of %d columns", p.score(call*4+1, cols), cols)
+		if call := scorePerCall / cols * cols; p.score(call*4+1, 1, cols) != call*5 {
+			t.Errorf("%d terms of %d columns", p.score(call*4+1, 1, cols), cols)
 		}
 	}
 }

@@ -36,8 +36,9 @@ type job struct {
 	past    bool             // they are written past the caches
 	updated int              // bytes that are read and written in place
 	exps    []edgeExps
-	scores  int // terms a·LeakyReLU(x + y) of GATv2's scores, of rows of cols columns
-	cols    int
+	scores  int // terms a·LeakyReLU(x + y) of GATv2's scores, of heads of width columns
+	heads   int
+	width   int
 	sums    float64 // flops that count in the bound at the rate that the square product had when it was found
 	square  bool    // all flops count in the bound, at the rate of the square product
 	compute bool    // and nothing else does
@@ -146,7 +147,8 @@ func (b *bench) passes(j *job) (passes []pass, release func()) {
 		add(1, func() { b.probes.expEdges(x) })
 	}
 	if j.scores > 0 {
-		add(float64(j.scores)/float64(b.probes.score(j.scores, j.cols)), func() { b.probes.score(j.scores, j.cols) })
+		run := func() int { return b.probes.score(j.scores, j.heads, j.width) }
+		add(float64(j.scores)/float64(run()), func() { run() })
 	}
 	return passes, func() {
 		for _, m := range scratch {

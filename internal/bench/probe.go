@@ -23,7 +23,7 @@ const (
 	lineWords    = 16   // 32-bit words in a cache line
 	expBuffer    = 2048 // floats that stay in the first-level cache
 	expPerCall   = 1 << 16
-	scoreCols    = 1024 // of the rows whose score terms are the machine's rate
+	scoreCols    = 1024 // of one head, whose terms are the machine's rate
 	scoreRows    = 8    // of other ends, which stay there too
 	scorePerCall = 1 << 18
 )
@@ -146,9 +146,10 @@ func exponentials(z, x []float32, times int) {
 	C.probe_exp(level, (*C.float)(&z[0]), (*C.float)(&x[0]), C.int64_t(len(x)), C.int64_t(times))
 }
 
-// score adds up at least n terms a·LeakyReLU(x + y), as GATv2's scores do, from rows of so many columns in the first-level cache, and returns how
-// many.
-func (p probes) score(n, cols int) int {
+// score adds up at least n terms a·LeakyReLU(x + y) to scores, as GATv2's are, of rows of so many heads and columns of each in the first-level
+// cache, and returns how many.
+func (p probes) score(n, heads, width int) int {
+	cols := heads * width
 	times := max(1, scorePerCall/cols)
 	calls := max(p.team.Threads(), (n+times*cols-1)/(times*cols))
 	x := make([]float32, (scoreRows+2)*cols)
@@ -156,11 +157,12 @@ func (p probes) score(n, cols int) int {
 		x[i] = float32(i%7) - 3
 	}
 	rows := min(scoreRows, max(1, scoreCols/cols))
-	p.team.Parallel(calls, func(int) { scoreTerms(x[:rows*cols], x[rows*cols:][:cols], x[(rows+1)*cols:][:cols], times) })
+	p.team.Parallel(calls, func(int) { scores(x[:rows*cols], x[rows*cols:][:cols], x[(rows+1)*cols:][:cols], heads, times) })
 	return calls * times * cols
 }
 
-// scoreTerms is the sum of a·LeakyReLU(x + y) with slope 0.2 over so many rows of x, which begin anew where they end.
-func scoreTerms(x, y, a []float32, times int) float32 {
-	return float32(C.probe_score(level, (*C.float)(&x[0]), C.int64_t(len(x)/len(y)), (*C.float)(&y[0]), (*C.float)(&a[0]), C.int64_t(len(y)), C.int64_t(times)))
+// scores is the sum of Σ_c a_c·LeakyReLU(x_c + y_c) with slope 0.2 over so many rows of x, which begin anew where they end.
+func scores(x, y, a []float32, heads, times int) float32 {
+	return float32(C.probe_score(level, (*C.float)(&x[0]), C.int64_t(len(x)/len(y)), (*C.float)(&y[0]), (*C.float)(&a[0]), C.int64_t(heads),
+		C.int64_t(len(y)/heads), C.int64_t(times)))
 }

@@ -38,8 +38,8 @@ typedef struct {
 	void (*update)(uint32_t *x, int64_t n, uint32_t value); // x_i += value
 	void (*exp)(float *z, const float *x, int64_t n, int64_t times); // z_i = e^x_i for |x| ≤ 87, 2 units in the last place
 	float (*exp_edges)(const probe_edges *edges, int64_t lo, int64_t hi); // their sum
-	// The sum over k < times and the columns of a_c·LeakyReLU(x_kc + y_c) with slope 0.2, for row k mod rows of x.
-	float (*score)(const float *x, int64_t rows, const float *y, const float *a, int64_t cols, int64_t times);
+	// The sum over k < times of the scores of each head, Σ_c a_c·LeakyReLU(x_kc + y_c) over its columns with slope 0.2, for row k mod rows of x.
+	float (*score)(const float *x, int64_t rows, const float *y, const float *a, int64_t heads, int64_t width, int64_t times);
 } probe_level;
 
 extern const probe_level probe_avx512, probe_avx2, probe_portable;
@@ -53,7 +53,8 @@ static inline void probe_past(const probe_level *l, void *x, int64_t n, uint32_t
 static inline void probe_update(const probe_level *l, void *x, int64_t n, uint32_t value) { l->update(x, n, value); }
 static inline void probe_exp(const probe_level *l, float *z, const float *x, int64_t n, int64_t times) { l->exp(z, x, n, times); }
 static inline float probe_exp_edges(const probe_level *l, const probe_edges *e, int64_t lo, int64_t hi) { return l->exp_edges(e, lo, hi); }
-static inline float probe_score(const probe_level *l, const float *x, int64_t rows, const float *y, const float *a, int64_t cols, int64_t times) {
-	return l->score(x, rows, y, a, cols, times);
+static inline float probe_score(const probe_level *l, const float *x, int64_t rows, const float *y, const float *a, int64_t heads, int64_t width,
+                                int64_t times) {
+	return l->score(x, rows, y, a, heads, width, times);
 }
 #endif

@@ -239,34 +239,59 @@ static float exp_edges(const probe_edges *e, int64_t lo, int64_t hi) {
 }
 #undef HEADS
 
+// Lane i of the result is the sum of the lanes of v[i], for VW vectors, of which nothing is left.
+static inline vf add_up(vf *v) {
+	vi even, odd;
+	for (int l = 0; l < VW; l++) {
+		even[l] = 2 * l;
+		odd[l] = 2 * l + 1;
+	}
+	for (int n = VW / 2; n > 0; n /= 2)
+		for (int i = 0; i < n; i++)
+			v[i] = __builtin_shuffle(v[2 * i], v[2 * i + 1], even) + __builtin_shuffle(v[2 * i], v[2 * i + 1], odd);
+	return v[0];
+}
+
 // LeakyReLU(t) is max(t, slope·t), in the fewest instructions: an addition, a product, a maximum, and a product that is added.
-static float score_rows(const float *x, int64_t rows, const float *y, const float *a, int64_t cols, int64_t times) {
+static float score_rows(const float *x, int64_t rows, const float *y, const float *a, int64_t heads, int64_t width, int64_t times) {
 	const vf slope = 0.2f - (vf){0};
-	const int64_t whole = cols / VW, rest = cols % VW;
-	vf acc[LIVE] = {{0}};
+	const int64_t rest = width % VW;
+	vf score[VW] = {{0}}, sum = {0};
+	int n = 0;
 	for (int64_t k = 0; k < times; k++) {
-		const uint32_t *p = (const uint32_t *)x + k % rows * cols, *q = (const uint32_t *)y, *r = (const uint32_t *)a;
-		int64_t v = 0;
-		for (; v + LIVE <= whole; v += LIVE, p += LIVE * VW, q += LIVE * VW, r += LIVE * VW)
-			for (int l = 0; l < LIVE; l++) {
-				vf t = (vf)load(p + l * VW) + (vf)load(q + l * VW);
-				acc[l] += (vf)load(r + l * VW) * larger(t * slope, t);
+		const uint32_t *p = (const uint32_t *)x + k % rows * heads * width, *q = (const uint32_t *)y, *r = (const uint32_t *)a;
+		for (int64_t h = 0; h < heads; h++) {
+			vf acc[LIVE] = {{0}};
+			int64_t v = 0;
+			for (; v + LIVE <= width / VW; v += LIVE, p += LIVE * VW, q += LIVE * VW, r += LIVE * VW)
+				for (int l = 0; l < LIVE; l++) {
+					vf t = (vf)load(p + l * VW) + (vf)load(q + l * VW);
+					acc[l] += (vf)load(r + l * VW) * larger(t * slope, t);
+				}
+			for (; v < width / VW; v++, p += VW, q += VW, r += VW) {
+				vf t = (vf)load(p) + (vf)load(q);
+				acc[0] += (vf)load(r) * larger(t * slope, t);
 			}
-		for (; v < whole; v++, p += VW, q += VW, r += VW) {
-			vf t = (vf)load(p) + (vf)load(q);
-			acc[0] += (vf)load(r) * larger(t * slope, t);
-		}
-		if (rest) {
-			vf t = (vf)load_n(p, rest) + (vf)load_n(q, rest);
-			acc[1] += (vf)load_n(r, rest) * larger(t * slope, t);
+			if (rest) {
+				vf t = (vf)load_n(p, rest) + (vf)load_n(q, rest);
+				acc[1] += (vf)load_n(r, rest) * larger(t * slope, t);
+				p += rest, q += rest, r += rest;
+			}
+			score[n++] = (acc[0] + acc[1]) + (acc[2] + acc[3]);
+			if (n == VW) {
+				sum += add_up(score);
+				n = 0;
+			}
 		}
 		__asm__ volatile("" ::: "memory"); // the next time is not the same work to the compiler
 	}
-	vf all = (acc[0] + acc[1]) + (acc[2] + acc[3]);
-	float sum = 0;
+	for (int i = n; i < VW; i++)
+		score[i] = (vf){0};
+	sum += add_up(score);
+	float all = 0;
 	for (int i = 0; i < VW; i++)
-		sum += all[i];
-	return sum;
+		all += sum[i];
+	return all;
 }
 
 const probe_level LEVEL = {gather, read_all, write_all, write_past, update_all, exp_all, exp_edges, score_rows};
