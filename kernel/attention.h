@@ -280,6 +280,8 @@ static void k_attend_pack(const void *args, int64_t lo, int64_t hi) {
 		pack_rows(a, lo, hi, 1);
 	else if (a->heads == 4)
 		pack_rows(a, lo, hi, 4);
+	else if (a->heads == 8)
+		pack_rows(a, lo, hi, 8);
 	else
 		pack_rows(a, lo, hi, a->heads);
 }
@@ -288,16 +290,20 @@ static void k_attend_pack(const void *args, int64_t lo, int64_t hi) {
 // taken together until their heads fill a vector.
 static __attribute__((noinline)) void run_dots(float *dots, const float *x, const float *sums, const batch *b, const group *g) {
 	const int64_t W = g->width, cols = b->a->heads * W;
-	const int P = b->P, together = 1 << b->shift;
+	const int P = b->P, together = 1 << b->shift, pairs = P > 1 && 2 * W == VW && g->heads == P; // two heads in a vector
 	vf v[VW] = {{0}};
 	for (int k0 = 0; k0 < b->runs; k0 += together) {
 		const int runs = b->runs - k0 < together ? b->runs - k0 : together;
 		for (int i = 0; i < runs; i++) {
 			const float *row = x + b->run[k0 + i].row * cols, *of = sums + (int64_t)(k0 + i) * g->vectors * VW;
-			for (int h = 0; h < g->heads; h++)
-				v[i * P + h] = dot_lanes(row + h * W, of + h * W, W);
+			if (pairs)
+				for (int j = 0; j < P / 2; j++)
+					v[i * P / 2 + j] = load(row + j * VW) * load(of + j * VW);
+			else
+				for (int h = 0; h < g->heads; h++)
+					v[i * P + h] = dot_lanes(row + h * W, of + h * W, W);
 		}
-		store(dots + k0 * P, lane_sums(v));
+		store(dots + k0 * P, pairs ? half_sums(v) : lane_sums(v));
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // and updates in place, and their operations. None of them draws random numbers here: what dropout costs is not in the bound. No shape is so
 // small that a cache of one core holds it: of work that takes some tens of microseconds, handing it out is a good part.
 func (b *bench) rowWork() (cases []testCase) {
-	shapes := [][2]int{{65536, 256}, {b.large / 4 / 256, 256}, {b.large / 4 / 41, 41}}
+	shapes := [][2]int{{b.large / 4 / 256, 256}, {b.large / 4 / 100, 100}, {b.large / 4 / 41, 41}}
 	if b.Quick {
 		shapes = [][2]int{{512, 41}}
 	}
