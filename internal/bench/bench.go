@@ -7,17 +7,21 @@
 //
 // A kernel that is bound by memory:
 //
-//	bound = gathered bytes ÷ gather rate + Σ streamed bytes ÷ stream rate (+ exponentials ÷ their rate + terms of GATv2's scores ÷ theirs)
+//	bound = gathered bytes ÷ gather rate + Σ streamed bytes ÷ stream rate (+ exponentials ÷ their rate + terms of GATv2's scores ÷ theirs
+//	        + operations ÷ rate of the best large square product)
 //
-// The gather probe reads the same rows through the kernel's own indices and adds up their words; it prefetches at the distance that
-// proves best. Its rate counts all that it reads, the indices too, for these are streamed bytes in the bound. The stream probes
+// The gather probe reads the same rows through the kernel's own indices, destination by destination, and adds up their words; it prefetches at the
+// distance that proves best. Its rate counts all that it reads, the structure too, for that is streamed bytes in the bound. The stream probes
 // read what the kernel reads from front to back and write or update as many bytes as it does, each with the access pattern of the
 // kernel: the bytes that the machine fetches before a write lower the rate and are not counted. What a gather is in each kernel
 // stands where the kernel's case is made.
 //
-// The exponentials and the terms a·LeakyReLU(x + y) have probes that compute nothing else, from operands in the first-level cache. All parts
-// are added, although a processor may do some of them at once: a fraction above 1 is possible. What else attention computes, such as weighted
-// sums and the backward pass's dot products, is not in the bound.
+// Attention has its exponentials from a probe that computes them edge by edge along the graph, from scores that it gathers, and GATv2 those
+// of its scores from one that adds them up per head, of rows in the first-level cache. All parts are added, although a processor may do some of them
+// at once: a fraction above 1 is possible.
+//
+// What attention's weighted sums and dot products, maxima, and the arithmetic of row work take counts at the rate of the square product, as the
+// operations of small dense products do: where a cache holds the rows, these kernels wait for arithmetic no less than for bytes.
 //
 // A dense product is bound by compute: floating-point operations ÷ the rate of the best large square product. Where a dimension is
 // under 256 its operands weigh as much: operand bytes ÷ stream rate is added, and the bound is marked memory.
@@ -60,7 +64,7 @@ type Machine struct {
 	Flops float64 `json:"flops"`
 	// Exp is exponentials per second.
 	Exp float64 `json:"exponentials_per_second"`
-	// Score is terms a·LeakyReLU(x + y) of GATv2's scores per second.
+	// Score is terms a·LeakyReLU(x + y) of GATv2's scores per second, of one head with many columns.
 	Score float64 `json:"score_terms_per_second"`
 }
 
