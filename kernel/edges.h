@@ -124,7 +124,7 @@ static int next_batch(batch *b, int empty) {
 		}
 		describe_vectors(b, b->runs, vectors, VW - (filled - left) * b->P);
 		store_index(other + left, other[left - (left > 0)] - (vi){0});
-		const int32_t *far = lo + b->done + left + FAR <= b->last ? index + b->done : other;
+		const int32_t *far = lo + b->done + filled + FAR <= b->last ? index + b->done : other;
 		b->run[b->runs++] = (run){b->row, b->edges, left, b->done == 0, b->done + left == all, far};
 		b->done = b->done + left == all ? 0 : b->done + left;
 		b->row += b->done == 0;

@@ -205,13 +205,13 @@ func TestBound(t *testing.T) {
 		"mean":      {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e, structure + 4*v, 128 * v, 0, 0, 0},
 		"symmetric": {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), a.zeros(v, 1), a), 132 * e, structure + 4*v, 128 * v, 0, 0, 0},
 		"max":       {b.max(s.graph(b, false), 32, a), 128 * e, structure, 256 * v, 0, 0, 0},
-		"attention": {b.attend(s, false, a), 128 * e, structure + 16*v, (128 + 16) * v, 0, 4 * e, 0},
+		"attention": {b.attend(s, false, a), 128 * e, 0, (128 + 16) * v, 0, 4 * e, 0},
 		"attention backward": {
-			b.attendBackward(s, false, a), 2 * 128 * e, 2*structure + 2*128*v + 4*16*v, 0,
+			b.attendBackward(s, false, a), 2 * 128 * e, 2*128*v + 16*v, 0,
 			(128 + 32) * v, 8 * e, 0,
 		},
-		"attention v2 backward": {b.attendBackward(s, true, a), 3 * 128 * e, 2*structure + 3*128*v + 2*16*v, 0, 256 * v, 8 * e, 64 * e},
-		"attention v2":          {b.attend(s, true, a), 128 * e, structure + 128*v, (128 + 16) * v, 0, 4 * e, 32 * e},
+		"attention v2 backward": {b.attendBackward(s, true, a), 3 * 128 * e, 4*e + 3*128*v, 0, 256 * v, 8 * e, 64 * e},
+		"attention v2":          {b.attend(s, true, a), 128 * e, 4*e + 128*v, (128 + 16) * v, 0, 4 * e, 32 * e},
 	} {
 		gathered, read := 0, 0
 		for _, g := range c.j.gathers {

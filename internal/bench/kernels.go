@@ -163,6 +163,9 @@ func (j *job) bytes() float64 {
 	for _, g := range j.gathers {
 		n += g.rowBytes()
 	}
+	for _, x := range j.exps {
+		n += x.bytes()
+	}
 	for _, m := range j.read {
 		n += m.Len() * m.Element.Size()
 	}

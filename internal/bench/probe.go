@@ -81,6 +81,18 @@ type edgeExps struct {
 // count is the number of exponentials.
 func (x edgeExps) count() int { return x.e.Entries() * x.score.Cols }
 
+// bytes is what the exponentials read.
+func (x edgeExps) bytes() int {
+	n := 8*x.e.Indptr.Len() + 4*x.score.Len()
+	if x.others != nil {
+		n += 4 * x.e.Entries() * (1 + x.others.Cols)
+	}
+	if x.others == nil || x.others.Cols == x.score.Cols {
+		n += 4 * x.top.Len()
+	}
+	return n
+}
+
 // expEdges computes exponentials edge by edge and returns the sum.
 func (p probes) expEdges(x edgeExps) float64 {
 	edges := C.probe_edges{
