@@ -57,9 +57,8 @@ func newBenchKernels() *cobra.Command {
 		Long: `kernels runs each kernel on a range of shapes: graphs of uniform and of skewed degrees (rmat), rows that a cache holds and rows
 that none does. Beside each it runs probes that only move the same bytes, with the same threads, and prints the fraction of
 that bound. A kernel marked memory is held against gathered bytes ÷ gather rate + streamed bytes ÷ stream rate; attention adds its
-exponentials ÷ their rate along the graph's edges, and GATv2 ("attention v2") the terms a·LeakyReLU(x + y) of its scores ÷ theirs, of probes
-that compute nothing else; attention, maxima, row work and products with a side under 256 add their operations ÷ the rate of the best
-large square product. A kernel marked compute is held against the rate of the best large square product. It takes some minutes.`,
+exponentials ÷ their rate and GATv2 ("attention v2") the terms a·LeakyReLU(x + y) of its scores ÷ theirs, of probes that compute
+nothing else. A kernel marked compute is held against the rate of the best large square product. It takes some minutes.`,
 		Example: `  weft bench kernels
   weft bench kernels --only '^attention' --threads 1
   weft bench kernels --json > kernels.json`,

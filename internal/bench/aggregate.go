@@ -145,7 +145,7 @@ func (b *bench) max(e *kernel.CSR, width int, a *arrays) *job {
 	z, arg := a.zeros(e.Rows, width), a.element(tensor.Int32, e.Rows, width)
 	return &job{
 		run:   func() { b.team.Max(z, arg, e, x, nil, nil, true) },
-		flops: float64(e.Entries() * width), sums: float64(e.Entries() * width), gathers: []gather{along(e, x)}, read: structure(e), written: 8 * z.Len(),
+		flops: float64(e.Entries() * width), gathers: []gather{along(e, x)}, read: structure(e), written: 8 * z.Len(),
 	}
 }
 

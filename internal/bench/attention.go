@@ -72,18 +72,9 @@ func (s heads) attention(e *kernel.CSR, v2 bool, a *arrays) kernel.Attention {
 	return k
 }
 
-// scored is how many heads' scores the probe adds up and from how many columns each. Heads that share a cache line are one to it.
-func (s heads) scored() (heads, width int) {
-	if s.width/s.heads < lineWords && s.width%lineWords == 0 {
-		return s.width / lineWords, lineWords
-	}
-	return s.heads, s.width / s.heads
-}
-
-// attend gathers source rows; it streams the structure and what stands for the destination (GATv1 its
-// scores, GATv2 its row) and writes the output and the log-sum-exp. There is one exponential for each edge and head, whose probe gathers GATv1's source
-// scores, and GATv2 has one term of a score for each edge and column: unlike GATv1's, its scores are sums over columns that belong to the edge.
-// What the probe of exponentials reads of the structure and of destinations is not streamed once more in the bound.
+// attend gathers source rows, and for GATv1 their scores; it streams the structure and what stands for the destination (GATv1 its
+// scores, GATv2 its row) and writes the output and the log-sum-exp. There is one exponential for each edge and head, and GATv2 has one term
+// of a score for each edge and column: unlike GATv1's, its scores are sums over columns that belong to the edge.
 //
 // Operations per edge and column: 2 for the weighted sum; GATv2 5 more for a·LeakyReLU(x+y).
 func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
@@ -91,34 +82,32 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 	k := s.attention(e, v2, a)
 	state := a.state(e.Rows, s.heads, k.Width)
 	j := &job{
-		run: func() { b.team.Attend(state, k, e, nil, true) }, flops: float64(2 * e.Entries() * s.width), sums: float64(2 * e.Entries() * s.width),
-		gathers: []gather{along(e, k.Source)}, written: 4 * (state.Out.Len() + state.Maximum.Len()),
+		run: func() { b.team.Attend(state, k, e, nil, true) }, flops: float64(2 * e.Entries() * s.width),
+		written: 4 * (state.Out.Len() + state.Maximum.Len()), exps: e.Entries() * s.heads,
 	}
-	top := a.filled(e.Rows, s.heads, 4) // above all scores
 	if v2 {
 		j.flops += float64(5 * e.Entries() * s.width)
 		j.scores = e.Entries() * s.width
-		j.heads, j.width = s.scored()
-		j.exps, j.read = []edgeExps{{e, a.matrix(e.Rows, s.heads), top, nil}}, []*tensor.Matrix{e.Indices, k.Target}
+		j.gathers, j.read = []gather{along(e, k.Source)}, structure(e, k.Target)
 	} else {
-		j.exps = []edgeExps{{e, k.TargetScore, top, k.SourceScore}}
+		j.gathers, j.read = []gather{along(e, k.Source, k.SourceScore)}, structure(e, k.TargetScore)
 	}
 	return j
 }
 
 // attendBackward goes over the edges twice, and has one exponential for each edge and head, and GATv2's terms of scores, both times.
 //
-// By destination, for the gradient of what stands for it: gathers source rows, and for its exponentials GATv1's source scores; streams the structure,
+// By destination, for the gradient of what stands for it: gathers source rows (and GATv1's source scores), and streams the structure,
 // the destination's row of the gradient g, its log-sum-exp and ⟨g, output⟩, and GATv1's scores or GATv2's row; updates that gradient.
 //
-// By source, for the gradient of its row: gathers the destinations' g, GATv2's rows, and for its exponentials log-sum-exp, ⟨g, output⟩ and scores
-// (three numbers per head); streams the transposed structure, the source's row and scores; updates their gradients.
+// By source, for the gradient of its row: gathers the destinations' g, log-sum-exp, ⟨g, output⟩ and scores (three numbers per head)
+// and GATv2's rows; streams the transposed structure, the source's row and scores; updates their gradients.
 //
 // Of the source rows GATv1 reads those on one side of LeakyReLU's knee, where a head has a cache line of columns. Which these are depends on the
 // scores, so the bound and the operations count all: a fraction above 1 is possible.
 //
 // Operations per edge and column: three weighted sums, 6. GATv2 has two dot products and a weighted sum instead, a·LeakyReLU(x+y) both
-// times, and weighted sums of slopes and of LeakyReLU, 18 more, of which 10 are those of its scores' terms.
+// times, and weighted sums of slopes and of LeakyReLU, 18 more.
 func (b *bench) attendBackward(s heads, v2 bool, a *arrays) *job {
 	e, t := s.square(b)
 	k := s.attention(e, v2, a)
@@ -127,22 +116,19 @@ func (b *bench) attendBackward(s heads, v2 bool, a *arrays) *job {
 	packed := a.matrix(e.Rows, 3*s.heads)
 	j := &job{
 		run:   func() { b.team.AttendBackward(d, k, e, t, nil, g, gOut, logSum) },
-		flops: float64(6 * e.Entries() * s.width), sums: float64(6 * e.Entries() * s.width),
-		read: []*tensor.Matrix{g, k.Source}, updated: 4 * d.Source.Len(),
+		flops: float64(6 * e.Entries() * s.width), exps: 2 * e.Entries() * s.heads,
+		read: append(structure(e, g, gOut, logSum), structure(t, k.Source)...), updated: 4 * d.Source.Len(),
 	}
 	if v2 {
 		d.Target, d.A = a.zeros(e.Rows, s.width), a.zeros(1, s.width)
-		j.flops, j.sums = float64(24*e.Entries()*s.width), float64(14*e.Entries()*s.width)
+		j.flops += float64(18 * e.Entries() * s.width)
 		j.scores = 2 * e.Entries() * s.width
-		j.heads, j.width = s.scored()
-		j.gathers = []gather{along(e, k.Source), along(t, g, k.Target)}
-		j.exps = []edgeExps{{e, gOut, logSum, nil}, {t, a.matrix(e.Cols, s.heads), a.matrix(e.Cols, s.heads), packed}}
-		j.read, j.updated = append(j.read, e.Indices, k.Target), j.updated+4*d.Target.Len()
+		j.gathers = []gather{along(e, k.Source), along(t, g, k.Target, packed)}
+		j.read, j.updated = append(j.read, k.Target), j.updated+4*d.Target.Len()
 	} else {
 		d.SourceScore, d.TargetScore = a.zeros(e.Cols, s.heads), a.zeros(e.Rows, s.heads)
-		j.gathers = []gather{along(e, k.Source), along(t, g)}
-		j.exps = []edgeExps{{e, k.TargetScore, logSum, k.SourceScore}, {t, k.SourceScore, k.SourceScore, packed}}
-		j.read, j.updated = append(j.read, gOut), j.updated+4*(d.SourceScore.Len()+d.TargetScore.Len())
+		j.gathers = []gather{along(e, k.Source, k.SourceScore), along(t, g, packed)}
+		j.read, j.updated = append(j.read, k.SourceScore, k.TargetScore), j.updated+4*(d.SourceScore.Len()+d.TargetScore.Len())
 	}
 	return j
 }

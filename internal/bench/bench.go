@@ -7,21 +7,17 @@
 //
 // A kernel that is bound by memory:
 //
-//	bound = gathered bytes ÷ gather rate + Σ streamed bytes ÷ stream rate (+ exponentials ÷ their rate + terms of GATv2's scores ÷ theirs
-//	        + operations ÷ rate of the best large square product)
+//	bound = gathered bytes ÷ gather rate + Σ streamed bytes ÷ stream rate (+ exponentials ÷ their rate + terms of GATv2's scores ÷ theirs)
 //
-// The gather probe reads the same rows through the kernel's own indices, destination by destination, and adds up their words; it prefetches at the
-// distance that proves best. Its rate counts all that it reads, the structure too, for that is streamed bytes in the bound. The stream probes
+// The gather probe reads the same rows through the kernel's own indices, destination by destination, and adds up their words; it prefetches
+// at the distance that proves best. Its rate counts all that it reads, the structure too, for that is streamed bytes in the bound. The stream probes
 // read what the kernel reads from front to back and write or update as many bytes as it does, each with the access pattern of the
 // kernel: the bytes that the machine fetches before a write lower the rate and are not counted. What a gather is in each kernel
 // stands where the kernel's case is made.
 //
-// Attention has its exponentials from a probe that computes them edge by edge along the graph, from scores that it gathers, and GATv2 those
-// of its scores from one that adds them up per head, of rows in the first-level cache. All parts are added, although a processor may do some of them
-// at once: a fraction above 1 is possible.
-//
-// What attention's weighted sums and dot products, maxima, and the arithmetic of row work take counts at the rate of the square product, as the
-// operations of small dense products do: where a cache holds the rows, these kernels wait for arithmetic no less than for bytes.
+// The exponentials and the terms a·LeakyReLU(x + y) have probes that compute nothing else, from operands in the first-level cache. All parts
+// are added, although a processor may do some of them at once: a fraction above 1 is possible. What else attention computes, such as weighted
+// sums and the backward pass's dot products, is not in the bound.
 //
 // A dense product is bound by compute: floating-point operations ÷ the rate of the best large square product. Where a dimension is
 // under 256 its operands weigh as much: operand bytes ÷ stream rate is added, and the bound is marked memory.
@@ -64,7 +60,7 @@ type Machine struct {
 	Flops float64 `json:"flops"`
 	// Exp is exponentials per second.
 	Exp float64 `json:"exponentials_per_second"`
-	// Score is terms a·LeakyReLU(x + y) of GATv2's scores per second, of one head with many columns.
+	// Score is terms a·LeakyReLU(x + y) of GATv2's scores per second.
 	Score float64 `json:"score_terms_per_second"`
 }
 
@@ -117,7 +113,7 @@ func (b *bench) machine() Machine {
 	}
 	t := b.alternate(time.Second, func() { b.probes.gather(g) }, func() { b.probes.read(x) }, func() { b.probes.write(y, 1) },
 		func() { b.probes.update(y, 1) }, b.bestSquare().run, func() { exps = b.probes.exp(exps) },
-		func() { scores = b.probes.score(scores, 1, scoreCols) })
+		func() { scores = b.probes.score(scores) })
 	bytes := float64(4 * x.Len())
 	m.Gather, m.Read, m.Write, m.Update = float64(g.rowBytes())/t[0], bytes/t[1], bytes/t[2], bytes/t[3]
 	m.Flops, m.Exp, m.Score = b.square.flops/t[4], float64(exps)/t[5], float64(scores)/t[6]

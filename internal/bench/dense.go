@@ -11,7 +11,6 @@ import (
 type square struct {
 	run   func()
 	flops float64
-	rate  float64 // flops per second when it was found
 }
 
 // wholeCalls is the least number of rows, n or more, that is as many whole calls of a product for each of the threads. A product of another
@@ -34,13 +33,13 @@ func (b *bench) bestSquare() *square {
 	last := sizes[len(sizes)-1]
 	a := &arrays{team: b.team} // kept until the end
 	x, w, z := a.matrix(wholeCalls(last, b.Threads), last), a.matrix(last, last), a.matrix(wholeCalls(last, b.Threads), last)
+	rate := 0.0
 	for _, n := range sizes {
 		rows := wholeCalls(n, b.Threads)
 		x, w, z := x.Prefix(rows, n), w.Prefix(n, n), z.Prefix(rows, n)
-		s := &square{run: func() { b.team.MatMul(z, x, w, false, false) }, flops: 2 * float64(rows) * float64(n) * float64(n)}
-		s.rate = s.flops / b.alternate(0, s.run)[0]
-		if b.square == nil || s.rate > b.square.rate {
-			b.square = s
+		s := &square{func() { b.team.MatMul(z, x, w, false, false) }, 2 * float64(rows) * float64(n) * float64(n)}
+		if r := s.flops / b.alternate(0, s.run)[0]; r > rate {
+			b.square, rate = s, r
 		}
 	}
 	return b.square

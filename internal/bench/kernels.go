@@ -35,13 +35,10 @@ type job struct {
 	written int              // bytes
 	past    bool             // they are written past the caches
 	updated int              // bytes that are read and written in place
-	exps    []edgeExps
-	scores  int // terms a·LeakyReLU(x + y) of GATv2's scores, of heads of width columns
-	heads   int
-	width   int
-	sums    float64 // flops that count in the bound at the rate that the square product had when it was found
-	square  bool    // all flops count in the bound, at the rate of the square product
-	compute bool    // and nothing else does
+	exps    int              // exponentials
+	scores  int              // terms a·LeakyReLU(x + y) of GATv2's scores
+	square  bool             // the flops count in the bound, at the rate of the square product
+	compute bool             // and nothing else does
 }
 
 // gather reads row indices[k] of each matrix, for each k, destination by destination: i has indices indptr[i] … indptr[i+1]−1.
@@ -143,12 +140,11 @@ func (b *bench) passes(j *job) (passes []pass, release func()) {
 		to := words(j.updated)
 		add(1, func() { b.probes.update(to, 1) })
 	}
-	for _, x := range j.exps {
-		add(1, func() { b.probes.expEdges(x) })
+	if j.exps > 0 {
+		add(float64(j.exps)/float64(b.probes.exp(j.exps)), func() { b.probes.exp(j.exps) })
 	}
 	if j.scores > 0 {
-		run := func() int { return b.probes.score(j.scores, j.heads, j.width) }
-		add(float64(j.scores)/float64(run()), func() { run() })
+		add(float64(j.scores)/float64(b.probes.score(j.scores)), func() { b.probes.score(j.scores) })
 	}
 	return passes, func() {
 		for _, m := range scratch {
@@ -162,9 +158,6 @@ func (j *job) bytes() float64 {
 	n := j.written + 2*j.updated
 	for _, g := range j.gathers {
 		n += g.rowBytes()
-	}
-	for _, x := range j.exps {
-		n += x.bytes()
 	}
 	for _, m := range j.read {
 		n += m.Len() * m.Element.Size()
@@ -182,13 +175,8 @@ func (b *bench) measure(name, shape string, j *job, budget time.Duration) Kernel
 	}
 	samples := b.rounds(budget, work{j.run}, probes)
 	kernel := samples[0][0]
-	sums := 0.0
-	if j.sums > 0 {
-		sums = j.sums / b.bestSquare().rate // a square product among the probes would empty the caches
-	}
 	fractions := make([]float64, len(kernel)) // of each round, in which the machine is equally busy with other things
 	for r, seconds := range kernel {
-		fractions[r] = sums / seconds
 		for i, p := range passes {
 			fractions[r] += p.share * samples[1][i][r] / seconds
 		}

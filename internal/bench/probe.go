@@ -6,7 +6,6 @@ import "C"
 
 import (
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"unsafe"
 
@@ -23,8 +22,7 @@ const (
 	lineWords    = 16   // 32-bit words in a cache line
 	expBuffer    = 2048 // floats that stay in the first-level cache
 	expPerCall   = 1 << 16
-	scoreCols    = 1024 // of one head, whose terms are the machine's rate
-	scoreRows    = 8    // of other ends, which stay there too
+	scoreBuffer  = 1024 // floats of each of three operands, which stay there too
 	scorePerCall = 1 << 18
 )
 
@@ -69,48 +67,6 @@ func (p probes) gather(g tunedGather) uint32 {
 	var sum atomic.Uint32
 	p.ranges(g.indices.Len(), 1, func(lo, hi int) { sum.Add(uint32(C.probe_gather(level, &rows, C.int64_t(lo), C.int64_t(hi)))) })
 	return sum.Load()
-}
-
-// edgeExps are exponentials of edges and heads, as attention needs them: e^(LeakyReLU(t + score) − top) with slope 0.2 for each edge's
-// destination, rows × heads, and other end. Of the latter others has nothing (nil), t, or t with what stands for top and a factor of the result.
-type edgeExps struct {
-	e                  *kernel.CSR
-	score, top, others *tensor.Matrix
-}
-
-// count is the number of exponentials.
-func (x edgeExps) count() int { return x.e.Entries() * x.score.Cols }
-
-// bytes is what the exponentials read.
-func (x edgeExps) bytes() int {
-	n := 8*x.e.Indptr.Len() + 4*x.score.Len()
-	if x.others != nil {
-		n += 4 * x.e.Entries() * (1 + x.others.Cols)
-	}
-	if x.others == nil || x.others.Cols == x.score.Cols {
-		n += 4 * x.top.Len()
-	}
-	return n
-}
-
-// expEdges computes exponentials edge by edge and returns the sum.
-func (p probes) expEdges(x edgeExps) float64 {
-	edges := C.probe_edges{
-		indptr: (*C.int64_t)(x.e.Indptr.Pointer()), rows: C.int64_t(x.e.Rows), indices: (*C.int32_t)(x.e.Indices.Pointer()),
-		score: (*C.float)(x.score.Pointer()), top: (*C.float)(x.top.Pointer()), heads: C.int64_t(x.score.Cols),
-	}
-	if x.others != nil {
-		edges.others, edges.parts = (*C.float)(x.others.Pointer()), C.int64_t(x.others.Cols/x.score.Cols)
-	}
-	var mu sync.Mutex
-	var sum float64
-	p.ranges(x.e.Entries(), 1, func(lo, hi int) {
-		part := float64(C.probe_exp_edges(level, &edges, C.int64_t(lo), C.int64_t(hi)))
-		mu.Lock()
-		sum += part
-		mu.Unlock()
-	})
-	return sum
 }
 
 // read reads matrices from front to back and returns the sum modulo 2^32 of their words.
@@ -158,23 +114,18 @@ func exponentials(z, x []float32, times int) {
 	C.probe_exp(level, (*C.float)(&z[0]), (*C.float)(&x[0]), C.int64_t(len(x)), C.int64_t(times))
 }
 
-// score adds up at least n terms a·LeakyReLU(x + y) to scores, as GATv2's are, of rows of so many heads and columns of each in the first-level
-// cache, and returns how many.
-func (p probes) score(n, heads, width int) int {
-	cols := heads * width
-	times := max(1, scorePerCall/cols)
-	calls := max(p.team.Threads(), (n+times*cols-1)/(times*cols))
-	x := make([]float32, (scoreRows+2)*cols)
+// score adds up at least n terms a·LeakyReLU(x + y), as GATv2's scores do, from operands in the first-level cache, and returns how many.
+func (p probes) score(n int) int {
+	calls := max(p.team.Threads(), (n+scorePerCall-1)/scorePerCall)
+	x := make([]float32, 3*scoreBuffer)
 	for i := range x {
 		x[i] = float32(i%7) - 3
 	}
-	rows := min(scoreRows, max(1, scoreCols/cols))
-	p.team.Parallel(calls, func(int) { scores(x[:rows*cols], x[rows*cols:][:cols], x[(rows+1)*cols:][:cols], heads, times) })
-	return calls * times * cols
+	p.team.Parallel(calls, func(int) { scoreTerms(x[:scoreBuffer], x[scoreBuffer:], x[2*scoreBuffer:], scorePerCall/scoreBuffer) })
+	return calls * scorePerCall
 }
 
-// scores is the sum of Σ_c a_c·LeakyReLU(x_c + y_c) with slope 0.2 over so many rows of x, which begin anew where they end.
-func scores(x, y, a []float32, heads, times int) float32 {
-	return float32(C.probe_score(level, (*C.float)(&x[0]), C.int64_t(len(x)/len(y)), (*C.float)(&y[0]), (*C.float)(&a[0]), C.int64_t(heads),
-		C.int64_t(len(y)/heads), C.int64_t(times)))
+// scoreTerms is the sum over x, a multiple of 64 numbers, of a·LeakyReLU(x + y) with slope 0.2, so many times over.
+func scoreTerms(x, y, a []float32, times int) float32 {
+	return float32(C.probe_score(level, (*C.float)(&x[0]), (*C.float)(&y[0]), (*C.float)(&a[0]), C.int64_t(len(x)), C.int64_t(times)))
 }

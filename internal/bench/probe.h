@@ -18,18 +18,6 @@ typedef struct {
 	int64_t ahead; // indices between the prefetch of a row and its use; 0: no prefetch
 } probe_rows;
 
-// Exponentials of edges and heads: e^(LeakyReLU(t_jh + score_ih) − top_ih), with slope 0.2, for the edges j→i of indices lo … hi−1.
-typedef struct {
-	const int64_t *indptr;
-	int64_t rows;
-	const int32_t *indices;
-	const float *score, *top; // of destinations, rows × heads
-	// Of the other ends, heads numbers each of `parts` kinds behind each other: with 1, t; with 3, t, one that stands for top, and a factor of the
-	// exponential. With 0 nothing is read there, and t is 0.
-	const float *others;
-	int64_t parts, heads; // 1, 2, 4 or 8 heads
-} probe_edges;
-
 typedef struct {
 	uint32_t (*gather)(const probe_rows *rows, int64_t lo, int64_t hi);
 	uint32_t (*read)(const uint32_t *x, int64_t n);
@@ -37,9 +25,8 @@ typedef struct {
 	void (*past)(uint32_t *x, int64_t n, uint32_t value);   // the same, past the caches where the CPU can
 	void (*update)(uint32_t *x, int64_t n, uint32_t value); // x_i += value
 	void (*exp)(float *z, const float *x, int64_t n, int64_t times); // z_i = e^x_i for |x| ≤ 87, 2 units in the last place
-	float (*exp_edges)(const probe_edges *edges, int64_t lo, int64_t hi); // their sum
-	// The sum over k < times of the scores of each head, Σ_c a_c·LeakyReLU(x_kc + y_c) over its columns with slope 0.2, for row k mod rows of x.
-	float (*score)(const float *x, int64_t rows, const float *y, const float *a, int64_t heads, int64_t width, int64_t times);
+	// The sum, so many times over, of a_i·LeakyReLU(x_i + y_i) with slope 0.2; n is a multiple of 64.
+	float (*score)(const float *x, const float *y, const float *a, int64_t n, int64_t times);
 } probe_level;
 
 extern const probe_level probe_avx512, probe_avx2, probe_portable;
@@ -52,9 +39,7 @@ static inline void probe_write(const probe_level *l, void *x, int64_t n, uint32_
 static inline void probe_past(const probe_level *l, void *x, int64_t n, uint32_t value) { l->past(x, n, value); }
 static inline void probe_update(const probe_level *l, void *x, int64_t n, uint32_t value) { l->update(x, n, value); }
 static inline void probe_exp(const probe_level *l, float *z, const float *x, int64_t n, int64_t times) { l->exp(z, x, n, times); }
-static inline float probe_exp_edges(const probe_level *l, const probe_edges *e, int64_t lo, int64_t hi) { return l->exp_edges(e, lo, hi); }
-static inline float probe_score(const probe_level *l, const float *x, int64_t rows, const float *y, const float *a, int64_t heads, int64_t width,
-                                int64_t times) {
-	return l->score(x, rows, y, a, heads, width, times);
+static inline float probe_score(const probe_level *l, const float *x, const float *y, const float *a, int64_t n, int64_t times) {
+	return l->score(x, y, a, n, times);
 }
 #endif

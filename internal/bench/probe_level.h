@@ -187,111 +187,24 @@ static void exp_all(float *z, const float *x, int64_t n, int64_t times) {
 	}
 }
 
-enum { PLACES = 1024 }; // of a row's edges and heads that are worked on at a time; edge e and head h have place e·heads + h
-
-// Rows are taken one after another: what a row's end costs, and lanes that its edges do not fill, are in the rate. The sum is returned.
-static inline __attribute__((always_inline)) float exp_of(const probe_edges *e, int64_t lo, int64_t hi, const int parts, const int heads) {
-	float in[3][PLACES + VW] = {{0}}, own[2][16 + VW];
-	const vf slope = 0.2f - (vf){0};
-	vi lane;
-	for (int l = 0; l < VW; l++)
-		lane[l] = l;
-	vf sum = {0};
-	for (int64_t k = lo, i = row_of(e->indptr, e->rows, lo); k < hi; i++) {
-		for (int l = 0; l < 16; l++) {
-			own[0][l] = e->score[i * heads + l % heads];
-			own[1][l] = e->top[i * heads + l % heads];
-		}
-		for (const int64_t end = e->indptr[i + 1] < hi ? e->indptr[i + 1] : hi; k < end;) {
-			const int64_t n = end - k < PLACES / heads ? end - k : PLACES / heads;
-			for (int64_t j = 0; parts && j < n; j++) {
-				const float *x = e->others + e->indices[k + j] * (int64_t)(parts * heads);
-				for (int m = 0; m < parts; m++)
-					__builtin_memcpy(in[m] + j * heads, x + m * heads, heads * sizeof(float));
-			}
-			for (int64_t at = 0; at < n * heads; at += VW) {
-				const uint32_t *x = (const uint32_t *)in[0] + at;
-				vf s = (vf)load(x) + (vf)load((const uint32_t *)own[0] + at % heads);
-				vf top = (vf)load(parts == 3 ? (const uint32_t *)in[1] + at : (const uint32_t *)own[1] + at % heads);
-				vf z = exp_v(larger(s, s * slope) - top);
-				if (parts == 3)
-					z *= (vf)load((const uint32_t *)in[2] + at);
-				sum += (vf)((vi)z & (lane < (int32_t)(n * heads - at)));
-			}
-			k += n;
-		}
-	}
-	float all = 0;
-	for (int l = 0; l < VW; l++)
-		all += sum[l];
-	return all;
-}
-
-#define HEADS(n) \
-	case n: \
-		return e->parts == 0 ? exp_of(e, lo, hi, 0, n) : e->parts == 1 ? exp_of(e, lo, hi, 1, n) : exp_of(e, lo, hi, 3, n);
-
-static float exp_edges(const probe_edges *e, int64_t lo, int64_t hi) {
-	switch (e->heads) {
-		HEADS(1) HEADS(2) HEADS(4) HEADS(8)
-	}
-	return 0;
-}
-#undef HEADS
-
-// Lane i of the result is the sum of the lanes of v[i], for VW vectors, of which nothing is left.
-static inline vf add_up(vf *v) {
-	vi even, odd;
-	for (int l = 0; l < VW; l++) {
-		even[l] = 2 * l;
-		odd[l] = 2 * l + 1;
-	}
-	for (int n = VW / 2; n > 0; n /= 2)
-		for (int i = 0; i < n; i++)
-			v[i] = __builtin_shuffle(v[2 * i], v[2 * i + 1], even) + __builtin_shuffle(v[2 * i], v[2 * i + 1], odd);
-	return v[0];
-}
-
 // LeakyReLU(t) is max(t, slope·t), in the fewest instructions: an addition, a product, a maximum, and a product that is added.
-static float score_rows(const float *x, int64_t rows, const float *y, const float *a, int64_t heads, int64_t width, int64_t times) {
+static float score_all(const float *x, const float *y, const float *a, int64_t n, int64_t times) {
 	const vf slope = 0.2f - (vf){0};
-	const int64_t rest = width % VW;
-	vf score[VW] = {{0}}, sum = {0};
-	int n = 0;
-	for (int64_t k = 0; k < times; k++) {
-		const uint32_t *p = (const uint32_t *)x + k % rows * heads * width, *q = (const uint32_t *)y, *r = (const uint32_t *)a;
-		for (int64_t h = 0; h < heads; h++) {
-			vf acc[LIVE] = {{0}};
-			int64_t v = 0;
-			for (; v + LIVE <= width / VW; v += LIVE, p += LIVE * VW, q += LIVE * VW, r += LIVE * VW)
-				for (int l = 0; l < LIVE; l++) {
-					vf t = (vf)load(p + l * VW) + (vf)load(q + l * VW);
-					acc[l] += (vf)load(r + l * VW) * larger(t * slope, t);
-				}
-			for (; v < width / VW; v++, p += VW, q += VW, r += VW) {
-				vf t = (vf)load(p) + (vf)load(q);
-				acc[0] += (vf)load(r) * larger(t * slope, t);
+	vf acc[LIVE] = {{0}};
+	for (; times > 0; times--) {
+		for (int64_t i = 0; i + LIVE * VW <= n; i += LIVE * VW)
+			for (int k = 0; k < LIVE; k++) {
+				int64_t at = i + k * VW;
+				vf t = (vf)load((const uint32_t *)x + at) + (vf)load((const uint32_t *)y + at);
+				acc[k] += (vf)load((const uint32_t *)a + at) * larger(t * slope, t);
 			}
-			if (rest) {
-				vf t = (vf)load_n(p, rest) + (vf)load_n(q, rest);
-				acc[1] += (vf)load_n(r, rest) * larger(t * slope, t);
-				p += rest, q += rest, r += rest;
-			}
-			score[n++] = (acc[0] + acc[1]) + (acc[2] + acc[3]);
-			if (n == VW) {
-				sum += add_up(score);
-				n = 0;
-			}
-		}
 		__asm__ volatile("" ::: "memory"); // the next time is not the same work to the compiler
 	}
-	for (int i = n; i < VW; i++)
-		score[i] = (vf){0};
-	sum += add_up(score);
-	float all = 0;
+	vf all = (acc[0] + acc[1]) + (acc[2] + acc[3]);
+	float sum = 0;
 	for (int i = 0; i < VW; i++)
-		all += sum[i];
-	return all;
+		sum += all[i];
+	return sum;
 }
 
-const probe_level LEVEL = {gather, read_all, write_all, write_past, update_all, exp_all, exp_edges, score_rows};
+const probe_level LEVEL = {gather, read_all, write_all, write_past, update_all, exp_all, score_all};
