@@ -9,6 +9,13 @@
 // What is given constants is compiled once for each.
 #define INLINE static inline __attribute__((always_inline))
 
+// Has a vector be loaded once and then stay in a register, where the compiler would use it from memory again and again.
+#if defined(__SSE2__)
+#define IN_REGISTER(vector) __asm__("" : "+v"(vector))
+#else
+#define IN_REGISTER(vector)
+#endif
+
 typedef int32_t vi __attribute__((vector_size(sizeof(vf))));
 typedef uint32_t v32 __attribute__((vector_size(sizeof(vf))));
 typedef uint64_t v64 __attribute__((vector_size(sizeof(vf))));
@@ -27,9 +34,6 @@ static inline vi numbers(int from) {
 	                                        16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31};
 	return (vi)load((const float *)all_numbers + from);
 }
-
-// Lane i is p[place[i]], for places 0 … VW−1.
-static inline vf spread(const float *p, vi place) { return __builtin_shuffle(load(p), place); }
 
 // The lanes from w on, and then those before.
 static inline vf turn(vf v, const int w) {

@@ -46,8 +46,6 @@ static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 		*below |= (uint64_t)_mm256_movemask_ps(_mm256_cmp_ps(load(x + i), _mm256_setzero_ps(), _CMP_LT_OQ)) << i;
 	}
 }
-// Has a vector be loaded once and then stay in a register, where the compiler would use it from memory again and again.
-#define IN_REGISTER(v) __asm__("" : "+x"(v))
 #define TABLE weft_table_avx2
 #include "kernels.h"
 #pragma GCC pop_options

@@ -60,8 +60,6 @@ static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int
 	} while (bits >>= 16);
 	return n;
 }
-// Has a vector be loaded once and then stay in a register, where the compiler would use it from memory again and again.
-#define IN_REGISTER(v) __asm__("" : "+v"(v))
 #define TABLE weft_table_avx512
 #include "kernels.h"
 #pragma GCC pop_options

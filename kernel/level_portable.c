@@ -55,10 +55,5 @@ static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 		*below |= (uint64_t)(x[i] < 0) << i;
 	}
 }
-#if defined(__SSE2__)
-#define IN_REGISTER(v) __asm__("" : "+x"(v))
-#else
-#define IN_REGISTER(v)
-#endif
 #define TABLE weft_table_portable
 #include "kernels.h"
