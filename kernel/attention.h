@@ -290,7 +290,7 @@ static void k_attend_pack(const void *args, int64_t lo, int64_t hi) {
 // taken together until their heads fill a vector.
 static __attribute__((noinline)) void run_dots(float *dots, const float *x, const float *sums, const batch *b, const group *g) {
 	const int64_t W = g->width, cols = b->a->heads * W;
-	const int P = b->P, together = 1 << b->shift, pairs = P > 1 && 2 * W == VW && g->heads == P; // two heads in a vector
+	const int P = b->P, together = 1 << b->shift, pairs = in_pairs(P, W) && g->heads == P;
 	vf v[VW] = {{0}};
 	for (int k0 = 0; k0 < b->runs; k0 += together) {
 		const int runs = b->runs - k0 < together ? b->runs - k0 : together;

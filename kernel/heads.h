@@ -288,8 +288,8 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 // pairs, two heads of half a vector are taken for one.
 INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs) {
 	const batch *b = d->b;
-	const int together = VW / P, places = pairs ? P / 2 : P;
-	vf score[VW] = {{0}}, dot[VW] = {{0}}; // left as they were for places of no head or edge, which nobody reads
+	const int together = VW / P, places = pairs ? P / 2 : P, fold = places < 4 ? 4 / places : 1; // edges whose products are added up at once
+	vf score[VW / 4] = {{0}}, dot[VW / 4] = {{0}}; // left as they were for places of no edge, which nobody reads
 	p.few = REGISTERS >= 16 && p.heads == 1 && p.full + p.has_tail <= 3;
 	p.ahead = ahead_of(p.vectors * sizeof(vf));
 	if (p.ahead < 32) // wide rows come from memory a tenth sooner if they are asked for twice as early as for sums
@@ -307,25 +307,31 @@ INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs)
 		}
 		const int64_t end = r->edges;
 		for (int64_t e = 0; e < end; e += together) {
-			if (together <= 4) { // in registers
 #pragma GCC unroll 4
-				for (int i = 0; i < together; i++)
-					edge_products(score + i * places, dot + i * places, d, &p, e + i);
-			} else {
-				for (int64_t i = 0; i < (end - e < together ? end - e : together); i++)
-					edge_products(score + i * places, dot + i * places, d, &p, e + i);
+			for (int i = 0; i < together; i += fold) {
+				if (i > 0 && e + i >= end)
+					break;
+				vf s[VW] = {{0}}, t[VW] = {{0}};
+				for (int j = 0; j < fold; j++)
+					edge_products(s + j * places, t + j * places, d, &p, e + i + j);
+				for (int k = 0; k < fold * places; k += 4) {
+					if (p.score)
+						score[(i * places + k) / 4] = quarter_sums(s + k);
+					if (p.dot)
+						dot[(i * places + k) / 4] = quarter_sums(t + k);
+				}
 			}
 			if (p.score)
-				store(d->score + (r->at + e) * P, pairs ? half_sums(score) : lane_sums(score));
+				store(d->score + (r->at + e) * P, pairs ? in_order(across_halves(score)) : across(score));
 			if (p.dot)
-				store(d->dot + (r->at + e) * P, pairs ? half_sums(dot) : lane_sums(dot));
+				store(d->dot + (r->at + e) * P, pairs ? in_order(across_halves(dot)) : across(dot));
 		}
 	}
 }
 
 // The common widths have loops without branches, of constant numbers of vectors. Returns 0, and has done nothing, for others.
 INLINE int common_dots(const dot_rows *d, const group *g, const int P, const int score, const int dot) {
-	if (P > 1 && 2 * g->width == VW)
+	if (in_pairs(P, g->width))
 		dots_of(d, (products){score, dot, P / 2, 1, 0, 0, .vectors = P / 2}, P, 1);
 	else if (g->width == VW)
 		dots_of(d, (products){score, dot, P, 1, 0, 0, .vectors = P}, P, 0);

@@ -40,6 +40,33 @@ static inline vf turn(vf v, const int w) {
 	return __builtin_shuffle(v, numbers(w) & (VW - 1));
 }
 
+// Lane i of the result is the sum of the lanes of v[i], for VW vectors.
+static inline vf lane_sums(const vf *v) {
+	vf u[VW / 4];
+	for (int i = 0; i < VW / 4; i++)
+		u[i] = quarter_sums(v + 4 * i);
+	return across(u);
+}
+
+// Whether P heads of so many columns are taken two in a vector, which has halves of at least four lanes.
+static inline int in_pairs(int P, int64_t width) { return VW > 4 && P > 1 && 2 * width == VW; }
+
+// across_halves(u) with its lanes in order: 2i and 2i+1 are of the lower and the upper half of vector i, of which quarter_sums has made u.
+static inline vf in_order(vf sums) {
+	vi order;
+	for (int l = 0; l < VW; l++)
+		order[l] = l / 8 * 8 + l % 2 * 4 + l % 8 / 2;
+	return __builtin_shuffle(sums, order);
+}
+
+// Lanes 2i and 2i+1 of the result are the sums of the lower and the upper half of v[i], for VW/2 vectors.
+static inline vf half_sums(const vf *v) {
+	vf u[VW / 4];
+	for (int i = 0; i < VW / 8; i++)
+		u[i] = quarter_sums(v + 4 * i);
+	return in_order(across_halves(u));
+}
+
 // The first n of a vector's lanes; where n is the constant VW, nothing is masked.
 INLINE vf part(const float *p, int n) { return n == VW ? load(p) : load_n(p, n); }
 

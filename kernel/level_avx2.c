@@ -29,15 +29,10 @@ static inline vf quarter_sums(const vf *v) {
 	__m256d b = (__m256d)(_mm256_unpacklo_ps(v[2], v[3]) + _mm256_unpackhi_ps(v[2], v[3]));
 	return (vf)_mm256_unpacklo_pd(a, b) + (vf)_mm256_unpackhi_pd(a, b);
 }
-// Lane i of the result is the sum of the lanes of v[i].
-static inline vf lane_sums(const vf v[VW]) {
-	vf u0 = quarter_sums(v), u1 = quarter_sums(v + 4);
-	return _mm256_permute2f128_ps(u0, u1, 0x20) + _mm256_permute2f128_ps(u0, u1, 0x31);
-}
-// Lanes 2i and 2i+1 of the result are the sums of the lower and the upper half of v[i].
-static inline vf half_sums(const vf v[VW / 2]) {
-	return _mm256_permutevar8x32_ps(quarter_sums(v), _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-}
+// Lane 4i + j of the result is the sum of lanes j and j+4 of u[i].
+static inline vf across(const vf u[2]) { return _mm256_permute2f128_ps(u[0], u[1], 0x20) + _mm256_permute2f128_ps(u[0], u[1], 0x31); }
+// Lane 4k + j of the result is lane j of half k of u[0].
+static inline vf across_halves(const vf u[1]) { return u[0]; }
 // Of 64 numbers, which are above 0 and which below.
 static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 	*above = *below = 0;

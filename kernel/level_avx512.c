@@ -27,19 +27,14 @@ static inline vf quarter_sums(const vf *v) {
 	__m512d b = (__m512d)(_mm512_unpacklo_ps(v[2], v[3]) + _mm512_unpackhi_ps(v[2], v[3]));
 	return (vf)_mm512_unpacklo_pd(a, b) + (vf)_mm512_unpackhi_pd(a, b);
 }
-// Lane i of the result is the sum of the lanes of v[i].
-static inline vf lane_sums(const vf v[VW]) {
-	vf u0 = quarter_sums(v), u1 = quarter_sums(v + 4), u2 = quarter_sums(v + 8), u3 = quarter_sums(v + 12);
-	vf x = _mm512_shuffle_f32x4(u0, u1, 0x88) + _mm512_shuffle_f32x4(u0, u1, 0xdd);
-	vf y = _mm512_shuffle_f32x4(u2, u3, 0x88) + _mm512_shuffle_f32x4(u2, u3, 0xdd);
+// Lane 4i + j of the result is the sum of lanes j, j+4, … of u[i].
+static inline vf across(const vf u[4]) {
+	vf x = _mm512_shuffle_f32x4(u[0], u[1], 0x88) + _mm512_shuffle_f32x4(u[0], u[1], 0xdd);
+	vf y = _mm512_shuffle_f32x4(u[2], u[3], 0x88) + _mm512_shuffle_f32x4(u[2], u[3], 0xdd);
 	return _mm512_shuffle_f32x4(x, y, 0x88) + _mm512_shuffle_f32x4(x, y, 0xdd);
 }
-// Lanes 2i and 2i+1 of the result are the sums of the lower and the upper half of v[i].
-static inline vf half_sums(const vf v[VW / 2]) {
-	const __m512i order = _mm512_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15);
-	vf a = quarter_sums(v), b = quarter_sums(v + 4);
-	return _mm512_permutexvar_ps(order, _mm512_shuffle_f32x4(a, b, 0x88) + _mm512_shuffle_f32x4(a, b, 0xdd));
-}
+// Lane 8i + 4k + j of the result is the sum of lanes j and j+4 of half k of u[i].
+static inline vf across_halves(const vf u[2]) { return _mm512_shuffle_f32x4(u[0], u[1], 0x88) + _mm512_shuffle_f32x4(u[0], u[1], 0xdd); }
 // Of 64 numbers, which are above 0 and which below.
 static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 	*above = *below = 0;

@@ -38,15 +38,15 @@ static inline int any_bit(vf v) {
 typedef uint64_t v64 __attribute__((vector_size(16)));
 // The products of the lower halves of each 64 bits.
 static inline vu multiply(vu a, vu b) { return (vu)(((v64)a & 0xffffffffu) * ((v64)b & 0xffffffffu)); }
-// Lane i of the result is the sum of the lanes of v[i].
-static inline vf lane_sums(const vf v[VW]) {
+// Lane i is the sum of the lanes of v[i].
+static inline vf quarter_sums(const vf *v) {
 	vf s;
 	for (int i = 0; i < VW; i++)
 		s[i] = (v[i][0] + v[i][2]) + (v[i][1] + v[i][3]);
 	return s;
 }
-// Lanes 2i and 2i+1 of the result are the sums of the lower and the upper half of v[i].
-static inline vf half_sums(const vf v[VW / 2]) { return (vf){v[0][0] + v[0][1], v[0][2] + v[0][3], v[1][0] + v[1][1], v[1][2] + v[1][3]}; }
+static inline vf across(const vf u[1]) { return u[0]; }
+static inline vf across_halves(const vf u[1]) { return u[0]; } // a half has no four lanes: not asked for
 // Of 64 numbers, which are above 0 and which below.
 static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 	*above = *below = 0;
