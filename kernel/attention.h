@@ -426,7 +426,7 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			x.top[k] = below = add_vector(below, down, &b, v);
 		}
 		for (int k = 0; k < b.runs; k++) {
-			store(x.tops + k * P, sum_of_edges(x.sum[k], P) * x.own3[k]); // the two by head, where no softmax needs the places
+			store(x.tops + k * P, sum_of_edges(x.sum[k], P) * x.own3[k]); // tops and scales, which only the softmax uses, hold the two by head
 			store(x.scales + k * P, sum_of_edges(x.top[k], P) * x.own3[k]);
 		}
 		if (a->mask.threshold) {

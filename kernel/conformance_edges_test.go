@@ -350,6 +350,9 @@ func conformAttention(s *suite) {
 		}
 	}
 	s.each(widths, func(s *suite, width int) { run(s, 1, width) })
+	for _, heads := range []int{2, 4, 5, 7, 8, 16} { // with widths of half a vector, and of one, two and four, at one level or another
+		s.each([]int{4, 8, 16, 32, 64}, func(s *suite, width int) { run(s, heads, width) })
+	}
 	for _, heads := range []int{3, 8, 9, 17} { // the masks of eight heads come from one random number
 		s.each([]int{1, 15, 16, 17}, func(s *suite, width int) { run(s, heads, width) })
 	}

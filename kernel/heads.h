@@ -284,11 +284,12 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 	}
 }
 
-// Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of one head's products. With
-// pairs, two heads of half a vector are taken for one.
+// Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of one head's products: four of these at a
+// time are added up as far as they go. With pairs, two heads of half a vector are taken for one.
 INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs) {
 	const batch *b = d->b;
-	const int together = VW / P, places = pairs ? P / 2 : P, fold = places < 4 ? 4 / places : 1; // edges whose products are added up at once
+	const int together = VW / P, places = pairs ? P / 2 : P, at_once = places < 4 ? 4 / places : 1; // edges whose products are added up together
+	vf s[VW] = {{0}}, t[VW] = {{0}};                // zero in places of no head
 	vf score[VW / 4] = {{0}}, dot[VW / 4] = {{0}}; // left as they were for places of no edge, which nobody reads
 	p.few = REGISTERS >= 16 && p.heads == 1 && p.full + p.has_tail <= 3;
 	p.ahead = ahead_of(p.vectors * sizeof(vf));
@@ -308,17 +309,16 @@ INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs)
 		const int64_t end = r->edges;
 		for (int64_t e = 0; e < end; e += together) {
 #pragma GCC unroll 4
-			for (int i = 0; i < together; i += fold) {
+			for (int i = 0; i < together; i += at_once) {
 				if (i > 0 && e + i >= end)
 					break;
-				vf s[VW] = {{0}}, t[VW] = {{0}};
-				for (int j = 0; j < fold; j++)
+				for (int j = 0; j < at_once; j++)
 					edge_products(s + j * places, t + j * places, d, &p, e + i + j);
-				for (int k = 0; k < fold * places; k += 4) {
+				for (int k = 0; k < at_once * places; k += 4) {
 					if (p.score)
-						score[(i * places + k) / 4] = quarter_sums(s + k);
+						score[(i * places + k) / 4] = sums_of_four(s + k);
 					if (p.dot)
-						dot[(i * places + k) / 4] = quarter_sums(t + k);
+						dot[(i * places + k) / 4] = sums_of_four(t + k);
 				}
 			}
 			if (p.score)

@@ -1,5 +1,5 @@
 // Every kernel at one SIMD level. The level's file defines the vector type vf of VW floats with load, store and their forms
-// for the first n lanes, and REGISTERS, how many accumulators fit beside the operands.
+// for the first n lanes, the sums of lanes sums_of_four, across and across_halves, and REGISTERS, how many accumulators fit beside the operands.
 #include "weft.h"
 #include <float.h>
 #include <math.h>
@@ -44,14 +44,14 @@ static inline vf turn(vf v, const int w) {
 static inline vf lane_sums(const vf *v) {
 	vf u[VW / 4];
 	for (int i = 0; i < VW / 4; i++)
-		u[i] = quarter_sums(v + 4 * i);
+		u[i] = sums_of_four(v + 4 * i);
 	return across(u);
 }
 
 // Whether P heads of so many columns are taken two in a vector, which has halves of at least four lanes.
 static inline int in_pairs(int P, int64_t width) { return VW > 4 && P > 1 && 2 * width == VW; }
 
-// across_halves(u) with its lanes in order: 2i and 2i+1 are of the lower and the upper half of vector i, of which quarter_sums has made u.
+// Puts what across_halves has made of sums_of_four in order: lanes 2i and 2i+1 are of the lower and the upper half of vector i.
 static inline vf in_order(vf sums) {
 	vi order;
 	for (int l = 0; l < VW; l++)
@@ -63,7 +63,7 @@ static inline vf in_order(vf sums) {
 static inline vf half_sums(const vf *v) {
 	vf u[VW / 4];
 	for (int i = 0; i < VW / 8; i++)
-		u[i] = quarter_sums(v + 4 * i);
+		u[i] = sums_of_four(v + 4 * i);
 	return in_order(across_halves(u));
 }
 

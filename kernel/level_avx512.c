@@ -22,7 +22,7 @@ static inline vu all_u(uint32_t x) { return _mm512_set1_epi32(x); }
 // The products of the lower halves of each 64 bits.
 static inline vu multiply(vu a, vu b) { return _mm512_mul_epu32(a, b); }
 // Of four vectors: lane i of each 128 bits is the sum of these 128 bits of v[i].
-static inline vf quarter_sums(const vf *v) {
+static inline vf sums_of_four(const vf *v) {
 	__m512d a = (__m512d)(_mm512_unpacklo_ps(v[0], v[1]) + _mm512_unpackhi_ps(v[0], v[1]));
 	__m512d b = (__m512d)(_mm512_unpacklo_ps(v[2], v[3]) + _mm512_unpackhi_ps(v[2], v[3]));
 	return (vf)_mm512_unpacklo_pd(a, b) + (vf)_mm512_unpackhi_pd(a, b);

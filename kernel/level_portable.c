@@ -38,8 +38,8 @@ static inline int any_bit(vf v) {
 typedef uint64_t v64 __attribute__((vector_size(16)));
 // The products of the lower halves of each 64 bits.
 static inline vu multiply(vu a, vu b) { return (vu)(((v64)a & 0xffffffffu) * ((v64)b & 0xffffffffu)); }
-// Lane i is the sum of the lanes of v[i].
-static inline vf quarter_sums(const vf *v) {
+// Of four vectors: lane i of each 128 bits is the sum of these 128 bits of v[i].
+static inline vf sums_of_four(const vf *v) {
 	vf s;
 	for (int i = 0; i < VW; i++)
 		s[i] = (v[i][0] + v[i][2]) + (v[i][1] + v[i][3]);

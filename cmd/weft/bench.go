@@ -55,10 +55,11 @@ func newBenchKernels() *cobra.Command {
 		Use:   "kernels",
 		Short: "each kernel against a bound measured beside it",
 		Long: `kernels runs each kernel on a range of shapes: graphs of uniform and of skewed degrees (rmat), rows that a cache holds and rows
-that none does. Beside each it runs probes that only move the same bytes, with the same threads, and prints the fraction of
-that bound. A kernel marked memory is held against gathered bytes ÷ gather rate + streamed bytes ÷ stream rate; attention adds its
-exponentials ÷ their rate and GATv2 ("attention v2") the terms a·LeakyReLU(x + y) of its scores ÷ theirs, of probes that compute
-nothing else. A kernel marked compute is held against the rate of the best large square product. It takes some minutes.`,
+that none does. Beside each it runs probes with the same threads, and prints the fraction of the bound that they make. A kernel
+marked memory is held against gathered bytes ÷ gather rate + streamed bytes ÷ stream rate; attention adds its exponentials ÷ their
+rate and GATv2 ("attention v2") the terms a·LeakyReLU(x + y) of its scores ÷ theirs, of probes that compute nothing else; a dense
+product with a side under 256 adds its operations ÷ the rate of the best large square product. A kernel marked compute is held
+against that rate alone. It takes some minutes.`,
 		Example: `  weft bench kernels
   weft bench kernels --only '^attention' --threads 1
   weft bench kernels --json > kernels.json`,

@@ -100,8 +100,8 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 // By destination, for the gradient of what stands for it: gathers source rows (and GATv1's source scores), and streams the structure,
 // the destination's row of the gradient g, its log-sum-exp and ⟨g, output⟩, and GATv1's scores or GATv2's row; updates that gradient.
 //
-// By source, for the gradient of its row: gathers the destinations' g, log-sum-exp, ⟨g, output⟩ and scores (three numbers per head)
-// and GATv2's rows; streams the transposed structure, the source's row and scores; updates their gradients.
+// By source, for the gradient of its row: gathers the destinations' g, log-sum-exp and ⟨g, output⟩, with GATv1's scores (two or three numbers per
+// head) or GATv2's rows; streams the transposed structure, the source's row and scores; updates their gradients.
 //
 // Of the source rows GATv1 reads those on one side of LeakyReLU's knee, where a head has a cache line of columns. Which these are depends on the
 // scores, so the bound and the operations count all: a fraction above 1 is possible.
@@ -113,7 +113,11 @@ func (b *bench) attendBackward(s heads, v2 bool, a *arrays) *job {
 	k := s.attention(e, v2, a)
 	g, gOut, logSum := a.matrix(e.Rows, s.width), a.matrix(e.Rows, s.heads), a.filled(e.Rows, s.heads, 4) // log-sum-exps are above all scores
 	d := kernel.AttentionGradients{Source: a.zeros(e.Cols, s.width)}
-	packed := a.matrix(e.Rows, 3*s.heads)
+	numbers := 3
+	if v2 {
+		numbers = 2
+	}
+	packed := a.matrix(e.Rows, numbers*s.heads)
 	j := &job{
 		run:   func() { b.team.AttendBackward(d, k, e, t, nil, g, gOut, logSum) },
 		flops: float64(6 * e.Entries() * s.width), exps: 2 * e.Entries() * s.heads,

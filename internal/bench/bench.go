@@ -1,16 +1,16 @@
 // Package bench measures how close the kernels come to what the machine allows, and how close an epoch comes to its kernels.
 //
 // Each kernel is held against a bound that independent probes measure in the same run, with the same threads, on the same rows.
-// Repetitions of the kernel and of its probes alternate, and medians are compared, so that a machine that is slower for a while is
-// slower for both. The fraction is bound ÷ time; it is 1 where the kernel takes no longer than its probes, run one after the other: so that a
+// Repetitions of the kernel and of its probes alternate in rounds, so that a machine that is slower for a while is slower for both. The
+// fraction is the median over the rounds of bound ÷ time; it is 1 where the kernel takes as long as its probes, run one after the other: so that a
 // probe finds in a cache what the others left of its matrix, as the kernel does, which needs all of them.
 //
 // A kernel that is bound by memory:
 //
 //	bound = gathered bytes ÷ gather rate + Σ streamed bytes ÷ stream rate (+ exponentials ÷ their rate + terms of GATv2's scores ÷ theirs)
 //
-// The gather probe reads the same rows through the kernel's own indices, destination by destination, and adds up their words; it prefetches
-// at the distance that proves best. Its rate counts all that it reads, the structure too, for that is streamed bytes in the bound. The stream probes
+// The gather probe reads the same rows through the kernel's own indices, destination by destination, and adds up their words: the ends of
+// destinations are part of the index stream, and what their branches cost is in the rate. It prefetches at the distance that proves best. Its rate counts all that it reads, the structure too, for that is streamed bytes in the bound. The stream probes
 // read what the kernel reads from front to back and write or update as many bytes as it does, each with the access pattern of the
 // kernel: the bytes that the machine fetches before a write lower the rate and are not counted. What a gather is in each kernel
 // stands where the kernel's case is made.
@@ -50,7 +50,7 @@ type Machine struct {
 	Threads int    `json:"threads"`
 	SIMD    string `json:"simd"` // of the kernels
 
-	// Gather, in bytes per second, is of rows of 512 bytes drawn from all over a matrix that no cache holds.
+	// Gather, in bytes per second, is of rows of 512 bytes drawn from all over a matrix that no cache holds. Only rows count.
 	Gather float64 `json:"gather_bytes_per_second"`
 	// Read, Write and Update are of matrices that no cache holds. A byte that is updated counts once.
 	Read   float64 `json:"read_bytes_per_second"`
@@ -111,9 +111,10 @@ func (b *bench) machine() Machine {
 	if b.Quick {
 		exps, scores = 1<<18, 1<<18
 	}
+	exp, exps := b.probes.exp(exps)
+	score, scores := b.probes.score(scores)
 	t := b.alternate(time.Second, func() { b.probes.gather(g) }, func() { b.probes.read(x) }, func() { b.probes.write(y, 1) },
-		func() { b.probes.update(y, 1) }, b.bestSquare().run, func() { exps = b.probes.exp(exps) },
-		func() { scores = b.probes.score(scores) })
+		func() { b.probes.update(y, 1) }, b.bestSquare().run, exp, score)
 	bytes := float64(4 * x.Len())
 	m.Gather, m.Read, m.Write, m.Update = float64(g.rowBytes())/t[0], bytes/t[1], bytes/t[2], bytes/t[3]
 	m.Flops, m.Exp, m.Score = b.square.flops/t[4], float64(exps)/t[5], float64(scores)/t[6]

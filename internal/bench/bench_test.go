@@ -113,8 +113,8 @@ func exponentialsAreRight(t *testing.T) {
 		}
 	}
 	p := probes{newArrays(t, 3).team}
-	if n := p.exp(expPerCall*4 + 1); n != expPerCall*5 {
-		t.Errorf("%d exponentials", n)
+	if _, n := p.exp(expPerCall*6 + 1); n != expPerCall*9 {
+		t.Errorf("%d exponentials, want as many calls for each of 3 threads", n)
 	}
 }
 
@@ -132,8 +132,8 @@ func TestScoreTerms(t *testing.T) {
 		}
 	})
 	p := probes{newArrays(t, 3).team}
-	if n := p.score(scorePerCall*4 + 1); n != scorePerCall*5 {
-		t.Errorf("%d terms", n)
+	if _, n := p.score(scorePerCall*6 + 1); n != scorePerCall*9 {
+		t.Errorf("%d terms, want as many calls for each of 3 threads", n)
 	}
 }
 
@@ -161,7 +161,7 @@ func TestBound(t *testing.T) {
 			b.attendBackward(s, false, a), (128+16)*e + (128+48)*e, 2*structure + 2*128*v + 4*16*v, 0,
 			(128 + 32) * v, 8 * e, 0,
 		},
-		"attention v2 backward": {b.attendBackward(s, true, a), 128*e + (2*128+48)*e, 2*structure + 3*128*v + 2*16*v, 0, 256 * v, 8 * e, 64 * e},
+		"attention v2 backward": {b.attendBackward(s, true, a), 128*e + (2*128+32)*e, 2*structure + 3*128*v + 2*16*v, 0, 256 * v, 8 * e, 64 * e},
 		"attention v2":          {b.attend(s, true, a), 128 * e, structure + 128*v, (128 + 16) * v, 0, 4 * e, 32 * e},
 	} {
 		gathered, read := 0, 0
@@ -175,12 +175,33 @@ func TestBound(t *testing.T) {
 		if diff := cmp.Diff([]int{c.gathered, c.read, c.written, c.both, c.exps, c.scores}, got); diff != "" {
 			t.Errorf("%s: gathered, read, written, updated, exponentials, terms: %s", name, diff)
 		}
+		var shares []float64
+		for _, g := range c.j.gathers {
+			shares = append(shares, float64(g.rowBytes())/float64(g.rowBytes()+structure)) // without the structure, which is streamed
+		}
+		for _, bytes := range []int{c.read, c.written, c.both} {
+			if bytes > 0 {
+				shares = append(shares, 1)
+			}
+		}
+		for _, of := range [][2]float64{{float64(c.exps), expPerCall}, {float64(c.scores), scorePerCall}} { // in whole calls
+			if of[0] > 0 {
+				shares = append(shares, of[0]/(math.Ceil(of[0]/of[1])*of[1]))
+			}
+		}
+		passes, release := b.passes(c.j)
+		release()
+		var found []float64
+		for _, p := range passes {
+			found = append(found, p.share)
+		}
+		if diff := cmp.Diff(shares, found); diff != "" {
+			t.Errorf("%s: shares of the probes: %s", name, diff)
+		}
 	}
-	g := along(s.graph(b, false), a.zeros(v, 32))
-	passes, release := b.passes(&job{gathers: []gather{g}})
-	defer release()
-	if want := 128.0 * float64(e) / float64(128*e+structure); math.Abs(passes[0].share-want) > 1e-9 {
-		t.Errorf("a gather's share of its probe is %v, want %v without the structure", passes[0].share, want)
+	passes := []pass{{share: .5}, {share: 1}}
+	if f := fraction([]float64{4, 2, 8}, passes, [][]float64{{2, 2, 2}, {3, .5, 1}}); f != .75 {
+		t.Errorf("the median of 4/4, 1.5/2 and 2/8 is %v", f)
 	}
 }
 

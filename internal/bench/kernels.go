@@ -98,7 +98,7 @@ const (
 	runBudget  = 7 * time.Minute
 )
 
-// pass is a probe that runs beside a kernel: it takes its time for bytes, of which the bound counts those given.
+// pass is a probe that runs beside a kernel. The bound counts a share of its time: the job's amount ÷ the probe's.
 type pass struct {
 	run   func()
 	share float64
@@ -141,10 +141,12 @@ func (b *bench) passes(j *job) (passes []pass, release func()) {
 		add(1, func() { b.probes.update(to, 1) })
 	}
 	if j.exps > 0 {
-		add(float64(j.exps)/float64(b.probes.exp(j.exps)), func() { b.probes.exp(j.exps) })
+		run, count := b.probes.exp(j.exps)
+		add(float64(j.exps)/float64(count), run)
 	}
 	if j.scores > 0 {
-		add(float64(j.scores)/float64(b.probes.score(j.scores)), func() { b.probes.score(j.scores) })
+		run, count := b.probes.score(j.scores)
+		add(float64(j.scores)/float64(count), run)
 	}
 	return passes, func() {
 		for _, m := range scratch {
@@ -174,22 +176,27 @@ func (b *bench) measure(name, shape string, j *job, budget time.Duration) Kernel
 		probes = append(probes, p.run)
 	}
 	samples := b.rounds(budget, work{j.run}, probes)
-	kernel := samples[0][0]
-	fractions := make([]float64, len(kernel)) // of each round, in which the machine is equally busy with other things
-	for r, seconds := range kernel {
-		for i, p := range passes {
-			fractions[r] += p.share * samples[1][i][r] / seconds
-		}
-	}
-	seconds := median(kernel)
+	seconds := median(samples[0][0])
 	k := Kernel{
 		Name: name, Shape: shape, Threads: b.Threads, Seconds: seconds, GFLOPS: j.flops / seconds / 1e9,
-		GBytesPerSec: j.bytes() / seconds / 1e9, Bound: "memory", Fraction: median(fractions),
+		GBytesPerSec: j.bytes() / seconds / 1e9, Bound: "memory", Fraction: fraction(samples[0][0], passes, samples[1]),
 	}
 	if j.compute {
 		k.Bound = "compute"
 	}
 	return k
+}
+
+// fraction is the median over the rounds of bound ÷ time: in one round the machine is equally busy with other things. probes are the seconds of
+// each pass.
+func fraction(kernel []float64, passes []pass, probes [][]float64) float64 {
+	fractions := make([]float64, len(kernel))
+	for r, seconds := range kernel {
+		for i, p := range passes {
+			fractions[r] += p.share * probes[i][r] / seconds
+		}
+	}
+	return median(fractions)
 }
 
 // testCase is one kernel on one shape, not yet made.

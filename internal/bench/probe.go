@@ -51,7 +51,7 @@ func (p probes) ranges(n, unit int, work func(lo, hi int)) {
 	})
 }
 
-// gather reads, for each of the indices in their order, that row of every matrix (Float32), and returns the sum modulo 2^32 of all the words that
+// gather reads, for each of the indices in their order, that row of every matrix (of 32-bit words), and returns the sum modulo 2^32 of all the words that
 // it read. The row that g.ahead places behind is prefetched, none where that is 0.
 func (p probes) gather(g tunedGather) uint32 {
 	if len(g.matrices) > C.PROBE_MATRICES {
@@ -98,15 +98,29 @@ func (p probes) words(m *tensor.Matrix, work func(x unsafe.Pointer, n int)) {
 	p.ranges(m.Len()*m.Element.Size()/4, lineWords, func(lo, hi int) { work(unsafe.Add(start, 4*lo), hi-lo) })
 }
 
-// exp computes at least n exponentials of numbers between −20 and 0 in the first-level cache, and returns how many.
-func (p probes) exp(n int) int {
-	calls := max(p.team.Threads(), (n+expPerCall-1)/expPerCall)
-	x := make([]float32, expBuffer)
+// calls is how many calls of so much each do n or more, as many for each of the threads.
+func (p probes) calls(n, each int) int {
+	threads := p.team.Threads()
+	return max(1, (n+each*threads-1)/(each*threads)) * threads
+}
+
+// exp returns what computes at least n exponentials of numbers between −20 and 0 in the first-level cache, and how many these are.
+func (p probes) exp(n int) (run func(), count int) {
+	calls := p.calls(n, expPerCall)
+	x, results := make([]float32, expBuffer), make(chan []float32, p.team.Threads())
 	for i := range x {
 		x[i] = -20 * float32(i) / expBuffer
 	}
-	p.team.Parallel(calls, func(int) { exponentials(make([]float32, expBuffer), x, expPerCall/expBuffer) })
-	return calls * expPerCall
+	for range cap(results) {
+		results <- make([]float32, expBuffer)
+	}
+	return func() {
+		p.team.Parallel(calls, func(int) {
+			z := <-results
+			exponentials(z, x, expPerCall/expBuffer)
+			results <- z
+		})
+	}, calls * expPerCall
 }
 
 // exponentials is z_i = e^x_i, so many times over.
@@ -114,15 +128,17 @@ func exponentials(z, x []float32, times int) {
 	C.probe_exp(level, (*C.float)(&z[0]), (*C.float)(&x[0]), C.int64_t(len(x)), C.int64_t(times))
 }
 
-// score adds up at least n terms a·LeakyReLU(x + y), as GATv2's scores do, from operands in the first-level cache, and returns how many.
-func (p probes) score(n int) int {
-	calls := max(p.team.Threads(), (n+scorePerCall-1)/scorePerCall)
+// score returns what adds up at least n terms a·LeakyReLU(x + y), as GATv2's scores do, from operands in the first-level cache, and how many
+// these are.
+func (p probes) score(n int) (run func(), count int) {
+	calls := p.calls(n, scorePerCall)
 	x := make([]float32, 3*scoreBuffer)
 	for i := range x {
 		x[i] = float32(i%7) - 3
 	}
-	p.team.Parallel(calls, func(int) { scoreTerms(x[:scoreBuffer], x[scoreBuffer:], x[2*scoreBuffer:], scorePerCall/scoreBuffer) })
-	return calls * scorePerCall
+	return func() {
+		p.team.Parallel(calls, func(int) { scoreTerms(x[:scoreBuffer], x[scoreBuffer:], x[2*scoreBuffer:], scorePerCall/scoreBuffer) })
+	}, calls * scorePerCall
 }
 
 // scoreTerms is the sum over x, a multiple of 64 numbers, of a·LeakyReLU(x + y) with slope 0.2, so many times over.

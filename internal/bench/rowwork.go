@@ -78,12 +78,12 @@ func (b *bench) rowWork() (cases []testCase) {
 			if norm.backward {
 				return &job{
 					run: func() { team.LayerNormBackward(g, row, row, g, x, n, kernel.ReLU, kernel.Mask{}) }, flops: 14 * elements(x),
-					read: []*tensor.Matrix{x}, updated: 4 * g.Len(),
+					read: []*tensor.Matrix{x, n.Mean, n.Rstd}, updated: 4 * g.Len(),
 				}
 			}
 			return &job{
 				run: func() { team.LayerNorm(g, x, n, 1e-5, kernel.ReLU, kernel.Mask{}) }, flops: 8 * elements(x),
-				read: []*tensor.Matrix{x}, written: 4 * g.Len(),
+				read: []*tensor.Matrix{x}, written: 4 * (g.Len() + 2*rows),
 			}
 		})
 	}
