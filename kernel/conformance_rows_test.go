@@ -235,6 +235,7 @@ func conformSumSquares(s *suite) {
 // times the deviations and where the first row of a tile is far from all others.
 func conformMoments(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
+		m := kernel.NewMoments(cols)
 		for _, first := range []float32{0, 500} {
 			x := s.normal(rows, cols)
 			for i := range x.Floats() {
@@ -243,7 +244,7 @@ func conformMoments(s *suite) {
 					x.Floats()[i] += first
 				}
 			}
-			m := s.team.Moments(x)
+			s.team.Moments(m, x)
 			if m.Count != rows {
 				s.t.Fatalf("%d rows counted as %d", rows, m.Count)
 			}
@@ -265,6 +266,9 @@ func conformMoments(s *suite) {
 	})
 }
 
+// unset is room for sums of columns, with old numbers in it.
+func (s *suite) unset(cols int) []float64 { return slices.Repeat([]float64{math.NaN()}, cols) }
+
 // finishings runs a test for each activation, with and without dropout.
 func (s *suite) finishings(rows int, run func(what string, act kernel.Activation, want reference.Activation, mask kernel.Mask)) {
 	for act, want := range activations {
@@ -281,7 +285,8 @@ func conformBatchNorm(s *suite) {
 		}
 		what := case_("rows", rows, "columns", cols)
 		x, g := s.normal(rows, cols), s.normal(rows, cols)
-		m := s.team.Moments(x)
+		m := kernel.NewMoments(cols)
+		s.team.Moments(m, x)
 		norm := kernel.Normalization{Mean: s.blank(1, cols), Rstd: s.blank(1, cols), Gamma: s.normal(1, cols), Beta: s.normal(1, cols)}
 		gamma, rstd := norm.Gamma.Floats(), norm.Rstd.Floats()
 		for c := range cols {
@@ -305,7 +310,8 @@ func conformBatchNorm(s *suite) {
 			}
 
 			dy := s.copy(g)
-			sumG, sumGX := s.team.NormalizeSums(dy, x, norm, act, mask)
+			sumG, sumGX := s.unset(cols), s.unset(cols)
+			s.team.NormalizeSums(sumG, sumGX, dy, x, norm, act, mask)
 			passed := reference.ActivateBackward(want, exact(y), reference.DropoutBackward(keep, exact(g)))
 			s.elements(what+", gradient before", dy.Floats(), passed.Data, 48)
 			dx, dgamma, dbeta := reference.BatchNormBackward(exact(x), values(norm.Gamma), passed)

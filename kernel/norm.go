@@ -15,6 +15,11 @@ type Moments struct {
 	Mean, M2 []float64
 }
 
+// NewMoments returns the moments of no rows.
+func NewMoments(cols int) *Moments {
+	return &Moments{Mean: make([]float64, cols), M2: make([]float64, cols)}
+}
+
 // Merge joins the moments of further rows (Chan, Golub & LeVeque 1979): no difference of large squares is taken.
 func (m *Moments) Merge(o Moments) {
 	if o.Count == 0 {
@@ -30,22 +35,23 @@ func (m *Moments) Merge(o Moments) {
 	m.Count += o.Count
 }
 
-// Moments computes the columns' moments over the rows of x.
-func (t *Team) Moments(x *tensor.Matrix) Moments {
-	sum := Moments{Mean: make([]float64, x.Cols), M2: make([]float64, x.Cols)}
+// Moments makes m the columns' moments over the rows of x.
+func (t *Team) Moments(m *Moments, x *tensor.Matrix) {
+	m.Count = 0
+	clear(m.Mean)
+	clear(m.M2)
 	n := tiles(x.Rows)
 	mean, m2 := t.scratch(tensor.Float64, n, x.Cols), t.scratch(tensor.Float64, n, x.Cols)
 	args := &C.weft_moments_args{tile_mean: doubles(mean), tile_m2: doubles(m2), x: floats(x), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols)}
 	t.overTiles(C.weft_moments, unsafe.Pointer(args), x.Rows, x.Cols)
 	if !t.plan {
 		for k := range n {
-			row := func(m *tensor.Matrix) []float64 { return m.Doubles()[k*x.Cols : (k+1)*x.Cols] }
-			sum.Merge(Moments{Count: min((k+1)*C.WEFT_TILE, x.Rows) - k*C.WEFT_TILE, Mean: row(mean), M2: row(m2)})
+			row := func(of *tensor.Matrix) []float64 { return of.Doubles()[k*x.Cols : (k+1)*x.Cols] }
+			m.Merge(Moments{Count: min((k+1)*C.WEFT_TILE, x.Rows) - k*C.WEFT_TILE, Mean: row(mean), M2: row(m2)})
 		}
 	}
 	mean.Release()
 	m2.Release()
-	return sum
 }
 
 // Normalization is y = gamma·x̂ + beta with x̂ = (x − mean)·rstd. Gamma and Beta are 1 × cols; so are Mean and Rstd for Normalize, and
@@ -70,11 +76,12 @@ func (t *Team) Normalize(z, x *tensor.Matrix, n Normalization, act Activation, m
 	t.rows(C.weft_normalize, unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
-// NormalizeSums turns g = dLoss/dz of Normalize into dLoss/dy, in place, and returns its Σ over the rows and that of dLoss/dy·x̂, per
-// column: dβ and dγ. It computes y and the mask again from x and reads no z.
-func (t *Team) NormalizeSums(g, x *tensor.Matrix, n Normalization, act Activation, m Mask) (sumG, sumGX []float64) {
+// NormalizeSums turns g = dLoss/dz of Normalize into dLoss/dy, in place. sumG and sumGX become its Σ over the rows and that of dLoss/dy·x̂,
+// per column: dβ and dγ. It computes y and the mask again from x and reads no z.
+func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Normalization, act Activation, m Mask) {
 	tensor.SameShape(g, x)
-	sumG, sumGX = make([]float64, x.Cols), make([]float64, x.Cols)
+	clear(sumG)
+	clear(sumGX)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
 	args := &C.weft_normalize_sums_args{
 		tile_g: doubles(a), tile_gx: doubles(b), g: floats(g), x: floats(x), norm: n.c(x.Cols), rows: C.int64_t(x.Rows),
@@ -85,7 +92,6 @@ func (t *Team) NormalizeSums(g, x *tensor.Matrix, n Normalization, act Activatio
 	t.mergeTiles(b, func(c int, s float64) { sumGX[c] = s })
 	a.Release()
 	b.Release()
-	return sumG, sumGX
 }
 
 // NormalizeBackward is dx = gamma·rstd·(g − meanG − x̂·meanGX) for g = dLoss/dy from NormalizeSums, where meanG and meanGX are the

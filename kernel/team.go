@@ -142,13 +142,14 @@ func (t *Team) overTiles(name C.int, args unsafe.Pointer, n, cost int) {
 	t.rows(name, args, tiles(n), cost*C.WEFT_TILE)
 }
 
-// mergeTiles adds tiles × cols partial sums in the order of the tiles, in double precision.
+// mergeTiles adds tiles × cols partial sums in the order of the tiles, in double precision, up in the first tile's.
 func (t *Team) mergeTiles(partial *tensor.Matrix, into func(column int, sum float64)) {
-	if t.plan {
+	if t.plan || partial.Rows == 0 {
 		return
 	}
-	values, sums := partial.Doubles(), make([]float64, partial.Cols)
-	for k := range partial.Rows {
+	values := partial.Doubles()
+	sums := values[:partial.Cols]
+	for k := 1; k < partial.Rows; k++ {
 		for c, v := range values[k*partial.Cols : (k+1)*partial.Cols] {
 			sums[c] += v
 		}

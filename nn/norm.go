@@ -28,14 +28,17 @@ type BatchNorm struct {
 	gamma, beta             *Param
 	runningMean, runningVar *Buffer
 	batches                 *Buffer
+	moments                 *kernel.Moments
+	sums                    []float64 // two for each column, only within one pass
 }
 
 // NewBatchNorm makes a batch norm of the given width; its tensors are called path.module.weight and so on, as in PyG.
 func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
 	path += ".module"
 	return &BatchNorm{
-		ps.Bias(path+".weight", width, Constant(1)), ps.Bias(path+".bias", width, Constant(0)),
-		ps.Buffer(path+".running_mean", width, 0), ps.Buffer(path+".running_var", width, 1), ps.Counter(path + ".num_batches_tracked"),
+		gamma: ps.Bias(path+".weight", width, Constant(1)), beta: ps.Bias(path+".bias", width, Constant(0)),
+		runningMean: ps.Buffer(path+".running_mean", width, 0), runningVar: ps.Buffer(path+".running_var", width, 1),
+		batches: ps.Counter(path + ".num_batches_tracked"), moments: kernel.NewMoments(width), sums: make([]float64, 2*width),
 	}
 }
 
@@ -67,16 +70,16 @@ func (b *BatchNorm) Forward(x *autograd.Var, act kernel.Activation, mask kernel.
 	return t.Record(autograd.Op{
 		Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{mean, rstd},
 		Backward: func(g *tensor.Matrix) {
-			sumG, sumGX := t.Team.NormalizeSums(g, x.Value(), norm, act, mask)
+			sumG, sumGX := b.sums[:cols], b.sums[cols:]
+			t.Team.NormalizeSums(sumG, sumGX, g, x.Value(), norm, act, mask)
 			addScaled(t, beta.GradSum(), sumG, 1)
 			addScaled(t, gamma.GradSum(), sumGX, 1)
 			// With running statistics mean and rstd are constants, and the two means drop out of the gradient.
 			meanG, meanGX := t.Team.Zeros(tensor.Buffers, 1, cols), t.Team.Zeros(tensor.Buffers, 1, cols)
 			if batch {
-				sums := append(sumG, sumGX...)
-				rows.Sum(sums)
-				addScaled(t, meanG, sums[:cols], 1/float64(rows.Total))
-				addScaled(t, meanGX, sums[cols:], 1/float64(rows.Total))
+				rows.Sum(b.sums)
+				addScaled(t, meanG, sumG, 1/float64(rows.Total))
+				addScaled(t, meanGX, sumGX, 1/float64(rows.Total))
 			}
 			t.Team.NormalizeBackward(g, g, x.Value(), norm, meanG, meanGX)
 			meanG.Release()
@@ -101,14 +104,13 @@ func output(x *autograd.Var) *tensor.Matrix {
 func (b *BatchNorm) batchStatistics(x *autograd.Var, mean, rstd *tensor.Matrix) {
 	t := x.Tape()
 	rows := t.Rows
-	m := t.Team.Moments(x.Value())
-	n := float64(rows.Total)
-	center := make([]float64, len(m.Mean))
+	m, n := b.moments, float64(rows.Total)
+	t.Team.Moments(m, x.Value())
+	center, spread := b.sums[:len(m.Mean)], b.sums[len(m.Mean):]
 	for c := range center {
 		center[c] = m.Mean[c] * float64(m.Count) / n
 	}
 	rows.Sum(center)
-	spread := make([]float64, len(center))
 	for c := range spread {
 		d := m.Mean[c] - center[c]
 		spread[c] = m.M2[c] + float64(m.Count)*d*d

@@ -234,8 +234,8 @@ func (l *ledger) columnSums(cols int) {
 // normalize is batch norm, ReLU and dropout: the moments of each column, then the rows.
 func (l *ledger) normalize(cols int) {
 	l.call("moments", l.width(cols), 1, func(a *arrays) func() {
-		x := a.matrix(l.rows, cols)
-		return func() { l.team.Moments(x) }
+		x, m := a.matrix(l.rows, cols), kernel.NewMoments(cols)
+		return func() { l.team.Moments(m, x) }
 	})
 	l.call("normalize, relu and dropout", l.width(cols), 1, func(a *arrays) func() {
 		z, x, n := a.zeros(l.rows, cols), a.matrix(l.rows, cols), a.normalization(cols)
@@ -246,7 +246,8 @@ func (l *ledger) normalize(cols int) {
 func (l *ledger) normalizeBackward(cols int) {
 	l.call("normalize sums, relu and dropout backward", l.width(cols), 1, func(a *arrays) func() {
 		g, x, n := a.matrix(l.rows, cols), a.matrix(l.rows, cols), a.normalization(cols)
-		return func() { l.team.NormalizeSums(g, x, n, kernel.ReLU, mask) }
+		sumG, sumGX := make([]float64, cols), make([]float64, cols)
+		return func() { l.team.NormalizeSums(sumG, sumGX, g, x, n, kernel.ReLU, mask) }
 	})
 	l.call("normalize backward", l.width(cols), 1, func(a *arrays) func() {
 		g, x, n, row := a.matrix(l.rows, cols), a.matrix(l.rows, cols), a.normalization(cols), a.matrix(1, cols)

@@ -43,8 +43,8 @@ func (b *bench) rowWork() (cases []testCase) {
 		return &job{run: func() { team.ColumnSums(sum, x, nil) }, flops: elements(x), read: []*tensor.Matrix{x}}
 	})
 	add("moments", func(rows, cols int, a *arrays) *job {
-		x := a.matrix(rows, cols)
-		return &job{run: func() { team.Moments(x) }, flops: 4 * elements(x), read: []*tensor.Matrix{x}}
+		x, m := a.matrix(rows, cols), kernel.NewMoments(cols)
+		return &job{run: func() { team.Moments(m, x) }, flops: 4 * elements(x), read: []*tensor.Matrix{x}}
 	})
 	add("normalize", func(rows, cols int, a *arrays) *job {
 		x, z, n := a.matrix(rows, cols), a.zeros(rows, cols), a.normalization(cols)
@@ -55,8 +55,9 @@ func (b *bench) rowWork() (cases []testCase) {
 	})
 	add("normalize backward sums", func(rows, cols int, a *arrays) *job {
 		g, x, n := a.matrix(rows, cols), a.matrix(rows, cols), a.normalization(cols)
+		sumG, sumGX := make([]float64, cols), make([]float64, cols)
 		return &job{
-			run: func() { team.NormalizeSums(g, x, n, kernel.ReLU, kernel.Mask{}) }, flops: 7 * elements(x),
+			run: func() { team.NormalizeSums(sumG, sumGX, g, x, n, kernel.ReLU, kernel.Mask{}) }, flops: 7 * elements(x),
 			read: []*tensor.Matrix{x}, updated: 4 * g.Len(),
 		}
 	})
