@@ -400,7 +400,7 @@ static __attribute__((noinline, noclone)) void picked_dots(float *dots, const pi
 INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t hi, const group *g, const int P) {
 	const int64_t H = a->heads, cols = H * a->width;
 	const float *grad = a->g + g->from, *source = a->source + g->from;
-	const int picks = g->heads == 1 || g->width >= LINE; // else the heads of an edge share a line
+	const int picks = a->picks;
 	const vf slope = all(a->slope);
 	values x;
 	picked p;
@@ -414,20 +414,26 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			fetch_row(grad + b.run[k].row * cols, g);
 		}
 		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
-		vf above = {0}, below = {0}; // sums of α where t > 0, and of −α where it is not
+		vf sum = {0}, below = {0}; // of α where t > 0, and of −α where it is not; or of those of one side
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
 			fetch_soon(&b, v, a->source_score + g->head, H, 1, P);
 			vf t = load(x.s + v * VW) + x.own[k];
 			vf alpha = first_lanes(vexp(leaky_v(t, slope) - x.own2[k]), b.lanes_of[v], (vf){0});
 			vf up = positive(t, alpha, (vf){0}), down = up - alpha;
-			store(x.s + v * VW, up + (picks ? down : (vf){0}));
-			x.sum[k] = above = add_vector(above, up, &b, v);
-			x.top[k] = below = add_vector(below, down, &b, v);
+			if (picks) {
+				store(x.s + v * VW, up + down);
+				x.top[k] = below = add_vector(below, down, &b, v);
+			} else {
+				up = positive(x.own[k], down, up); // one side for all of a destination's edges, wherever they are
+				store(x.s + v * VW, up);
+			}
+			x.sum[k] = sum = add_vector(sum, up, &b, v);
 		}
 		for (int k = 0; k < b.runs; k++) {
 			store(x.tops + k * P, sum_of_edges(x.sum[k], P) * x.own3[k]); // tops and scales, which only the softmax uses, hold the two by head
-			store(x.scales + k * P, sum_of_edges(x.top[k], P) * x.own3[k]);
+			if (picks)
+				store(x.scales + k * P, sum_of_edges(x.top[k], P) * x.own3[k]);
 		}
 		if (a->mask.threshold) {
 			edge_masks(x.keep, &b, g->head, g->heads);
@@ -437,8 +443,8 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			pick(&p, &b, g, x.s, x.own);
 			picked_dots(x.sums, &p, &b, g, x.s, grad, source);
 		} else {
-			const row_sum sum = {.b = &b, .rows = source, .cols = cols, .coef = x.s, .z = g->scratch, .stride = g->vectors * VW, .by_run = 1};
-			sum_rows(&sum, g);
+			const row_sum rows = {.b = &b, .rows = source, .cols = cols, .coef = x.s, .z = g->scratch, .stride = g->vectors * VW, .by_run = 1};
+			sum_rows(&rows, g);
 			run_dots(x.sums, grad, g->scratch, &b, g);
 		}
 		for (int i = 0; i < b.runs * P; i += VW) {

@@ -26,12 +26,20 @@ func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *
 	check("⟨g, output⟩", gOut, e.Rows, a.Heads)
 	check("log-sum-exp", logSum, e.Rows, a.Heads)
 	args.log_sum, args.g, args.g_dot_out = floats(logSum), floats(g), floats(gOut)
+	args.picks = boolean(a.picks(e))
 	pack := t.scratch(tensor.Float32, e.Rows, C.WEFT_PACK*a.Heads)
 	args.pack = floats(pack)
 	t.rows(C.weft_attend_pack, unsafe.Pointer(&args), e.Rows, C.WEFT_PACK*a.Heads)
 	t.backTarget(args, d, a, e, loops, g, pack)
 	t.backSource(args, d, a, transposed, loops)
 	pack.Release()
+}
+
+// picks says whether GATv1's ∂target_score picks the rows of one side of LeakyReLU's knee and leaves the others unread. That takes time for each
+// destination and head, so it does not pay where these have few edges, nor where the heads of an edge share a cache line.
+func (a Attention) picks(e *CSR) bool {
+	const few, line = 8, 16
+	return e.Entries() >= few*e.Rows && (a.Heads == 1 || a.Width >= line)
 }
 
 // backTarget adds what the edges of a destination give it, and ∂a.

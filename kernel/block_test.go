@@ -145,3 +145,35 @@ func TestTwoBlocks(t *testing.T) {
 		})
 	}
 }
+
+// TestBlocksTakeOneSide adds up the gradients of target scores over a dense block, whose rows of one side of LeakyReLU's knee are picked, and a
+// thin one, whose rows are all read: every block of a destination takes the same side.
+func TestBlocksTakeOneSide(t *testing.T) {
+	team := kernel.NewTeam(2, tensor.NewMeter())
+	defer team.Memory.Close()
+	r := rand.New(rand.NewPCG(2, 2))
+	const rows, cols, at, width = 30, 70, 60, 40
+	a := bipartite(team, r, rows, cols)
+	left, right := halves(team, a, at)
+	x, score, target := normal(team, r, cols, width), normal(team, r, cols, 1), normal(team, r, rows, 1)
+	g := normal(team, r, rows, width)
+	whole := kernel.Attention{Heads: 1, Width: width, Slope: .2, Source: x, SourceScore: score, TargetScore: target, Whole: true}
+	s := team.AttentionStart(rows, 1, width)
+	team.Attend(s, whole, a, nil, true)
+	gOut := team.Memory.New(tensor.Buffers, rows, 1)
+	team.RowDots(gOut, g, s.Out)
+	backward := func(d *tensor.Matrix, k kernel.Attention, e *kernel.CSR, from, to int) {
+		k.Source, k.SourceScore = x.RowRange(from, to), score.RowRange(from, to)
+		rest := kernel.AttentionGradients{
+			Source: team.Zeros(tensor.Gradients, to-from, width), SourceScore: team.Zeros(tensor.Gradients, to-from, 1), TargetScore: d,
+		}
+		team.AttendBackward(rest, k, e, team.Transpose(e, tensor.Graph), nil, g, gOut, s.Maximum)
+	}
+	one, two := team.Zeros(tensor.Gradients, rows, 1), team.Zeros(tensor.Gradients, rows, 1)
+	backward(one, whole, a, 0, cols)
+	part := whole
+	part.Whole = false
+	backward(two, part, left, 0, at)
+	backward(two, part, right, at, cols)
+	close32(t, "gradient of the target score", two, one)
+}

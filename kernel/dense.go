@@ -122,13 +122,13 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, accumulate bool) {
 	if x.Rows == 0 || z.Len() == 0 {
 		return
 	}
-	padded := func(n int) int { return int(C.weft_padded(C.int64_t(n))) }
 	count := min((x.Rows+laneRows-1)/laneRows, lanes)
-	partial := t.scratch(tensor.Float32, count*padded(x.Cols), padded(g.Cols))
-	panels := t.scratch(tensor.Float32, count*C.WEFT_WEIGHT_DEPTH, int(C.weft_weight_panels(C.int64_t(x.Cols), C.int64_t(g.Cols))))
+	in, out := C.int64_t(x.Cols), C.int64_t(g.Cols)
+	partial := t.scratch(tensor.Float32, count*int(C.weft_weight_rows(in)), int(C.weft_weight_stride(out)))
+	panels := t.scratch(tensor.Float32, count*C.WEFT_WEIGHT_DEPTH, int(C.weft_weight_panels(in, out)))
 	args := &C.weft_weight_args{
-		z: floats(z), partial: floats(partial), scratch: floats(panels), x: floats(x), g: floats(g), rows: C.int64_t(x.Rows), in: C.int64_t(x.Cols),
-		out: C.int64_t(g.Cols), lanes: C.int64_t(count), tile: laneRows, accumulate: boolean(accumulate),
+		z: floats(z), partial: floats(partial), scratch: floats(panels), x: floats(x), g: floats(g), rows: C.int64_t(x.Rows), in: in, out: out,
+		lanes: C.int64_t(count), tile: laneRows, accumulate: boolean(accumulate),
 	}
 	t.rows(C.weft_weight, unsafe.Pointer(args), count, grain)
 	t.rows(C.weft_weight_sum, unsafe.Pointer(args), x.Cols, count*g.Cols)

@@ -107,6 +107,7 @@ typedef struct {
 	int32_t first, last; // forward only: the state begins, or ends, with these edges
 	// backward only
 	int32_t whole;             // the edges are all that their destinations have
+	int32_t picks;             // GATv1, over destinations: the rows of one side of LeakyReLU's knee are read alone
 	const float *log_sum;      // destination rows × heads: maximum + ln sum
 	const float *g;            // destination rows × heads·width: dLoss/d output
 	const float *g_dot_out;    // destination rows × heads: ⟨g, output⟩
@@ -316,14 +317,16 @@ static inline int64_t weft_weight_panels(int64_t in, int64_t out) {
 	return weft_weight_tall(in) + (out + 31) / 32 * 32;
 }
 
-// What n columns take where the last of the widest vectors is filled up.
-static inline int64_t weft_padded(int64_t n) { return (n + 15) / 16 * 16; }
+// The rows of a partial sum with n of them, where the last of the widest vectors is filled up; and what lies between two rows of n columns: an odd
+// number of cache lines, so that the rows of a panel are not in the same sets of a cache.
+static inline int64_t weft_weight_rows(int64_t n) { return (n + 15) / 16 * 16; }
+static inline int64_t weft_weight_stride(int64_t n) { return ((n + 15) / 16 | 1) * 16; }
 
 // partial_l = xᵀ·g over the rows of lane l, which are tiles that lie together, runs over the lanes; weight_sum: z = [z +] Σ_l partial_l,
 // runs over z's rows.
 typedef struct {
 	float *z;       // in × out
-	float *partial; // lanes × weft_padded(in) rows of weft_padded(out); what is behind in and out has no meaning
+	float *partial; // lanes × weft_weight_rows(in) rows of weft_weight_stride(out); what is behind in and out has no meaning
 	float *scratch; // lanes × WEFT_WEIGHT_DEPTH × weft_weight_panels(in, out)
 	const float *x; // rows × in
 	const float *g; // rows × out

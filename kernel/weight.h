@@ -125,9 +125,9 @@ static void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, 
 	const int64_t panels = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW));
 	const int64_t once = out <= VW ? in / VW * VW : 0; // columns of x that are read once, which is why they are not packed
 	float *x_panels = a->scratch + lane * DEPTH * weft_weight_panels(a->in, a->out), *g_panels = x_panels + DEPTH * weft_weight_tall(in);
-	weight_block b = {.x = x_panels, .g = g_panels, .stride = weft_padded(a->out)};
-	float *z = a->partial + (lane * weft_padded(a->in) + i) * b.stride + o;
-	int64_t next = lo > 0 && only ? DEPTH : DEPTH / 4; // what nobody has asked for is waited for, so it is little
+	weight_block b = {.x = x_panels, .g = g_panels, .stride = weft_weight_stride(a->out)};
+	float *z = a->partial + (lane * weft_weight_rows(a->in) + i) * b.stride + o;
+	int64_t next = !only || lo > 0 ? DEPTH : DEPTH / 4; // what nobody has asked for is waited for, so it is little
 	for (int64_t r = lo; r < hi; r += b.depth) {
 		const float *x = a->x + r * a->in + i, *g = a->g + r * a->out + o;
 		b.depth = lesser(hi - r, next);
@@ -156,7 +156,7 @@ static void k_weight(const void *args, int64_t lo, int64_t hi) {
 // The lanes are added in their order.
 static void k_weight_sum(const void *args, int64_t lo, int64_t hi) {
 	const weft_weight_args *a = args;
-	const int64_t stride = weft_padded(a->out), lane = weft_padded(a->in) * stride;
+	const int64_t stride = weft_weight_stride(a->out), lane = weft_weight_rows(a->in) * stride;
 	for (int64_t i = lo; i < hi; i++)
 		for (int64_t c = 0; c < a->out; c += VW) {
 			const float *p = a->partial + i * stride + c;

@@ -103,8 +103,8 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 // By source, for the gradient of its row: gathers the destinations' g, log-sum-exp and ⟨g, output⟩, with GATv1's scores (two or three numbers per
 // head) or GATv2's rows; streams the transposed structure, the source's row and scores; updates their gradients.
 //
-// Of the source rows GATv1 reads those on one side of LeakyReLU's knee, where a head has a cache line of columns. Which these are depends on the
-// scores, so the bound and the operations count all: a fraction above 1 is possible.
+// Of the source rows GATv1 reads those on one side of LeakyReLU's knee, where destinations have some edges and a head a cache line of columns. Which
+// these are depends on the scores, so the bound and the operations count all: a fraction above 1 is possible.
 //
 // Operations per edge and column: three weighted sums, 6. GATv2 has two dot products and a weighted sum instead, a·LeakyReLU(x+y) both
 // times, and weighted sums of slopes and of LeakyReLU, 18 more.
