@@ -12,7 +12,7 @@
 //   ∂target_score_i += (1 − slope)·(⟨g_i, Σ_{t_ij>0} α_ij·mask_ij·source_j⟩ − ⟨g_i, o_i⟩·Σ_{t_ij>0} α_ij)
 // where the second uses that Σ_j ∂s_ij over all in-edges of i is 0. For the same reason it is the opposite of the sums over t_ij ≤ 0, so that those
 // over the fewer edges are taken, and the rows of the others are not read. Where i's in-edges come in several blocks or batches, which have to take the
-// same sums, the sign of target_score_i decides instead of the numbers of edges.
+// same sums, the sign of target_score_i decides instead of the numbers of edges; and so it does where picking rows does not pay and all are read.
 
 // Lane l of the result is x[l mod P], of `heads` values; 0 from there up to P.
 static inline vf per_head(const float *x, int heads, const int P) {
@@ -414,7 +414,7 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			fetch_row(grad + b.run[k].row * cols, g);
 		}
 		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
-		vf sum = {0}, below = {0}; // of α where t > 0, and of −α where it is not; or of those of one side
+		vf sum = {0}, below = {0}; // of α where t > 0, and of −α where it is not; if nothing is picked, sum is that of the side that is taken
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
 			fetch_soon(&b, v, a->source_score + g->head, H, 1, P);

@@ -127,7 +127,8 @@ static void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, 
 	float *x_panels = a->scratch + lane * DEPTH * weft_weight_panels(a->in, a->out), *g_panels = x_panels + DEPTH * weft_weight_tall(in);
 	weight_block b = {.x = x_panels, .g = g_panels, .stride = weft_weight_stride(a->out)};
 	float *z = a->partial + (lane * weft_weight_rows(a->in) + i) * b.stride + o;
-	int64_t next = !only || lo > 0 ? DEPTH : DEPTH / 4; // what nobody has asked for is waited for, so it is little
+	// What nobody has asked for is waited for, so it is little; but with several blocks the sums of z, which each depth reads and writes, weigh more.
+	int64_t next = !only || lo > 0 ? DEPTH : DEPTH / 4;
 	for (int64_t r = lo; r < hi; r += b.depth) {
 		const float *x = a->x + r * a->in + i, *g = a->g + r * a->out + o;
 		b.depth = lesser(hi - r, next);
