@@ -36,7 +36,7 @@ type end struct {
 
 	mu     sync.Mutex
 	waits  []*Pending // under way, the oldest first
-	groups int        // the smallest number that no group of this rank has had
+	groups int        // the number of the next group, from 1
 }
 
 // New is one rank's end of the group of all ranks of the transport. A wait fails after the timeout; 0 sets no limit.
@@ -90,7 +90,7 @@ func (c *Comm) Waiting() (what string, lasted time.Duration) {
 func (c *Comm) Abort(err error) { c.end.transport.Abort(err) }
 
 // Close is the orderly end of the group that New made: it waits for all ranks, with the deadline of any wait, and then closes the
-// transport. Groups made by Split end with it, and their own Close does nothing.
+// transport. Groups made by Group end with it, and their own Close does nothing.
 func (c *Comm) Close() error {
 	if c.tags != 0 {
 		return nil

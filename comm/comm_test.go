@@ -100,11 +100,7 @@ func TestWaiting(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	for _, err := range each(3, time.Minute, func(c *Comm) error {
-		part, err := c.Split(c.Rank()%2, 0)
-		if err != nil {
-			return err
-		}
-		return errors.Join(part.Close(), c.Barrier(Halo), c.Close())
+		return errors.Join(c.Group(c.Rank()).Close(), c.Barrier(Halo), c.Close())
 	}) {
 		if err != nil {
 			t.Error(err)

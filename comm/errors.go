@@ -17,7 +17,7 @@ var (
 	ErrLength = errors.New("message of another length")
 )
 
-// Error says where communication failed. Ranks are those of the whole run, also in a group made by Split.
+// Error says where communication failed. Ranks are those of the whole run, also in a group made by Group.
 type Error struct {
 	Rank, Peer int
 	Operation  string // "receive of halo rows", "send in an all-to-all of layout switches"

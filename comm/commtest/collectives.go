@@ -163,40 +163,29 @@ func barrier(c *comm.Comm) error {
 	return nil
 }
 
-// split: seven ranks in groups of even and odd ones, in reverse order, without rank 6; then groups of these.
-func split(c *comm.Comm) error {
-	color := c.Rank() % 2
-	if c.Rank() == 6 {
-		color = -1
+// groups: ranks 0 to 5 in groups of even and odd ones, in reverse order, and the others alone; then groups of these. All MaxRanks ranks
+// take part, as every rank of a transport makes as many groups.
+func groups(c *comm.Comm) error {
+	members := [][]int{{4, 2, 0}, {5, 3, 1}}[c.Rank()%2]
+	if c.Rank() > 5 {
+		members = []int{c.Rank()}
 	}
-	half, err := c.Split(color, -c.Rank())
-	if err != nil {
-		return err
+	sent := c.Sent(comm.Setup)
+	half := c.Group(members...)
+
+	// The first two of a half, and the others alone.
+	inHalf := []int{half.Rank()}
+	if half.Size() == 3 && half.Rank() < 2 {
+		inHalf = []int{0, 1}
 	}
-	if c.Rank() == 6 {
-		if half != nil {
-			return fmt.Errorf("color -1 gave a group of %d", half.Size())
-		}
-		return c.Barrier(comm.Setup)
-	}
-	members := []int{4, 2, 0}
-	if color == 1 {
-		members = []int{5, 3, 1}
+	part := half.Group(inHalf...)
+	if c.Sent(comm.Setup) != sent {
+		return errors.New("a group was made with messages")
 	}
 	if err := isGroup(half, c.Rank(), members); err != nil {
 		return err
 	}
-
-	// The first two of a half, and the last alone. Equal keys keep the order.
-	part, err := half.Split(half.Rank()/2, 0)
-	if err != nil {
-		return err
-	}
-	if half.Rank() < 2 {
-		members = members[:2]
-	} else {
-		members = members[2:]
-	}
+	members = members[inHalf[0] : inHalf[0]+len(inHalf)]
 	if err := isGroup(part, c.Rank(), members); err != nil {
 		return err
 	}
@@ -270,7 +259,6 @@ func counters(c *comm.Comm) error {
 			"sum", comm.Gradient, func() error { return c.SumFloats(comm.Gradient, make([]float32, 10)) },
 			comm.Traffic{Bytes: 4 * (10 - mine + mine*others), Messages: pieces(n, me, 10) + others*min(1, mine)},
 		},
-		{"split", comm.Setup, func() error { _, err := c.Split(0, 0); return err }, comm.Traffic{Bytes: 24 * others, Messages: others}},
 	} {
 		start := c.Sent(one.kind)
 		if err := one.call(); err != nil {

@@ -34,7 +34,7 @@ func Cases() []Case {
 		{Name: "concurrent kinds", Ranks: 4, Run: concurrentKinds},
 		{Name: "a send waits for its receiver", Ranks: 2, Run: rendezvous},
 		{Name: "sum in blocks", Ranks: 3, Run: sumInBlocks},
-		{Name: "split", Ranks: 7, Run: split},
+		{Name: "groups", Ranks: MaxRanks, Run: groups},
 		{Name: "counters", Ranks: 4, Run: counters},
 		{Name: "timeout", Ranks: 3, Timeout: 300 * time.Millisecond, Ends: true, Run: timeout},
 		{Name: "timeout of a send", Ranks: 2, Timeout: 300 * time.Millisecond, Ends: true, Run: sendTimeout},
@@ -102,15 +102,14 @@ func RunAsRank(t comm.Transport, report func(name string, err error)) {
 }
 
 func asMember(all *comm.Comm, one Case) error {
-	color := 0
-	if all.Rank() >= one.Ranks {
-		color = -1
+	members := []int{all.Rank()}
+	if all.Rank() < one.Ranks {
+		members = nil
+		for r := range one.Ranks {
+			members = append(members, r)
+		}
 	}
-	c, err := all.Split(color, 0)
-	if err != nil {
-		return err
-	}
-	if c != nil {
+	if c := all.Group(members...); all.Rank() < one.Ranks {
 		if err := one.Run(c); err != nil {
 			return err
 		}

@@ -1,0 +1,25 @@
+package comm
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Group is the group of the given ranks of c, in that order; this rank must be one of them. No message is sent: a group is arithmetic
+// on lists of ranks, and works for a plan. What makes the ranks agree is the order of the calls: every rank of the transport makes its
+// first group, its second and so on in the same step, and the lists of one step are equal or have no rank in common. The messages of
+// different steps never match each other.
+func (c *Comm) Group(ranks ...int) *Comm {
+	g := &Comm{end: c.end, rank: slices.Index(ranks, c.rank), ranks: make([]int, len(ranks))}
+	if g.rank < 0 {
+		panic(fmt.Sprintf("comm: rank %d is not in its group %v", c.rank, ranks))
+	}
+	for i, r := range ranks {
+		g.ranks[i] = c.ranks[r]
+	}
+	c.end.mu.Lock()
+	defer c.end.mu.Unlock()
+	g.tags = c.end.groups * int(Kinds)
+	c.end.groups++
+	return g
+}
