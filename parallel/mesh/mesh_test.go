@@ -1,0 +1,87 @@
+package mesh_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"weft/comm"
+	"weft/parallel/mesh"
+)
+
+var meshes = []mesh.Mesh{mesh.One, {1, 4, 1}, {1, 1, 3}, {4, 1, 1}, {2, 3, 1}, {1, 2, 2}, {3, 1, 2}, {2, 3, 2}}
+
+// TestPlaces: ranks and places are one to one, in the order of stage, partition, slice.
+func TestPlaces(t *testing.T) {
+	for _, m := range meshes {
+		rank := 0
+		for stage := range m.Stages {
+			for partition := range m.Partitions {
+				for slice := range m.Slices {
+					p := mesh.Place{Stage: stage, Partition: partition, Slice: slice}
+					if m.Place(rank) != p || m.Rank(p) != rank {
+						t.Errorf("%+v: rank %d is at %+v, and %+v is rank %d", m, rank, m.Place(rank), p, m.Rank(p))
+					}
+					rank++
+				}
+			}
+		}
+		if rank != m.Workers() {
+			t.Errorf("%+v: %d places, %d workers", m, rank, m.Workers())
+		}
+	}
+}
+
+// TestGroups: in each group every member has what the group shares, they all agree on its order, and what one sends in one group
+// arrives in that group. No set-up message is sent for it, and a plan, whose other ranks are not there, makes the same groups.
+func TestGroups(t *testing.T) {
+	for _, m := range meshes {
+		var ranks sync.WaitGroup
+		for r, transport := range comm.InProcess(m.Workers()) {
+			ranks.Go(func() {
+				world := comm.New(transport, time.Minute)
+				g := m.Join(world)
+				if sent := world.Sent(comm.Setup); sent.Messages != 0 {
+					t.Errorf("%+v: rank %d sent %d messages for its groups", m, r, sent.Messages)
+				}
+				plan := m.Join(comm.New(comm.Plan(r, m.Workers()), 0))
+				for _, one := range []struct {
+					name        string
+					group, plan *comm.Comm
+					size, rank  int
+					same        func(p mesh.Place) mesh.Place // what its members have in common
+				}{
+					{"slices", g.Slices, plan.Slices, m.Slices, g.Slice, func(p mesh.Place) mesh.Place { p.Slice = 0; return p }},
+					{"halo", g.Halo, plan.Halo, m.Partitions, g.Partition, func(p mesh.Place) mesh.Place { p.Partition = 0; return p }},
+					{"stages", g.Stages, plan.Stages, m.Stages, g.Stage, func(p mesh.Place) mesh.Place { p.Stage = 0; return p }},
+					{
+						"replicas", g.Replicas, plan.Replicas, m.Partitions * m.Slices, g.Partition*m.Slices + g.Slice,
+						func(p mesh.Place) mesh.Place { return mesh.Place{Stage: p.Stage} },
+					},
+				} {
+					what := fmt.Sprintf("%+v: %s of rank %d", m, one.name, r)
+					if one.group.Size() != one.size || one.group.Rank() != one.rank || one.plan.Size() != one.size || one.plan.Rank() != one.rank {
+						t.Errorf("%s: place %d of %d, planned %d of %d, want %d of %d", what, one.group.Rank(), one.group.Size(),
+							one.plan.Rank(), one.plan.Size(), one.rank, one.size)
+					}
+					members, err := comm.Gather(one.group, comm.Statistics, int64(r))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if !slices.IsSorted(members) || members[one.rank] != int64(r) {
+						t.Errorf("%s: %v", what, members)
+					}
+					for _, member := range members {
+						if one.same(m.Place(int(member))) != one.same(g.Place) {
+							t.Errorf("%s: rank %d is among %v", what, member, members)
+						}
+					}
+				}
+			})
+		}
+		ranks.Wait()
+	}
+}
