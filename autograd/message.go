@@ -52,7 +52,7 @@ func Detach(x *Var) *Var {
 	t := x.tape
 	z := t.New(x.Rows(), x.Cols())
 	t.Team.Copy(z, x.Value())
-	return t.Record(Op{Value: z})
+	return t.Record(Op{Value: z, Rows: x.set})
 }
 
 // Columns is columns from … from+count−1 of x.

@@ -164,7 +164,7 @@ func Dropout(x *Var, mask kernel.Mask) *Var {
 			b.Values = x.tape.Team.MaskEntries(a, mask, transposed)
 			return &b
 		}
-		v := x.tape.sparse(&Sparse{masked(s.Rows, false), masked(s.Columns, true)})
+		v := x.tape.sparse(&Sparse{masked(s.Rows, false), masked(s.Columns, true)}, x.set)
 		v.held = true
 		x.tape.scope = append(x.tape.scope, v)
 		return v
@@ -181,7 +181,7 @@ func Dense(x *Var) *Var {
 	t := x.tape
 	z := t.New(x.rows, x.cols)
 	t.Team.Densify(z, s.Rows)
-	return t.Record(Op{Value: z})
+	return t.Record(Op{Value: z, Rows: x.set})
 }
 
 // HeadMean averages the heads of x (rows × heads·width): rows × width.

@@ -21,13 +21,13 @@ func (b *bench) gradients(f func(in []*autograd.Var) *autograd.Var, shapes ...[2
 	forward := func(tape *autograd.Tape, grads []*tensor.Matrix) *autograd.Var {
 		vars := make([]*autograd.Var, len(inputs))
 		for i := range vars {
-			vars[i] = tape.Leaf(inputs[i], grads[i])
+			vars[i] = tape.Parameter(inputs[i], grads[i])
 		}
 		return tape.Scope(func() *autograd.Var { return f(vars) })
 	}
 	var r *tensor.Matrix
 	loss := func() (sum float64) {
-		tape := autograd.NewTape(b.team, autograd.Rows{})
+		tape := autograd.NewTape(b.team)
 		tape.Training = true
 		out := forward(tape, grads)
 		defer out.Drop()
@@ -43,7 +43,7 @@ func (b *bench) gradients(f func(in []*autograd.Var) *autograd.Var, shapes ...[2
 	out := forward(b.tape, grads)
 	g := b.team.Memory.New(tensor.Gradients, r.Rows, r.Cols)
 	b.team.Copy(g, r)
-	b.tape.Backward(out, g)
+	b.tape.Backward(autograd.Root{Var: out, Grad: g})
 	b.live("the backward pass", 0)
 	const h = 1. / 64
 	for i, in := range inputs {
@@ -143,7 +143,7 @@ func TestBiasAtAKink(t *testing.T) {
 			want[i%cols]++
 		}
 	}
-	b.tape.Backward(out, b.ones(out))
+	b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})
 	grad, _ := bias.Grad()
 	for c, w := range want {
 		if got := grad.Floats()[c]; got != w {
@@ -163,29 +163,29 @@ func TestSparse(t *testing.T) {
 			w := b.matrix(9, cols)
 			run := func(x *autograd.Var) (out, add, dw *tensor.Matrix) {
 				dw = b.team.Zeros(tensor.Parameters, 9, cols)
-				leaf := b.tape.Leaf(w, dw)
+				leaf := b.tape.Parameter(w, dw)
 				z := b.tape.Scope(func() *autograd.Var {
 					x := autograd.Dropout(x, mask)
 					return autograd.Linear(x, leaf)
 				})
 				out = b.matrix(40, cols)
 				b.team.Copy(out, z.Value())
-				b.tape.Backward(z, b.ones(z))
+				b.tape.Backward(autograd.Root{Var: z, Grad: b.ones(z)})
 				sum := b.tape.Scope(func() *autograd.Var {
-					return autograd.AddLinear(b.tape.Constant(start, false), autograd.Dropout(x, mask), leaf)
+					return autograd.AddLinear(b.tape.Constant(start, nil), autograd.Dropout(x, mask), leaf)
 				})
 				add = b.matrix(40, cols)
 				b.team.Copy(add, sum.Value())
-				b.tape.Backward(sum, b.ones(sum))
+				b.tape.Backward(autograd.Root{Var: sum, Grad: b.ones(sum)})
 				b.live("the backward pass", 0)
 				return out, add, dw
 			}
-			x := b.tape.SparseConstant(s)
+			x := b.tape.SparseConstant(s, nil)
 			if x.Sparse() != s || x.Rows() != 40 || x.Cols() != 9 {
 				t.Errorf("a sparse value is %d×%d", x.Rows(), x.Cols())
 			}
 			out, add, dw := run(x)
-			wantOut, wantAdd, wantDw := run(b.tape.Constant(dense, false))
+			wantOut, wantAdd, wantDw := run(b.tape.Constant(dense, nil))
 			for what, pair := range map[string][2]*tensor.Matrix{"x·w": {out, wantOut}, "z + x·w": {add, wantAdd}, "dw": {dw, wantDw}} {
 				for i, want := range pair[1].Floats() {
 					if got := pair[0].Floats()[i]; !(math.Abs(float64(got-want)) <= 1e-5*math.Max(1, math.Abs(float64(want)))) {
@@ -204,7 +204,7 @@ func TestSparse(t *testing.T) {
 func TestDense(t *testing.T) {
 	b := newBench(t)
 	s, want := b.sparse(20, 7)
-	d := autograd.Dense(b.tape.SparseConstant(s))
+	d := autograd.Dense(b.tape.SparseConstant(s, nil))
 	for i, w := range want.Floats() {
 		if got := d.Value().Floats()[i]; got != w {
 			t.Fatalf("number %d is %v, want %v", i, got, w)
@@ -220,7 +220,7 @@ func TestUnwantedGradients(t *testing.T) {
 	for name, f := range map[string]func(c, w, square *autograd.Var) *autograd.Var{
 		"linear": func(c, _, square *autograd.Var) *autograd.Var { return autograd.Linear(c, square) },
 		"of linear": func(_, w, square *autograd.Var) *autograd.Var {
-			return autograd.Linear(w, square.Tape().Constant(square.Value(), true))
+			return autograd.Linear(w, square.Tape().Fixed(square.Value(), nil))
 		},
 		"add linear": func(c, _, square *autograd.Var) *autograd.Var { return autograd.AddLinear(c, c, square) },
 		"combine":    func(c, w, _ *autograd.Var) *autograd.Var { return autograd.Combine(2, c, 3, w) },
@@ -233,12 +233,12 @@ func TestUnwantedGradients(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			c, w, square := b.tape.Constant(b.matrix(rows, inner), false), b.leaf(rows, inner), b.leaf(inner, inner)
+			c, w, square := b.tape.Constant(b.matrix(rows, inner), nil), b.leaf(rows, inner), b.leaf(inner, inner)
 			out := b.tape.Scope(func() *autograd.Var { return f(c, w, square) })
 			if !out.Wants() {
 				t.Error("the result wants no gradient")
 			}
-			b.tape.Backward(out, b.ones(out))
+			b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})
 			b.live("the backward pass", 0)
 		})
 	}

@@ -2,16 +2,16 @@ package autograd
 
 import "weft/tensor"
 
-// Rows says which vertices the rows of a tape's values are: masks are keyed by them, and losses, metrics and batch norm sum over all
-// workers' rows.
-type Rows struct {
+// RowSet says what the rows of a value are. Values know theirs: it is given to constants and inputs, and an operation's result inherits it.
+// Masks are keyed by the rows' ids; losses and batch norm sum over all workers' rows. Values of the same rows share one RowSet.
+type RowSet struct {
 	Here  int            // rows on this worker
 	Total int            // rows on all workers together, or NotVertices
-	IDs   *tensor.Matrix // the rows' vertices in the original graph, Int32; nil when row i is vertex i
+	IDs   *tensor.Matrix // the rows' vertices in the original graph, Int32, 1 × Here; nil when row i is vertex i
 	Peers Peers          // the workers that hold the other rows; nil when there are none
 }
 
-// NotVertices is the Total of rows that are edges, over which nothing can be summed.
+// NotVertices is the Total of rows over which nothing can be summed, as those that are edges.
 const NotVertices = -1
 
 // Peers sums over the workers that hold the rows of one matrix.
@@ -20,8 +20,11 @@ type Peers interface {
 	Sum(values []float64)
 }
 
+// AllHere is n rows that are the vertices 0 … n−1, all of them on this worker.
+func AllHere(n int) *RowSet { return &RowSet{Here: n, Total: n} }
+
 // Sum replaces each value by its sum over all workers.
-func (r Rows) Sum(values []float64) {
+func (r *RowSet) Sum(values []float64) {
 	if r.Peers != nil {
 		r.Peers.Sum(values)
 	}

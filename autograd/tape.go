@@ -19,13 +19,11 @@ type Tape struct {
 	Recording bool   // gradients are wanted
 	Training  bool   // dropout is active, batch norm uses the batch's statistics
 	Random    Random // keys of dropout masks
-	Rows      Rows   // the vertices that the values' rows are
-	// Leaves, unless nil, are the only gradients that Leaf accepts: others would be missed by who reads Complete.
-	Leaves map[*tensor.Matrix]bool
-	// Complete, unless nil, is called in Backward with each leaf's gradient when nothing will be added to it any more.
-	Complete func(grad *tensor.Matrix)
+	// Announced, unless nil, are the gradients of the only parameters that Parameter accepts: others would be missed by the ledger.
+	Announced map[*tensor.Matrix]bool
+	// Ledger, unless nil, is told of the operations on parameters. The tapes of one step share it.
+	Ledger *Ledger
 
-	pending  map[*tensor.Matrix]int // by leaf's gradient: the recorded operations that may add to it
 	ops      []Op
 	outs     []*Var // the result of each op
 	scope    []*Var // the Vars made since the innermost Scope began
@@ -33,11 +31,11 @@ type Tape struct {
 }
 
 // NewTape returns a tape for one evaluation: nothing is recorded and nothing is random.
-func NewTape(team *kernel.Team, rows Rows) *Tape { return &Tape{Team: team, Rows: rows} }
+func NewTape(team *kernel.Team) *Tape { return &Tape{Team: team} }
 
 // NewTrainingTape returns a tape that records, with dropout masks keyed by r.
-func NewTrainingTape(team *kernel.Team, rows Rows, r Random) *Tape {
-	return &Tape{Team: team, Rows: rows, Recording: true, Training: true, Random: r}
+func NewTrainingTape(team *kernel.Team, r Random) *Tape {
+	return &Tape{Team: team, Recording: true, Training: true, Random: r}
 }
 
 // Memory is where the tape's values come from.
@@ -50,19 +48,21 @@ func (t *Tape) New(rows, cols int) *tensor.Matrix {
 
 // Var is a value on a tape: a dense matrix, or constant sparse rows.
 type Var struct {
-	tape   *Tape
-	rows   int
-	cols   int
-	value  *tensor.Matrix
-	sparse *Sparse
-	grad   *tensor.Matrix
-	wants  bool // its gradient is asked for
-	leaf   bool // the value belongs to someone else
-	fixed  bool // the value is the same at every epoch
-	held   bool // by the forward code
-	given  bool // away, to an operation in place
-	kept   int  // by recorded operations
-	owed   []owed
+	tape      *Tape
+	rows      int
+	cols      int
+	set       *RowSet // what the rows are; nil: a parameter's
+	value     *tensor.Matrix
+	sparse    *Sparse
+	grad      *tensor.Matrix
+	wants     bool // its gradient is asked for
+	leaf      bool // the value belongs to someone else
+	parameter bool // its gradient is added to a matrix of someone else's
+	fixed     bool // the value is the same at every epoch
+	held      bool // by the forward code
+	given     bool // away, to an operation in place
+	kept      int  // by recorded operations
+	owed      []owed
 }
 
 // Sparse is a constant matrix in compressed rows, and its transpose.
@@ -76,6 +76,8 @@ type Op struct {
 	Value *tensor.Matrix
 	// Inputs are the Vars that the result depends on.
 	Inputs []*Var
+	// Rows says what the result's rows are; nil: the same as those of the inputs, which must then agree.
+	Rows *RowSet
 	// Keeps are the Vars whose values Backward reads; KeepsResult keeps the result's.
 	Keeps       []*Var
 	KeepsResult bool
@@ -90,11 +92,14 @@ type Op struct {
 
 // Record makes an operation's result a Var. Nothing is recorded where no input wants a gradient.
 func (t *Tape) Record(op Op) *Var {
-	v := t.dense(op.Value)
+	v := t.dense(op.Value, op.Rows)
 	v.held = true
 	t.scope = append(t.scope, v)
 	for _, in := range op.Inputs {
 		v.wants = v.wants || in.wants
+		if op.Rows == nil {
+			v.inherit(in)
+		}
 	}
 	if !t.Recording || !v.wants {
 		v.wants = false
@@ -109,67 +114,69 @@ func (t *Tape) Record(op Op) *Var {
 	if op.KeepsResult {
 		v.kept++
 	}
-	if t.Complete != nil {
-		t.expect(op.Inputs)
+	if t.Ledger != nil {
+		t.Ledger.expect(op.Inputs)
 	}
 	t.ops, t.outs = append(t.ops, op), append(t.outs, v)
 	return v
 }
 
-// expect counts one more operation that may add to the leaves among inputs.
-func (t *Tape) expect(inputs []*Var) {
-	for _, in := range inputs {
-		if in.leaf && in.wants {
-			if t.pending == nil {
-				t.pending = map[*tensor.Matrix]int{}
-			}
-			t.pending[in.grad]++
-		}
+// inherit takes over what the rows of an input are.
+func (v *Var) inherit(in *Var) {
+	switch {
+	case in.set == nil:
+	case v.set == nil:
+		v.set = in.set
+	case v.set != in.set:
+		panic("autograd: an operation on values of different rows does not say what the rows of its result are")
 	}
 }
 
-// settle counts one less, and says which gradients are complete.
-func (t *Tape) settle(inputs []*Var) {
-	for _, in := range inputs {
-		if in.leaf && in.wants {
-			if t.pending[in.grad]--; t.pending[in.grad] == 0 {
-				t.Complete(in.grad)
-			}
-		}
-	}
-}
-
-// Leaf is a parameter on this tape: gradients are added to grad.
-func (t *Tape) Leaf(value, grad *tensor.Matrix) *Var {
-	if t.Leaves != nil && grad != nil && !t.Leaves[grad] {
+// Parameter is a parameter on this tape: its gradient is added to grad, which belongs to someone else as its value does. Where grad is nil
+// none is asked for.
+func (t *Tape) Parameter(value, grad *tensor.Matrix) *Var {
+	if t.Announced != nil && grad != nil && !t.Announced[grad] {
 		panic(fmt.Sprintf("autograd: a parameter of %d×%d is used where it was not announced", value.Rows, value.Cols))
 	}
-	v := t.dense(value)
-	v.grad, v.leaf, v.wants = grad, true, t.Recording && grad != nil
+	v := t.dense(value, nil)
+	v.grad, v.leaf, v.parameter, v.wants = grad, true, true, t.Recording && grad != nil
 	return v
 }
 
-// Constant is a value without a gradient that belongs to someone else. fixed says that it is the same at every epoch, so that what
-// follows from it alone may be computed once.
-func (t *Tape) Constant(value *tensor.Matrix, fixed bool) *Var {
-	v := t.dense(value)
-	v.leaf, v.fixed = true, fixed
+// Input is a value that somebody else computed and who wants its gradient: after Backward, TakeGrad hands it on.
+func (t *Tape) Input(value *tensor.Matrix, rows *RowSet) *Var {
+	v := t.Constant(value, rows)
+	v.wants = t.Recording
 	return v
 }
 
-// SparseConstant is a constant sparse matrix.
-func (t *Tape) SparseConstant(s *Sparse) *Var {
-	v := t.sparse(s)
+// Constant is a value without a gradient that belongs to someone else.
+func (t *Tape) Constant(value *tensor.Matrix, rows *RowSet) *Var {
+	v := t.dense(value, rows)
 	v.leaf = true
 	return v
 }
 
-func (t *Tape) dense(m *tensor.Matrix) *Var {
-	return &Var{tape: t, rows: m.Rows, cols: m.Cols, value: m}
+// Fixed is a Constant that is the same at every epoch, so that what follows from it alone may be computed once.
+func (t *Tape) Fixed(value *tensor.Matrix, rows *RowSet) *Var {
+	v := t.Constant(value, rows)
+	v.fixed = true
+	return v
 }
 
-func (t *Tape) sparse(s *Sparse) *Var {
-	return &Var{tape: t, rows: s.Rows.Rows, cols: s.Rows.Cols, sparse: s}
+// SparseConstant is a constant sparse matrix.
+func (t *Tape) SparseConstant(s *Sparse, rows *RowSet) *Var {
+	v := t.sparse(s, rows)
+	v.leaf = true
+	return v
+}
+
+func (t *Tape) dense(m *tensor.Matrix, rows *RowSet) *Var {
+	return &Var{tape: t, rows: m.Rows, cols: m.Cols, set: rows, value: m}
+}
+
+func (t *Tape) sparse(s *Sparse, rows *RowSet) *Var {
+	return &Var{tape: t, rows: s.Rows.Rows, cols: s.Rows.Cols, set: rows, sparse: s}
 }
 
 // Scope runs a piece of the forward pass. When it ends, all Vars that it made are dropped, but the one it returns.
@@ -189,10 +196,18 @@ func (t *Tape) Scope(f func() *Var) *Var {
 	return v
 }
 
-// Backward runs the recorded operations in reverse, from g = dLoss/dv, which it owns. The tape is empty afterwards.
-func (t *Tape) Backward(v *Var, g *tensor.Matrix) {
-	v.AddGrad(g)
-	v.Drop()
+// Root is a value from which Backward starts, and dLoss/dvalue, which Backward owns.
+type Root struct {
+	*Var
+	Grad *tensor.Matrix
+}
+
+// Backward runs the recorded operations in reverse, from all roots. The tape is empty afterwards, but for the gradients of its inputs.
+func (t *Tape) Backward(roots ...Root) {
+	for _, r := range roots {
+		r.AddGrad(r.Grad)
+		r.Drop()
+	}
 	t.backward = true
 	defer func() { t.backward = false }()
 	for len(t.ops) > 0 {
@@ -214,8 +229,8 @@ func (t *Tape) Backward(v *Var, g *tensor.Matrix) {
 				}
 			}
 		}
-		if t.Complete != nil {
-			t.settle(op.Inputs)
+		if t.Ledger != nil {
+			t.Ledger.settle(op.Inputs)
 		}
 		for _, b := range op.Buffers {
 			b.Release()
@@ -285,6 +300,16 @@ func (v *Var) Cols() int { return v.cols }
 
 // Wants reports whether the Var's gradient is asked for; Backward steps skip the others.
 func (v *Var) Wants() bool { return v.wants }
+
+// RowSet says what the rows are; nil for a parameter.
+func (v *Var) RowSet() *RowSet { return v.set }
+
+// TakeGrad is the gradient of an Input after Backward, which the caller owns from now on; zeros where nothing depended on it.
+func (v *Var) TakeGrad() *tensor.Matrix {
+	g := v.GradSum()
+	v.grad = nil
+	return g
+}
 
 // Fixed reports whether the value is the same at every epoch.
 func (v *Var) Fixed() bool { return v.fixed }

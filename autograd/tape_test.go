@@ -28,7 +28,7 @@ const (
 func newBench(t *testing.T) *bench {
 	team := kernel.NewTeam(2, tensor.NewMeter())
 	t.Cleanup(team.Memory.Close)
-	return &bench{t, team, autograd.NewTrainingTape(team, autograd.Rows{}, autograd.Random{Seed: 1}), rand.New(rand.NewPCG(1, 1))}
+	return &bench{t, team, autograd.NewTrainingTape(team, autograd.Random{Seed: 1}), rand.New(rand.NewPCG(1, 1))}
 }
 
 // matrix holds numbers of either sign between a tenth and one and a half in size: none is near a kink.
@@ -41,7 +41,7 @@ func (b *bench) matrix(rows, cols int) *tensor.Matrix {
 }
 
 func (b *bench) leaf(rows, cols int) *autograd.Var {
-	return b.tape.Leaf(b.matrix(rows, cols), b.team.Zeros(tensor.Parameters, rows, cols))
+	return b.tape.Parameter(b.matrix(rows, cols), b.team.Zeros(tensor.Parameters, rows, cols))
 }
 
 // sparse is a sparse matrix of about a third of its entries, and the same as a dense one.
@@ -118,7 +118,7 @@ func TestValuesLiveWhileHeld(t *testing.T) {
 	b.live("the end of the scope", 3) // p, q and the result; m is in no operation's way
 	g := b.ones(out)
 	b.live("the gradient", 4)
-	b.tape.Backward(out, g)
+	b.tape.Backward(autograd.Root{Var: out, Grad: g})
 	b.live("the backward pass", 0)
 	panics(t, "given away, or dropped", func() { p.Value() })
 	panics(t, "given away, or dropped", func() { out.Value() })
@@ -144,7 +144,7 @@ func TestBackwardReleasesAsItGoes(t *testing.T) {
 		}
 		return h
 	})
-	b.tape.Backward(out, b.ones(out))
+	b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})
 	// Each probe's own result is kept until its step is over only while it is held; what is left are the earlier tanh's results.
 	for i, want := range []int64{4, 3, 2, 1} {
 		if left[i] != want {
@@ -201,7 +201,7 @@ func TestGradientTakesTheValuesMemory(t *testing.T) {
 			return autograd.AddLinear(autograd.Linear(neighbours, left), x, right)
 		})
 		g := b.ones(out)
-		b.tape.Backward(out, g)
+		b.tape.Backward(autograd.Root{Var: out, Grad: g})
 		got, _ := c.Grad()
 		for i := range rows {
 			for k := range cols {
@@ -222,7 +222,7 @@ func TestGradientTakesTheValuesMemory(t *testing.T) {
 // leaves gradients alone.
 func TestEvaluationKeepsNothing(t *testing.T) {
 	b := newBench(t)
-	b.tape = autograd.NewTape(b.team, autograd.Rows{})
+	b.tape = autograd.NewTape(b.team)
 	x, w := b.leaf(rows, inner), b.leaf(inner, cols)
 	buffer := b.team.Zeros(tensor.Buffers, 1, 1)
 	out := b.tape.Scope(func() *autograd.Var {
@@ -242,8 +242,8 @@ func TestEvaluationKeepsNothing(t *testing.T) {
 // TestConstantsRecordNothing: what follows from constants alone is not differentiated, and dropped as soon as nobody needs it.
 func TestConstantsRecordNothing(t *testing.T) {
 	b := newBench(t)
-	c, w := b.tape.Constant(b.matrix(rows, inner), true), b.leaf(inner, cols)
-	if c.Wants() || !c.Fixed() || b.tape.Constant(b.matrix(1, 1), false).Fixed() {
+	c, w := b.tape.Fixed(b.matrix(rows, inner), nil), b.leaf(inner, cols)
+	if c.Wants() || !c.Fixed() || b.tape.Constant(b.matrix(1, 1), nil).Fixed() {
 		t.Error("a constant wants a gradient, or does not know whether it is fixed")
 	}
 	out := b.tape.Scope(func() *autograd.Var {
@@ -254,22 +254,22 @@ func TestConstantsRecordNothing(t *testing.T) {
 		return autograd.Linear(h, w)
 	})
 	b.live("the scope's end", 2) // the product keeps h for w's gradient
-	b.tape.Backward(out, b.ones(out))
+	b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})
 	b.live("the backward pass", 0)
 
 	h := autograd.Scale(2, c)
 	g := b.ones(h)
-	b.tape.Backward(h, g) // nothing wants it
+	b.tape.Backward(autograd.Root{Var: h, Grad: g}) // nothing wants it
 	b.live("a gradient that nobody wants", 0)
 }
 
 // TestOutsideScopes: what is made outside every scope goes with the backward pass at the latest.
 func TestOutsideScopes(t *testing.T) {
 	b := newBench(t)
-	c, w := b.tape.Constant(b.matrix(rows, inner), true), b.leaf(inner, cols)
+	c, w := b.tape.Fixed(b.matrix(rows, inner), nil), b.leaf(inner, cols)
 	autograd.Scale(3, c)
 	out := autograd.Linear(autograd.Scale(2, c), w)
-	b.tape.Backward(out, b.ones(out))
+	b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})
 	b.live("the backward pass", 0)
 }
 
@@ -278,9 +278,9 @@ func TestDiscard(t *testing.T) {
 		b := newBench(t)
 		s, _ := b.sparse(rows, inner)
 		forward := func() *autograd.Var {
-			c := autograd.Scale(2, b.tape.Constant(b.matrix(rows, inner), true))
+			c := autograd.Scale(2, b.tape.Fixed(b.matrix(rows, inner), nil))
 			x := autograd.Linear(c, b.leaf(inner, cols)) // keeps a value that no recorded operation made
-			d := autograd.Dropout(b.tape.SparseConstant(s), kernel.NewMask(1, .5, nil))
+			d := autograd.Dropout(b.tape.SparseConstant(s, nil), kernel.NewMask(1, .5, nil))
 			y := autograd.Linear(d, b.leaf(inner, cols))
 			return autograd.Finish(autograd.Multiply(x, y), b.leaf(1, cols), kernel.ReLU, kernel.NewMask(2, .5, nil))
 		}
@@ -297,7 +297,7 @@ func TestDiscard(t *testing.T) {
 
 		x := b.leaf(rows, cols) // the tape can be used again
 		out := autograd.Scale(2, x)
-		b.tape.Backward(out, b.ones(out))
+		b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})
 		b.live("another pass", 0)
 	}
 }
@@ -315,7 +315,7 @@ func TestTake(t *testing.T) {
 	}{
 		{"an intermediate value", func() *autograd.Var { return autograd.Scale(1, w) }, true, false},
 		{"a parameter", func() *autograd.Var { return w }, false, true},
-		{"a constant", func() *autograd.Var { return b.tape.Constant(b.matrix(rows, cols), false) }, false, true},
+		{"a constant", func() *autograd.Var { return b.tape.Constant(b.matrix(rows, cols), nil) }, false, true},
 		{"a value kept as a result", func() *autograd.Var { return autograd.Activate(w, kernel.Tanh) }, false, false},
 		{"a value kept as an input", func() *autograd.Var {
 			h := autograd.Scale(1, w)
@@ -344,7 +344,7 @@ func TestTake(t *testing.T) {
 			}
 		})
 	}
-	panics(t, "sparse", func() { s, _ := b.sparse(rows, cols); b.tape.SparseConstant(s).Value() })
+	panics(t, "sparse", func() { s, _ := b.sparse(rows, cols); b.tape.SparseConstant(s, nil).Value() })
 }
 
 // TestScopes: a scope in a scope, one that returns a parameter, and one that returns its input.
@@ -368,7 +368,7 @@ func TestScopes(t *testing.T) {
 	if got, want := out.Value().Floats()[0], 30*w.Value().Floats()[0]; got != want {
 		t.Errorf("%v, want %v", got, want)
 	}
-	b.tape.Backward(out, b.ones(out))
+	b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})
 	b.live("the backward pass", 0)
 	w.Drop()
 	if w.Value() == nil {
@@ -399,7 +399,7 @@ func TestComplete(t *testing.T) {
 	unused := b.team.Zeros(tensor.Parameters, cols, cols)
 	var order []string
 	var atOnce []float32
-	b.tape.Complete = func(g *tensor.Matrix) {
+	b.tape.Ledger = autograd.NewLedger(func(g *tensor.Matrix) {
 		switch g {
 		case early:
 			order = append(order, "early")
@@ -407,25 +407,108 @@ func TestComplete(t *testing.T) {
 		case late:
 			order = append(order, "late")
 		default:
-			t.Error("a gradient of no leaf")
+			t.Error("a gradient of no parameter")
 		}
-	}
-	x := b.tape.Constant(b.matrix(rows, cols), false)
-	b.tape.Leaf(value, unused)
-	h := autograd.Linear(x, b.tape.Leaf(value, late))
-	h = autograd.Linear(h, b.tape.Leaf(value, early))
-	h = autograd.Linear(h, b.tape.Leaf(value, early)) // the same parameter on the tape again
-	b.tape.Backward(h, b.ones(h))
+	})
+	x := b.tape.Constant(b.matrix(rows, cols), nil)
+	b.tape.Parameter(value, unused)
+	h := autograd.Linear(x, b.tape.Parameter(value, late))
+	h = autograd.Linear(h, b.tape.Parameter(value, early))
+	h = autograd.Linear(h, b.tape.Parameter(value, early)) // the same parameter on the tape again
+	b.tape.Backward(autograd.Root{Var: h, Grad: b.ones(h)})
 	if !slices.Equal(order, []string{"early", "late"}) || !slices.Equal(atOnce, early.Floats()) {
 		t.Errorf("announced %v", order)
 	}
 }
 
-// TestLeaves: a tape of which it is said what parameters it reads takes no others.
-func TestLeaves(t *testing.T) {
+// TestAnnounced: a tape of which it is said what parameters it reads takes no others.
+func TestAnnounced(t *testing.T) {
 	b := newBench(t)
 	known, other := b.team.Zeros(tensor.Parameters, 1, 1), b.team.Zeros(tensor.Parameters, 1, 1)
-	b.tape.Leaves = map[*tensor.Matrix]bool{known: true}
-	b.tape.Leaf(known, known)
-	panics(t, "not announced", func() { b.tape.Leaf(other, other) })
+	b.tape.Announced = map[*tensor.Matrix]bool{known: true}
+	b.tape.Parameter(known, known)
+	panics(t, "not announced", func() { b.tape.Parameter(other, other) })
+}
+
+// TestLedgerOfSeveralTapes: a parameter that two tapes of a step use is complete when the last operation of both has run backward.
+func TestLedgerOfSeveralTapes(t *testing.T) {
+	b := newBench(t)
+	w := b.leaf(cols, cols)
+	value, grad := w.Value(), b.team.Zeros(tensor.Parameters, cols, cols)
+	var complete int
+	ledger := autograd.NewLedger(func(g *tensor.Matrix) {
+		if complete++; g != grad {
+			t.Error("another gradient")
+		}
+	})
+	rows := autograd.AllHere(rows)
+	run := func() (tape *autograd.Tape, x, out *autograd.Var) {
+		tape = autograd.NewTrainingTape(b.team, autograd.Random{})
+		tape.Ledger = ledger
+		x = tape.Input(b.matrix(rows.Here, cols), rows)
+		return tape, x, autograd.Linear(x, tape.Parameter(value, grad))
+	}
+	first, _, a := run()
+	second, _, c := run()
+	second.Backward(autograd.Root{Var: c, Grad: b.ones(c)})
+	if complete != 0 {
+		t.Error("complete before the other tape has run backward")
+	}
+	first.Backward(autograd.Root{Var: a, Grad: b.ones(a)})
+	if complete != 1 {
+		t.Errorf("complete %d times", complete)
+	}
+}
+
+// TestCutTape: a pass over two tapes, where an input of the second is a result of the first, has the gradients of one pass. The
+// first tape runs backward from two roots: what it hands on besides is a root too. An input on which nothing depends has the gradient 0.
+func TestCutTape(t *testing.T) {
+	b := newBench(t)
+	set := autograd.AllHere(rows)
+	x, start, v, w := b.matrix(rows, cols), b.matrix(rows, cols), b.leaf(cols, cols), b.leaf(cols, cols)
+	front := func(in *autograd.Var) (h, along *autograd.Var) {
+		h = autograd.Activate(autograd.Linear(in, in.Tape().Parameter(v.Value(), nil)), kernel.Tanh)
+		return h, autograd.Scale(2, in)
+	}
+	back := func(h, along *autograd.Var) *autograd.Var {
+		return autograd.Multiply(autograd.Linear(h, h.Tape().Parameter(w.Value(), nil)), along)
+	}
+	g := b.matrix(rows, cols)
+	whole := autograd.NewTrainingTape(b.team, autograd.Random{})
+	in := whole.Input(x, set)
+	out := back(front(in))
+	whole.Backward(autograd.Root{Var: out, Grad: g.Share()})
+	want := in.TakeGrad()
+
+	first, second := autograd.NewTrainingTape(b.team, autograd.Random{}), autograd.NewTrainingTape(b.team, autograd.Random{})
+	in = first.Input(x, set)
+	h, along := front(in)
+	h2, along2, idle := second.Input(h.Value(), set), second.Input(along.Value(), set), second.Input(start, set)
+	cut := back(h2, along2)
+	second.Backward(autograd.Root{Var: cut, Grad: g})
+	first.Backward(autograd.Root{Var: h, Grad: h2.TakeGrad()}, autograd.Root{Var: along, Grad: along2.TakeGrad()})
+	if got := in.TakeGrad(); !slices.Equal(got.Floats(), want.Floats()) {
+		t.Errorf("gradient %v, want %v", got.Floats(), want.Floats())
+	}
+	for _, x := range idle.TakeGrad().Floats() {
+		if x != 0 {
+			t.Fatalf("an input that nothing depends on has the gradient %v", x)
+		}
+	}
+}
+
+// TestRowsAreInherited: a result has the rows of its inputs, and where these differ somebody has to say which.
+func TestRowsAreInherited(t *testing.T) {
+	b := newBench(t)
+	one, other := autograd.AllHere(rows), autograd.AllHere(rows)
+	x, y := b.tape.Constant(b.matrix(rows, cols), one), b.tape.Constant(b.matrix(rows, cols), other)
+	w := b.leaf(cols, cols)
+	if w.RowSet() != nil || autograd.Linear(x, w).RowSet() != one || autograd.Detach(autograd.Linear(y, w)).RowSet() != other {
+		t.Error("rows were not inherited")
+	}
+	panics(t, "different rows", func() { autograd.Multiply(x, y) })
+	z := b.tape.Record(autograd.Op{Value: b.matrix(rows, cols), Inputs: []*autograd.Var{x, y}, Rows: other})
+	if z.RowSet() != other {
+		t.Error("the rows that an operation names were not taken")
+	}
 }

@@ -38,7 +38,7 @@ func NewGATv2(s Site, o GATOptions) *GATv2 {
 func (c *GATv2) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
 	t := x.Tape()
 	transform := func(w, b *nn.Param, d nn.Dropout) *autograd.Var {
-		return autograd.Finish(autograd.Linear(x, w.On(t)), b.On(t), kernel.Identity, d.Mask(t))
+		return autograd.Finish(autograd.Linear(x, w.On(t)), b.On(t), kernel.Identity, d.Mask(x))
 	}
 	z := c.p.Attend(Attention{
 		Source: transform(c.source, c.sourceB, c.sourceDropout), Target: transform(c.target, c.targetB, c.targetDropout),

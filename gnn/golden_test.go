@@ -163,19 +163,18 @@ func testGolden(t *testing.T, file, input string) {
 	r := g.relation()
 	p := parallel.NewWhole(team, &r, nil)
 	m, params := g.model(team, p)
-	tape := autograd.NewTrainingTape(team, p.Rows(), autograd.Random{})
+	tape := autograd.NewTrainingTape(team, autograd.Random{})
 	tape.Training = g.meta["mode"] == "train"
 	rows := tensors["x"].Shape[0]
 	x := matrix(team, rows, g.floats("x"))
 	var in *autograd.Var
-	dx := team.Zeros(tensor.Gradients, x.Rows, x.Cols)
 	switch input {
 	case "gradient":
-		in = tape.Leaf(x, dx)
+		in = tape.Input(x, p.Rows())
 	case "fixed":
-		in = tape.Constant(x, true)
+		in = tape.Fixed(x, p.Rows())
 	case "sparse":
-		in = tape.SparseConstant(sparse(team, x))
+		in = tape.SparseConstant(sparse(team, x), p.Rows())
 	}
 	live := team.Memory.LiveTensors()
 	logits := m.Forward(in)
@@ -189,9 +188,9 @@ func testGolden(t *testing.T, file, input string) {
 	train := tensors["train"].Int64
 	loss, grad := nn.Loss(logits, y, int32s(team, train), len(train), true)
 	near(t, "loss", []float32{float32(loss)}, g.floats("loss"))
-	tape.Backward(logits, grad)
+	tape.Backward(autograd.Root{Var: logits, Grad: grad})
 	if input == "gradient" {
-		near(t, "grad.x", dx.Floats(), g.floats("grad.x"))
+		near(t, "grad.x", in.TakeGrad().Floats(), g.floats("grad.x"))
 	}
 	gradients := nn.NewParams(team, 1)
 	gradients.List, gradients.Buffers = params.List, nil

@@ -21,7 +21,7 @@ type Block struct {
 // Forward computes the block for x, rows × its input width.
 func (b *Block) Forward(x *autograd.Var) *autograd.Var {
 	z, bias := b.Conv.Forward(x)
-	z = finish(z, bias, b.Norm, b.Activation, b.Dropout.Mask(x.Tape()))
+	z = finish(z, bias, b.Norm, b.Activation, b.Dropout.Mask(z))
 	if b.Residual {
 		z = autograd.Add(x, z)
 	}
@@ -49,7 +49,7 @@ func (m *Model) Forward(x *autograd.Var) *autograd.Var { return m.Output(m.Hidde
 
 // Hidden is the input of the last block: the embeddings.
 func (m *Model) Hidden(x *autograd.Var) *autograd.Var {
-	return run(m.Blocks[:len(m.Blocks)-1], autograd.Dropout(x, m.Input.Mask(x.Tape())))
+	return run(m.Blocks[:len(m.Blocks)-1], autograd.Dropout(x, m.Input.Mask(x)))
 }
 
 // Output is the last block's output for its input h, which is given away.

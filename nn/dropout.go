@@ -12,10 +12,11 @@ type Dropout struct {
 	P    float64
 }
 
-// Mask is the place's mask on a tape; it drops nothing in evaluation.
-func (d Dropout) Mask(t *autograd.Tape) kernel.Mask {
+// Mask is the place's mask for the rows of x; it drops nothing in evaluation.
+func (d Dropout) Mask(x *autograd.Var) kernel.Mask {
+	t := x.Tape()
 	if !t.Training || d.P == 0 {
 		return kernel.Mask{}
 	}
-	return kernel.NewMask(t.Random.Key(d.Site), d.P, t.Rows.IDs)
+	return kernel.NewMask(t.Random.Key(d.Site), d.P, x.RowSet().IDs)
 }

@@ -39,7 +39,7 @@ func TestLoss(t *testing.T) {
 		{y, reference.CrossEntropy(exact(z), labels, listed), reference.CrossEntropyBackward(exact(z), labels, listed)},
 		{multi, reference.BCEWithLogits(exact(z), exact(multi.Multi), listed), reference.BCEWithLogitsBackward(exact(z), exact(multi.Multi), listed)},
 	} {
-		logits := autograd.NewTape(team, autograd.Rows{}).Constant(z, false)
+		logits := autograd.NewTape(team).Constant(z, nil)
 		loss, g := nn.Loss(logits, c.y, int32s(team, 8, 1, 0, 5, 7), len(listed), true)
 		near(t, "loss", []float32{float32(loss)}, []float64{c.loss})
 		near(t, "gradient", g.Floats(), c.grad.Data)
@@ -63,13 +63,13 @@ func TestLoss(t *testing.T) {
 func TestDropoutMask(t *testing.T) {
 	team := newTeam(t)
 	d := nn.Dropout{Site: "layers.0", P: .5}
-	var rows autograd.Rows
+	rows := autograd.AllHere(20)
 	draw := func(d nn.Dropout, r autograd.Random, training bool) []float32 {
-		tape := autograd.NewTrainingTape(team, rows, r)
+		tape := autograd.NewTrainingTape(team, r)
 		tape.Training = training
 		m := team.Memory.New(tensor.Features, 20, 30)
 		team.Fill(m, 1)
-		team.Finish(m, m, nil, kernel.Identity, d.Mask(tape))
+		team.Finish(m, m, nil, kernel.Identity, d.Mask(tape.Constant(m, rows)))
 		return m.Floats()
 	}
 	ones := slices.Repeat([]float32{1}, 600)
@@ -100,7 +100,7 @@ func TestDropoutMask(t *testing.T) {
 
 func TestRowsOfOneWorker(t *testing.T) {
 	v := []float64{1, math.Pi}
-	autograd.Rows{Here: 1, Total: 1}.Sum(v)
+	autograd.AllHere(1).Sum(v)
 	if v[0] != 1 || v[1] != math.Pi {
 		t.Errorf("a sum over one worker changed the values to %v", v)
 	}

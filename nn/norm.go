@@ -47,8 +47,7 @@ func (b *BatchNorm) RunningMean() *Buffer { return b.runningMean }
 
 // Forward is mask(act(y)) for x normalised to y.
 func (b *BatchNorm) Forward(x *autograd.Var, act kernel.Activation, mask kernel.Mask) *autograd.Var {
-	t := x.Tape()
-	rows := t.Rows
+	t, rows := x.Tape(), x.RowSet()
 	if rows.Total == autograd.NotVertices {
 		panic("nn: batch norm of rows that are not vertices, as in a message function")
 	}
@@ -102,8 +101,7 @@ func output(x *autograd.Var) *tensor.Matrix {
 // batchStatistics fills mean and rstd from all rows on all workers, and moves the running statistics. The workers' means and sums
 // of squared deviations are joined as in Chan, Golub & LeVeque: Σ_w M2_w + n_w·(mean_w − mean)².
 func (b *BatchNorm) batchStatistics(x *autograd.Var, mean, rstd *tensor.Matrix) {
-	t := x.Tape()
-	rows := t.Rows
+	t, rows := x.Tape(), x.RowSet()
 	m, n := b.moments, float64(rows.Total)
 	t.Team.Moments(m, x.Value())
 	center, spread := b.sums[:len(m.Mean)], b.sums[len(m.Mean):]

@@ -62,7 +62,7 @@ type normed struct {
 	z, dx  *tensor.Matrix
 }
 
-func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x, g *tensor.Matrix, rows autograd.Rows) normed {
+func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x, g *tensor.Matrix, rows *autograd.RowSet) normed {
 	ps := nn.NewParams(team, 1)
 	norm := make(ps)
 	for k, p := range ps.List { // gamma and beta of either sign
@@ -75,13 +75,13 @@ func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x,
 			b.Values[i] += float32(i) / 4
 		}
 	}
-	tape := autograd.NewTrainingTape(team, rows, autograd.Random{})
+	tape := autograd.NewTrainingTape(team, autograd.Random{})
 	tape.Training = training
-	dx := team.Zeros(tensor.Features, x.Rows, x.Cols)
-	out := norm.Forward(tape.Leaf(x, dx), kernel.Identity, kernel.Mask{})
+	in := tape.Input(x, rows)
+	out := norm.Forward(in, kernel.Identity, kernel.Mask{})
 	z := copyOf(team, out.Value())
-	tape.Backward(out, copyOf(team, g))
-	return normed{ps, z, dx}
+	tape.Backward(autograd.Root{Var: out, Grad: copyOf(team, g)})
+	return normed{ps, z, in.TakeGrad()}
 }
 
 func batchNorm(width int) func(ps *nn.Params) nn.Norm {
@@ -93,7 +93,7 @@ func TestBatchNorm(t *testing.T) {
 		for _, shape := range [][2]int{{2, 1}, {7, 3}, {1100, 6}} {
 			team := newTeam(t)
 			x, g := normal(team, 1, shape[0], shape[1], 2), normal(team, 2, shape[0], shape[1], 0)
-			got := pass(team, training, batchNorm(shape[1]), x, g, autograd.Rows{Here: shape[0], Total: shape[0]})
+			got := pass(team, training, batchNorm(shape[1]), x, g, autograd.AllHere(shape[0]))
 			fresh := func(at float64) []float64 {
 				v := make([]float64, shape[1])
 				for i := range v {
@@ -154,7 +154,7 @@ func TestBatchNormOfTwoWorkers(t *testing.T) {
 				x.Floats()[v*cols] += 20
 			}
 		}
-		whole := pass(team, true, batchNorm(cols), x, g, autograd.Rows{Here: rows, Total: rows})
+		whole := pass(team, true, batchNorm(cols), x, g, autograd.AllHere(rows))
 		a, b := make(chan []float64, 1), make(chan []float64, 1)
 		var parts [2]normed
 		var group sync.WaitGroup
@@ -164,7 +164,7 @@ func TestBatchNormOfTwoWorkers(t *testing.T) {
 		}{{0, at, peers{0, a, b}}, {at, rows, peers{1, b, a}}} {
 			group.Go(func() {
 				parts[rank] = pass(kernel.NewTeam(1, team.Memory), true, batchNorm(cols), x.RowRange(p.lo, p.hi), g.RowRange(p.lo, p.hi),
-					autograd.Rows{Here: p.hi - p.lo, Total: rows, Peers: p.peers})
+					&autograd.RowSet{Here: p.hi - p.lo, Total: rows, Peers: p.peers})
 			})
 		}
 		group.Wait()
@@ -198,7 +198,7 @@ func TestBatchNormOfNoSpread(t *testing.T) {
 		for i := range x.Floats() {
 			x.Floats()[i] = []float32{0, 0.1, -1e6}[i%3]
 		}
-		got := pass(team, true, batchNorm(3), x, g, autograd.Rows{Here: rows, Total: rows})
+		got := pass(team, true, batchNorm(3), x, g, autograd.AllHere(rows))
 		beta := got.params.List[1].Value.Floats()
 		for i, z := range got.z.Floats() {
 			if z != beta[i%3] {
@@ -232,7 +232,7 @@ func TestLayerNorm(t *testing.T) {
 				x.Floats()[2*v] = x.Floats()[2*v+1] + float32(v)
 			}
 		}
-		got := pass(team, true, func(ps *nn.Params) nn.Norm { return nn.NewLayerNorm(ps, "norm", cols) }, x, g, autograd.Rows{Here: rows, Total: rows})
+		got := pass(team, true, func(ps *nn.Params) nn.Norm { return nn.NewLayerNorm(ps, "norm", cols) }, x, g, autograd.AllHere(rows))
 		gamma, beta := reference.Vector(got.params.List[0].Value.Floats()), reference.Vector(got.params.List[1].Value.Floats())
 		near(t, "output", got.z.Floats(), reference.LayerNorm(exact(x), gamma, beta).Data)
 		dx, dGamma, dBeta := reference.LayerNormBackward(exact(x), gamma, exact(g))

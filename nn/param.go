@@ -33,7 +33,7 @@ func (p *Param) On(t *autograd.Tape) *autograd.Var {
 	if p == nil {
 		return nil
 	}
-	return t.Leaf(p.Value, p.Grad)
+	return t.Parameter(p.Value, p.Grad)
 }
 
 // Buffer is state that is kept with the parameters and not trained, such as batch norm's running statistics.

@@ -20,7 +20,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	p.decide(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
 	at := &attention{Attention: a, tape: t, loops: e.loops, call: kernel.Attention{
 		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.local().ids,
-		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(t),
+		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(a.Source),
 	}}
 	if a.SelfLoops {
 		at.loops = e.oneLoop(t.Team)

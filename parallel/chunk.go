@@ -89,7 +89,7 @@ func (m *messages) fill(c *chunk, n int, at *position, b *block) {
 		}
 		sources[k], targets[k] = columns[e], int32(b.target(at.row))
 		source, target := vertexOf(b.ids, columns[e]), vertexOf(m.targetIDs, targets[k])
-		ids[k] = int32(min(source+int64(m.tape.Rows.Total)*at.occurrence, math.MaxInt32))
+		ids[k] = int32(min(source+int64(m.Source.RowSet().Total)*at.occurrence, math.MaxInt32))
 		keys[k] = edgeKey(source, target, at.occurrence)
 		if c.weights != nil {
 			c.weights.Floats()[k] = b.in.Values.Floats()[e]

@@ -22,7 +22,7 @@ type Graph struct {
 	team  *kernel.Team
 	comm  *comm.Comm       // nil with one worker
 	share *partition.Share // nil with one worker
-	rows  autograd.Rows
+	rows  *autograd.RowSet
 	edges [2]*topology // as stored, and reversed, which is made when first asked for
 	sar   SAR
 
@@ -58,7 +58,7 @@ func NewWhole(team *kernel.Team, r *graph.Relation, copied func()) *Graph {
 	n := len(r.Indptr) - 1
 	t, _ := newTopology(team, r, []int{0, n}, 0, copied)
 	return &Graph{
-		team: team, rows: autograd.Rows{Here: n, Total: n}, edges: [2]*topology{t, t.reversed()},
+		team: team, rows: autograd.AllHere(n), edges: [2]*topology{t, t.reversed()},
 		operators: map[operatorKey]operator{}, decided: map[string]bool{},
 	}
 }
@@ -71,14 +71,14 @@ func NewPartition(team *kernel.Team, c *comm.Comm, s *partition.Share, o SAR) (*
 	if !team.Planning() {
 		copy(ids.Int32s(), s.IDs)
 	}
-	g.rows = autograd.Rows{Here: len(s.IDs), Total: s.Whole.Vertices, IDs: ids, Peers: peers{g}}
+	g.rows = &autograd.RowSet{Here: len(s.IDs), Total: s.Whole.Vertices, IDs: ids, Peers: peers{g}}
 	var err error
 	g.edges[0], err = g.connect(&s.Graph.Relation, s.Whole.Statistics.HaloRows, s.Graph.Unload)
 	return g, err
 }
 
 // Rows are the vertices of the worker's rows.
-func (g *Graph) Rows() autograd.Rows { return g.rows }
+func (g *Graph) Rows() *autograd.RowSet { return g.rows }
 
 // BeginEpoch says which epoch the work belongs to from now on; errors name it.
 func (g *Graph) BeginEpoch(epoch int) {

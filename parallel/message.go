@@ -86,35 +86,31 @@ type messages struct {
 }
 
 // edges puts the rows of both ends on a tape for the function; the matrices are the caller's to release.
-func (m *messages) edges(c *chunk, source *tensor.Matrix, recording bool) (e gnn.Edges, rows, grads []*tensor.Matrix) {
-	t := m.tape
+func (m *messages) edges(c *chunk, source *tensor.Matrix, recording bool) (e gnn.Edges, rows []*tensor.Matrix) {
+	t, set := m.tape, &autograd.RowSet{Here: c.n, Total: autograd.NotVertices, IDs: c.keys}
 	tape := &autograd.Tape{
-		Team: t.Team, Recording: recording, Training: t.Training, Random: t.Random, Leaves: map[*tensor.Matrix]bool{},
-		Rows: autograd.Rows{Here: c.n, Total: autograd.NotVertices, IDs: c.keys},
+		Team: t.Team, Recording: recording, Training: t.Training, Random: t.Random, Announced: map[*tensor.Matrix]bool{},
 	}
 	for _, q := range m.Parameters {
-		tape.Leaves[q.Grad] = true
+		tape.Announced[q.Grad] = true
 	}
 	gathered := func(from, list *tensor.Matrix, wants bool) *autograd.Var {
 		x := t.Memory().New(tensor.Buffers, c.n, from.Cols)
 		t.Team.Gather(x, from, list)
 		rows = append(rows, x)
-		if !recording || !wants {
-			return tape.Constant(x, false)
+		if !wants {
+			return tape.Constant(x, set)
 		}
-		d := t.Team.Zeros(tensor.Buffers, c.n, from.Cols)
-		tape.Leaves[d] = true
-		grads = append(grads, d)
-		return tape.Leaf(x, d)
+		return tape.Input(x, set)
 	}
 	e = gnn.Edges{Tape: tape, Source: gathered(source, c.sources, m.Source.Wants())}
 	if m.Target != nil {
 		e.Target = gathered(m.Target.Value(), c.targets, m.Target.Wants())
 	}
 	if c.weights != nil {
-		e.Weight = tape.Constant(c.weights, false)
+		e.Weight = tape.Constant(c.weights, set)
 	}
-	return e, rows, grads
+	return e, rows
 }
 
 // call computes the messages of the chunk's edges.
@@ -129,7 +125,7 @@ func (m *messages) call(e gnn.Edges, n int) *autograd.Var {
 
 // forward aggregates the chunk's messages into z, and for a maximum the winners' ids into arg.
 func (m *messages) forward(c *chunk, source, z, arg *tensor.Matrix) {
-	e, rows, _ := m.edges(c, source, false)
+	e, rows := m.edges(c, source, false)
 	out := m.call(e, c.n)
 	team := m.tape.Team
 	if arg != nil {
@@ -152,7 +148,7 @@ func (m *messages) shares(c *chunk) *tensor.Matrix {
 
 // backward computes the chunk's messages again and adds their gradients: those of source rows to dSource, of own rows as targets to dTarget.
 func (m *messages) backward(c *chunk, source, dSource, dTarget, g, arg *tensor.Matrix) {
-	e, rows, grads := m.edges(c, source, true)
+	e, rows := m.edges(c, source, true)
 	out := m.call(e, c.n)
 	team, mem := m.tape.Team, m.tape.Memory()
 	d := mem.New(tensor.Gradients, c.n, m.Columns)
@@ -162,17 +158,20 @@ func (m *messages) backward(c *chunk, source, dSource, dTarget, g, arg *tensor.M
 	} else {
 		team.SpMM(d, c.spread, g.RowRange(c.lo, c.hi), kernel.Scales{Col: m.shares(c)}, false)
 	}
-	e.Tape.Backward(out, d)
+	e.Tape.Backward(autograd.Root{Var: out, Grad: d})
 	if m.Source.Wants() {
 		c.bySource(team)
 		sums := mem.New(tensor.Buffers, c.n, source.Cols)
-		team.SpMM(sums.RowRange(0, c.distinct.Cols), c.outOf, grads[0], kernel.Scales{}, false)
+		grad := e.Source.TakeGrad()
+		team.SpMM(sums.RowRange(0, c.distinct.Cols), c.outOf, grad, kernel.Scales{}, false)
+		grad.Release()
 		team.ScatterAdd(dSource, sums, c.distinct)
 		sums.Release()
 	}
 	if dTarget != nil {
-		team.SpMM(dTarget.RowRange(c.lo, c.hi), c.into, grads[len(grads)-1], kernel.Scales{}, true)
+		grad := e.Target.TakeGrad()
+		team.SpMM(dTarget.RowRange(c.lo, c.hi), c.into, grad, kernel.Scales{}, true)
+		grad.Release()
 	}
 	release(rows)
-	release(grads)
 }

@@ -42,7 +42,7 @@ func message(in, out int, weights [][2]int, r gnn.ReduceKind, loops bool, f func
 // both is tanh(source·w0 + target·w1), with an edge's weight where there is one, and dropout.
 func both(e gnn.Edges, w []*nn.Param) *autograd.Var {
 	z := autograd.AddLinear(autograd.Linear(e.Source, w[0].On(e.Tape)), e.Target, w[1].On(e.Tape))
-	z = autograd.Finish(z, nil, kernel.Tanh, nn.Dropout{Site: "edge", P: .3}.Mask(e.Tape))
+	z = autograd.Finish(z, nil, kernel.Tanh, nn.Dropout{Site: "edge", P: .3}.Mask(e.Source))
 	if e.Weight != nil {
 		z = autograd.HeadScale(z, e.Weight)
 	}

@@ -28,10 +28,10 @@ func TestAggregateOnce(t *testing.T) {
 	fixed, changing := w.Propagator("a", false), w.Propagator("b", false)
 	for range 2 {
 		for _, op := range []gnn.Reduce{gnn.Sum, gnn.Mean, gnn.Symmetric} {
-			tape := autograd.NewTape(team, autograd.Rows{})
-			unit := tape.Constant(identity, false)
-			got := fixed.AggregateLinear(tape.Constant(x, true), unit, op).Value().Floats()
-			want := changing.AggregateLinear(tape.Constant(x, false), unit, op).Value().Floats()
+			tape := autograd.NewTape(team)
+			unit := tape.Constant(identity, nil)
+			got := fixed.AggregateLinear(tape.Fixed(x, w.Rows()), unit, op).Value().Floats()
+			want := changing.AggregateLinear(tape.Constant(x, w.Rows()), unit, op).Value().Floats()
 			if !slices.Equal(got, want) {
 				t.Errorf("%v: %v, want %v", op, got, want)
 			}

@@ -86,7 +86,7 @@ func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var 
 		}
 		p.once[r] = first
 	}
-	return x.Tape().Constant(first.value, true)
+	return x.Tape().Fixed(first.value, x.RowSet())
 }
 
 // Propagate implements gnn.Propagator.

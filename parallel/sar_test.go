@@ -156,21 +156,22 @@ func values(m *tensor.Matrix, purpose uint64, ids []int32) {
 // run computes a layer forward and backward on one worker and puts what it has into o.
 func (l layer) run(team *kernel.Team, g *parallel.Graph, ids []int32, reversed bool, o *outcome, sum func(values []float32)) {
 	rows := g.Rows()
-	x, dx, dz := team.Memory.New(tensor.Features, rows.Here, l.in), team.Zeros(tensor.Gradients, rows.Here, l.in), team.Memory.New(tensor.Gradients, rows.Here, l.out)
+	x, dz := team.Memory.New(tensor.Features, rows.Here, l.in), team.Memory.New(tensor.Gradients, rows.Here, l.out)
 	values(x, 1, ids)
 	values(dz, 2, ids)
-	tape := autograd.NewTrainingTape(team, rows, autograd.Random{Seed: 3, Epoch: 5})
+	tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 3, Epoch: 5})
 	var w []*autograd.Var
 	var dw []*tensor.Matrix
 	for i, shape := range l.weights {
 		value, grad := team.Memory.New(tensor.Parameters, shape[0], shape[1]), team.Zeros(tensor.Gradients, shape[0], shape[1])
 		values(value, uint64(10+i), nil)
-		w, dw = append(w, tape.Leaf(value, grad)), append(dw, grad)
+		w, dw = append(w, tape.Parameter(value, grad)), append(dw, grad)
 	}
-	out := l.forward(g.Propagator("here", reversed), tape.Leaf(x, dx), w)
+	in := tape.Input(x, rows)
+	out := l.forward(g.Propagator("here", reversed), in, w)
 	place(o.out, out.Value(), ids)
-	tape.Backward(out, dz)
-	place(o.dx, dx, ids)
+	tape.Backward(autograd.Root{Var: out, Grad: dz})
+	place(o.dx, in.TakeGrad(), ids)
 	for i, d := range dw {
 		sum(d.Floats())
 		if o.dw[i] == nil {

@@ -156,16 +156,17 @@ func TestAggregations(t *testing.T) {
 		for name, reduce := range linear {
 			a := b.dense(reduce, reversed)
 			for _, times := range []int{1, 2} {
-				tape := autograd.NewTrainingTape(b.team, autograd.Rows{}, autograd.Random{})
-				x, dx, g := b.normal(b.vertices, 6), b.team.Zeros(tensor.Features, b.vertices, 6), b.normal(b.vertices, 6)
-				out := b.whole.Propagator("here", reversed).Propagate(tape.Leaf(x, dx), reduce, times)
+				tape := autograd.NewTrainingTape(b.team, autograd.Random{})
+				x, g := b.normal(b.vertices, 6), b.normal(b.vertices, 6)
+				in := tape.Input(x, b.whole.Rows())
+				out := b.whole.Propagator("here", reversed).Propagate(in, reduce, times)
 				want, grad := exact(x), exact(g)
 				for range times {
 					want, grad = reference.MatMul(a, want), reference.MatMulTransA(a, grad)
 				}
 				b.near(name, out.Value(), want)
-				tape.Backward(out, g)
-				b.near(name+", gradient", dx, grad)
+				tape.Backward(autograd.Root{Var: out, Grad: g})
+				b.near(name+", gradient", in.TakeGrad(), grad)
 			}
 		}
 	})
@@ -187,21 +188,22 @@ func TestMax(t *testing.T) {
 			indices = append(indices, list...)
 			indptr = append(indptr, int64(len(indices)))
 		}
-		tape := autograd.NewTrainingTape(b.team, autograd.Rows{}, autograd.Random{})
-		x, dx, g := b.normal(b.vertices, 5), b.team.Zeros(tensor.Features, b.vertices, 5), b.normal(b.vertices, 5)
+		tape := autograd.NewTrainingTape(b.team, autograd.Random{})
+		x, g := b.normal(b.vertices, 5), b.normal(b.vertices, 5)
 		want, arg := reference.Max(indptr, indices, exact(x))
 		grad := reference.MaxBackward(b.vertices, arg, exact(g))
-		out := b.whole.Propagator("here", reversed).Propagate(tape.Leaf(x, dx), gnn.Max, 1)
+		in := tape.Input(x, b.whole.Rows())
+		out := b.whole.Propagator("here", reversed).Propagate(in, gnn.Max, 1)
 		b.near("maximum", out.Value(), want)
-		tape.Backward(out, g)
-		b.near("gradient", dx, grad)
+		tape.Backward(autograd.Root{Var: out, Grad: g})
+		b.near("gradient", in.TakeGrad(), grad)
 	})
 }
 
 // TestOrdersOfWork: Â(xW) is the same in each order of work, and Explain says which was taken.
 func TestOrdersOfWork(t *testing.T) {
 	b := newBench(t, true, true)
-	features := b.normal(b.vertices, 8)
+	features, rows := b.normal(b.vertices, 8), b.whole.Rows()
 	for i := range features.Floats() {
 		if i%3 != 0 {
 			features.Floats()[i] = 0
@@ -209,32 +211,33 @@ func TestOrdersOfWork(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		out  int
-		x    func(t *autograd.Tape, dx *tensor.Matrix) *autograd.Var
+		x    func(t *autograd.Tape) *autograd.Var
 		want string
 	}{
-		"narrow":             {3, func(t *autograd.Tape, dx *tensor.Matrix) *autograd.Var { return t.Leaf(features, dx) }, "transform 8 columns to 3, then aggregate"},
-		"wide":               {20, func(t *autograd.Tape, dx *tensor.Matrix) *autograd.Var { return t.Leaf(features, dx) }, "aggregate 8 columns, then transform to 20"},
-		"fixed":              {5, func(t *autograd.Tape, _ *tensor.Matrix) *autograd.Var { return t.Constant(features, true) }, "aggregate the features once, then transform in every epoch"},
-		"fixed and too wide": {3, func(t *autograd.Tape, _ *tensor.Matrix) *autograd.Var { return t.Constant(features, true) }, "transform 8 columns to 3, then aggregate"},
-		"sparse":             {20, func(t *autograd.Tape, _ *tensor.Matrix) *autograd.Var { return t.SparseConstant(b.sparse(features)) }, "transform the sparse features, then aggregate"},
+		"narrow":             {3, func(t *autograd.Tape) *autograd.Var { return t.Input(features, rows) }, "transform 8 columns to 3, then aggregate"},
+		"wide":               {20, func(t *autograd.Tape) *autograd.Var { return t.Input(features, rows) }, "aggregate 8 columns, then transform to 20"},
+		"fixed":              {5, func(t *autograd.Tape) *autograd.Var { return t.Fixed(features, rows) }, "aggregate the features once, then transform in every epoch"},
+		"fixed and too wide": {3, func(t *autograd.Tape) *autograd.Var { return t.Fixed(features, rows) }, "transform 8 columns to 3, then aggregate"},
+		"sparse":             {20, func(t *autograd.Tape) *autograd.Var { return t.SparseConstant(b.sparse(features), rows) }, "transform the sparse features, then aggregate"},
 	} {
 		w := b.normal(8, c.out)
 		a := b.dense(gnn.Symmetric, false)
 		p := b.whole.Propagator(name, false)
 		var live int64
 		for pass := range 3 { // the second and third pass find what the first kept
-			tape := autograd.NewTrainingTape(b.team, autograd.Rows{}, autograd.Random{})
-			dx, dw, g := b.team.Zeros(tensor.Buffers, b.vertices, 8), b.team.Zeros(tensor.Buffers, 8, c.out), b.normal(b.vertices, c.out)
-			x := c.x(tape, dx)
-			out := tape.Scope(func() *autograd.Var { return p.AggregateLinear(x, tape.Leaf(w, dw), gnn.Symmetric) })
+			tape := autograd.NewTrainingTape(b.team, autograd.Random{})
+			dw, g := b.team.Zeros(tensor.Buffers, 8, c.out), b.normal(b.vertices, c.out)
+			x := c.x(tape)
+			out := tape.Scope(func() *autograd.Var { return p.AggregateLinear(x, tape.Parameter(w, dw), gnn.Symmetric) })
 			b.near(name, out.Value(), reference.MatMul(a, reference.MatMul(exact(features), exact(w))))
 			back := reference.MatMulTransA(a, exact(g))
-			tape.Backward(out, g)
+			tape.Backward(autograd.Root{Var: out, Grad: g})
 			b.near(name+", weight gradient", dw, reference.MatMulTransA(exact(features), back))
 			if x.Wants() {
+				dx := x.TakeGrad()
 				b.near(name+", input gradient", dx, reference.MatMulTransB(back, exact(w)))
+				dx.Release()
 			}
-			dx.Release()
 			dw.Release()
 			if now := b.team.Memory.Live(tensor.Activations) + b.team.Memory.Live(tensor.Gradients); pass > 0 && now != live {
 				t.Errorf("%s: %d bytes of values and gradients live after pass %d, %d after the one before", name, now, pass+1, live)
@@ -274,9 +277,9 @@ func TestFixedInputChanges(t *testing.T) {
 	p := b.whole.Propagator("here", false)
 	w := b.normal(4, 4)
 	for range 3 {
-		tape := autograd.NewTape(b.team, autograd.Rows{})
+		tape := autograd.NewTape(b.team)
 		x := b.normal(b.vertices, 4)
-		out := p.AggregateLinear(tape.Constant(x, true), tape.Leaf(w, nil), gnn.Mean)
+		out := p.AggregateLinear(tape.Fixed(x, b.whole.Rows()), tape.Parameter(w, nil), gnn.Mean)
 		b.near("output", out.Value(), reference.MatMul(b.dense(gnn.Mean, false), reference.MatMul(exact(x), exact(w))))
 	}
 }

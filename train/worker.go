@@ -24,7 +24,7 @@ type worker struct {
 	g         *graph.Graph // the share's rows
 	o         *Options
 	graph     *parallel.Graph
-	rows      autograd.Rows
+	rows      *autograd.RowSet
 	features  *tensor.Matrix   // rows × F, or nil
 	sparse    *autograd.Sparse // or nil
 	params    *nn.Params
@@ -244,24 +244,27 @@ func (w *worker) vertexSet(ids []int64, total int) vertexSet {
 
 // input puts the features on a tape.
 func (w *worker) input(t *autograd.Tape) *autograd.Var {
-	if w.sparse != nil {
-		return t.SparseConstant(w.sparse)
+	switch {
+	case w.sparse != nil:
+		return t.SparseConstant(w.sparse, w.rows)
+	case w.o.InputDropout == 0:
+		return t.Fixed(w.features, w.rows)
 	}
-	return t.Constant(w.features, w.o.InputDropout == 0)
+	return t.Constant(w.features, w.rows)
 }
 
 // gradients runs the training pass of an epoch: it adds to the parameters' gradients, of all workers together, and returns this
 // worker's part of the loss.
 func (w *worker) gradients(epoch int) (float64, error) {
-	t := autograd.NewTrainingTape(w.team, w.rows, autograd.Random{Seed: w.o.Seed, Epoch: epoch})
+	t := autograd.NewTrainingTape(w.team, autograd.Random{Seed: w.o.Seed, Epoch: epoch})
 	if w.reducer != nil {
 		w.reducer.begin()
 		defer w.reducer.abandon()
-		t.Complete = w.reducer.add
+		t.Ledger = autograd.NewLedger(w.reducer.add)
 	}
 	logits := w.model.Forward(w.input(t))
 	loss, g := nn.Loss(logits, w.targets, w.train.rows, w.train.total, true)
-	t.Backward(logits, g)
+	t.Backward(autograd.Root{Var: logits, Grad: g})
 	if w.reducer != nil {
 		return loss, w.reducer.finish()
 	}
@@ -275,7 +278,7 @@ type scores struct {
 
 // evaluate measures the model as it is, without dropout.
 func (w *worker) evaluate() (s scores, err error) {
-	t := autograd.NewTape(w.team, w.rows)
+	t := autograd.NewTape(w.team)
 	logits := w.model.Forward(w.input(t))
 	defer logits.Drop()
 	loss, _ := nn.Loss(logits, w.targets, w.val.rows, w.val.total, false)
@@ -300,7 +303,7 @@ func (w *worker) evaluate() (s scores, err error) {
 
 // eachLogits passes on the logits of all vertices, in the graph's order, unless goOn fails when they are there.
 func (w *worker) eachLogits(goOn func() error, use func(Rows) error) error {
-	t := autograd.NewTape(w.team, w.rows)
+	t := autograd.NewTape(w.team)
 	z := w.model.Forward(w.input(t))
 	defer z.Drop()
 	if err := goOn(); err != nil {
@@ -311,7 +314,7 @@ func (w *worker) eachLogits(goOn func() error, use func(Rows) error) error {
 
 // eachEmbedding is eachLogits for the input of the last layer. A model of one layer has its features there.
 func (w *worker) eachEmbedding(goOn func() error, use func(Rows) error) error {
-	t := autograd.NewTape(w.team, w.rows)
+	t := autograd.NewTape(w.team)
 	h := w.model.Hidden(w.input(t))
 	d := autograd.Dense(h)
 	defer h.Drop()
