@@ -7,6 +7,7 @@ package autograd
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/kernel"
 	"weft/tensor"
@@ -180,20 +181,30 @@ func (t *Tape) sparse(s *Sparse, rows *RowSet) *Var {
 }
 
 // Scope runs a piece of the forward pass. When it ends, all Vars that it made are dropped, but the one it returns.
-func (t *Tape) Scope(f func() *Var) *Var {
+func (t *Tape) Scope(f func() *Var) (v *Var) {
+	t.ScopeOf(func() []*Var {
+		v = f()
+		return []*Var{v}
+	})
+	return v
+}
+
+// ScopeOf is Scope for a piece that returns several Vars, of which some may be nil.
+func (t *Tape) ScopeOf(f func() []*Var) {
 	outer := t.scope
 	t.scope = nil
-	v := f()
+	kept := f()
 	for _, made := range t.scope {
-		if made != v {
+		if !slices.Contains(kept, made) {
 			made.Drop()
 		}
 	}
 	t.scope = outer
-	if v != nil && !v.leaf {
-		t.scope = append(t.scope, v)
+	for _, v := range kept {
+		if v != nil && !v.leaf {
+			t.scope = append(t.scope, v)
+		}
 	}
-	return v
 }
 
 // Root is a value from which Backward starts, and dLoss/dvalue, which Backward owns.

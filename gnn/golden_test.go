@@ -71,19 +71,19 @@ func (g *golden) relation() graph.Relation {
 func (g *golden) model(team *kernel.Team, p *parallel.Graph) (*gnn.Model, *nn.Params) {
 	g.t.Helper()
 	params := nn.NewParams(team, 1)
-	e := gnn.Env{Params: params, Propagators: p.Propagator, Features: g.tensors["x"].Shape[1], Classes: g.tensors["logits"].Shape[1]}
+	features, classes := g.tensors["x"].Shape[1], g.tensors["logits"].Shape[1]
 	s := gnn.Spec{
 		Model: g.meta["model"], Layers: g.number("layers"), Hidden: g.number("hidden"),
 		Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: g.meta["norm"], Activation: g.meta["act"], Direction: g.meta["direction"],
 	}
-	build := gnn.New
-	if g.meta["aggr"] == "max" {
-		build = maxSAGE
-	}
-	m, err := build(s, e)
+	blocks, err := s.Blocks(features, classes)
 	if err != nil {
 		g.t.Fatal(err)
 	}
+	if g.meta["aggr"] == "max" {
+		blocks = maxSAGE(features, s.Hidden, classes)
+	}
+	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Propagators: p.Propagator})
 	if err := params.Load(g.state("param.")); err != nil {
 		g.t.Fatal(err)
 	}
@@ -91,15 +91,14 @@ func (g *golden) model(team *kernel.Team, p *parallel.Graph) (*gnn.Model, *nn.Pa
 }
 
 // maxSAGE is GraphSAGE that aggregates by the maximum, put together by hand.
-func maxSAGE(s gnn.Spec, e gnn.Env) (*gnn.Model, error) {
-	m := &gnn.Model{Params: e.Params}
-	for i, width := range [][2]int{{e.Features, s.Hidden}, {s.Hidden, e.Classes}} {
-		path := "convs." + strconv.Itoa(i)
-		site := gnn.Site{Path: path, In: width[0], Out: width[1], Params: e.Params, Propagator: e.Propagators(path, false)}
-		m.Blocks = append(m.Blocks, &gnn.Block{Conv: gnn.NewSAGE(site, gnn.Max)})
+func maxSAGE(features, hidden, classes int) []gnn.BlockSpec {
+	layer := func(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
+		return gnn.BlockSpec{In: in, Out: out, Build: func(e gnn.Env) gnn.Block {
+			site := gnn.Site{Path: path, In: in, Out: out, Params: e.Params, Propagator: e.Propagators(path, false)}
+			return &gnn.Layer{Conv: gnn.NewSAGE(site, gnn.Max), Activation: act}
+		}}
 	}
-	m.Blocks[0].Activation = kernel.ReLU
-	return m, nil
+	return []gnn.BlockSpec{layer("convs.0", features, hidden, kernel.ReLU), layer("convs.1", hidden, classes, kernel.Identity)}
 }
 
 // matrix copies values into a matrix of the team's.
@@ -177,7 +176,7 @@ func testGolden(t *testing.T, file, input string) {
 		in = tape.SparseConstant(sparse(team, x), p.Rows())
 	}
 	live := team.Memory.LiveTensors()
-	logits := m.Forward(in)
+	logits := m.Logits(in)
 	near(t, "logits", logits.Value().Floats(), g.floats("logits"))
 	y := nn.Targets{Classes: logits.Cols()}
 	if g.meta["loss"] == "bce" {

@@ -35,8 +35,9 @@ type Job struct {
 	OnLogits func(Rows) error
 	// OnEmbeddings takes the input of the last layer in a prediction, on worker 0; nil: Prediction.Embeddings may hold it.
 	OnEmbeddings func(Rows) error
-	// Model builds a model of the caller's own in place of the one that Options name; nil: not.
-	Model func(e gnn.Env) (*gnn.Model, error)
+	// Model describes a model of the caller's own in place of the one that Options name; nil: not. Its first block takes the graph's
+	// features, its last gives a logit for each class.
+	Model func(features, classes int) []gnn.BlockSpec
 }
 
 // Epoch is what one epoch came to. The metrics stand only in epochs that were evaluated.

@@ -42,18 +42,22 @@ func TestIdentityBlock(t *testing.T) {
 	o := Defaults()
 	o.Epochs = 3
 	var live []int64
-	j := Job{Graph: g, Options: o, OnEpoch: func(e Epoch) { live = append(live, e.LiveBytes) }, Model: func(e gnn.Env) (*gnn.Model, error) {
+	j := Job{Graph: g, Options: o, OnEpoch: func(e Epoch) { live = append(live, e.LiveBytes) }, Model: func(features, classes int) []gnn.BlockSpec {
 		same := gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) { return x, nil })
-		a := e.Params.Attention("a", 1, e.Features)
-		b := e.Params.Attention("b", 1, e.Features)
-		w := e.Params.Weight("w", e.Features, e.Classes, nn.Glorot(e.Features, e.Classes))
-		p := e.Propagators("first", false)
-		attend := gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
-			t := x.Tape()
-			z := p.Attend(gnn.Attention{Source: x, Target: x, ASource: a.On(t), ATarget: b.On(t), Heads: 1, Slope: 0.2, SelfLoops: true})
-			return autograd.Linear(z, w.On(t)), nil
-		})
-		return &gnn.Model{Params: e.Params, Blocks: []*gnn.Block{{Conv: same}, {Conv: attend}}}, nil
+		attend := func(e gnn.Env) gnn.Block {
+			a, b := e.Params.Attention("a", 1, features), e.Params.Attention("b", 1, features)
+			w := e.Params.Weight("w", features, classes, nn.Glorot(features, classes))
+			p := e.Propagators("first", false)
+			return &gnn.Layer{Conv: gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
+				t := x.Tape()
+				z := p.Attend(gnn.Attention{Source: x, Target: x, ASource: a.On(t), ATarget: b.On(t), Heads: 1, Slope: 0.2, SelfLoops: true})
+				return autograd.Linear(z, w.On(t)), nil
+			})}
+		}
+		return []gnn.BlockSpec{
+			{In: features, Out: features, Build: func(gnn.Env) gnn.Block { return &gnn.Layer{Conv: same} }},
+			{In: features, Out: classes, Build: attend},
+		}
 	}}
 	r, err := j.Run(context.Background())
 	if err != nil {

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -10,12 +9,6 @@ import (
 	"weft/internal/refusal"
 	"weft/partition"
 )
-
-// attentionModels are the models with attention heads.
-var attentionModels = []string{"gat", "gatv2"}
-
-// graphModels are the models that read the edges.
-var graphModels = slices.DeleteFunc(slices.Clone(gnn.Names), func(name string) bool { return name == "mlp" })
 
 // Options is everything that a run can be told. A field's yaml tag is its name as a flag of the command and as a key of a
 // configuration file; Settings describes each. The zero value is not useful: start from Defaults.
@@ -78,7 +71,7 @@ func (o *Options) Validate() error {
 			return refusal.Errorf("--%s %s: %s", s.Name, s.Text(o), reason)
 		}
 	}
-	if slices.Contains(attentionModels, o.Model) && o.Hidden%o.Heads != 0 {
+	if kind, _ := gnn.KindOf(o.Model); kind.Uses("heads") && o.Hidden%o.Heads != 0 {
 		return refusal.Errorf("--heads %d does not divide --hidden %d: each head of %s gets an equal share of the hidden width",
 			o.Heads, o.Hidden, o.Model)
 	}

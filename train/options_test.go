@@ -24,7 +24,7 @@ func TestEveryFieldIsASetting(t *testing.T) {
 }
 
 func TestDefaultsAreValid(t *testing.T) {
-	for _, model := range gnn.Names {
+	for _, model := range gnn.Names() {
 		o := Defaults()
 		o.Model = model
 		if err := o.Validate(); err != nil {
@@ -170,7 +170,7 @@ func TestReadConfig(t *testing.T) {
 func TestYAMLRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := Defaults()
-		o.Model = rapid.SampledFrom(gnn.Names).Draw(t, "model")
+		o.Model = rapid.SampledFrom(gnn.Names()).Draw(t, "model")
 		o.Dropout = rapid.Float64Range(0, 0.99).Draw(t, "dropout")
 		o.LR = rapid.Float64Range(1e-12, 10).Draw(t, "lr")
 		o.Seed = rapid.Uint64().Draw(t, "seed")

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"weft/comm"
+	"weft/gnn"
 	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
@@ -117,8 +118,14 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Lines = append(p.Lines, fmt.Sprintf("%-12s %8.1f MB at the peak", k, float64(mem.PeakOf(k))/1e6))
 	}
-	if share.Graph.Relation.Weights != nil && o.Model != "gcn" && j.Model == nil {
+	if share.Graph.Relation.Weights != nil && !j.usesEdgeWeights() {
 		p.Warnings = append(p.Warnings, "the graph has edge weights, which "+o.Model+" does not use")
 	}
 	return p, nil
+}
+
+// usesEdgeWeights reports whether the model does, as far as that is known.
+func (j *Job) usesEdgeWeights() bool {
+	kind, _ := gnn.KindOf(j.Options.Model)
+	return j.Model != nil || kind.EdgeWeights
 }

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"fmt"
 
 	"weft/comm"
 	"weft/kernel"
@@ -40,7 +39,7 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, embeddings bool) (p
 func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share, weights nn.State, embeddings bool,
 ) (*Prediction, error) {
 	p := &Prediction{Classes: share.Whole.Classes, Vertices: share.Whole.Vertices}
-	if n := classesOf(weights, j.Options.Layers); n > 0 && j.Model == nil {
+	if _, n := j.Options.model().Widths(weights); n > 0 && j.Model == nil {
 		p.Classes = n
 	}
 	w, err := newWorker(team, c, share, j, p.Classes)
@@ -57,15 +56,4 @@ func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, shar
 		}
 	}
 	return p, w.eachLogits(goOn, orKeep(j.OnLogits, &p.Logits, nil))
-}
-
-// classesOf is the width of the last layer's output in the weights of a named model of so many layers: the length of that layer's
-// last bias. It is 0 where the weights are of another kind.
-func classesOf(weights nn.State, layers int) int {
-	for _, name := range []string{"convs.%d.lin.bias", "convs.%d.nn.lins.1.bias", "convs.%d.bias", "convs.%d.lin_l.bias", "lins.%d.bias"} {
-		if v, ok := weights[fmt.Sprintf(name, layers-1)]; ok && len(v.Shape) == 1 {
-			return v.Shape[0]
-		}
-	}
-	return 0
 }

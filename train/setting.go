@@ -37,28 +37,28 @@ type Setting struct {
 	Meaning string   // one line of help, without the choices and the default
 	Choices []string // the accepted words, nil: not a choice among words
 
-	models []string // the models that use it, nil: every model
-	axis   string   // the axis of the mesh that it is for, "": any mesh
-	limits bounds   // of a number
-	field  int      // index in Options
+	some   bool   // only some models use it: those of gnn.Kind
+	axis   string // the axis of the mesh that it is for, "": any mesh
+	limits bounds // of a number
+	field  int    // index in Options
 }
 
 var settings = withFields([]Setting{
-	{Name: "model", Choices: gnn.Names, Meaning: "model to train"},
+	{Name: "model", Choices: gnn.Names(), Meaning: "model to train"},
 	{Name: "layers", limits: between(1, 1000), Meaning: "number of layers"},
 	{Name: "hidden", limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
-	{Name: "heads", models: attentionModels, limits: between(1, 1<<10), Meaning: "attention heads of the hidden layers"},
+	{Name: "heads", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden layers"},
 	{
-		Name: "output-heads", models: attentionModels, limits: between(1, 1<<10),
+		Name: "output-heads", some: true, limits: between(1, 1<<10),
 		Meaning: "attention heads of the last layer, averaged",
 	},
 	{Name: "dropout", limits: fraction, Meaning: "dropout between layers"},
 	{Name: "input-dropout", limits: fraction, Meaning: "dropout on the input features"},
 	{
-		Name: "transform-dropout", models: attentionModels, limits: fraction,
+		Name: "transform-dropout", some: true, limits: fraction,
 		Meaning: "dropout on each layer's transformed features",
 	},
-	{Name: "attention-dropout", models: attentionModels, limits: fraction, Meaning: "dropout on the attention coefficients"},
+	{Name: "attention-dropout", some: true, limits: fraction, Meaning: "dropout on the attention coefficients"},
 	{
 		Name: "normalize-features", Choices: []string{"none", "row"},
 		Meaning: "scale of each vertex's features, row divides by their sum",
@@ -67,7 +67,7 @@ var settings = withFields([]Setting{
 	{Name: "residual", Meaning: "add each layer's input to its output"},
 	{Name: "activation", Choices: activations(), Meaning: "activation of the hidden layers"},
 	{
-		Name: "direction", models: graphModels, Choices: []string{"in", "out", "both"},
+		Name: "direction", some: true, Choices: []string{"in", "out", "both"},
 		Meaning: "use edges as stored, reversed, or both ways, each way with weights of its own",
 	},
 
@@ -142,7 +142,8 @@ func withFields(table []Setting) []Setting {
 
 // Applies reports whether the setting changes anything for a model.
 func (s Setting) Applies(model string) bool {
-	return s.models == nil || slices.Contains(s.models, model)
+	kind, _ := gnn.KindOf(model)
+	return !s.some || kind.Uses(s.Name)
 }
 
 // appliesTo reports whether the setting means anything on a mesh.

@@ -62,15 +62,20 @@ func newWorker(team *kernel.Team, c *comm.Comm, share *partition.Share, j *Job, 
 	}
 	w.rows = w.graph.Rows()
 	w.params = nn.NewParams(team, o.Seed)
-	build := j.Model
-	if build == nil {
-		build = o.model
+	blocks, err := j.blocks(share.Whole.FeatureColumns, classes)
+	if err != nil {
+		return nil, err
 	}
-	w.model, err = build(gnn.Env{
-		Params: w.params, Propagators: w.graph.Propagator, Features: share.Whole.FeatureColumns,
-		Classes: classes,
-	})
-	return w, err
+	w.model = gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: w.params, Propagators: w.graph.Propagator})
+	return w, nil
+}
+
+// blocks are those of the job's model.
+func (j *Job) blocks(features, classes int) ([]gnn.BlockSpec, error) {
+	if j.Model != nil {
+		return j.Model(features, classes), nil
+	}
+	return j.Options.model().Blocks(features, classes)
 }
 
 // checkWhole refuses a graph with nothing to learn from.
@@ -119,13 +124,13 @@ func (o *Options) checkSplit(whole *partition.Whole) error {
 	return nil
 }
 
-// model builds the named model.
-func (o *Options) model(e gnn.Env) (*gnn.Model, error) {
-	return gnn.New(gnn.Spec{
+// model is the named model.
+func (o *Options) model() gnn.Spec {
+	return gnn.Spec{
 		Model: o.Model, Layers: o.Layers, Hidden: o.Hidden, Heads: o.Heads, OutputHeads: o.OutputHeads, Norm: o.Norm,
 		Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout, InputDropout: o.InputDropout,
 		TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
-	}, e)
+	}
 }
 
 // prepareTraining adds what training needs besides the model: labels, splits, the metric and the optimizer's state.
@@ -262,7 +267,7 @@ func (w *worker) gradients(epoch int) (float64, error) {
 		defer w.reducer.abandon()
 		t.Ledger = autograd.NewLedger(w.reducer.add)
 	}
-	logits := w.model.Forward(w.input(t))
+	logits := w.model.Logits(w.input(t))
 	loss, g := nn.Loss(logits, w.targets, w.train.rows, w.train.total, true)
 	t.Backward(autograd.Root{Var: logits, Grad: g})
 	if w.reducer != nil {
@@ -279,7 +284,7 @@ type scores struct {
 // evaluate measures the model as it is, without dropout.
 func (w *worker) evaluate() (s scores, err error) {
 	t := autograd.NewTape(w.team)
-	logits := w.model.Forward(w.input(t))
+	logits := w.model.Logits(w.input(t))
 	defer logits.Drop()
 	loss, _ := nn.Loss(logits, w.targets, w.val.rows, w.val.total, false)
 	if w.team.Planning() {
@@ -304,7 +309,7 @@ func (w *worker) evaluate() (s scores, err error) {
 // eachLogits passes on the logits of all vertices, in the graph's order, unless goOn fails when they are there.
 func (w *worker) eachLogits(goOn func() error, use func(Rows) error) error {
 	t := autograd.NewTape(w.team)
-	z := w.model.Forward(w.input(t))
+	z := w.model.Logits(w.input(t))
 	defer z.Drop()
 	if err := goOn(); err != nil {
 		return err

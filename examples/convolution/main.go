@@ -16,13 +16,15 @@ import (
 )
 
 // contrast is z_i = W·x_i + V·(x_i − mean_{j→i} x_j): how a vertex differs from its in-neighbours.
-func contrast(e gnn.Env, path string, in, out int) gnn.Convolution {
-	weight := func(name string) *nn.Param { return e.Params.Weight(path+name, in, out, nn.Glorot(in, out)) }
-	own, difference, p := weight(".own"), weight(".difference"), e.Propagators(path, false)
-	return gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
-		w, v := own.On(x.Tape()), difference.On(x.Tape())
-		return autograd.AddLinear(autograd.Combine(1, autograd.Linear(x, v), -1, p.AggregateLinear(x, v, gnn.Mean)), x, w), nil
-	})
+func contrast(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
+	return gnn.BlockSpec{In: in, Out: out, Build: func(e gnn.Env) gnn.Block {
+		weight := func(name string) *nn.Param { return e.Params.Weight(path+name, in, out, nn.Glorot(in, out)) }
+		own, difference, p := weight(".own"), weight(".difference"), e.Propagators(path, false)
+		return &gnn.Layer{Activation: act, Conv: gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
+			w, v := own.On(x.Tape()), difference.On(x.Tape())
+			return autograd.AddLinear(autograd.Combine(1, autograd.Linear(x, v), -1, p.AggregateLinear(x, v, gnn.Mean)), x, w), nil
+		})}
+	}}
 }
 
 func main() {
@@ -40,9 +42,8 @@ func main() {
 	}
 	g.Relation = must(graph.NewRelation(vertices, edges))
 	must(0, g.MakeSplits("random:60/20/20", 1, 1))
-	job := train.Job{Graph: g, Options: train.Defaults(), Model: func(e gnn.Env) (*gnn.Model, error) {
-		hidden, last := &gnn.Block{Conv: contrast(e, "first", e.Features, 32), Activation: kernel.ReLU}, &gnn.Block{Conv: contrast(e, "last", 32, e.Classes)}
-		return &gnn.Model{Params: e.Params, Blocks: []*gnn.Block{hidden, last}}, nil
+	job := train.Job{Graph: g, Options: train.Defaults(), Model: func(features, classes int) []gnn.BlockSpec {
+		return []gnn.BlockSpec{contrast("first", features, 32, kernel.ReLU), contrast("last", 32, classes, kernel.Identity)}
 	}}
 	result := must(job.Run(context.Background()))
 	logits := must(job.Predict(context.Background(), result.Weights, false)).Logits

@@ -69,9 +69,11 @@ func main() {
 		for _, mesh := range []string{"graph=1", "graph=4"} {
 			o := train.Defaults()
 			o.Parallel, o.Epochs = mesh, 30
-			job := train.Job{Graph: g, Options: o, Model: func(e gnn.Env) (*gnn.Model, error) {
-				hidden, last := &gnn.Block{Conv: conv(e, "first", e.Features, 16), Activation: kernel.ReLU}, &gnn.Block{Conv: conv(e, "last", 16, e.Classes)}
-				return &gnn.Model{Params: e.Params, Blocks: []*gnn.Block{hidden, last}}, nil
+			job := train.Job{Graph: g, Options: o, Model: func(features, classes int) []gnn.BlockSpec {
+				layer := func(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
+					return gnn.BlockSpec{In: in, Out: out, Build: func(e gnn.Env) gnn.Block { return &gnn.Layer{Conv: conv(e, path, in, out), Activation: act} }}
+				}
+				return []gnn.BlockSpec{layer("first", features, 16, kernel.ReLU), layer("last", 16, classes, kernel.Identity)}
 			}}
 			r := must(job.Run(context.Background()))
 			fmt.Printf("%s, %s: loss %.2f, test accuracy %.2f\n", name, mesh, r.Losses[len(r.Losses)-1], r.Test)

@@ -1,0 +1,68 @@
+package gnn
+
+import (
+	"weft/autograd"
+	"weft/kernel"
+	"weft/nn"
+)
+
+// State is what passes from block to block.
+type State struct {
+	H *autograd.Var // rows × the width of the next block
+	// H0 travels along for blocks that read it, as GCNII's first embeddings do; nil where no block does.
+	H0 *autograd.Var
+}
+
+// Block is one step of a model.
+type Block interface {
+	// Forward computes the block. What it leaves in the state is its own, or was there before; what it does not is dropped after it.
+	Forward(s State) State
+}
+
+// BlockSpec says what a block is without building it. A model is a list of them, of which any consecutive part can be built: by a worker
+// that computes some layers only, or not at all, to reckon with.
+type BlockSpec struct {
+	In, Out int  // widths of State.H before and after it
+	Cost    Cost // of its forward pass
+	// Build makes the block. Parameters are drawn from their names, so that a part of a model begins like the whole.
+	Build func(e Env) Block
+}
+
+// Cost counts floating-point operations of a forward pass: those of dense work for each vertex, and those along each edge.
+type Cost struct{ Vertex, Edge float64 }
+
+// Env is where blocks are built: one worker's parameters and ways along the edges.
+type Env struct {
+	Params      *nn.Params
+	Propagators Propagators
+}
+
+// Layer is a block of a convolution, then norm, activation and dropout, and the input added where it has a residual connection.
+type Layer struct {
+	Input      nn.Dropout // on what the convolution reads
+	Conv       Convolution
+	Norm       nn.Norm // nil for none
+	Activation kernel.Activation
+	Dropout    nn.Dropout
+	Residual   bool
+}
+
+// Forward computes the layer for State.H, rows × its input width.
+func (l *Layer) Forward(s State) State {
+	x := autograd.Dropout(s.H, l.Input.Mask(s.H))
+	z, bias := l.Conv.Forward(x)
+	z = finish(z, bias, l.Norm, l.Activation, l.Dropout.Mask(z))
+	if l.Residual {
+		z = autograd.Add(x, z)
+	}
+	return State{z, s.H0}
+}
+
+// finish is mask(act(norm(z + bias))); z is given away.
+func finish(z *autograd.Var, bias *nn.Param, norm nn.Norm, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+	b := bias.On(z.Tape())
+	if norm != nil {
+		return norm.Forward(autograd.Finish(z, b, kernel.Identity, kernel.Mask{}), act, mask)
+	}
+	return autograd.Finish(z, b, act, mask)
+}

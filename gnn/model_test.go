@@ -1,0 +1,124 @@
+package gnn_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/graph"
+	"weft/kernel"
+	"weft/nn"
+	"weft/parallel"
+	"weft/tensor"
+)
+
+// spec is a model of four layers with everything that a block may have.
+func spec(model string) gnn.Spec {
+	return gnn.Spec{
+		Model: model, Layers: 4, Hidden: 12, Heads: 3, OutputHeads: 1, Norm: "layer", Activation: "elu", Residual: true,
+		Direction: "both", Dropout: .5, InputDropout: .2, AttentionDropout: .1,
+	}
+}
+
+// TestPartsOfAModel: a model that is built in two parts has the parameters and the initial values of one that is built whole, wherever
+// it is cut, and the parts one after the other compute what the whole does.
+func TestPartsOfAModel(t *testing.T) {
+	const features, classes, vertices = 5, 3, 7
+	r, err := graph.NewRelation(vertices, graph.Edges{Source: []int32{0, 1, 2, 3, 5, 5, 2, 2}, Target: []int32{1, 0, 0, 4, 4, 5, 6, 6}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range gnn.Names() {
+		blocks, err := spec(name).Blocks(features, classes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		type part struct {
+			model  *gnn.Model
+			params *nn.Params
+		}
+		team := kernel.NewTeam(1, tensor.NewMeter())
+		g := parallel.NewWhole(team, &r, nil)
+		build := func(from, to int) part {
+			params := nn.NewParams(team, 7)
+			return part{gnn.Build(blocks, from, to, gnn.Env{Params: params, Propagators: g.Propagator}), params}
+		}
+		x := team.Memory.New(tensor.Features, vertices, features)
+		for i := range x.Floats() {
+			x.Floats()[i] = float32(i%11) - 5
+		}
+		start := func() gnn.State {
+			return gnn.State{H: autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 2}).Constant(x, g.Rows())}
+		}
+		whole := build(0, len(blocks))
+		want := slices.Clone(whole.model.Forward(start()).H.Value().Floats())
+		layers := map[string]int{}
+		for _, p := range whole.params.List {
+			layers[p.Name] = p.Layer
+		}
+		for cut := 1; cut < len(blocks); cut++ {
+			front, back := build(0, cut), build(cut, len(blocks))
+			state := front.params.State()
+			maps.Copy(state, back.params.State())
+			if got, want := fmt.Sprint(state), fmt.Sprint(whole.params.State()); got != want {
+				t.Errorf("%s cut before block %d has other initial values", name, cut)
+			}
+			for _, p := range append(front.params.List, back.params.List...) {
+				if p.Layer != layers[p.Name] {
+					t.Errorf("%s cut before block %d: %s is of layer %d, want %d", name, cut, p.Name, p.Layer, layers[p.Name])
+				}
+			}
+			if got := back.model.Forward(front.model.Forward(start())).H.Value().Floats(); !slices.Equal(got, want) {
+				t.Errorf("%s cut before block %d: %v, want %v", name, cut, got, want)
+			}
+		}
+		team.Memory.Close()
+	}
+}
+
+// carrier is a block whose first output travels along: a toy GCNII.
+type carrier struct{ first, last bool }
+
+func (c carrier) Forward(s gnn.State) gnn.State {
+	h := autograd.Scale(2, s.H)
+	switch {
+	case c.first:
+		return gnn.State{H: autograd.Scale(3, h), H0: h}
+	case c.last:
+		return gnn.State{H: autograd.Combine(1, s.H0, 1, h)}
+	}
+	return gnn.State{H: autograd.Combine(1, s.H0, 1, h), H0: s.H0}
+}
+
+// TestTravellingTensor: what travels along lives while blocks read it, is given up after the last that does, and its gradient is the
+// sum over them.
+func TestTravellingTensor(t *testing.T) {
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	m := &gnn.Model{Blocks: []gnn.Block{carrier{first: true}, carrier{}, carrier{last: true}}}
+	x := team.Memory.New(tensor.Features, 1, 1)
+	x.Floats()[0] = 1
+	tape := autograd.NewTrainingTape(team, autograd.Random{})
+	in := tape.Input(x, autograd.AllHere(1))
+	out := m.Logits(in)
+	// h0 = 2x; h1 = 3·h0; h2 = h0 + 2·h1; h3 = h0 + 2·h2 = 3·h0 + 4·h1 = 15·h0
+	if got := out.Value().Floats()[0]; got != 30 {
+		t.Errorf("output %v, want 30", got)
+	}
+	g := team.Memory.New(tensor.Gradients, 1, 1)
+	g.Floats()[0] = 1
+	tape.Backward(autograd.Root{Var: out, Grad: g})
+	d := in.TakeGrad()
+	if got := d.Floats()[0]; got != 30 {
+		t.Errorf("gradient %v, want 30", got)
+	}
+	d.Release()
+	plain := autograd.NewTape(team)
+	plain.Scope(func() *autograd.Var { m.Logits(plain.Constant(x, autograd.AllHere(1))); return nil })
+	if live := team.Memory.Live(tensor.Activations) + team.Memory.Live(tensor.Gradients); live != 0 {
+		t.Errorf("%d bytes live after the passes", live)
+	}
+}

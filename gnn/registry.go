@@ -1,0 +1,217 @@
+package gnn
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/kernel"
+	"weft/nn"
+)
+
+// Spec says what a model that is known by name is made of.
+type Spec struct {
+	Model              string // one of Names
+	Layers             int
+	Hidden             int     // total over the heads
+	Heads, OutputHeads int     // graph attention; several output heads are averaged
+	Norm               string  // none, batch, layer
+	Activation         string  // one of Activations
+	Residual           bool    // the input of each hidden block but the first is added to its output
+	Direction          string  // in, out, both
+	Dropout            float64 // after each layer but the last
+	InputDropout       float64 // on the features
+	TransformDropout   float64 // graph attention: on the transformed features
+	AttentionDropout   float64 // graph attention: on the coefficients
+}
+
+// Kind is what is known of a model by its name. This is the only place that knows models by their names.
+type Kind struct {
+	Name string
+	// Settings are the names of the settings that it uses, of those that only some models use.
+	Settings []string
+	// EdgeWeights says that it uses the graph's edge weights.
+	EdgeWeights bool
+
+	list         string // PyG's name of the list of its layers
+	weight, bias string // below a layer's path, the weight that reads the layer's input, out × in, and the bias of its output
+	convolution  func(s *Spec, at Site, last bool) Convolution
+	cost         func(s *Spec, in, out int, last bool) Cost
+}
+
+var (
+	graphSettings     = []string{"direction"}
+	attentionSettings = append([]string{"heads", "output-heads", "transform-dropout", "attention-dropout"}, graphSettings...)
+)
+
+var kinds = []Kind{
+	{
+		Name: "mlp", list: "lins", weight: ".weight", bias: ".bias",
+		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewLinear(at) },
+		cost:        func(_ *Spec, in, out int, _ bool) Cost { return Cost{Vertex: product(in, out)} },
+	},
+	{
+		Name: "gcn", Settings: graphSettings, EdgeWeights: true, list: "convs", weight: ".lin.weight", bias: ".bias",
+		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGCN(at) },
+		cost:        func(_ *Spec, in, out int, _ bool) Cost { return aggregated(in, out) },
+	},
+	{
+		Name: "sage", Settings: graphSettings, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
+		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
+		cost:        func(_ *Spec, in, out int, _ bool) Cost { return aggregated(in, out).plus(product(in, out)) },
+	},
+	{
+		Name: "gat", Settings: attentionSettings, list: "convs", weight: ".lin.weight", bias: ".bias",
+		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGAT(at, s.attention(last)) },
+		cost:        func(s *Spec, in, out int, last bool) Cost { return s.attended(in, out, last, 1, 2) },
+	},
+	{
+		Name: "gatv2", Settings: attentionSettings, list: "convs", weight: ".lin_l.weight", bias: ".bias",
+		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
+		cost:        func(s *Spec, in, out int, last bool) Cost { return s.attended(in, out, last, 2, 5) },
+	},
+	{
+		Name: "gin", Settings: graphSettings, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
+		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGIN(at) },
+		cost:        func(_ *Spec, in, out int, _ bool) Cost { return aggregated(in, out).plus(product(out, out)) },
+	},
+}
+
+// Names are the models that are known by name.
+func Names() []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// KindOf is the model of that name; known is false where there is none.
+func KindOf(name string) (k Kind, known bool) {
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
+	if i < 0 {
+		return Kind{}, false
+	}
+	return kinds[i], true
+}
+
+// Uses reports whether the model uses a setting that only some models use.
+func (k Kind) Uses(setting string) bool { return slices.Contains(k.Settings, setting) }
+
+// Activations are the activations by name.
+var Activations = map[string]kernel.Activation{
+	"none": kernel.Identity, "relu": kernel.ReLU, "elu": kernel.ELU, "leaky-relu": kernel.LeakyReLU,
+	"tanh": kernel.Tanh, "sigmoid": kernel.Sigmoid,
+}
+
+// Blocks describes a model known by name: Layers convolutions of width Hidden and the last of width classes, with norm, activation and
+// dropout between them, and PyG's names of parameters (torch_geometric.nn.models).
+func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
+	kind, known := KindOf(s.Model)
+	if !known {
+		return nil, fmt.Errorf("unknown model %q", s.Model)
+	}
+	if _, known := Activations[s.Activation]; !known {
+		return nil, fmt.Errorf("unknown activation %q", s.Activation)
+	}
+	var specs []BlockSpec
+	in := features
+	for i := range s.Layers {
+		last := i == s.Layers-1
+		b := BlockSpec{In: in, Out: s.Hidden}
+		if last {
+			b.Out = classes
+		}
+		b.Cost = kind.cost(&s, in, b.Out, last)
+		if s.both(kind) {
+			b.Cost = Cost{2 * b.Cost.Vertex, 2 * b.Cost.Edge}.plus(product(in, b.Out))
+		}
+		b.Build = func(e Env) Block { return s.layer(kind, i, b.In, b.Out, e) }
+		specs = append(specs, b)
+		in = b.Out
+	}
+	return specs, nil
+}
+
+// layer builds layer i.
+func (s *Spec) layer(kind Kind, i, in, out int, e Env) *Layer {
+	norm := func(path string, width int) nn.Norm {
+		switch s.Norm {
+		case "batch":
+			return nn.NewBatchNorm(e.Params, path, width)
+		case "layer":
+			return nn.NewLayerNorm(e.Params, path, width)
+		}
+		return nil
+	}
+	act, last := Activations[s.Activation], i == s.Layers-1
+	at := Site{Path: kind.path(i), In: in, Out: out, Params: e.Params, Activation: act, Inner: norm}
+	l := &Layer{}
+	if i == 0 {
+		l.Input = nn.Dropout{Site: "input", P: s.InputDropout}
+	}
+	if !last {
+		l.Norm = norm(fmt.Sprintf("norms.%d", i), out)
+		l.Activation = act
+		l.Dropout = nn.Dropout{Site: at.Path, P: s.Dropout}
+		l.Residual = s.Residual && i > 0
+	}
+	at.Norm = l.Norm
+	conv := func(at Site) Convolution { return kind.convolution(s, at, last) }
+	switch {
+	case s.both(kind):
+		l.Conv = NewBoth(at, e.Propagators, conv)
+	case kind.Uses("direction"):
+		at.Propagator = e.Propagators(at.Path, s.Direction == "out")
+		l.Conv = conv(at)
+	default:
+		l.Conv = conv(at)
+	}
+	return l
+}
+
+func (s *Spec) both(k Kind) bool { return s.Direction == "both" && k.Uses("direction") }
+
+// path is the module path of layer i.
+func (k Kind) path(i int) string { return fmt.Sprintf("%s.%d", k.list, i) }
+
+// Widths are the numbers of features and classes of the model that the weights are of, each 0 where its weight is not there.
+func (s Spec) Widths(weights nn.State) (features, classes int) {
+	kind, known := KindOf(s.Model)
+	if !known {
+		return 0, 0
+	}
+	weight, bias := kind.weight, kind.bias
+	if s.both(kind) {
+		weight, bias = ".conv_in"+weight, ".lin.bias"
+	}
+	if w, ok := weights[kind.path(0)+weight]; ok && len(w.Shape) == 2 {
+		features = w.Shape[1]
+	}
+	if b, ok := weights[kind.path(s.Layers-1)+bias]; ok && len(b.Shape) == 1 {
+		classes = b.Shape[0]
+	}
+	return features, classes
+}
+
+// attention are the options of a graph attention layer.
+func (s *Spec) attention(last bool) GATOptions {
+	o := GATOptions{Heads: s.Heads, Dropout: s.AttentionDropout, TransformDropout: s.TransformDropout}
+	if last {
+		o.Heads, o.Average = s.OutputHeads, s.OutputHeads > 1
+	}
+	return o
+}
+
+// product is the cost of a row times an in × out weight.
+func product(in, out int) float64 { return 2 * float64(in) * float64(out) }
+
+func (c Cost) plus(vertex float64) Cost { return Cost{c.Vertex + vertex, c.Edge} }
+
+// aggregated is the cost of Â(xW), in the cheaper order.
+func aggregated(in, out int) Cost { return Cost{product(in, out), 2 * float64(min(in, out))} }
+
+// attended is the cost of graph attention with so many transforms, and operations for each edge and column.
+func (s *Spec) attended(in, out int, last bool, transforms, operations float64) Cost {
+	columns := s.attention(last).columns(out)
+	return Cost{transforms*product(in, columns) + 4*float64(columns), operations * float64(columns)}
+}
