@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/autograd"
 	"weft/gnn"
@@ -14,7 +15,8 @@ import (
 // output only its log-sum-exp is kept; scores and coefficients are computed again in the backward pass (case 2). Only source rows
 // travel: their scores follow from them.
 func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
-	t, e := a.Source.Tape(), p.enter()
+	t, h := a.Source.Tape(), p.enter()
+	e := h.t
 	alone := len(e.blocks) == 1
 	rows, width := a.Source.Rows(), a.Source.Cols()/a.Heads
 	p.decide(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
@@ -29,15 +31,15 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	k, release := at.on(e.local(), a.Source.Value(), targets)
 	t.Team.Attend(state, k, e.local().in, at.loops, alone)
 	release()
-	kept := p.fetch(e, a.Source.Value(), t.Recording, func(b *block, rows *tensor.Matrix) {
-		k, release := at.on(b, rows, targets)
-		if b.targets == nil {
-			t.Team.Attend(state, k, b.in, nil, false)
+	for v := range h.fetch(a.Source.Value(), t.Recording) {
+		k, release := at.on(v.block, v.rows, targets)
+		if v.targets == nil {
+			t.Team.Attend(state, k, v.in, nil, false)
 		} else {
-			t.Team.AttendSome(state, b.targets, k, b.in)
+			t.Team.AttendSome(state, v.targets, k, v.in)
 		}
 		release()
-	})
+	}
 	targets.Release()
 	if !alone {
 		t.Team.AttendEnd(state)
@@ -46,20 +48,21 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	at.out, at.logSum = state.Out, state.Maximum
 	op := autograd.Op{
 		Value: at.out, Inputs: []*autograd.Var{a.Source, a.ASource}, Keeps: []*autograd.Var{a.Source, a.ASource}, KeepsResult: true,
-		Buffers: append(kept, at.logSum),
+		Buffers: append(slices.Clone(h.kept), at.logSum),
 	}
 	if a.ATarget == nil {
 		op.Inputs, op.Keeps = append(op.Inputs, a.Target), append(op.Keeps, a.Target)
 	} else {
 		op.Inputs, op.Keeps = append(op.Inputs, a.ATarget), append(op.Keeps, a.ATarget)
 	}
-	op.Backward = func(g *tensor.Matrix) { p.attendBackward(at, kept, g) }
+	op.Backward = func(g *tensor.Matrix) { p.attendBackward(at, h, g) }
 	return t.Record(op)
 }
 
 // attendBackward adds all gradients of Attend, for that of its output, which it owns.
-func (p *propagator) attendBackward(at *attention, kept []*tensor.Matrix, g *tensor.Matrix) {
-	e, team, x := p.enter(), at.tape.Team, at.Source.Value()
+func (p *propagator) attendBackward(at *attention, h *halo, g *tensor.Matrix) {
+	p.enter()
+	e, team, x := h.t, at.tape.Team, at.Source.Value()
 	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, x.Rows, at.Heads)
 	team.RowDots(at.gOut, g, at.out)
 	targets := at.targetScores()
@@ -71,10 +74,10 @@ func (p *propagator) attendBackward(at *attention, kept []*tensor.Matrix, g *ten
 	}
 	dx := at.Source.GradSum()
 	at.backward(d, e.local(), x, dx, at.loops, targets)
-	p.rematerialize(e, x, kept, dx, func(b *block, rows, dRows *tensor.Matrix) {
-		team.Zero(dRows)
-		at.backward(d, b, rows, dRows, nil, targets)
-	})
+	for v := range h.rematerialize(x, dx) {
+		team.Zero(v.grad)
+		at.backward(d, v.block, v.rows, v.grad, nil, targets)
+	}
 	if at.ATarget == nil {
 		addApart(at.Target, d.Target)
 	} else {

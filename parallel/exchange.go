@@ -9,71 +9,7 @@ import (
 	"weft/tensor"
 )
 
-// A sweep goes over the remote blocks of a topology in an order that differs from worker to worker: in round r worker p takes in rows
-// of worker p−r while its own go to worker p+r, so that each one sends to one and receives from one. Within a round the rows go in
-// pieces. What is on its way is bounded: Prefetch+1 pieces are received, and two sent, at most.
-
-// fetch receives the rows of x that the remote blocks need and gives each block its own, one after the other; after use returns
-// they are freed. Meanwhile the rows of this worker's x that others need go to them. With keep set the rows of all blocks are received
-// at once and returned, for the caller to release.
-func (g *Graph) fetch(t *topology, x *tensor.Matrix, keep bool, use func(b *block, rows *tensor.Matrix) error,
-) (kept []*tensor.Matrix, err error) {
-	if t.alone() {
-		return nil, nil
-	}
-	remote := t.remote()
-	var in []*tensor.Matrix
-	if keep {
-		for _, b := range remote {
-			kept = append(kept, g.team.Memory.New(tensor.Buffers, b.in.Cols, x.Cols))
-		}
-		in = kept
-	} else {
-		in = g.buffers(min(g.sar.Prefetch+1, len(remote)), largestBlock(t), x.Cols)
-		defer release(in)
-	}
-	out := g.sender(comm.Halo, largestPiece(t), x.Cols)
-	defer release(out.rooms)
-	send := func() error {
-		for _, p := range t.needed {
-			pack := func(rows *tensor.Matrix) { g.team.Gather(rows, x, p.list) }
-			if err := out.send(p.peer, p.list.Cols, wait, pack); err != nil {
-				return err
-			}
-		}
-		return out.finish(wait)
-	}
-	receive := func() error {
-		from := func(i int) (peer, rows int) { return remote[i].peer, remote[i].in.Cols }
-		return g.receive(comm.Halo, len(remote), from, in, g.timed, func(i int, rows *tensor.Matrix) error { return use(remote[i], rows) })
-	}
-	return kept, g.beside(send, receive)
-}
-
-// giveBack runs f, which sends the gradients of remote rows with back. Beside it, those that come for own rows are added to dx, in the
-// order of the sweep; f does not touch dx.
-func (g *Graph) giveBack(t *topology, dx *tensor.Matrix, f func(back *sender) error) error {
-	if t.alone() {
-		return nil
-	}
-	back := g.sender(comm.HaloGradient, largestBlock(t), dx.Cols)
-	defer release(back.rooms)
-	in := g.buffers(min(g.sar.Prefetch+1, len(t.needed)), largestPiece(t), dx.Cols)
-	defer release(in)
-	add := func() error {
-		from := func(i int) (peer, rows int) { return t.needed[i].peer, t.needed[i].list.Cols }
-		return g.receive(comm.HaloGradient, len(t.needed), from, in, wait, func(i int, rows *tensor.Matrix) error {
-			g.team.ScatterAdd(dx, rows, t.needed[i].list)
-			return nil
-		})
-	}
-	return g.beside(add, func() error {
-		if err := f(back); err != nil {
-			return err
-		}
-		return back.finish(g.timed)
-	})
-}
+// What moves messages: rooms that are bounded, and two sides of a worker beside each other.
 
 // receive takes in n messages in their order, into as many rooms at a time as there are, and uses each; from says whose a message is and
 // how many rows it has.

@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/autograd"
 	"weft/gnn"
@@ -15,7 +16,8 @@ const messageEdges = 1 << 13
 // Message implements gnn.Propagator. Messages are computed for a few edges at a time, aggregated and dropped; the backward pass fetches
 // the source rows again and computes each edge's message anew, on a tape of its own (case 2).
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
-	t, e := m.Source.Tape(), p.enter()
+	t, h := m.Source.Tape(), p.enter()
+	e := h.t
 	p.decide(fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols()))
 	run := &messages{Message: m, tape: t, site: p, rows: e.rows, targetIDs: e.local().ids}
 	if m.Reduce == gnn.KindMean {
@@ -35,9 +37,11 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	if loops != nil {
 		forward(loops, m.Source.Value())
 	}
-	kept := p.fetch(e, m.Source.Value(), t.Recording, forward)
+	for v := range h.fetch(m.Source.Value(), t.Recording) {
+		forward(v.block, v.rows)
+	}
 
-	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Keeps: []*autograd.Var{m.Source}, Buffers: append(kept, arg)}
+	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Keeps: []*autograd.Var{m.Source}, Buffers: append(slices.Clone(h.kept), arg)}
 	if m.Target != nil {
 		op.Inputs, op.Keeps = append(op.Inputs, m.Target), append(op.Keeps, m.Target)
 	}
@@ -45,7 +49,8 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		op.Inputs = append(op.Inputs, q.On(t))
 	}
 	op.Backward = func(g *tensor.Matrix) {
-		e, x := p.enter(), m.Source.Value()
+		p.enter()
+		x := m.Source.Value()
 		var dx *tensor.Matrix
 		if m.Source.Wants() {
 			dx = m.Source.GradSum()
@@ -61,12 +66,12 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		if loops != nil {
 			backward(loops, x, dx)
 		}
-		p.rematerialize(e, x, kept, dx, func(b *block, rows, d *tensor.Matrix) {
-			if d != nil {
-				t.Team.Zero(d)
+		for v := range h.rematerialize(x, dx) {
+			if v.grad != nil {
+				t.Team.Zero(v.grad)
 			}
-			backward(b, rows, d)
-		})
+			backward(v.block, v.rows, v.grad)
+		}
 		if dTarget != nil {
 			addApart(m.Target, dTarget)
 		}

@@ -28,12 +28,12 @@ func (p *propagator) decide(order string) {
 	}
 }
 
-// enter says that the work of the site begins, forward or backward, and returns the edges that it aggregates along.
-func (p *propagator) enter() *topology {
+// enter says that the work of the site begins, forward or backward, and returns the edges that it aggregates along, with their halo.
+func (p *propagator) enter() *halo {
 	if g := p.graph; g.comm != nil {
 		g.comm.At(g.epoch, p.site)
 	}
-	return p.graph.topology(p.reversed)
+	return &halo{g: p.graph, t: p.graph.topology(p.reversed)}
 }
 
 func (p *propagator) operator(r gnn.Reduce) operator {
@@ -41,7 +41,7 @@ func (p *propagator) operator(r gnn.Reduce) operator {
 	o, ok := g.operators[key]
 	if !ok {
 		var err error
-		o, err = g.operator(p.enter(), r, p.reversed)
+		o, err = g.operator(p.enter().t, r, p.reversed)
 		g.must(err)
 		g.operators[key] = o
 	}
