@@ -35,8 +35,8 @@ test: packages ## formatting, go vet, every test, the workers' under the race de
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted (gofmt -w):" $$unformatted >&2; exit 1; }
 	$(GO) vet -tags '$(TAGS)' ./...
 	timeout --foreground --signal=INT --kill-after=30 15m $(GO) test -tags '$(TAGS)' -timeout 10m ./...
-	$(GO) test -tags '$(TAGS)' -race -timeout 10m ./comm ./comm/commtest ./parallel
-	for level in $$(grep -owm1 avx2 /proc/cpuinfo) portable; do WEFT_SIMD=$$level $(GO) test -count=1 -timeout 10m ./autograd ./nn ./optim ./gnn ./parallel ./train || exit; done
+	$(GO) test -tags '$(TAGS)' -race -timeout 10m ./comm ./comm/commtest ./parallel/...
+	for level in $$(grep -owm1 avx2 /proc/cpuinfo) portable; do WEFT_SIMD=$$level $(GO) test -count=1 -timeout 10m ./autograd ./nn ./optim ./gnn ./parallel/... ./train || exit; done
 
 bench: build ## every kernel and whole epochs against what this machine can do: minutes; ARGS="--only spmm"
 	bin/weft bench $(ARGS)

@@ -15,7 +15,7 @@ import (
 	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/nn"
-	"weft/parallel"
+	"weft/parallel/sar"
 	"weft/tensor"
 )
 
@@ -68,7 +68,7 @@ func (g *golden) relation() graph.Relation {
 	return r
 }
 
-func (g *golden) model(team *kernel.Team, p *parallel.Graph) (*gnn.Model, *nn.Params) {
+func (g *golden) model(team *kernel.Team, p *sar.Graph) (*gnn.Model, *nn.Params) {
 	g.t.Helper()
 	params := nn.NewParams(team, 1)
 	features, classes := g.tensors["x"].Shape[1], g.tensors["logits"].Shape[1]
@@ -160,7 +160,7 @@ func testGolden(t *testing.T, file, input string) {
 	team := kernel.NewTeam(2, tensor.NewMeter())
 	defer team.Memory.Close()
 	r := g.relation()
-	p := parallel.NewWhole(team, &r, nil)
+	p := sar.NewWhole(team, &r, nil)
 	m, params := g.model(team, p)
 	tape := autograd.NewTrainingTape(team, autograd.Random{})
 	tape.Training = g.meta["mode"] == "train"

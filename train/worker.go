@@ -11,7 +11,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/optim"
-	"weft/parallel"
+	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -23,7 +23,7 @@ type worker struct {
 	share     *partition.Share
 	g         *graph.Graph // the share's rows
 	o         *Options
-	graph     *parallel.Graph
+	graph     *sar.Graph
 	rows      *autograd.RowSet
 	features  *tensor.Matrix   // rows × F, or nil
 	sparse    *autograd.Sparse // or nil
@@ -53,12 +53,12 @@ func newWorker(team *kernel.Team, c *comm.Comm, share *partition.Share, j *Job, 
 	w = &worker{team: team, comm: c, share: share, g: share.Graph, o: o}
 	w.loadFeatures()
 	if len(share.Starts) > 0 {
-		w.graph, err = parallel.NewPartition(team, c, share, parallel.SAR{Prefetch: o.Prefetch, KeepHalo: o.KeepHalo})
+		w.graph, err = sar.NewPartition(team, c, share, sar.Options{Prefetch: o.Prefetch, KeepHalo: o.KeepHalo})
 		if err != nil {
 			return nil, err
 		}
 	} else {
-		w.graph = parallel.NewWhole(team, &w.g.Relation, w.g.Unload)
+		w.graph = sar.NewWhole(team, &w.g.Relation, w.g.Unload)
 	}
 	w.rows = w.graph.Rows()
 	w.params = nn.NewParams(team, o.Seed)

@@ -10,7 +10,7 @@ import (
 	"weft/comm"
 	"weft/internal/cores"
 	"weft/kernel"
-	"weft/parallel"
+	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -185,7 +185,7 @@ func guarded(share *partition.Share, f func() error) (err error) {
 		case nil:
 		case tensor.OutOfMemory:
 			err = fmt.Errorf("%w; see what the run needs with --explain", p)
-		case parallel.Failure:
+		case sar.Failure:
 			err = p.Err
 		default:
 			panic(p)

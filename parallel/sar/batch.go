@@ -1,4 +1,4 @@
-package parallel
+package sar
 
 import (
 	"math"
@@ -6,11 +6,12 @@ import (
 
 	"weft/autograd"
 	"weft/kernel"
+	"weft/parallel/edges"
 	"weft/tensor"
 )
 
-// chunk is some consecutive edges of a block: their ends, and the matrices that add their rows up by target and by source.
-type chunk struct {
+// batch is some consecutive edges of a block: their ends, and the matrices that add their rows up by target and by source.
+type batch struct {
 	n                int
 	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and own rows
 	ids              *tensor.Matrix // Int32, 1 × n: the sources' vertices; parallel edges have V more each, up to the largest int32
@@ -23,14 +24,14 @@ type chunk struct {
 	spread           *kernel.CSR    // n × hi−lo rows: which row an edge leads into
 }
 
-// each calls f for all edges of a block, so many at a time. A plan goes through one chunk of the largest size.
-func (m *messages) each(b *block, f func(c *chunk)) {
-	entries := b.in.Entries()
+// each calls f for all edges of a block, so many at a time. A plan goes through one batch of the largest size.
+func (m *messages) each(b *edges.Block, f func(c *batch)) {
+	entries := b.In.Entries()
 	size := min(messageEdges, entries)
 	if size == 0 {
 		return
 	}
-	room := m.newChunk(size, b.in.Values != nil)
+	room := m.newChunk(size, b.In.Values != nil)
 	defer room.release()
 	if m.tape.Team.Planning() {
 		f(room)
@@ -44,14 +45,14 @@ func (m *messages) each(b *block, f func(c *chunk)) {
 	}
 }
 
-// newChunk is a chunk for n edges into any own rows.
-func (m *messages) newChunk(n int, weighted bool) *chunk {
+// newChunk is a batch for n edges into any own rows.
+func (m *messages) newChunk(n int, weighted bool) *batch {
 	mem := m.tape.Memory()
 	ints := func() *tensor.Matrix { return mem.NewElement(tensor.Buffers, tensor.Int32, 1, n) }
 	matrix := func(rows, cols int) *kernel.CSR {
 		return &kernel.CSR{Rows: rows, Cols: cols, Indptr: mem.NewElement(tensor.Buffers, tensor.Int64, 1, rows+1), Indices: ints()}
 	}
-	c := &chunk{n: n, hi: m.rows, sources: ints(), targets: ints(), ids: ints(), keys: ints(), distinct: ints()}
+	c := &batch{n: n, hi: m.rows, sources: ints(), targets: ints(), ids: ints(), keys: ints(), distinct: ints()}
 	if weighted {
 		c.weights = mem.New(tensor.Buffers, n, 1)
 	}
@@ -59,7 +60,7 @@ func (m *messages) newChunk(n int, weighted bool) *chunk {
 	return c
 }
 
-func (c *chunk) release() {
+func (c *batch) release() {
 	for _, a := range []*kernel.CSR{c.into, c.outOf, c.spread} {
 		a.Release()
 	}
@@ -74,8 +75,8 @@ type position struct {
 }
 
 // fill writes the next n edges' ends and numbers.
-func (m *messages) fill(c *chunk, n int, at *position, b *block) {
-	indptr, columns := b.in.Indptr.Int64s(), b.in.Indices.Int32s()
+func (m *messages) fill(c *batch, n int, at *position, b *edges.Block) {
+	indptr, columns := b.In.Indptr.Int64s(), b.In.Indices.Int32s()
 	sources, targets, ids, keys := c.sources.Int32s(), c.targets.Int32s(), c.ids.Int32s(), c.keys.Int32s()
 	for k := range n {
 		e := at.entry
@@ -87,12 +88,12 @@ func (m *messages) fill(c *chunk, n int, at *position, b *block) {
 		} else {
 			at.occurrence = 0
 		}
-		sources[k], targets[k] = columns[e], int32(b.target(at.row))
-		source, target := vertexOf(b.ids, columns[e]), vertexOf(m.targetIDs, targets[k])
+		sources[k], targets[k] = columns[e], int32(b.Target(at.row))
+		source, target := vertexOf(b.IDs, columns[e]), vertexOf(m.targetIDs, targets[k])
 		ids[k] = int32(min(source+int64(m.Source.RowSet().Total)*at.occurrence, math.MaxInt32))
 		keys[k] = edgeKey(source, target, at.occurrence)
 		if c.weights != nil {
-			c.weights.Floats()[k] = b.in.Values.Floats()[e]
+			c.weights.Floats()[k] = b.In.Values.Floats()[e]
 		}
 		at.entry++
 	}
@@ -112,8 +113,8 @@ func edgeKey(source, target, occurrence int64) int32 {
 	return int32(autograd.Mix(autograd.Mix(uint64(source)<<32|uint64(target)) + uint64(occurrence)))
 }
 
-// index is the chunk of the first n edges, with the matrices made from their ends.
-func (c *chunk) index(n int) *chunk {
+// index is the batch of the first n edges, with the matrices made from their ends.
+func (c *batch) index(n int) *batch {
 	targets := c.targets.Int32s()[:n]
 	lo, hi := int(targets[0]), int(targets[n-1])+1
 	into, spread, column := c.into.Indptr.Int64s(), c.spread.Indptr.Int64s(), c.spread.Indices.Int32s()
@@ -130,7 +131,7 @@ func (c *chunk) index(n int) *chunk {
 	part := func(a *kernel.CSR, rows, cols int) *kernel.CSR {
 		return &kernel.CSR{Rows: rows, Cols: cols, Indptr: a.Indptr.Prefix(1, rows+1), Indices: a.Indices.Prefix(1, n)}
 	}
-	p := &chunk{
+	p := &batch{
 		n: n, lo: lo, hi: hi, sources: c.sources.Prefix(1, n), targets: c.targets.Prefix(1, n), ids: c.ids.Prefix(1, n), keys: c.keys.Prefix(1, n),
 		distinct: c.distinct, into: part(c.into, hi-lo, n), outOf: c.outOf, spread: part(c.spread, n, hi-lo),
 	}
@@ -140,8 +141,8 @@ func (c *chunk) index(n int) *chunk {
 	return p
 }
 
-// bySource orders the chunk's edges by their sources, for the sums of a source's gradients.
-func (c *chunk) bySource(team *kernel.Team) {
+// bySource orders the batch's edges by their sources, for the sums of a source's gradients.
+func (c *batch) bySource(team *kernel.Team) {
 	if team.Planning() {
 		return
 	}

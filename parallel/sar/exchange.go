@@ -1,4 +1,4 @@
-package parallel
+package sar
 
 import (
 	"errors"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/parallel/edges"
 	"weft/tensor"
 )
 
@@ -149,16 +150,16 @@ func release(list []*tensor.Matrix) {
 }
 
 // largestBlock is the number of rows of the largest piece that comes, and largestPiece of the largest that goes.
-func largestBlock(t *topology) (rows int) {
-	for _, b := range t.remote() {
-		rows = max(rows, b.in.Cols)
+func largestBlock(t *edges.Edges) (rows int) {
+	for _, b := range t.Remote() {
+		rows = max(rows, b.In.Cols)
 	}
 	return rows
 }
 
-func largestPiece(t *topology) (rows int) {
-	for _, p := range t.needed {
-		rows = max(rows, p.list.Cols)
+func largestPiece(t *edges.Edges) (rows int) {
+	for _, p := range t.Needed {
+		rows = max(rows, p.Rows.Cols)
 	}
 	return rows
 }

@@ -1,4 +1,4 @@
-package parallel_test
+package sar_test
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
-	"weft/parallel"
+	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -43,7 +43,7 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 					c.Abort(fmt.Errorf("worker %d: %v", rank, outcome[rank]))
 				}()
 				team := kernel.NewTeam(1, memories[rank])
-				p, err := parallel.NewPartition(team, c, shares[rank], parallel.SAR{Prefetch: 1})
+				p, err := sar.NewPartition(team, c, shares[rank], sar.Options{Prefetch: 1})
 				if err != nil {
 					panic(err)
 				}
@@ -58,7 +58,7 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 				}}
 				l.run(team, p, shares[rank].IDs, false, l.blank(4000), func([]float32) {})
 				if err := c.Barrier(comm.Setup); err != nil { // the last worker may end before another fails
-					panic(parallel.Failure{Err: err})
+					panic(sar.Failure{Err: err})
 				}
 			})
 		}
@@ -70,7 +70,7 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 			t.Errorf("after %d calls worker 1 ended with %v", calls, outcome[1])
 		}
 		for _, rank := range []int{0, 2} {
-			if f, ok := outcome[rank].(parallel.Failure); outcome[rank] != nil && (!ok || !errors.Is(f.Err, comm.ErrAborted)) {
+			if f, ok := outcome[rank].(sar.Failure); outcome[rank] != nil && (!ok || !errors.Is(f.Err, comm.ErrAborted)) {
 				t.Errorf("after %d calls worker %d ended with %v", calls, rank, outcome[rank])
 			}
 		}

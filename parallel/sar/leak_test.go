@@ -1,4 +1,4 @@
-package parallel_test
+package sar_test
 
 import (
 	"testing"

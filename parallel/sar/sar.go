@@ -1,10 +1,11 @@
-package parallel
+package sar
 
 import (
 	"slices"
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/parallel/edges"
 	"weft/tensor"
 )
 
@@ -32,10 +33,10 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: h.kept, Reads: true, Backward: func(g *tensor.Matrix) {
 		h := p.enter()
 		dx, add := x.Grad()
-		o.applyTransposed(t.Team, dx, h.t.local(), g, add)
+		o.ApplyTransposed(dx, h.edges.Local(), g, add)
 		for v := range h.giveBack(dx) {
-			gb, release := v.pick(t.Team, g)
-			o.applyTransposed(t.Team, v.grad, v.block, gb, false)
+			gb, release := v.Pick(t.Team, g)
+			o.ApplyTransposed(v.grad, v.Block, gb, false)
 			release()
 		}
 		g.Release()
@@ -43,11 +44,11 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 }
 
 // sum is z = Â·x.
-func (p *propagator) sum(o operator, z, x *tensor.Matrix, recording bool) *halo {
+func (p *propagator) sum(o edges.Operator, z, x *tensor.Matrix, recording bool) *halo {
 	team, h := p.graph.team, p.enter()
-	o.apply(team, z, h.t.local(), x, false)
+	o.Apply(z, h.edges.Local(), x, false)
 	for v := range h.fetch(x, recording) {
-		v.onto(team, z, func(z *tensor.Matrix, accumulate bool) { o.apply(team, z, v.block, v.rows, accumulate) })
+		v.Onto(team, z, func(z *tensor.Matrix, accumulate bool) { o.Apply(z, v.Block, v.rows, accumulate) })
 	}
 	return h
 }
@@ -58,27 +59,27 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	t, h := x.Tape(), p.enter()
 	z := t.New(x.Rows(), x.Cols())
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, x.Rows(), x.Cols())
-	t.Team.Max(z, arg, h.t.local().in, x.Value(), h.t.local().ids, h.t.loops, true)
+	t.Team.Max(z, arg, h.edges.Local().In, x.Value(), h.edges.Local().IDs, h.edges.Loops, true)
 	for v := range h.fetch(x.Value(), t.Recording) {
-		if v.targets == nil {
-			t.Team.Max(z, arg, v.in, v.rows, v.ids, nil, false)
+		if v.Targets == nil {
+			t.Team.Max(z, arg, v.In, v.rows, v.IDs, nil, false)
 			continue
 		}
-		zb, ab := t.Team.Picked(z, v.targets), t.Team.Picked(arg, v.targets)
-		t.Team.Max(zb, ab, v.in, v.rows, v.ids, nil, false)
-		t.Team.Scatter(z, zb, v.targets)
-		t.Team.Scatter(arg, ab, v.targets)
+		zb, ab := t.Team.Picked(z, v.Targets), t.Team.Picked(arg, v.Targets)
+		t.Team.Max(zb, ab, v.In, v.rows, v.IDs, nil, false)
+		t.Team.Scatter(z, zb, v.Targets)
+		t.Team.Scatter(arg, ab, v.Targets)
 		release([]*tensor.Matrix{zb, ab})
 	}
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(slices.Clone(h.kept), arg), Reads: true, Backward: func(g *tensor.Matrix) {
 		h := p.enter()
 		dx := x.GradSum()
-		t.Team.MaxBackward(dx, h.t.local().out, g, arg, h.t.local().ids, h.t.loops)
+		t.Team.MaxBackward(dx, h.edges.Local().Out, g, arg, h.edges.Local().IDs, h.edges.Loops)
 		for v := range h.giveBack(dx) {
 			t.Team.Zero(v.grad)
-			gb, releaseG := v.pick(t.Team, g)
-			ab, releaseArg := v.pick(t.Team, arg)
-			t.Team.MaxBackward(v.grad, v.out, gb, ab, v.ids, nil)
+			gb, releaseG := v.Pick(t.Team, g)
+			ab, releaseArg := v.Pick(t.Team, arg)
+			t.Team.MaxBackward(v.grad, v.Out, gb, ab, v.IDs, nil)
 			releaseG()
 			releaseArg()
 		}

@@ -1,10 +1,11 @@
-package parallel
+package sar
 
 import (
 	"fmt"
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/parallel/edges"
 	"weft/tensor"
 )
 
@@ -33,18 +34,12 @@ func (p *propagator) enter() *halo {
 	if g := p.graph; g.comm != nil {
 		g.comm.At(g.epoch, p.site)
 	}
-	return &halo{g: p.graph, t: p.graph.topology(p.reversed)}
+	return &halo{g: p.graph, edges: p.graph.along(p.reversed)}
 }
 
-func (p *propagator) operator(r gnn.Reduce) operator {
-	g, key := p.graph, operatorKey{r, p.reversed}
-	o, ok := g.operators[key]
-	if !ok {
-		var err error
-		o, err = g.operator(p.enter().t, r, p.reversed)
-		g.must(err)
-		g.operators[key] = o
-	}
+func (p *propagator) operator(r gnn.Reduce) edges.Operator {
+	o, err := p.enter().edges.Operator(r)
+	p.graph.must(err)
 	return o
 }
 

@@ -1,4 +1,4 @@
-package parallel_test
+package sar_test
 
 import (
 	"flag"
@@ -17,7 +17,7 @@ import (
 	"weft/comm/commtest"
 	"weft/gnn"
 	"weft/graph"
-	"weft/parallel"
+	"weft/parallel/sar"
 )
 
 var update = flag.Bool("update", false, "write the transcripts anew")
@@ -36,14 +36,14 @@ func TestTranscripts(t *testing.T) {
 		edges   graph.Edges
 		n, k    int
 		layer   layer
-		setting parallel.SAR
+		setting sar.Options
 	}{
-		"case-1":           {small, 8, 4, layer{2, 2, nil, propagate(gnn.Sum, 1)}, parallel.SAR{Prefetch: 1}},
-		"case-1-mean-wide": {small, 8, 4, layers["linear mean"], parallel.SAR{Prefetch: 1}},
-		"maximum":          {small, 8, 4, layer{2, 2, nil, propagate(gnn.Max, 1)}, parallel.SAR{Prefetch: 1}},
-		"case-2":           {small, 8, 4, attend(1, 2, true, 0), parallel.SAR{Prefetch: 1}},
-		"case-2-keep-halo": {small, 8, 4, attend(1, 2, true, 0), parallel.SAR{KeepHalo: true}},
-		"pieces":           {manyEdges(t, 2600, 12).Relation.Edges(), 2600, 2, layer{1, 1, nil, propagate(gnn.Sum, 1)}, parallel.SAR{}},
+		"case-1":           {small, 8, 4, layer{2, 2, nil, propagate(gnn.Sum, 1)}, sar.Options{Prefetch: 1}},
+		"case-1-mean-wide": {small, 8, 4, layers["linear mean"], sar.Options{Prefetch: 1}},
+		"maximum":          {small, 8, 4, layer{2, 2, nil, propagate(gnn.Max, 1)}, sar.Options{Prefetch: 1}},
+		"case-2":           {small, 8, 4, attend(1, 2, true, 0), sar.Options{Prefetch: 1}},
+		"case-2-keep-halo": {small, 8, 4, attend(1, 2, true, 0), sar.Options{KeepHalo: true}},
+		"pieces":           {manyEdges(t, 2600, 12).Relation.Edges(), 2600, 2, layer{1, 1, nil, propagate(gnn.Sum, 1)}, sar.Options{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			relation, err := graph.NewRelation(c.n, c.edges)
@@ -73,7 +73,7 @@ func TestTranscripts(t *testing.T) {
 }
 
 // transcript is what the workers send and receive in one forward and backward pass of a layer, after set-up.
-func transcript(t *testing.T, g *graph.Graph, of []int32, k int, l layer, o parallel.SAR) string {
+func transcript(t *testing.T, g *graph.Graph, of []int32, k int, l layer, o sar.Options) string {
 	var mu sync.Mutex
 	lists := make([]map[string][]string, k)
 	log := func(e commtest.Event) {
@@ -150,7 +150,7 @@ func TestBoundedMessages(t *testing.T) {
 		for _, prefetch := range []int{0, 1, 3} {
 			var mu sync.Mutex
 			var ends []*counting
-			workers(t, g, of, 5, parallel.SAR{Prefetch: prefetch}, func(end comm.Transport) comm.Transport {
+			workers(t, g, of, 5, sar.Options{Prefetch: prefetch}, func(end comm.Transport) comm.Transport {
 				c := &counting{Transport: end}
 				mu.Lock()
 				defer mu.Unlock()
@@ -178,15 +178,15 @@ func TestEveryRowTravelsOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		l         layer
 		rows, way int64 // sweeps of rows and of gradients
-		setting   parallel.SAR
+		setting   sar.Options
 	}{
-		"case 1":       {layers["symmetric twice"], 2, 2, parallel.SAR{Prefetch: 1}},
-		"maximum":      {layers["maximum"], 1, 1, parallel.SAR{}},
-		"case 2":       {layers["attention"], 2, 1, parallel.SAR{Prefetch: 2}},
-		"halo kept":    {layers["attention"], 1, 1, parallel.SAR{KeepHalo: true}},
-		"message":      {messageLayers["message sum"], 2, 1, parallel.SAR{Prefetch: 1}},
-		"no gradients": {layer{4, 4, nil, constantSource(false)}, 1, 0, parallel.SAR{Prefetch: 1}},
-		"none of rows": {layer{4, 4, [][2]int{{4, 4}}, constantSource(true)}, 2, 0, parallel.SAR{Prefetch: 1}},
+		"case 1":       {layers["symmetric twice"], 2, 2, sar.Options{Prefetch: 1}},
+		"maximum":      {layers["maximum"], 1, 1, sar.Options{}},
+		"case 2":       {layers["attention"], 2, 1, sar.Options{Prefetch: 2}},
+		"halo kept":    {layers["attention"], 1, 1, sar.Options{KeepHalo: true}},
+		"message":      {messageLayers["message sum"], 2, 1, sar.Options{Prefetch: 1}},
+		"no gradients": {layer{4, 4, nil, constantSource(false)}, 1, 0, sar.Options{Prefetch: 1}},
+		"none of rows": {layer{4, 4, [][2]int{{4, 4}}, constantSource(true)}, 2, 0, sar.Options{Prefetch: 1}},
 	} {
 		var rows, gradients, halo int64
 		var mu sync.Mutex
@@ -236,7 +236,7 @@ func TestPeakWithoutHalo(t *testing.T) {
 		"case 2": {attend(1, width, true, 0), .5},
 	} {
 		var peaks [2]float64
-		for i, o := range []parallel.SAR{{Prefetch: 1}, {KeepHalo: true}} {
+		for i, o := range []sar.Options{{Prefetch: 1}, {KeepHalo: true}} {
 			var mu sync.Mutex
 			workers(t, g, of, k, o, nil, func(p *part) {
 				c.l.run(p.team, p.graph, p.share.IDs, false, c.l.blank(vertices), func([]float32) {})

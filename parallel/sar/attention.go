@@ -1,4 +1,4 @@
-package parallel
+package sar
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"weft/gnn"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/edges"
 	"weft/tensor"
 )
 
@@ -16,27 +17,27 @@ import (
 // travel: their scores follow from them.
 func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	t, h := a.Source.Tape(), p.enter()
-	e := h.t
-	alone := len(e.blocks) == 1
+	e := h.edges
+	alone := len(e.Blocks) == 1
 	rows, width := a.Source.Rows(), a.Source.Cols()/a.Heads
 	p.decide(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
-	at := &attention{Attention: a, tape: t, loops: e.loops, call: kernel.Attention{
-		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.local().ids,
+	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
+		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.Local().IDs,
 		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(a.Source),
 	}}
 	if a.SelfLoops {
-		at.loops = e.oneLoop(t.Team)
+		at.loops = e.OneLoop()
 	}
 	state, targets := t.Team.AttentionStart(rows, a.Heads, width), at.targetScores()
-	k, release := at.on(e.local(), a.Source.Value(), targets)
-	t.Team.Attend(state, k, e.local().in, at.loops, alone)
+	k, release := at.on(e.Local(), a.Source.Value(), targets)
+	t.Team.Attend(state, k, e.Local().In, at.loops, alone)
 	release()
 	for v := range h.fetch(a.Source.Value(), t.Recording) {
-		k, release := at.on(v.block, v.rows, targets)
-		if v.targets == nil {
-			t.Team.Attend(state, k, v.in, nil, false)
+		k, release := at.on(v.Block, v.rows, targets)
+		if v.Targets == nil {
+			t.Team.Attend(state, k, v.In, nil, false)
 		} else {
-			t.Team.AttendSome(state, v.targets, k, v.in)
+			t.Team.AttendSome(state, v.Targets, k, v.In)
 		}
 		release()
 	}
@@ -62,7 +63,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 // attendBackward adds all gradients of Attend, for that of its output, which it owns.
 func (p *propagator) attendBackward(at *attention, h *halo, g *tensor.Matrix) {
 	p.enter()
-	e, team, x := h.t, at.tape.Team, at.Source.Value()
+	e, team, x := h.edges, at.tape.Team, at.Source.Value()
 	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, x.Rows, at.Heads)
 	team.RowDots(at.gOut, g, at.out)
 	targets := at.targetScores()
@@ -73,10 +74,10 @@ func (p *propagator) attendBackward(at *attention, h *halo, g *tensor.Matrix) {
 		d.TargetScore = team.Zeros(tensor.Buffers, x.Rows, at.Heads)
 	}
 	dx := at.Source.GradSum()
-	at.backward(d, e.local(), x, dx, at.loops, targets)
+	at.backward(d, e.Local(), x, dx, at.loops, targets)
 	for v := range h.rematerialize(x, dx) {
 		team.Zero(v.grad)
-		at.backward(d, v.block, v.rows, v.grad, nil, targets)
+		at.backward(d, v.Block, v.rows, v.grad, nil, targets)
 	}
 	if at.ATarget == nil {
 		addApart(at.Target, d.Target)
@@ -115,23 +116,23 @@ func (at *attention) scores(rows *tensor.Matrix, a *autograd.Var) *tensor.Matrix
 }
 
 // on completes the kernel's arguments for the source rows of a block; release gives back what it takes for that.
-func (at *attention) on(b *block, source, targets *tensor.Matrix) (k kernel.Attention, release func()) {
+func (at *attention) on(b *edges.Block, source, targets *tensor.Matrix) (k kernel.Attention, release func()) {
 	team := at.tape.Team
 	k = at.call
-	k.Source, k.SourceIDs = source, b.ids
+	k.Source, k.SourceIDs = source, b.IDs
 	releaseIDs := func() {}
 	if k.TargetIDs != nil {
-		k.TargetIDs, releaseIDs = b.pick(team, k.TargetIDs.Reshape(k.TargetIDs.Len(), 1))
+		k.TargetIDs, releaseIDs = b.Pick(team, k.TargetIDs.Reshape(k.TargetIDs.Len(), 1))
 	}
 	if at.ATarget == nil {
-		target, releaseTarget := b.pick(team, at.Target.Value())
+		target, releaseTarget := b.Pick(team, at.Target.Value())
 		k.Target, k.A = target, at.ASource.Value()
 		return k, func() {
 			releaseTarget()
 			releaseIDs()
 		}
 	}
-	scores, releaseScores := b.pick(team, targets)
+	scores, releaseScores := b.Pick(team, targets)
 	k.SourceScore, k.TargetScore = at.scores(source, at.ASource), scores
 	return k, func() {
 		k.SourceScore.Release()
@@ -141,28 +142,28 @@ func (at *attention) on(b *block, source, targets *tensor.Matrix) (k kernel.Atte
 }
 
 // backward adds one block's gradients: those of its source rows to dSource, the others to d and to the vectors'.
-func (at *attention) backward(d kernel.AttentionGradients, b *block, source, dSource, loops, targets *tensor.Matrix) {
+func (at *attention) backward(d kernel.AttentionGradients, b *edges.Block, source, dSource, loops, targets *tensor.Matrix) {
 	team := at.tape.Team
 	k, release := at.on(b, source, targets)
-	g, releaseG := b.pick(team, at.g)
-	gOut, releaseOut := b.pick(team, at.gOut)
-	logSum, releaseSum := b.pick(team, at.logSum)
+	g, releaseG := b.Pick(team, at.g)
+	gOut, releaseOut := b.Pick(team, at.gOut)
+	logSum, releaseSum := b.Pick(team, at.logSum)
 	own := d.Target
 	if at.ATarget != nil {
 		own = d.TargetScore
 	}
-	b.onto(team, own, func(own *tensor.Matrix, accumulate bool) {
+	b.Onto(team, own, func(own *tensor.Matrix, accumulate bool) {
 		if !accumulate {
 			team.Zero(own)
 		}
 		d.Source = dSource
 		if at.ATarget == nil {
 			d.Target, d.A = own, at.ASource.GradSum()
-			team.AttendBackward(d, k, b.in, b.out, loops, g, gOut, logSum)
+			team.AttendBackward(d, k, b.In, b.Out, loops, g, gOut, logSum)
 			return
 		}
 		d.TargetScore, d.SourceScore = own, team.Zeros(tensor.Buffers, source.Rows, at.Heads)
-		team.AttendBackward(d, k, b.in, b.out, loops, g, gOut, logSum)
+		team.AttendBackward(d, k, b.In, b.Out, loops, g, gOut, logSum)
 		team.HeadDotBackward(dSource, at.ASource.GradSum(), d.SourceScore, source, at.ASource.Value())
 		d.SourceScore.Release()
 	})

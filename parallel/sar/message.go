@@ -1,4 +1,4 @@
-package parallel
+package sar
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/kernel"
+	"weft/parallel/edges"
 	"weft/tensor"
 )
 
@@ -17,28 +18,28 @@ const messageEdges = 1 << 13
 // the source rows again and computes each edge's message anew, on a tape of its own (case 2).
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	t, h := m.Source.Tape(), p.enter()
-	e := h.t
+	e := h.edges
 	p.decide(fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols()))
-	run := &messages{Message: m, tape: t, site: p, rows: e.rows, targetIDs: e.local().ids}
+	run := &messages{Message: m, tape: t, site: p, rows: e.Rows, targetIDs: e.Local().IDs}
 	if m.Reduce == gnn.KindMean {
-		run.share = p.graph.meanShares(e, loopsKey{p.reversed, m.SelfLoops})
+		run.share = e.MeanShares(m.SelfLoops)
 	}
-	z := t.Team.Zeros(tensor.Activations, e.rows, m.Columns)
+	z := t.Team.Zeros(tensor.Activations, e.Rows, m.Columns)
 	var arg *tensor.Matrix
 	if m.Reduce == gnn.KindMax {
-		arg = t.Memory().NewElement(tensor.Activations, tensor.Int32, e.rows, m.Columns)
+		arg = t.Memory().NewElement(tensor.Activations, tensor.Int32, e.Rows, m.Columns)
 		t.Team.Fill(arg, -1)
 	}
-	loops := p.graph.loopBlock(e, loopsKey{p.reversed, m.SelfLoops})
-	forward := func(b *block, source *tensor.Matrix) {
-		run.each(b, func(c *chunk) { run.forward(c, source, z, arg) })
+	loops := e.LoopBlock(m.SelfLoops)
+	forward := func(b *edges.Block, source *tensor.Matrix) {
+		run.each(b, func(c *batch) { run.forward(c, source, z, arg) })
 	}
-	forward(e.local(), m.Source.Value())
+	forward(e.Local(), m.Source.Value())
 	if loops != nil {
 		forward(loops, m.Source.Value())
 	}
 	for v := range h.fetch(m.Source.Value(), t.Recording) {
-		forward(v.block, v.rows)
+		forward(v.Block, v.rows)
 	}
 
 	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Keeps: []*autograd.Var{m.Source}, Buffers: append(slices.Clone(h.kept), arg)}
@@ -59,10 +60,10 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		if m.Target != nil && m.Target.Wants() {
 			dTarget = gradientApart(m.Target, m.Source)
 		}
-		backward := func(b *block, source, d *tensor.Matrix) {
-			run.each(b, func(c *chunk) { run.backward(c, source, d, dTarget, g, arg) })
+		backward := func(b *edges.Block, source, d *tensor.Matrix) {
+			run.each(b, func(c *batch) { run.backward(c, source, d, dTarget, g, arg) })
 		}
-		backward(e.local(), x, dx)
+		backward(e.Local(), x, dx)
 		if loops != nil {
 			backward(loops, x, dx)
 		}
@@ -70,7 +71,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 			if v.grad != nil {
 				t.Team.Zero(v.grad)
 			}
-			backward(v.block, v.rows, v.grad)
+			backward(v.Block, v.rows, v.grad)
 		}
 		if dTarget != nil {
 			addApart(m.Target, dTarget)
@@ -91,7 +92,7 @@ type messages struct {
 }
 
 // edges puts the rows of both ends on a tape for the function; the matrices are the caller's to release.
-func (m *messages) edges(c *chunk, source *tensor.Matrix, recording bool) (e gnn.Edges, rows []*tensor.Matrix) {
+func (m *messages) edges(c *batch, source *tensor.Matrix, recording bool) (e gnn.Edges, rows []*tensor.Matrix) {
 	t, set := m.tape, &autograd.RowSet{Here: c.n, Total: autograd.NotVertices, IDs: c.keys}
 	tape := &autograd.Tape{
 		Team: t.Team, Recording: recording, Training: t.Training, Random: t.Random, Announced: map[*tensor.Matrix]bool{},
@@ -118,7 +119,7 @@ func (m *messages) edges(c *chunk, source *tensor.Matrix, recording bool) (e gnn
 	return e, rows
 }
 
-// call computes the messages of the chunk's edges.
+// call computes the messages of the batch's edges.
 func (m *messages) call(e gnn.Edges, n int) *autograd.Var {
 	out := e.Tape.Scope(func() *autograd.Var { return m.Function(e) })
 	if out.Rows() != n || out.Cols() != m.Columns {
@@ -128,8 +129,8 @@ func (m *messages) call(e gnn.Edges, n int) *autograd.Var {
 	return out
 }
 
-// forward aggregates the chunk's messages into z, and for a maximum the winners' ids into arg.
-func (m *messages) forward(c *chunk, source, z, arg *tensor.Matrix) {
+// forward aggregates the batch's messages into z, and for a maximum the winners' ids into arg.
+func (m *messages) forward(c *batch, source, z, arg *tensor.Matrix) {
 	e, rows := m.edges(c, source, false)
 	out := m.call(e, c.n)
 	team := m.tape.Team
@@ -143,16 +144,16 @@ func (m *messages) forward(c *chunk, source, z, arg *tensor.Matrix) {
 	release(rows)
 }
 
-// shares are the factors of a mean for the chunk's targets.
-func (m *messages) shares(c *chunk) *tensor.Matrix {
+// shares are the factors of a mean for the batch's targets.
+func (m *messages) shares(c *batch) *tensor.Matrix {
 	if m.share == nil {
 		return nil
 	}
 	return m.share.RowRange(c.lo, c.hi)
 }
 
-// backward computes the chunk's messages again and adds their gradients: those of source rows to dSource, of own rows as targets to dTarget.
-func (m *messages) backward(c *chunk, source, dSource, dTarget, g, arg *tensor.Matrix) {
+// backward computes the batch's messages again and adds their gradients: those of source rows to dSource, of own rows as targets to dTarget.
+func (m *messages) backward(c *batch, source, dSource, dTarget, g, arg *tensor.Matrix) {
 	e, rows := m.edges(c, source, true)
 	out := m.call(e, c.n)
 	team, mem := m.tape.Team, m.tape.Memory()

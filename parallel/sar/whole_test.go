@@ -1,4 +1,4 @@
-package parallel_test
+package sar_test
 
 import (
 	"math"
@@ -12,7 +12,7 @@ import (
 	"weft/graph"
 	"weft/kernel"
 	"weft/kernel/reference"
-	"weft/parallel"
+	"weft/parallel/sar"
 	"weft/tensor"
 )
 
@@ -24,7 +24,7 @@ type bench struct {
 	vertices int
 	edges    graph.Edges
 	relation graph.Relation
-	whole    *parallel.Graph
+	whole    *sar.Graph
 }
 
 // newBench makes a directed graph in which vertex 3 has no edges, vertex 4 none that go in and 5 none that go out; others have
@@ -59,7 +59,7 @@ func newBench(t *testing.T, loops, weighted bool) *bench {
 	if b.relation, err = graph.NewRelation(b.vertices, b.edges); err != nil {
 		t.Fatal(err)
 	}
-	b.whole = parallel.NewWhole(b.team, &b.relation, nil)
+	b.whole = sar.NewWhole(b.team, &b.relation, nil)
 	return b
 }
 

@@ -1,4 +1,4 @@
-package parallel_test
+package sar_test
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/kernel"
-	"weft/parallel"
+	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -24,11 +24,11 @@ type part struct {
 	team  *kernel.Team
 	comm  *comm.Comm
 	share *partition.Share
-	graph *parallel.Graph
+	graph *sar.Graph
 }
 
 // workers runs f on every worker of a graph that is divided as the assignment says, and fails where one of them fails.
-func workers(t *testing.T, g *graph.Graph, of []int32, k int, o parallel.SAR, wrap func(comm.Transport) comm.Transport, f func(p *part)) {
+func workers(t *testing.T, g *graph.Graph, of []int32, k int, o sar.Options, wrap func(comm.Transport) comm.Transport, f func(p *part)) {
 	t.Helper()
 	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: of})
 	if err != nil {
@@ -53,7 +53,7 @@ func workers(t *testing.T, g *graph.Graph, of []int32, k int, o parallel.SAR, wr
 			}()
 			p := &part{team: kernel.NewTeam(1+rank%2, meters[rank]), comm: c, share: shares[rank]}
 			var err error
-			if p.graph, err = parallel.NewPartition(p.team, c, shares[rank], o); err != nil {
+			if p.graph, err = sar.NewPartition(p.team, c, shares[rank], o); err != nil {
 				panic(err)
 			}
 			f(p)
@@ -154,7 +154,7 @@ func values(m *tensor.Matrix, purpose uint64, ids []int32) {
 }
 
 // run computes a layer forward and backward on one worker and puts what it has into o.
-func (l layer) run(team *kernel.Team, g *parallel.Graph, ids []int32, reversed bool, o *outcome, sum func(values []float32)) {
+func (l layer) run(team *kernel.Team, g *sar.Graph, ids []int32, reversed bool, o *outcome, sum func(values []float32)) {
 	rows := g.Rows()
 	x, dz := team.Memory.New(tensor.Features, rows.Here, l.in), team.Memory.New(tensor.Gradients, rows.Here, l.out)
 	values(x, 1, ids)
@@ -214,7 +214,7 @@ func apart(t *testing.T, what string, got, want []float32) {
 // prefetch depth, and with the halo kept.
 func TestPartitionsAgree(t *testing.T) {
 	each(t, func(b *bench, reversed bool) {
-		agree(b.t, &graph.Graph{Relation: b.relation}, reversed, layers, dividings(b.vertices), []parallel.SAR{{}, {Prefetch: 1}, {Prefetch: 7}, {KeepHalo: true}})
+		agree(b.t, &graph.Graph{Relation: b.relation}, reversed, layers, dividings(b.vertices), []sar.Options{{}, {Prefetch: 1}, {Prefetch: 7}, {KeepHalo: true}})
 	})
 }
 
@@ -222,7 +222,7 @@ func TestPartitionsAgree(t *testing.T) {
 func TestPiecesAgree(t *testing.T) {
 	const vertices = 3000
 	d := dividings(vertices)
-	agree(t, manyEdges(t, vertices, 20), false, layers, map[string][]int32{"2": d["2"], "3 uneven": d["3 uneven"]}, []parallel.SAR{{Prefetch: 1}, {KeepHalo: true}})
+	agree(t, manyEdges(t, vertices, 20), false, layers, map[string][]int32{"2": d["2"], "3 uneven": d["3 uneven"]}, []sar.Options{{Prefetch: 1}, {KeepHalo: true}})
 }
 
 // TestSameBitsAgain: a layer gives the same bits each time, also where one value is source and target, whose gradient then has two parts.
@@ -240,7 +240,7 @@ func TestSameBitsAgain(t *testing.T) {
 		var first *outcome
 		for again := range 4 {
 			got := l.blank(vertices)
-			workers(t, g, of, 2, parallel.SAR{Prefetch: 1}, nil, func(p *part) {
+			workers(t, g, of, 2, sar.Options{Prefetch: 1}, nil, func(p *part) {
 				l.run(p.team, p.graph, p.share.IDs, false, &outcome{got.out, got.dx, make([][]float32, len(l.weights))}, func([]float32) {})
 			})
 			if first == nil {
@@ -267,12 +267,12 @@ func manyEdges(t *testing.T, vertices int32, degree int32) *graph.Graph {
 	return &graph.Graph{Relation: relation}
 }
 
-func agree(t *testing.T, g *graph.Graph, reversed bool, layers map[string]layer, dividings map[string][]int32, settings []parallel.SAR) {
+func agree(t *testing.T, g *graph.Graph, reversed bool, layers map[string]layer, dividings map[string][]int32, settings []sar.Options) {
 	t.Helper()
 	for name, l := range layers {
 		team := kernel.NewTeam(2, tensor.NewMeter())
 		want := l.blank(g.Vertices())
-		l.run(team, parallel.NewWhole(team, &g.Relation, nil), nil, reversed, want, func([]float32) {})
+		l.run(team, sar.NewWhole(team, &g.Relation, nil), nil, reversed, want, func([]float32) {})
 		for division, of := range dividings {
 			for _, o := range settings {
 				what := fmt.Sprintf("%s, %s workers, %+v", name, division, o)

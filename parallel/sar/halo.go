@@ -1,9 +1,10 @@
-package parallel
+package sar
 
 import (
 	"iter"
 
 	"weft/comm"
+	"weft/parallel/edges"
 	"weft/tensor"
 )
 
@@ -14,14 +15,14 @@ import (
 // while its own go to worker p+r, so that each one sends to one and receives from one. Within a round the rows go in pieces. What is on its
 // way is bounded: Prefetch+1 pieces are received, and two sent, at most.
 type halo struct {
-	g    *Graph
-	t    *topology
-	kept []*tensor.Matrix // the rows of every remote block, where the settings keep them for the backward pass
+	g     *Graph
+	edges *edges.Edges
+	kept  []*tensor.Matrix // the rows of every remote block, where the settings keep them for the backward pass
 }
 
 // visit is a remote block in a sweep.
 type visit struct {
-	*block
+	*edges.Block
 	rows *tensor.Matrix // of the block's sources, there until the next visit; nil where they were not asked for
 	// grad is where the gradient of the rows belongs, with undefined elements: it is sent to their worker after the visit; nil where it
 	// was not asked for.
@@ -31,9 +32,9 @@ type visit struct {
 // fetch visits every remote block with its rows of x. With keep set, and --keep-halo, they stay in kept, for the caller to release.
 func (h *halo) fetch(x *tensor.Matrix, keep bool) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
-		if h.g.sar.KeepHalo {
-			for _, b := range h.t.remote() {
-				h.kept = append(h.kept, h.g.team.Memory.New(tensor.Buffers, b.in.Cols, x.Cols))
+		if h.g.options.KeepHalo {
+			for _, b := range h.edges.Remote() {
+				h.kept = append(h.kept, h.g.team.Memory.New(tensor.Buffers, b.In.Cols, x.Cols))
 			}
 		}
 		h.sweep(x, h.kept, nil, yield)
@@ -53,7 +54,7 @@ func (h *halo) giveBack(dx *tensor.Matrix) iter.Seq[visit] {
 // is nil. What other workers give back is added to dx.
 func (h *halo) rematerialize(x, dx *tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
-		if h.g.sar.KeepHalo {
+		if h.g.options.KeepHalo {
 			x = nil
 		}
 		h.sweep(x, h.kept, dx, yield)
@@ -63,7 +64,7 @@ func (h *halo) rematerialize(x, dx *tensor.Matrix) iter.Seq[visit] {
 // sweep fetches rows of x, unless that is nil, into rooms, or into a few of its own where there are none, and gives back gradients,
 // unless dx is nil. A failure of another worker ends the pass.
 func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix, yield func(visit) bool) {
-	if h.t.alone() {
+	if h.edges.Alone() {
 		return
 	}
 	call := func(v visit) {
@@ -72,20 +73,20 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 		}
 	}
 	h.g.must(h.giving(dx, func(back *sender) error {
-		return h.fetching(x, rooms, func(b *block, rows *tensor.Matrix) error {
+		return h.fetching(x, rooms, func(b *edges.Block, rows *tensor.Matrix) error {
 			if back == nil {
 				call(visit{b, rows, nil})
 				return nil
 			}
-			return back.send(b.peer, b.in.Cols, h.g.timed, func(d *tensor.Matrix) { call(visit{b, rows, d}) })
+			return back.send(b.Peer, b.In.Cols, h.g.timed, func(d *tensor.Matrix) { call(visit{b, rows, d}) })
 		})
 	}))
 }
 
 // fetching gives each remote block its rows, one after the other. Meanwhile the rows of this worker's x that others need go to them. Where
 // x is nil nothing moves, and the rows are those in the rooms.
-func (h *halo) fetching(x *tensor.Matrix, rooms []*tensor.Matrix, use func(b *block, rows *tensor.Matrix) error) error {
-	g, remote := h.g, h.t.remote()
+func (h *halo) fetching(x *tensor.Matrix, rooms []*tensor.Matrix, use func(b *edges.Block, rows *tensor.Matrix) error) error {
+	g, remote := h.g, h.edges.Remote()
 	if x == nil {
 		for i, b := range remote {
 			var rows *tensor.Matrix
@@ -99,22 +100,22 @@ func (h *halo) fetching(x *tensor.Matrix, rooms []*tensor.Matrix, use func(b *bl
 		return nil
 	}
 	if rooms == nil {
-		rooms = g.buffers(min(g.sar.Prefetch+1, len(remote)), largestBlock(h.t), x.Cols)
+		rooms = g.buffers(min(g.options.Prefetch+1, len(remote)), largestBlock(h.edges), x.Cols)
 		defer release(rooms)
 	}
-	out := g.sender(comm.Halo, largestPiece(h.t), x.Cols)
+	out := g.sender(comm.Halo, largestPiece(h.edges), x.Cols)
 	defer release(out.rooms)
 	send := func() error {
-		for _, p := range h.t.needed {
-			pack := func(rows *tensor.Matrix) { g.team.Gather(rows, x, p.list) }
-			if err := out.send(p.peer, p.list.Cols, wait, pack); err != nil {
+		for _, p := range h.edges.Needed {
+			pack := func(rows *tensor.Matrix) { g.team.Gather(rows, x, p.Rows) }
+			if err := out.send(p.Peer, p.Rows.Cols, wait, pack); err != nil {
 				return err
 			}
 		}
 		return out.finish(wait)
 	}
 	receive := func() error {
-		from := func(i int) (peer, rows int) { return remote[i].peer, remote[i].in.Cols }
+		from := func(i int) (peer, rows int) { return remote[i].Peer, remote[i].In.Cols }
 		return g.receive(comm.Halo, len(remote), from, rooms, g.timed, func(i int, rows *tensor.Matrix) error { return use(remote[i], rows) })
 	}
 	return g.beside(send, receive)
@@ -126,15 +127,15 @@ func (h *halo) giving(dx *tensor.Matrix, f func(back *sender) error) error {
 	if dx == nil {
 		return f(nil)
 	}
-	g, needed := h.g, h.t.needed
-	back := g.sender(comm.HaloGradient, largestBlock(h.t), dx.Cols)
+	g, needed := h.g, h.edges.Needed
+	back := g.sender(comm.HaloGradient, largestBlock(h.edges), dx.Cols)
 	defer release(back.rooms)
-	in := g.buffers(min(g.sar.Prefetch+1, len(needed)), largestPiece(h.t), dx.Cols)
+	in := g.buffers(min(g.options.Prefetch+1, len(needed)), largestPiece(h.edges), dx.Cols)
 	defer release(in)
 	add := func() error {
-		from := func(i int) (peer, rows int) { return needed[i].peer, needed[i].list.Cols }
+		from := func(i int) (peer, rows int) { return needed[i].Peer, needed[i].Rows.Cols }
 		return g.receive(comm.HaloGradient, len(needed), from, in, wait, func(i int, rows *tensor.Matrix) error {
-			g.team.ScatterAdd(dx, rows, needed[i].list)
+			g.team.ScatterAdd(dx, rows, needed[i].Rows)
 			return nil
 		})
 	}

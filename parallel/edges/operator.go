@@ -1,0 +1,112 @@
+package edges
+
+import (
+	"weft/gnn"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// Operator is one linear aggregation as a matrix, block by block: Â·x forward, Âᵀ·g backward. Its factors are vectors; only edge
+// weights have an entry for each edge.
+type Operator struct {
+	team     *kernel.Team
+	weighted bool // edge weights are factors too
+	factors  map[*Block]factors
+}
+
+type factors struct{ forward, backward kernel.Scales }
+
+// Apply is z = Â_b·x, or z += Â_b·x, for the rows x of block b's sources; z has the rows of b's matrix.
+func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, accumulate bool) {
+	o.team.SpMM(z, o.matrix(b.In), x, o.factors[b].forward, accumulate)
+}
+
+// ApplyTransposed is dx = Â_bᵀ·g, or dx += Â_bᵀ·g, for the rows dx of block b's sources; g has the rows of b's matrix.
+func (o Operator) ApplyTransposed(dx *tensor.Matrix, b *Block, g *tensor.Matrix, accumulate bool) {
+	o.team.SpMM(dx, o.matrix(b.Out), g, o.factors[b].backward, accumulate)
+}
+
+func (o Operator) matrix(a *kernel.CSR) *kernel.CSR {
+	if o.weighted {
+		return a
+	}
+	plain := *a
+	plain.Values = nil
+	return &plain
+}
+
+// Operator is the matrix of a linear aggregation, made when it is first asked for. Where the factors of remote sources are needed, their
+// workers send them: all of them ask for the same aggregations in the same order.
+func (e *Edges) Operator(r gnn.Reduce) (o Operator, err error) {
+	o, made := e.operators[r]
+	if !made {
+		o, err = e.newOperator(r)
+		e.operators[r] = o
+	}
+	return o, err
+}
+
+func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
+	o := Operator{team: e.team, factors: map[*Block]factors{}}
+	switch r.Kind {
+	case gnn.KindSum:
+		var own factors
+		if e.Loops != nil || r.Self != 0 {
+			own.forward.Self = e.column(func(v int) float64 { return float64(r.Self) + float64(e.loopsOf(v)) })
+			own.backward.Self = own.forward.Self
+		}
+		o.factors[e.Local()] = own
+	case gnn.KindMean:
+		share := e.MeanShares(false)
+		for _, b := range e.Remote() {
+			its := b.ofTargets(e.team, share)
+			o.factors[b] = factors{kernel.Scales{Row: its}, kernel.Scales{Col: its}}
+		}
+		own := factors{kernel.Scales{Row: share}, kernel.Scales{Col: share}}
+		if e.Loops != nil {
+			own.forward.Self = e.column(func(v int) float64 { return float64(e.loopsOf(v)) })
+			own.backward.Self = e.column(func(v int) float64 { return float64(e.loopsOf(v)) * float64(share.Floats()[v]) })
+		}
+		o.factors[e.Local()] = own
+	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:
+		o.weighted = true
+		loop := func(v int) float64 { return e.weightOfLoops(v, r.Kind == gnn.KindSymmetric) }
+		root := e.degreeColumn(true, func(v int, degree float64) float64 { return inverseRoot(degree + loop(v)) })
+		remote, err := e.columnOfSources(root)
+		if err != nil {
+			return o, err
+		}
+		for i, b := range e.Remote() {
+			its := b.ofTargets(e.team, root)
+			o.factors[b] = factors{kernel.Scales{Row: its, Col: remote[i]}, kernel.Scales{Row: remote[i], Col: its}}
+		}
+		own := kernel.Scales{Row: root, Col: root}
+		if r.Kind == gnn.KindSymmetric || e.Loops != nil {
+			own.Self = e.column(func(v int) float64 { return loop(v) * float64(root.Floats()[v]) })
+		}
+		o.factors[e.Local()] = factors{own, own}
+	default:
+		panic("edges: the aggregation is not linear")
+	}
+	return o, nil
+}
+
+// weightOfLoops is the weight of a vertex's self loops together; or where each vertex is to have exactly one, that of the last, and 1
+// where there is none (PyG's add_remaining_self_loops).
+func (e *Edges) weightOfLoops(v int, one bool) (sum float64) {
+	n := e.loopsOf(v)
+	switch {
+	case one && n == 0:
+		return 1
+	case e.loopW == nil && one:
+		return 1
+	case e.loopW == nil:
+		return float64(n)
+	case one:
+		return float64(e.loopWeights(v)[n-1])
+	}
+	for _, w := range e.loopWeights(v) {
+		sum += float64(w)
+	}
+	return sum
+}
