@@ -41,7 +41,7 @@ func (c *changes) flags(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.symmetrize, "symmetrize", false, "store each edge both ways")
 	flags.BoolVar(&c.selfLoops, "self-loops", false, "give each vertex an edge to itself")
 	flags.BoolVar(&c.largest, "largest-component", false, "keep the largest connected component only")
-	flags.StringVar(&c.split, "split", "", "`rule`: given, random:60/20/20 or per-class=20,30 (default: the source's own)")
+	flags.StringVar(&c.split, "split", "", "`rule`: given, random:60/20/20, per-class=20,30 or per-class=20,=500,=1000, where = counts in all (default: the source's own)")
 	flags.IntVar(&c.splits, "splits", 1, "number of splits made by the rule")
 	flags.IntVar(&c.randomFeatures, "random-features", 0, "replace the features by so many columns of normal noise")
 	flags.Uint64Var(&c.seed, "seed", 0, "seed of random splits and features")
