@@ -5,11 +5,11 @@ package partition
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 )
 
 // The methods of Assign.
@@ -62,9 +62,9 @@ func (o *Options) Validate() error {
 	method, balance := o.method(), o.balance()
 	switch {
 	case !slices.Contains(Methods(), method):
-		return refusal.Errorf("unknown partition method %q; it is one of %s", method, strings.Join(Methods(), ", "))
+		return refusal.Errorf("unknown partition method %q; %s", method, suggest.OneOf(method, Methods()))
 	case !slices.Contains(Balances(), balance):
-		return refusal.Errorf("unknown balance %q; it is one of %s", balance, strings.Join(Balances(), ", "))
+		return refusal.Errorf("unknown balance %q; %s", balance, suggest.OneOf(balance, Balances()))
 	case o.K < 1 || o.K > MaxPartitions:
 		return refusal.Errorf("%d partitions: give between 1 and %d", o.K, MaxPartitions)
 	case o.Split < 0:

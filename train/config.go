@@ -13,6 +13,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 )
 
 // maxConfig is more than any configuration needs: a file larger than this is something else.
@@ -82,7 +83,7 @@ func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
 	}
 	setting, known := settingNamed(key)
 	if !known {
-		return fmt.Errorf("unknown key %q%s", key, didYouMean(key))
+		return fmt.Errorf("unknown key %q; %s", key, didYouMean(key))
 	}
 	if again {
 		return fmt.Errorf("%s stands twice", key)
@@ -118,39 +119,16 @@ func reason(err error) error {
 	return err
 }
 
-// didYouMean proposes the known name that differs from an unknown one by the fewest letters, if it is close.
+// didYouMean proposes the key that was meant by an unknown one, or says which there are.
 func didYouMean(unknown string) string {
-	best, distance := "", 3
-	for _, s := range settings {
-		if d := editDistance(unknown, s.Name); d < distance {
-			best, distance = s.Name, d
-		}
+	names := make([]string, len(settings))
+	for i, s := range settings {
+		names[i] = s.Name
 	}
-	if best == "" {
-		return "; the keys are the flags of weft train without their dashes"
+	if near := suggest.Nearest(unknown, names); near != "" {
+		return "did you mean " + near + "?"
 	}
-	return fmt.Sprintf("; did you mean %s?", best)
-}
-
-// editDistance counts the insertions, deletions and replacements of letters that turn a into b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return "the keys are the flags of weft train without their dashes"
 }
 
 // YAML writes every setting that applies to the model, in the form that ReadConfig reads. It leaves out where the first weights

@@ -8,6 +8,7 @@ import (
 
 	"weft/gnn"
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 	"weft/partition"
 )
 
@@ -150,7 +151,7 @@ func (o *Options) Mesh() (Mesh, error) {
 		case !found:
 			return refuse("a mesh is written AXIS=N[,AXIS=N…], as in graph=4")
 		case size == nil:
-			return refuse("the mesh has no axis %q; the axes are graph, tensor, pipeline", axis)
+			return refuse("the mesh has no axis %q; %s", axis, suggest.OneOf(axis, []string{"graph", "tensor", "pipeline"}))
 		case seen[axis]:
 			return refuse("the axis %s stands twice in the mesh", axis)
 		case err != nil || n < 1:

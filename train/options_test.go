@@ -141,7 +141,7 @@ func TestReadConfig(t *testing.T) {
 		{"\ufeffhidden: 32\n", ""},
 		{"model: gcn\nlr: -1\n", "line 2: lr -1: must be above 0"},
 		{"dropout: .inf\n", "line 1: dropout +Inf: must be a finite number at least 0 and below 1"},
-		{"model: gnc\n", "line 1: model gnc: unknown model; it is one of"},
+		{"model: gnc\n", "line 1: model gnc: unknown model; did you mean gcn?"},
 		{"- hidden\n", "a mapping was expected"},
 		{"hidden: 1\n---\nhidden: 2\n", "several YAML documents"},
 		{"hidden: {", "line 1"},

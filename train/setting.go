@@ -14,6 +14,7 @@ import (
 
 	"weft/gnn"
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 	"weft/optim"
 	"weft/partition"
 )
@@ -242,7 +243,7 @@ func (s Setting) reject(o *Options) string {
 	switch v := s.Value(o).(type) {
 	case string:
 		if s.Choices != nil && !slices.Contains(s.Choices, v) {
-			return "unknown " + s.Name + "; it is one of " + strings.Join(s.Choices, ", ")
+			return "unknown " + s.Name + "; " + suggest.OneOf(v, s.Choices)
 		}
 	case int:
 		return s.limits.reject(float64(v))

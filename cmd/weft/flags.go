@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 )
 
 // flagError says in the command's own words what is wrong with a flag.
@@ -31,16 +32,24 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// unknownFlag proposes the flag that was meant by one dash instead of two, if there is one.
+// unknownFlag proposes the flag that was meant, by one dash instead of two too.
 func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
+	written, name, value := "--"+err.GetSpecifiedName(), err.GetSpecifiedName(), ""
 	if letters := err.GetSpecifiedShortnames(); letters != "" {
-		name, _, _ := strings.Cut(letters, "=")
-		if cmd.Flags().Lookup(name) != nil {
-			return refusal.Errorf("unknown flag: -%s; did you mean --%s?", letters, letters)
-		}
-		return refusal.Errorf("unknown flag: -%s; %s --help lists them", letters, cmd.CommandPath())
+		written = "-" + letters
+		name, _, _ = strings.Cut(letters, "=")
+		value = strings.TrimPrefix(letters, name)
 	}
-	return refusal.Errorf("unknown flag: --%s; %s --help lists them", err.GetSpecifiedName(), cmd.CommandPath())
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if near := suggest.Nearest(name, names); near != "" {
+		return refusal.Errorf("unknown flag: %s; did you mean --%s%s?", written, near, value)
+	}
+	return refusal.Errorf("unknown flag: %s; %s --help lists them", written, cmd.CommandPath())
 }
 
 // invalidValue says what a flag takes. The settings of train say so themselves.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 )
 
 // newRoot builds the command with its subcommands. The flag it returns is set once a subcommand starts to work.
@@ -55,11 +56,7 @@ func unknownName(cmd *cobra.Command, what, word string) error {
 			names = append(names, c.Name())
 		}
 	}
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(word); len(near) > 0 {
-		return refusal.Errorf("unknown %s %q; did you mean %s?", what, word, near[0])
-	}
-	return refusal.Errorf("unknown %s %q; it is one of %s", what, word, strings.Join(names, ", "))
+	return refusal.Errorf("unknown %s %q; %s", what, word, suggest.OneOf(word, names))
 }
 
 // arguments accepts between low and high positional arguments, which the command's usage line names.

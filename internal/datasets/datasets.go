@@ -12,6 +12,7 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 )
 
 // revision is part of the cache's path: raise it when reading or generating changes what a dataset holds.
@@ -32,6 +33,13 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 	}
 	if info, err := os.Stat(argument); err == nil && info.IsDir() {
 		return argument, nil // reading it says what is missing
+	}
+	names := make([]string, len(all))
+	for i, d := range all {
+		names[i] = d.Name
+	}
+	if near := suggest.Nearest(argument, names); near != "" {
+		return "", refusal.Errorf("%s: neither a store nor a dataset; did you mean %s?", argument, near)
 	}
 	return "", refusal.Errorf("%s: neither a store (a folder that weft import or weft generate wrote) nor a dataset (weft datasets lists them)",
 		argument)
