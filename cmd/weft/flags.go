@@ -21,6 +21,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	)
 	switch {
 	case errors.As(err, &unknown):
+		if args := cmd.Flags().Args(); len(args) > 0 && cmd.HasAvailableSubCommands() {
+			return cmd.ValidateArgs(args) // the flags of a mistyped command are no mistake
+		}
 		return unknownFlag(cmd, unknown)
 	case errors.As(err, &lacking):
 		return refusal.Errorf("--%s needs a value; %s --help says which", lacking.GetFlag().Name, cmd.CommandPath())

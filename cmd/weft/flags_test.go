@@ -18,6 +18,9 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"predict", "--patienc", "8"}, "weft: unknown flag: --patienc; weft predict --help lists them\n"}, // a hidden one
 		{[]string{"train", "--a"}, "weft: unknown flag: --a; weft train --help lists them\n"},
 		{[]string{"import", "npz", "--split-s", "3"}, "weft: unknown flag: --split-s; did you mean --splits?\n"},
+		{[]string{"trian", "g", "--hidden", "8"}, "weft: unknown command \"trian\"; did you mean train?\n"},
+		{[]string{"import", "nzp", "--features", "f"}, "weft: unknown format \"nzp\"; did you mean npz?\n"},
+		{[]string{"--nosuch", "trian"}, "weft: unknown flag: --nosuch; weft --help lists them\n"},
 		{[]string{"import", "nzp"}, "weft: unknown format \"nzp\"; did you mean npz?\n"},
 		{[]string{"a"}, "weft: unknown command \"a\"; it is one of bench, completion, datasets, doctor, generate, import, inspect, partition, predict, train, version\n"},
 		{[]string{"train", "g", "--model", "sgae"}, "weft: --model sgae: unknown model; did you mean sage?\n"},

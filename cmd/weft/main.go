@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weft/comm/mpi"
 	"weft/internal/refusal"
 )
 
@@ -44,14 +43,18 @@ func execute(root *cobra.Command, started *bool) (status int) {
 			status = exitFailed
 		}
 	}()
-	err := root.Execute()
+	refuseUnknownShell(root) // here, as cobra's command keeps the output that it finds now
+	cmd, err := root.ExecuteC()
+	if err != nil && !*started {
+		err = shareMistake(cmd, err)
+	}
 	if out, ok := root.OutOrStdout().(*output); ok && err == nil {
 		err = out.check()
 	}
 	if err == nil {
 		return exitDone
 	}
-	if errors.As(err, &spoken{}) || !*started && mpi.Rank() > 0 { // the same command line has the same mistakes on rank 0
+	if errors.As(err, &spoken{}) {
 		return statusOf(err, *started)
 	}
 	if rank, ok := root.ErrOrStderr().(*onlyErrors); ok {

@@ -39,6 +39,8 @@ Settings of the training are accepted and ignored.`,
 		Example: `  weft predict runs/first --out runs/preds.npy
   weft predict runs/first stores/newer --out runs/preds.npy --embeddings runs/hidden.npy
   weft predict --init weights.safetensors --config model.yaml stores/mine --out runs/preds.npy`,
+		Annotations: map[string]string{joinsRanks: ""},
+
 		Args: arguments(0, 2),
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args) },
 	}

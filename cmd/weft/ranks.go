@@ -46,10 +46,11 @@ func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 	t, failed := mpi.Start(timeout)
 	if failed != nil {
 		stop()
+		said := cmp.Or(err, failed)
 		if refusal.Is(failed) { // on every rank
-			failed = spokenFor(mpi.Rank(), cmp.Or(err, failed))
+			said = spokenFor(mpi.Rank(), said)
 		}
-		return ranks{}, failed
+		return ranks{}, said
 	}
 	r := ranks{comm.New(t, timeout)}
 	explainSignals(r.explain)
@@ -61,6 +62,18 @@ func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 		return r, err
 	}
 	return r, r.agreeOnProgram(o)
+}
+
+// joinsRanks is the annotation of a command whose processes work together where a launcher started them.
+const joinsRanks = "ranks"
+
+// shareMistake ends all ranks with the mistake in the command line of one, which the others may not have: they wait for it. Where its
+// command does not join the ranks, each process speaks for itself. A word that names no command is taken for one that does.
+func shareMistake(cmd *cobra.Command, err error) error {
+	if _, joins := cmd.Annotations[joinsRanks]; mpi.Launched() && (joins || !cmd.HasParent()) {
+		_, err = connect(cmd, nil, refusal.Errorf("%w", err))
+	}
+	return err
 }
 
 // checkAlone refuses to be one of several tasks that Slurm started without a way to each other: every one would do the whole work. connect

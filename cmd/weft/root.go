@@ -45,6 +45,7 @@ train leaves the weights, the predictions and the course of the training in a ru
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(), newPredict(), newBench(), newDoctor(),
 		newVersion())
+	root.SetHelpCommand(newHelp())
 	return root, started
 }
 
