@@ -44,7 +44,7 @@ func TestInternalError(t *testing.T) {
 func TestSignalCancels(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGQUIT} {
 		told := make(chan os.Signal, 1)
-		ctx, stop := untilSignal(t.Context(), func(s os.Signal) { told <- s })
+		ctx, stop := untilSignal(t.Context(), func(s os.Signal) { told <- s }, nil)
 		if err := syscall.Kill(os.Getpid(), s); err != nil {
 			t.Fatal(err)
 		}
@@ -77,6 +77,11 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "\n") {
 		t.Error("the live line scrolls")
+	}
+	ended := out.Len()
+	p.epoch(train.Epoch{Epoch: 1000, Epochs: 1000})
+	if out.Len() != ended {
+		t.Errorf("after the end: %q", out.String()[ended:])
 	}
 }
 

@@ -104,7 +104,7 @@ func preparePartition(parent context.Context, store string, job *train.Job, work
 		return readOnly
 	}
 	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", job.Dataset, workers, asked.Method)
-	ctx, stop := untilSignal(parent, func(os.Signal) {})
+	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
 	a, err := partition.Assign(ctx, g, asked)
 	if err == nil {
@@ -126,7 +126,7 @@ func partitionMethod(o *train.Options) string {
 
 // resolve is the store of a dataset. A signal while it is made leaves none.
 func resolve(parent context.Context, name string, show io.Writer) (store string, err error) {
-	ctx, stop := untilSignal(parent, func(os.Signal) {})
+	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
 	store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, line) })
 	if ctx.Err() != nil {

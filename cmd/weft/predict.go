@@ -154,6 +154,10 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
 		r.sayWaiting(s)
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", s)
+	}, func() {
+		if r.first() {
+			fmt.Fprintln(os.Stderr, oneLine(p.notWritten()))
+		}
 	})
 	defer stop()
 	started := time.Now()
@@ -164,7 +168,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	result, err := job.Predict(ctx, weights, p.embeddings != "")
 	switch {
 	case errors.Is(err, context.Canceled):
-		return r.part(fmt.Errorf("%w; %s is not written", errInterrupted, p.out))
+		return r.part(p.notWritten())
 	case err != nil && strings.HasPrefix(err.Error(), "the weights "):
 		return r.partOrFail(fmt.Errorf("%s: %w", asked.weights, err))
 	case err != nil:
@@ -180,6 +184,11 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	fmt.Fprintf(show, "%s: logits of %s, %s, in %s\n", p.out, counted(result.Vertices, "vertex", "vertices"),
 		counted(result.Classes, "class", "classes"), duration(time.Since(started)))
 	return nil
+}
+
+// notWritten is the error of a prediction that a signal ended.
+func (p *predictCommand) notWritten() error {
+	return fmt.Errorf("%w; %s is not written", errInterrupted, p.out)
 }
 
 // sameFile reports whether two names mean one file, there or not.

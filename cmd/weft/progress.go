@@ -25,6 +25,7 @@ type progress struct {
 	atMost  bool // the run may end before its last epoch
 	mu      sync.Mutex
 	drawn   bool // the live line is on the screen
+	ended   bool // nothing more is shown
 	first   time.Time
 	shownAt time.Time
 	shown   int // the last epoch that was shown
@@ -57,6 +58,9 @@ func columns(f *os.File) int {
 func (p *progress) epoch(e train.Epoch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ended {
+		return
+	}
 	now := p.clock()
 	if p.first.IsZero() {
 		p.first = now
@@ -157,11 +161,12 @@ func (p *progress) say(format string, args ...any) {
 	fmt.Fprintf(p.out, format+"\n", args...)
 }
 
-// end takes the live line away.
+// end takes the live line away, for good.
 func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.erase()
+	p.ended = true
 }
 
 func (p *progress) erase() {

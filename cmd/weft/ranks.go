@@ -42,7 +42,7 @@ func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 	// A launcher whose rank ends while MPI starts may never end itself, so that a signal waits for the start.
 	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
 		fmt.Fprintf(os.Stderr, "weft: rank %d: signal %q during the start of MPI\n", mpi.Rank(), s)
-	})
+	}, nil)
 	t, failed := mpi.Start(timeout)
 	if failed != nil {
 		stop()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -20,7 +23,29 @@ import (
 	"weft/train"
 )
 
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"weft": main}) }
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"weft": main, "stuck": stuck}) }
+
+// stuck is a run on a terminal that never ends its epoch, and gets two interrupts.
+func stuck() {
+	options := train.Defaults()
+	dir, err := train.NewRunDir("run-that-hangs", time.Now(), "g", &options)
+	if err != nil {
+		panic(err)
+	}
+	p := &progress{out: os.Stdout, width: func() int { return 20 }, clock: time.Now}
+	interrupt := func() {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+			panic(err)
+		}
+	}
+	ctx, _ := ranks{}.untilSignal(context.Background(), dir, p)
+	p.epoch(train.Epoch{Epoch: 1, Epochs: 2})
+	interrupt()
+	<-ctx.Done()
+	p.epoch(train.Epoch{Epoch: 2, Epochs: 2})
+	interrupt()
+	select {}
+}
 
 // TestScripts runs the command as a user would: each file below testdata/script is a session.
 func TestScripts(t *testing.T) {

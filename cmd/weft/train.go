@@ -106,10 +106,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	}
 	progress := newProgress(show, &options)
 	defer progress.end()
-	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
-		r.sayWaiting(s)
-		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once", s)
-	})
+	ctx, stop := r.untilSignal(cmd.Context(), dir, progress)
 	defer stop()
 	result, unrecorded, err := record(ctx, job, dir, progress)
 	progress.end()
@@ -191,6 +188,27 @@ func about(dataset string, err error) error {
 // incomplete says what is left of a run that failed.
 func incomplete(dir *train.RunDir, err error) error {
 	return fmt.Errorf("%w; %s is incomplete: remove it, or name another folder with --out", err, dir.Path)
+}
+
+// untilSignal is the context of a run, which the first signal ends after its epoch. dir is nil on ranks other than 0.
+func (r ranks) untilSignal(parent context.Context, dir *train.RunDir, progress *progress) (ctx context.Context, stop func()) {
+	return untilSignal(parent, func(s os.Signal) {
+		r.sayWaiting(s)
+		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once", s)
+	}, func() {
+		progress.end()
+		if dir != nil {
+			fmt.Fprintln(os.Stderr, oneLine(abandoned(dir)))
+		}
+	})
+}
+
+// abandoned says what is left of a run that a second interrupt ended: all, where the first came too late to matter.
+func abandoned(dir *train.RunDir) error {
+	if _, err := os.Stat(filepath.Join(dir.Path, "run.json")); err == nil {
+		return fmt.Errorf("%w; the results are in %s", errInterrupted, dir.Path)
+	}
+	return incomplete(dir, errInterrupted)
 }
 
 // record runs a job, with its progress shown and recorded in dir, which may be nil. A record that cannot be written ends the run after
