@@ -21,6 +21,9 @@ type Plan struct {
 	Warnings                    []string // of what the run leaves unused
 }
 
+// OneClass is the warning of a graph whose labels teach nothing.
+const OneClass = "all labels of the graph are one class, so there is nothing to learn"
+
 // Plan finds out what the run would take, before any work: each worker goes through an epoch and an evaluation with kernels that do
 // nothing, so that the same matrices are allocated, and none of their pages is ever touched.
 func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
@@ -119,6 +122,10 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 	}
 	if share.Graph.Relation.Weights != nil && o.Model != "gcn" && j.Model == nil {
 		p.Warnings = append(p.Warnings, "the graph has edge weights, which "+o.Model+" does not use")
+	}
+	labels := &share.Graph.Labels
+	if whole := len(share.Starts) == 0; whole && labels.OneClass() || share.Whole.Classes == 1 && !labels.MultiLabel() {
+		p.Warnings = append(p.Warnings, OneClass)
 	}
 	return p, nil
 }

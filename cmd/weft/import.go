@@ -18,6 +18,7 @@ import (
 	"weft/graph/npz"
 	"weft/graph/planetoid"
 	"weft/internal/refusal"
+	"weft/train"
 )
 
 // format is a foreign format that import reads.
@@ -139,6 +140,9 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 	if g, err = c.apply(g); err != nil {
 		return err
 	}
+	if g.Labels.OneClass() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+train.OneClass)
+	}
 	if words := changed(cmd); words != "" {
 		g.Provenance = strings.TrimSpace(g.Provenance + " (" + words + ")")
 	}
@@ -170,6 +174,9 @@ func removeOnSignal(stderr io.Writer, store string) (stop func()) {
 func (c *changes) check(flags *pflag.FlagSet) error {
 	if flags.Changed("random-features") && c.randomFeatures < 1 {
 		return refusal.Errorf("--random-features %d: give at least 1 column", c.randomFeatures)
+	}
+	if f := flags.Lookup("vertices"); f != nil && f.Changed && f.Value.String() == "0" {
+		return refusal.Errorf("--vertices 0: a graph has at least one; give their number, or leave --vertices out for the largest id and one")
 	}
 	if c.split == "" && flags.Changed("splits") {
 		return refusal.Errorf("--splits %d: say by which rule with --split", c.splits)

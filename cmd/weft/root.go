@@ -37,8 +37,14 @@ train leaves the weights, the predictions and the course of the training in a ru
 			}
 			return unknownName(cmd, "command", args[0])
 		},
-		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRun: func(*cobra.Command, []string) { *started = true },
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := refuseEmpty(cmd.Flags()); err != nil {
+				return err
+			}
+			*started = true
+			return nil
+		},
 	}
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)

@@ -53,9 +53,6 @@ An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps t
 
 func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 	options, err := t.settings.options()
-	if err == nil && t.out == "" && cmd.Flags().Changed("out") {
-		err = refusal.Errorf("--out: the name is empty; name a folder, or leave --out out for a new one under runs/")
-	}
 	r, err := connect(cmd, &options, err)
 	if err != nil {
 		return err
