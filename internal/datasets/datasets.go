@@ -2,6 +2,7 @@ package datasets
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -74,8 +75,10 @@ func (d *Dataset) Store(ctx context.Context, say func(line string)) (string, err
 	if d.usable(path) {
 		return path, nil
 	}
-	if missing := d.Missing(); missing != "" {
-		return "", refusal.Errorf("%s: its files are not here: %s", d.Name, missing)
+	if d.make == nil {
+		if _, err := d.sourceTime(); err != nil {
+			return "", refusal.Errorf("%s: its files are not here (%w): %s", d.Name, err, d.source.get)
+		}
 	}
 	return path, d.fill(ctx, path, say)
 }
@@ -115,12 +118,12 @@ func (d *Dataset) usable(path string) bool {
 // sourceTime is when the newest file of the source changed, or an error that a file is missing.
 func (d *Dataset) sourceTime() (newest time.Time, err error) {
 	if d.source.path() == "" {
-		return newest, os.ErrNotExist
+		return newest, errors.New(dataVariable + " is not set")
 	}
 	for _, pattern := range d.source.files() {
 		matches, err := filepath.Glob(pattern)
 		if err != nil || len(matches) == 0 {
-			return newest, os.ErrNotExist
+			return newest, fmt.Errorf("no %s", pattern)
 		}
 		for _, file := range matches {
 			info, err := os.Stat(file)

@@ -26,7 +26,7 @@ func tiny(t *testing.T) (d *Dataset, file string, reads *int) {
 	file, reads = filepath.Join(t.TempDir(), "tiny"), new(int)
 	d = &Dataset{
 		Name:   "tiny",
-		source: source{path: func() string { return file }, files: func() []string { return []string{file} }, wants: "a file"},
+		source: source{path: func() string { return file }, files: func() []string { return []string{file} }, get: "make a file"},
 		read: func(string) (*graph.Graph, error) {
 			*reads++
 			return generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 20, Degree: 2, Features: 2, Classes: 2})
@@ -39,7 +39,7 @@ func quiet(string) {}
 
 func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 	d, file, reads := tiny(t)
-	if _, err := d.Store(t.Context(), quiet); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "a file") {
+	if _, err := d.Store(t.Context(), quiet); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "make a file") {
 		t.Fatalf("without its source: %v", err)
 	}
 	step := func(what string, want int) {
