@@ -35,7 +35,7 @@ const (
 type Setting struct {
 	Name    string
 	Group   Group
-	Meaning string   // one line of help, without the choices and the default
+	Meaning string   // one line of help, without the choices and the default; in backquotes what the value is, as pflag reads it
 	Choices []string // the accepted words, nil: not a choice among words
 
 	models []string // the models that use it, nil: every model
@@ -90,7 +90,7 @@ var settings = withFields([]Setting{
 	},
 	{Name: "seed", Group: TrainingGroup, Meaning: "seed of all randomness"},
 	{Name: "split", Group: TrainingGroup, limits: atLeast(0), Meaning: "which stored split, from 0"},
-	{Name: "init", Group: TrainingGroup, Meaning: "safetensors file with the weights to start from"},
+	{Name: "init", Group: TrainingGroup, Meaning: "safetensors `file` with the weights to start from"},
 
 	{
 		Name: "threads", Group: MachineGroup, limits: between(0, 1<<12),

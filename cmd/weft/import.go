@@ -77,6 +77,7 @@ Nothing is left behind when it fails.`,
 			Args:    arguments(2, 2),
 			RunE:    func(cmd *cobra.Command, args []string) error { return runImport(cmd, f, args[0], args[1], c) },
 		}
+		sub.ValidArgsFunction = completeInOrder(completeFiles, completeFolders)
 		if f.flags != nil {
 			f.flags(sub.Flags())
 		}

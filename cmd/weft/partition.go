@@ -40,7 +40,8 @@ of the others (its halo). Partitions of the same number and method are replaced.
   weft partition stores/sbm -k 8 --method random --seed 1 --json
   weft partition stores/sbm -k 8 --write-part sbm.part.8
   weft partition stores/sbm -k 8 --method file --file kahip/sbm.part.8`,
-		Args: arguments(1, 1),
+		ValidArgsFunction: completeInOrder(completeGraph),
+		Args:              arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkPartitionFlags(cmd.Flags(), &o, writePart); err != nil {
 				return err
@@ -54,6 +55,8 @@ of the others (its halo). Partitions of the same number and method are replaced.
 	flags.StringVar(&o.File, "file", "", "`file` that the method file reads")
 	flags.StringVar(&o.Balance, "balance", partition.Balances()[0],
 		"`name` of what partitions have equally much of: "+strings.Join(partition.Balances(), ", ")+" (the last two beside vertices)")
+	flags.Lookup("method").Annotations = map[string][]string{flagChoices: partition.Methods()}
+	flags.Lookup("balance").Annotations = map[string][]string{flagChoices: partition.Balances()}
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the methods metis and random")
 	flags.IntVar(&o.Split, "split", 0, "the split whose training vertices are balanced and counted, from 0")
 	flags.StringVar(&writePart, "write-part", "", "`file` to write the partition of each vertex into as well, for other programs")

@@ -39,10 +39,10 @@ Settings of the training are accepted and ignored.`,
 		Example: `  weft predict runs/first --out runs/preds.npy
   weft predict runs/first stores/newer --out runs/preds.npy --embeddings runs/hidden.npy
   weft predict --init weights.safetensors --config model.yaml stores/mine --out runs/preds.npy`,
-		Annotations: map[string]string{joinsRanks: ""},
-
-		Args: arguments(0, 2),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args) },
+		Annotations:       map[string]string{joinsRanks: ""},
+		ValidArgsFunction: completeInOrder(p.completeFirst, completeGraph),
+		Args:              arguments(0, 2),
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, args) },
 	}
 	p.settings.add(cmd.Flags())
 	for _, s := range train.Settings() {
@@ -51,10 +51,18 @@ Settings of the training are accepted and ignored.`,
 		}
 	}
 	cmd.Flags().Lookup("memory-limit").Hidden = true // refused: predict makes no plan
-	cmd.Flags().Lookup("init").Usage = "safetensors file with the weights to predict with"
+	cmd.Flags().Lookup("init").Usage = "safetensors `file` with the weights to predict with"
 	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the logits, float32, vertices × classes; one that is there is overwritten")
 	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", "`file` for the last hidden layer, float32, vertices × columns")
 	return cmd
+}
+
+// completeFirst completes the first argument: a run's folder, or with --init the graph.
+func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if cmd.Flags().Changed("init") {
+		return completeGraph(cmd, args, begun)
+	}
+	return completeFolders(cmd, args, begun)
 }
 
 // request is what is asked of predict, once its arguments are understood.

@@ -52,6 +52,7 @@ train leaves the weights, the predictions and the course of the training in a ru
 	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(), newPredict(), newBench(), newDoctor(),
 		newVersion())
 	root.SetHelpCommand(newHelp())
+	completeFlags(root)
 	return root, started
 }
 

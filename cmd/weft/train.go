@@ -39,10 +39,10 @@ An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps t
   weft train cora --config configs/cora-gcn.yaml --seed 3
   weft train stores/mine --model gat --hidden 64 --heads 8 --epochs 500 --patience 50
   weft train stores/mine --model sage --json --out runs/first > runs/first.json`,
-		Annotations: map[string]string{joinsRanks: ""},
-
-		Args: arguments(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error { return t.run(cmd, args[0]) },
+		Annotations:       map[string]string{joinsRanks: ""},
+		ValidArgsFunction: completeInOrder(completeGraph),
+		Args:              arguments(1, 1),
+		RunE:              func(cmd *cobra.Command, args []string) error { return t.run(cmd, args[0]) },
 	}
 	t.settings.add(cmd.Flags())
 	cmd.Flags().StringVar(&t.out, "out", "", "run `directory`, new or empty (default: a new folder under runs/)")
