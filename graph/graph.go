@@ -68,7 +68,8 @@ func (f *Features) Sparse() bool { return f.Indptr != nil }
 // MultiLabel reports whether a vertex may carry several labels.
 func (l *Labels) MultiLabel() bool { return l.Multi != nil }
 
-// OneClass reports whether all vertices that carry a label carry the same one. It is false where vertices may carry several.
+// OneClass reports whether all vertices that carry a label carry the same one. It is false where vertices may
+// carry several.
 func (l *Labels) OneClass() bool {
 	first := int64(-1)
 	for _, class := range l.Class {

@@ -42,9 +42,9 @@ const maxSplits = 1000
 //	random:60/20/20   percentages of the labelled vertices that train, validate and test, 100 together
 //	per-class=20,30   20 vertices of each class train, 30 validate, the rest test
 //
-// A third count of per-class limits the test vertices, and = before the second or third makes it one of all classes together, drawn
-// from what those of each class leave: per-class=20,=500,=1000 is how the Planetoid splits were drawn (Yang et al. 2016,
-// arXiv:1603.08861).
+// A third count of per-class limits the test vertices, and = before the second or third makes it one of all
+// classes together, drawn from what those of each class leave: per-class=20,=500,=1000 is how the Planetoid
+// splits were drawn (Yang et al. 2016, arXiv:1603.08861).
 func ParseSplit(spec string) (SplitRule, error) {
 	if spec == "given" {
 		return SplitRule{spec: spec, kind: splitGiven}, nil
@@ -241,8 +241,9 @@ func (r *SplitRule) needs() (each, inAll int) {
 	return each, inAll
 }
 
-// deal gives the first shuffled vertices of each class to the parts that count by class, in their order. The rest is shuffled again, as
-// small classes come late in it, for the parts that count in all and the one that takes what is left.
+// deal gives the first shuffled vertices of each class to the parts that count by class, in their order. The
+// rest is shuffled again, as small classes come late in it, for the parts that count in all and the one that
+// takes what is left.
 func (r *SplitRule) deal(shuffled []int64, labels *Labels, random *rand.Rand) Split {
 	var s Split
 	lists := [...]*[]int64{&s.Train, &s.Val, &s.Test}

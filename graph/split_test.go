@@ -96,7 +96,8 @@ func TestPerClassCounts(t *testing.T) {
 	}
 }
 
-// Vertices counted in all are drawn evenly from what training leaves: a class of which little is left comes as often as it is there.
+// Vertices counted in all are drawn evenly from what training leaves: a class of which little is left comes
+// as often as it is there.
 func TestCountsInAllAreUniform(t *testing.T) {
 	const large, small, train, val = 900, 100, 50, 95
 	g := &Graph{Relation: mustRelation(large+small, Edges{}), Labels: Labels{Classes: 2, Class: make([]int64, large+small)}}

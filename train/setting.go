@@ -35,7 +35,7 @@ const (
 type Setting struct {
 	Name    string
 	Group   Group
-	Meaning string   // one line of help, without the choices and the default; in backquotes what the value is, as pflag reads it
+	Meaning string   // one line of help, without choices and default; backquotes mark what the value is
 	Choices []string // the accepted words, nil: not a choice among words
 
 	models []string // the models that use it, nil: every model

@@ -12,8 +12,9 @@ import (
 // flagChoices is the annotation with the words that a flag accepts.
 const flagChoices = "choices"
 
-// completeFlags lets a shell complete the values of all flags: the words that are accepted, or files or folders where the help text
-// calls the value so. Where a command says nothing of its arguments, they are not completed.
+// completeFlags lets a shell complete the values of all flags: the words that are accepted, or files or
+// folders where the help text calls the value so. Where a command says nothing of its arguments, they are not
+// completed.
 func completeFlags(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions

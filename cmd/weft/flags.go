@@ -55,8 +55,8 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	return refusal.Errorf("unknown flag: %s; %s --help lists them", written, cmd.CommandPath())
 }
 
-// refuseEmpty refuses a name or text that was given and is empty, as a variable of a shell that is not set: it would be taken for one
-// that was not given. A setting may be empty, to override a file.
+// refuseEmpty refuses a name or text that was given and is empty, as a variable of a shell that is not set:
+// it would be taken for one that was not given. A setting may be empty, to override a file.
 func refuseEmpty(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		if err == nil && f.Value.Type() == "string" && f.Value.String() == "" {

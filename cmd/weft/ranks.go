@@ -67,8 +67,9 @@ func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 // joinsRanks is the annotation of a command whose processes work together where a launcher started them.
 const joinsRanks = "ranks"
 
-// shareMistake ends all ranks with the mistake in the command line of one, which the others may not have: they wait for it. Where its
-// command does not join the ranks, each process speaks for itself. A word that names no command is taken for one that does.
+// shareMistake ends all ranks with the mistake in the command line of one, which the others may not have:
+// they wait for it. Where its command does not join the ranks, each process speaks for itself. A word that
+// names no command is taken for one that does.
 func shareMistake(cmd *cobra.Command, err error) error {
 	if _, joins := cmd.Annotations[joinsRanks]; mpi.Launched() && (joins || !cmd.HasParent()) {
 		_, err = connect(cmd, nil, refusal.Errorf("%w", err))

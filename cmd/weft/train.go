@@ -187,7 +187,8 @@ func incomplete(dir *train.RunDir, err error) error {
 	return fmt.Errorf("%w; %s is incomplete: remove it, or name another folder with --out", err, dir.Path)
 }
 
-// untilSignal is the context of a run, which the first signal ends after its epoch. dir is nil on ranks other than 0.
+// untilSignal is the context of a run, which the first signal ends after its epoch. dir is nil on ranks other
+// than 0.
 func (r ranks) untilSignal(parent context.Context, dir *train.RunDir, progress *progress) (ctx context.Context, stop func()) {
 	return untilSignal(parent, func(s os.Signal) {
 		r.sayWaiting(s)
@@ -200,7 +201,8 @@ func (r ranks) untilSignal(parent context.Context, dir *train.RunDir, progress *
 	})
 }
 
-// abandoned says what is left of a run that a second interrupt ended: all, where the first came too late to matter.
+// abandoned says what is left of a run that a second interrupt ended: all, where the first came too late to
+// matter.
 func abandoned(dir *train.RunDir) error {
 	if _, err := os.Stat(filepath.Join(dir.Path, "run.json")); err == nil {
 		return fmt.Errorf("%w; the results are in %s", errInterrupted, dir.Path)

@@ -1,5 +1,5 @@
-// Package suggest finds the word that was meant by a mistyped one: a command, a flag, a value, a key of a configuration file or
-// the name of a dataset.
+// Package suggest finds the word that was meant by a mistyped one: a command, a flag, a value, a key of a
+// configuration file or the name of a dataset.
 package suggest
 
 import (
@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// Nearest is the word that typed was probably meant to be, "" where none is close. The letters that are missing, too many, wrong
-// or in the wrong order, capitals aside, may be a third of those typed; of three letters or more the beginning of a word is enough.
+// Nearest is the word that typed was probably meant to be, "" where none is close. The letters that are
+// missing, too many, wrong or in the wrong order, capitals aside, may be a third of those typed; of three
+// letters or more the beginning of a word is enough.
 func Nearest(typed string, words []string) string {
 	letters := []rune(strings.ToLower(typed))
 	nearest, least := "", len(letters)/3+1
@@ -34,8 +35,8 @@ func OneOf(typed string, words []string) string {
 	return "it is one of " + strings.Join(words, ", ")
 }
 
-// distance counts the insertions, deletions and replacements of letters and the exchanges of two neighbours that turn a into b
-// (optimal string alignment). Words whose lengths alone are limit apart are not compared.
+// distance counts the insertions, deletions and replacements of letters and the exchanges of two neighbours
+// that turn a into b (optimal string alignment). Words whose lengths alone are limit apart are not compared.
 func distance(a, b []rune, limit int) int {
 	if max(len(a)-len(b), len(b)-len(a)) >= limit {
 		return limit
