@@ -86,6 +86,7 @@ Nothing is left behind when it fails.`,
 
 func formats(c *changes) []format {
 	var list edgelist.Options
+	var directed bool
 	return []format{
 		{
 			name: "planetoid", source: "PREFIX", short: "citation graphs as published with Planetoid: PREFIX.x, PREFIX.graph, …",
@@ -93,7 +94,16 @@ func formats(c *changes) []format {
 		},
 		{
 			name: "npz", source: "FILE", short: "a graph in one .npz file, as of gnn-benchmark and of the heterophilous datasets",
-			example: "amazon_computers.npz stores/computers --symmetrize --largest-component --split per-class=20,30", read: npz.Read,
+			example: "amazon_computers.npz stores/computers --symmetrize --largest-component --split per-class=20,30",
+			flags: func(flags *pflag.FlagSet) {
+				flags.BoolVar(&directed, "directed", false, "keep the edges as the file lists them; a file named ..._directed.npz is read so")
+			},
+			read: func(source string) (*graph.Graph, error) {
+				if directed && c.symmetrize {
+					return nil, refusal.Errorf("--directed and --symmetrize: give one of the two")
+				}
+				return npz.Read(source, npz.Options{AsListed: directed || c.symmetrize})
+			},
 		},
 		{
 			name: "edges", source: "FILE", short: "an edge list (CSV, TSV or Parquet) with .npy features, labels and splits",
@@ -144,6 +154,9 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 	}
 	if err := g.Write(store); err != nil {
 		return err
+	}
+	for _, note := range g.Notes {
+		fmt.Fprintln(cmd.OutOrStdout(), note)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, g, time.Since(started)))
 	return nil

@@ -15,6 +15,7 @@ package npz
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -25,11 +26,17 @@ import (
 	"weft/internal/refusal"
 )
 
+// Options say how an archive is read.
+type Options struct {
+	// AsListed keeps the edges of every layout as they are listed.
+	AsListed bool
+}
+
 // Read reads the archive of that name. The edges of all layouts but the second stay as they are listed, u→v for an entry
-// at row u and column v, and for a pair (u, v); those of the second, where a pair stands once for both directions, lead both
-// ways, each once. An adjacency whose values are all one is unweighted. Complaints about the file are refusals that name it and
-// the array.
-func Read(path string) (*graph.Graph, error) {
+// at row u and column v, and for a pair (u, v). Those of the second lead both ways, each once, as a pair is published once for both
+// directions; they too stay as they are listed in a file whose name ends in _directed, and with AsListed. The graph's Notes say which
+// it was. An adjacency whose values are all one is unweighted. Complaints about the file are refusals that name it and the array.
+func Read(path string, o Options) (*graph.Graph, error) {
 	a, err := open(path)
 	if err != nil {
 		return nil, err
@@ -40,7 +47,7 @@ func Read(path string) (*graph.Graph, error) {
 	case a.has("adj_data", "adj_indices", "adj_indptr", "adj_shape"):
 		read = a.sparseAdjacency
 	case a.has("edges", "node_features", "node_labels"):
-		read = a.heterophilous
+		read = func() (*graph.Graph, error) { return a.heterophilous(o.AsListed) }
 	case a.has("edge_index"), a.has("edges", "num_nodes"):
 	default:
 		return nil, refusal.Errorf("%s: its arrays (%s) have none of the layouts that are read: adj_{data,indices,indptr,shape} with "+
@@ -112,8 +119,13 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 	return g, err
 }
 
+// namedDirected reports whether the name of the file says that a pair is one edge, as of chameleon_filtered_directed.npz.
+func (a *archive) namedDirected() bool {
+	return strings.HasSuffix(strings.TrimSuffix(filepath.Base(a.path), ".npz"), "_directed")
+}
+
 // heterophilous reads the second layout. Its binary graphs are published as areas under the ROC curve.
-func (a *archive) heterophilous() (*graph.Graph, error) {
+func (a *archive) heterophilous(asListed bool) (*graph.Graph, error) {
 	features, err := a.array("node_features")
 	if err != nil {
 		return nil, err
@@ -138,7 +150,14 @@ func (a *archive) heterophilous() (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g = g.Symmetrize()
+	switch {
+	case asListed:
+	case a.namedDirected():
+		g.Notes = []string{fmt.Sprintf("%d edges stay directed, as the file's name says", e.Len())}
+	default:
+		g.Notes = nil
+		g = g.Symmetrize()
+	}
 	g.Labels = labels
 	if g.Features, err = arrays.Dense(features); err != nil {
 		return nil, a.refuse("node_features", err)
@@ -257,7 +276,7 @@ func (a *archive) graph(vertices int, e graph.Edges) (*graph.Graph, error) {
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w", a.path, err)
 	}
-	return &graph.Graph{Relation: relation}, nil
+	return &graph.Graph{Relation: relation, Notes: []string{fmt.Sprintf("%d edges, as the file lists them", e.Len())}}, nil
 }
 
 // edges reads the pairs of an array, E × 2 or, as PyTorch Geometric has them, 2 × E.
