@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/internal/foreign"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
 )
@@ -250,6 +251,66 @@ func TestDirection(t *testing.T) {
 	}
 }
 
+// scipy.sparse.save_npz writes one matrix in several ways.
+func TestMatrixOfSciPy(t *testing.T) {
+	want := graph.Features{Columns: 4, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{1, 3, 0}, Data: []float32{2, 4, 5}}
+	shape, data := array("shape", "<i8", "(2,)", []int64{3, 4}), array("data", "<f4", "(3,)", []float32{2, 4, 5})
+	format := func(name string) entry { return array("format", "|S3", "()", []byte(name)) }
+	for _, entries := range [][]entry{
+		{format("csr"), shape, array("indptr", "<i4", "(4,)", []int32{0, 2, 2, 3}), array("indices", "<i4", "(3,)", []int32{1, 3, 0}), data},
+		{
+			format("csc"), shape, array("indptr", "<i4", "(5,)", []int32{0, 1, 2, 2, 3}), array("indices", "<i4", "(3,)", []int32{2, 0, 0}),
+			array("data", "<f4", "(3,)", []float32{5, 2, 4}),
+		},
+		{format("coo"), shape, array("row", "<i4", "(3,)", []int32{0, 0, 2}), array("col", "<i4", "(3,)", []int32{1, 3, 0}), data},
+	} {
+		path := write(t, entries...)
+		m, err := ReadMatrix(path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if diff := cmp.Diff(want, m.Features); diff != "" || m.Rows != 3 {
+			t.Errorf("%d rows (-want +got):\n%s", m.Rows, diff)
+		}
+		if _, err := Read(path, Options{}); err == nil || !strings.Contains(err.Error(), "a sparse matrix of scipy.sparse.save_npz, and no graph") {
+			t.Errorf("as a graph: error %v", err)
+		}
+	}
+	for _, c := range []struct {
+		entries []entry
+		want    string
+	}{
+		{edgeList(), `holds arrays ("edges", "num_nodes"), no sparse matrix`},
+		{[]entry{format("dia"), shape, data}, "none of the formats that are read"},
+		{[]entry{array("format", "|S3", "(0,)", []byte{}), shape, data}, "none of the formats that are read"},
+		{
+			[]entry{
+				format("coo"), array("shape", "<i8", "(2,)", []int64{1 << 40, 4}), array("row", "<i4", "(1,)", []int32{0}),
+				array("col", "<i4", "(1,)", []int32{0}), array("data", "<f4", "(1,)", []float32{1}),
+			},
+			"save it as a csr_matrix",
+		},
+		{
+			[]entry{format("coo"), shape, array("row", "<i4", "(1,)", []int32{3}), array("col", "<i4", "(1,)", []int32{0}), array("data", "<f4", "(1,)", []float32{1})},
+			"row 3 of a sparse matrix of 3 rows",
+		},
+	} {
+		path := write(t, c.entries...)
+		if _, err := ReadMatrix(path); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), path+": ") {
+			t.Errorf("error %v, want one with the file and %q", err, c.want)
+		}
+	}
+}
+
+// An archive of one pickle, as graph2gauss publishes, is not taken for one without arrays.
+func TestPickledArchive(t *testing.T) {
+	path := write(t, array("arr_0", "|O", "()", []byte("\x80\x02}")))
+	if _, err := Read(path, Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), foreign.Conversion) {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestDamagedIsRefused(t *testing.T) {
 	with := func(entries []entry, changed entry) []entry {
 		for i := range entries {
@@ -312,6 +373,19 @@ func TestOtherFilesAreRefused(t *testing.T) {
 			!strings.Contains(err.Error(), ".npz file") {
 			t.Errorf("error %v does not name %s and what is expected", err, path)
 		}
+	}
+}
+
+// What is no array may come first.
+func TestOtherEntries(t *testing.T) {
+	path := writeWith(t, func(z *zip.Writer, e entry) (io.Writer, error) {
+		if e.file == "" {
+			return z.Create(e.key)
+		}
+		return z.Create(e.key + ".npy")
+	}, append([]entry{{"readme.txt", ""}}, edgeList()...)...)
+	if _, err := Read(path, Options{}); err != nil {
+		t.Error(err)
 	}
 }
 
