@@ -99,6 +99,19 @@ func (r *Relation) Edges() Edges {
 	return e
 }
 
+// duplicates counts the edges beyond the first between the same two vertices.
+func (r *Relation) duplicates() int64 {
+	n := int64(0)
+	for v := range len(r.Indptr) - 1 {
+		for k := r.Indptr[v] + 1; k < r.Indptr[v+1]; k++ {
+			if r.Sources[k-1] == r.Sources[k] {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // sorted reports whether every row's sources ascend.
 func (r *Relation) sorted() bool {
 	for v := range len(r.Indptr) - 1 {

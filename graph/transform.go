@@ -106,8 +106,14 @@ func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
 func (g *Graph) with(relation Relation) *Graph {
 	return &Graph{
 		Relation: relation, Features: g.Features, Labels: g.Labels, Splits: g.Splits,
-		Metric: g.Metric, Provenance: g.Provenance, Names: g.Names,
+		Metric: g.Metric, Provenance: g.Provenance, Names: g.Names, Notes: g.Notes,
 	}
+}
+
+// noted adds a line to the notes of a graph that with made.
+func (g *Graph) noted(format string, args ...any) *Graph {
+	g.Notes = append(slices.Clip(g.Notes), fmt.Sprintf(format, args...))
+	return g
 }
 
 // Symmetrize adds the reverse of every edge and removes duplicate edges. Of edges u→v with different weights or features the
@@ -125,7 +131,12 @@ func (g *Graph) Symmetrize() *Graph {
 	doubled := mustRelation(g.Vertices(), both)
 	// Sources ascend within a row, hence duplicates are neighbours.
 	single := doubled.filter(func(k int64, u, v int32) bool { return k == doubled.Indptr[v] || doubled.Sources[k-1] != u })
-	return g.with(mustRelation(g.Vertices(), single))
+	duplicates := g.Relation.duplicates()
+	note := fmt.Sprintf("%d edges made to lead both ways: %d added", g.Edges(), int64(single.Len())-g.Edges()+duplicates)
+	if duplicates > 0 {
+		note += fmt.Sprintf(", %d duplicates left out", duplicates)
+	}
+	return g.with(mustRelation(g.Vertices(), single)).noted("%s", note)
 }
 
 // AddSelfLoops adds the edge v→v to each vertex v that has none, with weight 1 and edge features 1 (as PyG and DGL do) where
@@ -145,13 +156,17 @@ func (g *Graph) AddSelfLoops() *Graph {
 			e.Features = append(e.Features, 1)
 		}
 	}
-	return g.with(mustRelation(g.Vertices(), e))
+	return g.with(mustRelation(g.Vertices(), e)).noted("%d self loops added", int64(e.Len())-g.Edges())
 }
 
 // RemoveSelfLoops removes every edge v→v.
 func (g *Graph) RemoveSelfLoops() *Graph {
 	e := g.Relation.filter(func(_ int64, u, v int32) bool { return u != v })
-	return g.with(mustRelation(g.Vertices(), e))
+	without := g.with(mustRelation(g.Vertices(), e))
+	if loops := g.Edges() - without.Edges(); loops > 0 {
+		without.noted("%d self loops left out", loops)
+	}
+	return without
 }
 
 // LargestComponent keeps the largest weakly connected component, of several as large the one with the smallest vertex.
@@ -175,7 +190,8 @@ func (g *Graph) LargestComponent() *Graph {
 	if err != nil {
 		panic(err) // keep has one mark for each vertex
 	}
-	return induced
+	return induced.noted("%d vertices and %d edges outside the largest component left out",
+		g.Vertices()-induced.Vertices(), g.Edges()-induced.Edges())
 }
 
 // components returns for each vertex the smallest vertex of its weakly connected component.

@@ -88,6 +88,17 @@ Nothing is left behind when it fails.`,
 
 func formats(c *changes) []format {
 	var list edgelist.Options
+	var directed, denseFeatures bool
+	storage := func(flags *pflag.FlagSet) {
+		flags.BoolVar(&denseFeatures, "dense-features", false, "keep features dense of which few are not zero")
+	}
+	// checked refuses --dense-features where it had no effect.
+	checked := func(source string, g *graph.Graph, err error) (*graph.Graph, error) {
+		if err == nil && denseFeatures && g.Features.Dense == nil {
+			return nil, refusal.Errorf("--dense-features: %s comes without dense features; leave it out", source)
+		}
+		return g, err
+	}
 	return []format{
 		{
 			name: "planetoid", source: "PREFIX", short: "citation graphs as published with Planetoid: PREFIX.x, PREFIX.graph, …",
@@ -95,23 +106,36 @@ func formats(c *changes) []format {
 		},
 		{
 			name: "npz", source: "FILE", short: "a graph in one .npz file, as of gnn-benchmark and of the heterophilous datasets",
-			example: "amazon_computers.npz stores/computers --symmetrize --largest-component --split per-class=20,30", read: npz.Read,
+			example: "amazon_computers.npz stores/computers --symmetrize --largest-component --split per-class=20,30",
+			flags: func(flags *pflag.FlagSet) {
+				flags.BoolVar(&directed, "directed", false, "keep the edges as the file lists them; a file named ..._directed.npz is read so")
+				storage(flags)
+			},
+			read: func(source string) (*graph.Graph, error) {
+				if directed && c.symmetrize {
+					return nil, refusal.Errorf("--directed and --symmetrize: give one of the two")
+				}
+				g, err := npz.Read(source, npz.Options{AsListed: directed || c.symmetrize, DenseFeatures: denseFeatures})
+				return checked(source, g, err)
+			},
 		},
 		{
-			name: "edges", source: "FILE", short: "an edge list (CSV, TSV or Parquet) with .npy features, labels and splits",
+			name: "edges", source: "FILE", short: "an edge list (CSV, TSV or Parquet) with .npy or CSV features, labels and splits",
 			example: "follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20",
 			flags: func(flags *pflag.FlagSet) {
-				flags.StringVar(&list.Features, "features", "", ".npy `file`: a row of features per vertex")
-				flags.StringVar(&list.Labels, "labels", "", ".npy `file`: a class per vertex, or a 0/1 matrix")
-				flags.StringVar(&list.Train, "train", "", ".npy `file`: vertices that train (ids, or a mask)")
-				flags.StringVar(&list.Val, "val", "", ".npy `file`: vertices that validate")
-				flags.StringVar(&list.Test, "test", "", ".npy `file`: vertices that test")
+				flags.StringVar(&list.Features, "features", "", "`file` (.npy, CSV, .csv.gz; .npz of scipy.sparse): a row of features per vertex")
+				flags.StringVar(&list.Labels, "labels", "", "`file` (.npy, CSV, .csv.gz): a class per vertex, or a 0/1 matrix")
+				flags.StringVar(&list.Train, "train", "", "`file` (the same): vertices that train (ids, or a mask)")
+				flags.StringVar(&list.Val, "val", "", "`file`: vertices that validate")
+				flags.StringVar(&list.Test, "test", "", "`file`: vertices that test")
+				storage(flags)
 				flags.IntVar(&list.Vertices, "vertices", 0, "number of vertices (default: the largest id and one)")
 				flags.BoolVar(&list.Strings, "string-ids", false, "vertices are named by any text; rows of arrays follow the names' first appearance")
 			},
 			read: func(source string) (*graph.Graph, error) {
-				list.Path = source
-				return edgelist.Read(list)
+				list.Path, list.DenseFeatures = source, denseFeatures
+				g, err := edgelist.Read(list)
+				return checked(source, g, err)
 			},
 		},
 		{
@@ -149,6 +173,9 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 	}
 	if err := g.Write(store); err != nil {
 		return err
+	}
+	for _, note := range g.Notes {
+		fmt.Fprintln(cmd.OutOrStdout(), note)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, g, time.Since(started)))
 	return nil

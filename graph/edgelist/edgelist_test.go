@@ -139,6 +139,31 @@ func TestArraysBeside(t *testing.T) {
 	}
 }
 
+// CSV, plain or gzip, is read as the .npy files of the same numbers are.
+func TestTextBeside(t *testing.T) {
+	o := Options{
+		Path: write(t, "e.csv", "0,1\n2,0\n"), Features: array(t, []float32{1, -2, 3.5, 4, 5, 6}, 3, 2),
+		Labels: array(t, []int64{1, 0, -1}, 3), Train: array(t, []int64{1}, 1), Val: array(t, []bool{true, false, false}, 3),
+	}
+	want, err := Read(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pack := range []func(testing.TB, string) string{zipped, func(_ testing.TB, text string) string { return text }} {
+		o.Features = write(t, "x.csv.gz", pack(t, "a,b\n1,-2\n3.5,4\n5,6e0\n"))
+		o.Labels = write(t, "y.csv.gz", pack(t, "1\n0\n\n"))
+		o.Train = write(t, "train.csv.gz", pack(t, "1\n"))
+		o.Val = write(t, "val.csv.gz", pack(t, "True\nFalse\nFalse\n"))
+		got, err := Read(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
 func TestDamagedIsRefused(t *testing.T) {
 	edges := write(t, "e.txt", "0 1\n2 0\n")
 	file := func(content string) Options { return Options{Path: write(t, "edges.csv", content)} }
@@ -194,6 +219,11 @@ func TestDamagedIsRefused(t *testing.T) {
 		{Options{Path: edges, Labels: array(t, []int64{0, 1, -2}, 3)}, "label -2 of vertex 2"},
 		{Options{Path: edges, Labels: array(t, []float32{0, 1, 2}, 3, 1)}, `.astype("int64")`},
 		{Options{Path: edges, Labels: array(t, []float32{0, 1, 2}, 3)}, "not an integer"},
+		{Options{Path: edges, Features: write(t, "x.csv", "1,2\n3\n")}, "x.csv:2: 1 columns"},
+		{Options{Path: edges, Features: write(t, "x.csv", "1\n2\n")}, "x.csv: has 2 rows, the graph of "},
+		{Options{Path: edges, Features: write(t, "x.csv.gz", zipped(t, strings.Repeat("1,2\n", 1000))[:20])}, "damaged or cut short"},
+		{Options{Path: edges, Vertices: 3, Labels: write(t, "y.csv.gz", zipped(t, strings.Repeat("1\n", 1000)))}, "y.csv.gz:4: more than 3 rows"},
+		{Options{Path: edges, Train: write(t, "train.csv", "0\n\n")}, "vertex -1 is out of the range"},
 		{Options{Path: edges, Val: array(t, []int64{0}, 1)}, "--train"},
 		{Options{Path: edges, Train: array(t, []int64{0, 3}, 2)}, "vertex 3 is out of the range"},
 		{Options{Path: edges, Train: array(t, []int64{1, 1}, 2)}, "given twice"},

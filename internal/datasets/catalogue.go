@@ -145,7 +145,7 @@ func getInto(folder, files string) string {
 // readShchur reads a graph as "Pitfalls of Graph Neural Network Evaluation" (Shchur et al. 2018, arXiv:1811.05868) uses it:
 // undirected, its largest component, random splits with 20 vertices of each class to train and 30 to validate.
 func readShchur(path string) (*graph.Graph, error) {
-	g, err := npz.Read(path)
+	g, err := npz.Read(path, npz.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ func readShchur(path string) (*graph.Graph, error) {
 
 // readMinesweeper reads the graph of Platonov et al. 2023 (arXiv:2302.11640), whose file lists each edge once.
 func readMinesweeper(path string) (*graph.Graph, error) {
-	g, err := npz.Read(path)
+	g, err := npz.Read(path, npz.Options{})
 	if err != nil {
 		return nil, err
 	}

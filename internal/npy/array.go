@@ -26,19 +26,39 @@ type Array struct {
 // bytes after the data are left unread. The size may itself be a claim, as that of a zip entry is: what is allocated stays
 // within twice the bytes that r really gives, and 16 MiB.
 func Read(r io.Reader, size int64) (*Array, error) {
+	h, need, err := readBounded(r, size)
+	if err != nil {
+		return nil, err
+	}
+	data, err := readData(r, nil, h, need)
+	if err != nil {
+		return nil, err
+	}
+	return &Array{h, data}, nil
+}
+
+// readBounded reads a header and returns how many bytes of data it asks for, no more than are available behind it.
+func readBounded(r io.Reader, size int64) (h Header, need int64, err error) {
 	h, length, err := readHeader(io.LimitReader(r, max(size, 0)))
 	if err != nil {
-		return nil, err
+		return h, 0, err
 	}
-	need, err := h.bytes()
-	if err != nil {
-		return nil, err
+	if need, err = h.bytes(); err != nil {
+		return h, 0, err
 	}
 	if need > size-length {
-		return nil, short(h, need, size-length)
+		return h, 0, short(h, need, size-length)
 	}
+	return h, need, nil
+}
+
+// readData reads so many bytes of an array's data, into the buffer where they fit it.
+func readData(r io.Reader, buffer []byte, h Header, need int64) ([]byte, error) {
 	const step = 16 << 20
-	data := make([]byte, min(need, step))
+	data := buffer[:min(need, int64(cap(buffer)))]
+	if int64(len(data)) < need {
+		data = make([]byte, min(need, step))
+	}
 	for read := 0; ; {
 		n, err := io.ReadFull(r, data[read:])
 		read += n
@@ -50,12 +70,30 @@ func Read(r io.Reader, size int64) (*Array, error) {
 			return nil, fmt.Errorf("reading an array: %w", err)
 		}
 		if int64(read) == need {
-			return &Array{h, data}, nil
+			return data, nil
 		}
 		grown := make([]byte, min(need, 2*int64(read)))
 		copy(grown, data)
 		data = grown
 	}
+}
+
+// New is an array of values in row order; without a shape it has one dimension.
+func New[T float64 | int64 | uint8 | bool](values []T, shape ...int) *Array {
+	if len(shape) == 0 {
+		shape = []int{len(values)}
+	}
+	var one T
+	kind := map[any]string{float64(0): "f8", int64(0): "i8", uint8(0): "u1", false: "b1"}[any(one)]
+	order := "<"
+	if hostBig {
+		order = ">"
+	}
+	if unsafe.Sizeof(one) == 1 {
+		order = "|"
+	}
+	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(one)))
+	return &Array{Header{Descr: order + kind, Shape: shape}, data}
 }
 
 func short(h Header, need, have int64) error {

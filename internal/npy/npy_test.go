@@ -442,3 +442,51 @@ func FuzzRead(f *testing.F) {
 		check(len(s), err)
 	})
 }
+
+// Blocks give what ReadFile gives, in as many pieces as come.
+func TestBlocks(t *testing.T) {
+	rows, columns := 5, blockSize/16 // two rows of eight bytes a value make a block
+	values := make([]float64, rows*columns)
+	for k := range values {
+		values[k] = float64(k)
+	}
+	var rowOrder bytes.Buffer
+	w, err := NewWriter(&rowOrder, "<f8", rows, columns)
+	if err == nil {
+		err = w.WriteFloat64s(values)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fortran := bytes.Replace(rowOrder.Bytes(), []byte("'fortran_order': False"), []byte("'fortran_order': True "), 1)
+	for blocks, content := range map[int][]byte{3: rowOrder.Bytes(), 1: fortran} {
+		whole, err := Read(bytes.NewReader(content), int64(len(content)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _ := whole.Float32s()
+		b, err := NewBlocks(bytes.NewReader(content), int64(len(content)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []float32
+		n := 0
+		for ; ; n++ {
+			block, err := b.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			part, _ := block.Float32s()
+			got = append(got, part...)
+		}
+		if n != blocks || !cmp.Equal(got, want) {
+			t.Errorf("%d blocks, want %d; the same values: %v", n, blocks, cmp.Equal(got, want))
+		}
+		if _, err := NewBlocks(bytes.NewReader(content), int64(len(content))-1); !refusal.Is(err) {
+			t.Errorf("cut short: error %v", err)
+		}
+	}
+}

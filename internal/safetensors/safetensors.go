@@ -17,6 +17,7 @@ import (
 	"slices"
 
 	"weft/internal/atomicfile"
+	"weft/internal/foreign"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -68,10 +69,16 @@ func ReadFile(path string) (tensors map[string]Tensor, metadata map[string]strin
 		return nil, nil, refusal.Errorf("%s: not a file", path)
 	}
 	tensors, metadata, err = read(f, info.Size())
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	if err == nil {
+		return tensors, metadata, nil
 	}
-	return tensors, metadata, nil
+	// A header's length may be the first bytes of another kind of file: a file that can be read is none.
+	start := make([]byte, foreign.Head)
+	n, _ := f.ReadAt(start, 0) // an error was read's before
+	if kind := foreign.Recognize(start[:n]); kind != foreign.Unknown {
+		return nil, nil, kind.Refuse(path, "what safetensors.torch.save_file writes")
+	}
+	return nil, nil, fmt.Errorf("%s: %w", path, err)
 }
 
 // read reads a file of size bytes.
@@ -114,9 +121,6 @@ func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map
 	}
 	if _, err := io.ReadFull(r, start[:]); err != nil {
 		return nil, nil, 0, err
-	}
-	if bytes.HasPrefix(start[:], []byte("PK\x03\x04")) { // a zip archive
-		return nil, nil, 0, refusal.Errorf("no safetensors file but a PyTorch checkpoint; convert it with safetensors.torch.save_file")
 	}
 	length := binary.LittleEndian.Uint64(start[:])
 	if length > maxHeader || int64(length) > size-8 {

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"weft/internal/foreign"
 	"weft/internal/refusal"
 )
 
@@ -192,10 +193,15 @@ func FuzzRead(f *testing.F) {
 
 func TestPyTorchCheckpoint(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "model.pt")
-	if err := os.WriteFile(path, []byte("PK\x03\x04 and an archive"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := ReadFile(path); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "a PyTorch checkpoint; convert it") {
-		t.Errorf("got %v", err)
+	zipped := "PK\x03\x04" + strings.Repeat("\x00", 22) + "\x10\x00\x00\x00archive/data.pklrest"
+	for _, content := range []string{zipped, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."} {
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := ReadFile(path)
+		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": a file of torch.save") ||
+			!strings.Contains(err.Error(), foreign.Conversion) {
+			t.Errorf("got %v", err)
+		}
 	}
 }

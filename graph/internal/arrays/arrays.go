@@ -16,25 +16,6 @@ import (
 // nothing and the graph eight bytes or more, so that a short file must not name billions of them.
 func MaxVertices(edges int) int64 { return min(math.MaxInt32, 1<<20+64*int64(edges)) }
 
-// Dense makes features of a V × F matrix.
-func Dense(a *npy.Array) (graph.Features, error) {
-	if len(a.Shape) != 2 {
-		return graph.Features{}, refusal.Errorf("features of shape %v: give a matrix, one row per vertex", a.Shape)
-	}
-	values, err := a.Float32s()
-	if err != nil {
-		return graph.Features{}, err
-	}
-	if k := notFinite(values); k >= 0 {
-		return graph.Features{}, refusal.Errorf("feature %d of vertex %d is %v: replace values that are not finite",
-			k%a.Shape[1], k/a.Shape[1], values[k])
-	}
-	if a.Shape[1] == 0 {
-		return graph.Features{}, nil
-	}
-	return graph.Features{Columns: a.Shape[1], Dense: values}, nil
-}
-
 // notFinite is the position of the first value that is NaN or infinite, −1 if there is none.
 func notFinite(values []float32) int {
 	return slices.IndexFunc(values, func(x float32) bool { return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) })
