@@ -37,7 +37,7 @@ func part(g *Graph) *Part {
 // folder writes parts into a new directory.
 func folder(t testing.TB, dir string, parts map[string]*Part) {
 	t.Helper()
-	f, err := CreateFolder(dir)
+	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestFolderReplaces(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "parts")
 	folder(t, dir, map[string]*Part{"old": part(dense())})
-	f, err := CreateFolder(dir)
+	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestMoveAside(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "parts")
 	folder(t, dir, map[string]*Part{"old": part(dense())})
-	f, err := CreateFolder(dir)
+	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,17 +121,18 @@ func TestMoveAside(t *testing.T) {
 	if err := f.AddInt32s("new.npy", []int32{1}); err != nil {
 		t.Fatal(err)
 	}
-	old, err := f.s.moveAside()
+	name, err := f.s.moveAside()
 	if err != nil {
 		t.Fatal(err)
 	}
+	old := filepath.Join(parent, name)
 	if diff := cmp.Diff([]string{"new.npy"}, left(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"ids.npy", "old"}, left(t, old)); diff != "" {
 		t.Error(diff)
 	}
-	if f, err = CreateFolder(dir); err != nil { // its sweep finds what was moved
+	if f, err = CreateFolder(filepath.Dir(dir), filepath.Base(dir)); err != nil { // its sweep finds what was moved
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(old); !os.IsNotExist(err) {
@@ -145,7 +146,7 @@ func TestMoveAside(t *testing.T) {
 // A name that cannot be made stays the folder's error.
 func TestFolderKeepsItsError(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "parts")
-	f, err := CreateFolder(dir)
+	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func TestSweep(t *testing.T) {
 	if names := left(t, parent); len(names) != 4 || strings.Contains(strings.Join(names, " "), stale) {
 		t.Errorf("left %v", names)
 	}
-	if _, err := os.Stat(w.s.dir); err != nil {
+	if _, err := os.Stat(w.s.dir.Name()); err != nil {
 		t.Error(err)
 	}
 }

@@ -103,6 +103,9 @@ func preparePartition(parent context.Context, store string, job *train.Job, work
 	if readOnly != nil {
 		return readOnly
 	}
+	if err := partition.CheckPlace(store, partition.Name(asked.Method, workers)); err != nil {
+		return err
+	}
 	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", job.Dataset, workers, asked.Method)
 	ctx, stop := untilSignal(parent, func(os.Signal) {})
 	defer stop()

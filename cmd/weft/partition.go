@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -101,7 +100,11 @@ func runPartition(cmd *cobra.Command, dataset string, o partition.Options, write
 	if err := partition.CheckWritable(store); err != nil {
 		return err
 	}
-	defer removeOnSignal(cmd.ErrOrStderr(), filepath.Join(store, "partitions", fmt.Sprintf("%s-%d", o.Method, o.K)))()
+	name := partition.Name(o.Method, o.K)
+	if err := partition.CheckPlace(store, name); err != nil {
+		return err
+	}
+	defer removeOnSignal(cmd.ErrOrStderr(), partition.Directory(store, name))()
 	a, err := partition.Assign(cmd.Context(), g, o)
 	if err != nil {
 		return about(dataset, err)

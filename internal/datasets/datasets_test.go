@@ -15,6 +15,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/atomicfile"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
 )
@@ -188,7 +189,7 @@ func TestInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	parent := filepath.Dir(d.cached())
-	stale, busy := filepath.Join(parent, ".tiny-stale"), filepath.Join(parent, ".tiny-busy")
+	stale, busy := filepath.Join(parent, atomicfile.Hidden(d.Name)), filepath.Join(parent, atomicfile.Hidden(d.Name))
 	before := time.Now().Add(-time.Hour)
 	for _, dir := range []string{stale, busy} {
 		if err := errors.Join(os.MkdirAll(dir, 0o777), os.Chtimes(dir, before, before)); err != nil {
