@@ -101,7 +101,11 @@ func checkOwn(dir string) error {
 		return e.Type().IsRegular() && (e.Name() == descriptionFile || e.Name() == assignmentFile)
 	})
 	if err == nil {
-		_, err = readRecord(dir)
+		var r *record
+		if r, err = readRecord(dir); err == nil && k > r.K {
+			err = refusal.Errorf("%s: not one of the %d partitions, in a folder that would be replaced; move it elsewhere or remove it",
+				filepath.Join(dir, strconv.Itoa(k-1)), r.K)
+		}
 	}
 	for p := 0; err == nil && p < k; p++ {
 		err = graph.CheckOwn(filepath.Join(dir, strconv.Itoa(p)), "", func(fs.DirEntry) bool { return false })

@@ -25,7 +25,7 @@ A store that is damaged, or one of the partitions stored with it, is refused by 
 		Example: "  weft inspect stores/cora\n  weft inspect debian --json",
 		Args:    arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			g, store, err := openDataset(cmd.Context(), args[0], cmd.ErrOrStderr())
+			g, store, err := openDataset(cmd.Context(), args[0], cmd.ErrOrStderr(), nil)
 			if err != nil {
 				return err
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -75,7 +76,7 @@ func checkPartitionFlags(flags *pflag.FlagSet, o *partition.Options, writePart s
 		return refusal.Errorf("--balance %s: the partition method file takes the partitions as they are; leave it out", o.Balance)
 	}
 	if flags.Changed("write-part") {
-		return checkFile("write-part", writePart)
+		return cmp.Or(checkFile("write-part", writePart), checkApart("write-part", writePart, o.File))
 	}
 	return nil
 }
@@ -92,7 +93,12 @@ type partitioned struct {
 }
 
 func runPartition(cmd *cobra.Command, dataset string, o partition.Options, writePart string, asJSON bool) error {
-	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr())
+	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr(), func(store string) error {
+		if writePart == "" {
+			return nil
+		}
+		return checkApartFromGraph("write-part", writePart, dataset, store)
+	})
 	if err != nil {
 		return err
 	}

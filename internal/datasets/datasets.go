@@ -40,6 +40,20 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 		argument)
 }
 
+// SourceFiles are the files that the dataset of that name is read from, as far as they are there; none for any other argument.
+func SourceFiles(argument string) (files []string) {
+	for _, d := range All() {
+		if d.Name != argument || d.make != nil || d.source.path() == "" {
+			continue
+		}
+		for _, pattern := range d.source.files() {
+			matches, _ := filepath.Glob(pattern) // a pattern that is not well formed has none
+			files = append(files, matches...)
+		}
+	}
+	return files
+}
+
 // Missing says what the dataset needs that is not here; empty when it can be trained on.
 func (d *Dataset) Missing() string {
 	if d.make != nil || d.usable(d.cached()) {
