@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -140,6 +142,46 @@ func TestMoveAside(t *testing.T) {
 	}
 	if err := f.Abort(); err != nil {
 		t.Error(err)
+	}
+}
+
+// Where the new directory cannot take its place the old one comes back.
+func TestMoveAsideFails(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "parts")
+	folder(t, dir, map[string]*Part{"old": part(dense())})
+	f, err := CreateFolder(parent, "parts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Abort()
+	if err := f.s.parent.RemoveAll(f.s.hidden); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.s.moveAside(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+	if diff := cmp.Diff([]string{"ids.npy", "old"}, left(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// No link on the way to a folder is followed, not to a place below the same directory either.
+func TestFolderBehindALink(t *testing.T) {
+	parent := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(parent, "real", "parts"), 0o777), os.Symlink("real", filepath.Join(parent, "link")),
+		os.Symlink("parts", filepath.Join(parent, "real", "alias")), os.WriteFile(filepath.Join(parent, "file"), nil, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"link/parts": "link: a symbolic link", "real/alias": "alias: a symbolic link", "file/parts": "file: not a folder", "file": "file: not a folder",
+	} {
+		if _, err := CreateFolder(parent, name); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v; want %q", name, err, want)
+		}
+	}
+	if diff := cmp.Diff([]string{"alias", "parts"}, left(t, filepath.Join(parent, "real"))); diff != "" {
+		t.Error(diff)
 	}
 }
 
