@@ -246,8 +246,8 @@ func Files(dir string) ([]string, error) {
 	return files, nil
 }
 
-// CheckStored refuses a graph that is evidently not the one stored in dir: counts, what it has, or where it came from differ. A graph
-// does not hold the names of its types.
+// CheckStored refuses a graph that is evidently not the one stored in dir: counts, what it has, or where it
+// came from differ. A graph does not hold the names of its types.
 func (g *Graph) CheckStored(dir string) error {
 	d, err := readDescription(dir)
 	if err != nil {

@@ -16,9 +16,9 @@ var ownFiles = slices.Concat([]string{
 
 func (r relationFiles) names() []string { return []string{r.indptr, r.indices, r.weights, r.features} }
 
-// CheckOwn refuses a directory that weft may not replace, as it is not one or not of weft's making: it must have a regular file of the
-// name mark, if that is not empty, and hold nothing but regular files with the names of a store's or a part's and entries that are
-// also its own.
+// CheckOwn refuses a directory that weft may not replace, as it is not one or not of weft's making: it must
+// have a regular file of the name mark, if that is not empty, and hold nothing but regular files with the
+// names of a store's or a part's and entries that are also its own.
 func CheckOwn(dir, mark string, also func(fs.DirEntry) bool) error {
 	before, err := os.Lstat(dir)
 	if err != nil {

@@ -57,17 +57,21 @@ func stage(dir string) (*staging, error) {
 	if err != nil {
 		return nil, err
 	}
-	if entries, err := os.ReadDir(final); err == nil && len(entries) > 0 {
+	entries, err := os.ReadDir(final)
+	switch {
+	case err == nil && len(entries) > 0:
 		return nil, refusal.Errorf("%s: exists and is not empty; remove it or choose another place", dir)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	case errors.Is(err, unix.ENAMETOOLONG):
+		return nil, refusal.Errorf("%s: %w; choose a shorter one", dir, unix.ENAMETOOLONG)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, refusal.Errorf("%s: exists and is not an empty directory; remove it or choose another place", dir)
 	}
 	s := &staging{name: dir, final: final}
 	return s, s.begin(func() (*os.Root, error) { return os.OpenRoot(filepath.Dir(final)) })
 }
 
-// stageOver makes the hidden directory for one that replaces what has its name, a path below the directory within. No symbolic
-// link on that path is followed.
+// stageOver makes the hidden directory for one that replaces what has its name, a path below the directory
+// within. No symbolic link on that path is followed.
 func stageOver(within, name string) (*staging, error) {
 	if err := CheckPlace(within, name); err != nil {
 		return nil, err
@@ -85,8 +89,8 @@ func stageOver(within, name string) (*staging, error) {
 	return s, s.begin(func() (*os.Root, error) { return root.OpenRoot(filepath.Dir(name)) })
 }
 
-// CheckPlace refuses a path below the directory within where something other than directories is on it: a symbolic link could lead
-// out of within. What is not there yet is no fault.
+// CheckPlace refuses a path below the directory within where something other than directories is on it: a
+// symbolic link could lead out of within. What is not there yet is no fault.
 func CheckPlace(within, path string) error {
 	at := within
 	for element := range strings.SplitSeq(filepath.Clean(path), string(filepath.Separator)) {
@@ -205,7 +209,8 @@ func (s *staging) makeHidden() error {
 	return fmt.Errorf("other processes keep removing its temporary directory")
 }
 
-// sweep removes the hidden directories that processes which are no more, killed or without power, left of the store.
+// sweep removes the hidden directories that processes which are no more, killed or without power, left of the
+// store.
 func (s *staging) sweep() {
 	entries, err := fs.ReadDir(s.parent.FS(), ".")
 	if err != nil {

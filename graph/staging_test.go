@@ -71,6 +71,14 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+func TestTooLongName(t *testing.T) {
+	parent := t.TempDir()
+	err := dense().Write(filepath.Join(parent, strings.Repeat("c", 256)))
+	if !refusal.Is(err) || !strings.Contains(err.Error(), "name too long; choose a shorter one") {
+		t.Errorf("error %v", err)
+	}
+}
+
 func TestStoreMadeMeanwhile(t *testing.T) {
 	parent := t.TempDir()
 	store := filepath.Join(parent, "store")

@@ -26,8 +26,8 @@ import (
 // Folder is the directory of a store in which its partitions lie.
 const Folder = "partitions"
 
-// Partitions lie in directories of Folder, each with a description, the assignment, and a directory for each partition that is
-// named by its number.
+// Partitions lie in directories of Folder, each with a description, the assignment, and a directory for each
+// partition that is named by its number.
 const (
 	descriptionFile = "partition.json"
 	assignmentFile  = "assignment.npy" // int32, V
@@ -55,8 +55,8 @@ func Name(method string, k int) string { return fmt.Sprintf("%s-%d", method, k) 
 // Directory is where the partitions of that name are stored with a graph, there or not.
 func Directory(store, name string) string { return filepath.Join(store, Folder, name) }
 
-// CheckPlace refuses a store in which partitions of that name would lead elsewhere, over a symbolic link, or replace what weft did not
-// write.
+// CheckPlace refuses a store in which partitions of that name would lead elsewhere, over a symbolic link, or
+// replace what weft did not write.
 func CheckPlace(store, name string) error {
 	if err := graph.CheckPlace(store, filepath.Join(Folder, name)); err != nil {
 		return err
@@ -119,10 +119,11 @@ func checkOwn(dir string) error {
 	return err
 }
 
-// Write stores the shares of a partitioned graph with the graph, which must be the one that was opened from the store, and
-// returns the name that they are stored under: the method and the number of partitions, as in metis-8. What had that name is
-// replaced, unless it is not weft's: see CheckPlace. The new one is there whole or not at all. Beside the mapped store, it needs memory for one share, an eighth of the
-// edges, and some 24 bytes per vertex.
+// Write stores the shares of a partitioned graph with the graph, which must be the one that was opened from
+// the store, and returns the name that they are stored under: the method and the number of partitions, as in
+// metis-8. What had that name is replaced, unless it is not weft's: see CheckPlace. The new one is there
+// whole or not at all. Beside the mapped store, it needs memory for one share, an eighth of the edges, and
+// some 24 bytes per vertex.
 func Write(store string, g *graph.Graph, a *Assignment) (name string, err error) {
 	if err := a.check(g); err != nil {
 		return "", err

@@ -10,7 +10,8 @@ import (
 	"weft/partition"
 )
 
-// checkApart refuses an output file that is one of the inputs, whatever its name: links of both kinds lead to them.
+// checkApart refuses an output file that is one of the inputs, whatever its name: links of both kinds lead to
+// them.
 func checkApart(flag, path string, inputs ...string) error {
 	out, err := os.Stat(path)
 	if err != nil {

@@ -169,8 +169,8 @@ func (t *trainCommand) finish(cmd *cobra.Command, job *train.Job, dir *train.Run
 	return nil
 }
 
-// openDataset opens a dataset by its name or a store by its path, and says where the store is. Before that admit, which may be nil,
-// may refuse the store.
+// openDataset opens a dataset by its name or a store by its path, and says where the store is. Before that
+// admit, which may be nil, may refuse the store.
 func openDataset(parent context.Context, name string, show io.Writer, admit func(store string) error,
 ) (g *graph.Graph, store string, err error) {
 	store, err = resolve(parent, name, show)

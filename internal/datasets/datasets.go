@@ -40,7 +40,8 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 		argument)
 }
 
-// SourceFiles are the files that the dataset of that name is read from, as far as they are there; none for any other argument.
+// SourceFiles are the files that the dataset of that name is read from, as far as they are there; none for
+// any other argument.
 func SourceFiles(argument string) (files []string) {
 	for _, d := range All() {
 		if d.Name != argument || d.make != nil || d.source.path() == "" {
@@ -74,8 +75,8 @@ func (d *Dataset) Size() (vertices int, edges int64, known bool) {
 	return d.vertices, d.edges, d.vertices > 0
 }
 
-// Store returns the path of the dataset's store, made now if need be. A link in its place, or a folder that weft did not write, is
-// refused and left alone.
+// Store returns the path of the dataset's store, made now if need be. A link in its place, or a folder that
+// weft did not write, is refused and left alone.
 func (d *Dataset) Store(ctx context.Context, say func(line string)) (string, error) {
 	path := d.cached()
 	if path == "" {
@@ -159,7 +160,8 @@ func (d *Dataset) sourceTime() (newest time.Time, err error) {
 	return newest, nil
 }
 
-// checkOwn refuses a place of the cache that holds something other than a store and its partitions, whole or damaged.
+// checkOwn refuses a place of the cache that holds something other than a store and its partitions, whole or
+// damaged.
 func checkOwn(path string) error {
 	err := graph.CheckOwn(path, "graph.json", func(e fs.DirEntry) bool { return e.Name() == partition.Folder })
 	if err == nil {
