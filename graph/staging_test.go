@@ -66,8 +66,16 @@ func TestSweep(t *testing.T) {
 	if names := left(t, parent); len(names) != 4 || strings.Contains(strings.Join(names, " "), stale) {
 		t.Errorf("left %v", names)
 	}
-	if _, err := os.Stat(w.s.dir); err != nil {
+	if _, err := os.Stat(w.s.dir.Name()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTooLongName(t *testing.T) {
+	parent := t.TempDir()
+	err := dense().Write(filepath.Join(parent, strings.Repeat("c", 256)))
+	if !refusal.Is(err) || !strings.Contains(err.Error(), "name too long; choose a shorter one") {
+		t.Errorf("error %v", err)
 	}
 }
 

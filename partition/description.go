@@ -58,7 +58,7 @@ func readRecord(dir string) (*record, error) {
 	path := filepath.Join(dir, descriptionFile)
 	f, _, err := regular.Open(path)
 	if err != nil {
-		return nil, refusal.Errorf("%w; %s or remove %s", err, partitionAgain, dir)
+		return nil, refusal.Errorf("%w; remove %s, or move it elsewhere, and %s", err, dir, partitionAgain)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, maxDescription+1))
@@ -70,7 +70,7 @@ func readRecord(dir string) (*record, error) {
 		err = fmt.Errorf("it describes %q", r.Name)
 	}
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w; %s", path, err, partitionAgain)
+		return nil, refusal.Errorf("%s: %w; remove %s and %s", path, err, dir, partitionAgain)
 	}
 	return r, nil
 }
@@ -213,7 +213,7 @@ func (d *Description) CheckFresh(store string) error {
 		return nil
 	}
 	return refusal.Errorf("%s: out of date, as %s changed after it was cut; partition again: weft partition %s -k %d --method %s",
-		filepath.Join(store, storesDirectory, d.Name), filepath.Join(store, changed), store, d.K, d.Method)
+		Directory(store, d.Name), filepath.Join(store, changed), store, d.K, d.Method)
 }
 
 // compare reads the file only where its time differs, as after the store was copied.

@@ -386,7 +386,7 @@ func TestInterruptedWrite(t *testing.T) {
 	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
 	interrupt := func() {
-		folder, err := graph.CreateFolder(filepath.Join(store, "partitions", "range-2"))
+		folder, err := graph.CreateFolder(store, "partitions/range-2")
 		if err != nil {
 			t.Fatal(err)
 		}

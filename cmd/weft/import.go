@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -259,6 +260,8 @@ func checkNewStore(path string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		return refusal.Errorf("%s: %w; choose a shorter one", path, syscall.ENAMETOOLONG)
 	case err != nil:
 		return refusal.Errorf("%s: a store is a folder, and this is something else: %w", path, err)
 	case len(entries) > 0:

@@ -26,7 +26,7 @@ A store that is damaged, or one of the partitions stored with it, is refused by 
 		ValidArgsFunction: completeInOrder(completeGraph),
 		Args:              arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			g, store, err := openDataset(cmd.Context(), args[0], cmd.ErrOrStderr())
+			g, store, err := openDataset(cmd.Context(), args[0], cmd.ErrOrStderr(), nil)
 			if err != nil {
 				return err
 			}

@@ -16,8 +16,9 @@ import (
 )
 
 // openJob opens the graph for the workers that the options ask for: whole for one, by its partitions for several. They are made if
-// they are not stored; check, unless nil, may refuse the graph before.
-func (r ranks) openJob(parent context.Context, dataset string, o train.Options, show io.Writer, check func(*graph.Graph) error,
+// they are not stored. Before that admit may refuse the store, and check the graph; both may be nil.
+func (r ranks) openJob(parent context.Context, dataset string, o train.Options, show io.Writer, admit func(store string) error,
+	check func(*graph.Graph) error,
 ) (job *train.Job, store string, err error) {
 	job = &train.Job{Dataset: dataset, Options: o, Comm: r.comm}
 	if r.comm != nil {
@@ -31,11 +32,14 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 		return nil, "", err
 	}
 	if workers == 1 {
-		job.Graph, store, err = openDataset(parent, dataset, show)
+		job.Graph, store, err = openDataset(parent, dataset, show, admit)
 		return job, store, err
 	}
 	err = r.onFirst(o.CommTimeout, func() error {
 		store, err = resolve(parent, dataset, show)
+		if err == nil && admit != nil {
+			err = admit(store)
+		}
 		if err != nil {
 			return err
 		}
@@ -102,6 +106,9 @@ func preparePartition(parent context.Context, store string, job *train.Job, work
 	defer g.Close()
 	if readOnly != nil {
 		return readOnly
+	}
+	if err := partition.CheckPlace(store, partition.Name(asked.Method, workers)); err != nil {
+		return err
 	}
 	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", job.Dataset, workers, asked.Method)
 	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)

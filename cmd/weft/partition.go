@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -79,7 +79,7 @@ func checkPartitionFlags(flags *pflag.FlagSet, o *partition.Options, writePart s
 		return refusal.Errorf("--balance %s: the partition method file takes the partitions as they are; leave it out", o.Balance)
 	}
 	if flags.Changed("write-part") {
-		return checkFile("write-part", writePart)
+		return cmp.Or(checkFile("write-part", writePart), checkApart("write-part", writePart, o.File))
 	}
 	return nil
 }
@@ -96,7 +96,12 @@ type partitioned struct {
 }
 
 func runPartition(cmd *cobra.Command, dataset string, o partition.Options, writePart string, asJSON bool) error {
-	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr())
+	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr(), func(store string) error {
+		if writePart == "" {
+			return nil
+		}
+		return checkApartFromGraph("write-part", writePart, dataset, store)
+	})
 	if err != nil {
 		return err
 	}
@@ -104,7 +109,11 @@ func runPartition(cmd *cobra.Command, dataset string, o partition.Options, write
 	if err := partition.CheckWritable(store); err != nil {
 		return err
 	}
-	defer removeOnSignal(cmd.ErrOrStderr(), filepath.Join(store, "partitions", fmt.Sprintf("%s-%d", o.Method, o.K)))()
+	name := partition.Name(o.Method, o.K)
+	if err := partition.CheckPlace(store, name); err != nil {
+		return err
+	}
+	defer removeOnSignal(cmd.ErrOrStderr(), partition.Directory(store, name))()
 	a, err := partition.Assign(cmd.Context(), g, o)
 	if err != nil {
 		return about(dataset, err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,7 @@ func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string, begun 
 // request is what is asked of predict, once its arguments are understood.
 type request struct {
 	options train.Options
+	run     string // its directory; empty: --init names the weights
 	weights string
 	graph   string // dataset or store
 }
@@ -89,19 +91,35 @@ func (p *predictCommand) prepare(args []string) (asked request, weights map[stri
 	if asked, err = p.understand(args); err != nil {
 		return asked, nil, err
 	}
-	if err := checkFile("out", p.out); err != nil {
+	if err := p.outputs(func(flag, path string) error {
+		return cmp.Or(checkFile(flag, path), checkApart(flag, path, p.inputs(&asked)...))
+	}); err != nil {
 		return asked, nil, err
 	}
-	if p.embeddings != "" {
-		if err := checkFile("embeddings", p.embeddings); err != nil {
-			return asked, nil, err
-		}
-	}
-	if sameFile(p.out, p.embeddings) {
+	if p.embeddings != "" && sameFile(p.out, p.embeddings) {
 		return asked, nil, refusal.Errorf("--embeddings %s: the file of --out; name another", p.embeddings)
 	}
 	weights, _, err = safetensors.ReadFile(asked.weights)
 	return asked, weights, err
+}
+
+// outputs calls check for each file that is to be written, until one is refused.
+func (p *predictCommand) outputs(check func(flag, path string) error) error {
+	if err := check("out", p.out); err != nil || p.embeddings == "" {
+		return err
+	}
+	return check("embeddings", p.embeddings)
+}
+
+// inputs are the files that are read beside the graph.
+func (p *predictCommand) inputs(asked *request) []string {
+	files := []string{asked.weights, p.settings.config}
+	if asked.run != "" {
+		for _, name := range train.RunFiles() {
+			files = append(files, filepath.Join(asked.run, name))
+		}
+	}
+	return files
 }
 
 // understand finds the settings, the weights and the graph: a run's directory holds all three, --init names the weights alone.
@@ -133,7 +151,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 		if err := p.settings.override(&asked.options); err != nil {
 			return asked, err
 		}
-		asked.graph = run.Store
+		asked.run, asked.graph = args[0], run.Store
 		if len(args) == 2 {
 			asked.graph = args[1]
 		} else if _, err := os.Stat(run.Store); err != nil {
@@ -145,7 +163,9 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 }
 
 func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, weights map[string]safetensors.Tensor) error {
-	job, _, err := r.openJob(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(), nil)
+	job, _, err := r.openJob(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(), func(store string) error {
+		return p.outputs(func(flag, path string) error { return checkApartFromGraph(flag, path, asked.graph, store) })
+	}, nil)
 	if err != nil {
 		return err
 	}
@@ -197,16 +217,6 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 // notWritten is the error of a prediction that a signal ended.
 func (p *predictCommand) notWritten() error {
 	return fmt.Errorf("%w; %s is not written", errInterrupted, p.out)
-}
-
-// sameFile reports whether two names mean one file, there or not.
-func sameFile(a, b string) bool {
-	if b == "" {
-		return false
-	}
-	x, errX := os.Stat(a)
-	y, errY := os.Stat(b)
-	return filepath.Clean(a) == filepath.Clean(b) || (errX == nil && errY == nil && os.SameFile(x, y))
 }
 
 // checkWeights refuses weights that another program named otherwise, and weights for another number of features.

@@ -72,7 +72,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
-			"same-losses": sameLosses,
+			"same-losses": sameLosses, "rename-types": renameTypes,
 		},
 	})
 }
@@ -152,4 +152,11 @@ func prefixWeights(ts *testscript.TestScript, _ bool, args []string) {
 		named["model."+name] = w
 	}
 	ts.Check(safetensors.WriteFile(ts.MkAbs(args[1]), named, nil))
+}
+
+// renameTypes gives the types of a store the names that another program might give them.
+func renameTypes(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0] + "/graph.json")
+	text := strings.NewReplacer(`"vertex"`, `"paper"`, `"edge"`, `"cites"`).Replace(ts.ReadFile(path))
+	ts.Check(os.WriteFile(path, []byte(text), 0o666))
 }

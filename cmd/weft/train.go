@@ -69,7 +69,7 @@ func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 }
 
 func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, options train.Options, show io.Writer) error {
-	job, store, err := r.openJob(cmd.Context(), dataset, options, show, options.CheckGraph)
+	job, store, err := r.openJob(cmd.Context(), dataset, options, show, nil, options.CheckGraph)
 	if err != nil {
 		return err
 	}
@@ -165,9 +165,15 @@ func (t *trainCommand) finish(cmd *cobra.Command, job *train.Job, dir *train.Run
 	return nil
 }
 
-// openDataset opens a dataset by its name or a store by its path, and says where the store is.
-func openDataset(parent context.Context, name string, show io.Writer) (g *graph.Graph, store string, err error) {
-	if store, err = resolve(parent, name, show); err != nil {
+// openDataset opens a dataset by its name or a store by its path, and says where the store is. Before that
+// admit, which may be nil, may refuse the store.
+func openDataset(parent context.Context, name string, show io.Writer, admit func(store string) error,
+) (g *graph.Graph, store string, err error) {
+	store, err = resolve(parent, name, show)
+	if err == nil && admit != nil {
+		err = admit(store)
+	}
+	if err != nil {
 		return nil, "", err
 	}
 	g, err = graph.Open(store)
