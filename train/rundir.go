@@ -136,6 +136,7 @@ type epochLine struct {
 	Train     *Number `json:"train,omitempty"`
 	Val       *Number `json:"val,omitempty"`
 	Test      *Number `json:"test,omitempty"`
+	ValLoss   *Number `json:"val_loss,omitempty"`
 	Seconds   float64 `json:"seconds"`
 	LiveBytes int64   `json:"live_bytes"`
 	PeakBytes int64   `json:"peak_bytes"`
@@ -145,7 +146,7 @@ type epochLine struct {
 func (d *RunDir) Epoch(e Epoch) error {
 	line := epochLine{Epoch: e.Epoch, Loss: Number(e.Loss), Seconds: e.Seconds, LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes}
 	if e.Evaluated {
-		line.Train, line.Val, line.Test = new(Number(e.Train)), new(Number(e.Val)), new(Number(e.Test))
+		line.Train, line.Val, line.Test, line.ValLoss = new(Number(e.Train)), new(Number(e.Val)), new(Number(e.Test)), new(Number(e.ValLoss))
 	}
 	text, err := json.Marshal(line)
 	if err == nil {
@@ -229,6 +230,7 @@ type Run struct {
 	Started     time.Time `json:"started"`
 	Finished    time.Time `json:"finished"`
 	Interrupted bool      `json:"interrupted"` // stopped by a signal before its last epoch
+	Diverged    bool      `json:"diverged"`    // stopped by numbers that are not finite
 	Store       string    `json:"store"`       // absolute path of the graph
 	Summary     Summary   `json:"summary"`
 }

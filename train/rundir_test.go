@@ -78,7 +78,7 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"epoch":1,"loss":null,"seconds":0,"live_bytes":0,"peak_bytes":0}
-{"epoch":2,"loss":null,"train":0.5,"val":null,"test":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
+{"epoch":2,"loss":null,"train":0.5,"val":null,"test":0,"val_loss":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
 {"epoch":3,"loss":null,"seconds":0,"live_bytes":0,"peak_bytes":0}
 `
 	if diff := cmp.Diff(want, string(lines)); diff != "" {
@@ -206,8 +206,8 @@ func TestSummaryKeepsItsOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := -1
-	for _, key := range strings.Fields(`dataset model parallel workers seed epochs_run best_epoch metric train val test losses run_dir epoch_seconds
-		epoch_seconds_median peak_tensor_bytes graph_bytes peak_rss_bytes communication sent_bytes graph`) {
+	for _, key := range strings.Fields(`dataset model parallel workers seed epochs_run best_epoch metric select split train val test val_loss losses
+		run_dir epoch_seconds epoch_seconds_median peak_tensor_bytes graph_bytes peak_rss_bytes communication sent_bytes graph`) {
 		next := strings.Index(string(text), `"`+key+`":`)
 		if next <= at {
 			t.Errorf("%s is missing or out of its place in %s", key, text)

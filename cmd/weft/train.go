@@ -33,7 +33,8 @@ func newTrain() *cobra.Command {
 		Long: `train trains a model on a whole graph and leaves a run directory: run.yaml (its settings), metrics.jsonl (a line per
 epoch), model.safetensors (the weights of the best epoch), predictions.npy (a row of logits per vertex) and run.json, written last.
 
-The best epoch is the first with the highest metric on the validation vertices; its weights make the results.
+The best epoch is the first with the highest metric on the validation vertices, or with --select loss the first with the lowest loss
+on them; its weights make the results.
 An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps the results; a second SIGINT stops at once.`,
 		Example: `  weft train debian
   weft train cora --config configs/cora-gcn.yaml --seed 3
@@ -129,6 +130,9 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	}); err != nil {
 		return err
 	}
+	if result.Diverged != nil {
+		return r.part(fmt.Errorf("%w; the results of epoch %d, the best before, are in %s", result.Diverged, result.BestEpoch, t.out))
+	}
 	if result.Interrupted {
 		return r.part(fmt.Errorf("%w after epoch %d; the results so far are in %s", errInterrupted, result.Epochs, t.out))
 	}
@@ -155,7 +159,7 @@ func (t *trainCommand) finish(cmd *cobra.Command, job *train.Job, dir *train.Run
 	t.out = dir.Path
 	run := train.NewRun(version, store, started)
 	run.Finished = time.Now()
-	run.Interrupted = result.Interrupted
+	run.Interrupted, run.Diverged = result.Interrupted, result.Diverged != nil
 	run.Summary = train.Summarize(job, result)
 	run.Summary.RunDir = dir.Path
 	run.Summary.PeakRSSBytes = resident
