@@ -80,6 +80,18 @@ func (w *worker) outcome(err error) error {
 	return &Common{err}
 }
 
+// onFirst runs f on worker 0 while the others wait for it, however long it takes. An error of f ends the run on all.
+func (w *worker) onFirst(f func() error) error {
+	if w.comm == nil {
+		return f()
+	}
+	failed, err := w.comm.OnFirst(f)
+	if err != nil {
+		return err
+	}
+	return w.outcome(failed)
+}
+
 // hash is a checksum of the parameters.
 func (w *worker) hash() (h uint32) {
 	table := crc32.MakeTable(crc32.Castagnoli)

@@ -31,6 +31,8 @@ type Job struct {
 	// CoreSharers is how many workers share the cores that this process may use; 0: all that run on this machine.
 	CoreSharers int
 	OnEpoch     func(Epoch) // called by worker 0 after every epoch, nil: not
+	// OnWeights takes the weights of the best epoch on worker 0, before their logits are computed; nil: not. The other workers wait for it.
+	OnWeights func(nn.State) error
 	// OnLogits takes the logits of the best epoch, on worker 0; nil: Result.Logits and Prediction.Logits hold them.
 	OnLogits func(Rows) error
 	// OnEmbeddings takes the input of the last layer in a prediction, on worker 0; nil: Prediction.Embeddings may hold it.
@@ -174,6 +176,15 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 	team.Memory.Drain() // before weights and predictions are copied for the caller
 	if w.first() {
 		r.Weights = w.params.State()
+	}
+	err = w.onFirst(func() error {
+		if j.OnWeights == nil {
+			return nil
+		}
+		return j.OnWeights(r.Weights)
+	})
+	if err != nil {
+		return nil, err
 	}
 	always := func() error { return nil }
 	if err := w.eachLogits(always, orKeep(j.OnLogits, &r.Logits, nil)); err != nil {
