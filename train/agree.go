@@ -38,17 +38,24 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 	return loss, stopped, nil
 }
 
-// goOn fails on all workers where the context of any is cancelled.
-func (w *worker) goOn(ctx context.Context) error {
-	count := []float64{0}
+// goOn fails on all workers where the context of any is cancelled, or its part of a result is not finite.
+func (w *worker) goOn(ctx context.Context, part *tensor.Matrix) error {
+	counts := []float64{0, 0}
 	if ctx.Err() != nil {
-		count[0] = 1
+		counts[0] = 1
 	}
-	if err := sum(w.comm, count); err != nil {
+	if !tensor.Finite(part.Floats()) {
+		counts[1] = 1
+	}
+	if err := sum(w.comm, counts); err != nil {
 		return err
 	}
-	if count[0] > 0 {
+	switch {
+	case counts[0] > 0:
 		return &Common{context.Canceled}
+	case counts[1] > 0:
+		return &Common{errors.New("the weights give values that are not finite on this graph; " +
+			"were they trained on such features, with the same --normalize-features?")}
 	}
 	return nil
 }

@@ -314,25 +314,25 @@ func (w *worker) evaluate() (s scores, err error) {
 	return s, nil
 }
 
-// eachLogits passes on the logits of all vertices, in the graph's order, unless goOn fails when they are there.
-func (w *worker) eachLogits(goOn func() error, use func(Rows) error) error {
+// eachLogits passes on the logits of all vertices, in the graph's order, unless goOn, which is given this worker's, fails.
+func (w *worker) eachLogits(goOn func(*tensor.Matrix) error, use func(Rows) error) error {
 	t := autograd.NewTape(w.team, w.rows)
 	z := w.model.Forward(w.input(t))
 	defer z.Drop()
-	if err := goOn(); err != nil {
+	if err := goOn(z.Value()); err != nil {
 		return err
 	}
 	return w.inOrder(z.Value(), use)
 }
 
 // eachEmbedding is eachLogits for the input of the last layer. A model of one layer has its features there.
-func (w *worker) eachEmbedding(goOn func() error, use func(Rows) error) error {
+func (w *worker) eachEmbedding(goOn func(*tensor.Matrix) error, use func(Rows) error) error {
 	t := autograd.NewTape(w.team, w.rows)
 	h := w.model.Hidden(w.input(t))
 	d := autograd.Dense(h)
 	defer h.Drop()
 	defer d.Drop()
-	if err := goOn(); err != nil {
+	if err := goOn(d.Value()); err != nil {
 		return err
 	}
 	return w.inOrder(d.Value(), use)
