@@ -138,8 +138,9 @@ func (c *Comm) Broadcast(k Kind, data []byte, root int) error {
 	return c.exchange(k, send, receive, "a broadcast")
 }
 
-// OnFirst runs f on rank 0 while the other ranks wait for it, however long it takes: before their wait times out rank 0 tells them that it
-// is at work. failed is what f returns, on rank 0; err is what went wrong between the ranks. f always comes to its end.
+// OnFirst runs f on rank 0 while the other ranks wait for it, however long it takes: before their wait times
+// out rank 0 tells them that it is at work. failed is what f returns, on rank 0; err is what went wrong
+// between the ranks. f always comes to its end.
 func (c *Comm) OnFirst(f func() error) (failed, err error) {
 	const working, done = 0, 1
 	state := []byte{working}

@@ -87,7 +87,8 @@ func (w *worker) outcome(err error) error {
 	return &Common{err}
 }
 
-// onFirst runs f on worker 0 while the others wait for it, however long it takes. An error of f ends the run on all.
+// onFirst runs f on worker 0 while the others wait for it, however long it takes. An error of f ends the run
+// on all.
 func (w *worker) onFirst(f func() error) error {
 	if w.comm == nil {
 		return f()

@@ -42,7 +42,8 @@ func TestBestEpoch(t *testing.T) {
 	}
 }
 
-// TestSelect: the epoch of the lowest validation loss is another one than that of the highest accuracy, and its weights are kept.
+// TestSelect: the epoch of the lowest validation loss is another one than that of the highest accuracy, and
+// its weights are kept.
 func TestSelect(t *testing.T) {
 	g := tangled(t)
 	o := networks()["gcn"]
@@ -69,8 +70,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestDiverges: a run whose numbers are not finite any more has no results where it never had any, on any number of workers. The
-// first two have finite losses, and end with weights and with logits that are not.
+// TestDiverges: a run whose numbers are not finite any more has no results where it never had any, on any
+// number of workers. The first two have finite losses, and end with weights and with logits that are not.
 func TestDiverges(t *testing.T) {
 	g := tangled(t)
 	for name, c := range map[string]struct {

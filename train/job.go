@@ -32,7 +32,8 @@ type Job struct {
 	// CoreSharers is how many workers share the cores that this process may use; 0: all that run on this machine.
 	CoreSharers int
 	OnEpoch     func(Epoch) // called by worker 0 after every epoch, nil: not
-	// OnWeights takes the weights of the best epoch on worker 0, before their logits are computed; nil: not. The other workers wait for it.
+	// OnWeights takes the weights of the best epoch on worker 0, before their logits are computed; nil: not.
+	// The other workers wait for it.
 	OnWeights func(nn.State) error
 	// OnLogits takes the logits of the best epoch, on worker 0; nil: Result.Logits and Prediction.Logits hold them.
 	OnLogits func(Rows) error
@@ -93,8 +94,9 @@ func (d *Diverged) Error() string {
 	return fmt.Sprintf("epoch %d: %s; try a smaller --lr, --clip 1, or --norm batch", d.Epoch, d.Fault)
 }
 
-// Run trains. When ctx is cancelled it finishes the epoch and keeps the results. A run that diverges keeps those of the best epoch before;
-// without one its error wraps a Diverged. An error that wraps a Common leaves Comm whole; any other has ended it.
+// Run trains. When ctx is cancelled it finishes the epoch and keeps the results. A run that diverges keeps
+// those of the best epoch before; without one its error wraps a Diverged. An error that wraps a Common leaves
+// Comm whole; any other has ended it.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		mine, err := j.work(ctx, team, c, share)
@@ -237,7 +239,8 @@ func (b *best) take(epoch int, w *worker) (scores, error) {
 	return s, err
 }
 
-// better reports whether the epoch is better than all before. Without validation vertices the last epoch is the best.
+// better reports whether the epoch is better than all before. Without validation vertices the last epoch is
+// the best.
 func (b *best) better(epoch int, s scores) bool {
 	higher := b.epoch == 0 || math.IsNaN(s.val) || s.val > b.scores.val
 	lower := b.epoch == 0 || math.IsNaN(s.valLoss) || s.valLoss < b.lowest
@@ -257,8 +260,8 @@ func (b *best) better(epoch int, s scores) bool {
 	return better
 }
 
-// exhausted reports whether patience ran out: so many epochs have not lowered the validation loss nor, where the metric makes the best
-// epoch, raised the metric.
+// exhausted reports whether patience ran out: so many epochs have not lowered the validation loss nor, where
+// the metric makes the best epoch, raised the metric.
 func (b *best) exhausted(epoch int) bool { return b.patience > 0 && epoch-b.since >= b.patience }
 
 // trainEpoch makes one step on the whole graph and returns the training loss before it, and whether any worker is to stop.

@@ -39,8 +39,8 @@ func RunFiles() []string {
 // runFormat is the version of run.json.
 const runFormat = 1
 
-// RunDir is the directory of a run that is under way. What is written goes below the directory that was there at the start, and no link
-// in it is followed.
+// RunDir is the directory of a run that is under way. What is written goes below the directory that was there
+// at the start, and no link in it is followed.
 type RunDir struct {
 	Path    string
 	created bool // by us: an unused one is removed whole
@@ -111,8 +111,8 @@ func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, erro
 	return &RunDir{Path: out}, nil
 }
 
-// leftover reports whether an entry of a folder is what a run left that was killed while it wrote a file. The next run there removes
-// it when it writes that file.
+// leftover reports whether an entry of a folder is what a run left that was killed while it wrote a file. The
+// next run there removes it when it writes that file.
 func leftover(e fs.DirEntry) bool {
 	return e.Type().IsRegular() && slices.ContainsFunc(RunFiles(), func(name string) bool { return atomicfile.IsHidden(e.Name(), name) })
 }
@@ -167,7 +167,8 @@ type epochLine struct {
 	PeakBytes int64   `json:"peak_bytes"`
 }
 
-// Epoch appends the line of an epoch to metrics.jsonl. It fails where the directory has been removed or replaced.
+// Epoch appends the line of an epoch to metrics.jsonl. It fails where the directory has been removed or
+// replaced.
 func (d *RunDir) Epoch(e Epoch) error {
 	line := epochLine{Epoch: e.Epoch, Loss: Number(e.Loss), Seconds: e.Seconds, LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes}
 	if e.Evaluated {
@@ -188,7 +189,8 @@ func (d *RunDir) Epoch(e Epoch) error {
 
 var errGone = errors.New("it was removed or replaced while the run went on")
 
-// Gone reports whether the path does not lead to the run's files any more: they are removed, or have another name.
+// Gone reports whether the path does not lead to the run's files any more: they are removed, or have another
+// name.
 func (d *RunDir) Gone() bool {
 	there, err := os.Lstat(d.file(metricsFile))
 	if err != nil {
@@ -198,7 +200,8 @@ func (d *RunDir) Gone() bool {
 	return err != nil || !os.SameFile(there, mine)
 }
 
-// Kept are the names of the results that are there: of a run that failed, and of none where the directory is gone.
+// Kept are the names of the results that are there: of a run that failed, and of none where the directory is
+// gone.
 func (d *RunDir) Kept() []string {
 	return slices.DeleteFunc([]string{weightsFile, predictionsFile}, func(name string) bool {
 		_, err := d.root.Lstat(name)

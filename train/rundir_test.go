@@ -282,8 +282,8 @@ func TestRunDirIsGone(t *testing.T) {
 	}
 }
 
-// TestRunDirOfAKilledRun: temporary files of a run that was killed, which a shell's * does not match, do not keep the next run from the
-// folder, and are removed by it.
+// TestRunDirOfAKilledRun: temporary files of a run that was killed, which a shell's * does not match, do not
+// keep the next run from the folder, and are removed by it.
 func TestRunDirOfAKilledRun(t *testing.T) {
 	dir := t.TempDir()
 	left := []string{atomicfile.Hidden(predictionsFile), atomicfile.Hidden(runFile)}
@@ -303,7 +303,8 @@ func TestRunDirOfAKilledRun(t *testing.T) {
 	}
 }
 
-// TestDiscardLeavesAnother: of two runs that found the same folder empty, the second takes nothing of the first with it.
+// TestDiscardLeavesAnother: of two runs that found the same folder empty, the second takes nothing of the
+// first with it.
 func TestDiscardLeavesAnother(t *testing.T) {
 	dir := t.TempDir()
 	first := newRunDir(t, dir)

@@ -268,8 +268,8 @@ func (w *worker) gradients(epoch int) (float64, error) {
 	return loss, nil
 }
 
-// scores are the metric on each part of the split, and the validation loss: NaN where there are no such vertices, and where something
-// is not finite, which fault then names.
+// scores are the metric on each part of the split, and the validation loss: NaN where there are no such
+// vertices, and where something is not finite, which fault then names.
 type scores struct {
 	train, val, test, valLoss float64
 	fault                     string
@@ -314,7 +314,8 @@ func (w *worker) evaluate() (s scores, err error) {
 	return s, nil
 }
 
-// eachLogits passes on the logits of all vertices, in the graph's order, unless goOn, which is given this worker's, fails.
+// eachLogits passes on the logits of all vertices, in the graph's order, unless goOn, which is given this
+// worker's, fails.
 func (w *worker) eachLogits(goOn func(*tensor.Matrix) error, use func(Rows) error) error {
 	t := autograd.NewTape(w.team, w.rows)
 	z := w.model.Forward(w.input(t))

@@ -372,7 +372,8 @@ func TestInterruptedWorkers(t *testing.T) {
 	}
 }
 
-// TestWeightsFirst: the weights are there before anything can go wrong with the predictions, and without them there are none.
+// TestWeightsFirst: the weights are there before anything can go wrong with the predictions, and without them
+// there are none.
 func TestWeightsFirst(t *testing.T) {
 	g, o := tangled(t), networks()["sage"]
 	full := errors.New("the disk is full")

@@ -267,9 +267,9 @@ func (r ranks) end() error {
 	return r.comm.Close()
 }
 
-// sayWaiting says what this rank waits for after a signal, once it waits for long: a launcher sends one to all ranks when one of
-// them has died, and leaves them a second or more. Where all live they go on, and wait for moments only. until says what is not there
-// before they have.
+// sayWaiting says what this rank waits for after a signal, once it waits for long: a launcher sends one to
+// all ranks when one of them has died, and leaves them a second or more. Where all live they go on, and wait
+// for moments only. until says what is not there before they have.
 func (r ranks) sayWaiting(s os.Signal, until string) {
 	if r.comm == nil {
 		return

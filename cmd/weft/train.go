@@ -140,8 +140,8 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	return nil
 }
 
-// failed is the error of a run that has come to no result. dir is nil on ranks other than 0. unrecorded is why the run was to end before
-// err, nil: it was not.
+// failed is the error of a run that has come to no result. dir is nil on ranks other than 0. unrecorded is
+// why the run was to end before err, nil: it was not.
 func (t *trainCommand) failed(r ranks, dataset, store string, dir *train.RunDir, err, unrecorded error) error {
 	switch {
 	case dir == nil:

@@ -76,8 +76,8 @@ func stream(path string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// replace writes a new file and gives it the name, and the permissions of the file that it replaces, if there is one. It removes what
-// processes that were killed while they wrote the file have left.
+// replace writes a new file and gives it the name, and the permissions of the file that it replaces, if there
+// is one. It removes what processes that were killed while they wrote the file have left.
 func replace(dir *os.Root, name string, old fs.FileInfo, write func(io.Writer) error) (err error) {
 	sweep(dir, name)
 	f, hidden, err := create(dir, name)
@@ -115,7 +115,8 @@ func create(dir *os.Root, name string) (f *os.File, hidden string, err error) {
 	const attempts = 10
 	for range attempts {
 		hidden = Hidden(name)
-		// Not os.CreateTemp, whose files only their owner can read: this one gets the permissions that any new file gets.
+		// Not os.CreateTemp, whose files only their owner can read: this one gets the permissions that any
+		// new file gets.
 		if f, err = dir.OpenFile(hidden, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
 			return nil, "", err
 		}
@@ -150,8 +151,8 @@ func sweep(dir *os.Root, name string) {
 	}
 }
 
-// Hidden is a name, different each time, for what will be called name when it is complete. It is no longer than file systems allow
-// where name is not.
+// Hidden is a name, different each time, for what will be called name when it is complete. It is no longer
+// than file systems allow where name is not.
 func Hidden(name string) string { return fmt.Sprintf("%s%016x.tmp", prefix(name), rand.Uint64()) }
 
 // prefix is how every hidden name of name begins. The end of a long name gives way to its hash.

@@ -134,7 +134,8 @@ func TestErrorsNameTheFile(t *testing.T) {
 	}
 }
 
-// TestWriteSweeps: what a process that was killed has left of the file goes with the next write; what another process is writing stays.
+// TestWriteSweeps: what a process that was killed has left of the file goes with the next write; what another
+// process is writing stays.
 func TestWriteSweeps(t *testing.T) {
 	dir := t.TempDir()
 	root, err := os.OpenRoot(dir)
@@ -163,7 +164,8 @@ func TestWriteSweeps(t *testing.T) {
 	}
 }
 
-// TestLongNames: a name that the file system takes is written, and hidden names tell from each other what they are for.
+// TestLongNames: a name that the file system takes is written, and hidden names tell from each other what
+// they are for.
 func TestLongNames(t *testing.T) {
 	dir := t.TempDir()
 	for _, letter := range []string{"a", "ü", "漢"} {
