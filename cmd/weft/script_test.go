@@ -38,7 +38,7 @@ func stuck() {
 			panic(err)
 		}
 	}
-	ctx, _ := ranks{}.untilSignal(context.Background(), dir, p)
+	ctx, _ := ranks{}.untilSignal(context.Background(), dir, "", p)
 	p.epoch(train.Epoch{Epoch: 1, Epochs: 2})
 	interrupt()
 	<-ctx.Done()
