@@ -163,7 +163,10 @@ func (t *trainCommand) finish(cmd *cobra.Command, job *train.Job, dir *train.Run
 		return incomplete(dir, err)
 	}
 	if t.json {
-		return printJSON(cmd.OutOrStdout(), run.Summary)
+		if err := printJSON(cmd.OutOrStdout(), run.Summary); err != nil {
+			return fmt.Errorf("%w; the results are in %s", err, dir.Path)
+		}
+		return nil
 	}
 	printResults(show, &run)
 	return nil
@@ -284,6 +287,6 @@ func printJSON(out io.Writer, object any) error {
 	if err != nil {
 		return err
 	}
-	_, err = out.Write(append(text, '\n'))
+	_, err = out.Write(append(printableJSON(text), '\n'))
 	return err
 }
