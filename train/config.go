@@ -64,10 +64,10 @@ func parseConfig(text []byte, o *Options) error {
 		return errors.New("line 1: a mapping was expected, as in \"hidden: 64\"")
 	}
 	for _, pair := range pairs {
-		token := pair.Key.GetToken()
-		key := token.Value
+		name := pair.Key.GetToken()
+		key := name.Value
 		if err := setFromYAML(o, key, pair.Value, seen[key]); err != nil {
-			return fmt.Errorf("line %d: %w", token.Position.Line, err)
+			return fmt.Errorf("line %d: %w", name.Position.Line, err)
 		}
 		seen[key] = true
 	}

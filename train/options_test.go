@@ -229,9 +229,10 @@ func TestShippedConfigurations(t *testing.T) {
 	}
 }
 
-// hostile are texts that YAML's parser would need the more memory for the longer they are, each byte more than the one before.
+// hostile are texts for which YAML's parser, left alone, may need memory that grows with the square of their length.
 var hostile = []string{
-	"[", "a: [", "- ", "- - ", "? ", "? - ", "{a: [", "{a: ", "[a,", "[\n", "[#\n", "a: {b: c}\n", "!!a ", "&a ", "*a ", "---\n", "--- a\n", "\n", "\r\n", "<<: ", "a: b: ",
+	"[", "a: [", "- ", "- - ", "? ", "? - ", "{a: [", "{a: ", "[a,", "[\n", "[#\n", "a: {b: c}\n", "!!a ", "&a ", "*a ",
+	"---\n", "--- a\n", "\n", "\r\n", "<<: ", "a: b: ",
 }
 
 // TestConfigInLittleMemory: no configuration takes much more memory than a long one that is accepted.
@@ -287,7 +288,8 @@ func TestYAMLNestsLittle(t *testing.T) {
 	}
 }
 
-// FuzzConfig: any text is read or refused in one line, in little memory; options that make sense are written and read back the same.
+// FuzzConfig: any text is read or refused in one line, in little memory. Options that make sense are written and read
+// back the same.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte("model: gcn\nhidden: 16\n"))
 	f.Add([]byte("hidden: &a 3\nlayers: *a\n"))
