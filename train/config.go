@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -94,7 +95,11 @@ func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
 		return fmt.Errorf("%s %q: %w", key, fmt.Sprint(scalar.GetValue()), err)
 	}
 	if reason := setting.reject(o); reason != "" {
-		return fmt.Errorf("%s %s: %s", key, setting.Text(o), reason)
+		text := setting.Text(o)
+		if setting.Kind() == "string" {
+			text = strconv.Quote(text) // it may hold line breaks
+		}
+		return fmt.Errorf("%s %s: %s", key, text, reason)
 	}
 	return nil
 }
