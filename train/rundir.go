@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"weft/internal/atomicfile"
+	"weft/internal/document"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
@@ -36,8 +37,10 @@ func RunFiles() []string {
 	return []string{runFile, configFile, metricsFile, weightsFile, predictionsFile}
 }
 
-// runFormat is the version of run.json.
-const runFormat = 1
+const (
+	runFormat = 1         // the version of run.json
+	maxRun    = 256 << 20 // bytes of run.json that are read: the losses and seconds of millions of epochs
+)
 
 // RunDir is the directory of a run that is under way. What is written goes below the directory that was there
 // at the start, and no link in it is followed.
@@ -312,23 +315,20 @@ func NewRun(weft, store string, started time.Time) Run {
 
 // ReadRun opens the directory of a complete run: its record, its options and the path of its weights.
 func ReadRun(dir string) (run Run, o Options, weights string, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, runFile))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	path := filepath.Join(dir, runFile)
+	text, err := document.Read(path, maxRun)
+	if errors.Is(err, fs.ErrNotExist) {
 		return run, o, "", refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
-	case err != nil:
+	}
+	if err != nil {
 		return run, o, "", refusal.Errorf("run directory %w", err)
 	}
-	if err := json.Unmarshal(text, &run); err != nil {
-		return run, o, "", refusal.Errorf("%s: damaged: %w", filepath.Join(dir, runFile), err)
-	}
-	if run.Format != runFormat {
-		return run, o, "", refusal.Errorf("%s: format %d is not known to this version of weft, which reads format %d",
-			filepath.Join(dir, runFile), run.Format, runFormat)
+	if err := document.JSON(text, runFormat, &run); err != nil {
+		return run, o, "", refusal.Errorf("%s: %w", path, err)
 	}
 	o = Defaults()
 	o.Model = ""
-	if err := ReadConfig(filepath.Join(dir, configFile), &o); err != nil {
+	if err := readConfig(filepath.Join(dir, configFile), &o); err != nil {
 		return run, o, "", err
 	}
 	if o.Model == "" {

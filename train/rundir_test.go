@@ -187,8 +187,10 @@ func TestRunDirThatCannotBeWritten(t *testing.T) {
 func TestReadRunRefusesDamage(t *testing.T) {
 	for name, c := range map[string]struct{ runJSON, runYAML, want string }{
 		"cut":    {`{"format":1`, "", "run.json: damaged"},
-		"newer":  {`{"format":7}`, "", "format 7"},
-		"config": {`{"format":1}`, "hiden: 3", "unknown key"},
+		"newer":  {`{"format":7}`, "", "format version 7"},
+		"config": {`{"format":1}`, "hiden: 3", "/run.yaml: line 1: unknown key"},
+		"deep":   {`{"format":1}`, strings.Repeat("[", 10000), "/run.yaml: line 1: more than 100 lists and mappings"},
+		"long":   {`{"format":1}`, strings.Repeat("#", maxConfig+1), "/run.yaml: longer than the 16384 bytes"},
 	} {
 		dir := t.TempDir()
 		for file, text := range map[string]string{"run.json": c.runJSON, "run.yaml": c.runYAML} {
@@ -196,7 +198,7 @@ func TestReadRunRefusesDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, _, _, err := ReadRun(dir); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+		if _, _, _, err := ReadRun(dir); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "--config") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

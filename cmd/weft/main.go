@@ -26,8 +26,10 @@ var version = "unknown"
 
 func main() {
 	watchSignals()
+	outliveReaders()
 	root, started := newRoot()
-	root.SetOut(&output{File: os.Stdout})
+	root.SetOut(&output{File: os.Stdout, name: "standard output"})
+	root.SetErr(&output{File: os.Stderr, name: "standard error"})
 	os.Exit(execute(root, started))
 }
 
@@ -77,5 +79,5 @@ func statusOf(err error, started bool) int {
 
 // oneLine prints an error as the single line that callers rely on, also where a name in it holds line breaks.
 func oneLine(err error) string {
-	return "weft: " + strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return "weft: " + printable(strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }

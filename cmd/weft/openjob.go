@@ -95,11 +95,11 @@ func preparePartition(parent context.Context, store string, job *train.Job, work
 			return errors.Join(about(job.Dataset, err), g.Close())
 		}
 	}
-	asked := o.Assignment(workers)
+	asked, name := o.Assignment(workers), printable(job.Dataset)
 	readOnly := partition.CheckWritable(store)
 	if readOnly != nil && job.Comm == nil {
-		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", job.Dataset, workers, asked.Method)
-		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory and not kept\n", job.Dataset)
+		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", name, workers, asked.Method)
+		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory and not kept\n", name)
 		job.Graph = g
 		return nil
 	}
@@ -110,7 +110,7 @@ func preparePartition(parent context.Context, store string, job *train.Job, work
 	if err := partition.CheckPlace(store, partition.Name(asked.Method, workers)); err != nil {
 		return err
 	}
-	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", job.Dataset, workers, asked.Method)
+	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", name, workers, asked.Method)
 	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
 	a, err := partition.Assign(ctx, g, asked)
@@ -135,7 +135,7 @@ func partitionMethod(o *train.Options) string {
 func resolve(parent context.Context, name string, show io.Writer) (store string, err error) {
 	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
-	store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, line) })
+	store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, printable(line)) })
 	if ctx.Err() != nil {
 		return "", errInterrupted
 	}

@@ -42,6 +42,7 @@ func newProgress(out io.Writer, o *train.Options) *progress {
 	// An MPI launcher may give a rank a terminal wherever its own output goes.
 	if f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" && !mpi.Launched() {
 		p.width = func() int { return columns(f) }
+		p.out = f // which takes the live line's control sequences as they are
 	}
 	return p
 }
@@ -158,7 +159,7 @@ func (p *progress) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.erase()
-	fmt.Fprintf(p.out, format+"\n", args...)
+	fmt.Fprintln(p.out, printable(fmt.Sprintf(format, args...)))
 }
 
 // end takes the live line away, for good.

@@ -173,7 +173,10 @@ func (t *trainCommand) finish(cmd *cobra.Command, job *train.Job, dir *train.Run
 		return incomplete(dir, store, err)
 	}
 	if t.json {
-		return printJSON(cmd.OutOrStdout(), run.Summary)
+		if err := printJSON(cmd.OutOrStdout(), run.Summary); err != nil {
+			return fmt.Errorf("%w; the results are in %s", err, dir.Path)
+		}
+		return nil
 	}
 	printResults(show, &run)
 	return nil
@@ -340,6 +343,6 @@ func printJSON(out io.Writer, object any) error {
 	if err != nil {
 		return err
 	}
-	_, err = out.Write(append(text, '\n'))
+	_, err = out.Write(append(printableJSON(text), '\n'))
 	return err
 }

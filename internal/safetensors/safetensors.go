@@ -13,13 +13,13 @@ import (
 	"io"
 	"maps"
 	"math"
-	"os"
 	"slices"
 
 	"weft/internal/atomicfile"
 	"weft/internal/foreign"
 	"weft/internal/npy"
 	"weft/internal/refusal"
+	"weft/internal/regular"
 )
 
 const (
@@ -56,19 +56,12 @@ var sizes = map[string]int64{"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, 
 // ReadFile reads every tensor of a file, floats of any width as float32 and integers as int64, and the file's metadata (nil
 // where it has none). Errors name the file.
 func ReadFile(path string) (tensors map[string]Tensor, metadata map[string]string, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, refusal.Errorf("%w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	f, size, err := regular.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, refusal.Errorf("%s: not a file", path)
-	}
-	tensors, metadata, err = read(f, info.Size())
+	defer f.Close()
+	tensors, metadata, err = read(f, size)
 	if err == nil {
 		return tensors, metadata, nil
 	}
