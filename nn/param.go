@@ -170,6 +170,13 @@ func (ps *Params) Count() (n int) {
 	return n
 }
 
+// Finite reports whether no parameter and no buffer holds a NaN or an infinity.
+func (ps *Params) Finite() bool {
+	infinite := func(p *Param) bool { return !tensor.Finite(p.Value.Floats()) }
+	return !slices.ContainsFunc(ps.List, infinite) &&
+		!slices.ContainsFunc(ps.Buffers, func(b *Buffer) bool { return !tensor.Finite(b.Values) })
+}
+
 // Release gives the memory back.
 func (ps *Params) Release() {
 	for _, p := range ps.List {
@@ -239,10 +246,8 @@ func (ps *Params) Load(state State) error {
 		if err == nil && v.Float32 == nil && v.Int64 != nil {
 			err = refusal.Errorf("the weights hold %s as integers, this model needs floats", name)
 		}
-		for _, x := range v.Float32 {
-			if err == nil && (math.IsNaN(float64(x)) || math.IsInf(float64(x), 0)) {
-				err = refusal.Errorf("the weights hold a value in %s that is not finite", name)
-			}
+		if err == nil && !tensor.Finite(v.Float32) {
+			err = refusal.Errorf("the weights hold a value in %s that is not finite", name)
 		}
 		return v.Float32, err
 	}
