@@ -53,6 +53,7 @@ type Params struct {
 	layer     int
 	names     map[string]bool
 	cancelled []cancelledBias
+	unused    []string
 }
 
 // cancelledBias is a bias that the batch norm after it takes away again, and that the model therefore lacks.
@@ -216,6 +217,9 @@ func (ps *Params) State() State {
 // aliases are older names of the same tensors.
 var aliases = map[string]string{"lin.weight": "lin_src.weight"}
 
+// Allow lets a state hold a tensor of that name, which the model does without.
+func (ps *Params) Allow(name string) { ps.unused = append(ps.unused, name) }
+
 // Load sets all values from a state. A missing, unknown or wrongly shaped tensor is refused by name.
 func (ps *Params) Load(state State) error {
 	used := map[string]bool{}
@@ -289,7 +293,7 @@ func (ps *Params) Load(state State) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(state)) {
-		if !used[name] {
+		if !used[name] && !slices.Contains(ps.unused, name) {
 			return refusal.Errorf("the weights hold %s, which this model does not have; was the model built with the same settings?", name)
 		}
 	}

@@ -27,6 +27,7 @@ var version = "unknown"
 func main() {
 	watchSignals()
 	outliveReaders()
+	limitMemory()
 	root, started := newRoot()
 	root.SetOut(&output{File: os.Stdout, name: "standard output"})
 	root.SetErr(&output{File: os.Stderr, name: "standard error"})
