@@ -62,7 +62,7 @@ def main():
     parser.add_argument("--weft", default="bin/weft", help="the program (default bin/weft)")
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1, help="of the random moments and ranks")
-    parser.add_argument("--only", default="", help="only trials with this word: of a kind, such as disk, or of what follows it in the table")
+    parser.add_argument("--only", default="", help="only trials of this kind, such as disk, or with this word, such as KILL")
     parser.add_argument("--transport", choices=["default", "tcp"], default="default", help="tcp: as between machines")
     options = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-faults-"))

@@ -17,7 +17,8 @@ RANKS = 4
 DEADLINE = 4  # seconds, --comm-timeout
 GRACE = 8  # seconds beyond the deadline in which a launcher has ended everything, on a busy machine
 MARK = "WEFT_FAULTS_TRIAL"  # in the environment of every process of a trial: its folder
-BROKEN = re.compile(r"goroutine \d|SIGSEGV|SIGBUS|SIGABRT|SIGXFSZ|panic:|fatal error:|internal error|Process received signal|Segmentation")
+GO = r"goroutine \d|panic:|fatal error:|internal error|SIGXFSZ"
+MEMORY = r"SIGSEGV|SIGBUS|SIGABRT|Process received signal|Segmentation"
 TEMPORARY = ".*.tmp"
 
 # The commands of trials. {stores} has the graphs that all share, {store} is the trial's own, {out} its run.
@@ -56,6 +57,7 @@ class Trial:
     kind = ""  # the table's name for it
     begins, spread = "pid.*", 0.0
     patience = DEADLINE + GRACE  # seconds in which all has ended
+    faults = f"{GO}|{MEMORY}"  # what nobody may print
 
     def __init__(self, setting, folder, chance, words, arguments, place="mpirun"):
         self.setting, self.folder, self.words, self.place = setting, folder, words, place
@@ -121,7 +123,8 @@ class Trial:
 
     def launch(self, *options):
         """Starts weft; options are those of mpirun."""
-        command = [sys.executable, "-B", str(pathlib.Path(__file__).with_name("rank.py")), str(self.folder), self.setting.weft, *self.arguments()]
+        rank = str(pathlib.Path(__file__).with_name("rank.py"))
+        command = [sys.executable, "-B", rank, str(self.folder), self.setting.weft, *self.arguments()]
         if self.place == "mpirun":
             mpirun = ["mpirun", "--oversubscribe", "-n", str(RANKS), *options]
             if os.geteuid() == 0:
@@ -196,10 +199,11 @@ class Trial:
 
     def said(self):
         """What each rank has printed on standard error."""
-        return {r: path.read_text(errors="replace") if (path := self.folder / f"stderr.{r}").exists() else "" for r in range(self.processes)}
+        files = {r: self.folder / f"stderr.{r}" for r in range(self.processes)}
+        return {r: f.read_text(errors="replace") if f.exists() else "" for r, f in files.items()}
 
     def complaints(self):
-        if found := BROKEN.search("".join(self.said().values()) + (self.folder / "stderr").read_text(errors="replace")):
+        if found := re.search(self.faults, "".join(self.said().values()) + (self.folder / "stderr").read_text(errors="replace")):
             yield f"a fault: {found.group()}"
         yield from self.left_behind()
         yield from self.rules()
