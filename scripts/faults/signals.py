@@ -47,7 +47,7 @@ class Signal(Trial):
             pass  # it has ended already: the rules hold all the same
 
     def completed(self):
-        return (self.folder / "logits.npy").exists() if self.phase == "predict" else super().completed()
+        return (self.folder / "logits.npy").exists() if self.phase == "predict" else self.recorded()
 
     def rules(self):
         # Where all was done before the signal came to bear, the results are complete and the status is 0.
@@ -55,7 +55,7 @@ class Signal(Trial):
         if self.phase == "write" and not (self.out / "model.safetensors").exists():
             yield "the predictions were begun before the weights were written"
         # A rank that is killed once run.json is there leaves a complete run, whatever the launcher says of it.
-        if self.name not in ("KILL", "STOP") and super().completed() and self.record()["interrupted"] != (self.launcher_status != 0):
+        if self.name not in ("KILL", "STOP") and self.recorded() and self.record()["interrupted"] != (self.launcher_status != 0):
             yield f"run.json says interrupted: {self.record()['interrupted']}, mpirun's status is {self.launcher_status}"
         if done:
             if not self.completed():

@@ -70,7 +70,7 @@ class Disk(Room):
         self.free = disk.f_bavail * disk.f_frsize
         was = self.folder / "was"
         shutil.copytree(self.disk, was)
-        subprocess.run(["umount", str(self.disk)], check=True)
+        subprocess.run(["umount", "-l", str(self.disk)], check=True)
         self.disk.rmdir()
         was.rename(self.disk)
 
@@ -101,7 +101,7 @@ class Folder(Trial):
     def __init__(self, setting, folder, chance, how, phase, place):
         arguments, self.begins, self.spread = {"train": (TRAIN, TRAINS, 2), "write": (WRITE, WRITES, 0.2)}[phase]
         super().__init__(setting, folder, chance, (how, phase, place), arguments, place)
-        self.how = how
+        self.how, self.phase = how, phase
         self.elsewhere = folder / "elsewhere"
         self.done = 0
 
@@ -116,6 +116,8 @@ class Folder(Trial):
         self.done = self.lines(self.elsewhere / "metrics.jsonl")
 
     def rules(self):
+        if self.phase == "write" and self.launcher_status == 0:
+            return  # all was done
         yield from self.failed(self.out)
         if self.out.exists() and (self.how != "replaced" or any(self.out.iterdir())):
             yield f"something was made in its place: {sorted(p.name for p in self.out.iterdir())}"
@@ -162,7 +164,7 @@ class Reader(Trial):
             pipe.with_name(f"{pipe.name}.read").rename(pipe)
 
     def rules(self):
-        if not self.completed():
+        if not self.recorded():
             yield f"the results are lost: status {self.launcher_status}, {self.statuses}"
         if self.through:  # Open MPI itself ends the ranks by SIGTERM, which keep the results so far
             expected = {0, 130}
@@ -204,5 +206,5 @@ class Metis(Trial):
         self.stopped = state == [b"T"]
 
     def rules(self):
-        if self.stopped or not self.completed():
+        if self.stopped or not self.recorded():
             yield from self.failed("METIS")

@@ -47,7 +47,7 @@ class Setting:
 
 
 class Trial:
-    """weft in a place of PLACES, something that befalls it at a random moment, and the rules for that.
+    """weft in one of PLACES, something that befalls it at a random moment, and the rules for that.
 
     A kind of trial says when it begins (a file that matches a pattern, or holds so many lines, or standard output that says a word),
     up to how many seconds later it strikes, how (strike), and what must follow (rules).
@@ -83,7 +83,7 @@ class Trial:
             started = time.monotonic()
             self.launch()
             if not self.await_moment():
-                return ["the phase was not reached"]
+                return [f"the phase was not reached: {self.said()}"]
             time.sleep(self.wait)
             self.strike()
             struck = time.monotonic()
@@ -212,10 +212,12 @@ class Trial:
         """Whether a rank was killed, by the trial or by a launcher that ends what is left."""
         return len(self.statuses) < self.processes or -signal.SIGKILL in self.statuses.values()
 
-    def completed(self):
+    def recorded(self):
+        """Whether the run says that it is complete."""
         return (self.out / "run.json").exists()
 
     def record(self):
+        """What run.json holds."""
         return json.loads((self.out / "run.json").read_text())
 
     def failed(self, *named):
@@ -225,7 +227,7 @@ class Trial:
         lines = "".join(self.said().values()).splitlines()
         if len(lines) != 1 or not lines[0].startswith("weft: ") or any(str(word) not in lines[0] for word in named):
             yield f"not one line that names {', '.join(map(str, named))}: {lines}"
-        if self.completed():
+        if self.recorded():
             yield "a failed run has its run.json"
 
     def left_behind(self):
@@ -238,7 +240,7 @@ class Trial:
             yield f"metrics.jsonl has lines that are not whole: {cut}"
         if not self.killed() and (left := [str(p.relative_to(self.folder)) for p in self.folder.rglob(TEMPORARY)]):
             yield f"temporary files are left: {left}"
-        if self.completed():
+        if self.recorded():
             missing = [n for n in ("run.yaml", "metrics.jsonl", "model.safetensors", "predictions.npy") if not (self.out / n).exists()]
             if missing:
                 yield f"a run with run.json lacks {missing}"
