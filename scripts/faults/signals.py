@@ -54,9 +54,9 @@ class Signal(Trial):
         done = self.launcher_status == 0 and all(s == 0 for s in self.statuses.values())
         if self.phase == "write" and not (self.out / "model.safetensors").exists():
             yield "the predictions were begun before the weights were written"
-        # A rank that is killed once run.json is there leaves a complete run, whatever the launcher says of it.
-        if self.name not in ("KILL", "STOP") and self.recorded() and self.record()["interrupted"] != (self.launcher_status != 0):
-            yield f"run.json says interrupted: {self.record()['interrupted']}, mpirun's status is {self.launcher_status}"
+        # A signal that comes once the results are written may still end the ranks by 130: then nothing was interrupted.
+        if self.recorded() and self.record()["interrupted"] == (self.phase == "write"):
+            yield f"run.json says interrupted: {self.record()['interrupted']}"
         if done:
             if not self.completed():
                 yield "status 0 without complete results"
