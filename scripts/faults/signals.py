@@ -3,7 +3,7 @@ import os
 import re
 import signal
 
-from trial import PARTITION, RANKS, TRAIN, TRAINS, WRITE, WRITES, Trial
+from trial import GRACE, PARTITION, RANKS, SHORT, TRAIN, TRAINS, WRITE, WRITES, Trial
 
 TIMEOUT = re.compile(r"^weft: rank (\d): (.+), peer rank (\d)(, epoch \d+)?(, layer [\w.]+)?: no answer in time \(", re.M)
 START = re.compile(r"^weft: rank (\d): start of MPI: no answer in time \(", re.M)
@@ -23,6 +23,7 @@ PHASES = {
 
 class Signal(Trial):
     kind = "signal"
+    deadline, patience = SHORT, SHORT + GRACE
     VARIANTS = [*((phase, name, "rank") for name in ("STOP", "KILL", "TERM", "INT") for phase in PHASES),
                 *(("train", name, "rank") for name in ("STOP", "KILL", "STOP", "KILL")),
                 *(("train", name, "mpirun") for name in ("INT", "TERM", "USR1")), ("start", "INT", "mpirun")]

@@ -6,10 +6,9 @@ import signal
 import subprocess
 import time
 
-from trial import GO, LINES, PARTITION, TRAIN, TRAINS, WRITE, WRITES, LeftOut, Trial, proc, whole_line
+from trial import GO, GRACE, LINES, PARTITION, SHORT, TRAIN, TRAINS, WRITE, WRITES, LeftOut, Trial, proc, whole_line
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
-LONG = 60  # seconds, for a run that ends by itself
 STREAMS = {"output": ["stdout"], "progress": ["stderr"], "results": ["stdout"], "both": ["stdout", "stderr"]}  # all but the first of --json
 
 
@@ -17,13 +16,12 @@ class Room(Trial):
     """Too little room: for the predictions, for weights as well, or in the middle of an epoch's line."""
 
     VARIANTS = [(what, place) for place in Trial.PLACES for what in ("predictions", "weights", "lines")]
-    patience = LONG
 
     def __init__(self, setting, folder, chance, what, place):
         super().__init__(setting, folder, chance, (what, place), LINES if what == "lines" else WRITE, place)
         self.weights = (setting.stores / ("lines" if what == "lines" else "wrote") / "model.safetensors").stat().st_size
-        least, most = {"predictions": (self.weights + 3 * PAGE, 8 << 20), "weights": (1, self.weights), "lines": (1, 3 * self.weights)}[what]
-        self.room = chance.randint(least, most)
+        rooms = {"predictions": (self.weights + 3 * PAGE, 8 << 20), "weights": (1, self.weights), "lines": (1, 3 * self.weights)}
+        self.room = chance.randint(*rooms[what])
 
     def rules(self):
         yield from self.failed(self.out)
@@ -54,7 +52,7 @@ class Disk(Room):
         size = -(-self.room // PAGE) * PAGE
         p = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "weft-faults", str(self.disk)], capture_output=True, text=True)
         if p.returncode != 0:
-            raise LeftOut(f"no disk of a small size: {p.stderr.strip()}")
+            raise LeftOut(f"no disk of a small size: {p.stderr.partition(chr(10))[0]}")
         self.mounted = True
 
     def strike(self):
@@ -95,8 +93,9 @@ class Folder(Trial):
     """The run's folder is removed, or goes elsewhere, or another takes its place."""
 
     kind = "folder"
-    VARIANTS = [("removed", "train", "mpirun"), ("renamed", "train", "workers"), ("removed", "write", "mpirun"), ("replaced", "train", "one"),
-                ("renamed", "train", "mpirun"), ("removed", "train", "one"), ("replaced", "train", "mpirun"), ("removed", "write", "workers")]
+    VARIANTS = [("removed", "train", "mpirun"), ("renamed", "train", "workers"), ("removed", "write", "mpirun"),
+                ("replaced", "train", "one"), ("renamed", "train", "mpirun"), ("removed", "train", "one"),
+                ("replaced", "train", "mpirun"), ("removed", "write", "workers")]
 
     def __init__(self, setting, folder, chance, how, phase, place):
         arguments, self.begins, self.spread = {"train": (TRAIN, TRAINS, 2), "write": (WRITE, WRITES, 0.2)}[phase]
@@ -130,7 +129,7 @@ class Reader(Trial):
 
     kind = "reader"
     VARIANTS = [(what, place) for place in ("mpirun", "workers", "through mpirun", "one") for what in STREAMS]
-    begins, spread, patience = "out/metrics.jsonl holds 1", 1, LONG
+    begins, spread = "out/metrics.jsonl holds 1", 1
 
     def __init__(self, setting, folder, chance, what, place):
         self.through = place == "through mpirun"
@@ -181,7 +180,7 @@ class Metis(Trial):
 
     kind = "metis"
     VARIANTS = [(name, place) for name in ("STOP", "KILL") for place in ("mpirun", "workers")]
-    spread = 0.3
+    spread, deadline, patience = 0.3, SHORT, SHORT + GRACE
 
     def __init__(self, setting, folder, chance, name, place):
         super().__init__(setting, folder, chance, (name, place), PARTITION + ["--epochs", "2"], place)

@@ -14,8 +14,9 @@ import sys
 import time
 
 RANKS = 4
-DEADLINE = 4  # seconds, --comm-timeout
-GRACE = 8  # seconds beyond the deadline in which a launcher has ended everything, on a busy machine
+LONG = 60  # seconds, --comm-timeout where nothing is to pass it, and in which a run that ends by itself has ended
+SHORT = 4  # seconds, --comm-timeout where something is to pass it
+GRACE = 8  # seconds in which what has ended is gone, and beyond the deadline in which a launcher has ended everything, on a busy machine
 MARK = "WEFT_FAULTS_TRIAL"  # in the environment of every process of a trial: its folder
 GO = r"goroutine \d|panic:|fatal error:|internal error|SIGXFSZ"
 MEMORY = r"SIGSEGV|SIGBUS|SIGABRT|Process received signal|Segmentation"
@@ -56,7 +57,7 @@ class Trial:
     PLACES = ("mpirun", "workers", "one")  # ranks, goroutines of one process, one worker
     kind = ""  # the table's name for it
     begins, spread = "pid.*", 0.0
-    patience = DEADLINE + GRACE  # seconds in which all has ended
+    deadline, patience = LONG, LONG  # seconds: --comm-timeout, and in which all has ended
     faults = f"{GO}|{MEMORY}"  # what nobody may print
 
     def __init__(self, setting, folder, chance, words, arguments, place="mpirun"):
@@ -118,7 +119,7 @@ class Trial:
     def arguments(self):
         arguments = [a.format(stores=self.setting.stores, store=self.store, out=self.out, folder=self.folder) for a in self.template]
         if self.place != "one":
-            arguments += ["--parallel", f"graph={RANKS}", "--comm-timeout", f"{DEADLINE}s"]
+            arguments += ["--parallel", f"graph={RANKS}", "--comm-timeout", f"{self.deadline}s"]
         return arguments
 
     def launch(self, *options):
