@@ -7,7 +7,8 @@ from trial import GRACE, PARTITION, RANKS, SHORT, TRAIN, TRAINS, WRITE, WRITES, 
 
 TIMEOUT = re.compile(r"^weft: rank (\d): (.+), peer rank (\d)(, epoch \d+)?(, layer [\w.]+)?: no answer in time \(", re.M)
 START = re.compile(r"^weft: rank (\d): start of MPI: no answer in time \(", re.M)
-SAID = re.compile(r'^weft: rank \d: (signal "terminated" during (the start of MPI|.+, peer rank \d)|interrupted|.+: no answer in time)', re.M)
+SAID = re.compile(r'^weft: rank \d: (signal "terminated" during (the start of MPI|.+, peer rank \d)|interrupted|.+: no answer in time)',
+                  re.M)
 
 # What runs in each phase (a third of an epoch's time is evaluation), its moment, and up to how many seconds later the signal comes.
 PHASES = {

@@ -58,7 +58,6 @@ class Trial:
     kind = ""  # the table's name for it
     begins, spread = "pid.*", 0.0
     deadline, patience = LONG, LONG  # seconds: --comm-timeout, and in which all has ended
-    faults = f"{GO}|{MEMORY}"  # what nobody may print
 
     def __init__(self, setting, folder, chance, words, arguments, place="mpirun"):
         self.setting, self.folder, self.words, self.place = setting, folder, words, place
@@ -179,6 +178,8 @@ class Trial:
                 return f"processes {running} still ran {self.patience} s later"
             self.launcher_status = "hangs"  # alone: Open MPI's does now and then where a rank ends while MPI starts
             self.end()
+        if self.launcher_status == -signal.SIGSEGV:
+            self.launcher_status = "crashes"  # at its own end, for the same reasons
         self.statuses = {int(f.name[7:]): int(f.read_text()) for f in self.folder.glob("status.*")}
         return None
 
@@ -204,7 +205,8 @@ class Trial:
         return {r: f.read_text(errors="replace") if f.exists() else "" for r, f in files.items()}
 
     def complaints(self):
-        if found := re.search(self.faults, "".join(self.said().values()) + (self.folder / "stderr").read_text(errors="replace")):
+        said = "".join(self.said().values())
+        if found := re.search(f"{GO}|{MEMORY}", said) or re.search(GO, (self.folder / "stderr").read_text(errors="replace")):
             yield f"a fault: {found.group()}"
         yield from self.left_behind()
         yield from self.rules()
@@ -212,6 +214,10 @@ class Trial:
     def killed(self):
         """Whether a rank was killed, by the trial or by a launcher that ends what is left."""
         return len(self.statuses) < self.processes or -signal.SIGKILL in self.statuses.values()
+
+    def launcher_says(self, *statuses):
+        """Whether the launcher ends with one of these, or in a way of its own that says nothing of weft."""
+        return self.launcher_status in (*statuses, "hangs", "crashes")
 
     def recorded(self):
         """Whether the run says that it is complete."""
@@ -223,7 +229,7 @@ class Trial:
 
     def failed(self, *named):
         """The rules of a run that ends by a fault of its own: status 1 of all, no run.json, and one line with these words."""
-        if self.launcher_status != 1 or any(s != 1 for s in self.statuses.values()):
+        if not self.launcher_says(1) or any(s != 1 for s in self.statuses.values()):
             yield f"status {self.launcher_status} and {self.statuses}, not 1"
         lines = "".join(self.said().values()).splitlines()
         if len(lines) != 1 or not lines[0].startswith("weft: ") or any(str(word) not in lines[0] for word in named):
