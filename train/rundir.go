@@ -179,7 +179,7 @@ func (d *RunDir) Epoch(e Epoch) error {
 	}
 	text, err := json.Marshal(line)
 	if err == nil {
-		_, err = d.metrics.Write(append(text, '\n')) // one write: a reader never sees half a line
+		err = d.append(append(text, '\n'))
 	}
 	if err == nil && d.Gone() {
 		err = errGone
@@ -188,6 +188,19 @@ func (d *RunDir) Epoch(e Epoch) error {
 		return d.fail(err)
 	}
 	return nil
+}
+
+// append adds a line to metrics.jsonl, by one write, so that a reader never sees half of it. Where it does not fit nothing of it stays.
+func (d *RunDir) append(line []byte) error {
+	n, err := d.metrics.Write(line)
+	if n == 0 || err == nil {
+		return err
+	}
+	end, failed := d.metrics.Seek(int64(-n), io.SeekCurrent)
+	if failed == nil {
+		failed = d.metrics.Truncate(end)
+	}
+	return errors.Join(err, failed)
 }
 
 var errGone = errors.New("it was removed or replaced while the run went on")
