@@ -198,7 +198,7 @@ func TestFilesAndCheckStored(t *testing.T) {
 		if err := opened.CheckStored(dir); err != nil {
 			t.Error(err)
 		}
-		if err := opened.AddSelfLoops().CheckStored(dir); !refusal.Is(err) {
+		if err := must(opened.AddSelfLoops()).CheckStored(dir); !refusal.Is(err) {
 			t.Errorf("a changed graph: error %v", err)
 		}
 		if err := opened.Close(); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
@@ -111,6 +112,9 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 	labelled, err := g.Labels.divisible(rule)
 	if err != nil {
 		return err
+	}
+	if err := memory.Need(8 * int64(len(labelled)) * int64(count+1)); err != nil {
+		return fmt.Errorf("--splits %d: %w", count, err)
 	}
 	splits := make([]Split, count)
 	for k := range splits {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/internal/atomicfile"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -374,6 +375,14 @@ func (s *staging) splits(splits []Split) {
 // names writes a list of names, one per line; nothing where names is nil.
 func (s *staging) names(file string, names []string) {
 	if names == nil || s.err != nil {
+		return
+	}
+	const copies, marks = 6, 4 // the encoder's buffers grow by doubling; each name has quotes and a line
+	text := int64(0)
+	for _, name := range names {
+		text += marks + int64(len(name))
+	}
+	if s.err = memory.Need(copies * text); s.err != nil {
 		return
 	}
 	var b bytes.Buffer

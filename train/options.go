@@ -45,6 +45,7 @@ type Options struct {
 	Patience            int     `yaml:"patience"`   // epochs without progress on the validation vertices after which the run stops, 0: never
 	EvalEvery           int     `yaml:"eval-every"` // epochs from one evaluation to the next
 	Metric              string  `yaml:"metric"`     // "auto" takes the measure that the graph names
+	Select              string  `yaml:"select"`     // what finds the best epoch on the validation vertices: "metric" or "loss"
 	Seed                uint64  `yaml:"seed"`
 	Split               int     `yaml:"split"` // which stored split, from 0
 	Init                string  `yaml:"init"`  // safetensors file with the weights to start from, empty: none
@@ -66,7 +67,7 @@ func Defaults() Options {
 	return Options{
 		Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
 		NormalizeFeatures: "none", Norm: "none", Activation: "relu", Direction: "in",
-		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: "auto",
+		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: "auto", Select: selectMetric,
 		Precision: "f32", Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
 	}
 }
@@ -166,6 +167,12 @@ func (o *Options) Mesh() (Mesh, error) {
 	}
 	return m, nil
 }
+
+// What finds the best epoch: the highest validation metric, or the lowest validation loss.
+const (
+	selectMetric = "metric"
+	selectLoss   = "loss"
+)
 
 // autoPartition takes the partition that was stored last, or else makes one by METIS.
 const autoPartition = "auto"

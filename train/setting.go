@@ -80,12 +80,16 @@ var settings = withFields([]Setting{
 	{Name: "epochs", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "passes over the graph"},
 	{
 		Name: "patience", Group: TrainingGroup, limits: atLeast(0),
-		Meaning: "stop after so many epochs in which neither the validation metric rose nor the validation loss fell, 0: never",
+		Meaning: "stop after so many epochs in which neither the validation metric rose (with --select metric) nor the validation loss fell, 0: never",
 	},
 	{Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
 	{
 		Name: "metric", Group: TrainingGroup, Choices: append([]string{"auto"}, metricNames...),
 		Meaning: "measure of the results, auto for the one that the graph names",
+	},
+	{
+		Name: "select", Group: TrainingGroup, Choices: []string{selectMetric, selectLoss},
+		Meaning: "what finds the best epoch: the highest validation metric or the lowest validation loss",
 	},
 	{Name: "seed", Group: TrainingGroup, Meaning: "seed of all randomness"},
 	{Name: "split", Group: TrainingGroup, limits: atLeast(0), Meaning: "which stored split, from 0"},

@@ -101,7 +101,7 @@ func formats(c *changes) []format {
 			flags: func(flags *pflag.FlagSet) {
 				flags.StringVar(&list.Features, "features", "", ".npy `file`: a row of features per vertex")
 				flags.StringVar(&list.Labels, "labels", "", ".npy `file`: a class per vertex, or a 0/1 matrix")
-				flags.StringVar(&list.Train, "train", "", ".npy `file`: vertices that train (ids, or a mask)")
+				flags.StringVar(&list.Train, "train", "", ".npy `file`: vertices that train: ids, a mask, or masks (a column per split)")
 				flags.StringVar(&list.Val, "val", "", ".npy `file`: vertices that validate")
 				flags.StringVar(&list.Test, "test", "", ".npy `file`: vertices that test")
 				flags.IntVar(&list.Vertices, "vertices", 0, "number of vertices (default: the largest id and one)")
@@ -183,14 +183,21 @@ func (c *changes) check(flags *pflag.FlagSet) error {
 }
 
 func (c *changes) apply(g *graph.Graph) (_ *graph.Graph, err error) {
-	if c.symmetrize {
-		g = g.Symmetrize()
-	}
-	if c.largest {
-		g = g.LargestComponent()
-	}
-	if c.selfLoops {
-		g = g.AddSelfLoops()
+	for _, change := range []struct {
+		flag  string
+		asked bool
+		apply func(*graph.Graph) (*graph.Graph, error)
+	}{
+		{"symmetrize", c.symmetrize, (*graph.Graph).Symmetrize},
+		{"largest-component", c.largest, (*graph.Graph).LargestComponent},
+		{"self-loops", c.selfLoops, (*graph.Graph).AddSelfLoops},
+	} {
+		if !change.asked {
+			continue
+		}
+		if g, err = change.apply(g); err != nil {
+			return nil, fmt.Errorf("--%s: %w", change.flag, err)
+		}
 	}
 	if c.randomFeatures != 0 {
 		if g, err = g.RandomFeatures(c.randomFeatures, c.seed); err != nil {

@@ -27,6 +27,7 @@ var version = "unknown"
 
 func main() {
 	watchSignals()
+	limitMemory()
 	root, started := newRoot()
 	root.SetOut(&output{File: os.Stdout})
 	os.Exit(execute(root, started))

@@ -34,7 +34,7 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 		job.Graph, store, err = openDataset(parent, dataset, show)
 		return job, store, err
 	}
-	err = r.onFirst(o.CommTimeout, func() error {
+	err = r.onFirst(func() error {
 		store, err = resolve(parent, dataset, show)
 		if err != nil {
 			return err

@@ -150,7 +150,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		return err
 	}
 	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
-		r.sayWaiting(s)
+		r.sayWaiting(s, "; "+p.out+" is not written")
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", s)
 	})
 	defer stop()

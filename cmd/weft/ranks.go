@@ -237,39 +237,15 @@ func (r ranks) part(err error) error {
 }
 
 // onFirst runs f on rank 0 while the others wait for it, however long it takes.
-func (r ranks) onFirst(timeout time.Duration, f func() error) error {
+func (r ranks) onFirst(f func() error) error {
 	if r.comm == nil {
 		return f()
 	}
-	const working, done = 0, 1
-	state := []byte{working}
-	if !r.first() {
-		for state[0] == working {
-			if err := r.comm.Broadcast(comm.Setup, state, 0); err != nil {
-				return err
-			}
-		}
-		return r.together(nil)
+	failed, err := r.comm.OnFirst(f)
+	if err != nil {
+		return err
 	}
-	result := make(chan error, 1)
-	go func() { result <- f() }()
-	tick := time.NewTicker(max(timeout/4, time.Millisecond))
-	defer tick.Stop()
-	for state[0] == working {
-		var failed error
-		select {
-		case failed = <-result:
-			state[0] = done
-		case <-tick.C:
-		}
-		if err := r.comm.Broadcast(comm.Setup, state, 0); err != nil {
-			return err
-		}
-		if state[0] == done {
-			return r.together(failed)
-		}
-	}
-	return nil
+	return r.together(failed)
 }
 
 // partOrFail ends the command with the error of a job: together where all ranks have come to it and can still reach each other.
@@ -291,9 +267,10 @@ func (r ranks) end() error {
 	return r.comm.Close()
 }
 
-// sayWaiting says what this rank waits for after a signal, once it waits for long: a launcher sends one to all ranks when one of
-// them has died, and leaves them a second or more. Where all live they go on, and wait for moments only.
-func (r ranks) sayWaiting(s os.Signal) {
+// sayWaiting says what this rank waits for after a signal, once it waits for long: a launcher sends one to
+// all ranks when one of them has died, and leaves them a second or more. Where all live they go on, and wait
+// for moments only. until says what is not there before they have.
+func (r ranks) sayWaiting(s os.Signal, until string) {
 	if r.comm == nil {
 		return
 	}
@@ -301,7 +278,7 @@ func (r ranks) sayWaiting(s os.Signal) {
 	go func() {
 		for ; ; time.Sleep(often) {
 			if what, lasted := r.comm.Waiting(); lasted >= long {
-				fmt.Fprintln(os.Stderr, oneLine(r.during(s, what, lasted)))
+				fmt.Fprintln(os.Stderr, oneLine(fmt.Errorf("%w%s", r.during(s, what, lasted), until)))
 				return
 			}
 		}

@@ -20,6 +20,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -30,7 +31,8 @@ type Options struct {
 	Path string
 	// Features is a .npy matrix, one row per vertex. Labels is a .npy vector of class ids (−1: none) or 0/1 matrix.
 	Features, Labels string
-	// Train, Val and Test are .npy vectors of vertex ids, or of one truth value per vertex.
+	// Train, Val and Test are .npy vectors of vertex ids, or of one truth value per vertex, or matrices of truth values with a row
+	// per vertex and a column per split.
 	Train, Val, Test string
 	// Vertices is V; 0 means the largest id plus one, or the rows of Features or Labels where these are more. Ids run from 0.
 	Vertices int
@@ -70,7 +72,7 @@ func Read(o Options) (*graph.Graph, error) {
 	}
 	relation, err := graph.NewRelation(vertices, list.edges)
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w", o.Path, err)
+		return nil, refusal.Errorf("%s: %d vertices, %d edges: %w", o.Path, vertices, list.edges.Len(), err)
 	}
 	g := &graph.Graph{Relation: relation, Names: list.names, Provenance: "edges " + o.Path}
 	if features != nil {
@@ -155,7 +157,7 @@ func readVertexData(o Options) (features, labels *npy.Array, err error) {
 	return features, labels, nil
 }
 
-// splits reads the one split that the options name, if any.
+// splits reads the splits that the options name, if any.
 func (o *Options) splits(vertices int) ([]graph.Split, error) {
 	if o.Train == "" && o.Val == "" && o.Test == "" {
 		return nil, nil
@@ -163,31 +165,41 @@ func (o *Options) splits(vertices int) ([]graph.Split, error) {
 	if o.Train == "" {
 		return nil, refusal.Errorf("a split without training vertices: give --train beside --val and --test")
 	}
-	var s graph.Split
-	for _, p := range []struct {
-		path string
-		to   *[]int64
-	}{{o.Train, &s.Train}, {o.Val, &s.Val}, {o.Test, &s.Test}} {
-		*p.to = []int64{}
-		if p.path == "" {
-			continue
+	var splits []graph.Split
+	for part, path := range []string{o.Train, o.Val, o.Test} {
+		var ids [][]int64
+		if path == "" {
+			ids = slices.Repeat([][]int64{{}}, len(splits))
+		} else {
+			a, err := npy.ReadFile(path)
+			if err != nil {
+				return nil, err
+			}
+			if ids, err = arrays.Parts(a, vertices); err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			if len(ids) == 0 {
+				return nil, refusal.Errorf("%s: has shape %v, no split: give a column for each", path, a.Shape)
+			}
 		}
-		a, err := npy.ReadFile(p.path)
-		if err != nil {
-			return nil, err
+		if part == 0 {
+			splits = make([]graph.Split, len(ids))
 		}
-		ids, err := arrays.Vertices(a, vertices)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.path, err)
+		if len(ids) != len(splits) {
+			return nil, refusal.Errorf("%s: %d splits, where %s has %d: give as many columns", path, len(ids), o.Train, len(splits))
 		}
-		*p.to = ids
+		for k := range splits {
+			s := &splits[k]
+			*[]*[]int64{&s.Train, &s.Val, &s.Test}[part] = ids[k]
+		}
 	}
-	return []graph.Split{s}, nil
+	return splits, nil
 }
 
 // list is what a file of edges holds.
 type list struct {
 	edges     graph.Edges
+	text      int64    // bytes of names that there is memory for
 	names     []string // with Strings: the names by id
 	largest   int32    // the largest id, −1 before the first edge
 	largestAt int64    // its line or row
@@ -216,9 +228,29 @@ func (l *list) add(source, target int32, at int64) error {
 		}
 		l.largest, l.largestAt = top, at
 	}
+	if l.edges.Len() == cap(l.edges.Source) {
+		more := max(least, l.edges.Len()/2)
+		if err := l.needRoom(more); err != nil {
+			return l.refuse(at, "%w", err)
+		}
+		l.edges.Source = slices.Grow(l.edges.Source, more)
+		l.edges.Target = slices.Grow(l.edges.Target, more)
+	}
 	l.edges.Source = append(l.edges.Source, source)
 	l.edges.Target = append(l.edges.Target, target)
 	return nil
+}
+
+// least is how many edges, or names, room is made for at first.
+const least = 1 << 10
+
+// needRoom asks for the memory of slices of so many more edges.
+func (l *list) needRoom(edges int) error {
+	ends, weight := 2*4, 0
+	if l.edges.Weights != nil {
+		weight = 4
+	}
+	return memory.Need(int64(ends+weight) * int64(l.edges.Len()+edges))
 }
 
 // weigh appends the weight of the edge added last.
@@ -254,10 +286,30 @@ func (l *list) id(name []byte, at int64) (int32, error) {
 	if !utf8.Valid(name) {
 		return 0, l.refuse(at, "the name %.40q is not UTF-8: convert the file, as with iconv -t UTF-8", name)
 	}
+	if err := l.nameRoom(len(name)); err != nil {
+		return 0, l.refuse(at, "%w", err)
+	}
 	v, s := int32(len(l.names)), string(name)
 	l.ids[s] = v
 	l.names = append(l.names, s)
 	return v, nil
+}
+
+// nameRoom makes room for a name of so many bytes, if there is the memory.
+func (l *list) nameRoom(bytes int) error {
+	const header, entry, step = 16, 64, 1 << 20 // of a string in a slice, and in the map from it
+	if len(l.names) == cap(l.names) {
+		more := max(least, len(l.names)/2)
+		if err := memory.Need(header * int64(len(l.names)+more)); err != nil {
+			return err
+		}
+		l.names = slices.Grow(l.names, more)
+	}
+	if l.text -= entry + int64(bytes); l.text >= 0 {
+		return nil
+	}
+	l.text = step
+	return memory.Need(step + entry + int64(bytes))
 }
 
 // readEdges reads the list in the format that its first bytes show.

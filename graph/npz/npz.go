@@ -21,6 +21,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -68,6 +69,9 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 	if adjacency.Columns != vertices || vertices == 0 {
 		return nil, refusal.Errorf("%s: an adjacency of %d × %d: it must be square, and not empty",
 			a.path, vertices, adjacency.Columns)
+	}
+	if err := memory.Need(4 * int64(len(adjacency.Indices))); err != nil {
+		return nil, refusal.Errorf("%s: %w", a.path, err)
 	}
 	e := graph.Edges{Source: make([]int32, 0, len(adjacency.Indices)), Target: adjacency.Indices}
 	for u := range vertices {
@@ -138,7 +142,9 @@ func (a *archive) heterophilous() (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g = g.Symmetrize()
+	if g, err = g.Symmetrize(); err != nil {
+		return nil, refusal.Errorf("%s: %w", a.path, err)
+	}
 	g.Labels = labels
 	if g.Features, err = arrays.Dense(features); err != nil {
 		return nil, a.refuse("node_features", err)
@@ -279,6 +285,9 @@ func (a *archive) edges(key string) (graph.Edges, error) {
 	if rows {
 		return graph.Edges{Source: ids[:n:n], Target: ids[n:]}, nil
 	}
+	if err := memory.Need(2 * 4 * int64(n)); err != nil {
+		return graph.Edges{}, a.refuse(key, err)
+	}
 	e := graph.Edges{Source: make([]int32, n), Target: make([]int32, n)}
 	for k := range e.Source {
 		e.Source[k], e.Target[k] = ids[2*k], ids[2*k+1]
@@ -380,7 +389,7 @@ func (a *archive) names(key string, want int) ([]string, error) {
 
 // splits reads the masks of those names for train, validation and test vertices, if they are there.
 func (a *archive) splits(keys []string, vertices int, labels *graph.Labels,
-	masks func(a *archive, key string, vertices int) ([][]bool, error),
+	masks func(a *archive, key string, vertices int) ([][]int64, error),
 ) ([]graph.Split, error) {
 	if !slices.ContainsFunc(keys, func(key string) bool { return a.has(key) }) {
 		return nil, nil
@@ -396,18 +405,18 @@ func (a *archive) splits(keys []string, vertices int, labels *graph.Labels,
 			}
 			continue
 		}
-		marks, err := masks(a, key, vertices)
+		ids, err := masks(a, key, vertices)
 		if err != nil {
 			return nil, err
 		}
 		if part == 0 {
-			splits = make([]graph.Split, len(marks))
+			splits = make([]graph.Split, len(ids))
 		}
-		if len(marks) != len(splits) {
-			return nil, refusal.Errorf("%s: array %q has masks of %d splits, %q of %d", a.path, key, len(marks), keys[0], len(splits))
+		if len(ids) != len(splits) {
+			return nil, refusal.Errorf("%s: array %q has masks of %d splits, %q of %d", a.path, key, len(ids), keys[0], len(splits))
 		}
 		for k := range splits {
-			*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = arrays.Marked(marks[k])
+			*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = ids[k]
 		}
 	}
 	for k := range splits {
@@ -418,8 +427,8 @@ func (a *archive) splits(keys []string, vertices int, labels *graph.Labels,
 	return splits, nil
 }
 
-// masks reads V truth values, or one row of them per split.
-func (a *archive) masks(key string, vertices int) ([][]bool, error) {
+// masks reads V truth values, or one row of them per split. It returns the vertices of each split.
+func (a *archive) masks(key string, vertices int) ([][]int64, error) {
 	array, err := a.array(key)
 	if err != nil {
 		return nil, err
@@ -439,33 +448,24 @@ func (a *archive) masks(key string, vertices int) ([][]bool, error) {
 	if err != nil {
 		return nil, a.refuse(key, err)
 	}
-	masks := make([][]bool, rows)
-	for k := range masks {
-		masks[k] = marks[k*vertices : (k+1)*vertices]
+	ids := make([][]int64, rows)
+	for k := range ids {
+		if ids[k], err = arrays.Marked(marks[k*vertices : (k+1)*vertices]); err != nil {
+			return nil, a.refuse(key, err)
+		}
 	}
-	return masks, nil
+	return ids, nil
 }
 
-// columnMasks reads V truth values, or one column of them per split.
-func (a *archive) columnMasks(key string, vertices int) ([][]bool, error) {
+// columnMasks reads V truth values, or one column of them per split. It returns the vertices of each split.
+func (a *archive) columnMasks(key string, vertices int) ([][]int64, error) {
 	array, err := a.array(key)
 	if err != nil {
 		return nil, err
 	}
-	n := len(array.Shape)
-	if n < 1 || n > 2 || array.Shape[0] != vertices {
-		return nil, refusal.Errorf("%s: array %q has shape %v: a mask has %d values, or a row of one per split for each vertex",
-			a.path, key, array.Shape, vertices)
-	}
-	marks, err := array.Bools()
+	ids, err := arrays.Masks(array, vertices)
 	if err != nil {
 		return nil, a.refuse(key, err)
 	}
-	masks := make([][]bool, len(marks)/vertices)
-	for k := range masks {
-		for v := range vertices {
-			masks[k] = append(masks[k], marks[v*len(masks)+k])
-		}
-	}
-	return masks, nil
+	return ids, nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -47,8 +48,12 @@ func TestPublishedGraphs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			symmetric, err := g.Symmetrize()
+			if err != nil {
+				t.Fatal(err)
+			}
 			got := facts{
-				Vertices: g.Vertices(), Edges: int(g.Edges()), Symmetric: int(g.Symmetrize().Edges()), Columns: g.Features.Columns,
+				Vertices: g.Vertices(), Edges: int(g.Edges()), Symmetric: int(symmetric.Edges()), Columns: g.Features.Columns,
 				NonZero: len(g.Features.Data) + len(g.Features.Dense), Classes: g.Labels.Classes, Splits: len(g.Splits),
 				Metric: g.Metric,
 			}
@@ -246,7 +251,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{with(edgeList(), array("feat", "<f4", "(4,)", make([]float32, 4))), `array "feat" is not read beside "edges": leave it out`},
 		{with(fields(), array("edge_index", "<i8", "(3, 2)", make([]int64, 6))), "2 × E"},
 		{with(fields(), array("val_mask", "|b1", "(3,)", []byte{1, 1, 0})), "val_mask: vertex 0 is also in train_mask"},
-		{with(fields(), array("val_mask", "|b1", "(2,)", []byte{1, 1})), `"val_mask" has shape [2]`},
+		{with(fields(), array("val_mask", "|b1", "(2,)", []byte{1, 1})), `"val_mask": has shape [2]`},
 		{with(fields(), array("y", "<f4", "(3,)", make([]float32, 3))), `.astype("int64")`},
 		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{3, 4})), "must be square"},
 		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{1 << 40, 1 << 40})), "at most"},
@@ -346,4 +351,15 @@ func FuzzArrays(f *testing.F) {
 			t.Errorf("%v is not a refusal", err)
 		}
 	})
+}
+
+// An archive of little more than zeros is small, and what comes out of it is not.
+func TestWithoutMemory(t *testing.T) {
+	const rows = 64 << 20
+	zeros := array("x", "|u1", "(67108864, 1)", make([]byte, rows))
+	path := write(t, fields()[0], zeros)
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(48 << 20))
+	if _, err := Read(path); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+`: array "x": needs 67.1 MB of memory`) {
+		t.Errorf("error %v, want a refusal with the file, the array and its size", err)
+	}
 }

@@ -124,7 +124,12 @@ func readShchur(path string) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g = g.Symmetrize().LargestComponent()
+	if g, err = g.Symmetrize(); err != nil {
+		return nil, err
+	}
+	if g, err = g.LargestComponent(); err != nil {
+		return nil, err
+	}
 	g.Provenance += " (--symmetrize --largest-component --split per-class=20,30 --splits 5)"
 	return g, g.MakeSplits("per-class=20,30", 5, 0)
 }
@@ -135,7 +140,9 @@ func readMinesweeper(path string) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g = g.Symmetrize()
+	if g, err = g.Symmetrize(); err != nil {
+		return nil, err
+	}
 	g.Provenance += " (--symmetrize)"
 	g.Metric = "roc-auc"
 	return g, nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"weft/internal/memory"
 	"weft/internal/refusal"
 	"weft/internal/regular"
 )
@@ -37,6 +38,9 @@ func Read(r io.Reader, size int64) (*Array, error) {
 	if need > size-length {
 		return nil, short(h, need, size-length)
 	}
+	if err := memory.Need(need); err != nil {
+		return nil, err
+	}
 	const step = 16 << 20
 	data := make([]byte, min(need, step))
 	for read := 0; ; {
@@ -52,7 +56,11 @@ func Read(r io.Reader, size int64) (*Array, error) {
 		if int64(read) == need {
 			return &Array{h, data}, nil
 		}
-		grown := make([]byte, min(need, 2*int64(read)))
+		size := min(need, 2*int64(read))
+		if err := memory.Need(size); err != nil {
+			return nil, err
+		}
+		grown := make([]byte, size)
 		copy(grown, data)
 		data = grown
 	}
@@ -103,6 +111,9 @@ func (a *Array) Int32s() ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := memory.Need(4 * int64(len(wide))); err != nil {
+		return nil, err
+	}
 	narrow := make([]int32, len(wide))
 	for k, x := range wide {
 		if x < math.MinInt32 || x > math.MaxInt32 {
@@ -117,6 +128,9 @@ func (a *Array) Int32s() ([]int32, error) {
 func (a *Array) Bools() ([]bool, error) {
 	wide, err := a.Int64s()
 	if err != nil {
+		return nil, err
+	}
+	if err := memory.Need(int64(len(wide))); err != nil {
 		return nil, err
 	}
 	v := make([]bool, len(wide))
@@ -141,7 +155,11 @@ func (a *Array) Strings() ([]string, error) {
 	if d.size == 0 {
 		return []string{}, nil
 	}
-	v := make([]string, len(data)/d.size)
+	n := len(data) / d.size
+	if err := memory.Need(int64(len(data)) + int64(n)*int64(unsafe.Sizeof(""))); err != nil {
+		return nil, err
+	}
+	v := make([]string, n)
 	for k := range v {
 		item := data[k*d.size : (k+1)*d.size]
 		if d.kind == 'U' {
@@ -171,6 +189,9 @@ func convert[D int32 | int64 | float32 | float64](a *Array, same, wanted string)
 	}
 	if d.kind == 'S' || d.kind == 'U' {
 		return nil, refusal.Errorf("dtype %q is not %s", a.Descr, wanted)
+	}
+	if err := memory.Need(int64(len(data)/d.size) * int64(unsafe.Sizeof(*new(D)))); err != nil {
+		return nil, err
 	}
 	switch string([]byte{d.kind, '0' + byte(d.size)}) {
 	case "b1":
@@ -241,12 +262,17 @@ func (a *Array) plain() (dtype, []byte, error) {
 		return d, nil, refusal.Errorf("an array of %d dimensions in Fortran order is not read; save numpy.ascontiguousarray of it",
 			len(a.Shape))
 	}
-	if a.Fortran && len(a.Shape) == 2 && a.Shape[0] > 1 && a.Shape[1] > 1 {
-		data = transpose(data, a.Shape[0], a.Shape[1], d.size)
-	}
+	turned := a.Fortran && len(a.Shape) == 2 && a.Shape[0] > 1 && a.Shape[1] > 1
 	misaligned := len(data) > 0 && d.kind != 'S' && uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(unit) != 0
 	swapped := d.big != hostBig && unit > 1 && d.kind != 'S'
-	if misaligned || swapped {
+	if turned || misaligned || swapped {
+		if err := memory.Need(int64(len(data))); err != nil {
+			return d, nil, err
+		}
+	}
+	if turned {
+		data = transpose(data, a.Shape[0], a.Shape[1], d.size)
+	} else if misaligned || swapped {
 		data = append(make([]byte, 0, len(data)), data...)
 	}
 	if swapped {

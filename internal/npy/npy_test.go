@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -441,4 +442,28 @@ func FuzzRead(f *testing.F) {
 		s, err := a.Strings()
 		check(len(s), err)
 	})
+}
+
+// What the header asks for is held against the memory before any of the data is read; so is what a conversion takes.
+func TestWithoutMemory(t *testing.T) {
+	const limit = 64 << 20
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
+	header := of("<f8", "False", "(100, 1000000)")
+	if _, err := Read(bytes.NewReader(header), 1<<40); !refusal.Is(err) || !strings.Contains(err.Error(), "needs 800.0 MB of memory") {
+		t.Errorf("reading: error %v, want a refusal with the figure", err)
+	}
+	const n = 10 << 20
+	small, err := Read(bytes.NewReader(of("|b1", "False", "(10485760,)", make([]byte, n)...)), 1<<40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, convert := range map[string]func() error{
+		"int64":   func() error { _, err := small.Int64s(); return err },
+		"float64": func() error { _, err := small.Float64s(); return err },
+		"bool":    func() error { _, err := small.Bools(); return err },
+	} {
+		if err := convert(); !refusal.Is(err) {
+			t.Errorf("%s: error %v, want a refusal", name, err)
+		}
+	}
 }

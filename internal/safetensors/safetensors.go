@@ -213,10 +213,11 @@ func decode(e entry, b []byte) Tensor {
 // is the reference library's: I64 before F32, then by name. The file appears under its name only when it is complete and on
 // disk.
 func WriteFile(path string, tensors map[string]Tensor, metadata map[string]string) error {
-	return atomicfile.Write(path, func(w io.Writer) error { return write(w, tensors, metadata) })
+	return atomicfile.Write(path, func(w io.Writer) error { return Write(w, tensors, metadata) })
 }
 
-func write(w io.Writer, tensors map[string]Tensor, metadata map[string]string) error {
+// Write writes what WriteFile does.
+func Write(w io.Writer, tensors map[string]Tensor, metadata map[string]string) error {
 	names := slices.SortedFunc(maps.Keys(tensors), func(a, b string) int {
 		return cmp.Or(cmp.Compare(tensors[b].dtype(), tensors[a].dtype()), cmp.Compare(a, b))
 	})

@@ -93,7 +93,7 @@ func TestReadFileNamesTheFile(t *testing.T) {
 // serialize of the reference library, safetensors 0.4.5, gives these bytes for these tensors.
 func TestWrittenBytes(t *testing.T) {
 	var b bytes.Buffer
-	err := write(&b, map[string]Tensor{
+	err := Write(&b, map[string]Tensor{
 		"b": {Shape: []int{1}, Float32: []float32{1.5}},
 		"a": {Shape: []int{0, 3}},
 		"n": {Shape: []int{}, Int64: []int64{7}},
@@ -180,7 +180,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		var b bytes.Buffer
-		if err := write(&b, tensors, metadata); err != nil {
+		if err := Write(&b, tensors, metadata); err != nil {
 			t.Fatal(err)
 		}
 		again, _, err := read(&b, int64(b.Len()))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/graph"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -49,6 +50,9 @@ func NewCSR(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 	}
 	if k := notFinite(m.Data); k >= 0 {
 		return nil, refusal.Errorf("value %d of a sparse matrix is %v: replace values that are not finite", k, m.Data[k])
+	}
+	if err := memory.Need(8*int64(len(m.Indptr)) + 8*int64(len(m.Indices))); err != nil { // what is made of it is as large again
+		return nil, err
 	}
 	return m, nil
 }
