@@ -6,22 +6,26 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// each runs f as every rank of a group of n.
-func each(n int, timeout time.Duration, f func(c *Comm) error) []error {
+// each runs f as every rank of a group of n. The clock goes on only while all of them wait, so that all times are exact.
+func each(t *testing.T, n int, timeout time.Duration, f func(c *Comm) error) []error {
+	t.Helper()
 	errs := make([]error, n)
-	var ranks sync.WaitGroup
-	for r, t := range InProcess(n) {
-		ranks.Go(func() { errs[r] = f(New(t, timeout)) })
-	}
-	ranks.Wait()
+	synctest.Test(t, func(*testing.T) {
+		var ranks sync.WaitGroup
+		for r, transport := range InProcess(n) {
+			ranks.Go(func() { errs[r] = f(New(transport, timeout)) })
+		}
+		ranks.Wait()
+	})
 	return errs
 }
 
 func TestErrorIsOneLineThatNamesEverything(t *testing.T) {
-	errs := each(3, 50*time.Millisecond, func(c *Comm) error {
+	errs := each(t, 3, 50*time.Millisecond, func(c *Comm) error {
 		c.At(7, "convs.1")
 		if c.Rank() == 2 {
 			return nil // never answers
@@ -51,15 +55,22 @@ func TestErrorIsOneLineThatNamesEverything(t *testing.T) {
 	}
 }
 
+// An abort ends the waits of all ranks at that moment: no timer and no deadline passes in between.
 func TestAbortOfOneRankEndsAll(t *testing.T) {
 	cause := errors.New("a worker failed")
-	errs := each(4, 0, func(c *Comm) error {
+	errs := each(t, 4, time.Minute, func(c *Comm) error {
+		started, err := time.Now(), error(nil)
 		if c.Rank() == 0 {
 			time.Sleep(10 * time.Millisecond)
 			c.Abort(cause)
-			return c.Send(Layout, nil, 1).Wait() // a later call
+			err = c.Send(Layout, nil, 1).Wait() // a later call
+		} else {
+			err = c.Barrier(Setup)
 		}
-		return c.Barrier(Setup)
+		if took := time.Since(started); took != 10*time.Millisecond {
+			t.Errorf("rank %d ended after %v", c.Rank(), took)
+		}
+		return err
 	})
 	for r, err := range errs {
 		if !errors.Is(err, cause) || !errors.Is(err, ErrAborted) {
@@ -69,7 +80,7 @@ func TestAbortOfOneRankEndsAll(t *testing.T) {
 }
 
 func TestWaiting(t *testing.T) {
-	for _, err := range each(2, time.Minute, func(c *Comm) error {
+	for _, err := range each(t, 2, time.Minute, func(c *Comm) error {
 		c.At(3, "convs.0")
 		if c.Rank() == 1 {
 			time.Sleep(20 * time.Millisecond)
@@ -79,7 +90,8 @@ func TestWaiting(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- p.Wait() }()
 		time.Sleep(5 * time.Millisecond)
-		if what, lasted := c.Waiting(); what != "receive of halo rows, peer rank 1, epoch 3, layer convs.0" || lasted <= 0 {
+		what, lasted := c.Waiting()
+		if what != "receive of halo rows, peer rank 1, epoch 3, layer convs.0" || lasted != 5*time.Millisecond {
 			t.Errorf("waiting: %q for %v", what, lasted)
 		}
 		if err := <-waited; err != nil {
@@ -88,7 +100,7 @@ func TestWaiting(t *testing.T) {
 		if what, lasted := c.Waiting(); what != "" || lasted != 0 {
 			t.Errorf("waiting after the end: %q for %v", what, lasted)
 		}
-		if c.Waited(Halo) < 5*time.Millisecond || c.Waited(Setup) != 0 {
+		if c.Waited(Halo) != 20*time.Millisecond || c.Waited(Setup) != 0 {
 			t.Errorf("waited %v for halo rows, %v for set-up", c.Waited(Halo), c.Waited(Setup))
 		}
 		return nil
@@ -100,7 +112,7 @@ func TestWaiting(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	for _, err := range each(3, time.Minute, func(c *Comm) error {
+	for _, err := range each(t, 3, time.Minute, func(c *Comm) error {
 		part, err := c.Split(c.Rank()%2, 0)
 		if err != nil {
 			return err
@@ -111,7 +123,7 @@ func TestClose(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	errs := each(2, 30*time.Millisecond, func(c *Comm) error {
+	errs := each(t, 2, 30*time.Millisecond, func(c *Comm) error {
 		if c.Rank() == 1 {
 			return nil // gone
 		}

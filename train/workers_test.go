@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"weft/comm"
 	"weft/graph"
@@ -239,7 +238,7 @@ func TestOneProcess(t *testing.T) {
 	want := mustRun(t, &Job{Graph: g, Options: o})
 	for _, mesh := range []string{"", "graph=1"} {
 		o.Parallel = mesh
-		c := comm.New(comm.InProcess(1)[0], time.Second)
+		c := comm.New(comm.InProcess(1)[0], 0)
 		got := mustRun(t, &Job{Graph: g, Options: o, Comm: c})
 		p, err := (&Job{Graph: g, Options: o, Comm: c}).Predict(context.Background(), got.Weights, true)
 		if err != nil {
@@ -323,7 +322,7 @@ func TestFailureInAPass(t *testing.T) {
 				end = &failing{end, c.kind, c.n}
 			}
 			mine := *shared
-			mine.Comm = comm.New(end, 20*time.Second)
+			mine.Comm = comm.New(end, 0)
 			all.Go(func() { _, errs[rank] = mine.Run(context.Background()) })
 		}
 		all.Wait()

@@ -13,6 +13,7 @@ import (
 
 	"weft/internal/refusal"
 	"weft/partition"
+	"weft/train"
 )
 
 // maxMatrix is the largest number of partitions whose halo rows are printed pair by pair.
@@ -46,6 +47,7 @@ of the others (its halo). Partitions of the same number and method are replaced.
 			if err := checkPartitionFlags(cmd.Flags(), &o, writePart); err != nil {
 				return err
 			}
+			o.Timeout = train.Defaults().CommTimeout // there is none to set where nothing waits for another worker
 			return runPartition(cmd, args[0], o, writePart, asJSON)
 		},
 	}

@@ -17,18 +17,20 @@ import (
 // GOMEMLIMIT) or one of the process (ulimit -v, -d) does not leave them. Garbage does not count against the first, as the runtime
 // collects it in time. The error has no subject: the caller puts the file or flag in front.
 func Need(bytes int64) error {
-	limit := debug.SetMemoryLimit(-1)
-	left := limit - inUse()
+	left := Left()
 	if bytes > left {
 		runtime.GC()
-		left = limit - inUse()
+		left = Left()
 	}
 	if bytes <= left {
 		return needAddresses(bytes)
 	}
 	return refusal.Errorf("needs %s of memory, and this process has %s left of %s: allow it more (ulimit, control group, "+
-		"machine), or give it less", amount(bytes), amount(max(left, 0)), amount(limit))
+		"machine), or give it less", amount(bytes), amount(left), amount(debug.SetMemoryLimit(-1)))
 }
+
+// Left is how many bytes more than is in use, with garbage that was not collected yet, Go's runtime may take.
+func Left() int64 { return max(debug.SetMemoryLimit(-1)-inUse(), 0) }
 
 // needAddresses tries whether the system gives so many bytes of addresses: the runtime never gives back those that it has, and
 // may have them in pieces.
