@@ -53,7 +53,7 @@ lint: packages ## golangci-lint and gofumpt, pinned in internal/tools (the first
 fuzz: packages ## each fuzz target for 10 seconds
 	@scripts/fuzz 10s
 
-faults: build ## signals to single ranks of runs under mpirun, at random moments (3 minutes); ARGS="--trials 60 --transport tcp"
+faults: build ## signals, full disks, lost folders and readers, at random moments of runs under mpirun (4 minutes); ARGS="--trials 100 --only disk"
 	@python3 -B scripts/faults/faults.py $(ARGS)
 
 clean: ## remove what build and demo wrote, except runs

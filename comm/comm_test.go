@@ -4,23 +4,28 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
-// each runs f as every rank of a group of n.
-func each(n int, timeout time.Duration, f func(c *Comm) error) []error {
+// each runs f as every rank of a group of n. The clock goes on only while all of them wait, so that all times are exact.
+func each(t *testing.T, n int, timeout time.Duration, f func(c *Comm) error) []error {
+	t.Helper()
 	errs := make([]error, n)
-	var ranks sync.WaitGroup
-	for r, t := range InProcess(n) {
-		ranks.Go(func() { errs[r] = f(New(t, timeout)) })
-	}
-	ranks.Wait()
+	synctest.Test(t, func(*testing.T) {
+		var ranks sync.WaitGroup
+		for r, transport := range InProcess(n) {
+			ranks.Go(func() { errs[r] = f(New(transport, timeout)) })
+		}
+		ranks.Wait()
+	})
 	return errs
 }
 
 func TestErrorIsOneLineThatNamesEverything(t *testing.T) {
-	errs := each(3, 50*time.Millisecond, func(c *Comm) error {
+	errs := each(t, 3, 50*time.Millisecond, func(c *Comm) error {
 		c.At(7, "convs.1")
 		if c.Rank() == 2 {
 			return nil // never answers
@@ -50,15 +55,22 @@ func TestErrorIsOneLineThatNamesEverything(t *testing.T) {
 	}
 }
 
+// An abort ends the waits of all ranks at that moment: no timer and no deadline passes in between.
 func TestAbortOfOneRankEndsAll(t *testing.T) {
 	cause := errors.New("a worker failed")
-	errs := each(4, 0, func(c *Comm) error {
+	errs := each(t, 4, time.Minute, func(c *Comm) error {
+		started, err := time.Now(), error(nil)
 		if c.Rank() == 0 {
 			time.Sleep(10 * time.Millisecond)
 			c.Abort(cause)
-			return c.Send(Layout, nil, 1).Wait() // a later call
+			err = c.Send(Layout, nil, 1).Wait() // a later call
+		} else {
+			err = c.Barrier(Setup)
 		}
-		return c.Barrier(Setup)
+		if took := time.Since(started); took != 10*time.Millisecond {
+			t.Errorf("rank %d ended after %v", c.Rank(), took)
+		}
+		return err
 	})
 	for r, err := range errs {
 		if !errors.Is(err, cause) || !errors.Is(err, ErrAborted) {
@@ -68,7 +80,7 @@ func TestAbortOfOneRankEndsAll(t *testing.T) {
 }
 
 func TestWaiting(t *testing.T) {
-	for _, err := range each(2, time.Minute, func(c *Comm) error {
+	for _, err := range each(t, 2, time.Minute, func(c *Comm) error {
 		c.At(3, "convs.0")
 		if c.Rank() == 1 {
 			time.Sleep(20 * time.Millisecond)
@@ -78,7 +90,8 @@ func TestWaiting(t *testing.T) {
 		waited := make(chan error, 1)
 		go func() { waited <- p.Wait() }()
 		time.Sleep(5 * time.Millisecond)
-		if what, lasted := c.Waiting(); what != "receive of halo rows, peer rank 1, epoch 3, layer convs.0" || lasted <= 0 {
+		what, lasted := c.Waiting()
+		if what != "receive of halo rows, peer rank 1, epoch 3, layer convs.0" || lasted != 5*time.Millisecond {
 			t.Errorf("waiting: %q for %v", what, lasted)
 		}
 		if err := <-waited; err != nil {
@@ -87,7 +100,7 @@ func TestWaiting(t *testing.T) {
 		if what, lasted := c.Waiting(); what != "" || lasted != 0 {
 			t.Errorf("waiting after the end: %q for %v", what, lasted)
 		}
-		if c.Waited(Halo) < 5*time.Millisecond || c.Waited(Setup) != 0 {
+		if c.Waited(Halo) != 20*time.Millisecond || c.Waited(Setup) != 0 {
 			t.Errorf("waited %v for halo rows, %v for set-up", c.Waited(Halo), c.Waited(Setup))
 		}
 		return nil
@@ -99,14 +112,14 @@ func TestWaiting(t *testing.T) {
 }
 
 func TestClose(t *testing.T) {
-	for _, err := range each(3, time.Minute, func(c *Comm) error {
+	for _, err := range each(t, 3, time.Minute, func(c *Comm) error {
 		return errors.Join(c.Group(c.Rank()).Close(), c.Barrier(Halo), c.Close())
 	}) {
 		if err != nil {
 			t.Error(err)
 		}
 	}
-	errs := each(2, 30*time.Millisecond, func(c *Comm) error {
+	errs := each(t, 2, 30*time.Millisecond, func(c *Comm) error {
 		if c.Rank() == 1 {
 			return nil // gone
 		}
@@ -114,5 +127,34 @@ func TestClose(t *testing.T) {
 	})
 	if !errors.Is(errs[0], ErrTimeout) {
 		t.Errorf("close without the other rank: %v", errs[0])
+	}
+}
+
+// TestOnFirst: rank 0 alone does the work, its error is its own, and a rank that is no more does not stop it.
+func TestOnFirst(t *testing.T) {
+	fault := errors.New("a fault")
+	for _, aborted := range []bool{false, true} {
+		ends := InProcess(3)
+		var all sync.WaitGroup
+		var ran atomic.Int32
+		for rank, end := range ends {
+			c := New(end, time.Minute)
+			all.Go(func() {
+				if aborted && rank == 2 {
+					c.Abort(errors.New("gone"))
+				}
+				failed, err := c.OnFirst(func() error { ran.Add(1); return fault })
+				if (failed != nil) != (rank == 0) || rank == 0 && !errors.Is(failed, fault) {
+					t.Errorf("rank %d: failed %v", rank, failed)
+				}
+				if (err != nil) != aborted {
+					t.Errorf("rank %d, aborted %v: %v", rank, aborted, err)
+				}
+			})
+		}
+		all.Wait()
+		if ran.Load() != 1 {
+			t.Errorf("the work was done %d times", ran.Load())
+		}
 	}
 }

@@ -90,6 +90,30 @@ func (g *golden) model(team *kernel.Team, p *sar.Graph) (*gnn.Model, *nn.Params)
 	return m, params
 }
 
+// PyG's DirGNNConv keeps the root weights of the SAGEConv that it is given, and never uses them: a file may hold them.
+func TestRootWeightsOfDirGNNConv(t *testing.T) {
+	tensors, meta, err := safetensors.ReadFile("testdata/sage-2-both.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &golden{t, meta, tensors}
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	r := g.relation()
+	_, params := g.model(team, sar.NewWhole(team, &r, nil))
+	state := g.state("param.")
+	for _, conv := range []string{"conv_in", "conv_out"} {
+		state["convs.0."+conv+".lin_r.weight"] = state["convs.0."+conv+".lin_l.weight"]
+	}
+	if err := params.Load(state); err != nil {
+		t.Error(err)
+	}
+	state["convs.0.lin_r.weight"] = state["convs.0.conv_in.lin_l.weight"]
+	if err := params.Load(state); err == nil {
+		t.Error("a root weight beside the one that is used was taken")
+	}
+}
+
 // maxSAGE is GraphSAGE that aggregates by the maximum, put together by hand.
 func maxSAGE(features, hidden, classes int) []gnn.BlockSpec {
 	layer := func(path string, in, out int, act kernel.Activation) gnn.BlockSpec {

@@ -16,8 +16,10 @@ type SAGE struct {
 func NewSAGE(s Site, op Reduce) *SAGE {
 	c := &SAGE{left: s.Params.Weight(s.Path+".lin_l.weight", s.In, s.Out, nn.FanIn(s.In)), p: s.Propagator, op: op}
 	c.b = s.bias(".lin_l.bias", s.Out, nn.FanIn(s.In))
-	if !s.Plain {
-		c.right = s.Params.Weight(s.Path+".lin_r.weight", s.In, s.Out, nn.FanIn(s.In))
+	if root := s.Path + ".lin_r.weight"; s.Plain {
+		s.Params.Allow(root) // DirGNNConv keeps that of the layer it was given, and never uses it
+	} else {
+		c.right = s.Params.Weight(root, s.In, s.Out, nn.FanIn(s.In))
 	}
 	return c
 }

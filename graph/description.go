@@ -1,17 +1,14 @@
 package graph
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
 
+	"weft/internal/document"
 	"weft/internal/refusal"
-	"weft/internal/regular"
 )
 
 // The files of a store. Those of vertices lie in the vertex type's directory and those of edges in the edge type's; in a graph
@@ -43,7 +40,7 @@ var splitFiles = [3]string{"train.npy", "val.npy", "test.npy"}
 
 const (
 	formatVersion   = 1
-	maxDescription  = 16 << 20 // bytes of graph.json that are read
+	maxDescription  = 1 << 20 // bytes of graph.json that are read: thousands of splits
 	importAgain     = "import it again"
 	layoutDense     = "dense"
 	layoutSparse    = "sparse"
@@ -117,12 +114,12 @@ func readDescription(dir string) (*description, error) {
 	} else if !info.IsDir() {
 		return nil, refusal.Errorf("%s: not a graph store, which is a directory; make one with weft import or weft generate", dir)
 	}
-	text, err := readDescriptionText(path)
+	text, err := document.Read(path, maxDescription)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, refusal.Errorf("%s: not a graph store, as it has no %s; make one with weft import or weft generate", dir, descriptionFile)
 	}
 	if err != nil {
-		return nil, refusal.Errorf("%w", err)
+		return nil, refusal.Errorf("%w; %s", err, importAgain)
 	}
 	d, err := parseDescription(text)
 	if err != nil {
@@ -131,20 +128,10 @@ func readDescription(dir string) (*description, error) {
 	return d, nil
 }
 
-// readDescriptionText reads graph.json up to one byte more than it may have.
-func readDescriptionText(path string) ([]byte, error) {
-	f, _, err := regular.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, maxDescription+1))
-}
-
 // parseDescription reads the text of a store's graph.json.
 func parseDescription(text []byte) (*description, error) {
-	d, err := decodeDescription(text)
-	if err != nil {
+	d := &description{}
+	if err := document.StrictJSON(text, formatVersion, d); err != nil {
 		return nil, err
 	}
 	if d.isPart() {
@@ -159,28 +146,6 @@ func parseDescription(text []byte) (*description, error) {
 		return nil, err
 	}
 	return d, d.Relations[0].check(v.Type, v.Type)
-}
-
-// decodeDescription reads the text of graph.json and looks at nothing but the version.
-func decodeDescription(text []byte) (*description, error) {
-	if len(text) > maxDescription {
-		return nil, refusal.Errorf("longer than %d bytes", maxDescription)
-	}
-	// The version comes first: a later format may have keys that this one does not know.
-	var version struct{ Format int }
-	if err := json.Unmarshal(text, &version); err != nil {
-		return nil, refusal.Errorf("damaged: %w", err)
-	}
-	if version.Format != formatVersion {
-		return nil, refusal.Errorf("format version %d, where this program reads %d", version.Format, formatVersion)
-	}
-	var d description
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&d); err != nil {
-		return nil, refusal.Errorf("damaged: %w", err)
-	}
-	return &d, nil
 }
 
 // check checks what belongs to vertices out of a whole of so many.
@@ -246,13 +211,18 @@ func Files(dir string) ([]string, error) {
 	return files, nil
 }
 
-// CheckStored refuses a graph that is evidently not the one stored in dir: counts, what it has, or where it came from differ.
+// CheckStored refuses a graph that is evidently not the one stored in dir: counts, what it has, or where it
+// came from differ. A graph does not hold the names of its types.
 func (g *Graph) CheckStored(dir string) error {
 	d, err := readDescription(dir)
 	if err != nil {
 		return err
 	}
-	if !reflect.DeepEqual(d, describe(g)) {
+	mine := describe(g)
+	mine.Vertices[0].Type = d.Vertices[0].Type
+	r := &mine.Relations[0]
+	r.Source, r.Name, r.Target = d.Relations[0].Source, d.Relations[0].Name, d.Relations[0].Target
+	if !reflect.DeepEqual(d, mine) {
 		return refusal.Errorf("%s: the graph in memory is not the one in this store; open the store again", dir)
 	}
 	return nil

@@ -3,6 +3,8 @@ package graph
 import (
 	"fmt"
 	"slices"
+
+	"weft/internal/memory"
 )
 
 // Edges is an edge list: edge k goes from Source[k] to Target[k], with Weight[k] and the k-th row of Features where present.
@@ -17,7 +19,7 @@ type Edges struct {
 func (e *Edges) Len() int { return len(e.Source) }
 
 // NewRelation sorts an edge list over vertices 0…vertices−1 into in-neighbour lists: by target, then by source, duplicates in
-// the order they were given. An end outside the range is an error that names the edge.
+// the order they were given. An end outside the range is an error that names the edge; what exceeds the memory is refused.
 func NewRelation(vertices int, e Edges) (Relation, error) {
 	n := len(e.Source)
 	if len(e.Target) != n || (e.Weights != nil && len(e.Weights) != n) || len(e.Features) != n*e.FeatureColumns {
@@ -28,6 +30,9 @@ func NewRelation(vertices int, e Edges) (Relation, error) {
 		if u, v := e.Source[k], e.Target[k]; u < 0 || int(u) >= vertices || v < 0 || int(v) >= vertices {
 			return Relation{}, fmt.Errorf("edge %d (%d→%d) leaves the range of %d vertices", k, u, v, vertices)
 		}
+	}
+	if err := memory.Need(sortBytes(vertices, &e)); err != nil {
+		return Relation{}, err
 	}
 	// Two stable counting sorts: by source, then by target.
 	bySource := countingOrder(vertices, e.Source, nil)
@@ -56,6 +61,12 @@ func NewRelation(vertices int, e Edges) (Relation, error) {
 		}
 	}
 	return r, nil
+}
+
+// sortBytes is what NewRelation takes at most, beside its argument: two orders and one's counters, or one and the result.
+func sortBytes(vertices int, e *Edges) int64 {
+	const order, counter = 8, 8
+	return 2*order*int64(e.Len()) + counter*int64(vertices+1) + 4*int64(len(e.Weights)) + 4*int64(len(e.Features))
 }
 
 // countingOrder returns the positions 0…len(key)−1, taken in the order given by previous (nil: ascending), stably sorted by key.
@@ -97,6 +108,19 @@ func (r *Relation) Edges() Edges {
 		}
 	}
 	return e
+}
+
+// duplicates counts the edges beyond the first between the same two vertices.
+func (r *Relation) duplicates() int64 {
+	n := int64(0)
+	for v := range len(r.Indptr) - 1 {
+		for k := r.Indptr[v] + 1; k < r.Indptr[v+1]; k++ {
+			if r.Sources[k-1] == r.Sources[k] {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // sorted reports whether every row's sources ascend.

@@ -4,9 +4,10 @@ package graph
 // it is complete and on disk. The first error stays: every later step does nothing and returns it.
 type Folder struct{ s *staging }
 
-// CreateFolder begins the directory dir. What is there under that name stays until Commit puts the new one in its place.
-func CreateFolder(dir string) (*Folder, error) {
-	s, err := stageOver(dir)
+// CreateFolder begins the directory of that name, a path below the directory within on which no symbolic link
+// is followed. What is there under that name stays until Commit puts the new one in its place.
+func CreateFolder(within, name string) (*Folder, error) {
+	s, err := stageOver(within, name)
 	if err != nil {
 		return nil, err
 	}

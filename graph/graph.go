@@ -16,6 +16,9 @@ type Graph struct {
 	Provenance string
 	// Names are the vertices' names where the source has them (nil otherwise), len V. They are stored beside the arrays.
 	Names []string
+	// Notes say how the edges, vertices and features came to differ from their source, or that they do not: a line each, in the order
+	// of the changes. They are not stored.
+	Notes []string
 
 	path   string // of the store, empty for a graph made in memory
 	mapped *mappings
@@ -67,6 +70,20 @@ func (f *Features) Sparse() bool { return f.Indptr != nil }
 
 // MultiLabel reports whether a vertex may carry several labels.
 func (l *Labels) MultiLabel() bool { return l.Multi != nil }
+
+// OneClass reports whether all vertices that carry a label carry the same one. It is false where vertices may
+// carry several.
+func (l *Labels) OneClass() bool {
+	first := int64(-1)
+	for _, class := range l.Class {
+		if first < 0 {
+			first = class
+		} else if class >= 0 && class != first {
+			return false
+		}
+	}
+	return first >= 0
+}
 
 // Close gives back what the graph holds of the operating system (mapped files). The arrays must not be used afterwards. It
 // does nothing for a graph made in memory.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"weft/internal/document"
 	"weft/internal/refusal"
 )
 
@@ -124,7 +125,7 @@ func (d *description) isPart() bool {
 // partDescription reads the graph.json of a part and checks it as far as that needs no other file.
 func (m *mappings) partDescription(dir string) (*description, error) {
 	path := filepath.Join(dir, descriptionFile)
-	text, err := readDescriptionText(path)
+	text, err := document.Read(path, maxDescription)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, refusal.Errorf("%s: missing; %s", path, m.wayOut)
 	}
@@ -139,8 +140,8 @@ func (m *mappings) partDescription(dir string) (*description, error) {
 }
 
 func parsePartDescription(text []byte) (*description, error) {
-	d, err := decodeDescription(text)
-	if err != nil {
+	d := &description{}
+	if err := document.StrictJSON(text, formatVersion, d); err != nil {
 		return nil, err
 	}
 	if !d.isPart() || len(d.Relations) != 2 {

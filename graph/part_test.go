@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -37,7 +39,7 @@ func part(g *Graph) *Part {
 // folder writes parts into a new directory.
 func folder(t testing.TB, dir string, parts map[string]*Part) {
 	t.Helper()
-	f, err := CreateFolder(dir)
+	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +86,7 @@ func TestFolderReplaces(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "parts")
 	folder(t, dir, map[string]*Part{"old": part(dense())})
-	f, err := CreateFolder(dir)
+	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +115,7 @@ func TestMoveAside(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "parts")
 	folder(t, dir, map[string]*Part{"old": part(dense())})
-	f, err := CreateFolder(dir)
+	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,17 +123,18 @@ func TestMoveAside(t *testing.T) {
 	if err := f.AddInt32s("new.npy", []int32{1}); err != nil {
 		t.Fatal(err)
 	}
-	old, err := f.s.moveAside()
+	name, err := f.s.moveAside()
 	if err != nil {
 		t.Fatal(err)
 	}
+	old := filepath.Join(parent, name)
 	if diff := cmp.Diff([]string{"new.npy"}, left(t, dir)); diff != "" {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff([]string{"ids.npy", "old"}, left(t, old)); diff != "" {
 		t.Error(diff)
 	}
-	if f, err = CreateFolder(dir); err != nil { // its sweep finds what was moved
+	if f, err = CreateFolder(filepath.Dir(dir), filepath.Base(dir)); err != nil { // its sweep finds what was moved
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(old); !os.IsNotExist(err) {
@@ -142,10 +145,50 @@ func TestMoveAside(t *testing.T) {
 	}
 }
 
+// Where the new directory cannot take its place the old one comes back.
+func TestMoveAsideFails(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "parts")
+	folder(t, dir, map[string]*Part{"old": part(dense())})
+	f, err := CreateFolder(parent, "parts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Abort()
+	if err := f.s.parent.RemoveAll(f.s.hidden); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.s.moveAside(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+	if diff := cmp.Diff([]string{"ids.npy", "old"}, left(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// No link on the way to a folder is followed, not to a place below the same directory either.
+func TestFolderBehindALink(t *testing.T) {
+	parent := t.TempDir()
+	if err := errors.Join(os.MkdirAll(filepath.Join(parent, "real", "parts"), 0o777), os.Symlink("real", filepath.Join(parent, "link")),
+		os.Symlink("parts", filepath.Join(parent, "real", "alias")), os.WriteFile(filepath.Join(parent, "file"), nil, 0o666)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{
+		"link/parts": "link: a symbolic link", "real/alias": "alias: a symbolic link", "file/parts": "file: not a folder", "file": "file: not a folder",
+	} {
+		if _, err := CreateFolder(parent, name); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: error %v; want %q", name, err, want)
+		}
+	}
+	if diff := cmp.Diff([]string{"alias", "parts"}, left(t, filepath.Join(parent, "real"))); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // A name that cannot be made stays the folder's error.
 func TestFolderKeepsItsError(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "parts")
-	f, err := CreateFolder(dir)
+	f, err := CreateFolder(filepath.Dir(dir), filepath.Base(dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,7 +241,7 @@ func TestFilesAndCheckStored(t *testing.T) {
 		if err := opened.CheckStored(dir); err != nil {
 			t.Error(err)
 		}
-		if err := opened.AddSelfLoops().CheckStored(dir); !refusal.Is(err) {
+		if err := must(opened.AddSelfLoops()).CheckStored(dir); !refusal.Is(err) {
 			t.Errorf("a changed graph: error %v", err)
 		}
 		if err := opened.Close(); err != nil {

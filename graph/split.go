@@ -8,15 +8,22 @@ import (
 	"strconv"
 	"strings"
 
+	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
 // SplitRule says how the labelled vertices are divided into train, validation and test vertices. ParseSplit makes one.
 type SplitRule struct {
-	spec       string
-	kind       splitKind
-	percent    [3]float64 // random: train, validation, test
-	train, val int        // per-class: vertices of each class
+	spec    string
+	kind    splitKind
+	percent [3]float64   // random: train, validation, test
+	parts   [3]splitPart // per-class: train, validation, test
+}
+
+// splitPart is the size of a part of a split by the rule per-class.
+type splitPart struct {
+	vertices int  // 0: those that the other parts leave
+	inAll    bool // drawn from all classes together; otherwise so many of each
 }
 
 type splitKind int
@@ -35,6 +42,10 @@ const maxSplits = 1000
 //	given             the splits that the source has
 //	random:60/20/20   percentages of the labelled vertices that train, validate and test, 100 together
 //	per-class=20,30   20 vertices of each class train, 30 validate, the rest test
+//
+// A third count of per-class limits the test vertices, and = before the second or third makes it one of all
+// classes together, drawn from what those of each class leave: per-class=20,=500,=1000 is how the Planetoid
+// splits were drawn (Yang et al. 2016, arXiv:1603.08861).
 func ParseSplit(spec string) (SplitRule, error) {
 	if spec == "given" {
 		return SplitRule{spec: spec, kind: splitGiven}, nil
@@ -45,7 +56,7 @@ func ParseSplit(spec string) (SplitRule, error) {
 	if list, ok := strings.CutPrefix(spec, "per-class="); ok {
 		return parsePerClass(spec, strings.Split(list, ","))
 	}
-	return SplitRule{}, refusal.Errorf("--split %q is unknown: give given, random:60/20/20 or per-class=20,30", spec)
+	return SplitRule{}, refusal.Errorf("--split %q is unknown: give given, random:60/20/20, per-class=20,30 or per-class=20,=500,=1000", spec)
 }
 
 func parseRandom(spec string, parts []string) (SplitRule, error) {
@@ -73,16 +84,20 @@ func parseRandom(spec string, parts []string) (SplitRule, error) {
 
 func parsePerClass(spec string, parts []string) (SplitRule, error) {
 	rule := SplitRule{spec: spec, kind: splitPerClass}
-	if len(parts) != 2 {
-		return SplitRule{}, refusal.Errorf("--split %q: give two counts, for instance per-class=20,30", spec)
+	if len(parts) != 2 && len(parts) != 3 {
+		return SplitRule{}, refusal.Errorf("--split %q: give two counts or three, for instance per-class=20,30 or per-class=20,=500,=1000", spec)
 	}
-	for i, count := range []*int{&rule.train, &rule.val} {
-		n, err := strconv.ParseInt(parts[i], 10, 32)
+	for i, text := range parts {
+		digits, inAll := strings.CutPrefix(text, "=")
+		n, err := strconv.ParseInt(digits, 10, 32)
 		if err != nil || n < 1 {
-			return SplitRule{}, refusal.Errorf("--split %q: %q is no count of vertices: give two from 1, for instance per-class=20,30",
-				spec, parts[i])
+			return SplitRule{}, refusal.Errorf("--split %q: %q is no count of vertices: give counts from 1, for instance per-class=20,30",
+				spec, text)
 		}
-		*count = int(n)
+		if inAll && i == 0 {
+			return SplitRule{}, refusal.Errorf("--split %q: the vertices that train are counted for each class: leave the first = out", spec)
+		}
+		rule.parts[i] = splitPart{int(n), inAll}
 	}
 	return rule, nil
 }
@@ -112,6 +127,9 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 	if err != nil {
 		return err
 	}
+	if err := memory.Need(8 * int64(len(labelled)) * int64(count+1)); err != nil {
+		return fmt.Errorf("--splits %d: %w", count, err)
+	}
 	splits := make([]Split, count)
 	for k := range splits {
 		random := rand.New(rand.NewPCG(seed, uint64(k)))
@@ -120,7 +138,7 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 		if rule.kind == splitRandom {
 			splits[k] = rule.cut(shuffled)
 		} else {
-			splits[k] = rule.deal(shuffled, &g.Labels)
+			splits[k] = rule.deal(shuffled, &g.Labels, random)
 		}
 		slices.Sort(splits[k].Train)
 		slices.Sort(splits[k].Val)
@@ -146,7 +164,8 @@ func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
 		}
 	}
 	if len(ids) == 0 {
-		return nil, refusal.Errorf("--split %s: no vertex has a label: give labels, or bring a split and give --split given", rule.spec)
+		return nil, refusal.Errorf("--split %s: no vertex has a label, and labels are what is split: bring them (import edges: with --labels), "+
+			"or bring the split (import edges: with --train, --val and --test) and leave --split out", rule.spec)
 	}
 	if rule.kind == splitPerClass {
 		return ids, l.checkPerClass(rule, len(ids))
@@ -174,14 +193,18 @@ func (l *Labels) checkPerClass(rule SplitRule, labelled int) error {
 			size[class]++
 		}
 	}
-	need := rule.train + rule.val
+	need, inAll := rule.needs()
 	for class, n := range size {
 		if n < need {
 			return refusal.Errorf("--split %s: class %s has %d vertices, fewer than %d: give smaller counts or random:60/20/20",
 				rule.spec, l.className(class), n, need)
 		}
 	}
-	if labelled == need*l.Classes {
+	switch left := labelled - need*l.Classes - inAll; {
+	case left < 0:
+		return refusal.Errorf("--split %s: %d of each class leave %d vertices, fewer than %d in all: give smaller counts",
+			rule.spec, need, left+inAll, inAll)
+	case left == 0 && rule.parts[2].vertices == 0:
 		return refusal.Errorf("--split %s leaves no vertex to test on: give smaller counts or random:60/20/20", rule.spec)
 	}
 	return nil
@@ -210,21 +233,52 @@ func (r *SplitRule) cut(shuffled []int64) Split {
 	return Split{Train: shuffled[:train:train], Val: shuffled[train:val:val], Test: shuffled[val:]}
 }
 
-// deal gives the first shuffled vertices of each class to train, the next to validate and the rest to test.
-func (r *SplitRule) deal(shuffled []int64, labels *Labels) Split {
+// needs is how many vertices of each class the rule takes, and how many more of all classes together.
+func (r *SplitRule) needs() (each, inAll int) {
+	for _, p := range r.parts {
+		if p.inAll {
+			inAll += p.vertices
+		} else {
+			each += p.vertices
+		}
+	}
+	return each, inAll
+}
+
+// deal gives the first shuffled vertices of each class to the parts that count by class, in their order. The
+// rest is shuffled again, as small classes come late in it, for the parts that count in all and the one that
+// takes what is left.
+func (r *SplitRule) deal(shuffled []int64, labels *Labels, random *rand.Rand) Split {
 	var s Split
+	lists := [...]*[]int64{&s.Train, &s.Val, &s.Test}
+	var rest []int64
 	dealt := make([]int, labels.Classes)
 	for _, v := range shuffled {
-		class := labels.Class[v]
-		switch n := dealt[class]; {
-		case n < r.train:
-			s.Train = append(s.Train, v)
-		case n < r.train+r.val:
-			s.Val = append(s.Val, v)
-		default:
-			s.Test = append(s.Test, v)
+		to, n := &rest, dealt[labels.Class[v]]
+		dealt[labels.Class[v]]++
+		for i, p := range r.parts {
+			if p.inAll {
+				continue
+			}
+			if n < p.vertices {
+				to = lists[i]
+				break
+			}
+			n -= p.vertices
 		}
-		dealt[class]++
+		*to = append(*to, v)
+	}
+	random.Shuffle(len(rest), func(i, j int) { rest[i], rest[j] = rest[j], rest[i] })
+	for i, p := range r.parts {
+		n := p.vertices
+		switch {
+		case p == splitPart{}:
+			n = len(rest)
+		case !p.inAll:
+			continue
+		}
+		*lists[i] = append(*lists[i], rest[:n]...)
+		rest = rest[n:]
 	}
 	return s
 }

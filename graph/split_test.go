@@ -15,7 +15,7 @@ import (
 
 // labelledGraph has vertices in classes in turn; every fifth is unlabelled.
 func labelledGraph(vertices, classes int) *Graph {
-	g := &Graph{Relation: mustRelation(vertices, Edges{}), Labels: Labels{Classes: classes, Class: make([]int64, vertices)}}
+	g := &Graph{Relation: must(NewRelation(vertices, Edges{})), Labels: Labels{Classes: classes, Class: make([]int64, vertices)}}
 	for v := range vertices {
 		g.Labels.Class[v] = int64(v % classes)
 		if v%5 == 4 {
@@ -26,7 +26,7 @@ func labelledGraph(vertices, classes int) *Graph {
 }
 
 func multiLabelGraph(vertices int) *Graph {
-	g := &Graph{Relation: mustRelation(vertices, Edges{}), Labels: Labels{Classes: 2, Multi: make([]float32, 2*vertices)}}
+	g := &Graph{Relation: must(NewRelation(vertices, Edges{})), Labels: Labels{Classes: 2, Multi: make([]float32, 2*vertices)}}
 	for v := 4; v < vertices; v += 5 {
 		g.Labels.Multi[2*v], g.Labels.Multi[2*v+1] = float32(math.NaN()), float32(math.NaN())
 	}
@@ -44,6 +44,12 @@ func TestSplitsPartTheLabelledVertices(t *testing.T) {
 		{labelledGraph(1000, 3), "random:80/20/0", 640, 160, 0},
 		{labelledGraph(1000, 3), "random:100/0/0", 800, 0, 0},
 		{labelledGraph(1000, 3), "per-class=20,30", 60, 90, 650},
+		{labelledGraph(1000, 3), "per-class=20,30,40", 60, 90, 120},
+		{labelledGraph(1000, 3), "per-class=20,=100", 60, 100, 640},
+		{labelledGraph(1000, 3), "per-class=20,=100,=200", 60, 100, 200},
+		{labelledGraph(1000, 3), "per-class=20,=100,30", 60, 100, 90},
+		{labelledGraph(1000, 3), "per-class=20,30,=200", 60, 90, 200},
+		{labelledGraph(1000, 3), "per-class=20,=500,=240", 60, 500, 240},
 		{labelledGraph(11, 1), "random:60/20/20", 5, 2, 2},
 		{multiLabelGraph(1000), "random:60/20/20", 480, 160, 160},
 	} {
@@ -90,6 +96,55 @@ func TestPerClassCounts(t *testing.T) {
 	}
 }
 
+// Vertices counted in all are drawn evenly from what training leaves: a class of which little is left comes
+// as often as it is there.
+func TestCountsInAllAreUniform(t *testing.T) {
+	const large, small, train, val = 900, 100, 50, 95
+	g := &Graph{Relation: must(NewRelation(large+small, Edges{})), Labels: Labels{Classes: 2, Class: make([]int64, large+small)}}
+	for v := large; v < large+small; v++ {
+		g.Labels.Class[v] = 1
+	}
+	const splits = 500
+	if err := g.MakeSplits(fmt.Sprintf("per-class=%d,=%d,=%d", train, val, val), splits, 3); err != nil {
+		t.Fatal(err)
+	}
+	of := [2]int{}
+	for _, s := range g.Splits {
+		for part, list := range [][]int64{s.Val, s.Test} {
+			for _, v := range list {
+				of[part] += int(g.Labels.Class[v])
+			}
+		}
+	}
+	want := float64(val) * (small - train) / (large + small - 2*train) // of a hypergeometric distribution, for each split
+	deviation := math.Sqrt(want / splits)
+	for part, n := range of {
+		if mean := float64(n) / splits; math.Abs(mean-want) > 5*deviation {
+			t.Errorf("part %d has %g vertices of the small class in the mean, want %g ± %.2g", part, mean, want, deviation)
+		}
+	}
+}
+
+// The splits of this seed stay what they are: results refer to them by their number.
+func TestSplitsStay(t *testing.T) {
+	for spec, want := range map[string]Split{
+		"per-class=2,3": {
+			Train: []int64{5, 8, 11, 18}, Val: []int64{2, 6, 13, 15, 16, 17}, Test: []int64{0, 1, 3, 7, 10, 12},
+		},
+		"random:60/20/20": {
+			Train: []int64{2, 5, 6, 8, 11, 13, 15, 16, 17, 18}, Val: []int64{0, 7, 10}, Test: []int64{1, 3, 12},
+		},
+	} {
+		g := labelledGraph(20, 2)
+		if err := g.MakeSplits(spec, 1, 1); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, g.Splits[0]); d != "" {
+			t.Errorf("%s: %s", spec, d)
+		}
+	}
+}
+
 // Split k depends on the seed and k, not on how many are made.
 func TestSplitsAreSeeded(t *testing.T) {
 	splits := func(spec string, count int, seed uint64) []Split {
@@ -100,7 +155,7 @@ func TestSplitsAreSeeded(t *testing.T) {
 		}
 		return g.Splits
 	}
-	for _, spec := range []string{"random:60/20/20", "per-class=20,30"} {
+	for _, spec := range []string{"random:60/20/20", "per-class=20,30", "per-class=20,=30,=40"} {
 		five := splits(spec, 5, 1)
 		if d := cmp.Diff(five[:2], splits(spec, 2, 1)); d != "" {
 			t.Errorf("%s: %s", spec, d)
@@ -147,12 +202,20 @@ func TestSplitRefusals(t *testing.T) {
 		{small, "random:99/0.5/0.5", 1, "none"},
 		{small, "per-class=20", 1, "two counts"},
 		{small, "per-class=0,30", 1, `"0"`},
+		{small, "per-class==20,30", 1, "leave the first = out"},
+		{small, "per-class=20,=,30", 1, `"=" is no count`},
+		{small, "per-class=20,==9", 1, `"==9" is no count`},
+		{small, "per-class=20,1,1,1", 1, "two counts or three"},
+		{small, "per-class=20,=41", 1, "20 of each class leave 40 vertices, fewer than 41 in all"},
+		{small, "per-class=20,=30,=11", 1, "20 of each class leave 40 vertices, fewer than 41 in all"},
+		{small, "per-class=20,=40", 1, "no vertex to test on"},
+		{small, "per-class=20,=5,21", 1, "class 0 (cats) has 40 vertices, fewer than 41"},
 		{small, "per-class=20,99999999999", 1, "99999999999"},
 		{small, "per-class=20,30", 1, "class 0 (cats) has 40 vertices, fewer than 50"},
 		{labelledGraph(100, 2), "per-class=20,30", 1, "class 0 has 40 vertices"},
 		{exact, "per-class=20,30", 1, "no vertex to test on"},
 		{multiLabelGraph(500), "per-class=20,30", 1, "several labels"},
-		{&Graph{Relation: mustRelation(9, Edges{})}, "random:60/20/20", 1, "no vertex has a label"},
+		{&Graph{Relation: must(NewRelation(9, Edges{}))}, "random:60/20/20", 1, "with --labels), or bring the split (import edges: with --train, --val and --test) and leave --split out"},
 		{small, "given", 1, "no split"},
 		{split, "given", 3, "--splits 3"},
 		{small, "random:60/20/20", 0, "--splits 0"},
@@ -185,7 +248,7 @@ func TestRandomPercentagesAreKept(t *testing.T) {
 }
 
 func FuzzParseSplit(f *testing.F) {
-	for _, spec := range []string{"given", "random:60/20/20", "per-class=20,30", "random:1e2/0/0", "per-class=-1,", ""} {
+	for _, spec := range []string{"given", "random:60/20/20", "per-class=20,30", "per-class=20,=500,=1000", "random:1e2/0/0", "per-class=-1,", ""} {
 		f.Add(spec)
 	}
 	f.Fuzz(func(t *testing.T, spec string) {

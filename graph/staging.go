@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
 	"weft/internal/atomicfile"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -22,15 +24,17 @@ import (
 // staging is a store that is being written, in a hidden directory beside its final place. The first error stays and makes
 // every later step do nothing.
 type staging struct {
-	name  string   // of the store, as the caller spells it
-	dir   string   // where the files are written; empty when it is renamed or removed
-	final string   // where they will be, an absolute path
-	over  bool     // what has its name is replaced
-	sub   string   // the directory in dir that files go to, empty: dir itself
-	made  []string // the directories above it that were missing, outermost first
-	lock  *os.File // dir, under a lock that ends with the process
-	open  []*arrayFile
-	err   error
+	name   string   // of the store, as the caller spells it
+	final  string   // where it will be, an absolute path
+	parent *os.Root // the directory that final is in
+	hidden string   // the name in parent that the files are written under; empty when it is renamed or removed
+	dir    *os.Root // the directory of that name
+	over   bool     // what has the final name is replaced
+	sub    string   // the directory in dir that files go to, empty: dir itself
+	made   []string // the directories above it that were missing, outermost first
+	lock   *os.File // dir, under a lock that ends with the process
+	open   []*arrayFile
+	err    error
 }
 
 // inUse are the stores that are being written. Its lock is held while names in their directories change.
@@ -54,21 +58,57 @@ func stage(dir string) (*staging, error) {
 	if err != nil {
 		return nil, err
 	}
-	if entries, err := os.ReadDir(final); err == nil && len(entries) > 0 {
+	entries, err := os.ReadDir(final)
+	switch {
+	case err == nil && len(entries) > 0:
 		return nil, refusal.Errorf("%s: exists and is not empty; remove it or choose another place", dir)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	case errors.Is(err, unix.ENAMETOOLONG):
+		return nil, refusal.Errorf("%s: %w; choose a shorter one", dir, unix.ENAMETOOLONG)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return nil, refusal.Errorf("%s: exists and is not an empty directory; remove it or choose another place", dir)
 	}
-	return begin(&staging{name: dir, final: final})
+	s := &staging{name: dir, final: final}
+	return s, s.begin(func() (*os.Root, error) { return os.OpenRoot(filepath.Dir(final)) })
 }
 
-// stageOver makes the hidden directory for one that replaces what has its name.
-func stageOver(dir string) (*staging, error) {
-	final, err := finalPlace(dir)
+// stageOver makes the hidden directory for one that replaces what has its name, a path below the directory
+// within. No symbolic link on that path is followed.
+func stageOver(within, name string) (*staging, error) {
+	if err := CheckPlace(within, name); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(within)
+	if err != nil {
+		return nil, refusal.Errorf("%w", err)
+	}
+	defer root.Close()
+	final, err := filepath.Abs(filepath.Join(within, name))
 	if err != nil {
 		return nil, err
 	}
-	return begin(&staging{name: dir, final: final, over: true})
+	s := &staging{name: filepath.Join(within, name), final: final, over: true}
+	return s, s.begin(func() (*os.Root, error) { return root.OpenRoot(filepath.Dir(name)) })
+}
+
+// CheckPlace refuses a path below the directory within where something other than directories is on it: a
+// symbolic link could lead out of within. What is not there yet is no fault.
+func CheckPlace(within, path string) error {
+	at := within
+	for element := range strings.SplitSeq(filepath.Clean(path), string(filepath.Separator)) {
+		at = filepath.Join(at, element)
+		info, err := os.Lstat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil
+		case err != nil:
+			return refusal.Errorf("%w", err)
+		case info.Mode()&fs.ModeSymlink != 0:
+			return refusal.Errorf("%s: a symbolic link, and weft writes through none here, as it could lead anywhere; remove the link", at)
+		case !info.IsDir():
+			return refusal.Errorf("%s: not a folder, where weft makes one; move it elsewhere or remove it", at)
+		}
+	}
+	return nil
 }
 
 // finalPlace is the absolute path of a store, which a symbolic link may lead to.
@@ -77,26 +117,35 @@ func finalPlace(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if real, err := filepath.EvalSymlinks(final); err == nil {
-		final = real
+	real, err := filepath.EvalSymlinks(final)
+	if err == nil {
+		return real, nil
+	}
+	if _, err := os.Lstat(final); err == nil {
+		return "", refusal.Errorf("%s: a symbolic link to nothing; remove it or choose another place", dir)
 	}
 	return final, nil
 }
 
-// begin makes the hidden directory.
-func begin(s *staging) (*staging, error) {
+// begin makes the hidden directory; openParent opens the directory that it goes into, once that is there.
+func (s *staging) begin(openParent func() (*os.Root, error)) (err error) {
 	inUse.Lock()
 	defer inUse.Unlock()
 	if err := s.makeParents(); err != nil {
-		return nil, refusal.Errorf("%s: %w; choose another place", s.name, err)
+		return refusal.Errorf("%s: %w; choose another place", s.name, err)
 	}
-	sweep(s.final)
-	if err := s.makeHidden(); err != nil {
-		_ = s.remove()
-		return nil, fmt.Errorf("%s: %w", s.name, err)
+	if s.parent, err = openParent(); err == nil {
+		s.sweep()
+		if err = s.makeHidden(); err != nil {
+			_ = s.parent.Close()
+		}
+	}
+	if err != nil {
+		s.removeParents()
+		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	inUse.stagings = append(inUse.stagings, s)
-	return s, nil
+	return nil
 }
 
 // makeParents makes the directories above the store that are missing.
@@ -134,46 +183,50 @@ func (s *staging) removeParents() {
 func (s *staging) makeHidden() error {
 	const attempts = 10
 	for range attempts {
-		hidden := filepath.Join(filepath.Dir(s.final), atomicfile.Hidden(filepath.Base(s.final)))
-		if err := os.Mkdir(hidden, 0o777); err != nil {
+		hidden := atomicfile.Hidden(filepath.Base(s.final))
+		if err := s.parent.Mkdir(hidden, 0o777); err != nil {
 			return err
 		}
-		lock, err := os.Open(hidden)
+		dir, err := s.parent.OpenRoot(hidden)
 		if errors.Is(err, fs.ErrNotExist) { // swept before it was locked
 			continue
 		}
 		if err != nil {
-			return errors.Join(err, os.Remove(hidden))
+			return errors.Join(err, s.parent.Remove(hidden))
+		}
+		lock, err := dir.Open(".")
+		if err != nil {
+			return errors.Join(err, dir.Close(), s.parent.Remove(hidden))
 		}
 		// A file system without locks locks the sweep out as well.
 		swept := errors.Is(unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
-		if _, err := os.Stat(hidden); swept || err != nil {
-			_ = lock.Close()
+		if _, err := s.parent.Lstat(hidden); swept || err != nil {
+			_ = errors.Join(lock.Close(), dir.Close())
 			continue
 		}
-		s.dir, s.lock = hidden, lock
+		s.hidden, s.dir, s.lock = hidden, dir, lock
 		return nil
 	}
 	return fmt.Errorf("other processes keep removing its temporary directory")
 }
 
-// sweep removes the hidden directories that processes which are no more, killed or without power, left of a store.
-func sweep(final string) {
-	parent, name := filepath.Split(final)
-	entries, err := os.ReadDir(parent)
+// sweep removes the hidden directories that processes which are no more, killed or without power, left of the
+// store.
+func (s *staging) sweep() {
+	entries, err := fs.ReadDir(s.parent.FS(), ".")
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		if !e.IsDir() || !atomicfile.IsHidden(e.Name(), name) {
+		if !e.IsDir() || !atomicfile.IsHidden(e.Name(), filepath.Base(s.final)) {
 			continue
 		}
-		dir, err := os.Open(filepath.Join(parent, e.Name()))
+		dir, err := s.parent.Open(e.Name())
 		if err != nil {
 			continue
 		}
 		if unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			_ = os.RemoveAll(dir.Name())
+			_ = s.parent.RemoveAll(e.Name())
 		}
 		_ = dir.Close()
 	}
@@ -193,7 +246,7 @@ func (s *staging) abort() error {
 		_ = a.f.Close()
 	}
 	s.open = nil
-	if s.dir == "" {
+	if s.hidden == "" {
 		return nil
 	}
 	inUse.Lock()
@@ -205,8 +258,8 @@ func (s *staging) abort() error {
 
 // remove removes the hidden directory and the parents made for it.
 func (s *staging) remove() (err error) {
-	if s.dir != "" {
-		err = os.RemoveAll(s.dir)
+	if s.hidden != "" {
+		err = s.parent.RemoveAll(s.hidden)
 	}
 	s.removeParents()
 	return err
@@ -214,8 +267,8 @@ func (s *staging) remove() (err error) {
 
 // leave ends the staging, after its directory is removed or has its final name. The lock inUse is held.
 func (s *staging) leave() {
-	s.dir = ""
-	_ = s.lock.Close()
+	s.hidden = ""
+	_ = errors.Join(s.lock.Close(), s.dir.Close(), s.parent.Close())
 	inUse.stagings = slices.DeleteFunc(inUse.stagings, func(t *staging) bool { return s == t })
 }
 
@@ -229,7 +282,7 @@ func (s *staging) commit(d *description) error {
 // publish brings everything to disk and gives the directory its final name.
 func (s *staging) publish() {
 	if s.err == nil {
-		s.err = atomicfile.SyncDir(s.dir)
+		s.err = atomicfile.SyncDir(s.dir.Name())
 	}
 	if s.err == nil {
 		s.err = s.rename()
@@ -252,13 +305,13 @@ func (s *staging) enter(name string) {
 	inUse.Lock()
 	defer inUse.Unlock()
 	s.sub = name
-	s.err = os.Mkdir(filepath.Join(s.dir, name), 0o777)
+	s.err = s.dir.Mkdir(name, 0o777)
 }
 
 // exit brings the names in the directory to disk and leaves it.
 func (s *staging) exit() {
 	if s.err == nil {
-		s.err = atomicfile.SyncDir(filepath.Join(s.dir, s.sub))
+		s.err = atomicfile.SyncDir(filepath.Join(s.dir.Name(), s.sub))
 	}
 	s.sub = ""
 }
@@ -267,8 +320,8 @@ func (s *staging) exit() {
 func (s *staging) rename() error {
 	inUse.Lock()
 	defer inUse.Unlock()
-	// rename(2) itself, as os.Rename does not replace an empty directory.
-	err := unix.Rename(s.dir, s.final)
+	// renameat(2) itself, as Root.Rename does not replace an empty directory.
+	err := s.renameat(s.hidden, filepath.Base(s.final), 0)
 	if s.over && (errors.Is(err, unix.EEXIST) || errors.Is(err, unix.ENOTEMPTY)) {
 		return s.replace()
 	}
@@ -284,36 +337,52 @@ func (s *staging) rename() error {
 // replace gives the hidden directory its final name and removes what had it. The lock inUse is held. Whoever is killed between the
 // two leaves the old directory under the hidden name, where the next sweep finds it.
 func (s *staging) replace() error {
-	old := s.dir
-	err := unix.Renameat2(unix.AT_FDCWD, s.dir, unix.AT_FDCWD, s.final, unix.RENAME_EXCHANGE)
+	old := s.hidden
+	err := s.renameat(s.hidden, filepath.Base(s.final), unix.RENAME_EXCHANGE)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
 		old, err = s.moveAside()
 	}
 	if err != nil {
 		return fmt.Errorf("replacing the one that is there: %w", err)
 	}
+	err = s.parent.RemoveAll(old)
 	s.leave()
-	return os.RemoveAll(old)
+	return err
 }
 
 // moveAside is replace on a file system that cannot exchange two names, as NFS: for a moment nothing has the final name. It returns
-// where the old directory is now.
+// the name in the parent that the old directory has now.
 func (s *staging) moveAside() (old string, err error) {
-	old = filepath.Join(filepath.Dir(s.final), atomicfile.Hidden(filepath.Base(s.final)))
-	if err := unix.Rename(s.final, old); err != nil {
+	final := filepath.Base(s.final)
+	old = atomicfile.Hidden(final)
+	if err := s.renameat(final, old, 0); err != nil {
 		return "", err
 	}
-	if err := unix.Rename(s.dir, s.final); err != nil {
-		return "", errors.Join(err, os.RemoveAll(old))
+	if err := s.renameat(s.hidden, final, 0); err != nil {
+		return "", errors.Join(err, s.renameat(old, final, 0))
 	}
 	return old, nil
+}
+
+// renameat renames within the parent.
+func (s *staging) renameat(from, to string, flags uint) error {
+	at, err := s.parent.Open(".")
+	if err != nil {
+		return err
+	}
+	defer at.Close()
+	fd := int(at.Fd())
+	if flags == 0 {
+		return unix.Renameat(fd, from, fd, to)
+	}
+	return unix.Renameat2(fd, from, fd, to, flags)
 }
 
 // create creates a file of the store.
 func (s *staging) create(name string) (*os.File, error) {
 	inUse.Lock()
 	defer inUse.Unlock()
-	return os.Create(filepath.Join(s.dir, s.sub, name))
+	return s.dir.Create(filepath.Join(s.sub, name))
 }
 
 // vertices writes the files of a vertex type.
@@ -374,6 +443,14 @@ func (s *staging) splits(splits []Split) {
 // names writes a list of names, one per line; nothing where names is nil.
 func (s *staging) names(file string, names []string) {
 	if names == nil || s.err != nil {
+		return
+	}
+	const copies, marks = 6, 4 // the encoder's buffers grow by doubling; each name has quotes and a line
+	text := int64(0)
+	for _, name := range names {
+		text += marks + int64(len(name))
+	}
+	if s.err = memory.Need(copies * text); s.err != nil {
 		return
 	}
 	var b bytes.Buffer

@@ -66,8 +66,32 @@ func TestSweep(t *testing.T) {
 	if names := left(t, parent); len(names) != 4 || strings.Contains(strings.Join(names, " "), stale) {
 		t.Errorf("left %v", names)
 	}
-	if _, err := os.Stat(w.s.dir); err != nil {
+	if _, err := os.Stat(w.s.dir.Name()); err != nil {
 		t.Error(err)
+	}
+}
+
+// A store may have any name that its file system takes.
+func TestLongName(t *testing.T) {
+	parent := t.TempDir()
+	for _, name := range []string{strings.Repeat("a", 234), strings.Repeat("b", 255), strings.Repeat("ü", 127)} {
+		if err := dense().Write(filepath.Join(parent, name)); err != nil {
+			t.Error(err)
+		}
+		f, err := CreateFolder(parent, name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if err := f.Abort(); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := dense().Write(filepath.Join(parent, strings.Repeat("c", 256))); !refusal.Is(err) || !strings.Contains(err.Error(), "name too long") {
+		t.Errorf("error %v", err)
+	}
+	if names := left(t, parent); len(names) != 3 {
+		t.Errorf("left %v", names)
 	}
 }
 

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,9 +8,9 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"weft/internal/document"
 	"weft/internal/npy"
 	"weft/internal/refusal"
-	"weft/internal/regular"
 )
 
 // Open maps the graph store in dir into memory and checks it, so that nothing that is done with the graph later can leave its
@@ -90,7 +89,7 @@ func (g *Graph) readVertices(m *mappings, dir string, d *vertexDescription) (err
 		return err
 	}
 	if d.Names {
-		g.Names, err = m.names(dir, namesFile)
+		g.Names, err = m.names(dir, namesFile, d.Count)
 	}
 	return err
 }
@@ -138,7 +137,7 @@ func (l *Labels) read(m *mappings, dir string, d *labelsDescription, vertices in
 		l.Class, err = m.int64s(dir, labelsFile, vertices)
 	}
 	if err == nil && d.Names {
-		l.Names, err = m.names(dir, classNamesFile)
+		l.Names, err = m.names(dir, classNamesFile, d.Classes)
 	}
 	return err
 }
@@ -188,19 +187,12 @@ func (m *mappings) close() error {
 	return errors.Join(errs...)
 }
 
-// names reads a list of names.
-func (m *mappings) names(dir, file string) ([]string, error) {
+// names reads a list of at most so many names.
+func (m *mappings) names(dir, file string, most int) ([]string, error) {
 	path := filepath.Join(dir, file)
-	text, err := regular.ReadFile(path)
+	names, err := document.Strings(path, most)
 	if err != nil {
 		return nil, m.unreadable(path, err)
-	}
-	var names []string
-	if err := json.Unmarshal(text, &names); err != nil {
-		return nil, refusal.Errorf("%s: not a list of names: %w; %s", path, err, m.wayOut)
-	}
-	if names == nil {
-		return nil, refusal.Errorf("%s: not a list of names; %s", path, m.wayOut)
 	}
 	return names, nil
 }

@@ -247,6 +247,7 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 	cases := []damage{
 		{"json cut", cut("graph.json", .2), "graph.json", "unexpected end of JSON"},
 		{"json empty", cut("graph.json", 0), "graph.json", "unexpected end of JSON"},
+		{"json has no end", cut("graph.json", 1<<30), "graph.json", "longer than the 1048576 bytes"},
 		{"json is text", array("graph.json", []int32{1}), "graph.json", "damaged"},
 		{"later format", text("graph.json", `"format": 1`, `"format": 2`), "graph.json", "format version 2"},
 		{"unknown key", text("graph.json", `"format"`, `"size": 7, "format"`), "graph.json", `unknown field "size"`},
@@ -312,6 +313,8 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 			"names null", func(dir string) error { return os.WriteFile(filepath.Join(dir, "names.json"), []byte("null"), 0o644) },
 			"names.json", "not a list",
 		},
+		{"names have no end", cut("names.json", 1<<30), "names.json", "not a list of names: more follows"},
+		{"names too many", text("names.json", `"a",`, `"a","a",`), "names.json", "more than 4"},
 		{"names short", text("names.json", `"a",`, ""), "names.json", "3 names for 4"},
 		{"class names short", text("class_names.json", `"red",`, ""), "class_names.json", "1 names for 2"},
 	}

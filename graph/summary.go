@@ -67,15 +67,13 @@ func (r *Relation) summarize(s *Summary) {
 	// edges u→v ask for u's in-neighbours in ascending order, which is the order they are stored in.
 	next := append([]int64{}, r.Indptr[:s.Vertices]...)
 	s.Symmetric = true
+	s.DuplicateEdges = r.duplicates()
 	for v := range s.Vertices {
 		row := r.Sources[r.Indptr[v]:r.Indptr[v+1]]
-		for k, u := range row {
+		for _, u := range row {
 			out[u]++
 			if int(u) == v {
 				s.SelfLoops++
-			}
-			if k > 0 && row[k-1] == u {
-				s.DuplicateEdges++
 			}
 			if at := next[u]; at < r.Indptr[u+1] && int(r.Sources[at]) == v {
 				next[u]++

@@ -6,11 +6,12 @@ import (
 
 	"weft/graph/internal/counter"
 	"weft/internal/cores"
+	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
 // The changes below return a new graph and leave g as it was. The new graph shares with g the arrays that do not change, so
-// that a mapped g must stay open as long as the new graph is used.
+// that a mapped g must stay open as long as the new graph is used. A change that exceeds the memory is refused.
 
 // Permute relabels the vertices: vertex v becomes newID[v], in the edges, features, labels, splits and names. Parallel edges
 // keep their order. newID must be a permutation of 0…V−1.
@@ -84,12 +85,20 @@ func rowsOf(ids []int64, rows []int32) []int64 {
 
 // relabel makes the graph whose vertex i is g's vertex oldID[i]; newID is the inverse, −1 for a vertex that goes.
 func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
-	kept := g.Relation.filter(func(_ int64, u, v int32) bool { return newID[u] >= 0 && newID[v] >= 0 })
+	kept, err := g.Relation.filter(func(_ int64, u, v int32) bool { return newID[u] >= 0 && newID[v] >= 0 })
+	if err != nil {
+		return nil, err
+	}
 	for k := range kept.Len() {
 		kept.Source[k], kept.Target[k] = newID[kept.Source[k]], newID[kept.Target[k]]
 	}
 	relation, err := NewRelation(len(oldID), kept)
 	if err != nil {
+		return nil, err
+	}
+	f, l := &g.Features, &g.Labels
+	vertexData := 4*(len(f.Dense)+len(f.Indices)+len(f.Data)+len(l.Multi)) + 8*(len(f.Indptr)+len(l.Class))
+	if err := memory.Need(int64(vertexData)); err != nil {
 		return nil, err
 	}
 	changed := g.with(relation)
@@ -106,14 +115,24 @@ func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
 func (g *Graph) with(relation Relation) *Graph {
 	return &Graph{
 		Relation: relation, Features: g.Features, Labels: g.Labels, Splits: g.Splits,
-		Metric: g.Metric, Provenance: g.Provenance, Names: g.Names,
+		Metric: g.Metric, Provenance: g.Provenance, Names: g.Names, Notes: g.Notes,
 	}
+}
+
+// noted adds a line to the notes of a graph that with made.
+func (g *Graph) noted(format string, args ...any) *Graph {
+	g.Notes = append(slices.Clip(g.Notes), fmt.Sprintf(format, args...))
+	return g
 }
 
 // Symmetrize adds the reverse of every edge and removes duplicate edges. Of edges u→v with different weights or features the
 // first stored one stays, and an edge that was there goes before one that was added: where both u→v and v→u exist, each keeps
 // its own weight, and the result is symmetric in its edges only. (PyG's to_undirected adds up the weights of duplicates.)
-func (g *Graph) Symmetrize() *Graph {
+func (g *Graph) Symmetrize() (*Graph, error) {
+	const ends = 5 * 4 // of an edge: its target, and both twice
+	if err := memory.Need(ends*g.Edges() + 2*g.Relation.dataBytes()); err != nil {
+		return nil, err
+	}
 	e := g.Relation.Edges()
 	both := Edges{Source: slices.Concat(e.Source, e.Target), Target: slices.Concat(e.Target, e.Source), FeatureColumns: e.FeatureColumns}
 	if e.Weights != nil {
@@ -122,17 +141,31 @@ func (g *Graph) Symmetrize() *Graph {
 	if e.Features != nil {
 		both.Features = slices.Concat(e.Features, e.Features)
 	}
-	doubled := mustRelation(g.Vertices(), both)
+	doubled, err := NewRelation(g.Vertices(), both)
+	if err != nil {
+		return nil, err
+	}
 	// Sources ascend within a row, hence duplicates are neighbours.
-	single := doubled.filter(func(k int64, u, v int32) bool { return k == doubled.Indptr[v] || doubled.Sources[k-1] != u })
-	return g.with(mustRelation(g.Vertices(), single))
+	single, err := g.filtered(&doubled, func(k int64, u, v int32) bool { return k == doubled.Indptr[v] || doubled.Sources[k-1] != u })
+	if err != nil {
+		return nil, err
+	}
+	duplicates := g.Relation.duplicates()
+	note := fmt.Sprintf("%d edges made to lead both ways: %d added", g.Edges(), single.Edges()-g.Edges()+duplicates)
+	if duplicates > 0 {
+		note += fmt.Sprintf(", %d duplicates left out", duplicates)
+	}
+	return single.noted("%s", note), nil
 }
 
 // AddSelfLoops adds the edge v→v to each vertex v that has none, with weight 1 and edge features 1 (as PyG and DGL do) where
 // the graph has them.
-func (g *Graph) AddSelfLoops() *Graph {
+func (g *Graph) AddSelfLoops() (*Graph, error) {
 	r := &g.Relation
-	e := r.filter(func(int64, int32, int32) bool { return true })
+	e, err := r.filter(func(int64, int32, int32) bool { return true })
+	if err != nil {
+		return nil, err
+	}
 	for v := range g.Vertices() {
 		if _, has := slices.BinarySearch(r.Sources[r.Indptr[v]:r.Indptr[v+1]], int32(v)); has {
 			continue
@@ -145,17 +178,41 @@ func (g *Graph) AddSelfLoops() *Graph {
 			e.Features = append(e.Features, 1)
 		}
 	}
-	return g.with(mustRelation(g.Vertices(), e))
+	relation, err := NewRelation(g.Vertices(), e)
+	if err != nil {
+		return nil, err
+	}
+	return g.with(relation).noted("%d self loops added", int64(e.Len())-g.Edges()), nil
 }
 
 // RemoveSelfLoops removes every edge v→v.
-func (g *Graph) RemoveSelfLoops() *Graph {
-	e := g.Relation.filter(func(_ int64, u, v int32) bool { return u != v })
-	return g.with(mustRelation(g.Vertices(), e))
+func (g *Graph) RemoveSelfLoops() (*Graph, error) {
+	without, err := g.filtered(&g.Relation, func(_ int64, u, v int32) bool { return u != v })
+	if err != nil {
+		return nil, err
+	}
+	if loops := g.Edges() - without.Edges(); loops > 0 {
+		without.noted("%d self loops left out", loops)
+	}
+	return without, nil
 }
 
 // LargestComponent keeps the largest weakly connected component, of several as large the one with the smallest vertex.
-func (g *Graph) LargestComponent() *Graph {
+func (g *Graph) LargestComponent() (*Graph, error) {
+	const component, size, keep, ids = 4, 8, 1, 8
+	if err := memory.Need((component + size + keep + ids) * int64(g.Vertices())); err != nil {
+		return nil, err
+	}
+	induced, err := g.Induced(g.inLargest())
+	if err != nil {
+		return nil, err
+	}
+	return induced.noted("%d vertices and %d edges outside the largest component left out",
+		g.Vertices()-induced.Vertices(), g.Edges()-induced.Edges()), nil
+}
+
+// inLargest marks the vertices of the largest component.
+func (g *Graph) inLargest() []bool {
 	component := g.components()
 	size := make([]int, len(component))
 	for _, c := range component {
@@ -171,11 +228,7 @@ func (g *Graph) LargestComponent() *Graph {
 	for v, c := range component {
 		keep[v] = int(c) == largest
 	}
-	induced, err := g.Induced(keep)
-	if err != nil {
-		panic(err) // keep has one mark for each vertex
-	}
-	return induced
+	return keep
 }
 
 // components returns for each vertex the smallest vertex of its weakly connected component.
@@ -214,6 +267,9 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 		return nil, refusal.Errorf("--random-features %d: give between 1 and %d columns", columns, maxRandomColumns)
 	}
 	n := g.Vertices()
+	if err := memory.Need(4 * int64(n) * int64(columns)); err != nil {
+		return nil, fmt.Errorf("--random-features %d: %w", columns, err)
+	}
 	dense, noise := make([]float32, n*columns), counter.New(seed, "features")
 	cores.Share(n, func(from, to int) {
 		for v := from; v < to; v++ {
@@ -226,8 +282,11 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 }
 
 // filter lists copies of the edges that keep accepts: edge k of the stored order, from u to v.
-func (r *Relation) filter(keep func(k int64, u, v int32) bool) Edges {
+func (r *Relation) filter(keep func(k int64, u, v int32) bool) (Edges, error) {
 	all := len(r.Sources)
+	if err := memory.Need(2*4*int64(all) + r.dataBytes()); err != nil {
+		return Edges{}, err
+	}
 	e := Edges{Source: make([]int32, 0, all), Target: make([]int32, 0, all), FeatureColumns: r.EdgeColumns}
 	if r.Weights != nil {
 		e.Weights = make([]float32, 0, all)
@@ -246,17 +305,24 @@ func (r *Relation) filter(keep func(k int64, u, v int32) bool) Edges {
 			e.Features = append(e.Features, r.EdgeFeatures[k*columns:(k+1)*columns]...)
 		}
 	}
-	return e
+	return e, nil
 }
 
-// mustRelation is NewRelation for edges that come from a valid relation of as many vertices.
-func mustRelation(vertices int, e Edges) Relation {
-	r, err := NewRelation(vertices, e)
+// filtered is g with those edges of r that keep accepts.
+func (g *Graph) filtered(r *Relation, keep func(k int64, u, v int32) bool) (*Graph, error) {
+	e, err := r.filter(keep)
 	if err != nil {
-		panic(err)
+		return nil, err
 	}
-	return r
+	relation, err := NewRelation(g.Vertices(), e)
+	if err != nil {
+		return nil, err
+	}
+	return g.with(relation), nil
 }
+
+// dataBytes is what the edges' weights and features take.
+func (r *Relation) dataBytes() int64 { return 4 * int64(len(r.Weights)+len(r.EdgeFeatures)) }
 
 // rows returns the features of the vertices ids, in that order.
 func (f *Features) rows(ids []int32) Features {

@@ -5,7 +5,9 @@ import (
 	"math"
 	"math/rand/v2"
 	"runtime"
+	"runtime/debug"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,7 +30,7 @@ func drawGraph(t *rapid.T) *Graph {
 	if rapid.Bool().Draw(t, "edge features") {
 		e.FeatureColumns, e.Features = 2, iota32(2*e.Len())
 	}
-	g := &Graph{Relation: mustRelation(n, e), Metric: "accuracy", Provenance: "a test"}
+	g := &Graph{Relation: must(NewRelation(n, e)), Metric: "accuracy", Provenance: "a test"}
 	switch rapid.IntRange(0, 2).Draw(t, "features") {
 	case 1:
 		g.Features = Features{Columns: 3, Dense: iota32(3 * n)}
@@ -81,7 +83,7 @@ func iota32(n int) []float32 {
 }
 
 func differences(a, b *Graph) string {
-	return cmp.Diff(a, b, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs())
+	return cmp.Diff(a, b, cmpopts.IgnoreUnexported(Graph{}), cmpopts.IgnoreFields(Graph{}, "Notes"), cmpopts.EquateEmpty(), cmpopts.EquateNaNs())
 }
 
 // onGraphs checks a property on random graphs, and that it leaves its graph as it was.
@@ -190,7 +192,7 @@ func TestPermute(t *testing.T) {
 }
 
 func TestPermuteRefusesOtherIDs(t *testing.T) {
-	g := &Graph{Relation: mustRelation(3, Edges{})}
+	g := &Graph{Relation: must(NewRelation(3, Edges{}))}
 	for _, ids := range [][]int32{{0, 1}, {0, 1, 1}, {0, 1, 3}, {-1, 0, 1}} {
 		if _, err := g.Permute(ids); err == nil {
 			t.Errorf("%v was taken for a permutation of three", ids)
@@ -198,10 +200,18 @@ func TestPermuteRefusesOtherIDs(t *testing.T) {
 	}
 }
 
+// must is for changes that nothing stands against.
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 func TestSymmetrize(t *testing.T) {
 	onGraphs(t, func(t *rapid.T, g *Graph) {
-		s := g.Symmetrize()
-		if d := differences(s, s.Symmetrize()); d != "" {
+		s := must(g.Symmetrize())
+		if d := differences(s, must(s.Symmetrize())); d != "" {
 			t.Fatal("twice is not once: ", d)
 		}
 		before, after := edgeList(g), edgeList(s)
@@ -225,9 +235,25 @@ func TestSymmetrize(t *testing.T) {
 	})
 }
 
+// Each change says what it did, in numbers.
+func TestNotes(t *testing.T) {
+	g := &Graph{Relation: must(NewRelation(5, Edges{Source: []int32{0, 0, 1, 2, 3}, Target: []int32{1, 1, 0, 2, 2}}))}
+	want := []string{
+		"5 edges made to lead both ways: 1 added, 1 duplicates left out", "1 self loops left out", "5 self loops added",
+		"3 vertices and 5 edges outside the largest component left out",
+	}
+	changed := must(must(must(must(g.Symmetrize()).RemoveSelfLoops()).AddSelfLoops()).LargestComponent())
+	if diff := cmp.Diff(want, changed.Notes); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if g.Notes != nil {
+		t.Errorf("the graph itself says %q", g.Notes)
+	}
+}
+
 func TestSelfLoops(t *testing.T) {
 	onGraphs(t, func(t *rapid.T, g *Graph) {
-		looped, bare := g.AddSelfLoops(), g.RemoveSelfLoops()
+		looped, bare := must(g.AddSelfLoops()), must(g.RemoveSelfLoops())
 		had, has := ends(edgeList(g)), ends(edgeList(looped))
 		for v := range int32(g.Vertices()) {
 			loop := [2]int32{v, v}
@@ -244,10 +270,10 @@ func TestSelfLoops(t *testing.T) {
 		if slices.ContainsFunc(edgeList(bare), func(e edge) bool { return e.u == e.v }) {
 			t.Fatal("a loop stayed")
 		}
-		if d := differences(bare, looped.RemoveSelfLoops()); d != "" {
+		if d := differences(bare, must(looped.RemoveSelfLoops())); d != "" {
 			t.Fatal("other edges changed: ", d)
 		}
-		if d := differences(looped, looped.AddSelfLoops()); d != "" {
+		if d := differences(looped, must(looped.AddSelfLoops())); d != "" {
 			t.Fatal("twice is not once: ", d)
 		}
 	})
@@ -285,7 +311,7 @@ func TestInduced(t *testing.T) {
 			}
 		}
 	})
-	if _, err := (&Graph{Relation: mustRelation(3, Edges{})}).Induced(make([]bool, 2)); err == nil {
+	if _, err := (&Graph{Relation: must(NewRelation(3, Edges{}))}).Induced(make([]bool, 2)); err == nil {
 		t.Error("two marks were taken for three vertices")
 	}
 }
@@ -307,7 +333,7 @@ func TestLargestComponent(t *testing.T) {
 				largest, first = size[c], c
 			}
 		}
-		part := g.LargestComponent()
+		part := must(g.LargestComponent())
 		if part.Vertices() != largest || part.Names[0] != g.Names[first] {
 			t.Fatalf("%d vertices from %s, want %d from %s", part.Vertices(), part.Names[0], largest, g.Names[first])
 		}
@@ -323,14 +349,14 @@ func TestLargestComponent(t *testing.T) {
 			t.Fatalf("the component is not connected: %v", reached)
 		}
 	})
-	empty := &Graph{Relation: mustRelation(0, Edges{})}
-	if n := empty.LargestComponent().Vertices(); n != 0 {
+	empty := &Graph{Relation: must(NewRelation(0, Edges{}))}
+	if n := must(empty.LargestComponent()).Vertices(); n != 0 {
 		t.Errorf("the component of an empty graph has %d vertices", n)
 	}
 }
 
 func TestRandomFeatures(t *testing.T) {
-	g := &Graph{Relation: mustRelation(1000, Edges{}), Names: make([]string, 1000)}
+	g := &Graph{Relation: must(NewRelation(1000, Edges{})), Names: make([]string, 1000)}
 	make1 := func(columns int, seed uint64) []float32 {
 		t.Helper()
 		changed, err := g.RandomFeatures(columns, seed)
@@ -369,8 +395,35 @@ func BenchmarkSymmetrize(b *testing.B) {
 	for k := range m {
 		e.Source[k], e.Target[k] = random.Int32N(n), random.Int32N(n)
 	}
-	g := &Graph{Relation: mustRelation(n, e)}
+	g := &Graph{Relation: must(NewRelation(n, e))}
 	for b.Loop() {
-		g.Symmetrize()
+		must(g.Symmetrize())
+	}
+}
+
+// What a change would take is held against the memory before it is made.
+func TestChangesWithoutMemory(t *testing.T) {
+	const vertices, edges = 1 << 20, 1 << 20
+	e := Edges{Source: make([]int32, edges), Target: make([]int32, edges)}
+	for k := range edges {
+		e.Source[k], e.Target[k] = int32(k), int32((k+1)%vertices)
+	}
+	g := &Graph{Relation: must(NewRelation(vertices, e)), Labels: Labels{Classes: 1, Class: make([]int64, vertices)}}
+	changes := map[string]func() (*Graph, error){
+		"symmetrize":        g.Symmetrize,
+		"largest component": g.LargestComponent,
+		"add loops":         g.AddSelfLoops,
+		"remove loops":      g.RemoveSelfLoops,
+		"random features":   func() (*Graph, error) { return g.RandomFeatures(64, 0) },
+		"splits":            func() (*Graph, error) { return g, g.MakeSplits("random:60/20/20", 10, 0) },
+	}
+	runtime.GC()
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.HeapAlloc) + 24<<20))
+	for name, change := range changes {
+		if _, err := change(); !refusal.Is(err) || !strings.Contains(err.Error(), " MB of memory") {
+			t.Errorf("%s: error %v, want a refusal", name, err)
+		}
 	}
 }

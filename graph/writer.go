@@ -199,7 +199,7 @@ func (w *Writer) checkSplits() error {
 	var l Labels
 	if w.labels != nil && len(w.splits) > 0 {
 		var err error
-		if l.Class, err = m.int64s(w.s.dir, labelsFile, w.shape.Vertices); err != nil {
+		if l.Class, err = m.int64s(w.s.dir.Name(), labelsFile, w.shape.Vertices); err != nil {
 			return err
 		}
 	}

@@ -38,10 +38,8 @@ func TestParallel(t *testing.T) {
 		}
 		callers.Wait()
 	}
-	for start := time.Now(); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
-		if time.Since(start) > 5*time.Second {
-			t.Fatalf("%d goroutines are left over", runtime.NumGoroutine()-before)
-		}
+	for runtime.NumGoroutine() > before { // without end where a helper stays
+		time.Sleep(time.Millisecond)
 	}
 }
 

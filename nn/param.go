@@ -53,6 +53,7 @@ type Params struct {
 	layer     int
 	names     map[string]bool
 	cancelled []cancelledBias
+	unused    []string
 }
 
 // cancelledBias is a bias that the batch norm after it takes away again, and that the model therefore lacks.
@@ -169,6 +170,13 @@ func (ps *Params) Count() (n int) {
 	return n
 }
 
+// Finite reports whether no parameter and no buffer holds a NaN or an infinity.
+func (ps *Params) Finite() bool {
+	infinite := func(p *Param) bool { return !tensor.Finite(p.Value.Floats()) }
+	return !slices.ContainsFunc(ps.List, infinite) &&
+		!slices.ContainsFunc(ps.Buffers, func(b *Buffer) bool { return !tensor.Finite(b.Values) })
+}
+
 // Release gives the memory back.
 func (ps *Params) Release() {
 	for _, p := range ps.List {
@@ -209,6 +217,9 @@ func (ps *Params) State() State {
 // aliases are older names of the same tensors.
 var aliases = map[string]string{"lin.weight": "lin_src.weight"}
 
+// Allow lets a state hold a tensor of that name, which the model does without.
+func (ps *Params) Allow(name string) { ps.unused = append(ps.unused, name) }
+
 // Load sets all values from a state. A missing, unknown or wrongly shaped tensor is refused by name.
 func (ps *Params) Load(state State) error {
 	used := map[string]bool{}
@@ -235,10 +246,8 @@ func (ps *Params) Load(state State) error {
 		if err == nil && v.Float32 == nil && v.Int64 != nil {
 			err = refusal.Errorf("the weights hold %s as integers, this model needs floats", name)
 		}
-		for _, x := range v.Float32 {
-			if err == nil && (math.IsNaN(float64(x)) || math.IsInf(float64(x), 0)) {
-				err = refusal.Errorf("the weights hold a value in %s that is not finite", name)
-			}
+		if err == nil && !tensor.Finite(v.Float32) {
+			err = refusal.Errorf("the weights hold a value in %s that is not finite", name)
 		}
 		return v.Float32, err
 	}
@@ -284,7 +293,7 @@ func (ps *Params) Load(state State) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(state)) {
-		if !used[name] {
+		if !used[name] && !slices.Contains(ps.unused, name) {
 			return refusal.Errorf("the weights hold %s, which this model does not have; was the model built with the same settings?", name)
 		}
 	}

@@ -1,10 +1,8 @@
 package partition
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,13 +12,14 @@ import (
 	"time"
 
 	"weft/graph"
+	"weft/internal/document"
 	"weft/internal/refusal"
 	"weft/internal/regular"
 )
 
 const (
 	formatVersion  = 1
-	maxDescription = 256 << 20 // bytes of partition.json that are read: three matrices of MaxPartitions² numbers
+	maxDescription = 64 << 20 // bytes of partition.json that are read: three matrices of MaxPartitions² numbers
 )
 
 // Description says what partitions are stored, without reading them.
@@ -56,42 +55,24 @@ type storeFile struct {
 // readRecord reads partition.json in dir and checks it as far as that needs no other file.
 func readRecord(dir string) (*record, error) {
 	path := filepath.Join(dir, descriptionFile)
-	f, _, err := regular.Open(path)
+	text, err := document.Read(path, maxDescription)
 	if err != nil {
-		return nil, refusal.Errorf("%w; %s or remove %s", err, partitionAgain, dir)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxDescription+1))
-	if err != nil {
-		return nil, refusal.Errorf("%w", err)
+		return nil, refusal.Errorf("%w; remove %s, or move it elsewhere, and %s", err, dir, partitionAgain)
 	}
 	r, err := parseRecord(text)
 	if err == nil && r.Name != filepath.Base(dir) {
 		err = fmt.Errorf("it describes %q", r.Name)
 	}
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w; %s", path, err, partitionAgain)
+		return nil, refusal.Errorf("%s: %w; remove %s and %s", path, err, dir, partitionAgain)
 	}
 	return r, nil
 }
 
 func parseRecord(text []byte) (*record, error) {
-	if len(text) > maxDescription {
-		return nil, fmt.Errorf("longer than %d bytes", maxDescription)
-	}
-	// The version comes first: a later format may have keys that this one does not know.
-	var version struct{ Format int }
-	if err := json.Unmarshal(text, &version); err != nil {
-		return nil, fmt.Errorf("damaged: %w", err)
-	}
-	if version.Format != formatVersion {
-		return nil, fmt.Errorf("format version %d, where this program reads %d", version.Format, formatVersion)
-	}
 	r := &record{}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(r); err != nil {
-		return nil, fmt.Errorf("damaged: %w", err)
+	if err := document.StrictJSON(text, formatVersion, r); err != nil {
+		return nil, err
 	}
 	r.Whole.Statistics, r.files = r.Statistics, r.Store
 	return r, r.check()
@@ -213,7 +194,7 @@ func (d *Description) CheckFresh(store string) error {
 		return nil
 	}
 	return refusal.Errorf("%s: out of date, as %s changed after it was cut; partition again: weft partition %s -k %d --method %s",
-		filepath.Join(store, storesDirectory, d.Name), filepath.Join(store, changed), store, d.K, d.Method)
+		Directory(store, d.Name), filepath.Join(store, changed), store, d.K, d.Method)
 }
 
 // compare reads the file only where its time differs, as after the store was copied.

@@ -1,8 +1,10 @@
 package partition
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"weft/graph"
 	"weft/internal/refusal"
@@ -31,7 +33,45 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) (of []int32, err e
 	for v := range len(p.VertexWeights) / 2 {
 		p.VertexWeights[2*v], p.VertexWeights[2*v+1] = 1, second(v)
 	}
-	return p.Solve(ctx, o.K, o.Seed)
+	of, err = p.Solve(ctx, o.K, o.Seed, o.Timeout)
+	if err != nil || g.Vertices() >= o.K*fewVertices || !leavesEmpty(of, o.K) {
+		return of, err
+	}
+	groups := make([]int32, g.Vertices())
+	if n := g.Vertices() / fewVertices; n > 1 {
+		if groups, err = p.Solve(ctx, n, o.Seed, o.Timeout); err != nil {
+			return nil, err
+		}
+	}
+	return rangesOfGroups(groups, o.K), nil
+}
+
+// fewVertices in each partition are less than METIS is made for: what it may leave a partition too large by is then less than a vertex. It puts
+// several times as many into some as there should be, up to all vertices into one, and none into others. Such partitions are cut from
+// groups of so many vertices, which METIS finds.
+const fewVertices = 10
+
+// leavesEmpty reports whether one of k partitions has no vertex.
+func leavesEmpty(of []int32, k int) bool {
+	used := make([]bool, k)
+	for _, p := range of {
+		used[p] = true
+	}
+	return slices.Contains(used, false)
+}
+
+// rangesOfGroups cuts the vertices, group after group and in each by their ids, into k ranges of equally many, within one.
+func rangesOfGroups(group []int32, k int) []int32 {
+	order := make([]int, len(group))
+	for v := range order {
+		order[v] = v
+	}
+	slices.SortStableFunc(order, func(u, v int) int { return cmp.Compare(group[u], group[v]) })
+	of := make([]int32, len(group))
+	for at, p := range ranges(len(group), k) {
+		of[order[at]] = p
+	}
+	return of
 }
 
 // checkMetisSize refuses what METIS cannot count.

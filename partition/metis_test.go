@@ -79,6 +79,24 @@ func TestMetisBalances(t *testing.T) {
 	}
 }
 
+// TestMetisOfFewVertices: partitions of a few vertices each have equally many, down to one, and are no worse than those of ranges.
+func TestMetisOfFewVertices(t *testing.T) {
+	for vertices, ks := range map[int][]int{2: {2}, 10: {5, 9, 10}, 300: {60, 150, 299, 300}, 1000: {999, 1000}} {
+		sparse, dense := communities(t, vertices, 3*vertices), communities(t, vertices, 40*vertices)
+		for name, g := range map[string]*graph.Graph{"few edges": sparse, "many edges": dense} {
+			for _, k := range ks {
+				got, plain := measured(t, g, Options{K: k}), measured(t, g, Options{K: k, Method: Range})
+				if least, most := slices.Min(got.Vertices), slices.Max(got.Vertices); least == 0 || most > vertices/k+2 {
+					t.Errorf("%d vertices with %s in %d partitions: between %d and %d in each", vertices, name, k, least, most)
+				}
+				if got.CutEdges > plain.CutEdges {
+					t.Errorf("%d vertices with %s in %d partitions: %d edges are cut, %d by ranges", vertices, name, k, got.CutEdges, plain.CutEdges)
+				}
+			}
+		}
+	}
+}
+
 func TestMetisTooLarge(t *testing.T) {
 	if err := checkMetisSize(1<<31 - 1); err != nil {
 		t.Error(err)

@@ -5,11 +5,11 @@ package partition
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 )
 
 // The methods of Assign.
@@ -55,6 +55,9 @@ type Options struct {
 	Balance string // one of Balances; empty: the first. Edges is for metis and range, Train for metis
 	Seed    uint64 // of metis and random
 	Split   int    // the split whose training vertices are balanced and counted
+	// Timeout is how long METIS may stand still, as a stopped process does, before it is given up; 0: no limit. It may work for
+	// as long as it needs.
+	Timeout time.Duration
 }
 
 // Validate refuses options that make no sense for any graph, in the words of weft partition.
@@ -62,9 +65,9 @@ func (o *Options) Validate() error {
 	method, balance := o.method(), o.balance()
 	switch {
 	case !slices.Contains(Methods(), method):
-		return refusal.Errorf("unknown partition method %q; it is one of %s", method, strings.Join(Methods(), ", "))
+		return refusal.Errorf("unknown partition method %q; %s", method, suggest.OneOf(method, Methods()))
 	case !slices.Contains(Balances(), balance):
-		return refusal.Errorf("unknown balance %q; it is one of %s", balance, strings.Join(Balances(), ", "))
+		return refusal.Errorf("unknown balance %q; %s", balance, suggest.OneOf(balance, Balances()))
 	case o.K < 1 || o.K > MaxPartitions:
 		return refusal.Errorf("%d partitions: give between 1 and %d", o.K, MaxPartitions)
 	case o.Split < 0:

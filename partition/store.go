@@ -19,13 +19,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/graph"
+	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 )
 
-// A store's partitions lie in directories of its own directory partitions, each with a description, the assignment, and a
-// directory for each partition that is named by its number.
+// Folder is the directory of a store in which its partitions lie.
+const Folder = "partitions"
+
+// Partitions lie in directories of Folder, each with a description, the assignment, and a directory for each
+// partition that is named by its number.
 const (
-	storesDirectory = "partitions"
 	descriptionFile = "partition.json"
 	assignmentFile  = "assignment.npy" // int32, V
 	partitionAgain  = "partition the graph again"
@@ -33,7 +36,7 @@ const (
 
 // CheckWritable refuses a store in which nothing can be stored.
 func CheckWritable(store string) error {
-	dir := filepath.Join(store, storesDirectory)
+	dir := filepath.Join(store, Folder)
 	err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS)
 	if errors.Is(err, unix.ENOENT) {
 		dir = store
@@ -46,10 +49,81 @@ func CheckWritable(store string) error {
 	return nil
 }
 
-// Write stores the shares of a partitioned graph with the graph, which must be the one that was opened from the store, and
-// returns the name that they are stored under: the method and the number of partitions, as in metis-8. What had that name is
-// replaced. The new one is there whole or not at all. Beside the mapped store, it needs memory for one share, an eighth of the
-// edges, and some 24 bytes per vertex.
+// Name is the name that partitions of that method and number are stored under, as in metis-8.
+func Name(method string, k int) string { return fmt.Sprintf("%s-%d", method, k) }
+
+// Directory is where the partitions of that name are stored with a graph, there or not.
+func Directory(store, name string) string { return filepath.Join(store, Folder, name) }
+
+// CheckPlace refuses a store in which partitions of that name would lead elsewhere, over a symbolic link, or
+// replace what weft did not write.
+func CheckPlace(store, name string) error {
+	if err := graph.CheckPlace(store, filepath.Join(Folder, name)); err != nil {
+		return err
+	}
+	return checkOwn(Directory(store, name))
+}
+
+// CheckOwn refuses a store whose directory of partitions holds what weft did not write.
+func CheckOwn(store string) error {
+	dir := filepath.Join(store, Folder)
+	if err := graph.CheckPlace(store, Folder); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name, _, _ := strings.Cut(strings.TrimPrefix(e.Name(), "."), ".")
+		if e.IsDir() && atomicfile.IsHidden(e.Name(), name) { // left by a process that was killed
+			continue
+		}
+		if err := checkOwn(filepath.Join(dir, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkOwn refuses a directory other than one that Write made. One that is not there is no fault.
+func checkOwn(dir string) error {
+	k := 0
+	err := graph.CheckOwn(dir, descriptionFile, func(e fs.DirEntry) bool {
+		p, err := strconv.Atoi(e.Name())
+		if e.IsDir() && err == nil && strconv.Itoa(p) == e.Name() && p >= 0 && p < MaxPartitions {
+			k = max(k, p+1)
+			return true
+		}
+		return e.Type().IsRegular() && (e.Name() == descriptionFile || e.Name() == assignmentFile)
+	})
+	if err == nil {
+		var r *record
+		if r, err = readRecord(dir); err == nil && k > r.K {
+			err = refusal.Errorf("%s: not one of the %d partitions, in a folder that would be replaced; move it elsewhere or remove it",
+				filepath.Join(dir, strconv.Itoa(k-1)), r.K)
+		}
+	}
+	for p := 0; err == nil && p < k; p++ {
+		err = graph.CheckOwn(filepath.Join(dir, strconv.Itoa(p)), "", func(fs.DirEntry) bool { return false })
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil // removed meanwhile, or missing
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// Write stores the shares of a partitioned graph with the graph, which must be the one that was opened from
+// the store, and returns the name that they are stored under: the method and the number of partitions, as in
+// metis-8. What had that name is replaced, unless it is not weft's: see CheckPlace. The new one is there
+// whole or not at all. Beside the mapped store, it needs memory for one share, an eighth of the edges, and
+// some 24 bytes per vertex.
 func Write(store string, g *graph.Graph, a *Assignment) (name string, err error) {
 	if err := a.check(g); err != nil {
 		return "", err
@@ -60,12 +134,15 @@ func Write(store string, g *graph.Graph, a *Assignment) (name string, err error)
 	if err := CheckWritable(store); err != nil {
 		return "", err
 	}
+	name = Name(a.Method, a.K)
+	if err := CheckPlace(store, name); err != nil {
+		return "", err
+	}
 	files, err := identify(store)
 	if err != nil {
 		return "", err
 	}
-	name = fmt.Sprintf("%s-%d", a.Method, a.K)
-	folder, err := graph.CreateFolder(filepath.Join(store, storesDirectory, name))
+	folder, err := graph.CreateFolder(store, filepath.Join(Folder, name))
 	if err != nil {
 		return "", err
 	}
@@ -87,6 +164,9 @@ func Write(store string, g *graph.Graph, a *Assignment) (name string, err error)
 			Written: time.Now().UTC(), ID: contentID(files, a), Whole: c.whole,
 		}})
 	})
+	if err == nil {
+		err = CheckPlace(store, name) // again, as cutting takes a while
+	}
 	if err == nil {
 		err = folder.Commit()
 	}
@@ -117,13 +197,13 @@ func List(store string) ([]Description, error) { return list(store, func(string)
 
 // list describes those whose directory's name is wanted.
 func list(store string, wanted func(name string) bool) ([]Description, error) {
-	parent := filepath.Join(store, storesDirectory)
+	parent := filepath.Join(store, Folder)
 	entries, err := os.ReadDir(parent)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, refusal.Errorf("%w", err)
+		return nil, refusal.Errorf("%w; the partitions of a store lie in a folder of that name", err)
 	}
 	var all []Description
 	for _, e := range entries {
@@ -175,7 +255,7 @@ func Open(store string, d Description, p int) (*Share, error) {
 	if p < 0 || p >= d.K {
 		return nil, refusal.Errorf("partition %d of %s: it has those from 0 to %d", p, d.Name, d.K-1)
 	}
-	dir := filepath.Join(store, storesDirectory, d.Name)
+	dir := Directory(store, d.Name)
 	opening.Lock() // many workers of one process: a record of many partitions takes memory while it is read
 	defer opening.Unlock()
 	part, err := graph.OpenPart(filepath.Join(dir, strconv.Itoa(p)))

@@ -92,7 +92,7 @@ func TestRoundTrip(t *testing.T) {
 func checkStored(t *testing.T, store string, g *graph.Graph, a *Assignment, name string) {
 	t.Helper()
 	d := find(t, store, a.K, a.Method)
-	if d.Name != name || d.K != a.K || d.Method != a.Method || d.Balance != a.Balance || time.Since(d.Written) > time.Minute {
+	if d.Name != name || d.K != a.K || d.Method != a.Method || d.Balance != a.Balance || d.Written.IsZero() {
 		t.Errorf("%s: found %+v", name, d)
 	}
 	want, err := Split(g, a)
@@ -386,7 +386,7 @@ func TestInterruptedWrite(t *testing.T) {
 	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
 	interrupt := func() {
-		folder, err := graph.CreateFolder(filepath.Join(store, "partitions", "range-2"))
+		folder, err := graph.CreateFolder(store, "partitions/range-2")
 		if err != nil {
 			t.Fatal(err)
 		}

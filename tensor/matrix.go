@@ -127,6 +127,16 @@ func (m *Matrix) Release() {
 	m.data = nil
 }
 
+// Finite reports whether none of the values is a NaN or an infinity.
+func Finite(values []float32) bool {
+	for _, x := range values {
+		if x-x != 0 { // NaN for both, and for nothing else
+			return false
+		}
+	}
+	return true
+}
+
 // SameShape panics unless the matrices have equal numbers of rows and columns.
 func SameShape(a, b *Matrix) {
 	if a.Rows != b.Rows || a.Cols != b.Cols {

@@ -38,17 +38,24 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 	return loss, stopped, nil
 }
 
-// goOn fails on all workers where the context of any is cancelled.
-func (w *worker) goOn(ctx context.Context) error {
-	count := []float64{0}
+// goOn fails on all workers where the context of any is cancelled, or its part of a result is not finite.
+func (w *worker) goOn(ctx context.Context, part *tensor.Matrix) error {
+	counts := []float64{0, 0}
 	if ctx.Err() != nil {
-		count[0] = 1
+		counts[0] = 1
 	}
-	if err := sum(w.comm, count); err != nil {
+	if !tensor.Finite(part.Floats()) {
+		counts[1] = 1
+	}
+	if err := sum(w.comm, counts); err != nil {
 		return err
 	}
-	if count[0] > 0 {
+	switch {
+	case counts[0] > 0:
 		return &Common{context.Canceled}
+	case counts[1] > 0:
+		return &Common{errors.New("the weights give values that are not finite on this graph; " +
+			"were they trained on such features, with the same --normalize-features?")}
 	}
 	return nil
 }
@@ -78,6 +85,19 @@ func (w *worker) outcome(err error) error {
 		err = errElsewhere
 	}
 	return &Common{err}
+}
+
+// onFirst runs f on worker 0 while the others wait for it, however long it takes. An error of f ends the run
+// on all.
+func (w *worker) onFirst(f func() error) error {
+	if w.comm == nil {
+		return f()
+	}
+	failed, err := w.comm.OnFirst(f)
+	if err != nil {
+		return err
+	}
+	return w.outcome(failed)
 }
 
 // hash is a checksum of the parameters.

@@ -1,49 +1,50 @@
 package train
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
 
+	"weft/internal/document"
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 )
 
-// maxConfig is more than any configuration needs: a file larger than this is something else.
-const maxConfig = 1 << 20
+// maxConfig is more bytes than any configuration needs: a file larger than this is something else.
+const maxConfig = 16 << 10
 
 // ReadConfig reads a configuration file, a YAML mapping from names of settings to values, over the options in o. Settings that
 // the file does not name keep their value. An unknown key, a key that stands twice and a value that is not accepted are refused
 // with their line.
 func ReadConfig(path string, o *Options) error {
-	info, err := os.Stat(path)
-	if err != nil {
-		return refusal.Errorf("--config %s: %s", path, reason(err))
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxConfig {
-		return refusal.Errorf("--config %s: not a configuration file: a YAML file of up to %d bytes was expected", path, maxConfig)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return refusal.Errorf("--config %s: %s", path, reason(err))
-	}
-	if err := parseConfig(bytes.TrimPrefix(data, []byte(byteOrderMark)), o); err != nil {
-		return refusal.Errorf("--config %s: %w", path, err)
+	if err := readConfig(path, o); err != nil {
+		return refusal.Errorf("--config %w", err)
 	}
 	return nil
 }
 
-// byteOrderMark is what some editors begin a file with.
-const byteOrderMark = "\ufeff"
+func readConfig(path string, o *Options) error {
+	text, err := document.Read(path, maxConfig)
+	if err != nil {
+		return err
+	}
+	if err := parseConfig(text, o); err != nil {
+		return refusal.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
 
-func parseConfig(data []byte, o *Options) error {
-	file, err := parser.ParseBytes(data, 0)
+func parseConfig(text []byte, o *Options) error {
+	file, err := parseYAML(text)
 	if err != nil {
 		return yamlError(err)
 	}
@@ -65,10 +66,10 @@ func parseConfig(data []byte, o *Options) error {
 		return errors.New("line 1: a mapping was expected, as in \"hidden: 64\"")
 	}
 	for _, pair := range pairs {
-		token := pair.Key.GetToken()
-		key := token.Value
+		name := pair.Key.GetToken()
+		key := name.Value
 		if err := setFromYAML(o, key, pair.Value, seen[key]); err != nil {
-			return fmt.Errorf("line %d: %w", token.Position.Line, err)
+			return fmt.Errorf("line %d: %w", name.Position.Line, err)
 		}
 		seen[key] = true
 	}
@@ -82,7 +83,7 @@ func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
 	}
 	setting, known := settingNamed(key)
 	if !known {
-		return fmt.Errorf("unknown key %q%s", key, didYouMean(key))
+		return fmt.Errorf("unknown key %q; %s", key, didYouMean(key))
 	}
 	if again {
 		return fmt.Errorf("%s stands twice", key)
@@ -95,9 +96,50 @@ func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
 		return fmt.Errorf("%s %q: %w", key, fmt.Sprint(scalar.GetValue()), err)
 	}
 	if reason := setting.reject(o); reason != "" {
-		return fmt.Errorf("%s %s: %s", key, setting.Text(o), reason)
+		text := setting.Text(o)
+		if setting.Kind() == "string" {
+			text = strconv.Quote(text) // it may hold line breaks
+		}
+		return fmt.Errorf("%s %s: %s", key, text, reason)
 	}
 	return nil
+}
+
+// What the YAML of a configuration may hold, which needs a mapping and nothing nested.
+const (
+	maxCollections = 100 // lists, mappings in braces, and keys with a question mark
+	maxLineBreaks  = 200 // in a row
+
+	oneLineEach = "write a line as in \"hidden: 64\" for each setting"
+)
+
+// parseYAML parses YAML that nests little. Its scanner takes time and memory that grow with the square of the
+// number of empty lines in a row, and its parser with the square of the depth: both are refused before. Mappings by
+// indentation need no limit, as their text grows with the square of the depth as well.
+func parseYAML(text []byte) (*ast.File, error) {
+	breaks := 0
+	for _, b := range text {
+		switch b {
+		case '\n', '\r':
+			if breaks++; breaks > maxLineBreaks {
+				return nil, fmt.Errorf("more than %d line breaks in a row; %s", maxLineBreaks, oneLineEach)
+			}
+		case ' ', '\t':
+		default:
+			breaks = 0
+		}
+	}
+	tokens := lexer.Tokenize(string(text))
+	collections := 0
+	for _, t := range tokens {
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType, token.SequenceEntryType, token.MappingKeyType:
+			if collections++; collections > maxCollections {
+				return nil, fmt.Errorf("line %d: more than %d lists and mappings; %s", t.Position.Line, maxCollections, oneLineEach)
+			}
+		}
+	}
+	return parser.Parse(tokens, 0)
 }
 
 // yamlError turns the parser's error, which draws the file's lines, into one line.
@@ -118,39 +160,16 @@ func reason(err error) error {
 	return err
 }
 
-// didYouMean proposes the known name that differs from an unknown one by the fewest letters, if it is close.
+// didYouMean proposes the key that was meant by an unknown one, or says which there are.
 func didYouMean(unknown string) string {
-	best, distance := "", 3
-	for _, s := range settings {
-		if d := editDistance(unknown, s.Name); d < distance {
-			best, distance = s.Name, d
-		}
+	names := make([]string, len(settings))
+	for i, s := range settings {
+		names[i] = s.Name
 	}
-	if best == "" {
-		return "; the keys are the flags of weft train without their dashes"
+	if near := suggest.Nearest(unknown, names); near != "" {
+		return "did you mean " + near + "?"
 	}
-	return fmt.Sprintf("; did you mean %s?", best)
-}
-
-// editDistance counts the insertions, deletions and replacements of letters that turn a into b.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
+	return "the keys are the flags of weft train without their dashes"
 }
 
 // YAML writes every setting that applies to the model, in the form that ReadConfig reads. It leaves out where the first weights

@@ -16,6 +16,7 @@ import (
 	"weft/nn"
 	"weft/optim"
 	"weft/partition"
+	"weft/tensor"
 )
 
 // Job is one training of a model on a graph.
@@ -31,6 +32,9 @@ type Job struct {
 	// CoreSharers is how many workers share the cores that this process may use; 0: all that run on this machine.
 	CoreSharers int
 	OnEpoch     func(Epoch) // called by worker 0 after every epoch, nil: not
+	// OnWeights takes the weights of the best epoch on worker 0, before their logits are computed; nil: not.
+	// The other workers wait for it.
+	OnWeights func(nn.State) error
 	// OnLogits takes the logits of the best epoch, on worker 0; nil: Result.Logits and Prediction.Logits hold them.
 	OnLogits func(Rows) error
 	// OnEmbeddings takes the input of the last layer in a prediction, on worker 0; nil: Prediction.Embeddings may hold it.
@@ -45,6 +49,7 @@ type Epoch struct {
 	Epoch, Epochs        int // counted from 1
 	Loss                 float64
 	Train, Val, Test     float64
+	ValLoss              float64
 	Evaluated            bool
 	Seconds              float64 // evaluation excluded
 	LiveBytes, PeakBytes int64   // tensors of one worker
@@ -59,9 +64,10 @@ type Traffic struct {
 // Result is what a run came to.
 type Result struct {
 	Epochs           int // that were run
-	BestEpoch        int // the first with the highest validation metric
+	BestEpoch        int // the first with the highest validation metric or, as the options select, the lowest validation loss
 	Metric           string
 	Train, Val, Test float64 // the metric at the best epoch
+	ValLoss          float64 // at the best epoch
 	Losses           []float64
 	EpochSeconds     []float64
 	PeakTensorBytes  []int64 // per worker
@@ -72,24 +78,26 @@ type Result struct {
 	WaitSeconds   []float64 // in that pass: how long each worker stood still for others
 	WaitShare     float64   // of its time in that pass, of the worker that waited most
 	Interrupted   bool
+	Diverged      *Diverged // what ended the run after its last epoch; nil: nothing. The best epoch is one before
 	Weights       nn.State  // at the best epoch; on worker 0
 	Logits        []float32 // at the best epoch, V × classes, on worker 0; nil where OnLogits took them
 	Workers       int
 	Whole         partition.Whole // the graph's counts
 }
 
-// Diverged ends a run whose loss is no finite number any more; all workers come to it.
+// Diverged ends a run whose numbers are not finite any more; all workers come to it.
 type Diverged struct {
 	Epoch int
-	Loss  float64
+	Fault string // what is not finite
 }
 
 func (d *Diverged) Error() string {
-	return fmt.Sprintf("epoch %d: the loss is %v; try a smaller --lr, --clip 1, or --norm batch", d.Epoch, d.Loss)
+	return fmt.Sprintf("epoch %d: %s; try a smaller --lr, --clip 1, or --norm batch", d.Epoch, d.Fault)
 }
 
-// Run trains. When ctx is cancelled it finishes the epoch and keeps the results. An error that wraps a Common leaves Comm whole; any other
-// has ended it.
+// Run trains. When ctx is cancelled it finishes the epoch and keeps the results. A run that diverges keeps
+// those of the best epoch before; without one its error wraps a Diverged. An error that wraps a Common leaves
+// Comm whole; any other has ended it.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		mine, err := j.work(ctx, team, c, share)
@@ -118,7 +126,14 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		return nil, err
 	}
 	r = &Result{Metric: w.metric, Workers: 1, Whole: share.Whole}
-	best := newBest(o.Patience)
+	best := newBest(o)
+	evaluate := func(epoch int) (scores, error) {
+		s, err := best.take(epoch, w)
+		if s.fault != "" {
+			r.Diverged = &Diverged{epoch, s.fault}
+		}
+		return s, err
+	}
 	var pass traffic
 	for epoch := 1; epoch <= o.Epochs; epoch++ {
 		w.graph.BeginEpoch(epoch)
@@ -131,39 +146,51 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		pass = w.traffic().since(before)
 		pass.seconds = seconds
 		r.Epochs, r.Losses, r.EpochSeconds = epoch, append(r.Losses, loss), append(r.EpochSeconds, seconds)
-		if math.IsNaN(loss) || math.IsInf(loss, 0) {
-			return nil, &Common{&Diverged{epoch, loss}}
-		}
 		e := Epoch{Epoch: epoch, Epochs: o.Epochs, Loss: loss, Seconds: seconds}
-		if epoch%o.EvalEvery == 0 || epoch == o.Epochs || interrupted {
-			s, err := best.take(epoch, w)
+		switch {
+		case math.IsNaN(loss) || math.IsInf(loss, 0):
+			r.Diverged = &Diverged{epoch, fmt.Sprintf("the loss is %v", loss)}
+		case epoch%o.EvalEvery == 0 || epoch == o.Epochs || interrupted:
+			s, err := evaluate(epoch)
 			if err != nil {
 				return nil, err
 			}
-			e.Train, e.Val, e.Test, e.Evaluated = s.train, s.val, s.test, true
+			e.Train, e.Val, e.Test, e.ValLoss, e.Evaluated = s.train, s.val, s.test, s.valLoss, true
 		}
 		e.LiveBytes, e.PeakBytes = team.Memory.LiveTensors(), team.Memory.Peak()
 		if j.OnEpoch != nil && w.first() {
 			j.OnEpoch(e)
 		}
-		r.Interrupted = interrupted && epoch < o.Epochs
-		if r.Interrupted || best.exhausted(epoch) {
+		r.Interrupted = interrupted && epoch < o.Epochs && r.Diverged == nil
+		if r.Interrupted || r.Diverged != nil || best.exhausted(epoch) {
 			break
 		}
 	}
-	if best.seen < r.Epochs { // patience ran out between two evaluations
-		if _, err := best.take(r.Epochs, w); err != nil {
+	if best.seen < r.Epochs && r.Diverged == nil { // patience ran out between two evaluations
+		if _, err := evaluate(r.Epochs); err != nil {
 			return nil, err
 		}
 	}
+	if best.epoch == 0 {
+		return nil, &Common{r.Diverged}
+	}
 	w.params.Restore(&best.weights)
-	r.BestEpoch, r.Train, r.Val, r.Test = best.epoch, best.scores.train, best.scores.val, best.scores.test
+	r.BestEpoch, r.Train, r.Val, r.Test, r.ValLoss = best.epoch, best.scores.train, best.scores.val, best.scores.test, best.scores.valLoss
 	w.optimizer.Release()
 	team.Memory.Drain() // before weights and predictions are copied for the caller
 	if w.first() {
 		r.Weights = w.params.State()
 	}
-	always := func() error { return nil }
+	err = w.onFirst(func() error {
+		if j.OnWeights == nil {
+			return nil
+		}
+		return j.OnWeights(r.Weights)
+	})
+	if err != nil {
+		return nil, err
+	}
+	always := func(*tensor.Matrix) error { return nil } // the best epoch's were finite
 	if err := w.eachLogits(always, orKeep(j.OnLogits, &r.Logits, nil)); err != nil {
 		return nil, err
 	}
@@ -191,42 +218,51 @@ func (w *worker) first() bool { return w.comm == nil || w.comm.Rank() == 0 }
 
 // best remembers the best epoch so far.
 type best struct {
-	epoch    int
+	epoch    int // 0: none yet
 	scores   scores
 	weights  nn.Snapshot
+	byLoss   bool // the lowest validation loss makes the best epoch, and not the highest metric
 	patience int
 	lowest   float64 // validation loss
 	since    int     // the epoch of the last progress
 	seen     int     // the last epoch that was evaluated
 }
 
-func newBest(patience int) *best { return &best{patience: patience, lowest: math.Inf(1)} }
+func newBest(o *Options) *best { return &best{byLoss: o.Select == selectLoss, patience: o.Patience} }
 
 // take evaluates the epoch, and keeps its weights if it is the best.
 func (b *best) take(epoch int, w *worker) (scores, error) {
 	s, err := w.evaluate()
 	b.seen = epoch
-	if err == nil && b.better(epoch, s) {
+	if err == nil && s.fault == "" && b.better(epoch, s) {
 		w.params.Save(&b.weights)
 	}
 	return s, err
 }
 
-// better reports whether the epoch's validation metric is above all before. Without validation vertices the last epoch is the best.
+// better reports whether the epoch is better than all before. Without validation vertices the last epoch is
+// the best.
 func (b *best) better(epoch int, s scores) bool {
 	higher := b.epoch == 0 || math.IsNaN(s.val) || s.val > b.scores.val
-	if higher || s.valLoss < b.lowest {
+	lower := b.epoch == 0 || math.IsNaN(s.valLoss) || s.valLoss < b.lowest
+	better, progress := higher, higher || lower
+	if b.byLoss {
+		better, progress = lower, lower
+	}
+	if lower {
+		b.lowest = s.valLoss
+	}
+	if progress {
 		b.since = epoch
 	}
-	b.lowest = math.Min(b.lowest, s.valLoss)
-	if higher {
+	if better {
 		b.epoch, b.scores = epoch, s
 	}
-	return higher
+	return better
 }
 
-// exhausted reports whether patience ran out: so many epochs have neither raised the validation metric nor lowered the validation
-// loss.
+// exhausted reports whether patience ran out: so many epochs have not lowered the validation loss nor, where
+// the metric makes the best epoch, raised the metric.
 func (b *best) exhausted(epoch int) bool { return b.patience > 0 && epoch-b.since >= b.patience }
 
 // trainEpoch makes one step on the whole graph and returns the training loss before it, and whether any worker is to stop.

@@ -4,11 +4,11 @@ import (
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"weft/comm"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 	"weft/partition"
 )
 
@@ -45,7 +45,7 @@ func chooseMetric(asked string, whole *partition.Whole, l *graph.Labels) (string
 	}
 	switch _, known := metrics[name]; {
 	case !known:
-		return "", refusal.Errorf("--metric %s: unknown; it is one of %s", name, strings.Join(metricNames, ", "))
+		return "", refusal.Errorf("--metric %s: unknown metric; %s", name, suggest.OneOf(name, metricNames))
 	case name == "accuracy" && l.MultiLabel():
 		return "", refusal.Errorf("--metric accuracy: the graph's vertices carry several labels each; take micro-f1, macro-f1 or roc-auc")
 	case name == "roc-auc" && !l.MultiLabel() && l.Classes != 2:

@@ -7,6 +7,7 @@ import (
 
 	"weft/gnn"
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 	"weft/partition"
 )
 
@@ -38,6 +39,7 @@ type Options struct {
 	Patience            int     `yaml:"patience"`   // epochs without progress on the validation vertices after which the run stops, 0: never
 	EvalEvery           int     `yaml:"eval-every"` // epochs from one evaluation to the next
 	Metric              string  `yaml:"metric"`     // "auto" takes the measure that the graph names
+	Select              string  `yaml:"select"`     // what finds the best epoch on the validation vertices: "metric" or "loss"
 	Seed                uint64  `yaml:"seed"`
 	Split               int     `yaml:"split"` // which stored split, from 0
 	Init                string  `yaml:"init"`  // safetensors file with the weights to start from, empty: none
@@ -59,7 +61,7 @@ func Defaults() Options {
 	return Options{
 		Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
 		NormalizeFeatures: "none", Norm: "none", Activation: "relu", Direction: "in",
-		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: "auto",
+		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: "auto", Select: selectMetric,
 		Precision: "f32", Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
 	}
 }
@@ -143,7 +145,7 @@ func (o *Options) Mesh() (Mesh, error) {
 		case !found:
 			return refuse("a mesh is written AXIS=N[,AXIS=N…], as in graph=4")
 		case size == nil:
-			return refuse("the mesh has no axis %q; the axes are graph, tensor, pipeline", axis)
+			return refuse("the mesh has no axis %q; %s", axis, suggest.OneOf(axis, []string{"graph", "tensor", "pipeline"}))
 		case seen[axis]:
 			return refuse("the axis %s stands twice in the mesh", axis)
 		case err != nil || n < 1:
@@ -159,6 +161,12 @@ func (o *Options) Mesh() (Mesh, error) {
 	}
 	return m, nil
 }
+
+// What finds the best epoch: the highest validation metric, or the lowest validation loss.
+const (
+	selectMetric = "metric"
+	selectLoss   = "loss"
+)
 
 // autoPartition takes the partition that was stored last, or else makes one by METIS.
 const autoPartition = "auto"

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -141,7 +142,8 @@ func TestReadConfig(t *testing.T) {
 		{"\ufeffhidden: 32\n", ""},
 		{"model: gcn\nlr: -1\n", "line 2: lr -1: must be above 0"},
 		{"dropout: .inf\n", "line 1: dropout +Inf: must be a finite number at least 0 and below 1"},
-		{"model: gnc\n", "line 1: model gnc: unknown model; it is one of"},
+		{"model: gnc\n", "line 1: model \"gnc\": unknown model; did you mean gcn?"},
+		{"model: |\n  gcn\n", "line 1: model \"|\\n  gcn\": unknown model"},
 		{"- hidden\n", "a mapping was expected"},
 		{"hidden: 1\n---\nhidden: 2\n", "several YAML documents"},
 		{"hidden: {", "line 1"},
@@ -228,14 +230,100 @@ func TestShippedConfigurations(t *testing.T) {
 	}
 }
 
+// hostile are texts for which YAML's parser, left alone, may need memory that grows with the square of their length.
+var hostile = []string{
+	"[", "a: [", "- ", "- - ", "? ", "? - ", "{a: [", "{a: ", "[a,", "[\n", "[#\n", "a: {b: c}\n", "!!a ", "&a ", "*a ",
+	"---\n", "--- a\n", "\n", "\r\n", "<<: ", "a: b: ",
+}
+
+// TestConfigInLittleMemory: no configuration takes much more memory than a long one that is accepted.
+func TestConfigInLittleMemory(t *testing.T) {
+	for _, unit := range hostile {
+		for _, text := range []string{unit, "a: |\n " + unit} {
+			text += strings.Repeat(unit, (maxConfig-len(text))/len(unit))
+			o := Defaults()
+			if err := parsedInLittleMemory(t, text, &o); err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q and so on: %q", text[:10], err)
+			}
+		}
+	}
+	// The text itself is bounded too.
+	for _, size := range []int{maxConfig, maxConfig + 1} {
+		path := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(path, []byte("hidden: 32 #"+strings.Repeat("x", size-12)), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		o := Defaults()
+		if err := ReadConfig(path, &o); (err == nil) != (size == maxConfig) || o.Hidden != 32 && err == nil {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
+// parsedInLittleMemory parses a configuration and fails where more went through the heap than so much for each byte.
+func parsedInLittleMemory(t *testing.T, text string, o *Options) error {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := parseConfig([]byte(text), o)
+	runtime.ReadMemStats(&after)
+	took := after.TotalAlloc - before.TotalAlloc
+	if most := uint64(1<<20 + len(text)*8<<10); took > most {
+		t.Errorf("%d bytes of YAML took %d bytes of memory, more than %d: %.20q…", len(text), took, most, text)
+	}
+	return err
+}
+
+func TestYAMLNestsLittle(t *testing.T) {
+	for text, want := range map[string]string{
+		"a: b\n" + strings.Repeat("\n", 150) + "c: [d]\n": "",
+		"a: |\n" + strings.Repeat("\n \r\n", 80):          "more than 200 line breaks in a row",
+		"a:\n  b: " + strings.Repeat("[", 101):            "line 2: more than 100 lists and mappings",
+		"a:\n  b: " + strings.Repeat("{c: ", 101):         "line 2: more than 100 lists and mappings",
+		strings.Repeat("- ", 101):                         "line 1: more than 100 lists and mappings",
+		strings.Repeat("? ", 101):                         "line 1: more than 100 lists and mappings",
+	} {
+		_, err := parseYAML([]byte(text))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want+"; write a line")) {
+			t.Errorf("%.20q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzConfig: any text is read or refused in one line, in little memory. Options that make sense are written and read
+// back the same.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte("model: gcn\nhidden: 16\n"))
 	f.Add([]byte("hidden: &a 3\nlayers: *a\n"))
 	f.Add([]byte("? [a]\n: {b: c}\n"))
+	for _, unit := range hostile {
+		f.Add([]byte("a: >\n " + strings.Repeat(unit, 1000)))
+		f.Add([]byte(strings.Repeat(unit, 1000)))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > maxConfig {
+			return
+		}
 		o := Defaults()
-		if err := parseConfig(data, &o); err != nil && strings.Contains(err.Error(), "\n") {
-			t.Errorf("a message of several lines: %q", err)
+		err := parsedInLittleMemory(t, string(data), &o)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("a message of several lines: %q", err)
+			}
+			return
+		}
+		if o.Validate() != nil {
+			return
+		}
+		written, err := o.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := Defaults()
+		if err := parseConfig(written, &again); err != nil {
+			t.Fatalf("%v in\n%s", err, written)
+		}
+		if twice, err := again.YAML(); err != nil || string(twice) != string(written) {
+			t.Errorf("%v; read back as\n%s where\n%s was written", err, twice, written)
 		}
 	})
 }

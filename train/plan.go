@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"weft/comm"
 	"weft/gnn"
+	"weft/graph"
 	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
@@ -19,8 +21,11 @@ type Plan struct {
 	PeakTensorBytes, GraphBytes []int64 // per worker
 	HaloBytes                   []int64 // per worker, that it sends in a training pass but the first
 	Lines                       []string
-	Warnings                    []string // of what the run leaves unused
+	Warnings                    []string // of what the run leaves unused, or may suffer from
 }
+
+// OneClass is the warning of a graph whose labels teach nothing.
+const OneClass = "all labels of the graph are one class, so there is nothing to learn"
 
 // Plan finds out what the run would take, before any work: each worker goes through an epoch and an evaluation with kernels that do
 // nothing, so that the same matrices are allocated, and none of their pages is ever touched.
@@ -118,10 +123,53 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Lines = append(p.Lines, fmt.Sprintf("%-12s %8.1f MB at the peak", k, float64(mem.PeakOf(k))/1e6))
 	}
+	if o.NormalizeFeatures == "row" {
+		if warning := doubtfulSums(&share.Graph.Features, share.Graph.Vertices()); warning != "" {
+			p.Warnings = append(p.Warnings, warning)
+		}
+	}
 	if share.Graph.Relation.Weights != nil && !j.usesEdgeWeights() {
 		p.Warnings = append(p.Warnings, "the graph has edge weights, which "+o.Model+" does not use")
 	}
+	labels := &share.Graph.Labels
+	if whole := len(share.Starts) == 0; whole && labels.OneClass() || share.Whole.Classes == 1 && !labels.MultiLabel() {
+		p.Warnings = append(p.Warnings, OneClass)
+	}
 	return p, nil
+}
+
+// doubtfulSums says why features should not be divided by their sum in each row, "" where nothing speaks against it: they are 0 and 1
+// or counts, with sums of their own. It looks at some thousand rows from all over the graph.
+func doubtfulSums(f *graph.Features, vertices int) string {
+	const rows, tolerance = 4096, 1e-4
+	negative, fraction, ones, others := float32(0), float32(0), 0, 0
+	for v := 0; v < vertices; v += 1 + vertices/rows {
+		sum, zero := 0.0, true
+		for _, x := range rowOf(f, v) {
+			sum, zero = sum+float64(x), zero && x == 0
+			if x < 0 {
+				negative = x
+			} else if x != float32(math.Trunc(float64(x))) {
+				fraction = x
+			}
+		}
+		if math.Abs(sum-1) < tolerance {
+			ones++
+		} else if !zero {
+			others++
+		}
+	}
+	const flag = "--normalize-features row"
+	switch {
+	case negative < 0:
+		return fmt.Sprintf("%s: features are below zero (%.3g), and a sum near zero makes a row of any size: leave it out", flag, negative)
+	case ones > 0 && others == 0:
+		return flag + " has no effect: each vertex's features add up to 1 already"
+	case fraction > 0:
+		return fmt.Sprintf("%s: features are real numbers (%.3g) and not counts, and may be normalised already: compare with a run without it",
+			flag, fraction)
+	}
+	return ""
 }
 
 // usesEdgeWeights reports whether the model does, as far as that is known.

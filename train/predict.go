@@ -7,6 +7,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
+	"weft/tensor"
 )
 
 // Prediction is what Predict computes, in the graph's vertex order.
@@ -18,10 +19,11 @@ type Prediction struct {
 	Vertices         int
 }
 
-// Predict computes the logits of every vertex of the job's graph with the given weights. The settings of the training are ignored,
-// and the graph needs no labels: the last layer's weights say how many classes a named model has. With embeddings set it also computes
-// the input of the last layer. A ctx that is cancelled on any worker ends it with context.Canceled on all; an error that wraps a Common
-// leaves Comm whole, any other has ended it.
+// Predict computes the logits of every vertex of the job's graph with the given weights. The settings of the
+// training are ignored, and the graph needs no labels: the last layer's weights say how many classes a named
+// model has. With embeddings set it also computes the input of the last layer. A ctx that is cancelled on any
+// worker ends it with context.Canceled on all, and so do results that are not finite, with an error of their
+// own. An error that wraps a Common leaves Comm whole, any other has ended it.
 func (j *Job) Predict(ctx context.Context, weights nn.State, embeddings bool) (p *Prediction, err error) {
 	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		mine, err := j.predict(ctx, team, c, share, weights, embeddings)
@@ -49,7 +51,7 @@ func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, shar
 	if err := w.params.Load(weights); err != nil {
 		return nil, err
 	}
-	goOn := func() error { return w.goOn(ctx) }
+	goOn := func(part *tensor.Matrix) error { return w.goOn(ctx, part) }
 	if embeddings {
 		if err := w.eachEmbedding(goOn, orKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
 			return nil, err

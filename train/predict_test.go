@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +28,26 @@ func TestPredictWithoutLabels(t *testing.T) {
 				t.Errorf("%d classes, other logits than with labels", p.Classes)
 			}
 		})
+	}
+}
+
+// TestPredictOverflows: predictions that are not finite are none, on any number of workers.
+func TestPredictOverflows(t *testing.T) {
+	g, o := tangled(t), networks()["gin"]
+	o.Norm = "none"
+	weights := run(t, g, o).Weights
+	for _, w := range weights {
+		for i := range w.Float32 {
+			w.Float32[i] = 1e30
+		}
+	}
+	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 2, nil)} {
+		j.OnLogits = func(Rows) error { t.Error("logits are passed on"); return nil }
+		_, err := j.Predict(context.Background(), weights, false)
+		var common *Common
+		if !errors.As(err, &common) || !strings.HasPrefix(err.Error(), "the weights give values that are not finite") {
+			t.Errorf("got %v", err)
+		}
 	}
 }
 

@@ -3,7 +3,6 @@ package train
 import (
 	"sync"
 	"testing"
-	"time"
 
 	"weft/comm"
 	"weft/kernel"
@@ -26,7 +25,7 @@ func TestReducer(t *testing.T) {
 			for _, n := range sizes {
 				params = append(params, &nn.Param{Grad: mem.New(tensor.Gradients, 1, n)})
 			}
-			c := comm.New(ends[rank], 10*time.Second)
+			c := comm.New(ends[rank], 0)
 			r := newReducer(team, c, params)
 			for pass := range 2 {
 				for i, p := range params {
@@ -65,7 +64,7 @@ func TestParametersThatDrift(t *testing.T) {
 			defer mem.Close()
 			value := mem.New(tensor.Parameters, 1, 3)
 			copy(value.Floats(), []float32{1, 2, 3 + float32(rank)})
-			w := &worker{team: kernel.NewTeam(1, mem), comm: comm.New(ends[rank], 10*time.Second), params: &nn.Params{List: []*nn.Param{{Value: value}}}}
+			w := &worker{team: kernel.NewTeam(1, mem), comm: comm.New(ends[rank], 0), params: &nn.Params{List: []*nn.Param{{Value: value}}}}
 			if _, _, err := w.agree(4, 1, false); err == nil || err.Error() != "after epoch 4 the parameters of worker 1 differ from those of worker 0: the machines do not compute alike: set WEFT_SIMD to one level on all of them" {
 				t.Errorf("%v", err)
 			}

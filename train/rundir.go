@@ -9,14 +9,18 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"weft/internal/atomicfile"
+	"weft/internal/document"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
 	"weft/kernel"
+	"weft/nn"
 )
 
 // The files of a run directory.
@@ -24,7 +28,7 @@ const (
 	runFile         = "run.json" // written last: a directory without it is not a complete run
 	configFile      = "run.yaml"
 	metricsFile     = "metrics.jsonl"
-	weightsFile     = "model.safetensors"
+	weightsFile     = "model.safetensors" // written first of the results: without the others it is still of use
 	predictionsFile = "predictions.npy"
 )
 
@@ -33,13 +37,17 @@ func RunFiles() []string {
 	return []string{runFile, configFile, metricsFile, weightsFile, predictionsFile}
 }
 
-// runFormat is the version of run.json.
-const runFormat = 1
+const (
+	runFormat = 1         // the version of run.json
+	maxRun    = 256 << 20 // bytes of run.json that are read: the losses and seconds of millions of epochs
+)
 
-// RunDir is the directory of a run that is under way.
+// RunDir is the directory of a run that is under way. What is written goes below the directory that was there
+// at the start, and no link in it is followed.
 type RunDir struct {
 	Path    string
 	created bool // by us: an unused one is removed whole
+	root    *os.Root
 	metrics *os.File
 }
 
@@ -50,22 +58,35 @@ func NewRunDir(out string, now time.Time, dataset string, o *Options) (*RunDir, 
 	if err != nil {
 		return nil, err
 	}
-	config, err := o.YAML()
-	if err == nil {
-		err = atomicfile.Write(d.file(configFile), func(w io.Writer) error {
-			_, err := w.Write(config)
-			return err
-		})
-	}
-	if err == nil {
-		// Exclusive: of two runs that found the same folder empty, the second stops here.
-		d.metrics, err = os.OpenFile(d.file(metricsFile), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
-	}
-	if err != nil {
+	if err := d.begin(o); err != nil {
 		d.Discard()
 		return nil, d.fail(err)
 	}
 	return d, nil
+}
+
+// begin makes the files that a run has from its start.
+func (d *RunDir) begin(o *Options) (err error) {
+	if d.root, err = os.OpenRoot(d.Path); err != nil {
+		return err
+	}
+	// Exclusive: of two runs that found the same folder empty, the second stops here.
+	if d.metrics, err = d.root.OpenFile(metricsFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
+		return err
+	}
+	config, err := o.YAML()
+	if err != nil {
+		return err
+	}
+	return d.write(configFile, config)
+}
+
+// write writes a small file.
+func (d *RunDir) write(name string, text []byte) error {
+	return atomicfile.WriteIn(d.root, name, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
 }
 
 func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, error) {
@@ -83,6 +104,7 @@ func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, erro
 		return nil, refusal.Errorf("--out %s: %s", out, reason(err))
 	}
 	entries, err := os.ReadDir(out)
+	entries = slices.DeleteFunc(entries, leftover)
 	switch {
 	case err != nil:
 		return nil, refusal.Errorf("--out %s: %s", out, reason(err))
@@ -90,6 +112,12 @@ func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, erro
 		return nil, refusal.Errorf("--out %s: the folder is not empty (it holds %s); name a new one", out, entries[0].Name())
 	}
 	return &RunDir{Path: out}, nil
+}
+
+// leftover reports whether an entry of a folder is what a run left that was killed while it wrote a file. The
+// next run there removes it when it writes that file.
+func leftover(e fs.DirEntry) bool {
+	return e.Type().IsRegular() && slices.ContainsFunc(RunFiles(), func(name string) bool { return atomicfile.IsHidden(e.Name(), name) })
 }
 
 // makeNamedRunDir makes a folder of that name; runs that start within the same second get a number behind it.
@@ -136,21 +164,75 @@ type epochLine struct {
 	Train     *Number `json:"train,omitempty"`
 	Val       *Number `json:"val,omitempty"`
 	Test      *Number `json:"test,omitempty"`
+	ValLoss   *Number `json:"val_loss,omitempty"`
 	Seconds   float64 `json:"seconds"`
 	LiveBytes int64   `json:"live_bytes"`
 	PeakBytes int64   `json:"peak_bytes"`
 }
 
-// Epoch appends the line of an epoch to metrics.jsonl.
+// Epoch appends the line of an epoch to metrics.jsonl. It fails where the directory has been removed or
+// replaced.
 func (d *RunDir) Epoch(e Epoch) error {
 	line := epochLine{Epoch: e.Epoch, Loss: Number(e.Loss), Seconds: e.Seconds, LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes}
 	if e.Evaluated {
-		line.Train, line.Val, line.Test = new(Number(e.Train)), new(Number(e.Val)), new(Number(e.Test))
+		line.Train, line.Val, line.Test, line.ValLoss = new(Number(e.Train)), new(Number(e.Val)), new(Number(e.Test)), new(Number(e.ValLoss))
 	}
 	text, err := json.Marshal(line)
 	if err == nil {
-		_, err = d.metrics.Write(append(text, '\n')) // one write: a reader never sees half a line
+		err = d.append(append(text, '\n'))
 	}
+	if err == nil && d.Gone() {
+		err = errGone
+	}
+	if err != nil {
+		return d.fail(err)
+	}
+	return nil
+}
+
+// append adds a line to metrics.jsonl, by one write, so that a reader never sees half of it. Where it does not fit nothing of it stays.
+func (d *RunDir) append(line []byte) error {
+	n, err := d.metrics.Write(line)
+	if n == 0 || err == nil {
+		return err
+	}
+	end, failed := d.metrics.Seek(int64(-n), io.SeekCurrent)
+	if failed == nil {
+		failed = d.metrics.Truncate(end)
+	}
+	return errors.Join(err, failed)
+}
+
+var errGone = errors.New("it was removed or replaced while the run went on")
+
+// Gone reports whether the path does not lead to the run's files any more: they are removed, or have another
+// name.
+func (d *RunDir) Gone() bool {
+	there, err := os.Lstat(d.file(metricsFile))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+	}
+	mine, err := d.root.Lstat(metricsFile)
+	return err != nil || !os.SameFile(there, mine)
+}
+
+// Kept are the names of the results that are there: of a run that failed, and of none where the directory is
+// gone.
+func (d *RunDir) Kept() []string {
+	return slices.DeleteFunc([]string{weightsFile, predictionsFile}, func(name string) bool {
+		_, err := d.root.Lstat(name)
+		return err != nil || d.Gone()
+	})
+}
+
+// Weights writes the weights, and the version of weft that trained them. It is meant for Job.OnWeights.
+func (d *RunDir) Weights(weft string, weights nn.State) error {
+	if d.Gone() { // somebody may be about to remove the rest
+		return d.fail(errGone)
+	}
+	err := atomicfile.WriteIn(d.root, weightsFile, func(w io.Writer) error {
+		return safetensors.Write(w, weights, map[string]string{"format": "pt", "weft": weft})
+	})
 	if err != nil {
 		return d.fail(err)
 	}
@@ -159,38 +241,32 @@ func (d *RunDir) Epoch(e Epoch) error {
 
 // Predictions writes the logits. It is meant for Job.OnLogits.
 func (d *RunDir) Predictions(logits Rows) error {
-	if err := WriteRows(d.file(predictionsFile), logits); err != nil {
+	if err := atomicfile.WriteIn(d.root, predictionsFile, logits.write); err != nil {
 		return d.fail(err)
 	}
 	return nil
 }
 
 // WriteRows writes rows as a NumPy array of float32, which appears under its name when it is complete and on disk.
-func WriteRows(path string, rows Rows) error {
-	return atomicfile.Write(path, func(f io.Writer) error {
-		w, err := npy.NewWriter(f, "<f4", rows.Vertices, rows.Columns)
-		if err != nil {
+func WriteRows(path string, rows Rows) error { return atomicfile.Write(path, rows.write) }
+
+// write writes the rows as a NumPy array.
+func (r Rows) write(to io.Writer) error {
+	w, err := npy.NewWriter(to, "<f4", r.Vertices, r.Columns)
+	if err != nil {
+		return err
+	}
+	for piece := range r.Each {
+		if err := w.WriteFloat32s(piece); err != nil {
 			return err
 		}
-		for piece := range rows.Each {
-			if err := w.WriteFloat32s(piece); err != nil {
-				return err
-			}
-		}
-		return w.Close()
-	})
+	}
+	return w.Close()
 }
 
-// Finish writes the weights beside metrics and predictions and, when all of them are on disk, run.json.
-func (d *RunDir) Finish(run Run, r *Result) error {
-	steps := []func() error{
-		d.metrics.Sync,
-		d.metrics.Close,
-		func() error {
-			return safetensors.WriteFile(d.file(weightsFile), r.Weights, map[string]string{"format": "pt", "weft": run.Versions.Weft})
-		},
-		func() error { return d.writeRun(run) },
-	}
+// Finish writes run.json, once metrics, weights and predictions are on disk.
+func (d *RunDir) Finish(run Run) error {
+	steps := []func() error{d.metrics.Sync, d.metrics.Close, func() error { return d.writeRun(run) }, d.root.Close}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return d.fail(err)
@@ -204,19 +280,19 @@ func (d *RunDir) writeRun(run Run) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.Write(d.file(runFile), func(w io.Writer) error {
-		_, err := w.Write(append(text, '\n'))
-		return err
-	})
+	return d.write(runFile, append(text, '\n'))
 }
 
 // Discard takes back the directory of a run that did no work: what NewRunDir made and nothing else.
 func (d *RunDir) Discard() {
 	if d.metrics != nil {
+		_ = d.root.Remove(configFile)
 		_ = d.metrics.Close()
-		_ = os.Remove(d.file(metricsFile))
+		_ = d.root.Remove(metricsFile)
 	}
-	_ = os.Remove(d.file(configFile))
+	if d.root != nil {
+		_ = d.root.Close()
+	}
 	if d.created {
 		_ = os.Remove(d.Path) // fails, as it should, where somebody put a file there
 	}
@@ -229,6 +305,7 @@ type Run struct {
 	Started     time.Time `json:"started"`
 	Finished    time.Time `json:"finished"`
 	Interrupted bool      `json:"interrupted"` // stopped by a signal before its last epoch
+	Diverged    bool      `json:"diverged"`    // stopped by numbers that are not finite
 	Store       string    `json:"store"`       // absolute path of the graph
 	Summary     Summary   `json:"summary"`
 }
@@ -251,23 +328,20 @@ func NewRun(weft, store string, started time.Time) Run {
 
 // ReadRun opens the directory of a complete run: its record, its options and the path of its weights.
 func ReadRun(dir string) (run Run, o Options, weights string, err error) {
-	text, err := os.ReadFile(filepath.Join(dir, runFile))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	path := filepath.Join(dir, runFile)
+	text, err := document.Read(path, maxRun)
+	if errors.Is(err, fs.ErrNotExist) {
 		return run, o, "", refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
-	case err != nil:
+	}
+	if err != nil {
 		return run, o, "", refusal.Errorf("run directory %w", err)
 	}
-	if err := json.Unmarshal(text, &run); err != nil {
-		return run, o, "", refusal.Errorf("%s: damaged: %w", filepath.Join(dir, runFile), err)
-	}
-	if run.Format != runFormat {
-		return run, o, "", refusal.Errorf("%s: format %d is not known to this version of weft, which reads format %d",
-			filepath.Join(dir, runFile), run.Format, runFormat)
+	if err := document.JSON(text, runFormat, &run); err != nil {
+		return run, o, "", refusal.Errorf("%s: %w", path, err)
 	}
 	o = Defaults()
 	o.Model = ""
-	if err := ReadConfig(filepath.Join(dir, configFile), &o); err != nil {
+	if err := readConfig(filepath.Join(dir, configFile), &o); err != nil {
 		return run, o, "", err
 	}
 	if o.Model == "" {

@@ -2,6 +2,7 @@ package train
 
 import (
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"math"
 	"os"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
 )
@@ -36,11 +38,13 @@ func newRunDir(t *testing.T, out string) *RunDir {
 	return d
 }
 
-func smallRun() (Run, *Result) {
+func smallRun() Run {
 	run := NewRun("v1", "some/store", time.Now())
 	run.Summary = Summary{Dataset: "cora", Losses: []Number{0.1, Number(math.NaN())}, Graph: Counts{Vertices: 2, Classes: 3}}
-	return run, &Result{Weights: map[string]safetensors.Tensor{"w": {Shape: []int{1}, Float32: []float32{1}}}}
+	return run
 }
+
+var smallWeights = map[string]safetensors.Tensor{"w": {Shape: []int{1}, Float32: []float32{1}}}
 
 // smallLogits come in two pieces.
 func smallLogits() Rows {
@@ -62,11 +66,7 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 			t.Fatalf("a run under way is read: %v", err)
 		}
 	}
-	run, result := smallRun()
-	if err := d.Predictions(smallLogits()); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Finish(run, result); err != nil {
+	if err := errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())); err != nil {
 		t.Fatal(err)
 	}
 	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml"}
@@ -78,7 +78,7 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `{"epoch":1,"loss":null,"seconds":0,"live_bytes":0,"peak_bytes":0}
-{"epoch":2,"loss":null,"train":0.5,"val":null,"test":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
+{"epoch":2,"loss":null,"train":0.5,"val":null,"test":0,"val_loss":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
 {"epoch":3,"loss":null,"seconds":0,"live_bytes":0,"peak_bytes":0}
 `
 	if diff := cmp.Diff(want, string(lines)); diff != "" {
@@ -161,10 +161,12 @@ func TestRunDirThatCannotBeWritten(t *testing.T) {
 		if err := obstruct(d); err != nil {
 			t.Fatal(err)
 		}
-		run, result := smallRun()
-		err := d.Predictions(smallLogits())
+		err := d.Weights("v1", smallWeights)
 		if err == nil {
-			err = d.Finish(run, result)
+			err = d.Predictions(smallLogits())
+		}
+		if err == nil {
+			err = d.Finish(smallRun())
 		}
 		if err == nil || refusal.Is(err) || !strings.HasPrefix(err.Error(), "run directory "+d.Path) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
@@ -185,8 +187,10 @@ func TestRunDirThatCannotBeWritten(t *testing.T) {
 func TestReadRunRefusesDamage(t *testing.T) {
 	for name, c := range map[string]struct{ runJSON, runYAML, want string }{
 		"cut":    {`{"format":1`, "", "run.json: damaged"},
-		"newer":  {`{"format":7}`, "", "format 7"},
-		"config": {`{"format":1}`, "hiden: 3", "unknown key"},
+		"newer":  {`{"format":7}`, "", "format version 7"},
+		"config": {`{"format":1}`, "hiden: 3", "/run.yaml: line 1: unknown key"},
+		"deep":   {`{"format":1}`, strings.Repeat("[", 10000), "/run.yaml: line 1: more than 100 lists and mappings"},
+		"long":   {`{"format":1}`, strings.Repeat("#", maxConfig+1), "/run.yaml: longer than the 16384 bytes"},
 	} {
 		dir := t.TempDir()
 		for file, text := range map[string]string{"run.json": c.runJSON, "run.yaml": c.runYAML} {
@@ -194,7 +198,7 @@ func TestReadRunRefusesDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, _, _, err := ReadRun(dir); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+		if _, _, _, err := ReadRun(dir); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "--config") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -206,8 +210,8 @@ func TestSummaryKeepsItsOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := -1
-	for _, key := range strings.Fields(`dataset model parallel workers seed epochs_run best_epoch metric train val test losses run_dir epoch_seconds
-		epoch_seconds_median peak_tensor_bytes graph_bytes peak_rss_bytes communication sent_bytes graph`) {
+	for _, key := range strings.Fields(`dataset model parallel workers seed epochs_run best_epoch metric select split train val test val_loss losses
+		run_dir epoch_seconds epoch_seconds_median peak_tensor_bytes graph_bytes peak_rss_bytes communication sent_bytes graph`) {
 		next := strings.Index(string(text), `"`+key+`":`)
 		if next <= at {
 			t.Errorf("%s is missing or out of its place in %s", key, text)
@@ -224,5 +228,98 @@ func TestMedian(t *testing.T) {
 		if got := median(c.x); got != c.want {
 			t.Errorf("%v: %v, want %v", c.x, got, c.want)
 		}
+	}
+}
+
+// TestRunDirFollowsNoLinks: what is written into a run replaces a link and leaves what it leads to alone.
+func TestRunDirFollowsNoLinks(t *testing.T) {
+	dir := t.TempDir()
+	precious := filepath.Join(dir, "precious")
+	if err := os.WriteFile(precious, []byte("mine"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	d := newRunDir(t, filepath.Join(dir, "run"))
+	for _, name := range []string{weightsFile, predictionsFile, runFile} {
+		if err := os.Symlink("../precious", d.file(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(precious); err != nil || string(text) != "mine" {
+		t.Errorf("the file that the links led to holds %q, %v", text, err)
+	}
+	for _, name := range RunFiles() {
+		if info, err := os.Lstat(d.file(name)); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("%s is no file of its own: %v", name, err)
+		}
+	}
+}
+
+// TestRunDirIsGone: a run whose directory does not lead to its files any more says so at the next epoch.
+func TestRunDirIsGone(t *testing.T) {
+	for name, remove := range map[string]func(path string) error{
+		"removed":  os.RemoveAll,
+		"moved":    func(path string) error { return os.Rename(path, path+"-moved") },
+		"emptied":  func(path string) error { return os.Remove(filepath.Join(path, metricsFile)) },
+		"replaced": func(path string) error { return errors.Join(os.RemoveAll(path), os.WriteFile(path, nil, 0o666)) },
+		"another's": func(path string) error {
+			return errors.Join(os.Rename(path, path+"-moved"), os.Mkdir(path, 0o777), os.WriteFile(filepath.Join(path, metricsFile), nil, 0o666))
+		},
+	} {
+		d := newRunDir(t, filepath.Join(t.TempDir(), "run"))
+		if err := d.Epoch(Epoch{Epoch: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := remove(d.Path); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Epoch(Epoch{Epoch: 2}); err == nil || !d.Gone() || !strings.Contains(err.Error(), "removed or replaced") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := d.Weights("v1", smallWeights); err == nil || len(d.Kept()) > 0 {
+			t.Errorf("%s: weights were written, %v, of which are kept %v", name, err, d.Kept())
+		}
+	}
+}
+
+// TestRunDirOfAKilledRun: temporary files of a run that was killed, which a shell's * does not match, do not
+// keep the next run from the folder, and are removed by it.
+func TestRunDirOfAKilledRun(t *testing.T) {
+	dir := t.TempDir()
+	left := []string{atomicfile.Hidden(predictionsFile), atomicfile.Hidden(runFile)}
+	for _, name := range left {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := newRunDir(t, dir)
+	if err := errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range left {
+		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is still there", name)
+		}
+	}
+}
+
+// TestDiscardLeavesAnother: of two runs that found the same folder empty, the second takes nothing of the
+// first with it.
+func TestDiscardLeavesAnother(t *testing.T) {
+	dir := t.TempDir()
+	first := newRunDir(t, dir)
+	o := Defaults()
+	second := &RunDir{Path: dir}
+	if err := second.begin(&o); err == nil {
+		t.Fatal("two runs in one folder")
+	}
+	second.Discard()
+	if err := first.Epoch(Epoch{Epoch: 1}); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{metricsFile, configFile}, names(t, dir)); diff != "" {
+		t.Error(diff)
 	}
 }

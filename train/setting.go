@@ -14,6 +14,7 @@ import (
 
 	"weft/gnn"
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 	"weft/optim"
 	"weft/partition"
 )
@@ -34,7 +35,7 @@ const (
 type Setting struct {
 	Name    string
 	Group   Group
-	Meaning string   // one line of help, without the choices and the default
+	Meaning string   // one line of help, without choices and default; backquotes mark what the value is
 	Choices []string // the accepted words, nil: not a choice among words
 
 	some   bool   // only some models use it: those of gnn.Kind
@@ -80,16 +81,20 @@ var settings = withFields([]Setting{
 	{Name: "epochs", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "passes over the graph"},
 	{
 		Name: "patience", Group: TrainingGroup, limits: atLeast(0),
-		Meaning: "stop after so many epochs in which neither the validation metric rose nor the validation loss fell, 0: never",
+		Meaning: "stop after so many epochs in which neither the validation metric rose (with --select metric) nor the validation loss fell, 0: never",
 	},
 	{Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
 	{
 		Name: "metric", Group: TrainingGroup, Choices: append([]string{"auto"}, metricNames...),
 		Meaning: "measure of the results, auto for the one that the graph names",
 	},
+	{
+		Name: "select", Group: TrainingGroup, Choices: []string{selectMetric, selectLoss},
+		Meaning: "what finds the best epoch: the highest validation metric or the lowest validation loss",
+	},
 	{Name: "seed", Group: TrainingGroup, Meaning: "seed of all randomness"},
 	{Name: "split", Group: TrainingGroup, limits: atLeast(0), Meaning: "which stored split, from 0"},
-	{Name: "init", Group: TrainingGroup, Meaning: "safetensors file with the weights to start from"},
+	{Name: "init", Group: TrainingGroup, Meaning: "safetensors `file` with the weights to start from"},
 
 	{
 		Name: "threads", Group: MachineGroup, limits: between(0, 1<<12),
@@ -243,7 +248,7 @@ func (s Setting) reject(o *Options) string {
 	switch v := s.Value(o).(type) {
 	case string:
 		if s.Choices != nil && !slices.Contains(s.Choices, v) {
-			return "unknown " + s.Name + "; it is one of " + strings.Join(s.Choices, ", ")
+			return "unknown " + s.Name + "; " + suggest.OneOf(v, s.Choices)
 		}
 	case int:
 		return s.limits.reject(float64(v))

@@ -17,12 +17,15 @@ type Summary struct {
 	EpochsRun int    `json:"epochs_run"`
 	BestEpoch int    `json:"best_epoch"`
 	Metric    string `json:"metric"`
-	// Train, Val and Test are the metric at the best validation epoch.
-	Train  Number   `json:"train"`
-	Val    Number   `json:"val"`
-	Test   Number   `json:"test"`
-	Losses []Number `json:"losses"`
-	RunDir string   `json:"run_dir"`
+	Select    string `json:"select"` // what found the best epoch
+	Split     int    `json:"split"`
+	// Train, Val and Test are the metric at the best epoch, and ValLoss is the validation loss there.
+	Train   Number   `json:"train"`
+	Val     Number   `json:"val"`
+	Test    Number   `json:"test"`
+	ValLoss Number   `json:"val_loss"`
+	Losses  []Number `json:"losses"`
+	RunDir  string   `json:"run_dir"`
 
 	EpochSeconds       []float64     `json:"epoch_seconds"` // of every epoch, evaluation excluded
 	EpochSecondsMedian float64       `json:"epoch_seconds_median"`
@@ -57,8 +60,8 @@ type Counts struct {
 func Summarize(j *Job, r *Result) Summary {
 	return Summary{
 		Dataset: j.Dataset, Model: j.Options.Model, Parallel: j.Options.Parallel, Workers: r.Workers, Seed: j.Options.Seed,
-		EpochsRun: r.Epochs, BestEpoch: r.BestEpoch, Metric: r.Metric,
-		Train: Number(r.Train), Val: Number(r.Val), Test: Number(r.Test), Losses: numbers(r.Losses),
+		EpochsRun: r.Epochs, BestEpoch: r.BestEpoch, Metric: r.Metric, Select: j.Options.Select, Split: j.Options.Split,
+		Train: Number(r.Train), Val: Number(r.Val), Test: Number(r.Test), ValLoss: Number(r.ValLoss), Losses: numbers(r.Losses),
 		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: median(r.EpochSeconds),
 		PeakTensorBytes: r.PeakTensorBytes, GraphBytes: r.GraphBytes,
 		Communication: r.Communication, SentBytes: r.SentBytes, WaitSeconds: r.WaitSeconds, WaitShare: r.WaitShare,

@@ -276,12 +276,14 @@ func (w *worker) gradients(epoch int) (float64, error) {
 	return loss, nil
 }
 
-// scores are the metric on each part of the split, and the validation loss.
+// scores are the metric on each part of the split, and the validation loss: NaN where there are no such
+// vertices, and where something is not finite, which fault then names.
 type scores struct {
 	train, val, test, valLoss float64
+	fault                     string
 }
 
-// evaluate measures the model as it is, without dropout.
+// evaluate measures the model as it is, without dropout. All workers come to the same scores.
 func (w *worker) evaluate() (s scores, err error) {
 	t := autograd.NewTape(w.team)
 	logits := w.model.Logits(w.input(t))
@@ -290,11 +292,25 @@ func (w *worker) evaluate() (s scores, err error) {
 	if w.team.Planning() {
 		return s, nil
 	}
-	losses := []float64{loss}
-	if err := sum(w.comm, losses); err != nil {
+	weights, infinite := w.params.Finite(), 0.0
+	if !tensor.Finite(logits.Value().Floats()) {
+		infinite = 1
+	}
+	sums := []float64{loss, infinite}
+	if err := sum(w.comm, sums); err != nil {
 		return s, err
 	}
-	s.valLoss = losses[0]
+	nan := math.NaN()
+	switch {
+	case !weights: // which are the same on all workers
+		return scores{nan, nan, nan, nan, "the weights are not finite"}, nil
+	case sums[1] > 0:
+		return scores{nan, nan, nan, nan, "the logits are not finite"}, nil
+	}
+	s.valLoss = sums[0]
+	if w.val.total == 0 {
+		s.valLoss = nan
+	}
 	for _, part := range []struct {
 		to  *float64
 		set vertexSet
@@ -306,25 +322,26 @@ func (w *worker) evaluate() (s scores, err error) {
 	return s, nil
 }
 
-// eachLogits passes on the logits of all vertices, in the graph's order, unless goOn fails when they are there.
-func (w *worker) eachLogits(goOn func() error, use func(Rows) error) error {
+// eachLogits passes on the logits of all vertices, in the graph's order, unless goOn, which is given this
+// worker's, fails.
+func (w *worker) eachLogits(goOn func(*tensor.Matrix) error, use func(Rows) error) error {
 	t := autograd.NewTape(w.team)
 	z := w.model.Logits(w.input(t))
 	defer z.Drop()
-	if err := goOn(); err != nil {
+	if err := goOn(z.Value()); err != nil {
 		return err
 	}
 	return w.inOrder(z.Value(), use)
 }
 
 // eachEmbedding is eachLogits for the input of the last layer. A model of one layer has its features there.
-func (w *worker) eachEmbedding(goOn func() error, use func(Rows) error) error {
+func (w *worker) eachEmbedding(goOn func(*tensor.Matrix) error, use func(Rows) error) error {
 	t := autograd.NewTape(w.team)
 	h := w.model.Hidden(w.input(t))
 	d := autograd.Dense(h)
 	defer h.Drop()
 	defer d.Drop()
-	if err := goOn(); err != nil {
+	if err := goOn(d.Value()); err != nil {
 		return err
 	}
 	return w.inOrder(d.Value(), use)

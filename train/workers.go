@@ -50,7 +50,7 @@ func (o *Options) Assignment(k int) partition.Options {
 	if method == autoPartition {
 		method = partition.Metis
 	}
-	return partition.Options{K: k, Method: method, Seed: o.Seed, Split: o.Split}
+	return partition.Options{K: k, Method: method, Seed: o.Seed, Split: o.Split, Timeout: o.CommTimeout}
 }
 
 // eachShare calls use with the share of every worker of this process, one after the other.

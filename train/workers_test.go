@@ -10,10 +10,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"weft/comm"
 	"weft/graph"
+	"weft/nn"
 	"weft/partition"
 )
 
@@ -238,7 +238,7 @@ func TestOneProcess(t *testing.T) {
 	want := mustRun(t, &Job{Graph: g, Options: o})
 	for _, mesh := range []string{"", "graph=1"} {
 		o.Parallel = mesh
-		c := comm.New(comm.InProcess(1)[0], time.Second)
+		c := comm.New(comm.InProcess(1)[0], 0)
 		got := mustRun(t, &Job{Graph: g, Options: o, Comm: c})
 		p, err := (&Job{Graph: g, Options: o, Comm: c}).Predict(context.Background(), got.Weights, true)
 		if err != nil {
@@ -322,7 +322,7 @@ func TestFailureInAPass(t *testing.T) {
 				end = &failing{end, c.kind, c.n}
 			}
 			mine := *shared
-			mine.Comm = comm.New(end, 20*time.Second)
+			mine.Comm = comm.New(end, 0)
 			all.Go(func() { _, errs[rank] = mine.Run(context.Background()) })
 		}
 		all.Wait()
@@ -368,5 +368,40 @@ func TestInterruptedWorkers(t *testing.T) {
 	}
 	if !r.Interrupted || r.Epochs < 3 || r.Epochs > 5 || len(r.Logits) == 0 {
 		t.Errorf("interrupted %v after %d epochs, with %d logits", r.Interrupted, r.Epochs, len(r.Logits))
+	}
+}
+
+// TestWeightsFirst: the weights are there before anything can go wrong with the predictions, and without them
+// there are none.
+func TestWeightsFirst(t *testing.T) {
+	g, o := tangled(t), networks()["sage"]
+	full := errors.New("the disk is full")
+	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil)} {
+		var steps []string
+		var failing string
+		step := func(name string) error {
+			steps = append(steps, name)
+			if name == failing {
+				return full
+			}
+			return nil
+		}
+		j.OnWeights = func(w nn.State) error {
+			if len(w) == 0 {
+				t.Error("no weights")
+			}
+			return step("weights")
+		}
+		j.OnLogits = func(Rows) error { return step("logits") }
+		for _, c := range []struct {
+			failing string
+			want    []string
+		}{{"weights", []string{"weights"}}, {"logits", []string{"weights", "logits"}}} {
+			steps, failing = nil, c.failing
+			_, err := j.Run(context.Background())
+			if !errors.Is(err, full) || !slices.Equal(steps, c.want) {
+				t.Errorf("%s fail: %v, %v", c.failing, steps, err)
+			}
+		}
 	}
 }

@@ -114,9 +114,10 @@ func (c *benchCommand) run(measure func(ctx context.Context, out io.Writer, o be
 				return refusal.Errorf("--only %s: %w", c.only, err)
 			}
 		}
+		endWithReader()
 		ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping after the measurement under way; interrupt again to stop at once\n", s)
-		})
+		}, nil)
 		defer stop()
 		return measure(ctx, cmd.OutOrStdout(), o)
 	}

@@ -21,6 +21,7 @@ takes a few seconds, in which the machine should do nothing else. weft bench mea
 		Example: "  weft doctor\n  weft doctor --json > machine.json",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			endWithReader()
 			out := cmd.OutOrStdout()
 			if asJSON {
 				return printJSON(out, examine(func(finding) {}))

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 )
 
 // flagError says in the command's own words what is wrong with a flag.
@@ -20,6 +21,9 @@ func flagError(cmd *cobra.Command, err error) error {
 	)
 	switch {
 	case errors.As(err, &unknown):
+		if args := cmd.Flags().Args(); len(args) > 0 && cmd.HasAvailableSubCommands() {
+			return cmd.ValidateArgs(args) // the flags of a mistyped command are no mistake
+		}
 		return unknownFlag(cmd, unknown)
 	case errors.As(err, &lacking):
 		return refusal.Errorf("--%s needs a value; %s --help says which", lacking.GetFlag().Name, cmd.CommandPath())
@@ -31,16 +35,35 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// unknownFlag proposes the flag that was meant by one dash instead of two, if there is one.
+// unknownFlag proposes the flag that was meant, by one dash instead of two too.
 func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
+	written, name, value := "--"+err.GetSpecifiedName(), err.GetSpecifiedName(), ""
 	if letters := err.GetSpecifiedShortnames(); letters != "" {
-		name, _, _ := strings.Cut(letters, "=")
-		if cmd.Flags().Lookup(name) != nil {
-			return refusal.Errorf("unknown flag: -%s; did you mean --%s?", letters, letters)
-		}
-		return refusal.Errorf("unknown flag: -%s; %s --help lists them", letters, cmd.CommandPath())
+		written = "-" + letters
+		name, _, _ = strings.Cut(letters, "=")
+		value = strings.TrimPrefix(letters, name)
 	}
-	return refusal.Errorf("unknown flag: --%s; %s --help lists them", err.GetSpecifiedName(), cmd.CommandPath())
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	if near := suggest.Nearest(name, names); near != "" {
+		return refusal.Errorf("unknown flag: %s; did you mean --%s%s?", written, near, value)
+	}
+	return refusal.Errorf("unknown flag: %s; %s --help lists them", written, cmd.CommandPath())
+}
+
+// refuseEmpty refuses a name or text that was given and is empty, as a variable of a shell that is not set:
+// it would be taken for one that was not given. A setting may be empty, to override a file.
+func refuseEmpty(flags *pflag.FlagSet) (err error) {
+	flags.Visit(func(f *pflag.Flag) {
+		if err == nil && f.Value.Type() == "string" && f.Value.String() == "" {
+			err = refusal.Errorf("--%s: its value is empty; give one, or leave --%s out", f.Name, f.Name)
+		}
+	})
+	return err
 }
 
 // invalidValue says what a flag takes. The settings of train say so themselves.

@@ -47,6 +47,7 @@ func newGenerateKind(kind, short, example string) *cobra.Command {
 		Args:    arguments(1, 1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return runGenerate(cmd, args[0], o) },
 	}
+	cmd.ValidArgsFunction = completeInOrder(completeFolders)
 	flags := cmd.Flags()
 	if kind == generate.RMAT {
 		flags.IntVar(&o.Scale, "scale", o.Scale, "logarithm of the number of vertices")

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"weft/graph/npz"
 	"weft/graph/planetoid"
 	"weft/internal/refusal"
+	"weft/train"
 )
 
 // format is a foreign format that import reads.
@@ -41,7 +43,7 @@ func (c *changes) flags(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.symmetrize, "symmetrize", false, "store each edge both ways")
 	flags.BoolVar(&c.selfLoops, "self-loops", false, "give each vertex an edge to itself")
 	flags.BoolVar(&c.largest, "largest-component", false, "keep the largest connected component only")
-	flags.StringVar(&c.split, "split", "", "`rule`: given, random:60/20/20 or per-class=20,30 (default: the source's own)")
+	flags.StringVar(&c.split, "split", "", "`rule`: given, random:60/20/20, per-class=20,30 or per-class=20,=500,=1000, where = counts in all (default: the source's own)")
 	flags.IntVar(&c.splits, "splits", 1, "number of splits made by the rule")
 	flags.IntVar(&c.randomFeatures, "random-features", 0, "replace the features by so many columns of normal noise")
 	flags.Uint64Var(&c.seed, "seed", 0, "seed of random splits and features")
@@ -76,6 +78,7 @@ Nothing is left behind when it fails.`,
 			Args:    arguments(2, 2),
 			RunE:    func(cmd *cobra.Command, args []string) error { return runImport(cmd, f, args[0], args[1], c) },
 		}
+		sub.ValidArgsFunction = completeInOrder(completeFiles, completeFolders)
 		if f.flags != nil {
 			f.flags(sub.Flags())
 		}
@@ -86,6 +89,17 @@ Nothing is left behind when it fails.`,
 
 func formats(c *changes) []format {
 	var list edgelist.Options
+	var directed, denseFeatures bool
+	storage := func(flags *pflag.FlagSet) {
+		flags.BoolVar(&denseFeatures, "dense-features", false, "keep features dense of which few are not zero")
+	}
+	// checked refuses --dense-features where it had no effect.
+	checked := func(source string, g *graph.Graph, err error) (*graph.Graph, error) {
+		if err == nil && denseFeatures && g.Features.Dense == nil {
+			return nil, refusal.Errorf("--dense-features: %s comes without dense features; leave it out", source)
+		}
+		return g, err
+	}
 	return []format{
 		{
 			name: "planetoid", source: "PREFIX", short: "citation graphs as published with Planetoid: PREFIX.x, PREFIX.graph, …",
@@ -93,23 +107,36 @@ func formats(c *changes) []format {
 		},
 		{
 			name: "npz", source: "FILE", short: "a graph in one .npz file, as of gnn-benchmark and of the heterophilous datasets",
-			example: "amazon_computers.npz stores/computers --symmetrize --largest-component --split per-class=20,30", read: npz.Read,
+			example: "amazon_computers.npz stores/computers --symmetrize --largest-component --split per-class=20,30",
+			flags: func(flags *pflag.FlagSet) {
+				flags.BoolVar(&directed, "directed", false, "keep the edges as the file lists them; a file named ..._directed.npz is read so")
+				storage(flags)
+			},
+			read: func(source string) (*graph.Graph, error) {
+				if directed && c.symmetrize {
+					return nil, refusal.Errorf("--directed and --symmetrize: give one of the two")
+				}
+				g, err := npz.Read(source, npz.Options{AsListed: directed || c.symmetrize, DenseFeatures: denseFeatures})
+				return checked(source, g, err)
+			},
 		},
 		{
-			name: "edges", source: "FILE", short: "an edge list (CSV, TSV or Parquet) with .npy features, labels and splits",
+			name: "edges", source: "FILE", short: "an edge list (CSV, TSV or Parquet) with .npy or CSV features, labels and splits",
 			example: "follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20",
 			flags: func(flags *pflag.FlagSet) {
-				flags.StringVar(&list.Features, "features", "", ".npy `file`: a row of features per vertex")
-				flags.StringVar(&list.Labels, "labels", "", ".npy `file`: a class per vertex, or a 0/1 matrix")
-				flags.StringVar(&list.Train, "train", "", ".npy `file`: vertices that train (ids, or a mask)")
-				flags.StringVar(&list.Val, "val", "", ".npy `file`: vertices that validate")
-				flags.StringVar(&list.Test, "test", "", ".npy `file`: vertices that test")
+				flags.StringVar(&list.Features, "features", "", "`file` (.npy, CSV, .csv.gz; .npz of scipy.sparse): a row of features per vertex")
+				flags.StringVar(&list.Labels, "labels", "", "`file` (.npy, CSV, .csv.gz): a class per vertex, or a 0/1 matrix")
+				flags.StringVar(&list.Train, "train", "", "`file` (the same): vertices that train: ids, a mask, or masks (a column per split)")
+				flags.StringVar(&list.Val, "val", "", "`file`: vertices that validate")
+				flags.StringVar(&list.Test, "test", "", "`file`: vertices that test")
+				storage(flags)
 				flags.IntVar(&list.Vertices, "vertices", 0, "number of vertices (default: the largest id and one)")
 				flags.BoolVar(&list.Strings, "string-ids", false, "vertices are named by any text; rows of arrays follow the names' first appearance")
 			},
 			read: func(source string) (*graph.Graph, error) {
-				list.Path = source
-				return edgelist.Read(list)
+				list.Path, list.DenseFeatures = source, denseFeatures
+				g, err := edgelist.Read(list)
+				return checked(source, g, err)
 			},
 		},
 		{
@@ -139,11 +166,17 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 	if g, err = c.apply(g); err != nil {
 		return err
 	}
+	if g.Labels.OneClass() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+train.OneClass)
+	}
 	if words := changed(cmd); words != "" {
 		g.Provenance = strings.TrimSpace(g.Provenance + " (" + words + ")")
 	}
 	if err := g.Write(store); err != nil {
 		return err
+	}
+	for _, note := range g.Notes {
+		fmt.Fprintln(cmd.OutOrStdout(), note)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, g, time.Since(started)))
 	return nil
@@ -171,6 +204,9 @@ func (c *changes) check(flags *pflag.FlagSet) error {
 	if flags.Changed("random-features") && c.randomFeatures < 1 {
 		return refusal.Errorf("--random-features %d: give at least 1 column", c.randomFeatures)
 	}
+	if f := flags.Lookup("vertices"); f != nil && f.Changed && f.Value.String() == "0" {
+		return refusal.Errorf("--vertices 0: a graph has at least one; give their number, or leave --vertices out for the largest id and one")
+	}
 	if c.split == "" && flags.Changed("splits") {
 		return refusal.Errorf("--splits %d: say by which rule with --split", c.splits)
 	}
@@ -183,14 +219,21 @@ func (c *changes) check(flags *pflag.FlagSet) error {
 }
 
 func (c *changes) apply(g *graph.Graph) (_ *graph.Graph, err error) {
-	if c.symmetrize {
-		g = g.Symmetrize()
-	}
-	if c.largest {
-		g = g.LargestComponent()
-	}
-	if c.selfLoops {
-		g = g.AddSelfLoops()
+	for _, change := range []struct {
+		flag  string
+		asked bool
+		apply func(*graph.Graph) (*graph.Graph, error)
+	}{
+		{"symmetrize", c.symmetrize, (*graph.Graph).Symmetrize},
+		{"largest-component", c.largest, (*graph.Graph).LargestComponent},
+		{"self-loops", c.selfLoops, (*graph.Graph).AddSelfLoops},
+	} {
+		if !change.asked {
+			continue
+		}
+		if g, err = change.apply(g); err != nil {
+			return nil, fmt.Errorf("--%s: %w", change.flag, err)
+		}
 	}
 	if c.randomFeatures != 0 {
 		if g, err = g.RandomFeatures(c.randomFeatures, c.seed); err != nil {
@@ -224,6 +267,8 @@ func checkNewStore(path string) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		return refusal.Errorf("%s: %w; choose a shorter one", path, syscall.ENAMETOOLONG)
 	case err != nil:
 		return refusal.Errorf("%s: a store is a folder, and this is something else: %w", path, err)
 	case len(entries) > 0:

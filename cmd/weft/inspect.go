@@ -22,10 +22,11 @@ func newInspect() *cobra.Command {
 		Long: `inspect checks a store, or the store of a dataset, and prints its counts, degrees, features, classes, splits and
 stored partitions.
 A store that is damaged, or one of the partitions stored with it, is refused by file and reason.`,
-		Example: "  weft inspect stores/cora\n  weft inspect debian --json",
-		Args:    arguments(1, 1),
+		Example:           "  weft inspect stores/cora\n  weft inspect debian --json",
+		ValidArgsFunction: completeInOrder(completeGraph),
+		Args:              arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			g, store, err := openDataset(cmd.Context(), args[0], cmd.ErrOrStderr())
+			g, store, err := openDataset(cmd.Context(), args[0], cmd.ErrOrStderr(), nil)
 			if err != nil {
 				return err
 			}

@@ -69,9 +69,10 @@ func partWithSignals() {
 	interrupts.parting = true
 }
 
-// untilSignal returns a context that the first signal cancels, after telling notice. The work then ends in order and keeps its
-// results; a SIGINT or SIGQUIT that follows ends the process at once.
-func untilSignal(parent context.Context, notice func(os.Signal)) (ctx context.Context, stop func()) {
+// untilSignal returns a context that the first signal cancels, after telling notice. The work then ends in
+// order and keeps its results; a SIGINT or SIGQUIT that follows ends the process at once, after lastWords,
+// which may be nil, and a third without waiting for these.
+func untilSignal(parent context.Context, notice func(os.Signal), lastWords func()) (ctx context.Context, stop func()) {
 	watchSignals()
 	ctx, cancel := context.WithCancelCause(parent)
 	attend := func(f func(os.Signal)) (before func(os.Signal)) {
@@ -81,10 +82,18 @@ func untilSignal(parent context.Context, notice func(os.Signal)) (ctx context.Co
 		return before
 	}
 	before := attend(func(s os.Signal) {
-		if ctx.Err() == nil {
+		switch {
+		case ctx.Err() == nil:
 			notice(s)
 			cancel(errInterrupted)
-		} else {
+		case lastWords != nil && endsAtOnce(s):
+			speak := lastWords
+			lastWords = nil
+			go func() {
+				speak()
+				os.Exit(exitInterrupted)
+			}()
+		default:
 			endAtOnce(s)
 		}
 	})
@@ -94,9 +103,12 @@ func untilSignal(parent context.Context, notice func(os.Signal)) (ctx context.Co
 	}
 }
 
-// endAtOnce ends the process by a signal that asks for that, and not by one that asks for an orderly end.
+// endsAtOnce reports whether a second signal asks for an end at once, and not for an orderly one.
+func endsAtOnce(s os.Signal) bool { return s == syscall.SIGINT || s == syscall.SIGQUIT }
+
+// endAtOnce ends the process by a signal that asks for that.
 func endAtOnce(s os.Signal) {
-	if s == syscall.SIGINT || s == syscall.SIGQUIT {
+	if endsAtOnce(s) {
 		os.Exit(exitInterrupted)
 	}
 }

@@ -2,9 +2,15 @@ package main
 
 import (
 	"bufio"
+	"math"
 	"os"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // peakResident is the largest resident set that this process has had, in bytes; 0 where the system does not say. The figure
@@ -30,6 +36,33 @@ func procEntry(file, name string) string {
 		}
 	}
 	return ""
+}
+
+// limitMemory tells Go's runtime how much memory it may take, unless GOMEMLIMIT says less: what the machine or its control group has, or what
+// the limits of this process (ulimit -v, -d) leave. It collects garbage in time then, and what will not fit can be refused before (memory.Need).
+func limitMemory() {
+	const status = "/proc/self/status"
+	mapped := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(mapped)
+	heap := int64(mapped[0].Value.Uint64() - mapped[1].Value.Uint64())
+	limit := int64(math.MaxInt64)
+	if machine := machineMemory(); machine > 0 {
+		limit = machine - machine/64 - procBytes(status, "VmRSS") // page tables and the like
+	}
+	// Each thread that is still to come takes a stack and an arena of the C library.
+	const perThread, few = 80 << 20, 4
+	threads := int64(perThread * (few + runtime.GOMAXPROCS(0)))
+	for _, of := range []struct {
+		resource int
+		taken    string
+	}{{unix.RLIMIT_AS, "VmSize"}, {unix.RLIMIT_DATA, "VmData"}} {
+		var allowed unix.Rlimit
+		if err := unix.Getrlimit(of.resource, &allowed); err == nil && allowed.Cur < math.MaxInt64 {
+			limit = min(limit, int64(allowed.Cur)-(procBytes(status, of.taken)-heap)-threads)
+		}
+	}
+	const least = 64 << 20
+	debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), max(limit, least)))
 }
 
 // machineMemory is what this process may take at most, in bytes; 0 where the system does not say.

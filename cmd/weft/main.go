@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"weft/comm/mpi"
 	"weft/internal/refusal"
 )
 
@@ -27,8 +26,11 @@ var version = "unknown"
 
 func main() {
 	watchSignals()
+	outliveReaders()
+	limitMemory()
 	root, started := newRoot()
-	root.SetOut(&output{File: os.Stdout})
+	root.SetOut(&output{File: os.Stdout, name: "standard output"})
+	root.SetErr(&output{File: os.Stderr, name: "standard error"})
 	os.Exit(execute(root, started))
 }
 
@@ -44,14 +46,18 @@ func execute(root *cobra.Command, started *bool) (status int) {
 			status = exitFailed
 		}
 	}()
-	err := root.Execute()
+	refuseUnknownShell(root) // here, as cobra's command keeps the output that it finds now
+	cmd, err := root.ExecuteC()
+	if err != nil && !*started {
+		err = shareMistake(cmd, err)
+	}
 	if out, ok := root.OutOrStdout().(*output); ok && err == nil {
 		err = out.check()
 	}
 	if err == nil {
 		return exitDone
 	}
-	if errors.As(err, &spoken{}) || !*started && mpi.Rank() > 0 { // the same command line has the same mistakes on rank 0
+	if errors.As(err, &spoken{}) {
 		return statusOf(err, *started)
 	}
 	if rank, ok := root.ErrOrStderr().(*onlyErrors); ok {
@@ -74,5 +80,5 @@ func statusOf(err error, started bool) int {
 
 // oneLine prints an error as the single line that callers rely on, also where a name in it holds line breaks.
 func oneLine(err error) string {
-	return "weft: " + strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+	return "weft: " + printable(strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; "))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -19,6 +20,27 @@ import (
 func TestOneLine(t *testing.T) {
 	if got := oneLine(errors.New("a\nb\r\n\nc\n")); got != "weft: a; b; c" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestPrintable(t *testing.T) {
+	for text, want := range map[string]string{
+		"é 图😀\\": "é 图😀\\", "\x1b[2J\n\t\r\x00\x7f": `\x1b[2J\n\t\r\x00\x7f`, "\u009b \u00a0\u202e\u200b\u2028": `\u009b \u00a0\u202e\u200b\u2028`,
+		"\U000e0041": `\U000e0041`, "a\xff\xe2\x80": `a\xff\xe2\x80`, "\ufffd": "\ufffd", "'\"": "'\"",
+	} {
+		if got := printable(text); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+		text = strings.ToValidUTF8(text, "")
+		var again string
+		written, err := json.Marshal(text)
+		if err == nil {
+			written = printableJSON(written)
+			err = json.Unmarshal(written, &again)
+		}
+		if err != nil || again != text || printable(string(written)) != string(written) {
+			t.Errorf("%q: %q as JSON, %v", text, written, err)
+		}
 	}
 }
 
@@ -44,7 +66,7 @@ func TestInternalError(t *testing.T) {
 func TestSignalCancels(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1, syscall.SIGHUP, syscall.SIGQUIT} {
 		told := make(chan os.Signal, 1)
-		ctx, stop := untilSignal(t.Context(), func(s os.Signal) { told <- s })
+		ctx, stop := untilSignal(t.Context(), func(s os.Signal) { told <- s }, nil)
 		if err := syscall.Kill(os.Getpid(), s); err != nil {
 			t.Fatal(err)
 		}
@@ -77,6 +99,11 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "\n") {
 		t.Error("the live line scrolls")
+	}
+	ended := out.Len()
+	p.epoch(train.Epoch{Epoch: 1000, Epochs: 1000})
+	if out.Len() != ended {
+		t.Errorf("after the end: %q", out.String()[ended:])
 	}
 }
 
@@ -166,7 +193,7 @@ func TestOutputRemembersFailure(t *testing.T) {
 	root, started := newRoot()
 	root.SetArgs([]string{"version"})
 	root.SetErr(&stderr)
-	root.SetOut(&output{File: full})
+	root.SetOut(&output{File: full, name: "standard output"})
 	if status := execute(root, started); status != exitFailed || !strings.HasPrefix(stderr.String(), "weft: standard output: ") {
 		t.Errorf("status %d, %q", status, stderr.String())
 	}

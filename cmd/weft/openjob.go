@@ -16,8 +16,9 @@ import (
 )
 
 // openJob opens the graph for the workers that the options ask for: whole for one, by its partitions for several. They are made if
-// they are not stored; check, unless nil, may refuse the graph before.
-func (r ranks) openJob(parent context.Context, dataset string, o train.Options, show io.Writer, check func(*graph.Graph) error,
+// they are not stored. Before that admit may refuse the store, and check the graph; both may be nil.
+func (r ranks) openJob(parent context.Context, dataset string, o train.Options, show io.Writer, admit func(store string) error,
+	check func(*graph.Graph) error,
 ) (job *train.Job, store string, err error) {
 	job = &train.Job{Dataset: dataset, Options: o, Comm: r.comm}
 	if r.comm != nil {
@@ -31,11 +32,14 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 		return nil, "", err
 	}
 	if workers == 1 {
-		job.Graph, store, err = openDataset(parent, dataset, show)
+		job.Graph, store, err = openDataset(parent, dataset, show, admit)
 		return job, store, err
 	}
-	err = r.onFirst(o.CommTimeout, func() error {
+	err = r.onFirst(func() error {
 		store, err = resolve(parent, dataset, show)
+		if err == nil && admit != nil {
+			err = admit(store)
+		}
 		if err != nil {
 			return err
 		}
@@ -91,11 +95,11 @@ func preparePartition(parent context.Context, store string, job *train.Job, work
 			return errors.Join(about(job.Dataset, err), g.Close())
 		}
 	}
-	asked := o.Assignment(workers)
+	asked, name := o.Assignment(workers), printable(job.Dataset)
 	readOnly := partition.CheckWritable(store)
 	if readOnly != nil && job.Comm == nil {
-		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", job.Dataset, workers, asked.Method)
-		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory and not kept\n", job.Dataset)
+		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", name, workers, asked.Method)
+		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory and not kept\n", name)
 		job.Graph = g
 		return nil
 	}
@@ -103,8 +107,11 @@ func preparePartition(parent context.Context, store string, job *train.Job, work
 	if readOnly != nil {
 		return readOnly
 	}
-	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", job.Dataset, workers, asked.Method)
-	ctx, stop := untilSignal(parent, func(os.Signal) {})
+	if err := partition.CheckPlace(store, partition.Name(asked.Method, workers)); err != nil {
+		return err
+	}
+	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", name, workers, asked.Method)
+	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
 	a, err := partition.Assign(ctx, g, asked)
 	if err == nil {
@@ -126,9 +133,9 @@ func partitionMethod(o *train.Options) string {
 
 // resolve is the store of a dataset. A signal while it is made leaves none.
 func resolve(parent context.Context, name string, show io.Writer) (store string, err error) {
-	ctx, stop := untilSignal(parent, func(os.Signal) {})
+	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
-	store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, line) })
+	store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, printable(line)) })
 	if ctx.Err() != nil {
 		return "", errInterrupted
 	}

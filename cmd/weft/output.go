@@ -4,31 +4,44 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"syscall"
 )
 
-// output is a file that the command prints on. It remembers the first write that failed: results that did not arrive are a
-// failure of the command.
+// output is a file that the command prints on, with what is not printable escaped but for tabs and line breaks. It
+// remembers the first write that failed: results that did not arrive are a failure of the command.
 type output struct {
 	*os.File
+	name   string // in errors
 	failed error
 }
 
 func (o *output) Write(p []byte) (int, error) {
-	n, err := o.File.Write(p)
-	if err != nil && o.failed == nil {
+	_, err := o.WriteString(escaped(string(p), "\n\t"))
+	if err == nil {
+		return len(p), nil
+	}
+	if path := (*os.PathError)(nil); errors.As(err, &path) {
+		err = path.Err
+	}
+	err = fmt.Errorf("%s: %w", o.name, err)
+	if o.failed == nil {
 		o.failed = err
 	}
-	return n, err
+	return 0, err
 }
 
-// check says what went wrong with printing, nil if nothing did.
+// check says what went wrong with printing, nil if nothing did. That a reader leaves before the end is its own affair.
 func (o *output) check() error {
-	if o.failed == nil {
+	if errors.Is(o.failed, syscall.EPIPE) {
 		return nil
 	}
-	reason := o.failed
-	if path := (*os.PathError)(nil); errors.As(reason, &path) {
-		reason = path.Err
-	}
-	return fmt.Errorf("standard output: %w", reason)
+	return o.failed
 }
+
+// outliveReaders makes writing to a pipe that nobody reads any more an error, which otherwise ends the process. The
+// signal is taken and not ignored, as programs that this one starts would inherit that.
+func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
+// endWithReader undoes outliveReaders, for commands that take long and do nothing but print.
+func endWithReader() { signal.Reset(syscall.SIGPIPE) }

@@ -1,9 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -13,6 +13,7 @@ import (
 
 	"weft/internal/refusal"
 	"weft/partition"
+	"weft/train"
 )
 
 // maxMatrix is the largest number of partitions whose halo rows are printed pair by pair.
@@ -40,11 +41,13 @@ of the others (its halo). Partitions of the same number and method are replaced.
   weft partition stores/sbm -k 8 --method random --seed 1 --json
   weft partition stores/sbm -k 8 --write-part sbm.part.8
   weft partition stores/sbm -k 8 --method file --file kahip/sbm.part.8`,
-		Args: arguments(1, 1),
+		ValidArgsFunction: completeInOrder(completeGraph),
+		Args:              arguments(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := checkPartitionFlags(cmd.Flags(), &o, writePart); err != nil {
 				return err
 			}
+			o.Timeout = train.Defaults().CommTimeout // there is none to set where nothing waits for another worker
 			return runPartition(cmd, args[0], o, writePart, asJSON)
 		},
 	}
@@ -54,6 +57,8 @@ of the others (its halo). Partitions of the same number and method are replaced.
 	flags.StringVar(&o.File, "file", "", "`file` that the method file reads")
 	flags.StringVar(&o.Balance, "balance", partition.Balances()[0],
 		"`name` of what partitions have equally much of: "+strings.Join(partition.Balances(), ", ")+" (the last two beside vertices)")
+	flags.Lookup("method").Annotations = map[string][]string{flagChoices: partition.Methods()}
+	flags.Lookup("balance").Annotations = map[string][]string{flagChoices: partition.Balances()}
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the methods metis and random")
 	flags.IntVar(&o.Split, "split", 0, "the split whose training vertices are balanced and counted, from 0")
 	flags.StringVar(&writePart, "write-part", "", "`file` to write the partition of each vertex into as well, for other programs")
@@ -76,7 +81,7 @@ func checkPartitionFlags(flags *pflag.FlagSet, o *partition.Options, writePart s
 		return refusal.Errorf("--balance %s: the partition method file takes the partitions as they are; leave it out", o.Balance)
 	}
 	if flags.Changed("write-part") {
-		return checkFile("write-part", writePart)
+		return cmp.Or(checkFile("write-part", writePart), checkApart("write-part", writePart, o.File))
 	}
 	return nil
 }
@@ -93,7 +98,12 @@ type partitioned struct {
 }
 
 func runPartition(cmd *cobra.Command, dataset string, o partition.Options, writePart string, asJSON bool) error {
-	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr())
+	g, store, err := openDataset(cmd.Context(), dataset, cmd.ErrOrStderr(), func(store string) error {
+		if writePart == "" {
+			return nil
+		}
+		return checkApartFromGraph("write-part", writePart, dataset, store)
+	})
 	if err != nil {
 		return err
 	}
@@ -101,7 +111,11 @@ func runPartition(cmd *cobra.Command, dataset string, o partition.Options, write
 	if err := partition.CheckWritable(store); err != nil {
 		return err
 	}
-	defer removeOnSignal(cmd.ErrOrStderr(), filepath.Join(store, "partitions", fmt.Sprintf("%s-%d", o.Method, o.K)))()
+	name := partition.Name(o.Method, o.K)
+	if err := partition.CheckPlace(store, name); err != nil {
+		return err
+	}
+	defer removeOnSignal(cmd.ErrOrStderr(), partition.Directory(store, name))()
 	a, err := partition.Assign(cmd.Context(), g, o)
 	if err != nil {
 		return about(dataset, err)

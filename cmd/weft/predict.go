@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,8 +40,10 @@ Settings of the training are accepted and ignored.`,
 		Example: `  weft predict runs/first --out runs/preds.npy
   weft predict runs/first stores/newer --out runs/preds.npy --embeddings runs/hidden.npy
   weft predict --init weights.safetensors --config model.yaml stores/mine --out runs/preds.npy`,
-		Args: arguments(0, 2),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args) },
+		Annotations:       map[string]string{joinsRanks: ""},
+		ValidArgsFunction: completeInOrder(p.completeFirst, completeGraph),
+		Args:              arguments(0, 2),
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, args) },
 	}
 	p.settings.add(cmd.Flags())
 	for _, s := range train.Settings() {
@@ -49,15 +52,24 @@ Settings of the training are accepted and ignored.`,
 		}
 	}
 	cmd.Flags().Lookup("memory-limit").Hidden = true // refused: predict makes no plan
-	cmd.Flags().Lookup("init").Usage = "safetensors file with the weights to predict with"
+	cmd.Flags().Lookup("init").Usage = "safetensors `file` with the weights to predict with"
 	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the logits, float32, vertices × classes; one that is there is overwritten")
 	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", "`file` for the last hidden layer, float32, vertices × columns")
 	return cmd
 }
 
+// completeFirst completes the first argument: a run's folder, or with --init the graph.
+func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if cmd.Flags().Changed("init") {
+		return completeGraph(cmd, args, begun)
+	}
+	return completeFolders(cmd, args, begun)
+}
+
 // request is what is asked of predict, once its arguments are understood.
 type request struct {
 	options train.Options
+	run     string // its directory; empty: --init names the weights
 	weights string
 	graph   string // dataset or store
 }
@@ -79,19 +91,35 @@ func (p *predictCommand) prepare(args []string) (asked request, weights map[stri
 	if asked, err = p.understand(args); err != nil {
 		return asked, nil, err
 	}
-	if err := checkFile("out", p.out); err != nil {
+	if err := p.outputs(func(flag, path string) error {
+		return cmp.Or(checkFile(flag, path), checkApart(flag, path, p.inputs(&asked)...))
+	}); err != nil {
 		return asked, nil, err
 	}
-	if p.embeddings != "" {
-		if err := checkFile("embeddings", p.embeddings); err != nil {
-			return asked, nil, err
-		}
-	}
-	if sameFile(p.out, p.embeddings) {
+	if p.embeddings != "" && sameFile(p.out, p.embeddings) {
 		return asked, nil, refusal.Errorf("--embeddings %s: the file of --out; name another", p.embeddings)
 	}
 	weights, _, err = safetensors.ReadFile(asked.weights)
 	return asked, weights, err
+}
+
+// outputs calls check for each file that is to be written, until one is refused.
+func (p *predictCommand) outputs(check func(flag, path string) error) error {
+	if err := check("out", p.out); err != nil || p.embeddings == "" {
+		return err
+	}
+	return check("embeddings", p.embeddings)
+}
+
+// inputs are the files that are read beside the graph.
+func (p *predictCommand) inputs(asked *request) []string {
+	files := []string{asked.weights, p.settings.config}
+	if asked.run != "" {
+		for _, name := range train.RunFiles() {
+			files = append(files, filepath.Join(asked.run, name))
+		}
+	}
+	return files
 }
 
 // understand finds the settings, the weights and the graph: a run's directory holds all three, --init names the weights alone.
@@ -123,7 +151,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 		if err := p.settings.override(&asked.options); err != nil {
 			return asked, err
 		}
-		asked.graph = run.Store
+		asked.run, asked.graph = args[0], run.Store
 		if len(args) == 2 {
 			asked.graph = args[1]
 		} else if _, err := os.Stat(run.Store); err != nil {
@@ -135,7 +163,9 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 }
 
 func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, weights map[string]safetensors.Tensor) error {
-	job, _, err := r.openJob(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(), nil)
+	job, _, err := r.openJob(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(), func(store string) error {
+		return p.outputs(func(flag, path string) error { return checkApartFromGraph(flag, path, asked.graph, store) })
+	}, nil)
 	if err != nil {
 		return err
 	}
@@ -150,8 +180,12 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		return err
 	}
 	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
-		r.sayWaiting(s)
+		r.sayWaiting(s, "; "+p.out+" is not written")
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", s)
+	}, func() {
+		if r.first() {
+			fmt.Fprintln(os.Stderr, oneLine(p.notWritten()))
+		}
 	})
 	defer stop()
 	started := time.Now()
@@ -162,7 +196,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	result, err := job.Predict(ctx, weights, p.embeddings != "")
 	switch {
 	case errors.Is(err, context.Canceled):
-		return r.part(fmt.Errorf("%w; %s is not written", errInterrupted, p.out))
+		return r.part(p.notWritten())
 	case err != nil && strings.HasPrefix(err.Error(), "the weights "):
 		return r.partOrFail(fmt.Errorf("%s: %w", asked.weights, err))
 	case err != nil:
@@ -180,14 +214,9 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	return nil
 }
 
-// sameFile reports whether two names mean one file, there or not.
-func sameFile(a, b string) bool {
-	if b == "" {
-		return false
-	}
-	x, errX := os.Stat(a)
-	y, errY := os.Stat(b)
-	return filepath.Clean(a) == filepath.Clean(b) || (errX == nil && errY == nil && os.SameFile(x, y))
+// notWritten is the error of a prediction that a signal ended.
+func (p *predictCommand) notWritten() error {
+	return fmt.Errorf("%w; %s is not written", errInterrupted, p.out)
 }
 
 // checkWeights refuses weights that another program named otherwise, and weights for another number of features.

@@ -25,6 +25,7 @@ type progress struct {
 	atMost  bool // the run may end before its last epoch
 	mu      sync.Mutex
 	drawn   bool // the live line is on the screen
+	ended   bool // nothing more is shown
 	first   time.Time
 	shownAt time.Time
 	shown   int // the last epoch that was shown
@@ -41,6 +42,7 @@ func newProgress(out io.Writer, o *train.Options) *progress {
 	// An MPI launcher may give a rank a terminal wherever its own output goes.
 	if f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" && !mpi.Launched() {
 		p.width = func() int { return columns(f) }
+		p.out = f // which takes the live line's control sequences as they are
 	}
 	return p
 }
@@ -57,6 +59,9 @@ func columns(f *os.File) int {
 func (p *progress) epoch(e train.Epoch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.ended {
+		return
+	}
 	now := p.clock()
 	if p.first.IsZero() {
 		p.first = now
@@ -154,14 +159,15 @@ func (p *progress) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.erase()
-	fmt.Fprintf(p.out, format+"\n", args...)
+	fmt.Fprintln(p.out, printable(fmt.Sprintf(format, args...)))
 }
 
-// end takes the live line away.
+// end takes the live line away, for good.
 func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.erase()
+	p.ended = true
 }
 
 func (p *progress) erase() {

@@ -42,14 +42,15 @@ func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 	// A launcher whose rank ends while MPI starts may never end itself, so that a signal waits for the start.
 	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
 		fmt.Fprintf(os.Stderr, "weft: rank %d: signal %q during the start of MPI\n", mpi.Rank(), s)
-	})
+	}, nil)
 	t, failed := mpi.Start(timeout)
 	if failed != nil {
 		stop()
+		said := cmp.Or(err, failed)
 		if refusal.Is(failed) { // on every rank
-			failed = spokenFor(mpi.Rank(), cmp.Or(err, failed))
+			said = spokenFor(mpi.Rank(), said)
 		}
-		return ranks{}, failed
+		return ranks{}, said
 	}
 	r := ranks{comm.New(t, timeout)}
 	explainSignals(r.explain)
@@ -61,6 +62,19 @@ func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 		return r, err
 	}
 	return r, r.agreeOnProgram(o)
+}
+
+// joinsRanks is the annotation of a command whose processes work together where a launcher started them.
+const joinsRanks = "ranks"
+
+// shareMistake ends all ranks with the mistake in the command line of one, which the others may not have:
+// they wait for it. Where its command does not join the ranks, each process speaks for itself. A word that
+// names no command is taken for one that does.
+func shareMistake(cmd *cobra.Command, err error) error {
+	if _, joins := cmd.Annotations[joinsRanks]; mpi.Launched() && (joins || !cmd.HasParent()) {
+		_, err = connect(cmd, nil, refusal.Errorf("%w", err))
+	}
+	return err
 }
 
 // checkAlone refuses to be one of several tasks that Slurm started without a way to each other: every one would do the whole work. connect
@@ -237,39 +251,15 @@ func (r ranks) part(err error) error {
 }
 
 // onFirst runs f on rank 0 while the others wait for it, however long it takes.
-func (r ranks) onFirst(timeout time.Duration, f func() error) error {
+func (r ranks) onFirst(f func() error) error {
 	if r.comm == nil {
 		return f()
 	}
-	const working, done = 0, 1
-	state := []byte{working}
-	if !r.first() {
-		for state[0] == working {
-			if err := r.comm.Broadcast(comm.Setup, state, 0); err != nil {
-				return err
-			}
-		}
-		return r.together(nil)
+	failed, err := r.comm.OnFirst(f)
+	if err != nil {
+		return err
 	}
-	result := make(chan error, 1)
-	go func() { result <- f() }()
-	tick := time.NewTicker(max(timeout/4, time.Millisecond))
-	defer tick.Stop()
-	for state[0] == working {
-		var failed error
-		select {
-		case failed = <-result:
-			state[0] = done
-		case <-tick.C:
-		}
-		if err := r.comm.Broadcast(comm.Setup, state, 0); err != nil {
-			return err
-		}
-		if state[0] == done {
-			return r.together(failed)
-		}
-	}
-	return nil
+	return r.together(failed)
 }
 
 // partOrFail ends the command with the error of a job: together where all ranks have come to it and can still reach each other.
@@ -291,9 +281,10 @@ func (r ranks) end() error {
 	return r.comm.Close()
 }
 
-// sayWaiting says what this rank waits for after a signal, once it waits for long: a launcher sends one to all ranks when one of
-// them has died, and leaves them a second or more. Where all live they go on, and wait for moments only.
-func (r ranks) sayWaiting(s os.Signal) {
+// sayWaiting says what this rank waits for after a signal, once it waits for long: a launcher sends one to
+// all ranks when one of them has died, and leaves them a second or more. Where all live they go on, and wait
+// for moments only. until says what is not there before they have.
+func (r ranks) sayWaiting(s os.Signal, until string) {
 	if r.comm == nil {
 		return
 	}
@@ -301,7 +292,7 @@ func (r ranks) sayWaiting(s os.Signal) {
 	go func() {
 		for ; ; time.Sleep(often) {
 			if what, lasted := r.comm.Waiting(); lasted >= long {
-				fmt.Fprintln(os.Stderr, oneLine(r.during(s, what, lasted)))
+				fmt.Fprintln(os.Stderr, oneLine(fmt.Errorf("%w%s", r.during(s, what, lasted), until)))
 				return
 			}
 		}

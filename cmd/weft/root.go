@@ -11,6 +11,7 @@ import (
 	"golang.org/x/term"
 
 	"weft/internal/refusal"
+	"weft/internal/suggest"
 )
 
 // newRoot builds the command with its subcommands. The flag it returns is set once a subcommand starts to work.
@@ -36,14 +37,22 @@ train leaves the weights, the predictions and the course of the training in a ru
 			}
 			return unknownName(cmd, "command", args[0])
 		},
-		RunE:             func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRun: func(*cobra.Command, []string) { *started = true },
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if err := refuseEmpty(cmd.Flags()); err != nil {
+				return err
+			}
+			*started = true
+			return nil
+		},
 	}
 	root.SetUsageFunc(usage)
 	root.SetFlagErrorFunc(flagError)
 	root.SetVersionTemplate("weft {{.Version}}\n")
 	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(), newPredict(), newBench(), newDoctor(),
 		newVersion())
+	root.SetHelpCommand(newHelp())
+	completeFlags(root)
 	return root, started
 }
 
@@ -55,11 +64,7 @@ func unknownName(cmd *cobra.Command, what, word string) error {
 			names = append(names, c.Name())
 		}
 	}
-	cmd.SuggestionsMinimumDistance = 2
-	if near := cmd.SuggestionsFor(word); len(near) > 0 {
-		return refusal.Errorf("unknown %s %q; did you mean %s?", what, word, near[0])
-	}
-	return refusal.Errorf("unknown %s %q; it is one of %s", what, word, strings.Join(names, ", "))
+	return refusal.Errorf("unknown %s %q; %s", what, word, suggest.OneOf(word, names))
 }
 
 // arguments accepts between low and high positional arguments, which the command's usage line names.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
+	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
@@ -20,7 +24,29 @@ import (
 	"weft/train"
 )
 
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"weft": main}) }
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"weft": main, "stuck": stuck}) }
+
+// stuck is a run on a terminal that never ends its epoch, and gets two interrupts.
+func stuck() {
+	options := train.Defaults()
+	dir, err := train.NewRunDir("run-that-hangs", time.Now(), "g", &options)
+	if err != nil {
+		panic(err)
+	}
+	p := &progress{out: os.Stdout, width: func() int { return 20 }, clock: time.Now}
+	interrupt := func() {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
+			panic(err)
+		}
+	}
+	ctx, _ := ranks{}.untilSignal(context.Background(), dir, "", p)
+	p.epoch(train.Epoch{Epoch: 1, Epochs: 2})
+	interrupt()
+	<-ctx.Done()
+	p.epoch(train.Epoch{Epoch: 2, Epochs: 2})
+	interrupt()
+	select {}
+}
 
 // TestScripts runs the command as a user would: each file below testdata/script is a session.
 func TestScripts(t *testing.T) {
@@ -47,7 +73,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
-			"same-losses": sameLosses,
+			"same-losses": sameLosses, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
 		},
 	})
 }
@@ -118,6 +144,63 @@ func truncate(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.Truncate(path, info.Size()/2))
 }
 
+// unquoted is an argument with escapes as in Go's strings: \x1b is one byte.
+func unquoted(ts *testscript.TestScript, arg string) string {
+	text, err := strconv.Unquote(`"` + strings.ReplaceAll(arg, `"`, `\"`) + `"`)
+	ts.Check(err)
+	return text
+}
+
+// replace puts one text in the place of another in a file, as in "replace g/graph.json edge 'a\x1bb'".
+func replace(ts *testscript.TestScript, _ bool, args []string) {
+	text, old := ts.ReadFile(args[0]), unquoted(ts, args[1])
+	if !strings.Contains(text, old) {
+		ts.Fatalf("%s holds no %q: %s", args[0], old, text)
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Replace(text, old, unquoted(ts, args[2]), 1)), 0o666))
+}
+
+// tame runs weft, as in "tame 0 inspect g": it must exit with that status, and print nothing but printable text and
+// line breaks.
+func tame(ts *testscript.TestScript, _ bool, args []string) {
+	for i := range args {
+		args[i] = unquoted(ts, args[i])
+	}
+	err := ts.Exec("weft", args[1:]...)
+	checkStatus(ts, args, err)
+	for _, name := range []string{"stdout", "stderr"} {
+		said := ts.ReadFile(name)
+		if wild := strings.IndexFunc(said, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) }); wild >= 0 || !utf8.ValidString(said) {
+			ts.Fatalf("weft %q printed %q", args[1:], said)
+		}
+	}
+}
+
+// unread runs weft with nobody reading what it prints, as in "unread 0 train g": it must exit with that status, of which
+// -1 means that a signal ended it.
+func unread(ts *testscript.TestScript, _ bool, args []string) {
+	r, w, err := os.Pipe()
+	ts.Check(err)
+	defer w.Close()
+	ts.Check(r.Close())
+	c := exec.Command("weft", args[1:]...)
+	c.Dir, c.Stdout, c.Stderr = ts.MkAbs("."), w, w
+	checkStatus(ts, args, c.Run())
+}
+
+// checkStatus checks the exit status of a weft that was run with the arguments behind the first, which is the status.
+func checkStatus(ts *testscript.TestScript, args []string, err error) {
+	status := 0
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		status = exit.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if fmt.Sprint(status) != args[0] {
+		ts.Fatalf("weft %q: exit status %d, want %s", args[1:], status, args[0])
+	}
+}
+
 // prefixWeights copies weights with "model." in front of each name.
 func prefixWeights(ts *testscript.TestScript, _ bool, args []string) {
 	weights, _, err := safetensors.ReadFile(ts.MkAbs(args[0]))
@@ -127,4 +210,11 @@ func prefixWeights(ts *testscript.TestScript, _ bool, args []string) {
 		named["model."+name] = w
 	}
 	ts.Check(safetensors.WriteFile(ts.MkAbs(args[1]), named, nil))
+}
+
+// renameTypes gives the types of a store the names that another program might give them.
+func renameTypes(ts *testscript.TestScript, _ bool, args []string) {
+	path := ts.MkAbs(args[0] + "/graph.json")
+	text := strings.NewReplacer(`"vertex"`, `"paper"`, `"edge"`, `"cites"`).Replace(ts.ReadFile(path))
+	ts.Check(os.WriteFile(path, []byte(text), 0o666))
 }

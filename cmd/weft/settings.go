@@ -43,7 +43,7 @@ func (s *settingFlags) add(flags *pflag.FlagSet) {
 			meaning += ": " + strings.Join(setting.Choices, ", ")
 		}
 		flag := flags.VarPF(v, setting.Name, "", meaning)
-		flag.Annotations = map[string][]string{flagGroup: {headings[setting.Group]}}
+		flag.Annotations = map[string][]string{flagGroup: {headings[setting.Group]}, flagChoices: setting.Choices}
 		if setting.Kind() == "bool" {
 			flag.NoOptDefVal = "true"
 		}

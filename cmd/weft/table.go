@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// table prints rows with aligned columns.
+// table prints rows with aligned columns. Its cells may hold any text.
 type table struct {
 	out     io.Writer
 	aligned *bytes.Buffer
@@ -23,7 +23,13 @@ func newTable(out io.Writer) table {
 	return table{out, aligned, tabwriter.NewWriter(aligned, 0, 0, 2, ' ', 0)}
 }
 
-func (t table) row(cells ...string) { fmt.Fprintln(t.w, strings.Join(cells, "\t")) }
+func (t table) row(cells ...string) {
+	shown := make([]string, len(cells))
+	for i, cell := range cells {
+		shown[i] = printable(cell)
+	}
+	fmt.Fprintln(t.w, strings.Join(shown, "\t"))
+}
 
 func (t table) flush() {
 	_ = t.w.Flush() // a buffer takes everything

@@ -15,6 +15,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/nn"
 	"weft/train"
 )
 
@@ -33,14 +34,17 @@ func newTrain() *cobra.Command {
 		Long: `train trains a model on a whole graph and leaves a run directory: run.yaml (its settings), metrics.jsonl (a line per
 epoch), model.safetensors (the weights of the best epoch), predictions.npy (a row of logits per vertex) and run.json, written last.
 
-The best epoch is the first with the highest metric on the validation vertices; its weights make the results.
+The best epoch is the first with the highest metric on the validation vertices, or with --select loss the first with the lowest loss
+on them; its weights make the results.
 An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps the results; a second SIGINT stops at once.`,
 		Example: `  weft train debian
   weft train cora --config configs/cora-gcn.yaml --seed 3
   weft train stores/mine --model gat --hidden 64 --heads 8 --epochs 500 --patience 50
   weft train stores/mine --model sage --json --out runs/first > runs/first.json`,
-		Args: arguments(1, 1),
-		RunE: func(cmd *cobra.Command, args []string) error { return t.run(cmd, args[0]) },
+		Annotations:       map[string]string{joinsRanks: ""},
+		ValidArgsFunction: completeInOrder(completeGraph),
+		Args:              arguments(1, 1),
+		RunE:              func(cmd *cobra.Command, args []string) error { return t.run(cmd, args[0]) },
 	}
 	t.settings.add(cmd.Flags())
 	cmd.Flags().StringVar(&t.out, "out", "", "run `directory`, new or empty (default: a new folder under runs/)")
@@ -51,9 +55,6 @@ An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps t
 
 func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 	options, err := t.settings.options()
-	if err == nil && t.out == "" && cmd.Flags().Changed("out") {
-		err = refusal.Errorf("--out: the name is empty; name a folder, or leave --out out for a new one under runs/")
-	}
 	r, err := connect(cmd, &options, err)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 }
 
 func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, options train.Options, show io.Writer) error {
-	job, store, err := r.openJob(cmd.Context(), dataset, options, show, options.CheckGraph)
+	job, store, err := r.openJob(cmd.Context(), dataset, options, show, nil, options.CheckGraph)
 	if err != nil {
 		return err
 	}
@@ -104,18 +105,15 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	}
 	progress := newProgress(show, &options)
 	defer progress.end()
-	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
-		r.sayWaiting(s)
-		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once", s)
-	})
+	ctx, stop := r.untilSignal(cmd.Context(), dir, store, progress)
 	defer stop()
 	result, unrecorded, err := record(ctx, job, dir, progress)
 	progress.end()
 	if err != nil {
-		return t.failed(r, dataset, dir, err)
+		return t.failed(r, dataset, store, dir, err, unrecorded)
 	}
 	if unrecorded != nil {
-		unrecorded = incomplete(dir, unrecorded)
+		unrecorded = incomplete(dir, store, unrecorded)
 	}
 	if err := r.together(unrecorded); err != nil {
 		return err
@@ -124,10 +122,13 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	if err != nil {
 		return err
 	}
-	if err := r.onFirst(options.CommTimeout, func() error {
+	if err := r.onFirst(func() error {
 		return t.finish(cmd, job, dir, store, started, result, resident, show)
 	}); err != nil {
 		return err
+	}
+	if result.Diverged != nil {
+		return r.part(fmt.Errorf("%w; the results of epoch %d, the best before, are in %s", result.Diverged, result.BestEpoch, t.out))
 	}
 	if result.Interrupted {
 		return r.part(fmt.Errorf("%w after epoch %d; the results so far are in %s", errInterrupted, result.Epochs, t.out))
@@ -135,18 +136,27 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	return nil
 }
 
-// failed is the error of a run that has come to no result. dir is nil on ranks other than 0.
-func (t *trainCommand) failed(r ranks, dataset string, dir *train.RunDir, err error) error {
+// failed is the error of a run that has come to no result. dir is nil on ranks other than 0. unrecorded is
+// why the run was to end before err, nil: it was not.
+func (t *trainCommand) failed(r ranks, dataset, store string, dir *train.RunDir, err, unrecorded error) error {
 	switch {
 	case dir == nil:
 	case refusal.Is(err):
 		dir.Discard()
 		err = about(dataset, err)
+	case unrecorded != nil:
+		err = incomplete(dir, store, instead{err, unrecorded})
 	default:
-		err = incomplete(dir, err)
+		err = incomplete(dir, store, err)
 	}
 	return r.partOrFail(err)
 }
+
+// instead is an error that is told as another, which it follows from.
+type instead struct{ error, told error }
+
+func (i instead) Error() string { return i.told.Error() }
+func (i instead) Unwrap() error { return i.error }
 
 // finish writes the results and prints them.
 func (t *trainCommand) finish(cmd *cobra.Command, job *train.Job, dir *train.RunDir, store string, started time.Time, result *train.Result,
@@ -155,23 +165,32 @@ func (t *trainCommand) finish(cmd *cobra.Command, job *train.Job, dir *train.Run
 	t.out = dir.Path
 	run := train.NewRun(version, store, started)
 	run.Finished = time.Now()
-	run.Interrupted = result.Interrupted
+	run.Interrupted, run.Diverged = result.Interrupted, result.Diverged != nil
 	run.Summary = train.Summarize(job, result)
 	run.Summary.RunDir = dir.Path
 	run.Summary.PeakRSSBytes = resident
-	if err := dir.Finish(run, result); err != nil {
-		return incomplete(dir, err)
+	if err := dir.Finish(run); err != nil {
+		return incomplete(dir, store, err)
 	}
 	if t.json {
-		return printJSON(cmd.OutOrStdout(), run.Summary)
+		if err := printJSON(cmd.OutOrStdout(), run.Summary); err != nil {
+			return fmt.Errorf("%w; the results are in %s", err, dir.Path)
+		}
+		return nil
 	}
 	printResults(show, &run)
 	return nil
 }
 
-// openDataset opens a dataset by its name or a store by its path, and says where the store is.
-func openDataset(parent context.Context, name string, show io.Writer) (g *graph.Graph, store string, err error) {
-	if store, err = resolve(parent, name, show); err != nil {
+// openDataset opens a dataset by its name or a store by its path, and says where the store is. Before that
+// admit, which may be nil, may refuse the store.
+func openDataset(parent context.Context, name string, show io.Writer, admit func(store string) error,
+) (g *graph.Graph, store string, err error) {
+	store, err = resolve(parent, name, show)
+	if err == nil && admit != nil {
+		err = admit(store)
+	}
+	if err != nil {
 		return nil, "", err
 	}
 	g, err = graph.Open(store)
@@ -186,9 +205,48 @@ func about(dataset string, err error) error {
 	return fmt.Errorf("%s: %w", dataset, err)
 }
 
-// incomplete says what is left of a run that failed.
-func incomplete(dir *train.RunDir, err error) error {
-	return fmt.Errorf("%w; %s is incomplete: remove it, or name another folder with --out", err, dir.Path)
+// incomplete says what is left of a run that failed, and what can be done with it.
+func incomplete(dir *train.RunDir, store string, err error) error {
+	kept := dir.Kept()
+	switch {
+	case dir.Gone():
+		return fmt.Errorf("%w; nothing of the run is kept", err)
+	case len(kept) == 0:
+		return fmt.Errorf("%w; %s is incomplete: remove it, or name another folder with --out", err, dir.Path)
+	}
+	return fmt.Errorf("%w; %s is incomplete, but has %s of the best epoch: weft predict --init %[2]s/%[4]s --config %[2]s/run.yaml %[5]s --out FILE",
+		err, dir.Path, strings.Join(kept, " and "), kept[0], store)
+}
+
+// unfinished says what a signal may leave of a run. dir is nil on ranks other than 0.
+func unfinished(dir *train.RunDir) string {
+	if dir == nil {
+		return ""
+	}
+	return fmt.Sprintf("; %s is incomplete until it has a run.json", dir.Path)
+}
+
+// untilSignal is the context of a run, which the first signal ends after its epoch. dir is nil on ranks other
+// than 0.
+func (r ranks) untilSignal(parent context.Context, dir *train.RunDir, store string, progress *progress) (ctx context.Context, stop func()) {
+	return untilSignal(parent, func(s os.Signal) {
+		r.sayWaiting(s, unfinished(dir))
+		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once", s)
+	}, func() {
+		progress.end()
+		if dir != nil {
+			fmt.Fprintln(os.Stderr, oneLine(abandoned(dir, store)))
+		}
+	})
+}
+
+// abandoned says what is left of a run that a second interrupt ended: all, where the first came too late to
+// matter.
+func abandoned(dir *train.RunDir, store string) error {
+	if _, err := os.Stat(filepath.Join(dir.Path, "run.json")); err == nil {
+		return fmt.Errorf("%w; the results are in %s", errInterrupted, dir.Path)
+	}
+	return incomplete(dir, store, errInterrupted)
 }
 
 // record runs a job, with its progress shown and recorded in dir, which may be nil. A record that cannot be written ends the run after
@@ -204,6 +262,7 @@ func record(ctx context.Context, job *train.Job, dir *train.RunDir, progress *pr
 		}
 	}
 	if dir != nil {
+		job.OnWeights = func(weights nn.State) error { return dir.Weights(version, weights) }
 		job.OnLogits = dir.Predictions
 	}
 	result, err = job.Run(ctx)
@@ -284,6 +343,6 @@ func printJSON(out io.Writer, object any) error {
 	if err != nil {
 		return err
 	}
-	_, err = out.Write(append(text, '\n'))
+	_, err = out.Write(append(printableJSON(text), '\n'))
 	return err
 }

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"weft/comm"
 )
 
-// Case is one property, as one rank sees it: Run is called at the same time by every rank of a group.
+// Case is one property, as one rank sees it: Run is called at the same time by every rank of a group. None holds against a clock how
+// long something took, as a busy machine decides that: a wait that nothing ends but its own deadline fails with another error.
 type Case struct {
 	Name    string
 	Ranks   int           // of the group
@@ -57,31 +59,35 @@ func Cases() []Case {
 // MaxRanks is the number of ranks that the suite needs.
 const MaxRanks = 8
 
-// Run runs the suite on a transport whose ranks are in this process.
+// Run runs the suite on a transport whose ranks are in this process. The clock of a case goes on only while all its goroutines wait,
+// so that its deadlines pass on no machine but where nothing else can end the waits.
 func Run(t *testing.T, connect func(n int) []comm.Transport) {
 	for _, one := range Cases() {
 		t.Run(one.Name, func(t *testing.T) {
 			t.Parallel()
-			ts := connect(one.Ranks)
-			errs := make([]error, len(ts))
-			var ranks sync.WaitGroup
-			for r, transport := range ts {
-				ranks.Go(func() {
-					c := comm.New(transport, one.Timeout)
-					if errs[r] = one.Run(c); errs[r] != nil {
-						c.Abort(errs[r])
-					} else if !one.Ends {
-						errs[r] = c.Close()
-					}
-				})
-			}
-			ranks.Wait()
-			for r, err := range errs {
-				if err != nil {
-					t.Errorf("rank %d: %v", r, err)
-				}
+			synctest.Test(t, func(t *testing.T) { runInProcess(t, connect(one.Ranks), one) })
+		})
+	}
+}
+
+func runInProcess(t *testing.T, ts []comm.Transport, one Case) {
+	errs := make([]error, len(ts))
+	var ranks sync.WaitGroup
+	for r, transport := range ts {
+		ranks.Go(func() {
+			c := comm.New(transport, one.Timeout)
+			if errs[r] = one.Run(c); errs[r] != nil {
+				c.Abort(errs[r])
+			} else if !one.Ends {
+				errs[r] = c.Close()
 			}
 		})
+	}
+	ranks.Wait()
+	for r, err := range errs {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"weft/graph"
+	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
@@ -62,6 +63,10 @@ func Read(dir string, o Options) (*graph.Graph, error) {
 
 // build makes the graph of packages that have one version each.
 func build(packages map[string]entry) (*graph.Graph, error) {
+	const perPackage = 500 // entry, name, vertex, and the words of its description as features
+	if err := memory.Need(perPackage * int64(len(packages))); err != nil {
+		return nil, err
+	}
 	entries := make([]entry, 0, len(packages))
 	for _, p := range packages {
 		entries = append(entries, p)

@@ -16,6 +16,7 @@ import (
 	"github.com/pierrec/lz4/v4"
 	"github.com/ulikunitz/xz"
 
+	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
@@ -137,7 +138,11 @@ func (l *list) read(keep func(entry)) error {
 		return refusal.Errorf("%v: run apt-get update, or read the lists as a user who may", err)
 	}
 	defer f.Close()
-	if err := l.parse(f, keep); err != nil {
+	err = l.parse(f, keep)
+	if refusal.Is(err) {
+		return fmt.Errorf("%s: %w", l.path, err)
+	}
+	if err != nil {
 		return refusal.Errorf("%s: %v: run apt-get update to fetch it again", l.path, err)
 	}
 	return nil
@@ -226,17 +231,26 @@ func explain(err error) error {
 	return err
 }
 
-// countingReader counts the bytes that pass, fails beyond a limit, and keeps the error that ended it.
+// countingReader counts the bytes that pass, fails beyond a limit or the memory, and keeps the error that ended it.
 type countingReader struct {
 	r        io.Reader
 	n, limit int64
+	checked  int64 // up to here there is memory for the packages
 	err      error
 }
 
 func (c *countingReader) Read(p []byte) (n int, err error) {
+	// The shortest paragraph is 24 bytes and makes an entry of a map, 200 bytes.
+	const step, growth = 1 << 20, 8
 	n, c.err = c.r.Read(p)
 	if c.n += int64(n); c.n > c.limit {
 		n, c.err = 0, fmt.Errorf("decodes to more than %d bytes", c.limit)
+	}
+	if c.n > c.checked && (c.err == nil || errors.Is(c.err, io.EOF)) {
+		c.checked = c.n + step
+		if short := memory.Need(growth * (step + int64(len(p)))); short != nil {
+			n, c.err = 0, short
+		}
 	}
 	return n, c.err
 }

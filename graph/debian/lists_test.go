@@ -3,8 +3,13 @@ package debian
 import (
 	"encoding/binary"
 	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
+
+	"weft/internal/refusal"
 )
 
 var compressions = []string{"", ".gz", ".xz", ".lz4"}
@@ -111,4 +116,17 @@ func FuzzList(f *testing.F) {
 			t.Errorf("an error of several lines: %q", err)
 		}
 	})
+}
+
+// Packages that exceed the memory are refused while they are read.
+func TestWithoutMemory(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(4 << 20))
+	path := filepath.Join(t.TempDir(), "list")
+	if err := os.WriteFile(path, []byte(mainList), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := list{path: path, size: int64(len(mainList))}
+	if err := l.read(func(entry) {}); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": needs ") {
+		t.Errorf("error %v, want a refusal with the list", err)
+	}
 }

@@ -20,6 +20,9 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/graph/npz"
+	"weft/internal/foreign"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -28,9 +31,15 @@ import (
 type Options struct {
 	// Path is the list of edges: source, target and, as an optional third column, a weight.
 	Path string
-	// Features is a .npy matrix, one row per vertex. Labels is a .npy vector of class ids (−1: none) or 0/1 matrix.
+	// The files of arrays are what numpy.save writes, or text, plain or gzip, with a row to each line.
+
+	// Features is a matrix, one row per vertex, or a sparse one as scipy.sparse.save_npz writes it. Labels is a vector of class ids
+	// (−1, or nothing: none) or a 0/1 matrix.
 	Features, Labels string
-	// Train, Val and Test are .npy vectors of vertex ids, or of one truth value per vertex.
+	// DenseFeatures keeps features dense of which few are not zero. Otherwise they become sparse rows.
+	DenseFeatures bool
+	// Train, Val and Test are vectors of vertex ids, or of one truth value per vertex, or matrices of truth values with a row per vertex
+	// and a column per split.
 	Train, Val, Test string
 	// Vertices is V; 0 means the largest id plus one, or the rows of Features or Labels where these are more. Ids run from 0.
 	Vertices int
@@ -60,7 +69,7 @@ func Read(o Options) (*graph.Graph, error) {
 		return nil, refusal.Errorf("%s: with --string-ids its rows follow the first appearance of an id, and all ids of %s are integers: "+
 			"leave --string-ids out", array, o.Path)
 	}
-	features, labels, err := readVertexData(o)
+	features, labels, err := o.readVertexData(list.edges.Len())
 	if err != nil {
 		return nil, err
 	}
@@ -70,20 +79,18 @@ func Read(o Options) (*graph.Graph, error) {
 	}
 	relation, err := graph.NewRelation(vertices, list.edges)
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w", o.Path, err)
+		return nil, refusal.Errorf("%s: %d vertices, %d edges: %w", o.Path, vertices, list.edges.Len(), err)
 	}
 	g := &graph.Graph{Relation: relation, Names: list.names, Provenance: "edges " + o.Path}
 	if features != nil {
-		if g.Features, err = arrays.Dense(features); err != nil {
-			return nil, fmt.Errorf("%s: %w", o.Features, err)
-		}
+		features.Of(g)
 	}
 	if labels != nil {
 		if g.Labels, err = arrays.Labels(labels); err != nil {
 			return nil, fmt.Errorf("%s: %w", o.Labels, err)
 		}
 	}
-	if g.Splits, err = o.splits(vertices); err != nil {
+	if g.Splits, err = o.splits(vertices, list.edges.Len()); err != nil {
 		return nil, err
 	}
 	for k := range g.Splits {
@@ -98,96 +105,128 @@ func Read(o Options) (*graph.Graph, error) {
 }
 
 // count is V, after checking that every array has as many rows.
-func (o *Options) count(l *list, features, labels *npy.Array) (int, error) {
+func (o *Options) count(l *list, features *arrays.Matrix, labels *npy.Array) (int, error) {
+	type rows struct {
+		path string
+		n    int
+	}
+	var given []rows
+	if features != nil {
+		given = append(given, rows{o.Features, features.Rows})
+	}
+	if labels != nil {
+		given = append(given, rows{o.Labels, labels.Shape[0]})
+	}
 	vertices := o.Vertices
 	switch {
 	case o.Strings:
 		vertices = len(l.names)
 	case vertices == 0:
 		vertices = int(l.largest) + 1
-		for _, a := range []*npy.Array{features, labels} {
-			if a != nil && len(a.Shape) > 0 {
-				vertices = max(vertices, a.Shape[0])
-			}
+		for _, r := range given {
+			vertices = max(vertices, r.n)
 		}
 	}
 	// A row of features or labels was really there, so that a vertex with one may exist; ids are only claims.
-	backed := 0
-	for _, array := range []struct {
-		path string
-		*npy.Array
-	}{{o.Features, features}, {o.Labels, labels}} {
-		if array.Array == nil {
-			continue
+	for _, r := range given {
+		if r.n != vertices {
+			return 0, refusal.Errorf("%s: has %d rows, the graph of %s has %d vertices: give one row for each", r.path,
+				r.n, o.Path, vertices)
 		}
-		if len(array.Shape) == 0 || array.Shape[0] != vertices {
-			return 0, refusal.Errorf("%s: has shape %v, the graph of %s has %d vertices: give one row for each", array.path,
-				array.Shape, o.Path, vertices)
-		}
-		backed = vertices
 	}
-	if most := arrays.MaxVertices(l.edges.Len()); o.Vertices == 0 && backed == 0 && int64(vertices) > most {
+	if most := arrays.MaxVertices(l.edges.Len()); o.Vertices == 0 && len(given) == 0 && int64(vertices) > most {
 		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give --string-ids, or --vertices if ids count from 0",
 			o.Path, l.largest, l.where(l.largestAt), l.edges.Len())
 	}
 	return vertices, nil
 }
 
+// most bounds the rows of text that are read beside so many edges: a short gzip file may hold any number of them.
+func (o *Options) most(edges int) int64 {
+	if o.Vertices > 0 {
+		return int64(o.Vertices)
+	}
+	return arrays.MaxVertices(edges)
+}
+
 // readVertexData reads the arrays with one row per vertex; nil where there is none. They are not empty: any number of empty rows
 // takes no bytes.
-func readVertexData(o Options) (features, labels *npy.Array, err error) {
-	for _, part := range []struct {
-		path string
-		to   **npy.Array
-	}{{o.Features, &features}, {o.Labels, &labels}} {
-		if part.path == "" {
-			continue
-		}
-		a, err := npy.ReadFile(part.path)
-		if err != nil {
+func (o *Options) readVertexData(edges int) (features *arrays.Matrix, labels *npy.Array, err error) {
+	if o.Features != "" {
+		if features, err = o.readFeatures(edges); err != nil {
 			return nil, nil, err
 		}
-		if n, err := a.Elements(); err != nil || n == 0 {
-			return nil, nil, refusal.Errorf("%s: has shape %v, no values: give one row for each vertex", part.path, a.Shape)
+		if features.Columns == 0 {
+			return nil, nil, refusal.Errorf("%s: has no values: give one row for each vertex", o.Features)
 		}
-		*part.to = a
+	}
+	if o.Labels != "" {
+		if labels, err = arrays.ReadFile(o.Labels, o.most(edges)); err != nil {
+			return nil, nil, err
+		}
+		if n, err := labels.Elements(); err != nil || n == 0 || len(labels.Shape) == 0 {
+			return nil, nil, refusal.Errorf("%s: has shape %v, no values: give one row for each vertex", o.Labels, labels.Shape)
+		}
 	}
 	return features, labels, nil
 }
 
-// splits reads the one split that the options name, if any.
-func (o *Options) splits(vertices int) ([]graph.Split, error) {
+// readFeatures reads features of any kind.
+func (o *Options) readFeatures(edges int) (*arrays.Matrix, error) {
+	f, err := arrays.Open(o.Features)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if f.Kind == foreign.Archive {
+		return npz.ReadMatrix(o.Features)
+	}
+	return f.Features(o.most(edges), o.DenseFeatures)
+}
+
+// splits reads the splits that the options name, if any.
+func (o *Options) splits(vertices, edges int) ([]graph.Split, error) {
 	if o.Train == "" && o.Val == "" && o.Test == "" {
 		return nil, nil
 	}
 	if o.Train == "" {
 		return nil, refusal.Errorf("a split without training vertices: give --train beside --val and --test")
 	}
-	var s graph.Split
-	for _, p := range []struct {
-		path string
-		to   *[]int64
-	}{{o.Train, &s.Train}, {o.Val, &s.Val}, {o.Test, &s.Test}} {
-		*p.to = []int64{}
-		if p.path == "" {
-			continue
+	var splits []graph.Split
+	for part, path := range []string{o.Train, o.Val, o.Test} {
+		var ids [][]int64
+		if path == "" {
+			ids = slices.Repeat([][]int64{{}}, len(splits))
+		} else {
+			a, err := arrays.ReadFile(path, o.most(edges))
+			if err != nil {
+				return nil, err
+			}
+			if ids, err = arrays.Parts(a, vertices); err != nil {
+				return nil, fmt.Errorf("%s: %w", path, err)
+			}
+			if len(ids) == 0 {
+				return nil, refusal.Errorf("%s: has shape %v, no split: give a column for each", path, a.Shape)
+			}
 		}
-		a, err := npy.ReadFile(p.path)
-		if err != nil {
-			return nil, err
+		if part == 0 {
+			splits = make([]graph.Split, len(ids))
 		}
-		ids, err := arrays.Vertices(a, vertices)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.path, err)
+		if len(ids) != len(splits) {
+			return nil, refusal.Errorf("%s: %d splits, where %s has %d: give as many columns", path, len(ids), o.Train, len(splits))
 		}
-		*p.to = ids
+		for k := range splits {
+			s := &splits[k]
+			*[]*[]int64{&s.Train, &s.Val, &s.Test}[part] = ids[k]
+		}
 	}
-	return []graph.Split{s}, nil
+	return splits, nil
 }
 
 // list is what a file of edges holds.
 type list struct {
 	edges     graph.Edges
+	text      int64    // bytes of names that there is memory for
 	names     []string // with Strings: the names by id
 	largest   int32    // the largest id, −1 before the first edge
 	largestAt int64    // its line or row
@@ -216,9 +255,29 @@ func (l *list) add(source, target int32, at int64) error {
 		}
 		l.largest, l.largestAt = top, at
 	}
+	if l.edges.Len() == cap(l.edges.Source) {
+		more := max(least, l.edges.Len()/2)
+		if err := l.needRoom(more); err != nil {
+			return l.refuse(at, "%w", err)
+		}
+		l.edges.Source = slices.Grow(l.edges.Source, more)
+		l.edges.Target = slices.Grow(l.edges.Target, more)
+	}
 	l.edges.Source = append(l.edges.Source, source)
 	l.edges.Target = append(l.edges.Target, target)
 	return nil
+}
+
+// least is how many edges, or names, room is made for at first.
+const least = 1 << 10
+
+// needRoom asks for the memory of slices of so many more edges.
+func (l *list) needRoom(edges int) error {
+	ends, weight := 2*4, 0
+	if l.edges.Weights != nil {
+		weight = 4
+	}
+	return memory.Need(int64(ends+weight) * int64(l.edges.Len()+edges))
 }
 
 // weigh appends the weight of the edge added last.
@@ -254,10 +313,30 @@ func (l *list) id(name []byte, at int64) (int32, error) {
 	if !utf8.Valid(name) {
 		return 0, l.refuse(at, "the name %.40q is not UTF-8: convert the file, as with iconv -t UTF-8", name)
 	}
+	if err := l.nameRoom(len(name)); err != nil {
+		return 0, l.refuse(at, "%w", err)
+	}
 	v, s := int32(len(l.names)), string(name)
 	l.ids[s] = v
 	l.names = append(l.names, s)
 	return v, nil
+}
+
+// nameRoom makes room for a name of so many bytes, if there is the memory.
+func (l *list) nameRoom(bytes int) error {
+	const header, entry, step = 16, 64, 1 << 20 // of a string in a slice, and in the map from it
+	if len(l.names) == cap(l.names) {
+		more := max(least, len(l.names)/2)
+		if err := memory.Need(header * int64(len(l.names)+more)); err != nil {
+			return err
+		}
+		l.names = slices.Grow(l.names, more)
+	}
+	if l.text -= entry + int64(bytes); l.text >= 0 {
+		return nil
+	}
+	l.text = step
+	return memory.Need(step + entry + int64(bytes))
 }
 
 // readEdges reads the list in the format that its first bytes show.
@@ -278,19 +357,23 @@ func readEdges(o Options) (*list, error) {
 	if info.IsDir() {
 		return nil, refusal.Errorf("%s: is a directory; give a list of edges", o.Path)
 	}
+	r := bufio.NewReaderSize(f, bufferSize)
+	start, _ := r.Peek(foreign.Head)
+	kind := foreign.Recognize(start)
+	if kind != foreign.Unknown && kind != foreign.Gzip && kind != foreign.Parquet {
+		return nil, kind.Refuse(o.Path, "a list of edges, as CSV or Parquet")
+	}
 	l := &list{path: o.Path, vertices: o.Vertices, largest: -1, unit: "line"}
 	if o.Strings {
 		l.ids = map[string]int32{}
 	}
-	r := bufio.NewReaderSize(f, bufferSize)
-	magic, _ := r.Peek(4) // a shorter file has none
 	switch {
-	case string(magic) == "PAR1":
+	case kind == foreign.Parquet:
 		l.unit = "row"
 		err = l.readParquet(f, info.Size())
 	case strings.HasSuffix(strings.ToLower(o.Path), ".parquet"):
 		err = refusal.Errorf("%s: does not start as a Parquet file does", o.Path)
-	case len(magic) > 1 && magic[0] == 0x1f && magic[1] == 0x8b:
+	case kind == foreign.Gzip:
 		err = l.readGzip(r)
 	default:
 		err = l.readText(r)

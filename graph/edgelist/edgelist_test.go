@@ -6,6 +6,8 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -139,6 +141,31 @@ func TestArraysBeside(t *testing.T) {
 	}
 }
 
+// CSV, plain or gzip, is read as the .npy files of the same numbers are.
+func TestTextBeside(t *testing.T) {
+	o := Options{
+		Path: write(t, "e.csv", "0,1\n2,0\n"), Features: array(t, []float32{1, -2, 3.5, 4, 5, 6}, 3, 2),
+		Labels: array(t, []int64{1, 0, -1}, 3), Train: array(t, []int64{1}, 1), Val: array(t, []bool{true, false, false}, 3),
+	}
+	want, err := Read(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pack := range []func(testing.TB, string) string{zipped, func(_ testing.TB, text string) string { return text }} {
+		o.Features = write(t, "x.csv.gz", pack(t, "a,b\n1,-2\n3.5,4\n5,6e0\n"))
+		o.Labels = write(t, "y.csv.gz", pack(t, "1\n0\n\n"))
+		o.Train = write(t, "train.csv.gz", pack(t, "1\n"))
+		o.Val = write(t, "val.csv.gz", pack(t, "True\nFalse\nFalse\n"))
+		got, err := Read(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
 func TestDamagedIsRefused(t *testing.T) {
 	edges := write(t, "e.txt", "0 1\n2 0\n")
 	file := func(content string) Options { return Options{Path: write(t, "edges.csv", content)} }
@@ -194,6 +221,11 @@ func TestDamagedIsRefused(t *testing.T) {
 		{Options{Path: edges, Labels: array(t, []int64{0, 1, -2}, 3)}, "label -2 of vertex 2"},
 		{Options{Path: edges, Labels: array(t, []float32{0, 1, 2}, 3, 1)}, `.astype("int64")`},
 		{Options{Path: edges, Labels: array(t, []float32{0, 1, 2}, 3)}, "not an integer"},
+		{Options{Path: edges, Features: write(t, "x.csv", "1,2\n3\n")}, "x.csv:2: 1 columns"},
+		{Options{Path: edges, Features: write(t, "x.csv", "1\n2\n")}, "x.csv: has 2 rows, the graph of "},
+		{Options{Path: edges, Features: write(t, "x.csv.gz", zipped(t, strings.Repeat("1,2\n", 1000))[:20])}, "damaged or cut short"},
+		{Options{Path: edges, Vertices: 3, Labels: write(t, "y.csv.gz", zipped(t, strings.Repeat("1\n", 1000)))}, "y.csv.gz:4: more than 3 rows"},
+		{Options{Path: edges, Train: write(t, "train.csv", "0\n\n")}, "vertex -1 is out of the range"},
 		{Options{Path: edges, Val: array(t, []int64{0}, 1)}, "--train"},
 		{Options{Path: edges, Train: array(t, []int64{0, 3}, 2)}, "vertex 3 is out of the range"},
 		{Options{Path: edges, Train: array(t, []int64{1, 1}, 2)}, "given twice"},
@@ -257,4 +289,68 @@ func BenchmarkText(b *testing.B) {
 		}
 	}
 	b.ReportMetric(edges*float64(b.N)/b.Elapsed().Minutes()/1e6, "Medges/min")
+}
+
+// Lists that exceed the memory are refused at the line that does, whatever the size of the file.
+func TestWithoutMemory(t *testing.T) {
+	const edges, names = 4 << 20, 300_000
+	named := &strings.Builder{}
+	for k := range names {
+		fmt.Fprintf(named, "the name of vertex %d\tx\n", k)
+	}
+	lists := []Options{
+		{Path: write(t, "edges.gz", zipped(t, strings.Repeat("0 1\n", edges)))},
+		{Path: write(t, "edges.parquet", table(t, make([]struct{ Src, Dst int32 }, edges)))},
+		{Path: write(t, "names.tsv", named.String()), Strings: true},
+	}
+	named = nil
+	for range 2 { // pools keep what they have for one collection
+		runtime.GC()
+	}
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.Sys-now.HeapIdle) + 12<<20))
+	for _, o := range lists {
+		if _, err := Read(o); !refusal.Is(err) || !strings.HasPrefix(err.Error(), o.Path+":") || !strings.Contains(err.Error(), " needs ") {
+			t.Errorf("%s: error %.300v, want a refusal with the file and the figure", filepath.Base(o.Path), err)
+		}
+	}
+}
+
+// Masks with a column for each split, as PyTorch Geometric has them, make as many splits.
+func TestMasksOfSeveralSplits(t *testing.T) {
+	edges := write(t, "e.csv", "0,1\n1,2\n2,3\n")
+	train := array(t, []bool{true, false, false, true, false, false, false, false}, 4, 2)
+	val := array(t, []uint8{0, 1, 0, 0, 1, 0, 0, 0}, 4, 2)
+	test := array(t, []bool{false, false, true, false, false, true, true, true}, 4, 2)
+	g, err := Read(Options{Path: edges, Train: train, Val: val, Test: test})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []graph.Split{{Train: []int64{0}, Val: []int64{2}, Test: []int64{1, 3}}, {Train: []int64{1}, Val: []int64{0}, Test: []int64{2, 3}}}
+	if diff := cmp.Diff(want, g.Splits); diff != "" {
+		t.Error(diff)
+	}
+	g, err = Read(Options{Path: edges, Train: train, Test: test})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want[0].Val, want[1].Val = []int64{}, []int64{}
+	if diff := cmp.Diff(want, g.Splits); diff != "" {
+		t.Error("without validation: ", diff)
+	}
+	for name, c := range map[string]struct {
+		o    Options
+		want string
+	}{
+		"one split of ids": {Options{Path: edges, Train: train, Val: array(t, []int64{2}, 1)}, "1 splits, where " + train + " has 2"},
+		"a row per split":  {Options{Path: edges, Train: array(t, make([]bool, 8), 2, 4)}, "has shape [2 4]: a mask has 4 values"},
+		"no split":         {Options{Path: edges, Train: array(t, []bool{}, 4, 0)}, "has shape [4 0], no split"},
+		"in two parts":     {Options{Path: edges, Train: train, Val: train}, "vertex 0 is also in "},
+		"numbers":          {Options{Path: edges, Train: array(t, []int64{0, 1, 2, 3, 0, 1, 2, 3}, 4, 2)}, "element 2, 2, is not a truth value"},
+	} {
+		if _, err := Read(c.o); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: error %v, want a refusal with %q", name, err, c.want)
+		}
+	}
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 	"github.com/parquet-go/parquet-go/encoding/thrift"
 	"github.com/parquet-go/parquet-go/format"
+
+	"weft/internal/memory"
 )
 
 // The Parquet library believes what pages say of their size, of the number of their values and of the length of runs. The
@@ -87,6 +89,10 @@ func checkPage(p *format.PageHeader, body []byte, codec format.CompressionCodec,
 	size := int(p.UncompressedPageSize)
 	if size < 0 || size > freeExpansion+maxExpansion*len(body) {
 		return errPage
+	}
+	const readers = 2 // this one and the library, each with the page as it is stored and as it is read
+	if err := memory.Need(readers * (int64(size) + int64(len(body)))); err != nil {
+		return err
 	}
 	switch p.Type {
 	case format.DictionaryPage:

@@ -10,6 +10,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
@@ -52,7 +53,12 @@ func (l *list) readParquet(f io.ReaderAt, size int64) (err error) {
 			}
 			readers = append(readers, &columnReader{name: c.Name(), pages: chunks[c.Index()].Pages()})
 		}
-		err := l.readGroup(readers, rows, first)
+		err := l.needRoom(int(rows))
+		if err != nil {
+			err = refusal.Errorf("%s: %d edges: %w", l.path, first-1+rows, err)
+		} else {
+			err = l.readGroup(readers, rows, first)
+		}
 		for _, r := range readers {
 			r.close()
 		}
@@ -77,6 +83,10 @@ func checkFooter(f io.ReaderAt, size int64) error {
 	length := int64(binary.LittleEndian.Uint32(end[:]))
 	if string(end[4:]) != "PAR1" || length > size-magic-tail {
 		return fmt.Errorf("is a Parquet file that is cut short, or encrypted")
+	}
+	const growth = 512 // an empty structure is one byte in the file
+	if err := memory.Need(growth * length); err != nil {
+		return err
 	}
 	footer := make([]byte, length)
 	if _, err := f.ReadAt(footer, size-tail-length); err != nil {

@@ -3,6 +3,8 @@ package generate
 import (
 	"weft/graph"
 	"weft/internal/cores"
+	"weft/internal/memory"
+	"weft/internal/refusal"
 )
 
 // sink receives a graph in pieces. A *graph.Writer is one.
@@ -13,13 +15,21 @@ type sink interface {
 	SetSplits(splits []graph.Split)
 }
 
-// Write generates a graph into a new store. Edges, features and labels are written in a stream with bounded memory; the split
-// takes eight bytes for each vertex. Nothing is left behind when it fails.
+// Write generates a graph into a new store. Edges, features and labels are written in a stream, with less than Go's runtime may take
+// (debug.SetMemoryLimit, GOMEMLIMIT); the split takes eight bytes for each vertex, and sbm has the centres of its classes: a graph
+// is refused where there is no memory for these. Nothing is left behind when it fails.
 func Write(dir string, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err
 	}
 	vertices, edges := o.size()
+	needs := 8 * int64(vertices)
+	if o.Kind == SBM {
+		needs += 4 * int64(o.Classes) * int64(o.Features)
+	}
+	if err := memory.Need(needs); err != nil {
+		return refusal.Errorf("%s: a graph of %d vertices and %d classes %w", dir, vertices, o.Classes, err)
+	}
 	w, err := graph.Create(dir, graph.Shape{
 		Vertices: vertices, Edges: edges, FeatureColumns: o.Features, Classes: o.Classes,
 		Metric: metric, Provenance: o.command(),
@@ -28,7 +38,7 @@ func Write(dir string, o Options) error {
 		return err
 	}
 	defer w.Abort() // nothing to do after Close
-	if err := produce(&o, edgeBudget, w); err != nil {
+	if err := produce(&o, edgeBudget(), w); err != nil {
 		return err
 	}
 	return w.Close()
@@ -39,8 +49,8 @@ func Graph(o Options) (*graph.Graph, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	m := newMemory(&o)
-	if err := produce(&o, edgeBudget, m); err != nil {
+	m := newArrays(&o)
+	if err := produce(&o, edgeBudget(), m); err != nil {
 		return nil, err
 	}
 	return &m.graph, nil
@@ -111,12 +121,12 @@ func produceLabels(vertices int, classes *classes, to sink) error {
 	return nil
 }
 
-// memory is the sink of Graph.
-type memory struct{ graph graph.Graph }
+// arrays is the sink of Graph.
+type arrays struct{ graph graph.Graph }
 
-func newMemory(o *Options) *memory {
+func newArrays(o *Options) *arrays {
 	vertices, edges := o.size()
-	m := &memory{graph.Graph{Metric: metric, Provenance: o.command()}}
+	m := &arrays{graph.Graph{Metric: metric, Provenance: o.command()}}
 	m.graph.Relation.Indptr = append(make([]int64, 0, vertices+1), 0)
 	m.graph.Relation.Sources = make([]int32, 0, edges)
 	m.graph.Labels = graph.Labels{Classes: o.Classes, Class: make([]int64, 0, vertices)}
@@ -126,7 +136,7 @@ func newMemory(o *Options) *memory {
 	return m
 }
 
-func (m *memory) AppendRows(indegree, sources []int32) error {
+func (m *arrays) AppendRows(indegree, sources []int32) error {
 	r := &m.graph.Relation
 	end := r.Indptr[len(r.Indptr)-1]
 	for _, n := range indegree {
@@ -137,14 +147,14 @@ func (m *memory) AppendRows(indegree, sources []int32) error {
 	return nil
 }
 
-func (m *memory) AppendFeatures(rows []float32) error {
+func (m *arrays) AppendFeatures(rows []float32) error {
 	m.graph.Features.Dense = append(m.graph.Features.Dense, rows...)
 	return nil
 }
 
-func (m *memory) AppendLabels(classes []int64) error {
+func (m *arrays) AppendLabels(classes []int64) error {
 	m.graph.Labels.Class = append(m.graph.Labels.Class, classes...)
 	return nil
 }
 
-func (m *memory) SetSplits(splits []graph.Split) { m.graph.Splits = splits }
+func (m *arrays) SetSplits(splits []graph.Split) { m.graph.Splits = splits }

@@ -115,10 +115,10 @@ func TestSeedDecidesAll(t *testing.T) {
 func TestBudgetAndThreadsDoNotMatter(t *testing.T) {
 	forExamples(t, func(t *testing.T, o Options, want *graph.Graph) {
 		for _, threads := range []int{1, 3} {
-			for _, budget := range []int64{300, 20000, edgeBudget} {
+			for _, budget := range []int64{300, 20000, edgeBudget()} {
 				func() {
 					defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(threads))
-					m := newMemory(&o)
+					m := newArrays(&o)
 					if err := produce(&o, budget, m); err != nil {
 						t.Fatal(err)
 					}

@@ -6,11 +6,12 @@ import (
 	"sync/atomic"
 
 	"weft/internal/cores"
+	"weft/internal/memory"
 )
 
-// edgeBudget is the memory for edges that wait for their row, in bytes. A graph with more edges is drawn in several passes,
-// each of which keeps the edges into one range of targets. The graph does not depend on it.
-const edgeBudget = 1 << 30
+// edgeBudget is the memory for edges that wait for their row, in bytes: a half of what Go's runtime may still take, and 1 GiB at most. A graph
+// with more edges is drawn in several passes, each of which keeps the edges into one range of targets. The graph does not depend on it.
+func edgeBudget() int64 { return min(1<<30, memory.Left()/2) }
 
 const (
 	edgeBytes        = 8       // an edge waits as target<<32 | source
@@ -27,7 +28,7 @@ type rowMaker struct {
 	draws    uint64 // edges drawn
 	both     bool   // each is stored in both directions
 	vertices int
-	budget   int64 // bytes, see edgeBudget
+	budget   int64 // in bytes, as edgeBudget gives it
 	shift    uint
 	counts   [][]int64 // worker → block → edges that the worker finds
 }
@@ -46,22 +47,39 @@ func (m *rowMaker) run(emit emitFunc) error {
 			size[b] += n
 		}
 	}
-	var edges []uint64
-	for first := 0; first < blocks; {
-		total, last := size[first], first+1
-		for last < blocks && (total+size[last])*edgeBytes <= m.budget {
-			total += size[last]
-			last++
-		}
-		edges = slices.Grow(edges[:0], int(total))[:total]
-		m.fill(edges, first, last)
-		sortBlocks(edges, size[first:last])
-		if err := m.emit(edges, size[first:last], first, emit); err != nil {
+	passes, most := m.passes(size)
+	room := make([]uint64, most)
+	first := 0
+	for _, p := range passes {
+		edges := room[:p.edges]
+		m.fill(edges, first, p.end)
+		sortBlocks(edges, size[first:p.end])
+		if err := m.emit(edges, size[first:p.end], first, emit); err != nil {
 			return err
 		}
-		first = last
+		first = p.end
 	}
 	return nil
+}
+
+// pass keeps the edges into the blocks up to end, from where the pass before it ended.
+type pass struct {
+	end   int
+	edges int64
+}
+
+// passes divides the blocks, of such sizes, among passes whose edges the budget holds, where single blocks do; most is the edges of the largest.
+func (m *rowMaker) passes(size []int64) (passes []pass, most int64) {
+	for b, n := range size {
+		last := len(passes) - 1
+		if last < 0 || (passes[last].edges+n)*edgeBytes > m.budget {
+			passes = append(passes, pass{})
+			last++
+		}
+		passes[last] = pass{b + 1, passes[last].edges + n}
+		most = max(most, passes[last].edges)
+	}
+	return passes, most
 }
 
 // chooseBlocks picks the largest blocks that hold few enough edges in the mean to be sorted in the cache and to leave the

@@ -2,6 +2,7 @@ package npz
 
 import (
 	"archive/zip"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -9,6 +10,8 @@ import (
 	"slices"
 	"strings"
 
+	"weft/graph/internal/arrays"
+	"weft/internal/foreign"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 	"weft/internal/regular"
@@ -17,6 +20,7 @@ import (
 // archive is an open .npz file: a zip archive whose entries are .npy files, one per key.
 type archive struct {
 	path    string
+	options Options
 	size    int64
 	file    *os.File
 	entries map[string]*zip.File
@@ -39,11 +43,17 @@ func open(path string) (*archive, error) {
 }
 
 func (a *archive) list() error {
+	start := make([]byte, foreign.Head)
+	n, _ := a.file.ReadAt(start, 0) // an error comes again
+	kind := foreign.Recognize(start[:n])
+	zipped := kind == foreign.Archive || kind == foreign.Zip // whose first entry is no array
+	if kind != foreign.Unknown && !zipped {
+		return kind.Refuse(a.path, "a .npz file, the zip archive of arrays that numpy.savez writes")
+	}
 	z, err := zip.NewReader(a.file, a.size)
 	if err != nil {
 		// An archive begins with an entry and has its directory at the end.
-		var magic [4]byte
-		if _, begins := a.file.ReadAt(magic[:], 0); begins == nil && string(magic[:]) == "PK\x03\x04" {
+		if zipped {
 			return refusal.Errorf("%s: the .npz file is damaged or cut short (%w): fetch or save it again", a.path, err)
 		}
 		return refusal.Errorf("%s: %w; give a .npz file, the zip archive of arrays that numpy.savez writes", a.path, err)
@@ -86,6 +96,22 @@ func (a *archive) only(known ...string) error {
 	return nil
 }
 
+// checkObjects refuses an archive that has arrays of Python objects.
+func (a *archive) checkObjects() error {
+	for _, key := range slices.Sorted(maps.Keys(a.entries)) {
+		r, err := a.entries[key].Open()
+		if err != nil {
+			return a.refuse(key, err)
+		}
+		_, err = npy.ReadHeader(r)
+		_ = r.Close()
+		if errors.Is(err, npy.ErrObjects) {
+			return a.refuse(key, err)
+		}
+	}
+	return nil
+}
+
 // keys lists the keys, sorted, the first of them where there are many.
 func (a *archive) keys() string {
 	const most = 20
@@ -108,23 +134,40 @@ const deflateRatio = 1032
 
 // array reads the array of a key that exists. The size that the entry claims is capped by what its compressed bytes can
 // expand to, and those by the size of the file; the memory grows with the bytes that come.
-func (a *archive) array(key string) (*npy.Array, error) {
-	f := a.entries[key]
-	compressed := min(f.CompressedSize64, uint64(a.size))
-	r, err := f.Open()
+func (a *archive) array(key string) (array *npy.Array, err error) {
+	err = a.read(key, func(r io.Reader, size int64) (err error) {
+		array, err = npy.Read(r, size)
+		return err
+	})
+	return array, err
+}
+
+// matrix reads features from the array of a key that exists.
+func (a *archive) matrix(key string, keepDense bool) (m *arrays.Matrix, err error) {
+	err = a.read(key, func(r io.Reader, size int64) (err error) {
+		m, err = arrays.ReadMatrix(r, size, false, keepDense)
+		return err
+	})
+	return m, err
+}
+
+// read calls f with the entry of a key that exists.
+func (a *archive) read(key string, f func(r io.Reader, size int64) error) error {
+	entry := a.entries[key]
+	compressed := min(entry.CompressedSize64, uint64(a.size))
+	r, err := entry.Open()
 	if err != nil {
-		return nil, a.refuse(key, err)
+		return a.refuse(key, err)
 	}
 	defer r.Close()
-	array, err := npy.Read(r, int64(min(f.UncompressedSize64, compressed*deflateRatio)))
-	if err != nil {
-		return nil, a.refuse(key, err)
+	if err := f(r, int64(min(entry.UncompressedSize64, compressed*deflateRatio))); err != nil {
+		return a.refuse(key, err)
 	}
 	// The checksum is compared at the end of the entry.
 	if _, err := r.Read(make([]byte, 1)); err != nil && err != io.EOF {
-		return nil, a.refuse(key, err)
+		return a.refuse(key, err)
 	}
-	return array, nil
+	return nil
 }
 
 // refuse puts the file and the array before an error.

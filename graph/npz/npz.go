@@ -15,26 +15,37 @@ package npz
 import (
 	"fmt"
 	"math"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
 
+// Options say how an archive is read.
+type Options struct {
+	// AsListed keeps the edges of every layout as they are listed.
+	AsListed bool
+	// DenseFeatures keeps features dense of which few are not zero. Otherwise they become sparse rows.
+	DenseFeatures bool
+}
+
 // Read reads the archive of that name. The edges of all layouts but the second stay as they are listed, u→v for an entry
-// at row u and column v, and for a pair (u, v); those of the second, where a pair stands once for both directions, lead both
-// ways, each once. An adjacency whose values are all one is unweighted. Complaints about the file are refusals that name it and
-// the array.
-func Read(path string) (*graph.Graph, error) {
+// at row u and column v, and for a pair (u, v). Those of the second lead both ways, each once, as a pair is published once for both
+// directions; they too stay as they are listed in a file whose name ends in _directed, and with AsListed. The graph's Notes say which
+// it was. An adjacency whose values are all one is unweighted. Complaints about the file are refusals that name it and the array.
+func Read(path string, o Options) (*graph.Graph, error) {
 	a, err := open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer a.close()
+	a.options = o
 	read := a.plain
 	switch {
 	case a.has("adj_data", "adj_indices", "adj_indptr", "adj_shape"):
@@ -43,6 +54,13 @@ func Read(path string) (*graph.Graph, error) {
 		read = a.heterophilous
 	case a.has("edge_index"), a.has("edges", "num_nodes"):
 	default:
+		if a.isMatrix() {
+			return nil, refusal.Errorf("%s: is a sparse matrix of scipy.sparse.save_npz, and no graph: give it as --features of import edges, "+
+				"or save an adjacency under the names adj_{data,indices,indptr,shape}", path)
+		}
+		if err := a.checkObjects(); err != nil {
+			return nil, err
+		}
 		return nil, refusal.Errorf("%s: its arrays (%s) have none of the layouts that are read: adj_{data,indices,indptr,shape} with "+
 			"attr_{data,indices,indptr,shape} or attr_matrix, and labels; node_features, node_labels, edges and {train,val,test}_masks; "+
 			"edge_index, x, y and {train,val,test}_mask; edges and num_nodes", path, a.keys())
@@ -60,7 +78,7 @@ func Read(path string) (*graph.Graph, error) {
 
 // sparseAdjacency reads the first layout.
 func (a *archive) sparseAdjacency() (*graph.Graph, error) {
-	adjacency, err := a.csr("adj")
+	adjacency, err := a.sparse("adj_", csr)
 	if err != nil {
 		return nil, err
 	}
@@ -68,6 +86,9 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 	if adjacency.Columns != vertices || vertices == 0 {
 		return nil, refusal.Errorf("%s: an adjacency of %d × %d: it must be square, and not empty",
 			a.path, vertices, adjacency.Columns)
+	}
+	if err := memory.Need(4 * int64(len(adjacency.Indices))); err != nil {
+		return nil, refusal.Errorf("%s: %w", a.path, err)
 	}
 	e := graph.Edges{Source: make([]int32, 0, len(adjacency.Indices)), Target: adjacency.Indices}
 	for u := range vertices {
@@ -87,7 +108,7 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 	}
 	switch {
 	case a.has("attr_data", "attr_indices", "attr_indptr", "attr_shape"):
-		m, err := a.csr("attr")
+		m, err := a.sparse("attr_", csr)
 		if err != nil {
 			return nil, err
 		}
@@ -96,7 +117,7 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 		}
 		g.Features = m.Features()
 	case a.has("attr_matrix"):
-		if g.Features, err = a.dense("attr_matrix", vertices); err != nil {
+		if err = a.features(g, "attr_matrix"); err != nil {
 			return nil, err
 		}
 	}
@@ -112,16 +133,18 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 	return g, err
 }
 
+// namedDirected reports whether the name of the file says that a pair is one edge, as of chameleon_filtered_directed.npz.
+func (a *archive) namedDirected() bool {
+	return strings.HasSuffix(strings.TrimSuffix(filepath.Base(a.path), ".npz"), "_directed")
+}
+
 // heterophilous reads the second layout. Its binary graphs are published as areas under the ROC curve.
 func (a *archive) heterophilous() (*graph.Graph, error) {
-	features, err := a.array("node_features")
+	features, err := a.matrix("node_features", a.options.DenseFeatures)
 	if err != nil {
 		return nil, err
 	}
-	vertices := 0
-	if len(features.Shape) > 0 {
-		vertices = features.Shape[0]
-	}
+	vertices := features.Rows
 	// Labels are read first: rows of features may be empty, and then any number of them takes no bytes.
 	labels, err := a.labels("node_labels", vertices)
 	if err != nil {
@@ -138,11 +161,18 @@ func (a *archive) heterophilous() (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g = g.Symmetrize()
-	g.Labels = labels
-	if g.Features, err = arrays.Dense(features); err != nil {
-		return nil, a.refuse("node_features", err)
+	switch {
+	case a.options.AsListed:
+	case a.namedDirected():
+		g.Notes = []string{fmt.Sprintf("%d edges stay directed, as the file's name says", e.Len())}
+	default:
+		g.Notes = nil
+		if g, err = g.Symmetrize(); err != nil {
+			return nil, refusal.Errorf("%s: %w", a.path, err)
+		}
 	}
+	g.Labels = labels
+	features.Of(g)
 	if g.Labels.Classes == 2 && !g.Labels.MultiLabel() {
 		g.Metric = "roc-auc"
 	}
@@ -180,7 +210,7 @@ func (a *archive) plain() (*graph.Graph, error) {
 		return nil, err
 	}
 	if a.has("x") {
-		if g.Features, err = a.dense("x", vertices); err != nil {
+		if err = a.features(g, "x"); err != nil {
 			return nil, err
 		}
 	}
@@ -257,7 +287,7 @@ func (a *archive) graph(vertices int, e graph.Edges) (*graph.Graph, error) {
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w", a.path, err)
 	}
-	return &graph.Graph{Relation: relation}, nil
+	return &graph.Graph{Relation: relation, Notes: []string{fmt.Sprintf("%d edges, as the file lists them", e.Len())}}, nil
 }
 
 // edges reads the pairs of an array, E × 2 or, as PyTorch Geometric has them, 2 × E.
@@ -279,6 +309,9 @@ func (a *archive) edges(key string) (graph.Edges, error) {
 	if rows {
 		return graph.Edges{Source: ids[:n:n], Target: ids[n:]}, nil
 	}
+	if err := memory.Need(2 * 4 * int64(n)); err != nil {
+		return graph.Edges{}, a.refuse(key, err)
+	}
 	e := graph.Edges{Source: make([]int32, n), Target: make([]int32, n)}
 	for k := range e.Source {
 		e.Source[k], e.Target[k] = ids[2*k], ids[2*k+1]
@@ -286,42 +319,14 @@ func (a *archive) edges(key string) (graph.Edges, error) {
 	return e, nil
 }
 
-// csr reads the sparse matrix of four arrays.
-func (a *archive) csr(prefix string) (*arrays.CSR, error) {
-	shape, err := a.array(prefix + "_shape")
+// features reads the features of a graph whose vertices are known.
+func (a *archive) features(g *graph.Graph, key string) error {
+	m, err := a.matrix(key, a.options.DenseFeatures)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	dims, err := shape.Int64s()
-	if err != nil {
-		return nil, a.refuse(prefix+"_shape", err)
-	}
-	if len(dims) != 2 {
-		return nil, refusal.Errorf("%s: array %q has %d values: a matrix has two dimensions", a.path, prefix+"_shape", len(dims))
-	}
-	var parts [3]*npy.Array
-	for i, part := range []string{"_indptr", "_indices", "_data"} {
-		if parts[i], err = a.array(prefix + part); err != nil {
-			return nil, err
-		}
-	}
-	m, err := arrays.NewCSR(dims[0], dims[1], parts[0], parts[1], parts[2])
-	if err != nil {
-		return nil, refusal.Errorf("%s: arrays %q: %w", a.path, prefix+"_…", err)
-	}
-	return m, nil
-}
-
-func (a *archive) dense(key string, vertices int) (graph.Features, error) {
-	array, err := a.array(key)
-	if err != nil {
-		return graph.Features{}, err
-	}
-	f, err := arrays.Dense(array)
-	if err != nil {
-		return f, a.refuse(key, err)
-	}
-	return f, a.rows(key, array.Shape[0], vertices)
+	m.Of(g)
+	return a.rows(key, m.Rows, g.Vertices())
 }
 
 func (a *archive) labels(key string, vertices int) (graph.Labels, error) {
@@ -380,7 +385,7 @@ func (a *archive) names(key string, want int) ([]string, error) {
 
 // splits reads the masks of those names for train, validation and test vertices, if they are there.
 func (a *archive) splits(keys []string, vertices int, labels *graph.Labels,
-	masks func(a *archive, key string, vertices int) ([][]bool, error),
+	masks func(a *archive, key string, vertices int) ([][]int64, error),
 ) ([]graph.Split, error) {
 	if !slices.ContainsFunc(keys, func(key string) bool { return a.has(key) }) {
 		return nil, nil
@@ -396,18 +401,18 @@ func (a *archive) splits(keys []string, vertices int, labels *graph.Labels,
 			}
 			continue
 		}
-		marks, err := masks(a, key, vertices)
+		ids, err := masks(a, key, vertices)
 		if err != nil {
 			return nil, err
 		}
 		if part == 0 {
-			splits = make([]graph.Split, len(marks))
+			splits = make([]graph.Split, len(ids))
 		}
-		if len(marks) != len(splits) {
-			return nil, refusal.Errorf("%s: array %q has masks of %d splits, %q of %d", a.path, key, len(marks), keys[0], len(splits))
+		if len(ids) != len(splits) {
+			return nil, refusal.Errorf("%s: array %q has masks of %d splits, %q of %d", a.path, key, len(ids), keys[0], len(splits))
 		}
 		for k := range splits {
-			*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = arrays.Marked(marks[k])
+			*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = ids[k]
 		}
 	}
 	for k := range splits {
@@ -418,8 +423,8 @@ func (a *archive) splits(keys []string, vertices int, labels *graph.Labels,
 	return splits, nil
 }
 
-// masks reads V truth values, or one row of them per split.
-func (a *archive) masks(key string, vertices int) ([][]bool, error) {
+// masks reads V truth values, or one row of them per split. It returns the vertices of each split.
+func (a *archive) masks(key string, vertices int) ([][]int64, error) {
 	array, err := a.array(key)
 	if err != nil {
 		return nil, err
@@ -439,33 +444,24 @@ func (a *archive) masks(key string, vertices int) ([][]bool, error) {
 	if err != nil {
 		return nil, a.refuse(key, err)
 	}
-	masks := make([][]bool, rows)
-	for k := range masks {
-		masks[k] = marks[k*vertices : (k+1)*vertices]
+	ids := make([][]int64, rows)
+	for k := range ids {
+		if ids[k], err = arrays.Marked(marks[k*vertices : (k+1)*vertices]); err != nil {
+			return nil, a.refuse(key, err)
+		}
 	}
-	return masks, nil
+	return ids, nil
 }
 
-// columnMasks reads V truth values, or one column of them per split.
-func (a *archive) columnMasks(key string, vertices int) ([][]bool, error) {
+// columnMasks reads V truth values, or one column of them per split. It returns the vertices of each split.
+func (a *archive) columnMasks(key string, vertices int) ([][]int64, error) {
 	array, err := a.array(key)
 	if err != nil {
 		return nil, err
 	}
-	n := len(array.Shape)
-	if n < 1 || n > 2 || array.Shape[0] != vertices {
-		return nil, refusal.Errorf("%s: array %q has shape %v: a mask has %d values, or a row of one per split for each vertex",
-			a.path, key, array.Shape, vertices)
-	}
-	marks, err := array.Bools()
+	ids, err := arrays.Masks(array, vertices)
 	if err != nil {
 		return nil, a.refuse(key, err)
 	}
-	masks := make([][]bool, len(marks)/vertices)
-	for k := range masks {
-		for v := range vertices {
-			masks[k] = append(masks[k], marks[v*len(masks)+k])
-		}
-	}
-	return masks, nil
+	return ids, nil
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/graph"
+	"weft/internal/foreign"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
 )
@@ -43,12 +46,16 @@ func TestPublishedGraphs(t *testing.T) {
 		"map_of_github/edges.npz": {Vertices: 689517, Edges: 2348885, Symmetric: 2 * 2348885, EdgeSum: 278481508314319044},
 	} {
 		t.Run(name, func(t *testing.T) {
-			g, err := Read(realdata.File(t, name))
+			g, err := Read(realdata.File(t, name), Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			symmetric, err := g.Symmetrize()
 			if err != nil {
 				t.Fatal(err)
 			}
 			got := facts{
-				Vertices: g.Vertices(), Edges: int(g.Edges()), Symmetric: int(g.Symmetrize().Edges()), Columns: g.Features.Columns,
+				Vertices: g.Vertices(), Edges: int(g.Edges()), Symmetric: int(symmetric.Edges()), Columns: g.Features.Columns,
 				NonZero: len(g.Features.Data) + len(g.Features.Dense), Classes: g.Labels.Classes, Splits: len(g.Splits),
 				Metric: g.Metric,
 			}
@@ -208,15 +215,104 @@ func TestLayouts(t *testing.T) {
 		{"edge list", edgeList(), graph.Graph{Relation: graph.Relation{Indptr: []int64{0, 0, 2, 3, 3}, Sources: []int32{0, 0, 2}}}},
 	} {
 		path := write(t, c.entries...)
-		got, err := Read(path)
+		got, err := Read(path, Options{})
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
 		c.want.Provenance = "npz " + path
-		if diff := cmp.Diff(&c.want, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
+		if diff := cmp.Diff(&c.want, got, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.IgnoreFields(graph.Graph{}, "Notes")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
+	}
+}
+
+// Pairs of the second layout lead both ways, unless the file's name or the caller says that each is one edge.
+func TestDirection(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		entries []entry
+		options Options
+		edges   int64
+		note    string
+	}{
+		{"graph.npz", heterophilous(), Options{}, 5, "4 edges made to lead both ways: 1 added"},
+		{"graph_directed.npz", heterophilous(), Options{}, 4, "4 edges stay directed, as the file's name says"},
+		{"graph.npz", heterophilous(), Options{AsListed: true}, 4, "4 edges, as the file lists them"},
+		{"graph.npz", sparse(), Options{}, 3, "3 edges, as the file lists them"},
+		{"graph.npz", fields(), Options{}, 3, "3 edges, as the file lists them"},
+	} {
+		path := filepath.Join(t.TempDir(), c.name)
+		if err := os.Rename(write(t, c.entries...), path); err != nil {
+			t.Fatal(err)
+		}
+		g, err := Read(path, c.options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Edges() != c.edges || !slices.Equal(g.Notes, []string{c.note}) {
+			t.Errorf("%s, %+v: %d edges, %q; want %d, %q", c.name, c.options, g.Edges(), g.Notes, c.edges, c.note)
+		}
+	}
+}
+
+// scipy.sparse.save_npz writes one matrix in several ways.
+func TestMatrixOfSciPy(t *testing.T) {
+	want := graph.Features{Columns: 4, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{1, 3, 0}, Data: []float32{2, 4, 5}}
+	shape, data := array("shape", "<i8", "(2,)", []int64{3, 4}), array("data", "<f4", "(3,)", []float32{2, 4, 5})
+	format := func(name string) entry { return array("format", "|S3", "()", []byte(name)) }
+	for _, entries := range [][]entry{
+		{format("csr"), shape, array("indptr", "<i4", "(4,)", []int32{0, 2, 2, 3}), array("indices", "<i4", "(3,)", []int32{1, 3, 0}), data},
+		{
+			format("csc"), shape, array("indptr", "<i4", "(5,)", []int32{0, 1, 2, 2, 3}), array("indices", "<i4", "(3,)", []int32{2, 0, 0}),
+			array("data", "<f4", "(3,)", []float32{5, 2, 4}),
+		},
+		{format("coo"), shape, array("row", "<i4", "(3,)", []int32{0, 0, 2}), array("col", "<i4", "(3,)", []int32{1, 3, 0}), data},
+	} {
+		path := write(t, entries...)
+		m, err := ReadMatrix(path)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if diff := cmp.Diff(want, m.Features); diff != "" || m.Rows != 3 {
+			t.Errorf("%d rows (-want +got):\n%s", m.Rows, diff)
+		}
+		if _, err := Read(path, Options{}); err == nil || !strings.Contains(err.Error(), "a sparse matrix of scipy.sparse.save_npz, and no graph") {
+			t.Errorf("as a graph: error %v", err)
+		}
+	}
+	for _, c := range []struct {
+		entries []entry
+		want    string
+	}{
+		{edgeList(), `holds arrays ("edges", "num_nodes"), no sparse matrix`},
+		{[]entry{format("dia"), shape, data}, "none of the formats that are read"},
+		{[]entry{array("format", "|S3", "(0,)", []byte{}), shape, data}, "none of the formats that are read"},
+		{
+			[]entry{
+				format("coo"), array("shape", "<i8", "(2,)", []int64{1 << 40, 4}), array("row", "<i4", "(1,)", []int32{0}),
+				array("col", "<i4", "(1,)", []int32{0}), array("data", "<f4", "(1,)", []float32{1}),
+			},
+			"save it as a csr_matrix",
+		},
+		{
+			[]entry{format("coo"), shape, array("row", "<i4", "(1,)", []int32{3}), array("col", "<i4", "(1,)", []int32{0}), array("data", "<f4", "(1,)", []float32{1})},
+			"row 3 of a sparse matrix of 3 rows",
+		},
+	} {
+		path := write(t, c.entries...)
+		if _, err := ReadMatrix(path); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), path+": ") {
+			t.Errorf("error %v, want one with the file and %q", err, c.want)
+		}
+	}
+}
+
+// An archive of one pickle, as graph2gauss publishes, is not taken for one without arrays.
+func TestPickledArchive(t *testing.T) {
+	path := write(t, array("arr_0", "|O", "()", []byte("\x80\x02}")))
+	if _, err := Read(path, Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), foreign.Conversion) {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -246,7 +342,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{with(edgeList(), array("feat", "<f4", "(4,)", make([]float32, 4))), `array "feat" is not read beside "edges": leave it out`},
 		{with(fields(), array("edge_index", "<i8", "(3, 2)", make([]int64, 6))), "2 × E"},
 		{with(fields(), array("val_mask", "|b1", "(3,)", []byte{1, 1, 0})), "val_mask: vertex 0 is also in train_mask"},
-		{with(fields(), array("val_mask", "|b1", "(2,)", []byte{1, 1})), `"val_mask" has shape [2]`},
+		{with(fields(), array("val_mask", "|b1", "(2,)", []byte{1, 1})), `"val_mask": has shape [2]`},
 		{with(fields(), array("y", "<f4", "(3,)", make([]float32, 3))), `.astype("int64")`},
 		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{3, 4})), "must be square"},
 		{with(sparse(), array("adj_shape", "<i8", "(2,)", []int64{1 << 40, 1 << 40})), "at most"},
@@ -263,7 +359,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{with(heterophilous(), array("node_features", "<f4", "(3, 1)", []float32{0, float32(math.Inf(1)), 0})), "vertex 1"},
 	} {
 		path := write(t, c.entries...)
-		_, err := Read(path)
+		_, err := Read(path, Options{})
 		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), path+": ") ||
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("error %v, want one line with the file and %q", err, c.want)
@@ -278,10 +374,23 @@ func TestOtherFilesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{text, dir, filepath.Join(dir, "missing.npz")} {
-		if _, err := Read(path); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) ||
+		if _, err := Read(path, Options{}); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path) ||
 			!strings.Contains(err.Error(), ".npz file") {
 			t.Errorf("error %v does not name %s and what is expected", err, path)
 		}
+	}
+}
+
+// What is no array may come first.
+func TestOtherEntries(t *testing.T) {
+	path := writeWith(t, func(z *zip.Writer, e entry) (io.Writer, error) {
+		if e.file == "" {
+			return z.Create(e.key)
+		}
+		return z.Create(e.key + ".npy")
+	}, append([]entry{{"readme.txt", ""}}, edgeList()...)...)
+	if _, err := Read(path, Options{}); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -290,7 +399,7 @@ func TestCutFileSaysSo(t *testing.T) {
 	if err := os.Truncate(path, 200); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Read(path); !refusal.Is(err) || !strings.Contains(err.Error(), "cut short") {
+	if _, err := Read(path, Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), "cut short") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -304,7 +413,7 @@ func TestLyingSizesAllocateLittle(t *testing.T) {
 	}, array("edges", "<i4", "(400000000, 2)", []int32{0, 1}), edgeList()[1])
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	_, err := Read(path)
+	_, err := Read(path, Options{})
 	runtime.ReadMemStats(&after)
 	if err == nil || !refusal.Is(err) {
 		t.Errorf("error %v, want a refusal", err)
@@ -327,7 +436,7 @@ func FuzzRead(f *testing.F) {
 		if err := os.WriteFile(path, content, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Read(path); err != nil && !refusal.Is(err) {
+		if _, err := Read(path, Options{}); err != nil && !refusal.Is(err) {
 			t.Errorf("%v is not a refusal", err)
 		}
 	})
@@ -342,8 +451,19 @@ func FuzzArrays(f *testing.F) {
 			entry{"adj_data", data}, entry{"adj_indices", indices}, entry{"adj_indptr", indptr}, entry{"adj_shape", shape},
 			entry{"attr_data", data}, entry{"attr_indices", indices}, entry{"attr_indptr", indptr}, entry{"attr_shape", shape},
 			entry{"labels", labels})
-		if _, err := Read(path); err != nil && !refusal.Is(err) {
+		if _, err := Read(path, Options{}); err != nil && !refusal.Is(err) {
 			t.Errorf("%v is not a refusal", err)
 		}
 	})
+}
+
+// An archive of little more than zeros is small, and what comes out of it is not.
+func TestWithoutMemory(t *testing.T) {
+	const rows = 64 << 20
+	zeros := array("x", "|u1", "(67108864, 1)", make([]byte, rows))
+	path := write(t, fields()[0], zeros)
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(48 << 20))
+	if _, err := Read(path, Options{DenseFeatures: true}); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+`: array "x": needs 67.1 MB of memory`) {
+		t.Errorf("error %v, want a refusal with the file, the array and its size", err)
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/pickle"
 	"weft/internal/refusal"
@@ -71,13 +72,14 @@ func Read(prefix string) (*graph.Graph, error) {
 		return nil, err
 	}
 
-	relation, err := graph.NewRelation(vertices, edges)
+	g, err := undirected(vertices, edges)
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w", f.name("graph"), err)
 	}
-	g := &graph.Graph{Relation: relation, Provenance: "planetoid " + prefix}
-	g = g.Symmetrize().RemoveSelfLoops()
-	g.Features, g.Labels = assemble(known, tested, order, vertices)
+	g.Provenance = "planetoid " + prefix
+	if g.Features, g.Labels, err = assemble(known, tested, order, vertices); err != nil {
+		return nil, fmt.Errorf("%s: %w", prefix, err)
+	}
 	g.Splits = []graph.Split{{
 		Train: ascending(0, train.x.Rows),
 		Val:   ascending(train.x.Rows, min(train.x.Rows+validation, known.x.Rows)),
@@ -87,6 +89,19 @@ func Read(prefix string) (*graph.Graph, error) {
 		return nil, fmt.Errorf("%s: %w", prefix, err)
 	}
 	return g, nil
+}
+
+// undirected makes edges lead both ways, each once, and leaves self loops out.
+func undirected(vertices int, e graph.Edges) (*graph.Graph, error) {
+	relation, err := graph.NewRelation(vertices, e)
+	if err != nil {
+		return nil, err
+	}
+	g := &graph.Graph{Relation: relation}
+	if g, err = g.Symmetrize(); err != nil {
+		return nil, err
+	}
+	return g.RemoveSelfLoops()
 }
 
 // ascending lists first…end−1.
@@ -99,7 +114,12 @@ func ascending(first, end int) []int64 {
 }
 
 // assemble puts the rows of tx and ty at the vertices of order, behind those of allx and ally.
-func assemble(known, tested rows, order []int64, vertices int) (graph.Features, graph.Labels) {
+func assemble(known, tested rows, order []int64, vertices int) (f graph.Features, l graph.Labels, err error) {
+	const index, value, bound, class, place = 4, 4, 8, 8, 8
+	stored := len(known.x.Indices) + len(tested.x.Indices)
+	if err := memory.Need((index+value)*int64(stored) + (bound+class+place)*int64(vertices+1)); err != nil {
+		return f, l, err
+	}
 	row := make([]int, vertices)
 	for v := range row {
 		row[v] = -1
@@ -107,8 +127,11 @@ func assemble(known, tested rows, order []int64, vertices int) (graph.Features, 
 	for i, v := range order {
 		row[v] = i
 	}
-	f := graph.Features{Columns: known.x.Columns, Indptr: make([]int64, 1, vertices+1)}
-	l := graph.Labels{Classes: known.classes, Class: make([]int64, vertices)}
+	f = graph.Features{
+		Columns: known.x.Columns, Indptr: make([]int64, 1, vertices+1),
+		Indices: make([]int32, 0, stored), Data: make([]float32, 0, stored),
+	}
+	l = graph.Labels{Classes: known.classes, Class: make([]int64, vertices)}
 	for v := range vertices {
 		switch {
 		case v < known.x.Rows:
@@ -122,7 +145,7 @@ func assemble(known, tested rows, order []int64, vertices int) (graph.Features, 
 			l.Class[v] = -1
 		}
 	}
-	return f, l
+	return f, l, nil
 }
 
 // suffixes are the files of a data set.
@@ -187,17 +210,24 @@ func (f *files) adjacency() (*pickle.Dict, error) {
 // edges lists the neighbours' edges as the file has them.
 func (f *files) edges(neighbours *pickle.Dict) (graph.Edges, error) {
 	var e graph.Edges
+	edges := 0
 	for _, item := range neighbours.Items {
-		v := item.Key.(int64) // checked by adjacency
 		list, ok := item.Value.(*pickle.List)
 		if !ok {
-			return e, refusal.Errorf("%s: the neighbours of vertex %d are not a list", f.name("graph"), v)
+			return e, refusal.Errorf("%s: the neighbours of vertex %v are not a list", f.name("graph"), item.Key)
 		}
 		// A pickle can name one long list for every vertex; an edge that is written takes two bytes at least.
-		if e.Len()+len(list.Items) > len(f.content["graph"])/2 {
+		if edges += len(list.Items); edges > len(f.content["graph"])/2 {
 			return e, refusal.Errorf("%s: lists more edges than a file of its size can hold", f.name("graph"))
 		}
-		for _, neighbour := range list.Items {
+	}
+	if err := memory.Need(2 * 4 * int64(edges)); err != nil {
+		return e, fmt.Errorf("%s: %w", f.name("graph"), err)
+	}
+	e.Source, e.Target = make([]int32, 0, edges), make([]int32, 0, edges)
+	for _, item := range neighbours.Items {
+		v := item.Key.(int64) // checked by adjacency
+		for _, neighbour := range item.Value.(*pickle.List).Items {
 			u, ok := neighbour.(int64)
 			if !ok || u < 0 || u >= int64(len(neighbours.Items)) {
 				return e, refusal.Errorf("%s: vertex %d has a neighbour that is none of the %d vertices",

@@ -4,12 +4,16 @@ package atomicfile
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
 )
 
 // Write makes the file of that name hold what write writes. On an error the name is as it was before and nothing is left
@@ -22,7 +26,24 @@ func Write(path string, write func(io.Writer) error) error {
 	case there != nil && !there.Mode().IsRegular():
 		err = stream(path, write)
 	default:
-		err = replace(target, there, write)
+		var dir *os.Root
+		if dir, err = os.OpenRoot(filepath.Dir(target)); err == nil {
+			defer dir.Close()
+			err = replace(dir, filepath.Base(target), there, write)
+		}
+	}
+	return named(path, err)
+}
+
+// WriteIn is Write for a name in a directory in which no link is followed: whatever has the name is replaced.
+func WriteIn(dir *os.Root, name string, write func(io.Writer) error) error {
+	return named(filepath.Join(dir.Name(), name), replace(dir, name, nil, write))
+}
+
+// named puts the file's name in front of an error, in place of the temporary one.
+func named(path string, err error) error {
+	if failed := (*fs.PathError)(nil); errors.As(err, &failed) && IsHidden(filepath.Base(failed.Path), filepath.Base(path)) {
+		err = failed.Err
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
@@ -55,21 +76,18 @@ func stream(path string, write func(io.Writer) error) error {
 	return errors.Join(write(f), f.Close())
 }
 
-// replace writes a new file and gives it the name, and the permissions of the file that it replaces, if there is one.
-func replace(path string, old fs.FileInfo, write func(io.Writer) error) (err error) {
-	dir, name := filepath.Split(path)
-	if dir == "" {
-		dir = "."
-	}
-	// Not os.CreateTemp, whose files only their owner can read: this one gets the permissions that any new file gets.
-	f, err := os.OpenFile(filepath.Join(dir, Hidden(name)), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666)
+// replace writes a new file and gives it the name, and the permissions of the file that it replaces, if there
+// is one. It removes what processes that were killed while they wrote the file have left.
+func replace(dir *os.Root, name string, old fs.FileInfo, write func(io.Writer) error) (err error) {
+	sweep(dir, name)
+	f, hidden, err := create(dir, name)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		if err != nil {
 			_ = f.Close()
-			_ = os.Remove(f.Name())
+			_ = dir.Remove(hidden)
 		}
 	}()
 	if old != nil {
@@ -83,28 +101,86 @@ func replace(path string, old fs.FileInfo, write func(io.Writer) error) (err err
 	if err := f.Sync(); err != nil {
 		return err
 	}
+	if err := dir.Rename(hidden, name); err != nil {
+		return err
+	}
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(f.Name(), path); err != nil {
-		return err
-	}
-	return SyncDir(dir)
+	return syncDir(dir.Open("."))
 }
 
-// Hidden is a name, different each time, for what will be called name when it is complete.
-func Hidden(name string) string { return fmt.Sprintf(".%s.%016x.tmp", name, rand.Uint64()) }
+// create makes the temporary file of a name and locks it, against the sweep of another process.
+func create(dir *os.Root, name string) (f *os.File, hidden string, err error) {
+	const attempts = 10
+	for range attempts {
+		hidden = Hidden(name)
+		// Not os.CreateTemp, whose files only their owner can read: this one gets the permissions that any
+		// new file gets.
+		if f, err = dir.OpenFile(hidden, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
+			return nil, "", err
+		}
+		// A file system without locks locks the sweep out as well.
+		swept := errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
+		if _, err := dir.Lstat(hidden); !swept && err == nil {
+			return f, hidden, nil
+		}
+		_ = f.Close()
+	}
+	return nil, "", errors.New("other processes keep removing its temporary file")
+}
+
+// sweep removes the temporary files of a name that no process is writing.
+func sweep(dir *os.Root, name string) {
+	entries, err := fs.ReadDir(dir.FS(), ".")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !IsHidden(e.Name(), name) {
+			continue
+		}
+		f, err := dir.OpenFile(e.Name(), os.O_RDWR, 0)
+		if err != nil {
+			continue
+		}
+		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			_ = dir.Remove(e.Name())
+		}
+		_ = f.Close()
+	}
+}
+
+// Hidden is a name, different each time, for what will be called name when it is complete. It is no longer
+// than file systems allow where name is not.
+func Hidden(name string) string { return fmt.Sprintf("%s%016x.tmp", prefix(name), rand.Uint64()) }
+
+// prefix is how every hidden name of name begins. The end of a long name gives way to its hash.
+func prefix(name string) string {
+	const longest, added = 255, len(".") + len(".0123456789abcdef.tmp") // bytes, on every common file system of Linux
+	if len(name) > longest-added {
+		h := fnv.New64a()
+		h.Write([]byte(name))
+		end := longest - added - 16
+		for !utf8.RuneStart(name[end]) {
+			end--
+		}
+		name = fmt.Sprintf("%s%016x", name[:end], h.Sum64())
+	}
+	return "." + name + "."
+}
 
 // IsHidden reports whether file is a name that Hidden gives for name.
 func IsHidden(file, name string) bool {
-	id, ok := strings.CutPrefix(file, "."+name+".")
+	id, ok := strings.CutPrefix(file, prefix(name))
 	id, tmp := strings.CutSuffix(id, ".tmp")
 	return ok && tmp && len(id) == 16 && strings.Trim(id, "0123456789abcdef") == ""
 }
 
 // SyncDir brings the names in a directory to disk, so that a rename survives a power cut.
-func SyncDir(dir string) error {
-	d, err := os.Open(dir)
+func SyncDir(dir string) error { return syncDir(os.Open(dir)) }
+
+func syncDir(d *os.File, err error) error {
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"unicode/utf8"
 )
 
 func TestWrite(t *testing.T) {
@@ -97,5 +98,93 @@ func TestWriteIntoAPipe(t *testing.T) {
 	}
 	if info, err := os.Lstat(path); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 		t.Errorf("the pipe is gone: %v, %v", info, err)
+	}
+}
+
+// TestWriteIn: a link in the directory is replaced, and what it leads to is left alone.
+func TestWriteIn(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "other"), []byte("old"), 0o666), os.Symlink("other", filepath.Join(dir, "file"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := WriteIn(root, "file", text("new")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"file": "new", "other": "old"} {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s holds %q, %v, want %q", name, got, err, want)
+		}
+	}
+}
+
+// TestErrorsNameTheFile: and not the temporary one, under which it is written.
+func TestErrorsNameTheFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	err := Write(path, func(w io.Writer) error {
+		f := w.(*os.File)
+		return &os.PathError{Op: "write", Path: f.Name(), Err: syscall.ENOSPC}
+	})
+	if err == nil || err.Error() != path+": no space left on device" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestWriteSweeps: what a process that was killed has left of the file goes with the next write; what another
+// process is writing stays.
+func TestWriteSweeps(t *testing.T) {
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	left, other := Hidden("file"), Hidden("other")
+	for _, name := range []string{left, other} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	busy, name, err := create(root, "file")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	if err := Write(filepath.Join(dir, "file"), text("new")); err != nil {
+		t.Fatal(err)
+	}
+	for name, stays := range map[string]bool{left: false, other: true, name: true, "file": true} {
+		if _, err := os.Lstat(filepath.Join(dir, name)); (err == nil) != stays {
+			t.Errorf("%s: %v, stays: %v", name, err, stays)
+		}
+	}
+}
+
+// TestLongNames: a name that the file system takes is written, and hidden names tell from each other what
+// they are for.
+func TestLongNames(t *testing.T) {
+	dir := t.TempDir()
+	for _, letter := range []string{"a", "ü", "漢"} {
+		for length := 200; length <= 255; length++ {
+			name := strings.Repeat(letter, length/len(letter))
+			name += strings.Repeat("x", length-len(name))
+			hidden := Hidden(name)
+			if len(hidden) > 255 || !utf8.ValidString(hidden) || hidden == Hidden(name) || !IsHidden(hidden, name) {
+				t.Errorf("%d bytes: %q", length, hidden)
+			}
+			for _, other := range []string{name[:length-1] + "y", name[1:], name + "x"} {
+				if IsHidden(hidden, other) {
+					t.Errorf("%q is taken for one of %q", hidden, other)
+				}
+			}
+		}
+		name := strings.Repeat(letter, 255/len(letter))
+		if err := Write(filepath.Join(dir, name), text("new")); err != nil {
+			t.Error(err)
+		}
 	}
 }

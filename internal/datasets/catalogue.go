@@ -3,8 +3,10 @@
 package datasets
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"weft/graph"
 	"weft/graph/debian"
@@ -32,7 +34,8 @@ type Dataset struct {
 type source struct {
 	path  func() string   // what the importer is given; "" while the place is not known
 	files func() []string // patterns of the files that must be there
-	wants string          // how to get them, in a few words
+	wants string          // what is needed, in a few words
+	get   string          // how to get it, in a sentence
 }
 
 // All lists the datasets, in the order in which they are shown.
@@ -44,6 +47,7 @@ func All() []Dataset {
 				path:  func() string { return debian.Lists },
 				files: func() []string { return []string{filepath.Join(debian.Lists, "*_Packages*")} },
 				wants: "apt-get update on a Debian machine",
+				get:   "run apt-get update on a Debian machine, which leaves the package lists in " + debian.Lists,
 			},
 			read: func(path string) (*graph.Graph, error) { return debian.Read(path, debian.Options{}) },
 		},
@@ -57,15 +61,16 @@ func All() []Dataset {
 		},
 		{
 			Name: "computers", About: "goods bought together, 10 kinds", Origin: "github.com/shchur/gnn-benchmark",
-			source: npzFile("amazon_computers.npz"), read: readShchur,
+			source: npzFile("amazon_computers.npz", "amazon_electronics_computers.npz of "+shchur), read: readShchur,
 		},
 		{
 			Name: "physics", About: "authors who publish together, 5 fields", Origin: "github.com/shchur/gnn-benchmark",
-			source: npzFile("coauthor_physics.npz"), read: readShchur,
+			source: npzFile("coauthor_physics.npz", "ms_academic_phy.npz of "+shchur), read: readShchur,
 		},
 		{
 			Name: "minesweeper", About: "a grid of mines, found by counts", Origin: "github.com/yandex-research/heterophilous-graphs",
-			vertices: 10000, edges: 78804, source: npzFile("minesweeper.npz"), read: readMinesweeper,
+			vertices: 10000, edges: 78804, source: npzFile("minesweeper.npz", "minesweeper.npz of https://github.com/yandex-research/heterophilous-graphs/tree/main/data"),
+			read: readMinesweeper,
 		},
 		synthetic("sbm-8k", "communities in noise", generate.Options{Kind: generate.SBM, Vertices: 8000, Degree: 20, Features: 16, Classes: 16}),
 		synthetic("rmat-16", "skewed degrees", generate.Options{Kind: generate.RMAT, Scale: 16, EdgeFactor: 16, Features: 64, Classes: 16}),
@@ -97,45 +102,72 @@ func dataFile(elements ...string) string {
 	return filepath.Join(append([]string{root}, elements...)...)
 }
 
+// shchur is where Shchur et al. publish their graphs, under other names than libraries save them by.
+const shchur = "https://github.com/shchur/gnn-benchmark/tree/master/data/npz"
+
+// planetoidParts are the files of a graph, by what follows the prefix.
+var planetoidParts = []string{"x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"}
+
 func planetoidFiles(name string) source {
 	prefix := func() string { return dataFile("planetoid", "ind."+name) }
 	return source{
 		path: prefix,
 		files: func() []string {
 			var files []string
-			for _, part := range []string{"x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"} {
+			for _, part := range planetoidParts {
 				files = append(files, prefix()+"."+part)
 			}
 			return files
 		},
 		wants: filepath.Join("$"+dataVariable, "planetoid", "ind."+name+".*"),
+		get: getInto("planetoid", fmt.Sprintf("ind.%s.{%s} of https://github.com/kimiyoung/planetoid/tree/master/data",
+			name, strings.Join(planetoidParts, ","))),
 	}
 }
 
-func npzFile(name string) source {
+// npzFile is a dataset of one file; published says by which name, and where.
+func npzFile(name, published string) source {
 	path := func() string { return dataFile("npz", name) }
-	return source{path: path, files: func() []string { return []string{path()} }, wants: filepath.Join("$"+dataVariable, "npz", name)}
+	if !strings.HasPrefix(published, name) {
+		published += ", renamed " + name + ","
+	}
+	return source{
+		path: path, files: func() []string { return []string{path()} }, wants: filepath.Join("$"+dataVariable, "npz", name),
+		get: getInto("npz", published),
+	}
+}
+
+// getInto says how to get published files: into which folder below that of all.
+func getInto(folder, files string) string {
+	return fmt.Sprintf("put %s into DIR/%s and set %s=DIR", files, folder, dataVariable)
 }
 
 // readShchur reads a graph as "Pitfalls of Graph Neural Network Evaluation" (Shchur et al. 2018, arXiv:1811.05868) uses it:
 // undirected, its largest component, random splits with 20 vertices of each class to train and 30 to validate.
 func readShchur(path string) (*graph.Graph, error) {
-	g, err := npz.Read(path)
+	g, err := npz.Read(path, npz.Options{})
 	if err != nil {
 		return nil, err
 	}
-	g = g.Symmetrize().LargestComponent()
+	if g, err = g.Symmetrize(); err != nil {
+		return nil, err
+	}
+	if g, err = g.LargestComponent(); err != nil {
+		return nil, err
+	}
 	g.Provenance += " (--symmetrize --largest-component --split per-class=20,30 --splits 5)"
 	return g, g.MakeSplits("per-class=20,30", 5, 0)
 }
 
 // readMinesweeper reads the graph of Platonov et al. 2023 (arXiv:2302.11640), whose file lists each edge once.
 func readMinesweeper(path string) (*graph.Graph, error) {
-	g, err := npz.Read(path)
+	g, err := npz.Read(path, npz.Options{})
 	if err != nil {
 		return nil, err
 	}
-	g = g.Symmetrize()
+	if g, err = g.Symmetrize(); err != nil {
+		return nil, err
+	}
 	g.Provenance += " (--symmetrize)"
 	g.Metric = "roc-auc"
 	return g, nil

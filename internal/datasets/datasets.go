@@ -2,7 +2,9 @@ package datasets
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,8 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/internal/suggest"
+	"weft/partition"
 )
 
 // revision is part of the cache's path: raise it when reading or generating changes what a dataset holds.
@@ -33,8 +37,30 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 	if info, err := os.Stat(argument); err == nil && info.IsDir() {
 		return argument, nil // reading it says what is missing
 	}
+	names := make([]string, len(all))
+	for i, d := range all {
+		names[i] = d.Name
+	}
+	if near := suggest.Nearest(argument, names); near != "" {
+		return "", refusal.Errorf("%s: neither a store nor a dataset; did you mean %s?", argument, near)
+	}
 	return "", refusal.Errorf("%s: neither a store (a folder that weft import or weft generate wrote) nor a dataset (weft datasets lists them)",
 		argument)
+}
+
+// SourceFiles are the files that the dataset of that name is read from, as far as they are there; none for
+// any other argument.
+func SourceFiles(argument string) (files []string) {
+	for _, d := range All() {
+		if d.Name != argument || d.make != nil || d.source.path() == "" {
+			continue
+		}
+		for _, pattern := range d.source.files() {
+			matches, _ := filepath.Glob(pattern) // a pattern that is not well formed has none
+			files = append(files, matches...)
+		}
+	}
+	return files
 }
 
 // Missing says what the dataset needs that is not here; empty when it can be trained on.
@@ -57,32 +83,49 @@ func (d *Dataset) Size() (vertices int, edges int64, known bool) {
 	return d.vertices, d.edges, d.vertices > 0
 }
 
-// Store returns the path of the dataset's store, made now if need be.
+// Store returns the path of the dataset's store, made now if need be. A link in its place, or a folder that
+// weft did not write, is refused and left alone.
 func (d *Dataset) Store(ctx context.Context, say func(line string)) (string, error) {
 	path := d.cached()
 	if path == "" {
 		return "", refusal.Errorf("%s: no place for its store: set WEFT_CACHE to a folder", d.Name)
 	}
+	if err := graph.CheckPlace(cacheRoot(), d.inCache()); err != nil {
+		return "", err
+	}
 	if d.usable(path) {
 		return path, nil
 	}
-	if missing := d.Missing(); missing != "" {
-		return "", refusal.Errorf("%s: its files are not here: %s", d.Name, missing)
+	if d.make == nil {
+		if _, err := d.sourceTime(); err != nil {
+			return "", refusal.Errorf("%s: its files are not here (%w): %s", d.Name, err, d.source.get)
+		}
 	}
 	return path, d.fill(ctx, path, say)
 }
 
 // cached is the path of the dataset's store, there or not; empty when the user has no cache directory.
 func (d *Dataset) cached() string {
-	root := os.Getenv("WEFT_CACHE")
+	root := cacheRoot()
 	if root == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return ""
-		}
-		root = filepath.Join(user, "weft")
+		return ""
 	}
-	return filepath.Join(root, "stores-"+revision, d.Name)
+	return filepath.Join(root, d.inCache())
+}
+
+// inCache is cached below the cache's root.
+func (d *Dataset) inCache() string { return filepath.Join("stores-"+revision, d.Name) }
+
+// cacheRoot is the directory of the cache, there or not; empty when the user has none.
+func cacheRoot() string {
+	if root := os.Getenv("WEFT_CACHE"); root != "" {
+		return root
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(user, "weft")
 }
 
 // usable reports whether the store is there, readable, and not older than the files it was read from. A store whose source is
@@ -107,12 +150,12 @@ func (d *Dataset) usable(path string) bool {
 // sourceTime is when the newest file of the source changed, or an error that a file is missing.
 func (d *Dataset) sourceTime() (newest time.Time, err error) {
 	if d.source.path() == "" {
-		return newest, os.ErrNotExist
+		return newest, errors.New(dataVariable + " is not set")
 	}
 	for _, pattern := range d.source.files() {
 		matches, err := filepath.Glob(pattern)
 		if err != nil || len(matches) == 0 {
-			return newest, os.ErrNotExist
+			return newest, fmt.Errorf("no %s", pattern)
 		}
 		for _, file := range matches {
 			info, err := os.Stat(file)
@@ -127,8 +170,24 @@ func (d *Dataset) sourceTime() (newest time.Time, err error) {
 	return newest, nil
 }
 
+// checkOwn refuses a place of the cache that holds something other than a store and its partitions, whole or
+// damaged.
+func checkOwn(path string) error {
+	err := graph.CheckOwn(path, "graph.json", func(e fs.DirEntry) bool { return e.Name() == partition.Folder })
+	if err == nil {
+		err = partition.CheckOwn(path)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
 // fill makes the store beside its place and moves it there whole, so that two processes may do so at once.
 func (d *Dataset) fill(ctx context.Context, path string, say func(line string)) error {
+	if err := checkOwn(path); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
 		return fmt.Errorf("%s: its store goes into the cache: %w; set WEFT_CACHE to another folder", d.Name, err)
 	}
@@ -150,6 +209,9 @@ func (d *Dataset) fill(ctx context.Context, path string, say func(line string)) 
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.Name, err)
+	}
+	if err := checkOwn(path); err != nil { // again, as making it takes a while
+		return err
 	}
 	_ = os.Rename(path, filepath.Join(scratch, "old")) // fails when there is none; whoever has it open keeps it
 	if err := os.Rename(fresh, path); err != nil && !d.usable(path) {

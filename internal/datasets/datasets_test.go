@@ -15,6 +15,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/atomicfile"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
 )
@@ -26,7 +27,7 @@ func tiny(t *testing.T) (d *Dataset, file string, reads *int) {
 	file, reads = filepath.Join(t.TempDir(), "tiny"), new(int)
 	d = &Dataset{
 		Name:   "tiny",
-		source: source{path: func() string { return file }, files: func() []string { return []string{file} }, wants: "a file"},
+		source: source{path: func() string { return file }, files: func() []string { return []string{file} }, get: "make a file"},
 		read: func(string) (*graph.Graph, error) {
 			*reads++
 			return generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 20, Degree: 2, Features: 2, Classes: 2})
@@ -39,7 +40,7 @@ func quiet(string) {}
 
 func TestStoreIsMadeWhenItsSourceChanges(t *testing.T) {
 	d, file, reads := tiny(t)
-	if _, err := d.Store(t.Context(), quiet); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "a file") {
+	if _, err := d.Store(t.Context(), quiet); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "make a file") {
 		t.Fatalf("without its source: %v", err)
 	}
 	step := func(what string, want int) {
@@ -188,13 +189,19 @@ func TestInterrupted(t *testing.T) {
 		t.Fatal(err)
 	}
 	parent := filepath.Dir(d.cached())
-	stale, busy := filepath.Join(parent, ".tiny-stale"), filepath.Join(parent, ".tiny-busy")
+	stale, busy := filepath.Join(parent, atomicfile.Hidden(d.Name)), filepath.Join(parent, atomicfile.Hidden(d.Name))
 	before := time.Now().Add(-time.Hour)
 	for _, dir := range []string{stale, busy} {
 		if err := errors.Join(os.MkdirAll(dir, 0o777), os.Chtimes(dir, before, before)); err != nil {
 			t.Fatal(err)
 		}
 	}
+	mine, linked, link := filepath.Join(parent, ".tiny-mine"), t.TempDir(), filepath.Join(parent, atomicfile.Hidden(d.Name))
+	if err := errors.Join(os.Mkdir(mine, 0o777), os.Chtimes(mine, before, before), os.Symlink(linked, link), os.Chtimes(linked, before, before)); err != nil {
+		t.Fatal(err)
+	}
+	others := []string{mine, link}
+	slices.Sort(others)
 	unlock, err := lock(busy)
 	if err != nil {
 		t.Fatal(err)
@@ -210,12 +217,12 @@ func TestInterrupted(t *testing.T) {
 	if _, err := d.Store(ctx, quiet); !errors.Is(err, stopped) {
 		t.Errorf("got %v", err)
 	}
-	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left, []string{busy}) {
-		t.Errorf("left %v, want what another process works in", left)
+	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left, slices.Sorted(slices.Values(append(others, busy)))) {
+		t.Errorf("left %v, want what another process works in and what is not weft's", left)
 	}
 	unlock()
 	d.sweep(parent)
-	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); left != nil {
+	if left, _ := filepath.Glob(filepath.Join(parent, ".*")); !slices.Equal(left, others) {
 		t.Errorf("left %v", left)
 	}
 }

@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"weft/internal/atomicfile"
 )
 
 // scratch makes a folder to work in, locked for as long as this process lives or until unlock.
 func (d *Dataset) scratch(parent string) (path string, unlock func(), err error) {
-	path, err = os.MkdirTemp(parent, "."+d.Name+"-*")
-	if err != nil {
+	path = filepath.Join(parent, atomicfile.Hidden(d.Name))
+	if err := os.Mkdir(path, 0o777); err != nil {
 		return "", nil, err
 	}
 	if unlock, err = lock(path); err != nil {
@@ -34,12 +36,19 @@ func lock(dir string) (unlock func(), err error) {
 
 // sweep removes the folders that killed processes left: no process has them locked, and none has just made them.
 func (d *Dataset) sweep(parent string) {
-	left, _ := filepath.Glob(filepath.Join(parent, "."+d.Name+"-*")) // the pattern is well formed
-	for _, dir := range left {
-		info, err := os.Stat(dir)
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if !e.IsDir() || !atomicfile.IsHidden(e.Name(), d.Name) {
+			continue
+		}
+		info, err := e.Info()
 		if err != nil || time.Since(info.ModTime()) < time.Minute {
 			continue
 		}
+		dir := filepath.Join(parent, e.Name())
 		if unlock, err := lock(dir); err == nil {
 			remove(dir)
 			unlock()

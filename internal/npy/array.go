@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unsafe"
 
+	"weft/internal/memory"
 	"weft/internal/refusal"
 	"weft/internal/regular"
 )
@@ -26,19 +27,42 @@ type Array struct {
 // bytes after the data are left unread. The size may itself be a claim, as that of a zip entry is: what is allocated stays
 // within twice the bytes that r really gives, and 16 MiB.
 func Read(r io.Reader, size int64) (*Array, error) {
+	h, need, err := readBounded(r, size)
+	if err != nil {
+		return nil, err
+	}
+	data, err := readData(r, nil, h, need)
+	if err != nil {
+		return nil, err
+	}
+	return &Array{h, data}, nil
+}
+
+// readBounded reads a header and returns how many bytes of data it asks for, no more than are available behind it.
+func readBounded(r io.Reader, size int64) (h Header, need int64, err error) {
 	h, length, err := readHeader(io.LimitReader(r, max(size, 0)))
 	if err != nil {
-		return nil, err
+		return h, 0, err
 	}
-	need, err := h.bytes()
-	if err != nil {
-		return nil, err
+	if need, err = h.bytes(); err != nil {
+		return h, 0, err
 	}
 	if need > size-length {
-		return nil, short(h, need, size-length)
+		return h, 0, short(h, need, size-length)
 	}
+	return h, need, nil
+}
+
+// readData reads so many bytes of an array's data, into the buffer where they fit it.
+func readData(r io.Reader, buffer []byte, h Header, need int64) ([]byte, error) {
 	const step = 16 << 20
-	data := make([]byte, min(need, step))
+	data := buffer[:min(need, int64(cap(buffer)))]
+	if int64(len(data)) < need {
+		if err := memory.Need(need); err != nil {
+			return nil, err
+		}
+		data = make([]byte, min(need, step))
+	}
 	for read := 0; ; {
 		n, err := io.ReadFull(r, data[read:])
 		read += n
@@ -50,12 +74,34 @@ func Read(r io.Reader, size int64) (*Array, error) {
 			return nil, fmt.Errorf("reading an array: %w", err)
 		}
 		if int64(read) == need {
-			return &Array{h, data}, nil
+			return data, nil
 		}
-		grown := make([]byte, min(need, 2*int64(read)))
+		size := min(need, 2*int64(read))
+		if err := memory.Need(size); err != nil {
+			return nil, err
+		}
+		grown := make([]byte, size)
 		copy(grown, data)
 		data = grown
 	}
+}
+
+// New is an array of values in row order; without a shape it has one dimension.
+func New[T float64 | int64 | uint8 | bool](values []T, shape ...int) *Array {
+	if len(shape) == 0 {
+		shape = []int{len(values)}
+	}
+	var one T
+	kind := map[any]string{float64(0): "f8", int64(0): "i8", uint8(0): "u1", false: "b1"}[any(one)]
+	order := "<"
+	if hostBig {
+		order = ">"
+	}
+	if unsafe.Sizeof(one) == 1 {
+		order = "|"
+	}
+	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(values))), len(values)*int(unsafe.Sizeof(one)))
+	return &Array{Header{Descr: order + kind, Shape: shape}, data}
 }
 
 func short(h Header, need, have int64) error {
@@ -103,6 +149,9 @@ func (a *Array) Int32s() ([]int32, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := memory.Need(4 * int64(len(wide))); err != nil {
+		return nil, err
+	}
 	narrow := make([]int32, len(wide))
 	for k, x := range wide {
 		if x < math.MinInt32 || x > math.MaxInt32 {
@@ -117,6 +166,9 @@ func (a *Array) Int32s() ([]int32, error) {
 func (a *Array) Bools() ([]bool, error) {
 	wide, err := a.Int64s()
 	if err != nil {
+		return nil, err
+	}
+	if err := memory.Need(int64(len(wide))); err != nil {
 		return nil, err
 	}
 	v := make([]bool, len(wide))
@@ -141,7 +193,11 @@ func (a *Array) Strings() ([]string, error) {
 	if d.size == 0 {
 		return []string{}, nil
 	}
-	v := make([]string, len(data)/d.size)
+	n := len(data) / d.size
+	if err := memory.Need(int64(len(data)) + int64(n)*int64(unsafe.Sizeof(""))); err != nil {
+		return nil, err
+	}
+	v := make([]string, n)
 	for k := range v {
 		item := data[k*d.size : (k+1)*d.size]
 		if d.kind == 'U' {
@@ -171,6 +227,9 @@ func convert[D int32 | int64 | float32 | float64](a *Array, same, wanted string)
 	}
 	if d.kind == 'S' || d.kind == 'U' {
 		return nil, refusal.Errorf("dtype %q is not %s", a.Descr, wanted)
+	}
+	if err := memory.Need(int64(len(data)/d.size) * int64(unsafe.Sizeof(*new(D)))); err != nil {
+		return nil, err
 	}
 	switch string([]byte{d.kind, '0' + byte(d.size)}) {
 	case "b1":
@@ -241,12 +300,17 @@ func (a *Array) plain() (dtype, []byte, error) {
 		return d, nil, refusal.Errorf("an array of %d dimensions in Fortran order is not read; save numpy.ascontiguousarray of it",
 			len(a.Shape))
 	}
-	if a.Fortran && len(a.Shape) == 2 && a.Shape[0] > 1 && a.Shape[1] > 1 {
-		data = transpose(data, a.Shape[0], a.Shape[1], d.size)
-	}
+	turned := a.Fortran && len(a.Shape) == 2 && a.Shape[0] > 1 && a.Shape[1] > 1
 	misaligned := len(data) > 0 && d.kind != 'S' && uintptr(unsafe.Pointer(unsafe.SliceData(data)))%uintptr(unit) != 0
 	swapped := d.big != hostBig && unit > 1 && d.kind != 'S'
-	if misaligned || swapped {
+	if turned || misaligned || swapped {
+		if err := memory.Need(int64(len(data))); err != nil {
+			return d, nil, err
+		}
+	}
+	if turned {
+		data = transpose(data, a.Shape[0], a.Shape[1], d.size)
+	} else if misaligned || swapped {
 		data = append(make([]byte, 0, len(data)), data...)
 	}
 	if swapped {

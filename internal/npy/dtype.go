@@ -1,10 +1,12 @@
 package npy
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"unsafe"
 
+	"weft/internal/foreign"
 	"weft/internal/refusal"
 )
 
@@ -20,10 +22,12 @@ var hostBig = func() bool {
 	return *(*byte)(unsafe.Pointer(&one)) == 0
 }()
 
+// ErrObjects is what is wrong with an array of Python objects: its data is a pickle.
+var ErrObjects = errors.New("it holds Python objects, which are never read; " + foreign.Conversion)
+
 func parseDtype(descr string) (dtype, error) {
 	if len(descr) == 2 && descr[1] == 'O' {
-		return dtype{}, refusal.Errorf("dtype %q holds Python objects, which are not read; save it again as numbers or fixed-width text",
-			descr)
+		return dtype{}, refusal.Errorf("%w", ErrObjects)
 	}
 	if len(descr) < 3 {
 		return dtype{}, refusal.Errorf("unknown dtype %q", descr)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -441,4 +442,76 @@ func FuzzRead(f *testing.F) {
 		s, err := a.Strings()
 		check(len(s), err)
 	})
+}
+
+// Blocks give what ReadFile gives, in as many pieces as come.
+func TestBlocks(t *testing.T) {
+	rows, columns := 5, blockSize/16 // two rows of eight bytes a value make a block
+	values := make([]float64, rows*columns)
+	for k := range values {
+		values[k] = float64(k)
+	}
+	var rowOrder bytes.Buffer
+	w, err := NewWriter(&rowOrder, "<f8", rows, columns)
+	if err == nil {
+		err = w.WriteFloat64s(values)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	fortran := bytes.Replace(rowOrder.Bytes(), []byte("'fortran_order': False"), []byte("'fortran_order': True "), 1)
+	for blocks, content := range map[int][]byte{3: rowOrder.Bytes(), 1: fortran} {
+		whole, err := Read(bytes.NewReader(content), int64(len(content)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, _ := whole.Float32s()
+		b, err := NewBlocks(bytes.NewReader(content), int64(len(content)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []float32
+		n := 0
+		for ; ; n++ {
+			block, err := b.Next()
+			if err == io.EOF {
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			part, _ := block.Float32s()
+			got = append(got, part...)
+		}
+		if n != blocks || !cmp.Equal(got, want) {
+			t.Errorf("%d blocks, want %d; the same values: %v", n, blocks, cmp.Equal(got, want))
+		}
+		if _, err := NewBlocks(bytes.NewReader(content), int64(len(content))-1); !refusal.Is(err) {
+			t.Errorf("cut short: error %v", err)
+		}
+	}
+}
+
+// What the header asks for is held against the memory before any of the data is read; so is what a conversion takes.
+func TestWithoutMemory(t *testing.T) {
+	const limit = 64 << 20
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))
+	header := of("<f8", "False", "(100, 1000000)")
+	if _, err := Read(bytes.NewReader(header), 1<<40); !refusal.Is(err) || !strings.Contains(err.Error(), "needs 800.0 MB of memory") {
+		t.Errorf("reading: error %v, want a refusal with the figure", err)
+	}
+	const n = 10 << 20
+	small, err := Read(bytes.NewReader(of("|b1", "False", "(10485760,)", make([]byte, n)...)), 1<<40)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, convert := range map[string]func() error{
+		"int64":   func() error { _, err := small.Int64s(); return err },
+		"float64": func() error { _, err := small.Float64s(); return err },
+		"bool":    func() error { _, err := small.Bools(); return err },
+	} {
+		if err := convert(); !refusal.Is(err) {
+			t.Errorf("%s: error %v, want a refusal", name, err)
+		}
+	}
 }

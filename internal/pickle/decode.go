@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"weft/internal/memory"
 )
 
 // The bounds of the machine. Python's own pickler flushes lists and dicts every thousand items, so honest files stay far below.
@@ -66,11 +68,24 @@ const (
 	highestProtocol = 2
 )
 
-// Decode reads one pickle. The error names the byte at which reading stopped.
+// A step of so many bytes of a pickle makes values of at most growth times as much: an empty list is one byte of a pickle and, as
+// an item of a list that grows, sixty in memory.
+const (
+	stepBytes = 1 << 20
+	growth    = 64
+)
+
+// Decode reads one pickle. The error names the byte at which reading stopped. Values that exceed the memory are refused.
 func Decode(data []byte) (any, error) {
 	d := decoder{data: data, memo: map[int64]any{}}
-	for {
+	for checked := 0; ; {
 		at := d.at
+		if at >= checked {
+			if err := memory.Need(growth * int64(min(stepBytes, len(data)-at))); err != nil {
+				return nil, err
+			}
+			checked = at + stepBytes
+		}
 		op, err := d.take(1)
 		if err == nil {
 			if op[0] == opStop {
@@ -116,9 +131,12 @@ func (d *decoder) take(n int) ([]byte, error) {
 func (d *decoder) line() (string, error) {
 	for i := d.at; i < len(d.data); i++ {
 		if d.data[i] == '\n' {
-			s := string(d.data[d.at:i])
+			text := d.data[d.at:i]
+			if err := needText(text); err != nil {
+				return "", err
+			}
 			d.at = i + 1
-			return s, nil
+			return string(text), nil
 		}
 	}
 	return "", errors.New("a line without an end")
@@ -349,7 +367,22 @@ func (d *decoder) text(op byte) (string, error) {
 		return "", err
 	}
 	b, err := d.take(int(n))
-	return string(b), err
+	if err == nil {
+		err = needText(b)
+	}
+	if err != nil {
+		return "", err
+	}
+	return string(b), nil
+}
+
+// needText asks for the memory of a text that is more than a step's.
+func needText(text []byte) error {
+	const copies = 2 // with one without escapes
+	if len(text) < stepBytes {
+		return nil
+	}
+	return memory.Need(copies * int64(len(text)))
 }
 
 // container pushes a tuple, a list or a dict.

@@ -3,12 +3,14 @@ package pickle
 import (
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"weft/internal/realdata"
+	"weft/internal/refusal"
 )
 
 const (
@@ -226,5 +228,17 @@ func TestPublished(t *testing.T) {
 	m, ok := v.(*CSR)
 	if !ok || m.Rows != 140 || m.Columns != 1433 || m.Data.Shape[0] != 2647 || m.Data.Dtype != "<f4" || m.Indptr.Dtype != "<i4" {
 		t.Errorf("ind.cora.x is %T: %+.100v", v, v)
+	}
+}
+
+// Values that exceed the memory are refused: a list takes one byte of a pickle.
+func TestWithoutMemory(t *testing.T) {
+	lists := "(" + strings.Repeat("]", 512<<10) + "l."
+	if _, err := Decode([]byte(lists)); err != nil {
+		t.Fatal(err)
+	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(24 << 20))
+	if _, err := Decode([]byte(lists)); !refusal.Is(err) {
+		t.Errorf("error %v, want a refusal", err)
 	}
 }

@@ -2,11 +2,13 @@
 package regular
 
 import (
+	"bytes"
 	"errors"
-	"io"
+	"fmt"
 	"io/fs"
 	"os"
 
+	"weft/internal/memory"
 	"weft/internal/refusal"
 )
 
@@ -30,14 +32,19 @@ func Open(path string) (f *os.File, size int64, err error) {
 	return f, info.Size(), nil
 }
 
-// ReadFile reads the regular file of that name.
+// ReadFile reads the regular file of that name. One that exceeds the memory is refused.
 func ReadFile(path string) ([]byte, error) {
-	f, _, err := Open(path)
+	f, size, err := Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	return io.ReadAll(f)
+	if err := memory.Need(size); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	content := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead)) // the end is found without growing
+	_, err = content.ReadFrom(f)
+	return content.Bytes(), err
 }
 
 func kind(mode fs.FileMode) string {

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -33,5 +34,23 @@ func TestOnlyRegularFiles(t *testing.T) {
 	}
 	if text, err := ReadFile(file); err != nil || string(text) != "text" {
 		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// A file that exceeds the memory is refused before it is read.
+func TestReadFileWithoutMemory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "large")
+	if err := os.WriteFile(path, []byte("content"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
+	if content, err := ReadFile(path); err != nil || string(content) != "content" {
+		t.Fatalf("%q, error %v", content, err)
+	}
+	if err := os.Truncate(path, 1<<30); err != nil { // the rest takes no room on the disk
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(path); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": needs 1.1 GB") {
+		t.Errorf("error %v, want a refusal with the file and its size", err)
 	}
 }

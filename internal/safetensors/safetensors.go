@@ -13,12 +13,13 @@ import (
 	"io"
 	"maps"
 	"math"
-	"os"
 	"slices"
 
 	"weft/internal/atomicfile"
+	"weft/internal/foreign"
 	"weft/internal/npy"
 	"weft/internal/refusal"
+	"weft/internal/regular"
 )
 
 const (
@@ -55,23 +56,22 @@ var sizes = map[string]int64{"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, 
 // ReadFile reads every tensor of a file, floats of any width as float32 and integers as int64, and the file's metadata (nil
 // where it has none). Errors name the file.
 func ReadFile(path string) (tensors map[string]Tensor, metadata map[string]string, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, nil, refusal.Errorf("%w", err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	f, size, err := regular.Open(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, refusal.Errorf("%s: not a file", path)
+	defer f.Close()
+	tensors, metadata, err = read(f, size)
+	if err == nil {
+		return tensors, metadata, nil
 	}
-	tensors, metadata, err = read(f, info.Size())
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	// A header's length may be the first bytes of another kind of file: a file that can be read is none.
+	start := make([]byte, foreign.Head)
+	n, _ := f.ReadAt(start, 0) // an error was read's before
+	if kind := foreign.Recognize(start[:n]); kind != foreign.Unknown {
+		return nil, nil, kind.Refuse(path, "what safetensors.torch.save_file writes")
 	}
-	return tensors, metadata, nil
+	return nil, nil, fmt.Errorf("%s: %w", path, err)
 }
 
 // read reads a file of size bytes.
@@ -114,9 +114,6 @@ func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map
 	}
 	if _, err := io.ReadFull(r, start[:]); err != nil {
 		return nil, nil, 0, err
-	}
-	if bytes.HasPrefix(start[:], []byte("PK\x03\x04")) { // a zip archive
-		return nil, nil, 0, refusal.Errorf("no safetensors file but a PyTorch checkpoint; convert it with safetensors.torch.save_file")
 	}
 	length := binary.LittleEndian.Uint64(start[:])
 	if length > maxHeader || int64(length) > size-8 {
@@ -213,10 +210,11 @@ func decode(e entry, b []byte) Tensor {
 // is the reference library's: I64 before F32, then by name. The file appears under its name only when it is complete and on
 // disk.
 func WriteFile(path string, tensors map[string]Tensor, metadata map[string]string) error {
-	return atomicfile.Write(path, func(w io.Writer) error { return write(w, tensors, metadata) })
+	return atomicfile.Write(path, func(w io.Writer) error { return Write(w, tensors, metadata) })
 }
 
-func write(w io.Writer, tensors map[string]Tensor, metadata map[string]string) error {
+// Write writes what WriteFile does.
+func Write(w io.Writer, tensors map[string]Tensor, metadata map[string]string) error {
 	names := slices.SortedFunc(maps.Keys(tensors), func(a, b string) int {
 		return cmp.Or(cmp.Compare(tensors[b].dtype(), tensors[a].dtype()), cmp.Compare(a, b))
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
+	"weft/internal/foreign"
 	"weft/internal/refusal"
 )
 
@@ -93,7 +94,7 @@ func TestReadFileNamesTheFile(t *testing.T) {
 // serialize of the reference library, safetensors 0.4.5, gives these bytes for these tensors.
 func TestWrittenBytes(t *testing.T) {
 	var b bytes.Buffer
-	err := write(&b, map[string]Tensor{
+	err := Write(&b, map[string]Tensor{
 		"b": {Shape: []int{1}, Float32: []float32{1.5}},
 		"a": {Shape: []int{0, 3}},
 		"n": {Shape: []int{}, Int64: []int64{7}},
@@ -180,7 +181,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		var b bytes.Buffer
-		if err := write(&b, tensors, metadata); err != nil {
+		if err := Write(&b, tensors, metadata); err != nil {
 			t.Fatal(err)
 		}
 		again, _, err := read(&b, int64(b.Len()))
@@ -192,10 +193,15 @@ func FuzzRead(f *testing.F) {
 
 func TestPyTorchCheckpoint(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "model.pt")
-	if err := os.WriteFile(path, []byte("PK\x03\x04 and an archive"), 0o666); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := ReadFile(path); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "a PyTorch checkpoint; convert it") {
-		t.Errorf("got %v", err)
+	zipped := "PK\x03\x04" + strings.Repeat("\x00", 22) + "\x10\x00\x00\x00archive/data.pklrest"
+	for _, content := range []string{zipped, "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19."} {
+		if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := ReadFile(path)
+		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": a file of torch.save") ||
+			!strings.Contains(err.Error(), foreign.Conversion) {
+			t.Errorf("got %v", err)
+		}
 	}
 }

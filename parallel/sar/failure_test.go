@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"weft/autograd"
 	"weft/comm"
@@ -17,7 +16,7 @@ import (
 )
 
 // TestOneWorkerBreaksOff: where a worker panics in the middle of a sweep, forward or backward, it waits for its own goroutines, and every
-// other worker's pass ends with a Failure, at once.
+// other worker's pass ends with a Failure: there is no deadline that would end its waits.
 func TestOneWorkerBreaksOff(t *testing.T) {
 	const k = 3
 	g := manyEdges(t, 4000, 8)
@@ -30,14 +29,14 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, calls := range []int{2, 7, 12} { // of the message function before it panics: forward, and backward
-		ends, started := comm.InProcess(k), time.Now()
+		ends := comm.InProcess(k)
 		var outcome [k]any
 		var all sync.WaitGroup
 		memories := make([]*tensor.Meter, k)
 		for rank := range k {
 			memories[rank] = tensor.NewMeter()
 			all.Go(func() {
-				c := comm.New(ends[rank], 30*time.Second)
+				c := comm.New(ends[rank], 0)
 				defer func() {
 					outcome[rank] = recover()
 					c.Abort(fmt.Errorf("worker %d: %v", rank, outcome[rank]))
@@ -76,9 +75,6 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 		}
 		if outcome[0] == nil && outcome[2] == nil {
 			t.Errorf("after %d calls no other worker noticed", calls)
-		}
-		if d := time.Since(started); d > 10*time.Second {
-			t.Errorf("after %d calls it took %v", calls, d)
 		}
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -121,14 +122,16 @@ func (p *Problem) Close() error {
 }
 
 // Solve returns the partition, 0…parts−1, of each vertex. The same problem and seed give the same result. It needs at least two
-// partitions, and at most as many as vertices; some may come out empty. Where ctx ends, METIS is killed.
-func (p *Problem) Solve(ctx context.Context, parts int, seed uint64) ([]int32, error) {
+// partitions, and at most as many as vertices; some may come out empty, and most do where each has a few vertices only. METIS may take
+// as long as it likes, but where it stands still for the timeout, as a stopped process does, it is killed and that is the error; 0
+// sets no limit. Where ctx ends, METIS is killed too.
+func (p *Problem) Solve(ctx context.Context, parts int, seed uint64, timeout time.Duration) ([]int32, error) {
 	if parts < 2 || parts > int(p.header.Vertices) {
 		return nil, fmt.Errorf("METIS makes between 2 partitions and one for each of %d vertices, not %d", p.header.Vertices, parts)
 	}
 	p.header.Parts, p.header.Status = int32(parts), 0
 	p.header.Seed = int32((seed ^ seed>>32) & math.MaxInt32)
-	said, err := p.run(ctx)
+	said, err := p.run(ctx, timeout)
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
@@ -139,7 +142,9 @@ func (p *Problem) Solve(ctx context.Context, parts int, seed uint64) ([]int32, e
 }
 
 // run runs the child and returns what it printed.
-func (p *Problem) run(ctx context.Context) (said string, err error) {
+func (p *Problem) run(ctx context.Context, timeout time.Duration) (said string, err error) {
+	ctx, kill := context.WithCancelCause(ctx)
+	defer kill(nil)
 	// The kernel kills the child when the thread that started it ends, as it does with this process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -152,7 +157,20 @@ func (p *Problem) run(ctx context.Context) (said string, err error) {
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var printed bytes.Buffer
 	child.Stdout, child.Stderr = &printed, &printed
-	err = child.Run()
+	if err := child.Start(); err != nil {
+		return "", err
+	}
+	if timeout > 0 {
+		go func() {
+			if err := watch(ctx, child.Process.Pid, timeout); err != nil {
+				kill(err)
+			}
+		}()
+	}
+	err = child.Wait()
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
 	return printed.String(), err
 }
 

@@ -15,7 +15,7 @@ import (
 type result struct {
 	Seed            int     `json:"seed"`
 	Metric          string  `json:"metric"`
-	Test            float64 `json:"test"` // at the epoch with the best validation metric, in 0..1
+	Test            float64 `json:"test"` // at the best epoch, in 0..1
 	Val             float64 `json:"val"`
 	EpochsRun       int     `json:"epochs_run"`
 	BestEpoch       int     `json:"best_epoch"`

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"weft/graph"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -15,25 +16,6 @@ import (
 // MaxVertices bounds the number of vertices that a file may claim, for its number of edges: an isolated vertex costs a file
 // nothing and the graph eight bytes or more, so that a short file must not name billions of them.
 func MaxVertices(edges int) int64 { return min(math.MaxInt32, 1<<20+64*int64(edges)) }
-
-// Dense makes features of a V × F matrix.
-func Dense(a *npy.Array) (graph.Features, error) {
-	if len(a.Shape) != 2 {
-		return graph.Features{}, refusal.Errorf("features of shape %v: give a matrix, one row per vertex", a.Shape)
-	}
-	values, err := a.Float32s()
-	if err != nil {
-		return graph.Features{}, err
-	}
-	if k := notFinite(values); k >= 0 {
-		return graph.Features{}, refusal.Errorf("feature %d of vertex %d is %v: replace values that are not finite",
-			k%a.Shape[1], k/a.Shape[1], values[k])
-	}
-	if a.Shape[1] == 0 {
-		return graph.Features{}, nil
-	}
-	return graph.Features{Columns: a.Shape[1], Dense: values}, nil
-}
 
 // notFinite is the position of the first value that is NaN or infinite, −1 if there is none.
 func notFinite(values []float32) int {
@@ -99,6 +81,15 @@ func multi(a *npy.Array) (graph.Labels, error) {
 	return graph.Labels{Classes: classes, Multi: values}, nil
 }
 
+// Parts takes one part of every split out of an array: of one split from a vector, or of several from a matrix (see Masks).
+func Parts(a *npy.Array, vertices int) ([][]int64, error) {
+	if len(a.Shape) == 2 {
+		return Masks(a, vertices)
+	}
+	ids, err := Vertices(a, vertices)
+	return [][]int64{ids}, err
+}
+
 // Vertices takes one part of a split out of a vector: the ids of its vertices, ascending afterwards, or one truth value per
 // vertex where the vector holds booleans, or one byte of 0 or 1 for each vertex.
 func Vertices(a *npy.Array, vertices int) ([]int64, error) {
@@ -113,10 +104,13 @@ func Vertices(a *npy.Array, vertices int) ([]int64, error) {
 		if len(marks) != vertices {
 			return nil, refusal.Errorf("%d truth values for %d vertices: give one for each", len(marks), vertices)
 		}
-		return Marked(marks), nil
+		return Marked(marks)
 	}
 	ids, err := a.Int64s()
 	if err != nil {
+		return nil, err
+	}
+	if err := memory.Need(8 * int64(len(ids))); err != nil {
 		return nil, err
 	}
 	ids = slices.Clone(ids)
@@ -141,16 +135,25 @@ func mask(a *npy.Array, vertices int) bool {
 	return err == nil
 }
 
-// CheckSplit checks that the parts of a split are disjoint and, where there are labels, labelled. The names are those of the arrays
+// CheckSplit checks that the parts of a split, which ascend within the vertices, are disjoint and, where there are labels, labelled. The names are those of the arrays
 // of train, validation and test vertices.
 func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
-	in := map[int64]int{}
-	for part, ids := range [][]int64{s.Train, s.Val, s.Test} {
+	parts, largest := [][]int64{s.Train, s.Val, s.Test}, int64(-1)
+	for _, ids := range parts {
+		if len(ids) > 0 {
+			largest = max(largest, ids[len(ids)-1]) // they ascend
+		}
+	}
+	if err := memory.Need(largest + 1); err != nil {
+		return err
+	}
+	in := make([]byte, largest+1) // 1 and the part of a vertex, 0 for one in none
+	for part, ids := range parts {
 		for _, v := range ids {
-			if other, both := in[v]; both {
-				return refusal.Errorf("%s: vertex %d is also in %s: leave it in one of them", names[part], v, names[other])
+			if in[v] != 0 {
+				return refusal.Errorf("%s: vertex %d is also in %s: leave it in one of them", names[part], v, names[in[v]-1])
 			}
-			in[v] = part
+			in[v] = 1 + byte(part)
 			if l.Class != nil && l.Class[v] < 0 || l.MultiLabel() && math.IsNaN(float64(l.Multi[int(v)*l.Classes])) {
 				return refusal.Errorf("%s: vertex %d has no label: leave it out of the split, or give it a label", names[part], v)
 			}
@@ -159,13 +162,44 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	return nil
 }
 
-// Marked lists the positions that are true.
-func Marked(marks []bool) []int64 {
-	ids := []int64{}
-	for v, marked := range marks {
-		if marked {
-			ids = append(ids, int64(v))
+// Masks takes one part of every split out of V truth values, or a row of one for each split (V × splits). Each list ascends.
+func Masks(a *npy.Array, vertices int) ([][]int64, error) {
+	if n := len(a.Shape); n < 1 || n > 2 || a.Shape[0] != vertices || vertices == 0 {
+		return nil, refusal.Errorf("has shape %v: a mask has %d values, or a row of one per split for each vertex", a.Shape, vertices)
+	}
+	marks, err := a.Bools()
+	if err != nil {
+		return nil, err
+	}
+	splits := len(marks) / vertices
+	of := make([][]int64, splits)
+	for k := range of {
+		if of[k], err = marked(marks[k:], splits); err != nil {
+			return nil, err
 		}
 	}
-	return ids
+	return of, nil
+}
+
+// Marked lists the positions that are true.
+func Marked(marks []bool) ([]int64, error) { return marked(marks, 1) }
+
+// marked lists the true ones of every so many marks, counted in steps.
+func marked(marks []bool, step int) ([]int64, error) {
+	count := 0
+	for k := 0; k < len(marks); k += step {
+		if marks[k] {
+			count++
+		}
+	}
+	if err := memory.Need(8 * int64(count)); err != nil {
+		return nil, err
+	}
+	ids := make([]int64, 0, count)
+	for k := 0; k < len(marks); k += step {
+		if marks[k] {
+			ids = append(ids, int64(k/step))
+		}
+	}
+	return ids, nil
 }

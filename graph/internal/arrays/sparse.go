@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/graph"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -50,7 +51,67 @@ func NewCSR(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 	if k := notFinite(m.Data); k >= 0 {
 		return nil, refusal.Errorf("value %d of a sparse matrix is %v: replace values that are not finite", k, m.Data[k])
 	}
+	if err := memory.Need(8*int64(len(m.Indptr)) + 8*int64(len(m.Indices))); err != nil { // what is made of it is as large again
+		return nil, err
+	}
 	return m, nil
+}
+
+// NewCoordinates makes the matrix that has data[k] at row row[k] and column column[k]. The vectors are of equal length.
+func NewCoordinates(rows, columns int64, row, column, data *npy.Array) (*CSR, error) {
+	ids, err := row.Int32s()
+	if err != nil {
+		return nil, err
+	}
+	if k := slices.IndexFunc(ids, func(i int32) bool { return i < 0 || int64(i) >= rows }); k >= 0 {
+		return nil, refusal.Errorf("row %d of a sparse matrix of %d rows", ids[k], rows)
+	}
+	// Row bounds of one row that holds everything: the columns and values are checked as those of any matrix.
+	all, err := NewCSR(1, columns, npy.New([]int64{0, int64(len(ids))}), column, data)
+	if err != nil {
+		return nil, err
+	}
+	return all.deal(rows, ids)
+}
+
+// NewCSC is NewCSR for the arrays of a csc_matrix, whose columns are compressed.
+func NewCSC(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error) {
+	t, err := NewCSR(columns, rows, indptr, indices, data)
+	if err != nil {
+		return nil, err
+	}
+	ids := t.Indices
+	t.Indices = make([]int32, len(ids))
+	for column := range t.Rows {
+		for k := t.Indptr[column]; k < t.Indptr[column+1]; k++ {
+			t.Indices[k] = int32(column)
+		}
+	}
+	t.Columns = int(columns)
+	return t.deal(rows, ids)
+}
+
+// deal gives value k to row row[k], in the order of the values. An empty row costs such a file nothing.
+func (m *CSR) deal(rows int64, row []int32) (*CSR, error) {
+	if rows < 0 || rows > MaxVertices(len(row)) {
+		return nil, refusal.Errorf("a sparse matrix of %d rows with only %d values: save it as a csr_matrix", rows, len(row))
+	}
+	dealt := &CSR{
+		Rows: int(rows), Columns: m.Columns, Indptr: make([]int64, rows+1),
+		Indices: make([]int32, len(row)), Data: make([]float32, len(row)),
+	}
+	for _, i := range row {
+		dealt.Indptr[i+1]++
+	}
+	for i := range rows {
+		dealt.Indptr[i+1] += dealt.Indptr[i]
+	}
+	next := slices.Clone(dealt.Indptr)
+	for k, i := range row {
+		dealt.Indices[next[i]], dealt.Data[next[i]] = m.Indices[k], m.Data[k]
+		next[i]++
+	}
+	return dealt, nil
 }
 
 // AppendRow appends row i to sparse features of as many columns: columns ascending, values at the same column added up, as

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weft/internal/datasets"
+)
+
+// flagChoices is the annotation with the words that a flag accepts.
+const flagChoices = "choices"
+
+// completeFlags lets a shell complete the values of all flags: the words that are accepted, or files or
+// folders where the help text calls the value so. Where a command says nothing of its arguments, they are not
+// completed.
+func completeFlags(cmd *cobra.Command) {
+	if cmd.ValidArgsFunction == nil {
+		cmd.ValidArgsFunction = cobra.NoFileCompletions
+	}
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if err := cmd.RegisterFlagCompletionFunc(f.Name, completeValue(f)); err != nil {
+			panic(err) // the flag is the command's
+		}
+	})
+	for _, c := range cmd.Commands() {
+		completeFlags(c)
+	}
+}
+
+func completeValue(f *pflag.Flag) cobra.CompletionFunc {
+	if words := f.Annotations[flagChoices]; len(words) > 0 {
+		return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+	}
+	switch what, _ := pflag.UnquoteUsage(f); what {
+	case "file":
+		return completeFiles
+	case "directory":
+		return completeFolders
+	}
+	return cobra.NoFileCompletions
+}
+
+func completeFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveDefault
+}
+
+func completeFolders(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return nil, cobra.ShellCompDirectiveFilterDirs
+}
+
+// completeGraph completes the names of datasets, and where none begins so, the path of a store.
+func completeGraph(_ *cobra.Command, _ []string, begun string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+	for _, d := range datasets.All() {
+		if strings.HasPrefix(d.Name, begun) {
+			names = append(names, cobra.CompletionWithDesc(d.Name, d.About))
+		}
+	}
+	if names == nil {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// completeInOrder completes each argument in its own way, and none beyond.
+func completeInOrder(each ...cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) >= len(each) {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return each[len(args)](cmd, args, begun)
+	}
+}

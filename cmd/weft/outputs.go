@@ -1,0 +1,65 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"weft/internal/datasets"
+	"weft/internal/refusal"
+	"weft/partition"
+)
+
+// checkApart refuses an output file that is one of the inputs, whatever its name: links of both kinds lead to
+// them.
+func checkApart(flag, path string, inputs ...string) error {
+	out, err := os.Stat(path)
+	if err != nil {
+		return nil // a new file, of which checkFile has said whether it can be made
+	}
+	for _, input := range inputs {
+		if in, err := os.Stat(input); err == nil && os.SameFile(out, in) {
+			return refusal.Errorf("--%s %s: leads to %s, which is read; name another file", flag, path, input)
+		}
+	}
+	return nil
+}
+
+// checkApartFromGraph is checkApart for all that a dataset or its store is read from; partitions among it.
+func checkApartFromGraph(flag, path, dataset, store string) error {
+	inputs := datasets.SourceFiles(dataset)
+	for _, dir := range []string{store, filepath.Join(store, partition.Folder)} { // the second may be a link, which a walk does not follow
+		real, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			continue // no partitions; reading the store says what is wrong with it
+		}
+		err = filepath.WalkDir(real, func(file string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				inputs = append(inputs, file)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if sameFile(filepath.Dir(path), filepath.Join(store, partition.Folder)) {
+		return refusal.Errorf("--%s %s: its folder holds the partitions of %s; name another folder", flag, path, store)
+	}
+	return checkApart(flag, path, inputs...)
+}
+
+// sameFile reports whether two names mean one file, there or not.
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	if errX == nil || errY == nil {
+		return errX == nil && errY == nil && os.SameFile(x, y)
+	}
+	if filepath.Base(a) != filepath.Base(b) {
+		return false
+	}
+	x, errX = os.Stat(filepath.Dir(a))
+	y, errY = os.Stat(filepath.Dir(b))
+	return errX == nil && errY == nil && os.SameFile(x, y)
+}

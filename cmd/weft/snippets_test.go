@@ -1,0 +1,302 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"weft/internal/realdata"
+)
+
+// snippet is a fenced block of a document.
+type snippet struct {
+	at   string // file and line
+	lang string
+	text string
+}
+
+// snippets are the fenced blocks of a document of this repository.
+func snippets(t *testing.T, document string) (all []snippet) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", document))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var open *snippet
+	for k, line := range strings.Split(string(text), "\n") {
+		switch lang, fence := strings.CutPrefix(line, "```"); {
+		case fence && open == nil:
+			open = &snippet{at: fmt.Sprintf("%s:%d", document, k+1), lang: lang}
+		case fence:
+			all, open = append(all, *open), nil
+		case open != nil:
+			open.text += line + "\n"
+		}
+	}
+	return all
+}
+
+// session runs the snippets of documents one after the other, in one folder.
+type session struct {
+	t      *testing.T
+	folder string
+	python io.Writer
+	answer *json.Decoder
+}
+
+// newSession makes a folder with weft as bin/weft and on the path, and starts a Python that has NumPy.
+func newSession(t *testing.T) *session {
+	t.Helper()
+	interpreter := pythonWithNumPy()
+	if interpreter == "" {
+		t.Skip("there is no python3 with numpy (Debian: python3-numpy)")
+	}
+	s := &session{t: t, folder: t.TempDir()}
+	weft, err := exec.LookPath("weft")
+	if err != nil {
+		t.Fatal(err)
+	}
+	configs, err := filepath.Abs(filepath.Join("..", "..", "configs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"bin", "stores", "runs"} {
+		if err := os.Mkdir(filepath.Join(s.folder, dir), 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.link(weft, "bin/weft")
+	s.link(configs, "configs")
+	script, err := filepath.Abs(filepath.Join("testdata", "python", "session.py"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	python := exec.Command(interpreter, "-B", script)
+	python.Dir, python.Stderr = s.folder, os.Stderr
+	in, err := python.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := python.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := python.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := in.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := python.Wait(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.python, s.answer = in, json.NewDecoder(bufio.NewReader(out))
+	return s
+}
+
+// pythonWithNumPy is the first on the path, else Debian's; "" where neither has NumPy.
+func pythonWithNumPy() string {
+	for _, python := range []string{"python3", "/usr/bin/python3"} {
+		if exec.Command(python, "-c", "import numpy").Run() == nil {
+			return python
+		}
+	}
+	return ""
+}
+
+func (s *session) link(to, name string) {
+	s.t.Helper()
+	if err := os.Symlink(to, filepath.Join(s.folder, name)); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// run runs Python and returns what it printed. ran is false where a module is not installed, which is logged.
+func (s *session) run(b snippet) (said string, ran bool) {
+	s.t.Helper()
+	text, err := json.Marshal(b.text)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(s.python, "%s\n", text); err != nil {
+		s.t.Fatal(err)
+	}
+	var answer struct{ Missing, Error, Said string }
+	if err := s.answer.Decode(&answer); err != nil {
+		s.t.Fatal(err)
+	}
+	if answer.Missing != "" {
+		s.t.Logf("%s: not run: there is no Python module %s", b.at, answer.Missing)
+		return "", false
+	}
+	if answer.Error != "" {
+		s.t.Fatalf("%s: %s", b.at, answer.Error)
+	}
+	return answer.Said, true
+}
+
+// document runs a snippet of Python of a document, and looks at what those print that compare weft with something else.
+func (s *session) document(b snippet) {
+	s.t.Helper()
+	said, ran := s.run(b)
+	if !ran || said == "" {
+		return
+	}
+	var a, c float64
+	if strings.Contains(b.text, `["summary"]["test"]`) {
+		if _, err := fmt.Sscan(said, &a, &c); err != nil || math.Abs(a-c) > 1e-6 {
+			s.t.Errorf("%s: printed %q, want the same accuracy twice (%v)", b.at, said, err)
+		}
+		return
+	}
+	if _, err := fmt.Sscan(said, &a); err != nil || !(a < 1e-4) {
+		s.t.Errorf("%s: printed %q, want a small difference (%v)", b.at, said, err)
+	}
+}
+
+// shell runs a command line, which must succeed, and returns what it printed.
+func (s *session) shell(at, line string) string {
+	s.t.Helper()
+	cmd := exec.Command("sh", "-c", line)
+	cmd.Dir = s.folder
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	said, err := cmd.Output()
+	if err != nil {
+		s.t.Fatalf("%s: %s: %v: %s", at, line, err, stderr.String())
+	}
+	return string(said)
+}
+
+// elsewhere matches the command lines that this test leaves to others: those that install, or depend on the computer and on the day's
+// package index.
+var elsewhere = regexp.MustCompile(`^(make|go run|mpirun)\b|weft (doctor|(train|import) debian)\b`)
+
+// took is a time in what a command prints.
+var took = regexp.MustCompile(`\b[0-9.,]+ m?s\b`)
+
+// commands runs the command lines of a snippet and compares what they print, but for times and spaces, with what stands below them.
+func (s *session) commands(b snippet) {
+	s.t.Helper()
+	words := func(text string) string {
+		return strings.Join(strings.Fields(took.ReplaceAllString(text, "TIME")), " ")
+	}
+	lines := strings.Split(strings.ReplaceAll(strings.TrimRight(b.text, "\n"), "\\\n", ""), "\n")
+	for len(lines) > 0 {
+		command, shown := strings.CutPrefix(lines[0], "$ ")
+		lines = lines[1:]
+		var below []string
+		for shown && len(lines) > 0 && !strings.HasPrefix(lines[0], "$ ") {
+			below, lines = append(below, lines[0]), lines[1:]
+		}
+		want := strings.Join(below, "\n")
+		name, isFile := strings.CutPrefix(command, "cat ")
+		switch {
+		case elsewhere.MatchString(command) || !shown && !strings.HasPrefix(command, "bin/weft "):
+		case shown && isFile:
+			if err := os.WriteFile(filepath.Join(s.folder, name), []byte(want+"\n"), 0o666); err != nil {
+				s.t.Fatal(err)
+			}
+		default:
+			if said := s.shell(b.at, command); shown && words(said) != words(want) {
+				s.t.Errorf("%s: %s printed\n%swhere the document has\n%s", b.at, command, said, want)
+			}
+		}
+	}
+}
+
+// graphs makes data and g, of so many splits, and the files that the snippets write of them.
+func (s *session) graphs(splits int) {
+	s.t.Helper()
+	s.run(snippet{at: "graphs.py", text: fmt.Sprintf("import graphs\ndata, g = graphs.make(%d)", splits)})
+}
+
+// writes reports whether the snippet writes a graph of PyTorch Geometric or DGL.
+func (b *snippet) writes() bool {
+	return b.lang == "python" && (strings.Contains(b.text, "data.edge_index") || strings.Contains(b.text, "g.edges()") ||
+		strings.Contains(b.text, "data[k]"))
+}
+
+// Each snippet of README.md and docs/data.md works as it stands, in the order in which they stand there.
+func TestSnippets(t *testing.T) {
+	data, err := filepath.Abs(realdata.Folder(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := newSession(t)
+	s.link(data, "data")
+	s.graphs(0)
+	s.run(snippet{at: "graphs.py", text: "graphs.files(data)"})
+	for _, b := range snippets(t, "docs/data.md") { // what one writes, one before it imports
+		if b.writes() {
+			s.run(b)
+		}
+	}
+	const weights, model = "weights.safetensors", "model: gcn\nhidden: 16\nnormalize-features: row\n"
+	s.shell("weights", "weft import planetoid data/planetoid/ind.cora cora && "+
+		"weft train cora --config configs/cora-gcn.yaml --epochs 1 --out first && cp first/model.safetensors "+weights)
+	if err := os.WriteFile(filepath.Join(s.folder, "model.yaml"), []byte(model), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	for _, document := range []string{"README.md", "docs/data.md"} {
+		if document != "README.md" { // each makes its own
+			s.shell(document, "rm -r stores/*")
+		}
+		for _, b := range snippets(t, document) {
+			switch b.lang {
+			case "python":
+				s.document(b)
+			case "":
+				s.commands(b)
+			}
+		}
+	}
+}
+
+// What the snippets write of a graph with ten splits is imported with all of them, and the results of a run on one of them are read as both
+// documents say.
+func TestSnippetsWithSplits(t *testing.T) {
+	s := newSession(t)
+	s.graphs(10)
+	const arrays = " --features x.npy --labels y.npy --train train.npy --val val.npy --test test.npy"
+	for _, b := range snippets(t, "docs/data.md") {
+		if !b.writes() {
+			continue
+		}
+		if _, ran := s.run(b); !ran {
+			continue
+		}
+		file := regexp.MustCompile(`"(mine\.\w+)"`).FindStringSubmatch(b.text)[1]
+		format, beside := "edges", arrays
+		if filepath.Ext(file) == ".npz" {
+			format, beside = "npz", ""
+		}
+		said := s.shell(b.at, "rm -rf stores/cora && weft import "+format+" "+file+" stores/cora"+beside)
+		if !strings.Contains(said, "300 vertices, 1,500 edges, 8 features, 3 classes, 10 splits, the first 180/60/60") {
+			t.Errorf("%s: imported as %s", b.at, said)
+		}
+	}
+	s.shell("train", "weft train stores/cora --split 7 --epochs 30 --out runs/cora")
+	read := 0
+	for _, document := range []string{"README.md", "docs/data.md"} {
+		for _, b := range snippets(t, document) {
+			if strings.Contains(b.text, `["summary"]["test"]`) {
+				s.document(b)
+				read++
+			}
+		}
+	}
+	if read != 2 {
+		t.Errorf("%d snippets read results, want one of each document", read)
+	}
+}

@@ -1,0 +1,66 @@
+package generate
+
+import (
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// heap is a sink that keeps nothing, and looks how large Go's heap is.
+type heap struct{ most uint64 }
+
+func (h *heap) look() error {
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	h.most = max(h.most, now.HeapAlloc)
+	return nil
+}
+
+func (h *heap) AppendRows(_, _ []int32) error  { return h.look() }
+func (h *heap) AppendFeatures([]float32) error { return h.look() }
+func (h *heap) AppendLabels([]int64) error     { return h.look() }
+func (h *heap) SetSplits([]graph.Split)        {}
+
+// limit lets Go's runtime take so many bytes more than it has.
+func limit(t *testing.T, more int64) (has uint64) {
+	t.Helper()
+	runtime.GC()
+	var now runtime.MemStats
+	runtime.ReadMemStats(&now)
+	before := debug.SetMemoryLimit(int64(now.Sys-now.HeapReleased) + more)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	return now.HeapAlloc
+}
+
+// A graph of three times what the runtime may take is generated within that.
+func TestWithinTheLimit(t *testing.T) {
+	const may = 32 << 20
+	has := limit(t, may)
+	o := Options{Kind: Uniform, Vertices: 100_000, Degree: 120, Features: 8, Classes: 4} // 96 MB of edges
+	var h heap
+	if err := produce(&o, edgeBudget(), &h); err != nil {
+		t.Fatal(err)
+	}
+	if took := h.most - has; took > 2*may { // garbage is collected beside the work
+		t.Errorf("it took %d bytes of %d", took, may)
+	}
+}
+
+// What does not come in a stream is asked for before anything is written.
+func TestRefusesWhatHasNoMemory(t *testing.T) {
+	limit(t, 32<<20)
+	for _, o := range []Options{
+		{Kind: Uniform, Vertices: 1 << 30, Degree: 1, Classes: 2},
+		{Kind: SBM, Vertices: 1 << 21, Degree: 1, Classes: 1 << 20, Features: 64},
+	} {
+		dir := filepath.Join(t.TempDir(), "store")
+		if err := Write(dir, o); !refusal.Is(err) || !strings.Contains(err.Error(), "needs ") || !strings.HasPrefix(err.Error(), dir+": ") {
+			t.Errorf("%s: %v", o.Kind, err)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package arrays
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+
+	"weft/internal/foreign"
+	"weft/internal/npy"
+	"weft/internal/regular"
+)
+
+// File is an open file of numbers.
+type File struct {
+	Kind foreign.Kind
+
+	path string
+	size int64
+	file *os.File
+	r    *bufio.Reader
+}
+
+// Open opens a file of numbers. Whether it is one is not looked at.
+func Open(path string) (*File, error) {
+	file, size, err := regular.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	f := &File{path: path, size: size, file: file, r: bufio.NewReader(file)}
+	start, _ := f.r.Peek(foreign.Head) // an error comes again
+	f.Kind = foreign.Recognize(start)
+	return f, nil
+}
+
+// Close closes the file.
+func (f *File) Close() error { return f.file.Close() }
+
+// ReadFile reads the numbers of a file: an array of numpy.save, or text, plain or gzip, with a row to each line. Text has at most
+// so many rows. Errors name the file.
+func ReadFile(path string, most int64) (*npy.Array, error) {
+	f, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if f.Kind == foreign.Array {
+		a, err := npy.Read(f.r, f.size)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		return a, nil
+	}
+	t, err := f.table(most)
+	if err != nil {
+		return nil, err
+	}
+	return t.array()
+}
+
+// Features reads features from an array of numpy.save, or from text, of at most so many rows. They are kept as those of ReadMatrix are.
+// Errors name the file.
+func (f *File) Features(most int64, keepDense bool) (*Matrix, error) {
+	if f.Kind == foreign.Array {
+		m, err := ReadMatrix(f.r, f.size, true, keepDense)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", f.path, err)
+		}
+		return m, nil
+	}
+	t, err := f.table(most)
+	if err != nil {
+		return nil, err
+	}
+	return t.matrix(keepDense)
+}
+
+// table begins a table of text.
+func (f *File) table(most int64) (*table, error) {
+	if f.Kind != foreign.Unknown && f.Kind != foreign.Gzip {
+		return nil, f.Kind.Refuse(f.path, "what numpy.save writes, or CSV, plain or gzip")
+	}
+	return newTable(f.r, f.path, most)
+}

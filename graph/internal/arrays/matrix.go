@@ -1,0 +1,170 @@
+package arrays
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"weft/graph"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+// Sparse rows take less memory than a dense matrix up to a density of 25 %: a stored value costs 8 bytes in a store, and in a run,
+// with its transpose, 16. Time decides. Dense products make the better use of a processor, and dense features of at most twice
+// --hidden columns, 128 by default, are aggregated once for all epochs. Within these bounds an epoch with sparse rows was faster.
+const (
+	sparseDensity = 0.05
+	sparseColumns = 129
+)
+
+// Matrix is the features that a file holds, and how many rows it has.
+type Matrix struct {
+	graph.Features
+	Rows int
+	// Note says that the file holds them otherwise; empty where it does not.
+	Note string
+}
+
+// Of gives the features to a graph, and the note to its notes.
+func (m *Matrix) Of(g *graph.Graph) {
+	g.Features = m.Features
+	if m.Note != "" {
+		g.Notes = append(g.Notes, m.Note)
+	}
+}
+
+// ReadMatrix reads features from a V × F array of which size bytes are available as for npy.Read. Where so few values are not zero that sparse rows
+// are smaller and faster they are stored so, unless keepDense is set. A dense copy of the whole is only made where the features stay dense.
+// Where backed is set the size is that of a file, and no claim.
+func ReadMatrix(r io.Reader, size int64, backed, keepDense bool) (*Matrix, error) {
+	b, err := npy.NewBlocks(r, size)
+	if err != nil {
+		return nil, err
+	}
+	if len(b.Shape) != 2 {
+		return nil, refusal.Errorf("features of shape %v: give a matrix, one row per vertex", b.Shape)
+	}
+	if b.Shape[1] == 0 {
+		return &Matrix{Rows: b.Shape[0]}, nil
+	}
+	c := collector{columns: b.Shape[1], keepDense: keepDense}
+	if backed {
+		c.expected = b.Shape[0]
+	}
+	for {
+		block, err := b.Next()
+		if errors.Is(err, io.EOF) {
+			return c.matrix(), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		values, err := block.Float32s()
+		if err != nil {
+			return nil, err
+		}
+		if err := c.add(values); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// collector collects the rows of a dense matrix. They are kept sparse until too many values are not zero.
+type collector struct {
+	columns   int
+	keepDense bool
+	expected  int // rows that are known to come; 0: not known
+
+	rows, nonzero int
+	dense         []float32      // nil while the rows are sparse
+	sparse        graph.Features // empty once they are dense
+}
+
+// add adds whole rows.
+func (c *collector) add(values []float32) error {
+	if k := notFinite(values); k >= 0 {
+		return refusal.Errorf("feature %d of vertex %d is %v: replace values that are not finite",
+			k%c.columns, c.rows+k/c.columns, values[k])
+	}
+	c.rows += len(values) / c.columns
+	if c.dense == nil {
+		c.compress(values)
+		// Where the number of rows is not known, the first do not decide.
+		const first = 1 << 20
+		if len(c.sparse.Data) > max(first, c.most(max(c.rows, c.expected))) {
+			c.expand()
+		}
+		return nil
+	}
+	for _, x := range values {
+		if x != 0 {
+			c.nonzero++
+		}
+	}
+	c.dense = append(c.dense, values...)
+	return nil
+}
+
+// kept is how many values take memory.
+func (c *collector) kept() int { return len(c.dense) + len(c.sparse.Data) }
+
+// most is how many values of so many rows may be other than zero, for sparse rows to pay.
+func (c *collector) most(rows int) int {
+	if c.keepDense || c.columns < sparseColumns {
+		return -1
+	}
+	return int(sparseDensity * float64(rows) * float64(c.columns))
+}
+
+// compress adds rows to the sparse ones.
+func (c *collector) compress(values []float32) {
+	f := &c.sparse
+	if f.Indptr == nil {
+		*f = graph.Features{Columns: c.columns, Indptr: []int64{0}, Indices: []int32{}, Data: []float32{}}
+	}
+	for at := 0; at < len(values); at += c.columns {
+		for column, x := range values[at : at+c.columns] {
+			if x != 0 {
+				f.Indices, f.Data = append(f.Indices, int32(column)), append(f.Data, x)
+			}
+		}
+		f.Indptr = append(f.Indptr, int64(len(f.Data)))
+	}
+	c.nonzero = len(f.Data)
+}
+
+// expand makes the sparse rows dense, with room for those that are known to come.
+func (c *collector) expand() {
+	f, had := &c.sparse, len(c.sparse.Indptr)-1
+	c.dense = make([]float32, had*c.columns, max(had, c.expected)*c.columns)
+	for i := range had {
+		for k := f.Indptr[i]; k < f.Indptr[i+1]; k++ {
+			c.dense[i*c.columns+int(f.Indices[k])] = f.Data[k]
+		}
+	}
+	c.sparse = graph.Features{}
+}
+
+// matrix is what was collected.
+func (c *collector) matrix() *Matrix {
+	m := &Matrix{Rows: c.rows}
+	if c.rows == 0 {
+		return m
+	}
+	switch pays := c.nonzero <= c.most(c.rows); {
+	case pays && c.dense != nil:
+		values := c.dense
+		c.dense = nil
+		c.compress(values)
+	case !pays && c.dense == nil:
+		c.expand()
+	}
+	if m.Features = c.sparse; c.dense != nil {
+		m.Features = graph.Features{Columns: c.columns, Dense: c.dense}
+		return m
+	}
+	m.Note = fmt.Sprintf("%.2g %% of the feature values are not zero: stored as sparse rows (--dense-features keeps them dense)",
+		100*float64(c.nonzero)/(float64(c.rows)*float64(c.columns)))
+	return m
+}

@@ -1,0 +1,205 @@
+package arrays
+
+import (
+	"bytes"
+	"io"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/klauspost/compress/gzip"
+	"pgregory.net/rapid"
+
+	"weft/graph"
+	"weft/internal/npy"
+)
+
+// saved is what numpy.save writes of float32 values.
+func saved(t *testing.T, values []float32, shape ...int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := npy.NewWriter(&b, "<f4", shape...)
+	if err == nil {
+		err = w.WriteFloat32s(values)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// expanded is features as a dense matrix.
+func expanded(f *graph.Features) []float32 {
+	if !f.Sparse() {
+		return f.Dense
+	}
+	rows := len(f.Indptr) - 1
+	dense := make([]float32, rows*f.Columns)
+	for i := range rows {
+		for k := f.Indptr[i]; k < f.Indptr[i+1]; k++ {
+			dense[i*f.Columns+int(f.Indices[k])] = f.Data[k]
+		}
+	}
+	return dense
+}
+
+// A matrix is the same in either form. It is sparse where it is wide and has few values, however they are spread over its rows.
+func TestMatrixIsSparseWhereThatPays(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		rows, columns := rapid.IntRange(1, 30).Draw(rt, "rows"), rapid.SampledFrom([]int{1, sparseColumns - 1, sparseColumns, 300}).Draw(rt, "columns")
+		values := make([]float32, rows*columns)
+		filled := rapid.IntRange(0, 2*int(sparseDensity*float64(len(values)))).Draw(rt, "filled")
+		for _, k := range rapid.Permutation(indices(len(values))).Draw(rt, "places")[:filled] {
+			values[k] = float32(k + 1)
+		}
+		keep, backed := rapid.Bool().Draw(rt, "keep dense"), rapid.Bool().Draw(rt, "backed")
+		file := saved(t, values, rows, columns)
+		m, err := ReadMatrix(bytes.NewReader(file), int64(len(file)), backed, keep)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		want := !keep && columns >= sparseColumns && float64(filled) <= sparseDensity*float64(len(values))
+		if m.Sparse() != want || m.Rows != rows || m.Columns != columns || (m.Note != "") != want {
+			rt.Fatalf("%d of %d values: sparse %v, want %v; %d × %d, note %q", filled, len(values), m.Sparse(), want, m.Rows, m.Columns, m.Note)
+		}
+		if diff := cmp.Diff(values, expanded(&m.Features)); diff != "" {
+			rt.Fatal(diff)
+		}
+	})
+}
+
+func indices(n int) []int {
+	all := make([]int, n)
+	for k := range all {
+		all[k] = k
+	}
+	return all
+}
+
+// Text does not say how many rows will come: those that were made dense become sparse again where the rest is empty.
+func TestFirstRowsDoNotDecide(t *testing.T) {
+	const columns, full = 1000, 1200
+	ones, zeros := rowOf(columns, 1), rowOf(columns, 0)
+	for rows, want := range map[int]bool{2 * full: false, full*int(1/sparseDensity) + 1: true} {
+		c := collector{columns: columns}
+		for v := range rows {
+			row := zeros
+			if v < full {
+				row = ones
+			}
+			if err := c.add(row); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.dense == nil {
+			t.Fatal("the first rows were not made dense")
+		}
+		if m := c.matrix(); m.Sparse() != want || m.Rows != rows {
+			t.Errorf("%d full rows of %d: sparse %v, want %v", full, m.Rows, m.Sparse(), want)
+		}
+	}
+}
+
+func rowOf(n int, x float32) []float32 {
+	row := make([]float32, n)
+	for k := range row {
+		row[k] = x
+	}
+	return row
+}
+
+// read reads a table of text.
+func read(t *testing.T, text string, most int64) (*table, error) {
+	t.Helper()
+	return newTable(strings.NewReader(text), "x.csv", most)
+}
+
+func TestText(t *testing.T) {
+	nan := math.NaN()
+	for _, c := range []struct {
+		text  string
+		descr string
+		shape []int
+		want  []float64
+	}{
+		{"3\n1\n2\n", "<i8", []int{3}, []float64{3, 1, 2}},
+		{"3\n\n2", "<i8", []int{3}, []float64{3, -1, 2}}, // unlabelled
+		{"\n1\n0\n1\n2\n", "<i8", []int{5}, []float64{-1, 1, 0, 1, 2}},
+		{"0.0\n1.0\n4.0\n", "<i8", []int{3}, []float64{0, 1, 4}},
+		{"label\r\n4\r\n5\r\n", "<i8", []int{2}, []float64{4, 5}},
+		{"# of numpy.savetxt\n4\n5\n", "<i8", []int{2}, []float64{4, 5}},
+		{"0\n1\n", "<i8", []int{2}, []float64{0, 1}},
+		{"0\n1\n1\n", "|u1", []int{3}, []float64{0, 1, 1}},
+		{"True\nFalse\n", "|b1", []int{2}, []float64{1, 0}},
+		{"0,1,\n1,0,1\n", "<f8", []int{2, 3}, []float64{0, 1, nan, 1, 0, 1}},
+		{"0 1  1\n\n 1 0 1 \n", "|u1", []int{2, 3}, []float64{0, 1, 1, 1, 0, 1}},
+		{"a;b\n.5;-2e3\n", "<f8", []int{1, 2}, []float64{.5, -2000}},
+		{"\xef\xbb\xbf\"5\"\t7\n", "<i8", []int{1, 2}, []float64{5, 7}},
+	} {
+		tab, err := read(t, c.text, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err := tab.array()
+		if err != nil {
+			t.Errorf("%q: %v", c.text, err)
+			continue
+		}
+		got, err := a.Float64s()
+		same := err == nil && len(got) == len(c.want)
+		for k := 0; same && k < len(got); k++ {
+			same = got[k] == c.want[k] || math.IsNaN(got[k]) && math.IsNaN(c.want[k])
+		}
+		if !same || a.Descr != c.descr || !cmp.Equal(a.Shape, c.shape) {
+			t.Errorf("%q: %v %v %v, error %v; want %v %v %v", c.text, a.Descr, a.Shape, got, err, c.descr, c.shape, c.want)
+		}
+	}
+}
+
+func TestTextIsRefused(t *testing.T) {
+	for _, c := range []struct{ text, want string }{
+		{"", "x.csv: has no row of numbers"},
+		{"1\n2\n3\n4\n", "x.csv:4: more than 3 rows"},
+		{"1,2\n3\n", "x.csv:2: 1 columns, where the lines before have 2"},
+		{"1\nx\n", `x.csv:2: "x" is not a number`},
+		{",a,b\n0,1,2\n", "x.csv:1: the first column has no name"},
+		{"1,\n", "x.csv:1: field 2 is empty"},
+		{"1,inf\n", "x.csv:1: feature 1 of vertex 0 is +Inf"},
+		{"\x00\x01", "x.csv: neither a .npy array nor text"},
+		{"\x1f\x8b\x00", "x.csv: a damaged gzip file"},
+	} {
+		tab, err := read(t, c.text, 3)
+		if err == nil {
+			_, err = tab.matrix(false)
+		}
+		if err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%q: error %v, want %q", c.text, err, c.want)
+		}
+	}
+}
+
+// A short file that expands to a great many values is refused before they take the memory.
+func TestBombIsRefused(t *testing.T) {
+	var b bytes.Buffer
+	z, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := strings.Repeat("1,", 999) + "1\n"
+	for range 8000 {
+		if _, err := io.WriteString(z, row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	tab, err := read(t, b.String(), 1<<30)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tab.matrix(false); err == nil || !strings.Contains(err.Error(), "as no table does") {
+		t.Errorf("%d bytes: error %v", b.Len(), err)
+	}
+}

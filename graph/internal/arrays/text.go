@@ -1,0 +1,289 @@
+package arrays
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/klauspost/compress/gzip"
+
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+// table reads numbers from text, plain or gzip, a row of equally many to each line, between commas, semicolons, tabs or spaces. A first
+// line of words is a header. Lines that begin with # or %, and empty ones, are skipped; but for one column an empty line is a row, and
+// an empty field is NaN. True and False are 1 and 0.
+type table struct {
+	path  string
+	most  int64    // rows
+	file  *counted // what was read of the file
+	lines *bufio.Scanner
+
+	separator  []byte // nil before the first line; a space is any number of spaces
+	columns    int
+	line, rows int64
+	fields     [][]byte
+	values     []float64 // of the last line
+	words      bool      // there is a True or False
+}
+
+// counted counts the bytes that are read.
+type counted struct {
+	r io.Reader
+	n int
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += n
+	return n, err
+}
+
+const (
+	longestLine = 64 << 20 // bytes
+	// Gzip makes a thousand times as much of a file of nothing but repetitions, which is no table: this many values are kept of any
+	// file, and this many for each of its bytes.
+	valuesOfAnyFile, valuesOfAByte = 4 << 20, 64
+)
+
+// newTable begins a table of at most so many rows. Errors name the path.
+func newTable(r io.Reader, path string, most int64) (*table, error) {
+	t := &table{path: path, most: most, file: &counted{r: r}}
+	text := bufio.NewReader(t.file)
+	if magic, _ := text.Peek(2); string(magic) == "\x1f\x8b" { // a shorter file has none
+		z, err := gzip.NewReader(text)
+		if err != nil {
+			return nil, refusal.Errorf("%s: a damaged gzip file: %w", path, err)
+		}
+		text = bufio.NewReader(z)
+	}
+	if start, _ := text.Peek(512); bytes.IndexByte(start, 0) >= 0 {
+		return nil, refusal.Errorf("%s: neither a .npy array nor text: give what numpy.save writes, or CSV", path)
+	}
+	t.lines = bufio.NewScanner(text)
+	t.lines.Buffer(nil, longestLine)
+	return t, nil
+}
+
+func (t *table) refuse(format string, args ...any) error {
+	return refusal.Errorf("%s:%d: %w", t.path, t.line, fmt.Errorf(format, args...))
+}
+
+// next returns the next row, which the call after it overwrites, and io.EOF after the last.
+func (t *table) next() ([]float64, error) {
+	for t.lines.Scan() {
+		t.line++
+		line := t.lines.Bytes()
+		if t.line == 1 {
+			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+		}
+		line = bytes.TrimRight(line, "\r")
+		blank := len(bytes.TrimSpace(line)) == 0
+		if blank && t.columns > 1 || !blank && (line[0] == '#' || line[0] == '%') {
+			continue
+		}
+		row, err := t.parse(line)
+		if err != nil {
+			return nil, err
+		}
+		if !row {
+			continue
+		}
+		if t.rows++; t.rows > t.most {
+			return nil, t.refuse("more than %d rows, one for each vertex that the graph may have", t.most)
+		}
+		return t.values, nil
+	}
+	t.line++
+	switch err := t.lines.Err(); {
+	case errors.Is(err, bufio.ErrTooLong):
+		return nil, t.refuse("the line is longer than %d bytes, which is no row of numbers", longestLine)
+	case err != nil:
+		return nil, t.refuse("%w: the file is damaged or cut short", err)
+	case t.rows == 0:
+		return nil, refusal.Errorf("%s: has no row of numbers", t.path)
+	}
+	return nil, io.EOF
+}
+
+// parse takes the values from a line; row is false for a header.
+func (t *table) parse(line []byte) (row bool, err error) {
+	t.split(line)
+	if t.columns > 0 && len(t.fields) != t.columns {
+		return false, t.refuse("%d columns, where the lines before have %d", len(t.fields), t.columns)
+	}
+	first := t.columns == 0
+	t.columns = len(t.fields)
+	if first && t.isHeader() {
+		if len(t.fields[0]) == 0 {
+			return false, t.refuse("the first column has no name, as pandas writes its index: write it with index=False")
+		}
+		return false, nil
+	}
+	t.values = t.values[:0]
+	for _, field := range t.fields {
+		x, ok := t.number(field)
+		if !ok {
+			return false, t.refuse("%.40q is not a number", field)
+		}
+		t.values = append(t.values, x)
+	}
+	return true, nil
+}
+
+// isHeader reports whether a line has words, and no number.
+func (t *table) isHeader() bool {
+	words := false
+	for _, field := range t.fields {
+		if len(field) == 0 {
+			continue
+		}
+		if _, ok := t.number(field); ok {
+			return false
+		}
+		words = true
+	}
+	return words
+}
+
+// split cuts a line into fields.
+func (t *table) split(line []byte) {
+	if t.separator == nil {
+		t.separator = []byte(" ")
+		for _, s := range []string{",", ";", "\t"} {
+			if bytes.Contains(line, []byte(s)) {
+				t.separator = []byte(s)
+				break
+			}
+		}
+	}
+	t.fields = t.fields[:0]
+	if t.separator[0] == ' ' {
+		line = bytes.TrimSpace(line)
+	}
+	for more := true; more; {
+		var field []byte
+		field, line, more = bytes.Cut(line, t.separator)
+		if t.separator[0] == ' ' {
+			line = bytes.TrimLeft(line, " ")
+		}
+		t.fields = append(t.fields, bytes.Trim(field, " \t\""))
+	}
+}
+
+// number is the value of a field.
+func (t *table) number(field []byte) (x float64, ok bool) {
+	switch string(field) {
+	case "":
+		return math.NaN(), true
+	case "True", "true", "TRUE":
+		t.words = true
+		return 1, true
+	case "False", "false", "FALSE":
+		t.words = true
+		return 0, true
+	}
+	x, err := strconv.ParseFloat(string(field), 64)
+	return x, err == nil
+}
+
+// check refuses a file that expands to more values than a table does. One column has no more than there may be rows.
+func (t *table) check(kept int) error {
+	if t.columns > 1 && kept > valuesOfAnyFile+valuesOfAByte*t.file.n {
+		return refusal.Errorf("%s: its first %d bytes expand to %d values, as no table does; unpack it if it is one", t.path, t.file.n, kept)
+	}
+	return nil
+}
+
+// array reads the rest of the table. The array holds integers or truth values where all values are. A missing one is −1 among integers of one
+// column, as a label, and NaN elsewhere.
+func (t *table) array() (*npy.Array, error) {
+	var values []float64
+	for {
+		row, err := t.next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			values = append(values, row...)
+			err = t.check(len(values))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	shape := []int{int(t.rows)}
+	if t.columns > 1 {
+		shape = append(shape, t.columns)
+	}
+	truth := !slices.ContainsFunc(values, func(x float64) bool { return x != 0 && x != 1 })
+	// Three ids or more are not all 0 and 1.
+	switch few := len(values) < 3; {
+	case truth && t.words:
+		return npy.New(convert(values, func(x float64) bool { return x == 1 }), shape...), nil
+	case truth && !few:
+		return npy.New(convert(values, func(x float64) uint8 { return uint8(x) }), shape...), nil
+	case t.integers(values):
+		return npy.New(convert(values, func(x float64) int64 {
+			if math.IsNaN(x) {
+				return -1
+			}
+			return int64(x)
+		}), shape...), nil
+	}
+	return npy.New(values, shape...), nil
+}
+
+// integers reports whether all values are, or are missing in a table of one column.
+func (t *table) integers(values []float64) bool {
+	const exact = 1 << 53
+	return !slices.ContainsFunc(values, func(x float64) bool {
+		if math.IsNaN(x) {
+			return t.columns > 1
+		}
+		return x != math.Trunc(x) || math.Abs(x) > exact
+	})
+}
+
+func convert[T any](values []float64, to func(float64) T) []T {
+	v := make([]T, len(values))
+	for k, x := range values {
+		v[k] = to(x)
+	}
+	return v
+}
+
+// matrix reads the rest of the table as features.
+func (t *table) matrix(keepDense bool) (*Matrix, error) {
+	c := collector{keepDense: keepDense}
+	var values []float32
+	for {
+		row, err := t.next()
+		if errors.Is(err, io.EOF) {
+			return c.matrix(), nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		c.columns = t.columns
+		if k := slices.IndexFunc(row, func(x float64) bool { return x != x }); k >= 0 {
+			return nil, t.refuse("field %d is empty or no number: give a value for each feature", k+1)
+		}
+		values = values[:0]
+		for _, x := range row {
+			values = append(values, float32(x))
+		}
+		if err := c.add(values); err != nil {
+			return nil, t.refuse("%w", err)
+		}
+		if err := t.check(c.kept()); err != nil {
+			return nil, err
+		}
+	}
+}

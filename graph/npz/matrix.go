@@ -1,0 +1,81 @@
+package npz
+
+import (
+	"strings"
+
+	"weft/graph/internal/arrays"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+// layout is how a sparse matrix lies in three arrays.
+type layout struct {
+	parts [3]string
+	read  func(rows, columns int64, a, b, c *npy.Array) (*arrays.CSR, error)
+}
+
+var (
+	csr = layout{[3]string{"indptr", "indices", "data"}, arrays.NewCSR}
+	csc = layout{csr.parts, arrays.NewCSC}
+	coo = layout{[3]string{"row", "col", "data"}, arrays.NewCoordinates}
+)
+
+// ReadMatrix reads features from an archive that scipy.sparse.save_npz wrote, of a matrix in the format csr, csc or coo. Complaints
+// about the file are refusals that name it.
+func ReadMatrix(path string) (*arrays.Matrix, error) {
+	a, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer a.close()
+	if !a.isMatrix() {
+		return nil, refusal.Errorf("%s: holds arrays (%s), no sparse matrix: give what scipy.sparse.save_npz or numpy.save writes",
+			path, a.keys())
+	}
+	format, err := a.array("format")
+	if err != nil {
+		return nil, err
+	}
+	name, err := format.Strings()
+	if err != nil {
+		return nil, a.refuse("format", err)
+	}
+	known, ok := map[string]layout{"csr": csr, "csc": csc, "coo": coo}[strings.Join(name, " ")]
+	if !ok || !a.has(known.parts[:]...) {
+		return nil, refusal.Errorf("%s: its sparse matrix is none of the formats that are read, csr, csc and coo: save it after .tocsr()", path)
+	}
+	m, err := a.sparse("", known)
+	if err != nil {
+		return nil, err
+	}
+	return &arrays.Matrix{Features: m.Features(), Rows: m.Rows}, nil
+}
+
+// isMatrix reports whether the archive is of scipy.sparse.save_npz.
+func (a *archive) isMatrix() bool { return a.has("format", "shape", "data") }
+
+// sparse reads the sparse matrix of that layout in the arrays whose names begin so.
+func (a *archive) sparse(prefix string, l layout) (*arrays.CSR, error) {
+	shape, err := a.array(prefix + "shape")
+	if err != nil {
+		return nil, err
+	}
+	dims, err := shape.Int64s()
+	if err != nil {
+		return nil, a.refuse(prefix+"shape", err)
+	}
+	if len(dims) != 2 {
+		return nil, refusal.Errorf("%s: array %q has %d values: a matrix has two dimensions", a.path, prefix+"shape", len(dims))
+	}
+	var parts [3]*npy.Array
+	for i, part := range l.parts {
+		if parts[i], err = a.array(prefix + part); err != nil {
+			return nil, err
+		}
+	}
+	m, err := l.read(dims[0], dims[1], parts[0], parts[1], parts[2])
+	if err != nil {
+		return nil, refusal.Errorf("%s: arrays %q: %w", a.path, prefix+"…", err)
+	}
+	return m, nil
+}

@@ -1,0 +1,56 @@
+package graph
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"weft/internal/refusal"
+)
+
+// ownFiles are the names that weft gives to the files of a store and of a part.
+var ownFiles = slices.Concat([]string{
+	descriptionFile, featuresFile, featuresIndptrFile, featuresIndicesFile, featuresDataFile, labelsFile, namesFile, classNamesFile, idsFile,
+}, inEdges.names(), outEdges.names(), splitFiles[:])
+
+func (r relationFiles) names() []string { return []string{r.indptr, r.indices, r.weights, r.features} }
+
+// CheckOwn refuses a directory that weft may not replace, as it is not one or not of weft's making: it must
+// have a regular file of the name mark, if that is not empty, and hold nothing but regular files with the
+// names of a store's or a part's and entries that are also its own.
+func CheckOwn(dir, mark string, also func(fs.DirEntry) bool) error {
+	before, err := os.Lstat(dir)
+	if err != nil {
+		return err
+	}
+	if err = checkOwn(before, dir, mark, also); err == nil {
+		return nil
+	}
+	if after, gone := os.Lstat(dir); gone != nil || !os.SameFile(before, after) { // replaced meanwhile
+		return CheckOwn(dir, mark, also)
+	}
+	return err
+}
+
+func checkOwn(info fs.FileInfo, dir, mark string, also func(fs.DirEntry) bool) error {
+	const wayOut = "move it elsewhere or remove it"
+	if !info.IsDir() {
+		return refusal.Errorf("%s: not a folder, and in the place of one of weft's; %s", dir, wayOut)
+	}
+	if mark != "" {
+		if info, err := os.Lstat(filepath.Join(dir, mark)); err != nil || !info.Mode().IsRegular() {
+			return refusal.Errorf("%s: a folder without %s, so not one that weft made, in the place of one; %s", dir, mark, wayOut)
+		}
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if !(e.Type().IsRegular() && slices.Contains(ownFiles, e.Name())) && !also(e) {
+			return refusal.Errorf("%s: not one of weft's files, in a folder that would be replaced; %s", filepath.Join(dir, e.Name()), wayOut)
+		}
+	}
+	return nil
+}

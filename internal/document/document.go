@@ -1,0 +1,113 @@
+// Package document reads the files that describe graphs, partitions and runs. They may come from anywhere: what a file
+// costs is bounded before a parser sees it.
+package document
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"weft/internal/refusal"
+	"weft/internal/regular"
+)
+
+// byteOrderMark is what some editors begin a file with.
+const byteOrderMark = "\ufeff"
+
+// Read returns the text of the regular file of that name, without a byte order mark. A longer one than limit bytes is
+// refused. Errors name the file.
+func Read(path string, limit int64) ([]byte, error) {
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if int64(len(text)) > limit {
+		return nil, refusal.Errorf("%s: longer than the %d bytes that such a file may have", path, limit)
+	}
+	return bytes.TrimPrefix(text, []byte(byteOrderMark)), nil
+}
+
+// JSON decodes a JSON object whose key "format" is that number into v. Keys that v does not have are passed over. The
+// decoder goes no deeper than v, and passes over no more than 10,000 levels.
+func JSON(text []byte, format int, v any) error {
+	if err := checkFormat(text, format); err != nil {
+		return err
+	}
+	return damaged(json.Unmarshal(text, v))
+}
+
+// StrictJSON is JSON, but refuses keys that v does not have.
+func StrictJSON(text []byte, format int, v any) error {
+	if err := checkFormat(text, format); err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return damaged(decoder.Decode(v))
+}
+
+// checkFormat comes before an object is decoded: a later format may have other keys.
+func checkFormat(text []byte, format int) error {
+	var version struct{ Format int }
+	if err := json.Unmarshal(text, &version); err != nil {
+		return damaged(err)
+	}
+	if version.Format != format {
+		return refusal.Errorf("format version %d, where this program reads %d", version.Format, format)
+	}
+	return nil
+}
+
+func damaged(err error) error {
+	if err == nil {
+		return nil
+	}
+	return refusal.Errorf("damaged: %w", err)
+}
+
+// Strings reads a JSON list of at most so many strings. Beside them it holds a few of the file's bytes, whatever the file's length.
+func Strings(path string, most int) ([]string, error) {
+	f, _, err := regular.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	list, err := decodeStrings(json.NewDecoder(f), most)
+	if err != nil {
+		return nil, refusal.Errorf("%s: not a list of names: %w", path, err)
+	}
+	return list, nil
+}
+
+func decodeStrings(d *json.Decoder, most int) ([]string, error) {
+	if first, err := d.Token(); err != nil {
+		return nil, err
+	} else if first != json.Delim('[') {
+		return nil, fmt.Errorf("it begins with %v", first)
+	}
+	list := []string{}
+	for d.More() {
+		if len(list) == most {
+			return nil, fmt.Errorf("more than %d", most)
+		}
+		var s string
+		if err := d.Decode(&s); err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	if _, err := d.Token(); err != nil { // the closing bracket
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more follows behind the list")
+	}
+	return list, nil
+}

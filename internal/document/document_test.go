@@ -1,0 +1,100 @@
+package document
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/internal/refusal"
+)
+
+// file is a file that holds that text.
+func file(t *testing.T, text string) string {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// sparse is a file that begins with that text and claims a terabyte behind it.
+func sparse(t *testing.T, text string) string {
+	path := file(t, text)
+	if err := os.Truncate(path, 1<<40); err != nil {
+		t.Skip(err)
+	}
+	return path
+}
+
+func TestRead(t *testing.T) {
+	if text, err := Read(file(t, "\ufefftext"), 7); err != nil || string(text) != "text" {
+		t.Errorf("%q, %v", text, err)
+	}
+	for path, want := range map[string]string{
+		file(t, "12345678"): ": longer than the 7 bytes",
+		sparse(t, "1"):      ": longer than the 7 bytes",
+		t.TempDir():         ": is a directory, not a file",
+	} {
+		if _, err := Read(path, 7); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+func TestJSON(t *testing.T) {
+	type object struct {
+		Format int `json:"format"`
+		A      int `json:"a"`
+	}
+	deep := strings.Repeat("[", 20000)
+	for _, c := range []struct {
+		text         string
+		want, strict string // the refusals, empty where it is read
+	}{
+		{`{"format": 3, "a": 1}`, "", ""},
+		{`{"format": 3, "a": 1, "b": {}}`, "", `damaged: json: unknown field "b"`},
+		{`{"format": 4, "b": 1}`, "format version 4, where", "format version 4, where"},
+		{`{"format": 3, "a": "x"}`, "damaged: ", "damaged: "},
+		{`{"format": 3} {}`, "damaged: ", "damaged: "},
+		{`{"format": 3, "b": ` + deep, "exceeded max depth", "exceeded max depth"},
+		{deep, "exceeded max depth", "exceeded max depth"},
+		{``, "damaged: ", "damaged: "},
+	} {
+		for _, way := range []struct {
+			read func([]byte, int, any) error
+			want string
+		}{{JSON, c.want}, {StrictJSON, c.strict}} {
+			var o object
+			err := way.read([]byte(c.text), 3, &o)
+			if way.want == "" && (err != nil || o.A != 1) {
+				t.Errorf("%.40s: %+v, %v", c.text, o, err)
+			}
+			if way.want != "" && (!refusal.Is(err) || !strings.Contains(err.Error(), way.want)) {
+				t.Errorf("%.40s: %v, want %q", c.text, err, way.want)
+			}
+		}
+	}
+}
+
+func TestStrings(t *testing.T) {
+	if list, err := Strings(file(t, "[\"a\", \"b\"]\n"), 2); err != nil || !slices.Equal(list, []string{"a", "b"}) {
+		t.Errorf("%q, %v", list, err)
+	}
+	for path, want := range map[string]string{
+		file(t, `["a", "b", "c"]`):          "more than 2",
+		file(t, `["a", 7]`):                 "cannot unmarshal number",
+		file(t, `["a"`):                     "EOF",
+		file(t, `["a"] ["b"]`):              "more follows behind the list",
+		file(t, `{"a": "b"}`):               "it begins with {",
+		file(t, `null`):                     "it begins with",
+		file(t, strings.Repeat("[", 20000)): "exceeded max depth",
+		sparse(t, `["a"`):                   "expected comma",
+		sparse(t, `["a`):                    "invalid character",
+	} {
+		if list, err := Strings(path, 2); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": not a list of names: ") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q, %v, want %q", list, err, want)
+		}
+	}
+}

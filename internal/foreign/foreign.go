@@ -1,0 +1,88 @@
+// Package foreign tells kinds of files apart by their first bytes, so that one which is given where it cannot be read is refused by the
+// name of its kind.
+package foreign
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"weft/internal/refusal"
+)
+
+// Kind is a kind of file.
+type Kind string
+
+// The kinds, as refusals name them.
+const (
+	Unknown  Kind = "" // text, for one
+	Array    Kind = "a NumPy array (.npy)"
+	Archive  Kind = "an archive of NumPy arrays (.npz)"
+	Gzip     Kind = "a gzip file"
+	Zip      Kind = "a zip archive"
+	Parquet  Kind = "a Parquet file"
+	HDF5     Kind = "an HDF5 file"
+	Torch    Kind = "a file of torch.save, a pickle, which is never read"
+	Pickle   Kind = "a Python pickle, which is never read"
+	DGLGraph Kind = "a graph saved by DGL, which is not read"
+	DGLData  Kind = "tensors saved by DGL, which are not read"
+)
+
+// Conversion says where the lines of Python stand that convert a file.
+const Conversion = `docs/data.md, "Files of other programs", has the lines that convert it`
+
+// magics are what files begin with. The first that fits counts.
+var magics = []struct {
+	bytes string
+	kind  Kind
+}{
+	{"\x93NUMPY", Array},
+	{"\x1f\x8b", Gzip},
+	{"PAR1", Parquet},
+	{"\x89HDF\r\n\x1a\n", HDF5},
+	{"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", Torch}, // before version 1.6
+	{"\x3f\xa1\xb4\x46\xf0\x4f\x2e\xdd", DGLGraph},
+	{"\x3f\x44\xa2\x3f\xbe\x9f\x5a\xdd", DGLData},
+}
+
+// Head is how many of a file's first bytes Recognize looks at; a shorter file has fewer.
+const Head = 512
+
+// Recognize is the kind of a file that starts so.
+func Recognize(start []byte) Kind {
+	for _, m := range magics {
+		if bytes.HasPrefix(start, []byte(m.bytes)) {
+			return m.kind
+		}
+	}
+	// A pickle names its protocol, from 2 on, and has an instruction next; zeros are a number.
+	if len(start) > 2 && start[0] == 0x80 && start[1] >= 2 && start[1] <= 5 && start[2] != 0 {
+		return Pickle
+	}
+	return zipKind(start)
+}
+
+// zipKind tells zip archives apart by the name of their first entry: torch.save begins with a pickle, numpy.savez with an array.
+func zipKind(start []byte) Kind {
+	const fixed = 30 // bytes of an entry's header before its name, whose length stands at 26
+	if len(start) < fixed || !bytes.HasPrefix(start, []byte("PK\x03\x04")) {
+		return Unknown
+	}
+	name := start[fixed:]
+	name = name[:min(len(name), int(binary.LittleEndian.Uint16(start[26:])))]
+	switch {
+	case bytes.HasSuffix(name, []byte("data.pkl")):
+		return Torch
+	case bytes.HasSuffix(name, []byte(".npy")):
+		return Archive
+	}
+	return Zip
+}
+
+// Refuse is the refusal of a file of that kind. The way out is a conversion, or what to give in its place.
+func (k Kind) Refuse(path, wanted string) error {
+	switch k {
+	case Torch, Pickle, DGLGraph, DGLData:
+		return refusal.Errorf("%s: %s; %s", path, k, Conversion)
+	}
+	return refusal.Errorf("%s: is %s; give %s", path, k, wanted)
+}

@@ -1,0 +1,70 @@
+package foreign
+
+import (
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"strings"
+	"testing"
+
+	"weft/internal/refusal"
+)
+
+// archive is a zip archive with entries of those names.
+func archive(t *testing.T, names ...string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, name := range names {
+		if _, err := z.Create(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+func TestKinds(t *testing.T) {
+	var zipped bytes.Buffer
+	if err := gzip.NewWriter(&zipped).Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		start string
+		want  Kind
+	}{
+		{"", Unknown},
+		{"0,1\n", Unknown},
+		{"PK", Unknown},
+		{"PK\x03\x04" + strings.Repeat("\xff", 26), Zip},
+		{"\x80\x02\x00\x00\x00\x00\x00\x00{", Unknown}, // a safetensors file
+		{"\x93NUMPY\x01\x00", Array},
+		{archive(t, "edges.npy", "data.pkl"), Archive},
+		{archive(t, "archive/data.pkl", "archive/version"), Torch},
+		{archive(t, "readme.txt"), Zip},
+		{zipped.String(), Gzip},
+		{"PAR1", Parquet},
+		{"\x89HDF\r\n\x1a\n\x00", HDF5},
+		{"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", Torch},
+		{"\x80\x02}q\x00", Pickle},
+		{"\x80\x04\x95\x10\x00", Pickle},
+		{"\x3f\xa1\xb4\x46\xf0\x4f\x2e\xdd\x02", DGLGraph},
+		{"\x3f\x44\xa2\x3f\xbe\x9f\x5a\xdd\x02", DGLData},
+	} {
+		if got := Recognize([]byte(c.start)); got != c.want {
+			t.Errorf("%q is %q, want %q", c.start, got, c.want)
+		}
+	}
+}
+
+func TestRefusalsNameTheWayOut(t *testing.T) {
+	for kind, want := range map[Kind]string{
+		Torch: "x: a file of torch.save, a pickle, which is never read; " + Conversion, Zip: "x: is a zip archive; give y",
+	} {
+		if err := kind.Refuse("x", "y"); !refusal.Is(err) || err.Error() != want {
+			t.Errorf("%q: %v, want %q", kind, err, want)
+		}
+	}
+}

@@ -1,0 +1,67 @@
+// Package memory refuses work that this process has no memory for. Go's runtime dies where an allocation fails, and the system
+// kills where a limit of its own is passed: neither can be recovered from, so both are asked about before.
+package memory
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"runtime/metrics"
+
+	"golang.org/x/sys/unix"
+
+	"weft/internal/refusal"
+)
+
+// Need refuses what is about to take so many bytes more than is in use, where the limit of Go's runtime (debug.SetMemoryLimit,
+// GOMEMLIMIT) or one of the process (ulimit -v, -d) does not leave them. Garbage does not count against the first, as the runtime
+// collects it in time. The error has no subject: the caller puts the file or flag in front.
+func Need(bytes int64) error {
+	left := Left()
+	if bytes > left {
+		runtime.GC()
+		left = Left()
+	}
+	if bytes <= left {
+		return needAddresses(bytes)
+	}
+	return refusal.Errorf("needs %s of memory, and this process has %s left of %s: allow it more (ulimit, control group, "+
+		"machine), or give it less", amount(bytes), amount(left), amount(debug.SetMemoryLimit(-1)))
+}
+
+// Left is how many bytes more than is in use, with garbage that was not collected yet, Go's runtime may take.
+func Left() int64 { return max(debug.SetMemoryLimit(-1)-inUse(), 0) }
+
+// needAddresses tries whether the system gives so many bytes of addresses: the runtime never gives back those that it has, and
+// may have them in pieces.
+func needAddresses(bytes int64) error {
+	const slack = 128 << 20 // the runtime takes them in arenas of 64 MiB, at multiples of that
+	mapping, err := unix.Mmap(-1, 0, int(bytes+slack), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	if err == nil {
+		err = unix.Munmap(mapping)
+	}
+	if err != nil {
+		return refusal.Errorf("needs %s of memory, and the limits of this process do not leave them (%w): allow it more (ulimit -v, -d), "+
+			"or give it less", amount(bytes), err)
+	}
+	return nil
+}
+
+func amount(bytes int64) string {
+	if bytes < 1e9 {
+		return fmt.Sprintf("%.1f MB", float64(bytes)/1e6)
+	}
+	return fmt.Sprintf("%.1f GB", float64(bytes)/1e9)
+}
+
+// inUse is what the runtime holds and cannot use again without a collection, in bytes.
+func inUse() (bytes int64) {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+	}
+	metrics.Read(samples)
+	value := func(k int) int64 { return int64(samples[k].Value.Uint64()) }
+	return value(0) - value(1) - value(2)
+}

@@ -1,0 +1,48 @@
+package npy
+
+import "io"
+
+// Blocks reads an array a few rows at a time.
+type Blocks struct {
+	Header
+	r      io.Reader
+	rows   int    // still to come
+	size   int64  // bytes of a row
+	buffer []byte // of the block before
+}
+
+// blockSize is about how many bytes of rows come at a time.
+const blockSize = 1 << 20
+
+// NewBlocks reads the header of an array of one dimension or more, of which size bytes are available as for Read.
+func NewBlocks(r io.Reader, size int64) (*Blocks, error) {
+	h, need, err := readBounded(r, size)
+	if err != nil {
+		return nil, err
+	}
+	b := &Blocks{Header: h, r: r}
+	if len(h.Shape) > 0 && h.Shape[0] > 0 {
+		b.rows, b.size = h.Shape[0], need/int64(h.Shape[0])
+	}
+	return b, nil
+}
+
+// Next returns the next rows, which the next call may overwrite, and io.EOF after the last. An array in Fortran order comes in one piece,
+// and so do rows without bytes.
+func (b *Blocks) Next() (*Array, error) {
+	if b.rows == 0 {
+		return nil, io.EOF
+	}
+	n := b.rows
+	if !b.Fortran && b.size > 0 {
+		n = int(min(int64(n), max(1, blockSize/b.size)))
+	}
+	h := b.Header
+	h.Shape = append([]int{n}, b.Shape[1:]...)
+	var err error
+	if b.buffer, err = readData(b.r, b.buffer, h, int64(n)*b.size); err != nil {
+		return nil, err
+	}
+	b.rows -= n
+	return &Array{h, b.buffer}, nil
+}

@@ -1,0 +1,65 @@
+// Package suggest finds the word that was meant by a mistyped one: a command, a flag, a value, a key of a
+// configuration file or the name of a dataset.
+package suggest
+
+import (
+	"slices"
+	"strings"
+)
+
+// Nearest is the word that typed was probably meant to be, "" where none is close. The letters that are
+// missing, too many, wrong or in the wrong order, capitals aside, may be a third of those typed; of three
+// letters or more the beginning of a word is enough.
+func Nearest(typed string, words []string) string {
+	letters := []rune(strings.ToLower(typed))
+	nearest, least := "", len(letters)/3+1
+	for _, word := range words {
+		if d := distance(letters, []rune(word), least); d < least {
+			nearest, least = word, d
+		}
+	}
+	if nearest == "" && len(letters) >= 3 {
+		begins := func(word string) bool { return strings.HasPrefix(word, string(letters)) }
+		if i := slices.IndexFunc(words, begins); i >= 0 {
+			nearest = words[i]
+		}
+	}
+	return nearest
+}
+
+// OneOf is the way out of an unknown word: the one that was meant, or else all that there are.
+func OneOf(typed string, words []string) string {
+	if near := Nearest(typed, words); near != "" {
+		return "did you mean " + near + "?"
+	}
+	return "it is one of " + strings.Join(words, ", ")
+}
+
+// distance counts the insertions, deletions and replacements of letters and the exchanges of two neighbours
+// that turn a into b (optimal string alignment). Words whose lengths alone are limit apart are not compared.
+func distance(a, b []rune, limit int) int {
+	if max(len(a)-len(b), len(b)-len(a)) >= limit {
+		return limit
+	}
+	rows := make([][]int, len(a)+1) // rows[i][j]: from the first i letters of a to the first j of b
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			replaced := rows[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				replaced++
+			}
+			rows[i][j] = min(replaced, rows[i-1][j]+1, rows[i][j-1]+1)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
+		}
+	}
+	return rows[len(a)][len(b)]
+}
