@@ -8,6 +8,7 @@ import (
 	"weft/gnn"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
+	"weft/parallel/mesh"
 	"weft/partition"
 )
 
@@ -102,21 +103,15 @@ func (o *Options) Unused() []string {
 	return names
 }
 
-// Mesh is the grid of workers: how many divide each axis.
-type Mesh struct{ Graph, Tensor, Pipeline int }
-
-// Workers is how many there are.
-func (m Mesh) Workers() int { return m.Graph * m.Tensor * m.Pipeline }
-
-// axis is the number of workers along the axis of that name, nil for another name.
-func (m *Mesh) axis(name string) *int {
+// axis is the number of workers along the axis of a mesh that has that name in Parallel, nil for another name.
+func axis(m *mesh.Mesh, name string) *int {
 	switch name {
 	case "graph":
-		return &m.Graph
+		return &m.Partitions
 	case "tensor":
-		return &m.Tensor
+		return &m.Slices
 	case "pipeline":
-		return &m.Pipeline
+		return &m.Stages
 	}
 	return nil
 }
@@ -129,35 +124,35 @@ func (o *Options) Workers() (int, error) {
 
 // Mesh is what Parallel asks for, or a refusal. Every axis may have one worker, which divides nothing; this build divides along the
 // graph alone.
-func (o *Options) Mesh() (Mesh, error) {
-	m := Mesh{1, 1, 1}
+func (o *Options) Mesh() (mesh.Mesh, error) {
+	m := mesh.One
 	if o.Parallel == "" {
 		return m, nil
 	}
-	refuse := func(format string, args ...any) (Mesh, error) {
-		return Mesh{1, 1, 1}, refusal.Errorf("--parallel %s: "+format, append([]any{o.Parallel}, args...)...)
+	refuse := func(format string, args ...any) (mesh.Mesh, error) {
+		return mesh.One, refusal.Errorf("--parallel %s: "+format, append([]any{o.Parallel}, args...)...)
 	}
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(o.Parallel, ",") {
-		axis, count, found := strings.Cut(part, "=")
+		name, count, found := strings.Cut(part, "=")
 		n, err := strconv.Atoi(count)
-		switch size := m.axis(axis); {
+		switch size := axis(&m, name); {
 		case !found:
 			return refuse("a mesh is written AXIS=N[,AXIS=N…], as in graph=4")
 		case size == nil:
-			return refuse("the mesh has no axis %q; %s", axis, suggest.OneOf(axis, []string{"graph", "tensor", "pipeline"}))
-		case seen[axis]:
-			return refuse("the axis %s stands twice in the mesh", axis)
+			return refuse("the mesh has no axis %q; %s", name, suggest.OneOf(name, []string{"graph", "tensor", "pipeline"}))
+		case seen[name]:
+			return refuse("the axis %s stands twice in the mesh", name)
 		case err != nil || n < 1:
 			return refuse("a mesh axis has a whole number of workers, at least 1, not %q", count)
-		case n > 1 && axis != "graph":
-			return refuse("this build cannot divide the work along the %s axis of a mesh; take graph=%d", axis, n)
+		case n > 1 && name != "graph":
+			return refuse("this build cannot divide the work along the %s axis of a mesh; take graph=%d", name, n)
 		case n > partition.MaxPartitions:
 			return refuse("a mesh axis has at most %d workers", partition.MaxPartitions)
 		default:
 			*size = n
 		}
-		seen[axis] = true
+		seen[name] = true
 	}
 	return m, nil
 }

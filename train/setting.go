@@ -16,6 +16,7 @@ import (
 	"weft/internal/refusal"
 	"weft/internal/suggest"
 	"weft/optim"
+	"weft/parallel/mesh"
 	"weft/partition"
 )
 
@@ -152,7 +153,7 @@ func (s Setting) Applies(model string) bool {
 }
 
 // appliesTo reports whether the setting means anything on a mesh.
-func (s Setting) appliesTo(m Mesh) bool { return s.axis == "" || *m.axis(s.axis) > 1 }
+func (s Setting) appliesTo(m mesh.Mesh) bool { return s.axis == "" || *axis(&m, s.axis) > 1 }
 
 // ResetOtherAxes gives the settings of axes that the mesh lacks their defaults, but for those that keep names.
 func (o *Options) ResetOtherAxes(keep func(name string) bool) {

@@ -11,6 +11,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/optim"
+	"weft/parallel/mesh"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -19,7 +20,8 @@ import (
 // worker is one worker's share of a run: its rows of the graph and the model in its memory.
 type worker struct {
 	team      *kernel.Team
-	comm      *comm.Comm // nil with one worker
+	comm      *comm.Comm  // nil with one worker
+	groups    mesh.Groups // with several workers
 	share     *partition.Share
 	g         *graph.Graph // the share's rows
 	o         *Options
@@ -53,7 +55,12 @@ func newWorker(team *kernel.Team, c *comm.Comm, share *partition.Share, j *Job, 
 	w = &worker{team: team, comm: c, share: share, g: share.Graph, o: o}
 	w.loadFeatures()
 	if len(share.Starts) > 0 {
-		w.graph, err = sar.NewPartition(team, c, share, sar.Options{Prefetch: o.Prefetch, KeepHalo: o.KeepHalo})
+		grid, err := o.Mesh()
+		if err != nil {
+			return nil, err
+		}
+		w.groups = grid.Join(c)
+		w.graph, err = sar.NewPartition(team, w.groups.Halo, share, sar.Options{Prefetch: o.Prefetch, KeepHalo: o.KeepHalo})
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +111,7 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 	if err != nil {
 		return err
 	}
-	if mesh.Graph > whole.Vertices {
+	if mesh.Partitions > whole.Vertices {
 		return refusal.Errorf("--parallel %s: the graph has only %d vertices to divide", o.Parallel, whole.Vertices)
 	}
 	_, err = chooseMetric(o.Metric, &whole, &g.Labels)
@@ -146,7 +153,7 @@ func (w *worker) prepareTraining() (err error) {
 		DecayFirstLayerOnly: w.o.DecayFirstLayerOnly, Clip: w.o.Clip,
 	}, w.team, w.params.List)
 	if len(w.share.Starts) > 0 {
-		w.reducer = newReducer(w.team, w.comm, w.params.List)
+		w.reducer = newReducer(w.team, w.groups.Replicas, w.params.List)
 	}
 	return err
 }

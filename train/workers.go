@@ -152,7 +152,7 @@ func (j *Job) shares(ctx context.Context) (n int, open func(p int, use func(*par
 	if err != nil {
 		return 0, nil, err
 	}
-	if mesh.Graph == 1 {
+	if mesh.Partitions == 1 {
 		share := &partition.Share{Graph: j.Graph, Whole: partition.WholeOf(j.Graph)}
 		return 1, func(_ int, use func(*partition.Share) error) error {
 			return guarded(share, func() error {
@@ -163,11 +163,11 @@ func (j *Job) shares(ctx context.Context) (n int, open func(p int, use func(*par
 			})
 		}, nil
 	}
-	parts, err := j.parts(ctx, mesh.Graph)
+	parts, err := j.parts(ctx, mesh.Partitions)
 	if err != nil {
 		return 0, nil, err
 	}
-	return mesh.Graph, func(p int, use func(*partition.Share) error) error {
+	return mesh.Partitions, func(p int, use func(*partition.Share) error) error {
 		share, err := parts.Open(p)
 		if err != nil {
 			return err
