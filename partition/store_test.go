@@ -114,10 +114,11 @@ func checkStored(t *testing.T, store string, g *graph.Graph, a *Assignment, name
 			t.Error(err)
 		}
 	}
-	of, err := npy.ReadFile(filepath.Join(store, "partitions", name, "assignment.npy"))
+	of, err := npy.Map(filepath.Join(store, "partitions", name, "assignment.npy"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer of.Close()
 	if ids, err := of.Int32s(); err != nil || !slices.Equal(ids, a.Of) {
 		t.Errorf("assignment %v, error %v; want %v", ids, err, a.Of)
 	}
