@@ -9,12 +9,10 @@ import (
 	"fmt"
 	"io"
 
+	"weft/internal/foreign"
 	"weft/internal/refusal"
 	"weft/internal/regular"
 )
-
-// byteOrderMark is what some editors begin a file with.
-const byteOrderMark = "\ufeff"
 
 // Read returns the text of the regular file of that name, without a byte order mark. A longer one than limit bytes is
 // refused. Errors name the file.
@@ -31,7 +29,7 @@ func Read(path string, limit int64) ([]byte, error) {
 	if int64(len(text)) > limit {
 		return nil, refusal.Errorf("%s: longer than the %d bytes that such a file may have", path, limit)
 	}
-	return bytes.TrimPrefix(text, []byte(byteOrderMark)), nil
+	return bytes.TrimPrefix(text, []byte(foreign.ByteOrderMark)), nil
 }
 
 // JSON decodes a JSON object whose key "format" is that number into v. Keys that v does not have are passed over. The

@@ -44,6 +44,9 @@ var magics = []struct {
 	{"\x3f\x44\xa2\x3f\xbe\x9f\x5a\xdd", DGLData},
 }
 
+// ByteOrderMark is what some programs begin a text file with.
+const ByteOrderMark = "\ufeff"
+
 // Head is how many of a file's first bytes Recognize looks at; a shorter file has fewer.
 const Head = 512
 

@@ -81,18 +81,19 @@ func multi(a *npy.Array) (graph.Labels, error) {
 	return graph.Labels{Classes: classes, Multi: values}, nil
 }
 
-// Parts takes one part of every split out of an array: of one split from a vector, or of several from a matrix (see Masks).
+// Parts takes one part of every split out of an array: of one split from a vector, or of several from a matrix
+// (see Masks). Each list ascends.
 func Parts(a *npy.Array, vertices int) ([][]int64, error) {
 	if len(a.Shape) == 2 {
 		return Masks(a, vertices)
 	}
-	ids, err := Vertices(a, vertices)
+	ids, err := partOf(a, vertices)
 	return [][]int64{ids}, err
 }
 
-// Vertices takes one part of a split out of a vector: the ids of its vertices, ascending afterwards, or one truth value per
-// vertex where the vector holds booleans, or one byte of 0 or 1 for each vertex.
-func Vertices(a *npy.Array, vertices int) ([]int64, error) {
+// partOf takes one part of a split out of a vector: the ids of its vertices, ascending afterwards, or one truth
+// value per vertex where the vector holds booleans, or one byte of 0 or 1 for each vertex.
+func partOf(a *npy.Array, vertices int) ([]int64, error) {
 	if len(a.Shape) != 1 {
 		return nil, refusal.Errorf("vertices of shape %v: give a vector of ids, or of one truth value per vertex", a.Shape)
 	}

@@ -79,5 +79,5 @@ func (f *File) table(most int64) (*table, error) {
 	if f.Kind != foreign.Unknown && f.Kind != foreign.Gzip {
 		return nil, f.Kind.Refuse(f.path, "what numpy.save writes, or CSV, plain or gzip")
 	}
-	return newTable(f.r, f.path, most)
+	return newTable(f.r, f.Kind, f.path, most)
 }

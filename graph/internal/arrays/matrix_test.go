@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/graph"
+	"weft/internal/foreign"
 	"weft/internal/npy"
 )
 
@@ -112,7 +113,7 @@ func rowOf(n int, x float32) []float32 {
 // read reads a table of text.
 func read(t *testing.T, text string, most int64) (*table, error) {
 	t.Helper()
-	return newTable(strings.NewReader(text), "x.csv", most)
+	return newTable(strings.NewReader(text), foreign.Recognize([]byte(text)), "x.csv", most)
 }
 
 func TestText(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"weft/internal/foreign"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -52,11 +53,11 @@ const (
 	valuesOfAnyFile, valuesOfAByte = 4 << 20, 64
 )
 
-// newTable begins a table of at most so many rows. Errors name the path.
-func newTable(r io.Reader, path string, most int64) (*table, error) {
+// newTable begins a table of at most so many rows, of text or, if that is the kind, of gzip. Errors name the path.
+func newTable(r io.Reader, kind foreign.Kind, path string, most int64) (*table, error) {
 	t := &table{path: path, most: most, file: &counted{r: r}}
 	text := bufio.NewReader(t.file)
-	if magic, _ := text.Peek(2); string(magic) == "\x1f\x8b" { // a shorter file has none
+	if kind == foreign.Gzip {
 		z, err := gzip.NewReader(text)
 		if err != nil {
 			return nil, refusal.Errorf("%s: a damaged gzip file: %w", path, err)
@@ -81,7 +82,7 @@ func (t *table) next() ([]float64, error) {
 		t.line++
 		line := t.lines.Bytes()
 		if t.line == 1 {
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+			line = bytes.TrimPrefix(line, []byte(foreign.ByteOrderMark))
 		}
 		line = bytes.TrimRight(line, "\r")
 		blank := len(bytes.TrimSpace(line)) == 0
