@@ -18,8 +18,9 @@ type Edges struct {
 // Len is the number of edges.
 func (e *Edges) Len() int { return len(e.Source) }
 
-// NewRelation sorts an edge list over vertices 0…vertices−1 into in-neighbour lists: by target, then by source, duplicates in
-// the order they were given. An end outside the range is an error that names the edge; what exceeds the memory is refused.
+// NewRelation sorts an edge list over vertices 0…vertices−1 into in-neighbour lists: by target, then by
+// source, duplicates in the order they were given. An end outside the range is an error that names the edge;
+// what exceeds the memory is refused.
 func NewRelation(vertices int, e Edges) (Relation, error) {
 	n := len(e.Source)
 	if len(e.Target) != n || (e.Weights != nil && len(e.Weights) != n) || len(e.Features) != n*e.FeatureColumns {
@@ -63,7 +64,8 @@ func NewRelation(vertices int, e Edges) (Relation, error) {
 	return r, nil
 }
 
-// sortBytes is what NewRelation takes at most, beside its argument: two orders and one's counters, or one and the result.
+// sortBytes is what NewRelation takes at most, beside its argument: two orders and one's counters, or one and
+// the result.
 func sortBytes(vertices int, e *Edges) int64 {
 	const order, counter = 8, 8
 	return 2*order*int64(e.Len()) + counter*int64(vertices+1) + 4*int64(len(e.Weights)) + 4*int64(len(e.Features))

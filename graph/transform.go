@@ -10,8 +10,9 @@ import (
 	"weft/internal/refusal"
 )
 
-// The changes below return a new graph and leave g as it was. The new graph shares with g the arrays that do not change, so
-// that a mapped g must stay open as long as the new graph is used. A change that exceeds the memory is refused.
+// The changes below return a new graph and leave g as it was. The new graph shares with g the arrays that do
+// not change, so that a mapped g must stay open as long as the new graph is used. A change that exceeds the
+// memory is refused.
 
 // Permute relabels the vertices: vertex v becomes newID[v], in the edges, features, labels, splits and names. Parallel edges
 // keep their order. newID must be a permutation of 0…V−1.

@@ -190,7 +190,8 @@ func (d *RunDir) Epoch(e Epoch) error {
 	return nil
 }
 
-// append adds a line to metrics.jsonl, by one write, so that a reader never sees half of it. Where it does not fit nothing of it stays.
+// append adds a line to metrics.jsonl, by one write, so that a reader never sees half of it. Where it does
+// not fit nothing of it stays.
 func (d *RunDir) append(line []byte) error {
 	n, err := d.metrics.Write(line)
 	if n == 0 || err == nil {

@@ -28,7 +28,8 @@ func checkApart(flag, path string, inputs ...string) error {
 // checkApartFromGraph is checkApart for all that a dataset or its store is read from; partitions among it.
 func checkApartFromGraph(flag, path, dataset, store string) error {
 	inputs := datasets.SourceFiles(dataset)
-	for _, dir := range []string{store, filepath.Join(store, partition.Folder)} { // the second may be a link, which a walk does not follow
+	// The folder of the partitions may be a link, which a walk does not follow.
+	for _, dir := range []string{store, filepath.Join(store, partition.Folder)} {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
 			continue // no partitions; reading the store says what is wrong with it

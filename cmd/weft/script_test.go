@@ -161,8 +161,8 @@ func replace(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Replace(text, old, unquoted(ts, args[2]), 1)), 0o666))
 }
 
-// tame runs weft, as in "tame 0 inspect g": it must exit with that status, and print nothing but printable text and
-// line breaks.
+// tame runs weft, as in "tame 0 inspect g": it must exit with that status, and print nothing but printable
+// text and line breaks.
 func tame(ts *testscript.TestScript, _ bool, args []string) {
 	for i := range args {
 		args[i] = unquoted(ts, args[i])
@@ -177,8 +177,8 @@ func tame(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// unread runs weft with nobody reading what it prints, as in "unread 0 train g": it must exit with that status, of which
-// -1 means that a signal ended it.
+// unread runs weft with nobody reading what it prints, as in "unread 0 train g": it must exit with that
+// status, of which -1 means that a signal ended it.
 func unread(ts *testscript.TestScript, _ bool, args []string) {
 	r, w, err := os.Pipe()
 	ts.Check(err)
@@ -189,7 +189,8 @@ func unread(ts *testscript.TestScript, _ bool, args []string) {
 	checkStatus(ts, args, c.Run())
 }
 
-// checkStatus checks the exit status of a weft that was run with the arguments behind the first, which is the status.
+// checkStatus checks the exit status of a weft that was run with the arguments behind the first, which is the
+// status.
 func checkStatus(ts *testscript.TestScript, args []string, err error) {
 	status := 0
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {

@@ -33,13 +33,13 @@ type Options struct {
 	Path string
 	// The files of arrays are what numpy.save writes, or text, plain or gzip, with a row to each line.
 
-	// Features is a matrix, one row per vertex, or a sparse one as scipy.sparse.save_npz writes it. Labels is a vector of class ids
-	// (−1, or nothing: none) or a 0/1 matrix.
+	// Features is a matrix, one row per vertex, or a sparse one as scipy.sparse.save_npz writes it. Labels is
+	// a vector of class ids (−1, or nothing: none) or a 0/1 matrix.
 	Features, Labels string
 	// DenseFeatures keeps features dense of which few are not zero. Otherwise they become sparse rows.
 	DenseFeatures bool
-	// Train, Val and Test are vectors of vertex ids, or of one truth value per vertex, or matrices of truth values with a row per vertex
-	// and a column per split.
+	// Train, Val and Test are vectors of vertex ids, or of one truth value per vertex, or matrices of truth
+	// values with a row per vertex and a column per split.
 	Train, Val, Test string
 	// Vertices is V; 0 means the largest id plus one, or the rows of Features or Labels where these are more. Ids run from 0.
 	Vertices int
@@ -141,7 +141,8 @@ func (o *Options) count(l *list, features *arrays.Matrix, labels *npy.Array) (in
 	return vertices, nil
 }
 
-// most bounds the rows of text that are read beside so many edges: a short gzip file may hold any number of them.
+// most bounds the rows of text that are read beside so many edges: a short gzip file may hold any number of
+// them.
 func (o *Options) most(edges int) int64 {
 	if o.Vertices > 0 {
 		return int64(o.Vertices)

@@ -20,8 +20,8 @@ var (
 	coo = layout{[3]string{"row", "col", "data"}, arrays.NewCoordinates}
 )
 
-// ReadMatrix reads features from an archive that scipy.sparse.save_npz wrote, of a matrix in the format csr, csc or coo. Complaints
-// about the file are refusals that name it.
+// ReadMatrix reads features from an archive that scipy.sparse.save_npz wrote, of a matrix in the format csr,
+// csc or coo. Complaints about the file are refusals that name it.
 func ReadMatrix(path string) (*arrays.Matrix, error) {
 	a, err := open(path)
 	if err != nil {

@@ -35,10 +35,11 @@ type Options struct {
 	DenseFeatures bool
 }
 
-// Read reads the archive of that name. The edges of all layouts but the second stay as they are listed, u→v for an entry
-// at row u and column v, and for a pair (u, v). Those of the second lead both ways, each once, as a pair is published once for both
-// directions; they too stay as they are listed in a file whose name ends in _directed, and with AsListed. The graph's Notes say which
-// it was. An adjacency whose values are all one is unweighted. Complaints about the file are refusals that name it and the array.
+// Read reads the archive of that name. The edges of all layouts but the second stay as they are listed, u→v
+// for an entry at row u and column v, and for a pair (u, v). Those of the second lead both ways, each once,
+// as a pair is published once for both directions; they too stay as they are listed in a file whose name ends
+// in _directed, and with AsListed. The graph's Notes say which it was. An adjacency whose values are all one
+// is unweighted. Complaints about the file are refusals that name it and the array.
 func Read(path string, o Options) (*graph.Graph, error) {
 	a, err := open(path)
 	if err != nil {
@@ -133,7 +134,8 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 	return g, err
 }
 
-// namedDirected reports whether the name of the file says that a pair is one edge, as of chameleon_filtered_directed.npz.
+// namedDirected reports whether the name of the file says that a pair is one edge, as of
+// chameleon_filtered_directed.npz.
 func (a *archive) namedDirected() bool {
 	return strings.HasSuffix(strings.TrimSuffix(filepath.Base(a.path), ".npz"), "_directed")
 }

@@ -1,5 +1,5 @@
-// Package document reads the files that describe graphs, partitions and runs. They may come from anywhere: what a file
-// costs is bounded before a parser sees it.
+// Package document reads the files that describe graphs, partitions and runs. They may come from anywhere:
+// what a file costs is bounded before a parser sees it.
 package document
 
 import (
@@ -14,8 +14,8 @@ import (
 	"weft/internal/regular"
 )
 
-// Read returns the text of the regular file of that name, without a byte order mark. A longer one than limit bytes is
-// refused. Errors name the file.
+// Read returns the text of the regular file of that name, without a byte order mark. A longer one than limit
+// bytes is refused. Errors name the file.
 func Read(path string, limit int64) ([]byte, error) {
 	f, _, err := regular.Open(path)
 	if err != nil {
@@ -32,8 +32,8 @@ func Read(path string, limit int64) ([]byte, error) {
 	return bytes.TrimPrefix(text, []byte(foreign.ByteOrderMark)), nil
 }
 
-// JSON decodes a JSON object whose key "format" is that number into v. Keys that v does not have are passed over. The
-// decoder goes no deeper than v, and passes over no more than 10,000 levels.
+// JSON decodes a JSON object whose key "format" is that number into v. Keys that v does not have are passed
+// over. The decoder goes no deeper than v, and passes over no more than 10,000 levels.
 func JSON(text []byte, format int, v any) error {
 	if err := checkFormat(text, format); err != nil {
 		return err
@@ -70,7 +70,8 @@ func damaged(err error) error {
 	return refusal.Errorf("damaged: %w", err)
 }
 
-// Strings reads a JSON list of at most so many strings. Beside them it holds a few of the file's bytes, whatever the file's length.
+// Strings reads a JSON list of at most so many strings. Beside them it holds a few of the file's bytes,
+// whatever the file's length.
 func Strings(path string, most int) ([]string, error) {
 	f, _, err := regular.Open(path)
 	if err != nil {

@@ -37,7 +37,8 @@ func Read(r io.Reader, size int64) (*Array, error) {
 	return &Array{h, data}, nil
 }
 
-// readBounded reads a header and returns how many bytes of data it asks for, no more than are available behind it.
+// readBounded reads a header and returns how many bytes of data it asks for, no more than are available
+// behind it.
 func readBounded(r io.Reader, size int64) (h Header, need int64, err error) {
 	h, length, err := readHeader(io.LimitReader(r, max(size, 0)))
 	if err != nil {

@@ -495,7 +495,8 @@ func TestBlocks(t *testing.T) {
 	}
 }
 
-// What the header asks for is held against the memory before any of the data is read; so is what a conversion takes.
+// What the header asks for is held against the memory before any of the data is read; so is what a conversion
+// takes.
 func TestWithoutMemory(t *testing.T) {
 	const limit = 64 << 20
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))

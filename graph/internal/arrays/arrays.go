@@ -81,8 +81,8 @@ func multi(a *npy.Array) (graph.Labels, error) {
 	return graph.Labels{Classes: classes, Multi: values}, nil
 }
 
-// Parts takes one part of every split out of an array: of one split from a vector, or of several from a matrix
-// (see Masks). Each list ascends.
+// Parts takes one part of every split out of an array: of one split from a vector, or of several from a
+// matrix (see Masks). Each list ascends.
 func Parts(a *npy.Array, vertices int) ([][]int64, error) {
 	if len(a.Shape) == 2 {
 		return Masks(a, vertices)
@@ -91,8 +91,8 @@ func Parts(a *npy.Array, vertices int) ([][]int64, error) {
 	return [][]int64{ids}, err
 }
 
-// partOf takes one part of a split out of a vector: the ids of its vertices, ascending afterwards, or one truth
-// value per vertex where the vector holds booleans, or one byte of 0 or 1 for each vertex.
+// partOf takes one part of a split out of a vector: the ids of its vertices, ascending afterwards, or one
+// truth value per vertex where the vector holds booleans, or one byte of 0 or 1 for each vertex.
 func partOf(a *npy.Array, vertices int) ([]int64, error) {
 	if len(a.Shape) != 1 {
 		return nil, refusal.Errorf("vertices of shape %v: give a vector of ids, or of one truth value per vertex", a.Shape)
@@ -136,8 +136,8 @@ func mask(a *npy.Array, vertices int) bool {
 	return err == nil
 }
 
-// CheckSplit checks that the parts of a split, which ascend within the vertices, are disjoint and, where there are labels, labelled. The names are those of the arrays
-// of train, validation and test vertices.
+// CheckSplit checks that the parts of a split, which ascend within the vertices, are disjoint and, where
+// there are labels, labelled. The names are those of the arrays of train, validation and test vertices.
 func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	parts, largest := [][]int64{s.Train, s.Val, s.Test}, int64(-1)
 	for _, ids := range parts {
@@ -163,7 +163,8 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	return nil
 }
 
-// Masks takes one part of every split out of V truth values, or a row of one for each split (V × splits). Each list ascends.
+// Masks takes one part of every split out of V truth values, or a row of one for each split (V × splits).
+// Each list ascends.
 func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 	if n := len(a.Shape); n < 1 || n > 2 || a.Shape[0] != vertices || vertices == 0 {
 		return nil, refusal.Errorf("has shape %v: a mask has %d values, or a row of one per split for each vertex", a.Shape, vertices)

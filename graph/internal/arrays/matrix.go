@@ -10,9 +10,10 @@ import (
 	"weft/internal/refusal"
 )
 
-// Sparse rows take less memory than a dense matrix up to a density of 25 %: a stored value costs 8 bytes in a store, and in a run,
-// with its transpose, 16. Time decides. Dense products make the better use of a processor, and dense features of at most twice
-// --hidden columns, 128 by default, are aggregated once for all epochs. Within these bounds an epoch with sparse rows was faster.
+// Sparse rows take less memory than a dense matrix up to a density of 25 %: a stored value costs 8 bytes in a
+// store, and in a run, with its transpose, 16. Time decides. Dense products make the better use of a
+// processor, and dense features of at most twice --hidden columns, 128 by default, are aggregated once for
+// all epochs. Within these bounds an epoch with sparse rows was faster.
 const (
 	sparseDensity = 0.05
 	sparseColumns = 129
@@ -34,9 +35,10 @@ func (m *Matrix) Of(g *graph.Graph) {
 	}
 }
 
-// ReadMatrix reads features from a V × F array of which size bytes are available as for npy.Read. Where so few values are not zero that sparse rows
-// are smaller and faster they are stored so, unless keepDense is set. A dense copy of the whole is only made where the features stay dense.
-// Where backed is set the size is that of a file, and no claim.
+// ReadMatrix reads features from a V × F array of which size bytes are available as for npy.Read. Where so
+// few values are not zero that sparse rows are smaller and faster they are stored so, unless keepDense is
+// set. A dense copy of the whole is only made where the features stay dense. Where backed is set the size is
+// that of a file, and no claim.
 func ReadMatrix(r io.Reader, size int64, backed, keepDense bool) (*Matrix, error) {
 	b, err := npy.NewBlocks(r, size)
 	if err != nil {

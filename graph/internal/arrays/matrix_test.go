@@ -45,7 +45,8 @@ func expanded(f *graph.Features) []float32 {
 	return dense
 }
 
-// A matrix is the same in either form. It is sparse where it is wide and has few values, however they are spread over its rows.
+// A matrix is the same in either form. It is sparse where it is wide and has few values, however they are
+// spread over its rows.
 func TestMatrixIsSparseWhereThatPays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		rows, columns := rapid.IntRange(1, 30).Draw(rt, "rows"), rapid.SampledFrom([]int{1, sparseColumns - 1, sparseColumns, 300}).Draw(rt, "columns")
@@ -78,7 +79,8 @@ func indices(n int) []int {
 	return all
 }
 
-// Text does not say how many rows will come: those that were made dense become sparse again where the rest is empty.
+// Text does not say how many rows will come: those that were made dense become sparse again where the rest is
+// empty.
 func TestFirstRowsDoNotDecide(t *testing.T) {
 	const columns, full = 1000, 1200
 	ones, zeros := rowOf(columns, 1), rowOf(columns, 0)

@@ -51,13 +51,15 @@ func NewCSR(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 	if k := notFinite(m.Data); k >= 0 {
 		return nil, refusal.Errorf("value %d of a sparse matrix is %v: replace values that are not finite", k, m.Data[k])
 	}
-	if err := memory.Need(8*int64(len(m.Indptr)) + 8*int64(len(m.Indices))); err != nil { // what is made of it is as large again
+	// What is made of it is as large again.
+	if err := memory.Need(8*int64(len(m.Indptr)) + 8*int64(len(m.Indices))); err != nil {
 		return nil, err
 	}
 	return m, nil
 }
 
-// NewCoordinates makes the matrix that has data[k] at row row[k] and column column[k]. The vectors are of equal length.
+// NewCoordinates makes the matrix that has data[k] at row row[k] and column column[k]. The vectors are of
+// equal length.
 func NewCoordinates(rows, columns int64, row, column, data *npy.Array) (*CSR, error) {
 	ids, err := row.Int32s()
 	if err != nil {

@@ -17,9 +17,10 @@ import (
 	"weft/internal/refusal"
 )
 
-// table reads numbers from text, plain or gzip, a row of equally many to each line, between commas, semicolons, tabs or spaces. A first
-// line of words is a header. Lines that begin with # or %, and empty ones, are skipped; but for one column an empty line is a row, and
-// an empty field is NaN. True and False are 1 and 0.
+// table reads numbers from text, plain or gzip, a row of equally many to each line, between commas,
+// semicolons, tabs or spaces. A first line of words is a header. Lines that begin with # or %, and empty
+// ones, are skipped; but for one column an empty line is a row, and an empty field is NaN. True and False are
+// 1 and 0.
 type table struct {
 	path  string
 	most  int64    // rows
@@ -48,12 +49,13 @@ func (c *counted) Read(p []byte) (int, error) {
 
 const (
 	longestLine = 64 << 20 // bytes
-	// Gzip makes a thousand times as much of a file of nothing but repetitions, which is no table: this many values are kept of any
-	// file, and this many for each of its bytes.
+	// Gzip makes a thousand times as much of a file of nothing but repetitions, which is no table: this many
+	// values are kept of any file, and this many for each of its bytes.
 	valuesOfAnyFile, valuesOfAByte = 4 << 20, 64
 )
 
-// newTable begins a table of at most so many rows, of text or, if that is the kind, of gzip. Errors name the path.
+// newTable begins a table of at most so many rows, of text or, if that is the kind, of gzip. Errors name the
+// path.
 func newTable(r io.Reader, kind foreign.Kind, path string, most int64) (*table, error) {
 	t := &table{path: path, most: most, file: &counted{r: r}}
 	text := bufio.NewReader(t.file)
@@ -194,7 +196,8 @@ func (t *table) number(field []byte) (x float64, ok bool) {
 	return x, err == nil
 }
 
-// check refuses a file that expands to more values than a table does. One column has no more than there may be rows.
+// check refuses a file that expands to more values than a table does. One column has no more than there may
+// be rows.
 func (t *table) check(kept int) error {
 	if t.columns > 1 && kept > valuesOfAnyFile+valuesOfAByte*t.file.n {
 		return refusal.Errorf("%s: its first %d bytes expand to %d values, as no table does; unpack it if it is one", t.path, t.file.n, kept)
@@ -202,8 +205,8 @@ func (t *table) check(kept int) error {
 	return nil
 }
 
-// array reads the rest of the table. The array holds integers or truth values where all values are. A missing one is −1 among integers of one
-// column, as a label, and NaN elsewhere.
+// array reads the rest of the table. The array holds integers or truth values where all values are. A missing
+// one is −1 among integers of one column, as a label, and NaN elsewhere.
 func (t *table) array() (*npy.Array, error) {
 	var values []float64
 	for {
