@@ -193,7 +193,7 @@ func (s *session) commands(b snippet) {
 	words := func(text string) string {
 		return strings.Join(strings.Fields(took.ReplaceAllString(text, "TIME")), " ")
 	}
-	lines := strings.Split(strings.TrimRight(b.text, "\n"), "\n")
+	lines := strings.Split(strings.ReplaceAll(strings.TrimRight(b.text, "\n"), "\\\n", ""), "\n")
 	for len(lines) > 0 {
 		command, shown := strings.CutPrefix(lines[0], "$ ")
 		lines = lines[1:]
@@ -238,6 +238,7 @@ func TestSnippets(t *testing.T) {
 	s := newSession(t)
 	s.link(data, "data")
 	s.graphs(0)
+	s.run(snippet{at: "graphs.py", text: "graphs.files(data)"})
 	for _, b := range snippets(t, "docs/data.md") { // what one writes, one before it imports
 		if b.writes() {
 			s.run(b)

@@ -1,5 +1,8 @@
 """A small graph as PyTorch Geometric and DGL would hand it to the snippets that write one: data and g. Its masks have so many
-columns as the test says, or are vectors for 0."""
+columns as the test says, or are vectors for 0. And the same as files of other programs."""
+import gzip
+import os
+
 import numpy as np
 
 
@@ -42,3 +45,16 @@ def make(splits):
     data = Data({key: Tensor(mask if splits else mask[:, 0]) for key, mask in masks.items()})
     data.update(edge_index=Tensor(random.randint(vertices, size=(2, edges))), x=Tensor(x), y=Tensor(y))
     return data, Graph(data)
+
+
+def files(data):
+    """The graph as graph2gauss publishes Cora-ML, a pickle in an archive, and as OGB's downloader leaves a folder."""
+    x, y, edges = data.x.numpy(), data.y.numpy(), data.edge_index.numpy()
+    np.savez("cora_ml.npz", np.array({"x": x, "y": y, "edge_index": edges, "idx_to_class": {0: "first"}}))
+    train, val, test = (np.flatnonzero(data[part + "_mask"].numpy()) for part in ("train", "val", "test"))
+    for name, array, form in (("raw/edge", edges.T, "%d"), ("raw/node-feat", x, "%.6f"), ("raw/node-label", y, "%d"),
+                              ("split/time/train", train, "%d"), ("split/time/valid", val, "%d"), ("split/time/test", test, "%d")):
+        path = "ogbn_arxiv/" + name + ".csv.gz"
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with gzip.open(path, "wt") as f:
+            np.savetxt(f, array, fmt=form, delimiter=",")
