@@ -130,8 +130,8 @@ func create(dir *os.Root, name string) (f *os.File, hidden string, err error) {
 	return nil, "", errors.New("other processes keep removing its temporary file")
 }
 
-// Sweep removes what processes that are no more, killed or without power, have left of a name in dir: the files
-// and folders of its hidden names that no process has locked.
+// Sweep removes what processes that are no more, killed or without power, have left of a name in dir: the
+// files and folders of its hidden names that no process has locked.
 func Sweep(dir *os.Root, name string) {
 	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
