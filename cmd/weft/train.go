@@ -238,8 +238,11 @@ func (r ranks) untilSignal(parent context.Context, made *atomic.Pointer[train.Ru
 		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once", s)
 	}, func() {
 		progress.end()
-		if dir := made.Load(); dir != nil {
+		switch dir := made.Load(); {
+		case dir != nil:
 			fmt.Fprintln(os.Stderr, oneLine(abandoned(dir, store)))
+		case r.first():
+			fmt.Fprintln(os.Stderr, oneLine(errInterrupted))
 		}
 	})
 }
