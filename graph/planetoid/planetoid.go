@@ -72,11 +72,11 @@ func Read(prefix string) (*graph.Graph, error) {
 		return nil, err
 	}
 
-	relation, err := undirected(vertices, edges)
+	g, err := undirected(vertices, edges)
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w", f.name("graph"), err)
 	}
-	g := &graph.Graph{Relation: relation, Provenance: "planetoid " + prefix}
+	g.Provenance = "planetoid " + prefix
 	if g.Features, g.Labels, err = assemble(known, tested, order, vertices); err != nil {
 		return nil, fmt.Errorf("%s: %w", prefix, err)
 	}
@@ -92,19 +92,16 @@ func Read(prefix string) (*graph.Graph, error) {
 }
 
 // undirected makes edges lead both ways, each once, and leaves self loops out.
-func undirected(vertices int, e graph.Edges) (graph.Relation, error) {
+func undirected(vertices int, e graph.Edges) (*graph.Graph, error) {
 	relation, err := graph.NewRelation(vertices, e)
 	if err != nil {
-		return relation, err
+		return nil, err
 	}
-	g := &graph.Graph{Relation: relation}
-	if g, err = g.Symmetrize(); err != nil {
-		return relation, err
+	both, err := (&graph.Graph{Relation: relation}).Symmetrize()
+	if err != nil {
+		return nil, err
 	}
-	if g, err = g.RemoveSelfLoops(); err != nil {
-		return relation, err
-	}
-	return g.Relation, nil
+	return both.RemoveSelfLoops()
 }
 
 // ascending lists first…end−1.
