@@ -142,6 +142,9 @@ func (s *staging) begin(openParent func() (*os.Root, error)) (err error) {
 	}
 	if err != nil {
 		s.removeParents()
+		if reason := (*fs.PathError)(nil); errors.As(err, &reason) && (errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS)) {
+			return refusal.Errorf("%s: its folder cannot be written to (%w); choose another place", s.name, reason.Err)
+		}
 		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	inUse.stagings = append(inUse.stagings, s)

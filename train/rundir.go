@@ -94,20 +94,22 @@ func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, erro
 		return makeNamedRunDir(filepath.Join("runs", now.Format("20060102-150405")+"-"+fileName(dataset)+"-"+model))
 	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
-		return nil, refusal.Errorf("--out %s: %w", out, err)
+		return nil, refusal.Errorf("--out %s: %w; name another folder", out, err)
 	}
 	err := os.Mkdir(out, 0o777)
 	if err == nil {
 		return &RunDir{Path: out, created: true}, nil
 	}
 	if !errors.Is(err, fs.ErrExist) {
-		return nil, refusal.Errorf("--out %s: %s", out, reason(err))
+		return nil, refusal.Errorf("--out %s: %s; name another folder", out, reason(err))
 	}
 	entries, err := os.ReadDir(out)
 	entries = slices.DeleteFunc(entries, leftover)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, refusal.Errorf("--out %s: a symbolic link to nothing; remove it, or name another folder", out)
 	case err != nil:
-		return nil, refusal.Errorf("--out %s: %s", out, reason(err))
+		return nil, refusal.Errorf("--out %s: %s; name another folder", out, reason(err))
 	case len(entries) > 0:
 		return nil, refusal.Errorf("--out %s: the folder is not empty (it holds %s); name a new one", out, entries[0].Name())
 	}

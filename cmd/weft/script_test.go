@@ -6,18 +6,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"weft/comm/mpi"
 	"weft/internal/safetensors"
@@ -40,7 +43,9 @@ func stuck() {
 			panic(err)
 		}
 	}
-	ctx, _ := ranks{}.untilSignal(context.Background(), dir, "", p)
+	var made atomic.Pointer[train.RunDir]
+	made.Store(dir)
+	ctx, _ := ranks{}.untilSignal(context.Background(), &made, "", p)
 	p.epoch(train.Epoch{Epoch: 1, Epochs: 2})
 	interrupt()
 	<-ctx.Done()
@@ -75,6 +80,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
 			"same-losses": sameLosses, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
+			"early-interrupt": earlyInterrupt,
 		},
 	})
 }
@@ -187,6 +193,37 @@ func unread(ts *testscript.TestScript, _ bool, args []string) {
 	c := exec.Command("weft", args[1:]...)
 	c.Dir, c.Stdout, c.Stderr = ts.MkAbs("."), w, w
 	checkStatus(ts, args, c.Run())
+}
+
+// earlyInterrupt runs weft train, as in "early-interrupt run train g --out run", and interrupts it as soon as the
+// run's folder has a configuration. Until then nobody reads what it prints, so that it gets no further.
+func earlyInterrupt(ts *testscript.TestScript, _ bool, args []string) {
+	r, w, err := os.Pipe()
+	ts.Check(err)
+	defer r.Close()
+	size, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
+	ts.Check(err)
+	_, err = w.Write(make([]byte, size))
+	ts.Check(err)
+	c := exec.Command("weft", args[1:]...)
+	c.Dir, c.Stdout = ts.MkAbs("."), w
+	ts.Check(c.Start())
+	ts.Check(w.Close())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	for begun := false; !begun; {
+		select {
+		case err := <-ended:
+			ts.Fatalf("weft %q: ended before its folder was there: %v", args[1:], err)
+		case <-time.After(time.Millisecond):
+			_, err := os.Stat(ts.MkAbs(args[0] + "/run.yaml"))
+			begun = err == nil
+		}
+	}
+	ts.Check(c.Process.Signal(os.Interrupt))
+	_, err = io.Copy(io.Discard, r)
+	ts.Check(err)
+	checkStatus(ts, append([]string{fmt.Sprint(exitInterrupted)}, args[1:]...), <-ended)
 }
 
 // checkStatus checks the exit status of a weft that was run with the arguments behind the first, which is the

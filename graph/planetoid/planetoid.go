@@ -97,11 +97,11 @@ func undirected(vertices int, e graph.Edges) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &graph.Graph{Relation: relation}
-	if g, err = g.Symmetrize(); err != nil {
+	both, err := (&graph.Graph{Relation: relation}).Symmetrize()
+	if err != nil {
 		return nil, err
 	}
-	return g.RemoveSelfLoops()
+	return both.RemoveSelfLoops()
 }
 
 // ascending lists first…end−1.
