@@ -43,7 +43,11 @@ func TestFeaturesKeepTheMatrix(t *testing.T) {
 			}
 			m.Indptr = append(m.Indptr, int64(len(m.Indices)))
 		}
-		f, got := m.Features(), make([]float32, rows*columns)
+		f, err := m.Features()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]float32, rows*columns)
 		for i := range rows {
 			row := f.Indices[f.Indptr[i]:f.Indptr[i+1]]
 			if !ascending(row) {
