@@ -409,14 +409,12 @@ func TestChangesWithoutMemory(t *testing.T) {
 		e.Source[k], e.Target[k] = int32(k), int32((k+1)%vertices)
 	}
 	g := &Graph{Relation: must(NewRelation(vertices, e)), Labels: Labels{Classes: 1, Class: make([]int64, vertices)}}
-	loops := &Graph{Relation: must(NewRelation(4*vertices, Edges{}))}
 	changes := map[string]func() (*Graph, error){
 		"symmetrize":        g.Symmetrize,
 		"largest component": g.LargestComponent,
 		"add loops":         g.AddSelfLoops,
 		"remove loops":      g.RemoveSelfLoops,
 		"random features":   func() (*Graph, error) { return g.RandomFeatures(64, 0) },
-		"loops of many":     loops.AddSelfLoops,
 		"splits":            func() (*Graph, error) { return g, g.MakeSplits("random:60/20/20", 10, 0) },
 	}
 	runtime.GC()

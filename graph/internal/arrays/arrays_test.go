@@ -118,3 +118,12 @@ func TestLabels(t *testing.T) {
 		}
 	}
 }
+
+// A row of a mask is a byte and a split much more.
+func TestManySplits(t *testing.T) {
+	for splits, want := range map[int]bool{graph.MaxSplits: true, graph.MaxSplits + 1: false} {
+		if of, err := Masks(npy.New(make([]bool, 2*splits), 2, splits), 2); (err == nil) != want || want && len(of) != splits {
+			t.Errorf("%d splits: %d, error %v", splits, len(of), err)
+		}
+	}
+}
