@@ -48,7 +48,11 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &arrays.Matrix{Features: m.Features(), Rows: m.Rows}, nil
+	f, err := m.Features()
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", path, err)
+	}
+	return &arrays.Matrix{Features: f, Rows: m.Rows}, nil
 }
 
 // isMatrix reports whether the archive is of scipy.sparse.save_npz.

@@ -116,7 +116,9 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 		if err := a.rows("attr_shape", m.Rows, vertices); err != nil {
 			return nil, err
 		}
-		g.Features = m.Features()
+		if g.Features, err = m.Features(); err != nil {
+			return nil, a.refuse("attr_indices", err)
+		}
 	case a.has("attr_matrix"):
 		if err = a.features(g, "attr_matrix"); err != nil {
 			return nil, err
@@ -444,6 +446,9 @@ func (a *archive) masks(key string, vertices int) ([][]int64, error) {
 	}
 	marks, err := array.Bools()
 	if err != nil {
+		return nil, a.refuse(key, err)
+	}
+	if err := arrays.CheckSplits(rows); err != nil {
 		return nil, a.refuse(key, err)
 	}
 	ids := make([][]int64, rows)

@@ -10,6 +10,7 @@ import (
 	"io"
 
 	"weft/internal/foreign"
+	"weft/internal/memory"
 	"weft/internal/refusal"
 	"weft/internal/regular"
 )
@@ -70,14 +71,16 @@ func damaged(err error) error {
 	return refusal.Errorf("damaged: %w", err)
 }
 
-// Strings reads a JSON list of at most so many strings. Beside them it holds a few of the file's bytes,
-// whatever the file's length.
+// Strings reads a JSON list of at most so many strings. One that exceeds the memory is refused.
 func Strings(path string, most int) ([]string, error) {
-	f, _, err := regular.Open(path)
+	f, size, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if err := memory.Need(size); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	list, err := decodeStrings(json.NewDecoder(f), most)
 	if err != nil {
 		return nil, refusal.Errorf("%s: not a list of names: %w", path, err)
@@ -98,6 +101,10 @@ func decodeStrings(d *json.Decoder, most int) ([]string, error) {
 		}
 		var s string
 		if err := d.Decode(&s); err != nil {
+			return nil, err
+		}
+		var err error
+		if list, err = memory.Grow(list, 1); err != nil {
 			return nil, err
 		}
 		list = append(list, s)

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -29,6 +30,25 @@ func Need(bytes int64) error {
 	}
 	return refusal.Errorf("needs %s of memory, and this process has %s left of %s: allow it more (ulimit, control group, "+
 		"machine), or give it less", amount(bytes), amount(left), amount(debug.SetMemoryLimit(-1)))
+}
+
+// Grow is s with room for n more elements. Where it has none, the memory of one that is larger by a quarter at least is asked for.
+func Grow[E any](s []E, n int) ([]E, error) {
+	if n <= cap(s)-len(s) {
+		return s, nil
+	}
+	return grow(s, n)
+}
+
+func grow[E any](s []E, n int) ([]E, error) {
+	const least = 1 << 10
+	room := len(s) + max(n, len(s)/4, least)
+	if err := Need(int64(unsafe.Sizeof(*new(E))) * int64(room)); err != nil {
+		return s, err
+	}
+	grown := make([]E, len(s), room)
+	copy(grown, s)
+	return grown, nil
 }
 
 // Left is how many bytes more than is in use, with garbage that was not collected yet, Go's runtime may take.

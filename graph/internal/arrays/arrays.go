@@ -174,6 +174,9 @@ func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 		return nil, err
 	}
 	splits := len(marks) / vertices
+	if err := CheckSplits(splits); err != nil {
+		return nil, err
+	}
 	of := make([][]int64, splits)
 	for k := range of {
 		if of[k], err = marked(marks[k:], splits); err != nil {
@@ -181,6 +184,14 @@ func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 		}
 	}
 	return of, nil
+}
+
+// CheckSplits refuses more splits than a graph has.
+func CheckSplits(n int) error {
+	if n > graph.MaxSplits {
+		return refusal.Errorf("masks of %d splits: at most %d are read", n, graph.MaxSplits)
+	}
+	return nil
 }
 
 // Marked lists the positions that are true.

@@ -98,8 +98,8 @@ func TestFirstRowsDoNotDecide(t *testing.T) {
 		if c.dense == nil {
 			t.Fatal("the first rows were not made dense")
 		}
-		if m := c.matrix(); m.Sparse() != want || m.Rows != rows {
-			t.Errorf("%d full rows of %d: sparse %v, want %v", full, m.Rows, m.Sparse(), want)
+		if m, err := c.matrix(); err != nil || m.Sparse() != want || m.Rows != rows {
+			t.Errorf("%d full rows of %d: %v, sparse %v, want %v", full, rows, err, m.Sparse(), want)
 		}
 	}
 }

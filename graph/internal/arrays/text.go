@@ -13,6 +13,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"weft/internal/foreign"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -117,7 +118,9 @@ func (t *table) next() ([]float64, error) {
 
 // parse takes the values from a line; row is false for a header.
 func (t *table) parse(line []byte) (row bool, err error) {
-	t.split(line)
+	if err := t.split(line); err != nil {
+		return false, t.refuse("%w", err)
+	}
 	if t.columns > 0 && len(t.fields) != t.columns {
 		return false, t.refuse("%d columns, where the lines before have %d", len(t.fields), t.columns)
 	}
@@ -129,7 +132,9 @@ func (t *table) parse(line []byte) (row bool, err error) {
 		}
 		return false, nil
 	}
-	t.values = t.values[:0]
+	if t.values, err = memory.Grow(t.values[:0], t.columns); err != nil {
+		return false, t.refuse("%w", err)
+	}
 	for _, field := range t.fields {
 		x, ok := t.number(field)
 		if !ok {
@@ -156,7 +161,7 @@ func (t *table) isHeader() bool {
 }
 
 // split cuts a line into fields.
-func (t *table) split(line []byte) {
+func (t *table) split(line []byte) (err error) {
 	if t.separator == nil {
 		t.separator = []byte(" ")
 		for _, s := range []string{",", ";", "\t"} {
@@ -166,7 +171,9 @@ func (t *table) split(line []byte) {
 			}
 		}
 	}
-	t.fields = t.fields[:0]
+	if t.fields, err = memory.Grow(t.fields[:0], 1+bytes.Count(line, t.separator)); err != nil {
+		return err
+	}
 	if t.separator[0] == ' ' {
 		line = bytes.TrimSpace(line)
 	}
@@ -178,6 +185,7 @@ func (t *table) split(line []byte) {
 		}
 		t.fields = append(t.fields, bytes.Trim(field, " \t\""))
 	}
+	return nil
 }
 
 // number is the value of a field.
@@ -214,17 +222,23 @@ func (t *table) array() (*npy.Array, error) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err == nil {
-			values = append(values, row...)
-			err = t.check(len(values))
-		}
 		if err != nil {
+			return nil, err
+		}
+		if values, err = memory.Grow(values, len(row)); err != nil {
+			return nil, t.refuse("%w", err)
+		}
+		values = append(values, row...)
+		if err := t.check(len(values)); err != nil {
 			return nil, err
 		}
 	}
 	shape := []int{int(t.rows)}
 	if t.columns > 1 {
 		shape = append(shape, t.columns)
+	}
+	if err := memory.Need(8 * int64(len(values))); err != nil { // another type has as many bytes, or fewer
+		return nil, refusal.Errorf("%s: %w", t.path, err)
 	}
 	truth := !slices.ContainsFunc(values, func(x float64) bool { return x != 0 && x != 1 })
 	// Three ids or more are not all 0 and 1.
@@ -270,7 +284,11 @@ func (t *table) matrix(keepDense bool) (*Matrix, error) {
 	for {
 		row, err := t.next()
 		if errors.Is(err, io.EOF) {
-			return c.matrix(), nil
+			m, err := c.matrix()
+			if err != nil {
+				return nil, refusal.Errorf("%s: %w", t.path, err)
+			}
+			return m, nil
 		}
 		if err != nil {
 			return nil, err
@@ -279,7 +297,9 @@ func (t *table) matrix(keepDense bool) (*Matrix, error) {
 		if k := slices.IndexFunc(row, func(x float64) bool { return x != x }); k >= 0 {
 			return nil, t.refuse("field %d is empty or no number: give a value for each feature", k+1)
 		}
-		values = values[:0]
+		if values, err = memory.Grow(values[:0], len(row)); err != nil {
+			return nil, t.refuse("%w", err)
+		}
 		for _, x := range row {
 			values = append(values, float32(x))
 		}
