@@ -103,15 +103,21 @@ func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, erro
 	if !errors.Is(err, fs.ErrExist) {
 		return nil, refusal.Errorf("--out %s: %s; name another folder", out, reason(err))
 	}
-	entries, err := os.ReadDir(out)
-	entries = slices.DeleteFunc(entries, leftover)
+	all, err := os.ReadDir(out)
+	entries := slices.DeleteFunc(slices.Clone(all), leftover)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, refusal.Errorf("--out %s: a symbolic link to nothing; remove it, or name another folder", out)
 	case err != nil:
 		return nil, refusal.Errorf("--out %s: %s; name another folder", out, reason(err))
 	case len(entries) > 0:
-		return nil, refusal.Errorf("--out %s: the folder is not empty (it holds %s); name a new one", out, entries[0].Name())
+		holds := entries[0].Name()
+		for _, e := range all {
+			if leftover(e) {
+				holds += ", and " + e.Name() + " of a run that was killed"
+			}
+		}
+		return nil, refusal.Errorf("--out %s: the folder is not empty (it holds %s); name a new one", out, holds)
 	}
 	return &RunDir{Path: out}, nil
 }
