@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// each runs f as every rank of a group of n. The clock goes on only while all of them wait, so that all times are exact.
+// each runs f as every rank of a group of n. The clock goes on only while all of them wait, so that all times
+// are exact.
 func each(t *testing.T, n int, timeout time.Duration, f func(c *Comm) error) []error {
 	t.Helper()
 	errs := make([]error, n)

@@ -90,7 +90,8 @@ func (g *golden) model(team *kernel.Team, p *sar.Graph) (*gnn.Model, *nn.Params)
 	return m, params
 }
 
-// PyG's DirGNNConv keeps the root weights of the SAGEConv that it is given, and never uses them: a file may hold them.
+// PyG's DirGNNConv keeps the root weights of the SAGEConv that it is given, and never uses them: a file may
+// hold them.
 func TestRootWeightsOfDirGNNConv(t *testing.T) {
 	tensors, meta, err := safetensors.ReadFile("testdata/sage-2-both.safetensors")
 	if err != nil {

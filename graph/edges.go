@@ -18,8 +18,9 @@ type Edges struct {
 // Len is the number of edges.
 func (e *Edges) Len() int { return len(e.Source) }
 
-// NewRelation sorts an edge list over vertices 0…vertices−1 into in-neighbour lists: by target, then by source, duplicates in
-// the order they were given. An end outside the range is an error that names the edge; what exceeds the memory is refused.
+// NewRelation sorts an edge list over vertices 0…vertices−1 into in-neighbour lists: by target, then by
+// source, duplicates in the order they were given. An end outside the range is an error that names the edge;
+// what exceeds the memory is refused.
 func NewRelation(vertices int, e Edges) (Relation, error) {
 	n := len(e.Source)
 	if len(e.Target) != n || (e.Weights != nil && len(e.Weights) != n) || len(e.Features) != n*e.FeatureColumns {
@@ -31,26 +32,28 @@ func NewRelation(vertices int, e Edges) (Relation, error) {
 			return Relation{}, fmt.Errorf("edge %d (%d→%d) leaves the range of %d vertices", k, u, v, vertices)
 		}
 	}
-	if err := memory.Need(sortBytes(vertices, &e)); err != nil {
+	const order, bound, source = 8, 8, 4
+	if err := memory.Need(2*order*int64(n) + bound*int64(vertices+1)); err != nil {
 		return Relation{}, err
 	}
 	// Two stable counting sorts: by source, then by target.
-	bySource := countingOrder(vertices, e.Source, nil)
-	order := countingOrder(vertices, e.Target, bySource)
-	r := Relation{Indptr: make([]int64, vertices+1), Sources: make([]int32, n), EdgeColumns: e.FeatureColumns}
-	for _, v := range e.Target {
-		r.Indptr[v+1]++
+	next := make([]int64, vertices+1)
+	bySource := countingOrder(next, e.Source, nil)
+	clear(next)
+	byTarget := countingOrder(next, e.Target, bySource)
+	copy(next[1:], next) // where the edges into a vertex end, those into the one after it begin
+	next[0] = 0
+	if err := memory.Need((source+4*int64(e.FeatureColumns))*int64(n) + 4*int64(len(e.Weights))); err != nil { // bySource is garbage by now
+		return Relation{}, err
 	}
-	for v := range vertices {
-		r.Indptr[v+1] += r.Indptr[v]
-	}
+	r := Relation{Indptr: next, Sources: make([]int32, n), EdgeColumns: e.FeatureColumns}
 	if e.Weights != nil {
 		r.Weights = make([]float32, n)
 	}
 	if e.FeatureColumns > 0 {
 		r.EdgeFeatures = make([]float32, 0, n*e.FeatureColumns)
 	}
-	for k, from := range order {
+	for k, from := range byTarget {
 		r.Sources[k] = e.Source[from]
 		if e.Weights != nil {
 			r.Weights[k] = e.Weights[from]
@@ -63,19 +66,13 @@ func NewRelation(vertices int, e Edges) (Relation, error) {
 	return r, nil
 }
 
-// sortBytes is what NewRelation takes at most, beside its argument: two orders and one's counters, or one and the result.
-func sortBytes(vertices int, e *Edges) int64 {
-	const order, counter = 8, 8
-	return 2*order*int64(e.Len()) + counter*int64(vertices+1) + 4*int64(len(e.Weights)) + 4*int64(len(e.Features))
-}
-
 // countingOrder returns the positions 0…len(key)−1, taken in the order given by previous (nil: ascending), stably sorted by key.
-func countingOrder(keys int, key []int32, previous []int) []int {
-	next := make([]int, keys+1)
+// next is zero, with an entry for each key and one more. That of a key is then where its positions end.
+func countingOrder(next []int64, key []int32, previous []int) []int {
 	for _, k := range key {
 		next[k+1]++
 	}
-	for k := range keys {
+	for k := range len(next) - 1 {
 		next[k+1] += next[k]
 	}
 	order := make([]int, len(key))

@@ -16,8 +16,8 @@ type Graph struct {
 	Provenance string
 	// Names are the vertices' names where the source has them (nil otherwise), len V. They are stored beside the arrays.
 	Names []string
-	// Notes say how the edges, vertices and features came to differ from their source, or that they do not: a line each, in the order
-	// of the changes. They are not stored.
+	// Notes say how the edges, vertices and features came to differ from their source, or that they do not: a
+	// line each, in the order of the changes. They are not stored.
 	Notes []string
 
 	path   string // of the store, empty for a graph made in memory

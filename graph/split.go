@@ -34,8 +34,8 @@ const (
 	splitPerClass
 )
 
-// maxSplits keeps a mistyped number from filling the disk.
-const maxSplits = 1000
+// MaxSplits keeps a mistyped number from filling the disk.
+const MaxSplits = 1000
 
 // ParseSplit reads the value of --split:
 //
@@ -110,8 +110,8 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 	if err != nil {
 		return err
 	}
-	if count < 1 || count > maxSplits {
-		return refusal.Errorf("--splits %d: give between 1 and %d", count, maxSplits)
+	if count < 1 || count > MaxSplits {
+		return refusal.Errorf("--splits %d: give between 1 and %d", count, MaxSplits)
 	}
 	if rule.kind == splitGiven {
 		if len(g.Splits) == 0 {
@@ -150,14 +150,22 @@ func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 
 // divisible lists the vertices with a label, after checking that the rule can divide them.
 func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
-	var ids []int64
+	// There are as many classes, or rows, as vertices.
+	vertices := len(l.Class)
+	if l.MultiLabel() {
+		vertices = len(l.Multi) / l.Classes
+	}
+	ids, err := memory.Grow([]int64{}, vertices)
+	if err != nil {
+		return nil, fmt.Errorf("--split %s: %w", rule.spec, err)
+	}
 	for v, class := range l.Class {
 		if class >= 0 {
 			ids = append(ids, int64(v))
 		}
 	}
 	if l.MultiLabel() {
-		for v := range len(l.Multi) / l.Classes {
+		for v := range vertices {
 			if !math.IsNaN(float64(l.Multi[v*l.Classes])) {
 				ids = append(ids, int64(v))
 			}

@@ -135,13 +135,16 @@ func (s *staging) begin(openParent func() (*os.Root, error)) (err error) {
 		return refusal.Errorf("%s: %w; choose another place", s.name, err)
 	}
 	if s.parent, err = openParent(); err == nil {
-		s.sweep()
+		atomicfile.Sweep(s.parent, filepath.Base(s.final))
 		if err = s.makeHidden(); err != nil {
 			_ = s.parent.Close()
 		}
 	}
 	if err != nil {
 		s.removeParents()
+		if reason := (*fs.PathError)(nil); errors.As(err, &reason) && (errors.Is(err, fs.ErrPermission) || errors.Is(err, unix.EROFS)) {
+			return refusal.Errorf("%s: its folder cannot be written to (%w); choose another place", s.name, reason.Err)
+		}
 		return fmt.Errorf("%s: %w", s.name, err)
 	}
 	inUse.stagings = append(inUse.stagings, s)
@@ -208,28 +211,6 @@ func (s *staging) makeHidden() error {
 		return nil
 	}
 	return fmt.Errorf("other processes keep removing its temporary directory")
-}
-
-// sweep removes the hidden directories that processes which are no more, killed or without power, left of the
-// store.
-func (s *staging) sweep() {
-	entries, err := fs.ReadDir(s.parent.FS(), ".")
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if !e.IsDir() || !atomicfile.IsHidden(e.Name(), filepath.Base(s.final)) {
-			continue
-		}
-		dir, err := s.parent.Open(e.Name())
-		if err != nil {
-			continue
-		}
-		if unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			_ = s.parent.RemoveAll(e.Name())
-		}
-		_ = dir.Close()
-	}
 }
 
 // failure is the first error, under the name of the store.

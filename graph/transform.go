@@ -10,8 +10,9 @@ import (
 	"weft/internal/refusal"
 )
 
-// The changes below return a new graph and leave g as it was. The new graph shares with g the arrays that do not change, so
-// that a mapped g must stay open as long as the new graph is used. A change that exceeds the memory is refused.
+// The changes below return a new graph and leave g as it was. The new graph shares with g the arrays that do
+// not change, so that a mapped g must stay open as long as the new graph is used. A change that exceeds the
+// memory is refused.
 
 // Permute relabels the vertices: vertex v becomes newID[v], in the edges, features, labels, splits and names. Parallel edges
 // keep their order. newID must be a permutation of 0…V−1.
@@ -85,7 +86,7 @@ func rowsOf(ids []int64, rows []int32) []int64 {
 
 // relabel makes the graph whose vertex i is g's vertex oldID[i]; newID is the inverse, −1 for a vertex that goes.
 func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
-	kept, err := g.Relation.filter(func(_ int64, u, v int32) bool { return newID[u] >= 0 && newID[v] >= 0 })
+	kept, err := g.Relation.filter(0, func(_ int64, u, v int32) bool { return newID[u] >= 0 && newID[v] >= 0 })
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +163,7 @@ func (g *Graph) Symmetrize() (*Graph, error) {
 // the graph has them.
 func (g *Graph) AddSelfLoops() (*Graph, error) {
 	r := &g.Relation
-	e, err := r.filter(func(int64, int32, int32) bool { return true })
+	e, err := r.filter(g.Vertices(), func(int64, int32, int32) bool { return true })
 	if err != nil {
 		return nil, err
 	}
@@ -281,15 +282,21 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	return changed, nil
 }
 
-// filter lists copies of the edges that keep accepts: edge k of the stored order, from u to v.
-func (r *Relation) filter(keep func(k int64, u, v int32) bool) (Edges, error) {
-	all := len(r.Sources)
-	if err := memory.Need(2*4*int64(all) + r.dataBytes()); err != nil {
+// filter lists copies of the edges that keep accepts, edge k of the stored order from u to v, with room for so many more.
+func (r *Relation) filter(more int, keep func(k int64, u, v int32) bool) (Edges, error) {
+	most, perEdge := len(r.Sources)+more, 2+r.EdgeColumns
+	if r.Weights != nil {
+		perEdge++
+	}
+	if err := memory.Need(4 * int64(perEdge) * int64(most)); err != nil {
 		return Edges{}, err
 	}
-	e := Edges{Source: make([]int32, 0, all), Target: make([]int32, 0, all), FeatureColumns: r.EdgeColumns}
+	e := Edges{Source: make([]int32, 0, most), Target: make([]int32, 0, most), FeatureColumns: r.EdgeColumns}
 	if r.Weights != nil {
-		e.Weights = make([]float32, 0, all)
+		e.Weights = make([]float32, 0, most)
+	}
+	if r.EdgeColumns > 0 {
+		e.Features = make([]float32, 0, most*r.EdgeColumns)
 	}
 	for v := range int32(len(r.Indptr) - 1) {
 		for k := r.Indptr[v]; k < r.Indptr[v+1]; k++ {
@@ -310,7 +317,7 @@ func (r *Relation) filter(keep func(k int64, u, v int32) bool) (Edges, error) {
 
 // filtered is g with those edges of r that keep accepts.
 func (g *Graph) filtered(r *Relation, keep func(k int64, u, v int32) bool) (*Graph, error) {
-	e, err := r.filter(keep)
+	e, err := r.filter(0, keep)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -70,6 +71,11 @@ func readRecord(dir string) (*record, error) {
 }
 
 func parseRecord(text []byte) (*record, error) {
+	// What is decoded of a short text may be thirty times as long: [] is a list, and {} a file.
+	const lists, numbers = 1 << 16, 3*MaxPartitions*MaxPartitions + 1<<16
+	if n := bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{")); n > lists || bytes.Count(text, []byte(",")) > numbers {
+		return nil, fmt.Errorf("damaged: it has more than %d partitions can need", MaxPartitions)
+	}
 	r := &record{}
 	if err := document.StrictJSON(text, formatVersion, r); err != nil {
 		return nil, err

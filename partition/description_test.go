@@ -3,8 +3,25 @@ package partition
 import (
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"testing"
 )
+
+// What a record takes in memory is bounded by its length.
+func TestLongRecords(t *testing.T) {
+	const length = 12 << 20
+	for key, one := range map[string]string{"halo_rows": "[],", "store": "{},", "vertices": "0,"} {
+		text := []byte(`{"format": 1, "` + key + `": [` + strings.Repeat(one, length/len(one)) + one[:len(one)-1] + `]}`)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := parseRecord(text)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; err == nil || took > length {
+			t.Errorf("%q of %q: %v, and takes %d bytes", key, one, err, took)
+		}
+	}
+}
 
 // FuzzParseRecord: what is accepted can be walked over without looking at any length again.
 func FuzzParseRecord(f *testing.F) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"weft/internal/atomicfile"
+	"weft/internal/memory"
 	"weft/internal/refusal"
 	"weft/internal/regular"
 )
@@ -44,6 +45,9 @@ func readFile(path string, vertices, k int) ([]int32, error) {
 }
 
 func readParts(f io.Reader, vertices, k int) ([]int32, error) {
+	if err := memory.Need(4 * int64(vertices)); err != nil {
+		return nil, err
+	}
 	of := make([]int32, 0, vertices)
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {

@@ -46,9 +46,9 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) (of []int32, err e
 	return rangesOfGroups(groups, o.K), nil
 }
 
-// fewVertices in each partition are less than METIS is made for: what it may leave a partition too large by is then less than a vertex. It puts
-// several times as many into some as there should be, up to all vertices into one, and none into others. Such partitions are cut from
-// groups of so many vertices, which METIS finds.
+// fewVertices in each partition are less than METIS is made for: what it may leave a partition too large by
+// is then less than a vertex. It puts several times as many into some as there should be, up to all vertices
+// into one, and none into others. Such partitions are cut from groups of so many vertices, which METIS finds.
 const fewVertices = 10
 
 // leavesEmpty reports whether one of k partitions has no vertex.
@@ -60,7 +60,8 @@ func leavesEmpty(of []int32, k int) bool {
 	return slices.Contains(used, false)
 }
 
-// rangesOfGroups cuts the vertices, group after group and in each by their ids, into k ranges of equally many, within one.
+// rangesOfGroups cuts the vertices, group after group and in each by their ids, into k ranges of equally
+// many, within one.
 func rangesOfGroups(group []int32, k int) []int32 {
 	order := make([]int, len(group))
 	for v := range order {

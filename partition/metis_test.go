@@ -79,7 +79,8 @@ func TestMetisBalances(t *testing.T) {
 	}
 }
 
-// TestMetisOfFewVertices: partitions of a few vertices each have equally many, down to one, and are no worse than those of ranges.
+// TestMetisOfFewVertices: partitions of a few vertices each have equally many, down to one, and are no worse
+// than those of ranges.
 func TestMetisOfFewVertices(t *testing.T) {
 	for vertices, ks := range map[int][]int{2: {2}, 10: {5, 9, 10}, 300: {60, 150, 299, 300}, 1000: {999, 1000}} {
 		sparse, dense := communities(t, vertices, 3*vertices), communities(t, vertices, 40*vertices)

@@ -55,8 +55,8 @@ type Options struct {
 	Balance string // one of Balances; empty: the first. Edges is for metis and range, Train for metis
 	Seed    uint64 // of metis and random
 	Split   int    // the split whose training vertices are balanced and counted
-	// Timeout is how long METIS may stand still, as a stopped process does, before it is given up; 0: no limit. It may work for
-	// as long as it needs.
+	// Timeout is how long METIS may stand still, as a stopped process does, before it is given up; 0: no
+	// limit. It may work for as long as it needs.
 	Timeout time.Duration
 }
 

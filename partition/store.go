@@ -231,7 +231,7 @@ func there(path string) bool {
 // Find returns the last stored partitions of that number and method, where the empty method is any; found is false where there
 // are none. Where the store changed after they were cut they are refused, as by CheckFresh.
 func Find(store string, k int, method string) (d Description, found bool, err error) {
-	all, err := list(store, func(name string) bool { return strings.HasSuffix(name, "-"+strconv.Itoa(k)) })
+	all, err := list(store, func(name string) bool { return strings.HasSuffix(name, Name(method, k)) })
 	if err != nil {
 		return Description{}, false, err
 	}

@@ -114,10 +114,11 @@ func checkStored(t *testing.T, store string, g *graph.Graph, a *Assignment, name
 			t.Error(err)
 		}
 	}
-	of, err := npy.ReadFile(filepath.Join(store, "partitions", name, "assignment.npy"))
+	of, err := npy.Map(filepath.Join(store, "partitions", name, "assignment.npy"))
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer of.Close()
 	if ids, err := of.Int32s(); err != nil || !slices.Equal(ids, a.Of) {
 		t.Errorf("assignment %v, error %v; want %v", ids, err, a.Of)
 	}
@@ -249,6 +250,21 @@ func TestStale(t *testing.T) {
 	defer other.Close()
 	write(t, store, other, divided(t, other, Options{K: 2, Method: Random}))
 	find(t, store, 2, "")
+}
+
+// TestFindPassesByOthers makes sure that damaged partitions are no fault of those of another method.
+func TestFindPassesByOthers(t *testing.T) {
+	t.Parallel()
+	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
+	write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
+	write(t, store, g, divided(t, g, Options{K: 2, Method: Range}))
+	if err := os.WriteFile(filepath.Join(Directory(store, "random-2"), descriptionFile), []byte("{"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	find(t, store, 2, Range)
+	if _, _, err := Find(store, 2, ""); !refusal.Is(err) {
+		t.Errorf("of any method: error %v, want a refusal", err)
+	}
 }
 
 func TestWriteRefusesAnotherGraph(t *testing.T) {

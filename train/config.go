@@ -114,8 +114,8 @@ const (
 )
 
 // parseYAML parses YAML that nests little. Its scanner takes time and memory that grow with the square of the
-// number of empty lines in a row, and its parser with the square of the depth: both are refused before. Mappings by
-// indentation need no limit, as their text grows with the square of the depth as well.
+// number of empty lines in a row, and its parser with the square of the depth: both are refused before.
+// Mappings by indentation need no limit, as their text grows with the square of the depth as well.
 func parseYAML(text []byte) (*ast.File, error) {
 	breaks := 0
 	for _, b := range text {

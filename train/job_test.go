@@ -82,7 +82,8 @@ func TestPatienceBelowEvalEvery(t *testing.T) {
 	}
 }
 
-// TestPlanWarnsOfSums: rows of features that are no counts, or have the sum 1, are doubtful to divide by their sums.
+// TestPlanWarnsOfSums: rows of features that are no counts, or have the sum 1, are doubtful to divide by
+// their sums.
 func TestPlanWarnsOfSums(t *testing.T) {
 	for name, c := range map[string]struct {
 		features graph.Features

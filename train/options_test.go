@@ -230,7 +230,8 @@ func TestShippedConfigurations(t *testing.T) {
 	}
 }
 
-// hostile are texts for which YAML's parser, left alone, may need memory that grows with the square of their length.
+// hostile are texts for which YAML's parser, left alone, may need memory that grows with the square of their
+// length.
 var hostile = []string{
 	"[", "a: [", "- ", "- - ", "? ", "? - ", "{a: [", "{a: ", "[a,", "[\n", "[#\n", "a: {b: c}\n", "!!a ", "&a ", "*a ",
 	"---\n", "--- a\n", "\n", "\r\n", "<<: ", "a: b: ",
@@ -260,7 +261,8 @@ func TestConfigInLittleMemory(t *testing.T) {
 	}
 }
 
-// parsedInLittleMemory parses a configuration and fails where more went through the heap than so much for each byte.
+// parsedInLittleMemory parses a configuration and fails where more went through the heap than so much for
+// each byte.
 func parsedInLittleMemory(t *testing.T, text string, o *Options) error {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -289,8 +291,8 @@ func TestYAMLNestsLittle(t *testing.T) {
 	}
 }
 
-// FuzzConfig: any text is read or refused in one line, in little memory. Options that make sense are written and read
-// back the same.
+// FuzzConfig: any text is read or refused in one line, in little memory. Options that make sense are written
+// and read back the same.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte("model: gcn\nhidden: 16\n"))
 	f.Add([]byte("hidden: &a 3\nlayers: *a\n"))

@@ -138,8 +138,9 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 	return p, nil
 }
 
-// doubtfulSums says why features should not be divided by their sum in each row, "" where nothing speaks against it: they are 0 and 1
-// or counts, with sums of their own. It looks at some thousand rows from all over the graph.
+// doubtfulSums says why features should not be divided by their sum in each row, "" where nothing speaks
+// against it: they are 0 and 1 or counts, with sums of their own. It looks at some thousand rows from all
+// over the graph.
 func doubtfulSums(f *graph.Features, vertices int) string {
 	const rows, tolerance = 4096, 1e-4
 	negative, fraction, ones, others := float32(0), float32(0), 0, 0

@@ -94,22 +94,30 @@ func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, erro
 		return makeNamedRunDir(filepath.Join("runs", now.Format("20060102-150405")+"-"+fileName(dataset)+"-"+model))
 	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
-		return nil, refusal.Errorf("--out %s: %w", out, err)
+		return nil, refusal.Errorf("--out %s: %w; name another folder", out, err)
 	}
 	err := os.Mkdir(out, 0o777)
 	if err == nil {
 		return &RunDir{Path: out, created: true}, nil
 	}
 	if !errors.Is(err, fs.ErrExist) {
-		return nil, refusal.Errorf("--out %s: %s", out, reason(err))
+		return nil, refusal.Errorf("--out %s: %s; name another folder", out, reason(err))
 	}
-	entries, err := os.ReadDir(out)
-	entries = slices.DeleteFunc(entries, leftover)
+	all, err := os.ReadDir(out)
+	entries := slices.DeleteFunc(slices.Clone(all), leftover)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, refusal.Errorf("--out %s: a symbolic link to nothing; remove it, or name another folder", out)
 	case err != nil:
-		return nil, refusal.Errorf("--out %s: %s", out, reason(err))
+		return nil, refusal.Errorf("--out %s: %s; name another folder", out, reason(err))
 	case len(entries) > 0:
-		return nil, refusal.Errorf("--out %s: the folder is not empty (it holds %s); name a new one", out, entries[0].Name())
+		holds := entries[0].Name()
+		for _, e := range all {
+			if leftover(e) {
+				holds += ", and " + e.Name() + " of a run that was killed"
+			}
+		}
+		return nil, refusal.Errorf("--out %s: the folder is not empty (it holds %s); name a new one", out, holds)
 	}
 	return &RunDir{Path: out}, nil
 }
@@ -190,7 +198,8 @@ func (d *RunDir) Epoch(e Epoch) error {
 	return nil
 }
 
-// append adds a line to metrics.jsonl, by one write, so that a reader never sees half of it. Where it does not fit nothing of it stays.
+// append adds a line to metrics.jsonl, by one write, so that a reader never sees half of it. Where it does
+// not fit nothing of it stays.
 func (d *RunDir) append(line []byte) error {
 	n, err := d.metrics.Write(line)
 	if n == 0 || err == nil {

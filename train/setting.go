@@ -77,7 +77,7 @@ var settings = withFields([]Setting{
 	{Name: "weight-decay", Group: TrainingGroup, limits: atLeast(0), Meaning: "weight decay; never applies to biases and norms"},
 	{Name: "decay-first-layer-only", Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
 	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
-	{Name: "schedule", Group: TrainingGroup, Choices: []string{"constant", "cosine", "step"}, Meaning: "course of the learning rate"},
+	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "course of the learning rate"},
 	{Name: "clip", Group: TrainingGroup, limits: atLeast(0), Meaning: "largest norm of the gradient, 0: no limit"},
 	{Name: "epochs", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "passes over the graph"},
 	{

@@ -38,8 +38,9 @@ func procEntry(file, name string) string {
 	return ""
 }
 
-// limitMemory tells Go's runtime how much memory it may take, unless GOMEMLIMIT says less: what the machine or its control group has, or what
-// the limits of this process (ulimit -v, -d) leave. It collects garbage in time then, and what will not fit can be refused before (memory.Need).
+// limitMemory tells Go's runtime how much memory it may take, unless GOMEMLIMIT says less: what the machine
+// or its control group has, or what the limits of this process (ulimit -v, -d) leave. It collects garbage in
+// time then, and what will not fit can be refused before (memory.Need).
 func limitMemory() {
 	const status = "/proc/self/status"
 	mapped := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// output is a file that the command prints on, with what is not printable escaped but for tabs and line breaks. It
-// remembers the first write that failed: results that did not arrive are a failure of the command.
+// output is a file that the command prints on, with what is not printable escaped but for tabs and line
+// breaks. It remembers the first write that failed: results that did not arrive are a failure of the command.
 type output struct {
 	*os.File
 	name   string // in errors
@@ -31,7 +31,8 @@ func (o *output) Write(p []byte) (int, error) {
 	return 0, err
 }
 
-// check says what went wrong with printing, nil if nothing did. That a reader leaves before the end is its own affair.
+// check says what went wrong with printing, nil if nothing did. That a reader leaves before the end is its
+// own affair.
 func (o *output) check() error {
 	if errors.Is(o.failed, syscall.EPIPE) {
 		return nil
@@ -39,8 +40,8 @@ func (o *output) check() error {
 	return o.failed
 }
 
-// outliveReaders makes writing to a pipe that nobody reads any more an error, which otherwise ends the process. The
-// signal is taken and not ignored, as programs that this one starts would inherit that.
+// outliveReaders makes writing to a pipe that nobody reads any more an error, which otherwise ends the
+// process. The signal is taken and not ignored, as programs that this one starts would inherit that.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // endWithReader undoes outliveReaders, for commands that take long and do nothing but print.

@@ -4,10 +4,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/partition"
+	"weft/train"
 )
 
 // checkApart refuses an output file that is one of the inputs, whatever its name: links of both kinds lead to
@@ -28,7 +30,8 @@ func checkApart(flag, path string, inputs ...string) error {
 // checkApartFromGraph is checkApart for all that a dataset or its store is read from; partitions among it.
 func checkApartFromGraph(flag, path, dataset, store string) error {
 	inputs := datasets.SourceFiles(dataset)
-	for _, dir := range []string{store, filepath.Join(store, partition.Folder)} { // the second may be a link, which a walk does not follow
+	// The folder of the partitions may be a link, which a walk does not follow.
+	for _, dir := range []string{store, filepath.Join(store, partition.Folder)} {
 		real, err := filepath.EvalSymlinks(dir)
 		if err != nil {
 			continue // no partitions; reading the store says what is wrong with it
@@ -46,7 +49,26 @@ func checkApartFromGraph(flag, path, dataset, store string) error {
 	if sameFile(filepath.Dir(path), filepath.Join(store, partition.Folder)) {
 		return refusal.Errorf("--%s %s: its folder holds the partitions of %s; name another folder", flag, path, store)
 	}
-	return checkApart(flag, path, inputs...)
+	if err := checkApart(flag, path, inputs...); err != nil {
+		return err
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil && besideMark(target) != "" {
+		return refusal.Errorf("--%s %s: leads to %s, whose folder holds %s, and which may be of a graph or a run; name another file",
+			flag, path, target, besideMark(target))
+	}
+	return nil
+}
+
+// besideMark is the name of the file by which the folder of a path is a store's, a partition's or a run's,
+// where the path may be one of its files; else "".
+func besideMark(path string) string {
+	for _, mark := range []string{"graph.json", "partition.json", "run.json"} {
+		_, err := os.Stat(filepath.Join(filepath.Dir(path), mark))
+		if err == nil && (mark != "run.json" || slices.Contains(train.RunFiles(), filepath.Base(path))) {
+			return mark
+		}
+	}
+	return ""
 }
 
 // sameFile reports whether two names mean one file, there or not.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -254,13 +255,14 @@ func checkFile(flag, path string) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return refusal.Errorf("--%s %s: there is no folder %s", flag, path, dir)
 	}
-	for _, mark := range []string{"graph.json", "partition.json", "run.json"} {
-		_, err := os.Stat(filepath.Join(dir, mark))
-		if err == nil && (mark != "run.json" || slices.Contains(train.RunFiles(), filepath.Base(path))) {
-			return refusal.Errorf("--%s %s: its folder holds %s, and the file may be one of a graph or a run; name another folder", flag, path, mark)
-		}
+	_, err := os.Stat(path)
+	if _, link := os.Lstat(path); link == nil && errors.Is(err, fs.ErrNotExist) {
+		return refusal.Errorf("--%s %s: a symbolic link to a file that is not there; remove the link, or name another file", flag, path)
 	}
-	if _, err := os.Stat(path); err != nil { // a new file
+	if mark := besideMark(path); mark != "" {
+		return refusal.Errorf("--%s %s: its folder holds %s, and the file may be one of a graph or a run; name another folder", flag, path, mark)
+	}
+	if err != nil { // a new file
 		if err := unix.Faccessat(unix.AT_FDCWD, dir, unix.W_OK, unix.AT_EACCESS); err != nil {
 			return refusal.Errorf("--%s %s: the folder %s cannot be written to (%w); name a file elsewhere", flag, path, dir, err)
 		}

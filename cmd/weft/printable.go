@@ -8,8 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// printable is text as it may reach a terminal, in one line. What could command the terminal or disguise other text is
-// escaped as in Go's strings: control characters, those that turn the direction of writing, invalid UTF-8.
+// printable is text as it may reach a terminal, in one line. What could command the terminal or disguise
+// other text is escaped as in Go's strings: control characters, those that turn the direction of writing,
+// invalid UTF-8.
 func printable(text string) string { return escaped(text, "") }
 
 // escaped is printable, but leaves the characters of keep as they are.

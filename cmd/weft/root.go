@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -67,12 +68,17 @@ func unknownName(cmd *cobra.Command, what, word string) error {
 	return refusal.Errorf("unknown %s %q; %s", what, word, suggest.OneOf(word, names))
 }
 
-// arguments accepts between low and high positional arguments, which the command's usage line names.
+// arguments accepts between low and high positional arguments, which the command's usage line names. An empty one
+// is a variable of a shell that is not set, and names nothing.
 func arguments(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < low || len(args) > high {
 			_, names, _ := strings.Cut(cmd.UseLine(), " ")
 			return refusal.Errorf("wrong number of arguments (%d); the command is: weft %s", len(args), names)
+		}
+		if at := slices.Index(args, ""); at >= 0 {
+			_, names, _ := strings.Cut(cmd.UseLine(), " ")
+			return refusal.Errorf("argument %d is empty; the command is: weft %s", at+1, names)
 		}
 		return nil
 	}

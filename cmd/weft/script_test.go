@@ -1,22 +1,26 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
 
 	"weft/comm/mpi"
 	"weft/internal/safetensors"
@@ -39,7 +43,9 @@ func stuck() {
 			panic(err)
 		}
 	}
-	ctx, _ := ranks{}.untilSignal(context.Background(), dir, "", p)
+	var made atomic.Pointer[train.RunDir]
+	made.Store(dir)
+	ctx, _ := ranks{}.untilSignal(context.Background(), &made, "", p)
 	p.epoch(train.Epoch{Epoch: 1, Epochs: 2})
 	interrupt()
 	<-ctx.Done()
@@ -74,6 +80,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
 			"same-losses": sameLosses, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
+			"early-interrupt": earlyInterrupt,
 		},
 	})
 }
@@ -160,8 +167,8 @@ func replace(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(strings.Replace(text, old, unquoted(ts, args[2]), 1)), 0o666))
 }
 
-// tame runs weft, as in "tame 0 inspect g": it must exit with that status, and print nothing but printable text and
-// line breaks.
+// tame runs weft, as in "tame 0 inspect g": it must exit with that status, and print nothing but printable
+// text and line breaks.
 func tame(ts *testscript.TestScript, _ bool, args []string) {
 	for i := range args {
 		args[i] = unquoted(ts, args[i])
@@ -176,8 +183,8 @@ func tame(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// unread runs weft with nobody reading what it prints, as in "unread 0 train g": it must exit with that status, of which
-// -1 means that a signal ended it.
+// unread runs weft with nobody reading what it prints, as in "unread 0 train g": it must exit with that
+// status, of which -1 means that a signal ended it.
 func unread(ts *testscript.TestScript, _ bool, args []string) {
 	r, w, err := os.Pipe()
 	ts.Check(err)
@@ -188,7 +195,39 @@ func unread(ts *testscript.TestScript, _ bool, args []string) {
 	checkStatus(ts, args, c.Run())
 }
 
-// checkStatus checks the exit status of a weft that was run with the arguments behind the first, which is the status.
+// earlyInterrupt runs weft train, as in "early-interrupt run train g --out run", and interrupts it as soon as the
+// run's folder has a configuration. Until then nobody reads what it prints, so that it gets no further.
+func earlyInterrupt(ts *testscript.TestScript, _ bool, args []string) {
+	r, w, err := os.Pipe()
+	ts.Check(err)
+	defer r.Close()
+	size, err := unix.FcntlInt(w.Fd(), unix.F_SETPIPE_SZ, os.Getpagesize())
+	ts.Check(err)
+	_, err = w.Write(make([]byte, size))
+	ts.Check(err)
+	c := exec.Command("weft", args[1:]...)
+	c.Dir, c.Stdout = ts.MkAbs("."), w
+	ts.Check(c.Start())
+	ts.Check(w.Close())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	for begun := false; !begun; {
+		select {
+		case err := <-ended:
+			ts.Fatalf("weft %q: ended before its folder was there: %v", args[1:], err)
+		case <-time.After(time.Millisecond):
+			_, err := os.Stat(ts.MkAbs(args[0] + "/run.yaml"))
+			begun = err == nil
+		}
+	}
+	ts.Check(c.Process.Signal(os.Interrupt))
+	_, err = io.Copy(io.Discard, r)
+	ts.Check(err)
+	checkStatus(ts, append([]string{fmt.Sprint(exitInterrupted)}, args[1:]...), <-ended)
+}
+
+// checkStatus checks the exit status of a weft that was run with the arguments behind the first, which is the
+// status.
 func checkStatus(ts *testscript.TestScript, args []string, err error) {
 	status := 0
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
@@ -209,7 +248,9 @@ func prefixWeights(ts *testscript.TestScript, _ bool, args []string) {
 	for name, w := range weights {
 		named["model."+name] = w
 	}
-	ts.Check(safetensors.WriteFile(ts.MkAbs(args[1]), named, nil))
+	var written bytes.Buffer
+	ts.Check(safetensors.Write(&written, named, nil))
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), written.Bytes(), 0o666))
 }
 
 // renameTypes gives the types of a store the names that another program might give them.

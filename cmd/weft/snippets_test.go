@@ -145,7 +145,8 @@ func (s *session) run(b snippet) (said string, ran bool) {
 	return answer.Said, true
 }
 
-// document runs a snippet of Python of a document, and looks at what those print that compare weft with something else.
+// document runs a snippet of Python of a document, and looks at what those print that compare weft with
+// something else.
 func (s *session) document(b snippet) {
 	s.t.Helper()
 	said, ran := s.run(b)
@@ -178,14 +179,15 @@ func (s *session) shell(at, line string) string {
 	return string(said)
 }
 
-// elsewhere matches the command lines that this test leaves to others: those that install, or depend on the computer and on the day's
-// package index.
+// elsewhere matches the command lines that this test leaves to others: those that install, or depend on the
+// computer and on the day's package index.
 var elsewhere = regexp.MustCompile(`^(make|go run|mpirun)\b|weft (doctor|(train|import) debian)\b`)
 
 // took is a time in what a command prints.
 var took = regexp.MustCompile(`\b[0-9.,]+ m?s\b`)
 
-// commands runs the command lines of a snippet and compares what they print, but for times and spaces, with what stands below them.
+// commands runs the command lines of a snippet and compares what they print, but for times and spaces, with
+// what stands below them.
 func (s *session) commands(b snippet) {
 	s.t.Helper()
 	words := func(text string) string {
@@ -263,8 +265,8 @@ func TestSnippets(t *testing.T) {
 	}
 }
 
-// What the snippets write of a graph with ten splits is imported with all of them, and the results of a run on one of them are read as both
-// documents say.
+// What the snippets write of a graph with ten splits is imported with all of them, and the results of a run
+// on one of them are read as both documents say.
 func TestSnippetsWithSplits(t *testing.T) {
 	s := newSession(t)
 	s.graphs(10)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -92,9 +93,15 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 		return err
 	}
 	started := time.Now()
+	progress := newProgress(show, &options)
+	defer progress.end()
+	var made atomic.Pointer[train.RunDir]
+	ctx, stop := r.untilSignal(cmd.Context(), &made, store, progress) // here, as no signal may end a process that has begun a folder
+	defer stop()
 	var dir *train.RunDir
 	if r.first() {
 		dir, err = train.NewRunDir(t.out, started, dataset, &options)
+		made.Store(dir)
 	}
 	if err := r.together(err); err != nil {
 		return err
@@ -103,10 +110,6 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	for _, line := range plan.Warnings {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
 	}
-	progress := newProgress(show, &options)
-	defer progress.end()
-	ctx, stop := r.untilSignal(cmd.Context(), dir, store, progress)
-	defer stop()
 	result, unrecorded, err := record(ctx, job, dir, progress)
 	progress.end()
 	if err != nil {
@@ -226,16 +229,20 @@ func unfinished(dir *train.RunDir) string {
 	return fmt.Sprintf("; %s is incomplete until it has a run.json", dir.Path)
 }
 
-// untilSignal is the context of a run, which the first signal ends after its epoch. dir is nil on ranks other
-// than 0.
-func (r ranks) untilSignal(parent context.Context, dir *train.RunDir, store string, progress *progress) (ctx context.Context, stop func()) {
+// untilSignal is the context of a run, which the first signal ends after its epoch. made holds nil on ranks
+// other than 0, and until the directory is there.
+func (r ranks) untilSignal(parent context.Context, made *atomic.Pointer[train.RunDir], store string, progress *progress,
+) (ctx context.Context, stop func()) {
 	return untilSignal(parent, func(s os.Signal) {
-		r.sayWaiting(s, unfinished(dir))
+		r.sayWaiting(s, unfinished(made.Load()))
 		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once", s)
 	}, func() {
 		progress.end()
-		if dir != nil {
+		switch dir := made.Load(); {
+		case dir != nil:
 			fmt.Fprintln(os.Stderr, oneLine(abandoned(dir, store)))
+		case r.first():
+			fmt.Fprintln(os.Stderr, oneLine(errInterrupted))
 		}
 	})
 }

@@ -13,8 +13,9 @@ import (
 	"weft/comm"
 )
 
-// Case is one property, as one rank sees it: Run is called at the same time by every rank of a group. None holds against a clock how
-// long something took, as a busy machine decides that: a wait that nothing ends but its own deadline fails with another error.
+// Case is one property, as one rank sees it: Run is called at the same time by every rank of a group. None
+// holds against a clock how long something took, as a busy machine decides that: a wait that nothing ends but
+// its own deadline fails with another error.
 type Case struct {
 	Name    string
 	Ranks   int           // of the group
@@ -59,8 +60,8 @@ func Cases() []Case {
 // MaxRanks is the number of ranks that the suite needs.
 const MaxRanks = 8
 
-// Run runs the suite on a transport whose ranks are in this process. The clock of a case goes on only while all its goroutines wait,
-// so that its deadlines pass on no machine but where nothing else can end the waits.
+// Run runs the suite on a transport whose ranks are in this process. The clock of a case goes on only while
+// all its goroutines wait, so that its deadlines pass on no machine but where nothing else can end the waits.
 func Run(t *testing.T, connect func(n int) []comm.Transport) {
 	for _, one := range Cases() {
 		t.Run(one.Name, func(t *testing.T) {

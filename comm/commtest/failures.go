@@ -9,7 +9,8 @@ import (
 	"weft/comm"
 )
 
-// timeout: rank 1 never answers. The others learn after the deadline, and not before, who it was that they waited for.
+// timeout: rank 1 never answers. The others learn after the deadline, and not before, who it was that they
+// waited for.
 func timeout(c *comm.Comm) error {
 	c.At(12, "convs.2")
 	const limit = 300 * time.Millisecond // the case's
@@ -50,8 +51,8 @@ func sendTimeout(c *comm.Comm) error {
 
 var errCause = errors.New("out of memory")
 
-// abort: every rank is aborted from beside while it waits in several goroutines. It is the abort that ends the waits, not their
-// deadline, which would be another error.
+// abort: every rank is aborted from beside while it waits in several goroutines. It is the abort that ends
+// the waits, not their deadline, which would be another error.
 func abort(c *comm.Comm) error {
 	waits := make(chan error)
 	for _, k := range []comm.Kind{comm.Halo, comm.Layout, comm.Stage} {

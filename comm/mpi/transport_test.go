@@ -24,8 +24,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// The tests start this program again under mpirun, with what each rank does in the first variable, and a folder for all of them in the
-// second. A rank prints a line for each thing that it has found to be right.
+// The tests start this program again under mpirun, with what each rank does in the first variable, and a
+// folder for all of them in the second. A rank prints a line for each thing that it has found to be right.
 const (
 	roleVariable   = "WEFT_MPI_TEST"
 	folderVariable = "WEFT_MPI_TEST_FOLDER"
@@ -130,7 +130,8 @@ func play(role string) int {
 	return 0
 }
 
-// meet waits until every rank has come here, without MPI, which can do no more: the launcher ends all ranks when the first does.
+// meet waits until every rank has come here, without MPI, which can do no more: the launcher ends all ranks
+// when the first does.
 func meet(t comm.Transport) error {
 	file := func(rank int) string { return filepath.Join(os.Getenv(folderVariable), strconv.Itoa(rank)) }
 	if err := os.WriteFile(file(t.Rank()), nil, 0o600); err != nil {
@@ -150,7 +151,8 @@ func meet(t comm.Transport) error {
 	return nil
 }
 
-// playLate: a rank that does not start MPI keeps the others waiting until their deadline, and no longer: the launcher ends that rank.
+// playLate: a rank that does not start MPI keeps the others waiting until their deadline, and no longer: the
+// launcher ends that rank.
 func playLate() int {
 	if Rank() == 1 {
 		time.Sleep(time.Hour)

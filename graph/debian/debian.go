@@ -63,7 +63,7 @@ func Read(dir string, o Options) (*graph.Graph, error) {
 
 // build makes the graph of packages that have one version each.
 func build(packages map[string]entry) (*graph.Graph, error) {
-	const perPackage = 500 // entry, name, vertex, and the words of its description as features
+	const perPackage = 250 // entry, name, vertex, synopsis, class, and the bounds of its features
 	if err := memory.Need(perPackage * int64(len(packages))); err != nil {
 		return nil, err
 	}
@@ -79,32 +79,42 @@ func build(packages map[string]entry) (*graph.Graph, error) {
 		g.Names[v], synopses[v] = p.name, p.synopsis
 		vertex[p.name] = int32(v)
 	}
-	var err error
-	if g.Relation, err = graph.NewRelation(len(entries), dependencies(entries, vertex)); err != nil {
+	edges, err := dependencies(entries, vertex)
+	if err != nil {
 		return nil, err
 	}
-	g.Features = describe(synopses)
+	if g.Relation, err = graph.NewRelation(len(entries), edges); err != nil {
+		return nil, err
+	}
+	if g.Features, err = describe(synopses); err != nil {
+		return nil, err
+	}
 	g.Labels = sections(entries)
 	return g, nil
 }
 
 // dependencies lists the edges b→a of all packages a, each once and without self loops.
-func dependencies(entries []entry, vertex map[string]int32) graph.Edges {
-	var e graph.Edges
+func dependencies(entries []entry, vertex map[string]int32) (e graph.Edges, err error) {
 	for a, p := range entries {
 		start := len(e.Source)
 		for name := range relationTargets(p.relations) {
 			if b, exists := vertex[name]; exists && int(b) != a {
+				if e.Source, err = memory.Grow(e.Source, 1); err != nil {
+					return e, err
+				}
 				e.Source = append(e.Source, b)
 			}
 		}
 		slices.Sort(e.Source[start:])
 		e.Source = e.Source[:start+len(slices.Compact(e.Source[start:]))]
+		if e.Target, err = memory.Grow(e.Target, len(e.Source)-start); err != nil {
+			return e, err
+		}
 		for range len(e.Source) - start {
 			e.Target = append(e.Target, int32(a))
 		}
 	}
-	return e
+	return e, nil
 }
 
 // sections makes classes of the sections, in order of name.

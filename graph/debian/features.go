@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"weft/graph"
+	"weft/internal/memory"
 )
 
 // FeatureColumns is the number of columns that description words are hashed to.
@@ -22,7 +23,7 @@ const FeatureColumns = 512
 //	tf · ln((1+V) / (1+df))
 //
 // and rows are divided by their Euclidean norm. Rows are sparse; a description without words is an empty row.
-func describe(synopses []string) graph.Features {
+func describe(synopses []string) (_ graph.Features, err error) {
 	f := graph.Features{Columns: FeatureColumns, Indptr: make([]int64, 1, len(synopses)+1)}
 	var (
 		sums    [FeatureColumns]float32 // tf of the row at hand
@@ -37,7 +38,14 @@ func describe(synopses []string) graph.Features {
 			sums[c] += sign
 		}
 		slices.Sort(columns)
-		for _, c := range slices.Compact(columns) {
+		columns = slices.Compact(columns)
+		if f.Indices, err = memory.Grow(f.Indices, len(columns)); err != nil {
+			return f, err
+		}
+		if f.Data, err = memory.Grow(f.Data, len(columns)); err != nil {
+			return f, err
+		}
+		for _, c := range columns {
 			if sums[c] != 0 {
 				f.Indices = append(f.Indices, c)
 				f.Data = append(f.Data, sums[c])
@@ -51,7 +59,7 @@ func describe(synopses []string) graph.Features {
 		start, end := f.Indptr[v], f.Indptr[v+1]
 		weigh(f.Indices[start:end], f.Data[start:end], &df, len(synopses))
 	}
-	return f
+	return f, nil
 }
 
 // weigh turns a row of tf into tf·idf of norm 1.

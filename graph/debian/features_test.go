@@ -4,6 +4,8 @@ import (
 	"math"
 	"slices"
 	"testing"
+
+	"weft/graph"
 )
 
 func TestWords(t *testing.T) {
@@ -21,10 +23,19 @@ func TestWords(t *testing.T) {
 	}
 }
 
+func described(t *testing.T, synopses ...string) graph.Features {
+	t.Helper()
+	f, err := describe(synopses)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 // The rows against a dense computation by the formula of describe.
 func TestDescribe(t *testing.T) {
 	synopses := []string{"the library, the shared library", "", "a library of graphs", "graphs, citations and graphs", "X"}
-	f := describe(synopses)
+	f := described(t, synopses...)
 	if f.Columns != FeatureColumns || len(f.Indptr) != len(synopses)+1 || int(f.Indptr[len(synopses)]) != len(f.Indices) {
 		t.Fatalf("%d columns, indptr %v, %d indices", f.Columns, f.Indptr, len(f.Indices))
 	}
@@ -69,10 +80,10 @@ func TestDescribe(t *testing.T) {
 // Two words that cancel out in their column leave no entry, and a word that every description has weighs nothing.
 func TestDescribeWithoutWeight(t *testing.T) {
 	plus, minus := cancelling(t)
-	if f := describe([]string{plus + " " + minus, ""}); len(f.Indices) != 0 {
+	if f := described(t, plus+" "+minus, ""); len(f.Indices) != 0 {
 		t.Errorf("%q and %q leave %d entries", plus, minus, len(f.Indices))
 	}
-	for _, x := range describe([]string{"word", "word"}).Data {
+	for _, x := range described(t, "word", "word").Data {
 		if x != 0 {
 			t.Errorf("a word of every description weighs %g", x)
 		}

@@ -231,7 +231,8 @@ func explain(err error) error {
 	return err
 }
 
-// countingReader counts the bytes that pass, fails beyond a limit or the memory, and keeps the error that ended it.
+// countingReader counts the bytes that pass, fails beyond a limit or the memory, and keeps the error that
+// ended it.
 type countingReader struct {
 	r        io.Reader
 	n, limit int64

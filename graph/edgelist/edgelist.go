@@ -33,13 +33,13 @@ type Options struct {
 	Path string
 	// The files of arrays are what numpy.save writes, or text, plain or gzip, with a row to each line.
 
-	// Features is a matrix, one row per vertex, or a sparse one as scipy.sparse.save_npz writes it. Labels is a vector of class ids
-	// (−1, or nothing: none) or a 0/1 matrix.
+	// Features is a matrix, one row per vertex, or a sparse one as scipy.sparse.save_npz writes it. Labels is
+	// a vector of class ids (−1, or nothing: none) or a 0/1 matrix.
 	Features, Labels string
 	// DenseFeatures keeps features dense of which few are not zero. Otherwise they become sparse rows.
 	DenseFeatures bool
-	// Train, Val and Test are vectors of vertex ids, or of one truth value per vertex, or matrices of truth values with a row per vertex
-	// and a column per split.
+	// Train, Val and Test are vectors of vertex ids, or of one truth value per vertex, or matrices of truth
+	// values with a row per vertex and a column per split.
 	Train, Val, Test string
 	// Vertices is V; 0 means the largest id plus one, or the rows of Features or Labels where these are more. Ids run from 0.
 	Vertices int
@@ -60,6 +60,10 @@ func Read(o Options) (*graph.Graph, error) {
 	}
 	if o.Vertices > 0 && o.Strings {
 		return nil, refusal.Errorf("--vertices %d: with --string-ids the edges name the vertices: leave --vertices out", o.Vertices)
+	}
+	const bound = 8 // of a vertex's edges
+	if err := memory.Need(bound * int64(o.Vertices)); err != nil {
+		return nil, fmt.Errorf("--vertices %d: %w", o.Vertices, err)
 	}
 	list, err := readEdges(o)
 	if err != nil {
@@ -141,7 +145,8 @@ func (o *Options) count(l *list, features *arrays.Matrix, labels *npy.Array) (in
 	return vertices, nil
 }
 
-// most bounds the rows of text that are read beside so many edges: a short gzip file may hold any number of them.
+// most bounds the rows of text that are read beside so many edges: a short gzip file may hold any number of
+// them.
 func (o *Options) most(edges int) int64 {
 	if o.Vertices > 0 {
 		return int64(o.Vertices)
@@ -255,29 +260,20 @@ func (l *list) add(source, target int32, at int64) error {
 		}
 		l.largest, l.largestAt = top, at
 	}
-	if l.edges.Len() == cap(l.edges.Source) {
-		more := max(least, l.edges.Len()/2)
-		if err := l.needRoom(more); err != nil {
-			return l.refuse(at, "%w", err)
-		}
-		l.edges.Source = slices.Grow(l.edges.Source, more)
-		l.edges.Target = slices.Grow(l.edges.Target, more)
+	if err := l.makeRoom(1); err != nil {
+		return l.refuse(at, "%w", err)
 	}
 	l.edges.Source = append(l.edges.Source, source)
 	l.edges.Target = append(l.edges.Target, target)
 	return nil
 }
 
-// least is how many edges, or names, room is made for at first.
-const least = 1 << 10
-
-// needRoom asks for the memory of slices of so many more edges.
-func (l *list) needRoom(edges int) error {
-	ends, weight := 2*4, 0
-	if l.edges.Weights != nil {
-		weight = 4
+// makeRoom makes room for so many more edges without weights.
+func (l *list) makeRoom(edges int) (err error) {
+	if l.edges.Source, err = memory.Grow(l.edges.Source, edges); err == nil {
+		l.edges.Target, err = memory.Grow(l.edges.Target, edges)
 	}
-	return memory.Need(int64(ends+weight) * int64(l.edges.Len()+edges))
+	return err
 }
 
 // weigh appends the weight of the edge added last.
@@ -285,6 +281,10 @@ func (l *list) weigh(weight float64, at int64) error {
 	w := float32(weight)
 	if math.IsNaN(weight) || math.IsInf(float64(w), 0) {
 		return l.refuse(at, "the weight %v is not a finite number", weight)
+	}
+	var err error
+	if l.edges.Weights, err = memory.Grow(l.edges.Weights, 1); err != nil {
+		return l.refuse(at, "%w", err)
 	}
 	l.edges.Weights = append(l.edges.Weights, w)
 	return nil
@@ -323,14 +323,10 @@ func (l *list) id(name []byte, at int64) (int32, error) {
 }
 
 // nameRoom makes room for a name of so many bytes, if there is the memory.
-func (l *list) nameRoom(bytes int) error {
-	const header, entry, step = 16, 64, 1 << 20 // of a string in a slice, and in the map from it
-	if len(l.names) == cap(l.names) {
-		more := max(least, len(l.names)/2)
-		if err := memory.Need(header * int64(len(l.names)+more)); err != nil {
-			return err
-		}
-		l.names = slices.Grow(l.names, more)
+func (l *list) nameRoom(bytes int) (err error) {
+	const entry, step = 64, 1 << 20 // of the map from names
+	if l.names, err = memory.Grow(l.names, 1); err != nil {
+		return err
 	}
 	if l.text -= entry + int64(bytes); l.text >= 0 {
 		return nil

@@ -55,6 +55,13 @@ func checkPages(f io.ReaderAt, size int64, column *format.ColumnMetaData, option
 		if p.CompressedPageSize < 0 || int64(p.CompressedPageSize) > end-at {
 			return errPage
 		}
+		if p.UncompressedPageSize < 0 || int64(p.UncompressedPageSize) > freeExpansion+maxExpansion*int64(p.CompressedPageSize) {
+			return errPage
+		}
+		const readers = 2 // this one and the library, each with the page as it is stored and as it is read
+		if err := memory.Need(readers * (int64(p.UncompressedPageSize) + int64(p.CompressedPageSize))); err != nil {
+			return err
+		}
 		body := make([]byte, p.CompressedPageSize)
 		if _, err := f.ReadAt(body, at); err != nil {
 			return err
@@ -87,13 +94,6 @@ func readPageHeader(data []byte) (*format.PageHeader, int, error) {
 // checkPage compares a page's claims with its bytes.
 func checkPage(p *format.PageHeader, body []byte, codec format.CompressionCodec, optional bool, rows int64) error {
 	size := int(p.UncompressedPageSize)
-	if size < 0 || size > freeExpansion+maxExpansion*len(body) {
-		return errPage
-	}
-	const readers = 2 // this one and the library, each with the page as it is stored and as it is read
-	if err := memory.Need(readers * (int64(size) + int64(len(body)))); err != nil {
-		return err
-	}
 	switch p.Type {
 	case format.DictionaryPage:
 		h := p.DictionaryPageHeader.V

@@ -8,6 +8,7 @@ import (
 	"math"
 	"strconv"
 
+	"weft/internal/foreign"
 	"weft/internal/refusal"
 )
 
@@ -40,7 +41,7 @@ func (l *list) readText(r *bufio.Reader) error {
 			return refusal.Errorf("%s:%d: %w: the file is damaged or cut short", l.path, number, err)
 		}
 		if number == 1 {
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+			line = bytes.TrimPrefix(line, []byte(foreign.ByteOrderMark))
 			if bytes.HasPrefix(line, []byte("%%MatrixMarket")) {
 				return l.refuse(number, "a Matrix Market file counts from 1: write its entries as edges that count from 0")
 			}

@@ -15,9 +15,10 @@ type sink interface {
 	SetSplits(splits []graph.Split)
 }
 
-// Write generates a graph into a new store. Edges, features and labels are written in a stream, with less than Go's runtime may take
-// (debug.SetMemoryLimit, GOMEMLIMIT); the split takes eight bytes for each vertex, and sbm has the centres of its classes: a graph
-// is refused where there is no memory for these. Nothing is left behind when it fails.
+// Write generates a graph into a new store. Edges, features and labels are written in a stream, with less
+// than Go's runtime may take (debug.SetMemoryLimit, GOMEMLIMIT); the split takes eight bytes for each vertex,
+// and sbm has the centres of its classes: a graph is refused where there is no memory for these. Nothing is
+// left behind when it fails.
 func Write(dir string, o Options) error {
 	if err := o.Validate(); err != nil {
 		return err

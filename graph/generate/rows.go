@@ -9,8 +9,9 @@ import (
 	"weft/internal/memory"
 )
 
-// edgeBudget is the memory for edges that wait for their row, in bytes: a half of what Go's runtime may still take, and 1 GiB at most. A graph
-// with more edges is drawn in several passes, each of which keeps the edges into one range of targets. The graph does not depend on it.
+// edgeBudget is the memory for edges that wait for their row, in bytes: a half of what Go's runtime may still
+// take, and 1 GiB at most. A graph with more edges is drawn in several passes, each of which keeps the edges
+// into one range of targets. The graph does not depend on it.
 func edgeBudget() int64 { return min(1<<30, memory.Left()/2) }
 
 const (
@@ -68,7 +69,8 @@ type pass struct {
 	edges int64
 }
 
-// passes divides the blocks, of such sizes, among passes whose edges the budget holds, where single blocks do; most is the edges of the largest.
+// passes divides the blocks, of such sizes, among passes whose edges the budget holds, where single blocks
+// do; most is the edges of the largest.
 func (m *rowMaker) passes(size []int64) (passes []pass, most int64) {
 	for b, n := range size {
 		last := len(passes) - 1

@@ -20,8 +20,8 @@ var (
 	coo = layout{[3]string{"row", "col", "data"}, arrays.NewCoordinates}
 )
 
-// ReadMatrix reads features from an archive that scipy.sparse.save_npz wrote, of a matrix in the format csr, csc or coo. Complaints
-// about the file are refusals that name it.
+// ReadMatrix reads features from an archive that scipy.sparse.save_npz wrote, of a matrix in the format csr,
+// csc or coo. Complaints about the file are refusals that name it.
 func ReadMatrix(path string) (*arrays.Matrix, error) {
 	a, err := open(path)
 	if err != nil {
@@ -48,7 +48,11 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &arrays.Matrix{Features: m.Features(), Rows: m.Rows}, nil
+	f, err := m.Features()
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", path, err)
+	}
+	return &arrays.Matrix{Features: f, Rows: m.Rows}, nil
 }
 
 // isMatrix reports whether the archive is of scipy.sparse.save_npz.

@@ -35,10 +35,11 @@ type Options struct {
 	DenseFeatures bool
 }
 
-// Read reads the archive of that name. The edges of all layouts but the second stay as they are listed, u→v for an entry
-// at row u and column v, and for a pair (u, v). Those of the second lead both ways, each once, as a pair is published once for both
-// directions; they too stay as they are listed in a file whose name ends in _directed, and with AsListed. The graph's Notes say which
-// it was. An adjacency whose values are all one is unweighted. Complaints about the file are refusals that name it and the array.
+// Read reads the archive of that name. The edges of all layouts but the second stay as they are listed, u→v
+// for an entry at row u and column v, and for a pair (u, v). Those of the second lead both ways, each once,
+// as a pair is published once for both directions; they too stay as they are listed in a file whose name ends
+// in _directed, and with AsListed. The graph's Notes say which it was. An adjacency whose values are all one
+// is unweighted. Complaints about the file are refusals that name it and the array.
 func Read(path string, o Options) (*graph.Graph, error) {
 	a, err := open(path)
 	if err != nil {
@@ -115,7 +116,9 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 		if err := a.rows("attr_shape", m.Rows, vertices); err != nil {
 			return nil, err
 		}
-		g.Features = m.Features()
+		if g.Features, err = m.Features(); err != nil {
+			return nil, a.refuse("attr_indices", err)
+		}
 	case a.has("attr_matrix"):
 		if err = a.features(g, "attr_matrix"); err != nil {
 			return nil, err
@@ -133,7 +136,8 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 	return g, err
 }
 
-// namedDirected reports whether the name of the file says that a pair is one edge, as of chameleon_filtered_directed.npz.
+// namedDirected reports whether the name of the file says that a pair is one edge, as of
+// chameleon_filtered_directed.npz.
 func (a *archive) namedDirected() bool {
 	return strings.HasSuffix(strings.TrimSuffix(filepath.Base(a.path), ".npz"), "_directed")
 }
@@ -442,6 +446,9 @@ func (a *archive) masks(key string, vertices int) ([][]int64, error) {
 	}
 	marks, err := array.Bools()
 	if err != nil {
+		return nil, a.refuse(key, err)
+	}
+	if err := arrays.CheckSplits(rows); err != nil {
 		return nil, a.refuse(key, err)
 	}
 	ids := make([][]int64, rows)

@@ -97,11 +97,11 @@ func undirected(vertices int, e graph.Edges) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &graph.Graph{Relation: relation}
-	if g, err = g.Symmetrize(); err != nil {
+	both, err := (&graph.Graph{Relation: relation}).Symmetrize()
+	if err != nil {
 		return nil, err
 	}
-	return g.RemoveSelfLoops()
+	return both.RemoveSelfLoops()
 }
 
 // ascending lists first…end−1.
@@ -115,9 +115,9 @@ func ascending(first, end int) []int64 {
 
 // assemble puts the rows of tx and ty at the vertices of order, behind those of allx and ally.
 func assemble(known, tested rows, order []int64, vertices int) (f graph.Features, l graph.Labels, err error) {
-	const index, value, bound, class, place = 4, 4, 8, 8, 8
+	const bound, class, place = 8, 8, 8
 	stored := len(known.x.Indices) + len(tested.x.Indices)
-	if err := memory.Need((index+value)*int64(stored) + (bound+class+place)*int64(vertices+1)); err != nil {
+	if err := memory.Need(known.x.RowBytes() + tested.x.RowBytes() + (bound+class+place)*int64(vertices+1)); err != nil {
 		return f, l, err
 	}
 	row := make([]int, vertices)
@@ -299,6 +299,9 @@ func oneHot(a *pickle.Array) (class []int64, classes int, err error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	if err := memory.Need(8 * int64(a.Shape[0])); err != nil {
+		return nil, 0, err
+	}
 	class, classes = make([]int64, a.Shape[0]), a.Shape[1]
 	for i := range class {
 		class[i] = -1
@@ -318,8 +321,11 @@ func oneHot(a *pickle.Array) (class []int64, classes int, err error) {
 // testIndex reads the ids of tx's rows, one on a line: vertices behind the known ones, each once.
 func (f *files) testIndex(known, vertices, want int) ([]int64, error) {
 	name := f.name("test.index")
-	seen := make([]bool, vertices)
-	var ids []int64
+	const mark, place = 1, 8
+	if err := memory.Need(mark*int64(vertices) + place*int64(want)); err != nil {
+		return nil, refusal.Errorf("%s: %w", name, err)
+	}
+	seen, ids := make([]bool, vertices), make([]int64, 0, want)
 	number := 0
 	for line := range bytes.Lines(f.content["test.index"]) {
 		number++
@@ -331,6 +337,9 @@ func (f *files) testIndex(known, vertices, want int) ([]int64, error) {
 		if err != nil || v < known || v >= vertices || seen[v] {
 			return nil, refusal.Errorf("%s:%d: %.40q: each line is one vertex of %d…%d, each once",
 				name, number, text, known, vertices-1)
+		}
+		if len(ids) == want {
+			return nil, refusal.Errorf("%s:%d: more vertices than the %d rows of %s", name, number, want, f.name("tx"))
 		}
 		seen[v] = true
 		ids = append(ids, int64(v))

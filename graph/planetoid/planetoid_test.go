@@ -6,6 +6,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -111,6 +112,17 @@ func TestAssembly(t *testing.T) {
 	}
 	if diff := cmp.Diff(want.Splits, g.Splits); diff != "" || g.Provenance != want.Provenance {
 		t.Errorf("provenance %q, splits (-want +got):\n%s", g.Provenance, diff)
+	}
+}
+
+// How the edges differ from those of the files is told.
+func TestChangesAreNoted(t *testing.T) {
+	g, err := Read(write(t, tiny()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"10 edges made to lead both ways: 0 added, 1 duplicates left out", "1 self loops left out"}; !slices.Equal(g.Notes, want) {
+		t.Errorf("%q, want %q", g.Notes, want)
 	}
 }
 

@@ -79,7 +79,7 @@ func stream(path string, write func(io.Writer) error) error {
 // replace writes a new file and gives it the name, and the permissions of the file that it replaces, if there
 // is one. It removes what processes that were killed while they wrote the file have left.
 func replace(dir *os.Root, name string, old fs.FileInfo, write func(io.Writer) error) (err error) {
-	sweep(dir, name)
+	Sweep(dir, name)
 	f, hidden, err := create(dir, name)
 	if err != nil {
 		return err
@@ -130,22 +130,27 @@ func create(dir *os.Root, name string) (f *os.File, hidden string, err error) {
 	return nil, "", errors.New("other processes keep removing its temporary file")
 }
 
-// sweep removes the temporary files of a name that no process is writing.
-func sweep(dir *os.Root, name string) {
+// Sweep removes what processes that are no more, killed or without power, have left of a name in dir: the
+// files and folders of its hidden names that no process has locked.
+func Sweep(dir *os.Root, name string) {
 	entries, err := fs.ReadDir(dir.FS(), ".")
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		if !e.Type().IsRegular() || !IsHidden(e.Name(), name) {
+		if !IsHidden(e.Name(), name) || !e.IsDir() && !e.Type().IsRegular() {
 			continue
 		}
-		f, err := dir.OpenFile(e.Name(), os.O_RDWR, 0)
+		access := os.O_RDWR // without which a file on NFS is not locked
+		if e.IsDir() {
+			access = os.O_RDONLY
+		}
+		f, err := dir.OpenFile(e.Name(), access, 0)
 		if err != nil {
 			continue
 		}
 		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			_ = dir.Remove(e.Name())
+			_ = dir.RemoveAll(e.Name())
 		}
 		_ = f.Close()
 	}

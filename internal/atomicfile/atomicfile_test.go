@@ -143,11 +143,14 @@ func TestWriteSweeps(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer root.Close()
-	left, other := Hidden("file"), Hidden("other")
+	left, other, folder := Hidden("file"), Hidden("other"), Hidden("file")
 	for _, name := range []string{left, other} {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.MkdirAll(filepath.Join(dir, folder, "full"), 0o777); err != nil {
+		t.Fatal(err)
 	}
 	busy, name, err := create(root, "file")
 	if err != nil {
@@ -157,7 +160,7 @@ func TestWriteSweeps(t *testing.T) {
 	if err := Write(filepath.Join(dir, "file"), text("new")); err != nil {
 		t.Fatal(err)
 	}
-	for name, stays := range map[string]bool{left: false, other: true, name: true, "file": true} {
+	for name, stays := range map[string]bool{left: false, folder: false, other: true, name: true, "file": true} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); (err == nil) != stays {
 			t.Errorf("%s: %v, stays: %v", name, err, stays)
 		}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"weft/graph"
@@ -90,7 +91,10 @@ func (d *Dataset) Store(ctx context.Context, say func(line string)) (string, err
 	if path == "" {
 		return "", refusal.Errorf("%s: no place for its store: set WEFT_CACHE to a folder", d.Name)
 	}
-	if err := graph.CheckPlace(cacheRoot(), d.inCache()); err != nil {
+	switch err := graph.CheckPlace(cacheRoot(), d.inCache()); {
+	case errors.Is(err, syscall.ENOTDIR):
+		return "", refusal.Errorf("%s: its store goes into the cache, and %s is not a folder; set WEFT_CACHE to one", d.Name, cacheRoot())
+	case err != nil:
 		return "", err
 	}
 	if d.usable(path) {

@@ -1,5 +1,5 @@
-// Package document reads the files that describe graphs, partitions and runs. They may come from anywhere: what a file
-// costs is bounded before a parser sees it.
+// Package document reads the files that describe graphs, partitions and runs. They may come from anywhere:
+// what a file costs is bounded before a parser sees it.
 package document
 
 import (
@@ -9,15 +9,14 @@ import (
 	"fmt"
 	"io"
 
+	"weft/internal/foreign"
+	"weft/internal/memory"
 	"weft/internal/refusal"
 	"weft/internal/regular"
 )
 
-// byteOrderMark is what some editors begin a file with.
-const byteOrderMark = "\ufeff"
-
-// Read returns the text of the regular file of that name, without a byte order mark. A longer one than limit bytes is
-// refused. Errors name the file.
+// Read returns the text of the regular file of that name, without a byte order mark. A longer one than limit
+// bytes is refused. Errors name the file.
 func Read(path string, limit int64) ([]byte, error) {
 	f, _, err := regular.Open(path)
 	if err != nil {
@@ -31,11 +30,11 @@ func Read(path string, limit int64) ([]byte, error) {
 	if int64(len(text)) > limit {
 		return nil, refusal.Errorf("%s: longer than the %d bytes that such a file may have", path, limit)
 	}
-	return bytes.TrimPrefix(text, []byte(byteOrderMark)), nil
+	return bytes.TrimPrefix(text, []byte(foreign.ByteOrderMark)), nil
 }
 
-// JSON decodes a JSON object whose key "format" is that number into v. Keys that v does not have are passed over. The
-// decoder goes no deeper than v, and passes over no more than 10,000 levels.
+// JSON decodes a JSON object whose key "format" is that number into v. Keys that v does not have are passed
+// over. The decoder goes no deeper than v, and passes over no more than 10,000 levels.
 func JSON(text []byte, format int, v any) error {
 	if err := checkFormat(text, format); err != nil {
 		return err
@@ -72,13 +71,16 @@ func damaged(err error) error {
 	return refusal.Errorf("damaged: %w", err)
 }
 
-// Strings reads a JSON list of at most so many strings. Beside them it holds a few of the file's bytes, whatever the file's length.
+// Strings reads a JSON list of at most so many strings. One that exceeds the memory is refused.
 func Strings(path string, most int) ([]string, error) {
-	f, _, err := regular.Open(path)
+	f, size, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
+	if err := memory.Need(size); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	list, err := decodeStrings(json.NewDecoder(f), most)
 	if err != nil {
 		return nil, refusal.Errorf("%s: not a list of names: %w", path, err)
@@ -99,6 +101,10 @@ func decodeStrings(d *json.Decoder, most int) ([]string, error) {
 		}
 		var s string
 		if err := d.Decode(&s); err != nil {
+			return nil, err
+		}
+		var err error
+		if list, err = memory.Grow(list, 1); err != nil {
 			return nil, err
 		}
 		list = append(list, s)

@@ -1,5 +1,5 @@
-// Package foreign tells kinds of files apart by their first bytes, so that one which is given where it cannot be read is refused by the
-// name of its kind.
+// Package foreign tells kinds of files apart by their first bytes, so that one which is given where it cannot
+// be read is refused by the name of its kind.
 package foreign
 
 import (
@@ -44,6 +44,9 @@ var magics = []struct {
 	{"\x3f\x44\xa2\x3f\xbe\x9f\x5a\xdd", DGLData},
 }
 
+// ByteOrderMark is what some programs begin a text file with.
+const ByteOrderMark = "\ufeff"
+
 // Head is how many of a file's first bytes Recognize looks at; a shorter file has fewer.
 const Head = 512
 
@@ -61,7 +64,8 @@ func Recognize(start []byte) Kind {
 	return zipKind(start)
 }
 
-// zipKind tells zip archives apart by the name of their first entry: torch.save begins with a pickle, numpy.savez with an array.
+// zipKind tells zip archives apart by the name of their first entry: torch.save begins with a pickle,
+// numpy.savez with an array.
 func zipKind(start []byte) Kind {
 	const fixed = 30 // bytes of an entry's header before its name, whose length stands at 26
 	if len(start) < fixed || !bytes.HasPrefix(start, []byte("PK\x03\x04")) {

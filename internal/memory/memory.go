@@ -1,5 +1,6 @@
-// Package memory refuses work that this process has no memory for. Go's runtime dies where an allocation fails, and the system
-// kills where a limit of its own is passed: neither can be recovered from, so both are asked about before.
+// Package memory refuses work that this process has no memory for. Go's runtime dies where an allocation
+// fails, and the system kills where a limit of its own is passed: neither can be recovered from, so both are
+// asked about before.
 package memory
 
 import (
@@ -7,15 +8,17 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"weft/internal/refusal"
 )
 
-// Need refuses what is about to take so many bytes more than is in use, where the limit of Go's runtime (debug.SetMemoryLimit,
-// GOMEMLIMIT) or one of the process (ulimit -v, -d) does not leave them. Garbage does not count against the first, as the runtime
-// collects it in time. The error has no subject: the caller puts the file or flag in front.
+// Need refuses what is about to take so many bytes more than is in use, where the limit of Go's runtime
+// (debug.SetMemoryLimit, GOMEMLIMIT) or one of the process (ulimit -v, -d) does not leave them. Garbage does
+// not count against the first, as the runtime collects it in time. The error has no subject: the caller puts
+// the file or flag in front.
 func Need(bytes int64) error {
 	left := Left()
 	if bytes > left {
@@ -29,11 +32,30 @@ func Need(bytes int64) error {
 		"machine), or give it less", amount(bytes), amount(left), amount(debug.SetMemoryLimit(-1)))
 }
 
+// Grow is s with room for n more elements. Where it has none, the memory of one that is larger by a quarter at least is asked for.
+func Grow[E any](s []E, n int) ([]E, error) {
+	if n <= cap(s)-len(s) {
+		return s, nil
+	}
+	return grow(s, n)
+}
+
+func grow[E any](s []E, n int) ([]E, error) {
+	const least = 1 << 10
+	room := len(s) + max(n, len(s)/4, least)
+	if err := Need(int64(unsafe.Sizeof(*new(E))) * int64(room)); err != nil {
+		return s, err
+	}
+	grown := make([]E, len(s), room)
+	copy(grown, s)
+	return grown, nil
+}
+
 // Left is how many bytes more than is in use, with garbage that was not collected yet, Go's runtime may take.
 func Left() int64 { return max(debug.SetMemoryLimit(-1)-inUse(), 0) }
 
-// needAddresses tries whether the system gives so many bytes of addresses: the runtime never gives back those that it has, and
-// may have them in pieces.
+// needAddresses tries whether the system gives so many bytes of addresses: the runtime never gives back those
+// that it has, and may have them in pieces.
 func needAddresses(bytes int64) error {
 	const slack = 128 << 20 // the runtime takes them in arenas of 64 MiB, at multiples of that
 	mapping, err := unix.Mmap(-1, 0, int(bytes+slack), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)

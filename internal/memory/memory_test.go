@@ -8,6 +8,21 @@ import (
 	"weft/internal/refusal"
 )
 
+// A slice without room is copied to one that has it, if there is the memory.
+func TestGrow(t *testing.T) {
+	s, err := Grow([]int64{1, 2}, 3)
+	if err != nil || len(s) != 2 || cap(s) < 5 || s[1] != 2 {
+		t.Errorf("%v with room for %d, %v", s, cap(s), err)
+	}
+	if again, err := Grow(s, cap(s)-2); err != nil || &again[0] != &s[0] {
+		t.Errorf("grown with room left, %v", err)
+	}
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(64 << 20))
+	if s, err = Grow(s, 8<<20); !refusal.Is(err) || !strings.Contains(err.Error(), "needs 67.1 MB") || len(s) != 2 {
+		t.Errorf("%d elements, %v, want a refusal and what was there", len(s), err)
+	}
+}
+
 // What is asked for is held against the limit less what is in use, and garbage does not count.
 func TestNeed(t *testing.T) {
 	if err := Need(1 << 30); err != nil {

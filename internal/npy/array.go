@@ -11,7 +11,6 @@ import (
 
 	"weft/internal/memory"
 	"weft/internal/refusal"
-	"weft/internal/regular"
 )
 
 // Array is an array as it was read. The methods convert its elements where no kind of value is lost: numbers become wider or
@@ -38,7 +37,8 @@ func Read(r io.Reader, size int64) (*Array, error) {
 	return &Array{h, data}, nil
 }
 
-// readBounded reads a header and returns how many bytes of data it asks for, no more than are available behind it.
+// readBounded reads a header and returns how many bytes of data it asks for, no more than are available
+// behind it.
 func readBounded(r io.Reader, size int64) (h Header, need int64, err error) {
 	h, length, err := readHeader(io.LimitReader(r, max(size, 0)))
 	if err != nil {
@@ -106,20 +106,6 @@ func New[T float64 | int64 | uint8 | bool](values []T, shape ...int) *Array {
 
 func short(h Header, need, have int64) error {
 	return refusal.Errorf("it is cut short: %s of %s needs %d bytes of data, %d are there", shapeString(h.Shape), h.Descr, need, have)
-}
-
-// ReadFile reads the file of that name. Errors name it.
-func ReadFile(path string) (*Array, error) {
-	f, size, err := regular.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	a, err := Read(f, size)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return a, nil
 }
 
 // Float32s returns the elements of an array of booleans, integers or floats. Integers and wide floats are rounded to the

@@ -14,7 +14,8 @@ type Blocks struct {
 // blockSize is about how many bytes of rows come at a time.
 const blockSize = 1 << 20
 
-// NewBlocks reads the header of an array of one dimension or more, of which size bytes are available as for Read.
+// NewBlocks reads the header of an array of one dimension or more, of which size bytes are available as for
+// Read.
 func NewBlocks(r io.Reader, size int64) (*Blocks, error) {
 	h, need, err := readBounded(r, size)
 	if err != nil {
@@ -27,8 +28,8 @@ func NewBlocks(r io.Reader, size int64) (*Blocks, error) {
 	return b, nil
 }
 
-// Next returns the next rows, which the next call may overwrite, and io.EOF after the last. An array in Fortran order comes in one piece,
-// and so do rows without bytes.
+// Next returns the next rows, which the next call may overwrite, and io.EOF after the last. An array in
+// Fortran order comes in one piece, and so do rows without bytes.
 func (b *Blocks) Next() (*Array, error) {
 	if b.rows == 0 {
 		return nil, io.EOF

@@ -49,12 +49,6 @@ func (w *Writer) WriteInt32s(v []int32) error { return put(w, "<i4", v) }
 // WriteInt64s appends elements to an array of "<i8".
 func (w *Writer) WriteInt64s(v []int64) error { return put(w, "<i8", v) }
 
-// WriteUint8s appends elements to an array of "|u1".
-func (w *Writer) WriteUint8s(v []uint8) error { return put(w, "|u1", v) }
-
-// WriteBools appends elements to an array of "|b1".
-func (w *Writer) WriteBools(v []bool) error { return put(w, "|b1", v) }
-
 // Close reports an error if elements are missing. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	if w.left > 0 {

@@ -68,14 +68,15 @@ const (
 	highestProtocol = 2
 )
 
-// A step of so many bytes of a pickle makes values of at most growth times as much: an empty list is one byte of a pickle and, as
-// an item of a list that grows, sixty in memory.
+// A step of so many bytes of a pickle makes values of at most growth times as much: an empty list is one byte
+// of a pickle and, as an item of a list that grows, sixty in memory.
 const (
 	stepBytes = 1 << 20
 	growth    = 64
 )
 
-// Decode reads one pickle. The error names the byte at which reading stopped. Values that exceed the memory are refused.
+// Decode reads one pickle. The error names the byte at which reading stopped. Values that exceed the memory
+// are refused.
 func Decode(data []byte) (any, error) {
 	d := decoder{data: data, memo: map[int64]any{}}
 	for checked := 0; ; {

@@ -15,7 +15,6 @@ import (
 	"math"
 	"slices"
 
-	"weft/internal/atomicfile"
 	"weft/internal/foreign"
 	"weft/internal/npy"
 	"weft/internal/refusal"
@@ -206,14 +205,9 @@ func decode(e entry, b []byte) Tensor {
 	return t
 }
 
-// WriteFile writes the tensors, as I64 where Int64 is not nil and else as F32, and the metadata where there is any. The order
-// is the reference library's: I64 before F32, then by name. The file appears under its name only when it is complete and on
-// disk.
-func WriteFile(path string, tensors map[string]Tensor, metadata map[string]string) error {
-	return atomicfile.Write(path, func(w io.Writer) error { return Write(w, tensors, metadata) })
-}
-
-// Write writes what WriteFile does.
+// Write writes the tensors, as I64 where Int64 is not nil and else as F32, and the metadata where there is
+// any. The order is the reference library's: I64 before F32, then by name. Tensors that make no file are an
+// error, before anything is written.
 func Write(w io.Writer, tensors map[string]Tensor, metadata map[string]string) error {
 	names := slices.SortedFunc(maps.Keys(tensors), func(a, b string) int {
 		return cmp.Or(cmp.Compare(tensors[b].dtype(), tensors[a].dtype()), cmp.Compare(a, b))

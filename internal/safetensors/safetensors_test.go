@@ -132,7 +132,11 @@ func TestRoundTrip(t *testing.T) {
 			tensors[rapid.StringN(1, 8, -1).Draw(t, "name")] = x
 		}
 		metadata := rapid.MapOfN(rapid.StringN(0, 4, -1), rapid.String(), 0, 3).Draw(t, "metadata")
-		if err := WriteFile(path, tensors, metadata); err != nil {
+		var written bytes.Buffer
+		if err := Write(&written, tensors, metadata); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, written.Bytes(), 0o666); err != nil {
 			t.Fatal(err)
 		}
 		got, gotMetadata, err := ReadFile(path)
@@ -148,9 +152,7 @@ func TestRoundTrip(t *testing.T) {
 	})
 }
 
-func TestFailedWriteLeavesNothing(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "model.safetensors")
+func TestRefusedTensorsWriteNothing(t *testing.T) {
 	for name, x := range map[string]Tensor{
 		"short":        {Shape: []int{2}, Float32: []float32{1}},
 		"both":         {Shape: []int{2}, Float32: []float32{1}, Int64: []int64{1}},
@@ -158,12 +160,10 @@ func TestFailedWriteLeavesNothing(t *testing.T) {
 		"huge":         {Shape: []int{math.MaxInt, 2}},
 		"__metadata__": {Shape: []int{1}, Float32: []float32{1}},
 	} {
-		if err := WriteFile(path, map[string]Tensor{name: x}, nil); err == nil || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: got %v", name, err)
+		var written bytes.Buffer
+		if err := Write(&written, map[string]Tensor{name: x}, nil); err == nil || written.Len() > 0 {
+			t.Errorf("%s: error %v, %d bytes", name, err, written.Len())
 		}
-	}
-	if left, _ := os.ReadDir(dir); len(left) != 0 {
-		t.Errorf("left behind: %v", left)
 	}
 }
 

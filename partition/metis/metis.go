@@ -121,10 +121,11 @@ func (p *Problem) Close() error {
 	return errors.Join(err, p.memory.Close())
 }
 
-// Solve returns the partition, 0…parts−1, of each vertex. The same problem and seed give the same result. It needs at least two
-// partitions, and at most as many as vertices; some may come out empty, and most do where each has a few vertices only. METIS may take
-// as long as it likes, but where it stands still for the timeout, as a stopped process does, it is killed and that is the error; 0
-// sets no limit. Where ctx ends, METIS is killed too.
+// Solve returns the partition, 0…parts−1, of each vertex. The same problem and seed give the same result. It
+// needs at least two partitions, and at most as many as vertices; some may come out empty, and most do where
+// each has a few vertices only. METIS may take as long as it likes, but where it stands still for the
+// timeout, as a stopped process does, it is killed and that is the error; 0 sets no limit. Where ctx ends,
+// METIS is killed too.
 func (p *Problem) Solve(ctx context.Context, parts int, seed uint64, timeout time.Duration) ([]int32, error) {
 	if parts < 2 || parts > int(p.header.Vertices) {
 		return nil, fmt.Errorf("METIS makes between 2 partitions and one for each of %d vertices, not %d", p.header.Vertices, parts)

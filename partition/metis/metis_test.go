@@ -171,7 +171,8 @@ func TestChildDies(t *testing.T) {
 	}
 }
 
-// stopVariable in the environment makes the child stop before it runs METIS. What initialises variables runs before any init.
+// stopVariable in the environment makes the child stop before it runs METIS. What initialises variables runs
+// before any init.
 const stopVariable = "WEFT_STOP_METIS"
 
 var _ = func() error {

@@ -81,18 +81,19 @@ func multi(a *npy.Array) (graph.Labels, error) {
 	return graph.Labels{Classes: classes, Multi: values}, nil
 }
 
-// Parts takes one part of every split out of an array: of one split from a vector, or of several from a matrix (see Masks).
+// Parts takes one part of every split out of an array: of one split from a vector, or of several from a
+// matrix (see Masks). Each list ascends.
 func Parts(a *npy.Array, vertices int) ([][]int64, error) {
 	if len(a.Shape) == 2 {
 		return Masks(a, vertices)
 	}
-	ids, err := Vertices(a, vertices)
+	ids, err := partOf(a, vertices)
 	return [][]int64{ids}, err
 }
 
-// Vertices takes one part of a split out of a vector: the ids of its vertices, ascending afterwards, or one truth value per
-// vertex where the vector holds booleans, or one byte of 0 or 1 for each vertex.
-func Vertices(a *npy.Array, vertices int) ([]int64, error) {
+// partOf takes one part of a split out of a vector: the ids of its vertices, ascending afterwards, or one
+// truth value per vertex where the vector holds booleans, or one byte of 0 or 1 for each vertex.
+func partOf(a *npy.Array, vertices int) ([]int64, error) {
 	if len(a.Shape) != 1 {
 		return nil, refusal.Errorf("vertices of shape %v: give a vector of ids, or of one truth value per vertex", a.Shape)
 	}
@@ -135,8 +136,8 @@ func mask(a *npy.Array, vertices int) bool {
 	return err == nil
 }
 
-// CheckSplit checks that the parts of a split, which ascend within the vertices, are disjoint and, where there are labels, labelled. The names are those of the arrays
-// of train, validation and test vertices.
+// CheckSplit checks that the parts of a split, which ascend within the vertices, are disjoint and, where
+// there are labels, labelled. The names are those of the arrays of train, validation and test vertices.
 func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	parts, largest := [][]int64{s.Train, s.Val, s.Test}, int64(-1)
 	for _, ids := range parts {
@@ -162,7 +163,8 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 	return nil
 }
 
-// Masks takes one part of every split out of V truth values, or a row of one for each split (V × splits). Each list ascends.
+// Masks takes one part of every split out of V truth values, or a row of one for each split (V × splits).
+// Each list ascends.
 func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 	if n := len(a.Shape); n < 1 || n > 2 || a.Shape[0] != vertices || vertices == 0 {
 		return nil, refusal.Errorf("has shape %v: a mask has %d values, or a row of one per split for each vertex", a.Shape, vertices)
@@ -172,6 +174,9 @@ func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 		return nil, err
 	}
 	splits := len(marks) / vertices
+	if err := CheckSplits(splits); err != nil {
+		return nil, err
+	}
 	of := make([][]int64, splits)
 	for k := range of {
 		if of[k], err = marked(marks[k:], splits); err != nil {
@@ -179,6 +184,14 @@ func Masks(a *npy.Array, vertices int) ([][]int64, error) {
 		}
 	}
 	return of, nil
+}
+
+// CheckSplits refuses more splits than a graph has.
+func CheckSplits(n int) error {
+	if n > graph.MaxSplits {
+		return refusal.Errorf("masks of %d splits: at most %d are read", n, graph.MaxSplits)
+	}
+	return nil
 }
 
 // Marked lists the positions that are true.

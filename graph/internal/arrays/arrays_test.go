@@ -43,7 +43,11 @@ func TestFeaturesKeepTheMatrix(t *testing.T) {
 			}
 			m.Indptr = append(m.Indptr, int64(len(m.Indices)))
 		}
-		f, got := m.Features(), make([]float32, rows*columns)
+		f, err := m.Features()
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := make([]float32, rows*columns)
 		for i := range rows {
 			row := f.Indices[f.Indptr[i]:f.Indptr[i+1]]
 			if !ascending(row) {
@@ -111,6 +115,15 @@ func TestLabels(t *testing.T) {
 	} {
 		if _, err := Labels(a); err == nil || !refusal.Is(err) {
 			t.Errorf("%s: error %v, want a refusal", name, err)
+		}
+	}
+}
+
+// A row of a mask is a byte and a split much more.
+func TestManySplits(t *testing.T) {
+	for splits, want := range map[int]bool{graph.MaxSplits: true, graph.MaxSplits + 1: false} {
+		if of, err := Masks(npy.New(make([]bool, 2*splits), 2, splits), 2); (err == nil) != want || want && len(of) != splits {
+			t.Errorf("%d splits: %d, error %v", splits, len(of), err)
 		}
 	}
 }

@@ -35,8 +35,8 @@ func Open(path string) (*File, error) {
 // Close closes the file.
 func (f *File) Close() error { return f.file.Close() }
 
-// ReadFile reads the numbers of a file: an array of numpy.save, or text, plain or gzip, with a row to each line. Text has at most
-// so many rows. Errors name the file.
+// ReadFile reads the numbers of a file: an array of numpy.save, or text, plain or gzip, with a row to each
+// line. Text has at most so many rows. Errors name the file.
 func ReadFile(path string, most int64) (*npy.Array, error) {
 	f, err := Open(path)
 	if err != nil {
@@ -57,8 +57,8 @@ func ReadFile(path string, most int64) (*npy.Array, error) {
 	return t.array()
 }
 
-// Features reads features from an array of numpy.save, or from text, of at most so many rows. They are kept as those of ReadMatrix are.
-// Errors name the file.
+// Features reads features from an array of numpy.save, or from text, of at most so many rows. They are kept
+// as those of ReadMatrix are. Errors name the file.
 func (f *File) Features(most int64, keepDense bool) (*Matrix, error) {
 	if f.Kind == foreign.Array {
 		m, err := ReadMatrix(f.r, f.size, true, keepDense)
@@ -79,5 +79,5 @@ func (f *File) table(most int64) (*table, error) {
 	if f.Kind != foreign.Unknown && f.Kind != foreign.Gzip {
 		return nil, f.Kind.Refuse(f.path, "what numpy.save writes, or CSV, plain or gzip")
 	}
-	return newTable(f.r, f.path, most)
+	return newTable(f.r, f.Kind, f.path, most)
 }

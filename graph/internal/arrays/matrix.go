@@ -6,13 +6,15 @@ import (
 	"io"
 
 	"weft/graph"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
 
-// Sparse rows take less memory than a dense matrix up to a density of 25 %: a stored value costs 8 bytes in a store, and in a run,
-// with its transpose, 16. Time decides. Dense products make the better use of a processor, and dense features of at most twice
-// --hidden columns, 128 by default, are aggregated once for all epochs. Within these bounds an epoch with sparse rows was faster.
+// Sparse rows take less memory than a dense matrix up to a density of 25 %: a stored value costs 8 bytes in a
+// store, and in a run, with its transpose, 16. Time decides. Dense products make the better use of a
+// processor, and dense features of at most twice --hidden columns, 128 by default, are aggregated once for
+// all epochs. Within these bounds an epoch with sparse rows was faster.
 const (
 	sparseDensity = 0.05
 	sparseColumns = 129
@@ -34,9 +36,10 @@ func (m *Matrix) Of(g *graph.Graph) {
 	}
 }
 
-// ReadMatrix reads features from a V × F array of which size bytes are available as for npy.Read. Where so few values are not zero that sparse rows
-// are smaller and faster they are stored so, unless keepDense is set. A dense copy of the whole is only made where the features stay dense.
-// Where backed is set the size is that of a file, and no claim.
+// ReadMatrix reads features from a V × F array of which size bytes are available as for npy.Read. Where so
+// few values are not zero that sparse rows are smaller and faster they are stored so, unless keepDense is
+// set. A dense copy of the whole is only made where the features stay dense. Where backed is set the size is
+// that of a file, and no claim.
 func ReadMatrix(r io.Reader, size int64, backed, keepDense bool) (*Matrix, error) {
 	b, err := npy.NewBlocks(r, size)
 	if err != nil {
@@ -55,7 +58,7 @@ func ReadMatrix(r io.Reader, size int64, backed, keepDense bool) (*Matrix, error
 	for {
 		block, err := b.Next()
 		if errors.Is(err, io.EOF) {
-			return c.matrix(), nil
+			return c.matrix()
 		}
 		if err != nil {
 			return nil, err
@@ -87,22 +90,34 @@ func (c *collector) add(values []float32) error {
 		return refusal.Errorf("feature %d of vertex %d is %v: replace values that are not finite",
 			k%c.columns, c.rows+k/c.columns, values[k])
 	}
-	c.rows += len(values) / c.columns
-	if c.dense == nil {
-		c.compress(values)
-		// Where the number of rows is not known, the first do not decide.
-		const first = 1 << 20
-		if len(c.sparse.Data) > max(first, c.most(max(c.rows, c.expected))) {
-			c.expand()
+	if c.dense == nil && c.most(1) < 0 { // sparse rows never pay
+		if err := c.expand(); err != nil {
+			return err
 		}
-		return nil
 	}
+	nonzero := 0
 	for _, x := range values {
 		if x != 0 {
-			c.nonzero++
+			nonzero++
 		}
 	}
-	c.dense = append(c.dense, values...)
+	c.rows += len(values) / c.columns
+	c.nonzero += nonzero
+	if c.dense != nil {
+		var err error
+		if c.dense, err = memory.Grow(c.dense, len(values)); err == nil {
+			c.dense = append(c.dense, values...)
+		}
+		return err
+	}
+	if err := c.compress(values, nonzero); err != nil {
+		return err
+	}
+	// Where the number of rows is not known, the first do not decide.
+	const first = 1 << 20
+	if c.nonzero > max(first, c.most(max(c.rows, c.expected))) {
+		return c.expand()
+	}
 	return nil
 }
 
@@ -117,11 +132,24 @@ func (c *collector) most(rows int) int {
 	return int(sparseDensity * float64(rows) * float64(c.columns))
 }
 
-// compress adds rows to the sparse ones.
-func (c *collector) compress(values []float32) {
+// compress adds rows, with so many values other than zero, to the sparse ones.
+func (c *collector) compress(values []float32, nonzero int) (err error) {
 	f := &c.sparse
 	if f.Indptr == nil {
-		*f = graph.Features{Columns: c.columns, Indptr: []int64{0}, Indices: []int32{}, Data: []float32{}}
+		*f = graph.Features{Columns: c.columns, Indices: []int32{}, Data: []float32{}}
+		if f.Indptr, err = memory.Grow(f.Indptr, 1+c.expected); err != nil {
+			return err
+		}
+		f.Indptr = append(f.Indptr, 0)
+	}
+	if f.Indptr, err = memory.Grow(f.Indptr, len(values)/c.columns); err != nil {
+		return err
+	}
+	if f.Indices, err = memory.Grow(f.Indices, nonzero); err != nil {
+		return err
+	}
+	if f.Data, err = memory.Grow(f.Data, nonzero); err != nil {
+		return err
 	}
 	for at := 0; at < len(values); at += c.columns {
 		for column, x := range values[at : at+c.columns] {
@@ -131,40 +159,48 @@ func (c *collector) compress(values []float32) {
 		}
 		f.Indptr = append(f.Indptr, int64(len(f.Data)))
 	}
-	c.nonzero = len(f.Data)
+	return nil
 }
 
 // expand makes the sparse rows dense, with room for those that are known to come.
-func (c *collector) expand() {
-	f, had := &c.sparse, len(c.sparse.Indptr)-1
-	c.dense = make([]float32, had*c.columns, max(had, c.expected)*c.columns)
+func (c *collector) expand() error {
+	f, had := &c.sparse, max(len(c.sparse.Indptr)-1, 0)
+	dense, err := memory.Grow([]float32{}, max(had, c.expected)*c.columns)
+	if err != nil {
+		return err
+	}
+	c.dense = dense[:had*c.columns]
 	for i := range had {
 		for k := f.Indptr[i]; k < f.Indptr[i+1]; k++ {
 			c.dense[i*c.columns+int(f.Indices[k])] = f.Data[k]
 		}
 	}
 	c.sparse = graph.Features{}
+	return nil
 }
 
 // matrix is what was collected.
-func (c *collector) matrix() *Matrix {
-	m := &Matrix{Rows: c.rows}
+func (c *collector) matrix() (m *Matrix, err error) {
+	m = &Matrix{Rows: c.rows}
 	if c.rows == 0 {
-		return m
+		return m, nil
 	}
 	switch pays := c.nonzero <= c.most(c.rows); {
 	case pays && c.dense != nil:
 		values := c.dense
 		c.dense = nil
-		c.compress(values)
+		err = c.compress(values, c.nonzero)
 	case !pays && c.dense == nil:
-		c.expand()
+		err = c.expand()
+	}
+	if err != nil {
+		return nil, err
 	}
 	if m.Features = c.sparse; c.dense != nil {
 		m.Features = graph.Features{Columns: c.columns, Dense: c.dense}
-		return m
+		return m, nil
 	}
 	m.Note = fmt.Sprintf("%.2g %% of the feature values are not zero: stored as sparse rows (--dense-features keeps them dense)",
 		100*float64(c.nonzero)/(float64(c.rows)*float64(c.columns)))
-	return m
+	return m, nil
 }

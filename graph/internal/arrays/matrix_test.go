@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"weft/graph"
+	"weft/internal/foreign"
 	"weft/internal/npy"
 )
 
@@ -44,7 +45,8 @@ func expanded(f *graph.Features) []float32 {
 	return dense
 }
 
-// A matrix is the same in either form. It is sparse where it is wide and has few values, however they are spread over its rows.
+// A matrix is the same in either form. It is sparse where it is wide and has few values, however they are
+// spread over its rows.
 func TestMatrixIsSparseWhereThatPays(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		rows, columns := rapid.IntRange(1, 30).Draw(rt, "rows"), rapid.SampledFrom([]int{1, sparseColumns - 1, sparseColumns, 300}).Draw(rt, "columns")
@@ -77,7 +79,8 @@ func indices(n int) []int {
 	return all
 }
 
-// Text does not say how many rows will come: those that were made dense become sparse again where the rest is empty.
+// Text does not say how many rows will come: those that were made dense become sparse again where the rest is
+// empty.
 func TestFirstRowsDoNotDecide(t *testing.T) {
 	const columns, full = 1000, 1200
 	ones, zeros := rowOf(columns, 1), rowOf(columns, 0)
@@ -95,8 +98,8 @@ func TestFirstRowsDoNotDecide(t *testing.T) {
 		if c.dense == nil {
 			t.Fatal("the first rows were not made dense")
 		}
-		if m := c.matrix(); m.Sparse() != want || m.Rows != rows {
-			t.Errorf("%d full rows of %d: sparse %v, want %v", full, m.Rows, m.Sparse(), want)
+		if m, err := c.matrix(); err != nil || m.Sparse() != want || m.Rows != rows {
+			t.Errorf("%d full rows of %d: %v, sparse %v, want %v", full, rows, err, m.Sparse(), want)
 		}
 	}
 }
@@ -112,7 +115,7 @@ func rowOf(n int, x float32) []float32 {
 // read reads a table of text.
 func read(t *testing.T, text string, most int64) (*table, error) {
 	t.Helper()
-	return newTable(strings.NewReader(text), "x.csv", most)
+	return newTable(strings.NewReader(text), foreign.Recognize([]byte(text)), "x.csv", most)
 }
 
 func TestText(t *testing.T) {

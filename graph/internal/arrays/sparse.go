@@ -51,13 +51,11 @@ func NewCSR(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 	if k := notFinite(m.Data); k >= 0 {
 		return nil, refusal.Errorf("value %d of a sparse matrix is %v: replace values that are not finite", k, m.Data[k])
 	}
-	if err := memory.Need(8*int64(len(m.Indptr)) + 8*int64(len(m.Indices))); err != nil { // what is made of it is as large again
-		return nil, err
-	}
 	return m, nil
 }
 
-// NewCoordinates makes the matrix that has data[k] at row row[k] and column column[k]. The vectors are of equal length.
+// NewCoordinates makes the matrix that has data[k] at row row[k] and column column[k]. The vectors are of
+// equal length.
 func NewCoordinates(rows, columns int64, row, column, data *npy.Array) (*CSR, error) {
 	ids, err := row.Int32s()
 	if err != nil {
@@ -81,6 +79,9 @@ func NewCSC(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 		return nil, err
 	}
 	ids := t.Indices
+	if err := memory.Need(4 * int64(len(ids))); err != nil {
+		return nil, err
+	}
 	t.Indices = make([]int32, len(ids))
 	for column := range t.Rows {
 		for k := t.Indptr[column]; k < t.Indptr[column+1]; k++ {
@@ -95,6 +96,10 @@ func NewCSC(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 func (m *CSR) deal(rows int64, row []int32) (*CSR, error) {
 	if rows < 0 || rows > MaxVertices(len(row)) {
 		return nil, refusal.Errorf("a sparse matrix of %d rows with only %d values: save it as a csr_matrix", rows, len(row))
+	}
+	const bounds, value = 2 * 8, 4 + 4 // of a row, with those of the next places
+	if err := memory.Need(bounds*(rows+1) + value*int64(len(row))); err != nil {
+		return nil, err
 	}
 	dealt := &CSR{
 		Rows: int(rows), Columns: m.Columns, Indptr: make([]int64, rows+1),
@@ -151,10 +156,23 @@ func ascending(indices []int32) bool {
 	return true
 }
 
-// Features makes sparse features of the matrix, one row per vertex.
-func (m *CSR) Features() graph.Features {
+// RowBytes is what AppendRow takes for all rows but their bounds: their values and, where they must be sorted, an order of the longest row.
+func (m *CSR) RowBytes() int64 {
+	longest := int64(0)
+	for i := range m.Rows {
+		longest = max(longest, m.Indptr[i+1]-m.Indptr[i])
+	}
+	const value, order = 4 + 4, 8
+	return value*int64(len(m.Indices)) + order*longest
+}
+
+// Features makes sparse features of the matrix, one row per vertex. Those that exceed the memory are refused.
+func (m *CSR) Features() (graph.Features, error) {
 	if m.Columns == 0 {
-		return graph.Features{}
+		return graph.Features{}, nil
+	}
+	if err := memory.Need(m.RowBytes() + 8*int64(len(m.Indptr))); err != nil {
+		return graph.Features{}, err
 	}
 	f := graph.Features{
 		Columns: m.Columns,
@@ -165,5 +183,5 @@ func (m *CSR) Features() graph.Features {
 	for i := range m.Rows {
 		m.AppendRow(&f, i)
 	}
-	return f
+	return f, nil
 }

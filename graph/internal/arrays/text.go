@@ -12,13 +12,16 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"weft/internal/foreign"
+	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
 
-// table reads numbers from text, plain or gzip, a row of equally many to each line, between commas, semicolons, tabs or spaces. A first
-// line of words is a header. Lines that begin with # or %, and empty ones, are skipped; but for one column an empty line is a row, and
-// an empty field is NaN. True and False are 1 and 0.
+// table reads numbers from text, plain or gzip, a row of equally many to each line, between commas,
+// semicolons, tabs or spaces. A first line of words is a header. Lines that begin with # or %, and empty
+// ones, are skipped; but for one column an empty line is a row, and an empty field is NaN. True and False are
+// 1 and 0.
 type table struct {
 	path  string
 	most  int64    // rows
@@ -47,16 +50,17 @@ func (c *counted) Read(p []byte) (int, error) {
 
 const (
 	longestLine = 64 << 20 // bytes
-	// Gzip makes a thousand times as much of a file of nothing but repetitions, which is no table: this many values are kept of any
-	// file, and this many for each of its bytes.
+	// Gzip makes a thousand times as much of a file of nothing but repetitions, which is no table: this many
+	// values are kept of any file, and this many for each of its bytes.
 	valuesOfAnyFile, valuesOfAByte = 4 << 20, 64
 )
 
-// newTable begins a table of at most so many rows. Errors name the path.
-func newTable(r io.Reader, path string, most int64) (*table, error) {
+// newTable begins a table of at most so many rows, of text or, if that is the kind, of gzip. Errors name the
+// path.
+func newTable(r io.Reader, kind foreign.Kind, path string, most int64) (*table, error) {
 	t := &table{path: path, most: most, file: &counted{r: r}}
 	text := bufio.NewReader(t.file)
-	if magic, _ := text.Peek(2); string(magic) == "\x1f\x8b" { // a shorter file has none
+	if kind == foreign.Gzip {
 		z, err := gzip.NewReader(text)
 		if err != nil {
 			return nil, refusal.Errorf("%s: a damaged gzip file: %w", path, err)
@@ -81,7 +85,7 @@ func (t *table) next() ([]float64, error) {
 		t.line++
 		line := t.lines.Bytes()
 		if t.line == 1 {
-			line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf"))
+			line = bytes.TrimPrefix(line, []byte(foreign.ByteOrderMark))
 		}
 		line = bytes.TrimRight(line, "\r")
 		blank := len(bytes.TrimSpace(line)) == 0
@@ -114,7 +118,9 @@ func (t *table) next() ([]float64, error) {
 
 // parse takes the values from a line; row is false for a header.
 func (t *table) parse(line []byte) (row bool, err error) {
-	t.split(line)
+	if err := t.split(line); err != nil {
+		return false, t.refuse("%w", err)
+	}
 	if t.columns > 0 && len(t.fields) != t.columns {
 		return false, t.refuse("%d columns, where the lines before have %d", len(t.fields), t.columns)
 	}
@@ -126,7 +132,9 @@ func (t *table) parse(line []byte) (row bool, err error) {
 		}
 		return false, nil
 	}
-	t.values = t.values[:0]
+	if t.values, err = memory.Grow(t.values[:0], t.columns); err != nil {
+		return false, t.refuse("%w", err)
+	}
 	for _, field := range t.fields {
 		x, ok := t.number(field)
 		if !ok {
@@ -153,7 +161,7 @@ func (t *table) isHeader() bool {
 }
 
 // split cuts a line into fields.
-func (t *table) split(line []byte) {
+func (t *table) split(line []byte) (err error) {
 	if t.separator == nil {
 		t.separator = []byte(" ")
 		for _, s := range []string{",", ";", "\t"} {
@@ -163,7 +171,9 @@ func (t *table) split(line []byte) {
 			}
 		}
 	}
-	t.fields = t.fields[:0]
+	if t.fields, err = memory.Grow(t.fields[:0], 1+bytes.Count(line, t.separator)); err != nil {
+		return err
+	}
 	if t.separator[0] == ' ' {
 		line = bytes.TrimSpace(line)
 	}
@@ -175,6 +185,7 @@ func (t *table) split(line []byte) {
 		}
 		t.fields = append(t.fields, bytes.Trim(field, " \t\""))
 	}
+	return nil
 }
 
 // number is the value of a field.
@@ -193,7 +204,8 @@ func (t *table) number(field []byte) (x float64, ok bool) {
 	return x, err == nil
 }
 
-// check refuses a file that expands to more values than a table does. One column has no more than there may be rows.
+// check refuses a file that expands to more values than a table does. One column has no more than there may
+// be rows.
 func (t *table) check(kept int) error {
 	if t.columns > 1 && kept > valuesOfAnyFile+valuesOfAByte*t.file.n {
 		return refusal.Errorf("%s: its first %d bytes expand to %d values, as no table does; unpack it if it is one", t.path, t.file.n, kept)
@@ -201,8 +213,8 @@ func (t *table) check(kept int) error {
 	return nil
 }
 
-// array reads the rest of the table. The array holds integers or truth values where all values are. A missing one is −1 among integers of one
-// column, as a label, and NaN elsewhere.
+// array reads the rest of the table. The array holds integers or truth values where all values are. A missing
+// one is −1 among integers of one column, as a label, and NaN elsewhere.
 func (t *table) array() (*npy.Array, error) {
 	var values []float64
 	for {
@@ -210,17 +222,23 @@ func (t *table) array() (*npy.Array, error) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err == nil {
-			values = append(values, row...)
-			err = t.check(len(values))
-		}
 		if err != nil {
+			return nil, err
+		}
+		if values, err = memory.Grow(values, len(row)); err != nil {
+			return nil, t.refuse("%w", err)
+		}
+		values = append(values, row...)
+		if err := t.check(len(values)); err != nil {
 			return nil, err
 		}
 	}
 	shape := []int{int(t.rows)}
 	if t.columns > 1 {
 		shape = append(shape, t.columns)
+	}
+	if err := memory.Need(8 * int64(len(values))); err != nil { // another type has as many bytes, or fewer
+		return nil, refusal.Errorf("%s: %w", t.path, err)
 	}
 	truth := !slices.ContainsFunc(values, func(x float64) bool { return x != 0 && x != 1 })
 	// Three ids or more are not all 0 and 1.
@@ -266,7 +284,11 @@ func (t *table) matrix(keepDense bool) (*Matrix, error) {
 	for {
 		row, err := t.next()
 		if errors.Is(err, io.EOF) {
-			return c.matrix(), nil
+			m, err := c.matrix()
+			if err != nil {
+				return nil, refusal.Errorf("%s: %w", t.path, err)
+			}
+			return m, nil
 		}
 		if err != nil {
 			return nil, err
@@ -275,7 +297,9 @@ func (t *table) matrix(keepDense bool) (*Matrix, error) {
 		if k := slices.IndexFunc(row, func(x float64) bool { return x != x }); k >= 0 {
 			return nil, t.refuse("field %d is empty or no number: give a value for each feature", k+1)
 		}
-		values = values[:0]
+		if values, err = memory.Grow(values[:0], len(row)); err != nil {
+			return nil, t.refuse("%w", err)
+		}
 		for _, x := range row {
 			values = append(values, float32(x))
 		}
