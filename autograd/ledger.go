@@ -2,9 +2,10 @@ package autograd
 
 import "weft/tensor"
 
-// Ledger counts, over all tapes of one step, the recorded operations that may still add to each parameter's gradient. A parameter may be
-// used on several tapes: its gradient is complete when the last of these operations has run backward. All forward work on a parameter
-// comes before the first backward step that settles it.
+// Ledger counts, over all tapes of one step, the recorded operations that may still add to each parameter's
+// gradient. A parameter may be used on several tapes: its gradient is complete when the last of these
+// operations has run backward. All forward work on a parameter comes before the first backward step that
+// settles it.
 type Ledger struct {
 	complete func(grad *tensor.Matrix)
 	open     map[*tensor.Matrix]int // by the parameter's gradient

@@ -104,7 +104,8 @@ func Multiply(a, b *Var) *Var {
 	}})
 }
 
-// Finish is mask(act(x + bias)) in one pass and, where possible, in x's memory: x is given away. bias (1 × cols) may be nil.
+// Finish is mask(act(x + bias)) in one pass and, where possible, in x's memory: x is given away. bias (1 ×
+// cols) may be nil.
 func Finish(x, bias *Var, act kernel.Activation, mask kernel.Mask) *Var {
 	t := x.tape
 	if bias == nil && act == kernel.Identity && !mask.Active() {
@@ -140,8 +141,8 @@ func Activate(x *Var, act kernel.Activation) *Var {
 		func(g, z *tensor.Matrix) { team.FinishBackward(g, g, z, act, kernel.Mask{}) })
 }
 
-// fromOutput is an element-wise function of x, which is left alone: forward makes z, and backward turns dLoss/dz into dLoss/dx in place,
-// from the output alone.
+// fromOutput is an element-wise function of x, which is left alone: forward makes z, and backward turns
+// dLoss/dz into dLoss/dx in place, from the output alone.
 func fromOutput(x *Var, forward func(z, x *tensor.Matrix), backward func(g, z *tensor.Matrix)) *Var {
 	t := x.tape
 	z := t.New(x.Rows(), x.Cols())
@@ -152,8 +153,8 @@ func fromOutput(x *Var, forward func(z, x *tensor.Matrix), backward func(g, z *t
 	}})
 }
 
-// Dropout zeroes each element with the mask's probability and scales the others (Srivastava et al. 2014); of a sparse value only
-// the stored entries are drawn. A dense x is given away unless it is a constant.
+// Dropout zeroes each element with the mask's probability and scales the others (Srivastava et al. 2014); of
+// a sparse value only the stored entries are drawn. A dense x is given away unless it is a constant.
 func Dropout(x *Var, mask kernel.Mask) *Var {
 	if !mask.Active() {
 		return x

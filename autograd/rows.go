@@ -2,8 +2,9 @@ package autograd
 
 import "weft/tensor"
 
-// RowSet says what the rows of a value are. Values know theirs: it is given to constants and inputs, and an operation's result inherits it.
-// Masks are keyed by the rows' ids; losses and batch norm sum over all workers' rows. Values of the same rows share one RowSet.
+// RowSet says what the rows of a value are. Values know theirs: it is given to constants and inputs, and an
+// operation's result inherits it. Masks are keyed by the rows' ids; losses and batch norm sum over all
+// workers' rows. Values of the same rows share one RowSet.
 type RowSet struct {
 	Here  int            // rows on this worker
 	Total int            // rows on all workers together, or NotVertices

@@ -1,8 +1,9 @@
-// Package autograd records operations on matrices and runs them backward. The tape keeps only the values that a backward step
-// reads, and gives each up as soon as it was used.
+// Package autograd records operations on matrices and runs them backward. The tape keeps only the values that
+// a backward step reads, and gives each up as soon as it was used.
 //
-// Who owns a value: a Var made by an operation is held by the code that made it until the enclosing Scope ends (or Drop), and by
-// each recorded operation that keeps it until that operation has run backward. When nobody holds it, its memory is released.
+// Who owns a value: a Var made by an operation is held by the code that made it until the enclosing Scope
+// ends (or Drop), and by each recorded operation that keeps it until that operation has run backward. When
+// nobody holds it, its memory is released.
 package autograd
 
 import (
@@ -13,14 +14,15 @@ import (
 	"weft/tensor"
 )
 
-// Tape records the operations of one forward pass. A tape that is not recording computes values only, and releases them as it
-// goes.
+// Tape records the operations of one forward pass. A tape that is not recording computes values only, and
+// releases them as it goes.
 type Tape struct {
 	Team      *kernel.Team
 	Recording bool   // gradients are wanted
 	Training  bool   // dropout is active, batch norm uses the batch's statistics
 	Random    Random // keys of dropout masks
-	// Announced, unless nil, are the gradients of the only parameters that Parameter accepts: others would be missed by the ledger.
+	// Announced, unless nil, are the gradients of the only parameters that Parameter accepts: others would be
+	// missed by the ledger.
 	Announced map[*tensor.Matrix]bool
 	// Ledger, unless nil, is told of the operations on parameters. The tapes of one step share it.
 	Ledger *Ledger
@@ -84,8 +86,8 @@ type Op struct {
 	KeepsResult bool
 	// Buffers are matrices that Backward reads besides; they are released after it.
 	Buffers []*tensor.Matrix
-	// Backward adds to the inputs' gradients. It owns g = dLoss/dValue, and may overwrite it and pass it on. It is called only
-	// when an input wants a gradient.
+	// Backward adds to the inputs' gradients. It owns g = dLoss/dValue, and may overwrite it and pass it on.
+	// It is called only when an input wants a gradient.
 	Backward func(g *tensor.Matrix)
 	// Reads says that Backward does not change g, which may then be shared.
 	Reads bool
@@ -133,8 +135,8 @@ func (v *Var) inherit(in *Var) {
 	}
 }
 
-// Parameter is a parameter on this tape: its gradient is added to grad, which belongs to someone else as its value does. Where grad is nil
-// none is asked for.
+// Parameter is a parameter on this tape: its gradient is added to grad, which belongs to someone else as its
+// value does. Where grad is nil none is asked for.
 func (t *Tape) Parameter(value, grad *tensor.Matrix) *Var {
 	if t.Announced != nil && grad != nil && !t.Announced[grad] {
 		panic(fmt.Sprintf("autograd: a parameter of %d×%d is used where it was not announced", value.Rows, value.Cols))
@@ -144,7 +146,8 @@ func (t *Tape) Parameter(value, grad *tensor.Matrix) *Var {
 	return v
 }
 
-// Input is a value that somebody else computed and who wants its gradient: after Backward, TakeGrad hands it on.
+// Input is a value that somebody else computed and who wants its gradient: after Backward, TakeGrad hands it
+// on.
 func (t *Tape) Input(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.Constant(value, rows)
 	v.wants = t.Recording
@@ -158,7 +161,8 @@ func (t *Tape) Constant(value *tensor.Matrix, rows *RowSet) *Var {
 	return v
 }
 
-// Fixed is a Constant that is the same at every epoch, so that what follows from it alone may be computed once.
+// Fixed is a Constant that is the same at every epoch, so that what follows from it alone may be computed
+// once.
 func (t *Tape) Fixed(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.Constant(value, rows)
 	v.fixed = true
@@ -180,7 +184,8 @@ func (t *Tape) sparse(s *Sparse, rows *RowSet) *Var {
 	return &Var{tape: t, rows: s.Rows.Rows, cols: s.Rows.Cols, set: rows, sparse: s}
 }
 
-// Scope runs a piece of the forward pass. When it ends, all Vars that it made are dropped, but the one it returns.
+// Scope runs a piece of the forward pass. When it ends, all Vars that it made are dropped, but the one it
+// returns.
 func (t *Tape) Scope(f func() *Var) (v *Var) {
 	t.ScopeOf(func() []*Var {
 		v = f()
@@ -213,7 +218,8 @@ type Root struct {
 	Grad *tensor.Matrix
 }
 
-// Backward runs the recorded operations in reverse, from all roots. The tape is empty afterwards, but for the gradients of its inputs.
+// Backward runs the recorded operations in reverse, from all roots. The tape is empty afterwards, but for the
+// gradients of its inputs.
 func (t *Tape) Backward(roots ...Root) {
 	for _, r := range roots {
 		r.AddGrad(r.Grad)
@@ -292,7 +298,8 @@ func (t *Tape) Discard() {
 // Tape is the tape that the value is on.
 func (v *Var) Tape() *Tape { return v.tape }
 
-// Value is the dense matrix. It panics when the value was given away to an operation that works in place, or released.
+// Value is the dense matrix. It panics when the value was given away to an operation that works in place, or
+// released.
 func (v *Var) Value() *tensor.Matrix {
 	if v.value == nil || v.given && !v.tape.backward {
 		panic("autograd: use of a value that is sparse, or was given away, or dropped")
@@ -315,7 +322,8 @@ func (v *Var) Wants() bool { return v.wants }
 // RowSet says what the rows are; nil for a parameter.
 func (v *Var) RowSet() *RowSet { return v.set }
 
-// TakeGrad is the gradient of an Input after Backward, which the caller owns from now on; zeros where nothing depended on it.
+// TakeGrad is the gradient of an Input after Backward, which the caller owns from now on; zeros where nothing
+// depended on it.
 func (v *Var) TakeGrad() *tensor.Matrix {
 	g := v.GradSum()
 	v.grad = nil
@@ -325,7 +333,8 @@ func (v *Var) TakeGrad() *tensor.Matrix {
 // Fixed reports whether the value is the same at every epoch.
 func (v *Var) Fixed() bool { return v.fixed }
 
-// Grad returns the matrix that the Var's gradient belongs in: when accumulate is set it must be added to, else overwritten.
+// Grad returns the matrix that the Var's gradient belongs in: when accumulate is set it must be added to,
+// else overwritten.
 func (v *Var) Grad() (g *tensor.Matrix, accumulate bool) {
 	if v.grad != nil {
 		v.unshare()
@@ -369,9 +378,9 @@ func (v *Var) unshare() {
 	shared.Release()
 }
 
-// Take gives the value away for an operation in place: the caller owns the matrix and the Var must not be used any more in the
-// forward pass, unless it is a leaf. Where an operation keeps the value, inPlace is false and the matrix is a new one with undefined
-// elements.
+// Take gives the value away for an operation in place: the caller owns the matrix and the Var must not be
+// used any more in the forward pass, unless it is a leaf. Where an operation keeps the value, inPlace is
+// false and the matrix is a new one with undefined elements.
 func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
 	if v.leaf {
 		return v.tape.New(v.Rows(), v.Cols()), false

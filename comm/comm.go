@@ -1,11 +1,13 @@
-// Package comm connects the workers of a run: messages between two ranks and collectives over all of them, named after MPI.
+// Package comm connects the workers of a run: messages between two ranks and collectives over all of them,
+// named after MPI.
 //
-// Bytes travel through a Transport: InProcess connects goroutines, package mpi connects processes. Everything else is here, written once,
-// so that a run sends the same bytes, and rounds its sums the same way, on either. Sends are bounded: a message is not queued but waits
-// until its receiver takes it. Every wait has a deadline, after which it fails with an Error that says who waited for whom.
+// Bytes travel through a Transport: InProcess connects goroutines, package mpi connects processes. Everything
+// else is here, written once, so that a run sends the same bytes, and rounds its sums the same way, on
+// either. Sends are bounded: a message is not queued but waits until its receiver takes it. Every wait has a
+// deadline, after which it fails with an Error that says who waited for whom.
 //
-// A failed wait aborts the transport before it returns: no transfer touches a buffer any more, and the caller may release what it
-// holds. There is no recovery from an error: the worker, and the run, end.
+// A failed wait aborts the transport before it returns: no transfer touches a buffer any more, and the caller
+// may release what it holds. There is no recovery from an error: the worker, and the run, end.
 package comm
 
 import (
@@ -16,9 +18,9 @@ import (
 	"unsafe"
 )
 
-// Comm is one rank's end of a group of workers. Calls of different kinds may run at the same time in different goroutines; those of one
-// kind to one peer are matched in the order in which they are made, so that every rank must make its collective calls of one
-// kind in the same order.
+// Comm is one rank's end of a group of workers. Calls of different kinds may run at the same time in
+// different goroutines; those of one kind to one peer are matched in the order in which they are made, so
+// that every rank must make its collective calls of one kind in the same order.
 type Comm struct {
 	end   *end
 	rank  int
@@ -39,7 +41,8 @@ type end struct {
 	groups int        // the number of the next group, from 1
 }
 
-// New is one rank's end of the group of all ranks of the transport. A wait fails after the timeout; 0 sets no limit.
+// New is one rank's end of the group of all ranks of the transport. A wait fails after the timeout; 0 sets no
+// limit.
 func New(t Transport, timeout time.Duration) *Comm {
 	e := &end{transport: t, timeout: timeout, groups: 1}
 	e.place.Store(&place{})
@@ -56,8 +59,8 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is the number of workers in the group.
 func (c *Comm) Size() int { return len(c.ranks) }
 
-// At says where in the run this rank is, for errors and for Waiting, in all its groups: the epoch, counted from 1, and the module path
-// of a layer, which may be empty.
+// At says where in the run this rank is, for errors and for Waiting, in all its groups: the epoch, counted
+// from 1, and the module path of a layer, which may be empty.
 func (c *Comm) At(epoch int, layer string) { c.end.place.Store(&place{epoch, layer}) }
 
 // Traffic is an amount of payload. An empty message counts as none.
@@ -72,8 +75,8 @@ func (c *Comm) Sent(k Kind) Traffic {
 // Waited is the time that this rank has spent in waits so far, in all its groups.
 func (c *Comm) Waited(k Kind) time.Duration { return time.Duration(c.end.waited[k].Load()) }
 
-// Waiting says in words what this rank waits for at the moment, the oldest wait where there are several, and for how long it has; ""
-// when it waits for nothing. Any goroutine may ask.
+// Waiting says in words what this rank waits for at the moment, the oldest wait where there are several, and
+// for how long it has; "" when it waits for nothing. Any goroutine may ask.
 func (c *Comm) Waiting() (what string, lasted time.Duration) {
 	e := c.end
 	e.mu.Lock()
@@ -85,12 +88,12 @@ func (c *Comm) Waiting() (what string, lasted time.Duration) {
 	return fmt.Sprintf("%s, peer rank %d%s", p.operation(), p.peer, p.place), time.Since(p.since)
 }
 
-// Abort ends every pending and later call of every rank (in one process), or of this rank (MPI), with an error that wraps
-// ErrAborted and err. When it returns no transfer touches a buffer any more.
+// Abort ends every pending and later call of every rank (in one process), or of this rank (MPI), with an
+// error that wraps ErrAborted and err. When it returns no transfer touches a buffer any more.
 func (c *Comm) Abort(err error) { c.end.transport.Abort(err) }
 
-// Close is the orderly end of the group that New made: it waits for all ranks, with the deadline of any wait, and then closes the
-// transport. Groups made by Group end with it, and their own Close does nothing.
+// Close is the orderly end of the group that New made: it waits for all ranks, with the deadline of any wait,
+// and then closes the transport. Groups made by Group end with it, and their own Close does nothing.
 func (c *Comm) Close() error {
 	if c.tags != 0 {
 		return nil

@@ -15,20 +15,23 @@ type State struct {
 
 // Block is one step of a model.
 type Block interface {
-	// Forward computes the block. What it leaves in the state is its own, or was there before; what it does not is dropped after it.
+	// Forward computes the block. What it leaves in the state is its own, or was there before; what it does
+	// not is dropped after it.
 	Forward(s State) State
 }
 
-// BlockSpec says what a block is without building it. A model is a list of them, of which any consecutive part can be built: by a worker
-// that computes some layers only, or not at all, to reckon with.
+// BlockSpec says what a block is without building it. A model is a list of them, of which any consecutive
+// part can be built: by a worker that computes some layers only, or not at all, to reckon with.
 type BlockSpec struct {
 	In, Out int  // widths of State.H before and after it
 	Cost    Cost // of its forward pass
-	// Build makes the block. Parameters are drawn from their names, so that a part of a model begins like the whole.
+	// Build makes the block. Parameters are drawn from their names, so that a part of a model begins like the
+	// whole.
 	Build func(e Env) Block
 }
 
-// Cost counts floating-point operations of a forward pass: those of dense work for each vertex, and those along each edge.
+// Cost counts floating-point operations of a forward pass: those of dense work for each vertex, and those
+// along each edge.
 type Cost struct{ Vertex, Edge float64 }
 
 // Env is where blocks are built: one worker's parameters and ways along the edges.
@@ -37,7 +40,8 @@ type Env struct {
 	Propagators Propagators
 }
 
-// Layer is a block of a convolution, then norm, activation and dropout, and the input added where it has a residual connection.
+// Layer is a block of a convolution, then norm, activation and dropout, and the input added where it has a
+// residual connection.
 type Layer struct {
 	Input      nn.Dropout // on what the convolution reads
 	Conv       Convolution

@@ -15,8 +15,8 @@ type GAT struct {
 	selfLoops              bool
 }
 
-// GATOptions are a graph attention layer's settings. The site's Out is Heads times the width of a head, or the width of a head
-// when the heads are averaged.
+// GATOptions are a graph attention layer's settings. The site's Out is Heads times the width of a head, or
+// the width of a head when the heads are averaged.
 type GATOptions struct {
 	Heads            int
 	Average          bool

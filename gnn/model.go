@@ -2,8 +2,8 @@ package gnn
 
 import "weft/autograd"
 
-// Model is a model, or a consecutive part of one, that was built: it maps the state before its first block to the state after its last.
-// All of a model maps features, rows × features, to logits, rows × classes.
+// Model is a model, or a consecutive part of one, that was built: it maps the state before its first block to
+// the state after its last. All of a model maps features, rows × features, to logits, rows × classes.
 type Model struct {
 	Blocks []Block
 }
@@ -29,7 +29,8 @@ func (m *Model) Hidden(x *autograd.Var) *autograd.Var {
 	return alone(run(m.Blocks[:len(m.Blocks)-1], State{H: x}))
 }
 
-// run passes a state through blocks. Each frees what it made besides the state that it leaves, and then what it does not hand on.
+// run passes a state through blocks. Each frees what it made besides the state that it leaves, and then what
+// it does not hand on.
 func run(blocks []Block, s State) State {
 	for _, b := range blocks {
 		in := s

@@ -103,8 +103,8 @@ var Activations = map[string]kernel.Activation{
 	"tanh": kernel.Tanh, "sigmoid": kernel.Sigmoid,
 }
 
-// Blocks describes a model known by name: Layers convolutions of width Hidden and the last of width classes, with norm, activation and
-// dropout between them, and PyG's names of parameters (torch_geometric.nn.models).
+// Blocks describes a model known by name: Layers convolutions of width Hidden and the last of width classes,
+// with norm, activation and dropout between them, and PyG's names of parameters (torch_geometric.nn.models).
 func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 	kind, known := KindOf(s.Model)
 	if !known {
@@ -174,7 +174,8 @@ func (s *Spec) both(k Kind) bool { return s.Direction == "both" && k.Uses("direc
 // path is the module path of layer i.
 func (k Kind) path(i int) string { return fmt.Sprintf("%s.%d", k.list, i) }
 
-// Widths are the numbers of features and classes of the model that the weights are of, each 0 where its weight is not there.
+// Widths are the numbers of features and classes of the model that the weights are of, each 0 where its
+// weight is not there.
 func (s Spec) Widths(weights nn.State) (features, classes int) {
 	kind, known := KindOf(s.Model)
 	if !known {

@@ -5,8 +5,8 @@ import (
 	"weft/kernel"
 )
 
-// Dropout is a place where elements are dropped in training. Its mask depends on seed, epoch, site, vertex and column, and on
-// nothing else: not on how the graph is divided, and not on threads.
+// Dropout is a place where elements are dropped in training. Its mask depends on seed, epoch, site, vertex
+// and column, and on nothing else: not on how the graph is divided, and not on threads.
 type Dropout struct {
 	Site string
 	P    float64

@@ -10,8 +10,8 @@ import (
 
 // Norm normalises a layer's output.
 type Norm interface {
-	// Forward is mask(act(y)) for x normalised to y, in one pass. x must not be used afterwards: where nothing is recorded
-	// the result takes its memory.
+	// Forward is mask(act(y)) for x normalised to y, in one pass. x must not be used afterwards: where
+	// nothing is recorded the result takes its memory.
 	Forward(x *autograd.Var, act kernel.Activation, mask kernel.Mask) *autograd.Var
 }
 
@@ -20,10 +20,10 @@ const (
 	normMomentum = 0.1
 )
 
-// BatchNorm normalises each column over all vertices (Ioffe & Szegedy 2015), as PyTorch's BatchNorm1d with its defaults:
-// y = γ·(x − mean)/√(var + 1e-5) + β. Training uses the batch's mean and biased variance and moves the running statistics by a
-// tenth towards its mean and unbiased variance; evaluation uses the running ones. The statistics are those of all rows on all
-// workers.
+// BatchNorm normalises each column over all vertices (Ioffe & Szegedy 2015), as PyTorch's BatchNorm1d with
+// its defaults: y = γ·(x − mean)/√(var + 1e-5) + β. Training uses the batch's mean and biased variance and
+// moves the running statistics by a tenth towards its mean and unbiased variance; evaluation uses the running
+// ones. The statistics are those of all rows on all workers.
 type BatchNorm struct {
 	gamma, beta             *Param
 	runningMean, runningVar *Buffer
@@ -32,7 +32,8 @@ type BatchNorm struct {
 	sums                    []float64 // two for each column, only within one pass
 }
 
-// NewBatchNorm makes a batch norm of the given width; its tensors are called path.module.weight and so on, as in PyG.
+// NewBatchNorm makes a batch norm of the given width; its tensors are called path.module.weight and so on, as
+// in PyG.
 func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
 	path += ".module"
 	return &BatchNorm{
@@ -73,7 +74,8 @@ func (b *BatchNorm) Forward(x *autograd.Var, act kernel.Activation, mask kernel.
 			t.Team.NormalizeSums(sumG, sumGX, g, x.Value(), norm, act, mask)
 			addScaled(t, beta.GradSum(), sumG, 1)
 			addScaled(t, gamma.GradSum(), sumGX, 1)
-			// With running statistics mean and rstd are constants, and the two means drop out of the gradient.
+			// With running statistics mean and rstd are constants, and the two means drop out of the
+			// gradient.
 			meanG, meanGX := t.Team.Zeros(tensor.Buffers, 1, cols), t.Team.Zeros(tensor.Buffers, 1, cols)
 			if batch {
 				rows.Sum(b.sums)
@@ -88,7 +90,8 @@ func (b *BatchNorm) Forward(x *autograd.Var, act kernel.Activation, mask kernel.
 	})
 }
 
-// output is where the normalised x goes: over x where nothing is recorded, as only a backward pass reads x again.
+// output is where the normalised x goes: over x where nothing is recorded, as only a backward pass reads x
+// again.
 func output(x *autograd.Var) *tensor.Matrix {
 	t := x.Tape()
 	if t.Recording {
@@ -98,8 +101,9 @@ func output(x *autograd.Var) *tensor.Matrix {
 	return z
 }
 
-// batchStatistics fills mean and rstd from all rows on all workers, and moves the running statistics. The workers' means and sums
-// of squared deviations are joined as in Chan, Golub & LeVeque: Σ_w M2_w + n_w·(mean_w − mean)².
+// batchStatistics fills mean and rstd from all rows on all workers, and moves the running statistics. The
+// workers' means and sums of squared deviations are joined as in Chan, Golub & LeVeque: Σ_w M2_w +
+// n_w·(mean_w − mean)².
 func (b *BatchNorm) batchStatistics(x *autograd.Var, mean, rstd *tensor.Matrix) {
 	t, rows := x.Tape(), x.RowSet()
 	m, n := b.moments, float64(rows.Total)
@@ -137,8 +141,8 @@ func addScaled(t *autograd.Tape, to *tensor.Matrix, values []float64, scale floa
 	}
 }
 
-// LayerNorm normalises each row over its columns (Ba et al. 2016), with PyTorch's epsilon of 1e-5. It is PyG's LayerNorm with
-// mode="node".
+// LayerNorm normalises each row over its columns (Ba et al. 2016), with PyTorch's epsilon of 1e-5. It is
+// PyG's LayerNorm with mode="node".
 type LayerNorm struct {
 	gamma, beta *Param
 }

@@ -1,5 +1,5 @@
-// Package nn holds what a network is made of besides graph work: parameters and their initial values, normalisation, dropout
-// and losses.
+// Package nn holds what a network is made of besides graph work: parameters and their initial values,
+// normalisation, dropout and losses.
 package nn
 
 import (
@@ -145,9 +145,9 @@ func (ps *Params) Counter(name string) *Buffer {
 	return b
 }
 
-// CancelledBias says that the layer called name has no bias, because the batch norm with this running mean takes it away again.
-// Files hold zeros for it. A bias found in a file moves the running mean by its share in the layer's output, which gives the same
-// function.
+// CancelledBias says that the layer called name has no bias, because the batch norm with this running mean
+// takes it away again. Files hold zeros for it. A bias found in a file moves the running mean by its share in
+// the layer's output, which gives the same function.
 func (ps *Params) CancelledBias(name string, runningMean *Buffer, share float32) {
 	ps.cancelled = append(ps.cancelled, cancelledBias{name, runningMean, share})
 }

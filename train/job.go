@@ -1,4 +1,5 @@
-// Package train runs a training: epochs, evaluation, early stopping, and the run directory that keeps the results.
+// Package train runs a training: epochs, evaluation, early stopping, and the run directory that keeps the
+// results.
 package train
 
 import (
@@ -25,22 +26,26 @@ type Job struct {
 	Parts   *Parts       // the graph's partitions, for several workers; nil: they are cut from Graph
 	Dataset string       // the graph's name in reports
 	Options Options
-	// Comm connects this process, which is one worker, to processes that are the others; nil: all workers are goroutines of this one.
+	// Comm connects this process, which is one worker, to processes that are the others; nil: all workers are
+	// goroutines of this one.
 	Comm *comm.Comm
 	// LocalWorkers is how many workers run on this machine and share its memory; 0: all of them.
 	LocalWorkers int
-	// CoreSharers is how many workers share the cores that this process may use; 0: all that run on this machine.
+	// CoreSharers is how many workers share the cores that this process may use; 0: all that run on this
+	// machine.
 	CoreSharers int
 	OnEpoch     func(Epoch) // called by worker 0 after every epoch, nil: not
 	// OnWeights takes the weights of the best epoch on worker 0, before their logits are computed; nil: not.
 	// The other workers wait for it.
 	OnWeights func(nn.State) error
-	// OnLogits takes the logits of the best epoch, on worker 0; nil: Result.Logits and Prediction.Logits hold them.
+	// OnLogits takes the logits of the best epoch, on worker 0; nil: Result.Logits and Prediction.Logits hold
+	// them.
 	OnLogits func(Rows) error
-	// OnEmbeddings takes the input of the last layer in a prediction, on worker 0; nil: Prediction.Embeddings may hold it.
+	// OnEmbeddings takes the input of the last layer in a prediction, on worker 0; nil: Prediction.Embeddings
+	// may hold it.
 	OnEmbeddings func(Rows) error
-	// Model describes a model of the caller's own in place of the one that Options name; nil: not. Its first block takes the graph's
-	// features, its last gives a logit for each class.
+	// Model describes a model of the caller's own in place of the one that Options name; nil: not. Its first
+	// block takes the graph's features, its last gives a logit for each class.
 	Model func(features, classes int) []gnn.BlockSpec
 }
 
@@ -265,7 +270,8 @@ func (b *best) better(epoch int, s scores) bool {
 // the metric makes the best epoch, raised the metric.
 func (b *best) exhausted(epoch int) bool { return b.patience > 0 && epoch-b.since >= b.patience }
 
-// trainEpoch makes one step on the whole graph and returns the training loss before it, and whether any worker is to stop.
+// trainEpoch makes one step on the whole graph and returns the training loss before it, and whether any
+// worker is to stop.
 func (w *worker) trainEpoch(epoch int, stop bool) (loss float64, stopped bool, err error) {
 	loss, err = w.gradients(epoch)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	"weft/partition"
 )
 
-// Options is everything that a run can be told. A field's yaml tag is its name as a flag of the command and as a key of a
-// configuration file; Settings describes each. The zero value is not useful: start from Defaults.
+// Options is everything that a run can be told. A field's yaml tag is its name as a flag of the command and
+// as a key of a configuration file; Settings describes each. The zero value is not useful: start from
+// Defaults.
 type Options struct {
 	Model             string  `yaml:"model"`
 	Layers            int     `yaml:"layers"`
@@ -103,7 +104,8 @@ func (o *Options) Unused() []string {
 	return names
 }
 
-// axis is the number of workers along the axis of a mesh that has that name in Parallel, nil for another name.
+// axis is the number of workers along the axis of a mesh that has that name in Parallel, nil for another
+// name.
 func axis(m *mesh.Mesh, name string) *int {
 	switch name {
 	case "graph":
@@ -122,8 +124,8 @@ func (o *Options) Workers() (int, error) {
 	return m.Workers(), err
 }
 
-// Mesh is what Parallel asks for, or a refusal. Every axis may have one worker, which divides nothing; this build divides along the
-// graph alone.
+// Mesh is what Parallel asks for, or a refusal. Every axis may have one worker, which divides nothing; this
+// build divides along the graph alone.
 func (o *Options) Mesh() (mesh.Mesh, error) {
 	m := mesh.One
 	if o.Parallel == "" {

@@ -27,8 +27,9 @@ type Plan struct {
 // OneClass is the warning of a graph whose labels teach nothing.
 const OneClass = "all labels of the graph are one class, so there is nothing to learn"
 
-// Plan finds out what the run would take, before any work: each worker goes through an epoch and an evaluation with kernels that do
-// nothing, so that the same matrices are allocated, and none of their pages is ever touched.
+// Plan finds out what the run would take, before any work: each worker goes through an epoch and an
+// evaluation with kernels that do nothing, so that the same matrices are allocated, and none of their pages
+// is ever touched.
 func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 	n, err := j.Options.Workers()
 	if err != nil {

@@ -31,8 +31,9 @@ const (
 	GraphAxisGroup              // how it is done by workers that divide the graph
 )
 
-// Setting describes one field of Options: its name is the flag, the key of a configuration file and the field's yaml tag. The
-// table of settings is the only place that knows a setting's help text and the values it accepts.
+// Setting describes one field of Options: its name is the flag, the key of a configuration file and the
+// field's yaml tag. The table of settings is the only place that knows a setting's help text and the values
+// it accepts.
 type Setting struct {
 	Name    string
 	Group   Group
@@ -155,7 +156,8 @@ func (s Setting) Applies(model string) bool {
 // appliesTo reports whether the setting means anything on a mesh.
 func (s Setting) appliesTo(m mesh.Mesh) bool { return s.axis == "" || *axis(&m, s.axis) > 1 }
 
-// ResetOtherAxes gives the settings of axes that the mesh lacks their defaults, but for those that keep names.
+// ResetOtherAxes gives the settings of axes that the mesh lacks their defaults, but for those that keep
+// names.
 func (o *Options) ResetOtherAxes(keep func(name string) bool) {
 	mesh, err := o.Mesh()
 	if err != nil {
@@ -205,7 +207,8 @@ func (s Setting) Value(o *Options) any { return reflect.ValueOf(o).Elem().Field(
 // Text is the setting's value in o, as Set reads it.
 func (s Setting) Text(o *Options) string { return fmt.Sprint(s.Value(o)) }
 
-// Set reads a value as a flag or a configuration file gives it. Whether the value makes sense is Options.Validate's to say.
+// Set reads a value as a flag or a configuration file gives it. Whether the value makes sense is
+// Options.Validate's to say.
 func (s Setting) Set(o *Options, text string) (err error) {
 	if _, word := s.pointer(o).(*bool); !word && s.limits.low == 0 && (text == "off" || text == "none") && s.Choices == nil && s.Kind() != "string" {
 		text = "0"

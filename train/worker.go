@@ -46,7 +46,8 @@ type vertexSet struct {
 	total int            // how many vertices all workers' lists have
 }
 
-// newWorker copies features and structure into the team's memory and builds the model. With several workers all must call it.
+// newWorker copies features and structure into the team's memory and builds the model. With several workers
+// all must call it.
 func newWorker(team *kernel.Team, c *comm.Comm, share *partition.Share, j *Job, classes int) (w *worker, err error) {
 	o := &j.Options
 	if err := checkWhole(&share.Whole, classes); err != nil {
@@ -140,7 +141,8 @@ func (o *Options) model() gnn.Spec {
 	}
 }
 
-// prepareTraining adds what training needs besides the model: labels, splits, the metric and the optimizer's state.
+// prepareTraining adds what training needs besides the model: labels, splits, the metric and the optimizer's
+// state.
 func (w *worker) prepareTraining() (err error) {
 	if err := w.loadTargets(); err != nil {
 		return err
@@ -265,8 +267,8 @@ func (w *worker) input(t *autograd.Tape) *autograd.Var {
 	return t.Constant(w.features, w.rows)
 }
 
-// gradients runs the training pass of an epoch: it adds to the parameters' gradients, of all workers together, and returns this
-// worker's part of the loss.
+// gradients runs the training pass of an epoch: it adds to the parameters' gradients, of all workers
+// together, and returns this worker's part of the loss.
 func (w *worker) gradients(epoch int) (float64, error) {
 	t := autograd.NewTrainingTape(w.team, autograd.Random{Seed: w.o.Seed, Epoch: epoch})
 	if w.reducer != nil {

@@ -70,7 +70,8 @@ func (j *Job) eachShare(ctx context.Context, use func(*partition.Share) error) e
 	return nil
 }
 
-// eachWorker runs work as every worker of this process: as a goroutine for each of several, with a team and a memory of its own.
+// eachWorker runs work as every worker of this process: as a goroutine for each of several, with a team and a
+// memory of its own.
 func (j *Job) eachWorker(ctx context.Context, work func(*kernel.Team, *comm.Comm, *partition.Share) error) error {
 	n, open, err := j.shares(ctx)
 	if err != nil {
@@ -114,7 +115,8 @@ func (j *Job) eachWorker(ctx context.Context, work func(*kernel.Team, *comm.Comm
 	return cause(errs)
 }
 
-// peers connects this process to others, nil where there are none: one process that a launcher started is alone.
+// peers connects this process to others, nil where there are none: one process that a launcher started is
+// alone.
 func (j *Job) peers() *comm.Comm {
 	if j.Comm == nil || j.Comm.Size() == 1 {
 		return nil
@@ -142,8 +144,8 @@ func cause(errs []error) (first error) {
 	return first
 }
 
-// shares checks the job. It returns the number of partitions, and a function that opens the share of one of them for use, which reads
-// its arrays and allocates tensors.
+// shares checks the job. It returns the number of partitions, and a function that opens the share of one of
+// them for use, which reads its arrays and allocates tensors.
 func (j *Job) shares(ctx context.Context) (n int, open func(p int, use func(*partition.Share) error) error, err error) {
 	if err := j.Options.Validate(); err != nil {
 		return 0, nil, err
@@ -177,8 +179,8 @@ func (j *Job) shares(ctx context.Context) (n int, open func(p int, use func(*par
 	}, nil
 }
 
-// guarded runs f, and turns what can go wrong outside the program into errors: memory that is refused, files that are cut, other
-// workers that fail.
+// guarded runs f, and turns what can go wrong outside the program into errors: memory that is refused, files
+// that are cut, other workers that fail.
 func guarded(share *partition.Share, f func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -194,7 +196,8 @@ func guarded(share *partition.Share, f func() error) (err error) {
 	return share.Graph.Guard(f)
 }
 
-// threads is the number of threads of a worker: the cores that the process may use are divided among the workers that share them.
+// threads is the number of threads of a worker: the cores that the process may use are divided among the
+// workers that share them.
 func (j *Job) threads() int {
 	o := &j.Options
 	if o.Threads > 0 {

@@ -11,7 +11,8 @@ import (
 	"weft/comm"
 )
 
-// terms are numbers of one rank whose sum over ranks depends on the order in which it is taken, also in double precision.
+// terms are numbers of one rank whose sum over ranks depends on the order in which it is taken, also in
+// double precision.
 func terms(rank, n int) []float64 {
 	random := rand.New(rand.NewPCG(uint64(rank), 1))
 	v := make([]float64, n)
@@ -142,7 +143,8 @@ func broadcast(c *comm.Comm) error {
 	return nil
 }
 
-// barrier: nobody leaves before the last has come, by the clock of the machine, which all ranks of a test share.
+// barrier: nobody leaves before the last has come, by the clock of the machine, which all ranks of a test
+// share.
 func barrier(c *comm.Comm) error {
 	for last := range c.Size() {
 		if c.Rank() == last {
@@ -163,8 +165,8 @@ func barrier(c *comm.Comm) error {
 	return nil
 }
 
-// groups: ranks 0 to 5 in groups of even and odd ones, in reverse order, and the others alone; then groups of these. All MaxRanks ranks
-// take part, as every rank of a transport makes as many groups.
+// groups: ranks 0 to 5 in groups of even and odd ones, in reverse order, and the others alone; then groups of
+// these. All MaxRanks ranks take part, as every rank of a transport makes as many groups.
 func groups(c *comm.Comm) error {
 	members := [][]int{{4, 2, 0}, {5, 3, 1}}[c.Rank()%2]
 	if c.Rank() > 5 {

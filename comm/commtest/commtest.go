@@ -1,5 +1,5 @@
-// Package commtest holds what every comm.Transport must do, as cases that the tests of each implementation run, and a
-// recorder of messages.
+// Package commtest holds what every comm.Transport must do, as cases that the tests of each implementation
+// run, and a recorder of messages.
 package commtest
 
 import (
@@ -92,8 +92,8 @@ func runInProcess(t *testing.T, ts []comm.Transport, one Case) {
 	}
 }
 
-// RunAsRank runs, as one of at least MaxRanks processes, the cases that leave the transport usable, one after the other, and
-// reports each.
+// RunAsRank runs, as one of at least MaxRanks processes, the cases that leave the transport usable, one after
+// the other, and reports each.
 func RunAsRank(t comm.Transport, report func(name string, err error)) {
 	for _, one := range Cases() {
 		if one.Ends {
@@ -124,7 +124,8 @@ func asMember(all *comm.Comm, one Case) error {
 	return all.Barrier(comm.Setup)
 }
 
-// pattern is a message that tells where it comes from: n bytes that depend on the numbers, and repeat themselves at no round distance.
+// pattern is a message that tells where it comes from: n bytes that depend on the numbers, and repeat
+// themselves at no round distance.
 func pattern(n int, numbers ...int) []byte {
 	seed := uint32(2166136261)
 	for _, x := range numbers {

@@ -7,7 +7,8 @@ import (
 	"weft/tensor"
 )
 
-// connect tells the other workers which of their rows this one, me, needs, and learns which of its own they do.
+// connect tells the other workers which of their rows this one, me, needs, and learns which of its own they
+// do.
 func (e *Edges) connect(me int, halo [][]int32, haloRows [][]int) error {
 	k := len(halo)
 	lists, theirs := make([][]int32, k), make([][]int32, k) // own rows that others need, and the vertices of the rows needed here
@@ -55,7 +56,8 @@ func (e *Edges) connect(me int, halo [][]int32, haloRows [][]int) error {
 	return nil
 }
 
-// MeanShares are 1/in-degree of the own rows: Rows × 1. Stored self loops count, or with one set one for each vertex in their place.
+// MeanShares are 1/in-degree of the own rows: Rows × 1. Stored self loops count, or with one set one for each
+// vertex in their place.
 func (e *Edges) MeanShares(one bool) *tensor.Matrix {
 	if e.shares[one] == nil {
 		e.shares[one] = e.degreeColumn(false, func(v int, degree float64) float64 {
@@ -68,7 +70,8 @@ func (e *Edges) MeanShares(one bool) *tensor.Matrix {
 	return e.shares[one]
 }
 
-// LoopBlock is the stored self loops as a block of edges, or with one set one for each vertex; nil where there are none.
+// LoopBlock is the stored self loops as a block of edges, or with one set one for each vertex; nil where
+// there are none.
 func (e *Edges) LoopBlock(one bool) *Block {
 	if !one && e.Loops == nil {
 		return nil
@@ -79,7 +82,8 @@ func (e *Edges) LoopBlock(one bool) *Block {
 	return e.loopBlocks[one]
 }
 
-// columnOfSources is, for each remote block, the values that its sources have in a column over the owners' rows.
+// columnOfSources is, for each remote block, the values that its sources have in a column over the owners'
+// rows.
 func (e *Edges) columnOfSources(own *tensor.Matrix) ([]*tensor.Matrix, error) {
 	columns := make([]*tensor.Matrix, len(e.Remote()))
 	for i, b := range e.Remote() {

@@ -1,5 +1,6 @@
-// Package edges holds what a worker knows of a graph's structure: the edges into its rows, in blocks by where they come from, the lists of
-// rows that go to other workers, and linear aggregations as matrices over these blocks.
+// Package edges holds what a worker knows of a graph's structure: the edges into its rows, in blocks by where
+// they come from, the lists of rows that go to other workers, and linear aggregations as matrices over these
+// blocks.
 package edges
 
 import (
@@ -13,9 +14,9 @@ import (
 	"weft/tensor"
 )
 
-// Edges is one direction of a relation as one worker holds it: the edges that lead into its own rows, in blocks by where they come from.
-// Self loops are taken out of the matrices and counted per vertex, so that adding, replacing or keeping them is a choice of each
-// aggregation.
+// Edges is one direction of a relation as one worker holds it: the edges that lead into its own rows, in
+// blocks by where they come from. Self loops are taken out of the matrices and counted per vertex, so that
+// adding, replacing or keeping them is a choice of each aggregation.
 type Edges struct {
 	Rows   int            // own rows
 	IDs    *tensor.Matrix // Int32, 1 × Rows: their vertices in the original graph; nil: their row numbers
@@ -36,14 +37,16 @@ type Edges struct {
 	loopBlocks map[bool]*Block         // self loops as edges; true: one for each vertex
 }
 
-// Block is the edges from some rows of one worker into the rows of this one: the columns of its matrix are those source rows. With
-// several workers a block holds the edges from one piece of the other's rows that this worker needs.
+// Block is the edges from some rows of one worker into the rows of this one: the columns of its matrix are
+// those source rows. With several workers a block holds the edges from one piece of the other's rows that
+// this worker needs.
 type Block struct {
 	Peer int            // whose rows the sources are
 	In   *kernel.CSR    // rows × sources; values are the edge weights, nil without
 	Out  *kernel.CSR    // its transpose
 	IDs  *tensor.Matrix // Int32, the sources' vertices in the original graph; nil: their row numbers
-	// Targets (Int32, 1 × n) are the own rows that the rows of In are, where only few of them have edges; nil: they are all.
+	// Targets (Int32, 1 × n) are the own rows that the rows of In are, where only few of them have edges;
+	// nil: they are all.
 	Targets *tensor.Matrix
 }
 
@@ -55,7 +58,8 @@ func (b *Block) Target(i int) int {
 	return int(b.Targets.Int32s()[i])
 }
 
-// fewTargets: a block that leads into less than one of so many own rows lists them, and so its memory is in proportion to its edges.
+// fewTargets: a block that leads into less than one of so many own rows lists them, and so its memory is in
+// proportion to its edges.
 const fewTargets = 4
 
 // Piece is a list of own rows that go to another worker in one message.
@@ -65,8 +69,8 @@ type Piece struct {
 }
 
 const (
-	// piecesOfPartition is how many messages the rows of one partition take at most: a worker holds a few pieces of others' rows at
-	// a time, and so less than one partition's.
+	// piecesOfPartition is how many messages the rows of one partition take at most: a worker holds a few
+	// pieces of others' rows at a time, and so less than one partition's.
 	piecesOfPartition = 6
 	// leastPiece is how many rows are never cut further.
 	leastPiece = 512
@@ -95,8 +99,9 @@ type Source struct {
 	Copied   func()          // called when Relation is not needed any more; nil: not
 }
 
-// New copies edges into the team's memory. With several workers, which c connects (where the team only plans, one made of comm.Plan),
-// all of them call it, and tell each other which of their rows they need: O(halo) numbers.
+// New copies edges into the team's memory. With several workers, which c connects (where the team only plans,
+// one made of comm.Plan), all of them call it, and tell each other which of their rows they need: O(halo)
+// numbers.
 func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 	n, k := len(s.Relation.Indptr)-1, len(s.Starts)-1
 	e := &Edges{
@@ -133,13 +138,16 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 // Local is the block of the edges among the worker's own rows.
 func (e *Edges) Local() *Block { return e.Blocks[0] }
 
-// Alone reports whether no rows come or go: the worker is the only one, or its partition has no edges to others.
+// Alone reports whether no rows come or go: the worker is the only one, or its partition has no edges to
+// others.
 func (e *Edges) Alone() bool { return len(e.Blocks)+len(e.Needed) == 1 }
 
-// Remote are the blocks of the edges from other workers' rows, in the order of the sweep; none with one worker.
+// Remote are the blocks of the edges from other workers' rows, in the order of the sweep; none with one
+// worker.
 func (e *Edges) Remote() []*Block { return e.Blocks[1:] }
 
-// span is, in each row of a relation, the edges from one partition: as the sources of a row ascend, they stand side by side.
+// span is, in each row of a relation, the edges from one partition: as the sources of a row ascend, they
+// stand side by side.
 type span struct {
 	r        *graph.Relation
 	from, to []int64
@@ -200,7 +208,8 @@ func (e *Edges) newLocal(s *span, start int32) *Block {
 	return b
 }
 
-// weightsOfLoops are the weights of the self loops, and where each vertex's begin; nothing where there are no weights.
+// weightsOfLoops are the weights of the self loops, and where each vertex's begin; nothing where there are no
+// weights.
 func weightsOfLoops(s *span, start int32, loops []int32) (starts []int64, weights []float32) {
 	if s.r.Weights == nil {
 		return nil, nil
@@ -217,7 +226,8 @@ func weightsOfLoops(s *span, start int32, loops []int32) (starts []int64, weight
 	return starts, weights
 }
 
-// newRemote is the edges from partition q, in a block for each piece of its rows that are needed here, and the list of these rows.
+// newRemote is the edges from partition q, in a block for each piece of its rows that are needed here, and
+// the list of these rows.
 func newRemote(team *kernel.Team, s *span, q, start, end int) (blocks []*Block, needed []int32) {
 	slot := make([]int32, end-start+1) // of each row of q: how many needed rows stand before it
 	s.each(func(_ int, k int64) { slot[int(s.r.Sources[k])-start+1] = 1 })
@@ -306,7 +316,8 @@ func newFiller(a *kernel.CSR) *filler {
 	return f
 }
 
-// add appends an entry to a row, which is not before the last one's; the value counts where the matrix has values.
+// add appends an entry to a row, which is not before the last one's; the value counts where the matrix has
+// values.
 func (f *filler) add(row int, column int32, value float32) {
 	if f.targets != nil {
 		if f.listed == 0 || f.targets[f.listed-1] != int32(row) {
@@ -400,7 +411,8 @@ func (e *Edges) loopsOf(v int) int {
 // loopWeights are the weights of a vertex's self loops, for a relation with weights.
 func (e *Edges) loopWeights(v int) []float32 { return e.loopW[e.loopStart[v]:e.loopStart[v+1]] }
 
-// inDegrees are the numbers of edges into each own row, or with weighted set the sums of their weights, without self loops.
+// inDegrees are the numbers of edges into each own row, or with weighted set the sums of their weights,
+// without self loops.
 func (e *Edges) inDegrees(weighted bool) []float64 {
 	sums := make([]float64, e.Rows)
 	for _, b := range e.Blocks {
@@ -450,8 +462,8 @@ func (b *Block) ofTargets(team *kernel.Team, column *tensor.Matrix) *tensor.Matr
 	return m
 }
 
-// Pick is the rows of m, of which there is one for each own row, that the rows of the block's matrix are; release gives back what it
-// takes for that.
+// Pick is the rows of m, of which there is one for each own row, that the rows of the block's matrix are;
+// release gives back what it takes for that.
 func (b *Block) Pick(team *kernel.Team, m *tensor.Matrix) (rows *tensor.Matrix, release func()) {
 	if b.Targets == nil || m == nil {
 		return m, func() {}
@@ -460,8 +472,8 @@ func (b *Block) Pick(team *kernel.Team, m *tensor.Matrix) (rows *tensor.Matrix, 
 	return rows, rows.Release
 }
 
-// Onto lets compute add to the own rows of z, of which there is one for each own row, that the block leads into; with accumulate not set
-// it overwrites what it is given.
+// Onto lets compute add to the own rows of z, of which there is one for each own row, that the block leads
+// into; with accumulate not set it overwrites what it is given.
 func (b *Block) Onto(team *kernel.Team, z *tensor.Matrix, compute func(z *tensor.Matrix, accumulate bool)) {
 	if b.Targets == nil || z == nil {
 		compute(z, true)

@@ -6,8 +6,8 @@ import (
 	"weft/tensor"
 )
 
-// Operator is one linear aggregation as a matrix, block by block: Â·x forward, Âᵀ·g backward. Its factors are vectors; only edge
-// weights have an entry for each edge.
+// Operator is one linear aggregation as a matrix, block by block: Â·x forward, Âᵀ·g backward. Its factors are
+// vectors; only edge weights have an entry for each edge.
 type Operator struct {
 	team     *kernel.Team
 	weighted bool // edge weights are factors too
@@ -21,7 +21,8 @@ func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, accumulate
 	o.team.SpMM(z, o.matrix(b.In), x, o.factors[b].forward, accumulate)
 }
 
-// ApplyTransposed is dx = Â_bᵀ·g, or dx += Â_bᵀ·g, for the rows dx of block b's sources; g has the rows of b's matrix.
+// ApplyTransposed is dx = Â_bᵀ·g, or dx += Â_bᵀ·g, for the rows dx of block b's sources; g has the rows of
+// b's matrix.
 func (o Operator) ApplyTransposed(dx *tensor.Matrix, b *Block, g *tensor.Matrix, accumulate bool) {
 	o.team.SpMM(dx, o.matrix(b.Out), g, o.factors[b].backward, accumulate)
 }
@@ -35,8 +36,9 @@ func (o Operator) matrix(a *kernel.CSR) *kernel.CSR {
 	return &plain
 }
 
-// Operator is the matrix of a linear aggregation, made when it is first asked for. Where the factors of remote sources are needed, their
-// workers send them: all of them ask for the same aggregations in the same order.
+// Operator is the matrix of a linear aggregation, made when it is first asked for. Where the factors of
+// remote sources are needed, their workers send them: all of them ask for the same aggregations in the same
+// order.
 func (e *Edges) Operator(r gnn.Reduce) (o Operator, err error) {
 	o, made := e.operators[r]
 	if !made {
@@ -91,8 +93,8 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 	return o, nil
 }
 
-// weightOfLoops is the weight of a vertex's self loops together; or where each vertex is to have exactly one, that of the last, and 1
-// where there is none (PyG's add_remaining_self_loops).
+// weightOfLoops is the weight of a vertex's self loops together; or where each vertex is to have exactly one,
+// that of the last, and 1 where there is none (PyG's add_remaining_self_loops).
 func (e *Edges) weightOfLoops(v int, one bool) (sum float64) {
 	n := e.loopsOf(v)
 	switch {

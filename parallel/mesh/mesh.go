@@ -1,5 +1,6 @@
-// Package mesh arranges the workers of a run in a grid: pipeline stages × graph partitions × tensor slices. What a worker computes
-// follows from its place in the grid, and whom it talks to from the groups that it belongs to.
+// Package mesh arranges the workers of a run in a grid: pipeline stages × graph partitions × tensor slices.
+// What a worker computes follows from its place in the grid, and whom it talks to from the groups that it
+// belongs to.
 package mesh
 
 import (
@@ -24,8 +25,9 @@ func (m Mesh) Workers() int { return m.Stages * m.Partitions * m.Slices }
 // Place is where a worker stands; each number counts from 0.
 type Place struct{ Stage, Partition, Slice int }
 
-// Place is that of a rank: rank = (stage·Partitions + partition)·Slices + slice. So the slices of a partition, which exchange most, are
-// neighbours, and then the partitions of a stage: a launcher that fills one machine after the other keeps them together.
+// Place is that of a rank: rank = (stage·Partitions + partition)·Slices + slice. So the slices of a
+// partition, which exchange most, are neighbours, and then the partitions of a stage: a launcher that fills
+// one machine after the other keeps them together.
 func (m Mesh) Place(rank int) Place {
 	if rank < 0 || rank >= m.Workers() {
 		panic(fmt.Sprintf("mesh: rank %d of %d", rank, m.Workers()))
@@ -36,8 +38,8 @@ func (m Mesh) Place(rank int) Place {
 // Rank is the rank at a place.
 func (m Mesh) Rank(p Place) int { return (p.Stage*m.Partitions+p.Partition)*m.Slices + p.Slice }
 
-// Groups are a worker's place and the groups that it belongs to, in the order of their members' place along the axis. Along an axis
-// of 1 the worker is alone in the group.
+// Groups are a worker's place and the groups that it belongs to, in the order of their members' place along
+// the axis. Along an axis of 1 the worker is alone in the group.
 type Groups struct {
 	Place
 	Slices   *comm.Comm // the same stage and partition: they hold the columns of the same rows

@@ -12,9 +12,9 @@ import (
 	"weft/tensor"
 )
 
-// Attend implements gnn.Propagator. The running softmax of each vertex and head is extended block by block. Besides the inputs and the
-// output only its log-sum-exp is kept; scores and coefficients are computed again in the backward pass (case 2). Only source rows
-// travel: their scores follow from them.
+// Attend implements gnn.Propagator. The running softmax of each vertex and head is extended block by block.
+// Besides the inputs and the output only its log-sum-exp is kept; scores and coefficients are computed again
+// in the backward pass (case 2). Only source rows travel: their scores follow from them.
 func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	t, h := a.Source.Tape(), p.enter()
 	e := h.edges
@@ -115,7 +115,8 @@ func (at *attention) scores(rows *tensor.Matrix, a *autograd.Var) *tensor.Matrix
 	return s
 }
 
-// on completes the kernel's arguments for the source rows of a block; release gives back what it takes for that.
+// on completes the kernel's arguments for the source rows of a block; release gives back what it takes for
+// that.
 func (at *attention) on(b *edges.Block, source, targets *tensor.Matrix) (k kernel.Attention, release func()) {
 	team := at.tape.Team
 	k = at.call
@@ -141,7 +142,8 @@ func (at *attention) on(b *edges.Block, source, targets *tensor.Matrix) (k kerne
 	}
 }
 
-// backward adds one block's gradients: those of its source rows to dSource, the others to d and to the vectors'.
+// backward adds one block's gradients: those of its source rows to dSource, the others to d and to the
+// vectors'.
 func (at *attention) backward(d kernel.AttentionGradients, b *edges.Block, source, dSource, loops, targets *tensor.Matrix) {
 	team := at.tape.Team
 	k, release := at.on(b, source, targets)

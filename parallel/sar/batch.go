@@ -10,7 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// batch is some consecutive edges of a block: their ends, and the matrices that add their rows up by target and by source.
+// batch is some consecutive edges of a block: their ends, and the matrices that add their rows up by target
+// and by source.
 type batch struct {
 	n                int
 	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and own rows
@@ -24,7 +25,8 @@ type batch struct {
 	spread           *kernel.CSR    // n × hi−lo rows: which row an edge leads into
 }
 
-// each calls f for all edges of a block, so many at a time. A plan goes through one batch of the largest size.
+// each calls f for all edges of a block, so many at a time. A plan goes through one batch of the largest
+// size.
 func (m *messages) each(b *edges.Block, f func(c *batch)) {
 	entries := b.In.Entries()
 	size := min(messageEdges, entries)
@@ -67,8 +69,8 @@ func (c *batch) release() {
 	release([]*tensor.Matrix{c.sources, c.targets, c.ids, c.keys, c.distinct, c.weights})
 }
 
-// position is where the edges of a block that come next begin: the entry, its row, and how often the source of the entry before it stood
-// in that row.
+// position is where the edges of a block that come next begin: the entry, its row, and how often the source
+// of the entry before it stood in that row.
 type position struct {
 	entry, row int
 	occurrence int64
@@ -107,8 +109,8 @@ func vertexOf(ids *tensor.Matrix, row int32) int64 {
 	return int64(row)
 }
 
-// edgeKey is a number for an edge that keys its dropout masks, by SplitMix64's finaliser: equal on any workers, and for two edges by
-// chance alone.
+// edgeKey is a number for an edge that keys its dropout masks, by SplitMix64's finaliser: equal on any
+// workers, and for two edges by chance alone.
 func edgeKey(source, target, occurrence int64) int32 {
 	return int32(autograd.Mix(autograd.Mix(uint64(source)<<32|uint64(target)) + uint64(occurrence)))
 }

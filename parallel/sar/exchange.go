@@ -12,8 +12,8 @@ import (
 
 // What moves messages: rooms that are bounded, and two sides of a worker beside each other.
 
-// receive takes in n messages in their order, into as many rooms at a time as there are, and uses each; from says whose a message is and
-// how many rows it has.
+// receive takes in n messages in their order, into as many rooms at a time as there are, and uses each; from
+// says whose a message is and how many rows it has.
 func (g *Graph) receive(kind comm.Kind, n int, from func(i int) (peer, rows int), rooms []*tensor.Matrix, wait waiter,
 	use func(i int, rows *tensor.Matrix) error,
 ) error {
@@ -76,8 +76,8 @@ func (s *sender) finish(wait waiter) error {
 	return nil
 }
 
-// beside runs other beside f, and waits for both. Where one side fails, or panics, the workers' connection is broken off, so that the
-// other ends too and nothing reads or writes the buffers any more.
+// beside runs other beside f, and waits for both. Where one side fails, or panics, the workers' connection is
+// broken off, so that the other ends too and nothing reads or writes the buffers any more.
 func (g *Graph) beside(other, f func() error) error {
 	theirs, done := errBroken, make(chan struct{})
 	go func() {
@@ -149,7 +149,8 @@ func release(list []*tensor.Matrix) {
 	}
 }
 
-// largestBlock is the number of rows of the largest piece that comes, and largestPiece of the largest that goes.
+// largestBlock is the number of rows of the largest piece that comes, and largestPiece of the largest that
+// goes.
 func largestBlock(t *edges.Edges) (rows int) {
 	for _, b := range t.Remote() {
 		rows = max(rows, b.In.Cols)

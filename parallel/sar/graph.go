@@ -1,8 +1,8 @@
-// Package sar is the graph axis: sequential aggregation and rematerialization (Mostafa, MLSys 2022). Its Graph is one worker's partition,
-// or all of a graph, and gives a convolution its ways along the edges.
+// Package sar is the graph axis: sequential aggregation and rematerialization (Mostafa, MLSys 2022). Its
+// Graph is one worker's partition, or all of a graph, and gives a convolution its ways along the edges.
 //
-// Reading: sar.go is the algorithm, halo.go the movement of rows that it is made of, propagator.go in which order the work is done,
-// attention.go and message.go what else is aggregated.
+// Reading: sar.go is the algorithm, halo.go the movement of rows that it is made of, propagator.go in which
+// order the work is done, attention.go and message.go what else is aggregated.
 package sar
 
 import (
@@ -37,13 +37,13 @@ type Graph struct {
 type Options struct {
 	// Prefetch is how many pieces of other workers' rows are received ahead of the one that is aggregated.
 	Prefetch int
-	// KeepHalo receives all rows at once and keeps them until the layer's backward pass, instead of one piece after the other and
-	// again: it shows what SAR saves.
+	// KeepHalo receives all rows at once and keeps them until the layer's backward pass, instead of one piece
+	// after the other and again: it shows what SAR saves.
 	KeepHalo bool
 }
 
-// NewWhole is the whole graph on one worker: its structure is copied into the team's memory. copied, unless nil, is called when r is
-// not needed any more.
+// NewWhole is the whole graph on one worker: its structure is copied into the team's memory. copied, unless
+// nil, is called when r is not needed any more.
 func NewWhole(team *kernel.Team, r *graph.Relation, copied func()) *Graph {
 	n := len(r.Indptr) - 1
 	g := &Graph{team: team, rows: autograd.AllHere(n), decided: map[string]bool{}}
@@ -53,8 +53,8 @@ func NewWhole(team *kernel.Team, r *graph.Relation, copied func()) *Graph {
 	return g
 }
 
-// NewPartition is one partition of a graph on one of as many workers, which c connects (where the team only plans, one made of
-// comm.Plan). All of them must call it, and from then on do the same in the same order.
+// NewPartition is one partition of a graph on one of as many workers, which c connects (where the team only
+// plans, one made of comm.Plan). All of them must call it, and from then on do the same in the same order.
 func NewPartition(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Graph, error) {
 	g := &Graph{team: team, comm: c, options: o, decided: map[string]bool{}}
 	ids := team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(s.IDs))
@@ -115,7 +115,8 @@ func (p peers) Sum(values []float64) {
 	p.g.waited += time.Since(start)
 }
 
-// must ends the worker's pass with err: a forward or backward pass has no other way out. Package train turns it into an error again.
+// must ends the worker's pass with err: a forward or backward pass has no other way out. Package train turns
+// it into an error again.
 func (g *Graph) must(err error) {
 	if err != nil {
 		panic(Failure{err})

@@ -8,12 +8,13 @@ import (
 	"weft/tensor"
 )
 
-// halo is a layer's movement of rows between the workers: those of the remote blocks' sources come here, own rows go to the workers that
-// need them, and gradients go the other ways.
+// halo is a layer's movement of rows between the workers: those of the remote blocks' sources come here, own
+// rows go to the workers that need them, and gradients go the other ways.
 //
-// A sweep goes over the remote blocks in an order that differs from worker to worker: in round r worker p takes in rows of worker p−r
-// while its own go to worker p+r, so that each one sends to one and receives from one. Within a round the rows go in pieces. What is on its
-// way is bounded: Prefetch+1 pieces are received, and two sent, at most.
+// A sweep goes over the remote blocks in an order that differs from worker to worker: in round r worker p
+// takes in rows of worker p−r while its own go to worker p+r, so that each one sends to one and receives from
+// one. Within a round the rows go in pieces. What is on its way is bounded: Prefetch+1 pieces are received,
+// and two sent, at most.
 type halo struct {
 	g     *Graph
 	edges *edges.Edges
@@ -24,12 +25,13 @@ type halo struct {
 type visit struct {
 	*edges.Block
 	rows *tensor.Matrix // of the block's sources, there until the next visit; nil where they were not asked for
-	// grad is where the gradient of the rows belongs, with undefined elements: it is sent to their worker after the visit; nil where it
-	// was not asked for.
+	// grad is where the gradient of the rows belongs, with undefined elements: it is sent to their worker
+	// after the visit; nil where it was not asked for.
 	grad *tensor.Matrix
 }
 
-// fetch visits every remote block with its rows of x. With keep set, and --keep-halo, they stay in kept, for the caller to release.
+// fetch visits every remote block with its rows of x. With keep set, and --keep-halo, they stay in kept, for
+// the caller to release.
 func (h *halo) fetch(x *tensor.Matrix, keep bool) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
 		if h.g.options.KeepHalo {
@@ -45,13 +47,14 @@ func (h *halo) fetch(x *tensor.Matrix, keep bool) iter.Seq[visit] {
 	}
 }
 
-// giveBack visits every remote block for the gradient of its rows. What other workers give back is added to dx.
+// giveBack visits every remote block for the gradient of its rows. What other workers give back is added to
+// dx.
 func (h *halo) giveBack(dx *tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) { h.sweep(nil, nil, dx, yield) }
 }
 
-// rematerialize visits every remote block with its rows of x, which are fetched again unless they were kept, for their gradient, unless dx
-// is nil. What other workers give back is added to dx.
+// rematerialize visits every remote block with its rows of x, which are fetched again unless they were kept,
+// for their gradient, unless dx is nil. What other workers give back is added to dx.
 func (h *halo) rematerialize(x, dx *tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
 		if h.g.options.KeepHalo {
@@ -61,8 +64,8 @@ func (h *halo) rematerialize(x, dx *tensor.Matrix) iter.Seq[visit] {
 	}
 }
 
-// sweep fetches rows of x, unless that is nil, into rooms, or into a few of its own where there are none, and gives back gradients,
-// unless dx is nil. A failure of another worker ends the pass.
+// sweep fetches rows of x, unless that is nil, into rooms, or into a few of its own where there are none, and
+// gives back gradients, unless dx is nil. A failure of another worker ends the pass.
 func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix, yield func(visit) bool) {
 	if h.edges.Alone() {
 		return
@@ -83,8 +86,8 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 	}))
 }
 
-// fetching gives each remote block its rows, one after the other. Meanwhile the rows of this worker's x that others need go to them. Where
-// x is nil nothing moves, and the rows are those in the rooms.
+// fetching gives each remote block its rows, one after the other. Meanwhile the rows of this worker's x that
+// others need go to them. Where x is nil nothing moves, and the rows are those in the rooms.
 func (h *halo) fetching(x *tensor.Matrix, rooms []*tensor.Matrix, use func(b *edges.Block, rows *tensor.Matrix) error) error {
 	g, remote := h.g, h.edges.Remote()
 	if x == nil {
@@ -121,8 +124,9 @@ func (h *halo) fetching(x *tensor.Matrix, rooms []*tensor.Matrix, use func(b *ed
 	return g.beside(send, receive)
 }
 
-// giving runs f, which sends the gradients of remote rows with back. Beside it, those that come for own rows are added to dx, in the
-// order of the sweep; f does not touch dx. Where dx is nil nothing moves, and back is nil.
+// giving runs f, which sends the gradients of remote rows with back. Beside it, those that come for own rows
+// are added to dx, in the order of the sweep; f does not touch dx. Where dx is nil nothing moves, and back is
+// nil.
 func (h *halo) giving(dx *tensor.Matrix, f func(back *sender) error) error {
 	if dx == nil {
 		return f(nil)

@@ -14,8 +14,9 @@ import (
 // messageEdges is how many edges a message function sees at a time: the memory of its tape is bounded by it.
 const messageEdges = 1 << 13
 
-// Message implements gnn.Propagator. Messages are computed for a few edges at a time, aggregated and dropped; the backward pass fetches
-// the source rows again and computes each edge's message anew, on a tape of its own (case 2).
+// Message implements gnn.Propagator. Messages are computed for a few edges at a time, aggregated and dropped;
+// the backward pass fetches the source rows again and computes each edge's message anew, on a tape of its own
+// (case 2).
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	t, h := m.Source.Tape(), p.enter()
 	e := h.edges
@@ -152,7 +153,8 @@ func (m *messages) shares(c *batch) *tensor.Matrix {
 	return m.share.RowRange(c.lo, c.hi)
 }
 
-// backward computes the batch's messages again and adds their gradients: those of source rows to dSource, of own rows as targets to dTarget.
+// backward computes the batch's messages again and adds their gradients: those of source rows to dSource, of
+// own rows as targets to dTarget.
 func (m *messages) backward(c *batch, source, dSource, dTarget, g, arg *tensor.Matrix) {
 	e, rows := m.edges(c, source, true)
 	out := m.call(e, c.n)

@@ -29,7 +29,8 @@ func (p *propagator) decide(order string) {
 	}
 }
 
-// enter says that the work of the site begins, forward or backward, and returns the edges that it aggregates along, with their halo.
+// enter says that the work of the site begins, forward or backward, and returns the edges that it aggregates
+// along, with their halo.
 func (p *propagator) enter() *halo {
 	if g := p.graph; g.comm != nil {
 		g.comm.At(g.epoch, p.site)
@@ -43,9 +44,9 @@ func (p *propagator) operator(r gnn.Reduce) edges.Operator {
 	return o
 }
 
-// AggregateLinear implements gnn.Propagator. Sparse features are transformed first. A dense input that stays the same over the
-// epochs is aggregated once, unless that would keep a matrix more than twice as wide as the output. Elsewhere the narrower rows are
-// the ones that are aggregated.
+// AggregateLinear implements gnn.Propagator. Sparse features are transformed first. A dense input that stays
+// the same over the epochs is aggregated once, unless that would keep a matrix more than twice as wide as the
+// output. Elsewhere the narrower rows are the ones that are aggregated.
 func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
 	in, out := x.Cols(), w.Cols()
 	switch {

@@ -9,17 +9,19 @@ import (
 	"weft/tensor"
 )
 
-// Sequential aggregation and rematerialization (Mostafa, MLSys 2022). Worker p owns the rows of partition p and the edges into them.
-// Forward it aggregates its own rows, and then those of the other workers, a piece at a time:
+// Sequential aggregation and rematerialization (Mostafa, MLSys 2022). Worker p owns the rows of partition p
+// and the edges into them. Forward it aggregates its own rows, and then those of the other workers, a piece
+// at a time:
 //
 //	z ← Â_pp·x_p;  for each remote block b: receive x_b;  z ← z ⊕ Â_b·x_b;  free x_b
 //
-// ⊕ is a sum, a maximum, or the extension of a running softmax. Backward, for g = ∂L/∂z, either nothing has to be fetched (case 1:
-// a linear aggregation with constant weights, and a maximum, whose winners are kept):
+// ⊕ is a sum, a maximum, or the extension of a running softmax. Backward, for g = ∂L/∂z, either nothing has
+// to be fetched (case 1: a linear aggregation with constant weights, and a maximum, whose winners are kept):
 //
 //	for each remote block b: send Â_bᵀ·g to b's worker;  add what comes to ∂L/∂x_p
 //
-// or the rows are fetched again and what was not kept is computed anew (case 2: attention, message functions):
+// or the rows are fetched again and what was not kept is computed anew (case 2: attention, message
+// functions):
 //
 //	for each remote block b: receive x_b;  send ∂L/∂x_b to b's worker;  add what comes to ∂L/∂x_p;  free x_b
 //
@@ -53,8 +55,8 @@ func (p *propagator) sum(o edges.Operator, z, x *tensor.Matrix, recording bool) 
 	return h
 }
 
-// max is the largest of each column over the in-neighbours (case 1). The vertex that won is kept for each element, so that the backward
-// pass needs no rows.
+// max is the largest of each column over the in-neighbours (case 1). The vertex that won is kept for each
+// element, so that the backward pass needs no rows.
 func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	t, h := x.Tape(), p.enter()
 	z := t.New(x.Rows(), x.Cols())
@@ -87,8 +89,8 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	}})
 }
 
-// gradientApart is where the gradient of target is added up while that of source takes in what other workers send: a matrix of its own
-// where both are one, as a row has one writer. addApart then adds it to target's.
+// gradientApart is where the gradient of target is added up while that of source takes in what other workers
+// send: a matrix of its own where both are one, as a row has one writer. addApart then adds it to target's.
 func gradientApart(target, source *autograd.Var) *tensor.Matrix {
 	d := target.GradSum()
 	if source.Wants() && d == source.GradSum() {
