@@ -33,15 +33,15 @@ const rowEnd = 1000
 // worthwhile is the part of the time without a cut that one with it stays below.
 const worthwhile = .9
 
-// mostPiece is the bytes of the largest piece that a times x may be cut into; 0 where it is not cut. Sizes alone decide: it is the scratch that
-// a plan reckons with. A sum that is added to z is not taken up again, as z cannot hold both what it held and an unfinished sum: the
+// mostPiece is the bytes of the largest piece that a times x may be cut into; 0 where it is not cut. Sizes alone decide, as what scratch counts
+// depends on it, in a plan and in a run. A sum that is added to z is not taken up again, as z cannot hold both what it held and an unfinished sum: the
 // piece has all sources then.
 func (t *Team) mostPiece(a *CSR, columns int, accumulate bool) int {
 	bytes, most := 4*a.Cols*columns, t.cut.most
 	for most > bytes/4 {
 		most /= 2
 	}
-	if bytes < t.cut.from || most < t.cut.least || a.Entries() < fewestGathers*a.Cols || columns < sliceColumns[0] ||
+	if t.Uncut || bytes < t.cut.from || most < t.cut.least || a.Entries() < fewestGathers*a.Cols || columns < sliceColumns[0] ||
 		accumulate && most < 4*a.Cols*sliceColumns[0] {
 		return 0
 	}
@@ -106,21 +106,27 @@ type pieces struct {
 	ends   [2]*tensor.Matrix // Int64, 1 × rows: where the entries of a block end, and those of the one before; nil where there is one block
 }
 
-// pieces takes scratch for a times x if that is cut, or as much as any cut takes where the team only plans; nil where it is not cut.
+// pieces takes scratch for a times x if that is cut; nil where it is not. As much as any cut takes counts wherever sizes allow one, so that a
+// plan and a run come to the same peak.
 func (t *Team) pieces(a *CSR, x *tensor.Matrix, accumulate bool) *pieces {
 	most := t.mostPiece(a, x.Cols, accumulate)
 	if most == 0 {
 		return nil
 	}
-	size, blocks := pieceSize{sliceColumns[0], most / 4 / sliceColumns[0]}, !accumulate
-	if !t.plan {
-		if size = t.pieceSize(a, x, accumulate, most); size.columns == 0 {
-			return nil
-		}
-		blocks = size.sources < a.Cols
+	scratch := []int{most}
+	if !accumulate {
+		scratch = append(scratch, 8*a.Rows, 8*a.Rows)
+	}
+	t.Memory.Reserve(scratch...)
+	if t.plan {
+		return nil
+	}
+	size := t.pieceSize(a, x, accumulate, most)
+	if size.columns == 0 {
+		return nil
 	}
 	p := &pieces{pieceSize: size, team: t, packed: t.scratch(tensor.Float32, size.sources, size.columns)}
-	if blocks {
+	if size.sources < a.Cols {
 		for k := range p.ends {
 			p.ends[k] = t.scratch(tensor.Int64, 1, a.Rows)
 		}

@@ -83,6 +83,21 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	return m
 }
 
+// Reserve raises the peak to where it would be if Buffers of so many bytes each were taken now, and released: scratch of which a computation
+// takes less on some computers or data then counts in full on all.
+func (t *Meter) Reserve(bytes ...int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	more := int64(0)
+	for _, n := range bytes {
+		more += int64(pages(n))
+	}
+	if then := t.tensors() - t.idleBytes + more; then > t.peak { // idle memory makes room
+		t.peak, t.peakKinds = then, t.live
+		t.peakKinds[Buffers] += more
+	}
+}
+
 // makeRoom gives idle memory back, the largest pieces first, until size more bytes do not raise the peak, or none is left.
 func (t *Meter) makeRoom(size int64) {
 	if t.tensors()+size <= t.peak {

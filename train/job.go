@@ -41,6 +41,8 @@ type Job struct {
 	OnEmbeddings func(Rows) error
 	// Model builds a model of the caller's own in place of the one that Options name; nil: not.
 	Model func(e gnn.Env) (*gnn.Model, error)
+
+	uncut bool // sums take no scratch, as Plan found out
 }
 
 // Epoch is what one epoch came to. The metrics stand only in epochs that were evaluated.
