@@ -10,10 +10,11 @@ import (
 	"weft/tensor"
 )
 
-// An aggregation gathers each row of x about as often as a source has edges, and slowly where no fast cache holds x. Where that is most of
-// its time the matrix is cut: into blocks of sources, and the columns into slices, so that the columns of a slice in the rows of a block
-// are packed into a piece that a faster cache does hold, and are gathered from there. A row's sum goes on from block to block in the order
-// of its entries: its bits are those of a matrix that is not cut.
+// An aggregation gathers each row of x about as often as a source has edges, and slowly where no fast cache
+// holds x. Where that is most of its time the matrix is cut: into blocks of sources, and the columns into
+// slices, so that the columns of a slice in the rows of a block are packed into a piece that a faster cache
+// does hold, and are gathered from there. A row's sum goes on from block to block in the order of its
+// entries: its bits are those of a matrix that is not cut.
 
 // cutLimits are the sizes, in bytes, that sums are cut by.
 type cutLimits struct {
@@ -26,22 +27,23 @@ var usualCutLimits = cutLimits{from: 16 << 20, least: 1 << smallestRegion, most:
 // fewestGathers of each source, on average, are needed for packing it to pay.
 const fewestGathers = 4
 
-// rowEnd is what the end of a row costs in a block's slice, in bytes read from front to back: the processor does not foresee it, and waits for z.
-// It was found on two processors whose memories differ by a factor of three.
+// rowEnd is what the end of a row costs in a block's slice, in bytes read from front to back: the processor
+// does not foresee it, and waits for z. It was found on two processors whose memories differ by a factor of
+// three.
 const rowEnd = 1000
 
 // worthwhile is the part of the time without a cut that one with it stays below.
 const worthwhile = .9
 
-// mostPiece is the bytes of the largest piece that a times x may be cut into; 0 where it is not cut. Sizes alone decide: it is the scratch that
-// a plan reckons with. A sum that is added to z is not taken up again, as z cannot hold both what it held and an unfinished sum: the
-// piece has all sources then.
+// mostPiece is the bytes of the largest piece that a times x may be cut into; 0 where it is not cut. Sizes
+// alone decide, as what scratch counts depends on it, in a plan and in a run. A sum that is added to z is not
+// taken up again, as z cannot hold both what it held and an unfinished sum: the piece has all sources then.
 func (t *Team) mostPiece(a *CSR, columns int, accumulate bool) int {
 	bytes, most := 4*a.Cols*columns, t.cut.most
 	for most > bytes/4 {
 		most /= 2
 	}
-	if bytes < t.cut.from || most < t.cut.least || a.Entries() < fewestGathers*a.Cols || columns < sliceColumns[0] ||
+	if t.Uncut || bytes < t.cut.from || most < t.cut.least || a.Entries() < fewestGathers*a.Cols || columns < sliceColumns[0] ||
 		accumulate && most < 4*a.Cols*sliceColumns[0] {
 		return 0
 	}
@@ -74,8 +76,9 @@ func (t *Team) pieceSize(a *CSR, x *tensor.Matrix, accumulate bool, most int) (b
 	return best
 }
 
-// inPieces is the seconds of a times x in pieces: to pack them, to gather and read the edges for each slice, and to write z in slices and
-// take its sums up again for each block. What z costs where a is not cut is left out, as in whole.
+// inPieces is the seconds of a times x in pieces: to pack them, to gather and read the edges for each slice,
+// and to write z in slices and take its sums up again for each block. What z costs where a is not cut is left
+// out, as in whole.
 func (c *memoryCosts) inPieces(a *CSR, columns int, s pieceSize) float64 {
 	row, slices, blocks := float64(4*columns), float64((columns+s.columns-1)/s.columns), float64((a.Cols+s.sources-1)/s.sources)
 	stream := c.stream(4 * a.Cols * columns)
@@ -106,21 +109,27 @@ type pieces struct {
 	ends   [2]*tensor.Matrix // Int64, 1 × rows: where the entries of a block end, and those of the one before; nil where there is one block
 }
 
-// pieces takes scratch for a times x if that is cut, or as much as any cut takes where the team only plans; nil where it is not cut.
+// pieces takes scratch for a times x if that is cut; nil where it is not. As much as any cut takes counts
+// wherever sizes allow one, so that a plan and a run come to the same peak.
 func (t *Team) pieces(a *CSR, x *tensor.Matrix, accumulate bool) *pieces {
 	most := t.mostPiece(a, x.Cols, accumulate)
 	if most == 0 {
 		return nil
 	}
-	size, blocks := pieceSize{sliceColumns[0], most / 4 / sliceColumns[0]}, !accumulate
-	if !t.plan {
-		if size = t.pieceSize(a, x, accumulate, most); size.columns == 0 {
-			return nil
-		}
-		blocks = size.sources < a.Cols
+	scratch := []int{most}
+	if !accumulate {
+		scratch = append(scratch, 8*a.Rows, 8*a.Rows)
+	}
+	t.Memory.Reserve(scratch...)
+	if t.plan {
+		return nil
+	}
+	size := t.pieceSize(a, x, accumulate, most)
+	if size.columns == 0 {
+		return nil
 	}
 	p := &pieces{pieceSize: size, team: t, packed: t.scratch(tensor.Float32, size.sources, size.columns)}
-	if blocks {
+	if size.sources < a.Cols {
 		for k := range p.ends {
 			p.ends[k] = t.scratch(tensor.Int64, 1, a.Rows)
 		}
@@ -152,7 +161,8 @@ func (p *pieces) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 	}
 }
 
-// findEnds finds where each row's entries before a column end, from where they begin; hubs, whose rows are taken apart elsewhere, have none.
+// findEnds finds where each row's entries before a column end, from where they begin; hubs, whose rows are
+// taken apart elsewhere, have none.
 func (p *pieces) findEnds(ends, begins *tensor.Matrix, a *CSR, column int) {
 	args := &C.weft_ends_args{end: longs(ends), begin: longs(begins), edges: a.c(), column: C.int32_t(column)}
 	p.team.edges(C.weft_ends, unsafe.Pointer(args), a, a.Hubs, 1)
@@ -165,11 +175,12 @@ func (p *pieces) release() {
 	}
 }
 
-// reuse is how soon gathers come back to a row: of those between the one that sees the 2^k-th different row and the one that sees the
-// 2^(k+1)-th, how many there are, and how many that see a row for the first time.
+// reuse is how soon gathers come back to a row: of those between the one that sees the 2^k-th different row
+// and the one that sees the 2^(k+1)-th, how many there are, and how many that see a row for the first time.
 type reuse struct{ gathers, first [32]int }
 
-// missing is about the part of gathers that a cache of so many rows does not hold (Denning 1968: the working set's rate of growth).
+// missing is about the part of gathers that a cache of so many rows does not hold (Denning 1968: the working
+// set's rate of growth).
 func (r *reuse) missing(rows int) float64 {
 	k := bits.Len(uint(rows))
 	if k == 0 {
@@ -181,7 +192,8 @@ func (r *reuse) missing(rows int) float64 {
 	return float64(r.first[k-1]) / float64(r.gathers[k-1])
 }
 
-// Stretches of the entries are looked at, each from nothing: so many, which begin in equal distances, and at most so long.
+// Stretches of the entries are looked at, each from nothing: so many, which begin in equal distances, and at
+// most so long.
 const (
 	reuseWindows = 4
 	reuseLongest = 1 << 24

@@ -124,15 +124,16 @@ func TestPiecesHaveTheSameBits(t *testing.T) {
 	}
 }
 
-// TestPlanTakesPieces: a plan takes as much as a run that cuts the matrix into pieces of any size, and nothing where none does.
+// TestPlanTakesPieces: a plan takes as much as a run, whether that cuts the matrix, and into pieces of whatever size, or not. Where no cut is
+// possible, or is not wanted, neither takes anything for it.
 func TestPlanTakesPieces(t *testing.T) {
-	peak := func(n, columns, degree, cache int, plan bool) int {
+	peak := func(n, columns, degree, cache int, plan, uncut bool) int {
 		memory := tensor.NewMeter()
 		defer memory.Close()
 		team := withCache(1, cache, memory)
 		a := scattered(team, rand.New(rand.NewPCG(6, 6)), n, n, degree, false)
 		x, z := memory.New(tensor.Activations, n, columns), memory.New(tensor.Activations, n, columns)
-		team.plan = plan
+		team.plan, team.Uncut = plan, uncut
 		team.SpMM(z, a, x, Scales{}, false)
 		return int(memory.Peak())
 	}
@@ -140,12 +141,17 @@ func TestPlanTakesPieces(t *testing.T) {
 		n, columns, degree int
 		cut                bool
 	}{{2000, 100, 2, false}, {2000, 100, 150, true}, {1024, 256, 300, true}} {
-		whole, plan, most := peak(test.n, test.columns, test.degree, 0, false), peak(test.n, test.columns, test.degree, 0, true), 0
-		for cache := 8 << 10; cache <= 512<<10; cache *= 2 {
-			most = max(most, peak(test.n, test.columns, test.degree, cache, false))
+		whole, plan := peak(test.n, test.columns, test.degree, 0, true, true), peak(test.n, test.columns, test.degree, 0, true, false)
+		if (plan > whole) != test.cut {
+			t.Errorf("%+v: the peak of a plan is %d, %d without a cut", test, plan, whole)
 		}
-		if most > plan || (most > whole) != test.cut || (plan > whole) != test.cut {
-			t.Errorf("%+v: the peak is up to %d of a run, %d of a plan, %d without a cut", test, most, plan, whole)
+		for _, cache := range []int{0, 8 << 10, 64 << 10, 512 << 10} {
+			if run := peak(test.n, test.columns, test.degree, cache, false, false); run != plan {
+				t.Errorf("%+v with a cache of %d bytes: the peak is %d of a run, %d of a plan", test, cache, run, plan)
+			}
+			if run := peak(test.n, test.columns, test.degree, cache, false, true); run != whole {
+				t.Errorf("%+v with a cache of %d bytes: the peak is %d of a run without a cut, %d of its plan", test, cache, run, whole)
+			}
 		}
 	}
 }

@@ -22,7 +22,9 @@ import (
 // Team runs kernels on a number of threads. A moment after the last call it holds no goroutines.
 type Team struct {
 	// Memory is where kernels take their scratch matrices from.
-	Memory  *tensor.Meter
+	Memory *tensor.Meter
+	// Uncut has sums over large matrices take no scratch to be cut by (cut.go). They have the same bits, and may take longer.
+	Uncut   bool
 	threads int
 	cut     cutLimits
 	costs   *memoryCosts // nil: as measured

@@ -28,10 +28,10 @@ var kindNames = [kinds]string{"features", "parameters", "optimizer", "activation
 // String is the kind's name.
 func (k Kind) String() string { return kindNames[k] }
 
-// Meter is one worker's allocator. It charges every byte to a Kind and remembers the peak. Released memory is kept idle for
-// the next matrix of the same size, because fresh pages cost more than most kernels; idle memory is charged as Buffers and never
-// raises the peak: before an allocation would, idle memory is given back to the operating system. A Meter may be used by
-// several goroutines.
+// Meter is one worker's allocator. It charges every byte to a Kind and remembers the peak. Released memory is
+// kept idle for the next matrix of the same size, because fresh pages cost more than most kernels; idle
+// memory is charged as Buffers and never raises the peak: before an allocation would, idle memory is given
+// back to the operating system. A Meter may be used by several goroutines.
 type Meter struct {
 	mu        sync.Mutex
 	live      [kinds]int64
@@ -52,8 +52,8 @@ func (t *Meter) New(kind Kind, rows, cols int) *Matrix {
 	return t.NewElement(kind, Float32, rows, cols)
 }
 
-// NewElement returns a matrix of the given element type with undefined elements. It panics with an OutOfMemory when the operating
-// system refuses.
+// NewElement returns a matrix of the given element type with undefined elements. It panics with an
+// OutOfMemory when the operating system refuses.
 func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	if rows < 0 || cols < 0 {
 		panic(fmt.Sprintf("tensor: a matrix of %d×%d", rows, cols))
@@ -83,7 +83,23 @@ func (t *Meter) NewElement(kind Kind, element Element, rows, cols int) *Matrix {
 	return m
 }
 
-// makeRoom gives idle memory back, the largest pieces first, until size more bytes do not raise the peak, or none is left.
+// Reserve raises the peak to where it would be if Buffers of so many bytes each were taken now, and released:
+// scratch of which a computation takes less on some computers or data then counts in full on all.
+func (t *Meter) Reserve(bytes ...int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	more := int64(0)
+	for _, n := range bytes {
+		more += int64(pages(n))
+	}
+	if then := t.tensors() - t.idleBytes + more; then > t.peak { // idle memory makes room
+		t.peak, t.peakKinds = then, t.live
+		t.peakKinds[Buffers] += more
+	}
+}
+
+// makeRoom gives idle memory back, the largest pieces first, until size more bytes do not raise the peak, or
+// none is left.
 func (t *Meter) makeRoom(size int64) {
 	if t.tensors()+size <= t.peak {
 		return
@@ -133,15 +149,16 @@ func (t *Meter) Live(k Kind) int64 {
 	return t.live[k]
 }
 
-// LiveTensors is the number of bytes of all matrices not yet released, without the graph's structure and without idle memory.
+// LiveTensors is the number of bytes of all matrices not yet released, without the graph's structure and
+// without idle memory.
 func (t *Meter) LiveTensors() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.tensors() - t.idleBytes
 }
 
-// Peak is the largest number of bytes that tensors of all kinds, idle memory included, took at one time; the graph's structure
-// is not counted.
+// Peak is the largest number of bytes that tensors of all kinds, idle memory included, took at one time; the
+// graph's structure is not counted.
 func (t *Meter) Peak() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -168,7 +185,8 @@ func (t *Meter) Drain() {
 	t.idleBytes = 0
 }
 
-// Close gives everything back to the operating system: the matrices must not be used any more. Peak and the other figures stay.
+// Close gives everything back to the operating system: the matrices must not be used any more. Peak and the
+// other figures stay.
 func (t *Meter) Close() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -229,3 +229,30 @@ func TestKindNames(t *testing.T) {
 		seen[kind.String()] = true
 	}
 }
+
+// What is reserved raises the peak as far as taking and releasing it does, to which idle memory makes room, and takes nothing.
+func TestReserve(t *testing.T) {
+	for _, idle := range []int{0, 50 * page / 4} {
+		var peaks, live [2]int64
+		for k := range peaks {
+			m := tensor.NewMeter()
+			m.New(tensor.Features, 1, 10*page/4)
+			m.New(tensor.Activations, 1, idle).Release()
+			if k == 0 {
+				a, b := m.New(tensor.Buffers, 1, 30*page/4+1), m.New(tensor.Buffers, 1, page/4)
+				a.Release()
+				b.Release()
+			} else {
+				m.Reserve(30*page+4, page)
+			}
+			peaks[k], live[k] = m.Peak(), m.LiveTensors()
+			if k == 1 && m.PeakOf(tensor.Features) != 10*page {
+				t.Errorf("of the peak %d bytes are features", m.PeakOf(tensor.Features))
+			}
+			m.Close()
+		}
+		if peaks[0] != peaks[1] || live[0] != live[1] {
+			t.Errorf("with %d idle elements: taken, the peak is %d and %d are live; reserved, %d and %d", idle, peaks[0], live[0], peaks[1], live[1])
+		}
+	}
+}

@@ -41,7 +41,8 @@ func networks() map[string]Options {
 	}
 }
 
-// tangled is a directed graph with hubs, isolated vertices, self loops and duplicate edges, larger than a tile of a reduction.
+// tangled is a directed graph with hubs, isolated vertices, self loops and duplicate edges, larger than a
+// tile of a reduction.
 func tangled(t *testing.T) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{
@@ -106,7 +107,8 @@ func TestSameBitsForAnyThreads(t *testing.T) {
 	}
 }
 
-// TestPermutedGraph relabels the vertices: with masks keyed by vertex the masks would move to other vertices, so there is no dropout.
+// TestPermutedGraph relabels the vertices: with masks keyed by vertex the masks would move to other vertices,
+// so there is no dropout.
 func TestPermutedGraph(t *testing.T) {
 	g := tangled(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -151,28 +153,53 @@ func TestPredictEqualsRun(t *testing.T) {
 	}
 }
 
-// TestMemory holds the plan against what a run takes, to the byte, and a run's epochs against each other: what is live after one is
-// live after the next.
+// TestMemory holds the plan against what a run takes, to the byte, and a run's epochs against each other:
+// what is live after one is live after the next.
 func TestMemory(t *testing.T) {
 	g := tangled(t)
 	for name, o := range networks() {
 		t.Run(name, func(t *testing.T) {
 			var live []int64
 			job := &Job{Graph: g, Options: o, OnEpoch: func(e Epoch) { live = append(live, e.LiveBytes) }}
-			plan, err := job.Plan(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := job.Run(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !slices.Equal(plan.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(plan.GraphBytes, r.GraphBytes) {
-				t.Errorf("planned %d and %d bytes, took %d and %d", plan.PeakTensorBytes, plan.GraphBytes, r.PeakTensorBytes, r.GraphBytes)
-			}
+			planAndRun(t, job)
 			if slices.Min(live) != slices.Max(live) {
 				t.Errorf("live bytes after each epoch: %d", live)
 			}
 		})
 	}
+}
+
+// TestMemoryOfCutSums: where sums may be cut the plan is what a run takes, whether this computer cuts them or
+// not; and with a limit that only their scratch passes they are not, which takes less and has the same bits.
+func TestMemoryOfCutSums(t *testing.T) {
+	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 35_000, Degree: 5, Features: 8, Classes: 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Defaults()
+	o.Layers, o.Hidden, o.Norm, o.Residual, o.Epochs = 3, 128, "batch", true, 2 // the peak is in a sum, over 17.9 MB
+	free := &Job{Graph: g, Options: o}
+	want, planned := planAndRun(t, free)
+	o.MemoryLimit = Bytes(planned - 1)
+	limited := &Job{Graph: g, Options: o}
+	got, less := planAndRun(t, limited)
+	if less >= planned || !slices.Equal(got.Logits, want.Logits) {
+		t.Errorf("with a limit of %d bytes the run takes %d", o.MemoryLimit, less)
+	}
+}
+
+// planAndRun holds a run to its plan, and gives what its one worker takes.
+func planAndRun(t *testing.T, j *Job) (r *Result, bytes int64) {
+	t.Helper()
+	plan, err := j.Plan(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err = j.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(plan.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(plan.GraphBytes, r.GraphBytes) {
+		t.Errorf("planned %d and %d bytes, took %d and %d", plan.PeakTensorBytes, plan.GraphBytes, r.PeakTensorBytes, r.GraphBytes)
+	}
+	return r, plan.most()
 }

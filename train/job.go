@@ -47,6 +47,8 @@ type Job struct {
 	// Model describes a model of the caller's own in place of the one that Options name; nil: not. Its first
 	// block takes the graph's features, its last gives a logit for each class.
 	Model func(features, classes int) []gnn.BlockSpec
+
+	uncut bool // sums take no scratch, as Plan found out
 }
 
 // Epoch is what one epoch came to. The metrics stand only in epochs that were evaluated.

@@ -29,23 +29,19 @@ const OneClass = "all labels of the graph are one class, so there is nothing to 
 
 // Plan finds out what the run would take, before any work: each worker goes through an epoch and an
 // evaluation with kernels that do nothing, so that the same matrices are allocated, and none of their pages
-// is ever touched.
+// is ever touched. Where scratch that makes sums faster passes the memory limit, neither the plan nor a later
+// run takes it.
 func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 	n, err := j.Options.Workers()
 	if err != nil {
 		return p, err
 	}
-	err = j.eachShare(ctx, func(share *partition.Share) error {
-		one, err := j.plan(share)
-		if err != nil {
-			return err
-		}
-		p.Warnings, p.Lines = one.Warnings, one.Lines
-		for k, list := range p.perWorker() {
-			*list = append(*list, *one.perWorker()[k]...)
-		}
-		return nil
-	})
+	j.uncut = false
+	p, err = j.planOwn(ctx)
+	if limit := int64(j.Options.MemoryLimit); err == nil && limit > 0 && p.most() > limit {
+		j.uncut = true
+		p, err = j.planOwn(ctx)
+	}
 	if c := j.peers(); c != nil { // the others wait for this worker's numbers even where it has none
 		for _, list := range p.perWorker() {
 			all, broken := comm.Gather(c, comm.Setup, append(*list, 0)[0])
@@ -57,6 +53,30 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 		p.Lines = append(p.Lines, haloLine(p.HaloBytes))
 	}
 	return p, err
+}
+
+// planOwn plans for the workers of this process.
+func (j *Job) planOwn(ctx context.Context) (p Plan, err error) {
+	err = j.eachShare(ctx, func(share *partition.Share) error {
+		one, err := j.plan(share)
+		if err != nil {
+			return err
+		}
+		p.Warnings, p.Lines = one.Warnings, one.Lines
+		for k, list := range p.perWorker() {
+			*list = append(*list, *one.perWorker()[k]...)
+		}
+		return nil
+	})
+	return p, err
+}
+
+// most is what the worker that needs most takes, for tensors and graph.
+func (p *Plan) most() (bytes int64) {
+	for k := range p.PeakTensorBytes {
+		bytes = max(bytes, p.PeakTensorBytes[k]+p.GraphBytes[k])
+	}
+	return bytes
 }
 
 // perWorker are the plan's lists.
@@ -80,7 +100,9 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 	if n := len(share.Starts) - 1; n > 0 {
 		c = comm.New(comm.Plan(share.P, n), 0)
 	}
-	w, err := newWorker(kernel.NewPlan(mem), c, share, j, share.Whole.Classes)
+	team := kernel.NewPlan(mem)
+	team.Uncut = j.uncut
+	w, err := newWorker(team, c, share, j, share.Whole.Classes)
 	if err != nil {
 		return p, err
 	}

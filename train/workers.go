@@ -78,7 +78,11 @@ func (j *Job) eachWorker(ctx context.Context, work func(*kernel.Team, *comm.Comm
 		return err
 	}
 	one := func(p int, c *comm.Comm, mem *tensor.Meter) error {
-		err := open(p, func(s *partition.Share) error { return work(kernel.NewTeam(j.threads(), mem), c, s) })
+		err := open(p, func(s *partition.Share) error {
+			team := kernel.NewTeam(j.threads(), mem)
+			team.Uncut = j.uncut
+			return work(team, c, s)
+		})
 		if c != nil {
 			breakOff(c, err)
 		}
