@@ -136,14 +136,14 @@ func TestOnFirst(t *testing.T) {
 	fault := errors.New("a fault")
 	for _, aborted := range []bool{false, true} {
 		ends := InProcess(3)
+		if aborted {
+			ends[2].Abort(errors.New("gone"))
+		}
 		var all sync.WaitGroup
 		var ran atomic.Int32
 		for rank, end := range ends {
 			c := New(end, time.Minute)
 			all.Go(func() {
-				if aborted && rank == 2 {
-					c.Abort(errors.New("gone"))
-				}
 				failed, err := c.OnFirst(func() error { ran.Add(1); return fault })
 				if (failed != nil) != (rank == 0) || rank == 0 && !errors.Is(failed, fault) {
 					t.Errorf("rank %d: failed %v", rank, failed)
