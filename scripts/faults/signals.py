@@ -33,7 +33,7 @@ class Signal(Trial):
         arguments, self.begins, self.spread = PHASES[phase]
         super().__init__(setting, folder, chance, (phase, name, to), arguments)
         self.phase, self.name, self.to_launcher = phase, name, to == "mpirun"
-        self.victim = chance.randrange(RANKS)
+        self.victim, self.late = chance.randrange(RANKS), False
         if not self.to_launcher:
             self.words = (phase, name, f"rank {self.victim}")
 
@@ -48,12 +48,22 @@ class Signal(Trial):
         except ProcessLookupError:
             pass  # it has ended already: the rules hold all the same
 
+    def await_end(self):
+        complaint = super().await_end()
+        others = [self.folder / f"status.{r}" for r in range(RANKS) if r != self.victim]
+        if complaint and self.name == "STOP" and self.completed() and all(f.exists() and f.read_text() == "0" for f in others):
+            # It stopped after its last message: the others have ended, and the launcher alone waits for it.
+            self.late = True
+            os.kill(self.pids()[self.victim], signal.SIGCONT)
+            complaint = super().await_end()
+        return complaint
+
     def completed(self):
         return (self.folder / "logits.npy").exists() if self.phase == "predict" else self.recorded()
 
     def rules(self):
         # Where all was done before the signal came to bear, the results are complete and the status is 0.
-        done = self.launcher_status == 0 and all(s == 0 for s in self.statuses.values())
+        done = self.late or self.launcher_status == 0 and all(s == 0 for s in self.statuses.values())
         if self.phase == "write" and not (self.out / "model.safetensors").exists():
             yield "the predictions were begun before the weights were written"
         # A signal that comes once the results are written may still end the ranks by 130: then nothing was interrupted.
