@@ -23,16 +23,11 @@ type Block interface {
 // BlockSpec says what a block is without building it. A model is a list of them, of which any consecutive
 // part can be built: by a worker that computes some layers only, or not at all, to reckon with.
 type BlockSpec struct {
-	In, Out int  // widths of State.H before and after it
-	Cost    Cost // of its forward pass
+	In, Out int // widths of State.H before and after it
 	// Build makes the block. Parameters are drawn from their names, so that a part of a model begins like the
 	// whole.
 	Build func(e Env) Block
 }
-
-// Cost counts floating-point operations of a forward pass: those of dense work for each vertex, and those
-// along each edge.
-type Cost struct{ Vertex, Edge float64 }
 
 // Env is where blocks are built: one worker's parameters and ways along the edges.
 type Env struct {

@@ -35,7 +35,6 @@ type Kind struct {
 	list         string // PyG's name of the list of its layers
 	weight, bias string // below a layer's path, the weight that reads the layer's input, out × in, and the bias of its output
 	convolution  func(s *Spec, at Site, last bool) Convolution
-	cost         func(s *Spec, in, out int, last bool) Cost
 }
 
 var (
@@ -47,32 +46,26 @@ var kinds = []Kind{
 	{
 		Name: "mlp", list: "lins", weight: ".weight", bias: ".bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewLinear(at) },
-		cost:        func(_ *Spec, in, out int, _ bool) Cost { return Cost{Vertex: product(in, out)} },
 	},
 	{
 		Name: "gcn", Settings: graphSettings, EdgeWeights: true, list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGCN(at) },
-		cost:        func(_ *Spec, in, out int, _ bool) Cost { return aggregated(in, out) },
 	},
 	{
 		Name: "sage", Settings: graphSettings, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
-		cost:        func(_ *Spec, in, out int, _ bool) Cost { return aggregated(in, out).plus(product(in, out)) },
 	},
 	{
 		Name: "gat", Settings: attentionSettings, list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGAT(at, s.attention(last)) },
-		cost:        func(s *Spec, in, out int, last bool) Cost { return s.attended(in, out, last, 1, 2) },
 	},
 	{
 		Name: "gatv2", Settings: attentionSettings, list: "convs", weight: ".lin_l.weight", bias: ".bias",
 		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
-		cost:        func(s *Spec, in, out int, last bool) Cost { return s.attended(in, out, last, 2, 5) },
 	},
 	{
 		Name: "gin", Settings: graphSettings, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGIN(at) },
-		cost:        func(_ *Spec, in, out int, _ bool) Cost { return aggregated(in, out).plus(product(out, out)) },
 	},
 }
 
@@ -116,14 +109,9 @@ func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 	var specs []BlockSpec
 	in := features
 	for i := range s.Layers {
-		last := i == s.Layers-1
 		b := BlockSpec{In: in, Out: s.Hidden}
-		if last {
+		if i == s.Layers-1 {
 			b.Out = classes
-		}
-		b.Cost = kind.cost(&s, in, b.Out, last)
-		if s.both(kind) {
-			b.Cost = Cost{2 * b.Cost.Vertex, 2 * b.Cost.Edge}.plus(product(in, b.Out))
 		}
 		b.Build = func(e Env) Block { return s.layer(kind, i, b.In, b.Out, e) }
 		specs = append(specs, b)
@@ -201,18 +189,4 @@ func (s *Spec) attention(last bool) GATOptions {
 		o.Heads, o.Average = s.OutputHeads, s.OutputHeads > 1
 	}
 	return o
-}
-
-// product is the cost of a row times an in × out weight.
-func product(in, out int) float64 { return 2 * float64(in) * float64(out) }
-
-func (c Cost) plus(vertex float64) Cost { return Cost{c.Vertex + vertex, c.Edge} }
-
-// aggregated is the cost of Â(xW), in the cheaper order.
-func aggregated(in, out int) Cost { return Cost{product(in, out), 2 * float64(min(in, out))} }
-
-// attended is the cost of graph attention with so many transforms, and operations for each edge and column.
-func (s *Spec) attended(in, out int, last bool, transforms, operations float64) Cost {
-	columns := s.attention(last).columns(out)
-	return Cost{transforms*product(in, columns) + 4*float64(columns), operations * float64(columns)}
 }
