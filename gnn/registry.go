@@ -24,7 +24,7 @@ type Spec struct {
 	AttentionDropout   float64 // graph attention: on the coefficients
 }
 
-// Kind is what is known of a model by its name. This is the only place that knows models by their names.
+// Kind is what is known of a model by its name.
 type Kind struct {
 	Name string
 	// Settings are the names of the settings that it uses, of those that only some models use.
