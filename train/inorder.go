@@ -22,10 +22,10 @@ const orderedBytes = 4 << 20
 // inOrder passes all workers' rows of a value to use on worker 0 (use is not called on others), in the order of their vertices. All
 // workers must call it.
 func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
-	vertices := w.rows.Total
+	vertices := w.share.Whole.Vertices
 	step := max(1, orderedBytes/4/max(1, m.Cols))
 	rows := Rows{Vertices: vertices, Columns: m.Cols}
-	if w.comm == nil {
+	if w.comm.Size() == 1 {
 		rows.Each = func(yield func([]float32) bool) { yield(m.Floats()) }
 		return use(rows)
 	}
@@ -64,7 +64,7 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 
 // piece sends this worker's rows of the vertices lo … hi−1 to worker 0, which puts all workers' into room, in order.
 func (w *worker) piece(m *tensor.Matrix, lo, hi int, room []float32) ([]float32, error) {
-	ids := w.share.IDs
+	ids := w.engine.Vertices()
 	from, _ := slices.BinarySearch(ids, int32(lo))
 	to, _ := slices.BinarySearch(ids, int32(hi))
 	k := w.comm.Size()
