@@ -29,6 +29,13 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 		rows.Each = func(yield func([]float32) bool) { yield(m.Floats()) }
 		return use(rows)
 	}
+	ids := w.engine.Vertices()
+	if ids == nil {
+		ids = make([]int32, vertices)
+		for v := range ids {
+			ids[v] = int32(v)
+		}
+	}
 	var room []float32
 	if w.first() {
 		room = make([]float32, min(step, vertices)*m.Cols)
@@ -37,7 +44,7 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 	pass := func() ([]float32, error) {
 		lo := next
 		next = min(lo+step, vertices)
-		return w.piece(m, lo, next, room)
+		return w.piece(m, ids, lo, next, room)
 	}
 	var failed error
 	if w.first() {
@@ -62,9 +69,8 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 	return w.outcome(err)
 }
 
-// piece sends this worker's rows of the vertices lo … hi−1 to worker 0, which puts all workers' into room, in order.
-func (w *worker) piece(m *tensor.Matrix, lo, hi int, room []float32) ([]float32, error) {
-	ids := w.engine.Vertices()
+// piece sends this worker's rows, which are of the vertices ids, of the vertices lo … hi−1 to worker 0, which puts all workers' into room, in order.
+func (w *worker) piece(m *tensor.Matrix, ids []int32, lo, hi int, room []float32) ([]float32, error) {
 	from, _ := slices.BinarySearch(ids, int32(lo))
 	to, _ := slices.BinarySearch(ids, int32(hi))
 	k := w.comm.Size()

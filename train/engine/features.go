@@ -10,32 +10,33 @@ import (
 	"weft/tensor"
 )
 
-// features are the input of a worker's rows, in the team's memory.
-type features struct {
-	rows   *autograd.RowSet
-	dense  *tensor.Matrix   // rows × F, or nil
-	sparse *autograd.Sparse // or nil
+// Features are the input of a worker's rows, in its team's memory.
+type Features struct {
+	rows    *autograd.RowSet
+	dense   *tensor.Matrix   // rows × F, or nil
+	sparse  *autograd.Sparse // or nil
+	varying bool             // what follows from them is not kept over epochs
 }
 
-// on puts the features on a tape; varying says that what follows from them is not kept over epochs.
-func (f *features) on(t *autograd.Tape, varying bool) *autograd.Var {
+// On puts the features on a tape: rows × F.
+func (f *Features) On(t *autograd.Tape) *autograd.Var {
 	switch {
 	case f.sparse != nil:
 		return t.SparseConstant(f.sparse, f.rows)
-	case varying:
+	case f.varying:
 		return t.Constant(f.dense, f.rows)
 	}
 	return t.Fixed(f.dense, f.rows)
 }
 
-// loadFeatures copies those of the graph's rows.
-func loadFeatures(c Config, g Graph) *features {
+// LoadFeatures copies those of the graph's rows.
+func LoadFeatures(c Config, g Graph) *Features {
 	team, v, rows := c.Team, &c.Share.Values, g.Rows()
 	l := loader{team: team, share: c.Share, from: &v.Features, places: v.Places(g.Vertices())}
 	if l.scale = func(int) float32 { return 1 }; c.NormalizeRows {
 		l.scale = l.inverseSum
 	}
-	f := &features{rows: rows}
+	f := &Features{rows: rows, varying: c.VaryingInput}
 	if !l.from.Sparse() {
 		f.dense = team.Memory.New(tensor.Features, rows.Here, l.from.Columns)
 		l.fill(f.dense.Floats)

@@ -12,7 +12,7 @@ import (
 type Whole struct {
 	Config
 	graph    Graph
-	features *features
+	features *Features
 	params   *nn.Params
 	model    *gnn.Model
 	reducer  *reducer // nil where no other worker holds the same parameters
@@ -22,7 +22,7 @@ type Whole struct {
 // copies the features of its rows there.
 func NewWhole(c Config, g Graph) *Whole {
 	w := &Whole{Config: c, graph: g, params: nn.NewParams(c.Team, c.Seed)}
-	w.features = loadFeatures(c, g)
+	w.features = LoadFeatures(c, g)
 	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{Params: w.params, Propagators: g.Propagator})
 	if c.Training && c.Groups.Replicas.Size() > 1 {
 		w.reducer = newReducer(c.Team, c.Groups.Replicas, w.params.List)
@@ -56,7 +56,7 @@ func (w *Whole) Train(epoch int) (float64, error) {
 		defer w.reducer.abandon()
 		t.Ledger = autograd.NewLedger(w.reducer.add)
 	}
-	logits := w.model.Logits(w.features.on(t, w.VaryingInput))
+	logits := w.model.Logits(w.features.On(t))
 	loss, g := w.Loss(logits)
 	t.Backward(autograd.Root{Var: logits, Grad: g})
 	if w.reducer != nil {
@@ -67,5 +67,5 @@ func (w *Whole) Train(epoch int) (float64, error) {
 
 // Infer runs the model forward.
 func (w *Whole) Infer(without int) *autograd.Var {
-	return w.model.Until(len(w.model.Blocks)-without, w.features.on(autograd.NewTape(w.Team), w.VaryingInput))
+	return w.model.Until(len(w.model.Blocks)-without, w.features.On(autograd.NewTape(w.Team)))
 }
