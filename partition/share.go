@@ -73,6 +73,14 @@ func WholeOf(g *graph.Graph) Whole {
 	return w
 }
 
+// ID is the original id of a row.
+func (v *Values) ID(row int) int32 {
+	if v.IDs == nil {
+		return int32(row)
+	}
+	return v.IDs[row]
+}
+
 // Places are the rows of some vertices, by their original ids, ascending, for a worker that computes on these;
 // nil where they are all rows. A vertex that has no row panics.
 func (v *Values) Places(ids []int32) []int32 {

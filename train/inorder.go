@@ -30,10 +30,10 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 		return use(rows)
 	}
 	ids := w.engine.Vertices()
-	if ids == nil {
+	if ids == nil { // all: their places are their ids
 		ids = make([]int32, vertices)
 		for v := range ids {
-			ids[v] = int32(v)
+			ids[v] = w.share.Values.ID(v)
 		}
 	}
 	var room []float32

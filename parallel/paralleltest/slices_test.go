@@ -32,17 +32,9 @@ func newSlices(c engine.Config) (engine.Engine, error) {
 	}
 	s := &slices{Graph: inner, config: c, starts: cuts(c.Share.Values.Rows, c.Mesh.Slices)}
 	for row := s.starts[c.Groups.Slice]; row < s.starts[c.Groups.Slice+1]; row++ {
-		id := int32(row)
-		if ids := c.Share.Values.IDs; ids != nil {
-			id = ids[row]
-		}
-		s.ids = append(s.ids, id)
+		s.ids = append(s.ids, c.Share.Values.ID(row))
 	}
-	ids := c.Team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(s.ids))
-	if !c.Team.Planning() {
-		copy(ids.Int32s(), s.ids)
-	}
-	s.rows = &autograd.RowSet{Here: len(s.ids), Total: c.Share.Whole.Vertices, IDs: ids, Peers: exchange.Peers{Comm: c.Groups.Replicas}}
+	s.rows = autograd.RowsOf(c.Team, s.ids, len(s.ids), c.Share.Whole.Vertices, exchange.Peers{Comm: c.Groups.Replicas})
 	return engine.NewWhole(c, s), nil
 }
 
@@ -91,20 +83,27 @@ func (s *slices) move(x *autograd.Var, rows *autograd.RowSet, cols int, there, b
 
 // split turns own rows of so many columns into own columns of all rows.
 func (s *slices) split(x *tensor.Matrix, cols int) *tensor.Matrix {
-	own, mine := s.config.Groups.Slice, cuts(cols, s.config.Mesh.Slices)
-	z := s.config.Team.Memory.New(tensor.Activations, s.starts[len(s.starts)-1], mine[own+1]-mine[own])
-	s.exchange(func(k int) view { return view{x, 0, x.Rows, mine[k], mine[k+1]} },
-		func(k int) view { return view{z, s.starts[k], s.starts[k+1], 0, z.Cols} })
+	c, own := cuts(cols, s.config.Mesh.Slices), s.config.Groups.Slice
+	z := s.config.Team.Memory.New(tensor.Activations, s.starts[len(s.starts)-1], c[own+1]-c[own])
+	s.exchange(s.ownRows(x), s.ownColumns(z))
 	return z
 }
 
 // gather turns them back.
 func (s *slices) gather(z *tensor.Matrix, cols int) *tensor.Matrix {
-	mine := cuts(cols, s.config.Mesh.Slices)
 	x := s.config.Team.Memory.New(tensor.Activations, len(s.ids), cols)
-	s.exchange(func(k int) view { return view{z, s.starts[k], s.starts[k+1], 0, z.Cols} },
-		func(k int) view { return view{x, 0, x.Rows, mine[k], mine[k+1]} })
+	s.exchange(s.ownColumns(z), s.ownRows(x))
 	return x
+}
+
+// ownRows and ownColumns are what goes to, or comes from, each worker of a matrix in either layout.
+func (s *slices) ownRows(x *tensor.Matrix) func(k int) view {
+	c := cuts(x.Cols, s.config.Mesh.Slices)
+	return func(k int) view { return view{x, 0, x.Rows, c[k], c[k+1]} }
+}
+
+func (s *slices) ownColumns(z *tensor.Matrix) func(k int) view {
+	return func(k int) view { return view{z, s.starts[k], s.starts[k+1], 0, z.Cols} }
 }
 
 // cuts are where each of k shares of n begins, and n.
@@ -144,9 +143,7 @@ func (s *slices) exchange(from, to func(k int) view) {
 		send[k], receive[k] = comm.Bytes(goes), comm.Bytes(came[k])
 	}
 	exchange.Must(s.config.Groups.Slices.AllToAll(comm.Layout, send, receive))
-	for k := range n {
-		if !planning {
-			to(k).each(came[k], func(mine, copied []float32) { copy(mine, copied) })
-		}
+	for k := 0; k < n && !planning; k++ {
+		to(k).each(came[k], func(mine, copied []float32) { copy(mine, copied) })
 	}
 }

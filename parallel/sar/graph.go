@@ -16,7 +16,6 @@ import (
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/partition"
-	"weft/tensor"
 )
 
 // Graph is a worker's part of a graph: all of it, or one partition. Its Propagators read from it.
@@ -48,20 +47,12 @@ type Options struct {
 // only plans, one made of comm.Plan): the structure is copied into the team's memory. All of them must call it,
 // and from then on do the same in the same order.
 func New(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Graph, error) {
-	n := len(s.Edges.Relations[0].In.Indptr) - 1
-	g := &Graph{
-		team: team, comm: c, options: o, ids: s.Edges.IDs, decided: map[string]bool{},
-		rows: &autograd.RowSet{Here: n, Total: s.Whole.Vertices},
-	}
+	g := &Graph{team: team, comm: c, options: o, ids: s.Edges.IDs, decided: map[string]bool{}}
+	var others autograd.Peers
 	if c.Size() > 1 {
-		g.rows.Peers = peers{g}
+		others = peers{g}
 	}
-	if s.Edges.IDs != nil {
-		g.rows.IDs = team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, n)
-		if !team.Planning() {
-			copy(g.rows.IDs.Int32s(), s.Edges.IDs)
-		}
-	}
+	g.rows = autograd.RowsOf(team, g.ids, len(s.Edges.Relations[0].In.Indptr)-1, s.Whole.Vertices, others)
 	read := func(r *graph.Relation, haloRows [][]int) (*edges.Edges, error) {
 		return edges.New(team, c, edges.Source{
 			Relation: r, Starts: s.Edges.Starts, Me: s.Edges.P, HaloRows: haloRows, IDs: g.rows.IDs, Copied: s.Unload,
