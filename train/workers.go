@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"weft/comm"
 	"weft/internal/cores"
+	"weft/internal/launch"
 	"weft/kernel"
 	"weft/parallel/sar"
 	"weft/partition"
@@ -78,45 +78,24 @@ func (j *Job) eachWorker(ctx context.Context, work func(*kernel.Team, *comm.Comm
 		return err
 	}
 	one := func(p int, c *comm.Comm, mem *tensor.Meter) error {
-		err := open(p, func(s *partition.Share) error {
+		return open(p, func(s *partition.Share) error {
 			team := kernel.NewTeam(j.threads(), mem)
 			team.Uncut = j.uncut
 			return work(team, c, s)
 		})
-		if c != nil {
-			breakOff(c, err)
-		}
-		return err
 	}
 	if c := j.peers(); n == 1 || c != nil {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		p := 0
-		if c != nil {
-			p = c.Rank()
-		}
-		return one(p, c, mem)
+		ranks := launch.Ranks{Comm: c}
+		return ranks.Run(func() error { return one(ranks.Rank(), c, mem) })
 	}
-	ends, errs, memories := comm.InProcess(n), make([]error, n), make([]*tensor.Meter, n)
-	var all sync.WaitGroup
-	for p := range n {
+	memories := make([]*tensor.Meter, n)
+	for p := range memories {
 		memories[p] = tensor.NewMeter()
-		c := comm.New(ends[p], j.Options.CommTimeout)
-		all.Go(func() {
-			defer func() {
-				if fault := recover(); fault != nil { // it would end the program without a word to the user
-					errs[p] = fmt.Errorf("internal error on worker %d: %v", p, fault)
-					c.Abort(errs[p])
-				}
-			}()
-			errs[p] = one(p, c, memories[p])
-		})
+		defer memories[p].Close() // not before all are done: they copy from each other's memory
 	}
-	all.Wait()
-	for _, m := range memories { // not before all are done: they copy from each other's memory
-		m.Close()
-	}
-	return cause(errs)
+	return launch.Workers(n, j.Options.CommTimeout, func(c *comm.Comm) error { return one(c.Rank(), c, memories[c.Rank()]) })
 }
 
 // peers connects this process to others, nil where there are none: one process that a launcher started is
@@ -130,23 +109,6 @@ func (j *Job) peers() *comm.Comm {
 
 // speaks reports whether the results of a worker are those of the job in this process.
 func (j *Job) speaks(c *comm.Comm) bool { return c == nil || c.Rank() == 0 || j.Comm != nil }
-
-// breakOff ends the connection of a worker that has failed, unless all have failed alike.
-func breakOff(c *comm.Comm, err error) {
-	if common := (*Common)(nil); err != nil && !errors.As(err, &common) {
-		c.Abort(err)
-	}
-}
-
-// cause is the error that the others follow from.
-func cause(errs []error) (first error) {
-	for _, err := range errs {
-		if err != nil && (first == nil || errors.Is(first, comm.ErrAborted) && !errors.Is(err, comm.ErrAborted)) {
-			first = err
-		}
-	}
-	return first
-}
 
 // shares checks the job. It returns the number of partitions, and a function that opens the share of one of
 // them for use, which reads its arrays and allocates tensors.
