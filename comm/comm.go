@@ -59,6 +59,9 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is the number of workers in the group.
 func (c *Comm) Size() int { return len(c.ranks) }
 
+// Timeout is after how long a wait fails; 0: never.
+func (c *Comm) Timeout() time.Duration { return c.end.timeout }
+
 // At says where in the run this rank is, for errors and for Waiting, in all its groups: the epoch, counted
 // from 1, and the module path of a layer, which may be empty.
 func (c *Comm) At(epoch int, layer string) { c.end.place.Store(&place{epoch, layer}) }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/internal/launch"
 	"weft/parallel/mesh"
 	"weft/tensor"
 )
@@ -33,8 +34,8 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 		stopped = stopped || theirs[1] != 0
 		first := w.mesh.Rank(mesh.Place{Stage: w.mesh.Place(r).Stage})
 		if theirs[2] != all[first*words+2] {
-			return 0, false, fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker %d: "+
-				"the machines do not compute alike: set WEFT_SIMD to one level on all of them", epoch, r, first)
+			return 0, false, &Common{Err: fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker %d: "+
+				"the machines do not compute alike: set WEFT_SIMD to one level on all of them", epoch, r, first)}
 		}
 	}
 	return loss, stopped, nil
@@ -54,50 +55,23 @@ func (w *worker) goOn(ctx context.Context, part *tensor.Matrix) error {
 	}
 	switch {
 	case counts[0] > 0:
-		return &Common{context.Canceled}
+		return &Common{Err: context.Canceled}
 	case counts[1] > 0:
-		return &Common{errors.New("the weights give values that are not finite on this graph; " +
+		return &Common{Err: errors.New("the weights give values that are not finite on this graph; " +
 			"were they trained on such features, with the same --normalize-features?")}
 	}
 	return nil
 }
 
 // Common is an error that all workers come to at the same point of their work. Their connection is still whole.
-type Common struct{ error }
-
-// Unwrap is the error itself.
-func (c *Common) Unwrap() error { return c.error }
-
-// errElsewhere is what the other workers end with where a step of worker 0 alone has failed.
-var errElsewhere = errors.New("worker 0 has failed")
+type Common = launch.Common
 
 // outcome ends a step that worker 0 makes by itself, with err.
-func (w *worker) outcome(err error) error {
-	state := []byte{0}
-	if err != nil {
-		state[0] = 1
-	}
-	if broken := w.comm.Broadcast(comm.Setup, state, 0); broken != nil {
-		return broken
-	}
-	switch {
-	case state[0] == 0:
-		return nil
-	case err == nil:
-		err = errElsewhere
-	}
-	return &Common{err}
-}
+func (w *worker) outcome(err error) error { return launch.Ranks{Comm: w.comm}.Together(err) }
 
 // onFirst runs f on worker 0 while the others wait for it, however long it takes. An error of f ends the run
 // on all.
-func (w *worker) onFirst(f func() error) error {
-	failed, err := w.comm.OnFirst(f)
-	if err != nil {
-		return err
-	}
-	return w.outcome(failed)
-}
+func (w *worker) onFirst(f func() error) error { return launch.Ranks{Comm: w.comm}.OnFirst(f) }
 
 // hash is a checksum of the parameters.
 func (w *worker) hash() (h uint32) {

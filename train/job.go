@@ -184,7 +184,7 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		}
 	}
 	if best.epoch == 0 {
-		return nil, &Common{r.Diverged}
+		return nil, &Common{Err: r.Diverged}
 	}
 	w.params.Restore(&best.weights)
 	r.BestEpoch, r.Train, r.Val, r.Test, r.ValLoss = best.epoch, best.scores.train, best.scores.val, best.scores.test, best.scores.valLoss

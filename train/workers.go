@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"weft/comm"
 	"weft/internal/cores"
+	"weft/internal/launch"
 	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
@@ -82,39 +82,24 @@ func (j *Job) eachWorker(ctx context.Context, work func(*kernel.Team, *comm.Comm
 		return err
 	}
 	one := func(p int, c *comm.Comm, mem *tensor.Meter) error {
-		err := open(p, func(s *partition.Share) error {
+		return open(p, func(s *partition.Share) error {
 			team := kernel.NewTeam(j.threads(), mem)
 			team.Uncut = j.uncut
 			return work(team, c, s)
 		})
-		breakOff(c, err)
-		return err
 	}
 	if c := cmp.Or(j.peers(), comm.Alone()); n == 1 || c.Size() > 1 {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		return one(c.Rank(), c, mem)
+		ranks := launch.Ranks{Comm: c}
+		return ranks.Run(func() error { return one(ranks.Rank(), c, mem) })
 	}
-	ends, errs, memories := comm.InProcess(n), make([]error, n), make([]*tensor.Meter, n)
-	var all sync.WaitGroup
-	for p := range n {
+	memories := make([]*tensor.Meter, n)
+	for p := range memories {
 		memories[p] = tensor.NewMeter()
-		c := comm.New(ends[p], j.Options.CommTimeout)
-		all.Go(func() {
-			defer func() {
-				if fault := recover(); fault != nil { // it would end the program without a word to the user
-					errs[p] = fmt.Errorf("internal error on worker %d: %v", p, fault)
-					c.Abort(errs[p])
-				}
-			}()
-			errs[p] = one(p, c, memories[p])
-		})
+		defer memories[p].Close() // not before all are done: they copy from each other's memory
 	}
-	all.Wait()
-	for _, m := range memories { // not before all are done: they copy from each other's memory
-		m.Close()
-	}
-	return cause(errs)
+	return launch.Workers(n, j.Options.CommTimeout, func(c *comm.Comm) error { return one(c.Rank(), c, memories[c.Rank()]) })
 }
 
 // peers connects this process to others, nil where there are none: one process that a launcher started is
@@ -128,23 +113,6 @@ func (j *Job) peers() *comm.Comm {
 
 // speaks reports whether the results of a worker are those of the job in this process.
 func (j *Job) speaks(c *comm.Comm) bool { return c.Rank() == 0 || j.Comm != nil }
-
-// breakOff ends the connection of a worker that has failed, unless all have failed alike.
-func breakOff(c *comm.Comm, err error) {
-	if common := (*Common)(nil); err != nil && !errors.As(err, &common) {
-		c.Abort(err)
-	}
-}
-
-// cause is the error that the others follow from.
-func cause(errs []error) (first error) {
-	for _, err := range errs {
-		if err != nil && (first == nil || errors.Is(first, comm.ErrAborted) && !errors.Is(err, comm.ErrAborted)) {
-			first = err
-		}
-	}
-	return first
-}
 
 // mesh is the job's own, or the one that the options describe.
 func (j *Job) mesh() (mesh.Mesh, error) {
