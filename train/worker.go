@@ -74,7 +74,7 @@ func newWorker(team *kernel.Team, c *comm.Comm, share *partition.Share, j *Job, 
 	if err != nil {
 		return nil, err
 	}
-	w.model = gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: w.params, Propagators: w.graph.Propagator})
+	w.model = gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: w.params, Relations: w.graph.Relations(), Propagators: w.graph.Propagator})
 	return w, nil
 }
 

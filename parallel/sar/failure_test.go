@@ -55,7 +55,7 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 						return e.Source
 					}})
 				}}
-				l.run(team, p, shares[rank].IDs, false, l.blank(4000), func([]float32) {})
+				l.run(team, p, shares[rank].IDs, stored, l.blank(4000), func([]float32) {})
 				if err := c.Barrier(comm.Setup); err != nil { // the last worker may end before another fails
 					panic(sar.Failure{Err: err})
 				}

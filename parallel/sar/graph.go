@@ -6,6 +6,8 @@
 package sar
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"weft/autograd"
@@ -23,8 +25,8 @@ type Graph struct {
 	team    *kernel.Team
 	comm    *comm.Comm // nil with one worker
 	rows    *autograd.RowSet
-	edges   [2]*edges.Edges              // as stored, and reversed
-	reverse func() (*edges.Edges, error) // makes the reversed ones, when they are first asked for
+	edges   map[gnn.Along]*edges.Edges              // those that were asked for
+	read    func(a gnn.Along) (*edges.Edges, error) // makes those that are asked for first
 	options Options
 
 	orders  []string // what each site decided, in the order of the first pass
@@ -42,32 +44,47 @@ type Options struct {
 	KeepHalo bool
 }
 
+// stored is the way that every graph is asked for: it is there, or fails, before any work.
+var stored = gnn.Along{Relation: graph.RelationName}
+
+func newGraph(team *kernel.Team) *Graph {
+	return &Graph{team: team, edges: map[gnn.Along]*edges.Edges{}, decided: map[string]bool{}}
+}
+
 // NewWhole is the whole graph on one worker: its structure is copied into the team's memory. copied, unless
 // nil, is called when r is not needed any more.
 func NewWhole(team *kernel.Team, r *graph.Relation, copied func()) *Graph {
 	n := len(r.Indptr) - 1
-	g := &Graph{team: team, rows: autograd.AllHere(n), decided: map[string]bool{}}
-	e, err := edges.New(team, nil, edges.Source{Relation: r, Starts: []int{0, n}, Copied: copied})
-	g.must(err)
-	g.edges = [2]*edges.Edges{e, e.Reversed()}
+	g := newGraph(team)
+	g.rows = autograd.AllHere(n)
+	g.read = func(a gnn.Along) (*edges.Edges, error) {
+		if a.Reversed {
+			return g.along(gnn.Along{Relation: a.Relation}).Reversed(), nil
+		}
+		return edges.New(team, nil, edges.Source{Relation: r, Starts: []int{0, n}, Copied: copied})
+	}
+	g.along(stored)
 	return g
 }
 
 // NewPartition is one partition of a graph on one of as many workers, which c connects (where the team only
 // plans, one made of comm.Plan). All of them must call it, and from then on do the same in the same order.
 func NewPartition(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Graph, error) {
-	g := &Graph{team: team, comm: c, options: o, decided: map[string]bool{}}
+	g := newGraph(team)
+	g.comm, g.options = c, o
 	ids := team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(s.IDs))
 	if !team.Planning() {
 		copy(ids.Int32s(), s.IDs)
 	}
 	g.rows = &autograd.RowSet{Here: len(s.IDs), Total: s.Whole.Vertices, IDs: ids, Peers: peers{g}}
-	read := func(r *graph.Relation, haloRows [][]int) (*edges.Edges, error) {
+	g.read = func(a gnn.Along) (*edges.Edges, error) {
+		r, haloRows := &s.Graph.Relation, s.Whole.Statistics.HaloRows
+		if a.Reversed {
+			r, haloRows = &s.Out, s.Whole.Statistics.HaloRowsOut
+		}
 		return edges.New(team, c, edges.Source{Relation: r, Starts: s.Starts, Me: s.P, HaloRows: haloRows, IDs: ids, Copied: s.Graph.Unload})
 	}
-	g.reverse = func() (*edges.Edges, error) { return read(&s.Out, s.Whole.Statistics.HaloRowsOut) }
-	var err error
-	g.edges[0], err = read(&s.Graph.Relation, s.Whole.Statistics.HaloRows)
+	_, err := g.ask(stored)
 	return g, err
 }
 
@@ -85,25 +102,37 @@ func (g *Graph) BeginEpoch(epoch int) {
 // Waited is how long the worker has stood still for others so far.
 func (g *Graph) Waited() time.Duration { return g.waited }
 
+// Relations are the graph's, by name.
+func (g *Graph) Relations() []string { return []string{graph.RelationName} }
+
 // Propagator is the gnn.Propagator at a site.
-func (g *Graph) Propagator(site string, reversed bool) gnn.Propagator {
-	return &propagator{graph: g, site: site, reversed: reversed}
+func (g *Graph) Propagator(site string, along gnn.Along) gnn.Propagator {
+	if has := g.Relations(); !slices.Contains(has, along.Relation) {
+		panic(fmt.Sprintf("parallel: %s reaches along relation %q, and the graph has %q", site, along.Relation, has))
+	}
+	return &propagator{graph: g, site: site, along: along}
 }
 
 // Explain says for each site in which order it works, once a forward pass has been made.
 func (g *Graph) Explain() []string { return g.orders }
 
-// along are the edges as stored, or reversed.
-func (g *Graph) along(reversed bool) *edges.Edges {
-	if !reversed {
-		return g.edges[0]
+// along are the edges of a relation in a direction.
+func (g *Graph) along(a gnn.Along) *edges.Edges {
+	e, err := g.ask(a)
+	g.must(err)
+	return e
+}
+
+// ask makes the edges if they were not asked for before. All workers ask first for the same ones at the same time.
+func (g *Graph) ask(a gnn.Along) (*edges.Edges, error) {
+	if e, made := g.edges[a]; made {
+		return e, nil
 	}
-	if g.edges[1] == nil {
-		e, err := g.reverse()
-		g.must(err)
-		g.edges[1] = e
+	e, err := g.read(a)
+	if err == nil {
+		g.edges[a] = e
 	}
-	return g.edges[1]
+	return e, err
 }
 
 // peers implements autograd.Peers.

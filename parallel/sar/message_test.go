@@ -99,8 +99,8 @@ var messageLayers = map[string]layer{
 
 // TestMessagesAgree: any message function gives on partitions what it gives on one worker, with every gradient.
 func TestMessagesAgree(t *testing.T) {
-	each(t, func(b *bench, reversed bool) {
-		agree(b.t, &graph.Graph{Relation: b.relation}, reversed, messageLayers, dividings(b.vertices), []sar.Options{{Prefetch: 1}, {KeepHalo: true}})
+	each(t, func(b *bench, along gnn.Along) {
+		agree(b.t, &graph.Graph{Relation: b.relation}, along, messageLayers, dividings(b.vertices), []sar.Options{{Prefetch: 1}, {KeepHalo: true}})
 	})
 }
 
@@ -118,7 +118,7 @@ func TestMessagesAreLayers(t *testing.T) {
 		for k, l := range pair {
 			team := kernel.NewTeam(2, tensor.NewMeter())
 			got[k] = l.blank(g.Vertices())
-			l.run(team, sar.NewWhole(team, &g.Relation, nil), nil, false, got[k], func([]float32) {})
+			l.run(team, sar.NewWhole(team, &g.Relation, nil), nil, stored, got[k], func([]float32) {})
 			team.Memory.Close()
 		}
 		apart(t, name, got[0].out, got[1].out)

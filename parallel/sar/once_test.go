@@ -25,7 +25,7 @@ func TestAggregateOnce(t *testing.T) {
 	x, identity := team.Memory.New(tensor.Features, 4, 2), team.Zeros(tensor.Parameters, 2, 2)
 	copy(x.Floats(), []float32{1, 2, 3, 4, 5, 6, 7, 8})
 	identity.Floats()[0], identity.Floats()[3] = 1, 1
-	fixed, changing := w.Propagator("a", false), w.Propagator("b", false)
+	fixed, changing := w.Propagator("a", stored), w.Propagator("b", stored)
 	for range 2 {
 		for _, op := range []gnn.Reduce{gnn.Sum, gnn.Mean, gnn.Symmetric} {
 			tape := autograd.NewTape(team)

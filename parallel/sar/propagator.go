@@ -11,10 +11,10 @@ import (
 
 // propagator is the gnn.Propagator of a site.
 type propagator struct {
-	graph    *Graph
-	site     string
-	reversed bool
-	once     map[gnn.Reduce]firstAggregation
+	graph *Graph
+	site  string
+	along gnn.Along
+	once  map[gnn.Reduce]firstAggregation
 }
 
 // firstAggregation is the aggregation of an input that stays the same over the epochs, computed once.
@@ -35,7 +35,7 @@ func (p *propagator) enter() *halo {
 	if g := p.graph; g.comm != nil {
 		g.comm.At(g.epoch, p.site)
 	}
-	return &halo{g: p.graph, edges: p.graph.along(p.reversed)}
+	return &halo{g: p.graph, edges: p.graph.along(p.along)}
 }
 
 func (p *propagator) operator(r gnn.Reduce) edges.Operator {

@@ -153,7 +153,7 @@ func values(m *tensor.Matrix, purpose uint64, ids []int32) {
 }
 
 // run computes a layer forward and backward on one worker and puts what it has into o.
-func (l layer) run(team *kernel.Team, g *sar.Graph, ids []int32, reversed bool, o *outcome, sum func(values []float32)) {
+func (l layer) run(team *kernel.Team, g *sar.Graph, ids []int32, along gnn.Along, o *outcome, sum func(values []float32)) {
 	rows := g.Rows()
 	x, dz := team.Memory.New(tensor.Features, rows.Here, l.in), team.Memory.New(tensor.Gradients, rows.Here, l.out)
 	values(x, 1, ids)
@@ -167,7 +167,7 @@ func (l layer) run(team *kernel.Team, g *sar.Graph, ids []int32, reversed bool, 
 		w, dw = append(w, tape.Parameter(value, grad)), append(dw, grad)
 	}
 	in := tape.Input(x, rows)
-	out := l.forward(g.Propagator("here", reversed), in, w)
+	out := l.forward(g.Propagator("here", along), in, w)
 	place(o.out, out.Value(), ids)
 	tape.Backward(autograd.Root{Var: out, Grad: dz})
 	place(o.dx, in.TakeGrad(), ids)
@@ -212,8 +212,8 @@ func apart(t *testing.T, what string, got, want []float32) {
 // one worker, on a directed graph with self loops, duplicate edges, isolated vertices, edge weights, and empty partitions; with any
 // prefetch depth, and with the halo kept.
 func TestPartitionsAgree(t *testing.T) {
-	each(t, func(b *bench, reversed bool) {
-		agree(b.t, &graph.Graph{Relation: b.relation}, reversed, layers, dividings(b.vertices), []sar.Options{{}, {Prefetch: 1}, {Prefetch: 7}, {KeepHalo: true}})
+	each(t, func(b *bench, along gnn.Along) {
+		agree(b.t, &graph.Graph{Relation: b.relation}, along, layers, dividings(b.vertices), []sar.Options{{}, {Prefetch: 1}, {Prefetch: 7}, {KeepHalo: true}})
 	})
 }
 
@@ -221,7 +221,7 @@ func TestPartitionsAgree(t *testing.T) {
 func TestPiecesAgree(t *testing.T) {
 	const vertices = 3000
 	d := dividings(vertices)
-	agree(t, manyEdges(t, vertices, 20), false, layers, map[string][]int32{"2": d["2"], "3 uneven": d["3 uneven"]}, []sar.Options{{Prefetch: 1}, {KeepHalo: true}})
+	agree(t, manyEdges(t, vertices, 20), stored, layers, map[string][]int32{"2": d["2"], "3 uneven": d["3 uneven"]}, []sar.Options{{Prefetch: 1}, {KeepHalo: true}})
 }
 
 // TestSameBitsAgain: a layer gives the same bits each time, also where one value is source and target, whose gradient then has two parts.
@@ -240,7 +240,7 @@ func TestSameBitsAgain(t *testing.T) {
 		for again := range 4 {
 			got := l.blank(vertices)
 			workers(t, g, of, 2, sar.Options{Prefetch: 1}, nil, func(p *part) {
-				l.run(p.team, p.graph, p.share.IDs, false, &outcome{got.out, got.dx, make([][]float32, len(l.weights))}, func([]float32) {})
+				l.run(p.team, p.graph, p.share.IDs, stored, &outcome{got.out, got.dx, make([][]float32, len(l.weights))}, func([]float32) {})
 			})
 			if first == nil {
 				first = got
@@ -266,12 +266,12 @@ func manyEdges(t *testing.T, vertices int32, degree int32) *graph.Graph {
 	return &graph.Graph{Relation: relation}
 }
 
-func agree(t *testing.T, g *graph.Graph, reversed bool, layers map[string]layer, dividings map[string][]int32, settings []sar.Options) {
+func agree(t *testing.T, g *graph.Graph, along gnn.Along, layers map[string]layer, dividings map[string][]int32, settings []sar.Options) {
 	t.Helper()
 	for name, l := range layers {
 		team := kernel.NewTeam(2, tensor.NewMeter())
 		want := l.blank(g.Vertices())
-		l.run(team, sar.NewWhole(team, &g.Relation, nil), nil, reversed, want, func([]float32) {})
+		l.run(team, sar.NewWhole(team, &g.Relation, nil), nil, along, want, func([]float32) {})
 		for division, of := range dividings {
 			for _, o := range settings {
 				what := fmt.Sprintf("%s, %s workers, %+v", name, division, o)
@@ -284,7 +284,7 @@ func agree(t *testing.T, g *graph.Graph, reversed bool, layers map[string]layer,
 						}
 					}
 					mine := &outcome{got.out, got.dx, make([][]float32, len(l.weights))}
-					l.run(p.team, p.graph, p.share.IDs, reversed, mine, sum)
+					l.run(p.team, p.graph, p.share.IDs, along, mine, sum)
 					first.Lock()
 					got.dw = mine.dw
 					first.Unlock()
