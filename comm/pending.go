@@ -9,7 +9,7 @@ import (
 
 // Pending is a message that was started, and is finished by Wait.
 type Pending struct {
-	end     *end
+	comm    *Comm
 	kind    Kind
 	sends   bool
 	within  string // the collective that it is part of, with its article, "" for a message of its own
@@ -47,7 +47,7 @@ func (c *Comm) pending(k Kind, peer int, within string) *Pending {
 	if peer < 0 || peer >= len(c.ranks) {
 		panic(fmt.Sprintf("comm: rank %d in a group of %d", peer, len(c.ranks)))
 	}
-	return &Pending{end: c.end, kind: k, peer: c.ranks[peer], within: within, place: *c.end.place.Load()}
+	return &Pending{comm: c, kind: k, peer: c.ranks[peer], within: within, place: *c.end.place.Load()}
 }
 
 // Wait waits until the message was moved, at most for the timeout of the Comm. An error, always an *Error, has aborted the transport: no
@@ -58,15 +58,16 @@ func (p *Pending) Wait() error {
 		return p.outcome()
 	default:
 	}
-	deadline, stop := p.end.deadline()
+	e := p.comm.end
+	deadline, stop := e.deadline()
 	defer stop()
-	p.end.enter(p)
-	defer p.end.leave(p)
+	e.enter(p)
+	defer e.leave(p)
 	select {
 	case <-p.request.Done():
 		return p.outcome()
 	case <-deadline:
-		return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, p.end.timeout))
+		return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, e.timeout))
 	}
 }
 
@@ -78,9 +79,10 @@ func (p *Pending) outcome() error {
 }
 
 func (p *Pending) fail(reason error) error {
-	err := &Error{p.end.transport.Rank(), p.peer, p.operation(), p.place.epoch, p.place.layer, reason}
+	transport := p.comm.end.transport
+	err := &Error{transport.Rank(), p.peer, p.operation(), p.place.epoch, p.place.layer, reason}
 	if !errors.Is(reason, ErrAborted) {
-		p.end.transport.Abort(err)
+		transport.Abort(err)
 	}
 	return err
 }
@@ -106,7 +108,7 @@ func (e *end) enter(p *Pending) {
 func (e *end) leave(p *Pending) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.waited[p.kind].Add(int64(time.Since(p.since)))
+	p.comm.countWait(p.since)
 	i := slices.Index(e.waits, p)
 	e.waits = slices.Delete(e.waits, i, i+1)
 }

@@ -123,7 +123,7 @@ func (w *worker) traffic() (t traffic) {
 	for k := range comm.Kinds {
 		t.sent[k] = w.comm.Sent(k)
 	}
-	t.waited = w.graph.Waited() + w.reducer.waited
+	t.waited = w.comm.Waited()
 	return t
 }
 

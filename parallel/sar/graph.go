@@ -8,7 +8,6 @@ package sar
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"weft/autograd"
 	"weft/comm"
@@ -32,7 +31,6 @@ type Graph struct {
 	orders  []string // what each site decided, in the order of the first pass
 	decided map[string]bool
 	epoch   int // for errors
-	waited  time.Duration
 }
 
 // Options are the settings of sequential aggregation and rematerialization.
@@ -99,9 +97,6 @@ func (g *Graph) BeginEpoch(epoch int) {
 	}
 }
 
-// Waited is how long the worker has stood still for others so far.
-func (g *Graph) Waited() time.Duration { return g.waited }
-
 // Relations are the graph's, by name.
 func (g *Graph) Relations() []string { return []string{graph.RelationName} }
 
@@ -138,11 +133,7 @@ func (g *Graph) ask(a gnn.Along) (*edges.Edges, error) {
 // peers implements autograd.Peers.
 type peers struct{ g *Graph }
 
-func (p peers) Sum(values []float64) {
-	start := time.Now()
-	p.g.must(p.g.comm.SumDoubles(comm.Statistics, values))
-	p.g.waited += time.Since(start)
-}
+func (p peers) Sum(values []float64) { p.g.must(p.g.comm.SumDoubles(comm.Statistics, values)) }
 
 // must ends the worker's pass with err: a forward or backward pass has no other way out. Package train turns
 // it into an error again.
