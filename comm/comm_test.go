@@ -171,7 +171,7 @@ func TestOnFirst(t *testing.T) {
 		var all sync.WaitGroup
 		var ran atomic.Int32
 		for rank, end := range ends {
-			c := New(end, time.Minute)
+			c := New(end, 0)
 			all.Go(func() {
 				failed, err := c.OnFirst(func() error { ran.Add(1); return fault })
 				if (failed != nil) != (rank == 0) || rank == 0 && !errors.Is(failed, fault) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"weft/comm"
 	"weft/parallel/mesh"
@@ -41,7 +40,7 @@ func TestGroups(t *testing.T) {
 		var ranks sync.WaitGroup
 		for r, transport := range comm.InProcess(m.Workers()) {
 			ranks.Go(func() {
-				world := comm.New(transport, time.Minute)
+				world := comm.New(transport, 0)
 				g := m.Join(world)
 				if sent := world.Sent(comm.Setup); sent.Messages != 0 {
 					t.Errorf("%+v: rank %d sent %d messages for its groups", m, r, sent.Messages)
