@@ -73,9 +73,9 @@ func (c *Comm) Sent(k Kind) Traffic {
 	return Traffic{s.bytes.Load(), s.messages.Load()}
 }
 
-// Beside runs f in a goroutine of its own while the caller goes on with its work, until it calls join, which waits
-// for the end of f. f communicates through aside, the same group: what it waits for the caller's work hides, and
-// counts as waiting only as far as join does.
+// Beside runs f in a goroutine of its own while the caller goes on with its work; join waits for the end of
+// f. f communicates through aside, which is the same group. The caller's work hides the waits of f: of these
+// only the time in join is counted.
 func (c *Comm) Beside(f func(aside *Comm)) (join func()) {
 	aside, done := *c, make(chan struct{})
 	aside.aside = true
@@ -90,8 +90,8 @@ func (c *Comm) Beside(f func(aside *Comm)) (join func()) {
 	}
 }
 
-// Waited is how long this rank has stood still for others so far, in all its groups: the waits of the goroutine
-// that does its work, and not those of goroutines beside it.
+// Waited is how long this rank has stood still for others so far, in all its groups: the waits of the
+// goroutine that does its work, and not those of goroutines beside it.
 func (c *Comm) Waited() time.Duration { return time.Duration(c.end.waited.Load()) }
 
 // countWait counts a wait that ends now.

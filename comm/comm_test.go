@@ -109,8 +109,8 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestWaited: a rank stands still in the waits of the goroutine that works, of any kind and group, and in those of
-// one beside it from when it has no other work.
+// TestWaited: a rank stands still in the waits of the goroutine that works, of any kind and group, and in
+// those of one beside it from when it has no other work.
 func TestWaited(t *testing.T) {
 	const ms = time.Millisecond
 	for _, err := range each(t, 2, time.Minute, func(c *Comm) error {

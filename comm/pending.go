@@ -19,11 +19,13 @@ type Pending struct {
 	since   time.Time // when the wait began, under end.mu
 }
 
-// Send starts to send data, which must stay unchanged until Wait returns, to a rank of the group. The message arrives by a Receive of
-// the same kind, and only then does the send end: wait for it after the receives that its receiver may be waiting for.
+// Send starts to send data, which must stay unchanged until Wait returns, to a rank of the group. The message
+// arrives by a Receive of the same kind, and only then does the send end: wait for it after the receives that
+// its receiver may be waiting for.
 func (c *Comm) Send(k Kind, data []byte, to int) *Pending { return c.send(k, data, to, "") }
 
-// Receive starts to receive a message of exactly len(data) bytes from a rank of the group; data is valid when Wait has returned.
+// Receive starts to receive a message of exactly len(data) bytes from a rank of the group; data is valid when
+// Wait has returned.
 func (c *Comm) Receive(k Kind, data []byte, from int) *Pending { return c.receive(k, data, from, "") }
 
 func (c *Comm) send(k Kind, data []byte, to int, within string) *Pending {
@@ -50,8 +52,8 @@ func (c *Comm) pending(k Kind, peer int, within string) *Pending {
 	return &Pending{comm: c, kind: k, peer: c.ranks[peer], within: within, place: *c.end.place.Load()}
 }
 
-// Wait waits until the message was moved, at most for the timeout of the Comm. An error, always an *Error, has aborted the transport: no
-// transfer touches a buffer any more. Calling it again gives the outcome again.
+// Wait waits until the message was moved, at most for the timeout of the Comm. An error, always an *Error,
+// has aborted the transport: no transfer touches a buffer any more. Calling it again gives the outcome again.
 func (p *Pending) Wait() error {
 	select {
 	case <-p.request.Done():

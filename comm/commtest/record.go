@@ -27,8 +27,8 @@ func (e Event) String() string {
 	return fmt.Sprintf("%d %s %d bytes of %v %s %d", e.Rank, verb, len(e.Data), e.Kind, way, e.Peer)
 }
 
-// Record is the transport t that calls log for each event, in the goroutine that starts a message or waits for it.
-// log may write to what is to be received when that starts.
+// Record is the transport t that calls log for each event, in the goroutine that starts a message or waits
+// for it. log may write to what is to be received when that starts.
 func Record(t comm.Transport, log func(Event)) comm.Transport { return &recorder{t, log} }
 
 type recorder struct {

@@ -11,8 +11,8 @@ import (
 
 // What moves messages: rooms that are bounded, and two sides of a worker beside each other.
 
-// receive takes in n messages in their order, into as many rooms at a time as there are, and uses each; from
-// says whose a message is and how many rows it has.
+// receive takes in n messages in their order and uses each. As many as there are rooms are on their way at a
+// time. from says whose message i is, and how many rows it has.
 func receive(c *comm.Comm, kind comm.Kind, n int, from func(i int) (peer, rows int), rooms []*tensor.Matrix,
 	use func(i int, rows *tensor.Matrix) error,
 ) error {
@@ -39,7 +39,7 @@ func receive(c *comm.Comm, kind comm.Kind, n int, from func(i int) (peer, rows i
 	return nil
 }
 
-// sender sends messages of one kind from its two rooms in turn: while one message is on its way the next is made.
+// sender sends messages of one kind from its two rooms in turn: one is on its way while the next is made.
 type sender struct {
 	comm    *comm.Comm
 	kind    comm.Kind

@@ -15,8 +15,9 @@ import (
 	"weft/tensor"
 )
 
-// TestOneWorkerBreaksOff: where a worker panics in the middle of a sweep, forward or backward, it waits for its own goroutines, and every
-// other worker's pass ends with a Failure: there is no deadline that would end its waits.
+// TestOneWorkerBreaksOff: where a worker panics in the middle of a sweep, forward or backward, it waits for
+// its own goroutines, and every other worker's pass ends with a Failure: there is no deadline that would end
+// its waits.
 func TestOneWorkerBreaksOff(t *testing.T) {
 	const k = 3
 	g := manyEdges(t, 4000, 8)

@@ -118,7 +118,7 @@ func (g *Graph) along(a gnn.Along) *edges.Edges {
 	return e
 }
 
-// ask makes the edges if they were not asked for before. All workers ask first for the same ones at the same time.
+// ask makes the edges if they were not asked for before. All workers ask for the same ones in the same order.
 func (g *Graph) ask(a gnn.Along) (*edges.Edges, error) {
 	if e, made := g.edges[a]; made {
 		return e, nil

@@ -18,15 +18,15 @@ import (
 type halo struct {
 	g     *Graph
 	edges *edges.Edges
-	kept  []*tensor.Matrix // the rows of every remote block, where the settings keep them for the backward pass
+	kept  []*tensor.Matrix // the rows of every remote block, where Options.KeepHalo keeps them
 }
 
 // visit is a remote block in a sweep.
 type visit struct {
 	*edges.Block
-	rows *tensor.Matrix // of the block's sources, there until the next visit; nil where they were not asked for
-	// grad is where the gradient of the rows belongs, with undefined elements: it is sent to their worker
-	// after the visit; nil where it was not asked for.
+	rows *tensor.Matrix // of the block's sources, there until the next visit; nil: not asked for
+	// grad is for the gradient of the rows, and goes to their worker after the visit. Its elements are
+	// undefined before. It is nil where no gradient was asked for.
 	grad *tensor.Matrix
 }
 
@@ -64,8 +64,8 @@ func (h *halo) rematerialize(x, dx *tensor.Matrix) iter.Seq[visit] {
 	}
 }
 
-// sweep fetches rows of x, unless that is nil, into rooms, or into a few of its own where there are none, and
-// gives back gradients, unless dx is nil. A failure of another worker ends the pass.
+// sweep visits every remote block. Where x is given, its rows are fetched: into rooms, or into a few of the
+// sweep's own. Where dx is given, gradients go back. A failure of another worker ends the pass.
 func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix, yield func(visit) bool) {
 	if h.edges.Alone() {
 		return

@@ -12,8 +12,8 @@ import (
 	"weft/tensor"
 )
 
-// TestAggregateOnce asks one site for two aggregations of features that stay the same over the epochs: each is kept apart, and has
-// the value that it has for an input that changes.
+// TestAggregateOnce asks one site for two aggregations of features that stay the same over the epochs: each
+// is kept apart, and has the value that it has for an input that changes.
 func TestAggregateOnce(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()

@@ -26,7 +26,8 @@ type part struct {
 	graph *sar.Graph
 }
 
-// workers runs f on every worker of a graph that is divided as the assignment says, and fails where one of them fails.
+// workers runs f on every worker of a graph that is divided as the assignment says, and fails where one of
+// them fails.
 func workers(t *testing.T, g *graph.Graph, of []int32, k int, o sar.Options, wrap func(comm.Transport) comm.Transport, f func(p *part)) {
 	t.Helper()
 	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: of})
@@ -208,9 +209,9 @@ func apart(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// TestPartitionsAgree: "the training curve is the same regardless of the number of machines": outputs and every gradient are those of
-// one worker, on a directed graph with self loops, duplicate edges, isolated vertices, edge weights, and empty partitions; with any
-// prefetch depth, and with the halo kept.
+// TestPartitionsAgree: "the training curve is the same regardless of the number of machines": outputs and
+// every gradient are those of one worker, on a directed graph with self loops, duplicate edges, isolated
+// vertices, edge weights, and empty partitions; with any prefetch depth, and with the halo kept.
 func TestPartitionsAgree(t *testing.T) {
 	each(t, func(b *bench, along gnn.Along) {
 		agree(b.t, &graph.Graph{Relation: b.relation}, along, layers, dividings(b.vertices), []sar.Options{{}, {Prefetch: 1}, {Prefetch: 7}, {KeepHalo: true}})
@@ -224,7 +225,8 @@ func TestPiecesAgree(t *testing.T) {
 	agree(t, manyEdges(t, vertices, 20), stored, layers, map[string][]int32{"2": d["2"], "3 uneven": d["3 uneven"]}, []sar.Options{{Prefetch: 1}, {KeepHalo: true}})
 }
 
-// TestSameBitsAgain: a layer gives the same bits each time, also where one value is source and target, whose gradient then has two parts.
+// TestSameBitsAgain: a layer gives the same bits each time, also where one value is source and target, whose
+// gradient then has two parts.
 func TestSameBitsAgain(t *testing.T) {
 	const vertices = 4000
 	g := manyEdges(t, vertices, 10)

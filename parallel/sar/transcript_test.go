@@ -27,11 +27,11 @@ import (
 var update = flag.Bool("update", false, "write the transcripts anew")
 
 // TestTranscripts holds what each worker does in a forward and a backward pass, in order, against
-// testdata/transcripts, where a person can review it; go test ./parallel/sar -run Transcripts -update writes it anew.
-// Each file begins with what it shows of SAR (Mostafa, MLSys 2022).
+// testdata/transcripts, where a person can review it; go test ./parallel/sar -run Transcripts -update writes
+// it anew. Each file begins with what it shows of SAR (Mostafa, MLSys 2022).
 //
-// That rows were aggregated shows in the result, which is held against that of one worker: asking for the next rows
-// fills their place with NaN, so that what stood there must have been used by then.
+// That rows were aggregated shows in the result, which is held against that of one worker: asking for the
+// next rows fills their place with NaN, so that what stood there must have been used by then.
 func TestTranscripts(t *testing.T) {
 	small := graph.Edges{ // of vertices 0 … 7, dealt to four workers in turn; 7 has no edges
 		Source: []int32{1, 2, 3, 4, 5, 6, 0, 0, 4, 1, 1},
@@ -177,7 +177,8 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 	workers(t, g, of, k, o, wrap, func(p *part) {
 		script := scripts[p.comm.Rank()]
 		held := func() {
-			script.add("buffers held", fmt.Sprint(p.team.Memory.Live(tensor.Buffers)/int64(os.Getpagesize()))) // of a page each
+			n := p.team.Memory.Live(tensor.Buffers) / int64(os.Getpagesize()) // each takes a page
+			script.add("buffers held", fmt.Sprint(n))
 		}
 		layer := l(func(event string) { script.add(lanes[1], event) })
 		forward := layer.forward
@@ -244,8 +245,9 @@ type countedRequest struct {
 
 func (c *countedRequest) Done() <-chan struct{} { return c.done }
 
-// TestBoundedMessages: "enforce back-pressure so that the peak is bounded in every path": however far a worker is ahead of the others, at
-// most two pieces are being sent and Prefetch + 1 received, of rows and of gradients, in case 1 as in case 2.
+// TestBoundedMessages: "enforce back-pressure so that the peak is bounded in every path": however far a
+// worker is ahead of the others, at most two pieces are being sent and Prefetch + 1 received, of rows and of
+// gradients, in case 1 as in case 2.
 func TestBoundedMessages(t *testing.T) {
 	g := manyEdges(t, 4000, 10)
 	of := dividings(4000)["5"]
@@ -274,7 +276,8 @@ func TestBoundedMessages(t *testing.T) {
 	}
 }
 
-// TestEveryRowTravelsOnce: a sweep moves each halo row once, and nothing else: the bytes are the sweeps times the halo rows.
+// TestEveryRowTravelsOnce: a sweep moves each halo row once, and nothing else: the bytes are the sweeps times
+// the halo rows.
 func TestEveryRowTravelsOnce(t *testing.T) {
 	g := manyEdges(t, 1500, 3)
 	of := dividings(1500)["3 uneven"]
@@ -310,7 +313,7 @@ func TestEveryRowTravelsOnce(t *testing.T) {
 	}
 }
 
-// constantSource is a message function of a source that wants no gradient, with a parameter that may want one.
+// constantSource is a message function of a source that wants no gradient, and of a parameter that may.
 func constantSource(parameter bool) func(gnn.Propagator, *autograd.Var, []*autograd.Var) *autograd.Var {
 	return func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		m := gnn.Message{Source: autograd.Detach(x), Columns: 4, Function: func(e gnn.Edges) *autograd.Var { return e.Source }}
@@ -322,8 +325,8 @@ func constantSource(parameter bool) func(gnn.Propagator, *autograd.Var, []*autog
 	}
 }
 
-// TestPeakWithoutHalo: "memory consumption per worker goes down linearly": what a layer takes beside its own rows is a few pieces of
-// another worker's, whatever the halo is, and with the halo kept all of it.
+// TestPeakWithoutHalo: "memory consumption per worker goes down linearly": what a layer takes beside its own
+// rows is a few pieces of another worker's, whatever the halo is, and with the halo kept all of it.
 func TestPeakWithoutHalo(t *testing.T) {
 	const vertices, k, width = 12288, 4, 24
 	g := manyEdges(t, vertices, 40) // almost every row is in every halo

@@ -44,8 +44,8 @@ type bench struct {
 	whole    *sar.Graph
 }
 
-// newBench makes a directed graph in which vertex 3 has no edges, vertex 4 none that go in and 5 none that go out; others have
-// duplicate edges, and where loops is set one self loop or two.
+// newBench makes a directed graph in which vertex 3 has no edges, vertex 4 none that go in and 5 none that go
+// out; others have duplicate edges, and where loops is set one self loop or two.
 func newBench(t *testing.T, loops, weighted bool) *bench {
 	b := &bench{t: t, team: kernel.NewTeam(2, tensor.NewMeter()), r: rand.New(rand.NewPCG(5, 5)), vertices: 14}
 	t.Cleanup(b.team.Memory.Close)
@@ -99,12 +99,12 @@ func (b *bench) near(what string, got *tensor.Matrix, want *reference.Matrix) {
 	}
 }
 
-// dense is the aggregation's matrix from its definition, entry (i, j) for j→i, or i→j where the edges are reversed.
+// dense is the aggregation's matrix by its definition: entry (i, j) for j→i, or for i→j where reversed.
 func (b *bench) dense(r gnn.Reduce, along gnn.Along) *reference.Matrix {
 	a := reference.New(b.vertices, b.vertices)
 	degree, loop, looped := make([]float64, b.vertices), make([]float64, b.vertices), make([]bool, b.vertices)
 	symmetric := r.Kind == gnn.KindSymmetric || r.Kind == gnn.KindSymmetricNoLoops
-	for v := range b.vertices { // in the order in which the relation keeps them, for the last of several loops
+	for v := range b.vertices { // in the relation's order, for the last of several loops
 		for k := b.relation.Indptr[v]; k < b.relation.Indptr[v+1]; k++ {
 			s, target, w := int(b.relation.Sources[k]), v, 1.
 			if along.Reversed {
@@ -166,8 +166,8 @@ func each(t *testing.T, run func(b *bench, along gnn.Along)) {
 	}
 }
 
-// TestAggregations: each linear aggregation is a product with its matrix, twice with its square, and its gradient one with the
-// transpose.
+// TestAggregations: each linear aggregation is a product with its matrix, twice with its square, and its
+// gradient one with the transpose.
 func TestAggregations(t *testing.T) {
 	each(t, func(b *bench, along gnn.Along) {
 		for name, reduce := range linear {
