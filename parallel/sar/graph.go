@@ -12,20 +12,19 @@ import (
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
-	"weft/graph"
 	"weft/kernel"
 	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/partition"
-	"weft/tensor"
 )
 
 // Graph is a worker's part of a graph: all of it, or one partition. Its Propagators read from it.
 type Graph struct {
 	team    *kernel.Team
-	comm    *comm.Comm // nil with one worker
+	comm    *comm.Comm // the workers that hold the other partitions
+	share   *partition.Share
 	rows    *autograd.RowSet
-	edges   map[gnn.Along]*edges.Edges              // those that were asked for
-	read    func(a gnn.Along) (*edges.Edges, error) // makes those that are asked for first
+	edges   map[gnn.Along]*edges.Edges // those that were asked for
 	options Options
 
 	orders  []string // what each site decided, in the order of the first pass
@@ -42,49 +41,26 @@ type Options struct {
 	KeepHalo bool
 }
 
-// stored is the way that every graph is asked for: it is there, or fails, before any work.
-var stored = gnn.Along{Relation: graph.RelationName}
-
-func newGraph(team *kernel.Team) *Graph {
-	return &Graph{team: team, edges: map[gnn.Along]*edges.Edges{}, decided: map[string]bool{}}
-}
-
-// NewWhole is the whole graph on one worker: its structure is copied into the team's memory. copied, unless
-// nil, is called when r is not needed any more.
-func NewWhole(team *kernel.Team, r *graph.Relation, copied func()) *Graph {
-	n := len(r.Indptr) - 1
-	g := newGraph(team)
-	g.rows = autograd.AllHere(n)
-	g.read = func(a gnn.Along) (*edges.Edges, error) {
-		if a.Reversed {
-			return g.along(gnn.Along{Relation: a.Relation}).Reversed(), nil
+// New is one partition of a graph, or all of it, on one of as many workers, which c connects (where the team
+// only plans, one made of comm.Plan): the structure is copied into the team's memory. All of them must call it,
+// and from then on do the same in the same order.
+func New(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Graph, error) {
+	g := &Graph{team: team, comm: c, share: s, options: o, edges: map[gnn.Along]*edges.Edges{}, decided: map[string]bool{}}
+	var others autograd.Peers
+	if c.Size() > 1 {
+		others = exchange.Peers{Comm: c}
+	}
+	g.rows = autograd.RowsOf(team, s.Edges.IDs, len(s.Edges.Relations[0].In.Indptr)-1, s.Whole.Vertices, others)
+	for _, name := range g.Relations() {
+		if _, err := g.ask(gnn.Along{Relation: name}); err != nil {
+			return nil, err
 		}
-		return edges.New(team, nil, edges.Source{Relation: r, Starts: []int{0, n}, Copied: copied})
 	}
-	g.along(stored)
-	return g
+	return g, nil
 }
 
-// NewPartition is one partition of a graph on one of as many workers, which c connects (where the team only
-// plans, one made of comm.Plan). All of them must call it, and from then on do the same in the same order.
-func NewPartition(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Graph, error) {
-	g := newGraph(team)
-	g.comm, g.options = c, o
-	ids := team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(s.IDs))
-	if !team.Planning() {
-		copy(ids.Int32s(), s.IDs)
-	}
-	g.rows = &autograd.RowSet{Here: len(s.IDs), Total: s.Whole.Vertices, IDs: ids, Peers: peers{g}}
-	g.read = func(a gnn.Along) (*edges.Edges, error) {
-		r, haloRows := &s.Graph.Relation, s.Whole.Statistics.HaloRows
-		if a.Reversed {
-			r, haloRows = &s.Out, s.Whole.Statistics.HaloRowsOut
-		}
-		return edges.New(team, c, edges.Source{Relation: r, Starts: s.Starts, Me: s.P, HaloRows: haloRows, IDs: ids, Copied: s.Graph.Unload})
-	}
-	_, err := g.ask(stored)
-	return g, err
-}
+// Vertices are those of the worker's rows, by their original ids, ascending; nil: all of the graph's.
+func (g *Graph) Vertices() []int32 { return g.share.Edges.IDs }
 
 // Rows are the vertices of the worker's rows.
 func (g *Graph) Rows() *autograd.RowSet { return g.rows }
@@ -92,13 +68,16 @@ func (g *Graph) Rows() *autograd.RowSet { return g.rows }
 // BeginEpoch says which epoch the work belongs to from now on; errors name it.
 func (g *Graph) BeginEpoch(epoch int) {
 	g.epoch = epoch
-	if g.comm != nil {
-		g.comm.At(epoch, "")
-	}
+	g.comm.At(epoch, "")
 }
 
 // Relations are the graph's, by name.
-func (g *Graph) Relations() []string { return []string{graph.RelationName} }
+func (g *Graph) Relations() (names []string) {
+	for _, r := range g.share.Edges.Relations {
+		names = append(names, r.Name)
+	}
+	return names
+}
 
 // Propagator is the gnn.Propagator at a site.
 func (g *Graph) Propagator(site string, along gnn.Along) gnn.Propagator {
@@ -114,7 +93,7 @@ func (g *Graph) Explain() []string { return g.orders }
 // along are the edges of a relation in a direction.
 func (g *Graph) along(a gnn.Along) *edges.Edges {
 	e, err := g.ask(a)
-	g.must(err)
+	exchange.Must(err)
 	return e
 }
 
@@ -130,20 +109,18 @@ func (g *Graph) ask(a gnn.Along) (*edges.Edges, error) {
 	return e, err
 }
 
-// peers implements autograd.Peers.
-type peers struct{ g *Graph }
-
-func (p peers) Sum(values []float64) { p.g.must(p.g.comm.SumDoubles(comm.Statistics, values)) }
-
-// must ends the worker's pass with err: a forward or backward pass has no other way out. Package train turns
-// it into an error again.
-func (g *Graph) must(err error) {
-	if err != nil {
-		panic(Failure{err})
+// read makes the edges from the share, or from the opposite ones where a worker holds all of them.
+func (g *Graph) read(a gnn.Along) (*edges.Edges, error) {
+	held := &g.share.Edges
+	r := &held.Relations[slices.Index(g.Relations(), a.Relation)]
+	from := edges.Source{
+		Relation: &r.In, HaloRows: r.HaloRows, Starts: held.Starts, Me: held.P, IDs: g.rows.IDs, Copied: g.share.Unload,
 	}
+	switch {
+	case a.Reversed && g.comm.Size() == 1:
+		return g.along(gnn.Along{Relation: a.Relation}).Reversed(), nil
+	case a.Reversed:
+		from.Relation, from.HaloRows = &r.Out, r.HaloRowsOut
+	}
+	return edges.New(g.team, g.comm, from)
 }
-
-// Failure is the panic value of a pass that could not go on because of another worker.
-type Failure struct{ Err error }
-
-func (f Failure) Error() string { return f.Err.Error() }

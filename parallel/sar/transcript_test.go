@@ -20,6 +20,7 @@ import (
 	"weft/graph"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
 )
@@ -171,7 +172,7 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
 	want, got := still.blank(g.Vertices()), still.blank(g.Vertices())
-	still.run(team, sar.NewWhole(team, &g.Relation, nil), nil, stored, want, func([]float32) {})
+	still.run(team, paralleltest.Whole(t, team, &g.Relation), nil, stored, want, func([]float32) {})
 
 	wrap := func(end comm.Transport) comm.Transport { return commtest.Record(end, scripts[end.Rank()].message) }
 	workers(t, g, of, k, o, wrap, func(p *part) {
@@ -189,7 +190,7 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 			return out
 		}
 		mine := &outcome{got.out, got.dx, make([][]float32, len(layer.weights))}
-		layer.run(p.team, p.graph, p.share.IDs, stored, mine, func([]float32) {})
+		layer.run(p.team, p.graph, p.share.Values.IDs, stored, mine, func([]float32) {})
 		held()
 	})
 	apart(t, "on several workers", got.out, want.out)
@@ -262,7 +263,7 @@ func TestBoundedMessages(t *testing.T) {
 				ends = append(ends, c)
 				return c
 			}, func(p *part) {
-				l.run(p.team, p.graph, p.share.IDs, stored, l.blank(g.Vertices()), func([]float32) {})
+				l.run(p.team, p.graph, p.share.Values.IDs, stored, l.blank(g.Vertices()), func([]float32) {})
 			})
 			for _, end := range ends {
 				for _, kind := range []comm.Kind{comm.Halo, comm.HaloGradient} {
@@ -297,7 +298,7 @@ func TestEveryRowTravelsOnce(t *testing.T) {
 		var rows, gradients, halo int64
 		var mu sync.Mutex
 		workers(t, g, of, 3, c.setting, nil, func(p *part) {
-			c.l.run(p.team, p.graph, p.share.IDs, stored, c.l.blank(g.Vertices()), func([]float32) {})
+			c.l.run(p.team, p.graph, p.share.Values.IDs, stored, c.l.blank(g.Vertices()), func([]float32) {})
 			mu.Lock()
 			defer mu.Unlock()
 			rows += p.comm.Sent(comm.Halo).Bytes
@@ -345,7 +346,7 @@ func TestPeakWithoutHalo(t *testing.T) {
 		for i, o := range []sar.Options{{Prefetch: 1}, {KeepHalo: true}} {
 			var mu sync.Mutex
 			workers(t, g, of, k, o, nil, func(p *part) {
-				c.l.run(p.team, p.graph, p.share.IDs, stored, c.l.blank(vertices), func([]float32) {})
+				c.l.run(p.team, p.graph, p.share.Values.IDs, stored, c.l.blank(vertices), func([]float32) {})
 				mu.Lock()
 				defer mu.Unlock()
 				peaks[i] = max(peaks[i], float64(p.team.Memory.Peak())/(vertices/k*width*4))
