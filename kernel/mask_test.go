@@ -152,8 +152,8 @@ func TestMaskOfOnesEntries(t *testing.T) {
 	})
 }
 
-// TestMaskOfASlice: a mask that is cut in columns is the mask of the whole, wherever it is cut: below a batch of random numbers, across
-// two of them, and in a slice of more than a piece.
+// TestMaskOfASlice: a mask that is cut in columns is the mask of the whole, wherever it is cut: inside a batch of
+// random numbers, across two of them, and with a slice of more than a piece.
 func TestMaskOfASlice(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols = 23, 2600
