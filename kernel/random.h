@@ -43,8 +43,9 @@ static inline void keep_lanes(float keep[LANES], const counters *c, int word, co
 	}
 }
 
-// keep[0…127] = scale or 0 for columns batch·128 … +127 of a row: column c has lane c mod 16 of its batch's counters, and of that
-// counter's eight 16-bit words number (c mod 128) / 16. Columns from n on are left alone.
+// keep[0…127] = scale or 0 for columns batch·128 … +127 of a row, wherever the slice begins: column c has lane
+// c mod 16 of its batch's counters, and of that counter's eight 16-bit words number (c mod 128) / 16. Columns from
+// n on are left alone, but for the rest of n's lanes.
 static inline void mask_row(float keep[BATCH], const weft_mask *m, int64_t row, int64_t batch, int64_t n) {
 	counters c;
 	for (int p = 0; p < PARTS; p++) {
@@ -59,8 +60,9 @@ static inline void mask_row(float keep[BATCH], const weft_mask *m, int64_t row, 
 		keep_lanes(keep + w * LANES, &c, w, m);
 }
 
-// One element of the same mask.
+// One element of the same mask; column is that of the slice.
 static inline float mask_one(const weft_mask *m, uint32_t vertex, uint32_t column) {
+	column += (uint32_t)m->first;
 	uint32_t in = column % BATCH, word = in / LANES, k0 = (uint32_t)m->key, k1 = (uint32_t)(m->key >> 32);
 	uint32_t c[4] = {vertex, column / BATCH, in % LANES, 0};
 	for (int round = 0; round < 10; round++, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) {

@@ -93,7 +93,7 @@ func (w *worker) traffic() (t traffic) {
 	for k := range comm.Kinds {
 		t.sent[k] = w.comm.Sent(k)
 	}
-	t.waited = w.engine.Waited()
+	t.waited = w.comm.Waited()
 	return t
 }
 

@@ -48,7 +48,7 @@ func TestIdentityBlock(t *testing.T) {
 		attend := func(e gnn.Env) gnn.Block {
 			a, b := e.Params.Attention("a", 1, features), e.Params.Attention("b", 1, features)
 			w := e.Params.Weight("w", features, classes, nn.Glorot(features, classes))
-			p := e.Propagators("first", false)
+			p := e.Propagators("first", gnn.Along{Relation: e.Only()})
 			return &gnn.Layer{Conv: gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
 				t := x.Tape()
 				z := p.Attend(gnn.Attention{Source: x, Target: x, ASource: a.On(t), ATarget: b.On(t), Heads: 1, Slope: 0.2, SelfLoops: true})

@@ -51,8 +51,8 @@ type slices struct {
 func (s *slices) Vertices() []int32      { return s.ids }
 func (s *slices) Rows() *autograd.RowSet { return s.rows }
 
-func (s *slices) Propagator(site string, reversed bool) gnn.Propagator {
-	return &propagator{s.Graph.Propagator(site, reversed), s}
+func (s *slices) Propagator(site string, along gnn.Along) gnn.Propagator {
+	return &propagator{s.Graph.Propagator(site, along), s}
 }
 
 type propagator struct {

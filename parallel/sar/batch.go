@@ -15,7 +15,7 @@ import (
 type batch struct {
 	n                int
 	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and own rows
-	ids              *tensor.Matrix // Int32, 1 × n: the sources' vertices; parallel edges have V more each, up to the largest int32
+	ids              *tensor.Matrix // Int32, 1 × n: the sources' vertices; + V for each parallel edge before
 	keys             *tensor.Matrix // Int32, 1 × n: of dropout masks
 	weights          *tensor.Matrix // n × 1, or nil
 	lo, hi           int            // the own rows that they lead into are among these

@@ -3,7 +3,6 @@ package sar
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"weft/comm"
 	"weft/parallel/edges"
@@ -12,9 +11,9 @@ import (
 
 // What moves messages: rooms that are bounded, and two sides of a worker beside each other.
 
-// receive takes in n messages in their order, into as many rooms at a time as there are, and uses each; from
-// says whose a message is and how many rows it has.
-func (g *Graph) receive(kind comm.Kind, n int, from func(i int) (peer, rows int), rooms []*tensor.Matrix, wait waiter,
+// receive takes in n messages in their order and uses each. As many as there are rooms are on their way at a
+// time. from says whose message i is, and how many rows it has.
+func receive(c *comm.Comm, kind comm.Kind, n int, from func(i int) (peer, rows int), rooms []*tensor.Matrix,
 	use func(i int, rows *tensor.Matrix) error,
 ) error {
 	pending, rows := make([]*comm.Pending, n), make([]*tensor.Matrix, n)
@@ -22,14 +21,14 @@ func (g *Graph) receive(kind comm.Kind, n int, from func(i int) (peer, rows int)
 		if i < n {
 			peer, k := from(i)
 			rows[i] = rooms[i%len(rooms)].RowRange(0, k)
-			pending[i] = g.comm.Receive(kind, comm.Bytes(rows[i].Floats()), peer)
+			pending[i] = c.Receive(kind, comm.Bytes(rows[i].Floats()), peer)
 		}
 	}
 	for i := range rooms {
 		ask(i)
 	}
 	for i := range n {
-		if err := wait(pending[i]); err != nil {
+		if err := pending[i].Wait(); err != nil {
 			return err
 		}
 		if err := use(i, rows[i]); err != nil {
@@ -40,63 +39,66 @@ func (g *Graph) receive(kind comm.Kind, n int, from func(i int) (peer, rows int)
 	return nil
 }
 
-// sender sends messages of one kind from two rooms in turn: while one message is on its way the next is made.
+// sender sends messages of one kind from its two rooms in turn: one is on its way while the next is made.
 type sender struct {
-	g       *Graph
+	comm    *comm.Comm
 	kind    comm.Kind
 	rooms   []*tensor.Matrix
 	pending [2]*comm.Pending
 	turn    int
 }
 
-func (g *Graph) sender(kind comm.Kind, rows, cols int) *sender {
-	return &sender{g: g, kind: kind, rooms: g.buffers(2, rows, cols)}
-}
-
 // send lets fill make a message of some rows, whose elements are undefined, and starts to send it.
-func (s *sender) send(peer, rows int, wait waiter, fill func(rows *tensor.Matrix)) error {
+func (s *sender) send(peer, rows int, fill func(rows *tensor.Matrix)) error {
 	k := s.turn % len(s.rooms)
 	s.turn++
-	if err := wait(s.pending[k]); err != nil {
+	if err := s.wait(k); err != nil {
 		return err
 	}
 	m := s.rooms[k].RowRange(0, rows)
 	fill(m)
-	s.pending[k] = s.g.comm.Send(s.kind, comm.Bytes(m.Floats()), peer)
+	s.pending[k] = s.comm.Send(s.kind, comm.Bytes(m.Floats()), peer)
 	return nil
 }
 
 // finish waits for what is on its way.
-func (s *sender) finish(wait waiter) error {
-	for _, p := range s.pending {
-		if err := wait(p); err != nil {
+func (s *sender) finish() error {
+	for k := range s.pending {
+		if err := s.wait(k); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// wait waits until room k is free.
+func (s *sender) wait(k int) error {
+	if p := s.pending[k]; p != nil {
+		return p.Wait()
+	}
+	return nil
+}
+
 // beside runs other beside f, and waits for both. Where one side fails, or panics, the workers' connection is
 // broken off, so that the other ends too and nothing reads or writes the buffers any more.
-func (g *Graph) beside(other, f func() error) error {
-	theirs, done := errBroken, make(chan struct{})
-	go func() {
-		defer close(done)
+func (g *Graph) beside(other func(aside *comm.Comm) error, f func() error) error {
+	theirs := errBroken
+	join := g.comm.Beside(func(aside *comm.Comm) {
 		defer func() {
 			if p := recover(); p != nil {
 				theirs = fmt.Errorf("internal error: %v", p)
 			}
 			if theirs != nil {
-				g.comm.Abort(theirs)
+				aside.Abort(theirs)
 			}
 		}()
-		theirs = other()
-	}()
+		theirs = other(aside)
+	})
 	panics := true
 	defer func() {
 		if panics {
 			g.comm.Abort(errBroken)
-			<-done
+			join()
 		}
 	}()
 	err := f()
@@ -104,9 +106,7 @@ func (g *Graph) beside(other, f func() error) error {
 	if err != nil {
 		g.comm.Abort(err)
 	}
-	start := time.Now()
-	<-done
-	g.waited += time.Since(start)
+	join()
 	if err == nil || theirs != nil && errors.Is(err, theirs) { // f broke off because of the other side
 		return theirs
 	}
@@ -115,24 +115,6 @@ func (g *Graph) beside(other, f func() error) error {
 
 // errBroken ends the other side of work that panicked.
 var errBroken = errors.New("the worker broke off")
-
-// waiter waits for a message, nil for none.
-type waiter func(*comm.Pending) error
-
-func wait(p *comm.Pending) error {
-	if p == nil {
-		return nil
-	}
-	return p.Wait()
-}
-
-// timed waits for p and counts the time, in which the worker's own work stands still.
-func (g *Graph) timed(p *comm.Pending) error {
-	start := time.Now()
-	err := wait(p)
-	g.waited += time.Since(start)
-	return err
-}
 
 // buffers are n matrices of so many rows.
 func (g *Graph) buffers(n, rows, cols int) []*tensor.Matrix {

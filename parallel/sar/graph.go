@@ -6,12 +6,12 @@
 package sar
 
 import (
-	"time"
+	"fmt"
+	"slices"
 
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
-	"weft/graph"
 	"weft/kernel"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
@@ -22,16 +22,14 @@ import (
 type Graph struct {
 	team    *kernel.Team
 	comm    *comm.Comm // the workers that hold the other partitions
-	ids     []int32    // of the rows; nil: row i is vertex i
+	share   *partition.Share
 	rows    *autograd.RowSet
-	edges   [2]*edges.Edges              // as stored, and reversed
-	reverse func() (*edges.Edges, error) // makes the reversed ones, when they are first asked for
+	edges   map[gnn.Along]*edges.Edges // those that were asked for
 	options Options
 
 	orders  []string // what each site decided, in the order of the first pass
 	decided map[string]bool
 	epoch   int // for errors
-	waited  time.Duration
 }
 
 // Options are the settings of sequential aggregation and rematerialization.
@@ -47,31 +45,22 @@ type Options struct {
 // only plans, one made of comm.Plan): the structure is copied into the team's memory. All of them must call it,
 // and from then on do the same in the same order.
 func New(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Graph, error) {
-	g := &Graph{team: team, comm: c, options: o, ids: s.Edges.IDs, decided: map[string]bool{}}
+	g := &Graph{team: team, comm: c, share: s, options: o, edges: map[gnn.Along]*edges.Edges{}, decided: map[string]bool{}}
 	var others autograd.Peers
 	if c.Size() > 1 {
-		others = peers{g}
+		others = exchange.Peers{Comm: c}
 	}
-	g.rows = autograd.RowsOf(team, g.ids, len(s.Edges.Relations[0].In.Indptr)-1, s.Whole.Vertices, others)
-	read := func(r *graph.Relation, haloRows [][]int) (*edges.Edges, error) {
-		return edges.New(team, c, edges.Source{
-			Relation: r, Starts: s.Edges.Starts, Me: s.Edges.P, HaloRows: haloRows, IDs: g.rows.IDs, Copied: s.Unload,
-		})
-	}
-	r := &s.Edges.Relations[0]
-	g.reverse = func() (*edges.Edges, error) {
-		if c.Size() == 1 {
-			return g.edges[0].Reversed(), nil
+	g.rows = autograd.RowsOf(team, s.Edges.IDs, len(s.Edges.Relations[0].In.Indptr)-1, s.Whole.Vertices, others)
+	for _, name := range g.Relations() {
+		if _, err := g.ask(gnn.Along{Relation: name}); err != nil {
+			return nil, err
 		}
-		return read(&r.Out, r.HaloRowsOut)
 	}
-	var err error
-	g.edges[0], err = read(&r.In, r.HaloRows)
-	return g, err
+	return g, nil
 }
 
 // Vertices are those of the worker's rows, by their original ids, ascending; nil: all of the graph's.
-func (g *Graph) Vertices() []int32 { return g.ids }
+func (g *Graph) Vertices() []int32 { return g.share.Edges.IDs }
 
 // Rows are the vertices of the worker's rows.
 func (g *Graph) Rows() *autograd.RowSet { return g.rows }
@@ -82,35 +71,56 @@ func (g *Graph) BeginEpoch(epoch int) {
 	g.comm.At(epoch, "")
 }
 
-// Waited is how long the worker has stood still for others so far.
-func (g *Graph) Waited() time.Duration { return g.waited }
+// Relations are the graph's, by name.
+func (g *Graph) Relations() (names []string) {
+	for _, r := range g.share.Edges.Relations {
+		names = append(names, r.Name)
+	}
+	return names
+}
 
 // Propagator is the gnn.Propagator at a site.
-func (g *Graph) Propagator(site string, reversed bool) gnn.Propagator {
-	return &propagator{graph: g, site: site, reversed: reversed}
+func (g *Graph) Propagator(site string, along gnn.Along) gnn.Propagator {
+	if has := g.Relations(); !slices.Contains(has, along.Relation) {
+		panic(fmt.Sprintf("parallel: %s reaches along relation %q, and the graph has %q", site, along.Relation, has))
+	}
+	return &propagator{graph: g, site: site, along: along}
 }
 
 // Explain says for each site in which order it works, once a forward pass has been made.
 func (g *Graph) Explain() []string { return g.orders }
 
-// along are the edges as stored, or reversed.
-func (g *Graph) along(reversed bool) *edges.Edges {
-	if !reversed {
-		return g.edges[0]
-	}
-	if g.edges[1] == nil {
-		e, err := g.reverse()
-		exchange.Must(err)
-		g.edges[1] = e
-	}
-	return g.edges[1]
+// along are the edges of a relation in a direction.
+func (g *Graph) along(a gnn.Along) *edges.Edges {
+	e, err := g.ask(a)
+	exchange.Must(err)
+	return e
 }
 
-// peers implements autograd.Peers.
-type peers struct{ g *Graph }
+// ask makes the edges if they were not asked for before. All workers ask for the same ones in the same order.
+func (g *Graph) ask(a gnn.Along) (*edges.Edges, error) {
+	if e, made := g.edges[a]; made {
+		return e, nil
+	}
+	e, err := g.read(a)
+	if err == nil {
+		g.edges[a] = e
+	}
+	return e, err
+}
 
-func (p peers) Sum(values []float64) {
-	start := time.Now()
-	exchange.Must(p.g.comm.SumDoubles(comm.Statistics, values))
-	p.g.waited += time.Since(start)
+// read makes the edges from the share, or from the opposite ones where a worker holds all of them.
+func (g *Graph) read(a gnn.Along) (*edges.Edges, error) {
+	held := &g.share.Edges
+	r := &held.Relations[slices.Index(g.Relations(), a.Relation)]
+	from := edges.Source{
+		Relation: &r.In, HaloRows: r.HaloRows, Starts: held.Starts, Me: held.P, IDs: g.rows.IDs, Copied: g.share.Unload,
+	}
+	switch {
+	case a.Reversed && g.comm.Size() == 1:
+		return g.along(gnn.Along{Relation: a.Relation}).Reversed(), nil
+	case a.Reversed:
+		from.Relation, from.HaloRows = &r.Out, r.HaloRowsOut
+	}
+	return edges.New(g.team, g.comm, from)
 }

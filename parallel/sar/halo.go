@@ -19,15 +19,15 @@ import (
 type halo struct {
 	g     *Graph
 	edges *edges.Edges
-	kept  []*tensor.Matrix // the rows of every remote block, where the settings keep them for the backward pass
+	kept  []*tensor.Matrix // the rows of every remote block, where Options.KeepHalo keeps them
 }
 
 // visit is a remote block in a sweep.
 type visit struct {
 	*edges.Block
-	rows *tensor.Matrix // of the block's sources, there until the next visit; nil where they were not asked for
-	// grad is where the gradient of the rows belongs, with undefined elements: it is sent to their worker
-	// after the visit; nil where it was not asked for.
+	rows *tensor.Matrix // of the block's sources, there until the next visit; nil: not asked for
+	// grad is for the gradient of the rows, and goes to their worker after the visit. Its elements are
+	// undefined before. It is nil where no gradient was asked for.
 	grad *tensor.Matrix
 }
 
@@ -65,8 +65,8 @@ func (h *halo) rematerialize(x, dx *tensor.Matrix) iter.Seq[visit] {
 	}
 }
 
-// sweep fetches rows of x, unless that is nil, into rooms, or into a few of its own where there are none, and
-// gives back gradients, unless dx is nil. A failure of another worker ends the pass.
+// sweep visits every remote block. Where x is given, its rows are fetched: into rooms, or into a few of the
+// sweep's own. Where dx is given, gradients go back. A failure of another worker ends the pass.
 func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix, yield func(visit) bool) {
 	if h.edges.Alone() {
 		return
@@ -82,7 +82,7 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 				call(visit{b, rows, nil})
 				return nil
 			}
-			return back.send(b.Peer, b.In.Cols, h.g.timed, func(d *tensor.Matrix) { call(visit{b, rows, d}) })
+			return back.send(b.Peer, b.In.Cols, func(d *tensor.Matrix) { call(visit{b, rows, d}) })
 		})
 	}))
 }
@@ -107,22 +107,23 @@ func (h *halo) fetching(x *tensor.Matrix, rooms []*tensor.Matrix, use func(b *ed
 		rooms = g.buffers(min(g.options.Prefetch+1, len(remote)), largestBlock(h.edges), x.Cols)
 		defer release(rooms)
 	}
-	out := g.sender(comm.Halo, largestPiece(h.edges), x.Cols)
-	defer release(out.rooms)
-	send := func() error {
+	out := g.buffers(2, largestPiece(h.edges), x.Cols)
+	defer release(out)
+	send := func(aside *comm.Comm) error {
+		s := &sender{comm: aside, kind: comm.Halo, rooms: out}
 		for _, p := range h.edges.Needed {
 			pack := func(rows *tensor.Matrix) { g.team.Gather(rows, x, p.Rows) }
-			if err := out.send(p.Peer, p.Rows.Cols, wait, pack); err != nil {
+			if err := s.send(p.Peer, p.Rows.Cols, pack); err != nil {
 				return err
 			}
 		}
-		return out.finish(wait)
+		return s.finish()
 	}
-	receive := func() error {
+	take := func() error {
 		from := func(i int) (peer, rows int) { return remote[i].Peer, remote[i].In.Cols }
-		return g.receive(comm.Halo, len(remote), from, rooms, g.timed, func(i int, rows *tensor.Matrix) error { return use(remote[i], rows) })
+		return receive(g.comm, comm.Halo, len(remote), from, rooms, func(i int, rows *tensor.Matrix) error { return use(remote[i], rows) })
 	}
-	return g.beside(send, receive)
+	return g.beside(send, take)
 }
 
 // giving runs f, which sends the gradients of remote rows with back. Beside it, those that come for own rows
@@ -133,13 +134,13 @@ func (h *halo) giving(dx *tensor.Matrix, f func(back *sender) error) error {
 		return f(nil)
 	}
 	g, needed := h.g, h.edges.Needed
-	back := g.sender(comm.HaloGradient, largestBlock(h.edges), dx.Cols)
+	back := &sender{comm: g.comm, kind: comm.HaloGradient, rooms: g.buffers(2, largestBlock(h.edges), dx.Cols)}
 	defer release(back.rooms)
 	in := g.buffers(min(g.options.Prefetch+1, len(needed)), largestPiece(h.edges), dx.Cols)
 	defer release(in)
-	add := func() error {
+	add := func(aside *comm.Comm) error {
 		from := func(i int) (peer, rows int) { return needed[i].Peer, needed[i].Rows.Cols }
-		return g.receive(comm.HaloGradient, len(needed), from, in, wait, func(i int, rows *tensor.Matrix) error {
+		return receive(aside, comm.HaloGradient, len(needed), from, in, func(i int, rows *tensor.Matrix) error {
 			g.team.ScatterAdd(dx, rows, needed[i].Rows)
 			return nil
 		})
@@ -148,6 +149,6 @@ func (h *halo) giving(dx *tensor.Matrix, f func(back *sender) error) error {
 		if err := f(back); err != nil {
 			return err
 		}
-		return back.finish(g.timed)
+		return back.finish()
 	})
 }

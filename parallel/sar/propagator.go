@@ -12,10 +12,10 @@ import (
 
 // propagator is the gnn.Propagator of a site.
 type propagator struct {
-	graph    *Graph
-	site     string
-	reversed bool
-	once     map[gnn.Reduce]firstAggregation
+	graph *Graph
+	site  string
+	along gnn.Along
+	once  map[gnn.Reduce]firstAggregation
 }
 
 // firstAggregation is the aggregation of an input that stays the same over the epochs, computed once.
@@ -34,7 +34,7 @@ func (p *propagator) decide(order string) {
 // along, with their halo.
 func (p *propagator) enter() *halo {
 	p.graph.comm.At(p.graph.epoch, p.site)
-	return &halo{g: p.graph, edges: p.graph.along(p.reversed)}
+	return &halo{g: p.graph, edges: p.graph.along(p.along)}
 }
 
 func (p *propagator) operator(r gnn.Reduce) edges.Operator {

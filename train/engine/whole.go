@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"time"
-
 	"weft/autograd"
 	"weft/gnn"
 	"weft/nn"
@@ -23,7 +21,7 @@ type Whole struct {
 func NewWhole(c Config, g Graph) *Whole {
 	w := &Whole{Config: c, graph: g, params: nn.NewParams(c.Team, c.Seed)}
 	w.features = LoadFeatures(c, g)
-	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{Params: w.params, Propagators: g.Propagator})
+	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{Params: w.params, Relations: g.Relations(), Propagators: g.Propagator})
 	if c.Training && c.Groups.Replicas.Size() > 1 {
 		w.reducer = newReducer(c.Team, c.Groups.Replicas, w.params.List)
 	}
@@ -38,14 +36,6 @@ func (w *Whole) Vertices() []int32 { return w.graph.Vertices() }
 
 // Explain says in which order each site works.
 func (w *Whole) Explain() []string { return w.graph.Explain() }
-
-// Waited is the time for rows and for sums of gradients.
-func (w *Whole) Waited() time.Duration {
-	if w.reducer == nil {
-		return w.graph.Waited()
-	}
-	return w.graph.Waited() + w.reducer.waited
-}
 
 // Train runs the model forward and backward, and sums the gradients over the workers beside the backward pass.
 func (w *Whole) Train(epoch int) (float64, error) {
