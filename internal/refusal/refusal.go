@@ -20,3 +20,43 @@ func Is(err error) bool {
 	var r refused
 	return errors.As(err, &r)
 }
+
+// Setting is the name of a setting, which a message spells as its reader does: plain for a program, which sets a field, and as
+// SpellSettings says for a command, whose user types a flag.
+type Setting string
+
+// String is the setting's name as the reader spells it.
+func (s Setting) String() string { return spell(string(s)) }
+
+var spell = func(setting string) string { return setting }
+
+// SpellSettings makes as the spelling of settings in all messages. A command calls it once, before any work.
+func SpellSettings(as func(setting string) string) { spell = as }
+
+// Subject is what an error is about without its name, which whoever prints the error may put in front.
+type Subject string
+
+// The subjects of errors.
+const (
+	Graph   Subject = "graph"
+	Weights Subject = "weights"
+)
+
+type about struct {
+	error
+	subject Subject
+}
+
+func (a about) Unwrap() error { return a.error }
+
+// Errorf is a refusal that is about the subject.
+func (s Subject) Errorf(format string, args ...any) error { return s.Of(Errorf(format, args...)) }
+
+// Of makes an error one that is about the subject.
+func (s Subject) Of(err error) error { return about{err, s} }
+
+// In reports whether err is about the subject.
+func (s Subject) In(err error) bool {
+	var a about
+	return errors.As(err, &a) && a.subject == s
+}
