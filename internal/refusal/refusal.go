@@ -1,5 +1,6 @@
-// Package refusal marks the errors that are the request's fault: a bad flag, a damaged file, an impossible mesh. The command
-// answers them with exit status 2; every other error means that the work itself failed, status 1.
+// Package refusal marks the errors that are the request's fault: a bad setting, a damaged file, an impossible mesh. The command
+// answers them with exit status 2; every other error means that the work itself failed, status 1. It also says how messages spell a
+// setting, and marks what an error is about.
 package refusal
 
 import (
@@ -11,7 +12,7 @@ type refused struct{ error }
 
 func (r refused) Unwrap() error { return r.error }
 
-// Errorf returns an error that says why a request is refused. The text is one line: the file or flag, the reason, the way out.
+// Errorf returns an error that says why a request is refused. The text is one line: the file or setting, the reason, the way out.
 // It wraps errors as fmt.Errorf does.
 func Errorf(format string, args ...any) error { return refused{fmt.Errorf(format, args...)} }
 
