@@ -126,7 +126,7 @@ func (e *end) deadline() (passed <-chan time.Time, stop func()) {
 }
 
 // Bytes is the memory of s.
-func Bytes[T int32 | int64 | float32 | float64](s []T) []byte {
+func Bytes[T byte | int32 | int64 | float32 | float64](s []T) []byte {
 	var element T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(element)))
 }

@@ -9,13 +9,14 @@ import (
 	"weft/comm"
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/parallel/mesh"
 	"weft/tensor"
 )
 
 // agree ends an epoch: it adds up the workers' parts of the loss, tells whether any of them is to stop, and makes sure that their
 // parameters are still the same.
 func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stopped bool, err error) {
-	if w.comm == nil || w.team.Planning() {
+	if w.team.Planning() {
 		return part, stop, nil
 	}
 	const words = 3
@@ -31,9 +32,10 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 		theirs := all[r*words:]
 		loss += theirs[0]
 		stopped = stopped || theirs[1] != 0
-		if theirs[2] != all[2] {
-			return 0, false, &Common{Err: fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker 0: "+
-				"the machines do not compute alike: set WEFT_SIMD to one level on all of them", epoch, r)}
+		first := w.mesh.Rank(mesh.Place{Stage: w.mesh.Place(r).Stage})
+		if theirs[2] != all[first*words+2] {
+			return 0, false, &Common{Err: fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker %d: "+
+				"the machines do not compute alike: set WEFT_SIMD to one level on all of them", epoch, r, first)}
 		}
 	}
 	return loss, stopped, nil
@@ -88,13 +90,10 @@ type traffic struct {
 }
 
 func (w *worker) traffic() (t traffic) {
-	if w.comm == nil {
-		return t
-	}
 	for k := range comm.Kinds {
 		t.sent[k] = w.comm.Sent(k)
 	}
-	t.waited = w.graph.Waited() + w.reducer.waited
+	t.waited = w.engine.Waited()
 	return t
 }
 
@@ -135,12 +134,9 @@ func (w *worker) report(r *Result, pass traffic) error {
 	for _, t := range c.kinds() {
 		row = append(row, float64(t.Bytes), float64(t.Messages))
 	}
-	all := row
-	if w.comm != nil {
-		var err error
-		if all, err = comm.Gather(w.comm, comm.Setup, row...); err != nil {
-			return err
-		}
+	all, err := comm.Gather(w.comm, comm.Setup, row...)
+	if err != nil {
+		return err
 	}
 	for ; len(all) > 0; all = all[len(row):] {
 		r.PeakTensorBytes = append(r.PeakTensorBytes, int64(all[0]))

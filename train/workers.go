@@ -9,7 +9,8 @@ import (
 	"weft/internal/cores"
 	"weft/internal/launch"
 	"weft/kernel"
-	"weft/parallel/sar"
+	"weft/parallel/exchange"
+	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -53,16 +54,19 @@ func (o *Options) Assignment(k int) partition.Options {
 }
 
 // eachShare calls use with the share of every worker of this process, one after the other.
-func (j *Job) eachShare(ctx context.Context, use func(*partition.Share) error) error {
+func (j *Job) eachShare(ctx context.Context, use func(rank int, share *partition.Share) error) error {
 	n, open, err := j.shares(ctx)
 	if err != nil {
 		return err
 	}
-	if c := j.peers(); c != nil {
-		return open(c.Rank(), use)
+	one := func(rank int) error {
+		return open(rank, func(share *partition.Share) error { return use(rank, share) })
 	}
-	for p := range n {
-		if err := open(p, use); err != nil {
+	if c := j.peers(); c != nil {
+		return one(c.Rank())
+	}
+	for rank := range n {
+		if err := one(rank); err != nil {
 			return err
 		}
 	}
@@ -83,7 +87,7 @@ func (j *Job) eachWorker(ctx context.Context, work func(*kernel.Team, *comm.Comm
 			return work(team, c, s)
 		})
 	}
-	if c := j.peers(); n == 1 || c != nil {
+	if c := cmp.Or(j.peers(), comm.Alone()); n == 1 || c.Size() > 1 {
 		mem := tensor.NewMeter()
 		defer mem.Close()
 		ranks := launch.Ranks{Comm: c}
@@ -107,21 +111,29 @@ func (j *Job) peers() *comm.Comm {
 }
 
 // speaks reports whether the results of a worker are those of the job in this process.
-func (j *Job) speaks(c *comm.Comm) bool { return c == nil || c.Rank() == 0 || j.Comm != nil }
+func (j *Job) speaks(c *comm.Comm) bool { return c.Rank() == 0 || j.Comm != nil }
 
-// shares checks the job. It returns the number of partitions, and a function that opens the share of one of
-// them for use, which reads its arrays and allocates tensors.
-func (j *Job) shares(ctx context.Context) (n int, open func(p int, use func(*partition.Share) error) error, err error) {
+// mesh is the job's own, or the one that the options describe.
+func (j *Job) mesh() (mesh.Mesh, error) {
+	if j.Mesh != (mesh.Mesh{}) {
+		return j.Mesh, nil
+	}
+	return j.Options.Mesh()
+}
+
+// shares checks the job. It returns the number of workers, and a function that opens the share of one of them
+// for use, which reads its arrays and allocates tensors.
+func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*partition.Share) error) error, err error) {
 	if err := j.Options.Validate(); err != nil {
 		return 0, nil, err
 	}
-	mesh, err := j.Options.Mesh()
+	grid, err := j.mesh()
 	if err != nil {
 		return 0, nil, err
 	}
-	if mesh.Partitions == 1 {
-		share := &partition.Share{Graph: j.Graph, Whole: partition.WholeOf(j.Graph)}
-		return 1, func(_ int, use func(*partition.Share) error) error {
+	if grid.Partitions == 1 {
+		share := partition.All(j.Graph)
+		return grid.Workers(), func(_ int, use func(*partition.Share) error) error {
 			return guarded(share, func() error {
 				if err := j.Graph.CheckMade(); err != nil {
 					return err
@@ -130,12 +142,12 @@ func (j *Job) shares(ctx context.Context) (n int, open func(p int, use func(*par
 			})
 		}, nil
 	}
-	parts, err := j.parts(ctx, mesh.Partitions)
+	parts, err := j.parts(ctx, grid.Partitions)
 	if err != nil {
 		return 0, nil, err
 	}
-	return mesh.Partitions, func(p int, use func(*partition.Share) error) error {
-		share, err := parts.Open(p)
+	return grid.Workers(), func(rank int, use func(*partition.Share) error) error {
+		share, err := parts.Open(grid.Place(rank).Partition)
 		if err != nil {
 			return err
 		}
@@ -152,13 +164,13 @@ func guarded(share *partition.Share, f func() error) (err error) {
 		case nil:
 		case tensor.OutOfMemory:
 			err = p
-		case sar.Failure:
+		case exchange.Failure:
 			err = p.Err
 		default:
 			panic(p)
 		}
 	}()
-	return share.Graph.Guard(f)
+	return share.Guard(f)
 }
 
 // threads is the number of threads of a worker: the cores that the process may use are divided among the
@@ -168,6 +180,6 @@ func (j *Job) threads() int {
 	if o.Threads > 0 {
 		return o.Threads
 	}
-	all, _ := o.Workers() // of a job whose options are valid
-	return max(1, cores.Count()/cmp.Or(j.CoreSharers, j.LocalWorkers, all))
+	grid, _ := j.mesh() // of a job whose options are valid
+	return max(1, cores.Count()/cmp.Or(j.CoreSharers, j.LocalWorkers, grid.Workers()))
 }
