@@ -64,6 +64,7 @@ func floors(t *testing.T) (names []string) {
 }
 
 // TestPackages: a package imports only packages above it in docs/architecture.md. What internal/* may import besides itself is here.
+// The command alone imports comm/mpi.
 func TestPackages(t *testing.T) {
 	names := floors(t)
 	floor := func(pkg string) int {
@@ -87,6 +88,9 @@ func TestPackages(t *testing.T) {
 			other, ours := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), "weft/")
 			if !ours || strings.HasPrefix(other, "internal/") {
 				continue
+			}
+			if other == "comm/mpi" && pkg != "cmd/weft" {
+				t.Errorf("%s imports comm/mpi: a program that trains would need an MPI library", path)
 			}
 			if strings.HasPrefix(pkg, "internal/") {
 				if !slices.ContainsFunc(besides[pkg], func(p string) bool { return other == p || strings.HasPrefix(other, p+"/") }) {
