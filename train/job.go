@@ -105,7 +105,8 @@ type Diverged struct {
 }
 
 func (d *Diverged) Error() string {
-	return fmt.Sprintf("epoch %d: %s; try a smaller --lr, --clip 1, or --norm batch", d.Epoch, d.Fault)
+	return fmt.Sprintf("epoch %d: %s; try a smaller %s, %s 1, or %s batch",
+		d.Epoch, d.Fault, refusal.Setting("lr"), refusal.Setting("clip"), refusal.Setting("norm"))
 }
 
 // Run trains. When ctx is cancelled it finishes the epoch and keeps the results. A run that diverges keeps
@@ -299,7 +300,7 @@ func (w *worker) loadInit() error {
 		return err
 	}
 	if err := w.params.Load(weights); err != nil {
-		return refusal.Errorf("--init %s: %w", w.o.Init, err)
+		return refusal.Errorf("%s %s: %w", refusal.Setting("init"), w.o.Init, err)
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func TestJobRefuses(t *testing.T) {
 		"eval-every": {Graph: g, Options: func() Options { o := Defaults(); o.EvalEvery = 0; return o }()},
 		"norm":       {Graph: g, Options: func() Options { o := Defaults(); o.Norm = "bach"; return o }()},
 		"class 99":   {Graph: &broken, Options: Defaults()},
-		"--split 7":  {Graph: g, Options: func() Options { o := Defaults(); o.Split = 7; return o }()},
+		"split 7":    {Graph: g, Options: func() Options { o := Defaults(); o.Split = 7; return o }()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, runErr := j.Run(context.Background())
@@ -117,7 +117,7 @@ func TestPlanWarnsOfSums(t *testing.T) {
 				if said != "" {
 					t.Errorf("%s, %s: %q, want no warning", name, normalize, said)
 				}
-			} else if !strings.Contains(said, "--normalize-features row") || !strings.Contains(said, c.want) {
+			} else if !strings.Contains(said, "normalize-features row") || !strings.Contains(said, c.want) {
 				t.Errorf("%s: %q, want a warning with %q", name, said, c.want)
 			}
 		}

@@ -94,22 +94,23 @@ func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, erro
 		return makeNamedRunDir(filepath.Join("runs", now.Format("20060102-150405")+"-"+fileName(dataset)+"-"+model))
 	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
-		return nil, refusal.Errorf("--out %s: %w; name another folder", out, err)
+		return nil, refusal.Errorf("%s %s: %w; name another folder", refusal.Setting("out"), out, err)
 	}
 	err := os.Mkdir(out, 0o777)
 	if err == nil {
 		return &RunDir{Path: out, created: true}, nil
 	}
 	if !errors.Is(err, fs.ErrExist) {
-		return nil, refusal.Errorf("--out %s: %s; name another folder", out, reason(err))
+		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
 	}
 	all, err := os.ReadDir(out)
 	entries := slices.DeleteFunc(slices.Clone(all), leftover)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, refusal.Errorf("--out %s: a symbolic link to nothing; remove it, or name another folder", out)
+		return nil, refusal.Errorf("%s %s: a symbolic link to nothing; remove it, or name another folder",
+			refusal.Setting("out"), out)
 	case err != nil:
-		return nil, refusal.Errorf("--out %s: %s; name another folder", out, reason(err))
+		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
 	case len(entries) > 0:
 		holds := entries[0].Name()
 		for _, e := range all {
@@ -117,7 +118,8 @@ func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, erro
 				holds += ", and " + e.Name() + " of a run that was killed"
 			}
 		}
-		return nil, refusal.Errorf("--out %s: the folder is not empty (it holds %s); name a new one", out, holds)
+		return nil, refusal.Errorf("%s %s: the folder is not empty (it holds %s); name a new one",
+			refusal.Setting("out"), out, holds)
 	}
 	return &RunDir{Path: out}, nil
 }
@@ -131,7 +133,8 @@ func leftover(e fs.DirEntry) bool {
 // makeNamedRunDir makes a folder of that name; runs that start within the same second get a number behind it.
 func makeNamedRunDir(base string) (*RunDir, error) {
 	if err := os.MkdirAll(filepath.Dir(base), 0o777); err != nil {
-		return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with --out", err)
+		return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with %s",
+			err, refusal.Setting("out"))
 	}
 	for path, n := base, 2; ; n++ {
 		err := os.Mkdir(path, 0o777)
@@ -139,7 +142,8 @@ func makeNamedRunDir(base string) (*RunDir, error) {
 			return &RunDir{Path: path, created: true}, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
-			return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with --out", err)
+			return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with %s",
+				err, refusal.Setting("out"))
 		}
 		path = fmt.Sprintf("%s-%d", base, n)
 	}

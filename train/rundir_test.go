@@ -111,7 +111,7 @@ func TestRunDirRefusesOthersFiles(t *testing.T) {
 	}
 	o := Defaults()
 	for _, out := range []string{full, file, filepath.Join(file, "below")} {
-		if _, err := NewRunDir(out, time.Now(), "cora", &o); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "--out "+out) {
+		if _, err := NewRunDir(out, time.Now(), "cora", &o); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "out "+out) {
 			t.Errorf("%s: %v", out, err)
 		}
 	}
@@ -198,7 +198,7 @@ func TestReadRunRefusesDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, _, _, err := ReadRun(dir); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "--config") {
+		if _, _, _, err := ReadRun(dir); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.HasPrefix(err.Error(), "config ") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

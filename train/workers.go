@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"weft/comm"
 	"weft/internal/cores"
@@ -164,7 +163,7 @@ func guarded(share *partition.Share, f func() error) (err error) {
 		switch p := recover().(type) {
 		case nil:
 		case tensor.OutOfMemory:
-			err = fmt.Errorf("%w; see what the run needs with --explain", p)
+			err = p
 		case exchange.Failure:
 			err = p.Err
 		default:

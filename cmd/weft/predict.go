@@ -189,10 +189,11 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	}
 	job.OnLogits = func(rows train.Rows) error { return train.WriteRows(p.out, rows) }
 	result, err := job.Predict(ctx, weights, p.embeddings != "")
+	err = advised(err)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return r.part(p.notWritten())
-	case err != nil && strings.HasPrefix(err.Error(), "the weights "):
+	case refusal.Weights.In(err):
 		return fmt.Errorf("%s: %w", asked.weights, err)
 	case err != nil:
 		return about(asked.graph, err)

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,6 +19,7 @@ import (
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/nn"
+	"weft/tensor"
 	"weft/train"
 )
 
@@ -74,7 +76,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 		defer job.Graph.Close()
 	}
 	plan, err := job.Plan(cmd.Context())
-	if err := r.Together(about(dataset, err)); err != nil {
+	if err := r.Together(about(dataset, advised(err))); err != nil {
 		return err
 	}
 	if t.explain {
@@ -196,10 +198,18 @@ func openDataset(parent context.Context, name string, show io.Writer, admit func
 
 // about puts the graph's name in front of a refusal that speaks of the graph.
 func about(dataset string, err error) error {
-	if !refusal.Is(err) || !strings.HasPrefix(err.Error(), "the graph ") {
+	if !refusal.Is(err) || !refusal.Graph.In(err) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", dataset, err)
+}
+
+// advised adds to an error of memory that was refused how to find out what is needed.
+func advised(err error) error {
+	if errors.As(err, &tensor.OutOfMemory{}) {
+		return fmt.Errorf("%w; see what the run needs with --explain", err)
+	}
+	return err
 }
 
 // incomplete says what is left of a run that failed, and what can be done with it.
@@ -267,7 +277,7 @@ func record(ctx context.Context, job *train.Job, dir *train.RunDir, progress *pr
 		job.OnLogits = dir.Predictions
 	}
 	result, err = job.Run(ctx)
-	return result, unrecorded, err
+	return result, unrecorded, advised(err)
 }
 
 // checkMemory refuses a plan whose worker needs more than its limit (0: none), or of which the workers on this machine (0: all) need
