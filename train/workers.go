@@ -9,6 +9,7 @@ import (
 
 	"weft/comm"
 	"weft/internal/cores"
+	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/parallel/sar"
 	"weft/partition"
@@ -25,9 +26,6 @@ type Parts struct {
 func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
 	if j.Parts != nil {
 		return j.Parts, nil
-	}
-	if j.Graph == nil {
-		return nil, errors.New("a job has neither a graph nor partitions")
 	}
 	if err := j.Graph.CheckMade(); err != nil {
 		return nil, err
@@ -157,6 +155,9 @@ func (j *Job) shares(ctx context.Context) (n int, open func(p int, use func(*par
 	mesh, err := j.Options.Mesh()
 	if err != nil {
 		return 0, nil, err
+	}
+	if j.Graph == nil && (j.Parts == nil || mesh.Partitions == 1) {
+		return 0, nil, refusal.Errorf("a job has neither a graph nor, for several workers, partitions")
 	}
 	if mesh.Partitions == 1 {
 		share := &partition.Share{Graph: j.Graph, Whole: partition.WholeOf(j.Graph)}
