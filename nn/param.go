@@ -203,6 +203,13 @@ type Tensor = safetensors.Tensor
 // State is a model's values by name, as in PyTorch's state_dict.
 type State = map[string]Tensor
 
+// ReadState reads a safetensors file of weights, as a run's directory holds one. Which weights a model needs is
+// Params.Load's to say.
+func ReadState(path string) (State, error) {
+	state, _, err := safetensors.ReadFile(path)
+	return state, err
+}
+
 // State is a copy of all values by name, in the shapes that files hold.
 func (ps *Params) State() State {
 	state := State{}

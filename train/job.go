@@ -12,7 +12,6 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
-	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/nn"
 	"weft/optim"
@@ -295,7 +294,7 @@ func (w *worker) loadInit() error {
 	if w.o.Init == "" {
 		return nil
 	}
-	weights, _, err := safetensors.ReadFile(w.o.Init)
+	weights, err := nn.ReadState(w.o.Init)
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,7 @@ func TestJobRefuses(t *testing.T) {
 	for name, j := range map[string]Job{
 		"eval-every": {Graph: g, Options: func() Options { o := Defaults(); o.EvalEvery = 0; return o }()},
 		"norm":       {Graph: g, Options: func() Options { o := Defaults(); o.Norm = "bach"; return o }()},
+		"graph":      {Options: Defaults()},
 		"class 99":   {Graph: &broken, Options: Defaults()},
 		"split 7":    {Graph: g, Options: func() Options { o := Defaults(); o.Split = 7; return o }()},
 	} {

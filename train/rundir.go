@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -238,6 +239,43 @@ func (d *RunDir) Kept() []string {
 	})
 }
 
+// Record runs the job and keeps what comes of it in the directory: the line of each epoch as it ends, the weights
+// of the best one with the version of weft, and its logits. The job's own OnEpoch is called too; its OnWeights and
+// OnLogits are not. A line that cannot be written ends the run after the epoch under way, and the error says why;
+// a result that there is in spite of it is returned as well.
+func (d *RunDir) Record(ctx context.Context, job *Job, weft string) (*Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	onEpoch, onWeights, onLogits := job.OnEpoch, job.OnWeights, job.OnLogits
+	defer func() { job.OnEpoch, job.OnWeights, job.OnLogits = onEpoch, onWeights, onLogits }()
+	var unrecorded error
+	job.OnEpoch = func(e Epoch) {
+		if onEpoch != nil {
+			onEpoch(e)
+		}
+		if err := d.Epoch(e); err != nil && unrecorded == nil {
+			unrecorded = err
+			cancel()
+		}
+	}
+	job.OnWeights = func(weights nn.State) error { return d.Weights(weft, weights) }
+	job.OnLogits = d.Predictions
+	result, err := job.Run(ctx)
+	switch {
+	case unrecorded == nil:
+		return result, err
+	case err == nil:
+		return result, unrecorded
+	}
+	return nil, instead{err, unrecorded}
+}
+
+// instead is an error that is told as another, which it follows from.
+type instead struct{ error, told error }
+
+func (i instead) Error() string { return i.told.Error() }
+func (i instead) Unwrap() error { return i.error }
+
 // Weights writes the weights, and the version of weft that trained them. It is meant for Job.OnWeights.
 func (d *RunDir) Weights(weft string, weights nn.State) error {
 	if d.Gone() { // somebody may be about to remove the rest
@@ -277,8 +315,10 @@ func (r Rows) write(to io.Writer) error {
 	return w.Close()
 }
 
-// Finish writes run.json, once metrics, weights and predictions are on disk.
-func (d *RunDir) Finish(run Run) error {
+// Finish writes run.json, once metrics, weights and predictions are on disk. It puts the time and the directory into
+// the run first.
+func (d *RunDir) Finish(run *Run) error {
+	run.Finished, run.Summary.RunDir = time.Now(), d.Path
 	steps := []func() error{d.metrics.Sync, d.metrics.Close, func() error { return d.writeRun(run) }, d.root.Close}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -288,7 +328,7 @@ func (d *RunDir) Finish(run Run) error {
 	return nil
 }
 
-func (d *RunDir) writeRun(run Run) error {
+func (d *RunDir) writeRun(run *Run) error {
 	text, err := json.Marshal(run)
 	if err != nil {
 		return err
@@ -331,12 +371,16 @@ type Versions struct {
 	OneDNN string `json:"onednn"`
 }
 
-// NewRun starts the record of a run by this version of weft on the graph in store.
-func NewRun(weft, store string, started time.Time) Run {
-	if absolute, err := filepath.Abs(store); err == nil {
+// NewRun is the record of what a job came to by this version of weft, for RunDir.Finish. store is the path of the graph, "" for
+// one that was made in memory. Summary.PeakRSSBytes is the caller's to fill in.
+func NewRun(weft, store string, started time.Time, j *Job, r *Result) Run {
+	if absolute, err := filepath.Abs(store); err == nil && store != "" {
 		store = absolute
 	}
-	return Run{Format: runFormat, Versions: Versions{Weft: weft, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()}, Store: store, Started: started}
+	return Run{
+		Format: runFormat, Versions: Versions{Weft: weft, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()},
+		Started: started, Interrupted: r.Interrupted, Diverged: r.Diverged != nil, Store: store, Summary: summarize(j, r),
+	}
 }
 
 // ReadRun opens the directory of a complete run: its record, its options and the path of its weights.

@@ -3,11 +3,11 @@ package train
 import (
 	"cmp"
 	"context"
-	"errors"
 
 	"weft/comm"
 	"weft/internal/cores"
 	"weft/internal/launch"
+	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
@@ -25,9 +25,6 @@ type Parts struct {
 func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
 	if j.Parts != nil {
 		return j.Parts, nil
-	}
-	if j.Graph == nil {
-		return nil, errors.New("a job has neither a graph nor partitions")
 	}
 	if err := j.Graph.CheckMade(); err != nil {
 		return nil, err
@@ -130,6 +127,9 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 	grid, err := j.mesh()
 	if err != nil {
 		return 0, nil, err
+	}
+	if j.Graph == nil && (j.Parts == nil || grid.Partitions == 1) {
+		return 0, nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")
 	}
 	if grid.Partitions == 1 {
 		share := partition.All(j.Graph)
