@@ -113,8 +113,8 @@ func exponentialsAreRight(t *testing.T) {
 		}
 	}
 	p := probes{newArrays(t, 3).team}
-	if _, n := p.exp(expPerCall*6 + 1); n != expPerCall*9 {
-		t.Errorf("%d exponentials, want as many calls for each of 3 threads", n)
+	if n := p.exp(expPerCall*6 + 1).amount; n != expPerCall*9 {
+		t.Errorf("%v exponentials, want as many calls for each of 3 threads", n)
 	}
 }
 
@@ -132,8 +132,8 @@ func TestScoreTerms(t *testing.T) {
 		}
 	})
 	p := probes{newArrays(t, 3).team}
-	if _, n := p.score(scorePerCall*6 + 1); n != scorePerCall*9 {
-		t.Errorf("%d terms, want as many calls for each of 3 threads", n)
+	if n := p.score(scorePerCall*6 + 1).amount; n != scorePerCall*9 {
+		t.Errorf("%v terms, want as many calls for each of 3 threads", n)
 	}
 }
 
@@ -221,7 +221,7 @@ func TestProducts(t *testing.T) {
 		if len(passes) != c.passes || j.compute != c.compute {
 			t.Errorf("%v: %d probes, compute %v", c.p, len(passes), j.compute)
 		}
-		if want := j.flops / b.square.flops; passes[0].share != want {
+		if want := j.flops / b.square.amount; passes[0].share != want {
 			t.Errorf("%v: %v square products, want %v", c.p, passes[0].share, want)
 		}
 		release()
