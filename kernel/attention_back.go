@@ -68,9 +68,10 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 			args.d_a, args.da_row = doubles(partial.RowRange(k, k+1)), floats(row.RowRange(k, k+1))
 			C.weft_run(C.weft_attend_back_target_v2, unsafe.Pointer(&args), C.int64_t(lo), C.int64_t(hi))
 		}
-		t.Parallel(n, func(k int) { run(args, k, k*C.WEFT_TILE, min((k+1)*C.WEFT_TILE, e.Rows)) })
+		call := Call{names[C.weft_attend_back_target_v2], Shape{e.Rows, a.Heads * a.Width}}
+		t.make(call, n, func(k int) { run(args, k, k*C.WEFT_TILE, min((k+1)*C.WEFT_TILE, e.Rows)) })
 		for range p.each() {
-			t.Parallel(lanes, func(k int) { run(part, n+k, k, k+1) })
+			t.make(Call{call.Kernel, Shape{lanes}}, lanes, func(k int) { run(part, n+k, k, k+1) })
 		}
 		t.mergeTiles(partial, func(c int, v float64) { d.A.Floats()[c] += float32(v) })
 		partial.Release()

@@ -63,7 +63,7 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
 		defer fullZ.Release()
 	}
 	parts := min(whole, t.threads*chunks)
-	t.Parallel(rest+parts, func(k int) {
+	t.make(Call{"product", Shape{x.Rows, in, out}}, rest+parts, func(k int) {
 		if k < rest {
 			clear(fullX.Floats()[copy(fullX.Floats(), restOfX.Floats()):])
 			if accumulate {
@@ -130,7 +130,7 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, accumulate bool) {
 		z: floats(z), partial: floats(partial), scratch: floats(panels), x: floats(x), g: floats(g), rows: C.int64_t(x.Rows), in: in, out: out,
 		lanes: C.int64_t(count), tile: laneRows, accumulate: boolean(accumulate),
 	}
-	t.rows(C.weft_weight, unsafe.Pointer(args), count, grain)
+	t.ranges(C.weft_weight, unsafe.Pointer(args), Shape{x.Rows, x.Cols, g.Cols}, count, grain)
 	t.rows(C.weft_weight_sum, unsafe.Pointer(args), x.Cols, count*g.Cols)
 	partial.Release()
 	panels.Release()

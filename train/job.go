@@ -48,6 +48,9 @@ type Job struct {
 	// block takes the graph's features, its last gives a logit for each class.
 	Model func(features, classes int) []gnn.BlockSpec
 
+	// Watch makes the kernel calls of each worker of this process, as kernel.Team's does; nil: they are just made.
+	Watch func(c kernel.Call, run func())
+
 	uncut bool // sums take no scratch, as Plan found out
 }
 

@@ -299,7 +299,8 @@ func keys(m map[string]any) map[string]bool {
 	return set
 }
 
-// TestEpoch: each model has an epoch and the kernels of one, and JSON has the agreed fields.
+// TestEpoch: each model has an epoch and the kernel calls of one, without those of an evaluation, and JSON has the agreed
+// fields.
 func TestEpoch(t *testing.T) {
 	r, err := Epoch(t.Context(), Options{Threads: 2, Quick: true, Only: regexp.MustCompile("rmat")}, func(Model) {})
 	if err != nil {
@@ -311,6 +312,14 @@ func TestEpoch(t *testing.T) {
 	for _, m := range r.Models {
 		if !(m.EpochSeconds > 0) || !(m.KernelSeconds > 0) || m.Fraction != m.KernelSeconds/m.EpochSeconds || !strings.HasPrefix(m.Graph, "rmat ") {
 			t.Errorf("%+v", m)
+		}
+		seconds, made := 0.0, map[string]int{}
+		for _, c := range m.Calls {
+			seconds += c.Seconds
+			made[c.Name+" "+c.Shape] += c.Times
+		}
+		if math.Abs(seconds-m.KernelSeconds) > 1e-9*seconds || made["cross_entropy 1229×16"] != 1 || made["adam 16×8"] == 0 {
+			t.Errorf("%s: %v seconds of %v", m.Model, m.KernelSeconds, m.Calls)
 		}
 		text, err := json.Marshal(m)
 		if err != nil {
