@@ -216,7 +216,7 @@ func TestProducts(t *testing.T) {
 	}{{product{512, 256, 256}, 1, true}, {product{512, 256, 255}, 3, false}, {product{64, 256, 256}, 3, false}} {
 		a := &arrays{team: b.team}
 		x, w, z := a.matrix(c.p.rows, c.p.in), a.matrix(c.p.in, c.p.out), a.matrix(c.p.rows, c.p.out)
-		j := c.p.job(func() { b.team.MatMul(z, x, w, false, false) }, z, x, w)
+		j := c.p.job(func() { b.team.MatMul(z, x, w, kernel.Straight, kernel.Replace) }, z, x, w)
 		passes, release := b.passes(j)
 		if len(passes) != c.passes || j.compute != c.compute {
 			t.Errorf("%v: %d probes, compute %v", c.p, len(passes), j.compute)

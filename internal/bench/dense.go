@@ -92,15 +92,15 @@ func (b *bench) products() (cases []testCase) {
 	}
 	add("product", func(p product, a *arrays) *job {
 		x, w, z := a.matrix(p.rows, p.in), a.matrix(p.in, p.out), a.matrix(p.rows, p.out)
-		return p.layer(func() { b.team.MatMul(z, x, w, false, false) }, z, x, w)
+		return p.layer(func() { b.team.MatMul(z, x, w, kernel.Straight, kernel.Replace) }, z, x, w)
 	})
 	add("product input gradient", func(p product, a *arrays) *job {
 		g, w, dx := a.matrix(p.rows, p.out), a.matrix(p.in, p.out), a.matrix(p.rows, p.in)
-		return p.layer(func() { b.team.MatMul(dx, g, w, true, false) }, dx, g, w)
+		return p.layer(func() { b.team.MatMul(dx, g, w, kernel.Transposed, kernel.Replace) }, dx, g, w)
 	})
 	add("product weight gradient", func(p product, a *arrays) *job {
 		x, g, dw := a.matrix(p.rows, p.in), a.matrix(p.rows, p.out), a.matrix(p.in, p.out)
-		return p.job(func() { b.team.MatMulT(dw, x, g, false) }, dw, x, g)
+		return p.job(func() { b.team.MatMulT(dw, x, g, kernel.Replace) }, dw, x, g)
 	})
 	return cases
 }

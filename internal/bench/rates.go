@@ -57,7 +57,7 @@ func (b *bench) reading(x *tensor.Matrix) rated {
 // multiplying makes one dense product of p's shape, or a smaller one, of these matrices' first rows and columns.
 func (b *bench) multiplying(p product, z, x, w *tensor.Matrix) rated {
 	z, x, w = z.Prefix(p.rows, p.out), x.Prefix(p.rows, p.in), w.Prefix(p.in, p.out)
-	return rated{func() { b.team.MatMul(z, x, w, false, false) }, p.flops()}
+	return rated{func() { b.team.MatMul(z, x, w, kernel.Straight, kernel.Replace) }, p.flops()}
 }
 
 // machine measures the rates that a report starts with.
