@@ -1,6 +1,9 @@
 package autograd
 
-import "weft/tensor"
+import (
+	"weft/kernel"
+	"weft/tensor"
+)
 
 // Operations that message functions are made of.
 
@@ -59,9 +62,9 @@ func Detach(x *Var) *Var {
 func Columns(x *Var, from, count int) *Var {
 	t := x.tape
 	z := t.New(x.Rows(), count)
-	t.Team.Columns(z, 0, x.Value(), from, count, false)
+	t.Team.Columns(z, 0, x.Value(), from, count, kernel.Replace)
 	return t.Record(Op{Value: z, Inputs: []*Var{x}, Backward: func(g *tensor.Matrix) {
-		t.Team.Columns(x.GradSum(), from, g, 0, count, true)
+		t.Team.Columns(x.GradSum(), from, g, 0, count, kernel.Accumulate)
 		g.Release()
 	}})
 }
@@ -75,7 +78,7 @@ func Join(xs ...*Var) *Var {
 	z := t.New(xs[0].Rows(), cols)
 	at := 0
 	for _, x := range xs {
-		t.Team.Columns(z, at, x.Value(), 0, x.Cols(), false)
+		t.Team.Columns(z, at, x.Value(), 0, x.Cols(), kernel.Replace)
 		at += x.Cols()
 	}
 	return t.Record(Op{Value: z, Inputs: xs, Backward: func(g *tensor.Matrix) {
@@ -83,7 +86,7 @@ func Join(xs ...*Var) *Var {
 		for _, x := range xs {
 			if x.wants {
 				dx, add := x.Grad()
-				t.Team.Columns(dx, 0, g, at, x.Cols(), add)
+				t.Team.Columns(dx, 0, g, at, x.Cols(), kernel.Output(add))
 			}
 			at += x.Cols()
 		}

@@ -10,14 +10,14 @@ func Linear(x, w *Var) *Var {
 	t := x.tape
 	z := t.New(x.Rows(), w.Cols())
 	if s := x.sparse; s != nil {
-		t.Team.SpMM(z, s.Rows, w.Value(), kernel.Scales{}, false)
+		t.Team.SpMM(z, s.Rows, w.Value(), kernel.Scales{}, kernel.Replace)
 		return t.Record(Op{Value: z, Inputs: []*Var{x, w}, Keeps: []*Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
 			dw, add := w.Grad()
-			t.Team.SpMM(dw, s.Columns, g, kernel.Scales{}, add)
+			t.Team.SpMM(dw, s.Columns, g, kernel.Scales{}, kernel.Output(add))
 			g.Release()
 		}})
 	}
-	t.Team.MatMul(z, x.Value(), w.Value(), false, false)
+	t.Team.MatMul(z, x.Value(), w.Value(), kernel.Straight, kernel.Replace)
 	return t.Record(Op{Value: z, Inputs: []*Var{x, w}, Keeps: []*Var{x, w}, Reads: true, Backward: func(g *tensor.Matrix) {
 		weightGradient(x, w, g)
 		x.owe(g, w)
@@ -28,7 +28,7 @@ func Linear(x, w *Var) *Var {
 func weightGradient(x, w *Var, g *tensor.Matrix) {
 	if w.wants {
 		dw, add := w.Grad()
-		x.tape.Team.MatMulT(dw, x.Value(), g, add)
+		x.tape.Team.MatMulT(dw, x.Value(), g, kernel.Output(add))
 	}
 }
 
@@ -43,7 +43,7 @@ func AddLinear(z, x, w *Var) *Var {
 	if !inPlace {
 		t.Team.Copy(sum, from)
 	}
-	t.Team.MatMul(sum, x.Value(), w.Value(), false, true)
+	t.Team.MatMul(sum, x.Value(), w.Value(), kernel.Straight, kernel.Accumulate)
 	return t.Record(Op{Value: sum, Inputs: []*Var{z, x, w}, Keeps: []*Var{x, w}, Reads: true, Backward: func(g *tensor.Matrix) {
 		weightGradient(x, w, g)
 		x.owe(g.Share(), w)
@@ -162,7 +162,7 @@ func Dropout(x *Var, mask kernel.Mask) *Var {
 	if s := x.sparse; s != nil {
 		masked := func(a *kernel.CSR, transposed bool) *kernel.CSR {
 			b := *a
-			b.Values = x.tape.Team.MaskEntries(a, mask, transposed)
+			b.Values = x.tape.Team.MaskEntries(a, mask, kernel.Orientation(transposed))
 			return &b
 		}
 		v := x.tape.sparse(&Sparse{masked(s.Rows, false), masked(s.Columns, true)}, x.set)

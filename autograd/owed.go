@@ -1,6 +1,9 @@
 package autograd
 
-import "weft/tensor"
+import (
+	"weft/kernel"
+	"weft/tensor"
+)
 
 // owed is a term g·wᵀ of a value's gradient that is not computed yet. Products put it off until nobody reads
 // the value any more; the gradient then takes the value's memory. So a layer's input and its gradient never
@@ -17,7 +20,7 @@ func (v *Var) owe(g *tensor.Matrix, w *Var) {
 		g.Release()
 	case v.leaf:
 		dv, add := v.Grad()
-		v.tape.Team.MatMul(dv, g, w.Value(), true, add)
+		v.tape.Team.MatMul(dv, g, w.Value(), kernel.Transposed, kernel.Output(add))
 		g.Release()
 	default:
 		w.kept++
@@ -35,7 +38,7 @@ func (v *Var) pay() {
 		} else {
 			v.grad = v.memory()
 		}
-		v.tape.Team.MatMul(v.grad, o.g, o.w.Value(), true, add)
+		v.tape.Team.MatMul(v.grad, o.g, o.w.Value(), kernel.Transposed, kernel.Output(add))
 		o.g.Release()
 		o.w.kept--
 		o.w.releaseUnused()

@@ -115,14 +115,14 @@ func TestNaNStays(t *testing.T) {
 		a := s.rows(3, [][]int32{{0, 1}, {1, 2}, {2}})
 		x, z := s.normal(3, 5), s.blank(3, 5)
 		x.Floats()[1*5+2] = nan
-		s.team.SpMM(z, a, x, kernel.Scales{}, false)
+		s.team.SpMM(z, a, x, kernel.Scales{}, kernel.Replace)
 		isNaN("spmm", z, 2)
 		isNaN("spmm", z, 5+2)
 
 		score := s.normal(3, 1)
 		score.Floats()[1] = nan
 		state := s.team.AttentionStart(3, 1, 5)
-		s.team.Attend(state, kernel.Attention{Heads: 1, Width: 5, Slope: .2, Source: s.normal(3, 5), SourceScore: score, TargetScore: s.normal(3, 1)}, a, nil, true)
+		s.team.Attend(state, kernel.Attention{Heads: 1, Width: 5, Slope: .2, Source: s.normal(3, 5), SourceScore: score, TargetScore: s.normal(3, 1)}, a, nil, kernel.Last)
 		out := state.Out
 		isNaN("attention", out, 0)
 		isNaN("attention", out, 5)
@@ -139,7 +139,7 @@ func TestNaNStays(t *testing.T) {
 			t.Errorf("the sum of squares of NaN is %v", v)
 		}
 		top, arg := s.blank(3, 5), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 3, 5)
-		s.team.Max(top, arg, a, x, nil, nil, true)
+		s.team.Max(top, arg, a, x, nil, nil, kernel.Replace)
 		isNaN("max, NaN last", top, 2)
 		isNaN("max, NaN first", top, 5+2)
 	})

@@ -67,9 +67,19 @@ func (t *Team) AttentionStart(rows, heads, width int) *AttentionState {
 	return &AttentionState{Maximum: t.Memory.New(tensor.Activations, rows, heads), Out: t.Memory.New(tensor.Activations, rows, heads*width)}
 }
 
-// Attend extends the state by the edges of one block: row i of e lists sources of destination i. loops (Int32, rows × 1, nil: none)
-// says how many self loops each row has besides; sources and destinations are then the same rows. With last set no block follows.
-func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matrix, last bool) {
+// Ending says whether a block of edges is the last of a state.
+type Ending bool
+
+// More blocks follow, or none does.
+const (
+	More Ending = false
+	Last Ending = true
+)
+
+// Attend extends the state by the edges of one block: row i of e lists sources of destination i. loops (Int32, rows × 1,
+// nil: none) says how many self loops each row has besides; sources and destinations are then the same rows.
+func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matrix, end Ending) {
+	last := end == Last
 	if s.sum == nil && !last {
 		s.sum = t.scratch(tensor.Float32, e.Rows, a.Heads)
 	}

@@ -16,21 +16,24 @@ type AttentionGradients struct {
 	Target, A                *tensor.Matrix // GATv2
 }
 
-// AttendBackward adds one block's gradients: e as in Attend and transposed its transpose, g the output's gradient, gOut the
-// scalar ⟨g, output⟩ per destination and head, logSum the state's Maximum after the last block. Coefficients are computed again from
-// the scores. GATv1's gradient of a target score is right when all blocks' are added: it uses that ∂ of the scores of all of a
-// destination's edges have sum 0.
-func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR, loops, g, gOut, logSum *tensor.Matrix) {
+// Attended is what the backward pass takes of each destination: the gradient of its output (rows × heads·width), and for
+// each head (rows × heads) the product ⟨gradient, output⟩ and the state's Maximum after the last block.
+type Attended struct{ Grad, GradDotOut, LogSum *tensor.Matrix }
+
+// AttendBackward adds one block's gradients to d. e and loops are as in Attend, and transposed is the transpose of e.
+// Coefficients are computed again from the scores. GATv1's gradient of a target score is right when all blocks' are
+// added: it uses that ∂ of the scores of all of a destination's edges have sum 0.
+func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR, loops *tensor.Matrix, of Attended) {
 	args := a.c(e)
-	check("gradient", g, e.Rows, a.Heads*a.Width)
-	check("⟨g, output⟩", gOut, e.Rows, a.Heads)
-	check("log-sum-exp", logSum, e.Rows, a.Heads)
-	args.log_sum, args.g, args.g_dot_out = floats(logSum), floats(g), floats(gOut)
+	check("gradient", of.Grad, e.Rows, a.Heads*a.Width)
+	check("⟨gradient, output⟩", of.GradDotOut, e.Rows, a.Heads)
+	check("log-sum-exp", of.LogSum, e.Rows, a.Heads)
+	args.log_sum, args.g, args.g_dot_out = floats(of.LogSum), floats(of.Grad), floats(of.GradDotOut)
 	args.picks = boolean(a.picks(e))
 	pack := t.scratch(tensor.Float32, e.Rows, C.WEFT_PACK*a.Heads)
 	args.pack = floats(pack)
 	t.rows(C.weft_attend_pack, unsafe.Pointer(&args), e.Rows, C.WEFT_PACK*a.Heads)
-	t.backTarget(args, d, a, e, loops, g, pack)
+	t.backTarget(args, d, a, e, loops, of.Grad, pack)
 	t.backSource(args, d, a, transposed, loops)
 	pack.Release()
 }
@@ -68,9 +71,10 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 			args.d_a, args.da_row = doubles(partial.RowRange(k, k+1)), floats(row.RowRange(k, k+1))
 			C.weft_run(C.weft_attend_back_target_v2, unsafe.Pointer(&args), C.int64_t(lo), C.int64_t(hi))
 		}
-		t.Parallel(n, func(k int) { run(args, k, k*C.WEFT_TILE, min((k+1)*C.WEFT_TILE, e.Rows)) })
+		call := Call{names[C.weft_attend_back_target_v2], Shape{e.Rows, a.Heads * a.Width}}
+		t.make(call, n, func(k int) { run(args, k, k*C.WEFT_TILE, min((k+1)*C.WEFT_TILE, e.Rows)) })
 		for range p.each() {
-			t.Parallel(lanes, func(k int) { run(part, n+k, k, k+1) })
+			t.make(Call{call.Kernel, Shape{lanes}}, lanes, func(k int) { run(part, n+k, k, k+1) })
 		}
 		t.mergeTiles(partial, func(c int, v float64) { d.A.Floats()[c] += float32(v) })
 		partial.Release()

@@ -94,9 +94,9 @@ func TestTwoBlocks(t *testing.T) {
 
 	t.Run("sum", func(t *testing.T) {
 		one, two := team.Memory.New(tensor.Activations, rows, heads*width), team.Memory.New(tensor.Activations, rows, heads*width)
-		team.SpMM(one, a, x, kernel.Scales{}, false)
-		team.SpMM(two, left, x1, kernel.Scales{}, false)
-		team.SpMM(two, right, x2, kernel.Scales{}, true)
+		team.SpMM(one, a, x, kernel.Scales{}, kernel.Replace)
+		team.SpMM(two, left, x1, kernel.Scales{}, kernel.Replace)
+		team.SpMM(two, right, x2, kernel.Scales{}, kernel.Accumulate)
 		close32(t, "sum", two, one)
 	})
 	t.Run("max", func(t *testing.T) {
@@ -108,10 +108,10 @@ func TestTwoBlocks(t *testing.T) {
 			return normal(team, r, rows, heads*width), team.Memory.NewElement(tensor.Buffers, tensor.Int32, rows, heads*width)
 		}
 		one, arg := start()
-		team.Max(one, arg, a, x, nil, nil, true)
+		team.Max(one, arg, a, x, nil, nil, kernel.Replace)
 		two, arg2 := start()
-		team.Max(two, arg2, right, x2, ids.Reshape(cols, 1).RowRange(at, cols), nil, true) // in either order
-		team.Max(two, arg2, left, x1, nil, nil, false)
+		team.Max(two, arg2, right, x2, ids.Reshape(cols, 1).RowRange(at, cols), nil, kernel.Replace) // in either order
+		team.Max(two, arg2, left, x1, nil, nil, kernel.Accumulate)
 		close32(t, "max", two, one)
 		if !slices.Equal(arg.Int32s(), arg2.Int32s()) {
 			t.Error("the sources of the maxima differ")
@@ -134,7 +134,7 @@ func TestTwoBlocks(t *testing.T) {
 					} else {
 						k.SourceScore, k.TargetScore = p.score, target
 					}
-					team.Attend(s, k, p.e, nil, n == len(parts)-1)
+					team.Attend(s, k, p.e, nil, kernel.Ending(n == len(parts)-1))
 				}
 				return s.Out, s.Maximum
 			}
@@ -159,7 +159,7 @@ func TestBlocksTakeOneSide(t *testing.T) {
 	g := normal(team, r, rows, width)
 	whole := kernel.Attention{Heads: 1, Width: width, Slope: .2, Source: x, SourceScore: score, TargetScore: target, Whole: true}
 	s := team.AttentionStart(rows, 1, width)
-	team.Attend(s, whole, a, nil, true)
+	team.Attend(s, whole, a, nil, kernel.Last)
 	gOut := team.Memory.New(tensor.Buffers, rows, 1)
 	team.RowDots(gOut, g, s.Out)
 	backward := func(d *tensor.Matrix, k kernel.Attention, e *kernel.CSR, from, to int) {
@@ -167,7 +167,7 @@ func TestBlocksTakeOneSide(t *testing.T) {
 		rest := kernel.AttentionGradients{
 			Source: team.Zeros(tensor.Gradients, to-from, width), SourceScore: team.Zeros(tensor.Gradients, to-from, 1), TargetScore: d,
 		}
-		team.AttendBackward(rest, k, e, team.Transpose(e, tensor.Graph), nil, g, gOut, s.Maximum)
+		team.AttendBackward(rest, k, e, team.Transpose(e, tensor.Graph), nil, kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: s.Maximum})
 	}
 	one, two := team.Zeros(tensor.Gradients, rows, 1), team.Zeros(tensor.Gradients, rows, 1)
 	backward(one, whole, a, 0, cols)

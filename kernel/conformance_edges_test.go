@@ -20,7 +20,7 @@ func (s *suite) spmm(what string, a *kernel.CSR, scales kernel.Scales, cols int,
 		z = s.normal(a.Rows, cols)
 		start = exact(z)
 	}
-	s.team.SpMM(z, a, x, scales, accumulate)
+	s.team.SpMM(z, a, x, scales, kernel.Output(accumulate))
 	want, terms := start.Clone(), magnitudes(start)
 	of := func(read func(*tensor.Matrix) []float64) *reference.Aggregation {
 		return &reference.Aggregation{
@@ -137,8 +137,8 @@ func conformSparseDense(s *suite) {
 		}
 		w, g := s.normal(a.Cols, shape[2]), s.normal(a.Rows, shape[2])
 		z, dw := s.blank(a.Rows, shape[2]), s.blank(a.Cols, shape[2])
-		s.team.SpMM(z, a, w, kernel.Scales{}, false)
-		s.team.SpMM(dw, s.team.Transpose(a, tensor.Graph), g, kernel.Scales{}, false)
+		s.team.SpMM(z, a, w, kernel.Scales{}, kernel.Replace)
+		s.team.SpMM(dw, s.team.Transpose(a, tensor.Graph), g, kernel.Scales{}, kernel.Replace)
 		s.rowwise(case_("x·w", shape), z, reference.MatMul(dense, exact(w)), longest(a))
 		s.rowwise(case_("xᵀ·g", shape), dw, reference.MatMulTransA(dense, exact(g)), a.Rows)
 	}
@@ -202,7 +202,7 @@ func (s *suite) max(what string, a *kernel.CSR, x, g, self, ids *tensor.Matrix) 
 	s.t.Helper()
 	n, cols := a.Rows, x.Cols
 	z, arg := s.blank(n, cols), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, n, cols)
-	s.team.Max(z, arg, a, x, ids, self, true)
+	s.team.Max(z, arg, a, x, ids, self, kernel.Replace)
 	dx := s.normal(n, cols)
 	start := exact(dx)
 	s.team.MaxBackward(dx, s.team.Transpose(a, tensor.Graph), g, arg, ids, self)
@@ -298,7 +298,7 @@ func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Mat
 	s.team.Attend(state, kernel.Attention{
 		Heads: heads, Width: 1, Slope: 1, Source: ones, SourceScore: ones, TargetScore: none, Mask: mask, SourceIDs: ids,
 		TargetIDs: s.ints(targets).Reshape(len(targets), 1),
-	}, rows, nil, true)
+	}, rows, nil, kernel.Last)
 	keep, sums, scale := make([]float64, len(g.indices)*heads), values(state.Out), kept(s, mask)
 	for i := range n {
 		before := map[int32]int64{} // the last of the edges from each source
@@ -419,7 +419,7 @@ func (s *suite) attention(what string, g network, heads, width int, mask kernel.
 	s.team.HeadDot(k.SourceScore, x, aSource)
 	s.team.HeadDot(k.TargetScore, x, aTarget)
 	state := s.team.AttentionStart(n, heads, width)
-	s.team.Attend(state, k, g.a, g.loops, true)
+	s.team.Attend(state, k, g.a, g.loops, kernel.Last)
 	out, logSum := state.Out, state.Maximum
 	r := g.reference(heads, keep)
 	want, lse := reference.GAT(r, exact(x), values(aSource), values(aTarget))
@@ -432,7 +432,7 @@ func (s *suite) attention(what string, g network, heads, width int, mask kernel.
 		start := exact(d.Source)
 		dSource, dTarget, gOut := s.team.Zeros(tensor.Buffers, 1, cols), s.team.Zeros(tensor.Buffers, 1, cols), s.blank(n, heads)
 		s.team.RowDots(gOut, dOut, out)
-		s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, dOut, gOut, logSum)
+		s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, kernel.Attended{Grad: dOut, GradDotOut: gOut, LogSum: logSum})
 		s.team.HeadDotBackward(d.Source, dSource, d.SourceScore, x, aSource)
 		s.team.HeadDotBackward(d.Source, dTarget, d.TargetScore, x, aTarget)
 		s.rowwise(what+case_(", whole", k.Whole)+", gradient", d.Source, start.Plus(dx), terms)
@@ -449,7 +449,7 @@ func (s *suite) attention2(what string, g network, heads, width int, mask kernel
 	s.team.Scale(att, float32(1/math.Sqrt(float64(width))), att)
 	k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, Target: y, A: att, Mask: mask}
 	state := s.team.AttentionStart(n, heads, width)
-	s.team.Attend(state, k, g.a, g.loops, true)
+	s.team.Attend(state, k, g.a, g.loops, kernel.Last)
 	out, logSum := state.Out, state.Maximum
 	r := g.reference(heads, keep)
 	want, lse := reference.GATv2(r, exact(x), exact(y), values(att))
@@ -459,7 +459,7 @@ func (s *suite) attention2(what string, g network, heads, width int, mask kernel
 	d := kernel.AttentionGradients{Source: s.normal(n, cols), Target: s.normal(n, cols), A: s.normal(1, cols)}
 	startX, startY, startA, gOut := exact(d.Source), exact(d.Target), exact(d.A), s.blank(n, heads)
 	s.team.RowDots(gOut, dOut, out)
-	s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, dOut, gOut, logSum)
+	s.team.AttendBackward(d, k, g.a, g.transposed, g.loops, kernel.Attended{Grad: dOut, GradDotOut: gOut, LogSum: logSum})
 	dx, dy, da := reference.GATv2Backward(r, exact(x), exact(y), values(att), exact(dOut))
 	s.rowwise(what+", source gradient", d.Source, startX.Plus(dx), terms)
 	s.rowwise(what+", target gradient", d.Target, startY.Plus(dy), terms)

@@ -1,6 +1,10 @@
 package kernel_test
 
-import "math"
+import (
+	"math"
+
+	"weft/kernel"
+)
 
 // Kernels that message functions are made of.
 
@@ -59,7 +63,7 @@ func conformColumns(s *suite) {
 					want[at] = v
 				}
 			}
-			s.team.Columns(z, 3, x, 1, cols, add)
+			s.team.Columns(z, 3, x, 1, cols, kernel.Output(add))
 			for k, w := range want {
 				if z.Floats()[k] != w {
 					s.t.Fatalf("%s: number %d is %v, want %v", what, k, z.Floats()[k], w)

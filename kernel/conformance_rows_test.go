@@ -372,11 +372,11 @@ func conformLayerNorm(s *suite) {
 			dx, dgamma, dbeta := reference.LayerNormBackward(exact(x), values(norm.Gamma), passed)
 			got, over := s.blank(rows, cols), s.copy(g)
 			toGamma, toBeta := s.team.Zeros(tensor.Buffers, 1, cols), s.team.Zeros(tensor.Buffers, 1, cols)
-			s.team.LayerNormBackward(got, toGamma, toBeta, g, x, norm, act, mask)
+			s.team.LayerNormBackward(kernel.NormGradients{X: got, Gamma: toGamma, Beta: toBeta}, g, x, norm, act, mask)
 			s.within(what+", gradient", got.Floats(), dx.Data, func(i int) float64 { return 400 * u * steep(i) * math.Max(1, math.Abs(dx.Data[i])) })
 			s.within(what+", gamma", toGamma.Floats(), dgamma, func(int) float64 { return sumError(rows) * float64(rows) * largest * 8 })
 			s.within(what+", beta", toBeta.Floats(), dbeta, func(int) float64 { return sumError(1) * float64(rows) * 8 })
-			s.team.LayerNormBackward(over, toGamma, toBeta, over, x, norm, act, mask)
+			s.team.LayerNormBackward(kernel.NormGradients{X: over, Gamma: toGamma, Beta: toBeta}, over, x, norm, act, mask)
 			if !slices.Equal(got.Floats(), over.Floats()) {
 				s.t.Fatalf("%s: the gradient in place is another", what)
 			}
@@ -526,7 +526,7 @@ func conformSGD(s *suite) {
 						for i := range clipped {
 							clipped[i] *= clip
 						}
-						s.team.SGD(w, g, b, .1, momentum, decay, clip, step == 0)
+						s.team.SGD(w, g, b, kernel.SGDStep{Rate: .1, Momentum: momentum, Decay: decay, Clip: clip, First: step == 0})
 						reference.SGD(p, clipped, buffer, .1, momentum, decay)
 						s.elements(case_(n, "momentum", momentum, "decay", decay, "clip", clip, "step", step), w.Floats(), p, 40)
 					}
@@ -547,12 +547,12 @@ func conformMatMul(s *suite) {
 			}
 			want, terms := reference.MatMul(exact(x), of), reference.MatMul(magnitudes(exact(x)), magnitudes(of))
 			z := s.blank(rows, out)
-			s.team.MatMul(z, x, w, transposed, false)
+			s.team.MatMul(z, x, w, kernel.Orientation(transposed), kernel.Replace)
 			what := case_(rows, in, out, "transposed", transposed)
 			s.sums(what, z.Floats(), want.Data, terms.Data, in)
 			more := s.normal(rows, out)
 			want, terms = want.Plus(exact(more)), terms.Plus(magnitudes(exact(more)))
-			s.team.MatMul(more, x, w, transposed, true)
+			s.team.MatMul(more, x, w, kernel.Orientation(transposed), kernel.Accumulate)
 			s.sums(what+", accumulated", more.Floats(), want.Data, terms.Data, in)
 		}
 	}
@@ -573,11 +573,11 @@ func conformMatMulT(s *suite) {
 		x, g := s.normal(rows, in), s.normal(rows, out)
 		want, terms := reference.MatMulTransA(exact(x), exact(g)), reference.MatMulTransA(magnitudes(exact(x)), magnitudes(exact(g)))
 		z := s.blank(in, out)
-		s.team.MatMulT(z, x, g, false)
+		s.team.MatMulT(z, x, g, kernel.Replace)
 		s.sums(case_(rows, in, out), z.Floats(), want.Data, terms.Data, rows)
 		more := s.normal(in, out)
 		want, terms = want.Plus(exact(more)), terms.Plus(magnitudes(exact(more)))
-		s.team.MatMulT(more, x, g, true)
+		s.team.MatMulT(more, x, g, kernel.Accumulate)
 		s.sums(case_(rows, in, out, "accumulated"), more.Floats(), want.Data, terms.Data, rows)
 	}
 	s.each(append([]int{40000}, heights...), func(s *suite, rows int) { // 40000 rows: more tiles than partial sums

@@ -154,7 +154,7 @@ func (p *pieces) spmm(args *C.weft_spmm_args, a *CSR, x *tensor.Matrix) {
 		}
 		for from := 0; from < x.Cols; from += p.columns {
 			count := min(p.columns, x.Cols-from)
-			p.team.Columns(packed, 0, x.RowRange(first, after), from, count, false)
+			p.team.Columns(packed, 0, x.RowRange(first, after), from, count, Replace)
 			piece.z, piece.own, piece.cols = at(args.z, from), at(args.own, from), C.int64_t(count)
 			p.team.edges(C.weft_spmm, unsafe.Pointer(&piece), a, a.Hubs, count)
 		}

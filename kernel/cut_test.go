@@ -105,7 +105,7 @@ func TestPiecesHaveTheSameBits(t *testing.T) {
 			sum := func(team *Team) []float32 {
 				z := team.Memory.New(tensor.Activations, n, test.columns)
 				copy(z.Floats(), start.Floats())
-				team.SpMM(z, a, x, s, test.accumulate)
+				team.SpMM(z, a, x, s, Output(test.accumulate))
 				return z.Floats()
 			}
 			want := sum(whole)
@@ -134,7 +134,7 @@ func TestPlanTakesPieces(t *testing.T) {
 		a := scattered(team, rand.New(rand.NewPCG(6, 6)), n, n, degree, false)
 		x, z := memory.New(tensor.Activations, n, columns), memory.New(tensor.Activations, n, columns)
 		team.plan, team.Uncut = plan, uncut
-		team.SpMM(z, a, x, Scales{}, false)
+		team.SpMM(z, a, x, Scales{}, Replace)
 		return int(memory.Peak())
 	}
 	for _, test := range []struct {

@@ -35,8 +35,27 @@ func refused(status, m, n, k int) any {
 // number of a large result that it waits for lines to be read that it then overwrites.
 func WritesPastCaches(rows, in, out int) bool { return in <= 32 && rows*out >= 32<<20/4 }
 
-// MatMul is z = x·w, or z += x·w, for x rows × in and w in × out; with transposed, w is out × in and is read as its transpose.
-func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
+// Output says what a kernel does with what its output holds.
+type Output bool
+
+// The result replaces it, or extends it: a sum is added to, and a maximum is taken with it.
+const (
+	Replace    Output = false
+	Accumulate Output = true
+)
+
+// Orientation says how a matrix is read.
+type Orientation bool
+
+// A matrix is read as it is stored, or as its transpose.
+const (
+	Straight   Orientation = false
+	Transposed Orientation = true
+)
+
+// MatMul is z = x·w for x rows × in and w in × out, or out × in where it is read transposed.
+func (t *Team) MatMul(z, x, w *tensor.Matrix, read Orientation, to Output) {
+	transposed, accumulate := read == Transposed, to == Accumulate
 	in, out := w.Rows, w.Cols
 	if transposed {
 		in, out = out, in
@@ -63,7 +82,7 @@ func (t *Team) MatMul(z, x, w *tensor.Matrix, transposed, accumulate bool) {
 		defer fullZ.Release()
 	}
 	parts := min(whole, t.threads*chunks)
-	t.Parallel(rest+parts, func(k int) {
+	t.make(Call{"product", Shape{x.Rows, in, out}}, rest+parts, func(k int) {
 		if k < rest {
 			clear(fullX.Floats()[copy(fullX.Floats(), restOfX.Floats()):])
 			if accumulate {
@@ -111,9 +130,9 @@ func (p *product) release() {
 	C.weft_product_free(p.handle)
 }
 
-// MatMulT is z = xᵀ·g, or z += xᵀ·g, for x rows × in and g rows × out: the gradient of a weight. It sums over the rows in fixed
-// tiles.
-func (t *Team) MatMulT(z, x, g *tensor.Matrix, accumulate bool) {
+// MatMulT is z = xᵀ·g for x rows × in and g rows × out: the gradient of a weight. It sums over the rows in fixed tiles.
+func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
+	accumulate := to == Accumulate
 	check("factor", g, x.Rows, z.Cols)
 	check("product", z, x.Cols, g.Cols)
 	if x.Rows == 0 && !accumulate {
@@ -130,7 +149,7 @@ func (t *Team) MatMulT(z, x, g *tensor.Matrix, accumulate bool) {
 		z: floats(z), partial: floats(partial), scratch: floats(panels), x: floats(x), g: floats(g), rows: C.int64_t(x.Rows), in: in, out: out,
 		lanes: C.int64_t(count), tile: laneRows, accumulate: boolean(accumulate),
 	}
-	t.rows(C.weft_weight, unsafe.Pointer(args), count, grain)
+	t.ranges(C.weft_weight, unsafe.Pointer(args), Shape{x.Rows, x.Cols, g.Cols}, count, grain)
 	t.rows(C.weft_weight_sum, unsafe.Pointer(args), x.Cols, count*g.Cols)
 	partial.Release()
 	panels.Release()

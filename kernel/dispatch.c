@@ -16,6 +16,15 @@ void weft_set_level(int level) {
 	active = level == WEFT_AVX512 ? weft_table_avx512 : level == WEFT_AVX2 ? weft_table_avx2 : weft_table_portable;
 }
 
+const char *weft_name(int kernel) {
+	static const char *const names[] = {
+#define X(name) #name,
+		WEFT_KERNELS(X)
+#undef X
+	};
+	return names[kernel];
+}
+
 void weft_run(int kernel, const void *args, int64_t lo, int64_t hi) { active[kernel](args, lo, hi); }
 
 void weft_pause(void) {

@@ -72,7 +72,7 @@ func (p *parts) rowsOf(m *tensor.Matrix, list *[]perPart) *tensor.Matrix {
 
 // run runs a kernel over the parts.
 func (p *parts) run(name C.int, args unsafe.Pointer) {
-	p.team.Parallel(lanes, func(k int) { C.weft_run(name, args, C.int64_t(k), C.int64_t(k+1)) })
+	p.team.make(Call{names[name], Shape{lanes}}, lanes, func(k int) { C.weft_run(name, args, C.int64_t(k), C.int64_t(k+1)) })
 }
 
 // each goes through the parts of every hub, a matrix of them at a time, and gives the hub's row and whether it begins with them.

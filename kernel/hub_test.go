@@ -42,7 +42,7 @@ func TestHubRow(t *testing.T) {
 	}
 	z := team.Zeros(tensor.Activations, n, 37)
 	team.Fill(z, 1)
-	team.SpMM(z, a, x, s, true)
+	team.SpMM(z, a, x, s, kernel.Accumulate)
 	for c := range want {
 		w := 1 + float64(s.Row.Floats()[0])*(want[c]+float64(s.Self.Floats()[0])*float64(x.Floats()[c]))
 		if d := math.Abs(float64(z.Floats()[c]) - w); d > 1e-5*size[c] {
@@ -52,7 +52,7 @@ func TestHubRow(t *testing.T) {
 	three := kernel.NewTeam(3, team.Memory)
 	again := three.Zeros(tensor.Activations, n, 37)
 	three.Fill(again, 1)
-	three.SpMM(again, a, x, s, true)
+	three.SpMM(again, a, x, s, kernel.Accumulate)
 	if !slices.Equal(z.Floats(), again.Floats()) {
 		t.Error("one and three threads differ")
 	}
@@ -125,7 +125,7 @@ func attendBlocks(team *kernel.Team, k kernel.Attention, g *tensor.Matrix, apart
 	team.Fill(state.Maximum, float32(math.NaN()))
 	team.Fill(state.Out, float32(math.NaN()))
 	each(func(k kernel.Attention, _ kernel.AttentionGradients, b *kernel.CSR, last bool) {
-		team.Attend(state, k, b, nil, last)
+		team.Attend(state, k, b, nil, kernel.Ending(last))
 	})
 	gOut := zeros(rows, k.Heads)
 	team.RowDots(gOut, g, state.Out)
@@ -134,7 +134,7 @@ func attendBlocks(team *kernel.Team, k kernel.Attention, g *tensor.Matrix, apart
 		if !apart {
 			transposed.Hubs = nil
 		}
-		team.AttendBackward(d, k, b, transposed, nil, g, gOut, state.Maximum)
+		team.AttendBackward(d, k, b, transposed, nil, kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: state.Maximum})
 	})
 	return map[string]*tensor.Matrix{
 		"output": state.Out, "log-sum-exp": state.Maximum, "source gradient": d.Source, "source score's gradient": d.SourceScore,
@@ -197,10 +197,10 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 					names.Int32s()[i] = int32(i)
 				}
 			}
-			team.Max(z, arg, right, x.RowRange(at, n), names.RowRange(at, n), nil, true)
-			team.Max(z, arg, left, x.RowRange(0, at), names.RowRange(0, at), nil, false)
+			team.Max(z, arg, right, x.RowRange(at, n), names.RowRange(at, n), nil, kernel.Replace)
+			team.Max(z, arg, left, x.RowRange(0, at), names.RowRange(0, at), nil, kernel.Accumulate)
 		} else {
-			team.Max(z, arg, a, x, ids, self, true)
+			team.Max(z, arg, a, x, ids, self, kernel.Replace)
 		}
 		transposed := team.Transpose(a, tensor.Graph)
 		if !apart {
@@ -254,7 +254,7 @@ func TestHubMaxOfNaN(t *testing.T) {
 			x.Floats()[i*3+0], x.Floats()[i*3+1] = float32(math.NaN()), float32(math.NaN())
 		}
 		x.Floats()[40_000*3+2], x.Floats()[20_000*3+2] = 50, 50
-		s.team.Max(z, arg, a, x, nil, loops, true)
+		s.team.Max(z, arg, a, x, nil, loops, kernel.Replace)
 		if got := arg.Int32s()[:3]; !slices.Equal(got, []int32{0, 30_000, 20_000}) {
 			t.Errorf("sources %v", got)
 		}
@@ -276,7 +276,7 @@ func TestHubMaxOfEqualEdges(t *testing.T) {
 		}
 		x := s.of(-5, -5, 1, 1, -7, -3).Reshape(3, 2)
 		z, arg := s.blank(3, 2), s.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 3, 2)
-		s.team.Max(z, arg, a, x, nil, nil, true)
+		s.team.Max(z, arg, a, x, nil, nil, kernel.Replace)
 		if !slices.Equal(z.Floats(), []float32{0, 0, -5, -3, 0, 0}) || !slices.Equal(arg.Int32s(), []int32{-1, -1, 0, 2, -1, -1}) {
 			t.Errorf("maxima %v of %v", z.Floats(), arg.Int32s())
 		}
@@ -298,7 +298,7 @@ func TestHubAttentionOfEqualEdges(t *testing.T) {
 	a.FindHubs()
 	x, score := normal(team, r, 2, 6), normal(team, r, 2, 2)
 	s := team.AttentionStart(2, 2, 3)
-	team.Attend(s, kernel.Attention{Heads: 2, Width: 3, Slope: .2, Source: x, SourceScore: score, TargetScore: score}, a, nil, true)
+	team.Attend(s, kernel.Attention{Heads: 2, Width: 3, Slope: .2, Source: x, SourceScore: score, TargetScore: score}, a, nil, kernel.Last)
 	for c, want := range x.Floats()[:6] { // the mean of equal rows; equal edges are added one after the other, each with its rounding
 		if got := s.Out.Floats()[6+c]; !(math.Abs(float64(got-want)) <= 1e-2*math.Abs(float64(want))) || s.Out.Floats()[c] != 0 {
 			t.Errorf("column %d: %v, want %v", c, got, want)
@@ -319,7 +319,7 @@ func TestScoresOfNoWeight(t *testing.T) {
 	score.Floats()[0] = float32(math.Inf(-1))
 	k := kernel.Attention{Heads: 1, Width: 5, Slope: .2, Source: x, SourceScore: score, TargetScore: target}
 	s := team.AttentionStart(2, 1, 5)
-	team.Attend(s, k, a, nil, true)
+	team.Attend(s, k, a, nil, kernel.Last)
 	if !slices.Equal(s.Out.Floats()[:5], x.Floats()[5:]) || !slices.Equal(s.Out.Floats()[5:], make([]float32, 5)) {
 		t.Errorf("outputs %v of sources %v", s.Out.Floats(), x.Floats())
 	}

@@ -41,19 +41,19 @@ func TestInfiniteRow(t *testing.T) {
 			x, score, target := normal(team, r, n, heads*width), normal(team, r, n, heads), normal(team, r, n, heads)
 			k := kernel.Attention{Heads: heads, Width: width, Slope: .2, Source: x, SourceScore: score, TargetScore: target}
 			s := team.AttentionStart(n, heads, width)
-			team.Attend(s, k, a, nil, true)
+			team.Attend(s, k, a, nil, kernel.Last)
 			g, gOut := normal(team, r, n, heads*width), normal(team, r, n, heads)
 			g.Floats()[last*heads*width] = infinity
 			d := kernel.AttentionGradients{
 				Source:      team.Zeros(tensor.Gradients, n, heads*width),
 				SourceScore: team.Zeros(tensor.Gradients, n, heads), TargetScore: team.Zeros(tensor.Gradients, n, heads),
 			}
-			team.AttendBackward(d, k, a, transposed, nil, g, gOut, s.Maximum)
+			team.AttendBackward(d, k, a, transposed, nil, kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: s.Maximum})
 			onlyFirst("gradient", heads, width, d.Source)
 			x.Floats()[last*heads*width] = infinity
-			team.Attend(s, k, a, nil, true)
+			team.Attend(s, k, a, nil, kernel.Last)
 			onlyFirst("output", heads, width, s.Out)
-			team.SpMM(s.Out, a, x, kernel.Scales{}, false)
+			team.SpMM(s.Out, a, x, kernel.Scales{}, kernel.Replace)
 			onlyFirst("sum", heads, width, s.Out)
 		}
 	}

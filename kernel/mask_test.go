@@ -121,7 +121,7 @@ func (s *suite) sparseMask(a *kernel.CSR, mask kernel.Mask, dense []float32) {
 	ones.Values = s.team.Memory.New(tensor.Features, 1, a.Entries())
 	s.team.Fill(ones.Values, 1)
 	transposed := s.team.Transpose(&ones, tensor.Features)
-	byRow, byColumn := s.team.MaskEntries(&ones, mask, false).Floats(), s.team.MaskEntries(transposed, mask, true).Floats()
+	byRow, byColumn := s.team.MaskEntries(&ones, mask, kernel.Straight).Floats(), s.team.MaskEntries(transposed, mask, kernel.Transposed).Floats()
 	for i := range a.Rows {
 		for k, c := range list(a, i) {
 			if got, want := byRow[int(a.Indptr.Int64s()[i])+k], dense[i*a.Cols+int(c)]; got != want {
@@ -146,7 +146,7 @@ func TestMaskOfOnesEntries(t *testing.T) {
 		ones.Values = s.team.Memory.New(tensor.Features, 1, a.Entries())
 		s.team.Fill(ones.Values, 1)
 		mask := kernel.NewMask(8, .4, nil)
-		if !slices.Equal(s.team.MaskEntries(a, mask, false).Floats(), s.team.MaskEntries(&ones, mask, false).Floats()) {
+		if !slices.Equal(s.team.MaskEntries(a, mask, kernel.Straight).Floats(), s.team.MaskEntries(&ones, mask, kernel.Straight).Floats()) {
 			t.Error("the mask of a matrix without values is not that of one with ones")
 		}
 	})

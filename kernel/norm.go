@@ -116,18 +116,21 @@ func (t *Team) LayerNorm(z, x *tensor.Matrix, n Normalization, epsilon float64, 
 	t.rows(C.weft_layer_norm, unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
-// LayerNormBackward is dx for g = dLoss/dz of LayerNorm, with dgamma and dbeta (1 × cols) added to. dx may be g.
-func (t *Team) LayerNormBackward(dx, dgamma, dbeta, g, x *tensor.Matrix, n Normalization, act Activation, m Mask) {
-	tensor.SameShape(dx, x)
+// NormGradients are the gradients of LayerNorm's input (like x), and of its parameters (1 × cols).
+type NormGradients struct{ X, Gamma, Beta *tensor.Matrix }
+
+// LayerNormBackward sets d.X for g = dLoss/dz of LayerNorm, and adds to d.Gamma and d.Beta. d.X may be g.
+func (t *Team) LayerNormBackward(d NormGradients, g, x *tensor.Matrix, n Normalization, act Activation, m Mask) {
+	tensor.SameShape(d.X, x)
 	a, b := t.scratch(tensor.Float64, tiles(x.Rows), x.Cols), t.scratch(tensor.Float64, tiles(x.Rows), x.Cols)
 	args := &C.weft_layer_back_args{
-		dx: floats(dx), tile_g: doubles(a), tile_gx: doubles(b), g: floats(g), x: floats(x), mean: floats(n.Mean), rstd: floats(n.Rstd),
+		dx: floats(d.X), tile_g: doubles(a), tile_gx: doubles(b), g: floats(g), x: floats(x), mean: floats(n.Mean), rstd: floats(n.Rstd),
 		gamma: floats(n.Gamma), beta: floats(n.Beta), rows: C.int64_t(x.Rows), cols: C.int64_t(x.Cols),
 		activation: C.int32_t(act), mask: m.c(),
 	}
 	t.overTiles(C.weft_layer_back, unsafe.Pointer(args), x.Rows, x.Cols)
-	t.mergeTiles(a, func(c int, s float64) { dbeta.Floats()[c] += float32(s) })
-	t.mergeTiles(b, func(c int, s float64) { dgamma.Floats()[c] += float32(s) })
+	t.mergeTiles(a, func(c int, s float64) { d.Beta.Floats()[c] += float32(s) })
+	t.mergeTiles(b, func(c int, s float64) { d.Gamma.Floats()[c] += float32(s) })
 	a.Release()
 	b.Release()
 }

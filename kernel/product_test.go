@@ -24,9 +24,9 @@ func TestRowOfAProduct(t *testing.T) {
 					if transposed {
 						w = w.Reshape(out, in)
 					}
-					s.team.MatMul(z, x, w, transposed, false)
+					s.team.MatMul(z, x, w, kernel.Orientation(transposed), kernel.Replace)
 					s.team.Copy(sum, start)
-					s.team.MatMul(sum, x, w, transposed, true)
+					s.team.MatMul(sum, x, w, kernel.Orientation(transposed), kernel.Accumulate)
 					for _, few := range []int{1, 2, 3, 7, 15, 16, 17, 76, kernel.ProductRows, kernel.ProductRows + 1, 2 * kernel.ProductRows, 1025} {
 						for _, from := range []int{0, 1, 13, rows - few} {
 							if from+few > rows {
@@ -35,10 +35,10 @@ func TestRowOfAProduct(t *testing.T) {
 							what := case_(few, "rows from", from, "of", rows, in, out, "transposed", transposed)
 							part := x.RowRange(from, from+few)
 							y := s.blank(few, out)
-							s.team.MatMul(y, part, w, transposed, false)
+							s.team.MatMul(y, part, w, kernel.Orientation(transposed), kernel.Replace)
 							s.equal(what, y, z.RowRange(from, from+few))
 							s.team.Copy(y, start.RowRange(from, from+few))
-							s.team.MatMul(y, part, w, transposed, true)
+							s.team.MatMul(y, part, w, kernel.Orientation(transposed), kernel.Accumulate)
 							s.equal(what+", accumulated", y, sum.RowRange(from, from+few))
 							y.Release()
 						}
@@ -63,9 +63,9 @@ func TestProductPastCaches(t *testing.T) {
 	}
 	with(t, func(s *suite) {
 		x, w, z, y := s.normal(rows, in), s.normal(in, out), s.blank(rows+1, out).RowRange(1, rows+1), s.blank(few, out) // z does not begin with a line
-		s.team.MatMul(z, x, w, false, false)
+		s.team.MatMul(z, x, w, kernel.Straight, kernel.Replace)
 		for _, from := range []int{0, 1, rows / 2, rows - few} {
-			s.team.MatMul(y, x.RowRange(from, from+few), w, false, false)
+			s.team.MatMul(y, x.RowRange(from, from+few), w, kernel.Straight, kernel.Replace)
 			s.equal(case_("rows from", from), y, z.RowRange(from, from+few))
 		}
 	})

@@ -39,14 +39,14 @@ func (t *Team) listed(name C.int, z, x, rows, packed *tensor.Matrix) {
 	t.rows(name, unsafe.Pointer(args), rows.Cols, x.Cols)
 }
 
-// Columns is z_i,fromZ+c = x_i,fromX+c for c = 0…count−1, or the same added to z; the other columns of z are left alone.
-func (t *Team) Columns(z *tensor.Matrix, fromZ int, x *tensor.Matrix, fromX, count int, accumulate bool) {
+// Columns is z_i,fromZ+c = x_i,fromX+c for c = 0…count−1; the other columns of z are left alone.
+func (t *Team) Columns(z *tensor.Matrix, fromZ int, x *tensor.Matrix, fromX, count int, to Output) {
 	if z.Rows != x.Rows || fromZ < 0 || fromX < 0 || fromZ+count > z.Cols || fromX+count > x.Cols {
 		panic(fmt.Sprintf("kernel: %d columns from %d of %d×%d to %d of %d×%d", count, fromX, x.Rows, x.Cols, fromZ, z.Rows, z.Cols))
 	}
 	args := &C.weft_columns_args{
 		z: floats(z), x: floats(x), z_cols: C.int64_t(z.Cols), x_cols: C.int64_t(x.Cols), from_z: C.int64_t(fromZ), from_x: C.int64_t(fromX),
-		count: C.int64_t(count), accumulate: boolean(accumulate),
+		count: C.int64_t(count), accumulate: boolean(to == Accumulate),
 	}
 	t.rows(C.weft_columns, unsafe.Pointer(args), z.Rows, count)
 }
@@ -81,7 +81,7 @@ func (t *Team) Picked(m, rows *tensor.Matrix) *tensor.Matrix {
 // edges end the state then: AttendEnd does.
 func (t *Team) AttendSome(s *AttentionState, rows *tensor.Matrix, a Attention, e *CSR) {
 	some := &AttentionState{Maximum: t.Picked(s.Maximum, rows), Out: t.Picked(s.Out, rows), sum: t.Picked(s.sum, rows), begun: true}
-	t.Attend(some, a, e, nil, false)
+	t.Attend(some, a, e, nil, More)
 	for _, m := range []struct{ to, from *tensor.Matrix }{{s.Maximum, some.Maximum}, {s.Out, some.Out}, {s.sum, some.sum}} {
 		t.Scatter(m.to, m.from, rows)
 		m.from.Release()

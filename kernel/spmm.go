@@ -49,9 +49,10 @@ type Scales struct {
 	Row, Col, Self *tensor.Matrix
 }
 
-// SpMM is the aggregation z_i = row_i · (Σ_{j in row i of a} a_ij · col_j · x_j + self_i · x_i), or the same added to z, for x
-// a.Cols × columns and z a.Rows × columns.
-func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, accumulate bool) {
+// SpMM is the aggregation z_i = row_i · (Σ_{j in row i of a} a_ij · col_j · x_j + self_i · x_i), for x a.Cols × columns and
+// z a.Rows × columns.
+func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) {
+	accumulate := to == Accumulate
 	check("input", x, a.Cols, z.Cols)
 	check("output", z, a.Rows, x.Cols)
 	if s.Self != nil {
@@ -100,10 +101,11 @@ func ownTerm(z, x *tensor.Matrix, s Scales, row int, accumulate bool) {
 }
 
 // Max is z_ic = max_{j in row i} x_jc, and arg (Int32) the id of the source that gave it; ids (Int32, nil: the row) are the sources'
-// vertices, and the smallest wins a tie. NaN is larger than any number. A row without in-neighbours has 0 and −1. With first set
-// z and arg begin with these edges, else the maximum is taken of them and what z and arg hold. loops (Int32) is positive for the rows
-// that are their own in-neighbour besides (nil: none); the matrix holds no self loops then.
-func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, first bool) {
+// vertices, and the smallest wins a tie. NaN is larger than any number. A row without in-neighbours has 0 and −1. loops
+// (Int32) is positive for the rows that are their own in-neighbour besides (nil: none); the matrix holds no self loops
+// then.
+func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, to Output) {
+	first := to == Replace
 	check("input", x, a.Cols, z.Cols)
 	check("output", z, a.Rows, x.Cols)
 	check("arg", arg, a.Rows, x.Cols)
@@ -188,9 +190,9 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 	p.release()
 }
 
-// MaskEntries is the copy of a's values with a mask by (row, column), or by (column, row) when a is the transpose of the matrix
-// that the mask belongs to.
-func (t *Team) MaskEntries(a *CSR, m Mask, transposed bool) *tensor.Matrix {
+// MaskEntries is the copy of a's values with a mask by (row, column), or by (column, row) where a is the transpose of the
+// matrix that the mask belongs to.
+func (t *Team) MaskEntries(a *CSR, m Mask, read Orientation) *tensor.Matrix {
 	out := t.scratch(tensor.Float32, 1, a.Entries())
 	values := a.Values
 	if values == nil {
@@ -198,7 +200,7 @@ func (t *Team) MaskEntries(a *CSR, m Mask, transposed bool) *tensor.Matrix {
 		values = out
 	}
 	args := &C.weft_sparse_mask_args{
-		out: floats(out), values: floats(values), edges: a.c(), transposed: boolean(transposed), mask: m.c(),
+		out: floats(out), values: floats(values), edges: a.c(), transposed: boolean(read == Transposed), mask: m.c(),
 	}
 	t.edges(C.weft_sparse_mask, unsafe.Pointer(args), a, nil, 32)
 	return out

@@ -21,18 +21,25 @@ type AdamStep struct {
 func (t *Team) Adam(w, g, m, v *tensor.Matrix, s AdamStep) {
 	args := &C.weft_adam_args{
 		w: floats(w), g: floats(g), m: floats(m), v: floats(v), lr: C.float(s.Rate), beta1: C.float(s.Beta1),
-		beta2: C.float(s.Beta2), rest1: C.float(1 - s.Beta1), rest2: C.float(1 - s.Beta2), epsilon: C.float(s.Epsilon), decay: C.float(s.Decay), clip: C.float(s.Clip), decoupled: boolean(s.Decoupled),
-		correction1: C.float(1 - math.Pow(s.Beta1, float64(s.Step))), correction2: C.float(1 - math.Pow(s.Beta2, float64(s.Step))),
+		beta2: C.float(s.Beta2), rest1: C.float(1 - s.Beta1), rest2: C.float(1 - s.Beta2), epsilon: C.float(s.Epsilon),
+		decay: C.float(s.Decay), clip: C.float(s.Clip), decoupled: boolean(s.Decoupled),
+		correction1: C.float(1 - math.Pow(s.Beta1, float64(s.Step))),
+		correction2: C.float(1 - math.Pow(s.Beta2, float64(s.Step))),
 	}
 	t.rows(C.weft_adam, unsafe.Pointer(args), w.Len(), 8)
 }
 
-// SGD makes one step w −= rate·b with b = momentum·b + clip·g + decay·w; the buffer b is nil without momentum and is
-// overwritten at the first step.
-func (t *Team) SGD(w, g, b *tensor.Matrix, rate, momentum, decay, clip float64, first bool) {
+// SGDStep holds one step's settings. Clip multiplies the gradient. The First step overwrites the buffer.
+type SGDStep struct {
+	Rate, Momentum, Decay, Clip float64
+	First                       bool
+}
+
+// SGD makes one step w −= rate·b with b = momentum·b + clip·g + decay·w; the buffer b is nil without momentum.
+func (t *Team) SGD(w, g, b *tensor.Matrix, s SGDStep) {
 	args := &C.weft_sgd_args{
-		w: floats(w), g: floats(g), momentum: floats(b), lr: C.float(rate), mu: C.float(momentum), decay: C.float(decay),
-		clip: C.float(clip), first: boolean(first),
+		w: floats(w), g: floats(g), momentum: floats(b), lr: C.float(s.Rate), mu: C.float(s.Momentum),
+		decay: C.float(s.Decay), clip: C.float(s.Clip), first: boolean(s.First),
 	}
 	t.rows(C.weft_sgd, unsafe.Pointer(args), w.Len(), 4)
 }

@@ -24,7 +24,9 @@ type Team struct {
 	// Memory is where kernels take their scratch matrices from.
 	Memory *tensor.Meter
 	// Uncut has sums over large matrices take no scratch to be cut by (cut.go). They have the same bits, and may take longer.
-	Uncut   bool
+	Uncut bool
+	// Watch, where it is set, makes each kernel call: by run, once, or more often where only its time matters.
+	Watch   func(c Call, run func())
 	threads int
 	cut     cutLimits
 	costs   *memoryCosts // nil: as measured
@@ -79,13 +81,52 @@ func (t *Team) Parallel(n int, work func(k int)) {
 	c.finish()
 }
 
+// Call is a kernel call as Team.Watch is told of it.
+type Call struct {
+	Kernel string // as in weft.h, or "product"
+	Shape  Shape
+}
+
+// Shape is the rows that a kernel works on and about how many elements it reads for each, or for each of its entries.
+// A product has the rows and columns of its left factor and the columns of its right one.
+type Shape [3]int
+
+func (s Shape) String() string {
+	if s[2] == 0 {
+		return fmt.Sprintf("%d×%d", s[0], s[1])
+	}
+	return fmt.Sprintf("%d×%d×%d", s[0], s[1], s[2])
+}
+
+// names are the C kernels'.
+var names = func() (names [C.WEFT_KERNEL_COUNT]string) {
+	for k := range names {
+		names[k] = C.GoString(C.weft_name(C.int(k)))
+	}
+	return names
+}()
+
+// make makes a call, which is work(0) … work(n−1).
+func (t *Team) make(c Call, n int, work func(k int)) {
+	if t.Watch == nil || t.plan {
+		t.Parallel(n, work)
+		return
+	}
+	t.Watch(c, func() { t.Parallel(n, work) })
+}
+
 // rows runs a kernel over rows 0…n−1 of about cost elements each.
 func (t *Team) rows(name C.int, args unsafe.Pointer, n, cost int) {
+	t.ranges(name, args, Shape{n, cost}, n, cost)
+}
+
+// ranges runs a kernel over 0…n−1, of about cost elements each.
+func (t *Team) ranges(name C.int, args unsafe.Pointer, s Shape, n, cost int) {
 	parts := 1
 	if t.threads > 1 {
 		parts = max(1, min(t.threads*chunks, n, n*max(1, cost)/grain))
 	}
-	t.Parallel(parts, func(k int) {
+	t.make(Call{names[name], s}, parts, func(k int) {
 		C.weft_run(name, args, C.int64_t(n*k/parts), C.int64_t(n*(k+1)/parts))
 	})
 }
@@ -94,7 +135,7 @@ func (t *Team) rows(name C.int, args unsafe.Pointer, n, cost int) {
 // skips the rows of skipped.
 func (t *Team) edges(name C.int, args unsafe.Pointer, a *CSR, skipped []int, cols int) {
 	bounds := t.balance(a, skipped, cols)
-	t.Parallel(len(bounds)-1, func(k int) {
+	t.make(Call{names[name], Shape{a.Rows, cols}}, len(bounds)-1, func(k int) {
 		if bounds[k] < bounds[k+1] {
 			C.weft_run(name, args, C.int64_t(bounds[k]), C.int64_t(bounds[k+1]))
 		}
@@ -141,7 +182,7 @@ func tiles(n int) int { return (n + C.WEFT_TILE - 1) / C.WEFT_TILE }
 
 // overTiles runs a kernel over the tiles of n rows of about cost elements each.
 func (t *Team) overTiles(name C.int, args unsafe.Pointer, n, cost int) {
-	t.rows(name, args, tiles(n), cost*C.WEFT_TILE)
+	t.ranges(name, args, Shape{n, cost}, tiles(n), cost*C.WEFT_TILE)
 }
 
 // mergeTiles adds tiles × cols partial sums in the order of the tiles, in double precision, up in the first tile's.

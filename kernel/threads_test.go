@@ -49,15 +49,15 @@ func (s *suite) everything() map[string][]float64 {
 	transposed := team.Transpose(a, tensor.Graph)
 
 	z := new(cols)
-	team.SpMM(z, a, x, kernel.Scales{Row: column, Col: column, Self: column}, false)
-	team.SpMM(z, transposed, y, kernel.Scales{}, true)
+	team.SpMM(z, a, x, kernel.Scales{Row: column, Col: column, Self: column}, kernel.Replace)
+	team.SpMM(z, transposed, y, kernel.Scales{}, kernel.Accumulate)
 	keep("spmm", z)
 	weighted := *a
 	weighted.Values = s.normal(1, a.Entries())
-	keep("sparse mask", team.MaskEntries(&weighted, mask, false), team.MaskEntries(&weighted, mask, true))
+	keep("sparse mask", team.MaskEntries(&weighted, mask, kernel.Straight), team.MaskEntries(&weighted, mask, kernel.Transposed))
 
 	top, arg := new(cols), team.Memory.NewElement(tensor.Buffers, tensor.Int32, rows, cols)
-	team.Max(top, arg, a, x, ids, nil, true)
+	team.Max(top, arg, a, x, ids, nil, kernel.Replace)
 	dx := new(cols)
 	team.MaxBackward(dx, transposed, y, arg, ids, nil)
 	keep("max", top, dx)
@@ -68,12 +68,12 @@ func (s *suite) everything() map[string][]float64 {
 	} {
 		k.Heads, k.Width, k.Slope, k.Source, k.Mask = heads, width, .2, x, kernel.NewMask(5, .3, nil)
 		state := team.AttentionStart(rows, heads, width)
-		team.Attend(state, k, a, nil, true)
+		team.Attend(state, k, a, nil, kernel.Last)
 		out, logSum := state.Out, state.Maximum
 		gOut := new(heads)
 		team.RowDots(gOut, y, out)
 		d := kernel.AttentionGradients{Source: new(cols), SourceScore: new(heads), TargetScore: new(heads), Target: new(cols), A: team.Zeros(tensor.Buffers, 1, cols)}
-		team.AttendBackward(d, k, a, transposed, nil, y, gOut, logSum)
+		team.AttendBackward(d, k, a, transposed, nil, kernel.Attended{Grad: y, GradDotOut: gOut, LogSum: logSum})
 		keep(name, out, logSum, gOut, d.Source, d.SourceScore, d.TargetScore, d.Target, d.A)
 	}
 
@@ -113,7 +113,7 @@ func (s *suite) everything() map[string][]float64 {
 	dGamma, dBeta := team.Zeros(tensor.Buffers, 1, cols), team.Zeros(tensor.Buffers, 1, cols)
 	norm.Mean, norm.Rstd = new(1), new(1)
 	team.LayerNorm(n, x, norm, 1e-5, kernel.ReLU, mask)
-	team.LayerNormBackward(c, dGamma, dBeta, y, x, norm, kernel.ReLU, mask)
+	team.LayerNormBackward(kernel.NormGradients{X: c, Gamma: dGamma, Beta: dBeta}, y, x, norm, kernel.ReLU, mask)
 	keep("layer norm", n, c, norm.Mean, norm.Rstd, dGamma, dBeta)
 
 	labels, listed, targets := make([]int32, rows), make([]int32, 0, rows), new(cols)
@@ -132,14 +132,14 @@ func (s *suite) everything() map[string][]float64 {
 
 	w, m1, v1 := s.copy(x), new(cols), new(cols)
 	team.Adam(w, y, m1, v1, kernel.AdamStep{Rate: .1, Beta1: .9, Beta2: .999, Epsilon: 1e-8, Decay: .1, Clip: .7, Step: 1})
-	team.SGD(w, y, m1, .1, .9, .1, 1, false)
+	team.SGD(w, y, m1, kernel.SGDStep{Rate: .1, Momentum: .9, Decay: .1, Clip: 1})
 	keep("steps", w, m1, v1)
 
 	weight, square := s.normal(cols, 20), s.normal(cols, cols)
 	p, dw := new(20), team.Zeros(tensor.Buffers, cols, cols)
-	team.MatMul(p, x, weight, false, false)
-	team.MatMul(c, y, square, true, true)
-	team.MatMulT(dw, x, y, true)
+	team.MatMul(p, x, weight, kernel.Straight, kernel.Replace)
+	team.MatMul(c, y, square, kernel.Transposed, kernel.Accumulate)
+	team.MatMulT(dw, x, y, kernel.Accumulate)
 	keep("products", p, c, dw)
 	return got
 }

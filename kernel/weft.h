@@ -351,6 +351,7 @@ enum weft_kernel_name {
 #define X(name) weft_##name,
 	WEFT_KERNELS(X)
 #undef X
+	WEFT_KERNEL_COUNT
 };
 
 typedef void (*weft_function)(const void *args, int64_t lo, int64_t hi);
@@ -360,6 +361,7 @@ enum weft_level { WEFT_PORTABLE, WEFT_AVX2, WEFT_AVX512 };
 void weft_onednn_version(int v[3]);
 int weft_best_level(void);        // what this CPU can run
 void weft_set_level(int level);   // before the first weft_run
+const char *weft_name(int kernel);
 void weft_run(int kernel, const void *args, int64_t lo, int64_t hi);
 void weft_pause(void); // well under a microsecond, in which the CPU leaves its units to another thread
 

@@ -175,7 +175,7 @@ func (l *LayerNorm) Forward(x *autograd.Var, act kernel.Activation, mask kernel.
 	return t.Record(autograd.Op{
 		Value: z, Inputs: []*autograd.Var{x, gamma, beta}, Keeps: []*autograd.Var{x}, Buffers: []*tensor.Matrix{norm.Mean, norm.Rstd},
 		Backward: func(g *tensor.Matrix) {
-			t.Team.LayerNormBackward(g, gamma.GradSum(), beta.GradSum(), g, x.Value(), norm, act, mask)
+			t.Team.LayerNormBackward(kernel.NormGradients{X: g, Gamma: gamma.GradSum(), Beta: beta.GradSum()}, g, x.Value(), norm, act, mask)
 			x.AddGrad(g)
 		},
 	})

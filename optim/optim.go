@@ -70,7 +70,9 @@ func (o *Optimizer) Step(factor float64) {
 			decay = o.s.WeightDecay
 		}
 		if o.s.Name == "sgd" {
-			o.team.SGD(p.Value, p.Grad, o.state[i][0], rate, o.s.Momentum, decay, clip, o.step == 1)
+			o.team.SGD(p.Value, p.Grad, o.state[i][0], kernel.SGDStep{
+				Rate: rate, Momentum: o.s.Momentum, Decay: decay, Clip: clip, First: o.step == 1,
+			})
 			continue
 		}
 		o.team.Adam(p.Value, p.Grad, o.state[i][0], o.state[i][1], kernel.AdamStep{

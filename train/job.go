@@ -53,6 +53,9 @@ type Job struct {
 	// Engine makes a worker's engine in place of the one that belongs to the mesh; nil: not.
 	Engine func(engine.Config) (engine.Engine, error)
 
+	// Watch makes the kernel calls of each worker of this process, as kernel.Team's does; nil: they are just made.
+	Watch func(c kernel.Call, run func())
+
 	uncut bool // sums take no scratch, as Plan found out
 }
 

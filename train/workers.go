@@ -80,7 +80,7 @@ func (j *Job) eachWorker(ctx context.Context, work func(*kernel.Team, *comm.Comm
 	one := func(p int, c *comm.Comm, mem *tensor.Meter) error {
 		return open(p, func(s *partition.Share) error {
 			team := kernel.NewTeam(j.threads(), mem)
-			team.Uncut = j.uncut
+			team.Uncut, team.Watch = j.uncut, j.Watch
 			return work(team, c, s)
 		})
 	}

@@ -77,8 +77,8 @@ func newBenchEpoch() *cobra.Command {
 		Use:   "epoch",
 		Short: "an epoch of three models against the sum of its kernels",
 		Long: `epoch trains GraphSAGE, GAT and GCN of three layers for a few epochs on two graphs of a million vertices and 16 million
-edges, then runs each kernel call of such an epoch alone. The fraction is the kernels' share of the epoch; the rest is what the
-program does around them. It takes some minutes and up to 20 GB of memory.`,
+edges, then one more, of which it makes each kernel call several times over. The fraction is the kernels' share of the epoch;
+the rest is what the program does around them. It takes some minutes and up to 20 GB of memory.`,
 		Example: `  weft bench epoch
   weft bench epoch --only 'sage.*rmat'
   weft bench epoch --json > epoch.json`,
@@ -172,8 +172,8 @@ func (c *benchCommand) epoch(ctx context.Context, out io.Writer, o bench.Options
 		fmt.Fprintf(show, "  epoch %s, its kernels %s  %s %3.0f %%\n", duration(seconds(m.EpochSeconds)), duration(seconds(m.KernelSeconds)),
 			bar(m.Fraction, 20), 100*m.Fraction)
 		for _, call := range m.Calls {
-			if share := call.Total() / m.EpochSeconds; share >= 0.005 {
-				fmt.Fprintf(show, "    %-26s %-24s %3d × %9s  %s %3.0f %%\n", call.Name, call.Shape, call.Times, duration(seconds(call.Seconds)),
+			if share := call.Seconds / m.EpochSeconds; share >= 0.005 {
+				fmt.Fprintf(show, "    %-26s %-24s %3d × %9s  %s %3.0f %%\n", call.Name, call.Shape, call.Times, duration(seconds(call.Seconds/float64(call.Times))),
 					bar(share, 20), 100*share)
 			}
 		}

@@ -134,7 +134,7 @@ func (b *bench) spmm(e *kernel.CSR, width int, row, col *tensor.Matrix, a *array
 		perEdge = 2
 	}
 	return &job{
-		run:   func() { b.team.SpMM(z, e, x, kernel.Scales{Row: row, Col: col}, false) },
+		run:   func() { b.team.SpMM(z, e, x, kernel.Scales{Row: row, Col: col}, kernel.Replace) },
 		flops: float64(perEdge * e.Entries() * width), gathers: []gather{g}, read: structure(e, row), written: 4 * z.Len(),
 	}
 }
@@ -144,7 +144,7 @@ func (b *bench) max(e *kernel.CSR, width int, a *arrays) *job {
 	x := a.matrix(e.Cols, width)
 	z, arg := a.zeros(e.Rows, width), a.element(tensor.Int32, e.Rows, width)
 	return &job{
-		run:   func() { b.team.Max(z, arg, e, x, nil, nil, true) },
+		run:   func() { b.team.Max(z, arg, e, x, nil, nil, kernel.Replace) },
 		flops: float64(e.Entries() * width), gathers: []gather{along(e, x)}, read: structure(e), written: 8 * z.Len(),
 	}
 }

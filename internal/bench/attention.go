@@ -82,7 +82,7 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 	k := s.attention(e, v2, a)
 	state := a.state(e.Rows, s.heads, k.Width)
 	j := &job{
-		run: func() { b.team.Attend(state, k, e, nil, true) }, flops: float64(2 * e.Entries() * s.width),
+		run: func() { b.team.Attend(state, k, e, nil, kernel.Last) }, flops: float64(2 * e.Entries() * s.width),
 		written: 4 * (state.Out.Len() + state.Maximum.Len()), exps: e.Entries() * s.heads,
 	}
 	if v2 {
@@ -119,7 +119,9 @@ func (b *bench) attendBackward(s heads, v2 bool, a *arrays) *job {
 	}
 	packed := a.matrix(e.Rows, numbers*s.heads)
 	j := &job{
-		run:   func() { b.team.AttendBackward(d, k, e, t, nil, g, gOut, logSum) },
+		run: func() {
+			b.team.AttendBackward(d, k, e, t, nil, kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: logSum})
+		},
 		flops: float64(6 * e.Entries() * s.width), exps: 2 * e.Entries() * s.heads,
 		read: append(structure(e, g, gOut, logSum), structure(t, k.Source)...), updated: 4 * d.Source.Len(),
 	}

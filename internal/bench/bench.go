@@ -27,7 +27,6 @@ import (
 	"fmt"
 	"regexp"
 	"runtime"
-	"time"
 
 	"weft/internal/cores"
 	"weft/internal/refusal"
@@ -70,7 +69,7 @@ type bench struct {
 	team   *kernel.Team
 	probes probes
 	graphs map[graphKey]*sparse
-	square *square
+	square *rated
 	large  int // bytes that no cache holds
 }
 
@@ -96,30 +95,6 @@ func (b *bench) wants(name, shape string) bool {
 func (b *bench) nothing(names string) error {
 	return refusal.Errorf("%s %s: nothing matches; it is matched with a name and a shape as in %q",
 		refusal.Setting("only"), b.Only, names)
-}
-
-// machine measures the rates that a report starts with.
-func (b *bench) machine() Machine {
-	m := Machine{CPU: b.CPU, Cores: runtime.NumCPU(), Threads: b.Threads, SIMD: kernel.SIMD()}
-	const width = 128
-	rows := b.large / 4 / width
-	a := &arrays{team: b.team}
-	defer a.release()
-	x, y := a.matrix(rows, width), a.matrix(rows, width)
-	e := b.graph(graphKey{uniform, rows, 15}).in
-	g := b.tuned(along(e, x))
-	exps, scores := 1<<24, 1<<26
-	if b.Quick {
-		exps, scores = 1<<18, 1<<18
-	}
-	exp, exps := b.probes.exp(exps)
-	score, scores := b.probes.score(scores)
-	t := b.alternate(time.Second, func() { b.probes.gather(g) }, func() { b.probes.read(x) }, func() { b.probes.write(y, 1) },
-		func() { b.probes.update(y, 1) }, b.bestSquare().run, exp, score)
-	bytes := float64(4 * x.Len())
-	m.Gather, m.Read, m.Write, m.Update = float64(g.rowBytes())/t[0], bytes/t[1], bytes/t[2], bytes/t[3]
-	m.Flops, m.Exp, m.Score = b.square.flops/t[4], float64(exps)/t[5], float64(scores)/t[6]
-	return m
 }
 
 // Describe is the machine in lines for a person.

@@ -113,8 +113,8 @@ func exponentialsAreRight(t *testing.T) {
 		}
 	}
 	p := probes{newArrays(t, 3).team}
-	if _, n := p.exp(expPerCall*6 + 1); n != expPerCall*9 {
-		t.Errorf("%d exponentials, want as many calls for each of 3 threads", n)
+	if n := p.exp(expPerCall*6 + 1).amount; n != expPerCall*9 {
+		t.Errorf("%v exponentials, want as many calls for each of 3 threads", n)
 	}
 }
 
@@ -132,8 +132,8 @@ func TestScoreTerms(t *testing.T) {
 		}
 	})
 	p := probes{newArrays(t, 3).team}
-	if _, n := p.score(scorePerCall*6 + 1); n != scorePerCall*9 {
-		t.Errorf("%d terms, want as many calls for each of 3 threads", n)
+	if n := p.score(scorePerCall*6 + 1).amount; n != scorePerCall*9 {
+		t.Errorf("%v terms, want as many calls for each of 3 threads", n)
 	}
 }
 
@@ -216,12 +216,12 @@ func TestProducts(t *testing.T) {
 	}{{product{512, 256, 256}, 1, true}, {product{512, 256, 255}, 3, false}, {product{64, 256, 256}, 3, false}} {
 		a := &arrays{team: b.team}
 		x, w, z := a.matrix(c.p.rows, c.p.in), a.matrix(c.p.in, c.p.out), a.matrix(c.p.rows, c.p.out)
-		j := c.p.job(func() { b.team.MatMul(z, x, w, false, false) }, z, x, w)
+		j := c.p.job(func() { b.team.MatMul(z, x, w, kernel.Straight, kernel.Replace) }, z, x, w)
 		passes, release := b.passes(j)
 		if len(passes) != c.passes || j.compute != c.compute {
 			t.Errorf("%v: %d probes, compute %v", c.p, len(passes), j.compute)
 		}
-		if want := j.flops / b.square.flops; passes[0].share != want {
+		if want := j.flops / b.square.amount; passes[0].share != want {
 			t.Errorf("%v: %v square products, want %v", c.p, passes[0].share, want)
 		}
 		release()
@@ -299,7 +299,8 @@ func keys(m map[string]any) map[string]bool {
 	return set
 }
 
-// TestEpoch: each model has an epoch and the kernels of one, and JSON has the agreed fields.
+// TestEpoch: each model has an epoch and the kernel calls of one, without those of an evaluation, and JSON has the agreed
+// fields.
 func TestEpoch(t *testing.T) {
 	r, err := Epoch(t.Context(), Options{Threads: 2, Quick: true, Only: regexp.MustCompile("rmat")}, func(Model) {})
 	if err != nil {
@@ -311,6 +312,14 @@ func TestEpoch(t *testing.T) {
 	for _, m := range r.Models {
 		if !(m.EpochSeconds > 0) || !(m.KernelSeconds > 0) || m.Fraction != m.KernelSeconds/m.EpochSeconds || !strings.HasPrefix(m.Graph, "rmat ") {
 			t.Errorf("%+v", m)
+		}
+		seconds, made := 0.0, map[string]int{}
+		for _, c := range m.Calls {
+			seconds += c.Seconds
+			made[c.Name+" "+c.Shape] += c.Times
+		}
+		if math.Abs(seconds-m.KernelSeconds) > 1e-9*seconds || made["cross_entropy 1229×16"] != 1 || made["adam 16×8"] == 0 {
+			t.Errorf("%s: %v seconds of %v", m.Model, m.KernelSeconds, m.Calls)
 		}
 		text, err := json.Marshal(m)
 		if err != nil {

@@ -7,12 +7,6 @@ import (
 	"weft/tensor"
 )
 
-// square is a dense product that is large in every dimension, whose rate is the most that a product can have.
-type square struct {
-	run   func()
-	flops float64
-}
-
 // wholeCalls is the least number of rows, n or more, that is as many whole calls of a product for each of the threads. A product of another
 // height does not show what the machine can do.
 func wholeCalls(n, threads int) int {
@@ -20,9 +14,9 @@ func wholeCalls(n, threads int) int {
 	return (n + wave - 1) / wave * wave
 }
 
-// bestSquare is the square product with the highest rate, found once in a run. It has more rows than columns, so that each thread
-// has the same work.
-func (b *bench) bestSquare() *square {
+// bestSquare is the square product with the highest rate, the most that a product can have, found once in a run.
+// It has more rows than columns, so that each thread has the same work.
+func (b *bench) bestSquare() *rated {
 	if b.square != nil {
 		return b.square
 	}
@@ -31,15 +25,14 @@ func (b *bench) bestSquare() *square {
 		sizes = []int{256}
 	}
 	last := sizes[len(sizes)-1]
+	rows := wholeCalls(last, b.Threads)
 	a := &arrays{team: b.team} // kept until the end
-	x, w, z := a.matrix(wholeCalls(last, b.Threads), last), a.matrix(last, last), a.matrix(wholeCalls(last, b.Threads), last)
-	rate := 0.0
+	z, x, w := a.matrix(rows, last), a.matrix(rows, last), a.matrix(last, last)
+	best := 0.0
 	for _, n := range sizes {
-		rows := wholeCalls(n, b.Threads)
-		x, w, z := x.Prefix(rows, n), w.Prefix(n, n), z.Prefix(rows, n)
-		s := &square{func() { b.team.MatMul(z, x, w, false, false) }, 2 * float64(rows) * float64(n) * float64(n)}
-		if r := s.flops / b.alternate(0, s.run)[0]; r > rate {
-			b.square, rate = s, r
+		s := b.multiplying(product{wholeCalls(n, b.Threads), n, n}, z, x, w)
+		if rate := b.rates(0, s)[0]; rate > best {
+			b.square, best = &s, rate
 		}
 	}
 	return b.square
@@ -54,10 +47,12 @@ type product struct{ rows, in, out int }
 
 func (p product) String() string { return fmt.Sprintf("%d×%d×%d", p.rows, p.in, p.out) }
 
+func (p product) flops() float64 { return 2 * float64(p.rows) * float64(p.in) * float64(p.out) }
+
 // job is a product's job: what it reads and writes is in the bound only where it is not bound by compute alone.
 func (p product) job(run func(), written *tensor.Matrix, read ...*tensor.Matrix) *job {
 	return &job{
-		run: run, flops: 2 * float64(p.rows) * float64(p.in) * float64(p.out), square: true, compute: min(p.rows, p.in, p.out) >= small,
+		run: run, flops: p.flops(), square: true, compute: min(p.rows, p.in, p.out) >= small,
 		read: read, written: 4 * written.Len(),
 	}
 }
@@ -97,15 +92,15 @@ func (b *bench) products() (cases []testCase) {
 	}
 	add("product", func(p product, a *arrays) *job {
 		x, w, z := a.matrix(p.rows, p.in), a.matrix(p.in, p.out), a.matrix(p.rows, p.out)
-		return p.layer(func() { b.team.MatMul(z, x, w, false, false) }, z, x, w)
+		return p.layer(func() { b.team.MatMul(z, x, w, kernel.Straight, kernel.Replace) }, z, x, w)
 	})
 	add("product input gradient", func(p product, a *arrays) *job {
 		g, w, dx := a.matrix(p.rows, p.out), a.matrix(p.in, p.out), a.matrix(p.rows, p.in)
-		return p.layer(func() { b.team.MatMul(dx, g, w, true, false) }, dx, g, w)
+		return p.layer(func() { b.team.MatMul(dx, g, w, kernel.Transposed, kernel.Replace) }, dx, g, w)
 	})
 	add("product weight gradient", func(p product, a *arrays) *job {
 		x, g, dw := a.matrix(p.rows, p.in), a.matrix(p.rows, p.out), a.matrix(p.in, p.out)
-		return p.job(func() { b.team.MatMulT(dw, x, g, false) }, dw, x, g)
+		return p.job(func() { b.team.MatMulT(dw, x, g, kernel.Replace) }, dw, x, g)
 	})
 	return cases
 }

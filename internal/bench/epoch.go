@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"runtime/debug"
 	"slices"
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/kernel"
 	"weft/train"
 )
 
@@ -17,7 +17,7 @@ type Model struct {
 	Model         string  `json:"model"`
 	Graph         string  `json:"graph"`
 	EpochSeconds  float64 `json:"epoch_seconds"`  // the median without the first
-	KernelSeconds float64 `json:"kernel_seconds"` // each kernel call of the epoch alone, at its median, added up
+	KernelSeconds float64 `json:"kernel_seconds"` // each kernel call of an epoch alone, at its median, added up
 	Fraction      float64 `json:"fraction"`       // of the epoch that is in kernels
 	Calls         []Call  `json:"-"`              // the kernels, the longest first
 }
@@ -26,32 +26,29 @@ type Model struct {
 type Call struct {
 	Name, Shape string
 	Times       int
-	Seconds     float64 // of one, alone
+	Seconds     float64 // of all of them, each alone
 }
-
-// Total is the seconds of the epoch that the call should take.
-func (c Call) Total() float64 { return float64(c.Times) * c.Seconds }
 
 // EpochReport is what Epoch found.
 type EpochReport struct {
 	Models []Model `json:"models"`
 }
 
-// trained is a model whose epochs are measured: the options that train it, and the calls that one of its epochs makes.
+// trained is a model whose epochs are measured.
 type trained struct {
 	name    string
 	options func(o *train.Options)
-	calls   func(l *ledger, layers []layer)
 }
 
 var models = []trained{
-	{"sage 3×256 batch norm", func(o *train.Options) { o.Model, o.Hidden, o.Norm = "sage", 256, "batch" }, (*ledger).sage},
-	{"gat 3×(4×32)", func(o *train.Options) { o.Model, o.Hidden, o.Heads = "gat", 128, 4 }, (*ledger).gat},
-	{"gcn 3×256", func(o *train.Options) { o.Model, o.Hidden = "gcn", 256 }, (*ledger).gcn},
+	{"sage 3×256 batch norm", func(o *train.Options) { o.Model, o.Hidden, o.Norm = "sage", 256, "batch" }},
+	{"gat 3×(4×32)", func(o *train.Options) { o.Model, o.Hidden, o.Heads = "gat", 128, 4 }},
+	{"gcn 3×256", func(o *train.Options) { o.Model, o.Hidden = "gcn", 256 }},
 }
 
-// Epoch trains each model that the options want for a few epochs on each graph, then runs the kernels of an epoch alone, and tells
-// each result as it is known. When ctx ends it stops after the work under way and returns the context's error.
+// Epoch trains each model that the options want for a few epochs on each graph, makes the kernel calls of one more
+// epoch several times over, and tells each result as it is known. When ctx ends it stops after the work under way
+// and returns the context's error.
 func Epoch(ctx context.Context, o Options, result func(Model)) (EpochReport, error) {
 	b := newBench(o)
 	defer b.close()
@@ -92,14 +89,17 @@ func Epoch(ctx context.Context, o Options, result func(Model)) (EpochReport, err
 	return r, nil
 }
 
+// epoch trains so many epochs as they are. The one after them is recorded. The last is there because a run evaluates
+// after its last, which is not part of an epoch.
 func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int) (Model, error) {
 	o := train.Defaults()
 	m.options(&o)
-	o.Layers, o.Epochs, o.EvalEvery, o.Threads, o.LR = 3, epochs, epochs, b.Threads, 0.001
+	o.Layers, o.Epochs, o.EvalEvery, o.Threads, o.LR = 3, epochs+2, epochs+2, b.Threads, 0.001
 	if err := o.Validate(); err != nil {
 		return Model{}, err
 	}
-	job := &train.Job{Graph: g, Options: o}
+	r := recorder{calls: map[kernel.Call]*Call{}}
+	job := &train.Job{Graph: g, Options: o, Watch: r.watch, OnEpoch: func(e train.Epoch) { r.on = e.Epoch == epochs }}
 	result, err := job.Run(ctx)
 	if err != nil {
 		return Model{}, err
@@ -107,142 +107,37 @@ func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int
 	if result.Interrupted {
 		return Model{}, context.Cause(ctx)
 	}
-	row := Model{Model: m.name, EpochSeconds: median(result.EpochSeconds[1:])} // the first takes fresh memory, and aggregates the features
-	debug.FreeOSMemory()                                                       // the job's predictions, which nothing refers to any more
-
-	l := newLedger(b, g)
-	defer l.close()
-	m.calls(l, layers(o.Layers, g.Features.Columns, o.Hidden, g.Labels.Classes, o.Heads))
-	for _, c := range l.calls {
-		row.KernelSeconds += c.Total()
+	row := Model{Model: m.name, EpochSeconds: median(result.EpochSeconds[1:epochs])} // the first takes fresh memory, and aggregates the features
+	for _, c := range r.calls {
+		row.KernelSeconds += c.Seconds
+		row.Calls = append(row.Calls, *c)
 	}
-	slices.SortStableFunc(l.calls, func(a, b Call) int { return cmp.Compare(b.Total(), a.Total()) })
-	row.Calls, row.Fraction = l.calls, row.KernelSeconds/row.EpochSeconds
+	slices.SortFunc(row.Calls, func(a, b Call) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	row.Fraction = row.KernelSeconds / row.EpochSeconds
 	return row, nil
 }
 
-// layer is a layer's widths; the last has no norm, activation or dropout after it.
-type layer struct {
-	in, out, heads int
-	first, last    bool
+// recorder makes the kernel calls of an epoch. While it is on it makes each several times, and remembers how long it
+// takes alone. Calls that work in place then leave what the epoch does not mean, and nobody reads.
+type recorder struct {
+	on    bool
+	calls map[kernel.Call]*Call
 }
 
-func layers(n, features, hidden, classes, heads int) (list []layer) {
-	in := features
-	for i := range n {
-		l := layer{in: in, out: hidden, heads: heads, first: i == 0, last: i == n-1}
-		if l.last {
-			l.out, l.heads = classes, 1
-		}
-		list = append(list, l)
-		in = l.out
+func (r *recorder) watch(c kernel.Call, run func()) {
+	run()
+	if !r.on {
+		return
 	}
-	return list
-}
-
-// sage are the calls of an epoch of GraphSAGE with mean aggregation and batch norm. The features are aggregated before the first
-// epoch; in the other layers rows are transformed before they are aggregated, as they do not get wider.
-func (l *ledger) sage(layers []layer) {
-	for _, y := range layers {
-		l.product(y.in, y.out) // of the neighbours
-		if !y.first {
-			l.aggregate(y.out, mean)
-		}
-		l.addProduct(y.in, y.out) // of the vertex itself
-		if y.last {
-			l.finishLast(y.out, inPlace)
-			break
-		}
-		l.normalize(y.out)
+	var samples [3]float64
+	for i := range samples {
+		samples[i] = work{run}.timed(1)[0]
 	}
-	l.loss(layers)
-	for _, y := range slices.Backward(layers) {
-		if y.last {
-			l.columnSums(y.out)
-		} else {
-			l.normalizeBackward(y.out)
-		}
-		l.weightGradient(y.in, y.out)
-		if !y.first {
-			l.inputGradient(y.in, y.out, false)
-			l.aggregateBackward(y.out, mean)
-		}
-		l.weightGradient(y.in, y.out)
-		if !y.first {
-			l.inputGradient(y.in, y.out, true)
-		}
+	entry := r.calls[c]
+	if entry == nil {
+		entry = &Call{Name: c.Kernel, Shape: c.Shape.String()}
+		r.calls[c] = entry
 	}
-	for _, y := range layers {
-		l.step(y.in*y.out, 2)
-		if y.last {
-			l.step(y.out, 1) // the bias
-		} else {
-			l.step(y.out, 2) // the norm
-		}
-	}
-}
-
-// gcn are the calls of an epoch of a GCN, in the same order of work.
-func (l *ledger) gcn(layers []layer) {
-	for _, y := range layers {
-		l.product(y.in, y.out)
-		if !y.first {
-			l.aggregate(y.out, symmetric)
-		}
-		l.finishLayer(y, inPlace)
-	}
-	l.loss(layers)
-	for _, y := range slices.Backward(layers) {
-		l.finishLayerBackward(y)
-		if !y.first {
-			l.aggregateBackward(y.out, symmetric)
-		}
-		l.weightGradient(y.in, y.out)
-		if !y.first {
-			l.inputGradient(y.in, y.out, false)
-		}
-	}
-	for _, y := range layers {
-		l.step(y.in*y.out, 1)
-		l.step(y.out, 1)
-	}
-}
-
-// gat are the calls of an epoch of a GAT. The attention's output is kept for its backward pass, so that what follows it does not
-// work in place.
-func (l *ledger) gat(layers []layer) {
-	for _, y := range layers {
-		l.product(y.in, y.out)
-		l.attend(y.heads, y.out)
-		l.finishLayer(y, copied)
-	}
-	l.loss(layers)
-	for _, y := range slices.Backward(layers) {
-		l.finishLayerBackward(y)
-		l.attendBackward(y.heads, y.out)
-		l.weightGradient(y.in, y.out)
-		if !y.first {
-			l.inputGradient(y.in, y.out, false)
-		}
-	}
-	for _, y := range layers {
-		l.step(y.in*y.out, 1)
-		l.step(y.out, 3) // both attention vectors, and the bias
-	}
-}
-
-// finishLayer is what follows a convolution without norm: bias, and but for the last layer the activation.
-func (l *ledger) finishLayer(y layer, p place) {
-	if y.last {
-		l.finishLast(y.out, p)
-	} else {
-		l.finish(y.out, p)
-	}
-}
-
-func (l *ledger) finishLayerBackward(y layer) {
-	if !y.last {
-		l.finishBackward(y.out)
-	}
-	l.columnSums(y.out)
+	entry.Times++
+	entry.Seconds += median(samples[:])
 }

@@ -115,7 +115,7 @@ func (b *bench) passes(j *job) (passes []pass, release func()) {
 	}
 	if j.square {
 		s := b.bestSquare()
-		add(j.flops/s.flops, s.run)
+		add(j.flops/s.amount, s.run)
 	}
 	if j.compute {
 		return passes, func() {}
@@ -141,12 +141,12 @@ func (b *bench) passes(j *job) (passes []pass, release func()) {
 		add(1, func() { b.probes.update(to, 1) })
 	}
 	if j.exps > 0 {
-		run, count := b.probes.exp(j.exps)
-		add(float64(j.exps)/float64(count), run)
+		e := b.probes.exp(j.exps)
+		add(float64(j.exps)/e.amount, e.run)
 	}
 	if j.scores > 0 {
-		run, count := b.probes.score(j.scores)
-		add(float64(j.scores)/float64(count), run)
+		s := b.probes.score(j.scores)
+		add(float64(j.scores)/s.amount, s.run)
 	}
 	return passes, func() {
 		for _, m := range scratch {

@@ -104,8 +104,8 @@ func (p probes) calls(n, each int) int {
 	return max(1, (n+each*threads-1)/(each*threads)) * threads
 }
 
-// exp returns what computes at least n exponentials of numbers between −20 and 0 in the first-level cache, and how many these are.
-func (p probes) exp(n int) (run func(), count int) {
+// exp computes at least n exponentials of numbers between −20 and 0 in the first-level cache.
+func (p probes) exp(n int) rated {
 	calls := p.calls(n, expPerCall)
 	x, results := make([]float32, expBuffer), make(chan []float32, p.team.Threads())
 	for i := range x {
@@ -114,13 +114,14 @@ func (p probes) exp(n int) (run func(), count int) {
 	for range cap(results) {
 		results <- make([]float32, expBuffer)
 	}
-	return func() {
+	run := func() {
 		p.team.Parallel(calls, func(int) {
 			z := <-results
 			exponentials(z, x, expPerCall/expBuffer)
 			results <- z
 		})
-	}, calls * expPerCall
+	}
+	return rated{run, float64(calls * expPerCall)}
 }
 
 // exponentials is z_i = e^x_i, so many times over.
@@ -128,17 +129,17 @@ func exponentials(z, x []float32, times int) {
 	C.probe_exp(level, (*C.float)(&z[0]), (*C.float)(&x[0]), C.int64_t(len(x)), C.int64_t(times))
 }
 
-// score returns what adds up at least n terms a·LeakyReLU(x + y), as GATv2's scores do, from operands in the first-level cache, and how many
-// these are.
-func (p probes) score(n int) (run func(), count int) {
+// score adds up at least n terms a·LeakyReLU(x + y), as GATv2's scores do, from operands in the first-level cache.
+func (p probes) score(n int) rated {
 	calls := p.calls(n, scorePerCall)
 	x := make([]float32, 3*scoreBuffer)
 	for i := range x {
 		x[i] = float32(i%7) - 3
 	}
-	return func() {
+	run := func() {
 		p.team.Parallel(calls, func(int) { scoreTerms(x[:scoreBuffer], x[scoreBuffer:], x[2*scoreBuffer:], scorePerCall/scoreBuffer) })
-	}, calls * scorePerCall
+	}
+	return rated{run, float64(calls * scorePerCall)}
 }
 
 // scoreTerms is the sum over x, a multiple of 64 numbers, of a·LeakyReLU(x + y) with slope 0.2, so many times over.

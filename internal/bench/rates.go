@@ -3,87 +3,139 @@ package bench
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"time"
 
 	"weft/kernel"
 	"weft/tensor"
 )
 
-// Rate is how much a second one thread gets, and how much all of them get together. Both are medians of samples taken in turn.
+// rated is work that does so much of something in each run: bytes, floating-point operations, exponentials.
+type rated struct {
+	run    func()
+	amount float64
+}
+
+// rates are how much a second each work does: medians of samples taken in turn for about the budget.
+func (b *bench) rates(budget time.Duration, works ...rated) []float64 {
+	runs := make([]func(), len(works))
+	for i, w := range works {
+		runs[i] = w.run
+	}
+	rates := b.alternate(budget, runs...)
+	for i, w := range works {
+		rates[i] = w.amount / rates[i]
+	}
+	return rates
+}
+
+// fromAllOver is a gather of as many rows of 512 bytes as a matrix has that no cache holds, drawn from all over
+// it. The same rows are drawn each time.
+func (b *bench) fromAllOver(a *arrays) gather {
+	const width = 128
+	n := b.large / 4 / width
+	x, indices, whole := a.matrix(n, width), a.element(tensor.Int32, 1, n), a.element(tensor.Int64, 1, 2)
+	draw := rand.New(rand.NewPCG(1, 1))
+	for i := range indices.Int32s() {
+		indices.Int32s()[i] = draw.Int32N(int32(n))
+	}
+	copy(whole.Int64s(), []int64{0, int64(n)}) // one destination
+	return gather{whole, indices, []*tensor.Matrix{x}}
+}
+
+// gathering gathers, at the distance of prefetch that is best for this bench's threads. Only rows count.
+func (b *bench) gathering(g gather) rated {
+	t := b.tuned(g)
+	return rated{func() { b.probes.gather(t) }, float64(g.rowBytes())}
+}
+
+// reading reads x from front to back.
+func (b *bench) reading(x *tensor.Matrix) rated {
+	return rated{func() { b.probes.read(x) }, float64(4 * x.Len())}
+}
+
+// multiplying makes one dense product of p's shape, or a smaller one, of these matrices' first rows and columns.
+func (b *bench) multiplying(p product, z, x, w *tensor.Matrix) rated {
+	z, x, w = z.Prefix(p.rows, p.out), x.Prefix(p.rows, p.in), w.Prefix(p.in, p.out)
+	return rated{func() { b.team.MatMul(z, x, w, kernel.Straight, kernel.Replace) }, p.flops()}
+}
+
+// machine measures the rates that a report starts with.
+func (b *bench) machine() Machine {
+	m := Machine{CPU: b.CPU, Cores: runtime.NumCPU(), Threads: b.Threads, SIMD: kernel.SIMD()}
+	a := &arrays{team: b.team}
+	defer a.release()
+	g := b.fromAllOver(a)
+	x := g.matrices[0]
+	y := a.matrix(x.Rows, x.Cols)
+	bytes := float64(4 * y.Len())
+	exps, scores := 1<<24, 1<<26
+	if b.Quick {
+		exps, scores = 1<<18, 1<<18
+	}
+	r := b.rates(time.Second, b.gathering(g), b.reading(x), rated{func() { b.probes.write(y, 1) }, bytes},
+		rated{func() { b.probes.update(y, 1) }, bytes}, *b.bestSquare(), b.probes.exp(exps), b.probes.score(scores))
+	m.Gather, m.Read, m.Write, m.Update, m.Flops, m.Exp, m.Score = r[0], r[1], r[2], r[3], r[4], r[5], r[6]
+	return m
+}
+
+// Rate is how much a second one thread gets, and how much all of them get together. Both are medians of samples
+// taken in turn.
 type Rate struct{ One, All float64 }
 
-// PerThread is how much of what one thread gets each of so many threads gets: 1 where they do not hinder each other.
+// PerThread is how much of what one thread gets each of so many threads gets: 1 where they do not hinder each
+// other.
 func (r Rate) PerThread(threads int) float64 { return r.All / r.One / float64(threads) }
 
 // ratesBudget is about how long one of the measurements below takes, after it made its data.
 const ratesBudget = 600 * time.Millisecond
 
-// MemoryRates measures how many bytes a second so many threads read, from front to back and in rows of 512 bytes drawn from all
-// over a matrix that no cache holds. It is an error if that matrix would take more than half of the available bytes, or if the
-// system refuses them.
-func MemoryRates(threads int, available int64) (stream, rows Rate, err error) {
-	defer refused(&err)
-	all, one := newBench(Options{Threads: threads}), newBench(Options{Threads: 1})
-	defer all.close()
+// oneAndAll calls measure with a bench of one thread and one of all, unless their data takes more than half of the
+// available bytes. Memory that the system refuses is an error too.
+func oneAndAll(threads int, available int64, bytes func(all *bench) int, measure func(one, all *bench, a *arrays)) (err error) {
+	one, all := newBench(Options{Threads: 1}), newBench(Options{Threads: threads})
 	defer one.close()
-	if err := fits(all.large, available); err != nil {
-		return stream, rows, err
+	defer all.close()
+	if needs := bytes(all); int64(needs) > available/2 {
+		return fmt.Errorf("%d MB are more than half of the %d MB available", needs>>20, available>>20)
 	}
-	const width = 128
-	n := all.large / 4 / width
-	a := &arrays{team: all.team}
-	defer a.release()
-	x, indices := a.matrix(n, width), a.element(tensor.Int32, 1, n)
-	draw := rand.New(rand.NewPCG(1, 1)) // the same rows each time
-	for i := range indices.Int32s() {
-		indices.Int32s()[i] = draw.Int32N(int32(n))
-	}
-	whole := a.element(tensor.Int64, 1, 2) // one destination
-	copy(whole.Int64s(), []int64{0, int64(n)})
-	g := gather{whole, indices, []*tensor.Matrix{x}}
-	alone, together := one.tuned(g), all.tuned(g)
-	t := all.alternate(ratesBudget, func() { one.probes.read(x) }, func() { all.probes.read(x) },
-		func() { one.probes.gather(alone) }, func() { all.probes.gather(together) })
-	streamed, gathered := float64(4*x.Len()), float64(g.rowBytes())
-	return Rate{streamed / t[0], streamed / t[1]}, Rate{gathered / t[2], gathered / t[3]}, nil
-}
-
-// ArithmeticRate measures the floating-point operations a second of a large dense product. It is an error if its matrices would
-// take more than half of the available bytes, or if the system refuses them.
-func ArithmeticRate(threads int, available int64) (flops Rate, err error) {
-	const n = 2048 // larger squares reach a few percent more and take seconds
-	defer refused(&err)
-	all, one := kernel.NewTeam(threads, tensor.NewMeter()), kernel.NewTeam(1, tensor.NewMeter())
-	defer all.Memory.Close()
-	defer one.Memory.Close()
-	few, many := kernel.ProductRows, kernel.ProductRows*all.Threads()
-	if err := fits(4*(2*many*n+n*n), available); err != nil {
-		return flops, err
-	}
-	a := &arrays{team: all}
-	defer a.release()
-	x, w, z := a.matrix(many, n), a.matrix(n, n), a.matrix(many, n)
-	b := &bench{}
-	t := b.alternate(ratesBudget, func() { one.MatMul(z.Prefix(few, n), x.Prefix(few, n), w, false, false) },
-		func() { all.MatMul(z, x, w, false, false) })
-	return Rate{2 * float64(few) * n * n / t[0], 2 * float64(many) * n * n / t[1]}, nil
-}
-
-// fits is an error where so many bytes are more than half of those available.
-func fits(bytes int, available int64) error {
-	if int64(bytes) > available/2 {
-		return fmt.Errorf("%d MB are more than half of the %d MB available", bytes>>20, available>>20)
-	}
+	defer func() {
+		if p := recover(); p != nil {
+			short, ok := p.(tensor.OutOfMemory)
+			if !ok {
+				panic(p)
+			}
+			err = short
+		}
+	}()
+	measure(one, all, &arrays{team: all.team})
 	return nil
 }
 
-// refused turns memory that the system refused into an error.
-func refused(err *error) {
-	if p := recover(); p != nil {
-		short, ok := p.(tensor.OutOfMemory)
-		if !ok {
-			panic(p)
-		}
-		*err = short
-	}
+// MemoryRates measures how many bytes a second so many threads read, from front to back and in rows of 512 bytes
+// drawn from all over a matrix that no cache holds. It is an error if that matrix would take more than half of the
+// available bytes, or if the system refuses them.
+func MemoryRates(threads int, available int64) (stream, rows Rate, err error) {
+	bytes := func(all *bench) int { return all.large }
+	err = oneAndAll(threads, available, bytes, func(one, all *bench, a *arrays) {
+		g := all.fromAllOver(a)
+		x := g.matrices[0]
+		r := all.rates(ratesBudget, one.reading(x), all.reading(x), one.gathering(g), all.gathering(g))
+		stream, rows = Rate{r[0], r[1]}, Rate{r[2], r[3]}
+	})
+	return stream, rows, err
+}
+
+// ArithmeticRate measures the floating-point operations a second of a large dense product. It is an error if its
+// matrices would take more than half of the available bytes, or if the system refuses them.
+func ArithmeticRate(threads int, available int64) (flops Rate, err error) {
+	const n = 2048 // larger squares reach a few percent more and take seconds
+	few, many := product{kernel.ProductRows, n, n}, product{kernel.ProductRows * threads, n, n}
+	bytes := func(*bench) int { return 4 * (2*many.rows*n + n*n) }
+	err = oneAndAll(threads, available, bytes, func(one, all *bench, a *arrays) {
+		z, x, w := a.matrix(many.rows, n), a.matrix(many.rows, n), a.matrix(n, n)
+		r := all.rates(ratesBudget, one.multiplying(few, z, x, w), all.multiplying(many, z, x, w))
+		flops = Rate{r[0], r[1]}
+	})
+	return flops, err
 }

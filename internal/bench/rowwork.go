@@ -78,7 +78,9 @@ func (b *bench) rowWork() (cases []testCase) {
 			n.Gamma = a.filled(1, cols, 1) // a gradient that shrank each time would become subnormal, which is slow
 			if norm.backward {
 				return &job{
-					run: func() { team.LayerNormBackward(g, row, row, g, x, n, kernel.ReLU, kernel.Mask{}) }, flops: 14 * elements(x),
+					run: func() {
+						team.LayerNormBackward(kernel.NormGradients{X: g, Gamma: row, Beta: row}, g, x, n, kernel.ReLU, kernel.Mask{})
+					}, flops: 14 * elements(x),
 					read: []*tensor.Matrix{x, n.Mean, n.Rstd}, updated: 4 * g.Len(),
 				}
 			}

@@ -30,12 +30,12 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	}
 	state, targets := t.Team.AttentionStart(rows, a.Heads, width), at.targetScores()
 	k, release := at.on(e.Local(), a.Source.Value(), targets)
-	t.Team.Attend(state, k, e.Local().In, at.loops, alone)
+	t.Team.Attend(state, k, e.Local().In, at.loops, kernel.Ending(alone))
 	release()
 	for v := range h.fetch(a.Source.Value(), t.Recording) {
 		k, release := at.on(v.Block, v.rows, targets)
 		if v.Targets == nil {
-			t.Team.Attend(state, k, v.In, nil, false)
+			t.Team.Attend(state, k, v.In, nil, kernel.More)
 		} else {
 			t.Team.AttendSome(state, v.Targets, k, v.In)
 		}
@@ -161,11 +161,11 @@ func (at *attention) backward(d kernel.AttentionGradients, b *edges.Block, sourc
 		d.Source = dSource
 		if at.ATarget == nil {
 			d.Target, d.A = own, at.ASource.GradSum()
-			team.AttendBackward(d, k, b.In, b.Out, loops, g, gOut, logSum)
+			team.AttendBackward(d, k, b.In, b.Out, loops, kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: logSum})
 			return
 		}
 		d.TargetScore, d.SourceScore = own, team.Zeros(tensor.Buffers, source.Rows, at.Heads)
-		team.AttendBackward(d, k, b.In, b.Out, loops, g, gOut, logSum)
+		team.AttendBackward(d, k, b.In, b.Out, loops, kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: logSum})
 		team.HeadDotBackward(dSource, at.ASource.GradSum(), d.SourceScore, source, at.ASource.Value())
 		d.SourceScore.Release()
 	})

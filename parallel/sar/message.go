@@ -136,9 +136,9 @@ func (m *messages) forward(c *batch, source, z, arg *tensor.Matrix) {
 	out := m.call(e, c.n)
 	team := m.tape.Team
 	if arg != nil {
-		team.Max(z.RowRange(c.lo, c.hi), arg.RowRange(c.lo, c.hi), c.into, out.Value(), c.ids, nil, false)
+		team.Max(z.RowRange(c.lo, c.hi), arg.RowRange(c.lo, c.hi), c.into, out.Value(), c.ids, nil, kernel.Accumulate)
 	} else {
-		team.SpMM(z.RowRange(c.lo, c.hi), c.into, out.Value(), kernel.Scales{Row: m.shares(c)}, true)
+		team.SpMM(z.RowRange(c.lo, c.hi), c.into, out.Value(), kernel.Scales{Row: m.shares(c)}, kernel.Accumulate)
 	}
 	out.Drop()
 	e.Tape.Discard()
@@ -164,21 +164,21 @@ func (m *messages) backward(c *batch, source, dSource, dTarget, g, arg *tensor.M
 		team.Zero(d)
 		team.MaxBackward(d, c.spread, g.RowRange(c.lo, c.hi), arg.RowRange(c.lo, c.hi), c.ids, nil)
 	} else {
-		team.SpMM(d, c.spread, g.RowRange(c.lo, c.hi), kernel.Scales{Col: m.shares(c)}, false)
+		team.SpMM(d, c.spread, g.RowRange(c.lo, c.hi), kernel.Scales{Col: m.shares(c)}, kernel.Replace)
 	}
 	e.Tape.Backward(autograd.Root{Var: out, Grad: d})
 	if m.Source.Wants() {
 		c.bySource(team)
 		sums := mem.New(tensor.Buffers, c.n, source.Cols)
 		grad := e.Source.TakeGrad()
-		team.SpMM(sums.RowRange(0, c.distinct.Cols), c.outOf, grad, kernel.Scales{}, false)
+		team.SpMM(sums.RowRange(0, c.distinct.Cols), c.outOf, grad, kernel.Scales{}, kernel.Replace)
 		grad.Release()
 		team.ScatterAdd(dSource, sums, c.distinct)
 		sums.Release()
 	}
 	if dTarget != nil {
 		grad := e.Target.TakeGrad()
-		team.SpMM(dTarget.RowRange(c.lo, c.hi), c.into, grad, kernel.Scales{}, true)
+		team.SpMM(dTarget.RowRange(c.lo, c.hi), c.into, grad, kernel.Scales{}, kernel.Accumulate)
 		grad.Release()
 	}
 	release(rows)

@@ -5,6 +5,7 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/kernel"
 	"weft/parallel/edges"
 	"weft/tensor"
 )
@@ -61,14 +62,14 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	t, h := x.Tape(), p.enter()
 	z := t.New(x.Rows(), x.Cols())
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, x.Rows(), x.Cols())
-	t.Team.Max(z, arg, h.edges.Local().In, x.Value(), h.edges.Local().IDs, h.edges.Loops, true)
+	t.Team.Max(z, arg, h.edges.Local().In, x.Value(), h.edges.Local().IDs, h.edges.Loops, kernel.Replace)
 	for v := range h.fetch(x.Value(), t.Recording) {
 		if v.Targets == nil {
-			t.Team.Max(z, arg, v.In, v.rows, v.IDs, nil, false)
+			t.Team.Max(z, arg, v.In, v.rows, v.IDs, nil, kernel.Accumulate)
 			continue
 		}
 		zb, ab := t.Team.Picked(z, v.Targets), t.Team.Picked(arg, v.Targets)
-		t.Team.Max(zb, ab, v.In, v.rows, v.IDs, nil, false)
+		t.Team.Max(zb, ab, v.In, v.rows, v.IDs, nil, kernel.Accumulate)
 		t.Team.Scatter(z, zb, v.Targets)
 		t.Team.Scatter(arg, ab, v.Targets)
 		release([]*tensor.Matrix{zb, ab})
