@@ -42,7 +42,7 @@ func (h *halo) fetch(x *tensor.Matrix, keep bool) iter.Seq[visit] {
 		}
 		h.sweep(x, h.kept, nil, yield)
 		if !keep {
-			release(h.kept)
+			exchange.Release(h.kept)
 			h.kept = nil
 		}
 	}
@@ -76,13 +76,13 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 			panic("parallel: a sweep that is broken off, for which the other workers would wait")
 		}
 	}
-	exchange.Must(h.giving(dx, func(back *sender) error {
+	exchange.Must(h.giving(dx, func(back *exchange.Sender) error {
 		return h.fetching(x, rooms, func(b *edges.Block, rows *tensor.Matrix) error {
 			if back == nil {
 				call(visit{b, rows, nil})
 				return nil
 			}
-			return back.send(b.Peer, b.In.Cols, func(d *tensor.Matrix) { call(visit{b, rows, d}) })
+			return back.Send(b.Peer, b.In.Cols, func(d *tensor.Matrix) { call(visit{b, rows, d}) })
 		})
 	}))
 }
@@ -104,51 +104,67 @@ func (h *halo) fetching(x *tensor.Matrix, rooms []*tensor.Matrix, use func(b *ed
 		return nil
 	}
 	if rooms == nil {
-		rooms = g.buffers(min(g.options.Prefetch+1, len(remote)), largestBlock(h.edges), x.Cols)
-		defer release(rooms)
+		rooms = exchange.Rooms(g.team.Memory, min(g.options.Prefetch+1, len(remote)), largestBlock(h.edges), x.Cols)
+		defer exchange.Release(rooms)
 	}
-	out := g.buffers(2, largestPiece(h.edges), x.Cols)
-	defer release(out)
+	out := exchange.Rooms(g.team.Memory, 2, largestPiece(h.edges), x.Cols)
+	defer exchange.Release(out)
 	send := func(aside *comm.Comm) error {
-		s := &sender{comm: aside, kind: comm.Halo, rooms: out}
+		s := &exchange.Sender{Comm: aside, Kind: comm.Halo, Rooms: out}
 		for _, p := range h.edges.Needed {
 			pack := func(rows *tensor.Matrix) { g.team.Gather(rows, x, p.Rows) }
-			if err := s.send(p.Peer, p.Rows.Cols, pack); err != nil {
+			if err := s.Send(p.Peer, p.Rows.Cols, pack); err != nil {
 				return err
 			}
 		}
-		return s.finish()
+		return s.Finish()
 	}
 	take := func() error {
 		from := func(i int) (peer, rows int) { return remote[i].Peer, remote[i].In.Cols }
-		return receive(g.comm, comm.Halo, len(remote), from, rooms, func(i int, rows *tensor.Matrix) error { return use(remote[i], rows) })
+		return exchange.Receive(g.comm, comm.Halo, len(remote), from, rooms, func(i int, rows *tensor.Matrix) error { return use(remote[i], rows) })
 	}
-	return g.beside(send, take)
+	return exchange.Beside(g.comm, send, take)
 }
 
 // giving runs f, which sends the gradients of remote rows with back. Beside it, those that come for own rows
 // are added to dx, in the order of the sweep; f does not touch dx. Where dx is nil nothing moves, and back is
 // nil.
-func (h *halo) giving(dx *tensor.Matrix, f func(back *sender) error) error {
+func (h *halo) giving(dx *tensor.Matrix, f func(back *exchange.Sender) error) error {
 	if dx == nil {
 		return f(nil)
 	}
 	g, needed := h.g, h.edges.Needed
-	back := &sender{comm: g.comm, kind: comm.HaloGradient, rooms: g.buffers(2, largestBlock(h.edges), dx.Cols)}
-	defer release(back.rooms)
-	in := g.buffers(min(g.options.Prefetch+1, len(needed)), largestPiece(h.edges), dx.Cols)
-	defer release(in)
+	back := &exchange.Sender{Comm: g.comm, Kind: comm.HaloGradient, Rooms: exchange.Rooms(g.team.Memory, 2, largestBlock(h.edges), dx.Cols)}
+	defer exchange.Release(back.Rooms)
+	in := exchange.Rooms(g.team.Memory, min(g.options.Prefetch+1, len(needed)), largestPiece(h.edges), dx.Cols)
+	defer exchange.Release(in)
 	add := func(aside *comm.Comm) error {
 		from := func(i int) (peer, rows int) { return needed[i].Peer, needed[i].Rows.Cols }
-		return receive(aside, comm.HaloGradient, len(needed), from, in, func(i int, rows *tensor.Matrix) error {
+		return exchange.Receive(aside, comm.HaloGradient, len(needed), from, in, func(i int, rows *tensor.Matrix) error {
 			g.team.ScatterAdd(dx, rows, needed[i].Rows)
 			return nil
 		})
 	}
-	return g.beside(add, func() error {
+	return exchange.Beside(g.comm, add, func() error {
 		if err := f(back); err != nil {
 			return err
 		}
-		return back.finish()
+		return back.Finish()
 	})
+}
+
+// largestBlock is the number of rows of the largest piece that comes, and largestPiece of the largest that
+// goes.
+func largestBlock(t *edges.Edges) (rows int) {
+	for _, b := range t.Remote() {
+		rows = max(rows, b.In.Cols)
+	}
+	return rows
+}
+
+func largestPiece(t *edges.Edges) (rows int) {
+	for _, p := range t.Needed {
+		rows = max(rows, p.Rows.Cols)
+	}
+	return rows
 }

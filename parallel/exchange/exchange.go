@@ -1,19 +1,18 @@
-package sar
+package exchange
 
 import (
 	"errors"
 	"fmt"
 
 	"weft/comm"
-	"weft/parallel/edges"
 	"weft/tensor"
 )
 
 // What moves messages: rooms that are bounded, and two sides of a worker beside each other.
 
-// receive takes in n messages in their order and uses each. As many as there are rooms are on their way at a
+// Receive takes in n messages in their order and uses each. As many as there are rooms are on their way at a
 // time. from says whose message i is, and how many rows it has.
-func receive(c *comm.Comm, kind comm.Kind, n int, from func(i int) (peer, rows int), rooms []*tensor.Matrix,
+func Receive(c *comm.Comm, kind comm.Kind, n int, from func(i int) (peer, rows int), rooms []*tensor.Matrix,
 	use func(i int, rows *tensor.Matrix) error,
 ) error {
 	pending, rows := make([]*comm.Pending, n), make([]*tensor.Matrix, n)
@@ -39,30 +38,30 @@ func receive(c *comm.Comm, kind comm.Kind, n int, from func(i int) (peer, rows i
 	return nil
 }
 
-// sender sends messages of one kind from its two rooms in turn: one is on its way while the next is made.
-type sender struct {
-	comm    *comm.Comm
-	kind    comm.Kind
-	rooms   []*tensor.Matrix
+// Sender sends messages of one kind from its two rooms in turn: one is on its way while the next is made.
+type Sender struct {
+	Comm    *comm.Comm
+	Kind    comm.Kind
+	Rooms   []*tensor.Matrix // two
 	pending [2]*comm.Pending
 	turn    int
 }
 
-// send lets fill make a message of some rows, whose elements are undefined, and starts to send it.
-func (s *sender) send(peer, rows int, fill func(rows *tensor.Matrix)) error {
-	k := s.turn % len(s.rooms)
+// Send lets fill make a message of some rows, whose elements are undefined, and starts to send it.
+func (s *Sender) Send(peer, rows int, fill func(rows *tensor.Matrix)) error {
+	k := s.turn % len(s.Rooms)
 	s.turn++
 	if err := s.wait(k); err != nil {
 		return err
 	}
-	m := s.rooms[k].RowRange(0, rows)
+	m := s.Rooms[k].RowRange(0, rows)
 	fill(m)
-	s.pending[k] = s.comm.Send(s.kind, comm.Bytes(m.Floats()), peer)
+	s.pending[k] = s.Comm.Send(s.Kind, comm.Bytes(m.Floats()), peer)
 	return nil
 }
 
-// finish waits for what is on its way.
-func (s *sender) finish() error {
+// Finish waits for what is on its way.
+func (s *Sender) Finish() error {
 	for k := range s.pending {
 		if err := s.wait(k); err != nil {
 			return err
@@ -72,18 +71,18 @@ func (s *sender) finish() error {
 }
 
 // wait waits until room k is free.
-func (s *sender) wait(k int) error {
+func (s *Sender) wait(k int) error {
 	if p := s.pending[k]; p != nil {
 		return p.Wait()
 	}
 	return nil
 }
 
-// beside runs other beside f, and waits for both. Where one side fails, or panics, the workers' connection is
+// Beside runs other beside f, and waits for both. Where one side fails, or panics, the workers' connection is
 // broken off, so that the other ends too and nothing reads or writes the buffers any more.
-func (g *Graph) beside(other func(aside *comm.Comm) error, f func() error) error {
+func Beside(c *comm.Comm, other func(aside *comm.Comm) error, f func() error) error {
 	theirs := errBroken
-	join := g.comm.Beside(func(aside *comm.Comm) {
+	join := c.Beside(func(aside *comm.Comm) {
 		defer func() {
 			if p := recover(); p != nil {
 				theirs = fmt.Errorf("internal error: %v", p)
@@ -97,14 +96,14 @@ func (g *Graph) beside(other func(aside *comm.Comm) error, f func() error) error
 	panics := true
 	defer func() {
 		if panics {
-			g.comm.Abort(errBroken)
+			c.Abort(errBroken)
 			join()
 		}
 	}()
 	err := f()
 	panics = false
 	if err != nil {
-		g.comm.Abort(err)
+		c.Abort(err)
 	}
 	join()
 	if err == nil || theirs != nil && errors.Is(err, theirs) { // f broke off because of the other side
@@ -116,33 +115,17 @@ func (g *Graph) beside(other func(aside *comm.Comm) error, f func() error) error
 // errBroken ends the other side of work that panicked.
 var errBroken = errors.New("the worker broke off")
 
-// buffers are n matrices of so many rows.
-func (g *Graph) buffers(n, rows, cols int) []*tensor.Matrix {
+// Rooms are n matrices of so many rows.
+func Rooms(memory *tensor.Meter, n, rows, cols int) []*tensor.Matrix {
 	m := make([]*tensor.Matrix, n)
 	for i := range m {
-		m[i] = g.team.Memory.New(tensor.Buffers, rows, cols)
+		m[i] = memory.New(tensor.Buffers, rows, cols)
 	}
 	return m
 }
 
-func release(list []*tensor.Matrix) {
+func Release(list []*tensor.Matrix) {
 	for _, m := range list {
 		m.Release()
 	}
-}
-
-// largestBlock is the number of rows of the largest piece that comes, and largestPiece of the largest that
-// goes.
-func largestBlock(t *edges.Edges) (rows int) {
-	for _, b := range t.Remote() {
-		rows = max(rows, b.In.Cols)
-	}
-	return rows
-}
-
-func largestPiece(t *edges.Edges) (rows int) {
-	for _, p := range t.Needed {
-		rows = max(rows, p.Rows.Cols)
-	}
-	return rows
 }
