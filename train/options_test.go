@@ -39,7 +39,7 @@ func TestDefaultsAreValid(t *testing.T) {
 
 func TestValidateRefuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"model", "nosuch", "model nosuch: unknown model; it is one of mlp, gcn, sage, gat, gatv2, gin"},
+		{"model", "nosuch", "model nosuch: unknown model; it is one of " + strings.Join(gnn.Names(), ", ")},
 		{"hidden", "-3", "hidden -3: must be at least 1 and at most 1048576"},
 		{"layers", "0", "layers 0"},
 		{"dropout", "1.5", "dropout 1.5: must be at least 0 and below 1"},
