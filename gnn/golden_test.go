@@ -69,7 +69,7 @@ func (g *golden) relation() graph.Relation {
 	return r
 }
 
-func (g *golden) model(team *kernel.Team, p *sar.Graph) (*gnn.Model, *nn.Params) {
+func (g *golden) model(team *kernel.Team, p *sar.Partition) (*gnn.Model, *nn.Params) {
 	g.t.Helper()
 	params := nn.NewParams(team, 1)
 	features, classes := g.tensors["x"].Shape[1], g.tensors["logits"].Shape[1]

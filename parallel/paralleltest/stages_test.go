@@ -32,7 +32,7 @@ func TestTwoStages(t *testing.T) {
 type stage struct {
 	engine.Config
 	from, to int // the blocks that are here
-	graph    *sar.Graph
+	graph    *sar.Partition
 	features *engine.Features // of the first stage
 	params   *nn.Params
 	model    *gnn.Model

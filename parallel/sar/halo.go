@@ -17,7 +17,7 @@ import (
 // one. Within a round the rows go in pieces. What is on its way is bounded: Prefetch+1 pieces are received,
 // and two sent, at most.
 type halo struct {
-	g     *Graph
+	part  *Partition
 	edges *edges.Edges
 	kept  []*tensor.Matrix // the rows of every remote block, where Options.KeepHalo keeps them
 }
@@ -35,9 +35,9 @@ type visit struct {
 // the caller to release.
 func (h *halo) fetch(x *tensor.Matrix, keep bool) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
-		if h.g.options.KeepHalo {
+		if h.part.options.KeepHalo {
 			for _, b := range h.edges.Remote() {
-				h.kept = append(h.kept, h.g.team.Memory.New(tensor.Buffers, b.In.Cols, x.Cols))
+				h.kept = append(h.kept, h.part.team.Memory.New(tensor.Buffers, b.In.Cols, x.Cols))
 			}
 		}
 		h.sweep(x, h.kept, nil, yield)
@@ -58,7 +58,7 @@ func (h *halo) giveBack(dx *tensor.Matrix) iter.Seq[visit] {
 // for their gradient, unless dx is nil. What other workers give back is added to dx.
 func (h *halo) rematerialize(x, dx *tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
-		if h.g.options.KeepHalo {
+		if h.part.options.KeepHalo {
 			x = nil
 		}
 		h.sweep(x, h.kept, dx, yield)
@@ -90,7 +90,7 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 // fetching gives each remote block its rows, one after the other. Meanwhile the rows of this worker's x that
 // others need go to them. Where x is nil nothing moves, and the rows are those in the rooms.
 func (h *halo) fetching(x *tensor.Matrix, rooms []*tensor.Matrix, use func(b *edges.Block, rows *tensor.Matrix) error) error {
-	g, remote := h.g, h.edges.Remote()
+	part, remote := h.part, h.edges.Remote()
 	if x == nil {
 		for i, b := range remote {
 			var rows *tensor.Matrix
@@ -104,15 +104,15 @@ func (h *halo) fetching(x *tensor.Matrix, rooms []*tensor.Matrix, use func(b *ed
 		return nil
 	}
 	if rooms == nil {
-		rooms = exchange.Rooms(g.team.Memory, min(g.options.Prefetch+1, len(remote)), largestBlock(h.edges), x.Cols)
+		rooms = exchange.Rooms(part.team.Memory, min(part.options.Prefetch+1, len(remote)), largestBlock(h.edges), x.Cols)
 		defer exchange.Release(rooms)
 	}
-	out := exchange.Rooms(g.team.Memory, 2, largestPiece(h.edges), x.Cols)
+	out := exchange.Rooms(part.team.Memory, 2, largestPiece(h.edges), x.Cols)
 	defer exchange.Release(out)
 	send := func(aside *comm.Comm) error {
 		s := &exchange.Sender{Comm: aside, Kind: comm.Halo, Rooms: out}
 		for _, p := range h.edges.Needed {
-			pack := func(rows *tensor.Matrix) { g.team.Gather(rows, x, p.Rows) }
+			pack := func(rows *tensor.Matrix) { part.team.Gather(rows, x, p.Rows) }
 			if err := s.Send(p.Peer, p.Rows.Cols, pack); err != nil {
 				return err
 			}
@@ -121,9 +121,9 @@ func (h *halo) fetching(x *tensor.Matrix, rooms []*tensor.Matrix, use func(b *ed
 	}
 	take := func() error {
 		from := func(i int) (peer, rows int) { return remote[i].Peer, remote[i].In.Cols }
-		return exchange.Receive(g.comm, comm.Halo, len(remote), from, rooms, func(i int, rows *tensor.Matrix) error { return use(remote[i], rows) })
+		return exchange.Receive(part.comm, comm.Halo, len(remote), from, rooms, func(i int, rows *tensor.Matrix) error { return use(remote[i], rows) })
 	}
-	return exchange.Beside(g.comm, send, take)
+	return exchange.Beside(part.comm, send, take)
 }
 
 // giving runs f, which sends the gradients of remote rows with back. Beside it, those that come for own rows
@@ -133,19 +133,19 @@ func (h *halo) giving(dx *tensor.Matrix, f func(back *exchange.Sender) error) er
 	if dx == nil {
 		return f(nil)
 	}
-	g, needed := h.g, h.edges.Needed
-	back := &exchange.Sender{Comm: g.comm, Kind: comm.HaloGradient, Rooms: exchange.Rooms(g.team.Memory, 2, largestBlock(h.edges), dx.Cols)}
+	part, needed := h.part, h.edges.Needed
+	back := &exchange.Sender{Comm: part.comm, Kind: comm.HaloGradient, Rooms: exchange.Rooms(part.team.Memory, 2, largestBlock(h.edges), dx.Cols)}
 	defer exchange.Release(back.Rooms)
-	in := exchange.Rooms(g.team.Memory, min(g.options.Prefetch+1, len(needed)), largestPiece(h.edges), dx.Cols)
+	in := exchange.Rooms(part.team.Memory, min(part.options.Prefetch+1, len(needed)), largestPiece(h.edges), dx.Cols)
 	defer exchange.Release(in)
 	add := func(aside *comm.Comm) error {
 		from := func(i int) (peer, rows int) { return needed[i].Peer, needed[i].Rows.Cols }
 		return exchange.Receive(aside, comm.HaloGradient, len(needed), from, in, func(i int, rows *tensor.Matrix) error {
-			g.team.ScatterAdd(dx, rows, needed[i].Rows)
+			part.team.ScatterAdd(dx, rows, needed[i].Rows)
 			return nil
 		})
 	}
-	return exchange.Beside(g.comm, add, func() error {
+	return exchange.Beside(part.comm, add, func() error {
 		if err := f(back); err != nil {
 			return err
 		}

@@ -49,7 +49,7 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 
 // sum is z = Â·x.
 func (p *propagator) sum(o edges.Operator, z, x *tensor.Matrix, recording bool) *halo {
-	team, h := p.graph.team, p.enter()
+	team, h := p.part.team, p.enter()
 	o.Apply(z, h.edges.Local(), x, false)
 	for v := range h.fetch(x, recording) {
 		v.Onto(team, z, func(z *tensor.Matrix, accumulate bool) { o.Apply(z, v.Block, v.rows, accumulate) })

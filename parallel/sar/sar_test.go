@@ -24,7 +24,7 @@ type part struct {
 	team  *kernel.Team
 	comm  *comm.Comm
 	share *partition.Share
-	graph *sar.Graph
+	graph *sar.Partition
 }
 
 // workers runs f on every worker of a graph that is divided as the assignment says, and fails where one of
@@ -155,7 +155,7 @@ func values(m *tensor.Matrix, purpose uint64, ids []int32) {
 }
 
 // run computes a layer forward and backward on one worker and puts what it has into o.
-func (l layer) run(team *kernel.Team, g *sar.Graph, ids []int32, along gnn.Along, o *outcome, sum func(values []float32)) {
+func (l layer) run(team *kernel.Team, g *sar.Partition, ids []int32, along gnn.Along, o *outcome, sum func(values []float32)) {
 	rows := g.Rows()
 	x, dz := team.Memory.New(tensor.Features, rows.Here, l.in), team.Memory.New(tensor.Gradients, rows.Here, l.out)
 	values(x, 1, ids)

@@ -42,7 +42,7 @@ type bench struct {
 	vertices int
 	edges    graph.Edges
 	relation graph.Relation
-	whole    *sar.Graph
+	whole    *sar.Partition
 }
 
 // newBench makes a directed graph in which vertex 3 has no edges, vertex 4 none that go in and 5 none that go

@@ -50,8 +50,8 @@ type Config struct {
 	Training bool
 }
 
-// Graph is what a model aggregates along on this worker: one way of dividing vertices and columns.
-type Graph interface {
+// Axis is what a model aggregates along on this worker: one way of dividing vertices and columns.
+type Axis interface {
 	// Vertices are those whose values this worker computes on, by their original ids, ascending; nil: all.
 	Vertices() []int32
 	// Rows are these vertices, as rows of values.

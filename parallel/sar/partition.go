@@ -1,5 +1,5 @@
 // Package sar is the graph axis: sequential aggregation and rematerialization (Mostafa, MLSys 2022). Its
-// Graph is one worker's partition, or all of a graph, and gives a convolution its ways along the edges.
+// Partition is one worker's partition, or all of a graph, and gives a convolution its ways along the edges.
 //
 // Reading: sar.go is the algorithm, halo.go the movement of rows that it is made of, propagator.go in which
 // order the work is done, attention.go and message.go what else is aggregated.
@@ -18,8 +18,8 @@ import (
 	"weft/partition"
 )
 
-// Graph is a worker's part of a graph: all of it, or one partition. Its Propagators read from it.
-type Graph struct {
+// Partition is a worker's part of a graph: all of it, or one partition. Its Propagators read from it.
+type Partition struct {
 	team    *kernel.Team
 	comm    *comm.Comm // the workers that hold the other partitions
 	share   *partition.Share
@@ -44,83 +44,83 @@ type Options struct {
 // New is one partition of a graph, or all of it, on one of as many workers, which c connects (where the team
 // only plans, one made of comm.Plan): the structure is copied into the team's memory. All of them must call it,
 // and from then on do the same in the same order.
-func New(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Graph, error) {
-	g := &Graph{team: team, comm: c, share: s, options: o, edges: map[gnn.Along]*edges.Edges{}, decided: map[string]bool{}}
+func New(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Partition, error) {
+	p := &Partition{team: team, comm: c, share: s, options: o, edges: map[gnn.Along]*edges.Edges{}, decided: map[string]bool{}}
 	var others autograd.Peers
 	if c.Size() > 1 {
 		others = exchange.Peers{Comm: c}
 	}
-	g.rows = autograd.RowsOf(team, s.Edges.IDs, len(s.Edges.Relations[0].In.Indptr)-1, s.Whole.Vertices, others)
-	for _, name := range g.Relations() {
-		if _, err := g.ask(gnn.Along{Relation: name}); err != nil {
+	p.rows = autograd.RowsOf(team, s.Edges.IDs, len(s.Edges.Relations[0].In.Indptr)-1, s.Whole.Vertices, others)
+	for _, name := range p.Relations() {
+		if _, err := p.ask(gnn.Along{Relation: name}); err != nil {
 			return nil, err
 		}
 	}
-	return g, nil
+	return p, nil
 }
 
 // Vertices are those of the worker's rows, by their original ids, ascending; nil: all of the graph's.
-func (g *Graph) Vertices() []int32 { return g.share.Edges.IDs }
+func (p *Partition) Vertices() []int32 { return p.share.Edges.IDs }
 
 // Rows are the vertices of the worker's rows.
-func (g *Graph) Rows() *autograd.RowSet { return g.rows }
+func (p *Partition) Rows() *autograd.RowSet { return p.rows }
 
 // BeginEpoch says which epoch the work belongs to from now on; errors name it.
-func (g *Graph) BeginEpoch(epoch int) {
-	g.epoch = epoch
-	g.comm.At(epoch, "")
+func (p *Partition) BeginEpoch(epoch int) {
+	p.epoch = epoch
+	p.comm.At(epoch, "")
 }
 
 // Relations are the graph's, by name.
-func (g *Graph) Relations() (names []string) {
-	for _, r := range g.share.Edges.Relations {
+func (p *Partition) Relations() (names []string) {
+	for _, r := range p.share.Edges.Relations {
 		names = append(names, r.Name)
 	}
 	return names
 }
 
 // Propagator is the gnn.Propagator at a site.
-func (g *Graph) Propagator(site string, along gnn.Along) gnn.Propagator {
-	if has := g.Relations(); !slices.Contains(has, along.Relation) {
+func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
+	if has := p.Relations(); !slices.Contains(has, along.Relation) {
 		panic(fmt.Sprintf("parallel: %s reaches along relation %q, and the graph has %q", site, along.Relation, has))
 	}
-	return &propagator{graph: g, site: site, along: along}
+	return &propagator{part: p, site: site, along: along}
 }
 
 // Explain says for each site in which order it works, once a forward pass has been made.
-func (g *Graph) Explain() []string { return g.orders }
+func (p *Partition) Explain() []string { return p.orders }
 
 // along are the edges of a relation in a direction.
-func (g *Graph) along(a gnn.Along) *edges.Edges {
-	e, err := g.ask(a)
+func (p *Partition) along(a gnn.Along) *edges.Edges {
+	e, err := p.ask(a)
 	exchange.Must(err)
 	return e
 }
 
 // ask makes the edges if they were not asked for before. All workers ask for the same ones in the same order.
-func (g *Graph) ask(a gnn.Along) (*edges.Edges, error) {
-	if e, made := g.edges[a]; made {
+func (p *Partition) ask(a gnn.Along) (*edges.Edges, error) {
+	if e, made := p.edges[a]; made {
 		return e, nil
 	}
-	e, err := g.read(a)
+	e, err := p.read(a)
 	if err == nil {
-		g.edges[a] = e
+		p.edges[a] = e
 	}
 	return e, err
 }
 
 // read makes the edges from the share, or from the opposite ones where a worker holds all of them.
-func (g *Graph) read(a gnn.Along) (*edges.Edges, error) {
-	held := &g.share.Edges
-	r := &held.Relations[slices.Index(g.Relations(), a.Relation)]
+func (p *Partition) read(a gnn.Along) (*edges.Edges, error) {
+	held := &p.share.Edges
+	r := &held.Relations[slices.Index(p.Relations(), a.Relation)]
 	from := edges.Source{
-		Relation: &r.In, HaloRows: r.HaloRows, Starts: held.Starts, Me: held.P, IDs: g.rows.IDs, Copied: g.share.Unload,
+		Relation: &r.In, HaloRows: r.HaloRows, Starts: held.Starts, Me: held.P, IDs: p.rows.IDs, Copied: p.share.Unload,
 	}
 	switch {
-	case a.Reversed && g.comm.Size() == 1:
-		return g.along(gnn.Along{Relation: a.Relation}).Reversed(), nil
+	case a.Reversed && p.comm.Size() == 1:
+		return p.along(gnn.Along{Relation: a.Relation}).Reversed(), nil
 	case a.Reversed:
 		from.Relation, from.HaloRows = &r.Out, r.HaloRowsOut
 	}
-	return edges.New(g.team, g.comm, from)
+	return edges.New(p.team, p.comm, from)
 }
