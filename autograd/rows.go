@@ -27,8 +27,8 @@ type Peers interface {
 // AllHere is n rows that are the vertices 0 … n−1, all of them on this worker.
 func AllHere(n int) *RowSet { return &RowSet{Here: n, Total: n} }
 
-// RowsOf is some of the total vertices: those of the ids, which are copied into the team's memory, or where ids
-// is nil the first here. The others are with the peers; nil: with nobody.
+// RowsOf is some of the total vertices: those of the ids, which are copied into the team's memory, or where
+// ids is nil the first here. The others are with the peers; nil: with nobody.
 func RowsOf(team *kernel.Team, ids []int32, here, total int, peers Peers) *RowSet {
 	r := &RowSet{Here: here, Total: total, Peers: peers}
 	if ids != nil {

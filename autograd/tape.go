@@ -154,8 +154,8 @@ func (t *Tape) Input(value *tensor.Matrix, rows *RowSet) *Var {
 	return v
 }
 
-// Received is an Input that the tape owns, as what came from another worker: it is released when nobody reads it
-// any more.
+// Received is an Input that the tape owns, as what came from another worker: it is released when nobody reads
+// it any more.
 func (t *Tape) Received(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.dense(value, rows)
 	v.held, v.wants = true, t.Recording

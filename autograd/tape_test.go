@@ -186,7 +186,8 @@ func TestGradientTakesTheValuesMemory(t *testing.T) {
 				c.AddGrad(g)
 			}})
 			if !aggregated {
-				z := watch("between the products", 2, autograd.Linear(x, left)) // input and gradient, which both share
+				// Input and gradient, which both share
+				z := watch("between the products", 2, autograd.Linear(x, left))
 				return autograd.AddLinear(z, x, right)
 			}
 			z := b.tape.New(rows, cols) // as an aggregation does: it adds to the input's gradient itself

@@ -38,8 +38,8 @@ type Env struct {
 	Propagators Propagators
 }
 
-// Only is the relation of a graph that has one, which is what a model for one relation asks for. It panics where
-// there are several.
+// Only is the relation of a graph that has one, which is what a model for one relation asks for. It panics
+// where there are several.
 func (e Env) Only() string {
 	if len(e.Relations) != 1 {
 		panic(fmt.Sprintf("gnn: a model for one relation, and a graph with %q", e.Relations))

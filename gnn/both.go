@@ -6,8 +6,8 @@ import (
 	"weft/nn"
 )
 
-// Both aggregates along the edges and against them, each with its own weights (Rossi et al. 2023; PyG's DirGNNConv with α = ½):
-// z = ½·conv_in(x) + ½·conv_out(x) + W·x + b.
+// Both aggregates along the edges and against them, each with its own weights (Rossi et al. 2023; PyG's
+// DirGNNConv with α = ½): z = ½·conv_in(x) + ½·conv_out(x) + W·x + b.
 type Both struct {
 	in, out Convolution
 	root    *Linear

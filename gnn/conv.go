@@ -6,8 +6,8 @@ import (
 	"weft/nn"
 )
 
-// Convolution is one layer of graph work. Forward returns its output without the bias, and the bias to add (nil for none), so that
-// the bias is added in one pass with what follows.
+// Convolution is one layer of graph work. Forward returns its output without the bias, and the bias to add
+// (nil for none), so that the bias is added in one pass with what follows.
 type Convolution interface {
 	Forward(x *autograd.Var) (*autograd.Var, *nn.Param)
 }

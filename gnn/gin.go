@@ -6,8 +6,8 @@ import (
 	"weft/nn"
 )
 
-// GIN is the graph isomorphism network (Xu et al. 2019): z_i = W_2·act(norm(W_1·((1+ε)·x_i + Σ_{j→i} x_j) + b_1)) + b_2, with ε = 0
-// unless loaded weights say otherwise.
+// GIN is the graph isomorphism network (Xu et al. 2019): z_i = W_2·act(norm(W_1·((1+ε)·x_i + Σ_{j→i} x_j) +
+// b_1)) + b_2, with ε = 0 unless loaded weights say otherwise.
 type GIN struct {
 	w1, b1, w2, b2 *nn.Param
 	epsilon        *nn.Buffer

@@ -161,9 +161,10 @@ func near(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// TestGolden holds every model's logits, loss, running statistics and every gradient against PyTorch's, on a directed graph with
-// isolated vertices, a hub, self loops and duplicate edges. The features come three ways, which take three orders of work: as a
-// value with a gradient, as a constant that stays the same over the epochs, and sparse.
+// TestGolden holds every model's logits, loss, running statistics and every gradient against PyTorch's, on a
+// directed graph with isolated vertices, a hub, self loops and duplicate edges. The features come three ways,
+// which take three orders of work: as a value with a gradient, as a constant that stays the same over the
+// epochs, and sparse.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.safetensors")
 	if err != nil || len(files) < 50 {

@@ -36,8 +36,8 @@ func TestOnly(t *testing.T) {
 	gnn.Env{Relations: []string{"cites", "writes"}}.Only()
 }
 
-// TestPartsOfAModel: a model that is built in two parts has the parameters and the initial values of one that is built whole, wherever
-// it is cut, and the parts one after the other compute what the whole does.
+// TestPartsOfAModel: a model that is built in two parts has the parameters and the initial values of one that
+// is built whole, wherever it is cut, and the parts one after the other compute what the whole does.
 func TestPartsOfAModel(t *testing.T) {
 	const features, classes, vertices = 5, 3, 7
 	r, err := graph.NewRelation(vertices, graph.Edges{Source: []int32{0, 1, 2, 3, 5, 5, 2, 2}, Target: []int32{1, 0, 0, 4, 4, 5, 6, 6}})
@@ -106,8 +106,8 @@ func (c carrier) Forward(s gnn.State) gnn.State {
 	return gnn.State{H: autograd.Combine(1, s.H0, 1, h), H0: s.H0}
 }
 
-// TestTravellingTensor: what travels along lives while blocks read it, is given up after the last that does, and its gradient is the
-// sum over them.
+// TestTravellingTensor: what travels along lives while blocks read it, is given up after the last that does,
+// and its gradient is the sum over them.
 func TestTravellingTensor(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()

@@ -1,5 +1,5 @@
-// Package gnn builds graph neural networks. Layers never know how the graph is divided: they reach along edges only through a
-// Propagator, and every way of dividing the work is one implementation of it.
+// Package gnn builds graph neural networks. Layers never know how the graph is divided: they reach along
+// edges only through a Propagator, and every way of dividing the work is one implementation of it.
 package gnn
 
 import (
@@ -21,9 +21,9 @@ const (
 	KindSum  ReduceKind = iota
 	KindMean            // Σ x_j / in-degree
 	KindMax             // the largest of each column
-	// KindSymmetric is GCN's normalisation (Kipf & Welling 2017): Σ_j w_ij / √(d_i·d_j) · x_j, with one self loop for every
-	// vertex (stored ones are merged into it) and d the weighted in-degree on both sides, loop included, as PyG computes it on
-	// directed graphs. It is the one aggregation that uses edge weights.
+	// KindSymmetric is GCN's normalisation (Kipf & Welling 2017): Σ_j w_ij / √(d_i·d_j) · x_j, with one self
+	// loop for every vertex (stored ones are merged into it) and d the weighted in-degree on both sides, loop
+	// included, as PyG computes it on directed graphs. It is the one aggregation that uses edge weights.
 	KindSymmetric
 	// KindSymmetricNoLoops is the same without adding self loops; stored ones count as edges.
 	KindSymmetricNoLoops
@@ -38,17 +38,19 @@ var (
 	SymmetricNoLoops = Reduce{Kind: KindSymmetricNoLoops}
 )
 
-// Propagator moves vertex rows along the edges of one relation. A model holds one for each place where it aggregates, keyed by
-// that place's module path ("convs.1"), because caches and masks belong to a place.
+// Propagator moves vertex rows along the edges of one relation. A model holds one for each place where it
+// aggregates, keyed by that place's module path ("convs.1"), because caches and masks belong to a place.
 type Propagator interface {
-	// AggregateLinear is Â(xW) = (Âx)W, for x rows × in (dense, or sparse input features) and w in × out: rows × out. The
-	// implementation picks the order of work. The aggregation must be linear: not Max.
+	// AggregateLinear is Â(xW) = (Âx)W, for x rows × in (dense, or sparse input features) and w in × out:
+	// rows × out. The implementation picks the order of work. The aggregation must be linear: not Max.
 	AggregateLinear(x, w *autograd.Var, op Reduce) *autograd.Var
 	// Propagate applies the aggregation k times: rows × the columns of x.
 	Propagate(x *autograd.Var, op Reduce, k int) *autograd.Var
-	// Attend is softmax attention over in-edges: rows × Heads·Width. No tensor with an entry for each edge is kept.
+	// Attend is softmax attention over in-edges: rows × Heads·Width. No tensor with an entry for each edge is
+	// kept.
 	Attend(a Attention) *autograd.Var
-	// Message aggregates the messages of a function of the caller's own: rows × Columns. Only some edges' messages exist at a time.
+	// Message aggregates the messages of a function of the caller's own: rows × Columns. Only some edges'
+	// messages exist at a time.
 	Message(m Message) *autograd.Var
 }
 
@@ -63,22 +65,26 @@ type Attention struct {
 	Heads            int
 	Slope            float64 // of LeakyReLU
 	Dropout          float64 // probability with which a coefficient is dropped
-	SelfLoops        bool    // stored self loops are replaced by one for each vertex; otherwise they count as edges
+	// SelfLoops: stored self loops are replaced by one for each vertex; otherwise they count as edges
+	SelfLoops bool
 }
 
 // Message describes a message function: z_i = ⊕_{j→i} f(source_j, target_i, w_ji).
 type Message struct {
 	Source *autograd.Var // rows × any columns: what a vertex sends
 	Target *autograd.Var // rows × any columns: what its receiver knows; nil: nothing
-	// Function computes the messages of some edges, a row for each: edges × Columns. It is called for a few thousand edges at a time,
-	// and again in the backward pass, and must depend on nothing but its argument and Parameters. The result for an edge must depend on
-	// that edge's rows alone; batch norm cannot be used in it.
+	// Function computes the messages of some edges, a row for each: edges × Columns. It is called for a few
+	// thousand edges at a time, and again in the backward pass, and must depend on nothing but its argument
+	// and Parameters. The result for an edge must depend on that edge's rows alone; batch norm cannot be used
+	// in it.
 	Function func(e Edges) *autograd.Var
 	// Parameters are those that Function puts on its tape (Param.On(e.Tape)); it may use no others.
 	Parameters []*nn.Param
 	Columns    int
-	Reduce     ReduceKind // KindSum, KindMean or KindMax; among equal messages the source with the smallest id wins
-	SelfLoops  bool       // stored self loops are replaced by one for each vertex; otherwise they count as edges
+	// KindSum, KindMean or KindMax; among equal messages the source with the smallest id wins
+	Reduce ReduceKind
+	// SelfLoops: stored self loops are replaced by one for each vertex; otherwise they count as edges
+	SelfLoops bool
 }
 
 // Edges are some edges as a message function sees them.
@@ -86,7 +92,8 @@ type Edges struct {
 	Tape   *autograd.Tape // where the function's operations are recorded
 	Source *autograd.Var  // edges × columns of Message.Source
 	Target *autograd.Var  // edges × columns of Message.Target, nil without it
-	Weight *autograd.Var  // edges × 1: the edges' weights, 1 for added self loops; nil where the relation has none
+	// Weight: edges × 1: the edges' weights, 1 for added self loops; nil where the relation has none
+	Weight *autograd.Var
 }
 
 // Along is a way along the graph's edges.

@@ -32,8 +32,10 @@ type Kind struct {
 	// EdgeWeights says that it uses the graph's edge weights.
 	EdgeWeights bool
 
-	list         string // PyG's name of the list of its layers
-	weight, bias string // below a layer's path, the weight that reads the layer's input, out × in, and the bias of its output
+	list string // PyG's name of the list of its layers
+	// weight, bias: below a layer's path, the weight that reads the layer's input, out × in, and the bias of
+	// its output
+	weight, bias string
 	convolution  func(s *Spec, at Site, last bool) Convolution
 }
 

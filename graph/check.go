@@ -15,9 +15,10 @@ func (f flaw) Error() string { return strings.TrimSuffix(f.file, ".npy") + ": " 
 
 func flawf(file, format string, args ...any) error { return flaw{file, fmt.Sprintf(format, args...)} }
 
-// Check reports the first inconsistency of a graph as a refusal that names the array. A graph that passes keeps every kernel
-// within its arrays: counts agree, ids are in range and ascend, features and weights are finite, classes exist, the parts of a
-// split are disjoint and labelled. It takes one pass over the arrays and allocates nothing.
+// Check reports the first inconsistency of a graph as a refusal that names the array. A graph that passes
+// keeps every kernel within its arrays: counts agree, ids are in range and ascend, features and weights are
+// finite, classes exist, the parts of a split are disjoint and labelled. It takes one pass over the arrays
+// and allocates nothing.
 func (g *Graph) Check() error {
 	if err := g.check(); err != nil {
 		return refusal.Errorf("%w", err)
@@ -69,7 +70,8 @@ func checkMetric(metric string) error {
 	return flawf(descriptionFile, "unknown metric %q; it is accuracy, roc-auc, micro-f1 or macro-f1", metric)
 }
 
-// check checks rows for so many vertices, whose other ends are numbered over a whole of so many. The files are named in errors.
+// check checks rows for so many vertices, whose other ends are numbered over a whole of so many. The files
+// are named in errors.
 func (r *Relation) check(files relationFiles, vertices, whole int) error {
 	edges := len(r.Sources)
 	if err := checkIndptr(files.indptr, r.Indptr, vertices, edges); err != nil {
@@ -143,8 +145,8 @@ func checkFeatureRows(first int, rows []float32, columns int) error {
 	return nil
 }
 
-// maxClasses bounds the number of classes of a graph of so many vertices: no array of a store confirms it, and memory is allocated by
-// it.
+// maxClasses bounds the number of classes of a graph of so many vertices: no array of a store confirms it,
+// and memory is allocated by it.
 func maxClasses(vertices int) int { return max(vertices, 1024) }
 
 func (l *Labels) check(vertices, most int) error {
@@ -267,8 +269,8 @@ func checkIndptr(file string, indptr []int64, rows, end int) error {
 	return nil
 }
 
-// firstMisplaced returns the first position whose id is outside 0…limit−1 or less than step above the id before it, or −1.
-// With step 0 an id may repeat, with step 1 it may not.
+// firstMisplaced returns the first position whose id is outside 0…limit−1 or less than step above the id
+// before it, or −1. With step 0 an id may repeat, with step 1 it may not.
 func firstMisplaced[T int32 | int64](ids []T, limit, step T) int {
 	least := T(0)
 	for k, id := range ids {

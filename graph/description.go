@@ -11,8 +11,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// The files of a store. Those of vertices lie in the vertex type's directory and those of edges in the edge type's; in a graph
-// of one type both are the store itself.
+// The files of a store. Those of vertices lie in the vertex type's directory and those of edges in the edge
+// type's; in a graph of one type both are the store itself.
 const (
 	descriptionFile = "graph.json"
 

@@ -7,7 +7,8 @@ import (
 	"weft/internal/memory"
 )
 
-// Edges is an edge list: edge k goes from Source[k] to Target[k], with Weight[k] and the k-th row of Features where present.
+// Edges is an edge list: edge k goes from Source[k] to Target[k], with Weight[k] and the k-th row of Features
+// where present.
 type Edges struct {
 	Source, Target []int32
 	Weights        []float32 // nil when unweighted
@@ -43,7 +44,8 @@ func NewRelation(vertices int, e Edges) (Relation, error) {
 	byTarget := countingOrder(next, e.Target, bySource)
 	copy(next[1:], next) // where the edges into a vertex end, those into the one after it begin
 	next[0] = 0
-	if err := memory.Need((source+4*int64(e.FeatureColumns))*int64(n) + 4*int64(len(e.Weights))); err != nil { // bySource is garbage by now
+	// BySource is garbage by now
+	if err := memory.Need((source+4*int64(e.FeatureColumns))*int64(n) + 4*int64(len(e.Weights))); err != nil {
 		return Relation{}, err
 	}
 	r := Relation{Indptr: next, Sources: make([]int32, n), EdgeColumns: e.FeatureColumns}
@@ -66,8 +68,9 @@ func NewRelation(vertices int, e Edges) (Relation, error) {
 	return r, nil
 }
 
-// countingOrder returns the positions 0…len(key)−1, taken in the order given by previous (nil: ascending), stably sorted by key.
-// next is zero, with an entry for each key and one more. That of a key is then where its positions end.
+// countingOrder returns the positions 0…len(key)−1, taken in the order given by previous (nil: ascending),
+// stably sorted by key. next is zero, with an entry for each key and one more. That of a key is then where
+// its positions end.
 func countingOrder(next []int64, key []int32, previous []int) []int {
 	for _, k := range key {
 		next[k+1]++

@@ -1,7 +1,8 @@
 package graph
 
-// Folder is a directory that is being written, of parts of a graph and what describes them. It appears under its name only when
-// it is complete and on disk. The first error stays: every later step does nothing and returns it.
+// Folder is a directory that is being written, of parts of a graph and what describes them. It appears under
+// its name only when it is complete and on disk. The first error stays: every later step does nothing and
+// returns it.
 type Folder struct{ s *staging }
 
 // CreateFolder begins the directory of that name, a path below the directory within on which no symbolic link

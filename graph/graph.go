@@ -1,20 +1,22 @@
-// Package graph holds a graph as arrays: its edges as in-neighbour lists, vertex features, labels and splits. It reads and
-// writes the on-disk store (a directory of NumPy arrays beside graph.json) and makes the changes that need the whole graph:
-// relabelling, symmetrising, self loops, the largest component, splits.
+// Package graph holds a graph as arrays: its edges as in-neighbour lists, vertex features, labels and splits.
+// It reads and writes the on-disk store (a directory of NumPy arrays beside graph.json) and makes the changes
+// that need the whole graph: relabelling, symmetrising, self loops, the largest component, splits.
 package graph
 
-// Graph is one graph in memory or mapped from a store. An edge u→v is kept with its destination: v aggregates u.
+// Graph is one graph in memory or mapped from a store. An edge u→v is kept with its destination: v aggregates
+// u.
 type Graph struct {
 	Relation Relation
 	Features Features
 	Labels   Labels
 	Splits   []Split // none, one, or several stored splits
-	// Metric names the measure that results on this data are published in: "accuracy", "roc-auc", "micro-f1", "macro-f1";
-	// empty means accuracy, or micro-f1 where the labels are multi-label.
+	// Metric names the measure that results on this data are published in: "accuracy", "roc-auc", "micro-f1",
+	// "macro-f1"; empty means accuracy, or micro-f1 where the labels are multi-label.
 	Metric string
 	// Provenance says where the graph came from, in one line: the command and its source.
 	Provenance string
-	// Names are the vertices' names where the source has them (nil otherwise), len V. They are stored beside the arrays.
+	// Names are the vertices' names where the source has them (nil otherwise), len V. They are stored beside
+	// the arrays.
 	Names []string
 	// Notes say how the edges, vertices and features came to differ from their source, or that they do not: a
 	// line each, in the order of the changes. They are not stored.
@@ -24,8 +26,8 @@ type Graph struct {
 	mapped *mappings
 }
 
-// Relation is one edge type: for each vertex v its in-neighbours Sources[Indptr[v]:Indptr[v+1]], in ascending order. Self
-// loops and duplicate edges are kept as they are.
+// Relation is one edge type: for each vertex v its in-neighbours Sources[Indptr[v]:Indptr[v+1]], in ascending
+// order. Self loops and duplicate edges are kept as they are.
 type Relation struct {
 	Indptr  []int64   // len V+1
 	Sources []int32   // len E
@@ -35,8 +37,8 @@ type Relation struct {
 	EdgeColumns  int
 }
 
-// Features are the vertices' input features: dense (row-major V × Columns), or sparse rows (Indptr, Indices ascending within a
-// row, Data), never both. A graph without features has Columns 0.
+// Features are the vertices' input features: dense (row-major V × Columns), or sparse rows (Indptr, Indices
+// ascending within a row, Data), never both. A graph without features has Columns 0.
 type Features struct {
 	Columns int
 	Dense   []float32 // len V·Columns, or nil
@@ -45,8 +47,8 @@ type Features struct {
 	Data    []float32
 }
 
-// Labels are classes, one per vertex (Class, −1 where unlabelled), or several per vertex (Multi, a row-major V × Classes 0/1
-// matrix, a row of NaN where unlabelled), never both.
+// Labels are classes, one per vertex (Class, −1 where unlabelled), or several per vertex (Multi, a row-major
+// V × Classes 0/1 matrix, a row of NaN where unlabelled), never both.
 type Labels struct {
 	Classes int
 	Class   []int64
@@ -93,8 +95,8 @@ func (l *Labels) OneClass() bool {
 	return first >= 0
 }
 
-// Close gives back what the graph holds of the operating system (mapped files). The arrays must not be used afterwards. It
-// does nothing for a graph made in memory.
+// Close gives back what the graph holds of the operating system (mapped files). The arrays must not be used
+// afterwards. It does nothing for a graph made in memory.
 func (g *Graph) Close() error {
 	if g.mapped == nil {
 		return nil
@@ -104,8 +106,8 @@ func (g *Graph) Close() error {
 	return m.close()
 }
 
-// Unload gives back the memory that mapped files take in this process, after a pass over them. The arrays stay usable: what is used
-// again is read again. It does nothing for a graph made in memory.
+// Unload gives back the memory that mapped files take in this process, after a pass over them. The arrays
+// stay usable: what is used again is read again. It does nothing for a graph made in memory.
 func (g *Graph) Unload() {
 	if g.mapped == nil {
 		return

@@ -9,8 +9,9 @@ import (
 	"weft/internal/refusal"
 )
 
-// Part is what one worker holds of a larger graph: some of its vertices, with the edges into and out of them. The far ends of
-// the edges are numbered over the vertices of the whole graph, in an order that the maker of the part chose.
+// Part is what one worker holds of a larger graph: some of its vertices, with the edges into and out of them.
+// The far ends of the edges are numbered over the vertices of the whole graph, in an order that the maker of
+// the part chose.
 type Part struct {
 	Graph *Graph   // its rows are the part's vertices, and Relation has their in-edges
 	Out   Relation // a row for each of them: its out-neighbours, with weights but without edge features
@@ -26,7 +27,8 @@ const (
 // outEdges are stored for parts alone. They have no edge features.
 var outEdges = relationFiles{"out_indptr.npy", "out_indices.npy", "out_weight.npy", "", "out-neighbours"}
 
-// OpenPart maps the part stored in dir into memory and checks it as Open does. Closing its Graph gives everything back.
+// OpenPart maps the part stored in dir into memory and checks it as Open does. Closing its Graph gives
+// everything back.
 func OpenPart(dir string) (*Part, error) {
 	m := &mappings{wayOut: partitionAgain}
 	d, err := m.partDescription(dir)
@@ -105,8 +107,8 @@ func (s *staging) part(name string, p *Part) {
 	s.exit()
 }
 
-// describe is the description that a part is stored under: a graph of two types of vertices, its own and those of the whole graph,
-// which the relations join.
+// describe is the description that a part is stored under: a graph of two types of vertices, its own and
+// those of the whole graph, which the relations join.
 func (p *Part) describe() *description {
 	d := describe(p.Graph)
 	d.Vertices = append(d.Vertices, vertexDescription{Type: theWholeType, Count: p.Whole})

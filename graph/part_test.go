@@ -134,7 +134,8 @@ func TestMoveAside(t *testing.T) {
 	if diff := cmp.Diff([]string{"ids.npy", "old"}, left(t, old)); diff != "" {
 		t.Error(diff)
 	}
-	if f, err = CreateFolder(filepath.Dir(dir), filepath.Base(dir)); err != nil { // its sweep finds what was moved
+	// Its sweep finds what was moved
+	if f, err = CreateFolder(filepath.Dir(dir), filepath.Base(dir)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(old); !os.IsNotExist(err) {

@@ -12,7 +12,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// SplitRule says how the labelled vertices are divided into train, validation and test vertices. ParseSplit makes one.
+// SplitRule says how the labelled vertices are divided into train, validation and test vertices. ParseSplit
+// makes one.
 type SplitRule struct {
 	spec    string
 	kind    splitKind
@@ -114,9 +115,10 @@ func parsePerClass(spec string, parts []string) (SplitRule, error) {
 	return rule, nil
 }
 
-// MakeSplits replaces g.Splits by count splits made by the rule that spec names (see ParseSplit). Split k depends on the graph's
-// labels, the seed and k alone. The rule given keeps the splits that are there, all of them, and allows no count but 1. A rule
-// that the labels do not allow is refused by the name of its setting, split or splits.
+// MakeSplits replaces g.Splits by count splits made by the rule that spec names (see ParseSplit). Split k
+// depends on the graph's labels, the seed and k alone. The rule given keeps the splits that are there, all of
+// them, and allows no count but 1. A rule that the labels do not allow is refused by the name of its setting,
+// split or splits.
 func (g *Graph) MakeSplits(spec string, count int, seed uint64) error {
 	rule, err := ParseSplit(spec)
 	if err != nil {

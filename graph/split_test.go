@@ -116,7 +116,8 @@ func TestCountsInAllAreUniform(t *testing.T) {
 			}
 		}
 	}
-	want := float64(val) * (small - train) / (large + small - 2*train) // of a hypergeometric distribution, for each split
+	// Of a hypergeometric distribution, for each split
+	want := float64(val) * (small - train) / (large + small - 2*train)
 	deviation := math.Sqrt(want / splits)
 	for part, n := range of {
 		if mean := float64(n) / splits; math.Abs(mean-want) > 5*deviation {

@@ -21,13 +21,14 @@ import (
 	"weft/internal/refusal"
 )
 
-// staging is a store that is being written, in a hidden directory beside its final place. The first error stays and makes
-// every later step do nothing.
+// staging is a store that is being written, in a hidden directory beside its final place. The first error
+// stays and makes every later step do nothing.
 type staging struct {
 	name   string   // of the store, as the caller spells it
 	final  string   // where it will be, an absolute path
 	parent *os.Root // the directory that final is in
-	hidden string   // the name in parent that the files are written under; empty when it is renamed or removed
+	// hidden: the name in parent that the files are written under; empty when it is renamed or removed
+	hidden string
 	dir    *os.Root // the directory of that name
 	over   bool     // what has the final name is replaced
 	sub    string   // the directory in dir that files go to, empty: dir itself
@@ -43,8 +44,9 @@ var inUse struct {
 	stagings []*staging
 }
 
-// RemoveStaging removes what is there of the stores that this process is writing. It is for a process that ends at once: whoever
-// begins or completes a store afterwards waits for ever, so that no error of its own comes between.
+// RemoveStaging removes what is there of the stores that this process is writing. It is for a process that
+// ends at once: whoever begins or completes a store afterwards waits for ever, so that no error of its own
+// comes between.
 func RemoveStaging() {
 	inUse.Lock()
 	for _, s := range inUse.stagings {
@@ -315,8 +317,8 @@ func (s *staging) rename() error {
 	return err
 }
 
-// replace gives the hidden directory its final name and removes what had it. The lock inUse is held. Whoever is killed between the
-// two leaves the old directory under the hidden name, where the next sweep finds it.
+// replace gives the hidden directory its final name and removes what had it. The lock inUse is held. Whoever
+// is killed between the two leaves the old directory under the hidden name, where the next sweep finds it.
 func (s *staging) replace() error {
 	old := s.hidden
 	err := s.renameat(s.hidden, filepath.Base(s.final), unix.RENAME_EXCHANGE)
@@ -331,8 +333,8 @@ func (s *staging) replace() error {
 	return err
 }
 
-// moveAside is replace on a file system that cannot exchange two names, as NFS: for a moment nothing has the final name. It returns
-// the name in the parent that the old directory has now.
+// moveAside is replace on a file system that cannot exchange two names, as NFS: for a moment nothing has the
+// final name. It returns the name in the parent that the old directory has now.
 func (s *staging) moveAside() (old string, err error) {
 	final := filepath.Base(s.final)
 	old = atomicfile.Hidden(final)

@@ -13,9 +13,9 @@ import (
 	"weft/internal/refusal"
 )
 
-// Open maps the graph store in dir into memory and checks it, so that nothing that is done with the graph later can leave its
-// arrays. A store that is damaged or inconsistent is refused by file and reason. The arrays of the graph are read-only; Close
-// gives them back.
+// Open maps the graph store in dir into memory and checks it, so that nothing that is done with the graph
+// later can leave its arrays. A store that is damaged or inconsistent is refused by file and reason. The
+// arrays of the graph are read-only; Close gives them back.
 func Open(dir string) (*Graph, error) {
 	d, err := readDescription(dir)
 	if err != nil {
@@ -56,8 +56,9 @@ func (g *Graph) Guard(f func() error) error {
 	return Guard(g.path, f)
 }
 
-// Guard runs f, which reads files mapped under path. Where such a file is cut or cannot be read any more, f ends and Guard
-// returns an error that names the path; without it the program would die. It covers f's own goroutine and Go code only.
+// Guard runs f, which reads files mapped under path. Where such a file is cut or cannot be read any more, f
+// ends and Guard returns an error that names the path; without it the program would die. It covers f's own
+// goroutine and Go code only.
 func Guard(path string, f func() error) error { return guard(path, importAgain, f) }
 
 func guard(path, wayOut string, f func() error) (err error) {

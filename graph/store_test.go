@@ -20,8 +20,8 @@ import (
 
 var nan = float32(math.NaN())
 
-// dense is a small directed graph with a self loop, a duplicate edge and an isolated vertex, and with everything optional that
-// goes with dense features and one class per vertex.
+// dense is a small directed graph with a self loop, a duplicate edge and an isolated vertex, and with
+// everything optional that goes with dense features and one class per vertex.
 func dense() *Graph {
 	return &Graph{
 		Relation: Relation{
@@ -146,7 +146,8 @@ func TestOpenMaps(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteAt([]byte{0, 0, 0x80, 0x40}, 128); err != nil { // 4 as a float32, behind a header of 128 bytes
+	// 4 as a float32, behind a header of 128 bytes
+	if _, err := f.WriteAt([]byte{0, 0, 0x80, 0x40}, 128); err != nil {
 		t.Fatal(err)
 	}
 	if g.Features.Dense[0] != 4 {
@@ -388,7 +389,8 @@ func TestGuard(t *testing.T) {
 	_ = Guard(dir, func() error { panic("mine") })
 }
 
-// FuzzOpen changes graph.json and one array of a store at a time. What opens must pass every walk over its arrays.
+// FuzzOpen changes graph.json and one array of a store at a time. What opens must pass every walk over its
+// arrays.
 func FuzzOpen(f *testing.F) {
 	f.Add(uint8(0), []byte(`{"format": 1}`))
 	f.Add(uint8(1), []byte("\x93NUMPY\x01\x00"))

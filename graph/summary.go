@@ -11,7 +11,8 @@ type Summary struct {
 	Isolated       int     `json:"isolated_vertices"` // neither in- nor out-edges
 	SelfLoops      int64   `json:"self_loops"`
 	DuplicateEdges int64   `json:"duplicate_edges"` // edges beyond the first between the same two vertices
-	// Symmetric says that reversing every edge gives the same edges, each as often as before. Weights are not looked at.
+	// Symmetric says that reversing every edge gives the same edges, each as often as before. Weights are not
+	// looked at.
 	Symmetric          bool `json:"symmetric"`
 	Weighted           bool `json:"weighted"`
 	EdgeFeatureColumns int  `json:"edge_features"`
@@ -44,7 +45,8 @@ type SplitSizes struct {
 	Test  int `json:"test"`
 }
 
-// Summarize counts. It takes time in proportion to the arrays and 16 bytes per vertex. The graph must pass Check.
+// Summarize counts. It takes time in proportion to the arrays and 16 bytes per vertex. The graph must pass
+// Check.
 func (g *Graph) Summarize() Summary {
 	s := Summary{
 		Provenance: g.Provenance, Metric: g.Metric, Vertices: g.Vertices(), Edges: g.Edges(),
@@ -63,8 +65,9 @@ func (g *Graph) Summarize() Summary {
 
 func (r *Relation) summarize(s *Summary) {
 	out := make([]int64, s.Vertices)
-	// next[u] is the first of u's in-edges that no reversed edge has been matched with. As v ascends below, the reverses of the
-	// edges u→v ask for u's in-neighbours in ascending order, which is the order they are stored in.
+	// next[u] is the first of u's in-edges that no reversed edge has been matched with. As v ascends below,
+	// the reverses of the edges u→v ask for u's in-neighbours in ascending order, which is the order they are
+	// stored in.
 	next := append([]int64{}, r.Indptr[:s.Vertices]...)
 	s.Symmetric = true
 	s.DuplicateEdges = r.duplicates()

@@ -14,8 +14,8 @@ import (
 // not change, so that a mapped g must stay open as long as the new graph is used. A change that exceeds the
 // memory is refused.
 
-// Permute relabels the vertices: vertex v becomes newID[v], in the edges, features, labels, splits and names. Parallel edges
-// keep their order. newID must be a permutation of 0…V−1.
+// Permute relabels the vertices: vertex v becomes newID[v], in the edges, features, labels, splits and names.
+// Parallel edges keep their order. newID must be a permutation of 0…V−1.
 func (g *Graph) Permute(newID []int32) (*Graph, error) {
 	n := g.Vertices()
 	if len(newID) != n {
@@ -50,8 +50,8 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 	return g.relabel(oldID, newID)
 }
 
-// Rows returns the vertices ids, which must ascend, with their features, labels and splits, in which vertex ids[r] is r. It has
-// no edges, and no names of vertices.
+// Rows returns the vertices ids, which must ascend, with their features, labels and splits, in which vertex
+// ids[r] is r. It has no edges, and no names of vertices.
 func (g *Graph) Rows(ids []int32) *Graph {
 	picked := g.with(Relation{Indptr: make([]int64, len(ids)+1)})
 	picked.pick(g, ids)
@@ -84,7 +84,8 @@ func rowsOf(ids []int64, rows []int32) []int64 {
 	return places
 }
 
-// relabel makes the graph whose vertex i is g's vertex oldID[i]; newID is the inverse, −1 for a vertex that goes.
+// relabel makes the graph whose vertex i is g's vertex oldID[i]; newID is the inverse, −1 for a vertex that
+// goes.
 func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
 	kept, err := g.Relation.filter(0, func(_ int64, u, v int32) bool { return newID[u] >= 0 && newID[v] >= 0 })
 	if err != nil {
@@ -126,9 +127,10 @@ func (g *Graph) noted(format string, args ...any) *Graph {
 	return g
 }
 
-// Symmetrize adds the reverse of every edge and removes duplicate edges. Of edges u→v with different weights or features the
-// first stored one stays, and an edge that was there goes before one that was added: where both u→v and v→u exist, each keeps
-// its own weight, and the result is symmetric in its edges only. (PyG's to_undirected adds up the weights of duplicates.)
+// Symmetrize adds the reverse of every edge and removes duplicate edges. Of edges u→v with different weights
+// or features the first stored one stays, and an edge that was there goes before one that was added: where
+// both u→v and v→u exist, each keeps its own weight, and the result is symmetric in its edges only. (PyG's
+// to_undirected adds up the weights of duplicates.)
 func (g *Graph) Symmetrize() (*Graph, error) {
 	const ends = 5 * 4 // of an edge: its target, and both twice
 	if err := memory.Need(ends*g.Edges() + 2*g.Relation.dataBytes()); err != nil {
@@ -159,8 +161,8 @@ func (g *Graph) Symmetrize() (*Graph, error) {
 	return single.noted("%s", note), nil
 }
 
-// AddSelfLoops adds the edge v→v to each vertex v that has none, with weight 1 and edge features 1 (as PyG and DGL do) where
-// the graph has them.
+// AddSelfLoops adds the edge v→v to each vertex v that has none, with weight 1 and edge features 1 (as PyG
+// and DGL do) where the graph has them.
 func (g *Graph) AddSelfLoops() (*Graph, error) {
 	r := &g.Relation
 	e, err := r.filter(g.Vertices(), func(int64, int32, int32) bool { return true })
@@ -198,7 +200,8 @@ func (g *Graph) RemoveSelfLoops() (*Graph, error) {
 	return without, nil
 }
 
-// LargestComponent keeps the largest weakly connected component, of several as large the one with the smallest vertex.
+// LargestComponent keeps the largest weakly connected component, of several as large the one with the
+// smallest vertex.
 func (g *Graph) LargestComponent() (*Graph, error) {
 	const component, size, keep, ids = 4, 8, 1, 8
 	if err := memory.Need((component + size + keep + ids) * int64(g.Vertices())); err != nil {
@@ -261,8 +264,8 @@ func (g *Graph) components() []int32 {
 // maxRandomColumns keeps a mistyped number from exhausting the memory.
 const maxRandomColumns = 1 << 20
 
-// RandomFeatures replaces the features by standard normal ones, for graphs that come without. The value at a vertex and a
-// column depends on nothing but these two and the seed.
+// RandomFeatures replaces the features by standard normal ones, for graphs that come without. The value at a
+// vertex and a column depends on nothing but these two and the seed.
 func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	if columns < 1 || columns > maxRandomColumns {
 		return nil, refusal.Errorf("%s %d: give between 1 and %d columns",
@@ -283,7 +286,8 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	return changed, nil
 }
 
-// filter lists copies of the edges that keep accepts, edge k of the stored order from u to v, with room for so many more.
+// filter lists copies of the edges that keep accepts, edge k of the stored order from u to v, with room for
+// so many more.
 func (r *Relation) filter(more int, keep func(k int64, u, v int32) bool) (Edges, error) {
 	most, perEdge := len(r.Sources)+more, 2+r.EdgeColumns
 	if r.Weights != nil {

@@ -17,8 +17,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// drawGraph draws a small directed graph with self loops, duplicate edges and isolated vertices, weights and edge features or
-// none, and every kind of features and labels.
+// drawGraph draws a small directed graph with self loops, duplicate edges and isolated vertices, weights and
+// edge features or none, and every kind of features and labels.
 func drawGraph(t *rapid.T) *Graph {
 	n := rapid.IntRange(1, 12).Draw(t, "vertices")
 	vertex := rapid.Int32Range(0, int32(n-1))

@@ -7,8 +7,9 @@ import (
 	"weft/internal/refusal"
 )
 
-// Write stores the graph in dir, which must not exist or be empty. Rows whose sources do not ascend are sorted on the way. The
-// store appears under its name only when it is complete and on disk; a failure leaves nothing behind.
+// Write stores the graph in dir, which must not exist or be empty. Rows whose sources do not ascend are
+// sorted on the way. The store appears under its name only when it is complete and on disk; a failure leaves
+// nothing behind.
 func (g *Graph) Write(dir string) error {
 	g, err := g.ascending()
 	if err == nil {
@@ -52,8 +53,9 @@ type Shape struct {
 	Provenance     string
 }
 
-// Writer writes a store piece by piece, so that a graph larger than memory can be generated. Rows, features and labels each
-// come in the order of the vertices and may be interleaved at will. After an error only Abort is of use.
+// Writer writes a store piece by piece, so that a graph larger than memory can be generated. Rows, features
+// and labels each come in the order of the vertices and may be interleaved at will. After an error only Abort
+// is of use.
 type Writer struct {
 	shape    Shape
 	s        *staging
@@ -101,8 +103,8 @@ func Create(dir string, shape Shape) (*Writer, error) {
 	return w, nil
 }
 
-// AppendRows appends the in-neighbours of the next len(indegree) vertices: sources holds indegree[0] ids of the first of them,
-// ascending, then those of the second, and so on.
+// AppendRows appends the in-neighbours of the next len(indegree) vertices: sources holds indegree[0] ids of
+// the first of them, ascending, then those of the second, and so on.
 func (w *Writer) AppendRows(indegree []int32, sources []int32) error {
 	if len(indegree) > w.shape.Vertices-w.rows || int64(len(sources)) > w.shape.Edges-w.edges {
 		return fmt.Errorf("%s: %d rows with %d edges after %d and %d are more than the %d and %d announced",
@@ -159,7 +161,8 @@ func (w *Writer) AppendLabels(classes []int64) error {
 // SetSplits sets the stored splits. They are checked and written by Close.
 func (w *Writer) SetSplits(splits []Split) { w.splits = splits }
 
-// Close checks that everything announced has come, and gives the store its name. Where it fails nothing is left behind.
+// Close checks that everything announced has come, and gives the store its name. Where it fails nothing is
+// left behind.
 func (w *Writer) Close() error {
 	defer w.Abort()
 	if w.rows != w.shape.Vertices || w.edges != w.shape.Edges {

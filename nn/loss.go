@@ -14,9 +14,10 @@ type Targets struct {
 	Multi   *tensor.Matrix // Float32, rows × Classes, 0 or 1
 }
 
-// Loss is the mean over the listed rows (Int32, 1 × n) of the cross-entropy with softmax; with several labels the mean over the
-// listed rows and all classes of the binary cross-entropy with σ. total is the number of listed rows on all workers, and the
-// result is this worker's share of the mean. With grad set it also returns dLoss/dlogits.
+// Loss is the mean over the listed rows (Int32, 1 × n) of the cross-entropy with softmax; with several labels
+// the mean over the listed rows and all classes of the binary cross-entropy with σ. total is the number of
+// listed rows on all workers, and the result is this worker's share of the mean. With grad set it also
+// returns dLoss/dlogits.
 func Loss(logits *autograd.Var, y Targets, rows *tensor.Matrix, total int, grad bool) (loss float64, g *tensor.Matrix) {
 	t := logits.Tape()
 	if logits.Cols() != y.Classes {

@@ -18,8 +18,8 @@ func int32s(team *kernel.Team, values ...int32) *tensor.Matrix {
 	return m
 }
 
-// TestLoss holds both losses and their gradients against the reference, from one worker and from two that list a part each: the
-// shares add up to the mean.
+// TestLoss holds both losses and their gradients against the reference, from one worker and from two that
+// list a part each: the shares add up to the mean.
 func TestLoss(t *testing.T) {
 	team := newTeam(t)
 	const rows, classes = 9, 4

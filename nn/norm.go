@@ -115,8 +115,8 @@ func (b *BatchNorm) commit() {
 	*b.batches.Count++
 }
 
-// batchStatistics fills mean and rstd from all rows on all workers. The workers' means and sums of squared deviations are joined as in Chan, Golub & LeVeque: Σ_w M2_w +
-// n_w·(mean_w − mean)².
+// batchStatistics fills mean and rstd from all rows on all workers. The workers' means and sums of squared
+// deviations are joined as in Chan, Golub & LeVeque: Σ_w M2_w + n_w·(mean_w − mean)².
 func (b *BatchNorm) batchStatistics(x *autograd.Var, mean, rstd *tensor.Matrix) {
 	t, rows := x.Tape(), x.RowSet()
 	m, n := b.moments, float64(rows.Total)

@@ -175,8 +175,8 @@ func (p peers) Sum(values []float64) {
 	}
 }
 
-// TestBatchNormOfTwoWorkers: two workers with unequal shares of the rows compute what one computes with all of them; their
-// gradients of gamma and beta are shares. One of the workers may have no rows at all.
+// TestBatchNormOfTwoWorkers: two workers with unequal shares of the rows compute what one computes with all
+// of them; their gradients of gamma and beta are shares. One of the workers may have no rows at all.
 func TestBatchNormOfTwoWorkers(t *testing.T) {
 	const rows, cols = 1500, 5
 	for _, at := range []int{600, 1, 0} {
@@ -223,7 +223,8 @@ func TestBatchNormOfTwoWorkers(t *testing.T) {
 	}
 }
 
-// TestBatchNormOfNoSpread: a constant column, and a single row, are normalised to beta, and their gradient is zero.
+// TestBatchNormOfNoSpread: a constant column, and a single row, are normalised to beta, and their gradient is
+// zero.
 func TestBatchNormOfNoSpread(t *testing.T) {
 	for _, rows := range []int{1, 2000} {
 		team := newTeam(t)

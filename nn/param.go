@@ -159,8 +159,8 @@ func (ps *Params) BeginLayer(i int) { ps.layer = i }
 // OnCommit registers what an epoch changes besides trained values: it is called once for each epoch.
 func (ps *Params) OnCommit(f func()) { ps.commits = append(ps.commits, f) }
 
-// Commit ends an epoch's training pass: the running statistics of norms move once, however often a forward pass
-// was made.
+// Commit ends an epoch's training pass: the running statistics of norms move once, however often a forward
+// pass was made.
 func (ps *Params) Commit() {
 	for _, f := range ps.commits {
 		f()
@@ -203,8 +203,8 @@ type Tensor = safetensors.Tensor
 // State is a model's values by name, as in PyTorch's state_dict.
 type State = map[string]Tensor
 
-// ReadState reads a safetensors file of weights, as a run's directory holds one. Which weights a model needs is
-// Params.Load's to say.
+// ReadState reads a safetensors file of weights, as a run's directory holds one. Which weights a model needs
+// is Params.Load's to say.
 func ReadState(path string) (State, error) {
 	state, _, err := safetensors.ReadFile(path)
 	return state, err

@@ -132,8 +132,8 @@ func TestStateRoundTrip(t *testing.T) {
 	}
 }
 
-// TestCancelledBias: a bias before batch norm moves the running mean by its share, which leaves the function as it is; a file
-// without it is as good.
+// TestCancelledBias: a bias before batch norm moves the running mean by its share, which leaves the function
+// as it is; a file without it is as good.
 func TestCancelledBias(t *testing.T) {
 	team := newTeam(t)
 	ps := model(team, 1)

@@ -18,12 +18,13 @@ type Settings struct {
 	DecayFirstLayerOnly bool
 	Momentum            float64 // of sgd
 	Clip                float64 // largest 2-norm of all gradients together; 0: no limit
-	// Squares is given the squared 2-norm of the gradient of each parameter, and returns those of all of the model's
-	// in its order, for Clip; nil: the parameters are the whole model's.
+	// Squares is given the squared 2-norm of the gradient of each parameter, and returns those of all of the
+	// model's in its order, for Clip; nil: the parameters are the whole model's.
 	Squares func(own []float64) []float64
 }
 
-// Names are the optimizers: Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019), and stochastic gradient descent.
+// Names are the optimizers: Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019), and stochastic
+// gradient descent.
 var Names = []string{"adam", "adamw", "sgd"}
 
 // Optimizer holds the state of one run.
@@ -109,8 +110,8 @@ func (o *Optimizer) Release() {
 // Schedules are the names that Schedule knows.
 var Schedules = []string{"constant", "cosine", "step"}
 
-// Schedule is the factor of the learning rate at an epoch, counted from 1, of a run of so many epochs: constant; cosine, from 1 to
-// 0 along half a cosine; step, halved after each tenth of the run.
+// Schedule is the factor of the learning rate at an epoch, counted from 1, of a run of so many epochs:
+// constant; cosine, from 1 to 0 along half a cosine; step, halved after each tenth of the run.
 func Schedule(name string, epoch, epochs int) float64 {
 	done := float64(epoch-1) / float64(epochs)
 	switch name {

@@ -39,7 +39,8 @@ func near(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// TestGolden follows PyTorch's optimizers for five steps, with the same gradients. Weight decay is that of the weight alone.
+// TestGolden follows PyTorch's optimizers for five steps, with the same gradients. Weight decay is that of
+// the weight alone.
 func TestGolden(t *testing.T) {
 	golden, meta, err := safetensors.ReadFile("testdata/golden.safetensors")
 	if err != nil {
@@ -156,7 +157,8 @@ func TestUnknownOptimizer(t *testing.T) {
 	}
 }
 
-// TestStateMemory: Adam keeps two numbers for each parameter, momentum one, plain descent none; Release gives them back.
+// TestStateMemory: Adam keeps two numbers for each parameter, momentum one, plain descent none; Release gives
+// them back.
 func TestStateMemory(t *testing.T) {
 	for _, c := range []struct {
 		s     optim.Settings
@@ -177,8 +179,8 @@ func TestStateMemory(t *testing.T) {
 	}
 }
 
-// TestSchedules compares with PyTorch's CosineAnnealingLR(T_max=10) and StepLR(step_size=4, gamma=0.5) from 0.1, and with the
-// definitions for runs of any length.
+// TestSchedules compares with PyTorch's CosineAnnealingLR(T_max=10) and StepLR(step_size=4, gamma=0.5) from
+// 0.1, and with the definitions for runs of any length.
 func TestSchedules(t *testing.T) {
 	golden, _, err := safetensors.ReadFile("testdata/golden.safetensors")
 	if err != nil {

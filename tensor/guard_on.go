@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guard is the size of the inaccessible page at each end of every matrix in a debug build: a kernel that reads or writes past
-// its matrix faults there.
+// guard is the size of the inaccessible page at each end of every matrix in a debug build: a kernel that
+// reads or writes past its matrix faults there.
 const guard = pageSize
 
 func protect(p unsafe.Pointer, size int) unsafe.Pointer {

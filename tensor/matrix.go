@@ -1,6 +1,6 @@
-// Package tensor holds matrices outside Go's heap. Their memory comes from the operating system and is given back explicitly,
-// so that a worker's peak is what the algorithm needs and not what a garbage collector left over. Every byte is charged to a
-// Meter by what it is for.
+// Package tensor holds matrices outside Go's heap. Their memory comes from the operating system and is given
+// back explicitly, so that a worker's peak is what the algorithm needs and not what a garbage collector left
+// over. Every byte is charged to a Meter by what it is for.
 package tensor
 
 import (
@@ -35,9 +35,9 @@ type Device uint8
 // CPU is the host's memory.
 const CPU Device = 0
 
-// Matrix is a row-major Rows × Cols matrix without gaps between its rows, outside Go's heap. It is made by a Meter and lives
-// until Release. Its elements are meant for package kernel; the slice accessors are for filling and reading it at the edges of
-// the program.
+// Matrix is a row-major Rows × Cols matrix without gaps between its rows, outside Go's heap. It is made by a
+// Meter and lives until Release. Its elements are meant for package kernel; the slice accessors are for
+// filling and reading it at the edges of the program.
 type Matrix struct {
 	Rows, Cols int
 	Element    Element
@@ -80,7 +80,8 @@ func view[T any](m *Matrix, want Element) []T {
 	return unsafe.Slice((*T)(m.Pointer()), m.Len())
 }
 
-// RowRange is a view of rows lo…hi−1. It shares the memory and must not outlive the matrix; releasing it does nothing.
+// RowRange is a view of rows lo…hi−1. It shares the memory and must not outlive the matrix; releasing it does
+// nothing.
 func (m *Matrix) RowRange(lo, hi int) *Matrix {
 	if lo < 0 || hi < lo || hi > m.Rows {
 		panic(fmt.Sprintf("tensor: rows %d to %d of %d", lo, hi, m.Rows))
@@ -104,8 +105,8 @@ func (m *Matrix) Prefix(rows, cols int) *Matrix {
 	return m.Reshape(m.Len(), 1).RowRange(0, rows*cols).Reshape(rows, cols)
 }
 
-// Share adds a holder: the memory is given back when each has released it, once. No holder may change the elements while there are several.
-// Share and Release of one matrix are not for several goroutines at a time.
+// Share adds a holder: the memory is given back when each has released it, once. No holder may change the
+// elements while there are several. Share and Release of one matrix are not for several goroutines at a time.
 func (m *Matrix) Share() *Matrix {
 	m.sharers++
 	return m
@@ -114,7 +115,8 @@ func (m *Matrix) Share() *Matrix {
 // Shared reports whether there is more than one holder.
 func (m *Matrix) Shared() bool { return m.sharers > 0 }
 
-// Release gives the memory back, when the last holder calls it. A further Release, and the release of a view or of nil, does nothing.
+// Release gives the memory back, when the last holder calls it. A further Release, and the release of a view
+// or of nil, does nothing.
 func (m *Matrix) Release() {
 	if m == nil || m.meter == nil || m.data == nil {
 		return

@@ -73,7 +73,8 @@ func TestElements(t *testing.T) {
 	panics(t, "-1×2", func() { meter.New(tensor.Buffers, -1, 2) })
 }
 
-// TestUseAfterRelease: a released matrix cannot be read or passed to a kernel, and a second release does nothing.
+// TestUseAfterRelease: a released matrix cannot be read or passed to a kernel, and a second release does
+// nothing.
 func TestUseAfterRelease(t *testing.T) {
 	meter := tensor.NewMeter()
 	defer meter.Close()

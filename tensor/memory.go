@@ -20,7 +20,8 @@ func (e OutOfMemory) Error() string {
 const (
 	pageSize = 4096
 	maxBytes = 1 << 62
-	hugePage = 2 << 20 // from this size on, transparent huge pages are asked for: gathers of rows then miss the TLB less
+	// From this size on, transparent huge pages are asked for: gathers of rows then miss the TLB less
+	hugePage = 2 << 20
 )
 
 // pages is n rounded up to whole pages, at least one.

@@ -66,8 +66,8 @@ func TestMeterReuses(t *testing.T) {
 	}
 }
 
-// TestPeakIsLargestLive: whatever is made and released in which order, the peak is the largest number of bytes that were live at
-// one time; memory that lies idle never adds to it.
+// TestPeakIsLargestLive: whatever is made and released in which order, the peak is the largest number of
+// bytes that were live at one time; memory that lies idle never adds to it.
 func TestPeakIsLargestLive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		meter := tensor.NewMeter()
@@ -230,7 +230,8 @@ func TestKindNames(t *testing.T) {
 	}
 }
 
-// What is reserved raises the peak as far as taking and releasing it does, to which idle memory makes room, and takes nothing.
+// What is reserved raises the peak as far as taking and releasing it does, to which idle memory makes room,
+// and takes nothing.
 func TestReserve(t *testing.T) {
 	for _, idle := range []int{0, 50 * page / 4} {
 		var peaks, live [2]int64

@@ -13,8 +13,8 @@ import (
 	"weft/tensor"
 )
 
-// agree ends an epoch: it adds up the workers' parts of the loss, tells whether any of them is to stop, and makes sure that their
-// parameters are still the same.
+// agree ends an epoch: it adds up the workers' parts of the loss, tells whether any of them is to stop, and
+// makes sure that their parameters are still the same.
 func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stopped bool, err error) {
 	if w.team.Planning() {
 		return part, stop, nil
@@ -63,7 +63,8 @@ func (w *worker) goOn(ctx context.Context, part *tensor.Matrix) error {
 	return nil
 }
 
-// Common is an error that all workers come to at the same point of their work. Their connection is still whole.
+// Common is an error that all workers come to at the same point of their work. Their connection is still
+// whole.
 type Common = launch.Common
 
 // outcome ends a step that worker 0 makes by itself, with err.

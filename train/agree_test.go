@@ -11,7 +11,8 @@ import (
 	"weft/tensor"
 )
 
-// TestParametersThatDrift: where a worker's parameters are not the others' any more, the epoch ends with an error that names it.
+// TestParametersThatDrift: where a worker's parameters are not the others' any more, the epoch ends with an
+// error that names it.
 func TestParametersThatDrift(t *testing.T) {
 	ends := comm.InProcess(2)
 	var all sync.WaitGroup

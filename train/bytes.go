@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Bytes is an amount of memory. Its text form is a number with a unit, decimal (kB, MB, GB, TB) or binary (KiB, MiB, GiB, TiB),
-// or "none" for 0.
+// Bytes is an amount of memory. Its text form is a number with a unit, decimal (kB, MB, GB, TB) or binary
+// (KiB, MiB, GiB, TiB), or "none" for 0.
 type Bytes int64
 
 // byteUnits are in order of size, so that "GiB" is tried before "B", which ends it too.

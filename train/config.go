@@ -22,9 +22,9 @@ import (
 // maxConfig is more bytes than any configuration needs: a file larger than this is something else.
 const maxConfig = 16 << 10
 
-// ReadConfig reads a configuration file, a YAML mapping from names of settings to values, over the options in o. Settings that
-// the file does not name keep their value. An unknown key, a key that stands twice and a value that is not accepted are refused
-// with their line.
+// ReadConfig reads a configuration file, a YAML mapping from names of settings to values, over the options in
+// o. Settings that the file does not name keep their value. An unknown key, a key that stands twice and a
+// value that is not accepted are refused with their line.
 func ReadConfig(path string, o *Options) error {
 	if err := readConfig(path, o); err != nil {
 		return refusal.Errorf("%s %w", refusal.Setting("config"), err)
@@ -172,8 +172,8 @@ func didYouMean(unknown string) string {
 	return "the keys are the flags of weft train without their dashes"
 }
 
-// YAML writes every setting that applies to the model, in the form that ReadConfig reads. It leaves out where the first weights
-// came from and an empty mesh: the file says how to repeat the run anywhere.
+// YAML writes every setting that applies to the model, in the form that ReadConfig reads. It leaves out where
+// the first weights came from and an empty mesh: the file says how to repeat the run anywhere.
 func (o *Options) YAML() ([]byte, error) {
 	mesh, err := o.Mesh()
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// Rows are a result for each vertex, in the graph's order, of which no worker holds more than its own and a piece.
+// Rows are a result for each vertex, in the graph's order, of which no worker holds more than its own and a
+// piece.
 type Rows struct {
 	Vertices, Columns int
 	// Each gives some rows after the other, in memory that the next ones overwrite.
@@ -19,8 +20,8 @@ type Rows struct {
 // orderedBytes is the size of a piece.
 const orderedBytes = 4 << 20
 
-// inOrder passes all workers' rows of a value to use on worker 0 (use is not called on others), in the order of their vertices. All
-// workers must call it.
+// inOrder passes all workers' rows of a value to use on worker 0 (use is not called on others), in the order
+// of their vertices. All workers must call it.
 func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 	vertices := w.share.Whole.Vertices
 	step := max(1, orderedBytes/4/max(1, m.Cols))
@@ -69,7 +70,8 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 	return w.outcome(err)
 }
 
-// piece sends this worker's rows, which are of the vertices ids, of the vertices lo … hi−1 to worker 0, which puts all workers' into room, in order.
+// piece sends this worker's rows, which are of the vertices ids, of the vertices lo … hi−1 to worker 0, which
+// puts all workers' into room, in order.
 func (w *worker) piece(m *tensor.Matrix, ids []int32, lo, hi int, room []float32) ([]float32, error) {
 	from, _ := slices.BinarySearch(ids, int32(lo))
 	to, _ := slices.BinarySearch(ids, int32(hi))

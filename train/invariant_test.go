@@ -58,7 +58,8 @@ func tangled(t *testing.T) *graph.Graph {
 		case v%2 == 0:
 			e.Source, e.Target = append(e.Source, v), append(e.Target, 17) // the hub
 		case v%7 == 0:
-			e.Source, e.Target = append(e.Source, v, v, v), append(e.Target, v, v, 1) // two loops, and a duplicate
+			// Two loops, and a duplicate
+			e.Source, e.Target = append(e.Source, v, v, v), append(e.Target, v, v, 1)
 			e.Source, e.Target = append(e.Source, v), append(e.Target, 1)
 		}
 	}
@@ -177,7 +178,8 @@ func TestMemoryOfCutSums(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := Defaults()
-	o.Layers, o.Hidden, o.Norm, o.Residual, o.Epochs = 3, 128, "batch", true, 2 // the peak is in a sum, over 17.9 MB
+	// The peak is in a sum, over 17.9 MB
+	o.Layers, o.Hidden, o.Norm, o.Residual, o.Epochs = 3, 128, "batch", true, 2
 	free := &Job{Graph: g, Options: o}
 	want, planned := planAndRun(t, free)
 	o.MemoryLimit = Bytes(planned - 1)

@@ -53,7 +53,8 @@ type Job struct {
 	// Engine makes a worker's engine in place of the one that belongs to the mesh; nil: not.
 	Engine func(engine.Config) (engine.Engine, error)
 
-	// Watch makes the kernel calls of each worker of this process, as kernel.Team's does; nil: they are just made.
+	// Watch makes the kernel calls of each worker of this process, as kernel.Team's does; nil: they are just
+	// made.
 	Watch func(c kernel.Call, run func())
 
 	uncut bool // sums take no scratch, as Plan found out
@@ -78,8 +79,10 @@ type Traffic struct {
 
 // Result is what a run came to.
 type Result struct {
-	Epochs           int // that were run
-	BestEpoch        int // the first with the highest validation metric or, as the options select, the lowest validation loss
+	Epochs int // that were run
+	// BestEpoch: the first with the highest validation metric or, as the options select, the lowest
+	// validation loss
+	BestEpoch        int
 	Metric           string
 	Train, Val, Test float64 // the metric at the best epoch
 	ValLoss          float64 // at the best epoch
@@ -93,11 +96,12 @@ type Result struct {
 	WaitSeconds   []float64 // in that pass: how long each worker stood still for others
 	WaitShare     float64   // of its time in that pass, of the worker that waited most
 	Interrupted   bool
-	Diverged      *Diverged // what ended the run after its last epoch; nil: nothing. The best epoch is one before
-	Weights       nn.State  // at the best epoch; on worker 0
-	Logits        []float32 // at the best epoch, V × classes, on worker 0; nil where OnLogits took them
-	Workers       int
-	Whole         partition.Whole // the graph's counts
+	// Diverged: what ended the run after its last epoch; nil: nothing. The best epoch is one before
+	Diverged *Diverged
+	Weights  nn.State  // at the best epoch; on worker 0
+	Logits   []float32 // at the best epoch, V × classes, on worker 0; nil where OnLogits took them
+	Workers  int
+	Whole    partition.Whole // the graph's counts
 }
 
 // Diverged ends a run whose numbers are not finite any more; all workers come to it.

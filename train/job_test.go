@@ -38,7 +38,8 @@ func TestJobRefuses(t *testing.T) {
 	}
 }
 
-// TestIdentityBlock: a block may return its input, and attention over features that want no gradient leaves nothing behind.
+// TestIdentityBlock: a block may return its input, and attention over features that want no gradient leaves
+// nothing behind.
 func TestIdentityBlock(t *testing.T) {
 	g := tangled(t)
 	o := Defaults()

@@ -60,7 +60,8 @@ func chooseMetric(asked string, whole *partition.Whole, l *graph.Labels) (string
 // sum replaces counts by their sums over all workers.
 func sum(c *comm.Comm, counts []float64) error { return c.SumDoubles(comm.Statistics, counts) }
 
-// accuracy is the share of vertices whose largest logit is that of their class; the first of equal logits counts.
+// accuracy is the share of vertices whose largest logit is that of their class; the first of equal logits
+// counts.
 func accuracy(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 	counts := []float64{0, float64(len(vertices))} // right, and all
 	for _, v := range vertices {
@@ -81,8 +82,9 @@ func argmax(x []float32) (at int) {
 	return at
 }
 
-// rocAUC is the area under the receiver operating characteristic: the probability that a positive vertex scores above a negative
-// one, ties counting half. With several labels it is the mean over the labels that have both.
+// rocAUC is the area under the receiver operating characteristic: the probability that a positive vertex
+// scores above a negative one, ties counting half. With several labels it is the mean over the labels that
+// have both.
 func rocAUC(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 	if !l.MultiLabel() {
 		return areaUnder(c, len(vertices), func(i int) (float64, bool) {
@@ -106,8 +108,8 @@ func rocAUC(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (
 	return sum / float64(n), nil
 }
 
-// areaUnder is the area for n scored vertices and those of all other workers, from the ranks of the positive ones (Mann & Whitney
-// 1947).
+// areaUnder is the area for n scored vertices and those of all other workers, from the ranks of the positive
+// ones (Mann & Whitney 1947).
 func areaUnder(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error) {
 	var mine [2][]float64 // scores of negatives, and of positives
 	for i := range n {
@@ -121,7 +123,8 @@ func areaUnder(c *comm.Comm, n int, at func(i int) (score float64, positive bool
 	negative, positive := mine[0], mine[1]
 	slices.Sort(negative)
 	slices.Sort(positive)
-	counts := []float64{0, float64(len(negative)), float64(len(positive))} // pairs in order, negatives, positives
+	// Pairs in order, negatives, positives
+	counts := []float64{0, float64(len(negative)), float64(len(positive))}
 	err := eachBlock(c, negative, func(block []float64) { counts[0] += inOrder(block, positive) })
 	if err == nil {
 		err = sum(c, counts)
@@ -129,7 +132,8 @@ func areaUnder(c *comm.Comm, n int, at func(i int) (score float64, positive bool
 	return counts[0] / (counts[1] * counts[2]), err
 }
 
-// inOrder counts the pairs of a negative and a positive score, both sorted, that are in order, a tie as half a pair. Such sums are exact.
+// inOrder counts the pairs of a negative and a positive score, both sorted, that are in order, a tie as half
+// a pair. Such sums are exact.
 func inOrder(negative, positive []float64) (pairs float64) {
 	below, upTo := 0, 0 // negatives below the positive score, and below or equal
 	for _, s := range positive {
@@ -167,8 +171,9 @@ func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
 	return nil
 }
 
-// f1 is 2·TP / (2·TP + FP + FN), over all classes together (micro) or as the mean over the classes (macro, a class without
-// positives and predictions counting 0). A single-label vertex is predicted its largest logit, a multi-label one every positive.
+// f1 is 2·TP / (2·TP + FP + FN), over all classes together (micro) or as the mean over the classes (macro, a
+// class without positives and predictions counting 0). A single-label vertex is predicted its largest logit,
+// a multi-label one every positive.
 func f1(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm, macro bool) (float64, error) {
 	counts := make([]float64, 3*l.Classes+1)
 	hit, said, is := counts[:l.Classes], counts[l.Classes:2*l.Classes], counts[2*l.Classes:3*l.Classes]

@@ -44,7 +44,8 @@ func TestMetricsByHand(t *testing.T) {
 	}
 	two := &graph.Labels{Classes: 2, Class: []int64{1, 0, 1, 0}}
 	margins := []float32{3, 3, 0, 1, 5, 7, 2, 1} // 0, 1, 2 and −1: of four pairs three are in order
-	// In several labels: label 0 has TP 1, FP 1, FN 1; label 1 has TP 2, FP 0, FN 0; label 2 has FP 1 and no positive.
+	// In several labels: label 0 has TP 1, FP 1, FN 1; label 1 has TP 2, FP 0, FN 0; label 2 has FP 1 and no
+	// positive.
 	multi := &graph.Labels{Classes: 3, Multi: []float32{1, 1, 0, 0, 1, 0, 1, 0, 0}}
 	scores := []float32{1, 2, 0, 3, 1, -1, -1, 0, 4}
 	for _, c := range []struct {
@@ -59,14 +60,16 @@ func TestMetricsByHand(t *testing.T) {
 		{"accuracy", classes, logits, []int64{4}, 1},
 		{"micro-f1", classes, logits, []int64{0, 1, 2, 3, 4}, 3. / 5},
 		{"macro-f1", classes, logits, []int64{0, 1, 2, 3, 4}, (2./3 + 2./3 + 1./2) / 3},
-		{"macro-f1", classes, logits, []int64{0}, 1. / 3}, // classes that neither occur nor are predicted count 0
+		// Classes that neither occur nor are predicted count 0
+		{"macro-f1", classes, logits, []int64{0}, 1. / 3},
 		{"roc-auc", two, margins, everyVertex(4), 3. / 4},
 		{"roc-auc", two, margins, []int64{0, 3}, 1},
 		{"roc-auc", two, margins, []int64{1, 2}, 1},
 		{"roc-auc", two, []float32{0, 1, 0, 1, 0, 1, 0, 1}, everyVertex(4), 1. / 2},
 		{"micro-f1", multi, scores, everyVertex(3), 2. * 3 / (2*3 + 2 + 1)},
 		{"macro-f1", multi, scores, everyVertex(3), (1./2 + 1 + 0) / 3},
-		{"roc-auc", multi, scores, everyVertex(3), (0. + 1) / 2}, // label 2 has no positives and does not count
+		// Label 2 has no positives and does not count
+		{"roc-auc", multi, scores, everyVertex(3), (0. + 1) / 2},
 	} {
 		if got := alone(metrics[c.metric])(c.logits, c.labels, c.vertices); math.Abs(got-c.want) > 1e-12 {
 			t.Errorf("%s of vertices %v: %v, want %v", c.metric, c.vertices, got, c.want)
@@ -74,7 +77,8 @@ func TestMetricsByHand(t *testing.T) {
 	}
 }
 
-// TestNothingToMeasure: without vertices, and where the area needs two kinds of vertices and there is one, the result is no number.
+// TestNothingToMeasure: without vertices, and where the area needs two kinds of vertices and there is one,
+// the result is no number.
 func TestNothingToMeasure(t *testing.T) {
 	classes := &graph.Labels{Classes: 2, Class: []int64{1, 1, 0}}
 	multi := &graph.Labels{Classes: 2, Multi: []float32{1, 0, 1, 0, 0, 0}}
@@ -99,7 +103,8 @@ func TestNothingToMeasure(t *testing.T) {
 	}
 }
 
-// TestAreaIsAProbability compares the area with its definition: how often a positive scores above a negative, a tie counting half.
+// TestAreaIsAProbability compares the area with its definition: how often a positive scores above a negative,
+// a tie counting half.
 func TestAreaIsAProbability(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for trial := range 200 {
@@ -146,8 +151,8 @@ func TestAreaIsAProbability(t *testing.T) {
 	}
 }
 
-// TestMetricProperties: each metric is between 0 and 1, does not depend on the order of the vertices, and is 1 for logits that
-// say what the labels are; with one class per vertex micro-F1 is the accuracy.
+// TestMetricProperties: each metric is between 0 and 1, does not depend on the order of the vertices, and is
+// 1 for logits that say what the labels are; with one class per vertex micro-F1 is the accuracy.
 func TestMetricProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	const n = 60

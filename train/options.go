@@ -38,13 +38,15 @@ type Options struct {
 	Schedule            string  `yaml:"schedule"`
 	Clip                float64 `yaml:"clip"` // largest 2-norm of all gradients together, 0: no limit
 	Epochs              int     `yaml:"epochs"`
-	Patience            int     `yaml:"patience"`   // epochs without progress on the validation vertices after which the run stops, 0: never
-	EvalEvery           int     `yaml:"eval-every"` // epochs from one evaluation to the next
-	Metric              string  `yaml:"metric"`     // "auto" takes the measure that the graph names
-	Select              string  `yaml:"select"`     // what finds the best epoch on the validation vertices: "metric" or "loss"
-	Seed                uint64  `yaml:"seed"`
-	Split               int     `yaml:"split"` // which stored split, from 0
-	Init                string  `yaml:"init"`  // safetensors file with the weights to start from, empty: none
+	// Patience: epochs without progress on the validation vertices after which the run stops, 0: never
+	Patience  int    `yaml:"patience"`
+	EvalEvery int    `yaml:"eval-every"` // epochs from one evaluation to the next
+	Metric    string `yaml:"metric"`     // "auto" takes the measure that the graph names
+	// Select: what finds the best epoch on the validation vertices: "metric" or "loss"
+	Select string `yaml:"select"`
+	Seed   uint64 `yaml:"seed"`
+	Split  int    `yaml:"split"` // which stored split, from 0
+	Init   string `yaml:"init"`  // safetensors file with the weights to start from, empty: none
 
 	Threads     int    `yaml:"threads"`      // per worker, 0: all cores shared among the local workers
 	MemoryLimit Bytes  `yaml:"memory-limit"` // per worker, tensors and graph, 0: none
@@ -52,9 +54,10 @@ type Options struct {
 	Parallel    string `yaml:"parallel"` // the mesh, "AXIS=N[,AXIS=N…]", empty: one worker
 
 	// The graph axis.
-	Partition   string        `yaml:"partition"`    // a method, or "auto": what is stored, or else metis
-	Prefetch    int           `yaml:"prefetch"`     // pieces of remote rows received ahead
-	KeepHalo    bool          `yaml:"keep-halo"`    // receive all remote rows at once and keep them until the backward pass
+	Partition string `yaml:"partition"` // a method, or "auto": what is stored, or else metis
+	Prefetch  int    `yaml:"prefetch"`  // pieces of remote rows received ahead
+	// KeepHalo: receive all remote rows at once and keep them until the backward pass
+	KeepHalo    bool          `yaml:"keep-halo"`
 	CommTimeout time.Duration `yaml:"comm-timeout"` // of every wait for another worker
 }
 

@@ -12,9 +12,11 @@ import (
 
 // Prediction is what Predict computes, in the graph's vertex order.
 type Prediction struct {
-	Logits           []float32 // V × Classes, on worker 0; nil where the job's OnLogits took them
-	Classes          int
-	Embeddings       []float32 // V × EmbeddingColumns: the input of the last layer; nil where it was not asked for, or OnEmbeddings took it
+	Logits  []float32 // V × Classes, on worker 0; nil where the job's OnLogits took them
+	Classes int
+	// V × EmbeddingColumns: the input of the last layer; nil where it was not asked for, or OnEmbeddings took
+	// it
+	Embeddings       []float32
 	EmbeddingColumns int
 	Vertices         int
 }

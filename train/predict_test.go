@@ -12,7 +12,8 @@ import (
 	"weft/graph"
 )
 
-// TestPredictWithoutLabels predicts on a graph that has neither labels nor a split: the weights know the number of classes.
+// TestPredictWithoutLabels predicts on a graph that has neither labels nor a split: the weights know the
+// number of classes.
 func TestPredictWithoutLabels(t *testing.T) {
 	g := tangled(t)
 	for name, o := range networks() {

@@ -26,10 +26,11 @@ import (
 
 // The files of a run directory.
 const (
-	runFile         = "run.json" // written last: a directory without it is not a complete run
-	configFile      = "run.yaml"
-	metricsFile     = "metrics.jsonl"
-	weightsFile     = "model.safetensors" // written first of the results: without the others it is still of use
+	runFile     = "run.json" // written last: a directory without it is not a complete run
+	configFile  = "run.yaml"
+	metricsFile = "metrics.jsonl"
+	// Written first of the results: without the others it is still of use
+	weightsFile     = "model.safetensors"
 	predictionsFile = "predictions.npy"
 )
 
@@ -52,8 +53,8 @@ type RunDir struct {
 	metrics *os.File
 }
 
-// NewRunDir makes the directory of a run that starts now, with its configuration in it. An empty out means a new folder under
-// runs/, named by time, dataset and model; otherwise out must be new or empty.
+// NewRunDir makes the directory of a run that starts now, with its configuration in it. An empty out means a
+// new folder under runs/, named by time, dataset and model; otherwise out must be new or empty.
 func NewRunDir(out string, now time.Time, dataset string, o *Options) (*RunDir, error) {
 	d, err := makeRunDir(out, now, dataset, o.Model)
 	if err != nil {
@@ -239,10 +240,10 @@ func (d *RunDir) Kept() []string {
 	})
 }
 
-// Record runs the job and keeps what comes of it in the directory: the line of each epoch as it ends, the weights
-// of the best one with the version of weft, and its logits. The job's own OnEpoch is called too; its OnWeights and
-// OnLogits are not. A line that cannot be written ends the run after the epoch under way, and the error says why;
-// a result that there is in spite of it is returned as well.
+// Record runs the job and keeps what comes of it in the directory: the line of each epoch as it ends, the
+// weights of the best one with the version of weft, and its logits. The job's own OnEpoch is called too; its
+// OnWeights and OnLogits are not. A line that cannot be written ends the run after the epoch under way, and
+// the error says why; a result that there is in spite of it is returned as well.
 func (d *RunDir) Record(ctx context.Context, job *Job, weft string) (*Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -298,7 +299,8 @@ func (d *RunDir) Predictions(logits Rows) error {
 	return nil
 }
 
-// WriteRows writes rows as a NumPy array of float32, which appears under its name when it is complete and on disk.
+// WriteRows writes rows as a NumPy array of float32, which appears under its name when it is complete and on
+// disk.
 func WriteRows(path string, rows Rows) error { return atomicfile.Write(path, rows.write) }
 
 // write writes the rows as a NumPy array.
@@ -315,8 +317,8 @@ func (r Rows) write(to io.Writer) error {
 	return w.Close()
 }
 
-// Finish writes run.json, once metrics, weights and predictions are on disk. It puts the time and the directory into
-// the run first.
+// Finish writes run.json, once metrics, weights and predictions are on disk. It puts the time and the
+// directory into the run first.
 func (d *RunDir) Finish(run *Run) error {
 	run.Finished, run.Summary.RunDir = time.Now(), d.Path
 	steps := []func() error{d.metrics.Sync, d.metrics.Close, func() error { return d.writeRun(run) }, d.root.Close}
@@ -371,8 +373,8 @@ type Versions struct {
 	OneDNN string `json:"onednn"`
 }
 
-// NewRun is the record of what a job came to by this version of weft, for RunDir.Finish. store is the path of the graph, "" for
-// one that was made in memory. Summary.PeakRSSBytes is the caller's to fill in.
+// NewRun is the record of what a job came to by this version of weft, for RunDir.Finish. store is the path of
+// the graph, "" for one that was made in memory. Summary.PeakRSSBytes is the caller's to fill in.
 func NewRun(weft, store string, started time.Time, j *Job, r *Result) Run {
 	if absolute, err := filepath.Abs(store); err == nil && store != "" {
 		store = absolute

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Summary is what a finished run tells other programs: the one JSON object of `weft train --json`, also kept in run.json.
-// Lists over workers have one entry per worker.
+// Summary is what a finished run tells other programs: the one JSON object of `weft train --json`, also kept
+// in run.json. Lists over workers have one entry per worker.
 type Summary struct {
 	Dataset   string `json:"dataset"`
 	Model     string `json:"model"`
@@ -34,12 +34,14 @@ type Summary struct {
 	PeakRSSBytes       int64         `json:"peak_rss_bytes"` // of the largest process
 	Communication      Communication `json:"communication"`
 	SentBytes          []int64       `json:"sent_bytes"`
-	WaitSeconds        []float64     `json:"wait_seconds"` // in the training pass of the last epoch, standing still for other workers
-	WaitShare          float64       `json:"wait_share"`   // of the pass, of the worker that waited most
-	Graph              Counts        `json:"graph"`
+	// WaitSeconds: in the training pass of the last epoch, standing still for other workers
+	WaitSeconds []float64 `json:"wait_seconds"`
+	WaitShare   float64   `json:"wait_share"` // of the pass, of the worker that waited most
+	Graph       Counts    `json:"graph"`
 }
 
-// Communication is what the workers sent in the training pass of the last epoch, by kind, summed over the workers.
+// Communication is what the workers sent in the training pass of the last epoch, by kind, summed over the
+// workers.
 type Communication struct {
 	Halo       Traffic `json:"halo"`       // vertex rows and their gradients between graph partitions
 	Layout     Traffic `json:"layout"`     // switches between rows and slices
@@ -56,7 +58,8 @@ type Counts struct {
 	Classes  int   `json:"classes"`
 }
 
-// summarize puts together what the run of a job reports. Where it ran and what the process took are for others to fill in.
+// summarize puts together what the run of a job reports. Where it ran and what the process took are for
+// others to fill in.
 func summarize(j *Job, r *Result) Summary {
 	return Summary{
 		Dataset: j.Dataset, Model: j.Options.Model, Parallel: j.Options.Parallel, Workers: r.Workers, Seed: j.Options.Seed,
@@ -71,8 +74,8 @@ func summarize(j *Job, r *Result) Summary {
 	}
 }
 
-// Number is a float64 that JSON can carry whatever its value: NaN and the infinities, which JSON lacks, are null. Every other
-// value is printed so that it reads back the same.
+// Number is a float64 that JSON can carry whatever its value: NaN and the infinities, which JSON lacks, are
+// null. Every other value is printed so that it reads back the same.
 type Number float64
 
 // MarshalJSON implements json.Marshaler.

@@ -53,9 +53,9 @@ func mustRun(t *testing.T, j *Job) *Result {
 	return r
 }
 
-// TestSameCurveOnAnyWorkers: "the training curve is the same regardless of the number of machines", for every model and layer, with
-// dropout; so are the metrics, and the predictions come in the graph's order. The rate is .001: at .01 Adam makes single roundings
-// grow.
+// TestSameCurveOnAnyWorkers: "the training curve is the same regardless of the number of machines", for every
+// model and layer, with dropout; so are the metrics, and the predictions come in the graph's order. The rate
+// is .001: at .01 Adam makes single roundings grow.
 func TestSameCurveOnAnyWorkers(t *testing.T) {
 	g := tangled(t)
 	for name, o := range networks() {
@@ -63,7 +63,9 @@ func TestSameCurveOnAnyWorkers(t *testing.T) {
 			o.LR, o.Epochs = .001, 12
 			bound := 1e-5
 			if name == "gin" {
-				bound = 5e-5 // sums over a hub's 1500 in-neighbours round differently, and batch norm divides by their spread
+				// Sums over a hub's 1500 in-neighbours round differently, and batch norm divides by their
+				// spread
+				bound = 5e-5
 			}
 			one := mustRun(t, &Job{Graph: g, Options: o})
 			for _, k := range []int{2, 3, 8} {
@@ -78,7 +80,9 @@ func TestSameCurveOnAnyWorkers(t *testing.T) {
 					t.Errorf("%d workers: validation %v and test %v, want %v and %v", k, many.Val, many.Test, one.Val, one.Test)
 				}
 			}
-			o.Epochs = 1 // Adam's first step has the size of the rate, and its sign hangs on roundings where a gradient is about 0
+			// Adam's first step has the size of the rate, and its sign hangs on roundings where a gradient is
+			// about 0
+			o.Epochs = 1
 			want, got := mustRun(t, &Job{Graph: g, Options: o}).Logits, mustRun(t, divided(t, g, o, 3, nil)).Logits
 			if len(got) != len(want) {
 				t.Fatalf("%d logits, want %d", len(got), len(want))
@@ -92,8 +96,8 @@ func TestSameCurveOnAnyWorkers(t *testing.T) {
 	}
 }
 
-// TestOddPartitions: empty partitions, a worker without training vertices, one that has all of them; sparse features with dropout, several
-// labels for each vertex.
+// TestOddPartitions: empty partitions, a worker without training vertices, one that has all of them; sparse
+// features with dropout, several labels for each vertex.
 func TestOddPartitions(t *testing.T) {
 	g := tangled(t)
 	n := g.Vertices()
@@ -134,7 +138,8 @@ func TestOddPartitions(t *testing.T) {
 	}
 }
 
-// TestPlanOfWorkers holds the plan against what each worker takes, to the byte, and each epoch's live bytes against the next one's.
+// TestPlanOfWorkers holds the plan against what each worker takes, to the byte, and each epoch's live bytes
+// against the next one's.
 func TestPlanOfWorkers(t *testing.T) {
 	g := tangled(t)
 	for name, o := range networks() {
@@ -165,8 +170,8 @@ func TestPlanOfWorkers(t *testing.T) {
 	}
 }
 
-// TestGraphGoesDown: the structure of the graph, too, is divided: of a graph with few edges between partitions a worker holds its share
-// and the little that its halo takes.
+// TestGraphGoesDown: the structure of the graph, too, is divided: of a graph with few edges between
+// partitions a worker holds its share and the little that its halo takes.
 func TestGraphGoesDown(t *testing.T) {
 	const vertices, reach = 160000, 4
 	var e graph.Edges
@@ -294,8 +299,8 @@ func (failed) Done() <-chan struct{} {
 }
 func (failed) Err() error { return errors.New("the cable is out") }
 
-// TestFailureInAPass: where a message fails in a forward pass, a backward pass or an evaluation, each worker's run ends with an error that
-// says where, and nothing uses the workers' memory afterwards.
+// TestFailureInAPass: where a message fails in a forward pass, a backward pass or an evaluation, each
+// worker's run ends with an error that says where, and nothing uses the workers' memory afterwards.
 func TestFailureInAPass(t *testing.T) {
 	const k = 3
 	g := tangled(t)
@@ -351,7 +356,8 @@ func TestPanicOfAWorker(t *testing.T) {
 	}
 }
 
-// TestInterruptedWorkers: a signal that one worker sees ends the run after the same epoch on all of them, with results.
+// TestInterruptedWorkers: a signal that one worker sees ends the run after the same epoch on all of them,
+// with results.
 func TestInterruptedWorkers(t *testing.T) {
 	o := networks()["sage"]
 	o.Epochs = 50

@@ -10,7 +10,8 @@ import (
 	"weft/comm"
 )
 
-// place is where a rank runs: the machine, by a hash of what names it, and the cores that the rank may use, a bit for each.
+// place is where a rank runs: the machine, by a hash of what names it, and the cores that the rank may use, a
+// bit for each.
 type place struct {
 	machine [sha256.Size / 8]int64
 	cores   [len(unix.CPUSet{})]int64
@@ -22,7 +23,8 @@ func ownPlace() (p place) {
 	hash := sha256.Sum256([]byte(cmp.Or(string(name), host)))
 	copy(comm.Bytes(p.machine[:]), hash[:])
 	var set unix.CPUSet
-	unbound := unix.SchedGetaffinity(0, &set) != nil // as where the machine has more cores than the set has room for
+	// As where the machine has more cores than the set has room for
+	unbound := unix.SchedGetaffinity(0, &set) != nil
 	for i, bits := range set {
 		p.cores[i] = int64(bits)
 		if unbound {
@@ -32,7 +34,8 @@ func ownPlace() (p place) {
 	return p
 }
 
-// shares reports whether two ranks compete for a core. A launcher may bind each rank of a machine to cores of its own.
+// shares reports whether two ranks compete for a core. A launcher may bind each rank of a machine to cores of
+// its own.
 func (p *place) shares(other *place) bool {
 	if p.machine != other.machine {
 		return false

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// controlGroups are the folders of the control groups that a controller ("cpu", "memory") puts this process in, with the groups
-// around them, whose limits hold as well. There are several hierarchies where version 1 is mounted beside version 2. root stands
-// before every path; it is empty but in tests.
+// controlGroups are the folders of the control groups that a controller ("cpu", "memory") puts this process
+// in, with the groups around them, whose limits hold as well. There are several hierarchies where version 1
+// is mounted beside version 2. root stands before every path; it is empty but in tests.
 func controlGroups(root, controller string) (folders []string) {
 	mounts, _ := os.ReadFile(root + "/proc/self/mountinfo") // without it there is no group to be found
 	joined, _ := os.ReadFile(root + "/proc/self/cgroup")
@@ -45,7 +45,8 @@ func controlGroups(root, controller string) (folders []string) {
 	return folders
 }
 
-// groupPath finds the group that /proc/self/cgroup names for a controller of version 1, or with an empty name for version 2.
+// groupPath finds the group that /proc/self/cgroup names for a controller of version 1, or with an empty name
+// for version 2.
 func groupPath(joined, controller string) string {
 	for line := range strings.Lines(joined) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -56,7 +57,8 @@ func groupPath(joined, controller string) string {
 	return "/"
 }
 
-// groupMemoryLimit is what the control groups (a container, a Slurm job) allow this process, in bytes; 0: no limit that is known.
+// groupMemoryLimit is what the control groups (a container, a Slurm job) allow this process, in bytes; 0: no
+// limit that is known.
 func groupMemoryLimit(root string) int64 {
 	least := int64(math.MaxInt64)
 	for _, folder := range controlGroups(root, "memory") {
@@ -73,14 +75,16 @@ func groupMemoryLimit(root string) int64 {
 	return least
 }
 
-// parseMemoryLimit reads memory.max or memory.limit_in_bytes. "max", and the huge number that version 1 has in its place, are no limit.
+// parseMemoryLimit reads memory.max or memory.limit_in_bytes. "max", and the huge number that version 1 has
+// in its place, are no limit.
 func parseMemoryLimit(text string) (bytes int64, limited bool) {
 	const none = 1 << 60
 	bytes, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	return bytes, err == nil && bytes > 0 && bytes < none
 }
 
-// groupQuota is how many cores' worth of time the control groups allow this process; 0: no quota that is known.
+// groupQuota is how many cores' worth of time the control groups allow this process; 0: no quota that is
+// known.
 func groupQuota(root string) float64 {
 	least := math.Inf(1)
 	for _, folder := range controlGroups(root, "cpu") {

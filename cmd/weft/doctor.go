@@ -39,7 +39,8 @@ type finding interface {
 	line() (what, found, advice string)
 }
 
-// diagnosis is what doctor found, as programs read it. A field that is absent is not known, or does not apply.
+// diagnosis is what doctor found, as programs read it. A field that is absent is not known, or does not
+// apply.
 type diagnosis struct {
 	Weft         buildFinding      `json:"weft"`
 	Cores        coresFinding      `json:"cores"`
@@ -98,7 +99,8 @@ const (
 	adviceWidth = 60
 )
 
-// printFinding prints a line of the table. Where the finding is wider than its column, the advice stands below it.
+// printFinding prints a line of the table. Where the finding is wider than its column, the advice stands
+// below it.
 func printFinding(out io.Writer, f finding) {
 	what, found, advice := f.line()
 	line := fmt.Sprintf("%-*s  %s", whatWidth, what, found)

@@ -21,7 +21,8 @@ func findBuild() buildFinding { return buildFinding{version, runtime.Version()} 
 func (f buildFinding) line() (what, found, advice string) { return "weft", f.Version + ", " + f.Go, "" }
 
 type coresFinding struct {
-	Online    int    `json:"online"`                     // of the machine, as the system counts them: hyperthreads count
+	// Online: of the machine, as the system counts them: hyperthreads count
+	Online    int    `json:"online"`
 	Allowed   int    `json:"allowed"`                    // those that this process may run on
 	Threads   int    `json:"threads"`                    // of a run without --threads
 	PerCore   int    `json:"threads_per_core,omitempty"` // hyperthreads of a physical core
@@ -91,8 +92,9 @@ func (f quotaFinding) line() (what, found, advice string) {
 
 type loadFinding struct {
 	Average *float64 `json:"average_1_minute,omitempty"` // processes that run or want to
-	State   string   `json:"state,omitempty"`            // idle, shared (half of the cores are taken) or busy (all are)
-	Advice  string   `json:"advice"`
+	// State: idle, shared (half of the cores are taken) or busy (all are)
+	State  string `json:"state,omitempty"`
+	Advice string `json:"advice"`
 }
 
 func findLoad(root string) loadFinding {
@@ -185,10 +187,11 @@ func (f simdFinding) line() (what, found, advice string) {
 }
 
 type memoryFinding struct {
-	Total     int64  `json:"total_bytes,omitempty"`
-	Available int64  `json:"available_bytes,omitempty"`
-	Limit     int64  `json:"limit_bytes,omitempty"` // of a control group, where it is less than the machine has
-	Advice    string `json:"advice"`
+	Total     int64 `json:"total_bytes,omitempty"`
+	Available int64 `json:"available_bytes,omitempty"`
+	// Limit: of a control group, where it is less than the machine has
+	Limit  int64  `json:"limit_bytes,omitempty"`
+	Advice string `json:"advice"`
 }
 
 func findMemory(root string) memoryFinding {
@@ -265,7 +268,8 @@ func systemFile(root, name string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// listLength counts the numbers in a list of the kernel's, such as "0-3,8": 5. It is 0 for what is no such list.
+// listLength counts the numbers in a list of the kernel's, such as "0-3,8": 5. It is 0 for what is no such
+// list.
 func listLength(list string) int {
 	n := 0
 	for part := range strings.SplitSeq(list, ",") {

@@ -6,7 +6,8 @@ import (
 	"weft/internal/bench"
 )
 
-// hindrance is why threads may get less done than the cores could. The first that holds is the advice where threads add little.
+// hindrance is why threads may get less done than the cores could. The first that holds is the advice where
+// threads add little.
 type hindrance struct {
 	quota, load bool
 	perCore     int // hyperthreads of a physical core
@@ -38,8 +39,8 @@ const (
 	flat                   // the others add next to nothing
 )
 
-// scales judges a rate: threads share something where each gets less than three quarters of what one alone gets, and one thread
-// has it all where the others add less than a fifth.
+// scales judges a rate: threads share something where each gets less than three quarters of what one alone
+// gets, and one thread has it all where the others add less than a fifth.
 func scales(r bench.Rate, threads int) scaling {
 	switch {
 	case threads == 1:
@@ -60,7 +61,8 @@ type streamFinding struct {
 	Advice  string  `json:"advice"`
 }
 
-// gatherFinding has the fields of streamFinding; its bytes are rows of 512 bytes from all over a matrix that no cache holds.
+// gatherFinding has the fields of streamFinding; its bytes are rows of 512 bytes from all over a matrix that
+// no cache holds.
 type gatherFinding streamFinding
 
 func measureMemory(threads int, available int64, h hindrance) (streamFinding, gatherFinding) {

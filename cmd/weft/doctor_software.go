@@ -118,8 +118,8 @@ func said(name string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// launcherVersion is the line of a launcher's --version that says its name and version: the first of Open MPI's; MPICH's gives
-// the version of its launcher, Hydra, further down.
+// launcherVersion is the line of a launcher's --version that says its name and version: the first of Open
+// MPI's; MPICH's gives the version of its launcher, Hydra, further down.
 func launcherVersion(text string) string {
 	first, _, _ := strings.Cut(text, "\n")
 	first = strings.TrimSpace(first)

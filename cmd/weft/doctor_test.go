@@ -184,7 +184,8 @@ func TestPrintFinding(t *testing.T) {
 	}
 }
 
-// TestExamine: every finding has its line, in order, and a field for programs; the rates are those of a machine.
+// TestExamine: every finding has its line, in order, and a field for programs; the rates are those of a
+// machine.
 func TestExamine(t *testing.T) {
 	var out bytes.Buffer
 	d := examine(func(f finding) { printFinding(&out, f) })

@@ -15,7 +15,8 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"train", "--hiden", "8"}, "weft: unknown flag: --hiden; did you mean --hidden?\n"},
 		{[]string{"train", "--hiden=8"}, "weft: unknown flag: --hiden; did you mean --hidden?\n"},
 		{[]string{"train", "-modle=gcn"}, "weft: unknown flag: -modle=gcn; did you mean --model=gcn?\n"},
-		{[]string{"predict", "--patienc", "8"}, "weft: unknown flag: --patienc; weft predict --help lists them\n"}, // a hidden one
+		// A hidden one
+		{[]string{"predict", "--patienc", "8"}, "weft: unknown flag: --patienc; weft predict --help lists them\n"},
 		{[]string{"train", "--a"}, "weft: unknown flag: --a; weft train --help lists them\n"},
 		{[]string{"import", "npz", "--split-s", "3"}, "weft: unknown flag: --split-s; did you mean --splits?\n"},
 		{[]string{"trian", "g", "--hidden", "8"}, "weft: unknown command \"trian\"; did you mean train?\n"},

@@ -182,8 +182,8 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 	return nil
 }
 
-// removeOnSignal makes the first signal that ends a process remove what is there of the store that is being written and end the
-// process, until stop is called.
+// removeOnSignal makes the first signal that ends a process remove what is there of the store that is being
+// written and end the process, until stop is called.
 func removeOnSignal(stderr io.Writer, store string) (stop func()) {
 	attend := func(handle func(os.Signal)) {
 		interrupts.mu.Lock()

@@ -11,18 +11,20 @@ import (
 	"weft/internal/launch"
 )
 
-// interrupts hands the signals that end a process to the part of the program that can end in order. There is one, as signals
-// are the process's.
+// interrupts hands the signals that end a process to the part of the program that can end in order. There is
+// one, as signals are the process's.
 var interrupts struct {
 	watch    sync.Once
 	mu       sync.Mutex
-	attended func(os.Signal)       // nil: nothing has to be put in order
-	explain  func(os.Signal) error // the error of a process that a signal ends at once; nil: launch.ErrInterrupted
-	parting  bool                  // the process is about to end in order
+	attended func(os.Signal) // nil: nothing has to be put in order
+	// explain: the error of a process that a signal ends at once; nil: launch.ErrInterrupted
+	explain func(os.Signal) error
+	parting bool // the process is about to end in order
 }
 
-// watchSignals takes the signals that end a process: SIGINT, SIGTERM, SIGQUIT, SIGUSR1 (which Slurm sends ahead of a time limit)
-// and, unless the process was told to outlive its terminal, SIGHUP. Where nobody attends to them, the process ends at once.
+// watchSignals takes the signals that end a process: SIGINT, SIGTERM, SIGQUIT, SIGUSR1 (which Slurm sends
+// ahead of a time limit) and, unless the process was told to outlive its terminal, SIGHUP. Where nobody
+// attends to them, the process ends at once.
 func watchSignals() {
 	interrupts.watch.Do(func() {
 		signals := make(chan os.Signal, 2)
@@ -60,7 +62,8 @@ func explainSignals(f func(os.Signal) error) {
 	interrupts.explain = f
 }
 
-// partWithSignals leaves a process that is about to end in order to it: only a signal that asks for an end at once is heard.
+// partWithSignals leaves a process that is about to end in order to it: only a signal that asks for an end at
+// once is heard.
 func partWithSignals() {
 	interrupts.mu.Lock()
 	defer interrupts.mu.Unlock()

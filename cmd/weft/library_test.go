@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// Two examples work in a module elsewhere that depends on weft as README.md says: they build without a network,
-// run, and leave a run that the command predicts with.
+// Two examples work in a module elsewhere that depends on weft as README.md says: they build without a
+// network, run, and leave a run that the command predicts with.
 func TestLibraryFromElsewhere(t *testing.T) {
 	if build, _ := debug.ReadBuildInfo(); slices.Contains(build.Settings, debug.BuildSetting{Key: "-trimpath", Value: "true"}) {
 		t.Skip("with -trimpath the kernels are compiled anew for another module, which takes minutes")

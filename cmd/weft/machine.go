@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peakResident is the largest resident set that this process has had, in bytes; 0 where the system does not say. The figure
-// belongs to this program alone: that of getrusage also counts what the process was before it became this program.
+// peakResident is the largest resident set that this process has had, in bytes; 0 where the system does not
+// say. The figure belongs to this program alone: that of getrusage also counts what the process was before it
+// became this program.
 func peakResident() int64 { return procBytes("/proc/self/status", "VmHWM") }
 
 // procBytes reads an entry like "MemTotal:  16384 kB" of a file under /proc; 0 where there is none.

@@ -136,7 +136,8 @@ func TestProgressFits(t *testing.T) {
 	}
 }
 
-// Elsewhere lines are plain and few, whatever the number and length of the epochs; the first and the last are among them.
+// Elsewhere lines are plain and few, whatever the number and length of the epochs; the first and the last are
+// among them.
 func TestProgressInAFile(t *testing.T) {
 	for _, c := range []struct {
 		epochs    int

@@ -16,8 +16,9 @@ import (
 	"weft/train"
 )
 
-// openJob opens the graph for the workers that the options ask for: whole for one, by its partitions for several. They are made if
-// they are not stored. Before that admit may refuse the store, and check the graph; both may be nil.
+// openJob opens the graph for the workers that the options ask for: whole for one, by its partitions for
+// several. They are made if they are not stored. Before that admit may refuse the store, and check the graph;
+// both may be nil.
 func (r ranks) openJob(parent context.Context, dataset string, o train.Options, show io.Writer, admit func(store string) error,
 	check func(*graph.Graph) error,
 ) (job *train.Job, store string, err error) {
@@ -85,8 +86,8 @@ func findPartitions(store string, k int, method string) (d partition.Description
 	return d, found, err
 }
 
-// preparePartition makes sure that the store holds partitions for so many workers. Where nothing can be stored, a single process cuts
-// them in its memory: the job then has the graph.
+// preparePartition makes sure that the store holds partitions for so many workers. Where nothing can be
+// stored, a single process cuts them in its memory: the job then has the graph.
 func preparePartition(parent context.Context, store string, job *train.Job, workers int, show io.Writer, check func(*graph.Graph) error) error {
 	o := &job.Options
 	_, found, err := findPartitions(store, workers, partitionMethod(o))

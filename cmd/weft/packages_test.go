@@ -39,8 +39,8 @@ func eachSource(t *testing.T, use func(pkg, path string, f *ast.File)) {
 	}
 }
 
-// floors reads the packages of docs/architecture.md in their order: each imports only those before it. In a row a name without a
-// folder is beside the one before it.
+// floors reads the packages of docs/architecture.md in their order: each imports only those before it. In a
+// row a name without a folder is beside the one before it.
 func floors(t *testing.T) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md"))
@@ -63,12 +63,13 @@ func floors(t *testing.T) (names []string) {
 	return names
 }
 
-// TestPackages: a package imports only packages above it in docs/architecture.md. What internal/* may import besides itself is here.
-// The command alone imports comm/mpi.
+// TestPackages: a package imports only packages above it in docs/architecture.md. What internal/* may import
+// besides itself is here. The command alone imports comm/mpi.
 func TestPackages(t *testing.T) {
 	names := floors(t)
 	floor := func(pkg string) int {
-		for ; pkg != "."; pkg = filepath.Dir(pkg) { // a package that is not in the table belongs to the one around it
+		// A package that is not in the table belongs to the one around it
+		for ; pkg != "."; pkg = filepath.Dir(pkg) {
 			if k := slices.Index(names, pkg); k >= 0 {
 				return k
 			}
@@ -103,8 +104,8 @@ func TestPackages(t *testing.T) {
 	})
 }
 
-// TestFlagsAreTheCommands: packages below the command name settings, not flags (refusal.Setting). Flags of other programs stay, and so
-// do command lines that are stored as the origin of a graph.
+// TestFlagsAreTheCommands: packages below the command name settings, not flags (refusal.Setting). Flags of
+// other programs stay, and so do command lines that are stored as the origin of a graph.
 func TestFlagsAreTheCommands(t *testing.T) {
 	flag := regexp.MustCompile(`(^|[^a-z])--[a-z%]`)
 	origins := []string{"graph/generate/options.go", "internal/datasets/catalogue.go"}

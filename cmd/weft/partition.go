@@ -47,7 +47,8 @@ of the others (its halo). Partitions of the same number and method are replaced.
 			if err := checkPartitionFlags(cmd.Flags(), &o, writePart); err != nil {
 				return err
 			}
-			o.Timeout = train.Defaults().CommTimeout // there is none to set where nothing waits for another worker
+			// There is none to set where nothing waits for another worker
+			o.Timeout = train.Defaults().CommTimeout
 			return runPartition(cmd, args[0], o, writePart, asJSON)
 		},
 	}

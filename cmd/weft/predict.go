@@ -117,7 +117,8 @@ func (p *predictCommand) inputs(asked *request) []string {
 	return files
 }
 
-// understand finds the settings, the weights and the graph: a run's directory holds all three, --init names the weights alone.
+// understand finds the settings, the weights and the graph: a run's directory holds all three, --init names
+// the weights alone.
 func (p *predictCommand) understand(args []string) (asked request, err error) {
 	for _, g := range p.settings.given {
 		if g.setting.Name == "memory-limit" {
@@ -219,7 +220,8 @@ func (p *predictCommand) notWritten() error {
 	return fmt.Errorf("%w; %s is not written", launch.ErrInterrupted, p.out)
 }
 
-// checkWeights refuses weights that another program named otherwise, and weights for another number of features.
+// checkWeights refuses weights that another program named otherwise, and weights for another number of
+// features.
 func checkWeights(asked *request, features int, weights nn.State) error {
 	names := slices.Sorted(maps.Keys(weights))
 	ours := func(name string) bool { return strings.HasPrefix(name, "convs.") || strings.HasPrefix(name, "lins.") }

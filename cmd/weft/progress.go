@@ -17,7 +17,8 @@ import (
 	"weft/train"
 )
 
-// progress shows how a training goes on: on a terminal one line that is written over, elsewhere plain lines, few enough to read.
+// progress shows how a training goes on: on a terminal one line that is written over, elsewhere plain lines,
+// few enough to read.
 type progress struct {
 	out     io.Writer
 	width   func() int // of the terminal, nil: not a terminal
@@ -82,9 +83,9 @@ func (p *progress) epoch(e train.Epoch) {
 	p.drawn = true
 }
 
-// due reports whether the epoch deserves a line. A live line changes ten times a second at most. Plain lines come with the
-// first and the last epoch, with each tenth of the epochs, and in between ever more rarely: after a second at first, after a
-// twentieth of the time that the run has taken once that is longer.
+// due reports whether the epoch deserves a line. A live line changes ten times a second at most. Plain lines
+// come with the first and the last epoch, with each tenth of the epochs, and in between ever more rarely:
+// after a second at first, after a twentieth of the time that the run has taken once that is longer.
 func (p *progress) due(e train.Epoch, now time.Time) bool {
 	since := now.Sub(p.shownAt)
 	switch {
@@ -138,7 +139,8 @@ func join(fields []field) string {
 	return strings.Join(texts, "  ")
 }
 
-// fit leaves out whole fields until the rest fits into so many characters. A terminal too narrow for the epoch shows nothing.
+// fit leaves out whole fields until the rest fits into so many characters. A terminal too narrow for the
+// epoch shows nothing.
 func fit(fields []field, width int) string {
 	for utf8.RuneCountInString(join(fields)) > width {
 		last := slices.MaxFunc(fields, func(a, b field) int { return cmp.Compare(a.rank, b.rank) })

@@ -21,8 +21,9 @@ import (
 // ranks is this process's place among those that an MPI launcher started.
 type ranks struct{ launch.Ranks }
 
-// asRank does the work of a command as one of the processes that a launcher started, if there was one. err is what this rank has found
-// wrong with the request so far: where any rank has found something, all end without the work.
+// asRank does the work of a command as one of the processes that a launcher started, if there was one. err is
+// what this rank has found wrong with the request so far: where any rank has found something, all end without
+// the work.
 func asRank(cmd *cobra.Command, o *train.Options, err error, work func(ranks) error) error {
 	r, err := connect(cmd, o, err)
 	if err == nil {
@@ -87,8 +88,9 @@ func shareMistake(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// checkAlone refuses to be one of several tasks that Slurm started without a way to each other: every one would do the whole work. connect
-// is the option of srun that connects them, "" where this program has no MPI.
+// checkAlone refuses to be one of several tasks that Slurm started without a way to each other: every one
+// would do the whole work. connect is the option of srun that connects them, "" where this program has no
+// MPI.
 func checkAlone(tasks int, connect string) error {
 	switch {
 	case tasks <= 1:
@@ -116,7 +118,8 @@ func checkMesh(o *train.Options, processes int) error {
 	return nil
 }
 
-// onlyErrors is standard error of a rank other than 0, to which nothing but the error that ends the process goes.
+// onlyErrors is standard error of a rank other than 0, to which nothing but the error that ends the process
+// goes.
 type onlyErrors struct{ errors io.Writer }
 
 func (*onlyErrors) Write(p []byte) (int, error) { return len(p), nil }
@@ -161,7 +164,8 @@ func (r ranks) part(err error) error {
 	return &launch.Common{Err: err}
 }
 
-// sayWaiting says what this rank waits for after a signal, once it waits for long, and with until what is not there before it has.
+// sayWaiting says what this rank waits for after a signal, once it waits for long, and with until what is not
+// there before it has.
 func (r ranks) sayWaiting(ctx context.Context, s os.Signal, until string) {
 	go func() {
 		if err := r.AfterSignal(ctx, s); err != nil {

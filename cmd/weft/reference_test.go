@@ -48,8 +48,8 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// writeFlags writes a table for each command that has flags, and for train one for each group of settings. predict
-// takes these too.
+// writeFlags writes a table for each command that has flags, and for train one for each group of settings.
+// predict takes these too.
 func writeFlags(out *strings.Builder, cmd *cobra.Command) {
 	var own []*pflag.Flag
 	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {

@@ -15,7 +15,8 @@ import (
 	"weft/internal/suggest"
 )
 
-// newRoot builds the command with its subcommands. The flag it returns is set once a subcommand starts to work.
+// newRoot builds the command with its subcommands. The flag it returns is set once a subcommand starts to
+// work.
 func newRoot() (root *cobra.Command, started *bool) {
 	started = new(bool)
 	root = &cobra.Command{
@@ -68,8 +69,8 @@ func unknownName(cmd *cobra.Command, what, word string) error {
 	return refusal.Errorf("unknown %s %q; %s", what, word, suggest.OneOf(word, names))
 }
 
-// arguments accepts between low and high positional arguments, which the command's usage line names. An empty one
-// is a variable of a shell that is not set, and names nothing.
+// arguments accepts between low and high positional arguments, which the command's usage line names. An empty
+// one is a variable of a shell that is not set, and names nothing.
 func arguments(low, high int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < low || len(args) > high {

@@ -68,7 +68,8 @@ func TestScripts(t *testing.T) {
 			env.Setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
 			env.Setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
 			env.Setenv("OMPI_MCA_rmaps_base_oversubscribe", "1")
-			env.Setenv("OMPI_MCA_odls_base_sigkill_timeout", "0") // once one rank has ended, the others may say nothing more
+			// Once one rank has ended, the others may say nothing more
+			env.Setenv("OMPI_MCA_odls_base_sigkill_timeout", "0")
 			env.Setenv("MPIRUN", launcher())
 			return nil
 		},
@@ -89,8 +90,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// refused runs weft, as in "refused 'unknown flag' train --nosuch": it must exit with status 2, print nothing on standard
-// output, and on standard error one line that contains the text.
+// refused runs weft, as in "refused 'unknown flag' train --nosuch": it must exit with status 2, print nothing
+// on standard output, and on standard error one line that contains the text.
 func refused(ts *testscript.TestScript, _ bool, args []string) {
 	want, args := args[0], args[1:]
 	err := ts.Exec("weft", args...)
@@ -120,8 +121,9 @@ func launcher() string {
 	return ""
 }
 
-// sameLosses compares the losses of two runs by what --json printed, as in "same-losses 1e-5 one.json three.json": all may differ by so much of
-// themselves. With 0 they must have the same bits, and so must the bytes that were sent.
+// sameLosses compares the losses of two runs by what --json printed, as in "same-losses 1e-5 one.json
+// three.json": all may differ by so much of themselves. With 0 they must have the same bits, and so must the
+// bytes that were sent.
 func sameLosses(ts *testscript.TestScript, negated bool, args []string) {
 	tolerance, err := strconv.ParseFloat(args[0], 64)
 	ts.Check(err)
@@ -199,8 +201,8 @@ func unread(ts *testscript.TestScript, _ bool, args []string) {
 	checkStatus(ts, args, c.Run())
 }
 
-// earlyInterrupt runs weft train, as in "early-interrupt run train g --out run", and interrupts it as soon as the
-// run's folder has a configuration. Until then nobody reads what it prints, so that it gets no further.
+// earlyInterrupt runs weft train, as in "early-interrupt run train g --out run", and interrupts it as soon as
+// the run's folder has a configuration. Until then nobody reads what it prints, so that it gets no further.
 func earlyInterrupt(ts *testscript.TestScript, _ bool, args []string) {
 	r, w, err := os.Pipe()
 	ts.Check(err)

@@ -51,7 +51,8 @@ func (s *settingFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.config, "config", "", "YAML `file` of settings under the names of these flags, which override it")
 }
 
-// options are the defaults, changed by the configuration file, changed by the flags. What is wrong with them is a refusal.
+// options are the defaults, changed by the configuration file, changed by the flags. What is wrong with them
+// is a refusal.
 func (s *settingFlags) options() (train.Options, error) {
 	o, err := s.merge()
 	if err != nil {

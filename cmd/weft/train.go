@@ -91,7 +91,8 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	progress := newProgress(show, &options)
 	defer progress.end()
 	var made atomic.Pointer[train.RunDir]
-	ctx, stop := r.untilSignal(cmd.Context(), &made, store, progress) // here, as no signal may end a process that has begun a folder
+	// Here, as no signal may end a process that has begun a folder
+	ctx, stop := r.untilSignal(cmd.Context(), &made, store, progress)
 	defer stop()
 	var dir *train.RunDir
 	if r.First() {
@@ -252,8 +253,8 @@ func abandoned(dir *train.RunDir, store string) error {
 	return incomplete(dir, store, launch.ErrInterrupted)
 }
 
-// checkMemory refuses a plan whose worker needs more than its limit (0: none), or of which the workers on this machine (0: all) need
-// more than it has (0: unknown).
+// checkMemory refuses a plan whose worker needs more than its limit (0: none), or of which the workers on
+// this machine (0: all) need more than it has (0: unknown).
 func checkMemory(p train.Plan, limit train.Bytes, machine int64, here int) error {
 	all := int64(0)
 	for worker, tensors := range p.PeakTensorBytes {

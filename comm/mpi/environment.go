@@ -25,9 +25,12 @@ func launched(lookup func(string) (string, bool)) (l launch, found bool) {
 		return n
 	}
 	for _, launcher := range []launch{
-		{number("OMPI_COMM_WORLD_RANK"), number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_LOCAL_SIZE")}, // Open MPI's mpirun
-		{number("PMI_RANK"), number("PMI_SIZE"), number("MPI_LOCALNRANKS")},                                    // Hydra; srun --mpi=pmi2 but for the last
-		{number("PMIX_RANK"), number("SLURM_STEP_NUM_TASKS"), -1},                                              // srun --mpi=pmix
+		// Open MPI's mpirun
+		{number("OMPI_COMM_WORLD_RANK"), number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_LOCAL_SIZE")},
+		// Hydra; srun --mpi=pmi2 but for the last
+		{number("PMI_RANK"), number("PMI_SIZE"), number("MPI_LOCALNRANKS")},
+		// Srun --mpi=pmix
+		{number("PMIX_RANK"), number("SLURM_STEP_NUM_TASKS"), -1},
 	} {
 		if launcher.rank < 0 || launcher.ranks <= launcher.rank {
 			continue

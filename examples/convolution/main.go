@@ -1,4 +1,5 @@
-// Convolution trains a network with a convolution of its own on a graph made in memory: communities that one vertex shows little of.
+// Convolution trains a network with a convolution of its own on a graph made in memory: communities that one
+// vertex shows little of.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Message trains two networks whose convolutions are written as message functions, on one worker and on four, each of which holds a
-// quarter of the graph: any function of an edge's two ends trains on a partitioned graph, and the losses are the same.
+// Message trains two networks whose convolutions are written as message functions, on one worker and on four,
+// each of which holds a quarter of the graph: any function of an edge's two ends trains on a partitioned
+// graph, and the losses are the same.
 package main
 
 import (
@@ -34,8 +35,9 @@ func gated(e gnn.Env, path string, in, out int) gnn.Convolution {
 	})
 }
 
-// attentive is GATv2 with one head (Brody et al. 2022), α_ij = softmax_j(a·LeakyReLU(W_l·x_j + W_r·x_i)): the largest score of each
-// vertex first, so that no exponential overflows, and then the sums of the exponentials and of what they weigh.
+// attentive is GATv2 with one head (Brody et al. 2022), α_ij = softmax_j(a·LeakyReLU(W_l·x_j + W_r·x_i)): the
+// largest score of each vertex first, so that no exponential overflows, and then the sums of the exponentials
+// and of what they weigh.
 func attentive(e gnn.Env, path string, in, out int) gnn.Convolution {
 	left := e.Params.Weight(path+".lin_l", in, out, nn.Glorot(in, out))
 	right := e.Params.Weight(path+".lin_r", in, out, nn.Glorot(in, out))

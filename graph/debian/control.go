@@ -19,13 +19,13 @@ type entry struct {
 	relations     string // Depends, Pre-Depends, Recommends and Suggests, joined by commas
 }
 
-// maxLine bounds a line of a list, in bytes. The longest lines of the Debian archive, dependencies of metapackages, have some
-// ten thousand.
+// maxLine bounds a line of a list, in bytes. The longest lines of the Debian archive, dependencies of
+// metapackages, have some ten thousand.
 const maxLine = 1 << 20
 
-// parsePackages reads the paragraphs of a Packages list in the control format of deb822(5) and calls keep for each package in
-// turn. Fields are one line each; only relations may be folded, and the continuation lines of the others are passed over. An
-// error names the line.
+// parsePackages reads the paragraphs of a Packages list in the control format of deb822(5) and calls keep for
+// each package in turn. Fields are one line each; only relations may be folded, and the continuation lines of
+// the others are passed over. An error names the line.
 func parsePackages(r io.Reader, keep func(entry)) error {
 	lines := bufio.NewScanner(r)
 	lines.Buffer(make([]byte, 64<<10), maxLine)
@@ -138,8 +138,8 @@ func fieldOf(name []byte) field {
 	return otherField
 }
 
-// validName reports whether name is a package name: lower-case letters, digits, plus, minus and full stop, the first a letter
-// or a digit.
+// validName reports whether name is a package name: lower-case letters, digits, plus, minus and full stop,
+// the first a letter or a digit.
 func validName(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -150,9 +150,9 @@ func validName(name string) bool {
 	return name != ""
 }
 
-// relationTargets yields the package names of a relation field (deb-control(5)), every alternative of every dependency in the
-// order written: without version, "(>= 1.2)", architecture qualifier, ":any", architectures, "[amd64]", and build profiles,
-// "<!nocheck>".
+// relationTargets yields the package names of a relation field (deb-control(5)), every alternative of every
+// dependency in the order written: without version, "(>= 1.2)", architecture qualifier, ":any",
+// architectures, "[amd64]", and build profiles, "<!nocheck>".
 func relationTargets(relations string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for relation := range strings.FieldsFuncSeq(relations, func(r rune) bool { return r == ',' || r == '|' }) {

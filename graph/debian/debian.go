@@ -1,5 +1,6 @@
-// Package debian turns a machine's own Debian package index, the lists that apt-get update fetches, into a graph: packages
-// are vertices, relations between them edges, archive sections classes, and the words of the descriptions features.
+// Package debian turns a machine's own Debian package index, the lists that apt-get update fetches, into a
+// graph: packages are vertices, relations between them edges, archive sections classes, and the words of the
+// descriptions features.
 package debian
 
 import (
@@ -21,14 +22,15 @@ type Options struct {
 	Seed uint64 // of the random split
 }
 
-// Read makes the graph of the Packages lists in apt's folder dir. Lists of repositories whose InRelease or Release does not
-// say "Origin: Debian" are left out; security and updates lists are of that origin.
+// Read makes the graph of the Packages lists in apt's folder dir. Lists of repositories whose InRelease or
+// Release does not say "Origin: Debian" are left out; security and updates lists are of that origin.
 //
-// Vertices are packages in order of name, in the highest version where several lists, or architectures, have one. An edge b→a
-// says that a depends on b: b is named in a's Depends, Pre-Depends, Recommends or Suggests, as one of several alternatives or
-// not, and is a package in the lists (a virtual one is not). The class is a's section without its area ("non-free/net" is
-// "net"); a package without a section is unlabelled. Features are hashed words of the one-line description, see describe, and
-// nothing else. One split: 60 % of the labelled packages train, 20 % validate, 20 % test.
+// Vertices are packages in order of name, in the highest version where several lists, or architectures, have
+// one. An edge b→a says that a depends on b: b is named in a's Depends, Pre-Depends, Recommends or Suggests,
+// as one of several alternatives or not, and is a package in the lists (a virtual one is not). The class is
+// a's section without its area ("non-free/net" is "net"); a package without a section is unlabelled. Features
+// are hashed words of the one-line description, see describe, and nothing else. One split: 60 % of the
+// labelled packages train, 20 % validate, 20 % test.
 //
 // A folder without such lists, or a list that cannot be read whole, is a refusal.
 func Read(dir string, o Options) (*graph.Graph, error) {

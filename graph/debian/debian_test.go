@@ -269,7 +269,8 @@ func removeAll(t *testing.T, dir, pattern string) {
 	}
 }
 
-// The counts of a real index: those of Debian 12 are 63,436 packages and 299,186 edges in the main list alone.
+// The counts of a real index: those of Debian 12 are 63,436 packages and 299,186 edges in the main list
+// alone.
 func TestReadThisMachine(t *testing.T) {
 	if lists, _, _, err := debianLists(Lists); err != nil || !slices.ContainsFunc(lists, func(l list) bool {
 		return strings.Contains(l.path, "_main_binary-")

@@ -16,9 +16,10 @@ import (
 // FeatureColumns is the number of columns that description words are hashed to.
 const FeatureColumns = 512
 
-// describe makes a feature row of each one-line description. A word adds +1 or −1 to one column, both chosen by its hash
-// (feature hashing: Weinberger et al., 2009; the signs keep words that share a column from adding up). With tf a row's sum in
-// a column, df the number of rows where that is not zero, and V the number of rows, the value is
+// describe makes a feature row of each one-line description. A word adds +1 or −1 to one column, both chosen
+// by its hash (feature hashing: Weinberger et al., 2009; the signs keep words that share a column from adding
+// up). With tf a row's sum in a column, df the number of rows where that is not zero, and V the number of
+// rows, the value is
 //
 //	tf · ln((1+V) / (1+df))
 //
@@ -77,7 +78,8 @@ func weigh(columns []int32, row []float32, df *[FeatureColumns]int, rows int) {
 	}
 }
 
-// words yields the words of a description in lower case: runs of letters and digits, two characters or longer.
+// words yields the words of a description in lower case: runs of letters and digits, two characters or
+// longer.
 func words(synopsis string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		separates := func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }
@@ -89,7 +91,8 @@ func words(synopsis string) iter.Seq[string] {
 	}
 }
 
-// hashed returns the column and the sign of a word: the 32-bit FNV-1a hash modulo the number of columns, and its highest bit.
+// hashed returns the column and the sign of a word: the 32-bit FNV-1a hash modulo the number of columns, and
+// its highest bit.
 func hashed(word string) (column int32, sign float32) {
 	h := fnv.New32a()
 	h.Write([]byte(word))

@@ -77,7 +77,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// Two words that cancel out in their column leave no entry, and a word that every description has weighs nothing.
+// Two words that cancel out in their column leave no entry, and a word that every description has weighs
+// nothing.
 func TestDescribeWithoutWeight(t *testing.T) {
 	plus, minus := cancelling(t)
 	if f := described(t, plus+" "+minus, ""); len(f.Indices) != 0 {

@@ -23,7 +23,8 @@ import (
 // release is what the graph needs of a repository's InRelease or Release file.
 type release struct {
 	origin, codename, date string
-	sizes                  map[string]int64 // decoded size of each file that the repository lists, by its path there
+	// sizes: decoded size of each file that the repository lists, by its path there
+	sizes map[string]int64
 }
 
 // list is one Packages list in apt's directory.
@@ -33,8 +34,9 @@ type list struct {
 	size        int64  // decoded size in bytes as the repository states it, −1 where it does not
 }
 
-// debianLists finds the Packages lists of the Debian origin in apt's directory, by name. releases describes the repositories
-// they belong to, in the same order and once each; others counts the lists that were left out.
+// debianLists finds the Packages lists of the Debian origin in apt's directory, by name. releases describes
+// the repositories they belong to, in the same order and once each; others counts the lists that were left
+// out.
 func debianLists(dir string) (lists []list, releases []release, others int, err error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -91,8 +93,8 @@ func repositoryOf(stem string, repositories map[string]release) string {
 	return ""
 }
 
-// readRelease reads the fields that matter, of the form "Name: value", and the files listed under SHA256, whose lines are
-// " checksum size path". The signature is not checked: apt did that before it kept the file.
+// readRelease reads the fields that matter, of the form "Name: value", and the files listed under SHA256,
+// whose lines are " checksum size path". The signature is not checked: apt did that before it kept the file.
 func readRelease(path string) (release, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -127,8 +129,8 @@ func readRelease(path string) (release, error) {
 	return r, lines.Err()
 }
 
-// maxDecoded bounds what a list may decode to, in bytes, where the repository does not state a size: twenty times Debian's
-// largest.
+// maxDecoded bounds what a list may decode to, in bytes, where the repository does not state a size: twenty
+// times Debian's largest.
 const maxDecoded = 1 << 30
 
 // read passes every package of the list to keep.
@@ -192,9 +194,9 @@ func decode(file io.Reader, compression string) (io.Reader, error) {
 // maxDictionary is the largest LZMA2 dictionary accepted, in bytes: that of xz -9.
 const maxDictionary = 64 << 20
 
-// checkDictionary refuses an xz file whose first block asks for a larger dictionary than maxDictionary: the decoder allocates
-// what the header says, up to 4 GiB. A header that it cannot follow is left to the decoder. (The layout is in the .xz file
-// format specification 1.2, sections 2.1.1 and 3.1.)
+// checkDictionary refuses an xz file whose first block asks for a larger dictionary than maxDictionary: the
+// decoder allocates what the header says, up to 4 GiB. A header that it cannot follow is left to the decoder.
+// (The layout is in the .xz file format specification 1.2, sections 2.1.1 and 3.1.)
 func checkDictionary(file *bufio.Reader) error {
 	const streamHeader, lzma2 = 12, 0x21
 	header, _ := file.Peek(streamHeader + 32)

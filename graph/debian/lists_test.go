@@ -14,7 +14,8 @@ import (
 
 var compressions = []string{"", ".gz", ".xz", ".lz4"}
 
-// A list that ends early is refused, unless only what follows its text is missing: apt's repositories state the decoded size.
+// A list that ends early is refused, unless only what follows its text is missing: apt's repositories state
+// the decoded size.
 func TestTruncatedList(t *testing.T) {
 	const step = 3 // not every length: an xz decoder takes milliseconds to set up
 	for _, compression := range compressions {
@@ -34,9 +35,11 @@ func TestTruncatedList(t *testing.T) {
 func TestLinkedLZ4Blocks(t *testing.T) {
 	text := mainList[:len(mainList)-5]
 	size := binary.LittleEndian.AppendUint32
-	frame := []byte{0x04, 0x22, 0x4d, 0x18, 0x40, 0x40, 0xc0} // magic, linked blocks of up to 64 KiB, header checksum
+	// Magic, linked blocks of up to 64 KiB, header checksum
+	frame := []byte{0x04, 0x22, 0x4d, 0x18, 0x40, 0x40, 0xc0}
 	frame = append(size(frame, 1<<31|uint32(len(text))), text...)
-	// One sequence without literals, that copies the whole block before, and the five literals that a block must end with.
+	// One sequence without literals, that copies the whole block before, and the five literals that a block
+	// must end with.
 	copied := []byte{0x0f, byte(len(text)), byte(len(text) >> 8)}
 	for n := len(text) - 4 - 15; ; n -= 255 {
 		if n < 255 {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// compareVersions orders two Debian package versions, [epoch:]upstream[-revision], as deb-version(7) says: negative where a
-// is earlier than b, zero where they are equal ("1.0" and "1.0-0" are), positive where a is later. It is a total preorder
-// over all strings, valid versions or not.
+// compareVersions orders two Debian package versions, [epoch:]upstream[-revision], as deb-version(7) says:
+// negative where a is earlier than b, zero where they are equal ("1.0" and "1.0-0" are), positive where a is
+// later. It is a total preorder over all strings, valid versions or not.
 func compareVersions(a, b string) int {
 	epochA, upstreamA, revisionA := splitVersion(a)
 	epochB, upstreamB, revisionB := splitVersion(b)
@@ -17,7 +17,8 @@ func compareVersions(a, b string) int {
 		compareParts(revisionA, revisionB))
 }
 
-// splitVersion cuts a version at its first colon and its last hyphen. A part that is absent is empty, which compares as "0".
+// splitVersion cuts a version at its first colon and its last hyphen. A part that is absent is empty, which
+// compares as "0".
 func splitVersion(v string) (epoch, upstream, revision string) {
 	if before, after, found := strings.Cut(v, ":"); found {
 		epoch, v = before, after
@@ -28,8 +29,8 @@ func splitVersion(v string) (epoch, upstream, revision string) {
 	return epoch, v, ""
 }
 
-// compareParts compares by turns a run of non-digits, character by character in the order of rank, and a run of digits as a
-// number of any length.
+// compareParts compares by turns a run of non-digits, character by character in the order of rank, and a run
+// of digits as a number of any length.
 func compareParts(a, b string) int {
 	for a != "" || b != "" {
 		for rank(a) != 0 || rank(b) != 0 {
@@ -48,8 +49,8 @@ func compareParts(a, b string) int {
 	return 0
 }
 
-// rank is the place of the first character of s among non-digits: a tilde, then the end of the run (0: a digit or nothing
-// follows), then letters, then everything else.
+// rank is the place of the first character of s among non-digits: a tilde, then the end of the run (0: a
+// digit or nothing follows), then letters, then everything else.
 func rank(s string) int {
 	switch {
 	case s == "" || isDigit(s[0]):

@@ -1,5 +1,6 @@
-// Package edgelist reads graphs that come as a list of edges, in a text file (comma, semicolon, tab or space between the columns;
-// plain or gzip) or in Parquet, with NumPy arrays of features, labels and splits beside it.
+// Package edgelist reads graphs that come as a list of edges, in a text file (comma, semicolon, tab or space
+// between the columns; plain or gzip) or in Parquet, with NumPy arrays of features, labels and splits beside
+// it.
 package edgelist
 
 import (
@@ -41,19 +42,22 @@ type Options struct {
 	// Train, Val and Test are vectors of vertex ids, or of one truth value per vertex, or matrices of truth
 	// values with a row per vertex and a column per split.
 	Train, Val, Test string
-	// Vertices is V; 0 means the largest id plus one, or the rows of Features or Labels where these are more. Ids run from 0.
+	// Vertices is V; 0 means the largest id plus one, or the rows of Features or Labels where these are more.
+	// Ids run from 0.
 	Vertices int
-	// Strings says that the ends of edges are names: vertices are numbered by first appearance, and the graph keeps Names.
+	// Strings says that the ends of edges are names: vertices are numbered by first appearance, and the graph
+	// keeps Names.
 	Strings bool
 }
 
-// Read reads the graph: edges as they are listed, duplicates and self loops included. Complaints about a file are refusals that
-// name it, and its line or row.
+// Read reads the graph: edges as they are listed, duplicates and self loops included. Complaints about a file
+// are refusals that name it, and its line or row.
 //
-// In a text file, empty lines and those that start with # or % are skipped; the first line that is
-// left may be a header, which says what the columns are: src, source or from, dst, target or to, and weight. It is one where neither
-// of its first two columns is a number or, with Strings, where both are such words. Columns may be in double quotes. A Parquet
-// file, known by its first bytes, has columns of these names, or 0 and 1, among others.
+// In a text file, empty lines and those that start with # or % are skipped; the first line that is left may
+// be a header, which says what the columns are: src, source or from, dst, target or to, and weight. It is one
+// where neither of its first two columns is a number or, with Strings, where both are such words. Columns may
+// be in double quotes. A Parquet file, known by its first bytes, has columns of these names, or 0 and 1,
+// among others.
 func Read(o Options) (*graph.Graph, error) {
 	if o.Vertices < 0 || o.Vertices > math.MaxInt32 {
 		return nil, refusal.Errorf("%s %d: give a number from 1 to %d",
@@ -156,8 +160,8 @@ func (o *Options) most(edges int) int64 {
 	return arrays.MaxVertices(edges)
 }
 
-// readVertexData reads the arrays with one row per vertex; nil where there is none. They are not empty: any number of empty rows
-// takes no bytes.
+// readVertexData reads the arrays with one row per vertex; nil where there is none. They are not empty: any
+// number of empty rows takes no bytes.
 func (o *Options) readVertexData(edges int) (features *arrays.Matrix, labels *npy.Array, err error) {
 	if o.Features != "" {
 		if features, err = o.readFeatures(edges); err != nil {

@@ -22,8 +22,8 @@ func role(name []byte) (int, bool) {
 	return r, known
 }
 
-// isHeader reports whether the first line names the columns. Where vertices have names as well, only known words do, or a third
-// column that is no weight.
+// isHeader reports whether the first line names the columns. Where vertices have names as well, only known
+// words do, or a third column that is no weight.
 func (l *list) isHeader(fields [][]byte) bool {
 	switch {
 	case len(fields) < 2:
@@ -66,7 +66,8 @@ func (l *list) header(names [][]byte, number int64) (order *[3]int, err error) {
 	return order, nil
 }
 
-// checkFirst refuses a first edge whose two names do not come back: among names, a header of unknown words looks like that.
+// checkFirst refuses a first edge whose two names do not come back: among names, a header of unknown words
+// looks like that.
 func (l *list) checkFirst(number int64) error {
 	const fewest = 3 // of fewer edges nothing can be said
 	e := &l.edges

@@ -6,9 +6,10 @@ import (
 	"math"
 )
 
-// metadata walks a structure of Thrift's compact protocol, in which Parquet writes its footer and the headers of its pages,
-// without knowing the fields. The Parquet library allocates what lengths in it claim; walking first shows that each of them is
-// covered by bytes that are there. (https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md)
+// metadata walks a structure of Thrift's compact protocol, in which Parquet writes its footer and the headers
+// of its pages, without knowing the fields. The Parquet library allocates what lengths in it claim; walking
+// first shows that each of them is covered by bytes that are there.
+// (https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md)
 type metadata struct {
 	data []byte
 	at   int
@@ -19,7 +20,8 @@ var errMetadata = errors.New("its Parquet metadata is damaged")
 // maxNesting bounds structures within structures; Parquet's own nest about six deep.
 const maxNesting = 32
 
-// The types of the compact protocol. A field that is a boolean has its value in the type. Parquet has no maps.
+// The types of the compact protocol. A field that is a boolean has its value in the type. Parquet has no
+// maps.
 const (
 	thriftTrue   = 1
 	thriftFalse  = 2
@@ -34,7 +36,8 @@ const (
 	thriftStruct = 12
 )
 
-// structure walks one structure: fields, each a byte with its type and the step from the last field's number, up to a zero byte.
+// structure walks one structure: fields, each a byte with its type and the step from the last field's number,
+// up to a zero byte.
 func (m *metadata) structure(depth int) error {
 	if depth > maxNesting {
 		return errMetadata

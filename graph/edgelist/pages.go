@@ -16,13 +16,14 @@ import (
 	"weft/internal/memory"
 )
 
-// The Parquet library believes what pages say of their size, of the number of their values and of the length of runs. The
-// check below goes over the pages of a column before the library does, and shows that all of it is bounded by the rows of the
-// table, which are bounded by the size of the file.
+// The Parquet library believes what pages say of their size, of the number of their values and of the length
+// of runs. The check below goes over the pages of a column before the library does, and shows that all of it
+// is bounded by the rows of the table, which are bounded by the size of the file.
 
 const (
 	maxPageHeader = 1 << 16
-	// maxExpansion is what deflate reaches; pages whose values are all the same shrink more with zstd, up to freeExpansion bytes.
+	// maxExpansion is what deflate reaches; pages whose values are all the same shrink more with zstd, up to
+	// freeExpansion bytes.
 	maxExpansion  = 1032
 	freeExpansion = 16 << 20
 	// runSlack allows for the values that fill up the last group of a page.
@@ -188,7 +189,8 @@ func checkValues(encoding format.Encoding, data []byte, values int) error {
 	return errEncoding(encoding)
 }
 
-// checkRuns goes over runs of values of the given width in bits: repeated values, and groups of eight packed ones.
+// checkRuns goes over runs of values of the given width in bits: repeated values, and groups of eight packed
+// ones.
 func checkRuns(data []byte, width, values int) error {
 	if width > 32 {
 		return errPage

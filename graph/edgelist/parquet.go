@@ -14,8 +14,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// rowsPerByte bounds the rows that a file may claim by its size: an edge has an entropy, so that no honest one takes less than
-// a fraction of a bit.
+// rowsPerByte bounds the rows that a file may claim by its size: an edge has an entropy, so that no honest
+// one takes less than a fraction of a bit.
 const rowsPerByte = 64
 
 // readParquet reads a Parquet file.

@@ -100,7 +100,8 @@ func separator(line []byte, names bool) byte {
 	return ' '
 }
 
-// split cuts the line into at most 4 fields, whose number it returns: the fourth says that there are too many.
+// split cuts the line into at most 4 fields, whose number it returns: the fourth says that there are too
+// many.
 func (t *text) split(line []byte, fields *[4][]byte) int {
 	n := 0
 	for n < len(fields) {
@@ -156,7 +157,8 @@ func (t *text) trim(b []byte) []byte {
 	return b
 }
 
-// unquote takes a field in double quotes off a line that starts with one; a quote inside is written twice (RFC 4180).
+// unquote takes a field in double quotes off a line that starts with one; a quote inside is written twice
+// (RFC 4180).
 func unquote(line []byte) (field, rest []byte, ok bool) {
 	for i := 1; i < len(line); i++ {
 		if line[i] != '"' {

@@ -7,8 +7,8 @@ import (
 	"weft/graph/internal/counter"
 )
 
-// classes deals the vertices out in a random order, one to each class in turn: vertex v has the class order.at(v) mod count.
-// The inverse order finds the members of a class without a list.
+// classes deals the vertices out in a random order, one to each class in turn: vertex v has the class
+// order.at(v) mod count. The inverse order finds the members of a class without a list.
 type classes struct {
 	count uint64
 	order permutation
@@ -56,7 +56,8 @@ func newFeatures(o *Options, classes *classes) featureFunc {
 	}
 }
 
-// newSplit divides the vertices at random, 60 % to train, 20 % to validate and 20 % to test, rounded to the nearest.
+// newSplit divides the vertices at random, 60 % to train, 20 % to validate and 20 % to test, rounded to the
+// nearest.
 func newSplit(o *Options) graph.Split {
 	vertices, _ := o.size()
 	order := newPermutation(vertices, counter.New(o.Seed, "split").At(0))

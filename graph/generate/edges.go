@@ -2,9 +2,10 @@ package generate
 
 import "weft/graph/internal/counter"
 
-// Homophily is the probability that an edge of an sbm graph stays in its class. At 16 features, 16 classes and degree 20 the
-// nearest class centre is right for about 53 % of the vertices, 78 % when features are averaged over one hop and 92 % over two:
-// the graph helps, and neither does it give all away (at 0.8, two hops give 100 %).
+// Homophily is the probability that an edge of an sbm graph stays in its class. At 16 features, 16 classes
+// and degree 20 the nearest class centre is right for about 53 % of the vertices, 78 % when features are
+// averaged over one hop and 92 % over two: the graph helps, and neither does it give all away (at 0.8, two
+// hops give 100 %).
 const Homophily = 0.4
 
 // edgeFunc returns the i-th drawn edge, a pure function of the seed and i.
@@ -59,8 +60,8 @@ func sbmEdges(draws counter.Stream, classes *classes) edgeFunc {
 	}
 }
 
-// rmatEdges halves the matrix of edges scale times. The upper half of its rows and the left half of its columns hold the
-// vertices of high degree.
+// rmatEdges halves the matrix of edges scale times. The upper half of its rows and the left half of its
+// columns hold the vertices of high degree.
 func rmatEdges(scale int, draws counter.Stream, scramble permutation) edgeFunc {
 	// Graph500's a = 0.57, b = c = 0.19, d = 0.05, cumulated, as parts of 2³².
 	const upToA, upToB, upToC = 57 << 32 / 100, 76 << 32 / 100, 95 << 32 / 100

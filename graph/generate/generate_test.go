@@ -155,7 +155,8 @@ func TestSBMIsHomophilous(t *testing.T) {
 	}
 }
 
-// A classifier of the features alone is beaten clearly by one that sees averages over neighbours, which is not perfect either.
+// A classifier of the features alone is beaten clearly by one that sees averages over neighbours, which is
+// not perfect either.
 func TestSBMNeedsTheGraph(t *testing.T) {
 	g := inMemory(t, Options{Kind: SBM, Vertices: 8000, Degree: 20, Features: 16, Classes: 16, Seed: 1})
 	alone := nearestCentre(g, g.Features.Dense)
@@ -230,8 +231,8 @@ func TestRMATIsSkewed(t *testing.T) {
 		t.Errorf("the lower half of the ids receives %.2f of the edges: ids carry degree", share)
 	}
 	slices.Sort(degree)
-	// Unscrambled vertex 0 receives the fraction 0.76^scale of the edges; half of the vertices, those with half of their bits
-	// or more set, receive few.
+	// Unscrambled vertex 0 receives the fraction 0.76^scale of the edges; half of the vertices, those with
+	// half of their bits or more set, receive few.
 	if hub, want := float64(degree[n-1]), math.Pow(0.76, scale)*float64(g.Edges()); hub < 0.8*want || hub > 1.3*want {
 		t.Errorf("the largest in-degree is %g, want about %g", hub, want)
 	}

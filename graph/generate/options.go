@@ -1,6 +1,7 @@
-// Package generate makes synthetic graphs of any size: rmat (the skewed degrees of the Graph500 benchmark), sbm (communities
-// that a graph neural network can learn) and uniform. A graph is a pure function of its options: neither the number of threads
-// nor the memory given to the generator changes a byte. Every graph comes with features, labels and a random 60/20/20 split.
+// Package generate makes synthetic graphs of any size: rmat (the skewed degrees of the Graph500 benchmark),
+// sbm (communities that a graph neural network can learn) and uniform. A graph is a pure function of its
+// options: neither the number of threads nor the memory given to the generator changes a byte. Every graph
+// comes with features, labels and a random 60/20/20 split.
 package generate
 
 import (
@@ -12,18 +13,21 @@ import (
 
 // Kinds of graphs.
 const (
-	// RMAT is a directed graph whose edges descend a recursive 2×2 matrix (Chakrabarti, Zhan and Faloutsos, "R-MAT", SDM 2004)
-	// with the Graph500 parameters 0.57, 0.19, 0.19, 0.05. Vertices are relabelled at random, so that ids carry no degree order;
-	// self loops are drawn again; duplicate edges stay. Labels and normal features are random.
+	// RMAT is a directed graph whose edges descend a recursive 2×2 matrix (Chakrabarti, Zhan and Faloutsos,
+	// "R-MAT", SDM 2004) with the Graph500 parameters 0.57, 0.19, 0.19, 0.05. Vertices are relabelled at
+	// random, so that ids carry no degree order; self loops are drawn again; duplicate edges stay. Labels and
+	// normal features are random.
 	RMAT = "rmat"
-	// SBM is a planted partition: both ends of an edge are uniform, the source in the target's class with probability Homophily
-	// and in another class otherwise. A vertex's features are its class's centre (standard normal) plus twice normal noise.
+	// SBM is a planted partition: both ends of an edge are uniform, the source in the target's class with
+	// probability Homophily and in another class otherwise. A vertex's features are its class's centre
+	// (standard normal) plus twice normal noise.
 	SBM = "sbm"
 	// Uniform is a graph of uniform ends, random labels and normal features.
 	Uniform = "uniform"
 )
 
-// Options describe a graph. Vertices, Degree and Directed belong to SBM and Uniform, Scale and EdgeFactor to RMAT.
+// Options describe a graph. Vertices, Degree and Directed belong to SBM and Uniform, Scale and EdgeFactor to
+// RMAT.
 type Options struct {
 	Kind string
 	// Vertices is V, Degree the mean in-degree. A directed graph has round(V·Degree) edges, an undirected one
@@ -31,9 +35,11 @@ type Options struct {
 	Vertices int
 	Degree   float64
 	Directed bool
-	// Scale is the logarithm of the number of vertices (2^Scale), EdgeFactor the number of edges for each vertex.
+	// Scale is the logarithm of the number of vertices (2^Scale), EdgeFactor the number of edges for each
+	// vertex.
 	Scale, EdgeFactor int
-	// Features is the number of feature columns, 0 for none. Classes are equally large, give or take one vertex.
+	// Features is the number of feature columns, 0 for none. Classes are equally large, give or take one
+	// vertex.
 	Features, Classes int
 	Seed              uint64
 }
@@ -49,7 +55,8 @@ func Default(kind string) Options {
 	return o
 }
 
-// Limits: ids fit int32; maxEdges and maxDegree also keep the in-degree of an R-MAT hub (0.76^scale of all edges) within int32.
+// Limits: ids fit int32; maxEdges and maxDegree also keep the in-degree of an R-MAT hub (0.76^scale of all
+// edges) within int32.
 const (
 	maxVertices = math.MaxInt32
 	maxScale    = 30

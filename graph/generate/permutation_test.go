@@ -53,7 +53,8 @@ func TestClassesHaveTheirMembers(t *testing.T) {
 	})
 }
 
-// Neighbouring values go to unrelated ones: the χ² of (class of x, class of x+1) is that of independent draws.
+// Neighbouring values go to unrelated ones: the χ² of (class of x, class of x+1) is that of independent
+// draws.
 func TestPermutationMixes(t *testing.T) {
 	const n, classes = 100_000, 16
 	for seed := range uint64(5) {

@@ -21,9 +21,10 @@ const (
 	maxWorkers       = 16 // each keeps a count for each block
 )
 
-// rowMaker turns drawn edges into in-neighbour lists. Targets are divided into blocks of 2^shift vertices: a first drawing
-// counts the edges into each block, hence a pass knows where each worker puts its edges without a lock, and a block is sorted
-// by one worker. Equal edges cannot be told apart, so the lists do not depend on who found an edge first.
+// rowMaker turns drawn edges into in-neighbour lists. Targets are divided into blocks of 2^shift vertices: a
+// first drawing counts the edges into each block, hence a pass knows where each worker puts its edges without
+// a lock, and a block is sorted by one worker. Equal edges cannot be told apart, so the lists do not depend
+// on who found an edge first.
 type rowMaker struct {
 	edge     edgeFunc
 	draws    uint64 // edges drawn
@@ -34,7 +35,8 @@ type rowMaker struct {
 	counts   [][]int64 // worker → block → edges that the worker finds
 }
 
-// emit is given the rows of consecutive vertices: their in-degrees and their ascending sources. The slices are used again.
+// emit is given the rows of consecutive vertices: their in-degrees and their ascending sources. The slices
+// are used again.
 type emitFunc func(indegree, sources []int32) error
 
 // run draws the edges and emits all rows in order.
@@ -84,8 +86,8 @@ func (m *rowMaker) passes(size []int64) (passes []pass, most int64) {
 	return passes, most
 }
 
-// chooseBlocks picks the largest blocks that hold few enough edges in the mean to be sorted in the cache and to leave the
-// budget several blocks.
+// chooseBlocks picks the largest blocks that hold few enough edges in the mean to be sorted in the cache and
+// to leave the budget several blocks.
 func (m *rowMaker) chooseBlocks() {
 	stored := int64(m.draws)
 	if m.both {

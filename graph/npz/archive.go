@@ -132,8 +132,8 @@ func (a *archive) keys() string {
 // deflateRatio is the most that deflate expands: 258 bytes from two bits.
 const deflateRatio = 1032
 
-// array reads the array of a key that exists. The size that the entry claims is capped by what its compressed bytes can
-// expand to, and those by the size of the file; the memory grows with the bytes that come.
+// array reads the array of a key that exists. The size that the entry claims is capped by what its compressed
+// bytes can expand to, and those by the size of the file; the memory grows with the bytes that come.
 func (a *archive) array(key string) (array *npy.Array, err error) {
 	err = a.read(key, func(r io.Reader, size int64) (err error) {
 		array, err = npy.Read(r, size)

@@ -9,7 +9,8 @@
 //     {train,val,test}_mask, of V values or V × splits;
 //   - a plain edge list: edges [E,2] and num_nodes, and the same beside them.
 //
-// Files are untrusted: nothing is allocated for a size that is only claimed, and arrays of Python objects are never read.
+// Files are untrusted: nothing is allocated for a size that is only claimed, and arrays of Python objects are
+// never read.
 package npz
 
 import (
@@ -353,8 +354,8 @@ func (a *archive) rows(key string, rows, want int) error {
 	return nil
 }
 
-// names reads an optional vector of text. Where NumPy stored numbers, or Python objects, which are pickles, there are no names:
-// nothing depends on them.
+// names reads an optional vector of text. Where NumPy stored numbers, or Python objects, which are pickles,
+// there are no names: nothing depends on them.
 func (a *archive) names(key string, want int) ([]string, error) {
 	if !a.has(key) || want == 0 {
 		return nil, nil

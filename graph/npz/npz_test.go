@@ -28,7 +28,8 @@ func TestPublishedGraphs(t *testing.T) {
 	type facts struct {
 		Vertices, Edges, Symmetric, Columns, NonZero, Classes, Splits, Train int
 		Metric                                                               string
-		EdgeSum                                                              int64 // Σ (source+1)·(target+3), from NumPy
+		// EdgeSum: Σ (source+1)·(target+3), from NumPy
+		EdgeSum int64
 	}
 	for name, want := range map[string]facts{
 		"npz/amazon_computers.npz": {

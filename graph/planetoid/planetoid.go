@@ -1,6 +1,7 @@
-// Package planetoid reads the citation graphs (Cora, Citeseer, Pubmed) in the files that came with Planetoid (Yang, Cohen and
-// Salakhutdinov, "Revisiting Semi-Supervised Learning with Graph Embeddings", ICML 2016), and puts them together as Kipf's GCN
-// code and PyTorch Geometric do, so that the "public split" is the published one.
+// Package planetoid reads the citation graphs (Cora, Citeseer, Pubmed) in the files that came with Planetoid
+// (Yang, Cohen and Salakhutdinov, "Revisiting Semi-Supervised Learning with Graph Embeddings", ICML 2016),
+// and puts them together as Kipf's GCN code and PyTorch Geometric do, so that the "public split" is the
+// published one.
 package planetoid
 
 import (
@@ -23,16 +24,18 @@ import (
 // validation is the number of vertices behind the training ones that validate, by convention.
 const validation = 500
 
-// Read reads the eight files PREFIX.x, .tx, .allx, .y, .ty, .ally, .graph and .test.index; a prefix looks like DIR/ind.cora.
+// Read reads the eight files PREFIX.x, .tx, .allx, .y, .ty, .ally, .graph and .test.index; a prefix looks
+// like DIR/ind.cora.
 //
-// The training vertices (the rows of x) come first, then the other vertices of allx; the vertices of test.index follow, row i
-// of tx and ty being the i-th of them. The training vertices train, the next 500 validate, those of test.index test.
-// A vertex behind allx that test.index leaves out has no row anywhere (15 in Citeseer): its features are zero, it is unlabelled
-// and in no part of the split, but it keeps its edges.
+// The training vertices (the rows of x) come first, then the other vertices of allx; the vertices of
+// test.index follow, row i of tx and ty being the i-th of them. The training vertices train, the next 500
+// validate, those of test.index test. A vertex behind allx that test.index leaves out has no row anywhere (15
+// in Citeseer): its features are zero, it is unlabelled and in no part of the split, but it keeps its edges.
 //
-// Edges lead both ways, each once. The files list some twice, and 124 self loops in Citeseer: as in PyTorch Geometric duplicates
-// and self loops are left out, which leaves Cora 5,278 and Citeseer 4,552 undirected edges. Features are sparse and not
-// normalised. Every complaint about the files is a refusal that names the file.
+// Edges lead both ways, each once. The files list some twice, and 124 self loops in Citeseer: as in PyTorch
+// Geometric duplicates and self loops are left out, which leaves Cora 5,278 and Citeseer 4,552 undirected
+// edges. Features are sparse and not normalised. Every complaint about the files is a refusal that names the
+// file.
 func Read(prefix string) (*graph.Graph, error) {
 	f, err := open(prefix)
 	if err != nil {

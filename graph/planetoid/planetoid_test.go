@@ -17,13 +17,15 @@ import (
 	"weft/internal/refusal"
 )
 
-// The published counts, and sums over the assembled arrays as NumPy and SciPy compute them from the same files.
+// The published counts, and sums over the assembled arrays as NumPy and SciPy compute them from the same
+// files.
 func TestPublishedGraphs(t *testing.T) {
 	type facts struct {
 		Vertices, Edges, Columns, NonZero, Classes int
 		Train, Val, Test, Unlabelled, FirstTest    int
-		LabelSum, FeatureSum                       int64 // Σ (v+1)·label[v], Σ (v+1)·(column+1) over the non-zero features
-		EdgeSum                                    int64 // Σ (source+1)·(target+3)
+		// LabelSum, FeatureSum: Σ (v+1)·label[v], Σ (v+1)·(column+1) over the non-zero features
+		LabelSum, FeatureSum int64
+		EdgeSum              int64 // Σ (source+1)·(target+3)
 	}
 	for name, want := range map[string]facts{
 		"ind.cora":     {2708, 2 * 5278, 1433, 49216, 7, 140, 500, 1000, 0, 1708, 10514174, 52537512582, 18168363378},

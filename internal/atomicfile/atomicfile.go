@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Write makes the file of that name hold what write writes. On an error the name is as it was before and nothing is left
-// beside it. A file that is there keeps its permissions, and a symbolic link goes on leading to it. A device or a pipe is never
-// replaced: it takes the bytes as they come. Errors name the file.
+// Write makes the file of that name hold what write writes. On an error the name is as it was before and
+// nothing is left beside it. A file that is there keeps its permissions, and a symbolic link goes on leading
+// to it. A device or a pipe is never replaced: it takes the bytes as they come. Errors name the file.
 func Write(path string, write func(io.Writer) error) error {
 	target, there, err := find(path)
 	switch {
@@ -51,7 +51,8 @@ func named(path string, err error) error {
 	return nil
 }
 
-// find follows symbolic links from path to the regular file that they lead to, and says what is there; nil: nothing yet.
+// find follows symbolic links from path to the regular file that they lead to, and says what is there; nil:
+// nothing yet.
 func find(path string) (target string, there fs.FileInfo, err error) {
 	there, err = os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -162,7 +163,8 @@ func Hidden(name string) string { return fmt.Sprintf("%s%016x.tmp", prefix(name)
 
 // prefix is how every hidden name of name begins. The end of a long name gives way to its hash.
 func prefix(name string) string {
-	const longest, added = 255, len(".") + len(".0123456789abcdef.tmp") // bytes, on every common file system of Linux
+	// Bytes, on every common file system of Linux
+	const longest, added = 255, len(".") + len(".0123456789abcdef.tmp")
 	if len(name) > longest-added {
 		h := fnv.New64a()
 		h.Write([]byte(name))

@@ -25,10 +25,11 @@ func Share(n int, do func(from, to int)) {
 	wait.Wait()
 }
 
-// Spare gives Go's scheduler one processor more, for a program that has as many goroutines in C as there are cores: one stays idle then. Where
-// none does, the scheduler takes the processor away from every call of C that lasts more than 20 µs, starts a thread for it that finds
-// nothing to do, and looks again as soon: on two cores, kernels of some milliseconds took a quarter longer. Where goroutines wait for each
-// other all the time, a processor more makes them slower. Further calls do nothing.
+// Spare gives Go's scheduler one processor more, for a program that has as many goroutines in C as there are
+// cores: one stays idle then. Where none does, the scheduler takes the processor away from every call of C
+// that lasts more than 20 µs, starts a thread for it that finds nothing to do, and looks again as soon: on
+// two cores, kernels of some milliseconds took a quarter longer. Where goroutines wait for each other all the
+// time, a processor more makes them slower. Further calls do nothing.
 func Spare() {
 	once.Do(func() {
 		runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1)

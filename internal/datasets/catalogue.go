@@ -1,5 +1,6 @@
-// Package datasets knows the graphs that can be trained on by name. Each becomes a store in the user's cache directory the first
-// time it is asked for: this machine's Debian package index, published datasets whose files the user has, synthetic graphs.
+// Package datasets knows the graphs that can be trained on by name. Each becomes a store in the user's cache
+// directory the first time it is asked for: this machine's Debian package index, published datasets whose
+// files the user has, synthetic graphs.
 package datasets
 
 import (
@@ -142,8 +143,9 @@ func getInto(folder, files string) string {
 	return fmt.Sprintf("put %s into DIR/%s and set %s=DIR", files, folder, dataVariable)
 }
 
-// readShchur reads a graph as "Pitfalls of Graph Neural Network Evaluation" (Shchur et al. 2018, arXiv:1811.05868) uses it:
-// undirected, its largest component, random splits with 20 vertices of each class to train and 30 to validate.
+// readShchur reads a graph as "Pitfalls of Graph Neural Network Evaluation" (Shchur et al. 2018,
+// arXiv:1811.05868) uses it: undirected, its largest component, random splits with 20 vertices of each class
+// to train and 30 to validate.
 func readShchur(path string) (*graph.Graph, error) {
 	g, err := npz.Read(path, npz.Options{})
 	if err != nil {
@@ -159,7 +161,8 @@ func readShchur(path string) (*graph.Graph, error) {
 	return g, g.MakeSplits("per-class=20,30", 5, 0)
 }
 
-// readMinesweeper reads the graph of Platonov et al. 2023 (arXiv:2302.11640), whose file lists each edge once.
+// readMinesweeper reads the graph of Platonov et al. 2023 (arXiv:2302.11640), whose file lists each edge
+// once.
 func readMinesweeper(path string) (*graph.Graph, error) {
 	g, err := npz.Read(path, npz.Options{})
 	if err != nil {

@@ -22,8 +22,9 @@ import (
 // revision is part of the cache's path: raise it when reading or generating changes what a dataset holds.
 const revision = "1"
 
-// Resolve finds the store that an argument of the command names: the path of a store, or the name of a dataset, whose store is
-// made if it is not there or older than its source; nothing of it stays where ctx is cancelled meanwhile. Lines that say what takes long go to say.
+// Resolve finds the store that an argument of the command names: the path of a store, or the name of a
+// dataset, whose store is made if it is not there or older than its source; nothing of it stays where ctx is
+// cancelled meanwhile. Lines that say what takes long go to say.
 func Resolve(ctx context.Context, argument string, say func(line string)) (store string, err error) {
 	if argument == "" {
 		return "", refusal.Errorf("the name of the graph is empty: name a store or a dataset (weft datasets lists them)")
@@ -132,8 +133,8 @@ func cacheRoot() string {
 	return filepath.Join(user, "weft")
 }
 
-// usable reports whether the store is there, readable, and not older than the files it was read from. A store whose source is
-// gone stays usable.
+// usable reports whether the store is there, readable, and not older than the files it was read from. A store
+// whose source is gone stays usable.
 func (d *Dataset) usable(path string) bool {
 	info, err := os.Stat(filepath.Join(path, "graph.json"))
 	if err != nil {
@@ -217,7 +218,8 @@ func (d *Dataset) fill(ctx context.Context, path string, say func(line string)) 
 	if err := checkOwn(path); err != nil { // again, as making it takes a while
 		return err
 	}
-	_ = os.Rename(path, filepath.Join(scratch, "old")) // fails when there is none; whoever has it open keeps it
+	// Fails when there is none; whoever has it open keeps it
+	_ = os.Rename(path, filepath.Join(scratch, "old"))
 	if err := os.Rename(fresh, path); err != nil && !d.usable(path) {
 		return fmt.Errorf("%s: %w", d.Name, err)
 	}

@@ -110,7 +110,8 @@ func TestResolve(t *testing.T) {
 	if err := os.MkdirAll("sbm-8k", 0o777); err != nil {
 		t.Fatal(err)
 	}
-	store, err := Resolve(t.Context(), "sbm-8k", quiet) // a folder of that name that is no store does not hide the dataset
+	// A folder of that name that is no store does not hide the dataset
+	store, err := Resolve(t.Context(), "sbm-8k", quiet)
 	if err != nil || store == "sbm-8k" {
 		t.Errorf("%s, %v", store, err)
 	}

@@ -34,7 +34,8 @@ func lock(dir string) (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// sweep removes the folders that killed processes left: no process has them locked, and none has just made them.
+// sweep removes the folders that killed processes left: no process has them locked, and none has just made
+// them.
 func (d *Dataset) sweep(parent string) {
 	entries, err := os.ReadDir(parent)
 	if err != nil {

@@ -79,7 +79,8 @@ type remote struct {
 func (r remote) Error() string { return r.text }
 func (r remote) Unwrap() error { return r.kind }
 
-// from names the rank that an error is from, unless that is rank 0, or a signal has ended the work: a launcher sends it to all.
+// from names the rank that an error is from, unless that is rank 0, or a signal has ended the work: a
+// launcher sends it to all.
 func from(rank int, err error) error {
 	if k := kindOf(err); rank == 0 || k == interrupted || k == cancelled {
 		return err

@@ -1,9 +1,9 @@
-// Package launch is how the ranks of a run come to one answer. Each makes a step by itself, or rank 0 makes it for all; then all go
-// on, or all end with one error, which one of them says.
+// Package launch is how the ranks of a run come to one answer. Each makes a step by itself, or rank 0 makes
+// it for all; then all go on, or all end with one error, which one of them says.
 //
-// An error is of one of two sorts. A Common one is what all ranks have come to at the same point of their work: their connection is
-// still whole, and they take leave of each other over it (End). Any other ends the connection, so that no rank waits for one that
-// has failed (Run).
+// An error is of one of two sorts. A Common one is what all ranks have come to at the same point of their
+// work: their connection is still whole, and they take leave of each other over it (End). Any other ends the
+// connection, so that no rank waits for one that has failed (Run).
 package launch
 
 import (
@@ -12,7 +12,8 @@ import (
 	"weft/comm"
 )
 
-// Ranks is this rank's place among those of a run. A process that is alone has no Comm: what it finds is agreed.
+// Ranks is this rank's place among those of a run. A process that is alone has no Comm: what it finds is
+// agreed.
 type Ranks struct{ Comm *comm.Comm }
 
 // Rank is this rank's number, from 0.
@@ -26,9 +27,9 @@ func (r Ranks) Rank() int {
 // First reports whether this is rank 0, which speaks for all.
 func (r Ranks) First() bool { return r.Rank() == 0 }
 
-// Together ends a step that every rank makes by itself, with err. Where it failed on any, it fails on all with the error of the
-// lowest of these, as a Common. That rank has its error itself; the others have its text and its kind: a refusal, ErrInterrupted,
-// context.Canceled, or none of them.
+// Together ends a step that every rank makes by itself, with err. Where it failed on any, it fails on all
+// with the error of the lowest of these, as a Common. That rank has its error itself; the others have its
+// text and its kind: a refusal, ErrInterrupted, context.Canceled, or none of them.
 func (r Ranks) Together(err error) error {
 	if r.Comm == nil {
 		return err
@@ -49,8 +50,9 @@ func (r Ranks) Together(err error) error {
 	return nil
 }
 
-// OnFirst runs f on rank 0 while the others wait for it, however long it takes: before their wait times out rank 0 tells them that it
-// is at work. f always comes to its end. Where it fails, it fails on all, as in Together.
+// OnFirst runs f on rank 0 while the others wait for it, however long it takes: before their wait times out
+// rank 0 tells them that it is at work. f always comes to its end. Where it fails, it fails on all, as in
+// Together.
 func (r Ranks) OnFirst(f func() error) error {
 	if r.Comm == nil {
 		return f()
@@ -102,8 +104,8 @@ func (r Ranks) until(ended <-chan struct{}, tell func() error) error {
 	}
 }
 
-// Agree fails where a rank's text differs from rank 0's, on all ranks, with the error that differs makes of the lowest such rank, as a
-// Common.
+// Agree fails where a rank's text differs from rank 0's, on all ranks, with the error that differs makes of
+// the lowest such rank, as a Common.
 func (r Ranks) Agree(mine string, differs func(rank int, theirs, first string) error) error {
 	if r.Comm == nil {
 		return nil

@@ -32,7 +32,8 @@ type own struct{}
 
 func (own) Error() string { return "a fault" }
 
-// TestTogether: a step that fails on any rank fails on all, with the error of the lowest and its kind; the connection is whole.
+// TestTogether: a step that fails on any rank fails on all, with the error of the lowest and its kind; the
+// connection is whole.
 func TestTogether(t *testing.T) {
 	for name, c := range map[string]struct {
 		errs []error // by rank
@@ -99,7 +100,8 @@ func TestOnFirst(t *testing.T) {
 	}
 }
 
-// TestOnFirstForLong: the others wait beyond the timeout of a wait, and a rank that is no more does not stop the step.
+// TestOnFirstForLong: the others wait beyond the timeout of a wait, and a rank that is no more does not stop
+// the step.
 func TestOnFirstForLong(t *testing.T) {
 	for _, gone := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -243,7 +245,8 @@ func TestWorkers(t *testing.T) {
 	}
 }
 
-// TestAfterSignal: a rank that waits for long after a signal says what for, and one that does not says nothing.
+// TestAfterSignal: a rank that waits for long after a signal says what for, and one that does not says
+// nothing.
 func TestAfterSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, err := range each(2, func(r Ranks) error {

@@ -10,12 +10,13 @@ import (
 	"weft/internal/refusal"
 )
 
-// End takes leave of the other ranks with what the work of this one has come to, and returns it; the caller says it unless it is Told.
+// End takes leave of the other ranks with what the work of this one has come to, and returns it; the caller
+// says it unless it is Told.
 //
-// Where the work is done (nil) the ranks wait for each other and close the connection. A Common error rank 0 says before any rank
-// ends: when the first does, a launcher ends the others. The connection is not closed then, for which the ranks would need a launcher
-// that is not ending them already. A refusal that is not Common is what every rank has found, and what rank 0 is to say. Any other error
-// is this rank's own.
+// Where the work is done (nil) the ranks wait for each other and close the connection. A Common error rank 0
+// says before any rank ends: when the first does, a launcher ends the others. The connection is not closed
+// then, for which the ranks would need a launcher that is not ending them already. A refusal that is not
+// Common is what every rank has found, and what rank 0 is to say. Any other error is this rank's own.
 func (r Ranks) End(err error, say func(error)) error {
 	switch {
 	case r.Comm == nil:
@@ -48,9 +49,9 @@ func (r Ranks) Interrupted(s os.Signal) error {
 	return r.during(s, what, lasted)
 }
 
-// AfterSignal waits until this rank has waited for another one for long, and returns what for; nil, when ctx ends before. A launcher
-// sends a signal to all ranks when one of them has died, and leaves them a second or more. Where all live they go on, and wait for
-// moments only.
+// AfterSignal waits until this rank has waited for another one for long, and returns what for; nil, when ctx
+// ends before. A launcher sends a signal to all ranks when one of them has died, and leaves them a second or
+// more. Where all live they go on, and wait for moments only.
 func (r Ranks) AfterSignal(ctx context.Context, s os.Signal) error {
 	if r.Comm == nil {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"weft/comm"
 )
 
-// Run does this rank's work. Where that fails with an error that is not Common, the connection ends, and with it the work of the ranks
-// that wait for this one.
+// Run does this rank's work. Where that fails with an error that is not Common, the connection ends, and with
+// it the work of the ranks that wait for this one.
 func (r Ranks) Run(work func() error) error {
 	err := work()
 	if err != nil && r.Comm != nil && !isCommon(err) {
@@ -19,9 +19,9 @@ func (r Ranks) Run(work func() error) error {
 	return err
 }
 
-// Workers runs work as each of n ranks that are goroutines of this process, whose waits for each other fail after the timeout (0:
-// never). It returns when all have ended, with the error that the others follow from. A panic is an error of its worker, as it would end
-// the program without a word to the user.
+// Workers runs work as each of n ranks that are goroutines of this process, whose waits for each other fail
+// after the timeout (0: never). It returns when all have ended, with the error that the others follow from. A
+// panic is an error of its worker, as it would end the program without a word to the user.
 func Workers(n int, timeout time.Duration, work func(*comm.Comm) error) error {
 	errs := make([]error, n)
 	var all sync.WaitGroup

@@ -32,7 +32,8 @@ func Need(bytes int64) error {
 		"machine), or give it less", amount(bytes), amount(left), amount(debug.SetMemoryLimit(-1)))
 }
 
-// Grow is s with room for n more elements. Where it has none, the memory of one that is larger by a quarter at least is asked for.
+// Grow is s with room for n more elements. Where it has none, the memory of one that is larger by a quarter
+// at least is asked for.
 func Grow[E any](s []E, n int) ([]E, error) {
 	if n <= cap(s)-len(s) {
 		return s, nil

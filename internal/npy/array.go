@@ -13,18 +13,18 @@ import (
 	"weft/internal/refusal"
 )
 
-// Array is an array as it was read. The methods convert its elements where no kind of value is lost: numbers become wider or
-// narrower, integers become floats, floats never become integers. Results are in row order, also where the file is not
-// (Fortran order, up to two dimensions). A result shares the array's memory where the types are equal, so it must not be
-// written to.
+// Array is an array as it was read. The methods convert its elements where no kind of value is lost: numbers
+// become wider or narrower, integers become floats, floats never become integers. Results are in row order,
+// also where the file is not (Fortran order, up to two dimensions). A result shares the array's memory where
+// the types are equal, so it must not be written to.
 type Array struct {
 	Header
 	data []byte
 }
 
-// Read reads one array from r, of which size bytes are available, header included. A header that asks for more is refused;
-// bytes after the data are left unread. The size may itself be a claim, as that of a zip entry is: what is allocated stays
-// within twice the bytes that r really gives, and 16 MiB.
+// Read reads one array from r, of which size bytes are available, header included. A header that asks for
+// more is refused; bytes after the data are left unread. The size may itself be a claim, as that of a zip
+// entry is: what is allocated stays within twice the bytes that r really gives, and 16 MiB.
 func Read(r io.Reader, size int64) (*Array, error) {
 	h, need, err := readBounded(r, size)
 	if err != nil {
@@ -108,14 +108,15 @@ func short(h Header, need, have int64) error {
 	return refusal.Errorf("it is cut short: %s of %s needs %d bytes of data, %d are there", shapeString(h.Shape), h.Descr, need, have)
 }
 
-// Float32s returns the elements of an array of booleans, integers or floats. Integers and wide floats are rounded to the
-// nearest float32, infinite where they exceed its range.
+// Float32s returns the elements of an array of booleans, integers or floats. Integers and wide floats are
+// rounded to the nearest float32, infinite where they exceed its range.
 func (a *Array) Float32s() ([]float32, error) { return convert[float32](a, "f4", "a float") }
 
 // Float64s returns the elements of an array of booleans, integers or floats.
 func (a *Array) Float64s() ([]float64, error) { return convert[float64](a, "f8", "a float") }
 
-// Int64s returns the elements of an array of booleans or integers. An unsigned value above the range is refused.
+// Int64s returns the elements of an array of booleans or integers. An unsigned value above the range is
+// refused.
 func (a *Array) Int64s() ([]int64, error) {
 	v, err := convert[int64](a, "i8", "an integer")
 	if err == nil && a.Descr[1:] == "u8" {
@@ -272,7 +273,8 @@ func view[T any](data []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(data))), n)
 }
 
-// plain returns the data in row order, the host's byte order, and aligned: the array's own memory where it is all that.
+// plain returns the data in row order, the host's byte order, and aligned: the array's own memory where it is
+// all that.
 func (a *Array) plain() (dtype, []byte, error) {
 	d, err := parseDtype(a.Descr)
 	if err != nil {

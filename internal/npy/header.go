@@ -1,8 +1,9 @@
-// Package npy reads and writes NumPy's .npy files: whole arrays, memory-mapped arrays and streams. The format is that of
-// numpy.lib.format, versions 1.0, 2.0 and 3.0, for booleans, integers, floats and fixed-width strings.
+// Package npy reads and writes NumPy's .npy files: whole arrays, memory-mapped arrays and streams. The format
+// is that of numpy.lib.format, versions 1.0, 2.0 and 3.0, for booleans, integers, floats and fixed-width
+// strings.
 //
-// Files are untrusted: a header is bounded, parsed strictly and compared with the bytes that are there before anything is
-// allocated for the data. Every complaint about a file is a refusal.
+// Files are untrusted: a header is bounded, parsed strictly and compared with the bytes that are there before
+// anything is allocated for the data. Every complaint about a file is a refusal.
 package npy
 
 import (
@@ -21,7 +22,8 @@ import (
 
 const (
 	magic = "\x93NUMPY"
-	// maxHeader bounds the dict literal of a header. NumPy itself reads no more than 10,000 bytes unless told to.
+	// maxHeader bounds the dict literal of a header. NumPy itself reads no more than 10,000 bytes unless told
+	// to.
 	maxHeader = 1 << 16
 	maxDims   = 32
 	// alignment of the data within a file that is written, so that a mapped array is aligned too.
@@ -35,8 +37,8 @@ type Header struct {
 	Shape   []int  // empty for a single value
 }
 
-// Elements is the product of the shape. It is an error if a size is negative or the product of the sizes that are not zero
-// exceeds an int.
+// Elements is the product of the shape. It is an error if a size is negative or the product of the sizes that
+// are not zero exceeds an int.
 func (h Header) Elements() (int, error) {
 	product, empty := uint64(1), false
 	for _, d := range h.Shape {
@@ -129,7 +131,8 @@ func shortHeader(err error) error {
 	return fmt.Errorf("reading the .npy header: %w", err)
 }
 
-// parseHeader reads the literal {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }, keys in any order.
+// parseHeader reads the literal {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }, keys in any
+// order.
 func parseHeader(text string) (Header, error) {
 	p := parser{rest: text}
 	var h Header

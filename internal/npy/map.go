@@ -10,8 +10,8 @@ import (
 	"weft/internal/regular"
 )
 
-// Mapped is an array whose data stays in its file, mapped read-only. Float32s, Int64s and Int32s of exactly that little-endian
-// type are views of the file; other types are converted copies.
+// Mapped is an array whose data stays in its file, mapped read-only. Float32s, Int64s and Int32s of exactly
+// that little-endian type are views of the file; other types are converted copies.
 //
 // A file that is cut after it was mapped makes a later access fault: read it under debug.SetPanicOnFault.
 type Mapped struct {

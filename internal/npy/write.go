@@ -16,8 +16,8 @@ type Writer struct {
 	left int // elements still to come
 }
 
-// NewWriter writes the header of an array of that shape, for one of the element types "<f4", "<f8", "<i4", "<i8", "|u1" and
-// "|b1". The data follows through the Write methods; Close checks that it was complete.
+// NewWriter writes the header of an array of that shape, for one of the element types "<f4", "<f8", "<i4",
+// "<i8", "|u1" and "|b1". The data follows through the Write methods; Close checks that it was complete.
 func NewWriter(w io.Writer, descr string, shape ...int) (*Writer, error) {
 	if !slices.Contains([]string{"<f4", "<f8", "<i4", "<i8", "|u1", "|b1"}, descr) {
 		return nil, fmt.Errorf("arrays of dtype %q are not written", descr)
@@ -80,8 +80,9 @@ func put[T any](w *Writer, descr string, v []T) error {
 	return err
 }
 
-// WriteFile writes data ([]float32, []float64, []int32, []int64, []uint8 or []bool, in row order) as an array of that shape;
-// without a shape it has one dimension. The file appears under its name only when it is complete and on disk.
+// WriteFile writes data ([]float32, []float64, []int32, []int64, []uint8 or []bool, in row order) as an array
+// of that shape; without a shape it has one dimension. The file appears under its name only when it is
+// complete and on disk.
 func WriteFile(path string, data any, shape ...int) error {
 	switch v := data.(type) {
 	case []float32:

@@ -11,7 +11,8 @@ import (
 	"weft/internal/memory"
 )
 
-// The bounds of the machine. Python's own pickler flushes lists and dicts every thousand items, so honest files stay far below.
+// The bounds of the machine. Python's own pickler flushes lists and dicts every thousand items, so honest
+// files stay far below.
 const (
 	maxStack = 1 << 20
 	maxMemo  = 1 << 24

@@ -1,10 +1,11 @@
-// Package pickle reads the few Python pickles that graph datasets are still published in: lists and dicts of numbers, NumPy
-// arrays and SciPy sparse matrices, written by protocols 0 to 2. A pickle is a program; this reader runs no part of it that
-// could name anything outside a short allow-list of globals, and builds plain Go values only.
+// Package pickle reads the few Python pickles that graph datasets are still published in: lists and dicts of
+// numbers, NumPy arrays and SciPy sparse matrices, written by protocols 0 to 2. A pickle is a program; this
+// reader runs no part of it that could name anything outside a short allow-list of globals, and builds plain
+// Go values only.
 //
-// Reading is iterative and linear in the input: every length is checked against the bytes that are left, the stack and the
-// memo are bounded, and values that the memo repeats are shared, never copied. A reader of the result must keep that in mind:
-// a short pickle may name one long list many times, or a list inside itself.
+// Reading is iterative and linear in the input: every length is checked against the bytes that are left, the
+// stack and the memo are bounded, and values that the memo repeats are shared, never copied. A reader of the
+// result must keep that in mind: a short pickle may name one long list many times, or a list inside itself.
 package pickle
 
 import (
@@ -18,8 +19,8 @@ import (
 	"weft/internal/npy"
 )
 
-// The Go values of a pickle are nil (None), bool, int64, float64, string (the bytes of a Python 2 str, or a unicode string in
-// UTF-8), Tuple, *List, *Dict, *Array and *CSR.
+// The Go values of a pickle are nil (None), bool, int64, float64, string (the bytes of a Python 2 str, or a
+// unicode string in UTF-8), Tuple, *List, *Dict, *Array and *CSR.
 
 // Tuple is a Python tuple.
 type Tuple []any
@@ -27,7 +28,8 @@ type Tuple []any
 // List is a Python list.
 type List struct{ Items []any }
 
-// Dict is a Python dict or defaultdict: its items in the order they were set. A key may stand more than once; the last counts.
+// Dict is a Python dict or defaultdict: its items in the order they were set. A key may stand more than once;
+// the last counts.
 type Dict struct{ Items []Item }
 
 // Item is a key of a Dict with its value.
@@ -43,8 +45,8 @@ func (d *Dict) Get(key string) (any, bool) {
 	return nil, false
 }
 
-// Array is a NumPy array: Data holds exactly the product of Shape items of Dtype ("<f4": byte order, kind, bytes per item),
-// column by column where Fortran is true, else row by row.
+// Array is a NumPy array: Data holds exactly the product of Shape items of Dtype ("<f4": byte order, kind,
+// bytes per item), column by column where Fortran is true, else row by row.
 type Array struct {
 	Dtype   string
 	Shape   []int
@@ -52,8 +54,8 @@ type Array struct {
 	Data    string
 }
 
-// Numbers gives the array to NumPy's own file format, whose reader knows every element type and order: what a pickle keeps of
-// an array is what the header and the data of a .npy file are.
+// Numbers gives the array to NumPy's own file format, whose reader knows every element type and order: what a
+// pickle keeps of an array is what the header and the data of a .npy file are.
 func (a *Array) Numbers() (*npy.Array, error) {
 	var shape strings.Builder
 	for _, n := range a.Shape {
@@ -64,26 +66,30 @@ func (a *Array) Numbers() (*npy.Array, error) {
 		order = "True"
 	}
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': (%s)}", a.Dtype, order, shape.String())
-	header := append([]byte("\x93NUMPY\x01\x00"), byte(len(dict)), 0) // the dict is shorter than 256 bytes: maxDimensions
+	// The dict is shorter than 256 bytes: maxDimensions
+	header := append([]byte("\x93NUMPY\x01\x00"), byte(len(dict)), 0)
 	header = append(header, dict...)
 	r := io.MultiReader(bytes.NewReader(header), strings.NewReader(a.Data))
 	return npy.Read(r, int64(len(header)+len(a.Data)))
 }
 
-// CSR is a SciPy matrix of compressed sparse rows as the pickle gives it: that the three arrays agree is for the caller to check.
+// CSR is a SciPy matrix of compressed sparse rows as the pickle gives it: that the three arrays agree is for
+// the caller to check.
 type CSR struct {
 	Rows, Columns         int
 	Indptr, Indices, Data *Array
 }
 
-// dtype is a NumPy dtype while the pickle builds it: BUILD adds the byte order to one that is already in the memo.
+// dtype is a NumPy dtype while the pickle builds it: BUILD adds the byte order to one that is already in the
+// memo.
 type dtype struct {
 	code  string // "f4"
 	order string // "<", ">", "=" or "|"
 	size  int    // bytes per item
 }
 
-// class is a global of the allow-list: a thing that REDUCE may call, NEWOBJ may make, or a call may take as argument.
+// class is a global of the allow-list: a thing that REDUCE may call, NEWOBJ may make, or a call may take as
+// argument.
 type class int
 
 const (
@@ -105,7 +111,8 @@ var globals = map[string]class{
 	"__builtin__.list":                   list,
 }
 
-// itemSizes are the item types an array may have. Objects ("O8") are not among them: they would be pickles again.
+// itemSizes are the item types an array may have. Objects ("O8") are not among them: they would be pickles
+// again.
 var itemSizes = map[string]int{
 	"b1": 1, "i1": 1, "u1": 1, "i2": 2, "u2": 2, "f2": 2, "i4": 4, "u4": 4, "f4": 4, "i8": 8, "u8": 8, "f8": 8,
 }
@@ -193,7 +200,8 @@ func (a *Array) build(state any) error {
 	return nil
 }
 
-// maxAttributes bounds the attributes of one object: SciPy writes seven, and a state that the memo repeats is searched each time.
+// maxAttributes bounds the attributes of one object: SciPy writes seven, and a state that the memo repeats is
+// searched each time.
 const maxAttributes = 64
 
 // build takes the matrix's attributes.

@@ -50,7 +50,8 @@ func unquote(s string) (string, error) {
 	return b.String(), nil
 }
 
-// unescapeUnicode reads Python's raw-unicode-escape: latin-1 bytes with \uhhhh and \Uhhhhhhhh, every other backslash plain.
+// unescapeUnicode reads Python's raw-unicode-escape: latin-1 bytes with \uhhhh and \Uhhhhhhhh, every other
+// backslash plain.
 func unescapeUnicode(s string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {

@@ -1,5 +1,5 @@
-// Package realdata leads tests to the published graphs on this machine. The graphs are no part of the repository: a test that
-// needs them skips where they are not.
+// Package realdata leads tests to the published graphs on this machine. The graphs are no part of the
+// repository: a test that needs them skips where they are not.
 package realdata
 
 import (
@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Folder is the folder of the published graphs: the one that the environment names by WEFT_TEST_DATA, else ../shared/data
-// beside the repository.
+// Folder is the folder of the published graphs: the one that the environment names by WEFT_TEST_DATA, else
+// ../shared/data beside the repository.
 func Folder(t testing.TB) string {
 	t.Helper()
 	folder := os.Getenv("WEFT_TEST_DATA")

@@ -1,6 +1,6 @@
-// Package refusal marks the errors that are the request's fault: a bad setting, a damaged file, an impossible mesh. The command
-// answers them with exit status 2; every other error means that the work itself failed, status 1. It also says how messages spell a
-// setting, and marks what an error is about.
+// Package refusal marks the errors that are the request's fault: a bad setting, a damaged file, an impossible
+// mesh. The command answers them with exit status 2; every other error means that the work itself failed,
+// status 1. It also says how messages spell a setting, and marks what an error is about.
 package refusal
 
 import (
@@ -12,8 +12,8 @@ type refused struct{ error }
 
 func (r refused) Unwrap() error { return r.error }
 
-// Errorf returns an error that says why a request is refused. The text is one line: the file or setting, the reason, the way out.
-// It wraps errors as fmt.Errorf does.
+// Errorf returns an error that says why a request is refused. The text is one line: the file or setting, the
+// reason, the way out. It wraps errors as fmt.Errorf does.
 func Errorf(format string, args ...any) error { return refused{fmt.Errorf(format, args...)} }
 
 // Is reports whether err, or an error it wraps, is a refusal.
@@ -22,8 +22,8 @@ func Is(err error) bool {
 	return errors.As(err, &r)
 }
 
-// Setting is the name of a setting, which a message spells as its reader does: plain for a program, which sets a field, and as
-// SpellSettings says for a command, whose user types a flag.
+// Setting is the name of a setting, which a message spells as its reader does: plain for a program, which
+// sets a field, and as SpellSettings says for a command, whose user types a flag.
 type Setting string
 
 // String is the setting's name as the reader spells it.

@@ -1,4 +1,5 @@
-// Package regular opens regular files only. To open a named pipe is to wait for somebody to write to it, perhaps for ever.
+// Package regular opens regular files only. To open a named pipe is to wait for somebody to write to it,
+// perhaps for ever.
 package regular
 
 import (
@@ -12,8 +13,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// Open opens the regular file of that name for reading, and returns its size. What is not there, or is something else, is
-// refused by name.
+// Open opens the regular file of that name for reading, and returns its size. What is not there, or is
+// something else, is refused by name.
 func Open(path string) (f *os.File, size int64, err error) {
 	info, err := os.Stat(path)
 	if err == nil && !info.Mode().IsRegular() {

@@ -1,7 +1,8 @@
-// Package safetensors reads and writes weights in the format of Hugging Face's safetensors library: the length of a JSON
-// header (8 bytes, little-endian), the header, then the tensors' bytes without gaps.
+// Package safetensors reads and writes weights in the format of Hugging Face's safetensors library: the
+// length of a JSON header (8 bytes, little-endian), the header, then the tensors' bytes without gaps.
 //
-// Files are untrusted: every length and offset is compared with the bytes that are there before anything is allocated.
+// Files are untrusted: every length and offset is compared with the bytes that are there before anything is
+// allocated.
 package safetensors
 
 import (
@@ -52,8 +53,8 @@ type entry struct {
 // sizes are the bytes per element of the element types that are read.
 var sizes = map[string]int64{"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4}
 
-// ReadFile reads every tensor of a file, floats of any width as float32 and integers as int64, and the file's metadata (nil
-// where it has none). Errors name the file.
+// ReadFile reads every tensor of a file, floats of any width as float32 and integers as int64, and the file's
+// metadata (nil where it has none). Errors name the file.
 func ReadFile(path string) (tensors map[string]Tensor, metadata map[string]string, err error) {
 	f, size, err := regular.Open(path)
 	if err != nil {
@@ -87,7 +88,8 @@ func Read(r io.Reader, size int64) (map[string]Tensor, map[string]string, error)
 		if err != nil {
 			return nil, nil, refusal.Errorf("tensor %q: %w", name, err)
 		}
-		// As in the reference library the tensors fill the data without gaps or overlaps; hence memory is bounded by the file.
+		// As in the reference library the tensors fill the data without gaps or overlaps; hence memory is
+		// bounded by the file.
 		if e.Offsets[0] != at || length > data-at || e.Offsets[1] != at+length {
 			return nil, nil, refusal.Errorf("tensor %q: bytes %d to %d where %d bytes from %d were due, of %d there; the file is damaged or cut short",
 				name, e.Offsets[0], e.Offsets[1], length, at, data)
@@ -146,7 +148,8 @@ func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map
 	return entries, metadata, size - 8 - int64(length), nil
 }
 
-// byOffset orders names as their data lies in the file; empty tensors before the one that starts where they do.
+// byOffset orders names as their data lies in the file; empty tensors before the one that starts where they
+// do.
 func byOffset(entries map[string]entry) func(a, b string) int {
 	return func(a, b string) int {
 		x, y := entries[a].Offsets, entries[b].Offsets

@@ -11,7 +11,8 @@ import (
 // do.
 func (e *Edges) connect(me int, halo [][]int32, haloRows [][]int) error {
 	k := len(halo)
-	lists, theirs := make([][]int32, k), make([][]int32, k) // own rows that others need, and the vertices of the rows needed here
+	// Own rows that others need, and the vertices of the rows needed here
+	lists, theirs := make([][]int32, k), make([][]int32, k)
 	for q := range k {
 		if q != me {
 			lists[q] = make([]int32, haloRows[q][me])

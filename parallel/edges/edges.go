@@ -18,9 +18,10 @@ import (
 // blocks by where they come from. Self loops are taken out of the matrices and counted per vertex, so that
 // adding, replacing or keeping them is a choice of each aggregation.
 type Edges struct {
-	Rows   int            // own rows
-	IDs    *tensor.Matrix // Int32, 1 × Rows: their vertices in the original graph; nil: their row numbers
-	Blocks []*Block       // first the edges among own rows, then those from other workers' rows in the order of the sweep
+	Rows int            // own rows
+	IDs  *tensor.Matrix // Int32, 1 × Rows: their vertices in the original graph; nil: their row numbers
+	// Blocks: first the edges among own rows, then those from other workers' rows in the order of the sweep
+	Blocks []*Block
 	Needed []*Piece       // own rows that other workers need, in the order in which they go there
 	Loops  *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
 
@@ -91,24 +92,28 @@ func pieces(n, partition int, each func(lo, hi int)) {
 
 // Source is where a worker reads edges from, in a direction.
 type Source struct {
-	Relation *graph.Relation // its rows are the worker's own; its sources are positions in the order of the partitions
-	Starts   []int           // len K+1: the first position of each of K partitions, and V
-	Me       int             // whose rows they are
-	HaloRows [][]int         // K × K: [p][q] is how many rows partition p needs of partition q; nil with one worker
-	IDs      *tensor.Matrix  // Int32, 1 × rows: the own rows' vertices in the original graph; nil: their row numbers
-	Copied   func()          // called when Relation is not needed any more; nil: not
+	// Relation: its rows are the worker's own; its sources are positions in the order of the partitions
+	Relation *graph.Relation
+	Starts   []int // len K+1: the first position of each of K partitions, and V
+	Me       int   // whose rows they are
+	// K × K: [p][q] is how many rows partition p needs of partition q; nil with one worker
+	HaloRows [][]int
+	// Int32, 1 × rows: the own rows' vertices in the original graph; nil: their row numbers
+	IDs    *tensor.Matrix
+	Copied func() // called when Relation is not needed any more; nil: not
 }
 
-// New copies edges into the team's memory. The workers of all partitions, which c connects (where the team only
-// plans, one made of comm.Plan), call it together, and tell each other which of their rows they need: O(halo)
-// numbers.
+// New copies edges into the team's memory. The workers of all partitions, which c connects (where the team
+// only plans, one made of comm.Plan), call it together, and tell each other which of their rows they need:
+// O(halo) numbers.
 func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 	n, k := len(s.Relation.Indptr)-1, len(s.Starts)-1
 	e := &Edges{
 		Rows: n, IDs: s.IDs, Blocks: []*Block{nil}, team: team, comm: c,
 		operators: map[gnn.Reduce]Operator{}, shares: map[bool]*tensor.Matrix{}, loopBlocks: map[bool]*Block{},
 	}
-	halo := make([][]int32, k) // the rows that each other partition has to send, ascending, nil where the team only plans
+	// The rows that each other partition has to send, ascending, nil where the team only plans
+	halo := make([][]int32, k)
 	remote := make([][]*Block, k)
 	at := &span{r: s.Relation, from: make([]int64, n), to: slices.Clone(s.Relation.Indptr[:n])}
 	for q := range k {

@@ -25,17 +25,18 @@ type Case struct {
 	Engine func(engine.Config) (engine.Engine, error)
 	// Models are those that it can compute; nil: all that are known by name.
 	Models []string
-	// Tolerance bounds how far losses, metrics, logits and weights are from one worker's, as a part of the largest;
-	// 0: they have the same bits.
+	// Tolerance bounds how far losses, metrics, logits and weights are from one worker's, as a part of the
+	// largest; 0: they have the same bits.
 	Tolerance float64
-	// Stage and Layout, unless nil, are what the training pass of an epoch has to send between stages and slices.
+	// Stage and Layout, unless nil, are what the training pass of an epoch has to send between stages and
+	// slices.
 	Stage, Layout func(vertices, hidden int) train.Traffic
 }
 
-// Engines holds a way of dividing the work to what one worker computes, for each model, on a directed graph with
-// isolated vertices, self loops and duplicate edges, with widths that no number of workers divides: the training
-// curve, the metrics, the logits of all vertices in their order and the weights are those of one worker; no tensor
-// outlives its epoch; and a plan names the bytes of the run.
+// Engines holds a way of dividing the work to what one worker computes, for each model, on a directed graph
+// with isolated vertices, self loops and duplicate edges, with widths that no number of workers divides: the
+// training curve, the metrics, the logits of all vertices in their order and the weights are those of one
+// worker; no tensor outlives its epoch; and a plan names the bytes of the run.
 func Engines(t *testing.T, c Case) {
 	models := c.Models
 	if models == nil {
@@ -133,7 +134,8 @@ func predict(t *testing.T, j *train.Job, weights nn.State) *train.Prediction {
 	return p
 }
 
-// parts divides the graph at random into k partitions, of which the last is empty where there are three or more.
+// parts divides the graph at random into k partitions, of which the last is empty where there are three or
+// more.
 func parts(t *testing.T, g *graph.Graph, k int) *train.Parts {
 	t.Helper()
 	if k == 1 {
@@ -181,8 +183,8 @@ func doubles(x []float32) []float64 {
 	return d
 }
 
-// Tangled is a directed graph of 151 vertices, of which every seventh has no edge, with self loops and duplicate
-// edges, 13 features and 5 classes.
+// Tangled is a directed graph of 151 vertices, of which every seventh has no edge, with self loops and
+// duplicate edges, 13 features and 5 classes.
 func Tangled(t testing.TB, sparse bool) *graph.Graph {
 	t.Helper()
 	const vertices, edges, features, classes = 151, 900, 13, 5

@@ -14,8 +14,8 @@ import (
 	"weft/train/engine"
 )
 
-// TestTwoSlices: rows are split into columns, today's propagation runs inside along all edges, and its result is
-// gathered back: NeutronTP's coupled form, alone and on partitions.
+// TestTwoSlices: rows are split into columns, today's propagation runs inside along all edges, and its result
+// is gathered back: NeutronTP's coupled form, alone and on partitions.
 func TestTwoSlices(t *testing.T) {
 	for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 1, Slices: 2}, {Stages: 1, Partitions: 2, Slices: 2}, {Stages: 1, Partitions: 1, Slices: 3}} {
 		t.Run(paralleltest.Name(m), func(t *testing.T) {
@@ -38,8 +38,8 @@ func newSlices(c engine.Config) (engine.Engine, error) {
 	return engine.NewWhole(c, s), nil
 }
 
-// slices is a tensor axis in two operations: a worker holds some rows of a partition, and aggregates some columns
-// of all of its rows.
+// slices is a tensor axis in two operations: a worker holds some rows of a partition, and aggregates some
+// columns of all of its rows.
 type slices struct {
 	*sar.Partition // of the slices
 	config         engine.Config

@@ -21,14 +21,15 @@ func TestTwoStages(t *testing.T) {
 	paralleltest.Engines(t, paralleltest.Case{
 		Mesh:   mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1},
 		Engine: newStage,
-		Stage: func(vertices, hidden int) train.Traffic { // 2·(S−1)·V·H elements (GNNPipe), as one message each way
+		// 2·(S−1)·V·H elements (GNNPipe), as one message each way
+		Stage: func(vertices, hidden int) train.Traffic {
 			return train.Traffic{Bytes: 2 * 4 * int64(vertices*hidden), Messages: 2}
 		},
 	})
 }
 
-// stage is the pipeline axis without chunks: a worker holds consecutive blocks for all vertices; h goes to the
-// next stage, and its gradient comes back.
+// stage is the pipeline axis without chunks: a worker holds consecutive blocks for all vertices; h goes to
+// the next stage, and its gradient comes back.
 type stage struct {
 	engine.Config
 	from, to int // the blocks that are here

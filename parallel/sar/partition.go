@@ -42,8 +42,8 @@ type Options struct {
 }
 
 // New is one partition of a graph, or all of it, on one of as many workers, which c connects (where the team
-// only plans, one made of comm.Plan): the structure is copied into the team's memory. All of them must call it,
-// and from then on do the same in the same order.
+// only plans, one made of comm.Plan): the structure is copied into the team's memory. All of them must call
+// it, and from then on do the same in the same order.
 func New(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Partition, error) {
 	p := &Partition{team: team, comm: c, share: s, options: o, edges: map[gnn.Along]*edges.Edges{}, decided: map[string]bool{}}
 	var others autograd.Peers

@@ -8,17 +8,19 @@ import (
 // A dataset is a graph to train on and the way to import it.
 type dataset struct {
 	name string
-	// files is the pattern that must match something below the data folder (or at an absolute path) for the data to be there.
+	// files is the pattern that must match something below the data folder (or at an absolute path) for the
+	// data to be there.
 	files string
 	// format and source are the arguments of `weft import`; source is below the data folder unless absolute.
 	format, source string
 	flags          []string
-	// randomSplits asks for one random split per seed, as the publication did; else every seed trains on the split as given.
+	// randomSplits asks for one random split per seed, as the publication did; else every seed trains on the
+	// split as given.
 	randomSplits bool
 }
 
-// importArgs are the arguments of weft that turn the files below folder into a store, with splits random splits where the
-// dataset asks for them.
+// importArgs are the arguments of weft that turn the files below folder into a store, with splits random
+// splits where the dataset asks for them.
 func (d *dataset) importArgs(folder, store string, splits int) []string {
 	args := append([]string{"import", d.format, d.below(folder, d.source), store}, d.flags...)
 	if d.randomSplits {
@@ -45,7 +47,8 @@ type experiment struct {
 	config  string // configs/CONFIG.yaml
 	dataset *dataset
 	model   string
-	// published and deviation are the test accuracy in percent and its standard deviation; 0 where none was published.
+	// published and deviation are the test accuracy in percent and its standard deviation; 0 where none was
+	// published.
 	published, deviation float64
 	seeds                int // how many, unless told otherwise
 }
@@ -61,8 +64,8 @@ var (
 	}
 )
 
-// pitfalls is a dataset prepared as in Shchur et al. 2018: undirected, its largest component, 20 training and 30 validation
-// vertices per class, another split for every seed.
+// pitfalls is a dataset prepared as in Shchur et al. 2018: undirected, its largest component, 20 training and
+// 30 validation vertices per class, another split for every seed.
 func pitfalls(name, file string) *dataset {
 	return &dataset{
 		name: name, files: file, format: "npz", source: file, randomSplits: true,
@@ -70,7 +73,8 @@ func pitfalls(name, file string) *dataset {
 	}
 }
 
-// experiments holds a row for every file of configs/. The published figures are those of the comment that opens the file.
+// experiments holds a row for every file of configs/. The published figures are those of the comment that
+// opens the file.
 var experiments = []experiment{
 	{"cora-gcn", cora, "GCN", 81.5, 0, 10},
 	{"cora-gat", cora, "GAT", 83.0, 0.7, 10},

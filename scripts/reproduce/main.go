@@ -1,10 +1,12 @@
-// Command reproduce trains every configuration of configs/ whose data is there, with several seeds, and prints our test
-// accuracy beside the published one. It drives the built command and nothing else, as a user would:
+// Command reproduce trains every configuration of configs/ whose data is there, with several seeds, and
+// prints our test accuracy beside the published one. It drives the built command and nothing else, as a user
+// would:
 //
 //	go run ./scripts/reproduce --data FOLDER [--only cora-gcn,cora-gat] [--seeds N] [--json FILE]
 //
-// Graphs and runs are kept in a temporary folder until the end. The table goes to standard output, progress to standard
-// error, and the figures of every run to the JSON file. The exit status says whether the runs worked, not how they compare.
+// Graphs and runs are kept in a temporary folder until the end. The table goes to standard output, progress
+// to standard error, and the figures of every run to the JSON file. The exit status says whether the runs
+// worked, not how they compare.
 package main
 
 import (
@@ -69,7 +71,8 @@ func fail(status int, err error) {
 	os.Exit(status)
 }
 
-// choose is the experiments that a list of names separated by commas asks for, in the table's order; all for an empty list.
+// choose is the experiments that a list of names separated by commas asks for, in the table's order; all for
+// an empty list.
 func choose(names string) ([]experiment, error) {
 	if names == "" {
 		return experiments, nil
@@ -170,7 +173,8 @@ func (p *reproduction) store(ctx context.Context, d *dataset) (string, error) {
 	return store, nil
 }
 
-// call runs weft and returns its standard output. What it said on standard error is shown only where it failed.
+// call runs weft and returns its standard output. What it said on standard error is shown only where it
+// failed.
 func (p *reproduction) call(ctx context.Context, args []string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	c := exec.CommandContext(ctx, p.weft, args...)

@@ -37,7 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// TestConfigs holds configs/ and the table of experiments together: the same names, and the published figure in the comment.
+// TestConfigs holds configs/ and the table of experiments together: the same names, and the published figure
+// in the comment.
 func TestConfigs(t *testing.T) {
 	files, err := filepath.Glob("../../configs/*.yaml")
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package engine computes a model on one worker of a mesh: the training pass of an epoch, and exact inference.
-// What an epoch consists of is known here alone: the loop of epochs knows no tape, and no part of a graph.
+// Package engine computes a model on one worker of a mesh: the training pass of an epoch, and exact
+// inference. What an epoch consists of is known here alone: the loop of epochs knows no tape, and no part of
+// a graph.
 package engine
 
 import (
@@ -15,11 +16,12 @@ import (
 // Engine is a worker's part in computing a model. All workers of the mesh call the same methods in the same
 // order. A method that cannot go on because of another worker panics with an exchange.Failure.
 type Engine interface {
-	// Train runs the training pass of an epoch, counted from 1. It adds to the gradients of Params what they are
-	// in the loss of the whole mesh, and returns this worker's part of that loss: the parts of all add up to it.
+	// Train runs the training pass of an epoch, counted from 1. It adds to the gradients of Params what they
+	// are in the loss of the whole mesh, and returns this worker's part of that loss: the parts of all add up
+	// to it.
 	Train(epoch int) (loss float64, err error)
-	// Infer computes the model without its last blocks, so many, exactly and without dropout, for all vertices. It
-	// returns this worker's rows of the result, those of Vertices, which the caller drops.
+	// Infer computes the model without its last blocks, so many, exactly and without dropout, for all
+	// vertices. It returns this worker's rows of the result, those of Vertices, which the caller drops.
 	Infer(without int) *autograd.Var
 	// Params are the parameters that this worker holds: those of its stage.
 	Params() *nn.Params
@@ -37,8 +39,8 @@ type Config struct {
 	Groups mesh.Groups
 	Share  *partition.Share // of the worker's partition
 	Blocks []gnn.BlockSpec  // of the whole model
-	// Loss is the loss of this worker's logits, rows as Rows says × classes, and its gradient. The loss of the
-	// mesh is the sum over its workers.
+	// Loss is the loss of this worker's logits, rows as Rows says × classes, and its gradient. The loss of
+	// the mesh is the sum over its workers.
 	Loss func(logits *autograd.Var) (loss float64, grad *tensor.Matrix)
 	Seed uint64 // of initial parameters and dropout
 	// NormalizeRows divides each vertex's features by their sum.

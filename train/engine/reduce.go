@@ -9,8 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// reducer sums the workers' gradients beside the backward pass: what is complete is put into buckets, and a bucket that is full is
-// summed while the pass goes on. Gradients are complete in the same order on all workers.
+// reducer sums the workers' gradients beside the backward pass: what is complete is put into buckets, and a
+// bucket that is full is summed while the pass goes on. Gradients are complete in the same order on all
+// workers.
 type reducer struct {
 	team   *kernel.Team
 	comm   *comm.Comm
@@ -86,7 +87,8 @@ func (r *reducer) end() error {
 	return r.err
 }
 
-// abandon ends a backward pass that did not come to its end: nothing reads or writes the gradients any more. It does nothing after finish.
+// abandon ends a backward pass that did not come to its end: nothing reads or writes the gradients any more.
+// It does nothing after finish.
 func (r *reducer) abandon() {
 	if r.full == nil {
 		return

@@ -46,7 +46,8 @@ func TestReducer(t *testing.T) {
 					}
 				}
 			}
-			if err := c.Barrier(comm.Setup); err != nil { // none gives its memory back while another copies from it
+			// None gives its memory back while another copies from it
+			if err := c.Barrier(comm.Setup); err != nil {
 				t.Error(err)
 			}
 		})

@@ -37,7 +37,8 @@ func (w *Whole) Vertices() []int32 { return w.axis.Vertices() }
 // Explain says in which order each site works.
 func (w *Whole) Explain() []string { return w.axis.Explain() }
 
-// Train runs the model forward and backward, and sums the gradients over the workers beside the backward pass.
+// Train runs the model forward and backward, and sums the gradients over the workers beside the backward
+// pass.
 func (w *Whole) Train(epoch int) (float64, error) {
 	w.axis.BeginEpoch(epoch)
 	t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})

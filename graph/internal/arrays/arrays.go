@@ -1,6 +1,6 @@
-// Package arrays turns the arrays that foreign files hold into the parts of a graph: features, labels and splits. It checks
-// them on the way, so that every reader refuses the same things in the same words. An error says what is wrong with the array;
-// the caller puts the name of the file, or of the array in it, in front.
+// Package arrays turns the arrays that foreign files hold into the parts of a graph: features, labels and
+// splits. It checks them on the way, so that every reader refuses the same things in the same words. An error
+// says what is wrong with the array; the caller puts the name of the file, or of the array in it, in front.
 package arrays
 
 import (
@@ -13,8 +13,9 @@ import (
 	"weft/internal/refusal"
 )
 
-// MaxVertices bounds the number of vertices that a file may claim, for its number of edges: an isolated vertex costs a file
-// nothing and the graph eight bytes or more, so that a short file must not name billions of them.
+// MaxVertices bounds the number of vertices that a file may claim, for its number of edges: an isolated
+// vertex costs a file nothing and the graph eight bytes or more, so that a short file must not name billions
+// of them.
 func MaxVertices(edges int) int64 { return min(math.MaxInt32, 1<<20+64*int64(edges)) }
 
 // notFinite is the position of the first value that is NaN or infinite, −1 if there is none.
@@ -22,8 +23,8 @@ func notFinite(values []float32) int {
 	return slices.IndexFunc(values, func(x float32) bool { return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) })
 }
 
-// Labels makes labels of one class id per vertex (a vector or one column of integers, −1 where unlabelled), or of a 0/1 matrix V × C (integers,
-// booleans or floats, a row of NaN where unlabelled).
+// Labels makes labels of one class id per vertex (a vector or one column of integers, −1 where unlabelled),
+// or of a 0/1 matrix V × C (integers, booleans or floats, a row of NaN where unlabelled).
 func Labels(a *npy.Array) (graph.Labels, error) {
 	shape := a.Shape
 	if len(shape) == 2 && shape[1] == 1 { // a column, as of the Open Graph Benchmark
@@ -42,8 +43,8 @@ func Labels(a *npy.Array) (graph.Labels, error) {
 	return graph.Labels{}, refusal.Errorf("labels of shape %v: give a vector of class ids or a 0/1 matrix, one row per vertex", a.Shape)
 }
 
-// Classes makes labels of one class id per vertex. The number of classes is the largest id plus one; ids that exceed the
-// number of vertices are taken for something else than classes.
+// Classes makes labels of one class id per vertex. The number of classes is the largest id plus one; ids that
+// exceed the number of vertices are taken for something else than classes.
 func Classes(ids []int64) (graph.Labels, error) {
 	classes := 0
 	for v, c := range ids {

@@ -10,8 +10,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// CSR is a matrix of compressed sparse rows whose arrays agree: row i holds Data[k] at column Indices[k] for k in
-// Indptr[i]…Indptr[i+1]−1. Columns may come in any order and more than once.
+// CSR is a matrix of compressed sparse rows whose arrays agree: row i holds Data[k] at column Indices[k] for
+// k in Indptr[i]…Indptr[i+1]−1. Columns may come in any order and more than once.
 type CSR struct {
 	Rows, Columns int
 	Indptr        []int64 // len Rows+1
@@ -119,8 +119,8 @@ func (m *CSR) deal(rows int64, row []int32) (*CSR, error) {
 	return dealt, nil
 }
 
-// AppendRow appends row i to sparse features of as many columns: columns ascending, values at the same column added up, as
-// SciPy reads them.
+// AppendRow appends row i to sparse features of as many columns: columns ascending, values at the same column
+// added up, as SciPy reads them.
 func (m *CSR) AppendRow(f *graph.Features, i int) {
 	first, end := m.Indptr[i], m.Indptr[i+1]
 	indices, data := m.Indices[first:end], m.Data[first:end]
@@ -156,7 +156,8 @@ func ascending(indices []int32) bool {
 	return true
 }
 
-// RowBytes is what AppendRow takes for all rows but their bounds: their values and, where they must be sorted, an order of the longest row.
+// RowBytes is what AppendRow takes for all rows but their bounds: their values and, where they must be
+// sorted, an order of the longest row.
 func (m *CSR) RowBytes() int64 {
 	longest := int64(0)
 	for i := range m.Rows {

@@ -1,6 +1,7 @@
-// Package counter draws random numbers as pure functions of a seed, a purpose and an index, so that they do not depend on the
-// order, the number of threads or the number of passes in which they are asked for. The mixing is that of SplitMix64 (Steele,
-// Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014).
+// Package counter draws random numbers as pure functions of a seed, a purpose and an index, so that they do
+// not depend on the order, the number of threads or the number of passes in which they are asked for. The
+// mixing is that of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
+// OOPSLA 2014).
 package counter
 
 import (
@@ -39,7 +40,8 @@ func (q *Sequence) Below(n uint64) uint64 {
 	return high
 }
 
-// Normals fills a row with the standard normal numbers of an index. A shorter row is a prefix of a longer one.
+// Normals fills a row with the standard normal numbers of an index. A shorter row is a prefix of a longer
+// one.
 func (s Stream) Normals(row []float32, index uint64) {
 	q := s.At(index)
 	for j := 0; j < len(row); j += 2 {
