@@ -287,10 +287,7 @@ func (b *best) exhausted(epoch int) bool { return b.patience > 0 && epoch-b.sinc
 // trainEpoch makes one step on the whole graph and returns the training loss before it, and whether any
 // worker is to stop.
 func (w *worker) trainEpoch(epoch int, stop bool) (loss float64, stopped bool, err error) {
-	loss, err = w.engine.Train(epoch)
-	if err != nil {
-		return 0, false, err
-	}
+	loss = w.engine.Train(epoch)
 	w.params.Commit()
 	w.optimizer.Step(optim.Schedule(w.o.Schedule, epoch, w.o.Epochs))
 	w.params.ZeroGrad()

@@ -12,7 +12,6 @@ import (
 	"weft/nn"
 	"weft/optim"
 	"weft/parallel/mesh"
-	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -58,27 +57,20 @@ func newWorker(team *kernel.Team, c *comm.Comm, share *partition.Share, j *Job, 
 	if err != nil {
 		return nil, err
 	}
-	w.engine, err = j.engine(engine.Config{
+	newEngine := engine.New
+	if j.Engine != nil {
+		newEngine = j.Engine
+	}
+	w.engine, err = newEngine(engine.Config{
 		Team: team, Mesh: grid, Groups: w.groups, Share: share, Blocks: blocks, Loss: w.loss, Seed: o.Seed,
 		NormalizeRows: o.NormalizeFeatures == "row", VaryingInput: o.InputDropout > 0, Training: training,
+		Prefetch: o.Prefetch, KeepHalo: o.KeepHalo,
 	})
 	if err != nil {
 		return nil, err
 	}
 	w.params = w.engine.Params()
 	return w, w.allowOthers()
-}
-
-// engine is the job's own, or that of its mesh.
-func (j *Job) engine(c engine.Config) (engine.Engine, error) {
-	if j.Engine != nil {
-		return j.Engine(c)
-	}
-	g, err := sar.New(c.Team, c.Groups.Halo, c.Share, sar.Options{Prefetch: j.Options.Prefetch, KeepHalo: j.Options.KeepHalo})
-	if err != nil {
-		return nil, err
-	}
-	return engine.NewWhole(c, g), nil
 }
 
 // blocks are those of the job's model.
@@ -266,10 +258,8 @@ func (w *worker) eachEmbedding(goOn func(*tensor.Matrix) error, use func(Rows) e
 // eachRow passes on the rows of a result, which it drops.
 func (w *worker) eachRow(v *autograd.Var, goOn func(*tensor.Matrix) error, use func(Rows) error) error {
 	defer v.Drop()
-	d := autograd.Dense(v)
-	defer d.Drop()
-	if err := goOn(d.Value()); err != nil {
+	if err := goOn(v.Value()); err != nil {
 		return err
 	}
-	return w.inOrder(d.Value(), use)
+	return w.inOrder(v.Value(), use)
 }
