@@ -127,7 +127,7 @@ func run(t *testing.T, j *train.Job) (*train.Result, train.Plan) {
 
 func predict(t *testing.T, j *train.Job, weights nn.State) *train.Prediction {
 	t.Helper()
-	p, err := j.Predict(context.Background(), weights, true)
+	p, err := j.Predict(context.Background(), weights, train.WithEmbeddings)
 	if err != nil {
 		t.Fatal(err)
 	}
