@@ -44,7 +44,7 @@ func Engines(t *testing.T, c Case) {
 	}
 	for _, model := range models {
 		for _, v := range variants {
-			if v.gnn && model == "mlp" {
+			if kind, _ := gnn.KindOf(model); v.directed && !kind.Uses("direction") {
 				continue
 			}
 			t.Run(model+" "+v.name, func(t *testing.T) {
@@ -61,9 +61,9 @@ func Engines(t *testing.T, c Case) {
 
 // variants are settings that reach other code.
 var variants = []struct {
-	name        string
-	sparse, gnn bool
-	set         func(*train.Options)
+	name             string
+	sparse, directed bool // sparse features; a setting of models that have a direction
+	set              func(*train.Options)
 }{
 	{"plain", false, false, func(*train.Options) {}},
 	{"sparse features, clipped", true, false, func(o *train.Options) { o.InputDropout, o.Clip = .2, .5 }},
