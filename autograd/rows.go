@@ -1,6 +1,9 @@
 package autograd
 
-import "weft/tensor"
+import (
+	"weft/kernel"
+	"weft/tensor"
+)
 
 // RowSet says what the rows of a value are. Values know theirs: it is given to constants and inputs, and an
 // operation's result inherits it. Masks are keyed by the rows' ids; losses and batch norm sum over all
@@ -23,6 +26,19 @@ type Peers interface {
 
 // AllHere is n rows that are the vertices 0 … n−1, all of them on this worker.
 func AllHere(n int) *RowSet { return &RowSet{Here: n, Total: n} }
+
+// RowsOf is some of the total vertices: those of the ids, which are copied into the team's memory, or where ids
+// is nil the first here. The others are with the peers; nil: with nobody.
+func RowsOf(team *kernel.Team, ids []int32, here, total int, peers Peers) *RowSet {
+	r := &RowSet{Here: here, Total: total, Peers: peers}
+	if ids != nil {
+		r.IDs = team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, here)
+		if !team.Planning() {
+			copy(r.IDs.Int32s(), ids)
+		}
+	}
+	return r
+}
 
 // Sum replaces each value by its sum over all workers.
 func (r *RowSet) Sum(values []float64) {

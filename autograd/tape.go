@@ -154,6 +154,15 @@ func (t *Tape) Input(value *tensor.Matrix, rows *RowSet) *Var {
 	return v
 }
 
+// Received is an Input that the tape owns, as what came from another worker: it is released when nobody reads it
+// any more.
+func (t *Tape) Received(value *tensor.Matrix, rows *RowSet) *Var {
+	v := t.dense(value, rows)
+	v.held, v.wants = true, t.Recording
+	t.scope = append(t.scope, v)
+	return v
+}
+
 // Constant is a value without a gradient that belongs to someone else.
 func (t *Tape) Constant(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.dense(value, rows)
@@ -325,8 +334,10 @@ func (v *Var) RowSet() *RowSet { return v.set }
 // TakeGrad is the gradient of an Input after Backward, which the caller owns from now on; zeros where nothing
 // depended on it.
 func (v *Var) TakeGrad() *tensor.Matrix {
+	v.pay()
 	g := v.GradSum()
 	v.grad = nil
+	v.releaseUnused()
 	return g
 }
 

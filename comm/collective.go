@@ -2,7 +2,6 @@ package comm
 
 import (
 	"fmt"
-	"time"
 	"unsafe"
 )
 
@@ -136,35 +135,6 @@ func (c *Comm) Broadcast(k Kind, data []byte, root int) error {
 		receive[root] = data
 	}
 	return c.exchange(k, send, receive, "a broadcast")
-}
-
-// OnFirst runs f on rank 0 while the other ranks wait for it, however long it takes: before their wait times
-// out rank 0 tells them that it is at work. failed is what f returns, on rank 0; err is what went wrong
-// between the ranks. f always comes to its end.
-func (c *Comm) OnFirst(f func() error) (failed, err error) {
-	const working, done = 0, 1
-	state := []byte{working}
-	if c.rank != 0 {
-		for state[0] == working && err == nil {
-			err = c.Broadcast(Setup, state, 0)
-		}
-		return nil, err
-	}
-	result := make(chan error, 1)
-	go func() { result <- f() }()
-	tick := time.NewTicker(max(c.end.timeout/4, time.Millisecond))
-	defer tick.Stop()
-	for {
-		select {
-		case failed = <-result:
-			state[0] = done
-			return failed, c.Broadcast(Setup, state, 0)
-		case <-tick.C:
-			if err := c.Broadcast(Setup, state, 0); err != nil {
-				return <-result, err
-			}
-		}
-	}
 }
 
 // Barrier waits until every rank of the group has called it.

@@ -59,6 +59,9 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is the number of workers in the group.
 func (c *Comm) Size() int { return len(c.ranks) }
 
+// Timeout is after how long a wait fails; 0: never.
+func (c *Comm) Timeout() time.Duration { return c.end.timeout }
+
 // At says where in the run this rank is, for errors and for Waiting, in all its groups: the epoch, counted
 // from 1, and the module path of a layer, which may be empty.
 func (c *Comm) At(epoch int, layer string) { c.end.place.Store(&place{epoch, layer}) }
@@ -123,7 +126,7 @@ func (e *end) deadline() (passed <-chan time.Time, stop func()) {
 }
 
 // Bytes is the memory of s.
-func Bytes[T int32 | int64 | float32 | float64](s []T) []byte {
+func Bytes[T byte | int32 | int64 | float32 | float64](s []T) []byte {
 	var element T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(element)))
 }

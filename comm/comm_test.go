@@ -4,7 +4,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -128,34 +127,5 @@ func TestClose(t *testing.T) {
 	})
 	if !errors.Is(errs[0], ErrTimeout) {
 		t.Errorf("close without the other rank: %v", errs[0])
-	}
-}
-
-// TestOnFirst: rank 0 alone does the work, its error is its own, and a rank that is no more does not stop it.
-func TestOnFirst(t *testing.T) {
-	fault := errors.New("a fault")
-	for _, aborted := range []bool{false, true} {
-		ends := InProcess(3)
-		if aborted {
-			ends[2].Abort(errors.New("gone"))
-		}
-		var all sync.WaitGroup
-		var ran atomic.Int32
-		for rank, end := range ends {
-			c := New(end, time.Minute)
-			all.Go(func() {
-				failed, err := c.OnFirst(func() error { ran.Add(1); return fault })
-				if (failed != nil) != (rank == 0) || rank == 0 && !errors.Is(failed, fault) {
-					t.Errorf("rank %d: failed %v", rank, failed)
-				}
-				if (err != nil) != aborted {
-					t.Errorf("rank %d, aborted %v: %v", rank, aborted, err)
-				}
-			})
-		}
-		all.Wait()
-		if ran.Load() != 1 {
-			t.Errorf("the work was done %d times", ran.Load())
-		}
 	}
 }

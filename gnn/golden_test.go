@@ -15,6 +15,7 @@ import (
 	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
 )
@@ -101,7 +102,7 @@ func TestRootWeightsOfDirGNNConv(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
 	r := g.relation()
-	_, params := g.model(team, sar.NewWhole(team, &r, nil))
+	_, params := g.model(team, paralleltest.Whole(t, team, &r))
 	state := g.state("param.")
 	for _, conv := range []string{"conv_in", "conv_out"} {
 		state["convs.0."+conv+".lin_r.weight"] = state["convs.0."+conv+".lin_l.weight"]
@@ -185,7 +186,7 @@ func testGolden(t *testing.T, file, input string) {
 	team := kernel.NewTeam(2, tensor.NewMeter())
 	defer team.Memory.Close()
 	r := g.relation()
-	p := sar.NewWhole(team, &r, nil)
+	p := paralleltest.Whole(t, team, &r)
 	m, params := g.model(team, p)
 	tape := autograd.NewTrainingTape(team, autograd.Random{})
 	tape.Training = g.meta["mode"] == "train"
@@ -227,6 +228,9 @@ func testGolden(t *testing.T, file, input string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		near(t, "grad."+name, got[name].Float32, g.floats("grad."+name))
+	}
+	if tape.Training {
+		params.Commit()
 	}
 	after := params.State()
 	if g.meta["bias_before_norm"] != "yes" { // a bias that batch norm cancels moves the running mean

@@ -22,11 +22,11 @@ func Build(specs []BlockSpec, from, to int, e Env) *Model {
 func (m *Model) Forward(s State) State { return run(m.Blocks, s) }
 
 // Logits are the output of all of a model for the features x.
-func (m *Model) Logits(x *autograd.Var) *autograd.Var { return alone(m.Forward(State{H: x})) }
+func (m *Model) Logits(x *autograd.Var) *autograd.Var { return m.Until(len(m.Blocks), x) }
 
-// Hidden is the input of the last block for the features x: the embeddings.
-func (m *Model) Hidden(x *autograd.Var) *autograd.Var {
-	return alone(run(m.Blocks[:len(m.Blocks)-1], State{H: x}))
+// Until is the output of the first n blocks of all of a model for the features x.
+func (m *Model) Until(n int, x *autograd.Var) *autograd.Var {
+	return alone(run(m.Blocks[:n], State{H: x}))
 }
 
 // run passes a state through blocks. Each frees what it made besides the state that it leaves, and then what

@@ -11,7 +11,7 @@ import (
 	"weft/graph"
 	"weft/kernel"
 	"weft/nn"
-	"weft/parallel/sar"
+	"weft/parallel/paralleltest"
 	"weft/tensor"
 )
 
@@ -41,7 +41,7 @@ func TestPartsOfAModel(t *testing.T) {
 			params *nn.Params
 		}
 		team := kernel.NewTeam(1, tensor.NewMeter())
-		g := sar.NewWhole(team, &r, nil)
+		g := paralleltest.Whole(t, team, &r)
 		build := func(from, to int) part {
 			params := nn.NewParams(team, 7)
 			return part{gnn.Build(blocks, from, to, gnn.Env{Params: params, Propagators: g.Propagator}), params}

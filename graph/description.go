@@ -39,17 +39,19 @@ var inEdges = relationFiles{indptrFile, indicesFile, weightsFile, edgeFeaturesFi
 var splitFiles = [3]string{"train.npy", "val.npy", "test.npy"}
 
 const (
-	formatVersion   = 1
-	maxDescription  = 1 << 20 // bytes of graph.json that are read: thousands of splits
-	importAgain     = "import it again"
-	layoutDense     = "dense"
-	layoutSparse    = "sparse"
-	labelsClass     = "class"
-	labelsMulti     = "multi"
-	theVertexType   = "vertex" // names of the types in a graph that has one of each
-	theRelationName = "edge"
-	theWholeType    = "whole" // in a share of a partitioned graph: the vertices of the whole graph
+	formatVersion  = 1
+	maxDescription = 1 << 20 // bytes of graph.json that are read: thousands of splits
+	importAgain    = "import it again"
+	layoutDense    = "dense"
+	layoutSparse   = "sparse"
+	labelsClass    = "class"
+	labelsMulti    = "multi"
+	theVertexType  = "vertex" // names of the types in a graph that has one of each
+	theWholeType   = "whole"  // in a share of a partitioned graph: the vertices of the whole graph
 )
+
+// RelationName is the name of the relation in a graph of one edge type.
+const RelationName = "edge"
 
 // description is graph.json: what the arrays beside it must be.
 type description struct {
@@ -247,7 +249,7 @@ func describe(g *Graph) *description {
 
 func describeRelation(source, target string, r *Relation) relationDescription {
 	return relationDescription{
-		Source: source, Name: theRelationName, Target: target, Count: len(r.Sources),
+		Source: source, Name: RelationName, Target: target, Count: len(r.Sources),
 		Dtype: "int32", Weights: r.Weights != nil, FeatureColumns: r.EdgeColumns,
 	}
 }

@@ -68,6 +68,14 @@ func (g *Graph) Edges() int64 { return g.Relation.Indptr[len(g.Relation.Indptr)-
 // Sparse reports whether the features are stored as sparse rows.
 func (f *Features) Sparse() bool { return f.Indptr != nil }
 
+// Row is the stored values of a vertex's features.
+func (f *Features) Row(v int) []float32 {
+	if f.Sparse() {
+		return f.Data[f.Indptr[v]:f.Indptr[v+1]]
+	}
+	return f.Dense[v*f.Columns : (v+1)*f.Columns]
+}
+
 // MultiLabel reports whether a vertex may carry several labels.
 func (l *Labels) MultiLabel() bool { return l.Multi != nil }
 

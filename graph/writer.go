@@ -188,7 +188,7 @@ func (w *Writer) describe() *description {
 	if w.labels != nil {
 		v.Labels = &labelsDescription{Kind: labelsClass, Dtype: "int64", Classes: w.shape.Classes}
 	}
-	r := relationDescription{Source: theVertexType, Name: theRelationName, Target: theVertexType, Count: int(w.edges), Dtype: "int32"}
+	r := relationDescription{Source: theVertexType, Name: RelationName, Target: theVertexType, Count: int(w.edges), Dtype: "int32"}
 	return &description{formatVersion, w.shape.Provenance, w.shape.Metric, []vertexDescription{v}, []relationDescription{r}}
 }
 

@@ -30,17 +30,21 @@ type BatchNorm struct {
 	batches                 *Buffer
 	moments                 *kernel.Moments
 	sums                    []float64 // two for each column, only within one pass
+	batch                   []float64 // mean and unbiased variance of each column in the last training pass
 }
 
 // NewBatchNorm makes a batch norm of the given width; its tensors are called path.module.weight and so on, as
 // in PyG.
 func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
 	path += ".module"
-	return &BatchNorm{
+	b := &BatchNorm{
 		gamma: ps.Bias(path+".weight", width, Constant(1)), beta: ps.Bias(path+".bias", width, Constant(0)),
 		runningMean: ps.Buffer(path+".running_mean", width, 0), runningVar: ps.Buffer(path+".running_var", width, 1),
 		batches: ps.Counter(path + ".num_batches_tracked"), moments: kernel.NewMoments(width), sums: make([]float64, 2*width),
+		batch: make([]float64, 2*width),
 	}
+	ps.OnCommit(b.commit)
+	return b
 }
 
 // RunningMean is the mean that evaluation uses.
@@ -101,8 +105,17 @@ func output(x *autograd.Var) *tensor.Matrix {
 	return z
 }
 
-// batchStatistics fills mean and rstd from all rows on all workers, and moves the running statistics. The
-// workers' means and sums of squared deviations are joined as in Chan, Golub & LeVeque: Σ_w M2_w +
+// commit moves the running statistics to those of the last training pass.
+func (b *BatchNorm) commit() {
+	mean, variance := b.runningMean.Values, b.runningVar.Values
+	for c := range mean {
+		mean[c] += float32(normMomentum * (b.batch[c] - float64(mean[c])))
+		variance[c] += float32(normMomentum * (b.batch[len(mean)+c] - float64(variance[c])))
+	}
+	*b.batches.Count++
+}
+
+// batchStatistics fills mean and rstd from all rows on all workers. The workers' means and sums of squared deviations are joined as in Chan, Golub & LeVeque: Σ_w M2_w +
 // n_w·(mean_w − mean)².
 func (b *BatchNorm) batchStatistics(x *autograd.Var, mean, rstd *tensor.Matrix) {
 	t, rows := x.Tape(), x.RowSet()
@@ -124,11 +137,8 @@ func (b *BatchNorm) batchStatistics(x *autograd.Var, mean, rstd *tensor.Matrix) 
 	for c := range center {
 		mean.Floats()[c] = float32(center[c])
 		rstd.Floats()[c] = float32(1 / math.Sqrt(spread[c]/n+normEpsilon))
-		unbiased := spread[c] / math.Max(1, n-1)
-		b.runningMean.Values[c] += float32(normMomentum * (center[c] - float64(b.runningMean.Values[c])))
-		b.runningVar.Values[c] += float32(normMomentum * (unbiased - float64(b.runningVar.Values[c])))
+		b.batch[c], b.batch[len(center)+c] = center[c], spread[c]/math.Max(1, n-1)
 	}
-	*b.batches.Count++
 }
 
 // addScaled adds scale·values to a row.

@@ -3,6 +3,7 @@ package nn_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 
@@ -81,11 +82,43 @@ func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x,
 	out := norm.Forward(in, kernel.Identity, kernel.Mask{})
 	z := copyOf(team, out.Value())
 	tape.Backward(autograd.Root{Var: out, Grad: copyOf(team, g)})
+	if training {
+		ps.Commit()
+	}
 	return normed{ps, z, in.TakeGrad()}
 }
 
 func batchNorm(width int) func(ps *nn.Params) nn.Norm {
 	return func(ps *nn.Params) nn.Norm { return nn.NewBatchNorm(ps, "norm", width) }
+}
+
+// TestCommitMovesOnce: however often a training pass was made, its end moves the running statistics once.
+func TestCommitMovesOnce(t *testing.T) {
+	team := newTeam(t)
+	x := normal(team, 1, 40, 3, 2)
+	after := func(passes int) *nn.Params {
+		ps := nn.NewParams(team, 1)
+		norm := nn.NewBatchNorm(ps, "norm", 3)
+		for range passes {
+			tape := autograd.NewTrainingTape(team, autograd.Random{})
+			norm.Forward(tape.Input(x, autograd.AllHere(40)), kernel.Identity, kernel.Mask{})
+			tape.Discard()
+		}
+		if mean := ps.Buffers[0].Values; !slices.Equal(mean, make([]float32, 3)) {
+			t.Errorf("the running mean is %v before the end of the pass", mean)
+		}
+		ps.Commit()
+		return ps
+	}
+	once, twice := after(1), after(2)
+	for i, b := range once.Buffers[:2] {
+		if !slices.Equal(b.Values, twice.Buffers[i].Values) {
+			t.Errorf("%s: %v after one pass, %v after two", b.Name, b.Values, twice.Buffers[i].Values)
+		}
+	}
+	if n := *twice.Buffers[2].Count; n != 1 {
+		t.Errorf("%d batches", n)
+	}
 }
 
 func TestBatchNorm(t *testing.T) {

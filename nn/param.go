@@ -54,6 +54,7 @@ type Params struct {
 	names     map[string]bool
 	cancelled []cancelledBias
 	unused    []string
+	commits   []func()
 }
 
 // cancelledBias is a bias that the batch norm after it takes away again, and that the model therefore lacks.
@@ -155,6 +156,17 @@ func (ps *Params) CancelledBias(name string, runningMean *Buffer, share float32)
 // BeginLayer says that the parameters made from now on belong to layer i.
 func (ps *Params) BeginLayer(i int) { ps.layer = i }
 
+// OnCommit registers what an epoch changes besides trained values: it is called once for each epoch.
+func (ps *Params) OnCommit(f func()) { ps.commits = append(ps.commits, f) }
+
+// Commit ends an epoch's training pass: the running statistics of norms move once, however often a forward pass
+// was made.
+func (ps *Params) Commit() {
+	for _, f := range ps.commits {
+		f()
+	}
+}
+
 // ZeroGrad sets all gradients to zero.
 func (ps *Params) ZeroGrad() {
 	for _, p := range ps.List {
@@ -217,8 +229,23 @@ func (ps *Params) State() State {
 // aliases are older names of the same tensors.
 var aliases = map[string]string{"lin.weight": "lin_src.weight"}
 
-// Allow lets a state hold a tensor of that name, which the model does without.
-func (ps *Params) Allow(name string) { ps.unused = append(ps.unused, name) }
+// Allow lets a state hold tensors of these names, which this set does without.
+func (ps *Params) Allow(names ...string) { ps.unused = append(ps.unused, names...) }
+
+// Names are those that a state for this set may hold.
+func (ps *Params) Names() []string {
+	names := slices.Clone(ps.unused)
+	for _, p := range ps.List {
+		names = append(names, p.Name)
+	}
+	for _, b := range ps.Buffers {
+		names = append(names, b.Name)
+	}
+	for _, c := range ps.cancelled {
+		names = append(names, c.name)
+	}
+	return names
+}
 
 // Load sets all values from a state. A missing, unknown or wrongly shaped tensor is refused by name.
 func (ps *Params) Load(state State) error {

@@ -18,6 +18,9 @@ type Settings struct {
 	DecayFirstLayerOnly bool
 	Momentum            float64 // of sgd
 	Clip                float64 // largest 2-norm of all gradients together; 0: no limit
+	// Squares is given the squared 2-norm of the gradient of each parameter, and returns those of all of the model's
+	// in its order, for Clip; nil: the parameters are the whole model's.
+	Squares func(own []float64) []float64
 }
 
 // Names are the optimizers: Adam (Kingma & Ba 2015), AdamW (Loshchilov & Hutter 2019), and stochastic gradient descent.
@@ -81,9 +84,16 @@ func (o *Optimizer) Step(factor float64) {
 
 // norm is the 2-norm of all gradients together.
 func (o *Optimizer) norm() float64 {
+	squares := make([]float64, len(o.params))
+	for i, p := range o.params {
+		squares[i] = o.team.SumSquares(p.Grad)
+	}
+	if o.s.Squares != nil {
+		squares = o.s.Squares(squares)
+	}
 	sum := 0.0
-	for _, p := range o.params {
-		sum += o.team.SumSquares(p.Grad)
+	for _, x := range squares {
+		sum += x
 	}
 	return math.Sqrt(sum)
 }

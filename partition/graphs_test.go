@@ -117,17 +117,17 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 	t.Helper()
 	var ids []int32 // by position
 	for _, s := range shares {
-		ids = append(ids, s.IDs...)
+		ids = append(ids, s.Values.IDs...)
 	}
 	stacked := &graph.Graph{
-		Relation:   graph.Relation{Indptr: []int64{0}, EdgeColumns: shares[0].Graph.Relation.EdgeColumns},
+		Relation:   graph.Relation{Indptr: []int64{0}, EdgeColumns: shares[0].Edges.Relations[0].In.EdgeColumns},
 		Features:   graph.Features{Columns: shares[0].Whole.FeatureColumns},
-		Labels:     graph.Labels{Classes: shares[0].Whole.Classes, Names: shares[0].Graph.Labels.Names},
+		Labels:     graph.Labels{Classes: shares[0].Whole.Classes, Names: shares[0].Values.Labels.Names},
 		Splits:     make([]graph.Split, len(shares[0].Whole.Splits)),
-		Metric:     shares[0].Graph.Metric,
-		Provenance: shares[0].Graph.Provenance,
+		Metric:     shares[0].Whole.Metric,
+		Provenance: shares[0].Whole.Provenance,
 	}
-	if shares[0].Graph.Features.Sparse() {
+	if shares[0].Values.Features.Sparse() {
 		stacked.Features.Indptr = []int64{0}
 	}
 	for _, s := range shares {
@@ -146,11 +146,11 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 }
 
 func stack(g *graph.Graph, s *Share) {
-	from := s.Graph
-	g.Relation.Indptr = appendIndptr(g.Relation.Indptr, from.Relation.Indptr)
-	g.Relation.Sources = append(g.Relation.Sources, from.Relation.Sources...)
-	g.Relation.Weights = append(g.Relation.Weights, from.Relation.Weights...)
-	g.Relation.EdgeFeatures = append(g.Relation.EdgeFeatures, from.Relation.EdgeFeatures...)
+	in, from := &s.Edges.Relations[0].In, &s.Values
+	g.Relation.Indptr = appendIndptr(g.Relation.Indptr, in.Indptr)
+	g.Relation.Sources = append(g.Relation.Sources, in.Sources...)
+	g.Relation.Weights = append(g.Relation.Weights, in.Weights...)
+	g.Relation.EdgeFeatures = append(g.Relation.EdgeFeatures, in.EdgeFeatures...)
 	g.Features.Dense = append(g.Features.Dense, from.Features.Dense...)
 	if g.Features.Sparse() {
 		g.Features.Indptr = appendIndptr(g.Features.Indptr, from.Features.Indptr)
@@ -163,7 +163,7 @@ func stack(g *graph.Graph, s *Share) {
 		all := parts(&g.Splits[k])
 		for i, part := range parts(&from.Splits[k]) {
 			for _, row := range *part {
-				*all[i] = append(*all[i], int64(s.Starts[s.P])+row)
+				*all[i] = append(*all[i], int64(s.Edges.Starts[s.Edges.P])+row)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) (of []int32, err e
 		return nil, err
 	}
 	constraints := 1
-	if o.balance() != Vertices {
+	if o.balance() != ByVertices {
 		constraints = 2
 	}
 	p, err := undirected(&g.Relation, constraints)
@@ -86,7 +86,7 @@ func checkMetisSize(entries int64) error {
 
 // secondConstraint is the weight of each vertex beside 1.
 func secondConstraint(g *graph.Graph, o *Options) func(v int) int32 {
-	if o.balance() == Edges {
+	if o.balance() == ByEdges {
 		return func(v int) int32 { return int32(g.Relation.Indptr[v+1]-g.Relation.Indptr[v]) + 1 }
 	}
 	trains := make([]int32, g.Vertices())

@@ -69,11 +69,11 @@ func TestMetisBalances(t *testing.T) {
 	for v := range int64(500) {
 		g.Splits[1].Train = append(g.Splits[1].Train, v)
 	}
-	edges := measured(t, g, Options{K: 4, Balance: Edges})
+	edges := measured(t, g, Options{K: 4, Balance: ByEdges})
 	if slices.Max(edges.Edges) > 6000 || slices.Max(edges.Vertices) > 600 {
 		t.Errorf("balance edges: %v edges, %v vertices", edges.Edges, edges.Vertices)
 	}
-	train := measured(t, g, Options{K: 4, Balance: Train, Split: 1})
+	train := measured(t, g, Options{K: 4, Balance: ByTrain, Split: 1})
 	if slices.Max(train.TrainVertices) > 145 || slices.Max(train.Vertices) > 600 {
 		t.Errorf("balance train: %v train, %v vertices", train.TrainVertices, train.Vertices)
 	}

@@ -22,9 +22,9 @@ const (
 
 // What the partitions have equally much of.
 const (
-	Vertices = "vertices"
-	Edges    = "edges" // vertices, and in-edges with one more for each vertex
-	Train    = "train" // vertices, and those that train
+	ByVertices = "vertices"
+	ByEdges    = "edges" // vertices, and in-edges with one more for each vertex
+	ByTrain    = "train" // vertices, and those that train
 )
 
 // MaxPartitions bounds K: counts between all pairs of partitions are kept.
@@ -34,7 +34,7 @@ const MaxPartitions = 1024
 func Methods() []string { return []string{Metis, Random, Range, File} }
 
 // Balances lists what the partitions can have equally much of, the default first.
-func Balances() []string { return []string{Vertices, Edges, Train} }
+func Balances() []string { return []string{ByVertices, ByEdges, ByTrain} }
 
 // Assignment says which partition each vertex belongs to. A partition may be empty.
 type Assignment struct {
@@ -76,9 +76,9 @@ func (o *Options) Validate() error {
 		return refusal.Errorf("the partition method file needs --file, which names a file with the partition of each vertex on a line")
 	case method != File && o.File != "":
 		return refusal.Errorf("--file %s: the partition method %s reads no file; give --method file", o.File, method)
-	case balance == Edges && method != Metis && method != Range:
+	case balance == ByEdges && method != Metis && method != Range:
 		return refusal.Errorf("the partition method %s does not balance edges; take metis or range", method)
-	case balance == Train && method != Metis:
+	case balance == ByTrain && method != Metis:
 		return refusal.Errorf("the partition method %s does not balance training vertices; take metis", method)
 	}
 	return nil
@@ -104,7 +104,7 @@ func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error)
 	if o.K > g.Vertices() {
 		return nil, refusal.Errorf("%d partitions of %d vertices: give at most one for each vertex", o.K, g.Vertices())
 	}
-	if (o.balance() == Train || o.Split > 0) && o.Split >= len(g.Splits) {
+	if (o.balance() == ByTrain || o.Split > 0) && o.Split >= len(g.Splits) {
 		return nil, refusal.Errorf("the graph has %d splits, hence no training vertices of split %d", len(g.Splits), o.Split)
 	}
 	a := &Assignment{K: o.K, Method: o.method(), Balance: o.balance(), Seed: o.Seed, Split: o.Split}
@@ -128,7 +128,7 @@ func assign(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	case Random:
 		return random(g.Vertices(), o.K, o.Seed), nil
 	case Range:
-		if o.balance() == Edges {
+		if o.balance() == ByEdges {
 			return rangesOfEdges(g.Relation.Indptr, o.K), nil
 		}
 		return ranges(g.Vertices(), o.K), nil

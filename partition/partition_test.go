@@ -31,7 +31,7 @@ func TestBalanced(t *testing.T) {
 		}
 	}
 	// The isolated vertices are at the end: ranges of equally many edges are not equally long.
-	a, err := Assign(context.Background(), g, Options{K: 7, Method: Range, Balance: Edges})
+	a, err := Assign(context.Background(), g, Options{K: 7, Method: Range, Balance: ByEdges})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,9 +82,9 @@ func TestAssignRefuses(t *testing.T) {
 		{Options{K: MaxPartitions + 1, Method: Random}, "between 1 and 1024"},
 		{Options{K: 2, Method: "spectral"}, `unknown partition method "spectral"`},
 		{Options{K: 2, Method: Range, Balance: "time"}, `unknown balance "time"`},
-		{Options{K: 2, Method: Random, Balance: Edges}, "random does not balance edges"},
-		{Options{K: 2, Method: Range, Balance: Train}, "range does not balance training vertices"},
-		{Options{K: 2, Balance: Train, Split: 2}, "the graph has 2 splits"},
+		{Options{K: 2, Method: Random, Balance: ByEdges}, "random does not balance edges"},
+		{Options{K: 2, Method: Range, Balance: ByTrain}, "range does not balance training vertices"},
+		{Options{K: 2, Balance: ByTrain, Split: 2}, "the graph has 2 splits"},
 		{Options{K: 2, Method: Range, Split: 2}, "no training vertices of split 2"},
 		{Options{K: 2, Method: Range, Split: -1}, "split -1"},
 		{Options{K: 2, Method: File}, "needs --file"},

@@ -1,25 +1,52 @@
 package partition
 
 import (
+	"fmt"
 	"slices"
 
 	"weft/graph"
 )
 
-// Share is what one worker reads: the vertices it owns, in ascending order of their original ids, with the edges into and out
-// of them. The far ends of edges are numbered in the order of the partitions: row r of partition q has position Starts[q]+r.
+// Share is what a worker reads of a graph: the rows that it computes on, and the edges that it aggregates
+// along. For one partition these are its vertices and the edges into and out of them.
 type Share struct {
-	// Graph has a row for each owned vertex: features, labels, splits (row numbers of this share), and in Relation the in-edges.
-	// Its Sources are positions, which ascend within a row; weights and edge features go along. It fails Check, as positions
-	// are no rows of this share.
-	Graph *graph.Graph
-	// Out lists for each owned vertex its out-neighbours as positions, which ascend within a row, with the same edges' weights:
-	// for models that aggregate against the edges. It has no edge features.
-	Out    graph.Relation
-	IDs    []int32 // original id of each owned row, ascending
-	P      int     // which partition
-	Starts []int   // len K+1: the first position of each partition, and V
+	Values Values
+	Edges  Edges
 	Whole  Whole
+
+	part *graph.Graph // holds the arrays
+}
+
+// Values are the rows that a worker computes on, in ascending order of their original ids.
+type Values struct {
+	Rows     int
+	IDs      []int32 // original id of each row, ascending; nil: row i is vertex i
+	Features graph.Features
+	Labels   graph.Labels
+	Splits   []graph.Split // row numbers
+}
+
+// Edges are the edges into and out of the rows of one partition, in the order of its ids. Their far ends are
+// numbered in the order of the partitions: row r of partition q has position Starts[q]+r.
+type Edges struct {
+	IDs       []int32 // original id of each row, ascending; nil: row i is vertex i
+	P         int     // which partition
+	Starts    []int   // len K+1: the first position of each partition, and V
+	Relations []Relation
+}
+
+// Relation is one edge type of a share.
+type Relation struct {
+	Name string
+	// In lists for each row its in-neighbours as positions, which ascend within a row; weights and edge
+	// features go along. HaloRows[p][q] is how many rows partition p needs of partition q for it.
+	In       graph.Relation
+	HaloRows [][]int
+	// Out is the same for the out-neighbours, with the same edges' weights and without edge features, for
+	// models that aggregate against the edges. It has no rows where there is one partition: there In, read the
+	// other way round, is all of it.
+	Out         graph.Relation
+	HaloRowsOut [][]int
 }
 
 // Whole is what each worker knows of the whole graph.
@@ -46,9 +73,79 @@ func WholeOf(g *graph.Graph) Whole {
 	return w
 }
 
-// Close gives back what a share holds of the operating system (mapped files). Its arrays must not be used afterwards. It does
-// nothing for a share made in memory.
-func (s *Share) Close() error { return s.Graph.Close() }
+// ID is the original id of a row.
+func (v *Values) ID(row int) int32 {
+	if v.IDs == nil {
+		return int32(row)
+	}
+	return v.IDs[row]
+}
+
+// Places are the rows of some vertices, by their original ids, ascending, for a worker that computes on these;
+// nil where they are all rows. A vertex that has no row panics.
+func (v *Values) Places(ids []int32) []int32 {
+	if ids == nil || len(ids) == v.Rows {
+		return nil
+	}
+	if v.IDs == nil {
+		return ids
+	}
+	places, row := make([]int32, len(ids)), 0
+	for i, id := range ids {
+		for v.IDs[row] < id {
+			row++
+		}
+		if v.IDs[row] != id {
+			panic(fmt.Sprintf("partition: vertex %d has no row in this share", id))
+		}
+		places[i] = int32(row)
+	}
+	return places
+}
+
+// Targets are the labels and splits of some vertices, by their original ids, ascending, whose rows they number;
+// nil: of all rows.
+func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
+	places := v.Places(ids)
+	if places == nil {
+		return v.Labels, v.Splits
+	}
+	g := (&graph.Graph{Labels: v.Labels, Splits: v.Splits}).Rows(places)
+	return g.Labels, g.Splits
+}
+
+// All is a graph that passes Check as its only share. It holds the arrays of g.
+func All(g *graph.Graph) *Share {
+	return &Share{
+		Values: Values{Rows: g.Vertices(), Features: g.Features, Labels: g.Labels, Splits: g.Splits},
+		Edges:  Edges{Starts: []int{0, g.Vertices()}, Relations: []Relation{{Name: graph.RelationName, In: g.Relation}}},
+		Whole:  WholeOf(g), part: g,
+	}
+}
+
+// newShare is the share of partition p.
+func newShare(part *graph.Part, p int, starts []int, whole Whole) *Share {
+	g, counts := part.Graph, whole.Statistics
+	return &Share{
+		Values: Values{Rows: len(part.IDs), IDs: part.IDs, Features: g.Features, Labels: g.Labels, Splits: g.Splits},
+		Edges: Edges{IDs: part.IDs, P: p, Starts: starts, Relations: []Relation{{
+			Name: graph.RelationName, In: g.Relation, HaloRows: counts.HaloRows, Out: part.Out, HaloRowsOut: counts.HaloRowsOut,
+		}}},
+		Whole: whole, part: g,
+	}
+}
+
+// Guard runs f, which reads the share's arrays, and turns the fault of a mapped file that is cut meanwhile into
+// an error.
+func (s *Share) Guard(f func() error) error { return s.part.Guard(f) }
+
+// Unload gives back the memory that mapped files take in this process, after a pass over them. The arrays stay
+// usable: what is used again is read again.
+func (s *Share) Unload() { s.part.Unload() }
+
+// Close gives back what a share holds of the operating system (mapped files). Its arrays must not be used
+// afterwards. It does nothing for a share made in memory.
+func (s *Share) Close() error { return s.part.Close() }
 
 // Split cuts a graph that passes Check into its shares, all of them in memory. Shares may hold arrays of g and of each other:
 // g must stay open, and nothing may be written to.
@@ -60,7 +157,7 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	err := g.Guard(func() error {
 		c := newCutter(g, a)
 		for p := range shares {
-			shares[p] = c.share(p)
+			shares[p] = newShare(c.part(p), p, c.layout.starts, c.whole)
 		}
 		return nil
 	})
@@ -119,12 +216,12 @@ func newCutter(g *graph.Graph, a *Assignment) *cutter {
 	return c
 }
 
-// share cuts the share of partition p.
-func (c *cutter) share(p int) *Share {
+// part cuts what belongs to partition p.
+func (c *cutter) part(p int) *graph.Part {
 	ids := c.layout.ids(p)
 	rows := c.g.Rows(ids)
 	rows.Relation = c.in(ids)
-	return &Share{Graph: rows, Out: c.out(p), IDs: ids, P: p, Starts: c.layout.starts, Whole: c.whole}
+	return &graph.Part{Graph: rows, Out: c.out(p), IDs: ids, Whole: c.whole.Vertices}
 }
 
 // in lists the in-edges of the vertices ids. Parallel edges keep their order.

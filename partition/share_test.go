@@ -16,7 +16,7 @@ import (
 
 // same compares; arrays that are nil and empty are the same.
 func same(a, b any) string {
-	return gocmp.Diff(a, b, cmpopts.IgnoreUnexported(graph.Graph{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs())
+	return gocmp.Diff(a, b, cmpopts.IgnoreUnexported(graph.Graph{}, Share{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs())
 }
 
 // assigned are the options that every graph is divided by.
@@ -26,7 +26,7 @@ func assigned() []Options {
 		all = append(all,
 			Options{K: k, Method: Random, Seed: 5},
 			Options{K: k, Method: Range},
-			Options{K: k, Method: Range, Balance: Edges},
+			Options{K: k, Method: Range, Balance: ByEdges},
 			Options{K: k, Method: Metis})
 	}
 	return all
@@ -84,20 +84,20 @@ func checkShares(t *testing.T, g *graph.Graph, a *Assignment) {
 	}
 	seen := make([]int, g.Vertices())
 	for p, s := range shares {
-		if s.P != p || s.Starts[p+1]-s.Starts[p] != len(s.IDs) || s.Graph.Vertices() != len(s.IDs) || s.Starts[a.K] != g.Vertices() {
-			t.Errorf("share %d is %d, with %d ids, %d rows and starts %v", p, s.P, len(s.IDs), s.Graph.Vertices(), s.Starts)
+		if s.Edges.P != p || s.Edges.Starts[p+1]-s.Edges.Starts[p] != len(s.Values.IDs) || s.Values.Rows != len(s.Values.IDs) || s.Edges.Starts[a.K] != g.Vertices() {
+			t.Errorf("share %d is %d, with %d ids, %d rows and starts %v", p, s.Edges.P, len(s.Values.IDs), s.Values.Rows, s.Edges.Starts)
 		}
-		if !slices.IsSorted(s.IDs) {
-			t.Errorf("share %d: ids %v", p, s.IDs)
+		if !slices.IsSorted(s.Values.IDs) {
+			t.Errorf("share %d: ids %v", p, s.Values.IDs)
 		}
-		for _, v := range s.IDs {
+		for _, v := range s.Values.IDs {
 			seen[v]++
 			if int(a.Of[v]) != p {
 				t.Errorf("share %d has vertex %d of partition %d", p, v, a.Of[v])
 			}
 		}
-		ascending(t, &s.Graph.Relation)
-		ascending(t, &s.Out)
+		ascending(t, &s.Edges.Relations[0].In)
+		ascending(t, &s.Edges.Relations[0].Out)
 	}
 	if slices.Max(seen) != 1 || slices.Min(seen) != 1 {
 		t.Errorf("vertices are in %v shares", seen)
@@ -127,11 +127,11 @@ type edge struct {
 }
 
 func inEdges(shares []*Share) []edge {
-	return edges(shares, func(s *Share) *graph.Relation { return &s.Graph.Relation }, func(row, far int32, w float32) edge { return edge{far, row, w} })
+	return edges(shares, func(s *Share) *graph.Relation { return &s.Edges.Relations[0].In }, func(row, far int32, w float32) edge { return edge{far, row, w} })
 }
 
 func outEdges(shares []*Share) []edge {
-	return edges(shares, func(s *Share) *graph.Relation { return &s.Out }, func(row, far int32, w float32) edge { return edge{row, far, w} })
+	return edges(shares, func(s *Share) *graph.Relation { return &s.Edges.Relations[0].Out }, func(row, far int32, w float32) edge { return edge{row, far, w} })
 }
 
 // edges lists the edges by their ends. Parallel edges keep their order.
@@ -139,13 +139,13 @@ func edges(shares []*Share, of func(*Share) *graph.Relation, made func(row, far 
 	var all []edge
 	for _, s := range shares {
 		r := of(s)
-		for row := range s.IDs {
+		for row := range s.Values.IDs {
 			for k := r.Indptr[row]; k < r.Indptr[row+1]; k++ {
 				weight := float32(0)
 				if r.Weights != nil {
 					weight = r.Weights[k]
 				}
-				all = append(all, made(int32(s.Starts[s.P]+row), r.Sources[k], weight))
+				all = append(all, made(int32(s.Edges.Starts[s.Edges.P]+row), r.Sources[k], weight))
 			}
 		}
 	}

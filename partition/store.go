@@ -175,8 +175,7 @@ func Write(store string, g *graph.Graph, a *Assignment) (name string, err error)
 
 // write cuts and writes one share.
 func (c *cutter) write(folder *graph.Folder, p int) error {
-	s := c.share(p)
-	return folder.AddPart(strconv.Itoa(p), &graph.Part{Graph: s.Graph, Out: s.Out, IDs: s.IDs, Whole: c.whole.Vertices})
+	return folder.AddPart(strconv.Itoa(p), c.part(p))
 }
 
 // contentID names what is stored: equal ids mean equal shares.
@@ -272,28 +271,29 @@ func Open(store string, d Description, p int) (*Share, error) {
 	case err != nil:
 		return nil, err
 	}
-	s := &Share{Graph: part.Graph, Out: part.Out, IDs: part.IDs, P: p, Starts: make([]int, d.K+1), Whole: d.Whole}
+	if err := d.checkCounts(p, part); err != nil {
+		return nil, errors.Join(refusal.Errorf("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err, partitionAgain), part.Graph.Close())
+	}
+	starts := make([]int, d.K+1)
 	for q, n := range d.Vertices {
-		s.Starts[q+1] = s.Starts[q] + n
+		starts[q+1] = starts[q] + n
 	}
-	if err := s.checkCounts(&d, part.Whole); err != nil {
-		return nil, errors.Join(refusal.Errorf("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err, partitionAgain), s.Close())
-	}
-	return s, nil
+	return newShare(part, p, starts, d.Whole), nil
 }
 
-// checkCounts compares a share with its description.
-func (s *Share) checkCounts(d *Description, whole int) error {
+// checkCounts compares what belongs to partition p with the description.
+func (d *Description) checkCounts(p int, part *graph.Part) error {
+	g := part.Graph
 	for _, c := range []struct {
 		what      string
 		got, want int64
 	}{
-		{"vertices in the whole graph", int64(whole), int64(d.Whole.Vertices)},
-		{"vertices", int64(s.Graph.Vertices()), int64(d.Vertices[s.P])},
-		{"in-edges", s.Graph.Edges(), d.Edges[s.P]},
-		{"features", int64(s.Graph.Features.Columns), int64(d.Whole.FeatureColumns)},
-		{"classes", int64(s.Graph.Labels.Classes), int64(d.Whole.Classes)},
-		{"splits", int64(len(s.Graph.Splits)), int64(len(d.Whole.Splits))},
+		{"vertices in the whole graph", int64(part.Whole), int64(d.Whole.Vertices)},
+		{"vertices", int64(g.Vertices()), int64(d.Vertices[p])},
+		{"in-edges", g.Edges(), d.Edges[p]},
+		{"features", int64(g.Features.Columns), int64(d.Whole.FeatureColumns)},
+		{"classes", int64(g.Labels.Classes), int64(d.Whole.Classes)},
+		{"splits", int64(len(g.Splits)), int64(len(d.Whole.Splits))},
 	} {
 		if c.got != c.want {
 			return fmt.Errorf("%d %s, where %s says %d", c.got, c.what, descriptionFile, c.want)

@@ -107,8 +107,8 @@ func checkStored(t *testing.T, store string, g *graph.Graph, a *Assignment, name
 		if diff := same(want[p], got); diff != "" {
 			t.Errorf("%s, share %d: %s", name, p, diff)
 		}
-		if got.Graph.Features.Sparse() != want[p].Graph.Features.Sparse() || got.Graph.Labels.MultiLabel() != want[p].Graph.Labels.MultiLabel() {
-			t.Errorf("%s, share %d: sparse %v, several labels %v", name, p, got.Graph.Features.Sparse(), got.Graph.Labels.MultiLabel())
+		if got.Values.Features.Sparse() != want[p].Values.Features.Sparse() || got.Values.Labels.MultiLabel() != want[p].Values.Labels.MultiLabel() {
+			t.Errorf("%s, share %d: sparse %v, several labels %v", name, p, got.Values.Features.Sparse(), got.Values.Labels.MultiLabel())
 		}
 		if err := got.Close(); err != nil {
 			t.Error(err)
@@ -208,9 +208,9 @@ func TestShareCutInUse(t *testing.T) {
 	if err := os.Truncate(filepath.Join(store, "partitions", name, "0", "features.npy"), 128); err != nil {
 		t.Fatal(err)
 	}
-	err = s.Graph.Guard(func() error {
+	err = s.Guard(func() error {
 		sum := float32(0)
-		for _, x := range s.Graph.Features.Dense {
+		for _, x := range s.Values.Features.Dense {
 			sum += x
 		}
 		return fmt.Errorf("all was read: %v", sum)
@@ -513,7 +513,7 @@ func TestDamagedShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	edges, outs := len(s.Graph.Relation.Sources), len(s.Out.Sources)
+	edges, outs := len(s.Edges.Relations[0].In.Sources), len(s.Edges.Relations[0].Out.Sources)
 	array := func(file string, data any, shape ...int) func() error {
 		return func() error { return npy.WriteFile(filepath.Join(dir, file), data, shape...) }
 	}
@@ -533,8 +533,8 @@ func TestDamagedShare(t *testing.T) {
 		}
 	}
 	wide := func(change func(ids []int64)) []int64 {
-		ids := make([]int64, len(s.IDs))
-		for r, id := range s.IDs {
+		ids := make([]int64, len(s.Values.IDs))
+		for r, id := range s.Values.IDs {
 			ids[r] = int64(id)
 		}
 		change(ids)
@@ -549,12 +549,12 @@ func TestDamagedShare(t *testing.T) {
 		{array("vertices.npy", wide(func(ids []int64) { ids[3] = ids[4] })), "vertices.npy", "stands twice"},
 		{array("vertices.npy", wide(func(ids []int64) { ids[3], ids[4] = ids[4], ids[3] })), "vertices.npy", "ids ascend"},
 		{array("vertices.npy", wide(func([]int64) {})[:9]), "vertices.npy", "[9]"},
-		{replaced("indices.npy", s.Graph.Relation.Sources, edges-1, 20), "indices.npy", "id 20 is outside the range of 20"},
-		{replaced("indices.npy", s.Graph.Relation.Sources, 0, -1), "indices.npy", "id -1"},
+		{replaced("indices.npy", s.Edges.Relations[0].In.Sources, edges-1, 20), "indices.npy", "id 20 is outside the range of 20"},
+		{replaced("indices.npy", s.Edges.Relations[0].In.Sources, 0, -1), "indices.npy", "id -1"},
 		{array("indptr.npy", make([]int64, 11)), "indptr.npy", "ends at 0"},
 		{array("edge_weight.npy", append(make([]float32, edges-1), nan)), "edge_weight.npy", "is NaN"},
 		{array("edge_features.npy", make([]float32, edges), edges, 1), "edge_features.npy", "shape"},
-		{replaced("out_indices.npy", s.Out.Sources, outs-1, 20), "out_indices.npy", "out-neighbours of vertex"},
+		{replaced("out_indices.npy", s.Edges.Relations[0].Out.Sources, outs-1, 20), "out_indices.npy", "out-neighbours of vertex"},
 		{array("out_indptr.npy", make([]int64, 11)), "out_indptr.npy", "ends at 0"},
 		{array("out_weight.npy", append(make([]float32, outs-1), nan)), "out_weight.npy", "is NaN"},
 		{array("features.npy", append(make([]float32, 49), nan), 10, 5), "features.npy", "vertex 9 has the value NaN"},

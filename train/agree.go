@@ -8,13 +8,15 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/internal/launch"
+	"weft/parallel/mesh"
 	"weft/tensor"
 )
 
 // agree ends an epoch: it adds up the workers' parts of the loss, tells whether any of them is to stop, and makes sure that their
 // parameters are still the same.
 func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stopped bool, err error) {
-	if w.comm == nil || w.team.Planning() {
+	if w.team.Planning() {
 		return part, stop, nil
 	}
 	const words = 3
@@ -30,9 +32,10 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 		theirs := all[r*words:]
 		loss += theirs[0]
 		stopped = stopped || theirs[1] != 0
-		if theirs[2] != all[2] {
-			return 0, false, fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker 0: "+
-				"the machines do not compute alike: set WEFT_SIMD to one level on all of them", epoch, r)
+		first := w.mesh.Rank(mesh.Place{Stage: w.mesh.Place(r).Stage})
+		if theirs[2] != all[first*words+2] {
+			return 0, false, &Common{Err: fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker %d: "+
+				"the machines do not compute alike: set WEFT_SIMD to one level on all of them", epoch, r, first)}
 		}
 	}
 	return loss, stopped, nil
@@ -52,53 +55,23 @@ func (w *worker) goOn(ctx context.Context, part *tensor.Matrix) error {
 	}
 	switch {
 	case counts[0] > 0:
-		return &Common{context.Canceled}
+		return &Common{Err: context.Canceled}
 	case counts[1] > 0:
-		return &Common{errors.New("the weights give values that are not finite on this graph; " +
+		return &Common{Err: errors.New("the weights give values that are not finite on this graph; " +
 			"were they trained on such features, with the same --normalize-features?")}
 	}
 	return nil
 }
 
 // Common is an error that all workers come to at the same point of their work. Their connection is still whole.
-type Common struct{ error }
-
-// Unwrap is the error itself.
-func (c *Common) Unwrap() error { return c.error }
-
-// errElsewhere is what the other workers end with where a step of worker 0 alone has failed.
-var errElsewhere = errors.New("worker 0 has failed")
+type Common = launch.Common
 
 // outcome ends a step that worker 0 makes by itself, with err.
-func (w *worker) outcome(err error) error {
-	state := []byte{0}
-	if err != nil {
-		state[0] = 1
-	}
-	if broken := w.comm.Broadcast(comm.Setup, state, 0); broken != nil {
-		return broken
-	}
-	switch {
-	case state[0] == 0:
-		return nil
-	case err == nil:
-		err = errElsewhere
-	}
-	return &Common{err}
-}
+func (w *worker) outcome(err error) error { return launch.Ranks{Comm: w.comm}.Together(err) }
 
 // onFirst runs f on worker 0 while the others wait for it, however long it takes. An error of f ends the run
 // on all.
-func (w *worker) onFirst(f func() error) error {
-	if w.comm == nil {
-		return f()
-	}
-	failed, err := w.comm.OnFirst(f)
-	if err != nil {
-		return err
-	}
-	return w.outcome(failed)
-}
+func (w *worker) onFirst(f func() error) error { return launch.Ranks{Comm: w.comm}.OnFirst(f) }
 
 // hash is a checksum of the parameters.
 func (w *worker) hash() (h uint32) {
@@ -117,13 +90,10 @@ type traffic struct {
 }
 
 func (w *worker) traffic() (t traffic) {
-	if w.comm == nil {
-		return t
-	}
 	for k := range comm.Kinds {
 		t.sent[k] = w.comm.Sent(k)
 	}
-	t.waited = w.graph.Waited() + w.reducer.waited
+	t.waited = w.engine.Waited()
 	return t
 }
 
@@ -164,12 +134,9 @@ func (w *worker) report(r *Result, pass traffic) error {
 	for _, t := range c.kinds() {
 		row = append(row, float64(t.Bytes), float64(t.Messages))
 	}
-	all := row
-	if w.comm != nil {
-		var err error
-		if all, err = comm.Gather(w.comm, comm.Setup, row...); err != nil {
-			return err
-		}
+	all, err := comm.Gather(w.comm, comm.Setup, row...)
+	if err != nil {
+		return err
 	}
 	for ; len(all) > 0; all = all[len(row):] {
 		r.PeakTensorBytes = append(r.PeakTensorBytes, int64(all[0]))

@@ -22,12 +22,19 @@ const orderedBytes = 4 << 20
 // inOrder passes all workers' rows of a value to use on worker 0 (use is not called on others), in the order of their vertices. All
 // workers must call it.
 func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
-	vertices := w.rows.Total
+	vertices := w.share.Whole.Vertices
 	step := max(1, orderedBytes/4/max(1, m.Cols))
 	rows := Rows{Vertices: vertices, Columns: m.Cols}
-	if w.comm == nil {
+	if w.comm.Size() == 1 {
 		rows.Each = func(yield func([]float32) bool) { yield(m.Floats()) }
 		return use(rows)
+	}
+	ids := w.engine.Vertices()
+	if ids == nil { // all: their places are their ids
+		ids = make([]int32, vertices)
+		for v := range ids {
+			ids[v] = w.share.Values.ID(v)
+		}
 	}
 	var room []float32
 	if w.first() {
@@ -37,7 +44,7 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 	pass := func() ([]float32, error) {
 		lo := next
 		next = min(lo+step, vertices)
-		return w.piece(m, lo, next, room)
+		return w.piece(m, ids, lo, next, room)
 	}
 	var failed error
 	if w.first() {
@@ -62,9 +69,8 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 	return w.outcome(err)
 }
 
-// piece sends this worker's rows of the vertices lo … hi−1 to worker 0, which puts all workers' into room, in order.
-func (w *worker) piece(m *tensor.Matrix, lo, hi int, room []float32) ([]float32, error) {
-	ids := w.share.IDs
+// piece sends this worker's rows, which are of the vertices ids, of the vertices lo … hi−1 to worker 0, which puts all workers' into room, in order.
+func (w *worker) piece(m *tensor.Matrix, ids []int32, lo, hi int, room []float32) ([]float32, error) {
 	from, _ := slices.BinarySearch(ids, int32(lo))
 	to, _ := slices.BinarySearch(ids, int32(hi))
 	k := w.comm.Size()

@@ -16,8 +16,10 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/optim"
+	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/tensor"
+	"weft/train/engine"
 )
 
 // Job is one training of a model on a graph.
@@ -47,6 +49,10 @@ type Job struct {
 	// Model describes a model of the caller's own in place of the one that Options name; nil: not. Its first
 	// block takes the graph's features, its last gives a logit for each class.
 	Model func(features, classes int) []gnn.BlockSpec
+	// Mesh takes the place of the one that Options describe; its zero value does not.
+	Mesh mesh.Mesh
+	// Engine makes a worker's engine in place of the one that belongs to the mesh; nil: not.
+	Engine func(engine.Config) (engine.Engine, error)
 
 	// Watch makes the kernel calls of each worker of this process, as kernel.Team's does; nil: they are just made.
 	Watch func(c kernel.Call, run func())
@@ -125,7 +131,7 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 // work is what each worker does.
 func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share) (r *Result, err error) {
 	o := &j.Options
-	w, err := newWorker(team, c, share, j, share.Whole.Classes)
+	w, err := newWorker(team, c, share, j, share.Whole.Classes, true)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +152,6 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 	}
 	var pass traffic
 	for epoch := 1; epoch <= o.Epochs; epoch++ {
-		w.graph.BeginEpoch(epoch)
 		start, before := time.Now(), w.traffic()
 		loss, interrupted, err := w.trainEpoch(epoch, ctx.Err() != nil)
 		if err != nil {
@@ -182,14 +187,14 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		}
 	}
 	if best.epoch == 0 {
-		return nil, &Common{r.Diverged}
+		return nil, &Common{Err: r.Diverged}
 	}
 	w.params.Restore(&best.weights)
 	r.BestEpoch, r.Train, r.Val, r.Test, r.ValLoss = best.epoch, best.scores.train, best.scores.val, best.scores.test, best.scores.valLoss
 	w.optimizer.Release()
 	team.Memory.Drain() // before weights and predictions are copied for the caller
-	if w.first() {
-		r.Weights = w.params.State()
+	if r.Weights, err = w.weights(); err != nil {
+		return nil, err
 	}
 	err = w.onFirst(func() error {
 		if j.OnWeights == nil {
@@ -224,7 +229,7 @@ func orKeep(take func(Rows) error, kept *[]float32, columns *int) func(Rows) err
 }
 
 // first reports whether this is worker 0.
-func (w *worker) first() bool { return w.comm == nil || w.comm.Rank() == 0 }
+func (w *worker) first() bool { return w.comm.Rank() == 0 }
 
 // best remembers the best epoch so far.
 type best struct {
@@ -278,10 +283,11 @@ func (b *best) exhausted(epoch int) bool { return b.patience > 0 && epoch-b.sinc
 // trainEpoch makes one step on the whole graph and returns the training loss before it, and whether any
 // worker is to stop.
 func (w *worker) trainEpoch(epoch int, stop bool) (loss float64, stopped bool, err error) {
-	loss, err = w.gradients(epoch)
+	loss, err = w.engine.Train(epoch)
 	if err != nil {
 		return 0, false, err
 	}
+	w.params.Commit()
 	w.optimizer.Step(optim.Schedule(w.o.Schedule, epoch, w.o.Epochs))
 	w.params.ZeroGrad()
 	return w.agree(epoch, loss, stop)

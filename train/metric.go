@@ -12,7 +12,7 @@ import (
 	"weft/partition"
 )
 
-// metric measures logits (rows × classes) on some of a worker's rows, together with the other workers' (c nil: there are none). It
+// metric measures logits (rows × classes) on some of a worker's rows, together with the other workers'. It
 // has the same bits on all of them. No vertices give NaN.
 type metric func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error)
 
@@ -55,12 +55,7 @@ func chooseMetric(asked string, whole *partition.Whole, l *graph.Labels) (string
 }
 
 // sum replaces counts by their sums over all workers.
-func sum(c *comm.Comm, counts []float64) error {
-	if c == nil {
-		return nil
-	}
-	return c.SumDoubles(comm.Statistics, counts)
-}
+func sum(c *comm.Comm, counts []float64) error { return c.SumDoubles(comm.Statistics, counts) }
 
 // accuracy is the share of vertices whose largest logit is that of their class; the first of equal logits counts.
 func accuracy(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
@@ -148,10 +143,6 @@ func inOrder(negative, positive []float64) (pairs float64) {
 
 // eachBlock calls f, on every worker, with the values of each worker, some at a time.
 func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
-	if c == nil {
-		f(mine)
-		return nil
-	}
 	lengths, err := comm.Gather(c, comm.Statistics, int64(len(mine)))
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"weft/comm"
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/partition"
@@ -23,7 +24,7 @@ func everyVertex(n int) []int64 {
 // alone is a metric on one worker.
 func alone(m metric) func(logits []float32, l *graph.Labels, vertices []int64) float64 {
 	return func(logits []float32, l *graph.Labels, vertices []int64) float64 {
-		x, err := m(logits, l, vertices, nil)
+		x, err := m(logits, l, vertices, comm.Alone())
 		if err != nil {
 			panic(err)
 		}
@@ -123,7 +124,7 @@ func TestAreaIsAProbability(t *testing.T) {
 			}
 		}
 		area := func(sign float64) float64 {
-			a, err := areaUnder(nil, n, func(i int) (float64, bool) { return sign * score[i], positive[i] })
+			a, err := areaUnder(comm.Alone(), n, func(i int) (float64, bool) { return sign * score[i], positive[i] })
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -32,7 +32,7 @@ const OneClass = "all labels of the graph are one class, so there is nothing to 
 // is ever touched. Where scratch that makes sums faster passes the memory limit, neither the plan nor a later
 // run takes it.
 func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
-	n, err := j.Options.Workers()
+	grid, err := j.mesh()
 	if err != nil {
 		return p, err
 	}
@@ -49,7 +49,7 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 			*list = all
 		}
 	}
-	if n > 1 && err == nil {
+	if grid.Workers() > 1 && err == nil {
 		p.Lines = append(p.Lines, haloLine(p.HaloBytes))
 	}
 	return p, err
@@ -57,8 +57,8 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 
 // planOwn plans for the workers of this process.
 func (j *Job) planOwn(ctx context.Context) (p Plan, err error) {
-	err = j.eachShare(ctx, func(share *partition.Share) error {
-		one, err := j.plan(share)
+	err = j.eachShare(ctx, func(rank int, share *partition.Share) error {
+		one, err := j.plan(rank, share)
 		if err != nil {
 			return err
 		}
@@ -93,16 +93,17 @@ func haloLine(bytes []int64) string {
 		float64(sum)/1e6, float64(slices.Max(bytes))/1e6)
 }
 
-func (j *Job) plan(share *partition.Share) (p Plan, err error) {
+func (j *Job) plan(rank int, share *partition.Share) (p Plan, err error) {
+	grid, err := j.mesh()
+	if err != nil {
+		return p, err
+	}
 	mem := tensor.NewMeter()
 	defer mem.Close()
-	var c *comm.Comm
-	if n := len(share.Starts) - 1; n > 0 {
-		c = comm.New(comm.Plan(share.P, n), 0)
-	}
+	c := comm.New(comm.Plan(rank, grid.Workers()), 0)
 	team := kernel.NewPlan(mem)
 	team.Uncut = j.uncut
-	w, err := newWorker(team, c, share, j, share.Whole.Classes)
+	w, err := newWorker(team, c, share, j, share.Whole.Classes, true)
 	if err != nil {
 		return p, err
 	}
@@ -123,11 +124,7 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 		}
 		sent = w.traffic().since(before).communication().Halo.Bytes
 	}
-	o := &j.Options
-	n, err := o.Workers()
-	if err != nil {
-		return p, err
-	}
+	o, n := &j.Options, grid.Workers()
 	workers := "one worker"
 	if n > 1 {
 		workers = fmt.Sprintf("%d workers", n)
@@ -142,20 +139,20 @@ func (j *Job) plan(share *partition.Share) (p Plan, err error) {
 	p.PeakTensorBytes, p.GraphBytes, p.HaloBytes = []int64{mem.Peak()}, []int64{mem.Live(tensor.Graph)}, []int64{sent}
 	p.Lines = append(p.Lines, fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", o.Model, o.Layers,
 		w.params.Count(), workers, threads, kernel.SIMD()))
-	p.Lines = append(p.Lines, w.graph.Explain()...)
+	p.Lines = append(p.Lines, w.engine.Explain()...)
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Lines = append(p.Lines, fmt.Sprintf("%-12s %8.1f MB at the peak", k, float64(mem.PeakOf(k))/1e6))
 	}
 	if o.NormalizeFeatures == "row" {
-		if warning := doubtfulSums(&share.Graph.Features, share.Graph.Vertices()); warning != "" {
+		if warning := doubtfulSums(&share.Values.Features, share.Values.Rows); warning != "" {
 			p.Warnings = append(p.Warnings, warning)
 		}
 	}
-	if share.Graph.Relation.Weights != nil && !j.usesEdgeWeights() {
+	if share.Edges.Relations[0].In.Weights != nil && !j.usesEdgeWeights() {
 		p.Warnings = append(p.Warnings, "the graph has edge weights, which "+o.Model+" does not use")
 	}
-	labels := &share.Graph.Labels
-	if whole := len(share.Starts) == 0; whole && labels.OneClass() || share.Whole.Classes == 1 && !labels.MultiLabel() {
+	labels := &share.Values.Labels
+	if whole := grid.Partitions == 1; whole && labels.OneClass() || share.Whole.Classes == 1 && !labels.MultiLabel() {
 		p.Warnings = append(p.Warnings, OneClass)
 	}
 	return p, nil
@@ -169,7 +166,7 @@ func doubtfulSums(f *graph.Features, vertices int) string {
 	negative, fraction, ones, others := float32(0), float32(0), 0, 0
 	for v := 0; v < vertices; v += 1 + vertices/rows {
 		sum, zero := 0.0, true
-		for _, x := range rowOf(f, v) {
+		for _, x := range f.Row(v) {
 			sum, zero = sum+float64(x), zero && x == 0
 			if x < 0 {
 				negative = x

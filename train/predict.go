@@ -44,7 +44,7 @@ func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, shar
 	if _, n := j.Options.model().Widths(weights); n > 0 && j.Model == nil {
 		p.Classes = n
 	}
-	w, err := newWorker(team, c, share, j, p.Classes)
+	w, err := newWorker(team, c, share, j, p.Classes, false)
 	if err != nil {
 		return nil, err
 	}

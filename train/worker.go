@@ -15,26 +15,23 @@ import (
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
+	"weft/train/engine"
 )
 
-// worker is one worker's share of a run: its rows of the graph and the model in its memory.
+// worker is one worker's share of a run: its engine, and what it learns from.
 type worker struct {
 	team      *kernel.Team
-	comm      *comm.Comm  // nil with one worker
-	groups    mesh.Groups // with several workers
+	comm      *comm.Comm // all workers
+	mesh      mesh.Mesh
+	groups    mesh.Groups
 	share     *partition.Share
-	g         *graph.Graph // the share's rows
 	o         *Options
-	graph     *sar.Graph
-	rows      *autograd.RowSet
-	features  *tensor.Matrix   // rows × F, or nil
-	sparse    *autograd.Sparse // or nil
+	engine    engine.Engine
 	params    *nn.Params
-	model     *gnn.Model
 	optimizer *optim.Optimizer
-	reducer   *reducer // nil with one worker
 	metric    string
 
+	labels           graph.Labels // of the vertices whose logits come here
 	targets          nn.Targets
 	train, val, test vertexSet
 }
@@ -46,36 +43,42 @@ type vertexSet struct {
 	total int            // how many vertices all workers' lists have
 }
 
-// newWorker copies features and structure into the team's memory and builds the model. With several workers
-// all must call it.
-func newWorker(team *kernel.Team, c *comm.Comm, share *partition.Share, j *Job, classes int) (w *worker, err error) {
+// newWorker makes the engine of one of the workers that c connects, who call it together.
+func newWorker(team *kernel.Team, c *comm.Comm, share *partition.Share, j *Job, classes int, training bool) (*worker, error) {
 	o := &j.Options
 	if err := checkWhole(&share.Whole, classes); err != nil {
 		return nil, err
 	}
-	w = &worker{team: team, comm: c, share: share, g: share.Graph, o: o}
-	w.loadFeatures()
-	if len(share.Starts) > 0 {
-		grid, err := o.Mesh()
-		if err != nil {
-			return nil, err
-		}
-		w.groups = grid.Join(c)
-		w.graph, err = sar.NewPartition(team, w.groups.Halo, share, sar.Options{Prefetch: o.Prefetch, KeepHalo: o.KeepHalo})
-		if err != nil {
-			return nil, err
-		}
-	} else {
-		w.graph = sar.NewWhole(team, &w.g.Relation, w.g.Unload)
+	grid, err := j.mesh()
+	if err != nil {
+		return nil, err
 	}
-	w.rows = w.graph.Rows()
-	w.params = nn.NewParams(team, o.Seed)
+	w := &worker{team: team, comm: c, mesh: grid, groups: grid.Join(c), share: share, o: o}
 	blocks, err := j.blocks(share.Whole.FeatureColumns, classes)
 	if err != nil {
 		return nil, err
 	}
-	w.model = gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: w.params, Propagators: w.graph.Propagator})
-	return w, nil
+	w.engine, err = j.engine(engine.Config{
+		Team: team, Mesh: grid, Groups: w.groups, Share: share, Blocks: blocks, Loss: w.loss, Seed: o.Seed,
+		NormalizeRows: o.NormalizeFeatures == "row", VaryingInput: o.InputDropout > 0, Training: training,
+	})
+	if err != nil {
+		return nil, err
+	}
+	w.params = w.engine.Params()
+	return w, w.allowOthers()
+}
+
+// engine is the job's own, or that of its mesh.
+func (j *Job) engine(c engine.Config) (engine.Engine, error) {
+	if j.Engine != nil {
+		return j.Engine(c)
+	}
+	g, err := sar.New(c.Team, c.Groups.Halo, c.Share, sar.Options{Prefetch: j.Options.Prefetch, KeepHalo: j.Options.KeepHalo})
+	if err != nil {
+		return nil, err
+	}
+	return engine.NewWhole(c, g), nil
 }
 
 // blocks are those of the job's model.
@@ -108,11 +111,11 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 	if err := o.checkSplit(&whole); err != nil {
 		return err
 	}
-	mesh, err := o.Mesh()
+	grid, err := o.Mesh()
 	if err != nil {
 		return err
 	}
-	if mesh.Partitions > whole.Vertices {
+	if grid.Partitions > whole.Vertices {
 		return refusal.Errorf("--parallel %s: the graph has only %d vertices to divide", o.Parallel, whole.Vertices)
 	}
 	_, err = chooseMetric(o.Metric, &whole, &g.Labels)
@@ -141,103 +144,40 @@ func (o *Options) model() gnn.Spec {
 	}
 }
 
-// prepareTraining adds what training needs besides the model: labels, splits, the metric and the optimizer's
+// prepareTraining adds what training needs besides the engine: labels, splits, the metric and the optimizer's
 // state.
 func (w *worker) prepareTraining() (err error) {
 	if err := w.loadTargets(); err != nil {
 		return err
 	}
-	if w.metric, err = chooseMetric(w.o.Metric, &w.share.Whole, &w.g.Labels); err != nil {
+	if w.metric, err = chooseMetric(w.o.Metric, &w.share.Whole, &w.labels); err != nil {
 		return err
 	}
 	w.optimizer, err = optim.New(optim.Settings{
 		Name: w.o.Optimizer, Rate: w.o.LR, WeightDecay: w.o.WeightDecay,
-		DecayFirstLayerOnly: w.o.DecayFirstLayerOnly, Clip: w.o.Clip,
+		DecayFirstLayerOnly: w.o.DecayFirstLayerOnly, Clip: w.o.Clip, Squares: w.squares,
 	}, w.team, w.params.List)
-	if len(w.share.Starts) > 0 {
-		w.reducer = newReducer(w.team, w.groups.Replicas, w.params.List)
-	}
 	return err
-}
-
-func (w *worker) loadFeatures() {
-	f, n, mem := &w.g.Features, w.g.Vertices(), w.team.Memory
-	scale := func(int) float32 { return 1 }
-	if w.o.NormalizeFeatures == "row" {
-		scale = func(v int) float32 {
-			sum := 0.0
-			for _, x := range rowOf(f, v) {
-				sum += float64(x)
-			}
-			if s := float32(1 / sum); !math.IsInf(float64(s), 0) {
-				return s
-			}
-			return 1 // a row without a sum stays as it is
-		}
-	}
-	if !f.Sparse() {
-		w.features = mem.New(tensor.Features, n, f.Columns)
-		w.fillRows(w.features.Floats, scale)
-		return
-	}
-	a := &kernel.CSR{
-		Rows: n, Cols: f.Columns, Indptr: mem.NewElement(tensor.Features, tensor.Int64, 1, n+1),
-		Indices: mem.NewElement(tensor.Features, tensor.Int32, 1, len(f.Indices)), Values: mem.New(tensor.Features, 1, len(f.Data)),
-	}
-	if !w.team.Planning() {
-		copy(a.Indptr.Int64s(), f.Indptr)
-		copy(a.Indices.Int32s(), f.Indices)
-	}
-	w.fillRows(a.Values.Floats, scale)
-	w.sparse = &autograd.Sparse{Rows: a, Columns: w.team.Transpose(a, tensor.Features)}
-}
-
-// unloadEvery is how many values are copied from a mapped file before its pages are given back.
-const unloadEvery = 16 << 20
-
-// fillRows copies the stored feature values, each row times its scale.
-func (w *worker) fillRows(to func() []float32, scale func(v int) float32) {
-	if w.team.Planning() {
-		return
-	}
-	values, at, kept := to(), 0, 0
-	for v := range w.g.Vertices() {
-		s := scale(v)
-		if at-kept > unloadEvery {
-			w.g.Unload()
-			kept = at
-		}
-		for _, x := range rowOf(&w.g.Features, v) {
-			values[at] = s * x
-			at++
-		}
-	}
-}
-
-// rowOf is the stored values of a vertex's features.
-func rowOf(f *graph.Features, v int) []float32 {
-	if f.Sparse() {
-		return f.Data[f.Indptr[v]:f.Indptr[v+1]]
-	}
-	return f.Dense[v*f.Columns : (v+1)*f.Columns]
 }
 
 func (w *worker) loadTargets() error {
 	if err := w.o.checkSplit(&w.share.Whole); err != nil {
 		return err
 	}
-	all, s := &w.share.Whole.Splits[w.o.Split], &w.g.Splits[w.o.Split]
+	labels, splits := w.share.Values.Targets(w.engine.Vertices())
+	w.labels = labels
+	all, s := &w.share.Whole.Splits[w.o.Split], &splits[w.o.Split]
 	w.train, w.val, w.test = w.vertexSet(s.Train, all.Train), w.vertexSet(s.Val, all.Val), w.vertexSet(s.Test, all.Test)
-	l, mem := &w.g.Labels, w.team.Memory
+	l, mem := &w.labels, w.team.Memory
 	w.targets.Classes = l.Classes
 	if l.MultiLabel() {
-		w.targets.Multi = mem.New(tensor.Buffers, w.g.Vertices(), l.Classes)
+		w.targets.Multi = mem.New(tensor.Buffers, len(l.Multi)/l.Classes, l.Classes)
 		if !w.team.Planning() {
 			copy(w.targets.Multi.Floats(), l.Multi)
 		}
 		return nil
 	}
-	w.targets.Class = mem.NewElement(tensor.Buffers, tensor.Int32, 1, w.g.Vertices())
+	w.targets.Class = mem.NewElement(tensor.Buffers, tensor.Int32, 1, len(l.Class))
 	if !w.team.Planning() {
 		for v, c := range l.Class {
 			w.targets.Class.Int32s()[v] = int32(c)
@@ -256,33 +196,9 @@ func (w *worker) vertexSet(ids []int64, total int) vertexSet {
 	return s
 }
 
-// input puts the features on a tape.
-func (w *worker) input(t *autograd.Tape) *autograd.Var {
-	switch {
-	case w.sparse != nil:
-		return t.SparseConstant(w.sparse, w.rows)
-	case w.o.InputDropout == 0:
-		return t.Fixed(w.features, w.rows)
-	}
-	return t.Constant(w.features, w.rows)
-}
-
-// gradients runs the training pass of an epoch: it adds to the parameters' gradients, of all workers
-// together, and returns this worker's part of the loss.
-func (w *worker) gradients(epoch int) (float64, error) {
-	t := autograd.NewTrainingTape(w.team, autograd.Random{Seed: w.o.Seed, Epoch: epoch})
-	if w.reducer != nil {
-		w.reducer.begin()
-		defer w.reducer.abandon()
-		t.Ledger = autograd.NewLedger(w.reducer.add)
-	}
-	logits := w.model.Logits(w.input(t))
-	loss, g := nn.Loss(logits, w.targets, w.train.rows, w.train.total, true)
-	t.Backward(autograd.Root{Var: logits, Grad: g})
-	if w.reducer != nil {
-		return loss, w.reducer.finish()
-	}
-	return loss, nil
+// loss is this worker's part of the training loss, and its gradient.
+func (w *worker) loss(logits *autograd.Var) (float64, *tensor.Matrix) {
+	return nn.Loss(logits, w.targets, w.train.rows, w.train.total, true)
 }
 
 // scores are the metric on each part of the split, and the validation loss: NaN where there are no such
@@ -294,26 +210,27 @@ type scores struct {
 
 // evaluate measures the model as it is, without dropout. All workers come to the same scores.
 func (w *worker) evaluate() (s scores, err error) {
-	t := autograd.NewTape(w.team)
-	logits := w.model.Logits(w.input(t))
+	logits := w.engine.Infer(0)
 	defer logits.Drop()
 	loss, _ := nn.Loss(logits, w.targets, w.val.rows, w.val.total, false)
 	if w.team.Planning() {
 		return s, nil
 	}
-	weights, infinite := w.params.Finite(), 0.0
-	if !tensor.Finite(logits.Value().Floats()) {
-		infinite = 1
+	sums := []float64{loss, 0, 0} // and how many workers have weights, and logits, that are not finite
+	if !w.params.Finite() {
+		sums[1] = 1
 	}
-	sums := []float64{loss, infinite}
+	if !tensor.Finite(logits.Value().Floats()) {
+		sums[2] = 1
+	}
 	if err := sum(w.comm, sums); err != nil {
 		return s, err
 	}
 	nan := math.NaN()
 	switch {
-	case !weights: // which are the same on all workers
-		return scores{nan, nan, nan, nan, "the weights are not finite"}, nil
 	case sums[1] > 0:
+		return scores{nan, nan, nan, nan, "the weights are not finite"}, nil
+	case sums[2] > 0:
 		return scores{nan, nan, nan, nan, "the logits are not finite"}, nil
 	}
 	s.valLoss = sums[0]
@@ -324,7 +241,7 @@ func (w *worker) evaluate() (s scores, err error) {
 		to  *float64
 		set vertexSet
 	}{{&s.train, w.train}, {&s.val, w.val}, {&s.test, w.test}} {
-		if *part.to, err = metrics[w.metric](logits.Value().Floats(), &w.g.Labels, part.set.ids, w.comm); err != nil {
+		if *part.to, err = metrics[w.metric](logits.Value().Floats(), &w.labels, part.set.ids, w.comm); err != nil {
 			return s, err
 		}
 	}
@@ -334,21 +251,18 @@ func (w *worker) evaluate() (s scores, err error) {
 // eachLogits passes on the logits of all vertices, in the graph's order, unless goOn, which is given this
 // worker's, fails.
 func (w *worker) eachLogits(goOn func(*tensor.Matrix) error, use func(Rows) error) error {
-	t := autograd.NewTape(w.team)
-	z := w.model.Logits(w.input(t))
-	defer z.Drop()
-	if err := goOn(z.Value()); err != nil {
-		return err
-	}
-	return w.inOrder(z.Value(), use)
+	return w.eachRow(w.engine.Infer(0), goOn, use)
 }
 
-// eachEmbedding is eachLogits for the input of the last layer. A model of one layer has its features there.
+// eachEmbedding is eachLogits for the input of the last block. A model of one layer has its features there.
 func (w *worker) eachEmbedding(goOn func(*tensor.Matrix) error, use func(Rows) error) error {
-	t := autograd.NewTape(w.team)
-	h := w.model.Hidden(w.input(t))
-	d := autograd.Dense(h)
-	defer h.Drop()
+	return w.eachRow(w.engine.Infer(1), goOn, use)
+}
+
+// eachRow passes on the rows of a result, which it drops.
+func (w *worker) eachRow(v *autograd.Var, goOn func(*tensor.Matrix) error, use func(Rows) error) error {
+	defer v.Drop()
+	d := autograd.Dense(v)
 	defer d.Drop()
 	if err := goOn(d.Value()); err != nil {
 		return err

@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"weft/comm"
 	"weft/internal/cores"
+	"weft/internal/launch"
 	"weft/kernel"
-	"weft/parallel/sar"
+	"weft/parallel/exchange"
+	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -54,16 +55,19 @@ func (o *Options) Assignment(k int) partition.Options {
 }
 
 // eachShare calls use with the share of every worker of this process, one after the other.
-func (j *Job) eachShare(ctx context.Context, use func(*partition.Share) error) error {
+func (j *Job) eachShare(ctx context.Context, use func(rank int, share *partition.Share) error) error {
 	n, open, err := j.shares(ctx)
 	if err != nil {
 		return err
 	}
-	if c := j.peers(); c != nil {
-		return open(c.Rank(), use)
+	one := func(rank int) error {
+		return open(rank, func(share *partition.Share) error { return use(rank, share) })
 	}
-	for p := range n {
-		if err := open(p, use); err != nil {
+	if c := j.peers(); c != nil {
+		return one(c.Rank())
+	}
+	for rank := range n {
+		if err := one(rank); err != nil {
 			return err
 		}
 	}
@@ -78,45 +82,24 @@ func (j *Job) eachWorker(ctx context.Context, work func(*kernel.Team, *comm.Comm
 		return err
 	}
 	one := func(p int, c *comm.Comm, mem *tensor.Meter) error {
-		err := open(p, func(s *partition.Share) error {
+		return open(p, func(s *partition.Share) error {
 			team := kernel.NewTeam(j.threads(), mem)
 			team.Uncut, team.Watch = j.uncut, j.Watch
 			return work(team, c, s)
 		})
-		if c != nil {
-			breakOff(c, err)
-		}
-		return err
 	}
-	if c := j.peers(); n == 1 || c != nil {
+	if c := cmp.Or(j.peers(), comm.Alone()); n == 1 || c.Size() > 1 {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		p := 0
-		if c != nil {
-			p = c.Rank()
-		}
-		return one(p, c, mem)
+		ranks := launch.Ranks{Comm: c}
+		return ranks.Run(func() error { return one(ranks.Rank(), c, mem) })
 	}
-	ends, errs, memories := comm.InProcess(n), make([]error, n), make([]*tensor.Meter, n)
-	var all sync.WaitGroup
-	for p := range n {
+	memories := make([]*tensor.Meter, n)
+	for p := range memories {
 		memories[p] = tensor.NewMeter()
-		c := comm.New(ends[p], j.Options.CommTimeout)
-		all.Go(func() {
-			defer func() {
-				if fault := recover(); fault != nil { // it would end the program without a word to the user
-					errs[p] = fmt.Errorf("internal error on worker %d: %v", p, fault)
-					c.Abort(errs[p])
-				}
-			}()
-			errs[p] = one(p, c, memories[p])
-		})
+		defer memories[p].Close() // not before all are done: they copy from each other's memory
 	}
-	all.Wait()
-	for _, m := range memories { // not before all are done: they copy from each other's memory
-		m.Close()
-	}
-	return cause(errs)
+	return launch.Workers(n, j.Options.CommTimeout, func(c *comm.Comm) error { return one(c.Rank(), c, memories[c.Rank()]) })
 }
 
 // peers connects this process to others, nil where there are none: one process that a launcher started is
@@ -129,38 +112,29 @@ func (j *Job) peers() *comm.Comm {
 }
 
 // speaks reports whether the results of a worker are those of the job in this process.
-func (j *Job) speaks(c *comm.Comm) bool { return c == nil || c.Rank() == 0 || j.Comm != nil }
+func (j *Job) speaks(c *comm.Comm) bool { return c.Rank() == 0 || j.Comm != nil }
 
-// breakOff ends the connection of a worker that has failed, unless all have failed alike.
-func breakOff(c *comm.Comm, err error) {
-	if common := (*Common)(nil); err != nil && !errors.As(err, &common) {
-		c.Abort(err)
+// mesh is the job's own, or the one that the options describe.
+func (j *Job) mesh() (mesh.Mesh, error) {
+	if j.Mesh != (mesh.Mesh{}) {
+		return j.Mesh, nil
 	}
+	return j.Options.Mesh()
 }
 
-// cause is the error that the others follow from.
-func cause(errs []error) (first error) {
-	for _, err := range errs {
-		if err != nil && (first == nil || errors.Is(first, comm.ErrAborted) && !errors.Is(err, comm.ErrAborted)) {
-			first = err
-		}
-	}
-	return first
-}
-
-// shares checks the job. It returns the number of partitions, and a function that opens the share of one of
-// them for use, which reads its arrays and allocates tensors.
-func (j *Job) shares(ctx context.Context) (n int, open func(p int, use func(*partition.Share) error) error, err error) {
+// shares checks the job. It returns the number of workers, and a function that opens the share of one of them
+// for use, which reads its arrays and allocates tensors.
+func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*partition.Share) error) error, err error) {
 	if err := j.Options.Validate(); err != nil {
 		return 0, nil, err
 	}
-	mesh, err := j.Options.Mesh()
+	grid, err := j.mesh()
 	if err != nil {
 		return 0, nil, err
 	}
-	if mesh.Partitions == 1 {
-		share := &partition.Share{Graph: j.Graph, Whole: partition.WholeOf(j.Graph)}
-		return 1, func(_ int, use func(*partition.Share) error) error {
+	if grid.Partitions == 1 {
+		share := partition.All(j.Graph)
+		return grid.Workers(), func(_ int, use func(*partition.Share) error) error {
 			return guarded(share, func() error {
 				if err := j.Graph.CheckMade(); err != nil {
 					return err
@@ -169,12 +143,12 @@ func (j *Job) shares(ctx context.Context) (n int, open func(p int, use func(*par
 			})
 		}, nil
 	}
-	parts, err := j.parts(ctx, mesh.Partitions)
+	parts, err := j.parts(ctx, grid.Partitions)
 	if err != nil {
 		return 0, nil, err
 	}
-	return mesh.Partitions, func(p int, use func(*partition.Share) error) error {
-		share, err := parts.Open(p)
+	return grid.Workers(), func(rank int, use func(*partition.Share) error) error {
+		share, err := parts.Open(grid.Place(rank).Partition)
 		if err != nil {
 			return err
 		}
@@ -191,13 +165,13 @@ func guarded(share *partition.Share, f func() error) (err error) {
 		case nil:
 		case tensor.OutOfMemory:
 			err = fmt.Errorf("%w; see what the run needs with --explain", p)
-		case sar.Failure:
+		case exchange.Failure:
 			err = p.Err
 		default:
 			panic(p)
 		}
 	}()
-	return share.Graph.Guard(f)
+	return share.Guard(f)
 }
 
 // threads is the number of threads of a worker: the cores that the process may use are divided among the
@@ -207,6 +181,6 @@ func (j *Job) threads() int {
 	if o.Threads > 0 {
 		return o.Threads
 	}
-	all, _ := o.Workers() // of a job whose options are valid
-	return max(1, cores.Count()/cmp.Or(j.CoreSharers, j.LocalWorkers, all))
+	grid, _ := j.mesh() // of a job whose options are valid
+	return max(1, cores.Count()/cmp.Or(j.CoreSharers, j.LocalWorkers, grid.Workers()))
 }

@@ -47,7 +47,7 @@ func (p *place) shares(other *place) bool {
 
 // sharers is how many ranks, this one included, compete for the cores that this one may use.
 func (r ranks) sharers() (n int, err error) {
-	mine, all := ownPlace(), make([]place, r.comm.Size())
+	mine, all := ownPlace(), make([]place, r.Comm.Size())
 	for _, part := range []func(*place) []int64{
 		func(p *place) []int64 { return p.machine[:] },
 		func(p *place) []int64 { return p.cores[:] },
@@ -56,7 +56,7 @@ func (r ranks) sharers() (n int, err error) {
 		for k := range all {
 			parts[k] = comm.Bytes(part(&all[k]))
 		}
-		if err := r.comm.AllGather(comm.Setup, comm.Bytes(part(&mine)), parts); err != nil {
+		if err := r.Comm.AllGather(comm.Setup, comm.Bytes(part(&mine)), parts); err != nil {
 			return 0, err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"weft/comm"
+	"weft/internal/launch"
 )
 
 func TestShares(t *testing.T) {
@@ -45,7 +46,7 @@ func TestSharers(t *testing.T) {
 	answers := make(chan answer, len(ends))
 	for _, end := range ends {
 		go func() {
-			n, err := ranks{comm.New(end, time.Minute)}.sharers()
+			n, err := ranks{launch.Ranks{Comm: comm.New(end, time.Minute)}}.sharers()
 			answers <- answer{n, err}
 		}()
 	}

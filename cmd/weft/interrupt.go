@@ -2,16 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
-)
 
-// errInterrupted ends a command that a signal stopped.
-var errInterrupted = errors.New("interrupted")
+	"weft/internal/launch"
+)
 
 // interrupts hands the signals that end a process to the part of the program that can end in order. There is one, as signals
 // are the process's.
@@ -19,7 +17,7 @@ var interrupts struct {
 	watch    sync.Once
 	mu       sync.Mutex
 	attended func(os.Signal)       // nil: nothing has to be put in order
-	explain  func(os.Signal) error // the error of a process that a signal ends at once; nil: errInterrupted
+	explain  func(os.Signal) error // the error of a process that a signal ends at once; nil: launch.ErrInterrupted
 	parting  bool                  // the process is about to end in order
 }
 
@@ -44,7 +42,7 @@ func watchSignals() {
 					handle(s)
 					continue
 				}
-				err := errInterrupted
+				err := launch.ErrInterrupted
 				if explain != nil {
 					err = explain(s)
 				}
@@ -85,7 +83,7 @@ func untilSignal(parent context.Context, notice func(os.Signal), lastWords func(
 		switch {
 		case ctx.Err() == nil:
 			notice(s)
-			cancel(errInterrupted)
+			cancel(launch.ErrInterrupted)
 		case lastWords != nil && endsAtOnce(s):
 			speak := lastWords
 			lastWords = nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/internal/launch"
 	"weft/internal/refusal"
 )
 
@@ -57,7 +58,7 @@ func execute(root *cobra.Command, started *bool) (status int) {
 	if err == nil {
 		return exitDone
 	}
-	if errors.As(err, &spoken{}) {
+	if launch.Told(err) {
 		return statusOf(err, *started)
 	}
 	if rank, ok := root.ErrOrStderr().(*onlyErrors); ok {
@@ -70,7 +71,7 @@ func execute(root *cobra.Command, started *bool) (status int) {
 // statusOf is the exit status of an error; started says that a subcommand was running.
 func statusOf(err error, started bool) int {
 	switch {
-	case errors.Is(err, errInterrupted):
+	case errors.Is(err, launch.ErrInterrupted):
 		return exitInterrupted
 	case refusal.Is(err) || !started: // an error before a subcommand runs is about flags or arguments
 		return exitRefused

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"weft/internal/launch"
 	"weft/train"
 )
 
@@ -71,7 +72,7 @@ func TestSignalCancels(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-ctx.Done()
-		if got := <-told; got != s || !errors.Is(context.Cause(ctx), errInterrupted) {
+		if got := <-told; got != s || !errors.Is(context.Cause(ctx), launch.ErrInterrupted) {
 			t.Errorf("%v: told %v, cause %v", s, got, context.Cause(ctx))
 		}
 		stop()

@@ -10,6 +10,7 @@ import (
 	"weft/comm/mpi"
 	"weft/graph"
 	"weft/internal/datasets"
+	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/partition"
 	"weft/train"
@@ -20,8 +21,8 @@ import (
 func (r ranks) openJob(parent context.Context, dataset string, o train.Options, show io.Writer, admit func(store string) error,
 	check func(*graph.Graph) error,
 ) (job *train.Job, store string, err error) {
-	job = &train.Job{Dataset: dataset, Options: o, Comm: r.comm}
-	if r.comm != nil {
+	job = &train.Job{Dataset: dataset, Options: o, Comm: r.Comm}
+	if r.Comm != nil {
 		job.LocalWorkers = mpi.LocalRanks()
 		if job.CoreSharers, err = r.sharers(); err != nil {
 			return nil, "", err
@@ -35,7 +36,7 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 		job.Graph, store, err = openDataset(parent, dataset, show, admit)
 		return job, store, err
 	}
-	err = r.onFirst(func() error {
+	err = r.OnFirst(func() error {
 		store, err = resolve(parent, dataset, show)
 		if err == nil && admit != nil {
 			err = admit(store)
@@ -48,18 +49,18 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 	if err != nil || job.Graph != nil {
 		return job, store, err
 	}
-	if !r.first() {
+	if !r.First() {
 		store, err = resolve(parent, dataset, io.Discard)
 	}
 	var d partition.Description
 	if err == nil {
 		d, err = storedPartitions(store, workers, &o)
 	}
-	if err := r.together(err); err != nil {
+	if err := r.Together(err); err != nil {
 		return job, store, err
 	}
 	job.Parts = &train.Parts{Whole: d.Whole, Open: func(p int) (*partition.Share, error) { return partition.Open(store, d, p) }}
-	return job, store, r.agree(d.ID, func(rank int, _, _ string) error {
+	return job, store, r.Agree(d.ID, func(rank int, _, _ string) error {
 		return refusal.Errorf("%s: rank %d finds other partitions here than rank 0: all machines need the same store, "+
 			"on a shared file system or copied with its partitions", store, rank)
 	})
@@ -118,7 +119,7 @@ func preparePartition(parent context.Context, store string, job *train.Job, work
 		_, err = partition.Write(store, g, a)
 	}
 	if ctx.Err() != nil {
-		return errInterrupted
+		return launch.ErrInterrupted
 	}
 	return err
 }
@@ -137,7 +138,7 @@ func resolve(parent context.Context, name string, show io.Writer) (store string,
 	defer stop()
 	store, err = datasets.Resolve(ctx, name, func(line string) { fmt.Fprintln(show, printable(line)) })
 	if ctx.Err() != nil {
-		return "", errInterrupted
+		return "", launch.ErrInterrupted
 	}
 	return store, err
 }

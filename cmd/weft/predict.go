@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
 	"weft/train"
@@ -77,14 +78,7 @@ type request struct {
 
 func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
 	asked, weights, err := p.prepare(args)
-	r, err := connect(cmd, &asked.options, err)
-	if err != nil {
-		return err
-	}
-	if err := p.predict(cmd, r, &asked, weights); err != nil {
-		return err
-	}
-	return r.end()
+	return asRank(cmd, &asked.options, err, func(r ranks) error { return p.predict(cmd, r, &asked, weights) })
 }
 
 // prepare finds out what is asked, checks that its results can be written, and reads the weights.
@@ -177,14 +171,14 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	} else {
 		features = job.Parts.Whole.FeatureColumns
 	}
-	if err := r.together(checkWeights(asked, features, weights)); err != nil {
+	if err := r.Together(checkWeights(asked, features, weights)); err != nil {
 		return err
 	}
 	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
-		r.sayWaiting(s, "; "+p.out+" is not written")
+		r.sayWaiting(cmd.Context(), s, "; "+p.out+" is not written")
 		fmt.Fprintf(cmd.ErrOrStderr(), "weft: %s: stopping; interrupt again to stop at once\n", s)
 	}, func() {
-		if r.first() {
+		if r.First() {
 			fmt.Fprintln(os.Stderr, oneLine(p.notWritten()))
 		}
 	})
@@ -199,11 +193,11 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	case errors.Is(err, context.Canceled):
 		return r.part(p.notWritten())
 	case err != nil && strings.HasPrefix(err.Error(), "the weights "):
-		return r.partOrFail(fmt.Errorf("%s: %w", asked.weights, err))
+		return fmt.Errorf("%s: %w", asked.weights, err)
 	case err != nil:
-		return r.partOrFail(about(asked.graph, err))
+		return about(asked.graph, err)
 	}
-	if !r.first() {
+	if !r.First() {
 		return nil
 	}
 	show := cmd.OutOrStdout()
@@ -217,7 +211,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 
 // notWritten is the error of a prediction that a signal ended.
 func (p *predictCommand) notWritten() error {
-	return fmt.Errorf("%w; %s is not written", errInterrupted, p.out)
+	return fmt.Errorf("%w; %s is not written", launch.ErrInterrupted, p.out)
 }
 
 // checkWeights refuses weights that another program named otherwise, and weights for another number of features.

@@ -2,33 +2,43 @@ package main
 
 import (
 	"cmp"
-	"errors"
+	"context"
 	"fmt"
 	"io"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"weft/comm"
 	"weft/comm/mpi"
+	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/train"
 )
 
-// ranks is this process's place among those that an MPI launcher started. Rank 0 speaks for all.
-type ranks struct {
-	comm *comm.Comm // nil: this process is alone
+// ranks is this process's place among those that an MPI launcher started.
+type ranks struct{ launch.Ranks }
+
+// asRank does the work of a command as one of the processes that a launcher started, if there was one. err is what this rank has found
+// wrong with the request so far: where any rank has found something, all end without the work.
+func asRank(cmd *cobra.Command, o *train.Options, err error, work func(ranks) error) error {
+	r, err := connect(cmd, o, err)
+	if err == nil {
+		err = work(r)
+	}
+	if err != nil && r.Comm != nil {
+		partWithSignals()
+	}
+	return r.End(err, func(err error) { fmt.Fprintln(os.Stderr, oneLine(err)) })
 }
 
-// connect joins the processes that a launcher started with this one, if there was one. err is what this rank has found wrong with
-// the request so far: where any rank has found something, all end.
+// connect joins the other processes.
 func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 	if !mpi.Launched() {
 		alone := checkAlone(environmentNumber("SLURM_STEP_NUM_TASKS"), findSlurm().Connect)
-		return ranks{}, cmp.Or(spokenFor(environmentNumber("SLURM_PROCID"), alone), err)
+		return ranks{}, cmp.Or(launch.ToldByFirst(environmentNumber("SLURM_PROCID"), alone), err)
 	}
 	if mpi.Rank() > 0 {
 		cmd.SetOut(io.Discard)
@@ -48,17 +58,17 @@ func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 		stop()
 		said := cmp.Or(err, failed)
 		if refusal.Is(failed) { // on every rank
-			said = spokenFor(mpi.Rank(), said)
+			said = launch.ToldByFirst(mpi.Rank(), said)
 		}
 		return ranks{}, said
 	}
-	r := ranks{comm.New(t, timeout)}
-	explainSignals(r.explain)
+	r := ranks{launch.Ranks{Comm: comm.New(t, timeout)}}
+	explainSignals(r.Interrupted)
 	if err == nil && ctx.Err() != nil {
-		err = errInterrupted
+		err = launch.ErrInterrupted
 	}
 	stop()
-	if err := r.together(err); err != nil {
+	if err := r.Together(err); err != nil {
 		return r, err
 	}
 	return r, r.agreeOnProgram(o)
@@ -72,7 +82,7 @@ const joinsRanks = "ranks"
 // names no command is taken for one that does.
 func shareMistake(cmd *cobra.Command, err error) error {
 	if _, joins := cmd.Annotations[joinsRanks]; mpi.Launched() && (joins || !cmd.HasParent()) {
-		_, err = connect(cmd, nil, refusal.Errorf("%w", err))
+		return asRank(cmd, nil, refusal.Errorf("%w", err), nil)
 	}
 	return err
 }
@@ -111,74 +121,15 @@ type onlyErrors struct{ errors io.Writer }
 
 func (*onlyErrors) Write(p []byte) (int, error) { return len(p), nil }
 
-// spoken is an error that another rank prints.
-type spoken struct{ error }
-
-func (s spoken) Unwrap() error { return s.error }
-
-// spokenFor is err for a rank, of a fault that every rank finds.
-func spokenFor(rank int, err error) error {
-	if err == nil || rank == 0 {
-		return err
-	}
-	return spoken{err}
-}
-
-func (r ranks) first() bool { return r.rank() == 0 }
-
-func (r ranks) rank() int {
-	if r.comm == nil {
-		return 0
-	}
-	return r.comm.Rank()
-}
-
-// gather is every rank's text.
-func (r ranks) gather(mine string) ([]string, error) {
-	lengths, err := comm.Gather(r.comm, comm.Setup, int64(len(mine)))
-	if err != nil {
-		return nil, err
-	}
-	parts := make([][]byte, len(lengths))
-	for k := range parts {
-		parts[k] = make([]byte, lengths[k])
-	}
-	if err := r.comm.AllGather(comm.Setup, []byte(mine), parts); err != nil {
-		return nil, err
-	}
-	texts := make([]string, len(parts))
-	for k, part := range parts {
-		texts[k] = string(part)
-	}
-	return texts, nil
-}
-
-// agree refuses ranks of which one differs from rank 0 in something that has to be the same on all; differs is the error.
-func (r ranks) agree(mine string, differs func(rank int, theirs, first string) error) error {
-	if r.comm == nil {
-		return nil
-	}
-	all, err := r.gather(mine)
-	if err != nil {
-		return err
-	}
-	for k, theirs := range all {
-		if theirs != all[0] {
-			return r.part(differs(k, theirs, all[0]))
-		}
-	}
-	return nil
-}
-
 // agreeOnProgram refuses ranks that would not compute the same.
 func (r ranks) agreeOnProgram(o *train.Options) error {
-	err := r.agree(version, func(rank int, theirs, first string) error {
+	err := r.Agree(version, func(rank int, theirs, first string) error {
 		return refusal.Errorf("rank %d is weft %s and rank 0 weft %s: start the same program on all machines", rank, theirs, first)
 	})
 	if err != nil {
 		return err
 	}
-	err = r.agree(kernel.SIMD(), func(rank int, theirs, first string) error {
+	err = r.Agree(kernel.SIMD(), func(rank int, theirs, first string) error {
 		return refusal.Errorf("rank %d computes with %s and rank 0 with %s, which round differently: set WEFT_SIMD to the one that all machines have, for all ranks",
 			rank, theirs, first)
 	})
@@ -186,10 +137,10 @@ func (r ranks) agreeOnProgram(o *train.Options) error {
 		return err
 	}
 	settings, err := sharedSettings(*o)
-	if err := r.together(err); err != nil {
+	if err := r.Together(err); err != nil {
 		return err
 	}
-	return r.agree(settings, func(rank int, _, _ string) error {
+	return r.Agree(settings, func(rank int, _, _ string) error {
 		return refusal.Errorf("rank %d has other settings than rank 0: give all ranks the same flags and the same --config file", rank)
 	})
 }
@@ -201,123 +152,30 @@ func sharedSettings(o train.Options) (string, error) {
 	return string(text), err
 }
 
-// together ends a step that every rank makes by itself: where it failed on any, the command ends on all, with the error of the
-// lowest one.
-func (r ranks) together(err error) error {
-	if r.comm == nil {
-		return err
-	}
-	mine := ""
-	if err != nil {
-		mine = string([]byte{byte(statusOf(err, true))}) + err.Error()
-	}
-	all, failed := r.gather(mine)
-	if failed != nil {
-		return failed
-	}
-	for k, theirs := range all {
-		if theirs == "" {
-			continue
-		}
-		shared := errors.New(theirs[1:])
-		if k > 0 {
-			shared = fmt.Errorf("rank %d: %w", k, shared)
-		}
-		switch theirs[0] {
-		case exitRefused:
-			shared = refusal.Errorf("%w", shared)
-		case exitInterrupted:
-			shared = errInterrupted
-		}
-		return r.part(shared)
-	}
-	return nil
-}
-
-// part ends the command on all ranks with an error that all have come to. Rank 0 prints it before any of them ends: when the first
-// does, a launcher ends the others. MPI is not finalised, for which the ranks would need a launcher that is not ending them already.
+// part ends the command with an error that all ranks come to here.
 func (r ranks) part(err error) error {
-	if r.comm == nil {
+	if r.Comm == nil {
 		return err
 	}
 	partWithSignals()
-	if r.first() {
-		fmt.Fprintln(os.Stderr, oneLine(err))
-	}
-	if failed := r.comm.Barrier(comm.Setup); failed != nil {
-		return failed
-	}
-	return spoken{err}
+	return &launch.Common{Err: err}
 }
 
-// onFirst runs f on rank 0 while the others wait for it, however long it takes.
-func (r ranks) onFirst(f func() error) error {
-	if r.comm == nil {
-		return f()
-	}
-	failed, err := r.comm.OnFirst(f)
-	if err != nil {
-		return err
-	}
-	return r.together(failed)
-}
-
-// partOrFail ends the command with the error of a job: together where all ranks have come to it and can still reach each other.
-func (r ranks) partOrFail(err error) error {
-	if common := (*train.Common)(nil); errors.As(err, &common) {
-		return r.part(err)
-	}
-	if refusal.Is(err) {
-		return spokenFor(r.rank(), err) // what makes no sense makes none on any
-	}
-	return err
-}
-
-// end takes leave of the other ranks.
-func (r ranks) end() error {
-	if r.comm == nil {
-		return nil
-	}
-	return r.comm.Close()
-}
-
-// sayWaiting says what this rank waits for after a signal, once it waits for long: a launcher sends one to
-// all ranks when one of them has died, and leaves them a second or more. Where all live they go on, and wait
-// for moments only. until says what is not there before they have.
-func (r ranks) sayWaiting(s os.Signal, until string) {
-	if r.comm == nil {
-		return
-	}
-	const long, often = 250 * time.Millisecond, 50 * time.Millisecond
+// sayWaiting says what this rank waits for after a signal, once it waits for long, and with until what is not there before it has.
+func (r ranks) sayWaiting(ctx context.Context, s os.Signal, until string) {
 	go func() {
-		for ; ; time.Sleep(often) {
-			if what, lasted := r.comm.Waiting(); lasted >= long {
-				fmt.Fprintln(os.Stderr, oneLine(fmt.Errorf("%w%s", r.during(s, what, lasted), until)))
-				return
-			}
+		if err := r.AfterSignal(ctx, s); err != nil {
+			fmt.Fprintln(os.Stderr, oneLine(fmt.Errorf("%w%s", err, until)))
 		}
 	}()
 }
 
-// explain is the error of a rank that a signal ends at once.
-func (r ranks) explain(s os.Signal) error {
-	what, lasted := r.comm.Waiting()
-	if what == "" {
-		return fmt.Errorf("rank %d: %w", r.rank(), errInterrupted)
-	}
-	return r.during(s, what, lasted)
-}
-
-func (r ranks) during(s os.Signal, what string, lasted time.Duration) error {
-	return fmt.Errorf("rank %d: signal %q during %s, for %s", r.rank(), s, what, lasted.Round(time.Millisecond))
-}
-
 // largest is the largest of the ranks' numbers.
 func (r ranks) largest(n int64) (int64, error) {
-	if r.comm == nil {
+	if r.Comm == nil {
 		return n, nil
 	}
-	all, err := comm.Gather(r.comm, comm.Setup, n)
+	all, err := comm.Gather(r.Comm, comm.Setup, n)
 	if err != nil {
 		return 0, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"weft/graph"
+	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/nn"
 	"weft/train"
@@ -56,22 +57,15 @@ An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps t
 
 func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
 	options, err := t.settings.options()
-	r, err := connect(cmd, &options, err)
-	if err != nil {
-		return err
-	}
+	return asRank(cmd, &options, err, func(r ranks) error { return t.train(cmd, r, dataset, options) })
+}
+
+func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, options train.Options) error {
 	warnUnused(cmd.ErrOrStderr(), &options)
 	show := cmd.OutOrStdout()
 	if t.json {
 		show = cmd.ErrOrStderr()
 	}
-	if err := t.train(cmd, r, dataset, options, show); err != nil {
-		return err
-	}
-	return r.end()
-}
-
-func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, options train.Options, show io.Writer) error {
 	job, store, err := r.openJob(cmd.Context(), dataset, options, show, nil, options.CheckGraph)
 	if err != nil {
 		return err
@@ -80,7 +74,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 		defer job.Graph.Close()
 	}
 	plan, err := job.Plan(cmd.Context())
-	if err := r.together(about(dataset, err)); err != nil {
+	if err := r.Together(about(dataset, err)); err != nil {
 		return err
 	}
 	if t.explain {
@@ -88,7 +82,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 			return err
 		}
 	}
-	err = r.together(checkMemory(plan, options.MemoryLimit, machineMemory(), job.LocalWorkers))
+	err = r.Together(checkMemory(plan, options.MemoryLimit, machineMemory(), job.LocalWorkers))
 	if err != nil || t.explain {
 		return err
 	}
@@ -99,11 +93,11 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	ctx, stop := r.untilSignal(cmd.Context(), &made, store, progress) // here, as no signal may end a process that has begun a folder
 	defer stop()
 	var dir *train.RunDir
-	if r.first() {
+	if r.First() {
 		dir, err = train.NewRunDir(t.out, started, dataset, &options)
 		made.Store(dir)
 	}
-	if err := r.together(err); err != nil {
+	if err := r.Together(err); err != nil {
 		return err
 	}
 	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", dataset, eachWorker(plan.PeakTensorBytes), megabytes(slices.Max(plan.GraphBytes)))
@@ -113,19 +107,19 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	result, unrecorded, err := record(ctx, job, dir, progress)
 	progress.end()
 	if err != nil {
-		return t.failed(r, dataset, store, dir, err, unrecorded)
+		return t.failed(dataset, store, dir, err, unrecorded)
 	}
 	if unrecorded != nil {
 		unrecorded = incomplete(dir, store, unrecorded)
 	}
-	if err := r.together(unrecorded); err != nil {
+	if err := r.Together(unrecorded); err != nil {
 		return err
 	}
 	resident, err := r.largest(peakResident())
 	if err != nil {
 		return err
 	}
-	if err := r.onFirst(func() error {
+	if err := r.OnFirst(func() error {
 		return t.finish(cmd, job, dir, store, started, result, resident, show)
 	}); err != nil {
 		return err
@@ -134,14 +128,14 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 		return r.part(fmt.Errorf("%w; the results of epoch %d, the best before, are in %s", result.Diverged, result.BestEpoch, t.out))
 	}
 	if result.Interrupted {
-		return r.part(fmt.Errorf("%w after epoch %d; the results so far are in %s", errInterrupted, result.Epochs, t.out))
+		return r.part(fmt.Errorf("%w after epoch %d; the results so far are in %s", launch.ErrInterrupted, result.Epochs, t.out))
 	}
 	return nil
 }
 
 // failed is the error of a run that has come to no result. dir is nil on ranks other than 0. unrecorded is
 // why the run was to end before err, nil: it was not.
-func (t *trainCommand) failed(r ranks, dataset, store string, dir *train.RunDir, err, unrecorded error) error {
+func (t *trainCommand) failed(dataset, store string, dir *train.RunDir, err, unrecorded error) error {
 	switch {
 	case dir == nil:
 	case refusal.Is(err):
@@ -152,7 +146,7 @@ func (t *trainCommand) failed(r ranks, dataset, store string, dir *train.RunDir,
 	default:
 		err = incomplete(dir, store, err)
 	}
-	return r.partOrFail(err)
+	return err
 }
 
 // instead is an error that is told as another, which it follows from.
@@ -234,15 +228,15 @@ func unfinished(dir *train.RunDir) string {
 func (r ranks) untilSignal(parent context.Context, made *atomic.Pointer[train.RunDir], store string, progress *progress,
 ) (ctx context.Context, stop func()) {
 	return untilSignal(parent, func(s os.Signal) {
-		r.sayWaiting(s, unfinished(made.Load()))
+		r.sayWaiting(parent, s, unfinished(made.Load()))
 		progress.say("weft: %s: finishing the epoch and keeping the results; interrupt again to stop at once", s)
 	}, func() {
 		progress.end()
 		switch dir := made.Load(); {
 		case dir != nil:
 			fmt.Fprintln(os.Stderr, oneLine(abandoned(dir, store)))
-		case r.first():
-			fmt.Fprintln(os.Stderr, oneLine(errInterrupted))
+		case r.First():
+			fmt.Fprintln(os.Stderr, oneLine(launch.ErrInterrupted))
 		}
 	})
 }
@@ -251,9 +245,9 @@ func (r ranks) untilSignal(parent context.Context, made *atomic.Pointer[train.Ru
 // matter.
 func abandoned(dir *train.RunDir, store string) error {
 	if _, err := os.Stat(filepath.Join(dir.Path, "run.json")); err == nil {
-		return fmt.Errorf("%w; the results are in %s", errInterrupted, dir.Path)
+		return fmt.Errorf("%w; the results are in %s", launch.ErrInterrupted, dir.Path)
 	}
-	return incomplete(dir, store, errInterrupted)
+	return incomplete(dir, store, launch.ErrInterrupted)
 }
 
 // record runs a job, with its progress shown and recorded in dir, which may be nil. A record that cannot be written ends the run after

@@ -60,7 +60,7 @@ func ReadFile(path string) (tensors map[string]Tensor, metadata map[string]strin
 		return nil, nil, err
 	}
 	defer f.Close()
-	tensors, metadata, err = read(f, size)
+	tensors, metadata, err = Read(f, size)
 	if err == nil {
 		return tensors, metadata, nil
 	}
@@ -73,8 +73,8 @@ func ReadFile(path string) (tensors map[string]Tensor, metadata map[string]strin
 	return nil, nil, fmt.Errorf("%s: %w", path, err)
 }
 
-// read reads a file of size bytes.
-func read(r io.Reader, size int64) (map[string]Tensor, map[string]string, error) {
+// Read reads a file of size bytes.
+func Read(r io.Reader, size int64) (map[string]Tensor, map[string]string, error) {
 	entries, metadata, data, err := readHeader(r, size)
 	if err != nil {
 		return nil, nil, err

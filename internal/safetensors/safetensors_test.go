@@ -38,7 +38,7 @@ func TestDtypes(t *testing.T) {
 	} {
 		end := string('0' + rune(len(c.data)))
 		b := file(`{"__metadata__":{"format":"pt"},"x":{"dtype":"`+c.dtype+`","shape":[1],"data_offsets":[0,`+end+`]}}  `, c.data...)
-		tensors, metadata, err := read(bytes.NewReader(b), int64(len(b)))
+		tensors, metadata, err := Read(bytes.NewReader(b), int64(len(b)))
 		if err != nil || !cmp.Equal(tensors, map[string]Tensor{"x": c.want}) || metadata["format"] != "pt" {
 			t.Errorf("%s: %v, %v, %v", c.dtype, tensors, metadata, err)
 		}
@@ -71,7 +71,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{"gap", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 0, 0, 0, 0, 0, 0, 0, 0), "from 0"},
 		{"long", file(`{}`, 0, 0, 0), "3 bytes follow"},
 	} {
-		_, _, err := read(bytes.NewReader(c.data), int64(len(c.data)))
+		_, _, err := Read(bytes.NewReader(c.data), int64(len(c.data)))
 		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want a refusal with %q", c.name, err, c.want)
 		}
@@ -173,7 +173,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(file(`{"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,0]}}`))
 	f.Add(bytes.Repeat([]byte{255}, 16))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		tensors, metadata, err := read(bytes.NewReader(data), int64(len(data)))
+		tensors, metadata, err := Read(bytes.NewReader(data), int64(len(data)))
 		if err != nil {
 			if !refusal.Is(err) {
 				t.Fatal(err)
@@ -184,7 +184,7 @@ func FuzzRead(f *testing.F) {
 		if err := Write(&b, tensors, metadata); err != nil {
 			t.Fatal(err)
 		}
-		again, _, err := read(&b, int64(b.Len()))
+		again, _, err := Read(&b, int64(b.Len()))
 		if diff := cmp.Diff(tensors, again, cmpopts.EquateNaNs()); err != nil || diff != "" {
 			t.Fatal(err, diff)
 		}

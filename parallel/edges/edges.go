@@ -25,7 +25,7 @@ type Edges struct {
 	Loops  *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
 
 	team      *kernel.Team
-	comm      *comm.Comm // the workers that hold the other rows; nil where there are none
+	comm      *comm.Comm // the workers that hold the other rows
 	loopCount int        // of all vertices
 	loopStart []int64    // len Rows+1: where a vertex's loops begin in loopW; nil: no weights
 	loopW     []float32  // the weights of the self loops, vertex by vertex
@@ -99,8 +99,8 @@ type Source struct {
 	Copied   func()          // called when Relation is not needed any more; nil: not
 }
 
-// New copies edges into the team's memory. With several workers, which c connects (where the team only plans,
-// one made of comm.Plan), all of them call it, and tell each other which of their rows they need: O(halo)
+// New copies edges into the team's memory. The workers of all partitions, which c connects (where the team only
+// plans, one made of comm.Plan), call it together, and tell each other which of their rows they need: O(halo)
 // numbers.
 func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 	n, k := len(s.Relation.Indptr)-1, len(s.Starts)-1

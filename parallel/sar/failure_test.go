@@ -10,6 +10,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
+	"weft/parallel/exchange"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -42,7 +43,7 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 					c.Abort(fmt.Errorf("worker %d: %v", rank, outcome[rank]))
 				}()
 				team := kernel.NewTeam(1, memories[rank])
-				p, err := sar.NewPartition(team, c, shares[rank], sar.Options{Prefetch: 1})
+				p, err := sar.New(team, c, shares[rank], sar.Options{Prefetch: 1})
 				if err != nil {
 					panic(err)
 				}
@@ -55,9 +56,9 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 						return e.Source
 					}})
 				}}
-				l.run(team, p, shares[rank].IDs, false, l.blank(4000), func([]float32) {})
+				l.run(team, p, shares[rank].Values.IDs, false, l.blank(4000), func([]float32) {})
 				if err := c.Barrier(comm.Setup); err != nil { // the last worker may end before another fails
-					panic(sar.Failure{Err: err})
+					panic(exchange.Failure{Err: err})
 				}
 			})
 		}
@@ -69,7 +70,7 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 			t.Errorf("after %d calls worker 1 ended with %v", calls, outcome[1])
 		}
 		for _, rank := range []int{0, 2} {
-			if f, ok := outcome[rank].(sar.Failure); outcome[rank] != nil && (!ok || !errors.Is(f.Err, comm.ErrAborted)) {
+			if f, ok := outcome[rank].(exchange.Failure); outcome[rank] != nil && (!ok || !errors.Is(f.Err, comm.ErrAborted)) {
 				t.Errorf("after %d calls worker %d ended with %v", calls, rank, outcome[rank])
 			}
 		}

@@ -14,14 +14,15 @@ import (
 	"weft/graph"
 	"weft/kernel"
 	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/partition"
-	"weft/tensor"
 )
 
 // Graph is a worker's part of a graph: all of it, or one partition. Its Propagators read from it.
 type Graph struct {
 	team    *kernel.Team
-	comm    *comm.Comm // nil with one worker
+	comm    *comm.Comm // the workers that hold the other partitions
+	ids     []int32    // of the rows; nil: row i is vertex i
 	rows    *autograd.RowSet
 	edges   [2]*edges.Edges              // as stored, and reversed
 	reverse func() (*edges.Edges, error) // makes the reversed ones, when they are first asked for
@@ -42,34 +43,35 @@ type Options struct {
 	KeepHalo bool
 }
 
-// NewWhole is the whole graph on one worker: its structure is copied into the team's memory. copied, unless
-// nil, is called when r is not needed any more.
-func NewWhole(team *kernel.Team, r *graph.Relation, copied func()) *Graph {
-	n := len(r.Indptr) - 1
-	g := &Graph{team: team, rows: autograd.AllHere(n), decided: map[string]bool{}}
-	e, err := edges.New(team, nil, edges.Source{Relation: r, Starts: []int{0, n}, Copied: copied})
-	g.must(err)
-	g.edges = [2]*edges.Edges{e, e.Reversed()}
-	return g
-}
-
-// NewPartition is one partition of a graph on one of as many workers, which c connects (where the team only
-// plans, one made of comm.Plan). All of them must call it, and from then on do the same in the same order.
-func NewPartition(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Graph, error) {
-	g := &Graph{team: team, comm: c, options: o, decided: map[string]bool{}}
-	ids := team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(s.IDs))
-	if !team.Planning() {
-		copy(ids.Int32s(), s.IDs)
+// New is one partition of a graph, or all of it, on one of as many workers, which c connects (where the team
+// only plans, one made of comm.Plan): the structure is copied into the team's memory. All of them must call it,
+// and from then on do the same in the same order.
+func New(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Graph, error) {
+	g := &Graph{team: team, comm: c, options: o, ids: s.Edges.IDs, decided: map[string]bool{}}
+	var others autograd.Peers
+	if c.Size() > 1 {
+		others = peers{g}
 	}
-	g.rows = &autograd.RowSet{Here: len(s.IDs), Total: s.Whole.Vertices, IDs: ids, Peers: peers{g}}
+	g.rows = autograd.RowsOf(team, g.ids, len(s.Edges.Relations[0].In.Indptr)-1, s.Whole.Vertices, others)
 	read := func(r *graph.Relation, haloRows [][]int) (*edges.Edges, error) {
-		return edges.New(team, c, edges.Source{Relation: r, Starts: s.Starts, Me: s.P, HaloRows: haloRows, IDs: ids, Copied: s.Graph.Unload})
+		return edges.New(team, c, edges.Source{
+			Relation: r, Starts: s.Edges.Starts, Me: s.Edges.P, HaloRows: haloRows, IDs: g.rows.IDs, Copied: s.Unload,
+		})
 	}
-	g.reverse = func() (*edges.Edges, error) { return read(&s.Out, s.Whole.Statistics.HaloRowsOut) }
+	r := &s.Edges.Relations[0]
+	g.reverse = func() (*edges.Edges, error) {
+		if c.Size() == 1 {
+			return g.edges[0].Reversed(), nil
+		}
+		return read(&r.Out, r.HaloRowsOut)
+	}
 	var err error
-	g.edges[0], err = read(&s.Graph.Relation, s.Whole.Statistics.HaloRows)
+	g.edges[0], err = read(&r.In, r.HaloRows)
 	return g, err
 }
+
+// Vertices are those of the worker's rows, by their original ids, ascending; nil: all of the graph's.
+func (g *Graph) Vertices() []int32 { return g.ids }
 
 // Rows are the vertices of the worker's rows.
 func (g *Graph) Rows() *autograd.RowSet { return g.rows }
@@ -77,9 +79,7 @@ func (g *Graph) Rows() *autograd.RowSet { return g.rows }
 // BeginEpoch says which epoch the work belongs to from now on; errors name it.
 func (g *Graph) BeginEpoch(epoch int) {
 	g.epoch = epoch
-	if g.comm != nil {
-		g.comm.At(epoch, "")
-	}
+	g.comm.At(epoch, "")
 }
 
 // Waited is how long the worker has stood still for others so far.
@@ -100,7 +100,7 @@ func (g *Graph) along(reversed bool) *edges.Edges {
 	}
 	if g.edges[1] == nil {
 		e, err := g.reverse()
-		g.must(err)
+		exchange.Must(err)
 		g.edges[1] = e
 	}
 	return g.edges[1]
@@ -111,19 +111,6 @@ type peers struct{ g *Graph }
 
 func (p peers) Sum(values []float64) {
 	start := time.Now()
-	p.g.must(p.g.comm.SumDoubles(comm.Statistics, values))
+	exchange.Must(p.g.comm.SumDoubles(comm.Statistics, values))
 	p.g.waited += time.Since(start)
 }
-
-// must ends the worker's pass with err: a forward or backward pass has no other way out. Package train turns
-// it into an error again.
-func (g *Graph) must(err error) {
-	if err != nil {
-		panic(Failure{err})
-	}
-}
-
-// Failure is the panic value of a pass that could not go on because of another worker.
-type Failure struct{ Err error }
-
-func (f Failure) Error() string { return f.Err.Error() }

@@ -5,6 +5,7 @@ import (
 
 	"weft/comm"
 	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/tensor"
 )
 
@@ -75,7 +76,7 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 			panic("parallel: a sweep that is broken off, for which the other workers would wait")
 		}
 	}
-	h.g.must(h.giving(dx, func(back *sender) error {
+	exchange.Must(h.giving(dx, func(back *sender) error {
 		return h.fetching(x, rooms, func(b *edges.Block, rows *tensor.Matrix) error {
 			if back == nil {
 				call(visit{b, rows, nil})

@@ -9,6 +9,7 @@ import (
 	"weft/graph"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
 )
@@ -118,7 +119,7 @@ func TestMessagesAreLayers(t *testing.T) {
 		for k, l := range pair {
 			team := kernel.NewTeam(2, tensor.NewMeter())
 			got[k] = l.blank(g.Vertices())
-			l.run(team, sar.NewWhole(team, &g.Relation, nil), nil, false, got[k], func([]float32) {})
+			l.run(team, paralleltest.Whole(t, team, &g.Relation), nil, false, got[k], func([]float32) {})
 			team.Memory.Close()
 		}
 		apart(t, name, got[0].out, got[1].out)

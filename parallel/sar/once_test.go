@@ -8,7 +8,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/kernel"
-	"weft/parallel/sar"
+	"weft/parallel/paralleltest"
 	"weft/tensor"
 )
 
@@ -21,7 +21,7 @@ func TestAggregateOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := sar.NewWhole(team, &r, nil)
+	w := paralleltest.Whole(t, team, &r)
 	x, identity := team.Memory.New(tensor.Features, 4, 2), team.Zeros(tensor.Parameters, 2, 2)
 	copy(x.Floats(), []float32{1, 2, 3, 4, 5, 6, 7, 8})
 	identity.Floats()[0], identity.Floats()[3] = 1, 1

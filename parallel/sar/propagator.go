@@ -6,6 +6,7 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/tensor"
 )
 
@@ -32,15 +33,13 @@ func (p *propagator) decide(order string) {
 // enter says that the work of the site begins, forward or backward, and returns the edges that it aggregates
 // along, with their halo.
 func (p *propagator) enter() *halo {
-	if g := p.graph; g.comm != nil {
-		g.comm.At(g.epoch, p.site)
-	}
+	p.graph.comm.At(p.graph.epoch, p.site)
 	return &halo{g: p.graph, edges: p.graph.along(p.reversed)}
 }
 
 func (p *propagator) operator(r gnn.Reduce) edges.Operator {
 	o, err := p.enter().edges.Operator(r)
-	p.graph.must(err)
+	exchange.Must(err)
 	return o
 }
 

@@ -13,6 +13,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/kernel"
+	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
@@ -52,7 +53,7 @@ func workers(t *testing.T, g *graph.Graph, of []int32, k int, o sar.Options, wra
 			}()
 			p := &part{team: kernel.NewTeam(1+rank%2, meters[rank]), comm: c, share: shares[rank]}
 			var err error
-			if p.graph, err = sar.NewPartition(p.team, c, shares[rank], o); err != nil {
+			if p.graph, err = sar.New(p.team, c, shares[rank], o); err != nil {
 				panic(err)
 			}
 			f(p)
@@ -240,7 +241,7 @@ func TestSameBitsAgain(t *testing.T) {
 		for again := range 4 {
 			got := l.blank(vertices)
 			workers(t, g, of, 2, sar.Options{Prefetch: 1}, nil, func(p *part) {
-				l.run(p.team, p.graph, p.share.IDs, false, &outcome{got.out, got.dx, make([][]float32, len(l.weights))}, func([]float32) {})
+				l.run(p.team, p.graph, p.share.Values.IDs, false, &outcome{got.out, got.dx, make([][]float32, len(l.weights))}, func([]float32) {})
 			})
 			if first == nil {
 				first = got
@@ -271,7 +272,7 @@ func agree(t *testing.T, g *graph.Graph, reversed bool, layers map[string]layer,
 	for name, l := range layers {
 		team := kernel.NewTeam(2, tensor.NewMeter())
 		want := l.blank(g.Vertices())
-		l.run(team, sar.NewWhole(team, &g.Relation, nil), nil, reversed, want, func([]float32) {})
+		l.run(team, paralleltest.Whole(t, team, &g.Relation), nil, reversed, want, func([]float32) {})
 		for division, of := range dividings {
 			for _, o := range settings {
 				what := fmt.Sprintf("%s, %s workers, %+v", name, division, o)
@@ -284,7 +285,7 @@ func agree(t *testing.T, g *graph.Graph, reversed bool, layers map[string]layer,
 						}
 					}
 					mine := &outcome{got.out, got.dx, make([][]float32, len(l.weights))}
-					l.run(p.team, p.graph, p.share.IDs, reversed, mine, sum)
+					l.run(p.team, p.graph, p.share.Values.IDs, reversed, mine, sum)
 					first.Lock()
 					got.dw = mine.dw
 					first.Unlock()

@@ -91,7 +91,7 @@ func transcript(t *testing.T, g *graph.Graph, of []int32, k int, l layer, o sar.
 	}
 	wrap := func(end comm.Transport) comm.Transport { return commtest.Record(end, log) }
 	workers(t, g, of, k, o, wrap, func(p *part) {
-		l.run(p.team, p.graph, p.share.IDs, false, l.blank(g.Vertices()), func([]float32) {})
+		l.run(p.team, p.graph, p.share.Values.IDs, false, l.blank(g.Vertices()), func([]float32) {})
 	})
 	var out strings.Builder
 	fmt.Fprintln(&out, "# worker: what it sends or receives, as PEER:BYTES in order; halo are rows, halo-gradient their gradients")
@@ -157,7 +157,7 @@ func TestBoundedMessages(t *testing.T) {
 				ends = append(ends, c)
 				return c
 			}, func(p *part) {
-				l.run(p.team, p.graph, p.share.IDs, false, l.blank(g.Vertices()), func([]float32) {})
+				l.run(p.team, p.graph, p.share.Values.IDs, false, l.blank(g.Vertices()), func([]float32) {})
 			})
 			for _, end := range ends {
 				for _, kind := range []comm.Kind{comm.Halo, comm.HaloGradient} {
@@ -191,7 +191,7 @@ func TestEveryRowTravelsOnce(t *testing.T) {
 		var rows, gradients, halo int64
 		var mu sync.Mutex
 		workers(t, g, of, 3, c.setting, nil, func(p *part) {
-			c.l.run(p.team, p.graph, p.share.IDs, false, c.l.blank(g.Vertices()), func([]float32) {})
+			c.l.run(p.team, p.graph, p.share.Values.IDs, false, c.l.blank(g.Vertices()), func([]float32) {})
 			mu.Lock()
 			defer mu.Unlock()
 			rows += p.comm.Sent(comm.Halo).Bytes
@@ -239,7 +239,7 @@ func TestPeakWithoutHalo(t *testing.T) {
 		for i, o := range []sar.Options{{Prefetch: 1}, {KeepHalo: true}} {
 			var mu sync.Mutex
 			workers(t, g, of, k, o, nil, func(p *part) {
-				c.l.run(p.team, p.graph, p.share.IDs, false, c.l.blank(vertices), func([]float32) {})
+				c.l.run(p.team, p.graph, p.share.Values.IDs, false, c.l.blank(vertices), func([]float32) {})
 				mu.Lock()
 				defer mu.Unlock()
 				peaks[i] = max(peaks[i], float64(p.team.Memory.Peak())/(vertices/k*width*4))

@@ -12,6 +12,7 @@ import (
 	"weft/graph"
 	"weft/kernel"
 	"weft/kernel/reference"
+	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
 )
@@ -59,7 +60,7 @@ func newBench(t *testing.T, loops, weighted bool) *bench {
 	if b.relation, err = graph.NewRelation(b.vertices, b.edges); err != nil {
 		t.Fatal(err)
 	}
-	b.whole = sar.NewWhole(b.team, &b.relation, nil)
+	b.whole = paralleltest.Whole(t, b.team, &b.relation)
 	return b
 }
 

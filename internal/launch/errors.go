@@ -1,0 +1,104 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"weft/internal/refusal"
+)
+
+// ErrInterrupted ends work that a signal stopped.
+var ErrInterrupted = errors.New("interrupted")
+
+// Common is an error that all ranks come to at the same point of their work. Their connection is still whole.
+type Common struct{ Err error }
+
+// Error is the text of the error itself.
+func (c *Common) Error() string { return c.Err.Error() }
+
+// Unwrap is the error itself.
+func (c *Common) Unwrap() error { return c.Err }
+
+// isCommon reports whether all ranks have come to an error.
+func isCommon(err error) bool {
+	var common *Common
+	return errors.As(err, &common)
+}
+
+// kind is what a caller tells errors apart by. It travels in front of an error's text.
+type kind byte
+
+const (
+	failed      kind = iota // none of the others
+	refused                 // refusal.Is
+	interrupted             // ErrInterrupted
+	cancelled               // context.Canceled
+)
+
+func kindOf(err error) kind {
+	switch {
+	case errors.Is(err, ErrInterrupted):
+		return interrupted
+	case refusal.Is(err):
+		return refused
+	case errors.Is(err, context.Canceled):
+		return cancelled
+	}
+	return failed
+}
+
+// pack is an error for its way to other ranks, "" for none.
+func pack(err error) string {
+	if err == nil {
+		return ""
+	}
+	return string([]byte{byte(kindOf(err))}) + err.Error()
+}
+
+// unpack is what another rank makes of an error that was packed.
+func unpack(packed string) error {
+	text := packed[1:]
+	switch kind(packed[0]) {
+	case refused:
+		return refusal.Errorf("%s", text)
+	case interrupted:
+		return remote{text, ErrInterrupted}
+	case cancelled:
+		return remote{text, context.Canceled}
+	}
+	return errors.New(text)
+}
+
+// remote is another rank's error: its text and its kind.
+type remote struct {
+	text string
+	kind error
+}
+
+func (r remote) Error() string { return r.text }
+func (r remote) Unwrap() error { return r.kind }
+
+// from names the rank that an error is from, unless that is rank 0, or a signal has ended the work: a launcher sends it to all.
+func from(rank int, err error) error {
+	if k := kindOf(err); rank == 0 || k == interrupted || k == cancelled {
+		return err
+	}
+	return fmt.Errorf("rank %d: %w", rank, err)
+}
+
+// told is an error that this process has nothing more to say about.
+type told struct{ error }
+
+func (t told) Unwrap() error { return t.error }
+
+// Told reports whether an error is said already, or is for another rank to say.
+func Told(err error) bool { return errors.As(err, &told{}) }
+
+// ToldByFirst is err for a rank, of a fault that every rank finds: rank 0 says it.
+func ToldByFirst(rank int, err error) error {
+	if err == nil || rank == 0 {
+		return err
+	}
+	return told{err}
+}

@@ -1,0 +1,141 @@
+// Package launch is how the ranks of a run come to one answer. Each makes a step by itself, or rank 0 makes it for all; then all go
+// on, or all end with one error, which one of them says.
+//
+// An error is of one of two sorts. A Common one is what all ranks have come to at the same point of their work: their connection is
+// still whole, and they take leave of each other over it (End). Any other ends the connection, so that no rank waits for one that
+// has failed (Run).
+package launch
+
+import (
+	"time"
+
+	"weft/comm"
+)
+
+// Ranks is this rank's place among those of a run. A process that is alone has no Comm: what it finds is agreed.
+type Ranks struct{ Comm *comm.Comm }
+
+// Rank is this rank's number, from 0.
+func (r Ranks) Rank() int {
+	if r.Comm == nil {
+		return 0
+	}
+	return r.Comm.Rank()
+}
+
+// First reports whether this is rank 0, which speaks for all.
+func (r Ranks) First() bool { return r.Rank() == 0 }
+
+// Together ends a step that every rank makes by itself, with err. Where it failed on any, it fails on all with the error of the
+// lowest of these, as a Common. That rank has its error itself; the others have its text and its kind: a refusal, ErrInterrupted,
+// context.Canceled, or none of them.
+func (r Ranks) Together(err error) error {
+	if r.Comm == nil {
+		return err
+	}
+	all, broken := r.texts(pack(err))
+	if broken != nil {
+		return broken
+	}
+	for k, theirs := range all {
+		if theirs == "" {
+			continue
+		}
+		if k != r.Rank() {
+			err = unpack(theirs)
+		}
+		return &Common{from(k, err)}
+	}
+	return nil
+}
+
+// OnFirst runs f on rank 0 while the others wait for it, however long it takes: before their wait times out rank 0 tells them that it
+// is at work. f always comes to its end. Where it fails, it fails on all, as in Together.
+func (r Ranks) OnFirst(f func() error) error {
+	if r.Comm == nil {
+		return f()
+	}
+	const working, done = 0, 1
+	state := []byte{working}
+	tell := func() error { return r.Comm.Broadcast(comm.Setup, state, 0) }
+	if !r.First() {
+		for state[0] == working {
+			if err := tell(); err != nil {
+				return err
+			}
+		}
+		return r.Together(nil)
+	}
+	ended, told := make(chan struct{}), make(chan error, 1)
+	go func() { told <- r.until(ended, tell) }()
+	failed := func() error {
+		defer close(ended) // where f panics, too
+		return f()
+	}()
+	if err := <-told; err != nil {
+		return err
+	}
+	state[0] = done
+	if err := tell(); err != nil {
+		return err
+	}
+	return r.Together(failed)
+}
+
+// until calls tell, often enough for ranks that wait for it, until ended is closed or tell fails.
+func (r Ranks) until(ended <-chan struct{}, tell func() error) error {
+	timeout := r.Comm.Timeout()
+	if timeout == 0 {
+		return nil
+	}
+	tick := time.NewTicker(max(timeout/4, time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return nil
+		case <-tick.C:
+			if err := tell(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// Agree fails where a rank's text differs from rank 0's, on all ranks, with the error that differs makes of the lowest such rank, as a
+// Common.
+func (r Ranks) Agree(mine string, differs func(rank int, theirs, first string) error) error {
+	if r.Comm == nil {
+		return nil
+	}
+	all, err := r.texts(mine)
+	if err != nil {
+		return err
+	}
+	for k, theirs := range all {
+		if theirs != all[0] {
+			return &Common{differs(k, theirs, all[0])}
+		}
+	}
+	return nil
+}
+
+// texts are all ranks' texts.
+func (r Ranks) texts(mine string) ([]string, error) {
+	lengths, err := comm.Gather(r.Comm, comm.Setup, int64(len(mine)))
+	if err != nil {
+		return nil, err
+	}
+	parts := make([][]byte, len(lengths))
+	for k, n := range lengths {
+		parts[k] = make([]byte, n)
+	}
+	if err := r.Comm.AllGather(comm.Setup, []byte(mine), parts); err != nil {
+		return nil, err
+	}
+	texts := make([]string, len(parts))
+	for k, part := range parts {
+		texts[k] = string(part)
+	}
+	return texts, nil
+}

@@ -1,0 +1,281 @@
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weft/comm"
+	"weft/internal/refusal"
+)
+
+// each runs f as each of n ranks, and returns their errors.
+func each(n int, f func(r Ranks) error) []error {
+	errs := make([]error, n)
+	var all sync.WaitGroup
+	for rank, end := range comm.InProcess(n) {
+		all.Go(func() { errs[rank] = f(Ranks{comm.New(end, time.Minute)}) })
+	}
+	all.Wait()
+	return errs
+}
+
+// own is an error of a type of its own.
+type own struct{}
+
+func (own) Error() string { return "a fault" }
+
+// TestTogether: a step that fails on any rank fails on all, with the error of the lowest and its kind; the connection is whole.
+func TestTogether(t *testing.T) {
+	for name, c := range map[string]struct {
+		errs []error // by rank
+		want string  // "": none
+		kind kind
+	}{
+		"none":        {errs: make([]error, 3)},
+		"first":       {[]error{own{}, nil, nil}, "a fault", failed},
+		"last":        {[]error{nil, nil, own{}}, "rank 2: a fault", failed},
+		"lowest":      {[]error{nil, refusal.Errorf("the second"), errors.New("the third")}, "rank 1: the second", refused},
+		"refused":     {[]error{refusal.Errorf("no: %w", own{}), nil, nil}, "no: a fault", refused},
+		"interrupted": {[]error{nil, fmt.Errorf("%w; nothing is kept", ErrInterrupted), nil}, "interrupted; nothing is kept", interrupted},
+		"cancelled":   {[]error{nil, nil, fmt.Errorf("a read: %w", context.Canceled)}, "a read: context canceled", cancelled},
+		"lines":       {[]error{errors.New("one\ntwo"), nil, nil}, "one\ntwo", failed},
+	} {
+		for rank, err := range each(3, func(r Ranks) error {
+			err := r.Together(c.errs[r.Rank()])
+			if again := r.Together(nil); again != nil {
+				t.Errorf("%s: rank %d: afterwards: %v", name, r.Rank(), again)
+			}
+			return err
+		}) {
+			if c.want == "" {
+				if err != nil {
+					t.Errorf("%s: rank %d: %v", name, rank, err)
+				}
+				continue
+			}
+			if err == nil || err.Error() != c.want || kindOf(err) != c.kind || !isCommon(err) {
+				t.Errorf("%s: rank %d: %v, of kind %d", name, rank, err, kindOf(err))
+			}
+			if mine := c.errs[rank]; mine != nil && strings.HasSuffix(c.want, mine.Error()) && !errors.Is(err, mine) {
+				t.Errorf("%s: rank %d lost its own error: %v", name, rank, err)
+			}
+		}
+	}
+	for _, err := range []error{nil, own{}} {
+		if got := (Ranks{}).Together(err); !errors.Is(got, err) {
+			t.Errorf("alone: %v, want %v", got, err)
+		}
+	}
+}
+
+// TestOnFirst: rank 0 alone makes the step, and its error is all ranks'.
+func TestOnFirst(t *testing.T) {
+	for _, fault := range []error{nil, refusal.Errorf("no: %w", own{})} {
+		var ran atomic.Int32
+		for rank, err := range each(3, func(r Ranks) error {
+			return r.OnFirst(func() error { ran.Add(1); return fault })
+		}) {
+			if (err == nil) != (fault == nil) || err != nil && (err.Error() != "no: a fault" || !refusal.Is(err) || !isCommon(err)) {
+				t.Errorf("rank %d: %v, want %v", rank, err, fault)
+			}
+			if rank == 0 && fault != nil && !errors.Is(err, own{}) {
+				t.Errorf("rank 0 lost its own error: %v", err)
+			}
+		}
+		if ran.Load() != 1 {
+			t.Errorf("%d ranks made the step", ran.Load())
+		}
+		if err := (Ranks{}).OnFirst(func() error { return fault }); !errors.Is(err, fault) {
+			t.Errorf("alone: %v", err)
+		}
+	}
+}
+
+// TestOnFirstForLong: the others wait beyond the timeout of a wait, and a rank that is no more does not stop the step.
+func TestOnFirstForLong(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			ended := false
+			for rank, err := range each(3, func(r Ranks) error {
+				if gone && r.Rank() == 2 {
+					r.Comm.Abort(own{})
+					return own{}
+				}
+				return r.OnFirst(func() error {
+					time.Sleep(time.Hour)
+					ended = true
+					return nil
+				})
+			}) {
+				if (err != nil) != gone || gone && !errors.Is(err, own{}) {
+					t.Errorf("rank %d, one gone %v: %v", rank, gone, err)
+				}
+			}
+			if !ended {
+				t.Errorf("one gone %v: the step did not come to its end", gone)
+			}
+		})
+	}
+}
+
+// TestOnFirstPanics: a fault of the program stays in the goroutine of rank 0, which is told of it.
+func TestOnFirstPanics(t *testing.T) {
+	err := Workers(2, time.Minute, func(c *comm.Comm) error {
+		return Ranks{c}.OnFirst(func() error { panic("a fault") })
+	})
+	if err == nil || err.Error() != "internal error on worker 0: a fault" {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestAgree: the lowest rank whose text is not rank 0's is named, on all ranks.
+func TestAgree(t *testing.T) {
+	for want, texts := range map[string][]string{
+		"":                          {"avx2", "avx2", "avx2"},
+		"rank 1 has x, rank 0 avx2": {"avx2", "x", "y"},
+		"rank 2 has , rank 0 avx2":  {"avx2", "avx2", ""},
+	} {
+		for rank, err := range each(3, func(r Ranks) error {
+			return r.Agree(texts[r.Rank()], func(rank int, theirs, first string) error {
+				return refusal.Errorf("rank %d has %s, rank 0 %s", rank, theirs, first)
+			})
+		}) {
+			if want == "" && err != nil || want != "" && (err == nil || err.Error() != want || !isCommon(err) || !refusal.Is(err)) {
+				t.Errorf("rank %d: %v, want %q", rank, err, want)
+			}
+		}
+	}
+	if err := (Ranks{}).Agree("avx2", nil); err != nil {
+		t.Errorf("alone: %v", err)
+	}
+}
+
+// TestEnd: who says an error, and who waits for whom.
+func TestEnd(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		said int    // ranks that say it in End
+		told []bool // by rank: there is nothing more to say
+	}{
+		"done":    {told: []bool{false, false, false}},
+		"common":  {&Common{refusal.Errorf("of all")}, 1, []bool{true, true, true}},
+		"refused": {refusal.Errorf("found by all"), 0, []bool{false, true, true}},
+		"failed":  {own{}, 0, []bool{false, false, false}},
+	} {
+		var said atomic.Int32
+		for rank, err := range each(3, func(r Ranks) error {
+			err := r.End(c.err, func(err error) {
+				if r.Rank() != 0 || !errors.Is(err, c.err) {
+					t.Errorf("%s: rank %d says %v", name, r.Rank(), err)
+				}
+				said.Add(1)
+			})
+			if int(said.Load()) != c.said {
+				t.Errorf("%s: rank %d ends when %d ranks have said why", name, r.Rank(), said.Load())
+			}
+			return err
+		}) {
+			if !errors.Is(err, c.err) || Told(err) != c.told[rank] || refusal.Is(err) != refusal.Is(c.err) {
+				t.Errorf("%s: rank %d: %v, told %v", name, rank, err, Told(err))
+			}
+		}
+	}
+	if err := (Ranks{}).End(own{}, nil); !errors.Is(err, own{}) || Told(err) {
+		t.Errorf("alone: %v", err)
+	}
+}
+
+// TestEndWithoutTheOthers: a rank that has gone without leave is an error of the others.
+func TestEndWithoutTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for rank, err := range each(3, func(r Ranks) error {
+			if r.Rank() == 2 {
+				return nil
+			}
+			return r.End(&Common{own{}}, func(error) {})
+		}) {
+			if rank < 2 && (err == nil || Told(err)) {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		}
+	})
+}
+
+// TestWorkers: of several errors the cause is returned; a Common one leaves the others their connection.
+func TestWorkers(t *testing.T) {
+	wait := func(c *comm.Comm) error { return c.Barrier(comm.Setup) }
+	for name, c := range map[string]struct {
+		work func(*comm.Comm) error
+		want string
+	}{
+		"done": {wait, ""},
+		"cause": {func(c *comm.Comm) error {
+			if c.Rank() == 2 {
+				return own{}
+			}
+			return wait(c)
+		}, "a fault"},
+		"panic": {func(c *comm.Comm) error {
+			if c.Rank() == 1 {
+				panic(own{})
+			}
+			return wait(c)
+		}, "internal error on worker 1: a fault"},
+		"common": {func(c *comm.Comm) error {
+			if c.Rank() == 0 {
+				return &Common{own{}}
+			}
+			return wait(c.Group(1, 2))
+		}, "a fault"},
+		"lowest": {func(c *comm.Comm) error { return &Common{fmt.Errorf("worker %d", c.Rank())} }, "worker 0"},
+	} {
+		if err := Workers(3, time.Minute, c.work); (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestAfterSignal: a rank that waits for long after a signal says what for, and one that does not says nothing.
+func TestAfterSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, err := range each(2, func(r Ranks) error {
+			if r.Rank() == 1 {
+				if err := r.Interrupted(syscall.SIGINT); !errors.Is(err, ErrInterrupted) || err.Error() != "rank 1: interrupted" {
+					t.Errorf("at work: %v", err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := r.AfterSignal(ctx, syscall.SIGTERM); err != nil {
+					t.Errorf("at work: %v", err)
+				}
+				return r.Comm.Barrier(comm.Setup)
+			}
+			waits := make(chan error)
+			go func() { waits <- r.AfterSignal(t.Context(), syscall.SIGTERM) }()
+			err := r.Comm.Barrier(comm.Setup)
+			const want = `rank 0: signal "terminated" during receive in a barrier of set-up data, peer rank 1, for 250ms`
+			if said := <-waits; said == nil || said.Error() != want {
+				t.Errorf("%v, want %s", said, want)
+			}
+			return err
+		}) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err := (Ranks{}).AfterSignal(t.Context(), syscall.SIGTERM); err != nil {
+		t.Errorf("alone: %v", err)
+	}
+	if err := (Ranks{}).Interrupted(syscall.SIGTERM); !errors.Is(err, ErrInterrupted) {
+		t.Errorf("alone: %v", err)
+	}
+}

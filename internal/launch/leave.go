@@ -1,0 +1,75 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"weft/comm"
+	"weft/internal/refusal"
+)
+
+// End takes leave of the other ranks with what the work of this one has come to, and returns it; the caller says it unless it is Told.
+//
+// Where the work is done (nil) the ranks wait for each other and close the connection. A Common error rank 0 says before any rank
+// ends: when the first does, a launcher ends the others. The connection is not closed then, for which the ranks would need a launcher
+// that is not ending them already. A refusal that is not Common is what every rank has found, and what rank 0 is to say. Any other error
+// is this rank's own.
+func (r Ranks) End(err error, say func(error)) error {
+	switch {
+	case r.Comm == nil:
+		return err
+	case err == nil:
+		return r.Comm.Close()
+	case isCommon(err):
+		if r.First() {
+			say(err)
+		}
+		if broken := r.Comm.Barrier(comm.Setup); broken != nil {
+			return broken
+		}
+		return told{err}
+	case refusal.Is(err):
+		return ToldByFirst(r.Rank(), err)
+	}
+	return err
+}
+
+// Interrupted is the error of a rank that a signal ends at once: it says what the rank waited for.
+func (r Ranks) Interrupted(s os.Signal) error {
+	if r.Comm == nil {
+		return ErrInterrupted
+	}
+	what, lasted := r.Comm.Waiting()
+	if what == "" {
+		return fmt.Errorf("rank %d: %w", r.Rank(), ErrInterrupted)
+	}
+	return r.during(s, what, lasted)
+}
+
+// AfterSignal waits until this rank has waited for another one for long, and returns what for; nil, when ctx ends before. A launcher
+// sends a signal to all ranks when one of them has died, and leaves them a second or more. Where all live they go on, and wait for
+// moments only.
+func (r Ranks) AfterSignal(ctx context.Context, s os.Signal) error {
+	if r.Comm == nil {
+		return nil
+	}
+	const long, often = 250 * time.Millisecond, 50 * time.Millisecond
+	tick := time.NewTicker(often)
+	defer tick.Stop()
+	for {
+		if what, lasted := r.Comm.Waiting(); lasted >= long {
+			return r.during(s, what, lasted)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+func (r Ranks) during(s os.Signal, what string, lasted time.Duration) error {
+	return fmt.Errorf("rank %d: signal %q during %s, for %s", r.Rank(), s, what, lasted.Round(time.Millisecond))
+}

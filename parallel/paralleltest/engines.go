@@ -1,0 +1,247 @@
+package paralleltest
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/nn"
+	"weft/parallel/mesh"
+	"weft/partition"
+	"weft/train"
+	"weft/train/engine"
+)
+
+// Case is a way of dividing the work over the workers of a mesh.
+type Case struct {
+	Mesh mesh.Mesh
+	// Engine makes a worker's engine; nil: the one that belongs to the mesh.
+	Engine func(engine.Config) (engine.Engine, error)
+	// Models are those that it can compute; nil: all that are known by name.
+	Models []string
+	// Tolerance bounds how far losses, metrics, logits and weights are from one worker's, as a part of the largest;
+	// 0: they have the same bits.
+	Tolerance float64
+	// Stage and Layout, unless nil, are what the training pass of an epoch has to send between stages and slices.
+	Stage, Layout func(vertices, hidden int) train.Traffic
+}
+
+// Engines holds a way of dividing the work to what one worker computes, for each model, on a directed graph with
+// isolated vertices, self loops and duplicate edges, with widths that no number of workers divides: the training
+// curve, the metrics, the logits of all vertices in their order and the weights are those of one worker; no tensor
+// outlives its epoch; and a plan names the bytes of the run.
+func Engines(t *testing.T, c Case) {
+	models := c.Models
+	if models == nil {
+		models = gnn.Names()
+	}
+	for _, model := range models {
+		for _, v := range variants {
+			if v.gnn && model == "mlp" {
+				continue
+			}
+			t.Run(model+" "+v.name, func(t *testing.T) {
+				g := Tangled(t, v.sparse)
+				o := train.Defaults()
+				o.Model, o.Layers, o.Hidden, o.Dropout, o.Epochs, o.Seed, o.Threads = model, 3, 10, .3, 4, 3, 1
+				o.Optimizer, o.LR, o.Heads = "sgd", .05, 2 // Adam makes single roundings grow
+				v.set(&o)
+				c.check(t, g, o)
+			})
+		}
+	}
+}
+
+// variants are settings that reach other code.
+var variants = []struct {
+	name        string
+	sparse, gnn bool
+	set         func(*train.Options)
+}{
+	{"plain", false, false, func(*train.Options) {}},
+	{"sparse features, clipped", true, false, func(o *train.Options) { o.InputDropout, o.Clip = .2, .5 }},
+	{"batch norm, residual", false, false, func(o *train.Options) { o.Norm, o.Residual = "batch", true }},
+	{"both directions, layer norm", false, true, func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }},
+}
+
+// check runs one model.
+func (c *Case) check(t *testing.T, g *graph.Graph, o train.Options) {
+	alone, _ := run(t, &train.Job{Graph: g, Options: o})
+	got, plan := run(t, &train.Job{Graph: g, Options: o, Mesh: c.Mesh, Engine: c.Engine, Parts: parts(t, g, c.Mesh.Partitions)})
+	c.near(t, "losses", got.Losses, alone.Losses)
+	c.near(t, "metrics", []float64{got.Train, got.Val, got.Test, got.ValLoss}, []float64{alone.Train, alone.Val, alone.Test, alone.ValLoss})
+	c.near(t, "logits", doubles(got.Logits), doubles(alone.Logits))
+	if names, want := slices.Sorted(maps.Keys(got.Weights)), slices.Sorted(maps.Keys(alone.Weights)); !slices.Equal(names, want) {
+		t.Errorf("weights %v, want %v", names, want)
+	}
+	for name, w := range alone.Weights {
+		c.near(t, name, doubles(got.Weights[name].Float32), doubles(w.Float32))
+	}
+	if !slices.Equal(plan.PeakTensorBytes, got.PeakTensorBytes) || !slices.Equal(plan.GraphBytes, got.GraphBytes) {
+		t.Errorf("took %d bytes and %d for the graph, planned %d and %d", got.PeakTensorBytes, got.GraphBytes, plan.PeakTensorBytes, plan.GraphBytes)
+	}
+	for _, sent := range []struct {
+		got     train.Traffic
+		formula func(vertices, hidden int) train.Traffic
+	}{{got.Communication.Stage, c.Stage}, {got.Communication.Layout, c.Layout}} {
+		if sent.formula != nil && sent.got != sent.formula(g.Vertices(), o.Hidden) {
+			t.Errorf("sent %+v, the formula says %+v", sent.got, sent.formula(g.Vertices(), o.Hidden))
+		}
+	}
+	again := predict(t, &train.Job{Graph: g, Options: o, Mesh: c.Mesh, Engine: c.Engine, Parts: parts(t, g, c.Mesh.Partitions)}, got.Weights)
+	if !slices.Equal(again.Logits, got.Logits) {
+		t.Error("the weights, loaded again, give other logits")
+	}
+	c.near(t, "embeddings", doubles(again.Embeddings), doubles(predict(t, &train.Job{Graph: g, Options: o}, got.Weights).Embeddings))
+}
+
+// run trains, and holds each epoch's live bytes to the second one's.
+func run(t *testing.T, j *train.Job) (*train.Result, train.Plan) {
+	t.Helper()
+	plan, err := j.Plan(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := int64(0)
+	j.OnEpoch = func(e train.Epoch) {
+		if e.Epoch == 2 {
+			live = e.LiveBytes
+		}
+		if e.Epoch > 2 && e.LiveBytes != live {
+			t.Errorf("%d bytes live after epoch %d, %d after epoch 2", e.LiveBytes, e.Epoch, live)
+		}
+	}
+	r, err := j.Run(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, plan
+}
+
+func predict(t *testing.T, j *train.Job, weights nn.State) *train.Prediction {
+	t.Helper()
+	p, err := j.Predict(context.Background(), weights, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// parts divides the graph at random into k partitions, of which the last is empty where there are three or more.
+func parts(t *testing.T, g *graph.Graph, k int) *train.Parts {
+	t.Helper()
+	if k == 1 {
+		return nil
+	}
+	filled, r := k, rand.New(rand.NewPCG(1, uint64(k)))
+	if k > 2 {
+		filled--
+	}
+	a := partition.Assignment{K: k, Of: make([]int32, g.Vertices())}
+	for v := range a.Of {
+		a.Of[v] = int32(r.IntN(filled))
+	}
+	shares, err := partition.Split(g, &a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
+}
+
+// near compares with one worker's values.
+func (c *Case) near(t *testing.T, what string, got, want []float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("%s: %d values, want %d", what, len(got), len(want))
+		return
+	}
+	largest := 0.0
+	for _, x := range want {
+		largest = math.Max(largest, math.Abs(x))
+	}
+	for i, x := range got {
+		if d := math.Abs(x - want[i]); !(d <= c.Tolerance*largest) {
+			t.Errorf("%s: number %d is %v, with one worker %v", what, i, x, want[i])
+			return
+		}
+	}
+}
+
+func doubles(x []float32) []float64 {
+	d := make([]float64, len(x))
+	for i, v := range x {
+		d[i] = float64(v)
+	}
+	return d
+}
+
+// Tangled is a directed graph of 151 vertices, of which every seventh has no edge, with self loops and duplicate
+// edges, 13 features and 5 classes.
+func Tangled(t testing.TB, sparse bool) *graph.Graph {
+	t.Helper()
+	const vertices, edges, features, classes = 151, 900, 13, 5
+	r := rand.New(rand.NewPCG(5, 7))
+	connected := func() int32 {
+		for {
+			if v := r.Int32N(vertices); v%7 != 0 {
+				return v
+			}
+		}
+	}
+	var e graph.Edges
+	for range edges {
+		u, v := connected(), connected()
+		if r.IntN(20) == 0 {
+			u = v
+		}
+		for range 1 + r.IntN(10)/9 {
+			e.Source, e.Target = append(e.Source, u), append(e.Target, v)
+		}
+	}
+	relation, err := graph.NewRelation(vertices, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &graph.Graph{Relation: relation, Features: graph.Features{Columns: features}, Labels: graph.Labels{Classes: classes}, Splits: make([]graph.Split, 1)}
+	for v := range int64(vertices) {
+		class := int64(r.IntN(classes))
+		g.Labels.Class = append(g.Labels.Class, class)
+		for c := range features {
+			x := float32(r.NormFloat64())
+			if c%classes == int(class) {
+				x++
+			}
+			g.Features.Dense = append(g.Features.Dense, x)
+		}
+		s := &g.Splits[0]
+		part := []*[]int64{&s.Train, &s.Train, &s.Val, &s.Test}[v%4]
+		*part = append(*part, v)
+	}
+	if sparse {
+		g.Features = sparseOf(g.Features)
+	}
+	return g
+}
+
+// sparseOf keeps the features that are above zero.
+func sparseOf(f graph.Features) graph.Features {
+	s := graph.Features{Columns: f.Columns, Indptr: []int64{0}}
+	for at, x := range f.Dense {
+		if x > 0 {
+			s.Indices, s.Data = append(s.Indices, int32(at%f.Columns)), append(s.Data, x)
+		}
+		if at%f.Columns == f.Columns-1 {
+			s.Indptr = append(s.Indptr, int64(len(s.Data)))
+		}
+	}
+	return s
+}
+
+// Name names a mesh in tests.
+func Name(m mesh.Mesh) string { return fmt.Sprintf("%d×%d×%d", m.Stages, m.Partitions, m.Slices) }

@@ -1,0 +1,120 @@
+package paralleltest_test
+
+import (
+	"testing"
+	"time"
+
+	"weft/autograd"
+	"weft/comm"
+	"weft/gnn"
+	"weft/nn"
+	"weft/parallel/exchange"
+	"weft/parallel/mesh"
+	"weft/parallel/paralleltest"
+	"weft/parallel/sar"
+	"weft/tensor"
+	"weft/train"
+	"weft/train/engine"
+)
+
+// TestTwoStages: a model that is cut in two between its blocks, with one chunk, has the bits of one worker.
+func TestTwoStages(t *testing.T) {
+	paralleltest.Engines(t, paralleltest.Case{
+		Mesh:   mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1},
+		Engine: newStage,
+		Stage: func(vertices, hidden int) train.Traffic { // 2·(S−1)·V·H elements (GNNPipe), as one message each way
+			return train.Traffic{Bytes: 2 * 4 * int64(vertices*hidden), Messages: 2}
+		},
+	})
+}
+
+// stage is the pipeline axis without chunks: a worker holds consecutive blocks for all vertices; h goes to the
+// next stage, and its gradient comes back.
+type stage struct {
+	engine.Config
+	from, to int // the blocks that are here
+	graph    *sar.Graph
+	features *engine.Features // of the first stage
+	params   *nn.Params
+	model    *gnn.Model
+}
+
+func newStage(c engine.Config) (engine.Engine, error) {
+	g, err := sar.New(c.Team, c.Groups.Halo, c.Share, sar.Options{})
+	if err != nil {
+		return nil, err
+	}
+	n, k := len(c.Blocks), c.Mesh.Stages
+	s := &stage{Config: c, from: n * c.Groups.Stage / k, to: n * (c.Groups.Stage + 1) / k, graph: g, params: nn.NewParams(c.Team, c.Seed)}
+	if s.first() {
+		s.features = engine.LoadFeatures(c, g)
+	}
+	s.model = gnn.Build(c.Blocks, s.from, s.to, gnn.Env{Params: s.params, Propagators: g.Propagator})
+	return s, nil
+}
+
+func (s *stage) first() bool { return s.Groups.Stage == 0 }
+func (s *stage) last() bool  { return s.Groups.Stage == s.Mesh.Stages-1 }
+
+func (s *stage) Params() *nn.Params    { return s.params }
+func (s *stage) Explain() []string     { return s.graph.Explain() }
+func (s *stage) Waited() time.Duration { return 0 }
+
+func (s *stage) Vertices() []int32 {
+	if s.last() {
+		return s.graph.Vertices()
+	}
+	return []int32{}
+}
+
+func (s *stage) Train(epoch int) (loss float64, err error) {
+	s.graph.BeginEpoch(epoch)
+	t := autograd.NewTrainingTape(s.Team, autograd.Random{Seed: s.Seed, Epoch: epoch})
+	in := s.input(t)
+	out := s.model.Forward(gnn.State{H: in}).H
+	var g *tensor.Matrix
+	if s.last() {
+		loss, g = s.Loss(out)
+	} else {
+		s.send(out.Value(), +1)
+		g = s.receive(tensor.Gradients, out.Rows(), out.Cols(), +1)
+	}
+	t.Backward(autograd.Root{Var: out, Grad: g})
+	if !s.first() {
+		dx := in.TakeGrad()
+		s.send(dx, -1)
+		dx.Release()
+	}
+	return loss, nil
+}
+
+func (s *stage) Infer(without int) *autograd.Var {
+	t := autograd.NewTape(s.Team)
+	out := s.model.Until(min(s.to, len(s.Blocks)-without)-s.from, s.input(t))
+	if s.last() {
+		return out
+	}
+	s.send(out.Value(), +1)
+	out.Drop()
+	none := t.New(0, s.Blocks[len(s.Blocks)-without-1].Out)
+	return t.Received(none, &autograd.RowSet{Total: s.graph.Rows().Total})
+}
+
+// input is what the blocks here begin with.
+func (s *stage) input(t *autograd.Tape) *autograd.Var {
+	if s.first() {
+		return s.features.On(t)
+	}
+	h := s.receive(tensor.Activations, s.graph.Rows().Here, s.Blocks[s.from].In, -1)
+	return t.Received(h, s.graph.Rows())
+}
+
+func (s *stage) send(m *tensor.Matrix, to int) {
+	exchange.Must(s.Groups.Stages.Send(comm.Stage, comm.Bytes(m.Floats()), s.Groups.Stage+to).Wait())
+}
+
+func (s *stage) receive(kind tensor.Kind, rows, cols, from int) *tensor.Matrix {
+	m := s.Team.Memory.New(kind, rows, cols)
+	exchange.Must(s.Groups.Stages.Receive(comm.Stage, comm.Bytes(m.Floats()), s.Groups.Stage+from).Wait())
+	return m
+}

@@ -1,0 +1,71 @@
+// Package engine computes a model on one worker of a mesh: the training pass of an epoch, and exact inference.
+// What an epoch consists of is known here alone: the loop of epochs knows no tape, and no part of a graph.
+package engine
+
+import (
+	"time"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/nn"
+	"weft/parallel/mesh"
+	"weft/partition"
+	"weft/tensor"
+)
+
+// Engine is a worker's part in computing a model. All workers of the mesh call the same methods in the same
+// order. A method that cannot go on because of another worker panics with an exchange.Failure.
+type Engine interface {
+	// Train runs the training pass of an epoch, counted from 1. It adds to the gradients of Params what they are
+	// in the loss of the whole mesh, and returns this worker's part of that loss: the parts of all add up to it.
+	Train(epoch int) (loss float64, err error)
+	// Infer computes the model without its last blocks, so many, exactly and without dropout, for all vertices. It
+	// returns this worker's rows of the result, those of Vertices, which the caller drops.
+	Infer(without int) *autograd.Var
+	// Params are the parameters that this worker holds: those of its stage.
+	Params() *nn.Params
+	// Vertices are those whose logits come to this worker, by their original ids, ascending; nil: all of the
+	// graph's. There are none where another stage has the last block. A vertex's logits come to one worker.
+	Vertices() []int32
+	// Explain says in lines how the work is done, once a pass has been made.
+	Explain() []string
+	// Waited is how long the worker has stood still for others so far.
+	Waited() time.Duration
+}
+
+// Config is what an engine is made of: all that is this worker's, and nothing of the loop.
+type Config struct {
+	Team   *kernel.Team
+	Mesh   mesh.Mesh
+	Groups mesh.Groups
+	Share  *partition.Share // of the worker's partition
+	Blocks []gnn.BlockSpec  // of the whole model
+	// Loss is the loss of this worker's logits, rows as Rows says × classes, and its gradient. The loss of the
+	// mesh is the sum over its workers.
+	Loss func(logits *autograd.Var) (loss float64, grad *tensor.Matrix)
+	Seed uint64 // of initial parameters and dropout
+	// NormalizeRows divides each vertex's features by their sum.
+	NormalizeRows bool
+	// VaryingInput says that the model reads the features differently in every epoch, as after input dropout:
+	// nothing that follows from them is kept.
+	VaryingInput bool
+	// Training says that gradients will be asked for.
+	Training bool
+}
+
+// Graph is what a model aggregates along on this worker: one way of dividing vertices and columns.
+type Graph interface {
+	// Vertices are those whose values this worker computes on, by their original ids, ascending; nil: all.
+	Vertices() []int32
+	// Rows are these vertices, as rows of values.
+	Rows() *autograd.RowSet
+	// Propagator is the gnn.Propagator of a site.
+	Propagator(site string, reversed bool) gnn.Propagator
+	// BeginEpoch says which epoch the work belongs to from now on; errors name it.
+	BeginEpoch(epoch int)
+	// Explain says for each site in which order it works, once a forward pass has been made.
+	Explain() []string
+	// Waited is how long the worker has stood still for others so far.
+	Waited() time.Duration
+}

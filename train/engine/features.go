@@ -1,0 +1,130 @@
+package engine
+
+import (
+	"math"
+
+	"weft/autograd"
+	"weft/graph"
+	"weft/kernel"
+	"weft/partition"
+	"weft/tensor"
+)
+
+// Features are the input of a worker's rows, in its team's memory.
+type Features struct {
+	rows    *autograd.RowSet
+	dense   *tensor.Matrix   // rows × F, or nil
+	sparse  *autograd.Sparse // or nil
+	varying bool             // what follows from them is not kept over epochs
+}
+
+// On puts the features on a tape: rows × F.
+func (f *Features) On(t *autograd.Tape) *autograd.Var {
+	switch {
+	case f.sparse != nil:
+		return t.SparseConstant(f.sparse, f.rows)
+	case f.varying:
+		return t.Constant(f.dense, f.rows)
+	}
+	return t.Fixed(f.dense, f.rows)
+}
+
+// LoadFeatures copies those of the graph's rows.
+func LoadFeatures(c Config, g Graph) *Features {
+	team, v, rows := c.Team, &c.Share.Values, g.Rows()
+	l := loader{team: team, share: c.Share, from: &v.Features, places: v.Places(g.Vertices())}
+	if l.scale = func(int) float32 { return 1 }; c.NormalizeRows {
+		l.scale = l.inverseSum
+	}
+	f := &Features{rows: rows, varying: c.VaryingInput}
+	if !l.from.Sparse() {
+		f.dense = team.Memory.New(tensor.Features, rows.Here, l.from.Columns)
+		l.fill(f.dense.Floats)
+		return f
+	}
+	entries := len(l.from.Indices)
+	if l.places != nil {
+		entries = 0
+		for _, row := range l.places {
+			entries += int(l.from.Indptr[row+1] - l.from.Indptr[row])
+		}
+	}
+	a := &kernel.CSR{
+		Rows: rows.Here, Cols: l.from.Columns, Indptr: team.Memory.NewElement(tensor.Features, tensor.Int64, 1, rows.Here+1),
+		Indices: team.Memory.NewElement(tensor.Features, tensor.Int32, 1, entries), Values: team.Memory.New(tensor.Features, 1, entries),
+	}
+	l.fillStructure(a)
+	l.fill(a.Values.Floats)
+	f.sparse = &autograd.Sparse{Rows: a, Columns: team.Transpose(a, tensor.Features)}
+	return f
+}
+
+// loader copies from a share, whose files are mapped.
+type loader struct {
+	team   *kernel.Team
+	share  *partition.Share
+	from   *graph.Features
+	places []int32 // the rows that are copied; nil: all
+	scale  func(row int) float32
+}
+
+// each calls f for the rows that are copied.
+func (l *loader) each(f func(row int)) {
+	if l.places == nil {
+		for row := range l.share.Values.Rows {
+			f(row)
+		}
+	}
+	for _, row := range l.places {
+		f(int(row))
+	}
+}
+
+// inverseSum is 1 divided by the sum of a row's features. A row without a sum stays as it is.
+func (l *loader) inverseSum(row int) float32 {
+	sum := 0.0
+	for _, x := range l.from.Row(row) {
+		sum += float64(x)
+	}
+	if s := float32(1 / sum); !math.IsInf(float64(s), 0) {
+		return s
+	}
+	return 1
+}
+
+// fillStructure copies where the stored values of the rows are.
+func (l *loader) fillStructure(a *kernel.CSR) {
+	if l.team.Planning() {
+		return
+	}
+	indptr, indices := a.Indptr.Int64s(), a.Indices.Int32s()
+	at := 0
+	indptr[0] = 0
+	l.each(func(row int) {
+		n := copy(indices[indptr[at]:], l.from.Indices[l.from.Indptr[row]:l.from.Indptr[row+1]])
+		at++
+		indptr[at] = indptr[at-1] + int64(n)
+	})
+}
+
+// unloadEvery is how many values are copied from a mapped file before its pages are given back.
+const unloadEvery = 16 << 20
+
+// fill copies the stored feature values, each row times its scale.
+func (l *loader) fill(to func() []float32) {
+	if l.team.Planning() {
+		return
+	}
+	values, at, kept := to(), 0, 0
+	l.each(func(row int) {
+		s := l.scale(row)
+		if at-kept > unloadEvery {
+			l.share.Unload()
+			kept = at
+		}
+		for _, x := range l.from.Row(row) {
+			values[at] = s * x
+			at++
+		}
+	})
+}
