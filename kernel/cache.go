@@ -9,13 +9,15 @@ import (
 	"weft/tensor"
 )
 
-// What a byte costs depends on the cache that it comes from, and caches do not tell: a virtual computer names one that it shares with a
-// hundred others. So it is measured, for each number of threads, when the first matrices are aggregated that could be cut (cut.go). Workers of
-// one process measure in turn, and for all of them.
+// What a byte costs depends on the cache that it comes from, and caches do not tell: a virtual computer names
+// one that it shares with a hundred others. So it is measured, for each number of threads, when the first
+// matrices are aggregated that could be cut (cut.go). Workers of one process measure in turn, and for all of
+// them.
 
 // memoryCosts are a team's times to read memory, in seconds.
 type memoryCosts struct {
-	// gathered is that of a byte in rows of sliceColumns[w] columns from all over a region of 2^k bytes; 0 where it is not known.
+	// gathered is that of a byte in rows of sliceColumns[w] columns from all over a region of 2^k bytes; 0
+	// where it is not known.
 	gathered [len(sliceColumns)][largestRegion + 1]float64
 	streamed [largestRegion + 1]float64 // of a byte, from front to back of a region
 	times    [largestRegion + 1]int     // how often a region was measured
@@ -35,8 +37,8 @@ var measured = struct {
 	costs map[int]*memoryCosts // by threads
 }{costs: map[int]*memoryCosts{}}
 
-// costsOf are the costs of memory like that of x, whose first bytes are gathered for it where regions of such sizes are not well known: of
-// powers of two bytes, up to as many as x has or a little fewer.
+// costsOf are the costs of memory like that of x, whose first bytes are gathered for it where regions of such
+// sizes are not well known: of powers of two bytes, up to as many as x has or a little fewer.
 func (t *Team) costsOf(x *tensor.Matrix) memoryCosts {
 	if t.costs != nil {
 		return *t.costs
@@ -117,7 +119,8 @@ func newCacheProbe(t *Team, x *tensor.Matrix) *cacheProbe {
 
 func (p *cacheProbe) close() { p.t.Memory.Close() }
 
-// draw sets the indices to rows of so many columns from all over a region: others for each repeat, thread and number of columns.
+// draw sets the indices to rows of so many columns from all over a region: others for each repeat, thread and
+// number of columns.
 func (p *cacheProbe) draw(region, columns int) {
 	rows, indices := 1<<region/4/columns, p.indices.Int32s()
 	for k := range indices { // the high bits of Knuth's multiplicative hash, twice
@@ -165,8 +168,8 @@ func (c *memoryCosts) gather(bytes, columns int) float64 {
 	return c.gathered[w][region]
 }
 
-// again is the seconds of a byte in rows that were gathered before, when so many bytes of others have been gathered since: of all gathers from
-// all over so many bytes half are from the half that came last.
+// again is the seconds of a byte in rows that were gathered before, when so many bytes of others have been
+// gathered since: of all gathers from all over so many bytes half are from the half that came last.
 func (c *memoryCosts) again(bytes, columns int) float64 {
 	return 2*c.gather(bytes, columns) - c.gather(bytes/2, columns)
 }

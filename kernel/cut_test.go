@@ -8,7 +8,8 @@ import (
 	"weft/tensor"
 )
 
-// scattered is a matrix whose entries lie all over: rows of 0 … 2·degree of them, some equal, and with a hub one that is taken apart.
+// scattered is a matrix whose entries lie all over: rows of 0 … 2·degree of them, some equal, and with a hub
+// one that is taken apart.
 func scattered(team *Team, r *rand.Rand, rows, cols, degree int, hub bool) *CSR {
 	indptr, indices := []int64{0}, []int32(nil)
 	for row := range rows {
@@ -44,7 +45,8 @@ func randomMatrix(team *Team, r *rand.Rand, rows, cols int) *tensor.Matrix {
 	return m
 }
 
-// withCache is a team on a computer whose cache of so many bytes, a power of two, is forty times as fast as its memory, which is read from front to back at twice the rate.
+// withCache is a team on a computer whose cache of so many bytes, a power of two, is forty times as fast as
+// its memory, which is read from front to back at twice the rate.
 func withCache(threads, bytes int, memory *tensor.Meter) *Team {
 	t := NewTeam(threads, memory)
 	t.cut = cutLimits{from: 1, least: 1 << 10, most: 1 << 20}
@@ -63,8 +65,8 @@ func withCache(threads, bytes int, memory *tensor.Meter) *Team {
 	return t
 }
 
-// TestPiecesHaveTheSameBits aggregates over matrices that are cut, into slices and blocks that do not divide: the result has the bits of one
-// that is not cut, on one thread and three.
+// TestPiecesHaveTheSameBits aggregates over matrices that are cut, into slices and blocks that do not divide:
+// the result has the bits of one that is not cut, on one thread and three.
 func TestPiecesHaveTheSameBits(t *testing.T) {
 	const rows, cols, cache = 1500, 2000, 64 << 10
 	memory := tensor.NewMeter()
@@ -124,8 +126,8 @@ func TestPiecesHaveTheSameBits(t *testing.T) {
 	}
 }
 
-// TestPlanTakesPieces: a plan takes as much as a run, whether that cuts the matrix, and into pieces of whatever size, or not. Where no cut is
-// possible, or is not wanted, neither takes anything for it.
+// TestPlanTakesPieces: a plan takes as much as a run, whether that cuts the matrix, and into pieces of
+// whatever size, or not. Where no cut is possible, or is not wanted, neither takes anything for it.
 func TestPlanTakesPieces(t *testing.T) {
 	peak := func(n, columns, degree, cache int, plan, uncut bool) int {
 		memory := tensor.NewMeter()
@@ -156,7 +158,8 @@ func TestPlanTakesPieces(t *testing.T) {
 	}
 }
 
-// TestWhatPays: gathers from all over a matrix that no cache holds are cut; few of them, gathers that come back soon, and small matrices are not.
+// TestWhatPays: gathers from all over a matrix that no cache holds are cut; few of them, gathers that come
+// back soon, and small matrices are not.
 func TestWhatPays(t *testing.T) {
 	const n, columns, cache = 4096, 64, 64 << 10
 	memory := tensor.NewMeter()
@@ -195,8 +198,8 @@ func TestWhatPays(t *testing.T) {
 	}
 }
 
-// TestMissing: of uniform gathers a cache of a quarter of the rows misses between a half and three quarters, as it is reckoned between a quarter
-// and a half; of those from few rows it misses none.
+// TestMissing: of uniform gathers a cache of a quarter of the rows misses between a half and three quarters,
+// as it is reckoned between a quarter and a half; of those from few rows it misses none.
 func TestMissing(t *testing.T) {
 	const n = 1 << 12
 	r := rand.New(rand.NewPCG(8, 8))
@@ -217,7 +220,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestCosts: what is measured on a matrix is known for all sizes up to its own, is not measured for ever, and takes none of the work's memory.
+// TestCosts: what is measured on a matrix is known for all sizes up to its own, is not measured for ever, and
+// takes none of the work's memory.
 func TestCosts(t *testing.T) {
 	memory := tensor.NewMeter()
 	defer memory.Close()
@@ -242,7 +246,8 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestProbe: it gathers from all over a region and not beyond, and what it gathers in rows of one width it did not read in rows of another.
+// TestProbe: it gathers from all over a region and not beyond, and what it gathers in rows of one width it
+// did not read in rows of another.
 func TestProbe(t *testing.T) {
 	const region = 23
 	memory := tensor.NewMeter()

@@ -1,7 +1,9 @@
-// Work on rows whose columns are those of a group of heads, one head after another: sums of gathered rows with a coefficient for
-// each edge and head, and dot products with them. The loops over a run's edges are inside, so that sums stay in registers.
+// Work on rows whose columns are those of a group of heads, one head after another: sums of gathered rows
+// with a coefficient for each edge and head, and dot products with them. The loops over a run's edges are
+// inside, so that sums stay in registers.
 
-// A group of at most VW heads; its columns as vectors, the last of them of `tail` lanes where VW does not divide them.
+// A group of at most VW heads; its columns as vectors, the last of them of `tail` lanes where VW does not
+// divide them.
 typedef struct {
 	int64_t head, from, width; // first head, first column, columns of a head
 	int heads, vectors, tail;
@@ -43,8 +45,8 @@ INLINE vi lane_heads(const group *g, int64_t v0, int v, const int nb, const int 
 
 enum extension { FROM_ZERO, FROM_ZERO_AT_FIRST, EXTENDED };
 
-// Sums of the rows at the other ends of a batch's edges: z_c = scale_head · ([z_c +] Σ_e coef_e,head · row_ec) for each run. Rows and
-// results are given by the group's first column.
+// Sums of the rows at the other ends of a batch's edges: z_c = scale_head · ([z_c +] Σ_e coef_e,head ·
+// row_ec) for each run. Rows and results are given by the group's first column.
 typedef struct {
 	const batch *b;
 	const float *rows;
@@ -59,8 +61,8 @@ typedef struct {
 	float *z2;                // a row of the group's vectors for each run
 } row_sum;
 
-// The coefficients of an edge, of heads from a block's first one on, for coefficient. They are loaded once: where a cache holds the rows, the
-// loads are what takes the time.
+// The coefficients of an edge, of heads from a block's first one on, for coefficient. They are loaded once:
+// where a cache holds the rows, the loads are what takes the time.
 INLINE vf edge_coefficients(const float *coef, const int per) {
 	vf c = per == BLOCK ? all(*coef) : per && BLOCK / per <= 4 ? four(coef) : load(coef);
 	IN_REGISTER(c);
@@ -123,7 +125,8 @@ INLINE void sum_block(const row_sum *s, const group *g, const int per, const int
 	}
 }
 
-// Calls f(per) with a constant: the whole vectors of a head where these are few, BLOCK where a block has one head, and otherwise 0.
+// Calls f(per) with a constant: the whole vectors of a head where these are few, BLOCK where a block has one
+// head, and otherwise 0.
 #define EACH_WIDTH(P, width, f) \
 	if ((P) == 1 || (width) % (BLOCK * VW) == 0) { \
 		f(BLOCK) \
@@ -151,8 +154,8 @@ static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s, const 
 // The sums of GATv2's backward pass, z for each run and z2 over all of them, with t = row + fixed:
 //   z_c  += a_c · Σ_e coef_e,head · LeakyReLU'(t_ec)
 //   z2_c += Σ_e coef_e,head · LeakyReLU(t_ec)
-// With d = coef·LeakyReLU'(t) the second is taken as Σ d·row + fixed·Σ d, one product for each run: it loses what cancels where row and fixed
-// are far larger than t. No run is empty.
+// With d = coef·LeakyReLU'(t) the second is taken as Σ d·row + fixed·Σ d, one product for each run: it loses
+// what cancels where row and fixed are far larger than t. No run is empty.
 typedef struct {
 	const batch *b;
 	const float *rows;  // of the other ends
@@ -217,7 +220,8 @@ static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, co
 #undef SLOPES
 }
 
-// Products, per head, of the rows of the other ends with the runs' rows, both kinds in one pass where both are asked for:
+// Products, per head, of the rows of the other ends with the runs' rows, both kinds in one pass where both
+// are asked for:
 //   score_e = Σ_c a_c · LeakyReLU(row_ec + target_c)
 //   dot_e   = Σ_c row_ec · factor_c
 // (If the rows are those of targets, target stands for the source: the sum is the same.)
@@ -235,7 +239,8 @@ typedef struct {
 	vf a, target, factor;
 } fixed_part;
 
-// What is computed for an edge, and of which columns: heads of `full` whole vectors, and with has_tail so many columns more.
+// What is computed for an edge, and of which columns: heads of `full` whole vectors, and with has_tail so
+// many columns more.
 typedef struct {
 	int score, dot;
 	int heads, full, has_tail, tail;
@@ -284,8 +289,9 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 	}
 }
 
-// Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of one head's products: four of these at a
-// time are added up as far as they go. With pairs, two heads of half a vector are taken for one.
+// Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of
+// one head's products: four of these at a time are added up as far as they go. With pairs, two heads of half
+// a vector are taken for one.
 INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs) {
 	const batch *b = d->b;
 	const int together = VW / P, places = pairs ? P / 2 : P, at_once = places < 4 ? 4 / places : 1; // edges whose products are added up together
@@ -329,7 +335,8 @@ INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs)
 	}
 }
 
-// The common widths have loops without branches, of constant numbers of vectors. Returns 0, and has done nothing, for others.
+// The common widths have loops without branches, of constant numbers of vectors. Returns 0, and has done
+// nothing, for others.
 INLINE int common_dots(const dot_rows *d, const group *g, const int P, const int score, const int dot) {
 	if (in_pairs(P, g->width))
 		dots_of(d, (products){score, dot, P / 2, 1, 0, 0, .vectors = P / 2}, P, 1);

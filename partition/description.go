@@ -31,7 +31,8 @@ type Description struct {
 	Seed    uint64    `json:"seed"`
 	Split   int       `json:"split"`
 	Written time.Time `json:"written"`
-	// ID is a hash of the store's files and of the assignment. Workers that find the same id open shares of one graph.
+	// ID is a hash of the store's files and of the assignment. Workers that find the same id open shares of
+	// one graph.
 	ID    string `json:"id"`
 	Whole Whole  `json:"whole"`
 
@@ -177,8 +178,9 @@ func hashed(path string) (string, error) {
 // errChanged ends a comparison at the first difference.
 var errChanged = errors.New("changed")
 
-// CheckFresh refuses partitions of a store that is no longer what they were cut from. Its files are compared by size and time,
-// and where only the times differ, as after the store was copied, by the SHA-256 of their contents.
+// CheckFresh refuses partitions of a store that is no longer what they were cut from. Its files are compared
+// by size and time, and where only the times differ, as after the store was copied, by the SHA-256 of their
+// contents.
 func (d *Description) CheckFresh(store string) error {
 	names, err := graph.Files(store)
 	if err != nil {
