@@ -9,9 +9,7 @@ import (
 	"weft/tensor"
 )
 
-// CSR is a sparse Rows × Cols matrix in compressed rows: row i has entries Indptr[i] … Indptr[i+1]−1, entry k
-// in column Indices[k]. Kernels remember in it what they find out about its entries: it is for one team at a
-// time.
+// CSR is a sparse Rows × Cols matrix in compressed rows: row i has entries Indptr[i] … Indptr[i+1]−1, entry k in column Indices[k].
 type CSR struct {
 	Rows, Cols int
 	Indptr     *tensor.Matrix // Int64, 1 × Rows+1
@@ -21,8 +19,6 @@ type CSR struct {
 	// Hubs are the rows of so many entries that threads share them, as FindHubs finds them. Without, each row
 	// is one thread's.
 	Hubs []int
-
-	reuse *reuse // from the first sum on that could be cut
 }
 
 // Entries is the number of stored entries.

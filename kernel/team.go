@@ -32,8 +32,7 @@ type Team struct {
 	// matters.
 	Watch   func(c Call, run func())
 	threads int
-	cut     cutLimits
-	costs   *memoryCosts // nil: as measured
+	cut     cutSizes
 	plan    bool
 	helpers helpers
 }
@@ -45,7 +44,7 @@ func NewTeam(threads int, memory *tensor.Meter) *Team {
 	if threads >= cores.Count() {
 		cores.Spare()
 	}
-	return &Team{Memory: memory, threads: threads, cut: usualCutLimits, helpers: helpers{calls: make(chan *call, threads)}}
+	return &Team{Memory: memory, threads: threads, cut: usualCut, helpers: helpers{calls: make(chan *call, threads)}}
 }
 
 // NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate
