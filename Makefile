@@ -6,7 +6,7 @@ VERSION  = $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 # Folder of the public graphs that `make reproduce` trains on; what is not there is left out.
 WEFT_DATA ?= ../shared/data
 
-# Passed to `make reproduce` and `make bench-peers`, such as ARGS="--only cora-gcn --seeds 3".
+# Passed to `make reproduce`, `make hosts` and others, such as ARGS="--only cora-gcn --seeds 3".
 ARGS ?=
 
 # Built with Open MPI where pkg-config finds it, else with MPICH, else for one process; TAGS= builds without.
@@ -15,7 +15,7 @@ TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config -
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build demo test bench bench-peers reproduce lint fuzz faults clean
+.PHONY: help packages build demo test bench bench-peers reproduce lint fuzz faults hosts clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -55,6 +55,10 @@ fuzz: packages ## each fuzz target for 10 seconds
 
 faults: build ## signals, full disks, lost folders and readers, at random moments of runs under mpirun (4 minutes); ARGS="--trials 100 --only disk"
 	@python3 -B scripts/faults/faults.py $(ARGS)
+
+hosts: build ## the demo over virtual hosts that send at a limited rate, beside one process; needs root; ARGS="--rate 1gbit --hosts 4"
+	@scripts/update-package-lists --if-missing
+	@python3 -B scripts/hosts.py $(ARGS)
 
 clean: ## remove what build and demo wrote, except runs
 	rm -rf bin stores

@@ -9,9 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// gradients compares the gradient of Σ r ⊙ f(inputs) with respect to each number of each input with central differences. The
-// inputs are below 2 and the functions smooth there, so a step of 1/64 leaves a truncation error of about 1e-4, and the rounding of
-// values of about 1 a thousandth of that.
+// gradients compares the gradient of Σ r ⊙ f(inputs) with respect to each number of each input with central
+// differences. The inputs are below 2 and the functions smooth there, so a step of 1/64 leaves a truncation
+// error of about 1e-4, and the rounding of values of about 1 a thousandth of that.
 func (b *bench) gradients(f func(in []*autograd.Var) *autograd.Var, shapes ...[2]int) {
 	b.t.Helper()
 	inputs, grads := make([]*tensor.Matrix, len(shapes)), make([]*tensor.Matrix, len(shapes))
@@ -152,8 +152,8 @@ func TestBiasAtAKink(t *testing.T) {
 	}
 }
 
-// TestSparse holds products with sparse rows, with and without dropout, against those with the dense matrix: dropout draws for
-// the same elements.
+// TestSparse holds products with sparse rows, with and without dropout, against those with the dense matrix:
+// dropout draws for the same elements.
 func TestSparse(t *testing.T) {
 	for name, mask := range map[string]kernel.Mask{"plain": {}, "dropout": kernel.NewMask(5, .5, nil)} {
 		t.Run(name, func(t *testing.T) {

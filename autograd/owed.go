@@ -5,8 +5,9 @@ import (
 	"weft/tensor"
 )
 
-// owed is a term g·wᵀ of a gradient that is not computed yet. Products put it off until nobody reads the value any more, whose memory
-// the gradient then takes: so a layer's input and its gradient never exist side by side.
+// owed is a term g·wᵀ of a value's gradient that is not computed yet. Products put it off until nobody reads
+// the value any more; the gradient then takes the value's memory. So a layer's input and its gradient never
+// exist side by side.
 type owed struct {
 	g *tensor.Matrix
 	w *Var
@@ -45,8 +46,8 @@ func (v *Var) pay() {
 	}
 }
 
-// memory is a matrix for the gradient: the value's, which stays charged to the activations, where nobody reads it any more and it lives
-// only because something is owed.
+// memory is a matrix for the gradient: the value's own where nothing but what is owed keeps that, else a new
+// one. The value's own stays charged to the activations.
 func (v *Var) memory() *tensor.Matrix {
 	if v.leaf || v.held || v.kept > 0 || v.value == nil {
 		return v.tape.Memory().New(tensor.Gradients, v.rows, v.cols)

@@ -11,7 +11,7 @@ import (
 type RowSet struct {
 	Here  int            // rows on this worker
 	Total int            // rows on all workers together, or NotVertices
-	IDs   *tensor.Matrix // the rows' vertices in the original graph, Int32, 1 × Here; nil when row i is vertex i
+	IDs   *tensor.Matrix // Int32, 1 × Here: the rows' vertices in the original graph; nil: row i is vertex i
 	Peers Peers          // the workers that hold the other rows; nil when there are none
 }
 

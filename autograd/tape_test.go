@@ -95,7 +95,7 @@ func panics(t *testing.T, text string, f func()) {
 	f()
 }
 
-// TestValuesLiveWhileHeld follows each value from where it is made to where the last one who needs it lets go.
+// TestValuesLiveWhileHeld follows each value from the operation that makes it to the last one that needs it.
 func TestValuesLiveWhileHeld(t *testing.T) {
 	b := newBench(t)
 	x, w, v := b.leaf(rows, inner), b.leaf(inner, cols), b.leaf(inner, cols)
@@ -145,7 +145,8 @@ func TestBackwardReleasesAsItGoes(t *testing.T) {
 		return h
 	})
 	b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})
-	// Each probe's own result is kept until its step is over only while it is held; what is left are the earlier tanh's results.
+	// Each probe's own result is kept until its step is over only while it is held; what is left are the
+	// earlier tanh's results.
 	for i, want := range []int64{4, 3, 2, 1} {
 		if left[i] != want {
 			t.Errorf("step %d backward: %d values are left, want %d", i, left[i], want)
@@ -154,8 +155,8 @@ func TestBackwardReleasesAsItGoes(t *testing.T) {
 	b.live("the end", 0)
 }
 
-// TestGradientTakesTheValuesMemory: when a layer of two products (GraphSAGE's) has run backward, its input's gradient is in the memory of
-// the input, unless the operation that made the input reads it once more.
+// TestGradientTakesTheValuesMemory: when a layer of two products (GraphSAGE's) has run backward, its input's
+// gradient is in the memory of the input, unless the operation that made the input reads it once more.
 func TestGradientTakesTheValuesMemory(t *testing.T) {
 	for _, kind := range []struct{ again, aggregated bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
 		again, aggregated := kind.again, kind.aggregated
@@ -185,7 +186,7 @@ func TestGradientTakesTheValuesMemory(t *testing.T) {
 				c.AddGrad(g)
 			}})
 			if !aggregated {
-				z := watch("between the products", 2, autograd.Linear(x, left)) // the input and one gradient, which both products share
+				z := watch("between the products", 2, autograd.Linear(x, left)) // input and gradient, which both share
 				return autograd.AddLinear(z, x, right)
 			}
 			z := b.tape.New(rows, cols) // as an aggregation does: it adds to the input's gradient itself
@@ -218,8 +219,8 @@ func TestGradientTakesTheValuesMemory(t *testing.T) {
 	}
 }
 
-// TestEvaluationKeepsNothing: a tape that does not record releases each value at the end of its scope, keeps no buffers and
-// leaves gradients alone.
+// TestEvaluationKeepsNothing: a tape that does not record releases each value at the end of its scope, keeps
+// no buffers and leaves gradients alone.
 func TestEvaluationKeepsNothing(t *testing.T) {
 	b := newBench(t)
 	b.tape = autograd.NewTape(b.team)
@@ -239,7 +240,8 @@ func TestEvaluationKeepsNothing(t *testing.T) {
 	b.live("the result dropped", 0)
 }
 
-// TestConstantsRecordNothing: what follows from constants alone is not differentiated, and dropped as soon as nobody needs it.
+// TestConstantsRecordNothing: what follows from constants alone is not differentiated, and dropped as soon as
+// nobody needs it.
 func TestConstantsRecordNothing(t *testing.T) {
 	b := newBench(t)
 	c, w := b.tape.Fixed(b.matrix(rows, inner), nil), b.leaf(inner, cols)
@@ -391,7 +393,8 @@ func TestRandomKeys(t *testing.T) {
 	}
 }
 
-// TestComplete: a leaf's gradient is announced once, when the last operation that adds to it has run backward and not before.
+// TestComplete: a leaf's gradient is announced once, when the last operation that adds to it has run backward
+// and not before.
 func TestComplete(t *testing.T) {
 	b := newBench(t)
 	value := b.matrix(cols, cols)
@@ -430,7 +433,8 @@ func TestAnnounced(t *testing.T) {
 	panics(t, "not announced", func() { b.tape.Parameter(other, other) })
 }
 
-// TestLedgerOfSeveralTapes: a parameter that two tapes of a step use is complete when the last operation of both has run backward.
+// TestLedgerOfSeveralTapes: a parameter that two tapes of a step use is complete when the last operation of
+// both has run backward.
 func TestLedgerOfSeveralTapes(t *testing.T) {
 	b := newBench(t)
 	w := b.leaf(cols, cols)
@@ -460,8 +464,9 @@ func TestLedgerOfSeveralTapes(t *testing.T) {
 	}
 }
 
-// TestCutTape: a pass over two tapes, where an input of the second is a result of the first, has the gradients of one pass. The
-// first tape runs backward from two roots: what it hands on besides is a root too. An input on which nothing depends has the gradient 0.
+// TestCutTape: a pass over two tapes, where an input of the second is a result of the first, has the
+// gradients of one pass. The first tape runs backward from two roots: what it hands on besides is a root too.
+// An input on which nothing depends has the gradient 0.
 func TestCutTape(t *testing.T) {
 	b := newBench(t)
 	set := autograd.AllHere(rows)
@@ -497,7 +502,7 @@ func TestCutTape(t *testing.T) {
 	}
 }
 
-// TestRowsAreInherited: a result has the rows of its inputs, and where these differ somebody has to say which.
+// TestRowsAreInherited: a result has the rows of its inputs; where these differ, the operation has to say.
 func TestRowsAreInherited(t *testing.T) {
 	b := newBench(t)
 	one, other := autograd.AllHere(rows), autograd.AllHere(rows)

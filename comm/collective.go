@@ -5,11 +5,12 @@ import (
 	"unsafe"
 )
 
-// The collectives send straight from each rank to each other one. A rank begins with the one after it, so that not all send to
-// the same rank at once, and waits for what it receives first. A wait then names the rank that is missing, not one that waits itself.
+// The collectives send straight from each rank to each other one. A rank begins with the one after it, so
+// that not all send to the same rank at once, and waits for what it receives first. A wait then names the
+// rank that is missing, not one that waits itself.
 
-// SumDoubles replaces each element by its sum over the ranks. The sum is taken in the order of the ranks, by one of them, so that it has
-// the same bits on every rank and on every transport.
+// SumDoubles replaces each element by its sum over the ranks. The sum is taken in the order of the ranks, by
+// one of them, so that it has the same bits on every rank and on every transport.
 func (c *Comm) SumDoubles(k Kind, values []float64) error { return sum(c, k, values) }
 
 // SumFloats is SumDoubles for single precision: each element is summed in double precision and rounded once.
@@ -73,8 +74,8 @@ func sumOne[T float32 | float64](c *Comm, k Kind, values, terms []T) error {
 	return c.exchange(k, send, receive, "a sum")
 }
 
-// AllToAll sends send[r] to rank r and receives receive[r] from it, for every rank r of the group; the own entry is copied. Both
-// sides know the lengths; nothing travels where they are 0.
+// AllToAll sends send[r] to rank r and receives receive[r] from it, for every rank r of the group; the own
+// entry is copied. Both sides know the lengths; nothing travels where they are 0.
 func (c *Comm) AllToAll(k Kind, send, receive [][]byte) error {
 	if err := c.keep(receive[c.rank], send[c.rank], "all-to-all"); err != nil {
 		return err
@@ -82,7 +83,8 @@ func (c *Comm) AllToAll(k Kind, send, receive [][]byte) error {
 	return c.exchange(k, send, receive, "an all-to-all")
 }
 
-// AllGather sends mine to every rank of the group: all[r], whose length must be that of rank r's, becomes what rank r gave.
+// AllGather sends mine to every rank of the group: all[r], whose length must be that of rank r's, becomes
+// what rank r gave.
 func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
 	if err := c.keep(all[c.rank], mine, "all-gather"); err != nil {
 		return err
@@ -151,7 +153,7 @@ func (c *Comm) Barrier(k Kind) error {
 	return waitAll(ps)
 }
 
-// Gather is what all ranks give, one after the other in the order of the ranks; every rank gives as many values.
+// Gather is what all ranks give, in the order of the ranks. Every rank gives as many values.
 func Gather[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) ([]T, error) {
 	n := len(mine)
 	all, parts := make([]T, n*c.Size()), make([][]byte, c.Size())

@@ -26,6 +26,7 @@ type Comm struct {
 	rank  int
 	ranks []int // the members, by their rank in the transport
 	tags  int   // the tag of the group's messages of kind k is tags+k
+	aside bool  // its waits are hidden by work: see Beside
 }
 
 // end is what a rank's groups have in common.
@@ -34,7 +35,7 @@ type end struct {
 	timeout   time.Duration
 	place     atomic.Pointer[place]
 	sent      [Kinds]struct{ bytes, messages atomic.Int64 }
-	waited    [Kinds]atomic.Int64 // nanoseconds
+	waited    atomic.Int64 // nanoseconds
 
 	mu     sync.Mutex
 	waits  []*Pending // under way, the oldest first
@@ -75,8 +76,33 @@ func (c *Comm) Sent(k Kind) Traffic {
 	return Traffic{s.bytes.Load(), s.messages.Load()}
 }
 
-// Waited is the time that this rank has spent in waits so far, in all its groups.
-func (c *Comm) Waited(k Kind) time.Duration { return time.Duration(c.end.waited[k].Load()) }
+// Beside runs f in a goroutine of its own while the caller goes on with its work; join waits for the end of
+// f. f communicates through aside, which is the same group. The caller's work hides the waits of f: of these
+// only the time in join is counted.
+func (c *Comm) Beside(f func(aside *Comm)) (join func()) {
+	aside, done := *c, make(chan struct{})
+	aside.aside = true
+	go func() {
+		defer close(done)
+		f(&aside)
+	}()
+	return func() {
+		start := time.Now()
+		<-done
+		c.countWait(start)
+	}
+}
+
+// Waited is how long this rank has stood still for others so far, in all its groups: the waits of the
+// goroutine that does its work, and not those of goroutines beside it.
+func (c *Comm) Waited() time.Duration { return time.Duration(c.end.waited.Load()) }
+
+// countWait counts a wait that ends now.
+func (c *Comm) countWait(since time.Time) {
+	if !c.aside {
+		c.end.waited.Add(int64(time.Since(since)))
+	}
+}
 
 // Waiting says in words what this rank waits for at the moment, the oldest wait where there are several, and
 // for how long it has; "" when it waits for nothing. Any goroutine may ask.

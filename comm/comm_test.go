@@ -100,10 +100,39 @@ func TestWaiting(t *testing.T) {
 		if what, lasted := c.Waiting(); what != "" || lasted != 0 {
 			t.Errorf("waiting after the end: %q for %v", what, lasted)
 		}
-		if c.Waited(Halo) != 20*time.Millisecond || c.Waited(Setup) != 0 {
-			t.Errorf("waited %v for halo rows, %v for set-up", c.Waited(Halo), c.Waited(Setup))
-		}
 		return nil
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWaited: a rank stands still in the waits of the goroutine that works, of any kind and group, and in
+// those of one beside it from when it has no other work.
+func TestWaited(t *testing.T) {
+	const ms = time.Millisecond
+	for _, err := range each(t, 2, time.Minute, func(c *Comm) error {
+		group := c.Group(0, 1)
+		if c.Rank() == 1 {
+			time.Sleep(20 * ms)
+			err := group.Send(Halo, []byte("rows"), 0).Wait()
+			time.Sleep(20 * ms)
+			return errors.Join(err, c.Send(Gradient, []byte("sums"), 0).Wait())
+		}
+		var beside error
+		join := c.Beside(func(aside *Comm) { beside = aside.Receive(Gradient, make([]byte, 4), 1).Wait() })
+		time.Sleep(5 * ms)
+		err := group.Receive(Halo, make([]byte, 4), 1).Wait()
+		if c.Waited() != 15*ms {
+			t.Errorf("waited %v, want 15ms for the rows, and nothing beside", c.Waited())
+		}
+		time.Sleep(7 * ms)
+		join()
+		if c.Waited() != 28*ms {
+			t.Errorf("waited %v, want 13ms more for what is beside", c.Waited())
+		}
+		return errors.Join(err, beside)
 	}) {
 		if err != nil {
 			t.Error(err)

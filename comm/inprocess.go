@@ -9,8 +9,8 @@ import (
 // Alone is the group of a worker that has no others: its collectives change nothing and send nothing.
 func Alone() *Comm { return New(InProcess(1)[0], 0) }
 
-// InProcess connects n ranks that are goroutines of this process. A message is copied once, from the sender's memory into the
-// receiver's, by the second of the two to call; nothing is held in between.
+// InProcess connects n ranks that are goroutines of this process. A message is copied once, from the sender's
+// memory into the receiver's, by the second of the two to call; nothing is held in between.
 func InProcess(n int) []Transport {
 	e := &exchange{lanes: map[lane]*queue{}, closed: make([]bool, n)}
 	ts := make([]Transport, n)

@@ -9,7 +9,7 @@ import (
 
 // Pending is a message that was started, and is finished by Wait.
 type Pending struct {
-	end     *end
+	comm    *Comm
 	kind    Kind
 	sends   bool
 	within  string // the collective that it is part of, with its article, "" for a message of its own
@@ -19,11 +19,13 @@ type Pending struct {
 	since   time.Time // when the wait began, under end.mu
 }
 
-// Send starts to send data, which must stay unchanged until Wait returns, to a rank of the group. The message arrives by a Receive of
-// the same kind, and only then does the send end: wait for it after the receives that its receiver may be waiting for.
+// Send starts to send data, which must stay unchanged until Wait returns, to a rank of the group. The message
+// arrives by a Receive of the same kind, and only then does the send end: wait for it after the receives that
+// its receiver may be waiting for.
 func (c *Comm) Send(k Kind, data []byte, to int) *Pending { return c.send(k, data, to, "") }
 
-// Receive starts to receive a message of exactly len(data) bytes from a rank of the group; data is valid when Wait has returned.
+// Receive starts to receive a message of exactly len(data) bytes from a rank of the group; data is valid when
+// Wait has returned.
 func (c *Comm) Receive(k Kind, data []byte, from int) *Pending { return c.receive(k, data, from, "") }
 
 func (c *Comm) send(k Kind, data []byte, to int, within string) *Pending {
@@ -47,26 +49,27 @@ func (c *Comm) pending(k Kind, peer int, within string) *Pending {
 	if peer < 0 || peer >= len(c.ranks) {
 		panic(fmt.Sprintf("comm: rank %d in a group of %d", peer, len(c.ranks)))
 	}
-	return &Pending{end: c.end, kind: k, peer: c.ranks[peer], within: within, place: *c.end.place.Load()}
+	return &Pending{comm: c, kind: k, peer: c.ranks[peer], within: within, place: *c.end.place.Load()}
 }
 
-// Wait waits until the message was moved, at most for the timeout of the Comm. An error, always an *Error, has aborted the transport: no
-// transfer touches a buffer any more. Calling it again gives the outcome again.
+// Wait waits until the message was moved, at most for the timeout of the Comm. An error, always an *Error,
+// has aborted the transport: no transfer touches a buffer any more. Calling it again gives the outcome again.
 func (p *Pending) Wait() error {
 	select {
 	case <-p.request.Done():
 		return p.outcome()
 	default:
 	}
-	deadline, stop := p.end.deadline()
+	e := p.comm.end
+	deadline, stop := e.deadline()
 	defer stop()
-	p.end.enter(p)
-	defer p.end.leave(p)
+	e.enter(p)
+	defer e.leave(p)
 	select {
 	case <-p.request.Done():
 		return p.outcome()
 	case <-deadline:
-		return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, p.end.timeout))
+		return p.fail(fmt.Errorf("%w (%v)", ErrTimeout, e.timeout))
 	}
 }
 
@@ -78,9 +81,10 @@ func (p *Pending) outcome() error {
 }
 
 func (p *Pending) fail(reason error) error {
-	err := &Error{p.end.transport.Rank(), p.peer, p.operation(), p.place.epoch, p.place.layer, reason}
+	transport := p.comm.end.transport
+	err := &Error{transport.Rank(), p.peer, p.operation(), p.place.epoch, p.place.layer, reason}
 	if !errors.Is(reason, ErrAborted) {
-		p.end.transport.Abort(err)
+		transport.Abort(err)
 	}
 	return err
 }
@@ -106,7 +110,7 @@ func (e *end) enter(p *Pending) {
 func (e *end) leave(p *Pending) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.waited[p.kind].Add(int64(time.Since(p.since)))
+	p.comm.countWait(p.since)
 	i := slices.Index(e.waits, p)
 	e.waits = slices.Delete(e.waits, i, i+1)
 }

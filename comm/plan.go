@@ -1,7 +1,7 @@
 package comm
 
-// Plan is a rank of a group that is not there: what is sent is counted by its Comm and goes nowhere, and what is received is left as it
-// was. A dry run has it in the place of the other ranks.
+// Plan is a rank of a group that is not there: what is sent is counted by its Comm and goes nowhere, and what
+// is received is left as it was. A dry run has it in the place of the other ranks.
 func Plan(rank, size int) Transport { return plan{rank, size} }
 
 type plan struct{ rank, size int }

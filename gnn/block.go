@@ -1,6 +1,8 @@
 package gnn
 
 import (
+	"fmt"
+
 	"weft/autograd"
 	"weft/kernel"
 	"weft/nn"
@@ -32,7 +34,17 @@ type BlockSpec struct {
 // Env is where blocks are built: one worker's parameters and ways along the edges.
 type Env struct {
 	Params      *nn.Params
+	Relations   []string // the graph's, by name
 	Propagators Propagators
+}
+
+// Only is the relation of a graph that has one, which is what a model for one relation asks for. It panics where
+// there are several.
+func (e Env) Only() string {
+	if len(e.Relations) != 1 {
+		panic(fmt.Sprintf("gnn: a model for one relation, and a graph with %q", e.Relations))
+	}
+	return e.Relations[0]
 }
 
 // Layer is a block of a convolution, then norm, activation and dropout, and the input added where it has a

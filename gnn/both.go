@@ -13,14 +13,17 @@ type Both struct {
 	root    *Linear
 }
 
-// NewBoth makes the pair; conv makes one of them at a site.
-func NewBoth(s Site, props Propagators, conv func(Site) Convolution) *Both {
-	half := func(path string, reversed bool) Convolution {
+// NewBoth makes the pair along a relation; conv makes one of them at a site.
+func NewBoth(s Site, props Propagators, relation string, conv func(Site) Convolution) *Both {
+	half := func(path string, along Along) Convolution {
 		h := s
-		h.Path, h.Propagator, h.Plain, h.halved = s.Path+path, props(s.Path+path, reversed), true, true
+		h.Path, h.Propagator, h.Plain, h.halved = s.Path+path, props(s.Path+path, along), true, true
 		return conv(h)
 	}
-	c := &Both{in: half(".conv_in", false), out: half(".conv_out", true)}
+	c := &Both{
+		in:  half(".conv_in", Along{Relation: relation}),
+		out: half(".conv_out", Along{Relation: relation, Reversed: true}),
+	}
 	root := s
 	root.Path += ".lin"
 	c.root = NewLinear(root)

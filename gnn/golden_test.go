@@ -69,7 +69,7 @@ func (g *golden) relation() graph.Relation {
 	return r
 }
 
-func (g *golden) model(team *kernel.Team, p *sar.Graph) (*gnn.Model, *nn.Params) {
+func (g *golden) model(team *kernel.Team, p *sar.Partition) (*gnn.Model, *nn.Params) {
 	g.t.Helper()
 	params := nn.NewParams(team, 1)
 	features, classes := g.tensors["x"].Shape[1], g.tensors["logits"].Shape[1]
@@ -84,7 +84,7 @@ func (g *golden) model(team *kernel.Team, p *sar.Graph) (*gnn.Model, *nn.Params)
 	if g.meta["aggr"] == "max" {
 		blocks = maxSAGE(features, s.Hidden, classes)
 	}
-	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Propagators: p.Propagator})
+	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Relations: p.Relations(), Propagators: p.Propagator})
 	if err := params.Load(g.state("param.")); err != nil {
 		g.t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestRootWeightsOfDirGNNConv(t *testing.T) {
 func maxSAGE(features, hidden, classes int) []gnn.BlockSpec {
 	layer := func(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
 		return gnn.BlockSpec{In: in, Out: out, Build: func(e gnn.Env) gnn.Block {
-			site := gnn.Site{Path: path, In: in, Out: out, Params: e.Params, Propagator: e.Propagators(path, false)}
+			site := gnn.Site{Path: path, In: in, Out: out, Params: e.Params, Propagator: e.Propagators(path, gnn.Along{Relation: e.Only()})}
 			return &gnn.Layer{Conv: gnn.NewSAGE(site, gnn.Max), Activation: act}
 		}}
 	}

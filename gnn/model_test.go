@@ -23,6 +23,19 @@ func spec(model string) gnn.Spec {
 	}
 }
 
+// TestOnly: a model for one relation is refused a graph with another number of them, by their names.
+func TestOnly(t *testing.T) {
+	if got := (gnn.Env{Relations: []string{"edge"}}).Only(); got != "edge" {
+		t.Errorf("%q", got)
+	}
+	defer func() {
+		if got, want := recover(), `gnn: a model for one relation, and a graph with ["cites" "writes"]`; got != want {
+			t.Errorf("%v, want %s", got, want)
+		}
+	}()
+	gnn.Env{Relations: []string{"cites", "writes"}}.Only()
+}
+
 // TestPartsOfAModel: a model that is built in two parts has the parameters and the initial values of one that is built whole, wherever
 // it is cut, and the parts one after the other compute what the whole does.
 func TestPartsOfAModel(t *testing.T) {
@@ -44,7 +57,7 @@ func TestPartsOfAModel(t *testing.T) {
 		g := paralleltest.Whole(t, team, &r)
 		build := func(from, to int) part {
 			params := nn.NewParams(team, 7)
-			return part{gnn.Build(blocks, from, to, gnn.Env{Params: params, Propagators: g.Propagator}), params}
+			return part{gnn.Build(blocks, from, to, gnn.Env{Params: params, Relations: g.Relations(), Propagators: g.Propagator}), params}
 		}
 		x := team.Memory.New(tensor.Features, vertices, features)
 		for i := range x.Floats() {

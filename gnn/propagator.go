@@ -89,5 +89,11 @@ type Edges struct {
 	Weight *autograd.Var  // edges × 1: the edges' weights, 1 for added self loops; nil where the relation has none
 }
 
-// Propagators makes the Propagator of a place, along the edges as stored or reversed.
-type Propagators func(site string, reversed bool) Propagator
+// Along is a way along the graph's edges.
+type Along struct {
+	Relation string // one of Env.Relations
+	Reversed bool   // from the target of each edge to its source: "in-neighbours" are then the out-neighbours
+}
+
+// Propagators makes the Propagator of a place. A relation that the graph does not have panics.
+type Propagators func(site string, along Along) Propagator

@@ -147,9 +147,9 @@ func (s *Spec) layer(kind Kind, i, in, out int, e Env) *Layer {
 	conv := func(at Site) Convolution { return kind.convolution(s, at, last) }
 	switch {
 	case s.both(kind):
-		l.Conv = NewBoth(at, e.Propagators, conv)
+		l.Conv = NewBoth(at, e.Propagators, e.Only(), conv)
 	case kind.Uses("direction"):
-		at.Propagator = e.Propagators(at.Path, s.Direction == "out")
+		at.Propagator = e.Propagators(at.Path, Along{Relation: e.Only(), Reversed: s.Direction == "out"})
 		l.Conv = conv(at)
 	default:
 		l.Conv = conv(at)

@@ -191,9 +191,9 @@ func TestSplitRefusals(t *testing.T) {
 		count int
 		want  string
 	}{
-		{small, "", 1, `--split ""`},
-		{small, "public", 1, `--split "public"`},
-		{small, "random", 1, `--split "random"`},
+		{small, "", 1, `split ""`},
+		{small, "public", 1, `split "public"`},
+		{small, "random", 1, `split "random"`},
 		{small, "random:60/40", 1, "three percentages"},
 		{small, "random:60/20/30", 1, "110"},
 		{small, "random:NaN/20/20", 1, "NaN"},
@@ -215,11 +215,11 @@ func TestSplitRefusals(t *testing.T) {
 		{labelledGraph(100, 2), "per-class=20,30", 1, "class 0 has 40 vertices"},
 		{exact, "per-class=20,30", 1, "no vertex to test on"},
 		{multiLabelGraph(500), "per-class=20,30", 1, "several labels"},
-		{&Graph{Relation: must(NewRelation(9, Edges{}))}, "random:60/20/20", 1, "with --labels), or bring the split (import edges: with --train, --val and --test) and leave --split out"},
+		{&Graph{Relation: must(NewRelation(9, Edges{}))}, "random:60/20/20", 1, "with labels), or bring the split (import edges: with train, val and test) and leave split out"},
 		{small, "given", 1, "no split"},
-		{split, "given", 3, "--splits 3"},
-		{small, "random:60/20/20", 0, "--splits 0"},
-		{small, "random:60/20/20", 1 << 30, "--splits 1073741824"},
+		{split, "given", 3, "splits 3"},
+		{small, "random:60/20/20", 0, "splits 0"},
+		{small, "random:60/20/20", 1 << 30, "splits 1073741824"},
 	} {
 		err := test.graph.MakeSplits(test.spec, test.count, 1)
 		if !refusal.Is(err) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {

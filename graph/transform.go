@@ -265,11 +265,12 @@ const maxRandomColumns = 1 << 20
 // column depends on nothing but these two and the seed.
 func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	if columns < 1 || columns > maxRandomColumns {
-		return nil, refusal.Errorf("--random-features %d: give between 1 and %d columns", columns, maxRandomColumns)
+		return nil, refusal.Errorf("%s %d: give between 1 and %d columns",
+			refusal.Setting("random-features"), columns, maxRandomColumns)
 	}
 	n := g.Vertices()
 	if err := memory.Need(4 * int64(n) * int64(columns)); err != nil {
-		return nil, fmt.Errorf("--random-features %d: %w", columns, err)
+		return nil, fmt.Errorf("%s %d: %w", refusal.Setting("random-features"), columns, err)
 	}
 	dense, noise := make([]float32, n*columns), counter.New(seed, "features")
 	cores.Share(n, func(from, to int) {

@@ -149,6 +149,7 @@ static int next_batch(batch *b, int empty) {
 // keep: attention dropout, keyed by both ends, the occurrence number of a duplicate edge, and the head.
 static __attribute__((noinline)) void edge_masks(float *keep, const batch *b, int64_t head, int heads) {
 	const weft_attention_args *a = b->a;
+	head += a->mask.first;
 	for (const run *r = b->run; r < b->run + b->runs; r++)
 		for (int e0 = 0; e0 < r->edges; e0 += LANES) { // and the places that fill up vectors
 			int filled = (r->edges * b->P + VW - 1) / VW * VW / b->P, n = filled - e0 < LANES ? filled - e0 : LANES, from = r->at + e0;

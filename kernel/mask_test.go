@@ -10,8 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// TestMaskRate drops as often as asked, to within four standard deviations, and scales the rest so that the
-// mean stays; also column by column, row by row, and for elements beside each other.
+// TestMaskRate drops as often as asked, to within four standard deviations, and scales the rest so that the mean stays; also column
+// by column, row by row, and for elements beside each other.
 func TestMaskRate(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols = 700, 300
@@ -55,8 +55,7 @@ func TestMaskRate(t *testing.T) {
 	})
 }
 
-// TestMaskBelongsToVertexAndColumn: an element's mask is the same wherever its row stands and however wide
-// the matrix is.
+// TestMaskBelongsToVertexAndColumn: an element's mask is the same wherever its row stands and however wide the matrix is.
 func TestMaskBelongsToVertexAndColumn(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols = 90, 300
@@ -76,8 +75,7 @@ func TestMaskBelongsToVertexAndColumn(t *testing.T) {
 	})
 }
 
-// TestMaskKeys: another seed, epoch or site is another mask, which agrees with the first in half of the
-// elements.
+// TestMaskKeys: another seed, epoch or site is another mask, which agrees with the first in half of the elements.
 func TestMaskKeys(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols = 200, 100
@@ -106,35 +104,38 @@ func TestMaskKeys(t *testing.T) {
 	})
 }
 
-// TestSparseMaskIsTheDenseOne masks the stored entries of a matrix, and of its transpose, as the same
-// elements of a dense one.
+// TestSparseMaskIsTheDenseOne masks the stored entries of a matrix, and of its transpose, as the same elements of a dense one.
 func TestSparseMaskIsTheDenseOne(t *testing.T) {
 	with(t, func(s *suite) {
 		for _, ids := range []*tensor.Matrix{nil, s.permutation(70)} {
-			a := bipartite(s.team, s.r, 70, 300)
 			mask := kernel.NewMask(8, .4, ids)
-			dense := s.vertexMask(70, 300, mask).Floats()
-			ones := *a
-			ones.Values = s.team.Memory.New(tensor.Features, 1, a.Entries())
-			s.team.Fill(ones.Values, 1)
-			transposed := s.team.Transpose(&ones, tensor.Features)
-			byRow, byColumn := s.team.MaskEntries(&ones, mask, kernel.Straight).Floats(), s.team.MaskEntries(transposed, mask, kernel.Transposed).Floats()
-			for i := range a.Rows {
-				for k, c := range list(a, i) {
-					if got, want := byRow[int(a.Indptr.Int64s()[i])+k], dense[i*300+int(c)]; got != want {
-						t.Fatalf("entry %d, %d: %v, dense %v", i, c, got, want)
-					}
-				}
-			}
-			for c := range transposed.Rows {
-				for k, i := range list(transposed, c) {
-					if got, want := byColumn[int(transposed.Indptr.Int64s()[c])+k], dense[int(i)*300+c]; got != want {
-						t.Fatalf("transposed entry %d, %d: %v, dense %v", c, i, got, want)
-					}
-				}
-			}
+			s.sparseMask(bipartite(s.team, s.r, 70, 300), mask, s.vertexMask(70, 300, mask).Floats())
 		}
 	})
+}
+
+// sparseMask holds the mask of a's entries, and of its transpose's, against that of a dense matrix.
+func (s *suite) sparseMask(a *kernel.CSR, mask kernel.Mask, dense []float32) {
+	s.t.Helper()
+	ones := *a
+	ones.Values = s.team.Memory.New(tensor.Features, 1, a.Entries())
+	s.team.Fill(ones.Values, 1)
+	transposed := s.team.Transpose(&ones, tensor.Features)
+	byRow, byColumn := s.team.MaskEntries(&ones, mask, kernel.Straight).Floats(), s.team.MaskEntries(transposed, mask, kernel.Transposed).Floats()
+	for i := range a.Rows {
+		for k, c := range list(a, i) {
+			if got, want := byRow[int(a.Indptr.Int64s()[i])+k], dense[i*a.Cols+int(c)]; got != want {
+				s.t.Fatalf("entry %d, %d: %v, dense %v", i, c, got, want)
+			}
+		}
+	}
+	for c := range transposed.Rows {
+		for k, i := range list(transposed, c) {
+			if got, want := byColumn[int(transposed.Indptr.Int64s()[c])+k], dense[int(i)*a.Cols+c]; got != want {
+				s.t.Fatalf("transposed entry %d, %d: %v, dense %v", c, i, got, want)
+			}
+		}
+	}
 }
 
 // TestMaskOfOnesEntries: a matrix without values has ones, for the mask too.
@@ -151,8 +152,53 @@ func TestMaskOfOnesEntries(t *testing.T) {
 	})
 }
 
-// TestEdgeMask: attention drops edges as often as asked; each edge, each of equal edges and each head on its
-// own; and by the ids of both ends, not by their rows.
+// TestMaskOfASlice: a mask that is cut in columns is the mask of the whole, wherever it is cut: inside a batch of
+// random numbers, across two of them, and with a slice of more than a piece.
+func TestMaskOfASlice(t *testing.T) {
+	with(t, func(s *suite) {
+		const rows, cols = 23, 2600
+		mask := kernel.NewMask(7, .4, s.permutation(rows))
+		whole := s.vertexMask(rows, cols, mask).Floats()
+		for _, cut := range [][2]int{{0, 1}, {1, 2}, {5, 133}, {16, 41}, {127, 129}, {128, 300}, {131, 2600}, {255, 2400}, {2049, 2600}} {
+			lo, hi := cut[0], cut[1]
+			want := make([]float32, 0, rows*(hi-lo))
+			for r := range rows {
+				want = append(want, whole[r*cols+lo:r*cols+hi]...)
+			}
+			of, ones := mask.From(lo), s.blank(rows, hi-lo)
+			s.team.Fill(ones, 1)
+			gradient := s.blank(rows, hi-lo)
+			s.team.FinishBackward(gradient, ones, ones, kernel.Identity, of)
+			if !slices.Equal(s.vertexMask(rows, hi-lo, of).Floats(), want) || !slices.Equal(gradient.Floats(), want) {
+				t.Errorf("columns %d … %d have another mask than in the whole", lo, hi-1)
+			}
+			s.sparseMask(bipartite(s.team, s.r, rows, hi-lo), of, want)
+		}
+	})
+}
+
+// TestEdgeMaskOfASlice: attention over some of the heads drops what it drops of them among all, forward and backward.
+func TestEdgeMaskOfASlice(t *testing.T) {
+	with(t, func(s *suite) {
+		const heads = 19
+		g := s.network(s.tangled(30, 40), true)
+		mask := kernel.NewMask(4, .4, nil)
+		whole := s.edgeMask(g, heads, mask, nil)
+		for _, cut := range [][2]int{{0, 3}, {1, 2}, {3, 8}, {5, 11}, {7, 18}, {8, 16}, {13, 19}} {
+			lo, hi := cut[0], cut[1]
+			var keep []float64
+			for e := range g.indices {
+				keep = append(keep, whole[e*heads+lo:e*heads+hi]...)
+			}
+			what := case_("heads from", lo, "to", hi)
+			s.attention(what, g, hi-lo, 3, mask.From(lo), keep)
+			s.attention2(what+", GATv2", g, hi-lo, 3, mask.From(lo), keep)
+		}
+	})
+}
+
+// TestEdgeMask: attention drops edges as often as asked; each edge, each of equal edges and each head on its own; and by the ids
+// of both ends, not by their rows.
 func TestEdgeMask(t *testing.T) {
 	with(t, func(s *suite) {
 		const n, heads = 40, 11

@@ -44,9 +44,16 @@ static inline const float *repeat(float *to, const float *v, int64_t width, int6
 static __attribute__((noinline)) const float *mask_piece(room keep, const weft_mask *m, int64_t row, int64_t rows, int64_t from, int64_t width) {
 	if (!m->threshold)
 		return NULL;
-	for (int64_t r = 0; r < rows; r++)
-		for (int64_t c = 0; c < width; c += BATCH)
-			mask_row(keep + r * width + c, m, row + r, (from + c) / BATCH, lesser(width - c, BATCH));
+	const int64_t first = m->first + from, before = first % BATCH; // so many columns of the first batch come before
+	for (int64_t r = 0; r < rows; r++) {
+		if (before) {
+			float batch[BATCH];
+			mask_row(batch, m, row + r, first / BATCH, lesser(before + width, BATCH));
+			__builtin_memcpy(keep + r * width, batch + before, lesser(width, BATCH - before) * sizeof *keep);
+		}
+		for (int64_t c = before ? BATCH - before : 0; c < width; c += BATCH)
+			mask_row(keep + r * width + c, m, row + r, (first + c) / BATCH, lesser(width - c, BATCH));
+	}
 	return keep;
 }
 

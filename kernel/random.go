@@ -15,13 +15,21 @@ type Mask struct {
 	key       uint64
 	threshold uint32
 	ids       *tensor.Matrix
+	first     int
 }
 
 // NewMask drops each element with probability p, to 1/65536, and scales the others by 1/(1−p). Equal keys
 // give equal masks. ids (Int32, one per row) are the rows' vertices in the original graph, nil when row i is
 // vertex i.
 func NewMask(key uint64, p float64, ids *tensor.Matrix) Mask {
-	return Mask{key, uint32(min(65535, math.Round(p*65536))), ids}
+	return Mask{key: key, threshold: uint32(min(65535, math.Round(p*65536))), ids: ids}
+}
+
+// From is the mask of a slice: of the columns from the given one on, or of the heads in attention. Slices that are
+// masked so have the mask of the whole.
+func (m Mask) From(first int) Mask {
+	m.first += first
+	return m
 }
 
 // Active reports whether the mask drops anything.
@@ -32,5 +40,7 @@ func (m Mask) c() C.weft_mask {
 	if m.threshold > 0 {
 		keep = 65536 / float64(65536-m.threshold)
 	}
-	return C.weft_mask{key: C.uint64_t(m.key), threshold: C.uint32_t(m.threshold), scale: C.float(keep), ids: ints(m.ids)}
+	return C.weft_mask{
+		key: C.uint64_t(m.key), threshold: C.uint32_t(m.threshold), scale: C.float(keep), ids: ints(m.ids), first: C.int64_t(m.first),
+	}
 }

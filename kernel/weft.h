@@ -36,6 +36,7 @@ typedef struct {
 	uint32_t threshold; // of 65536; 0: nothing is dropped
 	float scale;
 	const int32_t *ids;
+	int64_t first; // of a slice: its first column, or in attention its first head; 0: of the whole
 } weft_mask;
 
 // z_i = [z_i +] row_scale_i · ( Σ_{k in row i} weight_k · col_scale_j · x_j + self_i · own_i ), where j is

@@ -203,6 +203,13 @@ type Tensor = safetensors.Tensor
 // State is a model's values by name, as in PyTorch's state_dict.
 type State = map[string]Tensor
 
+// ReadState reads a safetensors file of weights, as a run's directory holds one. Which weights a model needs is
+// Params.Load's to say.
+func ReadState(path string) (State, error) {
+	state, _, err := safetensors.ReadFile(path)
+	return state, err
+}
+
 // State is a copy of all values by name, in the shapes that files hold.
 func (ps *Params) State() State {
 	state := State{}
@@ -260,21 +267,21 @@ func (ps *Params) Load(state State) error {
 			}
 		}
 		if !ok {
-			return v, refusal.Errorf("the weights lack %s %v; was the model built with the same settings?", name, shape)
+			return v, refusal.Weights.Errorf("the weights lack %s %v; was the model built with the same settings?", name, shape)
 		}
 		used[found] = true
 		if !slices.Equal(v.Shape, shape) {
-			return v, refusal.Errorf("the weights hold %s as %v, this model needs %v; was the model built with the same settings?", found, v.Shape, shape)
+			return v, refusal.Weights.Errorf("the weights hold %s as %v, this model needs %v; was the model built with the same settings?", found, v.Shape, shape)
 		}
 		return v, nil
 	}
 	floats := func(name string, shape []int) ([]float32, error) {
 		v, err := take(name, shape)
 		if err == nil && v.Float32 == nil && v.Int64 != nil {
-			err = refusal.Errorf("the weights hold %s as integers, this model needs floats", name)
+			err = refusal.Weights.Errorf("the weights hold %s as integers, this model needs floats", name)
 		}
 		if err == nil && !tensor.Finite(v.Float32) {
-			err = refusal.Errorf("the weights hold a value in %s that is not finite", name)
+			err = refusal.Weights.Errorf("the weights hold a value in %s that is not finite", name)
 		}
 		return v.Float32, err
 	}
@@ -295,7 +302,7 @@ func (ps *Params) Load(state State) error {
 				return err
 			}
 			if len(v.Int64) != 1 {
-				return refusal.Errorf("the weights hold %s as something other than one integer", b.Name)
+				return refusal.Weights.Errorf("the weights hold %s as something other than one integer", b.Name)
 			}
 			*b.Count = v.Int64[0]
 			continue
@@ -321,7 +328,7 @@ func (ps *Params) Load(state State) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(state)) {
 		if !used[name] && !slices.Contains(ps.unused, name) {
-			return refusal.Errorf("the weights hold %s, which this model does not have; was the model built with the same settings?", name)
+			return refusal.Weights.Errorf("the weights hold %s, which this model does not have; was the model built with the same settings?", name)
 		}
 	}
 	return nil

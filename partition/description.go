@@ -31,8 +31,7 @@ type Description struct {
 	Seed    uint64    `json:"seed"`
 	Split   int       `json:"split"`
 	Written time.Time `json:"written"`
-	// ID is a hash of the store's files and of the assignment. Workers that find the same id open shares of
-	// one graph.
+	// ID is a hash of the store's files and of the assignment. Workers that find the same id open shares of one graph.
 	ID    string `json:"id"`
 	Whole Whole  `json:"whole"`
 
@@ -178,8 +177,8 @@ func hashed(path string) (string, error) {
 // errChanged ends a comparison at the first difference.
 var errChanged = errors.New("changed")
 
-// CheckFresh refuses partitions of a store that is no longer what they were cut from. Its files are compared
-// by size and time, and where only the times differ, as after the store was copied, by the SHA-256 of their
+// CheckFresh refuses partitions of a store that is no longer what they were cut from, with an OutOfDate. Its
+// files are compared by size and time, and where only the times differ, as after the store was copied, by the SHA-256 of their
 // contents.
 func (d *Description) CheckFresh(store string) error {
 	names, err := graph.Files(store)
@@ -201,8 +200,20 @@ func (d *Description) CheckFresh(store string) error {
 	if changed == "" {
 		return nil
 	}
-	return refusal.Errorf("%s: out of date, as %s changed after it was cut; partition again: weft partition %s -k %d --method %s",
-		Directory(store, d.Name), filepath.Join(store, changed), store, d.K, d.Method)
+	return refusal.Errorf("%w", &OutOfDate{Store: store, Changed: changed, Name: d.Name, K: d.K, Method: d.Method})
+}
+
+// OutOfDate is the error of partitions of a store that has changed since.
+type OutOfDate struct {
+	Store, Changed string // the store, and its file that has changed
+	Name           string // of the partitions, which are K, made by Method
+	K              int
+	Method         string
+}
+
+func (o *OutOfDate) Error() string {
+	return fmt.Sprintf("%s: out of date, as %s changed after it was cut; partition again",
+		Directory(o.Store, o.Name), filepath.Join(o.Store, o.Changed))
 }
 
 // compare reads the file only where its time differs, as after the store was copied.

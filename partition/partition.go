@@ -74,9 +74,11 @@ func (o *Options) Validate() error {
 	case o.Split < 0:
 		return refusal.Errorf("split %d: splits count from 0", o.Split)
 	case method == File && o.File == "":
-		return refusal.Errorf("the partition method file needs --file, which names a file with the partition of each vertex on a line")
+		return refusal.Errorf("the partition method file needs %s, which names a file with the partition of each vertex on a line",
+			refusal.Setting("file"))
 	case method != File && o.File != "":
-		return refusal.Errorf("--file %s: the partition method %s reads no file; give --method file", o.File, method)
+		return refusal.Errorf("%s %s: the partition method %s reads no file; give %s file",
+			refusal.Setting("file"), o.File, method, refusal.Setting("method"))
 	case balance == ByEdges && method != Metis && method != Range:
 		return refusal.Errorf("the partition method %s does not balance edges; take metis or range", method)
 	case balance == ByTrain && method != Metis:
@@ -106,7 +108,7 @@ func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error)
 		return nil, refusal.Errorf("%d partitions of %d vertices: give at most one for each vertex", o.K, g.Vertices())
 	}
 	if (o.balance() == ByTrain || o.Split > 0) && o.Split >= len(g.Splits) {
-		return nil, refusal.Errorf("the graph has %d splits, hence no training vertices of split %d", len(g.Splits), o.Split)
+		return nil, refusal.Graph.Errorf("the graph has %d splits, hence no training vertices of split %d", len(g.Splits), o.Split)
 	}
 	a := &Assignment{K: o.K, Method: o.method(), Balance: o.balance(), Seed: o.Seed, Split: o.Split}
 	started := time.Now()

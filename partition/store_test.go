@@ -237,7 +237,8 @@ func TestStale(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err := Find(store, 2, "")
-	if want := features + " changed"; !refusal.Is(err) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "-k 2 --method random") {
+	var old *OutOfDate
+	if want := features + " changed"; !refusal.Is(err) || !strings.Contains(err.Error(), want) || !errors.As(err, &old) || old.K != 2 || old.Method != Random {
 		t.Errorf("error %v; want %q", err, want)
 	}
 	if all, err := List(store); err != nil || len(all) != 1 {

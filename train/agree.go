@@ -2,13 +2,13 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/crc32"
 	"time"
 
 	"weft/comm"
 	"weft/internal/launch"
+	"weft/internal/refusal"
 	"weft/parallel/mesh"
 	"weft/tensor"
 )
@@ -57,8 +57,8 @@ func (w *worker) goOn(ctx context.Context, part *tensor.Matrix) error {
 	case counts[0] > 0:
 		return &Common{Err: context.Canceled}
 	case counts[1] > 0:
-		return &Common{Err: errors.New("the weights give values that are not finite on this graph; " +
-			"were they trained on such features, with the same --normalize-features?")}
+		return &Common{Err: refusal.Weights.Of(fmt.Errorf("the weights give values that are not finite on this graph; "+
+			"were they trained on such features, with the same %s?", refusal.Setting("normalize-features")))}
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (w *worker) traffic() (t traffic) {
 	for k := range comm.Kinds {
 		t.sent[k] = w.comm.Sent(k)
 	}
-	t.waited = w.engine.Waited()
+	t.waited = w.comm.Waited()
 	return t
 }
 

@@ -27,7 +27,7 @@ const maxConfig = 16 << 10
 // with their line.
 func ReadConfig(path string, o *Options) error {
 	if err := readConfig(path, o); err != nil {
-		return refusal.Errorf("--config %w", err)
+		return refusal.Errorf("%s %w", refusal.Setting("config"), err)
 	}
 	return nil
 }

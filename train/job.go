@@ -12,7 +12,6 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
-	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/nn"
 	"weft/optim"
@@ -108,7 +107,8 @@ type Diverged struct {
 }
 
 func (d *Diverged) Error() string {
-	return fmt.Sprintf("epoch %d: %s; try a smaller --lr, --clip 1, or --norm batch", d.Epoch, d.Fault)
+	return fmt.Sprintf("epoch %d: %s; try a smaller %s, %s 1, or %s batch",
+		d.Epoch, d.Fault, refusal.Setting("lr"), refusal.Setting("clip"), refusal.Setting("norm"))
 }
 
 // Run trains. When ctx is cancelled it finishes the epoch and keeps the results. A run that diverges keeps
@@ -297,12 +297,12 @@ func (w *worker) loadInit() error {
 	if w.o.Init == "" {
 		return nil
 	}
-	weights, _, err := safetensors.ReadFile(w.o.Init)
+	weights, err := nn.ReadState(w.o.Init)
 	if err != nil {
 		return err
 	}
 	if err := w.params.Load(weights); err != nil {
-		return refusal.Errorf("--init %s: %w", w.o.Init, err)
+		return refusal.Errorf("%s %s: %w", refusal.Setting("init"), w.o.Init, err)
 	}
 	return nil
 }

@@ -22,8 +22,9 @@ func TestJobRefuses(t *testing.T) {
 	for name, j := range map[string]Job{
 		"eval-every": {Graph: g, Options: func() Options { o := Defaults(); o.EvalEvery = 0; return o }()},
 		"norm":       {Graph: g, Options: func() Options { o := Defaults(); o.Norm = "bach"; return o }()},
+		"graph":      {Options: Defaults()},
 		"class 99":   {Graph: &broken, Options: Defaults()},
-		"--split 7":  {Graph: g, Options: func() Options { o := Defaults(); o.Split = 7; return o }()},
+		"split 7":    {Graph: g, Options: func() Options { o := Defaults(); o.Split = 7; return o }()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, runErr := j.Run(context.Background())
@@ -48,7 +49,7 @@ func TestIdentityBlock(t *testing.T) {
 		attend := func(e gnn.Env) gnn.Block {
 			a, b := e.Params.Attention("a", 1, features), e.Params.Attention("b", 1, features)
 			w := e.Params.Weight("w", features, classes, nn.Glorot(features, classes))
-			p := e.Propagators("first", false)
+			p := e.Propagators("first", gnn.Along{Relation: e.Only()})
 			return &gnn.Layer{Conv: gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
 				t := x.Tape()
 				z := p.Attend(gnn.Attention{Source: x, Target: x, ASource: a.On(t), ATarget: b.On(t), Heads: 1, Slope: 0.2, SelfLoops: true})
@@ -117,7 +118,7 @@ func TestPlanWarnsOfSums(t *testing.T) {
 				if said != "" {
 					t.Errorf("%s, %s: %q, want no warning", name, normalize, said)
 				}
-			} else if !strings.Contains(said, "--normalize-features row") || !strings.Contains(said, c.want) {
+			} else if !strings.Contains(said, "normalize-features row") || !strings.Contains(said, c.want) {
 				t.Errorf("%s: %q, want a warning with %q", name, said, c.want)
 			}
 		}

@@ -45,11 +45,14 @@ func chooseMetric(asked string, whole *partition.Whole, l *graph.Labels) (string
 	}
 	switch _, known := metrics[name]; {
 	case !known:
-		return "", refusal.Errorf("--metric %s: unknown metric; %s", name, suggest.OneOf(name, metricNames))
+		return "", refusal.Errorf("%s %s: unknown metric; %s",
+			refusal.Setting("metric"), name, suggest.OneOf(name, metricNames))
 	case name == "accuracy" && l.MultiLabel():
-		return "", refusal.Errorf("--metric accuracy: the graph's vertices carry several labels each; take micro-f1, macro-f1 or roc-auc")
+		return "", refusal.Errorf("%s accuracy: the graph's vertices carry several labels each; take micro-f1, macro-f1 or roc-auc",
+			refusal.Setting("metric"))
 	case name == "roc-auc" && !l.MultiLabel() && l.Classes != 2:
-		return "", refusal.Errorf("--metric roc-auc: the graph has %d classes, not 2; take accuracy", l.Classes)
+		return "", refusal.Errorf("%s roc-auc: the graph has %d classes, not 2; take accuracy",
+			refusal.Setting("metric"), l.Classes)
 	}
 	return name, nil
 }

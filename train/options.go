@@ -72,12 +72,12 @@ func Defaults() Options {
 func (o *Options) Validate() error {
 	for _, s := range settings {
 		if reason := s.reject(o); reason != "" {
-			return refusal.Errorf("--%s %s: %s", s.Name, s.Text(o), reason)
+			return refusal.Errorf("%s %s: %s", refusal.Setting(s.Name), s.Text(o), reason)
 		}
 	}
 	if kind, _ := gnn.KindOf(o.Model); kind.Uses("heads") && o.Hidden%o.Heads != 0 {
-		return refusal.Errorf("--heads %d does not divide --hidden %d: each head of %s gets an equal share of the hidden width",
-			o.Heads, o.Hidden, o.Model)
+		return refusal.Errorf("%s %d does not divide %s %d: each head of %s gets an equal share of the hidden width",
+			refusal.Setting("heads"), o.Heads, refusal.Setting("hidden"), o.Hidden, o.Model)
 	}
 	m, err := o.Mesh()
 	if err != nil {
@@ -132,7 +132,7 @@ func (o *Options) Mesh() (mesh.Mesh, error) {
 		return m, nil
 	}
 	refuse := func(format string, args ...any) (mesh.Mesh, error) {
-		return mesh.One, refusal.Errorf("--parallel %s: "+format, append([]any{o.Parallel}, args...)...)
+		return mesh.One, refusal.Errorf("%s %s: "+format, append([]any{refusal.Setting("parallel"), o.Parallel}, args...)...)
 	}
 	seen := map[string]bool{}
 	for part := range strings.SplitSeq(o.Parallel, ",") {

@@ -39,26 +39,26 @@ func TestDefaultsAreValid(t *testing.T) {
 
 func TestValidateRefuses(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"model", "nosuch", "--model nosuch: unknown model; it is one of mlp, gcn, sage, gat, gatv2, gin"},
-		{"hidden", "-3", "--hidden -3: must be at least 1 and at most 1048576"},
-		{"layers", "0", "--layers 0"},
-		{"dropout", "1.5", "--dropout 1.5: must be at least 0 and below 1"},
-		{"dropout", "1", "--dropout 1"},
-		{"input-dropout", "-0.1", "--input-dropout -0.1"},
-		{"dropout", "NaN", "--dropout NaN"},
-		{"lr", "0", "--lr 0: must be above 0"},
-		{"lr", "Inf", "--lr +Inf"},
-		{"weight-decay", "-1", "--weight-decay -1: must be at least 0"},
+		{"model", "nosuch", "model nosuch: unknown model; it is one of " + strings.Join(gnn.Names(), ", ")},
+		{"hidden", "-3", "hidden -3: must be at least 1 and at most 1048576"},
+		{"layers", "0", "layers 0"},
+		{"dropout", "1.5", "dropout 1.5: must be at least 0 and below 1"},
+		{"dropout", "1", "dropout 1"},
+		{"input-dropout", "-0.1", "input-dropout -0.1"},
+		{"dropout", "NaN", "dropout NaN"},
+		{"lr", "0", "lr 0: must be above 0"},
+		{"lr", "Inf", "lr +Inf"},
+		{"weight-decay", "-1", "weight-decay -1: must be at least 0"},
 		{"activation", "swish", "unknown activation; it is one of none, relu, elu, leaky-relu, tanh, sigmoid"},
 		{"optimizer", "lion", "unknown optimizer; it is one of adam, adamw, sgd"},
-		{"norm", "instance", "--norm instance: unknown norm; it is one of none, batch, layer"},
-		{"precision", "bf16", "--precision bf16"},
+		{"norm", "instance", "norm instance: unknown norm; it is one of none, batch, layer"},
+		{"precision", "bf16", "precision bf16"},
 		{"parallel", "graph=0", "mesh"},
 		{"parallel", "tensor=4", "mesh"},
 		{"parallel", "nosuch=2", `no axis "nosuch"`},
 		{"parallel", "graph=1,graph=1", "twice"},
 		{"parallel", "graph", "AXIS=N"},
-		{"split", "-1", "--split -1"},
+		{"split", "-1", "split -1"},
 	} {
 		o := Defaults()
 		s, _ := settingNamed(c.name)
@@ -76,7 +76,7 @@ func TestValidateRefuses(t *testing.T) {
 func TestHeadsDivideHidden(t *testing.T) {
 	o := Defaults()
 	o.Model, o.Hidden, o.Heads = "gat", 30, 4
-	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "--heads 4") {
+	if err := o.Validate(); err == nil || !strings.Contains(err.Error(), "heads 4") {
 		t.Errorf("gat with 4 heads of 30: %v", err)
 	}
 	o.Model = "gcn"
@@ -163,7 +163,7 @@ func TestReadConfig(t *testing.T) {
 		}
 	}
 	o := Defaults()
-	if err := ReadConfig("nosuch.yaml", &o); err == nil || err.Error() != "--config nosuch.yaml: no such file or directory" {
+	if err := ReadConfig("nosuch.yaml", &o); err == nil || err.Error() != "config nosuch.yaml: no such file or directory" {
 		t.Error(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
@@ -180,15 +181,15 @@ func doubtfulSums(f *graph.Features, vertices int) string {
 			others++
 		}
 	}
-	const flag = "--normalize-features row"
+	setting := refusal.Setting("normalize-features").String() + " row"
 	switch {
 	case negative < 0:
-		return fmt.Sprintf("%s: features are below zero (%.3g), and a sum near zero makes a row of any size: leave it out", flag, negative)
+		return fmt.Sprintf("%s: features are below zero (%.3g), and a sum near zero makes a row of any size: leave it out", setting, negative)
 	case ones > 0 && others == 0:
-		return flag + " has no effect: each vertex's features add up to 1 already"
+		return setting + " has no effect: each vertex's features add up to 1 already"
 	case fraction > 0:
 		return fmt.Sprintf("%s: features are real numbers (%.3g) and not counts, and may be normalised already: compare with a run without it",
-			flag, fraction)
+			setting, fraction)
 	}
 	return ""
 }

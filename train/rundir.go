@@ -1,6 +1,7 @@
 package train
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -94,22 +95,23 @@ func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, erro
 		return makeNamedRunDir(filepath.Join("runs", now.Format("20060102-150405")+"-"+fileName(dataset)+"-"+model))
 	}
 	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
-		return nil, refusal.Errorf("--out %s: %w; name another folder", out, err)
+		return nil, refusal.Errorf("%s %s: %w; name another folder", refusal.Setting("out"), out, err)
 	}
 	err := os.Mkdir(out, 0o777)
 	if err == nil {
 		return &RunDir{Path: out, created: true}, nil
 	}
 	if !errors.Is(err, fs.ErrExist) {
-		return nil, refusal.Errorf("--out %s: %s; name another folder", out, reason(err))
+		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
 	}
 	all, err := os.ReadDir(out)
 	entries := slices.DeleteFunc(slices.Clone(all), leftover)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, refusal.Errorf("--out %s: a symbolic link to nothing; remove it, or name another folder", out)
+		return nil, refusal.Errorf("%s %s: a symbolic link to nothing; remove it, or name another folder",
+			refusal.Setting("out"), out)
 	case err != nil:
-		return nil, refusal.Errorf("--out %s: %s; name another folder", out, reason(err))
+		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
 	case len(entries) > 0:
 		holds := entries[0].Name()
 		for _, e := range all {
@@ -117,7 +119,8 @@ func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, erro
 				holds += ", and " + e.Name() + " of a run that was killed"
 			}
 		}
-		return nil, refusal.Errorf("--out %s: the folder is not empty (it holds %s); name a new one", out, holds)
+		return nil, refusal.Errorf("%s %s: the folder is not empty (it holds %s); name a new one",
+			refusal.Setting("out"), out, holds)
 	}
 	return &RunDir{Path: out}, nil
 }
@@ -131,7 +134,8 @@ func leftover(e fs.DirEntry) bool {
 // makeNamedRunDir makes a folder of that name; runs that start within the same second get a number behind it.
 func makeNamedRunDir(base string) (*RunDir, error) {
 	if err := os.MkdirAll(filepath.Dir(base), 0o777); err != nil {
-		return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with --out", err)
+		return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with %s",
+			err, refusal.Setting("out"))
 	}
 	for path, n := base, 2; ; n++ {
 		err := os.Mkdir(path, 0o777)
@@ -139,7 +143,8 @@ func makeNamedRunDir(base string) (*RunDir, error) {
 			return &RunDir{Path: path, created: true}, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
-			return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with --out", err)
+			return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with %s",
+				err, refusal.Setting("out"))
 		}
 		path = fmt.Sprintf("%s-%d", base, n)
 	}
@@ -234,6 +239,43 @@ func (d *RunDir) Kept() []string {
 	})
 }
 
+// Record runs the job and keeps what comes of it in the directory: the line of each epoch as it ends, the weights
+// of the best one with the version of weft, and its logits. The job's own OnEpoch is called too; its OnWeights and
+// OnLogits are not. A line that cannot be written ends the run after the epoch under way, and the error says why;
+// a result that there is in spite of it is returned as well.
+func (d *RunDir) Record(ctx context.Context, job *Job, weft string) (*Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	onEpoch, onWeights, onLogits := job.OnEpoch, job.OnWeights, job.OnLogits
+	defer func() { job.OnEpoch, job.OnWeights, job.OnLogits = onEpoch, onWeights, onLogits }()
+	var unrecorded error
+	job.OnEpoch = func(e Epoch) {
+		if onEpoch != nil {
+			onEpoch(e)
+		}
+		if err := d.Epoch(e); err != nil && unrecorded == nil {
+			unrecorded = err
+			cancel()
+		}
+	}
+	job.OnWeights = func(weights nn.State) error { return d.Weights(weft, weights) }
+	job.OnLogits = d.Predictions
+	result, err := job.Run(ctx)
+	switch {
+	case unrecorded == nil:
+		return result, err
+	case err == nil:
+		return result, unrecorded
+	}
+	return nil, instead{err, unrecorded}
+}
+
+// instead is an error that is told as another, which it follows from.
+type instead struct{ error, told error }
+
+func (i instead) Error() string { return i.told.Error() }
+func (i instead) Unwrap() error { return i.error }
+
 // Weights writes the weights, and the version of weft that trained them. It is meant for Job.OnWeights.
 func (d *RunDir) Weights(weft string, weights nn.State) error {
 	if d.Gone() { // somebody may be about to remove the rest
@@ -273,8 +315,10 @@ func (r Rows) write(to io.Writer) error {
 	return w.Close()
 }
 
-// Finish writes run.json, once metrics, weights and predictions are on disk.
-func (d *RunDir) Finish(run Run) error {
+// Finish writes run.json, once metrics, weights and predictions are on disk. It puts the time and the directory into
+// the run first.
+func (d *RunDir) Finish(run *Run) error {
+	run.Finished, run.Summary.RunDir = time.Now(), d.Path
 	steps := []func() error{d.metrics.Sync, d.metrics.Close, func() error { return d.writeRun(run) }, d.root.Close}
 	for _, step := range steps {
 		if err := step(); err != nil {
@@ -284,7 +328,7 @@ func (d *RunDir) Finish(run Run) error {
 	return nil
 }
 
-func (d *RunDir) writeRun(run Run) error {
+func (d *RunDir) writeRun(run *Run) error {
 	text, err := json.Marshal(run)
 	if err != nil {
 		return err
@@ -327,12 +371,16 @@ type Versions struct {
 	OneDNN string `json:"onednn"`
 }
 
-// NewRun starts the record of a run by this version of weft on the graph in store.
-func NewRun(weft, store string, started time.Time) Run {
-	if absolute, err := filepath.Abs(store); err == nil {
+// NewRun is the record of what a job came to by this version of weft, for RunDir.Finish. store is the path of the graph, "" for
+// one that was made in memory. Summary.PeakRSSBytes is the caller's to fill in.
+func NewRun(weft, store string, started time.Time, j *Job, r *Result) Run {
+	if absolute, err := filepath.Abs(store); err == nil && store != "" {
 		store = absolute
 	}
-	return Run{Format: runFormat, Versions: Versions{Weft: weft, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()}, Store: store, Started: started}
+	return Run{
+		Format: runFormat, Versions: Versions{Weft: weft, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()},
+		Started: started, Interrupted: r.Interrupted, Diverged: r.Diverged != nil, Store: store, Summary: summarize(j, r),
+	}
 }
 
 // ReadRun opens the directory of a complete run: its record, its options and the path of its weights.

@@ -16,6 +16,7 @@ import (
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
+	"weft/nn"
 )
 
 // names lists what is in a directory.
@@ -38,10 +39,10 @@ func newRunDir(t *testing.T, out string) *RunDir {
 	return d
 }
 
-func smallRun() Run {
-	run := NewRun("v1", "some/store", time.Now())
-	run.Summary = Summary{Dataset: "cora", Losses: []Number{0.1, Number(math.NaN())}, Graph: Counts{Vertices: 2, Classes: 3}}
-	return run
+func smallRun() *Run {
+	job := &Job{Dataset: "cora", Options: Defaults()}
+	run := NewRun("v1", "some/store", time.Now(), job, &Result{Losses: []float64{0.1, math.NaN()}})
+	return &run
 }
 
 var smallWeights = map[string]safetensors.Tensor{"w": {Shape: []int{1}, Float32: []float32{1}}}
@@ -91,8 +92,59 @@ func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
 	if diff := cmp.Diff(Defaults(), o); diff != "" {
 		t.Error(diff)
 	}
+	if got.Summary.RunDir != path || got.Finished.Before(got.Started) {
+		t.Errorf("run in %s, from %v to %v", got.Summary.RunDir, got.Started, got.Finished)
+	}
 	if got.Summary.Losses[0] != 0.1 || !math.IsNaN(float64(got.Summary.Losses[1])) {
 		t.Errorf("losses %v", got.Summary.Losses)
+	}
+}
+
+// TestRecord: a run that is recorded leaves its results, and its job as it was.
+func TestRecord(t *testing.T) {
+	o := Defaults()
+	o.Epochs = 5
+	epochs := 0
+	job := &Job{Graph: tangled(t), Dataset: "tangled", Options: o, OnEpoch: func(Epoch) { epochs++ }}
+	path := filepath.Join(t.TempDir(), "run")
+	d, started := newRunDir(t, path), time.Now()
+	result, err := d.Record(t.Context(), job, "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := NewRun("v1", "", started, job, result)
+	if err := d.Finish(&run); err != nil {
+		t.Fatal(err)
+	}
+	got, _, file, err := ReadRun(path)
+	if err != nil || got.Store != "" || len(got.Summary.Losses) != o.Epochs || epochs != o.Epochs {
+		t.Fatalf("%v: %d epochs; run.json has %+v", err, epochs, got)
+	}
+	weights, err := nn.ReadState(file)
+	if diff := cmp.Diff(result.Weights, weights); err != nil || diff != "" {
+		t.Errorf("%v: %s", err, diff)
+	}
+	if p, err := job.Predict(t.Context(), weights, false); err != nil || len(p.Logits) != p.Vertices*p.Classes {
+		t.Errorf("%v: the job's predictions do not go to the job: %+v", err, p)
+	}
+}
+
+// TestRecordThatCannotBeWritten: the run ends after the epoch, and says what its directory came to.
+func TestRecordThatCannotBeWritten(t *testing.T) {
+	o := Defaults()
+	o.Epochs = 1000
+	path := filepath.Join(t.TempDir(), "run")
+	d := newRunDir(t, path)
+	epochs := 0
+	job := &Job{Graph: tangled(t), Options: o, OnEpoch: func(Epoch) {
+		if epochs++; epochs == 2 {
+			if err := os.RemoveAll(path); err != nil {
+				t.Error(err)
+			}
+		}
+	}}
+	if result, err := d.Record(t.Context(), job, "v1"); result != nil || !errors.Is(err, errGone) || epochs > 3 {
+		t.Errorf("%d epochs, then %v", epochs, err)
 	}
 }
 
@@ -111,7 +163,7 @@ func TestRunDirRefusesOthersFiles(t *testing.T) {
 	}
 	o := Defaults()
 	for _, out := range []string{full, file, filepath.Join(file, "below")} {
-		if _, err := NewRunDir(out, time.Now(), "cora", &o); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "--out "+out) {
+		if _, err := NewRunDir(out, time.Now(), "cora", &o); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "out "+out) {
 			t.Errorf("%s: %v", out, err)
 		}
 	}
@@ -198,7 +250,7 @@ func TestReadRunRefusesDamage(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, _, _, err := ReadRun(dir); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "--config") {
+		if _, _, _, err := ReadRun(dir); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.HasPrefix(err.Error(), "config ") {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}

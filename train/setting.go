@@ -83,7 +83,7 @@ var settings = withFields([]Setting{
 	{Name: "epochs", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "passes over the graph"},
 	{
 		Name: "patience", Group: TrainingGroup, limits: atLeast(0),
-		Meaning: "stop after so many epochs in which neither the validation metric rose (with --select metric) nor the validation loss fell, 0: never",
+		Meaning: "stop after so many epochs in which neither the validation metric rose (if that selects) nor the validation loss fell, 0: never",
 	},
 	{Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
 	{
@@ -176,7 +176,8 @@ func (s Setting) RefuseAxis(o *Options) error {
 	if m, err := o.Mesh(); err != nil || s.appliesTo(m) {
 		return err
 	}
-	return refusal.Errorf("--%s %s: belongs to the %s axis of a mesh; give --parallel %s=N with more than one worker, or leave it out", s.Name, s.Text(o), s.axis, s.axis)
+	return refusal.Errorf("%s %s: belongs to the %s axis of a mesh; give %s %s=N with more than one worker, or leave it out",
+		refusal.Setting(s.Name), s.Text(o), s.axis, refusal.Setting("parallel"), s.axis)
 }
 
 // Kind names what the setting's text is: "int", "float", "bool", "size", "duration" or "string".

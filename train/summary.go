@@ -56,8 +56,8 @@ type Counts struct {
 	Classes  int   `json:"classes"`
 }
 
-// Summarize puts together what the run of a job reports. Where it ran and what the process took are the caller's to fill in.
-func Summarize(j *Job, r *Result) Summary {
+// summarize puts together what the run of a job reports. Where it ran and what the process took are for others to fill in.
+func summarize(j *Job, r *Result) Summary {
 	return Summary{
 		Dataset: j.Dataset, Model: j.Options.Model, Parallel: j.Options.Parallel, Workers: r.Workers, Seed: j.Options.Seed,
 		EpochsRun: r.Epochs, BestEpoch: r.BestEpoch, Metric: r.Metric, Select: j.Options.Select, Split: j.Options.Split,

@@ -93,11 +93,12 @@ func (j *Job) blocks(features, classes int) ([]gnn.BlockSpec, error) {
 func checkWhole(whole *partition.Whole, classes int) error {
 	switch {
 	case whole.Vertices == 0:
-		return refusal.Errorf("the graph has no vertices")
+		return refusal.Graph.Errorf("the graph has no vertices")
 	case whole.FeatureColumns == 0:
-		return refusal.Errorf("the graph has no features; import it with --random-features N, or with features of its own")
+		return refusal.Graph.Errorf("the graph has no features; import it with %s N, or with features of its own",
+			refusal.Setting("random-features"))
 	case classes < 1:
-		return refusal.Errorf("the graph has no labels to learn")
+		return refusal.Graph.Errorf("the graph has no labels to learn")
 	}
 	return nil
 }
@@ -116,7 +117,8 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 		return err
 	}
 	if grid.Partitions > whole.Vertices {
-		return refusal.Errorf("--parallel %s: the graph has only %d vertices to divide", o.Parallel, whole.Vertices)
+		return refusal.Errorf("%s %s: the graph has only %d vertices to divide",
+			refusal.Setting("parallel"), o.Parallel, whole.Vertices)
 	}
 	_, err = chooseMetric(o.Metric, &whole, &g.Labels)
 	return err
@@ -126,11 +128,13 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 func (o *Options) checkSplit(whole *partition.Whole) error {
 	switch splits := whole.Splits; {
 	case len(splits) == 0:
-		return refusal.Errorf("the graph has no split into training, validation and test vertices; import it with --split")
+		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; import it with %s",
+			refusal.Setting("split"))
 	case o.Split >= len(splits):
-		return refusal.Errorf("--split %d: the number of splits that the graph has is %d, and they count from 0", o.Split, len(splits))
+		return refusal.Errorf("%s %d: the number of splits that the graph has is %d, and they count from 0",
+			refusal.Setting("split"), o.Split, len(splits))
 	case splits[o.Split].Train == 0:
-		return refusal.Errorf("--split %d has no training vertices", o.Split)
+		return refusal.Errorf("%s %d has no training vertices", refusal.Setting("split"), o.Split)
 	}
 	return nil
 }

@@ -3,12 +3,11 @@ package train
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 
 	"weft/comm"
 	"weft/internal/cores"
 	"weft/internal/launch"
+	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
@@ -26,9 +25,6 @@ type Parts struct {
 func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
 	if j.Parts != nil {
 		return j.Parts, nil
-	}
-	if j.Graph == nil {
-		return nil, errors.New("a job has neither a graph nor partitions")
 	}
 	if err := j.Graph.CheckMade(); err != nil {
 		return nil, err
@@ -132,6 +128,9 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 	if err != nil {
 		return 0, nil, err
 	}
+	if j.Graph == nil && (j.Parts == nil || grid.Partitions == 1) {
+		return 0, nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")
+	}
 	if grid.Partitions == 1 {
 		share := partition.All(j.Graph)
 		return grid.Workers(), func(_ int, use func(*partition.Share) error) error {
@@ -164,7 +163,7 @@ func guarded(share *partition.Share, f func() error) (err error) {
 		switch p := recover().(type) {
 		case nil:
 		case tensor.OutOfMemory:
-			err = fmt.Errorf("%w; see what the run needs with --explain", p)
+			err = p
 		case exchange.Failure:
 			err = p.Err
 		default:

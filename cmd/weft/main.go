@@ -26,6 +26,7 @@ const (
 var version = "unknown"
 
 func main() {
+	refusal.SpellSettings(asFlag)
 	watchSignals()
 	outliveReaders()
 	limitMemory()
@@ -34,6 +35,9 @@ func main() {
 	root.SetErr(&output{File: os.Stderr, name: "standard error"})
 	os.Exit(execute(root, started))
 }
+
+// asFlag is how the user of a command spells a setting.
+func asFlag(setting string) string { return "--" + setting }
 
 // execute runs the command and returns its exit status. An error is one line on standard error.
 func execute(root *cobra.Command, started *bool) (status int) {

@@ -68,7 +68,7 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 
 // storedPartitions are those that rank 0 has found or made.
 func storedPartitions(store string, workers int, o *train.Options) (partition.Description, error) {
-	d, found, err := partition.Find(store, workers, partitionMethod(o))
+	d, found, err := findPartitions(store, workers, partitionMethod(o))
 	if err == nil && !found {
 		err = refusal.Errorf("%s: no partition of %d is stored here, but one is where rank 0 runs: all machines need the same store, "+
 			"on a shared file system or copied with its partitions", store, workers)
@@ -76,11 +76,20 @@ func storedPartitions(store string, workers int, o *train.Options) (partition.De
 	return d, err
 }
 
+// findPartitions is partition.Find, which says how to renew what is out of date.
+func findPartitions(store string, k int, method string) (d partition.Description, found bool, err error) {
+	d, found, err = partition.Find(store, k, method)
+	if old := (*partition.OutOfDate)(nil); errors.As(err, &old) {
+		err = fmt.Errorf("%w: weft partition %s -k %d --method %s", err, store, old.K, old.Method)
+	}
+	return d, found, err
+}
+
 // preparePartition makes sure that the store holds partitions for so many workers. Where nothing can be stored, a single process cuts
 // them in its memory: the job then has the graph.
 func preparePartition(parent context.Context, store string, job *train.Job, workers int, show io.Writer, check func(*graph.Graph) error) error {
 	o := &job.Options
-	_, found, err := partition.Find(store, workers, partitionMethod(o))
+	_, found, err := findPartitions(store, workers, partitionMethod(o))
 	if found || err != nil {
 		return err
 	}

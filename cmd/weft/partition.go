@@ -128,7 +128,7 @@ func runPartition(cmd *cobra.Command, dataset string, o partition.Options, write
 			return err
 		}
 	}
-	d, found, err := partition.Find(store, o.K, o.Method)
+	d, found, err := findPartitions(store, o.K, o.Method)
 	if err == nil && !found {
 		err = fmt.Errorf("%s: another process removed the partitions that were written; partition it again", store)
 	}

@@ -18,7 +18,7 @@ import (
 
 	"weft/internal/launch"
 	"weft/internal/refusal"
-	"weft/internal/safetensors"
+	"weft/nn"
 	"weft/train"
 )
 
@@ -82,7 +82,7 @@ func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 // prepare finds out what is asked, checks that its results can be written, and reads the weights.
-func (p *predictCommand) prepare(args []string) (asked request, weights map[string]safetensors.Tensor, err error) {
+func (p *predictCommand) prepare(args []string) (asked request, weights nn.State, err error) {
 	if asked, err = p.understand(args); err != nil {
 		return asked, nil, err
 	}
@@ -94,7 +94,7 @@ func (p *predictCommand) prepare(args []string) (asked request, weights map[stri
 	if p.embeddings != "" && sameFile(p.out, p.embeddings) {
 		return asked, nil, refusal.Errorf("--embeddings %s: the file of --out; name another", p.embeddings)
 	}
-	weights, _, err = safetensors.ReadFile(asked.weights)
+	weights, err = nn.ReadState(asked.weights)
 	return asked, weights, err
 }
 
@@ -147,9 +147,13 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 			return asked, err
 		}
 		asked.run, asked.graph = args[0], run.Store
-		if len(args) == 2 {
+		switch _, err := os.Stat(run.Store); {
+		case len(args) == 2:
 			asked.graph = args[1]
-		} else if _, err := os.Stat(run.Store); err != nil {
+		case run.Store == "":
+			return asked, refusal.Errorf("%s names no store, as the graph was made in memory; give one: weft predict %s STORE",
+				filepath.Join(args[0], "run.json"), args[0])
+		case err != nil:
 			return asked, refusal.Errorf("%s names %s, which is not there; give the store: weft predict %s STORE",
 				filepath.Join(args[0], "run.json"), run.Store, args[0])
 		}
@@ -157,7 +161,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 	return asked, check(&asked.options)
 }
 
-func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, weights map[string]safetensors.Tensor) error {
+func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, weights nn.State) error {
 	job, _, err := r.openJob(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(), func(store string) error {
 		return p.outputs(func(flag, path string) error { return checkApartFromGraph(flag, path, asked.graph, store) })
 	}, nil)
@@ -189,10 +193,11 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	}
 	job.OnLogits = func(rows train.Rows) error { return train.WriteRows(p.out, rows) }
 	result, err := job.Predict(ctx, weights, p.embeddings != "")
+	err = advised(err)
 	switch {
 	case errors.Is(err, context.Canceled):
 		return r.part(p.notWritten())
-	case err != nil && strings.HasPrefix(err.Error(), "the weights "):
+	case refusal.Weights.In(err):
 		return fmt.Errorf("%s: %w", asked.weights, err)
 	case err != nil:
 		return about(asked.graph, err)
@@ -215,7 +220,7 @@ func (p *predictCommand) notWritten() error {
 }
 
 // checkWeights refuses weights that another program named otherwise, and weights for another number of features.
-func checkWeights(asked *request, features int, weights map[string]safetensors.Tensor) error {
+func checkWeights(asked *request, features int, weights nn.State) error {
 	names := slices.Sorted(maps.Keys(weights))
 	ours := func(name string) bool { return strings.HasPrefix(name, "convs.") || strings.HasPrefix(name, "lins.") }
 	if len(names) > 0 && !slices.ContainsFunc(names, ours) {

@@ -23,12 +23,16 @@ import (
 	"golang.org/x/sys/unix"
 
 	"weft/comm/mpi"
+	"weft/internal/refusal"
 	"weft/internal/safetensors"
 	"weft/kernel"
 	"weft/train"
 )
 
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"weft": main, "stuck": stuck}) }
+func TestMain(m *testing.M) {
+	refusal.SpellSettings(asFlag)
+	testscript.Main(m, map[string]func(){"weft": main, "stuck": stuck})
+}
 
 // stuck is a run on a terminal that never ends its epoch, and gets two interrupts.
 func stuck() {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,7 +18,7 @@ import (
 	"weft/graph"
 	"weft/internal/launch"
 	"weft/internal/refusal"
-	"weft/nn"
+	"weft/tensor"
 	"weft/train"
 )
 
@@ -74,7 +75,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 		defer job.Graph.Close()
 	}
 	plan, err := job.Plan(cmd.Context())
-	if err := r.Together(about(dataset, err)); err != nil {
+	if err := r.Together(about(dataset, advised(err))); err != nil {
 		return err
 	}
 	if t.explain {
@@ -104,15 +105,21 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	for _, line := range plan.Warnings {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
 	}
-	result, unrecorded, err := record(ctx, job, dir, progress)
+	job.OnEpoch = progress.epoch
+	var result *train.Result
+	if dir != nil {
+		result, err = dir.Record(ctx, job, version)
+	} else {
+		result, err = job.Run(ctx)
+	}
 	progress.end()
+	if result == nil {
+		return t.failed(dataset, store, dir, advised(err))
+	}
 	if err != nil {
-		return t.failed(dataset, store, dir, err, unrecorded)
+		err = incomplete(dir, store, err)
 	}
-	if unrecorded != nil {
-		unrecorded = incomplete(dir, store, unrecorded)
-	}
-	if err := r.Together(unrecorded); err != nil {
+	if err := r.Together(err); err != nil {
 		return err
 	}
 	resident, err := r.largest(peakResident())
@@ -133,40 +140,27 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	return nil
 }
 
-// failed is the error of a run that has come to no result. dir is nil on ranks other than 0. unrecorded is
-// why the run was to end before err, nil: it was not.
-func (t *trainCommand) failed(dataset, store string, dir *train.RunDir, err, unrecorded error) error {
+// failed is the error of a run that has come to no result. dir is nil on ranks other than 0.
+func (t *trainCommand) failed(dataset, store string, dir *train.RunDir, err error) error {
 	switch {
 	case dir == nil:
 	case refusal.Is(err):
 		dir.Discard()
 		err = about(dataset, err)
-	case unrecorded != nil:
-		err = incomplete(dir, store, instead{err, unrecorded})
 	default:
 		err = incomplete(dir, store, err)
 	}
 	return err
 }
 
-// instead is an error that is told as another, which it follows from.
-type instead struct{ error, told error }
-
-func (i instead) Error() string { return i.told.Error() }
-func (i instead) Unwrap() error { return i.error }
-
 // finish writes the results and prints them.
 func (t *trainCommand) finish(cmd *cobra.Command, job *train.Job, dir *train.RunDir, store string, started time.Time, result *train.Result,
 	resident int64, show io.Writer,
 ) error {
 	t.out = dir.Path
-	run := train.NewRun(version, store, started)
-	run.Finished = time.Now()
-	run.Interrupted, run.Diverged = result.Interrupted, result.Diverged != nil
-	run.Summary = train.Summarize(job, result)
-	run.Summary.RunDir = dir.Path
+	run := train.NewRun(version, store, started, job, result)
 	run.Summary.PeakRSSBytes = resident
-	if err := dir.Finish(run); err != nil {
+	if err := dir.Finish(&run); err != nil {
 		return incomplete(dir, store, err)
 	}
 	if t.json {
@@ -196,10 +190,18 @@ func openDataset(parent context.Context, name string, show io.Writer, admit func
 
 // about puts the graph's name in front of a refusal that speaks of the graph.
 func about(dataset string, err error) error {
-	if !refusal.Is(err) || !strings.HasPrefix(err.Error(), "the graph ") {
+	if !refusal.Is(err) || !refusal.Graph.In(err) {
 		return err
 	}
 	return fmt.Errorf("%s: %w", dataset, err)
+}
+
+// advised adds to an error of memory that was refused how to find out what is needed.
+func advised(err error) error {
+	if errors.As(err, &tensor.OutOfMemory{}) {
+		return fmt.Errorf("%w; see what the run needs with --explain", err)
+	}
+	return err
 }
 
 // incomplete says what is left of a run that failed, and what can be done with it.
@@ -248,26 +250,6 @@ func abandoned(dir *train.RunDir, store string) error {
 		return fmt.Errorf("%w; the results are in %s", launch.ErrInterrupted, dir.Path)
 	}
 	return incomplete(dir, store, launch.ErrInterrupted)
-}
-
-// record runs a job, with its progress shown and recorded in dir, which may be nil. A record that cannot be written ends the run after
-// the epoch under way; unrecorded says why.
-func record(ctx context.Context, job *train.Job, dir *train.RunDir, progress *progress) (result *train.Result, unrecorded, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	job.OnEpoch = func(e train.Epoch) {
-		progress.epoch(e)
-		if err := dir.Epoch(e); err != nil && unrecorded == nil {
-			unrecorded = err
-			cancel()
-		}
-	}
-	if dir != nil {
-		job.OnWeights = func(weights nn.State) error { return dir.Weights(version, weights) }
-		job.OnLogits = dir.Predictions
-	}
-	result, err = job.Run(ctx)
-	return result, unrecorded, err
 }
 
 // checkMemory refuses a plan whose worker needs more than its limit (0: none), or of which the workers on this machine (0: all) need

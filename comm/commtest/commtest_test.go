@@ -1,11 +1,9 @@
 package commtest
 
 import (
-	"fmt"
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -35,7 +33,7 @@ func TestRecord(t *testing.T) {
 	var ranks sync.WaitGroup
 	for r, transport := range comm.InProcess(2) {
 		ranks.Go(func() {
-			c := comm.New(Record(transport, func(e Event) { lines[r] = append(lines[r], e.String()) }), time.Minute)
+			c := comm.New(Record(transport, func(e Event) { lines[r] = append(lines[r], e.String()) }), 0)
 			if err := c.Group(1, 0).SumFloats(comm.Gradient, make([]float32, 3)); err != nil {
 				t.Error(err)
 			}
@@ -44,12 +42,14 @@ func TestRecord(t *testing.T) {
 	ranks.Wait()
 	want := []string{
 		"0 receives 4 bytes of gradient from 1", "0 sends 8 bytes of gradient to 1",
+		"0 ended: receives 4 bytes of gradient from 1", "0 ended: sends 8 bytes of gradient to 1",
 		"0 receives 8 bytes of gradient from 1", "0 sends 4 bytes of gradient to 1",
+		"0 ended: receives 8 bytes of gradient from 1", "0 ended: sends 4 bytes of gradient to 1",
 	}
 	if diff := cmp.Diff(want, lines[0]); diff != "" {
 		t.Error(diff)
 	}
-	if !slices.Contains(lines[1], fmt.Sprint(Event{1, 0, true, comm.Gradient, 4})) {
+	if !slices.Contains(lines[1], "1 sends 4 bytes of gradient to 0") {
 		t.Error(lines[1])
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"weft/comm"
 )
 
-// order: messages of one kind between two ranks arrive in the order in which they were sent, whatever is done with other kinds.
+// order: messages of one kind between two ranks arrive in the order in which they were sent, whatever is done
+// with other kinds.
 func order(c *comm.Comm) error {
 	const messages = 40
 	kinds := []comm.Kind{comm.Halo, comm.Layout, comm.Stage}
@@ -130,7 +131,7 @@ func toItself(c *comm.Comm) error {
 	return same("own message", b, pattern(1000, c.Rank()))
 }
 
-// concurrentKinds: a goroutine for each kind, each with messages and collectives of its own, at different speeds.
+// concurrentKinds: a goroutine for each kind, with messages and collectives at a speed of its own.
 func concurrentKinds(c *comm.Comm) error {
 	errs := make([]error, comm.Kinds)
 	var all sync.WaitGroup
@@ -163,7 +164,7 @@ func oneKind(c *comm.Comm, k comm.Kind) error {
 	return nil
 }
 
-// rendezvous: nothing queues. However small a message is, its send does not end before there is a receive for it.
+// rendezvous: nothing queues. However small a message is, its send does not end before its receive begins.
 func rendezvous(c *comm.Comm) error {
 	asked := make([]int64, 1) // when rank 1 did, by the clock of the machine
 	if c.Rank() == 1 {

@@ -6,23 +6,29 @@ import (
 	"weft/comm"
 )
 
-// Event is the start of a send or a receive.
+// Event is the start of a send or a receive, or the end of the wait for it.
 type Event struct {
 	Rank, Peer int
 	Send       bool
+	Ended      bool
 	Kind       comm.Kind
-	Bytes      int
+	Data       []byte // the message: what is received is there when the wait has ended
 }
 
 // String is the event in a transcript: "0 sends 64 bytes of halo to 2".
 func (e Event) String() string {
+	verb, way := "receives", "from"
 	if e.Send {
-		return fmt.Sprintf("%d sends %d bytes of %v to %d", e.Rank, e.Bytes, e.Kind, e.Peer)
+		verb, way = "sends", "to"
 	}
-	return fmt.Sprintf("%d receives %d bytes of %v from %d", e.Rank, e.Bytes, e.Kind, e.Peer)
+	if e.Ended {
+		return fmt.Sprintf("%d ended: %s %d bytes of %v %s %d", e.Rank, verb, len(e.Data), e.Kind, way, e.Peer)
+	}
+	return fmt.Sprintf("%d %s %d bytes of %v %s %d", e.Rank, verb, len(e.Data), e.Kind, way, e.Peer)
 }
 
-// Record is the transport t that calls log when a send or a receive starts, in the goroutine that starts it.
+// Record is the transport t that calls log for each event, in the goroutine that starts a message or waits
+// for it. log may write to what is to be received when that starts.
 func Record(t comm.Transport, log func(Event)) comm.Transport { return &recorder{t, log} }
 
 type recorder struct {
@@ -31,11 +37,26 @@ type recorder struct {
 }
 
 func (r *recorder) Send(data []byte, to, tag int) comm.Request {
-	r.log(Event{r.Rank(), to, true, comm.KindOf(tag), len(data)})
-	return r.Transport.Send(data, to, tag)
+	e := Event{Rank: r.Rank(), Peer: to, Send: true, Kind: comm.KindOf(tag), Data: data}
+	r.log(e)
+	return &recorded{r.Transport.Send(data, to, tag), e, r.log}
 }
 
 func (r *recorder) Receive(data []byte, from, tag int) comm.Request {
-	r.log(Event{r.Rank(), from, false, comm.KindOf(tag), len(data)})
-	return r.Transport.Receive(data, from, tag)
+	e := Event{Rank: r.Rank(), Peer: from, Kind: comm.KindOf(tag), Data: data}
+	r.log(e)
+	return &recorded{r.Transport.Receive(data, from, tag), e, r.log}
+}
+
+type recorded struct {
+	comm.Request
+	event Event
+	log   func(Event)
+}
+
+// Err is what a wait ends by.
+func (r *recorded) Err() error {
+	r.event.Ended = true
+	r.log(r.event)
+	return r.Request.Err()
 }

@@ -1,5 +1,6 @@
-// Package mpi connects the processes that an MPI launcher started. It is built over Open MPI with the tag mpi, over MPICH with the tags
-// mpi and mpich, and without them not at all: Built says so. One goroutine, locked to its thread, makes every MPI call.
+// Package mpi connects the processes that an MPI launcher started. It is built over Open MPI with the tag
+// mpi, over MPICH with the tags mpi and mpich, and without them not at all: Built says so. One goroutine,
+// locked to its thread, makes every MPI call.
 package mpi
 
 import (
@@ -11,8 +12,9 @@ import (
 // launch is what a launcher says in the environment of the processes that it starts.
 type launch struct{ rank, ranks, local int }
 
-// launched reads the environment, of which lookup gives a variable. Slurm sets SLURM_PROCID and SLURM_NTASKS in batch scripts too, where
-// nobody launched anything, so that its variables only count beside those of PMIx.
+// launched reads the environment, of which lookup gives a variable. Slurm sets SLURM_PROCID and SLURM_NTASKS
+// in batch scripts too, where nobody launched anything, so that its variables only count beside those of
+// PMIx.
 func launched(lookup func(string) (string, bool)) (l launch, found bool) {
 	number := func(name string) int {
 		text, _ := lookup(name)
@@ -24,7 +26,7 @@ func launched(lookup func(string) (string, bool)) (l launch, found bool) {
 	}
 	for _, launcher := range []launch{
 		{number("OMPI_COMM_WORLD_RANK"), number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_LOCAL_SIZE")}, // Open MPI's mpirun
-		{number("PMI_RANK"), number("PMI_SIZE"), number("MPI_LOCALNRANKS")},                                    // Hydra; srun --mpi=pmi2 without the last
+		{number("PMI_RANK"), number("PMI_SIZE"), number("MPI_LOCALNRANKS")},                                    // Hydra; srun --mpi=pmi2 but for the last
 		{number("PMIX_RANK"), number("SLURM_STEP_NUM_TASKS"), -1},                                              // srun --mpi=pmix
 	} {
 		if launcher.rank < 0 || launcher.ranks <= launcher.rank {
@@ -35,14 +37,15 @@ func launched(lookup func(string) (string, bool)) (l launch, found bool) {
 			launcher.local = slurmTasks(tasks, number("SLURM_NODEID"))
 		}
 		if launcher.local < 1 || launcher.local > launcher.ranks {
-			launcher.local = launcher.ranks // as if on one machine: cores are shared too much rather than too little
+			launcher.local = launcher.ranks // as on one machine: rather too few cores than too many
 		}
 		return launcher, true
 	}
 	return launch{0, 1, 1}, false
 }
 
-// slurmTasks is the number of tasks on one node of a list such as "2(x3),1": two on each of three nodes, then one; 0 where it does not say.
+// slurmTasks is the number of tasks on one node of a list such as "2(x3),1": two on each of three nodes, then
+// one; 0 where it does not say.
 func slurmTasks(list string, node int) int {
 	for _, part := range strings.Split(list, ",") {
 		count, repeat, repeated := strings.Cut(part, "(x")
@@ -62,8 +65,8 @@ func slurmTasks(list string, node int) int {
 	return 0
 }
 
-// otherPMI reports whether Slurm offers the processes PMI2 alone, which Open MPI as Debian builds it does not speak: it would end them
-// inside MPI_Init.
+// otherPMI reports whether Slurm offers the processes PMI2 alone, which Open MPI as Debian builds it does not
+// speak: it would end them inside MPI_Init.
 func otherPMI(lookup func(string) (string, bool), library string) bool {
 	_, step := lookup("SLURM_STEP_NUM_TASKS")
 	_, pmi := lookup("PMI_RANK")

@@ -30,9 +30,10 @@ int weft_mpi_init(int *rank, int *size)
 	// Open MPI has handlers of its own for faults, without the SA_ONSTACK that Go needs.
 	setenv("OMPI_MCA_opal_signal", "", 1);
 
-	// Networks that register memory like to keep the registration until they see it unmapped, by intercepting the C library.
-	// Go unmaps by system calls, which they do not see: the next mapping at the address would be sent or received through the
-	// old one's pages. So no registration is kept, unless the user says otherwise.
+	// Networks that register memory like to keep the registration until they see it unmapped, by intercepting
+	// the C library. Go unmaps by system calls, which they do not see: the next mapping at the address would
+	// be sent or received through the old one's pages. So no registration is kept, unless the user says
+	// otherwise.
 	setenv("OMPI_MCA_mpi_leave_pinned", "0", 0);
 	setenv("UCX_RCACHE_ENABLE", "n", 0);
 	setenv("FI_MR_CACHE_MONITOR", "disabled", 0);
@@ -45,7 +46,7 @@ int weft_mpi_init(int *rank, int *size)
 	if ((error = MPI_Comm_dup(MPI_COMM_WORLD, &ours))) return error;
 	if ((error = MPI_Comm_set_errhandler(ours, MPI_ERRORS_RETURN))) return error;
 	if ((wake = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0) return MPI_ERR_OTHER;
-	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); // the rests of this thread end on the microsecond; by default 50 too late
+	prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0); // this thread rests to the microsecond, not to 50
 	if ((error = MPI_Comm_rank(ours, rank))) return error;
 	return MPI_Comm_size(ours, size);
 }
@@ -68,7 +69,7 @@ static int reserve(int slot)
 	return MPI_SUCCESS;
 }
 
-// Synchronous, so that small messages do not pile up, without limit, at a receiver that does not ask for them.
+// Synchronous: small messages would pile up without limit at a receiver that does not ask for them.
 int weft_mpi_send(const void *data, int bytes, int to, int tag, int slot)
 {
 	int error = reserve(slot);
@@ -107,9 +108,10 @@ static int64_t now(void) // in nanoseconds
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
-// MPI moves data only inside its calls, so that there is nothing to wait on but to poll. Ranks may outnumber cores, and a rank that
-// waits must leave its core to those that compute: after a while each poll is followed by a rest. A rest is an eighth of the wait so
-// far, so that polling adds no more than that to what MPI takes.
+// MPI moves data only inside its calls, so that there is nothing to wait on but to poll. Ranks may outnumber
+// cores, and a rank that waits must leave its core to those that compute: after a while each poll is followed
+// by a rest. A rest is an eighth of the wait so far, so that polling adds no more than that to what MPI
+// takes.
 int weft_mpi_wait(int *count, const weft_mpi_end **ends)
 {
 	const int64_t spinning = 20000, longest = 1000000;

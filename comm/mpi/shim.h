@@ -1,6 +1,6 @@
-// The part of MPI that weft needs, with plain types, for Open MPI and MPICH alike. One thread makes every call, the one that
-// called weft_mpi_init. A message under way has a slot, a small number that the caller chooses. Functions return an MPI error
-// code, 0 for none.
+// The part of MPI that weft needs, with plain types, for Open MPI and MPICH alike. One thread makes every
+// call, the one that called weft_mpi_init. A message under way has a slot, a small number that the caller
+// chooses. Functions return an MPI error code, 0 for none.
 
 // Begins, and duplicates MPI_COMM_WORLD, so that no other code's messages meet ours.
 int weft_mpi_init(int *rank, int *size);
@@ -15,8 +15,8 @@ typedef struct {
 	int bytes; // of a receive
 } weft_mpi_end;
 
-// Makes progress until messages end, and gives these: their slots are free again, and *ends is valid until the next call. It
-// also returns, perhaps with none, after a weft_mpi_wake.
+// Makes progress until messages end, and gives these: their slots are free again, and *ends is valid until
+// the next call. It also returns, perhaps with none, after a weft_mpi_wake.
 int weft_mpi_wait(int *count, const weft_mpi_end **ends);
 
 // Any thread may call it, after weft_mpi_init.

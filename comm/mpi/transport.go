@@ -33,9 +33,9 @@ func Library() string {
 // largest is the number of bytes of one MPI message, whose lengths are ints; longer ones go in pieces.
 var largest = 1 << 30
 
-// Start initialises MPI and connects this process to those that were launched with it, for which it waits until the timeout; 0 sets no
-// limit. It is called once in a process. A process that no launcher started, or one of another MPI, is refused. After an error
-// MPI may still run: the process should end.
+// Start initialises MPI and connects this process to those that were launched with it, for which it waits
+// until the timeout; 0 sets no limit. It is called once in a process. A process that no launcher started, or
+// one of another MPI, is refused. After an error MPI may still run: the process should end.
 func Start(timeout time.Duration) (comm.Transport, error) {
 	if !Launched() {
 		return nil, refusal.Errorf("no MPI launcher started this process: start it with mpirun -n RANKS, or with srun --mpi=pmix")
@@ -58,11 +58,11 @@ func Start(timeout time.Duration) (comm.Transport, error) {
 		return w, nil
 	case <-passed:
 		return nil, fmt.Errorf("rank %d: start of MPI: %w (%v): a rank is stopped, dead or slow, or its machine is not reached: "+
-			"see what the others printed; slow ones need a longer --comm-timeout", Rank(), comm.ErrTimeout, timeout)
+			"see what the others printed; slow ones need a longer %s", Rank(), comm.ErrTimeout, timeout, refusal.Setting("comm-timeout"))
 	}
 }
 
-// world is all processes of the launch. The goroutine of serve makes every MPI call; the others hand it their messages.
+// world is all processes of the launch. The goroutine of serve makes every MPI call, for the others too.
 type world struct {
 	rank, size int
 
@@ -122,7 +122,8 @@ func (w *world) post(t *transfer) *transfer {
 	return t
 }
 
-// Abort ends this rank's requests. The other ranks see it end, or their deadlines pass. MPI can do no more afterwards.
+// Abort ends this rank's requests. The other ranks see it end, or their deadlines pass. MPI can do no more
+// afterwards.
 func (w *world) Abort(err error) {
 	w.aborting.Do(func() {
 		w.mu.Lock()

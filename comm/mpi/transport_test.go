@@ -78,7 +78,7 @@ func play(role string) int {
 	if role == "late peer" {
 		return playLate()
 	}
-	t, err := Start(time.Minute)
+	t, err := Start(0)
 	if err != nil {
 		fmt.Println("start:", err)
 		return 1
@@ -126,7 +126,7 @@ func play(role string) int {
 		}
 		return 3
 	}
-	report("close", comm.New(t, time.Minute).Close())
+	report("close", comm.New(t, 0).Close())
 	return 0
 }
 

@@ -19,7 +19,7 @@ import (
 func contrast(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
 	return gnn.BlockSpec{In: in, Out: out, Build: func(e gnn.Env) gnn.Block {
 		weight := func(name string) *nn.Param { return e.Params.Weight(path+name, in, out, nn.Glorot(in, out)) }
-		own, difference, p := weight(".own"), weight(".difference"), e.Propagators(path, false)
+		own, difference, p := weight(".own"), weight(".difference"), e.Propagators(path, gnn.Along{Relation: e.Only()})
 		return &gnn.Layer{Activation: act, Conv: gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
 			w, v := own.On(x.Tape()), difference.On(x.Tape())
 			return autograd.AddLinear(autograd.Combine(1, autograd.Linear(x, v), -1, p.AggregateLinear(x, v, gnn.Mean)), x, w), nil

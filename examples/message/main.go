@@ -19,7 +19,7 @@ import (
 func gated(e gnn.Env, path string, in, out int) gnn.Convolution {
 	weight := func(name string) *nn.Param { return e.Params.Weight(path+name, in, out, nn.Glorot(in, out)) }
 	key, query, value, skip := weight(".lin_key"), weight(".lin_query"), weight(".lin_value"), weight(".lin_skip")
-	p := e.Propagators(path, false)
+	p := e.Propagators(path, gnn.Along{Relation: e.Only()})
 	return gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
 		t := x.Tape()
 		z := p.Message(gnn.Message{
@@ -40,7 +40,7 @@ func attentive(e gnn.Env, path string, in, out int) gnn.Convolution {
 	left := e.Params.Weight(path+".lin_l", in, out, nn.Glorot(in, out))
 	right := e.Params.Weight(path+".lin_r", in, out, nn.Glorot(in, out))
 	a := e.Params.Attention(path+".att", 1, out)
-	p := e.Propagators(path, false)
+	p := e.Propagators(path, gnn.Along{Relation: e.Only()})
 	score := func(e gnn.Edges) *autograd.Var {
 		s := autograd.Add(e.Source, autograd.Columns(e.Target, 0, out))
 		s = autograd.Combine(.8, autograd.Activate(s, kernel.ReLU), .2, s) // LeakyReLU with slope 0.2

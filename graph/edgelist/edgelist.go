@@ -56,22 +56,24 @@ type Options struct {
 // file, known by its first bytes, has columns of these names, or 0 and 1, among others.
 func Read(o Options) (*graph.Graph, error) {
 	if o.Vertices < 0 || o.Vertices > math.MaxInt32 {
-		return nil, refusal.Errorf("--vertices %d: give a number from 1 to %d", o.Vertices, math.MaxInt32)
+		return nil, refusal.Errorf("%s %d: give a number from 1 to %d",
+			refusal.Setting("vertices"), o.Vertices, math.MaxInt32)
 	}
 	if o.Vertices > 0 && o.Strings {
-		return nil, refusal.Errorf("--vertices %d: with --string-ids the edges name the vertices: leave --vertices out", o.Vertices)
+		return nil, refusal.Errorf("%s %d: with %s the edges name the vertices: leave %s out",
+			refusal.Setting("vertices"), o.Vertices, refusal.Setting("string-ids"), refusal.Setting("vertices"))
 	}
 	const bound = 8 // of a vertex's edges
 	if err := memory.Need(bound * int64(o.Vertices)); err != nil {
-		return nil, fmt.Errorf("--vertices %d: %w", o.Vertices, err)
+		return nil, fmt.Errorf("%s %d: %w", refusal.Setting("vertices"), o.Vertices, err)
 	}
 	list, err := readEdges(o)
 	if err != nil {
 		return nil, err
 	}
 	if array := cmp.Or(o.Features, o.Labels, o.Train); array != "" && o.Strings && list.numbered() {
-		return nil, refusal.Errorf("%s: with --string-ids its rows follow the first appearance of an id, and all ids of %s are integers: "+
-			"leave --string-ids out", array, o.Path)
+		return nil, refusal.Errorf("%s: with %s its rows follow the first appearance of an id, and all ids of %s are integers: "+
+			"leave %s out", array, refusal.Setting("string-ids"), o.Path, refusal.Setting("string-ids"))
 	}
 	features, labels, err := o.readVertexData(list.edges.Len())
 	if err != nil {
@@ -139,8 +141,8 @@ func (o *Options) count(l *list, features *arrays.Matrix, labels *npy.Array) (in
 		}
 	}
 	if most := arrays.MaxVertices(l.edges.Len()); o.Vertices == 0 && len(given) == 0 && int64(vertices) > most {
-		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give --string-ids, or --vertices if ids count from 0",
-			o.Path, l.largest, l.where(l.largestAt), l.edges.Len())
+		return 0, refusal.Errorf("%s: vertex %d (%s) with only %d edges: give %s, or %s if ids count from 0",
+			o.Path, l.largest, l.where(l.largestAt), l.edges.Len(), refusal.Setting("string-ids"), refusal.Setting("vertices"))
 	}
 	return vertices, nil
 }
@@ -195,7 +197,8 @@ func (o *Options) splits(vertices, edges int) ([]graph.Split, error) {
 		return nil, nil
 	}
 	if o.Train == "" {
-		return nil, refusal.Errorf("a split without training vertices: give --train beside --val and --test")
+		return nil, refusal.Errorf("a split without training vertices: give %s beside %s and %s",
+			refusal.Setting("train"), refusal.Setting("val"), refusal.Setting("test"))
 	}
 	var splits []graph.Split
 	for part, path := range []string{o.Train, o.Val, o.Test} {
@@ -256,7 +259,7 @@ func (l *list) refuse(at int64, format string, args ...any) error {
 func (l *list) add(source, target int32, at int64) error {
 	if top := max(source, target); top > l.largest {
 		if l.vertices > 0 && int(top) >= l.vertices {
-			return l.refuse(at, "vertex %d is out of the range of --vertices %d", top, l.vertices)
+			return l.refuse(at, "vertex %d is out of the range of %s %d", top, refusal.Setting("vertices"), l.vertices)
 		}
 		l.largest, l.largestAt = top, at
 	}

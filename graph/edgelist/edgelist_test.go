@@ -137,7 +137,7 @@ func TestArraysBeside(t *testing.T) {
 
 	got, err = Read(Options{Path: o.Path, Vertices: 5_000_000})
 	if err != nil || got.Vertices() != 5_000_000 {
-		t.Errorf("--vertices 5000000: error %v", err)
+		t.Errorf("vertices 5000000: error %v", err)
 	}
 }
 
@@ -209,11 +209,11 @@ func TestDamagedIsRefused(t *testing.T) {
 		{named(",src,dst\n0,a,b\n"), "index=False"},
 		{named("person,friend\na,b\nb,c\nc,a\n"), `edges.csv:1: "person" and "friend" do not come back`},
 		{named("a,b\nb,caf\xe9\n"), `edges.csv:2: the name "caf\xe9" is not UTF-8`},
-		{Options{Path: edges, Strings: true, Labels: array(t, []int64{0, 1, 0}, 3)}, "leave --string-ids out"},
+		{Options{Path: edges, Strings: true, Labels: array(t, []int64{0, 1, 0}, 3)}, "leave string-ids out"},
 		{named("a,\n"), "edges.csv:1: an end of the edge is empty"},
 		{Options{Path: edges, Vertices: 2}, "e.txt:2: vertex 2 is out of the range"},
-		{Options{Path: edges, Vertices: -1}, "--vertices -1"},
-		{Options{Path: edges, Vertices: 3, Strings: true}, "leave --vertices out"},
+		{Options{Path: edges, Vertices: -1}, "vertices -1"},
+		{Options{Path: edges, Vertices: 3, Strings: true}, "leave vertices out"},
 		{Options{Path: edges, Features: array(t, []float32{1, 2}, 2, 1)}, "has 3 vertices"},
 		{Options{Path: edges, Features: array(t, []float32{1, 2, 3}, 3)}, "give a matrix"},
 		{Options{Path: edges, Features: array(t, []float32{}, 1<<30, 0)}, "no values"},
@@ -226,7 +226,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{Options{Path: edges, Features: write(t, "x.csv.gz", zipped(t, strings.Repeat("1,2\n", 1000))[:20])}, "damaged or cut short"},
 		{Options{Path: edges, Vertices: 3, Labels: write(t, "y.csv.gz", zipped(t, strings.Repeat("1\n", 1000)))}, "y.csv.gz:4: more than 3 rows"},
 		{Options{Path: edges, Train: write(t, "train.csv", "0\n\n")}, "vertex -1 is out of the range"},
-		{Options{Path: edges, Val: array(t, []int64{0}, 1)}, "--train"},
+		{Options{Path: edges, Val: array(t, []int64{0}, 1)}, "give train beside val and test"},
 		{Options{Path: edges, Train: array(t, []int64{0, 3}, 2)}, "vertex 3 is out of the range"},
 		{Options{Path: edges, Train: array(t, []int64{1, 1}, 2)}, "given twice"},
 		{Options{Path: edges, Labels: array(t, []int64{0, 1, -1}, 3), Train: array(t, []int64{2}, 1)}, "array.npy: vertex 2 has no label: leave it out"},

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"weft/internal/refusal"
 )
 
 // columnRoles are the columns that are read, by their names in lower case: source, target, weight.
@@ -50,7 +52,7 @@ func (l *list) header(names [][]byte, number int64) (order *[3]int, err error) {
 		switch {
 		case !known && column < 2 && l.ids == nil:
 			return nil, l.refuse(number, "%.40q is not a vertex id, nor the name of a column: name the columns source, target and "+
-				"weight, drop others, or give --string-ids if ids are names", name)
+				"weight, drop others, or give %s if ids are names", name, refusal.Setting("string-ids"))
 		case !known:
 			return nil, l.refuse(number, "%.40q is not the name of a column: drop that column, or name it source, target or weight", name)
 		case order[r] >= 0:

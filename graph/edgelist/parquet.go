@@ -183,7 +183,8 @@ func (l *list) parquetVertex(v parquet.Value, at int64) (int32, error) {
 	case isText && l.ids != nil:
 		return l.id(v.ByteArray(), at)
 	case isText:
-		return 0, l.refuse(at, "%.40q is not a vertex id: give --string-ids if ids are names", v.ByteArray())
+		return 0, l.refuse(at, "%.40q is not a vertex id: give %s if ids are names",
+			v.ByteArray(), refusal.Setting("string-ids"))
 	case l.ids != nil:
 		return l.id(strconv.AppendInt(nil, integer(v), 10), at)
 	}

@@ -108,7 +108,7 @@ func TestDamagedParquetIsRefused(t *testing.T) {
 		{table(t, []struct {
 			Source, Src, Target int64
 		}{{1, 2, 3}}), "one meaning"},
-		{table(t, []namedEdge{{"a", "b"}}), `row 1: "a" is not a vertex id: give --string-ids`},
+		{table(t, []namedEdge{{"a", "b"}}), `row 1: "a" is not a vertex id: give string-ids`},
 		{table(t, []plainEdge{{0, 1}, {0, -1}}), `row 2: "-1" is not a vertex id`},
 		{table(t, []optionalEdge{{&one, &one}, {&one, nil}}), `row 2: column "1": a value is missing`},
 		{table(t, []plainEdge{}), "has no edge"},

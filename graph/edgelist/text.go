@@ -206,7 +206,8 @@ func (l *list) vertex(field []byte, number int64) (int32, error) {
 		id = id*10 + int64(c-'0')
 	}
 	if len(field) == 0 || id < 0 || id >= math.MaxInt32 {
-		return 0, l.refuse(number, "%.40q is not a vertex id below %d: give --string-ids if ids are names", field, math.MaxInt32)
+		return 0, l.refuse(number, "%.40q is not a vertex id below %d: give %s if ids are names",
+			field, math.MaxInt32, refusal.Setting("string-ids"))
 	}
 	return int32(id), nil
 }

@@ -58,47 +58,62 @@ const (
 	maxColumns  = 1 << 20
 )
 
-// Validate refuses options that describe no graph, by the name of the flag.
+const (
+	scaleSetting      refusal.Setting = "scale"
+	edgeFactorSetting refusal.Setting = "edge-factor"
+	verticesSetting   refusal.Setting = "vertices"
+	degreeSetting     refusal.Setting = "degree"
+	directedSetting   refusal.Setting = "directed"
+	featuresSetting   refusal.Setting = "features"
+	classesSetting    refusal.Setting = "classes"
+)
+
+// Validate refuses options that describe no graph, by the name of the setting.
 func (o *Options) Validate() error {
 	switch o.Kind {
 	case RMAT:
 		if o.Scale < 1 || o.Scale > maxScale {
-			return refusal.Errorf("--scale %d: give between 1 and %d, for 2^scale vertices", o.Scale, maxScale)
+			return refusal.Errorf("%s %d: give between 1 and %d, for 2^scale vertices", scaleSetting, o.Scale, maxScale)
 		}
 		if o.EdgeFactor < 0 || o.EdgeFactor > maxDegree {
-			return refusal.Errorf("--edge-factor %d: give between 0 and %d edges for each vertex", o.EdgeFactor, maxDegree)
+			return refusal.Errorf("%s %d: give between 0 and %d edges for each vertex",
+				edgeFactorSetting, o.EdgeFactor, maxDegree)
 		}
 		if o.Vertices != 0 || o.Degree != 0 || o.Directed {
-			return refusal.Errorf("--vertices, --degree and --directed do not belong to rmat: give --scale and --edge-factor")
+			return refusal.Errorf("%s, %s and %s do not belong to rmat: give %s and %s",
+				verticesSetting, degreeSetting, directedSetting, scaleSetting, edgeFactorSetting)
 		}
 	case SBM, Uniform:
 		if o.Vertices < 1 || o.Vertices > maxVertices {
-			return refusal.Errorf("--vertices %d: give between 1 and %d", o.Vertices, maxVertices)
+			return refusal.Errorf("%s %d: give between 1 and %d", verticesSetting, o.Vertices, maxVertices)
 		}
 		if !(o.Degree >= 0 && o.Degree <= maxDegree) {
-			return refusal.Errorf("--degree %g: give a mean in-degree between 0 and %d", o.Degree, maxDegree)
+			return refusal.Errorf("%s %g: give a mean in-degree between 0 and %d", degreeSetting, o.Degree, maxDegree)
 		}
 		if o.Scale != 0 || o.EdgeFactor != 0 {
-			return refusal.Errorf("--scale and --edge-factor belong to rmat: give --vertices and --degree")
+			return refusal.Errorf("%s and %s belong to rmat: give %s and %s",
+				scaleSetting, edgeFactorSetting, verticesSetting, degreeSetting)
 		}
 	default:
 		return refusal.Errorf("kind of graph %q is unknown: give rmat, sbm or uniform", o.Kind)
 	}
 	n, e := o.size()
 	if e > maxEdges {
-		return refusal.Errorf("%s makes %d edges: ask for at most %d", o.edgeFlag(), e, int64(maxEdges))
+		return refusal.Errorf("%s makes %d edges: ask for at most %d", o.edgeSetting(), e, int64(maxEdges))
 	}
 	if n < 2 && e > 0 {
-		return refusal.Errorf("--vertices %d has no edge without self loops: give at least 2, or --degree 0", n)
+		return refusal.Errorf("%s %d has no edge without self loops: give at least 2, or %s 0",
+			verticesSetting, n, degreeSetting)
 	}
 	if o.Features < 0 || o.Features > maxColumns {
-		return refusal.Errorf("--features %d: give between 0 and %d columns", o.Features, maxColumns)
+		return refusal.Errorf("%s %d: give between 0 and %d columns", featuresSetting, o.Features, maxColumns)
 	}
 	if o.Classes < 1 || o.Classes > n {
-		return refusal.Errorf("--classes %d: give between 1 and the number of vertices, %d", o.Classes, n)
+		return refusal.Errorf("%s %d: give between 1 and the number of vertices, %d", classesSetting, o.Classes, n)
 	}
 	if o.Kind == SBM && e > 0 && n < 2*o.Classes {
-		return refusal.Errorf("--classes %d: sbm needs two vertices in each class, hence at most %d classes", o.Classes, n/2)
+		return refusal.Errorf("%s %d: sbm needs two vertices in each class, hence at most %d classes",
+			classesSetting, o.Classes, n/2)
 	}
 	return nil
 }
@@ -114,11 +129,11 @@ func (o *Options) size() (vertices int, edges int64) {
 	return o.Vertices, 2 * int64(math.Round(float64(o.Vertices)*o.Degree/2))
 }
 
-func (o *Options) edgeFlag() string {
+func (o *Options) edgeSetting() string {
 	if o.Kind == RMAT {
-		return fmt.Sprintf("--edge-factor %d", o.EdgeFactor)
+		return fmt.Sprintf("%s %d", edgeFactorSetting, o.EdgeFactor)
 	}
-	return fmt.Sprintf("--degree %g", o.Degree)
+	return fmt.Sprintf("%s %g", degreeSetting, o.Degree)
 }
 
 // command is the command line that makes the graph, without the name of the store.

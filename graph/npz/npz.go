@@ -56,8 +56,8 @@ func Read(path string, o Options) (*graph.Graph, error) {
 	case a.has("edge_index"), a.has("edges", "num_nodes"):
 	default:
 		if a.isMatrix() {
-			return nil, refusal.Errorf("%s: is a sparse matrix of scipy.sparse.save_npz, and no graph: give it as --features of import edges, "+
-				"or save an adjacency under the names adj_{data,indices,indptr,shape}", path)
+			return nil, refusal.Errorf("%s: is a sparse matrix of scipy.sparse.save_npz, and no graph: give it as %s of import edges, "+
+				"or save an adjacency under the names adj_{data,indices,indptr,shape}", path, refusal.Setting("features"))
 		}
 		if err := a.checkObjects(); err != nil {
 			return nil, err

@@ -1,5 +1,6 @@
-// Package refusal marks the errors that are the request's fault: a bad flag, a damaged file, an impossible mesh. The command
-// answers them with exit status 2; every other error means that the work itself failed, status 1.
+// Package refusal marks the errors that are the request's fault: a bad setting, a damaged file, an impossible mesh. The command
+// answers them with exit status 2; every other error means that the work itself failed, status 1. It also says how messages spell a
+// setting, and marks what an error is about.
 package refusal
 
 import (
@@ -11,7 +12,7 @@ type refused struct{ error }
 
 func (r refused) Unwrap() error { return r.error }
 
-// Errorf returns an error that says why a request is refused. The text is one line: the file or flag, the reason, the way out.
+// Errorf returns an error that says why a request is refused. The text is one line: the file or setting, the reason, the way out.
 // It wraps errors as fmt.Errorf does.
 func Errorf(format string, args ...any) error { return refused{fmt.Errorf(format, args...)} }
 
@@ -19,4 +20,44 @@ func Errorf(format string, args ...any) error { return refused{fmt.Errorf(format
 func Is(err error) bool {
 	var r refused
 	return errors.As(err, &r)
+}
+
+// Setting is the name of a setting, which a message spells as its reader does: plain for a program, which sets a field, and as
+// SpellSettings says for a command, whose user types a flag.
+type Setting string
+
+// String is the setting's name as the reader spells it.
+func (s Setting) String() string { return spell(string(s)) }
+
+var spell = func(setting string) string { return setting }
+
+// SpellSettings makes as the spelling of settings in all messages. A command calls it once, before any work.
+func SpellSettings(as func(setting string) string) { spell = as }
+
+// Subject is what an error is about without its name, which whoever prints the error may put in front.
+type Subject string
+
+// The subjects of errors.
+const (
+	Graph   Subject = "graph"
+	Weights Subject = "weights"
+)
+
+type about struct {
+	error
+	subject Subject
+}
+
+func (a about) Unwrap() error { return a.error }
+
+// Errorf is a refusal that is about the subject.
+func (s Subject) Errorf(format string, args ...any) error { return s.Of(Errorf(format, args...)) }
+
+// Of makes an error one that is about the subject.
+func (s Subject) Of(err error) error { return about{err, s} }
+
+// In reports whether err is about the subject.
+func (s Subject) In(err error) bool {
+	var a about
+	return errors.As(err, &a) && a.subject == s
 }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"testing"
-	"time"
 
 	"weft/comm"
 	"weft/parallel/mesh"
@@ -34,14 +33,15 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestGroups: in each group every member has what the group shares, they all agree on its order, and what one sends in one group
-// arrives in that group. No set-up message is sent for it, and a plan, whose other ranks are not there, makes the same groups.
+// TestGroups: in each group every member has what the group shares, they all agree on its order, and what one
+// sends in one group arrives in that group. No set-up message is sent for it, and a plan, whose other ranks
+// are not there, makes the same groups.
 func TestGroups(t *testing.T) {
 	for _, m := range meshes {
 		var ranks sync.WaitGroup
 		for r, transport := range comm.InProcess(m.Workers()) {
 			ranks.Go(func() {
-				world := comm.New(transport, time.Minute)
+				world := comm.New(transport, 0)
 				g := m.Join(world)
 				if sent := world.Sent(comm.Setup); sent.Messages != 0 {
 					t.Errorf("%+v: rank %d sent %d messages for its groups", m, r, sent.Messages)

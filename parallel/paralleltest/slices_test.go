@@ -30,7 +30,7 @@ func newSlices(c engine.Config) (engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &slices{Graph: inner, config: c, starts: cuts(c.Share.Values.Rows, c.Mesh.Slices)}
+	s := &slices{Partition: inner, config: c, starts: cuts(c.Share.Values.Rows, c.Mesh.Slices)}
 	for row := s.starts[c.Groups.Slice]; row < s.starts[c.Groups.Slice+1]; row++ {
 		s.ids = append(s.ids, c.Share.Values.ID(row))
 	}
@@ -41,18 +41,18 @@ func newSlices(c engine.Config) (engine.Engine, error) {
 // slices is a tensor axis in two operations: a worker holds some rows of a partition, and aggregates some columns
 // of all of its rows.
 type slices struct {
-	*sar.Graph // of the slices
-	config     engine.Config
-	starts     []int // of each worker's rows among the partition's
-	ids        []int32
-	rows       *autograd.RowSet
+	*sar.Partition // of the slices
+	config         engine.Config
+	starts         []int // of each worker's rows among the partition's
+	ids            []int32
+	rows           *autograd.RowSet
 }
 
 func (s *slices) Vertices() []int32      { return s.ids }
 func (s *slices) Rows() *autograd.RowSet { return s.rows }
 
-func (s *slices) Propagator(site string, reversed bool) gnn.Propagator {
-	return &propagator{s.Graph.Propagator(site, reversed), s}
+func (s *slices) Propagator(site string, along gnn.Along) gnn.Propagator {
+	return &propagator{s.Partition.Propagator(site, along), s}
 }
 
 type propagator struct {
@@ -66,7 +66,7 @@ func (p *propagator) AggregateLinear(x, w *autograd.Var, op gnn.Reduce) *autogra
 
 func (p *propagator) Propagate(x *autograd.Var, op gnn.Reduce, k int) *autograd.Var {
 	x = autograd.Dense(x)
-	split := p.move(x, p.Graph.Rows(), x.Cols(), p.split, p.gather)
+	split := p.move(x, p.Partition.Rows(), x.Cols(), p.split, p.gather)
 	return p.move(p.Propagator.Propagate(split, op, k), p.rows, x.Cols(), p.gather, p.split)
 }
 

@@ -2,7 +2,6 @@ package paralleltest_test
 
 import (
 	"testing"
-	"time"
 
 	"weft/autograd"
 	"weft/comm"
@@ -33,7 +32,7 @@ func TestTwoStages(t *testing.T) {
 type stage struct {
 	engine.Config
 	from, to int // the blocks that are here
-	graph    *sar.Graph
+	graph    *sar.Partition
 	features *engine.Features // of the first stage
 	params   *nn.Params
 	model    *gnn.Model
@@ -49,16 +48,15 @@ func newStage(c engine.Config) (engine.Engine, error) {
 	if s.first() {
 		s.features = engine.LoadFeatures(c, g)
 	}
-	s.model = gnn.Build(c.Blocks, s.from, s.to, gnn.Env{Params: s.params, Propagators: g.Propagator})
+	s.model = gnn.Build(c.Blocks, s.from, s.to, gnn.Env{Params: s.params, Relations: g.Relations(), Propagators: g.Propagator})
 	return s, nil
 }
 
 func (s *stage) first() bool { return s.Groups.Stage == 0 }
 func (s *stage) last() bool  { return s.Groups.Stage == s.Mesh.Stages-1 }
 
-func (s *stage) Params() *nn.Params    { return s.params }
-func (s *stage) Explain() []string     { return s.graph.Explain() }
-func (s *stage) Waited() time.Duration { return 0 }
+func (s *stage) Params() *nn.Params { return s.params }
+func (s *stage) Explain() []string  { return s.graph.Explain() }
 
 func (s *stage) Vertices() []int32 {
 	if s.last() {

@@ -12,7 +12,7 @@ import (
 )
 
 // Whole is all of a graph of these edges on one worker.
-func Whole(t testing.TB, team *kernel.Team, r *graph.Relation) *sar.Graph {
+func Whole(t testing.TB, team *kernel.Team, r *graph.Relation) *sar.Partition {
 	t.Helper()
 	g, err := sar.New(team, comm.Alone(), partition.All(&graph.Graph{Relation: *r}), sar.Options{})
 	if err != nil {

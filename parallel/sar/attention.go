@@ -98,7 +98,7 @@ type attention struct {
 	call  kernel.Attention
 
 	out, logSum *tensor.Matrix // after the forward pass
-	g, gOut     *tensor.Matrix // in the backward pass: the output's gradient, and ⟨g, output⟩ of each vertex and head
+	g, gOut     *tensor.Matrix // in the backward pass: the output's gradient, and ⟨g, output⟩ per head
 }
 
 // targetScores are GATv1's scores of the worker's rows as targets, nil for GATv2.

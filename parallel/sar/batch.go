@@ -7,6 +7,7 @@ import (
 	"weft/autograd"
 	"weft/kernel"
 	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/tensor"
 )
 
@@ -15,7 +16,7 @@ import (
 type batch struct {
 	n                int
 	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and own rows
-	ids              *tensor.Matrix // Int32, 1 × n: the sources' vertices; parallel edges have V more each, up to the largest int32
+	ids              *tensor.Matrix // Int32, 1 × n: the sources' vertices; + V for each parallel edge before
 	keys             *tensor.Matrix // Int32, 1 × n: of dropout masks
 	weights          *tensor.Matrix // n × 1, or nil
 	lo, hi           int            // the own rows that they lead into are among these
@@ -66,7 +67,7 @@ func (c *batch) release() {
 	for _, a := range []*kernel.CSR{c.into, c.outOf, c.spread} {
 		a.Release()
 	}
-	release([]*tensor.Matrix{c.sources, c.targets, c.ids, c.keys, c.distinct, c.weights})
+	exchange.Release([]*tensor.Matrix{c.sources, c.targets, c.ids, c.keys, c.distinct, c.weights})
 }
 
 // position is where the edges of a block that come next begin: the entry, its row, and how often the source

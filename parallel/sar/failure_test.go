@@ -16,8 +16,9 @@ import (
 	"weft/tensor"
 )
 
-// TestOneWorkerBreaksOff: where a worker panics in the middle of a sweep, forward or backward, it waits for its own goroutines, and every
-// other worker's pass ends with a Failure: there is no deadline that would end its waits.
+// TestOneWorkerBreaksOff: where a worker panics in the middle of a sweep, forward or backward, it waits for
+// its own goroutines, and every other worker's pass ends with a Failure: there is no deadline that would end
+// its waits.
 func TestOneWorkerBreaksOff(t *testing.T) {
 	const k = 3
 	g := manyEdges(t, 4000, 8)
@@ -56,7 +57,7 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 						return e.Source
 					}})
 				}}
-				l.run(team, p, shares[rank].Values.IDs, false, l.blank(4000), func([]float32) {})
+				l.run(team, p, shares[rank].Values.IDs, stored, l.blank(4000), func([]float32) {})
 				if err := c.Barrier(comm.Setup); err != nil { // the last worker may end before another fails
 					panic(exchange.Failure{Err: err})
 				}

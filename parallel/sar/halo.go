@@ -17,17 +17,17 @@ import (
 // one. Within a round the rows go in pieces. What is on its way is bounded: Prefetch+1 pieces are received,
 // and two sent, at most.
 type halo struct {
-	g     *Graph
+	part  *Partition
 	edges *edges.Edges
-	kept  []*tensor.Matrix // the rows of every remote block, where the settings keep them for the backward pass
+	kept  []*tensor.Matrix // the rows of every remote block, where Options.KeepHalo keeps them
 }
 
 // visit is a remote block in a sweep.
 type visit struct {
 	*edges.Block
-	rows *tensor.Matrix // of the block's sources, there until the next visit; nil where they were not asked for
-	// grad is where the gradient of the rows belongs, with undefined elements: it is sent to their worker
-	// after the visit; nil where it was not asked for.
+	rows *tensor.Matrix // of the block's sources, there until the next visit; nil: not asked for
+	// grad is for the gradient of the rows, and goes to their worker after the visit. Its elements are
+	// undefined before. It is nil where no gradient was asked for.
 	grad *tensor.Matrix
 }
 
@@ -35,14 +35,14 @@ type visit struct {
 // the caller to release.
 func (h *halo) fetch(x *tensor.Matrix, keep bool) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
-		if h.g.options.KeepHalo {
+		if h.part.options.KeepHalo {
 			for _, b := range h.edges.Remote() {
-				h.kept = append(h.kept, h.g.team.Memory.New(tensor.Buffers, b.In.Cols, x.Cols))
+				h.kept = append(h.kept, h.part.team.Memory.New(tensor.Buffers, b.In.Cols, x.Cols))
 			}
 		}
 		h.sweep(x, h.kept, nil, yield)
 		if !keep {
-			release(h.kept)
+			exchange.Release(h.kept)
 			h.kept = nil
 		}
 	}
@@ -58,15 +58,15 @@ func (h *halo) giveBack(dx *tensor.Matrix) iter.Seq[visit] {
 // for their gradient, unless dx is nil. What other workers give back is added to dx.
 func (h *halo) rematerialize(x, dx *tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
-		if h.g.options.KeepHalo {
+		if h.part.options.KeepHalo {
 			x = nil
 		}
 		h.sweep(x, h.kept, dx, yield)
 	}
 }
 
-// sweep fetches rows of x, unless that is nil, into rooms, or into a few of its own where there are none, and
-// gives back gradients, unless dx is nil. A failure of another worker ends the pass.
+// sweep visits every remote block. Where x is given, its rows are fetched: into rooms, or into a few of the
+// sweep's own. Where dx is given, gradients go back. A failure of another worker ends the pass.
 func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix, yield func(visit) bool) {
 	if h.edges.Alone() {
 		return
@@ -76,13 +76,13 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 			panic("parallel: a sweep that is broken off, for which the other workers would wait")
 		}
 	}
-	exchange.Must(h.giving(dx, func(back *sender) error {
+	exchange.Must(h.giving(dx, func(back *exchange.Sender) error {
 		return h.fetching(x, rooms, func(b *edges.Block, rows *tensor.Matrix) error {
 			if back == nil {
 				call(visit{b, rows, nil})
 				return nil
 			}
-			return back.send(b.Peer, b.In.Cols, h.g.timed, func(d *tensor.Matrix) { call(visit{b, rows, d}) })
+			return back.Send(b.Peer, b.In.Cols, func(d *tensor.Matrix) { call(visit{b, rows, d}) })
 		})
 	}))
 }
@@ -90,7 +90,7 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 // fetching gives each remote block its rows, one after the other. Meanwhile the rows of this worker's x that
 // others need go to them. Where x is nil nothing moves, and the rows are those in the rooms.
 func (h *halo) fetching(x *tensor.Matrix, rooms []*tensor.Matrix, use func(b *edges.Block, rows *tensor.Matrix) error) error {
-	g, remote := h.g, h.edges.Remote()
+	part, remote := h.part, h.edges.Remote()
 	if x == nil {
 		for i, b := range remote {
 			var rows *tensor.Matrix
@@ -104,50 +104,67 @@ func (h *halo) fetching(x *tensor.Matrix, rooms []*tensor.Matrix, use func(b *ed
 		return nil
 	}
 	if rooms == nil {
-		rooms = g.buffers(min(g.options.Prefetch+1, len(remote)), largestBlock(h.edges), x.Cols)
-		defer release(rooms)
+		rooms = exchange.Rooms(part.team.Memory, min(part.options.Prefetch+1, len(remote)), largestBlock(h.edges), x.Cols)
+		defer exchange.Release(rooms)
 	}
-	out := g.sender(comm.Halo, largestPiece(h.edges), x.Cols)
-	defer release(out.rooms)
-	send := func() error {
+	out := exchange.Rooms(part.team.Memory, 2, largestPiece(h.edges), x.Cols)
+	defer exchange.Release(out)
+	send := func(aside *comm.Comm) error {
+		s := &exchange.Sender{Comm: aside, Kind: comm.Halo, Rooms: out}
 		for _, p := range h.edges.Needed {
-			pack := func(rows *tensor.Matrix) { g.team.Gather(rows, x, p.Rows) }
-			if err := out.send(p.Peer, p.Rows.Cols, wait, pack); err != nil {
+			pack := func(rows *tensor.Matrix) { part.team.Gather(rows, x, p.Rows) }
+			if err := s.Send(p.Peer, p.Rows.Cols, pack); err != nil {
 				return err
 			}
 		}
-		return out.finish(wait)
+		return s.Finish()
 	}
-	receive := func() error {
+	take := func() error {
 		from := func(i int) (peer, rows int) { return remote[i].Peer, remote[i].In.Cols }
-		return g.receive(comm.Halo, len(remote), from, rooms, g.timed, func(i int, rows *tensor.Matrix) error { return use(remote[i], rows) })
+		return exchange.Receive(part.comm, comm.Halo, len(remote), from, rooms, func(i int, rows *tensor.Matrix) error { return use(remote[i], rows) })
 	}
-	return g.beside(send, receive)
+	return exchange.Beside(part.comm, send, take)
 }
 
 // giving runs f, which sends the gradients of remote rows with back. Beside it, those that come for own rows
 // are added to dx, in the order of the sweep; f does not touch dx. Where dx is nil nothing moves, and back is
 // nil.
-func (h *halo) giving(dx *tensor.Matrix, f func(back *sender) error) error {
+func (h *halo) giving(dx *tensor.Matrix, f func(back *exchange.Sender) error) error {
 	if dx == nil {
 		return f(nil)
 	}
-	g, needed := h.g, h.edges.Needed
-	back := g.sender(comm.HaloGradient, largestBlock(h.edges), dx.Cols)
-	defer release(back.rooms)
-	in := g.buffers(min(g.options.Prefetch+1, len(needed)), largestPiece(h.edges), dx.Cols)
-	defer release(in)
-	add := func() error {
+	part, needed := h.part, h.edges.Needed
+	back := &exchange.Sender{Comm: part.comm, Kind: comm.HaloGradient, Rooms: exchange.Rooms(part.team.Memory, 2, largestBlock(h.edges), dx.Cols)}
+	defer exchange.Release(back.Rooms)
+	in := exchange.Rooms(part.team.Memory, min(part.options.Prefetch+1, len(needed)), largestPiece(h.edges), dx.Cols)
+	defer exchange.Release(in)
+	add := func(aside *comm.Comm) error {
 		from := func(i int) (peer, rows int) { return needed[i].Peer, needed[i].Rows.Cols }
-		return g.receive(comm.HaloGradient, len(needed), from, in, wait, func(i int, rows *tensor.Matrix) error {
-			g.team.ScatterAdd(dx, rows, needed[i].Rows)
+		return exchange.Receive(aside, comm.HaloGradient, len(needed), from, in, func(i int, rows *tensor.Matrix) error {
+			part.team.ScatterAdd(dx, rows, needed[i].Rows)
 			return nil
 		})
 	}
-	return g.beside(add, func() error {
+	return exchange.Beside(part.comm, add, func() error {
 		if err := f(back); err != nil {
 			return err
 		}
-		return back.finish(g.timed)
+		return back.Finish()
 	})
+}
+
+// largestBlock is the number of rows of the largest piece that comes, and largestPiece of the largest that
+// goes.
+func largestBlock(t *edges.Edges) (rows int) {
+	for _, b := range t.Remote() {
+		rows = max(rows, b.In.Cols)
+	}
+	return rows
+}
+
+func largestPiece(t *edges.Edges) (rows int) {
+	for _, p := range t.Needed {
+		rows = max(rows, p.Rows.Cols)
+	}
+	return rows
 }

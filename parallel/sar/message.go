@@ -8,6 +8,7 @@ import (
 	"weft/gnn"
 	"weft/kernel"
 	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/tensor"
 )
 
@@ -142,7 +143,7 @@ func (m *messages) forward(c *batch, source, z, arg *tensor.Matrix) {
 	}
 	out.Drop()
 	e.Tape.Discard()
-	release(rows)
+	exchange.Release(rows)
 }
 
 // shares are the factors of a mean for the batch's targets.
@@ -181,5 +182,5 @@ func (m *messages) backward(c *batch, source, dSource, dTarget, g, arg *tensor.M
 		team.SpMM(dTarget.RowRange(c.lo, c.hi), c.into, grad, kernel.Scales{}, kernel.Accumulate)
 		grad.Release()
 	}
-	release(rows)
+	exchange.Release(rows)
 }

@@ -50,8 +50,8 @@ func both(e gnn.Edges, w []*nn.Param) *autograd.Var {
 	return z
 }
 
-// gatv2 is GATv2 written with message functions: the largest score of each vertex and head, then the sums of exponentials and of
-// weighted sources.
+// gatv2 is GATv2 written with message functions: the largest score of each vertex and head, then the sums of
+// exponentials and of weighted sources.
 func gatv2(heads, width int) layer {
 	n := heads * width
 	return layer{n, n, [][2]int{{n, n}, {1, n}}, func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
@@ -74,7 +74,8 @@ func gatv2(heads, width int) layer {
 	}}
 }
 
-// resGated is the residual gated graph convolution (Bresson & Laurent 2017), without its skip: Σ_j σ(W_k x_i + W_q x_j) ⊙ W_v x_j.
+// resGated is the residual gated graph convolution (Bresson & Laurent 2017), without its skip: Σ_j σ(W_k x_i
+// + W_q x_j) ⊙ W_v x_j.
 func resGated(n int) layer {
 	return layer{n, n, [][2]int{{n, n}, {n, 2 * n}}, func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		return p.Message(gnn.Message{
@@ -98,15 +99,15 @@ var messageLayers = map[string]layer{
 	"gated":                 resGated(4),
 }
 
-// TestMessagesAgree: any message function gives on partitions what it gives on one worker, with every gradient.
+// TestMessagesAgree: any message function gives on partitions what it gives on one worker, gradients too.
 func TestMessagesAgree(t *testing.T) {
-	each(t, func(b *bench, reversed bool) {
-		agree(b.t, &graph.Graph{Relation: b.relation}, reversed, messageLayers, dividings(b.vertices), []sar.Options{{Prefetch: 1}, {KeepHalo: true}})
+	each(t, func(b *bench, along gnn.Along) {
+		agree(b.t, &graph.Graph{Relation: b.relation}, along, messageLayers, dividings(b.vertices), []sar.Options{{Prefetch: 1}, {KeepHalo: true}})
 	})
 }
 
-// TestMessagesAreLayers: layers written with message functions are the ones that have kernels of their own, with every gradient; on
-// a graph with more edges than a function sees at a time.
+// TestMessagesAreLayers: layers written with message functions are the ones that have kernels of their own,
+// with every gradient; on a graph with more edges than a function sees at a time.
 func TestMessagesAreLayers(t *testing.T) {
 	g := manyEdges(t, 900, 40)
 	for name, pair := range map[string][2]layer{
@@ -119,7 +120,7 @@ func TestMessagesAreLayers(t *testing.T) {
 		for k, l := range pair {
 			team := kernel.NewTeam(2, tensor.NewMeter())
 			got[k] = l.blank(g.Vertices())
-			l.run(team, paralleltest.Whole(t, team, &g.Relation), nil, false, got[k], func([]float32) {})
+			l.run(team, paralleltest.Whole(t, team, &g.Relation), nil, stored, got[k], func([]float32) {})
 			team.Memory.Close()
 		}
 		apart(t, name, got[0].out, got[1].out)

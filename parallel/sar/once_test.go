@@ -12,8 +12,8 @@ import (
 	"weft/tensor"
 )
 
-// TestAggregateOnce asks one site for two aggregations of features that stay the same over the epochs: each is kept apart, and has
-// the value that it has for an input that changes.
+// TestAggregateOnce asks one site for two aggregations of features that stay the same over the epochs: each
+// is kept apart, and has the value that it has for an input that changes.
 func TestAggregateOnce(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
@@ -25,7 +25,7 @@ func TestAggregateOnce(t *testing.T) {
 	x, identity := team.Memory.New(tensor.Features, 4, 2), team.Zeros(tensor.Parameters, 2, 2)
 	copy(x.Floats(), []float32{1, 2, 3, 4, 5, 6, 7, 8})
 	identity.Floats()[0], identity.Floats()[3] = 1, 1
-	fixed, changing := w.Propagator("a", false), w.Propagator("b", false)
+	fixed, changing := w.Propagator("a", stored), w.Propagator("b", stored)
 	for range 2 {
 		for _, op := range []gnn.Reduce{gnn.Sum, gnn.Mean, gnn.Symmetric} {
 			tape := autograd.NewTape(team)

@@ -12,10 +12,10 @@ import (
 
 // propagator is the gnn.Propagator of a site.
 type propagator struct {
-	graph    *Graph
-	site     string
-	reversed bool
-	once     map[gnn.Reduce]firstAggregation
+	part  *Partition
+	site  string
+	along gnn.Along
+	once  map[gnn.Reduce]firstAggregation
 }
 
 // firstAggregation is the aggregation of an input that stays the same over the epochs, computed once.
@@ -24,7 +24,7 @@ type firstAggregation struct {
 }
 
 func (p *propagator) decide(order string) {
-	if g := p.graph; !g.decided[p.site] {
+	if g := p.part; !g.decided[p.site] {
 		g.decided[p.site] = true
 		g.orders = append(g.orders, p.site+": "+order)
 	}
@@ -33,8 +33,8 @@ func (p *propagator) decide(order string) {
 // enter says that the work of the site begins, forward or backward, and returns the edges that it aggregates
 // along, with their halo.
 func (p *propagator) enter() *halo {
-	p.graph.comm.At(p.graph.epoch, p.site)
-	return &halo{g: p.graph, edges: p.graph.along(p.reversed)}
+	p.part.comm.At(p.part.epoch, p.site)
+	return &halo{part: p.part, edges: p.part.along(p.along)}
 }
 
 func (p *propagator) operator(r gnn.Reduce) edges.Operator {
@@ -74,7 +74,7 @@ func (p *propagator) transformed(x, w *autograd.Var, r gnn.Reduce) *autograd.Var
 func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	first, ok := p.once[r]
 	if !ok || first.of != x.Value() {
-		first = firstAggregation{x.Value(), p.graph.team.Memory.New(tensor.Features, x.Rows(), x.Cols())}
+		first = firstAggregation{x.Value(), p.part.team.Memory.New(tensor.Features, x.Rows(), x.Cols())}
 		p.sum(p.operator(r), first.value, first.of, false)
 		if p.once == nil {
 			p.once = map[gnn.Reduce]firstAggregation{}

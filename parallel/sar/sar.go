@@ -7,6 +7,7 @@ import (
 	"weft/gnn"
 	"weft/kernel"
 	"weft/parallel/edges"
+	"weft/parallel/exchange"
 	"weft/tensor"
 )
 
@@ -48,7 +49,7 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 
 // sum is z = Â·x.
 func (p *propagator) sum(o edges.Operator, z, x *tensor.Matrix, recording bool) *halo {
-	team, h := p.graph.team, p.enter()
+	team, h := p.part.team, p.enter()
 	o.Apply(z, h.edges.Local(), x, false)
 	for v := range h.fetch(x, recording) {
 		v.Onto(team, z, func(z *tensor.Matrix, accumulate bool) { o.Apply(z, v.Block, v.rows, accumulate) })
@@ -72,7 +73,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 		t.Team.Max(zb, ab, v.In, v.rows, v.IDs, nil, kernel.Accumulate)
 		t.Team.Scatter(z, zb, v.Targets)
 		t.Team.Scatter(arg, ab, v.Targets)
-		release([]*tensor.Matrix{zb, ab})
+		exchange.Release([]*tensor.Matrix{zb, ab})
 	}
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(slices.Clone(h.kept), arg), Reads: true, Backward: func(g *tensor.Matrix) {
 		h := p.enter()

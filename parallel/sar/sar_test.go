@@ -24,10 +24,11 @@ type part struct {
 	team  *kernel.Team
 	comm  *comm.Comm
 	share *partition.Share
-	graph *sar.Graph
+	graph *sar.Partition
 }
 
-// workers runs f on every worker of a graph that is divided as the assignment says, and fails where one of them fails.
+// workers runs f on every worker of a graph that is divided as the assignment says, and fails where one of
+// them fails.
 func workers(t *testing.T, g *graph.Graph, of []int32, k int, o sar.Options, wrap func(comm.Transport) comm.Transport, f func(p *part)) {
 	t.Helper()
 	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: of})
@@ -154,7 +155,7 @@ func values(m *tensor.Matrix, purpose uint64, ids []int32) {
 }
 
 // run computes a layer forward and backward on one worker and puts what it has into o.
-func (l layer) run(team *kernel.Team, g *sar.Graph, ids []int32, reversed bool, o *outcome, sum func(values []float32)) {
+func (l layer) run(team *kernel.Team, g *sar.Partition, ids []int32, along gnn.Along, o *outcome, sum func(values []float32)) {
 	rows := g.Rows()
 	x, dz := team.Memory.New(tensor.Features, rows.Here, l.in), team.Memory.New(tensor.Gradients, rows.Here, l.out)
 	values(x, 1, ids)
@@ -168,7 +169,7 @@ func (l layer) run(team *kernel.Team, g *sar.Graph, ids []int32, reversed bool, 
 		w, dw = append(w, tape.Parameter(value, grad)), append(dw, grad)
 	}
 	in := tape.Input(x, rows)
-	out := l.forward(g.Propagator("here", reversed), in, w)
+	out := l.forward(g.Propagator("here", along), in, w)
 	place(o.out, out.Value(), ids)
 	tape.Backward(autograd.Root{Var: out, Grad: dz})
 	place(o.dx, in.TakeGrad(), ids)
@@ -209,12 +210,12 @@ func apart(t *testing.T, what string, got, want []float32) {
 	}
 }
 
-// TestPartitionsAgree: "the training curve is the same regardless of the number of machines": outputs and every gradient are those of
-// one worker, on a directed graph with self loops, duplicate edges, isolated vertices, edge weights, and empty partitions; with any
-// prefetch depth, and with the halo kept.
+// TestPartitionsAgree: "the training curve is the same regardless of the number of machines": outputs and
+// every gradient are those of one worker, on a directed graph with self loops, duplicate edges, isolated
+// vertices, edge weights, and empty partitions; with any prefetch depth, and with the halo kept.
 func TestPartitionsAgree(t *testing.T) {
-	each(t, func(b *bench, reversed bool) {
-		agree(b.t, &graph.Graph{Relation: b.relation}, reversed, layers, dividings(b.vertices), []sar.Options{{}, {Prefetch: 1}, {Prefetch: 7}, {KeepHalo: true}})
+	each(t, func(b *bench, along gnn.Along) {
+		agree(b.t, &graph.Graph{Relation: b.relation}, along, layers, dividings(b.vertices), []sar.Options{{}, {Prefetch: 1}, {Prefetch: 7}, {KeepHalo: true}})
 	})
 }
 
@@ -222,10 +223,11 @@ func TestPartitionsAgree(t *testing.T) {
 func TestPiecesAgree(t *testing.T) {
 	const vertices = 3000
 	d := dividings(vertices)
-	agree(t, manyEdges(t, vertices, 20), false, layers, map[string][]int32{"2": d["2"], "3 uneven": d["3 uneven"]}, []sar.Options{{Prefetch: 1}, {KeepHalo: true}})
+	agree(t, manyEdges(t, vertices, 20), stored, layers, map[string][]int32{"2": d["2"], "3 uneven": d["3 uneven"]}, []sar.Options{{Prefetch: 1}, {KeepHalo: true}})
 }
 
-// TestSameBitsAgain: a layer gives the same bits each time, also where one value is source and target, whose gradient then has two parts.
+// TestSameBitsAgain: a layer gives the same bits each time, also where one value is source and target, whose
+// gradient then has two parts.
 func TestSameBitsAgain(t *testing.T) {
 	const vertices = 4000
 	g := manyEdges(t, vertices, 10)
@@ -241,7 +243,7 @@ func TestSameBitsAgain(t *testing.T) {
 		for again := range 4 {
 			got := l.blank(vertices)
 			workers(t, g, of, 2, sar.Options{Prefetch: 1}, nil, func(p *part) {
-				l.run(p.team, p.graph, p.share.Values.IDs, false, &outcome{got.out, got.dx, make([][]float32, len(l.weights))}, func([]float32) {})
+				l.run(p.team, p.graph, p.share.Values.IDs, stored, &outcome{got.out, got.dx, make([][]float32, len(l.weights))}, func([]float32) {})
 			})
 			if first == nil {
 				first = got
@@ -267,12 +269,12 @@ func manyEdges(t *testing.T, vertices int32, degree int32) *graph.Graph {
 	return &graph.Graph{Relation: relation}
 }
 
-func agree(t *testing.T, g *graph.Graph, reversed bool, layers map[string]layer, dividings map[string][]int32, settings []sar.Options) {
+func agree(t *testing.T, g *graph.Graph, along gnn.Along, layers map[string]layer, dividings map[string][]int32, settings []sar.Options) {
 	t.Helper()
 	for name, l := range layers {
 		team := kernel.NewTeam(2, tensor.NewMeter())
 		want := l.blank(g.Vertices())
-		l.run(team, paralleltest.Whole(t, team, &g.Relation), nil, reversed, want, func([]float32) {})
+		l.run(team, paralleltest.Whole(t, team, &g.Relation), nil, along, want, func([]float32) {})
 		for division, of := range dividings {
 			for _, o := range settings {
 				what := fmt.Sprintf("%s, %s workers, %+v", name, division, o)
@@ -285,7 +287,7 @@ func agree(t *testing.T, g *graph.Graph, reversed bool, layers map[string]layer,
 						}
 					}
 					mine := &outcome{got.out, got.dx, make([][]float32, len(l.weights))}
-					l.run(p.team, p.graph, p.share.Values.IDs, reversed, mine, sum)
+					l.run(p.team, p.graph, p.share.Values.IDs, along, mine, sum)
 					first.Lock()
 					got.dw = mine.dw
 					first.Unlock()

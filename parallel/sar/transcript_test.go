@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,33 +18,63 @@ import (
 	"weft/comm/commtest"
 	"weft/gnn"
 	"weft/graph"
+	"weft/kernel"
+	"weft/nn"
+	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
+	"weft/tensor"
 )
 
 var update = flag.Bool("update", false, "write the transcripts anew")
 
-// TestTranscripts holds the messages of each worker, in the order in which it starts them, against testdata/transcripts, where a person
-// can review them. go test ./parallel -run Transcripts -update writes them anew.
+// TestTranscripts holds what each worker does in a forward and a backward pass, in order, against
+// testdata/transcripts, where a person can review it; go test ./parallel/sar -run Transcripts -update writes
+// it anew. Each file begins with what it shows of SAR (Mostafa, MLSys 2022).
 //
-// "each worker sends to one and receives from one peer per round": round r brings rows of worker p−r to worker p. Case 1 sends no rows
-// in its backward pass, case 2 sends them again.
+// That rows were aggregated shows in the result, which is held against that of one worker: asking for the
+// next rows fills their place with NaN, so that what stood there must have been used by then.
 func TestTranscripts(t *testing.T) {
 	small := graph.Edges{ // of vertices 0 … 7, dealt to four workers in turn; 7 has no edges
 		Source: []int32{1, 2, 3, 4, 5, 6, 0, 0, 4, 1, 1},
 		Target: []int32{0, 0, 0, 1, 1, 2, 3, 5, 6, 4, 4},
 	}
+	plain := func(l layer) func(func(string)) layer { return func(func(string)) layer { return l } }
 	for name, c := range map[string]struct {
+		shows   string
 		edges   graph.Edges
 		n, k    int
-		layer   layer
+		layer   func(log func(string)) layer
 		setting sar.Options
 	}{
-		"case-1":           {small, 8, 4, layer{2, 2, nil, propagate(gnn.Sum, 1)}, sar.Options{Prefetch: 1}},
-		"case-1-mean-wide": {small, 8, 4, layers["linear mean"], sar.Options{Prefetch: 1}},
-		"maximum":          {small, 8, 4, layer{2, 2, nil, propagate(gnn.Max, 1)}, sar.Options{Prefetch: 1}},
-		"case-2":           {small, 8, 4, attend(1, 2, true, 0), sar.Options{Prefetch: 1}},
-		"case-2-keep-halo": {small, 8, 4, attend(1, 2, true, 0), sar.Options{KeepHalo: true}},
-		"pieces":           {manyEdges(t, 2600, 12).Relation.Edges(), 2600, 2, layer{1, 1, nil, propagate(gnn.Sum, 1)}, sar.Options{}},
+		"case-1": {
+			`"can backpropagate the gradients to remote machines without knowing the remote input features" (dmlc/dgl #5084)`,
+			small, 8, 4, plain(layer{2, 2, nil, propagate(gnn.Sum, 1)}), sar.Options{},
+		},
+		"case-2": {
+			`"sequentially re-constructs then frees pieces of the ... computational graph during the backward pass" (abstract)`,
+			small, 8, 4, func(log func(string)) layer {
+				return message(2, 2, nil, gnn.KindSum, false, func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
+					log(fmt.Sprintf("compute messages of edges: %d", e.Source.Rows()))
+					return autograd.Activate(e.Source, kernel.Tanh)
+				})
+			}, sar.Options{},
+		},
+		"attention": {
+			`"attention-matrix rematerialization" (abstract): rows alone come again, and nothing that an edge has`,
+			small, 8, 4, plain(attend(1, 2, true, 0)), sar.Options{},
+		},
+		"prefetch": {
+			"(2 + pipeline depth)/N of a layer's rows (docs, sar_modes): one more than what is aggregated is under way",
+			small, 8, 4, plain(attend(1, 2, true, 0)), sar.Options{Prefetch: 1},
+		},
+		"keep-halo": {
+			"SAR switched off (docs, sar_modes): no refetch, and the whole halo is retained until the backward pass",
+			small, 8, 4, plain(attend(1, 2, true, 0)), sar.Options{KeepHalo: true},
+		},
+		"pieces": {
+			`"memory consumption per worker goes down linearly ..., even for densely connected graphs" (abstract)`,
+			manyEdges(t, 2600, 12).Relation.Edges(), 2600, 2, plain(layer{1, 1, nil, propagate(gnn.Sum, 1)}), sar.Options{},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			relation, err := graph.NewRelation(c.n, c.edges)
@@ -54,7 +85,7 @@ func TestTranscripts(t *testing.T) {
 			for v := range of {
 				of[v] = int32(v % c.k)
 			}
-			got := transcript(t, &graph.Graph{Relation: relation}, of, c.k, c.layer, c.setting)
+			got := "# " + c.shows + "\n" + transcribe(t, &graph.Graph{Relation: relation}, of, c.k, c.layer, c.setting)
 			file := filepath.Join("testdata", "transcripts", name+".txt")
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
@@ -72,33 +103,107 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// transcript is what the workers send and receive in one forward and backward pass of a layer, after set-up.
-func transcript(t *testing.T, g *graph.Graph, of []int32, k int, l layer, o sar.Options) string {
-	var mu sync.Mutex
-	lists := make([]map[string][]string, k)
-	log := func(e commtest.Event) {
-		if e.Kind != comm.Halo && e.Kind != comm.HaloGradient || e.Bytes == 0 {
-			return
+// lanes are what a worker does beside each other, in a fixed order each.
+var lanes = []string{"send rows", "work", "receive gradients"}
+
+// transcript is what a worker does, by phase and lane.
+type transcript struct {
+	mu     sync.Mutex
+	phase  string
+	events map[[2]string][]string
+	rooms  map[*byte]int // whose message a room of this phase has taken in
+}
+
+func (s *transcript) begin(phase string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.phase, s.rooms = phase, map[*byte]int{}
+}
+
+func (s *transcript) add(lane, event string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := [2]string{s.phase, lane}
+	s.events[at] = append(s.events[at], event)
+}
+
+// message adds what is known of a message's start or end.
+func (s *transcript) message(e commtest.Event) {
+	if e.Kind != comm.Halo && e.Kind != comm.HaloGradient || len(e.Data) == 0 || e.Send && e.Ended {
+		return
+	}
+	switch {
+	case e.Send && e.Kind == comm.Halo:
+		s.add(lanes[0], fmt.Sprintf("%d:%d", e.Peer, len(e.Data)))
+	case e.Send:
+		s.add(lanes[1], fmt.Sprintf("send gradient %d:%d", e.Peer, len(e.Data)))
+	case e.Kind == comm.HaloGradient && e.Ended:
+		s.add(lanes[2], fmt.Sprintf("%d:%d", e.Peer, len(e.Data)))
+	case e.Kind == comm.HaloGradient:
+	case e.Ended:
+		s.add(lanes[1], fmt.Sprintf("take %d", e.Peer))
+	default:
+		s.add(lanes[1], fmt.Sprintf("ask %d:%d%s", e.Peer, len(e.Data), s.inPlace(e)))
+		for i := range e.Data {
+			e.Data[i] = 0xff // NaN
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		way := map[bool]string{true: "to", false: "from"}[e.Send]
-		key := fmt.Sprintf("%v %s", e.Kind, way)
-		lists[e.Rank][key] = append(lists[e.Rank][key], fmt.Sprintf("%d:%d", e.Peer, e.Bytes))
 	}
-	for p := range lists {
-		lists[p] = map[string][]string{}
+}
+
+// inPlace says which rows an asked message takes the place of.
+func (s *transcript) inPlace(e commtest.Event) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before, used := s.rooms[&e.Data[0]]
+	s.rooms[&e.Data[0]] = e.Peer
+	if !used {
+		return ""
 	}
-	wrap := func(end comm.Transport) comm.Transport { return commtest.Record(end, log) }
+	return fmt.Sprintf(" in place of %d", before)
+}
+
+// transcribe runs a layer forward and backward on all workers and writes down what they do.
+func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func(string)) layer, o sar.Options) string {
+	scripts := make([]*transcript, k)
+	for p := range scripts {
+		scripts[p] = &transcript{phase: "forward", events: map[[2]string][]string{}, rooms: map[*byte]int{}}
+	}
+	still := l(func(string) {})
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	want, got := still.blank(g.Vertices()), still.blank(g.Vertices())
+	still.run(team, paralleltest.Whole(t, team, &g.Relation), nil, stored, want, func([]float32) {})
+
+	wrap := func(end comm.Transport) comm.Transport { return commtest.Record(end, scripts[end.Rank()].message) }
 	workers(t, g, of, k, o, wrap, func(p *part) {
-		l.run(p.team, p.graph, p.share.Values.IDs, false, l.blank(g.Vertices()), func([]float32) {})
+		script := scripts[p.comm.Rank()]
+		held := func() {
+			n := p.team.Memory.Live(tensor.Buffers) / int64(os.Getpagesize()) // each takes a page
+			script.add("buffers held", fmt.Sprint(n))
+		}
+		layer := l(func(event string) { script.add(lanes[1], event) })
+		forward := layer.forward
+		layer.forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+			out := forward(p, x, w)
+			held()
+			script.begin("backward")
+			return out
+		}
+		mine := &outcome{got.out, got.dx, make([][]float32, len(layer.weights))}
+		layer.run(p.team, p.graph, p.share.Values.IDs, stored, mine, func([]float32) {})
+		held()
 	})
+	apart(t, "on several workers", got.out, want.out)
+	apart(t, "gradient on several workers", got.dx, want.dx)
+
 	var out strings.Builder
-	fmt.Fprintln(&out, "# worker: what it sends or receives, as PEER:BYTES in order; halo are rows, halo-gradient their gradients")
-	for p, list := range lists {
-		for _, way := range []string{"halo to", "halo from", "halo-gradient to", "halo-gradient from"} {
-			if len(list[way]) > 0 {
-				fmt.Fprintf(&out, "%d: %-19s %s\n", p, way, strings.Join(list[way], " "))
+	for p, script := range scripts {
+		for _, phase := range []string{"forward", "backward"} {
+			fmt.Fprintf(&out, "worker %d, %s\n", p, phase)
+			for _, lane := range append(slices.Clone(lanes), "buffers held") {
+				if events := script.events[[2]string{phase, lane}]; len(events) > 0 {
+					fmt.Fprintf(&out, "  %-17s  %s\n", lane, strings.Join(events, ", "))
+				}
 			}
 		}
 	}
@@ -141,8 +246,9 @@ type countedRequest struct {
 
 func (c *countedRequest) Done() <-chan struct{} { return c.done }
 
-// TestBoundedMessages: "enforce back-pressure so that the peak is bounded in every path": however far a worker is ahead of the others, at
-// most two pieces are being sent and Prefetch + 1 received, of rows and of gradients, in case 1 as in case 2.
+// TestBoundedMessages: "enforce back-pressure so that the peak is bounded in every path": however far a
+// worker is ahead of the others, at most two pieces are being sent and Prefetch + 1 received, of rows and of
+// gradients, in case 1 as in case 2.
 func TestBoundedMessages(t *testing.T) {
 	g := manyEdges(t, 4000, 10)
 	of := dividings(4000)["5"]
@@ -157,7 +263,7 @@ func TestBoundedMessages(t *testing.T) {
 				ends = append(ends, c)
 				return c
 			}, func(p *part) {
-				l.run(p.team, p.graph, p.share.Values.IDs, false, l.blank(g.Vertices()), func([]float32) {})
+				l.run(p.team, p.graph, p.share.Values.IDs, stored, l.blank(g.Vertices()), func([]float32) {})
 			})
 			for _, end := range ends {
 				for _, kind := range []comm.Kind{comm.Halo, comm.HaloGradient} {
@@ -171,7 +277,8 @@ func TestBoundedMessages(t *testing.T) {
 	}
 }
 
-// TestEveryRowTravelsOnce: a sweep moves each halo row once, and nothing else: the bytes are the sweeps times the halo rows.
+// TestEveryRowTravelsOnce: a sweep moves each halo row once, and nothing else: the bytes are the sweeps times
+// the halo rows.
 func TestEveryRowTravelsOnce(t *testing.T) {
 	g := manyEdges(t, 1500, 3)
 	of := dividings(1500)["3 uneven"]
@@ -191,7 +298,7 @@ func TestEveryRowTravelsOnce(t *testing.T) {
 		var rows, gradients, halo int64
 		var mu sync.Mutex
 		workers(t, g, of, 3, c.setting, nil, func(p *part) {
-			c.l.run(p.team, p.graph, p.share.Values.IDs, false, c.l.blank(g.Vertices()), func([]float32) {})
+			c.l.run(p.team, p.graph, p.share.Values.IDs, stored, c.l.blank(g.Vertices()), func([]float32) {})
 			mu.Lock()
 			defer mu.Unlock()
 			rows += p.comm.Sent(comm.Halo).Bytes
@@ -207,7 +314,7 @@ func TestEveryRowTravelsOnce(t *testing.T) {
 	}
 }
 
-// constantSource is a message function of a source that wants no gradient, with a parameter that may want one.
+// constantSource is a message function of a source that wants no gradient, and of a parameter that may.
 func constantSource(parameter bool) func(gnn.Propagator, *autograd.Var, []*autograd.Var) *autograd.Var {
 	return func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		m := gnn.Message{Source: autograd.Detach(x), Columns: 4, Function: func(e gnn.Edges) *autograd.Var { return e.Source }}
@@ -219,8 +326,8 @@ func constantSource(parameter bool) func(gnn.Propagator, *autograd.Var, []*autog
 	}
 }
 
-// TestPeakWithoutHalo: "memory consumption per worker goes down linearly": what a layer takes beside its own rows is a few pieces of
-// another worker's, whatever the halo is, and with the halo kept all of it.
+// TestPeakWithoutHalo: "memory consumption per worker goes down linearly": what a layer takes beside its own
+// rows is a few pieces of another worker's, whatever the halo is, and with the halo kept all of it.
 func TestPeakWithoutHalo(t *testing.T) {
 	const vertices, k, width = 12288, 4, 24
 	g := manyEdges(t, vertices, 40) // almost every row is in every halo
@@ -239,7 +346,7 @@ func TestPeakWithoutHalo(t *testing.T) {
 		for i, o := range []sar.Options{{Prefetch: 1}, {KeepHalo: true}} {
 			var mu sync.Mutex
 			workers(t, g, of, k, o, nil, func(p *part) {
-				c.l.run(p.team, p.graph, p.share.Values.IDs, false, c.l.blank(vertices), func([]float32) {})
+				c.l.run(p.team, p.graph, p.share.Values.IDs, stored, c.l.blank(vertices), func([]float32) {})
 				mu.Lock()
 				defer mu.Unlock()
 				peaks[i] = max(peaks[i], float64(p.team.Memory.Peak())/(vertices/k*width*4))

@@ -17,6 +17,23 @@ import (
 	"weft/tensor"
 )
 
+// The ways along the edges of a graph of one relation.
+var (
+	stored   = gnn.Along{Relation: graph.RelationName}
+	reversed = gnn.Along{Relation: graph.RelationName, Reversed: true}
+)
+
+// TestUnknownRelation: a relation that the graph does not have is named with those that it has.
+func TestUnknownRelation(t *testing.T) {
+	b := newBench(t, false, false)
+	defer func() {
+		if got, want := recover(), `parallel: convs.1 reaches along relation "cites", and the graph has ["edge"]`; got != want {
+			t.Errorf("%v, want %s", got, want)
+		}
+	}()
+	b.whole.Propagator("convs.1", gnn.Along{Relation: "cites"})
+}
+
 // bench is one graph on one worker.
 type bench struct {
 	t        *testing.T
@@ -25,11 +42,11 @@ type bench struct {
 	vertices int
 	edges    graph.Edges
 	relation graph.Relation
-	whole    *sar.Graph
+	whole    *sar.Partition
 }
 
-// newBench makes a directed graph in which vertex 3 has no edges, vertex 4 none that go in and 5 none that go out; others have
-// duplicate edges, and where loops is set one self loop or two.
+// newBench makes a directed graph in which vertex 3 has no edges, vertex 4 none that go in and 5 none that go
+// out; others have duplicate edges, and where loops is set one self loop or two.
 func newBench(t *testing.T, loops, weighted bool) *bench {
 	b := &bench{t: t, team: kernel.NewTeam(2, tensor.NewMeter()), r: rand.New(rand.NewPCG(5, 5)), vertices: 14}
 	t.Cleanup(b.team.Memory.Close)
@@ -83,15 +100,15 @@ func (b *bench) near(what string, got *tensor.Matrix, want *reference.Matrix) {
 	}
 }
 
-// dense is the aggregation's matrix from its definition, entry (i, j) for j→i, or i→j where the edges are reversed.
-func (b *bench) dense(r gnn.Reduce, reversed bool) *reference.Matrix {
+// dense is the aggregation's matrix by its definition: entry (i, j) for j→i, or for i→j where reversed.
+func (b *bench) dense(r gnn.Reduce, along gnn.Along) *reference.Matrix {
 	a := reference.New(b.vertices, b.vertices)
 	degree, loop, looped := make([]float64, b.vertices), make([]float64, b.vertices), make([]bool, b.vertices)
 	symmetric := r.Kind == gnn.KindSymmetric || r.Kind == gnn.KindSymmetricNoLoops
-	for v := range b.vertices { // in the order in which the relation keeps them, for the last of several loops
+	for v := range b.vertices { // in the relation's order, for the last of several loops
 		for k := b.relation.Indptr[v]; k < b.relation.Indptr[v+1]; k++ {
 			s, target, w := int(b.relation.Sources[k]), v, 1.
-			if reversed {
+			if along.Reversed {
 				s, target = target, s
 			}
 			if symmetric && b.relation.Weights != nil {
@@ -139,28 +156,28 @@ var linear = map[string]gnn.Reduce{
 }
 
 // each runs a test on each graph and direction.
-func each(t *testing.T, run func(b *bench, reversed bool)) {
+func each(t *testing.T, run func(b *bench, along gnn.Along)) {
 	for _, loops := range []bool{false, true} {
 		for _, weighted := range []bool{false, true} {
-			for _, reversed := range []bool{false, true} {
-				name := strings.Join([]string{map[bool]string{true: "loops"}[loops], map[bool]string{true: "weighted"}[weighted], map[bool]string{true: "reversed"}[reversed]}, "-")
-				t.Run(name, func(t *testing.T) { run(newBench(t, loops, weighted), reversed) })
+			for _, along := range []gnn.Along{stored, reversed} {
+				name := strings.Join([]string{map[bool]string{true: "loops"}[loops], map[bool]string{true: "weighted"}[weighted], map[bool]string{true: "reversed"}[along.Reversed]}, "-")
+				t.Run(name, func(t *testing.T) { run(newBench(t, loops, weighted), along) })
 			}
 		}
 	}
 }
 
-// TestAggregations: each linear aggregation is a product with its matrix, twice with its square, and its gradient one with the
-// transpose.
+// TestAggregations: each linear aggregation is a product with its matrix, twice with its square, and its
+// gradient one with the transpose.
 func TestAggregations(t *testing.T) {
-	each(t, func(b *bench, reversed bool) {
+	each(t, func(b *bench, along gnn.Along) {
 		for name, reduce := range linear {
-			a := b.dense(reduce, reversed)
+			a := b.dense(reduce, along)
 			for _, times := range []int{1, 2} {
 				tape := autograd.NewTrainingTape(b.team, autograd.Random{})
 				x, g := b.normal(b.vertices, 6), b.normal(b.vertices, 6)
 				in := tape.Input(x, b.whole.Rows())
-				out := b.whole.Propagator("here", reversed).Propagate(in, reduce, times)
+				out := b.whole.Propagator("here", along).Propagate(in, reduce, times)
 				want, grad := exact(x), exact(g)
 				for range times {
 					want, grad = reference.MatMul(a, want), reference.MatMulTransA(a, grad)
@@ -175,11 +192,11 @@ func TestAggregations(t *testing.T) {
 
 // TestMax: the largest of the in-neighbours' values, a stored self loop making the vertex its own.
 func TestMax(t *testing.T) {
-	each(t, func(b *bench, reversed bool) {
+	each(t, func(b *bench, along gnn.Along) {
 		lists := make([][]int32, b.vertices)
 		for k, s := range b.edges.Source {
 			target := b.edges.Target[k]
-			if reversed {
+			if along.Reversed {
 				s, target = target, s
 			}
 			lists[target] = append(lists[target], s)
@@ -194,7 +211,7 @@ func TestMax(t *testing.T) {
 		want, arg := reference.Max(indptr, indices, exact(x))
 		grad := reference.MaxBackward(b.vertices, arg, exact(g))
 		in := tape.Input(x, b.whole.Rows())
-		out := b.whole.Propagator("here", reversed).Propagate(in, gnn.Max, 1)
+		out := b.whole.Propagator("here", along).Propagate(in, gnn.Max, 1)
 		b.near("maximum", out.Value(), want)
 		tape.Backward(autograd.Root{Var: out, Grad: g})
 		b.near("gradient", in.TakeGrad(), grad)
@@ -222,8 +239,8 @@ func TestOrdersOfWork(t *testing.T) {
 		"sparse":             {20, func(t *autograd.Tape) *autograd.Var { return t.SparseConstant(b.sparse(features), rows) }, "transform the sparse features, then aggregate"},
 	} {
 		w := b.normal(8, c.out)
-		a := b.dense(gnn.Symmetric, false)
-		p := b.whole.Propagator(name, false)
+		a := b.dense(gnn.Symmetric, stored)
+		p := b.whole.Propagator(name, stored)
 		var live int64
 		for pass := range 3 { // the second and third pass find what the first kept
 			tape := autograd.NewTrainingTape(b.team, autograd.Random{})
@@ -275,12 +292,12 @@ func (b *bench) sparse(m *tensor.Matrix) *autograd.Sparse {
 // TestFixedInputChanges: another matrix of features is aggregated anew.
 func TestFixedInputChanges(t *testing.T) {
 	b := newBench(t, false, false)
-	p := b.whole.Propagator("here", false)
+	p := b.whole.Propagator("here", stored)
 	w := b.normal(4, 4)
 	for range 3 {
 		tape := autograd.NewTape(b.team)
 		x := b.normal(b.vertices, 4)
 		out := p.AggregateLinear(tape.Fixed(x, b.whole.Rows()), tape.Parameter(w, nil), gnn.Mean)
-		b.near("output", out.Value(), reference.MatMul(b.dense(gnn.Mean, false), reference.MatMul(exact(x), exact(w))))
+		b.near("output", out.Value(), reference.MatMul(b.dense(gnn.Mean, stored), reference.MatMul(exact(x), exact(w))))
 	}
 }

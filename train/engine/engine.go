@@ -3,8 +3,6 @@
 package engine
 
 import (
-	"time"
-
 	"weft/autograd"
 	"weft/gnn"
 	"weft/kernel"
@@ -30,8 +28,6 @@ type Engine interface {
 	Vertices() []int32
 	// Explain says in lines how the work is done, once a pass has been made.
 	Explain() []string
-	// Waited is how long the worker has stood still for others so far.
-	Waited() time.Duration
 }
 
 // Config is what an engine is made of: all that is this worker's, and nothing of the loop.
@@ -54,18 +50,18 @@ type Config struct {
 	Training bool
 }
 
-// Graph is what a model aggregates along on this worker: one way of dividing vertices and columns.
-type Graph interface {
+// Axis is what a model aggregates along on this worker: one way of dividing vertices and columns.
+type Axis interface {
 	// Vertices are those whose values this worker computes on, by their original ids, ascending; nil: all.
 	Vertices() []int32
 	// Rows are these vertices, as rows of values.
 	Rows() *autograd.RowSet
-	// Propagator is the gnn.Propagator of a site.
-	Propagator(site string, reversed bool) gnn.Propagator
+	// Relations are the graph's, by name.
+	Relations() []string
+	// Propagator is the gnn.Propagator of a site. A relation that the graph does not have panics.
+	Propagator(site string, along gnn.Along) gnn.Propagator
 	// BeginEpoch says which epoch the work belongs to from now on; errors name it.
 	BeginEpoch(epoch int)
 	// Explain says for each site in which order it works, once a forward pass has been made.
 	Explain() []string
-	// Waited is how long the worker has stood still for others so far.
-	Waited() time.Duration
 }

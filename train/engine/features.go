@@ -29,10 +29,10 @@ func (f *Features) On(t *autograd.Tape) *autograd.Var {
 	return t.Fixed(f.dense, f.rows)
 }
 
-// LoadFeatures copies those of the graph's rows.
-func LoadFeatures(c Config, g Graph) *Features {
-	team, v, rows := c.Team, &c.Share.Values, g.Rows()
-	l := loader{team: team, share: c.Share, from: &v.Features, places: v.Places(g.Vertices())}
+// LoadFeatures copies those of the rows of an axis.
+func LoadFeatures(c Config, along Axis) *Features {
+	team, v, rows := c.Team, &c.Share.Values, along.Rows()
+	l := loader{team: team, share: c.Share, from: &v.Features, places: v.Places(along.Vertices())}
 	if l.scale = func(int) float32 { return 1 }; c.NormalizeRows {
 		l.scale = l.inverseSum
 	}

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"time"
 
 	"weft/comm"
 	"weft/kernel"
@@ -19,8 +18,8 @@ type reducer struct {
 	next   []*tensor.Matrix
 	size   int // elements of next
 	full   chan []*tensor.Matrix
-	done   chan error
-	waited time.Duration // for sums that the backward pass did not hide
+	join   func() // waits for the sums
+	err    error  // of the sums, after join
 }
 
 // bucketFloats is how many elements travel together.
@@ -41,16 +40,15 @@ func (r *reducer) begin() {
 	if r.team.Planning() {
 		return
 	}
-	r.full, r.done = make(chan []*tensor.Matrix, 64), make(chan error, 1)
-	go func(full chan []*tensor.Matrix, done chan error) {
-		var err error
+	full := make(chan []*tensor.Matrix, 64)
+	r.full, r.err = full, nil
+	r.join = r.comm.Beside(func(aside *comm.Comm) {
 		for list := range full {
-			if err == nil {
-				err = r.sum(list)
+			if r.err == nil {
+				r.err = r.sum(aside, list)
 			}
 		}
-		done <- err
-	}(r.full, r.done)
+	})
 }
 
 // add takes a gradient that is complete.
@@ -77,8 +75,6 @@ func (r *reducer) finish() error {
 		return nil
 	}
 	r.flush()
-	start := time.Now()
-	defer func() { r.waited += time.Since(start) }()
 	return r.end()
 }
 
@@ -86,7 +82,8 @@ func (r *reducer) finish() error {
 func (r *reducer) end() error {
 	close(r.full)
 	r.full = nil
-	return <-r.done
+	r.join()
+	return r.err
 }
 
 // abandon ends a backward pass that did not come to its end: nothing reads or writes the gradients any more. It does nothing after finish.
@@ -100,15 +97,15 @@ func (r *reducer) abandon() {
 }
 
 // sum sums gradients that fit the bucket together, or a single one that does not.
-func (r *reducer) sum(list []*tensor.Matrix) error {
+func (r *reducer) sum(c *comm.Comm, list []*tensor.Matrix) error {
 	if len(list) == 1 {
-		return r.comm.SumFloats(comm.Gradient, list[0].Floats())
+		return c.SumFloats(comm.Gradient, list[0].Floats())
 	}
 	bucket, at := r.bucket.Floats(), 0
 	for _, grad := range list {
 		at += copy(bucket[at:], grad.Floats())
 	}
-	if err := r.comm.SumFloats(comm.Gradient, bucket[:at]); err != nil {
+	if err := c.SumFloats(comm.Gradient, bucket[:at]); err != nil {
 		return err
 	}
 	at = 0

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"time"
-
 	"weft/autograd"
 	"weft/gnn"
 	"weft/nn"
@@ -11,19 +9,19 @@ import (
 // Whole is the Engine of a worker that holds all layers: one tape, forward and backward.
 type Whole struct {
 	Config
-	graph    Graph
+	axis     Axis
 	features *Features
 	params   *nn.Params
 	model    *gnn.Model
 	reducer  *reducer // nil where no other worker holds the same parameters
 }
 
-// NewWhole builds the model in the team's memory, along the edges of g, which is of the worker's partition, and
+// NewWhole builds the model in the team's memory, along the edges of a, an axis of the worker's share, and
 // copies the features of its rows there.
-func NewWhole(c Config, g Graph) *Whole {
-	w := &Whole{Config: c, graph: g, params: nn.NewParams(c.Team, c.Seed)}
-	w.features = LoadFeatures(c, g)
-	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{Params: w.params, Propagators: g.Propagator})
+func NewWhole(c Config, a Axis) *Whole {
+	w := &Whole{Config: c, axis: a, params: nn.NewParams(c.Team, c.Seed)}
+	w.features = LoadFeatures(c, a)
+	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{Params: w.params, Relations: a.Relations(), Propagators: a.Propagator})
 	if c.Training && c.Groups.Replicas.Size() > 1 {
 		w.reducer = newReducer(c.Team, c.Groups.Replicas, w.params.List)
 	}
@@ -34,22 +32,14 @@ func NewWhole(c Config, g Graph) *Whole {
 func (w *Whole) Params() *nn.Params { return w.params }
 
 // Vertices are those whose values this worker computes on.
-func (w *Whole) Vertices() []int32 { return w.graph.Vertices() }
+func (w *Whole) Vertices() []int32 { return w.axis.Vertices() }
 
 // Explain says in which order each site works.
-func (w *Whole) Explain() []string { return w.graph.Explain() }
-
-// Waited is the time for rows and for sums of gradients.
-func (w *Whole) Waited() time.Duration {
-	if w.reducer == nil {
-		return w.graph.Waited()
-	}
-	return w.graph.Waited() + w.reducer.waited
-}
+func (w *Whole) Explain() []string { return w.axis.Explain() }
 
 // Train runs the model forward and backward, and sums the gradients over the workers beside the backward pass.
 func (w *Whole) Train(epoch int) (float64, error) {
-	w.graph.BeginEpoch(epoch)
+	w.axis.BeginEpoch(epoch)
 	t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
 	if w.reducer != nil {
 		w.reducer.begin()

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// eachSource calls use with each file of the module that is no test, and the path of its package.
+func eachSource(t *testing.T, use func(pkg, path string, f *ast.File)) {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "testdata" || d.Name() == "tools"):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		path, err = filepath.Rel(root, path)
+		use(filepath.ToSlash(filepath.Dir(path)), path, f)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// floors reads the packages of docs/architecture.md in their order: each imports only those before it. In a row a name without a
+// folder is beside the one before it.
+func floors(t *testing.T) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "architecture.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| package | what it is |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for row := range strings.SplitSeq(table, "\n") {
+		folder := ""
+		for _, name := range regexp.MustCompile("`([a-z/]+)`").FindAllStringSubmatch(strings.Split(row+"||", "|")[1], -1) {
+			if strings.Contains(name[1], "/") {
+				folder = name[1][:strings.LastIndex(name[1], "/")+1]
+				names = append(names, name[1])
+			} else {
+				names = append(names, folder+name[1])
+			}
+		}
+	}
+	return names
+}
+
+// TestPackages: a package imports only packages above it in docs/architecture.md. What internal/* may import besides itself is here.
+// The command alone imports comm/mpi.
+func TestPackages(t *testing.T) {
+	names := floors(t)
+	floor := func(pkg string) int {
+		for ; pkg != "."; pkg = filepath.Dir(pkg) { // a package that is not in the table belongs to the one around it
+			if k := slices.Index(names, pkg); k >= 0 {
+				return k
+			}
+		}
+		return -1
+	}
+	besides := map[string][]string{
+		"internal/launch":   {"comm"},
+		"internal/datasets": {"graph", "partition"},
+		"internal/bench":    {"tensor", "kernel", "graph", "partition", "autograd", "nn", "gnn", "parallel", "train"},
+	}
+	eachSource(t, func(pkg, path string, f *ast.File) {
+		if floor(pkg) < 0 {
+			t.Errorf("%s: docs/architecture.md lists no package %s", path, pkg)
+		}
+		for _, i := range f.Imports {
+			other, ours := strings.CutPrefix(strings.Trim(i.Path.Value, `"`), "weft/")
+			if !ours || strings.HasPrefix(other, "internal/") {
+				continue
+			}
+			if other == "comm/mpi" && pkg != "cmd/weft" {
+				t.Errorf("%s imports comm/mpi: a program that trains would need an MPI library", path)
+			}
+			if strings.HasPrefix(pkg, "internal/") {
+				if !slices.ContainsFunc(besides[pkg], func(p string) bool { return other == p || strings.HasPrefix(other, p+"/") }) {
+					t.Errorf("%s imports %s", path, other)
+				}
+			} else if floor(other) > floor(pkg) {
+				t.Errorf("%s imports %s, which stands below it", path, other)
+			}
+		}
+	})
+}
+
+// TestFlagsAreTheCommands: packages below the command name settings, not flags (refusal.Setting). Flags of other programs stay, and so
+// do command lines that are stored as the origin of a graph.
+func TestFlagsAreTheCommands(t *testing.T) {
+	flag := regexp.MustCompile(`(^|[^a-z])--[a-z%]`)
+	origins := []string{"graph/generate/options.go", "internal/datasets/catalogue.go"}
+	eachSource(t, func(pkg, path string, f *ast.File) {
+		if strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "scripts/") || slices.Contains(origins, filepath.ToSlash(path)) {
+			return
+		}
+		ast.Inspect(f, func(n ast.Node) bool {
+			text, ok := n.(*ast.BasicLit)
+			if ok && text.Kind == token.STRING && flag.MatchString(text.Value) && !strings.Contains(text.Value, "--mpi=") {
+				t.Errorf("%s: %s", path, text.Value)
+			}
+			return true
+		})
+	})
+}

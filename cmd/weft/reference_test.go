@@ -1,0 +1,112 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"weft/gnn"
+	"weft/train"
+)
+
+var update = flag.Bool("update", false, "write the flags of docs/reference.md anew")
+
+// The flags in docs/reference.md are those of the commands and of the table of settings, between two marks.
+func TestReference(t *testing.T) {
+	const file = "../../docs/reference.md"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, begun := strings.Cut(string(text), "<!-- BEGIN: flags, by go test ./cmd/weft -run Reference -update -->\n")
+	is, after, ended := strings.Cut(rest, "<!-- END: flags -->\n")
+	if !begun || !ended {
+		t.Fatalf("%s lacks the marks of the flags", file)
+	}
+	root, _ := newRoot()
+	var want strings.Builder
+	writeFlags(&want, root)
+	if !*update {
+		if diff := cmp.Diff(want.String(), is); diff != "" {
+			t.Errorf("%s is out of date (go test ./cmd/weft -run Reference -update writes it): %s", file, diff)
+		}
+		return
+	}
+	whole := strings.TrimSuffix(string(text), rest) + want.String() + strings.TrimPrefix(rest, is)
+	if !strings.HasPrefix(whole, before) || !strings.HasSuffix(whole, after) {
+		t.Fatal("more than the flags would change")
+	}
+	if err := os.WriteFile(file, []byte(whole), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// writeFlags writes a table for each command that has flags, and for train one for each group of settings. predict
+// takes these too.
+func writeFlags(out *strings.Builder, cmd *cobra.Command) {
+	var own []*pflag.Flag
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if _, setting := f.Value.(*settingValue); !setting && !f.Hidden && f.Name != "version" && f.Name != "config" {
+			own = append(own, f)
+		}
+	})
+	isTrain := cmd.CommandPath() == "weft train"
+	if len(own) > 0 || isTrain {
+		fmt.Fprintf(out, "### `weft %s`\n\n", strings.TrimPrefix(strings.TrimSuffix(cmd.UseLine(), " [flags]"), "weft "))
+	}
+	if isTrain {
+		own = slices.Insert(own, 0, cmd.Flags().Lookup("config"))
+		settings := train.Settings()
+		var group []*pflag.Flag
+		for k, s := range settings {
+			group = append(group, cmd.Flags().Lookup(s.Name))
+			if k == len(settings)-1 || settings[k+1].Group != s.Group {
+				writeTable(out, headings[s.Group], group)
+				group = nil
+			}
+		}
+	}
+	if len(own) > 0 {
+		writeTable(out, "Flags", own)
+	}
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			writeFlags(out, c)
+		}
+	}
+}
+
+func writeTable(out *strings.Builder, heading string, flags []*pflag.Flag) {
+	fmt.Fprintf(out, "| %s | default | meaning |\n|---|---|---|\n", heading)
+	for _, f := range flags {
+		name, meaning := pflag.UnquoteUsage(f)
+		short, initial := "", f.DefValue
+		if f.Shorthand != "" {
+			short = "-" + f.Shorthand + ", "
+		}
+		if f.Value.Type() == "bool" {
+			initial = map[string]string{"false": "off", "true": "on"}[initial]
+		}
+		if s, setting := f.Value.(*settingValue); setting {
+			meaning += onlyFor(s.setting)
+		}
+		fmt.Fprintf(out, "| %s | %s | %s |\n", strings.TrimSpace("`"+short+"--"+f.Name)+strings.TrimRight(" "+name, " ")+"`", initial, meaning)
+	}
+	fmt.Fprintln(out)
+}
+
+// onlyFor names the models that use a setting, "" where all do.
+func onlyFor(s train.Setting) string {
+	uses := slices.DeleteFunc(gnn.Names(), func(model string) bool { return !s.Applies(model) })
+	if len(uses) == len(gnn.Names()) {
+		return ""
+	}
+	return "; for " + strings.Join(uses, ", ")
+}

@@ -1,0 +1,42 @@
+// Record trains on a graph made in memory, leaves a run directory, and predicts with the weights in it.
+package main
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"weft/graph/generate"
+	"weft/nn"
+	"weft/train"
+)
+
+func main() {
+	ctx, started := context.Background(), time.Now()
+	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 3000, Degree: 20, Features: 16, Classes: 4, Seed: 1})
+	check(err)
+	job := train.Job{Graph: g, Dataset: "communities", Options: train.Defaults()}
+	job.Options.Model, job.Options.Epochs = "gcn", 50
+	dir, err := train.NewRunDir("runs/mine", started, job.Dataset, &job.Options)
+	check(err)
+	result, err := dir.Record(ctx, &job, "mine 1.0")
+	check(err)
+	run := train.NewRun("mine 1.0", "", started, &job, result)
+	check(dir.Finish(&run))
+
+	_, options, file, err := train.ReadRun("runs/mine")
+	check(err)
+	weights, err := nn.ReadState(file)
+	check(err)
+	later := train.Job{Graph: g, Options: options}
+	p, err := later.Predict(ctx, weights, false)
+	check(err)
+	fmt.Printf("test accuracy %.2f at epoch %d; %d × %d logits\n", result.Test, result.BestEpoch, p.Vertices, p.Classes)
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}

@@ -1,0 +1,126 @@
+// Package sar is the graph axis: sequential aggregation and rematerialization (Mostafa, MLSys 2022). Its
+// Partition is one worker's partition, or all of a graph, and gives a convolution its ways along the edges.
+//
+// Reading: sar.go is the algorithm, halo.go the movement of rows that it is made of, propagator.go in which
+// order the work is done, attention.go and message.go what else is aggregated.
+package sar
+
+import (
+	"fmt"
+	"slices"
+
+	"weft/autograd"
+	"weft/comm"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/parallel/edges"
+	"weft/parallel/exchange"
+	"weft/partition"
+)
+
+// Partition is a worker's part of a graph: all of it, or one partition. Its Propagators read from it.
+type Partition struct {
+	team    *kernel.Team
+	comm    *comm.Comm // the workers that hold the other partitions
+	share   *partition.Share
+	rows    *autograd.RowSet
+	edges   map[gnn.Along]*edges.Edges // those that were asked for
+	options Options
+
+	orders  []string // what each site decided, in the order of the first pass
+	decided map[string]bool
+	epoch   int // for errors
+}
+
+// Options are the settings of sequential aggregation and rematerialization.
+type Options struct {
+	// Prefetch is how many pieces of other workers' rows are received ahead of the one that is aggregated.
+	Prefetch int
+	// KeepHalo receives all rows at once and keeps them until the layer's backward pass, instead of one piece
+	// after the other and again: it shows what SAR saves.
+	KeepHalo bool
+}
+
+// New is one partition of a graph, or all of it, on one of as many workers, which c connects (where the team
+// only plans, one made of comm.Plan): the structure is copied into the team's memory. All of them must call it,
+// and from then on do the same in the same order.
+func New(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Partition, error) {
+	p := &Partition{team: team, comm: c, share: s, options: o, edges: map[gnn.Along]*edges.Edges{}, decided: map[string]bool{}}
+	var others autograd.Peers
+	if c.Size() > 1 {
+		others = exchange.Peers{Comm: c}
+	}
+	p.rows = autograd.RowsOf(team, s.Edges.IDs, len(s.Edges.Relations[0].In.Indptr)-1, s.Whole.Vertices, others)
+	for _, name := range p.Relations() {
+		if _, err := p.ask(gnn.Along{Relation: name}); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
+}
+
+// Vertices are those of the worker's rows, by their original ids, ascending; nil: all of the graph's.
+func (p *Partition) Vertices() []int32 { return p.share.Edges.IDs }
+
+// Rows are the vertices of the worker's rows.
+func (p *Partition) Rows() *autograd.RowSet { return p.rows }
+
+// BeginEpoch says which epoch the work belongs to from now on; errors name it.
+func (p *Partition) BeginEpoch(epoch int) {
+	p.epoch = epoch
+	p.comm.At(epoch, "")
+}
+
+// Relations are the graph's, by name.
+func (p *Partition) Relations() (names []string) {
+	for _, r := range p.share.Edges.Relations {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+// Propagator is the gnn.Propagator at a site.
+func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
+	if has := p.Relations(); !slices.Contains(has, along.Relation) {
+		panic(fmt.Sprintf("parallel: %s reaches along relation %q, and the graph has %q", site, along.Relation, has))
+	}
+	return &propagator{part: p, site: site, along: along}
+}
+
+// Explain says for each site in which order it works, once a forward pass has been made.
+func (p *Partition) Explain() []string { return p.orders }
+
+// along are the edges of a relation in a direction.
+func (p *Partition) along(a gnn.Along) *edges.Edges {
+	e, err := p.ask(a)
+	exchange.Must(err)
+	return e
+}
+
+// ask makes the edges if they were not asked for before. All workers ask for the same ones in the same order.
+func (p *Partition) ask(a gnn.Along) (*edges.Edges, error) {
+	if e, made := p.edges[a]; made {
+		return e, nil
+	}
+	e, err := p.read(a)
+	if err == nil {
+		p.edges[a] = e
+	}
+	return e, err
+}
+
+// read makes the edges from the share, or from the opposite ones where a worker holds all of them.
+func (p *Partition) read(a gnn.Along) (*edges.Edges, error) {
+	held := &p.share.Edges
+	r := &held.Relations[slices.Index(p.Relations(), a.Relation)]
+	from := edges.Source{
+		Relation: &r.In, HaloRows: r.HaloRows, Starts: held.Starts, Me: held.P, IDs: p.rows.IDs, Copied: p.share.Unload,
+	}
+	switch {
+	case a.Reversed && p.comm.Size() == 1:
+		return p.along(gnn.Along{Relation: a.Relation}).Reversed(), nil
+	case a.Reversed:
+		from.Relation, from.HaloRows = &r.Out, r.HaloRowsOut
+	}
+	return edges.New(p.team, p.comm, from)
+}
