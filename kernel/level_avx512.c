@@ -6,8 +6,6 @@ typedef __m512 vf;
 enum { VW = 16, REGISTERS = 16 };
 static inline vf load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void store(float *p, vf v) { _mm512_storeu_ps(p, v); }
-// The same four numbers in every four lanes.
-static inline vf four(const float *p) { return _mm512_broadcast_f32x4(_mm_loadu_ps(p)); }
 static inline vf load_n(const float *p, int n) { return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }
 static inline void store_n(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v); }
 // a > b ? a : b

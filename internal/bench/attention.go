@@ -39,6 +39,7 @@ func (b *bench) attentions() (cases []testCase) {
 		{aggregation{uniform, 15, 128, true}, 4},
 		{aggregation{rmat, 50, 128, true}, 4},
 		{aggregation{rmat, 15, 41, true}, 1},
+		{aggregation{uniform, 15, 64, true}, 4},
 		{aggregation{uniform, 15, 64, true}, 8},
 		{aggregation{rmat, 15, 128, false}, 4},
 		{aggregation{uniform, 15, 256, false}, 4},
