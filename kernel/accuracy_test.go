@@ -34,7 +34,8 @@ func TestExp(t *testing.T) {
 		worst = 0
 		s.team.Finish(sigmoid, many, nil, kernel.Sigmoid, kernel.Mask{})
 		for i, got := range sigmoid.Floats() {
-			if want := reference.Sigmoid(float64(many.Floats()[i])); want > 1.2e-38 { // below, float32 loses digits
+			// Below, float32 loses digits
+			if want := reference.Sigmoid(float64(many.Floats()[i])); want > 1.2e-38 {
 				worst = math.Max(worst, math.Abs(float64(got)-want)/ulp(want))
 			}
 		}

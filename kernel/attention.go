@@ -20,9 +20,11 @@ type Attention struct {
 	Source                   *tensor.Matrix // source rows × Heads·Width
 	SourceScore, TargetScore *tensor.Matrix // GATv1: rows × Heads
 	Target, A                *tensor.Matrix // GATv2: destination rows × Heads·Width, 1 × Heads·Width
-	Whole                    bool           // the edges are all that their destinations have: AttendBackward may read fewer rows then
-	Mask                     Mask           // attention dropout, by both ends, head and occurrence; its ids are not used
-	SourceIDs, TargetIDs     *tensor.Matrix // Int32, the rows' vertices for the mask, nil: the row itself
+	// Whole: the edges are all that their destinations have: AttendBackward may read fewer rows then
+	Whole bool
+	// Mask: attention dropout, by both ends, head and occurrence; its ids are not used
+	Mask                 Mask
+	SourceIDs, TargetIDs *tensor.Matrix // Int32, the rows' vertices for the mask, nil: the row itself
 }
 
 // c checks the shapes against the edges, of sources in e's columns and destinations in its rows.
@@ -56,7 +58,9 @@ func overParts(args *C.weft_attention_args, p *parts) {
 // AttentionState is the running softmax of every destination row and head. It can be extended by further
 // edges in any number of blocks, of which one is the last; then it can be used anew.
 type AttentionState struct {
-	Maximum *tensor.Matrix // rows × heads: of the scores; after the last block their log-sum-exp, which is all that the backward pass needs
+	// Maximum: rows × heads: of the scores; after the last block their log-sum-exp, which is all that the backward
+	// pass needs
+	Maximum *tensor.Matrix
 	Out     *tensor.Matrix // rows × heads·width: weighted sums, after the last block the output
 	sum     *tensor.Matrix // rows × heads: Σ exp(score − maximum), between blocks
 	begun   bool

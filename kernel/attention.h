@@ -144,7 +144,8 @@ INLINE void softmax(values *x, const batch *b, const group *g, const int v2, con
 	const weft_attention_args *a = b->a;
 	for (int k = 0; k < b->runs; k++) {
 		const run *r = &b->run[k];
-		vf top = larger(largest_of_edges(x->top[k], P), all(-FLT_MAX)); // finite, so that scores of −∞ have no weight
+		// finite, so that scores of −∞ have no weight
+		vf top = larger(largest_of_edges(x->top[k], P), all(-FLT_MAX));
 		if (!(a->first && r->begins))
 			top = larger(per_head(a->maximum + r->row * a->heads + g->head, g->heads, P), top);
 		x->top[k] = top;
@@ -339,7 +340,8 @@ static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int
 static __attribute__((noinline)) void pick(picked *p, const batch *b, const group *g, const float *coef, const vf *own) {
 	const int P = b->P;
 	const uint64_t of_head = ~(uint64_t)0 / ((1 << P) - 1); // bits of places of head 0
-	uint64_t sign[2][PLACES / 64];                         // of each place, whether it is positive, and negative
+	// of each place, whether it is positive, and negative
+	uint64_t sign[2][PLACES / 64];
 	int n = 0, part = 0;
 	for (int k = 0; k < b->runs; k++) {
 		const run *r = &b->run[k];
@@ -372,7 +374,8 @@ INLINE void picked_block(float *dots, const picked *p, const batch *b, const gro
                          int64_t v0, const int nb, const int tail) {
 	const int64_t cols = b->a->heads * g->width, ahead = ahead_of(nb * sizeof(vf));
 	const int P = b->P, together = 1 << b->shift, to_edge = __builtin_ctz(P);
-	const vi fresh = numbers(0) >= (nb > 1 && tail ? VW - tail : 0); // the last vector may overlap the one before
+	// the last vector may overlap the one before
+	const vi fresh = numbers(0) >= (nb > 1 && tail ? VW - tail : 0);
 	vf v[VW] = {{0}};
 	int e = 0, part = 0;
 	for (int k = 0; k < b->runs; k++) {
@@ -424,7 +427,9 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			fetch_row(grad + b.run[k].row * cols, g);
 		}
 		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
-		vf sum = {0}, below = {0}; // of α where t > 0, and of −α where it is not; if nothing is picked, sum is that of the side that is taken
+		// of α where t > 0, and of −α where it is not; if nothing is picked, sum is that of the side that is
+		// taken
+		vf sum = {0}, below = {0};
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
 			fetch_soon(&b, v, a->source_score + g->head, H, 1, P);
@@ -435,13 +440,15 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 				store(x.s + v * VW, up + down);
 				x.top[k] = below = add_vector(below, down, &b, v);
 			} else {
-				up = positive(x.own[k], down, up); // one side for all of a destination's edges, wherever they are
+				// one side for all of a destination's edges, wherever they are
+				up = positive(x.own[k], down, up);
 				store(x.s + v * VW, up);
 			}
 			x.sum[k] = sum = add_vector(sum, up, &b, v);
 		}
 		for (int k = 0; k < b.runs; k++) {
-			store(x.tops + k * P, sum_of_edges(x.sum[k], P) * x.own3[k]); // tops and scales, which only the softmax uses, hold the two by head
+			// tops and scales, which only the softmax uses, hold the two by head
+			store(x.tops + k * P, sum_of_edges(x.sum[k], P) * x.own3[k]);
 			if (picks)
 				store(x.scales + k * P, sum_of_edges(x.top[k], P) * x.own3[k]);
 		}

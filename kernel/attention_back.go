@@ -66,7 +66,8 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 		}
 	} else {
 		n := tiles(e.Rows)
-		partial := t.scratch(tensor.Float64, n+lanes, a.Heads*a.Width) // of each tile, and then of each part of hubs
+		// Of each tile, and then of each part of hubs
+		partial := t.scratch(tensor.Float64, n+lanes, a.Heads*a.Width)
 		row := t.scratch(tensor.Float32, n+lanes, a.Heads*a.Width)
 		t.Zero(partial)
 		t.Zero(row)

@@ -111,7 +111,8 @@ func TestTwoBlocks(t *testing.T) {
 		one, arg := start()
 		team.Max(one, arg, a, x, nil, nil, kernel.Replace)
 		two, arg2 := start()
-		team.Max(two, arg2, right, x2, ids.Reshape(cols, 1).RowRange(at, cols), nil, kernel.Replace) // in either order
+		// In either order
+		team.Max(two, arg2, right, x2, ids.Reshape(cols, 1).RowRange(at, cols), nil, kernel.Replace)
 		team.Max(two, arg2, left, x1, nil, nil, kernel.Accumulate)
 		close32(t, "max", two, one)
 		if !slices.Equal(arg.Int32s(), arg2.Int32s()) {

@@ -20,7 +20,8 @@ const linger = 50 * time.Microsecond
 type call struct {
 	shares []share
 	work   func(k int)
-	inside atomic.Int64  // helpers that are at work; from finished up, once the caller lets no more of them in
+	// inside: helpers that are at work; from finished up, once the caller lets no more of them in
+	inside atomic.Int64
 	left   chan struct{} // closed when the last of them is out
 	failed atomic.Pointer[any]
 }

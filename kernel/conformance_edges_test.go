@@ -353,19 +353,22 @@ func conformAttention(s *suite) {
 		}
 	}
 	s.each(widths, func(s *suite, width int) { run(s, 1, width) })
-	for _, heads := range []int{2, 4, 5, 7, 8, 16} { // with widths of half a vector, and of one, two and four, at one level or another
+	// With widths of half a vector, and of one, two and four, at one level or another
+	for _, heads := range []int{2, 4, 5, 7, 8, 16} {
 		s.each([]int{4, 8, 16, 32, 64}, func(s *suite, width int) { run(s, heads, width) })
 	}
 	for _, heads := range []int{3, 8, 9, 17} { // the masks of eight heads come from one random number
 		s.each([]int{1, 15, 16, 17}, func(s *suite, width int) { run(s, heads, width) })
 	}
-	s.each([]int{133, 150}, func(s *suite, width int) { run(s, 2, width) }) // a head's columns in two blocks, the last of one vector and of two
+	// A head's columns in two blocks, the last of one vector and of two
+	s.each([]int{133, 150}, func(s *suite, width int) { run(s, 2, width) })
 }
 
 // conformAttentionHub has rows that one thread works on, and rows that are taken apart.
 func conformAttentionHub(s *suite) {
 	for _, degree := range []int{4000, 20_000} {
-		a := s.tangled(1024, degree) // with fewer vertices equal terms would be rounded alike, and the errors add up
+		// With fewer vertices equal terms would be rounded alike, and the errors add up
+		a := s.tangled(1024, degree)
 		g := s.network(a, true)
 		g.a.FindHubs()
 		for _, shape := range [][2]int{{1, 8}, {3, 5}, {4, 4}, {1, 65}} {

@@ -582,7 +582,8 @@ func conformMatMulT(s *suite) {
 		s.team.MatMulT(more, x, g, kernel.Accumulate)
 		s.sums(case_(rows, in, out, "accumulated"), more.Floats(), want.Data, terms.Data, rows)
 	}
-	s.each(append([]int{40000}, heights...), func(s *suite, rows int) { // 40000 rows: more tiles than partial sums
+	// 40000 rows: more tiles than partial sums
+	s.each(append([]int{40000}, heights...), func(s *suite, rows int) {
 		for _, shape := range [][2]int{{1, 1}, {0, 3}, {3, 0}, {1, 5}, {7, 1}, {5, 8}} {
 			check(s, rows, shape[0], shape[1])
 		}

@@ -9,11 +9,11 @@ import (
 	"weft/tensor"
 )
 
-// An aggregation gathers each row of x about as often as a source has edges. Where x is large and its rows are needed
-// from all over it, each of them comes from memory. Such an x is cut: into blocks of sources, and its columns into
-// slices. The columns of a slice in the rows of a block are packed into a piece that a last-level cache holds, and
-// are gathered from there. A row's sum goes on from block to block in the order of its entries, so that its bits are
-// those of a matrix that is not cut.
+// An aggregation gathers each row of x about as often as a source has edges. Where x is large and its rows
+// are needed from all over it, each of them comes from memory. Such an x is cut: into blocks of sources, and
+// its columns into slices. The columns of a slice in the rows of a block are packed into a piece that a
+// last-level cache holds, and are gathered from there. A row's sum goes on from block to block in the order
+// of its entries, so that its bits are those of a matrix that is not cut.
 
 // cutSizes are what sums are cut by, in bytes.
 type cutSizes struct {
@@ -21,23 +21,25 @@ type cutSizes struct {
 	piece int // of a piece
 }
 
-// A last-level cache of 32 MB holds a piece of half its size beside what else a sum reads. Where it is smaller, pieces
-// of 16 MB gain less.
+// A last-level cache of 32 MB holds a piece of half its size beside what else a sum reads. Where it is
+// smaller, pieces of 16 MB gain less.
 var usualCut = cutSizes{from: 64 << 20, piece: 16 << 20}
 
 const (
-	// sliceColumns are the columns of a slice. Narrower ones take more passes over the edges, and wider ones more blocks.
+	// sliceColumns are the columns of a slice. Narrower ones take more passes over the edges, and wider ones
+	// more blocks.
 	sliceColumns = 64
-	// fewestEntries, on average, are those of a row in each block where taking its sum up again pays, and those of a
-	// source where packing it pays.
+	// fewestEntries, on average, are those of a row in each block where taking its sum up again pays, and
+	// those of a source where packing it pays.
 	fewestEntries = 7
-	// scatteredPart of the gathers that a piece could serve at once are of different rows where these lie all over x.
+	// scatteredPart of the gathers that a piece could serve at once are of different rows where these lie all
+	// over x.
 	scatteredPart = .85
 )
 
-// blockSources is the sources of a block of a times x, 0 where that is not cut. Sizes alone decide, as scratch depends
-// on it, in a plan and in a run. A sum that is added to z is not taken up again, as z cannot hold both what it held
-// and an unfinished sum: there is one block then.
+// blockSources is the sources of a block of a times x, 0 where that is not cut. Sizes alone decide, as
+// scratch depends on it, in a plan and in a run. A sum that is added to z is not taken up again, as z cannot
+// hold both what it held and an unfinished sum: there is one block then.
 func (t *Team) blockSources(a *CSR, columns int, accumulate bool) int {
 	if t.Uncut || 4*a.Cols*columns < t.cut.from || columns < sliceColumns {
 		return 0
@@ -50,12 +52,14 @@ func (t *Team) blockSources(a *CSR, columns int, accumulate bool) int {
 	return (a.Cols + blocks - 1) / blocks
 }
 
-// scattered reports whether gathers seldom come back to a row soon: in stretches of as many entries as a piece holds
-// whole rows of x, most are of different rows. Where they do come back, a cache holds the row already.
+// scattered reports whether gathers seldom come back to a row soon: in stretches of as many entries as a
+// piece holds whole rows of x, most are of different rows. Where they do come back, a cache holds the row
+// already.
 func (t *Team) scattered(a *CSR, columns int) bool {
 	const stretches = 4
 	indices, length := a.Indices.Int32s(), max(1, t.cut.piece/4/columns)
-	seen, looked, different := make([]uint8, a.Cols), 0, 0 // seen: the last stretch that had the row, counted from 1
+	// Seen: the last stretch that had the row, counted from 1
+	seen, looked, different := make([]uint8, a.Cols), 0, 0
 	for k := range stretches {
 		begin, end := len(indices)*k/stretches, len(indices)*(k+1)/stretches
 		for _, c := range indices[begin:min(end, begin+length)] {
@@ -74,13 +78,13 @@ type pieces struct {
 	team    *Team
 	sources int            // of a block
 	packed  *tensor.Matrix // sources × sliceColumns
-	// ends (Int64, 1 × rows) are where the entries of a block end, and those of the one before; nil where there is one
-	// block.
+	// ends (Int64, 1 × rows) are where the entries of a block end, and those of the one before; nil where
+	// there is one block.
 	ends [2]*tensor.Matrix
 }
 
-// pieces takes scratch for a times x if that is cut; nil where it is not. The scratch counts wherever sizes allow a
-// cut, so that a plan, which does not know the entries, and a run come to the same peak.
+// pieces takes scratch for a times x if that is cut; nil where it is not. The scratch counts wherever sizes
+// allow a cut, so that a plan, which does not know the entries, and a run come to the same peak.
 func (t *Team) pieces(a *CSR, x *tensor.Matrix, accumulate bool) *pieces {
 	sources := t.blockSources(a, x.Cols, accumulate)
 	if sources == 0 {

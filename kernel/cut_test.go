@@ -113,8 +113,8 @@ func TestPiecesHaveTheSameBits(t *testing.T) {
 	}
 }
 
-// TestPlanTakesPieces: a plan takes as much as a run, whether that cuts the matrix or finds its rows near each other. Where
-// no cut is possible, or is not wanted, neither takes anything for it.
+// TestPlanTakesPieces: a plan takes as much as a run, whether that cuts the matrix or finds its rows near
+// each other. Where no cut is possible, or is not wanted, neither takes anything for it.
 func TestPlanTakesPieces(t *testing.T) {
 	peak := func(n, degree int, near, plan, uncut bool) int {
 		memory := tensor.NewMeter()
@@ -148,8 +148,8 @@ func TestPlanTakesPieces(t *testing.T) {
 	}
 }
 
-// TestWhatIsCut: gathers from all over a large matrix are; few of them, gathers that come back soon, narrow rows, and small
-// matrices are not.
+// TestWhatIsCut: gathers from all over a large matrix are; few of them, gathers that come back soon, narrow
+// rows, and small matrices are not.
 func TestWhatIsCut(t *testing.T) {
 	const n, piece = 4096, 64 << 10
 	memory := tensor.NewMeter()

@@ -15,7 +15,8 @@ typedef struct {
 	int64_t row;
 	int at, edges;    // the first edge's number in the batch, and how many there are
 	int begins, ends; // whether the row's first and last edges are among them
-	const int32_t *far; // its other ends again, where those of the rows that follow come right behind them, as far as FAR
+	// its other ends again, where those of the rows that follow come right behind them, as far as FAR
+	const int32_t *far;
 } run;
 
 typedef struct {
@@ -32,9 +33,13 @@ typedef struct {
 	int32_t run_of[VECTORS + SPARE];   // of each vector
 	int32_t lanes_of[VECTORS + SPARE]; // how many of its lanes are places of edges
 	int32_t begins_at[VECTORS + SPARE]; // −1 where it is the first of its run, else 0
-	int fetches;                       // whether to ask for what is read of the next batch's other ends: no cache of this core holds all
-	const int32_t *soon;               // the indices behind the batch's, as many as it has; NULL where there are not so many, or fetches is 0
-	int32_t other[PLACES + FAR];       // the row at the edge's other end; behind a row's edges its last one again, behind the batch's the next ones
+	// whether to ask for what is read of the next batch's other ends: no cache of this core holds all
+	int fetches;
+	// the indices behind the batch's, as many as it has; NULL where there are not so many, or fetches is 0
+	const int32_t *soon;
+	// the row at the edge's other end; behind a row's edges its last one again, behind the batch's the next
+	// ones
+	int32_t other[PLACES + FAR];
 	uint32_t occurrence[PLACES + SPARE];       // of each among equal edges, for the mask
 } batch;
 

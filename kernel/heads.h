@@ -257,12 +257,15 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 // a vector are taken for one.
 INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs) {
 	const batch *b = d->b;
-	const int together = VW / P, places = pairs ? P / 2 : P, at_once = places < 4 ? 4 / places : 1; // edges whose products are added up together
+	// edges whose products are added up together
+	const int together = VW / P, places = pairs ? P / 2 : P, at_once = places < 4 ? 4 / places : 1;
 	vf s[VW] = {{0}}, t[VW] = {{0}};                // zero in places of no head
-	vf score[VW / 4] = {{0}}, dot[VW / 4] = {{0}}; // left as they were for places of no edge, which nobody reads
+	// left as they were for places of no edge, which nobody reads
+	vf score[VW / 4] = {{0}}, dot[VW / 4] = {{0}};
 	p.few = REGISTERS >= 16 && p.heads == 1 && p.full + p.has_tail <= 3;
 	p.ahead = ahead_of(p.vectors * sizeof(vf));
-	if (p.ahead < 32) // wide rows come from memory a tenth sooner if they are asked for twice as early as for sums
+	// wide rows come from memory a tenth sooner if they are asked for twice as early as for sums
+	if (p.ahead < 32)
 		p.ahead = 2 * p.ahead < 32 ? 2 * p.ahead : 32;
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
 		p.target = d->target + r->row * d->cols;
@@ -298,8 +301,9 @@ INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs)
 	}
 }
 
-// The common widths have loops without branches, of constant numbers of vectors. Returns 0, and has done nothing,
-// for others. "attention v2" of widths 64, 128 and 256 takes between a half and twice longer without.
+// The common widths have loops without branches, of constant numbers of vectors. Returns 0, and has done
+// nothing, for others. "attention v2" of widths 64, 128 and 256 takes between a half and twice longer
+// without.
 INLINE int common_dots(const dot_rows *d, const group *g, const int P, const int score, const int dot) {
 	if (in_pairs(P, g->width))
 		dots_of(d, (products){score, dot, P / 2, 1, 0, 0, .vectors = P / 2}, P, 1);
@@ -314,8 +318,8 @@ INLINE int common_dots(const dot_rows *d, const group *g, const int P, const int
 	return 1;
 }
 
-// Of other widths. Constant numbers of vectors and of heads save "attention v2" of width 41 and one head a quarter of
-// its time or more, and so does keeping in registers what its edges have in common (`few`).
+// Of other widths. Constant numbers of vectors and of heads save "attention v2" of width 41 and one head a
+// quarter of its time or more, and so does keeping in registers what its edges have in common (`few`).
 INLINE void any_dots(const dot_rows *d, const group *g, const int P, const int heads, const int score, const int dot) {
 	const int full = g->width / VW, tail = g->width % VW;
 	if (!tail)

@@ -62,7 +62,8 @@ func TestHubRow(t *testing.T) {
 // taken apart: the result is the same for any number of threads, over two blocks that both have a hub, and of
 // whole rows. TestConformance holds it against the reference.
 func TestHubAttention(t *testing.T) {
-	for _, degree := range []int{40_000, 300_000} { // the second is of more parts than there are lanes, but not in two blocks
+	// The second is of more parts than there are lanes, but not in two blocks
+	for _, degree := range []int{40_000, 300_000} {
 		for _, v2 := range []bool{false, true} {
 			with(t, func(s *suite) {
 				const n, heads, width = 1024, 3, 5
@@ -180,7 +181,8 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 	for _, i := range []int{100, 300, 301, 900} {
 		x.Floats()[i*cols+1] = float32(math.NaN())
 	}
-	x.Floats()[2*cols+2], x.Floats()[4*cols+3] = 100, 100 // what a hub has by its loop, and what many have from a hub
+	// What a hub has by its loop, and what many have from a hub
+	x.Floats()[2*cols+2], x.Floats()[4*cols+3] = 100, 100
 
 	run := func(threads int, apart, two bool) (z, arg, dx *tensor.Matrix) {
 		team := kernel.NewTeam(threads, s.team.Memory)
@@ -302,7 +304,8 @@ func TestHubAttentionOfEqualEdges(t *testing.T) {
 	x, score := normal(team, r, 2, 6), normal(team, r, 2, 2)
 	s := team.AttentionStart(2, 2, 3)
 	team.Attend(s, kernel.Attention{Heads: 2, Width: 3, Slope: .2, Source: x, SourceScore: score, TargetScore: score}, a, nil, kernel.Last)
-	for c, want := range x.Floats()[:6] { // the mean of equal rows; equal edges are added one after the other, each with its rounding
+	// The mean of equal rows; equal edges are added one after the other, each with its rounding
+	for c, want := range x.Floats()[:6] {
 		if got := s.Out.Floats()[6+c]; !(math.Abs(float64(got-want)) <= 1e-2*math.Abs(float64(want))) || s.Out.Floats()[c] != 0 {
 			t.Errorf("column %d: %v, want %v", c, got, want)
 		}

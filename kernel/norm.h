@@ -341,7 +341,8 @@ typedef struct {
 	int64_t ahead;                         // from a number to the one that is fetched; 0: nothing is
 	vf s1[BATCHED], s2[BATCHED];           // γ·g' and γ·g'·x̂ of a batch's rows, not yet added over the lanes
 	float first[BATCHED], second[BATCHED]; // rstd times the mean of γ·g', rstd² times that of γ·g'·x̂
-	room g_sums, gx_sums;                  // of the columns of a part; the vector that ends a row has places of its own
+	// of the columns of a part; the vector that ends a row has places of its own
+	room g_sums, gx_sums;
 } layer_back;
 
 // What the first sweep knows of the rows it is at.

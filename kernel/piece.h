@@ -44,7 +44,8 @@ static inline const float *repeat(float *to, const float *v, int64_t width, int6
 static __attribute__((noinline)) const float *mask_piece(room keep, const weft_mask *m, int64_t row, int64_t rows, int64_t from, int64_t width) {
 	if (!m->threshold)
 		return NULL;
-	const int64_t first = m->first + from, before = first % BATCH; // so many columns of the first batch come before
+	// so many columns of the first batch come before
+	const int64_t first = m->first + from, before = first % BATCH;
 	for (int64_t r = 0; r < rows; r++) {
 		if (before) {
 			float batch[BATCH];

@@ -63,7 +63,8 @@ func TestProductPastCaches(t *testing.T) {
 		t.Fatal("not both ways of writing")
 	}
 	with(t, func(s *suite) {
-		x, w, z, y := s.normal(rows, in), s.normal(in, out), s.blank(rows+1, out).RowRange(1, rows+1), s.blank(few, out) // z does not begin with a line
+		// Z does not begin with a line
+		x, w, z, y := s.normal(rows, in), s.normal(in, out), s.blank(rows+1, out).RowRange(1, rows+1), s.blank(few, out)
 		s.team.MatMul(z, x, w, kernel.Straight, kernel.Replace)
 		for _, from := range []int{0, 1, rows / 2, rows - few} {
 			s.team.MatMul(y, x.RowRange(from, from+few), w, kernel.Straight, kernel.Replace)

@@ -9,7 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// CSR is a sparse Rows × Cols matrix in compressed rows: row i has entries Indptr[i] … Indptr[i+1]−1, entry k in column Indices[k].
+// CSR is a sparse Rows × Cols matrix in compressed rows: row i has entries Indptr[i] … Indptr[i+1]−1, entry k
+// in column Indices[k].
 type CSR struct {
 	Rows, Cols int
 	Indptr     *tensor.Matrix // Int64, 1 × Rows+1

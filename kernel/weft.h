@@ -17,7 +17,8 @@ enum { WEFT_HUB = 16384 };
 typedef struct {
 	const int64_t *indptr;
 	const int32_t *indices;
-	int64_t entries;   // the length of indices, which may be more than the rows' own: prefetches stay below it
+	// the length of indices, which may be more than the rows' own: prefetches stay below it
+	int64_t entries;
 	int64_t others;    // the number of columns
 	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
 } weft_edges;
@@ -95,25 +96,31 @@ typedef struct {
 // Softmax attention over in-edges, heads × width columns; equations in attention.h.
 typedef struct {
 	float *maximum;   // destination rows × heads: running maximum; with last set the log-sum-exp
-	float *sum;       // destination rows × heads: Σ exp(s − maximum); may be NULL where first and last are set
-	float *z;         // destination rows × heads·width: Σ exp(s − maximum)·mask·source; with last set the output
+	// destination rows × heads: Σ exp(s − maximum); may be NULL where first and last are set
+	float *sum;
+	// destination rows × heads·width: Σ exp(s − maximum)·mask·source; with last set the output
+	float *z;
 	const float *source;       // source rows × heads·width
 	const float *target;       // destination rows × heads·width (GATv2), else NULL
 	const float *source_score; // source rows × heads (GATv1)
 	const float *target_score; // destination rows × heads (GATv1)
 	const float *a;            // heads·width (GATv2)
 	weft_edges edges;
-	const int32_t *loops;       // per row, how many self loops it has, may be NULL: none. Sources and destinations are then the same rows.
+	// per row, how many self loops it has, may be NULL: none. Sources and destinations are then the same
+	// rows.
+	const int32_t *loops;
 	const int32_t *source_ids;  // may be NULL: the row itself
 	const int32_t *target_ids;
 	int64_t heads, width;
 	float slope;
 	weft_mask mask;
-	const int64_t *hub;  // the row that the rows are parts of: the other end of their self loops; NULL: they are rows themselves
+	// the row that the rows are parts of: the other end of their self loops; NULL: they are rows themselves
+	const int64_t *hub;
 	int32_t first, last; // forward only: the state begins, or ends, with these edges
 	// backward only
 	int32_t whole;             // the edges are all that their destinations have
-	int32_t picks;             // GATv1, over destinations: the rows of one side of LeakyReLU's knee are read alone
+	// GATv1, over destinations: the rows of one side of LeakyReLU's knee are read alone
+	int32_t picks;
 	const float *log_sum;      // destination rows × heads: maximum + ln sum
 	const float *g;            // destination rows × heads·width: dLoss/d output
 	const float *g_dot_out;    // destination rows × heads: ⟨g, output⟩
@@ -337,7 +344,8 @@ static inline int64_t weft_weight_stride(int64_t n) { return ((n + 15) / 16 | 1)
 // weight_sum: z = [z +] Σ_l partial_l, runs over z's rows.
 typedef struct {
 	float *z;       // in × out
-	float *partial; // lanes × weft_weight_rows(in) rows of weft_weight_stride(out); what is behind in and out has no meaning
+	// lanes × weft_weight_rows(in) rows of weft_weight_stride(out); what is behind in and out has no meaning
+	float *partial;
 	float *scratch; // lanes × WEFT_WEIGHT_DEPTH × weft_weight_panels(in, out)
 	const float *x; // rows × in
 	const float *g; // rows × out

@@ -5,7 +5,8 @@
 // them are multiplied.
 
 enum {
-	TALL = VW == 4 ? 4 : VW / 4 * 3, // columns of x in a panel: TALL·BROAD sums and BROAD vectors of g are in registers
+	// columns of x in a panel: TALL·BROAD sums and BROAD vectors of g are in registers
+	TALL = VW == 4 ? 4 : VW / 4 * 3,
 	BROAD = 2,                       // vectors of g in a panel
 	DEPTH = WEFT_WEIGHT_DEPTH
 };
@@ -126,7 +127,8 @@ static void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, 
 	const int begun = lo > lane_begins(a, lane);   // by a tile before
 	const int only = in == a->in && out == a->out; // the next tile's first rows are packed after this block
 	const int64_t panels = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW));
-	const int64_t once = out <= VW ? in / VW * VW : 0; // columns of x that are read once, which is why they are not packed
+	// columns of x that are read once, which is why they are not packed
+	const int64_t once = out <= VW ? in / VW * VW : 0;
 	float *x_panels = a->scratch + lane * DEPTH * weft_weight_panels(a->in, a->out), *g_panels = x_panels + DEPTH * weft_weight_tall(in);
 	weight_block b = {.x = x_panels, .g = g_panels, .stride = weft_weight_stride(a->out)};
 	float *z = a->partial + (lane * weft_weight_rows(a->in) + i) * b.stride + o;

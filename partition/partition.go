@@ -50,9 +50,10 @@ type Assignment struct {
 
 // Options choose a method for Assign.
 type Options struct {
-	K       int    // number of partitions, 1 to V
-	Method  string // one of Methods; empty: the first
-	File    string // of the method file: a number for each vertex, one per line, as METIS, KaHIP and Mt-KaHyPar write it
+	K      int    // number of partitions, 1 to V
+	Method string // one of Methods; empty: the first
+	// File: of the method file: a number for each vertex, one per line, as METIS, KaHIP and Mt-KaHyPar write it
+	File    string
 	Balance string // one of Balances; empty: the first. Edges is for metis and range, Train for metis
 	Seed    uint64 // of metis and random
 	Split   int    // the split whose training vertices are balanced and counted

@@ -58,7 +58,8 @@ func measure(g *graph.Graph, a *Assignment, l *layout) *Statistics {
 		}
 	}
 	needed := make([]int32, len(a.Of)) // by vertex: the last partition that needs it, counted from 1
-	reached := make([]int32, a.K)      // by partition: the last position that it has an edge into, counted from 1
+	// By partition: the last position that it has an edge into, counted from 1
+	reached := make([]int32, a.K)
 	for at, v := range l.order {
 		p := a.Of[v]
 		s.Vertices[p]++

@@ -17,8 +17,10 @@ type aggregation struct {
 }
 
 const (
-	cachedBytes = 4 << 20 // of the rows that are read: more than a core's own caches hold, less than the shared one
-	mostBytes   = 3 << 30 // that a kernel gathers from a matrix beyond the caches: rows of the graph are left out above it
+	// Of the rows that are read: more than a core's own caches hold, less than the shared one
+	cachedBytes = 4 << 20
+	// That a kernel gathers from a matrix beyond the caches: rows of the graph are left out above it
+	mostBytes = 3 << 30
 )
 
 // vertices is how many rows the source matrix has.

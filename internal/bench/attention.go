@@ -117,7 +117,8 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 func (b *bench) attendBackward(s heads, v2 bool, a *arrays) *job {
 	e, t := s.square(b)
 	k := s.attention(e, v2, a)
-	g, gOut, logSum := a.matrix(e.Rows, s.width), a.matrix(e.Rows, s.heads), a.filled(e.Rows, s.heads, 4) // log-sum-exps are above all scores
+	// Log-sum-exps are above all scores
+	g, gOut, logSum := a.matrix(e.Rows, s.width), a.matrix(e.Rows, s.heads), a.filled(e.Rows, s.heads, 4)
 	d := kernel.AttentionGradients{Source: a.zeros(e.Cols, s.width)}
 	numbers := 3
 	if v2 {

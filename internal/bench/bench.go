@@ -42,10 +42,11 @@ import (
 
 // Options choose what is measured.
 type Options struct {
-	Threads int            // 0: all cores
-	Only    *regexp.Regexp // what to measure: Kernels matches it with "name shape", Epoch with "model graph"; nil: everything
-	Quick   bool           // small shapes and few repetitions: figures of little worth, in seconds
-	CPU     string         // the processor's name, for the report
+	Threads int // 0: all cores
+	// Only: what to measure: Kernels matches it with "name shape", Epoch with "model graph"; nil: everything
+	Only  *regexp.Regexp
+	Quick bool   // small shapes and few repetitions: figures of little worth, in seconds
+	CPU   string // the processor's name, for the report
 }
 
 // Machine is what the figures were measured on, and what its probes reached.

@@ -179,14 +179,16 @@ func TestBound(t *testing.T) {
 		}
 		var shares []float64
 		for _, g := range c.j.gathers {
-			shares = append(shares, float64(g.rowBytes())/float64(g.rowBytes()+structure)) // without the structure, which is streamed
+			// Without the structure, which is streamed
+			shares = append(shares, float64(g.rowBytes())/float64(g.rowBytes()+structure))
 		}
 		for _, bytes := range []int{c.read, c.written, c.both} {
 			if bytes > 0 {
 				shares = append(shares, 1)
 			}
 		}
-		for _, of := range [][2]float64{{float64(c.exps), expPerCall}, {float64(c.scores), scorePerCall}} { // in whole calls
+		// In whole calls
+		for _, of := range [][2]float64{{float64(c.exps), expPerCall}, {float64(c.scores), scorePerCall}} {
 			if of[0] > 0 {
 				shares = append(shares, of[0]/(math.Ceil(of[0]/of[1])*of[1]))
 			}

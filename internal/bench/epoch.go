@@ -14,12 +14,13 @@ import (
 
 // Model is an epoch of a model on a graph beside the sum of its kernels.
 type Model struct {
-	Model         string  `json:"model"`
-	Graph         string  `json:"graph"`
-	EpochSeconds  float64 `json:"epoch_seconds"`  // the median without the first
-	KernelSeconds float64 `json:"kernel_seconds"` // each kernel call of an epoch alone, at its median, added up
-	Fraction      float64 `json:"fraction"`       // of the epoch that is in kernels
-	Calls         []Call  `json:"-"`              // the kernels, the longest first
+	Model        string  `json:"model"`
+	Graph        string  `json:"graph"`
+	EpochSeconds float64 `json:"epoch_seconds"` // the median without the first
+	// KernelSeconds: each kernel call of an epoch alone, at its median, added up
+	KernelSeconds float64 `json:"kernel_seconds"`
+	Fraction      float64 `json:"fraction"` // of the epoch that is in kernels
+	Calls         []Call  `json:"-"`        // the kernels, the longest first
 }
 
 // Call is a kernel call that an epoch makes so many times with one shape.
@@ -107,7 +108,8 @@ func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int
 	if result.Interrupted {
 		return Model{}, context.Cause(ctx)
 	}
-	row := Model{Model: m.name, EpochSeconds: median(result.EpochSeconds[1:epochs])} // the first takes fresh memory, and aggregates the features
+	// The first takes fresh memory, and aggregates the features
+	row := Model{Model: m.name, EpochSeconds: median(result.EpochSeconds[1:epochs])}
 	for _, c := range r.calls {
 		row.KernelSeconds += c.Seconds
 		row.Calls = append(row.Calls, *c)

@@ -10,14 +10,15 @@ import (
 
 // Kernel is what one kernel reached on one shape.
 type Kernel struct {
-	Name         string  `json:"name"`
-	Shape        string  `json:"shape"`
-	Threads      int     `json:"threads"`
-	Seconds      float64 `json:"seconds"` // the median
-	GFLOPS       float64 `json:"gflops"`
-	GBytesPerSec float64 `json:"gbytes_per_second"` // of what it has to read and write, gathered rows each time they are read
-	Bound        string  `json:"bound"`             // compute or memory
-	Fraction     float64 `json:"fraction"`          // of the bound
+	Name    string  `json:"name"`
+	Shape   string  `json:"shape"`
+	Threads int     `json:"threads"`
+	Seconds float64 `json:"seconds"` // the median
+	GFLOPS  float64 `json:"gflops"`
+	// GBytesPerSec: of what it has to read and write, gathered rows each time they are read
+	GBytesPerSec float64 `json:"gbytes_per_second"`
+	Bound        string  `json:"bound"`    // compute or memory
+	Fraction     float64 `json:"fraction"` // of the bound
 }
 
 // Report is what Kernels found.

@@ -102,7 +102,8 @@ static uint32_t gather(const probe_rows *r, int64_t lo, int64_t hi) {
 	vu sum = {0};
 	for (int64_t k = lo; k < hi; k += BLOCK) {
 		int64_t n = hi - k < BLOCK ? hi - k : BLOCK, last = hi - k - r->ahead;
-		int64_t led = !r->ahead || last < 0 ? 0 : last < n ? last : n; // rows whose follower is in the range too
+		// rows whose follower is in the range too
+		int64_t led = !r->ahead || last < 0 ? 0 : last < n ? last : n;
 		for (int m = 0; m < r->matrices; m++) {
 			next = end;
 			if (led)

@@ -76,7 +76,8 @@ func (b *bench) rowWork() (cases []testCase) {
 		add(norm.name, func(rows, cols int, a *arrays) *job {
 			g, x, n, row := a.matrix(rows, cols), a.matrix(rows, cols), a.normalization(cols), a.zeros(1, cols)
 			n.Mean, n.Rstd = a.zeros(rows, 1), a.filled(rows, 1, 1)
-			n.Gamma = a.filled(1, cols, 1) // a gradient that shrank each time would become subnormal, which is slow
+			// A gradient that shrank each time would become subnormal, which is slow
+			n.Gamma = a.filled(1, cols, 1)
 			if norm.backward {
 				return &job{
 					run: func() {
