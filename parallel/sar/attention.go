@@ -2,7 +2,6 @@ package sar
 
 import (
 	"fmt"
-	"slices"
 
 	"weft/autograd"
 	"weft/gnn"
@@ -32,7 +31,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	k, release := at.on(e.Local(), a.Source.Value(), targets)
 	t.Team.Attend(state, k, e.Local().In, at.loops, kernel.Ending(alone))
 	release()
-	for v := range h.fetch(a.Source.Value(), t.Recording) {
+	for v := range h.fetch(a.Source.Value()) {
 		k, release := at.on(v.Block, v.rows, targets)
 		if v.Targets == nil {
 			t.Team.Attend(state, k, v.In, nil, kernel.More)
@@ -49,7 +48,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	at.out, at.logSum = state.Out, state.Maximum
 	op := autograd.Op{
 		Value: at.out, Inputs: []*autograd.Var{a.Source, a.ASource}, Keeps: []*autograd.Var{a.Source, a.ASource}, KeepsResult: true,
-		Buffers: append(slices.Clone(h.kept), at.logSum),
+		Buffers: append(h.kept, at.logSum),
 	}
 	if a.ATarget == nil {
 		op.Inputs, op.Keeps = append(op.Inputs, a.Target), append(op.Keeps, a.Target)

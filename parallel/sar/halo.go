@@ -3,6 +3,7 @@ package sar
 import (
 	"iter"
 
+	"weft/autograd"
 	"weft/comm"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
@@ -31,9 +32,9 @@ type visit struct {
 	grad *tensor.Matrix
 }
 
-// fetch visits every remote block with its rows of x. With keep set, and --keep-halo, they stay in kept, for
-// the caller to release.
-func (h *halo) fetch(x *tensor.Matrix, keep bool) iter.Seq[visit] {
+// fetch visits every remote block with its rows of x. With Options.KeepHalo they stay in kept, for the caller
+// to release.
+func (h *halo) fetch(x *tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
 		if h.part.options.KeepHalo {
 			for _, b := range h.edges.Remote() {
@@ -41,10 +42,6 @@ func (h *halo) fetch(x *tensor.Matrix, keep bool) iter.Seq[visit] {
 			}
 		}
 		h.sweep(x, h.kept, nil, yield)
-		if !keep {
-			exchange.Release(h.kept)
-			h.kept = nil
-		}
 	}
 }
 
@@ -167,4 +164,20 @@ func largestPiece(t *edges.Edges) (rows int) {
 		rows = max(rows, p.Rows.Cols)
 	}
 	return rows
+}
+
+// gradientApart is where the gradient of target is added up while that of source takes in what other workers
+// send: a matrix of its own where both are one, as a row has one writer. addApart then adds it to target's.
+func gradientApart(target, source *autograd.Var) *tensor.Matrix {
+	d := target.GradSum()
+	if target == source && source.Wants() {
+		return target.Tape().Team.Zeros(tensor.Gradients, target.Rows(), target.Cols())
+	}
+	return d
+}
+
+func addApart(target *autograd.Var, d *tensor.Matrix) {
+	if d != target.GradSum() {
+		target.AddGrad(d)
+	}
 }

@@ -2,7 +2,6 @@ package sar
 
 import (
 	"fmt"
-	"slices"
 
 	"weft/autograd"
 	"weft/gnn"
@@ -40,11 +39,11 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	if loops != nil {
 		forward(loops, m.Source.Value())
 	}
-	for v := range h.fetch(m.Source.Value(), t.Recording) {
+	for v := range h.fetch(m.Source.Value()) {
 		forward(v.Block, v.rows)
 	}
 
-	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Keeps: []*autograd.Var{m.Source}, Buffers: append(slices.Clone(h.kept), arg)}
+	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Keeps: []*autograd.Var{m.Source}, Buffers: append(h.kept, arg)}
 	if m.Target != nil {
 		op.Inputs, op.Keeps = append(op.Inputs, m.Target), append(op.Keeps, m.Target)
 	}
@@ -142,7 +141,6 @@ func (m *messages) forward(c *batch, source, z, arg *tensor.Matrix) {
 		team.SpMM(z.RowRange(c.lo, c.hi), c.into, out.Value(), kernel.Scales{Row: m.shares(c)}, kernel.Accumulate)
 	}
 	out.Drop()
-	e.Tape.Discard()
 	exchange.Release(rows)
 }
 

@@ -75,7 +75,8 @@ func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var 
 	first, ok := p.once[r]
 	if !ok || first.of != x.Value() {
 		first = firstAggregation{x.Value(), p.part.team.Memory.New(tensor.Features, x.Rows(), x.Cols())}
-		p.sum(p.operator(r), first.value, first.of, false)
+		h := p.sum(p.operator(r), first.value, first.of)
+		exchange.Release(h.kept)
 		if p.once == nil {
 			p.once = map[gnn.Reduce]firstAggregation{}
 		}

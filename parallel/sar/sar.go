@@ -1,8 +1,6 @@
 package sar
 
 import (
-	"slices"
-
 	"weft/autograd"
 	"weft/gnn"
 	"weft/kernel"
@@ -33,7 +31,7 @@ import (
 func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	t, o := x.Tape(), p.operator(r)
 	z := t.New(x.Rows(), x.Cols())
-	h := p.sum(o, z, x.Value(), t.Recording)
+	h := p.sum(o, z, x.Value())
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: h.kept, Reads: true, Backward: func(g *tensor.Matrix) {
 		h := p.enter()
 		dx, add := x.Grad()
@@ -48,10 +46,10 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 }
 
 // sum is z = Â·x.
-func (p *propagator) sum(o edges.Operator, z, x *tensor.Matrix, recording bool) *halo {
+func (p *propagator) sum(o edges.Operator, z, x *tensor.Matrix) *halo {
 	team, h := p.part.team, p.enter()
 	o.Apply(z, h.edges.Local(), x, false)
-	for v := range h.fetch(x, recording) {
+	for v := range h.fetch(x) {
 		v.Onto(team, z, func(z *tensor.Matrix, accumulate bool) { o.Apply(z, v.Block, v.rows, accumulate) })
 	}
 	return h
@@ -64,7 +62,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	z := t.New(x.Rows(), x.Cols())
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, x.Rows(), x.Cols())
 	t.Team.Max(z, arg, h.edges.Local().In, x.Value(), h.edges.Local().IDs, h.edges.Loops, kernel.Replace)
-	for v := range h.fetch(x.Value(), t.Recording) {
+	for v := range h.fetch(x.Value()) {
 		if v.Targets == nil {
 			t.Team.Max(z, arg, v.In, v.rows, v.IDs, nil, kernel.Accumulate)
 			continue
@@ -75,7 +73,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 		t.Team.Scatter(arg, ab, v.Targets)
 		exchange.Release([]*tensor.Matrix{zb, ab})
 	}
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(slices.Clone(h.kept), arg), Reads: true, Backward: func(g *tensor.Matrix) {
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(h.kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
 		h := p.enter()
 		dx := x.GradSum()
 		t.Team.MaxBackward(dx, h.edges.Local().Out, g, arg, h.edges.Local().IDs, h.edges.Loops)
@@ -89,20 +87,4 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 		}
 		g.Release()
 	}})
-}
-
-// gradientApart is where the gradient of target is added up while that of source takes in what other workers
-// send: a matrix of its own where both are one, as a row has one writer. addApart then adds it to target's.
-func gradientApart(target, source *autograd.Var) *tensor.Matrix {
-	d := target.GradSum()
-	if source.Wants() && d == source.GradSum() {
-		return target.Tape().Team.Zeros(tensor.Gradients, target.Rows(), target.Cols())
-	}
-	return d
-}
-
-func addApart(target *autograd.Var, d *tensor.Matrix) {
-	if d != target.GradSum() {
-		target.AddGrad(d)
-	}
 }
