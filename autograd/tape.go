@@ -277,33 +277,6 @@ func (t *Tape) Backward(roots ...Root) {
 	t.scope = nil
 }
 
-// Discard drops what was recorded without running it backward.
-func (t *Tape) Discard() {
-	for i, op := range t.ops {
-		for _, b := range op.Buffers {
-			b.Release()
-		}
-		out := t.outs[i]
-		out.grad.Release()
-		for _, o := range out.owed {
-			o.g.Release()
-			o.w.kept = 0
-			o.w.Drop()
-		}
-		out.grad, out.owed, out.held, out.kept = nil, nil, false, 0
-		out.releaseUnused()
-		for _, k := range op.Keeps { // some are the result of no recorded operation
-			k.kept = 0
-			k.Drop()
-		}
-	}
-	for _, v := range t.scope {
-		v.kept = 0
-		v.Drop()
-	}
-	t.ops, t.outs, t.scope = nil, nil, nil
-}
-
 // Tape is the tape that the value is on.
 func (v *Var) Tape() *Tape { return v.tape }
 
