@@ -467,18 +467,36 @@ func (b *Block) ofTargets(team *kernel.Team, column *tensor.Matrix) *tensor.Matr
 	return m
 }
 
-// Pick is the rows of m, of which there is one for each own row, that the rows of the block's matrix are;
-// release gives back what it takes for that.
-func (b *Block) Pick(team *kernel.Team, m *tensor.Matrix) (rows *tensor.Matrix, release func()) {
-	if b.Targets == nil || m == nil {
-		return m, func() {}
-	}
-	rows = team.Picked(m, b.Targets)
-	return rows, rows.Release
+// Picker takes rows for a block and gives back together what that took.
+type Picker struct {
+	block *Block
+	team  *kernel.Team
+	taken []*tensor.Matrix
 }
 
-// Onto lets compute add to the own rows of z, of which there is one for each own row, that the block leads
-// into; with accumulate not set it overwrites what it is given.
+// Picker returns a Picker for the rows of the block's matrix.
+func (b *Block) Picker(team *kernel.Team) *Picker { return &Picker{block: b, team: team} }
+
+// Of is the rows of m, of which there is one for each own row, that the rows of the block's matrix are; nil
+// of nil. They are there until Release.
+func (p *Picker) Of(m *tensor.Matrix) *tensor.Matrix {
+	if p.block.Targets == nil || m == nil {
+		return m
+	}
+	rows := p.team.Picked(m, p.block.Targets)
+	p.taken = append(p.taken, rows)
+	return rows
+}
+
+// Release gives back what was taken.
+func (p *Picker) Release() {
+	for _, m := range p.taken {
+		m.Release()
+	}
+}
+
+// Onto adds compute's result to the rows of z, of which there is one for each own row, that the block leads
+// into. compute gets z itself and accumulates, or, where Targets is set, a matrix of those rows to overwrite.
 func (b *Block) Onto(team *kernel.Team, z *tensor.Matrix, compute func(z *tensor.Matrix, accumulate bool)) {
 	if b.Targets == nil || z == nil {
 		compute(z, true)
@@ -488,6 +506,20 @@ func (b *Block) Onto(team *kernel.Team, z *tensor.Matrix, compute func(z *tensor
 	compute(some, false)
 	team.ScatterAdd(z, some, b.Targets)
 	some.Release()
+}
+
+// Within lets compute change the rows of z and arg, of which there is one for each own row, that the block
+// leads into. compute gets z and arg themselves, or, where Targets is set, copies of those rows, which are
+// written back.
+func (b *Block) Within(team *kernel.Team, z, arg *tensor.Matrix, compute func(z, arg *tensor.Matrix)) {
+	pick := b.Picker(team)
+	someZ, someArg := pick.Of(z), pick.Of(arg)
+	compute(someZ, someArg)
+	if b.Targets != nil {
+		team.Scatter(z, someZ, b.Targets)
+		team.Scatter(arg, someArg, b.Targets)
+	}
+	pick.Release()
 }
 
 // inverse is 1/x, 0 for 0.

@@ -5,7 +5,6 @@ import (
 	"weft/gnn"
 	"weft/kernel"
 	"weft/parallel/edges"
-	"weft/parallel/exchange"
 	"weft/tensor"
 )
 
@@ -37,9 +36,9 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 		dx, add := x.Grad()
 		o.ApplyTransposed(dx, h.edges.Local(), g, add)
 		for v := range h.giveBack(dx) {
-			gb, release := v.Pick(t.Team, g)
-			o.ApplyTransposed(v.grad, v.Block, gb, false)
-			release()
+			pick := v.Picker(t.Team)
+			o.ApplyTransposed(v.grad, v.Block, pick.Of(g), false)
+			pick.Release()
 		}
 		g.Release()
 	}})
@@ -63,15 +62,9 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, x.Rows(), x.Cols())
 	t.Team.Max(z, arg, h.edges.Local().In, x.Value(), h.edges.Local().IDs, h.edges.Loops, kernel.Replace)
 	for v := range h.fetch(x.Value()) {
-		if v.Targets == nil {
+		v.Within(t.Team, z, arg, func(z, arg *tensor.Matrix) {
 			t.Team.Max(z, arg, v.In, v.rows, v.IDs, nil, kernel.Accumulate)
-			continue
-		}
-		zb, ab := t.Team.Picked(z, v.Targets), t.Team.Picked(arg, v.Targets)
-		t.Team.Max(zb, ab, v.In, v.rows, v.IDs, nil, kernel.Accumulate)
-		t.Team.Scatter(z, zb, v.Targets)
-		t.Team.Scatter(arg, ab, v.Targets)
-		exchange.Release([]*tensor.Matrix{zb, ab})
+		})
 	}
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(h.kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
 		h := p.enter()
@@ -79,11 +72,9 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 		t.Team.MaxBackward(dx, h.edges.Local().Out, g, arg, h.edges.Local().IDs, h.edges.Loops)
 		for v := range h.giveBack(dx) {
 			t.Team.Zero(v.grad)
-			gb, releaseG := v.Pick(t.Team, g)
-			ab, releaseArg := v.Pick(t.Team, arg)
-			t.Team.MaxBackward(v.grad, v.Out, gb, ab, v.IDs, nil)
-			releaseG()
-			releaseArg()
+			pick := v.Picker(t.Team)
+			t.Team.MaxBackward(v.grad, v.Out, pick.Of(g), pick.Of(arg), v.IDs, nil)
+			pick.Release()
 		}
 		g.Release()
 	}})
