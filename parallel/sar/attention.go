@@ -15,7 +15,7 @@ import (
 // Besides the inputs and the output only its log-sum-exp is kept; scores and coefficients are computed again
 // in the backward pass (case 2). Only source rows travel: their scores follow from them.
 func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
-	t, h := a.Source.Tape(), p.enter()
+	t, h := a.Source.Tape(), p.halo()
 	e, x := h.edges, a.Source.Value()
 	alone := len(e.Blocks) == 1
 	width := x.Cols / a.Heads
@@ -46,13 +46,13 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	vars := []*autograd.Var{a.Source, a.ASource, target}
 	return t.Record(autograd.Op{
 		Value: at.out, Inputs: vars, Keeps: vars, KeepsResult: true, Buffers: append(h.kept, at.logSum),
-		Backward: func(g *tensor.Matrix) { p.attendBackward(at, h, g) },
+		Backward: func(g *tensor.Matrix) { at.attendBackward(h, g) },
 	})
 }
 
 // attendBackward adds all gradients of Attend, for that of its output, which it owns.
-func (p *propagator) attendBackward(at *attention, h *halo, g *tensor.Matrix) {
-	p.enter()
+func (at *attention) attendBackward(h *halo, g *tensor.Matrix) {
+	h.resume()
 	e, team, x := h.edges, at.tape.Team, at.Source.Value()
 	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, x.Rows, at.Heads)
 	team.RowDots(at.gOut, g, at.out)

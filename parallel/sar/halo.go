@@ -5,6 +5,7 @@ import (
 
 	"weft/autograd"
 	"weft/comm"
+	"weft/gnn"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/tensor"
@@ -19,8 +20,28 @@ import (
 // and two sent, at most.
 type halo struct {
 	part  *Partition
+	site  string
 	edges *edges.Edges
 	kept  []*tensor.Matrix // the rows of every remote block, where Options.KeepHalo keeps them
+}
+
+// halo begins the forward pass of one call at the site.
+func (p *propagator) halo() *halo {
+	h := &halo{part: p.part, site: p.site}
+	h.resume()
+	var err error
+	h.edges, err = p.part.edges(p.along)
+	exchange.Must(err)
+	return h
+}
+
+// resume says that the work of the site goes on; errors name it. Each backward pass begins with it.
+func (h *halo) resume() { h.part.comm.At(h.part.epoch, h.site) }
+
+func (h *halo) operator(r gnn.Reduce) edges.Operator {
+	o, err := h.edges.Operator(r)
+	exchange.Must(err)
+	return o
 }
 
 // visit is a remote block in a sweep.

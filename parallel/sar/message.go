@@ -18,7 +18,7 @@ const messageEdges = 1 << 13
 // the backward pass fetches the source rows again and computes each edge's message anew, on a tape of its own
 // (case 2).
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
-	t, h := m.Source.Tape(), p.enter()
+	t, h := m.Source.Tape(), p.halo()
 	e := h.edges
 	p.decide(fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols()))
 	run := &messages{Message: m, tape: t, site: p, rows: e.Rows, targetIDs: e.Local().IDs}
@@ -51,7 +51,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		op.Inputs = append(op.Inputs, q.On(t))
 	}
 	op.Backward = func(g *tensor.Matrix) {
-		p.enter()
+		h.resume()
 		x := m.Source.Value()
 		var dx *tensor.Matrix
 		if m.Source.Wants() {

@@ -5,7 +5,6 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
-	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/tensor"
 )
@@ -28,19 +27,6 @@ func (p *propagator) decide(order string) {
 		g.decided[p.site] = true
 		g.orders = append(g.orders, p.site+": "+order)
 	}
-}
-
-// enter says that the work of the site begins, forward or backward, and returns the edges that it aggregates
-// along, with their halo.
-func (p *propagator) enter() *halo {
-	p.part.comm.At(p.part.epoch, p.site)
-	return &halo{part: p.part, edges: p.part.along(p.along)}
-}
-
-func (p *propagator) operator(r gnn.Reduce) edges.Operator {
-	o, err := p.enter().edges.Operator(r)
-	exchange.Must(err)
-	return o
 }
 
 // AggregateLinear implements gnn.Propagator. Sparse features are transformed first. A dense input that stays
@@ -75,7 +61,8 @@ func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var 
 	first, ok := p.once[r]
 	if !ok || first.of != x.Value() {
 		first = firstAggregation{x.Value(), p.part.team.Memory.New(tensor.Features, x.Rows(), x.Cols())}
-		h := p.sum(p.operator(r), first.value, first.of)
+		h := p.halo()
+		h.sum(h.operator(r), first.value, first.of)
 		exchange.Release(h.kept)
 		if p.once == nil {
 			p.once = map[gnn.Reduce]firstAggregation{}

@@ -28,11 +28,12 @@ import (
 
 // aggregate is the linear aggregation Â·x (case 1).
 func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
-	t, o := x.Tape(), p.operator(r)
+	t, h := x.Tape(), p.halo()
+	o := h.operator(r)
 	z := t.New(x.Rows(), x.Cols())
-	h := p.sum(o, z, x.Value())
+	h.sum(o, z, x.Value())
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: h.kept, Reads: true, Backward: func(g *tensor.Matrix) {
-		h := p.enter()
+		h.resume()
 		dx, add := x.Grad()
 		o.ApplyTransposed(dx, h.edges.Local(), g, add)
 		for v := range h.giveBack(dx) {
@@ -45,19 +46,17 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 }
 
 // sum is z = Â·x.
-func (p *propagator) sum(o edges.Operator, z, x *tensor.Matrix) *halo {
-	team, h := p.part.team, p.enter()
+func (h *halo) sum(o edges.Operator, z, x *tensor.Matrix) {
 	o.Apply(z, h.edges.Local(), x, false)
 	for v := range h.fetch(x) {
-		v.Onto(team, z, func(z *tensor.Matrix, accumulate bool) { o.Apply(z, v.Block, v.rows, accumulate) })
+		v.Onto(h.part.team, z, func(z *tensor.Matrix, accumulate bool) { o.Apply(z, v.Block, v.rows, accumulate) })
 	}
-	return h
 }
 
 // max is the largest of each column over the in-neighbours (case 1). The vertex that won is kept for each
 // element, so that the backward pass needs no rows.
 func (p *propagator) max(x *autograd.Var) *autograd.Var {
-	t, h := x.Tape(), p.enter()
+	t, h := x.Tape(), p.halo()
 	z := t.New(x.Rows(), x.Cols())
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, x.Rows(), x.Cols())
 	t.Team.Max(z, arg, h.edges.Local().In, x.Value(), h.edges.Local().IDs, h.edges.Loops, kernel.Replace)
@@ -67,7 +66,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 		})
 	}
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(h.kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
-		h := p.enter()
+		h.resume()
 		dx := x.GradSum()
 		t.Team.MaxBackward(dx, h.edges.Local().Out, g, arg, h.edges.Local().IDs, h.edges.Loops)
 		for v := range h.giveBack(dx) {
