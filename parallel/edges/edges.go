@@ -21,9 +21,11 @@ type Edges struct {
 	Rows int            // own rows
 	IDs  *tensor.Matrix // Int32, 1 × Rows: their vertices in the original graph; nil: their row numbers
 	// Blocks: first the edges among own rows, then those from other workers' rows in the order of the sweep
-	Blocks []*Block
-	Needed []*Piece       // own rows that other workers need, in the order in which they go there
-	Loops  *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
+	Blocks  []*Block
+	Needed  []*Piece       // own rows that other workers need, in the order in which they go there
+	MostIn  int            // the rows of the largest piece that comes
+	MostOut int            // the rows of the largest piece that goes
+	Loops   *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
 
 	team      *kernel.Team
 	comm      *comm.Comm // the workers that hold the other rows
@@ -137,7 +139,16 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 	if k == 1 {
 		return e, nil
 	}
-	return e, e.connect(s.Me, halo, s.HaloRows)
+	if err := e.connect(s.Me, halo, s.HaloRows); err != nil {
+		return nil, err
+	}
+	for _, b := range e.Remote() {
+		e.MostIn = max(e.MostIn, b.In.Cols)
+	}
+	for _, p := range e.Needed {
+		e.MostOut = max(e.MostOut, p.Rows.Cols)
+	}
+	return e, nil
 }
 
 // Local is the block of the edges among the worker's own rows.

@@ -67,7 +67,7 @@ func (c *batch) release() {
 	for _, a := range []*kernel.CSR{c.into, c.outOf, c.spread} {
 		a.Release()
 	}
-	exchange.Release([]*tensor.Matrix{c.sources, c.targets, c.ids, c.keys, c.distinct, c.weights})
+	exchange.Release(c.sources, c.targets, c.ids, c.keys, c.distinct, c.weights)
 }
 
 // position is where the edges of a block that come next begin: the entry, its row, and how often the source

@@ -141,7 +141,7 @@ func (m *messages) forward(c *batch, source, z, arg *tensor.Matrix) {
 		team.SpMM(z.RowRange(c.lo, c.hi), c.into, out.Value(), kernel.Scales{Row: m.shares(c)}, kernel.Accumulate)
 	}
 	out.Drop()
-	exchange.Release(rows)
+	exchange.Release(rows...)
 }
 
 // shares are the factors of a mean for the batch's targets.
@@ -180,5 +180,5 @@ func (m *messages) backward(c *batch, source, dSource, dTarget, g, arg *tensor.M
 		team.SpMM(dTarget.RowRange(c.lo, c.hi), c.into, grad, kernel.Scales{}, kernel.Accumulate)
 		grad.Release()
 	}
-	exchange.Release(rows)
+	exchange.Release(rows...)
 }

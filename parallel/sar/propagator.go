@@ -63,7 +63,7 @@ func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var 
 		first = firstAggregation{x.Value(), p.part.team.Memory.New(tensor.Features, x.Rows(), x.Cols())}
 		h := p.halo()
 		h.sum(h.operator(r), first.value, first.of)
-		exchange.Release(h.kept)
+		exchange.Release(h.kept...)
 		if p.once == nil {
 			p.once = map[gnn.Reduce]firstAggregation{}
 		}
