@@ -19,7 +19,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	e, x := h.edges, a.Source.Value()
 	alone := len(e.Blocks) == 1
 	width := x.Cols / a.Heads
-	p.decide(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
+	p.explain(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
 	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
 		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.Local().IDs,
 		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(a.Source),

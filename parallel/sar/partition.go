@@ -1,8 +1,3 @@
-// Package sar is the graph axis: sequential aggregation and rematerialization (Mostafa, MLSys 2022). Its
-// Partition is one worker's partition, or all of a graph, and gives a convolution its ways along the edges.
-//
-// Reading: sar.go is the algorithm, halo.go the movement of rows that it is made of, propagator.go in which
-// order the work is done, attention.go and message.go what else is aggregated.
 package sar
 
 import (
@@ -27,9 +22,9 @@ type Partition struct {
 	made    map[gnn.Along]*edges.Edges // those that were asked for
 	options Options
 
-	orders  []string // what each site decided, in the order of the first pass
-	decided map[string]bool
-	epoch   int // for errors
+	orders    []string // what each site does, in the order of the first pass
+	explained map[string]bool
+	epoch     int // for errors
 }
 
 // Options are the settings of sequential aggregation and rematerialization.
@@ -45,7 +40,7 @@ type Options struct {
 // only plans, one made of comm.Plan): the structure is copied into the team's memory. All of them must call
 // it, and from then on do the same in the same order.
 func New(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Partition, error) {
-	p := &Partition{team: team, comm: c, share: s, options: o, made: map[gnn.Along]*edges.Edges{}, decided: map[string]bool{}}
+	p := &Partition{team: team, comm: c, share: s, options: o, made: map[gnn.Along]*edges.Edges{}, explained: map[string]bool{}}
 	var others autograd.Peers
 	if c.Size() > 1 {
 		others = exchange.Peers{Comm: c}
@@ -82,9 +77,9 @@ func (p *Partition) Relations() (names []string) {
 // Propagator is the gnn.Propagator at a site.
 func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
 	if has := p.Relations(); !slices.Contains(has, along.Relation) {
-		panic(fmt.Sprintf("parallel: %s reaches along relation %q, and the graph has %q", site, along.Relation, has))
+		panic(fmt.Sprintf("sar: %s reaches along relation %q, and the graph has %q", site, along.Relation, has))
 	}
-	return &propagator{part: p, site: site, along: along}
+	return &propagator{part: p, site: site, along: along, once: map[gnn.Reduce]firstAggregation{}}
 }
 
 // Explain says for each site in which order it works, once a forward pass has been made.

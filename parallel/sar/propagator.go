@@ -22,9 +22,10 @@ type firstAggregation struct {
 	of, value *tensor.Matrix
 }
 
-func (p *propagator) decide(order string) {
-	if g := p.part; !g.decided[p.site] {
-		g.decided[p.site] = true
+// explain keeps what the site does for Explain, the first time.
+func (p *propagator) explain(order string) {
+	if g := p.part; !g.explained[p.site] {
+		g.explained[p.site] = true
 		g.orders = append(g.orders, p.site+": "+order)
 	}
 }
@@ -36,16 +37,16 @@ func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd
 	in, out := x.Cols(), w.Cols()
 	switch {
 	case x.Sparse() != nil:
-		p.decide("transform the sparse features, then aggregate")
+		p.explain("transform the sparse features, then aggregate")
 		return p.transformed(x, w, r)
 	case x.Fixed() && in <= 2*out:
-		p.decide("aggregate the features once, then transform in every epoch")
+		p.explain("aggregate the features once, then transform in every epoch")
 		return autograd.Linear(p.aggregateOnce(x, r), w)
 	case in < out:
-		p.decide(fmt.Sprintf("aggregate %d columns, then transform to %d", in, out))
+		p.explain(fmt.Sprintf("aggregate %d columns, then transform to %d", in, out))
 		return autograd.Linear(p.aggregate(x, r), w)
 	}
-	p.decide(fmt.Sprintf("transform %d columns to %d, then aggregate", in, out))
+	p.explain(fmt.Sprintf("transform %d columns to %d, then aggregate", in, out))
 	return p.transformed(x, w, r)
 }
 
@@ -64,9 +65,6 @@ func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var 
 		h := p.halo()
 		h.sum(h.operator(r), first.value, first.of)
 		exchange.Release(h.kept...)
-		if p.once == nil {
-			p.once = map[gnn.Reduce]firstAggregation{}
-		}
 		p.once[r] = first
 	}
 	return x.Tape().Fixed(first.value, x.RowSet())

@@ -1,16 +1,8 @@
-package sar
-
-import (
-	"weft/autograd"
-	"weft/gnn"
-	"weft/kernel"
-	"weft/parallel/edges"
-	"weft/tensor"
-)
-
-// Sequential aggregation and rematerialization (Mostafa, MLSys 2022). Worker p owns the rows of partition p
-// and the edges into them. Forward it aggregates its own rows, and then those of the other workers, a piece
-// at a time:
+// Package sar is the graph axis: sequential aggregation and rematerialization (Mostafa, MLSys 2022). Its
+// Partition is one worker's partition, or all of a graph, and gives a convolution its ways along the edges.
+//
+// Worker p owns the rows of partition p and the edges into them. Forward it aggregates its own rows, and then
+// those of the other workers, a piece at a time:
 //
 //	z ← Â_pp·x_p;  for each remote block b: receive x_b;  z ← z ⊕ Â_b·x_b;  free x_b
 //
@@ -25,6 +17,18 @@ import (
 //	for each remote block b: receive x_b;  send ∂L/∂x_b to b's worker;  add what comes to ∂L/∂x_p;  free x_b
 //
 // With one worker there are no remote blocks.
+//
+// Reading: sar.go is this algorithm, halo.go the movement of rows that it is made of, propagator.go in which
+// order the work is done, attention.go and message.go (with batch.go) what else is aggregated.
+package sar
+
+import (
+	"weft/autograd"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/parallel/edges"
+	"weft/tensor"
+)
 
 // aggregate is the linear aggregation Â·x (case 1).
 func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
