@@ -92,23 +92,3 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 	}
 	return o, nil
 }
-
-// weightOfLoops is the weight of a vertex's self loops together; or where each vertex is to have exactly one,
-// that of the last, and 1 where there is none (PyG's add_remaining_self_loops).
-func (e *Edges) weightOfLoops(v int, one bool) (sum float64) {
-	n := e.loopsOf(v)
-	switch {
-	case one && n == 0:
-		return 1
-	case e.loopW == nil && one:
-		return 1
-	case e.loopW == nil:
-		return float64(n)
-	case one:
-		return float64(e.loopWeights(v)[n-1])
-	}
-	for _, w := range e.loopWeights(v) {
-		sum += float64(w)
-	}
-	return sum
-}

@@ -1,0 +1,154 @@
+package edges
+
+import (
+	"math"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// OneLoop is a self loop for each vertex: Int32, Rows × 1 of ones.
+func (e *Edges) OneLoop() *tensor.Matrix {
+	if e.one == nil {
+		e.one = e.team.Memory.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
+		e.team.Fill(e.one, 1)
+	}
+	return e.one
+}
+
+// loopMatrix is the stored self loops as entries of a matrix; or one for each vertex.
+func (e *Edges) loopMatrix(one bool) *kernel.CSR {
+	team := e.team
+	entries := e.loopCount
+	if one {
+		entries = e.Rows
+	}
+	a := newCSR(team, e.Rows, e.Rows, entries, e.Local().In.Values != nil)
+	if team.Planning() {
+		return a
+	}
+	fill := newFiller(a)
+	for v := range e.Rows {
+		switch {
+		case one:
+			fill.add(v, int32(v), 1)
+		case e.loopW == nil:
+			for range e.loopsOf(v) {
+				fill.add(v, int32(v), 1)
+			}
+		default:
+			for _, w := range e.loopWeights(v) {
+				fill.add(v, int32(v), w)
+			}
+		}
+	}
+	fill.finish()
+	return a
+}
+
+func (e *Edges) loopsOf(v int) int {
+	if e.Loops == nil {
+		return 0
+	}
+	return int(e.Loops.Int32s()[v])
+}
+
+// loopWeights are the weights of a vertex's self loops, for a relation with weights.
+func (e *Edges) loopWeights(v int) []float32 { return e.loopW[e.loopStart[v]:e.loopStart[v+1]] }
+
+// inDegrees are the numbers of edges into each own row, or with weighted set the sums of their weights,
+// without self loops.
+func (e *Edges) inDegrees(weighted bool) []float64 {
+	sums := make([]float64, e.Rows)
+	for _, b := range e.Blocks {
+		indptr := b.In.Indptr.Int64s()
+		for i := range b.In.Rows {
+			sum := &sums[b.Target(i)]
+			if !weighted || b.In.Values == nil {
+				*sum += float64(indptr[i+1] - indptr[i])
+				continue
+			}
+			for _, w := range b.In.Values.Floats()[indptr[i]:indptr[i+1]] {
+				*sum += float64(w)
+			}
+		}
+	}
+	return sums
+}
+
+// weightOfLoops is the weight of a vertex's self loops together; or where each vertex is to have exactly one,
+// that of the last, and 1 where there is none (PyG's add_remaining_self_loops).
+func (e *Edges) weightOfLoops(v int, one bool) (sum float64) {
+	n := e.loopsOf(v)
+	switch {
+	case one && n == 0:
+		return 1
+	case e.loopW == nil && one:
+		return 1
+	case e.loopW == nil:
+		return float64(n)
+	case one:
+		return float64(e.loopWeights(v)[n-1])
+	}
+	for _, w := range e.loopWeights(v) {
+		sum += float64(w)
+	}
+	return sum
+}
+
+// MeanShares are 1/in-degree of the own rows: Rows × 1. Stored self loops count, or with one set one for each
+// vertex in their place.
+func (e *Edges) MeanShares(one bool) *tensor.Matrix {
+	if e.shares[one] == nil {
+		e.shares[one] = e.degreeColumn(false, func(v int, degree float64) float64 {
+			if one {
+				return 1 / (degree + 1)
+			}
+			return inverse(degree + float64(e.loopsOf(v)))
+		})
+	}
+	return e.shares[one]
+}
+
+// LoopBlock is the stored self loops as a block of edges, or with one set one for each vertex; nil where
+// there are none.
+func (e *Edges) LoopBlock(one bool) *Block {
+	if !one && e.Loops == nil {
+		return nil
+	}
+	if e.loopBlocks[one] == nil {
+		e.loopBlocks[one] = &Block{In: e.loopMatrix(one), IDs: e.IDs}
+	}
+	return e.loopBlocks[one]
+}
+
+// column fills a rows × 1 matrix that belongs to the graph's structure.
+func (e *Edges) column(value func(v int) float64) *tensor.Matrix {
+	m := e.team.Memory.New(tensor.Graph, e.Rows, 1)
+	if e.team.Planning() {
+		return m
+	}
+	for v := range m.Floats() {
+		m.Floats()[v] = float32(value(v))
+	}
+	return m
+}
+
+// degreeColumn is column for values that follow from each row's in-degree.
+func (e *Edges) degreeColumn(weighted bool, value func(v int, degree float64) float64) *tensor.Matrix {
+	var degrees []float64
+	if !e.team.Planning() {
+		degrees = e.inDegrees(weighted)
+	}
+	return e.column(func(v int) float64 { return value(v, degrees[v]) })
+}
+
+// inverse is 1/x, 0 for 0.
+func inverse(x float64) float64 {
+	if x <= 0 {
+		return 0
+	}
+	return 1 / x
+}
+
+func inverseRoot(x float64) float64 { return math.Sqrt(inverse(x)) }
