@@ -71,7 +71,7 @@ func (e *Edges) newLocal(s *span, start int32) *Block {
 	e.loopCount = all - inner
 	if inner < all {
 		e.Loops = mem.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
-		e.loopStart, e.loopW = weightsOfLoops(s, start, loops)
+		e.loopStart, e.loopW = readLoopWeights(s, start, loops)
 	}
 	if team.Planning() {
 		return b
@@ -89,9 +89,9 @@ func (e *Edges) newLocal(s *span, start int32) *Block {
 	return b
 }
 
-// weightsOfLoops are the weights of the self loops, and where each vertex's begin; nothing where there are no
+// readLoopWeights returns the weights of the self loops, and where each vertex's begin; nothing where there are no
 // weights.
-func weightsOfLoops(s *span, start int32, loops []int32) (starts []int64, weights []float32) {
+func readLoopWeights(s *span, start int32, loops []int32) (starts []int64, weights []float32) {
 	if s.r.Weights == nil {
 		return nil, nil
 	}

@@ -7,6 +7,15 @@ import (
 	"weft/tensor"
 )
 
+// SelfLoops says which self loops the vertices have.
+type SelfLoops bool
+
+// Those that the graph stores, or one for each vertex in their place.
+const (
+	Stored  SelfLoops = false
+	OneEach SelfLoops = true
+)
+
 // OneLoop is a self loop for each vertex: Int32, Rows × 1 of ones.
 func (e *Edges) OneLoop() *tensor.Matrix {
 	if e.one == nil {
@@ -16,11 +25,22 @@ func (e *Edges) OneLoop() *tensor.Matrix {
 	return e.one
 }
 
-// loopMatrix is the stored self loops as entries of a matrix; or one for each vertex.
-func (e *Edges) loopMatrix(one bool) *kernel.CSR {
+// LoopBlock is the self loops as a block of edges; nil where there are none.
+func (e *Edges) LoopBlock(loops SelfLoops) *Block {
+	if loops == Stored && e.Loops == nil {
+		return nil
+	}
+	if e.loopBlocks[loops] == nil {
+		e.loopBlocks[loops] = &Block{In: e.loopMatrix(loops), IDs: e.IDs}
+	}
+	return e.loopBlocks[loops]
+}
+
+// loopMatrix is the self loops as entries of a matrix.
+func (e *Edges) loopMatrix(loops SelfLoops) *kernel.CSR {
 	team := e.team
 	entries := e.loopCount
-	if one {
+	if loops == OneEach {
 		entries = e.Rows
 	}
 	a := newCSR(team, e.Rows, e.Rows, entries, e.Local().In.Values != nil)
@@ -30,7 +50,7 @@ func (e *Edges) loopMatrix(one bool) *kernel.CSR {
 	fill := newFiller(a)
 	for v := range e.Rows {
 		switch {
-		case one:
+		case loops == OneEach:
 			fill.add(v, int32(v), 1)
 		case e.loopW == nil:
 			for range e.loopsOf(v) {
@@ -56,15 +76,54 @@ func (e *Edges) loopsOf(v int) int {
 // loopWeights are the weights of a vertex's self loops, for a relation with weights.
 func (e *Edges) loopWeights(v int) []float32 { return e.loopW[e.loopStart[v]:e.loopStart[v+1]] }
 
-// inDegrees are the numbers of edges into each own row, or with weighted set the sums of their weights,
-// without self loops.
-func (e *Edges) inDegrees(weighted bool) []float64 {
+// totalLoopWeight is the weight of a vertex's self loops together; where it has exactly one, that of the last
+// that is stored, and 1 where none is (PyG's add_remaining_self_loops).
+func (e *Edges) totalLoopWeight(v int, loops SelfLoops) (sum float64) {
+	n := e.loopsOf(v)
+	switch {
+	case loops == OneEach && (n == 0 || e.loopW == nil):
+		return 1
+	case loops == OneEach:
+		return float64(e.loopWeights(v)[n-1])
+	case e.loopW == nil:
+		return float64(n)
+	}
+	for _, w := range e.loopWeights(v) {
+		sum += float64(w)
+	}
+	return sum
+}
+
+// MeanShares are 1/in-degree of the own rows, self loops included: Rows × 1.
+func (e *Edges) MeanShares(loops SelfLoops) *tensor.Matrix {
+	if e.shares[loops] == nil {
+		e.shares[loops] = e.degreeColumn(countEdges, func(v int, degree float64) float64 {
+			if loops == OneEach {
+				return 1 / (degree + 1)
+			}
+			return inverse(degree + float64(e.loopsOf(v)))
+		})
+	}
+	return e.shares[loops]
+}
+
+// degreeOf says what an in-degree is.
+type degreeOf bool
+
+// The number of edges, or the sum of their weights.
+const (
+	countEdges degreeOf = false
+	sumWeights degreeOf = true
+)
+
+// inDegrees are those of the own rows, without self loops.
+func (e *Edges) inDegrees(of degreeOf) []float64 {
 	sums := make([]float64, e.Rows)
 	for _, b := range e.Blocks {
 		indptr := b.In.Indptr.Int64s()
 		for i := range b.In.Rows {
 			sum := &sums[b.Target(i)]
-			if !weighted || b.In.Values == nil {
+			if of == countEdges || b.In.Values == nil {
 				*sum += float64(indptr[i+1] - indptr[i])
 				continue
 			}
@@ -74,52 +133,6 @@ func (e *Edges) inDegrees(weighted bool) []float64 {
 		}
 	}
 	return sums
-}
-
-// weightOfLoops is the weight of a vertex's self loops together; or where each vertex is to have exactly one,
-// that of the last, and 1 where there is none (PyG's add_remaining_self_loops).
-func (e *Edges) weightOfLoops(v int, one bool) (sum float64) {
-	n := e.loopsOf(v)
-	switch {
-	case one && n == 0:
-		return 1
-	case e.loopW == nil && one:
-		return 1
-	case e.loopW == nil:
-		return float64(n)
-	case one:
-		return float64(e.loopWeights(v)[n-1])
-	}
-	for _, w := range e.loopWeights(v) {
-		sum += float64(w)
-	}
-	return sum
-}
-
-// MeanShares are 1/in-degree of the own rows: Rows × 1. Stored self loops count, or with one set one for each
-// vertex in their place.
-func (e *Edges) MeanShares(one bool) *tensor.Matrix {
-	if e.shares[one] == nil {
-		e.shares[one] = e.degreeColumn(false, func(v int, degree float64) float64 {
-			if one {
-				return 1 / (degree + 1)
-			}
-			return inverse(degree + float64(e.loopsOf(v)))
-		})
-	}
-	return e.shares[one]
-}
-
-// LoopBlock is the stored self loops as a block of edges, or with one set one for each vertex; nil where
-// there are none.
-func (e *Edges) LoopBlock(one bool) *Block {
-	if !one && e.Loops == nil {
-		return nil
-	}
-	if e.loopBlocks[one] == nil {
-		e.loopBlocks[one] = &Block{In: e.loopMatrix(one), IDs: e.IDs}
-	}
-	return e.loopBlocks[one]
 }
 
 // column fills a rows × 1 matrix that belongs to the graph's structure.
@@ -135,10 +148,10 @@ func (e *Edges) column(value func(v int) float64) *tensor.Matrix {
 }
 
 // degreeColumn is column for values that follow from each row's in-degree.
-func (e *Edges) degreeColumn(weighted bool, value func(v int, degree float64) float64) *tensor.Matrix {
+func (e *Edges) degreeColumn(of degreeOf, value func(v int, degree float64) float64) *tensor.Matrix {
 	var degrees []float64
 	if !e.team.Planning() {
-		degrees = e.inDegrees(weighted)
+		degrees = e.inDegrees(of)
 	}
 	return e.column(func(v int) float64 { return value(v, degrees[v]) })
 }

@@ -59,7 +59,7 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		}
 		o.factors[e.Local()] = own
 	case gnn.KindMean:
-		share := e.MeanShares(false)
+		share := e.MeanShares(Stored)
 		for _, b := range e.Remote() {
 			its := b.ofTargets(e.team, share)
 			o.factors[b] = factors{kernel.Scales{Row: its}, kernel.Scales{Col: its}}
@@ -72,8 +72,8 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		o.factors[e.Local()] = own
 	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:
 		o.weighted = true
-		loop := func(v int) float64 { return e.weightOfLoops(v, r.Kind == gnn.KindSymmetric) }
-		root := e.degreeColumn(true, func(v int, degree float64) float64 { return inverseRoot(degree + loop(v)) })
+		loop := func(v int) float64 { return e.totalLoopWeight(v, SelfLoops(r.Kind == gnn.KindSymmetric)) }
+		root := e.degreeColumn(sumWeights, func(v int, degree float64) float64 { return inverseRoot(degree + loop(v)) })
 		remote, err := e.columnOfSources(root)
 		if err != nil {
 			return o, err

@@ -19,11 +19,11 @@ const messageEdges = 1 << 13
 // (case 2).
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	t, h := m.Source.Tape(), p.halo()
-	e := h.edges
+	e, loops := h.edges, edges.SelfLoops(m.SelfLoops)
 	p.explain(fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols()))
 	run := &messages{Message: m, tape: t, site: p, rows: e.Rows, targetIDs: e.Local().IDs}
 	if m.Reduce == gnn.KindMean {
-		run.share = e.MeanShares(m.SelfLoops)
+		run.share = e.MeanShares(loops)
 	}
 	z := t.Team.Zeros(tensor.Activations, e.Rows, m.Columns)
 	var arg *tensor.Matrix
@@ -32,8 +32,8 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		t.Team.Fill(arg, -1)
 	}
 	own, x := []*edges.Block{e.Local()}, m.Source.Value()
-	if loops := e.LoopBlock(m.SelfLoops); loops != nil {
-		own = append(own, loops)
+	if b := e.LoopBlock(loops); b != nil {
+		own = append(own, b)
 	}
 	for _, block := range own {
 		run.each(block, func(b *batch) { run.forward(b, x, z, arg) })
