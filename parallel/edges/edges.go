@@ -178,13 +178,13 @@ func (p *Picker) Release() {
 
 // Onto adds compute's result to the rows of z, of which there is one for each own row, that the block leads
 // into. compute gets z itself and accumulates, or, where Targets is set, a matrix of those rows to overwrite.
-func (b *Block) Onto(team *kernel.Team, z *tensor.Matrix, compute func(z *tensor.Matrix, accumulate bool)) {
+func (b *Block) Onto(team *kernel.Team, z *tensor.Matrix, compute func(z *tensor.Matrix, to kernel.Output)) {
 	if b.Targets == nil || z == nil {
-		compute(z, true)
+		compute(z, kernel.Accumulate)
 		return
 	}
 	some := team.Memory.New(tensor.Buffers, b.In.Rows, z.Cols)
-	compute(some, false)
+	compute(some, kernel.Replace)
 	team.ScatterAdd(z, some, b.Targets)
 	some.Release()
 }

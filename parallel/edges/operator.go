@@ -17,14 +17,14 @@ type Operator struct {
 type factors struct{ forward, backward kernel.Scales }
 
 // Apply is z = Â_b·x, or z += Â_b·x, for the rows x of block b's sources; z has the rows of b's matrix.
-func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, accumulate bool) {
-	o.team.SpMM(z, o.matrix(b.In), x, o.factors[b].forward, kernel.Output(accumulate))
+func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.Output) {
+	o.team.SpMM(z, o.matrix(b.In), x, o.factors[b].forward, to)
 }
 
 // ApplyTransposed is dx = Â_bᵀ·g, or dx += Â_bᵀ·g, for the rows dx of block b's sources; g has the rows of
 // b's matrix.
-func (o Operator) ApplyTransposed(dx *tensor.Matrix, b *Block, g *tensor.Matrix, accumulate bool) {
-	o.team.SpMM(dx, o.matrix(b.Out), g, o.factors[b].backward, kernel.Output(accumulate))
+func (o Operator) ApplyTransposed(dx *tensor.Matrix, b *Block, g *tensor.Matrix, to kernel.Output) {
+	o.team.SpMM(dx, o.matrix(b.Out), g, o.factors[b].backward, to)
 }
 
 func (o Operator) matrix(a *kernel.CSR) *kernel.CSR {

@@ -146,8 +146,8 @@ func (at *attention) backward(b *edges.Block, source, loops, dSource, dTarget *t
 	pick := b.Picker(team)
 	k := at.on(b, source, pick)
 	of := kernel.Attended{Grad: pick.Of(at.g), GradDotOut: pick.Of(at.gOut), LogSum: pick.Of(at.logSum)}
-	b.Onto(team, dTarget, func(dTarget *tensor.Matrix, accumulate bool) {
-		if !accumulate {
+	b.Onto(team, dTarget, func(dTarget *tensor.Matrix, to kernel.Output) {
+		if to == kernel.Replace {
 			team.Zero(dTarget)
 		}
 		d := kernel.AttentionGradients{Source: dSource}

@@ -39,10 +39,10 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: h.kept, Reads: true, Backward: func(g *tensor.Matrix) {
 		h.resume()
 		dx, add := x.Grad()
-		o.ApplyTransposed(dx, h.edges.Local(), g, add)
+		o.ApplyTransposed(dx, h.edges.Local(), g, kernel.Output(add))
 		for v := range h.giveBack(dx) {
 			pick := v.Picker(t.Team)
-			o.ApplyTransposed(v.grad, v.Block, pick.Of(g), false)
+			o.ApplyTransposed(v.grad, v.Block, pick.Of(g), kernel.Replace)
 			pick.Release()
 		}
 		g.Release()
@@ -51,9 +51,9 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 
 // sum is z = Â·x.
 func (h *halo) sum(o edges.Operator, z, x *tensor.Matrix) {
-	o.Apply(z, h.edges.Local(), x, false)
+	o.Apply(z, h.edges.Local(), x, kernel.Replace)
 	for v := range h.fetch(x) {
-		v.Onto(h.part.team, z, func(z *tensor.Matrix, accumulate bool) { o.Apply(z, v.Block, v.rows, accumulate) })
+		v.Onto(h.part.team, z, func(z *tensor.Matrix, to kernel.Output) { o.Apply(z, v.Block, v.rows, to) })
 	}
 }
 
