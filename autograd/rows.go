@@ -11,8 +11,8 @@ import (
 type RowSet struct {
 	Here  int // rows on this worker
 	Total int // rows on all workers together, or NotVertices
-	// IDs (Int32, 1 × Here) are the keys of the rows in masks: vertices' original ids; of edges, hashes. Where it
-	// is nil, row i is vertex i.
+	// IDs (Int32, 1 × Here) are the keys of the rows in masks: vertices' original ids; of edges, hashes.
+	// Where it is nil, row i is vertex i.
 	IDs   *tensor.Matrix
 	Peers Peers // the workers that hold the other rows; nil when there are none
 }

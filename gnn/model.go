@@ -21,8 +21,8 @@ func Build(specs []BlockSpec, from, to int, e Env) *Model {
 // Forward is the state after all blocks.
 func (m *Model) Forward(s State) State { return run(m.Blocks, s) }
 
-// Until is the output of the first n blocks of all of a model for the features x; of all its blocks the logits.
-// What travelled along with it is dropped.
+// Until is the output of the first n blocks of all of a model for the features x; of all its blocks, the
+// logits. What travelled along with it is dropped.
 func (m *Model) Until(n int, x *autograd.Var) *autograd.Var {
 	s := run(m.Blocks[:n], State{H: x})
 	if s.H0 != nil && s.H0 != s.H {

@@ -89,8 +89,8 @@ func (e *Edges) newLocal(s *span, start int32) *Block {
 	return b
 }
 
-// readLoopWeights returns the weights of the self loops, and where each vertex's begin; nothing where there are no
-// weights.
+// readLoopWeights returns the weights of the self loops, and where each vertex's begin; nothing where there
+// are no weights.
 func readLoopWeights(s *span, start int32, loops []int32) (starts []int64, weights []float32) {
 	if s.r.Weights == nil {
 		return nil, nil

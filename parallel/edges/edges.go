@@ -60,8 +60,8 @@ func (b *Block) Target(i int) int {
 	return int(b.Targets.Int32s()[i])
 }
 
-// fewTargets: a block that leads into less than 1/fewTargets of the own rows lists them. Its memory is then in
-// proportion to its edges.
+// fewTargets: a block that leads into less than 1/fewTargets of the own rows lists them. Its memory is then
+// in proportion to its edges.
 const fewTargets = 4
 
 // Piece is a list of own rows that go to another worker in one message.

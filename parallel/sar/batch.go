@@ -16,8 +16,8 @@ import (
 type batch struct {
 	n                int
 	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and own rows
-	// ids (Int32, 1 × n) are the sources' vertices; the k-th parallel edge (from 0) has k·V added, so that among
-	// equal messages the first wins.
+	// ids (Int32, 1 × n) are the sources' vertices; the k-th parallel edge (from 0) has k·V added, so
+	// that among equal messages the first wins.
 	ids      *tensor.Matrix
 	keys     *tensor.Matrix // Int32, 1 × n: of dropout masks
 	weights  *tensor.Matrix // n × 1, or nil

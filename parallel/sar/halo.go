@@ -72,8 +72,9 @@ func (h *halo) giveBack(dx *tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) { h.sweep(nil, nil, dx, yield) }
 }
 
-// rematerialize visits every remote block again, with its rows of x (kept or fetched once more) and, unless dx
-// is nil, a matrix for their gradient, which goes to their worker. What other workers give back is added to dx.
+// rematerialize visits every remote block again, with its rows of x (kept or fetched once more) and, unless
+// dx is nil, a matrix for their gradient, which goes to their worker. What other workers give back is added
+// to dx.
 func (h *halo) rematerialize(x, dx *tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
 		if h.part.options.KeepHalo {
