@@ -9,8 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// TestExp holds the exponential to 4 units in the last place over [−87, 88]. Below 0 it is seen in double precision through the
-// binary cross-entropy ln(1 + e^−x) of a right answer; above 0 through the sigmoid 1/(1 + e^x) of −x, which rounds twice more.
+// TestExp holds the exponential to 4 units in the last place over [−87, 88]. Below 0 it is seen in double
+// precision through the binary cross-entropy ln(1 + e^−x) of a right answer; above 0 through the sigmoid 1/(1
+// + e^x) of −x, which rounds twice more.
 func TestExp(t *testing.T) {
 	with(t, func(s *suite) {
 		const n = 20000

@@ -1,7 +1,8 @@
-// The edges of a range of rows, in batches. What an edge has per head (scores, coefficients) lies in small arrays where edge e
-// of the batch and head h of the group have place e·P + h: P is the number of heads, rounded up to a power of two that divides VW.
-// The edges of a row begin at a multiple of VW places. So such an array is worked on as whole vectors, each of them of one row, and loops
-// run over a batch's vectors without a branch that depends on a row's degree.
+// The edges of a range of rows, in batches. What an edge has per head (scores, coefficients) lies in small
+// arrays where edge e of the batch and head h of the group have place e·P + h: P is the number of heads,
+// rounded up to a power of two that divides VW. The edges of a row begin at a multiple of VW places. So such
+// an array is worked on as whole vectors, each of them of one row, and loops run over a batch's vectors
+// without a branch that depends on a row's degree.
 
 enum {
 	PLACES = 1024,
@@ -42,8 +43,9 @@ enum { CACHE = 12 << 10, CACHE2 = 256 << 10 }; // bytes that should stay in a co
 // How many runs a batch may have for so many bytes of each to stay in the cache.
 static inline int most_runs(int64_t bytes) { return CACHE / bytes < 1 ? 1 : CACHE / bytes < VECTORS ? CACHE / bytes : VECTORS; }
 
-// The batches of rows lo … hi−1; next_batch takes the first. soon is how many bytes of each edge's other end are read before its row is, again
-// how many are read more than once and should be in the second cache then, and scratch how many there are for each run.
+// The batches of rows lo … hi−1; next_batch takes the first. soon is how many bytes of each edge's other end
+// are read before its row is, again how many are read more than once and should be in the second cache then,
+// and scratch how many there are for each run.
 static void batches_of(batch *b, const weft_attention_args *a, int64_t lo, int64_t hi, int transposed, int P, int64_t soon, int64_t again,
                        int64_t scratch) {
 	b->a = a;
@@ -89,8 +91,9 @@ static inline void describe_vectors(batch *b, int r, int vectors, int lanes_of_l
 	}
 }
 
-// Takes the edges of the rows that come next; self loops are the last of a row. A row that does not fit into a batch of its own is
-// taken in parts. Rows without edges have a run where empty is set. Returns 0 after the last row.
+// Takes the edges of the rows that come next; self loops are the last of a row. A row that does not fit into
+// a batch of its own is taken in parts. Rows without edges have a run where empty is set. Returns 0 after the
+// last row.
 static int next_batch(batch *b, int empty) {
 	const weft_attention_args *a = b->a;
 	b->runs = b->edges = b->vectors = 0;

@@ -30,7 +30,8 @@ void weft_onednn_version(int v[3]) {
 	v[2] = d->patch;
 }
 
-// The setting belongs to the calling thread; without it every thread that ever multiplies keeps a team of its own.
+// The setting belongs to the calling thread; without it every thread that ever multiplies keeps a team of its
+// own.
 static void alone(void) { omp_set_num_threads(1); }
 
 struct weft_product {

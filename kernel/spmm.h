@@ -1,13 +1,15 @@
 // Aggregation: a destination row is summed in registers across all its edges and written once.
 
-// A block of columns. The arguments are a copy, as the compiler cannot know that z does not lie over the caller's.
+// A block of columns. The arguments are a copy, as the compiler cannot know that z does not lie over the
+// caller's.
 typedef struct {
 	weft_spmm_args a;
 	int64_t ahead; // edges between the prefetch of a row and its use
 	int64_t quiet; // no prefetch for a row of z that ends after this edge: it would read past the end of the indices
 } spmm_block;
 
-// What is computed, as constants: whether every weight is one, and whether x holds some of the rows only, as of a matrix that is cut.
+// What is computed, as constants: whether every weight is one, and whether x holds some of the rows only, as
+// of a matrix that is cut.
 typedef struct {
 	int plain, cut;
 } spmm_kind;

@@ -1,18 +1,19 @@
-// The kernels' arguments. Every kernel is a single-threaded function over a half-open range of rows (or tiles, or elements)
-// of the matrices its arguments name; Go hands the ranges out. All matrices are row-major float without gaps. A pointer that
-// may be NULL says so.
+// The kernels' arguments. Every kernel is a single-threaded function over a half-open range of rows (or
+// tiles, or elements) of the matrices its arguments name; Go hands the ranges out. All matrices are row-major
+// float without gaps. A pointer that may be NULL says so.
 #ifndef WEFT_H
 #define WEFT_H
 #include <stdint.h>
 
-// Rows of one tile of a reduction over vertices. Partial results are kept per tile and added in the order of the tiles, so a
-// sum does not depend on the number of threads.
+// Rows of one tile of a reduction over vertices. Partial results are kept per tile and added in the order of
+// the tiles, so a sum does not depend on the number of threads.
 enum { WEFT_TILE = 1024 };
 
 // A row with more entries than this may be taken apart, so that no thread waits for one that has such a row.
 enum { WEFT_HUB = 16384 };
 
-// The entries of a sparse matrix by rows: row i has those of numbers indptr[i] … indptr[i+1]−1, number k is in column indices[k].
+// The entries of a sparse matrix by rows: row i has those of numbers indptr[i] … indptr[i+1]−1, number k is
+// in column indices[k].
 typedef struct {
 	const int64_t *indptr;
 	const int32_t *indices;
@@ -21,13 +22,15 @@ typedef struct {
 	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
 } weft_edges;
 
-// Numbers for each head in a row of attention's pack. One is not used: so that fewer rows lie across cache lines.
+// Numbers for each head in a row of attention's pack. One is not used: so that fewer rows lie across cache
+// lines.
 enum { WEFT_PACK = 4 };
 
 enum weft_activation { WEFT_IDENTITY, WEFT_RELU, WEFT_ELU, WEFT_LEAKY_RELU, WEFT_TANH, WEFT_SIGMOID };
 
-// A random mask: an element is dropped where its 16 random bits are below threshold, and scaled by scale where it stays. The
-// bits of (vertex, column) depend on key and nothing else; ids (may be NULL: the row itself) gives the row's vertex.
+// A random mask: an element is dropped where its 16 random bits are below threshold, and scaled by scale
+// where it stays. The bits of (vertex, column) depend on key and nothing else; ids (may be NULL: the row
+// itself) gives the row's vertex.
 typedef struct {
 	uint64_t key;
 	uint32_t threshold; // of 65536; 0: nothing is dropped
@@ -36,9 +39,10 @@ typedef struct {
 	int64_t first; // of a slice: its first column, or in attention its first head; 0: of the whole
 } weft_mask;
 
-// z_i = [z_i +] row_scale_i · ( Σ_{k in row i} weight_k · col_scale_j · x_j + self_i · own_i ), where j is the column of entry k.
-// The entries of row i are those of numbers indptr[i] … end_i−1. Where a matrix is cut (cut.go), these are some of the row's, x holds the rows
-// that they name, and with extend set the sum goes on from what z holds, as if it had not been broken off.
+// z_i = [z_i +] row_scale_i · ( Σ_{k in row i} weight_k · col_scale_j · x_j + self_i · own_i ), where j is
+// the column of entry k. The entries of row i are those of numbers indptr[i] … end_i−1. Where a matrix is cut
+// (cut.go), these are some of the row's, x holds the rows that they name, and with extend set the sum goes on
+// from what z holds, as if it had not been broken off.
 typedef struct {
 	float *z;               // rows × cols
 	const float *x;         // block rows × cols
@@ -55,8 +59,8 @@ typedef struct {
 	int32_t cut, extend, accumulate; // cut: x holds the rows of a block only
 } weft_spmm_args;
 
-// end_i: where row i's entries of columns below `column` end, of those from begin_i on, which are in ascending order. A hub that is skipped
-// has none.
+// end_i: where row i's entries of columns below `column` end, of those from begin_i on, which are in
+// ascending order. A hub that is skipped has none.
 typedef struct {
 	int64_t *end;
 	const int64_t *begin;
@@ -64,7 +68,8 @@ typedef struct {
 	int32_t column;
 } weft_ends_args;
 
-// z_ic = max over k of x_jc; arg_ic = the source's id. A row starts with arg −1 and z 0, or where first is not set with what they hold.
+// z_ic = max over k of x_jc; arg_ic = the source's id. A row starts with arg −1 and z 0, or where first is
+// not set with what they hold.
 typedef struct {
 	float *z;
 	int32_t *arg;
@@ -199,7 +204,8 @@ typedef struct {
 	weft_mask mask;
 } weft_normalize_args;
 
-// Σ g' and Σ g'·x̂ over the tile's rows, for g' = dLoss/dy, which is written over g = dLoss/dz. Runs over tiles.
+// Σ g' and Σ g'·x̂ over the tile's rows, for g' = dLoss/dy, which is written over g = dLoss/dz. Runs over
+// tiles.
 typedef struct {
 	double *tile_g, *tile_gx; // tiles × cols
 	float *g;
@@ -266,7 +272,8 @@ typedef struct {
 	int32_t first;
 } weft_sgd_args;
 
-// out_k = values_k masked by (vertex, column); one of row-major or transposed order. Runs over the matrix's rows.
+// out_k = values_k masked by (vertex, column); one of row-major or transposed order. Runs over the matrix's
+// rows.
 typedef struct {
 	float *out;
 	const float *values;
@@ -275,8 +282,8 @@ typedef struct {
 	weft_mask mask;
 } weft_sparse_mask_args;
 
-// gather: z_i = x_{rows_i}; scatter: z_{rows_i} = x_i, and scatter_add: z_{rows_i} += x_i, for rows that differ from each other. Runs
-// over the list. Elements may be any 32-bit words but for scatter_add.
+// gather: z_i = x_{rows_i}; scatter: z_{rows_i} = x_i, and scatter_add: z_{rows_i} += x_i, for rows that
+// differ from each other. Runs over the list. Elements may be any 32-bit words but for scatter_add.
 typedef struct {
 	float *z;
 	const float *x;
@@ -306,11 +313,13 @@ typedef struct {
 	int64_t heads, width;
 } weft_head_scale_args;
 
-// How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Blocks of x and g in whole panels stay in a second cache
-// of 1 MB beside z and the rows that come next. The depth is odd, so that a row's places in all panels are not in the same sets of a cache.
+// How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Blocks of x and g
+// in whole panels stay in a second cache of 1 MB beside z and the rows that come next. The depth is odd, so
+// that a row's places in all panels are not in the same sets of a cache.
 enum { WEFT_WEIGHT_DEPTH = 103, WEFT_WEIGHT_IN = 528, WEFT_WEIGHT_OUT = 512 };
 
-// What each row of a block takes in panels, at any SIMD level: of x, and of both factors of the largest block.
+// What each row of a block takes in panels, at any SIMD level: of x, and of both factors of the largest
+// block.
 static inline int64_t weft_weight_tall(int64_t in) { return (in + 11) / 12 * 16; }
 static inline int64_t weft_weight_panels(int64_t in, int64_t out) {
 	in = in < WEFT_WEIGHT_IN ? in : WEFT_WEIGHT_IN;
@@ -318,13 +327,14 @@ static inline int64_t weft_weight_panels(int64_t in, int64_t out) {
 	return weft_weight_tall(in) + (out + 31) / 32 * 32;
 }
 
-// The rows of a partial sum with n of them, where the last of the widest vectors is filled up; and what lies between two rows of n columns: an odd
-// number of cache lines, so that the rows of a panel are not in the same sets of a cache.
+// The rows of a partial sum with n of them, where the last of the widest vectors is filled up; and what lies
+// between two rows of n columns: an odd number of cache lines, so that the rows of a panel are not in the
+// same sets of a cache.
 static inline int64_t weft_weight_rows(int64_t n) { return (n + 15) / 16 * 16; }
 static inline int64_t weft_weight_stride(int64_t n) { return ((n + 15) / 16 | 1) * 16; }
 
-// partial_l = xᵀ·g over the rows of lane l, which are tiles that lie together, runs over the lanes; weight_sum: z = [z +] Σ_l partial_l,
-// runs over z's rows.
+// partial_l = xᵀ·g over the rows of lane l, which are tiles that lie together, runs over the lanes;
+// weight_sum: z = [z +] Σ_l partial_l, runs over z's rows.
 typedef struct {
 	float *z;       // in × out
 	float *partial; // lanes × weft_weight_rows(in) rows of weft_weight_stride(out); what is behind in and out has no meaning
@@ -368,14 +378,15 @@ void weft_pause(void); // well under a microsecond, in which the CPU leaves its 
 // Products with a weight are oneDNN's. What follows returns 0, or oneDNN's status.
 enum { WEFT_ONEDNN_MEMORY = 1 };
 
-// The product z = x·w [+ z] of x rows × in and w in × out, or with transposed out × in: w is packed once, for any number of x.
-// A product is freed also where making it fails.
+// The product z = x·w [+ z] of x rows × in and w in × out, or with transposed out × in: w is packed once, for
+// any number of x. A product is freed also where making it fails.
 typedef struct weft_product weft_product;
 int weft_product_new(weft_product **p, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate);
 void weft_product_free(weft_product *p);
 int64_t weft_product_packed_bytes(const weft_product *p);
 int weft_product_pack(const weft_product *p, const float *w, float *packed);
-// As many products as calls, whose x and z lie behind each other. Several threads may share p and packed. With past set z goes past the
-// caches, which then do not read its lines before they are written; it is not added to.
+// As many products as calls, whose x and z lie behind each other. Several threads may share p and packed.
+// With past set z goes past the caches, which then do not read its lines before they are written; it is not
+// added to.
 int weft_product_run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls, int past);
 #endif

@@ -1,5 +1,6 @@
-// Package partition divides a graph's vertices among workers: it assigns each vertex to a partition, counts what the partitions
-// need from each other, and cuts the graph into one share for each worker, in memory or stored beside the graph.
+// Package partition divides a graph's vertices among workers: it assigns each vertex to a partition, counts
+// what the partitions need from each other, and cuts the graph into one share for each worker, in memory or
+// stored beside the graph.
 package partition
 
 import (
@@ -97,8 +98,8 @@ func orFirst(choice string, choices []string) string {
 	return choice
 }
 
-// Assign divides the vertices of a graph that passes Check. The same options give the same assignment. More partitions than
-// vertices are refused, and so is what the method cannot do with this graph.
+// Assign divides the vertices of a graph that passes Check. The same options give the same assignment. More
+// partitions than vertices are refused, and so is what the method cannot do with this graph.
 func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

@@ -46,9 +46,9 @@ var models = []trained{
 	{"gcn 3×256", func(o *train.Options) { o.Model, o.Hidden = "gcn", 256 }},
 }
 
-// Epoch trains each model that the options want for a few epochs on each graph, makes the kernel calls of one more
-// epoch several times over, and tells each result as it is known. When ctx ends it stops after the work under way
-// and returns the context's error.
+// Epoch trains each model that the options want for a few epochs on each graph, makes the kernel calls of one
+// more epoch several times over, and tells each result as it is known. When ctx ends it stops after the work
+// under way and returns the context's error.
 func Epoch(ctx context.Context, o Options, result func(Model)) (EpochReport, error) {
 	b := newBench(o)
 	defer b.close()
@@ -89,8 +89,8 @@ func Epoch(ctx context.Context, o Options, result func(Model)) (EpochReport, err
 	return r, nil
 }
 
-// epoch trains so many epochs as they are. The one after them is recorded. The last is there because a run evaluates
-// after its last, which is not part of an epoch.
+// epoch trains so many epochs as they are. The one after them is recorded. The last is there because a run
+// evaluates after its last, which is not part of an epoch.
 func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int) (Model, error) {
 	o := train.Defaults()
 	m.options(&o)
@@ -117,8 +117,8 @@ func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int
 	return row, nil
 }
 
-// recorder makes the kernel calls of an epoch. While it is on it makes each several times, and remembers how long it
-// takes alone. Calls that work in place then leave what the epoch does not mean, and nobody reads.
+// recorder makes the kernel calls of an epoch. While it is on it makes each several times, and remembers how
+// long it takes alone. Calls that work in place then leave what the epoch does not mean, and nobody reads.
 type recorder struct {
 	on    bool
 	calls map[kernel.Call]*Call

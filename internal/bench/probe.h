@@ -1,13 +1,14 @@
-// The probes: loops that move data or compute as fast as this CPU can and do nothing else. They share no code with package kernel.
-// Each is single-threaded over a range; Go hands the ranges out. Checksums are sums modulo 2^32 of 32-bit words, so they do not
-// depend on the order in which the words are read.
+// The probes: loops that move data or compute as fast as this CPU can and do nothing else. They share no code
+// with package kernel. Each is single-threaded over a range; Go hands the ranges out. Checksums are sums
+// modulo 2^32 of 32-bit words, so they do not depend on the order in which the words are read.
 #ifndef WEFT_PROBE_H
 #define WEFT_PROBE_H
 #include <stdint.h>
 
 enum { PROBE_MATRICES = 3 };
 
-// Row-major matrices whose rows are read together: row indices[k] of each, for k = lo … hi−1, destination by destination.
+// Row-major matrices whose rows are read together: row indices[k] of each, for k = lo … hi−1, destination by
+// destination.
 typedef struct {
 	const uint32_t *x[PROBE_MATRICES];
 	int64_t cols[PROBE_MATRICES];

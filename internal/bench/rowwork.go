@@ -7,8 +7,9 @@ import (
 	"weft/tensor"
 )
 
-// rowWork are the kernels that go over a matrix row by row. Their bound is what they stream: each is told what it reads, writes,
-// and updates in place. None of them draws random numbers here: what dropout costs is arithmetic, which this bound does not know.
+// rowWork are the kernels that go over a matrix row by row. Their bound is what they stream: each is told
+// what it reads, writes, and updates in place. None of them draws random numbers here: what dropout costs is
+// arithmetic, which this bound does not know.
 func (b *bench) rowWork() (cases []testCase) {
 	shapes := [][2]int{{4096, 256}, {b.large / 4 / 256, 256}, {b.large / 4 / 41, 41}}
 	if b.Quick {
