@@ -53,7 +53,7 @@ func (w *Whole) Train(epoch int) float64 {
 	t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
 	t.Ledger = w.reducer.Begin()
 	defer w.reducer.Abandon()
-	logits := w.model.Logits(w.features.On(t))
+	logits := w.model.Until(len(w.model.Blocks), w.features.On(t))
 	loss, g := w.Loss(logits)
 	t.Backward(autograd.Root{Var: logits, Grad: g})
 	exchange.Must(w.reducer.Finish())
