@@ -13,8 +13,8 @@ import (
 	"weft/tensor"
 )
 
-// agree ends an epoch, which all workers do together: it adds up their parts of the loss, tells whether any of
-// them is to stop, and makes sure that the replicas' parameters are still the same.
+// agree ends an epoch, which all workers do together: it adds up their parts of the loss, tells whether any
+// of them is to stop, and makes sure that the replicas' parameters are still the same.
 func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stopped bool, err error) {
 	if w.team.Planning() {
 		return part, stop, nil
@@ -41,7 +41,8 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 	return loss, stopped, nil
 }
 
-// checkPart fails on all workers where the context of any is cancelled, or its part of a result is not finite.
+// checkPart fails on all workers where the context of any is cancelled, or its part of a result is not
+// finite.
 func (w *worker) checkPart(ctx context.Context, part *tensor.Matrix) error {
 	counts := []float64{0, 0}
 	if ctx.Err() != nil {

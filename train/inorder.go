@@ -17,8 +17,8 @@ type Rows struct {
 	Each iter.Seq[[]float32]
 }
 
-// results passes on a result for each vertex: of the model without its last blocks, so many. It does not where
-// check, which is given this worker's rows, fails; nil checks nothing.
+// results passes on a result for each vertex: of the model without its last blocks, so many. It does not
+// where check, which is given this worker's rows, fails; nil checks nothing.
 func (w *worker) results(without int, check func(*tensor.Matrix) error, use func(Rows) error) error {
 	v := w.engine.Infer(without)
 	defer v.Drop()

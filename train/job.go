@@ -115,10 +115,10 @@ func (d *Diverged) Error() string {
 		d.Epoch, d.Fault, refusal.Setting("lr"), refusal.Setting("clip"), refusal.Setting("norm"))
 }
 
-// Run trains. A run that would pass the memory limit is refused before any work, by the plan that was made, or
-// that Run makes where there is none. When ctx is cancelled it finishes the epoch and keeps the results. A run that diverges keeps
-// those of the best epoch before; without one its error wraps a Diverged. An error that wraps a Common leaves
-// Comm whole; any other has ended it.
+// Run trains. A run that would pass the memory limit is refused before any work, by the plan that was made,
+// or that Run makes where there is none. When ctx is cancelled it finishes the epoch and keeps the results. A
+// run that diverges keeps those of the best epoch before; without one its error wraps a Diverged. An error
+// that wraps a Common leaves Comm whole; any other has ended it.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	if err := j.checkLimit(ctx); err != nil {
 		return nil, err

@@ -224,8 +224,8 @@ func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
 	return nil
 }
 
-// f1 is 2·TP / (2·TP + FP + FN), put together from the classes. A single-label vertex is predicted its largest
-// logit, a multi-label one every positive.
+// f1 is 2·TP / (2·TP + FP + FN), put together from the classes. A single-label vertex is predicted its
+// largest logit, a multi-label one every positive.
 func f1(average func(hit, said, is []float64) float64) metric {
 	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 		counts := make([]float64, 3*l.Classes+1)

@@ -196,8 +196,8 @@ func (j *Job) plan(rank int, share *partition.Share) (p Plan, err error) {
 	return p, nil
 }
 
-// workOf says how much work a forward pass is, and how it is divided among the blocks; nothing where their costs
-// are not known, as of a model of the caller's own. Features count as dense.
+// workOf says how much work a forward pass is, and how it is divided among the blocks; nothing where their
+// costs are not known, as of a model of the caller's own. Features count as dense.
 func workOf(blocks []gnn.BlockSpec, whole *partition.Whole) []string {
 	sum := 0.0
 	for _, b := range blocks {

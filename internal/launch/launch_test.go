@@ -177,7 +177,8 @@ func TestLargest(t *testing.T) {
 	}
 }
 
-// TestJoin: ranks begin together, or end with one error, of what one of them has found, or of another program.
+// TestJoin: ranks begin together, or end with one error, of what one of them has found, or of another
+// program.
 func TestJoin(t *testing.T) {
 	ours := Program{"1.0", "avx2", "epochs: 3"}
 	for name, c := range map[string]struct {

@@ -14,8 +14,8 @@ type Start struct {
 	// Connect connects the ranks. A refusal is what every rank finds.
 	Connect func() (comm.Transport, error)
 	Timeout time.Duration // of every wait for another rank, 0: never
-	// Connected is called on every rank that has a connection, before it waits for the others. An error is this
-	// rank's, as Found is.
+	// Connected is called on every rank that has a connection, before it waits for the others. An error is
+	// this rank's, as Found is.
 	Connected func(Ranks) error
 	Found     error // what this rank has found wrong with the request before
 	Program   Program

@@ -1,5 +1,6 @@
 // Package engine computes a model on one worker of a mesh: the training pass of an epoch, and exact
-// inference. What a pass consists of is known here alone: the loop of epochs runs no tape, and knows no edges.
+// inference. What a pass consists of is known here alone: the loop of epochs runs no tape, and knows no
+// edges.
 package engine
 
 import (
