@@ -19,13 +19,13 @@ import (
 func TestTwoSlices(t *testing.T) {
 	for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 1, Slices: 2}, {Stages: 1, Partitions: 2, Slices: 2}, {Stages: 1, Partitions: 1, Slices: 3}} {
 		t.Run(paralleltest.Name(m), func(t *testing.T) {
-			// Attention needs complete rows, which is not this small axis's matter.
-			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Engine: newSlices, Models: []string{"mlp", "gcn", "sage", "gin"}, Tolerance: 2e-5})
+			paralleltest.Propagators(t, m, newSlices, "AggregateLinear", "Propagate") // Attend needs complete rows
+			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Engine: newSlices.Engine, Models: []string{"mlp", "gcn", "sage", "gin"}, Tolerance: 2e-5})
 		})
 	}
 }
 
-func newSlices(c engine.Config) (engine.Engine, error) {
+var newSlices paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
 	inner, err := sar.New(c.Team, c.Groups.Halo, c.Share, sar.Options{})
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func newSlices(c engine.Config) (engine.Engine, error) {
 		s.ids = append(s.ids, c.Share.Values.ID(row))
 	}
 	s.rows = autograd.RowsOf(c.Team, s.ids, len(s.ids), c.Share.Whole.Vertices, exchange.Peers{Comm: c.Groups.Replicas})
-	return engine.NewWhole(c, s), nil
+	return s, nil
 }
 
 // slices is a tensor axis in two operations: a worker holds some rows of a partition, and aggregates some
