@@ -39,11 +39,7 @@ func measured(t *testing.T, g *graph.Graph, o Options) *Statistics {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Measure(g, a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return measure(g, a, newLayout(a))
 }
 
 func TestMetisCutsLittle(t *testing.T) {

@@ -191,12 +191,8 @@ func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 	if diff := same(want, w.Statistics); diff != "" {
 		t.Errorf("statistics: %s", diff)
 	}
-	measured, err := Measure(g, a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := same(&want, measured); diff != "" {
-		t.Errorf("Measure: %s", diff)
+	if diff := same(&want, measure(g, a, newLayout(a))); diff != "" {
+		t.Errorf("measured: %s", diff)
 	}
 	if w.Vertices != g.Vertices() || w.Edges != g.Edges() || w.Classes != g.Labels.Classes ||
 		w.FeatureColumns != g.Features.Columns || len(w.Splits) != len(g.Splits) {
@@ -209,10 +205,8 @@ func TestReplication(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Measure(&graph.Graph{Relation: relation}, &Assignment{K: 2, Of: []int32{0, 0, 1, 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := &Assignment{K: 2, Of: []int32{0, 0, 1, 1}}
+	s := measure(&graph.Graph{Relation: relation}, a, newLayout(a))
 	// The first partition needs 2 and 3, the second needs 1.
 	if s.Halo(0) != 2 || s.Halo(1) != 1 || s.Replication() != 7./4 {
 		t.Errorf("halo %d and %d, replication %v", s.Halo(0), s.Halo(1), s.Replication())

@@ -45,18 +45,7 @@ func (s *Statistics) Replication() float64 {
 	return float64(own+halo) / float64(own)
 }
 
-// Measure counts. It takes time in proportion to the edges and 12 bytes per vertex. The graph must pass Check.
-func Measure(g *graph.Graph, a *Assignment) (s *Statistics, err error) {
-	if err := a.check(g); err != nil {
-		return nil, err
-	}
-	err = g.Guard(func() error {
-		s = measure(g, a, newLayout(a))
-		return nil
-	})
-	return s, err
-}
-
+// measure counts. It takes time in proportion to the edges and 12 bytes per vertex. The graph must pass Check.
 func measure(g *graph.Graph, a *Assignment, l *layout) *Statistics {
 	s := &Statistics{
 		K: a.K, Method: a.Method, Seconds: a.Seconds,
