@@ -24,8 +24,8 @@ type Spec struct {
 	AttentionDropout   float64 // graph attention: on the coefficients
 }
 
-// Kind is what is known of a model by its name.
-type Kind struct {
+// ModelKind is what is known of a model by its name.
+type ModelKind struct {
 	Name string
 	// Settings are the names of the settings that it uses, of those that only some models use.
 	Settings []string
@@ -37,6 +37,9 @@ type Kind struct {
 	// its output
 	weight, bias string
 	convolution  func(s *Spec, at Site, last bool) Convolution
+	// cost is that of the convolution from in columns to out, or for graph attention to those of all heads.
+	cost func(in, out int) Cost
+	root bool // the convolution has a root weight besides, which a pair of directions has but once
 }
 
 var (
@@ -44,30 +47,37 @@ var (
 	attentionSettings = append([]string{"heads", "output-heads", "transform-dropout", "attention-dropout"}, graphSettings...)
 )
 
-var kinds = []Kind{
+var kinds = []ModelKind{
 	{
 		Name: "mlp", list: "lins", weight: ".weight", bias: ".bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewLinear(at) },
+		cost:        func(in, out int) Cost { return Cost{Vertex: in * out} },
 	},
 	{
 		Name: "gcn", Settings: graphSettings, EdgeWeights: true, list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGCN(at) },
+		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
 		Name: "sage", Settings: graphSettings, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
+		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
+		root:        true,
 	},
 	{
 		Name: "gat", Settings: attentionSettings, list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGAT(at, s.attention(last)) },
+		cost:        func(in, out int) Cost { return Cost{in*out + 2*out, out} },
 	},
 	{
 		Name: "gatv2", Settings: attentionSettings, list: "convs", weight: ".lin_l.weight", bias: ".bias",
 		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
+		cost:        func(in, out int) Cost { return Cost{2 * in * out, 2 * out} },
 	},
 	{
 		Name: "gin", Settings: graphSettings, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGIN(at) },
+		cost:        func(in, out int) Cost { return Cost{in*out + out*out, min(in, out)} },
 	},
 }
 
@@ -81,16 +91,16 @@ func Names() []string {
 }
 
 // KindOf is the model of that name; known is false where there is none.
-func KindOf(name string) (k Kind, known bool) {
-	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
+func KindOf(name string) (k ModelKind, known bool) {
+	i := slices.IndexFunc(kinds, func(k ModelKind) bool { return k.Name == name })
 	if i < 0 {
-		return Kind{}, false
+		return ModelKind{}, false
 	}
 	return kinds[i], true
 }
 
 // Uses reports whether the model uses a setting that only some models use.
-func (k Kind) Uses(setting string) bool { return slices.Contains(k.Settings, setting) }
+func (k ModelKind) Uses(setting string) bool { return slices.Contains(k.Settings, setting) }
 
 // Activations are the activations by name.
 var Activations = map[string]kernel.Activation{
@@ -115,6 +125,7 @@ func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 		if i == s.Layers-1 {
 			b.Out = classes
 		}
+		b.Cost = s.cost(kind, b.In, b.Out, i == s.Layers-1)
 		b.Build = func(e Env) Block { return s.layer(kind, i, b.In, b.Out, e) }
 		specs = append(specs, b)
 		in = b.Out
@@ -122,8 +133,24 @@ func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 	return specs, nil
 }
 
+// cost is that of a layer.
+func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
+	columns := out
+	if kind.Uses("heads") {
+		columns = s.attention(last).columns(out)
+	}
+	c := kind.cost(in, columns)
+	if s.both(kind) {
+		c = Cost{2 * c.Vertex, 2 * c.Edge}
+	}
+	if s.both(kind) || kind.root {
+		c.Vertex += in * out
+	}
+	return c
+}
+
 // layer builds layer i.
-func (s *Spec) layer(kind Kind, i, in, out int, e Env) *Layer {
+func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 	norm := func(path string, width int) nn.Norm {
 		switch s.Norm {
 		case "batch":
@@ -159,10 +186,10 @@ func (s *Spec) layer(kind Kind, i, in, out int, e Env) *Layer {
 	return l
 }
 
-func (s *Spec) both(k Kind) bool { return s.Direction == "both" && k.Uses("direction") }
+func (s *Spec) both(k ModelKind) bool { return s.Direction == "both" && k.Uses("direction") }
 
 // path is the module path of layer i.
-func (k Kind) path(i int) string { return fmt.Sprintf("%s.%d", k.list, i) }
+func (k ModelKind) path(i int) string { return fmt.Sprintf("%s.%d", k.list, i) }
 
 // Widths are the numbers of features and classes of the model that the weights are of, each 0 where its
 // weight is not there.

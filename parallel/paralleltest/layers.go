@@ -180,8 +180,9 @@ func (l Layer) Blank(vertices int) *Outcome {
 	return &Outcome{make([]float64, vertices*l.Out), make([]float64, vertices*l.In), make([][]float64, len(l.Weights))}
 }
 
-// Run computes the layer on one worker, forward and backward, once for each outcome, and puts what it has into
-// it. The passes have one Propagator and one input. A pass that leaves more behind than the one before panics.
+// Run computes the layer on one worker, forward and backward, once for each outcome, and puts what it has
+// into it. The passes have one Propagator and one input. A pass that leaves more behind than the one before
+// panics.
 func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*Outcome) {
 	memory, rows, ids := c.Team.Memory, a.Rows(), a.Vertices()
 	x, p := memory.New(tensor.Features, rows.Here, l.In), a.Propagator(l.Name, along)
@@ -337,8 +338,8 @@ func gatv2(heads, width int) Layer {
 	}}
 }
 
-// resGated is the residual gated graph convolution (Bresson & Laurent 2017), without its skip: Σ_j σ(W_k x_i
-// + W_q x_j) ⊙ W_v x_j.
+// resGated is the residual gated graph convolution (Bresson & Laurent 2017), without its skip:
+// Σ_j σ(W_k x_i + W_q x_j) ⊙ W_v x_j.
 func resGated(n int) Layer {
 	return Layer{Name: "gated", In: n, Out: n, Weights: [][2]int{{n, n}, {n, 2 * n}}, method: "Message", Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		return p.Message(gnn.Message{

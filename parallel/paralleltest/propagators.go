@@ -36,8 +36,8 @@ var (
 // Propagators holds the Propagators of an axis, those of their methods that it has (none given: all), to the
 // layers by their definition in double precision, or else to one worker: outputs and every gradient, in both
 // directions, twice in a row, on directed graphs with self loops, duplicate edges, isolated vertices and edge
-// weights, that are divided evenly, unevenly and with empty partitions; and on one of more edges than a message
-// function sees at a time, and more rows than travel at once.
+// weights, that are divided evenly, unevenly and with empty partitions. One graph has more edges than a
+// message function sees at a time, and more rows than travel at once.
 func Propagators(t *testing.T, m mesh.Mesh, axis Axis, methods ...string) {
 	for _, loops := range []string{"", "loops"} {
 		for _, weights := range []string{"", "weighted"} {

@@ -61,7 +61,7 @@ func TestUnknownRelation(t *testing.T) {
 	defer team.Memory.Close()
 	p := paralleltest.Whole(t, team, &paralleltest.Small(t, false, false).Relation)
 	defer func() {
-		if got, want := recover(), `parallel: convs.1 reaches along relation "cites", and the graph has ["edge"]`; got != want {
+		if got, want := recover(), `sar: convs.1 reaches along relation "cites", and the graph has ["edge"]`; got != want {
 			t.Errorf("%v, want %s", got, want)
 		}
 	}()
