@@ -122,28 +122,27 @@ type view struct {
 }
 
 // each calls f with the elements of each of the rows, and of a packed copy.
-func (v view) each(packed []float32, f func(mine, copied []float32)) {
+func (v view) each(packed []byte, f func(mine, copied []byte)) {
+	size := v.Element.Size()
 	for row := v.top; row < v.bottom; row++ {
-		width := v.right - v.left
-		f(v.Floats()[row*v.Cols+v.left:][:width], packed[(row-v.top)*width:][:width])
+		width := (v.right - v.left) * size
+		f(v.Bytes()[(row*v.Cols+v.left)*size:][:width], packed[(row-v.top)*width:][:width])
 	}
 }
 
 // exchange sends a view to each worker, and receives one of each.
 func (s *slices) exchange(from, to func(k int) view) {
 	n, planning := s.config.Mesh.Slices, s.config.Team.Planning()
-	send, receive, came := make([][]byte, n), make([][]byte, n), make([][]float32, n)
-	room := func(v view) []float32 { return make([]float32, (v.bottom-v.top)*(v.right-v.left)) }
+	send, receive := make([][]byte, n), make([][]byte, n)
+	room := func(v view) []byte { return make([]byte, (v.bottom-v.top)*(v.right-v.left)*v.Element.Size()) }
 	for k := range n {
-		goes := room(from(k))
+		send[k], receive[k] = room(from(k)), room(to(k))
 		if !planning {
-			from(k).each(goes, func(mine, copied []float32) { copy(copied, mine) })
+			from(k).each(send[k], func(mine, copied []byte) { copy(copied, mine) })
 		}
-		came[k] = room(to(k))
-		send[k], receive[k] = comm.Bytes(goes), comm.Bytes(came[k])
 	}
 	exchange.Must(s.config.Groups.Slices.AllToAll(comm.Layout, send, receive))
 	for k := 0; k < n && !planning; k++ {
-		to(k).each(came[k], func(mine, copied []float32) { copy(mine, copied) })
+		to(k).each(receive[k], func(mine, copied []byte) { copy(mine, copied) })
 	}
 }
