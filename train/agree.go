@@ -82,7 +82,7 @@ func (w *worker) onFirst(f func() error) error { return launch.Ranks{Comm: w.gro
 func (w *worker) hash() (h uint32) {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	for _, p := range w.params.List {
-		h = crc32.Update(h, table, comm.Bytes(p.Value.Floats()))
+		h = crc32.Update(h, table, p.Value.Bytes())
 	}
 	return h
 }

@@ -119,11 +119,11 @@ func (s *stage) input(t *autograd.Tape) *autograd.Var {
 }
 
 func (s *stage) send(m *tensor.Matrix, to int) {
-	exchange.Must(s.Groups.Stages.Send(comm.Stage, comm.Bytes(m.Floats()), s.Groups.Stage+to).Wait())
+	exchange.Must(s.Groups.Stages.Send(comm.Stage, m.Bytes(), s.Groups.Stage+to).Wait())
 }
 
 func (s *stage) receive(kind tensor.Kind, rows, cols, from int) *tensor.Matrix {
 	m := s.Team.Memory.New(kind, rows, cols)
-	exchange.Must(s.Groups.Stages.Receive(comm.Stage, comm.Bytes(m.Floats()), s.Groups.Stage+from).Wait())
+	exchange.Must(s.Groups.Stages.Receive(comm.Stage, m.Bytes(), s.Groups.Stage+from).Wait())
 	return m
 }
