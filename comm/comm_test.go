@@ -59,7 +59,8 @@ func TestErrorIsOneLineThatNamesEverything(t *testing.T) {
 func TestAbortOfOneRankEndsAll(t *testing.T) {
 	cause := errors.New("a worker failed")
 	errs := each(t, 4, time.Minute, func(c *Comm) error {
-		started, err := time.Now(), error(nil)
+		var err error
+		started := time.Now()
 		if c.Rank() == 0 {
 			time.Sleep(10 * time.Millisecond)
 			c.Abort(cause)

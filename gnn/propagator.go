@@ -23,7 +23,7 @@ const (
 	KindMax             // the largest of each column
 	// KindSymmetric is GCN's normalisation (Kipf & Welling 2017): Σ_j w_ij / √(d_i·d_j) · x_j, with one self
 	// loop for every vertex (stored ones are merged into it) and d the weighted in-degree on both sides, loop
-	// included, as PyG computes it on directed graphs. It is the one aggregation that uses edge weights.
+	// included, as PyG computes it on directed graphs. It uses edge weights.
 	KindSymmetric
 	// KindSymmetricNoLoops is the same without adding self loops; stored ones count as edges.
 	KindSymmetricNoLoops

@@ -39,7 +39,7 @@ type ModelKind struct {
 	convolution  func(s *Spec, at Site, last bool) Convolution
 	// cost is that of the convolution from in columns to out, or for graph attention to those of all heads.
 	cost func(in, out int) Cost
-	root bool // the convolution has a root weight besides, which a pair of directions has but once
+	root bool // the convolution has a root weight besides, which Site.Plain leaves out
 }
 
 var (

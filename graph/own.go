@@ -48,7 +48,7 @@ func checkOwn(info fs.FileInfo, dir, mark string, also func(fs.DirEntry) bool) e
 		return err
 	}
 	for _, e := range entries {
-		if !(e.Type().IsRegular() && slices.Contains(ownFiles, e.Name())) && !also(e) {
+		if own := e.Type().IsRegular() && slices.Contains(ownFiles, e.Name()); !own && !also(e) {
 			return refusal.Errorf("%s: not one of weft's files, in a folder that would be replaced; %s", filepath.Join(dir, e.Name()), wayOut)
 		}
 	}

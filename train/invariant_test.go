@@ -43,8 +43,8 @@ func networks() map[string]Options {
 	}
 }
 
-// tangled is a directed graph with hubs, isolated vertices, self loops and duplicate edges, larger than a
-// tile of a reduction.
+// tangled is a directed graph with hubs, isolated vertices, self loops, duplicate edges and edge weights,
+// larger than a tile of a reduction.
 func tangled(t *testing.T) *graph.Graph {
 	t.Helper()
 	g, err := generate.Graph(generate.Options{
@@ -72,6 +72,7 @@ func tangled(t *testing.T) *graph.Graph {
 	for k, u := range e.Source {
 		if v := e.Target[k]; u%50 != 3 && v%50 != 3 { // isolated
 			keep.Source, keep.Target = append(keep.Source, u), append(keep.Target, v)
+			keep.Weights = append(keep.Weights, .5+float32(k%7)/4)
 		}
 	}
 	g.Relation, err = graph.NewRelation(3000, keep)

@@ -47,7 +47,7 @@ type Setting struct {
 }
 
 var settings = withFields([]Setting{
-	{Name: "model", Choices: gnn.Names(), Meaning: "model to train"},
+	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + strings.Join(weighted(), ", ") + ")"},
 	{Name: "layers", limits: between(1, 1000), Meaning: "number of layers"},
 	{Name: "hidden", limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
 	{Name: "heads", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden layers"},
@@ -133,6 +133,14 @@ func settingNames() (names []string) {
 		names = append(names, s.Name)
 	}
 	return names
+}
+
+// weighted are the models that use edge weights.
+func weighted() []string {
+	return slices.DeleteFunc(gnn.Names(), func(name string) bool {
+		kind, _ := gnn.KindOf(name)
+		return !kind.EdgeWeights
+	})
 }
 
 // activations are the names of the activations, in the order of the kernels' own list.

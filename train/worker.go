@@ -83,12 +83,13 @@ func (j *Job) blocks(features, classes int) ([]gnn.BlockSpec, error) {
 func checkWhole(whole *partition.Whole, classes int) error {
 	switch {
 	case whole.Vertices == 0:
-		return refusal.Graph.Errorf("the graph has no vertices")
+		return refusal.Graph.Errorf("the graph has no vertices; import one that has some")
 	case whole.FeatureColumns == 0:
 		return refusal.Graph.Errorf("the graph has no features; import it with %s N, or with features of its own",
 			refusal.Setting("random-features"))
 	case classes < 1:
-		return refusal.Graph.Errorf("the graph has no labels to learn")
+		return refusal.Graph.Errorf("the graph has no labels to learn; import it with %s FILE, or from a source that has labels",
+			refusal.Setting("labels"))
 	}
 	return nil
 }

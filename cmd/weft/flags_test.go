@@ -14,7 +14,7 @@ func TestFlagErrors(t *testing.T) {
 		{[]string{"train", "-model", "gcn"}, "weft: unknown flag: -model; did you mean --model?\n"},
 		{[]string{"train", "--hiden", "8"}, "weft: unknown flag: --hiden; did you mean --hidden?\n"},
 		{[]string{"train", "--hiden=8"}, "weft: unknown flag: --hiden; did you mean --hidden?\n"},
-		{[]string{"train", "-modle=gcn"}, "weft: unknown flag: -modle=gcn; did you mean --model=gcn?\n"},
+		{[]string{"train", "-modl=gcn"}, "weft: unknown flag: -modl=gcn; did you mean --model=gcn?\n"},
 		// A hidden one
 		{[]string{"predict", "--patienc", "8"}, "weft: unknown flag: --patienc; weft predict --help lists them\n"},
 		{[]string{"train", "--a"}, "weft: unknown flag: --a; weft train --help lists them\n"},

@@ -47,6 +47,7 @@ func refuseUnknownShell(root *cobra.Command) {
 		if cmd.Name() != "completion" {
 			continue
 		}
+		cmd.Short = "print a shell's script for completion"
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -60,6 +61,7 @@ Nothing is left behind when it fails.`,
   weft import npz coauthor_physics.npz stores/physics --symmetrize --largest-component --split per-class=20,30 --splits 5
   weft import edges follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20
   weft import debian /var/lib/apt/lists stores/debian`,
+		Annotations: map[string]string{subcommandWord: "FORMAT"},
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return refusal.Errorf("name the format: weft import FORMAT SOURCE STORE")
@@ -68,7 +70,6 @@ Nothing is left behind when it fails.`,
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.PersistentFlags().SortFlags = false
 	c.flags(cmd.PersistentFlags())
 	for _, f := range formats(c) {
 		sub := &cobra.Command{
@@ -248,7 +249,7 @@ func (c *changes) apply(g *graph.Graph) (_ *graph.Graph, err error) {
 	return g, nil
 }
 
-// changed lists the flags that were given, as they were.
+// changed lists the flags that were given, by name.
 func changed(cmd *cobra.Command) string {
 	var words []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
@@ -258,6 +259,7 @@ func changed(cmd *cobra.Command) string {
 		}
 		words = append(words, word)
 	})
+	slices.Sort(words)
 	return strings.Join(words, " ")
 }
 

@@ -15,12 +15,10 @@ import (
 // checkApart refuses an output file that is one of the inputs, whatever its name: links of both kinds lead to
 // them.
 func checkApart(flag, path string, inputs ...string) error {
-	out, err := os.Stat(path)
-	if err != nil {
-		return nil // a new file, of which checkFile has said whether it can be made
-	}
+	out, errOut := os.Stat(path) // for a new file checkFile has said whether it can be made
 	for _, input := range inputs {
-		if in, err := os.Stat(input); err == nil && os.SameFile(out, in) {
+		in, errIn := os.Stat(input)
+		if errOut == nil && errIn == nil && os.SameFile(out, in) {
 			return refusal.Errorf("--%s %s: leads to %s, which is read; name another file", flag, path, input)
 		}
 	}

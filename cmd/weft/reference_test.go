@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"weft/gnn"
 	"weft/train"
 )
 
@@ -94,19 +93,7 @@ func writeTable(out *strings.Builder, heading string, flags []*pflag.Flag) {
 		if f.Value.Type() == "bool" {
 			initial = map[string]string{"false": "off", "true": "on"}[initial]
 		}
-		if s, setting := f.Value.(*settingValue); setting {
-			meaning += onlyFor(s.setting)
-		}
 		fmt.Fprintf(out, "| %s | %s | %s |\n", strings.TrimSpace("`"+short+"--"+f.Name)+strings.TrimRight(" "+name, " ")+"`", initial, meaning)
 	}
 	fmt.Fprintln(out)
-}
-
-// onlyFor names the models that use a setting, "" where all do.
-func onlyFor(s train.Setting) string {
-	uses := slices.DeleteFunc(gnn.Names(), func(model string) bool { return !s.Applies(model) })
-	if len(uses) == len(gnn.Names()) {
-		return ""
-	}
-	return "; for " + strings.Join(uses, ", ")
 }

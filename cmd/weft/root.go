@@ -54,8 +54,19 @@ train leaves the weights, the predictions and the course of the training in a ru
 	root.AddCommand(newDatasets(), newImport(), newGenerate(), newInspect(), newPartition(), newTrain(), newPredict(), newBench(), newDoctor(),
 		newVersion())
 	root.SetHelpCommand(newHelp())
+	keepFlagOrder(root)
 	completeFlags(root)
 	return root, started
+}
+
+// keepFlagOrder makes help texts list the flags of a command, and of those below it, as they were added and
+// not by name.
+func keepFlagOrder(cmd *cobra.Command) {
+	cmd.Flags().SortFlags = false
+	cmd.PersistentFlags().SortFlags = false
+	for _, c := range cmd.Commands() {
+		keepFlagOrder(c)
+	}
 }
 
 // unknownName refuses a word that should have been the name of a subcommand.
@@ -88,6 +99,9 @@ func arguments(low, high int) cobra.PositionalArgs {
 // flagGroup is the annotation that puts a flag under a heading of its own in the help text.
 const flagGroup = "group"
 
+// subcommandWord is the annotation with what a command's usage line calls its subcommands, where not COMMAND.
+const subcommandWord = "subcommand"
+
 // usage prints how a command is called: its line, examples, subcommands, and its flags under their headings.
 func usage(cmd *cobra.Command) error {
 	out := cmd.OutOrStderr()
@@ -111,7 +125,11 @@ func usage(cmd *cobra.Command) error {
 			}
 		}
 		t.flush()
-		fmt.Fprintf(out, "\n%s COMMAND --help says more about each.\n", cmd.CommandPath())
+		word := "COMMAND"
+		if named := cmd.Annotations[subcommandWord]; named != "" {
+			word = named
+		}
+		fmt.Fprintf(out, "\n%s %s --help says more about each.\n", cmd.CommandPath(), word)
 	}
 	printFlags(out, cmd)
 	return nil
@@ -120,7 +138,6 @@ func usage(cmd *cobra.Command) error {
 func printFlags(out io.Writer, cmd *cobra.Command) {
 	groups := map[string]*pflag.FlagSet{}
 	var headings []string
-	cmd.Flags().SortFlags = false
 	add := func(f *pflag.Flag) {
 		heading := "Flags"
 		if name := f.Annotations[flagGroup]; len(name) > 0 {
@@ -133,8 +150,10 @@ func printFlags(out io.Writer, cmd *cobra.Command) {
 		}
 		groups[heading].AddFlag(f)
 	}
+	inherited := cmd.InheritedFlags() // a set of its own, in the order of names unless told
+	inherited.SortFlags = false
 	cmd.LocalFlags().VisitAll(add)
-	cmd.InheritedFlags().VisitAll(add)
+	inherited.VisitAll(add)
 	for _, heading := range headings {
 		if groups[heading].HasAvailableFlags() {
 			fmt.Fprintf(out, "\n%s:\n%s", heading, groups[heading].FlagUsagesWrapped(terminalWidth(os.Stdout)))

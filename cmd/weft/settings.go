@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"weft/gnn"
 	"weft/internal/refusal"
 	"weft/train"
 )
@@ -42,6 +43,7 @@ func (s *settingFlags) add(flags *pflag.FlagSet) {
 		if len(setting.Choices) > 0 {
 			meaning += ": " + strings.Join(setting.Choices, ", ")
 		}
+		meaning += onlyFor(setting)
 		flag := flags.VarPF(v, setting.Name, "", meaning)
 		flag.Annotations = map[string][]string{flagGroup: {headings[setting.Group]}, flagChoices: setting.Choices}
 		if setting.Kind() == "bool" {
@@ -49,6 +51,15 @@ func (s *settingFlags) add(flags *pflag.FlagSet) {
 		}
 	}
 	flags.StringVar(&s.config, "config", "", "YAML `file` of settings under the names of these flags, which override it")
+}
+
+// onlyFor names the models that use a setting, "" where all do.
+func onlyFor(s train.Setting) string {
+	uses := slices.DeleteFunc(gnn.Names(), func(model string) bool { return !s.Applies(model) })
+	if len(uses) == len(gnn.Names()) {
+		return ""
+	}
+	return "; for " + strings.Join(uses, ", ")
 }
 
 // options are the defaults, changed by the configuration file, changed by the flags. What is wrong with them

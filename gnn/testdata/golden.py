@@ -1,5 +1,5 @@
 # Writes the golden files: logits, loss and gradients of PyTorch Geometric's own models. How to run, on Debian 12:
-#   apt-get install python3-torch python3-scipy python3-venv && /usr/bin/python3 -m venv --system-site-packages /tmp/pyg
+#   apt-get install --no-install-recommends python3-torch python3-scipy python3-venv && /usr/bin/python3 -m venv --system-site-packages /tmp/pyg
 #   /tmp/pyg/bin/pip install --no-deps torch_geometric==2.6.1 tqdm==4.66.5 jinja2==3.1.4 markupsafe==3.0.2 fsspec==2024.6.1
 #   /tmp/pyg/bin/python gnn/testdata/golden.py
 """Golden files of the models and of the optimizers, from PyTorch and PyTorch Geometric (PyG).
@@ -150,6 +150,7 @@ def both(model, layers, heads):
     return Both(convs, F.relu)
 
 
+# Where PyG has convolutions but no model of them, a subclass of torch_geometric.nn.models.basic_gnn.BasicGNN makes one.
 PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gat": GAT, "gatv2": GAT}
 
 

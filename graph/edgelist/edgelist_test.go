@@ -303,7 +303,6 @@ func TestWithoutMemory(t *testing.T) {
 		{Path: write(t, "edges.parquet", table(t, make([]struct{ Src, Dst int32 }, edges)))},
 		{Path: write(t, "names.tsv", named.String()), Strings: true},
 	}
-	named = nil
 	for range 2 { // pools keep what they have for one collection
 		runtime.GC()
 	}

@@ -116,13 +116,21 @@ func (o *Options) Validate() error {
 		return refusal.Errorf("%s %d: give between 0 and %d columns", featuresSetting, o.Features, maxColumns)
 	}
 	if o.Classes < 1 || o.Classes > n {
-		return refusal.Errorf("%s %d: give between 1 and the number of vertices, %d", classesSetting, o.Classes, n)
+		return refusal.Errorf("%s: give between 1 and the number of vertices, %d", o.classes(), n)
 	}
 	if o.Kind == SBM && e > 0 && n < 2*o.Classes {
-		return refusal.Errorf("%s %d: sbm needs two vertices in each class, hence at most %d classes",
-			classesSetting, o.Classes, n/2)
+		return refusal.Errorf("%s: sbm needs two vertices in each class, hence at most %d classes", o.classes(), n/2)
 	}
 	return nil
+}
+
+// classes is the setting and its number as messages name them.
+func (o *Options) classes() string {
+	text := fmt.Sprintf("%s %d", classesSetting, o.Classes)
+	if o.Classes == Default(o.Kind).Classes {
+		text += " (the default)"
+	}
+	return text
 }
 
 // size returns the numbers of vertices and stored edges.

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -43,7 +44,7 @@ func TestNeed(t *testing.T) {
 	if err := Need(most); !refusal.Is(err) {
 		t.Errorf("beside three quarters of the limit: %v, want a refusal", err)
 	}
-	held[0][0], held = 1, nil
+	runtime.KeepAlive(held) // until here
 	if err := Need(most); err != nil {
 		t.Errorf("beside garbage: %v", err)
 	}

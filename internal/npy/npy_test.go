@@ -3,6 +3,7 @@ package npy
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -476,7 +477,7 @@ func TestBlocks(t *testing.T) {
 		n := 0
 		for ; ; n++ {
 			block, err := b.Next()
-			if err == io.EOF {
+			if errors.Is(err, io.EOF) {
 				break
 			}
 			if err != nil {

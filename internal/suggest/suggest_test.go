@@ -8,7 +8,7 @@ import (
 func TestNearest(t *testing.T) {
 	words := []string{"model", "layers", "hidden", "heads", "lr", "norm", "normalize-features", "eval-every", "train", "bench"}
 	for typed, want := range map[string]string{
-		"modle": "model", "hiden": "hidden", "hidddden": "hidden", "trian": "train", "Norm": "norm", "LR": "lr", "lrr": "lr",
+		"modl": "model", "hiden": "hidden", "hidddden": "hidden", "trian": "train", "Norm": "norm", "LR": "lr", "lrr": "lr",
 		"eval_every": "eval-every", "lay": "layers", "normalize": "normalize-features", "heds": "heads",
 		"a": "", "l": "", "r": "", "lx": "", "": "", "nosuch": "", "zzz": "", "he": "", "tr": "", "frobnicate": "",
 		strings.Repeat("hidden", 1<<18): "",

@@ -218,20 +218,20 @@ func sum(p, q layer) layer {
 
 // directed is the convolution of the file's direction. Both is PyG's DirGNNConv: half of each direction's
 // convolution, without added self loops, plus a linear map of the vertex itself.
-func (n *network) directed(site string, out int) layer {
+func (n *network) directed(t *testing.T, site string, out int) layer {
 	if n.g.metadata["direction"] != "both" {
-		return n.conv(site, out, n.g.edges(n.g.metadata["direction"] == "out"))
+		return n.conv(t, site, out, n.g.edges(n.g.metadata["direction"] == "out"))
 	}
 	in, reversed := n.g.edges(false), n.g.edges(true)
 	in.loops, reversed.loops = false, false
 	half := Activation{Value: func(x float64) float64 { return x / 2 }, Derivative: func(float64) float64 { return 0.5 }}
-	ways := sum(n.conv(site+".conv_in", out, in), n.conv(site+".conv_out", out, reversed))
+	ways := sum(n.conv(t, site+".conv_in", out, in), n.conv(t, site+".conv_out", out, reversed))
 	return sum(chain(ways, entrywise(half)), n.linear(site+".lin"))
 }
 
-func (n *network) conv(site string, out int, r relation) layer {
+func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
 	vertices := len(r.indptr) - 1
-	switch n.g.metadata["model"] {
+	switch model := n.g.metadata["model"]; model {
 	case "mlp":
 		return n.linear(site)
 	case "gcn":
@@ -257,8 +257,12 @@ func (n *network) conv(site string, out int, r relation) layer {
 		}
 		return chain(n.aggregate(a), n.linear(site+".nn.lins.0"), n.norm(site+".nn.norms.0"), n.activation(),
 			n.linear(site+".nn.lins.1"))
+	case "gat", "gatv2":
+		return n.attention(site, out, r)
+	default:
+		t.Fatalf("no model %q", model)
+		return layer{}
 	}
-	return n.attention(site, out, r)
 }
 
 // gcn makes PyG's normalised adjacency: in-degrees on both sides, one loop per vertex where loops are added.
@@ -425,9 +429,9 @@ func TestPyGModels(t *testing.T) {
 			var parts []layer
 			for i := range layers - 1 {
 				k := strconv.Itoa(i)
-				parts = append(parts, n.directed(list+k, hidden), n.norm("norms."+k), n.activation())
+				parts = append(parts, n.directed(t, list+k, hidden), n.norm("norms."+k), n.activation())
 			}
-			model := chain(append(parts, n.directed(list+strconv.Itoa(layers-1), classes))...)
+			model := chain(append(parts, n.directed(t, list+strconv.Itoa(layers-1), classes))...)
 
 			x, train := g.floats["x"], g.ints["train"]
 			logits := model.forward(x)

@@ -1,0 +1,99 @@
+package train
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/safetensors"
+)
+
+// elsewhere are the settings of the model and of the training that leave the losses as they are: another
+// value, and what it is for.
+var elsewhere = map[string]struct{ other, why string }{
+	"patience":   {"4", "ends a run, which TestPatienceBelowEvalEvery looks at"},
+	"eval-every": {"2", "says when a run is evaluated"},
+	"metric":     {"macro-f1", "says what an evaluation measures"},
+	"select":     {"loss", "says which epoch's weights are kept"},
+}
+
+// TestEachSettingCounts: each setting of the model and of the training, and each of its words, changes the
+// losses of every model that uses it, and of no other.
+func TestEachSettingCounts(t *testing.T) {
+	g, err := generate.Graph(generate.Options{
+		Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 5, Classes: 3, Seed: 4, Directed: true,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.MakeSplits("random:60/20/20", 2, 4); err != nil {
+		t.Fatal(err)
+	}
+	for _, model := range gnn.Names() {
+		o := Defaults()
+		o.Model, o.Layers, o.Hidden, o.Heads, o.OutputHeads, o.Dropout = model, 3, 8, 2, 2, .1
+		o.WeightDecay, o.Epochs, o.Threads = .1, 4, 1
+		was := run(t, g, o).Losses
+		for _, s := range Settings() {
+			if s.Group != ModelGroup && s.Group != TrainingGroup {
+				continue
+			}
+			for _, text := range others(t, g, s, &o) {
+				changed := o
+				if err := s.Set(&changed, text); err != nil {
+					t.Fatalf("%s %s: %v", s.Name, text, err)
+				}
+				exempt, listed := elsewhere[s.Name]
+				want := s.Applies(changed.Model) && !listed
+				if counts := !slices.Equal(run(t, g, changed).Losses, was); counts != want {
+					t.Errorf("%s: %s %s instead of %q changes the losses: %v, want %v %s", model, s.Name, text, s.Text(&o), counts, want, exempt.why)
+				}
+			}
+		}
+	}
+}
+
+// others are values of a setting that differ from o's, as texts: of a choice among words all others.
+func others(t *testing.T, g *graph.Graph, s Setting, o *Options) []string {
+	t.Helper()
+	if e, listed := elsewhere[s.Name]; listed {
+		return []string{e.other}
+	}
+	if s.Name == "init" {
+		return []string{weightsFileOf(t, g, *o)}
+	}
+	switch v := s.Value(o).(type) {
+	case string:
+		return slices.DeleteFunc(slices.Clone(s.Choices), func(word string) bool { return word == v })
+	case bool:
+		return []string{strconv.FormatBool(!v)}
+	case int:
+		return []string{strconv.Itoa(max(1, 2*v))}
+	case uint64:
+		return []string{strconv.FormatUint(v+1, 10)}
+	case float64:
+		return []string{strconv.FormatFloat(v/2+.01, 'g', -1, 64)}
+	}
+	t.Fatalf("%s: no other value is known of a setting of the kind %s", s.Name, s.Kind())
+	return nil
+}
+
+// weightsFileOf is a file with the weights of a run.
+func weightsFileOf(t *testing.T, g *graph.Graph, o Options) string {
+	t.Helper()
+	var file bytes.Buffer
+	if err := safetensors.Write(&file, run(t, g, o).Weights, nil); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), weightsFile)
+	if err := os.WriteFile(path, file.Bytes(), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
