@@ -56,7 +56,7 @@ type Propagator interface {
 
 // Attention describes softmax attention over in-edges, per head:
 //
-//	GATv1 (Veličković et al. 2018): s_ij = LeakyReLU(aSource·source_j + aTarget·target_i), Target being Source
+//	GATv1 (Veličković et al. 2018): s_ij = LeakyReLU(aSource·source_j + aTarget·target_i), Target is Source
 //	GATv2 (Brody et al. 2022):      s_ij = aSource·LeakyReLU(source_j + target_i), ATarget nil
 //	z_i = Σ_j softmax_j(s_ij)·source_j
 type Attention struct {

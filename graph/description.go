@@ -110,15 +110,15 @@ type relationDescription struct {
 func readDescription(dir string) (*description, error) {
 	path := filepath.Join(dir, descriptionFile)
 	if info, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		return nil, refusal.Errorf("%s: no such graph store; make one with weft import or weft generate", dir)
+		return nil, refusal.Errorf("%s: no such graph store; import or generate one", dir)
 	} else if err != nil {
 		return nil, refusal.Errorf("%w", err)
 	} else if !info.IsDir() {
-		return nil, refusal.Errorf("%s: not a graph store, which is a directory; make one with weft import or weft generate", dir)
+		return nil, refusal.Errorf("%s: not a graph store, which is a directory; import or generate one", dir)
 	}
 	text, err := document.Read(path, maxDescription)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, refusal.Errorf("%s: not a graph store, as it has no %s; make one with weft import or weft generate", dir, descriptionFile)
+		return nil, refusal.Errorf("%s: not a graph store, as it has no %s; import or generate one", dir, descriptionFile)
 	}
 	if err != nil {
 		return nil, refusal.Errorf("%w; %s", err, importAgain)

@@ -355,7 +355,7 @@ func TestNoStoreIsNamed(t *testing.T) {
 	}
 	for _, path := range []string{filepath.Join(dir, "nosuch"), dir, file} {
 		_, err := Open(path)
-		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), "weft import") {
+		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), "import or generate one") {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}

@@ -16,23 +16,30 @@ type Targets struct {
 
 // Loss is the mean over the listed rows (Int32, 1 × n) of the cross-entropy with softmax; with several labels
 // the mean over the listed rows and all classes of the binary cross-entropy with σ. total is the number of
-// listed rows on all workers, and the result is this worker's share of the mean. With grad set it also
-// returns dLoss/dlogits.
-func Loss(logits *autograd.Var, y Targets, rows *tensor.Matrix, total int, grad bool) (loss float64, g *tensor.Matrix) {
-	t := logits.Tape()
+// listed rows on all workers, and the result is this worker's share of the mean.
+func Loss(logits *autograd.Var, y Targets, rows *tensor.Matrix, total int) float64 {
+	return loss(nil, logits, y, rows, total)
+}
+
+// LossGradient is Loss, and dLoss/dlogits.
+func LossGradient(logits *autograd.Var, y Targets, rows *tensor.Matrix, total int) (float64, *tensor.Matrix) {
+	g := logits.Tape().Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
+	return loss(g, logits, y, rows, total), g
+}
+
+// loss adds the gradient to g, unless that is nil.
+func loss(g *tensor.Matrix, logits *autograd.Var, y Targets, rows *tensor.Matrix, total int) float64 {
+	team := logits.Tape().Team
 	if logits.Cols() != y.Classes {
 		panic(fmt.Sprintf("nn: a model with %d outputs for %d classes", logits.Cols(), y.Classes))
 	}
-	if grad {
-		g = t.Team.Zeros(tensor.Gradients, logits.Rows(), logits.Cols())
-	}
 	if total == 0 {
-		return 0, g
+		return 0
 	}
 	if y.Multi != nil {
 		scale := 1 / (float64(total) * float64(y.Classes))
-		return scale * t.Team.BinaryCrossEntropy(g, logits.Value(), rows, y.Multi, scale), g
+		return scale * team.BinaryCrossEntropy(g, logits.Value(), rows, y.Multi, scale)
 	}
 	scale := 1 / float64(total)
-	return scale * t.Team.CrossEntropy(g, logits.Value(), rows, y.Class, scale), g
+	return scale * team.CrossEntropy(g, logits.Value(), rows, y.Class, scale)
 }

@@ -29,6 +29,7 @@ type Values struct {
 // Edges are the edges into and out of the rows of one partition, in the order of its ids. Their far ends are
 // numbered in the order of the partitions: row r of partition q has position Starts[q]+r.
 type Edges struct {
+	Rows      int
 	IDs       []int32 // original id of each row, ascending; nil: row i is vertex i
 	P         int     // which partition
 	Starts    []int   // len K+1: the first position of each partition, and V
@@ -118,7 +119,7 @@ func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
 func All(g *graph.Graph) *Share {
 	return &Share{
 		Values: Values{Rows: g.Vertices(), Features: g.Features, Labels: g.Labels, Splits: g.Splits},
-		Edges:  Edges{Starts: []int{0, g.Vertices()}, Relations: []Relation{{Name: graph.RelationName, In: g.Relation}}},
+		Edges:  Edges{Rows: g.Vertices(), Starts: []int{0, g.Vertices()}, Relations: []Relation{{Name: graph.RelationName, In: g.Relation}}},
 		Whole:  WholeOf(g), part: g,
 	}
 }
@@ -128,7 +129,7 @@ func newShare(part *graph.Part, p int, starts []int, whole Whole) *Share {
 	g, counts := part.Graph, whole.Statistics
 	return &Share{
 		Values: Values{Rows: len(part.IDs), IDs: part.IDs, Features: g.Features, Labels: g.Labels, Splits: g.Splits},
-		Edges: Edges{IDs: part.IDs, P: p, Starts: starts, Relations: []Relation{{
+		Edges: Edges{Rows: len(part.IDs), IDs: part.IDs, P: p, Starts: starts, Relations: []Relation{{
 			Name: graph.RelationName, In: g.Relation, HaloRows: counts.HaloRows, Out: part.Out, HaloRowsOut: counts.HaloRowsOut,
 		}}},
 		Whole: whole, part: g,

@@ -73,6 +73,9 @@ func (m *Matrix) Int32s() []int32 { return view[int32](m, Int32) }
 // Int64s are the elements of an Int64 matrix, valid until Release.
 func (m *Matrix) Int64s() []int64 { return view[int64](m, Int64) }
 
+// Bytes are the elements of whatever type, for who only moves them, valid until Release.
+func (m *Matrix) Bytes() []byte { return unsafe.Slice((*byte)(m.Pointer()), m.Len()*m.Element.Size()) }
+
 func view[T any](m *Matrix, want Element) []T {
 	if m.Element != want {
 		panic(fmt.Sprintf("tensor: element type %d read as %d", m.Element, want))

@@ -61,7 +61,7 @@ func TestElements(t *testing.T) {
 		tensor.Int64:   func(m *tensor.Matrix) int { return 8 * len(m.Int64s()) },
 	} {
 		m := meter.NewElement(tensor.Buffers, element, 5, 7)
-		if n := read(m); n != 35*element.Size() || m.Len() != 35 {
+		if n := read(m); n != 35*element.Size() || m.Len() != 35 || len(m.Bytes()) != n {
 			t.Errorf("element type %d: %d bytes of %d elements", element, n, m.Len())
 		}
 		for other := range tensor.Int64 + 1 {

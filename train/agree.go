@@ -13,8 +13,8 @@ import (
 	"weft/tensor"
 )
 
-// agree ends an epoch: it adds up the workers' parts of the loss, tells whether any of them is to stop, and
-// makes sure that their parameters are still the same.
+// agree ends an epoch, which all workers do together: it adds up their parts of the loss, tells whether any
+// of them is to stop, and makes sure that the replicas' parameters are still the same.
 func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stopped bool, err error) {
 	if w.team.Planning() {
 		return part, stop, nil
@@ -24,11 +24,11 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 	if stop {
 		flag = 1
 	}
-	all, err := comm.Gather(w.comm, comm.Statistics, part, flag, float64(w.hash()))
+	all, err := comm.Gather(w.groups.World, comm.Statistics, part, flag, float64(w.hash()))
 	if err != nil {
 		return 0, false, err
 	}
-	for r := range w.comm.Size() {
+	for r := range w.groups.World.Size() {
 		theirs := all[r*words:]
 		loss += theirs[0]
 		stopped = stopped || theirs[1] != 0
@@ -41,8 +41,9 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 	return loss, stopped, nil
 }
 
-// goOn fails on all workers where the context of any is cancelled, or its part of a result is not finite.
-func (w *worker) goOn(ctx context.Context, part *tensor.Matrix) error {
+// checkPart fails on all workers where the context of any is cancelled, or its part of a result is not
+// finite.
+func (w *worker) checkPart(ctx context.Context, part *tensor.Matrix) error {
 	counts := []float64{0, 0}
 	if ctx.Err() != nil {
 		counts[0] = 1
@@ -50,7 +51,7 @@ func (w *worker) goOn(ctx context.Context, part *tensor.Matrix) error {
 	if !tensor.Finite(part.Floats()) {
 		counts[1] = 1
 	}
-	if err := sum(w.comm, counts); err != nil {
+	if err := sum(w.groups.World, counts); err != nil {
 		return err
 	}
 	switch {
@@ -67,18 +68,21 @@ func (w *worker) goOn(ctx context.Context, part *tensor.Matrix) error {
 // whole.
 type Common = launch.Common
 
+// first reports whether this is worker 0.
+func (w *worker) first() bool { return w.groups.World.Rank() == 0 }
+
 // outcome ends a step that worker 0 makes by itself, with err.
-func (w *worker) outcome(err error) error { return launch.Ranks{Comm: w.comm}.Together(err) }
+func (w *worker) outcome(err error) error { return launch.Ranks{Comm: w.groups.World}.Together(err) }
 
 // onFirst runs f on worker 0 while the others wait for it, however long it takes. An error of f ends the run
 // on all.
-func (w *worker) onFirst(f func() error) error { return launch.Ranks{Comm: w.comm}.OnFirst(f) }
+func (w *worker) onFirst(f func() error) error { return launch.Ranks{Comm: w.groups.World}.OnFirst(f) }
 
 // hash is a checksum of the parameters.
 func (w *worker) hash() (h uint32) {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	for _, p := range w.params.List {
-		h = crc32.Update(h, table, comm.Bytes(p.Value.Floats()))
+		h = crc32.Update(h, table, p.Value.Bytes())
 	}
 	return h
 }
@@ -92,9 +96,9 @@ type traffic struct {
 
 func (w *worker) traffic() (t traffic) {
 	for k := range comm.Kinds {
-		t.sent[k] = w.comm.Sent(k)
+		t.sent[k] = w.groups.World.Sent(k)
 	}
-	t.waited = w.comm.Waited()
+	t.waited = w.groups.World.Waited()
 	return t
 }
 
@@ -135,7 +139,7 @@ func (w *worker) report(r *Result, pass traffic) error {
 	for _, t := range c.kinds() {
 		row = append(row, float64(t.Bytes), float64(t.Messages))
 	}
-	all, err := comm.Gather(w.comm, comm.Setup, row...)
+	all, err := comm.Gather(w.groups.World, comm.Setup, row...)
 	if err != nil {
 		return err
 	}

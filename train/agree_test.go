@@ -22,7 +22,7 @@ func TestParametersThatDrift(t *testing.T) {
 			defer mem.Close()
 			value := mem.New(tensor.Parameters, 1, 3)
 			copy(value.Floats(), []float32{1, 2, 3 + float32(rank)})
-			w := &worker{team: kernel.NewTeam(1, mem), comm: comm.New(ends[rank], 0), mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, params: &nn.Params{List: []*nn.Param{{Value: value}}}}
+			w := &worker{team: kernel.NewTeam(1, mem), groups: mesh.Groups{World: comm.New(ends[rank], 0)}, mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, params: &nn.Params{List: []*nn.Param{{Value: value}}}}
 			if _, _, err := w.agree(4, 1, false); err == nil || err.Error() != "after epoch 4 the parameters of worker 1 differ from those of worker 0: the machines do not compute alike: set WEFT_SIMD to one level on all of them" {
 				t.Errorf("%v", err)
 			}

@@ -121,7 +121,7 @@ func TestDivergesLater(t *testing.T) {
 					t.Errorf("%s is not finite", name)
 				}
 			}
-			p, err := j.Predict(context.Background(), r.Weights, false)
+			p, err := j.Predict(context.Background(), r.Weights, Logits)
 			if err != nil || !tensor.Finite(r.Logits) || !slices.Equal(p.Logits, r.Logits) {
 				t.Errorf("%s on %d workers: the predictions are not those of the best weights, %v", name, k, err)
 			}

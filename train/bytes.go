@@ -61,3 +61,18 @@ func (b Bytes) String() string {
 	}
 	panic("one byte divides every amount")
 }
+
+// Rounded writes the amount with the digits that matter to a person, in the decimal unit that suits it.
+func (b Bytes) Rounded() string {
+	x, unit := float64(b), "B"
+	for _, next := range []string{"kB", "MB", "GB", "TB"} {
+		if x < 1000 {
+			break
+		}
+		x, unit = x/1000, next
+	}
+	if x < 10 && unit != "B" {
+		return fmt.Sprintf("%.1f %s", x, unit)
+	}
+	return fmt.Sprintf("%.0f %s", x, unit)
+}

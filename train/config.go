@@ -83,7 +83,7 @@ func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
 	}
 	setting, known := settingNamed(key)
 	if !known {
-		return fmt.Errorf("unknown key %q; %s", key, didYouMean(key))
+		return fmt.Errorf("unknown key %q; %s", key, suggest.OneOf(key, settingNames()))
 	}
 	if again {
 		return fmt.Errorf("%s stands twice", key)
@@ -158,18 +158,6 @@ func reason(err error) error {
 		return path.Err
 	}
 	return err
-}
-
-// didYouMean proposes the key that was meant by an unknown one, or says which there are.
-func didYouMean(unknown string) string {
-	names := make([]string, len(settings))
-	for i, s := range settings {
-		names[i] = s.Name
-	}
-	if near := suggest.Nearest(unknown, names); near != "" {
-		return "did you mean " + near + "?"
-	}
-	return "the keys are the flags of weft train without their dashes"
 }
 
 // YAML writes every setting that applies to the model, in the form that ReadConfig reads. It leaves out where

@@ -17,6 +17,35 @@ type Rows struct {
 	Each iter.Seq[[]float32]
 }
 
+// results passes on a result for each vertex: of the model without its last blocks, so many. It does not
+// where check, which is given this worker's rows, fails; nil checks nothing.
+func (w *worker) results(without int, check func(*tensor.Matrix) error, use func(Rows) error) error {
+	v := w.engine.Infer(without)
+	defer v.Drop()
+	if check != nil {
+		if err := check(v.Value()); err != nil {
+			return err
+		}
+	}
+	return w.inOrder(v.Value(), use)
+}
+
+// orKeep is take, or where that is nil a function that keeps the rows and their width.
+func orKeep(take func(Rows) error, kept *[]float32, columns *int) func(Rows) error {
+	if take != nil {
+		return take
+	}
+	return func(rows Rows) error {
+		for piece := range rows.Each {
+			*kept = append(*kept, piece...)
+		}
+		if columns != nil {
+			*columns = rows.Columns
+		}
+		return nil
+	}
+}
+
 // orderedBytes is the size of a piece.
 const orderedBytes = 4 << 20
 
@@ -26,7 +55,7 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 	vertices := w.share.Whole.Vertices
 	step := max(1, orderedBytes/4/max(1, m.Cols))
 	rows := Rows{Vertices: vertices, Columns: m.Cols}
-	if w.comm.Size() == 1 {
+	if w.groups.World.Size() == 1 {
 		rows.Each = func(yield func([]float32) bool) { yield(m.Floats()) }
 		return use(rows)
 	}
@@ -75,8 +104,8 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 func (w *worker) piece(m *tensor.Matrix, ids []int32, lo, hi int, room []float32) ([]float32, error) {
 	from, _ := slices.BinarySearch(ids, int32(lo))
 	to, _ := slices.BinarySearch(ids, int32(hi))
-	k := w.comm.Size()
-	counts, err := comm.Gather(w.comm, comm.Setup, int64(to-from))
+	k := w.groups.World.Size()
+	counts, err := comm.Gather(w.groups.World, comm.Setup, int64(to-from))
 	if err != nil {
 		return nil, err
 	}
@@ -89,11 +118,11 @@ func (w *worker) piece(m *tensor.Matrix, ids []int32, lo, hi int, room []float32
 	}
 	sendIDs, sendRows := make([][]byte, k), make([][]byte, k)
 	sendIDs[0], sendRows[0] = comm.Bytes(ids[from:to]), comm.Bytes(m.Floats()[from*m.Cols:to*m.Cols])
-	if w.comm.Rank() != 0 {
-		if err := w.comm.AllToAll(comm.Setup, sendIDs, make([][]byte, k)); err != nil {
+	if w.groups.World.Rank() != 0 {
+		if err := w.groups.World.AllToAll(comm.Setup, sendIDs, make([][]byte, k)); err != nil {
 			return nil, err
 		}
-		return nil, w.comm.AllToAll(comm.Setup, sendRows, make([][]byte, k))
+		return nil, w.groups.World.AllToAll(comm.Setup, sendRows, make([][]byte, k))
 	}
 	theirIDs, theirRows := make([][]int32, k), make([][]float32, k)
 	receiveIDs, receiveRows := make([][]byte, k), make([][]byte, k)
@@ -101,10 +130,10 @@ func (w *worker) piece(m *tensor.Matrix, ids []int32, lo, hi int, room []float32
 		theirIDs[r], theirRows[r] = make([]int32, n), make([]float32, int(n)*m.Cols)
 		receiveIDs[r], receiveRows[r] = comm.Bytes(theirIDs[r]), comm.Bytes(theirRows[r])
 	}
-	if err := w.comm.AllToAll(comm.Setup, sendIDs, receiveIDs); err != nil {
+	if err := w.groups.World.AllToAll(comm.Setup, sendIDs, receiveIDs); err != nil {
 		return nil, err
 	}
-	if err := w.comm.AllToAll(comm.Setup, sendRows, receiveRows); err != nil {
+	if err := w.groups.World.AllToAll(comm.Setup, sendRows, receiveRows); err != nil {
 		return nil, err
 	}
 	seen := make([]bool, hi-lo)

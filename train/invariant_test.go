@@ -5,10 +5,12 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/refusal"
 )
 
 // networks are settings that between them use every operation.
@@ -141,7 +143,7 @@ func TestPredictEqualsRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := run(t, g, o)
 			o.Threads = 1
-			p, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), r.Weights, true)
+			p, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), r.Weights, WithEmbeddings)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -188,6 +190,20 @@ func TestMemoryOfCutSums(t *testing.T) {
 	got, less := planAndRun(t, limited)
 	if less >= planned || !slices.Equal(got.Logits, want.Logits) {
 		t.Errorf("with a limit of %d bytes the run takes %d", o.MemoryLimit, less)
+	}
+}
+
+// TestMemoryLimit: Run refuses what its plan says to need more than the limit, planned before or not.
+func TestMemoryLimit(t *testing.T) {
+	g := tangled(t)
+	o := networks()["sage"]
+	o.MemoryLimit = 1000
+	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil)} {
+		for range 2 {
+			if _, err := j.Run(context.Background()); !refusal.Is(err) || !strings.HasPrefix(err.Error(), "memory-limit 1kB: worker 0 would need ") {
+				t.Errorf("%s: %v", j.Options.Parallel, err)
+			}
+		}
 	}
 }
 

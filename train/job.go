@@ -17,7 +17,6 @@ import (
 	"weft/optim"
 	"weft/parallel/mesh"
 	"weft/partition"
-	"weft/tensor"
 	"weft/train/engine"
 )
 
@@ -57,7 +56,8 @@ type Job struct {
 	// made.
 	Watch func(c kernel.Call, run func())
 
-	uncut bool // sums take no scratch, as Plan found out
+	uncut   bool  // Plan found that only uncut sums keep to the memory limit
+	planned *Plan // what Plan found out last; nil: it was not asked
 }
 
 // Epoch is what one epoch came to. The metrics stand only in epochs that were evaluated.
@@ -115,10 +115,14 @@ func (d *Diverged) Error() string {
 		d.Epoch, d.Fault, refusal.Setting("lr"), refusal.Setting("clip"), refusal.Setting("norm"))
 }
 
-// Run trains. When ctx is cancelled it finishes the epoch and keeps the results. A run that diverges keeps
-// those of the best epoch before; without one its error wraps a Diverged. An error that wraps a Common leaves
-// Comm whole; any other has ended it.
+// Run trains. A run that would pass the memory limit is refused before any work, by the plan that was made,
+// or that Run makes where there is none. When ctx is cancelled it finishes the epoch and keeps the results. A
+// run that diverges keeps those of the best epoch before; without one its error wraps a Diverged. An error
+// that wraps a Common leaves Comm whole; any other has ended it.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
+	if err := j.checkLimit(ctx); err != nil {
+		return nil, err
+	}
 	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		mine, err := j.work(ctx, team, c, share)
 		if j.speaks(c) {
@@ -135,11 +139,8 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 // work is what each worker does.
 func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share) (r *Result, err error) {
 	o := &j.Options
-	w, err := newWorker(team, c, share, j, share.Whole.Classes, true)
+	w, err := newWorker(j, c, share.Whole.Classes, engine.Config{Team: team, Share: share, Training: true})
 	if err != nil {
-		return nil, err
-	}
-	if err := w.prepareTraining(); err != nil {
 		return nil, err
 	}
 	if err := w.loadInit(); err != nil {
@@ -147,17 +148,10 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 	}
 	r = &Result{Metric: w.metric, Workers: 1, Whole: share.Whole}
 	best := newBest(o)
-	evaluate := func(epoch int) (scores, error) {
-		s, err := best.take(epoch, w)
-		if s.fault != "" {
-			r.Diverged = &Diverged{epoch, s.fault}
-		}
-		return s, err
-	}
 	var pass traffic
 	for epoch := 1; epoch <= o.Epochs; epoch++ {
 		start, before := time.Now(), w.traffic()
-		loss, interrupted, err := w.trainEpoch(epoch, ctx.Err() != nil)
+		loss, interrupted, err := w.trainEpoch(ctx, epoch)
 		if err != nil {
 			return nil, err
 		}
@@ -170,10 +164,12 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		case math.IsNaN(loss) || math.IsInf(loss, 0):
 			r.Diverged = &Diverged{epoch, fmt.Sprintf("the loss is %v", loss)}
 		case epoch%o.EvalEvery == 0 || epoch == o.Epochs || interrupted:
-			s, err := evaluate(epoch)
+			s, err := w.evaluate()
 			if err != nil {
 				return nil, err
 			}
+			best.take(epoch, s, w.params)
+			r.Diverged = s.diverged(epoch)
 			e.Train, e.Val, e.Test, e.ValLoss, e.Evaluated = s.train, s.val, s.test, s.valLoss, true
 		}
 		e.LiveBytes, e.PeakBytes = team.Memory.LiveTensors(), team.Memory.Peak()
@@ -186,9 +182,12 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		}
 	}
 	if best.seen < r.Epochs && r.Diverged == nil { // patience ran out between two evaluations
-		if _, err := evaluate(r.Epochs); err != nil {
+		s, err := w.evaluate()
+		if err != nil {
 			return nil, err
 		}
+		best.take(r.Epochs, s, w.params)
+		r.Diverged = s.diverged(r.Epochs)
 	}
 	if best.epoch == 0 {
 		return nil, &Common{Err: r.Diverged}
@@ -209,92 +208,20 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 	if err != nil {
 		return nil, err
 	}
-	always := func(*tensor.Matrix) error { return nil } // the best epoch's were finite
-	if err := w.eachLogits(always, orKeep(j.OnLogits, &r.Logits, nil)); err != nil {
+	if err := w.results(0, nil, orKeep(j.OnLogits, &r.Logits, nil)); err != nil { // the best epoch's were finite
 		return nil, err
 	}
 	return r, w.report(r, pass)
 }
 
-// orKeep is take, or where that is nil a function that keeps the rows and their width.
-func orKeep(take func(Rows) error, kept *[]float32, columns *int) func(Rows) error {
-	if take != nil {
-		return take
-	}
-	return func(rows Rows) error {
-		for piece := range rows.Each {
-			*kept = append(*kept, piece...)
-		}
-		if columns != nil {
-			*columns = rows.Columns
-		}
-		return nil
-	}
-}
-
-// first reports whether this is worker 0.
-func (w *worker) first() bool { return w.comm.Rank() == 0 }
-
-// best remembers the best epoch so far.
-type best struct {
-	epoch    int // 0: none yet
-	scores   scores
-	weights  nn.Snapshot
-	byLoss   bool // the lowest validation loss makes the best epoch, and not the highest metric
-	patience int
-	lowest   float64 // validation loss
-	since    int     // the epoch of the last progress
-	seen     int     // the last epoch that was evaluated
-}
-
-func newBest(o *Options) *best { return &best{byLoss: o.Select == selectLoss, patience: o.Patience} }
-
-// take evaluates the epoch, and keeps its weights if it is the best.
-func (b *best) take(epoch int, w *worker) (scores, error) {
-	s, err := w.evaluate()
-	b.seen = epoch
-	if err == nil && s.fault == "" && b.better(epoch, s) {
-		w.params.Save(&b.weights)
-	}
-	return s, err
-}
-
-// better reports whether the epoch is better than all before. Without validation vertices the last epoch is
-// the best.
-func (b *best) better(epoch int, s scores) bool {
-	higher := b.epoch == 0 || math.IsNaN(s.val) || s.val > b.scores.val
-	lower := b.epoch == 0 || math.IsNaN(s.valLoss) || s.valLoss < b.lowest
-	better, progress := higher, higher || lower
-	if b.byLoss {
-		better, progress = lower, lower
-	}
-	if lower {
-		b.lowest = s.valLoss
-	}
-	if progress {
-		b.since = epoch
-	}
-	if better {
-		b.epoch, b.scores = epoch, s
-	}
-	return better
-}
-
-// exhausted reports whether patience ran out: so many epochs have not lowered the validation loss nor, where
-// the metric makes the best epoch, raised the metric.
-func (b *best) exhausted(epoch int) bool { return b.patience > 0 && epoch-b.since >= b.patience }
-
 // trainEpoch makes one step on the whole graph and returns the training loss before it, and whether any
-// worker is to stop.
-func (w *worker) trainEpoch(epoch int, stop bool) (loss float64, stopped bool, err error) {
-	loss, err = w.engine.Train(epoch)
-	if err != nil {
-		return 0, false, err
-	}
+// worker's context is cancelled.
+func (w *worker) trainEpoch(ctx context.Context, epoch int) (loss float64, stopped bool, err error) {
+	loss = w.engine.Train(epoch)
 	w.params.Commit()
 	w.optimizer.Step(optim.Schedule(w.o.Schedule, epoch, w.o.Epochs))
 	w.params.ZeroGrad()
-	return w.agree(epoch, loss, stop)
+	return w.agree(epoch, loss, ctx.Err() != nil)
 }
 
 func (w *worker) loadInit() error {

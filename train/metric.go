@@ -9,7 +9,9 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
+	"weft/nn"
 	"weft/partition"
+	"weft/tensor"
 )
 
 // metric measures logits (rows × classes) on some of a worker's rows, together with the other workers'. It
@@ -19,12 +21,8 @@ type metric func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Co
 var metrics = map[string]metric{
 	"accuracy": accuracy,
 	"roc-auc":  rocAUC,
-	"micro-f1": func(z []float32, l *graph.Labels, v []int64, c *comm.Comm) (float64, error) {
-		return f1(z, l, v, c, false)
-	},
-	"macro-f1": func(z []float32, l *graph.Labels, v []int64, c *comm.Comm) (float64, error) {
-		return f1(z, l, v, c, true)
-	},
+	"micro-f1": f1(micro),
+	"macro-f1": f1(macro),
 }
 
 // metricNames are the names of the metrics.
@@ -55,6 +53,61 @@ func chooseMetric(asked string, whole *partition.Whole, l *graph.Labels) (string
 			refusal.Setting("metric"), l.Classes)
 	}
 	return name, nil
+}
+
+// scores are the metric on each part of the split, and the validation loss: NaN where there are no such
+// vertices, and where something is not finite, which fault then names.
+type scores struct {
+	train, val, test, valLoss float64
+	fault                     string
+}
+
+// diverged is how the epoch of the scores ends the run; nil: not.
+func (s *scores) diverged(epoch int) *Diverged {
+	if s.fault == "" {
+		return nil
+	}
+	return &Diverged{epoch, s.fault}
+}
+
+// evaluate measures the model as it is, without dropout. All workers come to the same scores.
+func (w *worker) evaluate() (s scores, err error) {
+	logits := w.engine.Infer(0)
+	defer logits.Drop()
+	loss := nn.Loss(logits, w.targets, w.val.rows, w.val.total)
+	if w.team.Planning() {
+		return s, nil
+	}
+	sums := []float64{loss, 0, 0} // and how many workers have weights, and logits, that are not finite
+	if !w.params.Finite() {
+		sums[1] = 1
+	}
+	if !tensor.Finite(logits.Value().Floats()) {
+		sums[2] = 1
+	}
+	if err := sum(w.groups.World, sums); err != nil {
+		return s, err
+	}
+	nan := math.NaN()
+	switch {
+	case sums[1] > 0:
+		return scores{nan, nan, nan, nan, "the weights are not finite"}, nil
+	case sums[2] > 0:
+		return scores{nan, nan, nan, nan, "the logits are not finite"}, nil
+	}
+	s.valLoss = sums[0]
+	if w.val.total == 0 {
+		s.valLoss = nan
+	}
+	for _, part := range []struct {
+		to  *float64
+		set vertexSet
+	}{{&s.train, w.train}, {&s.val, w.val}, {&s.test, w.test}} {
+		if *part.to, err = metrics[w.metric](logits.Value().Floats(), &w.labels, part.set.ids, w.groups.World); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
 }
 
 // sum replaces counts by their sums over all workers.
@@ -171,58 +224,67 @@ func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
 	return nil
 }
 
-// f1 is 2·TP / (2·TP + FP + FN), over all classes together (micro) or as the mean over the classes (macro, a
-// class without positives and predictions counting 0). A single-label vertex is predicted its largest logit,
-// a multi-label one every positive.
-func f1(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm, macro bool) (float64, error) {
-	counts := make([]float64, 3*l.Classes+1)
-	hit, said, is := counts[:l.Classes], counts[l.Classes:2*l.Classes], counts[2*l.Classes:3*l.Classes]
-	counts[3*l.Classes] = float64(len(vertices))
-	for _, v := range vertices {
-		row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
-		top := argmax(row)
-		for c := range row {
-			var predicted, actual bool
-			if l.MultiLabel() {
-				predicted, actual = row[c] > 0, l.Multi[int(v)*l.Classes+c] == 1
-			} else {
-				predicted, actual = c == top, l.Class[v] == int64(c)
-			}
-			if predicted {
-				said[c]++
-			}
-			if actual {
-				is[c]++
-			}
-			if predicted && actual {
-				hit[c]++
+// f1 is 2·TP / (2·TP + FP + FN), put together from the classes. A single-label vertex is predicted its
+// largest logit, a multi-label one every positive.
+func f1(average func(hit, said, is []float64) float64) metric {
+	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
+		counts := make([]float64, 3*l.Classes+1)
+		hit, said, is := counts[:l.Classes], counts[l.Classes:2*l.Classes], counts[2*l.Classes:3*l.Classes]
+		counts[3*l.Classes] = float64(len(vertices))
+		for _, v := range vertices {
+			row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
+			top := argmax(row)
+			for c := range row {
+				var predicted, actual bool
+				if l.MultiLabel() {
+					predicted, actual = row[c] > 0, l.Multi[int(v)*l.Classes+c] == 1
+				} else {
+					predicted, actual = c == top, l.Class[v] == int64(c)
+				}
+				if predicted {
+					said[c]++
+				}
+				if actual {
+					is[c]++
+				}
+				if predicted && actual {
+					hit[c]++
+				}
 			}
 		}
-	}
-	if err := sum(c, counts); err != nil {
-		return 0, err
-	}
-	if counts[3*l.Classes] == 0 {
-		return math.NaN(), nil
-	}
-	score := func(hit, said, is float64) float64 {
-		if said+is == 0 {
-			return 0
+		if err := sum(c, counts); err != nil {
+			return 0, err
 		}
-		return 2 * hit / (said + is)
-	}
-	if macro {
-		mean := 0.0
-		for c := range hit {
-			mean += score(hit[c], said[c], is[c]) / float64(l.Classes)
+		if counts[3*l.Classes] == 0 {
+			return math.NaN(), nil
 		}
-		return mean, nil
+		return average(hit, said, is), nil
 	}
+}
+
+// f1Of is the F1 of vertices of which hit are rightly predicted, said are predicted, and is are positive.
+func f1Of(hit, said, is float64) float64 {
+	if said+is == 0 {
+		return 0
+	}
+	return 2 * hit / (said + is)
+}
+
+// macro is the mean of the classes' F1; a class without positives and predictions counts 0.
+func macro(hit, said, is []float64) (mean float64) {
+	for c := range hit {
+		mean += f1Of(hit[c], said[c], is[c]) / float64(len(hit))
+	}
+	return mean
+}
+
+// micro is the F1 of all classes together.
+func micro(hit, said, is []float64) float64 {
 	total := func(x []float64) (s float64) {
 		for _, v := range x {
 			s += v
 		}
 		return s
 	}
-	return score(total(hit), total(said), total(is)), nil
+	return f1Of(total(hit), total(said), total(is))
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"weft/gnn"
+	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
 	"weft/parallel/mesh"
@@ -105,6 +106,51 @@ func (o *Options) Unused() []string {
 		}
 	}
 	return names
+}
+
+// CheckGraph refuses what cannot be trained on with these options, before any work.
+func (o *Options) CheckGraph(g *graph.Graph) error {
+	whole := partition.WholeOf(g)
+	if err := checkWhole(&whole, whole.Classes); err != nil {
+		return err
+	}
+	if err := o.checkSplit(&whole); err != nil {
+		return err
+	}
+	grid, err := o.Mesh()
+	if err != nil {
+		return err
+	}
+	if grid.Partitions > whole.Vertices {
+		return refusal.Errorf("%s %s: the graph has only %d vertices to divide",
+			refusal.Setting("parallel"), o.Parallel, whole.Vertices)
+	}
+	_, err = chooseMetric(o.Metric, &whole, &g.Labels)
+	return err
+}
+
+// checkSplit refuses a split that is not there, or has nothing to train on.
+func (o *Options) checkSplit(whole *partition.Whole) error {
+	switch splits := whole.Splits; {
+	case len(splits) == 0:
+		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; import it with %s",
+			refusal.Setting("split"))
+	case o.Split >= len(splits):
+		return refusal.Errorf("%s %d: the number of splits that the graph has is %d, and they count from 0",
+			refusal.Setting("split"), o.Split, len(splits))
+	case splits[o.Split].Train == 0:
+		return refusal.Errorf("%s %d has no training vertices", refusal.Setting("split"), o.Split)
+	}
+	return nil
+}
+
+// model is the named model.
+func (o *Options) model() gnn.Spec {
+	return gnn.Spec{
+		Model: o.Model, Layers: o.Layers, Hidden: o.Hidden, Heads: o.Heads, OutputHeads: o.OutputHeads, Norm: o.Norm,
+		Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout, InputDropout: o.InputDropout,
+		TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
+	}
 }
 
 // axis is the number of workers along the axis of a mesh that has that name in Parallel, nil for another

@@ -10,11 +10,13 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
 	"weft/tensor"
+	"weft/train/engine"
 )
 
 // Plan is what a run would take.
@@ -50,10 +52,42 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 			*list = all
 		}
 	}
-	if grid.Workers() > 1 && err == nil {
+	if err != nil {
+		return p, err
+	}
+	if grid.Workers() > 1 {
 		p.Lines = append(p.Lines, haloLine(p.HaloBytes))
 	}
-	return p, err
+	j.planned = &p
+	return p, nil
+}
+
+// checkLimit refuses a run that would pass the memory limit of any process, as its plan says.
+func (j *Job) checkLimit(ctx context.Context) error {
+	ranks := launch.Ranks{Comm: j.peers()}
+	limit, err := ranks.Largest(int64(j.Options.MemoryLimit))
+	if limit == 0 || err != nil {
+		return err
+	}
+	if j.planned == nil {
+		_, err := j.Plan(ctx)
+		if err := ranks.Together(err); err != nil {
+			return err
+		}
+	}
+	return ranks.Together(j.planned.CheckLimit(j.Options.MemoryLimit))
+}
+
+// CheckLimit refuses a plan of which a worker needs more than the limit; 0: none.
+func (p *Plan) CheckLimit(limit Bytes) error {
+	for worker, tensors := range p.PeakTensorBytes {
+		graph := p.GraphBytes[worker]
+		if limit > 0 && tensors+graph > int64(limit) {
+			return refusal.Errorf("%s %s: worker %d would need %s (tensors %s, graph %s); raise the limit or take a smaller model",
+				refusal.Setting("memory-limit"), limit, worker, Bytes(tensors+graph).Rounded(), Bytes(tensors).Rounded(), Bytes(graph).Rounded())
+		}
+	}
+	return nil
 }
 
 // planOwn plans for the workers of this process.
@@ -104,17 +138,14 @@ func (j *Job) plan(rank int, share *partition.Share) (p Plan, err error) {
 	c := comm.New(comm.Plan(rank, grid.Workers()), 0)
 	team := kernel.NewPlan(mem)
 	team.Uncut = j.uncut
-	w, err := newWorker(team, c, share, j, share.Whole.Classes, true)
+	w, err := newWorker(j, c, share.Whole.Classes, engine.Config{Team: team, Share: share, Training: true})
 	if err != nil {
-		return p, err
-	}
-	if err := w.prepareTraining(); err != nil {
 		return p, err
 	}
 	sent := int64(0)
 	for epoch := range 2 {
 		before := w.traffic()
-		if _, _, err := w.trainEpoch(1+epoch, false); err != nil {
+		if _, _, err := w.trainEpoch(context.Background(), 1+epoch); err != nil {
 			return p, err
 		}
 		if epoch == 0 {
@@ -154,7 +185,8 @@ func (j *Job) plan(rank int, share *partition.Share) (p Plan, err error) {
 			p.Warnings = append(p.Warnings, warning)
 		}
 	}
-	if share.Edges.Relations[0].In.Weights != nil && !j.usesEdgeWeights() {
+	weighted := func(r partition.Relation) bool { return r.In.Weights != nil }
+	if slices.ContainsFunc(share.Edges.Relations, weighted) && !j.usesEdgeWeights() {
 		p.Warnings = append(p.Warnings, "the graph has edge weights, which "+o.Model+" does not use")
 	}
 	labels := &share.Values.Labels
@@ -164,8 +196,8 @@ func (j *Job) plan(rank int, share *partition.Share) (p Plan, err error) {
 	return p, nil
 }
 
-// workOf says how much work a forward pass is, and how it is divided among the blocks; nothing where their costs
-// are not known, as of a model of the caller's own. Features count as dense.
+// workOf says how much work a forward pass is, and how it is divided among the blocks; nothing where their
+// costs are not known, as of a model of the caller's own. Features count as dense.
 func workOf(blocks []gnn.BlockSpec, whole *partition.Whole) []string {
 	sum := 0.0
 	for _, b := range blocks {

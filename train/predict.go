@@ -8,6 +8,7 @@ import (
 	"weft/nn"
 	"weft/partition"
 	"weft/tensor"
+	"weft/train/engine"
 )
 
 // Prediction is what Predict computes, in the graph's vertex order.
@@ -21,14 +22,23 @@ type Prediction struct {
 	Vertices         int
 }
 
+// Outputs are what a prediction computes.
+type Outputs int
+
+// What a prediction computes.
+const (
+	Logits         Outputs = iota // of the last layer
+	WithEmbeddings                // the input of the last layer, too: with one layer the features
+)
+
 // Predict computes the logits of every vertex of the job's graph with the given weights. The settings of the
 // training are ignored, and the graph needs no labels: the last layer's weights say how many classes a named
-// model has. With embeddings set it also computes the input of the last layer. A ctx that is cancelled on any
+// model has. A ctx that is cancelled on any
 // worker ends it with context.Canceled on all, and so do results that are not finite, with an error of their
 // own. An error that wraps a Common leaves Comm whole, any other has ended it.
-func (j *Job) Predict(ctx context.Context, weights nn.State, embeddings bool) (p *Prediction, err error) {
+func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *Prediction, err error) {
 	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
-		mine, err := j.predict(ctx, team, c, share, weights, embeddings)
+		mine, err := j.predict(ctx, team, c, share, weights, asked)
 		if j.speaks(c) {
 			p = mine
 		}
@@ -40,24 +50,24 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, embeddings bool) (p
 	return p, nil
 }
 
-func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share, weights nn.State, embeddings bool,
+func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share, weights nn.State, asked Outputs,
 ) (*Prediction, error) {
 	p := &Prediction{Classes: share.Whole.Classes, Vertices: share.Whole.Vertices}
 	if _, n := j.Options.model().Widths(weights); n > 0 && j.Model == nil {
 		p.Classes = n
 	}
-	w, err := newWorker(team, c, share, j, p.Classes, false)
+	w, err := newWorker(j, c, p.Classes, engine.Config{Team: team, Share: share})
 	if err != nil {
 		return nil, err
 	}
 	if err := w.params.Load(weights); err != nil {
 		return nil, err
 	}
-	goOn := func(part *tensor.Matrix) error { return w.goOn(ctx, part) }
-	if embeddings {
-		if err := w.eachEmbedding(goOn, orKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
+	check := func(part *tensor.Matrix) error { return w.checkPart(ctx, part) }
+	if asked == WithEmbeddings {
+		if err := w.results(1, check, orKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
 			return nil, err
 		}
 	}
-	return p, w.eachLogits(goOn, orKeep(j.OnLogits, &p.Logits, nil))
+	return p, w.results(0, check, orKeep(j.OnLogits, &p.Logits, nil))
 }

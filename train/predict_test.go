@@ -21,7 +21,7 @@ func TestPredictWithoutLabels(t *testing.T) {
 			r := run(t, g, o)
 			bare := *g
 			bare.Labels, bare.Splits = graph.Labels{}, nil
-			p, err := (&Job{Graph: &bare, Options: o}).Predict(context.Background(), r.Weights, true)
+			p, err := (&Job{Graph: &bare, Options: o}).Predict(context.Background(), r.Weights, WithEmbeddings)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -44,7 +44,7 @@ func TestPredictOverflows(t *testing.T) {
 	}
 	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 2, nil)} {
 		j.OnLogits = func(Rows) error { t.Error("logits are passed on"); return nil }
-		_, err := j.Predict(context.Background(), weights, false)
+		_, err := j.Predict(context.Background(), weights, Logits)
 		var common *Common
 		if !errors.As(err, &common) || !strings.HasPrefix(err.Error(), "the weights give values that are not finite") {
 			t.Errorf("got %v", err)

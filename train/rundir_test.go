@@ -124,7 +124,7 @@ func TestRecord(t *testing.T) {
 	if diff := cmp.Diff(result.Weights, weights); err != nil || diff != "" {
 		t.Errorf("%v: %s", err, diff)
 	}
-	if p, err := job.Predict(t.Context(), weights, false); err != nil || len(p.Logits) != p.Vertices*p.Classes {
+	if p, err := job.Predict(t.Context(), weights, Logits); err != nil || len(p.Logits) != p.Vertices*p.Classes {
 		t.Errorf("%v: the job's predictions do not go to the job: %+v", err, p)
 	}
 }

@@ -135,6 +135,14 @@ func weighted() []string {
 	})
 }
 
+// settingNames are the names of all settings.
+func settingNames() (names []string) {
+	for _, s := range settings {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
 // activations are the names of the activations, in the order of the kernels' own list.
 func activations() []string {
 	return slices.SortedFunc(maps.Keys(gnn.Activations), func(a, b string) int {

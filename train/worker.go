@@ -1,8 +1,6 @@
 package train
 
 import (
-	"math"
-
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
@@ -12,7 +10,6 @@ import (
 	"weft/nn"
 	"weft/optim"
 	"weft/parallel/mesh"
-	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -21,7 +18,6 @@ import (
 // worker is one worker's share of a run: its engine, and what it learns from.
 type worker struct {
 	team      *kernel.Team
-	comm      *comm.Comm // all workers
 	mesh      mesh.Mesh
 	groups    mesh.Groups
 	share     *partition.Share
@@ -43,42 +39,36 @@ type vertexSet struct {
 	total int            // how many vertices all workers' lists have
 }
 
-// newWorker makes the engine of one of the workers that c connects, who call it together.
-func newWorker(team *kernel.Team, c *comm.Comm, share *partition.Share, j *Job, classes int, training bool) (*worker, error) {
-	o := &j.Options
-	if err := checkWhole(&share.Whole, classes); err != nil {
+// newWorker makes one of the workers that c connects, who call it together, for a model of so many classes:
+// its engine, of e with what follows from the job, and for training what else that needs.
+func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, err error) {
+	o, whole := &j.Options, &e.Share.Whole
+	if err := checkWhole(whole, classes); err != nil {
 		return nil, err
 	}
-	grid, err := j.mesh()
-	if err != nil {
+	if e.Mesh, err = j.mesh(); err != nil {
 		return nil, err
 	}
-	w := &worker{team: team, comm: c, mesh: grid, groups: grid.Join(c), share: share, o: o}
-	blocks, err := j.blocks(share.Whole.FeatureColumns, classes)
-	if err != nil {
+	if e.Blocks, err = j.blocks(whole.FeatureColumns, classes); err != nil {
 		return nil, err
 	}
-	w.engine, err = j.engine(engine.Config{
-		Team: team, Mesh: grid, Groups: w.groups, Share: share, Blocks: blocks, Loss: w.loss, Seed: o.Seed,
-		NormalizeRows: o.NormalizeFeatures == "row", VaryingInput: o.InputDropout > 0, Training: training,
-	})
-	if err != nil {
+	e.Groups = e.Mesh.Join(c)
+	w = &worker{team: e.Team, mesh: e.Mesh, groups: e.Groups, share: e.Share, o: o}
+	e.Loss, e.Seed = w.loss, o.Seed
+	e.NormalizeRows, e.VaryingInput = o.NormalizeFeatures == "row", o.InputDropout > 0
+	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo
+	newEngine := engine.New
+	if j.Engine != nil {
+		newEngine = j.Engine
+	}
+	if w.engine, err = newEngine(e); err != nil {
 		return nil, err
 	}
 	w.params = w.engine.Params()
-	return w, w.allowOthers()
-}
-
-// engine is the job's own, or that of its mesh.
-func (j *Job) engine(c engine.Config) (engine.Engine, error) {
-	if j.Engine != nil {
-		return j.Engine(c)
+	if err := w.allowOthers(); err != nil || !e.Training {
+		return w, err
 	}
-	g, err := sar.New(c.Team, c.Groups.Halo, c.Share, sar.Options{Prefetch: j.Options.Prefetch, KeepHalo: j.Options.KeepHalo})
-	if err != nil {
-		return nil, err
-	}
-	return engine.NewWhole(c, g), nil
+	return w, w.prepareTraining()
 }
 
 // blocks are those of the job's model.
@@ -102,51 +92,6 @@ func checkWhole(whole *partition.Whole, classes int) error {
 			refusal.Setting("labels"))
 	}
 	return nil
-}
-
-// CheckGraph refuses what cannot be trained on with these options, before any work.
-func (o *Options) CheckGraph(g *graph.Graph) error {
-	whole := partition.WholeOf(g)
-	if err := checkWhole(&whole, whole.Classes); err != nil {
-		return err
-	}
-	if err := o.checkSplit(&whole); err != nil {
-		return err
-	}
-	grid, err := o.Mesh()
-	if err != nil {
-		return err
-	}
-	if grid.Partitions > whole.Vertices {
-		return refusal.Errorf("%s %s: the graph has only %d vertices to divide",
-			refusal.Setting("parallel"), o.Parallel, whole.Vertices)
-	}
-	_, err = chooseMetric(o.Metric, &whole, &g.Labels)
-	return err
-}
-
-// checkSplit refuses a split that is not there, or has nothing to train on.
-func (o *Options) checkSplit(whole *partition.Whole) error {
-	switch splits := whole.Splits; {
-	case len(splits) == 0:
-		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; import it with %s",
-			refusal.Setting("split"))
-	case o.Split >= len(splits):
-		return refusal.Errorf("%s %d: the number of splits that the graph has is %d, and they count from 0",
-			refusal.Setting("split"), o.Split, len(splits))
-	case splits[o.Split].Train == 0:
-		return refusal.Errorf("%s %d has no training vertices", refusal.Setting("split"), o.Split)
-	}
-	return nil
-}
-
-// model is the named model.
-func (o *Options) model() gnn.Spec {
-	return gnn.Spec{
-		Model: o.Model, Layers: o.Layers, Hidden: o.Hidden, Heads: o.Heads, OutputHeads: o.OutputHeads, Norm: o.Norm,
-		Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout, InputDropout: o.InputDropout,
-		TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
-	}
 }
 
 // prepareTraining adds what training needs besides the engine: labels, splits, the metric and the optimizer's
@@ -203,74 +148,5 @@ func (w *worker) vertexSet(ids []int64, total int) vertexSet {
 
 // loss is this worker's part of the training loss, and its gradient.
 func (w *worker) loss(logits *autograd.Var) (float64, *tensor.Matrix) {
-	return nn.Loss(logits, w.targets, w.train.rows, w.train.total, true)
-}
-
-// scores are the metric on each part of the split, and the validation loss: NaN where there are no such
-// vertices, and where something is not finite, which fault then names.
-type scores struct {
-	train, val, test, valLoss float64
-	fault                     string
-}
-
-// evaluate measures the model as it is, without dropout. All workers come to the same scores.
-func (w *worker) evaluate() (s scores, err error) {
-	logits := w.engine.Infer(0)
-	defer logits.Drop()
-	loss, _ := nn.Loss(logits, w.targets, w.val.rows, w.val.total, false)
-	if w.team.Planning() {
-		return s, nil
-	}
-	sums := []float64{loss, 0, 0} // and how many workers have weights, and logits, that are not finite
-	if !w.params.Finite() {
-		sums[1] = 1
-	}
-	if !tensor.Finite(logits.Value().Floats()) {
-		sums[2] = 1
-	}
-	if err := sum(w.comm, sums); err != nil {
-		return s, err
-	}
-	nan := math.NaN()
-	switch {
-	case sums[1] > 0:
-		return scores{nan, nan, nan, nan, "the weights are not finite"}, nil
-	case sums[2] > 0:
-		return scores{nan, nan, nan, nan, "the logits are not finite"}, nil
-	}
-	s.valLoss = sums[0]
-	if w.val.total == 0 {
-		s.valLoss = nan
-	}
-	for _, part := range []struct {
-		to  *float64
-		set vertexSet
-	}{{&s.train, w.train}, {&s.val, w.val}, {&s.test, w.test}} {
-		if *part.to, err = metrics[w.metric](logits.Value().Floats(), &w.labels, part.set.ids, w.comm); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
-}
-
-// eachLogits passes on the logits of all vertices, in the graph's order, unless goOn, which is given this
-// worker's, fails.
-func (w *worker) eachLogits(goOn func(*tensor.Matrix) error, use func(Rows) error) error {
-	return w.eachRow(w.engine.Infer(0), goOn, use)
-}
-
-// eachEmbedding is eachLogits for the input of the last block. A model of one layer has its features there.
-func (w *worker) eachEmbedding(goOn func(*tensor.Matrix) error, use func(Rows) error) error {
-	return w.eachRow(w.engine.Infer(1), goOn, use)
-}
-
-// eachRow passes on the rows of a result, which it drops.
-func (w *worker) eachRow(v *autograd.Var, goOn func(*tensor.Matrix) error, use func(Rows) error) error {
-	defer v.Drop()
-	d := autograd.Dense(v)
-	defer d.Drop()
-	if err := goOn(d.Value()); err != nil {
-		return err
-	}
-	return w.inOrder(d.Value(), use)
+	return nn.LossGradient(logits, w.targets, w.train.rows, w.train.total)
 }

@@ -213,11 +213,11 @@ func TestPredictOnWorkers(t *testing.T) {
 	g := tangled(t)
 	o := networks()["gat"]
 	run := mustRun(t, &Job{Graph: g, Options: o})
-	want, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), run.Weights, true)
+	want, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), run.Weights, WithEmbeddings)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := divided(t, g, o, 5, nil).Predict(context.Background(), run.Weights, true)
+	got, err := divided(t, g, o, 5, nil).Predict(context.Background(), run.Weights, WithEmbeddings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestOneProcess(t *testing.T) {
 		o.Parallel = mesh
 		c := comm.New(comm.InProcess(1)[0], 0)
 		got := mustRun(t, &Job{Graph: g, Options: o, Comm: c})
-		p, err := (&Job{Graph: g, Options: o, Comm: c}).Predict(context.Background(), got.Weights, true)
+		p, err := (&Job{Graph: g, Options: o, Comm: c}).Predict(context.Background(), got.Weights, WithEmbeddings)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -189,11 +189,13 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	})
 	defer stop()
 	started := time.Now()
+	outputs := train.Logits
 	if p.embeddings != "" {
+		outputs = train.WithEmbeddings
 		job.OnEmbeddings = func(rows train.Rows) error { return train.WriteRows(p.embeddings, rows) }
 	}
 	job.OnLogits = func(rows train.Rows) error { return train.WriteRows(p.out, rows) }
-	result, err := job.Predict(ctx, weights, p.embeddings != "")
+	result, err := job.Predict(ctx, weights, outputs)
 	err = advised(err)
 	switch {
 	case errors.Is(err, context.Canceled):

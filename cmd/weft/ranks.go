@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -45,34 +44,29 @@ func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 		cmd.SetOut(io.Discard)
 		cmd.SetErr(&onlyErrors{cmd.ErrOrStderr()})
 	}
-	timeout := train.Defaults().CommTimeout
+	s := launch.Start{Rank: mpi.Rank(), Timeout: train.Defaults().CommTimeout, Found: err}
 	if err == nil {
-		timeout = o.CommTimeout
-		err = checkMesh(o, mpi.Ranks())
+		s.Timeout = o.CommTimeout
+		s.Program = launch.Program{Version: version, SIMD: kernel.SIMD()}
+		s.Program.Settings, s.Found = sharedSettings(*o)
+		s.Found = cmp.Or(checkMesh(o, mpi.Ranks()), s.Found)
 	}
 	// A launcher whose rank ends while MPI starts may never end itself, so that a signal waits for the start.
 	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
 		fmt.Fprintf(os.Stderr, "weft: rank %d: signal %q during the start of MPI\n", mpi.Rank(), s)
 	}, nil)
-	t, failed := mpi.Start(timeout)
-	if failed != nil {
-		stop()
-		said := cmp.Or(err, failed)
-		if refusal.Is(failed) { // on every rank
-			said = launch.ToldByFirst(mpi.Rank(), said)
+	defer stop()
+	s.Connect = func() (comm.Transport, error) { return mpi.Start(s.Timeout) }
+	s.Connected = func(r launch.Ranks) error {
+		explainSignals(r.Interrupted)
+		defer stop() // from then on a signal ends what this rank waits for
+		if ctx.Err() != nil {
+			return launch.ErrInterrupted
 		}
-		return ranks{}, said
+		return nil
 	}
-	r := ranks{launch.Ranks{Comm: comm.New(t, timeout)}}
-	explainSignals(r.Interrupted)
-	if err == nil && ctx.Err() != nil {
-		err = launch.ErrInterrupted
-	}
-	stop()
-	if err := r.Together(err); err != nil {
-		return r, err
-	}
-	return r, r.agreeOnProgram(o)
+	r, err := s.Join()
+	return ranks{r}, err
 }
 
 // joinsRanks is the annotation of a command whose processes work together where a launcher started them.
@@ -124,30 +118,6 @@ type onlyErrors struct{ errors io.Writer }
 
 func (*onlyErrors) Write(p []byte) (int, error) { return len(p), nil }
 
-// agreeOnProgram refuses ranks that would not compute the same.
-func (r ranks) agreeOnProgram(o *train.Options) error {
-	err := r.Agree(version, func(rank int, theirs, first string) error {
-		return refusal.Errorf("rank %d is weft %s and rank 0 weft %s: start the same program on all machines", rank, theirs, first)
-	})
-	if err != nil {
-		return err
-	}
-	err = r.Agree(kernel.SIMD(), func(rank int, theirs, first string) error {
-		return refusal.Errorf("rank %d computes with %s and rank 0 with %s, which round differently: set WEFT_SIMD to the one that all machines have, for all ranks",
-			rank, theirs, first)
-	})
-	if err != nil {
-		return err
-	}
-	settings, err := sharedSettings(*o)
-	if err := r.Together(err); err != nil {
-		return err
-	}
-	return r.Agree(settings, func(rank int, _, _ string) error {
-		return refusal.Errorf("rank %d has other settings than rank 0: give all ranks the same flags and the same --config file", rank)
-	})
-}
-
 // sharedSettings are the settings that have to be the same on all ranks.
 func sharedSettings(o train.Options) (string, error) {
 	o.Threads, o.MemoryLimit = 0, 0
@@ -172,16 +142,4 @@ func (r ranks) sayWaiting(ctx context.Context, s os.Signal, until string) {
 			fmt.Fprintln(os.Stderr, oneLine(fmt.Errorf("%w%s", err, until)))
 		}
 	}()
-}
-
-// largest is the largest of the ranks' numbers.
-func (r ranks) largest(n int64) (int64, error) {
-	if r.Comm == nil {
-		return n, nil
-	}
-	all, err := comm.Gather(r.Comm, comm.Setup, n)
-	if err != nil {
-		return 0, err
-	}
-	return slices.Max(all), nil
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"weft/train"
 )
 
 // table prints rows with aligned columns. Its cells may hold any text.
@@ -60,19 +62,7 @@ func counted[T int | int64](n T, one, many string) string {
 }
 
 // megabytes writes an amount of memory in the unit that suits it, in powers of 1000.
-func megabytes(bytes int64) string {
-	x, unit := float64(bytes), "B"
-	for _, next := range []string{"kB", "MB", "GB", "TB"} {
-		if x < 1000 {
-			break
-		}
-		x, unit = x/1000, next
-	}
-	if x < 10 && unit != "B" {
-		return fmt.Sprintf("%.1f %s", x, unit)
-	}
-	return fmt.Sprintf("%.0f %s", x, unit)
-}
+func megabytes(bytes int64) string { return train.Bytes(bytes).Rounded() }
 
 // duration writes a time with two or three digits that matter.
 func duration(d time.Duration) string {

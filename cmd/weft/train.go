@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -83,7 +84,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 			return err
 		}
 	}
-	err = r.Together(checkMemory(plan, options.MemoryLimit, machineMemory(), job.LocalWorkers))
+	err = r.Together(cmp.Or(plan.CheckLimit(options.MemoryLimit), checkMachine(&plan, &options, job.LocalWorkers)))
 	if err != nil || t.explain {
 		return err
 	}
@@ -123,13 +124,20 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	if err := r.Together(err); err != nil {
 		return err
 	}
-	resident, err := r.largest(peakResident())
+	resident, err := r.Largest(peakResident())
 	if err != nil {
 		return err
 	}
-	if err := r.OnFirst(func() error {
-		return t.finish(cmd, job, dir, store, started, result, resident, show)
-	}); err != nil {
+	err = r.OnFirst(func() error {
+		t.out = dir.Path
+		run := train.NewRun(version, store, started, job, result)
+		run.Summary.PeakRSSBytes = resident
+		if err := dir.Finish(&run); err != nil {
+			return incomplete(dir, store, err)
+		}
+		return t.printRun(cmd.OutOrStdout(), show, &run)
+	})
+	if err != nil {
 		return err
 	}
 	if result.Diverged != nil {
@@ -154,23 +162,15 @@ func (t *trainCommand) failed(dataset, store string, dir *train.RunDir, err erro
 	return err
 }
 
-// finish writes the results and prints them.
-func (t *trainCommand) finish(cmd *cobra.Command, job *train.Job, dir *train.RunDir, store string, started time.Time, result *train.Result,
-	resident int64, show io.Writer,
-) error {
-	t.out = dir.Path
-	run := train.NewRun(version, store, started, job, result)
-	run.Summary.PeakRSSBytes = resident
-	if err := dir.Finish(&run); err != nil {
-		return incomplete(dir, store, err)
-	}
-	if t.json {
-		if err := printJSON(cmd.OutOrStdout(), run.Summary); err != nil {
-			return fmt.Errorf("%w; the results are in %s", err, dir.Path)
-		}
+// printRun prints the results of a run: for programs, or for the eye.
+func (t *trainCommand) printRun(out, show io.Writer, run *train.Run) error {
+	if !t.json {
+		printResults(show, run)
 		return nil
 	}
-	printResults(show, &run)
+	if err := printJSON(out, run.Summary); err != nil {
+		return fmt.Errorf("%w; the results are in %s", err, t.out)
+	}
 	return nil
 }
 
@@ -253,22 +253,17 @@ func abandoned(dir *train.RunDir, store string) error {
 	return incomplete(dir, store, launch.ErrInterrupted)
 }
 
-// checkMemory refuses a plan whose worker needs more than its limit (0: none), or of which the workers on
-// this machine (0: all) need more than it has (0: unknown).
-func checkMemory(p train.Plan, limit train.Bytes, machine int64, here int) error {
-	all := int64(0)
+// checkMachine refuses a plan without a memory limit, of which the workers on this machine (0: all) need more
+// than it has.
+func checkMachine(p *train.Plan, o *train.Options, here int) error {
+	machine, all := machineMemory(), int64(0)
 	for worker, tensors := range p.PeakTensorBytes {
-		graph := p.GraphBytes[worker]
-		if limit > 0 && tensors+graph > int64(limit) {
-			return refusal.Errorf("--memory-limit %s: worker %d would need %s (tensors %s, graph %s); raise the limit or take a smaller model",
-				limit, worker, megabytes(tensors+graph), megabytes(tensors), megabytes(graph))
-		}
-		all += tensors + graph
+		all += tensors + p.GraphBytes[worker]
 	}
 	if here > 0 {
 		all = all / int64(len(p.PeakTensorBytes)) * int64(here)
 	}
-	if limit == 0 && machine > 0 && all > machine {
+	if o.MemoryLimit == 0 && machine > 0 && all > machine {
 		return refusal.Errorf("the run would need %s, and this machine has %s of memory; take a smaller model, or try all the same with a --memory-limit",
 			megabytes(all), megabytes(machine))
 	}

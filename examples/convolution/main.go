@@ -47,7 +47,7 @@ func main() {
 		return []gnn.BlockSpec{contrast("first", features, 32, kernel.ReLU), contrast("last", 32, classes, kernel.Identity)}
 	}}
 	result := must(job.Run(context.Background()))
-	logits := must(job.Predict(context.Background(), result.Weights, false)).Logits
+	logits := must(job.Predict(context.Background(), result.Weights, train.Logits)).Logits
 	first := logits[:classes]
 	fmt.Printf("test accuracy %.2f; vertex 0 is of class %d\n", result.Test, slices.Index(first, slices.Max(first)))
 }

@@ -30,7 +30,7 @@ func main() {
 	weights, err := nn.ReadState(file)
 	check(err)
 	later := train.Job{Graph: g, Options: options}
-	p, err := later.Predict(ctx, weights, false)
+	p, err := later.Predict(ctx, weights, train.Logits)
 	check(err)
 	fmt.Printf("test accuracy %.2f at epoch %d; %d × %d logits\n", result.Test, result.BestEpoch, p.Vertices, p.Classes)
 }

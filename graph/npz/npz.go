@@ -1,12 +1,12 @@
-// Package npz reads the graphs that are published as NumPy archives, in three layouts:
+// Package npz reads the graphs that are published as NumPy archives, in four layouts:
 //
-//   - sparse adjacency (Shchur et al., "Pitfalls of Graph Neural Network Evaluation", 2018; the Amazon, Coauthor and citation
-//     graphs of PyTorch Geometric): adj_{data,indices,indptr,shape}, attr_{data,indices,indptr,shape} or a dense attr_matrix,
-//     and labels, all but the first four optional;
-//   - heterophilous graphs (Platonov et al., "A critical look at the evaluation of GNNs under heterophily", ICLR 2023):
-//     node_features, node_labels, edges [E,2] and {train,val,test}_masks, one row per split;
-//   - the fields of a Data object of PyTorch Geometric: edge_index [2,E] and, where there are, edge_weight, num_nodes, x, y and
-//     {train,val,test}_mask, of V values or V × splits;
+//   - sparse adjacency (Shchur et al., "Pitfalls of Graph Neural Network Evaluation", 2018; the Amazon,
+//     Coauthor and citation graphs of PyTorch Geometric): adj_{data,indices,indptr,shape},
+//     attr_{data,indices,indptr,shape} or a dense attr_matrix, and labels, all but the first four optional;
+//   - heterophilous graphs (Platonov et al., "A critical look at the evaluation of GNNs under heterophily",
+//     ICLR 2023): node_features, node_labels, edges [E,2] and {train,val,test}_masks, one row per split;
+//   - the fields of a Data object of PyTorch Geometric: edge_index [2,E] and, where there are, edge_weight,
+//     num_nodes, x, y and {train,val,test}_mask, of V values or V × splits;
 //   - a plain edge list: edges [E,2] and num_nodes, and the same beside them.
 //
 // Files are untrusted: nothing is allocated for a size that is only claimed, and arrays of Python objects are

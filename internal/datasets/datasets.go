@@ -27,7 +27,7 @@ const revision = "1"
 // cancelled meanwhile. Lines that say what takes long go to say.
 func Resolve(ctx context.Context, argument string, say func(line string)) (store string, err error) {
 	if argument == "" {
-		return "", refusal.Errorf("the name of the graph is empty: name a store or a dataset (weft datasets lists them)")
+		return "", refusal.Errorf("the name of the graph is empty: name a store or a dataset")
 	}
 	if _, err := os.Stat(filepath.Join(argument, "graph.json")); err == nil {
 		return argument, nil
@@ -46,8 +46,7 @@ func Resolve(ctx context.Context, argument string, say func(line string)) (store
 	if near := suggest.Nearest(argument, names); near != "" {
 		return "", refusal.Errorf("%s: neither a store nor a dataset; did you mean %s?", argument, near)
 	}
-	return "", refusal.Errorf("%s: neither a store (a folder that weft import or weft generate wrote) nor a dataset (weft datasets lists them)",
-		argument)
+	return "", refusal.Errorf("%s: neither a store, a folder with a graph.json, nor a dataset; the datasets are %s", argument, strings.Join(names, ", "))
 }
 
 // SourceFiles are the files that the dataset of that name is read from, as far as they are there; none for

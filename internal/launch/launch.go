@@ -7,6 +7,7 @@
 package launch
 
 import (
+	"slices"
 	"time"
 
 	"weft/comm"
@@ -29,7 +30,7 @@ func (r Ranks) First() bool { return r.Rank() == 0 }
 
 // Together ends a step that every rank makes by itself, with err. Where it failed on any, it fails on all
 // with the error of the lowest of these, as a Common. That rank has its error itself; the others have its
-// text and its kind: a refusal, ErrInterrupted, context.Canceled, or none of them.
+// text, its subject and its kind: a refusal, ErrInterrupted, context.Canceled, or none of them.
 func (r Ranks) Together(err error) error {
 	if r.Comm == nil {
 		return err
@@ -120,6 +121,18 @@ func (r Ranks) Agree(mine string, differs func(rank int, theirs, first string) e
 		}
 	}
 	return nil
+}
+
+// Largest is the largest of the ranks' numbers.
+func (r Ranks) Largest(n int64) (int64, error) {
+	if r.Comm == nil {
+		return n, nil
+	}
+	all, err := comm.Gather(r.Comm, comm.Setup, n)
+	if err != nil {
+		return 0, err
+	}
+	return slices.Max(all), nil
 }
 
 // texts are all ranks' texts.

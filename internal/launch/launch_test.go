@@ -47,6 +47,7 @@ func TestTogether(t *testing.T) {
 		"refused":     {[]error{refusal.Errorf("no: %w", own{}), nil, nil}, "no: a fault", refused},
 		"interrupted": {[]error{nil, fmt.Errorf("%w; nothing is kept", ErrInterrupted), nil}, "interrupted; nothing is kept", interrupted},
 		"cancelled":   {[]error{nil, nil, fmt.Errorf("a read: %w", context.Canceled)}, "a read: context canceled", cancelled},
+		"subject":     {[]error{nil, refusal.Graph.Errorf("no labels"), nil}, "rank 1: no labels", refused},
 		"lines":       {[]error{errors.New("one\ntwo"), nil, nil}, "one\ntwo", failed},
 	} {
 		for rank, err := range each(3, func(r Ranks) error {
@@ -64,6 +65,9 @@ func TestTogether(t *testing.T) {
 			}
 			if err == nil || err.Error() != c.want || kindOf(err) != c.kind || !isCommon(err) {
 				t.Errorf("%s: rank %d: %v, of kind %d", name, rank, err, kindOf(err))
+			}
+			if about := refusal.SubjectOf(err); (about == refusal.Graph) != (name == "subject") {
+				t.Errorf("%s: rank %d: the error is about %q", name, rank, about)
 			}
 			if mine := c.errs[rank]; mine != nil && strings.HasSuffix(c.want, mine.Error()) && !errors.Is(err, mine) {
 				t.Errorf("%s: rank %d lost its own error: %v", name, rank, err)
@@ -157,6 +161,69 @@ func TestAgree(t *testing.T) {
 	}
 	if err := (Ranks{}).Agree("avx2", nil); err != nil {
 		t.Errorf("alone: %v", err)
+	}
+}
+
+// TestLargest: all ranks know the largest number.
+func TestLargest(t *testing.T) {
+	each(3, func(r Ranks) error {
+		if n, err := r.Largest(int64([]int{4, 9, 2}[r.Rank()])); n != 9 || err != nil {
+			t.Errorf("rank %d: %d, %v", r.Rank(), n, err)
+		}
+		return nil
+	})
+	if n, err := (Ranks{}).Largest(3); n != 3 || err != nil {
+		t.Errorf("alone: %d, %v", n, err)
+	}
+}
+
+// TestJoin: ranks begin together, or end with one error, of what one of them has found, or of another
+// program.
+func TestJoin(t *testing.T) {
+	ours := Program{"1.0", "avx2", "epochs: 3"}
+	for name, c := range map[string]struct {
+		change func(*Start) // of rank 1
+		want   string
+	}{
+		"alike":     {func(*Start) {}, ""},
+		"found":     {func(s *Start) { s.Found = refusal.Errorf("no such model") }, "rank 1: no such model"},
+		"signal":    {func(s *Start) { s.Connected = func(Ranks) error { return ErrInterrupted } }, "interrupted"},
+		"both":      {func(s *Start) { s.Found, s.Connected = own{}, func(Ranks) error { return ErrInterrupted } }, "rank 1: a fault"},
+		"version":   {func(s *Start) { s.Program.Version = "1.1" }, "rank 1 is weft 1.1 and rank 0 weft 1.0: start the same program on all machines"},
+		"simd":      {func(s *Start) { s.Program.SIMD = "sse" }, "rank 1 computes with sse and rank 0 with avx2, which round differently: "},
+		"settings":  {func(s *Start) { s.Program.Settings = "epochs: 4" }, "rank 1 has other settings than rank 0: "},
+		"different": {func(s *Start) { s.Program = Program{"2.0", "sse", ""} }, "rank 1 is weft 2.0 "},
+	} {
+		ends := comm.InProcess(2)
+		var all sync.WaitGroup
+		for rank, end := range ends {
+			all.Go(func() {
+				s := Start{
+					Rank: rank, Connect: func() (comm.Transport, error) { return end, nil }, Timeout: time.Minute, Program: ours,
+					Connected: func(Ranks) error { return nil },
+				}
+				if rank == 1 {
+					c.change(&s)
+				}
+				r, err := s.Join()
+				if r.Rank() != rank || (err == nil) != (c.want == "") || err != nil && !(strings.HasPrefix(err.Error(), c.want) && isCommon(err)) {
+					t.Errorf("%s: rank %d: %v, want %q", name, r.Rank(), err, c.want)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+// TestNoConnection: what every rank finds rank 0 says, and what one finds it says itself.
+func TestNoConnection(t *testing.T) {
+	for _, fault := range []error{refusal.Errorf("no MPI"), own{}} {
+		for rank := range 2 {
+			s := Start{Rank: rank, Connect: func() (comm.Transport, error) { return nil, fault }}
+			if r, err := s.Join(); r.Comm != nil || !errors.Is(err, fault) || Told(err) != (refusal.Is(fault) && rank == 1) {
+				t.Errorf("rank %d: %v, told %v", rank, err, Told(err))
+			}
+		}
 	}
 }
 

@@ -112,9 +112,6 @@ func short(h Header, need, have int64) error {
 // rounded to the nearest float32, infinite where they exceed its range.
 func (a *Array) Float32s() ([]float32, error) { return convert[float32](a, "f4", "a float") }
 
-// Float64s returns the elements of an array of booleans, integers or floats.
-func (a *Array) Float64s() ([]float64, error) { return convert[float64](a, "f8", "a float") }
-
 // Int64s returns the elements of an array of booleans or integers. An unsigned value above the range is
 // refused.
 func (a *Array) Int64s() ([]int64, error) {
@@ -201,7 +198,7 @@ type number interface {
 }
 
 // convert returns a's elements as D, which is NumPy's type same; wanted names D's kind in errors.
-func convert[D int32 | int64 | float32 | float64](a *Array, same, wanted string) ([]D, error) {
+func convert[D int32 | int64 | float32](a *Array, same, wanted string) ([]D, error) {
 	d, data, err := a.plain()
 	if err != nil {
 		return nil, err

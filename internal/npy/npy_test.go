@@ -158,14 +158,13 @@ func TestConversions(t *testing.T) {
 			t.Errorf("%s as int64: %v, %v, want %v", a.Descr, got, err, c.want)
 		}
 		narrow, err := a.Int32s()
-		wide, err2 := a.Float64s()
-		single, err3 := a.Float32s()
-		if err != nil || err2 != nil || err3 != nil {
-			t.Fatal(a.Descr, err, err2, err3)
+		single, err2 := a.Float32s()
+		if err != nil || err2 != nil {
+			t.Fatal(a.Descr, err, err2)
 		}
 		for k, x := range c.want {
-			if int64(narrow[k]) != x || int64(wide[k]) != x || single[k] != float32(x) {
-				t.Errorf("%s: int32 %v, float64 %v, float32 %v, want %v", a.Descr, narrow, wide, single, c.want)
+			if int64(narrow[k]) != x || single[k] != float32(x) {
+				t.Errorf("%s: int32 %v, float32 %v, want %v", a.Descr, narrow, single, c.want)
 			}
 		}
 	}
@@ -458,7 +457,7 @@ func TestBlocks(t *testing.T) {
 	var rowOrder bytes.Buffer
 	w, err := NewWriter(&rowOrder, "<f8", rows, columns)
 	if err == nil {
-		err = w.WriteFloat64s(values)
+		err = put(w, "<f8", values)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -511,9 +510,8 @@ func TestWithoutMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, convert := range map[string]func() error{
-		"int64":   func() error { _, err := small.Int64s(); return err },
-		"float64": func() error { _, err := small.Float64s(); return err },
-		"bool":    func() error { _, err := small.Bools(); return err },
+		"int64": func() error { _, err := small.Int64s(); return err },
+		"bool":  func() error { _, err := small.Bools(); return err },
 	} {
 		if err := convert(); !refusal.Is(err) {
 			t.Errorf("%s: error %v, want a refusal", name, err)

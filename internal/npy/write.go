@@ -40,9 +40,6 @@ func NewWriter(w io.Writer, descr string, shape ...int) (*Writer, error) {
 // WriteFloat32s appends elements to an array of "<f4".
 func (w *Writer) WriteFloat32s(v []float32) error { return put(w, "<f4", v) }
 
-// WriteFloat64s appends elements to an array of "<f8".
-func (w *Writer) WriteFloat64s(v []float64) error { return put(w, "<f8", v) }
-
 // WriteInt32s appends elements to an array of "<i4".
 func (w *Writer) WriteInt32s(v []int32) error { return put(w, "<i4", v) }
 

@@ -36,7 +36,7 @@ func (r *Receiver) Expect(peer, n int) {
 func (r *Receiver) ask(i int) {
 	m := &r.expected[i]
 	m.rows = r.Rooms[i%len(r.Rooms)].RowRange(0, m.n)
-	m.pending = r.Comm.Receive(r.Kind, comm.Bytes(m.rows.Floats()), m.peer)
+	m.pending = r.Comm.Receive(r.Kind, m.rows.Bytes(), m.peer)
 }
 
 // Next waits for the next message. Its rows are there until Free.
@@ -75,7 +75,7 @@ func (s *Sender) Room(n int) (rows *tensor.Matrix, err error) {
 
 // Send starts to send the rows that Room returned last.
 func (s *Sender) Send(peer int) {
-	s.pending[s.turn] = s.Comm.Send(s.Kind, comm.Bytes(s.rows.Floats()), peer)
+	s.pending[s.turn] = s.Comm.Send(s.Kind, s.rows.Bytes(), peer)
 	s.turn = 1 - s.turn
 }
 

@@ -43,38 +43,60 @@ func Engines(t *testing.T, c Case) {
 		models = gnn.Names()
 	}
 	for _, model := range models {
+		kind, _ := gnn.KindOf(model)
 		for _, v := range variants {
-			if v.gnn && model == "mlp" {
+			if v.uses != "" && !kind.Uses(v.uses) {
 				continue
 			}
 			t.Run(model+" "+v.name, func(t *testing.T) {
-				g := Tangled(t, v.sparse)
+				g := Tangled(t)
+				if v.change != nil {
+					v.change(g)
+				}
 				o := train.Defaults()
 				o.Model, o.Layers, o.Hidden, o.Dropout, o.Epochs, o.Seed, o.Threads = model, 3, 10, .3, 4, 3, 1
 				o.Optimizer, o.LR, o.Heads = "sgd", .05, 2 // Adam makes single roundings grow
-				v.set(&o)
-				c.check(t, g, o)
+				if v.set != nil {
+					v.set(&o)
+				}
+				divided := o
+				if v.halo != nil && c.Engine == nil {
+					divided.Parallel = fmt.Sprintf("graph=%d", c.Mesh.Partitions)
+					v.halo(&divided)
+				}
+				c.check(t, g, o, divided)
 			})
 		}
 	}
 }
 
-// variants are settings that reach other code.
+// variants are graphs and settings that reach other code.
 var variants = []struct {
-	name        string
-	sparse, gnn bool
-	set         func(*train.Options)
+	name   string
+	uses   string             // a setting that a model must use
+	change func(*graph.Graph) // nil: nothing
+	set    func(*train.Options)
+	halo   func(*train.Options) // how rows travel where the graph axis's own engine runs
 }{
-	{"plain", false, false, func(*train.Options) {}},
-	{"sparse features, clipped", true, false, func(o *train.Options) { o.InputDropout, o.Clip = .2, .5 }},
-	{"batch norm, residual", false, false, func(o *train.Options) { o.Norm, o.Residual = "batch", true }},
-	{"both directions, layer norm", false, true, func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }},
+	{name: "plain"},
+	{name: "sparse features, clipped", change: sparsely, set: func(o *train.Options) { o.InputDropout, o.Clip = .2, .5 }},
+	{name: "several labels, deep prefetch", change: severally, halo: func(o *train.Options) { o.Prefetch = 3 }},
+	{
+		name: "batch norm, residual, halo kept",
+		set:  func(o *train.Options) { o.Norm, o.Residual = "batch", true }, halo: func(o *train.Options) { o.KeepHalo = true },
+	},
+	{name: "both directions, layer norm", uses: "direction", set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }},
+	{name: "attention dropout", uses: "attention-dropout", set: func(o *train.Options) { o.AttentionDropout = .4 }},
+	{
+		name: "transform dropout, no prefetch", uses: "transform-dropout",
+		set: func(o *train.Options) { o.TransformDropout = .3 }, halo: func(o *train.Options) { o.Prefetch = 0 },
+	},
 }
 
-// check runs one model.
-func (c *Case) check(t *testing.T, g *graph.Graph, o train.Options) {
+// check runs one model on one worker and divided, each with its options.
+func (c *Case) check(t *testing.T, g *graph.Graph, o, divided train.Options) {
 	alone, _ := run(t, &train.Job{Graph: g, Options: o})
-	got, plan := run(t, &train.Job{Graph: g, Options: o, Mesh: c.Mesh, Engine: c.Engine, Parts: parts(t, g, c.Mesh.Partitions)})
+	got, plan := run(t, &train.Job{Graph: g, Options: divided, Mesh: c.Mesh, Engine: c.Engine, Parts: parts(t, g, c.Mesh.Partitions)})
 	c.near(t, "losses", got.Losses, alone.Losses)
 	c.near(t, "metrics", []float64{got.Train, got.Val, got.Test, got.ValLoss}, []float64{alone.Train, alone.Val, alone.Test, alone.ValLoss})
 	c.near(t, "logits", doubles(got.Logits), doubles(alone.Logits))
@@ -95,7 +117,7 @@ func (c *Case) check(t *testing.T, g *graph.Graph, o train.Options) {
 			t.Errorf("sent %+v, the formula says %+v", sent.got, sent.formula(g.Vertices(), o.Hidden))
 		}
 	}
-	again := predict(t, &train.Job{Graph: g, Options: o, Mesh: c.Mesh, Engine: c.Engine, Parts: parts(t, g, c.Mesh.Partitions)}, got.Weights)
+	again := predict(t, &train.Job{Graph: g, Options: divided, Mesh: c.Mesh, Engine: c.Engine, Parts: parts(t, g, c.Mesh.Partitions)}, got.Weights)
 	if !slices.Equal(again.Logits, got.Logits) {
 		t.Error("the weights, loaded again, give other logits")
 	}
@@ -127,7 +149,7 @@ func run(t *testing.T, j *train.Job) (*train.Result, train.Plan) {
 
 func predict(t *testing.T, j *train.Job, weights nn.State) *train.Prediction {
 	t.Helper()
-	p, err := j.Predict(context.Background(), weights, true)
+	p, err := j.Predict(context.Background(), weights, train.WithEmbeddings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,6 +181,12 @@ func parts(t *testing.T, g *graph.Graph, k int) *train.Parts {
 // near compares with one worker's values.
 func (c *Case) near(t *testing.T, what string, got, want []float64) {
 	t.Helper()
+	near(t, what, got, want, c.Tolerance)
+}
+
+// near fails where two results differ by more than a part of the largest number.
+func near(t testing.TB, what string, got, want []float64, tolerance float64) {
+	t.Helper()
 	if len(got) != len(want) {
 		t.Errorf("%s: %d values, want %d", what, len(got), len(want))
 		return
@@ -168,8 +196,8 @@ func (c *Case) near(t *testing.T, what string, got, want []float64) {
 		largest = math.Max(largest, math.Abs(x))
 	}
 	for i, x := range got {
-		if d := math.Abs(x - want[i]); !(d <= c.Tolerance*largest) {
-			t.Errorf("%s: number %d is %v, with one worker %v", what, i, x, want[i])
+		if d := math.Abs(x - want[i]); !(d <= tolerance*largest) {
+			t.Errorf("%s: number %d is %v, want %v", what, i, x, want[i])
 			return
 		}
 	}
@@ -185,7 +213,7 @@ func doubles(x []float32) []float64 {
 
 // Tangled is a directed graph of 151 vertices, of which every seventh has no edge, with self loops and
 // duplicate edges, 13 features and 5 classes.
-func Tangled(t testing.TB, sparse bool) *graph.Graph {
+func Tangled(t testing.TB) *graph.Graph {
 	t.Helper()
 	const vertices, edges, features, classes = 151, 900, 13, 5
 	r := rand.New(rand.NewPCG(5, 7))
@@ -225,24 +253,34 @@ func Tangled(t testing.TB, sparse bool) *graph.Graph {
 		part := []*[]int64{&s.Train, &s.Train, &s.Val, &s.Test}[v%4]
 		*part = append(*part, v)
 	}
-	if sparse {
-		g.Features = sparseOf(g.Features)
-	}
 	return g
 }
 
-// sparseOf keeps the features that are above zero.
-func sparseOf(f graph.Features) graph.Features {
-	s := graph.Features{Columns: f.Columns, Indptr: []int64{0}}
-	for at, x := range f.Dense {
+// sparsely keeps the features that are above zero, in compressed rows.
+func sparsely(g *graph.Graph) {
+	s := graph.Features{Columns: g.Features.Columns, Indptr: []int64{0}}
+	for at, x := range g.Features.Dense {
 		if x > 0 {
-			s.Indices, s.Data = append(s.Indices, int32(at%f.Columns)), append(s.Data, x)
+			s.Indices, s.Data = append(s.Indices, int32(at%s.Columns)), append(s.Data, x)
 		}
-		if at%f.Columns == f.Columns-1 {
+		if at%s.Columns == s.Columns-1 {
 			s.Indptr = append(s.Indptr, int64(len(s.Data)))
 		}
 	}
-	return s
+	g.Features = s
+}
+
+// severally gives each vertex its class and, to every other one, the next class too.
+func severally(g *graph.Graph) {
+	l := &g.Labels
+	l.Multi = make([]float32, len(l.Class)*l.Classes)
+	for v, class := range l.Class {
+		l.Multi[v*l.Classes+int(class)] = 1
+		if v%2 == 0 {
+			l.Multi[v*l.Classes+(int(class)+1)%l.Classes] = 1
+		}
+	}
+	l.Class = nil
 }
 
 // Name names a mesh in tests.

@@ -19,13 +19,13 @@ import (
 func TestTwoSlices(t *testing.T) {
 	for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 1, Slices: 2}, {Stages: 1, Partitions: 2, Slices: 2}, {Stages: 1, Partitions: 1, Slices: 3}} {
 		t.Run(paralleltest.Name(m), func(t *testing.T) {
-			// Attention needs complete rows, which is not this small axis's matter.
-			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Engine: newSlices, Models: []string{"mlp", "gcn", "sage", "gin"}, Tolerance: 2e-5})
+			paralleltest.Propagators(t, m, newSlices, "AggregateLinear", "Propagate") // Attend needs complete rows
+			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Engine: newSlices.Engine, Models: []string{"mlp", "gcn", "sage", "gin"}, Tolerance: 2e-5})
 		})
 	}
 }
 
-func newSlices(c engine.Config) (engine.Engine, error) {
+var newSlices paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
 	inner, err := sar.New(c.Team, c.Groups.Halo, c.Share, sar.Options{})
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func newSlices(c engine.Config) (engine.Engine, error) {
 		s.ids = append(s.ids, c.Share.Values.ID(row))
 	}
 	s.rows = autograd.RowsOf(c.Team, s.ids, len(s.ids), c.Share.Whole.Vertices, exchange.Peers{Comm: c.Groups.Replicas})
-	return engine.NewWhole(c, s), nil
+	return s, nil
 }
 
 // slices is a tensor axis in two operations: a worker holds some rows of a partition, and aggregates some
@@ -122,28 +122,27 @@ type view struct {
 }
 
 // each calls f with the elements of each of the rows, and of a packed copy.
-func (v view) each(packed []float32, f func(mine, copied []float32)) {
+func (v view) each(packed []byte, f func(mine, copied []byte)) {
+	size := v.Element.Size()
 	for row := v.top; row < v.bottom; row++ {
-		width := v.right - v.left
-		f(v.Floats()[row*v.Cols+v.left:][:width], packed[(row-v.top)*width:][:width])
+		width := (v.right - v.left) * size
+		f(v.Bytes()[(row*v.Cols+v.left)*size:][:width], packed[(row-v.top)*width:][:width])
 	}
 }
 
 // exchange sends a view to each worker, and receives one of each.
 func (s *slices) exchange(from, to func(k int) view) {
 	n, planning := s.config.Mesh.Slices, s.config.Team.Planning()
-	send, receive, came := make([][]byte, n), make([][]byte, n), make([][]float32, n)
-	room := func(v view) []float32 { return make([]float32, (v.bottom-v.top)*(v.right-v.left)) }
+	send, receive := make([][]byte, n), make([][]byte, n)
+	room := func(v view) []byte { return make([]byte, (v.bottom-v.top)*(v.right-v.left)*v.Element.Size()) }
 	for k := range n {
-		goes := room(from(k))
+		send[k], receive[k] = room(from(k)), room(to(k))
 		if !planning {
-			from(k).each(goes, func(mine, copied []float32) { copy(copied, mine) })
+			from(k).each(send[k], func(mine, copied []byte) { copy(copied, mine) })
 		}
-		came[k] = room(to(k))
-		send[k], receive[k] = comm.Bytes(goes), comm.Bytes(came[k])
 	}
 	exchange.Must(s.config.Groups.Slices.AllToAll(comm.Layout, send, receive))
 	for k := 0; k < n && !planning; k++ {
-		to(k).each(came[k], func(mine, copied []float32) { copy(mine, copied) })
+		to(k).each(receive[k], func(mine, copied []byte) { copy(mine, copied) })
 	}
 }

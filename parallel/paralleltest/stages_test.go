@@ -16,16 +16,21 @@ import (
 	"weft/train/engine"
 )
 
-// TestTwoStages: a model that is cut in two between its blocks, with one chunk, has the bits of one worker.
+// TestTwoStages: a model that is cut in two between its blocks, with one chunk, has the bits of one worker;
+// with partitions in each stage it is as near to one worker as these alone.
 func TestTwoStages(t *testing.T) {
-	paralleltest.Engines(t, paralleltest.Case{
-		Mesh:   mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1},
-		Engine: newStage,
-		// 2·(S−1)·V·H elements (GNNPipe), as one message each way
-		Stage: func(vertices, hidden int) train.Traffic {
-			return train.Traffic{Bytes: 2 * 4 * int64(vertices*hidden), Messages: 2}
-		},
-	})
+	for partitions, tolerance := range map[int]float64{1: 0, 2: 2e-5} {
+		m := mesh.Mesh{Stages: 2, Partitions: partitions, Slices: 1}
+		t.Run(paralleltest.Name(m), func(t *testing.T) {
+			paralleltest.Engines(t, paralleltest.Case{
+				Mesh: m, Engine: newStage, Tolerance: tolerance,
+				// 2·(S−1)·V·H elements (GNNPipe), as one message each way for each partition
+				Stage: func(vertices, hidden int) train.Traffic {
+					return train.Traffic{Bytes: 2 * 4 * int64(vertices*hidden), Messages: 2 * int64(partitions)}
+				},
+			})
+		})
+	}
 }
 
 // stage is the pipeline axis without chunks: a worker holds consecutive blocks for all vertices; h goes to
@@ -37,6 +42,7 @@ type stage struct {
 	features *engine.Features // of the first stage
 	params   *nn.Params
 	model    *gnn.Model
+	reducer  *engine.Reducer
 }
 
 func newStage(c engine.Config) (engine.Engine, error) {
@@ -50,6 +56,7 @@ func newStage(c engine.Config) (engine.Engine, error) {
 		s.features = engine.LoadFeatures(c, g)
 	}
 	s.model = gnn.Build(c.Blocks, s.from, s.to, gnn.Env{Params: s.params, Relations: g.Relations(), Propagators: g.Propagator})
+	s.reducer = engine.NewReducer(c, s.params.List)
 	return s, nil
 }
 
@@ -66,9 +73,11 @@ func (s *stage) Vertices() []int32 {
 	return []int32{}
 }
 
-func (s *stage) Train(epoch int) (loss float64, err error) {
+func (s *stage) Train(epoch int) (loss float64) {
 	s.graph.BeginEpoch(epoch)
 	t := autograd.NewTrainingTape(s.Team, autograd.Random{Seed: s.Seed, Epoch: epoch})
+	t.Ledger = s.reducer.Begin()
+	defer s.reducer.Abandon()
 	in := s.input(t)
 	out := s.model.Forward(gnn.State{H: in}).H
 	var g *tensor.Matrix
@@ -84,7 +93,8 @@ func (s *stage) Train(epoch int) (loss float64, err error) {
 		s.send(dx, -1)
 		dx.Release()
 	}
-	return loss, nil
+	exchange.Must(s.reducer.Finish())
+	return loss
 }
 
 func (s *stage) Infer(without int) *autograd.Var {
@@ -109,11 +119,11 @@ func (s *stage) input(t *autograd.Tape) *autograd.Var {
 }
 
 func (s *stage) send(m *tensor.Matrix, to int) {
-	exchange.Must(s.Groups.Stages.Send(comm.Stage, comm.Bytes(m.Floats()), s.Groups.Stage+to).Wait())
+	exchange.Must(s.Groups.Stages.Send(comm.Stage, m.Bytes(), s.Groups.Stage+to).Wait())
 }
 
 func (s *stage) receive(kind tensor.Kind, rows, cols, from int) *tensor.Matrix {
 	m := s.Team.Memory.New(kind, rows, cols)
-	exchange.Must(s.Groups.Stages.Receive(comm.Stage, comm.Bytes(m.Floats()), s.Groups.Stage+from).Wait())
+	exchange.Must(s.Groups.Stages.Receive(comm.Stage, m.Bytes(), s.Groups.Stage+from).Wait())
 	return m
 }

@@ -1,14 +1,21 @@
-// Package paralleltest is what every way of dividing the work must do, and what its tests need.
+// Package paralleltest is what every way of dividing the work must do, and what its tests need: engines.go
+// holds engines to what one worker computes, propagators.go an axis's Propagators to the layers of layers.go,
+// whose values exact.go has in double precision.
 package paralleltest
 
 import (
+	"fmt"
+	"sync"
 	"testing"
 
 	"weft/comm"
 	"weft/graph"
 	"weft/kernel"
+	"weft/parallel/mesh"
 	"weft/parallel/sar"
 	"weft/partition"
+	"weft/tensor"
+	"weft/train/engine"
 )
 
 // Whole is all of a graph of these edges on one worker.
@@ -19,4 +26,49 @@ func Whole(t testing.TB, team *kernel.Team, r *graph.Relation) *sar.Partition {
 		t.Fatal(err)
 	}
 	return g
+}
+
+// Workers are those of a mesh, in this process.
+type Workers struct {
+	Mesh  mesh.Mesh
+	Graph *graph.Graph
+	Of    []int32 // each vertex's partition
+	// Wrap, unless nil, puts something around each worker's transport.
+	Wrap func(comm.Transport) comm.Transport
+}
+
+// Run runs f on every worker, which is given its team, mesh, groups and share. It fails where one of them
+// panics, and ends the others.
+func (w Workers) Run(t testing.TB, f func(c engine.Config)) {
+	t.Helper()
+	shares := []*partition.Share{partition.All(w.Graph)}
+	if k := w.Mesh.Partitions; k > 1 {
+		var err error
+		if shares, err = partition.Split(w.Graph, &partition.Assignment{K: k, Of: w.Of}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ends, meters := comm.InProcess(w.Mesh.Workers()), make([]*tensor.Meter, w.Mesh.Workers())
+	var all sync.WaitGroup
+	for rank, end := range ends {
+		meters[rank] = tensor.NewMeter()
+		all.Go(func() {
+			if w.Wrap != nil {
+				end = w.Wrap(end)
+			}
+			world := comm.New(end, 0)
+			defer func() {
+				if failure := recover(); failure != nil {
+					t.Errorf("worker %d: %v", rank, failure)
+					world.Abort(fmt.Errorf("worker %d: %v", rank, failure))
+				}
+			}()
+			groups := w.Mesh.Join(world)
+			f(engine.Config{Team: kernel.NewTeam(1+rank%2, meters[rank]), Mesh: w.Mesh, Groups: groups, Share: shares[groups.Partition]})
+		})
+	}
+	all.Wait()
+	for _, m := range meters {
+		m.Close()
+	}
 }

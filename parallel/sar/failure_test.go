@@ -10,10 +10,13 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
+	"weft/nn"
 	"weft/parallel/exchange"
+	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
+	"weft/train/engine"
 )
 
 // TestOneWorkerBreaksOff: where a worker panics in the middle of a sweep, forward or backward, it waits for
@@ -21,12 +24,8 @@ import (
 // its waits.
 func TestOneWorkerBreaksOff(t *testing.T) {
 	const k = 3
-	g := manyEdges(t, 4000, 8)
-	of := make([]int32, 4000)
-	for v := range of {
-		of[v] = int32(v % k)
-	}
-	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: of})
+	g := paralleltest.ManyEdges(t, 4000, 8)
+	shares, err := partition.Split(g, &partition.Assignment{K: k, Of: inTurn(4000, k)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,15 +48,13 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 					panic(err)
 				}
 				left := calls
-				l := layer{4, 4, nil, func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
-					return p.Message(gnn.Message{Source: x, Columns: 4, Function: func(e gnn.Edges) *autograd.Var {
-						if left--; left == 0 && rank == 1 {
-							panic("no more")
-						}
-						return e.Source
-					}})
-				}}
-				l.run(team, p, shares[rank].Values.IDs, stored, l.blank(4000), func([]float32) {})
+				l := paralleltest.Message("", 4, 4, nil, gnn.Message{}, func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
+					if left--; left == 0 && rank == 1 {
+						panic("no more")
+					}
+					return e.Source
+				})
+				l.Run(engine.Config{Team: team}, p, paralleltest.Stored, l.Blank(4000))
 				if err := c.Barrier(comm.Setup); err != nil { // the last worker may end before another fails
 					panic(exchange.Failure{Err: err})
 				}

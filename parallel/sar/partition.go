@@ -45,7 +45,7 @@ func New(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Parti
 	if c.Size() > 1 {
 		others = exchange.Peers{Comm: c}
 	}
-	p.rows = autograd.RowsOf(team, s.Edges.IDs, len(s.Edges.Relations[0].In.Indptr)-1, s.Whole.Vertices, others)
+	p.rows = autograd.RowsOf(team, s.Edges.IDs, s.Edges.Rows, s.Whole.Vertices, others)
 	for _, name := range p.Relations() {
 		if _, err := p.edges(gnn.Along{Relation: name}); err != nil {
 			return nil, err

@@ -18,14 +18,18 @@
 //
 // With one worker there are no remote blocks.
 //
-// Reading: sar.go is this algorithm, halo.go the movement of rows that it is made of, propagator.go in which
-// order the work is done, attention.go and message.go (with batch.go) what else is aggregated.
+// Reading: sar.go is this algorithm, for sums, maxima and attention; halo.go the movement of rows that it is
+// made of; propagator.go in which order the work is done; attention.go what attention does with a block;
+// message.go, with batch.go, message functions.
 package sar
 
 import (
+	"fmt"
+
 	"weft/autograd"
 	"weft/gnn"
 	"weft/kernel"
+	"weft/nn"
 	"weft/parallel/edges"
 	"weft/tensor"
 )
@@ -81,4 +85,73 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 		}
 		g.Release()
 	}})
+}
+
+// Attend implements gnn.Propagator. The running softmax of each vertex and head is extended block by block.
+// Besides the inputs and the output only its log-sum-exp is kept; scores and coefficients are computed again
+// in the backward pass (case 2). Only source rows travel: their scores follow from them.
+func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
+	t, h := a.Source.Tape(), p.halo()
+	e, x := h.edges, a.Source.Value()
+	alone := len(e.Blocks) == 1
+	width := x.Cols / a.Heads
+	p.explain(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
+	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
+		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.Local().IDs,
+		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(a.Source),
+	}}
+	if a.SelfLoops {
+		at.loops = e.OneLoop()
+	}
+	state := t.Team.AttentionStart(x.Rows, a.Heads, width)
+	at.targets = at.targetScores()
+	at.extend(state, e.Local(), x, at.loops, kernel.Ending(alone))
+	for v := range h.fetch(x) {
+		at.extend(state, v.Block, v.rows, nil, kernel.More)
+	}
+	at.targets.Release()
+	if !alone {
+		t.Team.AttendEnd(state)
+	}
+
+	at.out, at.logSum = state.Out, state.Maximum
+	target := a.ATarget
+	if at.v2() {
+		target = a.Target
+	}
+	vars := []*autograd.Var{a.Source, a.ASource, target}
+	return t.Record(autograd.Op{
+		Value: at.out, Inputs: vars, Keeps: vars, KeepsResult: true, Buffers: append(h.kept, at.logSum),
+		Backward: func(g *tensor.Matrix) { at.attendBackward(h, g) },
+	})
+}
+
+// attendBackward adds all gradients of Attend, for that of its output, which it owns.
+func (at *attention) attendBackward(h *halo, g *tensor.Matrix) {
+	h.resume()
+	e, team, x := h.edges, at.tape.Team, at.Source.Value()
+	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, x.Rows, at.Heads)
+	team.RowDots(at.gOut, g, at.out)
+	at.targets = at.targetScores()
+	var dTarget *tensor.Matrix // the own rows' as targets; of GATv1 their scores'
+	if at.v2() {
+		dTarget = gradientApart(at.Target, at.Source)
+	} else {
+		dTarget = team.Zeros(tensor.Buffers, x.Rows, at.Heads)
+	}
+	dx := at.Source.GradSum()
+	at.backward(e.Local(), x, at.loops, dx, dTarget)
+	for v := range h.rematerialize(x, dx) {
+		team.Zero(v.grad)
+		at.backward(v.Block, v.rows, nil, v.grad, dTarget)
+	}
+	if at.v2() {
+		addApart(at.Target, dTarget)
+	} else {
+		team.HeadDotBackward(dx, at.ATarget.GradSum(), dTarget, x, at.ATarget.Value())
+		dTarget.Release()
+	}
+	at.targets.Release()
+	at.gOut.Release()
+	g.Release()
 }

@@ -23,6 +23,7 @@ import (
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/tensor"
+	"weft/train/engine"
 )
 
 var update = flag.Bool("update", false, "write the transcripts anew")
@@ -38,7 +39,9 @@ func TestTranscripts(t *testing.T) {
 		Source: []int32{1, 2, 3, 4, 5, 6, 0, 0, 4, 1, 1},
 		Target: []int32{0, 0, 0, 1, 1, 2, 3, 5, 6, 4, 4},
 	}
+	type layer = paralleltest.Layer
 	plain := func(l layer) func(func(string)) layer { return func(func(string)) layer { return l } }
+	attention := paralleltest.Attention("", gnn.Attention{Heads: 1, SelfLoops: true}, 2)
 	for name, c := range map[string]struct {
 		shows   string
 		edges   graph.Edges
@@ -48,12 +51,12 @@ func TestTranscripts(t *testing.T) {
 	}{
 		"case-1": {
 			`"can backpropagate the gradients to remote machines without knowing the remote input features" (dmlc/dgl #5084)`,
-			small, 8, 4, plain(layer{2, 2, nil, propagate(gnn.Sum, 1)}), sar.Options{},
+			small, 8, 4, plain(paralleltest.Propagation("", 2, gnn.Sum, 1)), sar.Options{},
 		},
 		"case-2": {
 			`"sequentially re-constructs then frees pieces of the ... computational graph during the backward pass" (abstract)`,
 			small, 8, 4, func(log func(string)) layer {
-				return message(2, 2, nil, gnn.KindSum, false, func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
+				return paralleltest.Message("", 2, 2, nil, gnn.Message{}, func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
 					log(fmt.Sprintf("compute messages of edges: %d", e.Source.Rows()))
 					return autograd.Activate(e.Source, kernel.Tanh)
 				})
@@ -61,19 +64,19 @@ func TestTranscripts(t *testing.T) {
 		},
 		"attention": {
 			`"attention-matrix rematerialization" (abstract): rows alone come again, and nothing that an edge has`,
-			small, 8, 4, plain(attend(1, 2, true, 0)), sar.Options{},
+			small, 8, 4, plain(attention), sar.Options{},
 		},
 		"prefetch": {
 			"(2 + pipeline depth)/N of a layer's rows (docs, sar_modes): one more than what is aggregated is under way",
-			small, 8, 4, plain(attend(1, 2, true, 0)), sar.Options{Prefetch: 1},
+			small, 8, 4, plain(attention), sar.Options{Prefetch: 1},
 		},
 		"keep-halo": {
 			"SAR switched off (docs, sar_modes): no refetch, and the whole halo is retained until the backward pass",
-			small, 8, 4, plain(attend(1, 2, true, 0)), sar.Options{KeepHalo: true},
+			small, 8, 4, plain(attention), sar.Options{KeepHalo: true},
 		},
 		"pieces": {
 			`"memory consumption per worker goes down linearly ..., even for densely connected graphs" (abstract)`,
-			manyEdges(t, 2600, 12).Relation.Edges(), 2600, 2, plain(layer{1, 1, nil, propagate(gnn.Sum, 1)}), sar.Options{},
+			paralleltest.ManyEdges(t, 2600, 12).Relation.Edges(), 2600, 2, plain(paralleltest.Propagation("", 1, gnn.Sum, 1)), sar.Options{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -81,11 +84,7 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			of := make([]int32, c.n)
-			for v := range of {
-				of[v] = int32(v % c.k)
-			}
-			got := "# " + c.shows + "\n" + transcribe(t, &graph.Graph{Relation: relation}, of, c.k, c.layer, c.setting)
+			got := "# " + c.shows + "\n" + transcribe(t, &graph.Graph{Relation: relation}, inTurn(c.n, c.k), c.k, c.layer, c.setting)
 			file := filepath.Join("testdata", "transcripts", name+".txt")
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
@@ -163,38 +162,33 @@ func (s *transcript) inPlace(e commtest.Event) string {
 }
 
 // transcribe runs a layer forward and backward on all workers and writes down what they do.
-func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func(string)) layer, o sar.Options) string {
+func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func(string)) paralleltest.Layer, o sar.Options) string {
 	scripts := make([]*transcript, k)
 	for p := range scripts {
 		scripts[p] = &transcript{phase: "forward", events: map[[2]string][]string{}, rooms: map[*byte]int{}}
 	}
 	still := l(func(string) {})
-	team := kernel.NewTeam(1, tensor.NewMeter())
-	defer team.Memory.Close()
-	want, got := still.blank(g.Vertices()), still.blank(g.Vertices())
-	still.run(team, paralleltest.Whole(t, team, &g.Relation), nil, stored, want, func([]float32) {})
+	want, got := still.Alone(t, g, paralleltest.Stored), still.Blank(g.Vertices())
 
 	wrap := func(end comm.Transport) comm.Transport { return commtest.Record(end, scripts[end.Rank()].message) }
-	workers(t, g, of, k, o, wrap, func(p *part) {
-		script := scripts[p.comm.Rank()]
+	workers(t, g, of, k, o, wrap, func(c engine.Config, p *sar.Partition) {
+		script := scripts[c.Groups.Partition]
 		held := func() {
-			n := p.team.Memory.Live(tensor.Buffers) / int64(os.Getpagesize()) // each takes a page
+			n := c.Team.Memory.Live(tensor.Buffers) / int64(os.Getpagesize()) // each takes a page
 			script.add("buffers held", fmt.Sprint(n))
 		}
 		layer := l(func(event string) { script.add(lanes[1], event) })
-		forward := layer.forward
-		layer.forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+		forward := layer.Forward
+		layer.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 			out := forward(p, x, w)
 			held()
 			script.begin("backward")
 			return out
 		}
-		mine := &outcome{got.out, got.dx, make([][]float32, len(layer.weights))}
-		layer.run(p.team, p.graph, p.share.Values.IDs, stored, mine, func([]float32) {})
+		layer.Run(c, p, paralleltest.Stored, got)
 		held()
 	})
-	apart(t, "on several workers", got.out, want.out)
-	apart(t, "gradient on several workers", got.dx, want.dx)
+	got.Near(t, "on several workers", want)
 
 	var out strings.Builder
 	for p, script := range scripts {
@@ -250,9 +244,13 @@ func (c *countedRequest) Done() <-chan struct{} { return c.done }
 // worker is ahead of the others, at most two pieces are being sent and Prefetch + 1 received, of rows and of
 // gradients, in case 1 as in case 2.
 func TestBoundedMessages(t *testing.T) {
-	g := manyEdges(t, 4000, 10)
-	of := dividings(4000)["5"]
-	for name, l := range layers {
+	g := paralleltest.ManyEdges(t, 4000, 10)
+	of := inTurn(4000, 5)
+	for _, name := range []string{
+		"linear sum", "linear mean", "symmetric twice", "maximum", "attention", "attention with loops and dropout",
+		"attention 2 with dropout", "message maximum",
+	} {
+		l := paralleltest.Named(name)
 		for _, prefetch := range []int{0, 1, 3} {
 			var mu sync.Mutex
 			var ends []*counting
@@ -262,8 +260,8 @@ func TestBoundedMessages(t *testing.T) {
 				defer mu.Unlock()
 				ends = append(ends, c)
 				return c
-			}, func(p *part) {
-				l.run(p.team, p.graph, p.share.Values.IDs, stored, l.blank(g.Vertices()), func([]float32) {})
+			}, func(c engine.Config, p *sar.Partition) {
+				l.Run(c, p, paralleltest.Stored, l.Blank(g.Vertices()))
 			})
 			for _, end := range ends {
 				for _, kind := range []comm.Kind{comm.Halo, comm.HaloGradient} {
@@ -280,76 +278,76 @@ func TestBoundedMessages(t *testing.T) {
 // TestEveryRowTravelsOnce: a sweep moves each halo row once, and nothing else: the bytes are the sweeps times
 // the halo rows.
 func TestEveryRowTravelsOnce(t *testing.T) {
-	g := manyEdges(t, 1500, 3)
-	of := dividings(1500)["3 uneven"]
+	g := paralleltest.ManyEdges(t, 1500, 3)
+	of := paralleltest.Dividings(1500, 3)["unevenly"]
 	for name, c := range map[string]struct {
-		l         layer
+		l         paralleltest.Layer
 		rows, way int64 // sweeps of rows and of gradients
 		setting   sar.Options
 	}{
-		"case 1":       {layers["symmetric twice"], 2, 2, sar.Options{Prefetch: 1}},
-		"maximum":      {layers["maximum"], 1, 1, sar.Options{}},
-		"case 2":       {layers["attention"], 2, 1, sar.Options{Prefetch: 2}},
-		"halo kept":    {layers["attention"], 1, 1, sar.Options{KeepHalo: true}},
-		"message":      {messageLayers["message sum"], 2, 1, sar.Options{Prefetch: 1}},
-		"no gradients": {layer{4, 4, nil, constantSource(false)}, 1, 0, sar.Options{Prefetch: 1}},
-		"none of rows": {layer{4, 4, [][2]int{{4, 4}}, constantSource(true)}, 2, 0, sar.Options{Prefetch: 1}},
+		"case 1":       {paralleltest.Named("symmetric twice"), 2, 2, sar.Options{Prefetch: 1}},
+		"maximum":      {paralleltest.Named("maximum"), 1, 1, sar.Options{}},
+		"case 2":       {paralleltest.Named("attention"), 2, 1, sar.Options{Prefetch: 2}},
+		"halo kept":    {paralleltest.Named("attention"), 1, 1, sar.Options{KeepHalo: true}},
+		"message":      {paralleltest.Named("message sum"), 2, 1, sar.Options{Prefetch: 1}},
+		"no gradients": {constantSource(), 1, 0, sar.Options{Prefetch: 1}},
+		"none of rows": {constantSource([2]int{4, 4}), 2, 0, sar.Options{Prefetch: 1}},
 	} {
 		var rows, gradients, halo int64
 		var mu sync.Mutex
-		workers(t, g, of, 3, c.setting, nil, func(p *part) {
-			c.l.run(p.team, p.graph, p.share.Values.IDs, stored, c.l.blank(g.Vertices()), func([]float32) {})
+		workers(t, g, of, 3, c.setting, nil, func(w engine.Config, p *sar.Partition) {
+			c.l.Run(w, p, paralleltest.Stored, c.l.Blank(g.Vertices()))
 			mu.Lock()
 			defer mu.Unlock()
-			rows += p.comm.Sent(comm.Halo).Bytes
-			gradients += p.comm.Sent(comm.HaloGradient).Bytes
+			rows += w.Groups.Halo.Sent(comm.Halo).Bytes
+			gradients += w.Groups.Halo.Sent(comm.HaloGradient).Bytes
 			halo = 0
 			for q := range 3 {
-				halo += int64(p.share.Whole.Statistics.Halo(q))
+				halo += int64(w.Share.Whole.Statistics.Halo(q))
 			}
 		})
-		if row := halo * int64(c.l.in) * 4; rows != c.rows*row || gradients != c.way*row {
+		if row := halo * int64(c.l.In) * 4; rows != c.rows*row || gradients != c.way*row {
 			t.Errorf("%s: %d bytes of rows and %d of gradients, want %d and %d sweeps of %d", name, rows, gradients, c.rows, c.way, row)
 		}
 	}
 }
 
 // constantSource is a message function of a source that wants no gradient, and of a parameter that may.
-func constantSource(parameter bool) func(gnn.Propagator, *autograd.Var, []*autograd.Var) *autograd.Var {
-	return func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
-		m := gnn.Message{Source: autograd.Detach(x), Columns: 4, Function: func(e gnn.Edges) *autograd.Var { return e.Source }}
-		if parameter {
-			m.Parameters = params(w)
-			m.Function = func(e gnn.Edges) *autograd.Var { return autograd.Linear(e.Source, m.Parameters[0].On(e.Tape)) }
+func constantSource(weights ...[2]int) paralleltest.Layer {
+	l := paralleltest.Message("", 4, 4, weights, gnn.Message{}, func(e gnn.Edges, w []*nn.Param) *autograd.Var {
+		if len(w) == 0 {
+			return e.Source
 		}
-		return p.Message(m)
+		return autograd.Linear(e.Source, w[0].On(e.Tape))
+	})
+	forward := l.Forward
+	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+		return forward(p, autograd.Detach(x), w)
 	}
+	return l
 }
 
 // TestPeakWithoutHalo: "memory consumption per worker goes down linearly": what a layer takes beside its own
 // rows is a few pieces of another worker's, whatever the halo is, and with the halo kept all of it.
 func TestPeakWithoutHalo(t *testing.T) {
 	const vertices, k, width = 12288, 4, 24
-	g := manyEdges(t, vertices, 40) // almost every row is in every halo
-	of := make([]int32, vertices)
-	for v := range of {
-		of[v] = int32(v % k)
-	}
+	g := paralleltest.ManyEdges(t, vertices, 40) // almost every row is in every halo
+	of := inTurn(vertices, k)
 	for name, c := range map[string]struct {
-		l     layer
+		l     paralleltest.Layer
 		whole float64 // own rows' tensors beside input and output
 	}{
-		"case 1": {layer{width, width, nil, propagate(gnn.Mean, 1)}, 0},
-		"case 2": {attend(1, width, true, 0), .5},
+		"case 1": {paralleltest.Propagation("", width, gnn.Mean, 1), 0},
+		"case 2": {paralleltest.Attention("", gnn.Attention{Heads: 1, SelfLoops: true}, width), .5},
 	} {
 		var peaks [2]float64
 		for i, o := range []sar.Options{{Prefetch: 1}, {KeepHalo: true}} {
 			var mu sync.Mutex
-			workers(t, g, of, k, o, nil, func(p *part) {
-				c.l.run(p.team, p.graph, p.share.Values.IDs, stored, c.l.blank(vertices), func([]float32) {})
+			workers(t, g, of, k, o, nil, func(w engine.Config, p *sar.Partition) {
+				c.l.Run(w, p, paralleltest.Stored, c.l.Blank(vertices))
 				mu.Lock()
 				defer mu.Unlock()
-				peaks[i] = max(peaks[i], float64(p.team.Memory.Peak())/(vertices/k*width*4))
+				peaks[i] = max(peaks[i], float64(w.Team.Memory.Peak())/(vertices/k*width*4))
 			})
 		}
 		// x, dx, z and its gradient are own rows; ahead pieces are received and two sent, each way.

@@ -1,6 +1,6 @@
 // Package engine computes a model on one worker of a mesh: the training pass of an epoch, and exact
-// inference. What an epoch consists of is known here alone: the loop of epochs knows no tape, and no part of
-// a graph.
+// inference. What a pass consists of is known here alone: the loop of epochs runs no tape, and knows no
+// edges.
 package engine
 
 import (
@@ -19,9 +19,10 @@ type Engine interface {
 	// Train runs the training pass of an epoch, counted from 1. It adds to the gradients of Params what they
 	// are in the loss of the whole mesh, and returns this worker's part of that loss: the parts of all add up
 	// to it.
-	Train(epoch int) (loss float64, err error)
+	Train(epoch int) (loss float64)
 	// Infer computes the model without its last blocks, so many, exactly and without dropout, for all
-	// vertices. It returns this worker's rows of the result, those of Vertices, which the caller drops.
+	// vertices. It returns this worker's rows of the result, those of Vertices and dense, which the caller
+	// drops.
 	Infer(without int) *autograd.Var
 	// Params are the parameters that this worker holds: those of its stage.
 	Params() *nn.Params
@@ -39,8 +40,8 @@ type Config struct {
 	Groups mesh.Groups
 	Share  *partition.Share // of the worker's partition
 	Blocks []gnn.BlockSpec  // of the whole model
-	// Loss is the loss of this worker's logits, rows as Rows says × classes, and its gradient. The loss of
-	// the mesh is the sum over its workers.
+	// Loss takes this worker's logits, a row for each of Vertices × classes. It returns their part of the
+	// mesh's loss, and its gradient.
 	Loss func(logits *autograd.Var) (loss float64, grad *tensor.Matrix)
 	Seed uint64 // of initial parameters and dropout
 	// NormalizeRows divides each vertex's features by their sum.
@@ -50,6 +51,9 @@ type Config struct {
 	VaryingInput bool
 	// Training says that gradients will be asked for.
 	Training bool
+	// Prefetch and KeepHalo are the graph axis's, as in sar.Options.
+	Prefetch int
+	KeepHalo bool
 }
 
 // Axis is what a model aggregates along on this worker: one way of dividing vertices and columns.

@@ -30,16 +30,13 @@ func (f *Features) On(t *autograd.Tape) *autograd.Var {
 }
 
 // LoadFeatures copies those of the rows of an axis.
-func LoadFeatures(c Config, along Axis) *Features {
-	team, v, rows := c.Team, &c.Share.Values, along.Rows()
-	l := loader{team: team, share: c.Share, from: &v.Features, places: v.Places(along.Vertices())}
-	if l.scale = func(int) float32 { return 1 }; c.NormalizeRows {
-		l.scale = l.inverseSum
-	}
+func LoadFeatures(c Config, axis Axis) *Features {
+	team, v, rows := c.Team, &c.Share.Values, axis.Rows()
+	l := loader{team: team, share: c.Share, from: &v.Features, places: v.Places(axis.Vertices()), normalize: c.NormalizeRows}
 	f := &Features{rows: rows, varying: c.VaryingInput}
 	if !l.from.Sparse() {
 		f.dense = team.Memory.New(tensor.Features, rows.Here, l.from.Columns)
-		l.fill(f.dense.Floats)
+		l.fill(f.dense)
 		return f
 	}
 	entries := len(l.from.Indices)
@@ -54,18 +51,18 @@ func LoadFeatures(c Config, along Axis) *Features {
 		Indices: team.Memory.NewElement(tensor.Features, tensor.Int32, 1, entries), Values: team.Memory.New(tensor.Features, 1, entries),
 	}
 	l.fillStructure(a)
-	l.fill(a.Values.Floats)
+	l.fill(a.Values)
 	f.sparse = &autograd.Sparse{Rows: a, Columns: team.Transpose(a, tensor.Features)}
 	return f
 }
 
 // loader copies from a share, whose files are mapped.
 type loader struct {
-	team   *kernel.Team
-	share  *partition.Share
-	from   *graph.Features
-	places []int32 // the rows that are copied; nil: all
-	scale  func(row int) float32
+	team      *kernel.Team
+	share     *partition.Share
+	from      *graph.Features
+	places    []int32 // the rows that are copied; nil: all
+	normalize bool    // each row is divided by its sum
 }
 
 // each calls f for the rows that are copied.
@@ -74,14 +71,19 @@ func (l *loader) each(f func(row int)) {
 		for row := range l.share.Values.Rows {
 			f(row)
 		}
+		return
 	}
 	for _, row := range l.places {
 		f(int(row))
 	}
 }
 
-// inverseSum is 1 divided by the sum of a row's features. A row without a sum stays as it is.
-func (l *loader) inverseSum(row int) float32 {
+// scale is what a row is multiplied by: with normalize 1 divided by its sum. A row without a sum stays as it
+// is.
+func (l *loader) scale(row int) float32 {
+	if !l.normalize {
+		return 1
+	}
 	sum := 0.0
 	for _, x := range l.from.Row(row) {
 		sum += float64(x)
@@ -111,16 +113,16 @@ func (l *loader) fillStructure(a *kernel.CSR) {
 const unloadEvery = 16 << 20
 
 // fill copies the stored feature values, each row times its scale.
-func (l *loader) fill(to func() []float32) {
+func (l *loader) fill(to *tensor.Matrix) {
 	if l.team.Planning() {
 		return
 	}
-	values, at, kept := to(), 0, 0
+	values, at, unloaded := to.Floats(), 0, 0
 	l.each(func(row int) {
 		s := l.scale(row)
-		if at-kept > unloadEvery {
+		if at-unloaded > unloadEvery {
 			l.share.Unload()
-			kept = at
+			unloaded = at
 		}
 		for _, x := range l.from.Row(row) {
 			values[at] = s * x

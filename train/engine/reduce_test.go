@@ -7,6 +7,7 @@ import (
 	"weft/comm"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/mesh"
 	"weft/tensor"
 )
 
@@ -26,16 +27,16 @@ func TestReducer(t *testing.T) {
 				params = append(params, &nn.Param{Grad: mem.New(tensor.Gradients, 1, n)})
 			}
 			c := comm.New(ends[rank], 0)
-			r := newReducer(team, c, params)
+			r := NewReducer(Config{Team: team, Groups: mesh.Groups{Replicas: c}, Training: true}, params)
 			for pass := range 2 {
 				for i, p := range params {
 					team.Fill(p.Grad, float32(rank+1)*float32(i+1+pass))
 				}
-				r.begin()
+				r.Begin()
 				for _, p := range params {
 					r.add(p.Grad)
 				}
-				if err := r.finish(); err != nil {
+				if err := r.Finish(); err != nil {
 					t.Error(err)
 				}
 				for i, p := range params {

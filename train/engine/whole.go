@@ -4,6 +4,8 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/nn"
+	"weft/parallel/exchange"
+	"weft/parallel/sar"
 )
 
 // Whole is the Engine of a worker that holds all layers: one tape, forward and backward.
@@ -13,7 +15,16 @@ type Whole struct {
 	features *Features
 	params   *nn.Params
 	model    *gnn.Model
-	reducer  *reducer // nil where no other worker holds the same parameters
+	reducer  *Reducer
+}
+
+// New is the engine that belongs to the mesh: all layers, along the graph axis.
+func New(c Config) (Engine, error) {
+	p, err := sar.New(c.Team, c.Groups.Halo, c.Share, sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo})
+	if err != nil {
+		return nil, err
+	}
+	return NewWhole(c, p), nil
 }
 
 // NewWhole builds the model in the team's memory, along the edges of a, an axis of the worker's share, and
@@ -22,9 +33,7 @@ func NewWhole(c Config, a Axis) *Whole {
 	w := &Whole{Config: c, axis: a, params: nn.NewParams(c.Team, c.Seed)}
 	w.features = LoadFeatures(c, a)
 	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{Params: w.params, Relations: a.Relations(), Propagators: a.Propagator})
-	if c.Training && c.Groups.Replicas.Size() > 1 {
-		w.reducer = newReducer(c.Team, c.Groups.Replicas, w.params.List)
-	}
+	w.reducer = NewReducer(c, w.params.List)
 	return w
 }
 
@@ -37,26 +46,21 @@ func (w *Whole) Vertices() []int32 { return w.axis.Vertices() }
 // Explain says in which order each site works.
 func (w *Whole) Explain() []string { return w.axis.Explain() }
 
-// Train runs the model forward and backward, and sums the gradients over the workers beside the backward
+// Train runs the model forward and backward, and sums the gradients over the replicas beside the backward
 // pass.
-func (w *Whole) Train(epoch int) (float64, error) {
+func (w *Whole) Train(epoch int) float64 {
 	w.axis.BeginEpoch(epoch)
 	t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
-	if w.reducer != nil {
-		w.reducer.begin()
-		defer w.reducer.abandon()
-		t.Ledger = autograd.NewLedger(w.reducer.add)
-	}
+	t.Ledger = w.reducer.Begin()
+	defer w.reducer.Abandon()
 	logits := w.model.Until(len(w.model.Blocks), w.features.On(t))
 	loss, g := w.Loss(logits)
 	t.Backward(autograd.Root{Var: logits, Grad: g})
-	if w.reducer != nil {
-		return loss, w.reducer.finish()
-	}
-	return loss, nil
+	exchange.Must(w.reducer.Finish())
+	return loss
 }
 
 // Infer runs the model forward.
 func (w *Whole) Infer(without int) *autograd.Var {
-	return w.model.Until(len(w.model.Blocks)-without, w.features.On(autograd.NewTape(w.Team)))
+	return autograd.Dense(w.model.Until(len(w.model.Blocks)-without, w.features.On(autograd.NewTape(w.Team))))
 }

@@ -119,26 +119,26 @@ func read(t *testing.T, text string, most int64) (*table, error) {
 }
 
 func TestText(t *testing.T) {
-	nan := math.NaN()
+	nan := float32(math.NaN())
 	for _, c := range []struct {
 		text  string
 		descr string
 		shape []int
-		want  []float64
+		want  []float32
 	}{
-		{"3\n1\n2\n", "<i8", []int{3}, []float64{3, 1, 2}},
-		{"3\n\n2", "<i8", []int{3}, []float64{3, -1, 2}}, // unlabelled
-		{"\n1\n0\n1\n2\n", "<i8", []int{5}, []float64{-1, 1, 0, 1, 2}},
-		{"0.0\n1.0\n4.0\n", "<i8", []int{3}, []float64{0, 1, 4}},
-		{"label\r\n4\r\n5\r\n", "<i8", []int{2}, []float64{4, 5}},
-		{"# of numpy.savetxt\n4\n5\n", "<i8", []int{2}, []float64{4, 5}},
-		{"0\n1\n", "<i8", []int{2}, []float64{0, 1}},
-		{"0\n1\n1\n", "|u1", []int{3}, []float64{0, 1, 1}},
-		{"True\nFalse\n", "|b1", []int{2}, []float64{1, 0}},
-		{"0,1,\n1,0,1\n", "<f8", []int{2, 3}, []float64{0, 1, nan, 1, 0, 1}},
-		{"0 1  1\n\n 1 0 1 \n", "|u1", []int{2, 3}, []float64{0, 1, 1, 1, 0, 1}},
-		{"a;b\n.5;-2e3\n", "<f8", []int{1, 2}, []float64{.5, -2000}},
-		{"\xef\xbb\xbf\"5\"\t7\n", "<i8", []int{1, 2}, []float64{5, 7}},
+		{"3\n1\n2\n", "<i8", []int{3}, []float32{3, 1, 2}},
+		{"3\n\n2", "<i8", []int{3}, []float32{3, -1, 2}}, // unlabelled
+		{"\n1\n0\n1\n2\n", "<i8", []int{5}, []float32{-1, 1, 0, 1, 2}},
+		{"0.0\n1.0\n4.0\n", "<i8", []int{3}, []float32{0, 1, 4}},
+		{"label\r\n4\r\n5\r\n", "<i8", []int{2}, []float32{4, 5}},
+		{"# of numpy.savetxt\n4\n5\n", "<i8", []int{2}, []float32{4, 5}},
+		{"0\n1\n", "<i8", []int{2}, []float32{0, 1}},
+		{"0\n1\n1\n", "|u1", []int{3}, []float32{0, 1, 1}},
+		{"True\nFalse\n", "|b1", []int{2}, []float32{1, 0}},
+		{"0,1,\n1,0,1\n", "<f8", []int{2, 3}, []float32{0, 1, nan, 1, 0, 1}},
+		{"0 1  1\n\n 1 0 1 \n", "|u1", []int{2, 3}, []float32{0, 1, 1, 1, 0, 1}},
+		{"a;b\n.5;-2e3\n", "<f8", []int{1, 2}, []float32{.5, -2000}},
+		{"\xef\xbb\xbf\"5\"\t7\n", "<i8", []int{1, 2}, []float32{5, 7}},
 	} {
 		tab, err := read(t, c.text, 10)
 		if err != nil {
@@ -149,10 +149,10 @@ func TestText(t *testing.T) {
 			t.Errorf("%q: %v", c.text, err)
 			continue
 		}
-		got, err := a.Float64s()
+		got, err := a.Float32s()
 		same := err == nil && len(got) == len(c.want)
 		for k := 0; same && k < len(got); k++ {
-			same = got[k] == c.want[k] || math.IsNaN(got[k]) && math.IsNaN(c.want[k])
+			same = got[k] == c.want[k] || got[k] != got[k] && c.want[k] != c.want[k]
 		}
 		if !same || a.Descr != c.descr || !cmp.Equal(a.Shape, c.shape) {
 			t.Errorf("%q: %v %v %v, error %v; want %v %v %v", c.text, a.Descr, a.Shape, got, err, c.descr, c.shape, c.want)

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+// TestCommentLines: a line of a comment has at most 110 columns, a tab taking four.
+func TestCommentLines(t *testing.T) {
+	const columns = 110
+	root := filepath.Join("..", "..")
+	list := exec.Command("git", "ls-files", "*.go")
+	list.Dir = root
+	files, err := list.Output()
+	if err != nil {
+		t.Skip("not a checkout of git: ", err)
+	}
+	for path := range strings.FieldsSeq(string(files)) {
+		if strings.HasPrefix(path, "kernel/") || strings.HasPrefix(path, "internal/bench/") || strings.HasPrefix(path, "partition/") {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(root, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		number := 0
+		for line := range strings.Lines(string(text)) {
+			number++
+			line = strings.ReplaceAll(strings.TrimSuffix(line, "\n"), "\t", "    ")
+			if n := utf8.RuneCountInString(line); n > columns && strings.HasPrefix(strings.TrimSpace(line), "//") {
+				t.Errorf("%s:%d: a comment of %d columns", path, number, n)
+			}
+		}
+	}
+}

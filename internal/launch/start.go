@@ -1,0 +1,69 @@
+package launch
+
+import (
+	"cmp"
+	"time"
+
+	"weft/comm"
+	"weft/internal/refusal"
+)
+
+// Start is how a rank begins.
+type Start struct {
+	Rank int // this process's, as its launcher says
+	// Connect connects the ranks. A refusal is what every rank finds.
+	Connect func() (comm.Transport, error)
+	Timeout time.Duration // of every wait for another rank, 0: never
+	// Connected is called on every rank that has a connection, before it waits for the others. An error is
+	// this rank's, as Found is.
+	Connected func(Ranks) error
+	Found     error // what this rank has found wrong with the request before
+	Program   Program
+}
+
+// Program is what has to be the same on all ranks, for all to compute the same.
+type Program struct {
+	Version  string
+	SIMD     string // level of the kernels
+	Settings string
+}
+
+// Join begins the work of the ranks together: where any of them has found something wrong, or is another
+// program, all end with one error, as a Common. Ranks without a Comm have no connection.
+func (s *Start) Join() (Ranks, error) {
+	t, err := s.Connect()
+	if err != nil {
+		found := cmp.Or(s.Found, err)
+		if refusal.Is(err) {
+			found = ToldByFirst(s.Rank, found)
+		}
+		return Ranks{}, found
+	}
+	r := Ranks{comm.New(t, s.Timeout)}
+	err = s.Connected(r)
+	if err := r.Together(cmp.Or(s.Found, err)); err != nil {
+		return r, err
+	}
+	return r, s.Program.agree(r)
+}
+
+// agree refuses ranks that would not compute the same.
+func (p *Program) agree(r Ranks) error {
+	err := r.Agree(p.Version, func(rank int, theirs, first string) error {
+		return refusal.Errorf("rank %d is weft %s and rank 0 weft %s: start the same program on all machines", rank, theirs, first)
+	})
+	if err != nil {
+		return err
+	}
+	err = r.Agree(p.SIMD, func(rank int, theirs, first string) error {
+		return refusal.Errorf("rank %d computes with %s and rank 0 with %s, which round differently: set WEFT_SIMD to the one that all machines have, for all ranks",
+			rank, theirs, first)
+	})
+	if err != nil {
+		return err
+	}
+	return r.Agree(p.Settings, func(rank int, _, _ string) error {
+		return refusal.Errorf("rank %d has other settings than rank 0: give all ranks the same ones, and the same %s file",
+			rank, refusal.Setting("config"))
+	})
+}

@@ -1,0 +1,170 @@
+package paralleltest
+
+import (
+	"math"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/kernel/reference"
+)
+
+// exact is a layer in double precision: what it makes of the input x and the weights w, and of the output's
+// gradient dz.
+type exact func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome
+
+// inEdges are the edges into each vertex, along a direction of a graph.
+type inEdges struct {
+	indptr  []int64
+	sources []int32
+	weights []float64 // nil: all one
+}
+
+// inEdgesOf keeps the relation's order among the edges into a vertex.
+func inEdgesOf(r *graph.Relation, along gnn.Along) *inEdges {
+	n, edges := len(r.Indptr)-1, r.Edges()
+	if along.Reversed {
+		edges.Source, edges.Target = edges.Target, edges.Source
+	}
+	into := make([][]int, n)
+	for k, target := range edges.Target {
+		into[target] = append(into[target], k)
+	}
+	e := &inEdges{indptr: []int64{0}}
+	for _, list := range into {
+		for _, k := range list {
+			e.sources = append(e.sources, edges.Source[k])
+			if edges.Weights != nil {
+				e.weights = append(e.weights, float64(edges.Weights[k]))
+			}
+		}
+		e.indptr = append(e.indptr, int64(len(e.sources)))
+	}
+	return e
+}
+
+// aggregation is a linear aggregation by its definition.
+func (e *inEdges) aggregation(r gnn.Reduce) *reference.Aggregation {
+	n := len(e.indptr) - 1
+	a := &reference.Aggregation{Indptr: e.indptr, Indices: e.sources, Self: make([]float64, n)}
+	if r.Kind == gnn.KindSum {
+		for v := range n {
+			a.Self[v] = float64(r.Self)
+		}
+		return a
+	}
+	a.Weights, a.RowScale = make([]float64, len(e.sources)), make([]float64, n)
+	for v := range n {
+		degree := 0.
+		if r.Kind == gnn.KindSymmetric {
+			a.Self[v] = 1
+		}
+		for k := e.indptr[v]; k < e.indptr[v+1]; k++ {
+			w := 1.
+			if r.Kind != gnn.KindMean && e.weights != nil {
+				w = e.weights[k]
+			}
+			if r.Kind == gnn.KindSymmetric && int(e.sources[k]) == v { // the last of several
+				a.Self[v] = w
+				continue
+			}
+			a.Weights[k] = w
+			degree += w
+		}
+		if degree += a.Self[v]; degree > 0 {
+			a.RowScale[v] = 1 / degree
+		}
+	}
+	if r.Kind != gnn.KindMean {
+		for v, s := range a.RowScale {
+			a.RowScale[v] = math.Sqrt(s)
+			a.Self[v] *= math.Sqrt(s)
+		}
+		a.ColScale = a.RowScale
+	}
+	return a
+}
+
+// exactLinear is Â·x, k times, or Â·(x·w).
+func exactLinear(r gnn.Reduce, k int) exact {
+	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
+		a, z := e.aggregation(r), x
+		if len(w) > 0 {
+			z = reference.MatMul(x, w[0])
+		}
+		for range k {
+			next, back := reference.New(z.Rows, z.Cols), reference.New(z.Rows, z.Cols)
+			reference.SpMM(next, a, z)
+			reference.SpMMTranspose(back, a, dz)
+			z, dz = next, back
+		}
+		if len(w) == 0 {
+			return &Outcome{Out: z.Data, DX: dz.Data}
+		}
+		dx, dw := reference.MatMulBackward(x, w[0], dz)
+		return &Outcome{Out: z.Data, DX: dx.Data, DW: [][]float64{dw.Data}}
+	}
+}
+
+// exactKept is Sum(xw) + Mean(xw) + Sum(−3xw) + Sum(xw) of a constant x.
+func exactKept(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
+	sum, mean := exactLinear(gnn.Sum, 1)(e, x, dz, w), exactLinear(gnn.Mean, 1)(e, x, dz, w)
+	o := &Outcome{Out: mean.Out, DX: make([]float64, len(x.Data)), DW: mean.DW}
+	for i, v := range sum.Out {
+		o.Out[i] -= v
+	}
+	for i, v := range sum.DW[0] {
+		o.DW[0][i] -= v
+	}
+	return o
+}
+
+// ofConstant is f of an input that wants no gradient.
+func (f exact) ofConstant() exact {
+	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
+		o := f(e, x, dz, w)
+		clear(o.DX)
+		return o
+	}
+}
+
+// ofPositive is f of the positive part of its input.
+func (f exact) ofPositive() exact {
+	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
+		return f(e, x.Map(func(v float64) float64 { return max(v, 0) }), dz, w)
+	}
+}
+
+// exactMax is the largest of the in-neighbours' values.
+func exactMax(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
+	z, arg := reference.Max(e.indptr, e.sources, x)
+	return &Outcome{Out: z.Data, DX: reference.MaxBackward(x.Rows, arg, dz).Data}
+}
+
+// attention is softmax attention over these edges.
+func (e *inEdges) attention(heads int, loops bool) *reference.Attention {
+	a := &reference.Attention{Indptr: e.indptr, Indices: e.sources, Heads: heads, Slope: slope, SelfEdge: loops}
+	if loops {
+		a.Indptr, a.Indices = reference.WithoutLoops(e.indptr, e.sources)
+	}
+	return a
+}
+
+func exactGAT(heads int, loops bool) exact {
+	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
+		a := e.attention(heads, loops)
+		z, _ := reference.GAT(a, x, w[0].Data, w[1].Data)
+		dx, dSource, dTarget := reference.GATBackward(a, x, w[0].Data, w[1].Data, dz)
+		return &Outcome{Out: z.Data, DX: dx.Data, DW: [][]float64{dSource, dTarget}}
+	}
+}
+
+// exactGATv2 is GATv2 of the sources x and the targets x·w0.
+func exactGATv2(heads int, loops bool) exact {
+	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
+		a, target := e.attention(heads, loops), reference.MatMul(x, w[0])
+		z, _ := reference.GATv2(a, x, target, w[1].Data)
+		dSource, dTarget, da := reference.GATv2Backward(a, x, target, w[1].Data, dz)
+		dx, dw := reference.MatMulBackward(x, w[0], dTarget)
+		return &Outcome{Out: z.Data, DX: dx.Plus(dSource).Data, DW: [][]float64{dw.Data, da}}
+	}
+}

@@ -1,0 +1,353 @@
+package paralleltest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"weft/autograd"
+	"weft/comm"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/nn"
+	"weft/tensor"
+	"weft/train/engine"
+)
+
+// Layer is some work with a Propagator on rows x of the vertices, with the parameters w.
+type Layer struct {
+	Name    string
+	In, Out int      // columns
+	Weights [][2]int // shapes
+	Forward func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var
+
+	method string // of gnn.Propagator
+	exact  exact  // nil: what one worker computes is right
+}
+
+// Layers are what every Propagator has to agree on.
+var Layers = slices.Concat([]Layer{
+	linear("linear sum", 6, 3, gnn.Reduce{Kind: gnn.KindSum, Self: 1.25}, input),
+	linear("linear mean", 3, 6, gnn.Mean, input),
+	linear("fixed", 5, 4, gnn.Symmetric, fixed),
+	linear("fixed and too wide", 8, 3, gnn.Symmetric, fixed),
+	linear("sparse", 8, 20, gnn.Symmetric, sparse),
+	kept(5),
+	propagate("sum", gnn.Sum, 1),
+	propagate("sum and itself twice", gnn.Reduce{Kind: gnn.KindSum, Self: 1.25}, 2),
+	propagate("mean", gnn.Mean, 1),
+	propagate("mean twice", gnn.Mean, 2),
+	propagate("symmetric", gnn.Symmetric, 1),
+	propagate("symmetric twice", gnn.Symmetric, 2),
+	propagate("symmetric, no loops", gnn.SymmetricNoLoops, 1),
+	propagate("symmetric, no loops, twice", gnn.SymmetricNoLoops, 2),
+	propagate("maximum", gnn.Max, 1),
+	Attention("attention", gnn.Attention{Heads: 1}, 5),
+	Attention("attention with loops", gnn.Attention{Heads: 3, SelfLoops: true}, 4),
+	Attention("attention with loops and dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4}, 4),
+	attentionV2("attention 2", gnn.Attention{Heads: 2}, 3),
+	attentionV2("attention 2 with dropout", gnn.Attention{Heads: 2, Dropout: .4}, 3),
+	attentionV2("attention 2 and loops", gnn.Attention{Heads: 1, SelfLoops: true}, 7),
+	attentionOfOne("attention 2 of one value", 6),
+}, messages)
+
+// Named is the layer of that name.
+func Named(name string) Layer {
+	return Layers[slices.IndexFunc(Layers, func(l Layer) bool { return l.Name == name })]
+}
+
+// The ways in which a layer is given its input.
+func input(x *autograd.Var) *autograd.Var { return x }
+func fixed(x *autograd.Var) *autograd.Var { return x.Tape().Fixed(x.Value(), x.RowSet()) }
+
+// sparse is the positive part of x, in compressed rows.
+func sparse(x *autograd.Var) *autograd.Var {
+	m, memory := x.Value(), x.Tape().Memory()
+	indptr, indices, values := []int64{0}, []int32{}, []float32{}
+	for v := range m.Rows {
+		for c, f := range m.Floats()[v*m.Cols : (v+1)*m.Cols] {
+			if f > 0 {
+				indices, values = append(indices, int32(c)), append(values, f)
+			}
+		}
+		indptr = append(indptr, int64(len(indices)))
+	}
+	a := &kernel.CSR{
+		Rows: m.Rows, Cols: m.Cols, Indptr: memory.NewElement(tensor.Features, tensor.Int64, 1, len(indptr)),
+		Indices: memory.NewElement(tensor.Features, tensor.Int32, 1, len(indices)), Values: memory.New(tensor.Features, 1, len(values)),
+	}
+	copy(a.Indptr.Int64s(), indptr)
+	copy(a.Indices.Int32s(), indices)
+	copy(a.Values.Floats(), values)
+	return x.Tape().SparseConstant(&autograd.Sparse{Rows: a, Columns: x.Tape().Team.Transpose(a, tensor.Features)}, x.RowSet())
+}
+
+func linear(name string, in, out int, r gnn.Reduce, way func(x *autograd.Var) *autograd.Var) Layer {
+	l := Layer{Name: name, In: in, Out: out, Weights: [][2]int{{in, out}}, method: "AggregateLinear", exact: exactLinear(r, 1)}
+	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+		return p.AggregateLinear(way(x), w[0], r)
+	}
+	switch name {
+	case "sparse":
+		l.exact = l.exact.ofPositive().ofConstant()
+	case "fixed", "fixed and too wide":
+		l.exact = l.exact.ofConstant()
+	}
+	return l
+}
+
+// kept asks one site for two aggregations of features that stay the same, and for one of others in between:
+// what is kept of one is not taken for another's.
+func kept(n int) Layer {
+	return Layer{
+		Name: "kept", In: n, Out: n, Weights: [][2]int{{n, n}}, method: "AggregateLinear", exact: exactKept,
+		Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+			other := x.Tape().Memory().New(tensor.Features, x.Rows(), x.Cols())
+			for i, f := range x.Value().Floats() {
+				other.Floats()[i] = -3 * f
+			}
+			z := p.AggregateLinear(fixed(x), w[0], gnn.Sum)
+			z = autograd.Add(z, p.AggregateLinear(fixed(x), w[0], gnn.Mean))
+			z = autograd.Add(z, p.AggregateLinear(x.Tape().Fixed(other, x.RowSet()), w[0], gnn.Sum))
+			return autograd.Add(z, p.AggregateLinear(fixed(x), w[0], gnn.Sum))
+		},
+	}
+}
+
+func propagate(name string, r gnn.Reduce, k int) Layer { return Propagation(name, 5, r, k) }
+
+// Propagation is an aggregation of so many columns, k times.
+func Propagation(name string, columns int, r gnn.Reduce, k int) Layer {
+	l := Layer{Name: name, In: columns, Out: columns, method: "Propagate", exact: exactLinear(r, k)}
+	if r.Kind == gnn.KindMax {
+		l.exact = exactMax
+	}
+	l.Forward = func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var { return p.Propagate(x, r, k) }
+	return l
+}
+
+// slope is that of LeakyReLU in the layers here.
+const slope = .2
+
+// Attention is GATv1 of heads of that width.
+func Attention(name string, a gnn.Attention, width int) Layer {
+	n := a.Heads * width
+	l := Layer{Name: name, In: n, Out: n, Weights: [][2]int{{1, n}, {1, n}}, method: "Attend"}
+	if a.Dropout == 0 {
+		l.exact = exactGAT(a.Heads, a.SelfLoops)
+	}
+	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+		b := a
+		b.Source, b.Target, b.ASource, b.ATarget, b.Slope = x, x, w[0], w[1], slope
+		return p.Attend(b)
+	}
+	return l
+}
+
+// attentionV2 is GATv2, whose targets are a product with the sources.
+func attentionV2(name string, a gnn.Attention, width int) Layer {
+	n := a.Heads * width
+	l := Layer{Name: name, In: n, Out: n, Weights: [][2]int{{n, n}, {1, n}}, method: "Attend"}
+	if a.Dropout == 0 {
+		l.exact = exactGATv2(a.Heads, a.SelfLoops)
+	}
+	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+		b := a
+		b.Source, b.Target, b.ASource, b.Slope = x, autograd.Linear(x, w[0]), w[1], slope
+		return p.Attend(b)
+	}
+	return l
+}
+
+// attentionOfOne is GATv2 where one value is source and target, whose gradient then has two parts.
+func attentionOfOne(name string, n int) Layer {
+	return Layer{
+		Name: name, In: n, Out: n, Weights: [][2]int{{1, n}}, method: "Attend",
+		Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+			return p.Attend(gnn.Attention{Source: x, Target: x, ASource: w[0], Heads: 2, Slope: slope})
+		},
+	}
+}
+
+// Outcome is what a layer gives: output and input gradient by vertex, and the gradients of its parameters.
+type Outcome struct {
+	Out, DX []float64
+	DW      [][]float64
+}
+
+// Blank is room for the outcome on so many vertices.
+func (l Layer) Blank(vertices int) *Outcome {
+	return &Outcome{make([]float64, vertices*l.Out), make([]float64, vertices*l.In), make([][]float64, len(l.Weights))}
+}
+
+// Run computes the layer on one worker, forward and backward, once for each outcome, and puts what it has
+// into it. The passes have one Propagator and one input. A pass that leaves more behind than the one before
+// panics.
+func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*Outcome) {
+	memory, rows, ids := c.Team.Memory, a.Rows(), a.Vertices()
+	x, p := memory.New(tensor.Features, rows.Here, l.In), a.Propagator(l.Name, along)
+	draw(x, inputNumbers, ids)
+	live := int64(0)
+	for pass, o := range passes {
+		tape := autograd.NewTrainingTape(c.Team, autograd.Random{Seed: 3, Epoch: 5})
+		var w []*autograd.Var
+		for i, shape := range l.Weights {
+			value := memory.New(tensor.Parameters, shape[0], shape[1])
+			draw(value, weightNumbers(i), nil)
+			w = append(w, tape.Parameter(value, c.Team.Zeros(tensor.Gradients, shape[0], shape[1])))
+		}
+		in := tape.Input(x, rows)
+		out := tape.Scope(func() *autograd.Var { return l.Forward(p, in, w) })
+		place(o.Out, out.Value(), ids)
+		dz := memory.New(tensor.Gradients, rows.Here, l.Out)
+		draw(dz, gradientNumbers, ids)
+		tape.Backward(autograd.Root{Var: out, Grad: dz})
+		dx := in.TakeGrad()
+		place(o.DX, dx, ids)
+		dx.Release()
+		for i, v := range w {
+			dw, _ := v.Grad()
+			if err := c.Groups.Replicas.SumFloats(comm.Gradient, dw.Floats()); err != nil {
+				panic(err)
+			}
+			if c.Groups.Replicas.Rank() == 0 {
+				o.DW[i] = doubles(dw.Floats())
+			}
+			dw.Release()
+		}
+		if now := memory.Live(tensor.Activations) + memory.Live(tensor.Gradients); pass > 0 && now != live {
+			panic(fmt.Sprintf("%s: %d bytes of values and gradients live after pass %d, %d after the one before", l.Name, now, pass+1, live))
+		} else {
+			live = now
+		}
+	}
+}
+
+// The purposes of drawn numbers.
+const (
+	inputNumbers    = 1
+	gradientNumbers = 2
+)
+
+func weightNumbers(i int) uint64 { return uint64(10 + i) }
+
+// draw draws numbers that depend on what they are for, the vertex and the column alone.
+func draw(m *tensor.Matrix, purpose uint64, ids []int32) {
+	for i := range m.Rows {
+		r := rand.New(rand.NewPCG(purpose, uint64(vertex(i, ids))))
+		for c := range m.Cols {
+			m.Floats()[i*m.Cols+c] = float32(r.NormFloat64())
+		}
+	}
+}
+
+// place copies the rows to those of their vertices.
+func place(to []float64, from *tensor.Matrix, ids []int32) {
+	for i := range from.Rows {
+		copy(to[vertex(i, ids)*from.Cols:], doubles(from.Floats()[i*from.Cols:(i+1)*from.Cols]))
+	}
+}
+
+// vertex is that of a row; ids nil: all of the graph's.
+func vertex(row int, ids []int32) int {
+	if ids == nil {
+		return row
+	}
+	return int(ids[row])
+}
+
+// messages are layers of message functions. Those that have kernels of their own are held to them in double
+// precision.
+var messages = []Layer{
+	Message("message sum", 4, 3, [][2]int{{4, 3}, {4, 3}}, gnn.Message{}, both),
+	Message("message mean", 4, 3, [][2]int{{4, 3}, {4, 3}}, gnn.Message{Reduce: gnn.KindMean, SelfLoops: true}, both),
+	Message("message maximum", 4, 3, [][2]int{{4, 3}, {4, 3}}, gnn.Message{Reduce: gnn.KindMax}, both),
+	Message("message maximum, tied", 4, 4, nil, gnn.Message{Reduce: gnn.KindMax, SelfLoops: true}, func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
+		return autograd.Activate(e.Source, kernel.ReLU)
+	}),
+	Message("sum of messages", 5, 5, nil, gnn.Message{}, plain).like(exactLinear(gnn.Sum, 1)),
+	Message("mean of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMean}, plain).like(exactLinear(gnn.Mean, 1)),
+	Message("maximum of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMax}, plain).like(exactMax),
+	gatv2(2, 3).like(exactGATv2(2, true)),
+	resGated(4),
+}
+
+func (l Layer) like(e exact) Layer {
+	l.exact = e
+	return l
+}
+
+// Message is a layer whose messages are f of both ends, with the reduction and the self loops of m.
+func Message(name string, in, out int, weights [][2]int, m gnn.Message, f func(e gnn.Edges, w []*nn.Param) *autograd.Var) Layer {
+	return Layer{Name: name, In: in, Out: out, Weights: weights, method: "Message", Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+		b := m
+		b.Source, b.Target, b.Columns, b.Parameters = x, x, out, params(w)
+		b.Function = func(e gnn.Edges) *autograd.Var { return f(e, b.Parameters) }
+		return p.Message(b)
+	}}
+}
+
+// params makes parameters of the leaves that a layer is given.
+func params(w []*autograd.Var) []*nn.Param {
+	list := make([]*nn.Param, len(w))
+	for i, v := range w {
+		g, _ := v.Grad()
+		list[i] = &nn.Param{Name: fmt.Sprint(i), Value: v.Value(), Grad: g}
+	}
+	return list
+}
+
+func plain(e gnn.Edges, _ []*nn.Param) *autograd.Var { return e.Source }
+
+// both is tanh(source·w0 + target·w1), with an edge's weight where there is one, and dropout.
+func both(e gnn.Edges, w []*nn.Param) *autograd.Var {
+	z := autograd.AddLinear(autograd.Linear(e.Source, w[0].On(e.Tape)), e.Target, w[1].On(e.Tape))
+	z = autograd.Finish(z, nil, kernel.Tanh, nn.Dropout{Site: "edge", P: .3}.Mask(e.Source))
+	if e.Weight != nil {
+		z = autograd.HeadScale(z, e.Weight)
+	}
+	return z
+}
+
+// leaky is LeakyReLU.
+func leaky(x *autograd.Var) *autograd.Var {
+	return autograd.Combine(1-slope, autograd.Activate(x, kernel.ReLU), slope, x)
+}
+
+// gatv2 is GATv2 written with message functions: the largest score of each vertex and head, then the sums of
+// exponentials and of weighted sources.
+func gatv2(heads, width int) Layer {
+	n := heads * width
+	return Layer{Name: "GATv2 of messages", In: n, Out: n, Weights: [][2]int{{n, n}, {1, n}}, method: "Message", Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+		target := autograd.Linear(x, w[0])
+		a := params(w[1:])
+		score := func(e gnn.Edges) *autograd.Var {
+			return autograd.HeadDot(leaky(autograd.Add(e.Source, autograd.Columns(e.Target, 0, n))), a[0].On(e.Tape), heads)
+		}
+		top := autograd.Detach(p.Message(gnn.Message{
+			Source: x, Target: target, Columns: heads, Reduce: gnn.KindMax, SelfLoops: true, Parameters: a, Function: score,
+		}))
+		sums := p.Message(gnn.Message{
+			Source: x, Target: autograd.Join(target, top), Columns: n + heads, Reduce: gnn.KindSum, SelfLoops: true, Parameters: a,
+			Function: func(e gnn.Edges) *autograd.Var {
+				s := autograd.Exp(autograd.Combine(-1, autograd.Columns(e.Target, n, heads), 1, score(e)))
+				return autograd.Join(autograd.HeadScale(e.Source, s), s)
+			},
+		})
+		return autograd.HeadScale(autograd.Columns(sums, 0, n), autograd.Reciprocal(autograd.Columns(sums, n, heads)))
+	}}
+}
+
+// resGated is the residual gated graph convolution (Bresson & Laurent 2017), without its skip:
+// Σ_j σ(W_k x_i + W_q x_j) ⊙ W_v x_j.
+func resGated(n int) Layer {
+	return Layer{Name: "gated", In: n, Out: n, Weights: [][2]int{{n, n}, {n, 2 * n}}, method: "Message", Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+		return p.Message(gnn.Message{
+			Source: autograd.Linear(x, w[1]), Target: autograd.Linear(x, w[0]), Columns: n, Reduce: gnn.KindSum,
+			Function: func(e gnn.Edges) *autograd.Var {
+				gate := autograd.Activate(autograd.Add(e.Target, autograd.Columns(e.Source, 0, n)), kernel.Sigmoid)
+				return autograd.Multiply(gate, autograd.Columns(e.Source, n, n))
+			},
+		})
+	}}
+}

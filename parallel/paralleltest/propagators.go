@@ -1,0 +1,215 @@
+package paralleltest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/kernel"
+	"weft/kernel/reference"
+	"weft/parallel/mesh"
+	"weft/tensor"
+	"weft/train/engine"
+)
+
+// Axis makes a worker's axis.
+type Axis func(engine.Config) (engine.Axis, error)
+
+// Engine is an engine with all of a model's layers along the axis.
+func (axis Axis) Engine(c engine.Config) (engine.Engine, error) {
+	a, err := axis(c)
+	if err != nil {
+		return nil, err
+	}
+	return engine.NewWhole(c, a), nil
+}
+
+// The ways along the edges of a graph of one relation.
+var (
+	Stored   = gnn.Along{Relation: graph.RelationName}
+	Reversed = gnn.Along{Relation: graph.RelationName, Reversed: true}
+)
+
+// Propagators holds the Propagators of an axis, those of their methods that it has (none given: all), to the
+// layers by their definition in double precision, or else to one worker: outputs and every gradient, in both
+// directions, twice in a row, on directed graphs with self loops, duplicate edges, isolated vertices and edge
+// weights, that are divided evenly, unevenly and with empty partitions. One graph has more edges than a
+// message function sees at a time, and more rows than travel at once.
+func Propagators(t *testing.T, m mesh.Mesh, axis Axis, methods ...string) {
+	for _, loops := range []string{"", "loops"} {
+		for _, weights := range []string{"", "weighted"} {
+			t.Run(loops+"-"+weights, func(t *testing.T) {
+				g := Small(t, loops != "", weights != "")
+				agree(t, m, axis, methods, g, []gnn.Along{Stored, Reversed}, Dividings(g.Vertices(), m.Partitions))
+			})
+		}
+	}
+	t.Run("many edges", func(t *testing.T) {
+		g := ManyEdges(t, 2200, 8)
+		d := Dividings(g.Vertices(), m.Partitions)
+		agree(t, m, axis, methods, g, []gnn.Along{Stored}, map[string][]int32{"unevenly": d["unevenly"]})
+	})
+}
+
+// passes is how often a layer runs with one Propagator: the second pass finds what the first kept.
+const passes = 2
+
+// agree runs the layers on one graph.
+func agree(t *testing.T, m mesh.Mesh, axis Axis, methods []string, g *graph.Graph, ways []gnn.Along, dividings map[string][]int32) {
+	t.Helper()
+	type work struct {
+		Layer
+		along gnn.Along
+		want  *Outcome
+	}
+	var all []work
+	for _, l := range Layers {
+		if len(methods) > 0 && !slices.Contains(methods, l.method) {
+			continue
+		}
+		for _, along := range ways {
+			all = append(all, work{l, along, l.right(t, g, along)})
+		}
+	}
+	if len(all) == 0 {
+		t.Fatalf("no layer has the methods %q", methods)
+	}
+	for division, of := range dividings {
+		got := make([][]*Outcome, len(all))
+		for i, l := range all {
+			for range passes {
+				got[i] = append(got[i], l.Blank(g.Vertices()))
+			}
+		}
+		Workers{Mesh: m, Graph: g, Of: of}.Run(t, func(c engine.Config) {
+			a, err := axis(c)
+			if err != nil {
+				panic(err)
+			}
+			a.BeginEpoch(1)
+			for i, l := range all {
+				l.Run(c, a, l.along, got[i]...)
+			}
+		})
+		for i, l := range all {
+			for pass, o := range got[i] {
+				o.Near(t, fmt.Sprintf("%s, %+v, divided %s, pass %d", l.Name, l.along, division, pass+1), l.want)
+			}
+		}
+	}
+}
+
+// right is what the layer gives in double precision, or else on one worker.
+func (l Layer) right(t testing.TB, g *graph.Graph, along gnn.Along) *Outcome {
+	if l.exact == nil {
+		return l.Alone(t, g, along)
+	}
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	drawn := func(rows, cols int, purpose uint64) *reference.Matrix {
+		m := team.Memory.New(tensor.Features, rows, cols)
+		draw(m, purpose, nil)
+		return reference.From32(rows, cols, m.Floats())
+	}
+	var w []*reference.Matrix
+	for i, shape := range l.Weights {
+		w = append(w, drawn(shape[0], shape[1], weightNumbers(i)))
+	}
+	n := g.Vertices()
+	return l.exact(inEdgesOf(&g.Relation, along), drawn(n, l.In, inputNumbers), drawn(n, l.Out, gradientNumbers), w)
+}
+
+// Alone is what the layer gives on one worker.
+func (l Layer) Alone(t testing.TB, g *graph.Graph, along gnn.Along) *Outcome {
+	t.Helper()
+	o := l.Blank(g.Vertices())
+	Workers{Mesh: mesh.One, Graph: g}.Run(t, func(c engine.Config) {
+		l.Run(c, Whole(t, c.Team, &g.Relation), along, o)
+	})
+	return o
+}
+
+// Near fails where an outcome is not the one wanted, but for rounding.
+func (o *Outcome) Near(t testing.TB, what string, want *Outcome) {
+	t.Helper()
+	const tolerance = 1e-5
+	near(t, what, o.Out, want.Out, tolerance)
+	near(t, what+", input gradient", o.DX, want.DX, tolerance)
+	for i, dw := range want.DW {
+		near(t, fmt.Sprintf("%s, gradient of parameter %d", what, i), o.DW[i], dw, tolerance)
+	}
+}
+
+// Dividings are assignments of n vertices to k workers: even, uneven, with empty partitions.
+func Dividings(n, k int) map[string][]int32 {
+	r := rand.New(rand.NewPCG(2, 9))
+	d := map[string][]int32{}
+	for name, of := range map[string]func(v int) int{
+		"in turn":           func(v int) int { return v % k },
+		"unevenly":          func(int) int { return min(k-1, r.IntN(8)) },
+		"to first and last": func(v int) int { return v % 2 * (k - 1) },
+		"to the last":       func(int) int { return k - 1 },
+	} {
+		d[name] = make([]int32, n)
+		for v := range n {
+			d[name][v] = int32(of(v))
+		}
+	}
+	return d
+}
+
+// Small is a directed graph in which vertex 3 has no edges, vertex 4 none that go in and 5 none that go out;
+// others have duplicate edges, and where loops is set one self loop or two.
+func Small(t testing.TB, loops, weighted bool) *graph.Graph {
+	t.Helper()
+	const vertices = 14
+	r := rand.New(rand.NewPCG(5, 5))
+	var e graph.Edges
+	add := func(source, target int) {
+		if source == 3 || target == 3 || source == 5 || target == 4 {
+			return
+		}
+		e.Source, e.Target = append(e.Source, int32(source)), append(e.Target, int32(target))
+		if weighted {
+			e.Weights = append(e.Weights, .25+r.Float32())
+		}
+	}
+	for range 50 {
+		if s, v := r.IntN(vertices), r.IntN(vertices); s != v {
+			add(s, v)
+		}
+	}
+	for v := range 3 {
+		add(8, v)
+		add(8, v)
+		if loops {
+			add(v, v)
+			add(v+9, v+9)
+			add(v+9, v+9)
+		}
+	}
+	return graphOf(t, vertices, e)
+}
+
+// ManyEdges is a directed random graph with so many edges into a vertex, on average.
+func ManyEdges(t testing.TB, vertices, degree int32) *graph.Graph {
+	t.Helper()
+	r := rand.New(rand.NewPCG(4, 4))
+	var e graph.Edges
+	for range degree * vertices {
+		e.Source, e.Target = append(e.Source, r.Int32N(vertices)), append(e.Target, r.Int32N(vertices))
+	}
+	return graphOf(t, int(vertices), e)
+}
+
+func graphOf(t testing.TB, vertices int, e graph.Edges) *graph.Graph {
+	t.Helper()
+	relation, err := graph.NewRelation(vertices, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &graph.Graph{Relation: relation}
+}
