@@ -29,8 +29,8 @@ type Site struct {
 	Norm nn.Norm
 	// Inner makes a norm inside the convolution, where it has any.
 	Inner func(path string, width int) nn.Norm
-	// Plain leaves out what PyG's DirGNNConv switches off in the layers that it wraps: added self loops, and the
-	// root weight where PyG's layer has the option root_weight.
+	// Plain leaves out what PyG's DirGNNConv switches off in the layers that it wraps: added self loops, and
+	// the root weight where PyG's layer has the option root_weight.
 	Plain  bool
 	halved bool // the wrapper takes half of the output
 }

@@ -127,20 +127,20 @@ func settingNamed(name string) (Setting, bool) {
 	return settings[i], true
 }
 
-// settingNames are the names of all settings.
-func settingNames() (names []string) {
-	for _, s := range settings {
-		names = append(names, s.Name)
-	}
-	return names
-}
-
 // weighted are the models that use edge weights.
 func weighted() []string {
 	return slices.DeleteFunc(gnn.Names(), func(name string) bool {
 		kind, _ := gnn.KindOf(name)
 		return !kind.EdgeWeights
 	})
+}
+
+// settingNames are the names of all settings.
+func settingNames() (names []string) {
+	for _, s := range settings {
+		names = append(names, s.Name)
+	}
+	return names
 }
 
 // activations are the names of the activations, in the order of the kernels' own list.
