@@ -24,21 +24,50 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 	if stop {
 		flag = 1
 	}
-	all, err := comm.Gather(w.comm, comm.Statistics, part, flag, float64(w.hash()))
+	all, err := comm.Gather(w.comm, comm.Statistics, part, flag, w.hash())
 	if err != nil {
 		return 0, false, err
 	}
-	for r := range w.comm.Size() {
+	hashes := make([]float64, w.comm.Size())
+	for r := range hashes {
 		theirs := all[r*words:]
 		loss += theirs[0]
 		stopped = stopped || theirs[1] != 0
-		first := w.mesh.Rank(mesh.Place{Stage: w.mesh.Place(r).Stage})
-		if theirs[2] != all[first*words+2] {
-			return 0, false, &Common{Err: fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker %d: "+
-				"the machines do not compute alike: set WEFT_SIMD to one level on all of them", epoch, r, first)}
+		hashes[r] = theirs[2]
+	}
+	cause := "a fault of the program, or of this machine"
+	if w.processes {
+		cause = "the machines do not compute alike: set WEFT_SIMD to one level on all of them"
+	}
+	return loss, stopped, w.sameParameters(hashes, func(rank, first int) error {
+		return fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker %d: %s", epoch, rank, first, cause)
+	})
+}
+
+// sameParameters fails on all workers where the checksum of one is not that of the first of its stage, with
+// what differ says of the lowest.
+func (w *worker) sameParameters(hashes []float64, differ func(rank, first int) error) error {
+	for rank, h := range hashes {
+		if first := w.mesh.Rank(mesh.Place{Stage: w.mesh.Place(rank).Stage}); h != hashes[first] {
+			return &Common{Err: differ(rank, first)}
 		}
 	}
-	return loss, stopped, nil
+	return nil
+}
+
+// loaded ends a step in which each worker has loaded weights from a file by itself, with err: it fails on all
+// where it failed on any, or where the files are not the same.
+func (w *worker) loaded(err error) error {
+	if err := w.outcome(err); err != nil {
+		return err
+	}
+	hashes, err := comm.Gather(w.comm, comm.Setup, w.hash())
+	if err != nil {
+		return err
+	}
+	return w.sameParameters(hashes, func(rank, first int) error {
+		return refusal.Weights.Errorf("worker %d has read other weights than worker %d: all machines need the same file", rank, first)
+	})
 }
 
 // goOn fails on all workers where the context of any is cancelled, or its part of a result is not finite.
@@ -74,13 +103,16 @@ func (w *worker) outcome(err error) error { return launch.Ranks{Comm: w.comm}.To
 // on all.
 func (w *worker) onFirst(f func() error) error { return launch.Ranks{Comm: w.comm}.OnFirst(f) }
 
-// hash is a checksum of the parameters.
-func (w *worker) hash() (h uint32) {
-	table := crc32.MakeTable(crc32.Castagnoli)
+// hash is a checksum of the parameters and buffers, as workers tell each other.
+func (w *worker) hash() float64 {
+	h, table := uint32(0), crc32.MakeTable(crc32.Castagnoli)
 	for _, p := range w.params.List {
 		h = crc32.Update(h, table, comm.Bytes(p.Value.Floats()))
 	}
-	return h
+	for _, b := range w.params.Buffers {
+		h = crc32.Update(h, table, comm.Bytes(b.Values))
+	}
+	return float64(h)
 }
 
 // traffic is what a worker has sent by kind, and how long it stood still.

@@ -297,16 +297,17 @@ func (w *worker) trainEpoch(epoch int, stop bool) (loss float64, stopped bool, e
 	return w.agree(epoch, loss, stop)
 }
 
+// loadInit sets the parameters to those of the file that training starts from, if there is one.
 func (w *worker) loadInit() error {
 	if w.o.Init == "" {
 		return nil
 	}
 	weights, err := nn.ReadState(w.o.Init)
-	if err != nil {
-		return err
+	if err == nil {
+		err = w.params.Load(weights)
 	}
-	if err := w.params.Load(weights); err != nil {
+	if err = w.loaded(err); refusal.Weights.In(err) {
 		return refusal.Errorf("%s %s: %w", refusal.Setting("init"), w.o.Init, err)
 	}
-	return nil
+	return err
 }

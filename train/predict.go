@@ -50,7 +50,7 @@ func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, shar
 	if err != nil {
 		return nil, err
 	}
-	if err := w.params.Load(weights); err != nil {
+	if err := w.loaded(w.params.Load(weights)); err != nil {
 		return nil, err
 	}
 	goOn := func(part *tensor.Matrix) error { return w.goOn(ctx, part) }

@@ -22,6 +22,7 @@ import (
 type worker struct {
 	team      *kernel.Team
 	comm      *comm.Comm // all workers
+	processes bool       // the others are processes, of other machines maybe, and not goroutines of this one
 	mesh      mesh.Mesh
 	groups    mesh.Groups
 	share     *partition.Share
@@ -47,16 +48,16 @@ type vertexSet struct {
 func newWorker(team *kernel.Team, c *comm.Comm, share *partition.Share, j *Job, classes int, training bool) (*worker, error) {
 	o := &j.Options
 	if err := checkWhole(&share.Whole, classes); err != nil {
-		return nil, err
+		return nil, &Common{Err: err}
 	}
 	grid, err := j.mesh()
 	if err != nil {
-		return nil, err
+		return nil, &Common{Err: err}
 	}
-	w := &worker{team: team, comm: c, mesh: grid, groups: grid.Join(c), share: share, o: o}
+	w := &worker{team: team, comm: c, processes: j.peers() != nil, mesh: grid, groups: grid.Join(c), share: share, o: o}
 	blocks, err := j.blocks(share.Whole.FeatureColumns, classes)
 	if err != nil {
-		return nil, err
+		return nil, &Common{Err: err}
 	}
 	w.engine, err = j.engine(engine.Config{
 		Team: team, Mesh: grid, Groups: w.groups, Share: share, Blocks: blocks, Loss: w.loss, Seed: o.Seed,

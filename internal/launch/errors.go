@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"weft/internal/refusal"
 )
@@ -48,26 +49,31 @@ func kindOf(err error) kind {
 	return failed
 }
 
-// pack is an error for its way to other ranks, "" for none.
+// pack is an error for its way to other ranks, "" for none: its kind, its subject and its text.
 func pack(err error) string {
 	if err == nil {
 		return ""
 	}
-	return string([]byte{byte(kindOf(err))}) + err.Error()
+	return string([]byte{byte(kindOf(err))}) + string(refusal.SubjectOf(err)) + "\n" + err.Error()
 }
 
 // unpack is what another rank makes of an error that was packed.
-func unpack(packed string) error {
-	text := packed[1:]
+func unpack(packed string) (err error) {
+	subject, text, _ := strings.Cut(packed[1:], "\n")
 	switch kind(packed[0]) {
 	case refused:
-		return refusal.Errorf("%s", text)
+		err = refusal.Errorf("%s", text)
 	case interrupted:
-		return remote{text, ErrInterrupted}
+		err = remote{text, ErrInterrupted}
 	case cancelled:
-		return remote{text, context.Canceled}
+		err = remote{text, context.Canceled}
+	default:
+		err = errors.New(text)
 	}
-	return errors.New(text)
+	if subject != "" {
+		err = refusal.Subject(subject).Of(err)
+	}
+	return err
 }
 
 // remote is another rank's error: its text and its kind.

@@ -29,7 +29,7 @@ func (r Ranks) First() bool { return r.Rank() == 0 }
 
 // Together ends a step that every rank makes by itself, with err. Where it failed on any, it fails on all
 // with the error of the lowest of these, as a Common. That rank has its error itself; the others have its
-// text and its kind: a refusal, ErrInterrupted, context.Canceled, or none of them.
+// text, its kind (a refusal, ErrInterrupted, context.Canceled, or none of them) and its subject.
 func (r Ranks) Together(err error) error {
 	if r.Comm == nil {
 		return err

@@ -57,7 +57,11 @@ func (s Subject) Errorf(format string, args ...any) error { return s.Of(Errorf(f
 func (s Subject) Of(err error) error { return about{err, s} }
 
 // In reports whether err is about the subject.
-func (s Subject) In(err error) bool {
+func (s Subject) In(err error) bool { return SubjectOf(err) == s }
+
+// SubjectOf is what err is about, "" where it does not say.
+func SubjectOf(err error) Subject {
 	var a about
-	return errors.As(err, &a) && a.subject == s
+	errors.As(err, &a)
+	return a.subject
 }
