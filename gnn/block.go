@@ -26,9 +26,21 @@ type Block interface {
 // part can be built: by a worker that computes some layers only, or not at all, to reckon with.
 type BlockSpec struct {
 	In, Out int // widths of State.H before and after it
+	Cost    Cost
 	// Build makes the block. Parameters are drawn from their names, so that a part of a model begins like the
 	// whole.
 	Build func(e Env) Block
+}
+
+// Cost is how much work a forward pass of a block is, in multiply-adds of its products and aggregations: what
+// the layers of a model are weighed by.
+type Cost struct {
+	Vertex, Edge int // for each vertex, and for each edge
+}
+
+// Of is the multiply-adds on a graph.
+func (c Cost) Of(vertices int, edges int64) float64 {
+	return float64(c.Vertex)*float64(vertices) + float64(c.Edge)*float64(edges)
 }
 
 // Env is where blocks are built: one worker's parameters and ways along the edges.

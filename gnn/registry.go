@@ -37,6 +37,9 @@ type Kind struct {
 	// its output
 	weight, bias string
 	convolution  func(s *Spec, at Site, last bool) Convolution
+	// cost is that of the convolution from in columns to out, or for graph attention to those of all heads.
+	cost func(in, out int) Cost
+	root bool // the convolution has a root weight besides, which a pair of directions has but once
 }
 
 var (
@@ -48,26 +51,33 @@ var kinds = []Kind{
 	{
 		Name: "mlp", list: "lins", weight: ".weight", bias: ".bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewLinear(at) },
+		cost:        func(in, out int) Cost { return Cost{Vertex: in * out} },
 	},
 	{
 		Name: "gcn", Settings: graphSettings, EdgeWeights: true, list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGCN(at) },
+		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
 		Name: "sage", Settings: graphSettings, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
+		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
+		root:        true,
 	},
 	{
 		Name: "gat", Settings: attentionSettings, list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGAT(at, s.attention(last)) },
+		cost:        func(in, out int) Cost { return Cost{in*out + 2*out, out} },
 	},
 	{
 		Name: "gatv2", Settings: attentionSettings, list: "convs", weight: ".lin_l.weight", bias: ".bias",
 		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
+		cost:        func(in, out int) Cost { return Cost{2 * in * out, 2 * out} },
 	},
 	{
 		Name: "gin", Settings: graphSettings, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGIN(at) },
+		cost:        func(in, out int) Cost { return Cost{in*out + out*out, min(in, out)} },
 	},
 }
 
@@ -115,11 +125,28 @@ func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 		if i == s.Layers-1 {
 			b.Out = classes
 		}
+		b.Cost = s.cost(kind, b.In, b.Out, i == s.Layers-1)
 		b.Build = func(e Env) Block { return s.layer(kind, i, b.In, b.Out, e) }
 		specs = append(specs, b)
 		in = b.Out
 	}
 	return specs, nil
+}
+
+// cost is that of a layer.
+func (s *Spec) cost(kind Kind, in, out int, last bool) Cost {
+	columns := out
+	if kind.Uses("heads") {
+		columns = s.attention(last).columns(out)
+	}
+	c := kind.cost(in, columns)
+	if s.both(kind) {
+		c = Cost{2 * c.Vertex, 2 * c.Edge}
+	}
+	if s.both(kind) || kind.root {
+		c.Vertex += in * out
+	}
+	return c
 }
 
 // layer builds layer i.

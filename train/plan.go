@@ -140,6 +140,11 @@ func (j *Job) plan(rank int, share *partition.Share) (p Plan, err error) {
 	p.PeakTensorBytes, p.GraphBytes, p.HaloBytes = []int64{mem.Peak()}, []int64{mem.Live(tensor.Graph)}, []int64{sent}
 	p.Lines = append(p.Lines, fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", o.Model, o.Layers,
 		w.params.Count(), workers, threads, kernel.SIMD()))
+	blocks, err := j.blocks(share.Whole.FeatureColumns, share.Whole.Classes)
+	if err != nil {
+		return p, err
+	}
+	p.Lines = append(p.Lines, workOf(blocks, &share.Whole)...)
 	p.Lines = append(p.Lines, w.engine.Explain()...)
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Lines = append(p.Lines, fmt.Sprintf("%-12s %8.1f MB at the peak", k, float64(mem.PeakOf(k))/1e6))
@@ -157,6 +162,23 @@ func (j *Job) plan(rank int, share *partition.Share) (p Plan, err error) {
 		p.Warnings = append(p.Warnings, OneClass)
 	}
 	return p, nil
+}
+
+// workOf says how much work a forward pass is, and how it is divided among the blocks; nothing where their costs
+// are not known, as of a model of the caller's own. Features count as dense.
+func workOf(blocks []gnn.BlockSpec, whole *partition.Whole) []string {
+	sum := 0.0
+	for _, b := range blocks {
+		sum += b.Cost.Of(whole.Vertices, whole.Edges)
+	}
+	if sum == 0 {
+		return nil
+	}
+	line := fmt.Sprintf("a forward pass is %.3g billion multiply-adds; by layer:", sum/1e9)
+	for _, b := range blocks {
+		line += fmt.Sprintf(" %.0f %%", 100*b.Cost.Of(whole.Vertices, whole.Edges)/sum)
+	}
+	return []string{line}
 }
 
 // doubtfulSums says why features should not be divided by their sum in each row, "" where nothing speaks
