@@ -143,8 +143,7 @@ func (t traffic) since(before traffic) traffic {
 func (t traffic) communication() (c Communication) {
 	of := func(kinds ...comm.Kind) (sum Traffic) {
 		for _, k := range kinds {
-			sum.Bytes += t.sent[k].Bytes
-			sum.Messages += t.sent[k].Messages
+			sum.add(Traffic(t.sent[k]))
 		}
 		return sum
 	}
@@ -152,6 +151,11 @@ func (t traffic) communication() (c Communication) {
 		Halo: of(comm.Halo, comm.HaloGradient), Layout: of(comm.Layout), Stage: of(comm.Stage),
 		Gradient: of(comm.Gradient), Statistics: of(comm.Statistics),
 	}
+}
+
+func (t *Traffic) add(more Traffic) {
+	t.Bytes += more.Bytes
+	t.Messages += more.Messages
 }
 
 // kinds are the numbers of a Communication.
@@ -163,7 +167,8 @@ func (c *Communication) kinds() []*Traffic {
 func (w *worker) report(r *Result, pass traffic) error {
 	mem := w.team.Memory
 	c := pass.communication()
-	row := []float64{float64(mem.Peak()), float64(mem.Live(tensor.Graph)), pass.waited.Seconds(), pass.seconds}
+	row := []float64{float64(mem.Peak()), float64(mem.Live(tensor.Graph)), float64(mem.LiveTensors()), pass.waited.Seconds(), pass.seconds}
+	own := len(row)
 	for _, t := range c.kinds() {
 		row = append(row, float64(t.Bytes), float64(t.Messages))
 	}
@@ -174,13 +179,14 @@ func (w *worker) report(r *Result, pass traffic) error {
 	for ; len(all) > 0; all = all[len(row):] {
 		r.PeakTensorBytes = append(r.PeakTensorBytes, int64(all[0]))
 		r.GraphBytes = append(r.GraphBytes, int64(all[1]))
-		r.WaitSeconds = append(r.WaitSeconds, all[2])
-		r.WaitShare = max(r.WaitShare, all[2]/max(all[3], 1e-9))
+		r.LiveBytes = append(r.LiveBytes, int64(all[2]))
+		r.WaitSeconds = append(r.WaitSeconds, all[3])
+		r.WaitShare = max(r.WaitShare, all[3]/max(all[4], 1e-9))
 		sent := int64(0)
 		for k, t := range r.Communication.kinds() {
-			t.Bytes += int64(all[4+2*k])
-			t.Messages += int64(all[5+2*k])
-			sent += int64(all[4+2*k])
+			theirs := Traffic{int64(all[own+2*k]), int64(all[own+1+2*k])}
+			t.add(theirs)
+			sent += theirs.Bytes
 		}
 		r.SentBytes = append(r.SentBytes, sent)
 	}

@@ -90,6 +90,7 @@ type Result struct {
 	EpochSeconds     []float64
 	PeakTensorBytes  []int64 // per worker
 	GraphBytes       []int64 // per worker
+	LiveBytes        []int64 // per worker: tensors when the run is done, those of the model
 	// Communication is what all workers sent in the training pass of the last epoch.
 	Communication Communication
 	SentBytes     []int64   // in that pass, per worker
@@ -287,10 +288,12 @@ func (b *best) exhausted(epoch int) bool { return b.patience > 0 && epoch-b.sinc
 // trainEpoch makes one step on the whole graph and returns the training loss before it, and whether any
 // worker is to stop.
 func (w *worker) trainEpoch(epoch int, stop bool) (loss float64, stopped bool, err error) {
+	w.epoch = epoch
 	loss, err = w.engine.Train(epoch)
 	if err != nil {
 		return 0, false, err
 	}
+	w.comm.At(epoch, "")
 	w.params.Commit()
 	w.optimizer.Step(optim.Schedule(w.o.Schedule, epoch, w.o.Epochs))
 	w.params.ZeroGrad()

@@ -14,9 +14,8 @@ import (
 
 // What the stages of a mesh put together, each of which holds some of the model's parameters.
 
-// eachStages is what this worker and those at its place in the other stages give, in the order of the stages.
-func eachStages[T byte | float64](w *worker, k comm.Kind, mine []T) ([][]T, error) {
-	c := w.groups.Stages
+// gatherLists is what each worker of a group gives, by rank.
+func gatherLists[T byte | float64](c *comm.Comm, k comm.Kind, mine []T) ([][]T, error) {
 	lengths, err := comm.Gather(c, k, int64(len(mine)))
 	if err != nil {
 		return nil, err
@@ -34,7 +33,7 @@ func (w *worker) squares(own []float64) []float64 {
 	if w.mesh.Stages == 1 || w.team.Planning() {
 		return own
 	}
-	all, err := eachStages(w, comm.Statistics, own)
+	all, err := gatherLists(w.groups.Stages, comm.Statistics, own)
 	exchange.Must(err)
 	return slices.Concat(all...)
 }
@@ -44,7 +43,7 @@ func (w *worker) allowOthers() error {
 	if w.mesh.Stages == 1 || w.team.Planning() {
 		return nil
 	}
-	all, err := eachStages(w, comm.Setup, []byte(strings.Join(w.params.Names(), "\n")))
+	all, err := gatherLists(w.groups.Stages, comm.Setup, []byte(strings.Join(w.params.Names(), "\n")))
 	if err != nil {
 		return err
 	}
@@ -65,21 +64,31 @@ func (w *worker) weights() (nn.State, error) {
 		}
 		return nil, nil
 	}
-	mine := w.params.State()
-	var file bytes.Buffer
-	if err := safetensors.Write(&file, mine, nil); err != nil {
-		return nil, err
+	c, all := w.groups.Stages, w.params.State()
+	if !w.first() {
+		var file bytes.Buffer
+		if err := safetensors.Write(&file, all, nil); err != nil {
+			return nil, err
+		}
+		if err := c.Send(comm.Setup, comm.Bytes([]int64{int64(file.Len())}), 0).Wait(); err != nil {
+			return nil, err
+		}
+		return nil, c.Send(comm.Setup, file.Bytes(), 0).Wait()
 	}
-	all, err := eachStages(w, comm.Setup, file.Bytes())
-	if err != nil || !w.first() {
-		return nil, err
-	}
-	for _, stage := range all[1:] {
-		theirs, _, err := safetensors.Read(bytes.NewReader(stage), int64(len(stage)))
+	for stage := 1; stage < c.Size(); stage++ { // one after the other, so that one stage's file is here at a time
+		length := make([]int64, 1)
+		if err := c.Receive(comm.Setup, comm.Bytes(length), stage).Wait(); err != nil {
+			return nil, err
+		}
+		file := make([]byte, length[0])
+		if err := c.Receive(comm.Setup, file, stage).Wait(); err != nil {
+			return nil, err
+		}
+		theirs, _, err := safetensors.Read(bytes.NewReader(file), length[0])
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(mine, theirs)
+		maps.Copy(all, theirs)
 	}
-	return mine, nil
+	return all, nil
 }

@@ -31,6 +31,7 @@ type worker struct {
 	params    *nn.Params
 	optimizer *optim.Optimizer
 	metric    string
+	epoch     int // that was trained last, from 1; 0: none
 
 	labels           graph.Labels // of the vertices whose logits come here
 	targets          nn.Targets
@@ -206,6 +207,13 @@ func (w *worker) loss(logits *autograd.Var) (float64, *tensor.Matrix) {
 	return nn.Loss(logits, w.targets, w.train.rows, w.train.total, true)
 }
 
+// infer is the engine's. What the worker waits for afterwards is no layer's.
+func (w *worker) infer(without int) *autograd.Var {
+	v := w.engine.Infer(without)
+	w.comm.At(w.epoch, "")
+	return v
+}
+
 // scores are the metric on each part of the split, and the validation loss: NaN where there are no such
 // vertices, and where something is not finite, which fault then names.
 type scores struct {
@@ -215,7 +223,7 @@ type scores struct {
 
 // evaluate measures the model as it is, without dropout. All workers come to the same scores.
 func (w *worker) evaluate() (s scores, err error) {
-	logits := w.engine.Infer(0)
+	logits := w.infer(0)
 	defer logits.Drop()
 	loss, _ := nn.Loss(logits, w.targets, w.val.rows, w.val.total, false)
 	if w.team.Planning() {
@@ -256,12 +264,12 @@ func (w *worker) evaluate() (s scores, err error) {
 // eachLogits passes on the logits of all vertices, in the graph's order, unless goOn, which is given this
 // worker's, fails.
 func (w *worker) eachLogits(goOn func(*tensor.Matrix) error, use func(Rows) error) error {
-	return w.eachRow(w.engine.Infer(0), goOn, use)
+	return w.eachRow(w.infer(0), goOn, use)
 }
 
 // eachEmbedding is eachLogits for the input of the last block. A model of one layer has its features there.
 func (w *worker) eachEmbedding(goOn func(*tensor.Matrix) error, use func(Rows) error) error {
-	return w.eachRow(w.engine.Infer(1), goOn, use)
+	return w.eachRow(w.infer(1), goOn, use)
 }
 
 // eachRow passes on the rows of a result, which it drops.
