@@ -144,6 +144,17 @@ func TestOnFirstPanics(t *testing.T) {
 	}
 }
 
+// TestFault: the error of a panic wraps an error, keeps the stack, and is one line.
+func TestFault(t *testing.T) {
+	for _, value := range []any{own{}, "a fault"} {
+		err := Workers(1, 0, func(*comm.Comm) error { panic(value) })
+		var fault *Fault
+		if !errors.As(err, &fault) || errors.Is(err, own{}) != (value == any(own{})) || !strings.Contains(string(fault.Where), "TestFault") {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 // TestAgree: the lowest rank whose text is not rank 0's is named, on all ranks.
 func TestAgree(t *testing.T) {
 	for want, texts := range map[string][]string{

@@ -2,9 +2,9 @@ package exchange
 
 import (
 	"errors"
-	"fmt"
 
 	"weft/comm"
+	"weft/internal/launch"
 	"weft/tensor"
 )
 
@@ -85,7 +85,7 @@ func Beside(c *comm.Comm, other func(aside *comm.Comm) error, f func() error) er
 	join := c.Beside(func(aside *comm.Comm) {
 		defer func() {
 			if p := recover(); p != nil {
-				theirs = fmt.Errorf("internal error: %v", p)
+				theirs = launch.Recovered(p, "")
 			}
 			if theirs != nil {
 				aside.Abort(theirs)
