@@ -43,7 +43,7 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, embeddings bool) (p
 func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share, weights nn.State, embeddings bool,
 ) (*Prediction, error) {
 	p := &Prediction{Classes: share.Whole.Classes, Vertices: share.Whole.Vertices}
-	if _, n := j.Options.model().Widths(weights); n > 0 && j.Model == nil {
+	if _, n := j.Options.Widths(weights); n > 0 && j.Model == nil {
 		p.Classes = n
 	}
 	w, err := newWorker(team, c, share, j, p.Classes, false)

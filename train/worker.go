@@ -150,6 +150,9 @@ func (o *Options) model() gnn.Spec {
 	}
 }
 
+// Widths are the numbers of features and classes of the model that the weights are of, as in gnn.Spec.
+func (o *Options) Widths(weights nn.State) (features, classes int) { return o.model().Widths(weights) }
+
 // prepareTraining adds what training needs besides the engine: labels, splits, the metric and the optimizer's
 // state.
 func (w *worker) prepareTraining() (err error) {
