@@ -19,9 +19,7 @@ func (v *Var) owe(g *tensor.Matrix, w *Var) {
 	case !v.wants:
 		g.Release()
 	case v.leaf:
-		dv, add := v.Grad()
-		v.tape.Team.MatMul(dv, g, w.Value(), kernel.Transposed, kernel.Output(add))
-		g.Release()
+		v.addProduct(g, w)
 	default:
 		w.kept++
 		v.owed = append(v.owed, owed{g, w})
@@ -32,18 +30,18 @@ func (v *Var) owe(g *tensor.Matrix, w *Var) {
 func (v *Var) pay() {
 	for len(v.owed) > 0 {
 		o := v.owed[0]
-		add := v.grad != nil
-		if add {
-			v.unshare()
-		} else {
-			v.grad = v.memory()
-		}
-		v.tape.Team.MatMul(v.grad, o.g, o.w.Value(), kernel.Transposed, kernel.Output(add))
-		o.g.Release()
+		v.addProduct(o.g, o.w)
 		o.w.kept--
 		o.w.releaseUnused()
 		v.owed = v.owed[1:]
 	}
+}
+
+// addProduct adds g·wᵀ to the gradient. It owns g.
+func (v *Var) addProduct(g *tensor.Matrix, w *Var) {
+	dv, add := v.Grad()
+	v.tape.Team.MatMul(dv, g, w.Value(), kernel.Transposed, kernel.Output(add))
+	g.Release()
 }
 
 // memory is a matrix for the gradient: the value's own where nothing but what is owed keeps that, else a new

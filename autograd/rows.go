@@ -9,10 +9,12 @@ import (
 // operation's result inherits it. Masks are keyed by the rows' ids; losses and batch norm sum over all
 // workers' rows. Values of the same rows share one RowSet.
 type RowSet struct {
-	Here  int            // rows on this worker
-	Total int            // rows on all workers together, or NotVertices
-	IDs   *tensor.Matrix // Int32, 1 × Here: the rows' vertices in the original graph; nil: row i is vertex i
-	Peers Peers          // the workers that hold the other rows; nil when there are none
+	Here  int // rows on this worker
+	Total int // rows on all workers together, or NotVertices
+	// IDs (Int32, 1 × Here) are the keys of the rows in masks: vertices' original ids; of edges, hashes.
+	// Where it is nil, row i is vertex i.
+	IDs   *tensor.Matrix
+	Peers Peers // the workers that hold the other rows; nil when there are none
 }
 
 // NotVertices is the Total of rows over which nothing can be summed, as those that are edges.

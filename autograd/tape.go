@@ -27,10 +27,15 @@ type Tape struct {
 	// Ledger, unless nil, is told of the operations on parameters. The tapes of one step share it.
 	Ledger *Ledger
 
-	ops      []Op
-	outs     []*Var // the result of each op
+	steps    []step // recorded, in order
 	scope    []*Var // the Vars made since the innermost Scope began
 	backward bool   // the operations are running backward
+}
+
+// step is a recorded operation and its result.
+type step struct {
+	Op
+	out *Var
 }
 
 // NewTape returns a tape for one evaluation: nothing is recorded and nothing is random.
@@ -120,7 +125,7 @@ func (t *Tape) Record(op Op) *Var {
 	if t.Ledger != nil {
 		t.Ledger.expect(op.Inputs)
 	}
-	t.ops, t.outs = append(t.ops, op), append(t.outs, v)
+	t.steps = append(t.steps, step{op, v})
 	return v
 }
 
@@ -146,8 +151,8 @@ func (t *Tape) Parameter(value, grad *tensor.Matrix) *Var {
 	return v
 }
 
-// Input is a value that somebody else computed and who wants its gradient: after Backward, TakeGrad hands it
-// on.
+// Input is a Constant whose gradient is asked for: after Backward, TakeGrad hands it to whoever computed the
+// value.
 func (t *Tape) Input(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.Constant(value, rows)
 	v.wants = t.Recording
@@ -236,10 +241,10 @@ func (t *Tape) Backward(roots ...Root) {
 	}
 	t.backward = true
 	defer func() { t.backward = false }()
-	for len(t.ops) > 0 {
-		last := len(t.ops) - 1
-		op, out := t.ops[last], t.outs[last]
-		t.ops, t.outs = t.ops[:last], t.outs[:last]
+	for len(t.steps) > 0 {
+		last := len(t.steps) - 1
+		op, out := t.steps[last].Op, t.steps[last].out
+		t.steps = t.steps[:last]
 		out.pay()
 		if out.grad != nil {
 			if !op.Reads {
@@ -275,33 +280,6 @@ func (t *Tape) Backward(roots ...Root) {
 		made.Drop()
 	}
 	t.scope = nil
-}
-
-// Discard drops what was recorded without running it backward.
-func (t *Tape) Discard() {
-	for i, op := range t.ops {
-		for _, b := range op.Buffers {
-			b.Release()
-		}
-		out := t.outs[i]
-		out.grad.Release()
-		for _, o := range out.owed {
-			o.g.Release()
-			o.w.kept = 0
-			o.w.Drop()
-		}
-		out.grad, out.owed, out.held, out.kept = nil, nil, false, 0
-		out.releaseUnused()
-		for _, k := range op.Keeps { // some are the result of no recorded operation
-			k.kept = 0
-			k.Drop()
-		}
-	}
-	for _, v := range t.scope {
-		v.kept = 0
-		v.Drop()
-	}
-	t.ops, t.outs, t.scope = nil, nil, nil
 }
 
 // Tape is the tape that the value is on.

@@ -276,35 +276,6 @@ func TestOutsideScopes(t *testing.T) {
 	b.live("the backward pass", 0)
 }
 
-func TestDiscard(t *testing.T) {
-	for _, scoped := range []bool{false, true} {
-		b := newBench(t)
-		s, _ := b.sparse(rows, inner)
-		forward := func() *autograd.Var {
-			c := autograd.Scale(2, b.tape.Fixed(b.matrix(rows, inner), nil))
-			x := autograd.Linear(c, b.leaf(inner, cols)) // keeps a value that no recorded operation made
-			d := autograd.Dropout(b.tape.SparseConstant(s, nil), kernel.NewMask(1, .5, nil))
-			y := autograd.Linear(d, b.leaf(inner, cols))
-			return autograd.Finish(autograd.Multiply(x, y), b.leaf(1, cols), kernel.ReLU, kernel.NewMask(2, .5, nil))
-		}
-		if scoped {
-			b.tape.Scope(forward)
-		} else {
-			forward()
-		}
-		b.tape.Discard()
-		b.live(fmt.Sprintf("discarded, in a scope %v", scoped), 0)
-		if s.Rows.Values.Floats() == nil {
-			t.Error("the stored features were released")
-		}
-
-		x := b.leaf(rows, cols) // the tape can be used again
-		out := autograd.Scale(2, x)
-		b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})
-		b.live("another pass", 0)
-	}
-}
-
 // TestTake: an operation works in place where nobody else needs its input, and elsewhere makes a copy.
 func TestTake(t *testing.T) {
 	b := newBench(t)

@@ -17,8 +17,8 @@ type State struct {
 
 // Block is one step of a model.
 type Block interface {
-	// Forward computes the block. What it leaves in the state is its own, or was there before; what it does
-	// not is dropped after it.
+	// Forward computes the block. The state it returns may hold what it made and what it was given; all else
+	// is dropped.
 	Forward(s State) State
 }
 

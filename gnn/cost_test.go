@@ -12,8 +12,8 @@ import (
 	"weft/tensor"
 )
 
-// TestCost holds the cost of each layer to the kernel calls that it makes: rows × columns × columns of its products, what
-// scores of attention read for each vertex, and the columns that are read for each edge.
+// TestCost holds the cost of each layer to the kernel calls that it makes: rows × columns × columns of its
+// products, what scores of attention read for each vertex, and the columns that are read for each edge.
 func TestCost(t *testing.T) {
 	const vertices, edges, wide, classes = 40, 90, 15, 7
 	r, err := graph.NewRelation(vertices, ring(vertices, edges))

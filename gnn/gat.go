@@ -2,7 +2,6 @@ package gnn
 
 import (
 	"weft/autograd"
-	"weft/kernel"
 	"weft/nn"
 )
 
@@ -46,7 +45,7 @@ func NewGAT(s Site, o GATOptions) *GAT {
 // Forward computes the layer.
 func (c *GAT) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
 	t := x.Tape()
-	z := autograd.Finish(autograd.Linear(x, c.w.On(t)), nil, kernel.Identity, c.dropout.Mask(x))
+	z := autograd.Dropout(autograd.Linear(x, c.w.On(t)), c.dropout.Mask(x))
 	z = c.p.Attend(Attention{
 		Source: z, Target: z, ASource: c.aSource.On(t), ATarget: c.aTarget.On(t),
 		Heads: c.o.Heads, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: c.selfLoops,

@@ -9,14 +9,14 @@ import (
 type GCN struct {
 	w, b *nn.Param
 	p    Propagator
-	op   Reduce
+	r    Reduce
 }
 
 // NewGCN makes a GCN layer; x is rows × s.In, its output rows × s.Out.
 func NewGCN(s Site) *GCN {
-	c := &GCN{w: s.Params.Weight(s.Path+".lin.weight", s.In, s.Out, nn.Glorot(s.In, s.Out)), p: s.Propagator, op: Symmetric}
+	c := &GCN{w: s.Params.Weight(s.Path+".lin.weight", s.In, s.Out, nn.Glorot(s.In, s.Out)), p: s.Propagator, r: Symmetric}
 	if s.Plain {
-		c.op = SymmetricNoLoops
+		c.r = SymmetricNoLoops
 	}
 	c.b = s.bias(".bias", s.Out, nn.Constant(0))
 	return c
@@ -24,5 +24,5 @@ func NewGCN(s Site) *GCN {
 
 // Forward computes the layer.
 func (c *GCN) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
-	return c.p.AggregateLinear(x, c.w.On(x.Tape()), c.op), c.b
+	return c.p.AggregateLinear(x, c.w.On(x.Tape()), c.r), c.b
 }

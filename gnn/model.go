@@ -21,12 +21,14 @@ func Build(specs []BlockSpec, from, to int, e Env) *Model {
 // Forward is the state after all blocks.
 func (m *Model) Forward(s State) State { return run(m.Blocks, s) }
 
-// Logits are the output of all of a model for the features x.
-func (m *Model) Logits(x *autograd.Var) *autograd.Var { return m.Until(len(m.Blocks), x) }
-
-// Until is the output of the first n blocks of all of a model for the features x.
+// Until is the output of the first n blocks of all of a model for the features x; of all its blocks, the
+// logits. What travelled along with it is dropped.
 func (m *Model) Until(n int, x *autograd.Var) *autograd.Var {
-	return alone(run(m.Blocks[:n], State{H: x}))
+	s := run(m.Blocks[:n], State{H: x})
+	if s.H0 != nil && s.H0 != s.H {
+		s.H0.Drop()
+	}
+	return s.H
 }
 
 // run passes a state through blocks. Each frees what it made besides the state that it leaves, and then what
@@ -45,12 +47,4 @@ func run(blocks []Block, s State) State {
 		}
 	}
 	return s
-}
-
-// alone is the state's H; nobody reads what travelled along any more.
-func alone(s State) *autograd.Var {
-	if s.H0 != nil && s.H0 != s.H {
-		s.H0.Drop()
-	}
-	return s.H
 }

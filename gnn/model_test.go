@@ -116,7 +116,7 @@ func TestTravellingTensor(t *testing.T) {
 	x.Floats()[0] = 1
 	tape := autograd.NewTrainingTape(team, autograd.Random{})
 	in := tape.Input(x, autograd.AllHere(1))
-	out := m.Logits(in)
+	out := m.Until(len(m.Blocks), in)
 	// h0 = 2x; h1 = 3·h0; h2 = h0 + 2·h1; h3 = h0 + 2·h2 = 3·h0 + 4·h1 = 15·h0
 	if got := out.Value().Floats()[0]; got != 30 {
 		t.Errorf("output %v, want 30", got)
@@ -130,7 +130,7 @@ func TestTravellingTensor(t *testing.T) {
 	}
 	d.Release()
 	plain := autograd.NewTape(team)
-	plain.Scope(func() *autograd.Var { m.Logits(plain.Constant(x, autograd.AllHere(1))); return nil })
+	plain.Scope(func() *autograd.Var { m.Until(len(m.Blocks), plain.Constant(x, autograd.AllHere(1))); return nil })
 	if live := team.Memory.Live(tensor.Activations) + team.Memory.Live(tensor.Gradients); live != 0 {
 		t.Errorf("%d bytes live after the passes", live)
 	}

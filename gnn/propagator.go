@@ -43,9 +43,9 @@ var (
 type Propagator interface {
 	// AggregateLinear is Â(xW) = (Âx)W, for x rows × in (dense, or sparse input features) and w in × out:
 	// rows × out. The implementation picks the order of work. The aggregation must be linear: not Max.
-	AggregateLinear(x, w *autograd.Var, op Reduce) *autograd.Var
+	AggregateLinear(x, w *autograd.Var, r Reduce) *autograd.Var
 	// Propagate applies the aggregation k times: rows × the columns of x.
-	Propagate(x *autograd.Var, op Reduce, k int) *autograd.Var
+	Propagate(x *autograd.Var, r Reduce, k int) *autograd.Var
 	// Attend is softmax attention over in-edges: rows × Heads·Width. No tensor with an entry for each edge is
 	// kept.
 	Attend(a Attention) *autograd.Var

@@ -25,8 +25,8 @@ type Spec struct {
 	AttentionDropout   float64 // graph attention: on the coefficients
 }
 
-// Kind is what is known of a model by its name.
-type Kind struct {
+// ModelKind is what is known of a model by its name.
+type ModelKind struct {
 	Name string
 	// Settings are the names of the settings that it uses, of those that only some models use.
 	Settings []string
@@ -48,7 +48,7 @@ var (
 	attentionSettings = append([]string{"heads", "output-heads", "transform-dropout", "attention-dropout"}, graphSettings...)
 )
 
-var kinds = []Kind{
+var kinds = []ModelKind{
 	{
 		Name: "mlp", list: "lins", weight: ".weight", bias: ".bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewLinear(at) },
@@ -92,21 +92,21 @@ func Names() []string {
 }
 
 // KindOf is the model of that name; known is false where there is none.
-func KindOf(name string) (k Kind, known bool) {
-	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
+func KindOf(name string) (k ModelKind, known bool) {
+	i := slices.IndexFunc(kinds, func(k ModelKind) bool { return k.Name == name })
 	if i < 0 {
-		return Kind{}, false
+		return ModelKind{}, false
 	}
 	return kinds[i], true
 }
 
 // OfLayer reports whether a weight is called as that of a layer in a model known by name.
 func OfLayer(weight string) bool {
-	return slices.ContainsFunc(kinds, func(k Kind) bool { return strings.HasPrefix(weight, k.list+".") })
+	return slices.ContainsFunc(kinds, func(k ModelKind) bool { return strings.HasPrefix(weight, k.list+".") })
 }
 
 // Uses reports whether the model uses a setting that only some models use.
-func (k Kind) Uses(setting string) bool { return slices.Contains(k.Settings, setting) }
+func (k ModelKind) Uses(setting string) bool { return slices.Contains(k.Settings, setting) }
 
 // Activations are the activations by name.
 var Activations = map[string]kernel.Activation{
@@ -140,7 +140,7 @@ func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 }
 
 // cost is that of a layer.
-func (s *Spec) cost(kind Kind, in, out int, last bool) Cost {
+func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
 	columns := out
 	if kind.Uses("heads") {
 		columns = s.attention(last).columns(out)
@@ -156,7 +156,7 @@ func (s *Spec) cost(kind Kind, in, out int, last bool) Cost {
 }
 
 // layer builds layer i.
-func (s *Spec) layer(kind Kind, i, in, out int, e Env) *Layer {
+func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 	norm := func(path string, width int) nn.Norm {
 		switch s.Norm {
 		case "batch":
@@ -192,10 +192,10 @@ func (s *Spec) layer(kind Kind, i, in, out int, e Env) *Layer {
 	return l
 }
 
-func (s *Spec) both(k Kind) bool { return s.Direction == "both" && k.Uses("direction") }
+func (s *Spec) both(k ModelKind) bool { return s.Direction == "both" && k.Uses("direction") }
 
 // path is the module path of layer i.
-func (k Kind) path(i int) string { return fmt.Sprintf("%s.%d", k.list, i) }
+func (k ModelKind) path(i int) string { return fmt.Sprintf("%s.%d", k.list, i) }
 
 // Widths are the numbers of features and classes of the model that the weights are of, each 0 where its
 // weight is not there.

@@ -9,12 +9,12 @@ import (
 type SAGE struct {
 	left, right, b *nn.Param
 	p              Propagator
-	op             Reduce
+	r              Reduce
 }
 
-// NewSAGE makes a GraphSAGE layer with aggregation op.
-func NewSAGE(s Site, op Reduce) *SAGE {
-	c := &SAGE{left: s.Params.Weight(s.Path+".lin_l.weight", s.In, s.Out, nn.FanIn(s.In)), p: s.Propagator, op: op}
+// NewSAGE makes a GraphSAGE layer with aggregation r.
+func NewSAGE(s Site, r Reduce) *SAGE {
+	c := &SAGE{left: s.Params.Weight(s.Path+".lin_l.weight", s.In, s.Out, nn.FanIn(s.In)), p: s.Propagator, r: r}
 	c.b = s.bias(".lin_l.bias", s.Out, nn.FanIn(s.In))
 	if root := s.Path + ".lin_r.weight"; s.Plain {
 		s.Params.Allow(root) // DirGNNConv keeps that of the layer it was given, and never uses it
@@ -28,10 +28,10 @@ func NewSAGE(s Site, op Reduce) *SAGE {
 func (c *SAGE) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
 	left := c.left.On(x.Tape())
 	var z *autograd.Var
-	if c.op.Kind == KindMax { // not linear: nothing may be exchanged
-		z = autograd.Linear(c.p.Propagate(x, c.op, 1), left)
+	if c.r.Kind == KindMax { // not linear: nothing may be exchanged
+		z = autograd.Linear(c.p.Propagate(x, c.r, 1), left)
 	} else {
-		z = c.p.AggregateLinear(x, left, c.op)
+		z = c.p.AggregateLinear(x, left, c.r)
 	}
 	if c.right != nil {
 		z = autograd.AddLinear(z, x, c.right.On(x.Tape()))

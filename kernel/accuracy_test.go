@@ -9,8 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// TestExp holds the exponential to 4 units in the last place over [−87, 88]. Below 0 it is seen in double precision through the
-// binary cross-entropy ln(1 + e^−x) of a right answer; above 0 through the sigmoid 1/(1 + e^x) of −x, which rounds twice more.
+// TestExp holds the exponential to 4 units in the last place over [−87, 88]. Below 0 it is seen in double
+// precision through the binary cross-entropy ln(1 + e^−x) of a right answer; above 0 through the sigmoid 1/(1
+// + e^x) of −x, which rounds twice more.
 func TestExp(t *testing.T) {
 	with(t, func(s *suite) {
 		const n = 20000
@@ -33,7 +34,8 @@ func TestExp(t *testing.T) {
 		worst = 0
 		s.team.Finish(sigmoid, many, nil, kernel.Sigmoid, kernel.Mask{})
 		for i, got := range sigmoid.Floats() {
-			if want := reference.Sigmoid(float64(many.Floats()[i])); want > 1.2e-38 { // below, float32 loses digits
+			// Below, float32 loses digits
+			if want := reference.Sigmoid(float64(many.Floats()[i])); want > 1.2e-38 {
 				worst = math.Max(worst, math.Abs(float64(got)-want)/ulp(want))
 			}
 		}

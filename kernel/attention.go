@@ -11,18 +11,20 @@ import (
 	"weft/tensor"
 )
 
-// Attention is softmax attention over in-edges with Heads heads of Width columns. With A nil it is GATv1: the score of j→i is
-// LeakyReLU(SourceScore_j + TargetScore_i) per head. Otherwise GATv2: Σ_c A_c·LeakyReLU(Source_jc + Target_ic). The slope of LeakyReLU
-// is from 0 to 1.
+// Attention is softmax attention over in-edges with Heads heads of Width columns. With A nil it is GATv1: the
+// score of j→i is LeakyReLU(SourceScore_j + TargetScore_i) per head. Otherwise GATv2: Σ_c
+// A_c·LeakyReLU(Source_jc + Target_ic). The slope of LeakyReLU is from 0 to 1.
 type Attention struct {
 	Heads, Width             int
 	Slope                    float64
 	Source                   *tensor.Matrix // source rows × Heads·Width
 	SourceScore, TargetScore *tensor.Matrix // GATv1: rows × Heads
 	Target, A                *tensor.Matrix // GATv2: destination rows × Heads·Width, 1 × Heads·Width
-	Whole                    bool           // the edges are all that their destinations have: AttendBackward may read fewer rows then
-	Mask                     Mask           // attention dropout, by both ends, head and occurrence; its ids are not used
-	SourceIDs, TargetIDs     *tensor.Matrix // Int32, the rows' vertices for the mask, nil: the row itself
+	// Whole: the edges are all that their destinations have: AttendBackward may read fewer rows then
+	Whole bool
+	// Mask: attention dropout, by both ends, head and occurrence; its ids are not used
+	Mask                 Mask
+	SourceIDs, TargetIDs *tensor.Matrix // Int32, the rows' vertices for the mask, nil: the row itself
 }
 
 // c checks the shapes against the edges, of sources in e's columns and destinations in its rows.
@@ -53,10 +55,12 @@ func overParts(args *C.weft_attention_args, p *parts) {
 	args.hub = longs(p.row)
 }
 
-// AttentionState is the running softmax of every destination row and head. It can be extended by further edges in any number of
-// blocks, of which one is the last; then it can be used anew.
+// AttentionState is the running softmax of every destination row and head. It can be extended by further
+// edges in any number of blocks, of which one is the last; then it can be used anew.
 type AttentionState struct {
-	Maximum *tensor.Matrix // rows × heads: of the scores; after the last block their log-sum-exp, which is all that the backward pass needs
+	// Maximum: rows × heads: of the scores; after the last block their log-sum-exp, which is all that the backward
+	// pass needs
+	Maximum *tensor.Matrix
 	Out     *tensor.Matrix // rows × heads·width: weighted sums, after the last block the output
 	sum     *tensor.Matrix // rows × heads: Σ exp(score − maximum), between blocks
 	begun   bool
@@ -76,8 +80,9 @@ const (
 	Last Ending = true
 )
 
-// Attend extends the state by the edges of one block: row i of e lists sources of destination i. loops (Int32, rows × 1,
-// nil: none) says how many self loops each row has besides; sources and destinations are then the same rows.
+// Attend extends the state by the edges of one block: row i of e lists sources of destination i. loops
+// (Int32, rows × 1, nil: none) says how many self loops each row has besides; sources and destinations are
+// then the same rows.
 func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matrix, end Ending) {
 	last := end == Last
 	if s.sum == nil && !last {
@@ -100,7 +105,8 @@ func (t *Team) Attend(s *AttentionState, a Attention, e *CSR, loops *tensor.Matr
 	}
 }
 
-// attendHubs is Attend for the hubs: their parts have states of their own, by which those of the hubs are extended.
+// attendHubs is Attend for the hubs: their parts have states of their own, by which those of the hubs are
+// extended.
 func (t *Team) attendHubs(kernel C.int, args C.weft_attention_args, s *AttentionState, a Attention, e *CSR, loops *tensor.Matrix, last bool) {
 	p := t.parts(e, loops, a.TargetIDs)
 	overParts(&args, p)
@@ -121,8 +127,9 @@ func (t *Team) attendHubs(kernel C.int, args C.weft_attention_args, s *Attention
 	p.release()
 }
 
-// merge extends the state of a row by those of its parts, one after the other (Milakov & Gimelshein, as in attention.h). The row's own
-// is begun if it holds something; and ended if that is its output, which is a state of sum 1 with the log-sum-exp for a maximum.
+// merge extends the state of a row by those of its parts, one after the other (Milakov & Gimelshein, as in
+// attention.h). The row's own is begun if it holds something; and ended if that is its output, which is a
+// state of sum 1 with the log-sum-exp for a maximum.
 func (s *AttentionState) merge(row int, of *AttentionState, begun, ended, last bool) {
 	heads, width := s.Maximum.Cols, s.Out.Cols/s.Maximum.Cols
 	for k := row * heads; k < (row+1)*heads; k++ {

@@ -1,18 +1,21 @@
-// Softmax attention over in-edges without a tensor that has an entry per edge. Per destination i and head h over the edges
-// j→i, with mask_ij from attention dropout (1 without):
+// Softmax attention over in-edges without a tensor that has an entry per edge. Per destination i and head h
+// over the edges j→i, with mask_ij from attention dropout (1 without):
 //   GATv1: t_ij = source_score_j + target_score_i, s_ij = LeakyReLU(t_ij)
 //   GATv2: s_ij = Σ_c a_c · LeakyReLU(source_jc + target_ic)
 //   o_i = Σ_j α_ij · mask_ij · source_j,  α = softmax_j(s)
-// Forward extends the state (maximum m, sum d = Σ exp(s−m), z = Σ exp(s−m)·mask·source), so the edges may come in any number of
-// blocks (Milakov & Gimelshein's online softmax). Backward computes α = exp(s − log_sum) again:
+// Forward extends the state (maximum m, sum d = Σ exp(s−m), z = Σ exp(s−m)·mask·source), so the edges may
+// come in any number of blocks (Milakov & Gimelshein's online softmax). Backward computes α = exp(s −
+// log_sum) again:
 //   ∂α_ij = mask_ij·⟨g_i, source_j⟩ ; ∂s_ij = α_ij·(∂α_ij − ⟨g_i, o_i⟩)
 //   ∂source_j += Σ_i α_ij·mask_ij·g_i ; GATv1: ∂t = ∂s·LeakyReLU'(t), summed over i or j ; GATv2: ∂s·a_c·LeakyReLU'(·) per column
 // GATv1 sums rows before it takes dot products, so that there is one for each vertex instead of each edge:
 //   ∂source_score_j += ⟨source_j, Σ_i q_ij·g_i⟩ − Σ_i α_ij·LeakyReLU'(t_ij)·⟨g_i, o_i⟩,  q = α·mask·LeakyReLU'(t)
 //   ∂target_score_i += (1 − slope)·(⟨g_i, Σ_{t_ij>0} α_ij·mask_ij·source_j⟩ − ⟨g_i, o_i⟩·Σ_{t_ij>0} α_ij)
-// where the second uses that Σ_j ∂s_ij over all in-edges of i is 0. For the same reason it is the opposite of the sums over t_ij ≤ 0, so that those
-// over the fewer edges are taken, and the rows of the others are not read. Where i's in-edges come in several blocks or batches, which have to take the
-// same sums, the sign of target_score_i decides instead of the numbers of edges; and so it does where picking rows does not pay and all are read.
+// where the second uses that Σ_j ∂s_ij over all in-edges of i is 0. For the same reason it is the opposite of
+// the sums over t_ij ≤ 0, so that those over the fewer edges are taken, and the rows of the others are not
+// read. Where i's in-edges come in several blocks or batches, which have to take the same sums, the sign of
+// target_score_i decides instead of the numbers of edges; and so it does where picking rows does not pay and
+// all are read.
 
 // Lane l of the result is x[l mod P], of `heads` values; 0 from there up to P.
 static inline vf per_head(const float *x, int heads, const int P) {
@@ -31,7 +34,8 @@ static inline void multiply_all(float *x, const float *y, int n) {
 		x[i] *= y[i];
 }
 
-// out_eh = from_other(e),h for every edge of the batch; likewise further matrices, each `heads` columns behind the one before.
+// out_eh = from_other(e),h for every edge of the batch; likewise further matrices, each `heads` columns
+// behind the one before.
 INLINE void gather_heads(float *const *out, const int matrices, const batch *b, const float *from, int64_t stride, int heads, const int P) {
 	const int64_t H = b->a->heads;
 	const int edges = b->edges;
@@ -47,12 +51,13 @@ INLINE void gather_heads(float *const *out, const int matrices, const batch *b, 
 	}
 }
 
-// Between arrays of PLACES numbers. Places of the same number in two of them are not near a multiple of 4 KB apart: a load would wait for a
-// store to the other, as processors compare 12 bits of the addresses first, and one vector's exponentials for the last one's.
+// Between arrays of PLACES numbers. Places of the same number in two of them are not near a multiple of 4 KB
+// apart: a load would wait for a store to the other, as processors compare 12 bits of the addresses first,
+// and one vector's exponentials for the last one's.
 enum { GAP = 64 };
 
-// What a kernel keeps of a batch: values of each edge and head, and of each run, as whole vectors or of each head. Some loads and stores
-// of the values of an edge or a run take VW places.
+// What a kernel keeps of a batch: values of each edge and head, and of each run, as whole vectors or of each
+// head. Some loads and stores of the values of an edge or a run take VW places.
 typedef struct {
 	float s[PLACES + GAP], s2[PLACES + GAP], log_sum[PLACES + GAP], g_dot_out[PLACES + GAP], keep[PLACES + GAP];
 	vf own[VECTORS + GAP / VW], own2[VECTORS + GAP / VW], own3[VECTORS + GAP / VW], top[VECTORS + GAP / VW], sum[VECTORS + GAP / VW];
@@ -68,8 +73,8 @@ static inline vf add_vector(vf sum, vf x, const batch *b, int v) { return (vf)((
 // The largest of each lane of a run's vectors: as NaN, with all ones, top is not taken.
 static inline vf top_vector(vf top, vf x, const batch *b, int v) { return larger((vf)((vi)top | begins_run(b, v)), x); }
 
-// The scores of a batch in s: GATv1's from those of the other ends and the runs' own, GATv2's are there already; −∞ where no edge is.
-// top becomes the largest of each run, by lane.
+// The scores of a batch in s: GATv1's from those of the other ends and the runs' own, GATv2's are there
+// already; −∞ where no edge is. top becomes the largest of each run, by lane.
 INLINE void score(values *x, const batch *b, vf slope, const int v2) {
 	vf top = {0};
 	for (int v = 0; v < b->vectors; v++) {
@@ -85,8 +90,9 @@ INLINE void score(values *x, const batch *b, vf slope, const int v2) {
 	}
 }
 
-// Asks for the n numbers from `from` on in the rows at the ends of edges of the next batch: as many edges as vector v of this one has.
-// A processor drops what it is asked for while rows are summed, so that this is done here, where nothing else waits for memory.
+// Asks for the n numbers from `from` on in the rows at the ends of edges of the next batch: as many edges as
+// vector v of this one has. A processor drops what it is asked for while rows are summed, so that this is
+// done here, where nothing else waits for memory.
 INLINE void fetch_soon(const batch *b, int v, const float *from, int64_t stride, int lines, const int P) {
 	if (!b->soon)
 		return;
@@ -132,12 +138,14 @@ static __attribute__((noinline)) void lower(const weft_attention_args *a, const 
 	}
 }
 
-// s becomes exp(s − m) for the largest score m of each run and what its row held before; tops are these and sums their sums.
+// s becomes exp(s − m) for the largest score m of each run and what its row held before; tops are these and
+// sums their sums.
 INLINE void softmax(values *x, const batch *b, const group *g, const int v2, const int P) {
 	const weft_attention_args *a = b->a;
 	for (int k = 0; k < b->runs; k++) {
 		const run *r = &b->run[k];
-		vf top = larger(largest_of_edges(x->top[k], P), all(-FLT_MAX)); // finite, so that scores of −∞ have no weight
+		// finite, so that scores of −∞ have no weight
+		vf top = larger(largest_of_edges(x->top[k], P), all(-FLT_MAX));
 		if (!(a->first && r->begins))
 			top = larger(per_head(a->maximum + r->row * a->heads + g->head, g->heads, P), top);
 		x->top[k] = top;
@@ -156,8 +164,9 @@ INLINE void softmax(values *x, const batch *b, const group *g, const int v2, con
 		store(x->sums + k * P, sum_of_edges(x->sum[k], P));
 }
 
-// Extends the rows' maximum m and sum d by a batch; an ended row has its log-sum-exp instead. scales is what their sums of rows are to be
-// multiplied by. `rest` is d between the parts of a row, where the state has no place for it.
+// Extends the rows' maximum m and sum d by a batch; an ended row has its log-sum-exp instead. scales is what
+// their sums of rows are to be multiplied by. `rest` is d between the parts of a row, where the state has no
+// place for it.
 INLINE void extend_state(values *x, const batch *b, const group *g, float *rest, const int P) {
 	const weft_attention_args *a = b->a;
 	for (int k = 0; k < (a->first ? 1 : b->runs); k++) { // a batch's later rows begin in it
@@ -249,8 +258,8 @@ INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, c
 #define EIGHT_AND_MORE(f, ...)
 #endif
 
-// With first set the state is begun, and what it held is not read; with last set z becomes the output o = z/d, and maximum
-// log_sum = m + ln d. A row without edges gives 0.
+// With first set the state is begun, and what it held is not read; with last set z becomes the output o =
+// z/d, and maximum log_sum = m + ln d. A row without edges gives 0.
 static void k_attend(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
 	EACH_GROUP(attend_group, a, lo, hi, g, 0)
@@ -261,7 +270,8 @@ static void k_attend_v2(const void *args, int64_t lo, int64_t hi) {
 	EACH_GROUP(attend_group, a, lo, hi, g, 1)
 }
 
-// pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i, –), heads each: what an edge needs of its destination besides g, in one place.
+// pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i, –), heads each: what an edge needs of its destination
+// besides g, in one place.
 INLINE void pack_rows(const weft_attention_args *a, int64_t lo, int64_t hi, const int64_t H) {
 	for (int64_t i = lo; i < hi; i++) {
 		float *p = a->pack + i * WEFT_PACK * H;
@@ -286,8 +296,8 @@ static void k_attend_pack(const void *args, int64_t lo, int64_t hi) {
 		pack_rows(a, lo, hi, a->heads);
 }
 
-// dots_kh = ⟨x_h, sum_h⟩ for each run k, in place k·P + h: of the run's row of x, from the group's first column on, and of its row of sums. Runs are
-// taken together until their heads fill a vector.
+// dots_kh = ⟨x_h, sum_h⟩ for each run k, in place k·P + h: of the run's row of x, from the group's first
+// column on, and of its row of sums. Runs are taken together until their heads fill a vector.
 static __attribute__((noinline)) void run_dots(float *dots, const float *x, const float *sums, const batch *b, const group *g) {
 	const int64_t W = g->width, cols = b->a->heads * W;
 	const int P = b->P, together = 1 << b->shift, pairs = in_pairs(P, W) && g->heads == P;
@@ -315,7 +325,8 @@ typedef struct {
 } picked;
 
 #if !defined(__AVX512F__) // which has instructions for it
-// Writes first + i for each bit i, and returns how many there are. All are bits of head h of P. May write VW numbers.
+// Writes first + i for each bit i, and returns how many there are. All are bits of head h of P. May write VW
+// numbers.
 static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int P) {
 	int n = 0;
 	for (; bits; bits &= bits - 1)
@@ -324,12 +335,13 @@ static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int
 }
 #endif
 
-// Picks the sign that fewer edges have: that of `own` is tried first. Where a row has other edges than these, that one is taken, as the choice may
-// not depend on the edges.
+// Picks the sign that fewer edges have: that of `own` is tried first. Where a row has other edges than these,
+// that one is taken, as the choice may not depend on the edges.
 static __attribute__((noinline)) void pick(picked *p, const batch *b, const group *g, const float *coef, const vf *own) {
 	const int P = b->P;
 	const uint64_t of_head = ~(uint64_t)0 / ((1 << P) - 1); // bits of places of head 0
-	uint64_t sign[2][PLACES / 64];                         // of each place, whether it is positive, and negative
+	// of each place, whether it is positive, and negative
+	uint64_t sign[2][PLACES / 64];
 	int n = 0, part = 0;
 	for (int k = 0; k < b->runs; k++) {
 		const run *r = &b->run[k];
@@ -356,13 +368,14 @@ static __attribute__((noinline)) void pick(picked *p, const batch *b, const grou
 		store_index(p->place + n + i, p->place[n - (n > 0)] - (vi){0});
 }
 
-// run_dots with the sums of the rows of the other ends, over a block of each head's columns: of what is picked alone, which need not be read
-// for the other heads.
+// run_dots with the sums of the rows of the other ends, over a block of each head's columns: of what is
+// picked alone, which need not be read for the other heads.
 INLINE void picked_block(float *dots, const picked *p, const batch *b, const group *g, const float *coef, const float *x, const float *rows,
                          int64_t v0, const int nb, const int tail) {
 	const int64_t cols = b->a->heads * g->width, ahead = ahead_of(nb * sizeof(vf));
 	const int P = b->P, together = 1 << b->shift, to_edge = __builtin_ctz(P);
-	const vi fresh = numbers(0) >= (nb > 1 && tail ? VW - tail : 0); // the last vector may overlap the one before
+	// the last vector may overlap the one before
+	const vi fresh = numbers(0) >= (nb > 1 && tail ? VW - tail : 0);
 	vf v[VW] = {{0}};
 	int e = 0, part = 0;
 	for (int k = 0; k < b->runs; k++) {
@@ -414,7 +427,9 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			fetch_row(grad + b.run[k].row * cols, g);
 		}
 		gather_heads((float *[]){x.s}, 1, &b, a->source_score + g->head, H, g->heads, P);
-		vf sum = {0}, below = {0}; // of α where t > 0, and of −α where it is not; if nothing is picked, sum is that of the side that is taken
+		// of α where t > 0, and of −α where it is not; if nothing is picked, sum is that of the side that is
+		// taken
+		vf sum = {0}, below = {0};
 		for (int v = 0; v < b.vectors; v++) {
 			int k = b.run_of[v];
 			fetch_soon(&b, v, a->source_score + g->head, H, 1, P);
@@ -425,13 +440,15 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 				store(x.s + v * VW, up + down);
 				x.top[k] = below = add_vector(below, down, &b, v);
 			} else {
-				up = positive(x.own[k], down, up); // one side for all of a destination's edges, wherever they are
+				// one side for all of a destination's edges, wherever they are
+				up = positive(x.own[k], down, up);
 				store(x.s + v * VW, up);
 			}
 			x.sum[k] = sum = add_vector(sum, up, &b, v);
 		}
 		for (int k = 0; k < b.runs; k++) {
-			store(x.tops + k * P, sum_of_edges(x.sum[k], P) * x.own3[k]); // tops and scales, which only the softmax uses, hold the two by head
+			// tops and scales, which only the softmax uses, hold the two by head
+			store(x.tops + k * P, sum_of_edges(x.sum[k], P) * x.own3[k]);
 			if (picks)
 				store(x.scales + k * P, sum_of_edges(x.top[k], P) * x.own3[k]);
 		}

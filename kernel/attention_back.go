@@ -9,20 +9,22 @@ import (
 	"weft/tensor"
 )
 
-// AttentionGradients are what one block adds to. Source and SourceScore have a row per source, the others per destination.
+// AttentionGradients are what one block adds to. Source and SourceScore have a row per source, the others per
+// destination.
 type AttentionGradients struct {
 	Source                   *tensor.Matrix
 	SourceScore, TargetScore *tensor.Matrix // GATv1
 	Target, A                *tensor.Matrix // GATv2
 }
 
-// Attended is what the backward pass takes of each destination: the gradient of its output (rows × heads·width), and for
-// each head (rows × heads) the product ⟨gradient, output⟩ and the state's Maximum after the last block.
+// Attended is what the backward pass takes of each destination: the gradient of its output (rows ×
+// heads·width), and for each head (rows × heads) the product ⟨gradient, output⟩ and the state's Maximum after
+// the last block.
 type Attended struct{ Grad, GradDotOut, LogSum *tensor.Matrix }
 
-// AttendBackward adds one block's gradients to d. e and loops are as in Attend, and transposed is the transpose of e.
-// Coefficients are computed again from the scores. GATv1's gradient of a target score is right when all blocks' are
-// added: it uses that ∂ of the scores of all of a destination's edges have sum 0.
+// AttendBackward adds one block's gradients to d. e and loops are as in Attend, and transposed is the
+// transpose of e. Coefficients are computed again from the scores. GATv1's gradient of a target score is
+// right when all blocks' are added: it uses that ∂ of the scores of all of a destination's edges have sum 0.
 func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *CSR, loops *tensor.Matrix, of Attended) {
 	args := a.c(e)
 	check("gradient", of.Grad, e.Rows, a.Heads*a.Width)
@@ -38,8 +40,9 @@ func (t *Team) AttendBackward(d AttentionGradients, a Attention, e, transposed *
 	pack.Release()
 }
 
-// picks says whether GATv1's ∂target_score picks the rows of one side of LeakyReLU's knee and leaves the others unread. That takes time for each
-// destination and head, so it does not pay where these have few edges, nor where the heads of an edge share a cache line.
+// picks says whether GATv1's ∂target_score picks the rows of one side of LeakyReLU's knee and leaves the
+// others unread. That takes time for each destination and head, so it does not pay where these have few
+// edges, nor where the heads of an edge share a cache line.
 func (a Attention) picks(e *CSR) bool {
 	const few, line = 8, 16
 	return e.Entries() >= few*e.Rows && (a.Heads == 1 || a.Width >= line)
@@ -63,7 +66,8 @@ func (t *Team) backTarget(args C.weft_attention_args, d AttentionGradients, a At
 		}
 	} else {
 		n := tiles(e.Rows)
-		partial := t.scratch(tensor.Float64, n+lanes, a.Heads*a.Width) // of each tile, and then of each part of hubs
+		// Of each tile, and then of each part of hubs
+		partial := t.scratch(tensor.Float64, n+lanes, a.Heads*a.Width)
 		row := t.scratch(tensor.Float32, n+lanes, a.Heads*a.Width)
 		t.Zero(partial)
 		t.Zero(row)

@@ -13,8 +13,9 @@ INLINE int64_t ahead_of(int64_t bytes) {
 	return edges < 8 ? 8 : edges < FAR ? edges : FAR;
 }
 
-// Calls f for each block of a row of `vectors` vectors, the last of them of `rest` lanes if not 0, with the block's first vector, its
-// number of vectors, and the lanes of its last one, 0 for all: the last two constants to the compiler as far as possible.
+// Calls f for each block of a row of `vectors` vectors, the last of them of `rest` lanes if not 0, with the
+// block's first vector, its number of vectors, and the lanes of its last one, 0 for all: the last two
+// constants to the compiler as far as possible.
 #define BLOCK_CASE(nb, vectors, rest, f, ...) \
 	case nb: \
 		if (v0 + nb == (vectors) && (rest)) \
@@ -43,8 +44,8 @@ INLINE void prefetch_block(const float *row, const int nb, const int tail) {
 		__builtin_prefetch(row + (nb - 1) * VW + tail - 1);
 }
 
-// Vector v of a block. A tail that has a vector before it in the block is taken as the row's last whole vector, which overlaps that one: a
-// masked store takes as long as many whole ones.
+// Vector v of a block. A tail that has a vector before it in the block is taken as the row's last whole
+// vector, which overlaps that one: a masked store takes as long as many whole ones.
 INLINE int64_t block_column(int v, const int nb, const int tail) {
 	return v * VW - (tail && v > 0 && v == nb - 1 ? VW - tail : 0);
 }

@@ -10,7 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// bipartite is a random block: rows destinations, cols sources, with a hub row, empty rows and duplicate edges.
+// bipartite is a random block: rows destinations, cols sources, with a hub row, empty rows and duplicate
+// edges.
 func bipartite(team *kernel.Team, r *rand.Rand, rows, cols int) *kernel.CSR {
 	indptr, indices := []int64{0}, []int32{}
 	for i := range rows {
@@ -110,7 +111,8 @@ func TestTwoBlocks(t *testing.T) {
 		one, arg := start()
 		team.Max(one, arg, a, x, nil, nil, kernel.Replace)
 		two, arg2 := start()
-		team.Max(two, arg2, right, x2, ids.Reshape(cols, 1).RowRange(at, cols), nil, kernel.Replace) // in either order
+		// In either order
+		team.Max(two, arg2, right, x2, ids.Reshape(cols, 1).RowRange(at, cols), nil, kernel.Replace)
 		team.Max(two, arg2, left, x1, nil, nil, kernel.Accumulate)
 		close32(t, "max", two, one)
 		if !slices.Equal(arg.Int32s(), arg2.Int32s()) {
@@ -146,8 +148,9 @@ func TestTwoBlocks(t *testing.T) {
 	}
 }
 
-// TestBlocksTakeOneSide adds up the gradients of target scores over a dense block, whose rows of one side of LeakyReLU's knee are picked, and a
-// thin one, whose rows are all read: every block of a destination takes the same side.
+// TestBlocksTakeOneSide adds up the gradients of target scores over a dense block, whose rows of one side of
+// LeakyReLU's knee are picked, and a thin one, whose rows are all read: every block of a destination takes
+// the same side.
 func TestBlocksTakeOneSide(t *testing.T) {
 	team := kernel.NewTeam(2, tensor.NewMeter())
 	defer team.Memory.Close()

@@ -11,16 +11,17 @@ import (
 	"weft/internal/cores"
 )
 
-// linger is how long a thread that has nothing to do looks for more before it sleeps: about as long as waking it takes. The kernels
-// of a small graph are shorter than that.
+// linger is how long a thread that has nothing to do looks for more before it sleeps: about as long as waking
+// it takes. The kernels of a small graph are shorter than that.
 const linger = 50 * time.Microsecond
 
-// call is one hand-out of work(0) … work(n−1). Each thread has a share, the same in every call, so that it finds in its caches what it left
-// there; a thread that is through with its own goes on with the others'.
+// call is one hand-out of work(0) … work(n−1). Each thread has a share, the same in every call, so that it
+// finds in its caches what it left there; a thread that is through with its own goes on with the others'.
 type call struct {
 	shares []share
 	work   func(k int)
-	inside atomic.Int64  // helpers that are at work; from finished up, once the caller lets no more of them in
+	// inside: helpers that are at work; from finished up, once the caller lets no more of them in
+	inside atomic.Int64
 	left   chan struct{} // closed when the last of them is out
 	failed atomic.Pointer[any]
 }
@@ -42,7 +43,8 @@ func newCall(n, threads int, work func(k int)) *call {
 	return c
 }
 
-// take works until nothing is left to take, from share own on. A panic is kept for the caller's goroutine, where it can be recovered from.
+// take works until nothing is left to take, from share own on. A panic is kept for the caller's goroutine,
+// where it can be recovered from.
 func (c *call) take(own int) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -57,7 +59,8 @@ func (c *call) take(own int) {
 	}
 }
 
-// help takes as the helper of a number, unless the call is finished: a helper that wakes up late is not waited for.
+// help takes as the helper of a number, unless the call is finished: a helper that wakes up late is not
+// waited for.
 func (c *call) help(number int) {
 	for inside := c.inside.Load(); inside >= 0; inside = c.inside.Load() {
 		if c.inside.CompareAndSwap(inside, inside+1) {
@@ -72,7 +75,8 @@ func (c *call) help(number int) {
 	}
 }
 
-// finish waits for the helpers that are at work. A panic of one of them is the caller's, who can recover from it.
+// finish waits for the helpers that are at work. A panic of one of them is the caller's, who can recover from
+// it.
 func (c *call) finish() {
 	if c.inside.Add(finished) != finished {
 		if _, soon := lingered(c.left); !soon {
@@ -122,7 +126,8 @@ func (h *helpers) another() (*call, bool) {
 	}
 }
 
-// offer says that one more helper lingers, unless as many of the team do as there are processors besides the caller's.
+// offer says that one more helper lingers, unless as many of the team do as there are processors besides the
+// caller's.
 func (h *helpers) offer() bool {
 	most := int64(cores.Count()) - 1
 	for idle := h.idle.Load(); idle < most; idle = h.idle.Load() {

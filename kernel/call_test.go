@@ -12,8 +12,9 @@ import (
 	"weft/tensor"
 )
 
-// TestParallel has several goroutines hand out work on one team, at once and with pauses of about as long as its helpers linger, and
-// looks that every piece of it is done once, before Parallel returns, and that no helper stays.
+// TestParallel has several goroutines hand out work on one team, at once and with pauses of about as long as
+// its helpers linger, and looks that every piece of it is done once, before Parallel returns, and that no
+// helper stays.
 func TestParallel(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for _, threads := range []int{1, 2, 3, 8} {

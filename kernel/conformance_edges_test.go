@@ -50,7 +50,8 @@ func (s *suite) loopless(a *kernel.CSR) *kernel.CSR {
 	return s.rows(a.Cols, lists)
 }
 
-// scalings are all combinations of the factors of an aggregation over a square matrix: weights, row, column, self.
+// scalings are all combinations of the factors of an aggregation over a square matrix: weights, row, column,
+// self.
 func (s *suite) scalings(a *kernel.CSR, run func(what string, a *kernel.CSR, scales kernel.Scales)) {
 	weighted := *a
 	weighted.Values = s.normal(1, a.Entries())
@@ -169,8 +170,8 @@ func conformDensify(s *suite) {
 	}
 }
 
-// conformMax wants the same bits as the reference, and the same source among equal ones: the values are few, so that there are
-// many ties.
+// conformMax wants the same bits as the reference, and the same source among equal ones: the values are few,
+// so that there are many ties.
 func conformMax(s *suite) {
 	s.each(append([]int{0}, widths...), func(s *suite, cols int) {
 		for _, n := range []int{0, 1, 31, 1024} {
@@ -244,7 +245,8 @@ func (s *suite) max(what string, a *kernel.CSR, x, g, self, ids *tensor.Matrix) 
 	s.rowwise(what+", gradient", dx, start.Plus(reference.MaxBackward(n, fromRow, exact(g))), n)
 }
 
-// network is the edges that attention runs over: a matrix, self loops besides, and both as the reference's list.
+// network is the edges that attention runs over: a matrix, self loops besides, and both as the reference's
+// list.
 type network struct {
 	a, transposed *kernel.CSR
 	loops         *tensor.Matrix
@@ -272,8 +274,9 @@ func (s *suite) network(a *kernel.CSR, loops bool) network {
 	return g
 }
 
-// edgeMask finds the mask of every edge and head, as the reference wants it, by attending with equal scores to sources of ones. For the
-// nth of equal edges there is a row with n of them: it gives the average of their masks, and the row of one edge fewer that of the others.
+// edgeMask finds the mask of every edge and head, as the reference wants it, by attending with equal scores
+// to sources of ones. For the nth of equal edges there is a row with n of them: it gives the average of their
+// masks, and the row of one edge fewer that of the others.
 func (s *suite) edgeMask(g network, heads int, mask kernel.Mask, ids *tensor.Matrix) []float64 {
 	n := g.a.Rows
 	id := func(v int32) int32 {
@@ -350,19 +353,22 @@ func conformAttention(s *suite) {
 		}
 	}
 	s.each(widths, func(s *suite, width int) { run(s, 1, width) })
-	for _, heads := range []int{2, 4, 5, 7, 8, 16} { // with widths of half a vector, and of one, two and four, at one level or another
+	// With widths of half a vector, and of one, two and four, at one level or another
+	for _, heads := range []int{2, 4, 5, 7, 8, 16} {
 		s.each([]int{4, 8, 16, 32, 64}, func(s *suite, width int) { run(s, heads, width) })
 	}
 	for _, heads := range []int{3, 8, 9, 17} { // the masks of eight heads come from one random number
 		s.each([]int{1, 15, 16, 17}, func(s *suite, width int) { run(s, heads, width) })
 	}
-	s.each([]int{133, 150}, func(s *suite, width int) { run(s, 2, width) }) // a head's columns in two blocks, the last of one vector and of two
+	// A head's columns in two blocks, the last of one vector and of two
+	s.each([]int{133, 150}, func(s *suite, width int) { run(s, 2, width) })
 }
 
 // conformAttentionHub has rows that one thread works on, and rows that are taken apart.
 func conformAttentionHub(s *suite) {
 	for _, degree := range []int{4000, 20_000} {
-		a := s.tangled(1024, degree) // with fewer vertices equal terms would be rounded alike, and the errors add up
+		// With fewer vertices equal terms would be rounded alike, and the errors add up
+		a := s.tangled(1024, degree)
 		g := s.network(a, true)
 		g.a.FindHubs()
 		for _, shape := range [][2]int{{1, 8}, {3, 5}, {4, 4}, {1, 65}} {

@@ -231,8 +231,8 @@ func conformSumSquares(s *suite) {
 	}
 }
 
-// conformMoments wants the mean within a rounding of the deviations, and these to single precision, where the mean is a thousand
-// times the deviations and where the first row of a tile is far from all others.
+// conformMoments wants the mean within a rounding of the deviations, and these to single precision, where the
+// mean is a thousand times the deviations and where the first row of a tile is far from all others.
 func conformMoments(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
 		m := kernel.NewMoments(cols)
@@ -330,7 +330,8 @@ func conformBatchNorm(s *suite) {
 			got := s.blank(rows, cols)
 			s.team.NormalizeBackward(got, dy, x, norm, meanG, meanGX)
 			s.team.NormalizeBackward(dy, dy, x, norm, meanG, meanGX)
-			// The terms of the gradient cancel, as a whole where there are two rows; each is at most a few times γ·rstd.
+			// The terms of the gradient cancel, as a whole where there are two rows; each is at most a few
+			// times γ·rstd.
 			s.within(what+", gradient", got.Floats(), dx.Data, func(i int) float64 {
 				return 200 * u * math.Max(1, math.Abs(float64(gamma[i%cols]*rstd[i%cols])))
 			})
@@ -405,7 +406,8 @@ func (s *suite) half(rows int) ([]int64, *tensor.Matrix) {
 	return list64, s.ints(list32)
 }
 
-// loss holds a loss and its gradient against the reference's, which are means over n terms; huge logits come in some rows.
+// loss holds a loss and its gradient against the reference's, which are means over n terms; huge logits come
+// in some rows.
 func (s *suite) loss(what string, logits *tensor.Matrix, rows []int64, n float64, want float64, dWant *reference.Matrix,
 	run func(grad *tensor.Matrix, scale float64) float64,
 ) {
@@ -580,7 +582,8 @@ func conformMatMulT(s *suite) {
 		s.team.MatMulT(more, x, g, kernel.Accumulate)
 		s.sums(case_(rows, in, out, "accumulated"), more.Floats(), want.Data, terms.Data, rows)
 	}
-	s.each(append([]int{40000}, heights...), func(s *suite, rows int) { // 40000 rows: more tiles than partial sums
+	// 40000 rows: more tiles than partial sums
+	s.each(append([]int{40000}, heights...), func(s *suite, rows int) {
 		for _, shape := range [][2]int{{1, 1}, {0, 3}, {3, 0}, {1, 5}, {7, 1}, {5, 8}} {
 			check(s, rows, shape[0], shape[1])
 		}

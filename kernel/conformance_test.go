@@ -15,14 +15,16 @@ import (
 	"weft/tensor"
 )
 
-// The conformance suite holds every kernel against package reference, which computes in float64. TestConformance runs it at the
-// SIMD level of this process, and TestSIMDLevels runs the package's tests again at the levels below.
+// The conformance suite holds every kernel against package reference, which computes in float64.
+// TestConformance runs it at the SIMD level of this process, and TestSIMDLevels runs the package's tests
+// again at the levels below.
 //
-// Tolerances. A float32 sum of n products differs from the exact one by at most n·u·Σ|terms|, u = 2⁻²⁴, and by about √n·u·Σ|terms|
-// when the roundings are independent; sums are held to (8 + 4√n)·u·Σ|terms|, with Σ|terms| computed for each element. An
-// element-wise function of a few roundings is held to a few u of the larger of 1 and its value. What is longer, such as the
-// gradients of attention, is held to 1e-5, some hundred roundings, and the error of its longest sum, relative to the largest value
-// of its row and to a hundredth of the matrix's (terms of about 1 may cancel in a row). Where the order of the operations cannot
+// Tolerances. A float32 sum of n products differs from the exact one by at most n·u·Σ|terms|, u = 2⁻²⁴, and
+// by about √n·u·Σ|terms| when the roundings are independent; sums are held to (8 + 4√n)·u·Σ|terms|, with
+// Σ|terms| computed for each element. An element-wise function of a few roundings is held to a few u of the
+// larger of 1 and its value. What is longer, such as the gradients of attention, is held to 1e-5, some
+// hundred roundings, and the error of its longest sum, relative to the largest value of its row and to a
+// hundredth of the matrix's (terms of about 1 may cancel in a row). Where the order of the operations cannot
 // matter, equality is asked for.
 
 var conformance = map[string]func(s *suite){
@@ -58,9 +60,9 @@ var conformance = map[string]func(s *suite){
 	"elements":              conformElements,
 }
 
-// widths are numbers of columns: every remainder of every vector length, with and without whole vectors before it, and the sizes
-// around a batch of random numbers (128) and around the widest row that is summed in registers at once (256 with AVX-512), and a row
-// of more than a piece (2048).
+// widths are numbers of columns: every remainder of every vector length, with and without whole vectors
+// before it, and the sizes around a batch of random numbers (128) and around the widest row that is summed in
+// registers at once (256 with AVX-512), and a row of more than a piece (2048).
 var widths = func() (w []int) {
 	for c := 1; c <= 40; c++ {
 		w = append(w, c)
@@ -77,7 +79,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestSIMDLevels runs this package's tests at the SIMD levels below this CPU's best. oneDNN is held to the same level.
+// TestSIMDLevels runs this package's tests at the SIMD levels below this CPU's best. oneDNN is held to the
+// same level.
 func TestSIMDLevels(t *testing.T) {
 	const ours, theirs = "WEFT_SIMD", "ONEDNN_MAX_CPU_ISA"
 	if os.Getenv(ours) != "" {
@@ -176,8 +179,8 @@ func (s *suite) permutation(n int) *tensor.Matrix {
 	return s.ints(p).Reshape(n, 1)
 }
 
-// tangled is a directed graph on n vertices: vertex 2 is a hub with so many in-edges and vertex 4 one with as many out-edges, every
-// 13th vertex has no edge at all, and there are self loops and duplicate edges.
+// tangled is a directed graph on n vertices: vertex 2 is a hub with so many in-edges and vertex 4 one with as
+// many out-edges, every 13th vertex has no edge at all, and there are self loops and duplicate edges.
 func (s *suite) tangled(n, hub int) *kernel.CSR {
 	lonely := func(v int) bool { return v%13 == 7 }
 	lists := make([][]int32, n)
@@ -279,7 +282,8 @@ func (s *suite) rowwise(what string, got *tensor.Matrix, want *reference.Matrix,
 	s.within(what, got.Floats(), want.Data, func(i int) float64 { return (1e-5 + sumError(n)) * size[i/want.Cols] })
 }
 
-// vector is rowwise for the sums over all rows that a vector's gradient consists of: they may cancel altogether.
+// vector is rowwise for the sums over all rows that a vector's gradient consists of: they may cancel
+// altogether.
 func (s *suite) vector(what string, got *tensor.Matrix, want []float64, n int) {
 	s.t.Helper()
 	size := math.Max(1, largest(want))

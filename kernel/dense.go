@@ -10,20 +10,22 @@ import (
 	"weft/tensor"
 )
 
-// ProductRows is how many rows each call has that MatMul is made of; the last is filled up with zeros. oneDNN rounds the last rows of a call,
-// and all rows of a low one, in ways that depend on the call's height (AVX2), so that a vertex's row would depend on how many others there
-// are. In calls of this height every row has the same bits, at every SIMD level (TestRowOfAProduct).
+// ProductRows is how many rows each call has that MatMul is made of; the last is filled up with zeros. oneDNN
+// rounds the last rows of a call, and all rows of a low one, in ways that depend on the call's height (AVX2),
+// so that a vertex's row would depend on how many others there are. In calls of this height every row has the
+// same bits, at every SIMD level (TestRowOfAProduct).
 const ProductRows = 256
 
 const (
-	// lanes is how many partial results a reduction over vertices keeps, at most. A lane adds tiles that lie together in their order.
+	// lanes is how many partial results a reduction over vertices keeps, at most. A lane adds tiles that lie
+	// together in their order.
 	lanes = 16
 	// laneRows is how many rows one tile of such a reduction has.
 	laneRows = 512
 )
 
-// refused is the panic value for a product that oneDNN did not make: memory for copies of its operands is the operating system's to refuse,
-// everything else a programming error.
+// refused is the panic value for a product that oneDNN did not make: memory for copies of its operands is the
+// operating system's to refuse, everything else a programming error.
 func refused(status, m, n, k int) any {
 	if status == C.WEFT_ONEDNN_MEMORY {
 		return tensor.OutOfMemory{Bytes: 4 * k * (m + n), Err: fmt.Errorf("oneDNN's copies for a %d×%d×%d product", m, k, n)}
@@ -31,8 +33,9 @@ func refused(status, m, n, k int) any {
 	return fmt.Sprintf("kernel: oneDNN refused a %d×%d×%d product (status %d)", m, k, n, status)
 }
 
-// WritesPastCaches says whether MatMul of rows × in by in × out writes its result past the caches: it has so few operations for each
-// number of a large result that it waits for lines to be read that it then overwrites.
+// WritesPastCaches says whether MatMul of rows × in by in × out writes its result past the caches: it has so
+// few operations for each number of a large result that it waits for lines to be read that it then
+// overwrites.
 func WritesPastCaches(rows, in, out int) bool { return in <= 32 && rows*out >= 32<<20/4 }
 
 // Output says what a kernel does with what its output holds.
@@ -130,7 +133,8 @@ func (p *product) release() {
 	C.weft_product_free(p.handle)
 }
 
-// MatMulT is z = xᵀ·g for x rows × in and g rows × out: the gradient of a weight. It sums over the rows in fixed tiles.
+// MatMulT is z = xᵀ·g for x rows × in and g rows × out: the gradient of a weight. It sums over the rows in
+// fixed tiles.
 func (t *Team) MatMulT(z, x, g *tensor.Matrix, to Output) {
 	accumulate := to == Accumulate
 	check("factor", g, x.Rows, z.Cols)

@@ -1,7 +1,8 @@
-// The edges of a range of rows, in batches. What an edge has per head (scores, coefficients) lies in small arrays where edge e
-// of the batch and head h of the group have place e·P + h: P is the number of heads, rounded up to a power of two that divides VW.
-// The edges of a row begin at a multiple of VW places. So such an array is worked on as whole vectors, each of them of one row, and loops
-// run over a batch's vectors without a branch that depends on a row's degree.
+// The edges of a range of rows, in batches. What an edge has per head (scores, coefficients) lies in small
+// arrays where edge e of the batch and head h of the group have place e·P + h: P is the number of heads,
+// rounded up to a power of two that divides VW. The edges of a row begin at a multiple of VW places. So such
+// an array is worked on as whole vectors, each of them of one row, and loops run over a batch's vectors
+// without a branch that depends on a row's degree.
 
 enum {
 	PLACES = 1024,
@@ -14,7 +15,8 @@ typedef struct {
 	int64_t row;
 	int at, edges;    // the first edge's number in the batch, and how many there are
 	int begins, ends; // whether the row's first and last edges are among them
-	const int32_t *far; // its other ends again, where those of the rows that follow come right behind them, as far as FAR
+	// its other ends again, where those of the rows that follow come right behind them, as far as FAR
+	const int32_t *far;
 } run;
 
 typedef struct {
@@ -31,9 +33,13 @@ typedef struct {
 	int32_t run_of[VECTORS + SPARE];   // of each vector
 	int32_t lanes_of[VECTORS + SPARE]; // how many of its lanes are places of edges
 	int32_t begins_at[VECTORS + SPARE]; // −1 where it is the first of its run, else 0
-	int fetches;                       // whether to ask for what is read of the next batch's other ends: no cache of this core holds all
-	const int32_t *soon;               // the indices behind the batch's, as many as it has; NULL where there are not so many, or fetches is 0
-	int32_t other[PLACES + FAR];       // the row at the edge's other end; behind a row's edges its last one again, behind the batch's the next ones
+	// whether to ask for what is read of the next batch's other ends: no cache of this core holds all
+	int fetches;
+	// the indices behind the batch's, as many as it has; NULL where there are not so many, or fetches is 0
+	const int32_t *soon;
+	// the row at the edge's other end; behind a row's edges its last one again, behind the batch's the next
+	// ones
+	int32_t other[PLACES + FAR];
 	uint32_t occurrence[PLACES + SPARE];       // of each among equal edges, for the mask
 } batch;
 
@@ -42,8 +48,9 @@ enum { CACHE = 12 << 10, CACHE2 = 256 << 10 }; // bytes that should stay in a co
 // How many runs a batch may have for so many bytes of each to stay in the cache.
 static inline int most_runs(int64_t bytes) { return CACHE / bytes < 1 ? 1 : CACHE / bytes < VECTORS ? CACHE / bytes : VECTORS; }
 
-// The batches of rows lo … hi−1; next_batch takes the first. soon is how many bytes of each edge's other end are read before its row is, again
-// how many are read more than once and should be in the second cache then, and scratch how many there are for each run.
+// The batches of rows lo … hi−1; next_batch takes the first. soon is how many bytes of each edge's other end
+// are read before its row is, again how many are read more than once and should be in the second cache then,
+// and scratch how many there are for each run.
 static void batches_of(batch *b, const weft_attention_args *a, int64_t lo, int64_t hi, int transposed, int P, int64_t soon, int64_t again,
                        int64_t scratch) {
 	b->a = a;
@@ -89,8 +96,9 @@ static inline void describe_vectors(batch *b, int r, int vectors, int lanes_of_l
 	}
 }
 
-// Takes the edges of the rows that come next; self loops are the last of a row. A row that does not fit into a batch of its own is
-// taken in parts. Rows without edges have a run where empty is set. Returns 0 after the last row.
+// Takes the edges of the rows that come next; self loops are the last of a row. A row that does not fit into
+// a batch of its own is taken in parts. Rows without edges have a run where empty is set. Returns 0 after the
+// last row.
 static int next_batch(batch *b, int empty) {
 	const weft_attention_args *a = b->a;
 	b->runs = b->edges = b->vectors = 0;

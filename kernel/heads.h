@@ -1,7 +1,9 @@
-// Work on rows whose columns are those of a group of heads, one head after another: sums of gathered rows with a coefficient for
-// each edge and head, and dot products with them. The loops over a run's edges are inside, so that sums stay in registers.
+// Work on rows whose columns are those of a group of heads, one head after another: sums of gathered rows
+// with a coefficient for each edge and head, and dot products with them. The loops over a run's edges are
+// inside, so that sums stay in registers.
 
-// A group of at most VW heads; its columns as vectors, the last of them of `tail` lanes where VW does not divide them.
+// A group of at most VW heads; its columns as vectors, the last of them of `tail` lanes where VW does not
+// divide them.
 typedef struct {
 	int64_t head, from, width; // first head, first column, columns of a head
 	int heads, vectors, tail;
@@ -43,8 +45,8 @@ INLINE vi lane_heads(const group *g, int64_t v0, int v, const int nb, const int 
 
 enum extension { FROM_ZERO, FROM_ZERO_AT_FIRST, EXTENDED };
 
-// Sums of the rows at the other ends of a batch's edges: z_c = scale_head · ([z_c +] Σ_e coef_e,head · row_ec) for each run. Rows and
-// results are given by the group's first column.
+// Sums of the rows at the other ends of a batch's edges: z_c = scale_head · ([z_c +] Σ_e coef_e,head ·
+// row_ec) for each run. Rows and results are given by the group's first column.
 typedef struct {
 	const batch *b;
 	const float *rows;
@@ -59,50 +61,34 @@ typedef struct {
 	float *z2;                // a row of the group's vectors for each run
 } row_sum;
 
-// The coefficients of an edge, of heads from a block's first one on, for coefficient. They are loaded once: where a cache holds the rows, the
-// loads are what takes the time.
-INLINE vf edge_coefficients(const float *coef, const int per) {
-	vf c = per == BLOCK ? all(*coef) : per && BLOCK / per <= 4 ? four(coef) : load(coef);
-	IN_REGISTER(c);
-	return c;
-}
-
-// That for vector v of a block: one for all lanes where a head has `per` whole vectors, else by lane.
-INLINE vf coefficient(vf c, const vi *head, int v, const int per) {
-	if (per == BLOCK)
-		return c;
-	if (per && BLOCK / per <= 4)
-		return __builtin_shuffle(c, (numbers(0) & ~3) + v / per);
-	return __builtin_shuffle(c, head[v]);
-}
-
 // acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for.
 INLINE void add_row(vf *acc, vf *acc2, const float *row, const float *coef, const float *coef2, const vi *head,
-                    const int per, const int two, const int nb, const int tail, const float *later) {
+                    const int two, const int nb, const int tail, const float *later) {
 	prefetch_block(later, nb, tail);
-	vf c = edge_coefficients(coef, per), c2 = two ? edge_coefficients(coef2, per) : c;
+	vf c = load(coef), c2 = two ? load(coef2) : c;
+	IN_REGISTER(c);
+	IN_REGISTER(c2);
 	for (int v = 0; v < nb; v++) {
 		vf x = load_block(row, v, nb, tail);
 		if (two)
 			IN_REGISTER(x);
-		acc[v] += coefficient(c, head, v, per) * x;
+		acc[v] += __builtin_shuffle(c, head[v]) * x;
 		if (two)
-			acc2[v] += coefficient(c2, head, v, per) * x;
+			acc2[v] += __builtin_shuffle(c2, head[v]) * x;
 	}
 }
 
-INLINE void sum_block(const row_sum *s, const group *g, const int per, const int two, int64_t v0, const int nb, const int tail) {
+INLINE void sum_block(const row_sum *s, const group *g, const int two, int64_t v0, const int nb, const int tail) {
 	const batch *b = s->b;
 	const float *rows = s->rows + v0 * VW;
 	const int64_t cols = s->cols, P = b->P, ahead = ahead_of(nb * sizeof(vf));
-	const int first = per ? g->head_of[v0 * VW] : 0; // head of the block
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++)
-		head[v] = lane_heads(g, v0, v, nb, tail) - first;
+		head[v] = lane_heads(g, v0, v, nb, tail);
 	for (int k = 0; k < b->runs; k++) {
 		const run *r = &b->run[k];
 		const int32_t *other = b->other + r->at;
-		const float *coef = s->coef + r->at * P + first, *coef2 = two ? s->coef2 + r->at * P + first : coef;
+		const float *coef = s->coef + r->at * P, *coef2 = two ? s->coef2 + r->at * P : coef;
 		float *z = s->z + (s->by_run ? k : r->row) * s->stride + v0 * VW;
 		int extend = s->extension == EXTENDED || (s->extension == FROM_ZERO_AT_FIRST && !r->begins);
 		vf acc[BLOCK], acc2[BLOCK];
@@ -112,10 +98,10 @@ INLINE void sum_block(const row_sum *s, const group *g, const int per, const int
 			for (int v = 0; v < nb; v++)
 				acc[v] = load_block(z, v, nb, tail);
 		for (int64_t e = 0; e < r->edges; e++)
-			add_row(acc, acc2, rows + other[e] * cols, coef + e * P, coef2 + e * P, head, per, two, nb, tail, rows + r->far[e + ahead] * cols);
-		const vf scale = s->scale ? edge_coefficients(s->scale + k * P + first, per) : all(1.0f);
+			add_row(acc, acc2, rows + other[e] * cols, coef + e * P, coef2 + e * P, head, two, nb, tail, rows + r->far[e + ahead] * cols);
+		const vf scale = s->scale ? load(s->scale + k * P) : all(1.0f);
 		for (int v = 0; v < nb; v++) {
-			acc[v] *= coefficient(scale, head, v, per);
+			acc[v] *= __builtin_shuffle(scale, head[v]);
 			store_block(z, acc[v], v, nb, tail);
 			if (two)
 				store_block(s->z2 + (k * (int64_t)g->vectors + v0) * VW, acc2[v], v, nb, tail);
@@ -123,36 +109,19 @@ INLINE void sum_block(const row_sum *s, const group *g, const int per, const int
 	}
 }
 
-// Calls f(per) with a constant: the whole vectors of a head where these are few, BLOCK where a block has one head, and otherwise 0.
-#define EACH_WIDTH(P, width, f) \
-	if ((P) == 1 || (width) % (BLOCK * VW) == 0) { \
-		f(BLOCK) \
-	} else if ((width) == VW) { \
-		f(1) \
-	} else if ((width) == 2 * VW) { \
-		f(2) \
-	} else if ((width) == 4 * VW) { \
-		f(4) \
-	} else { \
-		f(0) \
-	}
-
 static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s, const group *g) {
-#define SUMS(per) \
-	if (s->coef2) { \
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, per, 1) \
-	} else { \
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, per, 0) \
+	if (s->coef2) {
+		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 1)
+	} else {
+		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 0)
 	}
-	EACH_WIDTH(s->b->P, g->width, SUMS)
-#undef SUMS
 }
 
 // The sums of GATv2's backward pass, z for each run and z2 over all of them, with t = row + fixed:
 //   z_c  += a_c · Σ_e coef_e,head · LeakyReLU'(t_ec)
 //   z2_c += Σ_e coef_e,head · LeakyReLU(t_ec)
-// With d = coef·LeakyReLU'(t) the second is taken as Σ d·row + fixed·Σ d, one product for each run: it loses what cancels where row and fixed
-// are far larger than t. No run is empty.
+// With d = coef·LeakyReLU'(t) the second is taken as Σ d·row + fixed·Σ d, one product for each run: it loses
+// what cancels where row and fixed are far larger than t. No run is empty.
 typedef struct {
 	const batch *b;
 	const float *rows;  // of the other ends
@@ -165,17 +134,17 @@ typedef struct {
 	float *z2;         // one row, may be NULL
 } slope_sum;
 
-INLINE void slope_block(const slope_sum *s, const group *g, const int per, const int two, int64_t v0, const int nb, const int tail) {
+INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64_t v0, const int nb, const int tail) {
 	const batch *b = s->b;
-	const int P = b->P, first = per ? g->head_of[v0 * VW] : 0; // head of the block
+	const int P = b->P;
 	vf acc2[BLOCK], slope = all(s->slope);
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++) {
-		head[v] = lane_heads(g, v0, v, nb, tail) - first;
+		head[v] = lane_heads(g, v0, v, nb, tail);
 		acc2[v] = (vf){0};
 	}
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
-		const float *fixed = s->fixed + r->row * s->cols + v0 * VW, *coef = s->coef + r->at * P + first;
+		const float *fixed = s->fixed + r->row * s->cols + v0 * VW, *coef = s->coef + r->at * P;
 		vf acc[BLOCK], below[BLOCK]; // t > 0 where the row is above −fixed
 		for (int v = 0; v < nb; v++) {
 			acc[v] = (vf){0};
@@ -183,9 +152,10 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int per, const
 		}
 		for (int e = 0; e < r->edges; e++) {
 			const float *row = s->rows + b->other[r->at + e] * s->cols + v0 * VW;
-			const vf all_c = edge_coefficients(coef + e * P, per);
+			vf all_c = load(coef + e * P);
+			IN_REGISTER(all_c);
 			for (int v = 0; v < nb; v++) {
-				vf x = load_block(row, v, nb, tail), c = coefficient(all_c, head, v, per);
+				vf x = load_block(row, v, nb, tail), c = __builtin_shuffle(all_c, head[v]);
 				if (two)
 					IN_REGISTER(x);
 				vf d = where_greater(x, below[v], c, c * slope);
@@ -206,18 +176,15 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int per, const
 }
 
 static __attribute__((noinline, noclone)) void sum_slopes(const slope_sum *s, const group *g) {
-#define SLOPES(per) \
-	const int tail = (per) == 0 || (per) == BLOCK ? g->tail : 0; \
-	if (s->z2) { \
-		EACH_BLOCK(g->vectors, tail, slope_block, s, g, per, 1) \
-	} else { \
-		EACH_BLOCK(g->vectors, tail, slope_block, s, g, per, 0) \
+	if (s->z2) {
+		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 1)
+	} else {
+		EACH_BLOCK(g->vectors, g->tail, slope_block, s, g, 0)
 	}
-	EACH_WIDTH(s->b->P, g->width, SLOPES)
-#undef SLOPES
 }
 
-// Products, per head, of the rows of the other ends with the runs' rows, both kinds in one pass where both are asked for:
+// Products, per head, of the rows of the other ends with the runs' rows, both kinds in one pass where both
+// are asked for:
 //   score_e = Σ_c a_c · LeakyReLU(row_ec + target_c)
 //   dot_e   = Σ_c row_ec · factor_c
 // (If the rows are those of targets, target stands for the source: the sum is the same.)
@@ -235,7 +202,8 @@ typedef struct {
 	vf a, target, factor;
 } fixed_part;
 
-// What is computed for an edge, and of which columns: heads of `full` whole vectors, and with has_tail so many columns more.
+// What is computed for an edge, and of which columns: heads of `full` whole vectors, and with has_tail so
+// many columns more.
 typedef struct {
 	int score, dot;
 	int heads, full, has_tail, tail;
@@ -284,16 +252,20 @@ INLINE void edge_products(vf *score, vf *dot, const dot_rows *d, const products 
 	}
 }
 
-// Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of one head's products: four of these at a
-// time are added up as far as they go. With pairs, two heads of half a vector are taken for one.
+// Edges are taken together until their heads fill a vector, of which every lane is the sum of the lanes of
+// one head's products: four of these at a time are added up as far as they go. With pairs, two heads of half
+// a vector are taken for one.
 INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs) {
 	const batch *b = d->b;
-	const int together = VW / P, places = pairs ? P / 2 : P, at_once = places < 4 ? 4 / places : 1; // edges whose products are added up together
+	// edges whose products are added up together
+	const int together = VW / P, places = pairs ? P / 2 : P, at_once = places < 4 ? 4 / places : 1;
 	vf s[VW] = {{0}}, t[VW] = {{0}};                // zero in places of no head
-	vf score[VW / 4] = {{0}}, dot[VW / 4] = {{0}}; // left as they were for places of no edge, which nobody reads
+	// left as they were for places of no edge, which nobody reads
+	vf score[VW / 4] = {{0}}, dot[VW / 4] = {{0}};
 	p.few = REGISTERS >= 16 && p.heads == 1 && p.full + p.has_tail <= 3;
 	p.ahead = ahead_of(p.vectors * sizeof(vf));
-	if (p.ahead < 32) // wide rows come from memory a tenth sooner if they are asked for twice as early as for sums
+	// wide rows come from memory a tenth sooner if they are asked for twice as early as for sums
+	if (p.ahead < 32)
 		p.ahead = 2 * p.ahead < 32 ? 2 * p.ahead : 32;
 	for (const run *r = b->run; r < b->run + b->runs; r++) {
 		p.target = d->target + r->row * d->cols;
@@ -329,7 +301,9 @@ INLINE void dots_of(const dot_rows *d, products p, const int P, const int pairs)
 	}
 }
 
-// The common widths have loops without branches, of constant numbers of vectors. Returns 0, and has done nothing, for others.
+// The common widths have loops without branches, of constant numbers of vectors. Returns 0, and has done
+// nothing, for others. "attention v2" of widths 64, 128 and 256 takes between a half and twice longer
+// without.
 INLINE int common_dots(const dot_rows *d, const group *g, const int P, const int score, const int dot) {
 	if (in_pairs(P, g->width))
 		dots_of(d, (products){score, dot, P / 2, 1, 0, 0, .vectors = P / 2}, P, 1);
@@ -344,7 +318,8 @@ INLINE int common_dots(const dot_rows *d, const group *g, const int P, const int
 	return 1;
 }
 
-// Of other widths, where the number of heads may be a constant too.
+// Of other widths. Constant numbers of vectors and of heads save "attention v2" of width 41 and one head a
+// quarter of its time or more, and so does keeping in registers what its edges have in common (`few`).
 INLINE void any_dots(const dot_rows *d, const group *g, const int P, const int heads, const int score, const int dot) {
 	const int full = g->width / VW, tail = g->width % VW;
 	if (!tail)

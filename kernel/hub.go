@@ -14,8 +14,8 @@ import (
 // hubEntries is how many entries a row has at most that one thread works on alone.
 const hubEntries = C.WEFT_HUB
 
-// FindHubs sets Hubs to the rows of more than 16384 entries, in ascending order; it is called when Indptr is filled. Transpose calls it for
-// its result.
+// FindHubs sets Hubs to the rows of more than 16384 entries, in ascending order; it is called when Indptr is
+// filled. Transpose calls it for its result.
 func (a *CSR) FindHubs() {
 	a.Hubs = nil
 	indptr := a.Indptr.Int64s()
@@ -26,10 +26,10 @@ func (a *CSR) FindHubs() {
 	}
 }
 
-// parts is a matrix whose rows are parts of one row of another, a hub, so that threads share its entries: one part for each lane, of
-// hubEntries at most but for equal ones, which stay together, and when these are done the ones that follow, until the row ends. Where a
-// row is cut depends on the row alone, and what the parts give is put together in their order, so that a result has the same bits for
-// any number of threads.
+// parts is a matrix whose rows are parts of one row of another, a hub, so that threads share its entries: one
+// part for each lane, of hubEntries at most but for equal ones, which stay together, and when these are done
+// the ones that follow, until the row ends. Where a row is cut depends on the row alone, and what the parts
+// give is put together in their order, so that a result has the same bits for any number of threads.
 type parts struct {
 	CSR
 	loops *tensor.Matrix // Int32, lanes × 1: the hub's self loops are those of its last part
@@ -46,8 +46,8 @@ type parts struct {
 // perPart is a scratch matrix with a row for each part, and the matrix whose row of the hub it stands for.
 type perPart struct{ rows, of *tensor.Matrix }
 
-// parts takes scratch for the hubs of a, also where it has none: a plan does not know. loops and ids (Int32) are the self loops and
-// the vertices of a's rows; nil: none, and the rows themselves.
+// parts takes scratch for the hubs of a, also where it has none: a plan does not know. loops and ids (Int32)
+// are the self loops and the vertices of a's rows; nil: none, and the rows themselves.
 func (t *Team) parts(a *CSR, loops, ids *tensor.Matrix) *parts {
 	p := &parts{team: t, hubs: a, hubLoops: loops, hubIDs: ids}
 	p.CSR = CSR{Rows: lanes, Cols: a.Cols, Indptr: t.scratch(tensor.Int64, 1, lanes+1), Indices: a.Indices, Values: a.Values}
@@ -75,7 +75,8 @@ func (p *parts) run(name C.int, args unsafe.Pointer) {
 	p.team.make(Call{names[name], Shape{lanes}}, lanes, func(k int) { C.weft_run(name, args, C.int64_t(k), C.int64_t(k+1)) })
 }
 
-// each goes through the parts of every hub, a matrix of them at a time, and gives the hub's row and whether it begins with them.
+// each goes through the parts of every hub, a matrix of them at a time, and gives the hub's row and whether
+// it begins with them.
 func (p *parts) each() iter.Seq2[int, bool] {
 	return func(yield func(row int, begins bool) bool) {
 		for _, row := range p.hubs.Hubs {

@@ -10,8 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// TestHubRow has a row that is taken apart and added to what z holds: the result is the sum in float64, with the same bits on one
-// thread and three.
+// TestHubRow has a row that is taken apart and added to what z holds: the result is the sum in float64, with
+// the same bits on one thread and three.
 func TestHubRow(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
@@ -58,10 +58,12 @@ func TestHubRow(t *testing.T) {
 	}
 }
 
-// TestHubAttention has vertices with so many in-edges and out-edges, many of them equal, that their rows are taken apart: the result is
-// the same for any number of threads, over two blocks that both have a hub, and of whole rows. TestConformance holds it against the reference.
+// TestHubAttention has vertices with so many in-edges and out-edges, many of them equal, that their rows are
+// taken apart: the result is the same for any number of threads, over two blocks that both have a hub, and of
+// whole rows. TestConformance holds it against the reference.
 func TestHubAttention(t *testing.T) {
-	for _, degree := range []int{40_000, 300_000} { // the second is of more parts than there are lanes, but not in two blocks
+	// The second is of more parts than there are lanes, but not in two blocks
+	for _, degree := range []int{40_000, 300_000} {
 		for _, v2 := range []bool{false, true} {
 			with(t, func(s *suite) {
 				const n, heads, width = 1024, 3, 5
@@ -97,8 +99,8 @@ func TestHubAttention(t *testing.T) {
 	}
 }
 
-// attendBlocks is what attention over the blocks of some columns each gives, and its gradients for the output's gradient g, with hubs
-// taken apart or not.
+// attendBlocks is what attention over the blocks of some columns each gives, and its gradients for the
+// output's gradient g, with hubs taken apart or not.
 func attendBlocks(team *kernel.Team, k kernel.Attention, g *tensor.Matrix, apart bool, blocks ...*kernel.CSR) map[string]*tensor.Matrix {
 	rows, cols := k.Source.Rows, k.Source.Cols
 	zeros := func(rows, cols int) *tensor.Matrix { return team.Zeros(tensor.Buffers, rows, cols) }
@@ -142,8 +144,9 @@ func attendBlocks(team *kernel.Team, k kernel.Attention, g *tensor.Matrix, apart
 	}
 }
 
-// TestHubMax has rows that are taken apart in both directions, with many equal edges, ties, NaN and infinities: the maxima and their
-// sources are those of whole rows, also over two blocks, and the gradients have the same bits for any number of threads.
+// TestHubMax has rows that are taken apart in both directions, with many equal edges, ties, NaN and
+// infinities: the maxima and their sources are those of whole rows, also over two blocks, and the gradients
+// have the same bits for any number of threads.
 func TestHubMax(t *testing.T) {
 	for _, degree := range []int{40_000, 300_000} { // the second is of more parts than there are lanes
 		for _, loops := range []bool{false, true} {
@@ -178,7 +181,8 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 	for _, i := range []int{100, 300, 301, 900} {
 		x.Floats()[i*cols+1] = float32(math.NaN())
 	}
-	x.Floats()[2*cols+2], x.Floats()[4*cols+3] = 100, 100 // what a hub has by its loop, and what many have from a hub
+	// What a hub has by its loop, and what many have from a hub
+	x.Floats()[2*cols+2], x.Floats()[4*cols+3] = 100, 100
 
 	run := func(threads int, apart, two bool) (z, arg, dx *tensor.Matrix) {
 		team := kernel.NewTeam(threads, s.team.Memory)
@@ -233,7 +237,8 @@ func (s *suite) hubMax(what string, degree int, loops, permuted bool) {
 	}
 }
 
-// TestHubMaxOfNaN has NaN in several parts of a hub and in its self loop, and a tie between two parts: the smallest id wins.
+// TestHubMaxOfNaN has NaN in several parts of a hub and in its self loop, and a tie between two parts: the
+// smallest id wins.
 func TestHubMaxOfNaN(t *testing.T) {
 	with(t, func(s *suite) {
 		const n = 60_000
@@ -264,8 +269,8 @@ func TestHubMaxOfNaN(t *testing.T) {
 	})
 }
 
-// TestHubMaxOfEqualEdges has a hub of one edge and of many equal ones, with empty parts between them: those count for nothing, and the
-// equal edges once.
+// TestHubMaxOfEqualEdges has a hub of one edge and of many equal ones, with empty parts between them: those
+// count for nothing, and the equal edges once.
 func TestHubMaxOfEqualEdges(t *testing.T) {
 	with(t, func(s *suite) {
 		a := s.rows(3, [][]int32{nil, append(slices.Repeat([]int32{2}, 20_000), 0), nil})
@@ -299,14 +304,16 @@ func TestHubAttentionOfEqualEdges(t *testing.T) {
 	x, score := normal(team, r, 2, 6), normal(team, r, 2, 2)
 	s := team.AttentionStart(2, 2, 3)
 	team.Attend(s, kernel.Attention{Heads: 2, Width: 3, Slope: .2, Source: x, SourceScore: score, TargetScore: score}, a, nil, kernel.Last)
-	for c, want := range x.Floats()[:6] { // the mean of equal rows; equal edges are added one after the other, each with its rounding
+	// The mean of equal rows; equal edges are added one after the other, each with its rounding
+	for c, want := range x.Floats()[:6] {
 		if got := s.Out.Floats()[6+c]; !(math.Abs(float64(got-want)) <= 1e-2*math.Abs(float64(want))) || s.Out.Floats()[c] != 0 {
 			t.Errorf("column %d: %v, want %v", c, got, want)
 		}
 	}
 }
 
-// TestScoresOfNoWeight: a score of −∞ has no weight, also where a block or a batch holds no other, and a row of these alone gives 0.
+// TestScoresOfNoWeight: a score of −∞ has no weight, also where a block or a batch holds no other, and a row
+// of these alone gives 0.
 func TestScoresOfNoWeight(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()

@@ -1,5 +1,6 @@
-// Every kernel at one SIMD level. The level's file defines the vector type vf of VW floats with load, store and their forms
-// for the first n lanes, the sums of lanes sums_of_four, across and across_halves, and REGISTERS, how many accumulators fit beside the operands.
+// Every kernel at one SIMD level. The level's file defines the vector type vf of VW floats with load, store
+// and their forms for the first n lanes, the sums of lanes sums_of_four, across and across_halves, and
+// REGISTERS, how many accumulators fit beside the operands.
 #include "weft.h"
 #include <float.h>
 #include <math.h>
@@ -9,7 +10,8 @@
 // What is given constants is compiled once for each.
 #define INLINE static inline __attribute__((always_inline))
 
-// Has a vector be loaded once and then stay in a register, where the compiler would use it from memory again and again.
+// Has a vector be loaded once and then stay in a register, where the compiler would use it from memory again
+// and again.
 #if defined(__SSE2__)
 #define IN_REGISTER(vector) __asm__("" : "+v"(vector))
 #else
@@ -51,7 +53,8 @@ static inline vf lane_sums(const vf *v) {
 // Whether P heads of so many columns are taken two in a vector, which has halves of at least four lanes.
 static inline int in_pairs(int P, int64_t width) { return VW > 4 && P > 1 && 2 * width == VW; }
 
-// Puts what across_halves has made of sums_of_four in order: lanes 2i and 2i+1 are of the lower and the upper half of vector i.
+// Puts what across_halves has made of sums_of_four in order: lanes 2i and 2i+1 are of the lower and the upper
+// half of vector i.
 static inline vf in_order(vf sums) {
 	vi order;
 	for (int l = 0; l < VW; l++)
@@ -102,8 +105,8 @@ INLINE vf sum_of_edges(vf v, const int P) {
 
 static inline float lane_sum(vf v) { return sum_of_edges(v, 1)[0]; }
 
-// x = n·ln2 + r with |r| ≤ ln2/2, and e^r − 1 (Cephes' polynomial). Adding 1.5·2^23 rounds to a whole number, which is then in the
-// low bits.
+// x = n·ln2 + r with |r| ≤ ln2/2, and e^r − 1 (Cephes' polynomial). Adding 1.5·2^23 rounds to a whole number,
+// which is then in the low bits.
 typedef struct {
 	vf n, rest;
 	vi power; // 2^n, to be added to a number's bits
@@ -166,8 +169,8 @@ static inline vf dot_lanes(const float *a, const float *b, int64_t n) {
 	return (s[0] + s[1]) + (s[2] + s[3]);
 }
 
-// y += c·x. What is left over after whole vectors is stored with the whole vector that ends it, where there is one: the next load would
-// wait for a masked store beside it.
+// y += c·x. What is left over after whole vectors is stored with the whole vector that ends it, where there
+// is one: the next load would wait for a masked store beside it.
 static inline void axpy(float *y, float c, const float *x, int64_t n) {
 	const int64_t end = n < VW ? 0 : n - VW;
 	const int lanes = n < VW ? n : VW;

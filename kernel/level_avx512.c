@@ -6,8 +6,6 @@ typedef __m512 vf;
 enum { VW = 16, REGISTERS = 16 };
 static inline vf load(const float *p) { return _mm512_loadu_ps(p); }
 static inline void store(float *p, vf v) { _mm512_storeu_ps(p, v); }
-// The same four numbers in every four lanes.
-static inline vf four(const float *p) { return _mm512_broadcast_f32x4(_mm_loadu_ps(p)); }
 static inline vf load_n(const float *p, int n) { return _mm512_maskz_loadu_ps((__mmask16)((1u << n) - 1), p); }
 static inline void store_n(float *p, vf v, int n) { _mm512_mask_storeu_ps(p, (__mmask16)((1u << n) - 1), v); }
 // a > b ? a : b
@@ -43,7 +41,8 @@ static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 		*below |= (uint64_t)_mm512_cmp_ps_mask(load(x + i), _mm512_setzero_ps(), _CMP_LT_OQ) << i;
 	}
 }
-// Writes first + i for each bit i, and returns how many there are. All are bits of head h of P. May write VW numbers.
+// Writes first + i for each bit i, and returns how many there are. All are bits of head h of P. May write VW
+// numbers.
 static inline int write_places(int32_t *to, uint64_t bits, int first, int h, int P) {
 	const __m512i places = _mm512_mullo_epi32(_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15), _mm512_set1_epi32(P));
 	int n = 0, at = first + h;

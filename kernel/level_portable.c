@@ -7,8 +7,6 @@ static inline vf load(const float *p) {
 	return v;
 }
 static inline void store(float *p, vf v) { __builtin_memcpy(p, &v, sizeof v); }
-// The same four numbers in every four lanes.
-static inline vf four(const float *p) { return load(p); }
 static inline vf load_n(const float *p, int n) {
 	vf v = {0};
 	for (int i = 0; i < n; i++)

@@ -9,8 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// CrossEntropy returns Σ over the listed rows (Int32, 1 × n) of the cross-entropy between softmax(logits) and labels (Int32, 1 ×
-// rows). Where grad is given (like logits), the listed rows receive scale times the gradient; the others are left alone.
+// CrossEntropy returns Σ over the listed rows (Int32, 1 × n) of the cross-entropy between softmax(logits) and
+// labels (Int32, 1 × rows). Where grad is given (like logits), the listed rows receive scale times the
+// gradient; the others are left alone.
 func (t *Team) CrossEntropy(grad, logits, rows, labels *tensor.Matrix, scale float64) float64 {
 	return t.loss(C.weft_cross_entropy, &C.weft_loss_args{
 		grad: floats(grad), logits: floats(logits), rows: ints(rows), labels: ints(labels),
@@ -18,8 +19,8 @@ func (t *Team) CrossEntropy(grad, logits, rows, labels *tensor.Matrix, scale flo
 	}, logits, rows)
 }
 
-// BinaryCrossEntropy is the same for several labels per row: Σ over the listed rows and all columns of the cross-entropy between
-// σ(logits) and targets (Float32, like logits, 0 or 1).
+// BinaryCrossEntropy is the same for several labels per row: Σ over the listed rows and all columns of the
+// cross-entropy between σ(logits) and targets (Float32, like logits, 0 or 1).
 func (t *Team) BinaryCrossEntropy(grad, logits, rows, targets *tensor.Matrix, scale float64) float64 {
 	return t.loss(C.weft_binary_cross_entropy, &C.weft_loss_args{
 		grad: floats(grad), logits: floats(logits), rows: ints(rows), targets: floats(targets),

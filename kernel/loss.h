@@ -1,4 +1,5 @@
-// Losses. A tile's loss is summed in double precision; the gradient is scaled by one over the number of terms.
+// Losses. A tile's loss is summed in double precision; the gradient is scaled by one over the number of
+// terms.
 
 // The largest of at least one number; NaN may be passed over.
 static inline float largest(const float *x, int64_t n) {
@@ -60,8 +61,9 @@ static inline double log_factors(vd p[2]) {
 	return sum;
 }
 
-// Binary cross-entropy of logits, summed over the columns: ℓ = max(x, 0) − x·y + ln(1 + e^−|x|) ; dℓ/dx = σ(x) − y.
-// A logarithm is taken of a product, Π(1 + e) = 1 + p with p ← p + e + p·e: no small e is lost, and 512 factors are at most 2^512.
+// Binary cross-entropy of logits, summed over the columns: ℓ = max(x, 0) − x·y + ln(1 + e^−|x|) ; dℓ/dx =
+// σ(x) − y. A logarithm is taken of a product, Π(1 + e) = 1 + p with p ← p + e + p·e: no small e is lost, and
+// 512 factors are at most 2^512.
 static void k_binary_cross_entropy(const void *args, int64_t lo, int64_t hi) {
 	const weft_loss_args *a = args;
 	int64_t cols = a->cols;

@@ -10,8 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// TestMaskRate drops as often as asked, to within four standard deviations, and scales the rest so that the mean stays; also column
-// by column, row by row, and for elements beside each other.
+// TestMaskRate drops as often as asked, to within four standard deviations, and scales the rest so that the
+// mean stays; also column by column, row by row, and for elements beside each other.
 func TestMaskRate(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols = 700, 300
@@ -55,7 +55,8 @@ func TestMaskRate(t *testing.T) {
 	})
 }
 
-// TestMaskBelongsToVertexAndColumn: an element's mask is the same wherever its row stands and however wide the matrix is.
+// TestMaskBelongsToVertexAndColumn: an element's mask is the same wherever its row stands and however wide
+// the matrix is.
 func TestMaskBelongsToVertexAndColumn(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols = 90, 300
@@ -75,7 +76,8 @@ func TestMaskBelongsToVertexAndColumn(t *testing.T) {
 	})
 }
 
-// TestMaskKeys: another seed, epoch or site is another mask, which agrees with the first in half of the elements.
+// TestMaskKeys: another seed, epoch or site is another mask, which agrees with the first in half of the
+// elements.
 func TestMaskKeys(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols = 200, 100
@@ -104,7 +106,8 @@ func TestMaskKeys(t *testing.T) {
 	})
 }
 
-// TestSparseMaskIsTheDenseOne masks the stored entries of a matrix, and of its transpose, as the same elements of a dense one.
+// TestSparseMaskIsTheDenseOne masks the stored entries of a matrix, and of its transpose, as the same
+// elements of a dense one.
 func TestSparseMaskIsTheDenseOne(t *testing.T) {
 	with(t, func(s *suite) {
 		for _, ids := range []*tensor.Matrix{nil, s.permutation(70)} {
@@ -152,8 +155,8 @@ func TestMaskOfOnesEntries(t *testing.T) {
 	})
 }
 
-// TestMaskOfASlice: a mask that is cut in columns is the mask of the whole, wherever it is cut: inside a batch of
-// random numbers, across two of them, and with a slice of more than a piece.
+// TestMaskOfASlice: a mask that is cut in columns is the mask of the whole, wherever it is cut: inside a
+// batch of random numbers, across two of them, and with a slice of more than a piece.
 func TestMaskOfASlice(t *testing.T) {
 	with(t, func(s *suite) {
 		const rows, cols = 23, 2600
@@ -177,7 +180,8 @@ func TestMaskOfASlice(t *testing.T) {
 	})
 }
 
-// TestEdgeMaskOfASlice: attention over some of the heads drops what it drops of them among all, forward and backward.
+// TestEdgeMaskOfASlice: attention over some of the heads drops what it drops of them among all, forward and
+// backward.
 func TestEdgeMaskOfASlice(t *testing.T) {
 	with(t, func(s *suite) {
 		const heads = 19
@@ -197,8 +201,8 @@ func TestEdgeMaskOfASlice(t *testing.T) {
 	})
 }
 
-// TestEdgeMask: attention drops edges as often as asked; each edge, each of equal edges and each head on its own; and by the ids
-// of both ends, not by their rows.
+// TestEdgeMask: attention drops edges as often as asked; each edge, each of equal edges and each head on its
+// own; and by the ids of both ends, not by their rows.
 func TestEdgeMask(t *testing.T) {
 	with(t, func(s *suite) {
 		const n, heads = 40, 11

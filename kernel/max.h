@@ -1,5 +1,5 @@
-// Aggregation by the largest value, with the source that gave it. NaN is larger than any number, so that it never goes unseen, and the
-// smallest id wins a tie.
+// Aggregation by the largest value, with the source that gave it. NaN is larger than any number, so that it
+// never goes unseen, and the smallest id wins a tie.
 
 // Extends z and arg by x and its ids, element by element; an arg of −1 stands for no value yet.
 INLINE void merge_max(float *z, int32_t *arg, vf x, vi id, int v, const int nb, const int tail) {
@@ -20,8 +20,9 @@ INLINE void begin_max(float *z, int32_t *arg, const int nb, const int tail) {
 	}
 }
 
-// Rows lo … hi−1. A row's edges come in ascending order of the source's row, so that the first of equal values wins where ids are rows
-// (any_order not set). A row with a number that is NaN, or infinite, is gone over again edge by edge.
+// Rows lo … hi−1. A row's edges come in ascending order of the source's row, so that the first of equal
+// values wins where ids are rows (any_order not set). A row with a number that is NaN, or infinite, is gone
+// over again edge by edge.
 INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, const int any_order, int64_t v0, const int nb, const int tail) {
 	int64_t cols = a->cols, last = a->edges.entries;
 	const float *x = a->x + v0 * VW;
@@ -104,7 +105,8 @@ INLINE void max_back_add(vf *acc, const float *g, const float *arg, vi id, const
 		acc[v] += (vf)((vi)load_block(g, v, nb, tail) & ((vi)load_block(arg, v, nb, tail) == id));
 }
 
-// Sources lo … hi−1: adds what each destination that it is the maximum of passes back. A duplicate edge counts once.
+// Sources lo … hi−1: adds what each destination that it is the maximum of passes back. A duplicate edge
+// counts once.
 INLINE void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, int64_t v0, const int nb, const int tail) {
 	int64_t cols = a->cols, last = a->edges.entries;
 	const float *g = a->g + v0 * VW, *arg = (const float *)a->arg + v0 * VW;

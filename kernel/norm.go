@@ -20,7 +20,8 @@ func NewMoments(cols int) *Moments {
 	return &Moments{Mean: make([]float64, cols), M2: make([]float64, cols)}
 }
 
-// Merge joins the moments of further rows (Chan, Golub & LeVeque 1979): no difference of large squares is taken.
+// Merge joins the moments of further rows (Chan, Golub & LeVeque 1979): no difference of large squares is
+// taken.
 func (m *Moments) Merge(o Moments) {
 	if o.Count == 0 {
 		return
@@ -54,8 +55,8 @@ func (t *Team) Moments(m *Moments, x *tensor.Matrix) {
 	m2.Release()
 }
 
-// Normalization is y = gamma·x̂ + beta with x̂ = (x − mean)·rstd. Gamma and Beta are 1 × cols; so are Mean and Rstd for Normalize, and
-// rows × 1 for LayerNorm.
+// Normalization is y = gamma·x̂ + beta with x̂ = (x − mean)·rstd. Gamma and Beta are 1 × cols; so are Mean
+// and Rstd for Normalize, and rows × 1 for LayerNorm.
 type Normalization struct {
 	Mean, Rstd, Gamma, Beta *tensor.Matrix
 }
@@ -76,8 +77,9 @@ func (t *Team) Normalize(z, x *tensor.Matrix, n Normalization, act Activation, m
 	t.rows(C.weft_normalize, unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
-// NormalizeSums turns g = dLoss/dz of Normalize into dLoss/dy, in place. sumG and sumGX become its Σ over the rows and that of dLoss/dy·x̂,
-// per column: dβ and dγ. It computes y and the mask again from x and reads no z.
+// NormalizeSums turns g = dLoss/dz of Normalize into dLoss/dy, in place. sumG and sumGX become its Σ over the
+// rows and that of dLoss/dy·x̂, per column: dβ and dγ. It computes y and the mask again from x and reads no
+// z.
 func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Normalization, act Activation, m Mask) {
 	tensor.SameShape(g, x)
 	clear(sumG)
@@ -94,8 +96,9 @@ func (t *Team) NormalizeSums(sumG, sumGX []float64, g, x *tensor.Matrix, n Norma
 	b.Release()
 }
 
-// NormalizeBackward is dx = gamma·rstd·(g − meanG − x̂·meanGX) for g = dLoss/dy from NormalizeSums, where meanG and meanGX are the
-// means of g and g·x̂ over all rows that mean and rstd were taken from (1 × cols). dx may be g.
+// NormalizeBackward is dx = gamma·rstd·(g − meanG − x̂·meanGX) for g = dLoss/dy from NormalizeSums, where
+// meanG and meanGX are the means of g and g·x̂ over all rows that mean and rstd were taken from (1 × cols).
+// dx may be g.
 func (t *Team) NormalizeBackward(dx, g, x *tensor.Matrix, n Normalization, meanG, meanGX *tensor.Matrix) {
 	tensor.SameShape(dx, x)
 	args := &C.weft_normalize_back_args{
@@ -105,8 +108,8 @@ func (t *Team) NormalizeBackward(dx, g, x *tensor.Matrix, n Normalization, meanG
 	t.rows(C.weft_normalize_back, unsafe.Pointer(args), x.Rows, x.Cols)
 }
 
-// LayerNorm is z = mask(act(y)) in one pass, with y normalised per row. The rows' mean and rstd are written into n, for the backward
-// pass. z may be x.
+// LayerNorm is z = mask(act(y)) in one pass, with y normalised per row. The rows' mean and rstd are written
+// into n, for the backward pass. z may be x.
 func (t *Team) LayerNorm(z, x *tensor.Matrix, n Normalization, epsilon float64, act Activation, m Mask) {
 	tensor.SameShape(z, x)
 	args := &C.weft_layer_norm_args{

@@ -1,5 +1,6 @@
-// Normalisation, with the activation and the dropout after it: z = mask(act(y)), y = γ·x̂ + β, x̂ = (x − mean)·rstd. The backward
-// kernels compute y and the mask again, so that nobody reads z, and g' = dLoss/dy = g·mask·act'(y) takes the place of g.
+// Normalisation, with the activation and the dropout after it: z = mask(act(y)), y = γ·x̂ + β, x̂ = (x −
+// mean)·rstd. The backward kernels compute y and the mask again, so that nobody reads z, and g' = dLoss/dy =
+// g·mask·act'(y) takes the place of g.
 
 // dLoss/dy from g = dLoss/dz
 INLINE vf before(vf g, vf y, const float *keep, int n, const int activation) {
@@ -15,9 +16,10 @@ INLINE vf before(vf g, vf y, const float *keep, int n, const int activation) {
 // Batch norm (Ioffe & Szegedy 2015): mean and rstd belong to the column.
 //   dx = γ·rstd·(g' − mean(g') − x̂·mean(g'·x̂))
 
-// A tile's means and sums of squared deviations, which Chan's formula joins in Go. They are made of sums of d = x − x_0, where x_0
-// is the median of three rows of the tile: near the mean, so that little is lost when (Σd)²/n is taken from Σd². Even an x_0 that
-// is far from all other rows adds itself to the result, which Σd² then exceeds at most as many times as the tile has rows.
+// A tile's means and sums of squared deviations, which Chan's formula joins in Go. They are made of sums of d
+// = x − x_0, where x_0 is the median of three rows of the tile: near the mean, so that little is lost when
+// (Σd)²/n is taken from Σd². Even an x_0 that is far from all other rows adds itself to the result, which Σd²
+// then exceeds at most as many times as the tile has rows.
 static inline float median(float a, float b, float c) {
 	float low = a < b ? a : b, high = a < b ? b : a;
 	return c < low ? low : c > high ? high : c;
@@ -125,7 +127,8 @@ static void k_normalize(const void *args, int64_t lo, int64_t hi) {
 	EACH_ACTIVATION(normalize_rows, a, lo, hi)
 }
 
-// For a tile's Σ g' and Σ g'·x̂: the second is made of g'·(x − mean). g' is written over g where it is another.
+// For a tile's Σ g' and Σ g'·x̂: the second is made of g'·(x − mean). g' is written over g where it is
+// another.
 typedef struct {
 	norm_piece norm;
 	room s1, s2, drawn;
@@ -204,8 +207,9 @@ static void k_normalize_back(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
-// Layer norm (Ba et al. 2016): the same with the mean and rstd of the row over its columns, which are kept. A batch of rows stays in
-// the first-level cache between the sweeps over it, while the next one is fetched; VW of its rows end in one sum over lanes.
+// Layer norm (Ba et al. 2016): the same with the mean and rstd of the row over its columns, which are kept. A
+// batch of rows stays in the first-level cache between the sweeps over it, while the next one is fetched; VW
+// of its rows end in one sum over lanes.
 
 enum { KEPT = 4096, BATCHED = 32 };
 
@@ -217,8 +221,9 @@ static inline int64_t batch_rows(int64_t cols) {
 	return rows;
 }
 
-// The columns of a row: nb whole vectors, and one that ends it where more columns are left. It reaches back into the one before where
-// there is one, because a load waits for a masked store beside it. Its fresh lanes are those not yet seen.
+// The columns of a row: nb whole vectors, and one that ends it where more columns are left. It reaches back
+// into the one before where there is one, because a load waits for a masked store beside it. Its fresh lanes
+// are those not yet seen.
 typedef struct {
 	int64_t nb, end;
 	int more, n; // n lanes at column `end`
@@ -325,9 +330,9 @@ static void k_layer_norm(const void *args, int64_t lo, int64_t hi) {
 	EACH_ACTIVATION(layer_norm_rows, a, lo, hi)
 }
 
-// dx = rstd·(γ·g' − mean(γ·g') − x̂·mean(γ·g'·x̂)), and the tile's sums for dβ = Σ g' and dγ = Σ g'·x̂. The first sweep over a batch
-// makes all sums and puts γ·g' into dx, the second the rest. ABREAST rows go side by side, so that what belongs to a column is loaded
-// and stored once for them.
+// dx = rstd·(γ·g' − mean(γ·g') − x̂·mean(γ·g'·x̂)), and the tile's sums for dβ = Σ g' and dγ = Σ g'·x̂. The
+// first sweep over a batch makes all sums and puts γ·g' into dx, the second the rest. ABREAST rows go side by
+// side, so that what belongs to a column is loaded and stored once for them.
 enum { ABREAST = 4 };
 
 typedef struct {
@@ -336,7 +341,8 @@ typedef struct {
 	int64_t ahead;                         // from a number to the one that is fetched; 0: nothing is
 	vf s1[BATCHED], s2[BATCHED];           // γ·g' and γ·g'·x̂ of a batch's rows, not yet added over the lanes
 	float first[BATCHED], second[BATCHED]; // rstd times the mean of γ·g', rstd² times that of γ·g'·x̂
-	room g_sums, gx_sums;                  // of the columns of a part; the vector that ends a row has places of its own
+	// of the columns of a part; the vector that ends a row has places of its own
+	room g_sums, gx_sums;
 } layer_back;
 
 // What the first sweep knows of the rows it is at.

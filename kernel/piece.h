@@ -1,20 +1,23 @@
-// Row-wise work goes over pieces of a matrix: some rows side by side, as one run of numbers that whole vectors fill wherever the
-// width allows, because one masked store takes as long as many whole ones. A longer row is cut into parts. What belongs to the
-// columns is repeated for each row of a piece. What a reduction over rows adds up stays apart for each place of a piece, in
-// float for PARTIAL additions and in double precision over these. Where little else is done, two pieces go side by side, whose sum is
-// added: a place is loaded and stored once for both, while the next two are fetched from front to back, which memory likes better. More
-// of them are slower, as the same places of pieces meet in few sets of the first-level cache.
+// Row-wise work goes over pieces of a matrix: some rows side by side, as one run of numbers that whole
+// vectors fill wherever the width allows, because one masked store takes as long as many whole ones. A longer
+// row is cut into parts. What belongs to the columns is repeated for each row of a piece. What a reduction
+// over rows adds up stays apart for each place of a piece, in float for PARTIAL additions and in double
+// precision over these. Where little else is done, two pieces go side by side, whose sum is added: a place is
+// loaded and stored once for both, while the next two are fetched from front to back, which memory likes
+// better. More of them are slower, as the same places of pieces meet in few sets of the first-level cache.
 
 enum { PIECE = 2048, LEAST = 512, PARTIAL = 32, APART = 352, ROOM = PIECE + APART };
 
-// Room for a piece's numbers, and for LANES more of a mask. Places of the same number in two rooms side by side are not near a multiple
-// of 4 KB apart: a load would wait for a store to the other, as processors compare 12 bits of the addresses first.
+// Room for a piece's numbers, and for LANES more of a mask. Places of the same number in two rooms side by
+// side are not near a multiple of 4 KB apart: a load would wait for a store to the other, as processors
+// compare 12 bits of the addresses first.
 typedef float room[ROOM] __attribute__((aligned(64)));
 
 // How many numbers ahead a kernel fetches that has too much to do for each to run far ahead itself.
 enum { FETCH = 1024 };
 
-// A matrix of more numbers lies in memory; one of less may lie in a cache, where fetching ahead costs more than it gains.
+// A matrix of more numbers lies in memory; one of less may lie in a cache, where fetching ahead costs more
+// than it gains.
 enum { CACHED = 4 << 20 };
 
 static inline int64_t lesser(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -41,7 +44,8 @@ static inline const float *repeat(float *to, const float *v, int64_t width, int6
 static __attribute__((noinline)) const float *mask_piece(room keep, const weft_mask *m, int64_t row, int64_t rows, int64_t from, int64_t width) {
 	if (!m->threshold)
 		return NULL;
-	const int64_t first = m->first + from, before = first % BATCH; // so many columns of the first batch come before
+	// so many columns of the first batch come before
+	const int64_t first = m->first + from, before = first % BATCH;
 	for (int64_t r = 0; r < rows; r++) {
 		if (before) {
 			float batch[BATCH];

@@ -78,8 +78,8 @@ static void k_finish(const void *args, int64_t lo, int64_t hi) {
 	EACH_ACTIVATION(finish_rows, a, lo, hi)
 }
 
-// With ReLU the output is positive exactly where the element was kept and active, so its sign is the mask and no random
-// number is drawn again. The other activations undo the scale to find the activation's own output.
+// With ReLU the output is positive exactly where the element was kept and active, so its sign is the mask and
+// no random number is drawn again. The other activations undo the scale to find the activation's own output.
 INLINE void finish_back_rows(const weft_finish_back_args *a, int64_t lo, int64_t hi, const int activation) {
 	int64_t cols = a->cols, rows = piece_rows(cols);
 	room drawn;
@@ -176,8 +176,8 @@ static void k_column_sum(const void *args, int64_t lo, int64_t hi) {
 		column_sum_tiles(a, lo, hi, NULL);
 }
 
-// out_k = ⟨z_k, a_k⟩ for k from lo to hi, where a has so many vectors and starts again after the last. VW dots end in one sum
-// over lanes.
+// out_k = ⟨z_k, a_k⟩ for k from lo to hi, where a has so many vectors and starts again after the last. VW
+// dots end in one sum over lanes.
 INLINE void dot_each(float *out, const float *z, const float *a, int64_t lo, int64_t hi, int64_t vectors, int64_t width) {
 	for (int64_t k = lo; k < hi; k += VW) {
 		int64_t here = lesser(hi - k, VW), v = k % vectors;
@@ -213,8 +213,8 @@ static void k_head_outer(const void *args, int64_t lo, int64_t hi) {
 			axpy(a->z + (i * a->heads + h) * a->width, a->s[i * a->heads + h], a->a + h * a->width, a->width);
 }
 
-// So many rows at a time, whose sums of a column meet in a register while these rows, and those ahead that are fetched, stay in the
-// first-level cache.
+// So many rows at a time, whose sums of a column meet in a register while these rows, and those ahead that
+// are fetched, stay in the first-level cache.
 INLINE void head_outer_back_tiles(const weft_head_outer_args *a, int64_t lo, int64_t hi, const int rows, const int ahead) {
 	int64_t heads = a->heads, width = a->width, cols = heads * width;
 	for (int64_t t = lo; t < hi; t++) {

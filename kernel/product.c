@@ -30,7 +30,8 @@ void weft_onednn_version(int v[3]) {
 	v[2] = d->patch;
 }
 
-// The setting belongs to the calling thread; without it every thread that ever multiplies keeps a team of its own.
+// The setting belongs to the calling thread; without it every thread that ever multiplies keeps a team of its
+// own.
 static void alone(void) { omp_set_num_threads(1); }
 
 struct weft_product {
@@ -77,7 +78,8 @@ static dnnl_status_t make_primitives(weft_product *p, int transposed, int accumu
 	TRY(dnnl_primitive_create(&p->multiply, p->multiply_description));
 	p->packed = *dnnl_primitive_desc_query_md(p->multiply_description, dnnl_query_weights_md, 0);
 	p->scratch = *dnnl_primitive_desc_query_md(p->multiply_description, dnnl_query_scratchpad_md, 0);
-	TRY(dnnl_reorder_primitive_desc_create(&p->pack_description, &p->w, cpu, &p->packed, cpu, NULL)); // needs no scratch
+	// needs no scratch
+	TRY(dnnl_reorder_primitive_desc_create(&p->pack_description, &p->w, cpu, &p->packed, cpu, NULL));
 	return dnnl_primitive_create(&p->pack, p->pack_description);
 }
 

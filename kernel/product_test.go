@@ -7,8 +7,8 @@ import (
 	"weft/tensor"
 )
 
-// TestRowOfAProduct asks for more than the reference does: a row of x·w, and of x·wᵀ, has the same bits whatever rows stand beside
-// it, so that a vertex's result does not depend on how the graph is divided.
+// TestRowOfAProduct asks for more than the reference does: a row of x·w, and of x·wᵀ, has the same bits
+// whatever rows stand beside it, so that a vertex's result does not depend on how the graph is divided.
 func TestRowOfAProduct(t *testing.T) {
 	ins, outs := []int{1, 3, 17, 64, 257, 600}, []int{1, 2, 16, 47, 128, 300}
 	if testing.Short() {
@@ -55,14 +55,16 @@ func (s *suite) equal(what string, got, want *tensor.Matrix) {
 	s.within(what, got.Floats(), values(want), func(int) float64 { return 0 })
 }
 
-// TestProductPastCaches: a result that is written past the caches is that of its rows alone, which are few enough to be kept there.
+// TestProductPastCaches: a result that is written past the caches is that of its rows alone, which are few
+// enough to be kept there.
 func TestProductPastCaches(t *testing.T) {
 	const rows, in, out, few = 65000, 3, 131, 700
 	if !kernel.WritesPastCaches(rows, in, out) || kernel.WritesPastCaches(few, in, out) {
 		t.Fatal("not both ways of writing")
 	}
 	with(t, func(s *suite) {
-		x, w, z, y := s.normal(rows, in), s.normal(in, out), s.blank(rows+1, out).RowRange(1, rows+1), s.blank(few, out) // z does not begin with a line
+		// Z does not begin with a line
+		x, w, z, y := s.normal(rows, in), s.normal(in, out), s.blank(rows+1, out).RowRange(1, rows+1), s.blank(few, out)
 		s.team.MatMul(z, x, w, kernel.Straight, kernel.Replace)
 		for _, from := range []int{0, 1, rows / 2, rows - few} {
 			s.team.MatMul(y, x.RowRange(from, from+few), w, kernel.Straight, kernel.Replace)

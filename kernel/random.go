@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// Mask is a dropout mask that is computed wherever it is needed and never stored: Philox 4×32-10 random bits of (key, vertex,
-// column), or of (key, edge, head). The zero Mask drops nothing.
+// Mask is a dropout mask that is computed wherever it is needed and never stored: Philox 4×32-10 random bits
+// of (key, vertex, column), or of (key, edge, head). The zero Mask drops nothing.
 type Mask struct {
 	key       uint64
 	threshold uint32
@@ -18,14 +18,15 @@ type Mask struct {
 	first     int
 }
 
-// NewMask drops each element with probability p, to 1/65536, and scales the others by 1/(1−p). Equal keys give equal masks. ids
-// (Int32, one per row) are the rows' vertices in the original graph, nil when row i is vertex i.
+// NewMask drops each element with probability p, to 1/65536, and scales the others by 1/(1−p). Equal keys
+// give equal masks. ids (Int32, one per row) are the rows' vertices in the original graph, nil when row i is
+// vertex i.
 func NewMask(key uint64, p float64, ids *tensor.Matrix) Mask {
 	return Mask{key: key, threshold: uint32(min(65535, math.Round(p*65536))), ids: ids}
 }
 
-// From is the mask of a slice: of the columns from the given one on, or of the heads in attention. Slices that are
-// masked so have the mask of the whole.
+// From is the mask of a slice: of the columns from the given one on, or of the heads in attention. Slices
+// that are masked so have the mask of the whole.
 func (m Mask) From(first int) Mask {
 	m.first += first
 	return m

@@ -1,15 +1,17 @@
-// Counter-based randomness: Philox 4×32 with 10 rounds (Salmon et al., SC'11). One call turns a 128-bit counter and a 64-bit
-// key into 128 random bits, so that a mask can be computed again anywhere instead of being kept.
+// Counter-based randomness: Philox 4×32 with 10 rounds (Salmon et al., SC'11). One call turns a 128-bit
+// counter and a 64-bit key into 128 random bits, so that a mask can be computed again anywhere instead of
+// being kept.
 
-enum { LANES = 16, BATCH = 8 * LANES, PARTS = LANES / VW }; // a batch of columns takes LANES counters of 8 16-bit words each
+// a batch of columns takes LANES counters of 8 16-bit words each
+enum { LANES = 16, BATCH = 8 * LANES, PARTS = LANES / VW };
 
 // LANES counters at once: word w of lane i is lane i of counter[w].
 typedef struct {
 	v32 part[4][PARTS];
 } counters;
 
-// Even and odd lanes are worked on apart, each in the lower halves of 64 bits: a product then has both of its words in place, and
-// what stands in an upper half is never read.
+// Even and odd lanes are worked on apart, each in the lower halves of 64 bits: a product then has both of its
+// words in place, and what stands in an upper half is never read.
 INLINE void philox(counters *c, uint64_t key) {
 	const vu m0 = all_u(0xD2511F53u), m1 = all_u(0xCD9E8D57u);
 	for (int p = 0; p < PARTS; p++) {
@@ -43,9 +45,9 @@ static inline void keep_lanes(float keep[LANES], const counters *c, int word, co
 	}
 }
 
-// keep[0…127] = scale or 0 for columns batch·128 … +127 of a row, wherever the slice begins: column c has lane
-// c mod 16 of its batch's counters, and of that counter's eight 16-bit words number (c mod 128) / 16. Columns from
-// n on are left alone, but for the rest of n's lanes.
+// keep[0…127] = scale or 0 for columns batch·128 … +127 of a row, wherever the slice begins: column c has
+// lane c mod 16 of its batch's counters, and of that counter's eight 16-bit words number (c mod 128) / 16.
+// Columns from n on are left alone, but for the rest of n's lanes.
 static inline void mask_row(float keep[BATCH], const weft_mask *m, int64_t row, int64_t batch, int64_t n) {
 	counters c;
 	for (int p = 0; p < PARTS; p++) {

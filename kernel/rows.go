@@ -10,19 +10,20 @@ import (
 	"weft/tensor"
 )
 
-// Gather is z_i = x_{rows_i} for the listed rows of x (Int32, 1 × n, n at most z's rows); the other rows of z are left alone. z and x
-// are both Float32 or both Int32.
+// Gather is z_i = x_{rows_i} for the listed rows of x (Int32, 1 × n, n at most z's rows); the other rows of z
+// are left alone. z and x are both Float32 or both Int32.
 func (t *Team) Gather(z, x, rows *tensor.Matrix) {
 	t.listed(C.weft_gather, z, x, rows, z)
 }
 
-// Scatter is z_{rows_i} = x_i for the listed rows of z (Int32, 1 × n, n at most x's rows), which differ from each other; the others are
-// left alone.
+// Scatter is z_{rows_i} = x_i for the listed rows of z (Int32, 1 × n, n at most x's rows), which differ from
+// each other; the others are left alone.
 func (t *Team) Scatter(z, x, rows *tensor.Matrix) {
 	t.listed(C.weft_scatter, z, x, rows, x)
 }
 
-// ScatterAdd is z_{rows_i} += x_i for the listed rows of z (Int32, 1 × n, n at most x's rows), which differ from each other.
+// ScatterAdd is z_{rows_i} += x_i for the listed rows of z (Int32, 1 × n, n at most x's rows), which differ
+// from each other.
 func (t *Team) ScatterAdd(z, x, rows *tensor.Matrix) {
 	t.listed(C.weft_scatter_add, z, x, rows, x)
 }
@@ -77,8 +78,8 @@ func (t *Team) Picked(m, rows *tensor.Matrix) *tensor.Matrix {
 	return z
 }
 
-// AttendSome extends the state, which is begun, by the edges of a block whose row i is row rows_i of the state (Int32, 1 × n). No block's
-// edges end the state then: AttendEnd does.
+// AttendSome extends the state, which is begun, by the edges of a block whose row i is row rows_i of the
+// state (Int32, 1 × n). No block's edges end the state then: AttendEnd does.
 func (t *Team) AttendSome(s *AttentionState, rows *tensor.Matrix, a Attention, e *CSR) {
 	some := &AttentionState{Maximum: t.Picked(s.Maximum, rows), Out: t.Picked(s.Out, rows), sum: t.Picked(s.sum, rows), begun: true}
 	t.Attend(some, a, e, nil, More)

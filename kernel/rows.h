@@ -1,4 +1,5 @@
-// What message functions are made of: rows picked out of a matrix and added back to it, columns, heads, and single numbers.
+// What message functions are made of: rows picked out of a matrix and added back to it, columns, heads, and
+// single numbers.
 
 enum { ROWS_AHEAD = 16 };
 

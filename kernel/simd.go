@@ -30,8 +30,8 @@ var level = func() int {
 	return chosen
 }()
 
-// SIMD is the instruction set that the kernels use: avx512, avx2 or portable. It is the best this CPU has, or what the
-// environment variable WEFT_SIMD asks for.
+// SIMD is the instruction set that the kernels use: avx512, avx2 or portable. It is the best this CPU has, or
+// what the environment variable WEFT_SIMD asks for.
 func SIMD() string { return levels[level] }
 
 // OneDNN is the version of the library that makes the dense products.

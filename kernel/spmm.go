@@ -9,18 +9,17 @@ import (
 	"weft/tensor"
 )
 
-// CSR is a sparse Rows × Cols matrix in compressed rows: row i has entries Indptr[i] … Indptr[i+1]−1, entry k in column Indices[k]. Kernels
-// remember in it what they find out about its entries: it is for one team at a time.
+// CSR is a sparse Rows × Cols matrix in compressed rows: row i has entries Indptr[i] … Indptr[i+1]−1, entry k
+// in column Indices[k].
 type CSR struct {
 	Rows, Cols int
 	Indptr     *tensor.Matrix // Int64, 1 × Rows+1
 	Indices    *tensor.Matrix // Int32, 1 × entries, ascending within a row
 	Values     *tensor.Matrix // Float32, 1 × entries; nil: all one
 
-	// Hubs are the rows of so many entries that threads share them, as FindHubs finds them. Without, each row is one thread's.
+	// Hubs are the rows of so many entries that threads share them, as FindHubs finds them. Without, each row
+	// is one thread's.
 	Hubs []int
-
-	reuse *reuse // from the first sum on that could be cut
 }
 
 // Entries is the number of stored entries.
@@ -43,14 +42,15 @@ func (a *CSR) Release() {
 	a.Values.Release()
 }
 
-// Scales are the factors of an aggregation, each one column or nil for ones: Row per destination, Col per source, Self (nil for
-// zeros) the weight of the destination's own row, for a matrix whose sources and destinations are the same rows.
+// Scales are the factors of an aggregation, each one column or nil for ones: Row per destination, Col per
+// source, Self (nil for zeros) the weight of the destination's own row, for a matrix whose sources and
+// destinations are the same rows.
 type Scales struct {
 	Row, Col, Self *tensor.Matrix
 }
 
-// SpMM is the aggregation z_i = row_i · (Σ_{j in row i of a} a_ij · col_j · x_j + self_i · x_i), for x a.Cols × columns and
-// z a.Rows × columns.
+// SpMM is the aggregation z_i = row_i · (Σ_{j in row i of a} a_ij · col_j · x_j + self_i · x_i), for x a.Cols
+// × columns and z a.Rows × columns.
 func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) {
 	accumulate := to == Accumulate
 	check("input", x, a.Cols, z.Cols)
@@ -100,10 +100,10 @@ func ownTerm(z, x *tensor.Matrix, s Scales, row int, accumulate bool) {
 	}
 }
 
-// Max is z_ic = max_{j in row i} x_jc, and arg (Int32) the id of the source that gave it; ids (Int32, nil: the row) are the sources'
-// vertices, and the smallest wins a tie. NaN is larger than any number. A row without in-neighbours has 0 and −1. loops
-// (Int32) is positive for the rows that are their own in-neighbour besides (nil: none); the matrix holds no self loops
-// then.
+// Max is z_ic = max_{j in row i} x_jc, and arg (Int32) the id of the source that gave it; ids (Int32, nil:
+// the row) are the sources' vertices, and the smallest wins a tie. NaN is larger than any number. A row
+// without in-neighbours has 0 and −1. loops (Int32) is positive for the rows that are their own in-neighbour
+// besides (nil: none); the matrix holds no self loops then.
 func (t *Team) Max(z, arg *tensor.Matrix, a *CSR, x, ids, loops *tensor.Matrix, to Output) {
 	first := to == Replace
 	check("input", x, a.Cols, z.Cols)
@@ -163,7 +163,8 @@ func (m maxima) merge(c int, v float32, id int32) {
 	}
 }
 
-// MaxBackward adds to dx_j the g_ic of every out-neighbour i whose arg is j; transposed is the transpose of Max's matrix.
+// MaxBackward adds to dx_j the g_ic of every out-neighbour i whose arg is j; transposed is the transpose of
+// Max's matrix.
 func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loops *tensor.Matrix) {
 	check("gradient", g, transposed.Cols, dx.Cols)
 	check("input gradient", dx, transposed.Rows, g.Cols)
@@ -190,8 +191,8 @@ func (t *Team) MaxBackward(dx *tensor.Matrix, transposed *CSR, g, arg, ids, loop
 	p.release()
 }
 
-// MaskEntries is the copy of a's values with a mask by (row, column), or by (column, row) where a is the transpose of the
-// matrix that the mask belongs to.
+// MaskEntries is the copy of a's values with a mask by (row, column), or by (column, row) where a is the
+// transpose of the matrix that the mask belongs to.
 func (t *Team) MaskEntries(a *CSR, m Mask, read Orientation) *tensor.Matrix {
 	out := t.scratch(tensor.Float32, 1, a.Entries())
 	values := a.Values
@@ -225,8 +226,8 @@ func (t *Team) Densify(z *tensor.Matrix, a *CSR) {
 	})
 }
 
-// Transpose returns the transpose of a, its rows' entries in ascending order, charged to kind. It is done once for each matrix,
-// on one thread.
+// Transpose returns the transpose of a, its rows' entries in ascending order, charged to kind. It is done
+// once for each matrix, on one thread.
 func (t *Team) Transpose(a *CSR, kind tensor.Kind) *CSR {
 	b := &CSR{
 		Rows: a.Cols, Cols: a.Rows,

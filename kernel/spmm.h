@@ -1,13 +1,16 @@
 // Aggregation: a destination row is summed in registers across all its edges and written once.
 
-// A block of columns. The arguments are a copy, as the compiler cannot know that z does not lie over the caller's.
+// A block of columns. The arguments are a copy, as the compiler cannot know that z does not lie over the
+// caller's.
 typedef struct {
 	weft_spmm_args a;
 	int64_t ahead; // edges between the prefetch of a row and its use
-	int64_t quiet; // no prefetch for a row of z that ends after this edge: it would read past the end of the indices
+	// no prefetch for a row of z that ends after this edge: it would read past the end of the indices
+	int64_t quiet;
 } spmm_block;
 
-// What is computed, as constants: whether every weight is one, and whether x holds some of the rows only, as of a matrix that is cut.
+// What is computed, as constants: whether every weight is one, and whether x holds some of the rows only, as
+// of a matrix that is cut.
 typedef struct {
 	int plain, cut;
 } spmm_kind;
@@ -40,7 +43,8 @@ INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc,
                        const spmm_kind kind) {
 	const weft_spmm_args *a = &b->a;
 	const int32_t *indices = a->edges.indices;
-	const int64_t ahead = end <= b->quiet ? b->ahead : 0; // at the end the rows themselves are asked for again
+	// at the end the rows themselves are asked for again
+	const int64_t ahead = end <= b->quiet ? b->ahead : 0;
 	for (; k < end; k++) {
 		const float *row = a->x + (kind.cut ? indices[k] - a->first : indices[k]) * a->x_stride;
 		if (kind.cut)

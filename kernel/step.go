@@ -10,7 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// AdamStep holds one step's settings. Step counts from 1; Clip multiplies the gradient; Decoupled is AdamW's weight decay.
+// AdamStep holds one step's settings. Step counts from 1; Clip multiplies the gradient; Decoupled is AdamW's
+// weight decay.
 type AdamStep struct {
 	Rate, Beta1, Beta2, Epsilon, Decay, Clip float64
 	Step                                     int
@@ -35,7 +36,8 @@ type SGDStep struct {
 	First                       bool
 }
 
-// SGD makes one step w −= rate·b with b = momentum·b + clip·g + decay·w; the buffer b is nil without momentum.
+// SGD makes one step w −= rate·b with b = momentum·b + clip·g + decay·w; the buffer b is nil without
+// momentum.
 func (t *Team) SGD(w, g, b *tensor.Matrix, s SGDStep) {
 	args := &C.weft_sgd_args{
 		w: floats(w), g: floats(g), momentum: floats(b), lr: C.float(s.Rate), mu: C.float(s.Momentum),

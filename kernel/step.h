@@ -1,7 +1,7 @@
 // Optimizer steps, as PyTorch defines them. clip multiplies the gradient.
 
-// Adam (Kingma & Ba 2015): m ← β1·m + (1−β1)·g ; v ← β2·v + (1−β2)·g² ; w ← w − lr·(m/c1) / (√(v/c2) + ε), c1 = 1−β1^t, c2 = 1−β2^t.
-// Weight decay is added to the gradient, or taken from the weight (decoupled, AdamW).
+// Adam (Kingma & Ba 2015): m ← β1·m + (1−β1)·g ; v ← β2·v + (1−β2)·g² ; w ← w − lr·(m/c1) / (√(v/c2) + ε), c1
+// = 1−β1^t, c2 = 1−β2^t. Weight decay is added to the gradient, or taken from the weight (decoupled, AdamW).
 static void k_adam(const void *args, int64_t lo, int64_t hi) {
 	const weft_adam_args *a = args;
 	float step = a->lr / a->correction1, root = 1.0f / sqrtf(a->correction2);

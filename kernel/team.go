@@ -1,6 +1,8 @@
-// Package kernel computes on matrices: C functions, each single-threaded over a range of rows and written for AVX-512, AVX2
-// with FMA, and any CPU; and a Team of goroutines that hands the ranges out. A row has one writer, but for hubs, whose parts are put together in order, and reductions over vertices
-// run over tiles of fixed size, so a result has the same bits for any number of threads. Products with a weight come from oneDNN.
+// Package kernel computes on matrices: C functions, each single-threaded over a range of rows and written for
+// AVX-512, AVX2 with FMA, and any CPU; and a Team of goroutines that hands the ranges out. A row has one
+// writer, but for hubs, whose parts are put together in order, and reductions over vertices run over tiles of
+// fixed size, so a result has the same bits for any number of threads. Products with a weight come from
+// oneDNN.
 //
 // Shapes are checked; a mismatch is a programming error and panics.
 package kernel
@@ -23,28 +25,30 @@ import (
 type Team struct {
 	// Memory is where kernels take their scratch matrices from.
 	Memory *tensor.Meter
-	// Uncut has sums over large matrices take no scratch to be cut by (cut.go). They have the same bits, and may take longer.
+	// Uncut has sums over large matrices take no scratch to be cut by (cut.go). They have the same bits, and
+	// may take longer.
 	Uncut bool
-	// Watch, where it is set, makes each kernel call: by run, once, or more often where only its time matters.
+	// Watch, where it is set, makes each kernel call: by run, once, or more often where only its time
+	// matters.
 	Watch   func(c Call, run func())
 	threads int
-	cut     cutLimits
-	costs   *memoryCosts // nil: as measured
+	cut     cutSizes
 	plan    bool
 	helpers helpers
 }
 
-// NewTeam returns a team of at least one thread. One of all cores has Go's scheduler keep a processor spare (cores.Spare).
+// NewTeam returns a team of at least one thread. One of all cores has Go's scheduler keep a processor spare
+// (cores.Spare).
 func NewTeam(threads int, memory *tensor.Meter) *Team {
 	threads = max(1, threads)
 	if threads >= cores.Count() {
 		cores.Spare()
 	}
-	return &Team{Memory: memory, threads: threads, cut: usualCutLimits, helpers: helpers{calls: make(chan *call, threads)}}
+	return &Team{Memory: memory, threads: threads, cut: usualCut, helpers: helpers{calls: make(chan *call, threads)}}
 }
 
-// NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate at most, and its Meter then
-// knows the peak; as no page is touched, that costs no memory.
+// NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate
+// at most, and its Meter then knows the peak; as no page is touched, that costs no memory.
 func NewPlan(memory *tensor.Meter) *Team {
 	t := NewTeam(1, memory)
 	t.plan = true
@@ -87,8 +91,8 @@ type Call struct {
 	Shape  Shape
 }
 
-// Shape is the rows that a kernel works on and about how many elements it reads for each, or for each of its entries.
-// A product has the rows and columns of its left factor and the columns of its right one.
+// Shape is the rows that a kernel works on and about how many elements it reads for each, or for each of its
+// entries. A product has the rows and columns of its left factor and the columns of its right one.
 type Shape [3]int
 
 func (s Shape) String() string {
@@ -131,8 +135,8 @@ func (t *Team) ranges(name C.int, args unsafe.Pointer, s Shape, n, cost int) {
 	})
 }
 
-// edges runs a kernel over the rows of a, in ranges of about equal numbers of entries; cols elements are read for each. The kernel
-// skips the rows of skipped.
+// edges runs a kernel over the rows of a, in ranges of about equal numbers of entries; cols elements are read
+// for each. The kernel skips the rows of skipped.
 func (t *Team) edges(name C.int, args unsafe.Pointer, a *CSR, skipped []int, cols int) {
 	bounds := t.balance(a, skipped, cols)
 	t.make(Call{names[name], Shape{a.Rows, cols}}, len(bounds)-1, func(k int) {
@@ -142,7 +146,8 @@ func (t *Team) edges(name C.int, args unsafe.Pointer, a *CSR, skipped []int, col
 	})
 }
 
-// balance cuts the rows of a into ranges whose entries, but for those of skipped rows and counting one more for each row, are about equal.
+// balance cuts the rows of a into ranges whose entries, but for those of skipped rows and counting one more
+// for each row, are about equal.
 func (t *Team) balance(a *CSR, skipped []int, cols int) []int {
 	if t.plan || a.Rows == 0 {
 		return []int{0}
@@ -185,7 +190,8 @@ func (t *Team) overTiles(name C.int, args unsafe.Pointer, n, cost int) {
 	t.ranges(name, args, Shape{n, cost}, tiles(n), cost*C.WEFT_TILE)
 }
 
-// mergeTiles adds tiles × cols partial sums in the order of the tiles, in double precision, up in the first tile's.
+// mergeTiles adds tiles × cols partial sums in the order of the tiles, in double precision, up in the first
+// tile's.
 func (t *Team) mergeTiles(partial *tensor.Matrix, into func(column int, sum float64)) {
 	if t.plan || partial.Rows == 0 {
 		return

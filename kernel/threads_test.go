@@ -10,8 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// TestSameBitsForAnyThreads runs every kernel on 1, 2, 3 and 7 threads, on matrices that are handed out in many pieces and end in
-// the middle of a tile.
+// TestSameBitsForAnyThreads runs every kernel on 1, 2, 3 and 7 threads, on matrices that are handed out in
+// many pieces and end in the middle of a tile.
 func TestSameBitsForAnyThreads(t *testing.T) {
 	results := func(threads int) map[string][]float64 {
 		s := &suite{t, kernel.NewTeam(threads, tensor.NewMeter()), rand.New(rand.NewPCG(3, 3))}

@@ -1,33 +1,37 @@
-// The kernels' arguments. Every kernel is a single-threaded function over a half-open range of rows (or tiles, or elements)
-// of the matrices its arguments name; Go hands the ranges out. All matrices are row-major float without gaps. A pointer that
-// may be NULL says so.
+// The kernels' arguments. Every kernel is a single-threaded function over a half-open range of rows (or
+// tiles, or elements) of the matrices its arguments name; Go hands the ranges out. All matrices are row-major
+// float without gaps. A pointer that may be NULL says so.
 #ifndef WEFT_H
 #define WEFT_H
 #include <stdint.h>
 
-// Rows of one tile of a reduction over vertices. Partial results are kept per tile and added in the order of the tiles, so a
-// sum does not depend on the number of threads.
+// Rows of one tile of a reduction over vertices. Partial results are kept per tile and added in the order of
+// the tiles, so a sum does not depend on the number of threads.
 enum { WEFT_TILE = 1024 };
 
 // A row with more entries than this may be taken apart, so that no thread waits for one that has such a row.
 enum { WEFT_HUB = 16384 };
 
-// The entries of a sparse matrix by rows: row i has those of numbers indptr[i] … indptr[i+1]−1, number k is in column indices[k].
+// The entries of a sparse matrix by rows: row i has those of numbers indptr[i] … indptr[i+1]−1, number k is
+// in column indices[k].
 typedef struct {
 	const int64_t *indptr;
 	const int32_t *indices;
-	int64_t entries;   // the length of indices, which may be more than the rows' own: prefetches stay below it
+	// the length of indices, which may be more than the rows' own: prefetches stay below it
+	int64_t entries;
 	int64_t others;    // the number of columns
 	int32_t skip_hubs; // leave rows of more than WEFT_HUB entries to be taken apart
 } weft_edges;
 
-// Numbers for each head in a row of attention's pack. One is not used: so that fewer rows lie across cache lines.
+// Numbers for each head in a row of attention's pack. One is not used: so that fewer rows lie across cache
+// lines.
 enum { WEFT_PACK = 4 };
 
 enum weft_activation { WEFT_IDENTITY, WEFT_RELU, WEFT_ELU, WEFT_LEAKY_RELU, WEFT_TANH, WEFT_SIGMOID };
 
-// A random mask: an element is dropped where its 16 random bits are below threshold, and scaled by scale where it stays. The
-// bits of (vertex, column) depend on key and nothing else; ids (may be NULL: the row itself) gives the row's vertex.
+// A random mask: an element is dropped where its 16 random bits are below threshold, and scaled by scale
+// where it stays. The bits of (vertex, column) depend on key and nothing else; ids (may be NULL: the row
+// itself) gives the row's vertex.
 typedef struct {
 	uint64_t key;
 	uint32_t threshold; // of 65536; 0: nothing is dropped
@@ -36,9 +40,10 @@ typedef struct {
 	int64_t first; // of a slice: its first column, or in attention its first head; 0: of the whole
 } weft_mask;
 
-// z_i = [z_i +] row_scale_i · ( Σ_{k in row i} weight_k · col_scale_j · x_j + self_i · own_i ), where j is the column of entry k.
-// The entries of row i are those of numbers indptr[i] … end_i−1. Where a matrix is cut (cut.go), these are some of the row's, x holds the rows
-// that they name, and with extend set the sum goes on from what z holds, as if it had not been broken off.
+// z_i = [z_i +] row_scale_i · ( Σ_{k in row i} weight_k · col_scale_j · x_j + self_i · own_i ), where j is
+// the column of entry k. The entries of row i are those of numbers indptr[i] … end_i−1. Where a matrix is cut
+// (cut.go), these are some of the row's, x holds the rows that they name, and with extend set the sum goes on
+// from what z holds, as if it had not been broken off.
 typedef struct {
 	float *z;               // rows × cols
 	const float *x;         // block rows × cols
@@ -55,8 +60,8 @@ typedef struct {
 	int32_t cut, extend, accumulate; // cut: x holds the rows of a block only
 } weft_spmm_args;
 
-// end_i: where row i's entries of columns below `column` end, of those from begin_i on, which are in ascending order. A hub that is skipped
-// has none.
+// end_i: where row i's entries of columns below `column` end, of those from begin_i on, which are in
+// ascending order. A hub that is skipped has none.
 typedef struct {
 	int64_t *end;
 	const int64_t *begin;
@@ -64,7 +69,8 @@ typedef struct {
 	int32_t column;
 } weft_ends_args;
 
-// z_ic = max over k of x_jc; arg_ic = the source's id. A row starts with arg −1 and z 0, or where first is not set with what they hold.
+// z_ic = max over k of x_jc; arg_ic = the source's id. A row starts with arg −1 and z 0, or where first is
+// not set with what they hold.
 typedef struct {
 	float *z;
 	int32_t *arg;
@@ -90,25 +96,31 @@ typedef struct {
 // Softmax attention over in-edges, heads × width columns; equations in attention.h.
 typedef struct {
 	float *maximum;   // destination rows × heads: running maximum; with last set the log-sum-exp
-	float *sum;       // destination rows × heads: Σ exp(s − maximum); may be NULL where first and last are set
-	float *z;         // destination rows × heads·width: Σ exp(s − maximum)·mask·source; with last set the output
+	// destination rows × heads: Σ exp(s − maximum); may be NULL where first and last are set
+	float *sum;
+	// destination rows × heads·width: Σ exp(s − maximum)·mask·source; with last set the output
+	float *z;
 	const float *source;       // source rows × heads·width
 	const float *target;       // destination rows × heads·width (GATv2), else NULL
 	const float *source_score; // source rows × heads (GATv1)
 	const float *target_score; // destination rows × heads (GATv1)
 	const float *a;            // heads·width (GATv2)
 	weft_edges edges;
-	const int32_t *loops;       // per row, how many self loops it has, may be NULL: none. Sources and destinations are then the same rows.
+	// per row, how many self loops it has, may be NULL: none. Sources and destinations are then the same
+	// rows.
+	const int32_t *loops;
 	const int32_t *source_ids;  // may be NULL: the row itself
 	const int32_t *target_ids;
 	int64_t heads, width;
 	float slope;
 	weft_mask mask;
-	const int64_t *hub;  // the row that the rows are parts of: the other end of their self loops; NULL: they are rows themselves
+	// the row that the rows are parts of: the other end of their self loops; NULL: they are rows themselves
+	const int64_t *hub;
 	int32_t first, last; // forward only: the state begins, or ends, with these edges
 	// backward only
 	int32_t whole;             // the edges are all that their destinations have
-	int32_t picks;             // GATv1, over destinations: the rows of one side of LeakyReLU's knee are read alone
+	// GATv1, over destinations: the rows of one side of LeakyReLU's knee are read alone
+	int32_t picks;
 	const float *log_sum;      // destination rows × heads: maximum + ln sum
 	const float *g;            // destination rows × heads·width: dLoss/d output
 	const float *g_dot_out;    // destination rows × heads: ⟨g, output⟩
@@ -199,7 +211,8 @@ typedef struct {
 	weft_mask mask;
 } weft_normalize_args;
 
-// Σ g' and Σ g'·x̂ over the tile's rows, for g' = dLoss/dy, which is written over g = dLoss/dz. Runs over tiles.
+// Σ g' and Σ g'·x̂ over the tile's rows, for g' = dLoss/dy, which is written over g = dLoss/dz. Runs over
+// tiles.
 typedef struct {
 	double *tile_g, *tile_gx; // tiles × cols
 	float *g;
@@ -266,7 +279,8 @@ typedef struct {
 	int32_t first;
 } weft_sgd_args;
 
-// out_k = values_k masked by (vertex, column); one of row-major or transposed order. Runs over the matrix's rows.
+// out_k = values_k masked by (vertex, column); one of row-major or transposed order. Runs over the matrix's
+// rows.
 typedef struct {
 	float *out;
 	const float *values;
@@ -275,8 +289,8 @@ typedef struct {
 	weft_mask mask;
 } weft_sparse_mask_args;
 
-// gather: z_i = x_{rows_i}; scatter: z_{rows_i} = x_i, and scatter_add: z_{rows_i} += x_i, for rows that differ from each other. Runs
-// over the list. Elements may be any 32-bit words but for scatter_add.
+// gather: z_i = x_{rows_i}; scatter: z_{rows_i} = x_i, and scatter_add: z_{rows_i} += x_i, for rows that
+// differ from each other. Runs over the list. Elements may be any 32-bit words but for scatter_add.
 typedef struct {
 	float *z;
 	const float *x;
@@ -306,11 +320,13 @@ typedef struct {
 	int64_t heads, width;
 } weft_head_scale_args;
 
-// How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Blocks of x and g in whole panels stay in a second cache
-// of 1 MB beside z and the rows that come next. The depth is odd, so that a row's places in all panels are not in the same sets of a cache.
+// How a weight's gradient is cut into blocks: of so many rows, and columns of x and of g. Blocks of x and g
+// in whole panels stay in a second cache of 1 MB beside z and the rows that come next. The depth is odd, so
+// that a row's places in all panels are not in the same sets of a cache.
 enum { WEFT_WEIGHT_DEPTH = 103, WEFT_WEIGHT_IN = 528, WEFT_WEIGHT_OUT = 512 };
 
-// What each row of a block takes in panels, at any SIMD level: of x, and of both factors of the largest block.
+// What each row of a block takes in panels, at any SIMD level: of x, and of both factors of the largest
+// block.
 static inline int64_t weft_weight_tall(int64_t in) { return (in + 11) / 12 * 16; }
 static inline int64_t weft_weight_panels(int64_t in, int64_t out) {
 	in = in < WEFT_WEIGHT_IN ? in : WEFT_WEIGHT_IN;
@@ -318,16 +334,18 @@ static inline int64_t weft_weight_panels(int64_t in, int64_t out) {
 	return weft_weight_tall(in) + (out + 31) / 32 * 32;
 }
 
-// The rows of a partial sum with n of them, where the last of the widest vectors is filled up; and what lies between two rows of n columns: an odd
-// number of cache lines, so that the rows of a panel are not in the same sets of a cache.
+// The rows of a partial sum with n of them, where the last of the widest vectors is filled up; and what lies
+// between two rows of n columns: an odd number of cache lines, so that the rows of a panel are not in the
+// same sets of a cache.
 static inline int64_t weft_weight_rows(int64_t n) { return (n + 15) / 16 * 16; }
 static inline int64_t weft_weight_stride(int64_t n) { return ((n + 15) / 16 | 1) * 16; }
 
-// partial_l = xᵀ·g over the rows of lane l, which are tiles that lie together, runs over the lanes; weight_sum: z = [z +] Σ_l partial_l,
-// runs over z's rows.
+// partial_l = xᵀ·g over the rows of lane l, which are tiles that lie together, runs over the lanes;
+// weight_sum: z = [z +] Σ_l partial_l, runs over z's rows.
 typedef struct {
 	float *z;       // in × out
-	float *partial; // lanes × weft_weight_rows(in) rows of weft_weight_stride(out); what is behind in and out has no meaning
+	// lanes × weft_weight_rows(in) rows of weft_weight_stride(out); what is behind in and out has no meaning
+	float *partial;
 	float *scratch; // lanes × WEFT_WEIGHT_DEPTH × weft_weight_panels(in, out)
 	const float *x; // rows × in
 	const float *g; // rows × out
@@ -368,14 +386,15 @@ void weft_pause(void); // well under a microsecond, in which the CPU leaves its 
 // Products with a weight are oneDNN's. What follows returns 0, or oneDNN's status.
 enum { WEFT_ONEDNN_MEMORY = 1 };
 
-// The product z = x·w [+ z] of x rows × in and w in × out, or with transposed out × in: w is packed once, for any number of x.
-// A product is freed also where making it fails.
+// The product z = x·w [+ z] of x rows × in and w in × out, or with transposed out × in: w is packed once, for
+// any number of x. A product is freed also where making it fails.
 typedef struct weft_product weft_product;
 int weft_product_new(weft_product **p, int64_t rows, int64_t in, int64_t out, int transposed, int accumulate);
 void weft_product_free(weft_product *p);
 int64_t weft_product_packed_bytes(const weft_product *p);
 int weft_product_pack(const weft_product *p, const float *w, float *packed);
-// As many products as calls, whose x and z lie behind each other. Several threads may share p and packed. With past set z goes past the
-// caches, which then do not read its lines before they are written; it is not added to.
+// As many products as calls, whose x and z lie behind each other. Several threads may share p and packed.
+// With past set z goes past the caches, which then do not read its lines before they are written; it is not
+// added to.
 int weft_product_run(const weft_product *p, const float *packed, const float *x, float *z, int64_t calls, int past);
 #endif

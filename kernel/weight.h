@@ -1,10 +1,12 @@
-// The gradient of a weight, z = xᵀ·g over the rows of a tile: Goto & van de Geijn, "Anatomy of High-Performance Matrix Multiplication"
-// (2008). Both factors have the summed dimension first, so packing them copies runs of columns and transposes nothing. oneDNN's product
-// of a transposed x is slower here because it waits for x and g to come from memory before it multiplies; these come while the rows
-// before them are multiplied.
+// The gradient of a weight, z = xᵀ·g over the rows of a tile: Goto & van de Geijn, "Anatomy of
+// High-Performance Matrix Multiplication" (2008). Both factors have the summed dimension first, so packing
+// them copies runs of columns and transposes nothing. oneDNN's product of a transposed x is slower here
+// because it waits for x and g to come from memory before it multiplies; these come while the rows before
+// them are multiplied.
 
 enum {
-	TALL = VW == 4 ? 4 : VW / 4 * 3, // columns of x in a panel: TALL·BROAD sums and BROAD vectors of g are in registers
+	// columns of x in a panel: TALL·BROAD sums and BROAD vectors of g are in registers
+	TALL = VW == 4 ? 4 : VW / 4 * 3,
 	BROAD = 2,                       // vectors of g in a panel
 	DEPTH = WEFT_WEIGHT_DEPTH
 };
@@ -44,7 +46,8 @@ typedef struct {
 	upcoming next_x, next_g;
 } weight_block;
 
-// z [+]= the product of `tall` columns of x, whose rows lie `stride` apart, with a panel of g of `broad` vectors.
+// z [+]= the product of `tall` columns of x, whose rows lie `stride` apart, with a panel of g of `broad`
+// vectors.
 INLINE void multiply_panels(weight_block *b, float *z, const float *x, int64_t stride, const float *g, const int tall, const int broad) {
 	vf sum[VW][BROAD];
 	for (int i = 0; i < tall; i++)
@@ -94,8 +97,8 @@ static void multiply_block(weight_block *b, float *z, int64_t in, int64_t out) {
 			multiply_column(b, z + c, b->g + c * b->depth, in, 1);
 }
 
-// Panels of `width` columns: whole vectors of each row, those of the next row behind them. Where a panel's width is no whole number of
-// vectors, columns of the next panel fill it up.
+// Panels of `width` columns: whole vectors of each row, those of the next row behind them. Where a panel's
+// width is no whole number of vectors, columns of the next panel fill it up.
 INLINE void pack(float *panels, const float *x, int64_t stride, int64_t columns, int64_t depth, const int width) {
 	const int vectors = (width + VW - 1) / VW;
 	for (int64_t r = 0; r < depth; r++, x += stride) {
@@ -116,18 +119,21 @@ static inline int64_t lane_begins(const weft_weight_args *a, int64_t lane) {
 	return (a->rows + a->tile - 1) / a->tile * lane / a->lanes * a->tile;
 }
 
-// The block from column i of x and column o of g on: a lane's sum [+]= xᵀ·g over the rows of its tile from lo on.
+// The block from column i of x and column o of g on: a lane's sum [+]= xᵀ·g over the rows of its tile from lo
+// on.
 static void weight_columns(const weft_weight_args *a, int64_t lane, int64_t lo, int64_t i, int64_t o) {
 	const int64_t in = lesser(a->in - i, WEFT_WEIGHT_IN), out = lesser(a->out - o, WEFT_WEIGHT_OUT);
 	const int64_t hi = lesser(lo + a->tile, a->rows);
 	const int begun = lo > lane_begins(a, lane);   // by a tile before
 	const int only = in == a->in && out == a->out; // the next tile's first rows are packed after this block
 	const int64_t panels = (in + TALL - 1) / TALL * ((out + BROAD * VW - 1) / (BROAD * VW));
-	const int64_t once = out <= VW ? in / VW * VW : 0; // columns of x that are read once, which is why they are not packed
+	// columns of x that are read once, which is why they are not packed
+	const int64_t once = out <= VW ? in / VW * VW : 0;
 	float *x_panels = a->scratch + lane * DEPTH * weft_weight_panels(a->in, a->out), *g_panels = x_panels + DEPTH * weft_weight_tall(in);
 	weight_block b = {.x = x_panels, .g = g_panels, .stride = weft_weight_stride(a->out)};
 	float *z = a->partial + (lane * weft_weight_rows(a->in) + i) * b.stride + o;
-	// What nobody has asked for is waited for, so it is little; but with several blocks the sums of z, which each depth reads and writes, weigh more.
+	// What nobody has asked for is waited for, so it is little; but with several blocks the sums of z, which
+	// each depth reads and writes, weigh more.
 	int64_t next = !only || lo > 0 ? DEPTH : DEPTH / 4;
 	for (int64_t r = lo; r < hi; r += b.depth) {
 		const float *x = a->x + r * a->in + i, *g = a->g + r * a->out + o;

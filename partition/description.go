@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	formatVersion  = 1
-	maxDescription = 64 << 20 // bytes of partition.json that are read: three matrices of MaxPartitions² numbers
+	formatVersion = 1
+	// Bytes of partition.json that are read: three matrices of MaxPartitions² numbers
+	maxDescription = 64 << 20
 )
 
 // Description says what partitions are stored, without reading them.
@@ -31,7 +32,8 @@ type Description struct {
 	Seed    uint64    `json:"seed"`
 	Split   int       `json:"split"`
 	Written time.Time `json:"written"`
-	// ID is a hash of the store's files and of the assignment. Workers that find the same id open shares of one graph.
+	// ID is a hash of the store's files and of the assignment. Workers that find the same id open shares of
+	// one graph.
 	ID    string `json:"id"`
 	Whole Whole  `json:"whole"`
 
@@ -178,8 +180,8 @@ func hashed(path string) (string, error) {
 var errChanged = errors.New("changed")
 
 // CheckFresh refuses partitions of a store that is no longer what they were cut from, with an OutOfDate. Its
-// files are compared by size and time, and where only the times differ, as after the store was copied, by the SHA-256 of their
-// contents.
+// files are compared by size and time, and where only the times differ, as after the store was copied, by the
+// SHA-256 of their contents.
 func (d *Description) CheckFresh(store string) error {
 	names, err := graph.Files(store)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"weft/partition/metis"
 )
 
-// byMetis divides the graph that METIS sees: without directions and self loops, an edge weighing as much as there are edges
-// between its ends, which is what cutting it costs.
+// byMetis divides the graph that METIS sees: without directions and self loops, an edge weighing as much as
+// there are edges between its ends, which is what cutting it costs.
 func byMetis(ctx context.Context, g *graph.Graph, o *Options) (of []int32, err error) {
 	if o.K == 1 {
 		return make([]int32, g.Vertices()), nil // METIS fails on one partition
@@ -156,7 +156,8 @@ func reversed(in *graph.Relation) *graph.Relation {
 	return out
 }
 
-// eachNeighbour calls f for each other vertex that edges join v to, in ascending order, with their number both ways together.
+// eachNeighbour calls f for each other vertex that edges join v to, in ascending order, with their number
+// both ways together.
 func eachNeighbour(in, out *graph.Relation, v int32, f func(u, weight int32)) {
 	a, b := in.Sources[in.Indptr[v]:in.Indptr[v+1]], out.Sources[out.Indptr[v]:out.Indptr[v+1]]
 	for len(a) > 0 || len(b) > 0 {

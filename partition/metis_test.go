@@ -14,7 +14,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// communities is a directed graph of four classes, most of whose edges stay in their class, under shuffled ids.
+// communities is a directed graph of four classes, most of whose edges stay in their class, under shuffled
+// ids.
 func communities(t *testing.T, vertices, edges int) *graph.Graph {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -39,11 +40,7 @@ func measured(t *testing.T, g *graph.Graph, o Options) *Statistics {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Measure(g, a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return measure(g, a, newLayout(a))
 }
 
 func TestMetisCutsLittle(t *testing.T) {
@@ -54,7 +51,8 @@ func TestMetisCutsLittle(t *testing.T) {
 	}
 }
 
-// Each balance shares out what it names: the edges go into every tenth vertex, and the vertices of the first half train.
+// Each balance shares out what it names: the edges go into every tenth vertex, and the vertices of the first
+// half train.
 func TestMetisBalances(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var e graph.Edges

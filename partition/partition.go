@@ -1,5 +1,6 @@
-// Package partition divides a graph's vertices among workers: it assigns each vertex to a partition, counts what the partitions
-// need from each other, and cuts the graph into one share for each worker, in memory or stored beside the graph.
+// Package partition divides a graph's vertices among workers: it assigns each vertex to a partition, counts
+// what the partitions need from each other, and cuts the graph into one share for each worker, in memory or
+// stored beside the graph.
 package partition
 
 import (
@@ -49,9 +50,10 @@ type Assignment struct {
 
 // Options choose a method for Assign.
 type Options struct {
-	K       int    // number of partitions, 1 to V
-	Method  string // one of Methods; empty: the first
-	File    string // of the method file: a number for each vertex, one per line, as METIS, KaHIP and Mt-KaHyPar write it
+	K      int    // number of partitions, 1 to V
+	Method string // one of Methods; empty: the first
+	// File: of the method file: a number for each vertex, one per line, as METIS, KaHIP and Mt-KaHyPar write it
+	File    string
 	Balance string // one of Balances; empty: the first. Edges is for metis and range, Train for metis
 	Seed    uint64 // of metis and random
 	Split   int    // the split whose training vertices are balanced and counted
@@ -97,8 +99,8 @@ func orFirst(choice string, choices []string) string {
 	return choice
 }
 
-// Assign divides the vertices of a graph that passes Check. The same options give the same assignment. More partitions than
-// vertices are refused, and so is what the method cannot do with this graph.
+// Assign divides the vertices of a graph that passes Check. The same options give the same assignment. More
+// partitions than vertices are refused, and so is what the method cannot do with this graph.
 func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err

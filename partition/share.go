@@ -43,8 +43,8 @@ type Relation struct {
 	In       graph.Relation
 	HaloRows [][]int
 	// Out is the same for the out-neighbours, with the same edges' weights and without edge features, for
-	// models that aggregate against the edges. It has no rows where there is one partition: there In, read the
-	// other way round, is all of it.
+	// models that aggregate against the edges. It has no rows where there is one partition: there In, read
+	// the other way round, is all of it.
 	Out         graph.Relation
 	HaloRowsOut [][]int
 }
@@ -81,8 +81,8 @@ func (v *Values) ID(row int) int32 {
 	return v.IDs[row]
 }
 
-// Places are the rows of some vertices, by their original ids, ascending, for a worker that computes on these;
-// nil where they are all rows. A vertex that has no row panics.
+// Places are the rows of some vertices, by their original ids, ascending, for a worker that computes on
+// these; nil where they are all rows. A vertex that has no row panics.
 func (v *Values) Places(ids []int32) []int32 {
 	if ids == nil || len(ids) == v.Rows {
 		return nil
@@ -103,8 +103,8 @@ func (v *Values) Places(ids []int32) []int32 {
 	return places
 }
 
-// Targets are the labels and splits of some vertices, by their original ids, ascending, whose rows they number;
-// nil: of all rows.
+// Targets are the labels and splits of some vertices, by their original ids, ascending, whose rows they
+// number; nil: of all rows.
 func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
 	places := v.Places(ids)
 	if places == nil {
@@ -135,20 +135,20 @@ func newShare(part *graph.Part, p int, starts []int, whole Whole) *Share {
 	}
 }
 
-// Guard runs f, which reads the share's arrays, and turns the fault of a mapped file that is cut meanwhile into
-// an error.
+// Guard runs f, which reads the share's arrays, and turns the fault of a mapped file that is cut meanwhile
+// into an error.
 func (s *Share) Guard(f func() error) error { return s.part.Guard(f) }
 
-// Unload gives back the memory that mapped files take in this process, after a pass over them. The arrays stay
-// usable: what is used again is read again.
+// Unload gives back the memory that mapped files take in this process, after a pass over them. The arrays
+// stay usable: what is used again is read again.
 func (s *Share) Unload() { s.part.Unload() }
 
 // Close gives back what a share holds of the operating system (mapped files). Its arrays must not be used
 // afterwards. It does nothing for a share made in memory.
 func (s *Share) Close() error { return s.part.Close() }
 
-// Split cuts a graph that passes Check into its shares, all of them in memory. Shares may hold arrays of g and of each other:
-// g must stay open, and nothing may be written to.
+// Split cuts a graph that passes Check into its shares, all of them in memory. Shares may hold arrays of g
+// and of each other: g must stay open, and nothing may be written to.
 func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	if err := a.check(g); err != nil {
 		return nil, err
@@ -193,8 +193,8 @@ func newLayout(a *Assignment) *layout {
 // ids are the vertices of partition p, ascending.
 func (l *layout) ids(p int) []int32 { return l.order[l.starts[p]:l.starts[p+1]:l.starts[p+1]] }
 
-// cutter cuts shares out of a graph, in their order. It takes some 20 bytes per vertex beside the share, and the out-edges of an eighth of
-// the partitions.
+// cutter cuts shares out of a graph, in their order. It takes some 20 bytes per vertex beside the share, and
+// the out-edges of an eighth of the partitions.
 type cutter struct {
 	g         *graph.Graph
 	a         *Assignment
@@ -262,8 +262,8 @@ func (c *cutter) in(ids []int32) graph.Relation {
 	return r
 }
 
-// outPasses is how many passes over all edges are made for the out-edges of all partitions together, at most: each holds the out-edges
-// of some partitions in a row.
+// outPasses is how many passes over all edges are made for the out-edges of all partitions together, at most:
+// each holds the out-edges of some partitions in a row.
 const outPasses = 8
 
 // out lists the out-edges of partition p.
@@ -285,8 +285,8 @@ func (c *cutter) out(p int) graph.Relation {
 	return r
 }
 
-// outEdges lists the out-edges of the vertices at positions lo … hi−1, in one pass over all edges: they are met in the order of their
-// targets' positions.
+// outEdges lists the out-edges of the vertices at positions lo … hi−1, in one pass over all edges: they are
+// met in the order of their targets' positions.
 func (c *cutter) outEdges(lo, hi int) graph.Relation {
 	from := &c.g.Relation
 	r := graph.Relation{Indptr: make([]int64, hi-lo+1)}

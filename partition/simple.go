@@ -24,8 +24,9 @@ func ranges(vertices, k int) []int32 {
 	return of
 }
 
-// rangesOfEdges cuts the ids into k ranges of equally much weight, which is a vertex's in-degree plus one: a vertex goes where the
-// middle of its weight falls, so that no range misses its share by more than its heaviest vertex.
+// rangesOfEdges cuts the ids into k ranges of equally much weight, which is a vertex's in-degree plus one: a
+// vertex goes where the middle of its weight falls, so that no range misses its share by more than its
+// heaviest vertex.
 func rangesOfEdges(indptr []int64, k int) []int32 {
 	vertices := len(indptr) - 1
 	of := make([]int32, vertices)

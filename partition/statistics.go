@@ -2,8 +2,8 @@ package partition
 
 import "weft/graph"
 
-// Statistics are the counts of a partitioned graph. Lists have an entry for each partition, and matrices a row p for what
-// partition p receives, with a column for each partition q that it comes from.
+// Statistics are the counts of a partitioned graph. Lists have an entry for each partition, and matrices a
+// row p for what partition p receives, with a column for each partition q that it comes from.
 type Statistics struct {
 	K       int     `json:"k"`
 	Method  string  `json:"method"`
@@ -15,8 +15,8 @@ type Statistics struct {
 	TrainVertices []int   `json:"train_vertices"` // of the assignment's split
 	// HaloRows counts the distinct vertices of q that are in-neighbours of p's vertices, 0 on the diagonal.
 	HaloRows [][]int `json:"halo_rows"`
-	// HaloRowsOut counts the distinct vertices of q that are out-neighbours of p's vertices, 0 on the diagonal: what p needs from q
-	// where a model aggregates against the edges.
+	// HaloRowsOut counts the distinct vertices of q that are out-neighbours of p's vertices, 0 on the
+	// diagonal: what p needs from q where a model aggregates against the edges.
 	HaloRowsOut [][]int `json:"halo_rows_out"`
 	// Cut counts the edges from q into p; on the diagonal those within p.
 	Cut [][]int64 `json:"cut"`
@@ -31,8 +31,8 @@ func (s *Statistics) Halo(p int) int {
 	return sum
 }
 
-// Replication is the number of rows that are owned or halo, for each that is owned: 1 where no partition needs another, 0 for a
-// graph without vertices.
+// Replication is the number of rows that are owned or halo, for each that is owned: 1 where no partition
+// needs another, 0 for a graph without vertices.
 func (s *Statistics) Replication() float64 {
 	own, halo := 0, 0
 	for p := range s.K {
@@ -45,18 +45,7 @@ func (s *Statistics) Replication() float64 {
 	return float64(own+halo) / float64(own)
 }
 
-// Measure counts. It takes time in proportion to the edges and 12 bytes per vertex. The graph must pass Check.
-func Measure(g *graph.Graph, a *Assignment) (s *Statistics, err error) {
-	if err := a.check(g); err != nil {
-		return nil, err
-	}
-	err = g.Guard(func() error {
-		s = measure(g, a, newLayout(a))
-		return nil
-	})
-	return s, err
-}
-
+// measure counts. It takes time in proportion to the edges and 12 bytes per vertex.
 func measure(g *graph.Graph, a *Assignment, l *layout) *Statistics {
 	s := &Statistics{
 		K: a.K, Method: a.Method, Seconds: a.Seconds,
@@ -69,7 +58,8 @@ func measure(g *graph.Graph, a *Assignment, l *layout) *Statistics {
 		}
 	}
 	needed := make([]int32, len(a.Of)) // by vertex: the last partition that needs it, counted from 1
-	reached := make([]int32, a.K)      // by partition: the last position that it has an edge into, counted from 1
+	// By partition: the last position that it has an edge into, counted from 1
+	reached := make([]int32, a.K)
 	for at, v := range l.order {
 		p := a.Of[v]
 		s.Vertices[p]++

@@ -227,8 +227,8 @@ func there(path string) bool {
 	return err == nil
 }
 
-// Find returns the last stored partitions of that number and method, where the empty method is any; found is false where there
-// are none. Where the store changed after they were cut they are refused, as by CheckFresh.
+// Find returns the last stored partitions of that number and method, where the empty method is any; found is
+// false where there are none. Where the store changed after they were cut they are refused, as by CheckFresh.
 func Find(store string, k int, method string) (d Description, found bool, err error) {
 	all, err := list(store, func(name string) bool { return strings.HasSuffix(name, Name(method, k)) })
 	if err != nil {
@@ -248,8 +248,8 @@ func Find(store string, k int, method string) (d Description, found bool, err er
 
 var opening sync.Mutex
 
-// Open maps the share of partition p, and no other file of the store, and checks it. Close gives it back. Damaged files are
-// refused by file and reason.
+// Open maps the share of partition p, and no other file of the store, and checks it. Close gives it back.
+// Damaged files are refused by file and reason.
 func Open(store string, d Description, p int) (*Share, error) {
 	if p < 0 || p >= d.K {
 		return nil, refusal.Errorf("partition %d of %s: it has those from 0 to %d", p, d.Name, d.K-1)

@@ -320,7 +320,8 @@ func TestReadOnlyStore(t *testing.T) {
 	}
 }
 
-// writer is set in a process that TestTwoProcesses starts: it partitions the store over and over, differently from the others.
+// writer is set in a process that TestTwoProcesses starts: it partitions the store over and over, differently
+// from the others.
 const writer = "WEFT_TEST_WRITER"
 
 func TestMain(m *testing.M) {

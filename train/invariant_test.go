@@ -173,13 +173,13 @@ func TestMemory(t *testing.T) {
 // TestMemoryOfCutSums: where sums may be cut the plan is what a run takes, whether this computer cuts them or
 // not; and with a limit that only their scratch passes they are not, which takes less and has the same bits.
 func TestMemoryOfCutSums(t *testing.T) {
-	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 35_000, Degree: 5, Features: 8, Classes: 4})
+	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 1 << 16, Degree: 7, Directed: true, Features: 8, Classes: 4})
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := Defaults()
-	// The peak is in a sum, over 17.9 MB
-	o.Layers, o.Hidden, o.Norm, o.Residual, o.Epochs = 3, 128, "batch", true, 2
+	// The peak is in a sum, over 67 MB.
+	o.Layers, o.Hidden, o.Norm, o.Residual, o.Epochs = 3, 256, "batch", true, 2
 	free := &Job{Graph: g, Options: o}
 	want, planned := planAndRun(t, free)
 	o.MemoryLimit = Bytes(planned - 1)

@@ -40,7 +40,7 @@ type Setting struct {
 	Meaning string   // one line of help, without choices and default; backquotes mark what the value is
 	Choices []string // the accepted words, nil: not a choice among words
 
-	some   bool   // only some models use it: those of gnn.Kind
+	some   bool   // only some models use it: those of gnn.ModelKind
 	axis   string // the axis of the mesh that it is for, "": any mesh
 	shared bool   // it is for a mesh of more than one worker
 	limits bounds // of a number

@@ -7,7 +7,8 @@ import (
 	"weft/tensor"
 )
 
-// aggregation is one shape of work along edges: rows of width columns, from a matrix that a cache holds or none does.
+// aggregation is one shape of work along edges: rows of width columns, from a matrix that a cache holds or
+// none does.
 type aggregation struct {
 	kind   string
 	degree int
@@ -16,8 +17,10 @@ type aggregation struct {
 }
 
 const (
-	cachedBytes = 4 << 20 // of the rows that are read: more than a core's own caches hold, less than the shared one
-	mostBytes   = 3 << 30 // that a kernel gathers from a matrix beyond the caches: rows of the graph are left out above it
+	// Of the rows that are read: more than a core's own caches hold, less than the shared one
+	cachedBytes = 4 << 20
+	// That a kernel gathers from a matrix beyond the caches: rows of the graph are left out above it
+	mostBytes = 3 << 30
 )
 
 // vertices is how many rows the source matrix has.
@@ -61,7 +64,8 @@ var (
 	widths = []int{16, 41, 64, 100, 128, 256, 512}
 )
 
-// everyShape is each width at 15 edges per vertex, and other degrees at one width, on both graphs, cached and not.
+// everyShape is each width at 15 edges per vertex, and other degrees at one width, on both graphs, cached and
+// not.
 func everyShape() (shapes []aggregation) {
 	for _, kind := range kinds {
 		for _, width := range widths {
@@ -122,8 +126,8 @@ func (b *bench) aggregations() (cases []testCase) {
 	return cases
 }
 
-// spmm gathers source rows, and with col set (sources × 1) their factors; it streams the structure and row (destinations × 1), and
-// writes the output.
+// spmm gathers source rows, and with col set (sources × 1) their factors; it streams the structure and row
+// (destinations × 1), and writes the output.
 func (b *bench) spmm(e *kernel.CSR, width int, row, col *tensor.Matrix, a *arrays) *job {
 	x, z := a.matrix(e.Cols, width), a.zeros(e.Rows, width)
 	g := along(e, x)
@@ -149,7 +153,8 @@ func (b *bench) max(e *kernel.CSR, width int, a *arrays) *job {
 	}
 }
 
-// maxBackward gathers, over the transposed matrix, each destination's gradient and its ids, and adds to the sources' gradient.
+// maxBackward gathers, over the transposed matrix, each destination's gradient and its ids, and adds to the
+// sources' gradient.
 func (b *bench) maxBackward(e *kernel.CSR, width int, a *arrays) *job {
 	g, arg, dx := a.matrix(e.Cols, width), a.ids(e.Cols, width, e.Rows), a.zeros(e.Rows, width)
 	return &job{

@@ -39,6 +39,7 @@ func (b *bench) attentions() (cases []testCase) {
 		{aggregation{uniform, 15, 128, true}, 4},
 		{aggregation{rmat, 50, 128, true}, 4},
 		{aggregation{rmat, 15, 41, true}, 1},
+		{aggregation{uniform, 15, 64, true}, 4},
 		{aggregation{uniform, 15, 64, true}, 8},
 		{aggregation{rmat, 15, 128, false}, 4},
 		{aggregation{uniform, 15, 256, false}, 4},
@@ -72,9 +73,10 @@ func (s heads) attention(e *kernel.CSR, v2 bool, a *arrays) kernel.Attention {
 	return k
 }
 
-// attend gathers source rows, and for GATv1 their scores; it streams the structure and what stands for the destination (GATv1 its
-// scores, GATv2 its row) and writes the output and the log-sum-exp. There is one exponential for each edge and head, and GATv2 has one term
-// of a score for each edge and column: unlike GATv1's, its scores are sums over columns that belong to the edge.
+// attend gathers source rows, and for GATv1 their scores; it streams the structure and what stands for the
+// destination (GATv1 its scores, GATv2 its row) and writes the output and the log-sum-exp. There is one
+// exponential for each edge and head, and GATv2 has one term of a score for each edge and column: unlike
+// GATv1's, its scores are sums over columns that belong to the edge.
 //
 // Operations per edge and column: 2 for the weighted sum; GATv2 5 more for a·LeakyReLU(x+y).
 func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
@@ -95,23 +97,28 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 	return j
 }
 
-// attendBackward goes over the edges twice, and has one exponential for each edge and head, and GATv2's terms of scores, both times.
+// attendBackward goes over the edges twice, and has one exponential for each edge and head, and GATv2's terms
+// of scores, both times.
 //
-// By destination, for the gradient of what stands for it: gathers source rows (and GATv1's source scores), and streams the structure,
-// the destination's row of the gradient g, its log-sum-exp and ⟨g, output⟩, and GATv1's scores or GATv2's row; updates that gradient.
+// By destination, for the gradient of what stands for it: gathers source rows (and GATv1's source scores),
+// and streams the structure, the destination's row of the gradient g, its log-sum-exp and ⟨g, output⟩, and
+// GATv1's scores or GATv2's row; updates that gradient.
 //
-// By source, for the gradient of its row: gathers the destinations' g, log-sum-exp and ⟨g, output⟩, with GATv1's scores (two or three numbers per
-// head) or GATv2's rows; streams the transposed structure, the source's row and scores; updates their gradients.
+// By source, for the gradient of its row: gathers the destinations' g, log-sum-exp and ⟨g, output⟩, with
+// GATv1's scores (two or three numbers per head) or GATv2's rows; streams the transposed structure, the
+// source's row and scores; updates their gradients.
 //
-// Of the source rows GATv1 reads those on one side of LeakyReLU's knee, where destinations have some edges and a head a cache line of columns. Which
-// these are depends on the scores, so the bound and the operations count all: a fraction above 1 is possible.
+// Of the source rows GATv1 reads those on one side of LeakyReLU's knee, where destinations have some edges
+// and a head a cache line of columns. Which these are depends on the scores, so the bound and the operations
+// count all: a fraction above 1 is possible.
 //
-// Operations per edge and column: three weighted sums, 6. GATv2 has two dot products and a weighted sum instead, a·LeakyReLU(x+y) both
-// times, and weighted sums of slopes and of LeakyReLU, 18 more.
+// Operations per edge and column: three weighted sums, 6. GATv2 has two dot products and a weighted sum
+// instead, a·LeakyReLU(x+y) both times, and weighted sums of slopes and of LeakyReLU, 18 more.
 func (b *bench) attendBackward(s heads, v2 bool, a *arrays) *job {
 	e, t := s.square(b)
 	k := s.attention(e, v2, a)
-	g, gOut, logSum := a.matrix(e.Rows, s.width), a.matrix(e.Rows, s.heads), a.filled(e.Rows, s.heads, 4) // log-sum-exps are above all scores
+	// Log-sum-exps are above all scores
+	g, gOut, logSum := a.matrix(e.Rows, s.width), a.matrix(e.Rows, s.heads), a.filled(e.Rows, s.heads, 4)
 	d := kernel.AttentionGradients{Source: a.zeros(e.Cols, s.width)}
 	numbers := 3
 	if v2 {

@@ -1,26 +1,32 @@
-// Package bench measures how close the kernels come to what the machine allows, and how close an epoch comes to its kernels.
+// Package bench measures how close the kernels come to what the machine allows, and how close an epoch comes
+// to its kernels.
 //
-// Each kernel is held against a bound that independent probes measure in the same run, with the same threads, on the same rows.
-// Repetitions of the kernel and of its probes alternate in rounds, so that a machine that is slower for a while is slower for both. The
-// fraction is the median over the rounds of bound ÷ time; it is 1 where the kernel takes as long as its probes, run one after the other: so that a
-// probe finds in a cache what the others left of its matrix, as the kernel does, which needs all of them.
+// Each kernel is held against a bound that independent probes measure in the same run, with the same threads,
+// on the same rows. Repetitions of the kernel and of its probes alternate in rounds, so that a machine that
+// is slower for a while is slower for both. The fraction is the median over the rounds of bound ÷ time; it is
+// 1 where the kernel takes as long as its probes, run one after the other: so that a probe finds in a cache
+// what the others left of its matrix, as the kernel does, which needs all of them.
 //
 // A kernel that is bound by memory:
 //
 //	bound = gathered bytes ÷ gather rate + Σ streamed bytes ÷ stream rate (+ exponentials ÷ their rate + terms of GATv2's scores ÷ theirs)
 //
-// The gather probe reads the same rows through the kernel's own indices, destination by destination, and adds up their words: the ends of
-// destinations are part of the index stream, and what their branches cost is in the rate. It prefetches at the distance that proves best. Its rate counts all that it reads, the structure too, for that is streamed bytes in the bound. The stream probes
-// read what the kernel reads from front to back and write or update as many bytes as it does, each with the access pattern of the
-// kernel: the bytes that the machine fetches before a write lower the rate and are not counted. What a gather is in each kernel
+// The gather probe reads the same rows through the kernel's own indices, destination by destination, and adds
+// up their words: the ends of destinations are part of the index stream, and what their branches cost is in
+// the rate. It prefetches at the distance that proves best. Its rate counts all that it reads, the structure
+// too, for that is streamed bytes in the bound. The stream probes read what the kernel reads from front to
+// back and write or update as many bytes as it does, each with the access pattern of the kernel: the bytes
+// that the machine fetches before a write lower the rate and are not counted. What a gather is in each kernel
 // stands where the kernel's case is made.
 //
-// The exponentials and the terms a·LeakyReLU(x + y) have probes that compute nothing else, from operands in the first-level cache. All parts
-// are added, although a processor may do some of them at once: a fraction above 1 is possible. What else attention computes, such as weighted
-// sums and the backward pass's dot products, is not in the bound.
+// The exponentials and the terms a·LeakyReLU(x + y) have probes that compute nothing else, from operands in
+// the first-level cache. All parts are added, although a processor may do some of them at once: a fraction
+// above 1 is possible. What else attention computes, such as weighted sums and the backward pass's dot
+// products, is not in the bound.
 //
-// A dense product is bound by compute: floating-point operations ÷ the rate of the best large square product. Where a dimension is
-// under 256 its operands weigh as much: operand bytes ÷ stream rate is added, and the bound is marked memory.
+// A dense product is bound by compute: floating-point operations ÷ the rate of the best large square product.
+// Where a dimension is under 256 its operands weigh as much: operand bytes ÷ stream rate is added, and the
+// bound is marked memory.
 package bench
 
 import (
@@ -36,10 +42,11 @@ import (
 
 // Options choose what is measured.
 type Options struct {
-	Threads int            // 0: all cores
-	Only    *regexp.Regexp // what to measure: Kernels matches it with "name shape", Epoch with "model graph"; nil: everything
-	Quick   bool           // small shapes and few repetitions: figures of little worth, in seconds
-	CPU     string         // the processor's name, for the report
+	Threads int // 0: all cores
+	// Only: what to measure: Kernels matches it with "name shape", Epoch with "model graph"; nil: everything
+	Only  *regexp.Regexp
+	Quick bool   // small shapes and few repetitions: figures of little worth, in seconds
+	CPU   string // the processor's name, for the report
 }
 
 // Machine is what the figures were measured on, and what its probes reached.
@@ -49,7 +56,8 @@ type Machine struct {
 	Threads int    `json:"threads"`
 	SIMD    string `json:"simd"` // of the kernels
 
-	// Gather, in bytes per second, is of rows of 512 bytes drawn from all over a matrix that no cache holds. Only rows count.
+	// Gather, in bytes per second, is of rows of 512 bytes drawn from all over a matrix that no cache holds.
+	// Only rows count.
 	Gather float64 `json:"gather_bytes_per_second"`
 	// Read, Write and Update are of matrices that no cache holds. A byte that is updated counts once.
 	Read   float64 `json:"read_bytes_per_second"`

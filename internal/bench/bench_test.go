@@ -29,8 +29,9 @@ func wordSum(values []float32) (sum uint32) {
 	return sum
 }
 
-// TestGatherReadsItsRows: the checksum is that of a plain loop over the same rows, for each SIMD level, width, distance and number
-// of matrices, for ends that are no whole block, and for destinations without indices and with many.
+// TestGatherReadsItsRows: the checksum is that of a plain loop over the same rows, for each SIMD level,
+// width, distance and number of matrices, for ends that are no whole block, and for destinations without
+// indices and with many.
 func TestGatherReadsItsRows(t *testing.T) { eachLevel(func() { gatherReadsItsRows(t) }) }
 
 func gatherReadsItsRows(t *testing.T) {
@@ -137,7 +138,8 @@ func TestScoreTerms(t *testing.T) {
 	}
 }
 
-// TestBound: the bound counts each part at its share of a probe, and the bytes are those of the formulas in the doc comments.
+// TestBound: the bound counts each part at its share of a probe, and the bytes are those of the formulas in
+// the doc comments.
 func TestBound(t *testing.T) {
 	b := newBench(Options{Threads: 1, Quick: true})
 	defer b.close()
@@ -177,14 +179,16 @@ func TestBound(t *testing.T) {
 		}
 		var shares []float64
 		for _, g := range c.j.gathers {
-			shares = append(shares, float64(g.rowBytes())/float64(g.rowBytes()+structure)) // without the structure, which is streamed
+			// Without the structure, which is streamed
+			shares = append(shares, float64(g.rowBytes())/float64(g.rowBytes()+structure))
 		}
 		for _, bytes := range []int{c.read, c.written, c.both} {
 			if bytes > 0 {
 				shares = append(shares, 1)
 			}
 		}
-		for _, of := range [][2]float64{{float64(c.exps), expPerCall}, {float64(c.scores), scorePerCall}} { // in whole calls
+		// In whole calls
+		for _, of := range [][2]float64{{float64(c.exps), expPerCall}, {float64(c.scores), scorePerCall}} {
 			if of[0] > 0 {
 				shares = append(shares, of[0]/(math.Ceil(of[0]/of[1])*of[1]))
 			}
@@ -299,8 +303,8 @@ func keys(m map[string]any) map[string]bool {
 	return set
 }
 
-// TestEpoch: each model has an epoch and the kernel calls of one, without those of an evaluation, and JSON has the agreed
-// fields.
+// TestEpoch: each model has an epoch and the kernel calls of one, without those of an evaluation, and JSON
+// has the agreed fields.
 func TestEpoch(t *testing.T) {
 	r, err := Epoch(t.Context(), Options{Threads: 2, Quick: true, Only: regexp.MustCompile("rmat")}, func(Model) {})
 	if err != nil {
@@ -336,7 +340,8 @@ func TestEpoch(t *testing.T) {
 	}
 }
 
-// TestOnlyNothing: a filter that leaves nothing is refused, and an ended context stops before the next measurement.
+// TestOnlyNothing: a filter that leaves nothing is refused, and an ended context stops before the next
+// measurement.
 func TestOnlyNothing(t *testing.T) {
 	o := Options{Threads: 1, Quick: true, Only: regexp.MustCompile("^no such")}
 	if _, err := Kernels(t.Context(), o, func(Machine) {}, func(Kernel) {}); !refusal.Is(err) {
@@ -353,7 +358,8 @@ func TestOnlyNothing(t *testing.T) {
 	}
 }
 
-// TestWholeCalls: every thread has as many whole calls of a product, and there are no more of them than needed.
+// TestWholeCalls: every thread has as many whole calls of a product, and there are no more of them than
+// needed.
 func TestWholeCalls(t *testing.T) {
 	const p = kernel.ProductRows
 	for _, c := range []struct{ n, threads, want int }{

@@ -7,15 +7,15 @@ import (
 	"weft/tensor"
 )
 
-// wholeCalls is the least number of rows, n or more, that is as many whole calls of a product for each of the threads. A product of another
-// height does not show what the machine can do.
+// wholeCalls is the least number of rows, n or more, that is as many whole calls of a product for each of the
+// threads. A product of another height does not show what the machine can do.
 func wholeCalls(n, threads int) int {
 	wave := kernel.ProductRows * threads
 	return (n + wave - 1) / wave * wave
 }
 
-// bestSquare is the square product with the highest rate, the most that a product can have, found once in a run.
-// It has more rows than columns, so that each thread has the same work.
+// bestSquare is the square product with the highest rate, the most that a product can have, found once in a
+// run. It has more rows than columns, so that each thread has the same work.
 func (b *bench) bestSquare() *rated {
 	if b.square != nil {
 		return b.square
@@ -41,15 +41,17 @@ func (b *bench) bestSquare() *rated {
 // small is the size under which a dimension makes a product wait for its operands.
 const small = 256
 
-// product is a dense layer's shape: the input is rows × in, the weight in × out, the output rows × out. Each of its three products
-// takes 2·rows·in·out operations, reads two of these matrices (or gradients in their place) and writes the third.
+// product is a dense layer's shape: the input is rows × in, the weight in × out, the output rows × out. Each
+// of its three products takes 2·rows·in·out operations, reads two of these matrices (or gradients in their
+// place) and writes the third.
 type product struct{ rows, in, out int }
 
 func (p product) String() string { return fmt.Sprintf("%d×%d×%d", p.rows, p.in, p.out) }
 
 func (p product) flops() float64 { return 2 * float64(p.rows) * float64(p.in) * float64(p.out) }
 
-// job is a product's job: what it reads and writes is in the bound only where it is not bound by compute alone.
+// job is a product's job: what it reads and writes is in the bound only where it is not bound by compute
+// alone.
 func (p product) job(run func(), written *tensor.Matrix, read ...*tensor.Matrix) *job {
 	return &job{
 		run: run, flops: p.flops(), square: true, compute: min(p.rows, p.in, p.out) >= small,

@@ -14,12 +14,13 @@ import (
 
 // Model is an epoch of a model on a graph beside the sum of its kernels.
 type Model struct {
-	Model         string  `json:"model"`
-	Graph         string  `json:"graph"`
-	EpochSeconds  float64 `json:"epoch_seconds"`  // the median without the first
-	KernelSeconds float64 `json:"kernel_seconds"` // each kernel call of an epoch alone, at its median, added up
-	Fraction      float64 `json:"fraction"`       // of the epoch that is in kernels
-	Calls         []Call  `json:"-"`              // the kernels, the longest first
+	Model        string  `json:"model"`
+	Graph        string  `json:"graph"`
+	EpochSeconds float64 `json:"epoch_seconds"` // the median without the first
+	// KernelSeconds: each kernel call of an epoch alone, at its median, added up
+	KernelSeconds float64 `json:"kernel_seconds"`
+	Fraction      float64 `json:"fraction"` // of the epoch that is in kernels
+	Calls         []Call  `json:"-"`        // the kernels, the longest first
 }
 
 // Call is a kernel call that an epoch makes so many times with one shape.
@@ -46,9 +47,9 @@ var models = []trained{
 	{"gcn 3×256", func(o *train.Options) { o.Model, o.Hidden = "gcn", 256 }},
 }
 
-// Epoch trains each model that the options want for a few epochs on each graph, makes the kernel calls of one more
-// epoch several times over, and tells each result as it is known. When ctx ends it stops after the work under way
-// and returns the context's error.
+// Epoch trains each model that the options want for a few epochs on each graph, makes the kernel calls of one
+// more epoch several times over, and tells each result as it is known. When ctx ends it stops after the work
+// under way and returns the context's error.
 func Epoch(ctx context.Context, o Options, result func(Model)) (EpochReport, error) {
 	b := newBench(o)
 	defer b.close()
@@ -89,8 +90,8 @@ func Epoch(ctx context.Context, o Options, result func(Model)) (EpochReport, err
 	return r, nil
 }
 
-// epoch trains so many epochs as they are. The one after them is recorded. The last is there because a run evaluates
-// after its last, which is not part of an epoch.
+// epoch trains so many epochs as they are. The one after them is recorded. The last is there because a run
+// evaluates after its last, which is not part of an epoch.
 func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int) (Model, error) {
 	o := train.Defaults()
 	m.options(&o)
@@ -107,7 +108,8 @@ func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int
 	if result.Interrupted {
 		return Model{}, context.Cause(ctx)
 	}
-	row := Model{Model: m.name, EpochSeconds: median(result.EpochSeconds[1:epochs])} // the first takes fresh memory, and aggregates the features
+	// The first takes fresh memory, and aggregates the features
+	row := Model{Model: m.name, EpochSeconds: median(result.EpochSeconds[1:epochs])}
 	for _, c := range r.calls {
 		row.KernelSeconds += c.Seconds
 		row.Calls = append(row.Calls, *c)
@@ -117,8 +119,8 @@ func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int
 	return row, nil
 }
 
-// recorder makes the kernel calls of an epoch. While it is on it makes each several times, and remembers how long it
-// takes alone. Calls that work in place then leave what the epoch does not mean, and nobody reads.
+// recorder makes the kernel calls of an epoch. While it is on it makes each several times, and remembers how
+// long it takes alone. Calls that work in place then leave what the epoch does not mean, and nobody reads.
 type recorder struct {
 	on    bool
 	calls map[kernel.Call]*Call

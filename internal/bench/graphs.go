@@ -80,8 +80,8 @@ func firstRows(a *kernel.CSR, n int) *kernel.CSR {
 	return b
 }
 
-// beyondCaches is a number of bytes that is taken to be more than the caches hold. There are computers whose last level is larger, but it
-// serves many cores.
+// beyondCaches is a number of bytes that is taken to be more than the caches hold. There are computers whose
+// last level is larger, but it serves many cores.
 const beyondCaches = 256 << 20
 
 // powerOfTwo is the power of two that is nearest to n from below, or from above with up set.

@@ -10,14 +10,15 @@ import (
 
 // Kernel is what one kernel reached on one shape.
 type Kernel struct {
-	Name         string  `json:"name"`
-	Shape        string  `json:"shape"`
-	Threads      int     `json:"threads"`
-	Seconds      float64 `json:"seconds"` // the median
-	GFLOPS       float64 `json:"gflops"`
-	GBytesPerSec float64 `json:"gbytes_per_second"` // of what it has to read and write, gathered rows each time they are read
-	Bound        string  `json:"bound"`             // compute or memory
-	Fraction     float64 `json:"fraction"`          // of the bound
+	Name    string  `json:"name"`
+	Shape   string  `json:"shape"`
+	Threads int     `json:"threads"`
+	Seconds float64 `json:"seconds"` // the median
+	GFLOPS  float64 `json:"gflops"`
+	// GBytesPerSec: of what it has to read and write, gathered rows each time they are read
+	GBytesPerSec float64 `json:"gbytes_per_second"`
+	Bound        string  `json:"bound"`    // compute or memory
+	Fraction     float64 `json:"fraction"` // of the bound
 }
 
 // Report is what Kernels found.
@@ -41,7 +42,8 @@ type job struct {
 	compute bool             // and nothing else does
 }
 
-// gather reads row indices[k] of each matrix, for each k, destination by destination: i has indices indptr[i] … indptr[i+1]−1.
+// gather reads row indices[k] of each matrix, for each k, destination by destination: i has indices indptr[i]
+// … indptr[i+1]−1.
 type gather struct {
 	indptr   *tensor.Matrix
 	indices  *tensor.Matrix
@@ -92,13 +94,15 @@ func (b *bench) tuned(g gather) tunedGather {
 	return tunedGather{g, best}
 }
 
-// What a case takes of a run's time where that suffices; each takes a few rounds at least, and what its data takes.
+// What a case takes of a run's time where that suffices; each takes a few rounds at least, and what its data
+// takes.
 const (
 	caseBudget = 1500 * time.Millisecond
 	runBudget  = 7 * time.Minute
 )
 
-// pass is a probe that runs beside a kernel. The bound counts a share of its time: the job's amount ÷ the probe's.
+// pass is a probe that runs beside a kernel. The bound counts a share of its time: the job's amount ÷ the
+// probe's.
 type pass struct {
 	run   func()
 	share float64
@@ -187,8 +191,8 @@ func (b *bench) measure(name, shape string, j *job, budget time.Duration) Kernel
 	return k
 }
 
-// fraction is the median over the rounds of bound ÷ time: in one round the machine is equally busy with other things. probes are the seconds of
-// each pass.
+// fraction is the median over the rounds of bound ÷ time: in one round the machine is equally busy with other
+// things. probes are the seconds of each pass.
 func fraction(kernel []float64, passes []pass, probes [][]float64) float64 {
 	fractions := make([]float64, len(kernel))
 	for r, seconds := range kernel {
@@ -205,8 +209,8 @@ type testCase struct {
 	build       func() (j *job, release func())
 }
 
-// Kernels measures every kernel that the options want and tells each result as it is known, after the machine. When ctx ends it
-// stops after the kernel under way and returns the context's error.
+// Kernels measures every kernel that the options want and tells each result as it is known, after the
+// machine. When ctx ends it stops after the kernel under way and returns the context's error.
 func Kernels(ctx context.Context, o Options, machine func(Machine), result func(Kernel)) (Report, error) {
 	b := newBench(o)
 	defer b.close()

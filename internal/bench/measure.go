@@ -7,17 +7,19 @@ import (
 )
 
 const (
-	// shortest is how long a sample is at least, and part how much of the longest work's: shorter work is repeated in it, so that what the
-	// machine does beside it weighs as much as for the longest.
+	// shortest is how long a sample is at least, and part how much of the longest work's: shorter work is
+	// repeated in it, so that what the machine does beside it weighs as much as for the longest.
 	shortest, part = time.Millisecond, 0.1
-	// warm is the time up to which work depends on what the caches hold; it is run once untimed before each sample.
+	// warm is the time up to which work depends on what the caches hold; it is run once untimed before each
+	// sample.
 	warm = 20 * time.Millisecond
 	// fewest and most are how many samples are taken.
 	fewest, most = 3, 25
 )
 
-// work is what is done one part after another and timed by part: a kernel, or the probes that stand for it. What a part finds in a cache is what
-// the other parts leave there, as in a kernel that needs all their matrices.
+// work is what is done one part after another and timed by part: a kernel, or the probes that stand for it.
+// What a part finds in a cache is what the other parts leave there, as in a kernel that needs all their
+// matrices.
 type work []func()
 
 // alternate returns the median seconds of several pieces of work, run in turn for about the budget.
@@ -33,7 +35,8 @@ func (b *bench) alternate(budget time.Duration, runs ...func()) []float64 {
 	return medians
 }
 
-// rounds runs several pieces of work in turn, again and again for about the budget, and returns the seconds of each by part and by round.
+// rounds runs several pieces of work in turn, again and again for about the budget, and returns the seconds
+// of each by part and by round.
 func (b *bench) rounds(budget time.Duration, works ...work) [][][]float64 {
 	least := fewest
 	if b.Quick {

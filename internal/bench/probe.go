@@ -13,8 +13,8 @@ import (
 	"weft/tensor"
 )
 
-// probes run a team's threads over the probe loops: what the machine can do, measured without the kernels' code. They use the
-// best instructions that this CPU has, whatever the kernels were told to use.
+// probes run a team's threads over the probe loops: what the machine can do, measured without the kernels'
+// code. They use the best instructions that this CPU has, whatever the kernels were told to use.
 type probes struct{ team *kernel.Team }
 
 const (
@@ -51,8 +51,9 @@ func (p probes) ranges(n, unit int, work func(lo, hi int)) {
 	})
 }
 
-// gather reads, for each of the indices in their order, that row of every matrix (of 32-bit words), and returns the sum modulo 2^32 of all the words that
-// it read. The row that g.ahead places behind is prefetched, none where that is 0.
+// gather reads, for each of the indices in their order, that row of every matrix (of 32-bit words), and
+// returns the sum modulo 2^32 of all the words that it read. The row that g.ahead places behind is
+// prefetched, none where that is 0.
 func (p probes) gather(g tunedGather) uint32 {
 	if len(g.matrices) > C.PROBE_MATRICES {
 		panic(fmt.Sprintf("bench: a gather from %d matrices", len(g.matrices)))
@@ -78,7 +79,8 @@ func (p probes) read(matrices ...*tensor.Matrix) uint32 {
 	return sum.Load()
 }
 
-// write sets every word of a matrix, with ordinary stores: a line is fetched before it is written where the machine does so.
+// write sets every word of a matrix, with ordinary stores: a line is fetched before it is written where the
+// machine does so.
 func (p probes) write(m *tensor.Matrix, value uint32) {
 	p.words(m, func(x unsafe.Pointer, n int) { C.probe_write(level, x, C.int64_t(n), C.uint32_t(value)) })
 }
@@ -129,7 +131,8 @@ func exponentials(z, x []float32, times int) {
 	C.probe_exp(level, (*C.float)(&z[0]), (*C.float)(&x[0]), C.int64_t(len(x)), C.int64_t(times))
 }
 
-// score adds up at least n terms a·LeakyReLU(x + y), as GATv2's scores do, from operands in the first-level cache.
+// score adds up at least n terms a·LeakyReLU(x + y), as GATv2's scores do, from operands in the first-level
+// cache.
 func (p probes) score(n int) rated {
 	calls := p.calls(n, scorePerCall)
 	x := make([]float32, 3*scoreBuffer)
@@ -142,7 +145,8 @@ func (p probes) score(n int) rated {
 	return rated{run, float64(calls * scorePerCall)}
 }
 
-// scoreTerms is the sum over x, a multiple of 64 numbers, of a·LeakyReLU(x + y) with slope 0.2, so many times over.
+// scoreTerms is the sum over x, a multiple of 64 numbers, of a·LeakyReLU(x + y) with slope 0.2, so many times
+// over.
 func scoreTerms(x, y, a []float32, times int) float32 {
 	return float32(C.probe_score(level, (*C.float)(&x[0]), (*C.float)(&y[0]), (*C.float)(&a[0]), C.int64_t(len(x)), C.int64_t(times)))
 }

@@ -1,13 +1,14 @@
-// The probes: loops that move data or compute as fast as this CPU can and do nothing else. They share no code with package kernel.
-// Each is single-threaded over a range; Go hands the ranges out. Checksums are sums modulo 2^32 of 32-bit words, so they do not
-// depend on the order in which the words are read.
+// The probes: loops that move data or compute as fast as this CPU can and do nothing else. They share no code
+// with package kernel. Each is single-threaded over a range; Go hands the ranges out. Checksums are sums
+// modulo 2^32 of 32-bit words, so they do not depend on the order in which the words are read.
 #ifndef WEFT_PROBE_H
 #define WEFT_PROBE_H
 #include <stdint.h>
 
 enum { PROBE_MATRICES = 3 };
 
-// Row-major matrices whose rows are read together: row indices[k] of each, for k = lo … hi−1, destination by destination.
+// Row-major matrices whose rows are read together: row indices[k] of each, for k = lo … hi−1, destination by
+// destination.
 typedef struct {
 	const uint32_t *x[PROBE_MATRICES];
 	int64_t cols[PROBE_MATRICES];
@@ -24,14 +25,16 @@ typedef struct {
 	void (*write)(uint32_t *x, int64_t n, uint32_t value);  // x_i = value
 	void (*past)(uint32_t *x, int64_t n, uint32_t value);   // the same, past the caches where the CPU can
 	void (*update)(uint32_t *x, int64_t n, uint32_t value); // x_i += value
-	void (*exp)(float *z, const float *x, int64_t n, int64_t times); // z_i = e^x_i for |x| ≤ 87, 2 units in the last place
+	// z_i = e^x_i for |x| ≤ 87, 2 units in the last place
+	void (*exp)(float *z, const float *x, int64_t n, int64_t times);
 	// The sum, so many times over, of a_i·LeakyReLU(x_i + y_i) with slope 0.2; n is a multiple of 64.
 	float (*score)(const float *x, const float *y, const float *a, int64_t n, int64_t times);
 } probe_level;
 
 extern const probe_level probe_avx512, probe_avx2, probe_portable;
 
-const probe_level *probe_at(int rank); // the levels that this CPU can run, the fastest first; NULL after the last
+// the levels that this CPU can run, the fastest first; NULL after the last
+const probe_level *probe_at(int rank);
 
 static inline uint32_t probe_gather(const probe_level *l, const probe_rows *rows, int64_t lo, int64_t hi) { return l->gather(rows, lo, hi); }
 static inline uint32_t probe_read(const probe_level *l, const void *x, int64_t n) { return l->read(x, n); }

@@ -1,4 +1,5 @@
-// The probes at one SIMD level. The level's file names the vector type vu of VW words, load_n for its first n lanes, larger, and LEVEL.
+// The probes at one SIMD level. The level's file names the vector type vu of VW words, load_n for its first n
+// lanes, larger, and LEVEL.
 #include "probe.h"
 #if defined(__SSE2__)
 #include <emmintrin.h>
@@ -24,8 +25,9 @@ static inline uint32_t lane_sum(vu v) {
 	return sum;
 }
 
-// The sum of rows index[lo … hi−1], each of nb vectors and a tail, destination by destination: **end is where the indices of the one under way
-// end, and behind it are the ends of those that follow. With ahead set, the row that many places behind is asked for.
+// The sum of rows index[lo … hi−1], each of nb vectors and a tail, destination by destination: **end is where
+// the indices of the one under way end, and behind it are the ends of those that follow. With ahead set, the
+// row that many places behind is asked for.
 static inline __attribute__((always_inline)) vu add_rows(const uint32_t *x, int64_t cols, const int32_t *index, const int64_t **end, int64_t lo,
                                                          int64_t hi, int64_t ahead, const int nb, const int tail) {
 	const int even = nb / 4 * 4;
@@ -100,7 +102,8 @@ static uint32_t gather(const probe_rows *r, int64_t lo, int64_t hi) {
 	vu sum = {0};
 	for (int64_t k = lo; k < hi; k += BLOCK) {
 		int64_t n = hi - k < BLOCK ? hi - k : BLOCK, last = hi - k - r->ahead;
-		int64_t led = !r->ahead || last < 0 ? 0 : last < n ? last : n; // rows whose follower is in the range too
+		// rows whose follower is in the range too
+		int64_t led = !r->ahead || last < 0 ? 0 : last < n ? last : n;
 		for (int m = 0; m < r->matrices; m++) {
 			next = end;
 			if (led)
@@ -160,8 +163,8 @@ static void update_all(uint32_t *x, int64_t n, uint32_t value) {
 		x[i] += value;
 }
 
-// e^x = 2^n·e^r with n = round(x/ln 2), in the fewest instructions: the rounding is an addition of 1.5·2^23, whose low bits then
-// hold n for the exponent, and e^r is Cephes' polynomial. There is no care for overflow.
+// e^x = 2^n·e^r with n = round(x/ln 2), in the fewest instructions: the rounding is an addition of 1.5·2^23,
+// whose low bits then hold n for the exponent, and e^r is Cephes' polynomial. There is no care for overflow.
 static inline vf exp_v(vf x) {
 	const float round = 12582912.0f;
 	vf shifted = x * 1.44269504088896341f + round, n = shifted - round;
@@ -187,7 +190,8 @@ static void exp_all(float *z, const float *x, int64_t n, int64_t times) {
 	}
 }
 
-// LeakyReLU(t) is max(t, slope·t), in the fewest instructions: an addition, a product, a maximum, and a product that is added.
+// LeakyReLU(t) is max(t, slope·t), in the fewest instructions: an addition, a product, a maximum, and a
+// product that is added.
 static float score_all(const float *x, const float *y, const float *a, int64_t n, int64_t times) {
 	const vf slope = 0.2f - (vf){0};
 	vf acc[LIVE] = {{0}};

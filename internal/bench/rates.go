@@ -29,8 +29,8 @@ func (b *bench) rates(budget time.Duration, works ...rated) []float64 {
 	return rates
 }
 
-// fromAllOver is a gather of as many rows of 512 bytes as a matrix has that no cache holds, drawn from all over
-// it. The same rows are drawn each time.
+// fromAllOver is a gather of as many rows of 512 bytes as a matrix has that no cache holds, drawn from all
+// over it. The same rows are drawn each time.
 func (b *bench) fromAllOver(a *arrays) gather {
 	const width = 128
 	n := b.large / 4 / width
@@ -54,7 +54,8 @@ func (b *bench) reading(x *tensor.Matrix) rated {
 	return rated{func() { b.probes.read(x) }, float64(4 * x.Len())}
 }
 
-// multiplying makes one dense product of p's shape, or a smaller one, of these matrices' first rows and columns.
+// multiplying makes one dense product of p's shape, or a smaller one, of these matrices' first rows and
+// columns.
 func (b *bench) multiplying(p product, z, x, w *tensor.Matrix) rated {
 	z, x, w = z.Prefix(p.rows, p.out), x.Prefix(p.rows, p.in), w.Prefix(p.in, p.out)
 	return rated{func() { b.team.MatMul(z, x, w, kernel.Straight, kernel.Replace) }, p.flops()}
@@ -79,8 +80,8 @@ func (b *bench) machine() Machine {
 	return m
 }
 
-// Rate is how much a second one thread gets, and how much all of them get together. Both are medians of samples
-// taken in turn.
+// Rate is how much a second one thread gets, and how much all of them get together. Both are medians of
+// samples taken in turn.
 type Rate struct{ One, All float64 }
 
 // PerThread is how much of what one thread gets each of so many threads gets: 1 where they do not hinder each
@@ -90,8 +91,8 @@ func (r Rate) PerThread(threads int) float64 { return r.All / r.One / float64(th
 // ratesBudget is about how long one of the measurements below takes, after it made its data.
 const ratesBudget = 600 * time.Millisecond
 
-// oneAndAll calls measure with a bench of one thread and one of all, unless their data takes more than half of the
-// available bytes. Memory that the system refuses is an error too.
+// oneAndAll calls measure with a bench of one thread and one of all, unless their data takes more than half
+// of the available bytes. Memory that the system refuses is an error too.
 func oneAndAll(threads int, available int64, bytes func(all *bench) int, measure func(one, all *bench, a *arrays)) (err error) {
 	one, all := newBench(Options{Threads: 1}), newBench(Options{Threads: threads})
 	defer one.close()
@@ -112,9 +113,9 @@ func oneAndAll(threads int, available int64, bytes func(all *bench) int, measure
 	return nil
 }
 
-// MemoryRates measures how many bytes a second so many threads read, from front to back and in rows of 512 bytes
-// drawn from all over a matrix that no cache holds. It is an error if that matrix would take more than half of the
-// available bytes, or if the system refuses them.
+// MemoryRates measures how many bytes a second so many threads read, from front to back and in rows of 512
+// bytes drawn from all over a matrix that no cache holds. It is an error if that matrix would take more than
+// half of the available bytes, or if the system refuses them.
 func MemoryRates(threads int, available int64) (stream, rows Rate, err error) {
 	bytes := func(all *bench) int { return all.large }
 	err = oneAndAll(threads, available, bytes, func(one, all *bench, a *arrays) {
@@ -126,8 +127,8 @@ func MemoryRates(threads int, available int64) (stream, rows Rate, err error) {
 	return stream, rows, err
 }
 
-// ArithmeticRate measures the floating-point operations a second of a large dense product. It is an error if its
-// matrices would take more than half of the available bytes, or if the system refuses them.
+// ArithmeticRate measures the floating-point operations a second of a large dense product. It is an error if
+// its matrices would take more than half of the available bytes, or if the system refuses them.
 func ArithmeticRate(threads int, available int64) (flops Rate, err error) {
 	const n = 2048 // larger squares reach a few percent more and take seconds
 	few, many := product{kernel.ProductRows, n, n}, product{kernel.ProductRows * threads, n, n}

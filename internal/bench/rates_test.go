@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestRates: there is a rate for one thread and for several, and none where its data would leave too little memory.
+// TestRates: there is a rate for one thread and for several, and none where its data would leave too little
+// memory.
 func TestRates(t *testing.T) {
 	const plenty = 1 << 40
 	read, gather, err := MemoryRates(2, plenty)

@@ -7,8 +7,9 @@ import (
 	"weft/tensor"
 )
 
-// rowWork are the kernels that go over a matrix row by row. Their bound is what they stream: each is told what it reads, writes,
-// and updates in place. None of them draws random numbers here: what dropout costs is arithmetic, which this bound does not know.
+// rowWork are the kernels that go over a matrix row by row. Their bound is what they stream: each is told
+// what it reads, writes, and updates in place. None of them draws random numbers here: what dropout costs is
+// arithmetic, which this bound does not know.
 func (b *bench) rowWork() (cases []testCase) {
 	shapes := [][2]int{{4096, 256}, {b.large / 4 / 256, 256}, {b.large / 4 / 41, 41}}
 	if b.Quick {
@@ -75,7 +76,8 @@ func (b *bench) rowWork() (cases []testCase) {
 		add(norm.name, func(rows, cols int, a *arrays) *job {
 			g, x, n, row := a.matrix(rows, cols), a.matrix(rows, cols), a.normalization(cols), a.zeros(1, cols)
 			n.Mean, n.Rstd = a.zeros(rows, 1), a.filled(rows, 1, 1)
-			n.Gamma = a.filled(1, cols, 1) // a gradient that shrank each time would become subnormal, which is slow
+			// A gradient that shrank each time would become subnormal, which is slow
+			n.Gamma = a.filled(1, cols, 1)
 			if norm.backward {
 				return &job{
 					run: func() {

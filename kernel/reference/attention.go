@@ -2,8 +2,9 @@ package reference
 
 import "math"
 
-// Attention says over which edges softmax attention runs. Matrices of H heads of width C have H·C columns, head after head; a
-// vector for the heads is laid out alike. Destination i is row i of the same vertices: sources index rows of z too.
+// Attention says over which edges softmax attention runs. Matrices of H heads of width C have H·C columns,
+// head after head; a vector for the heads is laid out alike. Destination i is row i of the same vertices:
+// sources index rows of z too.
 type Attention struct {
 	Indptr  []int64 // len rows+1
 	Indices []int32 // len E
@@ -11,7 +12,8 @@ type Attention struct {
 	Slope   float64 // λ of LeakyReLU
 	// SelfEdge adds one edge i→i to every row. Self loops among Indices stay; WithoutLoops takes them away.
 	SelfEdge bool
-	// Mask multiplies coefficients after the softmax (attention dropout: 0 or 1/(1−p)): entry e·H + h; nil means 1.
+	// Mask multiplies coefficients after the softmax (attention dropout: 0 or 1/(1−p)): entry e·H + h; nil
+	// means 1.
 	Mask []float64
 	// SelfMask is the mask of the added edges: entry i·H + h; nil means 1.
 	SelfMask []float64
@@ -68,7 +70,8 @@ func softmax(s []float64) (alpha []float64, lse float64) {
 	return alpha, lse
 }
 
-// attend returns o_i = Σ_k α_k m_k v_{j_k} for every row and head, given the scores of a row's edges, and lse, entry i·H + h.
+// attend returns o_i = Σ_k α_k m_k v_{j_k} for every row and head, given the scores of a row's edges, and
+// lse, entry i·H + h.
 func (a *Attention) attend(v *Matrix, score func(i, h, j int) float64) (o *Matrix, lse []float64) {
 	o = New(a.Rows(), v.Cols)
 	lse = make([]float64, a.Rows()*a.Heads)
@@ -92,7 +95,8 @@ func (a *Attention) attend(v *Matrix, score func(i, h, j int) float64) (o *Matri
 	return o, lse
 }
 
-// attendBackward adds the gradient of attend with respect to v to dv, and hands the gradient of each score to dscore:
+// attendBackward adds the gradient of attend with respect to v to dv, and hands the gradient of each score to
+// dscore:
 //
 //	dv_j += α_ij m_ij dO_i
 //	g_ij  = m_ij ⟨dO_i, v_j⟩,  ds_ij = α_ij (g_ij − Σ_k α_ik g_ik)
@@ -126,8 +130,8 @@ func (a *Attention) attendBackward(dv, v, dO *Matrix, score func(i, h, j int) fl
 //
 //	s_ij = LeakyReLU_λ(⟨aSrc_h, z_j⟩ + ⟨aDst_h, z_i⟩),  α_i = softmax over the in-edges of i,  o_i = Σ_j α_ij m_ij z_j
 //
-// z is vertices×H·C; aSrc and aDst have H·C entries; o is rows×H·C; lse has the entry log Σ_j exp s_ij at i·H + h. A row without
-// an edge has o = 0 and lse = −∞.
+// z is vertices×H·C; aSrc and aDst have H·C entries; o is rows×H·C; lse has the entry log Σ_j exp s_ij at i·H
+// + h. A row without an edge has o = 0 and lse = −∞.
 func GAT(a *Attention, z *Matrix, aSrc, aDst []float64) (o *Matrix, lse []float64) {
 	return a.attend(z, func(i, h, j int) float64 {
 		return LeakyReLU(gatSum(a, z, aSrc, aDst, i, h, j), a.Slope)
@@ -163,7 +167,8 @@ func GATBackward(a *Attention, z *Matrix, aSrc, aDst []float64, dO *Matrix) (dz 
 	return dz, daSrc, daDst
 }
 
-// GATv2 is the attention of Brody et al., "How Attentive are Graph Attention Networks?" (arXiv 2105.14491), per head h:
+// GATv2 is the attention of Brody et al., "How Attentive are Graph Attention Networks?" (arXiv 2105.14491),
+// per head h:
 //
 //	s_ij = ⟨att_h, LeakyReLU_λ(zl_j + zr_i)⟩,  α_i = softmax over the in-edges of i,  o_i = Σ_j α_ij m_ij zl_j
 //
@@ -180,7 +185,8 @@ func gatv2Score(a *Attention, zl, zr *Matrix, att []float64, i, h, j int) (s flo
 	return s
 }
 
-// GATv2Backward returns the gradients of GATv2. With p_ij = zl_j + zr_i and dp_ij = ds_ij att_h ⊙ LeakyReLU'_λ(p_ij):
+// GATv2Backward returns the gradients of GATv2. With p_ij = zl_j + zr_i and dp_ij = ds_ij att_h ⊙
+// LeakyReLU'_λ(p_ij):
 //
 //	dzl_j += α_ij m_ij dO_i + dp_ij,  dzr_i += dp_ij,  datt_h += ds_ij LeakyReLU_λ(p_ij)
 func GATv2Backward(a *Attention, zl, zr *Matrix, att []float64, dO *Matrix) (dzl, dzr *Matrix, datt []float64) {

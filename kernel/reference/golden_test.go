@@ -123,7 +123,8 @@ func wantClose(t *testing.T, name string, got, want []float64) {
 	}
 }
 
-// layer is one convolution built from this package: forward, and backward, which files gradients under the parameters' names.
+// layer is one convolution built from this package: forward, and backward, which files gradients under the
+// parameters' names.
 type layer struct {
 	forward  func(x *Matrix) *Matrix
 	backward func(x, dz *Matrix) (dx *Matrix)
@@ -215,8 +216,8 @@ func sum(p, q layer) layer {
 	}
 }
 
-// directed is the convolution of the file's direction. Both is PyG's DirGNNConv: half of each direction's convolution, without
-// added self loops, plus a linear map of the vertex itself.
+// directed is the convolution of the file's direction. Both is PyG's DirGNNConv: half of each direction's
+// convolution, without added self loops, plus a linear map of the vertex itself.
 func (n *network) directed(site string, out int) layer {
 	if n.g.metadata["direction"] != "both" {
 		return n.conv(site, out, n.g.edges(n.g.metadata["direction"] == "out"))
@@ -404,7 +405,8 @@ func (n *network) norm(site string) layer {
 
 const classes = 5
 
-// Logits, loss, every gradient and the running statistics of PyG's models, composed of this package's functions.
+// Logits, loss, every gradient and the running statistics of PyG's models, composed of this package's
+// functions.
 func TestPyGModels(t *testing.T) {
 	files, err := filepath.Glob("../../gnn/testdata/*.safetensors")
 	if err != nil || len(files) == 0 {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The test graph: eight vertices, in-edges of each. 0 is a hub with duplicates and a double self loop, 3 and 6 have no in-edge,
-// 6 and 7 have no out-edge, hence 6 is isolated; 5 has a self loop only.
+// The test graph: eight vertices, in-edges of each. 0 is a hub with duplicates and a double self loop, 3 and
+// 6 have no in-edge, 6 and 7 have no out-edge, hence 6 is isolated; 5 has a self loop only.
 var (
 	indptr  = []int64{0, 9, 11, 12, 12, 14, 15, 15, 16}
 	indices = []int32{0, 0, 1, 2, 2, 2, 3, 4, 5, 0, 3, 0, 1, 1, 5, 4}
@@ -29,7 +29,8 @@ func dot(a, b *Matrix) (sum float64) {
 	return sum
 }
 
-// checkGradient compares the gradient of loss with respect to each of the numbers in param with central differences.
+// checkGradient compares the gradient of loss with respect to each of the numbers in param with central
+// differences.
 func checkGradient(t *testing.T, name string, loss func() float64, param, gradient []float64) {
 	t.Helper()
 	if len(param) != len(gradient) {
@@ -87,7 +88,8 @@ func TestSpMMGradient(t *testing.T) {
 	}
 }
 
-// The aggregation in two halves of the edges, one after the other into the same z, is the aggregation of all edges.
+// The aggregation in two halves of the edges, one after the other into the same z, is the aggregation of all
+// edges.
 func TestSpMMAccumulates(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 1))
 	x := random(rng, vertices, 3)
@@ -136,7 +138,8 @@ func TestMaxGradient(t *testing.T) {
 	checkGradient(t, "x", loss, x.Data, MaxBackward(vertices, arg, r).Data)
 }
 
-// attentions are the ways in which attention can be set up: 2 heads, with and without added self edges and masks.
+// attentions are the ways in which attention can be set up: 2 heads, with and without added self edges and
+// masks.
 func attentions(rng *rand.Rand) map[string]*Attention {
 	const heads = 2
 	mask := func(n int) []float64 {

@@ -30,8 +30,8 @@ func LogSoftmaxBackward(x, dy *Matrix) (dx *Matrix) {
 	return dx
 }
 
-// CrossEntropy returns −(1/n) Σ_{i∈rows} log softmax(logits_i)[labels_i], n = len(rows). labels has one class per row of logits;
-// every listed row must have one.
+// CrossEntropy returns −(1/n) Σ_{i∈rows} log softmax(logits_i)[labels_i], n = len(rows). labels has one class
+// per row of logits; every listed row must have one.
 func CrossEntropy(logits *Matrix, labels, rows []int64) float64 {
 	logp := LogSoftmax(logits)
 	sum := 0.0
@@ -41,8 +41,8 @@ func CrossEntropy(logits *Matrix, labels, rows []int64) float64 {
 	return sum / float64(len(rows))
 }
 
-// CrossEntropyBackward returns the gradient of CrossEntropy: (softmax(logits_i) − onehot(labels_i))/n in each listed row (once for
-// each time it is listed), zero elsewhere.
+// CrossEntropyBackward returns the gradient of CrossEntropy: (softmax(logits_i) − onehot(labels_i))/n in each
+// listed row (once for each time it is listed), zero elsewhere.
 func CrossEntropyBackward(logits *Matrix, labels, rows []int64) (dlogits *Matrix) {
 	dlogits = New(logits.Rows, logits.Cols)
 	n := float64(len(rows))
@@ -59,8 +59,8 @@ func CrossEntropyBackward(logits *Matrix, labels, rows []int64) (dlogits *Matrix
 // Sigmoid is 1/(1 + exp(−x)).
 func Sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
-// BCEWithLogits returns the binary cross-entropy of sigmoid(logits) against targets (0 or 1, of the shape of logits), the mean
-// over the entries of the listed rows:
+// BCEWithLogits returns the binary cross-entropy of sigmoid(logits) against targets (0 or 1, of the shape of
+// logits), the mean over the entries of the listed rows:
 //
 //	(1/(n·C)) Σ_{i∈rows} Σ_j max(x_ij, 0) − x_ij t_ij + log(1 + exp(−|x_ij|))
 //
@@ -76,7 +76,8 @@ func BCEWithLogits(logits, targets *Matrix, rows []int64) float64 {
 	return sum / float64(len(rows)*logits.Cols)
 }
 
-// BCEWithLogitsBackward returns the gradient of BCEWithLogits: (sigmoid(x_ij) − t_ij)/(n·C) in each listed row, zero elsewhere.
+// BCEWithLogitsBackward returns the gradient of BCEWithLogits: (sigmoid(x_ij) − t_ij)/(n·C) in each listed
+// row, zero elsewhere.
 func BCEWithLogitsBackward(logits, targets *Matrix, rows []int64) (dlogits *Matrix) {
 	dlogits = New(logits.Rows, logits.Cols)
 	for _, i := range rows {

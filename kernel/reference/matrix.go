@@ -1,7 +1,8 @@
-// Package reference holds the numerical functions of weft in plain Go: float64, loops, one equation each. It is slow on purpose
-// and is the oracle that the tests of the fast paths compare with. A function Foo that can be differentiated has a FooBackward,
-// which takes the inputs of Foo and the gradient of the loss with respect to its output (dy, dz, …), recomputes what it needs,
-// and returns the gradients with respect to the inputs. Arguments of wrong shape panic.
+// Package reference holds the numerical functions of weft in plain Go: float64, loops, one equation each. It
+// is slow on purpose and is the oracle that the tests of the fast paths compare with. A function Foo that can
+// be differentiated has a FooBackward, which takes the inputs of Foo and the gradient of the loss with
+// respect to its output (dy, dz, …), recomputes what it needs, and returns the gradients with respect to the
+// inputs. Arguments of wrong shape panic.
 package reference
 
 // Matrix is a dense matrix, row-major: entry (i, j) is Data[i·Cols + j].

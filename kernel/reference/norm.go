@@ -60,7 +60,8 @@ func row(m *Matrix, i int) []float64 { return m.Data[i*m.Cols : (i+1)*m.Cols] }
 //
 //	y_ij = γ_j (x_ij − μ_j)/√(σ²_j + ε) + β_j,  μ, σ²: the column's mean and biased variance
 //
-// and returns the updated running statistics: (1−m)·running + m·batch, with the unbiased variance σ²·n/(n−1). n must be above 1.
+// and returns the updated running statistics: (1−m)·running + m·batch, with the unbiased variance σ²·n/(n−1).
+// n must be above 1.
 func BatchNorm(x *Matrix, gamma, beta, runningMean, runningVar []float64) (y *Matrix, newMean, newVar []float64) {
 	y = New(x.Rows, x.Cols)
 	newMean, newVar = make([]float64, x.Cols), make([]float64, x.Cols)

@@ -7,7 +7,8 @@ type AdamSettings struct {
 	Rate, Beta1, Beta2, Epsilon, WeightDecay float64
 }
 
-// Adam makes one step (Kingma and Ba, arXiv 1412.6980) as torch.optim.Adam does; step counts from 1, m and v start at zero:
+// Adam makes one step (Kingma and Ba, arXiv 1412.6980) as torch.optim.Adam does; step counts from 1, m and v
+// start at zero:
 //
 //	g ← g + decay·p,  m ← β₁ m + (1−β₁) g,  v ← β₂ v + (1−β₂) g²
 //	p ← p − rate · (m/(1−β₁^step)) / (√(v/(1−β₂^step)) + ε)
@@ -24,8 +25,8 @@ func Adam(p, g, m, v []float64, step int, s AdamSettings) {
 	}
 }
 
-// AdamW makes one step with decoupled decay (Loshchilov and Hutter, arXiv 1711.05101): p ← (1 − rate·decay)·p, and then the step
-// of Adam without decay.
+// AdamW makes one step with decoupled decay (Loshchilov and Hutter, arXiv 1711.05101): p ← (1 −
+// rate·decay)·p, and then the step of Adam without decay.
 func AdamW(p, g, m, v []float64, step int, s AdamSettings) {
 	for k := range p {
 		p[k] *= 1 - s.Rate*s.WeightDecay
@@ -46,8 +47,8 @@ func SGD(p, g, buffer []float64, rate, momentum, decay float64) {
 	}
 }
 
-// ClipNorm scales all gradients by min(1, limit/(norm + 1e-6)), norm = √(Σ g²) over all of them, and returns norm, as
-// torch.nn.utils.clip_grad_norm_ does.
+// ClipNorm scales all gradients by min(1, limit/(norm + 1e-6)), norm = √(Σ g²) over all of them, and returns
+// norm, as torch.nn.utils.clip_grad_norm_ does.
 func ClipNorm(grads [][]float64, limit float64) (norm float64) {
 	for _, g := range grads {
 		for _, x := range g {
@@ -63,6 +64,6 @@ func ClipNorm(grads [][]float64, limit float64) (norm float64) {
 	return norm
 }
 
-// GlorotBound is the bound b of the uniform distribution on [−b, b] for a fanOut×fanIn weight: √(6/(fanIn + fanOut)) (Glorot and
-// Bengio, AISTATS 2010).
+// GlorotBound is the bound b of the uniform distribution on [−b, b] for a fanOut×fanIn weight: √(6/(fanIn +
+// fanOut)) (Glorot and Bengio, AISTATS 2010).
 func GlorotBound(fanIn, fanOut int) float64 { return math.Sqrt(6 / float64(fanIn+fanOut)) }

@@ -2,8 +2,9 @@ package reference
 
 import "math"
 
-// Aggregation is a weighted sum over in-edges. Row i has the in-edges e = Indptr[i] … Indptr[i+1]−1 with the sources Indices[e];
-// sources index the rows of x. With Weights alone it is also a sparse matrix in compressed rows: sparse features, for one.
+// Aggregation is a weighted sum over in-edges. Row i has the in-edges e = Indptr[i] … Indptr[i+1]−1 with the
+// sources Indices[e]; sources index the rows of x. With Weights alone it is also a sparse matrix in
+// compressed rows: sparse features, for one.
 type Aggregation struct {
 	Indptr   []int64   // len rows+1
 	Indices  []int32   // len E
@@ -37,8 +38,8 @@ func SpMM(z *Matrix, a *Aggregation, x *Matrix) {
 	}
 }
 
-// SpMMBackward adds the gradient of SpMM with respect to x to dx (the transposed aggregation of dz), and returns the gradient with
-// respect to the weights, one per edge:
+// SpMMBackward adds the gradient of SpMM with respect to x to dx (the transposed aggregation of dz), and
+// returns the gradient with respect to the weights, one per edge:
 //
 //	dx_j += Σ_{e: j→i} colScale_j · w_e · rowScale_i · dz_i + self_j · rowScale_j · dz_j
 //	dw_e  = rowScale_i · colScale_j · ⟨dz_i, x_j⟩
@@ -80,8 +81,8 @@ func or(v []float64, i int, otherwise float64) float64 {
 	return v[i]
 }
 
-// Max returns z_ic = max_{j→i} x_jc and arg, row-major rows×C: the source that the maximum came from, the smallest id among
-// equals. A row without in-edge has z = 0 and arg = −1.
+// Max returns z_ic = max_{j→i} x_jc and arg, row-major rows×C: the source that the maximum came from, the
+// smallest id among equals. A row without in-edge has z = 0 and arg = −1.
 func Max(indptr []int64, indices []int32, x *Matrix) (z *Matrix, arg []int32) {
 	rows := len(indptr) - 1
 	z = New(rows, x.Cols)
@@ -104,7 +105,8 @@ func Max(indptr []int64, indices []int32, x *Matrix) (z *Matrix, arg []int32) {
 	return z, arg
 }
 
-// MaxBackward returns the gradient of Max for the given number of sources: each dz_ic goes to the one source arg_ic.
+// MaxBackward returns the gradient of Max for the given number of sources: each dz_ic goes to the one source
+// arg_ic.
 func MaxBackward(sources int, arg []int32, dz *Matrix) (dx *Matrix) {
 	dx = New(sources, dz.Cols)
 	for i := range dz.Rows {

@@ -58,32 +58,6 @@ func (e *Edges) connect(me int, halo [][]int32, haloRows [][]int) error {
 	return nil
 }
 
-// MeanShares are 1/in-degree of the own rows: Rows × 1. Stored self loops count, or with one set one for each
-// vertex in their place.
-func (e *Edges) MeanShares(one bool) *tensor.Matrix {
-	if e.shares[one] == nil {
-		e.shares[one] = e.degreeColumn(false, func(v int, degree float64) float64 {
-			if one {
-				return 1 / (degree + 1)
-			}
-			return inverse(degree + float64(e.loopsOf(v)))
-		})
-	}
-	return e.shares[one]
-}
-
-// LoopBlock is the stored self loops as a block of edges, or with one set one for each vertex; nil where
-// there are none.
-func (e *Edges) LoopBlock(one bool) *Block {
-	if !one && e.Loops == nil {
-		return nil
-	}
-	if e.loopBlocks[one] == nil {
-		e.loopBlocks[one] = &Block{In: e.loopMatrix(one), IDs: e.IDs}
-	}
-	return e.loopBlocks[one]
-}
-
 // columnOfSources is, for each remote block, the values that its sources have in a column over the owners'
 // rows.
 func (e *Edges) columnOfSources(own *tensor.Matrix) ([]*tensor.Matrix, error) {

@@ -17,14 +17,14 @@ type Operator struct {
 type factors struct{ forward, backward kernel.Scales }
 
 // Apply is z = Â_b·x, or z += Â_b·x, for the rows x of block b's sources; z has the rows of b's matrix.
-func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, accumulate bool) {
-	o.team.SpMM(z, o.matrix(b.In), x, o.factors[b].forward, kernel.Output(accumulate))
+func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.Output) {
+	o.team.SpMM(z, o.matrix(b.In), x, o.factors[b].forward, to)
 }
 
 // ApplyTransposed is dx = Â_bᵀ·g, or dx += Â_bᵀ·g, for the rows dx of block b's sources; g has the rows of
 // b's matrix.
-func (o Operator) ApplyTransposed(dx *tensor.Matrix, b *Block, g *tensor.Matrix, accumulate bool) {
-	o.team.SpMM(dx, o.matrix(b.Out), g, o.factors[b].backward, kernel.Output(accumulate))
+func (o Operator) ApplyTransposed(dx *tensor.Matrix, b *Block, g *tensor.Matrix, to kernel.Output) {
+	o.team.SpMM(dx, o.matrix(b.Out), g, o.factors[b].backward, to)
 }
 
 func (o Operator) matrix(a *kernel.CSR) *kernel.CSR {
@@ -59,7 +59,7 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		}
 		o.factors[e.Local()] = own
 	case gnn.KindMean:
-		share := e.MeanShares(false)
+		share := e.MeanShares(Stored)
 		for _, b := range e.Remote() {
 			its := b.ofTargets(e.team, share)
 			o.factors[b] = factors{kernel.Scales{Row: its}, kernel.Scales{Col: its}}
@@ -72,8 +72,8 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		o.factors[e.Local()] = own
 	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:
 		o.weighted = true
-		loop := func(v int) float64 { return e.weightOfLoops(v, r.Kind == gnn.KindSymmetric) }
-		root := e.degreeColumn(true, func(v int, degree float64) float64 { return inverseRoot(degree + loop(v)) })
+		loop := func(v int) float64 { return e.totalLoopWeight(v, SelfLoops(r.Kind == gnn.KindSymmetric)) }
+		root := e.degreeColumn(sumWeights, func(v int, degree float64) float64 { return inverseRoot(degree + loop(v)) })
 		remote, err := e.columnOfSources(root)
 		if err != nil {
 			return o, err
@@ -91,24 +91,4 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		panic("edges: the aggregation is not linear")
 	}
 	return o, nil
-}
-
-// weightOfLoops is the weight of a vertex's self loops together; or where each vertex is to have exactly one,
-// that of the last, and 1 where there is none (PyG's add_remaining_self_loops).
-func (e *Edges) weightOfLoops(v int, one bool) (sum float64) {
-	n := e.loopsOf(v)
-	switch {
-	case one && n == 0:
-		return 1
-	case e.loopW == nil && one:
-		return 1
-	case e.loopW == nil:
-		return float64(n)
-	case one:
-		return float64(e.loopWeights(v)[n-1])
-	}
-	for _, w := range e.loopWeights(v) {
-		sum += float64(w)
-	}
-	return sum
 }

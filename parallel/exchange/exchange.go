@@ -1,3 +1,4 @@
+// Package exchange is what moves rows between the workers of a group, and how a pass ends that cannot go on.
 package exchange
 
 import (
@@ -8,56 +9,74 @@ import (
 	"weft/tensor"
 )
 
-// What moves messages: rooms that are bounded, and two sides of a worker beside each other.
+// Receiver takes in messages of one kind, in the order in which they are expected. As many as there are rooms
+// are on their way at a time.
+type Receiver struct {
+	Comm     *comm.Comm
+	Kind     comm.Kind
+	Rooms    []*tensor.Matrix // each of the rows of the largest message, and its columns
+	expected []message
+	taken    int
+}
 
-// Receive takes in n messages in their order and uses each. As many as there are rooms are on their way at a
-// time. from says whose message i is, and how many rows it has.
-func Receive(c *comm.Comm, kind comm.Kind, n int, from func(i int) (peer, rows int), rooms []*tensor.Matrix,
-	use func(i int, rows *tensor.Matrix) error,
-) error {
-	pending, rows := make([]*comm.Pending, n), make([]*tensor.Matrix, n)
-	ask := func(i int) {
-		if i < n {
-			peer, k := from(i)
-			rows[i] = rooms[i%len(rooms)].RowRange(0, k)
-			pending[i] = c.Receive(kind, comm.Bytes(rows[i].Floats()), peer)
-		}
+type message struct {
+	peer, n int
+	rows    *tensor.Matrix
+	pending *comm.Pending
+}
+
+// Expect says that a message of n rows is to come from a peer, after those that are expected already.
+func (r *Receiver) Expect(peer, n int) {
+	r.expected = append(r.expected, message{peer: peer, n: n})
+	if i := len(r.expected) - 1; i < len(r.Rooms) {
+		r.ask(i)
 	}
-	for i := range rooms {
-		ask(i)
+}
+
+func (r *Receiver) ask(i int) {
+	m := &r.expected[i]
+	m.rows = r.Rooms[i%len(r.Rooms)].RowRange(0, m.n)
+	m.pending = r.Comm.Receive(r.Kind, comm.Bytes(m.rows.Floats()), m.peer)
+}
+
+// Next waits for the next message. Its rows are there until Free.
+func (r *Receiver) Next() (rows *tensor.Matrix, err error) {
+	m := r.expected[r.taken]
+	r.taken++
+	return m.rows, m.pending.Wait()
+}
+
+// Free says that the rows of the last message are not needed any more: one that is expected takes their room.
+func (r *Receiver) Free() {
+	if i := r.taken - 1 + len(r.Rooms); i < len(r.expected) {
+		r.ask(i)
 	}
-	for i := range n {
-		if err := pending[i].Wait(); err != nil {
-			return err
-		}
-		if err := use(i, rows[i]); err != nil {
-			return err
-		}
-		ask(i + len(rooms))
-	}
-	return nil
 }
 
 // Sender sends messages of one kind from its two rooms in turn: one is on its way while the next is made.
 type Sender struct {
 	Comm    *comm.Comm
 	Kind    comm.Kind
-	Rooms   []*tensor.Matrix // two
+	Rooms   [2]*tensor.Matrix // each of the rows of the largest message, and its columns
 	pending [2]*comm.Pending
+	rows    *tensor.Matrix // of the message that is being made
 	turn    int
 }
 
-// Send lets fill make a message of some rows, whose elements are undefined, and starts to send it.
-func (s *Sender) Send(peer, rows int, fill func(rows *tensor.Matrix)) error {
-	k := s.turn % len(s.Rooms)
-	s.turn++
-	if err := s.wait(k); err != nil {
-		return err
+// Room waits for a room and returns n rows of it, whose elements are undefined, for the message that Send
+// sends.
+func (s *Sender) Room(n int) (rows *tensor.Matrix, err error) {
+	if err := s.wait(s.turn); err != nil {
+		return nil, err
 	}
-	m := s.Rooms[k].RowRange(0, rows)
-	fill(m)
-	s.pending[k] = s.Comm.Send(s.Kind, comm.Bytes(m.Floats()), peer)
-	return nil
+	s.rows = s.Rooms[s.turn].RowRange(0, n)
+	return s.rows, nil
+}
+
+// Send starts to send the rows that Room returned last.
+func (s *Sender) Send(peer int) {
+	s.pending[s.turn] = s.Comm.Send(s.Kind, comm.Bytes(s.rows.Floats()), peer)
+	s.turn = 1 - s.turn
 }
 
 // Finish waits for what is on its way.
@@ -78,21 +97,32 @@ func (s *Sender) wait(k int) error {
 	return nil
 }
 
-// Beside runs other beside f, and waits for both. Where one side fails, or panics, the workers' connection is
-// broken off, so that the other ends too and nothing reads or writes the buffers any more.
-func Beside(c *comm.Comm, other func(aside *comm.Comm) error, f func() error) error {
-	theirs := errBroken
-	join := c.Beside(func(aside *comm.Comm) {
-		defer func() {
-			if p := recover(); p != nil {
-				theirs = launch.Recovered(p, "")
-			}
-			if theirs != nil {
-				aside.Abort(theirs)
-			}
-		}()
-		theirs = other(aside)
-	})
+// Side is work of a worker beside its main work, with a Comm of its own for the same group.
+type Side func(aside *comm.Comm) error
+
+// Beside runs the sides beside f, and waits for all. Where one fails, or panics, the workers' connection is
+// broken off, so that the others end too and nothing reads or writes the buffers any more.
+func Beside(c *comm.Comm, sides []Side, f func() error) error {
+	failures, joins := make([]error, len(sides)), make([]func(), len(sides))
+	for i, side := range sides {
+		failures[i] = errBroken
+		joins[i] = c.Beside(func(aside *comm.Comm) {
+			defer func() {
+				if p := recover(); p != nil {
+					failures[i] = launch.Recovered(p, "")
+				}
+				if failures[i] != nil {
+					aside.Abort(failures[i])
+				}
+			}()
+			failures[i] = side(aside)
+		})
+	}
+	join := func() {
+		for _, j := range joins {
+			j()
+		}
+	}
 	panics := true
 	defer func() {
 		if panics {
@@ -106,13 +136,15 @@ func Beside(c *comm.Comm, other func(aside *comm.Comm) error, f func() error) er
 		c.Abort(err)
 	}
 	join()
-	if err == nil || theirs != nil && errors.Is(err, theirs) { // f broke off because of the other side
-		return theirs
+	for _, theirs := range failures {
+		if err == nil || theirs != nil && errors.Is(err, theirs) { // it broke off because of this side
+			err = theirs
+		}
 	}
 	return err
 }
 
-// errBroken ends the other side of work that panicked.
+// errBroken ends the sides of work that panicked.
 var errBroken = errors.New("the worker broke off")
 
 // Rooms are n matrices of so many rows.
@@ -124,8 +156,9 @@ func Rooms(memory *tensor.Meter, n, rows, cols int) []*tensor.Matrix {
 	return m
 }
 
-func Release(list []*tensor.Matrix) {
-	for _, m := range list {
+// Release releases matrices, of which some may be nil.
+func Release(ms ...*tensor.Matrix) {
+	for _, m := range ms {
 		m.Release()
 	}
 }

@@ -1,4 +1,3 @@
-// Package exchange is what moves rows between the workers of a group, and how a pass ends that cannot go on.
 package exchange
 
 import "weft/comm"

@@ -60,14 +60,14 @@ type propagator struct {
 	*slices
 }
 
-func (p *propagator) AggregateLinear(x, w *autograd.Var, op gnn.Reduce) *autograd.Var {
-	return p.Propagate(autograd.Linear(x, w), op, 1)
+func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
+	return p.Propagate(autograd.Linear(x, w), r, 1)
 }
 
-func (p *propagator) Propagate(x *autograd.Var, op gnn.Reduce, k int) *autograd.Var {
+func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k int) *autograd.Var {
 	x = autograd.Dense(x)
 	split := p.move(x, p.Partition.Rows(), x.Cols(), p.split, p.gather)
-	return p.move(p.Propagator.Propagate(split, op, k), p.rows, x.Cols(), p.gather, p.split)
+	return p.move(p.Propagator.Propagate(split, r, k), p.rows, x.Cols(), p.gather, p.split)
 }
 
 // move is one of the two, which are each other's inverse and adjoint.

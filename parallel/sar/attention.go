@@ -1,94 +1,12 @@
 package sar
 
 import (
-	"fmt"
-	"slices"
-
 	"weft/autograd"
 	"weft/gnn"
 	"weft/kernel"
-	"weft/nn"
 	"weft/parallel/edges"
 	"weft/tensor"
 )
-
-// Attend implements gnn.Propagator. The running softmax of each vertex and head is extended block by block.
-// Besides the inputs and the output only its log-sum-exp is kept; scores and coefficients are computed again
-// in the backward pass (case 2). Only source rows travel: their scores follow from them.
-func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
-	t, h := a.Source.Tape(), p.enter()
-	e := h.edges
-	alone := len(e.Blocks) == 1
-	rows, width := a.Source.Rows(), a.Source.Cols()/a.Heads
-	p.decide(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
-	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
-		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.Local().IDs,
-		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(a.Source),
-	}}
-	if a.SelfLoops {
-		at.loops = e.OneLoop()
-	}
-	state, targets := t.Team.AttentionStart(rows, a.Heads, width), at.targetScores()
-	k, release := at.on(e.Local(), a.Source.Value(), targets)
-	t.Team.Attend(state, k, e.Local().In, at.loops, kernel.Ending(alone))
-	release()
-	for v := range h.fetch(a.Source.Value(), t.Recording) {
-		k, release := at.on(v.Block, v.rows, targets)
-		if v.Targets == nil {
-			t.Team.Attend(state, k, v.In, nil, kernel.More)
-		} else {
-			t.Team.AttendSome(state, v.Targets, k, v.In)
-		}
-		release()
-	}
-	targets.Release()
-	if !alone {
-		t.Team.AttendEnd(state)
-	}
-
-	at.out, at.logSum = state.Out, state.Maximum
-	op := autograd.Op{
-		Value: at.out, Inputs: []*autograd.Var{a.Source, a.ASource}, Keeps: []*autograd.Var{a.Source, a.ASource}, KeepsResult: true,
-		Buffers: append(slices.Clone(h.kept), at.logSum),
-	}
-	if a.ATarget == nil {
-		op.Inputs, op.Keeps = append(op.Inputs, a.Target), append(op.Keeps, a.Target)
-	} else {
-		op.Inputs, op.Keeps = append(op.Inputs, a.ATarget), append(op.Keeps, a.ATarget)
-	}
-	op.Backward = func(g *tensor.Matrix) { p.attendBackward(at, h, g) }
-	return t.Record(op)
-}
-
-// attendBackward adds all gradients of Attend, for that of its output, which it owns.
-func (p *propagator) attendBackward(at *attention, h *halo, g *tensor.Matrix) {
-	p.enter()
-	e, team, x := h.edges, at.tape.Team, at.Source.Value()
-	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, x.Rows, at.Heads)
-	team.RowDots(at.gOut, g, at.out)
-	targets := at.targetScores()
-	var d kernel.AttentionGradients
-	if at.ATarget == nil {
-		d.Target = gradientApart(at.Target, at.Source)
-	} else {
-		d.TargetScore = team.Zeros(tensor.Buffers, x.Rows, at.Heads)
-	}
-	dx := at.Source.GradSum()
-	at.backward(d, e.Local(), x, dx, at.loops, targets)
-	for v := range h.rematerialize(x, dx) {
-		team.Zero(v.grad)
-		at.backward(d, v.Block, v.rows, v.grad, nil, targets)
-	}
-	if at.ATarget == nil {
-		addApart(at.Target, d.Target)
-	} else {
-		team.HeadDotBackward(dx, at.ATarget.GradSum(), d.TargetScore, x, at.ATarget.Value())
-		d.TargetScore.Release()
-	}
-	targets.Release()
-	at.gOut.Release()
-	g.Release()
-}
 
 // attention is one call of Attend on a tape.
 type attention struct {
@@ -97,13 +15,16 @@ type attention struct {
 	loops *tensor.Matrix
 	call  kernel.Attention
 
+	targets     *tensor.Matrix // during either pass: the scores of the own rows as targets, nil for GATv2
 	out, logSum *tensor.Matrix // after the forward pass
 	g, gOut     *tensor.Matrix // in the backward pass: the output's gradient, and ⟨g, output⟩ per head
 }
 
-// targetScores are GATv1's scores of the worker's rows as targets, nil for GATv2.
+// v2 tells GATv2 from GATv1.
+func (at *attention) v2() bool { return at.ATarget == nil }
+
 func (at *attention) targetScores() *tensor.Matrix {
-	if at.ATarget == nil {
+	if at.v2() {
 		return nil
 	}
 	return at.scores(at.Source.Value(), at.ATarget)
@@ -115,62 +36,60 @@ func (at *attention) scores(rows *tensor.Matrix, a *autograd.Var) *tensor.Matrix
 	return s
 }
 
-// on completes the kernel's arguments for the source rows of a block; release gives back what it takes for
-// that.
-func (at *attention) on(b *edges.Block, source, targets *tensor.Matrix) (k kernel.Attention, release func()) {
-	team := at.tape.Team
-	k = at.call
+// on completes the kernel's arguments for the source rows of a block. The source scores are the caller's to
+// release.
+func (at *attention) on(b *edges.Block, source *tensor.Matrix, pick *edges.Picker) kernel.Attention {
+	k := at.call
 	k.Source, k.SourceIDs = source, b.IDs
-	releaseIDs := func() {}
 	if k.TargetIDs != nil {
-		k.TargetIDs, releaseIDs = b.Pick(team, k.TargetIDs.Reshape(k.TargetIDs.Len(), 1))
+		k.TargetIDs = pick.Of(k.TargetIDs.Reshape(k.TargetIDs.Len(), 1))
 	}
-	if at.ATarget == nil {
-		target, releaseTarget := b.Pick(team, at.Target.Value())
-		k.Target, k.A = target, at.ASource.Value()
-		return k, func() {
-			releaseTarget()
-			releaseIDs()
-		}
+	if at.v2() {
+		k.Target, k.A = pick.Of(at.Target.Value()), at.ASource.Value()
+	} else {
+		k.SourceScore, k.TargetScore = at.scores(source, at.ASource), pick.Of(at.targets)
 	}
-	scores, releaseScores := b.Pick(team, targets)
-	k.SourceScore, k.TargetScore = at.scores(source, at.ASource), scores
-	return k, func() {
-		k.SourceScore.Release()
-		releaseScores()
-		releaseIDs()
-	}
+	return k
 }
 
-// backward adds one block's gradients: those of its source rows to dSource, the others to d and to the
-// vectors'.
-func (at *attention) backward(d kernel.AttentionGradients, b *edges.Block, source, dSource, loops, targets *tensor.Matrix) {
-	team := at.tape.Team
-	k, release := at.on(b, source, targets)
-	g, releaseG := b.Pick(team, at.g)
-	gOut, releaseOut := b.Pick(team, at.gOut)
-	logSum, releaseSum := b.Pick(team, at.logSum)
-	own := d.Target
-	if at.ATarget != nil {
-		own = d.TargetScore
+// extend extends the running softmax by a block.
+func (at *attention) extend(
+	state *kernel.AttentionState, b *edges.Block, source, loops *tensor.Matrix, end kernel.Ending,
+) {
+	pick := b.Picker(at.tape.Team)
+	k := at.on(b, source, pick)
+	if b.Targets == nil {
+		at.tape.Team.Attend(state, k, b.In, loops, end)
+	} else {
+		at.tape.Team.AttendSome(state, b.Targets, k, b.In)
 	}
-	b.Onto(team, own, func(own *tensor.Matrix, accumulate bool) {
-		if !accumulate {
-			team.Zero(own)
+	k.SourceScore.Release()
+	pick.Release()
+}
+
+// backward adds one block's gradients: those of its source rows to dSource, of own rows as targets (of GATv1
+// their scores) to dTarget, and those of the vectors.
+func (at *attention) backward(b *edges.Block, source, loops, dSource, dTarget *tensor.Matrix) {
+	team := at.tape.Team
+	pick := b.Picker(team)
+	k := at.on(b, source, pick)
+	of := kernel.Attended{Grad: pick.Of(at.g), GradDotOut: pick.Of(at.gOut), LogSum: pick.Of(at.logSum)}
+	b.Onto(team, dTarget, func(dTarget *tensor.Matrix, to kernel.Output) {
+		if to == kernel.Replace {
+			team.Zero(dTarget)
 		}
-		d.Source = dSource
-		if at.ATarget == nil {
-			d.Target, d.A = own, at.ASource.GradSum()
-			team.AttendBackward(d, k, b.In, b.Out, loops, kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: logSum})
-			return
+		d := kernel.AttentionGradients{Source: dSource}
+		if at.v2() {
+			d.Target, d.A = dTarget, at.ASource.GradSum()
+		} else {
+			d.TargetScore, d.SourceScore = dTarget, team.Zeros(tensor.Buffers, source.Rows, at.Heads)
 		}
-		d.TargetScore, d.SourceScore = own, team.Zeros(tensor.Buffers, source.Rows, at.Heads)
-		team.AttendBackward(d, k, b.In, b.Out, loops, kernel.Attended{Grad: g, GradDotOut: gOut, LogSum: logSum})
-		team.HeadDotBackward(dSource, at.ASource.GradSum(), d.SourceScore, source, at.ASource.Value())
-		d.SourceScore.Release()
+		team.AttendBackward(d, k, b.In, b.Out, loops, of)
+		if !at.v2() {
+			team.HeadDotBackward(dSource, at.ASource.GradSum(), d.SourceScore, source, at.ASource.Value())
+			d.SourceScore.Release()
+		}
 	})
-	releaseSum()
-	releaseOut()
-	releaseG()
-	release()
+	k.SourceScore.Release()
+	pick.Release()
 }

@@ -16,25 +16,27 @@ import (
 type batch struct {
 	n                int
 	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and own rows
-	ids              *tensor.Matrix // Int32, 1 × n: the sources' vertices; + V for each parallel edge before
-	keys             *tensor.Matrix // Int32, 1 × n: of dropout masks
-	weights          *tensor.Matrix // n × 1, or nil
-	lo, hi           int            // the own rows that they lead into are among these
-	into             *kernel.CSR    // hi−lo rows × n: which edges lead into a row
-	outOf            *kernel.CSR    // distinct sources × n: which edges come from it
-	distinct         *tensor.Matrix // Int32, 1 × distinct sources: their rows
-	spread           *kernel.CSR    // n × hi−lo rows: which row an edge leads into
+	// ids (Int32, 1 × n) are the sources' vertices; the k-th parallel edge (from 0) has k·V added, so
+	// that among equal messages the first wins.
+	ids      *tensor.Matrix
+	keys     *tensor.Matrix // Int32, 1 × n: of dropout masks
+	weights  *tensor.Matrix // n × 1, or nil
+	lo, hi   int            // the own rows that they lead into are among these
+	into     *kernel.CSR    // hi−lo rows × n: which edges lead into a row
+	outOf    *kernel.CSR    // distinct sources × n: which edges come from it
+	distinct *tensor.Matrix // Int32, 1 × distinct sources: their rows
+	spread   *kernel.CSR    // n × hi−lo rows: which row an edge leads into
 }
 
 // each calls f for all edges of a block, so many at a time. A plan goes through one batch of the largest
 // size.
-func (m *messages) each(b *edges.Block, f func(c *batch)) {
-	entries := b.In.Entries()
+func (m *messages) each(block *edges.Block, f func(b *batch)) {
+	entries := block.In.Entries()
 	size := min(messageEdges, entries)
 	if size == 0 {
 		return
 	}
-	room := m.newChunk(size, b.In.Values != nil)
+	room := m.newBatch(size, block.In.Values != nil)
 	defer room.release()
 	if m.tape.Team.Planning() {
 		f(room)
@@ -43,31 +45,31 @@ func (m *messages) each(b *edges.Block, f func(c *batch)) {
 	at := &position{}
 	for lo := 0; lo < entries; lo += size {
 		n := min(size, entries-lo)
-		m.fill(room, n, at, b)
+		m.fill(room, n, at, block)
 		f(room.index(n))
 	}
 }
 
-// newChunk is a batch for n edges into any own rows.
-func (m *messages) newChunk(n int, weighted bool) *batch {
+// newBatch is a batch for n edges into any own rows.
+func (m *messages) newBatch(n int, weighted bool) *batch {
 	mem := m.tape.Memory()
 	ints := func() *tensor.Matrix { return mem.NewElement(tensor.Buffers, tensor.Int32, 1, n) }
 	matrix := func(rows, cols int) *kernel.CSR {
 		return &kernel.CSR{Rows: rows, Cols: cols, Indptr: mem.NewElement(tensor.Buffers, tensor.Int64, 1, rows+1), Indices: ints()}
 	}
-	c := &batch{n: n, hi: m.rows, sources: ints(), targets: ints(), ids: ints(), keys: ints(), distinct: ints()}
+	b := &batch{n: n, hi: m.rows, sources: ints(), targets: ints(), ids: ints(), keys: ints(), distinct: ints()}
 	if weighted {
-		c.weights = mem.New(tensor.Buffers, n, 1)
+		b.weights = mem.New(tensor.Buffers, n, 1)
 	}
-	c.into, c.outOf, c.spread = matrix(m.rows, n), matrix(n, n), matrix(n, m.rows)
-	return c
+	b.into, b.outOf, b.spread = matrix(m.rows, n), matrix(n, n), matrix(n, m.rows)
+	return b
 }
 
-func (c *batch) release() {
-	for _, a := range []*kernel.CSR{c.into, c.outOf, c.spread} {
+func (b *batch) release() {
+	for _, a := range []*kernel.CSR{b.into, b.outOf, b.spread} {
 		a.Release()
 	}
-	exchange.Release([]*tensor.Matrix{c.sources, c.targets, c.ids, c.keys, c.distinct, c.weights})
+	exchange.Release(b.sources, b.targets, b.ids, b.keys, b.distinct, b.weights)
 }
 
 // position is where the edges of a block that come next begin: the entry, its row, and how often the source
@@ -78,9 +80,9 @@ type position struct {
 }
 
 // fill writes the next n edges' ends and numbers.
-func (m *messages) fill(c *batch, n int, at *position, b *edges.Block) {
-	indptr, columns := b.In.Indptr.Int64s(), b.In.Indices.Int32s()
-	sources, targets, ids, keys := c.sources.Int32s(), c.targets.Int32s(), c.ids.Int32s(), c.keys.Int32s()
+func (m *messages) fill(b *batch, n int, at *position, block *edges.Block) {
+	indptr, columns := block.In.Indptr.Int64s(), block.In.Indices.Int32s()
+	sources, targets, ids, keys := b.sources.Int32s(), b.targets.Int32s(), b.ids.Int32s(), b.keys.Int32s()
 	for k := range n {
 		e := at.entry
 		for indptr[at.row+1] <= int64(e) {
@@ -91,12 +93,12 @@ func (m *messages) fill(c *batch, n int, at *position, b *edges.Block) {
 		} else {
 			at.occurrence = 0
 		}
-		sources[k], targets[k] = columns[e], int32(b.Target(at.row))
-		source, target := vertexOf(b.IDs, columns[e]), vertexOf(m.targetIDs, targets[k])
+		sources[k], targets[k] = columns[e], int32(block.Target(at.row))
+		source, target := vertexOf(block.IDs, columns[e]), vertexOf(m.targetIDs, targets[k])
 		ids[k] = int32(min(source+int64(m.Source.RowSet().Total)*at.occurrence, math.MaxInt32))
 		keys[k] = edgeKey(source, target, at.occurrence)
-		if c.weights != nil {
-			c.weights.Floats()[k] = b.In.Values.Floats()[e]
+		if b.weights != nil {
+			b.weights.Floats()[k] = block.In.Values.Floats()[e]
 		}
 		at.entry++
 	}
@@ -117,17 +119,17 @@ func edgeKey(source, target, occurrence int64) int32 {
 }
 
 // index is the batch of the first n edges, with the matrices made from their ends.
-func (c *batch) index(n int) *batch {
-	targets := c.targets.Int32s()[:n]
+func (b *batch) index(n int) *batch {
+	targets := b.targets.Int32s()[:n]
 	lo, hi := int(targets[0]), int(targets[n-1])+1
-	into, spread, column := c.into.Indptr.Int64s(), c.spread.Indptr.Int64s(), c.spread.Indices.Int32s()
+	into, spread, column := b.into.Indptr.Int64s(), b.spread.Indptr.Int64s(), b.spread.Indices.Int32s()
 	row := 0
 	into[0] = 0
 	for k, target := range targets {
 		for ; row < int(target)-lo; row++ {
 			into[row+1] = int64(k)
 		}
-		c.into.Indices.Int32s()[k] = int32(k)
+		b.into.Indices.Int32s()[k] = int32(k)
 		spread[k], column[k] = int64(k), target-int32(lo)
 	}
 	into[hi-lo], spread[n] = int64(n), int64(n)
@@ -135,26 +137,26 @@ func (c *batch) index(n int) *batch {
 		return &kernel.CSR{Rows: rows, Cols: cols, Indptr: a.Indptr.Prefix(1, rows+1), Indices: a.Indices.Prefix(1, n)}
 	}
 	p := &batch{
-		n: n, lo: lo, hi: hi, sources: c.sources.Prefix(1, n), targets: c.targets.Prefix(1, n), ids: c.ids.Prefix(1, n), keys: c.keys.Prefix(1, n),
-		distinct: c.distinct, into: part(c.into, hi-lo, n), outOf: c.outOf, spread: part(c.spread, n, hi-lo),
+		n: n, lo: lo, hi: hi, sources: b.sources.Prefix(1, n), targets: b.targets.Prefix(1, n), ids: b.ids.Prefix(1, n), keys: b.keys.Prefix(1, n),
+		distinct: b.distinct, into: part(b.into, hi-lo, n), outOf: b.outOf, spread: part(b.spread, n, hi-lo),
 	}
-	if c.weights != nil {
-		p.weights = c.weights.RowRange(0, n)
+	if b.weights != nil {
+		p.weights = b.weights.RowRange(0, n)
 	}
 	return p
 }
 
 // bySource orders the batch's edges by their sources, for the sums of a source's gradients.
-func (c *batch) bySource(team *kernel.Team) {
+func (b *batch) bySource(team *kernel.Team) {
 	if team.Planning() {
 		return
 	}
-	order := make([]uint64, c.n)
-	for k, source := range c.sources.Int32s() {
+	order := make([]uint64, b.n)
+	for k, source := range b.sources.Int32s() {
 		order[k] = uint64(source)<<32 | uint64(k)
 	}
 	slices.Sort(order)
-	columns, begins, distinct := c.outOf.Indices.Int32s(), c.outOf.Indptr.Int64s(), c.distinct.Int32s()
+	columns, begins, distinct := b.outOf.Indices.Int32s(), b.outOf.Indptr.Int64s(), b.distinct.Int32s()
 	u := 0
 	for k, key := range order {
 		source := int32(key >> 32)
@@ -164,7 +166,7 @@ func (c *batch) bySource(team *kernel.Team) {
 		}
 		columns[k] = int32(uint32(key))
 	}
-	begins[u] = int64(c.n)
-	c.distinct = c.distinct.Prefix(1, u)
-	c.outOf = &kernel.CSR{Rows: u, Cols: c.n, Indptr: c.outOf.Indptr.Prefix(1, u+1), Indices: c.outOf.Indices.Prefix(1, c.n)}
+	begins[u] = int64(b.n)
+	b.distinct = b.distinct.Prefix(1, u)
+	b.outOf = &kernel.CSR{Rows: u, Cols: b.n, Indptr: b.outOf.Indptr.Prefix(1, u+1), Indices: b.outOf.Indices.Prefix(1, b.n)}
 }

@@ -2,7 +2,6 @@ package sar
 
 import (
 	"fmt"
-	"slices"
 
 	"weft/autograd"
 	"weft/gnn"
@@ -19,12 +18,12 @@ const messageEdges = 1 << 13
 // the backward pass fetches the source rows again and computes each edge's message anew, on a tape of its own
 // (case 2).
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
-	t, h := m.Source.Tape(), p.enter()
-	e := h.edges
-	p.decide(fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols()))
+	t, h := m.Source.Tape(), p.halo()
+	e, loops := h.edges, edges.SelfLoops(m.SelfLoops)
+	p.explain(fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols()))
 	run := &messages{Message: m, tape: t, site: p, rows: e.Rows, targetIDs: e.Local().IDs}
 	if m.Reduce == gnn.KindMean {
-		run.share = e.MeanShares(m.SelfLoops)
+		run.share = e.MeanShares(loops)
 	}
 	z := t.Team.Zeros(tensor.Activations, e.Rows, m.Columns)
 	var arg *tensor.Matrix
@@ -32,19 +31,18 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		arg = t.Memory().NewElement(tensor.Activations, tensor.Int32, e.Rows, m.Columns)
 		t.Team.Fill(arg, -1)
 	}
-	loops := e.LoopBlock(m.SelfLoops)
-	forward := func(b *edges.Block, source *tensor.Matrix) {
-		run.each(b, func(c *batch) { run.forward(c, source, z, arg) })
+	own, x := []*edges.Block{e.Local()}, m.Source.Value()
+	if b := e.LoopBlock(loops); b != nil {
+		own = append(own, b)
 	}
-	forward(e.Local(), m.Source.Value())
-	if loops != nil {
-		forward(loops, m.Source.Value())
+	for _, block := range own {
+		run.each(block, func(b *batch) { run.forward(b, x, z, arg) })
 	}
-	for v := range h.fetch(m.Source.Value(), t.Recording) {
-		forward(v.Block, v.rows)
+	for v := range h.fetch(x) {
+		run.each(v.Block, func(b *batch) { run.forward(b, v.rows, z, arg) })
 	}
 
-	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Keeps: []*autograd.Var{m.Source}, Buffers: append(slices.Clone(h.kept), arg)}
+	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Keeps: []*autograd.Var{m.Source}, Buffers: append(h.kept, arg)}
 	if m.Target != nil {
 		op.Inputs, op.Keeps = append(op.Inputs, m.Target), append(op.Keeps, m.Target)
 	}
@@ -52,8 +50,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		op.Inputs = append(op.Inputs, q.On(t))
 	}
 	op.Backward = func(g *tensor.Matrix) {
-		p.enter()
-		x := m.Source.Value()
+		h.resume()
 		var dx *tensor.Matrix
 		if m.Source.Wants() {
 			dx = m.Source.GradSum()
@@ -62,18 +59,14 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		if m.Target != nil && m.Target.Wants() {
 			dTarget = gradientApart(m.Target, m.Source)
 		}
-		backward := func(b *edges.Block, source, d *tensor.Matrix) {
-			run.each(b, func(c *batch) { run.backward(c, source, d, dTarget, g, arg) })
-		}
-		backward(e.Local(), x, dx)
-		if loops != nil {
-			backward(loops, x, dx)
+		for _, block := range own {
+			run.each(block, func(b *batch) { run.backward(b, x, dx, dTarget, g, arg) })
 		}
 		for v := range h.rematerialize(x, dx) {
 			if v.grad != nil {
 				t.Team.Zero(v.grad)
 			}
-			backward(v.Block, v.rows, v.grad)
+			run.each(v.Block, func(b *batch) { run.backward(b, v.rows, v.grad, dTarget, g, arg) })
 		}
 		if dTarget != nil {
 			addApart(m.Target, dTarget)
@@ -93,9 +86,9 @@ type messages struct {
 	share     *tensor.Matrix // 1/in-degree for a mean, else nil
 }
 
-// edges puts the rows of both ends on a tape for the function; the matrices are the caller's to release.
-func (m *messages) edges(c *batch, source *tensor.Matrix, recording bool) (e gnn.Edges, rows []*tensor.Matrix) {
-	t, set := m.tape, &autograd.RowSet{Here: c.n, Total: autograd.NotVertices, IDs: c.keys}
+// ends puts the rows of both ends on a tape for the function; the matrices are the caller's to release.
+func (m *messages) ends(b *batch, source *tensor.Matrix, recording bool) (e gnn.Edges, rows []*tensor.Matrix) {
+	t, set := m.tape, &autograd.RowSet{Here: b.n, Total: autograd.NotVertices, IDs: b.keys}
 	tape := &autograd.Tape{
 		Team: t.Team, Recording: recording, Training: t.Training, Random: t.Random, Announced: map[*tensor.Matrix]bool{},
 	}
@@ -103,7 +96,7 @@ func (m *messages) edges(c *batch, source *tensor.Matrix, recording bool) (e gnn
 		tape.Announced[q.Grad] = true
 	}
 	gathered := func(from, list *tensor.Matrix, wants bool) *autograd.Var {
-		x := t.Memory().New(tensor.Buffers, c.n, from.Cols)
+		x := t.Memory().New(tensor.Buffers, b.n, from.Cols)
 		t.Team.Gather(x, from, list)
 		rows = append(rows, x)
 		if !wants {
@@ -111,12 +104,12 @@ func (m *messages) edges(c *batch, source *tensor.Matrix, recording bool) (e gnn
 		}
 		return tape.Input(x, set)
 	}
-	e = gnn.Edges{Tape: tape, Source: gathered(source, c.sources, m.Source.Wants())}
+	e = gnn.Edges{Tape: tape, Source: gathered(source, b.sources, m.Source.Wants())}
 	if m.Target != nil {
-		e.Target = gathered(m.Target.Value(), c.targets, m.Target.Wants())
+		e.Target = gathered(m.Target.Value(), b.targets, m.Target.Wants())
 	}
-	if c.weights != nil {
-		e.Weight = tape.Constant(c.weights, set)
+	if b.weights != nil {
+		e.Weight = tape.Constant(b.weights, set)
 	}
 	return e, rows
 }
@@ -125,62 +118,61 @@ func (m *messages) edges(c *batch, source *tensor.Matrix, recording bool) (e gnn
 func (m *messages) call(e gnn.Edges, n int) *autograd.Var {
 	out := e.Tape.Scope(func() *autograd.Var { return m.Function(e) })
 	if out.Rows() != n || out.Cols() != m.Columns {
-		panic(fmt.Sprintf("parallel: the message function of %s gives %d×%d for %d edges and %d columns",
+		panic(fmt.Sprintf("sar: the message function of %s gives %d×%d for %d edges and %d columns",
 			m.site.site, out.Rows(), out.Cols(), n, m.Columns))
 	}
 	return out
 }
 
 // forward aggregates the batch's messages into z, and for a maximum the winners' ids into arg.
-func (m *messages) forward(c *batch, source, z, arg *tensor.Matrix) {
-	e, rows := m.edges(c, source, false)
-	out := m.call(e, c.n)
+func (m *messages) forward(b *batch, source, z, arg *tensor.Matrix) {
+	e, rows := m.ends(b, source, false)
+	out := m.call(e, b.n)
 	team := m.tape.Team
 	if arg != nil {
-		team.Max(z.RowRange(c.lo, c.hi), arg.RowRange(c.lo, c.hi), c.into, out.Value(), c.ids, nil, kernel.Accumulate)
+		team.Max(z.RowRange(b.lo, b.hi), arg.RowRange(b.lo, b.hi), b.into, out.Value(), b.ids, nil, kernel.Accumulate)
 	} else {
-		team.SpMM(z.RowRange(c.lo, c.hi), c.into, out.Value(), kernel.Scales{Row: m.shares(c)}, kernel.Accumulate)
+		team.SpMM(z.RowRange(b.lo, b.hi), b.into, out.Value(), kernel.Scales{Row: m.shares(b)}, kernel.Accumulate)
 	}
 	out.Drop()
-	e.Tape.Discard()
-	exchange.Release(rows)
+	exchange.Release(rows...)
 }
 
 // shares are the factors of a mean for the batch's targets.
-func (m *messages) shares(c *batch) *tensor.Matrix {
+func (m *messages) shares(b *batch) *tensor.Matrix {
 	if m.share == nil {
 		return nil
 	}
-	return m.share.RowRange(c.lo, c.hi)
+	return m.share.RowRange(b.lo, b.hi)
 }
 
 // backward computes the batch's messages again and adds their gradients: those of source rows to dSource, of
 // own rows as targets to dTarget.
-func (m *messages) backward(c *batch, source, dSource, dTarget, g, arg *tensor.Matrix) {
-	e, rows := m.edges(c, source, true)
-	out := m.call(e, c.n)
+func (m *messages) backward(b *batch, source, dSource, dTarget, g, arg *tensor.Matrix) {
+	e, rows := m.ends(b, source, true)
+	out := m.call(e, b.n)
 	team, mem := m.tape.Team, m.tape.Memory()
-	d := mem.New(tensor.Gradients, c.n, m.Columns)
+	d := mem.New(tensor.Gradients, b.n, m.Columns)
 	if arg != nil {
 		team.Zero(d)
-		team.MaxBackward(d, c.spread, g.RowRange(c.lo, c.hi), arg.RowRange(c.lo, c.hi), c.ids, nil)
+		team.MaxBackward(d, b.spread, g.RowRange(b.lo, b.hi), arg.RowRange(b.lo, b.hi), b.ids, nil)
 	} else {
-		team.SpMM(d, c.spread, g.RowRange(c.lo, c.hi), kernel.Scales{Col: m.shares(c)}, kernel.Replace)
+		team.SpMM(d, b.spread, g.RowRange(b.lo, b.hi), kernel.Scales{Col: m.shares(b)}, kernel.Replace)
 	}
 	e.Tape.Backward(autograd.Root{Var: out, Grad: d})
 	if m.Source.Wants() {
-		c.bySource(team)
-		sums := mem.New(tensor.Buffers, c.n, source.Cols)
+		b.bySource(team)
+		sums := mem.New(tensor.Buffers, b.n, source.Cols)
 		grad := e.Source.TakeGrad()
-		team.SpMM(sums.RowRange(0, c.distinct.Cols), c.outOf, grad, kernel.Scales{}, kernel.Replace)
+		team.SpMM(sums.RowRange(0, b.distinct.Cols), b.outOf, grad, kernel.Scales{}, kernel.Replace)
 		grad.Release()
-		team.ScatterAdd(dSource, sums, c.distinct)
+		team.ScatterAdd(dSource, sums, b.distinct)
 		sums.Release()
 	}
 	if dTarget != nil {
 		grad := e.Target.TakeGrad()
-		team.SpMM(dTarget.RowRange(c.lo, c.hi), c.into, grad, kernel.Scales{}, kernel.Accumulate)
+		team.SpMM(dTarget.RowRange(b.lo, b.hi), b.into, grad, kernel.Scales{}, kernel.Accumulate)
 		grad.Release()
 	}
-	exchange.Release(rows)
+	exchange.Release(rows...)
 }

@@ -1,8 +1,3 @@
-// Package sar is the graph axis: sequential aggregation and rematerialization (Mostafa, MLSys 2022). Its
-// Partition is one worker's partition, or all of a graph, and gives a convolution its ways along the edges.
-//
-// Reading: sar.go is the algorithm, halo.go the movement of rows that it is made of, propagator.go in which
-// order the work is done, attention.go and message.go what else is aggregated.
 package sar
 
 import (
@@ -24,12 +19,12 @@ type Partition struct {
 	comm    *comm.Comm // the workers that hold the other partitions
 	share   *partition.Share
 	rows    *autograd.RowSet
-	edges   map[gnn.Along]*edges.Edges // those that were asked for
+	made    map[gnn.Along]*edges.Edges // those that were asked for
 	options Options
 
-	orders  []string // what each site decided, in the order of the first pass
-	decided map[string]bool
-	epoch   int // for errors
+	orders    []string // what each site does, in the order of the first pass
+	explained map[string]bool
+	epoch     int // for errors
 }
 
 // Options are the settings of sequential aggregation and rematerialization.
@@ -45,14 +40,14 @@ type Options struct {
 // only plans, one made of comm.Plan): the structure is copied into the team's memory. All of them must call
 // it, and from then on do the same in the same order.
 func New(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Partition, error) {
-	p := &Partition{team: team, comm: c, share: s, options: o, edges: map[gnn.Along]*edges.Edges{}, decided: map[string]bool{}}
+	p := &Partition{team: team, comm: c, share: s, options: o, made: map[gnn.Along]*edges.Edges{}, explained: map[string]bool{}}
 	var others autograd.Peers
 	if c.Size() > 1 {
 		others = exchange.Peers{Comm: c}
 	}
 	p.rows = autograd.RowsOf(team, s.Edges.IDs, len(s.Edges.Relations[0].In.Indptr)-1, s.Whole.Vertices, others)
 	for _, name := range p.Relations() {
-		if _, err := p.ask(gnn.Along{Relation: name}); err != nil {
+		if _, err := p.edges(gnn.Along{Relation: name}); err != nil {
 			return nil, err
 		}
 	}
@@ -82,29 +77,23 @@ func (p *Partition) Relations() (names []string) {
 // Propagator is the gnn.Propagator at a site.
 func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
 	if has := p.Relations(); !slices.Contains(has, along.Relation) {
-		panic(fmt.Sprintf("parallel: %s reaches along relation %q, and the graph has %q", site, along.Relation, has))
+		panic(fmt.Sprintf("sar: %s reaches along relation %q, and the graph has %q", site, along.Relation, has))
 	}
-	return &propagator{part: p, site: site, along: along}
+	return &propagator{part: p, site: site, along: along, once: map[gnn.Reduce]firstAggregation{}}
 }
 
 // Explain says for each site in which order it works, once a forward pass has been made.
 func (p *Partition) Explain() []string { return p.orders }
 
-// along are the edges of a relation in a direction.
-func (p *Partition) along(a gnn.Along) *edges.Edges {
-	e, err := p.ask(a)
-	exchange.Must(err)
-	return e
-}
-
-// ask makes the edges if they were not asked for before. All workers ask for the same ones in the same order.
-func (p *Partition) ask(a gnn.Along) (*edges.Edges, error) {
-	if e, made := p.edges[a]; made {
+// edges are those of a relation in a direction, made when they are first asked for. All workers ask for the
+// same ones in the same order.
+func (p *Partition) edges(a gnn.Along) (*edges.Edges, error) {
+	if e, made := p.made[a]; made {
 		return e, nil
 	}
 	e, err := p.read(a)
 	if err == nil {
-		p.edges[a] = e
+		p.made[a] = e
 	}
 	return e, err
 }
@@ -118,7 +107,11 @@ func (p *Partition) read(a gnn.Along) (*edges.Edges, error) {
 	}
 	switch {
 	case a.Reversed && p.comm.Size() == 1:
-		return p.along(gnn.Along{Relation: a.Relation}).Reversed(), nil
+		e, err := p.edges(gnn.Along{Relation: a.Relation})
+		if err != nil {
+			return nil, err
+		}
+		return e.Reversed(), nil
 	case a.Reversed:
 		from.Relation, from.HaloRows = &r.Out, r.HaloRowsOut
 	}

@@ -5,7 +5,6 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
-	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/tensor"
 )
@@ -23,24 +22,12 @@ type firstAggregation struct {
 	of, value *tensor.Matrix
 }
 
-func (p *propagator) decide(order string) {
-	if g := p.part; !g.decided[p.site] {
-		g.decided[p.site] = true
+// explain keeps what the site does for Explain, the first time.
+func (p *propagator) explain(order string) {
+	if g := p.part; !g.explained[p.site] {
+		g.explained[p.site] = true
 		g.orders = append(g.orders, p.site+": "+order)
 	}
-}
-
-// enter says that the work of the site begins, forward or backward, and returns the edges that it aggregates
-// along, with their halo.
-func (p *propagator) enter() *halo {
-	p.part.comm.At(p.part.epoch, p.site)
-	return &halo{part: p.part, edges: p.part.along(p.along)}
-}
-
-func (p *propagator) operator(r gnn.Reduce) edges.Operator {
-	o, err := p.enter().edges.Operator(r)
-	exchange.Must(err)
-	return o
 }
 
 // AggregateLinear implements gnn.Propagator. Sparse features are transformed first. A dense input that stays
@@ -50,16 +37,16 @@ func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd
 	in, out := x.Cols(), w.Cols()
 	switch {
 	case x.Sparse() != nil:
-		p.decide("transform the sparse features, then aggregate")
+		p.explain("transform the sparse features, then aggregate")
 		return p.transformed(x, w, r)
 	case x.Fixed() && in <= 2*out:
-		p.decide("aggregate the features once, then transform in every epoch")
+		p.explain("aggregate the features once, then transform in every epoch")
 		return autograd.Linear(p.aggregateOnce(x, r), w)
 	case in < out:
-		p.decide(fmt.Sprintf("aggregate %d columns, then transform to %d", in, out))
+		p.explain(fmt.Sprintf("aggregate %d columns, then transform to %d", in, out))
 		return autograd.Linear(p.aggregate(x, r), w)
 	}
-	p.decide(fmt.Sprintf("transform %d columns to %d, then aggregate", in, out))
+	p.explain(fmt.Sprintf("transform %d columns to %d, then aggregate", in, out))
 	return p.transformed(x, w, r)
 }
 
@@ -75,10 +62,9 @@ func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var 
 	first, ok := p.once[r]
 	if !ok || first.of != x.Value() {
 		first = firstAggregation{x.Value(), p.part.team.Memory.New(tensor.Features, x.Rows(), x.Cols())}
-		p.sum(p.operator(r), first.value, first.of, false)
-		if p.once == nil {
-			p.once = map[gnn.Reduce]firstAggregation{}
-		}
+		h := p.halo()
+		h.sum(h.operator(r), first.value, first.of)
+		exchange.Release(h.kept...)
 		p.once[r] = first
 	}
 	return x.Tape().Fixed(first.value, x.RowSet())

@@ -1,19 +1,8 @@
-package sar
-
-import (
-	"slices"
-
-	"weft/autograd"
-	"weft/gnn"
-	"weft/kernel"
-	"weft/parallel/edges"
-	"weft/parallel/exchange"
-	"weft/tensor"
-)
-
-// Sequential aggregation and rematerialization (Mostafa, MLSys 2022). Worker p owns the rows of partition p
-// and the edges into them. Forward it aggregates its own rows, and then those of the other workers, a piece
-// at a time:
+// Package sar is the graph axis: sequential aggregation and rematerialization (Mostafa, MLSys 2022). Its
+// Partition is one worker's partition, or all of a graph, and gives a convolution its ways along the edges.
+//
+// Worker p owns the rows of partition p and the edges into them. Forward it aggregates its own rows, and then
+// those of the other workers, a piece at a time:
 //
 //	z ← Â_pp·x_p;  for each remote block b: receive x_b;  z ← z ⊕ Â_b·x_b;  free x_b
 //
@@ -28,81 +17,141 @@ import (
 //	for each remote block b: receive x_b;  send ∂L/∂x_b to b's worker;  add what comes to ∂L/∂x_p;  free x_b
 //
 // With one worker there are no remote blocks.
+//
+// Reading: sar.go is this algorithm, for sums, maxima and attention; halo.go the movement of rows that it is
+// made of; propagator.go in which order the work is done; attention.go what attention does with a block;
+// message.go, with batch.go, message functions.
+package sar
+
+import (
+	"fmt"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/nn"
+	"weft/parallel/edges"
+	"weft/tensor"
+)
 
 // aggregate is the linear aggregation Â·x (case 1).
 func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
-	t, o := x.Tape(), p.operator(r)
+	t, h := x.Tape(), p.halo()
+	o := h.operator(r)
 	z := t.New(x.Rows(), x.Cols())
-	h := p.sum(o, z, x.Value(), t.Recording)
+	h.sum(o, z, x.Value())
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: h.kept, Reads: true, Backward: func(g *tensor.Matrix) {
-		h := p.enter()
+		h.resume()
 		dx, add := x.Grad()
-		o.ApplyTransposed(dx, h.edges.Local(), g, add)
+		o.ApplyTransposed(dx, h.edges.Local(), g, kernel.Output(add))
 		for v := range h.giveBack(dx) {
-			gb, release := v.Pick(t.Team, g)
-			o.ApplyTransposed(v.grad, v.Block, gb, false)
-			release()
+			pick := v.Picker(t.Team)
+			o.ApplyTransposed(v.grad, v.Block, pick.Of(g), kernel.Replace)
+			pick.Release()
 		}
 		g.Release()
 	}})
 }
 
 // sum is z = Â·x.
-func (p *propagator) sum(o edges.Operator, z, x *tensor.Matrix, recording bool) *halo {
-	team, h := p.part.team, p.enter()
-	o.Apply(z, h.edges.Local(), x, false)
-	for v := range h.fetch(x, recording) {
-		v.Onto(team, z, func(z *tensor.Matrix, accumulate bool) { o.Apply(z, v.Block, v.rows, accumulate) })
+func (h *halo) sum(o edges.Operator, z, x *tensor.Matrix) {
+	o.Apply(z, h.edges.Local(), x, kernel.Replace)
+	for v := range h.fetch(x) {
+		v.Onto(h.part.team, z, func(z *tensor.Matrix, to kernel.Output) { o.Apply(z, v.Block, v.rows, to) })
 	}
-	return h
 }
 
 // max is the largest of each column over the in-neighbours (case 1). The vertex that won is kept for each
 // element, so that the backward pass needs no rows.
 func (p *propagator) max(x *autograd.Var) *autograd.Var {
-	t, h := x.Tape(), p.enter()
+	t, h := x.Tape(), p.halo()
 	z := t.New(x.Rows(), x.Cols())
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, x.Rows(), x.Cols())
 	t.Team.Max(z, arg, h.edges.Local().In, x.Value(), h.edges.Local().IDs, h.edges.Loops, kernel.Replace)
-	for v := range h.fetch(x.Value(), t.Recording) {
-		if v.Targets == nil {
+	for v := range h.fetch(x.Value()) {
+		v.Within(t.Team, z, arg, func(z, arg *tensor.Matrix) {
 			t.Team.Max(z, arg, v.In, v.rows, v.IDs, nil, kernel.Accumulate)
-			continue
-		}
-		zb, ab := t.Team.Picked(z, v.Targets), t.Team.Picked(arg, v.Targets)
-		t.Team.Max(zb, ab, v.In, v.rows, v.IDs, nil, kernel.Accumulate)
-		t.Team.Scatter(z, zb, v.Targets)
-		t.Team.Scatter(arg, ab, v.Targets)
-		exchange.Release([]*tensor.Matrix{zb, ab})
+		})
 	}
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(slices.Clone(h.kept), arg), Reads: true, Backward: func(g *tensor.Matrix) {
-		h := p.enter()
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(h.kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
+		h.resume()
 		dx := x.GradSum()
 		t.Team.MaxBackward(dx, h.edges.Local().Out, g, arg, h.edges.Local().IDs, h.edges.Loops)
 		for v := range h.giveBack(dx) {
 			t.Team.Zero(v.grad)
-			gb, releaseG := v.Pick(t.Team, g)
-			ab, releaseArg := v.Pick(t.Team, arg)
-			t.Team.MaxBackward(v.grad, v.Out, gb, ab, v.IDs, nil)
-			releaseG()
-			releaseArg()
+			pick := v.Picker(t.Team)
+			t.Team.MaxBackward(v.grad, v.Out, pick.Of(g), pick.Of(arg), v.IDs, nil)
+			pick.Release()
 		}
 		g.Release()
 	}})
 }
 
-// gradientApart is where the gradient of target is added up while that of source takes in what other workers
-// send: a matrix of its own where both are one, as a row has one writer. addApart then adds it to target's.
-func gradientApart(target, source *autograd.Var) *tensor.Matrix {
-	d := target.GradSum()
-	if source.Wants() && d == source.GradSum() {
-		return target.Tape().Team.Zeros(tensor.Gradients, target.Rows(), target.Cols())
+// Attend implements gnn.Propagator. The running softmax of each vertex and head is extended block by block.
+// Besides the inputs and the output only its log-sum-exp is kept; scores and coefficients are computed again
+// in the backward pass (case 2). Only source rows travel: their scores follow from them.
+func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
+	t, h := a.Source.Tape(), p.halo()
+	e, x := h.edges, a.Source.Value()
+	alone := len(e.Blocks) == 1
+	width := x.Cols / a.Heads
+	p.explain(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
+	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
+		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.Local().IDs,
+		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(a.Source),
+	}}
+	if a.SelfLoops {
+		at.loops = e.OneLoop()
 	}
-	return d
+	state := t.Team.AttentionStart(x.Rows, a.Heads, width)
+	at.targets = at.targetScores()
+	at.extend(state, e.Local(), x, at.loops, kernel.Ending(alone))
+	for v := range h.fetch(x) {
+		at.extend(state, v.Block, v.rows, nil, kernel.More)
+	}
+	at.targets.Release()
+	if !alone {
+		t.Team.AttendEnd(state)
+	}
+
+	at.out, at.logSum = state.Out, state.Maximum
+	target := a.ATarget
+	if at.v2() {
+		target = a.Target
+	}
+	vars := []*autograd.Var{a.Source, a.ASource, target}
+	return t.Record(autograd.Op{
+		Value: at.out, Inputs: vars, Keeps: vars, KeepsResult: true, Buffers: append(h.kept, at.logSum),
+		Backward: func(g *tensor.Matrix) { at.attendBackward(h, g) },
+	})
 }
 
-func addApart(target *autograd.Var, d *tensor.Matrix) {
-	if d != target.GradSum() {
-		target.AddGrad(d)
+// attendBackward adds all gradients of Attend, for that of its output, which it owns.
+func (at *attention) attendBackward(h *halo, g *tensor.Matrix) {
+	h.resume()
+	e, team, x := h.edges, at.tape.Team, at.Source.Value()
+	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, x.Rows, at.Heads)
+	team.RowDots(at.gOut, g, at.out)
+	at.targets = at.targetScores()
+	var dTarget *tensor.Matrix // the own rows' as targets; of GATv1 their scores'
+	if at.v2() {
+		dTarget = gradientApart(at.Target, at.Source)
+	} else {
+		dTarget = team.Zeros(tensor.Buffers, x.Rows, at.Heads)
 	}
+	dx := at.Source.GradSum()
+	at.backward(e.Local(), x, at.loops, dx, dTarget)
+	for v := range h.rematerialize(x, dx) {
+		team.Zero(v.grad)
+		at.backward(v.Block, v.rows, nil, v.grad, dTarget)
+	}
+	if at.v2() {
+		addApart(at.Target, dTarget)
+	} else {
+		team.HeadDotBackward(dx, at.ATarget.GradSum(), dTarget, x, at.ATarget.Value())
+		dTarget.Release()
+	}
+	at.targets.Release()
+	at.gOut.Release()
+	g.Release()
 }

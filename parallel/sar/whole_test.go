@@ -27,7 +27,7 @@ var (
 func TestUnknownRelation(t *testing.T) {
 	b := newBench(t, false, false)
 	defer func() {
-		if got, want := recover(), `parallel: convs.1 reaches along relation "cites", and the graph has ["edge"]`; got != want {
+		if got, want := recover(), `sar: convs.1 reaches along relation "cites", and the graph has ["edge"]`; got != want {
 			t.Errorf("%v, want %s", got, want)
 		}
 	}()

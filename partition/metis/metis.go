@@ -1,9 +1,11 @@
-// Package metis divides graphs by the METIS library (Karypis and Kumar, "A Fast and High Quality Multilevel Scheme for
-// Partitioning Irregular Graphs", SIAM J. Sci. Comput. 20(1), 1998): k-way partitioning that minimises the weight of cut edges.
+// Package metis divides graphs by the METIS library (Karypis and Kumar, "A Fast and High Quality Multilevel
+// Scheme for Partitioning Irregular Graphs", SIAM J. Sci. Comput. 20(1), 1998): k-way partitioning that
+// minimises the weight of cut edges.
 //
-// METIS takes over signals while it runs and aborts the process on some inputs. It therefore runs in a child process, which is
-// this program once more: in a process with WEFT_RUN_METIS in its environment, this package's init function runs METIS and exits.
-// So every program that imports the package can call it. The arrays lie in memory that both processes share.
+// METIS takes over signals while it runs and aborts the process on some inputs. It therefore runs in a child
+// process, which is this program once more: in a process with WEFT_RUN_METIS in its environment, this
+// package's init function runs METIS and exits. So every program that imports the package can call it. The
+// arrays lie in memory that both processes share.
 package metis
 
 import (
@@ -24,17 +26,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxEntries is the largest number that METIS, built with 32-bit indices, counts to: adjacency entries, and sums of weights.
+// MaxEntries is the largest number that METIS, built with 32-bit indices, counts to: adjacency entries, and
+// sums of weights.
 const MaxEntries = math.MaxInt32
 
-// Problem is an undirected graph without self loops, in the form that METIS reads: each edge stands in the lists of both its
-// ends. Its arrays lie in shared memory until Close. They are zero at first.
+// Problem is an undirected graph without self loops, in the form that METIS reads: each edge stands in the
+// lists of both its ends. Its arrays lie in shared memory until Close. They are zero at first.
 type Problem struct {
 	Indptr      []int32 // len V+1: the neighbours of v are Neighbours[Indptr[v]:Indptr[v+1]]
 	Neighbours  []int32
 	EdgeWeights []int32 // one per entry of Neighbours, equal both ways; nil: all are 1
-	// VertexWeights are V rows of Constraints weights, each of which the partitions share out evenly; nil: one constraint, the
-	// number of vertices.
+	// VertexWeights are V rows of Constraints weights, each of which the partitions share out evenly; nil:
+	// one constraint, the number of vertices.
 	VertexWeights []int32
 
 	header *header
@@ -53,8 +56,8 @@ type header struct {
 
 const headerWords = int(unsafe.Sizeof(header{}) / 4)
 
-// New makes a problem of that many vertices and entries of Neighbours. One constraint means that partitions share out the
-// vertices evenly, and makes no VertexWeights.
+// New makes a problem of that many vertices and entries of Neighbours. One constraint means that partitions
+// share out the vertices evenly, and makes no VertexWeights.
 func New(vertices, entries, constraints int, weighted bool) (*Problem, error) {
 	if vertices < 0 || entries < 0 || constraints < 1 || vertices > MaxEntries/constraints || entries > MaxEntries {
 		return nil, fmt.Errorf("METIS cannot hold %d vertices, %d constraints and %d entries", vertices, constraints, entries)

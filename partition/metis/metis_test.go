@@ -106,7 +106,8 @@ func TestEdgeWeights(t *testing.T) {
 	}
 }
 
-// A second constraint is shared out too: here a tenth of the vertices, in a corner, which one constraint would leave together.
+// A second constraint is shared out too: here a tenth of the vertices, in a corner, which one constraint
+// would leave together.
 func TestConstraints(t *testing.T) {
 	const side = 40
 	p := grid(t, side, 2, false)

@@ -47,7 +47,7 @@ func (w *Whole) Train(epoch int) (float64, error) {
 		defer w.reducer.abandon()
 		t.Ledger = autograd.NewLedger(w.reducer.add)
 	}
-	logits := w.model.Logits(w.features.On(t))
+	logits := w.model.Until(len(w.model.Blocks), w.features.On(t))
 	loss, g := w.Loss(logits)
 	t.Backward(autograd.Root{Var: logits, Grad: g})
 	if w.reducer != nil {

@@ -1,0 +1,236 @@
+package edges
+
+import (
+	"weft/graph"
+	"weft/kernel"
+	"weft/tensor"
+)
+
+const (
+	// piecesOfPartition is how many messages the rows of one partition take at most: a worker holds a few
+	// pieces of others' rows at a time, and so less than one partition's.
+	piecesOfPartition = 6
+	// leastPiece is how many rows are never cut further.
+	leastPiece = 512
+)
+
+// pieceRows is how many rows a piece has at most, of a partition with so many rows. Both ends compute it.
+func pieceRows(partition int) int {
+	return max(leastPiece, (partition+piecesOfPartition-1)/piecesOfPartition)
+}
+
+// pieces calls each for the pieces of n needed rows, of a partition with so many.
+func pieces(n, partition int, each func(lo, hi int)) {
+	step := pieceRows(partition)
+	for lo := 0; lo < n; lo += step {
+		each(lo, min(lo+step, n))
+	}
+}
+
+// span is, in each row of a relation, the edges from one partition: as the sources of a row ascend, they
+// stand side by side.
+type span struct {
+	r        *graph.Relation
+	from, to []int64
+}
+
+// next moves on to the sources from the end of the last span to below end.
+func (s *span) next(end int32) {
+	for v := range s.to {
+		k := s.to[v]
+		s.from[v] = k
+		for k < s.r.Indptr[v+1] && s.r.Sources[k] < end {
+			k++
+		}
+		s.to[v] = k
+	}
+}
+
+// each calls f for every edge of the span.
+func (s *span) each(f func(v int, k int64)) {
+	for v := range s.to {
+		for k := s.from[v]; k < s.to[v]; k++ {
+			f(v, k)
+		}
+	}
+}
+
+// newLocal is the block of the worker's own edges; it also sets the loops.
+func (e *Edges) newLocal(s *span, start int32) *Block {
+	team, mem := e.team, e.team.Memory
+	inner, all := 0, 0
+	loops := make([]int32, e.Rows)
+	s.each(func(v int, k int64) {
+		if all++; s.r.Sources[k]-start == int32(v) {
+			loops[v]++
+		} else {
+			inner++
+		}
+	})
+	b := &Block{In: newCSR(team, e.Rows, e.Rows, inner, s.r.Weights != nil)}
+	e.loopCount = all - inner
+	if inner < all {
+		e.Loops = mem.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
+		e.loopStart, e.loopW = readLoopWeights(s, start, loops)
+	}
+	if team.Planning() {
+		return b
+	}
+	if e.Loops != nil {
+		copy(e.Loops.Int32s(), loops)
+	}
+	fill := newFiller(b.In)
+	s.each(func(v int, k int64) {
+		if source := s.r.Sources[k] - start; source != int32(v) {
+			fill.add(v, source, weight(s.r, k))
+		}
+	})
+	fill.finish()
+	return b
+}
+
+// readLoopWeights returns the weights of the self loops, and where each vertex's begin; nothing where there
+// are no weights.
+func readLoopWeights(s *span, start int32, loops []int32) (starts []int64, weights []float32) {
+	if s.r.Weights == nil {
+		return nil, nil
+	}
+	starts = make([]int64, len(loops)+1)
+	for v, n := range loops {
+		starts[v+1] = starts[v] + int64(n)
+	}
+	s.each(func(v int, k int64) {
+		if s.r.Sources[k]-start == int32(v) {
+			weights = append(weights, s.r.Weights[k])
+		}
+	})
+	return starts, weights
+}
+
+// newRemote is the edges from partition q, in a block for each piece of its rows that are needed here, and
+// the list of these rows.
+func newRemote(team *kernel.Team, s *span, q, start, end int) (blocks []*Block, needed []int32) {
+	slot := make([]int32, end-start+1) // of each row of q: how many needed rows stand before it
+	s.each(func(_ int, k int64) { slot[int(s.r.Sources[k])-start+1] = 1 })
+	for row := range end - start {
+		if slot[row+1] > 0 {
+			needed = append(needed, int32(row))
+		}
+		slot[row+1] += slot[row]
+	}
+	step := pieceRows(end - start)
+	at := func(k int64) int { return int(slot[int(s.r.Sources[k])-start]) }
+	counts := make([]pieceCount, len(needed)/step+1)
+	s.each(func(v int, k int64) { counts[at(k)/step].add(v) })
+	mem := team.Memory
+	var fillers []*filler
+	pieces(len(needed), end-start, func(lo, hi int) {
+		count := &counts[lo/step]
+		b := &Block{Peer: q, IDs: mem.NewElement(tensor.Graph, tensor.Int32, 1, hi-lo)}
+		rows := len(s.to)
+		if count.rows*fewTargets < rows {
+			rows = count.rows
+			b.Targets = mem.NewElement(tensor.Graph, tensor.Int32, 1, rows)
+		}
+		b.In = newCSR(team, rows, hi-lo, count.edges, s.r.Weights != nil)
+		blocks = append(blocks, b)
+		if !team.Planning() {
+			f := newFiller(b.In)
+			if b.Targets != nil {
+				f.targets = b.Targets.Int32s()
+			}
+			fillers = append(fillers, f)
+		}
+	})
+	if team.Planning() {
+		return blocks, nil
+	}
+	s.each(func(v int, k int64) { fillers[at(k)/step].add(v, int32(at(k)%step), weight(s.r, k)) })
+	for _, f := range fillers {
+		f.finish()
+	}
+	return blocks, needed
+}
+
+// pieceCount counts a block's edges and the rows that they lead into, of edges row by row.
+type pieceCount struct {
+	edges, rows int
+	last        int // the row of the last edge, from 1
+}
+
+func (c *pieceCount) add(row int) {
+	c.edges++
+	if c.last != row+1 {
+		c.rows++
+		c.last = row + 1
+	}
+}
+
+func newCSR(team *kernel.Team, rows, cols, entries int, weighted bool) *kernel.CSR {
+	mem := team.Memory
+	a := &kernel.CSR{
+		Rows: rows, Cols: cols, Indptr: mem.NewElement(tensor.Graph, tensor.Int64, 1, rows+1),
+		Indices: mem.NewElement(tensor.Graph, tensor.Int32, 1, entries),
+	}
+	if weighted {
+		a.Values = mem.New(tensor.Graph, 1, entries)
+	}
+	return a
+}
+
+// filler writes the entries of a matrix, row by row.
+type filler struct {
+	a       *kernel.CSR
+	indptr  []int64
+	columns []int32
+	values  []float32
+	targets []int32 // the rows that have entries, where only these are rows of the matrix
+	listed  int     // how many of them have come
+	row, at int
+}
+
+func newFiller(a *kernel.CSR) *filler {
+	f := &filler{a: a, indptr: a.Indptr.Int64s(), columns: a.Indices.Int32s()}
+	if a.Values != nil {
+		f.values = a.Values.Floats()
+	}
+	return f
+}
+
+// add appends an entry to a row, which is not before the last one's; the value counts where the matrix has
+// values.
+func (f *filler) add(row int, column int32, value float32) {
+	if f.targets != nil {
+		if f.listed == 0 || f.targets[f.listed-1] != int32(row) {
+			f.targets[f.listed] = int32(row)
+			f.listed++
+		}
+		row = f.listed - 1
+	}
+	f.upTo(row)
+	f.columns[f.at] = column
+	if f.values != nil {
+		f.values[f.at] = value
+	}
+	f.at++
+}
+
+// weight is that of edge k, 1 where the edges have none.
+func weight(r *graph.Relation, k int64) float32 {
+	if r.Weights == nil {
+		return 1
+	}
+	return r.Weights[k]
+}
+
+// upTo begins the rows up to the given one.
+func (f *filler) upTo(row int) {
+	for ; f.row <= row; f.row++ {
+		f.indptr[f.row] = int64(f.at)
+	}
+}
+
+func (f *filler) finish() {
+	f.upTo(f.a.Rows)
+	f.a.FindHubs()
+}

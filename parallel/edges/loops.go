@@ -1,0 +1,167 @@
+package edges
+
+import (
+	"math"
+
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// SelfLoops says which self loops the vertices have.
+type SelfLoops bool
+
+// Those that the graph stores, or one for each vertex in their place.
+const (
+	Stored  SelfLoops = false
+	OneEach SelfLoops = true
+)
+
+// OneLoop is a self loop for each vertex: Int32, Rows × 1 of ones.
+func (e *Edges) OneLoop() *tensor.Matrix {
+	if e.one == nil {
+		e.one = e.team.Memory.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
+		e.team.Fill(e.one, 1)
+	}
+	return e.one
+}
+
+// LoopBlock is the self loops as a block of edges; nil where there are none.
+func (e *Edges) LoopBlock(loops SelfLoops) *Block {
+	if loops == Stored && e.Loops == nil {
+		return nil
+	}
+	if e.loopBlocks[loops] == nil {
+		e.loopBlocks[loops] = &Block{In: e.loopMatrix(loops), IDs: e.IDs}
+	}
+	return e.loopBlocks[loops]
+}
+
+// loopMatrix is the self loops as entries of a matrix.
+func (e *Edges) loopMatrix(loops SelfLoops) *kernel.CSR {
+	team := e.team
+	entries := e.loopCount
+	if loops == OneEach {
+		entries = e.Rows
+	}
+	a := newCSR(team, e.Rows, e.Rows, entries, e.Local().In.Values != nil)
+	if team.Planning() {
+		return a
+	}
+	fill := newFiller(a)
+	for v := range e.Rows {
+		switch {
+		case loops == OneEach:
+			fill.add(v, int32(v), 1)
+		case e.loopW == nil:
+			for range e.loopsOf(v) {
+				fill.add(v, int32(v), 1)
+			}
+		default:
+			for _, w := range e.loopWeights(v) {
+				fill.add(v, int32(v), w)
+			}
+		}
+	}
+	fill.finish()
+	return a
+}
+
+func (e *Edges) loopsOf(v int) int {
+	if e.Loops == nil {
+		return 0
+	}
+	return int(e.Loops.Int32s()[v])
+}
+
+// loopWeights are the weights of a vertex's self loops, for a relation with weights.
+func (e *Edges) loopWeights(v int) []float32 { return e.loopW[e.loopStart[v]:e.loopStart[v+1]] }
+
+// totalLoopWeight is the weight of a vertex's self loops together; where it has exactly one, that of the last
+// that is stored, and 1 where none is (PyG's add_remaining_self_loops).
+func (e *Edges) totalLoopWeight(v int, loops SelfLoops) (sum float64) {
+	n := e.loopsOf(v)
+	switch {
+	case loops == OneEach && (n == 0 || e.loopW == nil):
+		return 1
+	case loops == OneEach:
+		return float64(e.loopWeights(v)[n-1])
+	case e.loopW == nil:
+		return float64(n)
+	}
+	for _, w := range e.loopWeights(v) {
+		sum += float64(w)
+	}
+	return sum
+}
+
+// MeanShares are 1/in-degree of the own rows, self loops included: Rows × 1.
+func (e *Edges) MeanShares(loops SelfLoops) *tensor.Matrix {
+	if e.shares[loops] == nil {
+		e.shares[loops] = e.degreeColumn(countEdges, func(v int, degree float64) float64 {
+			if loops == OneEach {
+				return 1 / (degree + 1)
+			}
+			return inverse(degree + float64(e.loopsOf(v)))
+		})
+	}
+	return e.shares[loops]
+}
+
+// degreeOf says what an in-degree is.
+type degreeOf bool
+
+// The number of edges, or the sum of their weights.
+const (
+	countEdges degreeOf = false
+	sumWeights degreeOf = true
+)
+
+// inDegrees are those of the own rows, without self loops.
+func (e *Edges) inDegrees(of degreeOf) []float64 {
+	sums := make([]float64, e.Rows)
+	for _, b := range e.Blocks {
+		indptr := b.In.Indptr.Int64s()
+		for i := range b.In.Rows {
+			sum := &sums[b.Target(i)]
+			if of == countEdges || b.In.Values == nil {
+				*sum += float64(indptr[i+1] - indptr[i])
+				continue
+			}
+			for _, w := range b.In.Values.Floats()[indptr[i]:indptr[i+1]] {
+				*sum += float64(w)
+			}
+		}
+	}
+	return sums
+}
+
+// column fills a rows × 1 matrix that belongs to the graph's structure.
+func (e *Edges) column(value func(v int) float64) *tensor.Matrix {
+	m := e.team.Memory.New(tensor.Graph, e.Rows, 1)
+	if e.team.Planning() {
+		return m
+	}
+	for v := range m.Floats() {
+		m.Floats()[v] = float32(value(v))
+	}
+	return m
+}
+
+// degreeColumn is column for values that follow from each row's in-degree.
+func (e *Edges) degreeColumn(of degreeOf, value func(v int, degree float64) float64) *tensor.Matrix {
+	var degrees []float64
+	if !e.team.Planning() {
+		degrees = e.inDegrees(of)
+	}
+	return e.column(func(v int) float64 { return value(v, degrees[v]) })
+}
+
+// inverse is 1/x, 0 for 0.
+func inverse(x float64) float64 {
+	if x <= 0 {
+		return 0
+	}
+	return 1 / x
+}
+
+func inverseRoot(x float64) float64 { return math.Sqrt(inverse(x)) }
