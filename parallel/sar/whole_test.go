@@ -289,15 +289,23 @@ func (b *bench) sparse(m *tensor.Matrix) *autograd.Sparse {
 	return &autograd.Sparse{Rows: a, Columns: b.team.Transpose(a, tensor.Features)}
 }
 
-// TestFixedInputChanges: another matrix of features is aggregated anew.
+// TestFixedInputChanges: another matrix of features is aggregated anew, in place of the one before.
 func TestFixedInputChanges(t *testing.T) {
 	b := newBench(t, false, false)
 	p := b.whole.Propagator("here", stored)
 	w := b.normal(4, 4)
-	for range 3 {
+	live := int64(0)
+	for i := range 3 {
 		tape := autograd.NewTape(b.team)
 		x := b.normal(b.vertices, 4)
 		out := p.AggregateLinear(tape.Fixed(x, b.whole.Rows()), tape.Parameter(w, nil), gnn.Mean)
 		b.near("output", out.Value(), reference.MatMul(b.dense(gnn.Mean, stored), reference.MatMul(exact(x), exact(w))))
+		x.Release()
+		switch now := b.team.Memory.Live(tensor.Features); {
+		case i == 0:
+			live = now
+		case now != live:
+			t.Errorf("%d bytes are live after input %d, %d after the first", now, i, live)
+		}
 	}
 }
