@@ -17,8 +17,8 @@ import (
 )
 
 // openJob opens the graph for the mesh that the options ask for: whole where it has one partition, by its
-// partitions where it has several. They are made if they are not stored. Before that admit may refuse the store, and check the graph;
-// both may be nil.
+// partitions where it has several. They are made if they are not stored. Before that admit may refuse the
+// store, and check the graph; both may be nil.
 func (r ranks) openJob(parent context.Context, dataset string, o train.Options, show io.Writer, admit func(store string) error,
 	check func(*graph.Graph) error,
 ) (job *train.Job, store string, err error) {

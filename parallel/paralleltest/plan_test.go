@@ -12,7 +12,8 @@ import (
 	"weft/train"
 )
 
-// TestPlanOfStages: the plan of a model that is cut in two says of all of it what the plan of one worker does.
+// TestPlanOfStages: the plan of a model that is cut in two says of all of it what the plan of one worker
+// does.
 func TestPlanOfStages(t *testing.T) {
 	g := paralleltest.Tangled(t, false)
 	o := train.Defaults()

@@ -17,7 +17,7 @@ type propagator struct {
 	once  map[aggregated]firstAggregation
 }
 
-// aggregated is what is computed once: an aggregation of an input of these rows, as the chunks of a worker are.
+// aggregated is what is computed once: an aggregation of an input of these rows, as those of a chunk.
 type aggregated struct {
 	by   gnn.Reduce
 	rows *autograd.RowSet
