@@ -1,6 +1,10 @@
 package autograd
 
-import "weft/tensor"
+import (
+	"fmt"
+
+	"weft/tensor"
+)
 
 // Ledger counts, over all tapes of one step, the recorded operations that may still add to each parameter's
 // gradient. A parameter may be used on several tapes: its gradient is complete when the last of these
@@ -8,7 +12,7 @@ import "weft/tensor"
 // settles it.
 type Ledger struct {
 	complete func(grad *tensor.Matrix)
-	open     map[*tensor.Matrix]int // by the parameter's gradient
+	open     map[*tensor.Matrix]int // by the parameter's gradient; 0: it is complete
 }
 
 // NewLedger calls complete with each parameter's gradient when nothing will be added to it any more.
@@ -16,10 +20,14 @@ func NewLedger(complete func(grad *tensor.Matrix)) *Ledger {
 	return &Ledger{complete, map[*tensor.Matrix]int{}}
 }
 
-// expect counts one more operation that may add to the parameters among inputs.
+// expect counts one more operation that may add to the parameters among inputs. It panics where the gradient
+// of one is complete: what would still be added to it would be missed.
 func (l *Ledger) expect(inputs []*Var) {
 	for _, in := range inputs {
 		if in.parameter && in.wants {
+			if n, seen := l.open[in.grad]; seen && n == 0 {
+				panic(fmt.Sprintf("autograd: a parameter of %d×%d is used after its gradient was complete", in.rows, in.cols))
+			}
 			l.open[in.grad]++
 		}
 	}

@@ -434,6 +434,7 @@ func TestLedgerOfSeveralTapes(t *testing.T) {
 	if complete != 1 {
 		t.Errorf("complete %d times", complete)
 	}
+	panics(t, "after its gradient was complete", func() { run() })
 }
 
 // TestCutTape: a pass over two tapes, where an input of the second is a result of the first, has the

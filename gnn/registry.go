@@ -3,6 +3,7 @@ package gnn
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"weft/kernel"
 	"weft/nn"
@@ -97,6 +98,11 @@ func KindOf(name string) (k ModelKind, known bool) {
 		return ModelKind{}, false
 	}
 	return kinds[i], true
+}
+
+// OfLayer reports whether a weight is called as that of a layer in a model known by name.
+func OfLayer(weight string) bool {
+	return slices.ContainsFunc(kinds, func(k ModelKind) bool { return strings.HasPrefix(weight, k.list+".") })
 }
 
 // Uses reports whether the model uses a setting that only some models use.

@@ -8,6 +8,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	"weft/autograd"
 	"weft/internal/refusal"
@@ -254,22 +255,35 @@ func (ps *Params) Names() []string {
 	return names
 }
 
-// Load sets all values from a state. A missing, unknown or wrongly shaped tensor is refused by name.
-func (ps *Params) Load(state State) error {
-	used := map[string]bool{}
-	take := func(name string, shape []int) (Tensor, error) {
-		v, ok := state[name]
-		found := name
+// namesIn are the names that a state has for its tensors, by those that they have here. An older name is
+// translated where the newer one is known and is not in the state as well.
+func (ps *Params) namesIn(state State) map[string]string {
+	known, names := ps.Names(), map[string]string{}
+	for name := range state {
+		here := name
 		for newer, older := range aliases {
-			if n := len(name) - len(newer); !ok && n >= 0 && name[n:] == newer {
-				found = name[:n] + older
-				v, ok = state[found]
+			if path, found := strings.CutSuffix(name, older); found {
+				here = path + newer
 			}
 		}
+		if _, both := state[here]; both || !slices.Contains(known, here) {
+			here = name
+		}
+		names[here] = name
+	}
+	return names
+}
+
+// Load sets all values from a state. A missing, unknown or wrongly shaped tensor is refused by name.
+func (ps *Params) Load(state State) error {
+	names, used := ps.namesIn(state), map[string]bool{}
+	take := func(name string, shape []int) (Tensor, error) {
+		found, ok := names[name]
+		v := state[found]
 		if !ok {
 			return v, refusal.Weights.Errorf("the weights lack %s %v; was the model built with the same settings?", name, shape)
 		}
-		used[found] = true
+		used[name] = true
 		if !slices.Equal(v.Shape, shape) {
 			return v, refusal.Weights.Errorf("the weights hold %s as %v, this model needs %v; was the model built with the same settings?", found, v.Shape, shape)
 		}
@@ -315,7 +329,7 @@ func (ps *Params) Load(state State) error {
 	}
 	for _, c := range ps.cancelled {
 		mean := c.runningMean
-		if _, ok := state[c.name]; !ok {
+		if _, ok := names[c.name]; !ok {
 			continue
 		}
 		bias, err := floats(c.name, []int{len(mean.Values)})
@@ -326,9 +340,9 @@ func (ps *Params) Load(state State) error {
 			mean.Values[i] -= c.share * x
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(state)) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !used[name] && !slices.Contains(ps.unused, name) {
-			return refusal.Weights.Errorf("the weights hold %s, which this model does not have; was the model built with the same settings?", name)
+			return refusal.Weights.Errorf("the weights hold %s, which this model does not have; was the model built with the same settings?", names[name])
 		}
 	}
 	return nil

@@ -172,6 +172,21 @@ func TestOlderName(t *testing.T) {
 	if !slices.Equal(other.List[0].Value.Floats(), ps.List[0].Value.Floats()) {
 		t.Error("the weight was not loaded")
 	}
+	part := nn.NewParams(team, 1) // the rest of a model, which another worker has the weight of
+	part.Allow("convs.0.lin.weight")
+	alone := nn.State{"convs.0.lin_src.weight": state["convs.0.lin_src.weight"]}
+	if err := part.Load(alone); err != nil {
+		t.Errorf("an older name of what another worker has: %v", err)
+	}
+	alone["convs.0.lin.weight"] = alone["convs.0.lin_src.weight"]
+	if err := part.Load(alone); err == nil || !strings.Contains(err.Error(), "hold convs.0.lin_src.weight, which") {
+		t.Errorf("both names of what another worker has: %v", err)
+	}
+	own := nn.NewParams(team, 1) // a model of the caller's own, which calls its weight so
+	own.Weight("lin_src.weight", 4, 3, nn.Glorot(4, 3))
+	if err := own.Load(own.State()); err != nil {
+		t.Errorf("a name that is no older one: %v", err)
+	}
 }
 
 func TestLoadRefuses(t *testing.T) {

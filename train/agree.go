@@ -24,21 +24,50 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 	if stop {
 		flag = 1
 	}
-	all, err := comm.Gather(w.groups.World, comm.Statistics, part, flag, float64(w.hash()))
+	all, err := comm.Gather(w.groups.World, comm.Statistics, part, flag, w.hash())
 	if err != nil {
 		return 0, false, err
 	}
-	for r := range w.groups.World.Size() {
+	hashes := make([]float64, w.groups.World.Size())
+	for r := range hashes {
 		theirs := all[r*words:]
 		loss += theirs[0]
 		stopped = stopped || theirs[1] != 0
-		first := w.mesh.Rank(mesh.Place{Stage: w.mesh.Place(r).Stage})
-		if theirs[2] != all[first*words+2] {
-			return 0, false, &Common{Err: fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker %d: "+
-				"the machines do not compute alike: set WEFT_SIMD to one level on all of them", epoch, r, first)}
+		hashes[r] = theirs[2]
+	}
+	cause := "a fault of the program, or of this machine"
+	if w.processes {
+		cause = "the machines do not compute alike: set WEFT_SIMD to one level on all of them"
+	}
+	return loss, stopped, w.sameParameters(hashes, func(rank, first int) error {
+		return fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker %d: %s", epoch, rank, first, cause)
+	})
+}
+
+// sameParameters fails on all workers where the checksum of one is not that of the first of its stage, with
+// what differ says of the lowest.
+func (w *worker) sameParameters(hashes []float64, differ func(rank, first int) error) error {
+	for rank, h := range hashes {
+		if first := w.mesh.Rank(mesh.Place{Stage: w.mesh.Place(rank).Stage}); h != hashes[first] {
+			return &Common{Err: differ(rank, first)}
 		}
 	}
-	return loss, stopped, nil
+	return nil
+}
+
+// loaded ends a step in which each worker has loaded weights from a file by itself, with err: it fails on all
+// where it failed on any, or where the files are not the same.
+func (w *worker) loaded(err error) error {
+	if err := w.ranks().Together(err); err != nil {
+		return err
+	}
+	hashes, err := comm.Gather(w.groups.World, comm.Setup, w.hash())
+	if err != nil {
+		return err
+	}
+	return w.sameParameters(hashes, func(rank, first int) error {
+		return refusal.Weights.Errorf("worker %d has read other weights than worker %d: all machines need the same file", rank, first)
+	})
 }
 
 // checkPart fails on all workers where the context of any is cancelled, or its part of a result is not
@@ -71,13 +100,16 @@ type Common = launch.Common
 // ranks are the workers, for steps that all make together.
 func (w *worker) ranks() launch.Ranks { return launch.Ranks{Comm: w.groups.World} }
 
-// hash is a checksum of the parameters.
-func (w *worker) hash() (h uint32) {
-	table := crc32.MakeTable(crc32.Castagnoli)
+// hash is a checksum of the parameters and buffers, as workers tell each other.
+func (w *worker) hash() float64 {
+	h, table := uint32(0), crc32.MakeTable(crc32.Castagnoli)
 	for _, p := range w.params.List {
 		h = crc32.Update(h, table, p.Value.Bytes())
 	}
-	return h
+	for _, b := range w.params.Buffers {
+		h = crc32.Update(h, table, comm.Bytes(b.Values))
+	}
+	return float64(h)
 }
 
 // traffic is what a worker has sent by kind, and how long it stood still.
@@ -108,8 +140,7 @@ func (t traffic) since(before traffic) traffic {
 func (t traffic) communication() (c Communication) {
 	of := func(kinds ...comm.Kind) (sum Traffic) {
 		for _, k := range kinds {
-			sum.Bytes += t.sent[k].Bytes
-			sum.Messages += t.sent[k].Messages
+			sum.add(Traffic(t.sent[k]))
 		}
 		return sum
 	}
@@ -117,6 +148,11 @@ func (t traffic) communication() (c Communication) {
 		Halo: of(comm.Halo, comm.HaloGradient), Layout: of(comm.Layout), Stage: of(comm.Stage),
 		Gradient: of(comm.Gradient), Statistics: of(comm.Statistics),
 	}
+}
+
+func (t *Traffic) add(more Traffic) {
+	t.Bytes += more.Bytes
+	t.Messages += more.Messages
 }
 
 // kinds are the numbers of a Communication.
@@ -128,7 +164,8 @@ func (c *Communication) kinds() []*Traffic {
 func (w *worker) report(r *Result, pass traffic) error {
 	mem := w.team.Memory
 	c := pass.communication()
-	row := []float64{float64(mem.Peak()), float64(mem.Live(tensor.Graph)), pass.waited.Seconds(), pass.seconds}
+	row := []float64{float64(mem.Peak()), float64(mem.Live(tensor.Graph)), float64(mem.LiveTensors()), pass.waited.Seconds(), pass.seconds}
+	own := len(row)
 	for _, t := range c.kinds() {
 		row = append(row, float64(t.Bytes), float64(t.Messages))
 	}
@@ -139,13 +176,14 @@ func (w *worker) report(r *Result, pass traffic) error {
 	for ; len(all) > 0; all = all[len(row):] {
 		r.PeakTensorBytes = append(r.PeakTensorBytes, int64(all[0]))
 		r.GraphBytes = append(r.GraphBytes, int64(all[1]))
-		r.WaitSeconds = append(r.WaitSeconds, all[2])
-		r.WaitShare = max(r.WaitShare, all[2]/max(all[3], 1e-9))
+		r.LiveBytes = append(r.LiveBytes, int64(all[2]))
+		r.WaitSeconds = append(r.WaitSeconds, all[3])
+		r.WaitShare = max(r.WaitShare, all[3]/max(all[4], 1e-9))
 		sent := int64(0)
 		for k, t := range r.Communication.kinds() {
-			t.Bytes += int64(all[4+2*k])
-			t.Messages += int64(all[5+2*k])
-			sent += int64(all[4+2*k])
+			theirs := Traffic{int64(all[own+2*k]), int64(all[own+1+2*k])}
+			t.add(theirs)
+			sent += theirs.Bytes
 		}
 		r.SentBytes = append(r.SentBytes, sent)
 	}

@@ -20,7 +20,7 @@ type Rows struct {
 // results passes on a result for each vertex: of the model without its last blocks, so many. It does not
 // where check, which is given this worker's rows, fails; nil checks nothing.
 func (w *worker) results(without int, check func(*tensor.Matrix) error, use func(Rows) error) error {
-	v := w.engine.Infer(without)
+	v := w.infer(without)
 	defer v.Drop()
 	if check != nil {
 		if err := check(v.Value()); err != nil {

@@ -90,6 +90,7 @@ type Result struct {
 	EpochSeconds     []float64
 	PeakTensorBytes  []int64 // per worker
 	GraphBytes       []int64 // per worker
+	LiveBytes        []int64 // per worker: tensors when the run is done, those of the model
 	// Communication is what all workers sent in the training pass of the last epoch.
 	Communication Communication
 	SentBytes     []int64   // in that pass, per worker
@@ -217,23 +218,26 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 // trainEpoch makes one step on the whole graph and returns the training loss before it, and whether any
 // worker's context is cancelled.
 func (w *worker) trainEpoch(ctx context.Context, epoch int) (loss float64, stopped bool, err error) {
+	w.epoch = epoch
 	loss = w.engine.Train(epoch)
+	w.groups.World.At(epoch, "")
 	w.params.Commit()
 	w.optimizer.Step(optim.Schedule(w.o.Schedule, epoch, w.o.Epochs))
 	w.params.ZeroGrad()
 	return w.agree(epoch, loss, ctx.Err() != nil)
 }
 
+// loadInit sets the parameters to those of the file that training starts from, if there is one.
 func (w *worker) loadInit() error {
 	if w.o.Init == "" {
 		return nil
 	}
 	weights, err := nn.ReadState(w.o.Init)
-	if err != nil {
-		return err
+	if err == nil {
+		err = w.params.Load(weights)
 	}
-	if err := w.params.Load(weights); err != nil {
+	if err = w.loaded(err); refusal.Weights.In(err) {
 		return refusal.Errorf("%s %s: %w", refusal.Setting("init"), w.o.Init, err)
 	}
-	return nil
+	return err
 }

@@ -72,7 +72,7 @@ func (s *scores) diverged(epoch int) *Diverged {
 
 // evaluate measures the model as it is, without dropout. All workers come to the same scores.
 func (w *worker) evaluate() (s scores, err error) {
-	logits := w.engine.Infer(0)
+	logits := w.infer(0)
 	defer logits.Drop()
 	loss := nn.Loss(logits, w.targets, w.val.rows, w.val.total)
 	if w.team.Planning() {

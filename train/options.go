@@ -9,6 +9,7 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
+	"weft/nn"
 	"weft/parallel/mesh"
 	"weft/partition"
 )
@@ -152,6 +153,9 @@ func (o *Options) model() gnn.Spec {
 		TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
 	}
 }
+
+// Widths are the numbers of features and classes of the model that the weights are of, as in gnn.Spec.
+func (o *Options) Widths(weights nn.State) (features, classes int) { return o.model().Widths(weights) }
 
 // axis is the number of workers along the axis of a mesh that has that name in Parallel, nil for another
 // name.

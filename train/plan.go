@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -14,6 +15,7 @@ import (
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -23,8 +25,21 @@ import (
 type Plan struct {
 	PeakTensorBytes, GraphBytes []int64 // per worker
 	HaloBytes                   []int64 // per worker, that it sends in a training pass but the first
-	Lines                       []string
-	Warnings                    []string // of what the run leaves unused, or may suffer from
+	// Communication is what all workers send in such a pass to move rows: Halo, Layout and Stage.
+	Communication Communication
+	Lines         []string
+	Warnings      []string // of what the run leaves unused, or may suffer from
+}
+
+// workerPlan is what one worker found out.
+type workerPlan struct {
+	Tensors, Graph int64         // bytes at the peak
+	Kinds          []int64       // of Tensors at the peak of each kind
+	Sent           Communication // in a training pass but the first
+	Parameters     int           // values, of its stage
+	Work           []string      // of the whole model
+	Orders         []string      // as its engine explains them
+	Warnings       []string
 }
 
 // OneClass is the warning of a graph whose labels teach nothing.
@@ -40,24 +55,18 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 		return p, err
 	}
 	j.uncut = false
-	p, err = j.planOwn(ctx)
-	if limit := int64(j.Options.MemoryLimit); err == nil && limit > 0 && p.most() > limit {
+	workers, err := j.planOwn(ctx)
+	if limit := int64(j.Options.MemoryLimit); err == nil && limit > 0 && most(workers) > limit {
 		j.uncut = true
-		p, err = j.planOwn(ctx)
+		workers, err = j.planOwn(ctx)
 	}
-	if c := j.peers(); c != nil { // the others wait for this worker's numbers even where it has none
-		for _, list := range p.perWorker() {
-			all, broken := comm.Gather(c, comm.Setup, append(*list, 0)[0])
-			err = errors.Join(err, broken)
-			*list = all
-		}
+	if c := j.peers(); c != nil {
+		workers, err = allPlans(c, workers, err)
 	}
 	if err != nil {
 		return p, err
 	}
-	if grid.Workers() > 1 {
-		p.Lines = append(p.Lines, haloLine(p.HaloBytes))
-	}
+	p = j.assemble(grid, workers)
 	j.planned = &p
 	return p, nil
 }
@@ -91,70 +100,60 @@ func (p *Plan) CheckLimit(limit Bytes) error {
 }
 
 // planOwn plans for the workers of this process.
-func (j *Job) planOwn(ctx context.Context) (p Plan, err error) {
+func (j *Job) planOwn(ctx context.Context) (workers []workerPlan, err error) {
 	err = j.eachShare(ctx, func(rank int, share *partition.Share) error {
 		one, err := j.plan(rank, share)
-		if err != nil {
-			return err
-		}
-		p.Warnings, p.Lines = one.Warnings, one.Lines
-		for k, list := range p.perWorker() {
-			*list = append(*list, *one.perWorker()[k]...)
-		}
-		return nil
+		workers = append(workers, one)
+		return err
 	})
-	return p, err
+	return workers, err
 }
 
 // most is what the worker that needs most takes, for tensors and graph.
-func (p *Plan) most() (bytes int64) {
-	for k := range p.PeakTensorBytes {
-		bytes = max(bytes, p.PeakTensorBytes[k]+p.GraphBytes[k])
+func most(workers []workerPlan) (bytes int64) {
+	for _, w := range workers {
+		bytes = max(bytes, w.Tensors+w.Graph)
 	}
 	return bytes
 }
 
-// perWorker are the plan's lists.
-func (p *Plan) perWorker() []*[]int64 {
-	return []*[]int64{&p.PeakTensorBytes, &p.GraphBytes, &p.HaloBytes}
+// allPlans are those of all workers, each a process with a plan of its own. Where that failed, with err, the
+// others still wait for it.
+func allPlans(c *comm.Comm, own []workerPlan, err error) ([]workerPlan, error) {
+	if err != nil {
+		own = []workerPlan{{}}
+	}
+	text, fault := json.Marshal(own[0])
+	texts, broken := comm.GatherLists(c, comm.Setup, text)
+	if err := errors.Join(err, fault, broken); err != nil {
+		return nil, err
+	}
+	workers := make([]workerPlan, len(texts))
+	for rank, text := range texts {
+		if err := json.Unmarshal(text, &workers[rank]); err != nil {
+			return nil, err
+		}
+	}
+	return workers, nil
 }
 
-func haloLine(bytes []int64) string {
-	sum := int64(0)
-	for _, b := range bytes {
-		sum += b
-	}
-	return fmt.Sprintf("rows and gradients between workers: %.1f MB an epoch, %.1f MB from the worker that sends most",
-		float64(sum)/1e6, float64(slices.Max(bytes))/1e6)
-}
-
-func (j *Job) plan(rank int, share *partition.Share) (p Plan, err error) {
-	grid, err := j.mesh()
-	if err != nil {
-		return p, err
-	}
-	mem := tensor.NewMeter()
-	defer mem.Close()
-	c := comm.New(comm.Plan(rank, grid.Workers()), 0)
-	team := kernel.NewPlan(mem)
-	team.Uncut = j.uncut
-	w, err := newWorker(j, c, share.Whole.Classes, engine.Config{Team: team, Share: share, Training: true})
-	if err != nil {
-		return p, err
-	}
-	sent := int64(0)
-	for epoch := range 2 {
-		before := w.traffic()
-		if _, _, err := w.trainEpoch(context.Background(), 1+epoch); err != nil {
-			return p, err
+// assemble is the plan of all workers. What a stage does is said once.
+func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
+	var kinds [tensor.Graph]int64
+	for _, w := range all {
+		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
+		p.HaloBytes = append(p.HaloBytes, w.Sent.Halo.Bytes)
+		for k, t := range p.Communication.kinds() {
+			t.add(*w.Sent.kinds()[k])
 		}
-		if epoch == 0 {
-			if _, err := w.evaluate(); err != nil {
-				return p, err
-			}
-			w.params.Save(&nn.Snapshot{})
+		for k, bytes := range w.Kinds {
+			kinds[k] = max(kinds[k], bytes)
 		}
-		sent = w.traffic().since(before).communication().Halo.Bytes
+	}
+	parameters, orders := 0, []string(nil)
+	for stage := range grid.Stages {
+		w := all[grid.Rank(mesh.Place{Stage: stage})]
+		parameters, orders = parameters+w.Parameters, append(orders, w.Orders...)
 	}
 	o, n := &j.Options, grid.Workers()
 	workers := "one worker"
@@ -168,18 +167,72 @@ func (j *Job) plan(rank int, share *partition.Share) (p Plan, err error) {
 	if n > 1 {
 		threads += " each"
 	}
-	p.PeakTensorBytes, p.GraphBytes, p.HaloBytes = []int64{mem.Peak()}, []int64{mem.Live(tensor.Graph)}, []int64{sent}
-	p.Lines = append(p.Lines, fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", o.Model, o.Layers,
-		w.params.Count(), workers, threads, kernel.SIMD()))
+	p.Lines = slices.Concat([]string{fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", o.Model, o.Layers,
+		parameters, workers, threads, kernel.SIMD())}, all[0].Work, orders)
+	for k, bytes := range kinds {
+		p.Lines = append(p.Lines, fmt.Sprintf("%-12s %8.1f MB at the peak", tensor.Kind(k), float64(bytes)/1e6))
+	}
+	for _, moved := range []struct {
+		what string
+		of   func(*Communication) Traffic
+	}{
+		{"rows and gradients between partitions", func(c *Communication) Traffic { return c.Halo }},
+		{"switches between rows and slices", func(c *Communication) Traffic { return c.Layout }},
+		{"activations and gradients between stages", func(c *Communication) Traffic { return c.Stage }},
+	} {
+		if sum := moved.of(&p.Communication).Bytes; sum > 0 {
+			largest := int64(0)
+			for _, w := range all {
+				largest = max(largest, moved.of(&w.Sent).Bytes)
+			}
+			p.Lines = append(p.Lines, fmt.Sprintf("%s: %.1f MB an epoch, %.1f MB from the worker that sends most",
+				moved.what, float64(sum)/1e6, float64(largest)/1e6))
+		}
+	}
+	p.Warnings = all[0].Warnings
+	return p
+}
+
+// plan finds out what one worker would take.
+func (j *Job) plan(rank int, share *partition.Share) (p workerPlan, err error) {
+	grid, err := j.mesh()
+	if err != nil {
+		return p, err
+	}
+	mem := tensor.NewMeter()
+	defer mem.Close()
+	c := comm.New(comm.Plan(rank, grid.Workers()), 0)
+	team := kernel.NewPlan(mem)
+	team.Uncut = j.uncut
+	w, err := newWorker(j, c, share.Whole.Classes, engine.Config{Team: team, Share: share, Training: true})
+	if err != nil {
+		return p, err
+	}
+	for epoch := range 2 {
+		before := w.traffic()
+		if _, _, err := w.trainEpoch(context.Background(), 1+epoch); err != nil {
+			return p, err
+		}
+		if epoch == 0 {
+			if _, err := w.evaluate(); err != nil {
+				return p, err
+			}
+			w.params.Save(&nn.Snapshot{})
+		}
+		p.Sent = w.traffic().since(before).communication()
+	}
+	p.Sent.Gradient, p.Sent.Statistics = Traffic{}, Traffic{} // of which a plan makes no sums
+	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.params.Count()
+	p.Orders = w.engine.Explain()
+	for k := tensor.Features; k < tensor.Graph; k++ {
+		p.Kinds = append(p.Kinds, mem.PeakOf(k))
+	}
 	blocks, err := j.blocks(share.Whole.FeatureColumns, share.Whole.Classes)
 	if err != nil {
 		return p, err
 	}
-	p.Lines = append(p.Lines, workOf(blocks, &share.Whole)...)
-	p.Lines = append(p.Lines, w.engine.Explain()...)
-	for k := tensor.Features; k < tensor.Graph; k++ {
-		p.Lines = append(p.Lines, fmt.Sprintf("%-12s %8.1f MB at the peak", k, float64(mem.PeakOf(k))/1e6))
-	}
+	p.Work = workOf(blocks, &share.Whole)
+	o := &j.Options
 	if o.NormalizeFeatures == "row" {
 		if warning := doubtfulSums(&share.Values.Features, share.Values.Rows); warning != "" {
 			p.Warnings = append(p.Warnings, warning)

@@ -53,14 +53,14 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share, weights nn.State, asked Outputs,
 ) (*Prediction, error) {
 	p := &Prediction{Classes: share.Whole.Classes, Vertices: share.Whole.Vertices}
-	if _, n := j.Options.model().Widths(weights); n > 0 && j.Model == nil {
+	if _, n := j.Options.Widths(weights); n > 0 && j.Model == nil {
 		p.Classes = n
 	}
 	w, err := newWorker(j, c, p.Classes, engine.Config{Team: team, Share: share})
 	if err != nil {
 		return nil, err
 	}
-	if err := w.params.Load(weights); err != nil {
+	if err := w.loaded(w.params.Load(weights)); err != nil {
 		return nil, err
 	}
 	check := func(part *tensor.Matrix) error { return w.checkPart(ctx, part) }

@@ -3,13 +3,20 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"weft/comm"
 	"weft/graph"
+	"weft/internal/refusal"
+	"weft/internal/safetensors"
+	"weft/nn"
 )
 
 // TestPredictWithoutLabels predicts on a graph that has neither labels nor a split: the weights know the
@@ -48,6 +55,83 @@ func TestPredictOverflows(t *testing.T) {
 		var common *Common
 		if !errors.As(err, &common) || !strings.HasPrefix(err.Error(), "the weights give values that are not finite") {
 			t.Errorf("got %v", err)
+		}
+	}
+}
+
+// eachRank runs work as each of k processes of a job that are connected to each other, and returns their
+// errors.
+func eachRank(t *testing.T, j *Job, k int, work func(rank int, mine *Job) error) []error {
+	t.Helper()
+	if _, err := j.parts(context.Background(), k); err != nil {
+		t.Fatal(err)
+	}
+	errs := make([]error, k)
+	var all sync.WaitGroup
+	for rank, end := range comm.InProcess(k) {
+		mine := *j
+		mine.Comm = comm.New(end, 0)
+		all.Go(func() { errs[rank] = work(rank, &mine) })
+	}
+	all.Wait()
+	return errs
+}
+
+// TestWeightsOfEachRank: weights that one rank cannot load, or that are not the others', are refused on all
+// ranks, in a prediction and where training starts from them.
+func TestWeightsOfEachRank(t *testing.T) {
+	g, o := tangled(t), networks()["sage"]
+	good := run(t, g, o).Weights
+	other := func(change func(nn.State)) nn.State {
+		s := maps.Clone(good)
+		change(s)
+		return s
+	}
+	changed := func(name string) nn.State {
+		return other(func(s nn.State) {
+			w := s[name]
+			w.Float32 = slices.Clone(w.Float32)
+			w.Float32[0]++
+			s[name] = w
+		})
+	}
+	const differs = "worker 1 has read other weights than worker 0: all machines need the same file"
+	for name, c := range map[string]struct {
+		theirs nn.State
+		want   string
+	}{
+		"the same":         {good, ""},
+		"another weight":   {changed("convs.0.lin_l.weight"), differs},
+		"another buffer":   {changed("norms.0.module.running_mean"), differs},
+		"a missing weight": {other(func(s nn.State) { delete(s, "convs.2.lin_l.bias") }), "rank 1: the weights lack convs.2.lin_l.bias [5]; was the model built with the same settings?"},
+	} {
+		of := func(rank int) nn.State { return []nn.State{good, c.theirs}[rank] }
+		predicted := eachRank(t, divided(t, g, o, 2, nil), 2, func(rank int, mine *Job) error {
+			_, err := mine.Predict(context.Background(), of(rank), Logits)
+			return err
+		})
+		dir := t.TempDir()
+		file := func(rank int) string { return filepath.Join(dir, fmt.Sprint(rank)) }
+		trained := eachRank(t, divided(t, g, o, 2, nil), 2, func(rank int, mine *Job) error {
+			mine.Options.Init, mine.Options.Epochs = file(rank), 1
+			f, err := os.Create(file(rank))
+			check(t, err)
+			check(t, safetensors.Write(f, of(rank), nil))
+			check(t, f.Close())
+			_, err = mine.Run(context.Background())
+			return err
+		})
+		for rank := range 2 {
+			for _, end := range []struct {
+				err  error
+				want string
+			}{{predicted[rank], c.want}, {trained[rank], "init " + file(rank) + ": " + c.want}} {
+				var common *Common
+				refused := errors.As(end.err, &common) && refusal.Weights.In(end.err) && refusal.Is(end.err)
+				if c.want == "" && end.err != nil || c.want != "" && (!refused || end.err.Error() != end.want) {
+					t.Errorf("%s: rank %d: %v, want %s", name, rank, end.err, end.want)
+				}
+			}
 		}
 	}
 }

@@ -42,6 +42,7 @@ type Setting struct {
 
 	some   bool   // only some models use it: those of gnn.ModelKind
 	axis   string // the axis of the mesh that it is for, "": any mesh
+	shared bool   // it is for a mesh of more than one worker
 	limits bounds // of a number
 	field  int    // index in Options
 }
@@ -105,6 +106,7 @@ var settings = withFields([]Setting{
 	{Name: "memory-limit", Group: MachineGroup, Meaning: "refuse a run whose worker would need more, as in 4GiB"},
 	{Name: "precision", Group: MachineGroup, Choices: []string{"f32"}, Meaning: "number format of the tensors"},
 	{Name: "parallel", Group: MachineGroup, Meaning: "mesh of workers, AXIS=N[,AXIS=N…], as in graph=4"},
+	{Name: "comm-timeout", Group: MachineGroup, shared: true, Meaning: "longest wait for another worker, as in 60s or 5m"},
 
 	{
 		Name: "partition", Group: GraphAxisGroup, axis: "graph", Choices: append([]string{autoPartition}, partition.Methods()...),
@@ -112,7 +114,6 @@ var settings = withFields([]Setting{
 	},
 	{Name: "prefetch", Group: GraphAxisGroup, axis: "graph", limits: between(0, 1<<10), Meaning: "pieces of other workers' rows that are received ahead"},
 	{Name: "keep-halo", Group: GraphAxisGroup, axis: "graph", Meaning: "receive all other workers' rows at once and keep them for the backward pass: shows what it costs"},
-	{Name: "comm-timeout", Group: GraphAxisGroup, axis: "graph", Meaning: "longest wait for another worker, as in 60s or 5m"},
 })
 
 // Settings lists every setting, in the order of help texts and of run.yaml.
@@ -170,7 +171,9 @@ func (s Setting) Applies(model string) bool {
 }
 
 // appliesTo reports whether the setting means anything on a mesh.
-func (s Setting) appliesTo(m mesh.Mesh) bool { return s.axis == "" || *axis(&m, s.axis) > 1 }
+func (s Setting) appliesTo(m mesh.Mesh) bool {
+	return (s.axis == "" || *axis(&m, s.axis) > 1) && (!s.shared || m.Workers() > 1)
+}
 
 // ResetOtherAxes gives the settings of axes that the mesh lacks their defaults, but for those that keep
 // names.
@@ -187,10 +190,15 @@ func (o *Options) ResetOtherAxes(keep func(name string) bool) {
 	}
 }
 
-// RefuseAxis refuses the setting where the mesh lacks the axis that it is for, and is nil elsewhere.
+// RefuseAxis refuses the setting where the mesh lacks the axis, or the workers, that it is for, and is nil
+// elsewhere.
 func (s Setting) RefuseAxis(o *Options) error {
 	if m, err := o.Mesh(); err != nil || s.appliesTo(m) {
 		return err
+	}
+	if s.axis == "" {
+		return refusal.Errorf("%s %s: belongs to a mesh of more than one worker; give %s graph=N, or leave it out",
+			refusal.Setting(s.Name), s.Text(o), refusal.Setting("parallel"))
 	}
 	return refusal.Errorf("%s %s: belongs to the %s axis of a mesh; give %s %s=N with more than one worker, or leave it out",
 		refusal.Setting(s.Name), s.Text(o), s.axis, refusal.Setting("parallel"), s.axis)

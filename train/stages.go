@@ -50,21 +50,31 @@ func (w *worker) weights() (nn.State, error) {
 		}
 		return nil, nil
 	}
-	mine := w.params.State()
-	var file bytes.Buffer
-	if err := safetensors.Write(&file, mine, nil); err != nil {
-		return nil, err
+	c, all := w.groups.Stages, w.params.State()
+	if !w.ranks().First() {
+		var file bytes.Buffer
+		if err := safetensors.Write(&file, all, nil); err != nil {
+			return nil, err
+		}
+		if err := c.Send(comm.Setup, comm.Bytes([]int64{int64(file.Len())}), 0).Wait(); err != nil {
+			return nil, err
+		}
+		return nil, c.Send(comm.Setup, file.Bytes(), 0).Wait()
 	}
-	all, err := comm.GatherLists(w.groups.Stages, comm.Setup, file.Bytes())
-	if err != nil || !w.ranks().First() {
-		return nil, err
-	}
-	for _, stage := range all[1:] {
-		theirs, _, err := safetensors.Read(bytes.NewReader(stage), int64(len(stage)))
+	for stage := 1; stage < c.Size(); stage++ { // one after the other, so that one stage's file is here at a time
+		length := make([]int64, 1)
+		if err := c.Receive(comm.Setup, comm.Bytes(length), stage).Wait(); err != nil {
+			return nil, err
+		}
+		file := make([]byte, length[0])
+		if err := c.Receive(comm.Setup, file, stage).Wait(); err != nil {
+			return nil, err
+		}
+		theirs, _, err := safetensors.Read(bytes.NewReader(file), length[0])
 		if err != nil {
 			return nil, err
 		}
-		maps.Copy(mine, theirs)
+		maps.Copy(all, theirs)
 	}
-	return mine, nil
+	return all, nil
 }

@@ -18,6 +18,7 @@ import (
 // worker is one worker's share of a run: its engine, and what it learns from.
 type worker struct {
 	team      *kernel.Team
+	processes bool // the others are processes, of other machines maybe, and not goroutines of this one
 	mesh      mesh.Mesh
 	groups    mesh.Groups
 	share     *partition.Share
@@ -26,6 +27,7 @@ type worker struct {
 	params    *nn.Params
 	optimizer *optim.Optimizer
 	metric    string
+	epoch     int // that was trained last, from 1; 0: none
 
 	labels           graph.Labels // of the vertices whose logits come here
 	targets          nn.Targets
@@ -44,16 +46,16 @@ type vertexSet struct {
 func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, err error) {
 	o, whole := &j.Options, &e.Share.Whole
 	if err := checkWhole(whole, classes); err != nil {
-		return nil, err
+		return nil, &Common{Err: err}
 	}
 	if e.Mesh, err = j.mesh(); err != nil {
-		return nil, err
+		return nil, &Common{Err: err}
 	}
 	if e.Blocks, err = j.blocks(whole.FeatureColumns, classes); err != nil {
-		return nil, err
+		return nil, &Common{Err: err}
 	}
 	e.Groups = e.Mesh.Join(c)
-	w = &worker{team: e.Team, mesh: e.Mesh, groups: e.Groups, share: e.Share, o: o}
+	w = &worker{team: e.Team, mesh: e.Mesh, groups: e.Groups, share: e.Share, o: o, processes: j.peers() != nil}
 	e.Loss, e.Seed = w.loss, o.Seed
 	e.NormalizeRows, e.VaryingInput = o.NormalizeFeatures == "row", o.InputDropout > 0
 	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo
@@ -149,4 +151,11 @@ func (w *worker) vertexSet(ids []int64, total int) vertexSet {
 // loss is this worker's part of the training loss, and its gradient.
 func (w *worker) loss(logits *autograd.Var) (float64, *tensor.Matrix) {
 	return nn.LossGradient(logits, w.targets, w.train.rows, w.train.total)
+}
+
+// infer is the engine's. What the worker waits for afterwards is no layer's.
+func (w *worker) infer(without int) *autograd.Var {
+	v := w.engine.Infer(without)
+	w.groups.World.At(w.epoch, "")
+	return v
 }

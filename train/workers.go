@@ -111,11 +111,14 @@ func (j *Job) peers() *comm.Comm {
 func (j *Job) speaks(c *comm.Comm) bool { return c.Rank() == 0 || j.Comm != nil }
 
 // mesh is the job's own, or the one that the options describe.
-func (j *Job) mesh() (mesh.Mesh, error) {
-	if j.Mesh != (mesh.Mesh{}) {
-		return j.Mesh, nil
+func (j *Job) mesh() (grid mesh.Mesh, err error) {
+	if grid = j.Mesh; grid == (mesh.Mesh{}) {
+		grid, err = j.Options.Mesh()
 	}
-	return j.Options.Mesh()
+	if c := j.peers(); err == nil && c != nil && c.Size() != grid.Workers() {
+		err = refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers must be equal", grid.Workers(), c.Size())
+	}
+	return grid, err
 }
 
 // shares checks the job. It returns the number of workers, and a function that opens the share of one of them
@@ -152,6 +155,9 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 			return err
 		}
 		defer share.Close()
+		if k := len(share.Edges.Starts) - 1; k != grid.Partitions {
+			return refusal.Errorf("a job on a mesh of %d partitions, whose parts are %d: the numbers must be equal", grid.Partitions, k)
+		}
 		return guarded(share, func() error { return use(share) })
 	}, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"weft/comm"
 	"weft/graph"
+	"weft/internal/refusal"
 	"weft/nn"
 	"weft/partition"
 )
@@ -313,7 +314,8 @@ func TestFailureInAPass(t *testing.T) {
 		"forward":  {comm.Halo, 2, "rank 1: receive of halo rows, peer rank 2, epoch 1, layer convs.0: the cable is out"},
 		"backward": {comm.HaloGradient, 5, "rank 1: receive of halo gradients, peer rank 2, epoch 1, layer convs.1: the cable is out"},
 		"weights":  {comm.Gradient, 3, "rank 1: receive in a sum of weight gradients"},
-		"metrics":  {comm.Statistics, 9, "rank 1: receive in a"},
+		"epoch":    {comm.Statistics, 0, "rank 1: receive in an all-gather of statistics, peer rank 0, epoch 1: the cable"},
+		"metrics":  {comm.Statistics, 9, "rank 1: receive in a sum of statistics, peer rank 0, epoch 1: the cable"},
 	} {
 		shared := divided(t, g, o, k, nil)
 		if _, err := shared.parts(context.Background(), k); err != nil {
@@ -338,6 +340,32 @@ func TestFailureInAPass(t *testing.T) {
 		for _, rank := range []int{0, 2} {
 			if !errors.Is(errs[rank], comm.ErrAborted) {
 				t.Errorf("%s: worker %d ended with %v", name, rank, errs[rank])
+			}
+		}
+	}
+}
+
+// TestPartsOfAnotherMesh: parts, and a Comm, that are not those of the mesh are refused before any work.
+func TestPartsOfAnotherMesh(t *testing.T) {
+	g, o := tangled(t), networks()["gcn"]
+	parts, err := divided(t, g, o, 3, nil).parts(context.Background(), 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	divided2 := divided(t, g, o, 2, nil)
+	divided2.Parts = parts
+	connected := divided(t, g, o, 3, nil)
+	connected.Comm = comm.New(comm.InProcess(2)[0], 0)
+	for want, j := range map[string]*Job{
+		"a job on a mesh of 2 partitions, whose parts are 3: the numbers must be equal":  divided2,
+		"a job on a mesh of 3 workers, whose Comm connects 2: the numbers must be equal": connected,
+	} {
+		_, planned := j.Plan(context.Background())
+		_, ran := j.Run(context.Background())
+		_, predicted := j.Predict(context.Background(), nil, false)
+		for _, err := range []error{planned, ran, predicted} {
+			if err == nil || err.Error() != want || !refusal.Is(err) {
+				t.Errorf("%v, want %s", err, want)
 			}
 		}
 	}

@@ -4,8 +4,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,10 +44,7 @@ func execute(root *cobra.Command, started *bool) (status int) {
 	stderr := root.ErrOrStderr()
 	defer func() {
 		if fault := recover(); fault != nil {
-			fmt.Fprintln(stderr, oneLine(fmt.Errorf("internal error: %v (WEFT_DEBUG=1 prints where)", fault)))
-			if os.Getenv("WEFT_DEBUG") == "1" {
-				fmt.Fprintf(stderr, "%s", debug.Stack())
-			}
+			sayError(stderr, launch.Recovered(fault, ""))
 			status = exitFailed
 		}
 	}()
@@ -68,8 +65,21 @@ func execute(root *cobra.Command, started *bool) (status int) {
 	if rank, ok := root.ErrOrStderr().(*onlyErrors); ok {
 		stderr = rank.errors
 	}
-	fmt.Fprintln(stderr, oneLine(err))
+	sayError(stderr, err)
 	return statusOf(err, *started)
+}
+
+// sayError prints an error, and where the program is at fault how to find out where.
+func sayError(stderr io.Writer, err error) {
+	var fault *launch.Fault
+	if !errors.As(err, &fault) {
+		fmt.Fprintln(stderr, oneLine(err))
+		return
+	}
+	fmt.Fprintln(stderr, oneLine(fmt.Errorf("%w (WEFT_DEBUG=1 prints where)", err)))
+	if os.Getenv("WEFT_DEBUG") == "1" {
+		fmt.Fprintf(stderr, "%s", fault.Where)
+	}
 }
 
 // statusOf is the exit status of an error; started says that a subcommand was running.

@@ -16,9 +16,9 @@ import (
 	"weft/train"
 )
 
-// openJob opens the graph for the workers that the options ask for: whole for one, by its partitions for
-// several. They are made if they are not stored. Before that admit may refuse the store, and check the graph;
-// both may be nil.
+// openJob opens the graph for the mesh that the options ask for: whole where it has one partition, by its
+// partitions where it has several. They are made if they are not stored. Before that admit may refuse the
+// store, and check the graph; both may be nil.
 func (r ranks) openJob(parent context.Context, dataset string, o train.Options, show io.Writer, admit func(store string) error,
 	check func(*graph.Graph) error,
 ) (job *train.Job, store string, err error) {
@@ -29,23 +29,19 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 			return nil, "", err
 		}
 	}
-	workers, err := o.Workers()
+	grid, err := o.Mesh()
 	if err != nil {
 		return nil, "", err
-	}
-	if workers == 1 {
-		job.Graph, store, err = openDataset(parent, dataset, show, admit)
-		return job, store, err
 	}
 	err = r.OnFirst(func() error {
 		store, err = resolve(parent, dataset, show)
 		if err == nil && admit != nil {
 			err = admit(store)
 		}
-		if err != nil {
+		if err != nil || grid.Partitions == 1 {
 			return err
 		}
-		return preparePartition(parent, store, job, workers, show, check)
+		return preparePartition(parent, store, job, grid.Partitions, show, check)
 	})
 	if err != nil || job.Graph != nil {
 		return job, store, err
@@ -53,9 +49,15 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 	if !r.First() {
 		store, err = resolve(parent, dataset, io.Discard)
 	}
+	if grid.Partitions == 1 {
+		if err == nil {
+			job.Graph, err = graph.Open(store)
+		}
+		return job, store, r.Together(err)
+	}
 	var d partition.Description
 	if err == nil {
-		d, err = storedPartitions(store, workers, &o)
+		d, err = storedPartitions(store, grid.Partitions, &o)
 	}
 	if err := r.Together(err); err != nil {
 		return job, store, err
@@ -68,11 +70,11 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 }
 
 // storedPartitions are those that rank 0 has found or made.
-func storedPartitions(store string, workers int, o *train.Options) (partition.Description, error) {
-	d, found, err := findPartitions(store, workers, partitionMethod(o))
+func storedPartitions(store string, k int, o *train.Options) (partition.Description, error) {
+	d, found, err := findPartitions(store, k, partitionMethod(o))
 	if err == nil && !found {
 		err = refusal.Errorf("%s: no partition of %d is stored here, but one is where rank 0 runs: all machines need the same store, "+
-			"on a shared file system or copied with its partitions", store, workers)
+			"on a shared file system or copied with its partitions", store, k)
 	}
 	return d, err
 }
@@ -86,16 +88,16 @@ func findPartitions(store string, k int, method string) (d partition.Description
 	return d, found, err
 }
 
-// preparePartition makes sure that the store holds partitions for so many workers. Where nothing can be
+// preparePartition makes sure that the store holds partitions in that number. Where nothing can be
 // stored, a single process cuts them in its memory: the job then has the graph.
-func preparePartition(parent context.Context, store string, job *train.Job, workers int, show io.Writer, check func(*graph.Graph) error) error {
+func preparePartition(parent context.Context, store string, job *train.Job, k int, show io.Writer, check func(*graph.Graph) error) error {
 	o := &job.Options
-	_, found, err := findPartitions(store, workers, partitionMethod(o))
+	_, found, err := findPartitions(store, k, partitionMethod(o))
 	if found || err != nil {
 		return err
 	}
 	if o.Partition == partition.File {
-		return refusal.Errorf("--partition file: no partition of %d is stored; store one with weft partition %s -k %d --method file --file PART", workers, store, workers)
+		return refusal.Errorf("--partition file: no partition of %d is stored; store one with weft partition %s -k %d --method file --file PART", k, store, k)
 	}
 	g, err := graph.Open(store)
 	if err != nil {
@@ -106,10 +108,10 @@ func preparePartition(parent context.Context, store string, job *train.Job, work
 			return errors.Join(about(job.Dataset, err), g.Close())
 		}
 	}
-	asked, name := o.Assignment(workers), printable(job.Dataset)
+	asked, name := o.Assignment(k), printable(job.Dataset)
 	readOnly := partition.CheckWritable(store)
 	if readOnly != nil && job.Comm == nil {
-		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", name, workers, asked.Method)
+		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", name, k, asked.Method)
 		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory and not kept\n", name)
 		job.Graph = g
 		return nil
@@ -118,10 +120,10 @@ func preparePartition(parent context.Context, store string, job *train.Job, work
 	if readOnly != nil {
 		return readOnly
 	}
-	if err := partition.CheckPlace(store, partition.Name(asked.Method, workers)); err != nil {
+	if err := partition.CheckPlace(store, partition.Name(asked.Method, k)); err != nil {
 		return err
 	}
-	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", name, workers, asked.Method)
+	fmt.Fprintf(show, "%s: dividing it into %d partitions by %s, once\n", name, k, asked.Method)
 	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()
 	a, err := partition.Assign(ctx, g, asked)

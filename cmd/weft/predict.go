@@ -10,12 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"weft/gnn"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/nn"
@@ -226,19 +226,13 @@ func (p *predictCommand) notWritten() error {
 // features.
 func checkWeights(asked *request, features int, weights nn.State) error {
 	names := slices.Sorted(maps.Keys(weights))
-	ours := func(name string) bool { return strings.HasPrefix(name, "convs.") || strings.HasPrefix(name, "lins.") }
-	if len(names) > 0 && !slices.ContainsFunc(names, ours) {
+	if len(names) > 0 && !slices.ContainsFunc(names, gnn.OfLayer) {
 		return refusal.Errorf("%s: the weights hold %s, where names like convs.0.bias were expected; rename them as PyTorch Geometric's models do",
 			asked.weights, names[0])
 	}
-	for _, layer := range []string{"convs.0.", "convs.0.conv_in.", "convs.0.conv_out.", ""} {
-		for _, weight := range []string{"lin.weight", "lin_l.weight", "nn.lins.0.weight", "lins.0.weight"} {
-			w, found := weights[layer+weight]
-			if found && len(w.Shape) == 2 && w.Shape[1] != features {
-				return refusal.Errorf("%s has %s, the weights of %s are for %s",
-					asked.graph, counted(features, "feature", "features"), asked.weights, count(w.Shape[1]))
-			}
-		}
+	if n, _ := asked.options.Widths(weights); n > 0 && n != features {
+		return refusal.Errorf("%s has %s, the weights of %s are for %s",
+			asked.graph, counted(features, "feature", "features"), asked.weights, count(n))
 	}
 	return nil
 }

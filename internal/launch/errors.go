@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"weft/internal/refusal"
@@ -70,10 +71,10 @@ func unpack(packed string) (err error) {
 	default:
 		err = errors.New(text)
 	}
-	if subject == "" {
-		return err
+	if subject != "" {
+		err = refusal.Subject(subject).Of(err)
 	}
-	return refusal.Subject(subject).Of(err)
+	return err
 }
 
 // remote is another rank's error: its text and its kind.
@@ -92,6 +93,25 @@ func from(rank int, err error) error {
 		return err
 	}
 	return fmt.Errorf("rank %d: %w", rank, err)
+}
+
+// Fault is a panic as an error: a fault of the program, or what a pass ends with that cannot go on.
+type Fault struct {
+	Value any    // of the panic
+	Where []byte // its stack, for whoever looks for the fault
+	place string // " on worker 1"
+}
+
+// Recovered is the error of a panic, of whose stack it is called; the text says where: " on worker 1".
+func Recovered(value any, where string) *Fault { return &Fault{value, debug.Stack(), where} }
+
+// Error is one line.
+func (f *Fault) Error() string { return fmt.Sprintf("internal error%s: %v", f.place, f.Value) }
+
+// Unwrap is the panic's value where that is an error, as of memory that was refused.
+func (f *Fault) Unwrap() error {
+	err, _ := f.Value.(error)
+	return err
 }
 
 // told is an error that this process has nothing more to say about.

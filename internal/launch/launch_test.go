@@ -39,16 +39,18 @@ func TestTogether(t *testing.T) {
 		errs []error // by rank
 		want string  // "": none
 		kind kind
+
+		subject refusal.Subject
 	}{
 		"none":        {errs: make([]error, 3)},
-		"first":       {[]error{own{}, nil, nil}, "a fault", failed},
-		"last":        {[]error{nil, nil, own{}}, "rank 2: a fault", failed},
-		"lowest":      {[]error{nil, refusal.Errorf("the second"), errors.New("the third")}, "rank 1: the second", refused},
-		"refused":     {[]error{refusal.Errorf("no: %w", own{}), nil, nil}, "no: a fault", refused},
-		"interrupted": {[]error{nil, fmt.Errorf("%w; nothing is kept", ErrInterrupted), nil}, "interrupted; nothing is kept", interrupted},
-		"cancelled":   {[]error{nil, nil, fmt.Errorf("a read: %w", context.Canceled)}, "a read: context canceled", cancelled},
-		"subject":     {[]error{nil, refusal.Graph.Errorf("no labels"), nil}, "rank 1: no labels", refused},
-		"lines":       {[]error{errors.New("one\ntwo"), nil, nil}, "one\ntwo", failed},
+		"first":       {[]error{own{}, nil, nil}, "a fault", failed, ""},
+		"last":        {[]error{nil, nil, own{}}, "rank 2: a fault", failed, ""},
+		"lowest":      {[]error{nil, refusal.Errorf("the second"), errors.New("the third")}, "rank 1: the second", refused, ""},
+		"refused":     {[]error{refusal.Errorf("no: %w", own{}), nil, nil}, "no: a fault", refused, ""},
+		"interrupted": {[]error{nil, fmt.Errorf("%w; nothing is kept", ErrInterrupted), nil}, "interrupted; nothing is kept", interrupted, ""},
+		"cancelled":   {[]error{nil, nil, fmt.Errorf("a read: %w", context.Canceled)}, "a read: context canceled", cancelled, ""},
+		"lines":       {[]error{errors.New("one\ntwo"), nil, nil}, "one\ntwo", failed, ""},
+		"subject":     {[]error{nil, nil, refusal.Weights.Errorf("none\nthere")}, "rank 2: none\nthere", refused, refusal.Weights},
 	} {
 		for rank, err := range each(3, func(r Ranks) error {
 			err := r.Together(c.errs[r.Rank()])
@@ -66,8 +68,8 @@ func TestTogether(t *testing.T) {
 			if err == nil || err.Error() != c.want || kindOf(err) != c.kind || !isCommon(err) {
 				t.Errorf("%s: rank %d: %v, of kind %d", name, rank, err, kindOf(err))
 			}
-			if about := refusal.SubjectOf(err); (about == refusal.Graph) != (name == "subject") {
-				t.Errorf("%s: rank %d: the error is about %q", name, rank, about)
+			if refusal.SubjectOf(err) != c.subject {
+				t.Errorf("%s: rank %d: about %q", name, rank, refusal.SubjectOf(err))
 			}
 			if mine := c.errs[rank]; mine != nil && strings.HasSuffix(c.want, mine.Error()) && !errors.Is(err, mine) {
 				t.Errorf("%s: rank %d lost its own error: %v", name, rank, err)
@@ -139,6 +141,17 @@ func TestOnFirstPanics(t *testing.T) {
 	})
 	if err == nil || err.Error() != "internal error on worker 0: a fault" {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestFault: the error of a panic wraps an error, keeps the stack, and is one line.
+func TestFault(t *testing.T) {
+	for _, value := range []any{own{}, "a fault"} {
+		err := Workers(1, 0, func(*comm.Comm) error { panic(value) })
+		var fault *Fault
+		if !errors.As(err, &fault) || errors.Is(err, own{}) != (value == any(own{})) || !strings.Contains(string(fault.Where), "TestFault") {
+			t.Errorf("%v", err)
+		}
 	}
 }
 
@@ -236,7 +249,7 @@ func TestEnd(t *testing.T) {
 	}{
 		"done":    {told: []bool{false, false, false}},
 		"common":  {&Common{refusal.Errorf("of all")}, 1, []bool{true, true, true}},
-		"refused": {refusal.Errorf("found by all"), 0, []bool{false, true, true}},
+		"refused": {refusal.Errorf("found by one"), 0, []bool{false, false, false}},
 		"failed":  {own{}, 0, []bool{false, false, false}},
 	} {
 		var said atomic.Int32

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"weft/comm"
-	"weft/internal/refusal"
 )
 
 // End takes leave of the other ranks with what the work of this one has come to, and returns it; the caller
@@ -15,8 +14,8 @@ import (
 //
 // Where the work is done (nil) the ranks wait for each other and close the connection. A Common error rank 0
 // says before any rank ends: when the first does, a launcher ends the others. The connection is not closed
-// then, for which the ranks would need a launcher that is not ending them already. A refusal that is not
-// Common is what every rank has found, and what rank 0 is to say. Any other error is this rank's own.
+// then, for which the ranks would need a launcher that is not ending them already. Any other error is this
+// rank's own.
 func (r Ranks) End(err error, say func(error)) error {
 	switch {
 	case r.Comm == nil:
@@ -31,8 +30,6 @@ func (r Ranks) End(err error, say func(error)) error {
 			return broken
 		}
 		return told{err}
-	case refusal.Is(err):
-		return ToldByFirst(r.Rank(), err)
 	}
 	return err
 }

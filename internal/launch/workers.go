@@ -31,7 +31,7 @@ func Workers(n int, timeout time.Duration, work func(*comm.Comm) error) error {
 			errs[rank] = Ranks{c}.Run(func() (err error) {
 				defer func() {
 					if fault := recover(); fault != nil {
-						err = fmt.Errorf("internal error on worker %d: %v", rank, fault)
+						err = Recovered(fault, fmt.Sprintf(" on worker %d", rank))
 					}
 				}()
 				return work(c)

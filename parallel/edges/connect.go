@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"weft/comm"
+	"weft/internal/refusal"
 	"weft/tensor"
 )
 
@@ -18,7 +19,7 @@ func (e *Edges) connect(me int, halo [][]int32, haloRows [][]int) error {
 			lists[q] = make([]int32, haloRows[q][me])
 			theirs[q] = make([]int32, haloRows[me][q])
 			if !e.team.Planning() && len(halo[q]) != len(theirs[q]) {
-				return fmt.Errorf("partition %d needs %d rows of partition %d, where the stored partition says %d; partition the graph again",
+				return refusal.Graph.Errorf("partition %d needs %d rows of partition %d, where the stored partition says %d; partition the graph again",
 					me, len(halo[q]), q, len(theirs[q]))
 			}
 		}

@@ -3,9 +3,9 @@ package exchange
 
 import (
 	"errors"
-	"fmt"
 
 	"weft/comm"
+	"weft/internal/launch"
 	"weft/tensor"
 )
 
@@ -109,7 +109,7 @@ func Beside(c *comm.Comm, sides []Side, f func() error) error {
 		joins[i] = c.Beside(func(aside *comm.Comm) {
 			defer func() {
 				if p := recover(); p != nil {
-					failures[i] = fmt.Errorf("internal error: %v", p)
+					failures[i] = launch.Recovered(p, "")
 				}
 				if failures[i] != nil {
 					aside.Abort(failures[i])

@@ -8,6 +8,9 @@ type Failure struct{ Err error }
 
 func (f Failure) Error() string { return f.Err.Error() }
 
+// Unwrap is the error that ended the pass.
+func (f Failure) Unwrap() error { return f.Err }
+
 // Must ends the worker's pass with err, unless it is nil.
 func Must(err error) {
 	if err != nil {

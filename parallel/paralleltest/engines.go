@@ -96,7 +96,7 @@ var variants = []struct {
 // check runs one model on one worker and divided, each with its options.
 func (c *Case) check(t *testing.T, g *graph.Graph, o, divided train.Options) {
 	alone, _ := run(t, &train.Job{Graph: g, Options: o})
-	got, plan := run(t, &train.Job{Graph: g, Options: divided, Mesh: c.Mesh, Engine: c.Engine, Parts: parts(t, g, c.Mesh.Partitions)})
+	got, plan := run(t, c.job(t, g, divided))
 	c.near(t, "losses", got.Losses, alone.Losses)
 	c.near(t, "metrics", []float64{got.Train, got.Val, got.Test, got.ValLoss}, []float64{alone.Train, alone.Val, alone.Test, alone.ValLoss})
 	c.near(t, "logits", doubles(got.Logits), doubles(alone.Logits))
@@ -109,6 +109,15 @@ func (c *Case) check(t *testing.T, g *graph.Graph, o, divided train.Options) {
 	if !slices.Equal(plan.PeakTensorBytes, got.PeakTensorBytes) || !slices.Equal(plan.GraphBytes, got.GraphBytes) {
 		t.Errorf("took %d bytes and %d for the graph, planned %d and %d", got.PeakTensorBytes, got.GraphBytes, plan.PeakTensorBytes, plan.GraphBytes)
 	}
+	planned, sent := plan.Communication, got.Communication
+	if planned.Halo != sent.Halo || planned.Layout != sent.Layout || planned.Stage != sent.Stage {
+		t.Errorf("sent %+v, planned %+v", sent, planned)
+	}
+	shorter := o
+	shorter.Epochs = 2
+	if r, _ := run(t, c.job(t, g, shorter)); !slices.Equal(r.LiveBytes, got.LiveBytes) {
+		t.Errorf("%d bytes live after %d epochs, %d after %d", got.LiveBytes, o.Epochs, r.LiveBytes, shorter.Epochs)
+	}
 	for _, sent := range []struct {
 		got     train.Traffic
 		formula func(vertices, hidden int) train.Traffic
@@ -117,11 +126,17 @@ func (c *Case) check(t *testing.T, g *graph.Graph, o, divided train.Options) {
 			t.Errorf("sent %+v, the formula says %+v", sent.got, sent.formula(g.Vertices(), o.Hidden))
 		}
 	}
-	again := predict(t, &train.Job{Graph: g, Options: divided, Mesh: c.Mesh, Engine: c.Engine, Parts: parts(t, g, c.Mesh.Partitions)}, got.Weights)
+	again := predict(t, c.job(t, g, divided), got.Weights)
 	if !slices.Equal(again.Logits, got.Logits) {
 		t.Error("the weights, loaded again, give other logits")
 	}
 	c.near(t, "embeddings", doubles(again.Embeddings), doubles(predict(t, &train.Job{Graph: g, Options: o}, got.Weights).Embeddings))
+}
+
+// job is the case's, on a graph.
+func (c *Case) job(t *testing.T, g *graph.Graph, o train.Options) *train.Job {
+	t.Helper()
+	return &train.Job{Graph: g, Options: o, Mesh: c.Mesh, Engine: c.Engine, Parts: parts(t, g, c.Mesh.Partitions)}
 }
 
 // run trains, and holds each epoch's live bytes to the second one's.

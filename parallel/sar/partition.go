@@ -79,7 +79,7 @@ func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
 	if has := p.Relations(); !slices.Contains(has, along.Relation) {
 		panic(fmt.Sprintf("sar: %s reaches along relation %q, and the graph has %q", site, along.Relation, has))
 	}
-	return &propagator{part: p, site: site, along: along, once: map[gnn.Reduce]firstAggregation{}}
+	return &propagator{part: p, site: site, along: along, once: map[aggregated]firstAggregation{}}
 }
 
 // Explain says for each site in which order it works, once a forward pass has been made.

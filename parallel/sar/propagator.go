@@ -14,10 +14,17 @@ type propagator struct {
 	part  *Partition
 	site  string
 	along gnn.Along
-	once  map[gnn.Reduce]firstAggregation
+	once  map[aggregated]firstAggregation
 }
 
-// firstAggregation is the aggregation of an input that stays the same over the epochs, computed once.
+// aggregated is what is computed once: an aggregation of an input of these rows, as those of a chunk.
+type aggregated struct {
+	by   gnn.Reduce
+	rows *autograd.RowSet
+}
+
+// firstAggregation is the aggregation of an input that stays the same over the epochs, computed once. That of
+// another input takes its place, once no pass reads it any more.
 type firstAggregation struct {
 	of, value *tensor.Matrix
 }
@@ -59,13 +66,15 @@ func (p *propagator) transformed(x, w *autograd.Var, r gnn.Reduce) *autograd.Var
 }
 
 func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var {
-	first, ok := p.once[r]
+	key := aggregated{r, x.RowSet()}
+	first, ok := p.once[key]
 	if !ok || first.of != x.Value() {
+		exchange.Release(first.value)
 		first = firstAggregation{x.Value(), p.part.team.Memory.New(tensor.Features, x.Rows(), x.Cols())}
 		h := p.halo()
 		h.sum(h.operator(r), first.value, first.of)
 		exchange.Release(h.kept...)
-		p.once[r] = first
+		p.once[key] = first
 	}
 	return x.Tape().Fixed(first.value, x.RowSet())
 }
