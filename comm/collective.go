@@ -162,3 +162,17 @@ func Gather[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) ([]
 	}
 	return all, c.AllGather(k, Bytes(mine), parts)
 }
+
+// GatherLists is what all ranks give, in the order of the ranks, where each gives as many values as it has.
+func GatherLists[T byte | int32 | int64 | float32 | float64](c *Comm, k Kind, mine []T) ([][]T, error) {
+	lengths, err := Gather(c, k, int64(len(mine)))
+	if err != nil {
+		return nil, err
+	}
+	all, parts := make([][]T, len(lengths)), make([][]byte, len(lengths))
+	for r, n := range lengths {
+		all[r] = make([]T, n)
+		parts[r] = Bytes(all[r])
+	}
+	return all, c.AllGather(k, Bytes(mine), parts)
+}

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
-	"weft/internal/npy"
+	"weft/internal/npy/npytest"
 	"weft/internal/refusal"
 )
 
@@ -187,7 +187,7 @@ type damage struct {
 
 // array replaces an array of the store.
 func array(file string, data any, shape ...int) func(string) error {
-	return func(dir string) error { return npy.WriteFile(filepath.Join(dir, file), data, shape...) }
+	return func(dir string) error { return npytest.WriteFile(filepath.Join(dir, file), data, shape...) }
 }
 
 // text replaces a part of a file.

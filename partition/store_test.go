@@ -20,6 +20,7 @@ import (
 
 	"weft/graph"
 	"weft/internal/npy"
+	"weft/internal/npy/npytest"
 	"weft/internal/refusal"
 )
 
@@ -233,7 +234,7 @@ func TestStale(t *testing.T) {
 	find(t, store, 2, "")
 	changed := slices.Clone(g.Features.Dense)
 	changed[7]++
-	if err := npy.WriteFile(features, changed, 20, 5); err != nil {
+	if err := npytest.WriteFile(features, changed, 20, 5); err != nil {
 		t.Fatal(err)
 	}
 	_, _, err := Find(store, 2, "")
@@ -517,7 +518,7 @@ func TestDamagedShare(t *testing.T) {
 	defer s.Close()
 	edges, outs := len(s.Edges.Relations[0].In.Sources), len(s.Edges.Relations[0].Out.Sources)
 	array := func(file string, data any, shape ...int) func() error {
-		return func() error { return npy.WriteFile(filepath.Join(dir, file), data, shape...) }
+		return func() error { return npytest.WriteFile(filepath.Join(dir, file), data, shape...) }
 	}
 	replaced := func(file string, ids []int32, at int, id int32) func() error {
 		ids = slices.Clone(ids)

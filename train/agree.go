@@ -68,15 +68,8 @@ func (w *worker) checkPart(ctx context.Context, part *tensor.Matrix) error {
 // whole.
 type Common = launch.Common
 
-// first reports whether this is worker 0.
-func (w *worker) first() bool { return w.groups.World.Rank() == 0 }
-
-// outcome ends a step that worker 0 makes by itself, with err.
-func (w *worker) outcome(err error) error { return launch.Ranks{Comm: w.groups.World}.Together(err) }
-
-// onFirst runs f on worker 0 while the others wait for it, however long it takes. An error of f ends the run
-// on all.
-func (w *worker) onFirst(f func() error) error { return launch.Ranks{Comm: w.groups.World}.OnFirst(f) }
+// ranks are the workers, for steps that all make together.
+func (w *worker) ranks() launch.Ranks { return launch.Ranks{Comm: w.groups.World} }
 
 // hash is a checksum of the parameters.
 func (w *worker) hash() (h uint32) {

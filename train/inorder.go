@@ -67,7 +67,7 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 		}
 	}
 	var room []float32
-	if w.first() {
+	if w.ranks().First() {
 		room = make([]float32, min(step, vertices)*m.Cols)
 	}
 	next := 0 // the rows before it have been passed on
@@ -77,7 +77,7 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 		return w.piece(m, ids, lo, next, room)
 	}
 	var failed error
-	if w.first() {
+	if w.ranks().First() {
 		rows.Each = func(yield func([]float32) bool) {
 			for next < vertices && failed == nil {
 				var piece []float32
@@ -96,7 +96,7 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 	if failed != nil {
 		return failed
 	}
-	return w.outcome(err)
+	return w.ranks().Together(err)
 }
 
 // piece sends this worker's rows, which are of the vertices ids, of the vertices lo … hi−1 to worker 0, which

@@ -173,7 +173,7 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 			e.Train, e.Val, e.Test, e.ValLoss, e.Evaluated = s.train, s.val, s.test, s.valLoss, true
 		}
 		e.LiveBytes, e.PeakBytes = team.Memory.LiveTensors(), team.Memory.Peak()
-		if j.OnEpoch != nil && w.first() {
+		if j.OnEpoch != nil && w.ranks().First() {
 			j.OnEpoch(e)
 		}
 		r.Interrupted = interrupted && epoch < o.Epochs && r.Diverged == nil
@@ -199,7 +199,7 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 	if r.Weights, err = w.weights(); err != nil {
 		return nil, err
 	}
-	err = w.onFirst(func() error {
+	err = w.ranks().OnFirst(func() error {
 		if j.OnWeights == nil {
 			return nil
 		}

@@ -33,7 +33,7 @@ const OneClass = "all labels of the graph are one class, so there is nothing to 
 // Plan finds out what the run would take, before any work: each worker goes through an epoch and an
 // evaluation with kernels that do nothing, so that the same matrices are allocated, and none of their pages
 // is ever touched. Where scratch that makes sums faster passes the memory limit, neither the plan nor a later
-// run takes it.
+// run takes it. Run holds the limit against the last plan: a job that is changed is planned again.
 func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 	grid, err := j.mesh()
 	if err != nil {

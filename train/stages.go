@@ -14,27 +14,12 @@ import (
 
 // What the stages of a mesh put together, each of which holds some of the model's parameters.
 
-// eachStages is what this worker and those at its place in the other stages give, in the order of the stages.
-func eachStages[T byte | float64](w *worker, k comm.Kind, mine []T) ([][]T, error) {
-	c := w.groups.Stages
-	lengths, err := comm.Gather(c, k, int64(len(mine)))
-	if err != nil {
-		return nil, err
-	}
-	all, raw := make([][]T, c.Size()), make([][]byte, c.Size())
-	for s, n := range lengths {
-		all[s] = make([]T, n)
-		raw[s] = comm.Bytes(all[s])
-	}
-	return all, c.AllGather(k, comm.Bytes(mine), raw)
-}
-
 // squares are the squared 2-norms of the gradients of all parameters of the model, in its order.
 func (w *worker) squares(own []float64) []float64 {
 	if w.mesh.Stages == 1 || w.team.Planning() {
 		return own
 	}
-	all, err := eachStages(w, comm.Statistics, own)
+	all, err := comm.GatherLists(w.groups.Stages, comm.Statistics, own)
 	exchange.Must(err)
 	return slices.Concat(all...)
 }
@@ -44,7 +29,7 @@ func (w *worker) allowOthers() error {
 	if w.mesh.Stages == 1 || w.team.Planning() {
 		return nil
 	}
-	all, err := eachStages(w, comm.Setup, []byte(strings.Join(w.params.Names(), "\n")))
+	all, err := comm.GatherLists(w.groups.Stages, comm.Setup, []byte(strings.Join(w.params.Names(), "\n")))
 	if err != nil {
 		return err
 	}
@@ -60,7 +45,7 @@ func (w *worker) allowOthers() error {
 func (w *worker) weights() (nn.State, error) {
 	leads := w.groups.Partition == 0 && w.groups.Slice == 0
 	if !leads || w.mesh.Stages == 1 {
-		if w.first() {
+		if w.ranks().First() {
 			return w.params.State(), nil
 		}
 		return nil, nil
@@ -70,8 +55,8 @@ func (w *worker) weights() (nn.State, error) {
 	if err := safetensors.Write(&file, mine, nil); err != nil {
 		return nil, err
 	}
-	all, err := eachStages(w, comm.Setup, file.Bytes())
-	if err != nil || !w.first() {
+	all, err := comm.GatherLists(w.groups.Stages, comm.Setup, file.Bytes())
+	if err != nil || !w.ranks().First() {
 		return nil, err
 	}
 	for _, stage := range all[1:] {

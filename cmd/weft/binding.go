@@ -50,21 +50,20 @@ func (p *place) shares(other *place) bool {
 
 // sharers is how many ranks, this one included, compete for the cores that this one may use.
 func (r ranks) sharers() (n int, err error) {
-	mine, all := ownPlace(), make([]place, r.Comm.Size())
-	for _, part := range []func(*place) []int64{
-		func(p *place) []int64 { return p.machine[:] },
-		func(p *place) []int64 { return p.cores[:] },
-	} {
-		parts := make([][]byte, len(all))
-		for k := range all {
-			parts[k] = comm.Bytes(part(&all[k]))
-		}
-		if err := r.Comm.AllGather(comm.Setup, comm.Bytes(part(&mine)), parts); err != nil {
-			return 0, err
-		}
+	mine := ownPlace()
+	machines, err := comm.Gather(r.Comm, comm.Setup, mine.machine[:]...)
+	if err != nil {
+		return 0, err
 	}
-	for k := range all {
-		if mine.shares(&all[k]) {
+	cores, err := comm.Gather(r.Comm, comm.Setup, mine.cores[:]...)
+	if err != nil {
+		return 0, err
+	}
+	for k := range r.Comm.Size() {
+		var other place
+		copy(other.machine[:], machines[k*len(other.machine):])
+		copy(other.cores[:], cores[k*len(other.cores):])
+		if mine.shares(&other) {
 			n++
 		}
 	}

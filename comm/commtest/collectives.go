@@ -116,11 +116,19 @@ func allGather(c *comm.Comm) error {
 	for r := range all {
 		all[r] = make([]byte, r*r*17) // rank 0 has none
 	}
-	if err := c.AllGather(comm.Setup, pattern(len(all[c.Rank()]), c.Rank()), all); err != nil {
+	mine := pattern(len(all[c.Rank()]), c.Rank())
+	if err := c.AllGather(comm.Setup, mine, all); err != nil {
+		return err
+	}
+	lists, err := comm.GatherLists(c, comm.Setup, mine)
+	if err != nil {
 		return err
 	}
 	for r := range all {
 		if err := same(fmt.Sprint("all-gather from ", r), all[r], pattern(r*r*17, r)); err != nil {
+			return err
+		}
+		if err := same(fmt.Sprint("list from ", r), lists[r], all[r]); err != nil {
 			return err
 		}
 	}

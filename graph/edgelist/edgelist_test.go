@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"weft/graph"
-	"weft/internal/npy"
+	"weft/internal/npy/npytest"
 	"weft/internal/refusal"
 )
 
@@ -32,7 +32,7 @@ func write(t testing.TB, name, content string) string {
 func array(t testing.TB, data any, shape ...int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "array.npy")
-	if err := npy.WriteFile(path, data, shape...); err != nil {
+	if err := npytest.WriteFile(path, data, shape...); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -136,21 +136,10 @@ func (r Ranks) Largest(n int64) (int64, error) {
 }
 
 // texts are all ranks' texts.
-func (r Ranks) texts(mine string) ([]string, error) {
-	lengths, err := comm.Gather(r.Comm, comm.Setup, int64(len(mine)))
-	if err != nil {
-		return nil, err
+func (r Ranks) texts(mine string) (texts []string, err error) {
+	all, err := comm.GatherLists(r.Comm, comm.Setup, []byte(mine))
+	for _, theirs := range all {
+		texts = append(texts, string(theirs))
 	}
-	parts := make([][]byte, len(lengths))
-	for k, n := range lengths {
-		parts[k] = make([]byte, n)
-	}
-	if err := r.Comm.AllGather(comm.Setup, []byte(mine), parts); err != nil {
-		return nil, err
-	}
-	texts := make([]string, len(parts))
-	for k, part := range parts {
-		texts[k] = string(part)
-	}
-	return texts, nil
+	return texts, err
 }

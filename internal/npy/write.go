@@ -5,8 +5,6 @@ import (
 	"io"
 	"slices"
 	"unsafe"
-
-	"weft/internal/atomicfile"
 )
 
 // Writer writes one array piece by piece, in row order, behind a header that announces the whole.
@@ -75,41 +73,4 @@ func put[T any](w *Writer, descr string, v []T) error {
 	w.left -= len(v)
 	_, err := w.w.Write(data)
 	return err
-}
-
-// WriteFile writes data ([]float32, []float64, []int32, []int64, []uint8 or []bool, in row order) as an array
-// of that shape; without a shape it has one dimension. The file appears under its name only when it is
-// complete and on disk.
-func WriteFile(path string, data any, shape ...int) error {
-	switch v := data.(type) {
-	case []float32:
-		return writeFile(path, "<f4", v, shape)
-	case []float64:
-		return writeFile(path, "<f8", v, shape)
-	case []int32:
-		return writeFile(path, "<i4", v, shape)
-	case []int64:
-		return writeFile(path, "<i8", v, shape)
-	case []uint8:
-		return writeFile(path, "|u1", v, shape)
-	case []bool:
-		return writeFile(path, "|b1", v, shape)
-	}
-	return fmt.Errorf("%s: a %T is not written as an array", path, data)
-}
-
-func writeFile[T any](path, descr string, v []T, shape []int) error {
-	if len(shape) == 0 {
-		shape = []int{len(v)}
-	}
-	return atomicfile.Write(path, func(f io.Writer) error {
-		w, err := NewWriter(f, descr, shape...)
-		if err != nil {
-			return err
-		}
-		if err := put(w, descr, v); err != nil {
-			return err
-		}
-		return w.Close()
-	})
 }
