@@ -73,6 +73,9 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 
 // checkLimit refuses a run that would pass the memory limit of any process, as its plan says.
 func (j *Job) checkLimit(ctx context.Context) error {
+	if _, err := j.mesh(); err != nil { // before it waits for ranks that are not there
+		return err
+	}
 	ranks := launch.Ranks{Comm: j.peers()}
 	limit, err := ranks.Largest(int64(j.Options.MemoryLimit))
 	if limit == 0 || err != nil {

@@ -22,7 +22,7 @@ func TestWeightsOfStages(t *testing.T) {
 	err := launch.Workers(grid.Workers(), 0, func(c *comm.Comm) error {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		w := &worker{comm: c, mesh: grid, groups: grid.Join(c)}
+		w := &worker{mesh: grid, groups: grid.Join(c)}
 		w.params = nn.NewParams(kernel.NewTeam(1, mem), 1)
 		w.params.Weight(fmt.Sprintf("convs.%d.lin.weight", w.groups.Stage), 4, 3, nn.Glorot(4, 3))
 		all, err := w.weights()
@@ -32,7 +32,7 @@ func TestWeightsOfStages(t *testing.T) {
 		var want []string
 		sent := int64(0) // messages: the length of a file, and the file
 		switch {
-		case w.first():
+		case w.ranks().First():
 			want = []string{"convs.0.lin.weight", "convs.1.lin.weight", "convs.2.lin.weight"}
 		case w.groups.Slice == 0:
 			sent = 2

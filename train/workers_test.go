@@ -362,7 +362,7 @@ func TestPartsOfAnotherMesh(t *testing.T) {
 	} {
 		_, planned := j.Plan(context.Background())
 		_, ran := j.Run(context.Background())
-		_, predicted := j.Predict(context.Background(), nil, false)
+		_, predicted := j.Predict(context.Background(), nil, Logits)
 		for _, err := range []error{planned, ran, predicted} {
 			if err == nil || err.Error() != want || !refusal.Is(err) {
 				t.Errorf("%v, want %s", err, want)

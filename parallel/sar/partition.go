@@ -11,6 +11,7 @@ import (
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/partition"
+	"weft/tensor"
 )
 
 // Partition is a worker's part of a graph: all of it, or one partition. Its Propagators read from it.
@@ -20,6 +21,7 @@ type Partition struct {
 	share   *partition.Share
 	rows    *autograd.RowSet
 	made    map[gnn.Along]*edges.Edges // those that were asked for
+	retired []*tensor.Matrix           // aggregated features that others took the place of
 	options Options
 
 	orders    []string // what each site does, in the order of the first pass
@@ -62,6 +64,8 @@ func (p *Partition) Rows() *autograd.RowSet { return p.rows }
 
 // BeginEpoch says which epoch the work belongs to from now on; errors name it.
 func (p *Partition) BeginEpoch(epoch int) {
+	exchange.Release(p.retired...)
+	p.retired = nil
 	p.epoch = epoch
 	p.comm.At(epoch, "")
 }

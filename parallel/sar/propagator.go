@@ -69,7 +69,7 @@ func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var 
 	key := aggregated{r, x.RowSet()}
 	first, ok := p.once[key]
 	if !ok || first.of != x.Value() {
-		exchange.Release(first.value)
+		p.part.retired = append(p.part.retired, first.value) // a tape of this epoch may still read it
 		first = firstAggregation{x.Value(), p.part.team.Memory.New(tensor.Features, x.Rows(), x.Cols())}
 		h := p.halo()
 		h.sum(h.operator(r), first.value, first.of)

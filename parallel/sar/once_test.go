@@ -1,0 +1,36 @@
+package sar_test
+
+import (
+	"testing"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/graph"
+	"weft/kernel"
+	"weft/parallel/paralleltest"
+	"weft/tensor"
+)
+
+// TestFixedInputChanges: of features that take the place of others, one aggregation is kept from epoch to epoch.
+func TestFixedInputChanges(t *testing.T) {
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	r, err := graph.NewRelation(4, graph.Edges{Source: []int32{0, 1, 2, 2, 3}, Target: []int32{1, 1, 1, 0, 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := paralleltest.Whole(t, team, &r)
+	p, w := g.Propagator("here", gnn.Along{Relation: graph.RelationName}), team.Zeros(tensor.Parameters, 2, 2)
+	var live [4]int64
+	for i := range live {
+		g.BeginEpoch(i + 1)
+		live[i] = team.Memory.Live(tensor.Features)
+		x := team.Zeros(tensor.Features, 4, 2)
+		tape := autograd.NewTape(team)
+		p.AggregateLinear(tape.Fixed(x, g.Rows()), tape.Parameter(w, nil), gnn.Mean).Drop()
+		x.Release()
+	}
+	if live[2] != live[1] || live[3] != live[1] {
+		t.Errorf("%d bytes of features are live at the start of the epochs", live)
+	}
+}
