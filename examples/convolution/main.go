@@ -1,5 +1,4 @@
-// Convolution trains a network with a convolution of its own on a graph made in memory: communities that one
-// vertex shows little of.
+// Convolution trains a network with a convolution of its own on a graph of communities, made in memory.
 package main
 
 import (

@@ -11,7 +11,8 @@ import (
 	"weft/tensor"
 )
 
-// TestFixedInputChanges: of features that take the place of others, one aggregation is kept from epoch to epoch.
+// TestFixedInputChanges: of features that take the place of others, one aggregation is kept from epoch to
+// epoch.
 func TestFixedInputChanges(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
