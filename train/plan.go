@@ -234,7 +234,7 @@ func (j *Job) plan(rank int, share *partition.Share) (p workerPlan, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.Work = workOf(blocks, &share.Whole)
+	p.Work = workOf(blocks, share)
 	o := &j.Options
 	if o.NormalizeFeatures == "row" {
 		if warning := doubtfulSums(&share.Values.Features, share.Values.Rows); warning != "" {
@@ -252,17 +252,21 @@ func (j *Job) plan(rank int, share *partition.Share) (p workerPlan, err error) {
 	return p, nil
 }
 
-// workOf says how much work a forward pass is, and how it is divided among the blocks; nothing where their
-// costs are not known, as of a model of the caller's own. Features count as dense.
-func workOf(blocks []gnn.BlockSpec, whole *partition.Whole) []string {
-	sum := 0.0
+// workOf says how much work a forward pass is, and how it is divided among the blocks; nothing where their costs
+// are not known, as of a model of the caller's own.
+func workOf(blocks []gnn.BlockSpec, share *partition.Share) []string {
+	sum, whole := 0.0, &share.Whole
 	for _, b := range blocks {
 		sum += b.Cost.Of(whole.Vertices, whole.Edges)
 	}
 	if sum == 0 {
 		return nil
 	}
-	line := fmt.Sprintf("a forward pass is %.3g billion multiply-adds; by layer:", sum/1e9)
+	counted := ""
+	if share.Values.Features.Sparse() {
+		counted = ", sparse features counted as dense"
+	}
+	line := fmt.Sprintf("a forward pass is %.3g billion multiply-adds%s; by layer:", sum/1e9, counted)
 	for _, b := range blocks {
 		line += fmt.Sprintf(" %.0f %%", 100*b.Cost.Of(whole.Vertices, whole.Edges)/sum)
 	}
