@@ -252,8 +252,8 @@ func (j *Job) plan(rank int, share *partition.Share) (p workerPlan, err error) {
 	return p, nil
 }
 
-// workOf says how much work a forward pass is, and how it is divided among the blocks; nothing where their costs
-// are not known, as of a model of the caller's own.
+// workOf says how much work a forward pass is, and how it is divided among the blocks; nothing where their
+// costs are not known, as of a model of the caller's own.
 func workOf(blocks []gnn.BlockSpec, share *partition.Share) []string {
 	sum, whole := 0.0, &share.Whole
 	for _, b := range blocks {
