@@ -140,41 +140,54 @@ func allPlans(c *comm.Comm, own []workerPlan, err error) ([]workerPlan, error) {
 	return workers, nil
 }
 
-// assemble is the plan of all workers. What a stage does is said once.
+// assemble is the plan of all workers.
 func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
-	var kinds [tensor.Graph]int64
 	for _, w := range all {
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
 		p.HaloBytes = append(p.HaloBytes, w.Sent.Halo.Bytes)
 		for k, t := range p.Communication.kinds() {
 			t.add(*w.Sent.kinds()[k])
 		}
-		for k, bytes := range w.Kinds {
-			kinds[k] = max(kinds[k], bytes)
-		}
 	}
+	p.Warnings = all[0].Warnings
+	p.Lines = slices.Concat(j.describe(grid, all), peakLines(all), movedLines(all))
+	return p
+}
+
+// describe says what the workers are and in which order they work. What a stage does is said once.
+func (j *Job) describe(grid mesh.Mesh, all []workerPlan) []string {
 	parameters, orders := 0, []string(nil)
 	for stage := range grid.Stages {
 		w := all[grid.Rank(mesh.Place{Stage: stage})]
 		parameters, orders = parameters+w.Parameters, append(orders, w.Orders...)
 	}
-	o, n := &j.Options, grid.Workers()
-	workers := "one worker"
-	if n > 1 {
-		workers = fmt.Sprintf("%d workers", n)
-	}
-	threads := "one thread"
+	workers, threads := "one worker", "one thread"
 	if k := j.threads(); k > 1 {
 		threads = fmt.Sprintf("%d threads", k)
 	}
-	if n > 1 {
+	if n := grid.Workers(); n > 1 {
+		workers = fmt.Sprintf("%d workers", n)
 		threads += " each"
 	}
-	p.Lines = slices.Concat([]string{fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", o.Model, o.Layers,
-		parameters, workers, threads, kernel.SIMD())}, all[0].Work, orders)
-	for k, bytes := range kinds {
-		p.Lines = append(p.Lines, fmt.Sprintf("%-12s %8.1f MB at the peak", tensor.Kind(k), float64(bytes)/1e6))
+	head := fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", j.Options.Model, j.Options.Layers,
+		parameters, workers, threads, kernel.SIMD())
+	return slices.Concat([]string{head}, all[0].Work, orders)
+}
+
+// peakLines say what the worker that needs most takes of each kind of tensors.
+func peakLines(all []workerPlan) (lines []string) {
+	for k := tensor.Features; k < tensor.Graph; k++ {
+		most := int64(0)
+		for _, w := range all {
+			most = max(most, w.Kinds[k])
+		}
+		lines = append(lines, fmt.Sprintf("%-12s %8.1f MB at the peak", k, float64(most)/1e6))
 	}
+	return lines
+}
+
+// movedLines say how many bytes the workers send to move rows, where they send any.
+func movedLines(all []workerPlan) (lines []string) {
 	for _, moved := range []struct {
 		what string
 		of   func(*Communication) Traffic
@@ -183,17 +196,17 @@ func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
 		{"switches between rows and slices", func(c *Communication) Traffic { return c.Layout }},
 		{"activations and gradients between stages", func(c *Communication) Traffic { return c.Stage }},
 	} {
-		if sum := moved.of(&p.Communication).Bytes; sum > 0 {
-			largest := int64(0)
-			for _, w := range all {
-				largest = max(largest, moved.of(&w.Sent).Bytes)
-			}
-			p.Lines = append(p.Lines, fmt.Sprintf("%s: %.1f MB an epoch, %.1f MB from the worker that sends most",
+		sum, largest := int64(0), int64(0)
+		for _, w := range all {
+			bytes := moved.of(&w.Sent).Bytes
+			sum, largest = sum+bytes, max(largest, bytes)
+		}
+		if sum > 0 {
+			lines = append(lines, fmt.Sprintf("%s: %.1f MB an epoch, %.1f MB from the worker that sends most",
 				moved.what, float64(sum)/1e6, float64(largest)/1e6))
 		}
 	}
-	p.Warnings = all[0].Warnings
-	return p
+	return lines
 }
 
 // plan finds out what one worker would take.
