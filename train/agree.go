@@ -48,7 +48,7 @@ func (w *worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 // what differ says of the lowest.
 func (w *worker) sameParameters(hashes []float64, differ func(rank, first int) error) error {
 	for rank, h := range hashes {
-		if first := w.mesh.Rank(mesh.Place{Stage: w.mesh.Place(rank).Stage}); h != hashes[first] {
+		if first := w.groups.Mesh.Rank(mesh.Place{Stage: w.groups.Mesh.Place(rank).Stage}); h != hashes[first] {
 			return &Common{Err: differ(rank, first)}
 		}
 	}

@@ -31,7 +31,7 @@ func drift(t *testing.T, processes bool, want string) {
 			defer mem.Close()
 			value := mem.New(tensor.Parameters, 1, 3)
 			copy(value.Floats(), []float32{1, 2, 3 + float32(rank)})
-			w := &worker{team: kernel.NewTeam(1, mem), groups: mesh.Groups{World: comm.New(ends[rank], 0)}, processes: processes, mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, params: &nn.Params{List: []*nn.Param{{Value: value}}}}
+			w := &worker{team: kernel.NewTeam(1, mem), groups: mesh.Groups{Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, World: comm.New(ends[rank], 0)}, processes: processes, params: &nn.Params{List: []*nn.Param{{Value: value}}}}
 			if _, _, err := w.agree(4, 1, false); err == nil || err.Error() != want {
 				t.Errorf("%v, want %s", err, want)
 			}

@@ -16,7 +16,7 @@ import (
 
 // squares are the squared 2-norms of the gradients of all parameters of the model, in its order.
 func (w *worker) squares(own []float64) []float64 {
-	if w.mesh.Stages == 1 || w.team.Planning() {
+	if w.groups.Mesh.Stages == 1 || w.team.Planning() {
 		return own
 	}
 	all, err := comm.GatherLists(w.groups.Stages, comm.Statistics, own)
@@ -26,7 +26,7 @@ func (w *worker) squares(own []float64) []float64 {
 
 // allowOthers lets files of weights hold what the other stages have of the model.
 func (w *worker) allowOthers() error {
-	if w.mesh.Stages == 1 || w.team.Planning() {
+	if w.groups.Mesh.Stages == 1 || w.team.Planning() {
 		return nil
 	}
 	all, err := comm.GatherLists(w.groups.Stages, comm.Setup, []byte(strings.Join(w.params.Names(), "\n")))
@@ -44,7 +44,7 @@ func (w *worker) allowOthers() error {
 // weights are all of the model's, on worker 0; nil on others.
 func (w *worker) weights() (nn.State, error) {
 	leads := w.groups.Partition == 0 && w.groups.Slice == 0
-	if !leads || w.mesh.Stages == 1 {
+	if !leads || w.groups.Mesh.Stages == 1 {
 		if w.ranks().First() {
 			return w.params.State(), nil
 		}

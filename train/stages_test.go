@@ -22,7 +22,7 @@ func TestWeightsOfStages(t *testing.T) {
 	err := launch.Workers(grid.Workers(), 0, func(c *comm.Comm) error {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		w := &worker{mesh: grid, groups: grid.Join(c)}
+		w := &worker{groups: grid.Join(c)}
 		w.params = nn.NewParams(kernel.NewTeam(1, mem), 1)
 		w.params.Weight(fmt.Sprintf("convs.%d.lin.weight", w.groups.Stage), 4, 3, nn.Glorot(4, 3))
 		all, err := w.weights()

@@ -19,7 +19,6 @@ import (
 type worker struct {
 	team      *kernel.Team
 	processes bool // the others are processes, of other machines maybe, and not goroutines of this one
-	mesh      mesh.Mesh
 	groups    mesh.Groups
 	share     *partition.Share
 	o         *Options
@@ -48,14 +47,15 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 	if err := checkWhole(whole, classes); err != nil {
 		return nil, &Common{Err: err}
 	}
-	if e.Mesh, err = j.mesh(); err != nil {
+	grid, err := j.mesh()
+	if err != nil {
 		return nil, &Common{Err: err}
 	}
 	if e.Blocks, err = j.blocks(whole.FeatureColumns, classes); err != nil {
 		return nil, &Common{Err: err}
 	}
-	e.Groups = e.Mesh.Join(c)
-	w = &worker{team: e.Team, mesh: e.Mesh, groups: e.Groups, share: e.Share, o: o, processes: j.peers() != nil}
+	e.Groups = grid.Join(c)
+	w = &worker{team: e.Team, groups: e.Groups, share: e.Share, o: o, processes: j.peers() != nil}
 	e.Loss, e.Seed = w.loss, o.Seed
 	e.NormalizeRows, e.VaryingInput = o.NormalizeFeatures == "row", o.InputDropout > 0
 	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo

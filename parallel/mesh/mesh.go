@@ -38,9 +38,10 @@ func (m Mesh) Place(rank int) Place {
 // Rank is the rank at a place.
 func (m Mesh) Rank(p Place) int { return (p.Stage*m.Partitions+p.Partition)*m.Slices + p.Slice }
 
-// Groups are a worker's place and the groups that it belongs to, in the order of their members' place along
+// Groups are the mesh, a worker's place in it and the groups that it belongs to, in the order of their members' place along
 // the axis. Along an axis of 1 the worker is alone in the group.
 type Groups struct {
+	Mesh Mesh
 	Place
 	Slices   *comm.Comm // the same stage and partition: they hold the columns of the same rows
 	Halo     *comm.Comm // the same stage and slice: they hold the rows of the same columns
@@ -63,6 +64,7 @@ func (m Mesh) Join(world *comm.Comm) Groups {
 		return world.Group(ranks...)
 	}
 	return Groups{
+		Mesh:   m,
 		Place:  at,
 		Slices: along(m.Slices, func(i int) Place { return Place{at.Stage, at.Partition, i} }),
 		Halo:   along(m.Partitions, func(i int) Place { return Place{at.Stage, i, at.Slice} }),

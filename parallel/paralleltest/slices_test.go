@@ -30,7 +30,7 @@ var newSlices paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &slices{Partition: inner, config: c, starts: cuts(c.Share.Values.Rows, c.Mesh.Slices)}
+	s := &slices{Partition: inner, config: c, starts: cuts(c.Share.Values.Rows, c.Groups.Mesh.Slices)}
 	for row := s.starts[c.Groups.Slice]; row < s.starts[c.Groups.Slice+1]; row++ {
 		s.ids = append(s.ids, c.Share.Values.ID(row))
 	}
@@ -83,7 +83,7 @@ func (s *slices) move(x *autograd.Var, rows *autograd.RowSet, cols int, there, b
 
 // split turns own rows of so many columns into own columns of all rows.
 func (s *slices) split(x *tensor.Matrix, cols int) *tensor.Matrix {
-	c, own := cuts(cols, s.config.Mesh.Slices), s.config.Groups.Slice
+	c, own := cuts(cols, s.config.Groups.Mesh.Slices), s.config.Groups.Slice
 	z := s.config.Team.Memory.New(tensor.Activations, s.starts[len(s.starts)-1], c[own+1]-c[own])
 	s.exchange(s.ownRows(x), s.ownColumns(z))
 	return z
@@ -98,7 +98,7 @@ func (s *slices) gather(z *tensor.Matrix, cols int) *tensor.Matrix {
 
 // ownRows and ownColumns are what goes to, or comes from, each worker of a matrix in either layout.
 func (s *slices) ownRows(x *tensor.Matrix) func(k int) view {
-	c := cuts(x.Cols, s.config.Mesh.Slices)
+	c := cuts(x.Cols, s.config.Groups.Mesh.Slices)
 	return func(k int) view { return view{x, 0, x.Rows, c[k], c[k+1]} }
 }
 
@@ -132,7 +132,7 @@ func (v view) each(packed []byte, f func(mine, copied []byte)) {
 
 // exchange sends a view to each worker, and receives one of each.
 func (s *slices) exchange(from, to func(k int) view) {
-	n, planning := s.config.Mesh.Slices, s.config.Team.Planning()
+	n, planning := s.config.Groups.Mesh.Slices, s.config.Team.Planning()
 	send, receive := make([][]byte, n), make([][]byte, n)
 	room := func(v view) []byte { return make([]byte, (v.bottom-v.top)*(v.right-v.left)*v.Element.Size()) }
 	for k := range n {

@@ -50,7 +50,7 @@ func newStage(c engine.Config) (engine.Engine, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, k := len(c.Blocks), c.Mesh.Stages
+	n, k := len(c.Blocks), c.Groups.Mesh.Stages
 	s := &stage{Config: c, from: n * c.Groups.Stage / k, to: n * (c.Groups.Stage + 1) / k, graph: g, params: nn.NewParams(c.Team, c.Seed)}
 	if s.first() {
 		s.features = engine.LoadFeatures(c, g)
@@ -61,7 +61,7 @@ func newStage(c engine.Config) (engine.Engine, error) {
 }
 
 func (s *stage) first() bool { return s.Groups.Stage == 0 }
-func (s *stage) last() bool  { return s.Groups.Stage == s.Mesh.Stages-1 }
+func (s *stage) last() bool  { return s.Groups.Stage == s.Groups.Mesh.Stages-1 }
 
 func (s *stage) Params() *nn.Params { return s.params }
 func (s *stage) Explain() []string  { return s.graph.Explain() }

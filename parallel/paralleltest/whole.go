@@ -64,7 +64,7 @@ func (w Workers) Run(t testing.TB, f func(c engine.Config)) {
 				}
 			}()
 			groups := w.Mesh.Join(world)
-			f(engine.Config{Team: kernel.NewTeam(1+rank%2, meters[rank]), Mesh: w.Mesh, Groups: groups, Share: shares[groups.Partition]})
+			f(engine.Config{Team: kernel.NewTeam(1+rank%2, meters[rank]), Groups: groups, Share: shares[groups.Partition]})
 		})
 	}
 	all.Wait()

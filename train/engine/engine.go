@@ -36,7 +36,6 @@ type Engine interface {
 // Config is what an engine is made of: all that is this worker's, and nothing of the loop.
 type Config struct {
 	Team   *kernel.Team
-	Mesh   mesh.Mesh
 	Groups mesh.Groups
 	Share  *partition.Share // of the worker's partition
 	Blocks []gnn.BlockSpec  // of the whole model
