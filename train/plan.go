@@ -176,12 +176,14 @@ func (j *Job) describe(grid mesh.Mesh, all []workerPlan) []string {
 
 // peakLines say what the worker that needs most takes of each kind of tensors.
 func peakLines(all []workerPlan) (lines []string) {
-	for k := tensor.Features; k < tensor.Graph; k++ {
-		most := int64(0)
-		for _, w := range all {
-			most = max(most, w.Kinds[k])
+	var most [tensor.Graph]int64
+	for _, w := range all { // a worker whose plan failed has none
+		for k, bytes := range w.Kinds {
+			most[k] = max(most[k], bytes)
 		}
-		lines = append(lines, fmt.Sprintf("%-12s %8.1f MB at the peak", k, float64(most)/1e6))
+	}
+	for k, bytes := range most {
+		lines = append(lines, fmt.Sprintf("%-12s %8.1f MB at the peak", tensor.Kind(k), float64(bytes)/1e6))
 	}
 	return lines
 }

@@ -38,8 +38,8 @@ func (m Mesh) Place(rank int) Place {
 // Rank is the rank at a place.
 func (m Mesh) Rank(p Place) int { return (p.Stage*m.Partitions+p.Partition)*m.Slices + p.Slice }
 
-// Groups are the mesh, a worker's place in it and the groups that it belongs to, in the order of their members' place along
-// the axis. Along an axis of 1 the worker is alone in the group.
+// Groups are the mesh, a worker's place in it and the groups that it belongs to, in the order of their
+// members' place along the axis. Along an axis of 1 the worker is alone in the group.
 type Groups struct {
 	Mesh Mesh
 	Place
