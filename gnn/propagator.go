@@ -38,14 +38,41 @@ var (
 	SymmetricNoLoops = Reduce{Kind: KindSymmetricNoLoops}
 )
 
+// Rounds are an aggregation Â applied several times: H⁰ = x, Hᵏ⁺¹ = (1−Teleport)·Â·Hᵏ + Teleport·x, until
+// Hᶜᵒᵘⁿᵗ. With a Teleport above 0 that is APPNP's propagation (Gasteiger et al. 2019, equation 4).
+type Rounds struct {
+	Count    int
+	Teleport float64
+}
+
+// Once is one round.
+var Once = Rounds{Count: 1}
+
+// Of runs the rounds from x, where step is one aggregation. A step may leave its argument to be dropped with
+// the scope, and must not give it away.
+func (k Rounds) Of(x *autograd.Var, step func(h *autograd.Var) *autograd.Var) *autograd.Var {
+	h := x
+	for range k.Count {
+		next := step(h)
+		if h != x {
+			h.Drop()
+		}
+		h = next
+		if k.Teleport > 0 {
+			h = autograd.Combine(float32(k.Teleport), x, float32(1-k.Teleport), h)
+		}
+	}
+	return h
+}
+
 // Propagator moves vertex rows along the edges of one relation. A model holds one for each place where it
 // aggregates, keyed by that place's module path ("convs.1"), because caches and masks belong to a place.
 type Propagator interface {
 	// AggregateLinear is Â(xW) = (Âx)W, for x rows × in (dense, or sparse input features) and w in × out:
 	// rows × out. The implementation picks the order of work. The aggregation must be linear: not Max.
 	AggregateLinear(x, w *autograd.Var, r Reduce) *autograd.Var
-	// Propagate applies the aggregation k times: rows × the columns of x.
-	Propagate(x *autograd.Var, r Reduce, k int) *autograd.Var
+	// Propagate applies the aggregation in rounds: rows × the columns of x.
+	Propagate(x *autograd.Var, r Reduce, k Rounds) *autograd.Var
 	// Attend is softmax attention over in-edges: rows × Heads·Width. No tensor with an entry for each edge is
 	// kept.
 	Attend(a Attention) *autograd.Var

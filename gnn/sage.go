@@ -29,7 +29,7 @@ func (c *SAGE) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
 	left := c.left.On(x.Tape())
 	var z *autograd.Var
 	if c.r.Kind == KindMax { // not linear: nothing may be exchanged
-		z = autograd.Linear(c.p.Propagate(x, c.r, 1), left)
+		z = autograd.Linear(c.p.Propagate(x, c.r, Once), left)
 	} else {
 		z = c.p.AggregateLinear(x, left, c.r)
 	}

@@ -122,7 +122,7 @@ func Propagation(name string, columns int, r gnn.Reduce, k int) Layer {
 	if r.Kind == gnn.KindMax {
 		l.exact = exactMax
 	}
-	l.Forward = func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var { return p.Propagate(x, r, k) }
+	l.Forward = func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var { return p.Propagate(x, r, gnn.Rounds{Count: k}) }
 	return l
 }
 

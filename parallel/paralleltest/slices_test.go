@@ -61,10 +61,10 @@ type propagator struct {
 }
 
 func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
-	return p.Propagate(autograd.Linear(x, w), r, 1)
+	return p.Propagate(autograd.Linear(x, w), r, gnn.Once)
 }
 
-func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k int) *autograd.Var {
+func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
 	x = autograd.Dense(x)
 	split := p.move(x, p.Partition.Rows(), x.Cols(), p.split, p.gather)
 	return p.move(p.Propagator.Propagate(split, r, k), p.rows, x.Cols(), p.gather, p.split)

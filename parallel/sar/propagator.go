@@ -80,14 +80,11 @@ func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var 
 }
 
 // Propagate implements gnn.Propagator.
-func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k int) *autograd.Var {
-	x = autograd.Dense(x)
-	for range k {
+func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
+	return k.Of(autograd.Dense(x), func(h *autograd.Var) *autograd.Var {
 		if r.Kind == gnn.KindMax {
-			x = p.max(x)
-		} else {
-			x = p.aggregate(x, r)
+			return p.max(h)
 		}
-	}
-	return x
+		return p.aggregate(h, r)
+	})
 }
