@@ -27,7 +27,7 @@ type halo struct {
 
 // halo begins the forward pass of one call at the site.
 func (p *propagator) halo() *halo {
-	h := &halo{part: p.part, site: p.site}
+	h := &halo{part: p.part, site: p.site.Path}
 	h.resume()
 	var err error
 	h.edges, err = p.part.edges(p.along)
@@ -119,7 +119,7 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 	exchange.Must(exchange.Beside(c, sides, func() error {
 		if in != nil {
 			for _, b := range e.Remote() {
-				in.Expect(b.Peer, b.In.Cols)
+				in.Expect(b.Peer, b.In.Cols, x.Cols)
 			}
 		}
 		for i, b := range e.Remote() {
@@ -131,7 +131,7 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 				v.rows = rooms[i]
 			}
 			if err == nil && back != nil {
-				v.grad, err = back.Room(b.In.Cols)
+				v.grad, err = back.Room(b.In.Cols, dx.Cols)
 			}
 			if err != nil {
 				return err
@@ -157,7 +157,7 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 func (h *halo) sendRows(aside *comm.Comm, rooms [2]*tensor.Matrix, x *tensor.Matrix) error {
 	out := &exchange.Sender{Comm: aside, Kind: comm.Halo, Rooms: rooms}
 	for _, p := range h.edges.Needed {
-		rows, err := out.Room(p.Rows.Cols)
+		rows, err := out.Room(p.Rows.Cols, x.Cols)
 		if err != nil {
 			return err
 		}
@@ -171,7 +171,7 @@ func (h *halo) sendRows(aside *comm.Comm, rooms [2]*tensor.Matrix, x *tensor.Mat
 func (h *halo) addGradients(aside *comm.Comm, rooms []*tensor.Matrix, dx *tensor.Matrix) error {
 	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Rooms: rooms}
 	for _, p := range h.edges.Needed {
-		in.Expect(p.Peer, p.Rows.Cols)
+		in.Expect(p.Peer, p.Rows.Cols, dx.Cols)
 	}
 	for _, p := range h.edges.Needed {
 		rows, err := in.Next()

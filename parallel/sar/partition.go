@@ -10,8 +10,8 @@ import (
 	"weft/kernel"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
+	"weft/parallel/order"
 	"weft/partition"
-	"weft/tensor"
 )
 
 // Partition is a worker's part of a graph: all of it, or one partition. Its Propagators read from it.
@@ -21,12 +21,10 @@ type Partition struct {
 	share   *partition.Share
 	rows    *autograd.RowSet
 	made    map[gnn.Along]*edges.Edges // those that were asked for
-	retired []*tensor.Matrix           // aggregated features that others took the place of
 	options Options
 
-	orders    []string // what each site does, in the order of the first pass
-	explained map[string]bool
-	epoch     int // for errors
+	book  order.Book
+	epoch int // for errors
 }
 
 // Options are the settings of sequential aggregation and rematerialization.
@@ -36,13 +34,16 @@ type Options struct {
 	// KeepHalo receives all rows at once and keeps them until the layer's backward pass, instead of one piece
 	// after the other and again: it shows what SAR saves.
 	KeepHalo bool
+	// Order is how each place finds the order of its work.
+	Order order.Choice
 }
 
 // New is one partition of a graph, or all of it, on one of as many workers, which c connects (where the team
 // only plans, one made of comm.Plan): the structure is copied into the team's memory. All of them must call
 // it, and from then on do the same in the same order.
 func New(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Partition, error) {
-	p := &Partition{team: team, comm: c, share: s, options: o, made: map[gnn.Along]*edges.Edges{}, explained: map[string]bool{}}
+	p := &Partition{team: team, comm: c, share: s, options: o, made: map[gnn.Along]*edges.Edges{}}
+	p.book.Choice = o.Order
 	var others autograd.Peers
 	if c.Size() > 1 {
 		others = exchange.Peers{Comm: c}
@@ -64,8 +65,7 @@ func (p *Partition) Rows() *autograd.RowSet { return p.rows }
 
 // BeginEpoch says which epoch the work belongs to from now on; errors name it.
 func (p *Partition) BeginEpoch(epoch int) {
-	exchange.Release(p.retired...)
-	p.retired = nil
+	p.book.BeginEpoch()
 	p.epoch = epoch
 	p.comm.At(epoch, "")
 }
@@ -83,11 +83,11 @@ func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
 	if has := p.Relations(); !slices.Contains(has, along.Relation) {
 		panic(fmt.Sprintf("sar: %s reaches along relation %q, and the graph has %q", site, along.Relation, has))
 	}
-	return &propagator{part: p, site: site, along: along, once: map[aggregated]firstAggregation{}}
+	return &propagator{part: p, site: p.book.Site(site), along: along}
 }
 
 // Explain says for each site in which order it works, once a forward pass has been made.
-func (p *Partition) Explain() []string { return p.orders }
+func (p *Partition) Explain() []string { return p.book.Lines() }
 
 // edges are those of a relation in a direction, made when they are first asked for. All workers ask for the
 // same ones in the same order.

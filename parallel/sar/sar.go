@@ -34,8 +34,8 @@ import (
 	"weft/tensor"
 )
 
-// aggregate is the linear aggregation Â·x (case 1).
-func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
+// Aggregate is the linear aggregation Â·x (case 1).
+func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	t, h := x.Tape(), p.halo()
 	o := h.operator(r)
 	z := t.New(x.Rows(), x.Cols())
@@ -95,10 +95,10 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	e, x := h.edges, a.Source.Value()
 	alone := len(e.Blocks) == 1
 	width := x.Cols / a.Heads
-	p.explain(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
+	p.site.Explain(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
 	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
 		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.Local().IDs,
-		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(a.Source),
+		Mask: nn.Dropout{Site: p.site.Path + ".attention", P: a.Dropout}.Mask(a.Source),
 	}}
 	if a.SelfLoops {
 		at.loops = e.OneLoop()
