@@ -26,7 +26,7 @@ func TestTwoSlices(t *testing.T) {
 }
 
 var newSlices paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
-	inner, err := sar.New(c.Team, c.Groups.Halo, c.Share, sar.Options{})
+	inner, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{})
 	if err != nil {
 		return nil, err
 	}

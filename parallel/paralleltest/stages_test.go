@@ -46,7 +46,7 @@ type stage struct {
 }
 
 func newStage(c engine.Config) (engine.Engine, error) {
-	g, err := sar.New(c.Team, c.Groups.Halo, c.Share, sar.Options{})
+	g, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{})
 	if err != nil {
 		return nil, err
 	}

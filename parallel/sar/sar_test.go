@@ -21,7 +21,7 @@ func workers(t *testing.T, g *graph.Graph, of []int32, k int, o sar.Options, wra
 	t.Helper()
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: of, Wrap: wrap}
 	w.Run(t, func(c engine.Config) {
-		p, err := sar.New(c.Team, c.Groups.Halo, c.Share, o)
+		p, err := sar.New(c.Team, c.Groups, c.Share, o)
 		if err != nil {
 			panic(err)
 		}
@@ -51,6 +51,41 @@ func TestSameBitsAgain(t *testing.T) {
 			if !slices.Equal(got.Out, first.Out) || !slices.Equal(got.DX, first.DX) {
 				t.Errorf("%s: other bits at try %d", name, again)
 			}
+		}
+	}
+}
+
+// TestHolders: whichever worker holds a partition, the rows of its vertices and their gradients have the same
+// bits, as they are added in the order of the partitions. What is summed over the workers, as the gradients
+// of weights, is added in the order of ranks, and rounds differently.
+func TestHolders(t *testing.T) {
+	const k = 4
+	g := paralleltest.ManyEdges(t, 700, 6)
+	of := paralleltest.Dividings(g.Vertices(), k)["unevenly"]
+	all := func(holders []int) (got []*paralleltest.Outcome) {
+		for _, l := range paralleltest.Layers {
+			got = append(got, l.Blank(g.Vertices()))
+		}
+		w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: of, Holders: holders}
+		w.Run(t, func(c engine.Config) {
+			p, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{Prefetch: 1})
+			if err != nil {
+				panic(err)
+			}
+			for i, l := range paralleltest.Layers {
+				l.Run(c, p, paralleltest.Reversed, got[i])
+			}
+		})
+		return got
+	}
+	want := all(nil)
+	for _, holders := range [][]int{{1, 2, 3, 0}, {2, 0, 3, 1}} {
+		for i, got := range all(holders) {
+			name := paralleltest.Layers[i].Name
+			if !slices.Equal(got.Out, want[i].Out) || !slices.Equal(got.DX, want[i].DX) {
+				t.Errorf("%s, held by %d: other bits", name, holders)
+			}
+			got.Near(t, name, want[i])
 		}
 	}
 }

@@ -20,7 +20,7 @@ type Whole struct {
 
 // New is the engine that belongs to the mesh: all layers, along the graph axis.
 func New(c Config) (Engine, error) {
-	p, err := sar.New(c.Team, c.Groups.Halo, c.Share, sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo})
+	p, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo})
 	if err != nil {
 		return nil, err
 	}
