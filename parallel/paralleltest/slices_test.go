@@ -20,7 +20,7 @@ func TestTwoSlices(t *testing.T) {
 	for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 1, Slices: 2}, {Stages: 1, Partitions: 2, Slices: 2}, {Stages: 1, Partitions: 1, Slices: 3}} {
 		t.Run(paralleltest.Name(m), func(t *testing.T) {
 			paralleltest.Propagators(t, m, newSlices, "AggregateLinear", "Propagate") // Attend needs complete rows
-			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Engine: newSlices.Engine, Models: []string{"mlp", "gcn", "sage", "gin"}, Tolerance: 2e-5})
+			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Engine: newSlices.Engine, Models: []string{"mlp", "gcn", "sage", "gin", paralleltest.InitialResidual}, Tolerance: 2e-5})
 		})
 	}
 }

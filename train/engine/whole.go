@@ -14,7 +14,7 @@ type Whole struct {
 	axis     Axis
 	features *Features
 	params   *nn.Params
-	model    *gnn.Model
+	model    gnn.Model
 	reducer  *Reducer
 }
 
@@ -53,7 +53,7 @@ func (w *Whole) Train(epoch int) float64 {
 	t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
 	t.Ledger = w.reducer.Begin()
 	defer w.reducer.Abandon()
-	logits := w.model.Until(len(w.model.Blocks), w.features.On(t))
+	logits := w.model.Forward(gnn.State{H: w.features.On(t)}).Output()
 	loss, g := w.Loss(logits)
 	t.Backward(autograd.Root{Var: logits, Grad: g})
 	exchange.Must(w.reducer.Finish())
@@ -62,5 +62,6 @@ func (w *Whole) Train(epoch int) float64 {
 
 // Infer runs the model forward.
 func (w *Whole) Infer(without int) *autograd.Var {
-	return autograd.Dense(w.model.Until(len(w.model.Blocks)-without, w.features.On(autograd.NewTape(w.Team))))
+	in := gnn.State{H: w.features.On(autograd.NewTape(w.Team))}
+	return autograd.Dense(w.model[:len(w.model)-without].Forward(in).Output())
 }
