@@ -50,7 +50,7 @@ type stage struct {
 }
 
 func newStage(c engine.Config) (engine.Engine, error) {
-	g, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{})
+	g, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{Explain: c.Explain})
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,6 @@ func (s *stage) first() bool { return s.Groups.Stage == 0 }
 func (s *stage) last() bool  { return s.Groups.Stage == s.Groups.Mesh.Stages-1 }
 
 func (s *stage) Params() *nn.Params { return s.params }
-func (s *stage) Explain() []string  { return s.graph.Explain() }
 
 func (s *stage) Vertices() []int32 {
 	if s.last() {

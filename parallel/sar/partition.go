@@ -26,9 +26,8 @@ type Partition struct {
 	retired []*tensor.Matrix           // aggregated features that others took the place of
 	options Options
 
-	orders    []string // what each site does, in the order of the first pass
-	explained map[string]bool
-	epoch     int // for errors
+	explained map[string]bool // the sites
+	epoch     int             // for errors
 }
 
 // Options are the settings of sequential aggregation and rematerialization.
@@ -38,6 +37,8 @@ type Options struct {
 	// KeepHalo receives all rows at once and keeps them until the layer's backward pass, instead of one piece
 	// after the other and again: it shows what SAR saves.
 	KeepHalo bool
+	// Explain takes for each site, in its first forward pass, in which order it works; nil: nobody asks.
+	Explain func(line string)
 }
 
 // New is one partition of a graph, or all of it, on one of as many workers, which g.Halo connects (where the
@@ -90,9 +91,6 @@ func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
 	}
 	return &propagator{part: p, site: site, along: along, once: map[aggregated]firstAggregation{}}
 }
-
-// Explain says for each site in which order it works, once a forward pass has been made.
-func (p *Partition) Explain() []string { return p.orders }
 
 // edges are those of a relation in a direction, made when they are first asked for. All workers ask for the
 // same ones in the same order.

@@ -12,6 +12,7 @@ import (
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
+	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
 )
@@ -103,11 +104,17 @@ func TestUnknownRelation(t *testing.T) {
 	p.Propagator("convs.1", gnn.Along{Relation: "cites"})
 }
 
-// TestOrdersOfWork: Explain says in which order Â(xW) was computed.
+// TestOrdersOfWork: Explain is told in which order Â(xW) was computed.
 func TestOrdersOfWork(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p := paralleltest.Whole(t, team, &paralleltest.Small(t, true, true).Relation)
+	var explained []string
+	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(paralleltest.Small(t, true, true)), sar.Options{
+		Explain: func(line string) { explained = append(explained, line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	tape, x := autograd.NewTape(team), team.Zeros(tensor.Features, p.Rows().Here, 8)
 	indptr := team.Memory.NewElement(tensor.Features, tensor.Int64, 1, x.Rows+1)
 	clear(indptr.Int64s())
@@ -129,7 +136,7 @@ func TestOrdersOfWork(t *testing.T) {
 	} {
 		w := tape.Parameter(team.Zeros(tensor.Parameters, x.Cols, c.out), nil)
 		p.Propagator(name, paralleltest.Stored).AggregateLinear(c.x, w, gnn.Symmetric)
-		if explained := p.Explain(); !slices.Contains(explained, name+": "+c.want) {
+		if !slices.Contains(explained, name+": "+c.want) {
 			t.Errorf("%q, want %q", explained, name+": "+c.want)
 		}
 	}

@@ -20,7 +20,7 @@ type Whole struct {
 
 // New is the engine that belongs to the mesh: all layers, along the graph axis.
 func New(c Config) (Engine, error) {
-	p, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo})
+	p, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Explain: c.Explain})
 	if err != nil {
 		return nil, err
 	}
@@ -42,9 +42,6 @@ func (w *Whole) Params() *nn.Params { return w.params }
 
 // Vertices are those whose values this worker computes on.
 func (w *Whole) Vertices() []int32 { return w.axis.Vertices() }
-
-// Explain says in which order each site works.
-func (w *Whole) Explain() []string { return w.axis.Explain() }
 
 // Train runs the model forward and backward, and sums the gradients over the replicas beside the backward
 // pass.
