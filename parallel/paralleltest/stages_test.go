@@ -78,32 +78,32 @@ func (s *stage) Vertices() []int32 {
 
 func (s *stage) Train(epoch int) (loss float64) {
 	s.graph.BeginEpoch(epoch)
-	t := autograd.NewTrainingTape(s.Team, autograd.Random{Seed: s.Seed, Epoch: epoch})
-	t.Ledger = s.reducer.Begin()
-	defer s.reducer.Abandon()
-	in := s.input(t)
-	out := s.model.Forward(in)
-	roots := make([]autograd.Root, len(out.Vars()))
-	if s.last() {
-		roots[0].Var = out.H
-		loss, roots[0].Grad = s.Loss(out.H)
-	} else {
-		for _, v := range out.Vars() {
-			s.send(v.Value(), +1)
+	exchange.Must(s.reducer.Beside(func(l *autograd.Ledger) {
+		t := autograd.NewTrainingTape(s.Team, autograd.Random{Seed: s.Seed, Epoch: epoch})
+		t.Ledger = l
+		in := s.input(t)
+		out := s.model.Forward(in)
+		roots := make([]autograd.Root, len(out.Vars()))
+		if s.last() {
+			roots[0].Var = out.H
+			loss, roots[0].Grad = s.Loss(out.H)
+		} else {
+			for _, v := range out.Vars() {
+				s.send(v.Value(), +1)
+			}
+			for i, v := range out.Vars() {
+				roots[i] = autograd.Root{Var: v, Grad: s.receive(tensor.Gradients, v.Cols(), +1)}
+			}
 		}
-		for i, v := range out.Vars() {
-			roots[i] = autograd.Root{Var: v, Grad: s.receive(tensor.Gradients, v.Cols(), +1)}
+		t.Backward(roots...)
+		if !s.first() {
+			for _, v := range in.Vars() {
+				dx := v.TakeGrad()
+				s.send(dx, -1)
+				dx.Release()
+			}
 		}
-	}
-	t.Backward(roots...)
-	if !s.first() {
-		for _, v := range in.Vars() {
-			dx := v.TakeGrad()
-			s.send(dx, -1)
-			dx.Release()
-		}
-	}
-	exchange.Must(s.reducer.Finish())
+	}))
 	return loss
 }
 

@@ -45,15 +45,16 @@ func (w *Whole) Vertices() []int32 { return w.axis.Vertices() }
 
 // Train runs the model forward and backward, and sums the gradients over the replicas beside the backward
 // pass.
-func (w *Whole) Train(epoch int) float64 {
+func (w *Whole) Train(epoch int) (loss float64) {
 	w.axis.BeginEpoch(epoch)
-	t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
-	t.Ledger = w.reducer.Begin()
-	defer w.reducer.Abandon()
-	logits := w.model.Forward(gnn.State{H: w.features.On(t)}).Output()
-	loss, g := w.Loss(logits)
-	t.Backward(autograd.Root{Var: logits, Grad: g})
-	exchange.Must(w.reducer.Finish())
+	exchange.Must(w.reducer.Beside(func(l *autograd.Ledger) {
+		t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
+		t.Ledger = l
+		logits := w.model.Forward(gnn.State{H: w.features.On(t)}).Output()
+		root := autograd.Root{Var: logits}
+		loss, root.Grad = w.Loss(logits)
+		t.Backward(root)
+	}))
 	return loss
 }
 
