@@ -42,8 +42,8 @@ type Options struct {
 }
 
 // New is one partition of a graph, or all of it, on one of as many workers, which g.Halo connects (where the
-// team only plans, one made of comm.Plan) and of which g.Holders says who holds which: the structure is copied
-// into the team's memory. All of them must call it, and from then on do the same in the same order.
+// team only plans, one made of comm.Plan); g.Holders says who holds which. The structure is copied into the
+// team's memory. All of them must call it, and from then on do the same in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, o Options) (*Partition, error) {
 	p := &Partition{
 		team: team, comm: g.Halo, holders: g.Holders, share: s, options: o,
