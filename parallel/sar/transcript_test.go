@@ -52,7 +52,8 @@ func TestTranscripts(t *testing.T) {
 	}{
 		"case-1": {
 			`"can backpropagate the gradients to remote machines without knowing the remote input features" (dmlc/dgl #5084)`,
-			small, 8, 4, plain(paralleltest.Propagation("", 2, gnn.Sum, 1)), sar.Options{},
+			small, 8, 4, plain(paralleltest.Propagation("", 2, gnn.Sum, 1)),
+			sar.Options{},
 		},
 		"case-2": {
 			`"sequentially re-constructs then frees pieces of the ... computational graph during the backward pass" (abstract)`,
@@ -61,23 +62,28 @@ func TestTranscripts(t *testing.T) {
 					log(fmt.Sprintf("compute messages of edges: %d", e.Source.Rows()))
 					return autograd.Activate(e.Source, kernel.Tanh)
 				})
-			}, sar.Options{},
+			},
+			sar.Options{},
 		},
 		"attention": {
 			`"attention-matrix rematerialization" (abstract): rows alone come again, and nothing that an edge has`,
-			small, 8, 4, plain(attention), sar.Options{},
+			small, 8, 4, plain(attention),
+			sar.Options{},
 		},
 		"prefetch": {
 			"(2 + pipeline depth)/N of a layer's rows (docs, sar_modes): one more than what is aggregated is under way",
-			small, 8, 4, plain(attention), sar.Options{Prefetch: 1},
+			small, 8, 4, plain(attention),
+			sar.Options{Prefetch: 1},
 		},
 		"keep-halo": {
 			"SAR switched off (docs, sar_modes): no refetch, and the whole halo is retained until the backward pass",
-			small, 8, 4, plain(attention), sar.Options{KeepHalo: true},
+			small, 8, 4, plain(attention),
+			sar.Options{KeepHalo: true},
 		},
 		"pieces": {
 			`"memory consumption per worker goes down linearly ..., even for densely connected graphs" (abstract)`,
-			paralleltest.ManyEdges(t, 2600, 12).Relation.Edges(), 2600, 2, plain(paralleltest.Propagation("", 1, gnn.Sum, 1)), sar.Options{},
+			paralleltest.ManyEdges(t, 2600, 12).Relation.Edges(), 2600, 2, plain(paralleltest.Propagation("", 1, gnn.Sum, 1)),
+			sar.Options{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
