@@ -60,7 +60,7 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 		j.uncut = true
 		workers, err = j.planOwn(ctx)
 	}
-	if c := j.peers(); c != nil {
+	if c := j.peers(); c.Size() > 1 {
 		workers, err = allPlans(c, workers, err)
 	}
 	if err != nil {

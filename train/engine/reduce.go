@@ -39,8 +39,8 @@ func NewReducer(c Config, params []*nn.Param) *Reducer {
 	return r
 }
 
-// Beside runs a training pass, whose tapes share the ledger (nil where nothing is summed), and the sums beside
-// it. It returns when all is summed, and fails as exchange.Beside does.
+// Beside runs a training pass, whose tapes share the ledger (nil where nothing is summed), and the sums
+// beside it. It returns when all is summed, and fails as exchange.Beside does.
 func (r *Reducer) Beside(pass func(*autograd.Ledger)) error {
 	if r.bucket == nil || r.team.Planning() {
 		pass(nil)
