@@ -55,7 +55,7 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 		return nil, &Common{Err: err}
 	}
 	e.Groups = grid.Join(c)
-	w = &worker{team: e.Team, groups: e.Groups, share: e.Share, o: o, processes: j.peers() != nil}
+	w = &worker{team: e.Team, groups: e.Groups, share: e.Share, o: o, processes: j.peers().Size() > 1}
 	e.Loss, e.Seed = w.loss, o.Seed
 	e.NormalizeRows, e.VaryingInput = o.NormalizeFeatures == "row", o.InputDropout > 0
 	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo

@@ -76,16 +76,19 @@ func (c Cost) String() string { return fmt.Sprintf("%s of %s", megabytes(c.Sent)
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.3g MB", float64(bytes)/1e6) }
 
-// Book is what the sites of a worker have in common. Its zero value is ready.
+// Book is what the sites of a worker have in common.
 type Book struct {
-	Choice    Choice
-	lines     []string // what each site does, in the order of the first pass
-	explained map[string]bool
+	choice    Choice
+	tell      func(line string)
+	explained map[string]bool  // the sites
 	retired   []*tensor.Matrix // aggregated features that others took the place of
 }
 
-// Lines say for each site in which order it works, once a forward pass has been made.
-func (b *Book) Lines() []string { return b.lines }
+// NewBook is one whose sites find their order in that way. tell takes for each site, in its first forward
+// pass, what it does; nil: nobody asks.
+func NewBook(choice Choice, tell func(line string)) *Book {
+	return &Book{choice: choice, tell: tell, explained: map[string]bool{}}
+}
 
 // BeginEpoch says that no tape of the epoch before is read any more.
 func (b *Book) BeginEpoch() {
@@ -119,15 +122,11 @@ type first struct {
 	of, value *tensor.Matrix
 }
 
-// Explain keeps what the site does for Lines, the first time.
+// Explain says what the site does, the first time.
 func (s *Site) Explain(what string) {
-	b := s.book
-	if b.explained == nil {
-		b.explained = map[string]bool{}
-	}
-	if !b.explained[s.Path] {
+	if b := s.book; b.tell != nil && !b.explained[s.Path] {
 		b.explained[s.Path] = true
-		b.lines = append(b.lines, s.Path+": "+what)
+		b.tell(s.Path + ": " + what)
 	}
 }
 
@@ -135,7 +134,7 @@ func (s *Site) Explain(what string) {
 // over the epochs is aggregated once, unless that would keep a matrix more than twice as wide as the output.
 // Elsewhere the cheaper order is taken, which without costs is that of the narrower rows.
 func (s *Site) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
-	in, out, choice := x.Cols(), w.Cols(), s.book.Choice
+	in, out, choice := x.Cols(), w.Cols(), s.book.choice
 	transform := option{fmt.Sprintf("transform %d columns to %d, then aggregate", in, out), out, passes(x.Tape().Recording)}
 	aggregate := option{fmt.Sprintf("aggregate %d columns, then transform to %d", in, out), in, passes(x.Wants())}
 	once := option{"aggregate the features once, then transform in every epoch", in, None}
