@@ -9,6 +9,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -50,6 +51,8 @@ type Config struct {
 	Training bool
 	// Explain takes lines that say how the work is done, each the first time; nil: nobody asks.
 	Explain func(line string)
+	// Order is how each place that aggregates finds the order of its work.
+	Order order.Choice
 	// Prefetch and KeepHalo are the graph axis's, as in sar.Options.
 	Prefetch int
 	KeepHalo bool
