@@ -48,7 +48,7 @@ type reads struct {
 }
 
 func (b reads) Forward(s gnn.State) gnn.State {
-	z, bias := b.linear.Forward(autograd.Combine(.2, s.H0, .8, b.p.Propagate(s.H, gnn.Symmetric, 1)))
+	z, bias := b.linear.Forward(autograd.Combine(.2, s.H0, .8, b.p.Propagate(s.H, gnn.Symmetric, gnn.Once)))
 	s.H = autograd.Finish(z, bias.On(z.Tape()), kernel.ReLU, kernel.Mask{})
 	if b.last {
 		s.H0 = nil
