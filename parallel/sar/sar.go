@@ -92,11 +92,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 // in the backward pass (case 2). Source rows travel, and their scores follow from them, or travel with them
 // where they are given.
 func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
-	order := fmt.Sprintf("attend with %d heads of %d columns", a.Heads, a.Source.Cols()/a.Heads)
-	if a.Rounds.Count > 1 {
-		order += fmt.Sprintf(", %d times with the same coefficients", a.Rounds.Count)
-	}
-	p.explain(order)
+	p.explain(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, a.Source.Cols()/a.Heads) + times(a.Rounds))
 	return a.EachRound(p.attend)
 }
 
