@@ -75,7 +75,9 @@ func (c Cost) below(d Cost) bool { return c.All < d.All || c.All == d.All && c.A
 // Plus is both together.
 func (c Cost) Plus(d Cost) Cost { return Cost{c.Sent + d.Sent, c.All + d.All, c.Adds + d.Adds} }
 
-func (c Cost) String() string { return fmt.Sprintf("sends %s of %s between layouts", megabytes(c.Sent), megabytes(c.All)) }
+func (c Cost) String() string {
+	return fmt.Sprintf("sends %s of %s between layouts", megabytes(c.Sent), megabytes(c.All))
+}
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.3g MB", float64(bytes)/1e6) }
 
@@ -207,4 +209,22 @@ func (s *Site) aggregateOnce(a Axis, x *autograd.Var, r gnn.Reduce) *autograd.Va
 		s.once[key] = kept
 	}
 	return x.Tape().Fixed(kept.value, x.RowSet())
+}
+
+// Aggregation says in words what an aggregation of so many columns does.
+func Aggregation(columns int, k gnn.Rounds) string {
+	return fmt.Sprintf("aggregate %d columns", columns) + times(k)
+}
+
+// Attention says in words what attention does.
+func Attention(a gnn.Attention) string {
+	return fmt.Sprintf("attend with %d heads of %d columns", a.Heads, a.Source.Cols()/a.Heads) + times(a.Rounds)
+}
+
+// times says how often an aggregation is made, where that is not once.
+func times(k gnn.Rounds) string {
+	if k.Count < 2 {
+		return ""
+	}
+	return fmt.Sprintf(", %d times", k.Count)
 }

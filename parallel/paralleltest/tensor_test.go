@@ -27,7 +27,7 @@ func TestTensorAxisPropagators(t *testing.T) {
 	} {
 		t.Run(paralleltest.Name(m), func(t *testing.T) {
 			t.Parallel()
-			paralleltest.Propagators(t, m, newSlice, "AggregateLinear", "Propagate", "Attend")
+			paralleltest.Propagators(t, m, newSlice, "AggregateLinear", "Propagate", "Attend", paralleltest.Columnwise)
 		})
 	}
 }

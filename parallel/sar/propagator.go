@@ -33,6 +33,7 @@ func (p *propagator) Cost(int, order.Passes) (c order.Cost, ok bool) { return c,
 
 // Propagate implements gnn.Propagator.
 func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
+	p.site.Explain(order.Aggregation(x.Cols(), k))
 	return k.Of(autograd.Dense(x), func(h *autograd.Var) *autograd.Var {
 		if r.Kind == gnn.KindMax {
 			return p.max(h)

@@ -5,6 +5,7 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/parallel/order"
 )
 
 // Attend implements gnn.Propagator. Scores of GATv1 are computed from complete rows and shared, two numbers for
@@ -27,7 +28,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 		}
 	}
 	scores := p.axis.cost(touched, ofInputs(a.SourceScore, a.TargetScore))
-	p.explain(describe(a, width), p.axis.cost(cut, ofCall(a.Source)).Plus(scores))
+	p.explain(order.Attention(a), p.axis.cost(cut, ofCall(a.Source)).Plus(scores))
 	x, source, target := p.split(a.Source, cut), p.split(a.SourceScore, touched), p.split(a.TargetScore, touched)
 	if computed {
 		a.SourceScore.Drop()
@@ -48,15 +49,6 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	return p.gatherAll(cut, parts...)
 }
 
-// describe says what attention does.
-func describe(a gnn.Attention, width int) string {
-	what := fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width)
-	if a.Rounds.Count > 1 {
-		what += fmt.Sprintf(", %d times with the same coefficients", a.Rounds.Count)
-	}
-	return what
-}
-
 // attendHeads is GATv2, whose slices are whole heads.
 func (p *propagator) attendHeads(a gnn.Attention) *autograd.Var {
 	width, heads := a.Source.Cols()/a.Heads, p.cut(a.Heads)
@@ -65,7 +57,7 @@ func (p *propagator) attendHeads(a gnn.Attention) *autograd.Var {
 		cut[t] = span{h.from * width, h.count * width}
 	}
 	mine, own := heads[p.comm.Rank()], cut[p.comm.Rank()]
-	what := describe(a, width)
+	what := order.Attention(a)
 	if idle := p.comm.Size() - a.Heads; idle > 0 {
 		what += fmt.Sprintf("; only whole heads are sliced, and %d of %d workers have none", idle, p.comm.Size())
 	}

@@ -44,11 +44,7 @@ func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Redu
 
 // Propagate implements gnn.Propagator: two switches, however many the rounds.
 func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
-	what := fmt.Sprintf("aggregate %d columns", x.Cols())
-	if k.Count > 1 {
-		what += fmt.Sprintf(", %d times", k.Count)
-	}
-	p.explain(what, p.axis.cost(p.cut(x.Cols()), ofCall(x)))
+	p.explain(order.Aggregation(x.Cols(), k), p.axis.cost(p.cut(x.Cols()), ofCall(x)))
 	return p.rounds(autograd.Dense(x), r, k)
 }
 
