@@ -24,7 +24,6 @@
 package sar
 
 import (
-
 	"weft/autograd"
 	"weft/gnn"
 	"weft/kernel"
