@@ -53,6 +53,8 @@ type Config struct {
 	Explain func(line string)
 	// Order is how each place that aggregates finds the order of its work.
 	Order order.Choice
+	// AggregationChunks is the tensor axis's, as in tensor.Options.
+	AggregationChunks int
 	// Prefetch and KeepHalo are the graph axis's, as in sar.Options.
 	Prefetch int
 	KeepHalo bool
