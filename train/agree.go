@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"time"
@@ -112,42 +113,50 @@ func (w *worker) hash() float64 {
 	return float64(h)
 }
 
-// traffic is what a worker has sent by kind, and how long it stood still.
+// gather is what each worker has, by rank.
+func gather[T any](c *comm.Comm, mine T) ([]T, error) {
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := comm.GatherLists(c, comm.Setup, text)
+	all := make([]T, len(texts))
+	for rank, text := range texts {
+		if err == nil {
+			err = json.Unmarshal(text, &all[rank])
+		}
+	}
+	return all, err
+}
+
+// traffic is what a worker has sent, and how long it stood still.
 type traffic struct {
-	sent    [comm.Kinds]comm.Traffic
-	waited  time.Duration
-	seconds float64 // that the pass took on this worker
+	Sent    Communication
+	Waited  time.Duration
+	Seconds float64 // that the pass took on this worker
 }
 
-func (w *worker) traffic() (t traffic) {
-	for k := range comm.Kinds {
-		t.sent[k] = w.groups.World.Sent(k)
-	}
-	t.waited = w.groups.World.Waited()
-	return t
-}
-
-func (t traffic) since(before traffic) traffic {
-	for k := range t.sent {
-		t.sent[k].Bytes -= before.sent[k].Bytes
-		t.sent[k].Messages -= before.sent[k].Messages
-	}
-	t.waited -= before.waited
-	return t
-}
-
-// communication is the traffic by the kinds that are reported.
-func (t traffic) communication() (c Communication) {
+func (w *worker) traffic() traffic {
+	c := w.groups.World
 	of := func(kinds ...comm.Kind) (sum Traffic) {
 		for _, k := range kinds {
-			sum.add(Traffic(t.sent[k]))
+			sum.add(Traffic(c.Sent(k)))
 		}
 		return sum
 	}
-	return Communication{
+	return traffic{Waited: c.Waited(), Sent: Communication{
 		Halo: of(comm.Halo, comm.HaloGradient), Layout: of(comm.Layout), Stage: of(comm.Stage),
 		Gradient: of(comm.Gradient), Statistics: of(comm.Statistics),
+	}}
+}
+
+func (t traffic) since(before traffic) traffic {
+	for k, sent := range t.Sent.kinds() {
+		earlier := before.Sent.kinds()[k]
+		sent.add(Traffic{-earlier.Bytes, -earlier.Messages})
 	}
+	t.Waited -= before.Waited
+	return t
 }
 
 func (t *Traffic) add(more Traffic) {
@@ -160,33 +169,38 @@ func (c *Communication) kinds() []*Traffic {
 	return []*Traffic{&c.Halo, &c.Layout, &c.Stage, &c.Gradient, &c.Statistics}
 }
 
+// add adds what another worker has sent.
+func (c *Communication) add(more *Communication) {
+	for k, t := range c.kinds() {
+		t.add(*more.kinds()[k])
+	}
+}
+
 // report puts what each worker took and sent into the result.
 func (w *worker) report(r *Result, pass traffic) error {
-	mem := w.team.Memory
-	c := pass.communication()
-	row := []float64{float64(mem.Peak()), float64(mem.Live(tensor.Graph)), float64(mem.LiveTensors()), pass.waited.Seconds(), pass.seconds}
-	own := len(row)
-	for _, t := range c.kinds() {
-		row = append(row, float64(t.Bytes), float64(t.Messages))
+	type took struct {
+		Peak, Graph, Live int64 // bytes
+		Pass              traffic
 	}
-	all, err := comm.Gather(w.groups.World, comm.Setup, row...)
+	mem := w.team.Memory
+	all, err := gather(w.groups.World, took{mem.Peak(), mem.Live(tensor.Graph), mem.LiveTensors(), pass})
 	if err != nil {
 		return err
 	}
-	for ; len(all) > 0; all = all[len(row):] {
-		r.PeakTensorBytes = append(r.PeakTensorBytes, int64(all[0]))
-		r.GraphBytes = append(r.GraphBytes, int64(all[1]))
-		r.LiveBytes = append(r.LiveBytes, int64(all[2]))
-		r.WaitSeconds = append(r.WaitSeconds, all[3])
-		r.WaitShare = max(r.WaitShare, all[3]/max(all[4], 1e-9))
+	for _, one := range all {
+		r.PeakTensorBytes = append(r.PeakTensorBytes, one.Peak)
+		r.GraphBytes = append(r.GraphBytes, one.Graph)
+		r.LiveBytes = append(r.LiveBytes, one.Live)
+		waited := one.Pass.Waited.Seconds()
+		r.WaitSeconds = append(r.WaitSeconds, waited)
+		r.WaitShare = max(r.WaitShare, waited/max(one.Pass.Seconds, 1e-9))
+		r.Communication.add(&one.Pass.Sent)
 		sent := int64(0)
-		for k, t := range r.Communication.kinds() {
-			theirs := Traffic{int64(all[own+2*k]), int64(all[own+1+2*k])}
-			t.add(theirs)
-			sent += theirs.Bytes
+		for _, t := range one.Pass.Sent.kinds() {
+			sent += t.Bytes
 		}
 		r.SentBytes = append(r.SentBytes, sent)
 	}
-	r.Workers = len(r.SentBytes)
+	r.Workers = len(all)
 	return nil
 }
