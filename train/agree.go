@@ -112,35 +112,38 @@ func (w *worker) hash() float64 {
 	return float64(h)
 }
 
-// traffic is what a worker has sent by kind, and how long it stood still.
-type traffic struct {
-	sent    [comm.Kinds]comm.Traffic
-	waited  time.Duration
-	seconds float64 // that the pass took on this worker
+// work is what a worker has aggregated, has sent by kind, and how long it stood still.
+type work struct {
+	edgeColumns int64
+	sent        [comm.Kinds]comm.Traffic
+	waited      time.Duration
+	seconds     float64 // that the pass took on this worker
 }
 
-func (w *worker) traffic() (t traffic) {
+// done is this worker's work so far.
+func (w *worker) done() (d work) {
 	for k := range comm.Kinds {
-		t.sent[k] = w.groups.World.Sent(k)
+		d.sent[k] = w.groups.World.Sent(k)
 	}
-	t.waited = w.groups.World.Waited()
-	return t
+	d.waited, d.edgeColumns = w.groups.World.Waited(), w.engine.EdgeColumns()
+	return d
 }
 
-func (t traffic) since(before traffic) traffic {
-	for k := range t.sent {
-		t.sent[k].Bytes -= before.sent[k].Bytes
-		t.sent[k].Messages -= before.sent[k].Messages
+func (d work) since(before work) work {
+	for k := range d.sent {
+		d.sent[k].Bytes -= before.sent[k].Bytes
+		d.sent[k].Messages -= before.sent[k].Messages
 	}
-	t.waited -= before.waited
-	return t
+	d.waited -= before.waited
+	d.edgeColumns -= before.edgeColumns
+	return d
 }
 
-// communication is the traffic by the kinds that are reported.
-func (t traffic) communication() (c Communication) {
+// communication is what was sent, by the kinds that are reported.
+func (d work) communication() (c Communication) {
 	of := func(kinds ...comm.Kind) (sum Traffic) {
 		for _, k := range kinds {
-			sum.add(Traffic(t.sent[k]))
+			sum.add(Traffic(d.sent[k]))
 		}
 		return sum
 	}
@@ -160,11 +163,14 @@ func (c *Communication) kinds() []*Traffic {
 	return []*Traffic{&c.Halo, &c.Layout, &c.Stage, &c.Gradient, &c.Statistics}
 }
 
-// report puts what each worker took and sent into the result.
-func (w *worker) report(r *Result, pass traffic) error {
+// report puts what each worker took, aggregated and sent into the result.
+func (w *worker) report(r *Result, pass work) error {
 	mem := w.team.Memory
 	c := pass.communication()
-	row := []float64{float64(mem.Peak()), float64(mem.Live(tensor.Graph)), float64(mem.LiveTensors()), pass.waited.Seconds(), pass.seconds}
+	row := []float64{
+		float64(mem.Peak()), float64(mem.Live(tensor.Graph)), float64(mem.LiveTensors()), float64(pass.edgeColumns),
+		pass.waited.Seconds(), pass.seconds,
+	}
 	own := len(row)
 	for _, t := range c.kinds() {
 		row = append(row, float64(t.Bytes), float64(t.Messages))
@@ -177,8 +183,9 @@ func (w *worker) report(r *Result, pass traffic) error {
 		r.PeakTensorBytes = append(r.PeakTensorBytes, int64(all[0]))
 		r.GraphBytes = append(r.GraphBytes, int64(all[1]))
 		r.LiveBytes = append(r.LiveBytes, int64(all[2]))
-		r.WaitSeconds = append(r.WaitSeconds, all[3])
-		r.WaitShare = max(r.WaitShare, all[3]/max(all[4], 1e-9))
+		r.EdgeColumns = append(r.EdgeColumns, int64(all[3]))
+		r.WaitSeconds = append(r.WaitSeconds, all[4])
+		r.WaitShare = max(r.WaitShare, all[4]/max(all[5], 1e-9))
 		sent := int64(0)
 		for k, t := range r.Communication.kinds() {
 			theirs := Traffic{int64(all[own+2*k]), int64(all[own+1+2*k])}

@@ -25,6 +25,8 @@ import (
 type Plan struct {
 	PeakTensorBytes, GraphBytes []int64 // per worker
 	HaloBytes                   []int64 // per worker, that it sends in a training pass but the first
+	LayoutBytes                 []int64 // the same of switches between rows and slices
+	EdgeColumns                 []int64 // per worker, that it aggregates in such a pass: edges × columns
 	// Communication is what all workers send in such a pass to move rows: Halo, Layout and Stage.
 	Communication Communication
 	Lines         []string
@@ -36,6 +38,7 @@ type workerPlan struct {
 	Tensors, Graph int64         // bytes at the peak
 	Kinds          []int64       // of Tensors at the peak of each kind
 	Sent           Communication // in a training pass but the first
+	EdgeColumns    int64         // that are aggregated in such a pass
 	Parameters     int           // values, of its stage
 	Work           []string      // of the whole model
 	Orders         []string      // as its engine explains them
@@ -144,13 +147,14 @@ func allPlans(c *comm.Comm, own []workerPlan, err error) ([]workerPlan, error) {
 func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
 	for _, w := range all {
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
-		p.HaloBytes = append(p.HaloBytes, w.Sent.Halo.Bytes)
+		p.HaloBytes, p.LayoutBytes = append(p.HaloBytes, w.Sent.Halo.Bytes), append(p.LayoutBytes, w.Sent.Layout.Bytes)
+		p.EdgeColumns = append(p.EdgeColumns, w.EdgeColumns)
 		for k, t := range p.Communication.kinds() {
 			t.add(*w.Sent.kinds()[k])
 		}
 	}
 	p.Warnings = all[0].Warnings
-	p.Lines = slices.Concat(j.describe(grid, all), peakLines(all), movedLines(all))
+	p.Lines = slices.Concat(j.describe(grid, all), peakLines(all), balanceLines(p.EdgeColumns), movedLines(all))
 	return p
 }
 
@@ -186,6 +190,26 @@ func peakLines(all []workerPlan) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%-12s %8.1f MB at the peak", tensor.Kind(k), float64(bytes)/1e6))
 	}
 	return lines
+}
+
+// listedWorkers is how many workers' numbers stand on a line.
+const listedWorkers = 16
+
+// balanceLines say how much each of several workers aggregates, where there is anything to.
+func balanceLines(edgeColumns []int64) []string {
+	most := slices.Max(edgeColumns)
+	if len(edgeColumns) == 1 || most == 0 {
+		return nil
+	}
+	line := fmt.Sprintf("edges × columns aggregated an epoch: %.3g million on the worker with most, %.2f times the mean",
+		float64(most)/1e6, Balance(edgeColumns))
+	if len(edgeColumns) <= listedWorkers {
+		line += "; by worker"
+		for _, n := range edgeColumns {
+			line += fmt.Sprintf(" %.3g", float64(n)/1e6)
+		}
+	}
+	return []string{line}
 }
 
 // movedLines say how many bytes the workers send to move rows, where they send any.
@@ -227,7 +251,7 @@ func (j *Job) plan(rank int, share *partition.Share) (p workerPlan, err error) {
 		return p, err
 	}
 	for epoch := range 2 {
-		before := w.traffic()
+		before := w.done()
 		if _, _, err := w.trainEpoch(context.Background(), 1+epoch); err != nil {
 			return p, err
 		}
@@ -237,7 +261,8 @@ func (j *Job) plan(rank int, share *partition.Share) (p workerPlan, err error) {
 			}
 			w.params.Save(&nn.Snapshot{})
 		}
-		p.Sent = w.traffic().since(before).communication()
+		pass := w.done().since(before)
+		p.Sent, p.EdgeColumns = pass.communication(), pass.edgeColumns
 	}
 	p.Sent.Gradient, p.Sent.Statistics = Traffic{}, Traffic{} // of which a plan makes no sums
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.params.Count()

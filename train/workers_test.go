@@ -164,9 +164,37 @@ func TestPlanOfWorkers(t *testing.T) {
 			if halo != r.Communication.Halo.Bytes || o.Model != "mlp" && halo == 0 {
 				t.Errorf("%s: planned to send %d bytes of rows, sent %d", name, halo, r.Communication.Halo.Bytes)
 			}
+			if !slices.Equal(plan.EdgeColumns, r.EdgeColumns) {
+				t.Errorf("%s: planned to aggregate %d edges × columns, aggregated %d", name, plan.EdgeColumns, r.EdgeColumns)
+			}
 			if slices.Min(live) != slices.Max(live) {
 				t.Errorf("%s: live bytes after each epoch: %d", name, live)
 			}
+		}
+	}
+}
+
+// TestEdgeColumns: all workers together aggregate all edges but self loops, forward and backward, for the
+// columns of each layer but the first, whose aggregation is kept.
+func TestEdgeColumns(t *testing.T) {
+	g := tangled(t)
+	edges := int64(0)
+	e := g.Relation.Edges()
+	for k, u := range e.Source {
+		if u != e.Target[k] {
+			edges++
+		}
+	}
+	o := networks()["gcn"]
+	o.Residual = false
+	want := 2 * edges * int64(o.Hidden+g.Labels.Classes)
+	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil)} {
+		r, sum := mustRun(t, j), int64(0)
+		for _, n := range r.EdgeColumns {
+			sum += n
+		}
+		if len(r.EdgeColumns) != r.Workers || sum != want {
+			t.Errorf("%q: %d edges × columns, want %d in all", j.Options.Parallel, r.EdgeColumns, want)
 		}
 	}
 }

@@ -276,8 +276,10 @@ func (t *trainCommand) printPlan(out io.Writer, p train.Plan) error {
 			PeakTensorBytes []int64  `json:"peak_tensor_bytes"`
 			GraphBytes      []int64  `json:"graph_bytes"`
 			HaloBytes       []int64  `json:"halo_bytes"`
+			LayoutBytes     []int64  `json:"layout_bytes"`
+			EdgeColumns     []int64  `json:"edge_columns"`
 			Plan            []string `json:"plan"`
-		}{p.PeakTensorBytes, p.GraphBytes, p.HaloBytes, p.Lines})
+		}{p.PeakTensorBytes, p.GraphBytes, p.HaloBytes, p.LayoutBytes, p.EdgeColumns, p.Lines})
 	}
 	for _, line := range p.Lines {
 		fmt.Fprintln(out, line)
@@ -310,7 +312,10 @@ func printResults(out io.Writer, run *train.Run) {
 		megabytes(slices.Max(s.PeakTensorBytes)), megabytes(slices.Max(s.GraphBytes)), megabytes(s.PeakRSSBytes)))
 	if s.Workers > 1 {
 		t.row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, each waiting at most %s of it",
-			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes), percent(s.WaitShare)))
+			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes+s.Communication.Layout.Bytes+s.Communication.Stage.Bytes),
+			percent(s.WaitShare)))
+		t.row("balance", fmt.Sprintf("the busiest worker aggregates %.2f and sends %.2f times the mean",
+			train.Balance(s.EdgeColumns), train.Balance(s.SentBytes)))
 	}
 	t.row("run", filepath.Clean(s.RunDir))
 	t.flush()

@@ -65,6 +65,7 @@ func (s *stage) last() bool  { return s.Groups.Stage == s.Groups.Mesh.Stages-1 }
 
 func (s *stage) Params() *nn.Params { return s.params }
 func (s *stage) Explain() []string  { return s.graph.Explain() }
+func (s *stage) EdgeColumns() int64 { return s.graph.EdgeColumns() }
 
 func (s *stage) Vertices() []int32 {
 	if s.last() {

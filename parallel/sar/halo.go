@@ -38,6 +38,9 @@ func (p *propagator) halo() *halo {
 // resume says that the work of the site goes on; errors name it. Each backward pass begins with it.
 func (h *halo) resume() { h.part.comm.At(h.part.epoch, h.site) }
 
+// count adds a pass over all edges, for so many columns, to the worker's EdgeColumns.
+func (h *halo) count(columns int) { h.part.edgeColumns += h.edges.Entries() * int64(columns) }
+
 func (h *halo) operator(r gnn.Reduce) edges.Operator {
 	o, err := h.edges.Operator(r)
 	exchange.Must(err)

@@ -25,6 +25,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	if m.Reduce == gnn.KindMean {
 		run.share = e.MeanShares(loops)
 	}
+	h.count(m.Columns)
 	z := t.Team.Zeros(tensor.Activations, e.Rows, m.Columns)
 	var arg *tensor.Matrix
 	if m.Reduce == gnn.KindMax {
@@ -51,6 +52,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	}
 	op.Backward = func(g *tensor.Matrix) {
 		h.resume()
+		h.count(m.Columns)
 		var dx *tensor.Matrix
 		if m.Source.Wants() {
 			dx = m.Source.GradSum()

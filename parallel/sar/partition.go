@@ -27,6 +27,8 @@ type Partition struct {
 	orders    []string // what each site does, in the order of the first pass
 	explained map[string]bool
 	epoch     int // for errors
+
+	edgeColumns int64
 }
 
 // Options are the settings of sequential aggregation and rematerialization.
@@ -88,6 +90,10 @@ func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
 
 // Explain says for each site in which order it works, once a forward pass has been made.
 func (p *Partition) Explain() []string { return p.orders }
+
+// EdgeColumns is how much has been aggregated so far, forward and backward: the sum of edges × columns over
+// all passes along edges. Self loops, which are a factor of each row, are not counted.
+func (p *Partition) EdgeColumns() int64 { return p.edgeColumns }
 
 // edges are those of a relation in a direction, made when they are first asked for. All workers ask for the
 // same ones in the same order.

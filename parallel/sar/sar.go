@@ -42,6 +42,7 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	h.sum(o, z, x.Value())
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: h.kept, Reads: true, Backward: func(g *tensor.Matrix) {
 		h.resume()
+		h.count(g.Cols)
 		dx, add := x.Grad()
 		o.ApplyTransposed(dx, h.edges.Local(), g, kernel.Output(add))
 		for v := range h.giveBack(dx) {
@@ -55,6 +56,7 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 
 // sum is z = Â·x.
 func (h *halo) sum(o edges.Operator, z, x *tensor.Matrix) {
+	h.count(x.Cols)
 	o.Apply(z, h.edges.Local(), x, kernel.Replace)
 	for v := range h.fetch(x) {
 		v.Onto(h.part.team, z, func(z *tensor.Matrix, to kernel.Output) { o.Apply(z, v.Block, v.rows, to) })
@@ -67,6 +69,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	t, h := x.Tape(), p.halo()
 	z := t.New(x.Rows(), x.Cols())
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, x.Rows(), x.Cols())
+	h.count(x.Cols())
 	t.Team.Max(z, arg, h.edges.Local().In, x.Value(), h.edges.Local().IDs, h.edges.Loops, kernel.Replace)
 	for v := range h.fetch(x.Value()) {
 		v.Within(t.Team, z, arg, func(z, arg *tensor.Matrix) {
@@ -75,6 +78,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	}
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(h.kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
 		h.resume()
+		h.count(g.Cols)
 		dx := x.GradSum()
 		t.Team.MaxBackward(dx, h.edges.Local().Out, g, arg, h.edges.Local().IDs, h.edges.Loops)
 		for v := range h.giveBack(dx) {
@@ -95,6 +99,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	e, x := h.edges, a.Source.Value()
 	alone := len(e.Blocks) == 1
 	width := x.Cols / a.Heads
+	h.count(x.Cols)
 	p.explain(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
 	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
 		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.Local().IDs,
@@ -130,6 +135,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 func (at *attention) attendBackward(h *halo, g *tensor.Matrix) {
 	h.resume()
 	e, team, x := h.edges, at.tape.Team, at.Source.Value()
+	h.count(x.Cols)
 	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, x.Rows, at.Heads)
 	team.RowDots(at.gOut, g, at.out)
 	at.targets = at.targetScores()

@@ -31,6 +31,9 @@ type Engine interface {
 	Vertices() []int32
 	// Explain says in lines how the work is done, once a pass has been made.
 	Explain() []string
+	// EdgeColumns is how much this worker has aggregated so far, forward and backward: the sum of edges ×
+	// columns over all passes along edges.
+	EdgeColumns() int64
 }
 
 // Config is what an engine is made of: all that is this worker's, and nothing of the loop.
@@ -69,4 +72,6 @@ type Axis interface {
 	BeginEpoch(epoch int)
 	// Explain says for each site in which order it works, once a forward pass has been made.
 	Explain() []string
+	// EdgeColumns is how much has been aggregated so far, as Engine's.
+	EdgeColumns() int64
 }

@@ -46,6 +46,9 @@ func (w *Whole) Vertices() []int32 { return w.axis.Vertices() }
 // Explain says in which order each site works.
 func (w *Whole) Explain() []string { return w.axis.Explain() }
 
+// EdgeColumns is how much this worker has aggregated.
+func (w *Whole) EdgeColumns() int64 { return w.axis.EdgeColumns() }
+
 // Train runs the model forward and backward, and sums the gradients over the replicas beside the backward
 // pass.
 func (w *Whole) Train(epoch int) float64 {
