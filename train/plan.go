@@ -202,7 +202,7 @@ func balanceLines(edgeColumns []int64) []string {
 		return nil
 	}
 	line := fmt.Sprintf("edges × columns aggregated an epoch: %.3g million on the worker with most, %.2f times the mean",
-		float64(most)/1e6, Balance(edgeColumns))
+		float64(most)/1e6, Imbalance(edgeColumns))
 	if len(edgeColumns) <= listedWorkers {
 		line += "; by worker"
 		for _, n := range edgeColumns {

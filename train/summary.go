@@ -77,14 +77,14 @@ func summarize(j *Job, r *Result) Summary {
 	}
 }
 
-// Balance is the largest of the workers' amounts as a multiple of their mean; 1 where all are 0.
-func Balance(amounts []int64) float64 {
-	sum := int64(0)
+// Imbalance is the largest of the workers' amounts over their mean, 0 where there is nothing.
+func Imbalance[T int | int64](amounts []T) float64 {
+	sum := T(0)
 	for _, n := range amounts {
 		sum += n
 	}
 	if sum == 0 {
-		return 1
+		return 0
 	}
 	return float64(slices.Max(amounts)) * float64(len(amounts)) / float64(sum)
 }

@@ -314,8 +314,11 @@ func printResults(out io.Writer, run *train.Run) {
 		t.row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, each waiting at most %s of it",
 			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes+s.Communication.Layout.Bytes+s.Communication.Stage.Bytes),
 			percent(s.WaitShare)))
-		t.row("balance", fmt.Sprintf("the busiest worker aggregates %.2f and sends %.2f times the mean",
-			train.Balance(s.EdgeColumns), train.Balance(s.SentBytes)))
+		busiest := []string{fmt.Sprintf("sends %.2f", train.Imbalance(s.SentBytes))}
+		if slices.Max(s.EdgeColumns) > 0 {
+			busiest = slices.Insert(busiest, 0, fmt.Sprintf("aggregates %.2f", train.Imbalance(s.EdgeColumns)))
+		}
+		t.row("balance", fmt.Sprintf("the busiest worker %s times the mean", strings.Join(busiest, " and ")))
 	}
 	t.row("run", filepath.Clean(s.RunDir))
 	t.flush()
