@@ -15,6 +15,22 @@ type State struct {
 	H0 *autograd.Var
 }
 
+// Vars are the values that pass: H, and H0 where it travels along.
+func (s State) Vars() []*autograd.Var {
+	if s.H0 == nil {
+		return []*autograd.Var{s.H}
+	}
+	return []*autograd.Var{s.H, s.H0}
+}
+
+// Output is H; what travelled along with it is dropped.
+func (s State) Output() *autograd.Var {
+	if s.H0 != nil && s.H0 != s.H {
+		s.H0.Drop()
+	}
+	return s.H
+}
+
 // Block is one step of a model.
 type Block interface {
 	// Forward computes the block. The state it returns may hold what it made and what it was given; all else
@@ -26,6 +42,7 @@ type Block interface {
 // part can be built: by a worker that computes some layers only, or not at all, to reckon with.
 type BlockSpec struct {
 	In, Out int // widths of State.H before and after it
+	H0      int // width of State.H0 before it; 0: none comes
 	Cost    Cost
 	// Build makes the block. Parameters are drawn from their names, so that a part of a model begins like the
 	// whole.

@@ -69,7 +69,7 @@ func (g *golden) relation() graph.Relation {
 	return r
 }
 
-func (g *golden) model(team *kernel.Team, p *sar.Partition) (*gnn.Model, *nn.Params) {
+func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Params) {
 	g.t.Helper()
 	params := nn.NewParams(team, 1)
 	features, classes := g.tensors["x"].Shape[1], g.tensors["logits"].Shape[1]
@@ -203,7 +203,7 @@ func testGolden(t *testing.T, file, input string) {
 		in = tape.SparseConstant(sparse(team, x), p.Rows())
 	}
 	live := team.Memory.LiveTensors()
-	logits := m.Until(len(m.Blocks), in)
+	logits := m.Forward(gnn.State{H: in}).H
 	near(t, "logits", logits.Value().Floats(), g.floats("logits"))
 	y := nn.Targets{Classes: logits.Cols()}
 	if g.meta["loss"] == "bce" {

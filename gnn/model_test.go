@@ -50,7 +50,7 @@ func TestPartsOfAModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		type part struct {
-			model  *gnn.Model
+			model  gnn.Model
 			params *nn.Params
 		}
 		team := kernel.NewTeam(1, tensor.NewMeter())
@@ -111,12 +111,12 @@ func (c carrier) Forward(s gnn.State) gnn.State {
 func TestTravellingTensor(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	m := &gnn.Model{Blocks: []gnn.Block{carrier{first: true}, carrier{}, carrier{last: true}}}
+	m := gnn.Model{carrier{first: true}, carrier{}, carrier{last: true}}
 	x := team.Memory.New(tensor.Features, 1, 1)
 	x.Floats()[0] = 1
 	tape := autograd.NewTrainingTape(team, autograd.Random{})
 	in := tape.Input(x, autograd.AllHere(1))
-	out := m.Until(len(m.Blocks), in)
+	out := m.Forward(gnn.State{H: in}).Output()
 	// h0 = 2x; h1 = 3·h0; h2 = h0 + 2·h1; h3 = h0 + 2·h2 = 3·h0 + 4·h1 = 15·h0
 	if got := out.Value().Floats()[0]; got != 30 {
 		t.Errorf("output %v, want 30", got)
@@ -130,7 +130,10 @@ func TestTravellingTensor(t *testing.T) {
 	}
 	d.Release()
 	plain := autograd.NewTape(team)
-	plain.Scope(func() *autograd.Var { m.Until(len(m.Blocks), plain.Constant(x, autograd.AllHere(1))); return nil })
+	plain.Scope(func() *autograd.Var {
+		m.Forward(gnn.State{H: plain.Constant(x, autograd.AllHere(1))}).Output()
+		return nil
+	})
 	if live := team.Memory.Live(tensor.Activations) + team.Memory.Live(tensor.Gradients); live != 0 {
 		t.Errorf("%d bytes live after the passes", live)
 	}

@@ -176,6 +176,9 @@ func (s *AttentionState) merge(row int, of *AttentionState, begun, ended, last b
 // RowDots is out_ih = ⟨x_ih, y_ih⟩ over the width of each head, for x and y rows × heads·width.
 func (t *Team) RowDots(out, x, y *tensor.Matrix) {
 	tensor.SameShape(x, y)
+	if out.Cols == 0 {
+		return
+	}
 	args := &C.weft_head_dot_args{out: floats(out), z: floats(x), a: floats(y), heads: C.int64_t(out.Cols), width: C.int64_t(x.Cols / out.Cols)}
 	t.rows(C.weft_row_dots, unsafe.Pointer(args), x.Rows, x.Cols)
 }

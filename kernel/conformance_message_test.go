@@ -4,6 +4,8 @@ import (
 	"math"
 
 	"weft/kernel"
+	"weft/kernel/reference"
+	"weft/tensor"
 )
 
 // Kernels that message functions are made of.
@@ -48,29 +50,51 @@ func conformRows(s *suite) {
 	})
 }
 
+// conformColumns copies and adds columns between matrices, all rows and listed ones.
 func conformColumns(s *suite) {
 	s.shapes(func(s *suite, rows, cols int) {
-		for _, add := range []bool{false, true} {
-			what := case_("rows", rows, "columns", cols, "added", add)
+		for _, to := range []kernel.Output{kernel.Replace, kernel.Accumulate} {
+			what := case_("rows", rows, "columns", cols, "added", to)
 			z, x := s.normal(rows, cols+5), s.normal(rows, cols+2)
-			want := append([]float32(nil), z.Floats()...)
-			for i := range rows {
-				for c := range cols {
-					at, v := i*(cols+5)+3+c, x.Floats()[i*(cols+2)+1+c]
-					if add {
-						v += want[at]
-					}
-					want[at] = v
-				}
-			}
-			s.team.Columns(z, 3, x, 1, cols, kernel.Output(add))
-			for k, w := range want {
-				if z.Floats()[k] != w {
-					s.t.Fatalf("%s: number %d is %v, want %v", what, k, z.Floats()[k], w)
-				}
+			want := exact(z)
+			reference.PutColumns(want, reference.PickColumns(exact(x), nil, 1, cols), nil, 3, to == kernel.Accumulate)
+			s.team.Columns(z, 3, x, 1, cols, to)
+			s.rounded(what, z, want)
+			for _, list := range []*tensor.Matrix{nil, s.ints(s.permutation(rows + 3).Int32s()[:rows])} {
+				s.someColumns(case_(what, "listed", list != nil), rows, cols, list, to)
 			}
 		}
 	})
+}
+
+// someColumns picks columns of the listed rows of a matrix, and puts others there. Packed rows beyond the list are
+// left alone.
+func (s *suite) someColumns(what string, rows, cols int, list *tensor.Matrix, to kernel.Output) {
+	whole, packed := s.normal(rows, cols+5), s.normal(rows, cols)
+	var listed []int32
+	if list != nil {
+		whole, packed, listed = s.normal(rows+3, cols+5), s.normal(rows+1, cols), list.Int32s()
+	}
+	picked := reference.PickColumns(exact(whole), listed, 2, cols)
+	want := exact(packed)
+	copy(want.Data, picked.Data)
+	put := exact(whole)
+	s.team.PickColumns(packed, whole, list, 2)
+	s.rounded(what+", picked", packed, want)
+	given := s.normal(packed.Rows, cols)
+	reference.PutColumns(put, exact(given), listed, 2, to == kernel.Accumulate)
+	s.team.PutColumns(whole, given, list, 2, to)
+	s.rounded(what+", put", whole, put)
+}
+
+// rounded fails unless the numbers are the exact ones, rounded to single precision.
+func (s *suite) rounded(what string, got *tensor.Matrix, want *reference.Matrix) {
+	s.t.Helper()
+	for k, w := range want.Data {
+		if got.Floats()[k] != float32(w) {
+			s.t.Fatalf("%s: number %d is %v, want %v", what, k, got.Floats()[k], float32(w))
+		}
+	}
 }
 
 func conformHeadScale(s *suite) {

@@ -122,6 +122,9 @@ func (t *Team) SumSquares(x *tensor.Matrix) (sum float64) {
 func (t *Team) HeadDot(out, z, a *tensor.Matrix) {
 	heads := out.Cols
 	check("vector", a, 1, z.Cols)
+	if heads == 0 {
+		return
+	}
 	args := &C.weft_head_dot_args{out: floats(out), z: floats(z), a: floats(a), heads: C.int64_t(heads), width: C.int64_t(z.Cols / heads)}
 	t.rows(C.weft_head_dot, unsafe.Pointer(args), z.Rows, z.Cols)
 }
@@ -131,6 +134,9 @@ func (t *Team) HeadDotBackward(dz, da, s, z, a *tensor.Matrix) {
 	heads := s.Cols
 	check("dz", dz, z.Rows, z.Cols)
 	check("da", da, 1, z.Cols)
+	if heads == 0 {
+		return
+	}
 	partial := t.scratch(tensor.Float64, tiles(z.Rows), z.Cols)
 	args := &C.weft_head_outer_args{
 		z: floats(z), s: floats(s), a: floats(a), tiles: doubles(partial), rows: C.int64_t(z.Rows),

@@ -42,14 +42,54 @@ func (t *Team) listed(name C.int, z, x, rows, packed *tensor.Matrix) {
 
 // Columns is z_i,fromZ+c = x_i,fromX+c for c = 0…count−1; the other columns of z are left alone.
 func (t *Team) Columns(z *tensor.Matrix, fromZ int, x *tensor.Matrix, fromX, count int, to Output) {
-	if z.Rows != x.Rows || fromZ < 0 || fromX < 0 || fromZ+count > z.Cols || fromX+count > x.Cols {
-		panic(fmt.Sprintf("kernel: %d columns from %d of %d×%d to %d of %d×%d", count, fromX, x.Rows, x.Cols, fromZ, z.Rows, z.Cols))
+	if z.Rows != x.Rows {
+		panic(fmt.Sprintf("kernel: columns of %d×%d to %d×%d", x.Rows, x.Cols, z.Rows, z.Cols))
+	}
+	t.columns(someColumns{z, nil, fromZ}, someColumns{x, nil, fromX}, x.Rows, count, to)
+}
+
+// PickColumns is z_i = columns from…from+z.Cols−1 of x_{rows_i} for the listed rows of x (Int32, 1 × n, n at most
+// z's rows; nil: all of x's rows, as many as z has); the other rows of z are left alone.
+func (t *Team) PickColumns(z, x, rows *tensor.Matrix, from int) {
+	t.columns(someColumns{z, nil, 0}, someColumns{x, rows, from}, packedRows(z, x, rows), z.Cols, Replace)
+}
+
+// PutColumns is the reverse: columns from…from+x.Cols−1 of z_{rows_i} become x_i, or x_i is added to them, for the
+// listed rows of z (Int32, 1 × n, n at most x's rows), which differ from each other (nil: all of z's rows, as many
+// as x has); what else z holds is left alone.
+func (t *Team) PutColumns(z, x, rows *tensor.Matrix, from int, to Output) {
+	t.columns(someColumns{z, rows, from}, someColumns{x, nil, 0}, packedRows(x, z, rows), x.Cols, to)
+}
+
+// packedRows is how many rows lie side by side in packed: as many as are listed, or all.
+func packedRows(packed, whole, rows *tensor.Matrix) int {
+	n := whole.Rows
+	if rows != nil {
+		n = rows.Cols
+	}
+	if n > packed.Rows || rows == nil && n < packed.Rows {
+		panic(fmt.Sprintf("kernel: %d rows of a %d×%d matrix beside a %d×%d one", n, whole.Rows, whole.Cols, packed.Rows, packed.Cols))
+	}
+	return n
+}
+
+// someColumns are those of a matrix from one on, in the listed rows (Int32, 1 × n; nil: the first ones).
+type someColumns struct {
+	of, rows *tensor.Matrix
+	from     int
+}
+
+func (t *Team) columns(z, x someColumns, rows, count int, to Output) {
+	for _, s := range []someColumns{z, x} {
+		if s.from < 0 || s.from+count > s.of.Cols {
+			panic(fmt.Sprintf("kernel: %d columns from %d of %d×%d", count, s.from, s.of.Rows, s.of.Cols))
+		}
 	}
 	args := &C.weft_columns_args{
-		z: floats(z), x: floats(x), z_cols: C.int64_t(z.Cols), x_cols: C.int64_t(x.Cols), from_z: C.int64_t(fromZ), from_x: C.int64_t(fromX),
-		count: C.int64_t(count), accumulate: boolean(to == Accumulate),
+		z: floats(z.of), x: floats(x.of), z_rows: ints(z.rows), x_rows: ints(x.rows), z_cols: C.int64_t(z.of.Cols), x_cols: C.int64_t(x.of.Cols),
+		from_z: C.int64_t(z.from), from_x: C.int64_t(x.from), count: C.int64_t(count), accumulate: boolean(to == Accumulate),
 	}
-	t.rows(C.weft_columns, unsafe.Pointer(args), z.Rows, count)
+	t.rows(C.weft_columns, unsafe.Pointer(args), rows, count)
 }
 
 // HeadScale is z_ihc = x_ihc · s_ih, for x and z rows × heads·width and s rows × heads. z may be x.

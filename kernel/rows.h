@@ -30,19 +30,79 @@ static void k_scatter_add(const void *args, int64_t lo, int64_t hi) {
 	}
 }
 
+// Copies n numbers, or adds them to what is there.
+INLINE void move_numbers(float *z, const float *x, const int64_t n, int accumulate) {
+	float v[n];
+	__builtin_memcpy(v, x, n * sizeof *v);
+	if (accumulate)
+		for (int64_t c = 0; c < n; c++)
+			v[c] += z[c];
+	__builtin_memcpy(z, v, n * sizeof *v);
+}
+
+// The same for at least a vector. The last whole one overlaps the one before: a masked store is dear.
+// Asks for what is used later on the way.
+INLINE void move_vectors(float *z, const float *x, int64_t n, int accumulate, const float *later_z, const float *later_x) {
+	const int64_t end = n - VW;
+	vf last = load(x + end);
+	if (accumulate)
+		last += load(z + end);
+	for (int64_t c = 0; c < end; c += VW) {
+		vf v = load(x + c);
+		__builtin_prefetch(later_x + c);
+		if (later_z)
+			__builtin_prefetch(later_z + c, 1);
+		if (accumulate)
+			v += load(z + c);
+		store(z + c, v);
+	}
+	__builtin_prefetch(later_x + n - 1);
+	if (later_z)
+		__builtin_prefetch(later_z + n - 1, 1);
+	store(z + end, last);
+}
+
+enum { NARROW = 16 };
+
+// n columns: a constant up to NARROW, which may lie across two cache lines.
+INLINE void move_columns(const weft_columns_args *a, int64_t lo, int64_t hi, const int64_t n) {
+	const int32_t *x_rows = a->x_rows, *z_rows = a->z_rows;
+	float *z = a->z + a->from_z;
+	const float *x = a->x + a->from_x;
+	for (int64_t i = lo; i < hi; i++) {
+		int64_t ahead = i + ROWS_AHEAD < hi ? i + ROWS_AHEAD : i;
+		float *to = z + (z_rows ? z_rows[i] : i) * a->z_cols;
+		const float *from = x + (x_rows ? x_rows[i] : i) * a->x_cols;
+		const float *later_x = x + (x_rows ? x_rows[ahead] : ahead) * a->x_cols;
+		const float *later_z = z_rows ? z + z_rows[ahead] * a->z_cols : NULL;
+		if (n > NARROW) {
+			move_vectors(to, from, n, a->accumulate, later_z, later_x);
+			continue;
+		}
+		__builtin_prefetch(later_x);
+		__builtin_prefetch(later_x + n - 1);
+		if (z_rows) {
+			__builtin_prefetch(later_z, 1);
+			__builtin_prefetch(later_z + n - 1, 1);
+		}
+		move_numbers(to, from, n, a->accumulate);
+	}
+}
+
 static void k_columns(const void *args, int64_t lo, int64_t hi) {
 	const weft_columns_args *a = args;
-	for (int64_t i = lo; i < hi; i++) {
-		float *z = a->z + i * a->z_cols + a->from_z;
-		const float *x = a->x + i * a->x_cols + a->from_x;
-		for (int64_t c = 0; c < a->count; c += VW) {
-			int n = lesser(a->count - c, VW);
-			vf v = part(x + c, n);
-			__builtin_prefetch(x + ROWS_AHEAD * a->x_cols + c);
-			if (a->accumulate)
-				v += part(z + c, n);
-			put(z + c, v, n);
-		}
+	switch (a->count) {
+#define CASE(n) \
+	case n: \
+		move_columns(a, lo, hi, n); \
+		break;
+		CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
+		CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14) CASE(15) CASE(16)
+#undef CASE
+	case 0:
+		break;
+	default:
+		move_columns(a, lo, hi, a->count);
 	}
 }
 

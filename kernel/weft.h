@@ -305,10 +305,12 @@ typedef struct {
 	int64_t heads, width;
 } weft_attend_end_args;
 
-// z_i,from_z+c = [the same +] x_i,from_x+c for c = 0 … count−1. Runs over rows.
+// z_i,from_z+c = [the same +] x_i,from_x+c for c = 0 … count−1; z_rows_i in place of i, and x_rows_i, where
+// rows are listed. Runs over rows, or the list, whose rows of z differ from each other.
 typedef struct {
 	float *z;
 	const float *x;
+	const int32_t *z_rows, *x_rows; // may be NULL
 	int64_t z_cols, x_cols, from_z, from_x, count;
 	int32_t accumulate;
 } weft_columns_args;

@@ -125,7 +125,7 @@ func (w *worker) done() (d work) {
 	for k := range comm.Kinds {
 		d.sent[k] = w.groups.World.Sent(k)
 	}
-	d.waited, d.edgeColumns = w.groups.World.Waited(), w.engine.EdgeColumns()
+	d.waited, d.edgeColumns = w.groups.World.Waited(), w.edgeColumns
 	return d
 }
 

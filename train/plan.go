@@ -63,7 +63,7 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 		j.uncut = true
 		workers, err = j.planOwn(ctx)
 	}
-	if c := j.peers(); c != nil {
+	if c := j.peers(); c.Size() > 1 {
 		workers, err = allPlans(c, workers, err)
 	}
 	if err != nil {
@@ -246,7 +246,9 @@ func (j *Job) plan(rank int, share *partition.Share) (p workerPlan, err error) {
 	c := comm.New(comm.Plan(rank, grid.Workers()), 0)
 	team := kernel.NewPlan(mem)
 	team.Uncut = j.uncut
-	w, err := newWorker(j, c, share.Whole.Classes, engine.Config{Team: team, Share: share, Training: true})
+	w, err := newWorker(j, c, share.Whole.Classes, engine.Config{
+		Team: team, Share: share, Training: true, Explain: func(order string) { p.Orders = append(p.Orders, order) },
+	})
 	if err != nil {
 		return p, err
 	}
@@ -266,7 +268,6 @@ func (j *Job) plan(rank int, share *partition.Share) (p workerPlan, err error) {
 	}
 	p.Sent.Gradient, p.Sent.Statistics = Traffic{}, Traffic{} // of which a plan makes no sums
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.params.Count()
-	p.Orders = w.engine.Explain()
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
 	}

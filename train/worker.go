@@ -28,6 +28,8 @@ type worker struct {
 	metric    string
 	epoch     int // that was trained last, from 1; 0: none
 
+	edgeColumns int64 // that were aggregated so far, forward and backward
+
 	labels           graph.Labels // of the vertices whose logits come here
 	targets          nn.Targets
 	train, val, test vertexSet
@@ -55,8 +57,9 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 		return nil, &Common{Err: err}
 	}
 	e.Groups = grid.Join(c)
-	w = &worker{team: e.Team, groups: e.Groups, share: e.Share, o: o, processes: j.peers() != nil}
+	w = &worker{team: e.Team, groups: e.Groups, share: e.Share, o: o, processes: j.peers().Size() > 1}
 	e.Loss, e.Seed = w.loss, o.Seed
+	e.Aggregated = func(edgeColumns int64) { w.edgeColumns += edgeColumns }
 	e.NormalizeRows, e.VaryingInput = o.NormalizeFeatures == "row", o.InputDropout > 0
 	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo
 	newEngine := engine.New

@@ -59,7 +59,7 @@ func (j *Job) eachShare(ctx context.Context, use func(rank int, share *partition
 	one := func(rank int) error {
 		return open(rank, func(share *partition.Share) error { return use(rank, share) })
 	}
-	if c := j.peers(); c != nil {
+	if c := j.peers(); c.Size() > 1 {
 		return one(c.Rank())
 	}
 	for rank := range n {
@@ -84,7 +84,7 @@ func (j *Job) eachWorker(ctx context.Context, work func(*kernel.Team, *comm.Comm
 			return work(team, c, s)
 		})
 	}
-	if c := cmp.Or(j.peers(), comm.Alone()); n == 1 || c.Size() > 1 {
+	if c := j.peers(); n == 1 || c.Size() > 1 {
 		mem := tensor.NewMeter()
 		defer mem.Close()
 		ranks := launch.Ranks{Comm: c}
@@ -98,24 +98,18 @@ func (j *Job) eachWorker(ctx context.Context, work func(*kernel.Team, *comm.Comm
 	return launch.Workers(n, j.Options.CommTimeout, func(c *comm.Comm) error { return one(c.Rank(), c, memories[c.Rank()]) })
 }
 
-// peers connects this process to others, nil where there are none: one process that a launcher started is
-// alone.
-func (j *Job) peers() *comm.Comm {
-	if j.Comm == nil || j.Comm.Size() == 1 {
-		return nil
-	}
-	return j.Comm
-}
+// peers connects this process to those that are the other workers, where there are any.
+func (j *Job) peers() *comm.Comm { return cmp.Or(j.Comm, comm.Alone()) }
 
 // speaks reports whether the results of a worker are those of the job in this process.
-func (j *Job) speaks(c *comm.Comm) bool { return c.Rank() == 0 || j.Comm != nil }
+func (j *Job) speaks(c *comm.Comm) bool { return c.Rank() == 0 || j.peers().Size() > 1 }
 
 // mesh is the job's own, or the one that the options describe.
 func (j *Job) mesh() (grid mesh.Mesh, err error) {
 	if grid = j.Mesh; grid == (mesh.Mesh{}) {
 		grid, err = j.Options.Mesh()
 	}
-	if c := j.peers(); err == nil && c != nil && c.Size() != grid.Workers() {
+	if c := j.peers(); err == nil && c.Size() > 1 && c.Size() != grid.Workers() {
 		err = refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers must be equal", grid.Workers(), c.Size())
 	}
 	return grid, err

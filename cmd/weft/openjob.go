@@ -25,7 +25,7 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 	check func(*graph.Graph) error,
 ) (job *train.Job, store string, err error) {
 	job = &train.Job{Dataset: dataset, Options: o, Comm: r.Comm}
-	if r.Comm != nil {
+	if r.Comm.Size() > 1 {
 		job.LocalWorkers = mpi.LocalRanks()
 		if job.CoreSharers, err = r.sharers(); err != nil {
 			return nil, "", err
@@ -55,7 +55,7 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 		if err == nil {
 			job.Graph, err = graph.Open(store)
 		}
-		if err := r.Together(err); err != nil || grid.Workers() == 1 {
+		if err := r.Together(err); err != nil || r.Comm.Size() == 1 {
 			return job, store, err
 		}
 		sum, err := checksum(job.Graph)
@@ -143,7 +143,7 @@ func preparePartition(parent context.Context, store string, job *train.Job, k in
 	}
 	asked, name := o.Assignment(k), printable(job.Dataset)
 	readOnly := partition.CheckWritable(store)
-	if readOnly != nil && job.Comm == nil {
+	if readOnly != nil && job.Comm.Size() == 1 {
 		fmt.Fprintf(show, "%s: dividing it into %d partitions by %s\n", name, k, asked.Method)
 		fmt.Fprintf(show, "%s: its store cannot be written to, so the partitions are cut in memory and not kept\n", name)
 		job.Graph = g

@@ -17,7 +17,7 @@ import (
 	"weft/train"
 )
 
-// ranks is this process's place among those that an MPI launcher started.
+// ranks is this process's place among those that an MPI launcher started; alone, where none did.
 type ranks struct{ launch.Ranks }
 
 // asRank does the work of a command as one of the processes that a launcher started, if there was one. err is
@@ -28,8 +28,8 @@ func asRank(cmd *cobra.Command, o *train.Options, err error, work func(ranks) er
 	if err == nil {
 		err = work(r)
 	}
-	if err != nil && r.Comm != nil {
-		partWithSignals()
+	if err != nil {
+		r.partWithSignals()
 	}
 	return r.End(err, func(err error) { fmt.Fprintln(os.Stderr, oneLine(err)) })
 }
@@ -38,7 +38,7 @@ func asRank(cmd *cobra.Command, o *train.Options, err error, work func(ranks) er
 func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 	if !mpi.Launched() {
 		alone := checkAlone(environmentNumber("SLURM_STEP_NUM_TASKS"), findSlurm().Connect)
-		return ranks{}, cmp.Or(launch.ToldByFirst(environmentNumber("SLURM_PROCID"), alone), err)
+		return ranks{launch.Ranks{Comm: comm.Alone()}}, cmp.Or(launch.ToldByFirst(environmentNumber("SLURM_PROCID"), alone), err)
 	}
 	if mpi.Rank() > 0 {
 		cmd.SetOut(io.Discard)
@@ -127,11 +127,15 @@ func sharedSettings(o train.Options) (string, error) {
 
 // part ends the command with an error that all ranks come to here.
 func (r ranks) part(err error) error {
-	if r.Comm == nil {
-		return err
-	}
-	partWithSignals()
+	r.partWithSignals()
 	return &launch.Common{Err: err}
+}
+
+// partWithSignals is for a rank that is about to take leave of others.
+func (r ranks) partWithSignals() {
+	if r.Comm.Size() > 1 {
+		partWithSignals()
+	}
 }
 
 // sayWaiting says what this rank waits for after a signal, once it waits for long, and with until what is not

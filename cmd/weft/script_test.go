@@ -22,7 +22,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"golang.org/x/sys/unix"
 
+	"weft/comm"
 	"weft/comm/mpi"
+	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
 	"weft/kernel"
@@ -49,7 +51,7 @@ func stuck() {
 	}
 	var made atomic.Pointer[train.RunDir]
 	made.Store(dir)
-	ctx, _ := ranks{}.untilSignal(context.Background(), &made, "", p)
+	ctx, _ := ranks{launch.Ranks{Comm: comm.Alone()}}.untilSignal(context.Background(), &made, "", p)
 	p.epoch(train.Epoch{Epoch: 1, Epochs: 2})
 	interrupt()
 	<-ctx.Done()

@@ -13,17 +13,11 @@ import (
 	"weft/comm"
 )
 
-// Ranks is this rank's place among those of a run. A process that is alone has no Comm: what it finds is
-// agreed.
+// Ranks is this rank's place among those of a run; a process without others has comm.Alone.
 type Ranks struct{ Comm *comm.Comm }
 
 // Rank is this rank's number, from 0.
-func (r Ranks) Rank() int {
-	if r.Comm == nil {
-		return 0
-	}
-	return r.Comm.Rank()
-}
+func (r Ranks) Rank() int { return r.Comm.Rank() }
 
 // First reports whether this is rank 0, which speaks for all.
 func (r Ranks) First() bool { return r.Rank() == 0 }
@@ -32,9 +26,6 @@ func (r Ranks) First() bool { return r.Rank() == 0 }
 // with the error of the lowest of these, as a Common. That rank has its error itself; the others have its
 // text, its subject and its kind: a refusal, ErrInterrupted, context.Canceled, or none of them.
 func (r Ranks) Together(err error) error {
-	if r.Comm == nil {
-		return err
-	}
 	all, broken := r.texts(pack(err))
 	if broken != nil {
 		return broken
@@ -55,9 +46,6 @@ func (r Ranks) Together(err error) error {
 // rank 0 tells them that it is at work. f always comes to its end. Where it fails, it fails on all, as in
 // Together.
 func (r Ranks) OnFirst(f func() error) error {
-	if r.Comm == nil {
-		return f()
-	}
 	const working, done = 0, 1
 	state := []byte{working}
 	tell := func() error { return r.Comm.Broadcast(comm.Setup, state, 0) }
@@ -108,9 +96,6 @@ func (r Ranks) until(ended <-chan struct{}, tell func() error) error {
 // Agree fails where a rank's text differs from rank 0's, on all ranks, with the error that differs makes of
 // the lowest such rank, as a Common.
 func (r Ranks) Agree(mine string, differs func(rank int, theirs, first string) error) error {
-	if r.Comm == nil {
-		return nil
-	}
 	all, err := r.texts(mine)
 	if err != nil {
 		return err
@@ -125,9 +110,6 @@ func (r Ranks) Agree(mine string, differs func(rank int, theirs, first string) e
 
 // Largest is the largest of the ranks' numbers.
 func (r Ranks) Largest(n int64) (int64, error) {
-	if r.Comm == nil {
-		return n, nil
-	}
 	all, err := comm.Gather(r.Comm, comm.Setup, n)
 	if err != nil {
 		return 0, err

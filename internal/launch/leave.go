@@ -13,16 +13,14 @@ import (
 // says it unless it is Told.
 //
 // Where the work is done (nil) the ranks wait for each other and close the connection. A Common error rank 0
-// says before any rank ends: when the first does, a launcher ends the others. The connection is not closed
-// then, for which the ranks would need a launcher that is not ending them already. Any other error is this
-// rank's own.
+// says before any of several ranks ends: when the first does, a launcher ends the others. The connection is
+// not closed then, for which the ranks would need a launcher that is not ending them already. Any other error
+// is this rank's own.
 func (r Ranks) End(err error, say func(error)) error {
 	switch {
-	case r.Comm == nil:
-		return err
 	case err == nil:
 		return r.Comm.Close()
-	case isCommon(err):
+	case isCommon(err) && r.Comm.Size() > 1:
 		if r.First() {
 			say(err)
 		}
@@ -36,9 +34,6 @@ func (r Ranks) End(err error, say func(error)) error {
 
 // Interrupted is the error of a rank that a signal ends at once: it says what the rank waited for.
 func (r Ranks) Interrupted(s os.Signal) error {
-	if r.Comm == nil {
-		return ErrInterrupted
-	}
 	what, lasted := r.Comm.Waiting()
 	if what == "" {
 		return fmt.Errorf("rank %d: %w", r.Rank(), ErrInterrupted)
@@ -50,9 +45,6 @@ func (r Ranks) Interrupted(s os.Signal) error {
 // ends before. A launcher sends a signal to all ranks when one of them has died, and leaves them a second or
 // more. Where all live they go on, and wait for moments only.
 func (r Ranks) AfterSignal(ctx context.Context, s os.Signal) error {
-	if r.Comm == nil {
-		return nil
-	}
 	const long, often = 250 * time.Millisecond, 50 * time.Millisecond
 	tick := time.NewTicker(often)
 	defer tick.Stop()

@@ -29,7 +29,7 @@ type Program struct {
 }
 
 // Join begins the work of the ranks together: where any of them has found something wrong, or is another
-// program, all end with one error, as a Common. Ranks without a Comm have no connection.
+// program, all end with one error, as a Common. Where there is no connection the rank is alone.
 func (s *Start) Join() (Ranks, error) {
 	t, err := s.Connect()
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *Start) Join() (Ranks, error) {
 		if refusal.Is(err) {
 			found = ToldByFirst(s.Rank, found)
 		}
-		return Ranks{}, found
+		return Ranks{comm.Alone()}, found
 	}
 	r := Ranks{comm.New(t, s.Timeout)}
 	err = s.Connected(r)

@@ -13,7 +13,7 @@ import (
 // it the work of the ranks that wait for this one.
 func (r Ranks) Run(work func() error) error {
 	err := work()
-	if err != nil && r.Comm != nil && !isCommon(err) {
+	if err != nil && !isCommon(err) {
 		r.Comm.Abort(err)
 	}
 	return err

@@ -107,10 +107,10 @@ func readLoopWeights(s *span, start int32, loops []int32) (starts []int64, weigh
 	return starts, weights
 }
 
-// newRemote is the edges from partition q, in a block for each piece of its rows that are needed here, and
-// the list of these rows.
-func newRemote(team *kernel.Team, s *span, q, start, end int) (blocks []*Block, needed []int32) {
-	slot := make([]int32, end-start+1) // of each row of q: how many needed rows stand before it
+// newRemote is the edges from the partition at the positions start … end−1, which peer holds, in a block for
+// each piece of its rows that are needed here, and the list of these rows.
+func newRemote(team *kernel.Team, s *span, peer, start, end int) (blocks []*Block, needed []int32) {
+	slot := make([]int32, end-start+1) // of each row there: how many needed rows stand before it
 	s.each(func(_ int, k int64) { slot[int(s.r.Sources[k])-start+1] = 1 })
 	for row := range end - start {
 		if slot[row+1] > 0 {
@@ -126,7 +126,7 @@ func newRemote(team *kernel.Team, s *span, q, start, end int) (blocks []*Block, 
 	var fillers []*filler
 	pieces(len(needed), end-start, func(lo, hi int) {
 		count := &counts[lo/step]
-		b := &Block{Peer: q, IDs: mem.NewElement(tensor.Graph, tensor.Int32, 1, hi-lo)}
+		b := &Block{Peer: peer, IDs: mem.NewElement(tensor.Graph, tensor.Int32, 1, hi-lo)}
 		rows := len(s.to)
 		if count.rows*fewTargets < rows {
 			rows = count.rows

@@ -8,19 +8,19 @@ import (
 	"weft/tensor"
 )
 
-// connect tells the other workers which of their rows this one, me, needs, and learns which of its own they
-// do.
-func (e *Edges) connect(me int, halo [][]int32, haloRows [][]int) error {
-	k := len(halo)
-	// Own rows that others need, and the vertices of the rows needed here
-	lists, theirs := make([][]int32, k), make([][]int32, k)
-	for q := range k {
+// connect tells the other workers which of their rows this one needs, and learns which of its own they do.
+// halo lists the rows that are needed of each rank.
+func (e *Edges) connect(s *Source, halo [][]int32) error {
+	k, me, n := len(s.Holders), s.Me, e.comm.Size()
+	// By rank: own rows that it needs, and the vertices of its rows that are needed here
+	lists, theirs := make([][]int32, n), make([][]int32, n)
+	for q, rank := range s.Holders {
 		if q != me {
-			lists[q] = make([]int32, haloRows[q][me])
-			theirs[q] = make([]int32, haloRows[me][q])
-			if !e.team.Planning() && len(halo[q]) != len(theirs[q]) {
+			lists[rank] = make([]int32, s.HaloRows[q][me])
+			theirs[rank] = make([]int32, s.HaloRows[me][q])
+			if !e.team.Planning() && len(halo[rank]) != len(theirs[rank]) {
 				return refusal.Graph.Errorf("partition %d needs %d rows of partition %d, where the stored partition says %d; partition the graph again",
-					me, len(halo[q]), q, len(theirs[q]))
+					me, len(halo[rank]), q, len(theirs[rank]))
 			}
 		}
 	}
@@ -28,29 +28,29 @@ func (e *Edges) connect(me int, halo [][]int32, haloRows [][]int) error {
 		if err := e.comm.AllToAll(comm.Setup, bytesOf(halo), bytesOf(lists)); err != nil {
 			return err
 		}
-		vertices := make([][]int32, k)
-		for q, list := range lists {
+		vertices := make([][]int32, n)
+		for rank, list := range lists {
 			for _, row := range list {
 				if int(row) >= e.Rows || row < 0 {
-					return fmt.Errorf("worker %d asks worker %d for row %d of %d", q, me, row, e.Rows)
+					return fmt.Errorf("worker %d asks worker %d for row %d of %d", rank, e.comm.Rank(), row, e.Rows)
 				}
-				vertices[q] = append(vertices[q], e.IDs.Int32s()[row])
+				vertices[rank] = append(vertices[rank], e.IDs.Int32s()[row])
 			}
 		}
 		if err := e.comm.AllToAll(comm.Setup, bytesOf(vertices), bytesOf(theirs)); err != nil {
 			return err
 		}
-		at := make([]int, k)
+		at := make([]int, n)
 		for _, b := range e.Remote() {
 			at[b.Peer] += copy(b.IDs.Int32s(), theirs[b.Peer][at[b.Peer]:])
 		}
 	}
 	for round := 1; round < k; round++ {
-		q := (me + round) % k
-		pieces(len(lists[q]), e.Rows, func(lo, hi int) {
-			p := &Piece{q, e.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, hi-lo)}
+		rank := s.Holders[(me+round)%k]
+		pieces(len(lists[rank]), e.Rows, func(lo, hi int) {
+			p := &Piece{rank, e.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, hi-lo)}
 			if !e.team.Planning() {
-				copy(p.Rows.Int32s(), lists[q][lo:hi])
+				copy(p.Rows.Int32s(), lists[rank][lo:hi])
 			}
 			e.Needed = append(e.Needed, p)
 		})
@@ -68,8 +68,8 @@ func (e *Edges) columnOfSources(own *tensor.Matrix) ([]*tensor.Matrix, error) {
 	if e.Alone() || e.team.Planning() {
 		return columns, nil
 	}
-	k := e.comm.Size()
-	send, receive := make([][]float32, k), make([][]float32, k)
+	n := e.comm.Size()
+	send, receive := make([][]float32, n), make([][]float32, n)
 	for _, p := range e.Needed {
 		for _, row := range p.Rows.Int32s() {
 			send[p.Peer] = append(send[p.Peer], own.Floats()[row])
@@ -81,7 +81,7 @@ func (e *Edges) columnOfSources(own *tensor.Matrix) ([]*tensor.Matrix, error) {
 	if err := e.comm.AllToAll(comm.Setup, bytesOf(send), bytesOf(receive)); err != nil {
 		return nil, err
 	}
-	at := make([]int, k)
+	at := make([]int, n)
 	for i, b := range e.Remote() {
 		at[b.Peer] += copy(columns[i].Floats(), receive[b.Peer][at[b.Peer]:])
 	}

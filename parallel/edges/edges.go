@@ -43,7 +43,7 @@ type Edges struct {
 // those source rows. With several workers a block holds the edges from one piece of the other's rows that
 // this worker needs.
 type Block struct {
-	Peer int            // whose rows the sources are
+	Peer int            // the rank that holds the sources' rows
 	In   *kernel.CSR    // rows × sources; values are the edge weights, nil without
 	Out  *kernel.CSR    // its transpose
 	IDs  *tensor.Matrix // Int32, the sources' vertices in the original graph; nil: their row numbers
@@ -66,7 +66,7 @@ const fewTargets = 4
 
 // Piece is a list of own rows that go to another worker in one message.
 type Piece struct {
-	Peer int
+	Peer int            // the rank that needs them
 	Rows *tensor.Matrix // Int32, 1 × n
 }
 
@@ -75,7 +75,8 @@ type Source struct {
 	// Relation: its rows are the worker's own; its sources are positions in the order of the partitions
 	Relation *graph.Relation
 	Starts   []int // len K+1: the first position of each of K partitions, and V
-	Me       int   // whose rows they are
+	Me       int   // the partition whose rows they are
+	Holders  []int // len K: the rank that holds each partition
 	// K × K: [p][q] is how many rows partition p needs of partition q; nil with one worker
 	HaloRows [][]int
 	// Int32, 1 × rows: the own rows' vertices in the original graph; nil: their row numbers
@@ -92,16 +93,16 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 		Rows: n, IDs: s.IDs, Blocks: []*Block{nil}, team: team, comm: c,
 		operators: map[gnn.Reduce]Operator{}, shares: map[SelfLoops]*tensor.Matrix{}, loopBlocks: map[SelfLoops]*Block{},
 	}
-	// The rows that each other partition has to send, ascending, nil where the team only plans
-	halo := make([][]int32, k)
-	remote := make([][]*Block, k)
+	// The rows that each other rank has to send, ascending, nil where the team only plans
+	halo := make([][]int32, c.Size())
+	remote := make([][]*Block, k) // by partition
 	at := &span{r: s.Relation, from: make([]int64, n), to: slices.Clone(s.Relation.Indptr[:n])}
 	for q := range k {
 		at.next(int32(s.Starts[q+1]))
 		if q == s.Me {
 			e.Blocks[0] = e.newLocal(at, int32(s.Starts[q]))
 		} else {
-			remote[q], halo[q] = newRemote(team, at, q, s.Starts[q], s.Starts[q+1])
+			remote[q], halo[s.Holders[q]] = newRemote(team, at, s.Holders[q], s.Starts[q], s.Starts[q+1])
 		}
 	}
 	if s.Copied != nil {
@@ -117,7 +118,7 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 	if k == 1 {
 		return e, nil
 	}
-	if err := e.connect(s.Me, halo, s.HaloRows); err != nil {
+	if err := e.connect(&s, halo); err != nil {
 		return nil, err
 	}
 	for _, b := range e.Remote() {

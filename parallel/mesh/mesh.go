@@ -48,6 +48,7 @@ type Groups struct {
 	Stages   *comm.Comm // the same partition and slice: rows pass from each to the next
 	Replicas *comm.Comm // the same stage, by partition and then slice: they hold the same parameters
 	World    *comm.Comm // all workers: for set-up, and for the end of an epoch
+	Holders  []int      // for each partition the rank in Halo that holds it
 }
 
 // Join makes the groups of this rank of world, which has a rank for each place. No message is sent.
@@ -63,7 +64,7 @@ func (m Mesh) Join(world *comm.Comm) Groups {
 		}
 		return world.Group(ranks...)
 	}
-	return Groups{
+	g := Groups{
 		Mesh:   m,
 		Place:  at,
 		Slices: along(m.Slices, func(i int) Place { return Place{at.Stage, at.Partition, i} }),
@@ -74,4 +75,8 @@ func (m Mesh) Join(world *comm.Comm) Groups {
 		}),
 		World: world,
 	}
+	for p := range m.Partitions {
+		g.Holders = append(g.Holders, p)
+	}
+	return g
 }

@@ -23,14 +23,14 @@ type Case struct {
 	Mesh mesh.Mesh
 	// Engine makes a worker's engine; nil: the one that belongs to the mesh.
 	Engine func(engine.Config) (engine.Engine, error)
-	// Models are those that it can compute; nil: all that are known by name.
+	// Models are those that it can compute; nil: all that are known by name, and InitialResidual.
 	Models []string
 	// Tolerance bounds how far losses, metrics, logits and weights are from one worker's, as a part of the
 	// largest; 0: they have the same bits.
 	Tolerance float64
 	// Stage and Layout, unless nil, are what the training pass of an epoch has to send between stages and
 	// slices.
-	Stage, Layout func(vertices, hidden int) train.Traffic
+	Stage, Layout func(model string, vertices, hidden int) train.Traffic
 }
 
 // Engines holds a way of dividing the work to what one worker computes, for each model, on a directed graph
@@ -40,7 +40,7 @@ type Case struct {
 func Engines(t *testing.T, c Case) {
 	models := c.Models
 	if models == nil {
-		models = gnn.Names()
+		models = append(gnn.Names(), InitialResidual)
 	}
 	for _, model := range models {
 		kind, _ := gnn.KindOf(model)
@@ -54,7 +54,10 @@ func Engines(t *testing.T, c Case) {
 					v.change(g)
 				}
 				o := train.Defaults()
-				o.Model, o.Layers, o.Hidden, o.Dropout, o.Epochs, o.Seed, o.Threads = model, 3, 10, .3, 4, 3, 1
+				o.Layers, o.Hidden, o.Dropout, o.Epochs, o.Seed, o.Threads = 3, 10, .3, 4, 3, 1
+				if model != InitialResidual {
+					o.Model = model
+				}
 				o.Optimizer, o.LR, o.Heads = "sgd", .05, 2 // Adam makes single roundings grow
 				if v.set != nil {
 					v.set(&o)
@@ -64,7 +67,7 @@ func Engines(t *testing.T, c Case) {
 					divided.Parallel = fmt.Sprintf("graph=%d", c.Mesh.Partitions)
 					v.halo(&divided)
 				}
-				c.check(t, g, o, divided)
+				c.check(t, g, model, o, divided)
 			})
 		}
 	}
@@ -94,9 +97,9 @@ var variants = []struct {
 }
 
 // check runs one model on one worker and divided, each with its options.
-func (c *Case) check(t *testing.T, g *graph.Graph, o, divided train.Options) {
-	alone, _ := run(t, &train.Job{Graph: g, Options: o})
-	got, plan := run(t, c.job(t, g, divided))
+func (c *Case) check(t *testing.T, g *graph.Graph, model string, o, divided train.Options) {
+	alone, _ := run(t, job(g, model, o))
+	got, plan := run(t, c.job(t, g, model, divided))
 	c.near(t, "losses", got.Losses, alone.Losses)
 	c.near(t, "metrics", []float64{got.Train, got.Val, got.Test, got.ValLoss}, []float64{alone.Train, alone.Val, alone.Test, alone.ValLoss})
 	c.near(t, "logits", doubles(got.Logits), doubles(alone.Logits))
@@ -115,28 +118,42 @@ func (c *Case) check(t *testing.T, g *graph.Graph, o, divided train.Options) {
 	}
 	shorter := o
 	shorter.Epochs = 2
-	if r, _ := run(t, c.job(t, g, shorter)); !slices.Equal(r.LiveBytes, got.LiveBytes) {
+	if r, _ := run(t, c.job(t, g, model, shorter)); !slices.Equal(r.LiveBytes, got.LiveBytes) {
 		t.Errorf("%d bytes live after %d epochs, %d after %d", got.LiveBytes, o.Epochs, r.LiveBytes, shorter.Epochs)
 	}
 	for _, sent := range []struct {
 		got     train.Traffic
-		formula func(vertices, hidden int) train.Traffic
+		formula func(model string, vertices, hidden int) train.Traffic
 	}{{got.Communication.Stage, c.Stage}, {got.Communication.Layout, c.Layout}} {
-		if sent.formula != nil && sent.got != sent.formula(g.Vertices(), o.Hidden) {
-			t.Errorf("sent %+v, the formula says %+v", sent.got, sent.formula(g.Vertices(), o.Hidden))
+		if sent.formula == nil {
+			continue
+		}
+		if want := sent.formula(model, g.Vertices(), o.Hidden); sent.got != want {
+			t.Errorf("sent %+v, the formula says %+v", sent.got, want)
 		}
 	}
-	again := predict(t, c.job(t, g, divided), got.Weights)
+	again := predict(t, c.job(t, g, model, divided), got.Weights)
 	if !slices.Equal(again.Logits, got.Logits) {
 		t.Error("the weights, loaded again, give other logits")
 	}
-	c.near(t, "embeddings", doubles(again.Embeddings), doubles(predict(t, &train.Job{Graph: g, Options: o}, got.Weights).Embeddings))
+	c.near(t, "embeddings", doubles(again.Embeddings), doubles(predict(t, job(g, model, o), got.Weights).Embeddings))
 }
 
-// job is the case's, on a graph.
-func (c *Case) job(t *testing.T, g *graph.Graph, o train.Options) *train.Job {
+// job is one worker's, on a graph.
+func job(g *graph.Graph, model string, o train.Options) *train.Job {
+	j := &train.Job{Graph: g, Options: o}
+	if model == InitialResidual {
+		j.Model = initialResidual(o.Hidden)
+	}
+	return j
+}
+
+// job is the case's.
+func (c *Case) job(t *testing.T, g *graph.Graph, model string, o train.Options) *train.Job {
 	t.Helper()
-	return &train.Job{Graph: g, Options: o, Mesh: c.Mesh, Engine: c.Engine, Parts: parts(t, g, c.Mesh.Partitions)}
+	j := job(g, model, o)
+	j.Mesh, j.Engine, j.Parts = c.Mesh, c.Engine, parts(t, g, c.Mesh.Partitions)
+	return j
 }
 
 // run trains, and holds each epoch's live bytes to the second one's.

@@ -20,13 +20,13 @@ func TestTwoSlices(t *testing.T) {
 	for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 1, Slices: 2}, {Stages: 1, Partitions: 2, Slices: 2}, {Stages: 1, Partitions: 1, Slices: 3}} {
 		t.Run(paralleltest.Name(m), func(t *testing.T) {
 			paralleltest.Propagators(t, m, newSlices, "AggregateLinear", "Propagate") // Attend needs complete rows
-			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Engine: newSlices.Engine, Models: []string{"mlp", "gcn", "sage", "gin"}, Tolerance: 2e-5})
+			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Engine: newSlices.Engine, Models: []string{"mlp", "gcn", "sage", "gin", paralleltest.InitialResidual}, Tolerance: 2e-5})
 		})
 	}
 }
 
 var newSlices paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
-	inner, err := sar.New(c.Team, c.Groups.Halo, c.Share, sar.Options{})
+	inner, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{})
 	if err != nil {
 		return nil, err
 	}

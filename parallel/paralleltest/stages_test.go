@@ -25,28 +25,32 @@ func TestTwoStages(t *testing.T) {
 			paralleltest.Engines(t, paralleltest.Case{
 				Mesh: m, Engine: newStage, Tolerance: tolerance,
 				// 2·(S−1)·V·H elements (GNNPipe), as one message each way for each partition
-				Stage: func(vertices, hidden int) train.Traffic {
-					return train.Traffic{Bytes: 2 * 4 * int64(vertices*hidden), Messages: 2 * int64(partitions)}
+				Stage: func(model string, vertices, hidden int) train.Traffic {
+					state := 1
+					if model == paralleltest.InitialResidual { // h0 travels with h
+						state = 2
+					}
+					return train.Traffic{Bytes: 2 * 4 * int64(state*vertices*hidden), Messages: 2 * int64(state*partitions)}
 				},
 			})
 		})
 	}
 }
 
-// stage is the pipeline axis without chunks: a worker holds consecutive blocks for all vertices; h goes to
-// the next stage, and its gradient comes back.
+// stage is the pipeline axis without chunks: a worker holds consecutive blocks for all vertices; h, and h0
+// where there is one, go to the next stage, and their gradients come back.
 type stage struct {
 	engine.Config
 	from, to int // the blocks that are here
 	graph    *sar.Partition
 	features *engine.Features // of the first stage
 	params   *nn.Params
-	model    *gnn.Model
+	model    gnn.Model
 	reducer  *engine.Reducer
 }
 
 func newStage(c engine.Config) (engine.Engine, error) {
-	g, err := sar.New(c.Team, c.Groups.Halo, c.Share, sar.Options{})
+	g, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{Explain: c.Explain})
 	if err != nil {
 		return nil, err
 	}
@@ -64,8 +68,6 @@ func (s *stage) first() bool { return s.Groups.Stage == 0 }
 func (s *stage) last() bool  { return s.Groups.Stage == s.Groups.Mesh.Stages-1 }
 
 func (s *stage) Params() *nn.Params { return s.params }
-func (s *stage) Explain() []string  { return s.graph.Explain() }
-func (s *stage) EdgeColumns() int64 { return s.graph.EdgeColumns() }
 
 func (s *stage) Vertices() []int32 {
 	if s.last() {
@@ -76,55 +78,70 @@ func (s *stage) Vertices() []int32 {
 
 func (s *stage) Train(epoch int) (loss float64) {
 	s.graph.BeginEpoch(epoch)
-	t := autograd.NewTrainingTape(s.Team, autograd.Random{Seed: s.Seed, Epoch: epoch})
-	t.Ledger = s.reducer.Begin()
-	defer s.reducer.Abandon()
-	in := s.input(t)
-	out := s.model.Forward(gnn.State{H: in}).H
-	var g *tensor.Matrix
-	if s.last() {
-		loss, g = s.Loss(out)
-	} else {
-		s.send(out.Value(), +1)
-		g = s.receive(tensor.Gradients, out.Rows(), out.Cols(), +1)
-	}
-	t.Backward(autograd.Root{Var: out, Grad: g})
-	if !s.first() {
-		dx := in.TakeGrad()
-		s.send(dx, -1)
-		dx.Release()
-	}
-	exchange.Must(s.reducer.Finish())
+	exchange.Must(s.reducer.Beside(func(l *autograd.Ledger) {
+		t := autograd.NewTrainingTape(s.Team, autograd.Random{Seed: s.Seed, Epoch: epoch})
+		t.Ledger = l
+		in := s.input(t)
+		out := s.model.Forward(in)
+		roots := make([]autograd.Root, len(out.Vars()))
+		if s.last() {
+			roots[0].Var = out.H
+			loss, roots[0].Grad = s.Loss(out.H)
+		} else {
+			for _, v := range out.Vars() {
+				s.send(v.Value(), +1)
+			}
+			for i, v := range out.Vars() {
+				roots[i] = autograd.Root{Var: v, Grad: s.receive(tensor.Gradients, v.Cols(), +1)}
+			}
+		}
+		t.Backward(roots...)
+		if !s.first() {
+			for _, v := range in.Vars() {
+				dx := v.TakeGrad()
+				s.send(dx, -1)
+				dx.Release()
+			}
+		}
+	}))
 	return loss
 }
 
 func (s *stage) Infer(without int) *autograd.Var {
 	t := autograd.NewTape(s.Team)
-	out := s.model.Until(min(s.to, len(s.Blocks)-without)-s.from, s.input(t))
+	out := s.model[:min(s.to, len(s.Blocks)-without)-s.from].Forward(s.input(t))
 	if s.last() {
-		return out
+		return out.Output()
 	}
-	s.send(out.Value(), +1)
-	out.Drop()
+	for _, v := range out.Vars() {
+		s.send(v.Value(), +1)
+		v.Drop()
+	}
 	none := t.New(0, s.Blocks[len(s.Blocks)-without-1].Out)
 	return t.Received(none, &autograd.RowSet{Total: s.graph.Rows().Total})
 }
 
 // input is what the blocks here begin with.
-func (s *stage) input(t *autograd.Tape) *autograd.Var {
+func (s *stage) input(t *autograd.Tape) (in gnn.State) {
 	if s.first() {
-		return s.features.On(t)
+		return gnn.State{H: s.features.On(t)}
 	}
-	h := s.receive(tensor.Activations, s.graph.Rows().Here, s.Blocks[s.from].In, -1)
-	return t.Received(h, s.graph.Rows())
+	received := func(width int) *autograd.Var {
+		return t.Received(s.receive(tensor.Activations, width, -1), s.graph.Rows())
+	}
+	in.H = received(s.Blocks[s.from].In)
+	if width := s.Blocks[s.from].H0; width > 0 {
+		in.H0 = received(width)
+	}
+	return in
 }
 
 func (s *stage) send(m *tensor.Matrix, to int) {
 	exchange.Must(s.Groups.Stages.Send(comm.Stage, m.Bytes(), s.Groups.Stage+to).Wait())
 }
 
-func (s *stage) receive(kind tensor.Kind, rows, cols, from int) *tensor.Matrix {
-	m := s.Team.Memory.New(kind, rows, cols)
+func (s *stage) receive(kind tensor.Kind, cols, from int) *tensor.Matrix {
+	m := s.Team.Memory.New(kind, s.graph.Rows().Here, cols)
 	exchange.Must(s.Groups.Stages.Receive(comm.Stage, m.Bytes(), s.Groups.Stage+from).Wait())
 	return m
 }

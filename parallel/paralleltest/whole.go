@@ -5,6 +5,7 @@ package paralleltest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 
@@ -21,7 +22,7 @@ import (
 // Whole is all of a graph of these edges on one worker.
 func Whole(t testing.TB, team *kernel.Team, r *graph.Relation) *sar.Partition {
 	t.Helper()
-	g, err := sar.New(team, comm.Alone(), partition.All(&graph.Graph{Relation: *r}), sar.Options{})
+	g, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(&graph.Graph{Relation: *r}), sar.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -33,6 +34,8 @@ type Workers struct {
 	Mesh  mesh.Mesh
 	Graph *graph.Graph
 	Of    []int32 // each vertex's partition
+	// Holders are who holds which partition, in place of those of the mesh; nil: not.
+	Holders []int
 	// Wrap, unless nil, puts something around each worker's transport.
 	Wrap func(comm.Transport) comm.Transport
 }
@@ -64,7 +67,11 @@ func (w Workers) Run(t testing.TB, f func(c engine.Config)) {
 				}
 			}()
 			groups := w.Mesh.Join(world)
-			f(engine.Config{Team: kernel.NewTeam(1+rank%2, meters[rank]), Groups: groups, Share: shares[groups.Partition]})
+			if w.Holders != nil {
+				groups.Holders = w.Holders
+			}
+			held := slices.Index(groups.Holders, groups.Halo.Rank())
+			f(engine.Config{Team: kernel.NewTeam(1+rank%2, meters[rank]), Groups: groups, Share: shares[held]})
 		})
 	}
 	all.Wait()

@@ -12,6 +12,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/exchange"
+	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/partition"
@@ -43,7 +44,7 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 					c.Abort(fmt.Errorf("worker %d: %v", rank, outcome[rank]))
 				}()
 				team := kernel.NewTeam(1, memories[rank])
-				p, err := sar.New(team, c, shares[rank], sar.Options{Prefetch: 1})
+				p, err := sar.New(team, mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}.Join(c), shares[rank], sar.Options{Prefetch: 1})
 				if err != nil {
 					panic(err)
 				}

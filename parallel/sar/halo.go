@@ -38,8 +38,12 @@ func (p *propagator) halo() *halo {
 // resume says that the work of the site goes on; errors name it. Each backward pass begins with it.
 func (h *halo) resume() { h.part.comm.At(h.part.epoch, h.site) }
 
-// count adds a pass over all edges, for so many columns, to the worker's EdgeColumns.
-func (h *halo) count(columns int) { h.part.edgeColumns += h.edges.Entries() * int64(columns) }
+// count tells Options.Aggregated of a pass along all edges for so many columns.
+func (h *halo) count(columns int) {
+	if tell := h.part.options.Aggregated; tell != nil {
+		tell(h.edges.Entries() * int64(columns))
+	}
+}
 
 func (h *halo) operator(r gnn.Reduce) edges.Operator {
 	o, err := h.edges.Operator(r)

@@ -10,6 +10,7 @@ import (
 	"weft/kernel"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
+	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -18,17 +19,15 @@ import (
 type Partition struct {
 	team    *kernel.Team
 	comm    *comm.Comm // the workers that hold the other partitions
+	holders []int      // for each partition the rank that holds it
 	share   *partition.Share
 	rows    *autograd.RowSet
 	made    map[gnn.Along]*edges.Edges // those that were asked for
 	retired []*tensor.Matrix           // aggregated features that others took the place of
 	options Options
 
-	orders    []string // what each site does, in the order of the first pass
-	explained map[string]bool
-	epoch     int // for errors
-
-	edgeColumns int64
+	explained map[string]bool // the sites
+	epoch     int             // for errors
 }
 
 // Options are the settings of sequential aggregation and rematerialization.
@@ -38,16 +37,24 @@ type Options struct {
 	// KeepHalo receives all rows at once and keeps them until the layer's backward pass, instead of one piece
 	// after the other and again: it shows what SAR saves.
 	KeepHalo bool
+	// Explain takes for each site, in its first forward pass, in which order it works; nil: nobody asks.
+	Explain func(line string)
+	// Aggregated takes edges × columns of each pass along the edges, forward and backward; nil: nobody asks.
+	// Self loops, which are a factor of each row, are not counted.
+	Aggregated func(edgeColumns int64)
 }
 
-// New is one partition of a graph, or all of it, on one of as many workers, which c connects (where the team
-// only plans, one made of comm.Plan): the structure is copied into the team's memory. All of them must call
-// it, and from then on do the same in the same order.
-func New(team *kernel.Team, c *comm.Comm, s *partition.Share, o Options) (*Partition, error) {
-	p := &Partition{team: team, comm: c, share: s, options: o, made: map[gnn.Along]*edges.Edges{}, explained: map[string]bool{}}
+// New is one partition of a graph, or all of it, on one of as many workers, which g.Halo connects (where the
+// team only plans, one made of comm.Plan); g.Holders says who holds which. The structure is copied into the
+// team's memory. All of them must call it, and from then on do the same in the same order.
+func New(team *kernel.Team, g mesh.Groups, s *partition.Share, o Options) (*Partition, error) {
+	p := &Partition{
+		team: team, comm: g.Halo, holders: g.Holders, share: s, options: o,
+		made: map[gnn.Along]*edges.Edges{}, explained: map[string]bool{},
+	}
 	var others autograd.Peers
-	if c.Size() > 1 {
-		others = exchange.Peers{Comm: c}
+	if p.comm.Size() > 1 {
+		others = exchange.Peers{Comm: p.comm}
 	}
 	p.rows = autograd.RowsOf(team, s.Edges.IDs, s.Edges.Rows, s.Whole.Vertices, others)
 	for _, name := range p.Relations() {
@@ -88,13 +95,6 @@ func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
 	return &propagator{part: p, site: site, along: along, once: map[aggregated]firstAggregation{}}
 }
 
-// Explain says for each site in which order it works, once a forward pass has been made.
-func (p *Partition) Explain() []string { return p.orders }
-
-// EdgeColumns is how much has been aggregated so far, forward and backward: the sum of edges × columns over
-// all passes along edges. Self loops, which are a factor of each row, are not counted.
-func (p *Partition) EdgeColumns() int64 { return p.edgeColumns }
-
 // edges are those of a relation in a direction, made when they are first asked for. All workers ask for the
 // same ones in the same order.
 func (p *Partition) edges(a gnn.Along) (*edges.Edges, error) {
@@ -108,15 +108,16 @@ func (p *Partition) edges(a gnn.Along) (*edges.Edges, error) {
 	return e, err
 }
 
-// read makes the edges from the share, or from the opposite ones where a worker holds all of them.
+// read makes the edges from the share, or from the opposite ones where there is one partition.
 func (p *Partition) read(a gnn.Along) (*edges.Edges, error) {
 	held := &p.share.Edges
 	r := &held.Relations[slices.Index(p.Relations(), a.Relation)]
 	from := edges.Source{
-		Relation: &r.In, HaloRows: r.HaloRows, Starts: held.Starts, Me: held.P, IDs: p.rows.IDs, Copied: p.share.Unload,
+		Relation: &r.In, HaloRows: r.HaloRows, Starts: held.Starts, Me: held.P, Holders: p.holders, IDs: p.rows.IDs,
+		Copied: p.share.Unload,
 	}
 	switch {
-	case a.Reversed && p.comm.Size() == 1:
+	case a.Reversed && len(p.holders) == 1:
 		e, err := p.edges(gnn.Along{Relation: a.Relation})
 		if err != nil {
 			return nil, err

@@ -29,11 +29,11 @@ type firstAggregation struct {
 	of, value *tensor.Matrix
 }
 
-// explain keeps what the site does for Explain, the first time.
+// explain says what the site does, the first time.
 func (p *propagator) explain(order string) {
-	if g := p.part; !g.explained[p.site] {
+	if g := p.part; g.options.Explain != nil && !g.explained[p.site] {
 		g.explained[p.site] = true
-		g.orders = append(g.orders, p.site+": "+order)
+		g.options.Explain(p.site + ": " + order)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
+	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
 )
@@ -21,7 +22,7 @@ func workers(t *testing.T, g *graph.Graph, of []int32, k int, o sar.Options, wra
 	t.Helper()
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: of, Wrap: wrap}
 	w.Run(t, func(c engine.Config) {
-		p, err := sar.New(c.Team, c.Groups.Halo, c.Share, o)
+		p, err := sar.New(c.Team, c.Groups, c.Share, o)
 		if err != nil {
 			panic(err)
 		}
@@ -55,6 +56,41 @@ func TestSameBitsAgain(t *testing.T) {
 	}
 }
 
+// TestHolders: whichever worker holds a partition, the rows of its vertices and their gradients have the same
+// bits, as they are added in the order of the partitions. What is summed over the workers, as the gradients
+// of weights, is added in the order of ranks, and rounds differently.
+func TestHolders(t *testing.T) {
+	const k = 4
+	g := paralleltest.ManyEdges(t, 700, 6)
+	of := paralleltest.Dividings(g.Vertices(), k)["unevenly"]
+	all := func(holders []int) (got []*paralleltest.Outcome) {
+		for _, l := range paralleltest.Layers {
+			got = append(got, l.Blank(g.Vertices()))
+		}
+		w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: of, Holders: holders}
+		w.Run(t, func(c engine.Config) {
+			p, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{Prefetch: 1})
+			if err != nil {
+				panic(err)
+			}
+			for i, l := range paralleltest.Layers {
+				l.Run(c, p, paralleltest.Reversed, got[i])
+			}
+		})
+		return got
+	}
+	want := all(nil)
+	for _, holders := range [][]int{{1, 2, 3, 0}, {2, 0, 3, 1}} {
+		for i, got := range all(holders) {
+			name := paralleltest.Layers[i].Name
+			if !slices.Equal(got.Out, want[i].Out) || !slices.Equal(got.DX, want[i].DX) {
+				t.Errorf("%s, held by %d: other bits", name, holders)
+			}
+			got.Near(t, name, want[i])
+		}
+	}
+}
+
 // TestUnknownRelation: a relation that the graph does not have is named with those that it has.
 func TestUnknownRelation(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
@@ -68,11 +104,17 @@ func TestUnknownRelation(t *testing.T) {
 	p.Propagator("convs.1", gnn.Along{Relation: "cites"})
 }
 
-// TestOrdersOfWork: Explain says in which order Â(xW) was computed.
+// TestOrdersOfWork: Explain is told in which order Â(xW) was computed.
 func TestOrdersOfWork(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p := paralleltest.Whole(t, team, &paralleltest.Small(t, true, true).Relation)
+	var explained []string
+	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(paralleltest.Small(t, true, true)), sar.Options{
+		Explain: func(line string) { explained = append(explained, line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	tape, x := autograd.NewTape(team), team.Zeros(tensor.Features, p.Rows().Here, 8)
 	indptr := team.Memory.NewElement(tensor.Features, tensor.Int64, 1, x.Rows+1)
 	clear(indptr.Int64s())
@@ -94,7 +136,7 @@ func TestOrdersOfWork(t *testing.T) {
 	} {
 		w := tape.Parameter(team.Zeros(tensor.Parameters, x.Cols, c.out), nil)
 		p.Propagator(name, paralleltest.Stored).AggregateLinear(c.x, w, gnn.Symmetric)
-		if explained := p.Explain(); !slices.Contains(explained, name+": "+c.want) {
+		if !slices.Contains(explained, name+": "+c.want) {
 			t.Errorf("%q, want %q", explained, name+": "+c.want)
 		}
 	}

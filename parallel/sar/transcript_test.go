@@ -32,8 +32,9 @@ var update = flag.Bool("update", false, "write the transcripts anew")
 // testdata/transcripts, where a person can review it; go test ./parallel/sar -run Transcripts -update writes
 // it anew. Each file begins with what it shows of SAR (Mostafa, MLSys 2022).
 //
-// That rows were aggregated shows in the result, which is held against that of one worker: asking for the
-// next rows fills their place with NaN, so that what stood there must have been used by then.
+// Rows are aggregated by a kernel call (×n: by so many), and freed when others are asked for in their place
+// or when no buffer is held any more. That the right ones were aggregated shows in the result, which is held
+// against that of one worker: asking for the next rows fills their place with NaN.
 func TestTranscripts(t *testing.T) {
 	small := graph.Edges{ // of vertices 0 … 7, dealt to four workers in turn; 7 has no edges
 		Source: []int32{1, 2, 3, 4, 5, 6, 0, 0, 4, 1, 1},
@@ -51,7 +52,8 @@ func TestTranscripts(t *testing.T) {
 	}{
 		"case-1": {
 			`"can backpropagate the gradients to remote machines without knowing the remote input features" (dmlc/dgl #5084)`,
-			small, 8, 4, plain(paralleltest.Propagation("", 2, gnn.Sum, 1)), sar.Options{},
+			small, 8, 4, plain(paralleltest.Propagation("", 2, gnn.Sum, 1)),
+			sar.Options{},
 		},
 		"case-2": {
 			`"sequentially re-constructs then frees pieces of the ... computational graph during the backward pass" (abstract)`,
@@ -60,23 +62,28 @@ func TestTranscripts(t *testing.T) {
 					log(fmt.Sprintf("compute messages of edges: %d", e.Source.Rows()))
 					return autograd.Activate(e.Source, kernel.Tanh)
 				})
-			}, sar.Options{},
+			},
+			sar.Options{},
 		},
 		"attention": {
 			`"attention-matrix rematerialization" (abstract): rows alone come again, and nothing that an edge has`,
-			small, 8, 4, plain(attention), sar.Options{},
+			small, 8, 4, plain(attention),
+			sar.Options{},
 		},
 		"prefetch": {
 			"(2 + pipeline depth)/N of a layer's rows (docs, sar_modes): one more than what is aggregated is under way",
-			small, 8, 4, plain(attention), sar.Options{Prefetch: 1},
+			small, 8, 4, plain(attention),
+			sar.Options{Prefetch: 1},
 		},
 		"keep-halo": {
 			"SAR switched off (docs, sar_modes): no refetch, and the whole halo is retained until the backward pass",
-			small, 8, 4, plain(attention), sar.Options{KeepHalo: true},
+			small, 8, 4, plain(attention),
+			sar.Options{KeepHalo: true},
 		},
 		"pieces": {
 			`"memory consumption per worker goes down linearly ..., even for densely connected graphs" (abstract)`,
-			paralleltest.ManyEdges(t, 2600, 12).Relation.Edges(), 2600, 2, plain(paralleltest.Propagation("", 1, gnn.Sum, 1)), sar.Options{},
+			paralleltest.ManyEdges(t, 2600, 12).Relation.Edges(), 2600, 2, plain(paralleltest.Propagation("", 1, gnn.Sum, 1)),
+			sar.Options{},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,18 +117,43 @@ type transcript struct {
 	mu     sync.Mutex
 	phase  string
 	events map[[2]string][]string
-	rooms  map[*byte]int // whose message a room of this phase has taken in
+	rooms  []room // that hold rows of others
+	calls  int    // that have aggregated since the last event of the work
 }
+
+// room is where rows of another worker are, or will be.
+type room struct {
+	at   *byte
+	peer int
+}
+
+// aggregating are the kernels that aggregate rows, or gradients.
+var aggregating = []string{"spmm", "attend", "attend_back_source"}
 
 func (s *transcript) begin(phase string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.phase, s.rooms = phase, map[*byte]int{}
+	s.phase, s.calls = phase, 0
+}
+
+// aggregate adds that a kernel has aggregated, once for several in a row.
+func (s *transcript) aggregate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := [2]string{s.phase, lanes[1]}
+	if s.calls++; s.calls == 1 {
+		s.events[at] = append(s.events[at], "aggregate")
+	} else {
+		s.events[at][len(s.events[at])-1] = fmt.Sprintf("aggregate ×%d", s.calls)
+	}
 }
 
 func (s *transcript) add(lane, event string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if lane == lanes[1] {
+		s.calls = 0
+	}
 	at := [2]string{s.phase, lane}
 	s.events[at] = append(s.events[at], event)
 }
@@ -140,32 +172,34 @@ func (s *transcript) message(e commtest.Event) {
 		s.add(lanes[2], fmt.Sprintf("%d:%d", e.Peer, len(e.Data)))
 	case e.Kind == comm.HaloGradient:
 	case e.Ended:
-		s.add(lanes[1], fmt.Sprintf("take %d", e.Peer))
+		s.add(lanes[1], fmt.Sprintf("receive %d", e.Peer))
 	default:
-		s.add(lanes[1], fmt.Sprintf("ask %d:%d%s", e.Peer, len(e.Data), s.inPlace(e)))
+		s.free(func(at *byte) bool { return at == &e.Data[0] })
+		s.rooms = append(s.rooms, room{&e.Data[0], e.Peer})
+		s.add(lanes[1], fmt.Sprintf("ask %d:%d", e.Peer, len(e.Data)))
 		for i := range e.Data {
 			e.Data[i] = 0xff // NaN
 		}
 	}
 }
 
-// inPlace says which rows an asked message takes the place of.
-func (s *transcript) inPlace(e commtest.Event) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	before, used := s.rooms[&e.Data[0]]
-	s.rooms[&e.Data[0]] = e.Peer
-	if !used {
-		return ""
-	}
-	return fmt.Sprintf(" in place of %d", before)
+// free adds that the rows in some rooms are not there any more. The worker's own goroutine asks for rows and
+// frees them.
+func (s *transcript) free(which func(at *byte) bool) {
+	s.rooms = slices.DeleteFunc(s.rooms, func(r room) bool {
+		if which(r.at) {
+			s.add(lanes[1], fmt.Sprintf("free %d", r.peer))
+			return true
+		}
+		return false
+	})
 }
 
 // transcribe runs a layer forward and backward on all workers and writes down what they do.
 func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func(string)) paralleltest.Layer, o sar.Options) string {
 	scripts := make([]*transcript, k)
 	for p := range scripts {
-		scripts[p] = &transcript{phase: "forward", events: map[[2]string][]string{}, rooms: map[*byte]int{}}
+		scripts[p] = &transcript{phase: "forward", events: map[[2]string][]string{}}
 	}
 	still := l(func(string) {})
 	want, got := still.Alone(t, g, paralleltest.Stored), still.Blank(g.Vertices())
@@ -173,8 +207,17 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 	wrap := func(end comm.Transport) comm.Transport { return commtest.Record(end, scripts[end.Rank()].message) }
 	workers(t, g, of, k, o, wrap, func(c engine.Config, p *sar.Partition) {
 		script := scripts[c.Groups.Partition]
+		c.Team.Watch = func(call kernel.Call, run func()) {
+			if slices.Contains(aggregating, call.Kernel) {
+				script.aggregate()
+			}
+			run()
+		}
 		held := func() {
 			n := c.Team.Memory.Live(tensor.Buffers) / int64(os.Getpagesize()) // each takes a page
+			if n == 0 {
+				script.free(func(*byte) bool { return true })
+			}
 			script.add("buffers held", fmt.Sprint(n))
 		}
 		layer := l(func(event string) { script.add(lanes[1], event) })

@@ -29,11 +29,6 @@ type Engine interface {
 	// Vertices are those whose logits come to this worker, by their original ids, ascending; nil: all of the
 	// graph's. There are none where another stage has the last block. A vertex's logits come to one worker.
 	Vertices() []int32
-	// Explain says in lines how the work is done, once a pass has been made.
-	Explain() []string
-	// EdgeColumns is how much this worker has aggregated so far, forward and backward: the sum of edges ×
-	// columns over all passes along edges.
-	EdgeColumns() int64
 }
 
 // Config is what an engine is made of: all that is this worker's, and nothing of the loop.
@@ -53,6 +48,10 @@ type Config struct {
 	VaryingInput bool
 	// Training says that gradients will be asked for.
 	Training bool
+	// Explain takes lines that say how the work is done, each the first time; nil: nobody asks.
+	Explain func(line string)
+	// Aggregated takes edges × columns of each pass along edges, forward and backward; nil: nobody asks.
+	Aggregated func(edgeColumns int64)
 	// Prefetch and KeepHalo are the graph axis's, as in sar.Options.
 	Prefetch int
 	KeepHalo bool
@@ -70,8 +69,4 @@ type Axis interface {
 	Propagator(site string, along gnn.Along) gnn.Propagator
 	// BeginEpoch says which epoch the work belongs to from now on; errors name it.
 	BeginEpoch(epoch int)
-	// Explain says for each site in which order it works, once a forward pass has been made.
-	Explain() []string
-	// EdgeColumns is how much has been aggregated so far, as Engine's.
-	EdgeColumns() int64
 }

@@ -1,12 +1,11 @@
 package engine
 
 import (
-	"errors"
-
 	"weft/autograd"
 	"weft/comm"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/exchange"
 	"weft/tensor"
 )
 
@@ -17,50 +16,52 @@ type Reducer struct {
 	team     *kernel.Team
 	replicas *comm.Comm
 	bucket   *tensor.Matrix // 1 × bucketFloats, where the gradients of a list stand side by side; nil: nothing is summed
+	all      int            // parameters
 	next     []*tensor.Matrix
 	size     int                   // elements of next
-	lists    chan []*tensor.Matrix // to be summed; nil: no pass is under way
-	join     func()                // waits for the sums
-	err      error                 // of the sums, after join
+	lists    chan []*tensor.Matrix // to be summed
 }
 
-const (
-	// bucketFloats is how many elements travel together.
-	bucketFloats = 1 << 18
-	// waiting is how many lists wait for their sums before the pass waits for them: those of 16 M parameters.
-	// A list takes no memory to speak of, as its gradients stay where they are.
-	waiting = 64
-)
+// bucketFloats is how many elements travel together.
+const bucketFloats = 1 << 18
 
 // NewReducer is that of the parameters of an engine, which Training makes sum.
 func NewReducer(c Config, params []*nn.Param) *Reducer {
-	r := &Reducer{team: c.Team, replicas: c.Groups.Replicas}
+	r := &Reducer{team: c.Team, replicas: c.Groups.Replicas, all: len(params)}
 	if !c.Training || r.replicas.Size() == 1 {
 		return r
 	}
-	all := 0
+	elements := 0
 	for _, p := range params {
-		all += p.Grad.Len()
+		elements += p.Grad.Len()
 	}
-	r.bucket = r.team.Memory.New(tensor.Buffers, 1, min(all, bucketFloats))
+	r.bucket = r.team.Memory.New(tensor.Buffers, 1, min(elements, bucketFloats))
 	return r
 }
 
-// Begin makes ready for a training pass, whose tapes share the ledger; nil, where nothing is summed.
-func (r *Reducer) Begin() *autograd.Ledger {
+// Beside runs a training pass, whose tapes share the ledger (nil where nothing is summed), and the sums
+// beside it. It returns when all is summed, and fails as exchange.Beside does.
+func (r *Reducer) Beside(pass func(*autograd.Ledger)) error {
 	if r.bucket == nil || r.team.Planning() {
+		pass(nil)
 		return nil
 	}
-	lists := make(chan []*tensor.Matrix, waiting)
-	r.lists, r.err = lists, nil
-	r.join = r.replicas.Beside(func(aside *comm.Comm) {
+	lists := make(chan []*tensor.Matrix, r.all) // so that the pass never waits for a sum
+	r.lists = lists
+	sums := func(aside *comm.Comm) error {
 		for list := range lists {
-			if r.err == nil {
-				r.err = r.sum(aside, list)
+			if err := r.sum(aside, list); err != nil {
+				return err
 			}
 		}
+		return nil
+	}
+	return exchange.Beside(r.replicas, []exchange.Side{sums}, func() error {
+		defer close(lists) // where the pass panics, too
+		pass(autograd.NewLedger(r.add))
+		r.flush()
+		return nil
 	})
-	return autograd.NewLedger(r.add)
 }
 
 // add takes a gradient that is complete.
@@ -76,29 +77,6 @@ func (r *Reducer) flush() {
 		r.lists <- r.next
 		r.next, r.size = nil, 0
 	}
-}
-
-// Finish sums what is left after the backward pass, and waits until all is summed.
-func (r *Reducer) Finish() error {
-	if r.lists == nil {
-		return nil
-	}
-	r.flush()
-	close(r.lists)
-	r.lists = nil
-	r.join()
-	return r.err
-}
-
-// Abandon ends a pass that did not come to its end: nothing reads or writes the gradients any more. It does
-// nothing after Finish.
-func (r *Reducer) Abandon() {
-	if r.lists == nil {
-		return
-	}
-	r.replicas.Abort(errors.New("the backward pass broke off"))
-	r.next, r.size = nil, 0
-	_ = r.Finish() // follows from the abort
 }
 
 // sum sums gradients that fit the bucket together, or a single one that does not.

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"testing"
 
+	"weft/autograd"
 	"weft/comm"
 	"weft/kernel"
 	"weft/nn"
@@ -32,11 +33,12 @@ func TestReducer(t *testing.T) {
 				for i, p := range params {
 					team.Fill(p.Grad, float32(rank+1)*float32(i+1+pass))
 				}
-				r.Begin()
-				for _, p := range params {
-					r.add(p.Grad)
-				}
-				if err := r.Finish(); err != nil {
+				err := r.Beside(func(*autograd.Ledger) {
+					for _, p := range params {
+						r.add(p.Grad)
+					}
+				})
+				if err != nil {
 					t.Error(err)
 				}
 				for i, p := range params {

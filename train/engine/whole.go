@@ -14,13 +14,15 @@ type Whole struct {
 	axis     Axis
 	features *Features
 	params   *nn.Params
-	model    *gnn.Model
+	model    gnn.Model
 	reducer  *Reducer
 }
 
 // New is the engine that belongs to the mesh: all layers, along the graph axis.
 func New(c Config) (Engine, error) {
-	p, err := sar.New(c.Team, c.Groups.Halo, c.Share, sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo})
+	p, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{
+		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Explain: c.Explain, Aggregated: c.Aggregated,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -43,27 +45,23 @@ func (w *Whole) Params() *nn.Params { return w.params }
 // Vertices are those whose values this worker computes on.
 func (w *Whole) Vertices() []int32 { return w.axis.Vertices() }
 
-// Explain says in which order each site works.
-func (w *Whole) Explain() []string { return w.axis.Explain() }
-
-// EdgeColumns is how much this worker has aggregated.
-func (w *Whole) EdgeColumns() int64 { return w.axis.EdgeColumns() }
-
 // Train runs the model forward and backward, and sums the gradients over the replicas beside the backward
 // pass.
-func (w *Whole) Train(epoch int) float64 {
+func (w *Whole) Train(epoch int) (loss float64) {
 	w.axis.BeginEpoch(epoch)
-	t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
-	t.Ledger = w.reducer.Begin()
-	defer w.reducer.Abandon()
-	logits := w.model.Until(len(w.model.Blocks), w.features.On(t))
-	loss, g := w.Loss(logits)
-	t.Backward(autograd.Root{Var: logits, Grad: g})
-	exchange.Must(w.reducer.Finish())
+	exchange.Must(w.reducer.Beside(func(l *autograd.Ledger) {
+		t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
+		t.Ledger = l
+		logits := w.model.Forward(gnn.State{H: w.features.On(t)}).Output()
+		root := autograd.Root{Var: logits}
+		loss, root.Grad = w.Loss(logits)
+		t.Backward(root)
+	}))
 	return loss
 }
 
 // Infer runs the model forward.
 func (w *Whole) Infer(without int) *autograd.Var {
-	return autograd.Dense(w.model.Until(len(w.model.Blocks)-without, w.features.On(autograd.NewTape(w.Team))))
+	in := gnn.State{H: w.features.On(autograd.NewTape(w.Team))}
+	return autograd.Dense(w.model[:len(w.model)-without].Forward(in).Output())
 }
