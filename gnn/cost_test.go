@@ -20,18 +20,25 @@ func TestCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var specs []gnn.Spec
 	for _, name := range gnn.Names() {
 		for _, direction := range []string{"in", "out", "both"} {
 			s := spec(name)
 			s.Direction, s.OutputHeads = direction, 2
-			blocks, err := s.Blocks(wide, classes)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i, b := range blocks {
-				if got := multiplyAdds(t, &r, blocks, i); got != b.Cost.Of(vertices, edges) {
-					t.Errorf("%s %s, layer %d: %v multiply-adds, its cost says %v: %+v", name, direction, i, got, b.Cost.Of(vertices, edges), b.Cost)
-				}
+			specs = append(specs, s)
+		}
+	}
+	for _, name := range gnn.Decouplable() {
+		specs = append(specs, decoupled(name))
+	}
+	for _, s := range specs {
+		blocks, err := s.Blocks(wide, classes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, b := range blocks {
+			if got := multiplyAdds(t, &r, blocks, i); got != b.Cost.Of(vertices, edges) {
+				t.Errorf("%s %s, layer %d: %v multiply-adds, its cost says %v: %+v", s.Model, s.Direction, i, got, b.Cost.Of(vertices, edges), b.Cost)
 			}
 		}
 	}

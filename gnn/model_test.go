@@ -23,6 +23,13 @@ func spec(model string) gnn.Spec {
 	}
 }
 
+// decoupled is the decoupled form of a model, with everything that it may have.
+func decoupled(model string) gnn.Spec {
+	s := spec(model)
+	s.Decoupled, s.Direction, s.Teleport, s.AttentionGradient = true, "out", .1, "full"
+	return s
+}
+
 // TestOnly: a model for one relation is refused a graph with another number of them, by their names.
 func TestOnly(t *testing.T) {
 	if got := (gnn.Env{Relations: []string{"edge"}}).Only(); got != "edge" {
@@ -44,8 +51,16 @@ func TestPartsOfAModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var specs []gnn.Spec
 	for _, name := range gnn.Names() {
-		blocks, err := spec(name).Blocks(features, classes)
+		specs = append(specs, spec(name))
+	}
+	for _, name := range gnn.Decouplable() {
+		specs = append(specs, decoupled(name))
+	}
+	for _, s := range specs {
+		name := fmt.Sprintf("%s (decoupled: %v)", s.Model, s.Decoupled)
+		blocks, err := s.Blocks(features, classes)
 		if err != nil {
 			t.Fatal(err)
 		}

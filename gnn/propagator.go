@@ -10,7 +10,9 @@ import (
 // Reduce is an aggregation over in-neighbours, duplicates counted: z_i = ⊕_{j→i} x_j (+ Self·x_i for sums).
 type Reduce struct {
 	Kind ReduceKind
-	Self float32 // with KindSum: the weight of the vertex's own row, besides stored self loops
+	// Self is the weight of the vertex's own row, besides stored self loops: with KindSum a factor, with KindMean
+	// how often it is one of those whose mean is taken.
+	Self float32
 }
 
 // ReduceKind names the aggregation.
@@ -19,7 +21,7 @@ type ReduceKind uint8
 // The aggregations. A vertex without in-neighbours gets zeros.
 const (
 	KindSum  ReduceKind = iota
-	KindMean            // Σ x_j / in-degree
+	KindMean            // (Σ x_j + Self·x_i) / (in-degree + Self)
 	KindMax             // the largest of each column
 	// KindSymmetric is GCN's normalisation (Kipf & Welling 2017): Σ_j w_ij / √(d_i·d_j) · x_j, with one self
 	// loop for every vertex (stored ones are merged into it) and d the weighted in-degree on both sides, loop
@@ -86,14 +88,38 @@ type Propagator interface {
 //	GATv1 (Veličković et al. 2018): s_ij = LeakyReLU(aSource·source_j + aTarget·target_i), Target is Source
 //	GATv2 (Brody et al. 2022):      s_ij = aSource·LeakyReLU(source_j + target_i), ATarget nil
 //	z_i = Σ_j softmax_j(s_ij)·source_j
+//
+// GATv1's two products may also be given, as scores that were computed elsewhere; Target, ASource and ATarget
+// are then nil.
 type Attention struct {
-	Source, Target   *autograd.Var // rows × Heads·Width
-	ASource, ATarget *autograd.Var // 1 × Heads·Width
-	Heads            int
-	Slope            float64 // of LeakyReLU
-	Dropout          float64 // probability with which a coefficient is dropped
+	Source, Target           *autograd.Var // rows × Heads·Width
+	ASource, ATarget         *autograd.Var // 1 × Heads·Width
+	SourceScore, TargetScore *autograd.Var // rows × Heads: aSource·source_j and aTarget·target_i, nil: not given
+	Heads                    int
+	// FirstHead is which of a layer's heads the first one here is, where Source is a slice of its columns:
+	// dropout is that of the whole.
+	FirstHead int
+	// Rounds is how often the coefficients are applied, where the scores are given: those of each round are the
+	// same, also where they are dropped. The zero value is once.
+	Rounds  Rounds
+	Slope   float64 // of LeakyReLU
+	Dropout float64 // probability with which a coefficient is dropped
 	// SelfLoops: stored self loops are replaced by one for each vertex; otherwise they count as edges
 	SelfLoops bool
+}
+
+// EachRound runs the rounds of a, where once is one of them.
+func (a Attention) EachRound(once func(a Attention) *autograd.Var) *autograd.Var {
+	if a.Rounds == (Rounds{}) {
+		return once(a)
+	}
+	if a.SourceScore == nil {
+		panic("gnn: rounds of attention are those of scores that are given")
+	}
+	return a.Rounds.Of(a.Source, func(h *autograd.Var) *autograd.Var {
+		a.Source = h
+		return once(a)
+	})
 }
 
 // Message describes a message function: z_i = ⊕_{j→i} f(source_j, target_i, w_ji).
@@ -108,6 +134,12 @@ type Message struct {
 	// Parameters are those that Function puts on its tape (Param.On(e.Tape)); it may use no others.
 	Parameters []*nn.Param
 	Columns    int
+	// Columnwise says that column c of the messages depends on column c of source and target, and on the edge's
+	// weight, alone, so that a slice of the columns may be computed apart. Source and Target then have as many
+	// Columns as the messages, and there are no Parameters.
+	Columnwise bool
+	// FirstColumn is which of a layer's columns the first one here is, where these are a slice.
+	FirstColumn int
 	// KindSum, KindMean or KindMax; among equal messages the source with the smallest id wins
 	Reduce ReduceKind
 	// SelfLoops: stored self loops are replaced by one for each vertex; otherwise they count as edges
@@ -121,6 +153,9 @@ type Edges struct {
 	Target *autograd.Var  // edges × columns of Message.Target, nil without it
 	// Weight: edges × 1: the edges' weights, 1 for added self loops; nil where the relation has none
 	Weight *autograd.Var
+	// FirstColumn is Message.FirstColumn: a columnwise function masks with nn.Dropout.Mask(…).From(FirstColumn), so
+	// that a slice has the mask of the whole.
+	FirstColumn int
 }
 
 // Along is a way along the graph's edges.

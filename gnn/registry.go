@@ -23,13 +23,22 @@ type Spec struct {
 	InputDropout       float64 // on the features
 	TransformDropout   float64 // graph attention: on the transformed features
 	AttentionDropout   float64 // graph attention: on the coefficients
+	// Decoupled: a perceptron of Layers layers, and then as many rounds of the model's aggregation
+	Decoupled         bool
+	Teleport          float64 // of the rounds
+	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
 }
+
+// AttentionGradients say where the gradient goes through the coefficients of decoupled graph attention: to what
+// they are computed from, or nowhere.
+var AttentionGradients = []string{"full", "stop"}
 
 // ModelKind is what is known of a model by its name.
 type ModelKind struct {
 	Name string
-	// Settings are the names of the settings that it uses, of those that only some models use.
-	Settings []string
+	// Settings are the names of the settings that it uses, of those that only some models use, and Decoupled those
+	// that it uses when it is decoupled; nil: it cannot be.
+	Settings, Decoupled []string
 	// EdgeWeights says that it uses the graph's edge weights.
 	EdgeWeights bool
 
@@ -41,11 +50,16 @@ type ModelKind struct {
 	// cost is that of the convolution from in columns to out, or for graph attention to those of all heads.
 	cost func(in, out int) Cost
 	root bool // the convolution has a root weight besides, which Site.Plain leaves out
+	// propagation is the rounds of the decoupled model.
+	propagation func(s *Spec, at Site) Block
 }
 
 var (
-	graphSettings     = []string{"direction"}
-	attentionSettings = append([]string{"heads", "output-heads", "transform-dropout", "attention-dropout"}, graphSettings...)
+	graphSettings      = []string{"direction"}
+	bothForms          = append([]string{"decoupled"}, graphSettings...)
+	decoupledSettings  = append([]string{"teleport"}, bothForms...)
+	attentionSettings  = []string{"heads", "output-heads", "transform-dropout", "attention-dropout"}
+	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
 )
 
 var kinds = []ModelKind{
@@ -55,29 +69,38 @@ var kinds = []ModelKind{
 		cost:        func(in, out int) Cost { return Cost{Vertex: in * out} },
 	},
 	{
-		Name: "gcn", Settings: graphSettings, EdgeWeights: true, list: "convs", weight: ".lin.weight", bias: ".bias",
+		Name: "gcn", Settings: bothForms, Decoupled: decoupledSettings, EdgeWeights: true, list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGCN(at) },
+		propagation: func(s *Spec, at Site) Block { return NewPropagation(at, Symmetric, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
-		Name: "sage", Settings: graphSettings, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
+		Name: "sage", Settings: bothForms, Decoupled: decoupledSettings, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
+		propagation: func(s *Spec, at Site) Block { return NewPropagation(at, Reduce{KindMean, 1}, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
 	},
 	{
-		Name: "gat", Settings: attentionSettings, list: "convs", weight: ".lin.weight", bias: ".bias",
+		Name: "gat", Settings: slices.Concat(attentionSettings, bothForms), Decoupled: slices.Concat(decoupledAttention, decoupledSettings),
+		list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGAT(at, s.attention(last)) },
-		cost:        func(in, out int) Cost { return Cost{in*out + 2*out, out} },
+		propagation: func(s *Spec, at Site) Block {
+			return NewAttentionPropagation(at, AttentionPropagationOptions{
+				Rounds: s.rounds(), Dropout: s.AttentionDropout, Stop: s.AttentionGradient == "stop",
+			})
+		},
+		cost: func(in, out int) Cost { return Cost{in*out + 2*out, out} },
 	},
 	{
-		Name: "gatv2", Settings: attentionSettings, list: "convs", weight: ".lin_l.weight", bias: ".bias",
+		Name: "gatv2", Settings: slices.Concat(attentionSettings, graphSettings), list: "convs", weight: ".lin_l.weight", bias: ".bias",
 		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
 		cost:        func(in, out int) Cost { return Cost{2 * in * out, 2 * out} },
 	},
 	{
-		Name: "gin", Settings: graphSettings, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
+		Name: "gin", Settings: bothForms, Decoupled: decoupledSettings, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGIN(at) },
+		propagation: func(s *Spec, at Site) Block { return NewGINPropagation(at, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in*out + out*out, min(in, out)} },
 	},
 }
@@ -105,8 +128,29 @@ func OfLayer(weight string) bool {
 	return slices.ContainsFunc(kinds, func(k ModelKind) bool { return strings.HasPrefix(weight, k.list+".") })
 }
 
+// Uses reports whether the model uses a setting that only some models use, decoupled or not.
+func (k ModelKind) Uses(setting string) bool {
+	return slices.Contains(k.Settings, setting) || slices.Contains(k.Decoupled, setting)
+}
+
 // Uses reports whether the model uses a setting that only some models use.
-func (k ModelKind) Uses(setting string) bool { return slices.Contains(k.Settings, setting) }
+func (s Spec) Uses(setting string) bool {
+	kind, _ := KindOf(s.Model)
+	if s.Decoupled {
+		return slices.Contains(kind.Decoupled, setting)
+	}
+	return slices.Contains(kind.Settings, setting)
+}
+
+// Decouplable are the models that can be decoupled.
+func Decouplable() (names []string) {
+	for _, k := range kinds {
+		if k.Decoupled != nil {
+			names = append(names, k.Name)
+		}
+	}
+	return names
+}
 
 // Activations are the activations by name.
 var Activations = map[string]kernel.Activation{
@@ -115,7 +159,8 @@ var Activations = map[string]kernel.Activation{
 }
 
 // Blocks describes a model known by name: Layers convolutions of width Hidden and the last of width classes,
-// with norm, activation and dropout between them, and PyG's names of parameters (torch_geometric.nn.models).
+// with norm, activation and dropout between them, and PyG's names of parameters (torch_geometric.nn.models). A
+// decoupled one is the model mlp of so many layers, and then a block of the rounds.
 func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 	kind, known := KindOf(s.Model)
 	if !known {
@@ -123,6 +168,9 @@ func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 	}
 	if _, known := Activations[s.Activation]; !known {
 		return nil, fmt.Errorf("unknown activation %q", s.Activation)
+	}
+	if s.Decoupled {
+		return s.decoupled(kind, features, classes)
 	}
 	var specs []BlockSpec
 	in := features
@@ -138,6 +186,34 @@ func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 	}
 	return specs, nil
 }
+
+// decoupled describes the decoupled form of a model.
+func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, error) {
+	if kind.propagation == nil {
+		return nil, fmt.Errorf("the model %q cannot be decoupled", s.Model)
+	}
+	specs, err := s.perceptron().Blocks(features, classes)
+	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Layers * classes}}
+	if s.Uses("attention-gradient") {
+		b.Cost.Vertex = 2 * classes // two scores
+	}
+	b.Build = func(e Env) Block {
+		along := Along{Relation: e.Only(), Reversed: s.Direction == "out"}
+		return kind.propagation(&s, Site{
+			Path: propagationPath, In: classes, Out: classes, Params: e.Params, Propagator: e.Propagators(propagationPath, along),
+		})
+	}
+	return append(specs, b), err
+}
+
+// perceptron is what comes before the rounds of a decoupled model.
+func (s Spec) perceptron() Spec {
+	s.Model, s.Decoupled = "mlp", false
+	return s
+}
+
+// rounds are those of a decoupled model.
+func (s *Spec) rounds() Rounds { return Rounds{s.Layers, s.Teleport} }
 
 // cost is that of a layer.
 func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
@@ -200,6 +276,9 @@ func (k ModelKind) path(i int) string { return fmt.Sprintf("%s.%d", k.list, i) }
 // Widths are the numbers of features and classes of the model that the weights are of, each 0 where its
 // weight is not there.
 func (s Spec) Widths(weights nn.State) (features, classes int) {
+	if s.Decoupled {
+		s = s.perceptron()
+	}
 	kind, known := KindOf(s.Model)
 	if !known {
 		return 0, 0

@@ -169,7 +169,7 @@ func (o *Options) YAML() ([]byte, error) {
 	}
 	var file yaml.MapSlice
 	for _, s := range settings {
-		if s.Name == "init" || !s.Applies(o.Model) || !s.appliesTo(mesh) || (s.Name == "parallel" && o.Parallel == "") {
+		if s.Name == "init" || !s.Applies(o) || !s.appliesTo(mesh) || (s.Name == "parallel" && o.Parallel == "") {
 			continue
 		}
 		value := s.Value(o)

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,6 +33,9 @@ type Options struct {
 	Residual          bool    `yaml:"residual"`
 	Activation        string  `yaml:"activation"`
 	Direction         string  `yaml:"direction"`
+	Decoupled         bool    `yaml:"decoupled"`
+	Teleport          float64 `yaml:"teleport"`           // of a decoupled model
+	AttentionGradient string  `yaml:"attention-gradient"` // of a decoupled model: "full" or "stop"
 
 	LR                  float64 `yaml:"lr"`
 	WeightDecay         float64 `yaml:"weight-decay"`
@@ -67,7 +71,7 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
-		NormalizeFeatures: "none", Norm: "none", Activation: "relu", Direction: "in",
+		NormalizeFeatures: "none", Norm: "none", Activation: "relu", Direction: "in", AttentionGradient: gnn.AttentionGradients[0],
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: "auto", Select: selectMetric,
 		Precision: "f32", Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
 	}
@@ -80,7 +84,10 @@ func (o *Options) Validate() error {
 			return refusal.Errorf("%s %s: %s", refusal.Setting(s.Name), s.Text(o), reason)
 		}
 	}
-	if kind, _ := gnn.KindOf(o.Model); kind.Uses("heads") && o.Hidden%o.Heads != 0 {
+	if err := o.checkDecoupled(); err != nil {
+		return err
+	}
+	if o.model().Uses("heads") && o.Hidden%o.Heads != 0 {
 		return refusal.Errorf("%s %d does not divide %s %d: each head of %s gets an equal share of the hidden width",
 			refusal.Setting("heads"), o.Heads, refusal.Setting("hidden"), o.Hidden, o.Model)
 	}
@@ -97,12 +104,38 @@ func (o *Options) Validate() error {
 	return nil
 }
 
+// checkDecoupled refuses what a decoupled model cannot do, and what only such a model can.
+func (o *Options) checkDecoupled() error {
+	can, decoupled, direction := gnn.Decouplable(), refusal.Setting("decoupled"), refusal.Setting("direction")
+	switch {
+	case o.Decoupled && !slices.Contains(can, o.Model):
+		return refusal.Errorf("%s: the model %s has no decoupled form; it is there for %s",
+			decoupled, o.Model, strings.Join(can, ", "))
+	case o.Decoupled && o.Direction == "both":
+		return refusal.Errorf("%s both: a decoupled model aggregates along one direction; take %s in or out",
+			direction, direction)
+	}
+	kind, _ := gnn.KindOf(o.Model)
+	defaults := Defaults()
+	for _, s := range settings {
+		switch {
+		case s.Applies(o) || !kind.Uses(s.Name) || s.Text(o) == s.Text(&defaults):
+		case o.Decoupled:
+			return refusal.Errorf("%s %s: belongs to the layers of %s that aggregate, which it lacks with %s; leave it out",
+				refusal.Setting(s.Name), s.Text(o), o.Model, decoupled)
+		default:
+			return refusal.Errorf("%s %s: belongs to a decoupled model; give %s, or leave it out", refusal.Setting(s.Name), s.Text(o), decoupled)
+		}
+	}
+	return nil
+}
+
 // Unused lists the settings ("heads") that differ from their default although the model does not use them.
 func (o *Options) Unused() []string {
 	defaults := Defaults()
 	var names []string
 	for _, s := range settings {
-		if !s.Applies(o.Model) && s.Text(o) != s.Text(&defaults) {
+		if !s.Applies(o) && s.Text(o) != s.Text(&defaults) {
 			names = append(names, s.Name)
 		}
 	}
@@ -151,6 +184,7 @@ func (o *Options) model() gnn.Spec {
 		Model: o.Model, Layers: o.Layers, Hidden: o.Hidden, Heads: o.Heads, OutputHeads: o.OutputHeads, Norm: o.Norm,
 		Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout, InputDropout: o.InputDropout,
 		TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
+		Decoupled: o.Decoupled, Teleport: o.Teleport, AttentionGradient: o.AttentionGradient,
 	}
 }
 

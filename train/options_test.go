@@ -88,6 +88,34 @@ func TestHeadsDivideHidden(t *testing.T) {
 	}
 }
 
+// TestDecoupledRefuses: what a model cannot do decoupled, and what it can only do so, is refused by name.
+func TestDecoupledRefuses(t *testing.T) {
+	for _, c := range []struct {
+		set  func(*Options)
+		want string // "": it is accepted
+	}{
+		{func(o *Options) { o.Model, o.Decoupled = "mlp", true }, "decoupled: the model mlp has no decoupled form; it is there for gcn, sage, gat, gin"},
+		{func(o *Options) { o.Model, o.Decoupled, o.Heads = "gatv2", true, 8 }, "decoupled: the model gatv2 has no decoupled form; it is there for gcn, sage, gat, gin"},
+		{func(o *Options) { o.Model, o.Decoupled, o.Direction = "gcn", true, "both" }, "direction both: a decoupled model aggregates along one direction; take direction in or out"},
+		{func(o *Options) { o.Model, o.Decoupled, o.Heads = "gat", true, 8 }, "heads 8: belongs to the layers of gat that aggregate, which it lacks with decoupled; leave it out"},
+		{func(o *Options) { o.Model, o.Decoupled, o.TransformDropout = "gat", true, .5 }, "transform-dropout 0.5: belongs to the layers of gat that aggregate"},
+		{func(o *Options) { o.Model, o.Teleport = "gin", .1 }, "teleport 0.1: belongs to a decoupled model; give decoupled, or leave it out"},
+		{func(o *Options) { o.Model, o.AttentionGradient = "gat", "stop" }, "attention-gradient stop: belongs to a decoupled model"},
+		{func(o *Options) { o.Decoupled, o.Teleport = true, 1 }, "teleport 1: must be at least 0 and below 1"},
+		{func(o *Options) {
+			o.Model, o.Decoupled, o.AttentionGradient, o.AttentionDropout = "gat", true, "stop", .5
+		}, ""},
+		{func(o *Options) { o.Model, o.Decoupled, o.Direction, o.Residual = "gcn", true, "out", true }, ""},
+	} {
+		o := Defaults()
+		c.set(&o)
+		err := o.Validate()
+		if c.want == "" && err != nil || c.want != "" && (!refusal.Is(err) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
+
 func TestOneWorkerMesh(t *testing.T) {
 	for _, mesh := range []string{"", "graph=1", "graph=1,tensor=1"} {
 		o := Options{Parallel: mesh}

@@ -173,7 +173,11 @@ func (j *Job) describe(grid mesh.Mesh, all []workerPlan) []string {
 		workers = fmt.Sprintf("%d workers", n)
 		threads += " each"
 	}
-	head := fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", j.Options.Model, j.Options.Layers,
+	model := j.Options.Model
+	if j.Options.Decoupled {
+		model = "decoupled " + model
+	}
+	head := fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", model, j.Options.Layers,
 		parameters, workers, threads, kernel.SIMD())
 	return slices.Concat([]string{head}, all[0].Work, orders)
 }

@@ -40,7 +40,7 @@ type Setting struct {
 	Meaning string   // one line of help, without choices and default; backquotes mark what the value is
 	Choices []string // the accepted words, nil: not a choice among words
 
-	some   bool   // only some models use it: those of gnn.ModelKind
+	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
 	axis   string // the axis of the mesh that it is for, "": any mesh
 	shared bool   // it is for a mesh of more than one worker
 	limits bounds // of a number
@@ -73,6 +73,15 @@ var settings = withFields([]Setting{
 	{
 		Name: "direction", some: true, Choices: []string{"in", "out", "both"},
 		Meaning: "use edges as stored, reversed, or both ways, each way with weights of its own",
+	},
+	{Name: "decoupled", some: true, Meaning: "transform in all layers first, and aggregate as often then: another model"},
+	{
+		Name: "teleport", some: true, limits: fraction,
+		Meaning: "share of a decoupled model's first rows in each aggregation",
+	},
+	{
+		Name: "attention-gradient", some: true, Choices: gnn.AttentionGradients,
+		Meaning: "whether a decoupled model learns from its attention coefficients, stop leaves the attention vectors as they begin",
 	},
 
 	{Name: "lr", Group: TrainingGroup, limits: above(0), Meaning: "learning rate"},
@@ -164,11 +173,16 @@ func withFields(table []Setting) []Setting {
 	return table
 }
 
-// Applies reports whether the setting changes anything for a model.
-func (s Setting) Applies(model string) bool {
-	kind, _ := gnn.KindOf(model)
-	return !s.some || kind.Uses(s.Name)
+// Models are those that use the setting, decoupled or not.
+func (s Setting) Models() []string {
+	return slices.DeleteFunc(gnn.Names(), func(model string) bool {
+		kind, _ := gnn.KindOf(model)
+		return s.some && !kind.Uses(s.Name)
+	})
 }
+
+// Applies reports whether the setting changes anything for the model that o describes.
+func (s Setting) Applies(o *Options) bool { return !s.some || o.model().Uses(s.Name) }
 
 // appliesTo reports whether the setting means anything on a mesh.
 func (s Setting) appliesTo(m mesh.Mesh) bool {

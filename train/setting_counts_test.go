@@ -11,6 +11,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/graph/generate"
+	"weft/internal/refusal"
 	"weft/internal/safetensors"
 )
 
@@ -24,7 +25,8 @@ var elsewhere = map[string]struct{ other, why string }{
 }
 
 // TestEachSettingCounts: each setting of the model and of the training, and each of its words, changes the
-// losses of every model that uses it, and of no other.
+// losses of every model that uses it, decoupled too, and of no other. What is refused beside the others has no
+// losses.
 func TestEachSettingCounts(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
 		Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 5, Classes: 3, Seed: 4, Directed: true,
@@ -35,10 +37,18 @@ func TestEachSettingCounts(t *testing.T) {
 	if err := g.MakeSplits("random:60/20/20", 2, 4); err != nil {
 		t.Fatal(err)
 	}
+	var bases []Options
 	for _, model := range gnn.Names() {
 		o := Defaults()
 		o.Model, o.Layers, o.Hidden, o.Heads, o.OutputHeads, o.Dropout = model, 3, 8, 2, 2, .1
 		o.WeightDecay, o.Epochs, o.Threads = .1, 4, 1
+		bases = append(bases, o)
+		if slices.Contains(gnn.Decouplable(), model) {
+			o.Decoupled, o.Heads, o.OutputHeads, o.LR = true, 1, 1, .001
+			bases = append(bases, o)
+		}
+	}
+	for _, o := range bases {
 		was := run(t, g, o).Losses
 		for _, s := range Settings() {
 			if s.Group != ModelGroup && s.Group != TrainingGroup {
@@ -49,10 +59,14 @@ func TestEachSettingCounts(t *testing.T) {
 				if err := s.Set(&changed, text); err != nil {
 					t.Fatalf("%s %s: %v", s.Name, text, err)
 				}
+				if refusal.Is(changed.checkDecoupled()) {
+					continue
+				}
 				exempt, listed := elsewhere[s.Name]
-				want := s.Applies(changed.Model) && !listed
+				want := s.Applies(&changed) && !listed
 				if counts := !slices.Equal(run(t, g, changed).Losses, was); counts != want {
-					t.Errorf("%s: %s %s instead of %q changes the losses: %v, want %v %s", model, s.Name, text, s.Text(&o), counts, want, exempt.why)
+					t.Errorf("%s, decoupled %v: %s %s instead of %q changes the losses: %v, want %v %s",
+						o.Model, o.Decoupled, s.Name, text, s.Text(&o), counts, want, exempt.why)
 				}
 			}
 		}

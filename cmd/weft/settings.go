@@ -55,7 +55,7 @@ func (s *settingFlags) add(flags *pflag.FlagSet) {
 
 // onlyFor names the models that use a setting, "" where all do.
 func onlyFor(s train.Setting) string {
-	uses := slices.DeleteFunc(gnn.Names(), func(model string) bool { return !s.Applies(model) })
+	uses := s.Models()
 	if len(uses) == len(gnn.Names()) {
 		return ""
 	}

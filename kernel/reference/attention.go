@@ -167,6 +167,29 @@ func GATBackward(a *Attention, z *Matrix, aSrc, aDst []float64, dO *Matrix) (dz 
 	return dz, daSrc, daDst
 }
 
+// Scored is GAT of given scores, vertices×H, in the place of the two products with z:
+//
+//	s_ij = LeakyReLU_λ(source_jh + target_ih)
+func Scored(a *Attention, z, source, target *Matrix) (o *Matrix) {
+	o, _ = a.attend(z, func(i, h, j int) float64 { return LeakyReLU(source.At(j, h)+target.At(i, h), a.Slope) })
+	return o
+}
+
+// ScoredBackward returns the gradients of Scored. With dp_ij as in GATBackward:
+//
+//	dz_j += α_ij m_ij dO_i,  dsource_j += dp_ij,  dtarget_i += dp_ij
+func ScoredBackward(a *Attention, z, source, target, dO *Matrix) (dz, dSource, dTarget *Matrix) {
+	dz, dSource, dTarget = New(z.Rows, z.Cols), New(z.Rows, a.Heads), New(z.Rows, a.Heads)
+	t := func(i, h, j int) float64 { return source.At(j, h) + target.At(i, h) }
+	score := func(i, h, j int) float64 { return LeakyReLU(t(i, h, j), a.Slope) }
+	a.attendBackward(dz, z, dO, score, func(i, h, j int, ds float64) {
+		dp := ds * LeakyReLUSlope(t(i, h, j), a.Slope)
+		dSource.Add(j, h, dp)
+		dTarget.Add(i, h, dp)
+	})
+	return dz, dSource, dTarget
+}
+
 // GATv2 is the attention of Brody et al., "How Attentive are Graph Attention Networks?" (arXiv 2105.14491),
 // per head h:
 //

@@ -179,6 +179,19 @@ func TestGATGradient(t *testing.T) {
 	}
 }
 
+func TestScoredGradient(t *testing.T) {
+	rng := rand.New(rand.NewPCG(7, 1))
+	for name, a := range attentions(rng) {
+		z, r := random(rng, vertices, 6), random(rng, vertices, 6)
+		source, target := random(rng, vertices, a.Heads), random(rng, vertices, a.Heads)
+		loss := func() float64 { return dot(r, Scored(a, z, source, target)) }
+		dz, dSource, dTarget := ScoredBackward(a, z, source, target, r)
+		checkGradient(t, name+" z", loss, z.Data, dz.Data)
+		checkGradient(t, name+" source scores", loss, source.Data, dSource.Data)
+		checkGradient(t, name+" target scores", loss, target.Data, dTarget.Data)
+	}
+}
+
 func TestGATv2Gradient(t *testing.T) {
 	rng := rand.New(rand.NewPCG(6, 1))
 	for name, a := range attentions(rng) {

@@ -35,8 +35,8 @@ type Edges struct {
 	// Made when first asked for.
 	one        *tensor.Matrix // Int32, Rows × 1 of ones
 	operators  map[gnn.Reduce]Operator
-	shares     map[SelfLoops]*tensor.Matrix // 1/in-degree of each own row
-	loopBlocks map[SelfLoops]*Block         // self loops as edges
+	shares     map[meanOf]*tensor.Matrix // of each own row
+	loopBlocks map[SelfLoops]*Block      // self loops as edges
 }
 
 // Block is the edges from some rows of one worker into the rows of this one: the columns of its matrix are
@@ -91,7 +91,7 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 	n, k := len(s.Relation.Indptr)-1, len(s.Starts)-1
 	e := &Edges{
 		Rows: n, IDs: s.IDs, Blocks: []*Block{nil}, team: team, comm: c,
-		operators: map[gnn.Reduce]Operator{}, shares: map[SelfLoops]*tensor.Matrix{}, loopBlocks: map[SelfLoops]*Block{},
+		operators: map[gnn.Reduce]Operator{}, shares: map[meanOf]*tensor.Matrix{}, loopBlocks: map[SelfLoops]*Block{},
 	}
 	// The rows that each other rank has to send, ascending, nil where the team only plans
 	halo := make([][]int32, c.Size())
@@ -153,7 +153,7 @@ func (e *Edges) Remote() []*Block { return e.Blocks[1:] }
 func (e *Edges) Reversed() *Edges {
 	r := *e
 	r.Blocks = []*Block{{In: e.Local().Out, Out: e.Local().In, IDs: e.Local().IDs}}
-	r.one, r.operators, r.shares, r.loopBlocks = nil, map[gnn.Reduce]Operator{}, map[SelfLoops]*tensor.Matrix{}, map[SelfLoops]*Block{}
+	r.one, r.operators, r.shares, r.loopBlocks = nil, map[gnn.Reduce]Operator{}, map[meanOf]*tensor.Matrix{}, map[SelfLoops]*Block{}
 	return &r
 }
 

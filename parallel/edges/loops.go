@@ -94,17 +94,25 @@ func (e *Edges) totalLoopWeight(v int, loops SelfLoops) (sum float64) {
 	return sum
 }
 
-// MeanShares are 1/in-degree of the own rows, self loops included: Rows × 1.
-func (e *Edges) MeanShares(loops SelfLoops) *tensor.Matrix {
-	if e.shares[loops] == nil {
-		e.shares[loops] = e.degreeColumn(countEdges, func(v int, degree float64) float64 {
+// meanOf says what a mean is taken of: a vertex's in-neighbours with these self loops, and its own row so many
+// times besides.
+type meanOf struct {
+	loops SelfLoops
+	self  float32
+}
+
+// MeanShares are 1/(in-degree + self) of the own rows, self loops included: Rows × 1.
+func (e *Edges) MeanShares(loops SelfLoops, self float32) *tensor.Matrix {
+	of := meanOf{loops, self}
+	if e.shares[of] == nil {
+		e.shares[of] = e.degreeColumn(countEdges, func(v int, degree float64) float64 {
 			if loops == OneEach {
-				return 1 / (degree + 1)
+				return 1 / (degree + 1 + float64(self))
 			}
-			return inverse(degree + float64(e.loopsOf(v)))
+			return inverse(degree + float64(e.loopsOf(v)) + float64(self))
 		})
 	}
-	return e.shares[loops]
+	return e.shares[of]
 }
 
 // degreeOf says what an in-degree is.

@@ -59,15 +59,16 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		}
 		o.factors[e.Local()] = own
 	case gnn.KindMean:
-		share := e.MeanShares(Stored)
+		share := e.MeanShares(Stored, r.Self)
 		for _, b := range e.Remote() {
 			its := b.ofTargets(e.team, share)
 			o.factors[b] = factors{kernel.Scales{Row: its}, kernel.Scales{Col: its}}
 		}
 		own := factors{kernel.Scales{Row: share}, kernel.Scales{Col: share}}
-		if e.Loops != nil {
-			own.forward.Self = e.column(func(v int) float64 { return float64(e.loopsOf(v)) })
-			own.backward.Self = e.column(func(v int) float64 { return float64(e.loopsOf(v)) * float64(share.Floats()[v]) })
+		if e.Loops != nil || r.Self != 0 {
+			self := func(v int) float64 { return float64(r.Self) + float64(e.loopsOf(v)) }
+			own.forward.Self = e.column(self)
+			own.backward.Self = e.column(func(v int) float64 { return self(v) * float64(share.Floats()[v]) })
 		}
 		o.factors[e.Local()] = own
 	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:

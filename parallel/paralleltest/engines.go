@@ -89,6 +89,12 @@ var variants = []struct {
 		set:  func(o *train.Options) { o.Norm, o.Residual = "batch", true }, halo: func(o *train.Options) { o.KeepHalo = true },
 	},
 	{name: "both directions, layer norm", uses: "direction", set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }},
+	{name: "decoupled", uses: "decoupled", set: func(o *train.Options) {
+		o.Decoupled, o.Teleport, o.Direction, o.Norm, o.Heads = true, .1, "out", "batch", 1
+	}},
+	{name: "decoupled, gradient stopped", uses: "attention-gradient", set: func(o *train.Options) {
+		o.Decoupled, o.AttentionGradient, o.AttentionDropout, o.Heads = true, "stop", .4, 1
+	}, halo: func(o *train.Options) { o.KeepHalo = true }},
 	{name: "attention dropout", uses: "attention-dropout", set: func(o *train.Options) { o.AttentionDropout = .4 }},
 	{
 		name: "transform dropout, no prefetch", uses: "transform-dropout",

@@ -70,6 +70,9 @@ func (e *inEdges) aggregation(r gnn.Reduce) *reference.Aggregation {
 			a.Weights[k] = w
 			degree += w
 		}
+		if r.Kind == gnn.KindMean {
+			a.Self[v] = float64(r.Self)
+		}
 		if degree += a.Self[v]; degree > 0 {
 			a.RowScale[v] = 1 / degree
 		}
@@ -84,30 +87,55 @@ func (e *inEdges) aggregation(r gnn.Reduce) *reference.Aggregation {
 	return a
 }
 
-// exactLinear is Â·x, k times, or Â·(x·w).
-func exactLinear(r gnn.Reduce, k int) exact {
+// exactLinear is Â·(x·w).
+func exactLinear(r gnn.Reduce) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-		a, z := e.aggregation(r), x
-		if len(w) > 0 {
-			z = reference.MatMul(x, w[0])
-		}
-		for range k {
-			next, back := reference.New(z.Rows, z.Cols), reference.New(z.Rows, z.Cols)
-			reference.SpMM(next, a, z)
-			reference.SpMMTranspose(back, a, dz)
-			z, dz = next, back
-		}
-		if len(w) == 0 {
-			return &Outcome{Out: z.Data, DX: dz.Data}
-		}
-		dx, dw := reference.MatMulBackward(x, w[0], dz)
-		return &Outcome{Out: z.Data, DX: dx.Data, DW: [][]float64{dw.Data}}
+		o := exactRounds(r, gnn.Once)(e, reference.MatMul(x, w[0]), dz, nil)
+		dx, dw := reference.MatMulBackward(x, w[0], &reference.Matrix{Rows: dz.Rows, Cols: dz.Cols, Data: o.DX})
+		return &Outcome{Out: o.Out, DX: dx.Data, DW: [][]float64{dw.Data}}
 	}
+}
+
+// exactRounds is Â·x in rounds.
+func exactRounds(r gnn.Reduce, k gnn.Rounds) exact {
+	return func(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
+		a := e.aggregation(r)
+		h, dx := runRounds(k, x, dz, func(h *reference.Matrix) *reference.Matrix {
+			z := reference.New(h.Rows, h.Cols)
+			reference.SpMM(z, a, h)
+			return z
+		}, func(_, dz *reference.Matrix) *reference.Matrix {
+			dh := reference.New(dz.Rows, dz.Cols)
+			reference.SpMMTranspose(dh, a, dz)
+			return dh
+		})
+		return &Outcome{Out: h.Data, DX: dx.Data}
+	}
+}
+
+// runRounds runs a step in rounds from x, and backward from dz: back is given a step's input and the gradient
+// of its output.
+func runRounds(
+	k gnn.Rounds, x, dz *reference.Matrix, step func(h *reference.Matrix) *reference.Matrix, back func(h, dz *reference.Matrix) *reference.Matrix,
+) (z, dx *reference.Matrix) {
+	times := func(a float64, m *reference.Matrix) *reference.Matrix {
+		return m.Map(func(v float64) float64 { return a * v })
+	}
+	h := []*reference.Matrix{x}
+	for i := range k.Count {
+		h = append(h, times(1-k.Teleport, step(h[i])).Plus(times(k.Teleport, x)))
+	}
+	dx = reference.New(x.Rows, x.Cols)
+	for i := k.Count - 1; i >= 0; i-- {
+		dx = dx.Plus(times(k.Teleport, dz))
+		dz = back(h[i], times(1-k.Teleport, dz))
+	}
+	return h[k.Count], dx.Plus(dz)
 }
 
 // exactKept is Sum(xw) + Mean(xw) + Sum(−3xw) + Sum(xw) of a constant x.
 func exactKept(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
-	sum, mean := exactLinear(gnn.Sum, 1)(e, x, dz, w), exactLinear(gnn.Mean, 1)(e, x, dz, w)
+	sum, mean := exactLinear(gnn.Sum)(e, x, dz, w), exactLinear(gnn.Mean)(e, x, dz, w)
 	o := &Outcome{Out: mean.Out, DX: make([]float64, len(x.Data)), DW: mean.DW}
 	for i, v := range sum.Out {
 		o.Out[i] -= v
@@ -155,6 +183,44 @@ func exactGAT(heads int, loops bool) exact {
 		z, _ := reference.GAT(a, x, w[0].Data, w[1].Data)
 		dx, dSource, dTarget := reference.GATBackward(a, x, w[0].Data, w[1].Data, dz)
 		return &Outcome{Out: z.Data, DX: dx.Data, DW: [][]float64{dSource, dTarget}}
+	}
+}
+
+// exactScored is the attention of Scored.
+func exactScored(a gnn.Attention, have scores) exact {
+	return func(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
+		n := dz.Cols
+		columns := func(from, count int) *reference.Matrix {
+			m := reference.New(x.Rows, count)
+			for i := range x.Rows {
+				copy(m.Data[i*count:(i+1)*count], x.Data[i*x.Cols+from:])
+			}
+			return m
+		}
+		edges := e.attention(a.Heads, a.SelfLoops)
+		source, target := columns(n, a.Heads), columns(n+a.Heads, a.Heads)
+		dSource, dTarget := reference.New(x.Rows, a.Heads), reference.New(x.Rows, a.Heads)
+		k := a.Rounds
+		if k == (gnn.Rounds{}) {
+			k = gnn.Once
+		}
+		z, dRows := runRounds(k, columns(0, n), dz, func(h *reference.Matrix) *reference.Matrix {
+			return reference.Scored(edges, h, source, target)
+		}, func(h, dz *reference.Matrix) *reference.Matrix {
+			dh, ds, dt := reference.ScoredBackward(edges, h, source, target, dz)
+			dSource, dTarget = dSource.Plus(ds), dTarget.Plus(dt)
+			return dh
+		})
+		o := &Outcome{Out: z.Data, DX: make([]float64, len(x.Data))}
+		for i := range x.Rows {
+			row := o.DX[i*x.Cols:]
+			copy(row, dRows.Data[i*n:(i+1)*n])
+			if have == withGradient {
+				copy(row[n:], dSource.Data[i*a.Heads:(i+1)*a.Heads])
+				copy(row[n+a.Heads:], dTarget.Data[i*a.Heads:(i+1)*a.Heads])
+			}
+		}
+		return o
 	}
 }
 

@@ -37,6 +37,10 @@ var Layers = slices.Concat([]Layer{
 	propagate("sum and itself twice", gnn.Reduce{Kind: gnn.KindSum, Self: 1.25}, 2),
 	propagate("mean", gnn.Mean, 1),
 	propagate("mean twice", gnn.Mean, 2),
+	propagate("mean of itself too", gnn.Reduce{Kind: gnn.KindMean, Self: 1}, 1),
+	propagate("mean of itself too, three times", gnn.Reduce{Kind: gnn.KindMean, Self: 1}, 3),
+	teleport("symmetric with a teleport", gnn.Symmetric, gnn.Rounds{Count: 3, Teleport: .1}),
+	teleport("sum with a teleport", gnn.Reduce{Kind: gnn.KindSum, Self: 1}, gnn.Rounds{Count: 2, Teleport: .4}),
 	propagate("symmetric", gnn.Symmetric, 1),
 	propagate("symmetric twice", gnn.Symmetric, 2),
 	propagate("symmetric, no loops", gnn.SymmetricNoLoops, 1),
@@ -49,6 +53,14 @@ var Layers = slices.Concat([]Layer{
 	attentionV2("attention 2 with dropout", gnn.Attention{Heads: 2, Dropout: .4}, 3),
 	attentionV2("attention 2 and loops", gnn.Attention{Heads: 1, SelfLoops: true}, 7),
 	attentionOfOne("attention 2 of one value", 6),
+	Scored("given scores", gnn.Attention{Heads: 2}, 3, withGradient),
+	Scored("given scores with loops", gnn.Attention{Heads: 3, SelfLoops: true}, 4, withGradient),
+	Scored("given scores without a gradient", gnn.Attention{Heads: 1, SelfLoops: true}, 5, constant),
+	Scored("given scores, three rounds", gnn.Attention{Heads: 1, SelfLoops: true, Rounds: gnn.Rounds{Count: 3}}, 5, withGradient),
+	Scored("given scores, rounds with a teleport", gnn.Attention{Heads: 2, SelfLoops: true, Rounds: gnn.Rounds{Count: 3, Teleport: .1}}, 3, withGradient),
+	Scored("given scores, rounds without a gradient", gnn.Attention{Heads: 2, Rounds: gnn.Rounds{Count: 2, Teleport: .1}}, 3, constant),
+	Scored("given scores, rounds with dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4, Rounds: gnn.Rounds{Count: 2}}, 4, withGradient),
+	SlicedScores("given scores of a slice", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4, Rounds: gnn.Rounds{Count: 2}}, 4),
 }, messages)
 
 // Named is the layer of that name.
@@ -83,7 +95,7 @@ func sparse(x *autograd.Var) *autograd.Var {
 }
 
 func linear(name string, in, out int, r gnn.Reduce, way func(x *autograd.Var) *autograd.Var) Layer {
-	l := Layer{Name: name, In: in, Out: out, Weights: [][2]int{{in, out}}, method: "AggregateLinear", exact: exactLinear(r, 1)}
+	l := Layer{Name: name, In: in, Out: out, Weights: [][2]int{{in, out}}, method: "AggregateLinear", exact: exactLinear(r)}
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		return p.AggregateLinear(way(x), w[0], r)
 	}
@@ -118,11 +130,17 @@ func propagate(name string, r gnn.Reduce, k int) Layer { return Propagation(name
 
 // Propagation is an aggregation of so many columns, k times.
 func Propagation(name string, columns int, r gnn.Reduce, k int) Layer {
-	l := Layer{Name: name, In: columns, Out: columns, method: "Propagate", exact: exactLinear(r, k)}
+	return rounds(name, columns, r, gnn.Rounds{Count: k})
+}
+
+func teleport(name string, r gnn.Reduce, k gnn.Rounds) Layer { return rounds(name, 5, r, k) }
+
+func rounds(name string, columns int, r gnn.Reduce, k gnn.Rounds) Layer {
+	l := Layer{Name: name, In: columns, Out: columns, method: "Propagate", exact: exactRounds(r, k)}
 	if r.Kind == gnn.KindMax {
 		l.exact = exactMax
 	}
-	l.Forward = func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var { return p.Propagate(x, r, gnn.Rounds{Count: k}) }
+	l.Forward = func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var { return p.Propagate(x, r, k) }
 	return l
 }
 
@@ -167,6 +185,50 @@ func attentionOfOne(name string, n int) Layer {
 			return p.Attend(gnn.Attention{Source: x, Target: x, ASource: w[0], Heads: 2, Slope: slope})
 		},
 	}
+}
+
+// scores says whether given scores have a gradient.
+type scores bool
+
+const (
+	withGradient scores = true
+	constant     scores = false
+)
+
+// Scored is GATv1 with given scores: the last columns of the input, one for each head as a source and then one
+// for each as a target.
+func Scored(name string, a gnn.Attention, width int, have scores) Layer {
+	n := a.Heads * width
+	l := Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend"}
+	if a.Dropout == 0 {
+		l.exact = exactScored(a, have)
+	}
+	l.Forward = func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
+		b := a
+		b.Source, b.SourceScore, b.TargetScore = autograd.Columns(x, 0, n), autograd.Columns(x, n, b.Heads), autograd.Columns(x, n+b.Heads, b.Heads)
+		b.Slope = slope
+		if have == constant {
+			b.SourceScore, b.TargetScore = autograd.Detach(b.SourceScore), autograd.Detach(b.TargetScore)
+		}
+		return p.Attend(b)
+	}
+	return l
+}
+
+// SlicedScores is Scored in three slices, which are cut inside heads: a part of the first head, the rest of it,
+// and all others.
+func SlicedScores(name string, a gnn.Attention, width int) Layer {
+	n := a.Heads * width
+	return Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend", Forward: func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
+		slice := func(from, columns, head, heads int) *autograd.Var {
+			b := a
+			b.FirstHead, b.Heads, b.Slope = head, heads, slope
+			b.Source = autograd.Columns(x, from, columns)
+			b.SourceScore, b.TargetScore = autograd.Columns(x, n+head, heads), autograd.Columns(x, n+a.Heads+head, heads)
+			return p.Attend(b)
+		}
+		return autograd.Join(slice(0, 1, 0, 1), slice(1, width-1, 0, 1), slice(width, n-width, 1, a.Heads-1))
+	}}
 }
 
 // Outcome is what a layer gives: output and input gradient by vertex, and the gradients of its parameters.
@@ -265,9 +327,11 @@ var messages = []Layer{
 	Message("message maximum, tied", 4, 4, nil, gnn.Message{Reduce: gnn.KindMax, SelfLoops: true}, func(e gnn.Edges, _ []*nn.Param) *autograd.Var {
 		return autograd.Activate(e.Source, kernel.ReLU)
 	}),
-	Message("sum of messages", 5, 5, nil, gnn.Message{}, plain).like(exactLinear(gnn.Sum, 1)),
-	Message("mean of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMean}, plain).like(exactLinear(gnn.Mean, 1)),
+	Message("sum of messages", 5, 5, nil, gnn.Message{}, plain).like(exactRounds(gnn.Sum, gnn.Once)),
+	Message("mean of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMean}, plain).like(exactRounds(gnn.Mean, gnn.Once)),
 	Message("maximum of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMax}, plain).like(exactMax),
+	Message("columnwise messages", 5, 5, nil, gnn.Message{Columnwise: true, Reduce: gnn.KindMean}, columnwise),
+	SlicedMessages("columnwise messages of a slice", 5, gnn.Message{Columnwise: true, Reduce: gnn.KindMean}, columnwise),
 	gatv2(2, 3).like(exactGATv2(2, true)),
 	resGated(4),
 }
@@ -307,6 +371,30 @@ func both(e gnn.Edges, w []*nn.Param) *autograd.Var {
 		z = autograd.HeadScale(z, e.Weight)
 	}
 	return z
+}
+
+// columnwise is source ⊙ tanh(target), with an edge's weight where there is one, and dropout.
+func columnwise(e gnn.Edges, _ []*nn.Param) *autograd.Var {
+	z := autograd.Multiply(e.Source, autograd.Activate(e.Target, kernel.Tanh))
+	z = autograd.Finish(z, nil, kernel.Identity, nn.Dropout{Site: "edge", P: .3}.Mask(e.Source).From(e.FirstColumn))
+	if e.Weight != nil {
+		z = autograd.HeadScale(z, e.Weight)
+	}
+	return z
+}
+
+// SlicedMessages is Message of n columns in two slices.
+func SlicedMessages(name string, n int, m gnn.Message, f func(e gnn.Edges, w []*nn.Param) *autograd.Var) Layer {
+	return Layer{Name: name, In: n, Out: n, method: "Message", Forward: func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
+		slice := func(from, columns int) *autograd.Var {
+			b := m
+			b.Source, b.Columns, b.FirstColumn = autograd.Columns(x, from, columns), columns, from
+			b.Target = b.Source
+			b.Function = func(e gnn.Edges) *autograd.Var { return f(e, nil) }
+			return p.Message(b)
+		}
+		return autograd.Join(slice(0, n/2), slice(n/2, n-n/2))
+	}}
 }
 
 // leaky is LeakyReLU.

@@ -20,14 +20,43 @@ type attention struct {
 	g, gOut     *tensor.Matrix // in the backward pass: the output's gradient, and ⟨g, output⟩ per head
 }
 
-// v2 tells GATv2 from GATv1.
-func (at *attention) v2() bool { return at.ATarget == nil }
+// given tells GATv1 with given scores from GATv1 with vectors, and v2 GATv2 from both.
+func (at *attention) given() bool { return at.SourceScore != nil }
+func (at *attention) v2() bool    { return at.ATarget == nil && !at.given() }
 
-func (at *attention) targetScores() *tensor.Matrix {
-	if at.v2() {
-		return nil
+// vars are what the result depends on.
+func (at *attention) vars() []*autograd.Var {
+	switch {
+	case at.given():
+		return []*autograd.Var{at.Source, at.SourceScore, at.TargetScore}
+	case at.v2():
+		return []*autograd.Var{at.Source, at.ASource, at.Target}
 	}
-	return at.scores(at.Source.Value(), at.ATarget)
+	return []*autograd.Var{at.Source, at.ASource, at.ATarget}
+}
+
+// rows are the matrices whose rows a block needs of its sources.
+func (at *attention) rows() []*tensor.Matrix {
+	if at.given() {
+		return []*tensor.Matrix{at.Source.Value(), at.SourceScore.Value()}
+	}
+	return []*tensor.Matrix{at.Source.Value()}
+}
+
+// beginPass has the scores of the own rows as targets ready until endPass.
+func (at *attention) beginPass() {
+	switch {
+	case at.given():
+		at.targets = at.TargetScore.Value()
+	case !at.v2():
+		at.targets = at.scores(at.Source.Value(), at.ATarget)
+	}
+}
+
+func (at *attention) endPass() {
+	if !at.given() {
+		at.targets.Release()
+	}
 }
 
 func (at *attention) scores(rows *tensor.Matrix, a *autograd.Var) *tensor.Matrix {
@@ -36,60 +65,85 @@ func (at *attention) scores(rows *tensor.Matrix, a *autograd.Var) *tensor.Matrix
 	return s
 }
 
-// on completes the kernel's arguments for the source rows of a block. The source scores are the caller's to
-// release.
-func (at *attention) on(b *edges.Block, source *tensor.Matrix, pick *edges.Picker) kernel.Attention {
+// targetGradient is where the gradient of own rows as targets is added up: GATv1's is that of their scores.
+func (at *attention) targetGradient() *tensor.Matrix {
+	switch {
+	case at.v2():
+		return gradientApart(at.Target, at.Source)
+	case at.given():
+		return at.TargetScore.GradSum()
+	}
+	return at.tape.Team.Zeros(tensor.Buffers, at.Source.Rows(), at.Heads)
+}
+
+// on completes the kernel's arguments for a block and its sources' rows. What it computed is there until done.
+func (at *attention) on(b *edges.Block, rows []*tensor.Matrix, pick *edges.Picker) kernel.Attention {
 	k := at.call
-	k.Source, k.SourceIDs = source, b.IDs
+	k.Source, k.SourceIDs = rows[0], b.IDs
 	if k.TargetIDs != nil {
 		k.TargetIDs = pick.Of(k.TargetIDs.Reshape(k.TargetIDs.Len(), 1))
 	}
-	if at.v2() {
+	switch {
+	case at.v2():
 		k.Target, k.A = pick.Of(at.Target.Value()), at.ASource.Value()
-	} else {
-		k.SourceScore, k.TargetScore = at.scores(source, at.ASource), pick.Of(at.targets)
+	case at.given():
+		k.SourceScore, k.TargetScore = rows[1], pick.Of(at.targets)
+	default:
+		k.SourceScore, k.TargetScore = at.scores(rows[0], at.ASource), pick.Of(at.targets)
 	}
 	return k
 }
 
+// done gives back what on computed.
+func (at *attention) done(k kernel.Attention, pick *edges.Picker) {
+	if !at.given() {
+		k.SourceScore.Release()
+	}
+	pick.Release()
+}
+
 // extend extends the running softmax by a block.
 func (at *attention) extend(
-	state *kernel.AttentionState, b *edges.Block, source, loops *tensor.Matrix, end kernel.Ending,
+	state *kernel.AttentionState, b *edges.Block, rows []*tensor.Matrix, loops *tensor.Matrix, end kernel.Ending,
 ) {
 	pick := b.Picker(at.tape.Team)
-	k := at.on(b, source, pick)
+	k := at.on(b, rows, pick)
 	if b.Targets == nil {
 		at.tape.Team.Attend(state, k, b.In, loops, end)
 	} else {
 		at.tape.Team.AttendSome(state, b.Targets, k, b.In)
 	}
-	k.SourceScore.Release()
-	pick.Release()
+	at.done(k, pick)
 }
 
-// backward adds one block's gradients: those of its source rows to dSource, of own rows as targets (of GATv1
-// their scores) to dTarget, and those of the vectors.
-func (at *attention) backward(b *edges.Block, source, loops, dSource, dTarget *tensor.Matrix) {
+// backward adds one block's gradients: those of its sources' rows, and of their scores where these are given
+// and want one, to dRows, of own rows as targets (of GATv1 their scores) to dTarget, and those of the vectors.
+func (at *attention) backward(b *edges.Block, rows []*tensor.Matrix, loops *tensor.Matrix, dRows []*tensor.Matrix, dTarget *tensor.Matrix) {
 	team := at.tape.Team
 	pick := b.Picker(team)
-	k := at.on(b, source, pick)
+	k := at.on(b, rows, pick)
 	of := kernel.Attended{Grad: pick.Of(at.g), GradDotOut: pick.Of(at.gOut), LogSum: pick.Of(at.logSum)}
 	b.Onto(team, dTarget, func(dTarget *tensor.Matrix, to kernel.Output) {
 		if to == kernel.Replace {
 			team.Zero(dTarget)
 		}
-		d := kernel.AttentionGradients{Source: dSource}
+		d := kernel.AttentionGradients{Source: dRows[0]}
 		if at.v2() {
 			d.Target, d.A = dTarget, at.ASource.GradSum()
+			team.AttendBackward(d, k, b.In, b.Out, loops, of)
+			return
+		}
+		d.TargetScore = dTarget
+		if len(dRows) > 1 {
+			d.SourceScore = dRows[1]
 		} else {
-			d.TargetScore, d.SourceScore = dTarget, team.Zeros(tensor.Buffers, source.Rows, at.Heads)
+			d.SourceScore = team.Zeros(tensor.Buffers, rows[0].Rows, at.Heads)
+			defer d.SourceScore.Release()
 		}
 		team.AttendBackward(d, k, b.In, b.Out, loops, of)
-		if !at.v2() {
-			team.HeadDotBackward(dSource, at.ASource.GradSum(), d.SourceScore, source, at.ASource.Value())
-			d.SourceScore.Release()
+		if !at.given() {
+			team.HeadDotBackward(d.Source, at.ASource.GradSum(), d.SourceScore, rows[0], at.ASource.Value())
 		}
 	})
-	k.SourceScore.Release()
-	pick.Release()
+	at.done(k, pick)
 }

@@ -22,7 +22,7 @@ type halo struct {
 	part  *Partition
 	site  string
 	edges *edges.Edges
-	kept  []*tensor.Matrix // the rows of every remote block, where Options.KeepHalo keeps them
+	kept  []*tensor.Matrix // the rooms of every remote block's rows, where Options.KeepHalo keeps them
 }
 
 // halo begins the forward pass of one call at the site.
@@ -54,48 +54,75 @@ func (h *halo) operator(r gnn.Reduce) edges.Operator {
 // visit is a remote block in a sweep.
 type visit struct {
 	*edges.Block
-	rows *tensor.Matrix // of the block's sources, there until the next visit; nil: not asked for
-	// grad is for the gradient of the rows, and goes to their worker after the visit. Its elements are
-	// undefined before. It is nil where no gradient was asked for.
-	grad *tensor.Matrix
+	rows []*tensor.Matrix // of the block's sources in each matrix, there until the next visit; nil: not asked for
+	// grads are for the gradients of the rows, and go to their worker after the visit. Their elements are
+	// undefined before. They are nil where none were asked for.
+	grads []*tensor.Matrix
 }
 
-// fetch visits every remote block with its rows of x. With Options.KeepHalo they stay in kept, for the caller
-// to release.
-func (h *halo) fetch(x *tensor.Matrix) iter.Seq[visit] {
+// fetch visits every remote block with its rows of the matrices xs, which travel together. With
+// Options.KeepHalo they stay in kept, for the caller to release.
+func (h *halo) fetch(xs ...*tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
 		if h.part.options.KeepHalo {
 			for _, b := range h.edges.Remote() {
-				h.kept = append(h.kept, h.part.team.Memory.New(tensor.Buffers, b.In.Cols, x.Cols))
+				h.kept = append(h.kept, h.part.team.Memory.New(tensor.Buffers, b.In.Cols, columns(xs)))
 			}
 		}
-		h.sweep(x, h.kept, nil, yield)
+		h.sweep(sweep{rows: xs, rooms: h.kept}, yield)
 	}
 }
 
 // giveBack visits every remote block for the gradient of its rows. What other workers give back is added to
 // dx.
 func (h *halo) giveBack(dx *tensor.Matrix) iter.Seq[visit] {
-	return func(yield func(visit) bool) { h.sweep(nil, nil, dx, yield) }
+	return func(yield func(visit) bool) { h.sweep(sweep{grads: []*tensor.Matrix{dx}}, yield) }
 }
 
-// rematerialize visits every remote block again, with its rows of x (kept or fetched once more) and, unless
-// dx is nil, a matrix for their gradient, which goes to their worker. What other workers give back is added
-// to dx.
-func (h *halo) rematerialize(x, dx *tensor.Matrix) iter.Seq[visit] {
+// rematerialize visits every remote block again, with its rows of xs (kept or fetched once more) and, for each
+// of dxs, a matrix for their gradient, which goes to their worker. What other workers give back is added to
+// dxs.
+func (h *halo) rematerialize(xs, dxs []*tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
-		if h.part.options.KeepHalo {
-			x = nil
-		}
-		h.sweep(x, h.kept, dx, yield)
+		h.sweep(sweep{rows: xs, rooms: h.kept, there: h.part.options.KeepHalo, grads: dxs}, yield)
 	}
 }
 
-// sweep visits every remote block. Where x is given, its rows are fetched, into rooms or into a few of the
-// sweep's own, while those that others need go to them; else the rows are those in rooms. Where dx is given,
-// gradients go back, and those that come for own rows are added to it, in the order of the sweep; the visits
-// do not touch it. A failure of another worker ends the pass.
-func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix, yield func(visit) bool) {
+// sweep is what moves when the remote blocks are visited. Rows of several matrices travel in one message, one
+// matrix's after the other's.
+type sweep struct {
+	rows  []*tensor.Matrix // whose rows are fetched; nil: none
+	rooms []*tensor.Matrix // one for each block's rows; nil: a few of the sweep's own
+	there bool             // the rows are in their rooms already
+	grads []*tensor.Matrix // what the gradients of own rows are added to; nil: none go back
+}
+
+// columns is the width of a message with rows of all of them.
+func columns(ms []*tensor.Matrix) (sum int) {
+	for _, m := range ms {
+		sum += m.Cols
+	}
+	return sum
+}
+
+// parts are the rows of a message, or the room for it, matrix by matrix.
+func parts(message *tensor.Matrix, of []*tensor.Matrix) (rows []*tensor.Matrix) {
+	if len(of) == 1 {
+		return []*tensor.Matrix{message}
+	}
+	flat, at := message.Reshape(message.Len(), 1), 0
+	for _, m := range of {
+		end := at + message.Rows*m.Cols
+		rows = append(rows, flat.RowRange(at, end).Reshape(message.Rows, m.Cols))
+		at = end
+	}
+	return rows
+}
+
+// sweep visits every remote block. Rows that are fetched come into the rooms, while those that others need go
+// to them. Where gradients go back, those that come for own rows are added in the order of the sweep; the
+// visits do not touch what they are added to. A failure of another worker ends the pass.
+func (h *halo) sweep(s sweep, yield func(visit) bool) {
 	e, c := h.edges, h.part.comm
 	if e.Alone() {
 		return
@@ -104,24 +131,25 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 	taken := func(n, rows, cols int) []*tensor.Matrix { return exchange.Rooms(h.part.team.Memory, n, rows, cols) }
 	var sides []exchange.Side
 	var back *exchange.Sender
-	if dx != nil {
-		out := taken(2, e.MostIn, dx.Cols)
+	if len(s.grads) > 0 {
+		out := taken(2, e.MostIn, columns(s.grads))
 		defer exchange.Release(out...)
-		come := taken(min(ahead, len(e.Needed)), e.MostOut, dx.Cols)
+		come := taken(min(ahead, len(e.Needed)), e.MostOut, columns(s.grads))
 		defer exchange.Release(come...)
 		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Rooms: [2]*tensor.Matrix(out)}
-		sides = append(sides, func(aside *comm.Comm) error { return h.addGradients(aside, come, dx) })
+		sides = append(sides, func(aside *comm.Comm) error { return h.addGradients(aside, come, s.grads) })
 	}
 	var in *exchange.Receiver
-	if x != nil {
+	if len(s.rows) > 0 && !s.there {
+		rooms := s.rooms
 		if rooms == nil {
-			rooms = taken(min(ahead, len(e.Remote())), e.MostIn, x.Cols)
+			rooms = taken(min(ahead, len(e.Remote())), e.MostIn, columns(s.rows))
 			defer exchange.Release(rooms...)
 		}
-		out := taken(2, e.MostOut, x.Cols)
+		out := taken(2, e.MostOut, columns(s.rows))
 		defer exchange.Release(out...)
 		in = &exchange.Receiver{Comm: c, Kind: comm.Halo, Rooms: rooms}
-		sides = append(sides, func(aside *comm.Comm) error { return h.sendRows(aside, [2]*tensor.Matrix(out), x) })
+		sides = append(sides, func(aside *comm.Comm) error { return h.sendRows(aside, [2]*tensor.Matrix(out), s.rows) })
 	}
 	exchange.Must(exchange.Beside(c, sides, func() error {
 		if in != nil {
@@ -130,18 +158,23 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 			}
 		}
 		for i, b := range e.Remote() {
-			v, err := visit{Block: b}, error(nil)
+			v := visit{Block: b}
 			switch {
 			case in != nil:
-				v.rows, err = in.Next()
-			case rooms != nil:
-				v.rows = rooms[i]
+				rows, err := in.Next()
+				if err != nil {
+					return err
+				}
+				v.rows = parts(rows, s.rows)
+			case s.there:
+				v.rows = parts(s.rooms[i], s.rows)
 			}
-			if err == nil && back != nil {
-				v.grad, err = back.Room(b.In.Cols)
-			}
-			if err != nil {
-				return err
+			if back != nil {
+				room, err := back.Room(b.In.Cols)
+				if err != nil {
+					return err
+				}
+				v.grads = parts(room, s.grads)
 			}
 			if !yield(v) {
 				panic("sar: a sweep that is broken off, for which the other workers would wait")
@@ -160,32 +193,36 @@ func (h *halo) sweep(x *tensor.Matrix, rooms []*tensor.Matrix, dx *tensor.Matrix
 	}))
 }
 
-// sendRows is the side that sends the rows of x that other workers need.
-func (h *halo) sendRows(aside *comm.Comm, rooms [2]*tensor.Matrix, x *tensor.Matrix) error {
+// sendRows is the side that sends the rows of xs that other workers need.
+func (h *halo) sendRows(aside *comm.Comm, rooms [2]*tensor.Matrix, xs []*tensor.Matrix) error {
 	out := &exchange.Sender{Comm: aside, Kind: comm.Halo, Rooms: rooms}
 	for _, p := range h.edges.Needed {
-		rows, err := out.Room(p.Rows.Cols)
+		room, err := out.Room(p.Rows.Cols)
 		if err != nil {
 			return err
 		}
-		h.part.team.Gather(rows, x, p.Rows)
+		for i, rows := range parts(room, xs) {
+			h.part.team.Gather(rows, xs[i], p.Rows)
+		}
 		out.Send(p.Peer)
 	}
 	return out.Finish()
 }
 
-// addGradients is the side that adds what other workers give back for own rows to dx.
-func (h *halo) addGradients(aside *comm.Comm, rooms []*tensor.Matrix, dx *tensor.Matrix) error {
+// addGradients is the side that adds what other workers give back for own rows to dxs.
+func (h *halo) addGradients(aside *comm.Comm, rooms, dxs []*tensor.Matrix) error {
 	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Rooms: rooms}
 	for _, p := range h.edges.Needed {
 		in.Expect(p.Peer, p.Rows.Cols)
 	}
 	for _, p := range h.edges.Needed {
-		rows, err := in.Next()
+		message, err := in.Next()
 		if err != nil {
 			return err
 		}
-		h.part.team.ScatterAdd(dx, rows, p.Rows)
+		for i, rows := range parts(message, dxs) {
+			h.part.team.ScatterAdd(dxs[i], rows, p.Rows)
+		}
 		in.Free()
 	}
 	return nil

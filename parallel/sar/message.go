@@ -21,9 +21,13 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	t, h := m.Source.Tape(), p.halo()
 	e, loops := h.edges, edges.SelfLoops(m.SelfLoops)
 	p.explain(fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols()))
+	if m.Columnwise && (len(m.Parameters) > 0 || m.Source.Cols() != m.Columns || m.Target != nil && m.Target.Cols() != m.Columns) {
+		panic(fmt.Sprintf("sar: the message function of %s has %d parameters, or other columns than the messages, and is said to be columnwise",
+			p.site, len(m.Parameters)))
+	}
 	run := &messages{Message: m, tape: t, site: p, rows: e.Rows, targetIDs: e.Local().IDs}
 	if m.Reduce == gnn.KindMean {
-		run.share = e.MeanShares(loops)
+		run.share = e.MeanShares(loops, 0)
 	}
 	h.count(m.Columns)
 	z := t.Team.Zeros(tensor.Activations, e.Rows, m.Columns)
@@ -40,7 +44,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		run.each(block, func(b *batch) { run.forward(b, x, z, arg) })
 	}
 	for v := range h.fetch(x) {
-		run.each(v.Block, func(b *batch) { run.forward(b, v.rows, z, arg) })
+		run.each(v.Block, func(b *batch) { run.forward(b, v.rows[0], z, arg) })
 	}
 
 	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Keeps: []*autograd.Var{m.Source}, Buffers: append(h.kept, arg)}
@@ -54,8 +58,10 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		h.resume()
 		h.count(m.Columns)
 		var dx *tensor.Matrix
+		var wanted []*tensor.Matrix
 		if m.Source.Wants() {
 			dx = m.Source.GradSum()
+			wanted = append(wanted, dx)
 		}
 		var dTarget *tensor.Matrix
 		if m.Target != nil && m.Target.Wants() {
@@ -64,11 +70,12 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		for _, block := range own {
 			run.each(block, func(b *batch) { run.backward(b, x, dx, dTarget, g, arg) })
 		}
-		for v := range h.rematerialize(x, dx) {
-			if v.grad != nil {
-				t.Team.Zero(v.grad)
+		for v := range h.rematerialize([]*tensor.Matrix{x}, wanted) {
+			var dSource *tensor.Matrix
+			for _, dSource = range v.grads {
+				t.Team.Zero(dSource)
 			}
-			run.each(v.Block, func(b *batch) { run.backward(b, v.rows, v.grad, dTarget, g, arg) })
+			run.each(v.Block, func(b *batch) { run.backward(b, v.rows[0], dSource, dTarget, g, arg) })
 		}
 		if dTarget != nil {
 			addApart(m.Target, dTarget)
@@ -106,7 +113,7 @@ func (m *messages) ends(b *batch, source *tensor.Matrix, recording bool) (e gnn.
 		}
 		return tape.Input(x, set)
 	}
-	e = gnn.Edges{Tape: tape, Source: gathered(source, b.sources, m.Source.Wants())}
+	e = gnn.Edges{Tape: tape, Source: gathered(source, b.sources, m.Source.Wants()), FirstColumn: m.FirstColumn}
 	if m.Target != nil {
 		e.Target = gathered(m.Target.Value(), b.targets, m.Target.Wants())
 	}

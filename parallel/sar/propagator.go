@@ -81,10 +81,19 @@ func (p *propagator) aggregateOnce(x *autograd.Var, r gnn.Reduce) *autograd.Var 
 
 // Propagate implements gnn.Propagator.
 func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
+	p.explain(fmt.Sprintf("aggregate %d columns", x.Cols()) + times(k))
 	return k.Of(autograd.Dense(x), func(h *autograd.Var) *autograd.Var {
 		if r.Kind == gnn.KindMax {
 			return p.max(h)
 		}
 		return p.aggregate(h, r)
 	})
+}
+
+// times says how often an aggregation is made, where that is not once.
+func times(k gnn.Rounds) string {
+	if k.Count < 2 {
+		return ""
+	}
+	return fmt.Sprintf(", %d times", k.Count)
 }

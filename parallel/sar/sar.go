@@ -47,7 +47,7 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 		o.ApplyTransposed(dx, h.edges.Local(), g, kernel.Output(add))
 		for v := range h.giveBack(dx) {
 			pick := v.Picker(t.Team)
-			o.ApplyTransposed(v.grad, v.Block, pick.Of(g), kernel.Replace)
+			o.ApplyTransposed(v.grads[0], v.Block, pick.Of(g), kernel.Replace)
 			pick.Release()
 		}
 		g.Release()
@@ -59,7 +59,7 @@ func (h *halo) sum(o edges.Operator, z, x *tensor.Matrix) {
 	h.count(x.Cols)
 	o.Apply(z, h.edges.Local(), x, kernel.Replace)
 	for v := range h.fetch(x) {
-		v.Onto(h.part.team, z, func(z *tensor.Matrix, to kernel.Output) { o.Apply(z, v.Block, v.rows, to) })
+		v.Onto(h.part.team, z, func(z *tensor.Matrix, to kernel.Output) { o.Apply(z, v.Block, v.rows[0], to) })
 	}
 }
 
@@ -73,7 +73,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	t.Team.Max(z, arg, h.edges.Local().In, x.Value(), h.edges.Local().IDs, h.edges.Loops, kernel.Replace)
 	for v := range h.fetch(x.Value()) {
 		v.Within(t.Team, z, arg, func(z, arg *tensor.Matrix) {
-			t.Team.Max(z, arg, v.In, v.rows, v.IDs, nil, kernel.Accumulate)
+			t.Team.Max(z, arg, v.In, v.rows[0], v.IDs, nil, kernel.Accumulate)
 		})
 	}
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(h.kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
@@ -82,9 +82,9 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 		dx := x.GradSum()
 		t.Team.MaxBackward(dx, h.edges.Local().Out, g, arg, h.edges.Local().IDs, h.edges.Loops)
 		for v := range h.giveBack(dx) {
-			t.Team.Zero(v.grad)
+			t.Team.Zero(v.grads[0])
 			pick := v.Picker(t.Team)
-			t.Team.MaxBackward(v.grad, v.Out, pick.Of(g), pick.Of(arg), v.IDs, nil)
+			t.Team.MaxBackward(v.grads[0], v.Out, pick.Of(g), pick.Of(arg), v.IDs, nil)
 			pick.Release()
 		}
 		g.Release()
@@ -93,38 +93,40 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 
 // Attend implements gnn.Propagator. The running softmax of each vertex and head is extended block by block.
 // Besides the inputs and the output only its log-sum-exp is kept; scores and coefficients are computed again
-// in the backward pass (case 2). Only source rows travel: their scores follow from them.
+// in the backward pass (case 2). Source rows travel, and their scores follow from them, or travel with them
+// where they are given.
 func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
+	p.explain(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, a.Source.Cols()/a.Heads) + times(a.Rounds))
+	return a.EachRound(p.attend)
+}
+
+// attend is one round of Attend.
+func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	t, h := a.Source.Tape(), p.halo()
 	e, x := h.edges, a.Source.Value()
 	alone := len(e.Blocks) == 1
 	width := x.Cols / a.Heads
 	h.count(x.Cols)
-	p.explain(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, width))
 	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
 		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.Local().IDs,
-		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(a.Source),
+		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(a.Source).From(a.FirstHead),
 	}}
 	if a.SelfLoops {
 		at.loops = e.OneLoop()
 	}
 	state := t.Team.AttentionStart(x.Rows, a.Heads, width)
-	at.targets = at.targetScores()
-	at.extend(state, e.Local(), x, at.loops, kernel.Ending(alone))
-	for v := range h.fetch(x) {
+	at.beginPass()
+	at.extend(state, e.Local(), at.rows(), at.loops, kernel.Ending(alone))
+	for v := range h.fetch(at.rows()...) {
 		at.extend(state, v.Block, v.rows, nil, kernel.More)
 	}
-	at.targets.Release()
+	at.endPass()
 	if !alone {
 		t.Team.AttendEnd(state)
 	}
 
 	at.out, at.logSum = state.Out, state.Maximum
-	target := a.ATarget
-	if at.v2() {
-		target = a.Target
-	}
-	vars := []*autograd.Var{a.Source, a.ASource, target}
+	vars := at.vars()
 	return t.Record(autograd.Op{
 		Value: at.out, Inputs: vars, Keeps: vars, KeepsResult: true, Buffers: append(h.kept, at.logSum),
 		Backward: func(g *tensor.Matrix) { at.attendBackward(h, g) },
@@ -138,26 +140,27 @@ func (at *attention) attendBackward(h *halo, g *tensor.Matrix) {
 	h.count(x.Cols)
 	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, x.Rows, at.Heads)
 	team.RowDots(at.gOut, g, at.out)
-	at.targets = at.targetScores()
-	var dTarget *tensor.Matrix // the own rows' as targets; of GATv1 their scores'
-	if at.v2() {
-		dTarget = gradientApart(at.Target, at.Source)
-	} else {
-		dTarget = team.Zeros(tensor.Buffers, x.Rows, at.Heads)
+	at.beginPass()
+	dTarget := at.targetGradient()
+	dRows := []*tensor.Matrix{at.Source.GradSum()}
+	if at.given() && at.SourceScore.Wants() {
+		dRows = append(dRows, at.SourceScore.GradSum())
 	}
-	dx := at.Source.GradSum()
-	at.backward(e.Local(), x, at.loops, dx, dTarget)
-	for v := range h.rematerialize(x, dx) {
-		team.Zero(v.grad)
-		at.backward(v.Block, v.rows, nil, v.grad, dTarget)
+	at.backward(e.Local(), at.rows(), at.loops, dRows, dTarget)
+	for v := range h.rematerialize(at.rows(), dRows) {
+		for _, d := range v.grads {
+			team.Zero(d)
+		}
+		at.backward(v.Block, v.rows, nil, v.grads, dTarget)
 	}
-	if at.v2() {
+	switch {
+	case at.v2():
 		addApart(at.Target, dTarget)
-	} else {
-		team.HeadDotBackward(dx, at.ATarget.GradSum(), dTarget, x, at.ATarget.Value())
+	case !at.given():
+		team.HeadDotBackward(dRows[0], at.ATarget.GradSum(), dTarget, x, at.ATarget.Value())
 		dTarget.Release()
 	}
-	at.targets.Release()
+	at.endPass()
 	at.gOut.Release()
 	g.Release()
 }

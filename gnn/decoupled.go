@@ -1,0 +1,86 @@
+package gnn
+
+import (
+	"weft/autograd"
+	"weft/nn"
+)
+
+// Decoupled models compute the logits of each vertex by itself, Z = MLP(X), and then aggregate these in rounds
+// alone, without a weight or an activation between: Hᵏ⁺¹ = (1−a)·Â·Hᵏ + a·Z. Klicpera et al. 2019 (APPNP) have
+// a teleport a > 0; NeutronTP (PVLDB 18(2), 2024, section 4.1) has none, and as many rounds as layers. They are
+// other models than those whose layers aggregate and transform in turn.
+
+// propagationPath is the module path of a decoupled model's rounds.
+const propagationPath = "propagation"
+
+// Propagation is the rounds of a decoupled model whose aggregation is linear.
+type Propagation struct {
+	p       Propagator
+	r       Reduce
+	epsilon *nn.Buffer // GIN's, added to the weight of the vertex's own row; nil: none
+	rounds  Rounds
+}
+
+// NewPropagation makes the rounds of an aggregation.
+func NewPropagation(s Site, r Reduce, k Rounds) *Propagation {
+	return &Propagation{p: s.Propagator, r: r, rounds: k}
+}
+
+// NewGINPropagation makes the rounds of GIN's aggregation, (1+ε)·x_i + Σ_{j→i} x_j, with ε = 0 unless loaded
+// weights say otherwise.
+func NewGINPropagation(s Site, k Rounds) *Propagation {
+	return &Propagation{p: s.Propagator, r: Reduce{KindSum, 1}, epsilon: s.Params.Buffer(s.Path+".eps", 1, 0), rounds: k}
+}
+
+// Forward computes the rounds for State.H, rows × classes.
+func (c *Propagation) Forward(s State) State {
+	r := c.r
+	if c.epsilon != nil {
+		r.Self += c.epsilon.Values[0]
+	}
+	return State{c.p.Propagate(s.H, r, c.rounds), s.H0}
+}
+
+// AttentionPropagation is the rounds of a decoupled graph attention network: the coefficients of GATv1, with one
+// head over the class columns and LeakyReLU slope 0.2, follow from Z alone and are those of every round, also
+// where some are dropped.
+type AttentionPropagation struct {
+	aSource, aTarget *nn.Param
+	p                Propagator
+	o                AttentionPropagationOptions
+}
+
+// AttentionPropagationOptions are its settings.
+type AttentionPropagationOptions struct {
+	Rounds  Rounds
+	Dropout float64 // on the coefficients
+	// Stop sends no gradient through the coefficients, as the code does that NeutronTP's authors released: not
+	// into Z, and none to the attention vectors, which then keep their initial values.
+	Stop bool
+}
+
+// NewAttentionPropagation makes the rounds; s.In is the number of classes.
+func NewAttentionPropagation(s Site, o AttentionPropagationOptions) *AttentionPropagation {
+	c := &AttentionPropagation{
+		aSource: s.Params.Attention(s.Path+".att_src", 1, s.In), aTarget: s.Params.Attention(s.Path+".att_dst", 1, s.In), p: s.Propagator, o: o,
+	}
+	if o.Stop {
+		c.aSource.Decay, c.aTarget.Decay = false, false
+	}
+	return c
+}
+
+// Forward computes the rounds for State.H, rows × classes.
+func (c *AttentionPropagation) Forward(s State) State {
+	score := func(a *nn.Param) *autograd.Var {
+		v := autograd.HeadDot(s.H, a.On(s.H.Tape()), 1)
+		if c.o.Stop {
+			v = autograd.Detach(v)
+		}
+		return v
+	}
+	return State{c.p.Attend(Attention{
+		Source: s.H, SourceScore: score(c.aSource), TargetScore: score(c.aTarget),
+		Heads: 1, Rounds: c.o.Rounds, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: true,
+	}), s.H0}
+}
