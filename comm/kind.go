@@ -8,7 +8,8 @@ const (
 	Setup        Kind = iota // before the first epoch: sizes, lists of halo vertices, groups
 	Halo                     // vertex rows between graph partitions
 	HaloGradient             // their gradients
-	Layout                   // switches between row and slice layout
+	ToSlices                 // from the row layout into the slice layout
+	ToRows                   // from the slice layout into the row layout
 	Stage                    // rows and gradients between pipeline stages
 	Gradient                 // gradients of the weights
 	Statistics               // losses, norms, counts
@@ -19,7 +20,8 @@ var kindNames = [Kinds]struct{ short, what string }{
 	Setup:        {"setup", "set-up data"},
 	Halo:         {"halo", "halo rows"},
 	HaloGradient: {"halo-gradient", "halo gradients"},
-	Layout:       {"layout", "layout switches"},
+	ToSlices:     {"to-slices", "rows for slices"},
+	ToRows:       {"to-rows", "slices for rows"},
 	Stage:        {"stage", "stage boundaries"},
 	Gradient:     {"gradient", "weight gradients"},
 	Statistics:   {"statistics", "statistics"},
@@ -27,6 +29,10 @@ var kindNames = [Kinds]struct{ short, what string }{
 
 // String is the kind's name in one word.
 func (k Kind) String() string { return kindNames[k].short }
+
+// switches reports whether messages of the kind are pieces of a switch between layouts, which Switched counts
+// in their place.
+func (k Kind) switches() bool { return k == ToSlices || k == ToRows }
 
 // KindOf is the kind of the messages that a Comm sends through its transport with this tag.
 func KindOf(tag int) Kind { return Kind(tag % int(Kinds)) }

@@ -148,7 +148,7 @@ func (d work) communication() (c Communication) {
 		return sum
 	}
 	return Communication{
-		Halo: of(comm.Halo, comm.HaloGradient), Layout: of(comm.Layout), Stage: of(comm.Stage),
+		Halo: of(comm.Halo, comm.HaloGradient), Layout: of(comm.ToSlices, comm.ToRows), Stage: of(comm.Stage),
 		Gradient: of(comm.Gradient), Statistics: of(comm.Statistics),
 	}
 }

@@ -99,7 +99,7 @@ func allToAll(c *comm.Comm) error {
 			send[r] = pattern(length(c.Rank(), r), c.Rank(), r)
 			receive[r] = make([]byte, length(r, c.Rank()))
 		}
-		if err := c.AllToAll(comm.Layout, send, receive); err != nil {
+		if err := c.AllToAll(comm.Setup, send, receive); err != nil {
 			return err
 		}
 		for r := range c.Size() {
@@ -261,8 +261,8 @@ func counters(c *comm.Comm) error {
 		{"empty message", comm.Halo, func() error {
 			return wait(c.Receive(comm.Halo, nil, before), c.Send(comm.Halo, nil, next))
 		}, comm.Traffic{}},
-		{"all-to-all", comm.Layout, func() error { return c.AllToAll(comm.Layout, four, four) }, comm.Traffic{Bytes: 4 * others, Messages: others}},
-		{"empty all-to-all", comm.Layout, func() error { return c.AllToAll(comm.Layout, empty, empty) }, comm.Traffic{}},
+		{"all-to-all", comm.Setup, func() error { return c.AllToAll(comm.Setup, four, four) }, comm.Traffic{Bytes: 4 * others, Messages: others}},
+		{"empty all-to-all", comm.Setup, func() error { return c.AllToAll(comm.Setup, empty, empty) }, comm.Traffic{}},
 		{"all-gather", comm.Stage, func() error { return c.AllGather(comm.Stage, four[me], four) }, comm.Traffic{Bytes: 4 * others, Messages: others}},
 		{"barrier", comm.Setup, func() error { return c.Barrier(comm.Setup) }, comm.Traffic{}},
 		{

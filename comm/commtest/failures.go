@@ -55,7 +55,7 @@ var errCause = errors.New("out of memory")
 // the waits, not their deadline, which would be another error.
 func abort(c *comm.Comm) error {
 	waits := make(chan error)
-	for _, k := range []comm.Kind{comm.Halo, comm.Layout, comm.Stage} {
+	for _, k := range []comm.Kind{comm.Halo, comm.ToRows, comm.Stage} {
 		p := c.Receive(k, make([]byte, 100), (c.Rank()+1)%c.Size())
 		go func() { waits <- p.Wait() }()
 	}
@@ -112,7 +112,7 @@ func isError(err error, want comm.Error) error {
 // failsNow: after an error every call fails by that error, and waits for no deadline.
 func failsNow(c *comm.Comm) error {
 	peer := (c.Rank() + 1) % c.Size()
-	for _, p := range []*comm.Pending{c.Send(comm.Layout, []byte{1}, peer), c.Receive(comm.Layout, []byte{1}, peer)} {
+	for _, p := range []*comm.Pending{c.Send(comm.ToRows, []byte{1}, peer), c.Receive(comm.ToRows, []byte{1}, peer)} {
 		if err := p.Wait(); !errors.Is(err, comm.ErrAborted) {
 			return fmt.Errorf("a call after the error: %w", err)
 		}

@@ -13,7 +13,7 @@ import (
 // with other kinds.
 func order(c *comm.Comm) error {
 	const messages = 40
-	kinds := []comm.Kind{comm.Halo, comm.Layout, comm.Stage}
+	kinds := []comm.Kind{comm.Halo, comm.ToSlices, comm.Stage}
 	length := func(i int) int { return 1 + i*i%700 }
 	got := map[[3]int][]byte{}
 	var ps []*comm.Pending

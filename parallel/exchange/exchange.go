@@ -14,20 +14,21 @@ import (
 type Receiver struct {
 	Comm     *comm.Comm
 	Kind     comm.Kind
-	Rooms    []*tensor.Matrix // each of the rows of the largest message, and its columns
+	Rooms    []*tensor.Matrix // each with as many elements as the largest message
 	expected []message
 	taken    int
 }
 
 type message struct {
-	peer, n int
-	rows    *tensor.Matrix
-	pending *comm.Pending
+	peer, rows, cols int
+	value            *tensor.Matrix
+	pending          *comm.Pending
 }
 
-// Expect says that a message of n rows is to come from a peer, after those that are expected already.
-func (r *Receiver) Expect(peer, n int) {
-	r.expected = append(r.expected, message{peer: peer, n: n})
+// Expect says that a message of rows × cols elements is to come from a peer, after those that are expected
+// already.
+func (r *Receiver) Expect(peer, rows, cols int) {
+	r.expected = append(r.expected, message{peer: peer, rows: rows, cols: cols})
 	if i := len(r.expected) - 1; i < len(r.Rooms) {
 		r.ask(i)
 	}
@@ -35,15 +36,15 @@ func (r *Receiver) Expect(peer, n int) {
 
 func (r *Receiver) ask(i int) {
 	m := &r.expected[i]
-	m.rows = r.Rooms[i%len(r.Rooms)].RowRange(0, m.n)
-	m.pending = r.Comm.Receive(r.Kind, m.rows.Bytes(), m.peer)
+	m.value = r.Rooms[i%len(r.Rooms)].Prefix(m.rows, m.cols)
+	m.pending = r.Comm.Receive(r.Kind, m.value.Bytes(), m.peer)
 }
 
 // Next waits for the next message. Its rows are there until Free.
 func (r *Receiver) Next() (rows *tensor.Matrix, err error) {
 	m := r.expected[r.taken]
 	r.taken++
-	return m.rows, m.pending.Wait()
+	return m.value, m.pending.Wait()
 }
 
 // Free says that the rows of the last message are not needed any more: one that is expected takes their room.
@@ -57,25 +58,25 @@ func (r *Receiver) Free() {
 type Sender struct {
 	Comm    *comm.Comm
 	Kind    comm.Kind
-	Rooms   [2]*tensor.Matrix // each of the rows of the largest message, and its columns
+	Rooms   [2]*tensor.Matrix // each with as many elements as the largest message
 	pending [2]*comm.Pending
-	rows    *tensor.Matrix // of the message that is being made
+	value   *tensor.Matrix // of the message that is being made
 	turn    int
 }
 
-// Room waits for a room and returns n rows of it, whose elements are undefined, for the message that Send
+// Room waits for a room and returns rows × cols elements of it, which are undefined, for the message that Send
 // sends.
-func (s *Sender) Room(n int) (rows *tensor.Matrix, err error) {
+func (s *Sender) Room(rows, cols int) (value *tensor.Matrix, err error) {
 	if err := s.wait(s.turn); err != nil {
 		return nil, err
 	}
-	s.rows = s.Rooms[s.turn].RowRange(0, n)
-	return s.rows, nil
+	s.value = s.Rooms[s.turn].Prefix(rows, cols)
+	return s.value, nil
 }
 
-// Send starts to send the rows that Room returned last.
+// Send starts to send what Room returned last.
 func (s *Sender) Send(peer int) {
-	s.pending[s.turn] = s.Comm.Send(s.Kind, s.rows.Bytes(), peer)
+	s.pending[s.turn] = s.Comm.Send(s.Kind, s.value.Bytes(), peer)
 	s.turn = 1 - s.turn
 }
 

@@ -141,7 +141,7 @@ func (s *slices) exchange(from, to func(k int) view) {
 			from(k).each(send[k], func(mine, copied []byte) { copy(copied, mine) })
 		}
 	}
-	exchange.Must(s.config.Groups.Slices.AllToAll(comm.Layout, send, receive))
+	exchange.Must(s.config.Groups.Slices.AllToAll(comm.ToSlices, send, receive))
 	for k := 0; k < n && !planning; k++ {
 		to(k).each(receive[k], func(mine, copied []byte) { copy(mine, copied) })
 	}

@@ -27,7 +27,7 @@ type halo struct {
 
 // halo begins the forward pass of one call at the site.
 func (p *propagator) halo() *halo {
-	h := &halo{part: p.part, site: p.site}
+	h := &halo{part: p.part, site: p.site.Path}
 	h.resume()
 	var err error
 	h.edges, err = p.part.edges(p.along)
@@ -154,7 +154,7 @@ func (h *halo) sweep(s sweep, yield func(visit) bool) {
 	exchange.Must(exchange.Beside(c, sides, func() error {
 		if in != nil {
 			for _, b := range e.Remote() {
-				in.Expect(b.Peer, b.In.Cols)
+				in.Expect(b.Peer, b.In.Cols, columns(s.rows))
 			}
 		}
 		for i, b := range e.Remote() {
@@ -170,7 +170,7 @@ func (h *halo) sweep(s sweep, yield func(visit) bool) {
 				v.rows = parts(s.rooms[i], s.rows)
 			}
 			if back != nil {
-				room, err := back.Room(b.In.Cols)
+				room, err := back.Room(b.In.Cols, columns(s.grads))
 				if err != nil {
 					return err
 				}
@@ -197,7 +197,7 @@ func (h *halo) sweep(s sweep, yield func(visit) bool) {
 func (h *halo) sendRows(aside *comm.Comm, rooms [2]*tensor.Matrix, xs []*tensor.Matrix) error {
 	out := &exchange.Sender{Comm: aside, Kind: comm.Halo, Rooms: rooms}
 	for _, p := range h.edges.Needed {
-		room, err := out.Room(p.Rows.Cols)
+		room, err := out.Room(p.Rows.Cols, columns(xs))
 		if err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (h *halo) sendRows(aside *comm.Comm, rooms [2]*tensor.Matrix, xs []*tensor.
 func (h *halo) addGradients(aside *comm.Comm, rooms, dxs []*tensor.Matrix) error {
 	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Rooms: rooms}
 	for _, p := range h.edges.Needed {
-		in.Expect(p.Peer, p.Rows.Cols)
+		in.Expect(p.Peer, p.Rows.Cols, columns(dxs))
 	}
 	for _, p := range h.edges.Needed {
 		message, err := in.Next()

@@ -20,12 +20,12 @@ const messageEdges = 1 << 13
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	t, h := m.Source.Tape(), p.halo()
 	e, loops := h.edges, edges.SelfLoops(m.SelfLoops)
-	p.explain(fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols()))
+	p.site.Explain(fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols()))
 	if m.Columnwise && (len(m.Parameters) > 0 || m.Source.Cols() != m.Columns || m.Target != nil && m.Target.Cols() != m.Columns) {
 		panic(fmt.Sprintf("sar: the message function of %s has %d parameters, or other columns than the messages, and is said to be columnwise",
-			p.site, len(m.Parameters)))
+			p.site.Path, len(m.Parameters)))
 	}
-	run := &messages{Message: m, tape: t, site: p, rows: e.Rows, targetIDs: e.Local().IDs}
+	run := &messages{Message: m, tape: t, site: p.site.Path, rows: e.Rows, targetIDs: e.Local().IDs}
 	if m.Reduce == gnn.KindMean {
 		run.share = e.MeanShares(loops, 0)
 	}
@@ -89,7 +89,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 type messages struct {
 	gnn.Message
 	tape      *autograd.Tape
-	site      *propagator
+	site      string
 	rows      int
 	targetIDs *tensor.Matrix // Int32: the own rows' vertices, nil: the rows
 	share     *tensor.Matrix // 1/in-degree for a mean, else nil
@@ -128,7 +128,7 @@ func (m *messages) call(e gnn.Edges, n int) *autograd.Var {
 	out := e.Tape.Scope(func() *autograd.Var { return m.Function(e) })
 	if out.Rows() != n || out.Cols() != m.Columns {
 		panic(fmt.Sprintf("sar: the message function of %s gives %d×%d for %d edges and %d columns",
-			m.site.site, out.Rows(), out.Cols(), n, m.Columns))
+			m.site, out.Rows(), out.Cols(), n, m.Columns))
 	}
 	return out
 }

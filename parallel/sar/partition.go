@@ -11,8 +11,8 @@ import (
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/partition"
-	"weft/tensor"
 )
 
 // Partition is a worker's part of a graph: all of it, or one partition. Its Propagators read from it.
@@ -23,11 +23,10 @@ type Partition struct {
 	share   *partition.Share
 	rows    *autograd.RowSet
 	made    map[gnn.Along]*edges.Edges // those that were asked for
-	retired []*tensor.Matrix           // aggregated features that others took the place of
 	options Options
 
-	explained map[string]bool // the sites
-	epoch     int             // for errors
+	book  *order.Book
+	epoch int // for errors
 }
 
 // Options are the settings of sequential aggregation and rematerialization.
@@ -37,6 +36,8 @@ type Options struct {
 	// KeepHalo receives all rows at once and keeps them until the layer's backward pass, instead of one piece
 	// after the other and again: it shows what SAR saves.
 	KeepHalo bool
+	// Order is how each site finds the order of its work.
+	Order order.Choice
 	// Explain takes for each site, in its first forward pass, in which order it works; nil: nobody asks.
 	Explain func(line string)
 	// Aggregated takes edges × columns of each pass along the edges, forward and backward; nil: nobody asks.
@@ -50,7 +51,7 @@ type Options struct {
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, o Options) (*Partition, error) {
 	p := &Partition{
 		team: team, comm: g.Halo, holders: g.Holders, share: s, options: o,
-		made: map[gnn.Along]*edges.Edges{}, explained: map[string]bool{},
+		made: map[gnn.Along]*edges.Edges{}, book: order.NewBook(o.Order, o.Explain),
 	}
 	var others autograd.Peers
 	if p.comm.Size() > 1 {
@@ -73,8 +74,7 @@ func (p *Partition) Rows() *autograd.RowSet { return p.rows }
 
 // BeginEpoch says which epoch the work belongs to from now on; errors name it.
 func (p *Partition) BeginEpoch(epoch int) {
-	exchange.Release(p.retired...)
-	p.retired = nil
+	p.book.BeginEpoch()
 	p.epoch = epoch
 	p.comm.At(epoch, "")
 }
@@ -92,7 +92,7 @@ func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
 	if has := p.Relations(); !slices.Contains(has, along.Relation) {
 		panic(fmt.Sprintf("sar: %s reaches along relation %q, and the graph has %q", site, along.Relation, has))
 	}
-	return &propagator{part: p, site: site, along: along, once: map[aggregated]firstAggregation{}}
+	return &propagator{part: p, site: p.book.Site(site), along: along}
 }
 
 // edges are those of a relation in a direction, made when they are first asked for. All workers ask for the

@@ -34,8 +34,8 @@ import (
 	"weft/tensor"
 )
 
-// aggregate is the linear aggregation Â·x (case 1).
-func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
+// Aggregate is the linear aggregation Â·x (case 1).
+func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	t, h := x.Tape(), p.halo()
 	o := h.operator(r)
 	z := t.New(x.Rows(), x.Cols())
@@ -96,7 +96,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 // in the backward pass (case 2). Source rows travel, and their scores follow from them, or travel with them
 // where they are given.
 func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
-	p.explain(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, a.Source.Cols()/a.Heads) + times(a.Rounds))
+	p.site.Explain(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, a.Source.Cols()/a.Heads) + times(a.Rounds))
 	return a.EachRound(p.attend)
 }
 
@@ -109,7 +109,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	h.count(x.Cols)
 	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
 		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.Local().IDs,
-		Mask: nn.Dropout{Site: p.site + ".attention", P: a.Dropout}.Mask(a.Source).From(a.FirstHead),
+		Mask: nn.Dropout{Site: p.site.Path + ".attention", P: a.Dropout}.Mask(a.Source).From(a.FirstHead),
 	}}
 	if a.SelfLoops {
 		at.loops = e.OneLoop()
