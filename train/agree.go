@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
 	"time"
@@ -112,45 +113,53 @@ func (w *worker) hash() float64 {
 	return float64(h)
 }
 
-// work is what a worker has aggregated, has sent by kind, and how long it stood still.
+// gather is what each worker has, by rank.
+func gather[T any](c *comm.Comm, mine T) ([]T, error) {
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := comm.GatherLists(c, comm.Setup, text)
+	all := make([]T, len(texts))
+	for rank, text := range texts {
+		if err == nil {
+			err = json.Unmarshal(text, &all[rank])
+		}
+	}
+	return all, err
+}
+
+// work is what a worker has aggregated and sent, and how long it stood still.
 type work struct {
-	edgeColumns int64
-	sent        [comm.Kinds]comm.Traffic
-	waited      time.Duration
-	seconds     float64 // that the pass took on this worker
+	EdgeColumns int64
+	Sent        Communication
+	Waited      time.Duration
+	Seconds     float64 // that the pass took on this worker
 }
 
 // done is this worker's work so far.
-func (w *worker) done() (d work) {
-	for k := range comm.Kinds {
-		d.sent[k] = w.groups.World.Sent(k)
-	}
-	d.waited, d.edgeColumns = w.groups.World.Waited(), w.edgeColumns
-	return d
-}
-
-func (d work) since(before work) work {
-	for k := range d.sent {
-		d.sent[k].Bytes -= before.sent[k].Bytes
-		d.sent[k].Messages -= before.sent[k].Messages
-	}
-	d.waited -= before.waited
-	d.edgeColumns -= before.edgeColumns
-	return d
-}
-
-// communication is what was sent, by the kinds that are reported.
-func (d work) communication() (c Communication) {
+func (w *worker) done() work {
+	c := w.groups.World
 	of := func(kinds ...comm.Kind) (sum Traffic) {
 		for _, k := range kinds {
-			sum.add(Traffic(d.sent[k]))
+			sum.add(Traffic(c.Sent(k)))
 		}
 		return sum
 	}
-	return Communication{
+	return work{EdgeColumns: w.edgeColumns, Waited: c.Waited(), Sent: Communication{
 		Halo: of(comm.Halo, comm.HaloGradient), Layout: of(comm.ToSlices, comm.ToRows), Stage: of(comm.Stage),
 		Gradient: of(comm.Gradient), Statistics: of(comm.Statistics),
+	}}
+}
+
+func (d work) since(before work) work {
+	for k, sent := range d.Sent.kinds() {
+		earlier := before.Sent.kinds()[k]
+		sent.add(Traffic{-earlier.Bytes, -earlier.Messages})
 	}
+	d.Waited -= before.Waited
+	d.EdgeColumns -= before.EdgeColumns
+	return d
 }
 
 func (t *Traffic) add(more Traffic) {
@@ -163,37 +172,39 @@ func (c *Communication) kinds() []*Traffic {
 	return []*Traffic{&c.Halo, &c.Layout, &c.Stage, &c.Gradient, &c.Statistics}
 }
 
+// add adds what another worker has sent.
+func (c *Communication) add(more *Communication) {
+	for k, t := range c.kinds() {
+		t.add(*more.kinds()[k])
+	}
+}
+
 // report puts what each worker took, aggregated and sent into the result.
 func (w *worker) report(r *Result, pass work) error {
+	type took struct {
+		Peak, Graph, Live int64 // bytes
+		Pass              work
+	}
 	mem := w.team.Memory
-	c := pass.communication()
-	row := []float64{
-		float64(mem.Peak()), float64(mem.Live(tensor.Graph)), float64(mem.LiveTensors()), float64(pass.edgeColumns),
-		pass.waited.Seconds(), pass.seconds,
-	}
-	own := len(row)
-	for _, t := range c.kinds() {
-		row = append(row, float64(t.Bytes), float64(t.Messages))
-	}
-	all, err := comm.Gather(w.groups.World, comm.Setup, row...)
+	all, err := gather(w.groups.World, took{mem.Peak(), mem.Live(tensor.Graph), mem.LiveTensors(), pass})
 	if err != nil {
 		return err
 	}
-	for ; len(all) > 0; all = all[len(row):] {
-		r.PeakTensorBytes = append(r.PeakTensorBytes, int64(all[0]))
-		r.GraphBytes = append(r.GraphBytes, int64(all[1]))
-		r.LiveBytes = append(r.LiveBytes, int64(all[2]))
-		r.EdgeColumns = append(r.EdgeColumns, int64(all[3]))
-		r.WaitSeconds = append(r.WaitSeconds, all[4])
-		r.WaitShare = max(r.WaitShare, all[4]/max(all[5], 1e-9))
+	for _, one := range all {
+		r.PeakTensorBytes = append(r.PeakTensorBytes, one.Peak)
+		r.GraphBytes = append(r.GraphBytes, one.Graph)
+		r.LiveBytes = append(r.LiveBytes, one.Live)
+		r.EdgeColumns = append(r.EdgeColumns, one.Pass.EdgeColumns)
+		waited := one.Pass.Waited.Seconds()
+		r.WaitSeconds = append(r.WaitSeconds, waited)
+		r.WaitShare = max(r.WaitShare, waited/max(one.Pass.Seconds, 1e-9))
+		r.Communication.add(&one.Pass.Sent)
 		sent := int64(0)
-		for k, t := range r.Communication.kinds() {
-			theirs := Traffic{int64(all[own+2*k]), int64(all[own+1+2*k])}
-			t.add(theirs)
-			sent += theirs.Bytes
+		for _, t := range one.Pass.Sent.kinds() {
+			sent += t.Bytes
 		}
 		r.SentBytes = append(r.SentBytes, sent)
 	}
-	r.Workers = len(r.SentBytes)
+	r.Workers = len(all)
 	return nil
 }

@@ -104,8 +104,8 @@ func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
 func (w *worker) piece(m *tensor.Matrix, ids []int32, lo, hi int, room []float32) ([]float32, error) {
 	from, _ := slices.BinarySearch(ids, int32(lo))
 	to, _ := slices.BinarySearch(ids, int32(hi))
-	k := w.groups.World.Size()
-	counts, err := comm.Gather(w.groups.World, comm.Setup, int64(to-from))
+	c := w.groups.World
+	counts, err := comm.Gather(c, comm.Setup, int64(to-from))
 	if err != nil {
 		return nil, err
 	}
@@ -116,24 +116,12 @@ func (w *worker) piece(m *tensor.Matrix, ids []int32, lo, hi int, room []float32
 	if came != int64(hi-lo) {
 		return nil, fmt.Errorf("the workers hold %d of the vertices %d to %d: partition the graph again", came, lo, hi-1)
 	}
-	sendIDs, sendRows := make([][]byte, k), make([][]byte, k)
-	sendIDs[0], sendRows[0] = comm.Bytes(ids[from:to]), comm.Bytes(m.Floats()[from*m.Cols:to*m.Cols])
-	if w.groups.World.Rank() != 0 {
-		if err := w.groups.World.AllToAll(comm.Setup, sendIDs, make([][]byte, k)); err != nil {
-			return nil, err
-		}
-		return nil, w.groups.World.AllToAll(comm.Setup, sendRows, make([][]byte, k))
-	}
-	theirIDs, theirRows := make([][]int32, k), make([][]float32, k)
-	receiveIDs, receiveRows := make([][]byte, k), make([][]byte, k)
-	for r, n := range counts {
-		theirIDs[r], theirRows[r] = make([]int32, n), make([]float32, int(n)*m.Cols)
-		receiveIDs[r], receiveRows[r] = comm.Bytes(theirIDs[r]), comm.Bytes(theirRows[r])
-	}
-	if err := w.groups.World.AllToAll(comm.Setup, sendIDs, receiveIDs); err != nil {
+	theirIDs, err := toFirst(c, ids[from:to], counts, 1)
+	if err != nil {
 		return nil, err
 	}
-	if err := w.groups.World.AllToAll(comm.Setup, sendRows, receiveRows); err != nil {
+	theirRows, err := toFirst(c, m.Floats()[from*m.Cols:to*m.Cols], counts, m.Cols)
+	if err != nil || !w.ranks().First() {
 		return nil, err
 	}
 	seen := make([]bool, hi-lo)
@@ -147,4 +135,17 @@ func (w *worker) piece(m *tensor.Matrix, ids []int32, lo, hi int, room []float32
 		}
 	}
 	return room[:(hi-lo)*m.Cols], nil
+}
+
+// toFirst is, on rank 0, what each rank gives: of rank r counts[r] rows of that width. Others get nothing.
+func toFirst[T byte | int32 | float32](c *comm.Comm, mine []T, counts []int64, width int) ([][]T, error) {
+	all, send, receive := make([][]T, c.Size()), make([][]byte, c.Size()), make([][]byte, c.Size())
+	send[0] = comm.Bytes(mine)
+	for r, n := range counts {
+		if c.Rank() == 0 {
+			all[r] = make([]T, int(n)*width)
+			receive[r] = comm.Bytes(all[r])
+		}
+	}
+	return all, c.AllToAll(comm.Setup, send, receive)
 }

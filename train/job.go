@@ -150,6 +150,14 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 	}
 	r = &Result{Metric: w.metric, Workers: 1, Whole: share.Whole}
 	best := newBest(o)
+	evaluate := func(epoch int) (scores, error) {
+		s, err := w.evaluate()
+		if err == nil {
+			best.take(epoch, s, w.params)
+			r.Diverged = s.diverged(epoch)
+		}
+		return s, err
+	}
 	var pass work
 	for epoch := 1; epoch <= o.Epochs; epoch++ {
 		start, before := time.Now(), w.done()
@@ -159,19 +167,17 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		}
 		seconds := time.Since(start).Seconds()
 		pass = w.done().since(before)
-		pass.seconds = seconds
+		pass.Seconds = seconds
 		r.Epochs, r.Losses, r.EpochSeconds = epoch, append(r.Losses, loss), append(r.EpochSeconds, seconds)
 		e := Epoch{Epoch: epoch, Epochs: o.Epochs, Loss: loss, Seconds: seconds}
 		switch {
 		case math.IsNaN(loss) || math.IsInf(loss, 0):
 			r.Diverged = &Diverged{epoch, fmt.Sprintf("the loss is %v", loss)}
 		case epoch%o.EvalEvery == 0 || epoch == o.Epochs || interrupted:
-			s, err := w.evaluate()
+			s, err := evaluate(epoch)
 			if err != nil {
 				return nil, err
 			}
-			best.take(epoch, s, w.params)
-			r.Diverged = s.diverged(epoch)
 			e.Train, e.Val, e.Test, e.ValLoss, e.Evaluated = s.train, s.val, s.test, s.valLoss, true
 		}
 		e.LiveBytes, e.PeakBytes = team.Memory.LiveTensors(), team.Memory.Peak()
@@ -184,12 +190,9 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		}
 	}
 	if best.seen < r.Epochs && r.Diverged == nil { // patience ran out between two evaluations
-		s, err := w.evaluate()
-		if err != nil {
+		if _, err := evaluate(r.Epochs); err != nil {
 			return nil, err
 		}
-		best.take(r.Epochs, s, w.params)
-		r.Diverged = s.diverged(r.Epochs)
 	}
 	if best.epoch == 0 {
 		return nil, &Common{Err: r.Diverged}

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -58,10 +57,10 @@ func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 		return p, err
 	}
 	j.uncut = false
-	workers, err := j.planOwn(ctx)
+	workers, err := j.planOwn(ctx, grid)
 	if limit := int64(j.Options.MemoryLimit); err == nil && limit > 0 && most(workers) > limit {
 		j.uncut = true
-		workers, err = j.planOwn(ctx)
+		workers, err = j.planOwn(ctx, grid)
 	}
 	if c := j.peers(); c.Size() > 1 {
 		workers, err = allPlans(c, workers, err)
@@ -105,13 +104,20 @@ func (p *Plan) CheckLimit(limit Bytes) error {
 	return nil
 }
 
-// planOwn plans for the workers of this process.
-func (j *Job) planOwn(ctx context.Context) (workers []workerPlan, err error) {
-	err = j.eachShare(ctx, func(rank int, share *partition.Share) error {
-		one, err := j.plan(rank, share)
-		workers = append(workers, one)
-		return err
-	})
+// planOwn plans for the workers of this process, one after the other.
+func (j *Job) planOwn(ctx context.Context, grid mesh.Mesh) (workers []workerPlan, err error) {
+	end, open, err := j.shares(ctx)
+	rank := 0
+	if c := j.peers(); c.Size() > 1 {
+		rank, end = c.Rank(), c.Rank()+1
+	}
+	for ; rank < end && err == nil; rank++ {
+		err = open(rank, func(share *partition.Share) error {
+			one, err := j.plan(grid, rank, share)
+			workers = append(workers, one)
+			return err
+		})
+	}
 	return workers, err
 }
 
@@ -129,18 +135,8 @@ func allPlans(c *comm.Comm, own []workerPlan, err error) ([]workerPlan, error) {
 	if err != nil {
 		own = []workerPlan{{}}
 	}
-	text, fault := json.Marshal(own[0])
-	texts, broken := comm.GatherLists(c, comm.Setup, text)
-	if err := errors.Join(err, fault, broken); err != nil {
-		return nil, err
-	}
-	workers := make([]workerPlan, len(texts))
-	for rank, text := range texts {
-		if err := json.Unmarshal(text, &workers[rank]); err != nil {
-			return nil, err
-		}
-	}
-	return workers, nil
+	workers, broken := gather(c, own[0])
+	return workers, errors.Join(err, broken)
 }
 
 // assemble is the plan of all workers.
@@ -149,9 +145,7 @@ func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
 		p.HaloBytes, p.LayoutBytes = append(p.HaloBytes, w.Sent.Halo.Bytes), append(p.LayoutBytes, w.Sent.Layout.Bytes)
 		p.EdgeColumns = append(p.EdgeColumns, w.EdgeColumns)
-		for k, t := range p.Communication.kinds() {
-			t.add(*w.Sent.kinds()[k])
-		}
+		p.Communication.add(&w.Sent)
 	}
 	p.Warnings = all[0].Warnings
 	p.Lines = slices.Concat(j.describe(grid, all), peakLines(all), balanceLines(p.EdgeColumns), movedLines(all))
@@ -240,11 +234,7 @@ func movedLines(all []workerPlan) (lines []string) {
 }
 
 // plan finds out what one worker would take.
-func (j *Job) plan(rank int, share *partition.Share) (p workerPlan, err error) {
-	grid, err := j.mesh()
-	if err != nil {
-		return p, err
-	}
+func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPlan, err error) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	c := comm.New(comm.Plan(rank, grid.Workers()), 0)
@@ -268,18 +258,14 @@ func (j *Job) plan(rank int, share *partition.Share) (p workerPlan, err error) {
 			w.params.Save(&nn.Snapshot{})
 		}
 		pass := w.done().since(before)
-		p.Sent, p.EdgeColumns = pass.communication(), pass.edgeColumns
+		p.Sent, p.EdgeColumns = pass.Sent, pass.EdgeColumns
 	}
 	p.Sent.Gradient, p.Sent.Statistics = Traffic{}, Traffic{} // of which a plan makes no sums
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.params.Count()
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
 	}
-	blocks, err := j.blocks(share.Whole.FeatureColumns, share.Whole.Classes)
-	if err != nil {
-		return p, err
-	}
-	p.Work = workOf(blocks, share)
+	p.Work = workOf(w.blocks, share)
 	o := &j.Options
 	if o.NormalizeFeatures == "row" {
 		if warning := doubtfulSums(&share.Values.Features, share.Values.Rows); warning != "" {

@@ -43,34 +43,26 @@ func (w *worker) allowOthers() error {
 
 // weights are all of the model's, on worker 0; nil on others.
 func (w *worker) weights() (nn.State, error) {
-	leads := w.groups.Partition == 0 && w.groups.Slice == 0
-	if !leads || w.groups.Mesh.Stages == 1 {
-		if w.ranks().First() {
-			return w.params.State(), nil
-		}
+	if w.groups.Partition > 0 || w.groups.Slice > 0 { // another worker has the same, and speaks for the stage
 		return nil, nil
 	}
 	c, all := w.groups.Stages, w.params.State()
-	if !w.ranks().First() {
-		var file bytes.Buffer
-		if err := safetensors.Write(&file, all, nil); err != nil {
+	var own bytes.Buffer
+	if c.Rank() > 0 {
+		if err := safetensors.Write(&own, all, nil); err != nil {
 			return nil, err
 		}
-		if err := c.Send(comm.Setup, comm.Bytes([]int64{int64(file.Len())}), 0).Wait(); err != nil {
-			return nil, err
-		}
-		return nil, c.Send(comm.Setup, file.Bytes(), 0).Wait()
 	}
-	for stage := 1; stage < c.Size(); stage++ { // one after the other, so that one stage's file is here at a time
-		length := make([]int64, 1)
-		if err := c.Receive(comm.Setup, comm.Bytes(length), stage).Wait(); err != nil {
-			return nil, err
-		}
-		file := make([]byte, length[0])
-		if err := c.Receive(comm.Setup, file, stage).Wait(); err != nil {
-			return nil, err
-		}
-		theirs, _, err := safetensors.Read(bytes.NewReader(file), length[0])
+	lengths, err := comm.Gather(c, comm.Setup, int64(own.Len()))
+	if err != nil {
+		return nil, err
+	}
+	files, err := toFirst(c, own.Bytes(), lengths, 1)
+	if err != nil || c.Rank() > 0 {
+		return nil, err
+	}
+	for _, file := range files[1:] {
+		theirs, _, err := safetensors.Read(bytes.NewReader(file), int64(len(file)))
 		if err != nil {
 			return nil, err
 		}

@@ -22,6 +22,7 @@ type worker struct {
 	groups    mesh.Groups
 	share     *partition.Share
 	o         *Options
+	blocks    []gnn.BlockSpec // of the whole model
 	engine    engine.Engine
 	params    *nn.Params
 	optimizer *optim.Optimizer
@@ -57,7 +58,7 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 		return nil, &Common{Err: err}
 	}
 	e.Groups = grid.Join(c)
-	w = &worker{team: e.Team, groups: e.Groups, share: e.Share, o: o, processes: j.peers().Size() > 1}
+	w = &worker{team: e.Team, groups: e.Groups, share: e.Share, blocks: e.Blocks, o: o, processes: j.peers().Size() > 1}
 	e.Loss, e.Seed = w.loss, o.Seed
 	e.Aggregated = func(edgeColumns int64) { w.edgeColumns += edgeColumns }
 	e.NormalizeRows, e.VaryingInput = o.NormalizeFeatures == "row", o.InputDropout > 0
@@ -123,32 +124,32 @@ func (w *worker) loadTargets() error {
 	w.labels = labels
 	all, s := &w.share.Whole.Splits[w.o.Split], &splits[w.o.Split]
 	w.train, w.val, w.test = w.vertexSet(s.Train, all.Train), w.vertexSet(s.Val, all.Val), w.vertexSet(s.Test, all.Test)
-	l, mem := &w.labels, w.team.Memory
+	l := &w.labels
 	w.targets.Classes = l.Classes
 	if l.MultiLabel() {
-		w.targets.Multi = mem.New(tensor.Buffers, len(l.Multi)/l.Classes, l.Classes)
+		w.targets.Multi = w.team.Memory.New(tensor.Buffers, len(l.Multi)/l.Classes, l.Classes)
 		if !w.team.Planning() {
 			copy(w.targets.Multi.Floats(), l.Multi)
 		}
 		return nil
 	}
-	w.targets.Class = mem.NewElement(tensor.Buffers, tensor.Int32, 1, len(l.Class))
-	if !w.team.Planning() {
-		for v, c := range l.Class {
-			w.targets.Class.Int32s()[v] = int32(c)
-		}
-	}
+	w.targets.Class = w.int32s(l.Class)
 	return nil
 }
 
 func (w *worker) vertexSet(ids []int64, total int) vertexSet {
-	s := vertexSet{ids, w.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(ids)), total}
+	return vertexSet{ids, w.int32s(ids), total}
+}
+
+// int32s are numbers for kernels: 1 × n.
+func (w *worker) int32s(numbers []int64) *tensor.Matrix {
+	m := w.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(numbers))
 	if !w.team.Planning() {
-		for i, v := range ids {
-			s.rows.Int32s()[i] = int32(v)
+		for i, n := range numbers {
+			m.Int32s()[i] = int32(n)
 		}
 	}
-	return s
+	return m
 }
 
 // loss is this worker's part of the training loss, and its gradient.

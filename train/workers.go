@@ -50,26 +50,6 @@ func (o *Options) Assignment(k int) partition.Options {
 	return partition.Options{K: k, Method: method, Seed: o.Seed, Split: o.Split, Timeout: o.CommTimeout}
 }
 
-// eachShare calls use with the share of every worker of this process, one after the other.
-func (j *Job) eachShare(ctx context.Context, use func(rank int, share *partition.Share) error) error {
-	n, open, err := j.shares(ctx)
-	if err != nil {
-		return err
-	}
-	one := func(rank int) error {
-		return open(rank, func(share *partition.Share) error { return use(rank, share) })
-	}
-	if c := j.peers(); c.Size() > 1 {
-		return one(c.Rank())
-	}
-	for rank := range n {
-		if err := one(rank); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // eachWorker runs work as every worker of this process: as a goroutine for each of several, with a team and a
 // memory of its own.
 func (j *Job) eachWorker(ctx context.Context, work func(*kernel.Team, *comm.Comm, *partition.Share) error) error {

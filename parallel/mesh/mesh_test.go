@@ -74,6 +74,11 @@ func TestGroups(t *testing.T) {
 					if !slices.IsSorted(members) || members[one.rank] != int64(r) {
 						t.Errorf("%s: %v", what, members)
 					}
+					for p, holder := range g.Holders {
+						if one.group == g.Halo && m.Place(int(members[holder])).Partition != p {
+							t.Errorf("%s: partition %d is held by rank %d", what, p, members[holder])
+						}
+					}
 					for _, member := range members {
 						if one.same(m.Place(int(member))) != one.same(g.Place) {
 							t.Errorf("%s: rank %d is among %v", what, member, members)
