@@ -64,7 +64,7 @@ func TestAbortOfOneRankEndsAll(t *testing.T) {
 		if c.Rank() == 0 {
 			time.Sleep(10 * time.Millisecond)
 			c.Abort(cause)
-			err = c.Send(Layout, nil, 1).Wait() // a later call
+			err = c.Send(ToSlices, nil, 1).Wait() // a later call
 		} else {
 			err = c.Barrier(Setup)
 		}

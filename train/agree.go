@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"time"
 
 	"weft/comm"
@@ -131,7 +132,7 @@ func gather[T any](c *comm.Comm, mine T) ([]T, error) {
 
 // work is what a worker has aggregated and sent, and how long it stood still.
 type work struct {
-	EdgeColumns int64
+	EdgeColumns edgeColumns
 	Sent        Communication
 	Waited      time.Duration
 	Seconds     float64 // that the pass took on this worker
@@ -146,7 +147,7 @@ func (w *worker) done() work {
 		}
 		return sum
 	}
-	return work{EdgeColumns: w.edgeColumns, Waited: c.Waited(), Sent: Communication{
+	return work{EdgeColumns: maps.Clone(w.edgeColumns), Waited: c.Waited(), Sent: Communication{
 		Halo: of(comm.Halo, comm.HaloGradient), Layout: of(comm.ToSlices, comm.ToRows), Stage: of(comm.Stage),
 		Gradient: of(comm.Gradient), Statistics: of(comm.Statistics),
 	}}
@@ -158,8 +159,20 @@ func (d work) since(before work) work {
 		sent.add(Traffic{-earlier.Bytes, -earlier.Messages})
 	}
 	d.Waited -= before.Waited
-	d.EdgeColumns -= before.EdgeColumns
+	for site, n := range before.EdgeColumns {
+		d.EdgeColumns[site] -= n
+	}
 	return d
+}
+
+// edgeColumns are edges × columns that each site has aggregated, forward and backward.
+type edgeColumns map[string]int64
+
+func (e edgeColumns) sum() (n int64) {
+	for _, of := range e {
+		n += of
+	}
+	return n
 }
 
 func (t *Traffic) add(more Traffic) {
@@ -194,7 +207,7 @@ func (w *worker) report(r *Result, pass work) error {
 		r.PeakTensorBytes = append(r.PeakTensorBytes, one.Peak)
 		r.GraphBytes = append(r.GraphBytes, one.Graph)
 		r.LiveBytes = append(r.LiveBytes, one.Live)
-		r.EdgeColumns = append(r.EdgeColumns, one.Pass.EdgeColumns)
+		r.EdgeColumns = append(r.EdgeColumns, one.Pass.EdgeColumns.sum())
 		waited := one.Pass.Waited.Seconds()
 		r.WaitSeconds = append(r.WaitSeconds, waited)
 		r.WaitShare = max(r.WaitShare, waited/max(one.Pass.Seconds, 1e-9))

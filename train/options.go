@@ -212,7 +212,7 @@ func (o *Options) Workers() (int, error) {
 }
 
 // Mesh is what Parallel asks for, or a refusal. Every axis may have one worker, which divides nothing; this
-// build divides along the graph alone.
+// build divides no layers.
 func (o *Options) Mesh() (mesh.Mesh, error) {
 	m := mesh.One
 	if o.Parallel == "" {
@@ -234,8 +234,8 @@ func (o *Options) Mesh() (mesh.Mesh, error) {
 			return refuse("the axis %s stands twice in the mesh", name)
 		case err != nil || n < 1:
 			return refuse("a mesh axis has a whole number of workers, at least 1, not %q", count)
-		case n > 1 && name != "graph":
-			return refuse("this build cannot divide the work along the %s axis of a mesh; take graph=%d", name, n)
+		case n > 1 && name == "pipeline":
+			return refuse("this build cannot divide the work along the pipeline axis of a mesh; take graph=%d or tensor=%d", n, n)
 		case n > partition.MaxPartitions:
 			return refuse("a mesh axis has at most %d workers", partition.MaxPartitions)
 		default:

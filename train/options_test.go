@@ -54,7 +54,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"norm", "instance", "norm instance: unknown norm; it is one of none, batch, layer"},
 		{"precision", "bf16", "precision bf16"},
 		{"parallel", "graph=0", "mesh"},
-		{"parallel", "tensor=4", "mesh"},
+		{"parallel", "pipeline=4", "mesh"},
 		{"parallel", "nosuch=2", `no axis "nosuch"`},
 		{"parallel", "graph=1,graph=1", "twice"},
 		{"parallel", "graph", "AXIS=N"},

@@ -37,7 +37,7 @@ type workerPlan struct {
 	Tensors, Graph int64         // bytes at the peak
 	Kinds          []int64       // of Tensors at the peak of each kind
 	Sent           Communication // in a training pass but the first
-	EdgeColumns    int64         // that are aggregated in such a pass
+	EdgeColumns    edgeColumns   // that are aggregated in such a pass
 	Parameters     int           // values, of its stage
 	Work           []string      // of the whole model
 	Orders         []string      // as its engine explains them
@@ -144,7 +144,7 @@ func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
 	for _, w := range all {
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
 		p.HaloBytes, p.LayoutBytes = append(p.HaloBytes, w.Sent.Halo.Bytes), append(p.LayoutBytes, w.Sent.Layout.Bytes)
-		p.EdgeColumns = append(p.EdgeColumns, w.EdgeColumns)
+		p.EdgeColumns = append(p.EdgeColumns, w.EdgeColumns.sum())
 		p.Communication.add(&w.Sent)
 	}
 	p.Warnings = all[0].Warnings

@@ -29,7 +29,7 @@ type worker struct {
 	metric    string
 	epoch     int // that was trained last, from 1; 0: none
 
-	edgeColumns int64 // that were aggregated so far, forward and backward
+	edgeColumns edgeColumns // that were aggregated so far
 
 	labels           graph.Labels // of the vertices whose logits come here
 	targets          nn.Targets
@@ -58,9 +58,12 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 		return nil, &Common{Err: err}
 	}
 	e.Groups = grid.Join(c)
-	w = &worker{team: e.Team, groups: e.Groups, share: e.Share, blocks: e.Blocks, o: o, processes: j.peers().Size() > 1}
+	w = &worker{
+		team: e.Team, groups: e.Groups, share: e.Share, blocks: e.Blocks, o: o, processes: j.peers().Size() > 1,
+		edgeColumns: edgeColumns{},
+	}
 	e.Loss, e.Seed = w.loss, o.Seed
-	e.Aggregated = func(edgeColumns int64) { w.edgeColumns += edgeColumns }
+	e.Aggregated = func(site string, edgeColumns int64) { w.edgeColumns[site] += edgeColumns }
 	e.NormalizeRows, e.VaryingInput = o.NormalizeFeatures == "row", o.InputDropout > 0
 	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo
 	newEngine := engine.New

@@ -72,7 +72,12 @@ type Cost struct {
 // below compares by bytes and then by work. Both grow with columns × passes.
 func (c Cost) below(d Cost) bool { return c.All < d.All || c.All == d.All && c.Adds < d.Adds }
 
-func (c Cost) String() string { return fmt.Sprintf("%s of %s", megabytes(c.Sent), megabytes(c.All)) }
+// Plus is both together.
+func (c Cost) Plus(d Cost) Cost { return Cost{c.Sent + d.Sent, c.All + d.All, c.Adds + d.Adds} }
+
+func (c Cost) String() string {
+	return fmt.Sprintf("sends %s of %s between layouts", megabytes(c.Sent), megabytes(c.All))
+}
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.3g MB", float64(bytes)/1e6) }
 
@@ -178,7 +183,7 @@ func (o option) costs(a Axis, others ...option) string {
 	if !ok {
 		return ""
 	}
-	text := fmt.Sprintf("; sends %v an epoch", own)
+	text := fmt.Sprintf("; %v", own)
 	for _, other := range others {
 		c, _ := a.Cost(other.columns, other.passes)
 		text += fmt.Sprintf(" (%s: %v)", other.said, c)
@@ -204,4 +209,22 @@ func (s *Site) aggregateOnce(a Axis, x *autograd.Var, r gnn.Reduce) *autograd.Va
 		s.once[key] = kept
 	}
 	return x.Tape().Fixed(kept.value, x.RowSet())
+}
+
+// Aggregation says in words what an aggregation of so many columns does.
+func Aggregation(columns int, k gnn.Rounds) string {
+	return fmt.Sprintf("aggregate %d columns", columns) + times(k)
+}
+
+// Attention says in words what attention does.
+func Attention(a gnn.Attention) string {
+	return fmt.Sprintf("attend with %d heads of %d columns", a.Heads, a.Source.Cols()/a.Heads) + times(a.Rounds)
+}
+
+// times says how often an aggregation is made, where that is not once.
+func times(k gnn.Rounds) string {
+	if k.Count < 2 {
+		return ""
+	}
+	return fmt.Sprintf(", %d times", k.Count)
 }

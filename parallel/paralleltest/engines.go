@@ -63,7 +63,7 @@ func Engines(t *testing.T, c Case) {
 					v.set(&o)
 				}
 				divided := o
-				if v.halo != nil && c.Engine == nil {
+				if v.halo != nil && c.Engine == nil && c.Mesh.Partitions > 1 {
 					divided.Parallel = fmt.Sprintf("graph=%d", c.Mesh.Partitions)
 					v.halo(&divided)
 				}

@@ -21,9 +21,12 @@ type Layer struct {
 	Weights [][2]int // shapes
 	Forward func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var
 
-	method string // of gnn.Propagator
+	method string // of gnn.Propagator, or Columnwise
 	exact  exact  // nil: what one worker computes is right
 }
+
+// Columnwise is the method of a message function that acts on each column apart.
+const Columnwise = "Message of a column"
 
 // Layers are what every Propagator has to agree on.
 var Layers = slices.Concat([]Layer{
@@ -343,12 +346,17 @@ func (l Layer) like(e exact) Layer {
 
 // Message is a layer whose messages are f of both ends, with the reduction and the self loops of m.
 func Message(name string, in, out int, weights [][2]int, m gnn.Message, f func(e gnn.Edges, w []*nn.Param) *autograd.Var) Layer {
-	return Layer{Name: name, In: in, Out: out, Weights: weights, method: "Message", Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+	l := Layer{Name: name, In: in, Out: out, Weights: weights, method: "Message"}
+	if m.Columnwise {
+		l.method = Columnwise
+	}
+	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		b := m
 		b.Source, b.Target, b.Columns, b.Parameters = x, x, out, params(w)
 		b.Function = func(e gnn.Edges) *autograd.Var { return f(e, b.Parameters) }
 		return p.Message(b)
-	}}
+	}
+	return l
 }
 
 // params makes parameters of the leaves that a layer is given.
@@ -385,7 +393,7 @@ func columnwise(e gnn.Edges, _ []*nn.Param) *autograd.Var {
 
 // SlicedMessages is Message of n columns in two slices.
 func SlicedMessages(name string, n int, m gnn.Message, f func(e gnn.Edges, w []*nn.Param) *autograd.Var) Layer {
-	return Layer{Name: name, In: n, Out: n, method: "Message", Forward: func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
+	return Layer{Name: name, In: n, Out: n, method: Columnwise, Forward: func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
 		slice := func(from, columns int) *autograd.Var {
 			b := m
 			b.Source, b.Columns, b.FirstColumn = autograd.Columns(x, from, columns), columns, from

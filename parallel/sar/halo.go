@@ -41,7 +41,7 @@ func (h *halo) resume() { h.part.comm.At(h.part.epoch, h.site) }
 // count tells Options.Aggregated of a pass along all edges for so many columns.
 func (h *halo) count(columns int) {
 	if tell := h.part.options.Aggregated; tell != nil {
-		tell(h.edges.Entries() * int64(columns))
+		tell(h.site, h.edges.Entries()*int64(columns))
 	}
 }
 

@@ -1,8 +1,6 @@
 package sar
 
 import (
-	"fmt"
-
 	"weft/autograd"
 	"weft/gnn"
 	"weft/parallel/exchange"
@@ -35,19 +33,11 @@ func (p *propagator) Cost(int, order.Passes) (c order.Cost, ok bool) { return c,
 
 // Propagate implements gnn.Propagator.
 func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
-	p.site.Explain(fmt.Sprintf("aggregate %d columns", x.Cols()) + times(k))
+	p.site.Explain(order.Aggregation(x.Cols(), k))
 	return k.Of(autograd.Dense(x), func(h *autograd.Var) *autograd.Var {
 		if r.Kind == gnn.KindMax {
 			return p.max(h)
 		}
 		return p.Aggregate(h, r)
 	})
-}
-
-// times says how often an aggregation is made, where that is not once.
-func times(k gnn.Rounds) string {
-	if k.Count < 2 {
-		return ""
-	}
-	return fmt.Sprintf(", %d times", k.Count)
 }

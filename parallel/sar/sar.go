@@ -24,13 +24,12 @@
 package sar
 
 import (
-	"fmt"
-
 	"weft/autograd"
 	"weft/gnn"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/edges"
+	"weft/parallel/order"
 	"weft/tensor"
 )
 
@@ -96,7 +95,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 // in the backward pass (case 2). Source rows travel, and their scores follow from them, or travel with them
 // where they are given.
 func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
-	p.site.Explain(fmt.Sprintf("attend with %d heads of %d columns", a.Heads, a.Source.Cols()/a.Heads) + times(a.Rounds))
+	p.site.Explain(order.Attention(a))
 	return a.EachRound(p.attend)
 }
 

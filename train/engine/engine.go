@@ -9,6 +9,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -50,8 +51,10 @@ type Config struct {
 	Training bool
 	// Explain takes lines that say how the work is done, each the first time; nil: nobody asks.
 	Explain func(line string)
-	// Aggregated takes edges × columns of each pass along edges, forward and backward; nil: nobody asks.
-	Aggregated func(edgeColumns int64)
+	// Aggregated takes edges × columns of each pass of a site along edges, forward and backward; nil: nobody asks.
+	Aggregated func(site string, edgeColumns int64)
+	// Order is how each place that aggregates finds the order of its work.
+	Order order.Choice
 	// Prefetch and KeepHalo are the graph axis's, as in sar.Options.
 	Prefetch int
 	KeepHalo bool

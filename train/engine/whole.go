@@ -6,6 +6,7 @@ import (
 	"weft/nn"
 	"weft/parallel/exchange"
 	"weft/parallel/sar"
+	"weft/parallel/tensor"
 )
 
 // Whole is the Engine of a worker that holds all layers: one tape, forward and backward.
@@ -18,11 +19,18 @@ type Whole struct {
 	reducer  *Reducer
 }
 
-// New is the engine that belongs to the mesh: all layers, along the graph axis.
+// New is the engine that belongs to the mesh: all layers, along the graph axis, and inside its partitions along
+// the tensor axis where that has several workers.
 func New(c Config) (Engine, error) {
-	p, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{
-		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Explain: c.Explain, Aggregated: c.Aggregated,
-	})
+	o := sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Order: c.Order, Explain: c.Explain, Aggregated: c.Aggregated}
+	if c.Groups.Mesh.Slices > 1 {
+		a, err := tensor.New(c.Team, c.Groups, c.Share, o)
+		if err != nil {
+			return nil, err
+		}
+		return NewWhole(c, a), nil
+	}
+	p, err := sar.New(c.Team, c.Groups, c.Share, o)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,37 @@
+package paralleltest_test
+
+import (
+	"testing"
+
+	"weft/parallel/mesh"
+	"weft/parallel/paralleltest"
+	"weft/parallel/sar"
+	"weft/parallel/tensor"
+	"weft/train/engine"
+)
+
+// TestTensorAxis: any number of slices gives one worker's training curve, also more than there are columns.
+func TestTensorAxis(t *testing.T) {
+	for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 1, Slices: 2}, {Stages: 1, Partitions: 1, Slices: 7}, {Stages: 1, Partitions: 3, Slices: 2}} {
+		t.Run(paralleltest.Name(m), func(t *testing.T) {
+			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Tolerance: 2e-5})
+		})
+	}
+}
+
+// TestTensorAxisPropagators is the same of each layer, alone and on partitions, of which some are empty.
+func TestTensorAxisPropagators(t *testing.T) {
+	for _, m := range []mesh.Mesh{
+		{Stages: 1, Partitions: 1, Slices: 2}, {Stages: 1, Partitions: 1, Slices: 3}, {Stages: 1, Partitions: 1, Slices: 7},
+		{Stages: 1, Partitions: 2, Slices: 2},
+	} {
+		t.Run(paralleltest.Name(m), func(t *testing.T) {
+			t.Parallel()
+			paralleltest.Propagators(t, m, newSlice, "AggregateLinear", "Propagate", "Attend", paralleltest.Columnwise)
+		})
+	}
+}
+
+var newSlice paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
+	return tensor.New(c.Team, c.Groups, c.Share, sar.Options{})
+}

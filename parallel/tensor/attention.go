@@ -1,0 +1,96 @@
+package tensor
+
+import (
+	"fmt"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/parallel/order"
+)
+
+// Attend implements gnn.Propagator. Scores of GATv1 are computed from complete rows and shared, two numbers for
+// each vertex and head, so that slices may cut a head. Those of GATv2 need all columns of a head at each edge:
+// slices are cut between heads, and with fewer heads than workers some have none.
+func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
+	if a.ATarget == nil && a.SourceScore == nil {
+		return p.attendHeads(a)
+	}
+	computed := a.SourceScore == nil
+	if computed {
+		a.SourceScore, a.TargetScore = autograd.HeadDot(a.Source, a.ASource, a.Heads), autograd.HeadDot(a.Source, a.ATarget, a.Heads)
+		a.ASource, a.ATarget = nil, nil
+	}
+	cut, width, me := p.cut(a.Source.Cols()), a.Source.Cols()/a.Heads, p.comm.Rank()
+	touched := make([]span, len(cut)) // the heads of each slice
+	for t, s := range cut {
+		if first := s.from / width; s.count > 0 {
+			touched[t] = span{first, (s.from+s.count-1)/width + 1 - first}
+		}
+	}
+	scores := p.axis.cost(touched, ofInputs(a.SourceScore, a.TargetScore))
+	p.explain(order.Attention(a), p.axis.cost(cut, ofCall(a.Source)).Plus(scores))
+	x, source, target := p.split(a.Source, cut), p.split(a.SourceScore, touched), p.split(a.TargetScore, touched)
+	if computed {
+		a.SourceScore.Drop()
+		a.TargetScore.Drop()
+	}
+	var parts []*autograd.Var
+	for _, s := range segments(cut[me], width) {
+		b, first := a, s.head-touched[me].from
+		b.Source = columns(x, s.from-cut[me].from, s.count)
+		b.Target = b.Source
+		b.SourceScore, b.TargetScore = columns(source, first, s.heads), columns(target, first, s.heads)
+		b.Heads, b.FirstHead = s.heads, a.FirstHead+s.head
+		parts = append(parts, p.inner.Attend(b))
+	}
+	if len(parts) == 0 { // the gradients' switches are made all the same
+		parts = []*autograd.Var{x, source, target}
+	}
+	return p.gatherAll(cut, parts...)
+}
+
+// attendHeads is GATv2, whose slices are whole heads.
+func (p *propagator) attendHeads(a gnn.Attention) *autograd.Var {
+	width, heads := a.Source.Cols()/a.Heads, p.cut(a.Heads)
+	cut := make([]span, len(heads))
+	for t, h := range heads {
+		cut[t] = span{h.from * width, h.count * width}
+	}
+	mine, own := heads[p.comm.Rank()], cut[p.comm.Rank()]
+	what := order.Attention(a)
+	if idle := p.comm.Size() - a.Heads; idle > 0 {
+		what += fmt.Sprintf("; only whole heads are sliced, and %d of %d workers have none", idle, p.comm.Size())
+	}
+	p.explain(what, p.axis.cost(cut, ofCall(ends(a.Source, a.Target)...)))
+	vector := columns(a.ASource, own.from, own.count) // also where it is empty: all workers use the same parameters
+	return p.sliced(a.Source, a.Target, cut, func(source, target *autograd.Var) *autograd.Var {
+		b := a
+		b.Source, b.Target, b.ASource, b.Heads, b.FirstHead = source, target, vector, mine.count, a.FirstHead+mine.from
+		return p.inner.Attend(b)
+	})
+}
+
+// segment is some columns of a slice that attention treats at once: of whole heads, or of a part of one.
+type segment struct{ from, count, head, heads int }
+
+// segments are those of a slice: a part of a head, whole heads, and a part of a head, as far as there are any.
+func segments(s span, width int) (list []segment) {
+	for at, end := s.from, s.from+s.count; at < end; {
+		g := segment{from: at, head: at / width, heads: 1}
+		if whole := (end - at) / width; at%width == 0 && whole > 0 {
+			g.heads, g.count = whole, whole*width
+		} else {
+			g.count = min(end, (g.head+1)*width) - at
+		}
+		list, at = append(list, g), at+g.count
+	}
+	return list
+}
+
+// columns are some columns of x, or x itself where they are all.
+func columns(x *autograd.Var, from, count int) *autograd.Var {
+	if count == x.Cols() {
+		return x
+	}
+	return autograd.Columns(x, from, count)
+}

@@ -1,0 +1,85 @@
+// Package tensor is the tensor axis: tensor parallelism for graph neural networks, as in NeutronTP (Ai et al.,
+// PVLDB 2025). A worker aggregates along all edges of a partition, or of the whole graph, for its slice of the
+// feature columns, and does everything else on its own rows with all columns:
+//
+//	z = gather(inner(split(x)))
+//
+// split turns own rows of all columns into own columns of all rows, gather turns them back; each is the other's
+// inverse and adjoint. inner is the aggregation of sar.Partition, on fewer columns: with one partition no worker
+// needs anything of another meanwhile, and all have equal work whatever the graph looks like. A sum over
+// in-neighbours is never cut, so that the results have one worker's bits.
+//
+// Reading: layout.go is this algorithm; propagator.go what each method of a Propagator does with it;
+// owners.go which rows are a worker's own.
+package tensor
+
+import (
+	"weft/autograd"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/parallel/exchange"
+	"weft/parallel/mesh"
+	"weft/parallel/order"
+	"weft/parallel/sar"
+	"weft/partition"
+	"weft/tensor"
+)
+
+// Axis is one worker of those that slice a partition, or all of a graph. Its Propagators read from it.
+type Axis struct {
+	layout
+	inner    *sar.Partition // of the slice
+	whole    *partition.Whole
+	starts   []int // of each partition's rows, and the number of all
+	vertices []int32
+	book     *order.Book
+}
+
+// New is one worker of g.Slices, which all have the same share; where the team only plans they are made of
+// comm.Plan. The options are those of the aggregation inside a slice. All of the mesh's workers must call it,
+// and from then on do the same in the same order.
+func New(team *kernel.Team, g mesh.Groups, s *partition.Share, o sar.Options) (*Axis, error) {
+	lists := ownersOf(&s.Edges, g.Mesh.Slices)
+	inside := o
+	inside.Explain = nil
+	inner, err := sar.New(team, g, s, inside)
+	if err != nil {
+		return nil, err
+	}
+	a := &Axis{inner: inner, whole: &s.Whole, starts: s.Edges.Starts, book: order.NewBook(o.Order, o.Explain)}
+	a.layout = layout{team: team, comm: g.Slices, all: inner.Rows(), counts: g.Replicas.Rank() == 0}
+	for _, list := range lists {
+		rows := team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(list))
+		if !team.Planning() {
+			copy(rows.Int32s(), list)
+		}
+		a.rows = append(a.rows, rows)
+	}
+	a.vertices = make([]int32, 0, len(lists[g.Slice]))
+	for _, row := range lists[g.Slice] {
+		a.vertices = append(a.vertices, s.Values.ID(int(row)))
+	}
+	a.own = autograd.RowsOf(team, a.vertices, len(a.vertices), s.Whole.Vertices, exchange.Peers{Comm: g.Replicas})
+	return a, nil
+}
+
+// Vertices are those of the worker's own rows, by their original ids, ascending.
+func (a *Axis) Vertices() []int32 { return a.vertices }
+
+// Rows are the vertices of the worker's own rows.
+func (a *Axis) Rows() *autograd.RowSet { return a.own }
+
+// Relations are the graph's, by name.
+func (a *Axis) Relations() []string { return a.inner.Relations() }
+
+// BeginEpoch says which epoch the work belongs to from now on; errors name it.
+func (a *Axis) BeginEpoch(epoch int) {
+	a.epoch = epoch
+	a.book.BeginEpoch()
+	a.inner.BeginEpoch(epoch)
+}
+
+// Propagator is the gnn.Propagator at a site.
+func (a *Axis) Propagator(site string, along gnn.Along) gnn.Propagator {
+	return &propagator{place: place{&a.layout, site}, axis: a, inner: a.inner.Propagator(site, along), order: a.book.Site(site)}
+}

@@ -1,0 +1,219 @@
+package tensor
+
+import (
+	"weft/autograd"
+	"weft/comm"
+	"weft/kernel"
+	"weft/parallel/exchange"
+	"weft/tensor"
+)
+
+// layout is how the values of a partition's rows lie over the workers that slice it: each has some rows and
+// all columns (row layout), or some columns and all rows (slice layout).
+type layout struct {
+	team   *kernel.Team
+	comm   *comm.Comm       // the slices of the partition
+	rows   []*tensor.Matrix // Int32, 1 × n: those of the partition's rows that each worker owns, ascending
+	own    *autograd.RowSet // the worker's own rows
+	all    *autograd.RowSet // all of the partition's
+	counts bool             // this worker counts the switches that all make
+	epoch  int              // for errors
+}
+
+// place is where a model switches between layouts; errors name it.
+type place struct {
+	*layout
+	site string
+}
+
+// span is some columns in a row: those that a worker has in the slice layout.
+type span struct{ from, count int }
+
+// even are equal shares of so many columns for so many workers.
+func even(columns, workers int) []span {
+	cut := make([]span, workers)
+	for t := range cut {
+		from := columns * t / workers
+		cut[t] = span{from, columns*(t+1)/workers - from}
+	}
+	return cut
+}
+
+// through is gather(inner(split(x))): inner works on own columns of all rows, and results in as many.
+func (l place) through(x *autograd.Var, cut []span, inner func(s *autograd.Var) *autograd.Var) *autograd.Var {
+	s := l.split(x, cut)
+	h := inner(s)
+	if h != s {
+		s.Drop()
+	}
+	z := l.gather(h, cut)
+	h.Drop()
+	return z
+}
+
+// split turns own rows × all columns into all rows × own columns of the cut. Spans may overlap: what goes to
+// several workers comes back added up.
+func (l place) split(x *autograd.Var, cut []span) *autograd.Var {
+	return x.Tape().Record(autograd.Op{
+		Value: l.toSlices(x.Value(), cut), Inputs: []*autograd.Var{x}, Rows: l.all, Reads: true,
+		Backward: func(g *tensor.Matrix) {
+			dx := l.team.Memory.New(tensor.Gradients, x.Rows(), x.Cols())
+			l.toRows(dx, g, cut)
+			g.Release()
+			x.AddGrad(dx)
+		},
+	})
+}
+
+// gather turns all rows × own columns back into own rows × all columns. It is the inverse of split, and its
+// adjoint, where the spans of the cut are all columns and do not overlap.
+func (l place) gather(z *autograd.Var, cut []span) *autograd.Var {
+	x := l.team.Memory.New(tensor.Activations, l.own.Here, columnsOf(cut))
+	l.toRows(x, z.Value(), cut)
+	return z.Tape().Record(autograd.Op{
+		Value: x, Inputs: []*autograd.Var{z}, Rows: l.own, Reads: true,
+		Backward: func(g *tensor.Matrix) {
+			dz := l.toSlices(g, cut)
+			g.Release()
+			z.AddGrad(dz)
+		},
+	})
+}
+
+// columnsOf are how many columns a cut has together.
+func columnsOf(cut []span) (n int) {
+	for _, s := range cut {
+		n += s.count
+	}
+	return n
+}
+
+// toSlices is the worker's columns of all rows, of x in the row layout.
+func (l place) toSlices(x *tensor.Matrix, cut []span) *tensor.Matrix {
+	mine := cut[l.comm.Rank()]
+	z := l.team.Memory.New(tensor.Activations, l.all.Here, mine.count)
+	l.move(switching{
+		kind: comm.ToSlices,
+		out:  func(q int) (rows, cols int) { return x.Rows, cut[q].count },
+		in:   func(q int) (rows, cols int) { return l.rows[q].Cols, mine.count },
+		pack: func(room *tensor.Matrix, q, row int) {
+			l.team.PickColumns(room, x.RowRange(row, row+room.Rows), nil, cut[q].from)
+		},
+		take: func(room *tensor.Matrix, q, row int) {
+			l.team.PutColumns(z, room, l.listed(q, row, room.Rows), 0, kernel.Replace)
+		},
+	})
+	return z
+}
+
+// toRows makes x, in the row layout, of the workers' columns z. Where these overlap, or leave some out, they
+// are added to zeros: the own ones, and then in the order of the sweep.
+func (l place) toRows(x, z *tensor.Matrix, cut []span) {
+	to := kernel.Replace
+	if columnsOf(cut) != x.Cols {
+		l.team.Zero(x)
+		to = kernel.Accumulate
+	}
+	l.move(switching{
+		kind: comm.ToRows,
+		out:  func(q int) (rows, cols int) { return l.rows[q].Cols, z.Cols },
+		in:   func(q int) (rows, cols int) { return x.Rows, cut[q].count },
+		pack: func(room *tensor.Matrix, q, row int) { l.team.PickColumns(room, z, l.listed(q, row, room.Rows), 0) },
+		take: func(room *tensor.Matrix, q, row int) {
+			l.team.PutColumns(x.RowRange(row, row+room.Rows), room, nil, cut[q].from, to)
+		},
+	})
+}
+
+// listed is n of worker q's rows, from the given one on.
+func (l *layout) listed(q, from, n int) *tensor.Matrix {
+	return l.rows[q].Reshape(l.rows[q].Cols, 1).RowRange(from, from+n).Reshape(1, n)
+}
+
+// switching is a switch of layouts: what goes to each worker and comes from it, of how many rows and columns,
+// and what is done with a piece of it that begins at some row.
+type switching struct {
+	kind       comm.Kind
+	out, in    func(q int) (rows, cols int)
+	pack, take func(room *tensor.Matrix, q, row int)
+}
+
+// pieceElements bounds a message, and with it what a worker holds of others' values besides its own: two
+// pieces that it receives and two that it sends.
+const pieceElements = 1 << 18
+
+// piece is a message of some rows of what one worker gives another.
+type piece struct{ peer, row, rows, cols int }
+
+// pieces are the messages of a switch in one direction, in rounds: in each a worker sends to one other, the
+// one that stands so many ranks after it, and receives from one.
+func (l *layout) pieces(direction int, size func(q int) (rows, cols int)) (list []piece, largest int) {
+	k := l.comm.Size()
+	for round := 1; round < k; round++ {
+		list = append(list, piecesOf((l.comm.Rank()+direction*round+k)%k, size)...)
+	}
+	for _, p := range list {
+		largest = max(largest, p.rows*p.cols)
+	}
+	return list, largest
+}
+
+// piecesOf are the messages of one worker.
+func piecesOf(q int, size func(q int) (rows, cols int)) (list []piece) {
+	rows, cols := size(q)
+	for row := 0; row < rows && cols > 0; {
+		n := min(rows-row, max(1, pieceElements/cols))
+		list = append(list, piece{q, row, n, cols})
+		row += n
+	}
+	return list
+}
+
+// move runs a switch. A failure of another worker ends the pass.
+func (l place) move(s switching) {
+	l.comm.At(l.epoch, l.site)
+	if l.counts {
+		l.comm.Switched(s.kind)
+	}
+	out, most := l.pieces(1, s.out)
+	sending := exchange.Rooms(l.team.Memory, 2, 1, most)
+	defer exchange.Release(sending...)
+	in, most := l.pieces(-1, s.in)
+	receiving := exchange.Rooms(l.team.Memory, 2, 1, most)
+	defer exchange.Release(receiving...)
+	kept := piecesOf(l.comm.Rank(), s.out)
+	keeping := l.team.Memory.New(tensor.Buffers, 1, pieceElements)
+	defer keeping.Release()
+	send := func(aside *comm.Comm) error {
+		sender := &exchange.Sender{Comm: aside, Kind: s.kind, Rooms: [2]*tensor.Matrix(sending)}
+		for _, p := range out {
+			room, err := sender.Room(p.rows, p.cols)
+			if err != nil {
+				return err
+			}
+			s.pack(room, p.peer, p.row)
+			sender.Send(p.peer)
+		}
+		return sender.Finish()
+	}
+	exchange.Must(exchange.Beside(l.comm, []exchange.Side{send}, func() error {
+		receiver := &exchange.Receiver{Comm: l.comm, Kind: s.kind, Rooms: receiving}
+		for _, p := range in {
+			receiver.Expect(p.peer, p.rows, p.cols)
+		}
+		for _, p := range kept {
+			room := keeping.Prefix(p.rows, p.cols)
+			s.pack(room, p.peer, p.row)
+			s.take(room, p.peer, p.row)
+		}
+		for _, p := range in {
+			room, err := receiver.Next()
+			if err != nil {
+				return err
+			}
+			s.take(room, p.peer, p.row)
+			receiver.Free()
+		}
+		return nil
+	}))
+}

@@ -1,0 +1,50 @@
+package tensor
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestOwnersOfThePaper is NeutronTP's Figure 9 (d): four chunks of two destinations each, and two workers.
+func TestOwnersOfThePaper(t *testing.T) {
+	chunks := [][]int32{{3, 4}, {3, 4, 5, 6}, {0, 3, 6, 7}, {1, 2, 3, 4}}
+	got := deal(8, 2, 4, func(target int, visit func(source int32)) {
+		if target%2 == 0 { // the first target of a chunk has all of its edges
+			for _, source := range chunks[target/2] {
+				visit(source)
+			}
+		}
+	})
+	if diff := cmp.Diff([][]int32{{3, 5, 0, 1}, {4, 6, 7, 2}}, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestOwnersAreEven: each row has one owner, also one that is never a source, and the workers' numbers of rows
+// are those that follow from the partition's.
+func TestOwnersAreEven(t *testing.T) {
+	for rows := range 40 {
+		for workers := 1; workers < 9; workers++ {
+			var all []int32
+			lists := deal(rows, workers, 5, func(target int, visit func(source int32)) {
+				for k := range target % 4 {
+					visit(int32((target*7 + 3*k) % rows / 2))
+				}
+			})
+			for i, list := range lists {
+				all = append(all, list...)
+				if want := owned(rows, workers, i); len(list) != want {
+					t.Errorf("worker %d of %d owns %d of %d rows, want %d", i, workers, len(list), rows, want)
+				}
+			}
+			slices.Sort(all)
+			for row, got := range all {
+				if int(got) != row || len(all) != rows {
+					t.Fatalf("%d workers own %v of %d rows", workers, all, rows)
+				}
+			}
+		}
+	}
+}
