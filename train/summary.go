@@ -33,8 +33,8 @@ type Summary struct {
 	GraphBytes         []int64       `json:"graph_bytes"`
 	PeakRSSBytes       int64         `json:"peak_rss_bytes"` // of the largest process
 	Communication      Communication `json:"communication"`
-	// EdgeColumns: in the training pass of the last epoch, edges × columns that each worker aggregated, forward
-	// and backward
+	// EdgeColumns: in the training pass of the last epoch, edges × columns that each worker aggregated,
+	// forward and backward
 	EdgeColumns []int64 `json:"edge_columns"`
 	SentBytes   []int64 `json:"sent_bytes"`
 	// WaitSeconds: in the training pass of the last epoch, standing still for other workers

@@ -10,6 +10,7 @@ import (
 	"weft/nn"
 	"weft/optim"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -65,6 +66,7 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 	e.Loss, e.Seed = w.loss, o.Seed
 	e.Aggregated = func(site string, edgeColumns int64) { w.edgeColumns[site] += edgeColumns }
 	e.NormalizeRows, e.VaryingInput = o.NormalizeFeatures == "row", o.InputDropout > 0
+	e.Order, _ = order.Parse(o.AggregationOrder)
 	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo
 	newEngine := engine.New
 	if j.Engine != nil {
