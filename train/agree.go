@@ -165,16 +165,6 @@ func (d work) since(before work) work {
 	return d
 }
 
-// edgeColumns are edges × columns that each site has aggregated, forward and backward.
-type edgeColumns map[string]int64
-
-func (e edgeColumns) sum() (n int64) {
-	for _, of := range e {
-		n += of
-	}
-	return n
-}
-
 func (t *Traffic) add(more Traffic) {
 	t.Bytes += more.Bytes
 	t.Messages += more.Messages

@@ -147,7 +147,7 @@ func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
 		p.EdgeColumns = append(p.EdgeColumns, w.EdgeColumns.sum())
 		p.Communication.add(&w.Sent)
 	}
-	p.Warnings = all[0].Warnings
+	p.Warnings = slices.Concat(all[0].Warnings, idleSlices(grid, all))
 	p.Lines = slices.Concat(j.describe(grid, all), peakLines(all), balanceLines(p.EdgeColumns), movedLines(all))
 	return p
 }
@@ -190,34 +190,18 @@ func peakLines(all []workerPlan) (lines []string) {
 	return lines
 }
 
-// listedWorkers is how many workers' numbers stand on a line.
-const listedWorkers = 16
-
-// balanceLines say how much each of several workers aggregates, where there is anything to.
-func balanceLines(edgeColumns []int64) []string {
-	most := slices.Max(edgeColumns)
-	if len(edgeColumns) == 1 || most == 0 {
-		return nil
-	}
-	line := fmt.Sprintf("edges × columns aggregated an epoch: %.3g million on the worker with most, %.2f times the mean",
-		float64(most)/1e6, Imbalance(edgeColumns))
-	if len(edgeColumns) <= listedWorkers {
-		line += "; by worker"
-		for _, n := range edgeColumns {
-			line += fmt.Sprintf(" %.3g", float64(n)/1e6)
-		}
-	}
-	return []string{line}
-}
-
 // movedLines say how many bytes the workers send to move rows, where they send any.
 func movedLines(all []workerPlan) (lines []string) {
+	switches := int64(0) // each is counted on one worker
+	for _, w := range all {
+		switches += w.Sent.Layout.Messages
+	}
 	for _, moved := range []struct {
 		what string
 		of   func(*Communication) Traffic
 	}{
 		{"rows and gradients between partitions", func(c *Communication) Traffic { return c.Halo }},
-		{"switches between rows and slices", func(c *Communication) Traffic { return c.Layout }},
+		{fmt.Sprintf("%d switches between rows and slices", switches), func(c *Communication) Traffic { return c.Layout }},
 		{"activations and gradients between stages", func(c *Communication) Traffic { return c.Stage }},
 	} {
 		sum, largest := int64(0), int64(0)

@@ -77,18 +77,6 @@ func summarize(j *Job, r *Result) Summary {
 	}
 }
 
-// Imbalance is the largest of the workers' amounts over their mean, 0 where there is nothing.
-func Imbalance[T int | int64](amounts []T) float64 {
-	sum := T(0)
-	for _, n := range amounts {
-		sum += n
-	}
-	if sum == 0 {
-		return 0
-	}
-	return float64(slices.Max(amounts)) * float64(len(amounts)) / float64(sum)
-}
-
 // Number is a float64 that JSON can carry whatever its value: NaN and the infinities, which JSON lacks, are
 // null. Every other value is printed so that it reads back the same.
 type Number float64

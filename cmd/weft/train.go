@@ -79,6 +79,9 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	if err := r.Together(about(dataset, advised(err))); err != nil {
 		return err
 	}
+	for _, line := range plan.Warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
+	}
 	if t.explain {
 		if err := t.printPlan(cmd.OutOrStdout(), plan); err != nil {
 			return err
@@ -104,9 +107,6 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 		return err
 	}
 	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", dataset, eachWorker(plan.PeakTensorBytes), megabytes(slices.Max(plan.GraphBytes)))
-	for _, line := range plan.Warnings {
-		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
-	}
 	job.OnEpoch = progress.epoch
 	var result *train.Result
 	if dir != nil {
