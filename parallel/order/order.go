@@ -67,16 +67,23 @@ func passes(backward bool) Passes {
 type Cost struct {
 	Sent, All int64 // bytes, of this worker and of all
 	Adds      int64 // multiply-adds along edges, of all workers
+	Idle      int   // workers that have no columns of it
 }
 
 // below compares by bytes and then by work. Both grow with columns × passes.
 func (c Cost) below(d Cost) bool { return c.All < d.All || c.All == d.All && c.Adds < d.Adds }
 
 // Plus is both together.
-func (c Cost) Plus(d Cost) Cost { return Cost{c.Sent + d.Sent, c.All + d.All, c.Adds + d.Adds} }
+func (c Cost) Plus(d Cost) Cost {
+	return Cost{c.Sent + d.Sent, c.All + d.All, c.Adds + d.Adds, max(c.Idle, d.Idle)}
+}
 
 func (c Cost) String() string {
-	return fmt.Sprintf("sends %s of %s between layouts", megabytes(c.Sent), megabytes(c.All))
+	text := fmt.Sprintf("sends %s of %s between layouts", megabytes(c.Sent), megabytes(c.All))
+	if c.Idle > 0 {
+		text += fmt.Sprintf(", %d workers without columns", c.Idle)
+	}
+	return text
 }
 
 func megabytes(bytes int64) string { return fmt.Sprintf("%.3g MB", float64(bytes)/1e6) }

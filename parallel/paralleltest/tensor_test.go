@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/parallel/tensor"
@@ -28,6 +29,21 @@ func TestTensorAxisPropagators(t *testing.T) {
 		t.Run(paralleltest.Name(m), func(t *testing.T) {
 			t.Parallel()
 			paralleltest.Propagators(t, m, newSlice, "AggregateLinear", "Propagate", "Attend", paralleltest.Columnwise)
+		})
+	}
+}
+
+// TestOrders: each order of work that is asked for is right, on either axis.
+func TestOrders(t *testing.T) {
+	for _, choice := range []order.Choice{order.TransformFirst, order.AggregateFirst} {
+		t.Run(order.Names[choice], func(t *testing.T) {
+			o := sar.Options{Order: choice}
+			paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, func(c engine.Config) (engine.Axis, error) {
+				return tensor.New(c.Team, c.Groups, c.Share, o)
+			}, "AggregateLinear")
+			paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
+				return sar.New(c.Team, c.Groups, c.Share, o)
+			}, "AggregateLinear")
 		})
 	}
 }

@@ -1,8 +1,6 @@
 package tensor
 
 import (
-	"fmt"
-
 	"weft/autograd"
 	"weft/gnn"
 	"weft/parallel/order"
@@ -57,11 +55,7 @@ func (p *propagator) attendHeads(a gnn.Attention) *autograd.Var {
 		cut[t] = span{h.from * width, h.count * width}
 	}
 	mine, own := heads[p.comm.Rank()], cut[p.comm.Rank()]
-	what := order.Attention(a)
-	if idle := p.comm.Size() - a.Heads; idle > 0 {
-		what += fmt.Sprintf("; only whole heads are sliced, and %d of %d workers have none", idle, p.comm.Size())
-	}
-	p.explain(what, p.axis.cost(cut, ofCall(ends(a.Source, a.Target)...)))
+	p.explain(order.Attention(a)+", sliced between heads", p.axis.cost(cut, ofCall(ends(a.Source, a.Target)...)))
 	vector := columns(a.ASource, own.from, own.count) // also where it is empty: all workers use the same parameters
 	return p.sliced(a.Source, a.Target, cut, func(source, target *autograd.Var) *autograd.Var {
 		b := a

@@ -41,6 +41,11 @@ func (a *Axis) cost(cut []span, s switches) (c order.Cost) {
 	toSlices := a.own.Here * (columns - cut[me].count)
 	toRows := (a.all.Here - a.own.Here) * cut[me].count
 	c.Sent = size * (s.toSlices*int64(toSlices) + s.toRows*int64(toRows))
+	for _, mine := range cut {
+		if mine.count == 0 {
+			c.Idle++
+		}
+	}
 	for p, start := range a.starts[:len(a.starts)-1] {
 		for t := range cut {
 			c.All += size * (s.toSlices + s.toRows) * int64(owned(a.starts[p+1]-start, k, t)*(columns-cut[t].count))

@@ -1,0 +1,39 @@
+package tensor_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"weft/gnn"
+	"weft/parallel/paralleltest"
+	"weft/train"
+)
+
+// TestForwardHasOneWorkersBits: with equal weights the logits are one worker's to the bit, for any number of
+// slices: a sum over in-neighbours is never cut, and a row of a product does not depend on the rows beside it.
+func TestForwardHasOneWorkersBits(t *testing.T) {
+	g := paralleltest.Tangled(t)
+	for _, model := range gnn.Names() {
+		o := train.Defaults()
+		o.Model, o.Layers, o.Hidden, o.Epochs, o.Threads, o.Heads, o.Norm = model, 3, 12, 2, 1, 1, "batch"
+		if kind, _ := gnn.KindOf(model); kind.Uses("heads") {
+			o.Heads = 2
+		}
+		alone, err := (&train.Job{Graph: g, Options: o}).Run(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{2, 3, 4, 7} {
+			o.Parallel = fmt.Sprintf("tensor=%d", n)
+			sliced, err := (&train.Job{Graph: g, Options: o}).Predict(context.Background(), alone.Weights, train.Logits)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.Equal(sliced.Logits, alone.Logits) {
+				t.Errorf("%s on %s: other bits than one worker's", model, o.Parallel)
+			}
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package tensor_test
+
+import (
+	"fmt"
+	"testing"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/graph"
+	"weft/parallel/mesh"
+	"weft/parallel/paralleltest"
+	"weft/parallel/sar"
+	"weft/parallel/tensor"
+	memory "weft/tensor"
+	"weft/train/engine"
+)
+
+// TestGatherOfSplit: rows that are split, left alone and gathered have their bits, and so have their gradients,
+// in one message or several, and where no number divides another.
+func TestGatherOfSplit(t *testing.T) {
+	for _, c := range []struct{ vertices, columns, workers int }{
+		{3000, 700, 2}, {13, 7, 3}, {13, 2, 4}, {2, 5, 7}, {0, 5, 2},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			relation, err := graph.NewRelation(c.vertices, graph.Edges{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers}, Graph: &graph.Graph{Relation: relation}}
+			w.Run(t, func(e engine.Config) {
+				a, err := tensor.New(e.Team, e.Groups, e.Share, sar.Options{})
+				if err != nil {
+					panic(err)
+				}
+				numbers := func(factor float32) *memory.Matrix {
+					m := e.Team.Memory.New(memory.Features, a.Rows().Here, c.columns)
+					for i := range m.Floats() {
+						m.Floats()[i] = factor * (float32(a.Vertices()[i/c.columns]) + float32(i%c.columns)/1024)
+					}
+					return m
+				}
+				same := func(what string, got, want *memory.Matrix) {
+					for i, x := range want.Floats() {
+						if got.Floats()[i] != x {
+							t.Errorf("%s: element %d is %v, want %v", what, i, got.Floats()[i], x)
+							return
+						}
+					}
+				}
+				tape := autograd.NewTrainingTape(e.Team, autograd.Random{})
+				x := tape.Input(numbers(1), a.Rows())
+				z := a.Propagator("nowhere", paralleltest.Stored).Propagate(x, gnn.Sum, gnn.Rounds{})
+				same("values", z.Value(), numbers(1))
+				tape.Backward(autograd.Root{Var: z, Grad: numbers(3)})
+				same("gradients", x.TakeGrad(), numbers(3))
+			})
+		})
+	}
+}

@@ -1,0 +1,100 @@
+package tensor_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/comm"
+	"weft/comm/commtest"
+	"weft/gnn"
+	"weft/parallel/mesh"
+	"weft/parallel/paralleltest"
+	"weft/parallel/sar"
+	"weft/parallel/tensor"
+	"weft/train/engine"
+)
+
+// TestSentBytes: in a forward and a backward pass a worker sends each other one the other's columns of its own
+// rows, twice, and its columns of the other's rows, twice; for attention once more two numbers for each vertex
+// and head that the other's columns touch, and back their gradients. Each switch counts once for all workers.
+func TestSentBytes(t *testing.T) {
+	g := paralleltest.Small(t, true, false)
+	for _, c := range []struct {
+		layer        paralleltest.Layer
+		heads, width int
+		scores       bool
+	}{
+		{paralleltest.Propagation("sum", 6, gnn.Sum, 1), 6, 1, false},
+		{paralleltest.Propagation("three rounds", 6, gnn.Symmetric, 3), 6, 1, false},
+		{paralleltest.Attention("attention", gnn.Attention{Heads: 2}, 3), 2, 3, true},
+	} {
+		for _, n := range []int{2, 3, 4, 7} {
+			t.Run(fmt.Sprintf("%s, %d", c.layer.Name, n), func(t *testing.T) {
+				type link struct {
+					from, to int
+					kind     comm.Kind
+				}
+				var mu sync.Mutex
+				got, want, switches := map[link]int{}, map[link]int{}, map[comm.Kind]int64{}
+				rows := make([]int, n)
+				w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: n}, Graph: g}
+				w.Wrap = func(end comm.Transport) comm.Transport {
+					return commtest.Record(end, func(e commtest.Event) {
+						if e.Send && !e.Ended && (e.Kind == comm.ToSlices || e.Kind == comm.ToRows) {
+							mu.Lock()
+							defer mu.Unlock()
+							got[link{e.Rank, e.Peer, e.Kind}] += len(e.Data)
+						}
+					})
+				}
+				w.Run(t, func(e engine.Config) {
+					a, err := tensor.New(e.Team, e.Groups, e.Share, sar.Options{})
+					if err != nil {
+						panic(err)
+					}
+					c.layer.Run(e, a, paralleltest.Stored, c.layer.Blank(g.Vertices()))
+					mu.Lock()
+					defer mu.Unlock()
+					rows[e.Groups.Slice] = a.Rows().Here
+					for _, k := range []comm.Kind{comm.ToSlices, comm.ToRows} {
+						switches[k] += e.Groups.Slices.Sent(k).Messages
+					}
+				})
+				columns := c.heads * c.width
+				numbers := func(worker int) int { // for each row, in a pass each way
+					from, to := columns*worker/n, columns*(worker+1)/n
+					sum := 2 * (to - from)
+					for h := range c.heads {
+						if c.scores && from < (h+1)*c.width && h*c.width < to {
+							sum += 2
+						}
+					}
+					return sum
+				}
+				for from := range n {
+					for to := range n {
+						if bytes := 4 * rows[from] * numbers(to); from != to && bytes > 0 {
+							want[link{from, to, comm.ToSlices}] = bytes
+						}
+						if bytes := 4 * rows[to] * numbers(from); from != to && bytes > 0 {
+							want[link{from, to, comm.ToRows}] = bytes
+						}
+					}
+				}
+				if diff := cmp.Diff(want, got, cmp.AllowUnexported(link{})); diff != "" {
+					t.Error(diff)
+				}
+				each := int64(2)
+				if c.scores {
+					each += 2
+				}
+				if diff := cmp.Diff(map[comm.Kind]int64{comm.ToSlices: each, comm.ToRows: each}, switches); diff != "" {
+					t.Error(diff)
+				}
+			})
+		}
+	}
+}
