@@ -56,9 +56,9 @@ fuzz: packages ## each fuzz target for 10 seconds
 faults: build ## signals, full disks, lost folders and readers, at random moments of runs under mpirun (4 minutes); ARGS="--trials 100 --only disk"
 	@python3 -B scripts/faults/faults.py $(ARGS)
 
-hosts: build ## the demo over virtual hosts that send at a limited rate, beside one process; needs root; ARGS="--rate 1gbit --hosts 4"
+hosts: build ## the demo over virtual hosts that send at a limited rate, beside one process; needs root; ARGS="--rate 1gbit --hosts 4 --axes graph"
 	@scripts/update-package-lists --if-missing
-	@python3 -B scripts/hosts.py $(ARGS)
+	@python3 -B scripts/hosts/hosts.py $(ARGS)
 
 clean: ## remove what build and demo wrote, except runs
 	rm -rf bin stores

@@ -29,15 +29,15 @@ type Spec struct {
 	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
 }
 
-// AttentionGradients say where the gradient goes through the coefficients of decoupled graph attention: to what
-// they are computed from, or nowhere.
+// AttentionGradients say where the gradient goes through the coefficients of decoupled graph attention: to
+// what they are computed from, or nowhere.
 var AttentionGradients = []string{"full", "stop"}
 
 // ModelKind is what is known of a model by its name.
 type ModelKind struct {
 	Name string
-	// Settings are the names of the settings that it uses, of those that only some models use, and Decoupled those
-	// that it uses when it is decoupled; nil: it cannot be.
+	// Settings are the names of the settings that it uses, of those that only some models use, and Decoupled
+	// those that it uses when it is decoupled; nil: it cannot be.
 	Settings, Decoupled []string
 	// EdgeWeights says that it uses the graph's edge weights.
 	EdgeWeights bool
@@ -58,6 +58,7 @@ var (
 	graphSettings      = []string{"direction"}
 	bothForms          = append([]string{"decoupled"}, graphSettings...)
 	decoupledSettings  = append([]string{"teleport"}, bothForms...)
+	linearSettings     = append([]string{"aggregation-order"}, bothForms...) // of aggregations of transformed rows
 	attentionSettings  = []string{"heads", "output-heads", "transform-dropout", "attention-dropout"}
 	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
 )
@@ -69,13 +70,13 @@ var kinds = []ModelKind{
 		cost:        func(in, out int) Cost { return Cost{Vertex: in * out} },
 	},
 	{
-		Name: "gcn", Settings: bothForms, Decoupled: decoupledSettings, EdgeWeights: true, list: "convs", weight: ".lin.weight", bias: ".bias",
+		Name: "gcn", Settings: linearSettings, Decoupled: decoupledSettings, EdgeWeights: true, list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGCN(at) },
 		propagation: func(s *Spec, at Site) Block { return NewPropagation(at, Symmetric, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
-		Name: "sage", Settings: bothForms, Decoupled: decoupledSettings, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
+		Name: "sage", Settings: linearSettings, Decoupled: decoupledSettings, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
 		propagation: func(s *Spec, at Site) Block { return NewPropagation(at, Reduce{KindMean, 1}, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
@@ -98,7 +99,7 @@ var kinds = []ModelKind{
 		cost:        func(in, out int) Cost { return Cost{2 * in * out, 2 * out} },
 	},
 	{
-		Name: "gin", Settings: bothForms, Decoupled: decoupledSettings, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
+		Name: "gin", Settings: linearSettings, Decoupled: decoupledSettings, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGIN(at) },
 		propagation: func(s *Spec, at Site) Block { return NewGINPropagation(at, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in*out + out*out, min(in, out)} },
@@ -159,8 +160,8 @@ var Activations = map[string]kernel.Activation{
 }
 
 // Blocks describes a model known by name: Layers convolutions of width Hidden and the last of width classes,
-// with norm, activation and dropout between them, and PyG's names of parameters (torch_geometric.nn.models). A
-// decoupled one is the model mlp of so many layers, and then a block of the rounds.
+// with norm, activation and dropout between them, and PyG's names of parameters (torch_geometric.nn.models).
+// A decoupled one is the model mlp of so many layers, and then a block of the rounds.
 func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 	kind, known := KindOf(s.Model)
 	if !known {

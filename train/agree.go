@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"maps"
 	"time"
 
 	"weft/comm"
@@ -129,14 +130,16 @@ func gather[T any](c *comm.Comm, mine T) ([]T, error) {
 	return all, err
 }
 
-// traffic is what a worker has sent, and how long it stood still.
-type traffic struct {
-	Sent    Communication
-	Waited  time.Duration
-	Seconds float64 // that the pass took on this worker
+// work is what a worker has aggregated and sent, and how long it stood still.
+type work struct {
+	EdgeColumns edgeColumns
+	Sent        Communication
+	Waited      time.Duration
+	Seconds     float64 // that the pass took on this worker
 }
 
-func (w *worker) traffic() traffic {
+// done is this worker's work so far.
+func (w *worker) done() work {
 	c := w.groups.World
 	of := func(kinds ...comm.Kind) (sum Traffic) {
 		for _, k := range kinds {
@@ -144,19 +147,22 @@ func (w *worker) traffic() traffic {
 		}
 		return sum
 	}
-	return traffic{Waited: c.Waited(), Sent: Communication{
+	return work{EdgeColumns: maps.Clone(w.edgeColumns), Waited: c.Waited(), Sent: Communication{
 		Halo: of(comm.Halo, comm.HaloGradient), Layout: of(comm.ToSlices, comm.ToRows), Stage: of(comm.Stage),
 		Gradient: of(comm.Gradient), Statistics: of(comm.Statistics),
 	}}
 }
 
-func (t traffic) since(before traffic) traffic {
-	for k, sent := range t.Sent.kinds() {
+func (d work) since(before work) work {
+	for k, sent := range d.Sent.kinds() {
 		earlier := before.Sent.kinds()[k]
 		sent.add(Traffic{-earlier.Bytes, -earlier.Messages})
 	}
-	t.Waited -= before.Waited
-	return t
+	d.Waited -= before.Waited
+	for site, n := range before.EdgeColumns {
+		d.EdgeColumns[site] -= n
+	}
+	return d
 }
 
 func (t *Traffic) add(more Traffic) {
@@ -176,11 +182,11 @@ func (c *Communication) add(more *Communication) {
 	}
 }
 
-// report puts what each worker took and sent into the result.
-func (w *worker) report(r *Result, pass traffic) error {
+// report puts what each worker took, aggregated and sent into the result.
+func (w *worker) report(r *Result, pass work) error {
 	type took struct {
 		Peak, Graph, Live int64 // bytes
-		Pass              traffic
+		Pass              work
 	}
 	mem := w.team.Memory
 	all, err := gather(w.groups.World, took{mem.Peak(), mem.Live(tensor.Graph), mem.LiveTensors(), pass})
@@ -191,6 +197,7 @@ func (w *worker) report(r *Result, pass traffic) error {
 		r.PeakTensorBytes = append(r.PeakTensorBytes, one.Peak)
 		r.GraphBytes = append(r.GraphBytes, one.Graph)
 		r.LiveBytes = append(r.LiveBytes, one.Live)
+		r.EdgeColumns = append(r.EdgeColumns, one.Pass.EdgeColumns.sum())
 		waited := one.Pass.Waited.Seconds()
 		r.WaitSeconds = append(r.WaitSeconds, waited)
 		r.WaitShare = max(r.WaitShare, waited/max(one.Pass.Seconds, 1e-9))

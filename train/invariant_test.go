@@ -163,12 +163,7 @@ func TestMemory(t *testing.T) {
 	g := tangled(t)
 	for name, o := range networks() {
 		t.Run(name, func(t *testing.T) {
-			var live []int64
-			job := &Job{Graph: g, Options: o, OnEpoch: func(e Epoch) { live = append(live, e.LiveBytes) }}
-			planAndRun(t, job)
-			if slices.Min(live) != slices.Max(live) {
-				t.Errorf("live bytes after each epoch: %d", live)
-			}
+			planAndRun(t, &Job{Graph: g, Options: o})
 		})
 	}
 }
@@ -207,18 +202,34 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// planAndRun holds a run to its plan, and gives what its one worker takes.
+// planAndRun holds a run to its plan, by what each worker takes, sends to move rows and aggregates, and its
+// epochs to each other by live bytes. It gives what worker 0 takes.
 func planAndRun(t *testing.T, j *Job) (r *Result, bytes int64) {
 	t.Helper()
 	plan, err := j.Plan(context.Background())
 	if err != nil {
 		t.Fatal(err)
 	}
+	var live []int64
+	j.OnEpoch = func(e Epoch) { live = append(live, e.LiveBytes) }
 	if r, err = j.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(plan.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(plan.GraphBytes, r.GraphBytes) {
 		t.Errorf("planned %d and %d bytes, took %d and %d", plan.PeakTensorBytes, plan.GraphBytes, r.PeakTensorBytes, r.GraphBytes)
+	}
+	planned, sent, halo, layout := plan.Communication, r.Communication, int64(0), int64(0)
+	for worker := range plan.HaloBytes {
+		halo, layout = halo+plan.HaloBytes[worker], layout+plan.LayoutBytes[worker]
+	}
+	if planned.Halo != sent.Halo || planned.Layout != sent.Layout || halo != sent.Halo.Bytes || layout != sent.Layout.Bytes {
+		t.Errorf("planned to send %+v (%d bytes of halos, %d between layouts), sent %+v", planned, halo, layout, sent)
+	}
+	if !slices.Equal(plan.EdgeColumns, r.EdgeColumns) {
+		t.Errorf("planned to aggregate %d edges × columns, aggregated %d", plan.EdgeColumns, r.EdgeColumns)
+	}
+	if slices.Min(live) != slices.Max(live) {
+		t.Errorf("live bytes after each epoch: %d", live)
 	}
 	return r, plan.PeakTensorBytes[0] + plan.GraphBytes[0]
 }

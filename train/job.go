@@ -93,6 +93,7 @@ type Result struct {
 	LiveBytes        []int64 // per worker: tensors when the run is done, those of the model
 	// Communication is what all workers sent in the training pass of the last epoch.
 	Communication Communication
+	EdgeColumns   []int64   // in that pass, per worker: edges × columns that it aggregated, forward and backward
 	SentBytes     []int64   // in that pass, per worker
 	WaitSeconds   []float64 // in that pass: how long each worker stood still for others
 	WaitShare     float64   // of its time in that pass, of the worker that waited most
@@ -157,15 +158,15 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		}
 		return s, err
 	}
-	var pass traffic
+	var pass work
 	for epoch := 1; epoch <= o.Epochs; epoch++ {
-		start, before := time.Now(), w.traffic()
+		start, before := time.Now(), w.done()
 		loss, interrupted, err := w.trainEpoch(ctx, epoch)
 		if err != nil {
 			return nil, err
 		}
 		seconds := time.Since(start).Seconds()
-		pass = w.traffic().since(before)
+		pass = w.done().since(before)
 		pass.Seconds = seconds
 		r.Epochs, r.Losses, r.EpochSeconds = epoch, append(r.Losses, loss), append(r.EpochSeconds, seconds)
 		e := Epoch{Epoch: epoch, Epochs: o.Epochs, Loss: loss, Seconds: seconds}

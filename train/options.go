@@ -12,6 +12,7 @@ import (
 	"weft/internal/suggest"
 	"weft/nn"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/partition"
 )
 
@@ -59,6 +60,9 @@ type Options struct {
 	Precision   string `yaml:"precision"`
 	Parallel    string `yaml:"parallel"` // the mesh, "AXIS=N[,AXIS=N…]", empty: one worker
 
+	// AggregationOrder: one of order.Names
+	AggregationOrder string `yaml:"aggregation-order"`
+
 	// The graph axis.
 	Partition string `yaml:"partition"` // a method, or "auto": what is stored, or else metis
 	Prefetch  int    `yaml:"prefetch"`  // pieces of remote rows received ahead
@@ -73,7 +77,7 @@ func Defaults() Options {
 		Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
 		NormalizeFeatures: "none", Norm: "none", Activation: "relu", Direction: "in", AttentionGradient: gnn.AttentionGradients[0],
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: "auto", Select: selectMetric,
-		Precision: "f32", Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
+		Precision: "f32", AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
 	}
 }
 

@@ -24,6 +24,8 @@ import (
 type Plan struct {
 	PeakTensorBytes, GraphBytes []int64 // per worker
 	HaloBytes                   []int64 // per worker, that it sends in a training pass but the first
+	LayoutBytes                 []int64 // the same of switches between rows and slices
+	EdgeColumns                 []int64 // per worker, that it aggregates in such a pass: edges × columns
 	// Communication is what all workers send in such a pass to move rows: Halo, Layout and Stage.
 	Communication Communication
 	Lines         []string
@@ -35,6 +37,7 @@ type workerPlan struct {
 	Tensors, Graph int64         // bytes at the peak
 	Kinds          []int64       // of Tensors at the peak of each kind
 	Sent           Communication // in a training pass but the first
+	EdgeColumns    edgeColumns   // that are aggregated in such a pass
 	Parameters     int           // values, of its stage
 	Work           []string      // of the whole model
 	Orders         []string      // as its engine explains them
@@ -140,11 +143,12 @@ func allPlans(c *comm.Comm, own []workerPlan, err error) ([]workerPlan, error) {
 func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
 	for _, w := range all {
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
-		p.HaloBytes = append(p.HaloBytes, w.Sent.Halo.Bytes)
+		p.HaloBytes, p.LayoutBytes = append(p.HaloBytes, w.Sent.Halo.Bytes), append(p.LayoutBytes, w.Sent.Layout.Bytes)
+		p.EdgeColumns = append(p.EdgeColumns, w.EdgeColumns.sum())
 		p.Communication.add(&w.Sent)
 	}
-	p.Warnings = all[0].Warnings
-	p.Lines = slices.Concat(j.describe(grid, all), peakLines(all), movedLines(all))
+	p.Warnings = slices.Concat(all[0].Warnings, idleSlices(grid, all))
+	p.Lines = slices.Concat(j.describe(grid, all), peakLines(all), balanceLines(p.EdgeColumns), movedLines(all))
 	return p
 }
 
@@ -188,12 +192,16 @@ func peakLines(all []workerPlan) (lines []string) {
 
 // movedLines say how many bytes the workers send to move rows, where they send any.
 func movedLines(all []workerPlan) (lines []string) {
+	switches := int64(0) // each is counted on one worker
+	for _, w := range all {
+		switches += w.Sent.Layout.Messages
+	}
 	for _, moved := range []struct {
 		what string
 		of   func(*Communication) Traffic
 	}{
 		{"rows and gradients between partitions", func(c *Communication) Traffic { return c.Halo }},
-		{"switches between rows and slices", func(c *Communication) Traffic { return c.Layout }},
+		{fmt.Sprintf("%d switches between rows and slices", switches), func(c *Communication) Traffic { return c.Layout }},
 		{"activations and gradients between stages", func(c *Communication) Traffic { return c.Stage }},
 	} {
 		sum, largest := int64(0), int64(0)
@@ -223,7 +231,7 @@ func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPl
 		return p, err
 	}
 	for epoch := range 2 {
-		before := w.traffic()
+		before := w.done()
 		if _, _, err := w.trainEpoch(context.Background(), 1+epoch); err != nil {
 			return p, err
 		}
@@ -233,7 +241,8 @@ func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPl
 			}
 			w.params.Save(&nn.Snapshot{})
 		}
-		p.Sent = w.traffic().since(before).Sent
+		pass := w.done().since(before)
+		p.Sent, p.EdgeColumns = pass.Sent, pass.EdgeColumns
 	}
 	p.Sent.Gradient, p.Sent.Statistics = Traffic{}, Traffic{} // of which a plan makes no sums
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.params.Count()

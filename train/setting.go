@@ -17,6 +17,7 @@ import (
 	"weft/internal/suggest"
 	"weft/optim"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/partition"
 )
 
@@ -115,6 +116,10 @@ var settings = withFields([]Setting{
 	{Name: "memory-limit", Group: MachineGroup, Meaning: "refuse a run whose worker would need more, as in 4GiB"},
 	{Name: "precision", Group: MachineGroup, Choices: []string{"f32"}, Meaning: "number format of the tensors"},
 	{Name: "parallel", Group: MachineGroup, Meaning: "mesh of workers, AXIS=N[,AXIS=N…], as in graph=4"},
+	{
+		Name: "aggregation-order", Group: MachineGroup, some: true, Choices: order.Names,
+		Meaning: "whether rows are transformed or aggregated first where both give the same, auto for the cheaper; sparse features are always transformed first",
+	},
 	{Name: "comm-timeout", Group: MachineGroup, shared: true, Meaning: "longest wait for another worker, as in 60s or 5m"},
 
 	{

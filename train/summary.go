@@ -33,7 +33,10 @@ type Summary struct {
 	GraphBytes         []int64       `json:"graph_bytes"`
 	PeakRSSBytes       int64         `json:"peak_rss_bytes"` // of the largest process
 	Communication      Communication `json:"communication"`
-	SentBytes          []int64       `json:"sent_bytes"`
+	// EdgeColumns: in the training pass of the last epoch, edges × columns that each worker aggregated,
+	// forward and backward
+	EdgeColumns []int64 `json:"edge_columns"`
+	SentBytes   []int64 `json:"sent_bytes"`
 	// WaitSeconds: in the training pass of the last epoch, standing still for other workers
 	WaitSeconds []float64 `json:"wait_seconds"`
 	WaitShare   float64   `json:"wait_share"` // of the pass, of the worker that waited most
@@ -67,7 +70,7 @@ func summarize(j *Job, r *Result) Summary {
 		Train: Number(r.Train), Val: Number(r.Val), Test: Number(r.Test), ValLoss: Number(r.ValLoss), Losses: numbers(r.Losses),
 		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: median(r.EpochSeconds),
 		PeakTensorBytes: r.PeakTensorBytes, GraphBytes: r.GraphBytes,
-		Communication: r.Communication, SentBytes: r.SentBytes, WaitSeconds: r.WaitSeconds, WaitShare: r.WaitShare,
+		Communication: r.Communication, EdgeColumns: r.EdgeColumns, SentBytes: r.SentBytes, WaitSeconds: r.WaitSeconds, WaitShare: r.WaitShare,
 		Graph: Counts{
 			Vertices: r.Whole.Vertices, Edges: r.Whole.Edges, Features: r.Whole.FeatureColumns, Classes: r.Whole.Classes,
 		},

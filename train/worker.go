@@ -10,6 +10,7 @@ import (
 	"weft/nn"
 	"weft/optim"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -28,6 +29,8 @@ type worker struct {
 	optimizer *optim.Optimizer
 	metric    string
 	epoch     int // that was trained last, from 1; 0: none
+
+	edgeColumns edgeColumns // that were aggregated so far
 
 	labels           graph.Labels // of the vertices whose logits come here
 	targets          nn.Targets
@@ -56,9 +59,14 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 		return nil, &Common{Err: err}
 	}
 	e.Groups = grid.Join(c)
-	w = &worker{team: e.Team, groups: e.Groups, share: e.Share, blocks: e.Blocks, o: o, processes: j.peers().Size() > 1}
+	w = &worker{
+		team: e.Team, groups: e.Groups, share: e.Share, blocks: e.Blocks, o: o, processes: j.peers().Size() > 1,
+		edgeColumns: edgeColumns{},
+	}
 	e.Loss, e.Seed = w.loss, o.Seed
+	e.Aggregated = func(site string, edgeColumns int64) { w.edgeColumns[site] += edgeColumns }
 	e.NormalizeRows, e.VaryingInput = o.NormalizeFeatures == "row", o.InputDropout > 0
+	e.Order, _ = order.Parse(o.AggregationOrder)
 	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo
 	newEngine := engine.New
 	if j.Engine != nil {

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"weft/comm"
+	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/nn"
@@ -145,28 +146,92 @@ func TestPlanOfWorkers(t *testing.T) {
 	g := tangled(t)
 	for name, o := range networks() {
 		for _, keep := range []bool{false, true} {
-			o.KeepHalo = keep
-			job := divided(t, g, o, 3, nil)
-			var live []int64
-			job.OnEpoch = func(e Epoch) { live = append(live, e.LiveBytes) }
-			plan, err := job.Plan(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			r := mustRun(t, job)
-			if !slices.Equal(plan.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(plan.GraphBytes, r.GraphBytes) {
-				t.Errorf("%s: planned %d and %d bytes, took %d and %d", name, plan.PeakTensorBytes, plan.GraphBytes, r.PeakTensorBytes, r.GraphBytes)
-			}
-			halo := int64(0)
-			for _, b := range plan.HaloBytes {
-				halo += b
-			}
-			if halo != r.Communication.Halo.Bytes || o.Model != "mlp" && halo == 0 {
-				t.Errorf("%s: planned to send %d bytes of rows, sent %d", name, halo, r.Communication.Halo.Bytes)
-			}
-			if slices.Min(live) != slices.Max(live) {
-				t.Errorf("%s: live bytes after each epoch: %d", name, live)
-			}
+			t.Run(fmt.Sprintf("%s, halo kept %v", name, keep), func(t *testing.T) {
+				o.KeepHalo = keep
+				if r, _ := planAndRun(t, divided(t, g, o, 3, nil)); o.Model != "mlp" && r.Communication.Halo.Bytes == 0 {
+					t.Error("no rows were sent")
+				}
+			})
+		}
+	}
+}
+
+// TestPlanOfSlices holds the plan of workers that divide the columns, alone and of partitions, against what each
+// takes, sends and aggregates.
+func TestPlanOfSlices(t *testing.T) {
+	g := tangled(t)
+	all := networks()
+	for _, model := range gnn.Decouplable() {
+		o := Defaults()
+		o.Model, o.Layers, o.Hidden, o.Epochs, o.Decoupled, o.Teleport = model, 3, 24, 4, true, .1
+		all["decoupled "+model] = o
+	}
+	for name, o := range all {
+		for _, mesh := range []string{"tensor=3", "graph=2,tensor=2"} {
+			t.Run(name+" "+mesh, func(t *testing.T) {
+				o.Parallel, o.Threads = mesh, 1
+				if strings.Contains(mesh, "graph") {
+					o.Partition = partition.Random
+				}
+				planAndRun(t, &Job{Graph: g, Options: o})
+			})
+		}
+	}
+}
+
+// TestIdleSlices: where slices have no columns a plan names the layers, and meshes without idle workers.
+func TestIdleSlices(t *testing.T) {
+	g := tangled(t)
+	for _, c := range []struct {
+		model, mesh string
+		want        []string
+	}{
+		{"gcn", "tensor=5", nil},
+		{"gcn", "tensor=7", []string{"convs.1: columns for 5 of 7 slices, and the others aggregate nothing there; " +
+			"take parallel tensor=5, or graph=7, which divides the vertices"}},
+		{"gatv2", "graph=2,tensor=3", []string{
+			"convs.1: columns for 1 of 3 slices, and the others aggregate nothing there; take parallel graph=6, which divides the vertices",
+			"convs.0: columns for 2 of 3 slices, and the others aggregate nothing there; " +
+				"take parallel graph=2,tensor=2, or graph=6, which divides the vertices",
+		}},
+		{"mlp", "tensor=7", nil},
+	} {
+		o := Defaults()
+		o.Model, o.Parallel, o.Heads = c.model, c.mesh, 2
+		plan, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		idle := slices.DeleteFunc(plan.Warnings, func(w string) bool { return !strings.Contains(w, " slices") })
+		if !slices.Equal(idle, c.want) {
+			t.Errorf("%s on %s: %q, want %q", c.model, c.mesh, idle, c.want)
+		}
+	}
+}
+
+// TestEdgeColumns: all workers together aggregate all edges but self loops, forward and backward, for the
+// columns of each layer but the first, whose aggregation is kept.
+func TestEdgeColumns(t *testing.T) {
+	g := tangled(t)
+	edges := int64(0)
+	e := g.Relation.Edges()
+	for k, u := range e.Source {
+		if u != e.Target[k] {
+			edges++
+		}
+	}
+	o := networks()["gcn"]
+	o.Residual = false
+	want := 2 * edges * int64(o.Hidden+g.Labels.Classes)
+	sliced := o
+	sliced.Parallel = "tensor=3"
+	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil), {Graph: g, Options: sliced}} {
+		r, sum := mustRun(t, j), int64(0)
+		for _, n := range r.EdgeColumns {
+			sum += n
+		}
+		if len(r.EdgeColumns) != r.Workers || sum != want {
+			t.Errorf("%q: %d edges × columns, want %d in all", j.Options.Parallel, r.EdgeColumns, want)
 		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -141,7 +140,7 @@ func runPartition(cmd *cobra.Command, dataset string, o partition.Options, write
 		return nil
 	}
 	return printJSON(cmd.OutOrStdout(), partitioned{
-		store, d, ratio(d.CutEdges, d.Whole.Edges), imbalance(d.Vertices), imbalance(d.Edges), imbalance(d.TrainVertices), d.Replication(),
+		store, d, ratio(d.CutEdges, d.Whole.Edges), train.Imbalance(d.Vertices), train.Imbalance(d.Edges), train.Imbalance(d.TrainVertices), d.Replication(),
 	})
 }
 
@@ -151,8 +150,8 @@ func printPartition(out io.Writer, store string, d *partition.Description) {
 	t.row("partitions", fmt.Sprintf("%s by %s, kept as partitions/%s", count(d.K), d.Method, d.Name))
 	t.row("time", duration(seconds(d.Seconds)))
 	t.row("cut edges", fmt.Sprintf("%s of %s, %s", count(d.CutEdges), count(d.Whole.Edges), percent(ratio(d.CutEdges, d.Whole.Edges))))
-	trains := imbalance(d.TrainVertices)
-	t.row("balance", describe(fmt.Sprintf("vertices %.3f", imbalance(d.Vertices)), fmt.Sprintf("in-edges %.3f", imbalance(d.Edges)),
+	trains := train.Imbalance(d.TrainVertices)
+	t.row("balance", describe(fmt.Sprintf("vertices %.3f", train.Imbalance(d.Vertices)), fmt.Sprintf("in-edges %.3f", train.Imbalance(d.Edges)),
 		when(trains > 0, fmt.Sprintf("training vertices %.3f", trains)))+": largest over mean")
 	t.row("replication", fmt.Sprintf("%.3f rows owned or halo for each owned", d.Replication()))
 	t.flush()
@@ -208,13 +207,4 @@ func ratio(part, all int64) float64 {
 		return 0
 	}
 	return float64(part) / float64(all)
-}
-
-// imbalance is the largest number over the mean, 0 where there is nothing.
-func imbalance[T int | int64](counts []T) float64 {
-	sum := int64(0)
-	for _, n := range counts {
-		sum += int64(n)
-	}
-	return ratio(int64(slices.Max(counts))*int64(len(counts)), sum)
 }

@@ -79,6 +79,9 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	if err := r.Together(about(dataset, advised(err))); err != nil {
 		return err
 	}
+	for _, line := range plan.Warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
+	}
 	if t.explain {
 		if err := t.printPlan(cmd.OutOrStdout(), plan); err != nil {
 			return err
@@ -104,9 +107,6 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 		return err
 	}
 	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", dataset, eachWorker(plan.PeakTensorBytes), megabytes(slices.Max(plan.GraphBytes)))
-	for _, line := range plan.Warnings {
-		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
-	}
 	job.OnEpoch = progress.epoch
 	var result *train.Result
 	if dir != nil {
@@ -276,8 +276,10 @@ func (t *trainCommand) printPlan(out io.Writer, p train.Plan) error {
 			PeakTensorBytes []int64  `json:"peak_tensor_bytes"`
 			GraphBytes      []int64  `json:"graph_bytes"`
 			HaloBytes       []int64  `json:"halo_bytes"`
+			LayoutBytes     []int64  `json:"layout_bytes"`
+			EdgeColumns     []int64  `json:"edge_columns"`
 			Plan            []string `json:"plan"`
-		}{p.PeakTensorBytes, p.GraphBytes, p.HaloBytes, p.Lines})
+		}{p.PeakTensorBytes, p.GraphBytes, p.HaloBytes, p.LayoutBytes, p.EdgeColumns, p.Lines})
 	}
 	for _, line := range p.Lines {
 		fmt.Fprintln(out, line)
@@ -310,7 +312,13 @@ func printResults(out io.Writer, run *train.Run) {
 		megabytes(slices.Max(s.PeakTensorBytes)), megabytes(slices.Max(s.GraphBytes)), megabytes(s.PeakRSSBytes)))
 	if s.Workers > 1 {
 		t.row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, each waiting at most %s of it",
-			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes), percent(s.WaitShare)))
+			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes+s.Communication.Layout.Bytes+s.Communication.Stage.Bytes),
+			percent(s.WaitShare)))
+		busiest := []string{fmt.Sprintf("sends %.2f", train.Imbalance(s.SentBytes))}
+		if slices.Max(s.EdgeColumns) > 0 {
+			busiest = slices.Insert(busiest, 0, fmt.Sprintf("aggregates %.2f", train.Imbalance(s.EdgeColumns)))
+		}
+		t.row("balance", fmt.Sprintf("the busiest worker %s times the mean", strings.Join(busiest, " and ")))
 	}
 	t.row("run", filepath.Clean(s.RunDir))
 	t.flush()

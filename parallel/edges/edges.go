@@ -133,6 +133,14 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 // Local is the block of the edges among the worker's own rows.
 func (e *Edges) Local() *Block { return e.Blocks[0] }
 
+// Entries is the number of edges in the blocks: of all edges into own rows but self loops.
+func (e *Edges) Entries() (n int64) {
+	for _, b := range e.Blocks {
+		n += int64(b.In.Entries())
+	}
+	return n
+}
+
 // Alone reports whether no rows come or go: the worker is the only one, or its partition has no edges to
 // others.
 func (e *Edges) Alone() bool { return len(e.Blocks)+len(e.Needed) == 1 }

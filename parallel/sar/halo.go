@@ -38,6 +38,13 @@ func (p *propagator) halo() *halo {
 // resume says that the work of the site goes on; errors name it. Each backward pass begins with it.
 func (h *halo) resume() { h.part.comm.At(h.part.epoch, h.site) }
 
+// count tells Options.Aggregated of a pass along all edges for so many columns.
+func (h *halo) count(columns int) {
+	if tell := h.part.options.Aggregated; tell != nil {
+		tell(h.site, h.edges.Entries()*int64(columns))
+	}
+}
+
 func (h *halo) operator(r gnn.Reduce) edges.Operator {
 	o, err := h.edges.Operator(r)
 	exchange.Must(err)
@@ -72,9 +79,9 @@ func (h *halo) giveBack(dx *tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) { h.sweep(sweep{grads: []*tensor.Matrix{dx}}, yield) }
 }
 
-// rematerialize visits every remote block again, with its rows of xs (kept or fetched once more) and, for each
-// of dxs, a matrix for their gradient, which goes to their worker. What other workers give back is added to
-// dxs.
+// rematerialize visits every remote block again, with its rows of xs (kept or fetched once more) and, for
+// each of dxs, a matrix for their gradient, which goes to their worker. What other workers give back is added
+// to dxs.
 func (h *halo) rematerialize(xs, dxs []*tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
 		h.sweep(sweep{rows: xs, rooms: h.kept, there: h.part.options.KeepHalo, grads: dxs}, yield)

@@ -29,6 +29,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	if m.Reduce == gnn.KindMean {
 		run.share = e.MeanShares(loops, 0)
 	}
+	h.count(m.Columns)
 	z := t.Team.Zeros(tensor.Activations, e.Rows, m.Columns)
 	var arg *tensor.Matrix
 	if m.Reduce == gnn.KindMax {
@@ -55,6 +56,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	}
 	op.Backward = func(g *tensor.Matrix) {
 		h.resume()
+		h.count(m.Columns)
 		var dx *tensor.Matrix
 		var wanted []*tensor.Matrix
 		if m.Source.Wants() {

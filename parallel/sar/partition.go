@@ -40,6 +40,9 @@ type Options struct {
 	Order order.Choice
 	// Explain takes for each site, in its first forward pass, in which order it works; nil: nobody asks.
 	Explain func(line string)
+	// Aggregated takes edges × columns of each pass of a site along the edges, forward and backward; nil:
+	// nobody asks. Self loops, which are a factor of each row, are not counted.
+	Aggregated func(site string, edgeColumns int64)
 }
 
 // New is one partition of a graph, or all of it, on one of as many workers, which g.Halo connects (where the

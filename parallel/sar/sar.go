@@ -41,6 +41,7 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	h.sum(o, z, x.Value())
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: h.kept, Reads: true, Backward: func(g *tensor.Matrix) {
 		h.resume()
+		h.count(g.Cols)
 		dx, add := x.Grad()
 		o.ApplyTransposed(dx, h.edges.Local(), g, kernel.Output(add))
 		for v := range h.giveBack(dx) {
@@ -54,6 +55,7 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 
 // sum is z = Â·x.
 func (h *halo) sum(o edges.Operator, z, x *tensor.Matrix) {
+	h.count(x.Cols)
 	o.Apply(z, h.edges.Local(), x, kernel.Replace)
 	for v := range h.fetch(x) {
 		v.Onto(h.part.team, z, func(z *tensor.Matrix, to kernel.Output) { o.Apply(z, v.Block, v.rows[0], to) })
@@ -66,6 +68,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	t, h := x.Tape(), p.halo()
 	z := t.New(x.Rows(), x.Cols())
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, x.Rows(), x.Cols())
+	h.count(x.Cols())
 	t.Team.Max(z, arg, h.edges.Local().In, x.Value(), h.edges.Local().IDs, h.edges.Loops, kernel.Replace)
 	for v := range h.fetch(x.Value()) {
 		v.Within(t.Team, z, arg, func(z, arg *tensor.Matrix) {
@@ -74,6 +77,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	}
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(h.kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
 		h.resume()
+		h.count(g.Cols)
 		dx := x.GradSum()
 		t.Team.MaxBackward(dx, h.edges.Local().Out, g, arg, h.edges.Local().IDs, h.edges.Loops)
 		for v := range h.giveBack(dx) {
@@ -101,6 +105,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	e, x := h.edges, a.Source.Value()
 	alone := len(e.Blocks) == 1
 	width := x.Cols / a.Heads
+	h.count(x.Cols)
 	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
 		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.Local().IDs,
 		Mask: nn.Dropout{Site: p.site.Path + ".attention", P: a.Dropout}.Mask(a.Source).From(a.FirstHead),
@@ -131,6 +136,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 func (at *attention) attendBackward(h *halo, g *tensor.Matrix) {
 	h.resume()
 	e, team, x := h.edges, at.tape.Team, at.Source.Value()
+	h.count(x.Cols)
 	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, x.Rows, at.Heads)
 	team.RowDots(at.gOut, g, at.out)
 	at.beginPass()

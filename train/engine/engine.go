@@ -51,6 +51,9 @@ type Config struct {
 	Training bool
 	// Explain takes lines that say how the work is done, each the first time; nil: nobody asks.
 	Explain func(line string)
+	// Aggregated takes edges × columns of each pass of a site along edges, forward and backward; nil: nobody
+	// asks.
+	Aggregated func(site string, edgeColumns int64)
 	// Order is how each place that aggregates finds the order of its work.
 	Order order.Choice
 	// AggregationChunks is the tensor axis's, as in tensor.Options.
