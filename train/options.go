@@ -247,6 +247,9 @@ func (o *Options) Mesh() (mesh.Mesh, error) {
 		}
 		seen[name] = true
 	}
+	if m.Workers() > partition.MaxPartitions {
+		return refuse("a mesh has at most %d workers, and this one %d", partition.MaxPartitions, m.Workers())
+	}
 	return m, nil
 }
 
