@@ -5,10 +5,10 @@ import (
 	"weft/nn"
 )
 
-// Decoupled models compute the logits of each vertex by itself, Z = MLP(X), and then aggregate these in rounds
-// alone, without a weight or an activation between: Hᵏ⁺¹ = (1−a)·Â·Hᵏ + a·Z. Klicpera et al. 2019 (APPNP) have
-// a teleport a > 0; NeutronTP (PVLDB 18(2), 2024, section 4.1) has none, and as many rounds as layers. They are
-// other models than those whose layers aggregate and transform in turn.
+// Decoupled models compute the logits of each vertex by itself, Z = MLP(X), and then aggregate these in
+// rounds alone, without a weight or an activation between: Hᵏ⁺¹ = (1−a)·Â·Hᵏ + a·Z. Gasteiger et al. 2019
+// (APPNP) have a teleport a > 0; NeutronTP (PVLDB 18(2), 2024, section 4.1) has none, and as many rounds as
+// layers. They are other models than those whose layers aggregate and transform in turn.
 
 // propagationPath is the module path of a decoupled model's rounds.
 const propagationPath = "propagation"
@@ -41,9 +41,9 @@ func (c *Propagation) Forward(s State) State {
 	return State{c.p.Propagate(s.H, r, c.rounds), s.H0}
 }
 
-// AttentionPropagation is the rounds of a decoupled graph attention network: the coefficients of GATv1, with one
-// head over the class columns and LeakyReLU slope 0.2, follow from Z alone and are those of every round, also
-// where some are dropped.
+// AttentionPropagation is the rounds of a decoupled graph attention network: the coefficients of GATv1, with
+// one head over the class columns and LeakyReLU slope 0.2, follow from Z alone and are those of every round,
+// also where some are dropped.
 type AttentionPropagation struct {
 	aSource, aTarget *nn.Param
 	p                Propagator
@@ -54,8 +54,8 @@ type AttentionPropagation struct {
 type AttentionPropagationOptions struct {
 	Rounds  Rounds
 	Dropout float64 // on the coefficients
-	// Stop sends no gradient through the coefficients, as the code does that NeutronTP's authors released: not
-	// into Z, and none to the attention vectors, which then keep their initial values.
+	// Stop sends no gradient through the coefficients, as the code does that NeutronTP's authors released:
+	// not into Z, and none to the attention vectors, which then keep their initial values.
 	Stop bool
 }
 

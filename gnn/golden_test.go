@@ -76,6 +76,13 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 	s := gnn.Spec{
 		Model: g.meta["model"], Layers: g.number("layers"), Hidden: g.number("hidden"),
 		Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: g.meta["norm"], Activation: g.meta["act"], Direction: g.meta["direction"],
+		Decoupled: g.meta["decoupled"] == "yes", AttentionGradient: g.meta["attention_gradient"],
+	}
+	if s.Decoupled {
+		var err error
+		if s.Teleport, err = strconv.ParseFloat(g.meta["teleport"], 64); err != nil {
+			g.t.Fatal(err)
+		}
 	}
 	blocks, err := s.Blocks(features, classes)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // Reduce is an aggregation over in-neighbours, duplicates counted: z_i = ⊕_{j→i} x_j (+ Self·x_i for sums).
 type Reduce struct {
 	Kind ReduceKind
-	// Self is the weight of the vertex's own row, besides stored self loops: with KindSum a factor, with KindMean
-	// how often it is one of those whose mean is taken.
+	// Self is the weight of the vertex's own row, besides stored self loops: with KindSum a factor, with
+	// KindMean how often it is one of those whose mean is taken.
 	Self float32
 }
 
@@ -99,8 +99,8 @@ type Attention struct {
 	// FirstHead is which of a layer's heads the first one here is, where Source is a slice of its columns:
 	// dropout is that of the whole.
 	FirstHead int
-	// Rounds is how often the coefficients are applied, where the scores are given: those of each round are the
-	// same, also where they are dropped. The zero value is once.
+	// Rounds is how often the coefficients are applied, where the scores are given: those of each round are
+	// the same, also where they are dropped. The zero value is once.
 	Rounds  Rounds
 	Slope   float64 // of LeakyReLU
 	Dropout float64 // probability with which a coefficient is dropped
@@ -134,9 +134,9 @@ type Message struct {
 	// Parameters are those that Function puts on its tape (Param.On(e.Tape)); it may use no others.
 	Parameters []*nn.Param
 	Columns    int
-	// Columnwise says that column c of the messages depends on column c of source and target, and on the edge's
-	// weight, alone, so that a slice of the columns may be computed apart. Source and Target then have as many
-	// Columns as the messages, and there are no Parameters.
+	// Columnwise says that column c of the messages depends on column c of source and target, and on the
+	// edge's weight, alone, so that a slice of the columns may be computed apart. Source and Target then have
+	// as many Columns as the messages, and there are no Parameters.
 	Columnwise bool
 	// FirstColumn is which of a layer's columns the first one here is, where these are a slice.
 	FirstColumn int
@@ -153,8 +153,8 @@ type Edges struct {
 	Target *autograd.Var  // edges × columns of Message.Target, nil without it
 	// Weight: edges × 1: the edges' weights, 1 for added self loops; nil where the relation has none
 	Weight *autograd.Var
-	// FirstColumn is Message.FirstColumn: a columnwise function masks with nn.Dropout.Mask(…).From(FirstColumn), so
-	// that a slice has the mask of the whole.
+	// FirstColumn is Message.FirstColumn: a columnwise function masks with
+	// nn.Dropout.Mask(…).From(FirstColumn), so that a slice has the mask of the whole.
 	FirstColumn int
 }
 

@@ -29,15 +29,15 @@ type Spec struct {
 	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
 }
 
-// AttentionGradients say where the gradient goes through the coefficients of decoupled graph attention: to what
-// they are computed from, or nowhere.
+// AttentionGradients say where the gradient goes through the coefficients of decoupled graph attention: to
+// what they are computed from, or nowhere.
 var AttentionGradients = []string{"full", "stop"}
 
 // ModelKind is what is known of a model by its name.
 type ModelKind struct {
 	Name string
-	// Settings are the names of the settings that it uses, of those that only some models use, and Decoupled those
-	// that it uses when it is decoupled; nil: it cannot be.
+	// Settings are the names of the settings that it uses, of those that only some models use, and Decoupled
+	// those that it uses when it is decoupled; nil: it cannot be.
 	Settings, Decoupled []string
 	// EdgeWeights says that it uses the graph's edge weights.
 	EdgeWeights bool
@@ -160,8 +160,8 @@ var Activations = map[string]kernel.Activation{
 }
 
 // Blocks describes a model known by name: Layers convolutions of width Hidden and the last of width classes,
-// with norm, activation and dropout between them, and PyG's names of parameters (torch_geometric.nn.models). A
-// decoupled one is the model mlp of so many layers, and then a block of the rounds.
+// with norm, activation and dropout between them, and PyG's names of parameters (torch_geometric.nn.models).
+// A decoupled one is the model mlp of so many layers, and then a block of the rounds.
 func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 	kind, known := KindOf(s.Model)
 	if !known {

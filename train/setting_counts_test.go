@@ -25,8 +25,8 @@ var elsewhere = map[string]struct{ other, why string }{
 }
 
 // TestEachSettingCounts: each setting of the model and of the training, and each of its words, changes the
-// losses of every model that uses it, decoupled too, and of no other. What is refused beside the others has no
-// losses.
+// losses of every model that uses it, decoupled too, and of no other. What is refused beside the others has
+// no losses.
 func TestEachSettingCounts(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
 		Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 5, Classes: 3, Seed: 4, Directed: true,

@@ -18,7 +18,8 @@ float32: a stored value is right to half a unit in the last place. There is no d
   after.NAME        buffers after the forward pass (batch norm in training mode)
 
 and __metadata__ strings: model, layers, hidden, heads, output_heads, norm, mode (train or eval), act, direction (in, out,
-both), aggr, loss, bias_before_norm, built (how PyG was used), torch, pyg.
+both), aggr, loss, bias_before_norm, built (how PyG was used), torch, pyg; in files of decoupled models also decoupled (yes),
+teleport, and attention_gradient (full or stop).
 
 ../../optim/testdata/golden.safetensors holds five steps of torch.optim's optimizers and learning rates of its schedules.
 """
@@ -31,8 +32,9 @@ import zlib
 import torch
 import torch.nn.functional as F
 import torch_geometric
-from torch_geometric.nn import DirGNNConv, GATConv, GATv2Conv, GCNConv, SAGEConv
+from torch_geometric.nn import APPNP, DirGNNConv, GATConv, GATv2Conv, GCNConv, SAGEConv
 from torch_geometric.nn.models import GAT, GCN, GIN, MLP, GraphSAGE
+from torch_geometric.utils import add_self_loops, remove_self_loops, softmax
 
 V, FEATURES, HIDDEN, HEADS, CLASSES = 40, 11, 12, 3, 5
 HUB, ISOLATED = 7, (0, 17, 39)
@@ -150,11 +152,92 @@ def both(model, layers, heads):
     return Both(convs, F.relu)
 
 
+class Rounds(torch.nn.Module):
+    """H <- (1 - a) P H + a Z, so many times from H = Z, for the aggregation P of step."""
+
+    def __init__(self, count, teleport):
+        super().__init__()
+        self.count, self.teleport = count, teleport
+
+    def forward(self, z, edges):
+        step, h = self.step(z, edges), z
+        for _ in range(self.count):
+            h = (1 - self.teleport) * step(h) + self.teleport * z
+        return h
+
+
+def total(h, edges):
+    """The sum over the in-neighbours of each vertex."""
+    return torch.zeros_like(h).index_add(0, edges[1], h[edges[0]])
+
+
+class MeanRounds(Rounds):
+    """The mean over the in-neighbours and the vertex itself."""
+
+    def step(self, z, edges):
+        count = 1 + total(torch.ones(len(z), 1, dtype=z.dtype), edges)
+        return lambda h: (total(h, edges) + h) / count
+
+
+class GINRounds(Rounds):
+    """(1 + eps) h_i and the sum over the in-neighbours."""
+
+    def __init__(self, count, teleport):
+        super().__init__(count, teleport)
+        self.register_buffer("eps", torch.zeros(1))
+
+    def step(self, z, edges):
+        return lambda h: total(h, edges) + (1 + self.eps) * h
+
+
+class AttentionRounds(Rounds):
+    """GATConv's coefficients, of one head over the columns of z, in every round."""
+
+    def __init__(self, count, teleport, gradient):
+        super().__init__(count, teleport)
+        self.gradient = gradient
+        self.att_src, self.att_dst = (torch.nn.Parameter(torch.zeros(1, 1, CLASSES)) for _ in range(2))
+
+    def step(self, z, edges):
+        (source, target), _ = add_self_loops(remove_self_loops(edges)[0], num_nodes=len(z))
+        scores = [(z * a.view(-1)).sum(-1) for a in (self.att_src, self.att_dst)]
+        if self.gradient == "stop":
+            scores = [s.detach() for s in scores]
+        alpha = softmax(F.leaky_relu(scores[0][source] + scores[1][target], 0.2), target, num_nodes=len(z))
+        return lambda h: torch.zeros_like(h).index_add(0, target, alpha[:, None] * h[source])
+
+
+class Decoupled(MLP):
+    """PyG's MLP, and then rounds."""
+
+    def __init__(self, widths, propagation, **kwargs):
+        super().__init__(widths, **kwargs)
+        self.propagation = propagation
+
+    def forward(self, x, edges, **weights):
+        return self.propagation(super().forward(x), edges, **weights)
+
+
+def decouple(model, layers, teleport, gradient, **kwargs):
+    """The decoupled model, and one line that says how it was made."""
+    line = "torch_geometric.nn.models.MLP, then "
+    if model == "gcn":
+        rounds = APPNP(K=layers, alpha=teleport)
+        line += "torch_geometric.nn.APPNP"
+    elif model == "gat":
+        rounds = AttentionRounds(layers, teleport, gradient)
+        line += "rounds with coefficients by torch_geometric.utils.softmax"
+    else:
+        rounds = {"sage": MeanRounds, "gin": GINRounds}[model](layers, teleport)
+        line += "rounds in PyTorch"
+    return Decoupled([FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES], rounds, **kwargs), line
+
+
 # Where PyG has convolutions but no model of them, a subclass of torch_geometric.nn.models.basic_gnn.BasicGNN makes one.
 PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gat": GAT, "gatv2": GAT}
 
 
-def build(model, layers, heads, output_heads, norm, act, aggr, direction):
+def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled):
     """The model, and one line that says how it was made."""
     if direction == "both":
         line = "torch_geometric.nn.DirGNNConv(conv, alpha=0.5), convs.i, activation between"
@@ -164,6 +247,8 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction):
     kwargs = {"act": act, "norm": {"none": None, "batch": "batch_norm", "layer": "layer_norm"}[norm]}
     if norm == "layer":
         kwargs["norm_kwargs"] = {"mode": "node"}
+    if decoupled:
+        return decouple(model, layers, **decoupled, **kwargs)
     if model == "mlp":
         return MLP([FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES], **kwargs), "torch_geometric.nn.models.MLP"
     if model in ("gat", "gatv2"):
@@ -180,17 +265,17 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction):
 
 
 def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="train", act="relu", direction="in", aggr="",
-           weighted=False, loss="ce", bias_before_norm=True, eps=None):
+           weighted=False, loss="ce", bias_before_norm=True, eps=None, decoupled=None):
     """Runs one model forward and backward and writes NAME.safetensors."""
     rng = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-    net, built = build(model, layers, heads, output_heads, norm, act, aggr, direction)
+    net, built = build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled)
     if not bias_before_norm:
         drop_bias_before_batch_norm(net)
         built += ", biases just before batch norm removed"
     net = net.double()
     randomise(net, rng)
     if eps is not None:
-        for i, conv in enumerate(net.convs):
+        for i, conv in enumerate([net.propagation] if decoupled else net.convs):
             conv.eps.fill_(eps * (i + 1))
     net.train(mode == "train")
     before = {k: v.clone() for k, v in net.state_dict().items()}
@@ -216,14 +301,15 @@ def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="tr
     if weighted:
         tensors["edge_weight"] = WEIGHT
     tensors |= {"param." + k: v for k, v in before.items()}
-    tensors |= {"grad." + k: p.grad for k, p in net.named_parameters()}
+    tensors |= {"grad." + k: torch.zeros_like(p) if p.grad is None else p.grad for k, p in net.named_parameters()}
     tensors |= {"after." + k: b for k, b in net.named_buffers()}
     tensors = {k: v.float() if v.is_floating_point() else v for k, v in tensors.items()}
     save(HERE / f"{name}.safetensors", tensors, {
         "model": model, "layers": str(layers), "hidden": str(HIDDEN), "heads": str(heads), "output_heads": str(output_heads),
         "norm": norm, "mode": mode, "act": act, "direction": direction, "aggr": aggr, "loss": loss,
         "bias_before_norm": "yes" if bias_before_norm else "no", "built": built,
-        "torch": torch.__version__, "pyg": torch_geometric.__version__})
+        "torch": torch.__version__, "pyg": torch_geometric.__version__}
+         | ({"decoupled": "yes", "teleport": str(decoupled["teleport"]), "attention_gradient": decoupled["gradient"]} if decoupled else {}))
     return before
 
 
@@ -260,6 +346,17 @@ def models():
         write(f"{m}-2-both", m, direction="both", **h)
         if h.get("heads"):
             write(f"{m}-2-both-onehead", m, direction="both", heads=1, output_heads=1)
+
+    def rounds(teleport=0.0, gradient="full"):
+        return {"teleport": teleport, "gradient": gradient}
+
+    for m in ("gcn", "sage", "gat", "gin"):
+        write(f"{m}-3-decoupled", m, layers=3, decoupled=rounds())
+        write(f"{m}-2-decoupled-teleport", m, act="elu", norm="layer", decoupled=rounds(0.1))
+        write(f"{m}-2-decoupled-out", m, norm="batch", bias_before_norm=False, direction="out", decoupled=rounds(0.2))
+    write("gcn-2-decoupled-weighted", "gcn", weighted=True, decoupled=rounds(0.1))
+    write("gin-2-decoupled-eps", "gin", eps=0.25, decoupled=rounds())
+    write("gat-2-decoupled-stop", "gat", decoupled=rounds(0.1, "stop"))
     return out
 
 

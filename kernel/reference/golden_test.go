@@ -230,8 +230,11 @@ func (n *network) directed(t *testing.T, site string, out int) layer {
 }
 
 func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
-	vertices := len(r.indptr) - 1
-	switch model := n.g.metadata["model"]; model {
+	vertices, model := len(r.indptr)-1, n.g.metadata["model"]
+	if n.g.metadata["decoupled"] == "yes" {
+		model = "mlp"
+	}
+	switch model {
 	case "mlp":
 		return n.linear(site)
 	case "gcn":
@@ -263,6 +266,91 @@ func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
 		t.Fatalf("no model %q", model)
 		return layer{}
 	}
+}
+
+// propagation is the rounds of a decoupled model: h ← (1−a)·step(h) + a·z, from h = z.
+func (n *network) propagation(t *testing.T, rounds int, r relation) layer {
+	t.Helper()
+	teleport, err := strconv.ParseFloat(n.g.metadata["teleport"], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	times := func(a float64, m *Matrix) *Matrix { return m.Map(func(v float64) float64 { return a * v }) }
+	inputs := func(z *Matrix, step layer) []*Matrix {
+		h := []*Matrix{z}
+		for k := range rounds {
+			h = append(h, times(1-teleport, step.forward(h[k])).Plus(times(teleport, z)))
+		}
+		return h
+	}
+	return layer{
+		func(z *Matrix) *Matrix { return inputs(z, n.round(t, z, r).layer)[rounds] },
+		func(z, d *Matrix) *Matrix {
+			step, dz := n.round(t, z, r), New(z.Rows, z.Cols)
+			h := inputs(z, step.layer)
+			for k := rounds - 1; k >= 0; k-- {
+				dz = dz.Plus(times(teleport, d))
+				d = step.backward(h[k], times(1-teleport, d))
+			}
+			return dz.Plus(d).Plus(step.finish())
+		},
+	}
+}
+
+// round is one aggregation of a decoupled model for the embeddings z. After all rounds have run backward,
+// finish is what z's coefficients give it.
+type round struct {
+	layer
+	finish func() *Matrix
+}
+
+func (n *network) round(t *testing.T, z *Matrix, r relation) round {
+	t.Helper()
+	a := &Aggregation{Indptr: r.indptr, Indices: r.indices, Self: make([]float64, z.Rows)}
+	nothing := func() *Matrix { return New(z.Rows, z.Cols) }
+	switch model := n.g.metadata["model"]; model {
+	case "gcn":
+		return round{n.aggregate(gcn(r)), nothing}
+	case "sage":
+		a.RowScale = make([]float64, z.Rows)
+		for i := range z.Rows {
+			a.Self[i], a.RowScale[i] = 1, 1/float64(r.indptr[i+1]-r.indptr[i]+1)
+		}
+		return round{n.aggregate(a), nothing}
+	case "gin":
+		for i := range a.Self {
+			a.Self[i] = 1 + n.g.vector("param.propagation.eps")[0]
+		}
+		return round{n.aggregate(a), nothing}
+	case "gat":
+		return n.scoredRound(z, r)
+	default:
+		t.Fatalf("no decoupled model %q", model)
+		return round{}
+	}
+}
+
+// scoredRound is graph attention whose scores are z·aᵀ.
+func (n *network) scoredRound(z *Matrix, r relation) round {
+	a := &Attention{Heads: 1, Slope: 0.2, SelfEdge: true}
+	a.Indptr, a.Indices = WithoutLoops(r.indptr, r.indices)
+	vector := func(name string) *Matrix { return &Matrix{1, classes, n.g.vector("param.propagation." + name)} }
+	source, target := MatMulTransB(z, vector("att_src")), MatMulTransB(z, vector("att_dst"))
+	dSource, dTarget := New(z.Rows, 1), New(z.Rows, 1)
+	return round{layer{
+		func(h *Matrix) *Matrix { return Scored(a, h, source, target) },
+		func(h, d *Matrix) *Matrix {
+			dh, ds, dt := ScoredBackward(a, h, source, target, d)
+			dSource, dTarget = dSource.Plus(ds), dTarget.Plus(dt)
+			return dh
+		},
+	}, func() *Matrix {
+		if n.g.metadata["attention_gradient"] == "stop" {
+			dSource, dTarget = New(z.Rows, 1), New(z.Rows, 1)
+		}
+		n.grads["propagation.att_src"], n.grads["propagation.att_dst"] = MatMulTransA(dSource, z).Data, MatMulTransA(dTarget, z).Data
+		return MatMul(dSource, vector("att_src")).Plus(MatMul(dTarget, vector("att_dst")))
+	}}
 }
 
 // gcn makes PyG's normalised adjacency: in-degrees on both sides, one loop per vertex where loops are added.
@@ -422,8 +510,8 @@ func TestPyGModels(t *testing.T) {
 			n := &network{g: g, grads: map[string][]float64{}, after: map[string][]float64{}}
 			layers, _ := strconv.Atoi(g.metadata["layers"])
 			hidden, _ := strconv.Atoi(g.metadata["hidden"])
-			list := "convs."
-			if g.metadata["model"] == "mlp" {
+			list, decoupled := "convs.", g.metadata["decoupled"] == "yes"
+			if g.metadata["model"] == "mlp" || decoupled {
 				list = "lins."
 			}
 			var parts []layer
@@ -431,7 +519,11 @@ func TestPyGModels(t *testing.T) {
 				k := strconv.Itoa(i)
 				parts = append(parts, n.directed(t, list+k, hidden), n.norm("norms."+k), n.activation())
 			}
-			model := chain(append(parts, n.directed(t, list+strconv.Itoa(layers-1), classes))...)
+			parts = append(parts, n.directed(t, list+strconv.Itoa(layers-1), classes))
+			if decoupled {
+				parts = append(parts, n.propagation(t, layers, g.edges(g.metadata["direction"] == "out")))
+			}
+			model := chain(parts...)
 
 			x, train := g.floats["x"], g.ints["train"]
 			logits := model.forward(x)

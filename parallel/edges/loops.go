@@ -94,8 +94,8 @@ func (e *Edges) totalLoopWeight(v int, loops SelfLoops) (sum float64) {
 	return sum
 }
 
-// meanOf says what a mean is taken of: a vertex's in-neighbours with these self loops, and its own row so many
-// times besides.
+// meanOf says what a mean is taken of: a vertex's in-neighbours with these self loops, and its own row so
+// many times besides.
 type meanOf struct {
 	loops SelfLoops
 	self  float32

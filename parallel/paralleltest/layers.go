@@ -198,8 +198,8 @@ const (
 	constant     scores = false
 )
 
-// Scored is GATv1 with given scores: the last columns of the input, one for each head as a source and then one
-// for each as a target.
+// Scored is GATv1 with given scores: the last columns of the input, one for each head as a source and then
+// one for each as a target.
 func Scored(name string, a gnn.Attention, width int, have scores) Layer {
 	n := a.Heads * width
 	l := Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend"}
@@ -218,8 +218,8 @@ func Scored(name string, a gnn.Attention, width int, have scores) Layer {
 	return l
 }
 
-// SlicedScores is Scored in three slices, which are cut inside heads: a part of the first head, the rest of it,
-// and all others.
+// SlicedScores is Scored in three slices, which are cut inside heads: a part of the first head, the rest of
+// it, and all others.
 func SlicedScores(name string, a gnn.Attention, width int) Layer {
 	n := a.Heads * width
 	return Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend", Forward: func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {

@@ -76,7 +76,8 @@ func (at *attention) targetGradient() *tensor.Matrix {
 	return at.tape.Team.Zeros(tensor.Buffers, at.Source.Rows(), at.Heads)
 }
 
-// on completes the kernel's arguments for a block and its sources' rows. What it computed is there until done.
+// on completes the kernel's arguments for a block and its sources' rows. What it computed is there until
+// done.
 func (at *attention) on(b *edges.Block, rows []*tensor.Matrix, pick *edges.Picker) kernel.Attention {
 	k := at.call
 	k.Source, k.SourceIDs = rows[0], b.IDs
@@ -117,7 +118,8 @@ func (at *attention) extend(
 }
 
 // backward adds one block's gradients: those of its sources' rows, and of their scores where these are given
-// and want one, to dRows, of own rows as targets (of GATv1 their scores) to dTarget, and those of the vectors.
+// and want one, to dRows, of own rows as targets (of GATv1 their scores) to dTarget, and those of the
+// vectors.
 func (at *attention) backward(b *edges.Block, rows []*tensor.Matrix, loops *tensor.Matrix, dRows []*tensor.Matrix, dTarget *tensor.Matrix) {
 	team := at.tape.Team
 	pick := b.Picker(team)

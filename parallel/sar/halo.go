@@ -79,9 +79,9 @@ func (h *halo) giveBack(dx *tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) { h.sweep(sweep{grads: []*tensor.Matrix{dx}}, yield) }
 }
 
-// rematerialize visits every remote block again, with its rows of xs (kept or fetched once more) and, for each
-// of dxs, a matrix for their gradient, which goes to their worker. What other workers give back is added to
-// dxs.
+// rematerialize visits every remote block again, with its rows of xs (kept or fetched once more) and, for
+// each of dxs, a matrix for their gradient, which goes to their worker. What other workers give back is added
+// to dxs.
 func (h *halo) rematerialize(xs, dxs []*tensor.Matrix) iter.Seq[visit] {
 	return func(yield func(visit) bool) {
 		h.sweep(sweep{rows: xs, rooms: h.kept, there: h.part.options.KeepHalo, grads: dxs}, yield)

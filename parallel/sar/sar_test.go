@@ -91,8 +91,8 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// TestSlices: slices of a layer's columns, which are computed apart, are the columns of the whole, dropout and
-// gradients included.
+// TestSlices: slices of a layer's columns, which are computed apart, are the columns of the whole, dropout
+// and gradients included.
 func TestSlices(t *testing.T) {
 	g := paralleltest.Small(t, true, true)
 	for slice, whole := range map[string]string{
