@@ -30,7 +30,7 @@ func (p *propagator) halo() *halo {
 	h := &halo{part: p.part, site: p.site.Path}
 	h.resume()
 	var err error
-	h.edges, err = p.part.edges(p.along)
+	h.edges, err = p.part.Edges(p.along)
 	exchange.Must(err)
 	return h
 }

@@ -9,7 +9,6 @@ import (
 	"weft/graph"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
-	"weft/parallel/sar"
 	"weft/parallel/tensor"
 	memory "weft/tensor"
 	"weft/train/engine"
@@ -28,7 +27,7 @@ func TestGatherOfSplit(t *testing.T) {
 			}
 			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers}, Graph: &graph.Graph{Relation: relation}}
 			w.Run(t, func(e engine.Config) {
-				a, err := tensor.New(e.Team, e.Groups, e.Share, sar.Options{})
+				a, err := tensor.New(e.Team, e.Groups, e.Share, tensor.Options{})
 				if err != nil {
 					panic(err)
 				}

@@ -15,6 +15,7 @@ import (
 type propagator struct {
 	place
 	axis  *Axis
+	along gnn.Along
 	inner gnn.Propagator // on a slice
 	order *order.Site
 }
@@ -34,6 +35,10 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
+	if p.flows(r, gnn.Once) {
+		p.flow(forward, r, gnn.Once).run(z, x.Value())
+		return
+	}
 	cut := p.cut(x.Cols())
 	s := p.toSlices(x.Value(), cut)
 	h := p.inner.Propagate(autograd.NewTape(p.team).Constant(s, p.all), r, gnn.Once)
@@ -49,6 +54,9 @@ func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *aut
 }
 
 func (p *propagator) rounds(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
+	if p.flows(r, k) {
+		return p.flowing(x, r, k)
+	}
 	return p.through(x, p.cut(x.Cols()), func(s *autograd.Var) *autograd.Var { return p.inner.Propagate(s, r, k) })
 }
 

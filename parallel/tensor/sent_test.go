@@ -12,7 +12,6 @@ import (
 	"weft/gnn"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
-	"weft/parallel/sar"
 	"weft/parallel/tensor"
 	"weft/train/engine"
 )
@@ -51,7 +50,7 @@ func TestSentBytes(t *testing.T) {
 					})
 				}
 				w.Run(t, func(e engine.Config) {
-					a, err := tensor.New(e.Team, e.Groups, e.Share, sar.Options{})
+					a, err := tensor.New(e.Team, e.Groups, e.Share, tensor.Options{})
 					if err != nil {
 						panic(err)
 					}
