@@ -131,7 +131,7 @@ func (h *halo) sweep(s sweep, yield func(visit) bool) {
 		defer exchange.Release(out...)
 		come := taken(min(ahead, len(e.Needed)), e.MostOut, columns(s.grads))
 		defer exchange.Release(come...)
-		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Rooms: [2]*tensor.Matrix(out)}
+		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Rooms: out}
 		sides = append(sides, func(aside *comm.Comm) error { return h.addGradients(aside, come, s.grads) })
 	}
 	var in *exchange.Receiver
@@ -144,7 +144,7 @@ func (h *halo) sweep(s sweep, yield func(visit) bool) {
 		out := taken(2, e.MostOut, columns(s.rows))
 		defer exchange.Release(out...)
 		in = &exchange.Receiver{Comm: c, Kind: comm.Halo, Rooms: rooms}
-		sides = append(sides, func(aside *comm.Comm) error { return h.sendRows(aside, [2]*tensor.Matrix(out), s.rows) })
+		sides = append(sides, func(aside *comm.Comm) error { return h.sendRows(aside, out, s.rows) })
 	}
 	exchange.Must(exchange.Beside(c, sides, func() error {
 		if in != nil {
@@ -189,7 +189,7 @@ func (h *halo) sweep(s sweep, yield func(visit) bool) {
 }
 
 // sendRows is the side that sends the rows of xs that other workers need.
-func (h *halo) sendRows(aside *comm.Comm, rooms [2]*tensor.Matrix, xs []*tensor.Matrix) error {
+func (h *halo) sendRows(aside *comm.Comm, rooms, xs []*tensor.Matrix) error {
 	out := &exchange.Sender{Comm: aside, Kind: comm.Halo, Rooms: rooms}
 	for _, p := range h.edges.Needed {
 		room, err := out.Room(p.Rows.Cols, columns(xs))

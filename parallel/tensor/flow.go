@@ -106,13 +106,13 @@ func (f *flow) run(out, in *tensor.Matrix) {
 		sides = append(sides, func(aside *comm.Comm) error { return side(aside, rooms) })
 	}
 	come, ready, done := f.signals(), f.signals(), f.signals()
-	beside(func(aside *comm.Comm, rooms []*tensor.Matrix) error { return f.send(aside, split, rooms, nil) }, f.rooms(2, f.outgoing(split)))
+	beside(func(aside *comm.Comm, rooms []*tensor.Matrix) error { return f.send(aside, split, rooms, nil) }, f.rooms(f.ahead(), f.outgoing(split)))
 	beside(func(aside *comm.Comm, rooms []*tensor.Matrix) error {
 		defer close(come)
 		return f.takeIn(aside, split, rooms, come)
-	}, f.rooms(2, f.incoming(split)))
-	beside(func(aside *comm.Comm, rooms []*tensor.Matrix) error { return f.send(aside, gather, rooms, ready) }, f.rooms(2, f.outgoing(gather)))
-	beside(func(aside *comm.Comm, rooms []*tensor.Matrix) error { return f.collect(aside, gather, rooms, done) }, f.rooms(2, f.incoming(gather)))
+	}, f.rooms(f.ahead(), f.incoming(split)))
+	beside(func(aside *comm.Comm, rooms []*tensor.Matrix) error { return f.send(aside, gather, rooms, ready) }, f.rooms(f.ahead(), f.outgoing(gather)))
+	beside(func(aside *comm.Comm, rooms []*tensor.Matrix) error { return f.collect(aside, gather, rooms, done) }, f.rooms(f.ahead(), f.incoming(gather)))
 	kept := f.rooms(1, append(split.whole(me, me).pieces(me), gather.whole(me, me).pieces(me)...))
 	defer exchange.Release(append(taken, kept...)...)
 
@@ -173,7 +173,7 @@ func (f *flow) comes(s *stream, chunk int) []piece {
 
 // send is the side that sends each chunk's messages, once it is ready; nil: all are.
 func (f *flow) send(aside *comm.Comm, s *stream, rooms []*tensor.Matrix, ready <-chan struct{}) error {
-	sender := &exchange.Sender{Comm: aside, Kind: s.kind, Rooms: [2]*tensor.Matrix(rooms)}
+	sender := &exchange.Sender{Comm: aside, Kind: s.kind, Rooms: rooms}
 	for j := range f.chunks {
 		if ready != nil {
 			if _, came := <-ready; !came {

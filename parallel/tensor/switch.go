@@ -26,7 +26,7 @@ type switching struct {
 
 // pieceElements bounds a message, and with it what a worker holds of others' values besides its own: two
 // pieces that it receives and two that it sends.
-const pieceElements = 1 << 18
+const pieceElements = 1 << 16
 
 // piece is a message of some rows of what one worker gives another.
 type piece struct{ peer, row, rows, cols int }
@@ -35,12 +35,24 @@ type piece struct{ peer, row, rows, cols int }
 // one that stands so many ranks after it, and receives from one.
 func (l *layout) pieces(direction int, of func(q int) extent) (list []piece) {
 	k := l.comm.Size()
+	each, most := make([][]piece, k), 0
 	for round := 1; round < k; round++ {
 		q := (l.comm.Rank() + direction*round + k) % k
-		list = append(list, of(q).pieces(q)...)
+		each[round] = of(q).pieces(q)
+		most = max(most, len(each[round]))
+	}
+	for i := range most {
+		for _, its := range each {
+			if i < len(its) {
+				list = append(list, its[i])
+			}
+		}
 	}
 	return list
 }
+
+// ahead is how many messages are on their way at a time: two for each other worker.
+func (l *layout) ahead() int { return 2 * (l.comm.Size() - 1) }
 
 // rooms are rooms for each of these messages.
 func (l *layout) rooms(n int, list []piece) []*tensor.Matrix {
@@ -68,10 +80,10 @@ func (l place) move(s switching) {
 		l.comm.Switched(s.kind)
 	}
 	out, in, kept := l.pieces(1, s.out), l.pieces(-1, s.in), s.out(l.comm.Rank()).pieces(l.comm.Rank())
-	sending, receiving, keeping := l.rooms(2, out), l.rooms(2, in), l.rooms(1, kept)
+	sending, receiving, keeping := l.rooms(l.ahead(), out), l.rooms(l.ahead(), in), l.rooms(1, kept)
 	defer exchange.Release(slices.Concat(sending, receiving, keeping)...)
 	send := func(aside *comm.Comm) error {
-		sender := &exchange.Sender{Comm: aside, Kind: s.kind, Rooms: [2]*tensor.Matrix(sending)}
+		sender := &exchange.Sender{Comm: aside, Kind: s.kind, Rooms: sending}
 		if err := sendAll(sender, out, s.pack); err != nil {
 			return err
 		}
