@@ -168,12 +168,15 @@ func TestPlanOfSlices(t *testing.T) {
 	}
 	for name, o := range all {
 		for _, mesh := range []string{"tensor=3", "graph=2,tensor=2"} {
+			sliced := o
 			t.Run(name+" "+mesh, func(t *testing.T) {
-				o.Parallel, o.Threads = mesh, 1
-				if strings.Contains(mesh, "graph") {
-					o.Partition = partition.Random
+				sliced.Parallel, sliced.Threads = mesh, 1
+				if mesh == "tensor=3" {
+					sliced.AggregationChunks = 5
+				} else {
+					sliced.Partition = partition.Random
 				}
-				planAndRun(t, &Job{Graph: g, Options: o})
+				planAndRun(t, &Job{Graph: g, Options: sliced})
 			})
 		}
 	}

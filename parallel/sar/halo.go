@@ -38,12 +38,7 @@ func (p *propagator) halo() *halo {
 // resume says that the work of the site goes on; errors name it. Each backward pass begins with it.
 func (h *halo) resume() { h.part.comm.At(h.part.epoch, h.site) }
 
-// count tells Options.Aggregated of a pass along all edges for so many columns.
-func (h *halo) count(columns int) {
-	if tell := h.part.options.Aggregated; tell != nil {
-		tell(h.site, h.edges.Entries()*int64(columns))
-	}
-}
+func (h *halo) count(columns int) { h.part.Count(h.site, h.edges, columns) }
 
 func (h *halo) operator(r gnn.Reduce) edges.Operator {
 	o, err := h.edges.Operator(r)

@@ -95,6 +95,13 @@ func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
 	return &propagator{part: p, site: p.book.Site(site), along: along}
 }
 
+// Count tells Options.Aggregated of a pass of a site along all of e's edges, for so many columns.
+func (p *Partition) Count(site string, e *edges.Edges, columns int) {
+	if tell := p.options.Aggregated; tell != nil {
+		tell(site, e.Entries()*int64(columns))
+	}
+}
+
 // Edges are those of a relation in a direction, made when they are first asked for. All workers ask for the
 // same ones in the same order.
 func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) {

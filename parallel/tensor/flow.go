@@ -24,6 +24,7 @@ type flow struct {
 	rounds int
 	// apply is rows lo … hi−1 of one round
 	apply func(z, x *tensor.Matrix, lo, hi int)
+	count func(columns int) // a round of so many columns
 }
 
 // flows reports whether an aggregation can be made chunk by chunk: a linear one of rows that are all here.
@@ -38,6 +39,7 @@ func (p *propagator) flow(way pass, r gnn.Reduce, k gnn.Rounds) *flow {
 	o, err := e.Operator(r)
 	exchange.Must(err)
 	f := &flow{place: p.place, schedule: p.axis.schedule(direction{p.along, way}), rounds: k.Count}
+	f.count = func(columns int) { p.axis.inner.Count(f.site, e, columns) }
 	f.apply = func(z, x *tensor.Matrix, lo, hi int) { o.ApplyRows(z, e.Local(), x, lo, hi) }
 	if way == backward {
 		f.apply = func(z, x *tensor.Matrix, lo, hi int) { o.ApplyTransposedRows(z, e.Local(), x, lo, hi) }
@@ -121,6 +123,7 @@ func (f *flow) run(out, in *tensor.Matrix) {
 			keep(kept[0], split.of(me, me, j).pieces(me), split.pack, split.take)
 		}
 		for round := range f.rounds {
+			f.count(x.Cols)
 			y := f.team.Memory.New(tensor.Activations, x.Rows, x.Cols)
 			if round == f.rounds-1 {
 				z = y
