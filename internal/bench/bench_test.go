@@ -146,6 +146,7 @@ func TestBound(t *testing.T) {
 	a := &arrays{team: b.team}
 	defer a.release()
 	s := heads{aggregation{uniform, 5, 32, true}, 4}
+	in, out := s.square(b)
 	v := s.vertices(b)
 	e := 5 * v
 	structure := 8*(v+1) + 4*e
@@ -158,13 +159,13 @@ func TestBound(t *testing.T) {
 		"mean":      {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e, structure + 4*v, 128 * v, 0, 0, 0},
 		"symmetric": {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), a.zeros(v, 1), a), 132 * e, structure + 4*v, 128 * v, 0, 0, 0},
 		"max":       {b.max(s.graph(b, false), 32, a), 128 * e, structure, 256 * v, 0, 0, 0},
-		"attention": {b.attend(s, false, a), (128 + 16) * e, structure + 16*v, (128 + 16) * v, 0, 4 * e, 0},
+		"attention": {b.attend(s, s.graph(b, false), false, a), (128 + 16) * e, structure + 16*v, (128 + 16) * v, 0, 4 * e, 0},
 		"attention backward": {
-			b.attendBackward(s, false, a), (128+16)*e + (128+48)*e, 2*structure + 2*128*v + 4*16*v, 0,
+			b.attendBackward(s, in, out, false, a), (128+16)*e + (128+48)*e, 2*structure + 2*128*v + 4*16*v, 0,
 			(128 + 32) * v, 8 * e, 0,
 		},
-		"attention v2 backward": {b.attendBackward(s, true, a), 128*e + (2*128+32)*e, 2*structure + 3*128*v + 2*16*v, 0, 256 * v, 8 * e, 64 * e},
-		"attention v2":          {b.attend(s, true, a), 128 * e, structure + 128*v, (128 + 16) * v, 0, 4 * e, 32 * e},
+		"attention v2 backward": {b.attendBackward(s, in, out, true, a), 128*e + (2*128+32)*e, 2*structure + 3*128*v + 2*16*v, 0, 256 * v, 8 * e, 64 * e},
+		"attention v2":          {b.attend(s, s.graph(b, false), true, a), 128 * e, structure + 128*v, (128 + 16) * v, 0, 4 * e, 32 * e},
 	} {
 		gathered, read := 0, 0
 		for _, g := range c.j.gathers {
