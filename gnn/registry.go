@@ -173,7 +173,11 @@ func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 	if s.Decoupled {
 		return s.decoupled(kind, features, classes)
 	}
-	var specs []BlockSpec
+	return s.layers(kind, features, classes), nil
+}
+
+// layers describes the layers of a model.
+func (s Spec) layers(kind ModelKind, features, classes int) (specs []BlockSpec) {
 	in := features
 	for i := range s.Layers {
 		b := BlockSpec{In: in, Out: s.Hidden}
@@ -185,15 +189,21 @@ func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 		specs = append(specs, b)
 		in = b.Out
 	}
-	return specs, nil
+	return specs
 }
 
-// decoupled describes the decoupled form of a model.
+// decoupled describes the decoupled form of a model. Its perceptron begins with the values that GCN's layers
+// begin with: with PyTorch's, which are smaller, a deep one without a norm does not begin to learn.
 func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, error) {
 	if kind.propagation == nil {
 		return nil, fmt.Errorf("the model %q cannot be decoupled", s.Model)
 	}
-	specs, err := s.perceptron().Blocks(features, classes)
+	transform := s.perceptron()
+	mlp, _ := KindOf(transform.Model)
+	mlp.convolution = func(_ *Spec, at Site, _ bool) Convolution {
+		return newLinear(at, nn.Glorot(at.In, at.Out), nn.Constant(0))
+	}
+	specs := transform.layers(mlp, features, classes)
 	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Layers * classes}}
 	if s.Uses("attention-gradient") {
 		b.Cost.Vertex = 2 * classes // two scores
@@ -204,7 +214,7 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, err
 			Path: propagationPath, In: classes, Out: classes, Params: e.Params, Propagator: e.Propagators(propagationPath, along),
 		})
 	}
-	return append(specs, b), err
+	return append(specs, b), nil
 }
 
 // perceptron is what comes before the rounds of a decoupled model.
