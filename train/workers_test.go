@@ -165,8 +165,8 @@ func TestPlanOfWorkers(t *testing.T) {
 	}
 }
 
-// TestPlanOfSlices holds the plan of workers that divide the columns, alone and of partitions, against what each
-// takes, sends and aggregates.
+// TestPlanOfSlices holds the plan of workers that divide the columns, alone and of partitions, against what
+// each takes, sends and aggregates.
 func TestPlanOfSlices(t *testing.T) {
 	g := tangled(t)
 	all := networks()
