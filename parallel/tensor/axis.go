@@ -62,7 +62,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, o Options) (*Axis
 		chunks: o.Chunks, schedules: map[direction]*schedule{},
 	}
 	if a.chunks == 0 {
-		a.chunks = min(s.Edges.Rows/(g.Mesh.Slices*rowsOfChunk), mostChunks)
+		a.chunks = chunksFor(&s.Edges, g.Mesh.Slices)
 	}
 	a.layout = layout{team: team, comm: g.Slices, all: inner.Rows(), counts: g.Replicas.Rank() == 0}
 	for _, list := range lists {

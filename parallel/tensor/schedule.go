@@ -7,6 +7,7 @@ import (
 	"weft/gnn"
 	"weft/kernel"
 	"weft/parallel/exchange"
+	"weft/partition"
 	"weft/tensor"
 )
 
@@ -15,7 +16,22 @@ const (
 	// small messages get.
 	mostChunks  = 16
 	rowsOfChunk = 1024
+	// edgesOfRow is, on average, where the work on a row is worth hiding behind its messages. Below, these take
+	// longer by being smaller and going both ways at once than the work does.
+	edgesOfRow = 64
 )
+
+// chunksFor is how many chunks suit a partition.
+func chunksFor(e *partition.Edges, workers int) int {
+	edges := 0
+	for _, r := range e.Relations {
+		edges += len(r.In.Sources)
+	}
+	if edges < edgesOfRow*e.Rows {
+		return 1
+	}
+	return min(e.Rows/(workers*rowsOfChunk), mostChunks)
+}
 
 // schedule is the order in which an aggregation in one direction of the edges takes in the rows that it reads:
 // chunk after chunk of consecutive rows of its result, with each chunk the rows that no chunk before needs. So
