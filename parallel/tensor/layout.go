@@ -106,7 +106,7 @@ func (l place) toSlices(x *tensor.Matrix, cut []span) *tensor.Matrix {
 }
 
 // toRows makes x, in the row layout, of the workers' columns z. Where these overlap, or leave some out, they
-// are added to zeros: the own ones, and then in the order of the sweep.
+// are added to zeros: the own ones, and then in the order of the messages.
 func (l place) toRows(x, z *tensor.Matrix, cut []span) {
 	to := kernel.Replace
 	if columnsOf(cut) != x.Cols {

@@ -25,14 +25,15 @@ type switching struct {
 }
 
 // pieceElements bounds a message, and with it what a worker holds of others' values besides its own: two
-// pieces that it receives and two that it sends.
+// messages to and two from each other worker.
 const pieceElements = 1 << 16
 
 // piece is a message of some rows of what one worker gives another.
 type piece struct{ peer, row, rows, cols int }
 
-// pieces are the messages of a switch in one direction, in rounds: in each a worker sends to one other, the
-// one that stands so many ranks after it, and receives from one.
+// pieces are the messages of a switch in one direction: the first of each other worker, beginning with the one
+// that stands after this one, or before where they come from it; then the second of each; and so on. So all
+// links are in use, and no two workers begin with the same one.
 func (l *layout) pieces(direction int, of func(q int) extent) (list []piece) {
 	k := l.comm.Size()
 	each, most := make([][]piece, k), 0
