@@ -64,8 +64,8 @@ type Sender struct {
 	turn    int
 }
 
-// Room waits for a room and returns rows × cols elements of it, which are undefined, for the message that Send
-// sends.
+// Room waits for a room and returns rows × cols elements of it, which are undefined, for the message that
+// Send sends.
 func (s *Sender) Room(rows, cols int) (value *tensor.Matrix, err error) {
 	if err := s.wait(s.turn); err != nil {
 		return nil, err

@@ -1,13 +1,13 @@
-// Package tensor is the tensor axis: tensor parallelism for graph neural networks, as in NeutronTP (Ai et al.,
-// PVLDB 2025). A worker aggregates along all edges of a partition, or of the whole graph, for its slice of the
-// feature columns, and does everything else on its own rows with all columns:
+// Package tensor is the tensor axis: tensor parallelism for graph neural networks, as in NeutronTP (Ai et
+// al., PVLDB 2025). A worker aggregates along all edges of a partition, or of the whole graph, for its slice
+// of the feature columns, and does everything else on its own rows with all columns:
 //
 //	z = gather(inner(split(x)))
 //
-// split turns own rows of all columns into own columns of all rows, gather turns them back; each is the other's
-// inverse and adjoint. inner is the aggregation of sar.Partition, on fewer columns: with one partition no worker
-// needs anything of another meanwhile, and all have equal work whatever the graph looks like. A sum over
-// in-neighbours is never cut, so that the results have one worker's bits.
+// split turns own rows of all columns into own columns of all rows, gather turns them back; each is the
+// other's inverse and adjoint. inner is the aggregation of sar.Partition, on fewer columns: with one
+// partition no worker needs anything of another meanwhile, and all have equal work whatever the graph looks
+// like. A sum over in-neighbours is never cut, so that the results have one worker's bits.
 //
 // Reading: layout.go is this algorithm; propagator.go what each method of a Propagator does with it;
 // flow.go how a linear aggregation does all of it at once, chunk by chunk;
@@ -42,8 +42,8 @@ type Axis struct {
 // Options are the settings of the tensor axis.
 type Options struct {
 	sar.Options // of the aggregation inside a slice, of the order of work and of explaining
-	// Chunks is in how many chunks an aggregation takes in its input and hands on its result, 0: as many as suit
-	// the graph. It changes no bits.
+	// Chunks is in how many chunks an aggregation takes in its input and hands on its result, 0: as many as
+	// suit the graph. It changes no bits.
 	Chunks int
 }
 

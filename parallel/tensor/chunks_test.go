@@ -13,8 +13,8 @@ import (
 	"weft/train/engine"
 )
 
-// TestChunks: into how many chunks an aggregation is cut changes no bit of its result and gradients, also where
-// there are more chunks than rows, in one round or several; and each of them is right.
+// TestChunks: into how many chunks an aggregation is cut changes no bit of its result and gradients, also
+// where there are more chunks than rows, in one round or several; and each of them is right.
 func TestChunks(t *testing.T) {
 	many := paralleltest.ManyEdges(t, 700, 6)
 	for name, g := range map[string]*graph.Graph{"small": paralleltest.Small(t, true, true), "many edges": many} {

@@ -20,8 +20,8 @@ import (
 )
 
 // TestOneWorkerBreaksOff: where a worker fails at one of its messages, forward or backward, in a flow or in a
-// switch of its own, every worker's pass ends with a Failure, and nothing uses its memory any more: there is no
-// deadline that would end its waits.
+// switch of its own, every worker's pass ends with a Failure, and nothing uses its memory any more: there is
+// no deadline that would end its waits.
 func TestOneWorkerBreaksOff(t *testing.T) {
 	const k = 3
 	g := paralleltest.ManyEdges(t, 600, 4)

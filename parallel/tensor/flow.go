@@ -9,8 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// flow is gather(inner(split(x))) of a linear aggregation, or of several of them, chunk by chunk: while a chunk
-// is computed the rows that the next ones need are on their way in, and those that are done on their way out.
+// flow is gather(inner(split(x))) of a linear aggregation, or of several of them, chunk by chunk: while a
+// chunk is computed the rows that the next ones need are on their way in, and those that are done on their
+// way out.
 //
 //	split   s0 s1 s2 s3
 //	first      c0 c1 c2 c3

@@ -14,8 +14,8 @@ import (
 	"weft/train/engine"
 )
 
-// TestGatherOfSplit: rows that are split, left alone and gathered have their bits, and so have their gradients,
-// in one message or several, and where no number divides another.
+// TestGatherOfSplit: rows that are split, left alone and gathered have their bits, and so have their
+// gradients, in one message or several, and where no number divides another.
 func TestGatherOfSplit(t *testing.T) {
 	for _, c := range []struct{ vertices, columns, workers int }{
 		{3000, 700, 2}, {13, 7, 3}, {13, 2, 4}, {2, 5, 7}, {0, 5, 2},

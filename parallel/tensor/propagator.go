@@ -87,8 +87,8 @@ func ends(source, target *autograd.Var) []*autograd.Var {
 	return []*autograd.Var{source, target}
 }
 
-// sliced is through for rows of both ends. Where the worker has no columns, inner is not asked; the gradients'
-// switches are made all the same.
+// sliced is through for rows of both ends. Where the worker has no columns, inner is not asked; the
+// gradients' switches are made all the same.
 func (p *propagator) sliced(source, target *autograd.Var, cut []span, inner func(source, target *autograd.Var) *autograd.Var) *autograd.Var {
 	var s []*autograd.Var
 	for _, x := range ends(source, target) {

@@ -16,8 +16,8 @@ const (
 	// small messages get.
 	mostChunks  = 16
 	rowsOfChunk = 1024
-	// edgesOfRow is, on average, where the work on a row is worth hiding behind its messages. Below, these take
-	// longer by being smaller and going both ways at once than the work does.
+	// edgesOfRow is, on average, where the work on a row is worth hiding behind its messages. Below, these
+	// take longer by being smaller and going both ways at once than the work does.
 	edgesOfRow = 64
 )
 
@@ -33,9 +33,9 @@ func chunksFor(e *partition.Edges, workers int) int {
 	return min(e.Rows/(workers*rowsOfChunk), mostChunks)
 }
 
-// schedule is the order in which an aggregation in one direction of the edges takes in the rows that it reads:
-// chunk after chunk of consecutive rows of its result, with each chunk the rows that no chunk before needs. So
-// each row travels once, and what a chunk needs has come with it or before.
+// schedule is the order in which an aggregation in one direction of the edges takes in the rows that it
+// reads: chunk after chunk of consecutive rows of its result, with each chunk the rows that no chunk before
+// needs. So each row travels once, and what a chunk needs has come with it or before.
 type schedule struct {
 	chunks []chunk
 	order  []*tensor.Matrix // Int32, 1 × n: each worker's rows in the order in which they travel

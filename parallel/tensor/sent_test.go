@@ -16,9 +16,10 @@ import (
 	"weft/train/engine"
 )
 
-// TestSentBytes: in a forward and a backward pass a worker sends each other one the other's columns of its own
-// rows, twice, and its columns of the other's rows, twice; for attention once more two numbers for each vertex
-// and head that the other's columns touch, and back their gradients. Each switch counts once for all workers.
+// TestSentBytes: in a forward and a backward pass a worker sends each other one the other's columns of its
+// own rows, twice, and its columns of the other's rows, twice; for attention once more two numbers for each
+// vertex and head that the other's columns touch, and back their gradients. Each switch counts once for all
+// workers.
 func TestSentBytes(t *testing.T) {
 	g := paralleltest.Small(t, true, false)
 	for _, c := range []struct {

@@ -31,9 +31,9 @@ const pieceElements = 1 << 16
 // piece is a message of some rows of what one worker gives another.
 type piece struct{ peer, row, rows, cols int }
 
-// pieces are the messages of a switch in one direction: the first of each other worker, beginning with the one
-// that stands after this one, or before where they come from it; then the second of each; and so on. So all
-// links are in use, and no two workers begin with the same one.
+// pieces are the messages of a switch in one direction: the first of each other worker, beginning with the
+// one that stands after this one, or before where they come from it; then the second of each; and so on. So
+// all links are in use, and no two workers begin with the same one.
 func (l *layout) pieces(direction int, of func(q int) extent) (list []piece) {
 	k := l.comm.Size()
 	each, most := make([][]piece, k), 0
@@ -98,8 +98,8 @@ func (l place) move(s switching) {
 	}))
 }
 
-// sendAll, expectAll, takeAll and keep are what is done with a list of messages. keep moves those of a worker to
-// itself, through a room.
+// sendAll, expectAll, takeAll and keep are what is done with a list of messages. keep moves those of a worker
+// to itself, through a room.
 func sendAll(s *exchange.Sender, list []piece, pack func(room *tensor.Matrix, q, row int)) error {
 	for _, p := range list {
 		room, err := s.Room(p.rows, p.cols)
