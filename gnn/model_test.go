@@ -17,10 +17,34 @@ import (
 
 // spec is a model of four layers with everything that a block may have.
 func spec(model string) gnn.Spec {
-	return gnn.Spec{
+	s := gnn.Spec{
 		Model: model, Layers: 4, Hidden: 12, Heads: 3, OutputHeads: 1, Norm: "layer", Activation: "elu", Residual: true,
-		Direction: "both", Dropout: .5, InputDropout: .2, AttentionDropout: .1,
+		Direction: "both", Dropout: .5, InputDropout: .2, AttentionDropout: .1, Alpha: .2, Theta: .7,
 	}
+	if kind, _ := gnn.KindOf(model); kind.OneWay {
+		s.Direction = "out"
+	}
+	return s
+}
+
+// forms are all models in all their forms.
+func forms() (specs []gnn.Spec) {
+	for _, name := range gnn.Names() {
+		s := spec(name)
+		specs = append(specs, s)
+		if s.Uses("blocks") {
+			s.BlockForm = "residual"
+			specs = append(specs, s)
+		}
+		if s.Uses("shared-weights") {
+			s.SharedWeights = true
+			specs = append(specs, s)
+		}
+	}
+	for _, name := range gnn.Decouplable() {
+		specs = append(specs, decoupled(name))
+	}
+	return specs
 }
 
 // decoupled is the decoupled form of a model, with everything that it may have.
@@ -51,15 +75,8 @@ func TestPartsOfAModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var specs []gnn.Spec
-	for _, name := range gnn.Names() {
-		specs = append(specs, spec(name))
-	}
-	for _, name := range gnn.Decouplable() {
-		specs = append(specs, decoupled(name))
-	}
-	for _, s := range specs {
-		name := fmt.Sprintf("%s (decoupled: %v)", s.Model, s.Decoupled)
+	for _, s := range forms() {
+		name := fmt.Sprintf("%s (decoupled: %v, blocks: %q)", s.Model, s.Decoupled, s.BlockForm)
 		blocks, err := s.Blocks(features, classes)
 		if err != nil {
 			t.Fatal(err)
