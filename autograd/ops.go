@@ -97,9 +97,9 @@ func Copy(x *Var) *Var {
 	return t.Record(Op{Value: z, Inputs: []*Var{x}, Reads: true, Backward: x.AddGrad})
 }
 
-// Alias is x itself, in the same memory. Its gradient is added to x's at its place among the operations, where
-// products with x put off what they owe until x was read for the last time: a sum over blocks then has one
-// order, wherever the blocks are cut.
+// Alias is x itself, in the same memory. Its gradient is added to x's at its place among the operations.
+// Products with x itself put theirs off until x was read for the last time. So a gradient that is summed over
+// blocks has one order, wherever the blocks are cut.
 func Alias(x *Var) *Var {
 	return x.tape.Record(Op{Value: x.Value().Share(), Inputs: []*Var{x}, Reads: true, Backward: x.AddGrad})
 }

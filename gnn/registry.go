@@ -33,8 +33,7 @@ type Spec struct {
 	SharedWeights bool
 }
 
-// Norms are the norms by name. Auto is that of the publication: layer where norms come before convolutions, and
-// none elsewhere.
+// Norms are the norms by name. Auto is layer where norms come before convolutions, and none elsewhere.
 var Norms = []string{"auto", "none", "batch", "layer"}
 
 // BlockForms are what stands around a model's convolutions: norm, activation and dropout after each, or the

@@ -24,9 +24,9 @@ func (p *PreActivation) forward(x *autograd.Var, use nn.Use) *autograd.Var {
 	return autograd.Finish(x, nil, p.Activation, mask)
 }
 
-// ResidualBlock adds to its input what a convolution makes of it: z = x + f(conv(mask(act(norm(x))))). Without
-// a feed-forward part f it is "res+" of DeeperGCN (Li et al. 2020), PyG's DeepGCNLayer; with one it is the
-// block of Platonov et al. (2023).
+// ResidualBlock adds to its input what a convolution makes of it: z = x + f(conv(mask(act(norm(x))))).
+// Without a feed-forward part f it is "res+" of DeeperGCN (Li et al. 2020), PyG's DeepGCNLayer; with one it is
+// the block of Platonov et al. (2023).
 type ResidualBlock struct {
 	PreActivation
 	Conv        Convolution
@@ -43,9 +43,9 @@ func (b *ResidualBlock) Forward(s State) State {
 	return State{autograd.Add(s.H, z), s.H0}
 }
 
-// FeedForward is linear, activation, linear, each with dropout. In Platonov et al.'s blocks the convolution of
-// GCN and GraphSAGE has no weights, and the first linear map stands in their place: here it is the
-// convolution's own, and First is nil.
+// FeedForward is linear, activation, linear, each with dropout. In Platonov et al.'s code GCN and GraphSAGE
+// aggregate without weights before the first linear map. Here that map is the convolution's own, and First is
+// nil.
 type FeedForward struct {
 	First      *Linear
 	Activation kernel.Activation
@@ -70,7 +70,7 @@ func (f *FeedForward) mask(z *autograd.Var) kernel.Mask {
 	return f.Outer.Mask(z)
 }
 
-// Decoder is the last block of a model whose norms come before the convolutions: z = mask(act(norm(x)))·W + b.
+// Decoder is the last block of a model whose norms come first: z = mask(act(norm(x)))·W + b.
 type Decoder struct {
 	PreActivation
 	Linear *Linear

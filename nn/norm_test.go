@@ -92,8 +92,8 @@ func batchNorm(width int) func(ps *nn.Params) nn.Norm {
 	return func(ps *nn.Params) nn.Norm { return nn.NewBatchNorm(ps, "norm", width) }
 }
 
-// TestNormLeavesItsInputWhole: where nothing is recorded the result takes the memory of an input that is given
-// away, and no other's; both have the same bits.
+// TestNormLeavesItsInputWhole: where nothing is recorded the result takes the memory of an input that is
+// given away, and of no other; both have the same bits.
 func TestNormLeavesItsInputWhole(t *testing.T) {
 	for name, make := range map[string]func(ps *nn.Params) nn.Norm{
 		"batch": batchNorm(3),

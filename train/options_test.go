@@ -88,7 +88,8 @@ func TestHeadsDivideHidden(t *testing.T) {
 	}
 }
 
-// TestFormsRefuse: what a model cannot do in the form asked for, and what it can only do so, is refused by name.
+// TestFormsRefuse: what a model cannot do in the form asked for, and what it can do in another form alone, is
+// refused by name.
 func TestFormsRefuse(t *testing.T) {
 	for _, c := range []struct {
 		set  func(*Options)
