@@ -65,8 +65,8 @@ var resGCN = &deep{
 	cost: func(s *Spec, kind ModelKind) Cost { return s.cost(kind, s.Hidden, s.Hidden, false) },
 }
 
-// residualBlocks are those of Platonov et al. (2023) around a model's convolutions. In their code dropout comes
-// before the activation.
+// residualBlocks are those of Platonov et al. (2023) around a model's convolutions. In their code dropout
+// comes before the activation.
 var residualBlocks = &deep{
 	encoder: "encoder", decoder: "decoder",
 	encode: func(s *Spec, l Layer) Block {

@@ -170,3 +170,38 @@ func TestTravellingTensor(t *testing.T) {
 		t.Errorf("%d bytes live after the passes", live)
 	}
 }
+
+// TestDepthIsTwoTensors: for its backward pass a layer of a deep model keeps what its product reads and what
+// its activation, or its norm, reads.
+func TestDepthIsTwoTensors(t *testing.T) {
+	const vertices, width = 4096, 16
+	r, err := graph.NewRelation(vertices, ring(vertices, 2*vertices))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []gnn.Spec{
+		{Model: "gcnii", SharedWeights: true}, {Model: "gcnii"}, {Model: "resgcn"}, {Model: "sage", Norm: "none", Residual: true},
+	} {
+		kept := func(layers int) int64 {
+			team := kernel.NewTeam(1, tensor.NewMeter())
+			defer team.Memory.Close()
+			g := paralleltest.Whole(t, team, &r)
+			s.Layers, s.Hidden, s.Activation, s.Direction, s.Dropout, s.Alpha, s.Theta = layers, width, "relu", "in", .5, .1, .5
+			if s.Norm == "" {
+				s.Norm = "auto"
+			}
+			blocks, err := s.Blocks(width, width)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: nn.NewParams(team, 7), Relations: g.Relations(), Propagators: g.Propagator})
+			x := team.Zeros(tensor.Features, vertices, width)
+			m.Forward(gnn.State{H: autograd.NewTrainingTape(team, autograd.Random{}).Constant(x, g.Rows())})
+			return team.Memory.Live(tensor.Activations)
+		}
+		each, size := (kept(9)-kept(5))/4, int64(4*vertices*width)
+		if small := size / 4; each > 2*size+small { // rows' moments, mixed weights
+			t.Errorf("%s, shared weights %v: a layer keeps %d bytes, where its output has %d", s.Model, s.SharedWeights, each, size)
+		}
+	}
+}

@@ -25,8 +25,8 @@ func (p *PreActivation) forward(x *autograd.Var, use nn.Use) *autograd.Var {
 }
 
 // ResidualBlock adds to its input what a convolution makes of it: z = x + f(conv(mask(act(norm(x))))).
-// Without a feed-forward part f it is "res+" of DeeperGCN (Li et al. 2020), PyG's DeepGCNLayer; with one it is
-// the block of Platonov et al. (2023).
+// Without a feed-forward part f it is "res+" of DeeperGCN (Li et al. 2020), PyG's DeepGCNLayer; with one it
+// is the block of Platonov et al. (2023).
 type ResidualBlock struct {
 	PreActivation
 	Conv        Convolution
