@@ -15,7 +15,7 @@ type Spec struct {
 	Layers             int
 	Hidden             int     // total over the heads
 	Heads, OutputHeads int     // graph attention; several output heads are averaged
-	Norm               string  // one of Norms
+	Norm               string  // one of Norms, empty: none
 	Activation         string  // one of Activations
 	Residual           bool    // the input of each hidden block but the first is added to its output
 	Direction          string  // in, out, both
@@ -27,7 +27,7 @@ type Spec struct {
 	Decoupled         bool
 	Teleport          float64 // of the rounds
 	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
-	BlockForm         string  // one of BlockForms
+	BlockForm         string  // one of BlockForms, empty: plain
 	// GCNII's share of the first embeddings and strength of its weights, and whether these are for both
 	Alpha, Theta  float64
 	SharedWeights bool
