@@ -15,7 +15,7 @@ TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config -
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build demo test bench bench-peers reproduce lint fuzz faults hosts clean
+.PHONY: help packages build demo test bench bench-peers bench-axes reproduce lint fuzz faults hosts clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -43,6 +43,9 @@ bench: build ## every kernel and whole epochs against what this machine can do: 
 
 bench-peers: build ## epoch time and memory beside DGL's and PyG's; fetches 5 GB of Python packages; see scripts/peers/README.md
 	@python3 -B scripts/peers/bench.py --data '$(WEFT_DATA)' $(ARGS)
+
+bench-axes: build ## both axes beside one worker, here and over virtual hosts at given rates: minutes; needs root; ARGS="--graphs rmat --layers 3 --rates 100mbit"
+	@python3 -B scripts/hosts/axes.py $(ARGS)
 
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"
 	$(GO) run ./scripts/reproduce --data '$(WEFT_DATA)' $(ARGS)

@@ -102,6 +102,13 @@ func (c *Comm) Beside(f func(aside *Comm)) (join func()) {
 // goroutine that does its work, and not those of goroutines beside it.
 func (c *Comm) Waited() time.Duration { return time.Duration(c.end.waited.Load()) }
 
+// Await runs f, which waits for others without a call of this Comm, and counts the time that it takes as a
+// wait.
+func (c *Comm) Await(f func()) {
+	defer c.countWait(time.Now())
+	f()
+}
+
 // countWait counts a wait that ends now.
 func (c *Comm) countWait(since time.Time) {
 	if !c.aside {

@@ -10,9 +10,12 @@ type Linear struct {
 	w, b *nn.Param
 }
 
-// NewLinear makes a linear layer.
-func NewLinear(s Site) *Linear {
-	return &Linear{s.Params.Weight(s.Path+".weight", s.In, s.Out, nn.FanIn(s.In)), s.bias(".bias", s.Out, nn.FanIn(s.In))}
+// NewLinear makes a linear layer, with PyTorch's initial values.
+func NewLinear(s Site) *Linear { return newLinear(s, nn.FanIn(s.In), nn.FanIn(s.In)) }
+
+// newLinear makes a linear layer with other initial values.
+func newLinear(s Site, weight, bias nn.Init) *Linear {
+	return &Linear{s.Params.Weight(s.Path+".weight", s.In, s.Out, weight), s.bias(".bias", s.Out, bias)}
 }
 
 // Forward computes the layer.

@@ -206,7 +206,8 @@ var Activations = map[string]kernel.Activation{
 
 // Blocks describes a model known by name: Layers convolutions of width Hidden and the last of width classes,
 // with norm, activation and dropout between them, and PyG's names of parameters (torch_geometric.nn.models).
-// A decoupled one is the model mlp of so many layers, and then a block of the rounds.
+// A decoupled one is the model mlp of so many layers, and then a block of the rounds. A deep one has a block
+// before and after the Layers.
 func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 	kind, known := KindOf(s.Model)
 	if !known {
@@ -227,7 +228,11 @@ func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 		}
 		return d.blocks(&s, kind, features, classes), nil
 	}
-	var specs []BlockSpec
+	return s.layers(kind, features, classes), nil
+}
+
+// layers describes the layers of a model.
+func (s Spec) layers(kind ModelKind, features, classes int) (specs []BlockSpec) {
 	in := features
 	for i := range s.Layers {
 		b := BlockSpec{In: in, Out: s.Hidden}
@@ -239,15 +244,21 @@ func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 		specs = append(specs, b)
 		in = b.Out
 	}
-	return specs, nil
+	return specs
 }
 
-// decoupled describes the decoupled form of a model.
+// decoupled describes the decoupled form of a model. Its perceptron begins with the values that GCN's layers
+// begin with: with PyTorch's, which are smaller, a deep one without a norm does not begin to learn.
 func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, error) {
 	if kind.propagation == nil {
 		return nil, fmt.Errorf("the model %q cannot be decoupled", s.Model)
 	}
-	specs, err := s.perceptron().Blocks(features, classes)
+	transform := s.perceptron()
+	mlp, _ := KindOf(transform.Model)
+	mlp.convolution = func(_ *Spec, at Site, _ bool) Convolution {
+		return newLinear(at, nn.Glorot(at.In, at.Out), nn.Constant(0))
+	}
+	specs := transform.layers(mlp, features, classes)
 	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Layers * classes}}
 	if s.Uses("attention-gradient") {
 		b.Cost.Vertex = 2 * classes // two scores
@@ -258,7 +269,7 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, err
 			Path: propagationPath, In: classes, Out: classes, Params: e.Params, Propagator: e.Propagators(propagationPath, along),
 		})
 	}
-	return append(specs, b), err
+	return append(specs, b), nil
 }
 
 // perceptron is what comes before the rounds of a decoupled model.

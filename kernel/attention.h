@@ -226,9 +226,9 @@ INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, c
 			edge_masks(x.keep, &b, g->head, g->heads);
 			multiply_all(x.s, x.keep, b.edges * P);
 		}
-		const row_sum sum = {.b = &b, .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = a->z + g->from,
+		const row_sum sum = {.of = runs_of(&b, g), .rows = a->source + g->from, .cols = cols, .coef = x.s, .z = a->z + g->from,
 		                     .stride = cols, .extension = a->first ? FROM_ZERO_AT_FIRST : EXTENDED, .scale = x.scales};
-		sum_rows(&sum, g);
+		sum_rows(&sum);
 	}
 }
 
@@ -404,8 +404,26 @@ INLINE void picked_block(float *dots, const picked *p, const batch *b, const gro
 	}
 }
 
+// The same of one narrow head.
+static void picked_narrow(float *dots, const weft_narrow *narrow, const picked_sum *s) {
+	narrow->sum_picked(s);
+	vf v[VW] = {{0}};
+	for (int64_t k0 = 0; k0 < s->of.runs; k0 += VW) {
+		for (int i = 0; i < VW && k0 + i < s->of.runs; i++)
+			v[i] = first_lanes(load(s->z + (k0 + i) * s->stride), s->of.width, (vf){0});
+		store(dots + k0, lane_sums(v));
+	}
+}
+
 static __attribute__((noinline, noclone)) void picked_dots(float *dots, const picked *p, const batch *b, const group *g, const float *coef,
                                                            const float *x, const float *rows) {
+	const weft_narrow *narrow = g->heads == 1 && b->a->heads == 1 ? narrower(g->width) : NULL;
+	if (narrow) {
+		const picked_sum s = {.of = runs_of(b, g), .place = p->place, .end = p->end, .coef = coef, .x = x, .rows = rows,
+		                      .cols = g->width, .z = g->scratch, .stride = VW};
+		picked_narrow(dots, narrow, &s);
+		return;
+	}
 	EACH_BLOCK((g->width + VW - 1) / VW, g->width % VW, picked_block, dots, p, b, g, coef, x, rows)
 }
 
@@ -460,8 +478,9 @@ INLINE void back_target_group(const weft_attention_args *a, int64_t lo, int64_t 
 			pick(&p, &b, g, x.s, x.own);
 			picked_dots(x.sums, &p, &b, g, x.s, grad, source);
 		} else {
-			const row_sum rows = {.b = &b, .rows = source, .cols = cols, .coef = x.s, .z = g->scratch, .stride = g->vectors * VW, .by_run = 1};
-			sum_rows(&rows, g);
+			const row_sum rows = {.of = runs_of(&b, g), .rows = source, .cols = cols, .coef = x.s, .z = g->scratch,
+			                      .stride = g->vectors * VW, .by_run = 1};
+			sum_rows(&rows);
 			run_dots(x.sums, grad, g->scratch, &b, g);
 		}
 		for (int i = 0; i < b.runs * P; i += VW) {
@@ -508,9 +527,9 @@ INLINE void back_source_group(const weft_attention_args *a, int64_t lo, int64_t 
 			multiply_all(x.s2, x.keep, b.edges * P);
 		}
 		float *rows = g->scratch;
-		const row_sum sum = {.b = &b, .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from,
-		                     .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows};
-		sum_rows(&sum, g);
+		const row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from,
+		                     .stride = cols, .extension = EXTENDED, .coef2 = x.s2, .z2 = rows, .stride2 = g->vectors * VW};
+		sum_rows(&sum);
 		run_dots(x.sums, a->source + g->from, rows, &b, g);
 		for (int i = 0; i < b.runs * P; i += VW)
 			store(x.sums + i, load(x.sums + i) - load(x.tops + i));
@@ -579,9 +598,9 @@ INLINE void back_source_v2_group(const weft_attention_args *a, int64_t lo, int64
 	batch b;
 	for (batches_of(&b, a, lo, hi, 1, P, 0, 2 * row_bytes(g), 0); next_batch(&b, 0);) {
 		v2_coefficients(&x, &b, a, g, P);
-		const row_sum sum = {.b = &b, .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from, .stride = cols,
-		                     .extension = EXTENDED};
-		sum_rows(&sum, g);
+		const row_sum sum = {.of = runs_of(&b, g), .rows = a->g + g->from, .cols = cols, .coef = x.s, .z = a->d_source + g->from,
+		                     .stride = cols, .extension = EXTENDED};
+		sum_rows(&sum);
 		const slope_sum s = {.b = &b, .rows = a->target + g->from, .fixed = a->source + g->from, .a = a->a + g->from, .cols = cols,
 		                     .slope = a->slope, .coef = x.s2, .z = a->d_source + g->from};
 		sum_slopes(&s, g);

@@ -7,6 +7,8 @@ enum {
 	SECOND_CACHE = 2       // of __builtin_prefetch: what is not needed at once does not go to the first
 };
 
+enum { CACHE = 12 << 10, CACHE2 = 256 << 10 }; // bytes that should stay in a core's first and second cache
+
 // How many edges ahead rows of so many bytes are prefetched: narrow rows are used up sooner.
 INLINE int64_t ahead_of(int64_t bytes) {
 	int64_t lines = (bytes + 63) / 64, edges = 128 / (lines > 0 ? lines : 1);
@@ -16,6 +18,13 @@ INLINE int64_t ahead_of(int64_t bytes) {
 // Calls f for each block of a row of `vectors` vectors, the last of them of `rest` lanes if not 0, with the
 // block's first vector, its number of vectors, and the lanes of its last one, 0 for all: the last two
 // constants to the compiler as far as possible.
+#if defined(NARROW) // one vector, or two of which the last has `rest` lanes
+#define EACH_BLOCK(vectors, rest, f, ...) \
+	if ((vectors) == 1) \
+		f(__VA_ARGS__, 0, 1, 0); \
+	else \
+		f(__VA_ARGS__, 0, 2, rest);
+#else
 #define BLOCK_CASE(nb, vectors, rest, f, ...) \
 	case nb: \
 		if (v0 + nb == (vectors) && (rest)) \
@@ -34,6 +43,7 @@ INLINE int64_t ahead_of(int64_t bytes) {
 			BLOCK_CASE(1, vectors, __VA_ARGS__) BLOCK_CASE(2, vectors, __VA_ARGS__) BLOCK_CASE(3, vectors, __VA_ARGS__) \
 			BLOCK_CASE(4, vectors, __VA_ARGS__) MORE_BLOCK_CASES(vectors, __VA_ARGS__) \
 		}
+#endif
 
 // Asks for the columns of a block in a row that is used later.
 INLINE void prefetch_block(const float *row, const int nb, const int tail) {

@@ -10,15 +10,6 @@ enum {
 	SPARE = 16 // that may be written behind the last row's
 };
 
-// A row's edges in a batch, or a part of them.
-typedef struct {
-	int64_t row;
-	int at, edges;    // the first edge's number in the batch, and how many there are
-	int begins, ends; // whether the row's first and last edges are among them
-	// its other ends again, where those of the rows that follow come right behind them, as far as FAR
-	const int32_t *far;
-} run;
-
 typedef struct {
 	const weft_attention_args *a;
 	int transposed;       // rows are sources and the other ends are destinations
@@ -42,8 +33,6 @@ typedef struct {
 	int32_t other[PLACES + FAR];
 	uint32_t occurrence[PLACES + SPARE];       // of each among equal edges, for the mask
 } batch;
-
-enum { CACHE = 12 << 10, CACHE2 = 256 << 10 }; // bytes that should stay in a core's first and second cache
 
 // How many runs a batch may have for so many bytes of each to stay in the cache.
 static inline int most_runs(int64_t bytes) { return CACHE / bytes < 1 ? 1 : CACHE / bytes < VECTORS ? CACHE / bytes : VECTORS; }

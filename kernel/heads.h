@@ -38,83 +38,9 @@ static inline int next_group(group *g, int64_t heads) {
 	return 1;
 }
 
-// The heads of the lanes of vector v of a block.
-INLINE vi lane_heads(const group *g, int64_t v0, int v, const int nb, const int tail) {
-	return (vi)load((const float *)g->head_of + v0 * VW + block_column(v, nb, tail));
-}
-
-enum extension { FROM_ZERO, FROM_ZERO_AT_FIRST, EXTENDED };
-
-// Sums of the rows at the other ends of a batch's edges: z_c = scale_head · ([z_c +] Σ_e coef_e,head ·
-// row_ec) for each run. Rows and results are given by the group's first column.
-typedef struct {
-	const batch *b;
-	const float *rows;
-	int64_t cols;
-	const float *coef; // of the batch's first edge
-	float *z;
-	int64_t stride;           // between the results of two rows, or of two runs
-	int by_run;               // which of them
-	enum extension extension; // whether z is added to: with FROM_ZERO_AT_FIRST by the later parts of a row
-	const float *scale;       // of each run and head; NULL: 1
-	const float *coef2;       // of a second sum, may be NULL
-	float *z2;                // a row of the group's vectors for each run
-} row_sum;
-
-// acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for.
-INLINE void add_row(vf *acc, vf *acc2, const float *row, const float *coef, const float *coef2, const vi *head,
-                    const int two, const int nb, const int tail, const float *later) {
-	prefetch_block(later, nb, tail);
-	vf c = load(coef), c2 = two ? load(coef2) : c;
-	IN_REGISTER(c);
-	IN_REGISTER(c2);
-	for (int v = 0; v < nb; v++) {
-		vf x = load_block(row, v, nb, tail);
-		if (two)
-			IN_REGISTER(x);
-		acc[v] += __builtin_shuffle(c, head[v]) * x;
-		if (two)
-			acc2[v] += __builtin_shuffle(c2, head[v]) * x;
-	}
-}
-
-INLINE void sum_block(const row_sum *s, const group *g, const int two, int64_t v0, const int nb, const int tail) {
-	const batch *b = s->b;
-	const float *rows = s->rows + v0 * VW;
-	const int64_t cols = s->cols, P = b->P, ahead = ahead_of(nb * sizeof(vf));
-	vi head[BLOCK];
-	for (int v = 0; v < nb; v++)
-		head[v] = lane_heads(g, v0, v, nb, tail);
-	for (int k = 0; k < b->runs; k++) {
-		const run *r = &b->run[k];
-		const int32_t *other = b->other + r->at;
-		const float *coef = s->coef + r->at * P, *coef2 = two ? s->coef2 + r->at * P : coef;
-		float *z = s->z + (s->by_run ? k : r->row) * s->stride + v0 * VW;
-		int extend = s->extension == EXTENDED || (s->extension == FROM_ZERO_AT_FIRST && !r->begins);
-		vf acc[BLOCK], acc2[BLOCK];
-		for (int v = 0; v < nb; v++)
-			acc[v] = acc2[v] = (vf){0};
-		if (extend)
-			for (int v = 0; v < nb; v++)
-				acc[v] = load_block(z, v, nb, tail);
-		for (int64_t e = 0; e < r->edges; e++)
-			add_row(acc, acc2, rows + other[e] * cols, coef + e * P, coef2 + e * P, head, two, nb, tail, rows + r->far[e + ahead] * cols);
-		const vf scale = s->scale ? load(s->scale + k * P) : all(1.0f);
-		for (int v = 0; v < nb; v++) {
-			acc[v] *= __builtin_shuffle(scale, head[v]);
-			store_block(z, acc[v], v, nb, tail);
-			if (two)
-				store_block(s->z2 + (k * (int64_t)g->vectors + v0) * VW, acc2[v], v, nb, tail);
-		}
-	}
-}
-
-static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s, const group *g) {
-	if (s->coef2) {
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 1)
-	} else {
-		EACH_BLOCK(g->vectors, g->tail, sum_block, s, g, 0)
-	}
+// The runs of a batch, for sums over a group's columns.
+static inline row_runs runs_of(const batch *b, const group *g) {
+	return (row_runs){b->run, b->runs, b->P, b->other, g->heads, g->width, g->head_of};
 }
 
 // The sums of GATv2's backward pass, z for each run and z2 over all of them, with t = row + fixed:
@@ -140,7 +66,7 @@ INLINE void slope_block(const slope_sum *s, const group *g, const int two, int64
 	vf acc2[BLOCK], slope = all(s->slope);
 	vi head[BLOCK];
 	for (int v = 0; v < nb; v++) {
-		head[v] = lane_heads(g, v0, v, nb, tail);
+		head[v] = lane_heads(g->head_of, v0, v, nb, tail);
 		acc2[v] = (vf){0};
 	}
 	for (const run *r = b->run; r < b->run + b->runs; r++) {

@@ -1,14 +1,11 @@
 // Every kernel at one SIMD level. The level's file defines the vector type vf of VW floats with load, store
-// and their forms for the first n lanes, the sums of lanes sums_of_four, across and across_halves, and
-// REGISTERS, how many accumulators fit beside the operands.
-#include "weft.h"
+// and their forms for the first n lanes, the sums of lanes sums_of_four, across and across_halves, REGISTERS,
+// how many accumulators fit beside the operands, and NARROWER, the kernels for narrow rows of 1, 2, … columns.
+#include "vector.h"
 #include <float.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
-
-// What is given constants is compiled once for each.
-#define INLINE static inline __attribute__((always_inline))
 
 // Has a vector be loaded once and then stay in a register, where the compiler would use it from memory again
 // and again.
@@ -18,13 +15,10 @@
 #define IN_REGISTER(vector)
 #endif
 
-typedef int32_t vi __attribute__((vector_size(sizeof(vf))));
 typedef uint32_t v32 __attribute__((vector_size(sizeof(vf))));
 typedef uint64_t v64 __attribute__((vector_size(sizeof(vf))));
 typedef double vd __attribute__((vector_size(sizeof(vf))));
 typedef float hf __attribute__((vector_size(sizeof(vf) / 2)));
-
-static inline vf all(float x) { return x - (vf){0}; }
 
 static inline vf positive(vf t, vf a, vf b) { return where_greater(t, (vf){0}, a, b); } // t > 0 ? a : b
 
@@ -180,10 +174,18 @@ static inline void axpy(float *y, float c, const float *x, int64_t n) {
 	put(y + end, last, lanes);
 }
 
+// The kernels for rows of so many columns, where a vector has more lanes; else NULL.
+static inline const weft_narrow *narrower(int64_t cols) {
+	static const weft_narrow *const from[] = {NARROWER};
+	return cols > 0 && cols < VW ? from[63 - __builtin_clzll(cols)] : NULL;
+}
+
 #include "random.h"
 #include "block.h"
 #include "spmm.h"
+#include "ends.h"
 #include "max.h"
+#include "sums.h"
 #include "edges.h"
 #include "heads.h"
 #include "attention.h"

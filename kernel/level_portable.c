@@ -54,4 +54,5 @@ static inline void signs(const float *x, uint64_t *above, uint64_t *below) {
 	}
 }
 #define TABLE weft_table_portable
+#define NARROWER &weft_narrow_portable_1, &weft_narrow_portable_2
 #include "kernels.h"

@@ -91,6 +91,11 @@ INLINE void max_block(const weft_max_args *a, int64_t lo, int64_t hi, const int 
 
 static void k_max(const void *args, int64_t lo, int64_t hi) {
 	const weft_max_args *a = args;
+	const weft_narrow *narrow = narrower(a->cols);
+	if (narrow) {
+		narrow->max(args, lo, hi);
+		return;
+	}
 	int64_t vectors = (a->cols + VW - 1) / VW, tail = a->cols % VW;
 	if (a->source_ids) {
 		EACH_BLOCK(vectors, tail, max_block, a, lo, hi, 1)
@@ -139,6 +144,11 @@ INLINE void max_back_block(const weft_max_back_args *a, int64_t lo, int64_t hi, 
 
 static void k_max_back(const void *args, int64_t lo, int64_t hi) {
 	const weft_max_back_args *a = args;
+	const weft_narrow *narrow = narrower(a->cols);
+	if (narrow) {
+		narrow->max_back(args, lo, hi);
+		return;
+	}
 	int64_t vectors = (a->cols + VW - 1) / VW, tail = a->cols % VW;
 	EACH_BLOCK(vectors, tail, max_back_block, a, lo, hi)
 }

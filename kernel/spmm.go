@@ -4,6 +4,7 @@ package kernel
 import "C"
 
 import (
+	"slices"
 	"unsafe"
 
 	"weft/tensor"
@@ -22,7 +23,7 @@ type CSR struct {
 	Hubs []int
 }
 
-// Entries is the number of stored entries.
+// Entries is the number of stored entries; of a view those of the whole.
 func (a *CSR) Entries() int { return a.Indices.Cols }
 
 func (a *CSR) c() C.weft_edges {
@@ -35,6 +36,20 @@ func (a *CSR) c() C.weft_edges {
 // ends is where the rows' entries end, behind the last of each.
 func ends(a *CSR) *C.int64_t { return (*C.int64_t)(unsafe.Add(unsafe.Pointer(longs(a.Indptr)), 8)) }
 
+// RowRange is a view of rows lo…hi−1, with all columns. It shares the arrays and must not outlive the matrix.
+func (a *CSR) RowRange(lo, hi int) *CSR {
+	from, _ := slices.BinarySearch(a.Hubs, lo)
+	to, _ := slices.BinarySearch(a.Hubs, hi)
+	v := &CSR{
+		Rows: hi - lo, Cols: a.Cols, Indptr: a.Indptr.Reshape(a.Rows+1, 1).RowRange(lo, hi+1).Reshape(1, hi-lo+1),
+		Indices: a.Indices, Values: a.Values,
+	}
+	for _, row := range a.Hubs[from:to] {
+		v.Hubs = append(v.Hubs, row-lo)
+	}
+	return v
+}
+
 // Release gives the arrays back.
 func (a *CSR) Release() {
 	a.Indptr.Release()
@@ -43,10 +58,27 @@ func (a *CSR) Release() {
 }
 
 // Scales are the factors of an aggregation, each one column or nil for ones: Row per destination, Col per
-// source, Self (nil for zeros) the weight of the destination's own row, for a matrix whose sources and
-// destinations are the same rows.
+// source, Self (nil for zeros) the weight of the destination's own row, which is the row of Own; nil: of x, for
+// a matrix whose sources and destinations are the same rows.
 type Scales struct {
-	Row, Col, Self *tensor.Matrix
+	Row, Col, Self, Own *tensor.Matrix
+}
+
+// rows are the factors of destinations lo…hi−1 of an aggregation of x.
+func (s Scales) rows(x *tensor.Matrix, lo, hi int) Scales {
+	if s.Row != nil {
+		s.Row = s.Row.RowRange(lo, hi)
+	}
+	if s.Self != nil {
+		s.Self, s.Own = s.Self.RowRange(lo, hi), x.RowRange(lo, hi)
+	}
+	return s
+}
+
+// SpMMRows is rows lo…hi−1 of SpMM, with the bits that they have there. It reads those rows of x alone that
+// are their sources or, with self weights, they themselves.
+func (t *Team) SpMMRows(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output, lo, hi int) {
+	t.SpMM(z.RowRange(lo, hi), a.RowRange(lo, hi), x, s.rows(x, lo, hi), to)
 }
 
 // SpMM is the aggregation z_i = row_i · (Σ_{j in row i of a} a_ij · col_j · x_j + self_i · x_i), for x a.Cols
@@ -55,11 +87,15 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Out
 	accumulate := to == Accumulate
 	check("input", x, a.Cols, z.Cols)
 	check("output", z, a.Rows, x.Cols)
+	own := s.Own
+	if own == nil {
+		own = x
+	}
 	if s.Self != nil {
-		check("input with self weights", x, a.Rows, z.Cols)
+		check("input with self weights", own, a.Rows, z.Cols)
 	}
 	args := &C.weft_spmm_args{
-		z: floats(z), x: floats(x), own: floats(x), z_stride: C.int64_t(z.Cols), x_stride: C.int64_t(x.Cols), edges: a.c(), end: ends(a),
+		z: floats(z), x: floats(x), own: floats(own), z_stride: C.int64_t(z.Cols), x_stride: C.int64_t(x.Cols), edges: a.c(), end: ends(a),
 		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
 		accumulate: boolean(accumulate),
 	}
@@ -75,7 +111,7 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Out
 	part.edges, part.end, part.self, part.accumulate = p.c(), ends(&p.CSR), nil, 0
 	for row, begins := range p.each() {
 		if begins {
-			ownTerm(z, x, s, row, accumulate)
+			ownTerm(z, own, s, row, accumulate)
 		}
 		p.run(C.weft_spmm, unsafe.Pointer(&part))
 	}

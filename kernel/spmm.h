@@ -9,10 +9,11 @@ typedef struct {
 	int64_t quiet;
 } spmm_block;
 
-// What is computed, as constants: whether every weight is one, and whether x holds some of the rows only, as
-// of a matrix that is cut.
+// What is computed, as constants: whether every weight is one, whether x holds some of the rows only, as of a
+// matrix that is cut, and whether rows are asked for: narrow ones that the second cache holds come as soon
+// without.
 typedef struct {
-	int plain, cut;
+	int plain, cut, asks;
 } spmm_kind;
 
 // The edge whose row is asked for, of a matrix that is cut: its rows' edges do not follow each other.
@@ -49,7 +50,7 @@ INLINE void spmm_edges(const spmm_block *b, spmm_cursor *c, int64_t hi, vf *acc,
 		const float *row = a->x + (kind.cut ? indices[k] - a->first : indices[k]) * a->x_stride;
 		if (kind.cut)
 			ask_next(c, a, hi, nb, tail);
-		else
+		else if (kind.asks)
 			prefetch_block(a->x + indices[k + ahead] * a->x_stride, nb, tail);
 		if (kind.plain) {
 			for (int v = 0; v < nb; v++)
@@ -104,19 +105,29 @@ INLINE void spmm_rows(const spmm_block *b, int64_t lo, int64_t hi, const int nb,
 	}
 }
 
-#define SPMM_KIND(nb, tail, cut) \
+#define SPMM_KIND(nb, tail, cut, asks) \
 	if (plain) \
-		spmm_rows(&b, lo, hi, nb, tail, (spmm_kind){1, cut}); \
+		spmm_rows(&b, lo, hi, nb, tail, (spmm_kind){1, cut, asks}); \
 	else \
-		spmm_rows(&b, lo, hi, nb, tail, (spmm_kind){0, cut});
+		spmm_rows(&b, lo, hi, nb, tail, (spmm_kind){0, cut, asks});
+#define NARROW_CASE(nb, tail) \
+	case nb: \
+		if (a->cut) { \
+			SPMM_KIND(nb, tail, 1, 1) \
+		} else if (a->edges.others * a->x_stride * (int64_t)sizeof(float) > CACHE2) { \
+			SPMM_KIND(nb, tail, 0, 1) \
+		} else { \
+			SPMM_KIND(nb, tail, 0, 0) \
+		} \
+		break;
 #define CASE(nb) \
 	case nb: \
 		if (a->cut) { \
-			SPMM_KIND(nb, tail, 1) \
+			SPMM_KIND(nb, tail, 1, 1) \
 		} else if (tail) { \
-			SPMM_KIND(nb, tail, 0) \
+			SPMM_KIND(nb, tail, 0, 1) \
 		} else { \
-			SPMM_KIND(nb, 0, 0) \
+			SPMM_KIND(nb, 0, 0, 1) \
 		} \
 		break;
 
@@ -130,33 +141,27 @@ static void spmm_columns(const weft_spmm_args *a, int64_t lo, int64_t hi, int64_
 	b.a.x += column;
 	b.a.own += column;
 	switch (nb) {
+#if !defined(NARROW)
 		CASE(1) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
 #if defined(__AVX512F__)
 		CASE(9) CASE(10) CASE(11) CASE(12) CASE(13) CASE(14) CASE(15) CASE(16)
 #endif
+#else
+		NARROW_CASE(1, 0) NARROW_CASE(2, tail)
+#endif
 	}
 }
 #undef CASE
+#undef NARROW_CASE
 #undef SPMM_KIND
 
 static void k_spmm(const void *args, int64_t lo, int64_t hi) {
 	const weft_spmm_args *a = args;
+	const weft_narrow *narrow = narrower(a->cols);
+	if (narrow) {
+		narrow->spmm(args, lo, hi);
+		return;
+	}
 	for (int64_t column = 0; column < a->cols; column += REGISTERS * VW)
 		spmm_columns(a, lo, hi, column);
-}
-
-static void k_ends(const void *args, int64_t lo, int64_t hi) {
-	const weft_ends_args *a = args;
-	const int64_t *indptr = a->edges.indptr;
-	for (int64_t i = lo; i < hi; i++) {
-		int64_t k = a->begin[i], end = indptr[i + 1];
-		if (a->edges.skip_hubs && end - indptr[i] > WEFT_HUB)
-			end = k;
-		for (int found = VW; found == VW && k < end; k += found) {
-			int n = end - k < VW ? end - k : VW;
-			vi column = (vi)part((const float *)a->edges.indices + k, n), below = (column < a->column) & (numbers(0) < n);
-			found = lane_sum((vf)(below & (vi)all(1.0f)));
-		}
-		a->end[i] = k;
-	}
 }

@@ -159,7 +159,7 @@ func (t *Team) balance(a *CSR, skipped []int, cols int) []int {
 	}
 	work := func(row int) int {
 		k, _ := slices.BinarySearch(skipped, row)
-		return int(indptr[row]) + row - without[k]
+		return int(indptr[row]-indptr[0]) + row - without[k]
 	}
 	parts := 1
 	if t.threads > 1 {

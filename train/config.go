@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
@@ -174,9 +173,11 @@ func (o *Options) YAML() ([]byte, error) {
 		}
 		value := s.Value(o)
 		switch v := value.(type) {
-		case Bytes:
-			value = v.String()
-		case time.Duration:
+		case Chunks:
+			if v == 0 {
+				value = v.String()
+			}
+		case fmt.Stringer:
 			value = v.String()
 		}
 		file = append(file, yaml.MapItem{Key: s.Name, Value: value})

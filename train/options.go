@@ -74,6 +74,9 @@ type Options struct {
 	// KeepHalo: receive all remote rows at once and keep them until the backward pass
 	KeepHalo    bool          `yaml:"keep-halo"`
 	CommTimeout time.Duration `yaml:"comm-timeout"` // of every wait for another worker
+
+	// The tensor axis.
+	AggregationChunks Chunks `yaml:"aggregation-chunks"` // of rows, 0: as many as suit
 }
 
 // Defaults are the options of a run that was told nothing.
@@ -110,6 +113,11 @@ func (o *Options) Validate() error {
 		if !s.appliesTo(m) && s.Text(o) != s.Text(&defaults) {
 			return s.RefuseAxis(o)
 		}
+	}
+	if m.Partitions > 1 && o.AggregationChunks > 1 {
+		return refusal.Errorf("%s %s on the mesh %s: a partition is aggregated in one chunk, as rows of others come in pieces of their own; "+
+			"leave it out, or take %s tensor=%d", refusal.Setting("aggregation-chunks"), o.AggregationChunks, o.Parallel,
+			refusal.Setting("parallel"), m.Workers())
 	}
 	return nil
 }
@@ -257,6 +265,9 @@ func (o *Options) Mesh() (mesh.Mesh, error) {
 			*size = n
 		}
 		seen[name] = true
+	}
+	if m.Workers() > partition.MaxPartitions {
+		return refuse("a mesh has at most %d workers, and this one %d", partition.MaxPartitions, m.Workers())
 	}
 	return m, nil
 }

@@ -26,10 +26,11 @@ type Group int
 
 // The groups, in the order in which help texts list them.
 const (
-	ModelGroup     Group = iota // what is computed: needed again to predict
-	TrainingGroup               // how the weights are found
-	MachineGroup                // how the work is done, without changing the result
-	GraphAxisGroup              // how it is done by workers that divide the graph
+	ModelGroup      Group = iota // what is computed: needed again to predict
+	TrainingGroup                // how the weights are found
+	MachineGroup                 // how the work is done, without changing the result
+	GraphAxisGroup               // how it is done by workers that divide the graph
+	TensorAxisGroup              // how it is done by workers that divide the columns
 )
 
 // Setting describes one field of Options: its name is the flag, the key of a configuration file and the
@@ -142,6 +143,11 @@ var settings = withFields([]Setting{
 	},
 	{Name: "prefetch", Group: GraphAxisGroup, axis: "graph", limits: between(0, 1<<10), Meaning: "pieces of other workers' rows that are received ahead"},
 	{Name: "keep-halo", Group: GraphAxisGroup, axis: "graph", Meaning: "receive all other workers' rows at once and keep them for the backward pass: shows what it costs"},
+
+	{
+		Name: "aggregation-chunks", Group: TensorAxisGroup, axis: "tensor",
+		Meaning: "`number` of chunks of rows, of which some move while another is aggregated, or auto",
+	},
 })
 
 // Settings lists every setting, in the order of help texts and of run.yaml.
@@ -276,6 +282,8 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		*p = text
 	case *Bytes:
 		*p, err = ParseBytes(text)
+	case *Chunks:
+		*p, err = ParseChunks(text)
 	case *time.Duration:
 		if *p, err = time.ParseDuration(text); err != nil || *p <= 0 {
 			err = errors.New("must be a time above 0 with its unit, as in 60s or 5m")

@@ -68,6 +68,7 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 	e.NormalizeRows, e.VaryingInput = o.NormalizeFeatures == "row", o.InputDropout > 0
 	e.Order, _ = order.Parse(o.AggregationOrder)
 	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo
+	e.AggregationChunks = int(o.AggregationChunks)
 	newEngine := engine.New
 	if j.Engine != nil {
 		newEngine = j.Engine

@@ -35,6 +35,15 @@ func divided(t *testing.T, g *graph.Graph, o Options, k int, of []int32) *Job {
 	return j
 }
 
+// onMesh is a job on a mesh, whose partitions are dealt at random.
+func onMesh(g *graph.Graph, o Options, mesh string) *Job {
+	o.Parallel, o.Threads = mesh, 1
+	if strings.Contains(mesh, "graph=") {
+		o.Partition = partition.Random
+	}
+	return &Job{Graph: g, Options: o}
+}
+
 // away is the largest relative difference of two curves.
 func away(a, b []float64) (d float64) {
 	if len(a) != len(b) {
@@ -156,8 +165,8 @@ func TestPlanOfWorkers(t *testing.T) {
 	}
 }
 
-// TestPlanOfSlices holds the plan of workers that divide the columns, alone and of partitions, against what each
-// takes, sends and aggregates.
+// TestPlanOfSlices holds the plan of workers that divide the columns, alone and of partitions, against what
+// each takes, sends and aggregates.
 func TestPlanOfSlices(t *testing.T) {
 	g := tangled(t)
 	all := networks()
@@ -169,11 +178,11 @@ func TestPlanOfSlices(t *testing.T) {
 	for name, o := range all {
 		for _, mesh := range []string{"tensor=3", "graph=2,tensor=2"} {
 			t.Run(name+" "+mesh, func(t *testing.T) {
-				o.Parallel, o.Threads = mesh, 1
-				if strings.Contains(mesh, "graph") {
-					o.Partition = partition.Random
+				job := onMesh(g, o, mesh)
+				if mesh == "tensor=3" {
+					job.Options.AggregationChunks = 5
 				}
-				planAndRun(t, &Job{Graph: g, Options: o})
+				planAndRun(t, job)
 			})
 		}
 	}
@@ -223,9 +232,7 @@ func TestEdgeColumns(t *testing.T) {
 	o := networks()["gcn"]
 	o.Residual = false
 	want := 2 * edges * int64(o.Hidden+g.Labels.Classes)
-	sliced := o
-	sliced.Parallel = "tensor=3"
-	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil), {Graph: g, Options: sliced}} {
+	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil), onMesh(g, o, "tensor=3")} {
 		r, sum := mustRun(t, j), int64(0)
 		for _, n := range r.EdgeColumns {
 			sum += n
@@ -283,21 +290,20 @@ func TestPredictOnWorkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := divided(t, g, o, 5, nil).Predict(context.Background(), run.Weights, WithEmbeddings)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got.EmbeddingColumns != want.EmbeddingColumns || len(got.Embeddings) != len(want.Embeddings) || len(got.Logits) != len(want.Logits) {
-		t.Fatalf("%d embeddings and %d logits, want %d and %d", len(got.Embeddings), len(got.Logits), len(want.Embeddings), len(want.Logits))
-	}
-	for i := range want.Logits {
-		if math.Abs(float64(got.Logits[i]-want.Logits[i])) > 1e-4 {
-			t.Fatalf("logit %d is %v, want %v", i, got.Logits[i], want.Logits[i])
+	for _, j := range []*Job{divided(t, g, o, 5, nil), onMesh(g, o, "tensor=5"), onMesh(g, o, "graph=2,tensor=2")} {
+		got, err := j.Predict(context.Background(), run.Weights, WithEmbeddings)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	for i := range want.Embeddings {
-		if math.Abs(float64(got.Embeddings[i]-want.Embeddings[i])) > 1e-4 {
-			t.Fatalf("embedding %d is %v, want %v", i, got.Embeddings[i], want.Embeddings[i])
+		if got.EmbeddingColumns != want.EmbeddingColumns || len(got.Embeddings) != len(want.Embeddings) || len(got.Logits) != len(want.Logits) {
+			t.Fatalf("%d embeddings and %d logits, want %d and %d", len(got.Embeddings), len(got.Logits), len(want.Embeddings), len(want.Logits))
+		}
+		for what, values := range map[string][2][]float32{"logit": {got.Logits, want.Logits}, "embedding": {got.Embeddings, want.Embeddings}} {
+			for i, x := range values[1] {
+				if math.Abs(float64(x-values[0][i])) > 1e-4 {
+					t.Fatalf("%s: %s %d is %v, want %v", j.Options.Parallel, what, i, values[0][i], x)
+				}
+			}
 		}
 	}
 }
@@ -370,20 +376,26 @@ func (failed) Err() error { return errors.New("the cable is out") }
 func TestFailureInAPass(t *testing.T) {
 	const k = 3
 	g := tangled(t)
-	o := networks()["gat"]
 	for name, c := range map[string]struct {
-		kind comm.Kind
-		n    int
-		want string
+		kind   comm.Kind
+		n      int
+		want   string
+		sliced string // the model that is divided in slices; "": gat in partitions
 	}{
-		"forward":  {comm.Halo, 2, "rank 1: receive of halo rows, peer rank 2, epoch 1, layer convs.0: the cable is out"},
-		"backward": {comm.HaloGradient, 5, "rank 1: receive of halo gradients, peer rank 2, epoch 1, layer convs.1: the cable is out"},
-		"weights":  {comm.Gradient, 3, "rank 1: receive in a sum of weight gradients"},
-		"epoch":    {comm.Statistics, 0, "rank 1: receive in an all-gather of statistics, peer rank 0, epoch 1: the cable"},
-		"metrics":  {comm.Statistics, 9, "rank 1: receive in a sum of statistics, peer rank 0, epoch 1: the cable"},
+		"scores, forward": {comm.ToSlices, 3, "rank 1: receive of rows for slices, peer rank ", "gat"},
+		"a chunk":         {comm.ToSlices, 0, "rank 1: receive of rows for slices, peer rank ", "gcn"},
+		"rows":            {comm.ToRows, 4, "rank 1: receive of slices for rows, peer rank ", "gcn"},
+		"forward":         {comm.Halo, 2, "rank 1: receive of halo rows, peer rank 2, epoch 1, layer convs.0: the cable is out", ""},
+		"backward":        {comm.HaloGradient, 5, "rank 1: receive of halo gradients, peer rank 2, epoch 1, layer convs.1: the cable is out", ""},
+		"weights":         {comm.Gradient, 3, "rank 1: receive in a sum of weight gradients", ""},
+		"epoch":           {comm.Statistics, 0, "rank 1: receive in an all-gather of statistics, peer rank 0, epoch 1: the cable", ""},
+		"metrics":         {comm.Statistics, 9, "rank 1: receive in a sum of statistics, peer rank 0, epoch 1: the cable", ""},
 	} {
-		shared := divided(t, g, o, k, nil)
-		if _, err := shared.parts(context.Background(), k); err != nil {
+		shared := divided(t, g, networks()["gat"], k, nil)
+		if c.sliced != "" {
+			shared = onMesh(g, networks()[c.sliced], "tensor=3")
+			shared.Options.AggregationChunks = 4
+		} else if _, err := shared.parts(context.Background(), k); err != nil {
 			t.Fatal(err)
 		}
 		ends, errs := comm.InProcess(k), make([]error, k)
@@ -452,21 +464,22 @@ func TestPanicOfAWorker(t *testing.T) {
 // TestInterruptedWorkers: a signal that one worker sees ends the run after the same epoch on all of them,
 // with results.
 func TestInterruptedWorkers(t *testing.T) {
-	o := networks()["sage"]
+	g, o := tangled(t), networks()["sage"]
 	o.Epochs = 50
-	j := divided(t, tangled(t), o, 3, nil)
-	ctx, cancel := context.WithCancel(context.Background())
-	j.OnEpoch = func(e Epoch) {
-		if e.Epoch == 3 {
-			cancel()
+	for _, j := range []*Job{divided(t, g, o, 3, nil), onMesh(g, o, "tensor=3")} {
+		ctx, cancel := context.WithCancel(context.Background())
+		j.OnEpoch = func(e Epoch) {
+			if e.Epoch == 3 {
+				cancel()
+			}
 		}
-	}
-	r, err := j.Run(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !r.Interrupted || r.Epochs < 3 || r.Epochs > 5 || len(r.Logits) == 0 {
-		t.Errorf("interrupted %v after %d epochs, with %d logits", r.Interrupted, r.Epochs, len(r.Logits))
+		r, err := j.Run(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !r.Interrupted || r.Epochs < 3 || r.Epochs > 5 || len(r.Logits) == 0 {
+			t.Errorf("%s: interrupted %v after %d epochs, with %d logits", j.Options.Parallel, r.Interrupted, r.Epochs, len(r.Logits))
+		}
 	}
 }
 

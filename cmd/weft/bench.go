@@ -59,7 +59,8 @@ that none does. Beside each it runs probes with the same threads, and prints the
 marked memory is held against gathered bytes ÷ gather rate + streamed bytes ÷ stream rate; attention adds its exponentials ÷ their
 rate and GATv2 ("attention v2") the terms a·LeakyReLU(x + y) of its scores ÷ theirs, of probes that compute nothing else; a dense
 product with a side under 256 adds its operations ÷ the rate of the best large square product. A kernel marked compute is held
-against that rate alone. It takes some minutes.`,
+against that rate alone. Rows of at most 16 columns ("thin") are held against a probe that reads indices and a word of each cache
+line that their rows touch, with rows that a core's own cache holds ("core"), the shared one, or none. It takes some minutes.`,
 		Example: `  weft bench kernels
   weft bench kernels --only '^attention' --threads 1
   weft bench kernels --json > kernels.json`,

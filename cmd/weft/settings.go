@@ -20,7 +20,8 @@ var headings = map[train.Group]string{
 	train.TrainingGroup: "Training",
 	train.MachineGroup:  "Machine",
 
-	train.GraphAxisGroup: "Graph axis (--parallel graph=N)",
+	train.GraphAxisGroup:  "Graph axis (--parallel graph=N)",
+	train.TensorAxisGroup: "Tensor axis (--parallel tensor=N)",
 }
 
 // settingFlags are the settings of a run as flags, beside a configuration file that they override.

@@ -55,10 +55,16 @@ func (b *bench) attentions() (cases []testCase) {
 			}})
 		}
 	}
-	add("attention", forward, func(s heads, a *arrays) *job { return b.attend(s, false, a) })
-	add("attention backward", forward, func(s heads, a *arrays) *job { return b.attendBackward(s, false, a) })
-	add("attention v2", some, func(s heads, a *arrays) *job { return b.attend(s, true, a) })
-	add("attention v2 backward", some, func(s heads, a *arrays) *job { return b.attendBackward(s, true, a) })
+	add("attention", forward, func(s heads, a *arrays) *job { return b.attend(s, s.graph(b, false), false, a) })
+	add("attention backward", forward, func(s heads, a *arrays) *job {
+		e, t := s.square(b)
+		return b.attendBackward(s, e, t, false, a)
+	})
+	add("attention v2", some, func(s heads, a *arrays) *job { return b.attend(s, s.graph(b, false), true, a) })
+	add("attention v2 backward", some, func(s heads, a *arrays) *job {
+		e, t := s.square(b)
+		return b.attendBackward(s, e, t, true, a)
+	})
 	return cases
 }
 
@@ -79,8 +85,7 @@ func (s heads) attention(e *kernel.CSR, v2 bool, a *arrays) kernel.Attention {
 // GATv1's, its scores are sums over columns that belong to the edge.
 //
 // Operations per edge and column: 2 for the weighted sum; GATv2 5 more for a·LeakyReLU(x+y).
-func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
-	e := s.graph(b, false)
+func (b *bench) attend(s heads, e *kernel.CSR, v2 bool, a *arrays) *job {
 	k := s.attention(e, v2, a)
 	state := a.state(e.Rows, s.heads, k.Width)
 	j := &job{
@@ -97,7 +102,7 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 	return j
 }
 
-// attendBackward goes over the edges twice, and has one exponential for each edge and head, and GATv2's terms
+// attendBackward goes over the edges e and over their transpose t, and has one exponential for each edge and head, and GATv2's terms
 // of scores, both times.
 //
 // By destination, for the gradient of what stands for it: gathers source rows (and GATv1's source scores),
@@ -114,8 +119,7 @@ func (b *bench) attend(s heads, v2 bool, a *arrays) *job {
 //
 // Operations per edge and column: three weighted sums, 6. GATv2 has two dot products and a weighted sum
 // instead, a·LeakyReLU(x+y) both times, and weighted sums of slopes and of LeakyReLU, 18 more.
-func (b *bench) attendBackward(s heads, v2 bool, a *arrays) *job {
-	e, t := s.square(b)
+func (b *bench) attendBackward(s heads, e, t *kernel.CSR, v2 bool, a *arrays) *job {
 	k := s.attention(e, v2, a)
 	// Log-sum-exps are above all scores
 	g, gOut, logSum := a.matrix(e.Rows, s.width), a.matrix(e.Rows, s.heads), a.filled(e.Rows, s.heads, 4)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -56,6 +57,63 @@ func gatherReadsItsRows(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestLinesReadsItsRows: of rows that a cache line holds a whole number of the first word is read, of others the last
+// too, for each SIMD level, width, distance and number of matrices.
+func TestLinesReadsItsRows(t *testing.T) {
+	eachLevel(func() {
+		for _, threads := range []int{1, 3} {
+			a := newArrays(t, threads)
+			p := probes{a.team}
+			for width := 1; width <= lineWords; width++ {
+				x, y := a.matrix(50, width), a.matrix(50, 3)
+				for _, n := range []int{1, 7, 512, 513, 700} {
+					e := unevenRows(a, n, 50)
+					want := uint32(0)
+					for _, i := range e.Indices.Int32s() {
+						rowX, rowY := x.RowRange(int(i), int(i)+1).Floats(), y.RowRange(int(i), int(i)+1).Floats()
+						want += math.Float32bits(rowX[0]) + math.Float32bits(rowY[0]) + math.Float32bits(rowY[2])
+						if lineWords%width != 0 {
+							want += math.Float32bits(rowX[width-1])
+						}
+					}
+					g := along(e, x, y)
+					g.lines = true
+					for _, ahead := range distances {
+						if got := p.gather(tunedGather{g, ahead}); got != want {
+							t.Fatalf("width %d, %d rows, %d ahead: checksum %d, want %d", width, n, ahead, got, want)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestThinBound: lines and indices are counted once, at the whole time of their probe.
+func TestThinBound(t *testing.T) {
+	b := newBench(Options{Threads: 1, Quick: true})
+	defer b.close()
+	a := &arrays{team: b.team}
+	defer a.release()
+	e := thin{rmat, 15, 3, inCache}.block(b)
+	j := byLines(b.spmm(e, 3, nil, a.matrix(e.Cols, 1), a))
+	passes, release := b.passes(j)
+	defer release()
+	for i, p := range passes {
+		if p.share != 1 {
+			t.Errorf("probe %d counts for %v of its time", i, p.share)
+		}
+	}
+	if want := float64(4 * (e.Entries()*(1+3+1) + 2*e.Indptr.Len() + e.Rows*3)); len(passes) != 3 || j.bytes() != want {
+		t.Errorf("%d probes of %v bytes, want 3 of %v", len(passes), j.bytes(), want)
+	}
+	for i := range e.Rows {
+		if row := e.Indices.Int32s()[e.Indptr.Int64s()[i]:e.Indptr.Int64s()[i+1]]; !slices.IsSorted(row) {
+			t.Fatalf("the sources of row %d are not in ascending order", i)
 		}
 	}
 }
@@ -146,6 +204,7 @@ func TestBound(t *testing.T) {
 	a := &arrays{team: b.team}
 	defer a.release()
 	s := heads{aggregation{uniform, 5, 32, true}, 4}
+	in, out := s.square(b)
 	v := s.vertices(b)
 	e := 5 * v
 	structure := 8*(v+1) + 4*e
@@ -158,13 +217,13 @@ func TestBound(t *testing.T) {
 		"mean":      {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), nil, a), 128 * e, structure + 4*v, 128 * v, 0, 0, 0},
 		"symmetric": {b.spmm(s.graph(b, false), 32, a.zeros(v, 1), a.zeros(v, 1), a), 132 * e, structure + 4*v, 128 * v, 0, 0, 0},
 		"max":       {b.max(s.graph(b, false), 32, a), 128 * e, structure, 256 * v, 0, 0, 0},
-		"attention": {b.attend(s, false, a), (128 + 16) * e, structure + 16*v, (128 + 16) * v, 0, 4 * e, 0},
+		"attention": {b.attend(s, s.graph(b, false), false, a), (128 + 16) * e, structure + 16*v, (128 + 16) * v, 0, 4 * e, 0},
 		"attention backward": {
-			b.attendBackward(s, false, a), (128+16)*e + (128+48)*e, 2*structure + 2*128*v + 4*16*v, 0,
+			b.attendBackward(s, in, out, false, a), (128+16)*e + (128+48)*e, 2*structure + 2*128*v + 4*16*v, 0,
 			(128 + 32) * v, 8 * e, 0,
 		},
-		"attention v2 backward": {b.attendBackward(s, true, a), 128*e + (2*128+32)*e, 2*structure + 3*128*v + 2*16*v, 0, 256 * v, 8 * e, 64 * e},
-		"attention v2":          {b.attend(s, true, a), 128 * e, structure + 128*v, (128 + 16) * v, 0, 4 * e, 32 * e},
+		"attention v2 backward": {b.attendBackward(s, in, out, true, a), 128*e + (2*128+32)*e, 2*structure + 3*128*v + 2*16*v, 0, 256 * v, 8 * e, 64 * e},
+		"attention v2":          {b.attend(s, s.graph(b, false), true, a), 128 * e, structure + 128*v, (128 + 16) * v, 0, 4 * e, 32 * e},
 	} {
 		gathered, read := 0, 0
 		for _, g := range c.j.gathers {
@@ -262,7 +321,7 @@ func TestKernels(t *testing.T) {
 			t.Errorf("%s %s: bound %q", k.Name, k.Shape, k.Bound)
 		}
 	}
-	for _, name := range []string{"spmm sum", "spmm mean backward", "max", "attention", "attention backward", "attention v2", "product", "adam"} {
+	for _, name := range []string{"spmm sum", "spmm mean backward", "max", "attention", "attention backward", "attention v2", "product", "adam", "thin sum", "thin attention backward"} {
 		if !names[name] {
 			t.Errorf("no kernel %q", name)
 		}

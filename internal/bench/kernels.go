@@ -48,11 +48,12 @@ type gather struct {
 	indptr   *tensor.Matrix
 	indices  *tensor.Matrix
 	matrices []*tensor.Matrix
+	lines    bool // the bound counts the indices, and a word of each cache line that a row touches
 }
 
 // along is the gather of the rows at the other ends of e's edges.
 func along(e *kernel.CSR, matrices ...*tensor.Matrix) gather {
-	return gather{e.Indptr, e.Indices, matrices}
+	return gather{indptr: e.Indptr, indices: e.Indices, matrices: matrices}
 }
 
 func (g gather) rowBytes() int {
@@ -127,6 +128,9 @@ func (b *bench) passes(j *job) (passes []pass, release func()) {
 	for _, g := range j.gathers {
 		t := b.tuned(g)
 		rows, indices := float64(g.rowBytes()), float64(g.indexBytes())
+		if g.lines {
+			indices = 0 // nothing else of the bound counts them
+		}
 		add(rows/(rows+indices), func() { b.probes.gather(t) })
 	}
 	if len(j.read) > 0 {
@@ -164,6 +168,9 @@ func (j *job) bytes() float64 {
 	n := j.written + 2*j.updated
 	for _, g := range j.gathers {
 		n += g.rowBytes()
+		if g.lines {
+			n += 4 * g.indices.Len()
+		}
 	}
 	for _, m := range j.read {
 		n += m.Len() * m.Element.Size()
@@ -244,7 +251,8 @@ func (b *bench) cases() (all []testCase) {
 	all = append(all, b.aggregations()...)
 	all = append(all, b.attentions()...)
 	all = append(all, b.products()...)
-	return append(all, b.rowWork()...)
+	all = append(all, b.rowWork()...)
+	return append(all, b.thinSlices()...)
 }
 
 // structure is what a kernel streams of a matrix besides the rows that its indices name.

@@ -52,8 +52,9 @@ func (p probes) ranges(n, unit int, work func(lo, hi int)) {
 }
 
 // gather reads, for each of the indices in their order, that row of every matrix (of 32-bit words), and
-// returns the sum modulo 2^32 of all the words that it read. The row that g.ahead places behind is
-// prefetched, none where that is 0.
+// returns the sum modulo 2^32 of all the words that it read: where g counts lines, of a row's first word and
+// its last, if they may be in different ones. The row that g.ahead places behind is prefetched, none where
+// that is 0.
 func (p probes) gather(g tunedGather) uint32 {
 	if len(g.matrices) > C.PROBE_MATRICES {
 		panic(fmt.Sprintf("bench: a gather from %d matrices", len(g.matrices)))
@@ -66,7 +67,13 @@ func (p probes) gather(g tunedGather) uint32 {
 		rows.x[i], rows.cols[i] = (*C.uint32_t)(m.Pointer()), C.int64_t(m.Cols)
 	}
 	var sum atomic.Uint32
-	p.ranges(g.indices.Len(), 1, func(lo, hi int) { sum.Add(uint32(C.probe_gather(level, &rows, C.int64_t(lo), C.int64_t(hi)))) })
+	p.ranges(g.indices.Len(), 1, func(lo, hi int) {
+		if g.lines {
+			sum.Add(uint32(C.probe_lines(level, &rows, C.int64_t(lo), C.int64_t(hi))))
+		} else {
+			sum.Add(uint32(C.probe_gather(level, &rows, C.int64_t(lo), C.int64_t(hi))))
+		}
+	})
 	return sum.Load()
 }
 

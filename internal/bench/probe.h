@@ -21,6 +21,9 @@ typedef struct {
 
 typedef struct {
 	uint32_t (*gather)(const probe_rows *rows, int64_t lo, int64_t hi);
+	// A word of each cache line that a row of at most 16 words touches: its first, and its last where it may lie
+	// across two. Destinations make no difference.
+	uint32_t (*lines)(const probe_rows *rows, int64_t lo, int64_t hi);
 	uint32_t (*read)(const uint32_t *x, int64_t n);
 	void (*write)(uint32_t *x, int64_t n, uint32_t value);  // x_i = value
 	void (*past)(uint32_t *x, int64_t n, uint32_t value);   // the same, past the caches where the CPU can
@@ -37,6 +40,7 @@ extern const probe_level probe_avx512, probe_avx2, probe_portable;
 const probe_level *probe_at(int rank);
 
 static inline uint32_t probe_gather(const probe_level *l, const probe_rows *rows, int64_t lo, int64_t hi) { return l->gather(rows, lo, hi); }
+static inline uint32_t probe_lines(const probe_level *l, const probe_rows *rows, int64_t lo, int64_t hi) { return l->lines(rows, lo, hi); }
 static inline uint32_t probe_read(const probe_level *l, const void *x, int64_t n) { return l->read(x, n); }
 static inline void probe_write(const probe_level *l, void *x, int64_t n, uint32_t value) { l->write(x, n, value); }
 static inline void probe_past(const probe_level *l, void *x, int64_t n, uint32_t value) { l->past(x, n, value); }

@@ -40,7 +40,7 @@ func (b *bench) fromAllOver(a *arrays) gather {
 		indices.Int32s()[i] = draw.Int32N(int32(n))
 	}
 	copy(whole.Int64s(), []int64{0, int64(n)}) // one destination
-	return gather{whole, indices, []*tensor.Matrix{x}}
+	return gather{indptr: whole, indices: indices, matrices: []*tensor.Matrix{x}}
 }
 
 // gathering gathers, at the distance of prefetch that is best for this bench's threads. Only rows count.

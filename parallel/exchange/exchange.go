@@ -54,18 +54,18 @@ func (r *Receiver) Free() {
 	}
 }
 
-// Sender sends messages of one kind from its two rooms in turn: one is on its way while the next is made.
+// Sender sends messages of one kind from its rooms in turn: the others' are on their way while one is made.
 type Sender struct {
 	Comm    *comm.Comm
 	Kind    comm.Kind
-	Rooms   [2]*tensor.Matrix // each with as many elements as the largest message
-	pending [2]*comm.Pending
-	value   *tensor.Matrix // of the message that is being made
+	Rooms   []*tensor.Matrix // each with as many elements as the largest message
+	pending []*comm.Pending  // of each room, once it was used
+	value   *tensor.Matrix   // of the message that is being made
 	turn    int
 }
 
-// Room waits for a room and returns rows × cols elements of it, which are undefined, for the message that Send
-// sends.
+// Room waits for a room and returns rows × cols elements of it, which are undefined, for the message that
+// Send sends.
 func (s *Sender) Room(rows, cols int) (value *tensor.Matrix, err error) {
 	if err := s.wait(s.turn); err != nil {
 		return nil, err
@@ -76,8 +76,13 @@ func (s *Sender) Room(rows, cols int) (value *tensor.Matrix, err error) {
 
 // Send starts to send what Room returned last.
 func (s *Sender) Send(peer int) {
-	s.pending[s.turn] = s.Comm.Send(s.Kind, s.value.Bytes(), peer)
-	s.turn = 1 - s.turn
+	p := s.Comm.Send(s.Kind, s.value.Bytes(), peer)
+	if s.turn < len(s.pending) {
+		s.pending[s.turn] = p
+	} else {
+		s.pending = append(s.pending, p)
+	}
+	s.turn = (s.turn + 1) % len(s.Rooms)
 }
 
 // Finish waits for what is on its way.
@@ -92,8 +97,8 @@ func (s *Sender) Finish() error {
 
 // wait waits until room k is free.
 func (s *Sender) wait(k int) error {
-	if p := s.pending[k]; p != nil {
-		return p.Wait()
+	if k < len(s.pending) {
+		return s.pending[k].Wait()
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package order decides, at each place of a model, whether rows are transformed or aggregated first where both
-// give Â(xW), and keeps what is aggregated once.
+// Package order decides, at each place of a model, whether rows are transformed or aggregated first where
+// both give Â(xW), and keeps what is aggregated once.
 package order
 
 import (
@@ -40,13 +40,13 @@ type Axis interface {
 	Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var
 	// AggregateInto is z = Â·x without a tape.
 	AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce)
-	// Cost is what an aggregation of so many columns costs in an epoch, and is the same on all workers but for
-	// Sent; ok is false where the narrower rows are taken without asking.
+	// Cost is what an aggregation of so many columns costs in an epoch, and is the same on all workers but
+	// for Sent; ok is false where the narrower rows are taken without asking.
 	Cost(columns int, passes Passes) (c Cost, ok bool)
 }
 
-// Passes are how often an epoch goes along the edges for an aggregation: forward, and backward where the input
-// wants a gradient.
+// Passes are how often an epoch goes along the edges for an aggregation: forward, and backward where the
+// input wants a gradient.
 type Passes int
 
 // The numbers of passes. An aggregation that is kept takes none.

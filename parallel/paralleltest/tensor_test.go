@@ -39,7 +39,7 @@ func TestOrders(t *testing.T) {
 		t.Run(order.Names[choice], func(t *testing.T) {
 			o := sar.Options{Order: choice}
 			paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, func(c engine.Config) (engine.Axis, error) {
-				return tensor.New(c.Team, c.Groups, c.Share, o)
+				return tensor.New(c.Team, c.Groups, c.Share, tensor.Options{Options: o})
 			}, "AggregateLinear")
 			paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
 				return sar.New(c.Team, c.Groups, c.Share, o)
@@ -49,5 +49,5 @@ func TestOrders(t *testing.T) {
 }
 
 var newSlice paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
-	return tensor.New(c.Team, c.Groups, c.Share, sar.Options{})
+	return tensor.New(c.Team, c.Groups, c.Share, tensor.Options{})
 }

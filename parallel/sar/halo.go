@@ -30,7 +30,7 @@ func (p *propagator) halo() *halo {
 	h := &halo{part: p.part, site: p.site.Path}
 	h.resume()
 	var err error
-	h.edges, err = p.part.edges(p.along)
+	h.edges, err = p.part.Edges(p.along)
 	exchange.Must(err)
 	return h
 }
@@ -38,12 +38,7 @@ func (p *propagator) halo() *halo {
 // resume says that the work of the site goes on; errors name it. Each backward pass begins with it.
 func (h *halo) resume() { h.part.comm.At(h.part.epoch, h.site) }
 
-// count tells Options.Aggregated of a pass along all edges for so many columns.
-func (h *halo) count(columns int) {
-	if tell := h.part.options.Aggregated; tell != nil {
-		tell(h.site, h.edges.Entries()*int64(columns))
-	}
-}
+func (h *halo) count(columns int) { h.part.Count(h.site, h.edges, columns) }
 
 func (h *halo) operator(r gnn.Reduce) edges.Operator {
 	o, err := h.edges.Operator(r)
@@ -136,7 +131,7 @@ func (h *halo) sweep(s sweep, yield func(visit) bool) {
 		defer exchange.Release(out...)
 		come := taken(min(ahead, len(e.Needed)), e.MostOut, columns(s.grads))
 		defer exchange.Release(come...)
-		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Rooms: [2]*tensor.Matrix(out)}
+		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Rooms: out}
 		sides = append(sides, func(aside *comm.Comm) error { return h.addGradients(aside, come, s.grads) })
 	}
 	var in *exchange.Receiver
@@ -149,7 +144,7 @@ func (h *halo) sweep(s sweep, yield func(visit) bool) {
 		out := taken(2, e.MostOut, columns(s.rows))
 		defer exchange.Release(out...)
 		in = &exchange.Receiver{Comm: c, Kind: comm.Halo, Rooms: rooms}
-		sides = append(sides, func(aside *comm.Comm) error { return h.sendRows(aside, [2]*tensor.Matrix(out), s.rows) })
+		sides = append(sides, func(aside *comm.Comm) error { return h.sendRows(aside, out, s.rows) })
 	}
 	exchange.Must(exchange.Beside(c, sides, func() error {
 		if in != nil {
@@ -194,7 +189,7 @@ func (h *halo) sweep(s sweep, yield func(visit) bool) {
 }
 
 // sendRows is the side that sends the rows of xs that other workers need.
-func (h *halo) sendRows(aside *comm.Comm, rooms [2]*tensor.Matrix, xs []*tensor.Matrix) error {
+func (h *halo) sendRows(aside *comm.Comm, rooms, xs []*tensor.Matrix) error {
 	out := &exchange.Sender{Comm: aside, Kind: comm.Halo, Rooms: rooms}
 	for _, p := range h.edges.Needed {
 		room, err := out.Room(p.Rows.Cols, columns(xs))

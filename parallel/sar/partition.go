@@ -59,7 +59,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, o Options) (*Part
 	}
 	p.rows = autograd.RowsOf(team, s.Edges.IDs, s.Edges.Rows, s.Whole.Vertices, others)
 	for _, name := range p.Relations() {
-		if _, err := p.edges(gnn.Along{Relation: name}); err != nil {
+		if _, err := p.Edges(gnn.Along{Relation: name}); err != nil {
 			return nil, err
 		}
 	}
@@ -95,9 +95,16 @@ func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
 	return &propagator{part: p, site: p.book.Site(site), along: along}
 }
 
-// edges are those of a relation in a direction, made when they are first asked for. All workers ask for the
+// Count tells Options.Aggregated of a pass of a site along all of e's edges, for so many columns.
+func (p *Partition) Count(site string, e *edges.Edges, columns int) {
+	if tell := p.options.Aggregated; tell != nil {
+		tell(site, e.Entries()*int64(columns))
+	}
+}
+
+// Edges are those of a relation in a direction, made when they are first asked for. All workers ask for the
 // same ones in the same order.
-func (p *Partition) edges(a gnn.Along) (*edges.Edges, error) {
+func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) {
 	if e, made := p.made[a]; made {
 		return e, nil
 	}
@@ -118,7 +125,7 @@ func (p *Partition) read(a gnn.Along) (*edges.Edges, error) {
 	}
 	switch {
 	case a.Reversed && len(p.holders) == 1:
-		e, err := p.edges(gnn.Along{Relation: a.Relation})
+		e, err := p.Edges(gnn.Along{Relation: a.Relation})
 		if err != nil {
 			return nil, err
 		}

@@ -6,9 +6,9 @@ import (
 	"weft/parallel/order"
 )
 
-// Attend implements gnn.Propagator. Scores of GATv1 are computed from complete rows and shared, two numbers for
-// each vertex and head, so that slices may cut a head. Those of GATv2 need all columns of a head at each edge:
-// slices are cut between heads, and with fewer heads than workers some have none.
+// Attend implements gnn.Propagator. Scores of GATv1 are computed from complete rows and shared, two numbers
+// for each vertex and head, so that slices may cut a head. Those of GATv2 need all columns of a head at each
+// edge: slices are cut between heads, and with fewer heads than workers some have none.
 func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	if a.ATarget == nil && a.SourceScore == nil {
 		return p.attendHeads(a)
@@ -67,7 +67,8 @@ func (p *propagator) attendHeads(a gnn.Attention) *autograd.Var {
 // segment is some columns of a slice that attention treats at once: of whole heads, or of a part of one.
 type segment struct{ from, count, head, heads int }
 
-// segments are those of a slice: a part of a head, whole heads, and a part of a head, as far as there are any.
+// segments are those of a slice: a part of a head, whole heads, and a part of a head, as far as there are
+// any.
 func segments(s span, width int) (list []segment) {
 	for at, end := s.from, s.from+s.count; at < end; {
 		g := segment{from: at, head: at / width, heads: 1}

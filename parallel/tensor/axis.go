@@ -1,15 +1,16 @@
-// Package tensor is the tensor axis: tensor parallelism for graph neural networks, as in NeutronTP (Ai et al.,
-// PVLDB 2025). A worker aggregates along all edges of a partition, or of the whole graph, for its slice of the
-// feature columns, and does everything else on its own rows with all columns:
+// Package tensor is the tensor axis: tensor parallelism for graph neural networks, as in NeutronTP (Ai et
+// al., PVLDB 2025). A worker aggregates along all edges of a partition, or of the whole graph, for its slice
+// of the feature columns, and does everything else on its own rows with all columns:
 //
 //	z = gather(inner(split(x)))
 //
-// split turns own rows of all columns into own columns of all rows, gather turns them back; each is the other's
-// inverse and adjoint. inner is the aggregation of sar.Partition, on fewer columns: with one partition no worker
-// needs anything of another meanwhile, and all have equal work whatever the graph looks like. A sum over
-// in-neighbours is never cut, so that the results have one worker's bits.
+// split turns own rows of all columns into own columns of all rows, gather turns them back; each is the
+// other's inverse and adjoint. inner is the aggregation of sar.Partition, on fewer columns: with one
+// partition no worker needs anything of another meanwhile, and all have equal work whatever the graph looks
+// like. A sum over in-neighbours is never cut, so that the results have one worker's bits.
 //
 // Reading: layout.go is this algorithm; propagator.go what each method of a Propagator does with it;
+// flow.go how a linear aggregation does all of it at once, chunk by chunk;
 // owners.go which rows are a worker's own.
 package tensor
 
@@ -33,20 +34,36 @@ type Axis struct {
 	starts   []int // of each partition's rows, and the number of all
 	vertices []int32
 	book     *order.Book
+
+	chunks    int
+	schedules map[direction]*schedule // made when first asked for
+}
+
+// Options are the settings of the tensor axis.
+type Options struct {
+	sar.Options // of the aggregation inside a slice, of the order of work and of explaining
+	// Chunks is in how many chunks an aggregation takes in its input and hands on its result, 0: as many as
+	// suit the graph. It changes no bits.
+	Chunks int
 }
 
 // New is one worker of g.Slices, which all have the same share; where the team only plans they are made of
-// comm.Plan. The options are those of the aggregation inside a slice. All of the mesh's workers must call it,
-// and from then on do the same in the same order.
-func New(team *kernel.Team, g mesh.Groups, s *partition.Share, o sar.Options) (*Axis, error) {
+// comm.Plan. All of the mesh's workers must call it, and from then on do the same in the same order.
+func New(team *kernel.Team, g mesh.Groups, s *partition.Share, o Options) (*Axis, error) {
 	lists := ownersOf(&s.Edges, g.Mesh.Slices)
-	inside := o
+	inside := o.Options
 	inside.Explain = nil
 	inner, err := sar.New(team, g, s, inside)
 	if err != nil {
 		return nil, err
 	}
-	a := &Axis{inner: inner, whole: &s.Whole, starts: s.Edges.Starts, book: order.NewBook(o.Order, o.Explain)}
+	a := &Axis{
+		inner: inner, whole: &s.Whole, starts: s.Edges.Starts, book: order.NewBook(o.Order, o.Explain),
+		chunks: o.Chunks, schedules: map[direction]*schedule{},
+	}
+	if a.chunks == 0 {
+		a.chunks = chunksFor(&s.Edges, g.Mesh.Slices)
+	}
 	a.layout = layout{team: team, comm: g.Slices, all: inner.Rows(), counts: g.Replicas.Rank() == 0}
 	for _, list := range lists {
 		rows := team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(list))
@@ -81,5 +98,5 @@ func (a *Axis) BeginEpoch(epoch int) {
 
 // Propagator is the gnn.Propagator at a site.
 func (a *Axis) Propagator(site string, along gnn.Along) gnn.Propagator {
-	return &propagator{place: place{&a.layout, site}, axis: a, inner: a.inner.Propagator(site, along), order: a.book.Site(site)}
+	return &propagator{place: place{&a.layout, site}, axis: a, along: along, inner: a.inner.Propagator(site, along), order: a.book.Site(site)}
 }

@@ -4,7 +4,6 @@ import (
 	"weft/autograd"
 	"weft/comm"
 	"weft/kernel"
-	"weft/parallel/exchange"
 	"weft/tensor"
 )
 
@@ -94,20 +93,20 @@ func (l place) toSlices(x *tensor.Matrix, cut []span) *tensor.Matrix {
 	z := l.team.Memory.New(tensor.Activations, l.all.Here, mine.count)
 	l.move(switching{
 		kind: comm.ToSlices,
-		out:  func(q int) (rows, cols int) { return x.Rows, cut[q].count },
-		in:   func(q int) (rows, cols int) { return l.rows[q].Cols, mine.count },
+		out:  func(q int) extent { return extent{0, x.Rows, cut[q].count} },
+		in:   func(q int) extent { return extent{0, l.rows[q].Cols, mine.count} },
 		pack: func(room *tensor.Matrix, q, row int) {
 			l.team.PickColumns(room, x.RowRange(row, row+room.Rows), nil, cut[q].from)
 		},
 		take: func(room *tensor.Matrix, q, row int) {
-			l.team.PutColumns(z, room, l.listed(q, row, room.Rows), 0, kernel.Replace)
+			l.team.PutColumns(z, room, listed(l.rows[q], row, room.Rows), 0, kernel.Replace)
 		},
 	})
 	return z
 }
 
 // toRows makes x, in the row layout, of the workers' columns z. Where these overlap, or leave some out, they
-// are added to zeros: the own ones, and then in the order of the sweep.
+// are added to zeros: the own ones, and then in the order of the messages.
 func (l place) toRows(x, z *tensor.Matrix, cut []span) {
 	to := kernel.Replace
 	if columnsOf(cut) != x.Cols {
@@ -116,104 +115,13 @@ func (l place) toRows(x, z *tensor.Matrix, cut []span) {
 	}
 	l.move(switching{
 		kind: comm.ToRows,
-		out:  func(q int) (rows, cols int) { return l.rows[q].Cols, z.Cols },
-		in:   func(q int) (rows, cols int) { return x.Rows, cut[q].count },
-		pack: func(room *tensor.Matrix, q, row int) { l.team.PickColumns(room, z, l.listed(q, row, room.Rows), 0) },
+		out:  func(q int) extent { return extent{0, l.rows[q].Cols, z.Cols} },
+		in:   func(q int) extent { return extent{0, x.Rows, cut[q].count} },
+		pack: func(room *tensor.Matrix, q, row int) {
+			l.team.PickColumns(room, z, listed(l.rows[q], row, room.Rows), 0)
+		},
 		take: func(room *tensor.Matrix, q, row int) {
 			l.team.PutColumns(x.RowRange(row, row+room.Rows), room, nil, cut[q].from, to)
 		},
 	})
-}
-
-// listed is n of worker q's rows, from the given one on.
-func (l *layout) listed(q, from, n int) *tensor.Matrix {
-	return l.rows[q].Reshape(l.rows[q].Cols, 1).RowRange(from, from+n).Reshape(1, n)
-}
-
-// switching is a switch of layouts: what goes to each worker and comes from it, of how many rows and columns,
-// and what is done with a piece of it that begins at some row.
-type switching struct {
-	kind       comm.Kind
-	out, in    func(q int) (rows, cols int)
-	pack, take func(room *tensor.Matrix, q, row int)
-}
-
-// pieceElements bounds a message, and with it what a worker holds of others' values besides its own: two
-// pieces that it receives and two that it sends.
-const pieceElements = 1 << 18
-
-// piece is a message of some rows of what one worker gives another.
-type piece struct{ peer, row, rows, cols int }
-
-// pieces are the messages of a switch in one direction, in rounds: in each a worker sends to one other, the
-// one that stands so many ranks after it, and receives from one.
-func (l *layout) pieces(direction int, size func(q int) (rows, cols int)) (list []piece, largest int) {
-	k := l.comm.Size()
-	for round := 1; round < k; round++ {
-		list = append(list, piecesOf((l.comm.Rank()+direction*round+k)%k, size)...)
-	}
-	for _, p := range list {
-		largest = max(largest, p.rows*p.cols)
-	}
-	return list, largest
-}
-
-// piecesOf are the messages of one worker.
-func piecesOf(q int, size func(q int) (rows, cols int)) (list []piece) {
-	rows, cols := size(q)
-	for row := 0; row < rows && cols > 0; {
-		n := min(rows-row, max(1, pieceElements/cols))
-		list = append(list, piece{q, row, n, cols})
-		row += n
-	}
-	return list
-}
-
-// move runs a switch. A failure of another worker ends the pass.
-func (l place) move(s switching) {
-	l.comm.At(l.epoch, l.site)
-	if l.counts {
-		l.comm.Switched(s.kind)
-	}
-	out, most := l.pieces(1, s.out)
-	sending := exchange.Rooms(l.team.Memory, 2, 1, most)
-	defer exchange.Release(sending...)
-	in, most := l.pieces(-1, s.in)
-	receiving := exchange.Rooms(l.team.Memory, 2, 1, most)
-	defer exchange.Release(receiving...)
-	kept := piecesOf(l.comm.Rank(), s.out)
-	keeping := l.team.Memory.New(tensor.Buffers, 1, pieceElements)
-	defer keeping.Release()
-	send := func(aside *comm.Comm) error {
-		sender := &exchange.Sender{Comm: aside, Kind: s.kind, Rooms: [2]*tensor.Matrix(sending)}
-		for _, p := range out {
-			room, err := sender.Room(p.rows, p.cols)
-			if err != nil {
-				return err
-			}
-			s.pack(room, p.peer, p.row)
-			sender.Send(p.peer)
-		}
-		return sender.Finish()
-	}
-	exchange.Must(exchange.Beside(l.comm, []exchange.Side{send}, func() error {
-		receiver := &exchange.Receiver{Comm: l.comm, Kind: s.kind, Rooms: receiving}
-		for _, p := range in {
-			receiver.Expect(p.peer, p.rows, p.cols)
-		}
-		for _, p := range kept {
-			room := keeping.Prefix(p.rows, p.cols)
-			s.pack(room, p.peer, p.row)
-			s.take(room, p.peer, p.row)
-		}
-		for _, p := range in {
-			room, err := receiver.Next()
-			if err != nil {
-				return err
-			}
-			s.take(room, p.peer, p.row)
-			receiver.Free()
-		}
-		return nil
-	}))
 }

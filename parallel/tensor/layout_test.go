@@ -9,14 +9,13 @@ import (
 	"weft/graph"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
-	"weft/parallel/sar"
 	"weft/parallel/tensor"
 	memory "weft/tensor"
 	"weft/train/engine"
 )
 
-// TestGatherOfSplit: rows that are split, left alone and gathered have their bits, and so have their gradients,
-// in one message or several, and where no number divides another.
+// TestGatherOfSplit: rows that are split, left alone and gathered have their bits, and so have their
+// gradients, in one message or several, and where no number divides another.
 func TestGatherOfSplit(t *testing.T) {
 	for _, c := range []struct{ vertices, columns, workers int }{
 		{3000, 700, 2}, {13, 7, 3}, {13, 2, 4}, {2, 5, 7}, {0, 5, 2},
@@ -28,7 +27,7 @@ func TestGatherOfSplit(t *testing.T) {
 			}
 			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers}, Graph: &graph.Graph{Relation: relation}}
 			w.Run(t, func(e engine.Config) {
-				a, err := tensor.New(e.Team, e.Groups, e.Share, sar.Options{})
+				a, err := tensor.New(e.Team, e.Groups, e.Share, tensor.Options{})
 				if err != nil {
 					panic(err)
 				}

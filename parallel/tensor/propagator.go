@@ -15,6 +15,7 @@ import (
 type propagator struct {
 	place
 	axis  *Axis
+	along gnn.Along
 	inner gnn.Propagator // on a slice
 	order *order.Site
 }
@@ -34,6 +35,10 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
+	if p.flows(r, gnn.Once) {
+		p.flow(forward, r, gnn.Once).run(z, x.Value())
+		return
+	}
 	cut := p.cut(x.Cols())
 	s := p.toSlices(x.Value(), cut)
 	h := p.inner.Propagate(autograd.NewTape(p.team).Constant(s, p.all), r, gnn.Once)
@@ -49,6 +54,9 @@ func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *aut
 }
 
 func (p *propagator) rounds(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
+	if p.flows(r, k) {
+		return p.flowing(x, r, k)
+	}
 	return p.through(x, p.cut(x.Cols()), func(s *autograd.Var) *autograd.Var { return p.inner.Propagate(s, r, k) })
 }
 
@@ -79,8 +87,8 @@ func ends(source, target *autograd.Var) []*autograd.Var {
 	return []*autograd.Var{source, target}
 }
 
-// sliced is through for rows of both ends. Where the worker has no columns, inner is not asked; the gradients'
-// switches are made all the same.
+// sliced is through for rows of both ends. Where the worker has no columns, inner is not asked; the
+// gradients' switches are made all the same.
 func (p *propagator) sliced(source, target *autograd.Var, cut []span, inner func(source, target *autograd.Var) *autograd.Var) *autograd.Var {
 	var s []*autograd.Var
 	for _, x := range ends(source, target) {

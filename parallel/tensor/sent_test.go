@@ -12,14 +12,14 @@ import (
 	"weft/gnn"
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
-	"weft/parallel/sar"
 	"weft/parallel/tensor"
 	"weft/train/engine"
 )
 
-// TestSentBytes: in a forward and a backward pass a worker sends each other one the other's columns of its own
-// rows, twice, and its columns of the other's rows, twice; for attention once more two numbers for each vertex
-// and head that the other's columns touch, and back their gradients. Each switch counts once for all workers.
+// TestSentBytes: in a forward and a backward pass a worker sends each other one the other's columns of its
+// own rows, twice, and its columns of the other's rows, twice; for attention once more two numbers for each
+// vertex and head that the other's columns touch, and back their gradients. Each switch counts once for all
+// workers.
 func TestSentBytes(t *testing.T) {
 	g := paralleltest.Small(t, true, false)
 	for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestSentBytes(t *testing.T) {
 					})
 				}
 				w.Run(t, func(e engine.Config) {
-					a, err := tensor.New(e.Team, e.Groups, e.Share, sar.Options{})
+					a, err := tensor.New(e.Team, e.Groups, e.Share, tensor.Options{})
 					if err != nil {
 						panic(err)
 					}

@@ -36,7 +36,7 @@ metis: the child that runs METIS is stopped or dies.
 
 - it ends within the deadline of the ranks: status 1, and one line that names METIS.
 
-    faults.py [--trials N] [--seed S] [--only WORD] [--transport tcp] [--weft PROGRAM]
+    faults.py [--trials N] [--seed S] [--only WORD] [--axis tensor] [--transport tcp] [--weft PROGRAM]
 
 The exit status is 1 if a rule was broken; the trial's folder is then kept and named. What this machine does not allow (a disk of a
 small size is a mount) is left out, and counted so. Standard library only. Open MPI's mpirun.
@@ -63,10 +63,11 @@ def main():
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1, help="of the random moments and ranks")
     parser.add_argument("--only", default="", help="only trials of this kind, such as disk, or with this word, such as KILL")
+    parser.add_argument("--axis", choices=["graph", "tensor"], default="graph", help="along which four workers divide the work")
     parser.add_argument("--transport", choices=["default", "tcp"], default="default", help="tcp: as between machines")
     options = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-faults-"))
-    setting = Setting(str(pathlib.Path(options.weft).resolve()), folder / "stores", options.transport)
+    setting = Setting(str(pathlib.Path(options.weft).resolve()), folder / "stores", options.transport, options.axis)
     make_stores(setting)
     print(f"{'trial':<6}{'kind':<8}{'what, where':<26}{'at':>7}{'end':>8}  status  ranks", flush=True)
     broken = left_out = 0
@@ -98,7 +99,9 @@ def main():
 def plan(options):
     """The trials: every second one a signal, the other kinds in turn, each kind's variants in turn, until there are enough."""
     kinds = [kind for other in (Disk, Folder, Reader, Metis, Limit) for kind in (Signal, other)]
-    variants = {kind: [v for v in kind.VARIANTS if options.only in ("", kind.kind, *" ".join(v).split())] for kind in kinds}
+    divides = options.axis == "graph"  # the vertices, by METIS
+    variants = {kind: [v for v in kind.VARIANTS if options.only in ("", kind.kind, *" ".join(v).split())
+                       and (divides or kind is not Metis and "partition" not in v)] for kind in kinds}
     endless = {kind: itertools.cycle(chosen) for kind, chosen in variants.items() if chosen}
     turns = itertools.cycle([kind for kind in kinds if kind in endless])
     return [(kind, next(endless[kind])) for kind in itertools.islice(turns, options.trials)]

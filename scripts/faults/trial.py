@@ -42,6 +42,7 @@ class Setting:
     weft: str
     stores: pathlib.Path
     transport: str
+    axis: str
 
     def run(self, *arguments):
         return subprocess.run([self.weft, *map(str, arguments)], capture_output=True, text=True)
@@ -118,7 +119,7 @@ class Trial:
     def arguments(self):
         arguments = [a.format(stores=self.setting.stores, store=self.store, out=self.out, folder=self.folder) for a in self.template]
         if self.place != "one":
-            arguments += ["--parallel", f"graph={RANKS}", "--comm-timeout", f"{self.deadline}s"]
+            arguments += ["--parallel", f"{self.setting.axis}={RANKS}", "--comm-timeout", f"{self.deadline}s"]
         return arguments
 
     def launch(self, *options):

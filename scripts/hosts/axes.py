@@ -2,8 +2,8 @@
 
 GCN, coupled and decoupled, on graphs of skewed and of uniform degrees and on those given by path, with 2 to 5 layers: on
 this machine, and over virtual hosts that send at given rates (network.py says what a host is), with a thread for each
-worker. Beside what the workers sent stands what the formulas say, and for each number of workers the rows that the halo
-of a partition by METIS takes in a layer, beside those of the tensor axis's switches: where the first exceed the second
+worker. Beside what the workers sent stands what the formulas say, and for each number of workers the rows that the halos
+of partitions by METIS take in a layer, beside those of the tensor axis's switches: where the first exceed the second
 the tensor axis sends less. That table is arithmetic and trains nothing.
 
     axes.py [--graphs rmat,uniform,PATH] [--scale 14] [--layers 2,3,4,5] [--workers 2,4] [--rates 1gbit,100mbit]
@@ -44,7 +44,7 @@ def main():
     parser.add_argument("--json", action="store_true", help="print one object")
     options = parser.parse_args()
     report = []
-    with tempfile.TemporaryDirectory(prefix="weft-axes-") as folder, contextlib.ExitStack() as stack:
+    with tempfile.TemporaryDirectory(prefix="weft-axes-") as folder:
         for name in options.graphs:
             report.append(Graph(name, options.scale, pathlib.Path(folder)).report(options))
             if not options.json:
@@ -90,7 +90,6 @@ class Graph:
         return self.halos[workers]
 
     def report(self, options):
-        vertices, counts = 0, {}
         tables = []
         for layers in options.layers:
             rows = {}
@@ -101,7 +100,7 @@ class Graph:
                 row = rows.setdefault((model, axis, workers), {"model": model, "parallel": f"{axis}={workers}" if axis else "", "seconds": {}, "wire_seconds": {}})
                 log(f"{self.name}, {layers} layers: {model}, {row['parallel'] or 'one worker'}, {place.text if place else HERE}")
                 run = self.train(model, layers, mesh, place, options.epochs)
-                counts, vertices = run["graph"], run["graph"]["vertices"]
+                counts = run["graph"]
                 row["seconds"][place.text if place else HERE] = statistics.median(run["epoch_seconds"][1:])
                 if place:
                     row["wire_seconds"][place.text] = place.seconds(max(run["sent_bytes"]))
@@ -114,7 +113,7 @@ class Graph:
                     "edge_balance": over_mean(run["edge_columns"]), "sent_balance": over_mean(run["sent_bytes"]),
                 }
             tables.append({"layers": layers, "rows": list(rows.values())})
-        crossover = [{"workers": n, "halo_rows": self.halo(n), "switched_rows": 2 * vertices * (n - 1) / n} for n in options.crossover]
+        crossover = [{"workers": n, "halo_rows": self.halo(n), "switched_rows": 2 * counts["vertices"] * (n - 1) / n} for n in options.crossover]
         return {"graph": self.name, **counts, "width": WIDTH, "tables": tables, "crossover": crossover}
 
     def train(self, model, layers, mesh, rate, epochs):
@@ -199,7 +198,8 @@ def show(graph):
         align([head, *rows])
     rows = [[str(c["workers"]), f"{c['halo_rows']:,}", f"{c['switched_rows']:,.0f}", number(c["halo_rows"] / c["switched_rows"])]
             for c in graph["crossover"]]
-    align([["workers", "halo rows, all", "2V(N−1)/N", "halo ÷ switched: above 1 the tensor axis sends less"], *rows])
+    print("rows that a layer moves forward; where the halos have more than the switches the tensor axis sends less")
+    align([["workers", "halos", "switches", "halos ÷ switches"], *rows])
 
 
 def seconds(x):

@@ -56,6 +56,8 @@ type Config struct {
 	Aggregated func(site string, edgeColumns int64)
 	// Order is how each place that aggregates finds the order of its work.
 	Order order.Choice
+	// AggregationChunks is the tensor axis's, as in tensor.Options.
+	AggregationChunks int
 	// Prefetch and KeepHalo are the graph axis's, as in sar.Options.
 	Prefetch int
 	KeepHalo bool

@@ -19,12 +19,12 @@ type Whole struct {
 	reducer  *Reducer
 }
 
-// New is the engine that belongs to the mesh: all layers, along the graph axis, and inside its partitions along
-// the tensor axis where that has several workers.
+// New is the engine that belongs to the mesh: all layers, along the graph axis, and inside its partitions
+// along the tensor axis where that has several workers.
 func New(c Config) (Engine, error) {
 	o := sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Order: c.Order, Explain: c.Explain, Aggregated: c.Aggregated}
 	if c.Groups.Mesh.Slices > 1 {
-		a, err := tensor.New(c.Team, c.Groups, c.Share, o)
+		a, err := tensor.New(c.Team, c.Groups, c.Share, tensor.Options{Options: o, Chunks: c.AggregationChunks})
 		if err != nil {
 			return nil, err
 		}

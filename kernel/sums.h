@@ -1,0 +1,146 @@
+// Sums of gathered rows with a coefficient for each edge and head (heads.h).
+
+// A row's edges in a batch, or a part of them.
+typedef struct {
+	int64_t row;
+	int at, edges;    // the first edge's number in the batch, and how many there are
+	int begins, ends; // whether the row's first and last edges are among them
+	// its other ends again, where those of the rows that follow come right behind them, as far as FAR
+	const int32_t *far;
+} run;
+
+enum extension { FROM_ZERO, FROM_ZERO_AT_FIRST, EXTENDED };
+
+// The runs of a batch, and the heads whose columns are summed.
+typedef struct {
+	const run *run;
+	int64_t runs, P;      // places of an edge
+	const int32_t *other; // of the batch's first edge
+	int64_t heads, width;
+	const int32_t *head_of; // of each column; 0 behind the last
+} row_runs;
+
+// Sums of the rows at the other ends of a batch's edges: z_c = scale_head · ([z_c +] Σ_e coef_e,head · row_ec) for each
+// run, over the columns of a group of heads. Rows and results are given by the group's first column.
+typedef struct row_sum {
+	row_runs of;
+	const float *rows;
+	int64_t cols;
+	const float *coef; // of the batch's first edge
+	float *z;
+	int64_t stride;           // between the results of two rows, or of two runs
+	int by_run;               // which of them
+	enum extension extension; // whether z is added to: with FROM_ZERO_AT_FIRST by the later parts of a row
+	const float *scale;       // of each run and head; NULL: 1
+	const float *coef2;       // of a second sum, may be NULL
+	float *z2;                // a row of the group's vectors for each run, stride2 behind each other
+	int64_t stride2;
+} row_sum;
+
+#if defined(NARROW) // one head
+INLINE vf coefficients(const float *of_edge) { return all(*of_edge); }
+INLINE vf spread(vf coefficients, vi head) { return coefficients; }
+#else
+INLINE vf coefficients(const float *of_edge) { return load(of_edge); }
+INLINE vf spread(vf coefficients, vi head) { return __builtin_shuffle(coefficients, head); }
+#endif
+
+// The heads of the lanes of vector v of a block.
+INLINE vi lane_heads(const int32_t *head_of, int64_t v0, int v, const int nb, const int tail) {
+	return (vi)load((const float *)head_of + v0 * VW + block_column(v, nb, tail));
+}
+
+// acc += coef·row, and acc2 with the other coefficients where there are two; `later` is asked for.
+INLINE void add_row(vf *acc, vf *acc2, const float *row, const float *coef, const float *coef2, const vi *head,
+                    const int two, const int nb, const int tail, const float *later) {
+	prefetch_block(later, nb, tail);
+	vf c = coefficients(coef), c2 = two ? coefficients(coef2) : c;
+	IN_REGISTER(c);
+	IN_REGISTER(c2);
+	for (int v = 0; v < nb; v++) {
+		vf x = load_block(row, v, nb, tail);
+		if (two)
+			IN_REGISTER(x);
+		acc[v] += spread(c, head[v]) * x;
+		if (two)
+			acc2[v] += spread(c2, head[v]) * x;
+	}
+}
+
+INLINE void sum_block(const row_sum *s, const int two, int64_t v0, const int nb, const int tail) {
+	const float *rows = s->rows + v0 * VW;
+	const int64_t cols = s->cols, P = s->of.P, ahead = ahead_of(nb * sizeof(vf));
+	vi head[BLOCK];
+	for (int v = 0; v < nb; v++)
+		head[v] = lane_heads(s->of.head_of, v0, v, nb, tail);
+	for (int64_t k = 0; k < s->of.runs; k++) {
+		const run *r = &s->of.run[k];
+		const int32_t *other = s->of.other + r->at;
+		const float *coef = s->coef + r->at * P, *coef2 = two ? s->coef2 + r->at * P : coef;
+		float *z = s->z + (s->by_run ? k : r->row) * s->stride + v0 * VW;
+		int extend = s->extension == EXTENDED || (s->extension == FROM_ZERO_AT_FIRST && !r->begins);
+		vf acc[BLOCK], acc2[BLOCK];
+		for (int v = 0; v < nb; v++)
+			acc[v] = acc2[v] = (vf){0};
+		if (extend)
+			for (int v = 0; v < nb; v++)
+				acc[v] = load_block(z, v, nb, tail);
+		for (int64_t e = 0; e < r->edges; e++)
+			add_row(acc, acc2, rows + other[e] * cols, coef + e * P, coef2 + e * P, head, two, nb, tail, rows + r->far[e + ahead] * cols);
+		const vf scale = s->scale ? coefficients(s->scale + k * P) : all(1.0f);
+		for (int v = 0; v < nb; v++) {
+			acc[v] *= spread(scale, head[v]);
+			store_block(z, acc[v], v, nb, tail);
+			if (two)
+				store_block(s->z2 + k * s->stride2 + v0 * VW, acc2[v], v, nb, tail);
+		}
+	}
+}
+
+static __attribute__((noinline, noclone)) void sum_rows(const row_sum *s) {
+	const int64_t columns = s->of.heads * s->of.width, vectors = (columns + VW - 1) / VW, tail = columns % VW;
+	const weft_narrow *narrow = s->of.heads == 1 ? narrower(columns) : NULL;
+	if (narrow) {
+		narrow->sum_rows(s);
+	} else if (s->coef2) {
+		EACH_BLOCK(vectors, tail, sum_block, s, 1)
+	} else {
+		EACH_BLOCK(vectors, tail, sum_block, s, 0)
+	}
+}
+
+// Sums of those rows that are picked of one head's, times the run's own row, column by column.
+typedef struct picked_sum {
+	row_runs of;
+	const int32_t *place, *end; // of what is picked, and where each run's ends
+	const float *coef;
+	const float *x, *rows; // of the runs' rows, and of the other ends
+	int64_t cols;
+	float *z; // a row for each run
+	int64_t stride;
+} picked_sum;
+
+#if defined(NARROW)
+INLINE void picked_block(const picked_sum *s, int64_t v0, const int nb, const int tail) {
+	const int64_t ahead = ahead_of(nb * sizeof(vf));
+	int e = 0;
+	for (int64_t k = 0; k < s->of.runs; k++) {
+		const float *fixed = s->x + s->of.run[k].row * s->cols;
+		vf acc[BLOCK];
+		for (int v = 0; v < nb; v++)
+			acc[v] = (vf){0};
+		for (const int end = s->end[k]; e < end; e++) {
+			const float c = s->coef[s->place[e]], *row = s->rows + s->of.other[s->place[e]] * s->cols;
+			prefetch_block(s->rows + s->of.other[s->place[e + ahead]] * s->cols, nb, tail);
+			for (int v = 0; v < nb; v++)
+				acc[v] += c * load_block(row, v, nb, tail);
+		}
+		for (int v = 0; v < nb; v++)
+			store_block(s->z + k * s->stride, acc[v] * load_block(fixed, v, nb, tail), v, nb, tail);
+	}
+}
+
+static void sum_picked(const picked_sum *s) {
+	EACH_BLOCK(s->of.width == VW ? 1 : 2, s->of.width % VW, picked_block, s)
+}
+#endif

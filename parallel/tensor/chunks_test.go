@@ -1,0 +1,60 @@
+package tensor_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/parallel/mesh"
+	"weft/parallel/paralleltest"
+	"weft/parallel/tensor"
+	"weft/train/engine"
+)
+
+// TestChunks: into how many chunks an aggregation is cut changes no bit of its result and gradients, also
+// where there are more chunks than rows, in one round or several; and each of them is right.
+func TestChunks(t *testing.T) {
+	many := paralleltest.ManyEdges(t, 700, 6)
+	for name, g := range map[string]*graph.Graph{"small": paralleltest.Small(t, true, true), "many edges": many} {
+		for _, l := range []paralleltest.Layer{
+			paralleltest.Propagation("one round", 5, gnn.Symmetric, 1), paralleltest.Propagation("three rounds", 5, gnn.Mean, 3),
+			paralleltest.Named("linear sum"), paralleltest.Named("fixed"), paralleltest.Named("sparse"),
+		} {
+			for _, along := range []gnn.Along{paralleltest.Stored, paralleltest.Reversed} {
+				var want *paralleltest.Outcome
+				for _, chunks := range []int{1, 2, 5, 1000} {
+					w, got := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Graph: g}, l.Blank(g.Vertices())
+					w.Run(t, func(c engine.Config) {
+						a, err := tensor.New(c.Team, c.Groups, c.Share, tensor.Options{Chunks: chunks})
+						if err != nil {
+							panic(err)
+						}
+						l.Run(c, a, along, got)
+					})
+					if want == nil {
+						want = got
+						got.Near(t, l.Name, l.Alone(t, g, along))
+					}
+					if !slices.Equal(got.Out, want.Out) || !slices.Equal(got.DX, want.DX) {
+						t.Errorf("%s, %s, %+v: %d chunks give other bits than one", name, l.Name, along, chunks)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestChunkedRuns: a plan names the bytes of a run in chunks, which gives one worker's results.
+func TestChunkedRuns(t *testing.T) {
+	m := mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}
+	for _, chunks := range []int{2, 7} {
+		t.Run(fmt.Sprint(chunks), func(t *testing.T) {
+			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Tolerance: 2e-5, Models: []string{"gcn", "sage"}, Engine: func(c engine.Config) (engine.Engine, error) {
+				c.AggregationChunks = chunks
+				return engine.New(c)
+			}})
+		})
+	}
+}
