@@ -41,9 +41,13 @@ func (p *propagator) flow(way pass, r gnn.Reduce, k gnn.Rounds) *flow {
 	exchange.Must(err)
 	f := &flow{place: p.place, schedule: p.axis.schedule(direction{p.along, way}), rounds: k.Count}
 	f.count = func(columns int) { p.axis.inner.Count(f.site, e, columns) }
-	f.apply = func(z, x *tensor.Matrix, lo, hi int) { o.ApplyRows(z, e.Local(), x, lo, hi) }
+	all, some := o.Apply, o.ApplyRows
 	if way == backward {
-		f.apply = func(z, x *tensor.Matrix, lo, hi int) { o.ApplyTransposedRows(z, e.Local(), x, lo, hi) }
+		all, some = o.ApplyTransposed, o.ApplyTransposedRows
+	}
+	f.apply = func(z, x *tensor.Matrix, lo, hi int) { some(z, e.Local(), x, kernel.Replace, lo, hi) }
+	if len(f.chunks) == 1 { // only all rows may be gathered from a cut matrix
+		f.apply = func(z, x *tensor.Matrix, _, _ int) { all(z, e.Local(), x, kernel.Replace) }
 	}
 	return f
 }
