@@ -93,7 +93,7 @@ type Propagator interface {
 //	z_i = Σ_j softmax_j(s_ij)·source_j
 //
 // GATv1's two products may also be given, as scores that were computed elsewhere; Target, ASource and ATarget
-// are then nil.
+// are then nil, and no two of Source and the scores are one value.
 type Attention struct {
 	Source, Target           *autograd.Var // rows × Heads·Width
 	ASource, ATarget         *autograd.Var // 1 × Heads·Width
@@ -109,6 +109,14 @@ type Attention struct {
 	Dropout float64 // probability with which a coefficient is dropped
 	// SelfLoops: stored self loops are replaced by one for each vertex; otherwise they count as edges
 	SelfLoops bool
+}
+
+// CheckScores panics where given scores at a site are one value, or are the rows: its gradient would have two
+// writers.
+func (a Attention) CheckScores(site string) {
+	if s := a.SourceScore; s != nil && (s == a.TargetScore || s == a.Source || a.TargetScore == a.Source) {
+		panic(fmt.Sprintf("gnn: %s attends with one value in two places: Source, SourceScore and TargetScore are three", site))
+	}
 }
 
 // EachRound runs the rounds of a, where once is one of them.

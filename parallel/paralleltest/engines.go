@@ -91,6 +91,7 @@ var variants = []struct {
 	{name: "decoupled", uses: "decoupled", set: func(o *train.Options) {
 		o.Decoupled, o.Teleport, o.Direction, o.Norm, o.Heads = true, .1, "out", "batch", 1
 	}},
+	{name: "decoupled, no teleport", uses: "decoupled", set: func(o *train.Options) { o.Decoupled, o.Norm, o.Heads = true, "batch", 1 }},
 	{name: "decoupled, gradient stopped", uses: "attention-gradient", set: func(o *train.Options) {
 		o.Decoupled, o.AttentionGradient, o.AttentionDropout, o.Heads = true, "stop", .4, 1
 	}, halo: func(o *train.Options) { o.KeepHalo = true }},

@@ -288,6 +288,19 @@ func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*O
 	}
 }
 
+// Given are the rows that Run gives the layer on so many vertices, and the gradient of those that it results
+// in.
+func (l Layer) Given(vertices int) (x, dz []float64) {
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	drawn := func(cols int, purpose uint64) []float64 {
+		m := memory.New(tensor.Features, vertices, cols)
+		draw(m, purpose, nil)
+		return doubles(m.Floats())
+	}
+	return drawn(l.In, inputNumbers), drawn(l.Out, gradientNumbers)
+}
+
 // The purposes of drawn numbers.
 const (
 	inputNumbers    = 1

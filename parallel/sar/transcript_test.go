@@ -4,14 +4,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"weft/autograd"
 	"weft/comm"
@@ -92,19 +89,7 @@ func TestTranscripts(t *testing.T) {
 				t.Fatal(err)
 			}
 			got := "# " + c.shows + "\n" + transcribe(t, &graph.Graph{Relation: relation}, inTurn(c.n, c.k), c.k, c.layer, c.setting)
-			file := filepath.Join("testdata", "transcripts", name+".txt")
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Error(diff)
-			}
+			paralleltest.CompareTranscript(t, name, got, *update)
 		})
 	}
 }
@@ -112,13 +97,10 @@ func TestTranscripts(t *testing.T) {
 // lanes are what a worker does beside each other, in a fixed order each.
 var lanes = []string{"send rows", "work", "receive gradients"}
 
-// transcript is what a worker does, by phase and lane.
+// transcript is what a worker does.
 type transcript struct {
-	mu     sync.Mutex
-	phase  string
-	events map[[2]string][]string
-	rooms  []room // that hold rows of others
-	calls  int    // that have aggregated since the last event of the work
+	*paralleltest.Transcript
+	rooms []room // that hold rows of others
 }
 
 // room is where rows of another worker are, or will be.
@@ -130,34 +112,6 @@ type room struct {
 // aggregating are the kernels that aggregate rows, or gradients.
 var aggregating = []string{"spmm", "attend", "attend_back_source"}
 
-func (s *transcript) begin(phase string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.phase, s.calls = phase, 0
-}
-
-// aggregate adds that a kernel has aggregated, once for several in a row.
-func (s *transcript) aggregate() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at := [2]string{s.phase, lanes[1]}
-	if s.calls++; s.calls == 1 {
-		s.events[at] = append(s.events[at], "aggregate")
-	} else {
-		s.events[at][len(s.events[at])-1] = fmt.Sprintf("aggregate ×%d", s.calls)
-	}
-}
-
-func (s *transcript) add(lane, event string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if lane == lanes[1] {
-		s.calls = 0
-	}
-	at := [2]string{s.phase, lane}
-	s.events[at] = append(s.events[at], event)
-}
-
 // message adds what is known of a message's start or end.
 func (s *transcript) message(e commtest.Event) {
 	if e.Kind != comm.Halo && e.Kind != comm.HaloGradient || len(e.Data) == 0 || e.Send && e.Ended {
@@ -165,18 +119,18 @@ func (s *transcript) message(e commtest.Event) {
 	}
 	switch {
 	case e.Send && e.Kind == comm.Halo:
-		s.add(lanes[0], fmt.Sprintf("%d:%d", e.Peer, len(e.Data)))
+		s.Add(lanes[0], fmt.Sprintf("%d:%d", e.Peer, len(e.Data)))
 	case e.Send:
-		s.add(lanes[1], fmt.Sprintf("send gradient %d:%d", e.Peer, len(e.Data)))
+		s.Add(lanes[1], fmt.Sprintf("send gradient %d:%d", e.Peer, len(e.Data)))
 	case e.Kind == comm.HaloGradient && e.Ended:
-		s.add(lanes[2], fmt.Sprintf("%d:%d", e.Peer, len(e.Data)))
+		s.Add(lanes[2], fmt.Sprintf("%d:%d", e.Peer, len(e.Data)))
 	case e.Kind == comm.HaloGradient:
 	case e.Ended:
-		s.add(lanes[1], fmt.Sprintf("receive %d", e.Peer))
+		s.Add(lanes[1], fmt.Sprintf("receive %d", e.Peer))
 	default:
 		s.free(func(at *byte) bool { return at == &e.Data[0] })
 		s.rooms = append(s.rooms, room{&e.Data[0], e.Peer})
-		s.add(lanes[1], fmt.Sprintf("ask %d:%d", e.Peer, len(e.Data)))
+		s.Add(lanes[1], fmt.Sprintf("ask %d:%d", e.Peer, len(e.Data)))
 		for i := range e.Data {
 			e.Data[i] = 0xff // NaN
 		}
@@ -188,7 +142,7 @@ func (s *transcript) message(e commtest.Event) {
 func (s *transcript) free(which func(at *byte) bool) {
 	s.rooms = slices.DeleteFunc(s.rooms, func(r room) bool {
 		if which(r.at) {
-			s.add(lanes[1], fmt.Sprintf("free %d", r.peer))
+			s.Add(lanes[1], fmt.Sprintf("free %d", r.peer))
 			return true
 		}
 		return false
@@ -199,7 +153,7 @@ func (s *transcript) free(which func(at *byte) bool) {
 func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func(string)) paralleltest.Layer, o sar.Options) string {
 	scripts := make([]*transcript, k)
 	for p := range scripts {
-		scripts[p] = &transcript{phase: "forward", events: map[[2]string][]string{}}
+		scripts[p] = &transcript{Transcript: paralleltest.NewTranscript()}
 	}
 	still := l(func(string) {})
 	want, got := still.Alone(t, g, paralleltest.Stored), still.Blank(g.Vertices())
@@ -209,7 +163,7 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 		script := scripts[c.Groups.Partition]
 		c.Team.Watch = func(call kernel.Call, run func()) {
 			if slices.Contains(aggregating, call.Kernel) {
-				script.aggregate()
+				script.Repeat(lanes[1], "aggregate")
 			}
 			run()
 		}
@@ -218,14 +172,14 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 			if n == 0 {
 				script.free(func(*byte) bool { return true })
 			}
-			script.add("buffers held", fmt.Sprint(n))
+			script.Add("buffers held", fmt.Sprint(n))
 		}
-		layer := l(func(event string) { script.add(lanes[1], event) })
+		layer := l(func(event string) { script.Add(lanes[1], event) })
 		forward := layer.Forward
 		layer.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 			out := forward(p, x, w)
 			held()
-			script.begin("backward")
+			script.Begin(paralleltest.Backward)
 			return out
 		}
 		layer.Run(c, p, paralleltest.Stored, got)
@@ -235,13 +189,8 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 
 	var out strings.Builder
 	for p, script := range scripts {
-		for _, phase := range []string{"forward", "backward"} {
-			fmt.Fprintf(&out, "worker %d, %s\n", p, phase)
-			for _, lane := range append(slices.Clone(lanes), "buffers held") {
-				if events := script.events[[2]string{phase, lane}]; len(events) > 0 {
-					fmt.Fprintf(&out, "  %-17s  %s\n", lane, strings.Join(events, ", "))
-				}
-			}
+		for _, phase := range []string{paralleltest.Forward, paralleltest.Backward} {
+			fmt.Fprintf(&out, "worker %d, %s\n%s", p, phase, script.Lanes(phase, append(slices.Clone(lanes), "buffers held")...))
 		}
 	}
 	return out.String()

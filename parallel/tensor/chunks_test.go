@@ -14,11 +14,12 @@ import (
 )
 
 // TestChunks: into how many chunks an aggregation is cut changes no bit of its result and gradients, also
-// where there are more chunks than rows, in one round or several, with a teleport or without; and each of
-// them is right.
+// where there are more chunks than rows, or rows whose edges several threads share, in one round or several,
+// with a teleport or without; and each of them is right.
 func TestChunks(t *testing.T) {
-	many := paralleltest.ManyEdges(t, 700, 6)
-	for name, g := range map[string]*graph.Graph{"small": paralleltest.Small(t, true, true), "many edges": many} {
+	for name, g := range map[string]*graph.Graph{
+		"small": paralleltest.Small(t, true, true), "many edges": paralleltest.ManyEdges(t, 700, 6), "hubs": hubs(t),
+	} {
 		for _, l := range []paralleltest.Layer{
 			paralleltest.Propagation("one round", 5, gnn.Symmetric, 1), paralleltest.Propagation("three rounds", 5, gnn.Mean, 3),
 			paralleltest.Named("symmetric with a teleport"), paralleltest.Named("sum with a teleport"), paralleltest.Named("linear sum"), paralleltest.Named("fixed"), paralleltest.Named("sparse"),
@@ -45,6 +46,21 @@ func TestChunks(t *testing.T) {
 			}
 		}
 	}
+}
+
+// hubs is a graph in which one vertex has more than 16384 edges into it, and another as many out of it.
+func hubs(t *testing.T) *graph.Graph {
+	t.Helper()
+	const vertices, edges, into, out = 300, 17000, 123, 7
+	e := paralleltest.ManyEdges(t, vertices, 3).Relation.Edges()
+	for k := range int32(edges) {
+		e.Source, e.Target = append(e.Source, k*k%vertices, out), append(e.Target, into, k*7%vertices)
+	}
+	relation, err := graph.NewRelation(vertices, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &graph.Graph{Relation: relation}
 }
 
 // TestChunkedRuns: a plan names the bytes of a run in chunks, which gives one worker's results.

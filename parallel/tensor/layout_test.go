@@ -15,7 +15,7 @@ import (
 )
 
 // TestGatherOfSplit: rows that are split, left alone and gathered have their bits, and so have their
-// gradients, in one message or several, and where no number divides another.
+// gradients, in one message or several, and where no number divides another; by switches, and chunk by chunk.
 func TestGatherOfSplit(t *testing.T) {
 	for _, c := range []struct{ vertices, columns, workers int }{
 		{3000, 700, 2}, {13, 7, 3}, {13, 2, 4}, {2, 5, 7}, {0, 5, 2},
@@ -27,7 +27,7 @@ func TestGatherOfSplit(t *testing.T) {
 			}
 			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers}, Graph: &graph.Graph{Relation: relation}}
 			w.Run(t, func(e engine.Config) {
-				a, err := tensor.New(e.Team, e.Groups, e.Share, tensor.Options{})
+				a, err := tensor.New(e.Team, e.Groups, e.Share, tensor.Options{Chunks: 3})
 				if err != nil {
 					panic(err)
 				}
@@ -46,12 +46,15 @@ func TestGatherOfSplit(t *testing.T) {
 						}
 					}
 				}
-				tape := autograd.NewTrainingTape(e.Team, autograd.Random{})
-				x := tape.Input(numbers(1), a.Rows())
-				z := a.Propagator("nowhere", paralleltest.Stored).Propagate(x, gnn.Sum, gnn.Rounds{})
-				same("values", z.Value(), numbers(1))
-				tape.Backward(autograd.Root{Var: z, Grad: numbers(3)})
-				same("gradients", x.TakeGrad(), numbers(3))
+				for rounds := range 3 { // without edges each is the same rows again
+					tape := autograd.NewTrainingTape(e.Team, autograd.Random{})
+					x := tape.Input(numbers(1), a.Rows())
+					p := a.Propagator("nowhere", paralleltest.Stored)
+					z := p.Propagate(x, gnn.Reduce{Kind: gnn.KindSum, Self: 1}, gnn.Rounds{Count: rounds})
+					same(fmt.Sprintf("values, %d rounds", rounds), z.Value(), numbers(1))
+					tape.Backward(autograd.Root{Var: z, Grad: numbers(3)})
+					same(fmt.Sprintf("gradients, %d rounds", rounds), x.TakeGrad(), numbers(3))
+				}
 			})
 		})
 	}

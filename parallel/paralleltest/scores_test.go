@@ -1,0 +1,54 @@
+package paralleltest_test
+
+import (
+	"testing"
+
+	"weft/autograd"
+	"weft/comm"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/parallel/mesh"
+	"weft/parallel/paralleltest"
+	"weft/parallel/sar"
+	"weft/partition"
+	"weft/tensor"
+	"weft/train/engine"
+)
+
+// TestScoresOfOneValue: scores that are one value, or the rows, would have a gradient with two writers; every
+// axis refuses them by the site's name.
+func TestScoresOfOneValue(t *testing.T) {
+	partitions := func(c engine.Config) (engine.Axis, error) { return sar.New(c.Team, c.Groups, c.Share, sar.Options{}) }
+	for name, newAxis := range map[string]paralleltest.Axis{"graph": partitions, "tensor": newSlice} {
+		team := kernel.NewTeam(1, tensor.NewMeter())
+		defer team.Memory.Close()
+		axis, err := newAxis(engine.Config{
+			Team: team, Groups: mesh.One.Join(comm.Alone()), Share: partition.All(paralleltest.Small(t, false, false)),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, tape := axis.Propagator("convs.1", paralleltest.Stored), autograd.NewTrainingTape(team, autograd.Random{})
+		value := func() *autograd.Var { return tape.Input(team.Zeros(tensor.Features, axis.Rows().Here, 2), axis.Rows()) }
+		x, s := value(), value()
+		for what, a := range map[string]gnn.Attention{
+			"scores":            {Source: x, SourceScore: s, TargetScore: s},
+			"rows and sources":  {Source: x, SourceScore: x, TargetScore: s},
+			"rows and targets":  {Source: x, SourceScore: s, TargetScore: x},
+			"all, in one round": {Source: x, SourceScore: x, TargetScore: x, Rounds: gnn.Once},
+		} {
+			a.Heads = 2
+			const want = "gnn: convs.1 attends with one value in two places: Source, SourceScore and TargetScore are three"
+			if got := panicOf(func() { p.Attend(a) }); got != want {
+				t.Errorf("%s, %s: %v, want %s", name, what, got, want)
+			}
+		}
+	}
+}
+
+// panicOf is what f panics with.
+func panicOf(f func()) (value any) {
+	defer func() { value = recover() }()
+	f()
+	return nil
+}

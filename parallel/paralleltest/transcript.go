@@ -1,0 +1,101 @@
+package paralleltest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// The phases of a transcript.
+const (
+	Forward  = "forward"
+	Backward = "backward"
+)
+
+// Transcript is what a worker does in a forward and a backward pass, by lane: what it does beside each other,
+// in a fixed order each. It may be written to from any goroutine.
+type Transcript struct {
+	mu    sync.Mutex
+	phase string
+	lanes map[[2]string][]entry // by phase and lane
+}
+
+type entry struct {
+	event string
+	times int // that it was repeated
+}
+
+// NewTranscript is an empty one, of a forward pass until Begin.
+func NewTranscript() *Transcript {
+	return &Transcript{phase: Forward, lanes: map[[2]string][]entry{}}
+}
+
+// Begin says which phase the worker is in from now on.
+func (s *Transcript) Begin(phase string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.phase = phase
+}
+
+// Add adds an event to a lane.
+func (s *Transcript) Add(lane, event string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := [2]string{s.phase, lane}
+	s.lanes[at] = append(s.lanes[at], entry{event, 1})
+}
+
+// Repeat is Add, where several of the event in a row are written once.
+func (s *Transcript) Repeat(lane, event string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := [2]string{s.phase, lane}
+	if list := s.lanes[at]; len(list) > 0 && list[len(list)-1].event == event {
+		list[len(list)-1].times++
+		return
+	}
+	s.lanes[at] = append(s.lanes[at], entry{event, 1})
+}
+
+// Lanes are lines with the events of a phase, a line for each of the lanes that has any.
+func (s *Transcript) Lanes(phase string, lanes ...string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out strings.Builder
+	for _, lane := range lanes {
+		var events []string
+		for _, e := range s.lanes[[2]string{phase, lane}] {
+			if e.times > 1 {
+				e.event += fmt.Sprintf(" ×%d", e.times)
+			}
+			events = append(events, e.event)
+		}
+		if len(events) > 0 {
+			fmt.Fprintf(&out, "  %-17s  %s\n", lane, strings.Join(events, ", "))
+		}
+	}
+	return out.String()
+}
+
+// CompareTranscript holds a text against testdata/transcripts/NAME.txt, which update writes anew.
+func CompareTranscript(t *testing.T, name, got string, update bool) {
+	t.Helper()
+	file := filepath.Join("testdata", "transcripts", name+".txt")
+	if update {
+		if err := os.WriteFile(file, []byte(got), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Error(diff)
+	}
+}

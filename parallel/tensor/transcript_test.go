@@ -1,0 +1,631 @@
+package tensor_test
+
+import (
+	"encoding/binary"
+	"flag"
+	"fmt"
+	"math"
+	"slices"
+	"sort"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"weft/autograd"
+	"weft/comm"
+	"weft/comm/commtest"
+	"weft/gnn"
+	"weft/graph"
+	"weft/kernel"
+	"weft/parallel/mesh"
+	"weft/parallel/paralleltest"
+	"weft/parallel/tensor"
+	"weft/train/engine"
+)
+
+var update = flag.Bool("update", false, "write the transcripts anew")
+
+// figure9 is a graph with the sources of NeutronTP's Figure 9: two destinations each make its four chunks,
+// which aggregate {3 4}, {3 4 5 6}, {0 3 6 7} and {1 2 3 4}.
+func figure9(t *testing.T) *graph.Graph {
+	t.Helper()
+	relation, err := graph.NewRelation(8, graph.Edges{
+		Source: []int32{3, 4, 3, 4, 3, 5, 4, 6, 0, 3, 6, 7, 1, 3, 2, 4},
+		Target: []int32{0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &graph.Graph{Relation: relation}
+}
+
+// path is a graph of edges from each vertex to the one before it, and to the second one after it: each of its
+// chunks needs rows that none before needs, in either direction.
+func path(t *testing.T) *graph.Graph {
+	t.Helper()
+	const vertices = 24
+	var e graph.Edges
+	for v := range int32(vertices - 2) {
+		e.Source, e.Target = append(e.Source, v+1, v), append(e.Target, v, v+2)
+	}
+	relation, err := graph.NewRelation(vertices, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &graph.Graph{Relation: relation}
+}
+
+// withItself is a sum in which no two rows of figure9 have the same neighbours.
+var withItself = gnn.Reduce{Kind: gnn.KindSum, Self: 1.25}
+
+// flowing are linear aggregations, chunk by chunk.
+var flowing = map[string]struct {
+	shows          string
+	rounds, chunks int
+}{
+	"whole": {"tensor parallelism: split, aggregation of a slice along all edges, gather", 1, 1},
+	"chunks": {"Figure 9: the sources of a chunk that no chunk before had are dealt evenly, and travel with it;\n" +
+		"# a chunk's own rows do too, as each is its own neighbour here", 1, 4},
+	"rounds": {"decoupled training: several rounds between one split and one gather", 3, 3},
+}
+
+// TestTranscripts holds what each worker splits, computes and gathers in a forward and a backward pass, in
+// the order of each lane, against testdata/transcripts, where a person can review it; go test
+// ./parallel/tensor -run Transcripts -update writes it anew. Which rows and columns a message has is read
+// from its numbers, each of which one row and column alone has.
+//
+// What a linear aggregation does in which order across lanes is asserted besides.
+func TestTranscripts(t *testing.T) {
+	g := figure9(t)
+	type work struct {
+		shows  string
+		layer  paralleltest.Layer
+		chunks int
+	}
+	all := map[string]work{
+		"attention": {
+			"graph attention: rows (columns 0–5) and the scores of two heads as sources (6–7) and as targets (8–9)",
+			paralleltest.Named("given scores"), 1,
+		},
+		"attention-2": {
+			"GATv2: slices of whole heads, of sources (columns 0–3) and of targets (4–7)",
+			twoEnds(2, 2), 1,
+		},
+	}
+	for name, f := range flowing {
+		all[name] = work{f.shows, paralleltest.Propagation("", 6, withItself, f.rounds), f.chunks}
+	}
+	for name, c := range all {
+		for _, workers := range []int{2, 3} {
+			t.Run(fmt.Sprintf("%s-%d", name, workers), func(t *testing.T) {
+				scripts := transcribe(t, g, c.layer, workers, c.chunks, nil)
+				var out strings.Builder
+				fmt.Fprintf(&out, "# %s\n# messages: rows [columns]; numbers are such as are added up where they come, or zero\n", c.shows)
+				for rank, s := range scripts {
+					text := paralleltest.NewTranscript()
+					for pass, events := range s.events {
+						text.Begin(phases[pass])
+						var p *plan
+						if f, ok := flowing[name]; ok {
+							p = planOf(t, g, pass, scripts, f.rounds)
+							p.check(t, rank, scripts)
+						}
+						calls := 0
+						for _, e := range events {
+							if e.lane == computes {
+								calls++
+							}
+							text.Add(e.lane, p.describe(e, calls-1))
+						}
+						fmt.Fprintf(&out, "worker %d, %s, own rows %s\n%s", rank, phases[pass], list(s.own), text.Lanes(phases[pass], lanes...))
+					}
+				}
+				paralleltest.CompareTranscript(t, fmt.Sprintf("%s-%d", name, workers), out.String(), *update)
+			})
+		}
+	}
+}
+
+// twoEnds is GATv2 of sources and targets, which are the two halves of the input's columns.
+func twoEnds(heads, width int) paralleltest.Layer {
+	n := heads * width
+	l := paralleltest.Layer{In: 2 * n, Out: n, Weights: [][2]int{{1, n}}}
+	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+		return p.Attend(gnn.Attention{
+			Source: autograd.Columns(x, 0, n), Target: autograd.Columns(x, n, n), ASource: w[0], Heads: heads, Slope: .2, SelfLoops: true,
+		})
+	}
+	return l
+}
+
+// TestOverlap: "while a chunk is computed the rows that the next ones need are on their way in, and finished
+// ones on their way out". Where the rows of the last chunk are held back, all chunks before it are computed
+// and gathered meanwhile; where the first results are, all chunks are computed. Nothing here takes any time:
+// a pass is looked at when no worker can go on.
+func TestOverlap(t *testing.T) {
+	const chunks = 3
+	g, l := path(t), paralleltest.Propagation("", 6, withItself, 1)
+	for _, workers := range []int{2, 3} {
+		free := transcribe(t, g, l, workers, chunks, nil)
+		for name, c := range map[string]struct {
+			kind               comm.Kind
+			held               int // the chunk of which these messages are held back
+			computed, gathered []int
+		}{
+			"the last chunk's rows":    {comm.ToSlices, chunks - 1, []int{0, 1}, []int{0, 1}},
+			"the first chunk's rows":   {comm.ToSlices, 0, nil, nil},
+			"the first results":        {comm.ToRows, 0, []int{0, 1, 2}, nil},
+			"the second one's results": {comm.ToRows, 1, []int{0, 1, 2}, []int{0}},
+		} {
+			t.Run(fmt.Sprintf("%s, %d", name, workers), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					release := []chan struct{}{make(chan struct{}), make(chan struct{})}
+					var plans []*plan
+					for pass := range phases {
+						plans = append(plans, planOf(t, g, pass, free, 1))
+					}
+					blank, ended := make([]*script, workers), make(chan struct{})
+					for rank := range blank {
+						blank[rank] = newScript(t, g, l)
+					}
+					go func() {
+						defer close(ended)
+						run(t, g, l, chunks, blank, func(end comm.Transport) comm.Transport {
+							s := blank[end.Rank()]
+							return &holding{Transport: end, held: map[[2]int]*heldRequest{}, until: func(kind comm.Kind, data []byte) <-chan struct{} {
+								if pass := s.now(); kind == c.kind && plans[pass].of(s.decode(laneOf(kind, sends), data)) == c.held {
+									return release[pass]
+								}
+								return nil
+							}}
+						})
+					}()
+					for pass, p := range plans {
+						synctest.Wait()
+						for rank, s := range blank {
+							var began []int
+							gathered := map[[2]int]bool{}
+							for _, e := range s.so(pass) {
+								switch e.lane {
+								case computes:
+									began = append(began, len(began))
+								case gatherReceives:
+									gathered[[2]int{p.of(e), e.peer}] = true
+								}
+							}
+							if !slices.Equal(began, c.computed) {
+								t.Errorf("%s: worker %d computed chunks %v meanwhile, want %v", phases[pass], rank, began, c.computed)
+							}
+							want := map[[2]int]bool{}
+							for _, j := range c.gathered {
+								for peer := range workers {
+									if peer != rank && p.ownsOf(j, s.own) {
+										want[[2]int{j, peer}] = true
+									}
+								}
+							}
+							if fmt.Sprint(gathered) != fmt.Sprint(want) {
+								t.Errorf("%s: worker %d had %v of others meanwhile (chunk, worker), want %v", phases[pass], rank, gathered, want)
+							}
+						}
+						close(release[pass])
+					}
+					<-ended
+				})
+			})
+		}
+	}
+}
+
+// The lanes of a worker.
+const (
+	splitSends     = "split, sends"
+	splitReceives  = "split, receives"
+	computes       = "computes"
+	computed       = "computed" // the end of it
+	gatherSends    = "gather, sends"
+	gatherReceives = "gather, receives"
+)
+
+var (
+	lanes  = []string{splitSends, splitReceives, computes, gatherSends, gatherReceives}
+	phases = []string{paralleltest.Forward, paralleltest.Backward}
+)
+
+// laneOf is that of messages of a kind.
+func laneOf(kind comm.Kind, way direction) string {
+	switch {
+	case kind == comm.ToSlices && way == sends:
+		return splitSends
+	case kind == comm.ToSlices:
+		return splitReceives
+	case way == sends:
+		return gatherSends
+	}
+	return gatherReceives
+}
+
+// direction is that of a message.
+type direction bool
+
+const sends direction = true
+
+// event is a message, or a kernel's call.
+type event struct {
+	lane     string
+	peer     int
+	rows     []int // of a message, and its columns
+	from, to int
+	numbers  int    // of a message that has others than those of rows
+	kernel   string // what was called, for so many rows
+	of       int
+}
+
+// value is a number that one row and column alone has.
+type value struct {
+	number   float64
+	row, col int
+}
+
+// script is what a worker did, in order.
+type script struct {
+	values [2][2][]value // by pass, of what is split and gathered, ascending
+	own    []int
+	mu     sync.Mutex
+	pass   int
+	events [2][]event
+}
+
+// newScript is an empty one of a layer, whose numbers are those of one worker.
+func newScript(t *testing.T, g *graph.Graph, l paralleltest.Layer) *script {
+	t.Helper()
+	s, alone := &script{}, l.Alone(t, g, paralleltest.Stored)
+	x, dz := l.Given(g.Vertices())
+	for pass, both := range [2][2][]float64{{x, alone.Out}, {dz, alone.DX}} {
+		for i, numbers := range both {
+			cols := len(numbers) / g.Vertices()
+			for k, number := range numbers {
+				s.values[pass][i] = append(s.values[pass][i], value{number, k / cols, k % cols})
+			}
+			slices.SortFunc(s.values[pass][i], func(a, b value) int {
+				if a.number < b.number {
+					return -1
+				}
+				return 1
+			})
+		}
+	}
+	return s
+}
+
+// now is the pass that the worker is in.
+func (s *script) now() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.pass
+}
+
+// so are the events of a pass up to now.
+func (s *script) so(pass int) []event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.events[pass])
+}
+
+func (s *script) add(e event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.events[s.pass] = append(s.events[s.pass], e)
+}
+
+// message adds a message when it is sent, and when it was received.
+func (s *script) message(e commtest.Event) {
+	if e.Kind != comm.ToSlices && e.Kind != comm.ToRows || e.Send == e.Ended {
+		return
+	}
+	m := s.decode(laneOf(e.Kind, direction(e.Send)), e.Data)
+	m.peer = e.Peer
+	s.add(m)
+}
+
+// decode finds which rows and columns a message has.
+func (s *script) decode(lane string, data []byte) event {
+	values := s.values[s.now()][0]
+	if lane == gatherSends || lane == gatherReceives {
+		values = s.values[s.now()][1]
+	}
+	e := event{lane: lane}
+	for at := 0; at < len(data); at += 4 {
+		v, known := find(values, float64(math.Float32frombits(binary.NativeEndian.Uint32(data[at:]))))
+		if !known {
+			return event{lane: lane, numbers: len(data) / 4}
+		}
+		if n := len(e.rows); n == 0 || e.rows[n-1] != v.row {
+			e.rows, e.from = append(e.rows, v.row), v.col
+		}
+		e.to = v.col + 1
+	}
+	return e
+}
+
+// find is the only value that has a number, but for rounding.
+func find(values []value, number float64) (v value, known bool) {
+	const tolerance = 1e-6
+	i := sort.Search(len(values), func(i int) bool { return values[i].number >= number-tolerance })
+	for ; i < len(values) && values[i].number <= number+tolerance; i++ {
+		if known {
+			return value{}, false
+		}
+		v, known = values[i], true
+	}
+	return v, known
+}
+
+// transcribe runs a layer forward and backward and returns what each worker did, whose results are right.
+func transcribe(t *testing.T, g *graph.Graph, l paralleltest.Layer, workers, chunks int, wrap func(comm.Transport) comm.Transport) []*script {
+	t.Helper()
+	scripts := make([]*script, workers)
+	for rank := range scripts {
+		scripts[rank] = newScript(t, g, l)
+	}
+	run(t, g, l, chunks, scripts, wrap)
+	return scripts
+}
+
+func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts []*script, wrap func(comm.Transport) comm.Transport) {
+	t.Helper()
+	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: len(scripts)}, Graph: g}
+	w.Wrap = func(end comm.Transport) comm.Transport {
+		s := scripts[end.Rank()]
+		if wrap != nil {
+			end = wrap(end)
+		}
+		return commtest.Record(end, s.message)
+	}
+	got := l.Blank(g.Vertices())
+	w.Run(t, func(c engine.Config) {
+		a, err := tensor.New(c.Team, c.Groups, c.Share, tensor.Options{Chunks: chunks})
+		if err != nil {
+			panic(err)
+		}
+		s := scripts[c.Groups.Slice]
+		for _, v := range a.Vertices() {
+			s.own = append(s.own, int(v))
+		}
+		c.Team.Watch = func(call kernel.Call, run func()) {
+			if call.Kernel == "spmm" || strings.HasPrefix(call.Kernel, "attend") {
+				s.add(event{lane: computes, kernel: call.Kernel, of: call.Shape[0]})
+				defer s.add(event{lane: computed})
+			}
+			run()
+		}
+		layer := l
+		layer.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
+			z := l.Forward(p, x, w)
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.pass = 1
+			return z
+		}
+		layer.Run(c, a, paralleltest.Stored, got)
+	})
+	got.Near(t, "on several workers", l.Alone(t, g, paralleltest.Stored))
+}
+
+// plan is what a pass of a linear aggregation has to do.
+type plan struct {
+	pass   int
+	rounds int
+	chunks [][2]int // rows lo … hi−1 of each, in the order of the pass
+	needed []int    // the first chunk that needs a row
+}
+
+// planOf is a pass's, with the chunks that worker 0 computed first.
+func planOf(t *testing.T, g *graph.Graph, pass int, scripts []*script, rounds int) *plan {
+	t.Helper()
+	n := g.Vertices()
+	p := &plan{pass: pass, rounds: rounds, needed: make([]int, n)}
+	at := pass * n
+	for _, e := range scripts[0].events[pass] {
+		if e.lane != computes || at == n*(1-pass) {
+			continue
+		}
+		lo := at
+		if at += e.of; pass == 1 { // "backward goes over the chunks in reverse"
+			at -= 2 * e.of
+			lo = at
+		}
+		p.chunks = append(p.chunks, [2]int{lo, lo + e.of})
+	}
+	for row := range p.needed {
+		p.needed[row] = p.chunkOf(row)
+	}
+	edges := g.Relation.Edges()
+	for k, source := range edges.Source {
+		read, made := int(source), int(edges.Target[k])
+		if pass == 1 {
+			read, made = made, read
+		}
+		p.needed[read] = min(p.needed[read], p.chunkOf(made))
+	}
+	return p
+}
+
+// chunkOf is the chunk that computes a row.
+func (p *plan) chunkOf(row int) int {
+	return slices.IndexFunc(p.chunks, func(c [2]int) bool { return c[0] <= row && row < c[1] })
+}
+
+// of is the chunk that a message belongs to, −1 where its rows are several chunks'.
+func (p *plan) of(e event) int {
+	chunk := -1
+	for i, row := range e.rows {
+		of := p.chunkOf(row)
+		if e.lane == splitSends || e.lane == splitReceives {
+			of = p.needed[row]
+		}
+		if i > 0 && of != chunk {
+			return -1
+		}
+		chunk = of
+	}
+	return chunk
+}
+
+// ownsOf reports whether some of a chunk's results are among own rows.
+func (p *plan) ownsOf(chunk int, own []int) bool {
+	return slices.ContainsFunc(own, func(row int) bool { return p.chunkOf(row) == chunk })
+}
+
+// describe is an event in words, and of a call how many there were before it; p is nil where there are no
+// chunks.
+func (p *plan) describe(e event, before int) string {
+	if e.lane == computes {
+		if p == nil {
+			return fmt.Sprintf("%s of %d rows", e.kernel, e.of)
+		}
+		of, round := "", ""
+		if p.rounds > 1 {
+			round = fmt.Sprintf("round %d ", before/len(p.chunks))
+		}
+		c := p.chunks[before%len(p.chunks)]
+		if len(p.chunks) > 1 {
+			of = fmt.Sprintf("%schunk %d: ", round, before%len(p.chunks))
+		}
+		return fmt.Sprintf("%s%s of rows %d–%d", of, e.kernel, c[0], c[1]-1)
+	}
+	what := fmt.Sprintf("%d numbers", e.numbers)
+	if e.numbers == 0 {
+		what = fmt.Sprintf("%s [%d–%d]", list(e.rows), e.from, e.to-1)
+	}
+	if p != nil && len(p.chunks) > 1 {
+		what = fmt.Sprintf("chunk %d: %s", p.of(e), what)
+	}
+	if e.lane == splitSends || e.lane == gatherSends {
+		return fmt.Sprintf("%s to %d", what, e.peer)
+	}
+	return fmt.Sprintf("%s from %d", what, e.peer)
+}
+
+func list(rows []int) string { return strings.Trim(fmt.Sprint(rows), "[]") }
+
+// check holds what a worker did in a pass to what has to be done before what.
+func (p *plan) check(t *testing.T, rank int, scripts []*script) {
+	t.Helper()
+	s, n := scripts[rank], len(p.chunks)
+	fail := func(format string, args ...any) {
+		t.Errorf("worker %d, %s: %s", rank, phases[p.pass], fmt.Sprintf(format, args...))
+	}
+	began, ended := 0, 0                // calls
+	come := map[int]bool{}              // rows of others that were received
+	sent := make([][]int, len(scripts)) // rows that each other worker was sent
+	last := map[[2]any]int{}            // the chunk of the last message of a lane and a peer
+	gathered := map[[2]int]bool{}       // rows of each other worker, and own rows from each
+	for _, e := range s.events[p.pass] {
+		chunk := p.of(e)
+		switch e.lane {
+		case computes:
+			if c := p.chunks[began%n]; e.of != c[1]-c[0] {
+				fail("call %d is of %d rows, chunk %d has %d", began, e.of, began%n, c[1]-c[0])
+			}
+			for row, with := range p.needed {
+				if with <= began && !come[row] && !slices.Contains(s.own, row) {
+					fail("chunk %d is computed before row %d has come", began, row)
+				}
+			}
+			began++
+			continue
+		case computed:
+			ended++
+			continue
+		case splitSends:
+			sent[e.peer] = append(sent[e.peer], e.rows...)
+		case splitReceives:
+			if began >= n {
+				fail("rows %v come after the first round", e.rows)
+			}
+			for _, row := range e.rows {
+				if come[row] || !slices.Contains(scripts[e.peer].own, row) {
+					fail("row %d comes again, or from %d, whose own it is not", row, e.peer)
+				}
+				come[row] = true
+			}
+		case gatherSends, gatherReceives:
+			if done := ended - (p.rounds-1)*n; chunk >= done {
+				fail("%s rows %v of chunk %d when %d chunks of the last round are computed", e.lane, e.rows, chunk, max(0, done))
+			}
+			for _, row := range e.rows {
+				at := [2]int{e.peer, row}
+				owner := e.peer
+				if e.lane == gatherReceives {
+					owner = rank
+				}
+				if gathered[at] || !slices.Contains(scripts[owner].own, row) {
+					fail("%s row %d again, or not to its owner", e.lane, row)
+				}
+				gathered[at] = true
+			}
+		}
+		lane := [2]any{e.lane, e.peer}
+		if chunk < last[lane] || chunk >= n {
+			fail("%s rows %v of chunk %d after those of chunk %d", e.lane, e.rows, chunk, last[lane])
+		}
+		last[lane] = chunk
+	}
+	if began != p.rounds*n || ended != began {
+		fail("%d calls, want %d chunks in %d rounds", began, n, p.rounds)
+	}
+	rows := len(p.needed)
+	for peer, list := range sent {
+		slices.Sort(list)
+		if peer != rank && !slices.Equal(list, s.own) {
+			fail("worker %d was sent rows %v, want each of %v once", peer, list, s.own)
+		}
+	}
+	if want := (len(scripts)-1)*len(s.own) + rows - len(s.own); len(come) != rows-len(s.own) || len(gathered) != want {
+		fail("%d rows came and %d were gathered, want %d and %d", len(come), len(gathered), rows-len(s.own), want)
+	}
+}
+
+// holding is a transport in which a message waits until a channel is closed, and later ones of its sender,
+// receiver and tag behind it; nil: it does not.
+type holding struct {
+	comm.Transport
+	until func(kind comm.Kind, data []byte) <-chan struct{}
+	mu    sync.Mutex
+	held  map[[2]int]*heldRequest // the last one, by receiver and tag
+}
+
+func (h *holding) Send(data []byte, to, tag int) comm.Request {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	link, until := [2]int{to, tag}, h.until(comm.KindOf(tag), data)
+	before := h.held[link]
+	if until == nil && before == nil {
+		return h.Transport.Send(data, to, tag)
+	}
+	r := &heldRequest{sent: make(chan struct{}), done: make(chan struct{})}
+	h.held[link] = r
+	go func() {
+		if before != nil {
+			<-before.sent
+		}
+		if until != nil {
+			<-until
+		}
+		r.Request = h.Transport.Send(data, to, tag)
+		close(r.sent)
+		<-r.Request.Done()
+		close(r.done)
+	}()
+	return r
+}
+
+// heldRequest is that of a message that is sent later.
+type heldRequest struct {
+	comm.Request
+	sent, done chan struct{}
+}
+
+func (r *heldRequest) Done() <-chan struct{} { return r.done }
