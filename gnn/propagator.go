@@ -7,7 +7,8 @@ import (
 	"weft/nn"
 )
 
-// Reduce is an aggregation over in-neighbours, duplicates counted: z_i = ⊕_{j→i} x_j (+ Self·x_i for sums).
+// Reduce is an aggregation over in-neighbours, duplicates counted: z_i = ⊕_{j→i} x_j, and Self·x_i in a sum
+// or mean.
 type Reduce struct {
 	Kind ReduceKind
 	// Self is the weight of the vertex's own row, besides stored self loops: with KindSum a factor, with
