@@ -11,7 +11,10 @@ import (
 // for each vertex and head, so that slices may cut a head. Those of GATv2 need all columns of a head at each
 // edge: slices are cut between heads, and with fewer heads than workers some have none.
 func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
-	a.CheckScores(p.site)
+	a.CheckScores(p.path)
+	if a.LayerHeads == 0 {
+		a.LayerHeads = a.Heads
+	}
 	if a.ATarget == nil && a.SourceScore == nil {
 		return p.attendHeads(a)
 	}
