@@ -26,7 +26,8 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 	const k = 3
 	g := paralleltest.ManyEdges(t, 600, 4)
 	for name, l := range map[string]paralleltest.Layer{
-		"flow": paralleltest.Propagation("", 6, gnn.Sum, 2), "switches": paralleltest.Propagation("", 6, gnn.Max, 1),
+		"flow": paralleltest.Propagation("", 6, gnn.Sum, 2), "flow with a teleport": paralleltest.Named("sum with a teleport"),
+		"switches": paralleltest.Propagation("", 6, gnn.Max, 1),
 	} {
 		for _, kind := range []comm.Kind{comm.ToSlices, comm.ToRows} {
 			for _, messages := range []int{1, 2, 3} {

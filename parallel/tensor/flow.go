@@ -27,6 +27,8 @@ type flow struct {
 	apply func(z, x *tensor.Matrix, to kernel.Output, c rows)
 	count func(columns int) // an aggregation of so many columns
 
+	split, gather            *stream
+	arrived, ready, computed chan struct{} // say so of each chunk, or are closed where the work has failed
 	// start is what a teleport needs besides: forward the rows that the rounds begin with, backward their
 	// gradient so far.
 	start *tensor.Matrix
@@ -44,6 +46,7 @@ func (p *propagator) flow(way pass, r gnn.Reduce, k gnn.Rounds) *flow {
 	o, err := e.Operator(r)
 	exchange.Must(err)
 	f := &flow{site: p.site, schedule: p.axis.schedule(direction{p.along, way}), rounds: k, way: way}
+	f.arrived, f.ready, f.computed = f.signals(), f.signals(), f.signals()
 	f.count = func(columns int) { p.axis.inner.Count(f.path, e, columns) }
 	all, some := o.Apply, o.ApplyRows
 	if way == backward {
@@ -68,73 +71,77 @@ func (p *propagator) flowing(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autog
 	}})
 }
 
-// run makes out of in, both in the row layout.
+// run makes out of in, both in the row layout, once.
 func (f *flow) run(out, in *tensor.Matrix) {
 	cut := even(in.Cols, f.axis.comm.Size())
 	x := f.axis.slice(cut)
-	split := f.splitting(x, in, cut, f.schedule)
-	defer split.close()
-	gather := f.gathering(out, nil, cut, f.schedule, kernel.Replace)
-	defer gather.close()
-	f.begin(split, x, cut)
-	arrived, ready, computed := f.signals(), f.signals(), f.signals()
+	f.split = f.splitting(x, in, cut, f.schedule)
+	defer f.split.close()
+	f.gather = f.gathering(out, nil, cut, f.schedule, kernel.Replace)
+	defer f.gather.close()
+	if f.rounds.Teleport > 0 {
+		f.begin(x, cut)
+	}
 	sides := []exchange.Side{
-		func(aside *comm.Comm) error { return split.send(aside, nil) },
+		func(aside *comm.Comm) error { return f.split.send(aside, nil) },
 		func(aside *comm.Comm) error {
-			defer close(arrived)
-			return split.receive(aside, 0, len(f.chunks), arrived)
+			defer close(f.arrived)
+			return f.split.receive(aside, 0, len(f.chunks), f.arrived)
 		},
-		func(aside *comm.Comm) error { return gather.send(aside, ready) },
-		func(aside *comm.Comm) error { return gather.collect(aside, computed) },
+		func(aside *comm.Comm) error { return f.gather.send(aside, f.ready) },
+		func(aside *comm.Comm) error { return f.gather.collect(aside, f.computed) },
 	}
 	exchange.Must(exchange.Beside(f.axis.comm, sides, func() error {
-		defer close(ready)
-		defer close(computed)
-		for round := range f.rounds.Count {
-			f.count(x.Cols)
-			y, last := f.next(round, cut), round == f.rounds.Count-1
-			if last {
-				gather.from = y
-			}
-			for _, c := range f.chunks {
-				if round == 0 && !f.await(arrived) {
-					y.Release()
-					return nil // the side that takes them in has failed
-				}
-				f.chunk(round, y, x, c)
-				if last {
-					ready <- struct{}{}
-					computed <- struct{}{}
-				}
-			}
-			if x != f.start {
-				x.Release()
-			}
-			x = y
-		}
+		defer close(f.ready)
+		defer close(f.computed)
+		f.compute(x, cut)
 		return nil
 	}))
-	x.Release()
-	if x != f.start {
+	if f.start != f.gather.from {
 		f.start.Release()
+	}
+	f.gather.from.Release()
+}
+
+// compute makes the rounds, of what the split makes x, for the gather.
+func (f *flow) compute(x *tensor.Matrix, cut []span) {
+	for round := range f.rounds.Count {
+		f.count(x.Cols)
+		y, last := f.next(round, cut), round == f.rounds.Count-1
+		if last {
+			f.gather.from = y
+		}
+		for _, c := range f.chunks {
+			if round == 0 && !f.await(f.arrived) {
+				return // the side that takes them in has failed
+			}
+			f.chunk(round, y, x, c)
+			if last {
+				f.ready <- struct{}{}
+				f.computed <- struct{}{}
+			}
+		}
+		if x != f.start {
+			x.Release()
+		}
+		x = y
 	}
 }
 
-// begin prepares what a teleport needs, of the rows x that the split makes. For Hᵏ⁺¹ = (1−t)·Â·Hᵏ + t·H⁰ and
-// g = ∂L/∂Hᴸ, backward each round takes h = (1−t)·g to Âᵀ·h, the next g, and ∂L/∂H⁰ = Σ t·g + the last.
-func (f *flow) begin(split *stream, x *tensor.Matrix, cut []span) {
-	switch {
-	case f.rounds.Teleport == 0:
-	case f.way == forward:
+// begin prepares a teleport, for what the split makes x. Forward each round is H ← (1−t)·Â·H + t·H⁰. Backward,
+// from the gradient G of the last, each is ∂L/∂H⁰ += t·G; G ← Âᵀ·(1−t)·G; and in the end ∂L/∂H⁰ += G. Between
+// the rounds there x is (1−t)·G.
+func (f *flow) begin(x *tensor.Matrix, cut []span) {
+	if f.way == forward {
 		f.start = x
-	default:
-		f.start = f.axis.slice(cut)
-		team, take := f.axis.team, split.take
-		split.take = func(room *tensor.Matrix, q, row int) {
-			team.PutColumns(f.start, room, listed(f.travel[q], row, room.Rows), 0, kernel.Replace)
-			team.Scale(room, float32(1-f.rounds.Teleport), room)
-			take(room, q, row)
-		}
+		return
+	}
+	f.start = f.axis.slice(cut)
+	team, take := f.axis.team, f.split.take
+	f.split.take = func(room *tensor.Matrix, q, row int) {
+		team.PutColumns(f.start, room, listed(f.travel[q], row, room.Rows), 0, kernel.Replace)
+		team.Scale(room, float32(1-f.rounds.Teleport), room)
+		take(room, q, row)
 	}
 }
 

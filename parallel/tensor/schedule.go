@@ -41,8 +41,8 @@ type schedule struct {
 	travel []*tensor.Matrix // Int32, 1 × n: each worker's rows in the order in which they travel
 	come   [][]int          // of each worker: how many of its rows have come before chunk j; len chunks+1
 	parts  [][]rows         // of each worker: which of its rows, by their number, are those of chunk j
-	// mine (Int32, 1 × n) are the numbers of the worker's own rows in the order in which they travel; nil: they do
-	// so in their own.
+	// mine (Int32, 1 × n) are the numbers of the worker's own rows in the order in which they travel; nil: in
+	// their own.
 	mine *tensor.Matrix
 }
 

@@ -1,0 +1,53 @@
+package gnn_test
+
+import (
+	"strings"
+	"testing"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/nn"
+	"weft/tensor"
+)
+
+// TestMessageCheck: what a message function cannot be is refused in one line that names the place.
+func TestMessageCheck(t *testing.T) {
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	tape := autograd.NewTape(team)
+	rows := func(n, cols int) *autograd.Var {
+		set := &autograd.RowSet{Here: n, Total: n}
+		return tape.Constant(team.Zeros(tensor.Features, n, cols), set)
+	}
+	source := rows(6, 3)
+	right := gnn.Message{Source: source, Target: source, Columns: 3, Function: func(e gnn.Edges) *autograd.Var { return e.Source }}
+	for _, c := range []struct {
+		change func(m *gnn.Message)
+		want   string // in the refusal; "": there is none
+	}{
+		{func(*gnn.Message) {}, ""},
+		{func(m *gnn.Message) { m.Target, m.Columns, m.Parameters = nil, 7, []*nn.Param{{}} }, ""},
+		{func(m *gnn.Message) { m.Target, m.Columnwise, m.Reduce = nil, true, gnn.KindMax }, ""},
+		{func(m *gnn.Message) { m.Source = nil }, "set Message.Source"},
+		{func(m *gnn.Message) { m.Function = nil }, "set Message.Source and Message.Function"},
+		{func(m *gnn.Message) { m.Columns = 0 }, "messages of 0 columns"},
+		{func(m *gnn.Message) { m.Target = rows(5, 3) }, "6 sources and 5 targets"},
+		{func(m *gnn.Message) { m.Reduce = gnn.KindSymmetric }, "take KindSum, KindMean or KindMax"},
+		{func(m *gnn.Message) { m.Columnwise, m.Parameters = true, []*nn.Param{{}} }, "has 1 parameters"},
+		{func(m *gnn.Message) { m.Columnwise, m.Columns = true, 2 }, "messages of 2 columns and sources of 3"},
+		{func(m *gnn.Message) { m.Columnwise, m.Columns = true, 4 }, "messages of 4 columns and sources of 3"},
+		{func(m *gnn.Message) { m.Columnwise, m.Target = true, rows(6, 1) }, "messages of 3 columns and targets of 1"},
+	} {
+		m := right
+		c.change(&m)
+		switch err := m.Check("convs.1"); {
+		case err == nil && c.want != "":
+			t.Errorf("no refusal, want %q", c.want)
+		case err != nil && (c.want == "" || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||
+			!strings.HasPrefix(err.Error(), "convs.1: ") || strings.Contains(err.Error(), "\n")):
+			t.Errorf("%q, want %q", err, c.want)
+		}
+	}
+}

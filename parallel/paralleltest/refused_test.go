@@ -1,0 +1,71 @@
+package paralleltest_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/parallel/exchange"
+	"weft/parallel/mesh"
+	"weft/parallel/paralleltest"
+	"weft/parallel/sar"
+	"weft/tensor"
+	"weft/train/engine"
+)
+
+// TestMessagesRefused: every worker refuses the same message functions, in the same words, before it sends
+// anything. The tensor axis names a mesh of as many workers that can.
+func TestMessagesRefused(t *testing.T) {
+	g := paralleltest.Small(t, false, false)
+	messages := func(columns int, columnwise bool) func(x *autograd.Var) gnn.Message {
+		return func(x *autograd.Var) gnn.Message {
+			return gnn.Message{Source: x, Columns: columns, Columnwise: columnwise, Function: func(e gnn.Edges) *autograd.Var { return e.Source }}
+		}
+	}
+	for _, c := range []struct {
+		mesh    mesh.Mesh
+		message func(x *autograd.Var) gnn.Message
+		want    string
+	}{
+		{mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, messages(3, true), "messages of 3 columns and sources of 4"},
+		{mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, messages(3, true), "messages of 3 columns and sources of 4"},
+		{mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, messages(5, true), "messages of 5 columns and sources of 4"},
+		{mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, messages(4, false), "take parallel graph=2"},
+		{mesh.Mesh{Stages: 1, Partitions: 2, Slices: 3}, messages(4, false), "take parallel graph=6"},
+	} {
+		var mu sync.Mutex
+		refused := 0
+		w := paralleltest.Workers{Mesh: c.mesh, Graph: g, Of: paralleltest.Dividings(g.Vertices(), c.mesh.Partitions)["in turn"]}
+		w.Run(t, func(e engine.Config) {
+			axis := newSlice
+			if c.mesh.Slices == 1 {
+				axis = newPartition
+			}
+			a, err := axis(e)
+			if err != nil {
+				panic(err)
+			}
+			defer func() {
+				mu.Lock()
+				defer mu.Unlock()
+				f, is := recover().(exchange.Failure)
+				if !is || !strings.HasPrefix(f.Error(), "convs.1: ") || !strings.Contains(f.Error(), c.want) {
+					t.Errorf("%s: %v, want %q", paralleltest.Name(c.mesh), f, c.want)
+					return
+				}
+				refused++
+			}()
+			x := autograd.NewTape(e.Team).Constant(e.Team.Zeros(tensor.Features, a.Rows().Here, 4), a.Rows())
+			a.Propagator("convs.1", paralleltest.Stored).Message(c.message(x))
+		})
+		if refused != c.mesh.Workers() {
+			t.Errorf("%s: %d workers refuse", paralleltest.Name(c.mesh), refused)
+		}
+	}
+}
+
+var newPartition paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
+	return sar.New(c.Team, c.Groups, c.Share, sar.Options{})
+}
