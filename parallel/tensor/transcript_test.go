@@ -365,8 +365,8 @@ func transcribe(t *testing.T, g *graph.Graph, l paralleltest.Layer, workers, chu
 	return scripts
 }
 
-// run is transcribe into scripts that nothing is in yet, each worker with something around its transport; wrap
-// nil: nothing.
+// run is transcribe into scripts that nothing is in yet, each worker with something around its transport;
+// wrap nil: nothing.
 func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts []*script, wrap func(comm.Transport) comm.Transport) {
 	t.Helper()
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: len(scripts)}, Graph: g}
