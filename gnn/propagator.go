@@ -10,7 +10,8 @@ import (
 	"weft/nn"
 )
 
-// Reduce is an aggregation over in-neighbours, duplicates counted: z_i = ⊕_{j→i} x_j (+ Self·x_i for sums).
+// Reduce is an aggregation over in-neighbours, duplicates counted: z_i = ⊕_{j→i} x_j, and Self·x_i in a sum
+// or mean.
 type Reduce struct {
 	Kind ReduceKind
 	// Self is the weight of the vertex's own row, besides stored self loops: with KindSum a factor, with
@@ -99,9 +100,9 @@ type Attention struct {
 	ASource, ATarget         *autograd.Var // 1 × Heads·Width
 	SourceScore, TargetScore *autograd.Var // rows × Heads: aSource·source_j and aTarget·target_i, nil: not given
 	Heads                    int
-	// FirstHead is which of a layer's heads the first one here is, where Source is a slice of its columns:
-	// dropout is that of the whole.
-	FirstHead int
+	// FirstHead is which of a layer's heads the first one here is, where Source is a slice of its columns, and
+	// LayerHeads how many the layer has (0: these are all): dropout and the order of sums are those of the whole.
+	FirstHead, LayerHeads int
 	// Rounds is how often the coefficients are applied, where the scores are given: those of each round are
 	// the same, also where they are dropped. The zero value is once.
 	Rounds  Rounds

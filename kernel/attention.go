@@ -14,15 +14,19 @@ import (
 // Attention is softmax attention over in-edges with Heads heads of Width columns. With A nil it is GATv1: the
 // score of j→i is LeakyReLU(SourceScore_j + TargetScore_i) per head. Otherwise GATv2: Σ_c
 // A_c·LeakyReLU(Source_jc + Target_ic). The slope of LeakyReLU is from 0 to 1.
+//
+// The heads may be some of a layer's, and GATv1's columns some of each head's: the state and the output have
+// the bits that they have in a call with the whole layer.
 type Attention struct {
 	Heads, Width             int
+	FirstHead, LayerHeads    int // the first head's number in the layer, and how many that has, 0: Heads
 	Slope                    float64
 	Source                   *tensor.Matrix // source rows × Heads·Width
 	SourceScore, TargetScore *tensor.Matrix // GATv1: rows × Heads
 	Target, A                *tensor.Matrix // GATv2: destination rows × Heads·Width, 1 × Heads·Width
 	// Whole: the edges are all that their destinations have: AttendBackward may read fewer rows then
 	Whole bool
-	// Mask: attention dropout, by both ends, head and occurrence; its ids are not used
+	// Mask: attention dropout, by both ends, the layer's head and occurrence; its ids are not used
 	Mask                 Mask
 	SourceIDs, TargetIDs *tensor.Matrix // Int32, the rows' vertices for the mask, nil: the row itself
 }
@@ -31,6 +35,13 @@ type Attention struct {
 func (a Attention) c(e *CSR) C.weft_attention_args {
 	if a.Heads < 1 || a.Width < 1 || !(a.Slope >= 0 && a.Slope <= 1) {
 		panic(fmt.Sprintf("kernel: attention with %d heads of %d columns and slope %v", a.Heads, a.Width, a.Slope))
+	}
+	layer := a.LayerHeads
+	if layer == 0 {
+		layer = a.Heads
+	}
+	if a.FirstHead < 0 || a.FirstHead+a.Heads > layer {
+		panic(fmt.Sprintf("kernel: %d heads from %d on of a layer's %d", a.Heads, a.FirstHead, layer))
 	}
 	cols := a.Heads * a.Width
 	check("source", a.Source, e.Cols, cols)
@@ -41,7 +52,8 @@ func (a Attention) c(e *CSR) C.weft_attention_args {
 	return C.weft_attention_args{
 		source: floats(a.Source), target: floats(a.Target), source_score: floats(a.SourceScore), target_score: floats(a.TargetScore),
 		a: floats(a.A), source_ids: ints(a.SourceIDs), target_ids: ints(a.TargetIDs), heads: C.int64_t(a.Heads), width: C.int64_t(a.Width),
-		slope: C.float(a.Slope), mask: a.Mask.c(), whole: boolean(a.Whole),
+		first_head: C.int64_t(a.FirstHead), layer_heads: C.int64_t(layer),
+		slope: C.float(a.Slope), mask: a.Mask.From(a.FirstHead).c(), whole: boolean(a.Whole),
 	}
 }
 

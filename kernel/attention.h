@@ -139,7 +139,8 @@ static __attribute__((noinline)) void lower(const weft_attention_args *a, const 
 }
 
 // s becomes exp(s − m) for the largest score m of each run and what its row held before; tops are these and
-// sums their sums.
+// sums their sums. Each lane of a run's vectors is added up apart. The whole layer's vectors have fewer edges
+// where it has more heads, and so do those that are added here.
 INLINE void softmax(values *x, const batch *b, const group *g, const int v2, const int P) {
 	const weft_attention_args *a = b->a;
 	for (int k = 0; k < b->runs; k++) {
@@ -151,6 +152,7 @@ INLINE void softmax(values *x, const batch *b, const group *g, const int v2, con
 		x->top[k] = top;
 		store(x->tops + k * P, top);
 	}
+	const int lanes = VW / g->layer_places * P; // that as many edges have here as the layer's vectors
 	vf sum = {0};
 	for (int v = 0; v < b->vectors; v++) {
 		int k = b->run_of[v];
@@ -158,10 +160,13 @@ INLINE void softmax(values *x, const batch *b, const group *g, const int v2, con
 		if (!v2)
 			fetch_soon(b, v, a->source_score + g->head, a->heads, 1, P);
 		store(x->s + v * VW, e);
-		x->sum[k] = sum = add_vector(sum, e, b, v);
+		sum = add_vector(sum, e, b, v);
+		for (int l = lanes; l < VW; l += lanes)
+			sum += turn(e, l);
+		x->sum[k] = sum;
 	}
 	for (int k = 0; k < b->runs; k++)
-		store(x->sums + k * P, sum_of_edges(x->sum[k], P));
+		store(x->sums + k * P, sum_of_edges(first_lanes(x->sum[k], lanes, (vf){0}), P));
 }
 
 // Extends the rows' maximum m and sum d by a batch; an ended row has its log-sum-exp instead. scales is what
@@ -205,7 +210,10 @@ INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, c
 	float rest[VW];
 	values x;
 	batch b;
-	for (batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), v2 ? row_bytes(g) : 0, 0); next_batch(&b, a->first || a->last);) {
+	batches_of(&b, a, lo, hi, 0, P, H * sizeof(float), v2 ? row_bytes(g) : 0, 0);
+	// A row is cut where it is among all of the layer's heads, as m changes there; of GATv2 these are whole ones.
+	b.most_of_row = most_edges(g->layer_places, v2 ? vectors_of_heads(g->layer_heads, g->width) * sizeof(vf) : 0);
+	while (next_batch(&b, a->first || a->last)) {
 		for (int k = 0; k < b.runs; k++) { // where there is no vector
 			x.top[k] = all(-INFINITY);
 			x.sum[k] = (vf){0};
@@ -235,7 +243,7 @@ INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, c
 // Calls f for each group of heads, with the number of places that an edge takes a constant.
 #define EACH_GROUP(f, ...) \
 	group groups, *g = &groups; \
-	for (first_group(g, a->heads, a->width); next_group(g, a->heads);) \
+	for (first_group(g, a); next_group(g, a);) \
 		if (g->heads == 1) \
 			f(__VA_ARGS__, 1); \
 		else if (g->heads == 2) \

@@ -15,6 +15,7 @@ typedef struct {
 	int transposed;       // rows are sources and the other ends are destinations
 	int P, shift;         // a vector has the places of 1 << shift edges
 	int most_edges, most_runs;
+	int most_of_row;      // edges: a row of more is taken in parts
 	int64_t row, end;     // where the next batch begins, and the end of the range
 	int64_t done;         // edges of the row that were in earlier batches
 	int64_t same;         // where in the row the equal edges begin that the last one belongs to
@@ -37,6 +38,22 @@ typedef struct {
 // How many runs a batch may have for so many bytes of each to stay in the cache.
 static inline int most_runs(int64_t bytes) { return CACHE / bytes < 1 ? 1 : CACHE / bytes < VECTORS ? CACHE / bytes : VECTORS; }
 
+// The places of an edge with so many heads.
+static inline int places_of(int heads) {
+	int P = 1;
+	while (P < heads)
+		P *= 2;
+	return P;
+}
+
+// How many edges a batch may have, where `again` bytes of each are to stay in the second cache.
+static inline int most_edges(int P, int64_t again) {
+	const int most = PLACES / P;
+	if (again && most > CACHE2 / again)
+		return CACHE2 / again < LANES ? LANES : CACHE2 / again / LANES * LANES;
+	return most;
+}
+
 // The batches of rows lo … hi−1; next_batch takes the first. soon is how many bytes of each edge's other end
 // are read before its row is, again how many are read more than once and should be in the second cache then,
 // and scratch how many there are for each run.
@@ -51,10 +68,8 @@ static void batches_of(batch *b, const weft_attention_args *a, int64_t lo, int64
 	b->last = a->edges.entries;
 	b->done = 0;
 	b->fetches = soon * a->edges.others > CACHE2;
-	b->most_edges = PLACES / P;
+	b->most_edges = b->most_of_row = most_edges(P, again);
 	b->most_runs = scratch ? most_runs(scratch) : VECTORS;
-	if (again && b->most_edges > CACHE2 / again)
-		b->most_edges = CACHE2 / again < LANES ? LANES : CACHE2 / again / LANES * LANES;
 }
 
 static inline void store_index(int32_t *to, vi index) { store((float *)to, (vf)index); }
@@ -85,9 +100,9 @@ static inline void describe_vectors(batch *b, int r, int vectors, int lanes_of_l
 	}
 }
 
-// Takes the edges of the rows that come next; self loops are the last of a row. A row that does not fit into
-// a batch of its own is taken in parts. Rows without edges have a run where empty is set. Returns 0 after the
-// last row.
+// Takes the edges of the rows that come next; self loops are the last of a row. A row of more than
+// most_of_row edges is taken in parts of so many, each but the last in a batch of its own. Rows without edges
+// have a run where empty is set. Returns 0 after the last row.
 static int next_batch(batch *b, int empty) {
 	const weft_attention_args *a = b->a;
 	b->runs = b->edges = b->vectors = 0;
@@ -98,10 +113,10 @@ static int next_batch(batch *b, int empty) {
 			b->row++;
 			continue;
 		}
-		if (left > b->most_edges - b->edges) {
+		if (left > b->most_of_row || left > b->most_edges - b->edges) {
 			if (b->edges > 0)
 				break;
-			left = b->most_edges;
+			left = b->most_of_row;
 		}
 		const int32_t *index = a->edges.indices + lo;
 		int32_t *other = b->other + b->edges;
@@ -127,6 +142,8 @@ static int next_batch(batch *b, int empty) {
 		b->row += b->done == 0;
 		b->edges += filled;
 		b->vectors += vectors;
+		if (b->done)
+			break;
 	}
 	if (b->edges == 0)
 		return b->runs;

@@ -3,37 +3,45 @@
 // inside, so that sums stay in registers.
 
 // A group of at most VW heads; its columns as vectors, the last of them of `tail` lanes where VW does not
-// divide them.
+// divide them. A layer's groups have VW heads, but for the last one. Heads that are some of a layer's are
+// grouped as they are there.
 typedef struct {
 	int64_t head, from, width; // first head, first column, columns of a head
 	int heads, vectors, tail;
+	int layer_heads, layer_places; // of the layer's group: its heads, and the places that its edges take
 	const int32_t *head_of; // of each column, its head in the group; 0 behind the last
 	float *scratch;      // a row for each run of a batch
 } group;
 
+static inline int64_t vectors_of_heads(int64_t heads, int64_t width) { return (heads * width + VW - 1) / VW; }
+
 static inline int64_t row_bytes(const group *g) { return g->vectors * sizeof(vf); }
 
-static inline void first_group(group *g, int64_t heads, int64_t width) {
-	int64_t most = heads < VW ? heads : VW, columns = (most * width + VW - 1) / VW * VW;
+static inline void first_group(group *g, const weft_attention_args *a) {
+	int64_t width = a->width, most = a->heads < VW ? a->heads : VW, columns = vectors_of_heads(most, width) * VW;
 	int64_t scratch = columns * sizeof(float) < CACHE ? CACHE : columns * sizeof(float);
 	int32_t *head_of = aligned_alloc(sizeof(vf), columns * sizeof(int32_t) + scratch);
 	if (!head_of)
 		abort(); // a row of head numbers, and scratch of CACHE bytes or a row
 	for (int64_t c = 0; c < columns; c++)
 		head_of[c] = c < most * width ? c / width : 0;
-	*g = (group){.head = -VW, .width = width, .head_of = head_of, .scratch = (float *)(head_of + columns)};
+	*g = (group){.width = width, .head_of = head_of, .scratch = (float *)(head_of + columns)};
 }
 
 // Returns 0 after the last group, and has freed then what the first took.
-static inline int next_group(group *g, int64_t heads) {
-	g->head += VW;
-	if (g->head >= heads) {
+static inline int next_group(group *g, const weft_attention_args *a) {
+	g->head += g->heads;
+	if (g->head >= a->heads) {
 		free((void *)g->head_of);
 		return 0;
 	}
+	// in the layer, where the group's first head is and where the layer's group begins
+	const int64_t at = a->first_head + g->head, begin = at / VW * VW;
+	g->layer_heads = a->layer_heads - begin < VW ? a->layer_heads - begin : VW;
+	g->layer_places = places_of(g->layer_heads);
 	g->from = g->head * g->width;
-	g->heads = heads - g->head < VW ? heads - g->head : VW;
-	g->vectors = (g->heads * g->width + VW - 1) / VW;
+	g->heads = begin + g->layer_heads - at < a->heads - g->head ? begin + g->layer_heads - at : a->heads - g->head;
+	g->vectors = vectors_of_heads(g->heads, g->width);
 	g->tail = g->heads * g->width % VW;
 	return 1;
 }

@@ -32,14 +32,7 @@ func (s *suite) slices(what string, a *kernel.CSR, cols int) {
 	results := whole(0, cols)
 	check := func(from, to int) {
 		for name, m := range whole(from, to) {
-			for i := range m.Rows {
-				for c := range to - from {
-					got, want := m.Floats()[i*m.Cols+c], results[name].Floats()[i*cols+from+c]
-					if math.Float32bits(got) != math.Float32bits(want) {
-						s.t.Fatalf("%s, %s of columns %d to %d: row %d, column %d is %v, of the whole %v", what, name, from, to-1, i, c, got, want)
-					}
-				}
-			}
+			s.sameColumns(fmt.Sprintf("%s, %s of columns %d to %d", what, name, from, to-1), m, results[name], from)
 			m.Release()
 		}
 	}
@@ -104,5 +97,99 @@ func (s *suite) overSlices(a *kernel.CSR, cols int) func(from, to int) map[strin
 			m.Release()
 		}
 		return made
+	}
+}
+
+// TestHeadsHaveTheSameBits: what attention makes of some of a layer's heads, of GATv1 also of some of a head's
+// columns, has the bits that it has among all heads, so that columns can be divided among workers. A row's
+// exponentials are added in the layer's order, whatever vectors they share with others.
+func TestHeadsHaveTheSameBits(t *testing.T) {
+	degrees := []int{63, 64, 65, 127, 128, 129, 500, 1023, 1024, 1025, 1500} // around the ends of batches
+	for d := range 40 {
+		degrees = append(degrees, d)
+	}
+	for heads := 1; heads <= 17; heads++ {
+		with(t, func(s *suite) { s.someHeads(heads, 3, s.ofDegrees(degrees)) })
+	}
+	with(t, func(s *suite) { s.someHeads(3, 100, s.ofDegrees(degrees)) }) // GATv2's batches are smaller
+	with(t, func(s *suite) { s.someHeads(5, 3, s.ofDegrees([]int{3, 20_000, 200, 40})) })
+}
+
+// ofDegrees is a graph with as many vertices as degrees, each of so many random in-edges.
+func (s *suite) ofDegrees(degrees []int) *kernel.CSR {
+	lists := make([][]int32, len(degrees))
+	for i, degree := range degrees {
+		for range degree {
+			lists[i] = append(lists[i], s.r.Int32N(int32(len(degrees))))
+		}
+	}
+	return s.rows(len(degrees), lists)
+}
+
+// someHeads holds attention over the slices of as many workers, head by head where they are cut inside one,
+// against that over the whole layer; in one block and in two.
+func (s *suite) someHeads(heads, width int, a *kernel.CSR) {
+	n, cols := a.Rows, heads*width
+	left, right := halves(s.team, a, n/2)
+	x, g, target, vector := s.normal(n, cols), s.normal(n, cols), s.normal(n, cols), s.normal(1, cols)
+	sourceScore, targetScore := s.normal(n, heads), s.normal(n, heads)
+	part := func(m *tensor.Matrix, from, count int) *tensor.Matrix {
+		z := s.team.Memory.NewElement(tensor.Buffers, tensor.Float32, m.Rows, count)
+		s.team.PickColumns(z, m, nil, from)
+		return z
+	}
+	for _, v2 := range []bool{false, true} {
+		attend := func(first, some, from, count int, blocks ...*kernel.CSR) map[string]*tensor.Matrix {
+			k := kernel.Attention{
+				Heads: some, FirstHead: first, LayerHeads: heads, Width: count / some, Slope: .2,
+				Source: part(x, from, count), Mask: kernel.NewMask(5, .3, nil),
+			}
+			if v2 {
+				k.Target, k.A = part(target, from, count), part(vector, from, count)
+			} else {
+				k.SourceScore, k.TargetScore = part(sourceScore, first, some), part(targetScore, first, some)
+			}
+			return attendBlocks(s.team, k, part(g, from, count), true, blocks...)
+		}
+		for _, blocks := range [][]*kernel.CSR{{a}, {left, right}} {
+			whole := attend(0, heads, 0, cols, blocks...)
+			check := func(first, some, from, count int) {
+				s.t.Helper()
+				got := attend(first, some, from, count, blocks...)
+				what := case_("GATv2", v2, "heads", heads, "width", width, "blocks", len(blocks), "from column", from, "columns", count)
+				s.sameColumns(what+", output", got["output"], whole["output"], from)
+				s.sameColumns(what+", log-sum-exp", got["log-sum-exp"], whole["log-sum-exp"], first)
+			}
+			for _, workers := range []int{2, 3, 7} {
+				for slice := range workers {
+					from, to := cols*slice/workers, cols*(slice+1)/workers
+					if v2 {
+						from, to = heads*slice/workers*width, heads*(slice+1)/workers*width
+					}
+					for from < to {
+						some, count := 1, min(to, (from/width+1)*width)-from
+						if from%width == 0 && to-from >= width {
+							some = (to - from) / width
+							count = some * width
+						}
+						check(from/width, some, from, count)
+						from += count
+					}
+				}
+			}
+		}
+	}
+}
+
+// sameColumns fails unless got has the bits of whole's columns from one on.
+func (s *suite) sameColumns(what string, got, whole *tensor.Matrix, from int) {
+	s.t.Helper()
+	for i := range got.Rows {
+		for c := range got.Cols {
+			got, want := got.Floats()[i*got.Cols+c], whole.Floats()[i*whole.Cols+from+c]
+			if math.Float32bits(got) != math.Float32bits(want) {
+				s.t.Fatalf("%s: row %d, column %d is %v, of the whole %v", what, i, from+c, got, want)
+			}
+		}
 	}
 }

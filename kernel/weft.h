@@ -112,6 +112,7 @@ typedef struct {
 	const int32_t *source_ids;  // may be NULL: the row itself
 	const int32_t *target_ids;
 	int64_t heads, width;
+	int64_t first_head, layer_heads; // the first of the heads among the layer's, and how many the layer has
 	float slope;
 	weft_mask mask;
 	// the row that the rows are parts of: the other end of their self loops; NULL: they are rows themselves

@@ -225,7 +225,7 @@ func SlicedScores(name string, a gnn.Attention, width int) Layer {
 	return Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend", Forward: func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
 		slice := func(from, columns, head, heads int) *autograd.Var {
 			b := a
-			b.FirstHead, b.Heads, b.Slope = head, heads, slope
+			b.FirstHead, b.Heads, b.LayerHeads, b.Slope = head, heads, a.Heads, slope
 			b.Source = autograd.Columns(x, from, columns)
 			b.SourceScore, b.TargetScore = autograd.Columns(x, n+head, heads), autograd.Columns(x, n+a.Heads+head, heads)
 			return p.Attend(b)

@@ -108,8 +108,8 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	width := x.Cols / a.Heads
 	h.count(x.Cols)
 	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
-		Heads: a.Heads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.Local().IDs,
-		Mask: nn.Dropout{Site: p.site.Path + ".attention", P: a.Dropout}.Mask(a.Source).From(a.FirstHead),
+		Heads: a.Heads, FirstHead: a.FirstHead, LayerHeads: a.LayerHeads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.Local().IDs,
+		Mask: nn.Dropout{Site: p.site.Path + ".attention", P: a.Dropout}.Mask(a.Source),
 	}}
 	if a.SelfLoops {
 		at.loops = e.OneLoop()

@@ -12,6 +12,9 @@ import (
 // edge: slices are cut between heads, and with fewer heads than workers some have none.
 func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 	a.CheckScores(p.path)
+	if a.LayerHeads == 0 {
+		a.LayerHeads = a.Heads
+	}
 	if a.ATarget == nil && a.SourceScore == nil {
 		return p.attendHeads(a)
 	}

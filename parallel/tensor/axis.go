@@ -1,13 +1,14 @@
 // Package tensor is the tensor axis: tensor parallelism for graph neural networks, as in NeutronTP (Ai et
-// al., PVLDB 2025). A worker aggregates along all edges of a partition, or of the whole graph, for its slice
-// of the feature columns, and does everything else on its own rows with all columns:
+// al., PVLDB 18(2), 2024). A worker aggregates along all edges of a partition, or of the whole graph, for its
+// slice of the feature columns, and does everything else on its own rows with all columns:
 //
 //	z = gather(inner(split(x)))
 //
 // split turns own rows of all columns into own columns of all rows, gather turns them back; each is the
 // other's inverse and adjoint. inner is the aggregation of sar.Partition, on fewer columns: with one
-// partition no worker needs anything of another meanwhile, and all have equal work whatever the graph looks
-// like. A sum over in-neighbours is never cut, so that the results have one worker's bits.
+// partition no worker needs anything of another meanwhile, all have equal work where their number divides
+// that of the columns, whatever the graph looks like, and a sum over in-neighbours is not cut, so that values
+// have one worker's bits (but for attention of several heads). Gradients of weights are summed over workers.
 //
 // Reading: layout.go is this algorithm; propagator.go and attention.go what each method of a Propagator does
 // with it; stream.go the messages of a split or a gather; flow.go how a linear aggregation does all of it at
