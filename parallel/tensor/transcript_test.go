@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sort"
@@ -88,7 +89,7 @@ func TestTranscripts(t *testing.T) {
 			"graph attention: rows (columns 0–5) and the scores of two heads as sources (6–7) and as targets (8–9)",
 			paralleltest.Named("given scores"), 1,
 		},
-		"attention-2": {
+		"gatv2": {
 			"GATv2: slices of whole heads, of sources (columns 0–3) and of targets (4–7)",
 			twoEnds(2, 2), 1,
 		},
@@ -99,7 +100,7 @@ func TestTranscripts(t *testing.T) {
 	for name, c := range all {
 		for _, workers := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s-%d", name, workers), func(t *testing.T) {
-				scripts := transcribe(t, g, c.layer, workers, c.chunks, nil)
+				scripts := transcribe(t, g, c.layer, workers, c.chunks)
 				var out strings.Builder
 				fmt.Fprintf(&out, "# %s\n# messages: rows [columns]; numbers are such as are added up where they come, or zero\n", c.shows)
 				for rank, s := range scripts {
@@ -147,16 +148,16 @@ func TestOverlap(t *testing.T) {
 	const chunks = 3
 	g, l := path(t), paralleltest.Propagation("", 6, withItself, 1)
 	for _, workers := range []int{2, 3} {
-		free := transcribe(t, g, l, workers, chunks, nil)
+		free := transcribe(t, g, l, workers, chunks)
 		for name, c := range map[string]struct {
 			kind               comm.Kind
 			held               int // the chunk of which these messages are held back
-			computed, gathered []int
+			computed, gathered int // so many chunks meanwhile
 		}{
-			"the last chunk's rows":    {comm.ToSlices, chunks - 1, []int{0, 1}, []int{0, 1}},
-			"the first chunk's rows":   {comm.ToSlices, 0, nil, nil},
-			"the first results":        {comm.ToRows, 0, []int{0, 1, 2}, nil},
-			"the second one's results": {comm.ToRows, 1, []int{0, 1, 2}, []int{0}},
+			"the last chunk's rows":    {comm.ToSlices, chunks - 1, chunks - 1, chunks - 1},
+			"the first chunk's rows":   {comm.ToSlices, 0, 0, 0},
+			"the first results":        {comm.ToRows, 0, chunks, 0},
+			"the second one's results": {comm.ToRows, 1, chunks, 1},
 		} {
 			t.Run(fmt.Sprintf("%s, %d", name, workers), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -184,28 +185,19 @@ func TestOverlap(t *testing.T) {
 					for pass, p := range plans {
 						synctest.Wait()
 						for rank, s := range blank {
-							var began []int
-							gathered := map[[2]int]bool{}
-							for _, e := range s.so(pass) {
-								switch e.lane {
-								case computes:
-									began = append(began, len(began))
-								case gatherReceives:
-									gathered[[2]int{p.of(e), e.peer}] = true
-								}
-							}
-							if !slices.Equal(began, c.computed) {
-								t.Errorf("%s: worker %d computed chunks %v meanwhile, want %v", phases[pass], rank, began, c.computed)
+							began, gathered := p.progress(s.so(pass))
+							if began != c.computed {
+								t.Errorf("%s: worker %d computed %d chunks meanwhile, want %d", phases[pass], rank, began, c.computed)
 							}
 							want := map[[2]int]bool{}
-							for _, j := range c.gathered {
+							for j := range c.gathered {
 								for peer := range workers {
 									if peer != rank && p.ownsOf(j, s.own) {
 										want[[2]int{j, peer}] = true
 									}
 								}
 							}
-							if fmt.Sprint(gathered) != fmt.Sprint(want) {
+							if !maps.Equal(gathered, want) {
 								t.Errorf("%s: worker %d had %v of others meanwhile (chunk, worker), want %v", phases[pass], rank, gathered, want)
 							}
 						}
@@ -363,16 +355,18 @@ func find(values []value, number float64) (v value, known bool) {
 }
 
 // transcribe runs a layer forward and backward and returns what each worker did, whose results are right.
-func transcribe(t *testing.T, g *graph.Graph, l paralleltest.Layer, workers, chunks int, wrap func(comm.Transport) comm.Transport) []*script {
+func transcribe(t *testing.T, g *graph.Graph, l paralleltest.Layer, workers, chunks int) []*script {
 	t.Helper()
 	scripts := make([]*script, workers)
 	for rank := range scripts {
 		scripts[rank] = newScript(t, g, l)
 	}
-	run(t, g, l, chunks, scripts, wrap)
+	run(t, g, l, chunks, scripts, nil)
 	return scripts
 }
 
+// run is transcribe into scripts that nothing is in yet, each worker with something around its transport;
+// wrap nil: nothing.
 func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts []*script, wrap func(comm.Transport) comm.Transport) {
 	t.Helper()
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: len(scripts)}, Graph: g}
@@ -471,6 +465,20 @@ func (p *plan) of(e event) int {
 		chunk = of
 	}
 	return chunk
+}
+
+// progress is how many calls have begun, and of which chunks results have come from which other worker.
+func (p *plan) progress(events []event) (began int, gathered map[[2]int]bool) {
+	gathered = map[[2]int]bool{}
+	for _, e := range events {
+		switch e.lane {
+		case computes:
+			began++
+		case gatherReceives:
+			gathered[[2]int{p.of(e), e.peer}] = true
+		}
+	}
+	return began, gathered
 }
 
 // ownsOf reports whether some of a chunk's results are among own rows.
