@@ -37,7 +37,7 @@ type workerPlan struct {
 	Tensors, Graph int64         // bytes at the peak
 	Kinds          []int64       // of Tensors at the peak of each kind
 	Sent           Communication // in a training pass but the first
-	EdgeColumns    edgeColumns   // that are aggregated in such a pass
+	EdgeColumns    bySite        // edges × columns that are aggregated in such a pass
 	Parameters     int           // values, of its stage
 	Work           []string      // of the whole model
 	Orders         []string      // as its engine explains them

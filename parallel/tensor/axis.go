@@ -46,6 +46,9 @@ type Options struct {
 	// Chunks is in how many chunks an aggregation takes in its input and hands on its result, 0: as many as
 	// suit the graph. It changes no bits.
 	Chunks int
+	// Switched takes of each switch between layouts that a site makes together with all other workers what
+	// this worker sends in it; nil: nobody asks.
+	Switched func(site string, bytes int64)
 }
 
 // New is one worker of g.Slices, which all have the same share; where the team only plans they are made of
@@ -65,7 +68,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, o Options) (*Axis
 	if a.chunks == 0 {
 		a.chunks = chunksFor(&s.Edges, g.Mesh.Slices)
 	}
-	a.layout = layout{team: team, comm: g.Slices, all: inner.Rows(), counts: g.Replicas.Rank() == 0}
+	a.layout = layout{team: team, comm: g.Slices, all: inner.Rows(), switched: o.Switched}
 	for _, list := range lists {
 		rows := team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(list))
 		if !team.Planning() {

@@ -72,10 +72,6 @@ type stream struct {
 func (f *flow) run(out, in *tensor.Matrix) {
 	cut, me := even(in.Cols, f.comm.Size()), f.comm.Rank()
 	f.comm.At(f.epoch, f.site)
-	if f.counts {
-		f.comm.Switched(comm.ToSlices)
-		f.comm.Switched(comm.ToRows)
-	}
 	x := f.team.Memory.New(tensor.Activations, f.all.Here, cut[me].count)
 	split := &stream{
 		kind:  comm.ToSlices,
@@ -100,6 +96,8 @@ func (f *flow) run(out, in *tensor.Matrix) {
 			f.team.PutColumns(out.RowRange(row, row+room.Rows), room, nil, cut[q].from, kernel.Replace)
 		},
 	}
+	f.tell(f.outgoing(split))
+	f.tell(f.outgoing(gather))
 	var sides []exchange.Side
 	var taken []*tensor.Matrix
 	beside := func(side func(aside *comm.Comm, rooms []*tensor.Matrix) error, rooms []*tensor.Matrix) {

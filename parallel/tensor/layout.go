@@ -10,13 +10,13 @@ import (
 // layout is how the values of a partition's rows lie over the workers that slice it: each has some rows and
 // all columns (row layout), or some columns and all rows (slice layout).
 type layout struct {
-	team   *kernel.Team
-	comm   *comm.Comm       // the slices of the partition
-	rows   []*tensor.Matrix // Int32, 1 × n: those of the partition's rows that each worker owns, ascending
-	own    *autograd.RowSet // the worker's own rows
-	all    *autograd.RowSet // all of the partition's
-	counts bool             // this worker counts the switches that all make
-	epoch  int              // for errors
+	team     *kernel.Team
+	comm     *comm.Comm                     // the slices of the partition
+	rows     []*tensor.Matrix               // Int32, 1 × n: those of the partition's rows that each worker owns, ascending
+	own      *autograd.RowSet               // the worker's own rows
+	all      *autograd.RowSet               // all of the partition's
+	switched func(site string, bytes int64) // Options.Switched
+	epoch    int                            // for errors
 }
 
 // place is where a model switches between layouts; errors name it.

@@ -74,13 +74,23 @@ func (e extent) pieces(q int) (list []piece) {
 	return list
 }
 
+// tell tells of a switch in which this worker sends these messages.
+func (l place) tell(out []piece) {
+	if l.switched == nil {
+		return
+	}
+	bytes := int64(0)
+	for _, p := range out {
+		bytes += 4 * int64(p.rows*p.cols)
+	}
+	l.switched(l.site, bytes)
+}
+
 // move runs a switch. A failure of another worker ends the pass.
 func (l place) move(s switching) {
 	l.comm.At(l.epoch, l.site)
-	if l.counts {
-		l.comm.Switched(s.kind)
-	}
 	out, in, kept := l.pieces(1, s.out), l.pieces(-1, s.in), s.out(l.comm.Rank()).pieces(l.comm.Rank())
+	l.tell(out)
 	sending, receiving, keeping := l.rooms(l.ahead(), out), l.rooms(l.ahead(), in), l.rooms(1, kept)
 	defer exchange.Release(slices.Concat(sending, receiving, keeping)...)
 	send := func(aside *comm.Comm) error {

@@ -24,7 +24,7 @@ type Whole struct {
 func New(c Config) (Engine, error) {
 	o := sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Order: c.Order, Explain: c.Explain, Aggregated: c.Aggregated}
 	if c.Groups.Mesh.Slices > 1 {
-		a, err := tensor.New(c.Team, c.Groups, c.Share, tensor.Options{Options: o, Chunks: c.AggregationChunks})
+		a, err := tensor.New(c.Team, c.Groups, c.Share, tensor.Options{Options: o, Chunks: c.AggregationChunks, Switched: c.Switched})
 		if err != nil {
 			return nil, err
 		}
