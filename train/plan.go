@@ -15,6 +15,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -40,9 +41,13 @@ type workerPlan struct {
 	EdgeColumns    bySite        // edges × columns that are aggregated in such a pass
 	Parameters     int           // values, of its stage
 	Work           []string      // of the whole model
-	Orders         []string      // as its engine explains them
+	LayoutBytes    bySite        // that are sent in switches between layouts in such a pass
+	Sites          []explained   // in the order of their first forward pass
 	Warnings       []string
 }
+
+// explained is what the engine says that a site does.
+type explained struct{ Site, What string }
 
 // OneClass is the warning of a graph whose labels teach nothing.
 const OneClass = "all labels of the graph are one class, so there is nothing to learn"
@@ -154,10 +159,17 @@ func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
 
 // describe says what the workers are and in which order they work. What a stage does is said once.
 func (j *Job) describe(grid mesh.Mesh, all []workerPlan) []string {
-	parameters, orders := 0, []string(nil)
+	parameters, sites := 0, []string(nil)
 	for stage := range grid.Stages {
 		w := all[grid.Rank(mesh.Place{Stage: stage})]
-		parameters, orders = parameters+w.Parameters, append(orders, w.Orders...)
+		parameters += w.Parameters
+		for _, s := range w.Sites {
+			line := s.Site + ": " + s.What
+			if grid.Slices > 1 {
+				line += "; " + order.Moved(layoutBytes(all, s.Site))
+			}
+			sites = append(sites, line)
+		}
 	}
 	workers, threads := "one worker", "one thread"
 	if k := j.threads(); k > 1 {
@@ -173,7 +185,15 @@ func (j *Job) describe(grid mesh.Mesh, all []workerPlan) []string {
 	}
 	head := fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", model, j.Options.Layers,
 		parameters, workers, threads, kernel.SIMD())
-	return slices.Concat([]string{head}, all[0].Work, orders)
+	return slices.Concat([]string{head}, all[0].Work, sites)
+}
+
+// layoutBytes are those that all workers send in a site's switches between layouts.
+func layoutBytes(all []workerPlan, site string) (bytes int64) {
+	for _, w := range all {
+		bytes += w.LayoutBytes[site]
+	}
+	return bytes
 }
 
 // peakLines say what the worker that needs most takes of each kind of tensors.
@@ -225,7 +245,8 @@ func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPl
 	team := kernel.NewPlan(mem)
 	team.Uncut = j.uncut
 	w, err := newWorker(j, c, share.Whole.Classes, engine.Config{
-		Team: team, Share: share, Training: true, Explain: func(order string) { p.Orders = append(p.Orders, order) },
+		Team: team, Share: share, Training: true,
+		Order: order.Options{Explain: func(site, what string) { p.Sites = append(p.Sites, explained{site, what}) }},
 	})
 	if err != nil {
 		return p, err
@@ -242,7 +263,7 @@ func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPl
 			w.params.Save(&nn.Snapshot{})
 		}
 		pass := w.done().since(before)
-		p.Sent, p.EdgeColumns = pass.Sent, pass.EdgeColumns
+		p.Sent, p.EdgeColumns, p.LayoutBytes = pass.Sent, pass.EdgeColumns, pass.LayoutBytes
 	}
 	p.Sent.Gradient, p.Sent.Statistics = Traffic{}, Traffic{} // of which a plan makes no sums
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.params.Count()

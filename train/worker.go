@@ -72,7 +72,9 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 		w.switches++
 	}
 	e.NormalizeRows, e.VaryingInput = o.NormalizeFeatures == "row", o.InputDropout > 0
-	e.Order, _ = order.Parse(o.AggregationOrder)
+	if e.Order.Choice, err = order.Parse(o.AggregationOrder); err != nil {
+		return nil, &Common{Err: err}
+	}
 	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo
 	e.AggregationChunks = int(o.AggregationChunks)
 	newEngine := engine.New

@@ -37,17 +37,17 @@ func TestTensorAxisPropagators(t *testing.T) {
 func TestOrders(t *testing.T) {
 	for _, choice := range []order.Choice{order.TransformFirst, order.AggregateFirst} {
 		t.Run(order.Names[choice], func(t *testing.T) {
-			o := sar.Options{Order: choice}
+			o := order.Options{Choice: choice}
 			paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, func(c engine.Config) (engine.Axis, error) {
-				return tensor.New(c.Team, c.Groups, c.Share, tensor.Options{Options: o})
+				return tensor.New(c.Team, c.Groups, c.Share, o, tensor.Options{})
 			}, "AggregateLinear")
 			paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
-				return sar.New(c.Team, c.Groups, c.Share, o)
+				return sar.New(c.Team, c.Groups, c.Share, o, sar.Options{})
 			}, "AggregateLinear")
 		})
 	}
 }
 
 var newSlice paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
-	return tensor.New(c.Team, c.Groups, c.Share, tensor.Options{})
+	return tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{})
 }

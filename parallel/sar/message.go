@@ -20,7 +20,9 @@ const messageEdges = 1 << 13
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	t, h := m.Source.Tape(), p.halo()
 	e, loops := h.edges, edges.SelfLoops(m.SelfLoops)
-	p.site.Explain(fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols()))
+	p.site.Explain(func() string {
+		return fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols())
+	})
 	if m.Columnwise && (len(m.Parameters) > 0 || m.Source.Cols() != m.Columns || m.Target != nil && m.Target.Cols() != m.Columns) {
 		panic(fmt.Sprintf("sar: the message function of %s has %d parameters, or other columns than the messages, and is said to be columnwise",
 			p.site.Path, len(m.Parameters)))

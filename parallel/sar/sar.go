@@ -95,7 +95,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 // in the backward pass (case 2). Source rows travel, and their scores follow from them, or travel with them
 // where they are given.
 func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
-	p.site.Explain(order.Attention(a))
+	p.site.Explain(func() string { return order.Attention(a) })
 	return a.EachRound(p.attend)
 }
 

@@ -25,8 +25,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 			touched[t] = span{first, (s.from+s.count-1)/width + 1 - first}
 		}
 	}
-	scores := p.axis.cost(touched, ofInputs(a.SourceScore, a.TargetScore))
-	p.explain(order.Attention(a), p.axis.cost(cut, ofCall(a.Source)).Plus(scores))
+	p.order.Explain(func() string { return order.Attention(a) })
 	x, source, target := p.split(a.Source, cut), p.split(a.SourceScore, touched), p.split(a.TargetScore, touched)
 	if computed {
 		a.SourceScore.Drop()
@@ -55,7 +54,7 @@ func (p *propagator) attendHeads(a gnn.Attention) *autograd.Var {
 		cut[t] = span{h.from * width, h.count * width}
 	}
 	mine, own := heads[p.comm.Rank()], cut[p.comm.Rank()]
-	p.explain(order.Attention(a)+", sliced between heads", p.axis.cost(cut, ofCall(ends(a.Source, a.Target)...)))
+	p.order.Explain(func() string { return order.Attention(a) + ", sliced between heads" })
 	vector := columns(a.ASource, own.from, own.count) // also where it is empty: all workers use the same parameters
 	return p.sliced(a.Source, a.Target, cut, func(source, target *autograd.Var) *autograd.Var {
 		b := a

@@ -49,7 +49,7 @@ func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Redu
 
 // Propagate implements gnn.Propagator: two switches, however many the rounds.
 func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
-	p.explain(order.Aggregation(x.Cols(), k), p.axis.cost(p.cut(x.Cols()), ofCall(x)))
+	p.order.Explain(func() string { return order.Aggregation(x.Cols(), k) })
 	return p.rounds(autograd.Dense(x), r, k)
 }
 
@@ -60,10 +60,6 @@ func (p *propagator) rounds(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autogr
 	return p.through(x, p.cut(x.Cols()), func(s *autograd.Var) *autograd.Var { return p.inner.Propagate(s, r, k) })
 }
 
-func (p *propagator) explain(what string, c order.Cost) {
-	p.order.Explain(fmt.Sprintf("%s; %v", what, c))
-}
-
 // Message implements gnn.Propagator, for functions that act on each column apart.
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	if !m.Columnwise {
@@ -72,7 +68,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	}
 	cut := p.cut(m.Columns)
 	mine := cut[p.comm.Rank()]
-	p.explain(fmt.Sprintf("messages of %d columns, each a function of its own", m.Columns), p.axis.cost(cut, ofCall(ends(m.Source, m.Target)...)))
+	p.order.Explain(func() string { return fmt.Sprintf("messages of %d columns, each a function of its own", m.Columns) })
 	return p.sliced(m.Source, m.Target, cut, func(source, target *autograd.Var) *autograd.Var {
 		m.Source, m.Target, m.Columns, m.FirstColumn = source, target, mine.count, m.FirstColumn+mine.from
 		return p.inner.Message(m)

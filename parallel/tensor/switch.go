@@ -28,6 +28,9 @@ type switching struct {
 // messages to and two from each other worker.
 const pieceElements = 1 << 16
 
+// elementBytes is the size of a number that is sent.
+const elementBytes = 4
+
 // piece is a message of some rows of what one worker gives another.
 type piece struct{ peer, row, rows, cols int }
 
@@ -81,7 +84,7 @@ func (l place) tell(out []piece) {
 	}
 	bytes := int64(0)
 	for _, p := range out {
-		bytes += 4 * int64(p.rows*p.cols)
+		bytes += elementBytes * int64(p.rows*p.cols)
 	}
 	l.switched(l.site, bytes)
 }
