@@ -211,8 +211,8 @@ func Aggregation(columns int, k gnn.Rounds) string {
 }
 
 // Attention says in words what attention does.
-func Attention(a gnn.Attention) string {
-	return fmt.Sprintf("attend with %d heads of %d columns", a.Heads, a.Source.Cols()/a.Heads) + times(a.Rounds)
+func Attention(a gnn.Attention, k gnn.Rounds) string {
+	return fmt.Sprintf("attend with %d heads of %d columns", a.Heads, a.Source.Cols()/a.Heads) + times(k)
 }
 
 // times says how often an aggregation is made, where that is not once.

@@ -94,9 +94,9 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 // Besides the inputs and the output only its log-sum-exp is kept; scores and coefficients are computed again
 // in the backward pass (case 2). Source rows travel, and their scores follow from them, or travel with them
 // where they are given.
-func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
-	p.site.Explain(func() string { return order.Attention(a) })
-	return a.EachRound(p.attend)
+func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
+	p.site.Explain(func() string { return order.Attention(a, k) })
+	return a.EachRound(k, p.attend)
 }
 
 // attend is one round of Attend.

@@ -92,20 +92,6 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// TestSlices: slices of a layer's columns, which are computed apart, are the columns of the whole, dropout
-// and gradients included.
-func TestSlices(t *testing.T) {
-	g := paralleltest.Small(t, true, true)
-	for slice, whole := range map[string]string{
-		"given scores of a slice":        "given scores, rounds with dropout",
-		"columnwise messages of a slice": "columnwise messages",
-	} {
-		cut := paralleltest.Named(slice)
-		cut.Name = whole // masks are of a site
-		cut.Alone(t, g, paralleltest.Stored).Near(t, slice, paralleltest.Named(whole).Alone(t, g, paralleltest.Stored))
-	}
-}
-
 // TestUnknownRelation: a relation that the graph does not have is named with those that it has.
 func TestUnknownRelation(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())

@@ -9,9 +9,9 @@ import (
 // Attend implements gnn.Propagator. Scores of GATv1 are computed from complete rows and shared, two numbers
 // for each vertex and head, so that slices may cut a head. Those of GATv2 need all columns of a head at each
 // edge: slices are cut between heads, and with fewer heads than workers some have none.
-func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
+func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	if a.ATarget == nil && a.SourceScore == nil {
-		return p.attendHeads(a)
+		return p.attendHeads(a, k)
 	}
 	computed := a.SourceScore == nil
 	if computed {
@@ -25,7 +25,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 			touched[t] = span{first, (s.from+s.count-1)/width + 1 - first}
 		}
 	}
-	p.order.Explain(func() string { return order.Attention(a) })
+	p.order.Explain(func() string { return order.Attention(a, k) })
 	x, source, target := p.split(a.Source, cut), p.split(a.SourceScore, touched), p.split(a.TargetScore, touched)
 	if computed {
 		a.SourceScore.Drop()
@@ -38,7 +38,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 		b.Target = b.Source
 		b.SourceScore, b.TargetScore = columns(source, first, s.heads), columns(target, first, s.heads)
 		b.Heads, b.FirstHead = s.heads, a.FirstHead+s.head
-		parts = append(parts, p.inner.Attend(b))
+		parts = append(parts, p.inner.Attend(b, k))
 	}
 	if len(parts) == 0 { // the gradients' switches are made all the same
 		parts = []*autograd.Var{x, source, target}
@@ -47,19 +47,19 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 }
 
 // attendHeads is GATv2, whose slices are whole heads.
-func (p *propagator) attendHeads(a gnn.Attention) *autograd.Var {
+func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	width, heads := a.Source.Cols()/a.Heads, p.cut(a.Heads)
 	cut := make([]span, len(heads))
 	for t, h := range heads {
 		cut[t] = span{h.from * width, h.count * width}
 	}
 	mine, own := heads[p.comm.Rank()], cut[p.comm.Rank()]
-	p.order.Explain(func() string { return order.Attention(a) + ", sliced between heads" })
+	p.order.Explain(func() string { return order.Attention(a, k) + ", sliced between heads" })
 	vector := columns(a.ASource, own.from, own.count) // also where it is empty: all workers use the same parameters
 	return p.sliced(a.Source, a.Target, cut, func(source, target *autograd.Var) *autograd.Var {
 		b := a
 		b.Source, b.Target, b.ASource, b.Heads, b.FirstHead = source, target, vector, mine.count, a.FirstHead+mine.from
-		return p.inner.Attend(b)
+		return p.inner.Attend(b, k)
 	})
 }
 
