@@ -74,7 +74,8 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		}
 		for v := range h.rematerialize([]*tensor.Matrix{x}, wanted) {
 			var dSource *tensor.Matrix
-			for _, dSource = range v.grads {
+			if len(v.grads) > 0 {
+				dSource = v.grads[0]
 				t.Team.Zero(dSource)
 			}
 			run.each(v.Block, func(b *batch) { run.backward(b, v.rows[0], dSource, dTarget, g, arg) })

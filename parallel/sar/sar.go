@@ -142,7 +142,7 @@ func (at *attention) attendBackward(h *halo, g *tensor.Matrix) {
 	at.beginPass()
 	dTarget := at.targetGradient()
 	dRows := []*tensor.Matrix{at.Source.GradSum()}
-	if at.given() && at.SourceScore.Wants() {
+	if at.given() && at.SourceScore.Wants() { // else it does not travel; that of own targets never does
 		dRows = append(dRows, at.SourceScore.GradSum())
 	}
 	at.backward(e.Local(), at.rows(), at.loops, dRows, dTarget)
