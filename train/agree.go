@@ -179,11 +179,14 @@ func (c *Communication) kinds() []*Traffic {
 	return []*Traffic{&c.Halo, &c.Layout, &c.Stage, &c.Gradient, &c.Statistics}
 }
 
-// add adds what another worker has sent.
-func (c *Communication) add(more *Communication) {
-	for k, t := range c.kinds() {
-		t.add(*more.kinds()[k])
+// SumOf is what several workers have sent together.
+func SumOf(sent []Communication) (all Communication) {
+	for _, c := range sent {
+		for k, t := range all.kinds() {
+			t.add(*c.kinds()[k])
+		}
 	}
+	return all
 }
 
 // report puts what each worker took, aggregated and sent into the result.
@@ -197,6 +200,7 @@ func (w *worker) report(r *Result, pass tally) error {
 	if err != nil {
 		return err
 	}
+	var sent []Communication
 	for _, one := range all {
 		r.PeakTensorBytes = append(r.PeakTensorBytes, one.Peak)
 		r.GraphBytes = append(r.GraphBytes, one.Graph)
@@ -205,13 +209,13 @@ func (w *worker) report(r *Result, pass tally) error {
 		waited := one.Pass.Waited.Seconds()
 		r.WaitSeconds = append(r.WaitSeconds, waited)
 		r.WaitShare = max(r.WaitShare, waited/max(one.Pass.Seconds, 1e-9))
-		r.Communication.add(&one.Pass.Sent)
-		sent := int64(0)
+		bytes := int64(0)
 		for _, t := range one.Pass.Sent.kinds() {
-			sent += t.Bytes
+			bytes += t.Bytes
 		}
-		r.SentBytes = append(r.SentBytes, sent)
+		r.SentBytes, sent = append(r.SentBytes, bytes), append(sent, one.Pass.Sent)
 	}
+	r.Communication = SumOf(sent)
 	r.Workers = len(all)
 	return nil
 }

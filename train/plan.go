@@ -23,14 +23,11 @@ import (
 
 // Plan is what a run would take.
 type Plan struct {
-	PeakTensorBytes, GraphBytes []int64 // per worker
-	HaloBytes                   []int64 // per worker, that it sends in a training pass but the first
-	LayoutBytes                 []int64 // the same of switches between rows and slices
-	EdgeColumns                 []int64 // per worker, that it aggregates in such a pass: edges × columns
-	// Communication is what all workers send in such a pass to move rows: Halo, Layout and Stage.
-	Communication Communication
-	Lines         []string
-	Warnings      []string // of what the run leaves unused, or may suffer from
+	PeakTensorBytes, GraphBytes []int64         // per worker
+	Sent                        []Communication // per worker, in a training pass but the first, to move rows: Halo, Layout and Stage
+	EdgeColumns                 []int64         // per worker, that it aggregates in such a pass: edges × columns
+	Lines                       []string
+	Warnings                    []string // of what the run leaves unused, or may suffer from
 }
 
 // workerPlan is what one worker found out.
@@ -148,12 +145,10 @@ func allPlans(c *comm.Comm, own []workerPlan, err error) ([]workerPlan, error) {
 func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
 	for _, w := range all {
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
-		p.HaloBytes, p.LayoutBytes = append(p.HaloBytes, w.Sent.Halo.Bytes), append(p.LayoutBytes, w.Sent.Layout.Bytes)
-		p.EdgeColumns = append(p.EdgeColumns, w.EdgeColumns.sum())
-		p.Communication.add(&w.Sent)
+		p.Sent, p.EdgeColumns = append(p.Sent, w.Sent), append(p.EdgeColumns, w.EdgeColumns.sum())
 	}
 	p.Warnings = slices.Concat(all[0].Warnings, idleSlices(grid, all))
-	p.Lines = slices.Concat(j.describe(grid, all), peakLines(all), balanceLines(p.EdgeColumns), movedLines(all))
+	p.Lines = slices.Concat(j.describe(grid, all), peakLines(all), balanceLines(p.EdgeColumns), movedLines(p.Sent))
 	return p
 }
 
@@ -211,25 +206,21 @@ func peakLines(all []workerPlan) (lines []string) {
 }
 
 // movedLines say how many bytes the workers send to move rows, where they send any.
-func movedLines(all []workerPlan) (lines []string) {
-	switches := int64(0) // each is counted on one worker
-	for _, w := range all {
-		switches += w.Sent.Layout.Messages
-	}
+func movedLines(sent []Communication) (lines []string) {
+	all := SumOf(sent)
 	for _, moved := range []struct {
 		what string
 		of   func(*Communication) Traffic
 	}{
 		{"rows and gradients between partitions", func(c *Communication) Traffic { return c.Halo }},
-		{fmt.Sprintf("%d switches between rows and slices", switches), func(c *Communication) Traffic { return c.Layout }},
+		{fmt.Sprintf("%d switches between rows and slices", all.Layout.Messages), func(c *Communication) Traffic { return c.Layout }},
 		{"activations and gradients between stages", func(c *Communication) Traffic { return c.Stage }},
 	} {
-		sum, largest := int64(0), int64(0)
-		for _, w := range all {
-			bytes := moved.of(&w.Sent).Bytes
-			sum, largest = sum+bytes, max(largest, bytes)
+		largest := int64(0)
+		for _, c := range sent {
+			largest = max(largest, moved.of(&c).Bytes)
 		}
-		if sum > 0 {
+		if sum := moved.of(&all).Bytes; sum > 0 {
 			lines = append(lines, fmt.Sprintf("%s: %.1f MB an epoch, %.1f MB from the worker that sends most",
 				moved.what, float64(sum)/1e6, float64(largest)/1e6))
 		}
