@@ -37,7 +37,7 @@ var AttentionGradients = []string{"full", "stop"}
 type ModelKind struct {
 	Name string
 	// Settings are the names of the settings that it uses, of those that only some models use, and Decoupled
-	// those that it uses when it is decoupled; nil: it cannot be.
+	// those that it uses when it is decoupled.
 	Settings, Decoupled []string
 	// EdgeWeights says that it uses the graph's edge weights.
 	EdgeWeights bool
@@ -50,15 +50,15 @@ type ModelKind struct {
 	// cost is that of the convolution from in columns to out, or for graph attention to those of all heads.
 	cost func(in, out int) Cost
 	root bool // the convolution has a root weight besides, which Site.Plain leaves out
-	// propagation is the rounds of the decoupled model.
+	// propagation is the rounds of the decoupled model; nil: there is none.
 	propagation func(s *Spec, at Site) Block
 }
 
 var (
 	graphSettings      = []string{"direction"}
-	bothForms          = append([]string{"decoupled"}, graphSettings...)
-	decoupledSettings  = append([]string{"teleport"}, bothForms...)
-	linearSettings     = append([]string{"aggregation-order"}, bothForms...) // of aggregations of transformed rows
+	eitherForm         = append([]string{"decoupled"}, graphSettings...) // of models that can be decoupled, whether they are or not
+	decoupledSettings  = append([]string{"teleport"}, eitherForm...)
+	linearSettings     = append([]string{"aggregation-order"}, eitherForm...) // of aggregations of transformed rows
 	attentionSettings  = []string{"heads", "output-heads", "transform-dropout", "attention-dropout"}
 	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
 )
@@ -83,7 +83,7 @@ var kinds = []ModelKind{
 		root:        true,
 	},
 	{
-		Name: "gat", Settings: slices.Concat(attentionSettings, bothForms), Decoupled: slices.Concat(decoupledAttention, decoupledSettings),
+		Name: "gat", Settings: slices.Concat(attentionSettings, eitherForm), Decoupled: slices.Concat(decoupledAttention, decoupledSettings),
 		list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGAT(at, s.attention(last)) },
 		propagation: func(s *Spec, at Site) Block {
@@ -146,11 +146,19 @@ func (s Spec) Uses(setting string) bool {
 // Decouplable are the models that can be decoupled.
 func Decouplable() (names []string) {
 	for _, k := range kinds {
-		if k.Decoupled != nil {
+		if k.propagation != nil {
 			names = append(names, k.Name)
 		}
 	}
 	return names
+}
+
+// CheckDecoupled refuses a model that cannot be decoupled.
+func CheckDecoupled(model string) error {
+	if can := Decouplable(); !slices.Contains(can, model) {
+		return fmt.Errorf("the model %s has no decoupled form; it is there for %s", model, strings.Join(can, ", "))
+	}
+	return nil
 }
 
 // Activations are the activations by name.
@@ -195,8 +203,8 @@ func (s Spec) layers(kind ModelKind, features, classes int) (specs []BlockSpec) 
 // decoupled describes the decoupled form of a model. Its perceptron begins with the values that GCN's layers
 // begin with: with PyTorch's, which are smaller, a deep one without a norm does not begin to learn.
 func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, error) {
-	if kind.propagation == nil {
-		return nil, fmt.Errorf("the model %q cannot be decoupled", s.Model)
+	if err := CheckDecoupled(s.Model); err != nil {
+		return nil, err
 	}
 	transform := s.perceptron()
 	mlp, _ := KindOf(transform.Model)
