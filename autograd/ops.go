@@ -75,7 +75,34 @@ func Combine(alpha float32, a *Var, beta float32, b *Var) *Var {
 }
 
 // Add is a + b, for a and b of one shape. b is given away, a is left alone.
-func Add(a, b *Var) *Var { return Combine(1, a, 1, b) }
+func Add(a, b *Var) *Var {
+	if a == b {
+		return Scale(2, a)
+	}
+	t := a.tape
+	from := b.Value()
+	z, _ := b.Take()
+	t.Team.Add(z, 1, a.Value(), 1, from)
+	return t.Record(Op{Value: z, Inputs: []*Var{a, b}, Reads: true, Backward: func(g *tensor.Matrix) {
+		a.AddGrad(g.Share())
+		b.AddGrad(g)
+	}})
+}
+
+// Copy is a copy of x, for operations that would take x away.
+func Copy(x *Var) *Var {
+	t := x.tape
+	z := t.New(x.Rows(), x.Cols())
+	t.Team.Copy(z, x.Value())
+	return t.Record(Op{Value: z, Inputs: []*Var{x}, Reads: true, Backward: x.AddGrad})
+}
+
+// Alias is x itself, in the same memory. Its gradient is added to x's at its place among the operations.
+// Products with x itself put theirs off until x was read for the last time. So a gradient that is summed over
+// blocks has one order, wherever the blocks are cut.
+func Alias(x *Var) *Var {
+	return x.tape.Record(Op{Value: x.Value().Share(), Inputs: []*Var{x}, Reads: true, Backward: x.AddGrad})
+}
 
 // Scale is alpha·a.
 func Scale(alpha float32, a *Var) *Var {

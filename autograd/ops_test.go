@@ -77,6 +77,8 @@ func TestGradients(t *testing.T) {
 		"combine with itself": {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Combine(.3, in[0], -2, in[0]) }},
 		"add":                 {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Add(in[0], in[1]) }},
 		"add to itself":       {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Add(in[0], in[0]) }},
+		"copy":                {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Copy(in[0]) }},
+		"alias":               {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Alias(in[0]) }},
 		"scale":               {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Scale(-3, in[0]) }},
 		"multiply":            {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Multiply(in[0], in[1]) }},
 		"square":              {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Multiply(in[0], in[0]) }},
@@ -97,7 +99,16 @@ func TestGradients(t *testing.T) {
 		"a residual":                {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Add(in[0], autograd.Linear(in[0], in[1])) }},
 		"a residual, the other way": {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Add(autograd.Linear(in[0], in[1]), in[0]) }},
 		"a residual of x·w":         {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.AddLinear(in[0], in[0], in[1]) }},
-		"one factor twice":          {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Linear(autograd.Linear(in[0], in[1]), in[1]) }},
+		"products with aliases": {[][2]int{x, square}, func(in vars) *autograd.Var {
+			h := autograd.Scale(.5, in[0])
+			return autograd.AddLinear(autograd.Linear(autograd.Alias(h), in[1]), autograd.Alias(h), in[1])
+		}},
+		"an alias beside work in place": {[][2]int{x, square}, func(in vars) *autograd.Var {
+			h := autograd.Scale(.5, in[0])
+			z := autograd.Linear(autograd.Alias(h), in[1])
+			return autograd.Add(z, autograd.Finish(h, nil, kernel.Tanh, mask))
+		}},
+		"one factor twice": {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Linear(autograd.Linear(in[0], in[1]), in[1]) }},
 		"finish, nothing to be done": {[][2]int{x}, func(in vars) *autograd.Var {
 			return autograd.Scale(1, autograd.Finish(in[0], nil, kernel.Identity, kernel.Mask{}))
 		}},

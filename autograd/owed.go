@@ -44,10 +44,10 @@ func (v *Var) addProduct(g *tensor.Matrix, w *Var) {
 	g.Release()
 }
 
-// memory is a matrix for the gradient: the value's own where nothing but what is owed keeps that, else a new
-// one. The value's own stays charged to the activations.
+// memory is a matrix for the gradient: the value's own where nothing but what is owed keeps that and no alias
+// has it, else a new one. The value's own stays charged to the activations.
 func (v *Var) memory() *tensor.Matrix {
-	if v.leaf || v.held || v.kept > 0 || v.value == nil {
+	if v.leaf || v.held || v.kept > 0 || v.value == nil || v.value.Shared() {
 		return v.tape.Memory().New(tensor.Gradients, v.rows, v.cols)
 	}
 	m := v.value

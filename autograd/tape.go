@@ -375,7 +375,7 @@ func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
 		return v.tape.New(v.Rows(), v.Cols()), false
 	}
 	v.given = true
-	if v.kept > 0 {
+	if v.kept > 0 || v.value.Shared() {
 		return v.tape.New(v.Rows(), v.Cols()), false
 	}
 	m, v.value, v.held = v.value, nil, false

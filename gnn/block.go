@@ -102,7 +102,7 @@ func (l *Layer) Forward(s State) State {
 func finish(z *autograd.Var, bias *nn.Param, norm nn.Norm, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	b := bias.On(z.Tape())
 	if norm != nil {
-		return norm.Forward(autograd.Finish(z, b, kernel.Identity, kernel.Mask{}), act, mask)
+		return norm.Forward(autograd.Finish(z, b, kernel.Identity, kernel.Mask{}), nn.GiveAway, act, mask)
 	}
 	return autograd.Finish(z, b, act, mask)
 }

@@ -65,7 +65,7 @@ func NewAttentionPropagation(s Site, o AttentionPropagationOptions) *AttentionPr
 		aSource: s.Params.Attention(s.Path+".att_src", 1, s.In), aTarget: s.Params.Attention(s.Path+".att_dst", 1, s.In), p: s.Propagator, o: o,
 	}
 	if o.Stop {
-		c.aSource.Decay, c.aTarget.Decay = false, false
+		c.aSource.Decay, c.aTarget.Decay = nn.NoDecay, nn.NoDecay
 	}
 	return c
 }

@@ -17,10 +17,34 @@ import (
 
 // spec is a model of four layers with everything that a block may have.
 func spec(model string) gnn.Spec {
-	return gnn.Spec{
+	s := gnn.Spec{
 		Model: model, Layers: 4, Hidden: 12, Heads: 3, OutputHeads: 1, Norm: "layer", Activation: "elu", Residual: true,
-		Direction: "both", Dropout: .5, InputDropout: .2, AttentionDropout: .1,
+		Direction: "both", Dropout: .5, InputDropout: .2, AttentionDropout: .1, Alpha: .2, Theta: .7,
 	}
+	if kind, _ := gnn.KindOf(model); kind.OneWay {
+		s.Direction = "out"
+	}
+	return s
+}
+
+// forms are all models in all their forms.
+func forms() (specs []gnn.Spec) {
+	for _, name := range gnn.Names() {
+		s := spec(name)
+		specs = append(specs, s)
+		if s.Uses("blocks") {
+			s.BlockForm = "residual"
+			specs = append(specs, s)
+		}
+		if s.Uses("shared-weights") {
+			s.SharedWeights = true
+			specs = append(specs, s)
+		}
+	}
+	for _, name := range gnn.Decouplable() {
+		specs = append(specs, decoupled(name))
+	}
+	return specs
 }
 
 // decoupled is the decoupled form of a model, with everything that it may have.
@@ -51,15 +75,8 @@ func TestPartsOfAModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var specs []gnn.Spec
-	for _, name := range gnn.Names() {
-		specs = append(specs, spec(name))
-	}
-	for _, name := range gnn.Decouplable() {
-		specs = append(specs, decoupled(name))
-	}
-	for _, s := range specs {
-		name := fmt.Sprintf("%s (decoupled: %v)", s.Model, s.Decoupled)
+	for _, s := range forms() {
+		name := fmt.Sprintf("%s (decoupled: %v, blocks: %q)", s.Model, s.Decoupled, s.BlockForm)
 		blocks, err := s.Blocks(features, classes)
 		if err != nil {
 			t.Fatal(err)
@@ -151,5 +168,40 @@ func TestTravellingTensor(t *testing.T) {
 	})
 	if live := team.Memory.Live(tensor.Activations) + team.Memory.Live(tensor.Gradients); live != 0 {
 		t.Errorf("%d bytes live after the passes", live)
+	}
+}
+
+// TestDepthIsTwoTensors: for its backward pass a layer of a deep model keeps what its product reads and what
+// its activation, or its norm, reads.
+func TestDepthIsTwoTensors(t *testing.T) {
+	const vertices, width = 4096, 16
+	r, err := graph.NewRelation(vertices, ring(vertices, 2*vertices))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []gnn.Spec{
+		{Model: "gcnii", SharedWeights: true}, {Model: "gcnii"}, {Model: "resgcn"}, {Model: "sage", Norm: "none", Residual: true},
+	} {
+		kept := func(layers int) int64 {
+			team := kernel.NewTeam(1, tensor.NewMeter())
+			defer team.Memory.Close()
+			g := paralleltest.Whole(t, team, &r)
+			s.Layers, s.Hidden, s.Activation, s.Direction, s.Dropout, s.Alpha, s.Theta = layers, width, "relu", "in", .5, .1, .5
+			if s.Norm == "" {
+				s.Norm = "auto"
+			}
+			blocks, err := s.Blocks(width, width)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: nn.NewParams(team, 7), Relations: g.Relations(), Propagators: g.Propagator})
+			x := team.Zeros(tensor.Features, vertices, width)
+			m.Forward(gnn.State{H: autograd.NewTrainingTape(team, autograd.Random{}).Constant(x, g.Rows())})
+			return team.Memory.Live(tensor.Activations)
+		}
+		each, size := (kept(9)-kept(5))/4, int64(4*vertices*width)
+		if small := size / 4; each > 2*size+small { // rows' moments, mixed weights
+			t.Errorf("%s, shared weights %v: a layer keeps %d bytes, where its output has %d", s.Model, s.SharedWeights, each, size)
+		}
 	}
 }

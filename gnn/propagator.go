@@ -3,7 +3,10 @@
 package gnn
 
 import (
+	"fmt"
+
 	"weft/autograd"
+	"weft/internal/refusal"
 	"weft/nn"
 )
 
@@ -140,6 +143,31 @@ type Message struct {
 	Reduce ReduceKind
 	// SelfLoops: stored self loops are replaced by one for each vertex; otherwise they count as edges
 	SelfLoops bool
+}
+
+// Check says why the messages of a site cannot be computed: nil, or a refusal.
+func (m Message) Check(site string) error {
+	refuse := func(format string, args ...any) error {
+		return refusal.Errorf("%s: a message function %s", site, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case m.Source == nil || m.Function == nil:
+		return refuse("is nothing without sources; set Message.Source and Message.Function")
+	case m.Columns < 1:
+		return refuse("has messages of %d columns; set Message.Columns", m.Columns)
+	case m.Target != nil && m.Target.Rows() != m.Source.Rows():
+		return refuse("has %d sources and %d targets; both are the rows of the worker's vertices", m.Source.Rows(), m.Target.Rows())
+	case m.Reduce != KindSum && m.Reduce != KindMean && m.Reduce != KindMax:
+		return refuse("has messages that are aggregated as none can be; take KindSum, KindMean or KindMax")
+	case !m.Columnwise:
+	case len(m.Parameters) > 0:
+		return refuse("that is said to be columnwise has %d parameters, which belong to all columns; leave Columnwise out", len(m.Parameters))
+	case m.Source.Cols() != m.Columns:
+		return refuse("that is said to be columnwise has messages of %d columns and sources of %d; make them equal", m.Columns, m.Source.Cols())
+	case m.Target != nil && m.Target.Cols() != m.Columns:
+		return refuse("that is said to be columnwise has messages of %d columns and targets of %d; make them equal", m.Columns, m.Target.Cols())
+	}
+	return nil
 }
 
 // Edges are some edges as a message function sees them.

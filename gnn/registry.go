@@ -15,7 +15,7 @@ type Spec struct {
 	Layers             int
 	Hidden             int     // total over the heads
 	Heads, OutputHeads int     // graph attention; several output heads are averaged
-	Norm               string  // none, batch, layer
+	Norm               string  // one of Norms, empty: none
 	Activation         string  // one of Activations
 	Residual           bool    // the input of each hidden block but the first is added to its output
 	Direction          string  // in, out, both
@@ -27,7 +27,21 @@ type Spec struct {
 	Decoupled         bool
 	Teleport          float64 // of the rounds
 	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
+	BlockForm         string  // one of BlockForms, empty: plain
+	// GCNII's share of the first embeddings and strength of its weights, and whether these are for both
+	Alpha, Theta  float64
+	SharedWeights bool
 }
+
+// Norms are the norms by name. Auto is layer where norms come before convolutions, and none elsewhere.
+var Norms = []string{"auto", "none", "batch", "layer"}
+
+// BlockForms are what stands around a model's convolutions: norm, activation and dropout after each, or the
+// residual blocks of Platonov et al. (2023): a linear encoder, then norm, convolution and a feed-forward part
+// whose output is added to the block's input, and a norm and a linear decoder in the end.
+var BlockForms = []string{"plain", residualForm}
+
+const residualForm = "residual"
 
 // AttentionGradients say where the gradient goes through the coefficients of decoupled graph attention: to
 // what they are computed from, or nowhere.
@@ -41,6 +55,8 @@ type ModelKind struct {
 	Settings, Decoupled []string
 	// EdgeWeights says that it uses the graph's edge weights.
 	EdgeWeights bool
+	// OneWay says that its layers aggregate along one direction and not along both.
+	OneWay bool
 
 	list string // PyG's name of the list of its layers
 	// weight, bias: below a layer's path, the weight that reads the layer's input, out × in, and the bias of
@@ -50,40 +66,48 @@ type ModelKind struct {
 	// cost is that of the convolution from in columns to out, or for graph attention to those of all heads.
 	cost func(in, out int) Cost
 	root bool // the convolution has a root weight besides, which Site.Plain leaves out
+	// deep is what the model is made of, if not of convolutions with norm, activation and dropout after each.
+	deep *deep
+	// blocks is how many linear maps its feed-forward part has in residual blocks, 0: it has no such blocks.
+	blocks int
 	// propagation is the rounds of the decoupled model; nil: there is none.
 	propagation func(s *Spec, at Site) Block
 }
 
 var (
-	graphSettings      = []string{"direction"}
+	layerSettings      = []string{"norm", "residual"}
+	graphSettings      = append([]string{"direction"}, layerSettings...)
 	eitherForm         = append([]string{"decoupled"}, graphSettings...) // of models that can be decoupled, whether they are or not
 	decoupledSettings  = append([]string{"teleport"}, eitherForm...)
 	linearSettings     = append([]string{"aggregation-order"}, eitherForm...) // of aggregations of transformed rows
+	blockSettings      = append([]string{"blocks"}, linearSettings...)
 	attentionSettings  = []string{"heads", "output-heads", "transform-dropout", "attention-dropout"}
 	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
 )
 
 var kinds = []ModelKind{
 	{
-		Name: "mlp", list: "lins", weight: ".weight", bias: ".bias",
+		Name: "mlp", Settings: layerSettings, list: "lins", weight: ".weight", bias: ".bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewLinear(at) },
 		cost:        func(in, out int) Cost { return Cost{Vertex: in * out} },
 	},
 	{
-		Name: "gcn", Settings: linearSettings, Decoupled: decoupledSettings, EdgeWeights: true, list: "convs", weight: ".lin.weight", bias: ".bias",
+		Name: "gcn", Settings: blockSettings, Decoupled: decoupledSettings, EdgeWeights: true, blocks: 1,
+		list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGCN(at) },
 		propagation: func(s *Spec, at Site) Block { return NewPropagation(at, Symmetric, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
-		Name: "sage", Settings: linearSettings, Decoupled: decoupledSettings, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
+		Name: "sage", Settings: blockSettings, Decoupled: decoupledSettings, blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
 		propagation: func(s *Spec, at Site) Block { return NewPropagation(at, Reduce{KindMean, 1}, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
 	},
 	{
-		Name: "gat", Settings: slices.Concat(attentionSettings, eitherForm), Decoupled: slices.Concat(decoupledAttention, decoupledSettings),
+		Name: "gat", Settings: slices.Concat([]string{"blocks"}, attentionSettings, eitherForm),
+		Decoupled: slices.Concat(decoupledAttention, decoupledSettings), blocks: 2,
 		list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGAT(at, s.attention(last)) },
 		propagation: func(s *Spec, at Site) Block {
@@ -103,6 +127,16 @@ var kinds = []ModelKind{
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGIN(at) },
 		propagation: func(s *Spec, at Site) Block { return NewGINPropagation(at, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in*out + out*out, min(in, out)} },
+	},
+	{
+		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction"}, EdgeWeights: true, OneWay: true,
+		list: "convs", deep: gcnii,
+	},
+	{
+		Name: "resgcn", Settings: []string{"norm", "direction", "aggregation-order"}, list: "layers", deep: resGCN,
+		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
+		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
+		root:        true,
 	},
 }
 
@@ -137,10 +171,21 @@ func (k ModelKind) Uses(setting string) bool {
 // Uses reports whether the model uses a setting that only some models use.
 func (s Spec) Uses(setting string) bool {
 	kind, _ := KindOf(s.Model)
-	if s.Decoupled {
+	switch {
+	case s.Decoupled:
 		return slices.Contains(kind.Decoupled, setting)
+	case s.BlockForm == residualForm && (setting == "residual" || setting == "output-heads"):
+		return false
 	}
 	return slices.Contains(kind.Settings, setting)
+}
+
+// made is what a model is made of that has an encoder and a decoder, nil for others.
+func (s *Spec) made(kind ModelKind) *deep {
+	if s.BlockForm == residualForm && kind.blocks > 0 {
+		return residualBlocks
+	}
+	return kind.deep
 }
 
 // Decouplable are the models that can be decoupled.
@@ -169,7 +214,8 @@ var Activations = map[string]kernel.Activation{
 
 // Blocks describes a model known by name: Layers convolutions of width Hidden and the last of width classes,
 // with norm, activation and dropout between them, and PyG's names of parameters (torch_geometric.nn.models).
-// A decoupled one is the model mlp of so many layers, and then a block of the rounds.
+// A decoupled one is the model mlp of so many layers, and then a block of the rounds. A deep one has a block
+// before and after the Layers.
 func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 	kind, known := KindOf(s.Model)
 	if !known {
@@ -178,8 +224,17 @@ func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
 	if _, known := Activations[s.Activation]; !known {
 		return nil, fmt.Errorf("unknown activation %q", s.Activation)
 	}
+	if kind.OneWay && s.Direction == "both" {
+		return nil, fmt.Errorf("the model %q aggregates along one direction", s.Model)
+	}
 	if s.Decoupled {
 		return s.decoupled(kind, features, classes)
+	}
+	if d := s.made(kind); d != nil {
+		if s.Norm == "auto" {
+			s.Norm = "layer"
+		}
+		return d.blocks(&s, kind, features, classes), nil
 	}
 	return s.layers(kind, features, classes), nil
 }
@@ -227,7 +282,7 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, err
 
 // perceptron is what comes before the rounds of a decoupled model.
 func (s Spec) perceptron() Spec {
-	s.Model, s.Decoupled = "mlp", false
+	s.Model, s.Decoupled, s.BlockForm = "mlp", false, BlockForms[0]
 	return s
 }
 
@@ -252,15 +307,7 @@ func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
 
 // layer builds layer i.
 func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
-	norm := func(path string, width int) nn.Norm {
-		switch s.Norm {
-		case "batch":
-			return nn.NewBatchNorm(e.Params, path, width)
-		case "layer":
-			return nn.NewLayerNorm(e.Params, path, width)
-		}
-		return nil
-	}
+	norm := func(path string, width int) nn.Norm { return s.norm(e, path, width) }
 	act, last := Activations[s.Activation], i == s.Layers-1
 	at := Site{Path: kind.path(i), In: in, Out: out, Params: e.Params, Activation: act, Inner: norm}
 	l := &Layer{}
@@ -274,17 +321,31 @@ func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 		l.Residual = s.Residual && i > 0
 	}
 	at.Norm = l.Norm
+	l.Conv = s.convolution(kind, at, e, last)
+	return l
+}
+
+// convolution builds the convolution of a place along the model's direction.
+func (s *Spec) convolution(kind ModelKind, at Site, e Env, last bool) Convolution {
 	conv := func(at Site) Convolution { return kind.convolution(s, at, last) }
 	switch {
 	case s.both(kind):
-		l.Conv = NewBoth(at, e.Propagators, e.Only(), conv)
+		return NewBoth(at, e.Propagators, e.Only(), conv)
 	case kind.Uses("direction"):
 		at.Propagator = e.Propagators(at.Path, Along{Relation: e.Only(), Reversed: s.Direction == "out"})
-		l.Conv = conv(at)
-	default:
-		l.Conv = conv(at)
 	}
-	return l
+	return conv(at)
+}
+
+// norm makes the norm of a place, nil for none.
+func (s *Spec) norm(e Env, path string, width int) nn.Norm {
+	switch s.Norm {
+	case "batch":
+		return nn.NewBatchNorm(e.Params, path, width)
+	case "layer":
+		return nn.NewLayerNorm(e.Params, path, width)
+	}
+	return nil
 }
 
 func (s *Spec) both(k ModelKind) bool { return s.Direction == "both" && k.Uses("direction") }
@@ -302,14 +363,17 @@ func (s Spec) Widths(weights nn.State) (features, classes int) {
 	if !known {
 		return 0, 0
 	}
-	weight, bias := kind.weight, kind.bias
-	if s.both(kind) {
-		weight, bias = ".conv_in"+weight, ".lin.bias"
+	first, last := kind.path(0)+kind.weight, kind.path(s.Layers-1)+kind.bias
+	switch d := s.made(kind); {
+	case d != nil:
+		first, last = d.encoder+".weight", d.decoder+".bias"
+	case s.both(kind):
+		first, last = kind.path(0)+".conv_in"+kind.weight, kind.path(s.Layers-1)+".lin.bias"
 	}
-	if w, ok := weights[kind.path(0)+weight]; ok && len(w.Shape) == 2 {
+	if w, ok := weights[first]; ok && len(w.Shape) == 2 {
 		features = w.Shape[1]
 	}
-	if b, ok := weights[kind.path(s.Layers-1)+bias]; ok && len(b.Shape) == 1 {
+	if b, ok := weights[last]; ok && len(b.Shape) == 1 {
 		classes = b.Shape[0]
 	}
 	return features, classes

@@ -11,7 +11,7 @@ import (
 
 // Kernels that run over edges.
 
-// spmm is one aggregation of random numbers against the reference.
+// spmm is one aggregation of random numbers against the reference, and range by range against itself.
 func (s *suite) spmm(what string, a *kernel.CSR, scales kernel.Scales, cols int, accumulate bool) {
 	s.t.Helper()
 	x := s.normal(a.Cols, cols)
@@ -20,6 +20,7 @@ func (s *suite) spmm(what string, a *kernel.CSR, scales kernel.Scales, cols int,
 		z = s.normal(a.Rows, cols)
 		start = exact(z)
 	}
+	ranges := s.copy(z)
 	s.team.SpMM(z, a, x, scales, kernel.Output(accumulate))
 	want, terms := start.Clone(), magnitudes(start)
 	of := func(read func(*tensor.Matrix) []float64) *reference.Aggregation {
@@ -31,6 +32,42 @@ func (s *suite) spmm(what string, a *kernel.CSR, scales kernel.Scales, cols int,
 	reference.SpMM(want, of(values), exact(x))
 	reference.SpMM(terms, of(func(m *tensor.Matrix) []float64 { return magnitudesOf(values(m)) }), magnitudes(exact(x)))
 	s.sums(what, z.Floats(), want.Data, terms.Data, longest(a)+2)
+	s.spmmRows(what, a, scales, x, ranges, kernel.Output(accumulate))
+	for i, want := range z.Floats() {
+		if math.Float32bits(ranges.Floats()[i]) != math.Float32bits(want) {
+			s.t.Fatalf("%s: number %d is %v range by range, %v of the whole", what, i, ranges.Floats()[i], want)
+		}
+	}
+	ranges.Release()
+}
+
+// spmmRows makes the aggregation z of x range by range, each from the rows of x alone that it needs. A range
+// leaves the rows behind it alone.
+func (s *suite) spmmRows(what string, a *kernel.CSR, scales kernel.Scales, x, z *tensor.Matrix, to kernel.Output) {
+	s.t.Helper()
+	bounds := []int{0, min(1, a.Rows), a.Rows / 3, a.Rows / 3, a.Rows}
+	slices.Sort(bounds)
+	for k, lo := range bounds[:len(bounds)-1] {
+		hi, needed := bounds[k+1], s.blank(x.Rows, x.Cols)
+		give := func(row int) { copy(needed.Floats()[row*x.Cols:(row+1)*x.Cols], x.Floats()[row*x.Cols:]) }
+		for row := lo; row < hi; row++ {
+			if scales.Self != nil {
+				give(row)
+			}
+			for _, source := range list(a, row) {
+				give(int(source))
+			}
+		}
+		before := s.copy(z)
+		s.team.SpMMRows(z, a, needed, scales, to, lo, hi)
+		for i := hi * x.Cols; i < len(z.Floats()); i++ {
+			if math.Float32bits(z.Floats()[i]) != math.Float32bits(before.Floats()[i]) {
+				s.t.Fatalf("%s: rows %d to %d set number %d", what, lo, hi-1, i)
+			}
+		}
+		needed.Release()
+		before.Release()
+	}
 }
 
 // longest is the number of entries of the longest row.

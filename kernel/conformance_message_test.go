@@ -67,8 +67,8 @@ func conformColumns(s *suite) {
 	})
 }
 
-// someColumns picks columns of the listed rows of a matrix, and puts others there. Packed rows beyond the list are
-// left alone.
+// someColumns picks columns of the listed rows of a matrix, and puts others there. Packed rows beyond the
+// list are left alone.
 func (s *suite) someColumns(what string, rows, cols int, list *tensor.Matrix, to kernel.Output) {
 	whole, packed := s.normal(rows, cols+5), s.normal(rows, cols)
 	var listed []int32

@@ -148,6 +148,30 @@ func TestPlanTakesPieces(t *testing.T) {
 	}
 }
 
+// TestRowsAreNotCut: ranges of the rows of a matrix that is cut in whole take no more than those of one that
+// is not, in a plan, whose ranges are others, and in a run.
+func TestRowsAreNotCut(t *testing.T) {
+	peak := func(plan, uncut bool, bounds ...int) int64 {
+		memory := tensor.NewMeter()
+		defer memory.Close()
+		team := withPieces(1, 64<<10, memory)
+		const n = 2000
+		a := scattered(team, rand.New(rand.NewPCG(8, 8)), n, n, 150, false)
+		x, z := memory.New(tensor.Activations, n, 100), memory.New(tensor.Activations, n, 100)
+		team.plan, team.Uncut = plan, uncut
+		for k := range len(bounds) - 1 {
+			team.SpMMRows(z, a, x, Scales{}, Replace, bounds[k], bounds[k+1])
+		}
+		return memory.Peak()
+	}
+	want := peak(false, true, 0, 2000)
+	for _, got := range []int64{peak(true, false, 0, 1000, 2000), peak(false, false, 0, 40, 2000), peak(false, false, 0, 2000)} {
+		if got != want {
+			t.Errorf("the peak is %d, %d without a cut", got, want)
+		}
+	}
+}
+
 // TestWhatIsCut: gathers from all over a large matrix are; few of them, gathers that come back soon, narrow
 // rows, and small matrices are not.
 func TestWhatIsCut(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"weft/tensor"
 )
 
-// TestEmpty runs on matrices without columns, without rows, and without either, what an axis calls: a slice of a
-// matrix may have none of its columns, and a worker none of its rows. A matrix without columns still has its edges,
-// a hub's among them.
+// TestEmpty runs on matrices without columns, without rows, and without either, what an axis calls: a slice
+// of a matrix may have none of its columns, and a worker none of its rows. A matrix without columns still
+// has its edges, a hub's among them.
 func TestEmpty(t *testing.T) {
 	for _, shape := range [][2]int{{40, 0}, {0, 7}, {0, 0}} {
 		with(t, func(s *suite) { s.empty(shape[0], shape[1]) })

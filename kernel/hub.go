@@ -26,6 +26,15 @@ func (a *CSR) FindHubs() {
 	}
 }
 
+// hubsOf is a with the hubs among rows lo…hi−1 alone.
+func (a *CSR) hubsOf(lo, hi int) *CSR {
+	from, _ := slices.BinarySearch(a.Hubs, lo)
+	to, _ := slices.BinarySearch(a.Hubs, hi)
+	some := *a
+	some.Hubs = a.Hubs[from:to]
+	return &some
+}
+
 // parts is a matrix whose rows are parts of one row of another, a hub, so that threads share its entries: one
 // part for each lane, of hubEntries at most but for equal ones, which stay together, and when these are done
 // the ones that follow, until the row ends. Where a row is cut depends on the row alone, and what the parts

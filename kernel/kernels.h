@@ -1,6 +1,7 @@
 // Every kernel at one SIMD level. The level's file defines the vector type vf of VW floats with load, store
 // and their forms for the first n lanes, the sums of lanes sums_of_four, across and across_halves, REGISTERS,
-// how many accumulators fit beside the operands, and NARROWER, the kernels for narrow rows of 1, 2, … columns.
+// how many accumulators fit beside the operands, and NARROWER, the kernels for narrow rows of 1, 2, …
+// columns.
 #include "vector.h"
 #include <float.h>
 #include <math.h>

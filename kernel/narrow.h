@@ -1,7 +1,8 @@
-// The kernels over rows that are narrower than a level's vectors: the same code at vectors of VW = 1, 2, 4 or 8 lanes, so
-// that a row of VW … 2·VW − 1 columns is one vector, or two that overlap. Nothing beside the row is read: a part of
-// a wider vector takes as long as all of it, which mostly lies across two cache lines, and rows from memory then take
-// twice as long. Sums have the bits of the wider vectors', as each lane is a column.
+// The kernels over rows that are narrower than a level's vectors: the same code at vectors of VW = 1, 2, 4
+// or 8 lanes, so that a row of VW … 2·VW − 1 columns is one vector, or two that overlap. Nothing beside the
+// row is read: a part of a wider vector takes as long as all of it, which mostly lies across two cache
+// lines, and rows from memory then take twice as long. Sums have the bits of the wider vectors', as each
+// lane is a column.
 #include <stddef.h>
 #include <stdint.h>
 

@@ -48,15 +48,15 @@ func (t *Team) Columns(z *tensor.Matrix, fromZ int, x *tensor.Matrix, fromX, cou
 	t.columns(someColumns{z, nil, fromZ}, someColumns{x, nil, fromX}, x.Rows, count, to)
 }
 
-// PickColumns is z_i = columns from…from+z.Cols−1 of x_{rows_i} for the listed rows of x (Int32, 1 × n, n at most
-// z's rows; nil: all of x's rows, as many as z has); the other rows of z are left alone.
+// PickColumns is z_i = columns from…from+z.Cols−1 of x_{rows_i} for the listed rows of x (Int32, 1 × n, n
+// at most z's rows; nil: all of x's rows, as many as z has); the other rows of z are left alone.
 func (t *Team) PickColumns(z, x, rows *tensor.Matrix, from int) {
 	t.columns(someColumns{z, nil, 0}, someColumns{x, rows, from}, packedRows(z, x, rows), z.Cols, Replace)
 }
 
-// PutColumns is the reverse: columns from…from+x.Cols−1 of z_{rows_i} become x_i, or x_i is added to them, for the
-// listed rows of z (Int32, 1 × n, n at most x's rows), which differ from each other (nil: all of z's rows, as many
-// as x has); what else z holds is left alone.
+// PutColumns is the reverse: columns from…from+x.Cols−1 of z_{rows_i} become x_i, or x_i is added to them,
+// for the listed rows of z (Int32, 1 × n, n at most x's rows), which differ from each other (nil: all of
+// z's rows, as many as x has); what else z holds is left alone.
 func (t *Team) PutColumns(z, x, rows *tensor.Matrix, from int, to Output) {
 	t.columns(someColumns{z, rows, from}, someColumns{x, nil, 0}, packedRows(x, z, rows), x.Cols, to)
 }

@@ -9,9 +9,9 @@ import (
 	"weft/tensor"
 )
 
-// TestColumnsHaveTheSameBits: what sums, maxima and attention with given scores make of some columns of a matrix has the
-// bits of these columns of what they make of the whole, so that columns can be divided among workers. Each column is
-// summed edge after edge, whatever vectors it shares with others.
+// TestColumnsHaveTheSameBits: what sums, maxima and attention with given scores make of some columns of a
+// matrix has the bits of these columns of what they make of the whole, so that columns can be divided among
+// workers. Each column is summed edge after edge, whatever vectors it shares with others.
 func TestColumnsHaveTheSameBits(t *testing.T) {
 	for _, cols := range []int{37, 64, 300} {
 		with(t, func(s *suite) {

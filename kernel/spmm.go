@@ -4,7 +4,6 @@ package kernel
 import "C"
 
 import (
-	"slices"
 	"unsafe"
 
 	"weft/tensor"
@@ -23,7 +22,7 @@ type CSR struct {
 	Hubs []int
 }
 
-// Entries is the number of stored entries; of a view those of the whole.
+// Entries is the number of stored entries.
 func (a *CSR) Entries() int { return a.Indices.Cols }
 
 func (a *CSR) c() C.weft_edges {
@@ -36,20 +35,6 @@ func (a *CSR) c() C.weft_edges {
 // ends is where the rows' entries end, behind the last of each.
 func ends(a *CSR) *C.int64_t { return (*C.int64_t)(unsafe.Add(unsafe.Pointer(longs(a.Indptr)), 8)) }
 
-// RowRange is a view of rows lo…hi−1, with all columns. It shares the arrays and must not outlive the matrix.
-func (a *CSR) RowRange(lo, hi int) *CSR {
-	from, _ := slices.BinarySearch(a.Hubs, lo)
-	to, _ := slices.BinarySearch(a.Hubs, hi)
-	v := &CSR{
-		Rows: hi - lo, Cols: a.Cols, Indptr: a.Indptr.Reshape(a.Rows+1, 1).RowRange(lo, hi+1).Reshape(1, hi-lo+1),
-		Indices: a.Indices, Values: a.Values,
-	}
-	for _, row := range a.Hubs[from:to] {
-		v.Hubs = append(v.Hubs, row-lo)
-	}
-	return v
-}
-
 // Release gives the arrays back.
 func (a *CSR) Release() {
 	a.Indptr.Release()
@@ -58,60 +43,56 @@ func (a *CSR) Release() {
 }
 
 // Scales are the factors of an aggregation, each one column or nil for ones: Row per destination, Col per
-// source, Self (nil for zeros) the weight of the destination's own row, which is the row of Own; nil: of x, for
-// a matrix whose sources and destinations are the same rows.
+// source, Self (nil for zeros) the weight of the destination's own row, for a matrix whose sources and
+// destinations are the same rows.
 type Scales struct {
-	Row, Col, Self, Own *tensor.Matrix
-}
-
-// rows are the factors of destinations lo…hi−1 of an aggregation of x.
-func (s Scales) rows(x *tensor.Matrix, lo, hi int) Scales {
-	if s.Row != nil {
-		s.Row = s.Row.RowRange(lo, hi)
-	}
-	if s.Self != nil {
-		s.Self, s.Own = s.Self.RowRange(lo, hi), x.RowRange(lo, hi)
-	}
-	return s
-}
-
-// SpMMRows is rows lo…hi−1 of SpMM, with the bits that they have there. It reads those rows of x alone that
-// are their sources or, with self weights, they themselves.
-func (t *Team) SpMMRows(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output, lo, hi int) {
-	t.SpMM(z.RowRange(lo, hi), a.RowRange(lo, hi), x, s.rows(x, lo, hi), to)
+	Row, Col, Self *tensor.Matrix
 }
 
 // SpMM is the aggregation z_i = row_i · (Σ_{j in row i of a} a_ij · col_j · x_j + self_i · x_i), for x a.Cols
 // × columns and z a.Rows × columns.
 func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) {
-	accumulate := to == Accumulate
-	check("input", x, a.Cols, z.Cols)
-	check("output", z, a.Rows, x.Cols)
-	own := s.Own
-	if own == nil {
-		own = x
-	}
-	if s.Self != nil {
-		check("input with self weights", own, a.Rows, z.Cols)
-	}
-	args := &C.weft_spmm_args{
-		z: floats(z), x: floats(x), own: floats(own), z_stride: C.int64_t(z.Cols), x_stride: C.int64_t(x.Cols), edges: a.c(), end: ends(a),
-		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
-		accumulate: boolean(accumulate),
-	}
-	if c := t.pieces(a, x, accumulate); c != nil {
+	args := spmmArgs(z, a, x, s, to)
+	if c := t.pieces(a, x, to == Accumulate); c != nil {
 		c.spmm(args, a, x)
 		c.release()
 	} else {
 		t.edges(C.weft_spmm, unsafe.Pointer(args), a, a.Hubs, x.Cols)
 	}
+	t.spmmHubs(args, z, a, x, s)
+}
+
+// SpMMRows is rows lo…hi−1 of SpMM, with the bits that they have there, in the same rows of z. It reads those
+// rows of x alone that are their sources or, with self weights, they themselves. The matrix is not cut.
+func (t *Team) SpMMRows(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output, lo, hi int) {
+	some := a.hubsOf(lo, hi)
+	args := spmmArgs(z, some, x, s, to)
+	t.edgesOf(C.weft_spmm, unsafe.Pointer(args), some, lo, hi, some.Hubs, x.Cols)
+	t.spmmHubs(args, z, some, x, s)
+}
+
+func spmmArgs(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) *C.weft_spmm_args {
+	check("input", x, a.Cols, z.Cols)
+	check("output", z, a.Rows, x.Cols)
+	if s.Self != nil {
+		check("input with self weights", x, a.Rows, z.Cols)
+	}
+	return &C.weft_spmm_args{
+		z: floats(z), x: floats(x), own: floats(x), z_stride: C.int64_t(z.Cols), x_stride: C.int64_t(x.Cols), edges: a.c(), end: ends(a),
+		weights: floats(a.Values), row_scale: floats(s.Row), col_scale: floats(s.Col), self: floats(s.Self), cols: C.int64_t(x.Cols),
+		accumulate: boolean(to == Accumulate),
+	}
+}
+
+// spmmHubs does what args describe for the hubs of a, part by part.
+func (t *Team) spmmHubs(args *C.weft_spmm_args, z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales) {
 	p := t.parts(a, nil, nil)
 	part := *args
 	part.z, part.row_scale = floats(p.sums(z)), floats(p.copies(s.Row))
 	part.edges, part.end, part.self, part.accumulate = p.c(), ends(&p.CSR), nil, 0
 	for row, begins := range p.each() {
 		if begins {
-			ownTerm(z, own, s, row, accumulate)
+			ownTerm(z, x, s, row, args.accumulate != 0)
 		}
 		p.run(C.weft_spmm, unsafe.Pointer(&part))
 	}

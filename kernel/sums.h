@@ -20,8 +20,9 @@ typedef struct {
 	const int32_t *head_of; // of each column; 0 behind the last
 } row_runs;
 
-// Sums of the rows at the other ends of a batch's edges: z_c = scale_head · ([z_c +] Σ_e coef_e,head · row_ec) for each
-// run, over the columns of a group of heads. Rows and results are given by the group's first column.
+// Sums of the rows at the other ends of a batch's edges: z_c = scale_head · ([z_c +] Σ_e coef_e,head ·
+// row_ec) for each run, over the columns of a group of heads. Rows and results are given by the group's
+// first column.
 typedef struct row_sum {
 	row_runs of;
 	const float *rows;

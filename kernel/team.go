@@ -138,19 +138,24 @@ func (t *Team) ranges(name C.int, args unsafe.Pointer, s Shape, n, cost int) {
 // edges runs a kernel over the rows of a, in ranges of about equal numbers of entries; cols elements are read
 // for each. The kernel skips the rows of skipped.
 func (t *Team) edges(name C.int, args unsafe.Pointer, a *CSR, skipped []int, cols int) {
-	bounds := t.balance(a, skipped, cols)
-	t.make(Call{names[name], Shape{a.Rows, cols}}, len(bounds)-1, func(k int) {
+	t.edgesOf(name, args, a, 0, a.Rows, skipped, cols)
+}
+
+// edgesOf is edges for rows first…last−1, of which skipped are some.
+func (t *Team) edgesOf(name C.int, args unsafe.Pointer, a *CSR, first, last int, skipped []int, cols int) {
+	bounds := t.balance(a, first, last, skipped, cols)
+	t.make(Call{names[name], Shape{last - first, cols}}, len(bounds)-1, func(k int) {
 		if bounds[k] < bounds[k+1] {
 			C.weft_run(name, args, C.int64_t(bounds[k]), C.int64_t(bounds[k+1]))
 		}
 	})
 }
 
-// balance cuts the rows of a into ranges whose entries, but for those of skipped rows and counting one more
-// for each row, are about equal.
-func (t *Team) balance(a *CSR, skipped []int, cols int) []int {
-	if t.plan || a.Rows == 0 {
-		return []int{0}
+// balance cuts rows first…last−1 of a into ranges whose entries, but for those of skipped rows and counting
+// one more for each row, are about equal.
+func (t *Team) balance(a *CSR, first, last int, skipped []int, cols int) []int {
+	if t.plan || first == last {
+		return []int{first}
 	}
 	indptr := a.Indptr.Int64s()
 	without := make([]int, len(skipped)+1) // the entries of the first k skipped rows
@@ -159,17 +164,17 @@ func (t *Team) balance(a *CSR, skipped []int, cols int) []int {
 	}
 	work := func(row int) int {
 		k, _ := slices.BinarySearch(skipped, row)
-		return int(indptr[row]-indptr[0]) + row - without[k]
+		return int(indptr[row]-indptr[first]) + row - first - without[k]
 	}
 	parts := 1
 	if t.threads > 1 {
-		parts = max(1, min(t.threads*chunks, work(a.Rows)*max(1, cols)/grain))
+		parts = max(1, min(t.threads*chunks, work(last)*max(1, cols)/grain))
 	}
 	bounds := make([]int, parts+1)
-	bounds[parts] = a.Rows
+	bounds[0], bounds[parts] = first, last
 	for k := 1; k < parts; k++ {
-		want := work(a.Rows) * k / parts
-		lo, hi := bounds[k-1], a.Rows
+		want := work(last) * k / parts
+		lo, hi := bounds[k-1], last
 		for lo < hi {
 			if mid := (lo + hi) / 2; work(mid) < want {
 				lo = mid + 1

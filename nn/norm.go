@@ -10,10 +10,19 @@ import (
 
 // Norm normalises a layer's output.
 type Norm interface {
-	// Forward is mask(act(y)) for x normalised to y, in one pass. x must not be used afterwards: where
-	// nothing is recorded the result takes its memory.
-	Forward(x *autograd.Var, act kernel.Activation, mask kernel.Mask) *autograd.Var
+	// Forward is mask(act(y)) for x normalised to y, in one pass.
+	Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var
 }
+
+// Use says what becomes of a norm's input.
+type Use int
+
+const (
+	// GiveAway: it must not be used afterwards. Where nothing is recorded the result takes its memory.
+	GiveAway Use = iota
+	// LeaveWhole: it is read again, as by a residual connection around the norm.
+	LeaveWhole
+)
 
 const (
 	normEpsilon  = 1e-5
@@ -51,7 +60,7 @@ func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
 func (b *BatchNorm) RunningMean() *Buffer { return b.runningMean }
 
 // Forward is mask(act(y)) for x normalised to y.
-func (b *BatchNorm) Forward(x *autograd.Var, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	t, rows := x.Tape(), x.RowSet()
 	if rows.Total == autograd.NotVertices {
 		panic("nn: batch norm of rows that are not vertices, as in a message function")
@@ -67,7 +76,7 @@ func (b *BatchNorm) Forward(x *autograd.Var, act kernel.Activation, mask kernel.
 		}
 	}
 	norm := kernel.Normalization{Mean: mean, Rstd: rstd, Gamma: b.gamma.Value, Beta: b.beta.Value}
-	from, z := x.Value(), output(x)
+	from, z := x.Value(), output(x, use)
 	t.Team.Normalize(z, from, norm, act, mask)
 	gamma, beta := b.gamma.On(t), b.beta.On(t)
 	batch := t.Training
@@ -94,11 +103,11 @@ func (b *BatchNorm) Forward(x *autograd.Var, act kernel.Activation, mask kernel.
 	})
 }
 
-// output is where the normalised x goes: over x where nothing is recorded, as only a backward pass reads x
-// again.
-func output(x *autograd.Var) *tensor.Matrix {
+// output is where the normalised x goes: over an x that was given away where nothing is recorded, as only a
+// backward pass reads it again.
+func output(x *autograd.Var, use Use) *tensor.Matrix {
 	t := x.Tape()
-	if t.Recording {
+	if t.Recording || use == LeaveWhole {
 		return t.New(x.Rows(), x.Cols())
 	}
 	z, _ := x.Take()
@@ -163,13 +172,13 @@ func NewLayerNorm(ps *Params, path string, width int) *LayerNorm {
 }
 
 // Forward is mask(act(y)) for x normalised to y.
-func (l *LayerNorm) Forward(x *autograd.Var, act kernel.Activation, mask kernel.Mask) *autograd.Var {
+func (l *LayerNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	t := x.Tape()
 	norm := kernel.Normalization{
 		Mean: t.Memory().New(tensor.Activations, x.Rows(), 1), Rstd: t.Memory().New(tensor.Activations, x.Rows(), 1),
 		Gamma: l.gamma.Value, Beta: l.beta.Value,
 	}
-	from, z := x.Value(), output(x)
+	from, z := x.Value(), output(x, use)
 	t.Team.LayerNorm(z, from, norm, normEpsilon, act, mask)
 	gamma, beta := l.gamma.On(t), l.beta.On(t)
 	return t.Record(autograd.Op{

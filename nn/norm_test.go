@@ -79,7 +79,7 @@ func pass(team *kernel.Team, training bool, make func(ps *nn.Params) nn.Norm, x,
 	tape := autograd.NewTrainingTape(team, autograd.Random{})
 	tape.Training = training
 	in := tape.Input(x, rows)
-	out := norm.Forward(in, kernel.Identity, kernel.Mask{})
+	out := norm.Forward(in, nn.GiveAway, kernel.Identity, kernel.Mask{})
 	z := copyOf(team, out.Value())
 	tape.Backward(autograd.Root{Var: out, Grad: copyOf(team, g)})
 	if training {
@@ -92,6 +92,31 @@ func batchNorm(width int) func(ps *nn.Params) nn.Norm {
 	return func(ps *nn.Params) nn.Norm { return nn.NewBatchNorm(ps, "norm", width) }
 }
 
+// TestNormLeavesItsInputWhole: where nothing is recorded the result takes the memory of an input that is
+// given away, and of no other; both have the same bits.
+func TestNormLeavesItsInputWhole(t *testing.T) {
+	for name, make := range map[string]func(ps *nn.Params) nn.Norm{
+		"batch": batchNorm(3),
+		"layer": func(ps *nn.Params) nn.Norm { return nn.NewLayerNorm(ps, "norm", 3) },
+	} {
+		team := newTeam(t)
+		norm, given := make(nn.NewParams(team, 1)), normal(team, 1, 40, 3, 2)
+		forward := func(use nn.Use) (x, z *tensor.Matrix) {
+			in := autograd.Copy(autograd.NewTape(team).Constant(given, autograd.AllHere(40)))
+			x = in.Value()
+			return x, norm.Forward(in, use, kernel.ReLU, kernel.Mask{}).Value()
+		}
+		x, z := forward(nn.LeaveWhole)
+		if !slices.Equal(x.Floats(), given.Floats()) {
+			t.Errorf("%s: the input was changed", name)
+		}
+		over, again := forward(nn.GiveAway)
+		if over != again || !slices.Equal(z.Floats(), again.Floats()) {
+			t.Errorf("%s: in place %v, or other bits", name, over == again)
+		}
+	}
+}
+
 // TestCommitMovesOnce: however often a training pass was made, its end moves the running statistics once.
 func TestCommitMovesOnce(t *testing.T) {
 	team := newTeam(t)
@@ -101,7 +126,7 @@ func TestCommitMovesOnce(t *testing.T) {
 		norm := nn.NewBatchNorm(ps, "norm", 3)
 		for range passes {
 			tape := autograd.NewTrainingTape(team, autograd.Random{})
-			out := norm.Forward(tape.Input(x, autograd.AllHere(40)), kernel.Identity, kernel.Mask{})
+			out := norm.Forward(tape.Input(x, autograd.AllHere(40)), nn.GiveAway, kernel.Identity, kernel.Mask{})
 			tape.Backward(autograd.Root{Var: out, Grad: team.Zeros(tensor.Gradients, 40, 3)})
 		}
 		if mean := ps.Buffers[0].Values; !slices.Equal(mean, make([]float32, 3)) {
@@ -296,7 +321,7 @@ func TestNormNames(t *testing.T) {
 			t.Errorf("parameters %q, want %q", got, want)
 		}
 		for _, p := range ps.List {
-			if p.Decay {
+			if p.Decay != nn.NoDecay {
 				t.Errorf("weight decay applies to %s", p.Name)
 			}
 		}

@@ -21,13 +21,21 @@ import (
 type Param struct {
 	Name        string // its path in the model, as in PyTorch's state_dict
 	Value, Grad *tensor.Matrix
-	// Decay says that weight decay applies: to weights, not to biases and norms.
-	Decay bool
-	Layer int // the layer that it belongs to, from 0
+	Decay       Decay
+	Layer       int // the layer that it belongs to, from 0
 
 	shape      []int // in files
 	transposed bool  // files hold the transpose: [out, in]
 }
+
+// Decay says which weight decay applies to a parameter.
+type Decay uint8
+
+const (
+	NoDecay     Decay = iota // none: biases and norms
+	WeightDecay              // that of weights
+	ConvDecay                // that of convolutions whose decay is another than that of other weights
+)
 
 // On puts the parameter on a tape.
 func (p *Param) On(t *autograd.Tape) *autograd.Var {
@@ -100,7 +108,14 @@ func FanIn(in int) Init { return Uniform(1 / math.Sqrt(float64(max(1, in)))) }
 // Weight makes a linear layer's in × out weight; files hold it as [out, in].
 func (ps *Params) Weight(name string, in, out int, init Init) *Param {
 	p := ps.add(name, in, out, init)
-	p.shape, p.transposed, p.Decay = []int{out, in}, true, true
+	p.shape, p.transposed, p.Decay = []int{out, in}, true, WeightDecay
+	return p
+}
+
+// Matrix makes an in × out weight that files hold as it is.
+func (ps *Params) Matrix(name string, in, out int, init Init) *Param {
+	p := ps.add(name, in, out, init)
+	p.shape, p.Decay = []int{in, out}, WeightDecay
 	return p
 }
 
@@ -114,7 +129,7 @@ func (ps *Params) Bias(name string, n int, init Init) *Param {
 // Attention makes a vector of n values with weight decay that files hold as [1, heads, n/heads].
 func (ps *Params) Attention(name string, heads, n int) *Param {
 	p := ps.add(name, 1, n, Glorot(heads, n/heads))
-	p.shape, p.Decay = []int{1, heads, n / heads}, true
+	p.shape, p.Decay = []int{1, heads, n / heads}, WeightDecay
 	return p
 }
 

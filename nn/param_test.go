@@ -31,6 +31,21 @@ func model(team *kernel.Team, seed uint64) *nn.Params {
 	return ps
 }
 
+// TestMatrix: a matrix is filed as it is, and a weight transposed.
+func TestMatrix(t *testing.T) {
+	ps := nn.NewParams(newTeam(t), 1)
+	m := ps.Matrix("conv.weight1", 2, 3, nn.Uniform(1))
+	state := ps.State()
+	if got := state["conv.weight1"]; !slices.Equal(got.Shape, []int{2, 3}) || !slices.Equal(got.Float32, m.Value.Floats()) {
+		t.Errorf("filed as %v: %v, want %v", got.Shape, got.Float32, m.Value.Floats())
+	}
+	want := slices.Clone(m.Value.Floats())
+	clear(m.Value.Floats())
+	if err := ps.Load(state); err != nil || !slices.Equal(m.Value.Floats(), want) {
+		t.Errorf("loaded %v, want %v: %v", m.Value.Floats(), want, err)
+	}
+}
+
 func TestInitialValues(t *testing.T) {
 	team := newTeam(t)
 	weights := func(seed uint64, name string, init nn.Init) []float32 {
@@ -79,7 +94,8 @@ func TestParams(t *testing.T) {
 		t.Errorf("%d trained values", n)
 	}
 	for i, p := range ps.List {
-		if p.Decay != strings.Contains("convs.0.lin.weight convs.0.att_src convs.1.lin_l.weight", p.Name) || p.Layer != i/5 {
+		decays := strings.Contains("convs.0.lin.weight convs.0.att_src convs.1.lin_l.weight", p.Name)
+		if decays != (p.Decay == nn.WeightDecay) || p.Layer != i/5 {
 			t.Errorf("%s: weight decay %v, layer %d", p.Name, p.Decay, p.Layer)
 		}
 		team.Fill(p.Grad, 3)

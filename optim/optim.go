@@ -14,7 +14,8 @@ import (
 type Settings struct {
 	Name                string  // one of Names
 	Rate                float64 // learning rate
-	WeightDecay         float64 // of parameters with Decay
+	WeightDecay         float64 // of parameters with nn.WeightDecay
+	ConvWeightDecay     float64 // of parameters with nn.ConvDecay
 	DecayFirstLayerOnly bool
 	Momentum            float64 // of sgd
 	Clip                float64 // largest 2-norm of all gradients together; 0: no limit
@@ -66,10 +67,7 @@ func (o *Optimizer) Step(factor float64) {
 		clip = math.Min(1, o.s.Clip/(o.norm()+1e-6))
 	}
 	for i, p := range o.params {
-		decay := 0.0
-		if p.Decay && (p.Layer == 0 || !o.s.DecayFirstLayerOnly) {
-			decay = o.s.WeightDecay
-		}
+		decay := o.s.decay(p)
 		if o.s.Name == "sgd" {
 			o.team.SGD(p.Value, p.Grad, o.state[i][0], kernel.SGDStep{
 				Rate: rate, Momentum: o.s.Momentum, Decay: decay, Clip: clip, First: o.step == 1,
@@ -81,6 +79,19 @@ func (o *Optimizer) Step(factor float64) {
 			Decay: decay, Clip: clip, Step: o.step, Decoupled: o.s.Name == "adamw",
 		})
 	}
+}
+
+// decay is a parameter's weight decay.
+func (s *Settings) decay(p *nn.Param) float64 {
+	switch {
+	case s.DecayFirstLayerOnly && p.Layer > 0:
+		return 0
+	case p.Decay == nn.WeightDecay:
+		return s.WeightDecay
+	case p.Decay == nn.ConvDecay:
+		return s.ConvWeightDecay
+	}
+	return 0
 }
 
 // norm is the 2-norm of all gradients together.

@@ -121,6 +121,20 @@ func TestDecayOfTheFirstLayer(t *testing.T) {
 	}
 }
 
+// TestTwoDecays: the weights of convolutions whose decay is their own have that, and others have theirs.
+func TestTwoDecays(t *testing.T) {
+	team, ps := newParams(t)
+	ps.Weight("linear", 1, 1, nn.Constant(1))
+	ps.Matrix("conv", 1, 1, nn.Constant(1)).Decay = nn.ConvDecay
+	ps.Bias("bias", 1, nn.Constant(1))
+	newOptimizer(t, optim.Settings{Name: "sgd", Rate: 1, WeightDecay: .25, ConvWeightDecay: .5}, team, ps).Step(1)
+	for i, want := range []float32{.75, .5, 1} {
+		if got := ps.List[i].Value.Floats()[0]; got != want {
+			t.Errorf("%s is %v, want %v", ps.List[i].Name, got, want)
+		}
+	}
+}
+
 // TestClip limits the norm of all gradients together: each is scaled alike, and none when the norm is below.
 func TestClip(t *testing.T) {
 	for _, c := range []struct{ clip, step float64 }{{0, 1}, {10, 1}, {1, 1. / 5}} {

@@ -30,10 +30,18 @@ func networks() map[string]Options {
 			o.AttentionDropout = .3
 			o.Activation = "elu"
 		}),
-		"gatv2": with(func(o *Options) { o.Model, o.Heads = "gatv2", 3; o.AttentionDropout = .3; o.TransformDropout = .2 }),
-		"gin":   with(func(o *Options) { o.Model = "gin"; o.Norm = "batch"; o.Optimizer = "sgd" }),
-		"out":   with(func(o *Options) { o.Model = "gcn"; o.Direction = "out"; o.Clip = .1 }),
-		"both":  with(func(o *Options) { o.Model = "sage"; o.Direction = "both"; o.Norm = "batch"; o.Schedule = "cosine" }),
+		"gatv2":    with(func(o *Options) { o.Model, o.Heads = "gatv2", 3; o.AttentionDropout = .3; o.TransformDropout = .2 }),
+		"gin":      with(func(o *Options) { o.Model = "gin"; o.Norm = "batch"; o.Optimizer = "sgd" }),
+		"gcnii":    with(func(o *Options) { o.Model = "gcnii"; o.InputDropout = .2; o.WeightDecay, o.ConvWeightDecay = 5e-4, .01 }),
+		"separate": with(func(o *Options) { o.Model = "gcnii"; o.SharedWeights = false; o.Direction = "out" }),
+		"resgcn":   with(func(o *Options) { o.Model = "resgcn" }),
+		"blocks":   with(func(o *Options) { o.Model, o.Blocks, o.Norm = "sage", "residual", "batch" }),
+		"blocks-gat": with(func(o *Options) {
+			o.Model, o.Blocks, o.Heads = "gat", "residual", 4
+			o.AttentionDropout = .3
+		}),
+		"out":  with(func(o *Options) { o.Model = "gcn"; o.Direction = "out"; o.Clip = .1 }),
+		"both": with(func(o *Options) { o.Model = "sage"; o.Direction = "both"; o.Norm = "batch"; o.Schedule = "cosine" }),
 		"both-gat": with(func(o *Options) {
 			o.Model, o.Heads = "gat", 2
 			o.Direction = "both"

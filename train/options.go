@@ -1,6 +1,7 @@
 package train
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -32,13 +33,18 @@ type Options struct {
 	Norm              string  `yaml:"norm"`
 	Residual          bool    `yaml:"residual"`
 	Activation        string  `yaml:"activation"`
+	Blocks            string  `yaml:"blocks"`
 	Direction         string  `yaml:"direction"`
 	Decoupled         bool    `yaml:"decoupled"`
 	Teleport          float64 `yaml:"teleport"`           // of a decoupled model
 	AttentionGradient string  `yaml:"attention-gradient"` // of a decoupled model: "full" or "stop"
+	Alpha             float64 `yaml:"alpha"`              // of gcnii, as Theta and SharedWeights
+	Theta             float64 `yaml:"theta"`
+	SharedWeights     bool    `yaml:"shared-weights"`
 
 	LR                  float64 `yaml:"lr"`
 	WeightDecay         float64 `yaml:"weight-decay"`
+	ConvWeightDecay     float64 `yaml:"conv-weight-decay"` // of gcnii's convolutions, which WeightDecay leaves out
 	DecayFirstLayerOnly bool    `yaml:"decay-first-layer-only"`
 	Optimizer           string  `yaml:"optimizer"`
 	Schedule            string  `yaml:"schedule"`
@@ -77,7 +83,8 @@ type Options struct {
 func Defaults() Options {
 	return Options{
 		Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
-		NormalizeFeatures: "none", Norm: "none", Activation: "relu", Direction: "in", AttentionGradient: gnn.AttentionGradients[0],
+		NormalizeFeatures: "none", Norm: gnn.Norms[0], Activation: "relu", Blocks: gnn.BlockForms[0], Direction: "in",
+		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true,
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: "auto", Select: selectMetric,
 		Precision: "f32", AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
 	}
@@ -90,7 +97,7 @@ func (o *Options) Validate() error {
 			return refusal.Errorf("%s %s: %s", refusal.Setting(s.Name), s.Text(o), reason)
 		}
 	}
-	if err := o.checkDecoupled(); err != nil {
+	if err := o.checkModel(); err != nil {
 		return err
 	}
 	if o.model().Uses("heads") && o.Hidden%o.Heads != 0 {
@@ -115,9 +122,13 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// checkDecoupled refuses what a decoupled model cannot do, and what only such a model can.
-func (o *Options) checkDecoupled() error {
+// checkModel refuses what a model cannot do, and what only its decoupled form can.
+func (o *Options) checkModel() error {
 	decoupled, direction := refusal.Setting("decoupled"), refusal.Setting("direction")
+	kind, _ := gnn.KindOf(o.Model)
+	if kind.OneWay && o.Direction == "both" {
+		return refusal.Errorf("%s both: %s aggregates along one direction; take %s in or out", direction, o.Model, direction)
+	}
 	if o.Decoupled {
 		if err := gnn.CheckDecoupled(o.Model); err != nil {
 			return refusal.Errorf("%s: %w", decoupled, err)
@@ -127,7 +138,6 @@ func (o *Options) checkDecoupled() error {
 				direction, direction)
 		}
 	}
-	kind, _ := gnn.KindOf(o.Model)
 	defaults := Defaults()
 	for _, s := range settings {
 		switch {
@@ -135,6 +145,8 @@ func (o *Options) checkDecoupled() error {
 		case o.Decoupled:
 			return refusal.Errorf("%s %s: belongs to the layers of %s that aggregate, which it lacks with %s; leave it out",
 				refusal.Setting(s.Name), s.Text(o), o.Model, decoupled)
+		case slices.Contains(kind.Settings, s.Name): // of its plain form alone
+			return refusal.Errorf("%s %s: residual blocks do without it; leave it out, or take %s plain", refusal.Setting(s.Name), s.Text(o), refusal.Setting("blocks"))
 		default:
 			return refusal.Errorf("%s %s: belongs to a decoupled model; give %s, or leave it out", refusal.Setting(s.Name), s.Text(o), decoupled)
 		}
@@ -196,7 +208,8 @@ func (o *Options) model() gnn.Spec {
 		Model: o.Model, Layers: o.Layers, Hidden: o.Hidden, Heads: o.Heads, OutputHeads: o.OutputHeads, Norm: o.Norm,
 		Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout, InputDropout: o.InputDropout,
 		TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
-		Decoupled: o.Decoupled, Teleport: o.Teleport, AttentionGradient: o.AttentionGradient,
+		Decoupled: o.Decoupled, Teleport: o.Teleport, AttentionGradient: o.AttentionGradient, BlockForm: o.Blocks,
+		Alpha: o.Alpha, Theta: o.Theta, SharedWeights: o.SharedWeights,
 	}
 }
 

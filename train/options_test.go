@@ -51,7 +51,7 @@ func TestValidateRefuses(t *testing.T) {
 		{"weight-decay", "-1", "weight-decay -1: must be at least 0"},
 		{"activation", "swish", "unknown activation; it is one of none, relu, elu, leaky-relu, tanh, sigmoid"},
 		{"optimizer", "lion", "unknown optimizer; it is one of adam, adamw, sgd"},
-		{"norm", "instance", "norm instance: unknown norm; it is one of none, batch, layer"},
+		{"norm", "instance", "norm instance: unknown norm; it is one of auto, none, batch, layer"},
 		{"precision", "bf16", "precision bf16"},
 		{"parallel", "graph=0", "mesh"},
 		{"parallel", "pipeline=4", "mesh"},
@@ -88,8 +88,9 @@ func TestHeadsDivideHidden(t *testing.T) {
 	}
 }
 
-// TestDecoupledRefuses: what a model cannot do decoupled, and what it can only do so, is refused by name.
-func TestDecoupledRefuses(t *testing.T) {
+// TestFormsRefuse: what a model cannot do in the form asked for, and what it can do in another form alone, is
+// refused by name.
+func TestFormsRefuse(t *testing.T) {
 	for _, c := range []struct {
 		set  func(*Options)
 		want string // "": it is accepted
@@ -101,6 +102,11 @@ func TestDecoupledRefuses(t *testing.T) {
 		{func(o *Options) { o.Model, o.Decoupled, o.TransformDropout = "gat", true, .5 }, "transform-dropout 0.5: belongs to the layers of gat that aggregate"},
 		{func(o *Options) { o.Model, o.Teleport = "gin", .1 }, "teleport 0.1: belongs to a decoupled model; give decoupled, or leave it out"},
 		{func(o *Options) { o.Model, o.AttentionGradient = "gat", "stop" }, "attention-gradient stop: belongs to a decoupled model"},
+		{func(o *Options) { o.Model, o.Decoupled, o.Blocks = "gcn", true, "residual" }, "blocks residual: belongs to the layers of gcn that aggregate, which it lacks with decoupled; leave it out"},
+		{func(o *Options) { o.Model, o.Decoupled = "gcnii", true }, "decoupled: the model gcnii has no decoupled form; it is there for gcn, sage, gat, gin"},
+		{func(o *Options) { o.Model, o.Direction = "gcnii", "both" }, "direction both: gcnii aggregates along one direction; take direction in or out"},
+		{func(o *Options) { o.Blocks, o.Residual = "residual", true }, "residual true: residual blocks do without it; leave it out, or take blocks plain"},
+		{func(o *Options) { o.Model, o.Blocks, o.Heads, o.OutputHeads = "gat", "residual", 8, 2 }, "output-heads 2: residual blocks do without it"},
 		{func(o *Options) { o.Decoupled, o.Teleport = true, 1 }, "teleport 1: must be at least 0 and below 1"},
 		{func(o *Options) {
 			o.Model, o.Decoupled, o.AttentionGradient, o.AttentionDropout = "gat", true, "stop", .5
@@ -204,7 +210,9 @@ func TestYAMLRoundTrip(t *testing.T) {
 		o.Dropout = rapid.Float64Range(0, 0.99).Draw(t, "dropout")
 		o.LR = rapid.Float64Range(1e-12, 10).Draw(t, "lr")
 		o.Seed = rapid.Uint64().Draw(t, "seed")
-		o.Residual = rapid.Bool().Draw(t, "residual")
+		if kind, _ := gnn.KindOf(o.Model); kind.Uses("residual") {
+			o.Residual = rapid.Bool().Draw(t, "residual")
+		}
 		o.MemoryLimit = Bytes(rapid.Int64Range(0, 1<<50).Draw(t, "limit"))
 		if o.Model == "gat" {
 			o.Heads = rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "heads")

@@ -175,8 +175,11 @@ func (j *Job) describe(grid mesh.Mesh, all []workerPlan) []string {
 		threads += " each"
 	}
 	model := j.Options.Model
-	if j.Options.Decoupled {
+	switch {
+	case j.Options.Decoupled:
 		model = "decoupled " + model
+	case j.Options.Blocks != gnn.BlockForms[0]:
+		model += " in residual blocks"
 	}
 	head := fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", model, j.Options.Layers,
 		parameters, workers, threads, kernel.SIMD())

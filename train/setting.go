@@ -69,9 +69,16 @@ var settings = withFields([]Setting{
 		Name: "normalize-features", Choices: []string{"none", "row"},
 		Meaning: "scale of each vertex's features, row divides by their sum",
 	},
-	{Name: "norm", Choices: []string{"none", "batch", "layer"}, Meaning: "normalisation after each hidden layer"},
-	{Name: "residual", Meaning: "add each layer's input to its output"},
+	{
+		Name: "norm", some: true, Choices: gnn.Norms,
+		Meaning: "normalisation after each hidden layer or before each residual block, auto for layer before residual blocks and none elsewhere",
+	},
+	{Name: "residual", some: true, Meaning: "add each layer's input to its output"},
 	{Name: "activation", Choices: activations(), Meaning: "activation of the hidden layers"},
+	{
+		Name: "blocks", some: true, Choices: gnn.BlockForms,
+		Meaning: "what stands around the convolutions, residual for a linear encoder, residual blocks of norm, convolution and feed-forward, and a linear decoder",
+	},
 	{
 		Name: "direction", some: true, Choices: []string{"in", "out", "both"},
 		Meaning: "use edges as stored, reversed, or both ways, each way with weights of its own",
@@ -85,9 +92,16 @@ var settings = withFields([]Setting{
 		Name: "attention-gradient", some: true, Choices: gnn.AttentionGradients,
 		Meaning: "whether a decoupled model learns from its attention coefficients, stop leaves the attention vectors as they begin",
 	},
+	{Name: "alpha", some: true, limits: fraction, Meaning: "share of the first embeddings in each layer"},
+	{Name: "theta", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, which is ln(theta/l + 1) in layer l"},
+	{Name: "shared-weights", some: true, Meaning: "one weight in each layer for the first embeddings and for those before it, false for GCNII*"},
 
 	{Name: "lr", Group: TrainingGroup, limits: above(0), Meaning: "learning rate"},
 	{Name: "weight-decay", Group: TrainingGroup, limits: atLeast(0), Meaning: "weight decay; never applies to biases and norms"},
+	{
+		Name: "conv-weight-decay", Group: TrainingGroup, some: true, limits: atLeast(0),
+		Meaning: "weight decay of the convolutions, weight-decay is that of the linear layers before and after them",
+	},
 	{Name: "decay-first-layer-only", Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
 	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
 	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "course of the learning rate"},

@@ -41,8 +41,14 @@ func TestEachSettingCounts(t *testing.T) {
 	for _, model := range gnn.Names() {
 		o := Defaults()
 		o.Model, o.Layers, o.Hidden, o.Heads, o.OutputHeads, o.Dropout = model, 3, 8, 2, 2, .1
+		o.Norm = "none"
 		o.WeightDecay, o.Epochs, o.Threads = .1, 4, 1
 		bases = append(bases, o)
+		if kind, _ := gnn.KindOf(model); kind.Uses("blocks") {
+			o := o
+			o.Blocks, o.OutputHeads, o.LR = "residual", 1, .001
+			bases = append(bases, o)
+		}
 		if slices.Contains(gnn.Decouplable(), model) {
 			o.Decoupled, o.Heads, o.OutputHeads, o.LR = true, 1, 1, .001
 			bases = append(bases, o)
@@ -59,21 +65,21 @@ func TestEachSettingCounts(t *testing.T) {
 				if err := s.Set(&changed, text); err != nil {
 					t.Fatalf("%s %s: %v", s.Name, text, err)
 				}
-				if refusal.Is(changed.checkDecoupled()) {
+				if refusal.Is(changed.checkModel()) {
 					continue
 				}
 				exempt, listed := elsewhere[s.Name]
 				want := s.Applies(&changed) && !listed
 				if counts := !slices.Equal(run(t, g, changed).Losses, was); counts != want {
-					t.Errorf("%s, decoupled %v: %s %s instead of %q changes the losses: %v, want %v %s",
-						o.Model, o.Decoupled, s.Name, text, s.Text(&o), counts, want, exempt.why)
+					t.Errorf("%s, %s blocks, decoupled %v: %s %s instead of %q changes the losses: %v, want %v %s",
+						o.Model, o.Blocks, o.Decoupled, s.Name, text, s.Text(&o), counts, want, exempt.why)
 				}
 			}
 		}
 	}
 }
 
-// others are values of a setting that differ from o's, as texts: of a choice among words all others.
+// others are values of a setting that differ from o's, as texts: of a choice among words all others but auto.
 func others(t *testing.T, g *graph.Graph, s Setting, o *Options) []string {
 	t.Helper()
 	if e, listed := elsewhere[s.Name]; listed {
@@ -84,7 +90,7 @@ func others(t *testing.T, g *graph.Graph, s Setting, o *Options) []string {
 	}
 	switch v := s.Value(o).(type) {
 	case string:
-		return slices.DeleteFunc(slices.Clone(s.Choices), func(word string) bool { return word == v })
+		return slices.DeleteFunc(slices.Clone(s.Choices), func(word string) bool { return word == v || word == "auto" })
 	case bool:
 		return []string{strconv.FormatBool(!v)}
 	case int:

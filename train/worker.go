@@ -124,7 +124,7 @@ func (w *worker) prepareTraining() (err error) {
 		return err
 	}
 	w.optimizer, err = optim.New(optim.Settings{
-		Name: w.o.Optimizer, Rate: w.o.LR, WeightDecay: w.o.WeightDecay,
+		Name: w.o.Optimizer, Rate: w.o.LR, WeightDecay: w.o.WeightDecay, ConvWeightDecay: w.o.ConvWeightDecay,
 		DecayFirstLayerOnly: w.o.DecayFirstLayerOnly, Clip: w.o.Clip, Squares: w.squares,
 	}, w.team, w.params.List)
 	return err

@@ -171,9 +171,11 @@ func TestPlanOfSlices(t *testing.T) {
 	g := tangled(t)
 	all := networks()
 	for _, model := range gnn.Decouplable() {
-		o := Defaults()
-		o.Model, o.Layers, o.Hidden, o.Epochs, o.Decoupled, o.Teleport = model, 3, 24, 4, true, .1
-		all["decoupled "+model] = o
+		for _, teleport := range []float64{0, .1} {
+			o := Defaults()
+			o.Model, o.Layers, o.Hidden, o.Epochs, o.Decoupled, o.Teleport = model, 3, 24, 4, true, teleport
+			all[fmt.Sprintf("decoupled %s, teleport %v", model, teleport)] = o
+		}
 	}
 	for name, o := range all {
 		for _, mesh := range []string{"tensor=3", "graph=2,tensor=2"} {

@@ -19,7 +19,8 @@ float32: a stored value is right to half a unit in the last place. There is no d
 
 and __metadata__ strings: model, layers, hidden, heads, output_heads, norm, mode (train or eval), act, direction (in, out,
 both), aggr, loss, bias_before_norm, built (how PyG was used), torch, pyg; in files of decoupled models also decoupled (yes),
-teleport, and attention_gradient (full or stop).
+teleport, and attention_gradient (full or stop); residual and blocks (residual) where they are; of GCNII alpha, theta and
+shared_weights.
 
 ../../optim/testdata/golden.safetensors holds five steps of torch.optim's optimizers and learning rates of its schedules.
 """
@@ -27,12 +28,13 @@ import json
 import pathlib
 import re
 import struct
+import types
 import zlib
 
 import torch
 import torch.nn.functional as F
 import torch_geometric
-from torch_geometric.nn import APPNP, DirGNNConv, GATConv, GATv2Conv, GCNConv, SAGEConv
+from torch_geometric.nn import APPNP, BatchNorm, DeepGCNLayer, DirGNNConv, GATConv, GATv2Conv, GCN2Conv, GCNConv, LayerNorm, SAGEConv
 from torch_geometric.nn.models import GAT, GCN, GIN, MLP, GraphSAGE
 from torch_geometric.utils import add_self_loops, remove_self_loops, softmax
 
@@ -97,7 +99,7 @@ def randomise(model, rng):
     for name, t in model.state_dict().items():
         if name.endswith("running_var"):
             t.copy_(uniform(rng, *t.shape, middle=1, width=0.5))
-        elif re.search(r"norms\.\d+\.(module\.)?weight$", name):
+        elif re.search(r"(norms\.\d+|norm)\.(module\.)?weight$", name):
             t.copy_(uniform(rng, *t.shape, middle=1, width=0.25))
         elif ".att" in name:  # large, so that attention is far from uniform
             t.copy_(uniform(rng, *t.shape, width=2))
@@ -233,6 +235,93 @@ def decouple(model, layers, teleport, gradient, **kwargs):
     return Decoupled([FEATURES] + [HIDDEN] * (layers - 1) + [CLASSES], rounds, **kwargs), line
 
 
+class GCNII(torch.nn.Module):
+    """PyG's example gcn2_cora.py without dropout."""
+
+    def __init__(self, layers, alpha, theta, shared_weights, act):
+        super().__init__()
+        self.lins = torch.nn.ModuleList([torch.nn.Linear(FEATURES, HIDDEN), torch.nn.Linear(HIDDEN, CLASSES)])
+        self.convs = torch.nn.ModuleList(GCN2Conv(HIDDEN, alpha, theta, l + 1, shared_weights) for l in range(layers))
+        self.act = act
+
+    def forward(self, x, edges, edge_weight=None):
+        x = x_0 = self.act(self.lins[0](x))
+        for conv in self.convs:
+            x = self.act(conv(x, x_0, edges, edge_weight))
+        return self.lins[1](x)
+
+
+def normed(norm):
+    return {"layer": lambda: LayerNorm(HIDDEN, mode="node"), "batch": lambda: BatchNorm(HIDDEN), "none": lambda: None}[norm]()
+
+
+class ResGCN(torch.nn.Module):
+    """PyG's example ogbn_proteins_deepgcn.py without dropout, with SAGEConv."""
+
+    def __init__(self, convs, norm, act):
+        super().__init__()
+        self.node_encoder, self.lin = torch.nn.Linear(FEATURES, HIDDEN), torch.nn.Linear(HIDDEN, CLASSES)
+        self.layers = torch.nn.ModuleList(DeepGCNLayer(conv, normed(norm), act, block="res+") for conv in convs)
+
+    def forward(self, x, edges):
+        x = self.layers[0].conv(self.node_encoder(x), edges)
+        for layer in self.layers[1:]:
+            x = layer(x, edges)
+        return self.lin(self.layers[0].act(self.layers[0].norm(x)))
+
+
+class Blocks(torch.nn.Module):
+    """The residual blocks of Platonov et al. (2023) around PyG's convolutions."""
+
+    def __init__(self, convs, maps, norm, act):
+        super().__init__()
+        self.encoder, self.decoder = torch.nn.Linear(FEATURES, HIDDEN), torch.nn.Linear(HIDDEN, CLASSES)
+        self.convs, self.norms = torch.nn.ModuleList(convs), torch.nn.ModuleList(normed(norm) for _ in range(len(convs) + 1))
+        lins = lambda: torch.nn.ModuleDict({str(i): torch.nn.Linear(HIDDEN, HIDDEN) for i in range(2 - maps, 2)})
+        self.feed_forwards = torch.nn.ModuleList(torch.nn.ModuleDict({"lins": lins()}) for _ in convs)
+        self.act = act
+
+    def forward(self, x, edges):
+        x = self.act(self.encoder(x))
+        for norm, conv, feed_forward in zip(self.norms, self.convs, self.feed_forwards):
+            z, lins = conv(norm(x), edges), feed_forward["lins"]
+            if "0" in lins:
+                z = lins["0"](z)
+            x = x + lins["1"](self.act(z))
+        return self.decoder(self.norms[-1](x))
+
+
+def residual(self, x, edges):
+    """The forward pass of a BasicGNN with the input of each hidden layer but the first added to its output."""
+    for i, conv in enumerate(self.convs[:-1]):
+        z = conv(x, edges)
+        z = self.act(z if self.norms is None else self.norms[i](z))
+        x = x + z if i else z
+    return self.convs[-1](x, edges)
+
+
+def hidden_conv(model, heads, direction):
+    """A convolution from HIDDEN to HIDDEN columns."""
+    if model == "gcn":
+        conv = GCNConv(HIDDEN, HIDDEN)
+    elif model == "gat":
+        conv = GATConv(HIDDEN, HIDDEN // heads, heads=heads)
+    else:
+        conv = SAGEConv(HIDDEN, HIDDEN, root_weight=direction != "both")
+    return DirGNNConv(conv, alpha=0.5) if direction == "both" else conv
+
+
+def build_deep(model, layers, heads, norm, act, direction, blocks="", alpha=0, theta=0, shared_weights=True):
+    """A model with an encoder and a decoder, and one line that says how it was made."""
+    act = {"relu": torch.nn.ReLU(), "elu": torch.nn.ELU()}[act]
+    if model == "gcnii":
+        return GCNII(layers, alpha, theta, shared_weights, act), "torch_geometric.nn.GCN2Conv, as in examples/gcn2_cora.py"
+    convs = [hidden_conv(model, heads, direction) for _ in range(layers)]
+    if model == "resgcn":
+        return ResGCN(convs, norm, act), "torch_geometric.nn.DeepGCNLayer of SAGEConv, as in examples/ogbn_proteins_deepgcn.py"
+    return Blocks(convs, 2 if model == "gat" else 1, norm, act), "residual blocks around PyG's convolutions"
+
+
 # Where PyG has convolutions but no model of them, a subclass of torch_geometric.nn.models.basic_gnn.BasicGNN makes one.
 PYG = {"mlp": MLP, "gcn": GCN, "sage": GraphSAGE, "gin": GIN, "gat": GAT, "gatv2": GAT}
 
@@ -265,10 +354,16 @@ def build(model, layers, heads, output_heads, norm, act, aggr, direction, decoup
 
 
 def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="train", act="relu", direction="in", aggr="",
-           weighted=False, loss="ce", bias_before_norm=True, eps=None, decoupled=None):
+           weighted=False, loss="ce", bias_before_norm=True, eps=None, decoupled=None, add_input=False, deep=None):
     """Runs one model forward and backward and writes NAME.safetensors."""
     rng = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-    net, built = build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled)
+    if deep is None:
+        net, built = build(model, layers, heads, output_heads, norm, act, aggr, direction, decoupled)
+    else:
+        net, built = build_deep(model, layers, heads, norm, act, direction, **deep)
+    if add_input:
+        net.forward = types.MethodType(residual, net)
+        built += ", with residual connections"
     if not bias_before_norm:
         drop_bias_before_batch_norm(net)
         built += ", biases just before batch norm removed"
@@ -309,7 +404,8 @@ def golden(name, model, layers=2, heads=0, output_heads=0, norm="none", mode="tr
         "norm": norm, "mode": mode, "act": act, "direction": direction, "aggr": aggr, "loss": loss,
         "bias_before_norm": "yes" if bias_before_norm else "no", "built": built,
         "torch": torch.__version__, "pyg": torch_geometric.__version__}
-         | ({"decoupled": "yes", "teleport": str(decoupled["teleport"]), "attention_gradient": decoupled["gradient"]} if decoupled else {}))
+         | ({"decoupled": "yes", "teleport": str(decoupled["teleport"]), "attention_gradient": decoupled["gradient"]} if decoupled else {})
+         | ({"residual": "yes"} if add_input else {}) | {k: str(v) for k, v in (deep or {}).items()})
     return before
 
 
@@ -357,6 +453,30 @@ def models():
     write("gcn-2-decoupled-weighted", "gcn", weighted=True, decoupled=rounds(0.1))
     write("gin-2-decoupled-eps", "gin", eps=0.25, decoupled=rounds())
     write("gat-2-decoupled-stop", "gat", decoupled=rounds(0.1, "stop"))
+
+    def initial(alpha=0.1, theta=0.5, shared_weights=True):
+        return {"alpha": alpha, "theta": theta, "shared_weights": shared_weights}
+
+    write("gcnii-2", "gcnii", deep=initial())
+    write("gcnii-8-elu", "gcnii", layers=8, act="elu", deep=initial(0.2, 1.5))
+    write("gcnii-3-separate", "gcnii", layers=3, deep=initial(0.3, 0.7, False))
+    write("gcnii-2-weighted", "gcnii", weighted=True, deep=initial())
+    write("gcnii-2-out", "gcnii", direction="out", deep=initial(0.5, 0.4))
+    for m in ("resgcn", "gcn", "sage", "gat"):
+        h = {"heads": HEADS} if m == "gat" else {}
+        h["deep"] = {} if m == "resgcn" else {"blocks": "residual"}
+        kind = m if m == "resgcn" else m + "-blocks"
+        write(f"{kind}-2", m, norm="layer", **h)
+        write(f"{kind}-5-elu", m, layers=5, norm="layer", act="elu", **h)
+        write(f"{kind}-3-batch", m, layers=3, norm="batch", **h)
+        write(f"{kind}-2-batch-eval", m, norm="batch", mode="eval", **h)
+        write(f"{kind}-2-out", m, norm="layer", direction="out", **h)
+        if m != "gat":  # PyG's DirGNNConv has a lin of the width of one head
+            write(f"{kind}-2-both", m, norm="layer", direction="both", **h)
+    for m in ("gcn", "sage", "gat"):
+        h = {"heads": HEADS, "output_heads": HEADS} if m == "gat" else {}
+        h |= {"aggr": "mean"} if m == "sage" else {}
+        write(f"{m}-32-residual", m, layers=32, norm="layer", add_input=True, **h)
     return out
 
 

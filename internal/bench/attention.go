@@ -102,8 +102,8 @@ func (b *bench) attend(s heads, e *kernel.CSR, v2 bool, a *arrays) *job {
 	return j
 }
 
-// attendBackward goes over the edges e and over their transpose t, and has one exponential for each edge and head, and GATv2's terms
-// of scores, both times.
+// attendBackward goes over the edges e and over their transpose t, and has one exponential for each edge
+// and head, and GATv2's terms of scores, both times.
 //
 // By destination, for the gradient of what stands for it: gathers source rows (and GATv1's source scores),
 // and streams the structure, the destination's row of the gradient g, its log-sum-exp and ⟨g, output⟩, and

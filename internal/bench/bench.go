@@ -19,8 +19,8 @@
 // that the machine fetches before a write lower the rate and are not counted. What a gather is in each kernel
 // stands where the kernel's case is made.
 //
-// Rows of at most 16 columns ("thin") have a bound that counts cache lines: their probe reads the indices, and a
-// word of each line that a row touches, and nothing else. It knows no destinations.
+// Rows of at most 16 columns ("thin") have a bound that counts cache lines: their probe reads the indices,
+// and a word of each line that a row touches, and nothing else. It knows no destinations.
 //
 // The exponentials and the terms a·LeakyReLU(x + y) have probes that compute nothing else, from operands in
 // the first-level cache. All parts are added, although a processor may do some of them at once: a fraction

@@ -61,8 +61,8 @@ func gatherReadsItsRows(t *testing.T) {
 	}
 }
 
-// TestLinesReadsItsRows: of rows that a cache line holds a whole number of the first word is read, of others the last
-// too, for each SIMD level, width, distance and number of matrices.
+// TestLinesReadsItsRows: of rows that a cache line holds a whole number of the first word is read, of
+// others the last too, for each SIMD level, width, distance and number of matrices.
 func TestLinesReadsItsRows(t *testing.T) {
 	eachLevel(func() {
 		for _, threads := range []int{1, 3} {

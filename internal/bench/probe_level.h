@@ -116,8 +116,8 @@ static uint32_t gather(const probe_rows *r, int64_t lo, int64_t hi) {
 	return lane_sum(sum);
 }
 
-// Words 0 and `last` of rows index[0 … n−1], which may be one. With ahead set, those of the row that many places
-// behind are asked for. Four sums, so that no addition waits for the one before.
+// Words 0 and `last` of rows index[0 … n−1], which may be one. With ahead set, those of the row that many
+// places behind are asked for. Four sums, so that no addition waits for the one before.
 static inline __attribute__((always_inline)) uint32_t add_lines(const uint32_t *x, int64_t cols, const int32_t *index, int64_t n, int64_t ahead,
                                                                 const int64_t last) {
 	uint32_t sum[4] = {0};

@@ -13,8 +13,8 @@ import (
 // Thin slices: rows of few columns, as each worker has where these are divided. Indices weigh as much as what
 // they name, and a cache line for each weighs more, so that the bound counts lines.
 
-// thin is one shape: the rows of a block of edges, and a matrix of thin rows that a core's second-level cache,
-// the last-level one, or none holds.
+// thin is one shape: the rows of a block of edges, and a matrix of thin rows that a core's second-level
+// cache, the last-level one, or none holds.
 type thin struct {
 	kind   string
 	degree int
@@ -56,7 +56,8 @@ func (s thin) block(b *bench) *kernel.CSR {
 	return b.sample(sampleKey{s.kind, rows, cols, s.degree})
 }
 
-// sampleKey describes a block of random edges, with duplicates and self loops. Rows and columns are powers of two.
+// sampleKey describes a block of random edges, with duplicates and self loops. Rows and columns are powers
+// of two.
 type sampleKey struct {
 	kind               string
 	rows, cols, degree int
@@ -67,7 +68,8 @@ type sampled struct {
 	edges *kernel.CSR
 }
 
-// sample draws a block of edges. It is valid until the next one: shapes with the same block follow each other.
+// sample draws a block of edges. It is valid until the next one: shapes with the same block follow each
+// other.
 func (b *bench) sample(k sampleKey) *kernel.CSR {
 	if b.last.key == k {
 		return b.last.edges
@@ -102,8 +104,8 @@ func (b *bench) sample(k sampleKey) *kernel.CSR {
 	return e
 }
 
-// edge draws a row and a column: uniformly, or as R-MAT does, in quarters of a square of which rows or columns that
-// are too many are put together.
+// edge draws a row and a column: uniformly, or as R-MAT does, in quarters of a square of which rows or
+// columns that are too many are put together.
 func (k sampleKey) edge(draw *rand.Rand) (row, col uint64) {
 	if k.kind == uniform {
 		return draw.Uint64N(uint64(k.rows)), draw.Uint64N(uint64(k.cols))

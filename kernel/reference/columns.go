@@ -15,8 +15,8 @@ func PickColumns(x *Matrix, rows []int32, from, count int) *Matrix {
 	return z
 }
 
-// PutColumns makes row i of x, or with accumulate set adds it to, columns from…from+x.Cols−1 of row rows_i of z; of
-// row i where rows is nil. Rows of x beyond the list are not used.
+// PutColumns makes row i of x, or with accumulate set adds it to, columns from…from+x.Cols−1 of row rows_i
+// of z; of row i where rows is nil. Rows of x beyond the list are not used.
 func PutColumns(z, x *Matrix, rows []int32, from int, accumulate bool) {
 	n := x.Rows
 	if rows != nil {

@@ -3,6 +3,7 @@ package reference
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"math"
 	"os"
@@ -189,6 +190,116 @@ func (n *network) aggregate(a *Aggregation) layer {
 	}
 }
 
+// plain is convolutions with norm and activation between, and the rounds of a decoupled model.
+func (n *network) plain(t *testing.T, layers, hidden int) layer {
+	t.Helper()
+	list, decoupled := "convs.", n.g.metadata["decoupled"] == "yes"
+	if n.g.metadata["model"] == "mlp" || decoupled {
+		list = "lins."
+	}
+	var parts []layer
+	for i := range layers - 1 {
+		k := strconv.Itoa(i)
+		hiddenLayer := chain(n.directed(t, list+k, hidden), n.norm("norms."+k), n.activation())
+		if i > 0 && n.g.metadata["residual"] == "yes" {
+			hiddenLayer = residual(hiddenLayer)
+		}
+		parts = append(parts, hiddenLayer)
+	}
+	parts = append(parts, n.directed(t, list+strconv.Itoa(layers-1), classes))
+	if decoupled {
+		parts = append(parts, n.propagation(t, layers, n.g.edges(n.g.metadata["direction"] == "out")))
+	}
+	return chain(parts...)
+}
+
+// residual adds what a layer makes of its input to it.
+func residual(l layer) layer { return sum(chain(), l) }
+
+// frame is a linear map to the hidden width, blocks, and a linear map to the classes.
+func (n *network) frame(t *testing.T, layers, hidden int) layer {
+	t.Helper()
+	var parts []layer
+	switch {
+	case n.g.metadata["model"] == "gcnii":
+		return chain(n.linear("lins.0"), n.activation(), n.gcnii(t, layers), n.linear("lins.1"))
+	case n.g.metadata["model"] == "resgcn":
+		parts = append(parts, n.linear("node_encoder"), n.directed(t, "layers.0.conv", hidden))
+		for i := 1; i < layers; i++ {
+			site := fmt.Sprintf("layers.%d.", i)
+			parts = append(parts, residual(chain(n.norm(site+"norm"), n.activation(), n.directed(t, site+"conv", hidden))))
+		}
+		return chain(append(parts, n.norm("layers.0.norm"), n.activation(), n.linear("lin"))...)
+	}
+	parts = append(parts, n.linear("encoder"), n.activation())
+	for i := range layers {
+		lins := fmt.Sprintf("feed_forwards.%d.lins.", i)
+		block := []layer{n.norm(fmt.Sprintf("norms.%d", i)), n.directed(t, fmt.Sprintf("convs.%d", i), hidden)}
+		if n.g.metadata["model"] == "gat" {
+			block = append(block, n.linear(lins+"0"))
+		}
+		parts = append(parts, residual(chain(append(block, n.activation(), n.linear(lins+"1"))...)))
+	}
+	return chain(append(parts, n.norm(fmt.Sprintf("norms.%d", layers)), n.linear("decoder"))...)
+}
+
+// gcnii is the layers of a GCNII as a function of the first embeddings h0:
+// x = act(((1−α)·Â·x + α·h0)·((1−β)·I + β·W1)), or with a weight W2 of its own for h0.
+func (n *network) gcnii(t *testing.T, layers int) layer {
+	t.Helper()
+	number := func(name string) float64 {
+		x, err := strconv.ParseFloat(n.g.metadata[name], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return x
+	}
+	alpha, theta, act := number("alpha"), number("theta"), n.activation()
+	spread := n.aggregate(gcn(n.g.edges(n.g.metadata["direction"] == "out")))
+	times := func(a float64, m *Matrix) *Matrix { return m.Map(func(v float64) float64 { return a * v }) }
+	mixed := func(i int, weight string) layer {
+		name, beta := fmt.Sprintf("convs.%d.%s", i, weight), math.Log(theta/float64(i+1)+1)
+		w := n.g.floats["param."+name]
+		return layer{
+			func(x *Matrix) *Matrix { return times(1-beta, x).Plus(times(beta, MatMul(x, w))) },
+			func(x, d *Matrix) *Matrix {
+				dx, dw := MatMulBackward(x, w, d)
+				grad := times(beta, dw).Data
+				for k, v := range n.grads[name] { // of the other term that has this weight
+					grad[k] += v
+				}
+				n.grads[name] = grad
+				return times(1-beta, d).Plus(times(beta, dx))
+			},
+		}
+	}
+	second := map[string]string{"True": "weight1", "False": "weight2"}[n.g.metadata["shared_weights"]]
+	inputs := func(h0 *Matrix) (x, z []*Matrix) {
+		x = []*Matrix{h0}
+		for i := range layers {
+			z = append(z, mixed(i, "weight1").forward(times(1-alpha, spread.forward(x[i]))).Plus(mixed(i, second).forward(times(alpha, h0))))
+			x = append(x, act.forward(z[i]))
+		}
+		return x, z
+	}
+	return layer{
+		func(h0 *Matrix) *Matrix {
+			x, _ := inputs(h0)
+			return x[layers]
+		},
+		func(h0, d *Matrix) *Matrix {
+			x, z := inputs(h0)
+			d0 := New(h0.Rows, h0.Cols)
+			for i := layers - 1; i >= 0; i-- {
+				d = act.backward(z[i], d)
+				d0 = d0.Plus(times(alpha, mixed(i, second).backward(times(alpha, h0), d)))
+				d = spread.backward(x[i], times(1-alpha, mixed(i, "weight1").backward(times(1-alpha, spread.forward(x[i])), d)))
+			}
+			return d0.Plus(d)
+		},
+	}
+}
+
 // chain applies layers one after the other; no layer is the identity.
 func chain(layers ...layer) layer {
 	forward := func(x *Matrix, count int) *Matrix {
@@ -239,7 +350,7 @@ func (n *network) conv(t *testing.T, site string, out int, r relation) layer {
 		return n.linear(site)
 	case "gcn":
 		return chain(n.linear(site+".lin"), n.aggregate(gcn(r)), n.bias(site+".bias"))
-	case "sage":
+	case "sage", "resgcn":
 		mean := &Aggregation{Indptr: r.indptr, Indices: r.indices, RowScale: make([]float64, vertices)}
 		for i := range vertices {
 			mean.RowScale[i] = 1 / math.Max(1, float64(r.indptr[i+1]-r.indptr[i]))
@@ -498,23 +609,14 @@ func TestPyGModels(t *testing.T) {
 			n := &network{g: g, grads: map[string][]float64{}, after: map[string][]float64{}}
 			layers, _ := strconv.Atoi(g.metadata["layers"])
 			hidden, _ := strconv.Atoi(g.metadata["hidden"])
-			list, decoupled := "convs.", g.metadata["decoupled"] == "yes"
-			if g.metadata["model"] == "mlp" || decoupled {
-				list = "lins."
+			model := n.plain
+			if g.metadata["blocks"] != "" || g.metadata["model"] == "gcnii" || g.metadata["model"] == "resgcn" {
+				model = n.frame
 			}
-			var parts []layer
-			for i := range layers - 1 {
-				k := strconv.Itoa(i)
-				parts = append(parts, n.directed(t, list+k, hidden), n.norm("norms."+k), n.activation())
-			}
-			parts = append(parts, n.directed(t, list+strconv.Itoa(layers-1), classes))
-			if decoupled {
-				parts = append(parts, n.propagation(t, layers, g.edges(g.metadata["direction"] == "out")))
-			}
-			model := chain(parts...)
+			m := model(t, layers, hidden)
 
 			x, train := g.floats["x"], g.ints["train"]
-			logits := model.forward(x)
+			logits := m.forward(x)
 			wantClose(t, "logits", logits.Data, g.floats["logits"].Data)
 			var loss float64
 			var dlogits *Matrix
@@ -525,7 +627,7 @@ func TestPyGModels(t *testing.T) {
 				loss, dlogits = BCEWithLogits(logits, targets, train), BCEWithLogitsBackward(logits, targets, train)
 			}
 			wantClose(t, "loss", []float64{loss}, g.vector("loss"))
-			n.grads["x"] = model.backward(x, dlogits).Data
+			n.grads["x"] = m.backward(x, dlogits).Data
 			for _, name := range slices.Sorted(maps.Keys(g.floats)) {
 				if param, ok := strings.CutPrefix(name, "grad."); ok {
 					wantClose(t, name, n.grads[param], g.vector(name))

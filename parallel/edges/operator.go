@@ -27,15 +27,15 @@ func (o Operator) ApplyTransposed(dx *tensor.Matrix, b *Block, g *tensor.Matrix,
 	o.team.SpMM(dx, o.matrix(b.Out), g, o.factors[b].backward, to)
 }
 
-// ApplyRows is rows lo…hi−1 of z = Â_b·x, with the bits that they have there. It reads those rows of x alone
-// that are their sources, or where b has the worker's own rows they themselves.
-func (o Operator) ApplyRows(z *tensor.Matrix, b *Block, x *tensor.Matrix, lo, hi int) {
-	o.team.SpMMRows(z, o.matrix(b.In), x, o.factors[b].forward, kernel.Replace, lo, hi)
+// ApplyRows is rows lo…hi−1 of Apply, with the bits that they have there. It reads those rows of x alone that
+// are their sources, or where b has the worker's own rows they themselves.
+func (o Operator) ApplyRows(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.Output, lo, hi int) {
+	o.team.SpMMRows(z, o.matrix(b.In), x, o.factors[b].forward, to, lo, hi)
 }
 
-// ApplyTransposedRows is ApplyRows of dx = Â_bᵀ·g.
-func (o Operator) ApplyTransposedRows(dx *tensor.Matrix, b *Block, g *tensor.Matrix, lo, hi int) {
-	o.team.SpMMRows(dx, o.matrix(b.Out), g, o.factors[b].backward, kernel.Replace, lo, hi)
+// ApplyTransposedRows is ApplyRows of ApplyTransposed.
+func (o Operator) ApplyTransposedRows(dx *tensor.Matrix, b *Block, g *tensor.Matrix, to kernel.Output, lo, hi int) {
+	o.team.SpMMRows(dx, o.matrix(b.Out), g, o.factors[b].backward, to, lo, hi)
 }
 
 func (o Operator) matrix(a *kernel.CSR) *kernel.CSR {

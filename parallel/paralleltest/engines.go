@@ -23,7 +23,7 @@ type Case struct {
 	Mesh mesh.Mesh
 	// Engine makes a worker's engine; nil: the one that belongs to the mesh.
 	Engine func(engine.Config) (engine.Engine, error)
-	// Models are those that it can compute; nil: all that are known by name, and InitialResidual.
+	// Models are those that it can compute; nil: all that are known by name.
 	Models []string
 	// Tolerance bounds how far losses, metrics, logits and weights are from one worker's, as a part of the
 	// largest; 0: they have the same bits.
@@ -40,12 +40,12 @@ type Case struct {
 func Engines(t *testing.T, c Case) {
 	models := c.Models
 	if models == nil {
-		models = append(gnn.Names(), InitialResidual)
+		models = gnn.Names()
 	}
 	for _, model := range models {
 		kind, _ := gnn.KindOf(model)
 		for _, v := range variants {
-			if v.uses != "" && !kind.Uses(v.uses) {
+			if v.uses != "" && !kind.Uses(v.uses) || v.ways == 2 && kind.OneWay {
 				continue
 			}
 			t.Run(model+" "+v.name, func(t *testing.T) {
@@ -55,9 +55,7 @@ func Engines(t *testing.T, c Case) {
 				}
 				o := train.Defaults()
 				o.Layers, o.Hidden, o.Dropout, o.Epochs, o.Seed, o.Threads = 3, 10, .3, 4, 3, 1
-				if model != InitialResidual {
-					o.Model = model
-				}
+				o.Model = model
 				o.Optimizer, o.LR, o.Heads = "sgd", .05, 2 // Adam makes single roundings grow
 				if v.set != nil {
 					v.set(&o)
@@ -77,6 +75,7 @@ func Engines(t *testing.T, c Case) {
 var variants = []struct {
 	name   string
 	uses   string             // a setting that a model must use
+	ways   int                // along the edges that it aggregates, 0: one
 	change func(*graph.Graph) // nil: nothing
 	set    func(*train.Options)
 	halo   func(*train.Options) // how rows travel where the graph axis's own engine runs
@@ -88,13 +87,18 @@ var variants = []struct {
 		name: "batch norm, residual, halo kept",
 		set:  func(o *train.Options) { o.Norm, o.Residual = "batch", true }, halo: func(o *train.Options) { o.KeepHalo = true },
 	},
-	{name: "both directions, layer norm", uses: "direction", set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }},
+	{name: "both directions, layer norm", uses: "direction", ways: 2, set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }},
 	{name: "decoupled", uses: "decoupled", set: func(o *train.Options) {
 		o.Decoupled, o.Teleport, o.Direction, o.Norm, o.Heads = true, .1, "out", "batch", 1
 	}},
 	{name: "decoupled, gradient stopped", uses: "attention-gradient", set: func(o *train.Options) {
 		o.Decoupled, o.AttentionGradient, o.AttentionDropout, o.Heads = true, "stop", .4, 1
 	}, halo: func(o *train.Options) { o.KeepHalo = true }},
+	{name: "residual blocks", uses: "blocks", set: func(o *train.Options) { o.Blocks = "residual" }},
+	{name: "residual blocks, both directions, batch norm", uses: "blocks", ways: 2, set: func(o *train.Options) {
+		o.Blocks, o.Direction, o.Norm = "residual", "both", "batch"
+	}},
+	{name: "separate weights", uses: "shared-weights", set: func(o *train.Options) { o.SharedWeights, o.Direction = false, "out" }},
 	{name: "attention dropout", uses: "attention-dropout", set: func(o *train.Options) { o.AttentionDropout = .4 }},
 	{
 		name: "transform dropout, no prefetch", uses: "transform-dropout",
@@ -104,8 +108,8 @@ var variants = []struct {
 
 // check runs one model on one worker and divided, each with its options.
 func (c *Case) check(t *testing.T, g *graph.Graph, model string, o, divided train.Options) {
-	alone, _ := run(t, job(g, model, o))
-	got, plan := run(t, c.job(t, g, model, divided))
+	alone, _ := run(t, &train.Job{Graph: g, Options: o})
+	got, plan := run(t, c.job(t, g, divided))
 	c.near(t, "losses", got.Losses, alone.Losses)
 	c.near(t, "metrics", []float64{got.Train, got.Val, got.Test, got.ValLoss}, []float64{alone.Train, alone.Val, alone.Test, alone.ValLoss})
 	c.near(t, "logits", doubles(got.Logits), doubles(alone.Logits))
@@ -124,7 +128,7 @@ func (c *Case) check(t *testing.T, g *graph.Graph, model string, o, divided trai
 	}
 	shorter := o
 	shorter.Epochs = 2
-	if r, _ := run(t, c.job(t, g, model, shorter)); !slices.Equal(r.LiveBytes, got.LiveBytes) {
+	if r, _ := run(t, c.job(t, g, shorter)); !slices.Equal(r.LiveBytes, got.LiveBytes) {
 		t.Errorf("%d bytes live after %d epochs, %d after %d", got.LiveBytes, o.Epochs, r.LiveBytes, shorter.Epochs)
 	}
 	for _, sent := range []struct {
@@ -138,28 +142,17 @@ func (c *Case) check(t *testing.T, g *graph.Graph, model string, o, divided trai
 			t.Errorf("sent %+v, the formula says %+v", sent.got, want)
 		}
 	}
-	again := predict(t, c.job(t, g, model, divided), got.Weights)
+	again := predict(t, c.job(t, g, divided), got.Weights)
 	if !slices.Equal(again.Logits, got.Logits) {
 		t.Error("the weights, loaded again, give other logits")
 	}
-	c.near(t, "embeddings", doubles(again.Embeddings), doubles(predict(t, job(g, model, o), got.Weights).Embeddings))
-}
-
-// job is one worker's, on a graph.
-func job(g *graph.Graph, model string, o train.Options) *train.Job {
-	j := &train.Job{Graph: g, Options: o}
-	if model == InitialResidual {
-		j.Model = initialResidual(o.Hidden)
-	}
-	return j
+	c.near(t, "embeddings", doubles(again.Embeddings), doubles(predict(t, &train.Job{Graph: g, Options: o}, got.Weights).Embeddings))
 }
 
 // job is the case's.
-func (c *Case) job(t *testing.T, g *graph.Graph, model string, o train.Options) *train.Job {
+func (c *Case) job(t *testing.T, g *graph.Graph, o train.Options) *train.Job {
 	t.Helper()
-	j := job(g, model, o)
-	j.Mesh, j.Engine, j.Parts = c.Mesh, c.Engine, parts(t, g, c.Mesh.Partitions)
-	return j
+	return &train.Job{Graph: g, Options: o, Mesh: c.Mesh, Engine: c.Engine, Parts: parts(t, g, c.Mesh.Partitions)}
 }
 
 // run trains, and holds each epoch's live bytes to the second one's.

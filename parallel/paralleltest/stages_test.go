@@ -27,7 +27,7 @@ func TestTwoStages(t *testing.T) {
 				// 2·(S−1)·V·H elements (GNNPipe), as one message each way for each partition
 				Stage: func(model string, vertices, hidden int) train.Traffic {
 					state := 1
-					if model == paralleltest.InitialResidual { // h0 travels with h
+					if model == "gcnii" { // h0 travels with h
 						state = 2
 					}
 					return train.Traffic{Bytes: 2 * 4 * int64(state*vertices*hidden), Messages: 2 * int64(state*partitions)}

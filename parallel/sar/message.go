@@ -18,15 +18,12 @@ const messageEdges = 1 << 13
 // the backward pass fetches the source rows again and computes each edge's message anew, on a tape of its own
 // (case 2).
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
+	exchange.Must(m.Check(p.site.Path))
 	t, h := m.Source.Tape(), p.halo()
 	e, loops := h.edges, edges.SelfLoops(m.SelfLoops)
 	p.site.Explain(func() string {
 		return fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols())
 	})
-	if m.Columnwise && (len(m.Parameters) > 0 || m.Source.Cols() != m.Columns || m.Target != nil && m.Target.Cols() != m.Columns) {
-		panic(fmt.Sprintf("sar: the message function of %s has %d parameters, or other columns than the messages, and is said to be columnwise",
-			p.site.Path, len(m.Parameters)))
-	}
 	run := &messages{Message: m, tape: t, site: p.site.Path, rows: e.Rows, targetIDs: e.Local().IDs}
 	if m.Reduce == gnn.KindMean {
 		run.share = e.MeanShares(loops, 0)

@@ -3,6 +3,7 @@ package tensor
 import (
 	"weft/autograd"
 	"weft/gnn"
+	"weft/kernel"
 	"weft/parallel/order"
 )
 
@@ -18,7 +19,7 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 		a.SourceScore, a.TargetScore = autograd.HeadDot(a.Source, a.ASource, a.Heads), autograd.HeadDot(a.Source, a.ATarget, a.Heads)
 		a.ASource, a.ATarget = nil, nil
 	}
-	cut, width, me := p.cut(a.Source.Cols()), a.Source.Cols()/a.Heads, p.comm.Rank()
+	cut, width, me := p.cut(a.Source.Cols()), a.Source.Cols()/a.Heads, p.axis.comm.Rank()
 	touched := make([]span, len(cut)) // the heads of each slice
 	for t, s := range cut {
 		if first := s.from / width; s.count > 0 {
@@ -26,24 +27,33 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 		}
 	}
 	p.order.Explain(func() string { return order.Attention(a, k) })
-	x, source, target := p.split(a.Source, cut), p.split(a.SourceScore, touched), p.split(a.TargetScore, touched)
+	shared := kernel.Replace
+	if columnsOf(touched) > a.Heads { // some are cut
+		shared = kernel.Accumulate
+	}
+	split := []input{{a.Source, cut, kernel.Replace}, {a.SourceScore, touched, shared}, {a.TargetScore, touched, shared}}
+	z := p.through(split, cut, func(own []*autograd.Var) (parts []*autograd.Var) {
+		for _, s := range segments(cut[me], width) {
+			b, head := a, s.head-touched[me].from
+			some := []*autograd.Var{
+				columns(own[0], s.from-cut[me].from, s.count), columns(own[1], head, s.heads), columns(own[2], head, s.heads),
+			}
+			b.Source, b.Target, b.SourceScore, b.TargetScore = some[0], some[0], some[1], some[2]
+			b.Heads, b.FirstHead = s.heads, a.FirstHead+s.head
+			parts = append(parts, p.inner.Attend(b, k))
+			for i, x := range some {
+				if x != own[i] {
+					x.Drop()
+				}
+			}
+		}
+		return parts
+	})
 	if computed {
 		a.SourceScore.Drop()
 		a.TargetScore.Drop()
 	}
-	var parts []*autograd.Var
-	for _, s := range segments(cut[me], width) {
-		b, first := a, s.head-touched[me].from
-		b.Source = columns(x, s.from-cut[me].from, s.count)
-		b.Target = b.Source
-		b.SourceScore, b.TargetScore = columns(source, first, s.heads), columns(target, first, s.heads)
-		b.Heads, b.FirstHead = s.heads, a.FirstHead+s.head
-		parts = append(parts, p.inner.Attend(b, k))
-	}
-	if len(parts) == 0 { // the gradients' switches are made all the same
-		parts = []*autograd.Var{x, source, target}
-	}
-	return p.gatherAll(cut, parts...)
+	return z
 }
 
 // attendHeads is GATv2, whose slices are whole heads.
@@ -53,13 +63,14 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	for t, h := range heads {
 		cut[t] = span{h.from * width, h.count * width}
 	}
-	mine, own := heads[p.comm.Rank()], cut[p.comm.Rank()]
+	mine, own := heads[p.axis.comm.Rank()], cut[p.axis.comm.Rank()]
 	p.order.Explain(func() string { return order.Attention(a, k) + ", sliced between heads" })
 	vector := columns(a.ASource, own.from, own.count) // also where it is empty: all workers use the same parameters
-	return p.sliced(a.Source, a.Target, cut, func(source, target *autograd.Var) *autograd.Var {
+	return p.through(inputs(cut, ends(a.Source, a.Target)...), cut, func(own []*autograd.Var) []*autograd.Var {
 		b := a
-		b.Source, b.Target, b.ASource, b.Heads, b.FirstHead = source, target, vector, mine.count, a.FirstHead+mine.from
-		return p.inner.Attend(b, k)
+		b.Source, b.Target, b.ASource = own[0], own[len(own)-1], vector
+		b.Heads, b.FirstHead = mine.count, a.FirstHead+mine.from
+		return []*autograd.Var{p.inner.Attend(b, k)}
 	})
 }
 

@@ -10,13 +10,14 @@
 // that of the columns, whatever the graph looks like, and a sum over in-neighbours is not cut, so that values
 // have one worker's bits (but for attention of several heads). Gradients of weights are summed over workers.
 //
-// Reading: layout.go is this algorithm; propagator.go what each method of a Propagator does with it;
-// flow.go how a linear aggregation does all of it at once, chunk by chunk;
-// owners.go which rows are a worker's own.
+// Reading: layout.go is this algorithm; propagator.go and attention.go what each method of a Propagator does
+// with it; stream.go the messages of a split or a gather; flow.go how a linear aggregation does all of it at
+// once, chunk by chunk, and schedule.go in which chunks; owners.go which rows are a worker's own.
 package tensor
 
 import (
 	"weft/autograd"
+	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
 	"weft/parallel/exchange"
@@ -29,14 +30,22 @@ import (
 
 // Axis is one worker of those that slice a partition, or all of a graph. Its Propagators read from it.
 type Axis struct {
-	layout
+	team     *kernel.Team
+	comm     *comm.Comm // the slices of the partition
+	mesh     mesh.Mesh
 	inner    *sar.Partition // of the slice
 	whole    *partition.Whole
-	starts   []int // of each partition's rows, and the number of all
-	vertices []int32
+	starts   []int            // of each partition's rows, and the number of all
+	rowsOf   []*tensor.Matrix // Int32, 1 × n: those of the partition's rows that each worker owns, ascending
+	own      *autograd.RowSet // the worker's own rows
+	all      *autograd.RowSet // all of the partition's
+	vertices []int32          // of the own rows
 	book     *order.Book
+	switched func(site string, bytes int64) // Options.Switched
+	epoch    int                            // for errors
 
 	chunks    int
+	atOnce    *schedule               // in one chunk
 	schedules map[direction]*schedule // made when first asked for
 }
 
@@ -60,20 +69,21 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		return nil, err
 	}
 	a := &Axis{
-		inner: inner, whole: &s.Whole, starts: s.Edges.Starts, chunks: o.Chunks, schedules: map[direction]*schedule{},
+		team: team, comm: g.Slices, mesh: g.Mesh, inner: inner, whole: &s.Whole, starts: s.Edges.Starts, all: inner.Rows(),
+		switched: o.Switched, chunks: o.Chunks, schedules: map[direction]*schedule{},
 	}
 	a.book = order.NewBook(w, a.moved)
 	if a.chunks == 0 {
 		a.chunks = chunksFor(&s.Edges, g.Mesh.Slices)
 	}
-	a.layout = layout{team: team, comm: g.Slices, all: inner.Rows(), switched: o.Switched}
 	for _, list := range lists {
 		rows := team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(list))
 		if !team.Planning() {
 			copy(rows.Int32s(), list)
 		}
-		a.rows = append(a.rows, rows)
+		a.rowsOf = append(a.rowsOf, rows)
 	}
+	a.atOnce = a.inOneChunk()
 	a.vertices = make([]int32, 0, len(lists[g.Slice]))
 	for _, row := range lists[g.Slice] {
 		a.vertices = append(a.vertices, s.Values.ID(int(row)))
@@ -81,6 +91,9 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	a.own = autograd.RowsOf(team, a.vertices, len(a.vertices), s.Whole.Vertices, exchange.Peers{Comm: g.Replicas})
 	return a, nil
 }
+
+// alone reports whether there is one partition, so that a slice has all that it aggregates.
+func (a *Axis) alone() bool { return a.mesh.Partitions == 1 }
 
 // Vertices are those of the worker's own rows, by their original ids, ascending.
 func (a *Axis) Vertices() []int32 { return a.vertices }
@@ -99,6 +112,6 @@ func (a *Axis) BeginEpoch(epoch int) {
 }
 
 // Propagator is the gnn.Propagator at a site.
-func (a *Axis) Propagator(site string, along gnn.Along) gnn.Propagator {
-	return &propagator{place: place{&a.layout, site}, axis: a, along: along, inner: a.inner.Propagator(site, along), order: a.book.Site(site)}
+func (a *Axis) Propagator(path string, along gnn.Along) gnn.Propagator {
+	return &propagator{site: site{a, path}, along: along, inner: a.inner.Propagator(path, along), order: a.book.Site(path)}
 }

@@ -14,13 +14,14 @@ import (
 )
 
 // TestChunks: into how many chunks an aggregation is cut changes no bit of its result and gradients, also
-// where there are more chunks than rows, in one round or several; and each of them is right.
+// where there are more chunks than rows, in one round or several, with a teleport or without; and each of
+// them is right.
 func TestChunks(t *testing.T) {
 	many := paralleltest.ManyEdges(t, 700, 6)
 	for name, g := range map[string]*graph.Graph{"small": paralleltest.Small(t, true, true), "many edges": many} {
 		for _, l := range []paralleltest.Layer{
 			paralleltest.Propagation("one round", 5, gnn.Symmetric, 1), paralleltest.Propagation("three rounds", 5, gnn.Mean, 3),
-			paralleltest.Named("linear sum"), paralleltest.Named("fixed"), paralleltest.Named("sparse"),
+			paralleltest.Named("symmetric with a teleport"), paralleltest.Named("sum with a teleport"), paralleltest.Named("linear sum"), paralleltest.Named("fixed"), paralleltest.Named("sparse"),
 		} {
 			for _, along := range []gnn.Along{paralleltest.Stored, paralleltest.Reversed} {
 				var want *paralleltest.Outcome

@@ -9,9 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// flow is gather(inner(split(x))) of a linear aggregation, or of several of them, chunk by chunk: while a
-// chunk is computed the rows that the next ones need are on their way in, and those that are done on their
-// way out.
+// flow is gather(inner(split(x))) of a linear aggregation in rounds, chunk by chunk: while a chunk is
+// computed the rows that the next ones need are on their way in, and those that are done on their way out.
 //
 //	split   s0 s1 s2 s3
 //	first      c0 c1 c2 c3
@@ -20,17 +19,22 @@ import (
 //
 // Each row is computed at once, whatever the chunks are, and so has the same bits.
 type flow struct {
-	place
+	site
 	*schedule
-	rounds int
-	// apply is rows lo … hi−1 of one round
-	apply func(z, x *tensor.Matrix, lo, hi int)
-	count func(columns int) // a round of so many columns
+	rounds gnn.Rounds
+	way    pass
+	// apply is rows c of one aggregation of x.
+	apply func(z, x *tensor.Matrix, to kernel.Output, c rows)
+	count func(columns int) // an aggregation of so many columns
+
+	// start is what a teleport needs besides: forward the rows that the rounds begin with, backward their
+	// gradient so far.
+	start *tensor.Matrix
 }
 
 // flows reports whether an aggregation can be made chunk by chunk: a linear one of rows that are all here.
 func (p *propagator) flows(r gnn.Reduce, k gnn.Rounds) bool {
-	return len(p.axis.starts) == 2 && r.Kind != gnn.KindMax && k.Count > 0 && k.Teleport == 0
+	return p.axis.alone() && r.Kind != gnn.KindMax && k.Count > 0
 }
 
 // flow is that of a pass.
@@ -39,112 +43,131 @@ func (p *propagator) flow(way pass, r gnn.Reduce, k gnn.Rounds) *flow {
 	exchange.Must(err)
 	o, err := e.Operator(r)
 	exchange.Must(err)
-	f := &flow{place: p.place, schedule: p.axis.schedule(direction{p.along, way}), rounds: k.Count}
-	f.count = func(columns int) { p.axis.inner.Count(f.site, e, columns) }
-	f.apply = func(z, x *tensor.Matrix, lo, hi int) { o.ApplyRows(z, e.Local(), x, lo, hi) }
+	f := &flow{site: p.site, schedule: p.axis.schedule(direction{p.along, way}), rounds: k, way: way}
+	f.count = func(columns int) { p.axis.inner.Count(f.path, e, columns) }
+	all, some := o.Apply, o.ApplyRows
 	if way == backward {
-		f.apply = func(z, x *tensor.Matrix, lo, hi int) { o.ApplyTransposedRows(z, e.Local(), x, lo, hi) }
+		all, some = o.ApplyTransposed, o.ApplyTransposedRows
+	}
+	f.apply = func(z, x *tensor.Matrix, to kernel.Output, c rows) { some(z, e.Local(), x, to, c.lo, c.hi) }
+	if len(f.chunks) == 1 { // only all rows may be gathered from a cut matrix
+		f.apply = func(z, x *tensor.Matrix, to kernel.Output, _ rows) { all(z, e.Local(), x, to) }
 	}
 	return f
 }
 
 // flowing is the flow on a tape.
 func (p *propagator) flowing(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
-	z := p.team.Memory.New(tensor.Activations, p.own.Here, x.Cols())
+	z := p.axis.team.Memory.New(tensor.Activations, p.axis.own.Here, x.Cols())
 	p.flow(forward, r, k).run(z, x.Value())
 	return x.Tape().Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
-		dx := p.team.Memory.New(tensor.Gradients, g.Rows, g.Cols)
+		dx := p.axis.team.Memory.New(tensor.Gradients, g.Rows, g.Cols)
 		p.flow(backward, r, k).run(dx, g)
 		g.Release()
 		x.AddGrad(dx)
 	}})
 }
 
-// stream is one of a flow's switches: what one worker gives another with a chunk.
-type stream struct {
-	kind       comm.Kind
-	of         func(sender, receiver, chunk int) extent
-	whole      func(sender, receiver int) extent // with all chunks
-	pack, take func(room *tensor.Matrix, q, row int)
-}
-
 // run makes out of in, both in the row layout.
 func (f *flow) run(out, in *tensor.Matrix) {
-	cut, me := even(in.Cols, f.comm.Size()), f.comm.Rank()
-	f.comm.At(f.epoch, f.site)
-	x := f.team.Memory.New(tensor.Activations, f.all.Here, cut[me].count)
-	split := &stream{
-		kind:  comm.ToSlices,
-		of:    func(s, r, j int) extent { return extent{f.come[s][j], f.come[s][j+1], cut[r].count} },
-		whole: func(s, r int) extent { return extent{0, f.rows[s].Cols, cut[r].count} },
-		pack: func(room *tensor.Matrix, q, row int) {
-			f.team.PickColumns(room, in, listed(f.places, row, room.Rows), cut[q].from)
+	cut := even(in.Cols, f.axis.comm.Size())
+	x := f.axis.slice(cut)
+	split := f.splitting(x, in, cut, f.schedule)
+	defer split.close()
+	gather := f.gathering(out, nil, cut, f.schedule, kernel.Replace)
+	defer gather.close()
+	f.begin(split, x, cut)
+	arrived, ready, computed := f.signals(), f.signals(), f.signals()
+	sides := []exchange.Side{
+		func(aside *comm.Comm) error { return split.send(aside, nil) },
+		func(aside *comm.Comm) error {
+			defer close(arrived)
+			return split.receive(aside, 0, len(f.chunks), arrived)
 		},
-		take: func(room *tensor.Matrix, q, row int) {
-			f.team.PutColumns(x, room, listed(f.order[q], row, room.Rows), 0, kernel.Replace)
-		},
+		func(aside *comm.Comm) error { return gather.send(aside, ready) },
+		func(aside *comm.Comm) error { return gather.collect(aside, computed) },
 	}
-	var z *tensor.Matrix // of the last round
-	gather := &stream{
-		kind:  comm.ToRows,
-		of:    func(s, r, j int) extent { return extent{f.done[r][j].lo, f.done[r][j].hi, cut[s].count} },
-		whole: func(s, r int) extent { return extent{0, f.rows[r].Cols, cut[s].count} },
-		pack: func(room *tensor.Matrix, q, row int) {
-			f.team.PickColumns(room, z, listed(f.rows[q], row, room.Rows), 0)
-		},
-		take: func(room *tensor.Matrix, q, row int) {
-			f.team.PutColumns(out.RowRange(row, row+room.Rows), room, nil, cut[q].from, kernel.Replace)
-		},
-	}
-	f.tell(f.outgoing(split))
-	f.tell(f.outgoing(gather))
-	var sides []exchange.Side
-	var taken []*tensor.Matrix
-	beside := func(side func(aside *comm.Comm, rooms []*tensor.Matrix) error, rooms []*tensor.Matrix) {
-		taken = append(taken, rooms...)
-		sides = append(sides, func(aside *comm.Comm) error { return side(aside, rooms) })
-	}
-	come, ready, done := f.signals(), f.signals(), f.signals()
-	beside(func(aside *comm.Comm, rooms []*tensor.Matrix) error { return f.send(aside, split, rooms, nil) }, f.rooms(f.ahead(), f.outgoing(split)))
-	beside(func(aside *comm.Comm, rooms []*tensor.Matrix) error {
-		defer close(come)
-		return f.takeIn(aside, split, rooms, come)
-	}, f.rooms(f.ahead(), f.incoming(split)))
-	beside(func(aside *comm.Comm, rooms []*tensor.Matrix) error { return f.send(aside, gather, rooms, ready) }, f.rooms(f.ahead(), f.outgoing(gather)))
-	beside(func(aside *comm.Comm, rooms []*tensor.Matrix) error { return f.collect(aside, gather, rooms, done) }, f.rooms(f.ahead(), f.incoming(gather)))
-	kept := f.rooms(1, append(split.whole(me, me).pieces(me), gather.whole(me, me).pieces(me)...))
-	defer exchange.Release(append(taken, kept...)...)
-
-	exchange.Must(exchange.Beside(f.comm, sides, func() error {
+	exchange.Must(exchange.Beside(f.axis.comm, sides, func() error {
 		defer close(ready)
-		defer close(done)
-		for j := range f.chunks {
-			keep(kept[0], split.of(me, me, j).pieces(me), split.pack, split.take)
-		}
-		for round := range f.rounds {
+		defer close(computed)
+		for round := range f.rounds.Count {
 			f.count(x.Cols)
-			y := f.team.Memory.New(tensor.Activations, x.Rows, x.Cols)
-			if round == f.rounds-1 {
-				z = y
+			y, last := f.next(round, cut), round == f.rounds.Count-1
+			if last {
+				gather.from = y
 			}
-			for j, c := range f.chunks {
-				if round == 0 && !f.await(come) {
+			for _, c := range f.chunks {
+				if round == 0 && !f.await(arrived) {
 					y.Release()
 					return nil // the side that takes them in has failed
 				}
-				f.apply(y, x, c.lo, c.hi)
-				if z != nil {
-					keep(kept[0], gather.of(me, me, j).pieces(me), gather.pack, gather.take)
+				f.chunk(round, y, x, c)
+				if last {
 					ready <- struct{}{}
-					done <- struct{}{}
+					computed <- struct{}{}
 				}
 			}
-			x.Release()
+			if x != f.start {
+				x.Release()
+			}
 			x = y
 		}
 		return nil
 	}))
 	x.Release()
+	if x != f.start {
+		f.start.Release()
+	}
+}
+
+// begin prepares what a teleport needs, of the rows x that the split makes. For Hᵏ⁺¹ = (1−t)·Â·Hᵏ + t·H⁰ and
+// g = ∂L/∂Hᴸ, backward each round takes h = (1−t)·g to Âᵀ·h, the next g, and ∂L/∂H⁰ = Σ t·g + the last.
+func (f *flow) begin(split *stream, x *tensor.Matrix, cut []span) {
+	switch {
+	case f.rounds.Teleport == 0:
+	case f.way == forward:
+		f.start = x
+	default:
+		f.start = f.axis.slice(cut)
+		team, take := f.axis.team, split.take
+		split.take = func(room *tensor.Matrix, q, row int) {
+			team.PutColumns(f.start, room, listed(f.travel[q], row, room.Rows), 0, kernel.Replace)
+			team.Scale(room, float32(1-f.rounds.Teleport), room)
+			take(room, q, row)
+		}
+	}
+}
+
+// next is memory for what a round gives. Backward with a teleport the last one adds to the sum of the others.
+func (f *flow) next(round int, cut []span) *tensor.Matrix {
+	if f.adds() && round == f.rounds.Count-1 {
+		return f.start
+	}
+	return f.axis.slice(cut)
+}
+
+// adds reports whether start is a sum.
+func (f *flow) adds() bool { return f.start != nil && f.way == backward }
+
+// chunk is rows c of a round, y of x.
+func (f *flow) chunk(round int, y, x *tensor.Matrix, c rows) {
+	team, share, rest := f.axis.team, float32(f.rounds.Teleport), float32(1-f.rounds.Teleport)
+	if f.adds() && round == 0 { // the rows have come with the chunk, or before
+		team.Scale(c.of(f.start), share, c.of(f.start))
+	}
+	if f.adds() && y == f.start {
+		f.apply(y, x, kernel.Accumulate, c)
+		return
+	}
+	f.apply(y, x, kernel.Replace, c)
+	switch {
+	case f.start == nil:
+	case f.way == forward:
+		team.Add(c.of(y), share, c.of(f.start), rest, c.of(y))
+	default:
+		team.Axpy(c.of(f.start), share, c.of(y))
+		team.Scale(c.of(y), rest, c.of(y))
+	}
 }
 
 // signals has room for one of each chunk: nobody waits to give one.
@@ -152,68 +175,6 @@ func (f *flow) signals() chan struct{} { return make(chan struct{}, len(f.chunks
 
 // await waits for a signal, and reports whether it came.
 func (f *flow) await(signals <-chan struct{}) (came bool) {
-	f.comm.Await(func() { _, came = <-signals })
+	f.axis.comm.Await(func() { _, came = <-signals })
 	return came
-}
-
-// outgoing and incoming are all messages of a stream, for their sizes.
-func (f *flow) outgoing(s *stream) []piece {
-	return f.pieces(1, func(q int) extent { return s.whole(f.comm.Rank(), q) })
-}
-
-func (f *flow) incoming(s *stream) []piece {
-	return f.pieces(-1, func(q int) extent { return s.whole(q, f.comm.Rank()) })
-}
-
-// comes are the messages that come with a chunk.
-func (f *flow) comes(s *stream, chunk int) []piece {
-	return f.pieces(-1, func(q int) extent { return s.of(q, f.comm.Rank(), chunk) })
-}
-
-// send is the side that sends each chunk's messages, once it is ready; nil: all are.
-func (f *flow) send(aside *comm.Comm, s *stream, rooms []*tensor.Matrix, ready <-chan struct{}) error {
-	sender := &exchange.Sender{Comm: aside, Kind: s.kind, Rooms: rooms}
-	for j := range f.chunks {
-		if ready != nil {
-			if _, came := <-ready; !came {
-				break // the work has failed
-			}
-		}
-		list := f.pieces(1, func(q int) extent { return s.of(f.comm.Rank(), q, j) })
-		if err := sendAll(sender, list, s.pack); err != nil {
-			return err
-		}
-	}
-	return sender.Finish()
-}
-
-// takeIn is the side that takes in what the chunks need, and says of each that all of it has come.
-func (f *flow) takeIn(aside *comm.Comm, s *stream, rooms []*tensor.Matrix, come chan<- struct{}) error {
-	receiver := &exchange.Receiver{Comm: aside, Kind: s.kind, Rooms: rooms}
-	for j := range f.chunks {
-		expectAll(receiver, f.comes(s, j))
-	}
-	for j := range f.chunks {
-		if err := takeAll(receiver, f.comes(s, j), s.take); err != nil {
-			return err
-		}
-		come <- struct{}{}
-	}
-	return nil
-}
-
-// collect is the side that takes in the results of each chunk. It waits for them from where this worker has
-// its own, as the others then have theirs too, or are late.
-func (f *flow) collect(aside *comm.Comm, s *stream, rooms []*tensor.Matrix, done <-chan struct{}) error {
-	for j := range f.chunks {
-		if _, came := <-done; !came {
-			return nil // the work has failed
-		}
-		receiver, list := &exchange.Receiver{Comm: aside, Kind: s.kind, Rooms: rooms}, f.comes(s, j)
-		expectAll(receiver, list)
-		if err := takeAll(receiver, list, s.take); err != nil {
-			return err
-		}
-	}
-	return nil
 }

@@ -37,20 +37,28 @@ func chunksFor(e *partition.Edges, workers int) int {
 // reads: chunk after chunk of consecutive rows of its result, with each chunk the rows that no chunk before
 // needs. So each row travels once, and what a chunk needs has come with it or before.
 type schedule struct {
-	chunks []chunk
-	order  []*tensor.Matrix // Int32, 1 × n: each worker's rows in the order in which they travel
+	chunks []rows
+	travel []*tensor.Matrix // Int32, 1 × n: each worker's rows in the order in which they travel
 	come   [][]int          // of each worker: how many of its rows have come before chunk j; len chunks+1
-	done   [][]chunk        // of each worker: which of its rows, by their number, are those of chunk j
-	places *tensor.Matrix   // Int32, 1 × n: the places of the worker's own rows among these, in the order of travel
+	parts  [][]rows         // of each worker: which of its rows, by their number, are those of chunk j
+	// mine (Int32, 1 × n) are the numbers of the worker's own rows in the order in which they travel; nil: they do
+	// so in their own.
+	mine *tensor.Matrix
 }
 
-// chunk is some rows of a result.
-type chunk struct{ lo, hi int }
+// inOneChunk is the schedule of rows that all travel at once.
+func (a *Axis) inOneChunk() *schedule {
+	s := &schedule{chunks: []rows{{0, a.all.Here}}, travel: a.rowsOf}
+	for _, list := range a.rowsOf {
+		s.come, s.parts = append(s.come, []int{0, list.Cols}), append(s.parts, []rows{{0, list.Cols}})
+	}
+	return s
+}
 
 // direction is one that an aggregation goes in.
 type direction struct {
-	along    gnn.Along
-	backward pass
+	along gnn.Along
+	way   pass
 }
 
 // pass tells the two from each other.
@@ -67,63 +75,66 @@ func (a *Axis) schedule(d direction) *schedule {
 		e, err := a.inner.Edges(d.along)
 		exchange.Must(err)
 		matrix := e.Local().In
-		if d.backward {
+		if d.way == backward {
 			matrix = e.Local().Out
 		}
-		a.schedules[d] = a.newSchedule(matrix, d.backward)
+		a.schedules[d] = a.newSchedule(matrix, d.way)
 	}
 	return a.schedules[d]
 }
 
 func (a *Axis) newSchedule(matrix *kernel.CSR, way pass) *schedule {
-	s := &schedule{chunks: chunksOf(matrix, max(1, min(a.chunks, matrix.Rows)), a.team)}
+	n := min(a.chunks, matrix.Rows)
+	if n <= 1 {
+		return a.atOnce
+	}
+	s := &schedule{chunks: chunksOf(matrix, n, a.team), mine: a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, a.own.Here)}
 	if way == backward {
 		slices.Reverse(s.chunks)
 	}
-	for _, rows := range a.rows {
-		s.order = append(s.order, a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, rows.Cols))
+	for _, list := range a.rowsOf {
+		s.travel = append(s.travel, a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, list.Cols))
 	}
-	s.places = a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, a.own.Here)
-	s.come, s.done = make([][]int, len(a.rows)), make([][]chunk, len(a.rows))
+	s.come, s.parts = make([][]int, len(a.rowsOf)), make([][]rows, len(a.rowsOf))
 	if a.team.Planning() {
-		for q, rows := range a.rows { // all with the first chunk: what is sent is the same
-			s.come[q], s.done[q] = make([]int, len(s.chunks)+1), make([]chunk, len(s.chunks))
-			for j := range s.chunks {
-				s.come[q][j+1] = rows.Cols
+		for q, list := range a.rowsOf { // all with the first chunk: what is sent is the same
+			s.come[q], s.parts[q] = make([]int, n+1), make([]rows, n)
+			for j := range n {
+				s.come[q][j+1] = list.Cols
 			}
-			s.done[q][0].hi = rows.Cols
+			s.parts[q][0].hi = list.Cols
 		}
 		return s
 	}
 	with := firstNeeds(matrix, s.chunks)
-	for q, rows := range a.rows {
-		s.come[q] = make([]int, len(s.chunks)+1)
-		for _, row := range rows.Int32s() {
+	for q, list := range a.rowsOf {
+		s.come[q] = make([]int, n+1)
+		for _, row := range list.Int32s() {
 			s.come[q][with[row]+1]++
 		}
-		for j := range s.chunks {
+		for j := range n {
 			s.come[q][j+1] += s.come[q][j]
 		}
 		next := slices.Clone(s.come[q])
-		for place, row := range rows.Int32s() {
+		for number, row := range list.Int32s() {
 			at := &next[with[row]]
-			s.order[q].Int32s()[*at] = row
+			s.travel[q].Int32s()[*at] = row
 			if q == a.comm.Rank() {
-				s.places.Int32s()[*at] = int32(place)
+				s.mine.Int32s()[*at] = int32(number)
 			}
 			*at++
 		}
 		for _, c := range s.chunks {
-			lo, _ := slices.BinarySearch(rows.Int32s(), int32(c.lo))
-			hi, _ := slices.BinarySearch(rows.Int32s(), int32(c.hi))
-			s.done[q] = append(s.done[q], chunk{lo, hi})
+			lo, _ := slices.BinarySearch(list.Int32s(), int32(c.lo))
+			hi, _ := slices.BinarySearch(list.Int32s(), int32(c.hi))
+			s.parts[q] = append(s.parts[q], rows{lo, hi})
 		}
 	}
 	return s
 }
 
 // chunksOf are n chunks of about equal work; where the team only plans, of equal numbers of rows.
-func chunksOf(a *kernel.CSR, n int, team *kernel.Team) (list []chunk) {
+func chunksOf(a *kernel.CSR, n int, team *kernel.Team) (list []rows) {
 	work := func(row int) int { return row }
 	if !team.Planning() {
 		indptr := a.Indptr.Int64s()
@@ -135,14 +146,14 @@ func chunksOf(a *kernel.CSR, n int, team *kernel.Team) (list []chunk) {
 		if j < n {
 			hi = max(lo, sort.Search(a.Rows, func(row int) bool { return work(row) >= work(a.Rows)*j/n }))
 		}
-		list = append(list, chunk{lo, hi})
+		list = append(list, rows{lo, hi})
 		lo = hi
 	}
 	return list
 }
 
 // firstNeeds are, for each row, the first chunk that needs it: as a source, or as its own.
-func firstNeeds(a *kernel.CSR, chunks []chunk) []int32 {
+func firstNeeds(a *kernel.CSR, chunks []rows) []int32 {
 	with := make([]int32, a.Cols)
 	for row := range with {
 		with[row] = -1

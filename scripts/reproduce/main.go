@@ -136,7 +136,7 @@ func (p *reproduction) train(ctx context.Context, e experiment) ([]result, error
 			"train", store, "--config", filepath.Join("configs", e.config+".yaml"),
 			"--seed", strconv.Itoa(seed), "--json", "--out", out,
 		}
-		if e.dataset.randomSplits {
+		if e.dataset.randomSplits || e.dataset.storedSplits {
 			args = append(args, "--split", strconv.Itoa(seed))
 		}
 		begin := time.Now()

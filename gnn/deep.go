@@ -1,0 +1,137 @@
+package gnn
+
+import (
+	"fmt"
+
+	"weft/kernel"
+	"weft/nn"
+)
+
+// deep is what a model is made of whose blocks add what they read to what they compute: an encoder to the
+// hidden width, Layers blocks of that width, and a decoder.
+type deep struct {
+	encoder, decoder string // module paths of their linear maps
+	h0               bool   // the encoder's output travels along to all blocks
+	encode           func(s *Spec, l Layer) Block
+	block            func(s *Spec, kind ModelKind, i int, e Env) Block
+	decode           func(s *Spec, e Env, l *Linear) Block
+	cost             func(s *Spec, kind ModelKind) Cost // of a block
+}
+
+// gcnii is the model of the authors' code, with the paths of PyG's example gcn2_cora.py. Its settings' names
+// are those of PyG's GCN2Conv.
+var gcnii = &deep{
+	encoder: "lins.0", decoder: "lins.1", h0: true,
+	encode: func(s *Spec, l Layer) Block {
+		dropout := l.Dropout
+		l.Activation, l.Dropout = Activations[s.Activation], nn.Dropout{}
+		return &FirstEmbeddings{Layer: l, Dropout: dropout}
+	},
+	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
+		at := s.deepSite(kind.path(i), e)
+		at.Propagator = e.Propagators(at.Path, Along{Relation: e.Only(), Reversed: s.Direction == "out"})
+		return NewGCNII(at, GCNIIOptions{
+			Alpha: s.Alpha, Theta: s.Theta, Layer: i + 1, SharedWeights: s.SharedWeights, Dropout: s.Dropout, Last: i == s.Layers-1,
+		})
+	},
+	decode: func(_ *Spec, _ Env, l *Linear) Block { return &Layer{Conv: l} },
+	cost: func(s *Spec, _ ModelKind) Cost {
+		c := Cost{s.Hidden * s.Hidden, s.Hidden}
+		if !s.SharedWeights {
+			c.Vertex *= 2
+		}
+		return c
+	},
+}
+
+// resGCN is ResGCN+ with GraphSAGE's convolution, as GNNPipe was measured with, and the paths of PyG's
+// example ogbn_proteins_deepgcn.py: the first layer's norm stands before the decoder.
+var resGCN = &deep{
+	encoder: "node_encoder", decoder: "lin",
+	encode: func(_ *Spec, l Layer) Block {
+		l.Dropout = nn.Dropout{}
+		return &l
+	},
+	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
+		at := s.deepSite(kind.path(i)+".conv", e)
+		if i == 0 {
+			return &Layer{Conv: s.convolution(kind, at, e, false)}
+		}
+		return &ResidualBlock{PreActivation: s.preActivation(kind.path(i)+".norm", e), Conv: s.convolution(kind, at, e, false)}
+	},
+	decode: func(s *Spec, e Env, l *Linear) Block {
+		return &Decoder{PreActivation: s.preActivation("layers.0.norm", e), Linear: l}
+	},
+	cost: func(s *Spec, kind ModelKind) Cost { return s.cost(kind, s.Hidden, s.Hidden, false) },
+}
+
+// residualBlocks are those of Platonov et al. (2023) around a model's convolutions. In their code dropout
+// comes before the activation.
+var residualBlocks = &deep{
+	encoder: "encoder", decoder: "decoder",
+	encode: func(s *Spec, l Layer) Block {
+		l.Activation = Activations[s.Activation]
+		return &l
+	},
+	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
+		at := s.deepSite(kind.path(i), e)
+		path := fmt.Sprintf("feed_forwards.%d", i)
+		f := &FeedForward{
+			Activation: at.Activation, Inner: nn.Dropout{Site: path, P: s.Dropout}, Outer: nn.Dropout{Site: path + ".out", P: s.Dropout},
+		}
+		b := &ResidualBlock{
+			PreActivation: PreActivation{Norm: s.norm(e, fmt.Sprintf("norms.%d", i), s.Hidden)},
+			Conv:          s.convolution(kind, at, e, false), FeedForward: f,
+		}
+		if kind.blocks == 2 {
+			f.First = NewLinear(s.deepSite(path+".lins.0", e))
+		}
+		f.Second = NewLinear(s.deepSite(path+".lins.1", e))
+		return b
+	},
+	decode: func(s *Spec, e Env, l *Linear) Block {
+		return &Decoder{PreActivation: PreActivation{Norm: s.norm(e, fmt.Sprintf("norms.%d", s.Layers), s.Hidden)}, Linear: l}
+	},
+	cost: func(s *Spec, kind ModelKind) Cost {
+		c := s.cost(kind, s.Hidden, s.Hidden, false)
+		c.Vertex += kind.blocks * s.Hidden * s.Hidden
+		return c
+	},
+}
+
+// deepSite is a place between the encoder and the decoder.
+func (s *Spec) deepSite(path string, e Env) Site {
+	return Site{
+		Path: path, In: s.Hidden, Out: s.Hidden, Params: e.Params, Activation: Activations[s.Activation],
+		Inner: func(path string, width int) nn.Norm { return s.norm(e, path, width) },
+	}
+}
+
+// preActivation is norm, activation and dropout in front of a convolution.
+func (s *Spec) preActivation(path string, e Env) PreActivation {
+	return PreActivation{Norm: s.norm(e, path, s.Hidden), Activation: Activations[s.Activation], Dropout: nn.Dropout{Site: path, P: s.Dropout}}
+}
+
+// blocks describes the encoder, the blocks and the decoder.
+func (d *deep) blocks(s *Spec, kind ModelKind, features, classes int) []BlockSpec {
+	h := s.Hidden
+	linear := func(path string, in, out int, e Env) *Linear {
+		return NewLinear(Site{Path: path, In: in, Out: out, Params: e.Params})
+	}
+	specs := []BlockSpec{{In: features, Out: h, Cost: Cost{Vertex: features * h}, Build: func(e Env) Block {
+		return d.encode(s, Layer{
+			Input: nn.Dropout{Site: "input", P: s.InputDropout}, Conv: linear(d.encoder, features, h, e),
+			Dropout: nn.Dropout{Site: d.encoder, P: s.Dropout}, Activation: kernel.Identity,
+		})
+	}}}
+	for i := range s.Layers {
+		b := BlockSpec{In: h, Out: h, Cost: d.cost(s, kind), Build: func(e Env) Block { return d.block(s, kind, i, e) }}
+		if d.h0 {
+			b.H0 = h
+		}
+		specs = append(specs, b)
+	}
+	return append(specs, BlockSpec{In: h, Out: classes, Cost: Cost{Vertex: h * classes}, Build: func(e Env) Block {
+		return d.decode(s, e, linear(d.decoder, h, classes, e))
+	}})
+}

@@ -1,0 +1,83 @@
+package gnn
+
+import (
+	"weft/autograd"
+	"weft/kernel"
+	"weft/nn"
+)
+
+// PreActivation is what a convolution reads where the norm comes before it: mask(act(norm(x))).
+type PreActivation struct {
+	Norm       nn.Norm // nil for none
+	Activation kernel.Activation
+	Dropout    nn.Dropout
+}
+
+func (p *PreActivation) forward(x *autograd.Var, use nn.Use) *autograd.Var {
+	mask := p.Dropout.Mask(x)
+	switch {
+	case p.Norm != nil:
+		return p.Norm.Forward(x, use, p.Activation, mask)
+	case use == nn.LeaveWhole && (p.Activation != kernel.Identity || mask.Active()):
+		x = autograd.Copy(x)
+	}
+	return autograd.Finish(x, nil, p.Activation, mask)
+}
+
+// ResidualBlock adds to its input what a convolution makes of it: z = x + f(conv(mask(act(norm(x))))).
+// Without a feed-forward part f it is "res+" of DeeperGCN (Li et al. 2020), PyG's DeepGCNLayer; with one it
+// is the block of Platonov et al. (2023).
+type ResidualBlock struct {
+	PreActivation
+	Conv        Convolution
+	FeedForward *FeedForward // nil for none
+}
+
+// Forward computes the block for State.H, rows × the width of the model.
+func (b *ResidualBlock) Forward(s State) State {
+	z, bias := b.Conv.Forward(b.PreActivation.forward(s.H, nn.LeaveWhole))
+	if b.FeedForward != nil {
+		z, bias = b.FeedForward.forward(z, bias)
+	}
+	z = autograd.Finish(z, bias.On(z.Tape()), kernel.Identity, b.FeedForward.mask(z))
+	return State{autograd.Add(s.H, z), s.H0}
+}
+
+// FeedForward is linear, activation, linear, each with dropout. In Platonov et al.'s code GCN and GraphSAGE
+// aggregate without weights before the first linear map. Here that map is the convolution's own, and First is
+// nil.
+type FeedForward struct {
+	First      *Linear
+	Activation kernel.Activation
+	Inner      nn.Dropout
+	Second     *Linear
+	Outer      nn.Dropout
+}
+
+// forward computes all but the last bias and dropout for z + bias. z is given away.
+func (f *FeedForward) forward(z *autograd.Var, bias *nn.Param) (*autograd.Var, *nn.Param) {
+	if f.First != nil {
+		z, bias = f.First.Forward(finish(z, bias, nil, kernel.Identity, kernel.Mask{}))
+	}
+	return f.Second.Forward(finish(z, bias, nil, f.Activation, f.Inner.Mask(z)))
+}
+
+// mask is that of the last dropout.
+func (f *FeedForward) mask(z *autograd.Var) kernel.Mask {
+	if f == nil {
+		return kernel.Mask{}
+	}
+	return f.Outer.Mask(z)
+}
+
+// Decoder is the last block of a model whose norms come first: z = mask(act(norm(x)))·W + b.
+type Decoder struct {
+	PreActivation
+	Linear *Linear
+}
+
+// Forward computes the block for State.H, rows × the width of the model.
+func (d *Decoder) Forward(s State) State {
+	z, bias := d.Linear.Forward(d.PreActivation.forward(s.H, nn.GiveAway))
+	return State{autograd.Finish(z, bias.On(z.Tape()), kernel.Identity, kernel.Mask{}), s.H0}
+}
