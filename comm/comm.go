@@ -67,8 +67,7 @@ func (c *Comm) Timeout() time.Duration { return c.end.timeout }
 // from 1, and the module path of a layer, which may be empty.
 func (c *Comm) At(epoch int, layer string) { c.end.place.Store(&place{epoch, layer}) }
 
-// Traffic is an amount of payload. An empty message counts as none; all messages of a switch between layouts
-// count as one, on the rank that calls Switched.
+// Traffic is an amount of payload. An empty message counts as none.
 type Traffic struct{ Bytes, Messages int64 }
 
 // Sent is what this rank has sent so far, in all its groups, to ranks other than itself.
@@ -76,10 +75,6 @@ func (c *Comm) Sent(k Kind) Traffic {
 	s := &c.end.sent[k]
 	return Traffic{s.bytes.Load(), s.messages.Load()}
 }
-
-// Switched counts a switch between layouts of that kind, whose messages are not counted one by one. Of all
-// ranks that make it together one calls it.
-func (c *Comm) Switched(k Kind) { c.end.sent[k].messages.Add(1) }
 
 // Beside runs f in a goroutine of its own while the caller goes on with its work; join waits for the end of
 // f. f communicates through aside, which is the same group. The caller's work hides the waits of f: of these

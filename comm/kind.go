@@ -30,9 +30,5 @@ var kindNames = [Kinds]struct{ short, what string }{
 // String is the kind's name in one word.
 func (k Kind) String() string { return kindNames[k].short }
 
-// switches reports whether messages of the kind are pieces of a switch between layouts, which Switched counts
-// in their place.
-func (k Kind) switches() bool { return k == ToSlices || k == ToRows }
-
 // KindOf is the kind of the messages that a Comm sends through its transport with this tag.
 func KindOf(tag int) Kind { return Kind(tag % int(Kinds)) }

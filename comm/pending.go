@@ -34,9 +34,7 @@ func (c *Comm) send(k Kind, data []byte, to int, within string) *Pending {
 	p.request = c.end.transport.Send(data, p.peer, c.tags+int(k))
 	if to != c.rank && len(data) > 0 {
 		c.end.sent[k].bytes.Add(int64(len(data)))
-		if !k.switches() {
-			c.end.sent[k].messages.Add(1)
-		}
+		c.end.sent[k].messages.Add(1)
 	}
 	return p
 }

@@ -81,6 +81,6 @@ func (c *AttentionPropagation) Forward(s State) State {
 	}
 	return State{c.p.Attend(Attention{
 		Source: s.H, SourceScore: score(c.aSource), TargetScore: score(c.aTarget),
-		Heads: 1, Rounds: c.o.Rounds, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: true,
-	}), s.H0}
+		Heads: 1, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: true,
+	}, c.o.Rounds), s.H0}
 }

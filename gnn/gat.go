@@ -49,7 +49,7 @@ func (c *GAT) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
 	z = c.p.Attend(Attention{
 		Source: z, Target: z, ASource: c.aSource.On(t), ATarget: c.aTarget.On(t),
 		Heads: c.o.Heads, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: c.selfLoops,
-	})
+	}, Once)
 	if c.o.Average {
 		z = autograd.HeadMean(z, c.o.Heads)
 	}

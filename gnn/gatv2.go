@@ -43,7 +43,7 @@ func (c *GATv2) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
 	z := c.p.Attend(Attention{
 		Source: transform(c.source, c.sourceB, c.sourceDropout), Target: transform(c.target, c.targetB, c.targetDropout),
 		ASource: c.a.On(t), Heads: c.o.Heads, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: c.selfLoops,
-	})
+	}, Once)
 	if c.o.Average {
 		z = autograd.HeadMean(z, c.o.Heads)
 	}

@@ -44,7 +44,7 @@ var (
 	SymmetricNoLoops = Reduce{Kind: KindSymmetricNoLoops}
 )
 
-// Rounds are an aggregation Â applied several times: H⁰ = x, Hᵏ⁺¹ = (1−Teleport)·Â·Hᵏ + Teleport·x, until
+// Rounds are an aggregation Â applied several times, or not at all (the zero value): H⁰ = x, Hᵏ⁺¹ = (1−Teleport)·Â·Hᵏ + Teleport·x, until
 // Hᶜᵒᵘⁿᵗ. With a Teleport above 0 that is APPNP's propagation (Gasteiger et al. 2019, equation 4).
 type Rounds struct {
 	Count    int
@@ -79,9 +79,10 @@ type Propagator interface {
 	AggregateLinear(x, w *autograd.Var, r Reduce) *autograd.Var
 	// Propagate applies the aggregation in rounds: rows × the columns of x.
 	Propagate(x *autograd.Var, r Reduce, k Rounds) *autograd.Var
-	// Attend is softmax attention over in-edges: rows × Heads·Width. No tensor with an entry for each edge is
-	// kept.
-	Attend(a Attention) *autograd.Var
+	// Attend is softmax attention over in-edges, in rounds: rows × Heads·Width. More than one round needs
+	// given scores: the coefficients are theirs in every round, also where they are dropped. No tensor with an
+	// entry for each edge is kept.
+	Attend(a Attention, k Rounds) *autograd.Var
 	// Message aggregates the messages of a function of the caller's own: rows × Columns. Only some edges'
 	// messages exist at a time.
 	Message(m Message) *autograd.Var
@@ -103,11 +104,8 @@ type Attention struct {
 	// FirstHead is which of a layer's heads the first one here is, where Source is a slice of its columns, and
 	// LayerHeads how many the layer has (0: these are all): dropout and the order of sums are those of the whole.
 	FirstHead, LayerHeads int
-	// Rounds is how often the coefficients are applied, where the scores are given: those of each round are
-	// the same, also where they are dropped. The zero value is once.
-	Rounds  Rounds
-	Slope   float64 // of LeakyReLU
-	Dropout float64 // probability with which a coefficient is dropped
+	Slope                 float64 // of LeakyReLU
+	Dropout               float64 // probability with which a coefficient is dropped
 	// SelfLoops: stored self loops are replaced by one for each vertex; otherwise they count as edges
 	SelfLoops bool
 }
@@ -120,15 +118,12 @@ func (a Attention) CheckScores(site string) {
 	}
 }
 
-// EachRound runs the rounds of a, where once is one of them.
-func (a Attention) EachRound(once func(a Attention) *autograd.Var) *autograd.Var {
-	if a.Rounds == (Rounds{}) {
-		return once(a)
-	}
-	if a.SourceScore == nil {
+// EachRound runs rounds of a, where once is one of them.
+func (a Attention) EachRound(k Rounds, once func(a Attention) *autograd.Var) *autograd.Var {
+	if k != Once && a.SourceScore == nil {
 		panic("gnn: rounds of attention are those of scores that are given")
 	}
-	return a.Rounds.Of(a.Source, func(h *autograd.Var) *autograd.Var {
+	return k.Of(a.Source, func(h *autograd.Var) *autograd.Var {
 		a.Source = h
 		return once(a)
 	})

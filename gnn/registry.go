@@ -51,7 +51,7 @@ var AttentionGradients = []string{"full", "stop"}
 type ModelKind struct {
 	Name string
 	// Settings are the names of the settings that it uses, of those that only some models use, and Decoupled
-	// those that it uses when it is decoupled; nil: it cannot be.
+	// those that it uses when it is decoupled.
 	Settings, Decoupled []string
 	// EdgeWeights says that it uses the graph's edge weights.
 	EdgeWeights bool
@@ -70,16 +70,16 @@ type ModelKind struct {
 	deep *deep
 	// blocks is how many linear maps its feed-forward part has in residual blocks, 0: it has no such blocks.
 	blocks int
-	// propagation is the rounds of the decoupled model.
+	// propagation is the rounds of the decoupled model; nil: there is none.
 	propagation func(s *Spec, at Site) Block
 }
 
 var (
 	layerSettings      = []string{"norm", "residual"}
 	graphSettings      = append([]string{"direction"}, layerSettings...)
-	bothForms          = append([]string{"decoupled"}, graphSettings...)
-	decoupledSettings  = append([]string{"teleport"}, bothForms...)
-	linearSettings     = append([]string{"aggregation-order"}, bothForms...) // of aggregations of transformed rows
+	eitherForm         = append([]string{"decoupled"}, graphSettings...) // of models that can be decoupled, whether they are or not
+	decoupledSettings  = append([]string{"teleport"}, eitherForm...)
+	linearSettings     = append([]string{"aggregation-order"}, eitherForm...) // of aggregations of transformed rows
 	blockSettings      = append([]string{"blocks"}, linearSettings...)
 	attentionSettings  = []string{"heads", "output-heads", "transform-dropout", "attention-dropout"}
 	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
@@ -106,7 +106,7 @@ var kinds = []ModelKind{
 		root:        true,
 	},
 	{
-		Name: "gat", Settings: slices.Concat([]string{"blocks"}, attentionSettings, bothForms),
+		Name: "gat", Settings: slices.Concat([]string{"blocks"}, attentionSettings, eitherForm),
 		Decoupled: slices.Concat(decoupledAttention, decoupledSettings), blocks: 2,
 		list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGAT(at, s.attention(last)) },
@@ -191,11 +191,19 @@ func (s *Spec) made(kind ModelKind) *deep {
 // Decouplable are the models that can be decoupled.
 func Decouplable() (names []string) {
 	for _, k := range kinds {
-		if k.Decoupled != nil {
+		if k.propagation != nil {
 			names = append(names, k.Name)
 		}
 	}
 	return names
+}
+
+// CheckDecoupled refuses a model that cannot be decoupled.
+func CheckDecoupled(model string) error {
+	if can := Decouplable(); !slices.Contains(can, model) {
+		return fmt.Errorf("the model %s has no decoupled form; it is there for %s", model, strings.Join(can, ", "))
+	}
+	return nil
 }
 
 // Activations are the activations by name.
@@ -250,8 +258,8 @@ func (s Spec) layers(kind ModelKind, features, classes int) (specs []BlockSpec) 
 // decoupled describes the decoupled form of a model. Its perceptron begins with the values that GCN's layers
 // begin with: with PyTorch's, which are smaller, a deep one without a norm does not begin to learn.
 func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, error) {
-	if kind.propagation == nil {
-		return nil, fmt.Errorf("the model %q cannot be decoupled", s.Model)
+	if err := CheckDecoupled(s.Model); err != nil {
+		return nil, err
 	}
 	transform := s.perceptron()
 	mlp, _ := KindOf(transform.Model)

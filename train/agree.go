@@ -130,16 +130,18 @@ func gather[T any](c *comm.Comm, mine T) ([]T, error) {
 	return all, err
 }
 
-// work is what a worker has aggregated and sent, and how long it stood still.
-type work struct {
-	EdgeColumns edgeColumns
+// tally is what a worker has aggregated and sent, and how long it stood still.
+type tally struct {
+	EdgeColumns bySite
+	LayoutBytes bySite // of Sent.Layout
 	Sent        Communication
 	Waited      time.Duration
 	Seconds     float64 // that the pass took on this worker
 }
 
-// done is this worker's work so far.
-func (w *worker) done() work {
+// done is this worker's tally so far. A switch between layouts is one of all workers of a stage, of which the
+// first counts it.
+func (w *worker) done() tally {
 	c := w.groups.World
 	of := func(kinds ...comm.Kind) (sum Traffic) {
 		for _, k := range kinds {
@@ -147,21 +149,23 @@ func (w *worker) done() work {
 		}
 		return sum
 	}
-	return work{EdgeColumns: maps.Clone(w.edgeColumns), Waited: c.Waited(), Sent: Communication{
-		Halo: of(comm.Halo, comm.HaloGradient), Layout: of(comm.ToSlices, comm.ToRows), Stage: of(comm.Stage),
+	layout := Traffic{Bytes: of(comm.ToSlices, comm.ToRows).Bytes}
+	if w.groups.Replicas.Rank() == 0 {
+		layout.Messages = w.switches
+	}
+	return tally{EdgeColumns: maps.Clone(w.edgeColumns), LayoutBytes: maps.Clone(w.layoutBytes), Waited: c.Waited(), Sent: Communication{
+		Halo: of(comm.Halo, comm.HaloGradient), Layout: layout, Stage: of(comm.Stage),
 		Gradient: of(comm.Gradient), Statistics: of(comm.Statistics),
 	}}
 }
 
-func (d work) since(before work) work {
+func (d tally) since(before tally) tally {
 	for k, sent := range d.Sent.kinds() {
 		earlier := before.Sent.kinds()[k]
 		sent.add(Traffic{-earlier.Bytes, -earlier.Messages})
 	}
 	d.Waited -= before.Waited
-	for site, n := range before.EdgeColumns {
-		d.EdgeColumns[site] -= n
-	}
+	d.EdgeColumns, d.LayoutBytes = d.EdgeColumns.since(before.EdgeColumns), d.LayoutBytes.since(before.LayoutBytes)
 	return d
 }
 
@@ -175,24 +179,28 @@ func (c *Communication) kinds() []*Traffic {
 	return []*Traffic{&c.Halo, &c.Layout, &c.Stage, &c.Gradient, &c.Statistics}
 }
 
-// add adds what another worker has sent.
-func (c *Communication) add(more *Communication) {
-	for k, t := range c.kinds() {
-		t.add(*more.kinds()[k])
+// SumOf is what several workers have sent together.
+func SumOf(sent []Communication) (all Communication) {
+	for _, c := range sent {
+		for k, t := range all.kinds() {
+			t.add(*c.kinds()[k])
+		}
 	}
+	return all
 }
 
 // report puts what each worker took, aggregated and sent into the result.
-func (w *worker) report(r *Result, pass work) error {
+func (w *worker) report(r *Result, pass tally) error {
 	type took struct {
 		Peak, Graph, Live int64 // bytes
-		Pass              work
+		Pass              tally
 	}
 	mem := w.team.Memory
 	all, err := gather(w.groups.World, took{mem.Peak(), mem.Live(tensor.Graph), mem.LiveTensors(), pass})
 	if err != nil {
 		return err
 	}
+	var sent []Communication
 	for _, one := range all {
 		r.PeakTensorBytes = append(r.PeakTensorBytes, one.Peak)
 		r.GraphBytes = append(r.GraphBytes, one.Graph)
@@ -201,13 +209,13 @@ func (w *worker) report(r *Result, pass work) error {
 		waited := one.Pass.Waited.Seconds()
 		r.WaitSeconds = append(r.WaitSeconds, waited)
 		r.WaitShare = max(r.WaitShare, waited/max(one.Pass.Seconds, 1e-9))
-		r.Communication.add(&one.Pass.Sent)
-		sent := int64(0)
+		bytes := int64(0)
 		for _, t := range one.Pass.Sent.kinds() {
-			sent += t.Bytes
+			bytes += t.Bytes
 		}
-		r.SentBytes = append(r.SentBytes, sent)
+		r.SentBytes, sent = append(r.SentBytes, bytes), append(sent, one.Pass.Sent)
 	}
+	r.Communication = SumOf(sent)
 	r.Workers = len(all)
 	return nil
 }

@@ -10,14 +10,23 @@ import (
 	"weft/parallel/mesh"
 )
 
-// edgeColumns are edges × columns that each site has aggregated, forward and backward.
-type edgeColumns map[string]int64
+// bySite are numbers of each place of a model.
+type bySite map[string]int64
 
-func (e edgeColumns) sum() (n int64) {
-	for _, of := range e {
-		n += of
+func (b bySite) sum() (all int64) {
+	for _, n := range b {
+		all += n
 	}
-	return n
+	return all
+}
+
+// since are the numbers less earlier ones.
+func (b bySite) since(before bySite) bySite {
+	more := bySite{}
+	for site, n := range b {
+		more[site] = n - before[site]
+	}
+	return more
 }
 
 // Imbalance is the largest of the workers' amounts over their mean, 0 where there is nothing.

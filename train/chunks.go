@@ -13,7 +13,7 @@ const maxChunks = 1 << 16
 
 // ParseChunks reads "8" or "auto".
 func ParseChunks(text string) (Chunks, error) {
-	if text == autoChunks {
+	if text == Chunks(0).String() {
 		return 0, nil
 	}
 	n, err := strconv.Atoi(text)
@@ -26,9 +26,7 @@ func ParseChunks(text string) (Chunks, error) {
 // String writes the number so that ParseChunks reads it.
 func (c Chunks) String() string {
 	if c == 0 {
-		return autoChunks
+		return "auto"
 	}
 	return strconv.Itoa(int(c))
 }
-
-const autoChunks = "auto"

@@ -172,13 +172,11 @@ func (o *Options) YAML() ([]byte, error) {
 			continue
 		}
 		value := s.Value(o)
-		switch v := value.(type) {
-		case Chunks:
-			if v == 0 {
-				value = v.String()
+		if _, words := value.(fmt.Stringer); words {
+			value = s.Text(o)
+			if n, err := strconv.Atoi(s.Text(o)); err == nil { // a number stands without quotes
+				value = n
 			}
-		case fmt.Stringer:
-			value = v.String()
 		}
 		file = append(file, yaml.MapItem{Key: s.Name, Value: value})
 	}

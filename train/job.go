@@ -158,7 +158,7 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 		}
 		return s, err
 	}
-	var pass work
+	var pass tally
 	for epoch := 1; epoch <= o.Epochs; epoch++ {
 		start, before := time.Now(), w.done()
 		loss, interrupted, err := w.trainEpoch(ctx, epoch)

@@ -53,7 +53,7 @@ func TestIdentityBlock(t *testing.T) {
 			p := e.Propagators("first", gnn.Along{Relation: e.Only()})
 			return &gnn.Layer{Conv: gnn.ConvolutionFunc(func(x *autograd.Var) (*autograd.Var, *nn.Param) {
 				t := x.Tape()
-				z := p.Attend(gnn.Attention{Source: x, Target: x, ASource: a.On(t), ATarget: b.On(t), Heads: 1, Slope: 0.2, SelfLoops: true})
+				z := p.Attend(gnn.Attention{Source: x, Target: x, ASource: a.On(t), ATarget: b.On(t), Heads: 1, Slope: 0.2, SelfLoops: true}, gnn.Once)
 				return autograd.Linear(z, w.On(t)), nil
 			})}
 		}

@@ -124,17 +124,19 @@ func (o *Options) Validate() error {
 
 // checkModel refuses what a model cannot do, and what only its decoupled form can.
 func (o *Options) checkModel() error {
-	can, decoupled, direction := gnn.Decouplable(), refusal.Setting("decoupled"), refusal.Setting("direction")
+	decoupled, direction := refusal.Setting("decoupled"), refusal.Setting("direction")
 	kind, _ := gnn.KindOf(o.Model)
-	switch {
-	case kind.OneWay && o.Direction == "both":
+	if kind.OneWay && o.Direction == "both" {
 		return refusal.Errorf("%s both: %s aggregates along one direction; take %s in or out", direction, o.Model, direction)
-	case o.Decoupled && !slices.Contains(can, o.Model):
-		return refusal.Errorf("%s: the model %s has no decoupled form; it is there for %s",
-			decoupled, o.Model, strings.Join(can, ", "))
-	case o.Decoupled && o.Direction == "both":
-		return refusal.Errorf("%s both: a decoupled model aggregates along one direction; take %s in or out",
-			direction, direction)
+	}
+	if o.Decoupled {
+		if err := gnn.CheckDecoupled(o.Model); err != nil {
+			return refusal.Errorf("%s: %w", decoupled, err)
+		}
+		if o.Direction == "both" {
+			return refusal.Errorf("%s both: a decoupled model aggregates along one direction; take %s in or out",
+				direction, direction)
+		}
 	}
 	defaults := Defaults()
 	for _, s := range settings {
@@ -259,15 +261,15 @@ func (o *Options) Mesh() (mesh.Mesh, error) {
 			return refuse("a mesh axis has a whole number of workers, at least 1, not %q", count)
 		case n > 1 && name == "pipeline":
 			return refuse("this build cannot divide the work along the pipeline axis of a mesh; take graph=%d or tensor=%d", n, n)
-		case n > partition.MaxPartitions:
-			return refuse("a mesh axis has at most %d workers", partition.MaxPartitions)
+		case n > mesh.MaxWorkers:
+			return refuse("a mesh axis has at most %d workers", mesh.MaxWorkers)
 		default:
 			*size = n
 		}
 		seen[name] = true
 	}
-	if m.Workers() > partition.MaxPartitions {
-		return refuse("a mesh has at most %d workers, and this one %d", partition.MaxPartitions, m.Workers())
+	if m.Workers() > mesh.MaxWorkers {
+		return refuse("a mesh has at most %d workers, and this one %d", mesh.MaxWorkers, m.Workers())
 	}
 	return m, nil
 }

@@ -15,6 +15,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -22,14 +23,11 @@ import (
 
 // Plan is what a run would take.
 type Plan struct {
-	PeakTensorBytes, GraphBytes []int64 // per worker
-	HaloBytes                   []int64 // per worker, that it sends in a training pass but the first
-	LayoutBytes                 []int64 // the same of switches between rows and slices
-	EdgeColumns                 []int64 // per worker, that it aggregates in such a pass: edges × columns
-	// Communication is what all workers send in such a pass to move rows: Halo, Layout and Stage.
-	Communication Communication
-	Lines         []string
-	Warnings      []string // of what the run leaves unused, or may suffer from
+	PeakTensorBytes, GraphBytes []int64         // per worker
+	Sent                        []Communication // per worker, in a training pass but the first, to move rows: Halo, Layout and Stage
+	EdgeColumns                 []int64         // per worker, that it aggregates in such a pass: edges × columns
+	Lines                       []string
+	Warnings                    []string // of what the run leaves unused, or may suffer from
 }
 
 // workerPlan is what one worker found out.
@@ -37,12 +35,16 @@ type workerPlan struct {
 	Tensors, Graph int64         // bytes at the peak
 	Kinds          []int64       // of Tensors at the peak of each kind
 	Sent           Communication // in a training pass but the first
-	EdgeColumns    edgeColumns   // that are aggregated in such a pass
+	EdgeColumns    bySite        // edges × columns that are aggregated in such a pass
 	Parameters     int           // values, of its stage
 	Work           []string      // of the whole model
-	Orders         []string      // as its engine explains them
+	LayoutBytes    bySite        // that are sent in switches between layouts in such a pass
+	Sites          []explained   // in the order of their first forward pass
 	Warnings       []string
 }
+
+// explained is what the engine says that a site does.
+type explained struct{ Site, What string }
 
 // OneClass is the warning of a graph whose labels teach nothing.
 const OneClass = "all labels of the graph are one class, so there is nothing to learn"
@@ -143,21 +145,26 @@ func allPlans(c *comm.Comm, own []workerPlan, err error) ([]workerPlan, error) {
 func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
 	for _, w := range all {
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
-		p.HaloBytes, p.LayoutBytes = append(p.HaloBytes, w.Sent.Halo.Bytes), append(p.LayoutBytes, w.Sent.Layout.Bytes)
-		p.EdgeColumns = append(p.EdgeColumns, w.EdgeColumns.sum())
-		p.Communication.add(&w.Sent)
+		p.Sent, p.EdgeColumns = append(p.Sent, w.Sent), append(p.EdgeColumns, w.EdgeColumns.sum())
 	}
 	p.Warnings = slices.Concat(all[0].Warnings, idleSlices(grid, all))
-	p.Lines = slices.Concat(j.describe(grid, all), peakLines(all), balanceLines(p.EdgeColumns), movedLines(all))
+	p.Lines = slices.Concat(j.describe(grid, all), peakLines(all), balanceLines(p.EdgeColumns), movedLines(p.Sent))
 	return p
 }
 
 // describe says what the workers are and in which order they work. What a stage does is said once.
 func (j *Job) describe(grid mesh.Mesh, all []workerPlan) []string {
-	parameters, orders := 0, []string(nil)
+	parameters, sites := 0, []string(nil)
 	for stage := range grid.Stages {
 		w := all[grid.Rank(mesh.Place{Stage: stage})]
-		parameters, orders = parameters+w.Parameters, append(orders, w.Orders...)
+		parameters += w.Parameters
+		for _, s := range w.Sites {
+			line := s.Site + ": " + s.What
+			if grid.Slices > 1 {
+				line += "; " + order.Moved(layoutBytes(all, s.Site))
+			}
+			sites = append(sites, line)
+		}
 	}
 	workers, threads := "one worker", "one thread"
 	if k := j.threads(); k > 1 {
@@ -176,7 +183,15 @@ func (j *Job) describe(grid mesh.Mesh, all []workerPlan) []string {
 	}
 	head := fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", model, j.Options.Layers,
 		parameters, workers, threads, kernel.SIMD())
-	return slices.Concat([]string{head}, all[0].Work, orders)
+	return slices.Concat([]string{head}, all[0].Work, sites)
+}
+
+// layoutBytes are those that all workers send in a site's switches between layouts.
+func layoutBytes(all []workerPlan, site string) (bytes int64) {
+	for _, w := range all {
+		bytes += w.LayoutBytes[site]
+	}
+	return bytes
 }
 
 // peakLines say what the worker that needs most takes of each kind of tensors.
@@ -194,25 +209,21 @@ func peakLines(all []workerPlan) (lines []string) {
 }
 
 // movedLines say how many bytes the workers send to move rows, where they send any.
-func movedLines(all []workerPlan) (lines []string) {
-	switches := int64(0) // each is counted on one worker
-	for _, w := range all {
-		switches += w.Sent.Layout.Messages
-	}
+func movedLines(sent []Communication) (lines []string) {
+	all := SumOf(sent)
 	for _, moved := range []struct {
 		what string
 		of   func(*Communication) Traffic
 	}{
 		{"rows and gradients between partitions", func(c *Communication) Traffic { return c.Halo }},
-		{fmt.Sprintf("%d switches between rows and slices", switches), func(c *Communication) Traffic { return c.Layout }},
+		{fmt.Sprintf("%d switches between rows and slices", all.Layout.Messages), func(c *Communication) Traffic { return c.Layout }},
 		{"activations and gradients between stages", func(c *Communication) Traffic { return c.Stage }},
 	} {
-		sum, largest := int64(0), int64(0)
-		for _, w := range all {
-			bytes := moved.of(&w.Sent).Bytes
-			sum, largest = sum+bytes, max(largest, bytes)
+		largest := int64(0)
+		for _, c := range sent {
+			largest = max(largest, moved.of(&c).Bytes)
 		}
-		if sum > 0 {
+		if sum := moved.of(&all).Bytes; sum > 0 {
 			lines = append(lines, fmt.Sprintf("%s: %.1f MB an epoch, %.1f MB from the worker that sends most",
 				moved.what, float64(sum)/1e6, float64(largest)/1e6))
 		}
@@ -228,7 +239,8 @@ func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPl
 	team := kernel.NewPlan(mem)
 	team.Uncut = j.uncut
 	w, err := newWorker(j, c, share.Whole.Classes, engine.Config{
-		Team: team, Share: share, Training: true, Explain: func(order string) { p.Orders = append(p.Orders, order) },
+		Team: team, Share: share, Training: true,
+		Order: order.Options{Explain: func(site, what string) { p.Sites = append(p.Sites, explained{site, what}) }},
 	})
 	if err != nil {
 		return p, err
@@ -245,7 +257,7 @@ func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPl
 			w.params.Save(&nn.Snapshot{})
 		}
 		pass := w.done().since(before)
-		p.Sent, p.EdgeColumns = pass.Sent, pass.EdgeColumns
+		p.Sent, p.EdgeColumns, p.LayoutBytes = pass.Sent, pass.EdgeColumns, pass.LayoutBytes
 	}
 	p.Sent.Gradient, p.Sent.Statistics = Traffic{}, Traffic{} // of which a plan makes no sums
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.params.Count()

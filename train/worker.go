@@ -30,7 +30,9 @@ type worker struct {
 	metric    string
 	epoch     int // that was trained last, from 1; 0: none
 
-	edgeColumns edgeColumns // that were aggregated so far
+	edgeColumns bySite // edges × columns that were aggregated so far, forward and backward
+	layoutBytes bySite // that this worker has sent in switches between layouts
+	switches    int64  // that it has made
 
 	labels           graph.Labels // of the vertices whose logits come here
 	targets          nn.Targets
@@ -61,12 +63,18 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 	e.Groups = grid.Join(c)
 	w = &worker{
 		team: e.Team, groups: e.Groups, share: e.Share, blocks: e.Blocks, o: o, processes: j.peers().Size() > 1,
-		edgeColumns: edgeColumns{},
+		edgeColumns: bySite{}, layoutBytes: bySite{},
 	}
 	e.Loss, e.Seed = w.loss, o.Seed
-	e.Aggregated = func(site string, edgeColumns int64) { w.edgeColumns[site] += edgeColumns }
+	e.Aggregated = func(site string, n int64) { w.edgeColumns[site] += n }
+	e.Switched = func(site string, bytes int64) {
+		w.layoutBytes[site] += bytes
+		w.switches++
+	}
 	e.NormalizeRows, e.VaryingInput = o.NormalizeFeatures == "row", o.InputDropout > 0
-	e.Order, _ = order.Parse(o.AggregationOrder)
+	if e.Order.Choice, err = order.Parse(o.AggregationOrder); err != nil {
+		return nil, &Common{Err: err}
+	}
 	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo
 	e.AggregationChunks = int(o.AggregationChunks)
 	newEngine := engine.New

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"os"
 
-	"weft/comm"
 	"weft/comm/mpi"
 	"weft/graph"
 	"weft/internal/datasets"
@@ -58,7 +56,7 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 		if err := r.Together(err); err != nil || r.Comm.Size() == 1 {
 			return job, store, err
 		}
-		sum, err := checksum(job.Graph)
+		sum, err := job.Graph.Checksum()
 		if err := r.Together(err); err != nil {
 			return job, store, err
 		}
@@ -79,27 +77,6 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 		return refusal.Errorf("%s: rank %d finds other partitions here than rank 0: all machines need the same store, "+
 			"on a shared file system or copied with its partitions", store, rank)
 	})
-}
-
-// checksum tells a graph from another by all that a run reads of it.
-func checksum(g *graph.Graph) (sum string, err error) {
-	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
-	err = g.Guard(func() error {
-		r, f, l := &g.Relation, &g.Features, &g.Labels
-		arrays := [][]byte{
-			comm.Bytes(r.Indptr), comm.Bytes(r.Sources), comm.Bytes(r.Weights), comm.Bytes(f.Dense), comm.Bytes(f.Indptr),
-			comm.Bytes(f.Indices), comm.Bytes(f.Data), comm.Bytes(l.Class), comm.Bytes(l.Multi),
-		}
-		for _, s := range g.Splits {
-			arrays = append(arrays, comm.Bytes(s.Train), comm.Bytes(s.Val), comm.Bytes(s.Test))
-		}
-		for _, a := range arrays {
-			h.Write(a)
-			sum += fmt.Sprintf("%x %x ", len(a), h.Sum32())
-		}
-		return nil
-	})
-	return sum, err
 }
 
 // storedPartitions are those that rank 0 has found or made.

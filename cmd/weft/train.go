@@ -272,6 +272,10 @@ func checkMachine(p *train.Plan, o *train.Options, here int) error {
 
 func (t *trainCommand) printPlan(out io.Writer, p train.Plan) error {
 	if t.json {
+		var halo, layout []int64
+		for _, sent := range p.Sent {
+			halo, layout = append(halo, sent.Halo.Bytes), append(layout, sent.Layout.Bytes)
+		}
 		return printJSON(out, struct {
 			PeakTensorBytes []int64  `json:"peak_tensor_bytes"`
 			GraphBytes      []int64  `json:"graph_bytes"`
@@ -279,7 +283,7 @@ func (t *trainCommand) printPlan(out io.Writer, p train.Plan) error {
 			LayoutBytes     []int64  `json:"layout_bytes"`
 			EdgeColumns     []int64  `json:"edge_columns"`
 			Plan            []string `json:"plan"`
-		}{p.PeakTensorBytes, p.GraphBytes, p.HaloBytes, p.LayoutBytes, p.EdgeColumns, p.Lines})
+		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, p.EdgeColumns, p.Lines})
 	}
 	for _, line := range p.Lines {
 		fmt.Fprintln(out, line)

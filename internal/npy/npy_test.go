@@ -249,7 +249,7 @@ func TestWrittenHeader(t *testing.T) {
 }
 
 // written is a file of one array.
-func written[T any](t interface{ Fatal(...any) }, descr string, v []T, shape ...int) []byte {
+func written[T element](t interface{ Fatal(...any) }, descr string, v []T, shape ...int) []byte {
 	var b bytes.Buffer
 	w, err := NewWriter(&b, descr, shape...)
 	if err == nil {

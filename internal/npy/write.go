@@ -52,7 +52,7 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-func put[T any](w *Writer, descr string, v []T) error {
+func put[T element](w *Writer, descr string, v []T) error {
 	if descr != w.h.Descr {
 		return fmt.Errorf("elements of %q written to an array of %q", descr, w.h.Descr)
 	}
@@ -62,15 +62,24 @@ func put[T any](w *Writer, descr string, v []T) error {
 	if len(v) == 0 {
 		return nil
 	}
-	size := int(unsafe.Sizeof(v[0]))
+	w.left -= len(v)
+	_, err := w.w.Write(Bytes(v))
+	return err
+}
+
+// element is what arrays have.
+type element interface{ number | ~bool }
+
+// Bytes are elements as they stand in a file: v's own memory, or on a big-endian machine a copy.
+func Bytes[T element](v []T) []byte {
+	var one T
+	size := int(unsafe.Sizeof(one))
 	data := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), len(v)*size)
-	if hostBig && size > 1 {
+	if hostBig {
 		data = slices.Clone(data)
 		for k := 0; k < len(data); k += size {
 			slices.Reverse(data[k : k+size])
 		}
 	}
-	w.left -= len(v)
-	_, err := w.w.Write(data)
-	return err
+	return data
 }

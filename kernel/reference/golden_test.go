@@ -386,24 +386,12 @@ func (n *network) propagation(t *testing.T, rounds int, r relation) layer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	times := func(a float64, m *Matrix) *Matrix { return m.Map(func(v float64) float64 { return a * v }) }
-	inputs := func(z *Matrix, step layer) []*Matrix {
-		h := []*Matrix{z}
-		for k := range rounds {
-			h = append(h, times(1-teleport, step.forward(h[k])).Plus(times(teleport, z)))
-		}
-		return h
-	}
+	k := Rounds{rounds, teleport}
 	return layer{
-		func(z *Matrix) *Matrix { return inputs(z, n.round(t, z, r).layer)[rounds] },
+		func(z *Matrix) *Matrix { return k.Forward(z, n.round(t, z, r).forward) },
 		func(z, d *Matrix) *Matrix {
-			step, dz := n.round(t, z, r), New(z.Rows, z.Cols)
-			h := inputs(z, step.layer)
-			for k := rounds - 1; k >= 0; k-- {
-				dz = dz.Plus(times(teleport, d))
-				d = step.backward(h[k], times(1-teleport, d))
-			}
-			return dz.Plus(d).Plus(step.finish())
+			step := n.round(t, z, r)
+			return k.Backward(z, d, step.forward, step.backward).Plus(step.finish())
 		},
 	}
 }

@@ -16,6 +16,10 @@ type Mesh struct {
 	Slices     int // parts of the feature columns (tensor=N)
 }
 
+// MaxWorkers is how many places a mesh may have: what a run reports has an entry for each, and the partitions
+// of a graph are no more (partition.MaxPartitions).
+const MaxWorkers = 1024
+
 // One is the mesh of a single worker.
 var One = Mesh{1, 1, 1}
 

@@ -4,6 +4,7 @@ package order
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/autograd"
 	"weft/gnn"
@@ -24,14 +25,21 @@ const (
 // Names are the choices in words.
 var Names = []string{Auto: "auto", TransformFirst: "transform-first", AggregateFirst: "aggregate-first"}
 
-// Parse is the choice of that name.
-func Parse(name string) (c Choice, known bool) {
-	for i, n := range Names {
-		if n == name {
-			return Choice(i), true
-		}
+// Parse is the choice of that name, one of Names.
+func Parse(name string) (Choice, error) {
+	i := slices.Index(Names, name)
+	if i < 0 {
+		return Auto, fmt.Errorf("unknown order of work %q", name)
 	}
-	return Auto, false
+	return Choice(i), nil
+}
+
+// Options are how the sites of a worker work.
+type Options struct {
+	// Choice is how each finds the order of its work.
+	Choice Choice
+	// Explain takes for each site, in its first forward pass, what it does; nil: nobody asks.
+	Explain func(site, what string)
 }
 
 // Axis is what aggregates.
@@ -40,66 +48,21 @@ type Axis interface {
 	Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var
 	// AggregateInto is z = Â·x without a tape.
 	AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce)
-	// Cost is what an aggregation of so many columns costs in an epoch, and is the same on all workers but
-	// for Sent; ok is false where the narrower rows are taken without asking.
-	Cost(columns int, passes Passes) (c Cost, ok bool)
 }
-
-// Passes are how often an epoch goes along the edges for an aggregation: forward, and backward where the
-// input wants a gradient.
-type Passes int
-
-// The numbers of passes. An aggregation that is kept takes none.
-const (
-	None               Passes = 0
-	Forward            Passes = 1
-	ForwardAndBackward Passes = 2
-)
-
-func passes(backward bool) Passes {
-	if backward {
-		return ForwardAndBackward
-	}
-	return Forward
-}
-
-// Cost is what an aggregation costs in an epoch.
-type Cost struct {
-	Sent, All int64 // bytes, of this worker and of all
-	Adds      int64 // multiply-adds along edges, of all workers
-	Idle      int   // workers that have no columns of it
-}
-
-// below compares by bytes and then by work. Both grow with columns × passes.
-func (c Cost) below(d Cost) bool { return c.All < d.All || c.All == d.All && c.Adds < d.Adds }
-
-// Plus is both together.
-func (c Cost) Plus(d Cost) Cost {
-	return Cost{c.Sent + d.Sent, c.All + d.All, c.Adds + d.Adds, max(c.Idle, d.Idle)}
-}
-
-func (c Cost) String() string {
-	text := fmt.Sprintf("sends %s of %s between layouts", megabytes(c.Sent), megabytes(c.All))
-	if c.Idle > 0 {
-		text += fmt.Sprintf(", %d workers without columns", c.Idle)
-	}
-	return text
-}
-
-func megabytes(bytes int64) string { return fmt.Sprintf("%.3g MB", float64(bytes)/1e6) }
 
 // Book is what the sites of a worker have in common.
 type Book struct {
-	choice    Choice
-	tell      func(line string)
+	o         Options
+	moved     func(columns int) int64
 	explained map[string]bool  // the sites
 	retired   []*tensor.Matrix // aggregated features that others took the place of
 }
 
-// NewBook is one whose sites find their order in that way. tell takes for each site, in its first forward
-// pass, what it does; nil: nobody asks.
-func NewBook(choice Choice, tell func(line string)) *Book {
-	return &Book{choice: choice, tell: tell, explained: map[string]bool{}}
+// NewBook is one of an axis on which a pass of an aggregation of so many columns moves that many bytes
+// between layouts, of all workers. Work and bytes grow with columns and passes, and so the smaller product is
+// cheaper. moved nil: nothing is moved between layouts, and the narrower rows are cheaper.
+func NewBook(o Options, moved func(columns int) int64) *Book {
+	return &Book{o: o, moved: moved, explained: map[string]bool{}}
 }
 
 // BeginEpoch says that no tape of the epoch before is read any more.
@@ -135,68 +98,92 @@ type first struct {
 }
 
 // Explain says what the site does, the first time.
-func (s *Site) Explain(what string) {
-	if b := s.book; b.tell != nil && !b.explained[s.Path] {
+func (s *Site) Explain(what func() string) {
+	if b := s.book; b.o.Explain != nil && !b.explained[s.Path] {
 		b.explained[s.Path] = true
-		b.tell(s.Path + ": " + what)
+		b.o.Explain(s.Path, what())
 	}
 }
 
 // AggregateLinear is Â(xW) = (Âx)W. Sparse features are transformed first. A dense input that stays the same
 // over the epochs is aggregated once, unless that would keep a matrix more than twice as wide as the output.
-// Elsewhere the cheaper order is taken, which without costs is that of the narrower rows.
+// Elsewhere the cheaper order is taken.
 func (s *Site) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
-	in, out, choice := x.Cols(), w.Cols(), s.book.choice
-	transform := option{fmt.Sprintf("transform %d columns to %d, then aggregate", in, out), out, passes(x.Tape().Recording)}
-	aggregate := option{fmt.Sprintf("aggregate %d columns, then transform to %d", in, out), in, passes(x.Wants())}
-	once := option{"aggregate the features once, then transform in every epoch", in, None}
-	switch {
+	in, out, b := x.Cols(), w.Cols(), s.book
+	transform := option{TransformFirst, in, out, passes(x.Tape().Recording)}
+	aggregate := option{AggregateFirst, in, out, passes(x.Wants())}
+	once := option{AggregateFirst, in, out, 0}
+	takes := func(taken, instead option) {
+		s.Explain(func() string { return taken.String() + b.instead(instead) })
+	}
+	switch choice := b.o.Choice; {
 	case x.Sparse() != nil:
-		s.Explain("transform the sparse features, then aggregate" + transform.costs(a))
-		return transformed(a, x, w, r)
+		s.Explain(func() string { return "transform the sparse features, then aggregate" })
 	case x.Fixed() && (choice == AggregateFirst || choice == Auto && in <= 2*out):
-		s.Explain(once.said + once.costs(a, transform))
+		takes(once, transform)
 		return autograd.Linear(s.aggregateOnce(a, x, r), w)
-	case choice == AggregateFirst || choice == Auto && aggregate.cheaper(a, transform):
-		s.Explain(aggregate.said + aggregate.costs(a, transform))
+	case choice == AggregateFirst || choice == Auto && b.weight(aggregate) < b.weight(transform):
+		takes(aggregate, transform)
 		return autograd.Linear(a.Aggregate(x, r), w)
 	case x.Fixed():
-		s.Explain(transform.said + transform.costs(a, once))
+		takes(transform, once)
 	default:
-		s.Explain(transform.said + transform.costs(a, aggregate))
+		takes(transform, aggregate)
 	}
 	return transformed(a, x, w, r)
 }
 
-// option is an order of work.
+// option is an order of work: what comes first, the columns before and after the transformation, and how
+// often an epoch goes along the edges.
 type option struct {
-	said    string
-	columns int // that are aggregated
-	passes  Passes
+	first           Choice
+	in, out, passes int
 }
 
-func (o option) cheaper(a Axis, than option) bool {
-	own, ok := a.Cost(o.columns, o.passes)
-	if !ok {
-		return o.columns < than.columns
+// passes are how often an epoch goes along the edges: forward, and backward where the input wants a gradient.
+func passes(backward bool) int {
+	if backward {
+		return 2
 	}
-	other, _ := a.Cost(than.columns, than.passes)
-	return own.below(other)
+	return 1
 }
 
-// costs says what the order costs, and what others would.
-func (o option) costs(a Axis, others ...option) string {
-	own, ok := a.Cost(o.columns, o.passes)
-	if !ok {
+// columns are how many are aggregated.
+func (o option) columns() int {
+	if o.first == TransformFirst {
+		return o.out
+	}
+	return o.in
+}
+
+func (o option) String() string {
+	switch {
+	case o.first == TransformFirst:
+		return fmt.Sprintf("transform %d columns to %d, then aggregate", o.in, o.out)
+	case o.passes == 0:
+		return "aggregate the features once, then transform in every epoch"
+	}
+	return fmt.Sprintf("aggregate %d columns, then transform to %d", o.in, o.out)
+}
+
+// weight is what options are compared by.
+func (b *Book) weight(o option) int {
+	if b.moved == nil {
+		return o.columns()
+	}
+	return o.columns() * o.passes
+}
+
+// instead says what an option that was not taken would move.
+func (b *Book) instead(o option) string {
+	if b.moved == nil {
 		return ""
 	}
-	text := fmt.Sprintf("; %v", own)
-	for _, other := range others {
-		c, _ := a.Cost(other.columns, other.passes)
-		text += fmt.Sprintf(" (%s: %v)", other.said, c)
-	}
-	return text
+	return fmt.Sprintf(" (%v: %s)", o, Moved(int64(o.passes)*b.moved(o.columns())))
 }
+
+// Moved says in words how many bytes all workers send between layouts in an epoch.
+func Moved(bytes int64) string { return fmt.Sprintf("%.3g MB between layouts", float64(bytes)/1e6) }
 
 // transformed is Â(xW), whose xW nobody reads again.
 func transformed(a Axis, x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
@@ -224,8 +211,8 @@ func Aggregation(columns int, k gnn.Rounds) string {
 }
 
 // Attention says in words what attention does.
-func Attention(a gnn.Attention) string {
-	return fmt.Sprintf("attend with %d heads of %d columns", a.Heads, a.Source.Cols()/a.Heads) + times(a.Rounds)
+func Attention(a gnn.Attention, k gnn.Rounds) string {
+	return fmt.Sprintf("attend with %d heads of %d columns", a.Heads, a.Source.Cols()/a.Heads) + times(k)
 }
 
 // times says how often an aggregation is made, where that is not once.

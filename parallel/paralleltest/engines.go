@@ -28,9 +28,10 @@ type Case struct {
 	// Tolerance bounds how far losses, metrics, logits and weights are from one worker's, as a part of the
 	// largest; 0: they have the same bits.
 	Tolerance float64
-	// Stage and Layout, unless nil, are what the training pass of an epoch has to send between stages and
-	// slices.
-	Stage, Layout func(model string, vertices, hidden int) train.Traffic
+	// Stage, unless nil, is what the training pass of an epoch has to send between stages.
+	Stage func(model string, vertices, hidden int) train.Traffic
+	// Layout, unless nil, is what it has to send between slices, where that is known.
+	Layout func(o *train.Options, vertices, classes int) (t train.Traffic, known bool)
 }
 
 // Engines holds a way of dividing the work to what one worker computes, for each model, on a directed graph
@@ -123,7 +124,7 @@ func (c *Case) check(t *testing.T, g *graph.Graph, model string, o, divided trai
 	if !slices.Equal(plan.PeakTensorBytes, got.PeakTensorBytes) || !slices.Equal(plan.GraphBytes, got.GraphBytes) {
 		t.Errorf("took %d bytes and %d for the graph, planned %d and %d", got.PeakTensorBytes, got.GraphBytes, plan.PeakTensorBytes, plan.GraphBytes)
 	}
-	planned, sent := plan.Communication, got.Communication
+	planned, sent := train.SumOf(plan.Sent), got.Communication
 	if planned.Halo != sent.Halo || planned.Layout != sent.Layout || planned.Stage != sent.Stage {
 		t.Errorf("sent %+v, planned %+v", sent, planned)
 	}
@@ -132,15 +133,14 @@ func (c *Case) check(t *testing.T, g *graph.Graph, model string, o, divided trai
 	if r, _ := run(t, c.job(t, g, shorter)); !slices.Equal(r.LiveBytes, got.LiveBytes) {
 		t.Errorf("%d bytes live after %d epochs, %d after %d", got.LiveBytes, o.Epochs, r.LiveBytes, shorter.Epochs)
 	}
-	for _, sent := range []struct {
-		got     train.Traffic
-		formula func(model string, vertices, hidden int) train.Traffic
-	}{{got.Communication.Stage, c.Stage}, {got.Communication.Layout, c.Layout}} {
-		if sent.formula == nil {
-			continue
+	if c.Stage != nil {
+		if want := c.Stage(model, g.Vertices(), o.Hidden); sent.Stage != want {
+			t.Errorf("sent %+v between stages, the formula says %+v", sent.Stage, want)
 		}
-		if want := sent.formula(model, g.Vertices(), o.Hidden); sent.got != want {
-			t.Errorf("sent %+v, the formula says %+v", sent.got, want)
+	}
+	if c.Layout != nil {
+		if want, known := c.Layout(&o, g.Vertices(), g.Labels.Classes); known && sent.Layout != want {
+			t.Errorf("sent %+v between slices, the formula says %+v", sent.Layout, want)
 		}
 	}
 	again := predict(t, c.job(t, g, divided), got.Weights)

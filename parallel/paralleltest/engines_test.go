@@ -31,7 +31,7 @@ func TestGraphAxisPropagators(t *testing.T) {
 			t.Run(fmt.Sprintf("%d %+v", k, o), func(t *testing.T) {
 				t.Parallel()
 				paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
-					return sar.New(c.Team, c.Groups, c.Share, o)
+					return sar.New(c.Team, c.Groups, c.Share, c.Order, o)
 				})
 			})
 		}

@@ -100,37 +100,18 @@ func exactLinear(r gnn.Reduce) exact {
 func exactRounds(r gnn.Reduce, k gnn.Rounds) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
 		a := e.aggregation(r)
-		h, dx := runRounds(k, x, dz, func(h *reference.Matrix) *reference.Matrix {
+		step := func(h *reference.Matrix) *reference.Matrix {
 			z := reference.New(h.Rows, h.Cols)
 			reference.SpMM(z, a, h)
 			return z
-		}, func(_, dz *reference.Matrix) *reference.Matrix {
+		}
+		dx := reference.Rounds(k).Backward(x, dz, step, func(_, dz *reference.Matrix) *reference.Matrix {
 			dh := reference.New(dz.Rows, dz.Cols)
 			reference.SpMMTranspose(dh, a, dz)
 			return dh
 		})
-		return &Outcome{Out: h.Data, DX: dx.Data}
+		return &Outcome{Out: reference.Rounds(k).Forward(x, step).Data, DX: dx.Data}
 	}
-}
-
-// runRounds runs a step in rounds from x, and backward from dz: back is given a step's input and the gradient
-// of its output.
-func runRounds(
-	k gnn.Rounds, x, dz *reference.Matrix, step func(h *reference.Matrix) *reference.Matrix, back func(h, dz *reference.Matrix) *reference.Matrix,
-) (z, dx *reference.Matrix) {
-	times := func(a float64, m *reference.Matrix) *reference.Matrix {
-		return m.Map(func(v float64) float64 { return a * v })
-	}
-	h := []*reference.Matrix{x}
-	for i := range k.Count {
-		h = append(h, times(1-k.Teleport, step(h[i])).Plus(times(k.Teleport, x)))
-	}
-	dx = reference.New(x.Rows, x.Cols)
-	for i := k.Count - 1; i >= 0; i-- {
-		dx = dx.Plus(times(k.Teleport, dz))
-		dz = back(h[i], times(1-k.Teleport, dz))
-	}
-	return h[k.Count], dx.Plus(dz)
 }
 
 // exactKept is Sum(xw) + Mean(xw) + Sum(−3xw) + Sum(xw) of a constant x.
@@ -187,7 +168,7 @@ func exactGAT(heads int, loops bool) exact {
 }
 
 // exactScored is the attention of Scored.
-func exactScored(a gnn.Attention, have scores) exact {
+func exactScored(a gnn.Attention, k gnn.Rounds, have scores) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
 		n := dz.Cols
 		columns := func(from, count int) *reference.Matrix {
@@ -200,18 +181,15 @@ func exactScored(a gnn.Attention, have scores) exact {
 		edges := e.attention(a.Heads, a.SelfLoops)
 		source, target := columns(n, a.Heads), columns(n+a.Heads, a.Heads)
 		dSource, dTarget := reference.New(x.Rows, a.Heads), reference.New(x.Rows, a.Heads)
-		k := a.Rounds
-		if k == (gnn.Rounds{}) {
-			k = gnn.Once
-		}
-		z, dRows := runRounds(k, columns(0, n), dz, func(h *reference.Matrix) *reference.Matrix {
+		rows, step := columns(0, n), func(h *reference.Matrix) *reference.Matrix {
 			return reference.Scored(edges, h, source, target)
-		}, func(h, dz *reference.Matrix) *reference.Matrix {
+		}
+		dRows := reference.Rounds(k).Backward(rows, dz, step, func(h, dz *reference.Matrix) *reference.Matrix {
 			dh, ds, dt := reference.ScoredBackward(edges, h, source, target, dz)
 			dSource, dTarget = dSource.Plus(ds), dTarget.Plus(dt)
 			return dh
 		})
-		o := &Outcome{Out: z.Data, DX: make([]float64, len(x.Data))}
+		o := &Outcome{Out: reference.Rounds(k).Forward(rows, step).Data, DX: make([]float64, len(x.Data))}
 		for i := range x.Rows {
 			row := o.DX[i*x.Cols:]
 			copy(row, dRows.Data[i*n:(i+1)*n])

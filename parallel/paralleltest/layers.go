@@ -56,14 +56,13 @@ var Layers = slices.Concat([]Layer{
 	attentionV2("attention 2 with dropout", gnn.Attention{Heads: 2, Dropout: .4}, 3),
 	attentionV2("attention 2 and loops", gnn.Attention{Heads: 1, SelfLoops: true}, 7),
 	attentionOfOne("attention 2 of one value", 6),
-	Scored("given scores", gnn.Attention{Heads: 2}, 3, withGradient),
-	Scored("given scores with loops", gnn.Attention{Heads: 3, SelfLoops: true}, 4, withGradient),
-	Scored("given scores without a gradient", gnn.Attention{Heads: 1, SelfLoops: true}, 5, constant),
-	Scored("given scores, three rounds", gnn.Attention{Heads: 1, SelfLoops: true, Rounds: gnn.Rounds{Count: 3}}, 5, withGradient),
-	Scored("given scores, rounds with a teleport", gnn.Attention{Heads: 2, SelfLoops: true, Rounds: gnn.Rounds{Count: 3, Teleport: .1}}, 3, withGradient),
-	Scored("given scores, rounds without a gradient", gnn.Attention{Heads: 2, Rounds: gnn.Rounds{Count: 2, Teleport: .1}}, 3, constant),
-	Scored("given scores, rounds with dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4, Rounds: gnn.Rounds{Count: 2}}, 4, withGradient),
-	SlicedScores("given scores of a slice", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4, Rounds: gnn.Rounds{Count: 2}}, 4),
+	Scored("given scores", gnn.Attention{Heads: 2}, gnn.Once, 3, withGradient),
+	Scored("given scores with loops", gnn.Attention{Heads: 3, SelfLoops: true}, gnn.Once, 4, withGradient),
+	Scored("given scores without a gradient", gnn.Attention{Heads: 1, SelfLoops: true}, gnn.Once, 5, constant),
+	Scored("given scores, three rounds", gnn.Attention{Heads: 1, SelfLoops: true}, gnn.Rounds{Count: 3}, 5, withGradient),
+	Scored("given scores, rounds with a teleport", gnn.Attention{Heads: 2, SelfLoops: true}, gnn.Rounds{Count: 3, Teleport: .1}, 3, withGradient),
+	Scored("given scores, rounds without a gradient", gnn.Attention{Heads: 2}, gnn.Rounds{Count: 2, Teleport: .1}, 3, constant),
+	Scored("given scores, rounds with dropout", gnn.Attention{Heads: 3, SelfLoops: true, Dropout: .4}, gnn.Rounds{Count: 2}, 4, withGradient),
 }, messages)
 
 // Named is the layer of that name.
@@ -160,7 +159,7 @@ func Attention(name string, a gnn.Attention, width int) Layer {
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		b := a
 		b.Source, b.Target, b.ASource, b.ATarget, b.Slope = x, x, w[0], w[1], slope
-		return p.Attend(b)
+		return p.Attend(b, gnn.Once)
 	}
 	return l
 }
@@ -175,7 +174,7 @@ func attentionV2(name string, a gnn.Attention, width int) Layer {
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		b := a
 		b.Source, b.Target, b.ASource, b.Slope = x, autograd.Linear(x, w[0]), w[1], slope
-		return p.Attend(b)
+		return p.Attend(b, gnn.Once)
 	}
 	return l
 }
@@ -185,7 +184,7 @@ func attentionOfOne(name string, n int) Layer {
 	return Layer{
 		Name: name, In: n, Out: n, Weights: [][2]int{{1, n}}, method: "Attend",
 		Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
-			return p.Attend(gnn.Attention{Source: x, Target: x, ASource: w[0], Heads: 2, Slope: slope})
+			return p.Attend(gnn.Attention{Source: x, Target: x, ASource: w[0], Heads: 2, Slope: slope}, gnn.Once)
 		},
 	}
 }
@@ -198,13 +197,13 @@ const (
 	constant     scores = false
 )
 
-// Scored is GATv1 with given scores: the last columns of the input, one for each head as a source and then
+// Scored is rounds of GATv1 with given scores: the last columns of the input, one for each head as a source and then
 // one for each as a target.
-func Scored(name string, a gnn.Attention, width int, have scores) Layer {
+func Scored(name string, a gnn.Attention, k gnn.Rounds, width int, have scores) Layer {
 	n := a.Heads * width
 	l := Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend"}
 	if a.Dropout == 0 {
-		l.exact = exactScored(a, have)
+		l.exact = exactScored(a, k, have)
 	}
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
 		b := a
@@ -213,25 +212,9 @@ func Scored(name string, a gnn.Attention, width int, have scores) Layer {
 		if have == constant {
 			b.SourceScore, b.TargetScore = autograd.Detach(b.SourceScore), autograd.Detach(b.TargetScore)
 		}
-		return p.Attend(b)
+		return p.Attend(b, k)
 	}
 	return l
-}
-
-// SlicedScores is Scored in three slices, which are cut inside heads: a part of the first head, the rest of
-// it, and all others.
-func SlicedScores(name string, a gnn.Attention, width int) Layer {
-	n := a.Heads * width
-	return Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend", Forward: func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
-		slice := func(from, columns, head, heads int) *autograd.Var {
-			b := a
-			b.FirstHead, b.Heads, b.LayerHeads, b.Slope = head, heads, a.Heads, slope
-			b.Source = autograd.Columns(x, from, columns)
-			b.SourceScore, b.TargetScore = autograd.Columns(x, n+head, heads), autograd.Columns(x, n+a.Heads+head, heads)
-			return p.Attend(b)
-		}
-		return autograd.Join(slice(0, 1, 0, 1), slice(1, width-1, 0, 1), slice(width, n-width, 1, a.Heads-1))
-	}}
 }
 
 // Outcome is what a layer gives: output and input gradient by vertex, and the gradients of its parameters.
@@ -347,7 +330,6 @@ var messages = []Layer{
 	Message("mean of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMean}, plain).like(exactRounds(gnn.Mean, gnn.Once)),
 	Message("maximum of messages", 5, 5, nil, gnn.Message{Reduce: gnn.KindMax}, plain).like(exactMax),
 	Message("columnwise messages", 5, 5, nil, gnn.Message{Columnwise: true, Reduce: gnn.KindMean}, columnwise),
-	SlicedMessages("columnwise messages of a slice", 5, gnn.Message{Columnwise: true, Reduce: gnn.KindMean}, columnwise),
 	gatv2(2, 3).like(exactGATv2(2, true)),
 	resGated(4),
 }
@@ -402,20 +384,6 @@ func columnwise(e gnn.Edges, _ []*nn.Param) *autograd.Var {
 		z = autograd.HeadScale(z, e.Weight)
 	}
 	return z
-}
-
-// SlicedMessages is Message of n columns in two slices.
-func SlicedMessages(name string, n int, m gnn.Message, f func(e gnn.Edges, w []*nn.Param) *autograd.Var) Layer {
-	return Layer{Name: name, In: n, Out: n, method: Columnwise, Forward: func(p gnn.Propagator, x *autograd.Var, _ []*autograd.Var) *autograd.Var {
-		slice := func(from, columns int) *autograd.Var {
-			b := m
-			b.Source, b.Columns, b.FirstColumn = autograd.Columns(x, from, columns), columns, from
-			b.Target = b.Source
-			b.Function = func(e gnn.Edges) *autograd.Var { return f(e, nil) }
-			return p.Message(b)
-		}
-		return autograd.Join(slice(0, n/2), slice(n/2, n-n/2))
-	}}
 }
 
 // leaky is LeakyReLU.

@@ -67,5 +67,5 @@ func TestMessagesRefused(t *testing.T) {
 }
 
 var newPartition paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
-	return sar.New(c.Team, c.Groups, c.Share, sar.Options{})
+	return sar.New(c.Team, c.Groups, c.Share, c.Order, sar.Options{})
 }

@@ -18,7 +18,9 @@ import (
 // TestScoresOfOneValue: scores that are one value, or the rows, would have a gradient with two writers; every
 // axis refuses them by the site's name.
 func TestScoresOfOneValue(t *testing.T) {
-	partitions := func(c engine.Config) (engine.Axis, error) { return sar.New(c.Team, c.Groups, c.Share, sar.Options{}) }
+	partitions := func(c engine.Config) (engine.Axis, error) {
+		return sar.New(c.Team, c.Groups, c.Share, c.Order, sar.Options{})
+	}
 	for name, newAxis := range map[string]paralleltest.Axis{"graph": partitions, "tensor": newSlice} {
 		team := kernel.NewTeam(1, tensor.NewMeter())
 		defer team.Memory.Close()
@@ -32,14 +34,14 @@ func TestScoresOfOneValue(t *testing.T) {
 		value := func() *autograd.Var { return tape.Input(team.Zeros(tensor.Features, axis.Rows().Here, 2), axis.Rows()) }
 		x, s := value(), value()
 		for what, a := range map[string]gnn.Attention{
-			"scores":            {Source: x, SourceScore: s, TargetScore: s},
-			"rows and sources":  {Source: x, SourceScore: x, TargetScore: s},
-			"rows and targets":  {Source: x, SourceScore: s, TargetScore: x},
-			"all, in one round": {Source: x, SourceScore: x, TargetScore: x, Rounds: gnn.Once},
+			"scores":           {Source: x, SourceScore: s, TargetScore: s},
+			"rows and sources": {Source: x, SourceScore: x, TargetScore: s},
+			"rows and targets": {Source: x, SourceScore: s, TargetScore: x},
+			"all":              {Source: x, SourceScore: x, TargetScore: x},
 		} {
 			a.Heads = 2
 			const want = "gnn: convs.1 attends with one value in two places: Source, SourceScore and TargetScore are three"
-			if got := panicOf(func() { p.Attend(a) }); got != want {
+			if got := panicOf(func() { p.Attend(a, gnn.Once) }); got != want {
 				t.Errorf("%s, %s: %v, want %s", name, what, got, want)
 			}
 		}

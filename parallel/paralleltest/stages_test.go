@@ -50,7 +50,7 @@ type stage struct {
 }
 
 func newStage(c engine.Config) (engine.Engine, error) {
-	g, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{Explain: c.Explain})
+	g, err := sar.New(c.Team, c.Groups, c.Share, c.Order, sar.Options{})
 	if err != nil {
 		return nil, err
 	}

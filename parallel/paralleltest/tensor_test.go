@@ -8,6 +8,7 @@ import (
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/parallel/tensor"
+	"weft/train"
 	"weft/train/engine"
 )
 
@@ -15,8 +16,24 @@ import (
 func TestTensorAxis(t *testing.T) {
 	for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 1, Slices: 2}, {Stages: 1, Partitions: 1, Slices: 7}, {Stages: 1, Partitions: 3, Slices: 2}} {
 		t.Run(paralleltest.Name(m), func(t *testing.T) {
-			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Tolerance: 2e-5})
+			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Tolerance: 2e-5, Layout: layout(m)})
 		})
+	}
+}
+
+// layout is what a decoupled model sends on one partition, whatever its depth (NeutronTP, section 4.1): four
+// switches, in each of which a worker's own rows go to the others, but for its own columns of them.
+func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (train.Traffic, bool) {
+	return func(o *train.Options, vertices, classes int) (train.Traffic, bool) {
+		sent, share := train.Traffic{Messages: 4}, func(n, worker int) int { return n*(worker+1)/m.Slices - n*worker/m.Slices }
+		for worker := range m.Slices {
+			rows := vertices / m.Slices
+			if worker < vertices%m.Slices {
+				rows++
+			}
+			sent.Bytes += 4 * 4 * int64(rows*(classes-share(classes, worker)))
+		}
+		return sent, o.Decoupled && o.Model != "gat" && m.Partitions == 1
 	}
 }
 
@@ -37,17 +54,17 @@ func TestTensorAxisPropagators(t *testing.T) {
 func TestOrders(t *testing.T) {
 	for _, choice := range []order.Choice{order.TransformFirst, order.AggregateFirst} {
 		t.Run(order.Names[choice], func(t *testing.T) {
-			o := sar.Options{Order: choice}
+			o := order.Options{Choice: choice}
 			paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: 1, Slices: 2}, func(c engine.Config) (engine.Axis, error) {
-				return tensor.New(c.Team, c.Groups, c.Share, tensor.Options{Options: o})
+				return tensor.New(c.Team, c.Groups, c.Share, o, tensor.Options{})
 			}, "AggregateLinear")
 			paralleltest.Propagators(t, mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, func(c engine.Config) (engine.Axis, error) {
-				return sar.New(c.Team, c.Groups, c.Share, o)
+				return sar.New(c.Team, c.Groups, c.Share, o, sar.Options{})
 			}, "AggregateLinear")
 		})
 	}
 }
 
 var newSlice paralleltest.Axis = func(c engine.Config) (engine.Axis, error) {
-	return tensor.New(c.Team, c.Groups, c.Share, tensor.Options{})
+	return tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{})
 }

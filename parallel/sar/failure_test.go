@@ -13,6 +13,7 @@ import (
 	"weft/nn"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/partition"
@@ -44,7 +45,7 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 					c.Abort(fmt.Errorf("worker %d: %v", rank, outcome[rank]))
 				}()
 				team := kernel.NewTeam(1, memories[rank])
-				p, err := sar.New(team, mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}.Join(c), shares[rank], sar.Options{Prefetch: 1})
+				p, err := sar.New(team, mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}.Join(c), shares[rank], order.Options{}, sar.Options{Prefetch: 1})
 				if err != nil {
 					panic(err)
 				}

@@ -21,7 +21,9 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	exchange.Must(m.Check(p.site.Path))
 	t, h := m.Source.Tape(), p.halo()
 	e, loops := h.edges, edges.SelfLoops(m.SelfLoops)
-	p.site.Explain(fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols()))
+	p.site.Explain(func() string {
+		return fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols())
+	})
 	run := &messages{Message: m, tape: t, site: p.site.Path, rows: e.Rows, targetIDs: e.Local().IDs}
 	if m.Reduce == gnn.KindMean {
 		run.share = e.MeanShares(loops, 0)
@@ -69,7 +71,8 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		}
 		for v := range h.rematerialize([]*tensor.Matrix{x}, wanted) {
 			var dSource *tensor.Matrix
-			for _, dSource = range v.grads {
+			if len(v.grads) > 0 {
+				dSource = v.grads[0]
 				t.Team.Zero(dSource)
 			}
 			run.each(v.Block, func(b *batch) { run.backward(b, v.rows[0], dSource, dTarget, g, arg) })

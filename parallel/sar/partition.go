@@ -36,10 +36,6 @@ type Options struct {
 	// KeepHalo receives all rows at once and keeps them until the layer's backward pass, instead of one piece
 	// after the other and again: it shows what SAR saves.
 	KeepHalo bool
-	// Order is how each site finds the order of its work.
-	Order order.Choice
-	// Explain takes for each site, in its first forward pass, in which order it works; nil: nobody asks.
-	Explain func(line string)
 	// Aggregated takes edges × columns of each pass of a site along the edges, forward and backward; nil:
 	// nobody asks. Self loops, which are a factor of each row, are not counted.
 	Aggregated func(site string, edgeColumns int64)
@@ -48,10 +44,10 @@ type Options struct {
 // New is one partition of a graph, or all of it, on one of as many workers, which g.Halo connects (where the
 // team only plans, one made of comm.Plan); g.Holders says who holds which. The structure is copied into the
 // team's memory. All of them must call it, and from then on do the same in the same order.
-func New(team *kernel.Team, g mesh.Groups, s *partition.Share, o Options) (*Partition, error) {
+func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Partition, error) {
 	p := &Partition{
 		team: team, comm: g.Halo, holders: g.Holders, share: s, options: o,
-		made: map[gnn.Along]*edges.Edges{}, book: order.NewBook(o.Order, o.Explain),
+		made: map[gnn.Along]*edges.Edges{}, book: order.NewBook(w, nil),
 	}
 	var others autograd.Peers
 	if p.comm.Size() > 1 {

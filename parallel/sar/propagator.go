@@ -27,13 +27,9 @@ func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Redu
 	exchange.Release(h.kept...)
 }
 
-// Cost implements order.Axis: rows between partitions and work along edges both grow with the columns, so
-// that the narrower rows are the ones that are aggregated.
-func (p *propagator) Cost(int, order.Passes) (c order.Cost, ok bool) { return c, false }
-
 // Propagate implements gnn.Propagator.
 func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
-	p.site.Explain(order.Aggregation(x.Cols(), k))
+	p.site.Explain(func() string { return order.Aggregation(x.Cols(), k) })
 	return k.Of(autograd.Dense(x), func(h *autograd.Var) *autograd.Var {
 		if r.Kind == gnn.KindMax {
 			return p.max(h)

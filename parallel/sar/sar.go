@@ -94,10 +94,10 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 // Besides the inputs and the output only its log-sum-exp is kept; scores and coefficients are computed again
 // in the backward pass (case 2). Source rows travel, and their scores follow from them, or travel with them
 // where they are given.
-func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
+func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	a.CheckScores(p.site.Path)
-	p.site.Explain(order.Attention(a))
-	return a.EachRound(p.attend)
+	p.site.Explain(func() string { return order.Attention(a, k) })
+	return a.EachRound(k, p.attend)
 }
 
 // attend is one round of Attend.
@@ -143,7 +143,7 @@ func (at *attention) attendBackward(h *halo, g *tensor.Matrix) {
 	at.beginPass()
 	dTarget := at.targetGradient()
 	dRows := []*tensor.Matrix{at.Source.GradSum()}
-	if at.given() && at.SourceScore.Wants() {
+	if at.given() && at.SourceScore.Wants() { // else it does not travel; that of own targets never does
 		dRows = append(dRows, at.SourceScore.GradSum())
 	}
 	at.backward(e.Local(), at.rows(), at.loops, dRows, dTarget)

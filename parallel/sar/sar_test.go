@@ -10,6 +10,7 @@ import (
 	"weft/graph"
 	"weft/kernel"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/parallel/paralleltest"
 	"weft/parallel/sar"
 	"weft/partition"
@@ -22,7 +23,7 @@ func workers(t *testing.T, g *graph.Graph, of []int32, k int, o sar.Options, wra
 	t.Helper()
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: of, Wrap: wrap}
 	w.Run(t, func(c engine.Config) {
-		p, err := sar.New(c.Team, c.Groups, c.Share, o)
+		p, err := sar.New(c.Team, c.Groups, c.Share, c.Order, o)
 		if err != nil {
 			panic(err)
 		}
@@ -69,7 +70,7 @@ func TestHolders(t *testing.T) {
 		}
 		w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: of, Holders: holders}
 		w.Run(t, func(c engine.Config) {
-			p, err := sar.New(c.Team, c.Groups, c.Share, sar.Options{Prefetch: 1})
+			p, err := sar.New(c.Team, c.Groups, c.Share, c.Order, sar.Options{Prefetch: 1})
 			if err != nil {
 				panic(err)
 			}
@@ -91,20 +92,6 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// TestSlices: slices of a layer's columns, which are computed apart, are the columns of the whole, dropout
-// and gradients included.
-func TestSlices(t *testing.T) {
-	g := paralleltest.Small(t, true, true)
-	for slice, whole := range map[string]string{
-		"given scores of a slice":        "given scores, rounds with dropout",
-		"columnwise messages of a slice": "columnwise messages",
-	} {
-		cut := paralleltest.Named(slice)
-		cut.Name = whole // masks are of a site
-		cut.Alone(t, g, paralleltest.Stored).Near(t, slice, paralleltest.Named(whole).Alone(t, g, paralleltest.Stored))
-	}
-}
-
 // TestUnknownRelation: a relation that the graph does not have is named with those that it has.
 func TestUnknownRelation(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
@@ -123,9 +110,9 @@ func TestOrdersOfWork(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
 	var explained []string
-	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(paralleltest.Small(t, true, true)), sar.Options{
-		Explain: func(line string) { explained = append(explained, line) },
-	})
+	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(paralleltest.Small(t, true, true)), order.Options{
+		Explain: func(site, what string) { explained = append(explained, site+": "+what) },
+	}, sar.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

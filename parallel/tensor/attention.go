@@ -10,13 +10,13 @@ import (
 // Attend implements gnn.Propagator. Scores of GATv1 are computed from complete rows and shared, two numbers
 // for each vertex and head, so that slices may cut a head. Those of GATv2 need all columns of a head at each
 // edge: slices are cut between heads, and with fewer heads than workers some have none.
-func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
+func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	a.CheckScores(p.path)
 	if a.LayerHeads == 0 {
 		a.LayerHeads = a.Heads
 	}
 	if a.ATarget == nil && a.SourceScore == nil {
-		return p.attendHeads(a)
+		return p.attendHeads(a, k)
 	}
 	computed := a.SourceScore == nil
 	if computed {
@@ -30,8 +30,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 			touched[t] = span{first, (s.from+s.count-1)/width + 1 - first}
 		}
 	}
-	scores := p.axis.cost(touched, ofInputs(a.SourceScore, a.TargetScore))
-	p.explain(order.Attention(a), p.axis.cost(cut, ofCall(a.Source)).Plus(scores))
+	p.order.Explain(func() string { return order.Attention(a, k) })
 	shared := kernel.Replace
 	if columnsOf(touched) > a.Heads { // some are cut
 		shared = kernel.Accumulate
@@ -45,7 +44,7 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 			}
 			b.Source, b.Target, b.SourceScore, b.TargetScore = some[0], some[0], some[1], some[2]
 			b.Heads, b.FirstHead = s.heads, a.FirstHead+s.head
-			parts = append(parts, p.inner.Attend(b))
+			parts = append(parts, p.inner.Attend(b, k))
 			for i, x := range some {
 				if x != own[i] {
 					x.Drop()
@@ -62,20 +61,20 @@ func (p *propagator) Attend(a gnn.Attention) *autograd.Var {
 }
 
 // attendHeads is GATv2, whose slices are whole heads.
-func (p *propagator) attendHeads(a gnn.Attention) *autograd.Var {
+func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	width, heads := a.Source.Cols()/a.Heads, p.cut(a.Heads)
 	cut := make([]span, len(heads))
 	for t, h := range heads {
 		cut[t] = span{h.from * width, h.count * width}
 	}
 	mine, own := heads[p.axis.comm.Rank()], cut[p.axis.comm.Rank()]
-	p.explain(order.Attention(a)+", sliced between heads", p.axis.cost(cut, ofCall(ends(a.Source, a.Target)...)))
+	p.order.Explain(func() string { return order.Attention(a, k) + ", sliced between heads" })
 	vector := columns(a.ASource, own.from, own.count) // also where it is empty: all workers use the same parameters
 	return p.through(inputs(cut, ends(a.Source, a.Target)...), cut, func(own []*autograd.Var) []*autograd.Var {
 		b := a
 		b.Source, b.Target, b.ASource = own[0], own[len(own)-1], vector
 		b.Heads, b.FirstHead = mine.count, a.FirstHead+mine.from
-		return []*autograd.Var{p.inner.Attend(b)}
+		return []*autograd.Var{p.inner.Attend(b, k)}
 	})
 }
 

@@ -41,8 +41,8 @@ type Axis struct {
 	all      *autograd.RowSet // all of the partition's
 	vertices []int32          // of the own rows
 	book     *order.Book
-	counts   bool // this worker counts the switches that all make
-	epoch    int  // for errors
+	switched func(site string, bytes int64) // Options.Switched
+	epoch    int                            // for errors
 
 	chunks    int
 	atOnce    *schedule               // in one chunk
@@ -51,26 +51,28 @@ type Axis struct {
 
 // Options are the settings of the tensor axis.
 type Options struct {
-	sar.Options // of the aggregation inside a slice, of the order of work and of explaining
+	sar.Options // of the aggregation inside a slice
 	// Chunks is in how many chunks an aggregation takes in its input and hands on its result, 0: as many as
 	// suit the graph. It changes no bits.
 	Chunks int
+	// Switched takes of each switch between layouts that a site makes together with all other workers what
+	// this worker sends in it; nil: nobody asks.
+	Switched func(site string, bytes int64)
 }
 
 // New is one worker of g.Slices, which all have the same share; where the team only plans they are made of
 // comm.Plan. All of the mesh's workers must call it, and from then on do the same in the same order.
-func New(team *kernel.Team, g mesh.Groups, s *partition.Share, o Options) (*Axis, error) {
+func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Axis, error) {
 	lists := ownersOf(&s.Edges, g.Mesh.Slices)
-	inside := o.Options
-	inside.Explain = nil
-	inner, err := sar.New(team, g, s, inside)
+	inner, err := sar.New(team, g, s, order.Options{}, o.Options)
 	if err != nil {
 		return nil, err
 	}
 	a := &Axis{
 		team: team, comm: g.Slices, mesh: g.Mesh, inner: inner, whole: &s.Whole, starts: s.Edges.Starts, all: inner.Rows(),
-		book: order.NewBook(o.Order, o.Explain), counts: g.Replicas.Rank() == 0, chunks: o.Chunks, schedules: map[direction]*schedule{},
+		switched: o.Switched, chunks: o.Chunks, schedules: map[direction]*schedule{},
 	}
+	a.book = order.NewBook(w, a.moved)
 	if a.chunks == 0 {
 		a.chunks = chunksFor(&s.Edges, g.Mesh.Slices)
 	}

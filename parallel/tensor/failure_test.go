@@ -12,6 +12,7 @@ import (
 	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/parallel/paralleltest"
 	"weft/parallel/tensor"
 	"weft/partition"
@@ -57,7 +58,7 @@ func brokenOff(g *graph.Graph, k int, l paralleltest.Layer, kind comm.Kind, mess
 			}()
 			team := kernel.NewTeam(1, memories[rank])
 			groups := mesh.Mesh{Stages: 1, Partitions: 1, Slices: k}.Join(c)
-			a, err := tensor.New(team, groups, partition.All(g), tensor.Options{Chunks: 3})
+			a, err := tensor.New(team, groups, partition.All(g), order.Options{}, tensor.Options{Chunks: 3})
 			if err != nil {
 				panic(err)
 			}

@@ -49,7 +49,7 @@ func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Redu
 
 // Propagate implements gnn.Propagator: two switches, however many the rounds.
 func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
-	p.explain(order.Aggregation(x.Cols(), k), p.axis.cost(p.cut(x.Cols()), ofCall(x)))
+	p.order.Explain(func() string { return order.Aggregation(x.Cols(), k) })
 	return p.aggregate(autograd.Dense(x), r, k)
 }
 
@@ -63,10 +63,6 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *aut
 	})
 }
 
-func (p *propagator) explain(what string, c order.Cost) {
-	p.order.Explain(fmt.Sprintf("%s; %v", what, c))
-}
-
 // Message implements gnn.Propagator, for functions that act on each column apart.
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	exchange.Must(m.Check(p.path))
@@ -75,7 +71,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 			p.path, refusal.Setting("parallel"), p.axis.mesh.Partitions*p.axis.mesh.Slices))
 	}
 	cut := p.cut(m.Columns)
-	p.explain(fmt.Sprintf("messages of %d columns, each a function of its own", m.Columns), p.axis.cost(cut, ofCall(ends(m.Source, m.Target)...)))
+	p.order.Explain(func() string { return fmt.Sprintf("messages of %d columns, each a function of its own", m.Columns) })
 	return p.through(inputs(cut, ends(m.Source, m.Target)...), cut, func(own []*autograd.Var) []*autograd.Var {
 		mine, some := cut[p.axis.comm.Rank()], m
 		some.Columns, some.FirstColumn = mine.count, m.FirstColumn+mine.from

@@ -18,8 +18,8 @@ import (
 
 // TestSentBytes: in a forward and a backward pass a worker sends each other one the other's columns of its
 // own rows, twice, and its columns of the other's rows, twice; for attention once more two numbers for each
-// vertex and head that the other's columns touch, and back their gradients. Each switch counts once for all
-// workers.
+// vertex and head that the other's columns touch, and back their gradients. Every worker tells of each switch
+// and of its bytes.
 func TestSentBytes(t *testing.T) {
 	g := paralleltest.Small(t, true, false)
 	for _, c := range []struct {
@@ -37,8 +37,9 @@ func TestSentBytes(t *testing.T) {
 					from, to int
 					kind     comm.Kind
 				}
+				type switches struct{ number, bytes int }
 				var mu sync.Mutex
-				got, want, switches := map[link]int{}, map[link]int{}, map[comm.Kind]int64{}
+				got, want, told := map[link]int{}, map[link]int{}, make([]switches, n)
 				rows := make([]int, n)
 				w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: n}, Graph: g}
 				w.Wrap = func(end comm.Transport) comm.Transport {
@@ -51,7 +52,12 @@ func TestSentBytes(t *testing.T) {
 					})
 				}
 				w.Run(t, func(e engine.Config) {
-					a, err := tensor.New(e.Team, e.Groups, e.Share, tensor.Options{})
+					mine := &told[e.Groups.Slice]
+					a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{Switched: func(site string, bytes int64) {
+						if site == c.layer.Name {
+							*mine = switches{mine.number + 1, mine.bytes + int(bytes)}
+						}
+					}})
 					if err != nil {
 						panic(err)
 					}
@@ -59,9 +65,6 @@ func TestSentBytes(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					rows[e.Groups.Slice] = a.Rows().Here
-					for _, k := range []comm.Kind{comm.ToSlices, comm.ToRows} {
-						switches[k] += e.Groups.Slices.Sent(k).Messages
-					}
 				})
 				columns := c.heads * c.width
 				numbers := func(worker int) int { // for each row, in a pass each way
@@ -87,11 +90,17 @@ func TestSentBytes(t *testing.T) {
 				if diff := cmp.Diff(want, got, cmp.AllowUnexported(link{})); diff != "" {
 					t.Error(diff)
 				}
-				each := int64(2)
-				if c.scores {
-					each += 2
+				each := make([]switches, n)
+				for from := range each {
+					each[from].number = 4
+					if c.scores {
+						each[from].number += 4
+					}
 				}
-				if diff := cmp.Diff(map[comm.Kind]int64{comm.ToSlices: each, comm.ToRows: each}, switches); diff != "" {
+				for l, bytes := range want {
+					each[l.from].bytes += bytes
+				}
+				if diff := cmp.Diff(each, told, cmp.AllowUnexported(switches{})); diff != "" {
 					t.Error(diff)
 				}
 			})

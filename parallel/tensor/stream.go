@@ -47,6 +47,7 @@ func listed(list *tensor.Matrix, from, n int) *tensor.Matrix {
 }
 
 const (
+	elementBytes = 4 // of a number that is sent
 	// pieceElements bounds a message.
 	pieceElements = 1 << 16
 	// mostAhead bounds how many messages are on their way at a time, each way. With pieceElements it bounds what
@@ -98,16 +99,27 @@ func (a *Axis) rooms(n int, list []piece) []*tensor.Matrix {
 	return exchange.Rooms(a.team.Memory, n, 1, most)
 }
 
-// open takes a stream's rooms.
+// tell tells of a switch in which this worker sends these messages.
+func (s site) tell(out []piece) {
+	if s.axis.switched == nil {
+		return
+	}
+	bytes := int64(0)
+	for _, p := range out {
+		bytes += elementBytes * int64(p.rows*p.cols)
+	}
+	s.axis.switched(s.path, bytes)
+}
+
+// open takes a stream's rooms, and tells of it.
 func (s site) open(t stream) *stream {
 	a, me := s.axis, s.axis.comm.Rank()
 	a.comm.At(a.epoch, s.path)
-	if a.counts {
-		a.comm.Switched(t.kind)
-	}
+	out := a.pieces(1, func(q int) extent { return t.whole(me, q) })
+	s.tell(out)
 	ahead := min(2*(a.comm.Size()-1), mostAhead)
 	t.site = s
-	t.sending = a.rooms(ahead, a.pieces(1, func(q int) extent { return t.whole(me, q) }))
+	t.sending = a.rooms(ahead, out)
 	t.receiving = a.rooms(ahead, a.pieces(-1, func(q int) extent { return t.whole(q, me) }))
 	t.keeping = a.rooms(1, t.whole(me, me).pieces(me))
 	return &t

@@ -135,7 +135,7 @@ func twoEnds(heads, width int) paralleltest.Layer {
 	l.Forward = func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {
 		return p.Attend(gnn.Attention{
 			Source: autograd.Columns(x, 0, n), Target: autograd.Columns(x, n, n), ASource: w[0], Heads: heads, Slope: .2, SelfLoops: true,
-		})
+		}, gnn.Once)
 	}
 	return l
 }
@@ -379,7 +379,7 @@ func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts
 	}
 	got := l.Blank(g.Vertices())
 	w.Run(t, func(c engine.Config) {
-		a, err := tensor.New(c.Team, c.Groups, c.Share, tensor.Options{Chunks: chunks})
+		a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Chunks: chunks})
 		if err != nil {
 			panic(err)
 		}

@@ -49,13 +49,14 @@ type Config struct {
 	VaryingInput bool
 	// Training says that gradients will be asked for.
 	Training bool
-	// Explain takes lines that say how the work is done, each the first time; nil: nobody asks.
-	Explain func(line string)
 	// Aggregated takes edges × columns of each pass of a site along edges, forward and backward; nil: nobody
 	// asks.
 	Aggregated func(site string, edgeColumns int64)
-	// Order is how each place that aggregates finds the order of its work.
-	Order order.Choice
+	// Switched takes what this worker sends in each switch of a site between layouts, which all workers of the
+	// stage make together; nil: nobody asks.
+	Switched func(site string, bytes int64)
+	// Order is how each place that aggregates finds the order of its work, and says what it does.
+	Order order.Options
 	// AggregationChunks is the tensor axis's, as in tensor.Options.
 	AggregationChunks int
 	// Prefetch and KeepHalo are the graph axis's, as in sar.Options.

@@ -22,15 +22,15 @@ type Whole struct {
 // New is the engine that belongs to the mesh: all layers, along the graph axis, and inside its partitions
 // along the tensor axis where that has several workers.
 func New(c Config) (Engine, error) {
-	o := sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Order: c.Order, Explain: c.Explain, Aggregated: c.Aggregated}
+	o := sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Aggregated: c.Aggregated}
 	if c.Groups.Mesh.Slices > 1 {
-		a, err := tensor.New(c.Team, c.Groups, c.Share, tensor.Options{Options: o, Chunks: c.AggregationChunks})
+		a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Options: o, Chunks: c.AggregationChunks, Switched: c.Switched})
 		if err != nil {
 			return nil, err
 		}
 		return NewWhole(c, a), nil
 	}
-	p, err := sar.New(c.Team, c.Groups, c.Share, o)
+	p, err := sar.New(c.Team, c.Groups, c.Share, c.Order, o)
 	if err != nil {
 		return nil, err
 	}
