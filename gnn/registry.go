@@ -79,7 +79,8 @@ var (
 	graphSettings      = append([]string{"direction"}, layerSettings...)
 	eitherForm         = append([]string{"decoupled"}, graphSettings...) // of models that can be decoupled, whether they are or not
 	decoupledSettings  = append([]string{"teleport"}, eitherForm...)
-	linearSettings     = append([]string{"aggregation-order"}, eitherForm...) // of aggregations of transformed rows
+	linearRounds       = append([]string{"aggregation-chunks"}, decoupledSettings...)
+	linearSettings     = append([]string{"aggregation-order", "aggregation-chunks"}, eitherForm...) // of aggregations of transformed rows
 	blockSettings      = append([]string{"blocks"}, linearSettings...)
 	attentionSettings  = []string{"heads", "output-heads", "transform-dropout", "attention-dropout"}
 	decoupledAttention = []string{"attention-dropout", "attention-gradient"}
@@ -92,14 +93,14 @@ var kinds = []ModelKind{
 		cost:        func(in, out int) Cost { return Cost{Vertex: in * out} },
 	},
 	{
-		Name: "gcn", Settings: blockSettings, Decoupled: decoupledSettings, EdgeWeights: true, blocks: 1,
+		Name: "gcn", Settings: blockSettings, Decoupled: linearRounds, EdgeWeights: true, blocks: 1,
 		list: "convs", weight: ".lin.weight", bias: ".bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGCN(at) },
 		propagation: func(s *Spec, at Site) Block { return NewPropagation(at, Symmetric, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
-		Name: "sage", Settings: blockSettings, Decoupled: decoupledSettings, blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
+		Name: "sage", Settings: blockSettings, Decoupled: linearRounds, blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
 		propagation: func(s *Spec, at Site) Block { return NewPropagation(at, Reduce{KindMean, 1}, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
@@ -123,17 +124,17 @@ var kinds = []ModelKind{
 		cost:        func(in, out int) Cost { return Cost{2 * in * out, 2 * out} },
 	},
 	{
-		Name: "gin", Settings: linearSettings, Decoupled: decoupledSettings, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
+		Name: "gin", Settings: linearSettings, Decoupled: linearRounds, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGIN(at) },
 		propagation: func(s *Spec, at Site) Block { return NewGINPropagation(at, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in*out + out*out, min(in, out)} },
 	},
 	{
-		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction"}, EdgeWeights: true, OneWay: true,
+		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction", "aggregation-chunks"}, EdgeWeights: true, OneWay: true,
 		list: "convs", deep: gcnii,
 	},
 	{
-		Name: "resgcn", Settings: []string{"norm", "direction", "aggregation-order"}, list: "layers", deep: resGCN,
+		Name: "resgcn", Settings: []string{"norm", "direction", "aggregation-order", "aggregation-chunks"}, list: "layers", deep: resGCN,
 		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,

@@ -145,7 +145,7 @@ var settings = withFields([]Setting{
 	{Name: "keep-halo", Group: GraphAxisGroup, axis: "graph", Meaning: "receive all other workers' rows at once and keep them for the backward pass: shows what it costs"},
 
 	{
-		Name: "aggregation-chunks", Group: TensorAxisGroup, axis: "tensor",
+		Name: "aggregation-chunks", Group: TensorAxisGroup, axis: "tensor", some: true,
 		Meaning: "`number` of chunks of rows, of which some move while another is aggregated, or auto",
 	},
 })
