@@ -138,6 +138,9 @@ static __attribute__((noinline)) void lower(const weft_attention_args *a, const 
 	}
 }
 
+// Whether run k is a part of the row of the one before.
+static inline int goes_on(const batch *b, int k) { return k > 0 && !b->run[k].begins; }
+
 // s becomes exp(s − m) for the largest score m of each run and what its row held before; tops are these and
 // sums their sums. Each lane of a run's vectors is added up apart. The whole layer's vectors have fewer edges
 // where it has more heads, and so do those that are added here.
@@ -148,7 +151,7 @@ INLINE void softmax(values *x, const batch *b, const group *g, const int v2, con
 		// finite, so that scores of −∞ have no weight
 		vf top = larger(largest_of_edges(x->top[k], P), all(-FLT_MAX));
 		if (!(a->first && r->begins))
-			top = larger(per_head(a->maximum + r->row * a->heads + g->head, g->heads, P), top);
+			top = larger(goes_on(b, k) ? x->top[k - 1] : per_head(a->maximum + r->row * a->heads + g->head, g->heads, P), top);
 		x->top[k] = top;
 		store(x->tops + k * P, top);
 	}
@@ -169,6 +172,19 @@ INLINE void softmax(values *x, const batch *b, const group *g, const int v2, con
 		store(x->sums + k * P, sum_of_edges(first_lanes(x->sum[k], lanes, (vf){0}), P));
 }
 
+// lower of parts of a row that are in one batch: own2 is what the one before is to be multiplied by.
+static __attribute__((noinline)) void join_parts(values *x, const batch *b, const int P) {
+	for (int k = 1; k < b->runs; k++) {
+		if (!goes_on(b, k))
+			continue;
+		x->own2[k] = vexp(x->top[k - 1] - x->top[k]);
+		vf before = load(x->sums + (k - 1) * P) * x->own2[k];
+		__asm__("" : "+m"(before)); // rounded, as it is there
+		before += load(x->sums + k * P);
+		__builtin_memcpy(x->sums + k * P, &before, P * sizeof(float));
+	}
+}
+
 // Extends the rows' maximum m and sum d by a batch; an ended row has its log-sum-exp instead. scales is what
 // their sums of rows are to be multiplied by. `rest` is d between the parts of a row, where the state has no
 // place for it.
@@ -179,11 +195,15 @@ INLINE void extend_state(values *x, const batch *b, const group *g, float *rest,
 		int64_t at = r->row * a->heads + g->head;
 		if (a->first && r->begins)
 			break;
+		if (goes_on(b, k))
+			continue;
 		float *d = a->sum ? a->sum + at : rest;
 		lower(a, g, r->row, d, per_head(a->maximum + at, g->heads, P), x->top[k]);
 		for (int h = 0; h < g->heads; h++)
 			x->sums[k * P + h] += d[h];
 	}
+	if (b->most_of_row < b->most_edges)
+		join_parts(x, b, P);
 	for (int i = 0; i < b->runs * P; i += VW) {
 		vf sum = load(x->sums + i);
 		vi some = ~(sum == 0);
@@ -198,8 +218,9 @@ INLINE void extend_state(values *x, const batch *b, const group *g, float *rest,
 		} else {
 			put_heads(a->maximum + at, x->tops + k * P, g->heads, P);
 			put_heads(a->sum ? a->sum + at : rest, x->sums + k * P, g->heads, P);
+			const int parts = k + 1 < b->runs && goes_on(b, k + 1);
 			for (int h = 0; h < P; h++)
-				x->scales[k * P + h] = 1.0f;
+				x->scales[k * P + h] = parts ? x->own2[k + 1][h] : 1.0f;
 		}
 	}
 }

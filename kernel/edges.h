@@ -101,8 +101,8 @@ static inline void describe_vectors(batch *b, int r, int vectors, int lanes_of_l
 }
 
 // Takes the edges of the rows that come next; self loops are the last of a row. A row of more than
-// most_of_row edges is taken in parts of so many, each but the last in a batch of its own. Rows without edges
-// have a run where empty is set. Returns 0 after the last row.
+// most_of_row edges is taken in parts of so many, each a run. Rows without edges have a run where empty is
+// set. Returns 0 after the last row.
 static int next_batch(batch *b, int empty) {
 	const weft_attention_args *a = b->a;
 	b->runs = b->edges = b->vectors = 0;
@@ -113,11 +113,10 @@ static int next_batch(batch *b, int empty) {
 			b->row++;
 			continue;
 		}
-		if (left > b->most_of_row || left > b->most_edges - b->edges) {
-			if (b->edges > 0)
-				break;
+		if (left > b->most_of_row)
 			left = b->most_of_row;
-		}
+		if (left > b->most_edges - b->edges)
+			break;
 		const int32_t *index = a->edges.indices + lo;
 		int32_t *other = b->other + b->edges;
 		int64_t from_index = b->done > stored ? 0 : stored - b->done < left ? stored - b->done : left;
@@ -142,8 +141,6 @@ static int next_batch(batch *b, int empty) {
 		b->row += b->done == 0;
 		b->edges += filled;
 		b->vectors += vectors;
-		if (b->done)
-			break;
 	}
 	if (b->edges == 0)
 		return b->runs;

@@ -8,7 +8,7 @@
 // other's inverse and adjoint. inner is the aggregation of sar.Partition, on fewer columns: with one
 // partition no worker needs anything of another meanwhile, all have equal work where their number divides
 // that of the columns, whatever the graph looks like, and a sum over in-neighbours is not cut, so that values
-// have one worker's bits (but for attention of several heads). Gradients of weights are summed over workers.
+// have one worker's bits. Gradients of weights are summed over workers.
 //
 // Reading: layout.go is this algorithm; propagator.go and attention.go what each method of a Propagator does
 // with it; stream.go the messages of a split or a gather; flow.go how a linear aggregation does all of it at
