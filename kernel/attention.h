@@ -141,9 +141,28 @@ static __attribute__((noinline)) void lower(const weft_attention_args *a, const 
 // Whether run k is a part of the row of the one before.
 static inline int goes_on(const batch *b, int k) { return k > 0 && !b->run[k].begins; }
 
+// s becomes exp(s − top) of its run, and sums their sums. Each lane of a run's vectors is added up apart. The
+// whole layer's vectors have fewer edges where it has more heads, and so do those that are added here: as many
+// as take `lanes` here, a constant where that is all.
+INLINE void exponentials(values *x, const batch *b, const group *g, const int v2, const int P, const int lanes) {
+	vf sum = {0};
+	for (int v = 0; v < b->vectors; v++) {
+		int k = b->run_of[v];
+		vf e = vexp(load(x->s + v * VW) - x->top[k]);
+		if (!v2)
+			fetch_soon(b, v, b->a->source_score + g->head, b->a->heads, 1, P);
+		store(x->s + v * VW, e);
+		sum = add_vector(sum, e, b, v);
+		for (int l = lanes; l < VW; l += lanes)
+			sum += turn(e, l);
+		x->sum[k] = sum;
+	}
+	for (int k = 0; k < b->runs; k++)
+		store(x->sums + k * P, sum_of_edges(only(x->sum[k], lanes), P));
+}
+
 // s becomes exp(s − m) for the largest score m of each run and what its row held before; tops are these and
-// sums their sums. Each lane of a run's vectors is added up apart. The whole layer's vectors have fewer edges
-// where it has more heads, and so do those that are added here.
+// sums their sums.
 INLINE void softmax(values *x, const batch *b, const group *g, const int v2, const int P) {
 	const weft_attention_args *a = b->a;
 	for (int k = 0; k < b->runs; k++) {
@@ -155,21 +174,10 @@ INLINE void softmax(values *x, const batch *b, const group *g, const int v2, con
 		x->top[k] = top;
 		store(x->tops + k * P, top);
 	}
-	const int lanes = VW / g->layer_places * P; // that as many edges have here as the layer's vectors
-	vf sum = {0};
-	for (int v = 0; v < b->vectors; v++) {
-		int k = b->run_of[v];
-		vf e = vexp(load(x->s + v * VW) - x->top[k]);
-		if (!v2)
-			fetch_soon(b, v, a->source_score + g->head, a->heads, 1, P);
-		store(x->s + v * VW, e);
-		sum = add_vector(sum, e, b, v);
-		for (int l = lanes; l < VW; l += lanes)
-			sum += turn(e, l);
-		x->sum[k] = sum;
-	}
-	for (int k = 0; k < b->runs; k++)
-		store(x->sums + k * P, sum_of_edges(first_lanes(x->sum[k], lanes, (vf){0}), P));
+	if (g->layer_places == P)
+		exponentials(x, b, g, v2, P, VW);
+	else
+		exponentials(x, b, g, v2, P, VW / g->layer_places * P);
 }
 
 // lower of parts of a row that are in one batch: own2 is what the one before is to be multiplied by.
