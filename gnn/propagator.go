@@ -44,8 +44,9 @@ var (
 	SymmetricNoLoops = Reduce{Kind: KindSymmetricNoLoops}
 )
 
-// Rounds are an aggregation Â applied several times, or not at all (the zero value): H⁰ = x, Hᵏ⁺¹ = (1−Teleport)·Â·Hᵏ + Teleport·x, until
-// Hᶜᵒᵘⁿᵗ. With a Teleport above 0 that is APPNP's propagation (Gasteiger et al. 2019, equation 4).
+// Rounds are an aggregation Â applied several times, or not at all (the zero value): H⁰ = x, Hᵏ⁺¹ =
+// (1−Teleport)·Â·Hᵏ + Teleport·x, until Hᶜᵒᵘⁿᵗ. With a Teleport above 0 that is APPNP's propagation
+// (Gasteiger et al. 2019, equation 4).
 type Rounds struct {
 	Count    int
 	Teleport float64
@@ -80,8 +81,8 @@ type Propagator interface {
 	// Propagate applies the aggregation in rounds: rows × the columns of x.
 	Propagate(x *autograd.Var, r Reduce, k Rounds) *autograd.Var
 	// Attend is softmax attention over in-edges, in rounds: rows × Heads·Width. More than one round needs
-	// given scores: the coefficients are theirs in every round, also where they are dropped. No tensor with an
-	// entry for each edge is kept.
+	// given scores: the coefficients are theirs in every round, also where they are dropped. No tensor with
+	// an entry for each edge is kept.
 	Attend(a Attention, k Rounds) *autograd.Var
 	// Message aggregates the messages of a function of the caller's own: rows × Columns. Only some edges'
 	// messages exist at a time.
@@ -101,8 +102,9 @@ type Attention struct {
 	ASource, ATarget         *autograd.Var // 1 × Heads·Width
 	SourceScore, TargetScore *autograd.Var // rows × Heads: aSource·source_j and aTarget·target_i, nil: not given
 	Heads                    int
-	// FirstHead is which of a layer's heads the first one here is, where Source is a slice of its columns, and
-	// LayerHeads how many the layer has (0: these are all): dropout and the order of sums are those of the whole.
+	// FirstHead is which of a layer's heads the first one here is, where Source is a slice of its columns,
+	// and LayerHeads how many the layer has (0: these are all): dropout and the order of sums are those of
+	// the whole.
 	FirstHead, LayerHeads int
 	Slope                 float64 // of LeakyReLU
 	Dropout               float64 // probability with which a coefficient is dropped

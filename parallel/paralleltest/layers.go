@@ -197,8 +197,8 @@ const (
 	constant     scores = false
 )
 
-// Scored is rounds of GATv1 with given scores: the last columns of the input, one for each head as a source and then
-// one for each as a target.
+// Scored is rounds of GATv1 with given scores: the last columns of the input, one for each head as a source
+// and then one for each as a target.
 func Scored(name string, a gnn.Attention, k gnn.Rounds, width int, have scores) Layer {
 	n := a.Heads * width
 	l := Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend"}

@@ -13,8 +13,8 @@ import (
 )
 
 // TestForwardHasOneWorkersBits: with equal weights the logits are one worker's to the bit, for any number of
-// slices: a sum over in-neighbours is never cut, a head's exponentials are added as among all heads, and a row
-// of a product does not depend on the rows beside it.
+// slices: a sum over in-neighbours is never cut, a head's exponentials are added as among all heads, and a
+// row of a product does not depend on the rows beside it.
 func TestForwardHasOneWorkersBits(t *testing.T) {
 	g := withHub(t, paralleltest.Tangled(t))
 	for _, model := range gnn.Names() {

@@ -128,9 +128,9 @@ func (f *flow) compute(x *tensor.Matrix, cut []span) {
 	}
 }
 
-// begin prepares a teleport, for what the split makes x. Forward each round is H ← (1−t)·Â·H + t·H⁰. Backward,
-// from the gradient G of the last, each is ∂L/∂H⁰ += t·G; G ← Âᵀ·(1−t)·G; and in the end ∂L/∂H⁰ += G. Between
-// the rounds there x is (1−t)·G.
+// begin prepares a teleport, for what the split makes x. Forward each round is H ← (1−t)·Â·H + t·H⁰.
+// Backward, from the gradient G of the last, each is ∂L/∂H⁰ += t·G; G ← Âᵀ·(1−t)·G; and in the end ∂L/∂H⁰ +=
+// G. Between the rounds there x is (1−t)·G.
 func (f *flow) begin(x *tensor.Matrix, cut []span) {
 	if f.way == forward {
 		f.start = x

@@ -50,8 +50,8 @@ const (
 	elementBytes = 4 // of a number that is sent
 	// pieceElements bounds a message.
 	pieceElements = 1 << 16
-	// mostAhead bounds how many messages are on their way at a time, each way. With pieceElements it bounds what
-	// a worker holds of others' values: two messages for each of eight workers keep all links busy.
+	// mostAhead bounds how many messages are on their way at a time, each way. With pieceElements it bounds
+	// what a worker holds of others' values: two messages for each of eight workers keep all links busy.
 	mostAhead = 2 * (8 - 1)
 )
 

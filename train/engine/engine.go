@@ -52,8 +52,8 @@ type Config struct {
 	// Aggregated takes edges × columns of each pass of a site along edges, forward and backward; nil: nobody
 	// asks.
 	Aggregated func(site string, edgeColumns int64)
-	// Switched takes what this worker sends in each switch of a site between layouts, which all workers of the
-	// stage make together; nil: nobody asks.
+	// Switched takes what this worker sends in each switch of a site between layouts, which all workers of
+	// the stage make together; nil: nobody asks.
 	Switched func(site string, bytes int64)
 	// Order is how each place that aggregates finds the order of its work, and says what it does.
 	Order order.Options
