@@ -20,16 +20,16 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) (of []int32, err e
 	if err := checkMetisSize(g.Edges() + int64(g.Vertices())); err != nil {
 		return nil, err
 	}
-	constraints := 1
+	vertexWeights := 0
 	if o.balance() != ByVertices {
-		constraints = 2
+		vertexWeights = 2
 	}
-	p, err := undirected(&g.Relation, constraints)
+	p, err := undirected(&g.Relation, vertexWeights)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	second := secondConstraint(g, o)
+	second := secondWeight(g, o)
 	for v := range len(p.VertexWeights) / 2 {
 		p.VertexWeights[2*v], p.VertexWeights[2*v+1] = 1, second(v)
 	}
@@ -84,8 +84,8 @@ func checkMetisSize(entries int64) error {
 	return nil
 }
 
-// secondConstraint is the weight of each vertex beside 1.
-func secondConstraint(g *graph.Graph, o *Options) func(v int) int32 {
+// secondWeight is the weight of each vertex beside 1.
+func secondWeight(g *graph.Graph, o *Options) func(v int) int32 {
 	if o.balance() == ByEdges {
 		return func(v int) int32 { return int32(g.Relation.Indptr[v+1]-g.Relation.Indptr[v]) + 1 }
 	}
@@ -98,8 +98,9 @@ func secondConstraint(g *graph.Graph, o *Options) func(v int) int32 {
 	return func(v int) int32 { return trains[v] }
 }
 
-// undirected is the graph that METIS divides. Where all edges weigh the same they have no weights.
-func undirected(in *graph.Relation, constraints int) (*metis.Problem, error) {
+// undirected is the graph that METIS divides, with room for so many weights of each vertex. Where all edges
+// weigh the same they have no weights.
+func undirected(in *graph.Relation, vertexWeights int) (*metis.Problem, error) {
 	vertices := len(in.Indptr) - 1
 	out := reversed(in)
 	degree := make([]int32, vertices)
@@ -117,7 +118,7 @@ func undirected(in *graph.Relation, constraints int) (*metis.Problem, error) {
 	if err := checkMetisSize(entries); err != nil {
 		return nil, err
 	}
-	p, err := metis.New(vertices, int(entries), constraints, least != most)
+	p, err := metis.New(vertices, int(entries), metis.Weights{Edges: least != most, Vertex: vertexWeights})
 	if err != nil {
 		return nil, err
 	}

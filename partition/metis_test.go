@@ -125,7 +125,7 @@ func TestUndirected(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := undirected(&relation, 1)
+		p, err := undirected(&relation, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
