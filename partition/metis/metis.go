@@ -193,5 +193,5 @@ func failure(err error, status int32, said string) error {
 		const enough = 300
 		how += " (" + words[:min(len(words), enough)] + ")"
 	}
-	return fmt.Errorf("METIS failed: %s; the partition methods random and range do without it", how)
+	return fmt.Errorf("METIS failed: %s", how)
 }
