@@ -101,7 +101,7 @@ func rangesOfGroups(group []int32, k int) []int32 {
 // checkMetisSize refuses what METIS cannot count.
 func checkMetisSize(entries int64) error {
 	if entries > metis.MaxEntries {
-		return refusal.Errorf("METIS counts vertices and edges in 32 bits, up to %d, and here are %d", metis.MaxEntries, entries)
+		return refusal.Errorf("METIS counts vertices, edges and weights in 32 bits, up to %d, and here are %d", metis.MaxEntries, entries)
 	}
 	return nil
 }
