@@ -34,8 +34,8 @@ const (
 // Qian, "GNNPipe: Scaling Deep GNN Training with Pipelined Model Parallelism", arXiv:2308.10087, 2023). It
 // returns the chunk, 0…K−1, of each row. No chunk is empty.
 //
-// Where an edge joins two chunks, embeddings of an earlier epoch may stand in for a row. The edges between the
-// partition's own rows therefore decide, of all relations together. The methods are
+// Where an edge joins two chunks, embeddings of an earlier epoch may stand in for a row. So the edges between
+// the partition's own rows decide, of all relations together. The methods are
 //   - metis: few edges between chunks;
 //   - merged: METIS makes four times as many parts, with few edges between parts, and each chunk is four of
 //     them at random, as GNNPipe was measured. More edges are cut. Of fewer rows each is a part.
