@@ -99,13 +99,32 @@ func Defaults() Options {
 		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true,
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: "auto", Select: selectMetric,
 		Precision: "f32", AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
-		ChunkMethod: chunkMethods[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
+		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
 		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: true,
 	}
 }
 
 // Validate refuses options that make no sense, naming the setting and what would be accepted.
 func (o *Options) Validate() error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	m, err := o.Mesh()
+	if err != nil {
+		return err
+	}
+	if err := o.checkMesh(m); err != nil || m.Stages == 1 {
+		return err
+	}
+	blocks, err := o.model().Blocks(1, 1)
+	if err != nil {
+		return err
+	}
+	return checkStages(m, blocks)
+}
+
+// check refuses what makes no sense on any mesh.
+func (o *Options) check() error {
 	for _, s := range settings {
 		if reason := s.reject(o); reason != "" {
 			return refusal.Errorf("%s %s: %s", refusal.Setting(s.Name), s.Text(o), reason)
@@ -118,21 +137,7 @@ func (o *Options) Validate() error {
 		return refusal.Errorf("%s %d does not divide %s %d: each head of %s gets an equal share of the hidden width",
 			refusal.Setting("heads"), o.Heads, refusal.Setting("hidden"), o.Hidden, o.Model)
 	}
-	m, err := o.Mesh()
-	if err != nil {
-		return err
-	}
-	if err := o.checkMesh(m); err != nil {
-		return err
-	}
-	if m.Stages == 1 {
-		return nil
-	}
-	blocks, err := o.model().Blocks(1, 1)
-	if err != nil {
-		return err
-	}
-	return checkStages(m, blocks)
+	return nil
 }
 
 // checkMesh refuses what makes no sense on a mesh.

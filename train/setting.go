@@ -157,7 +157,7 @@ var settings = withFields([]Setting{
 		Meaning: "`number` of chunks of vertices that follow each other through the stages, over all partitions, auto for four times the workers",
 	},
 	{
-		Name: "chunk-method", Group: PipelineAxisGroup, axis: "pipeline", Choices: chunkMethods,
+		Name: "chunk-method", Group: PipelineAxisGroup, axis: "pipeline", Choices: partition.ChunkMethods(),
 		Meaning: "how vertices are divided into chunks, merged puts four parts of metis together at random",
 	},
 	{
