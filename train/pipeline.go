@@ -2,14 +2,13 @@ package train
 
 import (
 	"context"
-	"fmt"
-	"hash/crc32"
 	"slices"
 	"sync"
 
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/parallel/chunked"
 	"weft/parallel/mesh"
@@ -84,44 +83,70 @@ func (o *Options) chunksOfPartition(m mesh.Mesh, starts []int) (k, wanted int) {
 	return k, wanted
 }
 
-// chunking identifies the chunks of a partition.
+// chunking identifies chunks.
 type chunking struct {
 	graph *graph.Graph
 	parts *Parts
-	of    int // which partition
 	partition.ChunkOptions
 }
 
-// chunks are those that the stages of a partition have in common. The workers of this process that ask for
-// them share them, and the first of these makes them.
+// chunks are those that the workers of a job have in common, made by the first that asks for them.
 type chunks struct {
 	mu sync.Mutex
-	by map[chunking]*partitionChunks
+	by map[chunking][]int32
 }
 
-type partitionChunks struct {
-	mu   sync.Mutex
-	rows []int32 // the chunk of each row; nil: not made
-}
-
-func (c *chunks) of(ctx context.Context, which chunking, share *partition.Share) ([]int32, error) {
-	c.mu.Lock()
-	p := c.by[which]
-	if p == nil {
-		p = &partitionChunks{}
-		c.by[which] = p
+// chunksOf is for each vertex, in the order of the partitions, its chunk. All workers call it together; of
+// workers that are processes the first stage's make the chunks.
+func (j *Job) chunksOf(ctx context.Context, g mesh.Groups, share *partition.Share, o partition.ChunkOptions) ([]int32, error) {
+	j.chunks.mu.Lock()
+	defer j.chunks.mu.Unlock()
+	which := chunking{j.Graph, j.Parts, o}
+	if of, made := j.chunks.by[which]; made {
+		return of, nil
 	}
-	c.mu.Unlock()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.rows != nil {
-		return p.rows, nil
+	var of []int32
+	var err error
+	if c := j.peers(); c.Size() > 1 {
+		if g.Stage == 0 {
+			of, err = partition.Chunks(ctx, share, o)
+		}
+		if err := (launch.Ranks{Comm: c}).Together(err); err != nil {
+			return nil, err
+		}
+		var all [][]int32 // of the first stage's ranks, which are first and in the order of the partitions
+		if all, err = comm.GatherLists(c, comm.Setup, of); err == nil {
+			of = slices.Concat(all...)
+		}
+	} else {
+		for p := 0; p < g.Mesh.Partitions && err == nil; p++ {
+			var theirs []int32
+			if p == g.Partition {
+				theirs, err = partition.Chunks(ctx, share, o)
+			} else {
+				theirs, err = j.Parts.chunks(ctx, p, o)
+			}
+			of = append(of, theirs...)
+		}
 	}
-	rows, err := partition.Chunks(ctx, share, which.ChunkOptions)
 	if err == nil {
-		p.rows = rows
+		j.chunks.by[which] = of
 	}
-	return rows, err
+	return of, err
+}
+
+// chunks are those of another partition than the caller's.
+func (p *Parts) chunks(ctx context.Context, of int, o partition.ChunkOptions) (chunks []int32, err error) {
+	share, err := p.Open(of)
+	if err != nil {
+		return nil, err
+	}
+	defer share.Close()
+	err = share.Guard(func() error {
+		chunks, err = partition.Chunks(ctx, share, o)
+		return err
+	})
+	return chunks, err
 }
 
 // stageOptions are what this worker's stage is told, zero where there is one stage. All workers call it
@@ -142,35 +167,9 @@ func (w *worker) stageOptions(ctx context.Context, j *Job) (s engine.StageOption
 	}
 	s.Period, s.Warm, s.Fixed, s.Recompute = o.HistoryPeriod, o.HistoryStart == historyWarm, o.ChunkOrder == orderFixed, o.Recompute
 	s.Report = func(r engine.StageReport) { w.spent = r }
-	s.ChunkCount, _ = o.chunksOfPartition(grid, w.share.Edges.Starts)
-	s.Chunks, err = j.chunks.of(ctx, chunking{j.Graph, j.Parts, w.groups.Partition, partition.ChunkOptions{
-		K: s.ChunkCount, Method: o.ChunkMethod, Seed: o.Seed, Timeout: o.CommTimeout,
-	}}, w.share)
-	if w.team.Planning() {
-		return s, err
-	}
-	if err := w.ranks().Together(err); err != nil {
-		return s, err
-	}
-	return s, w.sameChunks(&s)
-}
-
-// sameChunks fails on all workers where one stage of a partition has other chunks than its first.
-func (w *worker) sameChunks(s *engine.StageOptions) error {
-	hash := crc32.Checksum(comm.Bytes(s.Chunks), crc32.MakeTable(crc32.Castagnoli))
-	all, err := comm.Gather(w.groups.World, comm.Setup, int64(s.ChunkCount), int64(hash))
-	if err != nil {
-		return err
-	}
-	grid := w.groups.Mesh
-	for rank := range grid.Workers() {
-		place := grid.Place(rank)
-		place.Stage = 0
-		first := grid.Rank(place)
-		if !slices.Equal(all[2*rank:2*rank+2], all[2*first:2*first+2]) {
-			return &Common{Err: fmt.Errorf("worker %d has divided partition %d into other chunks than worker %d: "+
-				"all machines need the same graph and the same METIS", rank, place.Partition, first)}
-		}
-	}
-	return nil
+	s.Count, _ = o.chunksOfPartition(grid, w.share.Edges.Starts)
+	s.Chunks, err = j.chunksOf(ctx, w.groups, w.share, partition.ChunkOptions{
+		K: s.Count, Method: o.ChunkMethod, Seed: o.Seed, Timeout: o.CommTimeout,
+	})
+	return s, err
 }

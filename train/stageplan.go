@@ -85,13 +85,13 @@ func (w *worker) planStage() (p stagePlan) {
 	if p.All = w.stages(); p.All == nil {
 		return p
 	}
-	rows := make([]int, s.ChunkCount)
-	for _, c := range s.Chunks {
+	own, rows := s.Chunks[edges.Starts[edges.P]:edges.Starts[edges.P+1]], make([]int, s.Count)
+	for _, c := range own {
 		rows[c]++
 	}
-	p.Chunks, p.Least, p.Most = s.ChunkCount, slices.Min(rows), slices.Max(rows)
+	p.Chunks, p.Least, p.Most = s.Count, slices.Min(rows), slices.Max(rows)
 	_, p.Wanted = w.o.chunksOfPartition(w.groups.Mesh, edges.Starts)
-	p.Cut, p.Edges = edges.ChunkCut(s.Chunks)
+	p.Cut, p.Edges = edges.ChunkCut(own)
 	for _, at := range s.Cuts[1:w.groups.Mesh.Stages] {
 		p.Columns += w.blocks[at].In + w.blocks[at].H0
 	}

@@ -109,7 +109,7 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 		return 0, nil, err
 	}
 	if j.chunks == nil {
-		j.chunks = &chunks{by: map[chunking]*partitionChunks{}}
+		j.chunks = &chunks{by: map[chunking][]int32{}}
 	}
 	if j.Graph == nil && (j.Parts == nil || grid.Partitions == 1) {
 		return 0, nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")

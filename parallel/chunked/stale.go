@@ -1,5 +1,3 @@
-// Package chunked is the pipeline axis within a stage: the rows of a partition in chunks, which are processed
-// one after another.
 package chunked
 
 import (

@@ -11,18 +11,12 @@ import (
 type StageOptions struct {
 	// Cuts are the first block of each stage, and the number of blocks behind them, as from gnn.Cut.
 	Cuts []int
-	// Chunks has the chunk, from 0, of each row of the share, and ChunkCount is how many there are: one at
-	// least, and as many in each partition.
-	Chunks     []int32
-	ChunkCount int
-	// Period is how many epochs history stays the same.
-	Period int
+	// Options are what chunks read of each other; Aggregated is Config's.
+	chunked.Options
 	// Warm begins history with an exact forward pass, and not with zeros.
 	Warm bool
 	// Fixed processes the chunks in their order in every epoch, and not in a random one.
 	Fixed bool
-	// Stale is what becomes of gradients that come too late.
-	Stale chunked.Stale
 	// Recompute computes a chunk's forward pass again in its backward pass, and keeps little in between.
 	Recompute bool
 	// Report takes, after each training pass, how this worker spent it; nil: nobody asks.

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"errors"
-
 	"weft/autograd"
 	"weft/gnn"
 	"weft/nn"
@@ -25,7 +23,7 @@ type Whole struct {
 // along the tensor axis where that has several workers.
 func New(c Config) (Engine, error) {
 	if c.Groups.Mesh.Stages > 1 {
-		return nil, errors.New("this build has no engine for the stages of a pipeline")
+		return NewPipeline(c)
 	}
 	o := sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Aggregated: c.Aggregated}
 	if c.Groups.Mesh.Slices > 1 {
