@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"weft/comm"
 	"weft/gnn"
@@ -296,11 +297,19 @@ func workOf(blocks []gnn.BlockSpec, whole *partition.Whole) []string {
 	if sum == 0 {
 		return nil
 	}
-	line := fmt.Sprintf("a forward pass is %.3g billion multiply-adds; by layer:", sum/1e9)
-	for _, b := range blocks {
-		line += fmt.Sprintf(" %.0f %%", 100*b.Cost.Of(whole.Vertices, whole.Edges)/sum)
+	var shares []string
+	for i, equal := 0, 0; i < len(blocks); i += equal {
+		cost := blocks[i].Cost
+		for equal = 1; i+equal < len(blocks) && blocks[i+equal].Cost == cost; {
+			equal++
+		}
+		each := fmt.Sprintf("%.1f %%", 100*cost.Of(whole.Vertices, whole.Edges)/sum)
+		if equal > 1 {
+			each = fmt.Sprintf("%d × ", equal) + each
+		}
+		shares = append(shares, each)
 	}
-	return []string{line}
+	return []string{fmt.Sprintf("a forward pass is %.3g billion multiply-adds; by layer: %s", sum/1e9, strings.Join(shares, ", "))}
 }
 
 // doubtfulSums says why features should not be divided by their sum in each row, "" where nothing speaks
