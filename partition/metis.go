@@ -4,46 +4,69 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"time"
 
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/partition/metis"
 )
 
-// byMetis divides the graph that METIS sees: without directions and self loops, an edge weighing as much as
-// there are edges between its ends, which is what cutting it costs.
-func byMetis(ctx context.Context, g *graph.Graph, o *Options) (of []int32, err error) {
+// byMetis assigns the vertices of a graph.
+func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	if o.K == 1 {
 		return make([]int32, g.Vertices()), nil // METIS fails on one partition
 	}
-	if err := checkMetisSize(g.Edges() + int64(g.Vertices())); err != nil {
+	d := division{in: &g.Relation, k: o.K, seed: o.Seed, timeout: o.Timeout}
+	if o.balance() != ByVertices {
+		d.weights = []func(v int) int32{func(int) int32 { return 1 }, secondWeight(g, o)}
+	}
+	of, err := d.solve(ctx)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w; the partition methods random and range do without it", err)
+	}
+	return of, err
+}
+
+// division is a graph and how METIS is to divide it.
+type division struct {
+	in      *graph.Relation
+	weights []func(v int) int32 // of each vertex; each is shared out evenly; none: the vertices are
+	k       int                 // parts, from 2 to the number of vertices
+	seed    uint64
+	timeout time.Duration // as in Options
+}
+
+// solve divides the graph that METIS sees: without directions and self loops, an edge weighing as much as
+// there are edges between its ends, which is what cutting it costs. Where the parts have fewVertices or more
+// on average, some may be empty.
+func (d *division) solve(ctx context.Context) (of []int32, err error) {
+	vertices := len(d.in.Indptr) - 1
+	if err := checkMetisSize(int64(len(d.in.Sources) + vertices)); err != nil {
 		return nil, err
 	}
-	constraints := 1
-	if o.balance() != ByVertices {
-		constraints = 2
-	}
-	p, err := undirected(&g.Relation, constraints)
+	p, err := undirected(d.in, len(d.weights))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	second := secondConstraint(g, o)
-	for v := range len(p.VertexWeights) / 2 {
-		p.VertexWeights[2*v], p.VertexWeights[2*v+1] = 1, second(v)
+	for c, weight := range d.weights {
+		for v := range vertices {
+			p.VertexWeights[v*len(d.weights)+c] = weight(v)
+		}
 	}
-	of, err = p.Solve(ctx, o.K, o.Seed, o.Timeout)
-	if err != nil || g.Vertices() >= o.K*fewVertices || !leavesEmpty(of, o.K) {
+	of, err = p.Solve(ctx, d.k, d.seed, d.timeout)
+	if err != nil || vertices >= d.k*fewVertices || !leavesEmpty(of, d.k) {
 		return of, err
 	}
-	groups := make([]int32, g.Vertices())
-	if n := g.Vertices() / fewVertices; n > 1 {
-		if groups, err = p.Solve(ctx, n, o.Seed, o.Timeout); err != nil {
+	groups := make([]int32, vertices)
+	if n := vertices / fewVertices; n > 1 {
+		if groups, err = p.Solve(ctx, n, d.seed, d.timeout); err != nil {
 			return nil, err
 		}
 	}
-	return rangesOfGroups(groups, o.K), nil
+	return rangesOfGroups(groups, d.k), nil
 }
 
 // fewVertices in each partition are less than METIS is made for: what it may leave a partition too large by
@@ -78,14 +101,13 @@ func rangesOfGroups(group []int32, k int) []int32 {
 // checkMetisSize refuses what METIS cannot count.
 func checkMetisSize(entries int64) error {
 	if entries > metis.MaxEntries {
-		return refusal.Errorf("the partition method metis counts vertices and edges in 32 bits, up to %d, and here are %d; take random, range or file",
-			metis.MaxEntries, entries)
+		return refusal.Errorf("METIS counts vertices, edges and weights in 32 bits, up to %d, and here are %d", metis.MaxEntries, entries)
 	}
 	return nil
 }
 
-// secondConstraint is the weight of each vertex beside 1.
-func secondConstraint(g *graph.Graph, o *Options) func(v int) int32 {
+// secondWeight is the weight of each vertex beside 1.
+func secondWeight(g *graph.Graph, o *Options) func(v int) int32 {
 	if o.balance() == ByEdges {
 		return func(v int) int32 { return int32(g.Relation.Indptr[v+1]-g.Relation.Indptr[v]) + 1 }
 	}
@@ -98,8 +120,9 @@ func secondConstraint(g *graph.Graph, o *Options) func(v int) int32 {
 	return func(v int) int32 { return trains[v] }
 }
 
-// undirected is the graph that METIS divides. Where all edges weigh the same they have no weights.
-func undirected(in *graph.Relation, constraints int) (*metis.Problem, error) {
+// undirected is the graph that METIS divides, with room for so many weights of each vertex. Where all edges
+// weigh the same they have no weights.
+func undirected(in *graph.Relation, vertexWeights int) (*metis.Problem, error) {
 	vertices := len(in.Indptr) - 1
 	out := reversed(in)
 	degree := make([]int32, vertices)
@@ -117,7 +140,7 @@ func undirected(in *graph.Relation, constraints int) (*metis.Problem, error) {
 	if err := checkMetisSize(entries); err != nil {
 		return nil, err
 	}
-	p, err := metis.New(vertices, int(entries), constraints, least != most)
+	p, err := metis.New(vertices, int(entries), metis.Weights{Edges: least != most, Vertex: vertexWeights})
 	if err != nil {
 		return nil, err
 	}

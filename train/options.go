@@ -1,6 +1,8 @@
 package train
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +13,7 @@ import (
 	"weft/internal/refusal"
 	"weft/internal/suggest"
 	"weft/nn"
+	"weft/parallel/chunked"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/partition"
@@ -77,6 +80,15 @@ type Options struct {
 
 	// The tensor axis.
 	AggregationChunks Chunks `yaml:"aggregation-chunks"` // of rows, 0: as many as suit
+
+	// The pipeline axis.
+	Chunks         Chunks `yaml:"chunks"`          // of the vertices, those of all partitions together, 0: as many as suit
+	ChunkMethod    string `yaml:"chunk-method"`    // one of partition.ChunkMethods
+	HistoryPeriod  int    `yaml:"history-period"`  // epochs for which history stays the same
+	HistoryStart   string `yaml:"history-start"`   // "zeros" or "warm"
+	ChunkOrder     string `yaml:"chunk-order"`     // "shuffle" or "fixed"
+	StaleGradients string `yaml:"stale-gradients"` // one of chunked.StaleNames
+	Recompute      bool   `yaml:"recompute"`       // a chunk's forward pass in its backward pass
 }
 
 // Defaults are the options of a run that was told nothing.
@@ -87,11 +99,32 @@ func Defaults() Options {
 		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true,
 		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: "auto", Select: selectMetric,
 		Precision: "f32", AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
+		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
+		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: true,
 	}
 }
 
 // Validate refuses options that make no sense, naming the setting and what would be accepted.
 func (o *Options) Validate() error {
+	if err := o.check(); err != nil {
+		return err
+	}
+	m, err := o.Mesh()
+	if err != nil {
+		return err
+	}
+	if err := o.checkMesh(m); err != nil || m.Stages == 1 {
+		return err
+	}
+	blocks, err := o.model().Blocks(1, 1)
+	if err != nil {
+		return err
+	}
+	return checkStages(m, blocks)
+}
+
+// check refuses what makes no sense on any mesh.
+func (o *Options) check() error {
 	for _, s := range settings {
 		if reason := s.reject(o); reason != "" {
 			return refusal.Errorf("%s %s: %s", refusal.Setting(s.Name), s.Text(o), reason)
@@ -104,22 +137,23 @@ func (o *Options) Validate() error {
 		return refusal.Errorf("%s %d does not divide %s %d: each head of %s gets an equal share of the hidden width",
 			refusal.Setting("heads"), o.Heads, refusal.Setting("hidden"), o.Hidden, o.Model)
 	}
-	m, err := o.Mesh()
-	if err != nil {
-		return err
-	}
+	return nil
+}
+
+// checkMesh refuses what makes no sense on a mesh.
+func (o *Options) checkMesh(m mesh.Mesh) error {
 	defaults := Defaults()
 	for _, s := range settings {
 		if !s.appliesTo(m) && s.Text(o) != s.Text(&defaults) {
-			return s.RefuseAxis(o)
+			return s.refuse(o, m)
 		}
 	}
 	if m.Partitions > 1 && o.AggregationChunks > 1 {
 		return refusal.Errorf("%s %s on the mesh %s: a partition is aggregated in one chunk, as rows of others come in pieces of their own; "+
-			"leave it out, or take %s tensor=%d", refusal.Setting("aggregation-chunks"), o.AggregationChunks, o.Parallel,
+			"leave it out, or take %s tensor=%d", refusal.Setting("aggregation-chunks"), o.AggregationChunks, axes(m),
 			refusal.Setting("parallel"), m.Workers())
 	}
-	return nil
+	return o.checkPipeline(m)
 }
 
 // checkModel refuses what a model cannot do, and what only its decoupled form can.
@@ -183,6 +217,9 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 		return refusal.Errorf("%s %s: the graph has only %d vertices to divide",
 			refusal.Setting("parallel"), o.Parallel, whole.Vertices)
 	}
+	if int(o.Chunks) > whole.Vertices {
+		return refusal.Errorf("%s %s: the graph has only %d vertices to divide", refusal.Setting("chunks"), o.Chunks, whole.Vertices)
+	}
 	_, err = chooseMetric(o.Metric, &whole, &g.Labels)
 	return err
 }
@@ -216,6 +253,9 @@ func (o *Options) model() gnn.Spec {
 // Widths are the numbers of features and classes of the model that the weights are of, as in gnn.Spec.
 func (o *Options) Widths(weights nn.State) (features, classes int) { return o.model().Widths(weights) }
 
+// axisNames are those of a mesh in Parallel.
+var axisNames = []string{"graph", "tensor", "pipeline"}
+
 // axis is the number of workers along the axis of a mesh that has that name in Parallel, nil for another
 // name.
 func axis(m *mesh.Mesh, name string) *int {
@@ -230,14 +270,24 @@ func axis(m *mesh.Mesh, name string) *int {
 	return nil
 }
 
+// axes writes a mesh as Parallel has it.
+func axes(m mesh.Mesh) string {
+	var parts []string
+	for _, name := range axisNames {
+		if n := *axis(&m, name); n > 1 {
+			parts = append(parts, fmt.Sprintf("%s=%d", name, n))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ","), "graph=1")
+}
+
 // Workers is the size of the mesh.
 func (o *Options) Workers() (int, error) {
 	m, err := o.Mesh()
 	return m.Workers(), err
 }
 
-// Mesh is what Parallel asks for, or a refusal. Every axis may have one worker, which divides nothing; this
-// build divides no layers.
+// Mesh is what Parallel asks for, or a refusal. Every axis may have one worker, which divides nothing.
 func (o *Options) Mesh() (mesh.Mesh, error) {
 	m := mesh.One
 	if o.Parallel == "" {
@@ -254,13 +304,11 @@ func (o *Options) Mesh() (mesh.Mesh, error) {
 		case !found:
 			return refuse("a mesh is written AXIS=N[,AXIS=N…], as in graph=4")
 		case size == nil:
-			return refuse("the mesh has no axis %q; %s", name, suggest.OneOf(name, []string{"graph", "tensor", "pipeline"}))
+			return refuse("the mesh has no axis %q; %s", name, suggest.OneOf(name, axisNames))
 		case seen[name]:
 			return refuse("the axis %s stands twice in the mesh", name)
 		case err != nil || n < 1:
 			return refuse("a mesh axis has a whole number of workers, at least 1, not %q", count)
-		case n > 1 && name == "pipeline":
-			return refuse("this build cannot divide the work along the pipeline axis of a mesh; take graph=%d or tensor=%d", n, n)
 		case n > mesh.MaxWorkers:
 			return refuse("a mesh axis has at most %d workers", mesh.MaxWorkers)
 		default:

@@ -16,6 +16,7 @@ import (
 	"weft/internal/refusal"
 	"weft/internal/suggest"
 	"weft/optim"
+	"weft/parallel/chunked"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/partition"
@@ -26,11 +27,12 @@ type Group int
 
 // The groups, in the order in which help texts list them.
 const (
-	ModelGroup      Group = iota // what is computed: needed again to predict
-	TrainingGroup                // how the weights are found
-	MachineGroup                 // how the work is done, without changing the result
-	GraphAxisGroup               // how it is done by workers that divide the graph
-	TensorAxisGroup              // how it is done by workers that divide the columns
+	ModelGroup        Group = iota // what is computed: needed again to predict
+	TrainingGroup                  // how the weights are found
+	MachineGroup                   // how the work is done, without changing the result
+	GraphAxisGroup                 // how it is done by workers that divide the graph
+	TensorAxisGroup                // how it is done by workers that divide the columns
+	PipelineAxisGroup              // how the layers are divided, which changes the result
 )
 
 // Setting describes one field of Options: its name is the flag, the key of a configuration file and the
@@ -44,6 +46,7 @@ type Setting struct {
 
 	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
 	axis   string // the axis of the mesh that it is for, "": any mesh
+	beside string // an axis of the mesh beside which it has no effect, "": none
 	shared bool   // it is for a mesh of more than one worker
 	limits bounds // of a number
 	field  int    // index in Options
@@ -141,12 +144,41 @@ var settings = withFields([]Setting{
 		Name: "partition", Group: GraphAxisGroup, axis: "graph", Choices: append([]string{autoPartition}, partition.Methods()...),
 		Meaning: "how vertices are divided, auto for the partition last stored, or else metis",
 	},
-	{Name: "prefetch", Group: GraphAxisGroup, axis: "graph", limits: between(0, 1<<10), Meaning: "pieces of other workers' rows that are received ahead"},
-	{Name: "keep-halo", Group: GraphAxisGroup, axis: "graph", Meaning: "receive all other workers' rows at once and keep them for the backward pass: shows what it costs"},
+	{Name: "prefetch", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", limits: between(0, 1<<10), Meaning: "pieces of other workers' rows that are received ahead"},
+	{Name: "keep-halo", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", Meaning: "receive all other workers' rows at once and keep them for the backward pass: shows what it costs"},
 
 	{
 		Name: "aggregation-chunks", Group: TensorAxisGroup, axis: "tensor", some: true,
 		Meaning: "`number` of chunks of rows, of which some move while another is aggregated, or auto",
+	},
+
+	{
+		Name: "chunks", Group: PipelineAxisGroup, axis: "pipeline",
+		Meaning: "`number` of chunks of vertices that follow each other through the stages, over all partitions, auto for four times the workers",
+	},
+	{
+		Name: "chunk-method", Group: PipelineAxisGroup, axis: "pipeline", Choices: partition.ChunkMethods(),
+		Meaning: "how vertices are divided into chunks, merged puts four parts of metis together at random",
+	},
+	{
+		Name: "history-period", Group: PipelineAxisGroup, axis: "pipeline", limits: between(1, 1e9),
+		Meaning: "epochs for which the embeddings that stand in for chunks not yet processed stay the same",
+	},
+	{
+		Name: "history-start", Group: PipelineAxisGroup, axis: "pipeline", Choices: historyStarts,
+		Meaning: "what these embeddings are at first, warm for those of an exact forward pass",
+	},
+	{
+		Name: "chunk-order", Group: PipelineAxisGroup, axis: "pipeline", Choices: chunkOrders,
+		Meaning: "order of the chunks, shuffle for another one in each epoch",
+	},
+	{
+		Name: "stale-gradients", Group: PipelineAxisGroup, axis: "pipeline", Choices: chunked.StaleNames,
+		Meaning: "what becomes of gradients that come too late for the chunk that they belong to, drop-scale leaves them out and doubles those of other chunks in time",
+	},
+	{
+		Name: "recompute", Group: PipelineAxisGroup, axis: "pipeline",
+		Meaning: "compute a chunk's forward pass again in its backward pass, and keep little in between",
 	},
 })
 
@@ -211,7 +243,7 @@ func (s Setting) Applies(o *Options) bool { return !s.some || o.model().Uses(s.N
 
 // appliesTo reports whether the setting means anything on a mesh.
 func (s Setting) appliesTo(m mesh.Mesh) bool {
-	return (s.axis == "" || *axis(&m, s.axis) > 1) && (!s.shared || m.Workers() > 1)
+	return (s.axis == "" || *axis(&m, s.axis) > 1) && (s.beside == "" || *axis(&m, s.beside) == 1) && (!s.shared || m.Workers() > 1)
 }
 
 // ResetOtherAxes gives the settings of axes that the mesh lacks their defaults, but for those that keep
@@ -232,12 +264,22 @@ func (o *Options) ResetOtherAxes(keep func(name string) bool) {
 // RefuseAxis refuses the setting where the mesh lacks the axis, or the workers, that it is for, and is nil
 // elsewhere.
 func (s Setting) RefuseAxis(o *Options) error {
-	if m, err := o.Mesh(); err != nil || s.appliesTo(m) {
+	m, err := o.Mesh()
+	if err != nil || s.appliesTo(m) {
 		return err
 	}
-	if s.axis == "" {
+	return s.refuse(o, m)
+}
+
+// refuse says why the setting means nothing on a mesh.
+func (s Setting) refuse(o *Options, m mesh.Mesh) error {
+	switch {
+	case s.axis == "":
 		return refusal.Errorf("%s %s: belongs to a mesh of more than one worker; give %s graph=N, or leave it out",
 			refusal.Setting(s.Name), s.Text(o), refusal.Setting("parallel"))
+	case *axis(&m, s.axis) > 1:
+		return refusal.Errorf("%s %s: the %s axis of the mesh %s does without it; leave it out, or take %s %s=%d",
+			refusal.Setting(s.Name), s.Text(o), s.beside, axes(m), refusal.Setting("parallel"), s.axis, m.Workers())
 	}
 	return refusal.Errorf("%s %s: belongs to the %s axis of a mesh; give %s %s=N with more than one worker, or leave it out",
 		refusal.Setting(s.Name), s.Text(o), s.axis, refusal.Setting("parallel"), s.axis)

@@ -1,6 +1,8 @@
 package train
 
 import (
+	"context"
+
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
@@ -48,7 +50,7 @@ type vertexSet struct {
 
 // newWorker makes one of the workers that c connects, who call it together, for a model of so many classes:
 // its engine, of e with what follows from the job, and for training what else that needs.
-func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, err error) {
+func newWorker(ctx context.Context, j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, err error) {
 	o, whole := &j.Options, &e.Share.Whole
 	if err := checkWhole(whole, classes); err != nil {
 		return nil, &Common{Err: err}
@@ -77,6 +79,9 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 	}
 	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo
 	e.AggregationChunks = int(o.AggregationChunks)
+	if e.Stage, err = w.stageOptions(ctx, j); err != nil {
+		return nil, err
+	}
 	newEngine := engine.New
 	if j.Engine != nil {
 		newEngine = j.Engine

@@ -98,12 +98,18 @@ func (j *Job) mesh() (grid mesh.Mesh, err error) {
 // shares checks the job. It returns the number of workers, and a function that opens the share of one of them
 // for use, which reads its arrays and allocates tensors.
 func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*partition.Share) error) error, err error) {
-	if err := j.Options.Validate(); err != nil {
+	if err := j.Options.check(); err != nil {
 		return 0, nil, err
 	}
 	grid, err := j.mesh()
 	if err != nil {
 		return 0, nil, err
+	}
+	if err := j.Options.checkMesh(grid); err != nil {
+		return 0, nil, err
+	}
+	if j.chunks == nil {
+		j.chunks = &chunks{by: map[chunking][]int32{}}
 	}
 	if j.Graph == nil && (j.Parts == nil || grid.Partitions == 1) {
 		return 0, nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")

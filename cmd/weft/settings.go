@@ -22,6 +22,8 @@ var headings = map[train.Group]string{
 
 	train.GraphAxisGroup:  "Graph axis (--parallel graph=N)",
 	train.TensorAxisGroup: "Tensor axis (--parallel tensor=N)",
+
+	train.PipelineAxisGroup: "Pipeline axis (--parallel pipeline=N)",
 }
 
 // settingFlags are the settings of a run as flags, beside a configuration file that they override.

@@ -143,7 +143,7 @@ func newRemote(team *kernel.Team, s *span, peer, start, end int) (blocks []*Bloc
 		}
 	})
 	if team.Planning() {
-		return blocks, nil
+		return blocks, needed
 	}
 	s.each(func(v int, k int64) { fillers[at(k)/step].add(v, int32(at(k)%step), weight(s.r, k)) })
 	for _, f := range fillers {

@@ -9,13 +9,15 @@ import (
 )
 
 // connect tells the other workers which of their rows this one needs, and learns which of its own they do.
-// halo lists the rows that are needed of each rank.
-func (e *Edges) connect(s *Source, halo [][]int32) error {
+// needed lists the rows that are needed of each partition.
+func (e *Edges) connect(s *Source, needed [][]int32) error {
 	k, me, n := len(s.Holders), s.Me, e.comm.Size()
+	halo := make([][]int32, n) // by rank
 	// By rank: own rows that it needs, and the vertices of its rows that are needed here
 	lists, theirs := make([][]int32, n), make([][]int32, n)
 	for q, rank := range s.Holders {
 		if q != me {
+			halo[rank] = needed[q]
 			lists[rank] = make([]int32, s.HaloRows[q][me])
 			theirs[rank] = make([]int32, s.HaloRows[me][q])
 			if !e.team.Planning() && len(halo[rank]) != len(theirs[rank]) {
@@ -58,10 +60,12 @@ func (e *Edges) connect(s *Source, halo [][]int32) error {
 	return nil
 }
 
-// columnOfSources is, for each remote block, the values that its sources have in a column over the owners'
-// rows.
-func (e *Edges) columnOfSources(own *tensor.Matrix) ([]*tensor.Matrix, error) {
-	columns := make([]*tensor.Matrix, len(e.Remote()))
+// workers are Others that hold the rows of other partitions.
+type workers struct{}
+
+// Columns implements Others: the workers tell each other.
+func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.Matrix, error) {
+	own, columns := column(e), make([]*tensor.Matrix, len(e.Remote()))
 	for i, b := range e.Remote() {
 		columns[i] = e.team.Memory.New(tensor.Graph, b.In.Cols, 1)
 	}

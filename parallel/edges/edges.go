@@ -27,16 +27,18 @@ type Edges struct {
 	Loops   *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
 
 	team      *kernel.Team
-	comm      *comm.Comm // the workers that hold the other rows
-	loopCount int        // of all vertices
-	loopStart []int64    // len Rows+1: where a vertex's loops begin in loopW; nil: no weights
-	loopW     []float32  // the weights of the self loops, vertex by vertex
+	comm      *comm.Comm // the workers that hold the other rows; nil: they are at hand
+	others    Others
+	loopCount int       // of all vertices
+	loopStart []int64   // len Rows+1: where a vertex's loops begin in loopW; nil: no weights
+	loopW     []float32 // the weights of the self loops, vertex by vertex
 
 	// Made when first asked for.
 	one        *tensor.Matrix // Int32, Rows × 1 of ones
 	operators  map[gnn.Reduce]Operator
-	shares     map[meanOf]*tensor.Matrix // of each own row
-	loopBlocks map[SelfLoops]*Block      // self loops as edges
+	shares     map[meanOf]*tensor.Matrix    // of each own row
+	roots      map[SelfLoops]*tensor.Matrix // of each own row's degree
+	loopBlocks map[SelfLoops]*Block         // self loops as edges
 }
 
 // Block is the edges from some rows of one worker into the rows of this one: the columns of its matrix are
@@ -84,17 +86,51 @@ type Source struct {
 	Copied func() // called when Relation is not needed any more; nil: not
 }
 
+// Others are what is known of the rows of remote blocks' sources.
+type Others interface {
+	// Columns is, for each remote block of e, the values that its sources have in a column over the rows that
+	// have them, of which own is the part for the rows of some edges: a column × 1 of the graph's structure.
+	Columns(e *Edges, own func(*Edges) *tensor.Matrix) ([]*tensor.Matrix, error)
+}
+
 // New copies edges into the team's memory. The workers of all partitions, which c connects (where the team
 // only plans, one made of comm.Plan), call it together, and tell each other which of their rows they need:
 // O(halo) numbers.
 func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
-	n, k := len(s.Relation.Indptr)-1, len(s.Starts)-1
-	e := &Edges{
-		Rows: n, IDs: s.IDs, Blocks: []*Block{nil}, team: team, comm: c,
-		operators: map[gnn.Reduce]Operator{}, shares: map[meanOf]*tensor.Matrix{}, loopBlocks: map[SelfLoops]*Block{},
+	e, needed := read(team, s)
+	e.comm, e.others = c, workers{}
+	if len(s.Holders) == 1 {
+		return e, nil
 	}
-	// The rows that each other rank has to send, ascending, nil where the team only plans
-	halo := make([][]int32, c.Size())
+	if err := e.connect(&s, needed); err != nil {
+		return nil, err
+	}
+	for _, b := range e.Remote() {
+		e.MostIn = max(e.MostIn, b.In.Cols)
+	}
+	for _, p := range e.Needed {
+		e.MostOut = max(e.MostOut, p.Rows.Cols)
+	}
+	return e, nil
+}
+
+// Among copies edges into the team's memory whose remote sources' rows are at hand on this worker. It returns
+// beside them, by partition of s, the rows that are needed of it, ascending: those of its blocks, in their
+// order. The blocks' IDs are undefined.
+func Among(team *kernel.Team, s Source, o Others) (e *Edges, needed [][]int32) {
+	e, needed = read(team, s)
+	e.others = o
+	return e, needed
+}
+
+// read copies edges. needed are, by partition, the rows that these need of it.
+func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
+	n, k := len(s.Relation.Indptr)-1, len(s.Starts)-1
+	e = &Edges{
+		Rows: n, IDs: s.IDs, Blocks: []*Block{nil}, team: team,
+	}
+	e.forget()
+	needed = make([][]int32, k)
 	remote := make([][]*Block, k) // by partition
 	at := &span{r: s.Relation, from: make([]int64, n), to: slices.Clone(s.Relation.Indptr[:n])}
 	for q := range k {
@@ -102,7 +138,7 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 		if q == s.Me {
 			e.Blocks[0] = e.newLocal(at, int32(s.Starts[q]))
 		} else {
-			remote[q], halo[s.Holders[q]] = newRemote(team, at, s.Holders[q], s.Starts[q], s.Starts[q+1])
+			remote[q], needed[q] = newRemote(team, at, s.Holders[q], s.Starts[q], s.Starts[q+1])
 		}
 	}
 	if s.Copied != nil {
@@ -115,19 +151,7 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 		b.Out = team.Transpose(b.In, tensor.Graph)
 	}
 	e.Local().IDs = s.IDs
-	if k == 1 {
-		return e, nil
-	}
-	if err := e.connect(&s, halo); err != nil {
-		return nil, err
-	}
-	for _, b := range e.Remote() {
-		e.MostIn = max(e.MostIn, b.In.Cols)
-	}
-	for _, p := range e.Needed {
-		e.MostOut = max(e.MostOut, p.Rows.Cols)
-	}
-	return e, nil
+	return e, needed
 }
 
 // Local is the block of the edges among the worker's own rows.
@@ -153,8 +177,14 @@ func (e *Edges) Remote() []*Block { return e.Blocks[1:] }
 func (e *Edges) Reversed() *Edges {
 	r := *e
 	r.Blocks = []*Block{{In: e.Local().Out, Out: e.Local().In, IDs: e.Local().IDs}}
-	r.one, r.operators, r.shares, r.loopBlocks = nil, map[gnn.Reduce]Operator{}, map[meanOf]*tensor.Matrix{}, map[SelfLoops]*Block{}
+	r.forget()
 	return &r
+}
+
+// forget has what is made when it is first asked for made again.
+func (e *Edges) forget() {
+	e.one, e.operators, e.shares = nil, map[gnn.Reduce]Operator{}, map[meanOf]*tensor.Matrix{}
+	e.roots, e.loopBlocks = map[SelfLoops]*tensor.Matrix{}, map[SelfLoops]*Block{}
 }
 
 // Picker takes rows for a block and gives back together what that took.

@@ -115,6 +115,16 @@ func (e *Edges) MeanShares(loops SelfLoops, self float32) *tensor.Matrix {
 	return e.shares[of]
 }
 
+// inverseRoots are 1/√d of the own rows, d the weighted in-degree with these self loops: Rows × 1.
+func (e *Edges) inverseRoots(loops SelfLoops) *tensor.Matrix {
+	if e.roots[loops] == nil {
+		e.roots[loops] = e.degreeColumn(sumWeights, func(v int, degree float64) float64 {
+			return inverseRoot(degree + e.totalLoopWeight(v, loops))
+		})
+	}
+	return e.roots[loops]
+}
+
 // degreeOf says what an in-degree is.
 type degreeOf bool
 

@@ -84,9 +84,9 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		o.factors[e.Local()] = own
 	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:
 		o.weighted = true
-		loop := func(v int) float64 { return e.totalLoopWeight(v, SelfLoops(r.Kind == gnn.KindSymmetric)) }
-		root := e.degreeColumn(sumWeights, func(v int, degree float64) float64 { return inverseRoot(degree + loop(v)) })
-		remote, err := e.columnOfSources(root)
+		loops := SelfLoops(r.Kind == gnn.KindSymmetric)
+		root := e.inverseRoots(loops)
+		remote, err := e.others.Columns(e, func(e *Edges) *tensor.Matrix { return e.inverseRoots(loops) })
 		if err != nil {
 			return o, err
 		}
@@ -96,7 +96,7 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		}
 		own := kernel.Scales{Row: root, Col: root}
 		if r.Kind == gnn.KindSymmetric || e.Loops != nil {
-			own.Self = e.column(func(v int) float64 { return loop(v) * float64(root.Floats()[v]) })
+			own.Self = e.column(func(v int) float64 { return e.totalLoopWeight(v, loops) * float64(root.Floats()[v]) })
 		}
 		o.factors[e.Local()] = factors{own, own}
 	default:

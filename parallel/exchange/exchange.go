@@ -162,6 +162,15 @@ func Rooms(memory *tensor.Meter, n, rows, cols int) []*tensor.Matrix {
 	return m
 }
 
+// Like are matrices of so many rows, each as wide as the one in its place.
+func Like(memory *tensor.Meter, rows int, widths []*tensor.Matrix) []*tensor.Matrix {
+	m := make([]*tensor.Matrix, len(widths))
+	for i, w := range widths {
+		m[i] = memory.New(tensor.Buffers, rows, w.Cols)
+	}
+	return m
+}
+
 // Release releases matrices, of which some may be nil.
 func Release(ms ...*tensor.Matrix) {
 	for _, m := range ms {

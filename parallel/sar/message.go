@@ -19,8 +19,8 @@ const messageEdges = 1 << 13
 // (case 2).
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	exchange.Must(m.Check(p.site.Path))
-	t, h := m.Source.Tape(), p.halo()
-	e, loops := h.edges, edges.SelfLoops(m.SelfLoops)
+	t, h := m.Source.Tape(), p.halo(m.Source.Tape())
+	e, loops := h.Edges, edges.SelfLoops(m.SelfLoops)
 	p.site.Explain(func() string {
 		return fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols())
 	})
@@ -43,7 +43,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		run.each(block, func(b *batch) { run.forward(b, x, z, arg) })
 	}
 	for v := range h.fetch(x) {
-		run.each(v.Block, func(b *batch) { run.forward(b, v.rows[0], z, arg) })
+		run.each(v.Block, func(b *batch) { run.forward(b, v.Rows[0], z, arg) })
 	}
 
 	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Keeps: []*autograd.Var{m.Source}, Buffers: append(h.kept, arg)}
@@ -71,11 +71,11 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		}
 		for v := range h.rematerialize([]*tensor.Matrix{x}, wanted) {
 			var dSource *tensor.Matrix
-			if len(v.grads) > 0 {
-				dSource = v.grads[0]
+			if len(v.Grads) > 0 {
+				dSource = v.Grads[0]
 				t.Team.Zero(dSource)
 			}
-			run.each(v.Block, func(b *batch) { run.backward(b, v.rows[0], dSource, dTarget, g, arg) })
+			run.each(v.Block, func(b *batch) { run.backward(b, v.Rows[0], dSource, dTarget, g, arg) })
 		}
 		if dTarget != nil {
 			addApart(m.Target, dTarget)

@@ -15,18 +15,28 @@ import (
 	"weft/partition"
 )
 
-// Partition is a worker's part of a graph: all of it, or one partition. Its Propagators read from it.
+// Partition is a worker's part of a graph: all of it, one partition, or some of its rows. Its Propagators
+// read from it.
 type Partition struct {
 	team    *kernel.Team
-	comm    *comm.Comm // the workers that hold the other partitions
-	holders []int      // for each partition the rank that holds it
-	share   *partition.Share
-	rows    *autograd.RowSet
+	comm    *comm.Comm // told of the place in the run
+	from    Source
 	made    map[gnn.Along]*edges.Edges // those that were asked for
 	options Options
 
 	book  *order.Book
 	epoch int // for errors
+}
+
+// Source is what a Partition is made from.
+type Source struct {
+	Rows      *autograd.RowSet
+	Vertices  []int32  // those of the rows, by their original ids, ascending; nil: all of the graph's
+	Relations []string // the graph's, by name
+	// Read makes the edges of a relation in a direction that lead into the rows. It is called once for each.
+	Read func(gnn.Along) (*edges.Edges, error)
+	// Mover moves the rows of the remote blocks' sources.
+	Mover Mover
 }
 
 // Options are the settings of sequential aggregation and rematerialization.
@@ -45,16 +55,16 @@ type Options struct {
 // team only plans, one made of comm.Plan); g.Holders says who holds which. The structure is copied into the
 // team's memory. All of them must call it, and from then on do the same in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Partition, error) {
-	p := &Partition{
-		team: team, comm: g.Halo, holders: g.Holders, share: s, options: o,
-		made: map[gnn.Along]*edges.Edges{}, book: order.NewBook(w, nil),
-	}
+	from := Source{Vertices: s.Edges.IDs, Relations: Relations(s), Mover: &wire{team, g.Halo, o.Prefetch}}
 	var others autograd.Peers
-	if p.comm.Size() > 1 {
-		others = exchange.Peers{Comm: p.comm}
+	if g.Halo.Size() > 1 {
+		others = exchange.Peers{Comm: g.Halo}
 	}
-	p.rows = autograd.RowsOf(team, s.Edges.IDs, s.Edges.Rows, s.Whole.Vertices, others)
-	for _, name := range p.Relations() {
+	from.Rows = autograd.RowsOf(team, s.Edges.IDs, s.Edges.Rows, s.Whole.Vertices, others)
+	var p *Partition
+	from.Read = func(a gnn.Along) (*edges.Edges, error) { return p.read(g, s, a) }
+	p = Of(team, g.Halo, from, order.NewBook(w, nil), o)
+	for _, name := range from.Relations {
 		if _, err := p.Edges(gnn.Along{Relation: name}); err != nil {
 			return nil, err
 		}
@@ -62,11 +72,25 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	return p, nil
 }
 
+// Of is a Partition of rows whose edges and halo are found otherwise than New finds them. Partitions of one
+// worker may share a book.
+func Of(team *kernel.Team, c *comm.Comm, from Source, book *order.Book, o Options) *Partition {
+	return &Partition{team: team, comm: c, from: from, options: o, made: map[gnn.Along]*edges.Edges{}, book: book}
+}
+
+// Relations are a share's, by name.
+func Relations(s *partition.Share) (names []string) {
+	for _, r := range s.Edges.Relations {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
 // Vertices are those of the worker's rows, by their original ids, ascending; nil: all of the graph's.
-func (p *Partition) Vertices() []int32 { return p.share.Edges.IDs }
+func (p *Partition) Vertices() []int32 { return p.from.Vertices }
 
 // Rows are the vertices of the worker's rows.
-func (p *Partition) Rows() *autograd.RowSet { return p.rows }
+func (p *Partition) Rows() *autograd.RowSet { return p.from.Rows }
 
 // BeginEpoch says which epoch the work belongs to from now on; errors name it.
 func (p *Partition) BeginEpoch(epoch int) {
@@ -76,12 +100,7 @@ func (p *Partition) BeginEpoch(epoch int) {
 }
 
 // Relations are the graph's, by name.
-func (p *Partition) Relations() (names []string) {
-	for _, r := range p.share.Edges.Relations {
-		names = append(names, r.Name)
-	}
-	return names
-}
+func (p *Partition) Relations() []string { return p.from.Relations }
 
 // Propagator is the gnn.Propagator at a site.
 func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
@@ -104,7 +123,7 @@ func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) {
 	if e, made := p.made[a]; made {
 		return e, nil
 	}
-	e, err := p.read(a)
+	e, err := p.from.Read(a)
 	if err == nil {
 		p.made[a] = e
 	}
@@ -112,15 +131,15 @@ func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) {
 }
 
 // read makes the edges from the share, or from the opposite ones where there is one partition.
-func (p *Partition) read(a gnn.Along) (*edges.Edges, error) {
-	held := &p.share.Edges
+func (p *Partition) read(g mesh.Groups, s *partition.Share, a gnn.Along) (*edges.Edges, error) {
+	held := &s.Edges
 	r := &held.Relations[slices.Index(p.Relations(), a.Relation)]
 	from := edges.Source{
-		Relation: &r.In, HaloRows: r.HaloRows, Starts: held.Starts, Me: held.P, Holders: p.holders, IDs: p.rows.IDs,
-		Copied: p.share.Unload,
+		Relation: &r.In, HaloRows: r.HaloRows, Starts: held.Starts, Me: held.P, Holders: g.Holders, IDs: p.from.Rows.IDs,
+		Copied: s.Unload,
 	}
 	switch {
-	case a.Reversed && len(p.holders) == 1:
+	case a.Reversed && len(g.Holders) == 1:
 		e, err := p.Edges(gnn.Along{Relation: a.Relation})
 		if err != nil {
 			return nil, err
@@ -129,5 +148,5 @@ func (p *Partition) read(a gnn.Along) (*edges.Edges, error) {
 	case a.Reversed:
 		from.Relation, from.HaloRows = &r.Out, r.HaloRowsOut
 	}
-	return edges.New(p.team, p.comm, from)
+	return edges.New(p.team, g.Halo, from)
 }

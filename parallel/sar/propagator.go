@@ -13,6 +13,9 @@ type propagator struct {
 	part  *Partition
 	site  *order.Site
 	along gnn.Along
+
+	tape  *autograd.Tape // of the last call, and how many there were on it
+	calls int
 }
 
 // AggregateLinear implements gnn.Propagator.
@@ -22,7 +25,7 @@ func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd
 
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
-	h := p.halo()
+	h := p.halo(x.Tape())
 	h.sum(h.operator(r), z, x.Value())
 	exchange.Release(h.kept...)
 }

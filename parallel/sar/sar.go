@@ -35,7 +35,7 @@ import (
 
 // Aggregate is the linear aggregation Â·x (case 1).
 func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
-	t, h := x.Tape(), p.halo()
+	t, h := x.Tape(), p.halo(x.Tape())
 	o := h.operator(r)
 	z := t.New(x.Rows(), x.Cols())
 	h.sum(o, z, x.Value())
@@ -43,10 +43,10 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 		h.resume()
 		h.count(g.Cols)
 		dx, add := x.Grad()
-		o.ApplyTransposed(dx, h.edges.Local(), g, kernel.Output(add))
+		o.ApplyTransposed(dx, h.Edges.Local(), g, kernel.Output(add))
 		for v := range h.giveBack(dx) {
 			pick := v.Picker(t.Team)
-			o.ApplyTransposed(v.grads[0], v.Block, pick.Of(g), kernel.Replace)
+			o.ApplyTransposed(v.Grads[0], v.Block, pick.Of(g), kernel.Replace)
 			pick.Release()
 		}
 		g.Release()
@@ -54,36 +54,36 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 }
 
 // sum is z = Â·x.
-func (h *halo) sum(o edges.Operator, z, x *tensor.Matrix) {
+func (h *Halo) sum(o edges.Operator, z, x *tensor.Matrix) {
 	h.count(x.Cols)
-	o.Apply(z, h.edges.Local(), x, kernel.Replace)
+	o.Apply(z, h.Edges.Local(), x, kernel.Replace)
 	for v := range h.fetch(x) {
-		v.Onto(h.part.team, z, func(z *tensor.Matrix, to kernel.Output) { o.Apply(z, v.Block, v.rows[0], to) })
+		v.Onto(h.part.team, z, func(z *tensor.Matrix, to kernel.Output) { o.Apply(z, v.Block, v.Rows[0], to) })
 	}
 }
 
 // max is the largest of each column over the in-neighbours (case 1). The vertex that won is kept for each
 // element, so that the backward pass needs no rows.
 func (p *propagator) max(x *autograd.Var) *autograd.Var {
-	t, h := x.Tape(), p.halo()
+	t, h := x.Tape(), p.halo(x.Tape())
 	z := t.New(x.Rows(), x.Cols())
 	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, x.Rows(), x.Cols())
 	h.count(x.Cols())
-	t.Team.Max(z, arg, h.edges.Local().In, x.Value(), h.edges.Local().IDs, h.edges.Loops, kernel.Replace)
+	t.Team.Max(z, arg, h.Edges.Local().In, x.Value(), h.Edges.Local().IDs, h.Edges.Loops, kernel.Replace)
 	for v := range h.fetch(x.Value()) {
 		v.Within(t.Team, z, arg, func(z, arg *tensor.Matrix) {
-			t.Team.Max(z, arg, v.In, v.rows[0], v.IDs, nil, kernel.Accumulate)
+			t.Team.Max(z, arg, v.In, v.Rows[0], v.IDs, nil, kernel.Accumulate)
 		})
 	}
 	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(h.kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
 		h.resume()
 		h.count(g.Cols)
 		dx := x.GradSum()
-		t.Team.MaxBackward(dx, h.edges.Local().Out, g, arg, h.edges.Local().IDs, h.edges.Loops)
+		t.Team.MaxBackward(dx, h.Edges.Local().Out, g, arg, h.Edges.Local().IDs, h.Edges.Loops)
 		for v := range h.giveBack(dx) {
-			t.Team.Zero(v.grads[0])
+			t.Team.Zero(v.Grads[0])
 			pick := v.Picker(t.Team)
-			t.Team.MaxBackward(v.grads[0], v.Out, pick.Of(g), pick.Of(arg), v.IDs, nil)
+			t.Team.MaxBackward(v.Grads[0], v.Out, pick.Of(g), pick.Of(arg), v.IDs, nil)
 			pick.Release()
 		}
 		g.Release()
@@ -102,8 +102,8 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 
 // attend is one round of Attend.
 func (p *propagator) attend(a gnn.Attention) *autograd.Var {
-	t, h := a.Source.Tape(), p.halo()
-	e, x := h.edges, a.Source.Value()
+	t, h := a.Source.Tape(), p.halo(a.Source.Tape())
+	e, x := h.Edges, a.Source.Value()
 	alone := len(e.Blocks) == 1
 	width := x.Cols / a.Heads
 	h.count(x.Cols)
@@ -118,7 +118,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	at.beginPass()
 	at.extend(state, e.Local(), at.rows(), at.loops, kernel.Ending(alone))
 	for v := range h.fetch(at.rows()...) {
-		at.extend(state, v.Block, v.rows, nil, kernel.More)
+		at.extend(state, v.Block, v.Rows, nil, kernel.More)
 	}
 	at.endPass()
 	if !alone {
@@ -134,9 +134,9 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 }
 
 // attendBackward adds all gradients of Attend, for that of its output, which it owns.
-func (at *attention) attendBackward(h *halo, g *tensor.Matrix) {
+func (at *attention) attendBackward(h *Halo, g *tensor.Matrix) {
 	h.resume()
-	e, team, x := h.edges, at.tape.Team, at.Source.Value()
+	e, team, x := h.Edges, at.tape.Team, at.Source.Value()
 	h.count(x.Cols)
 	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, x.Rows, at.Heads)
 	team.RowDots(at.gOut, g, at.out)
@@ -148,10 +148,10 @@ func (at *attention) attendBackward(h *halo, g *tensor.Matrix) {
 	}
 	at.backward(e.Local(), at.rows(), at.loops, dRows, dTarget)
 	for v := range h.rematerialize(at.rows(), dRows) {
-		for _, d := range v.grads {
+		for _, d := range v.Grads {
 			team.Zero(d)
 		}
-		at.backward(v.Block, v.rows, nil, v.grads, dTarget)
+		at.backward(v.Block, v.Rows, nil, v.Grads, dTarget)
 	}
 	switch {
 	case at.v2():

@@ -36,8 +36,8 @@ type Problem struct {
 	Indptr      []int32 // len V+1: the neighbours of v are Neighbours[Indptr[v]:Indptr[v+1]]
 	Neighbours  []int32
 	EdgeWeights []int32 // one per entry of Neighbours, equal both ways; nil: all are 1
-	// VertexWeights are V rows of Constraints weights, each of which the partitions share out evenly; nil:
-	// one constraint, the number of vertices.
+	// VertexWeights are V rows of Weights.Vertex weights, each of which the partitions share out evenly; nil:
+	// they share out the vertices.
 	VertexWeights []int32
 
 	header *header
@@ -48,23 +48,29 @@ type Problem struct {
 
 // header begins the shared memory.
 type header struct {
-	Vertices, Entries, Constraints int32
-	Weighted                       int32 // 1: edge weights follow the neighbours
-	Parts, Seed                    int32
-	Status                         int32 // what METIS returned; 0 until it did
+	Vertices, Entries int32
+	EdgeWeights       int32 // 1: they follow the neighbours
+	VertexWeights     int32 // of each vertex
+	Parts, Seed       int32
+	Status            int32 // what METIS returned; 0 until it did
 }
 
 const headerWords = int(unsafe.Sizeof(header{}) / 4)
 
-// New makes a problem of that many vertices and entries of Neighbours. One constraint means that partitions
-// share out the vertices evenly, and makes no VertexWeights.
-func New(vertices, entries, constraints int, weighted bool) (*Problem, error) {
-	if vertices < 0 || entries < 0 || constraints < 1 || vertices > MaxEntries/constraints || entries > MaxEntries {
-		return nil, fmt.Errorf("METIS cannot hold %d vertices, %d constraints and %d entries", vertices, constraints, entries)
+// Weights say which weights a problem has.
+type Weights struct {
+	Edges  bool // EdgeWeights
+	Vertex int  // how many VertexWeights each vertex has
+}
+
+// New makes a problem of that many vertices and entries of Neighbours.
+func New(vertices, entries int, w Weights) (*Problem, error) {
+	if vertices < 0 || entries < 0 || w.Vertex < 0 || vertices > MaxEntries/max(w.Vertex, 1) || entries > MaxEntries {
+		return nil, fmt.Errorf("METIS cannot hold %d vertices of %d weights and %d entries", vertices, w.Vertex, entries)
 	}
-	h := header{Vertices: int32(vertices), Entries: int32(entries), Constraints: int32(constraints)}
-	if weighted {
-		h.Weighted = 1
+	h := header{Vertices: int32(vertices), Entries: int32(entries), VertexWeights: int32(w.Vertex)}
+	if w.Edges {
+		h.EdgeWeights = 1
 	}
 	fd, err := unix.MemfdCreate("metis", unix.MFD_CLOEXEC)
 	if err != nil {
@@ -82,11 +88,7 @@ func New(vertices, entries, constraints int, weighted bool) (*Problem, error) {
 
 // words is the length of the shared memory, in units of 4 bytes.
 func (h *header) words() int64 {
-	words := int64(headerWords) + int64(h.Vertices) + 1 + int64(h.Entries)*int64(1+h.Weighted) + int64(h.Vertices)
-	if h.Constraints > 1 {
-		words += int64(h.Vertices) * int64(h.Constraints)
-	}
-	return words
+	return int64(headerWords) + int64(h.Vertices) + 1 + int64(h.Entries)*int64(1+h.EdgeWeights) + int64(h.Vertices)*int64(h.VertexWeights+1)
 }
 
 // mapped maps the memory and lays the arrays out in it, as h says.
@@ -104,11 +106,11 @@ func (p *Problem) mapped(h *header) (err error) {
 		return taken
 	}
 	p.Indptr, p.Neighbours = take(h.Vertices+1), take(h.Entries)
-	if h.Weighted == 1 {
+	if h.EdgeWeights == 1 {
 		p.EdgeWeights = take(h.Entries)
 	}
-	if h.Constraints > 1 {
-		p.VertexWeights = take(h.Vertices * h.Constraints)
+	if h.VertexWeights > 0 {
+		p.VertexWeights = take(h.Vertices * h.VertexWeights)
 	}
 	p.part = take(h.Vertices)
 	return nil
@@ -191,5 +193,5 @@ func failure(err error, status int32, said string) error {
 		const enough = 300
 		how += " (" + words[:min(len(words), enough)] + ")"
 	}
-	return fmt.Errorf("METIS failed: %s; the partition methods random and range do without it", how)
+	return fmt.Errorf("METIS failed: %s", how)
 }

@@ -62,6 +62,8 @@ type Config struct {
 	// Prefetch and KeepHalo are the graph axis's, as in sar.Options.
 	Prefetch int
 	KeepHalo bool
+	// Stage is the pipeline axis's.
+	Stage StageOptions
 }
 
 // Axis is what a model aggregates along on this worker: one way of dividing vertices and columns.

@@ -22,6 +22,9 @@ type Whole struct {
 // New is the engine that belongs to the mesh: all layers, along the graph axis, and inside its partitions
 // along the tensor axis where that has several workers.
 func New(c Config) (Engine, error) {
+	if c.Groups.Mesh.Stages > 1 {
+		return NewPipeline(c)
+	}
 	o := sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Aggregated: c.Aggregated}
 	if c.Groups.Mesh.Slices > 1 {
 		a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Options: o, Chunks: c.AggregationChunks, Switched: c.Switched})

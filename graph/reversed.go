@@ -1,0 +1,30 @@
+package graph
+
+// Reversed is the relation with every edge turned around, weights included and edge features left out: row v
+// lists the out-neighbours of v, ascending.
+func (r *Relation) Reversed() *Relation {
+	vertices := len(r.Indptr) - 1
+	out := &Relation{Indptr: make([]int64, vertices+2), Sources: make([]int32, len(r.Sources))}
+	if r.Weights != nil {
+		out.Weights = make([]float32, len(r.Weights))
+	}
+	// Indptr[u+1] is where the next out-neighbour of u goes, until it has come to the end of u's row.
+	for _, u := range r.Sources {
+		out.Indptr[u+2]++
+	}
+	for v := range vertices {
+		out.Indptr[v+2] += out.Indptr[v+1]
+	}
+	for v := range vertices {
+		for k := r.Indptr[v]; k < r.Indptr[v+1]; k++ {
+			at := &out.Indptr[r.Sources[k]+1]
+			out.Sources[*at] = int32(v)
+			if r.Weights != nil {
+				out.Weights[*at] = r.Weights[k]
+			}
+			*at++
+		}
+	}
+	out.Indptr = out.Indptr[:vertices+1]
+	return out
+}

@@ -1,0 +1,126 @@
+package sar
+
+import (
+	"weft/comm"
+	"weft/kernel"
+	"weft/parallel/exchange"
+	"weft/tensor"
+)
+
+// wire moves rows between the workers that hold the partitions.
+//
+// A sweep goes over the remote blocks in an order that differs from worker to worker: in round r worker p
+// takes in rows of worker p−r while its own go to worker p+r, so that each one sends to one and receives from
+// one. Within a round the rows go in pieces. What is on its way is bounded: Prefetch+1 pieces are received,
+// and two sent, at most.
+type wire struct {
+	team     *kernel.Team
+	comm     *comm.Comm
+	prefetch int
+}
+
+// Sweep implements Mover. What comes for own rows is added in the order of the sweep. A failure of another
+// worker ends the pass.
+func (w *wire) Sweep(h *Halo, s Sweep, yield func(Visit) bool) {
+	e, c := h.Edges, w.comm
+	if e.Alone() {
+		return
+	}
+	ahead := w.prefetch + 1
+	taken := func(n, rows, cols int) []*tensor.Matrix { return exchange.Rooms(w.team.Memory, n, rows, cols) }
+	var sides []exchange.Side
+	var back *exchange.Sender
+	if len(s.Grads) > 0 {
+		out := taken(2, e.MostIn, Columns(s.Grads))
+		defer exchange.Release(out...)
+		come := taken(min(ahead, len(e.Needed)), e.MostOut, Columns(s.Grads))
+		defer exchange.Release(come...)
+		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Rooms: out}
+		sides = append(sides, func(aside *comm.Comm) error { return w.addGradients(h, aside, come, s.Grads) })
+	}
+	var in *exchange.Receiver
+	if len(s.Rows) > 0 && !s.There {
+		rooms := s.Rooms
+		if rooms == nil {
+			rooms = taken(min(ahead, len(e.Remote())), e.MostIn, Columns(s.Rows))
+			defer exchange.Release(rooms...)
+		}
+		out := taken(2, e.MostOut, Columns(s.Rows))
+		defer exchange.Release(out...)
+		in = &exchange.Receiver{Comm: c, Kind: comm.Halo, Rooms: rooms}
+		sides = append(sides, func(aside *comm.Comm) error { return w.sendRows(h, aside, out, s.Rows) })
+	}
+	exchange.Must(exchange.Beside(c, sides, func() error {
+		if in != nil {
+			for _, b := range e.Remote() {
+				in.Expect(b.Peer, b.In.Cols, Columns(s.Rows))
+			}
+		}
+		for i, b := range e.Remote() {
+			v := Visit{Block: b}
+			switch {
+			case in != nil:
+				rows, err := in.Next()
+				if err != nil {
+					return err
+				}
+				v.Rows = Parts(rows, s.Rows)
+			case s.There:
+				v.Rows = Parts(s.Rooms[i], s.Rows)
+			}
+			if back != nil {
+				room, err := back.Room(b.In.Cols, Columns(s.Grads))
+				if err != nil {
+					return err
+				}
+				v.Grads = Parts(room, s.Grads)
+			}
+			yield(v)
+			if back != nil {
+				back.Send(b.Peer)
+			}
+			if in != nil {
+				in.Free()
+			}
+		}
+		if back != nil {
+			return back.Finish()
+		}
+		return nil
+	}))
+}
+
+// sendRows is the side that sends the rows of xs that other workers need.
+func (w *wire) sendRows(h *Halo, aside *comm.Comm, rooms, xs []*tensor.Matrix) error {
+	out := &exchange.Sender{Comm: aside, Kind: comm.Halo, Rooms: rooms}
+	for _, p := range h.Edges.Needed {
+		room, err := out.Room(p.Rows.Cols, Columns(xs))
+		if err != nil {
+			return err
+		}
+		for i, rows := range Parts(room, xs) {
+			w.team.Gather(rows, xs[i], p.Rows)
+		}
+		out.Send(p.Peer)
+	}
+	return out.Finish()
+}
+
+// addGradients is the side that adds what other workers give back for own rows to dxs.
+func (w *wire) addGradients(h *Halo, aside *comm.Comm, rooms, dxs []*tensor.Matrix) error {
+	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Rooms: rooms}
+	for _, p := range h.Edges.Needed {
+		in.Expect(p.Peer, p.Rows.Cols, Columns(dxs))
+	}
+	for _, p := range h.Edges.Needed {
+		message, err := in.Next()
+		if err != nil {
+			return err
+		}
+		for i, rows := range Parts(message, dxs) {
+			w.team.ScatterAdd(dxs[i], rows, p.Rows)
+		}
+		in.Free()
+	}
+	return nil
+}

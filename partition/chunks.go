@@ -1,0 +1,190 @@
+package partition
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/internal/suggest"
+)
+
+// Merged is a method of Chunks, beside Metis: parts that METIS made, merged at random.
+const Merged = "merged"
+
+// ChunkMethods lists the methods of Chunks, the default first.
+func ChunkMethods() []string { return []string{Metis, Merged} }
+
+// ChunkOptions choose a method for Chunks.
+type ChunkOptions struct {
+	K       int           // number of chunks of the partition, 1 to the number of its rows
+	Method  string        // one of ChunkMethods; empty: the first
+	Seed    uint64        // of METIS, and of what is merged
+	Timeout time.Duration // as in Options
+}
+
+const (
+	rowWeight   = 50 // of a row without in-edges
+	mergedParts = 4  // that make a chunk
+)
+
+// Chunks divides the rows of a share's partition into the chunks that a pipeline works on (Chen, Chen and
+// Qian, "GNNPipe: Scaling Deep GNN Training with Pipelined Model Parallelism", arXiv:2308.10087, 2023). It
+// returns the chunk, 0…K−1, of each row. No chunk is empty.
+//
+// Where an edge joins two chunks, embeddings of an earlier epoch may stand in for a row. So the edges between
+// the partition's own rows decide, of all relations together. The methods are
+//   - metis: few edges between chunks;
+//   - merged: METIS makes four times as many parts, with few edges between parts, and each chunk is four of
+//     them at random, as GNNPipe was measured. More edges are cut. Of fewer rows each is a part.
+//
+// A row weighs 50, and one more for each of its in-edges, those from other partitions included: its
+// vertex-wise work and its part of an aggregation. GNNPipe takes the degree; its graphs are undirected, where
+// that is the same. METIS aims at parts of equal weight, the heaviest 3 % and a row above the mean. Where it
+// would leave one empty, as beside rows that weigh more than a part, the parts have equally many rows.
+//
+// The same share and options give the same chunks. A share without rows has none, whatever K is. More chunks
+// than rows are refused, and so they are where another partition has rows, and fewer than K: the workers of
+// all partitions come to one answer.
+//
+// The call takes memory beside the share: up to 24 bytes for each edge between its rows and 40 for each row.
+// METIS takes some 50 bytes for each such edge, or 100 if few have one the other way beside them, and 130 for
+// each row, in a process of its own.
+func Chunks(ctx context.Context, s *Share, o ChunkOptions) ([]int32, error) {
+	if err := o.check(&s.Edges); err != nil {
+		return nil, err
+	}
+	if o.K == 1 || s.Edges.Rows == 0 {
+		return make([]int32, s.Edges.Rows), nil // METIS fails on one part
+	}
+	var chunks []int32
+	err := s.Guard(func() (err error) {
+		chunks, err = o.divide(ctx, &s.Edges)
+		return err
+	})
+	return chunks, err
+}
+
+// check refuses options that do not fit the share.
+func (o *ChunkOptions) check(e *Edges) error {
+	if method := orFirst(o.Method, ChunkMethods()); !slices.Contains(ChunkMethods(), method) {
+		return refusal.Errorf("unknown chunk method %q; %s", method, suggest.OneOf(method, ChunkMethods()))
+	}
+	ways := len(e.Starts) - 1
+	if o.K < 1 {
+		return refusal.Errorf("%s %d: give at least %d, one in each partition", refusal.Setting("chunks"), o.K*ways, ways)
+	}
+	least, rows := 0, 0 // the partition of fewest rows, but for those of none
+	for p := range ways {
+		if n := e.Starts[p+1] - e.Starts[p]; n > 0 && (rows == 0 || n < rows) {
+			least, rows = p, n
+		}
+	}
+	if rows > 0 && o.K > rows {
+		return refusal.Errorf("%s %d: %d in each partition, and partition %d has %d vertices; give at most %d",
+			refusal.Setting("chunks"), o.K*ways, o.K, least, rows, rows*ways)
+	}
+	return nil
+}
+
+// divide makes two chunks or more of rows that are as many or more.
+func (o *ChunkOptions) divide(ctx context.Context, e *Edges) ([]int32, error) {
+	parts := o.K
+	if o.Method == Merged {
+		parts = min(mergedParts*o.K, e.Rows)
+	}
+	of, err := o.parts(ctx, e, parts)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		return nil, fmt.Errorf("%w; %s %d does without it", err, refusal.Setting("chunks"), len(e.Starts)-1)
+	case err != nil:
+		return nil, err
+	case o.Method != Merged:
+		return of, nil
+	}
+	chunkOf := random(parts, o.K, o.Seed)
+	for row, part := range of {
+		of[row] = chunkOf[part]
+	}
+	return of, nil
+}
+
+// parts divides the rows into k parts by METIS. None is empty.
+func (o *ChunkOptions) parts(ctx context.Context, e *Edges, k int) ([]int32, error) {
+	total := int64(rowWeight) * int64(e.Rows)
+	for r := range e.Relations {
+		total += e.Relations[r].In.Indptr[e.Rows]
+	}
+	if err := checkMetisSize(total); err != nil {
+		return nil, err
+	}
+	weight := func(row int) int32 {
+		weight := int32(rowWeight)
+		for r := range e.Relations {
+			in := &e.Relations[r].In
+			weight += int32(in.Indptr[row+1] - in.Indptr[row])
+		}
+		return weight
+	}
+	d := division{in: e.own(), weights: []func(int) int32{weight}, k: k, seed: o.Seed, timeout: o.Timeout}
+	of, err := d.solve(ctx)
+	if err == nil && leavesEmpty(of, k) {
+		of = rangesOfGroups(of, k)
+	}
+	return of, err
+}
+
+// own are the edges between the partition's rows, of all relations together, with row numbers for sources.
+func (e *Edges) own() *graph.Relation {
+	if len(e.Starts) == 2 && len(e.Relations) == 1 {
+		return &e.Relations[0].In
+	}
+	own := &graph.Relation{Indptr: make([]int64, e.Rows+1)}
+	for row := range e.Rows {
+		own.Indptr[row+1] = own.Indptr[row]
+		for k := range e.Relations {
+			own.Indptr[row+1] += int64(len(e.ownSources(k, row)))
+		}
+	}
+	own.Sources = make([]int32, own.Indptr[e.Rows])
+	first := int32(e.Starts[e.P])
+	for row := range e.Rows {
+		sources := own.Sources[own.Indptr[row]:own.Indptr[row]:own.Indptr[row+1]]
+		for k := range e.Relations {
+			for _, position := range e.ownSources(k, row) {
+				sources = append(sources, position-first)
+			}
+		}
+		slices.Sort(sources)
+	}
+	return own
+}
+
+// ownSources are the positions of a row's in-neighbours by relation k that are rows themselves.
+func (e *Edges) ownSources(k, row int) []int32 {
+	in := &e.Relations[k].In
+	sources := in.Sources[in.Indptr[row]:in.Indptr[row+1]]
+	first, _ := slices.BinarySearch(sources, int32(e.Starts[e.P]))
+	end, _ := slices.BinarySearch(sources, int32(e.Starts[e.P+1]))
+	return sources[first:end]
+}
+
+// ChunkCut counts the edges between the partition's rows, of all relations: those between different chunks,
+// and all. It is given the chunk of each row.
+func (e *Edges) ChunkCut(chunks []int32) (cut, all int64) {
+	first := int32(e.Starts[e.P])
+	for row, chunk := range chunks {
+		for k := range e.Relations {
+			sources := e.ownSources(k, row)
+			all += int64(len(sources))
+			for _, position := range sources {
+				if chunks[position-first] != chunk {
+					cut++
+				}
+			}
+		}
+	}
+	return cut, all
+}

@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/nn"
+	"weft/parallel/chunked"
+	"weft/parallel/exchange"
+	"weft/tensor"
+)
+
+// Pipeline is a worker of the pipeline axis (GNNPipe): it holds consecutive blocks of the model, through which
+// the chunks of the graph pass one after the other. Forward, each comes from the stage before and goes to the
+// next as soon as it is done (fill–drain); backward, gradients come back in the reverse order of the chunks: a
+// chunk has all that later ones return to its rows when its own turn comes. Weights change once an epoch.
+type Pipeline struct {
+	Config
+	from    int // the first block that is here
+	graph   *chunked.Graph
+	params  *nn.Params
+	model   gnn.Model
+	reducer *Reducer
+	passes  []*pass // of each chunk
+	warm    bool    // the first snapshot was taken
+}
+
+// NewPipeline makes the engine of a stage.
+func NewPipeline(c Config) (*Pipeline, error) {
+	o := c.Stage.Options
+	o.Aggregated = c.Aggregated
+	g, err := chunked.New(c.Team, c.Groups, c.Share, c.Order, o)
+	if err != nil {
+		return nil, err
+	}
+	from, to := c.Stage.Cuts[c.Groups.Stage], c.Stage.Cuts[c.Groups.Stage+1]
+	p := &Pipeline{Config: c, from: from, graph: g, params: nn.NewParams(c.Team, c.Seed)}
+	p.VaryingInput = true // what follows from the features passes through the history as all else
+	for _, chunk := range g.Chunks {
+		c := &pass{Chunk: chunk}
+		if p.first() {
+			c.features = LoadFeatures(p.Config, chunk)
+		}
+		p.passes = append(p.passes, c)
+	}
+	p.model = gnn.Build(c.Blocks, from, to, gnn.Env{Params: p.params, Relations: g.Relations(), Propagators: g.Propagator})
+	p.reducer = NewReducer(c, p.params.List)
+	return p, nil
+}
+
+func (p *Pipeline) first() bool { return p.Groups.Stage == 0 }
+func (p *Pipeline) last() bool  { return p.Groups.Stage == p.Groups.Mesh.Stages-1 }
+
+// Params implements Engine.
+func (p *Pipeline) Params() *nn.Params { return p.params }
+
+// Vertices implements Engine: logits come to the last stage.
+func (p *Pipeline) Vertices() []int32 {
+	if p.last() {
+		return p.graph.Vertices()
+	}
+	return []int32{}
+}
+
+// order is that of the chunks in an epoch, the same on all workers.
+func (p *Pipeline) order(epoch int) []int {
+	order := make([]int, len(p.passes))
+	for k := range order {
+		order[k] = k
+	}
+	if !p.Stage.Fixed {
+		r := rand.New(rand.NewPCG(p.Seed, uint64(epoch)))
+		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	}
+	return order
+}
+
+// Train implements Engine.
+func (p *Pipeline) Train(epoch int) (loss float64) {
+	p.warmUp()
+	exchange.Must(p.reducer.Beside(func(l *autograd.Ledger) {
+		order := p.order(epoch)
+		p.graph.Forward(epoch, order)
+		states, next := p.states(order), p.outbox(+1)
+		var logits *tensor.Matrix
+		for _, k := range order {
+			c := p.passes[k]
+			c.came = states.take()
+			if k == order[0] { // whose backward pass is the last: no weight's gradient is complete before
+				c.ledger = l
+			}
+			out := p.forward(c, epoch)
+			if p.last() {
+				logits = p.place(logits, c, out)
+			} else {
+				next.send(held(out.Vars()))
+			}
+			c.forwarded(p.Stage.Recompute)
+		}
+		next.finish()
+
+		p.graph.Backward()
+		slices.Reverse(order)
+		grads, back := p.gradients(order), p.outbox(-1)
+		var dLogits *tensor.Matrix
+		if p.last() {
+			loss, dLogits = p.lossOf(logits)
+		}
+		for _, k := range order {
+			c, roots := p.passes[k], grads.take()
+			if p.last() {
+				roots = p.rowsOf(dLogits, c)
+			}
+			p.backward(c, epoch, roots)
+			if !p.first() {
+				back.send(taken(c.in.Vars()))
+			}
+		}
+		back.finish()
+		dLogits.Release()
+	}))
+	p.graph.EndEpoch(epoch)
+	return loss
+}
+
+// warmUp takes the first snapshot from one exact forward pass, where that is asked for.
+func (p *Pipeline) warmUp() {
+	if p.Stage.Warm && !p.warm {
+		p.warm = true
+		p.infer(len(p.model), p.graph.Warm).Release()
+	}
+}
+
+// Infer implements Engine. The chunks advance together, so that it is exact.
+func (p *Pipeline) Infer(without int) *autograd.Var {
+	t, left := autograd.NewTape(p.Team), len(p.Blocks)-without
+	result := p.infer(min(len(p.model), left-p.from), p.graph.Together)
+	if p.last() {
+		return t.Received(result, p.graph.Rows())
+	}
+	return t.Received(t.New(0, p.Blocks[left-1].Out), &autograd.RowSet{Total: p.graph.Rows().Total})
+}
+
+// infer runs so many of the blocks that are here, on chunks that advance as run has them do. On the last stage
+// it returns the result for all rows.
+func (p *Pipeline) infer(blocks int, run func(pass func(k int))) (result *tensor.Matrix) {
+	order := make([]int, len(p.passes))
+	for k := range order {
+		order[k] = k
+	}
+	states, next := p.states(order), p.outbox(+1)
+	run(func(k int) {
+		c := p.passes[k]
+		c.came = states.take()
+		out := p.model[:blocks].Forward(p.begin(c, autograd.NewTape(p.Team)))
+		if p.last() {
+			result = p.place(result, c, out)
+		} else {
+			next.send(held(out.Vars()))
+		}
+		for _, v := range out.Vars() {
+			v.Drop()
+		}
+	})
+	next.finish()
+	return result
+}

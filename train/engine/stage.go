@@ -1,0 +1,34 @@
+package engine
+
+import (
+	"time"
+
+	"weft/parallel/chunked"
+)
+
+// StageOptions are the pipeline axis's: what a worker of a stage is told. Of a mesh of one stage they are
+// zero.
+type StageOptions struct {
+	// Cuts are the first block of each stage, and the number of blocks behind them, as from gnn.Cut.
+	Cuts []int
+	// Options are what chunks read of each other; Aggregated is Config's.
+	chunked.Options
+	// Warm begins history with an exact forward pass, and not with zeros.
+	Warm bool
+	// Fixed processes the chunks in their order in every epoch, and not in a random one.
+	Fixed bool
+	// Recompute computes a chunk's forward pass again in its backward pass, and keeps little in between.
+	Recompute bool
+	// Report takes, after each training pass, how this worker spent it; nil: nobody asks.
+	Report func(StageReport)
+}
+
+// StageReport is how a worker of a stage spent a training pass: the three add up to it.
+type StageReport struct {
+	Compute time.Duration // not standing still
+	// Bubble is standing still while the pipeline fills, turns and drains: until the first chunk comes from
+	// the stage before, and between the last forward and the first backward, until that comes from the stage
+	// after.
+	Bubble time.Duration
+	Wait   time.Duration // standing still otherwise
+}
