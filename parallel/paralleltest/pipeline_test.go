@@ -20,7 +20,6 @@ import (
 	"weft/parallel/order"
 	"weft/parallel/paralleltest"
 	"weft/tensor"
-	"weft/train"
 	"weft/train/engine"
 )
 
@@ -34,9 +33,10 @@ type staged struct {
 	of     []int32 // each vertex's partition
 	chunk  []int32 // each vertex's chunk of its partition
 	stage  engine.StageOptions
+	first  order.Choice // of the order of work
 	epochs int
-	// weights are those that an epoch begins with; nil: new ones in every epoch.
-	weights func(epoch int) paralleltest.Tensors
+	// weights are those that each epoch begins with; nil: train draws others for every epoch.
+	weights []paralleltest.Tensors
 	// wrap, unless nil, puts something around each worker's transport.
 	wrap func(comm.Transport) comm.Transport
 }
@@ -56,10 +56,10 @@ type sent struct{ stage, halo, gradient comm.Traffic }
 // at random. Its chunks are of unequal size, and one of three or more is empty in one of several partitions.
 func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 	t.Helper()
-	s := &staged{graph: paralleltest.Tangled(t), mesh: m, chunks: chunks, epochs: 4}
+	s := &staged{graph: paralleltest.Tangled(t), mesh: m, chunks: chunks, first: order.TransformFirst, epochs: 4}
 	s.spec = chunkedSpec(model)
 	s.spec.Layers, s.spec.Hidden = 4, 10
-	s.stage.Period, s.stage.FixedOrder, s.stage.Recompute = 2, true, true
+	s.stage.Period, s.stage.Fixed, s.stage.Recompute = 2, true, true
 	r := rand.New(rand.NewPCG(uint64(chunks), uint64(m.Partitions)))
 	for range s.graph.Vertices() {
 		p, c := r.Int32N(int32(m.Partitions)), r.Int32N(int32(chunks))
@@ -74,14 +74,6 @@ func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 	return s
 }
 
-// at are the weights of an epoch.
-func (s *staged) at(t testing.TB, epoch int) paralleltest.Tensors {
-	if s.weights != nil {
-		return s.weights(epoch)
-	}
-	return drawnTensors(t, s.graph, s.spec, uint64(epoch))
-}
-
 // train runs the epochs on every worker.
 func (s *staged) train(t testing.TB) []outcome {
 	t.Helper()
@@ -89,27 +81,35 @@ func (s *staged) train(t testing.TB) []outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	weights, out := make([]paralleltest.Tensors, s.epochs), make([]outcome, s.epochs)
+	out := make([]outcome, s.epochs)
 	for i := range out {
-		weights[i] = s.at(t, 1+i)
+		if len(s.weights) == i {
+			s.weights = append(s.weights, drawnTensors(t, s.graph, s.spec, uint64(i)))
+		}
 		out[i] = outcome{
 			grads: paralleltest.Tensors{}, logits: reference.New(s.graph.Vertices(), s.graph.Labels.Classes),
 			sent: make([]sent, s.mesh.Workers()),
 		}
 	}
+	cuts, err := gnn.Cut(blocks, s.mesh.Stages, s.graph.Vertices(), s.graph.Edges())
+	if err != nil {
+		t.Fatal(err)
+	}
 	var mu sync.Mutex
 	paralleltest.Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
-		c.Blocks, c.Seed, c.Training, c.Order.Choice = blocks, 7, true, order.TransformFirst
-		s.configure(&c)
+		c.Blocks, c.Seed, c.Training, c.Order.Choice = blocks, 7, true, s.first
+		c.Stage = s.stage
+		c.Stage.Cuts, c.Stage.Count, c.Stage.Chunks = cuts, s.chunks, paralleltest.InPartitions(s.of, s.mesh.Partitions, s.chunk)
 		var e engine.Engine
 		c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
 		e, err := engine.New(c)
 		if err != nil {
 			panic(err)
 		}
+		live := int64(0)
 		for i := range out {
 			for _, p := range e.Params().List {
-				for k, x := range weights[i][p.Name].Data {
+				for k, x := range s.weights[i][p.Name].Data {
 					p.Value.Floats()[k] = float32(x)
 				}
 			}
@@ -140,23 +140,18 @@ func (s *staged) train(t testing.TB) []outcome {
 			}
 			mu.Unlock()
 			logits.Drop()
-		}
-	})
-	return out
-}
-
-// configure says how the vertices are divided into chunks.
-func (s *staged) configure(c *engine.Config) {
-	c.Stage = s.stage
-	c.Stage.Count = s.chunks
-	c.Stage.Chunks = nil // in the order of the partitions
-	for p := range int32(s.mesh.Partitions) {
-		for v, chunk := range s.chunk {
-			if s.of[v] == p {
-				c.Stage.Chunks = append(c.Stage.Chunks, chunk)
+			switch now := c.Team.Memory.LiveTensors(); {
+			case i == 1:
+				live = now
+			case i > 1 && now != live:
+				panic(fmt.Sprintf("%d bytes live after epoch %d, %d after epoch 2", now, 1+i, live))
 			}
 		}
+	})
+	if t.Failed() {
+		t.FailNow()
 	}
+	return out
 }
 
 // loss is that of the training vertices among these.
@@ -197,7 +192,7 @@ func minus(a, b comm.Traffic) comm.Traffic {
 func (s *staged) definition() *paralleltest.Pipelined {
 	p := &paralleltest.Pipelined{
 		Graph: s.graph, Model: paralleltest.ChunkModels[s.spec.Model](s.spec.Layers), Chunk: s.chunk, Chunks: s.chunks, Period: s.stage.Period,
-		Scale: 1, Keep: s.stage.Stale == chunked.Keep,
+		Scale: 1, Keep: s.stage.Stale == chunked.Keep, AggregateFirst: s.first == order.AggregateFirst,
 	}
 	if s.stage.Stale == chunked.DropScale {
 		p.Scale = 2
@@ -222,32 +217,34 @@ const tolerance = 2e-5
 // gradients, from zeros or warm, with recomputation and without. The weights are others in every epoch, so
 // that history of a wrong epoch shows. Inference after each epoch is exact.
 func TestPipelineIsItsDefinition(t *testing.T) {
-	type variant struct {
-		stages, ways, chunks int
-		set                  func(o *engine.StageOptions)
-	}
 	eachChunkedModel(t, func(t *testing.T, model string) {
-		for _, v := range []variant{
-			{2, 1, 1, nil},
-			{2, 1, 2, nil},
-			{3, 1, 5, nil},
-			{2, 2, 1, nil},
-			{2, 2, 5, nil},
-			{3, 3, 4, nil},
-			{2, 1, 5, func(o *engine.StageOptions) { o.Stale = chunked.Drop }},
-			{2, 1, 5, func(o *engine.StageOptions) { o.Stale, o.Period = chunked.Keep, 3 }},
-			{2, 2, 3, func(o *engine.StageOptions) { o.Stale = chunked.Keep }},
-			{2, 1, 4, func(o *engine.StageOptions) { o.Warm = true }},
-			{3, 2, 3, func(o *engine.StageOptions) { o.Warm, o.Period = true, 1 }},
-			{3, 1, 4, func(o *engine.StageOptions) { o.Recompute = false }},
-			{2, 2, 4, func(o *engine.StageOptions) { o.Recompute, o.Stale = false, chunked.Keep }},
+		t.Parallel()
+		for _, v := range []struct {
+			name                 string
+			stages, ways, chunks int
+			set                  func(s *staged) // nil: nothing
+		}{
+			{"one chunk", 2, 1, 1, nil},
+			{"two chunks", 2, 1, 2, nil},
+			{"five chunks", 3, 1, 5, nil},
+			{"a chunk for each way", 2, 2, 1, nil},
+			{"five chunks for each way", 2, 2, 5, nil},
+			{"three ways", 3, 3, 4, nil},
+			{"gradients dropped", 2, 1, 5, func(s *staged) { s.stage.Stale = chunked.Drop }},
+			{"gradients kept", 2, 1, 5, func(s *staged) { s.stage.Stale, s.stage.Period = chunked.Keep, 3 }},
+			{"gradients kept, two ways", 2, 2, 3, func(s *staged) { s.stage.Stale = chunked.Keep }},
+			{"warm", 2, 1, 4, func(s *staged) { s.stage.Warm = true }},
+			{"warm, three stages of two ways", 3, 2, 3, func(s *staged) { s.stage.Warm, s.stage.Period = true, 1 }},
+			{"nothing recomputed", 3, 1, 4, func(s *staged) { s.stage.Recompute = false }},
+			{"nothing recomputed, gradients kept", 2, 2, 4, func(s *staged) { s.stage.Recompute, s.stage.Stale = false, chunked.Keep }},
+			{"aggregated first", 2, 2, 3, func(s *staged) { s.first = order.AggregateFirst }},
+			{"sparse features", 2, 2, 3, func(s *staged) { paralleltest.Sparsely(s.graph) }},
 		} {
-			m := mesh.Mesh{Stages: v.stages, Partitions: v.ways, Slices: 1}
-			s := newStaged(t, model, m, v.chunks)
-			if v.set != nil {
-				v.set(&s.stage)
-			}
-			t.Run(fmt.Sprintf("%s, %d chunks, %+v", paralleltest.Name(m), v.chunks, s.stage), func(t *testing.T) {
+			t.Run(v.name, func(t *testing.T) {
+				s := newStaged(t, model, mesh.Mesh{Stages: v.stages, Partitions: v.ways, Slices: 1}, v.chunks)
+				if v.set != nil {
+					v.set(s)
+				}
 				s.check(t, s.train(t))
 			})
 		}
@@ -259,7 +256,7 @@ func (s *staged) check(t *testing.T, got []outcome) {
 	t.Helper()
 	p := s.definition()
 	for i, o := range got {
-		w := s.at(t, 1+i)
+		w := s.weights[i]
 		if i == 0 && s.stage.Warm {
 			p.Warm(w)
 		}
@@ -282,10 +279,10 @@ func number(x float64) *reference.Matrix {
 // those of one order of the chunks, which is another from epoch to epoch and from seed to seed.
 func TestPipelineShuffles(t *testing.T) {
 	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
-	s.stage.FixedOrder, s.epochs = false, 6
+	s.stage.Fixed, s.epochs = false, 6
 	p, seen := s.definition(), map[string]bool{}
 	for i, o := range s.train(t) {
-		w := s.at(t, 1+i)
+		w := s.weights[i]
 		var matching [][]int
 		for _, order := range permutations(s.chunks) {
 			trial := *p
@@ -309,42 +306,6 @@ func closeTo(got, want paralleltest.Tensors) bool {
 	return d <= tolerance
 }
 
-// TestPipelineOfOneChunk, 1 and 2: "K=1 ⇒ exact: loss and all gradients equal single-machine full-graph
-// training. Any S. With dropout: if masks are keyed by (epoch, op, vertex)", and "K=W (one chunk per way),
-// any S ⇒ exact".
-func TestPipelineOfOneChunk(t *testing.T) {
-	for _, m := range []mesh.Mesh{{Stages: 2, Partitions: 1, Slices: 1}, {Stages: 3, Partitions: 1, Slices: 1}, {Stages: 2, Partitions: 2, Slices: 1}} {
-		t.Run(paralleltest.Name(m), func(t *testing.T) {
-			c := paralleltest.Case{
-				Mesh: m, Engine: oneChunk,
-				// 11: "per boundary N·H·4 each direction"; 12: a message each way for each partition
-				Stage: func(model string, vertices, hidden int) (sent train.Traffic) {
-					state := 1
-					if model == "gcnii" { // h0 travels with h
-						state = 2
-					}
-					for range m.Stages - 1 {
-						sent.Bytes += 2 * 4 * int64(state*vertices*hidden)
-						sent.Messages += 2 * int64(state*m.Partitions)
-					}
-					return sent
-				},
-			}
-			if m.Partitions > 1 {
-				c.Tolerance = 2e-5
-			}
-			paralleltest.Engines(t, c)
-		})
-	}
-}
-
-// oneChunk is the engine of the mesh, with one chunk for each way.
-func oneChunk(c engine.Config) (engine.Engine, error) {
-	c.Stage.Options = chunked.Options{Chunks: make([]int32, c.Share.Whole.Vertices), Count: 1, Period: 2}
-	c.Stage.Recompute = true
-	return engine.New(c)
-}
-
 // bitwise runs two trainings that must not differ in a bit.
 func bitwise(t *testing.T, what string, got, want []outcome) {
 	t.Helper()
@@ -364,7 +325,7 @@ func TestPipelineStages(t *testing.T) {
 			var want []outcome
 			for _, stages := range []int{2, 3, 4} {
 				s := newStaged(t, model, mesh.Mesh{Stages: stages, Partitions: ways, Slices: 1}, 3)
-				s.spec.Dropout, s.stage.FixedOrder = .4, false
+				s.spec.Dropout, s.stage.Fixed = .4, false
 				got := s.train(t)
 				if want == nil {
 					want = got
@@ -381,7 +342,7 @@ func TestPipelineRecomputes(t *testing.T) {
 		for ways := 1; ways <= 2; ways++ {
 			s := newStaged(t, model, mesh.Mesh{Stages: 2, Partitions: ways, Slices: 1}, 3)
 			s.spec.Dropout, s.spec.InputDropout, s.spec.AttentionDropout, s.spec.TransformDropout = .4, .2, .3, .2
-			s.stage.FixedOrder = false
+			s.stage.Fixed = false
 			want := s.train(t)
 			s.stage.Recompute = false
 			bitwise(t, fmt.Sprintf("%d ways, all kept", ways), s.train(t), want)
@@ -393,7 +354,7 @@ func TestPipelineRecomputes(t *testing.T) {
 // worker's messages stand still for a random while, before they are sent and before they count as moved.
 func TestPipelineSchedule(t *testing.T) {
 	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
-	s.spec.Dropout, s.stage.FixedOrder = .4, false
+	s.spec.Dropout, s.stage.Fixed = .4, false
 	want := s.train(t)
 	for seed := range uint64(4) {
 		s.wrap = func(tr comm.Transport) comm.Transport {
@@ -520,9 +481,8 @@ func (s *staged) haloColumns() int64 {
 func TestPipelineFirstEmbeddings(t *testing.T) {
 	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1}, 1)
 	s.epochs = 1
-	w := s.at(t, 1)
-	_, want := s.definition().Whole().Epoch(1, w, []int{0})
 	got := s.train(t)[0].grads
+	_, want := s.definition().Whole().Epoch(1, s.weights[0], []int{0})
 	agree(t, "encoder", paralleltest.Tensors{"": got["lins.0.weight"]}, paralleltest.Tensors{"": want["lins.0.weight"]}, tolerance)
 }
 
@@ -531,9 +491,9 @@ func TestPipelineFirstEmbeddings(t *testing.T) {
 func TestPipelineConverges(t *testing.T) {
 	for _, period := range []int{1, 2} {
 		s := newStaged(t, "gcnii", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, 4)
-		s.stage.Period, s.stage.FixedOrder, s.epochs = period, false, s.spec.Layers*period+2
-		w := s.at(t, 1)
-		s.weights = func(int) paralleltest.Tensors { return w }
+		s.stage.Period, s.stage.Fixed, s.epochs = period, false, s.spec.Layers*period+2
+		w := drawnTensors(t, s.graph, s.spec, 1)
+		s.weights = slices.Repeat([]paralleltest.Tensors{w}, s.epochs)
 		exact := s.definition().Whole().Forward(w, []int{0}).Loss
 		got := s.train(t)
 		for i, o := range got {

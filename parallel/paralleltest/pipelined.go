@@ -11,16 +11,16 @@ import (
 	"weft/kernel/reference"
 )
 
-// Pipelined is GNNPipe's training pass (Chen et al., arXiv 2308.10087) by its definition, in double precision:
-// the oracle of engines that take chunks of the vertices in turn. It has no stages, which move rows and change
-// no number.
+// Pipelined is GNNPipe's training pass (Chen et al., arXiv 2308.10087) by its definition, in double
+// precision: the oracle of engines that take chunks of the vertices in turn. It has no stages, which move
+// rows and change no number.
 //
 // In an epoch the chunks have their turns in an order. At each aggregation a chunk writes its rows x to a
-// buffer B of all vertices, and takes its rows of z = Â·B. So rows of its own and of chunks before it are of
-// this epoch. The others are history: B begins each epoch as a snapshot that every Period epochs is taken of
-// it. Backward the chunks have their turns in reverse. Each returns gradients to all the rows that it read,
-// and takes up, times Scale, what other chunks have returned to its own rows so far. What comes too late is
-// forgotten when the epoch ends, and history therefore has no gradient.
+// buffer B of all vertices, and takes its rows of z = Â·B. So its own rows and those of chunks before it are
+// of this epoch. The others are history: B begins each epoch as a snapshot, which every Period epochs is
+// taken of it. Backward the chunks have their turns in reverse. Each returns gradients to all the rows that
+// it read, and takes up, times Scale, what other chunks have returned to its own rows so far. What comes too
+// late is forgotten when the epoch ends, and history therefore has no gradient.
 //
 // Several chunks that have their turns together, one of each way, are one chunk here.
 type Pipelined struct {
@@ -32,6 +32,8 @@ type Pipelined struct {
 	Scale  float64 // of gradients that other chunks return: 2, or 1
 	// Keep says that gradients returned in the epoch before stand in for those not yet returned in this one.
 	Keep bool
+	// AggregateFirst has rows aggregated before they are multiplied with a weight, where that may be.
+	AggregateFirst bool
 
 	history  map[string]*reference.Matrix   // by site: vertices × columns; none: zeros
 	returned map[string][]*reference.Matrix // by site and chunk: vertices × columns; none: zeros
@@ -61,7 +63,7 @@ func (p *Pipelined) Warm(w Tensors) { p.history = p.Whole().Forward(w, []int{0})
 
 // Whole is the same with all vertices in one chunk: exact training.
 func (p *Pipelined) Whole() *Pipelined {
-	return &Pipelined{Graph: p.Graph, Model: p.Model, Chunk: make([]int32, len(p.Chunk)), Chunks: 1}
+	return &Pipelined{Graph: p.Graph, Model: p.Model, Chunk: make([]int32, len(p.Chunk)), Chunks: 1, AggregateFirst: p.AggregateFirst}
 }
 
 // ChunkPass is a forward pass of all chunks.
@@ -131,9 +133,7 @@ func (f *ChunkPass) turn(chunk int) {
 		}
 	}
 	f.turns[chunk] = t
-	features := &p.Graph.Features
-	x := reference.From32(p.Graph.Vertices(), features.Columns, features.Dense)
-	t.logits = p.Model(t, t.record(t.pick(x), func(*reference.Matrix) {}))
+	t.logits = p.Model(t, t.record(t.pick(featuresOf(p.Graph)), func(*reference.Matrix) {}))
 	t.put(f.Logits, t.logits.Value)
 	var train []int64
 	for _, v := range p.Graph.Splits[0].Train {
@@ -144,6 +144,21 @@ func (f *ChunkPass) turn(chunk int) {
 	if n := len(train); n > 0 { // the mean is over the training vertices of all chunks
 		f.Losses[chunk] = reference.CrossEntropy(f.Logits, p.Graph.Labels.Class, train) * float64(n) / float64(len(p.Graph.Splits[0].Train))
 	}
+}
+
+// featuresOf are a graph's, dense or in compressed rows.
+func featuresOf(g *graph.Graph) *reference.Matrix {
+	f := &g.Features
+	if !f.Sparse() {
+		return reference.From32(g.Vertices(), f.Columns, f.Dense)
+	}
+	x := reference.New(g.Vertices(), f.Columns)
+	for v := range g.Vertices() {
+		for k := f.Indptr[v]; k < f.Indptr[v+1]; k++ {
+			x.Add(v, int(f.Indices[k]), float64(f.Data[k]))
+		}
+	}
+	return x
 }
 
 func (f *ChunkPass) lossGradient() *reference.Matrix {
@@ -192,7 +207,9 @@ func (t *ChunkTurn) put(all, m *reference.Matrix) {
 
 // aggregate is where chunks meet. forward aggregates the rows of all vertices. backward is given these and
 // the gradient of the result, which is zero but for the chunk's rows, and returns that of the rows.
-func (t *ChunkTurn) aggregate(site string, x *ChunkRows, forward func(b *reference.Matrix) *reference.Matrix, backward func(b, dz *reference.Matrix) *reference.Matrix) *ChunkRows {
+func (t *ChunkTurn) aggregate(
+	site string, x *ChunkRows, forward func(b *reference.Matrix) *reference.Matrix, backward func(b, dz *reference.Matrix) *reference.Matrix,
+) *ChunkRows {
 	f := t.pass
 	vertices, columns := len(f.p.Chunk), x.Value.Cols
 	b := f.Rows[site]
@@ -231,6 +248,14 @@ func (t *ChunkTurn) Aggregate(site string, r gnn.Reduce, x *ChunkRows) *ChunkRow
 		reference.SpMMTranspose(db, a, dz)
 		return db
 	})
+}
+
+// AggregateLinear is the linear aggregation of x·W.
+func (t *ChunkTurn) AggregateLinear(site string, r gnn.Reduce, x *ChunkRows, weight string) *ChunkRows {
+	if t.pass.p.AggregateFirst {
+		return t.Linear(t.Aggregate(site, r, x), weight)
+	}
+	return t.Aggregate(site, r, t.Linear(x, weight))
 }
 
 // Attend is GATv1 along the stored edges, with self loops added. The gradients of the parameters are those
@@ -313,12 +338,11 @@ func add(to *reference.Matrix, scale float64, m *reference.Matrix) {
 	}
 }
 
-// ChunkModels are models that gnn knows by the same names, in the order of work that transforms rows before
-// it aggregates them, with so many layers, ReLU and no dropout.
+// ChunkModels are models that gnn knows by the same names, with so many layers, ReLU and no dropout.
 var ChunkModels = map[string]func(layers int) ChunkModel{
 	"gcn": func(layers int) ChunkModel {
 		return plainModel(layers, func(t *ChunkTurn, site string, x *ChunkRows) *ChunkRows {
-			return t.Bias(t.Aggregate(site, gnn.Symmetric, t.Linear(x, site+".lin.weight")), site+".bias")
+			return t.Bias(t.AggregateLinear(site, gnn.Symmetric, x, site+".lin.weight"), site+".bias")
 		})
 	},
 	"sage": func(layers int) ChunkModel { return plainModel(layers, sageLayer) },
@@ -379,6 +403,6 @@ func plainModel(layers int, layer func(t *ChunkTurn, site string, x *ChunkRows) 
 
 // sageLayer is GraphSAGE's mean.
 func sageLayer(t *ChunkTurn, site string, x *ChunkRows) *ChunkRows {
-	mean := t.Aggregate(site, gnn.Mean, t.Linear(x, site+".lin_l.weight"))
+	mean := t.AggregateLinear(site, gnn.Mean, x, site+".lin_l.weight")
 	return t.Bias(t.Combine(1, mean, 1, t.Linear(x, site+".lin_r.weight")), site+".lin_l.bias")
 }
