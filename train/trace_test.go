@@ -3,8 +3,8 @@ package train
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -32,11 +32,11 @@ func written(t *testing.T, traced *trace.Trace) *tracetest.File {
 // changes nothing in the results.
 func TestTrace(t *testing.T) {
 	g := tangled(t)
-	for _, mesh := range []string{"", "graph=3", "tensor=2", "graph=2,tensor=2"} {
+	for _, mesh := range []string{"", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2", "graph=2,pipeline=2"} {
 		for _, model := range []string{"gat", "gcn"} {
 			t.Run(mesh+" "+model, func(t *testing.T) {
 				o := Defaults()
-				o.Model, o.Hidden, o.Heads, o.Epochs, o.Norm = model, 12, 1, 3, "batch"
+				o.Model, o.Hidden, o.Heads, o.Epochs, o.Norm = model, 12, 1, 3, "layer"
 				want := mustRun(t, onMesh(g, o, mesh))
 				j := onMesh(g, o, mesh)
 				j.Trace = true
@@ -57,7 +57,11 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 	if f.About.Epoch != r.Epochs || len(f.Workers) != r.Workers {
 		t.Errorf("epoch %d of %d workers, want %d of %d", f.About.Epoch, len(f.Workers), r.Epochs, r.Workers)
 	}
-	sent, kernels, phases := make([]int64, r.Workers), make([]int, r.Workers), make([][]string, r.Workers)
+	sent, kernels := make([]int64, r.Workers), make([]int, r.Workers)
+	phases := make([]map[string][]int, r.Workers) // the chunks of each
+	for worker := range phases {
+		phases[worker] = map[string][]int{}
+	}
 	byKind := map[string]int64{}
 	for _, s := range f.Spans {
 		switch s.Category {
@@ -69,7 +73,15 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 		case "compute":
 			kernels[s.Worker]++
 		case "phase":
-			phases[s.Worker] = append(phases[s.Worker], s.Name)
+			name, _, _ := strings.Cut(s.Name, ",")
+			chunks := phases[s.Worker]
+			chunks[name] = append(chunks[name], -1)
+			if s.Args.Chunk != nil {
+				chunks[name][len(chunks[name])-1] = *s.Args.Chunk
+			}
+		}
+		if moves := s.Category == "send" || s.Category == "receive"; s.Args.Kind == "stage" && moves != (s.Args.Chunk != nil) {
+			t.Errorf("%+v, of chunk %v", s, s.Args.Chunk)
 		}
 		if s.Args.Kind == "halo" && s.Args.Site == "" {
 			t.Errorf("%+v: of no layer", s)
@@ -97,9 +109,11 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 			t.Errorf("%d bytes of %v, and %d were counted", bytes, counted.kinds, counted.bytes)
 		}
 	}
-	for worker, names := range phases {
-		if got := fmt.Sprint(names); kernels[worker] == 0 || got != "[training pass forward backward optimizer step]" {
-			t.Errorf("worker %d: %d kernels in %s", worker, kernels[worker], got)
+	for worker, chunks := range phases {
+		back := slices.Clone(chunks["backward"])
+		slices.Reverse(back)
+		if kernels[worker] == 0 || len(back) == 0 || !slices.Equal(back, chunks["forward"]) || len(chunks["training pass"]) != 1 || len(chunks["optimizer step"]) != 1 {
+			t.Errorf("worker %d: %d kernels in %v", worker, kernels[worker], chunks)
 		}
 	}
 	return f

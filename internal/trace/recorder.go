@@ -141,13 +141,14 @@ func (t *Track) Begin(c Category, name string, a Args) Span {
 	}
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
-	if a.Chunk == 0 {
+	if a.Chunk == 0 && c != Start && c != Wait { // whose message may be another chunk's
 		a.Chunk = t.chunk
 	}
 	return t.recorder.begin(Event{Lane: t.lane, Category: c, Name: name, Args: a})
 }
 
-// Chunk says of which chunk the spans are that begin on the track from now on; its zero value: of none.
+// Chunk says of which chunk the phases, sends and receives are that begin on the track from now on, and of
+// the main work the kernels; its zero value: of none.
 func (t *Track) Chunk(i Index) {
 	if t == nil {
 		return

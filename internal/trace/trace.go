@@ -234,6 +234,9 @@ func (t *Trace) entriesOf(e Event, rank int, lacks time.Duration) []entry {
 		Phase: "X", Process: process(rank), Thread: e.Lane.id(), Time: &begin, Duration: &end, Name: e.Name,
 		Category: e.Category.String(), Args: args{t.Epoch, e.Args},
 	}
+	if e.Category == Phase && e.Args.Chunk > 0 {
+		span.Name += fmt.Sprintf(", chunk %d", e.Args.Chunk-1)
+	}
 	arrow := entry{Process: span.Process, Thread: span.Thread, Name: "message", Category: "message"}
 	peer := int(e.Args.Peer) - 1
 	switch e.Category {

@@ -40,6 +40,7 @@ func epoch(r *trace.Recorder, rank int) trace.Worker {
 	aside.Leave()
 	came := work.Begin(trace.Receive, "receive of halo rows", message(1-rank, 24))
 	came.End()
+	work.Begin(trace.Phase, "backward", trace.Args{}).End()
 	whole.End()
 	r.Stop()
 	w := trace.Worker{Name: fmt.Sprintf("worker %d", rank)}
@@ -77,7 +78,7 @@ func TestWrite(t *testing.T) {
 	}
 	zero, one := 0, 1
 	spans := []tracetest.Span{
-		{Track: "work", Category: "phase", Name: "forward", Begin: 3, End: 12, Args: tracetest.Args{Epoch: 7}},
+		{Track: "work", Category: "phase", Name: "forward", Begin: 3, End: 14, Args: tracetest.Args{Epoch: 7}},
 		{
 			Track: "kernels", Category: "compute", Name: "spmm", Begin: 4, End: 7,
 			Args: tracetest.Args{Epoch: 7, Site: "convs.0", Chunk: &zero, Shape: []int{3, 4, 0}},
@@ -94,6 +95,7 @@ func TestWrite(t *testing.T) {
 			Track: "work", Category: "receive", Name: "receive of halo rows", Begin: 10, End: 11,
 			Args: tracetest.Args{Epoch: 7, Site: "convs.0", Kind: "halo", Peer: &one, Bytes: 24, Chunk: &zero},
 		},
+		{Track: "work", Category: "phase", Name: "backward, chunk 0", Begin: 12, End: 13, Args: tracetest.Args{Epoch: 7, Chunk: &zero}},
 	}
 	for _, s := range spans { // worker 1's are 3 ns earlier
 		s.Worker, s.Begin, s.End = 1, s.Begin-3, s.End-3

@@ -6,6 +6,7 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
+	"weft/internal/trace"
 	"weft/nn"
 	"weft/parallel/chunked"
 	"weft/parallel/exchange"
@@ -87,7 +88,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 		states, next := p.states(order), p.outbox(+1)
 		var logits *tensor.Matrix
 		for _, k := range order {
-			c := p.passes[k]
+			c, span := p.passes[k], p.span("forward", k)
 			c.came = spent.take(states, k == order[0])
 			if k == order[0] { // whose backward pass is the last: no weight's gradient is complete before
 				c.ledger = l
@@ -99,7 +100,9 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 				next.send(held(out.Vars()))
 			}
 			c.forwarded(p.Stage.Recompute)
+			span.End()
 		}
+		p.Trace.Chunk(0)
 		next.finish()
 
 		p.graph.Backward()
@@ -110,7 +113,8 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 			loss, dLogits = p.lossOf(logits)
 		}
 		for _, k := range order {
-			c, roots := p.passes[k], spent.take(grads, k == order[0])
+			c, span := p.passes[k], p.span("backward", k)
+			roots := spent.take(grads, k == order[0])
 			if p.last() {
 				roots = p.rowsOf(dLogits, c)
 			}
@@ -118,13 +122,21 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 			if !p.first() {
 				back.send(taken(c.in.Vars()))
 			}
+			span.End()
 		}
+		p.Trace.Chunk(0)
 		back.finish()
 		dLogits.Release()
 	}))
 	p.graph.EndEpoch(epoch)
 	spent.report()
 	return loss
+}
+
+// span begins the part of a pass that is chunk k's: what is recorded from then on says so.
+func (p *Pipeline) span(way string, k int) trace.Span {
+	p.Trace.Chunk(trace.At(k))
+	return p.Trace.Begin(trace.Phase, way, trace.Args{})
 }
 
 // warmUp takes the first snapshot from one exact forward pass, where that is asked for.
