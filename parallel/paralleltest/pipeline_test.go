@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -16,6 +17,7 @@ import (
 	"weft/kernel/reference"
 	"weft/nn"
 	"weft/parallel/chunked"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/paralleltest"
@@ -35,10 +37,13 @@ type staged struct {
 	stage  engine.StageOptions
 	first  order.Choice // of the order of work
 	epochs int
+	seed   func(stage int) uint64 // of dropout and the order of the chunks
 	// weights are those that each epoch begins with; nil: train draws others for every epoch.
 	weights []paralleltest.Tensors
 	// wrap, unless nil, puts something around each worker's transport.
 	wrap func(comm.Transport) comm.Transport
+	// trained, unless nil, is called on each worker after a training pass.
+	trained func(c engine.Config)
 }
 
 // outcome is what an epoch came to.
@@ -56,7 +61,7 @@ type sent struct{ stage, halo, gradient comm.Traffic }
 // at random. Its chunks are of unequal size, and one of three or more is empty in one of several partitions.
 func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 	t.Helper()
-	s := &staged{graph: paralleltest.Tangled(t), mesh: m, chunks: chunks, first: order.TransformFirst, epochs: 4}
+	s := &staged{graph: paralleltest.Tangled(t), mesh: m, chunks: chunks, first: order.TransformFirst, epochs: 4, seed: func(int) uint64 { return 7 }}
 	s.spec = chunkedSpec(model)
 	s.spec.Layers, s.spec.Hidden = 4, 10
 	s.stage.Period, s.stage.Fixed, s.stage.Recompute = 2, true, true
@@ -74,13 +79,37 @@ func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 	return s
 }
 
-// train runs the epochs on every worker.
-func (s *staged) train(t testing.TB) []outcome {
+// run makes every worker's engine, which f is given.
+func (s *staged) run(t testing.TB, f func(c engine.Config, e engine.Engine)) {
 	t.Helper()
 	blocks, err := s.spec.Blocks(s.graph.Features.Columns, s.graph.Labels.Classes)
 	if err != nil {
 		t.Fatal(err)
 	}
+	cuts, err := gnn.Cut(blocks, s.mesh.Stages, s.graph.Vertices(), s.graph.Edges())
+	if err != nil {
+		t.Fatal(err)
+	}
+	paralleltest.Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
+		c.Blocks, c.Seed, c.Training, c.Order.Choice = blocks, s.seed(c.Groups.Stage), true, s.first
+		c.Stage = s.stage
+		c.Stage.Cuts, c.Stage.Count, c.Stage.Chunks = cuts, s.chunks, paralleltest.InPartitions(s.of, s.mesh.Partitions, s.chunk)
+		var e engine.Engine
+		c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
+		e, err := engine.New(c)
+		if err != nil {
+			panic(err)
+		}
+		f(c, e)
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// train runs the epochs on every worker.
+func (s *staged) train(t testing.TB) []outcome {
+	t.Helper()
 	out := make([]outcome, s.epochs)
 	for i := range out {
 		if len(s.weights) == i {
@@ -91,21 +120,8 @@ func (s *staged) train(t testing.TB) []outcome {
 			sent: make([]sent, s.mesh.Workers()),
 		}
 	}
-	cuts, err := gnn.Cut(blocks, s.mesh.Stages, s.graph.Vertices(), s.graph.Edges())
-	if err != nil {
-		t.Fatal(err)
-	}
 	var mu sync.Mutex
-	paralleltest.Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
-		c.Blocks, c.Seed, c.Training, c.Order.Choice = blocks, 7, true, s.first
-		c.Stage = s.stage
-		c.Stage.Cuts, c.Stage.Count, c.Stage.Chunks = cuts, s.chunks, paralleltest.InPartitions(s.of, s.mesh.Partitions, s.chunk)
-		var e engine.Engine
-		c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
-		e, err := engine.New(c)
-		if err != nil {
-			panic(err)
-		}
+	s.run(t, func(c engine.Config, e engine.Engine) {
 		live := int64(0)
 		for i := range out {
 			for _, p := range e.Params().List {
@@ -116,6 +132,9 @@ func (s *staged) train(t testing.TB) []outcome {
 			before := sentBy(c.Groups.World)
 			loss := e.Train(1 + i)
 			after := sentBy(c.Groups.World)
+			if s.trained != nil {
+				s.trained(c)
+			}
 			mu.Lock()
 			o := &out[i]
 			o.loss += loss
@@ -148,9 +167,6 @@ func (s *staged) train(t testing.TB) []outcome {
 			}
 		}
 	})
-	if t.Failed() {
-		t.FailNow()
-	}
 	return out
 }
 
@@ -500,6 +516,129 @@ func TestPipelineConverges(t *testing.T) {
 			if d := o.loss/exact - 1; i >= s.spec.Layers*period && (d > 1e-6 || d < -1e-6) || i == 0 && d < 1e-4 && d > -1e-4 {
 				t.Errorf("period %d, epoch %d: a loss of %v, exact is %v", period, 1+i, o.loss, exact)
 			}
+		}
+	}
+}
+
+// TestPipelineSlots, 17: "idle slots per stage = 2(S−1) of 2(K+S−1)", where a chunk's work takes a slot each
+// way. Slots are counted by messages: work ends in the slot in which its result is sent, and begins in one
+// after that in which what it needs was sent, or in which the stage was done with the chunk before.
+func TestPipelineSlots(t *testing.T) {
+	for _, c := range []struct{ stages, chunks int }{{2, 1}, {2, 8}, {3, 5}, {4, 16}} {
+		s := newStaged(t, "gcn", mesh.Mesh{Stages: c.stages, Partitions: 1, Slices: 1}, c.chunks)
+		s.spec.Layers, s.epochs = c.stages, 1
+		times := &slots{at: make([]int, c.stages), sent: map[lane]int{}, asked: map[lane]int{}}
+		s.wrap = func(tr comm.Transport) comm.Transport { return &slotted{tr, times, map[lane]int{}} }
+		var got []int
+		s.trained = func(e engine.Config) {
+			times.mu.Lock()
+			defer times.mu.Unlock()
+			got = append(got, times.at[e.Groups.Stage])
+		}
+		s.train(t)
+		if last, want := slices.Max(got), 2*(c.chunks+c.stages-1); last != want {
+			t.Errorf("%d stages, %d chunks: the pass takes %d slots, want %d", c.stages, c.chunks, last, want)
+		}
+	}
+}
+
+// slots are the times of messages between stages.
+type slots struct {
+	mu   sync.Mutex
+	at   []int        // each stage's time
+	sent map[lane]int // when a message was sent
+	// asked is when its receiver was ready to take it.
+	asked map[lane]int
+}
+
+// lane is a message: the number-th from a stage to another.
+type lane struct{ from, to, number int }
+
+// slotted keeps the time of a stage.
+type slotted struct {
+	comm.Transport
+	*slots
+	count map[lane]int // of messages, by lanes of number 0
+}
+
+func (s *slotted) next(from, to int) lane {
+	l := lane{from: from, to: to}
+	s.count[l]++
+	l.number = s.count[l]
+	return l
+}
+
+// Send ends a slot of work.
+func (s *slotted) Send(data []byte, to, tag int) comm.Request {
+	r := s.Transport.Send(data, to, tag)
+	if comm.KindOf(tag) != comm.Stage {
+		return r
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	me, l := s.Rank(), s.next(s.Rank(), to)
+	s.at[me]++
+	s.sent[l] = s.at[me]
+	return &slot{Request: r, waited: func() { s.at[me] = max(s.at[me], s.asked[l]) }, slots: s.slots}
+}
+
+// Receive has work begin when it is waited for. A stage at an end does not send the result of it.
+func (s *slotted) Receive(data []byte, from, tag int) comm.Request {
+	if comm.KindOf(tag) != comm.Stage {
+		return s.Transport.Receive(data, from, tag)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	me, l := s.Rank(), s.next(from, s.Rank())
+	s.asked[l] = s.at[me]
+	return &slot{Request: s.Transport.Receive(data, from, tag), slots: s.slots, waited: func() {
+		s.at[me] = max(s.at[me], s.sent[l])
+		if me == 0 || me == s.Size()-1 {
+			s.at[me]++
+		}
+	}}
+}
+
+// slot is a message that moves its worker's time on when it is waited for.
+type slot struct {
+	comm.Request
+	*slots
+	waited func()
+	once   sync.Once
+}
+
+// Err is asked for once the message was waited for.
+func (r *slot) Err() error {
+	r.once.Do(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.waited()
+	})
+	return r.Request.Err()
+}
+
+// TestPipelineMismatch, 15: "a mismatch [of the order] must be detected, not hang". One worker draws orders
+// from another seed, and a chunk's message is therefore of another length than is expected.
+func TestPipelineMismatch(t *testing.T) {
+	s := newStaged(t, "gcn", mesh.Mesh{Stages: 3, Partitions: 1, Slices: 1}, 5)
+	s.stage.Fixed = false
+	s.seed = func(stage int) uint64 { return uint64(7 + stage/2) }
+	var mu sync.Mutex
+	failures := make([]string, s.mesh.Stages)
+	s.run(t, func(c engine.Config, e engine.Engine) {
+		defer func() {
+			if f, failed := recover().(exchange.Failure); failed {
+				mu.Lock()
+				defer mu.Unlock()
+				failures[c.Groups.Stage] = f.Error()
+				c.Groups.World.Abort(f)
+			}
+		}()
+		e.Train(1)
+	})
+	for stage, f := range failures {
+		if !strings.Contains(f, "of stage boundaries") || !strings.Contains(f, "message of another length") {
+			t.Errorf("stage %d ends with %q", stage, f)
 		}
 	}
 }
