@@ -3,14 +3,12 @@ package gnn
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // MostStages is how many stages the blocks of a model can be cut into: each has one that aggregates or, of a
 // model without any, a block.
-func MostStages(specs []BlockSpec) int {
-	_, counted := weighed(specs, 0, 0)
-	return counted[len(specs)]
-}
+func MostStages(specs []BlockSpec) int { return layersBefore(specs)[len(specs)] }
 
 // Cut cuts the blocks of a model into stages of consecutive blocks, so that the costliest stage costs as
 // little as it can on a graph of so many vertices and edges. It returns the first block of each stage, and
@@ -21,13 +19,16 @@ func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 	if most := MostStages(specs); stages < 1 || stages > most {
 		return nil, fmt.Errorf("the blocks of the model can be cut into at most %d stages and not into %d", most, stages)
 	}
-	n := len(specs)
-	cost, counted := weighed(specs, vertices, edges)
+	n, layers := len(specs), layersBefore(specs)
+	cost := make([]float64, n+1) // of the blocks before each
+	for i, c := range Costs(specs, vertices, edges) {
+		cost[i+1] = cost[i] + c
+	}
 	// The costliest of the stages that the blocks from i on are cut into, so many
 	costliest := make([]float64, n+1)
 	for i := range costliest {
 		costliest[i] = math.Inf(1)
-		if counted[i] < counted[n] {
+		if layers[i] < layers[n] {
 			costliest[i] = cost[n] - cost[i]
 		}
 	}
@@ -38,7 +39,7 @@ func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 		for i := range costliest {
 			costliest[i] = math.Inf(1)
 			for j := i + 1; j < n && cost[j]-cost[i] <= costliest[i]; j++ {
-				if both := max(cost[j]-cost[i], rest[j]); counted[i] < counted[j] && both <= costliest[i] {
+				if both := max(cost[j]-cost[i], rest[j]); layers[i] < layers[j] && both <= costliest[i] {
 					costliest[i], ends[more][i] = both, j
 				}
 			}
@@ -51,22 +52,29 @@ func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 	return append(cuts, n), nil
 }
 
-// weighed are, for the blocks before each, their cost on a graph, and how many of them a stage may be made
-// around. Blocks of a model whose costs are not known count alike.
-func weighed(specs []BlockSpec, vertices int, edges int64) (cost []float64, counted []int) {
-	known, aggregates := false, false
-	for _, s := range specs {
-		known, aggregates = known || s.Cost != Cost{}, aggregates || s.Cost.Edge > 0
-	}
-	cost, counted = make([]float64, len(specs)+1), make([]int, len(specs)+1)
+// Costs are those of each block on a graph; where none is known, as of a model of the caller's own, 1 each.
+func Costs(specs []BlockSpec, vertices int, edges int64) []float64 {
+	costs := make([]float64, len(specs))
+	known := slices.ContainsFunc(specs, func(s BlockSpec) bool { return s.Cost != Cost{} })
 	for i, s := range specs {
-		cost[i+1], counted[i+1] = cost[i]+1, counted[i]+1
+		costs[i] = 1
 		if known {
-			cost[i+1] = cost[i] + s.Cost.Of(vertices, edges)
-		}
-		if aggregates && s.Cost.Edge == 0 {
-			counted[i+1] = counted[i]
+			costs[i] = s.Cost.Of(vertices, edges)
 		}
 	}
-	return cost, counted
+	return costs
+}
+
+// layersBefore counts, before each block, those that a stage can be made of: the ones that aggregate, or of a
+// model without any all.
+func layersBefore(specs []BlockSpec) []int {
+	aggregates := func(s BlockSpec) bool { return s.Cost.Edge > 0 }
+	all, before := !slices.ContainsFunc(specs, aggregates), make([]int, len(specs)+1)
+	for i, s := range specs {
+		before[i+1] = before[i]
+		if all || aggregates(s) {
+			before[i+1]++
+		}
+	}
+	return before
 }

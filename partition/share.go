@@ -55,6 +55,7 @@ type Whole struct {
 	Vertices       int                `json:"vertices"`
 	Edges          int64              `json:"edges"`
 	FeatureColumns int                `json:"features"`
+	FeatureValues  int64              `json:"feature_values,omitempty"` // that sparse features store; 0: they are dense
 	Classes        int                `json:"classes"`
 	Splits         []graph.SplitSizes `json:"splits"`
 	Metric         string             `json:"metric"`
@@ -65,7 +66,8 @@ type Whole struct {
 // WholeOf counts a graph, but for the statistics of its partitions.
 func WholeOf(g *graph.Graph) Whole {
 	w := Whole{
-		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns, Classes: g.Labels.Classes,
+		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns, FeatureValues: int64(len(g.Features.Indices)),
+		Classes: g.Labels.Classes,
 		Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
 	}
 	for _, s := range g.Splits {

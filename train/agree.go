@@ -13,6 +13,7 @@ import (
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
 	"weft/tensor"
+	"weft/train/engine"
 )
 
 // agree ends an epoch, which all workers do together: it adds up their parts of the loss, tells whether any
@@ -194,11 +195,19 @@ func (w *worker) report(r *Result, pass tally) error {
 	type took struct {
 		Peak, Graph, Live int64 // bytes
 		Pass              tally
+		Spent             engine.StageReport
 	}
 	mem := w.team.Memory
-	all, err := gather(w.groups.World, took{mem.Peak(), mem.Live(tensor.Graph), mem.LiveTensors(), pass})
+	all, err := gather(w.groups.World, took{mem.Peak(), mem.Live(tensor.Graph), mem.LiveTensors(), pass, w.spent})
 	if err != nil {
 		return err
+	}
+	for _, s := range w.stages() {
+		sum := StageSummary{Stage: s}
+		for _, rank := range s.Workers {
+			sum.add(all[rank].Spent, len(s.Workers))
+		}
+		r.Stages = append(r.Stages, sum)
 	}
 	var sent []Communication
 	for _, one := range all {

@@ -30,7 +30,7 @@ func (b bySite) since(before bySite) bySite {
 }
 
 // Imbalance is the largest of the workers' amounts over their mean, 0 where there is nothing.
-func Imbalance[T int | int64](amounts []T) float64 {
+func Imbalance[T int | int64 | float64](amounts []T) float64 {
 	sum := T(0)
 	for _, n := range amounts {
 		sum += n

@@ -94,10 +94,11 @@ type Result struct {
 	LiveBytes        []int64 // per worker: tensors when the run is done, those of the model
 	// Communication is what all workers sent in the training pass of the last epoch.
 	Communication Communication
-	EdgeColumns   []int64   // in that pass, per worker: edges × columns that it aggregated, forward and backward
-	SentBytes     []int64   // in that pass, per worker
-	WaitSeconds   []float64 // in that pass: how long each worker stood still for others
-	WaitShare     float64   // of its time in that pass, of the worker that waited most
+	EdgeColumns   []int64        // in that pass, per worker: edges × columns that it aggregated, forward and backward
+	SentBytes     []int64        // in that pass, per worker
+	WaitSeconds   []float64      // in that pass: how long each worker stood still for others
+	WaitShare     float64        // of its time in that pass, of the worker that waited most
+	Stages        []StageSummary // of that pass, where the mesh has several
 	Interrupted   bool
 	// Diverged: what ended the run after its last epoch; nil: nothing. The best epoch is one before
 	Diverged *Diverged

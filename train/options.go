@@ -217,9 +217,6 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 		return refusal.Errorf("%s %s: the graph has only %d vertices to divide",
 			refusal.Setting("parallel"), o.Parallel, whole.Vertices)
 	}
-	if int(o.Chunks) > whole.Vertices {
-		return refusal.Errorf("%s %s: the graph has only %d vertices to divide", refusal.Setting("chunks"), o.Chunks, whole.Vertices)
-	}
 	_, err = chooseMetric(o.Metric, &whole, &g.Labels)
 	return err
 }

@@ -166,6 +166,7 @@ func (w *worker) stageOptions(ctx context.Context, j *Job) (s engine.StageOption
 		return s, &Common{Err: err}
 	}
 	s.Period, s.Warm, s.Fixed, s.Recompute = o.HistoryPeriod, o.HistoryStart == historyWarm, o.ChunkOrder == orderFixed, o.Recompute
+	s.Report = func(r engine.StageReport) { w.spent = r }
 	s.Count, _ = o.chunksOfPartition(grid, w.share.Edges.Starts)
 	s.Chunks, err = j.chunksOf(ctx, w.groups, w.share, partition.ChunkOptions{
 		K: s.Count, Method: o.ChunkMethod, Seed: o.Seed, Timeout: o.CommTimeout,

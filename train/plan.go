@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"weft/comm"
 	"weft/gnn"
@@ -26,6 +27,7 @@ type Plan struct {
 	PeakTensorBytes, GraphBytes []int64         // per worker
 	Sent                        []Communication // per worker, in a training pass but the first, to move rows: Halo, Layout and Stage
 	EdgeColumns                 []int64         // per worker, that it aggregates in such a pass: edges × columns
+	Stages                      []Stage         // where the mesh has several
 	Lines                       []string
 	Warnings                    []string // of what the run leaves unused, or may suffer from
 }
@@ -41,6 +43,7 @@ type workerPlan struct {
 	LayoutBytes    bySite        // that are sent in switches between layouts in such a pass
 	Sites          []explained   // in the order of their first forward pass
 	Warnings       []string
+	Stage          stagePlan
 }
 
 // explained is what the engine says that a site does.
@@ -147,8 +150,9 @@ func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
 		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
 		p.Sent, p.EdgeColumns = append(p.Sent, w.Sent), append(p.EdgeColumns, w.EdgeColumns.sum())
 	}
-	p.Warnings = slices.Concat(all[0].Warnings, idleSlices(grid, all))
-	p.Lines = slices.Concat(j.describe(grid, all), peakLines(all), balanceLines(p.EdgeColumns), movedLines(p.Sent))
+	p.Stages = all[0].Stage.All
+	p.Warnings = slices.Concat(all[0].Warnings, idleSlices(grid, all), fewerChunks(&all[0].Stage))
+	p.Lines = slices.Concat(j.describe(grid, all), j.stageLines(all), peakLines(all), balanceLines(p.EdgeColumns), movedLines(p.Sent, &all[0].Stage))
 	return p
 }
 
@@ -209,7 +213,7 @@ func peakLines(all []workerPlan) (lines []string) {
 }
 
 // movedLines say how many bytes the workers send to move rows, where they send any.
-func movedLines(sent []Communication) (lines []string) {
+func movedLines(sent []Communication, stages *stagePlan) (lines []string) {
 	all := SumOf(sent)
 	for _, moved := range []struct {
 		what string
@@ -217,7 +221,7 @@ func movedLines(sent []Communication) (lines []string) {
 	}{
 		{"rows and gradients between partitions", func(c *Communication) Traffic { return c.Halo }},
 		{fmt.Sprintf("%d switches between rows and slices", all.Layout.Messages), func(c *Communication) Traffic { return c.Layout }},
-		{"activations and gradients between stages", func(c *Communication) Traffic { return c.Stage }},
+		{stages.moved(), func(c *Communication) Traffic { return c.Stage }},
 	} {
 		largest := int64(0)
 		for _, c := range sent {
@@ -264,7 +268,8 @@ func (j *Job) plan(ctx context.Context, grid mesh.Mesh, rank int, share *partiti
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
 	}
-	p.Work = workOf(w.blocks, share)
+	p.Stage = w.planStage()
+	p.Work = workOf(w.blocks, &share.Whole)
 	o := &j.Options
 	if o.NormalizeFeatures == "row" {
 		if warning := doubtfulSums(&share.Values.Features, share.Values.Rows); warning != "" {
@@ -284,23 +289,27 @@ func (j *Job) plan(ctx context.Context, grid mesh.Mesh, rank int, share *partiti
 
 // workOf says how much work a forward pass is, and how it is divided among the blocks; nothing where their
 // costs are not known, as of a model of the caller's own.
-func workOf(blocks []gnn.BlockSpec, share *partition.Share) []string {
-	sum, whole := 0.0, &share.Whole
+func workOf(blocks []gnn.BlockSpec, whole *partition.Whole) []string {
+	sum := 0.0
 	for _, b := range blocks {
 		sum += b.Cost.Of(whole.Vertices, whole.Edges)
 	}
 	if sum == 0 {
 		return nil
 	}
-	counted := ""
-	if share.Values.Features.Sparse() {
-		counted = ", sparse features counted as dense"
+	var shares []string
+	for i, equal := 0, 0; i < len(blocks); i += equal {
+		cost := blocks[i].Cost
+		for equal = 1; i+equal < len(blocks) && blocks[i+equal].Cost == cost; {
+			equal++
+		}
+		each := fmt.Sprintf("%.1f %%", 100*cost.Of(whole.Vertices, whole.Edges)/sum)
+		if equal > 1 {
+			each = fmt.Sprintf("%d × ", equal) + each
+		}
+		shares = append(shares, each)
 	}
-	line := fmt.Sprintf("a forward pass is %.3g billion multiply-adds%s; by layer:", sum/1e9, counted)
-	for _, b := range blocks {
-		line += fmt.Sprintf(" %.0f %%", 100*b.Cost.Of(whole.Vertices, whole.Edges)/sum)
-	}
-	return []string{line}
+	return []string{fmt.Sprintf("a forward pass is %.3g billion multiply-adds; by layer: %s", sum/1e9, strings.Join(shares, ", "))}
 }
 
 // doubtfulSums says why features should not be divided by their sum in each row, "" where nothing speaks

@@ -40,7 +40,10 @@ type Summary struct {
 	// WaitSeconds: in the training pass of the last epoch, standing still for other workers
 	WaitSeconds []float64 `json:"wait_seconds"`
 	WaitShare   float64   `json:"wait_share"` // of the pass, of the worker that waited most
-	Graph       Counts    `json:"graph"`
+	// Stages of a pipeline, and the largest of the times that they compute over their mean
+	Stages         []StageSummary `json:"stages,omitempty"`
+	StageImbalance float64        `json:"stage_imbalance,omitempty"`
+	Graph          Counts         `json:"graph"`
 }
 
 // Communication is what the workers sent in the training pass of the last epoch, by kind, summed over the
@@ -71,6 +74,7 @@ func summarize(j *Job, r *Result) Summary {
 		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: median(r.EpochSeconds),
 		PeakTensorBytes: r.PeakTensorBytes, GraphBytes: r.GraphBytes,
 		Communication: r.Communication, EdgeColumns: r.EdgeColumns, SentBytes: r.SentBytes, WaitSeconds: r.WaitSeconds, WaitShare: r.WaitShare,
+		Stages: r.Stages, StageImbalance: StageImbalance(r.Stages),
 		Graph: Counts{
 			Vertices: r.Whole.Vertices, Edges: r.Whole.Edges, Features: r.Whole.FeatureColumns, Classes: r.Whole.Classes,
 		},

@@ -2,6 +2,8 @@ package train
 
 import (
 	"context"
+	"math"
+	"slices"
 
 	"weft/autograd"
 	"weft/comm"
@@ -36,6 +38,9 @@ type worker struct {
 	layoutBytes bySite // that this worker has sent in switches between layouts
 	switches    int64  // that it has made
 
+	stage engine.StageOptions
+	spent engine.StageReport // the last training pass, where the mesh has several stages
+
 	labels           graph.Labels // of the vertices whose logits come here
 	targets          nn.Targets
 	train, val, test vertexSet
@@ -59,7 +64,7 @@ func newWorker(ctx context.Context, j *Job, c *comm.Comm, classes int, e engine.
 	if err != nil {
 		return nil, &Common{Err: err}
 	}
-	if e.Blocks, err = j.blocks(whole.FeatureColumns, classes); err != nil {
+	if e.Blocks, err = j.blocks(whole, classes); err != nil {
 		return nil, &Common{Err: err}
 	}
 	e.Groups = grid.Join(c)
@@ -79,9 +84,10 @@ func newWorker(ctx context.Context, j *Job, c *comm.Comm, classes int, e engine.
 	}
 	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo
 	e.AggregationChunks = int(o.AggregationChunks)
-	if e.Stage, err = w.stageOptions(ctx, j); err != nil {
+	if w.stage, err = w.stageOptions(ctx, j); err != nil {
 		return nil, err
 	}
+	e.Stage = w.stage
 	newEngine := engine.New
 	if j.Engine != nil {
 		newEngine = j.Engine
@@ -96,12 +102,18 @@ func newWorker(ctx context.Context, j *Job, c *comm.Comm, classes int, e engine.
 	return w, w.prepareTraining()
 }
 
-// blocks are those of the job's model.
-func (j *Job) blocks(features, classes int) ([]gnn.BlockSpec, error) {
+// blocks are those of the job's model. The first costs as much less as sparse features have fewer values.
+func (j *Job) blocks(whole *partition.Whole, classes int) (blocks []gnn.BlockSpec, err error) {
 	if j.Model != nil {
-		return j.Model(features, classes), nil
+		blocks = slices.Clone(j.Model(whole.FeatureColumns, classes))
+	} else if blocks, err = j.Options.model().Blocks(whole.FeatureColumns, classes); err != nil {
+		return nil, err
 	}
-	return j.Options.model().Blocks(features, classes)
+	if whole.FeatureValues > 0 && len(blocks) > 0 {
+		share := float64(whole.FeatureValues) / (float64(whole.Vertices) * float64(whole.FeatureColumns))
+		blocks[0].Cost.Vertex = int(math.Ceil(share * float64(blocks[0].Cost.Vertex)))
+	}
+	return blocks, nil
 }
 
 // checkWhole refuses a graph with nothing to learn from.

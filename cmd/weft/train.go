@@ -272,18 +272,20 @@ func checkMachine(p *train.Plan, o *train.Options, here int) error {
 
 func (t *trainCommand) printPlan(out io.Writer, p train.Plan) error {
 	if t.json {
-		var halo, layout []int64
+		var halo, layout, stage []int64
 		for _, sent := range p.Sent {
-			halo, layout = append(halo, sent.Halo.Bytes), append(layout, sent.Layout.Bytes)
+			halo, layout, stage = append(halo, sent.Halo.Bytes), append(layout, sent.Layout.Bytes), append(stage, sent.Stage.Bytes)
 		}
 		return printJSON(out, struct {
-			PeakTensorBytes []int64  `json:"peak_tensor_bytes"`
-			GraphBytes      []int64  `json:"graph_bytes"`
-			HaloBytes       []int64  `json:"halo_bytes"`
-			LayoutBytes     []int64  `json:"layout_bytes"`
-			EdgeColumns     []int64  `json:"edge_columns"`
-			Plan            []string `json:"plan"`
-		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, p.EdgeColumns, p.Lines})
+			PeakTensorBytes []int64       `json:"peak_tensor_bytes"`
+			GraphBytes      []int64       `json:"graph_bytes"`
+			HaloBytes       []int64       `json:"halo_bytes"`
+			LayoutBytes     []int64       `json:"layout_bytes"`
+			StageBytes      []int64       `json:"stage_bytes"`
+			EdgeColumns     []int64       `json:"edge_columns"`
+			Stages          []train.Stage `json:"stages,omitempty"`
+			Plan            []string      `json:"plan"`
+		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, p.EdgeColumns, p.Stages, p.Lines})
 	}
 	for _, line := range p.Lines {
 		fmt.Fprintln(out, line)
@@ -323,6 +325,16 @@ func printResults(out io.Writer, run *train.Run) {
 			busiest = slices.Insert(busiest, 0, fmt.Sprintf("aggregates %.2f", train.Imbalance(s.EdgeColumns)))
 		}
 		t.row("balance", fmt.Sprintf("the busiest worker %s times the mean", strings.Join(busiest, " and ")))
+	}
+	if len(s.Stages) > 0 {
+		bubble, waited, all := 0.0, 0.0, 0.0
+		for _, stage := range s.Stages {
+			bubble, waited = bubble+stage.Bubble, waited+stage.Wait
+			all += stage.Compute + stage.Bubble + stage.Wait
+		}
+		all = max(all, 1e-9)
+		t.row("stages", fmt.Sprintf("the busiest computes %.2f times the mean; %s of their time goes by while the pipeline fills and drains, %s in other waits",
+			s.StageImbalance, percent(bubble/all), percent(waited/all)))
 	}
 	t.row("run", filepath.Clean(s.RunDir))
 	t.flush()

@@ -169,9 +169,10 @@ func (g *Graph) Forward(epoch int, order []int) {
 // nothing is sent for that.
 func (g *Graph) Backward() { g.phase = backward }
 
-// EndEpoch takes the snapshot anew where it is due.
+// EndEpoch ends both passes, and takes the snapshot anew where it is due.
 func (g *Graph) EndEpoch(epoch int) {
 	if epoch%g.options.Period == 0 {
 		g.takeSnapshot()
 	}
+	g.endPass()
 }
