@@ -1,6 +1,7 @@
 package paralleltest_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -14,6 +15,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/kernel"
 	"weft/kernel/reference"
 	"weft/nn"
 	"weft/parallel/chunked"
@@ -148,15 +150,7 @@ func (s *staged) train(t testing.TB) []outcome {
 			e.Params().ZeroGrad()
 			logits := e.Infer(0)
 			mu.Lock()
-			for row := range logits.Rows() {
-				v := row
-				if ids := e.Vertices(); ids != nil {
-					v = int(ids[row])
-				}
-				for k, x := range logits.Value().Floats()[row*logits.Cols() : (row+1)*logits.Cols()] {
-					o.logits.Set(v, k, float64(x))
-				}
-			}
+			place(o.logits, e.Vertices(), logits.Value())
 			mu.Unlock()
 			logits.Drop()
 			switch now := c.Team.Memory.LiveTensors(); {
@@ -333,15 +327,39 @@ func bitwise(t *testing.T, what string, got, want []outcome) {
 	}
 }
 
+// eachModel runs a test for every model, with dropout wherever there may be some, and for some of their forms.
+func eachModel(t *testing.T, test func(t *testing.T, spec gnn.Spec)) {
+	forms := map[string]gnn.Spec{}
+	for _, model := range gnn.Names() {
+		forms[model] = chunkedSpec(model)
+	}
+	form := func(name, model string, set func(s *gnn.Spec)) {
+		s := chunkedSpec(model)
+		set(&s)
+		forms[name] = s
+	}
+	form("gcn in both directions", "gcn", func(s *gnn.Spec) { s.Direction, s.Norm = "both", "layer" })
+	form("gat against the edges", "gat", func(s *gnn.Spec) { s.Direction, s.Residual = "out", true })
+	form("sage in residual blocks", "sage", func(s *gnn.Spec) { s.BlockForm, s.Norm = "residual", "layer" })
+	form("gcnii of separate weights", "gcnii", func(s *gnn.Spec) { s.SharedWeights = false })
+	for name, spec := range forms {
+		t.Run(name, func(t *testing.T) {
+			spec.Layers, spec.Hidden = 4, 10
+			spec.Dropout, spec.InputDropout, spec.AttentionDropout, spec.TransformDropout = .4, .2, .3, .2
+			test(t, spec)
+		})
+	}
+}
+
 // TestPipelineStages, 3: "for fixed K, order, seed, P — weights after n epochs are bit-identical for S=2,4,8:
-// stage cuts move data, not math." With dropout and a shuffled order.
+// stage cuts move data, not math."
 func TestPipelineStages(t *testing.T) {
-	eachChunkedModel(t, func(t *testing.T, model string) {
+	eachModel(t, func(t *testing.T, spec gnn.Spec) {
 		for ways := 1; ways <= 2; ways++ {
 			var want []outcome
 			for _, stages := range []int{2, 3, 4} {
-				s := newStaged(t, model, mesh.Mesh{Stages: stages, Partitions: ways, Slices: 1}, 3)
-				s.spec.Dropout, s.stage.Fixed = .4, false
+				s := newStaged(t, spec.Model, mesh.Mesh{Stages: stages, Partitions: ways, Slices: 1}, 3)
+				s.spec, s.stage.Fixed, s.epochs = spec, false, 3
 				got := s.train(t)
 				if want == nil {
 					want = got
@@ -354,16 +372,56 @@ func TestPipelineStages(t *testing.T) {
 
 // TestPipelineRecomputes, 14: "results identical with recomputation on/off incl. dropout>0".
 func TestPipelineRecomputes(t *testing.T) {
-	eachChunkedModel(t, func(t *testing.T, model string) {
+	eachModel(t, func(t *testing.T, spec gnn.Spec) {
 		for ways := 1; ways <= 2; ways++ {
-			s := newStaged(t, model, mesh.Mesh{Stages: 2, Partitions: ways, Slices: 1}, 3)
-			s.spec.Dropout, s.spec.InputDropout, s.spec.AttentionDropout, s.spec.TransformDropout = .4, .2, .3, .2
-			s.stage.Fixed = false
+			s := newStaged(t, spec.Model, mesh.Mesh{Stages: 2, Partitions: ways, Slices: 1}, 3)
+			s.spec, s.stage.Fixed, s.epochs = spec, false, 3
 			want := s.train(t)
 			s.stage.Recompute = false
 			bitwise(t, fmt.Sprintf("%d ways, all kept", ways), s.train(t), want)
 		}
 	})
+}
+
+// TestPipelineInfers: inference, of all of a model and of all but its last block, is that of one worker, whatever
+// the chunks are.
+func TestPipelineInfers(t *testing.T) {
+	eachModel(t, func(t *testing.T, spec gnn.Spec) {
+		infer := func(m mesh.Mesh, chunks, without int) *reference.Matrix {
+			s := newStaged(t, spec.Model, m, chunks)
+			s.spec = spec
+			var mu sync.Mutex
+			var all *reference.Matrix
+			s.run(t, func(_ engine.Config, e engine.Engine) {
+				x := e.Infer(without)
+				defer x.Drop()
+				mu.Lock()
+				defer mu.Unlock()
+				if all == nil {
+					all = reference.New(s.graph.Vertices(), x.Cols())
+				}
+				place(all, e.Vertices(), x.Value())
+			})
+			return all
+		}
+		for without := range 2 {
+			want := infer(mesh.One, 1, without)
+			agree(t, fmt.Sprintf("all but %d blocks", without), of(infer(mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4, without)), of(want), tolerance)
+		}
+	})
+}
+
+// place writes a worker's rows to those of their vertices.
+func place(all *reference.Matrix, vertices []int32, part *tensor.Matrix) {
+	for row := range part.Rows {
+		v := row
+		if vertices != nil {
+			v = int(vertices[row])
+		}
+		for k, x := range part.Floats()[row*part.Cols : (row+1)*part.Cols] {
+			all.Set(v, k, float64(x))
+		}
+	}
 }
 
 // TestPipelineSchedule, 4: "result independent of goroutine timing; run with -race and random delays". Each
@@ -639,6 +697,61 @@ func TestPipelineMismatch(t *testing.T) {
 	for stage, f := range failures {
 		if !strings.Contains(f, "of stage boundaries") || !strings.Contains(f, "message of another length") {
 			t.Errorf("stage %d ends with %q", stage, f)
+		}
+	}
+}
+
+// TestPipelineBreaksOff: where a worker panics in the middle of a pass, of training or inference, every other
+// worker's pass ends with a Failure, and nothing is left behind.
+func TestPipelineBreaksOff(t *testing.T) {
+	const never = 1 << 30
+	broken := errors.New("no more")
+	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
+	s.stage.Warm = true
+	// run has a worker panic in one of its kernel calls, and returns how many it makes.
+	run := func(rank, call int) (calls int) {
+		var mu sync.Mutex
+		outcomes := make([]any, s.mesh.Workers())
+		s.run(t, func(c engine.Config, e engine.Engine) {
+			me := c.Groups.World.Rank()
+			defer func() {
+				mu.Lock()
+				defer mu.Unlock()
+				if outcomes[me] = recover(); outcomes[me] != nil {
+					c.Groups.World.Abort(fmt.Errorf("worker %d: %v", me, outcomes[me]))
+				}
+			}()
+			if me == rank {
+				c.Team.Watch = func(_ kernel.Call, run func()) {
+					if calls++; calls == call {
+						panic(broken)
+					}
+					run()
+				}
+			}
+			// All have an engine by the time when one fails, and none ends before that
+			exchange.Must(c.Groups.World.Barrier(comm.Setup))
+			for epoch := 1; epoch <= 2; epoch++ {
+				e.Train(epoch)
+				e.Infer(0).Drop()
+			}
+			exchange.Must(c.Groups.World.Barrier(comm.Setup))
+		})
+		for other, o := range outcomes {
+			f, failed := o.(exchange.Failure)
+			switch {
+			case call == never && o == nil:
+			case other == rank && o == broken:
+			case other == rank || !failed || !errors.Is(f, comm.ErrAborted):
+				t.Errorf("worker %d breaks off in call %d: worker %d ends with %v", rank, call, other, o)
+			}
+		}
+		return calls
+	}
+	for _, rank := range []int{0, 3, 4} {
+		calls := run(rank, never)
+		for part := range 8 {
+			run(rank, 1+part*(calls-1)/7)
 		}
 	}
 }
