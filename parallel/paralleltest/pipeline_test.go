@@ -248,6 +248,11 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 			{"nothing recomputed", 3, 1, 4, func(s *staged) { s.stage.Recompute = false }},
 			{"nothing recomputed, gradients kept", 2, 2, 4, func(s *staged) { s.stage.Recompute, s.stage.Stale = false, chunked.Keep }},
 			{"aggregated first", 2, 2, 3, func(s *staged) { s.first = order.AggregateFirst }},
+			{"a chunk without vertices", 2, 1, 4, func(s *staged) {
+				for v, c := range s.chunk {
+					s.chunk[v] = max(c, 1)
+				}
+			}},
 			{"sparse features", 2, 2, 3, func(s *staged) { paralleltest.Sparsely(s.graph) }},
 		} {
 			t.Run(v.name, func(t *testing.T) {
@@ -628,16 +633,15 @@ func (s *slotted) next(from, to int) lane {
 
 // Send ends a slot of work.
 func (s *slotted) Send(data []byte, to, tag int) comm.Request {
-	r := s.Transport.Send(data, to, tag)
 	if comm.KindOf(tag) != comm.Stage {
-		return r
+		return s.Transport.Send(data, to, tag)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	me, l := s.Rank(), s.next(s.Rank(), to)
+	s.mu.Lock()
 	s.at[me]++
 	s.sent[l] = s.at[me]
-	return &slot{Request: r, waited: func() { s.at[me] = max(s.at[me], s.asked[l]) }, slots: s.slots}
+	s.mu.Unlock()
+	return &slot{Request: s.Transport.Send(data, to, tag), slots: s.slots, waited: func() { s.at[me] = max(s.at[me], s.asked[l]) }}
 }
 
 // Receive has work begin when it is waited for. A stage at an end does not send the result of it.
@@ -645,10 +649,10 @@ func (s *slotted) Receive(data []byte, from, tag int) comm.Request {
 	if comm.KindOf(tag) != comm.Stage {
 		return s.Transport.Receive(data, from, tag)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	me, l := s.Rank(), s.next(from, s.Rank())
+	s.mu.Lock()
 	s.asked[l] = s.at[me]
+	s.mu.Unlock()
 	return &slot{Request: s.Transport.Receive(data, from, tag), slots: s.slots, waited: func() {
 		s.at[me] = max(s.at[me], s.sent[l])
 		if me == 0 || me == s.Size()-1 {
