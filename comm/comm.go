@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 	"unsafe"
+
+	"weft/internal/trace"
 )
 
 // Comm is one rank's end of a group of workers. Calls of different kinds may run at the same time in
@@ -24,9 +26,10 @@ import (
 type Comm struct {
 	end   *end
 	rank  int
-	ranks []int // the members, by their rank in the transport
-	tags  int   // the tag of the group's messages of kind k is tags+k
-	aside bool  // its waits are hidden by work: see Beside
+	ranks []int        // the members, by their rank in the transport
+	tags  int          // the tag of the group's messages of kind k is tags+k
+	aside bool         // its waits are hidden by work: see Beside
+	track *trace.Track // of the goroutine that it is for; nil: nothing is recorded
 }
 
 // end is what a rank's groups have in common.
@@ -38,14 +41,21 @@ type end struct {
 	waited    atomic.Int64 // nanoseconds
 
 	mu     sync.Mutex
-	waits  []*Pending // under way, the oldest first
-	groups int        // the number of the next group, from 1
+	waits  []*Pending  // under way, the oldest first
+	groups int         // the number of the next group, from 1
+	traced map[way]int // how many messages were started while they were recorded
+}
+
+// way is what messages have in common that are matched in order.
+type way struct {
+	peer, tag int
+	sends     bool
 }
 
 // New is one rank's end of the group of all ranks of the transport. A wait fails after the timeout; 0 sets no
 // limit.
 func New(t Transport, timeout time.Duration) *Comm {
-	e := &end{transport: t, timeout: timeout, groups: 1}
+	e := &end{transport: t, timeout: timeout, groups: 1, traced: map[way]int{}}
 	e.place.Store(&place{})
 	c := &Comm{end: e, rank: t.Rank(), ranks: make([]int, t.Size())}
 	for r := range c.ranks {
@@ -63,9 +73,24 @@ func (c *Comm) Size() int { return len(c.ranks) }
 // Timeout is after how long a wait fails; 0: never.
 func (c *Comm) Timeout() time.Duration { return c.end.timeout }
 
+// Recorded is c, of which r records what this rank sends and waits for, also in groups and goroutines that
+// are made of it; nil: nothing is recorded. All ranks of the transport begin with that in the same step.
+func (c *Comm) Recorded(r *trace.Recorder) *Comm {
+	recorded := *c
+	recorded.track = r.Work()
+	return &recorded
+}
+
+// Track is where spans of the goroutine that c is for lie: the worker's main work, or one beside it. It is
+// nil where nothing is recorded.
+func (c *Comm) Track() *trace.Track { return c.track }
+
 // At says where in the run this rank is, for errors and for Waiting, in all its groups: the epoch, counted
 // from 1, and the module path of a layer, which may be empty.
-func (c *Comm) At(epoch int, layer string) { c.end.place.Store(&place{epoch, layer}) }
+func (c *Comm) At(epoch int, layer string) {
+	c.end.place.Store(&place{epoch, layer})
+	c.track.At(layer)
+}
 
 // Traffic is an amount of payload. An empty message counts as none.
 type Traffic struct{ Bytes, Messages int64 }
@@ -81,16 +106,13 @@ func (c *Comm) Sent(k Kind) Traffic {
 // only the time in join is counted.
 func (c *Comm) Beside(f func(aside *Comm)) (join func()) {
 	aside, done := *c, make(chan struct{})
-	aside.aside = true
+	aside.aside, aside.track = true, c.track.Beside()
 	go func() {
 		defer close(done)
+		defer aside.track.Leave()
 		f(&aside)
 	}()
-	return func() {
-		start := time.Now()
-		<-done
-		c.countWait(start)
-	}
+	return func() { c.Await(func() { <-done }) }
 }
 
 // Waited is how long this rank has stood still for others so far, in all its groups: the waits of the
@@ -100,6 +122,8 @@ func (c *Comm) Waited() time.Duration { return time.Duration(c.end.waited.Load()
 // Await runs f, which waits for others without a call of this Comm, and counts the time that it takes as a
 // wait.
 func (c *Comm) Await(f func()) {
+	span := c.track.Begin(trace.Wait, "wait for work beside", trace.Args{})
+	defer span.End()
 	defer c.countWait(time.Now())
 	f()
 }

@@ -2,11 +2,16 @@ package comm
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/internal/trace"
 )
 
 // each runs f as every rank of a group of n. The clock goes on only while all of them wait, so that all times
@@ -157,5 +162,57 @@ func TestClose(t *testing.T) {
 	})
 	if !errors.Is(errs[0], ErrTimeout) {
 		t.Errorf("close without the other rank: %v", errs[0])
+	}
+}
+
+// TestRecorded: what is started and waited for lies on the track of its goroutine, in any group, and each
+// message has one number at both ends.
+func TestRecorded(t *testing.T) {
+	var recorders [2]*trace.Recorder
+	for _, err := range each(t, 2, time.Minute, func(c *Comm) error {
+		r := trace.New(func() time.Duration { return 0 }, 100)
+		recorders[c.Rank()] = r
+		group := c.Recorded(r).Group(1, 0)
+		peer := 1 - group.Rank()
+		group.At(3, "convs.0")
+		swap := func(c *Comm, k Kind) error {
+			sent, came := c.Send(k, make([]byte, 4+peer), peer), c.Receive(k, make([]byte, 5-peer), peer)
+			return errors.Join(came.Wait(), came.Wait(), sent.Wait(), sent.Wait())
+		}
+		err := swap(group, Halo) // before the epoch, and counted
+		r.Start(3)
+		var beside error
+		join := group.Beside(func(aside *Comm) { beside = swap(aside, HaloGradient) })
+		err = errors.Join(err, swap(group, Halo))
+		join()
+		r.Stop()
+		return errors.Join(err, beside, swap(group, Halo))
+	}) {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	for rank, r := range recorders {
+		events, lost := r.Events()
+		got := map[string][]string{}
+		for _, e := range events {
+			line := fmt.Sprintf("%v: %s", e.Category, e.Name)
+			if a := e.Args; a.Kind != "" {
+				line += fmt.Sprintf(" (%s, %d bytes, peer %d, number %d)", a.Site, a.Bytes, a.Peer-1, a.Message-1)
+			}
+			got[e.Lane.String()] = append(got[e.Lane.String()], line)
+		}
+		lines := func(what string, number int) []string {
+			sent := fmt.Sprintf(" (convs.0, %d bytes, peer %d, number %d)", 4+rank, 1-rank, number)
+			came := fmt.Sprintf(" (convs.0, %d bytes, peer %d, number %d)", 5-rank, 1-rank, number)
+			return []string{
+				"send: send of " + what + sent, "start: start of receive of " + what + came,
+				"receive: receive of " + what + came, "wait: wait for send of " + what + sent,
+			}
+		}
+		want := map[string][]string{"work": append(lines("halo rows", 1), "wait: wait for work beside"), "beside": lines("halo gradients", 0)}
+		if diff := cmp.Diff(want, got); diff != "" || lost > 0 {
+			t.Errorf("rank %d: %s", rank, diff)
+		}
 	}
 }

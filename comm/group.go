@@ -11,7 +11,7 @@ import (
 // step, and the lists of one step are equal or have no rank in common. The messages of different steps never
 // match each other.
 func (c *Comm) Group(ranks ...int) *Comm {
-	g := &Comm{end: c.end, rank: slices.Index(ranks, c.rank), ranks: make([]int, len(ranks))}
+	g := &Comm{end: c.end, rank: slices.Index(ranks, c.rank), ranks: make([]int, len(ranks)), track: c.track}
 	if g.rank < 0 {
 		panic(fmt.Sprintf("comm: rank %d is not in its group %v", c.rank, ranks))
 	}

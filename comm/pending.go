@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"weft/internal/trace"
 )
 
 // Pending is a message that was started, and is finished by Wait.
@@ -17,6 +19,9 @@ type Pending struct {
 	place   place
 	request Request
 	since   time.Time // when the wait began, under end.mu
+	bytes   int
+	number  int  // of those like it that were recorded
+	waited  bool // for it, which is recorded once
 }
 
 // Send starts to send data, which must stay unchanged until Wait returns, to a rank of the group. The message
@@ -31,7 +36,9 @@ func (c *Comm) Receive(k Kind, data []byte, from int) *Pending { return c.receiv
 func (c *Comm) send(k Kind, data []byte, to int, within string) *Pending {
 	p := c.pending(k, to, within)
 	p.sends = true
+	span := p.begins(len(data))
 	p.request = c.end.transport.Send(data, p.peer, c.tags+int(k))
+	span.End()
 	if to != c.rank && len(data) > 0 {
 		c.end.sent[k].bytes.Add(int64(len(data)))
 		c.end.sent[k].messages.Add(1)
@@ -41,7 +48,9 @@ func (c *Comm) send(k Kind, data []byte, to int, within string) *Pending {
 
 func (c *Comm) receive(k Kind, data []byte, from int, within string) *Pending {
 	p := c.pending(k, from, within)
+	span := p.begins(len(data))
 	p.request = c.end.transport.Receive(data, p.peer, c.tags+int(k))
+	span.End()
 	return p
 }
 
@@ -55,6 +64,8 @@ func (c *Comm) pending(k Kind, peer int, within string) *Pending {
 // Wait waits until the message was moved, at most for the timeout of the Comm. An error, always an *Error,
 // has aborted the transport: no transfer touches a buffer any more. Calling it again gives the outcome again.
 func (p *Pending) Wait() error {
+	span := p.waits()
+	defer span.End()
 	select {
 	case <-p.request.Done():
 		return p.outcome()
@@ -98,6 +109,42 @@ func (p *Pending) operation() string {
 		verb += " in " + p.within
 	}
 	return verb + " of " + kindNames[p.kind].what
+}
+
+// begins numbers the message, where it is recorded, and begins the span of its start.
+func (p *Pending) begins(bytes int) trace.Span {
+	c := p.comm
+	if c.track == nil {
+		return trace.Span{}
+	}
+	w := way{p.peer, c.tags + int(p.kind), p.sends}
+	c.end.mu.Lock()
+	p.bytes, p.number = bytes, c.end.traced[w]
+	c.end.traced[w]++
+	c.end.mu.Unlock()
+	if p.sends {
+		return p.span(trace.Send, "")
+	}
+	return p.span(trace.Start, "start of ")
+}
+
+// waits begins the span of the first wait for the message, where it is recorded.
+func (p *Pending) waits() trace.Span {
+	if p.comm.track == nil || p.waited {
+		return trace.Span{}
+	}
+	p.waited = true
+	if p.sends {
+		return p.span(trace.Wait, "wait for ")
+	}
+	return p.span(trace.Receive, "")
+}
+
+func (p *Pending) span(c trace.Category, what string) trace.Span {
+	return p.comm.track.Begin(c, what+p.operation(), trace.Args{
+		Site: p.place.layer, Kind: p.kind.String(), Peer: trace.At(p.peer), Bytes: int64(p.bytes),
+		Tag: p.comm.tags + int(p.kind), Message: trace.At(p.number),
+	})
 }
 
 func (e *end) enter(p *Pending) {

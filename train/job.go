@@ -12,6 +12,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
 	"weft/optim"
@@ -55,6 +56,9 @@ type Job struct {
 	// Watch makes the kernel calls of each worker of this process, as kernel.Team's does; nil: they are just
 	// made.
 	Watch func(c kernel.Call, run func())
+	// Trace has Result.Trace hold what all workers did in the training pass of the last epoch. Of processes
+	// worker 0's decides.
+	Trace bool
 
 	uncut   bool    // Plan found that only uncut sums keep to the memory limit
 	planned *Plan   // what Plan found out last; nil: it was not asked
@@ -106,6 +110,7 @@ type Result struct {
 	Logits   []float32 // at the best epoch, V × classes, on worker 0; nil where OnLogits took them
 	Workers  int
 	Whole    partition.Whole // the graph's counts
+	Trace    *trace.Trace    // as Job.Trace asks; on worker 0
 }
 
 // Diverged ends a run whose numbers are not finite any more; all workers come to it.
@@ -143,10 +148,15 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 // work is what each worker does.
 func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share) (r *Result, err error) {
 	o := &j.Options
-	w, err := newWorker(ctx, j, c, share.Whole.Classes, engine.Config{Team: team, Share: share, Training: true})
+	recorder, err := j.recorder(c)
 	if err != nil {
 		return nil, err
 	}
+	w, err := newWorker(ctx, j, c.Recorded(recorder), share.Whole.Classes, engine.Config{Team: recorded(team, recorder), Share: share, Training: true})
+	if err != nil {
+		return nil, err
+	}
+	w.recorder = recorder
 	if err := w.loadInit(); err != nil {
 		return nil, err
 	}
@@ -191,6 +201,9 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 			break
 		}
 	}
+	if r.Trace, err = w.trace(); err != nil {
+		return nil, err
+	}
 	if best.seen < r.Epochs && r.Diverged == nil { // patience ran out between two evaluations
 		if _, err := evaluate(r.Epochs); err != nil {
 			return nil, err
@@ -225,11 +238,17 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 // worker's context is cancelled.
 func (w *worker) trainEpoch(ctx context.Context, epoch int) (loss float64, stopped bool, err error) {
 	w.epoch = epoch
+	w.recorder.Start(epoch)
+	defer w.recorder.Stop()
+	whole := w.phase("training pass")
+	defer whole.End()
 	loss = w.engine.Train(epoch)
 	w.groups.World.At(epoch, "")
+	step := w.phase("optimizer step")
 	w.params.Commit()
 	w.optimizer.Step(optim.Schedule(w.o.Schedule, epoch, w.o.Epochs))
 	w.params.ZeroGrad()
+	step.End()
 	return w.agree(epoch, loss, ctx.Err() != nil)
 }
 

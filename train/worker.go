@@ -10,6 +10,7 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
 	"weft/optim"
@@ -33,6 +34,7 @@ type worker struct {
 	optimizer *optim.Optimizer
 	metric    string
 	epoch     int // that was trained last, from 1; 0: none
+	recorder  *trace.Recorder
 
 	edgeColumns bySite // edges × columns that were aggregated so far, forward and backward
 	layoutBytes bySite // that this worker has sent in switches between layouts
@@ -72,7 +74,7 @@ func newWorker(ctx context.Context, j *Job, c *comm.Comm, classes int, e engine.
 		team: e.Team, groups: e.Groups, share: e.Share, blocks: e.Blocks, o: o, processes: j.peers().Size() > 1,
 		edgeColumns: bySite{}, layoutBytes: bySite{},
 	}
-	e.Loss, e.Seed = w.loss, o.Seed
+	e.Loss, e.Seed, e.Trace = w.loss, o.Seed, c.Track()
 	e.Aggregated = func(site string, n int64) { w.edgeColumns[site] += n }
 	e.Switched = func(site string, bytes int64) {
 		w.layoutBytes[site] += bytes

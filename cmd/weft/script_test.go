@@ -27,6 +27,7 @@ import (
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
+	"weft/internal/trace/tracetest"
 	"weft/kernel"
 	"weft/train"
 )
@@ -87,7 +88,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
 			"same-losses": sameLosses, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
-			"early-interrupt": earlyInterrupt,
+			"early-interrupt": earlyInterrupt, "traced": traced,
 		},
 	})
 }
@@ -143,6 +144,25 @@ func sameLosses(ts *testscript.TestScript, negated bool, args []string) {
 	}
 	if same == negated {
 		ts.Fatalf("same within %v: %v; losses %v and %v", tolerance, same, a, b)
+	}
+}
+
+// traced holds a trace against the run that it is of, as in "traced run run.trace": it has the last epoch of
+// all workers, and the bytes that were counted.
+func traced(ts *testscript.TestScript, _ bool, args []string) {
+	var run train.Run
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0]+"/run.json")), &run))
+	file, err := tracetest.Read([]byte(ts.ReadFile(args[1])))
+	ts.Check(err)
+	s := &run.Summary
+	sent := make([]int64, s.Workers)
+	for _, span := range file.Spans {
+		if span.Category == "send" && span.Args.Kind != comm.Setup.String() {
+			sent[span.Worker] += span.Args.Bytes
+		}
+	}
+	if about := file.About; about.Epoch != s.EpochsRun || about.Dataset != s.Dataset || len(file.Workers) != s.Workers || !slices.Equal(sent, s.SentBytes) {
+		ts.Fatalf("%s: %+v of %d workers that send %d, and the run is %+v", args[1], about, len(file.Workers), sent, s)
 	}
 }
 

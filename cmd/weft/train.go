@@ -26,6 +26,7 @@ import (
 type trainCommand struct {
 	settings settingFlags
 	out      string
+	trace    string
 	json     bool
 	explain  bool
 }
@@ -52,6 +53,7 @@ An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps t
 	}
 	t.settings.add(cmd.Flags())
 	cmd.Flags().StringVar(&t.out, "out", "", "run `directory`, new or empty (default: a new folder under runs/)")
+	cmd.Flags().StringVar(&t.trace, "trace", "", "`file` for what every worker did in the last epoch, as ui.perfetto.dev shows it")
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to standard error")
 	cmd.Flags().BoolVar(&t.explain, "explain", false, "print what would be done and what it would need, and stop")
 	return cmd
@@ -68,7 +70,11 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	if t.json {
 		show = cmd.ErrOrStderr()
 	}
-	job, store, err := r.openJob(cmd.Context(), dataset, options, show, nil, options.CheckGraph)
+	if err := r.OnFirst(func() error { return t.checkTrace(options.Init) }); err != nil {
+		return err
+	}
+	admit := func(store string) error { return t.checkTraceApart(dataset, store) }
+	job, store, err := r.openJob(cmd.Context(), dataset, options, show, admit, options.CheckGraph)
 	if err != nil {
 		return err
 	}
@@ -107,7 +113,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 		return err
 	}
 	fmt.Fprintf(show, "%s: needs %s for tensors and %s for the graph\n", dataset, eachWorker(plan.PeakTensorBytes), megabytes(slices.Max(plan.GraphBytes)))
-	job.OnEpoch = progress.epoch
+	job.OnEpoch, job.Trace = progress.epoch, t.trace != ""
 	var result *train.Result
 	if dir != nil {
 		result, err = dir.Record(ctx, job, version)
@@ -135,7 +141,8 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 		if err := dir.Finish(&run); err != nil {
 			return incomplete(dir, store, err)
 		}
-		return t.printRun(cmd.OutOrStdout(), show, &run)
+		printed, written := t.printRun(cmd.OutOrStdout(), show, &run), t.writeTrace(show, &run, result.Trace)
+		return cmp.Or(printed, written)
 	})
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ package engine
 import (
 	"weft/autograd"
 	"weft/gnn"
+	"weft/internal/trace"
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/mesh"
@@ -55,6 +56,9 @@ type Config struct {
 	// Switched takes what this worker sends in each switch of a site between layouts, which all workers of
 	// the stage make together; nil: nobody asks.
 	Switched func(site string, bytes int64)
+	// Trace takes spans of the worker's main work; nil: nobody asks. A goroutine beside it has the track of
+	// its comm.Comm. Messages, waits and kernel calls are recorded without the engine.
+	Trace *trace.Track
 	// Order is how each place that aggregates finds the order of its work, and says what it does.
 	Order order.Options
 	// AggregationChunks is the tensor axis's, as in tensor.Options.

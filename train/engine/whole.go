@@ -3,6 +3,7 @@ package engine
 import (
 	"weft/autograd"
 	"weft/gnn"
+	"weft/internal/trace"
 	"weft/nn"
 	"weft/parallel/exchange"
 	"weft/parallel/sar"
@@ -63,10 +64,14 @@ func (w *Whole) Train(epoch int) (loss float64) {
 	exchange.Must(w.reducer.Beside(func(l *autograd.Ledger) {
 		t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
 		t.Ledger = l
+		span := w.Trace.Begin(trace.Phase, "forward", trace.Args{})
 		logits := w.model.Forward(gnn.State{H: w.features.On(t)}).Output()
 		root := autograd.Root{Var: logits}
 		loss, root.Grad = w.Loss(logits)
+		span.End()
+		span = w.Trace.Begin(trace.Phase, "backward", trace.Args{})
 		t.Backward(root)
+		span.End()
 	}))
 	return loss
 }

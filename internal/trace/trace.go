@@ -1,0 +1,251 @@
+package trace
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// Event is a span of an epoch, by the clock of its worker.
+type Event struct {
+	Lane       Lane
+	Category   Category
+	Name       string
+	Start, End time.Duration // Start < End
+	Args       Args
+}
+
+// Category says what kind of work a span is.
+type Category uint8
+
+// The categories.
+const (
+	Phase   Category = iota // a part of the epoch, with others inside it
+	Compute                 // a kernel
+	Send                    // the start of a send: in one process, where its receiver was earlier, with the copy
+	Start                   // the start of a receive: in one process, where its sender was earlier, with the copy
+	Receive                 // from when a message is waited for until it is there
+	Wait                    // for the end of a send, or for work beside
+)
+
+// String is the category in one word.
+func (c Category) String() string {
+	return [...]string{"phase", "compute", "send", "start", "receive", "wait"}[c]
+}
+
+// Args are what is known of a span.
+type Args struct {
+	Site    string `json:"site,omitempty"` // the place of the model, by its module path
+	Kind    string `json:"kind,omitempty"` // of a message
+	Peer    Index  `json:"peer,omitzero"`  // the rank that it goes to or comes from
+	Bytes   int64  `json:"bytes,omitzero"` // of it
+	Tag     int    `json:"tag,omitzero"`
+	Message Index  `json:"message,omitzero"` // which one it is, of those from one rank to another with one tag
+	Chunk   Index  `json:"chunk,omitzero"`   // of the pipeline axis
+	Shape   Shape  `json:"shape,omitzero"`   // that a kernel works on
+}
+
+// Shape is kernel.Shape.
+type Shape [3]int
+
+// Index is a number from 0, or none: its zero value.
+type Index int
+
+// At is a number from 0.
+func At(i int) Index { return Index(i + 1) }
+
+// MarshalJSON writes the number.
+func (i Index) MarshalJSON() ([]byte, error) { return json.Marshal(int(i) - 1) }
+
+// UnmarshalJSON reads what MarshalJSON has written.
+func (i *Index) UnmarshalJSON(text []byte) error {
+	var n int
+	err := json.Unmarshal(text, &n)
+	*i = At(n)
+	return err
+}
+
+// Lane is a track among those of its sort.
+type Lane struct {
+	Sort   laneSort
+	Number int
+}
+
+type laneSort int
+
+const (
+	workLanes laneSort = iota
+	kernelLanes
+	besideLanes
+)
+
+// String is the name of the track.
+func (l Lane) String() string {
+	name := [...]string{"work", "kernels", "beside"}[l.Sort]
+	if l.Number > 0 {
+		name += fmt.Sprintf(" (%d)", l.Number+1)
+	}
+	return name
+}
+
+// id numbers the tracks of a worker, in the order in which they are shown.
+func (l Lane) id() int {
+	const most = 1 << 10
+	return 1 + int(l.Sort)*most + l.Number
+}
+
+// Trace is what the workers of a run did in an epoch.
+type Trace struct {
+	Epoch   int
+	About   map[string]string // what is known of the run
+	Workers []Worker          // by rank
+}
+
+// Worker is what one did.
+type Worker struct {
+	Name   string
+	Events []Event
+	Lost   int // spans that its Recorder had no room for
+	// Offset is what its clock lacks of worker 0's, and may be off by Uncertainty either way; both 0: the two
+	// have one clock.
+	Offset, Uncertainty time.Duration
+}
+
+// Write writes the trace as JSON. Workers are its processes, tracks their threads; times are microseconds
+// since the first span began, and an arrow leads from each send to its receive.
+func (t *Trace) Write(to io.Writer) error {
+	out := bufio.NewWriter(to)
+	head, err := json.Marshal(t.other())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "{\"displayTimeUnit\":\"ms\",\"otherData\":%s,\"traceEvents\":[", head)
+	separator := "\n"
+	for e := range t.entries {
+		text, err := json.Marshal(e)
+		if err != nil {
+			return err
+		}
+		out.WriteString(separator) // what fails is said by Flush
+		out.Write(text)
+		separator = ",\n"
+	}
+	out.WriteString("\n]}\n")
+	return out.Flush()
+}
+
+// other is what the file says of the run as a whole.
+func (t *Trace) other() map[string]any {
+	all := map[string]any{"epoch": t.Epoch}
+	var uncertain []micros
+	var lost []int
+	for _, w := range t.Workers {
+		uncertain, lost = append(uncertain, micros(w.Uncertainty)), append(lost, w.Lost)
+	}
+	all["clock_uncertainty_us"], all["spans_lost"] = uncertain, lost
+	for k, v := range t.About {
+		all[k] = v
+	}
+	return all
+}
+
+// entry is an element of traceEvents.
+type entry struct {
+	Phase    string  `json:"ph"` // X a span, M a name, s and f the ends of an arrow
+	Process  int     `json:"pid"`
+	Thread   int     `json:"tid,omitzero"`
+	Time     *micros `json:"ts,omitempty"`
+	Duration *micros `json:"dur,omitempty"`
+	Name     string  `json:"name"`
+	Category string  `json:"cat,omitempty"`
+	Arrow    string  `json:"id,omitempty"`
+	Binds    string  `json:"bp,omitempty"` // e: the arrow ends at the span around it
+	Args     any     `json:"args,omitempty"`
+}
+
+// micros is a time in microseconds.
+type micros time.Duration
+
+func (m micros) MarshalJSON() ([]byte, error) {
+	return fmt.Appendf(nil, "%d.%03d", m/1000, m%1000), nil
+}
+
+// entries are those of the file, of one worker after the other.
+func (t *Trace) entries(yield func(entry) bool) {
+	first := time.Duration(math.MaxInt64)
+	for _, w := range t.Workers {
+		for _, e := range w.Events {
+			first = min(first, e.Start+w.Offset)
+		}
+	}
+	for rank, w := range t.Workers {
+		for _, e := range w.names(rank) {
+			if !yield(e) {
+				return
+			}
+		}
+		for _, e := range w.Events {
+			for _, e := range t.entriesOf(e, rank, w.Offset-first) {
+				if !yield(e) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// process is the number of a worker's process: 0 stands for the idle one.
+func process(rank int) int { return rank + 1 }
+
+// names are what a worker and its tracks are called, and their order.
+func (w *Worker) names(rank int) []entry {
+	name := func(what string, thread int, args any) entry {
+		return entry{Phase: "M", Process: process(rank), Thread: thread, Name: what, Args: args}
+	}
+	list := []entry{
+		name("process_name", 0, map[string]string{"name": w.Name}),
+		name("process_sort_index", 0, map[string]int{"sort_index": rank}),
+	}
+	used := map[Lane]bool{}
+	for _, e := range w.Events {
+		used[e.Lane] = true
+	}
+	for _, l := range slices.SortedFunc(maps.Keys(used), func(a, b Lane) int { return cmp.Compare(a.id(), b.id()) }) {
+		list = append(list, name("thread_name", l.id(), map[string]string{"name": l.String()}),
+			name("thread_sort_index", l.id(), map[string]int{"sort_index": l.id()}))
+	}
+	return list
+}
+
+// entriesOf are the span of a worker, whose clock lacks so much of the trace's, and the end of its arrow.
+func (t *Trace) entriesOf(e Event, rank int, lacks time.Duration) []entry {
+	type args struct {
+		Epoch int `json:"epoch"`
+		Args
+	}
+	begin, end := micros(e.Start+lacks), micros(e.End-e.Start)
+	span := entry{
+		Phase: "X", Process: process(rank), Thread: e.Lane.id(), Time: &begin, Duration: &end, Name: e.Name,
+		Category: e.Category.String(), Args: args{t.Epoch, e.Args},
+	}
+	arrow := entry{Process: span.Process, Thread: span.Thread, Name: "message", Category: "message"}
+	peer := int(e.Args.Peer) - 1
+	switch e.Category {
+	case Send:
+		arrow.Phase, arrow.Time = "s", &begin
+		arrow.Arrow = fmt.Sprintf("%d.%d.%d.%d", rank, peer, e.Args.Tag, e.Args.Message-1)
+	case Receive:
+		last := micros(e.End + lacks - 1) // inside the span
+		arrow.Phase, arrow.Binds, arrow.Time = "f", "e", &last
+		arrow.Arrow = fmt.Sprintf("%d.%d.%d.%d", peer, rank, e.Args.Tag, e.Args.Message-1)
+	default:
+		return []entry{span}
+	}
+	return []entry{span, arrow}
+}

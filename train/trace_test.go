@@ -1,0 +1,142 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"weft/comm"
+	"weft/internal/trace"
+	"weft/internal/trace/tracetest"
+)
+
+// written is a trace as a file has it, which is checked.
+func written(t *testing.T, traced *trace.Trace) *tracetest.File {
+	t.Helper()
+	var file bytes.Buffer
+	if err := traced.Write(&file); err != nil {
+		t.Fatal(err)
+	}
+	f, err := tracetest.Read(file.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestTrace: of any mesh the trace has the messages that were counted in the last epoch and all kernels, and
+// changes nothing in the results.
+func TestTrace(t *testing.T) {
+	g := tangled(t)
+	for _, mesh := range []string{"", "graph=3", "tensor=2", "graph=2,tensor=2"} {
+		for _, model := range []string{"gat", "gcn"} {
+			t.Run(mesh+" "+model, func(t *testing.T) {
+				o := Defaults()
+				o.Model, o.Hidden, o.Heads, o.Epochs, o.Norm = model, 12, 1, 3, "batch"
+				want := mustRun(t, onMesh(g, o, mesh))
+				j := onMesh(g, o, mesh)
+				j.Trace = true
+				got := mustRun(t, j)
+				if want.Trace != nil || !slices.Equal(want.Losses, got.Losses) {
+					t.Errorf("a trace without being asked: %v; losses %v, and %v with it", want.Trace != nil, want.Losses, got.Losses)
+				}
+				checkTrace(t, got)
+			})
+		}
+	}
+}
+
+// checkTrace holds a run's trace against what the run has counted.
+func checkTrace(t *testing.T, r *Result) *tracetest.File {
+	t.Helper()
+	f := written(t, r.Trace)
+	if f.About.Epoch != r.Epochs || len(f.Workers) != r.Workers {
+		t.Errorf("epoch %d of %d workers, want %d of %d", f.About.Epoch, len(f.Workers), r.Epochs, r.Workers)
+	}
+	sent, kernels, phases := make([]int64, r.Workers), make([]int, r.Workers), make([][]string, r.Workers)
+	byKind := map[string]int64{}
+	for _, s := range f.Spans {
+		switch s.Category {
+		case "send":
+			if s.Args.Kind != comm.Setup.String() {
+				sent[s.Worker] += s.Args.Bytes
+				byKind[s.Args.Kind] += s.Args.Bytes
+			}
+		case "compute":
+			kernels[s.Worker]++
+		case "phase":
+			phases[s.Worker] = append(phases[s.Worker], s.Name)
+		}
+		if s.Args.Kind == "halo" && s.Args.Site == "" {
+			t.Errorf("%+v: of no layer", s)
+		}
+	}
+	if !slices.Equal(sent, r.SentBytes) {
+		t.Errorf("workers send %d bytes, and %d were counted", sent, r.SentBytes)
+	}
+	c := r.Communication
+	for _, counted := range []struct {
+		bytes int64
+		kinds []comm.Kind
+	}{
+		{c.Halo.Bytes, []comm.Kind{comm.Halo, comm.HaloGradient}},
+		{c.Layout.Bytes, []comm.Kind{comm.ToSlices, comm.ToRows}},
+		{c.Stage.Bytes, []comm.Kind{comm.Stage}},
+		{c.Gradient.Bytes, []comm.Kind{comm.Gradient}},
+		{c.Statistics.Bytes, []comm.Kind{comm.Statistics}},
+	} {
+		bytes := int64(0)
+		for _, k := range counted.kinds {
+			bytes += byKind[k.String()]
+		}
+		if bytes != counted.bytes {
+			t.Errorf("%d bytes of %v, and %d were counted", bytes, counted.kinds, counted.bytes)
+		}
+	}
+	for worker, names := range phases {
+		if got := fmt.Sprint(names); kernels[worker] == 0 || got != "[training pass forward backward optimizer step]" {
+			t.Errorf("worker %d: %d kernels in %s", worker, kernels[worker], got)
+		}
+	}
+	return f
+}
+
+// TestTraceOfProcesses: worker 0's job decides and has the trace of all, whose clocks may be apart.
+func TestTraceOfProcesses(t *testing.T) {
+	g := tangled(t)
+	results := make([]*Result, 3)
+	var all sync.WaitGroup
+	for rank, end := range comm.InProcess(len(results)) {
+		o := Defaults()
+		o.Model, o.Epochs = "gcn", 2
+		j := onMesh(g, o, "tensor=3")
+		j.Comm, j.Trace = comm.New(end, time.Minute), rank == 0
+		all.Go(func() {
+			var err error
+			if results[rank], err = j.Run(context.Background()); err == nil {
+				err = j.Comm.Close()
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if t.Failed() {
+		return
+	}
+	f := checkTrace(t, results[0])
+	if want := []string{"worker 0: slice 0", "worker 1: slice 1", "worker 2: slice 2"}; !slices.Equal(f.Workers, want) {
+		t.Errorf("workers %q", f.Workers)
+	}
+	if u := f.About.ClockUncertainty; u[0] != 0 || u[1] <= 0 || u[2] <= 0 {
+		t.Errorf("clocks may be off by %v", u)
+	}
+	if results[1].Trace != nil || results[2].Trace != nil {
+		t.Error("another worker has the trace too")
+	}
+}
