@@ -708,8 +708,7 @@ func TestPipelineMismatch(t *testing.T) {
 // TestPipelineBreaksOff: where a worker panics in the middle of a pass, of training or inference, every other
 // worker's pass ends with a Failure, and nothing is left behind.
 func TestPipelineBreaksOff(t *testing.T) {
-	const never = 1 << 30
-	broken := errors.New("no more")
+	const never, broken = 1 << 30, "no more"
 	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
 	s.stage.Warm = true
 	// run has a worker panic in one of its kernel calls, and returns how many it makes.

@@ -414,12 +414,12 @@ func TestDefinitionFirstEpochs(t *testing.T) {
 // of a chunk that had its turn last is seen in a chunk that had it first.
 func TestDefinitionRefresh(t *testing.T) {
 	const period = 3
-	p, w := pipelined(t, "gcnii", 2)
+	p, _ := pipelined(t, "gcnii", 2)
 	p.Period = period
 	s := chunkedSpec("gcnii")
 	snapshot := &paralleltest.Pipelined{Graph: p.Graph, Model: p.Model, Chunk: p.Chunk, Chunks: 2, Period: 1}
 	for epoch := 1; epoch <= 2*period+2; epoch++ {
-		w = drawnTensors(t, p.Graph, s, uint64(epoch))
+		w := drawnTensors(t, p.Graph, s, uint64(epoch))
 		order := []int{epoch % 2, 1 - epoch%2}
 		f, _ := p.Epoch(epoch, w, order)
 		held := snapshot.Forward(w, order) // reads what was kept of the last epoch with a refresh
