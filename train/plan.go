@@ -254,14 +254,14 @@ func (j *Job) plan(ctx context.Context, grid mesh.Mesh, rank int, share *partiti
 		if _, _, err := w.trainEpoch(ctx, 1+epoch); err != nil {
 			return p, err
 		}
-		if epoch == 0 {
-			if _, err := w.evaluate(); err != nil {
-				return p, err
-			}
-			w.params.Save(&nn.Snapshot{})
-		}
 		pass := w.done().since(before)
 		p.Sent, p.EdgeColumns, p.LayoutBytes = pass.Sent, pass.EdgeColumns, pass.LayoutBytes
+		if _, err := w.evaluate(); err != nil { // which may take more than a training pass
+			return p, err
+		}
+		if epoch == 0 {
+			w.params.Save(&nn.Snapshot{})
+		}
 	}
 	p.Sent.Gradient, p.Sent.Statistics = Traffic{}, Traffic{} // of which a plan makes no sums
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.params.Count()

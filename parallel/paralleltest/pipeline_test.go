@@ -1,11 +1,13 @@
 package paralleltest_test
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -13,9 +15,11 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/kernel"
 	"weft/kernel/reference"
 	"weft/nn"
 	"weft/parallel/chunked"
+	"weft/parallel/exchange"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/paralleltest"
@@ -35,10 +39,13 @@ type staged struct {
 	stage  engine.StageOptions
 	first  order.Choice // of the order of work
 	epochs int
+	seed   func(stage int) uint64 // of dropout and the order of the chunks
 	// weights are those that each epoch begins with; nil: train draws others for every epoch.
 	weights []paralleltest.Tensors
 	// wrap, unless nil, puts something around each worker's transport.
 	wrap func(comm.Transport) comm.Transport
+	// trained, unless nil, is called on each worker after a training pass.
+	trained func(c engine.Config)
 }
 
 // outcome is what an epoch came to.
@@ -56,7 +63,7 @@ type sent struct{ stage, halo, gradient comm.Traffic }
 // at random. Its chunks are of unequal size, and one of three or more is empty in one of several partitions.
 func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 	t.Helper()
-	s := &staged{graph: paralleltest.Tangled(t), mesh: m, chunks: chunks, first: order.TransformFirst, epochs: 4}
+	s := &staged{graph: paralleltest.Tangled(t), mesh: m, chunks: chunks, first: order.TransformFirst, epochs: 4, seed: func(int) uint64 { return 7 }}
 	s.spec = chunkedSpec(model)
 	s.spec.Layers, s.spec.Hidden = 4, 10
 	s.stage.Period, s.stage.Fixed, s.stage.Recompute = 2, true, true
@@ -74,13 +81,37 @@ func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 	return s
 }
 
-// train runs the epochs on every worker.
-func (s *staged) train(t testing.TB) []outcome {
+// run makes every worker's engine, which f is given.
+func (s *staged) run(t testing.TB, f func(c engine.Config, e engine.Engine)) {
 	t.Helper()
 	blocks, err := s.spec.Blocks(s.graph.Features.Columns, s.graph.Labels.Classes)
 	if err != nil {
 		t.Fatal(err)
 	}
+	cuts, err := gnn.Cut(blocks, s.mesh.Stages, s.graph.Vertices(), s.graph.Edges())
+	if err != nil {
+		t.Fatal(err)
+	}
+	paralleltest.Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
+		c.Blocks, c.Seed, c.Training, c.Order.Choice = blocks, s.seed(c.Groups.Stage), true, s.first
+		c.Stage = s.stage
+		c.Stage.Cuts, c.Stage.Count, c.Stage.Chunks = cuts, s.chunks, paralleltest.InPartitions(s.of, s.mesh.Partitions, s.chunk)
+		var e engine.Engine
+		c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
+		e, err := engine.New(c)
+		if err != nil {
+			panic(err)
+		}
+		f(c, e)
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// train runs the epochs on every worker.
+func (s *staged) train(t testing.TB) []outcome {
+	t.Helper()
 	out := make([]outcome, s.epochs)
 	for i := range out {
 		if len(s.weights) == i {
@@ -91,21 +122,8 @@ func (s *staged) train(t testing.TB) []outcome {
 			sent: make([]sent, s.mesh.Workers()),
 		}
 	}
-	cuts, err := gnn.Cut(blocks, s.mesh.Stages, s.graph.Vertices(), s.graph.Edges())
-	if err != nil {
-		t.Fatal(err)
-	}
 	var mu sync.Mutex
-	paralleltest.Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
-		c.Blocks, c.Seed, c.Training, c.Order.Choice = blocks, 7, true, s.first
-		c.Stage = s.stage
-		c.Stage.Cuts, c.Stage.Count, c.Stage.Chunks = cuts, s.chunks, paralleltest.InPartitions(s.of, s.mesh.Partitions, s.chunk)
-		var e engine.Engine
-		c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
-		e, err := engine.New(c)
-		if err != nil {
-			panic(err)
-		}
+	s.run(t, func(c engine.Config, e engine.Engine) {
 		live := int64(0)
 		for i := range out {
 			for _, p := range e.Params().List {
@@ -116,6 +134,9 @@ func (s *staged) train(t testing.TB) []outcome {
 			before := sentBy(c.Groups.World)
 			loss := e.Train(1 + i)
 			after := sentBy(c.Groups.World)
+			if s.trained != nil {
+				s.trained(c)
+			}
 			mu.Lock()
 			o := &out[i]
 			o.loss += loss
@@ -129,15 +150,7 @@ func (s *staged) train(t testing.TB) []outcome {
 			e.Params().ZeroGrad()
 			logits := e.Infer(0)
 			mu.Lock()
-			for row := range logits.Rows() {
-				v := row
-				if ids := e.Vertices(); ids != nil {
-					v = int(ids[row])
-				}
-				for k, x := range logits.Value().Floats()[row*logits.Cols() : (row+1)*logits.Cols()] {
-					o.logits.Set(v, k, float64(x))
-				}
-			}
+			place(o.logits, e.Vertices(), logits.Value())
 			mu.Unlock()
 			logits.Drop()
 			switch now := c.Team.Memory.LiveTensors(); {
@@ -148,9 +161,6 @@ func (s *staged) train(t testing.TB) []outcome {
 			}
 		}
 	})
-	if t.Failed() {
-		t.FailNow()
-	}
 	return out
 }
 
@@ -238,6 +248,11 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 			{"nothing recomputed", 3, 1, 4, func(s *staged) { s.stage.Recompute = false }},
 			{"nothing recomputed, gradients kept", 2, 2, 4, func(s *staged) { s.stage.Recompute, s.stage.Stale = false, chunked.Keep }},
 			{"aggregated first", 2, 2, 3, func(s *staged) { s.first = order.AggregateFirst }},
+			{"a chunk without vertices", 2, 1, 4, func(s *staged) {
+				for v, c := range s.chunk {
+					s.chunk[v] = max(c, 1)
+				}
+			}},
 			{"sparse features", 2, 2, 3, func(s *staged) { paralleltest.Sparsely(s.graph) }},
 		} {
 			t.Run(v.name, func(t *testing.T) {
@@ -317,15 +332,39 @@ func bitwise(t *testing.T, what string, got, want []outcome) {
 	}
 }
 
+// eachModel runs a test for every model, with dropout wherever there may be some, and for some of their forms.
+func eachModel(t *testing.T, test func(t *testing.T, spec gnn.Spec)) {
+	forms := map[string]gnn.Spec{}
+	for _, model := range gnn.Names() {
+		forms[model] = chunkedSpec(model)
+	}
+	form := func(name, model string, set func(s *gnn.Spec)) {
+		s := chunkedSpec(model)
+		set(&s)
+		forms[name] = s
+	}
+	form("gcn in both directions", "gcn", func(s *gnn.Spec) { s.Direction, s.Norm = "both", "layer" })
+	form("gat against the edges", "gat", func(s *gnn.Spec) { s.Direction, s.Residual = "out", true })
+	form("sage in residual blocks", "sage", func(s *gnn.Spec) { s.BlockForm, s.Norm = "residual", "layer" })
+	form("gcnii of separate weights", "gcnii", func(s *gnn.Spec) { s.SharedWeights = false })
+	for name, spec := range forms {
+		t.Run(name, func(t *testing.T) {
+			spec.Layers, spec.Hidden = 4, 10
+			spec.Dropout, spec.InputDropout, spec.AttentionDropout, spec.TransformDropout = .4, .2, .3, .2
+			test(t, spec)
+		})
+	}
+}
+
 // TestPipelineStages, 3: "for fixed K, order, seed, P — weights after n epochs are bit-identical for S=2,4,8:
-// stage cuts move data, not math." With dropout and a shuffled order.
+// stage cuts move data, not math."
 func TestPipelineStages(t *testing.T) {
-	eachChunkedModel(t, func(t *testing.T, model string) {
+	eachModel(t, func(t *testing.T, spec gnn.Spec) {
 		for ways := 1; ways <= 2; ways++ {
 			var want []outcome
 			for _, stages := range []int{2, 3, 4} {
-				s := newStaged(t, model, mesh.Mesh{Stages: stages, Partitions: ways, Slices: 1}, 3)
-				s.spec.Dropout, s.stage.Fixed = .4, false
+				s := newStaged(t, spec.Model, mesh.Mesh{Stages: stages, Partitions: ways, Slices: 1}, 3)
+				s.spec, s.stage.Fixed, s.epochs = spec, false, 3
 				got := s.train(t)
 				if want == nil {
 					want = got
@@ -338,16 +377,56 @@ func TestPipelineStages(t *testing.T) {
 
 // TestPipelineRecomputes, 14: "results identical with recomputation on/off incl. dropout>0".
 func TestPipelineRecomputes(t *testing.T) {
-	eachChunkedModel(t, func(t *testing.T, model string) {
+	eachModel(t, func(t *testing.T, spec gnn.Spec) {
 		for ways := 1; ways <= 2; ways++ {
-			s := newStaged(t, model, mesh.Mesh{Stages: 2, Partitions: ways, Slices: 1}, 3)
-			s.spec.Dropout, s.spec.InputDropout, s.spec.AttentionDropout, s.spec.TransformDropout = .4, .2, .3, .2
-			s.stage.Fixed = false
+			s := newStaged(t, spec.Model, mesh.Mesh{Stages: 2, Partitions: ways, Slices: 1}, 3)
+			s.spec, s.stage.Fixed, s.epochs = spec, false, 3
 			want := s.train(t)
 			s.stage.Recompute = false
 			bitwise(t, fmt.Sprintf("%d ways, all kept", ways), s.train(t), want)
 		}
 	})
+}
+
+// TestPipelineInfers: inference, of all of a model and of all but its last block, is that of one worker, whatever
+// the chunks are.
+func TestPipelineInfers(t *testing.T) {
+	eachModel(t, func(t *testing.T, spec gnn.Spec) {
+		infer := func(m mesh.Mesh, chunks, without int) *reference.Matrix {
+			s := newStaged(t, spec.Model, m, chunks)
+			s.spec = spec
+			var mu sync.Mutex
+			var all *reference.Matrix
+			s.run(t, func(_ engine.Config, e engine.Engine) {
+				x := e.Infer(without)
+				defer x.Drop()
+				mu.Lock()
+				defer mu.Unlock()
+				if all == nil {
+					all = reference.New(s.graph.Vertices(), x.Cols())
+				}
+				place(all, e.Vertices(), x.Value())
+			})
+			return all
+		}
+		for without := range 2 {
+			want := infer(mesh.One, 1, without)
+			agree(t, fmt.Sprintf("all but %d blocks", without), of(infer(mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4, without)), of(want), tolerance)
+		}
+	})
+}
+
+// place writes a worker's rows to those of their vertices.
+func place(all *reference.Matrix, vertices []int32, part *tensor.Matrix) {
+	for row := range part.Rows {
+		v := row
+		if vertices != nil {
+			v = int(vertices[row])
+		}
+		for k, x := range part.Floats()[row*part.Cols : (row+1)*part.Cols] {
+			all.Set(v, k, float64(x))
+		}
+	}
 }
 
 // TestPipelineSchedule, 4: "result independent of goroutine timing; run with -race and random delays". Each
@@ -500,6 +579,182 @@ func TestPipelineConverges(t *testing.T) {
 			if d := o.loss/exact - 1; i >= s.spec.Layers*period && (d > 1e-6 || d < -1e-6) || i == 0 && d < 1e-4 && d > -1e-4 {
 				t.Errorf("period %d, epoch %d: a loss of %v, exact is %v", period, 1+i, o.loss, exact)
 			}
+		}
+	}
+}
+
+// TestPipelineSlots, 17: "idle slots per stage = 2(S−1) of 2(K+S−1)", where a chunk's work takes a slot each
+// way. Slots are counted by messages: work ends in the slot in which its result is sent, and begins in one
+// after that in which what it needs was sent, or in which the stage was done with the chunk before.
+func TestPipelineSlots(t *testing.T) {
+	for _, c := range []struct{ stages, chunks int }{{2, 1}, {2, 8}, {3, 5}, {4, 16}} {
+		s := newStaged(t, "gcn", mesh.Mesh{Stages: c.stages, Partitions: 1, Slices: 1}, c.chunks)
+		s.spec.Layers, s.epochs = c.stages, 1
+		times := &slots{at: make([]int, c.stages), sent: map[lane]int{}, asked: map[lane]int{}}
+		s.wrap = func(tr comm.Transport) comm.Transport { return &slotted{tr, times, map[lane]int{}} }
+		var got []int
+		s.trained = func(e engine.Config) {
+			times.mu.Lock()
+			defer times.mu.Unlock()
+			got = append(got, times.at[e.Groups.Stage])
+		}
+		s.train(t)
+		if last, want := slices.Max(got), 2*(c.chunks+c.stages-1); last != want {
+			t.Errorf("%d stages, %d chunks: the pass takes %d slots, want %d", c.stages, c.chunks, last, want)
+		}
+	}
+}
+
+// slots are the times of messages between stages.
+type slots struct {
+	mu   sync.Mutex
+	at   []int        // each stage's time
+	sent map[lane]int // when a message was sent
+	// asked is when its receiver was ready to take it.
+	asked map[lane]int
+}
+
+// lane is a message: the number-th from a stage to another.
+type lane struct{ from, to, number int }
+
+// slotted keeps the time of a stage.
+type slotted struct {
+	comm.Transport
+	*slots
+	count map[lane]int // of messages, by lanes of number 0
+}
+
+func (s *slotted) next(from, to int) lane {
+	l := lane{from: from, to: to}
+	s.count[l]++
+	l.number = s.count[l]
+	return l
+}
+
+// Send ends a slot of work.
+func (s *slotted) Send(data []byte, to, tag int) comm.Request {
+	if comm.KindOf(tag) != comm.Stage {
+		return s.Transport.Send(data, to, tag)
+	}
+	me, l := s.Rank(), s.next(s.Rank(), to)
+	s.mu.Lock()
+	s.at[me]++
+	s.sent[l] = s.at[me]
+	s.mu.Unlock()
+	return &slot{Request: s.Transport.Send(data, to, tag), slots: s.slots, waited: func() { s.at[me] = max(s.at[me], s.asked[l]) }}
+}
+
+// Receive has work begin when it is waited for. A stage at an end does not send the result of it.
+func (s *slotted) Receive(data []byte, from, tag int) comm.Request {
+	if comm.KindOf(tag) != comm.Stage {
+		return s.Transport.Receive(data, from, tag)
+	}
+	me, l := s.Rank(), s.next(from, s.Rank())
+	s.mu.Lock()
+	s.asked[l] = s.at[me]
+	s.mu.Unlock()
+	return &slot{Request: s.Transport.Receive(data, from, tag), slots: s.slots, waited: func() {
+		s.at[me] = max(s.at[me], s.sent[l])
+		if me == 0 || me == s.Size()-1 {
+			s.at[me]++
+		}
+	}}
+}
+
+// slot is a message that moves its worker's time on when it is waited for.
+type slot struct {
+	comm.Request
+	*slots
+	waited func()
+	once   sync.Once
+}
+
+// Err is asked for once the message was waited for.
+func (r *slot) Err() error {
+	r.once.Do(func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.waited()
+	})
+	return r.Request.Err()
+}
+
+// TestPipelineMismatch, 15: "a mismatch [of the order] must be detected, not hang". One worker draws orders
+// from another seed, and a chunk's message is therefore of another length than is expected.
+func TestPipelineMismatch(t *testing.T) {
+	s := newStaged(t, "gcn", mesh.Mesh{Stages: 3, Partitions: 1, Slices: 1}, 5)
+	s.stage.Fixed = false
+	s.seed = func(stage int) uint64 { return uint64(7 + stage/2) }
+	var mu sync.Mutex
+	failures := make([]string, s.mesh.Stages)
+	s.run(t, func(c engine.Config, e engine.Engine) {
+		defer func() {
+			if f, failed := recover().(exchange.Failure); failed {
+				mu.Lock()
+				defer mu.Unlock()
+				failures[c.Groups.Stage] = f.Error()
+				c.Groups.World.Abort(f)
+			}
+		}()
+		e.Train(1)
+	})
+	for stage, f := range failures {
+		if !strings.Contains(f, "of stage boundaries") || !strings.Contains(f, "message of another length") {
+			t.Errorf("stage %d ends with %q", stage, f)
+		}
+	}
+}
+
+// TestPipelineBreaksOff: where a worker panics in the middle of a pass, of training or inference, every other
+// worker's pass ends with a Failure, and nothing is left behind.
+func TestPipelineBreaksOff(t *testing.T) {
+	const never, broken = 1 << 30, "no more"
+	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
+	s.stage.Warm = true
+	// run has a worker panic in one of its kernel calls, and returns how many it makes.
+	run := func(rank, call int) (calls int) {
+		var mu sync.Mutex
+		outcomes := make([]any, s.mesh.Workers())
+		s.run(t, func(c engine.Config, e engine.Engine) {
+			me := c.Groups.World.Rank()
+			defer func() {
+				mu.Lock()
+				defer mu.Unlock()
+				if outcomes[me] = recover(); outcomes[me] != nil {
+					c.Groups.World.Abort(fmt.Errorf("worker %d: %v", me, outcomes[me]))
+				}
+			}()
+			if me == rank {
+				c.Team.Watch = func(_ kernel.Call, run func()) {
+					if calls++; calls == call {
+						panic(broken)
+					}
+					run()
+				}
+			}
+			// All have an engine by the time when one fails, and none ends before that
+			exchange.Must(c.Groups.World.Barrier(comm.Setup))
+			for epoch := 1; epoch <= 2; epoch++ {
+				e.Train(epoch)
+				e.Infer(0).Drop()
+			}
+			exchange.Must(c.Groups.World.Barrier(comm.Setup))
+		})
+		for other, o := range outcomes {
+			f, failed := o.(exchange.Failure)
+			switch {
+			case call == never && o == nil:
+			case other == rank && o == broken:
+			case other == rank || !failed || !errors.Is(f, comm.ErrAborted):
+				t.Errorf("worker %d breaks off in call %d: worker %d ends with %v", rank, call, other, o)
+			}
+		}
+		return calls
+	}
+	for _, rank := range []int{0, 3, 4} {
+		calls := run(rank, never)
+		for part := range 8 {
+			run(rank, 1+part*(calls-1)/7)
 		}
 	}
 }

@@ -414,12 +414,12 @@ func TestDefinitionFirstEpochs(t *testing.T) {
 // of a chunk that had its turn last is seen in a chunk that had it first.
 func TestDefinitionRefresh(t *testing.T) {
 	const period = 3
-	p, w := pipelined(t, "gcnii", 2)
+	p, _ := pipelined(t, "gcnii", 2)
 	p.Period = period
 	s := chunkedSpec("gcnii")
 	snapshot := &paralleltest.Pipelined{Graph: p.Graph, Model: p.Model, Chunk: p.Chunk, Chunks: 2, Period: 1}
 	for epoch := 1; epoch <= 2*period+2; epoch++ {
-		w = drawnTensors(t, p.Graph, s, uint64(epoch))
+		w := drawnTensors(t, p.Graph, s, uint64(epoch))
 		order := []int{epoch % 2, 1 - epoch%2}
 		f, _ := p.Epoch(epoch, w, order)
 		held := snapshot.Forward(w, order) // reads what was kept of the last epoch with a refresh
@@ -464,4 +464,58 @@ func TestDefinitionKeep(t *testing.T) {
 		}
 	}
 	agree(t, "after as many epochs as layers", got, exact, 1e-12)
+}
+
+// TestDefinitionErrorBound, 20: "‖h̃^L_v − h^L_v‖ ≤ Σ_{l<L} ε^(l) (k1·k2·|N(v)|)^{L−l}, ε^(l)=staleness of
+// history, k1,k2 Lipschitz constants (|N(v)|→1 for mean/normalised)" (GNNAutoScale, theorem 2): the layers
+// here are a mean, of constant 1, and a product with a weight of at most its Frobenius norm.
+func TestDefinitionErrorBound(t *testing.T) {
+	const layers = 3
+	p, _ := pipelined(t, "gcn", 4)
+	p.Period = 1
+	p.Model = func(t *paralleltest.ChunkTurn, x *paralleltest.ChunkRows) *paralleltest.ChunkRows {
+		for i := range layers {
+			site := fmt.Sprintf("convs.%d", i)
+			x = t.ReLU(t.Linear(t.Aggregate(site, gnn.Mean, x), site))
+		}
+		return x
+	}
+	weights := func(seed uint64) paralleltest.Tensors {
+		w, columns := paralleltest.Tensors{}, []int{4, 6, 6, 3}
+		r := rand.New(rand.NewPCG(seed, 1))
+		for i := range layers {
+			w[fmt.Sprintf("convs.%d", i)] = reference.New(columns[i], columns[i+1]).Map(func(float64) float64 { return r.NormFloat64() / 2 })
+		}
+		return w
+	}
+	norm := func(x []float64) (n float64) {
+		for _, v := range x {
+			n = math.Hypot(n, v)
+		}
+		return n
+	}
+	// farthest is the largest distance between rows of a vertex.
+	farthest := func(a, b *reference.Matrix) (most float64) {
+		for v := range a.Rows {
+			d := slices.Clone(a.Data[v*a.Cols : (v+1)*a.Cols])
+			for i := range d {
+				d[i] -= b.At(v, i)
+			}
+			most = max(most, norm(d))
+		}
+		return most
+	}
+	history, _ := p.Epoch(1, weights(1), []int{0, 1, 2, 3})
+	w := weights(2)
+	exact := p.Whole().Forward(w, []int{0})
+	bound := 0.
+	for i := range layers {
+		site := fmt.Sprintf("convs.%d", i)
+		bound = (bound + farthest(history.Rows[site], exact.Rows[site])) * norm(w[site].Data)
+	}
+	for _, order := range permutations(4) {
+		if d := farthest(p.Forward(w, order).Logits, exact.Logits); d == 0 || d > bound {
+			t.Errorf("order %v: off by %v, want at most %v", order, d, bound)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package paralleltest_test
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -41,6 +42,49 @@ func TestPlanOfStages(t *testing.T) {
 	got := said(&train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}})
 	if diff := cmp.Diff(want, got); diff != "" || len(want) != 1+o.Layers {
 		t.Errorf("want %q: %s", want, diff)
+	}
+}
+
+// TestPlanOfChunks: the plan of a pipeline names the bytes of its run, whatever becomes of chunks' values and
+// gradients. In an order that changes, chunks of unequal size could come to a peak that is in no order of the
+// plan.
+func TestPlanOfChunks(t *testing.T) {
+	g := paralleltest.Tangled(t)
+	for _, model := range []string{"gcnii", "gat"} {
+		for _, set := range []func(o *train.Options){
+			func(*train.Options) {},
+			func(o *train.Options) { o.Recompute, o.HistoryStart = false, "warm" },
+			func(o *train.Options) { o.StaleGradients, o.HistoryPeriod = "keep", 2 },
+		} {
+			for partitions := 1; partitions <= 2; partitions++ {
+				o := train.Defaults()
+				o.Model, o.Layers, o.Hidden, o.Dropout, o.Threads, o.Epochs, o.ChunkOrder = model, 4, 10, .3, 1, 3, "fixed"
+				o.Chunks = train.Chunks(5 * partitions)
+				set(&o)
+				job := &train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: 2, Partitions: partitions, Slices: 1}}
+				if partitions > 1 {
+					job.Parts = inTurn(t, g, partitions)
+				}
+				plan, err := job.Plan(context.Background())
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := job.Run(context.Background())
+				if err != nil {
+					t.Fatal(err)
+				}
+				what := fmt.Sprintf("%s on %s, recompute %v, %s, from %s", model, paralleltest.Name(job.Mesh), o.Recompute, o.StaleGradients, o.HistoryStart)
+				if diff := cmp.Diff(r.PeakTensorBytes, plan.PeakTensorBytes); diff != "" {
+					t.Errorf("%s: planned tensors: %s", what, diff)
+				}
+				if diff := cmp.Diff(r.GraphBytes, plan.GraphBytes); diff != "" {
+					t.Errorf("%s: planned graph: %s", what, diff)
+				}
+				if planned, sent := train.SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo || planned.Stage != sent.Stage {
+					t.Errorf("%s: sent %+v, planned %+v", what, sent, planned)
+				}
+			}
+		}
 	}
 }
 

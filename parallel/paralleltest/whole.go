@@ -1,6 +1,7 @@
 // Package paralleltest is what every way of dividing the work must do, and what its tests need: engines.go
 // holds engines to what one worker computes, propagators.go an axis's Propagators to the layers of layers.go,
-// whose values exact.go has in double precision.
+// whose values exact.go has in double precision. pipelined.go is the training pass of a pipeline by its
+// definition, and chunks.go holds the Propagators of chunks to that of each layer.
 package paralleltest
 
 import (
