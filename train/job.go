@@ -56,9 +56,9 @@ type Job struct {
 	// made.
 	Watch func(c kernel.Call, run func())
 
-	uncut   bool    // Plan found that only uncut sums keep to the memory limit
-	planned *Plan   // what Plan found out last; nil: it was not asked
-	chunks  *chunks // of partitions, on a mesh of several stages; nil: none were asked for
+	uncut   bool   // Plan found that only uncut sums keep to the memory limit
+	planned *Plan  // what Plan found out last; nil: it was not asked
+	chunks  chunks // of partitions, on a mesh of several stages; nil: none were asked for
 }
 
 // Epoch is what one epoch came to. The metrics stand only in epochs that were evaluated.
@@ -143,7 +143,7 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 // work is what each worker does.
 func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share) (r *Result, err error) {
 	o := &j.Options
-	w, err := newWorker(ctx, j, c, share.Whole.Classes, engine.Config{Team: team, Share: share, Training: true})
+	w, err := newWorker(j, c, share.Whole.Classes, engine.Config{Team: team, Share: share, Training: true})
 	if err != nil {
 		return nil, err
 	}
