@@ -23,8 +23,6 @@
 package chunked
 
 import (
-	"slices"
-
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
@@ -110,7 +108,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	}
 	for k, list := range lists {
 		chunk := &Chunk{Places: c.int32s(list), graph: c, index: k}
-		ids := slices.Clone(list)
+		ids := make([]int32, len(list))
 		for i, row := range list {
 			ids[i] = s.Values.ID(int(row))
 		}
@@ -119,7 +117,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 			total = s.Whole.Vertices
 		}
 		chunk.Partition = sar.Of(team, g.Halo, sar.Source{
-			Rows: autograd.RowsOf(team, ids, len(ids), total, others), Vertices: ids, Relations: sar.Relations(s),
+			Rows: autograd.RowsOf(team, ids, len(ids), total, others), Vertices: ids, Total: s.Whole.Vertices, Relations: sar.Relations(s),
 			Read: func(a gnn.Along) (*edges.Edges, error) {
 				st, err := c.structure(a)
 				if err != nil {
@@ -171,9 +169,10 @@ func (g *Graph) Forward(epoch int, order []int) {
 // nothing is sent for that.
 func (g *Graph) Backward() { g.phase = backward }
 
-// EndEpoch takes the snapshot anew where it is due.
+// EndEpoch ends both passes, and takes the snapshot anew where it is due.
 func (g *Graph) EndEpoch(epoch int) {
 	if epoch%g.options.Period == 0 {
 		g.takeSnapshot()
 	}
+	g.endPass()
 }

@@ -46,22 +46,23 @@ func (c *Chunk) Sweep(h *sar.Halo, s sar.Sweep, yield func(sar.Visit) bool) {
 	if len(s.Grads) > 0 && r.grads == nil {
 		r.grads = g.zeros(st, s.Grads)
 	}
+	in := g.team.Memory.New(tensor.Buffers, st.most, sar.Columns(s.Rows))
+	back := g.team.Memory.New(tensor.Buffers, st.most, sar.Columns(s.Grads))
 	for i, b := range h.Edges.Remote() {
 		from, v := st.blocks[c.index][i], sar.Visit{Block: b}
 		if s.Rows != nil {
-			v.Rows = exchange.Like(g.team.Memory, b.In.Cols, s.Rows)
+			v.Rows = sar.Parts(in.Prefix(b.In.Cols, in.Cols), s.Rows)
 			c.read(r, from, v.Rows)
 		}
 		if len(s.Grads) > 0 {
-			v.Grads = exchange.Like(g.team.Memory, b.In.Cols, s.Grads)
+			v.Grads = sar.Parts(back.Prefix(b.In.Cols, back.Cols), s.Grads)
 		}
 		yield(v)
-		exchange.Release(v.Rows...)
 		if len(s.Grads) > 0 {
 			c.giveBack(r, from, v.Grads)
-			exchange.Release(v.Grads...)
 		}
 	}
+	exchange.Release(in, back)
 	if len(s.Grads) > 0 {
 		c.collect(st, r, s.Grads)
 	}
@@ -169,13 +170,10 @@ func (c *Chunk) collect(st *structure, r *rows, dxs []*tensor.Matrix) {
 	own := st.own[c.index]
 	for m, dx := range dxs {
 		g.team.ScatterAdd(dx, own.of(r.grads[m]), own.rows)
-		g.spent(own.of(r.grads[m]))
 	}
 	out := side{st.mirrors, func(way int, to []*tensor.Matrix) {
 		for m := range dxs {
-			returned := st.mirrors[way][c.index].of(r.grads[m])
-			g.team.Copy(to[m], returned)
-			g.spent(returned)
+			g.team.Copy(to[m], st.mirrors[way][c.index].of(r.grads[m]))
 		}
 	}}
 	in := side{st.needed, func(way int, from []*tensor.Matrix) {
@@ -184,14 +182,6 @@ func (c *Chunk) collect(st *structure, r *rows, dxs []*tensor.Matrix) {
 		}
 	}}
 	c.mirror(comm.HaloGradient, dxs, out, in)
-}
-
-// spent has gradients that were collected begin anew. Those of the epoch before stay, with Keep, until others
-// take their place.
-func (g *Graph) spent(d *tensor.Matrix) {
-	if g.options.Stale != Keep {
-		g.team.Zero(d)
-	}
 }
 
 // side is one direction of an exchange between the ways: for each way and chunk which rows, and what fills or
@@ -248,6 +238,17 @@ func (g *Graph) takeSnapshot() {
 	for _, r := range g.kept {
 		if r.snapshot != nil {
 			r.fresh, r.snapshot = r.snapshot, r.fresh
+		}
+	}
+}
+
+// endPass releases what only the epoch's passes read.
+func (g *Graph) endPass() {
+	for _, r := range g.kept {
+		r.release()
+		if g.options.Stale != Keep {
+			exchange.Release(r.grads...)
+			r.grads = nil
 		}
 	}
 }

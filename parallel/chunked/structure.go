@@ -20,6 +20,7 @@ type structure struct {
 	edges []*edges.Edges // of each chunk
 	// blocks say for each remote block of each chunk where its sources' rows are kept.
 	blocks [][]*block
+	most   int    // sources of the largest remote block
 	rows   int    // that are kept: own ones that another chunk reads, and mirrors
 	own    []list // of each chunk, those of its rows that are kept
 	// needed and mirrors are for each way and chunk: those of its rows that go to the way, and those of the
@@ -106,6 +107,7 @@ func (g *Graph) read(a gnn.Along) (*structure, error) {
 		var blocks []*block
 		for _, b := range e.Remote() {
 			n := b.In.Cols
+			st.most = max(st.most, n)
 			if !g.team.Planning() {
 				for i, place := range sources[:n] {
 					b.IDs.Int32s()[i] = ids[place]

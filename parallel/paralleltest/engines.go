@@ -87,7 +87,7 @@ var variants = []struct {
 	halo   func(*train.Options) // how rows travel where the graph axis's own engine runs
 }{
 	{name: "plain"},
-	{name: "sparse features, clipped", change: sparsely, set: func(o *train.Options) { o.InputDropout, o.Clip = .2, .5 }},
+	{name: "sparse features, clipped", change: Sparsely, set: func(o *train.Options) { o.InputDropout, o.Clip = .2, .5 }},
 	{name: "several labels, deep prefetch", change: severally, halo: func(o *train.Options) { o.Prefetch = 3 }},
 	{
 		name: "batch norm, residual, halo kept",
@@ -301,8 +301,8 @@ func Tangled(t testing.TB) *graph.Graph {
 	return g
 }
 
-// sparsely keeps the features that are above zero, in compressed rows.
-func sparsely(g *graph.Graph) {
+// Sparsely keeps the features that are above zero, in compressed rows.
+func Sparsely(g *graph.Graph) {
 	s := graph.Features{Columns: g.Features.Columns, Indptr: []int64{0}}
 	for at, x := range g.Features.Dense {
 		if x > 0 {

@@ -22,6 +22,7 @@ type Layer struct {
 	Forward func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var
 
 	method string // of gnn.Propagator, or Columnwise
+	rounds bool   // more than one
 	exact  exact  // nil: what one worker computes is right
 }
 
@@ -138,7 +139,7 @@ func Propagation(name string, columns int, r gnn.Reduce, k int) Layer {
 func teleport(name string, r gnn.Reduce, k gnn.Rounds) Layer { return rounds(name, 5, r, k) }
 
 func rounds(name string, columns int, r gnn.Reduce, k gnn.Rounds) Layer {
-	l := Layer{Name: name, In: columns, Out: columns, method: "Propagate", exact: exactRounds(r, k)}
+	l := Layer{Name: name, In: columns, Out: columns, method: "Propagate", rounds: k != gnn.Once, exact: exactRounds(r, k)}
 	if r.Kind == gnn.KindMax {
 		l.exact = exactMax
 	}
@@ -201,7 +202,7 @@ const (
 // and then one for each as a target.
 func Scored(name string, a gnn.Attention, k gnn.Rounds, width int, have scores) Layer {
 	n := a.Heads * width
-	l := Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend"}
+	l := Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend", rounds: k != gnn.Once}
 	if a.Dropout == 0 {
 		l.exact = exactScored(a, k, have)
 	}
@@ -274,14 +275,16 @@ func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*O
 // Given are the rows that Run gives the layer on so many vertices, and the gradient of those that it results
 // in.
 func (l Layer) Given(vertices int) (x, dz []float64) {
+	return drawn(vertices, l.In, inputNumbers), drawn(vertices, l.Out, gradientNumbers)
+}
+
+// drawn are the numbers that draw draws for all vertices.
+func drawn(rows, cols int, purpose uint64) []float64 {
 	memory := tensor.NewMeter()
 	defer memory.Close()
-	drawn := func(cols int, purpose uint64) []float64 {
-		m := memory.New(tensor.Features, vertices, cols)
-		draw(m, purpose, nil)
-		return doubles(m.Floats())
-	}
-	return drawn(l.In, inputNumbers), drawn(l.Out, gradientNumbers)
+	m := memory.New(tensor.Features, rows, cols)
+	draw(m, purpose, nil)
+	return doubles(m.Floats())
 }
 
 // The purposes of drawn numbers.

@@ -8,10 +8,8 @@ import (
 
 	"weft/gnn"
 	"weft/graph"
-	"weft/kernel"
 	"weft/kernel/reference"
 	"weft/parallel/mesh"
-	"weft/tensor"
 	"weft/train/engine"
 )
 
@@ -107,19 +105,21 @@ func (l Layer) right(t testing.TB, g *graph.Graph, along gnn.Along) *Outcome {
 	if l.exact == nil {
 		return l.Alone(t, g, along)
 	}
-	team := kernel.NewTeam(1, tensor.NewMeter())
-	defer team.Memory.Close()
-	drawn := func(rows, cols int, purpose uint64) *reference.Matrix {
-		m := team.Memory.New(tensor.Features, rows, cols)
-		draw(m, purpose, nil)
-		return reference.From32(rows, cols, m.Floats())
-	}
-	var w []*reference.Matrix
-	for i, shape := range l.Weights {
-		w = append(w, drawn(shape[0], shape[1], weightNumbers(i)))
-	}
 	n := g.Vertices()
-	return l.exact(inEdgesOf(&g.Relation, along), drawn(n, l.In, inputNumbers), drawn(n, l.Out, gradientNumbers), w)
+	x, dz := l.Given(n)
+	return l.exact(inEdgesOf(&g.Relation, along), matrix(n, l.In, x), matrix(n, l.Out, dz), l.drawnWeights())
+}
+
+// drawnWeights are the parameters that Run gives the layer.
+func (l Layer) drawnWeights() (w []*reference.Matrix) {
+	for i, shape := range l.Weights {
+		w = append(w, matrix(shape[0], shape[1], drawn(shape[0], shape[1], weightNumbers(i))))
+	}
+	return w
+}
+
+func matrix(rows, cols int, data []float64) *reference.Matrix {
+	return &reference.Matrix{Rows: rows, Cols: cols, Data: data}
 }
 
 // Alone is what the layer gives on one worker.

@@ -95,7 +95,7 @@ func (m *messages) fill(b *batch, n int, at *position, block *edges.Block) {
 		}
 		sources[k], targets[k] = columns[e], int32(block.Target(at.row))
 		source, target := vertexOf(block.IDs, columns[e]), vertexOf(m.targetIDs, targets[k])
-		ids[k] = int32(min(source+int64(m.Source.RowSet().Total)*at.occurrence, math.MaxInt32))
+		ids[k] = int32(min(source+int64(m.vertices)*at.occurrence, math.MaxInt32))
 		keys[k] = edgeKey(source, target, at.occurrence)
 		if b.weights != nil {
 			b.weights.Floats()[k] = block.In.Values.Floats()[e]

@@ -24,7 +24,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	p.site.Explain(func() string {
 		return fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols())
 	})
-	run := &messages{Message: m, tape: t, site: p.site.Path, rows: e.Rows, targetIDs: e.Local().IDs}
+	run := &messages{Message: m, tape: t, site: p.site.Path, rows: e.Rows, targetIDs: e.Local().IDs, vertices: p.part.from.Total}
 	if m.Reduce == gnn.KindMean {
 		run.share = e.MeanShares(loops, 0)
 	}
@@ -91,6 +91,7 @@ type messages struct {
 	tape      *autograd.Tape
 	site      string
 	rows      int
+	vertices  int            // of the graph
 	targetIDs *tensor.Matrix // Int32: the own rows' vertices, nil: the rows
 	share     *tensor.Matrix // 1/in-degree for a mean, else nil
 }

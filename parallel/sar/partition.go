@@ -32,6 +32,7 @@ type Partition struct {
 type Source struct {
 	Rows      *autograd.RowSet
 	Vertices  []int32  // those of the rows, by their original ids, ascending; nil: all of the graph's
+	Total     int      // the graph's vertices
 	Relations []string // the graph's, by name
 	// Read makes the edges of a relation in a direction that lead into the rows. It is called once for each.
 	Read func(gnn.Along) (*edges.Edges, error)
@@ -55,7 +56,7 @@ type Options struct {
 // team only plans, one made of comm.Plan); g.Holders says who holds which. The structure is copied into the
 // team's memory. All of them must call it, and from then on do the same in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Partition, error) {
-	from := Source{Vertices: s.Edges.IDs, Relations: Relations(s), Mover: &wire{team, g.Halo, o.Prefetch}}
+	from := Source{Vertices: s.Edges.IDs, Total: s.Whole.Vertices, Relations: Relations(s), Mover: &wire{team, g.Halo, o.Prefetch}}
 	var others autograd.Peers
 	if g.Halo.Size() > 1 {
 		others = exchange.Peers{Comm: g.Halo}

@@ -80,6 +80,7 @@ func (p *Pipeline) order(epoch int) []int {
 // Train implements Engine.
 func (p *Pipeline) Train(epoch int) (loss float64) {
 	p.warmUp()
+	spent := p.spend()
 	exchange.Must(p.reducer.Beside(func(l *autograd.Ledger) {
 		order := p.order(epoch)
 		p.graph.Forward(epoch, order)
@@ -87,7 +88,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 		var logits *tensor.Matrix
 		for _, k := range order {
 			c := p.passes[k]
-			c.came = states.take()
+			c.came = spent.take(states, k == order[0])
 			if k == order[0] { // whose backward pass is the last: no weight's gradient is complete before
 				c.ledger = l
 			}
@@ -109,7 +110,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 			loss, dLogits = p.lossOf(logits)
 		}
 		for _, k := range order {
-			c, roots := p.passes[k], grads.take()
+			c, roots := p.passes[k], spent.take(grads, k == order[0])
 			if p.last() {
 				roots = p.rowsOf(dLogits, c)
 			}
@@ -122,6 +123,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 		dLogits.Release()
 	}))
 	p.graph.EndEpoch(epoch)
+	spent.report()
 	return loss
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"weft/parallel/chunked"
+	"weft/tensor"
 )
 
 // StageOptions are the pipeline axis's: what a worker of a stage is told. Of a mesh of one stage they are
@@ -31,4 +32,33 @@ type StageReport struct {
 	// after.
 	Bubble time.Duration
 	Wait   time.Duration // standing still otherwise
+}
+
+// spending measures how a worker spends a training pass.
+type spending struct {
+	*Pipeline
+	began          time.Time
+	waited, bubble time.Duration
+}
+
+func (p *Pipeline) spend() *spending {
+	return &spending{Pipeline: p, began: time.Now(), waited: p.Groups.World.Waited()}
+}
+
+// take takes the next chunk's matrices from a box. The wait for the first in the order is the pipeline's bubble.
+func (s *spending) take(from *inbox, first bool) []*tensor.Matrix {
+	before := s.Groups.World.Waited()
+	m := from.take()
+	if first {
+		s.bubble += s.Groups.World.Waited() - before
+	}
+	return m
+}
+
+func (s *spending) report() {
+	if s.Stage.Report == nil {
+		return
+	}
+	wait := s.Groups.World.Waited() - s.waited
+	s.Stage.Report(StageReport{Compute: time.Since(s.began) - wait, Bubble: s.bubble, Wait: wait - s.bubble})
 }

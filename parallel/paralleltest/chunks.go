@@ -1,0 +1,269 @@
+package paralleltest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"weft/autograd"
+	"weft/comm"
+	"weft/gnn"
+	"weft/graph"
+	"weft/kernel/reference"
+	"weft/parallel/chunked"
+	"weft/parallel/mesh"
+	"weft/parallel/order"
+	"weft/tensor"
+	"weft/train/engine"
+)
+
+// Chunks holds the Propagators of a graph in chunks to the definition of each layer that aggregates once: what
+// a chunk makes of rows of this epoch and of history, what it returns to which rows, and the gradients of
+// parameters, in both directions, in epochs with other rows each, on graphs as those of Propagators. Ways
+// divide the vertices in turn, and chunks at random.
+func Chunks(t *testing.T, ways int, o chunked.Options) {
+	for _, weights := range []string{"", "weighted"} {
+		t.Run(weights, func(t *testing.T) {
+			g := Small(t, true, weights != "")
+			c := &chunks{graph: g, ways: ways, options: o, of: Dividings(g.Vertices(), ways)["in turn"]}
+			r := rand.New(rand.NewPCG(6, uint64(o.Count)))
+			for range g.Vertices() {
+				c.chunk = append(c.chunk, r.Int32N(int32(o.Count)))
+			}
+			c.options.Chunks = InPartitions(c.of, ways, c.chunk)
+			for e := range c.got {
+				c.got[e] = map[string]*Outcome{}
+			}
+			c.run(t)
+			for _, l := range Layers {
+				for _, along := range []gnn.Along{Stored, Reversed} {
+					if l.aggregatesOnce() {
+						c.check(t, l, along)
+					}
+				}
+			}
+		})
+	}
+}
+
+// InPartitions are numbers of the vertices in the order of their partitions.
+func InPartitions(of []int32, partitions int, numbers []int32) (list []int32) {
+	for p := range int32(partitions) {
+		for v, x := range numbers {
+			if of[v] == p {
+				list = append(list, x)
+			}
+		}
+	}
+	return list
+}
+
+// aggregatesOnce says that the layer is one aggregation, and no product comes before it.
+func (l Layer) aggregatesOnce() bool {
+	return l.exact != nil && l.method != "AggregateLinear" && !l.rounds
+}
+
+// chunks are layers on a graph in chunks.
+type chunks struct {
+	graph     *graph.Graph
+	ways      int
+	of, chunk []int32 // each vertex's partition, and chunk of it
+	options   chunked.Options
+	mu        sync.Mutex
+	got       [chunkEpochs]map[string]*Outcome // by layer
+}
+
+const chunkEpochs = 4
+
+// order is that of the chunks in an epoch.
+func (c *chunks) order(epoch int) []int {
+	return rand.New(rand.NewPCG(7, uint64(epoch))).Perm(c.options.Count)
+}
+
+// rowsOf are what a layer's rows are multiplied by in an epoch.
+func rowsOf(epoch int) float64 { return 1.25 - float64(epoch)/4 }
+
+func (c *chunks) run(t *testing.T) {
+	w := Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: c.ways, Slices: 1}, Graph: c.graph, Of: c.of}
+	w.Run(t, func(config engine.Config) {
+		g, err := chunked.New(config.Team, config.Groups, config.Share, order.Options{}, c.options)
+		if err != nil {
+			panic(err)
+		}
+		for epoch := 1; epoch <= chunkEpochs; epoch++ {
+			turns := c.order(epoch)
+			g.Forward(epoch, slices.Clone(turns))
+			var layers []*chunkedLayer
+			for _, l := range Layers {
+				for _, along := range []gnn.Along{Stored, Reversed} {
+					if l.aggregatesOnce() {
+						layers = append(layers, c.layer(config, g, l, along, epoch))
+					}
+				}
+			}
+			for _, k := range turns {
+				for _, l := range layers {
+					l.forward(g.Chunks[k], k)
+				}
+			}
+			g.Backward()
+			slices.Reverse(turns)
+			for _, k := range turns {
+				for _, l := range slices.Backward(layers) {
+					l.backward(g.Chunks[k], k)
+				}
+			}
+			for _, l := range layers {
+				l.finish()
+			}
+			g.EndEpoch(epoch)
+		}
+	})
+}
+
+// chunkedLayer is a layer in an epoch on one worker.
+type chunkedLayer struct {
+	Layer
+	config  engine.Config
+	epoch   int
+	p       gnn.Propagator
+	tapes   []*autograd.Tape // by chunk
+	in, out []*autograd.Var
+	w       [][2]*tensor.Matrix // values and gradients
+	outcome *Outcome
+	mu      *sync.Mutex // of the outcome
+}
+
+func (c *chunks) layer(config engine.Config, g *chunked.Graph, l Layer, along gnn.Along, epoch int) *chunkedLayer {
+	site := fmt.Sprint(l.Name, along)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.got[epoch-1][site]
+	if o == nil {
+		o = l.Blank(c.graph.Vertices())
+		c.got[epoch-1][site] = o
+	}
+	n := c.options.Count
+	s := &chunkedLayer{
+		Layer: l, config: config, epoch: epoch, p: g.Propagator(site, along), outcome: o, mu: &c.mu,
+		tapes: make([]*autograd.Tape, n), in: make([]*autograd.Var, n), out: make([]*autograd.Var, n),
+	}
+	for i, shape := range l.Weights {
+		value := config.Team.Memory.New(tensor.Parameters, shape[0], shape[1])
+		draw(value, weightNumbers(i), nil)
+		s.w = append(s.w, [2]*tensor.Matrix{value, config.Team.Zeros(tensor.Gradients, shape[0], shape[1])})
+	}
+	return s
+}
+
+func (l *chunkedLayer) forward(c *chunked.Chunk, k int) {
+	team := l.config.Team
+	x, ids := team.Memory.New(tensor.Features, c.Rows().Here, l.In), c.Vertices()
+	draw(x, inputNumbers, ids)
+	team.Scale(x, float32(rowsOf(l.epoch)), x)
+	t := autograd.NewTrainingTape(team, autograd.Random{Seed: 3, Epoch: l.epoch})
+	var w []*autograd.Var
+	for _, m := range l.w {
+		w = append(w, t.Parameter(m[0], m[1]))
+	}
+	l.tapes[k], l.in[k] = t, t.Input(x, c.Rows())
+	l.out[k] = t.Scope(func() *autograd.Var { return l.Forward(l.p, l.in[k], w) })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	place(l.outcome.Out, l.out[k].Value(), ids)
+}
+
+func (l *chunkedLayer) backward(c *chunked.Chunk, k int) {
+	dz, ids := l.config.Team.Memory.New(tensor.Gradients, c.Rows().Here, l.Out), c.Vertices()
+	draw(dz, gradientNumbers, ids)
+	l.tapes[k].Backward(autograd.Root{Var: l.out[k], Grad: dz})
+	dx := l.in[k].TakeGrad()
+	defer dx.Release()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	place(l.outcome.DX, dx, ids)
+}
+
+// finish sums the gradients of the parameters over the ways.
+func (l *chunkedLayer) finish() {
+	for i, m := range l.w {
+		if err := l.config.Groups.Replicas.SumFloats(comm.Gradient, m[1].Floats()); err != nil {
+			panic(err)
+		}
+		if l.config.Groups.Replicas.Rank() == 0 {
+			l.outcome.DW[i] = doubles(m[1].Floats())
+		}
+	}
+}
+
+// check compares a layer in all epochs with what its definition makes of the rows that each chunk reads.
+func (c *chunks) check(t *testing.T, l Layer, along gnn.Along) {
+	site := fmt.Sprint(l.Name, along)
+	n, count := c.graph.Vertices(), c.options.Count
+	e := inEdgesOf(&c.graph.Relation, along)
+	given, gradient := l.Given(n)
+	w := l.drawnWeights()
+	history, returned := reference.New(n, l.In), make([][]float64, count)
+	for k := range returned {
+		returned[k] = make([]float64, n*l.In)
+	}
+	for epoch := 1; epoch <= chunkEpochs; epoch++ {
+		turns, want := c.order(epoch), l.Blank(n)
+		for i, shape := range l.Weights {
+			want.DW[i] = make([]float64, shape[0]*shape[1])
+		}
+		buffer := history.Clone()
+		passes := make([]*Outcome, count)
+		for _, k := range turns { // forward, and what each returns to the rows that it reads
+			dz := reference.New(n, l.Out)
+			c.each(k, func(v int) {
+				for i := range l.In {
+					buffer.Set(v, i, given[v*l.In+i]*rowsOf(epoch))
+				}
+				copy(dz.Data[v*l.Out:(v+1)*l.Out], gradient[v*l.Out:])
+			})
+			passes[k] = l.exact(e, buffer.Clone(), dz, w)
+			c.each(k, func(v int) { copy(want.Out[v*l.Out:(v+1)*l.Out], passes[k].Out[v*l.Out:]) })
+		}
+		slices.Reverse(turns)
+		for _, k := range turns {
+			returned[k] = passes[k].DX
+			for other, d := range returned {
+				scale := 1.
+				if other != k && c.options.Stale == chunked.DropScale {
+					scale = 2
+				}
+				c.each(k, func(v int) {
+					for i := v * l.In; i < (v+1)*l.In; i++ {
+						want.DX[i] += scale * d[i]
+					}
+				})
+			}
+			for i, dw := range passes[k].DW {
+				for j, x := range dw {
+					want.DW[i][j] += x
+				}
+			}
+		}
+		if c.options.Stale != chunked.Keep {
+			for k := range returned {
+				returned[k] = make([]float64, n*l.In)
+			}
+		}
+		if epoch%c.options.Period == 0 {
+			history = buffer
+		}
+		c.got[epoch-1][site].Near(t, fmt.Sprintf("%s, epoch %d", site, epoch), want)
+	}
+}
+
+// each calls f for the vertices of a chunk of every way.
+func (c *chunks) each(k int, f func(v int)) {
+	for v, chunk := range c.chunk {
+		if int(chunk) == k {
+			f(v)
+		}
+	}
+}

@@ -1,0 +1,27 @@
+package paralleltest_test
+
+import (
+	"fmt"
+	"testing"
+
+	"weft/parallel/chunked"
+	"weft/parallel/paralleltest"
+)
+
+// TestChunks: every kind of aggregation reads history and returns gradients as defined.
+func TestChunks(t *testing.T) {
+	for _, ways := range []int{1, 2} {
+		for _, o := range []chunked.Options{
+			{Count: 1, Period: 2},
+			{Count: 2, Period: 1},
+			{Count: 5, Period: 2},
+			{Count: 3, Period: 2, Stale: chunked.Drop},
+			{Count: 3, Period: 2, Stale: chunked.Keep},
+		} {
+			t.Run(fmt.Sprintf("%d ways, %+v", ways, o), func(t *testing.T) {
+				t.Parallel()
+				paralleltest.Chunks(t, ways, o)
+			})
+		}
+	}
+}

@@ -1,0 +1,505 @@
+package paralleltest_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+
+	"weft/autograd"
+	"weft/comm"
+	"weft/gnn"
+	"weft/graph"
+	"weft/kernel/reference"
+	"weft/nn"
+	"weft/parallel/chunked"
+	"weft/parallel/mesh"
+	"weft/parallel/order"
+	"weft/parallel/paralleltest"
+	"weft/tensor"
+	"weft/train/engine"
+)
+
+// staged is the training of a model by the engine of a pipeline, epoch by epoch, each with weights that it is
+// given.
+type staged struct {
+	graph  *graph.Graph
+	spec   gnn.Spec
+	mesh   mesh.Mesh
+	chunks int     // of each partition
+	of     []int32 // each vertex's partition
+	chunk  []int32 // each vertex's chunk of its partition
+	stage  engine.StageOptions
+	first  order.Choice // of the order of work
+	epochs int
+	// weights are those that each epoch begins with; nil: train draws others for every epoch.
+	weights []paralleltest.Tensors
+	// wrap, unless nil, puts something around each worker's transport.
+	wrap func(comm.Transport) comm.Transport
+}
+
+// outcome is what an epoch came to.
+type outcome struct {
+	loss   float64
+	grads  paralleltest.Tensors
+	logits *reference.Matrix // of an exact inference after it: vertices × classes
+	sent   []sent            // in the training pass, by rank
+}
+
+// sent is what a worker sends.
+type sent struct{ stage, halo, gradient comm.Traffic }
+
+// newStaged divides the vertices of a directed graph with isolated vertices, self loops and duplicate edges
+// at random. Its chunks are of unequal size, and one of three or more is empty in one of several partitions.
+func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
+	t.Helper()
+	s := &staged{graph: paralleltest.Tangled(t), mesh: m, chunks: chunks, first: order.TransformFirst, epochs: 4}
+	s.spec = chunkedSpec(model)
+	s.spec.Layers, s.spec.Hidden = 4, 10
+	s.stage.Period, s.stage.Fixed, s.stage.Recompute = 2, true, true
+	r := rand.New(rand.NewPCG(uint64(chunks), uint64(m.Partitions)))
+	for range s.graph.Vertices() {
+		p, c := r.Int32N(int32(m.Partitions)), r.Int32N(int32(chunks))
+		if c == 0 {
+			c = r.Int32N(int32(chunks))
+		}
+		if chunks > 2 && p == 1 && c == 1 {
+			c = 2
+		}
+		s.of, s.chunk = append(s.of, p), append(s.chunk, c)
+	}
+	return s
+}
+
+// train runs the epochs on every worker.
+func (s *staged) train(t testing.TB) []outcome {
+	t.Helper()
+	blocks, err := s.spec.Blocks(s.graph.Features.Columns, s.graph.Labels.Classes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]outcome, s.epochs)
+	for i := range out {
+		if len(s.weights) == i {
+			s.weights = append(s.weights, drawnTensors(t, s.graph, s.spec, uint64(i)))
+		}
+		out[i] = outcome{
+			grads: paralleltest.Tensors{}, logits: reference.New(s.graph.Vertices(), s.graph.Labels.Classes),
+			sent: make([]sent, s.mesh.Workers()),
+		}
+	}
+	cuts, err := gnn.Cut(blocks, s.mesh.Stages, s.graph.Vertices(), s.graph.Edges())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	paralleltest.Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
+		c.Blocks, c.Seed, c.Training, c.Order.Choice = blocks, 7, true, s.first
+		c.Stage = s.stage
+		c.Stage.Cuts, c.Stage.Count, c.Stage.Chunks = cuts, s.chunks, paralleltest.InPartitions(s.of, s.mesh.Partitions, s.chunk)
+		var e engine.Engine
+		c.Loss = func(logits *autograd.Var) (float64, *tensor.Matrix) { return s.loss(e.Vertices(), logits) }
+		e, err := engine.New(c)
+		if err != nil {
+			panic(err)
+		}
+		live := int64(0)
+		for i := range out {
+			for _, p := range e.Params().List {
+				for k, x := range s.weights[i][p.Name].Data {
+					p.Value.Floats()[k] = float32(x)
+				}
+			}
+			before := sentBy(c.Groups.World)
+			loss := e.Train(1 + i)
+			after := sentBy(c.Groups.World)
+			mu.Lock()
+			o := &out[i]
+			o.loss += loss
+			o.sent[c.Groups.World.Rank()] = sent{minus(after.stage, before.stage), minus(after.halo, before.halo), minus(after.gradient, before.gradient)}
+			if c.Groups.Replicas.Rank() == 0 {
+				for _, p := range e.Params().List {
+					o.grads[p.Name] = reference.From32(p.Grad.Rows, p.Grad.Cols, p.Grad.Floats())
+				}
+			}
+			mu.Unlock()
+			e.Params().ZeroGrad()
+			logits := e.Infer(0)
+			mu.Lock()
+			for row := range logits.Rows() {
+				v := row
+				if ids := e.Vertices(); ids != nil {
+					v = int(ids[row])
+				}
+				for k, x := range logits.Value().Floats()[row*logits.Cols() : (row+1)*logits.Cols()] {
+					o.logits.Set(v, k, float64(x))
+				}
+			}
+			mu.Unlock()
+			logits.Drop()
+			switch now := c.Team.Memory.LiveTensors(); {
+			case i == 1:
+				live = now
+			case i > 1 && now != live:
+				panic(fmt.Sprintf("%d bytes live after epoch %d, %d after epoch 2", now, 1+i, live))
+			}
+		}
+	})
+	if t.Failed() {
+		t.FailNow()
+	}
+	return out
+}
+
+// loss is that of the training vertices among these.
+func (s *staged) loss(vertices []int32, logits *autograd.Var) (float64, *tensor.Matrix) {
+	memory := logits.Tape().Team.Memory
+	var rows, classes []int32
+	for row := range logits.Rows() {
+		v := int64(row)
+		if vertices != nil {
+			v = int64(vertices[row])
+		}
+		classes = append(classes, int32(s.graph.Labels.Class[v]))
+		if slices.Contains(s.graph.Splits[0].Train, v) {
+			rows = append(rows, int32(row))
+		}
+	}
+	int32s := func(list []int32) *tensor.Matrix {
+		m := memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(list))
+		copy(m.Int32s(), list)
+		return m
+	}
+	y, train := int32s(classes), int32s(rows)
+	defer y.Release()
+	defer train.Release()
+	return nn.LossGradient(logits, nn.Targets{Classes: logits.Cols(), Class: y}, train, len(s.graph.Splits[0].Train))
+}
+
+func sentBy(c *comm.Comm) sent {
+	halo, back := c.Sent(comm.Halo), c.Sent(comm.HaloGradient)
+	return sent{c.Sent(comm.Stage), comm.Traffic{Bytes: halo.Bytes + back.Bytes, Messages: halo.Messages + back.Messages}, c.Sent(comm.Gradient)}
+}
+
+func minus(a, b comm.Traffic) comm.Traffic {
+	return comm.Traffic{Bytes: a.Bytes - b.Bytes, Messages: a.Messages - b.Messages}
+}
+
+// definition is the same in double precision.
+func (s *staged) definition() *paralleltest.Pipelined {
+	p := &paralleltest.Pipelined{
+		Graph: s.graph, Model: paralleltest.ChunkModels[s.spec.Model](s.spec.Layers), Chunk: s.chunk, Chunks: s.chunks, Period: s.stage.Period,
+		Scale: 1, Keep: s.stage.Stale == chunked.Keep, AggregateFirst: s.first == order.AggregateFirst,
+	}
+	if s.stage.Stale == chunked.DropScale {
+		p.Scale = 2
+	}
+	return p
+}
+
+// inTurn are the chunks in their fixed order.
+func (s *staged) inTurn() []int {
+	order := make([]int, s.chunks)
+	for i := range order {
+		order[i] = i
+	}
+	return order
+}
+
+// tolerance is what single precision may differ by from double, as a part of the largest number.
+const tolerance = 2e-5
+
+// TestPipelineIsItsDefinition, 5, 6, 8, 9, 10 and 16 of the engine, which has them because its losses and
+// gradients are those of the definition: with any number of stages, ways and chunks, for every kind of stale
+// gradients, from zeros or warm, with recomputation and without. The weights are others in every epoch, so
+// that history of a wrong epoch shows. Inference after each epoch is exact.
+func TestPipelineIsItsDefinition(t *testing.T) {
+	eachChunkedModel(t, func(t *testing.T, model string) {
+		t.Parallel()
+		for _, v := range []struct {
+			name                 string
+			stages, ways, chunks int
+			set                  func(s *staged) // nil: nothing
+		}{
+			{"one chunk", 2, 1, 1, nil},
+			{"two chunks", 2, 1, 2, nil},
+			{"five chunks", 3, 1, 5, nil},
+			{"a chunk for each way", 2, 2, 1, nil},
+			{"five chunks for each way", 2, 2, 5, nil},
+			{"three ways", 3, 3, 4, nil},
+			{"gradients dropped", 2, 1, 5, func(s *staged) { s.stage.Stale = chunked.Drop }},
+			{"gradients kept", 2, 1, 5, func(s *staged) { s.stage.Stale, s.stage.Period = chunked.Keep, 3 }},
+			{"gradients kept, two ways", 2, 2, 3, func(s *staged) { s.stage.Stale = chunked.Keep }},
+			{"warm", 2, 1, 4, func(s *staged) { s.stage.Warm = true }},
+			{"warm, three stages of two ways", 3, 2, 3, func(s *staged) { s.stage.Warm, s.stage.Period = true, 1 }},
+			{"nothing recomputed", 3, 1, 4, func(s *staged) { s.stage.Recompute = false }},
+			{"nothing recomputed, gradients kept", 2, 2, 4, func(s *staged) { s.stage.Recompute, s.stage.Stale = false, chunked.Keep }},
+			{"aggregated first", 2, 2, 3, func(s *staged) { s.first = order.AggregateFirst }},
+			{"sparse features", 2, 2, 3, func(s *staged) { paralleltest.Sparsely(s.graph) }},
+		} {
+			t.Run(v.name, func(t *testing.T) {
+				s := newStaged(t, model, mesh.Mesh{Stages: v.stages, Partitions: v.ways, Slices: 1}, v.chunks)
+				if v.set != nil {
+					v.set(s)
+				}
+				s.check(t, s.train(t))
+			})
+		}
+	})
+}
+
+// check compares epochs in the fixed order with their definition.
+func (s *staged) check(t *testing.T, got []outcome) {
+	t.Helper()
+	p := s.definition()
+	for i, o := range got {
+		w := s.weights[i]
+		if i == 0 && s.stage.Warm {
+			p.Warm(w)
+		}
+		f, want := p.Epoch(1+i, w, s.inTurn())
+		what := fmt.Sprintf("epoch %d", 1+i)
+		agree(t, what+", loss", of(number(o.loss)), of(number(f.Loss)), tolerance)
+		agree(t, what, o.grads, want, tolerance)
+		agree(t, what+", inference", of(o.logits), of(p.Whole().Forward(w, []int{0}).Logits), tolerance)
+	}
+}
+
+// of is a list of one tensor.
+func of(m *reference.Matrix) paralleltest.Tensors { return paralleltest.Tensors{"the number": m} }
+
+func number(x float64) *reference.Matrix {
+	return &reference.Matrix{Rows: 1, Cols: 1, Data: []float64{x}}
+}
+
+// TestPipelineShuffles, 15: "all stages of a way compute the same permutation". Each epoch's gradients are
+// those of one order of the chunks, which is another from epoch to epoch and from seed to seed.
+func TestPipelineShuffles(t *testing.T) {
+	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
+	s.stage.Fixed, s.epochs = false, 6
+	p, seen := s.definition(), map[string]bool{}
+	for i, o := range s.train(t) {
+		w := s.weights[i]
+		var matching [][]int
+		for _, order := range permutations(s.chunks) {
+			trial := *p
+			if _, grads := trial.Epoch(1+i, w, order); closeTo(o.grads, grads) {
+				matching = append(matching, order)
+			}
+		}
+		if len(matching) != 1 {
+			t.Fatalf("epoch %d: the gradients are those of the orders %v", 1+i, matching)
+		}
+		p.Epoch(1+i, w, matching[0])
+		seen[fmt.Sprint(matching[0])] = true
+	}
+	if len(seen) < 3 {
+		t.Errorf("%d epochs had the orders %v", s.epochs, slices.Collect(maps.Keys(seen)))
+	}
+}
+
+func closeTo(got, want paralleltest.Tensors) bool {
+	d, _ := distance(got, want)
+	return d <= tolerance
+}
+
+// bitwise runs two trainings that must not differ in a bit.
+func bitwise(t *testing.T, what string, got, want []outcome) {
+	t.Helper()
+	for i := range want {
+		agree(t, fmt.Sprintf("%s, epoch %d", what, 1+i), got[i].grads, want[i].grads, 0)
+		if got[i].loss != want[i].loss || !slices.Equal(got[i].logits.Data, want[i].logits.Data) {
+			t.Errorf("%s, epoch %d: a loss of %v, want %v, or other logits", what, 1+i, got[i].loss, want[i].loss)
+		}
+	}
+}
+
+// TestPipelineStages, 3: "for fixed K, order, seed, P — weights after n epochs are bit-identical for S=2,4,8:
+// stage cuts move data, not math." With dropout and a shuffled order.
+func TestPipelineStages(t *testing.T) {
+	eachChunkedModel(t, func(t *testing.T, model string) {
+		for ways := 1; ways <= 2; ways++ {
+			var want []outcome
+			for _, stages := range []int{2, 3, 4} {
+				s := newStaged(t, model, mesh.Mesh{Stages: stages, Partitions: ways, Slices: 1}, 3)
+				s.spec.Dropout, s.stage.Fixed = .4, false
+				got := s.train(t)
+				if want == nil {
+					want = got
+				}
+				bitwise(t, fmt.Sprintf("%d ways, %d stages", ways, stages), got, want)
+			}
+		}
+	})
+}
+
+// TestPipelineRecomputes, 14: "results identical with recomputation on/off incl. dropout>0".
+func TestPipelineRecomputes(t *testing.T) {
+	eachChunkedModel(t, func(t *testing.T, model string) {
+		for ways := 1; ways <= 2; ways++ {
+			s := newStaged(t, model, mesh.Mesh{Stages: 2, Partitions: ways, Slices: 1}, 3)
+			s.spec.Dropout, s.spec.InputDropout, s.spec.AttentionDropout, s.spec.TransformDropout = .4, .2, .3, .2
+			s.stage.Fixed = false
+			want := s.train(t)
+			s.stage.Recompute = false
+			bitwise(t, fmt.Sprintf("%d ways, all kept", ways), s.train(t), want)
+		}
+	})
+}
+
+// TestPipelineSchedule, 4: "result independent of goroutine timing; run with -race and random delays". Each
+// worker's messages stand still for a random while, before they are sent and before they count as moved.
+func TestPipelineSchedule(t *testing.T) {
+	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
+	s.spec.Dropout, s.stage.Fixed = .4, false
+	want := s.train(t)
+	for seed := range uint64(4) {
+		s.wrap = func(tr comm.Transport) comm.Transport {
+			return &delayed{Transport: tr, random: rand.New(rand.NewPCG(seed, uint64(tr.Rank())))}
+		}
+		bitwise(t, fmt.Sprintf("delays of seed %d", seed), s.train(t), want)
+	}
+}
+
+// delayed lets other goroutines run, at random for longer than they have work, before a message counts as
+// moved.
+type delayed struct {
+	comm.Transport
+	mu     sync.Mutex
+	random *rand.Rand
+}
+
+// Send lingers in a goroutine of its own, as other messages of the tag may not overtake.
+func (d *delayed) Send(data []byte, to, tag int) comm.Request {
+	return d.late(d.Transport.Send(data, to, tag))
+}
+
+// Receive is late in the same way.
+func (d *delayed) Receive(data []byte, from, tag int) comm.Request {
+	return d.late(d.Transport.Receive(data, from, tag))
+}
+
+func (d *delayed) late(r comm.Request) comm.Request {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l := &lateRequest{Request: r, done: make(chan struct{})}
+	n := 1 << d.random.IntN(11)
+	for range d.random.IntN(50) {
+		runtime.Gosched()
+	}
+	go func() {
+		<-r.Done()
+		for range n {
+			runtime.Gosched()
+		}
+		close(l.done)
+	}()
+	return l
+}
+
+type lateRequest struct {
+	comm.Request
+	done chan struct{}
+}
+
+// Done is closed later than that of the transport.
+func (l *lateRequest) Done() <-chan struct{} { return l.done }
+
+// TestPipelineVolume, 11 and 12: "counted bytes equal 2(S−1)NH·4 (GCNII ×2), weight sync 0; graph 2·L·M·H·4;
+// independent of K, L (pipeline), order. Per boundary N·H·4 each direction; last/first stage send only one
+// direction", and "messages: per boundary K forward + K backward (×2 with h0)".
+func TestPipelineVolume(t *testing.T) {
+	for _, model := range []string{"gcn", "gcnii", "resgcn"} {
+		for _, c := range []struct{ stages, ways, chunks, layers int }{{2, 1, 4, 4}, {4, 1, 4, 4}, {2, 1, 7, 4}, {3, 1, 4, 9}, {2, 2, 3, 4}} {
+			s := newStaged(t, model, mesh.Mesh{Stages: c.stages, Partitions: c.ways, Slices: 1}, c.chunks)
+			s.spec.Layers, s.epochs = c.layers, 2
+			state := int64(1)
+			if model == "gcnii" {
+				state = 2
+			}
+			filled := make([]map[int32]bool, c.ways) // chunks that send something
+			rows := make([]int64, c.ways)
+			for v, p := range s.of {
+				if filled[p] == nil {
+					filled[p] = map[int32]bool{}
+				}
+				filled[p][s.chunk[v]] = true
+				rows[p]++
+			}
+			for i, o := range s.train(t) {
+				halo := comm.Traffic{}
+				for rank, got := range o.sent {
+					at := s.mesh.Place(rank)
+					directions := int64(2)
+					if at.Stage == 0 || at.Stage == c.stages-1 {
+						directions = 1
+					}
+					want := comm.Traffic{
+						Bytes: directions * state * rows[at.Partition] * int64(s.spec.Hidden) * 4, Messages: directions * state * int64(len(filled[at.Partition])),
+					}
+					if got.stage != want {
+						t.Errorf("%s, %+v, epoch %d, rank %d: sent %+v to other stages, want %+v", model, c, 1+i, rank, got.stage, want)
+					}
+					if c.ways == 1 && (got.gradient.Bytes > 0 || got.halo.Bytes > 0) {
+						t.Errorf("%s, %+v: one way sent %+v", model, c, got)
+					}
+					halo.Bytes += got.halo.Bytes
+				}
+				if want := s.mirrors() * s.haloColumns() * 2 * 4; halo.Bytes != want {
+					t.Errorf("%s, %+v: ways sent %d bytes to each other, want %d", model, c, halo.Bytes, want)
+				}
+			}
+		}
+	}
+}
+
+// mirrors are the vertices that other ways need, once for each of them.
+func (s *staged) mirrors() int64 {
+	needed, e := map[[2]int32]bool{}, s.graph.Relation.Edges()
+	for k, u := range e.Source {
+		if to := s.of[e.Target[k]]; to != s.of[u] {
+			needed[[2]int32{u, to}] = true
+		}
+	}
+	return int64(len(needed))
+}
+
+// haloColumns are the columns of all aggregations.
+func (s *staged) haloColumns() int64 {
+	columns := int64(s.spec.Layers * s.spec.Hidden)
+	if s.spec.Model == "gcn" { // whose last layer transforms first
+		columns += int64(s.graph.Labels.Classes - s.spec.Hidden)
+	}
+	return columns
+}
+
+// TestPipelineFirstEmbeddings, 13: "gradient of W_in for GCNII with K=1 equals reference (forgetting to add
+// across stages breaks it)". Every stage has a layer, or two, that reads h0.
+func TestPipelineFirstEmbeddings(t *testing.T) {
+	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1}, 1)
+	s.epochs = 1
+	got := s.train(t)[0].grads
+	_, want := s.definition().Whole().Epoch(1, s.weights[0], []int{0})
+	agree(t, "encoder", paralleltest.Tensors{"": got["lins.0.weight"]}, paralleltest.Tensors{"": want["lins.0.weight"]}, tolerance)
+}
+
+// TestPipelineConverges, 8: "frozen weights, no dropout: the loss becomes exactly the full-graph loss after ≤
+// L epochs for P=1 and L·P for period P", to the rounding of single precision.
+func TestPipelineConverges(t *testing.T) {
+	for _, period := range []int{1, 2} {
+		s := newStaged(t, "gcnii", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, 4)
+		s.stage.Period, s.stage.Fixed, s.epochs = period, false, s.spec.Layers*period+2
+		w := drawnTensors(t, s.graph, s.spec, 1)
+		s.weights = slices.Repeat([]paralleltest.Tensors{w}, s.epochs)
+		exact := s.definition().Whole().Forward(w, []int{0}).Loss
+		got := s.train(t)
+		for i, o := range got {
+			if d := o.loss/exact - 1; i >= s.spec.Layers*period && (d > 1e-6 || d < -1e-6) || i == 0 && d < 1e-4 && d > -1e-4 {
+				t.Errorf("period %d, epoch %d: a loss of %v, exact is %v", period, 1+i, o.loss, exact)
+			}
+		}
+	}
+}

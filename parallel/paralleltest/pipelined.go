@@ -1,0 +1,408 @@
+package paralleltest
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/kernel/reference"
+)
+
+// Pipelined is GNNPipe's training pass (Chen et al., arXiv 2308.10087) by its definition, in double
+// precision: the oracle of engines that take chunks of the vertices in turn. It has no stages, which move
+// rows and change no number.
+//
+// In an epoch the chunks have their turns in an order. At each aggregation a chunk writes its rows x to a
+// buffer B of all vertices, and takes its rows of z = Â·B. So its own rows and those of chunks before it are
+// of this epoch. The others are history: B begins each epoch as a snapshot, which every Period epochs is
+// taken of it. Backward the chunks have their turns in reverse. Each returns gradients to all the rows that
+// it read, and takes up, times Scale, what other chunks have returned to its own rows so far. What comes too
+// late is forgotten when the epoch ends, and history therefore has no gradient.
+//
+// Several chunks that have their turns together, one of each way, are one chunk here.
+type Pipelined struct {
+	Graph  *graph.Graph
+	Model  ChunkModel
+	Chunk  []int32 // of each vertex
+	Chunks int
+	Period int     // 0: history stays as it is
+	Scale  float64 // of gradients that other chunks return: 2, or 1
+	// Keep says that gradients returned in the epoch before stand in for those not yet returned in this one.
+	Keep bool
+	// AggregateFirst has rows aggregated before they are multiplied with a weight, where that may be.
+	AggregateFirst bool
+
+	history  map[string]*reference.Matrix   // by site: vertices × columns; none: zeros
+	returned map[string][]*reference.Matrix // by site and chunk: vertices × columns; none: zeros
+}
+
+// Tensors are parameters, or their gradients, by the names and in the shapes that nn.Params has.
+type Tensors map[string]*reference.Matrix
+
+// Epoch runs the training pass of an epoch, counted from 1, and ends it.
+func (p *Pipelined) Epoch(epoch int, w Tensors, order []int) (*ChunkPass, Tensors) {
+	f := p.Forward(w, order)
+	reverse := slices.Clone(order)
+	slices.Reverse(reverse)
+	gradients := f.Backward(reverse)
+	p.returned = nil
+	if p.Keep {
+		p.returned = f.returned
+	}
+	if p.Period > 0 && epoch%p.Period == 0 {
+		p.history = f.Rows
+	}
+	return f, gradients
+}
+
+// Warm makes history of what one exact forward pass reads.
+func (p *Pipelined) Warm(w Tensors) { p.history = p.Whole().Forward(w, []int{0}).Rows }
+
+// Whole is the same with all vertices in one chunk: exact training.
+func (p *Pipelined) Whole() *Pipelined {
+	return &Pipelined{Graph: p.Graph, Model: p.Model, Chunk: make([]int32, len(p.Chunk)), Chunks: 1, AggregateFirst: p.AggregateFirst}
+}
+
+// ChunkPass is a forward pass of all chunks.
+type ChunkPass struct {
+	Loss   float64
+	Losses []float64         // the chunks' parts of it
+	Logits *reference.Matrix // vertices × classes
+	// Rows are the aggregations' buffers by site, vertices × columns: at the end all of them are of the pass.
+	Rows map[string]*reference.Matrix
+
+	p        *Pipelined
+	weights  Tensors
+	grads    Tensors
+	returned map[string][]*reference.Matrix
+	turns    []*ChunkTurn // by chunk
+}
+
+// Forward runs the chunks in an order, and leaves history as it is.
+func (p *Pipelined) Forward(w Tensors, order []int) *ChunkPass {
+	f := &ChunkPass{
+		p: p, weights: w, Losses: make([]float64, p.Chunks), turns: make([]*ChunkTurn, p.Chunks),
+		Logits: reference.New(p.Graph.Vertices(), p.Graph.Labels.Classes), Rows: map[string]*reference.Matrix{},
+		returned: map[string][]*reference.Matrix{},
+	}
+	for _, chunk := range order {
+		f.turn(chunk)
+	}
+	for _, part := range f.Losses {
+		f.Loss += part
+	}
+	return f
+}
+
+// Backward runs the chunks in an order, which is the reverse of Forward's, and returns the gradients of the
+// parameters. It may be run again in another order.
+func (f *ChunkPass) Backward(order []int) Tensors {
+	f.grads, f.returned = Tensors{}, map[string][]*reference.Matrix{}
+	for name, w := range f.weights {
+		f.grads[name] = reference.New(w.Rows, w.Cols)
+	}
+	for site, rows := range f.Rows {
+		f.returned[site] = make([]*reference.Matrix, f.p.Chunks)
+		for chunk := range f.p.Chunks {
+			f.returned[site][chunk] = reference.New(rows.Rows, rows.Cols)
+		}
+		copy(f.returned[site], f.p.returned[site])
+	}
+	for _, chunk := range order {
+		t := f.turns[chunk]
+		for _, r := range t.made {
+			clear(r.Grad.Data)
+		}
+		t.logits.Grad = t.pick(f.lossGradient())
+		for i := len(t.steps) - 1; i >= 0; i-- {
+			t.steps[i]()
+		}
+	}
+	return f.grads
+}
+
+// turn is a chunk's in a forward pass.
+func (f *ChunkPass) turn(chunk int) {
+	p, t := f.p, &ChunkTurn{pass: f, chunk: chunk}
+	for v, c := range p.Chunk {
+		if int(c) == chunk {
+			t.vertices = append(t.vertices, v)
+		}
+	}
+	f.turns[chunk] = t
+	t.logits = p.Model(t, t.record(t.pick(featuresOf(p.Graph)), func(*reference.Matrix) {}))
+	t.put(f.Logits, t.logits.Value)
+	var train []int64
+	for _, v := range p.Graph.Splits[0].Train {
+		if int(p.Chunk[v]) == chunk {
+			train = append(train, v)
+		}
+	}
+	if n := len(train); n > 0 { // the mean is over the training vertices of all chunks
+		f.Losses[chunk] = reference.CrossEntropy(f.Logits, p.Graph.Labels.Class, train) * float64(n) / float64(len(p.Graph.Splits[0].Train))
+	}
+}
+
+// featuresOf are a graph's, dense or in compressed rows.
+func featuresOf(g *graph.Graph) *reference.Matrix {
+	f := &g.Features
+	if !f.Sparse() {
+		return reference.From32(g.Vertices(), f.Columns, f.Dense)
+	}
+	x := reference.New(g.Vertices(), f.Columns)
+	for v := range g.Vertices() {
+		for k := f.Indptr[v]; k < f.Indptr[v+1]; k++ {
+			x.Add(v, int(f.Indices[k]), float64(f.Data[k]))
+		}
+	}
+	return x
+}
+
+func (f *ChunkPass) lossGradient() *reference.Matrix {
+	return reference.CrossEntropyBackward(f.Logits, f.p.Graph.Labels.Class, f.p.Graph.Splits[0].Train)
+}
+
+// ChunkModel computes the logits of a chunk's vertices from their features.
+type ChunkModel func(t *ChunkTurn, x *ChunkRows) *ChunkRows
+
+// ChunkTurn is a chunk's turn in a pass: what a model computes with, and what it has computed.
+type ChunkTurn struct {
+	pass     *ChunkPass
+	chunk    int
+	vertices []int // of the chunk
+	logits   *ChunkRows
+	made     []*ChunkRows
+	steps    []func() // backward
+}
+
+// ChunkRows are a row for each of a chunk's vertices, and their gradient.
+type ChunkRows struct{ Value, Grad *reference.Matrix }
+
+// record adds rows whose gradient g goes on by backward.
+func (t *ChunkTurn) record(value *reference.Matrix, backward func(g *reference.Matrix)) *ChunkRows {
+	r := &ChunkRows{value, reference.New(value.Rows, value.Cols)}
+	t.made = append(t.made, r)
+	t.steps = append(t.steps, func() { backward(r.Grad) })
+	return r
+}
+
+// pick are the chunk's rows of a matrix of all vertices.
+func (t *ChunkTurn) pick(all *reference.Matrix) *reference.Matrix {
+	m := reference.New(len(t.vertices), all.Cols)
+	for i, v := range t.vertices {
+		copy(m.Data[i*m.Cols:(i+1)*m.Cols], all.Data[v*m.Cols:])
+	}
+	return m
+}
+
+// put writes the chunk's rows to those of a matrix of all vertices.
+func (t *ChunkTurn) put(all, m *reference.Matrix) {
+	for i, v := range t.vertices {
+		copy(all.Data[v*m.Cols:], m.Data[i*m.Cols:(i+1)*m.Cols])
+	}
+}
+
+// aggregate is where chunks meet. forward aggregates the rows of all vertices. backward is given these and
+// the gradient of the result, which is zero but for the chunk's rows, and returns that of the rows.
+func (t *ChunkTurn) aggregate(
+	site string, x *ChunkRows, forward func(b *reference.Matrix) *reference.Matrix, backward func(b, dz *reference.Matrix) *reference.Matrix,
+) *ChunkRows {
+	f := t.pass
+	vertices, columns := len(f.p.Chunk), x.Value.Cols
+	b := f.Rows[site]
+	if b == nil {
+		b = reference.New(vertices, columns)
+		if history := f.p.history[site]; history != nil {
+			b = history.Clone()
+		}
+		f.Rows[site] = b
+	}
+	t.put(b, x.Value)
+	read := b.Clone()
+	return t.record(t.pick(forward(read)), func(g *reference.Matrix) {
+		dz := reference.New(vertices, g.Cols)
+		t.put(dz, g)
+		f.returned[site][t.chunk] = backward(read, dz)
+		for chunk, returned := range f.returned[site] {
+			scale := f.p.Scale
+			if chunk == t.chunk {
+				scale = 1
+			}
+			add(x.Grad, scale, t.pick(returned))
+		}
+	})
+}
+
+// Aggregate is a linear aggregation along the stored edges.
+func (t *ChunkTurn) Aggregate(site string, r gnn.Reduce, x *ChunkRows) *ChunkRows {
+	a := inEdgesOf(&t.pass.p.Graph.Relation, Stored).aggregation(r)
+	return t.aggregate(site, x, func(b *reference.Matrix) *reference.Matrix {
+		z := reference.New(b.Rows, b.Cols)
+		reference.SpMM(z, a, b)
+		return z
+	}, func(_, dz *reference.Matrix) *reference.Matrix {
+		db := reference.New(dz.Rows, dz.Cols)
+		reference.SpMMTranspose(db, a, dz)
+		return db
+	})
+}
+
+// AggregateLinear is the linear aggregation of x·W.
+func (t *ChunkTurn) AggregateLinear(site string, r gnn.Reduce, x *ChunkRows, weight string) *ChunkRows {
+	if t.pass.p.AggregateFirst {
+		return t.Linear(t.Aggregate(site, r, x), weight)
+	}
+	return t.Aggregate(site, r, t.Linear(x, weight))
+}
+
+// Attend is GATv1 along the stored edges, with self loops added. The gradients of the parameters are those
+// of what the chunk read, history too.
+func (t *ChunkTurn) Attend(site string, heads int, x *ChunkRows, source, target string) *ChunkRows {
+	a := inEdgesOf(&t.pass.p.Graph.Relation, Stored).attention(heads, true)
+	w := t.pass.weights
+	return t.aggregate(site, x, func(b *reference.Matrix) *reference.Matrix {
+		z, _ := reference.GAT(a, b, w[source].Data, w[target].Data)
+		return z
+	}, func(b, dz *reference.Matrix) *reference.Matrix {
+		db, ds, dt := reference.GATBackward(a, b, w[source].Data, w[target].Data, dz)
+		t.addGrad(source, &reference.Matrix{Rows: 1, Cols: len(ds), Data: ds})
+		t.addGrad(target, &reference.Matrix{Rows: 1, Cols: len(dt), Data: dt})
+		return db
+	})
+}
+
+// Linear is x·W.
+func (t *ChunkTurn) Linear(x *ChunkRows, weight string) *ChunkRows {
+	w := t.weight(weight)
+	return t.record(reference.MatMul(x.Value, w), func(g *reference.Matrix) {
+		dx, dw := reference.MatMulBackward(x.Value, w, g)
+		add(x.Grad, 1, dx)
+		t.addGrad(weight, dw)
+	})
+}
+
+// Bias is x + b.
+func (t *ChunkTurn) Bias(x *ChunkRows, bias string) *ChunkRows {
+	return t.record(reference.AddBias(x.Value, t.weight(bias).Data), func(g *reference.Matrix) {
+		add(x.Grad, 1, g)
+		t.addGrad(bias, &reference.Matrix{Rows: 1, Cols: g.Cols, Data: reference.AddBiasBackward(g)})
+	})
+}
+
+// ReLU is max(x, 0).
+func (t *ChunkTurn) ReLU(x *ChunkRows) *ChunkRows {
+	return t.record(reference.Activate(reference.ReLU, x.Value), func(g *reference.Matrix) {
+		add(x.Grad, 1, reference.ActivateBackward(reference.ReLU, x.Value, g))
+	})
+}
+
+// LayerNorm normalises each row.
+func (t *ChunkTurn) LayerNorm(x *ChunkRows, path string) *ChunkRows {
+	gamma, beta := path+".weight", path+".bias"
+	return t.record(reference.LayerNorm(x.Value, t.weight(gamma).Data, t.weight(beta).Data), func(g *reference.Matrix) {
+		dx, dgamma, dbeta := reference.LayerNormBackward(x.Value, t.weight(gamma).Data, g)
+		add(x.Grad, 1, dx)
+		t.addGrad(gamma, &reference.Matrix{Rows: 1, Cols: g.Cols, Data: dgamma})
+		t.addGrad(beta, &reference.Matrix{Rows: 1, Cols: g.Cols, Data: dbeta})
+	})
+}
+
+// Combine is a·x + b·y.
+func (t *ChunkTurn) Combine(a float64, x *ChunkRows, b float64, y *ChunkRows) *ChunkRows {
+	z := reference.New(x.Value.Rows, x.Value.Cols)
+	add(z, a, x.Value)
+	add(z, b, y.Value)
+	return t.record(z, func(g *reference.Matrix) {
+		add(x.Grad, a, g)
+		add(y.Grad, b, g)
+	})
+}
+
+func (t *ChunkTurn) weight(name string) *reference.Matrix {
+	w := t.pass.weights[name]
+	if w == nil {
+		panic(fmt.Sprintf("no parameter %s among %q", name, slices.Sorted(maps.Keys(t.pass.weights))))
+	}
+	return w
+}
+
+func (t *ChunkTurn) addGrad(name string, g *reference.Matrix) { add(t.pass.grads[name], 1, g) }
+
+// add adds scale·m to a matrix.
+func add(to *reference.Matrix, scale float64, m *reference.Matrix) {
+	for i, x := range m.Data {
+		to.Data[i] += scale * x
+	}
+}
+
+// ChunkModels are models that gnn knows by the same names, with so many layers, ReLU and no dropout.
+var ChunkModels = map[string]func(layers int) ChunkModel{
+	"gcn": func(layers int) ChunkModel {
+		return plainModel(layers, func(t *ChunkTurn, site string, x *ChunkRows) *ChunkRows {
+			return t.Bias(t.AggregateLinear(site, gnn.Symmetric, x, site+".lin.weight"), site+".bias")
+		})
+	},
+	"sage": func(layers int) ChunkModel { return plainModel(layers, sageLayer) },
+	"gat": func(layers int) ChunkModel {
+		return plainModel(layers, func(t *ChunkTurn, site string, x *ChunkRows) *ChunkRows {
+			heads := 1 // of the last layer
+			if site != fmt.Sprintf("convs.%d", layers-1) {
+				heads = ChunkHeads
+			}
+			return t.Bias(t.Attend(site, heads, t.Linear(x, site+".lin.weight"), site+".att_src", site+".att_dst"), site+".bias")
+		})
+	},
+	"gcnii": func(layers int) ChunkModel {
+		return func(t *ChunkTurn, x *ChunkRows) *ChunkRows {
+			const alpha = ChunkAlpha
+			h0 := t.ReLU(t.Bias(t.Linear(x, "lins.0.weight"), "lins.0.bias"))
+			h := h0
+			for i := range layers {
+				site := fmt.Sprintf("convs.%d", i)
+				beta := math.Log(ChunkTheta/float64(i+1) + 1)
+				s := t.Combine(1-alpha, t.Aggregate(site, gnn.Symmetric, h), alpha, h0)
+				h = t.ReLU(t.Combine(1-beta, s, beta, t.Linear(s, site+".weight1")))
+			}
+			return t.Bias(t.Linear(h, "lins.1.weight"), "lins.1.bias")
+		}
+	},
+	"resgcn": func(layers int) ChunkModel {
+		return func(t *ChunkTurn, x *ChunkRows) *ChunkRows {
+			h := sageLayer(t, "layers.0.conv", t.Bias(t.Linear(x, "node_encoder.weight"), "node_encoder.bias"))
+			for i := 1; i < layers; i++ {
+				path := fmt.Sprintf("layers.%d", i)
+				h = t.Combine(1, h, 1, sageLayer(t, path+".conv", t.ReLU(t.LayerNorm(h, path+".norm"))))
+			}
+			return t.Bias(t.Linear(t.ReLU(t.LayerNorm(h, "layers.0.norm")), "lin.weight"), "lin.bias")
+		}
+	},
+}
+
+// The settings of ChunkModels.
+const (
+	ChunkHeads = 2
+	ChunkAlpha = .1
+	ChunkTheta = .5
+)
+
+// plainModel is layers with ReLU between them.
+func plainModel(layers int, layer func(t *ChunkTurn, site string, x *ChunkRows) *ChunkRows) ChunkModel {
+	return func(t *ChunkTurn, x *ChunkRows) *ChunkRows {
+		for i := range layers {
+			x = layer(t, fmt.Sprintf("convs.%d", i), x)
+			if i < layers-1 {
+				x = t.ReLU(x)
+			}
+		}
+		return x
+	}
+}
+
+// sageLayer is GraphSAGE's mean.
+func sageLayer(t *ChunkTurn, site string, x *ChunkRows) *ChunkRows {
+	mean := t.AggregateLinear(site, gnn.Mean, x, site+".lin_l.weight")
+	return t.Bias(t.Combine(1, mean, 1, t.Linear(x, site+".lin_r.weight")), site+".lin_l.bias")
+}
