@@ -230,7 +230,10 @@ func (w *worker) trainEpoch(ctx context.Context, epoch int) (loss float64, stopp
 	w.params.Commit()
 	w.optimizer.Step(optim.Schedule(w.o.Schedule, epoch, w.o.Epochs))
 	w.params.ZeroGrad()
-	return w.agree(epoch, loss, ctx.Err() != nil)
+	waited := w.groups.World.Waited()
+	loss, stopped, err = w.agree(epoch, loss, ctx.Err() != nil)
+	w.spent.Bubble += w.groups.World.Waited() - waited // for stages that the pipeline drains through
+	return loss, stopped, err
 }
 
 // loadInit sets the parameters to those of the file that training starts from, if there is one.

@@ -184,6 +184,10 @@ func TestStageSummary(t *testing.T) {
 	for s := range r.Stages {
 		work += r.Stages[s].Work
 		r.Stages[s].Work = 0
+		if r.Stages[s].Bubble < 2 {
+			t.Errorf("stage %d: %v s until the end of the epoch", s, r.Stages[s].Bubble)
+		}
+		r.Stages[s].Bubble = 2
 	}
 	if diff := cmp.Diff(want, r.Stages); diff != "" || work < .999 || work > 1.001 || StageImbalance(r.Stages) != 2.5/1.5 {
 		t.Errorf("%s; work %v, imbalance %v", diff, work, StageImbalance(r.Stages))
