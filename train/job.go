@@ -60,9 +60,9 @@ type Job struct {
 	// worker 0's decides.
 	Trace bool
 
-	uncut   bool    // Plan found that only uncut sums keep to the memory limit
-	planned *Plan   // what Plan found out last; nil: it was not asked
-	chunks  *chunks // of partitions, on a mesh of several stages; nil: none were asked for
+	uncut   bool   // Plan found that only uncut sums keep to the memory limit
+	planned *Plan  // what Plan found out last; nil: it was not asked
+	chunks  chunks // of partitions, on a mesh of several stages; nil: none were asked for
 }
 
 // Epoch is what one epoch came to. The metrics stand only in epochs that were evaluated.
@@ -152,7 +152,7 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 	if err != nil {
 		return nil, err
 	}
-	w, err := newWorker(ctx, j, c.Recorded(recorder), share.Whole.Classes, engine.Config{Team: recorded(team, recorder), Share: share, Training: true})
+	w, err := newWorker(j, c.Recorded(recorder), share.Whole.Classes, engine.Config{Team: recorded(team, recorder), Share: share, Training: true})
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +249,10 @@ func (w *worker) trainEpoch(ctx context.Context, epoch int) (loss float64, stopp
 	w.optimizer.Step(optim.Schedule(w.o.Schedule, epoch, w.o.Epochs))
 	w.params.ZeroGrad()
 	step.End()
-	return w.agree(epoch, loss, ctx.Err() != nil)
+	waited := w.groups.World.Waited()
+	loss, stopped, err = w.agree(epoch, loss, ctx.Err() != nil)
+	w.spent.Bubble += w.groups.World.Waited() - waited // for stages that the pipeline drains through
+	return loss, stopped, err
 }
 
 // loadInit sets the parameters to those of the file that training starts from, if there is one.

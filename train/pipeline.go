@@ -2,8 +2,6 @@ package train
 
 import (
 	"context"
-	"slices"
-	"sync"
 
 	"weft/comm"
 	"weft/gnn"
@@ -83,75 +81,67 @@ func (o *Options) chunksOfPartition(m mesh.Mesh, starts []int) (k, wanted int) {
 	return k, wanted
 }
 
-// chunking identifies chunks.
-type chunking struct {
-	graph *graph.Graph
-	parts *Parts
-	partition.ChunkOptions
-}
-
-// chunks are those that the workers of a job have in common, made by the first that asks for them.
+// chunks are those that the workers of a job have in common.
 type chunks struct {
-	mu sync.Mutex
-	by map[chunking][]int32
+	made division
+	of   []int32 // for each vertex, in the order of the partitions
 }
 
-// chunksOf is for each vertex, in the order of the partitions, its chunk. All workers call it together; of
-// workers that are processes the first stage's make the chunks.
-func (j *Job) chunksOf(ctx context.Context, g mesh.Groups, share *partition.Share, o partition.ChunkOptions) ([]int32, error) {
-	j.chunks.mu.Lock()
-	defer j.chunks.mu.Unlock()
-	which := chunking{j.Graph, j.Parts, o}
-	if of, made := j.chunks.by[which]; made {
-		return of, nil
+// division is what chunks follow from.
+type division struct {
+	graph  *graph.Graph
+	parts  *Parts
+	chunks Chunks
+	mesh   mesh.Mesh
+	method string
+	seed   uint64
+}
+
+// divide makes the chunks that a mesh of several stages needs, unless they are at hand. All processes call it
+// together; the first makes them, with the shares that open opens.
+func (j *Job) divide(ctx context.Context, grid mesh.Mesh, open func(rank int, use func(*partition.Share) error) error) error {
+	o := &j.Options
+	made := division{j.Graph, j.Parts, o.Chunks, grid, o.ChunkMethod, o.Seed}
+	if grid.Stages == 1 || j.chunks.made == made {
+		return nil
 	}
 	var of []int32
-	var err error
-	if c := j.peers(); c.Size() > 1 {
-		if g.Stage == 0 {
-			of, err = partition.Chunks(ctx, share, o)
-		}
-		if err := (launch.Ranks{Comm: c}).Together(err); err != nil {
-			return nil, err
-		}
-		var all [][]int32 // of the first stage's ranks, which are first and in the order of the partitions
-		if all, err = comm.GatherLists(c, comm.Setup, of); err == nil {
-			of = slices.Concat(all...)
-		}
-	} else {
-		for p := 0; p < g.Mesh.Partitions && err == nil; p++ {
-			var theirs []int32
-			if p == g.Partition {
-				theirs, err = partition.Chunks(ctx, share, o)
-			} else {
-				theirs, err = j.Parts.chunks(ctx, p, o)
+	ranks := launch.Ranks{Comm: j.peers()}
+	err := ranks.OnFirst(func() error {
+		for rank := range grid.Partitions { // of the first stage
+			err := open(rank, func(s *partition.Share) error {
+				k, _ := o.chunksOfPartition(grid, s.Edges.Starts)
+				part, err := partition.Chunks(ctx, s, partition.ChunkOptions{K: k, Method: o.ChunkMethod, Seed: o.Seed, Timeout: o.CommTimeout})
+				of = append(of, part...)
+				return err
+			})
+			if err != nil {
+				return err
 			}
-			of = append(of, theirs...)
 		}
-	}
-	if err == nil {
-		j.chunks.by[which] = of
-	}
-	return of, err
-}
-
-// chunks are those of another partition than the caller's.
-func (p *Parts) chunks(ctx context.Context, of int, o partition.ChunkOptions) (chunks []int32, err error) {
-	share, err := p.Open(of)
-	if err != nil {
-		return nil, err
-	}
-	defer share.Close()
-	err = share.Guard(func() error {
-		chunks, err = partition.Chunks(ctx, share, o)
-		return err
+		return nil
 	})
-	return chunks, err
+	if err != nil {
+		return err
+	}
+	if !ranks.First() {
+		vertices := 0
+		if grid.Partitions == 1 {
+			vertices = j.Graph.Vertices()
+		} else {
+			vertices = j.Parts.Whole.Vertices
+		}
+		of = make([]int32, vertices)
+	}
+	if err := ranks.Comm.Broadcast(comm.Setup, comm.Bytes(of), 0); err != nil {
+		return err
+	}
+	j.chunks = chunks{made, of}
+	return nil
 }
 
-// stageOptions are what this worker's stage is told, zero where there is one stage. All workers call it
-// together.
-func (w *worker) stageOptions(ctx context.Context, j *Job) (s engine.StageOptions, err error) {
+// stageOptions are what this worker's stage is told, zero where there is one stage.
+func (w *worker) stageOptions(j *Job) (s engine.StageOptions, err error) {
 	grid, o, whole := w.groups.Mesh, w.o, &w.share.Whole
 	if grid.Stages == 1 {
 		return s, nil
@@ -168,8 +158,6 @@ func (w *worker) stageOptions(ctx context.Context, j *Job) (s engine.StageOption
 	s.Period, s.Warm, s.Fixed, s.Recompute = o.HistoryPeriod, o.HistoryStart == historyWarm, o.ChunkOrder == orderFixed, o.Recompute
 	s.Report = func(r engine.StageReport) { w.spent = r }
 	s.Count, _ = o.chunksOfPartition(grid, w.share.Edges.Starts)
-	s.Chunks, err = j.chunksOf(ctx, w.groups, w.share, partition.ChunkOptions{
-		K: s.Count, Method: o.ChunkMethod, Seed: o.Seed, Timeout: o.CommTimeout,
-	})
-	return s, err
+	s.Chunks = j.chunks.of
+	return s, nil
 }

@@ -118,7 +118,7 @@ func (j *Job) planOwn(ctx context.Context, grid mesh.Mesh) (workers []workerPlan
 	}
 	for ; rank < end && err == nil; rank++ {
 		err = open(rank, func(share *partition.Share) error {
-			one, err := j.plan(ctx, grid, rank, share)
+			one, err := j.plan(grid, rank, share)
 			workers = append(workers, one)
 			return err
 		})
@@ -236,13 +236,13 @@ func movedLines(sent []Communication, stages *stagePlan) (lines []string) {
 }
 
 // plan finds out what one worker would take.
-func (j *Job) plan(ctx context.Context, grid mesh.Mesh, rank int, share *partition.Share) (p workerPlan, err error) {
+func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPlan, err error) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	c := comm.New(comm.Plan(rank, grid.Workers()), 0)
 	team := kernel.NewPlan(mem)
 	team.Uncut = j.uncut
-	w, err := newWorker(ctx, j, c, share.Whole.Classes, engine.Config{
+	w, err := newWorker(j, c, share.Whole.Classes, engine.Config{
 		Team: team, Share: share, Training: true,
 		Order: order.Options{Explain: func(site, what string) { p.Sites = append(p.Sites, explained{site, what}) }},
 	})
@@ -251,7 +251,7 @@ func (j *Job) plan(ctx context.Context, grid mesh.Mesh, rank int, share *partiti
 	}
 	for epoch := range 2 {
 		before := w.done()
-		if _, _, err := w.trainEpoch(ctx, 1+epoch); err != nil {
+		if _, _, err := w.trainEpoch(context.Background(), 1+epoch); err != nil {
 			return p, err
 		}
 		pass := w.done().since(before)

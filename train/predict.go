@@ -56,7 +56,7 @@ func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, shar
 	if _, n := j.Options.Widths(weights); n > 0 && j.Model == nil {
 		p.Classes = n
 	}
-	w, err := newWorker(ctx, j, c, p.Classes, engine.Config{Team: team, Share: share})
+	w, err := newWorker(j, c, p.Classes, engine.Config{Team: team, Share: share})
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type Stage struct {
 type StageSummary struct {
 	Stage
 	Compute float64 `json:"compute_seconds"`
-	Bubble  float64 `json:"bubble_seconds"` // standing still while the pipeline fills, turns and drains
+	Bubble  float64 `json:"bubble_seconds"` // standing still while the pipeline fills, turns and drains, up to the end of the epoch
 	Wait    float64 `json:"wait_seconds"`   // standing still otherwise
 }
 

@@ -1,7 +1,6 @@
 package train
 
 import (
-	"context"
 	"math"
 	"slices"
 
@@ -57,7 +56,7 @@ type vertexSet struct {
 
 // newWorker makes one of the workers that c connects, who call it together, for a model of so many classes:
 // its engine, of e with what follows from the job, and for training what else that needs.
-func newWorker(ctx context.Context, j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, err error) {
+func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, err error) {
 	o, whole := &j.Options, &e.Share.Whole
 	if err := checkWhole(whole, classes); err != nil {
 		return nil, &Common{Err: err}
@@ -86,7 +85,7 @@ func newWorker(ctx context.Context, j *Job, c *comm.Comm, classes int, e engine.
 	}
 	e.Prefetch, e.KeepHalo = o.Prefetch, o.KeepHalo
 	e.AggregationChunks = int(o.AggregationChunks)
-	if w.stage, err = w.stageOptions(ctx, j); err != nil {
+	if w.stage, err = w.stageOptions(j); err != nil {
 		return nil, err
 	}
 	e.Stage = w.stage

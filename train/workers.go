@@ -108,28 +108,26 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 	if err := j.Options.checkMesh(grid); err != nil {
 		return 0, nil, err
 	}
-	if j.chunks == nil {
-		j.chunks = &chunks{by: map[chunking][]int32{}}
-	}
 	if j.Graph == nil && (j.Parts == nil || grid.Partitions == 1) {
 		return 0, nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")
 	}
 	if grid.Partitions == 1 {
 		share := partition.All(j.Graph)
-		return grid.Workers(), func(_ int, use func(*partition.Share) error) error {
+		open = func(_ int, use func(*partition.Share) error) error {
 			return guarded(share, func() error {
 				if err := j.Graph.CheckMade(); err != nil {
 					return err
 				}
 				return use(share)
 			})
-		}, nil
+		}
+		return grid.Workers(), open, j.divide(ctx, grid, open)
 	}
 	parts, err := j.parts(ctx, grid.Partitions)
 	if err != nil {
 		return 0, nil, err
 	}
-	return grid.Workers(), func(rank int, use func(*partition.Share) error) error {
+	open = func(rank int, use func(*partition.Share) error) error {
 		share, err := parts.Open(grid.Place(rank).Partition)
 		if err != nil {
 			return err
@@ -139,7 +137,8 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 			return refusal.Errorf("a job on a mesh of %d partitions, whose parts are %d: the numbers must be equal", grid.Partitions, k)
 		}
 		return guarded(share, func() error { return use(share) })
-	}, nil
+	}
+	return grid.Workers(), open, j.divide(ctx, grid, open)
 }
 
 // guarded runs f, and turns what can go wrong outside the program into errors: memory that is refused, files

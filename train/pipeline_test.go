@@ -1,0 +1,306 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/comm"
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/parallel/mesh"
+	"weft/partition"
+	"weft/train/engine"
+)
+
+// TestChunksOfPartition: partitions have equally many chunks, four for each worker of the mesh, but never
+// more than the smallest has rows.
+func TestChunksOfPartition(t *testing.T) {
+	for _, c := range []struct {
+		chunks    Chunks
+		mesh      mesh.Mesh
+		starts    []int
+		k, wanted int
+	}{
+		{0, mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1}, []int{0, 100}, 16, 16},
+		{0, mesh.Mesh{Stages: 4, Partitions: 2, Slices: 1}, []int{0, 50, 100}, 16, 16},
+		{0, mesh.Mesh{Stages: 4, Partitions: 2, Slices: 1}, []int{0, 93, 100}, 7, 16},
+		{0, mesh.Mesh{Stages: 2, Partitions: 3, Slices: 1}, []int{0, 50, 100, 100}, 8, 8}, // what is empty is not divided
+		{6, mesh.Mesh{Stages: 2, Partitions: 3, Slices: 1}, []int{0, 40, 80, 100}, 2, 2},
+		{1, mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, []int{0, 5}, 1, 1},
+	} {
+		o := Options{Chunks: c.chunks}
+		if k, wanted := o.chunksOfPartition(c.mesh, c.starts); k != c.k || wanted != c.wanted {
+			t.Errorf("%s of %v by %+v: %d of %d, want %d of %d", c.chunks, c.starts, c.mesh, k, wanted, c.k, c.wanted)
+		}
+	}
+}
+
+// TestPipelineRefuses: what stages cannot do is refused with what would work, whoever says which mesh it is.
+func TestPipelineRefuses(t *testing.T) {
+	g := tangled(t)
+	layer := gnn.BlockSpec{Cost: gnn.Cost{Vertex: 1, Edge: 1}}
+	for _, c := range []struct {
+		name  string
+		mesh  mesh.Mesh
+		set   func(*Options)
+		model []gnn.BlockSpec // nil: the named one
+		want  string
+	}{
+		{"stages", mesh.Mesh{Stages: 3, Partitions: 1, Slices: 1}, nil, nil, "and the model has 2; take parallel graph=3"},
+		{
+			"stages of a model of one's own", mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1}, nil, []gnn.BlockSpec{layer, layer},
+			"and the model has 2; take parallel graph=2,pipeline=2",
+		},
+		{"slices", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2}, nil, nil, "take parallel graph=2,pipeline=2, or graph=2,tensor=2"},
+		{"batch norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm = "batch" }, nil, "take norm layer, or chunks 2: a chunk for each partition"},
+		{"more chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm, o.Chunks = "batch", 4 }, nil, "take norm layer, or chunks 2"},
+		{"chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 5 }, nil, "take chunks 4 or 6"},
+		{"few chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 1 }, nil, "take chunks 2 or more"},
+		{"no vertices left", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, func(o *Options) { o.Chunks = 65536 }, nil, "give at most "},
+		{"prefetch", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Prefetch = 3 }, nil, "the pipeline axis of the mesh graph=2,pipeline=2 does without it"},
+		{"chunks without stages", mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 4 }, nil, "chunks 4: belongs to the pipeline axis of a mesh"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := Defaults()
+			o.Partition = partition.Random
+			if c.mesh.Partitions == 1 {
+				o.Partition = autoPartition
+			}
+			if c.set != nil {
+				c.set(&o)
+			}
+			j := &Job{Graph: g, Options: o, Mesh: c.mesh}
+			if c.model != nil {
+				j.Model = func(_, _ int) []gnn.BlockSpec { return c.model }
+			}
+			_, runErr := j.Run(context.Background())
+			_, planErr := j.Plan(context.Background())
+			for _, err := range []error{runErr, planErr} {
+				if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%v, want a refusal with %q", err, c.want)
+				}
+			}
+		})
+	}
+}
+
+// TestNormsInAPipeline: layer norm is no obstacle, nor is batch norm with a chunk for each partition.
+func TestNormsInAPipeline(t *testing.T) {
+	for _, set := range []func(*Options){
+		func(o *Options) { o.Norm = "layer" },
+		func(o *Options) { o.Norm, o.Chunks = "batch", 2 },
+		func(o *Options) { o.Model, o.Norm = "gcnii", "batch" }, // which it does not use
+	} {
+		o := Defaults()
+		o.Parallel = "graph=2,pipeline=2"
+		set(&o)
+		if err := o.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestSettingsOfAPipeline: a run writes the settings of the axis, and reads them again.
+func TestSettingsOfAPipeline(t *testing.T) {
+	o := Defaults()
+	o.Parallel, o.Layers, o.Chunks, o.ChunkMethod, o.HistoryPeriod = "pipeline=2,graph=2", 4, 12, partition.Merged, 5
+	o.HistoryStart, o.ChunkOrder, o.StaleGradients, o.Recompute = historyWarm, orderFixed, "keep", false
+	written, err := o.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := Defaults()
+	if err := parseConfig(written, &again); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(o, again); diff != "" {
+		t.Errorf("%s\n%s", diff, written)
+	}
+	for _, name := range []string{"prefetch", "keep-halo", "aggregation-chunks"} {
+		if strings.Contains(string(written), "\n"+name+":") {
+			t.Errorf("%s stands in\n%s", name, written)
+		}
+	}
+	o.ResetOtherAxes(func(string) bool { return false })
+	if diff := cmp.Diff(again, o); diff != "" {
+		t.Error(diff)
+	}
+	o.Parallel = "graph=2"
+	o.ResetOtherAxes(func(string) bool { return false })
+	if o.Chunks != 0 || o.Recompute != Defaults().Recompute {
+		t.Errorf("the settings of another mesh remain: %+v", o)
+	}
+}
+
+// TestSparseFeaturesCostWhatTheyStore: the first block is weighed by the values that are there, and nothing
+// of the caller's model changes.
+func TestSparseFeaturesCostWhatTheyStore(t *testing.T) {
+	own := []gnn.BlockSpec{{Cost: gnn.Cost{Vertex: 1000, Edge: 3}}, {Cost: gnn.Cost{Vertex: 50, Edge: 3}}}
+	j := &Job{Model: func(_, _ int) []gnn.BlockSpec { return own }}
+	for values, want := range map[int64]int{0: 1000, 4000: 1000, 400: 100, 1: 1} {
+		blocks, err := j.blocks(&partition.Whole{Vertices: 100, FeatureColumns: 40, FeatureValues: values}, 5)
+		if err != nil || blocks[0].Cost != (gnn.Cost{Vertex: want, Edge: 3}) || blocks[1].Cost != own[1].Cost || own[0].Cost.Vertex != 1000 {
+			t.Errorf("%d values: %+v, %v", values, blocks, err)
+		}
+	}
+}
+
+// reported is an engine whose training passes take what a test says.
+type reported struct {
+	engine.Engine
+	report func()
+}
+
+func (r reported) Train(epoch int) float64 {
+	defer r.report()
+	return r.Engine.Train(epoch)
+}
+
+// TestStageSummary: how a stage spent the last training pass is the mean of its workers.
+func TestStageSummary(t *testing.T) {
+	o := Defaults()
+	o.Model, o.Layers, o.Hidden, o.Threads, o.Epochs, o.Chunks, o.Partition = "gcn", 4, 8, 1, 2, 4, partition.Random
+	j := &Job{Graph: tangled(t), Options: o, Mesh: mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}}
+	j.Engine = func(c engine.Config) (engine.Engine, error) {
+		e, err := engine.New(c)
+		return reported{e, func() {
+			rank := time.Duration(c.Groups.World.Rank())
+			c.Stage.Report(engine.StageReport{Compute: rank * time.Second, Bubble: 2 * time.Second, Wait: 4 * rank * time.Second})
+		}}, err
+	}
+	r := mustRun(t, j)
+	want := []StageSummary{
+		{Stage{Workers: []int{0, 1}, Blocks: []int{0, 2}}, .5, 2, 2},
+		{Stage{Workers: []int{2, 3}, Blocks: []int{2, 4}}, 2.5, 2, 10},
+	}
+	work := 0.0
+	for s := range r.Stages {
+		work += r.Stages[s].Work
+		r.Stages[s].Work = 0
+		if r.Stages[s].Bubble < 2 {
+			t.Errorf("stage %d: %v s until the end of the epoch", s, r.Stages[s].Bubble)
+		}
+		r.Stages[s].Bubble = 2
+	}
+	if diff := cmp.Diff(want, r.Stages); diff != "" || work < .999 || work > 1.001 || StageImbalance(r.Stages) != 2.5/1.5 {
+		t.Errorf("%s; work %v, imbalance %v", diff, work, StageImbalance(r.Stages))
+	}
+	if s := summarize(j, r); s.StageImbalance != 2.5/1.5 || !slices.EqualFunc(s.Stages, want, func(a, b StageSummary) bool { return cmp.Equal(a, b) }) {
+		t.Errorf("%+v", s.Stages)
+	}
+}
+
+// TestPlannedStages: a plan says of stages and chunks what there is, and how many bytes pass by the formula.
+func TestPlannedStages(t *testing.T) {
+	g := tangled(t)
+	o := Defaults()
+	o.Model, o.Layers, o.Hidden, o.Threads, o.Parallel, o.Chunks = "gcnii", 6, 8, 1, "pipeline=3", 5
+	p, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if blocks := [][]int{p.Stages[0].Blocks, p.Stages[1].Blocks, p.Stages[2].Blocks}; !cmp.Equal(blocks, [][]int{{0, 3}, {3, 5}, {5, 8}}) {
+		t.Errorf("cut at %v", blocks)
+	}
+	sent := SumOf(p.Sent).Stage.Bytes
+	if formula := int64(2 * 2 * g.Vertices() * 2 * o.Hidden * 4); sent != formula {
+		t.Errorf("%d bytes between stages, want %d", sent, formula)
+	}
+	text := strings.Join(p.Lines, "\n")
+	for _, want := range []string{"5 chunks in each partition by metis, of ", "stage 1, worker 1: blocks 3 to 4, ", "(2·V·4 bytes of 32 columns at all cuts: ", "28.6 % of an epoch"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}
+
+// TestChunksAreMadeOnce: the workers of a job share them; a cancelled plan leaves none.
+func TestChunksAreMadeOnce(t *testing.T) {
+	o := Defaults()
+	o.Model, o.Layers, o.Parallel, o.Threads, o.Epochs = "gcn", 4, "pipeline=4", 1, 1
+	j := &Job{Graph: tangled(t), Options: o}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := j.Plan(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("planned with %v", err)
+	}
+	of := map[*int32]bool{}
+	var mu sync.Mutex
+	j.Engine = func(c engine.Config) (engine.Engine, error) {
+		mu.Lock() // the workers make their engines at the same time
+		defer mu.Unlock()
+		of[&c.Stage.Chunks[0]] = true
+		return engine.New(c)
+	}
+	if _, err := j.Plan(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	r := mustRun(t, j)
+	if _, err := j.Predict(context.Background(), r.Weights, Logits); err != nil {
+		t.Fatal(err)
+	}
+	if len(of) != 1 {
+		t.Errorf("made %d times", len(of))
+	}
+	other := o
+	other.ChunkMethod = partition.Merged
+	j.Options = other
+	mustRun(t, j)
+	if len(of) != 2 {
+		t.Errorf("with another method there are %d", len(of))
+	}
+}
+
+// TestChunksOfProcesses: processes have the chunks that the first makes, and its error where it cannot.
+func TestChunksOfProcesses(t *testing.T) {
+	g := tangled(t)
+	o := Defaults()
+	o.Model, o.Layers, o.Hidden, o.Parallel, o.Threads, o.Epochs, o.Partition = "gcn", 4, 8, "graph=2,pipeline=2", 1, 2, partition.Random
+	want := mustRun(t, &Job{Graph: g, Options: o})
+	parts, err := (&Job{Graph: g, Options: o}).parts(context.Background(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(open func(p int) (*partition.Share, error)) (losses [4][]float64, errs [4]error) {
+		var all sync.WaitGroup
+		for rank, end := range comm.InProcess(4) {
+			all.Go(func() {
+				j := &Job{Options: o, Comm: comm.New(end, 0), Parts: &Parts{Whole: parts.Whole, Open: open}}
+				if _, errs[rank] = j.Plan(context.Background()); errs[rank] != nil {
+					return
+				}
+				var r *Result
+				if r, errs[rank] = j.Run(context.Background()); errs[rank] == nil {
+					losses[rank] = r.Losses
+				}
+			})
+		}
+		all.Wait()
+		return losses, errs
+	}
+	losses, errs := run(parts.Open)
+	for rank, err := range errs {
+		if err != nil || !slices.Equal(losses[rank], want.Losses) {
+			t.Errorf("rank %d: %v, %v, want %v", rank, losses[rank], err, want.Losses)
+		}
+	}
+	fault := errors.New("the disk is gone")
+	_, errs = run(func(p int) (*partition.Share, error) {
+		if p == 1 {
+			return nil, fault
+		}
+		return parts.Open(p)
+	})
+	for rank, err := range errs {
+		if err == nil || !strings.Contains(err.Error(), fault.Error()) {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	}
+}
