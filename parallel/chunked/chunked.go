@@ -1,6 +1,6 @@
-// Package chunked is the part of the pipeline axis (GNNPipe, arXiv 2308.10087) that knows the graph: a stage's
-// rows in chunks that are worked on one after the other, and the history by which a chunk reads the rows of the
-// others.
+// Package chunked is the part of the pipeline axis (GNNPipe, arXiv 2308.10087) that knows the graph: a
+// stage's rows in chunks that are worked on one after the other, and the history by which a chunk reads the
+// rows of the others.
 //
 // A chunk is a sar.Partition of its own, whose remote rows are those of the other chunks. What the graph axis
 // fetches over the wire comes from the history here, so that every kind of aggregation is sar's. At each
@@ -12,12 +12,13 @@
 //
 // and in the backward pass, which goes through the chunks in the reverse order:
 //
-//	add to ∂L/∂x_c what chunks after c returned;  return to each chunk before c twice the gradient of its rows;
+//	add to ∂L/∂x_c what chunks after c returned;  return to each before c twice the gradient of its rows;
 //	drop that of rows of the snapshot, which are constants
 //
-// In a random order a chunk comes before another half of the time, so that twice makes the gradient of one hop
-// unbiased. With several ways (partitions) the chunks of one number are worked on at the same time and count
-// as one: before they aggregate they tell each other the rows that any chunk of the others reads (mirrors).
+// In a random order a chunk comes before another half of the time, so that twice makes the gradient of one
+// hop unbiased. With several ways (partitions) the chunks of one number are worked on at the same time and
+// count as one: before they aggregate they tell each other the rows that any chunk of the others reads
+// (mirrors).
 //
 // Reading: history.go is this algorithm; structure.go which rows are read by whom.
 package chunked
@@ -57,8 +58,8 @@ type Graph struct {
 
 // Options are the settings of the history.
 type Options struct {
-	// Chunks is for each vertex, in the order of the partitions, the chunk of its partition that it belongs to,
-	// 0 … Count−1. Partitions have as many chunks, of which some may have no vertex.
+	// Chunks is for each vertex, in the order of the partitions, the chunk of its partition that it belongs
+	// to, 0 … Count−1. Partitions have as many chunks, of which some may have no vertex.
 	Chunks []int32
 	Count  int
 	// Period is after how many epochs the snapshot is taken anew, at least 1.

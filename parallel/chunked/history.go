@@ -118,8 +118,8 @@ func (c *Chunk) read(r *rows, from *block, to []*tensor.Matrix) {
 	}
 }
 
-// giveBack adds the gradient of a block's sources to what their chunks collect: that of the same slot once, of
-// chunks before twice; that of constants is dropped.
+// giveBack adds the gradient of a block's sources to what their chunks collect: that of the same slot once,
+// of chunks before twice; that of constants is dropped.
 func (c *Chunk) giveBack(r *rows, from *block, grads []*tensor.Matrix) {
 	g := c.graph
 	if g.options.Stale == Keep {
@@ -258,8 +258,8 @@ func (r *rows) release() {
 	r.fresh = nil
 }
 
-// Together runs the forward pass of every chunk, exactly: none goes on from an aggregation before all have come
-// to it.
+// Together runs the forward pass of every chunk, exactly: none goes on from an aggregation before all have
+// come to it.
 func (g *Graph) Together(pass func(k int)) {
 	g.phase = together
 	g.abreast(pass)

@@ -13,8 +13,8 @@ import (
 
 // structure is one direction of a relation: the edges into each chunk, and which rows are read by others.
 //
-// Its places are the stage's own rows, chunk by chunk, and then the rows of other ways that are read here, way
-// by way and in each chunk by chunk.
+// Its places are the stage's own rows, chunk by chunk, and then the rows of other ways that are read here,
+// way by way and in each chunk by chunk.
 type structure struct {
 	graph *Graph
 	edges []*edges.Edges // of each chunk
@@ -301,8 +301,8 @@ func (g *Graph) ids(st *structure, p *places) ([]int32, error) {
 	return ids, ofMirrors(st, ids[own:], func(k, row int) int32 { return ids[p.starts[k]+row] })
 }
 
-// ofMirrors sets the values of all mirrors to what the other ways have at theirs, as this one has at the rows of
-// its chunks. It does nothing in a plan.
+// ofMirrors sets the values of all mirrors to what the other ways have at theirs, as this one has at the rows
+// of its chunks. It does nothing in a plan.
 func ofMirrors[T int32 | float32](st *structure, mirrors []T, at func(k, row int) T) error {
 	g := st.graph
 	n := g.ways.Size()

@@ -19,9 +19,9 @@ import (
 	"weft/train/engine"
 )
 
-// Chunks holds the Propagators of a graph in chunks to the definition of each layer that aggregates once: what
-// a chunk makes of rows of this epoch and of history, what it returns to which rows, and the gradients of
-// parameters, in both directions, in epochs with other rows each, on graphs as those of Propagators. Ways
+// Chunks holds the Propagators of a graph in chunks to the definition of each layer that aggregates once:
+// what a chunk makes of rows of this epoch and of history, what it returns to which rows, and the gradients
+// of parameters, in both directions, in epochs with other rows each, on graphs as those of Propagators. Ways
 // divide the vertices in turn, and chunks at random.
 func Chunks(t *testing.T, ways int, o chunked.Options) {
 	for _, weights := range []string{"", "weighted"} {

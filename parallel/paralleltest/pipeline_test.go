@@ -332,7 +332,8 @@ func bitwise(t *testing.T, what string, got, want []outcome) {
 	}
 }
 
-// eachModel runs a test for every model, with dropout wherever there may be some, and for some of their forms.
+// eachModel runs a test for every model, with dropout wherever there may be some, and for some of their
+// forms.
 func eachModel(t *testing.T, test func(t *testing.T, spec gnn.Spec)) {
 	forms := map[string]gnn.Spec{}
 	for _, model := range gnn.Names() {
@@ -388,8 +389,8 @@ func TestPipelineRecomputes(t *testing.T) {
 	})
 }
 
-// TestPipelineInfers: inference, of all of a model and of all but its last block, is that of one worker, whatever
-// the chunks are.
+// TestPipelineInfers: inference, of all of a model and of all but its last block, is that of one worker,
+// whatever the chunks are.
 func TestPipelineInfers(t *testing.T) {
 	eachModel(t, func(t *testing.T, spec gnn.Spec) {
 		infer := func(m mesh.Mesh, chunks, without int) *reference.Matrix {

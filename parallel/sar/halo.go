@@ -25,9 +25,10 @@ type Halo struct {
 
 // Mover is what moves rows for the calls of a partition.
 type Mover interface {
-	// Sweep visits every remote block of a call's edges. Rows that are asked for go to where others need them,
-	// and those of each block's sources come. Where gradients go back, those that come for own rows are added;
-	// the visits do not touch what they are added to. A pass that cannot go on ends as by exchange.Must.
+	// Sweep visits every remote block of a call's edges. Rows that are asked for go to where others need
+	// them, and those of each block's sources come. Where gradients go back, those that come for own rows are
+	// added; the visits do not touch what they are added to. A pass that cannot go on ends as by
+	// exchange.Must.
 	Sweep(h *Halo, s Sweep, yield func(Visit) bool)
 }
 

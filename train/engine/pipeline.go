@@ -13,10 +13,11 @@ import (
 	"weft/tensor"
 )
 
-// Pipeline is a worker of the pipeline axis (GNNPipe): it holds consecutive blocks of the model, through which
-// the chunks of the graph pass one after the other. Forward, each comes from the stage before and goes to the
-// next as soon as it is done (fill–drain); backward, gradients come back in the reverse order of the chunks: a
-// chunk has all that later ones return to its rows when its own turn comes. Weights change once an epoch.
+// Pipeline is a worker of the pipeline axis (GNNPipe): it holds consecutive blocks of the model, through
+// which the chunks of the graph pass one after the other. Forward, each comes from the stage before and goes
+// to the next as soon as it is done (fill–drain); backward, gradients come back in the reverse order of the
+// chunks: a chunk has all that later ones return to its rows when its own turn comes. Weights change once an
+// epoch.
 type Pipeline struct {
 	Config
 	from    int // the first block that is here
@@ -157,8 +158,8 @@ func (p *Pipeline) Infer(without int) *autograd.Var {
 	return t.Received(t.New(0, p.Blocks[left-1].Out), &autograd.RowSet{Total: p.graph.Rows().Total})
 }
 
-// infer runs so many of the blocks that are here, on chunks that advance as run has them do. On the last stage
-// it returns the result for all rows.
+// infer runs so many of the blocks that are here, on chunks that advance as run has them do. On the last
+// stage it returns the result for all rows.
 func (p *Pipeline) infer(blocks int, run func(pass func(k int))) (result *tensor.Matrix) {
 	order := make([]int, len(p.passes))
 	for k := range order {

@@ -45,7 +45,8 @@ func (p *Pipeline) spend() *spending {
 	return &spending{Pipeline: p, began: time.Now(), waited: p.Groups.World.Waited()}
 }
 
-// take takes the next chunk's matrices from a box. The wait for the first in the order is the pipeline's bubble.
+// take takes the next chunk's matrices from a box. The wait for the first in the order is the pipeline's
+// bubble.
 func (s *spending) take(from *inbox, first bool) []*tensor.Matrix {
 	before := s.Groups.World.Waited()
 	m := from.take()
