@@ -162,6 +162,18 @@ func Rooms(memory *tensor.Meter, n, rows, cols int) []*tensor.Matrix {
 	return m
 }
 
+// Parts are the rows of several matrices that travel in one message, or the room for them, one matrix's after
+// the other's. The widths are their numbers of columns, which the message has together.
+func Parts(message *tensor.Matrix, widths []int) (rows []*tensor.Matrix) {
+	flat, at := message.Reshape(message.Len(), 1), 0
+	for _, columns := range widths {
+		end := at + message.Rows*columns
+		rows = append(rows, flat.RowRange(at, end).Reshape(message.Rows, columns))
+		at = end
+	}
+	return rows
+}
+
 // Release releases matrices, of which some may be nil.
 func Release(ms ...*tensor.Matrix) {
 	for _, m := range ms {

@@ -101,17 +101,12 @@ func columns(ms []*tensor.Matrix) (sum int) {
 }
 
 // parts are the rows of a message, or the room for it, matrix by matrix.
-func parts(message *tensor.Matrix, of []*tensor.Matrix) (rows []*tensor.Matrix) {
-	if len(of) == 1 {
-		return []*tensor.Matrix{message}
+func parts(message *tensor.Matrix, of []*tensor.Matrix) []*tensor.Matrix {
+	widths := make([]int, len(of))
+	for i, m := range of {
+		widths[i] = m.Cols
 	}
-	flat, at := message.Reshape(message.Len(), 1), 0
-	for _, m := range of {
-		end := at + message.Rows*m.Cols
-		rows = append(rows, flat.RowRange(at, end).Reshape(message.Rows, m.Cols))
-		at = end
-	}
-	return rows
+	return exchange.Parts(message, widths)
 }
 
 // sweep visits every remote block. Rows that are fetched come into the rooms, while those that others need go
