@@ -30,9 +30,6 @@ func Library() string {
 	return strings.Join(strings.Fields(name), " ")
 }
 
-// largest is the number of bytes of one MPI message, whose lengths are ints; longer ones go in pieces.
-var largest = 1 << 30
-
 // Start initialises MPI and connects this process to those that were launched with it, for which it waits
 // until the timeout; 0 sets no limit. It is called once in a process. A process that no launcher started, or
 // one of another MPI, is refused. After an error MPI may still run: the process should end.
@@ -79,13 +76,16 @@ type world struct {
 
 // transfer is a message of this rank.
 type transfer struct {
-	data      []byte
-	peer, tag int
-	sends     bool
-	pieces    int // under way
-	pin       runtime.Pinner
-	err       error
-	done      chan struct{}
+	link
+	data []byte
+	pin  runtime.Pinner
+	err  error
+	done chan struct{}
+
+	// Of the engine:
+	rest  []byte // which has not begun
+	parts int    // under way
+	ended bool
 }
 
 func (t *transfer) Done() <-chan struct{} { return t.done }
@@ -95,11 +95,11 @@ func (w *world) Rank() int { return w.rank }
 func (w *world) Size() int { return w.size }
 
 func (w *world) Send(data []byte, to, tag int) comm.Request {
-	return w.post(&transfer{data: data, peer: to, tag: tag, sends: true})
+	return w.post(&transfer{link: link{to, tag, true}, data: data})
 }
 
 func (w *world) Receive(data []byte, from, tag int) comm.Request {
-	return w.post(&transfer{data: data, peer: from, tag: tag})
+	return w.post(&transfer{link: link{from, tag, false}, data: data})
 }
 
 func (w *world) post(t *transfer) *transfer {
@@ -180,7 +180,7 @@ func (w *world) serve(started chan<- error) {
 		return
 	}
 	close(started)
-	var e engine
+	e := engine{links: map[link]*queue{}}
 	for {
 		w.mu.Lock()
 		posted, aborted, closing := w.posted, w.err != nil, w.closing
@@ -196,9 +196,7 @@ func (w *world) serve(started chan<- error) {
 			return
 		}
 		for _, t := range posted {
-			if e.start(t) {
-				w.finish(t)
-			}
+			e.start(t)
 		}
 		ended, err := e.wait()
 		for _, t := range ended {

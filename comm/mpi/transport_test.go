@@ -93,9 +93,9 @@ func play(role string) int {
 	}
 	name, argument, _ := strings.Cut(role, "=")
 	switch name {
-	case "suite", "pieces":
-		if name == "pieces" {
-			largest = 50_000
+	case "suite", "parts":
+		if name == "parts" {
+			partBytes = 300
 		}
 		commtest.RunAsRank(t, report)
 	case "case":
@@ -216,7 +216,7 @@ func TestSuite(t *testing.T) {
 			names = append(names, one.Name)
 		}
 	}
-	for _, role := range []string{"suite", "pieces"} {
+	for _, role := range []string{"suite", "parts"} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
 			output, status := launchRanks(t, commtest.MaxRanks, role)

@@ -171,6 +171,18 @@ func Like(memory *tensor.Meter, rows int, widths []*tensor.Matrix) []*tensor.Mat
 	return m
 }
 
+// Parts are the rows of several matrices that travel in one message, or the room for them, one matrix's after
+// the other's. The widths are their numbers of columns, which the message has together.
+func Parts(message *tensor.Matrix, widths []int) (rows []*tensor.Matrix) {
+	flat, at := message.Reshape(message.Len(), 1), 0
+	for _, columns := range widths {
+		end := at + message.Rows*columns
+		rows = append(rows, flat.RowRange(at, end).Reshape(message.Rows, columns))
+		at = end
+	}
+	return rows
+}
+
 // Release releases matrices, of which some may be nil.
 func Release(ms ...*tensor.Matrix) {
 	for _, m := range ms {

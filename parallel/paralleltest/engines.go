@@ -95,17 +95,10 @@ var variants = []struct {
 	},
 	{name: "both directions, layer norm", uses: "direction", ways: 2, set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }},
 	{name: "decoupled", uses: "decoupled", set: func(o *train.Options) {
-		o.Decoupled, o.Teleport, o.Direction, o.Norm, o.Heads = true, .1, "out", "batch", 1
-		if o.Model == "gin" { // whose sums grow in each round, and roundings with them
-			o.LR = 1e-6
-		}
+		o.Teleport, o.Direction = .1, "out"
+		decoupled(o)
 	}},
-	{name: "decoupled, no teleport", uses: "decoupled", set: func(o *train.Options) {
-		o.Decoupled, o.Norm, o.Heads = true, "batch", 1
-		if o.Model == "gin" {
-			o.LR = 1e-6
-		}
-	}},
+	{name: "decoupled, no teleport", uses: "decoupled", set: decoupled},
 	{name: "decoupled, gradient stopped", uses: "attention-gradient", set: func(o *train.Options) {
 		o.Decoupled, o.AttentionGradient, o.AttentionDropout, o.Heads = true, "stop", .4, 1
 	}, halo: func(o *train.Options) { o.KeepHalo = true }},
@@ -119,6 +112,14 @@ var variants = []struct {
 		name: "transform dropout, no prefetch", uses: "transform-dropout",
 		set: func(o *train.Options) { o.TransformDropout = .3 }, halo: func(o *train.Options) { o.Prefetch = 0 },
 	},
+}
+
+// decoupled makes the model decoupled.
+func decoupled(o *train.Options) {
+	o.Decoupled, o.Norm, o.Heads = true, "batch", 1
+	if o.Model == "gin" { // whose sums grow in each round, and roundings with them
+		o.LR = 1e-6
+	}
 }
 
 // check runs one model on one worker and divided, each with its options.

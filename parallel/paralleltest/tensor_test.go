@@ -22,7 +22,8 @@ func TestTensorAxis(t *testing.T) {
 }
 
 // layout is what a decoupled model sends on one partition, whatever its depth (NeutronTP, section 4.1): four
-// switches, in each of which a worker's own rows go to the others, but for its own columns of them.
+// switches, in each of which a worker's own rows go to the others, but for its own columns of them. Attention
+// of one head sends two scores of each row beside them to whoever has columns, and takes the gradients back.
 func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (train.Traffic, bool) {
 	return func(o *train.Options, vertices, classes int) (train.Traffic, bool) {
 		sent, share := train.Traffic{Messages: 4}, func(n, worker int) int { return n*(worker+1)/m.Slices - n*worker/m.Slices }
@@ -32,8 +33,20 @@ func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (train.Tr
 				rows++
 			}
 			sent.Bytes += 4 * 4 * int64(rows*(classes-share(classes, worker)))
+			if o.Model != "gat" {
+				continue
+			}
+			ways := 2
+			if o.AttentionGradient == "stop" {
+				ways = 1
+			}
+			for other := range m.Slices {
+				if other != worker && share(classes, other) > 0 {
+					sent.Bytes += int64(ways) * 4 * int64(rows*2)
+				}
+			}
 		}
-		return sent, o.Decoupled && o.Model != "gat" && m.Partitions == 1
+		return sent, o.Decoupled && m.Partitions == 1
 	}
 }
 

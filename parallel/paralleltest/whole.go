@@ -46,6 +46,17 @@ type Workers struct {
 // panics, and ends the others.
 func (w Workers) Run(t testing.TB, f func(c engine.Config)) {
 	t.Helper()
+	for rank, outcome := range w.Outcomes(t, f) {
+		if outcome != nil {
+			t.Errorf("worker %d: %v", rank, outcome)
+		}
+	}
+}
+
+// Outcomes is Run for workers of which some may panic: it returns what each panicked with, nil where one did
+// not. Nothing uses a worker's memory after its end: that would be a fault.
+func (w Workers) Outcomes(t testing.TB, f func(c engine.Config)) []any {
+	t.Helper()
 	shares := []*partition.Share{partition.All(w.Graph)}
 	if k := w.Mesh.Partitions; k > 1 {
 		var err error
@@ -54,6 +65,7 @@ func (w Workers) Run(t testing.TB, f func(c engine.Config)) {
 		}
 	}
 	ends, meters := comm.InProcess(w.Mesh.Workers()), make([]*tensor.Meter, w.Mesh.Workers())
+	outcomes := make([]any, len(ends))
 	var all sync.WaitGroup
 	for rank, end := range ends {
 		meters[rank] = tensor.NewMeter()
@@ -63,9 +75,8 @@ func (w Workers) Run(t testing.TB, f func(c engine.Config)) {
 			}
 			world := comm.New(end, 0)
 			defer func() {
-				if failure := recover(); failure != nil {
-					t.Errorf("worker %d: %v", rank, failure)
-					world.Abort(fmt.Errorf("worker %d: %v", rank, failure))
+				if outcomes[rank] = recover(); outcomes[rank] != nil {
+					world.Abort(fmt.Errorf("worker %d: %v", rank, outcomes[rank]))
 				}
 			}()
 			groups := w.Mesh.Join(world)
@@ -80,4 +91,5 @@ func (w Workers) Run(t testing.TB, f func(c engine.Config)) {
 	for _, m := range meters {
 		m.Close()
 	}
+	return outcomes
 }

@@ -117,17 +117,12 @@ func Columns(ms []*tensor.Matrix) (sum int) {
 }
 
 // Parts are the rows of a message, or the room for it, matrix by matrix.
-func Parts(message *tensor.Matrix, of []*tensor.Matrix) (rows []*tensor.Matrix) {
-	if len(of) == 1 {
-		return []*tensor.Matrix{message}
+func Parts(message *tensor.Matrix, of []*tensor.Matrix) []*tensor.Matrix {
+	widths := make([]int, len(of))
+	for i, m := range of {
+		widths[i] = m.Cols
 	}
-	flat, at := message.Reshape(message.Len(), 1), 0
-	for _, m := range of {
-		end := at + message.Rows*m.Cols
-		rows = append(rows, flat.RowRange(at, end).Reshape(message.Rows, m.Cols))
-		at = end
-	}
-	return rows
+	return exchange.Parts(message, widths)
 }
 
 // gradientApart is where the gradient of target is added up while that of source takes in what other workers

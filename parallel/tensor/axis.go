@@ -33,8 +33,7 @@ type Axis struct {
 	team     *kernel.Team
 	comm     *comm.Comm // the slices of the partition
 	mesh     mesh.Mesh
-	inner    *sar.Partition // of the slice
-	whole    *partition.Whole
+	inner    *sar.Partition   // of the slice
 	starts   []int            // of each partition's rows, and the number of all
 	rowsOf   []*tensor.Matrix // Int32, 1 × n: those of the partition's rows that each worker owns, ascending
 	own      *autograd.RowSet // the worker's own rows
@@ -69,7 +68,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		return nil, err
 	}
 	a := &Axis{
-		team: team, comm: g.Slices, mesh: g.Mesh, inner: inner, whole: &s.Whole, starts: s.Edges.Starts, all: inner.Rows(),
+		team: team, comm: g.Slices, mesh: g.Mesh, inner: inner, starts: s.Edges.Starts, all: inner.Rows(),
 		switched: o.Switched, chunks: o.Chunks, schedules: map[direction]*schedule{},
 	}
 	a.book = order.NewBook(w, a.moved)
@@ -90,6 +89,18 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	}
 	a.own = autograd.RowsOf(team, a.vertices, len(a.vertices), s.Whole.Vertices, exchange.Peers{Comm: g.Replicas})
 	return a, nil
+}
+
+// moved are the bytes that all workers send where so many columns are split, aggregated and gathered.
+func (a *Axis) moved(columns int) (bytes int64) {
+	cut := even(columns, a.comm.Size())
+	for p, start := range a.starts[:len(a.starts)-1] {
+		for t, mine := range cut {
+			rows := owned(a.starts[p+1]-start, len(cut), t)
+			bytes += 2 * elementBytes * int64(rows) * int64(columns-mine.count)
+		}
+	}
+	return bytes
 }
 
 // alone reports whether there is one partition, so that a slice has all that it aggregates.

@@ -75,9 +75,10 @@ func (p *propagator) flowing(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autog
 func (f *flow) run(out, in *tensor.Matrix) {
 	cut := even(in.Cols, f.axis.comm.Size())
 	x := f.axis.slice(cut)
-	f.split = f.splitting(x, in, cut, f.schedule)
+	f.split = f.splitting([]part{{x: in, z: x, cut: cut}}, f.schedule)
 	defer f.split.close()
-	f.gather = f.gathering(out, nil, cut, f.schedule, kernel.Replace)
+	result := []part{{x: out, cut: cut}}
+	f.gather = f.gathering(result, f.schedule)
 	defer f.gather.close()
 	if f.rounds.Teleport > 0 {
 		f.begin(x, cut)
@@ -97,10 +98,10 @@ func (f *flow) run(out, in *tensor.Matrix) {
 		f.compute(x, cut)
 		return nil
 	}))
-	if f.start != f.gather.from {
+	if f.start != result[0].z {
 		f.start.Release()
 	}
-	f.gather.from.Release()
+	result[0].z.Release()
 }
 
 // compute makes the rounds, of what the split makes x, for the gather.
@@ -109,7 +110,7 @@ func (f *flow) compute(x *tensor.Matrix, cut []span) {
 		f.count(x.Cols)
 		y, last := f.next(round, cut), round == f.rounds.Count-1
 		if last {
-			f.gather.from = y
+			f.gather.parts[0].z = y
 		}
 		for _, c := range f.chunks {
 			if round == 0 && !f.await(f.arrived) {
@@ -138,10 +139,10 @@ func (f *flow) begin(x *tensor.Matrix, cut []span) {
 	}
 	f.start = f.axis.slice(cut)
 	team, take := f.axis.team, f.split.take
-	f.split.take = func(room *tensor.Matrix, q, row int) {
+	f.split.take = func(room *tensor.Matrix, of part, q, row int) {
 		team.PutColumns(f.start, room, listed(f.travel[q], row, room.Rows), 0, kernel.Replace)
 		team.Scale(room, float32(1-f.rounds.Teleport), room)
-		take(room, q, row)
+		take(room, of, q, row)
 	}
 }
 

@@ -55,14 +55,20 @@ func inputs(cut []span, xs ...*autograd.Var) (list []input) {
 	return list
 }
 
+// part is one of the matrices that a switch moves: the rows of several travel together.
+type part struct {
+	x   *tensor.Matrix // in the row layout
+	z   *tensor.Matrix // in the slice layout; of a flow's gather it is there when the first chunk is ready
+	cut []span
+	// to is, of what comes into the row layout, Accumulate where spans overlap.
+	to kernel.Output
+}
+
 // through is gather(inner(split(x))) of some inputs: inner works on own columns of all rows, and what it
 // gives, side by side, are own columns of the cut. It is not asked where the worker has none there; all
 // switches, forward and backward, are made all the same.
 func (s site) through(inputs []input, cut []span, inner func(own []*autograd.Var) []*autograd.Var) *autograd.Var {
-	var own []*autograd.Var
-	for _, in := range inputs {
-		own = append(own, s.split(in))
-	}
+	own := s.split(inputs)
 	parts := own
 	if cut[s.axis.comm.Rank()].count > 0 {
 		parts = inner(own)
@@ -81,48 +87,69 @@ func (s site) through(inputs []input, cut []span, inner func(own []*autograd.Var
 	return z
 }
 
-// split turns own rows × all columns into all rows × own columns.
-func (s site) split(in input) *autograd.Var {
-	return in.x.Tape().Record(autograd.Op{
-		Value: s.toSlices(in.x.Value(), in.cut), Inputs: []*autograd.Var{in.x}, Rows: s.axis.all, Reads: true,
-		Backward: func(g *tensor.Matrix) {
-			dx := s.axis.team.Memory.New(tensor.Gradients, in.x.Rows(), in.x.Cols())
-			s.toRows(dx, g, in.cut, in.back)
-			g.Release()
-			in.x.AddGrad(dx)
-		},
-	})
+// split turns own rows × all columns into all rows × own columns, in one switch. So is the way back: the
+// gradients go when the last of those that are asked for is there.
+func (s site) split(inputs []input) (own []*autograd.Var) {
+	var there, back []part
+	wanted := 0
+	for _, in := range inputs {
+		there = append(there, part{x: in.x.Value(), z: s.axis.slice(in.cut), cut: in.cut})
+		if in.x.Wants() {
+			wanted++
+		}
+	}
+	s.toSlices(there...)
+	var xs []*autograd.Var // of back
+	for i, in := range inputs {
+		own = append(own, in.x.Tape().Record(autograd.Op{
+			Value: there[i].z, Inputs: []*autograd.Var{in.x}, Rows: s.axis.all, Reads: true,
+			Backward: func(g *tensor.Matrix) {
+				xs, back = slices.Insert(xs, 0, in.x), slices.Insert(back, 0, part{z: g, cut: in.cut, to: in.back})
+				if len(back) < wanted {
+					return
+				}
+				for k, x := range xs {
+					back[k].x = s.axis.team.Memory.New(tensor.Gradients, x.Rows(), x.Cols())
+				}
+				s.toRows(back...)
+				for k, x := range xs {
+					back[k].z.Release()
+					x.AddGrad(back[k].x)
+				}
+			},
+		}))
+	}
+	return own
 }
 
 // gather turns all rows × own columns back into own rows × all columns. It is the inverse of split, and its
 // adjoint, where the spans of the cut are all columns and do not overlap.
 func (s site) gather(z *autograd.Var, cut []span) *autograd.Var {
 	x := s.axis.team.Memory.New(tensor.Activations, s.axis.own.Here, columnsOf(cut))
-	s.toRows(x, z.Value(), cut, kernel.Replace)
+	s.toRows(part{x: x, z: z.Value(), cut: cut})
 	return z.Tape().Record(autograd.Op{
 		Value: x, Inputs: []*autograd.Var{z}, Rows: s.axis.own, Reads: true,
 		Backward: func(g *tensor.Matrix) {
-			dz := s.toSlices(g, cut)
+			dz := s.axis.slice(cut)
+			s.toSlices(part{x: g, z: dz, cut: cut})
 			g.Release()
 			z.AddGrad(dz)
 		},
 	})
 }
 
-// toSlices is the worker's columns of all rows, of x in the row layout.
-func (s site) toSlices(x *tensor.Matrix, cut []span) *tensor.Matrix {
-	z := s.axis.slice(cut)
-	s.splitting(z, x, cut, s.axis.atOnce).run()
-	return z
-}
+// toSlices makes each part's z, own columns of all rows, of the workers' x.
+func (s site) toSlices(parts ...part) { s.splitting(parts, s.axis.atOnce).run() }
 
-// toRows makes x, in the row layout, of the workers' columns z. With Accumulate they are added to zeros: the
-// own ones, and then in the order of the messages.
-func (s site) toRows(x, z *tensor.Matrix, cut []span, to kernel.Output) {
-	if to == kernel.Accumulate {
-		s.axis.team.Zero(x)
+// toRows makes each part's x of the workers' z. With Accumulate they are added to zeros: the own ones, and
+// then in the order of the messages.
+func (s site) toRows(parts ...part) {
+	for _, p := range parts {
+		if p.to == kernel.Accumulate {
+			s.axis.team.Zero(p.x)
+		}
 	}
-	s.gathering(x, z, cut, s.axis.atOnce, to).run()
+	s.gathering(parts, s.axis.atOnce).run()
 }
 
 // slice is memory for own columns of all rows.
@@ -130,41 +157,36 @@ func (a *Axis) slice(cut []span) *tensor.Matrix {
 	return a.team.Memory.New(tensor.Activations, a.all.Here, cut[a.comm.Rank()].count)
 }
 
-// splitting is the switch of x, in the row layout, into own columns z of all rows. Rows travel in the order
-// of the schedule.
-func (s site) splitting(z, x *tensor.Matrix, cut []span, o *schedule) *stream {
+// splitting is the switch of each part's x into its z. Rows travel in the order of the schedule.
+func (s site) splitting(parts []part, o *schedule) *stream {
 	team := s.axis.team
 	return s.open(stream{
-		kind: comm.ToSlices, chunks: len(o.chunks), from: x,
-		of: func(sender, receiver, chunk int) extent {
-			return extent{rows{o.come[sender][chunk], o.come[sender][chunk+1]}, cut[receiver].count}
-		},
-		whole: func(sender, receiver int) extent { return s.axis.allOf(sender, cut[receiver]) },
-		pack: func(room, x *tensor.Matrix, q, row int) {
+		kind: comm.ToSlices, parts: parts, chunks: len(o.chunks),
+		of: func(owner, chunk int) rows { return rows{o.come[owner][chunk], o.come[owner][chunk+1]} },
+		pack: func(room *tensor.Matrix, p part, q, row int) {
 			if o.mine == nil {
-				team.PickColumns(room, x.RowRange(row, row+room.Rows), nil, cut[q].from)
+				team.PickColumns(room, p.x.RowRange(row, row+room.Rows), nil, p.cut[q].from)
 				return
 			}
-			team.PickColumns(room, x, listed(o.mine, row, room.Rows), cut[q].from)
+			team.PickColumns(room, p.x, listed(o.mine, row, room.Rows), p.cut[q].from)
 		},
-		take: func(room *tensor.Matrix, q, row int) {
-			team.PutColumns(z, room, listed(o.travel[q], row, room.Rows), 0, kernel.Replace)
+		take: func(room *tensor.Matrix, p part, q, row int) {
+			team.PutColumns(p.z, room, listed(o.travel[q], row, room.Rows), 0, kernel.Replace)
 		},
 	})
 }
 
-// gathering is the switch of own columns z of all rows into x, in the row layout.
-func (s site) gathering(x, z *tensor.Matrix, cut []span, o *schedule, to kernel.Output) *stream {
+// gathering is the switch of each part's z into its x.
+func (s site) gathering(parts []part, o *schedule) *stream {
 	team := s.axis.team
 	return s.open(stream{
-		kind: comm.ToRows, chunks: len(o.chunks), from: z,
-		of:    func(sender, receiver, chunk int) extent { return extent{o.parts[receiver][chunk], cut[sender].count} },
-		whole: func(sender, receiver int) extent { return s.axis.allOf(receiver, cut[sender]) },
-		pack: func(room, z *tensor.Matrix, q, row int) {
-			team.PickColumns(room, z, listed(s.axis.rowsOf[q], row, room.Rows), 0)
+		kind: comm.ToRows, parts: parts, chunks: len(o.chunks),
+		of: func(owner, chunk int) rows { return o.parts[owner][chunk] },
+		pack: func(room *tensor.Matrix, p part, q, row int) {
+			team.PickColumns(room, p.z, listed(s.axis.rowsOf[q], row, room.Rows), 0)
 		},
-		take: func(room *tensor.Matrix, q, row int) {
-			team.PutColumns(x.RowRange(row, row+room.Rows), room, nil, cut[q].from, to)
+		take: func(room *tensor.Matrix, p part, q, row int) {
+			team.PutColumns(p.x.RowRange(row, row+room.Rows), room, nil, p.cut[q].from, p.to)
 		},
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"weft/autograd"
 	"weft/gnn"
 	"weft/internal/refusal"
-	"weft/kernel"
 	"weft/parallel/exchange"
 	"weft/parallel/order"
 	"weft/tensor"
@@ -40,10 +39,11 @@ func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Redu
 		return
 	}
 	cut := p.cut(x.Cols())
-	s := p.toSlices(x.Value(), cut)
+	s := p.axis.slice(cut)
+	p.toSlices(part{x: x.Value(), z: s, cut: cut})
 	h := p.inner.Propagate(autograd.NewTape(p.axis.team).Constant(s, p.axis.all), r, gnn.Once)
 	s.Release()
-	p.toRows(z, h.Value(), cut, kernel.Replace)
+	p.toRows(part{x: z, z: h.Value(), cut: cut})
 	h.Drop()
 }
 

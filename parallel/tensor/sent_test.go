@@ -17,9 +17,9 @@ import (
 )
 
 // TestSentBytes: in a forward and a backward pass a worker sends each other one the other's columns of its
-// own rows, twice, and its columns of the other's rows, twice; for attention once more two numbers for each
-// vertex and head that the other's columns touch, and back their gradients. Every worker tells of each switch
-// and of its bytes.
+// own rows, twice, and its columns of the other's rows, twice; for attention two numbers besides for each
+// vertex and head that the other's columns touch, and back their gradients. All that is in four switches.
+// Every worker tells of each one and of its bytes.
 func TestSentBytes(t *testing.T) {
 	g := paralleltest.Small(t, true, false)
 	for _, c := range []struct {
@@ -93,9 +93,6 @@ func TestSentBytes(t *testing.T) {
 				each := make([]switches, n)
 				for from := range each {
 					each[from].number = 4
-					if c.scores {
-						each[from].number += 4
-					}
 				}
 				for l, bytes := range want {
 					each[l.from].bytes += bytes

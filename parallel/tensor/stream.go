@@ -11,16 +11,15 @@ import (
 type stream struct {
 	site
 	kind   comm.Kind
+	parts  []part
 	chunks int
-	from   *tensor.Matrix // what the worker gives from; may be set when its first chunk is ready
-	// of is what one worker gives another with a chunk, and whole with all of them.
-	of    func(sender, receiver, chunk int) extent
-	whole func(sender, receiver int) extent
-	// pack fills a room with what worker q is given, from a row on. take does what a room is for that came
-	// from worker q.
-	pack func(room, from *tensor.Matrix, q, row int)
-	take func(room *tensor.Matrix, q, row int)
+	// of are which of a worker's own rows travel with a chunk, to it or from it.
+	of func(owner, chunk int) rows
+	// pack fills a room with what worker q is given of a part, from a row on. take does what a room is for
+	// that came from worker q.
+	pack, take func(room *tensor.Matrix, p part, q, row int)
 
+	most                        int              // rows of a message
 	sending, receiving, keeping []*tensor.Matrix // rooms
 }
 
@@ -29,17 +28,6 @@ type rows struct{ lo, hi int }
 
 // of is a view of the rows in m.
 func (r rows) of(m *tensor.Matrix) *tensor.Matrix { return m.RowRange(r.lo, r.hi) }
-
-// extent is some rows of what one worker gives another, and how many columns they have.
-type extent struct {
-	rows
-	cols int
-}
-
-// allOf are all rows that a worker owns, and some columns.
-func (a *Axis) allOf(owner int, columns span) extent {
-	return extent{rows{0, a.rowsOf[owner].Cols}, columns.count}
-}
 
 // listed is n rows of a list, from the given one on.
 func listed(list *tensor.Matrix, from, n int) *tensor.Matrix {
@@ -55,29 +43,72 @@ const (
 	mostAhead = 2 * (8 - 1)
 )
 
-// piece is a message of some rows of what one worker gives another.
-type piece struct{ peer, row, rows, cols int }
+// piece is a message of some rows of what one worker gives another, and so many columns: of each part its
+// width.
+type piece struct {
+	peer, row, rows, cols int
+	widths                []int
+}
 
-// pieces are the messages to or from one worker.
-func (e extent) pieces(q int) (list []piece) {
-	for row := e.lo; row < e.hi && e.cols > 0; {
-		n := min(e.hi-row, max(1, pieceElements/e.cols))
-		list = append(list, piece{q, row, n, e.cols})
-		row += n
+// widths are how many columns of each part worker q has in the slice layout, and their sum.
+func (t *stream) widths(q int) (list []int, sum int) {
+	for _, p := range t.parts {
+		list, sum = append(list, p.cut[q].count), sum+p.cut[q].count
+	}
+	return list, sum
+}
+
+// between are the messages from one worker to another: own rows of the one that is in the row layout there,
+// and columns of the other. All of a switch have at most as many rows, so that the same rows of different
+// workers come in the order of the workers.
+func (t *stream) between(sender, receiver int, of func(owner int) rows) (list []piece) {
+	owner, slice, peer := sender, receiver, receiver
+	if t.kind == comm.ToRows {
+		owner, slice = receiver, sender
+	}
+	if sender != t.axis.comm.Rank() {
+		peer = sender
+	}
+	widths, cols := t.widths(slice)
+	for r := of(owner); r.lo < r.hi && cols > 0; {
+		n := min(r.hi-r.lo, t.most)
+		list = append(list, piece{peer, r.lo, n, cols, widths})
+		r.lo += n
 	}
 	return list
 }
 
-// pieces are the messages of a chunk in one direction: the first of each other worker, beginning with the one
-// that stands after this one, or before where they come from it; then the second of each; and so on. So all
-// links are in use, and no two workers begin with the same one. Both ends of each link have the same order,
-// so that any number of rooms will do.
-func (a *Axis) pieces(direction int, of func(q int) extent) (list []piece) {
-	k := a.comm.Size()
+// whole are the rows of all chunks.
+func (t *stream) whole(owner int) rows { return rows{0, t.axis.rowsOf[owner].Cols} }
+
+// chunk are those of one.
+func (t *stream) chunk(chunk int) func(owner int) rows {
+	return func(owner int) rows { return t.of(owner, chunk) }
+}
+
+// outgoing are the messages of some rows to all other workers: the first to each, beginning with the one that
+// stands after this one; then the second to each; and so on. incoming are those from them, beginning with the
+// one before. So all links are in use, and no two workers begin with the same one. Both ends of each link
+// have the same order, so that any number of rooms will do.
+func (t *stream) outgoing(of func(owner int) rows) []piece {
+	return t.inTurn(1, func(q int) []piece { return t.between(t.axis.comm.Rank(), q, of) })
+}
+
+func (t *stream) incoming(of func(owner int) rows) []piece {
+	return t.inTurn(-1, func(q int) []piece { return t.between(q, t.axis.comm.Rank(), of) })
+}
+
+// own are what the worker gives itself.
+func (t *stream) own(of func(owner int) rows) []piece {
+	me := t.axis.comm.Rank()
+	return t.between(me, me, of)
+}
+
+func (t *stream) inTurn(direction int, pieces func(q int) []piece) (list []piece) {
+	k := t.axis.comm.Size()
 	each, most := make([][]piece, k), 0
 	for round := 1; round < k; round++ {
-		q := (a.comm.Rank() + direction*round + k) % k
-		each[round] = of(q).pieces(q)
+		each[round] = pieces((t.axis.comm.Rank() + direction*round + k) % k)
 		most = max(most, len(each[round]))
 	}
 	for i := range most {
@@ -113,15 +144,21 @@ func (s site) tell(out []piece) {
 
 // open takes a stream's rooms, and tells of it.
 func (s site) open(t stream) *stream {
-	a, me := s.axis, s.axis.comm.Rank()
+	a := s.axis
 	a.comm.At(a.epoch, s.path)
-	out := a.pieces(1, func(q int) extent { return t.whole(me, q) })
+	t.site = s
+	widest := 1
+	for q := range a.comm.Size() {
+		_, width := t.widths(q)
+		widest = max(widest, width)
+	}
+	t.most = max(1, pieceElements/widest)
+	out := t.outgoing(t.whole)
 	s.tell(out)
 	ahead := min(2*(a.comm.Size()-1), mostAhead)
-	t.site = s
 	t.sending = a.rooms(ahead, out)
-	t.receiving = a.rooms(ahead, a.pieces(-1, func(q int) extent { return t.whole(q, me) }))
-	t.keeping = a.rooms(1, t.whole(me, me).pieces(me))
+	t.receiving = a.rooms(ahead, t.incoming(t.whole))
+	t.keeping = a.rooms(1, t.own(t.whole))
 	return &t
 }
 
@@ -150,12 +187,12 @@ func (t *stream) send(c *comm.Comm, ready <-chan struct{}) error {
 				break
 			}
 		}
-		for _, p := range t.axis.pieces(1, func(q int) extent { return t.of(c.Rank(), q, chunk) }) {
+		for _, p := range t.outgoing(t.chunk(chunk)) {
 			room, err := s.Room(p.rows, p.cols)
 			if err != nil {
 				return err
 			}
-			t.pack(room, t.from, p.peer, p.row)
+			t.each(p, room, t.pack)
 			s.Send(p.peer)
 		}
 	}
@@ -166,22 +203,19 @@ func (t *stream) send(c *comm.Comm, ready <-chan struct{}) error {
 // each. arrived, unless nil, is told of each chunk.
 func (t *stream) receive(c *comm.Comm, first, last int, arrived chan<- struct{}) error {
 	r := &exchange.Receiver{Comm: c, Kind: t.kind, Rooms: t.receiving}
-	messages := func(chunk int) []piece {
-		return t.axis.pieces(-1, func(q int) extent { return t.of(q, c.Rank(), chunk) })
-	}
 	for chunk := first; chunk < last; chunk++ {
-		for _, p := range messages(chunk) {
+		for _, p := range t.incoming(t.chunk(chunk)) {
 			r.Expect(p.peer, p.rows, p.cols)
 		}
 	}
 	for chunk := first; chunk < last; chunk++ {
 		t.keep(chunk)
-		for _, p := range messages(chunk) {
+		for _, p := range t.incoming(t.chunk(chunk)) {
 			room, err := r.Next()
 			if err != nil {
 				return err
 			}
-			t.take(room, p.peer, p.row)
+			t.each(p, room, t.take)
 			r.Free()
 		}
 		if arrived != nil {
@@ -191,13 +225,19 @@ func (t *stream) receive(c *comm.Comm, first, last int, arrived chan<- struct{})
 	return nil
 }
 
+// each does something with a message, part by part.
+func (t *stream) each(p piece, message *tensor.Matrix, f func(room *tensor.Matrix, of part, q, row int)) {
+	for i, room := range exchange.Parts(message, p.widths) {
+		f(room, t.parts[i], p.peer, p.row)
+	}
+}
+
 // keep moves what the worker gives itself with a chunk, through a room.
 func (t *stream) keep(chunk int) {
-	me := t.axis.comm.Rank()
-	for _, p := range t.of(me, me, chunk).pieces(me) {
+	for _, p := range t.own(t.chunk(chunk)) {
 		room := t.keeping[0].Prefix(p.rows, p.cols)
-		t.pack(room, t.from, me, p.row)
-		t.take(room, me, p.row)
+		t.each(p, room, t.pack)
+		t.each(p, room, t.take)
 	}
 }
 

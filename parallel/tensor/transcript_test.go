@@ -102,7 +102,7 @@ func TestTranscripts(t *testing.T) {
 			t.Run(fmt.Sprintf("%s-%d", name, workers), func(t *testing.T) {
 				scripts := transcribe(t, g, c.layer, workers, c.chunks)
 				var out strings.Builder
-				fmt.Fprintf(&out, "# %s\n# messages: rows [columns]; numbers are such as are added up where they come, or zero\n", c.shows)
+				fmt.Fprintf(&out, "# %s\n# messages: rows [columns], several together with +; numbers are such as are added up where they come, or zero\n", c.shows)
 				for rank, s := range scripts {
 					text := paralleltest.NewTranscript()
 					for pass, events := range s.events {
@@ -245,13 +245,27 @@ const sends direction = true
 
 // event is a message, or a kernel's call.
 type event struct {
-	lane     string
-	peer     int
-	rows     []int // of a message, and its columns
+	lane   string
+	peer   int
+	parts  []numbers
+	kernel string // what was called, for so many rows
+	of     int
+}
+
+// numbers are those of a message that lie together: some columns of rows, or others, of which nothing but
+// their count is known.
+type numbers struct {
+	count    int
+	rows     []int
 	from, to int
-	numbers  int    // of a message that has others than those of rows
-	kernel   string // what was called, for so many rows
-	of       int
+}
+
+// rows are those of all parts of a message.
+func (e event) rows() (list []int) {
+	for _, p := range e.parts {
+		list = append(list, p.rows...)
+	}
+	return list
 }
 
 // value is a number that one row and column alone has.
@@ -330,15 +344,55 @@ func (s *script) decode(lane string, data []byte) event {
 	e := event{lane: lane}
 	for at := 0; at < len(data); at += 4 {
 		v, known := find(values, float64(math.Float32frombits(binary.NativeEndian.Uint32(data[at:]))))
-		if !known {
-			return event{lane: lane, numbers: len(data) / 4}
+		if n := len(e.parts); n == 0 || !e.parts[n-1].takes(v, known) {
+			e.parts = append(e.parts, numbers{})
 		}
-		if n := len(e.rows); n == 0 || e.rows[n-1] != v.row {
-			e.rows, e.from = append(e.rows, v.row), v.col
-		}
-		e.to = v.col + 1
+		e.parts[len(e.parts)-1].add(v, known)
 	}
+	e.parts = settle(e.parts)
 	return e
+}
+
+// settle takes parts with fewer rows than another one for others, some of which are another value by chance:
+// the parts of a message have the same rows.
+func settle(parts []numbers) (list []numbers) {
+	most := 0
+	for _, p := range parts {
+		most = max(most, len(p.rows))
+	}
+	for _, p := range parts {
+		if len(p.rows) == most {
+			list = append(list, p)
+			continue
+		}
+		if n := len(list); n == 0 || list[n-1].rows != nil {
+			list = append(list, numbers{})
+		}
+		list[len(list)-1].count += p.count
+	}
+	return list
+}
+
+// takes reports whether a value belongs to the part: it stands after the last one, or begins the next row.
+func (p *numbers) takes(v value, known bool) bool {
+	if !known || p.rows == nil {
+		return !known && p.rows == nil
+	}
+	last := p.rows[len(p.rows)-1]
+	return v.row == last && v.col == p.to || v.row > last && v.col == p.from
+}
+
+func (p *numbers) add(v value, known bool) {
+	p.count++
+	switch n := len(p.rows); {
+	case !known:
+		return
+	case n == 0:
+		p.rows, p.from = []int{v.row}, v.col
+	case p.rows[n-1] != v.row:
+		p.rows = append(p.rows, v.row)
+	}
+	p.to = v.col + 1
 }
 
 // find is the only value that has a number, but for rounding.
@@ -454,7 +508,7 @@ func (p *plan) chunkOf(row int) int {
 // of is the chunk that a message belongs to, −1 where its rows are several chunks'.
 func (p *plan) of(e event) int {
 	chunk := -1
-	for i, row := range e.rows {
+	for i, row := range e.rows() {
 		of := p.chunkOf(row)
 		if e.lane == splitSends || e.lane == splitReceives {
 			of = p.needed[row]
@@ -503,10 +557,15 @@ func (p *plan) describe(e event, before int) string {
 		}
 		return fmt.Sprintf("%s%s of rows %d–%d", of, e.kernel, c[0], c[1]-1)
 	}
-	what := fmt.Sprintf("%d numbers", e.numbers)
-	if e.numbers == 0 {
-		what = fmt.Sprintf("%s [%d–%d]", list(e.rows), e.from, e.to-1)
+	var parts []string
+	for _, part := range e.parts {
+		if part.rows == nil {
+			parts = append(parts, fmt.Sprintf("%d numbers", part.count))
+			continue
+		}
+		parts = append(parts, fmt.Sprintf("%s [%d–%d]", list(part.rows), part.from, part.to-1))
 	}
+	what := strings.Join(parts, " + ")
 	if p != nil && len(p.chunks) > 1 {
 		what = fmt.Sprintf("chunk %d: %s", p.of(e), what)
 	}
@@ -548,12 +607,12 @@ func (p *plan) check(t *testing.T, rank int, scripts []*script) {
 			ended++
 			continue
 		case splitSends:
-			sent[e.peer] = append(sent[e.peer], e.rows...)
+			sent[e.peer] = append(sent[e.peer], e.rows()...)
 		case splitReceives:
 			if began >= n {
-				fail("rows %v come after the first round", e.rows)
+				fail("rows %v come after the first round", e.rows())
 			}
-			for _, row := range e.rows {
+			for _, row := range e.rows() {
 				if come[row] || !slices.Contains(scripts[e.peer].own, row) {
 					fail("row %d comes again, or from %d, whose own it is not", row, e.peer)
 				}
@@ -561,9 +620,9 @@ func (p *plan) check(t *testing.T, rank int, scripts []*script) {
 			}
 		case gatherSends, gatherReceives:
 			if done := ended - (p.rounds-1)*n; chunk >= done {
-				fail("%s rows %v of chunk %d when %d chunks of the last round are computed", e.lane, e.rows, chunk, max(0, done))
+				fail("%s rows %v of chunk %d when %d chunks of the last round are computed", e.lane, e.rows(), chunk, max(0, done))
 			}
-			for _, row := range e.rows {
+			for _, row := range e.rows() {
 				at := [2]int{e.peer, row}
 				owner := e.peer
 				if e.lane == gatherReceives {
@@ -577,7 +636,7 @@ func (p *plan) check(t *testing.T, rank int, scripts []*script) {
 		}
 		lane := [2]any{e.lane, e.peer}
 		if chunk < last[lane] || chunk >= n {
-			fail("%s rows %v of chunk %d after those of chunk %d", e.lane, e.rows, chunk, last[lane])
+			fail("%s rows %v of chunk %d after those of chunk %d", e.lane, e.rows(), chunk, last[lane])
 		}
 		last[lane] = chunk
 	}
