@@ -235,8 +235,8 @@ func TestChunksAreMadeOnce(t *testing.T) {
 	var mu sync.Mutex
 	j.Engine = func(c engine.Config) (engine.Engine, error) {
 		mu.Lock() // the workers make their engines at the same time
-		defer mu.Unlock()
 		of[&c.Stage.Chunks[0]] = true
+		mu.Unlock()
 		return engine.New(c)
 	}
 	if _, err := j.Plan(context.Background()); err != nil {
