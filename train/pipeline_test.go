@@ -163,7 +163,7 @@ func (r reported) Train(epoch int) float64 {
 	return r.Engine.Train(epoch)
 }
 
-// TestStageSummary: how a stage spent the last training pass is the mean of its workers.
+// TestStageSummary: how a stage spent the last training pass is the mean of its workers, and what it sent their sum.
 func TestStageSummary(t *testing.T) {
 	o := Defaults()
 	o.Model, o.Layers, o.Hidden, o.Threads, o.Epochs, o.Chunks, o.Partition = "gcn", 4, 8, 1, 2, 4, partition.Random
@@ -177,8 +177,8 @@ func TestStageSummary(t *testing.T) {
 	}
 	r := mustRun(t, j)
 	want := []StageSummary{
-		{Stage{Workers: []int{0, 1}, Blocks: []int{0, 2}}, .5, 2, 2},
-		{Stage{Workers: []int{2, 3}, Blocks: []int{2, 4}}, 2.5, 2, 10},
+		{Stage{Workers: []int{0, 1}, Blocks: []int{0, 2}}, .5, 2, 2, r.SentBytes[0] + r.SentBytes[1]},
+		{Stage{Workers: []int{2, 3}, Blocks: []int{2, 4}}, 2.5, 2, 10, r.SentBytes[2] + r.SentBytes[3]},
 	}
 	work := 0.0
 	for s := range r.Stages {
@@ -235,8 +235,8 @@ func TestChunksAreMadeOnce(t *testing.T) {
 	var mu sync.Mutex
 	j.Engine = func(c engine.Config) (engine.Engine, error) {
 		mu.Lock() // the workers make their engines at the same time
-		defer mu.Unlock()
 		of[&c.Stage.Chunks[0]] = true
+		mu.Unlock()
 		return engine.New(c)
 	}
 	if _, err := j.Plan(context.Background()); err != nil {
