@@ -20,7 +20,7 @@
 // count as one: before they aggregate they tell each other the rows that any chunk of the others reads
 // (mirrors).
 //
-// Reading: history.go is this algorithm; structure.go which rows are read by whom.
+// Reading: history.go is this algorithm; structure.go which rows are read by whom; positions.go in which order.
 package chunked
 
 import (
@@ -49,8 +49,8 @@ type Graph struct {
 	of      []int32 // for each vertex, in the order of the partitions, its chunk
 	whole   *autograd.RowSet
 	made    map[gnn.Along]*structure
-	kept    map[call]*rows // by the training passes' calls
-	passing map[call]*rows // by the calls of an inference, until the last chunk has read them
+	kept    map[call]*history // by the training passes' calls
+	passing map[call]*history // by the calls of an inference, until the last chunk has read them
 	phase   phase
 	warm    bool  // the inference makes a snapshot
 	slots   []int // for each chunk, its place in the order of the epoch
@@ -93,7 +93,7 @@ type Chunk struct {
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Graph, error) {
 	c := &Graph{
 		team: team, ways: g.Halo, way: g.Halo.Rank(), share: s, options: o, slots: make([]int, o.Count),
-		made: map[gnn.Along]*structure{}, kept: map[call]*rows{}, passing: map[call]*rows{},
+		made: map[gnn.Along]*structure{}, kept: map[call]*history{}, passing: map[call]*history{},
 	}
 	var others autograd.Peers
 	if g.Halo.Size() > 1 {

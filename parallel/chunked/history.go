@@ -17,26 +17,20 @@ type call struct {
 	number int
 }
 
-// rows are what chunks read of each other at a call: a row for each that any reads, matrix by matrix.
-type rows struct {
+// history is what chunks read of each other at a call: a row for each that any reads, matrix by matrix.
+type history struct {
 	fresh    []*tensor.Matrix // of this epoch, of the chunks that have come
 	snapshot []*tensor.Matrix // constants of the epoch; nil with one chunk
 	grads    []*tensor.Matrix // what was returned to them so far
 	// returned is, with Keep, what each chunk's remote blocks returned last.
-	returned map[*block][]*tensor.Matrix
-	read     int // how many chunks have read them
+	returned map[*sources][]*tensor.Matrix
+	read     int // how many chunks of an inference have read them
 }
 
 // Sweep implements sar.Mover.
 func (c *Chunk) Sweep(h *sar.Halo, s sar.Sweep, yield func(sar.Visit) bool) {
 	g, key := c.graph, call{h.Site, h.Along, h.Number}
-	st := g.made[h.Along]
-	var r *rows
-	if g.phase == together {
-		r = remember(g.passing, key)
-	} else {
-		r = remember(g.kept, key)
-	}
+	st, r := g.made[h.Along], g.history(key)
 	if g.phase != backward {
 		c.publish(st, r, s.Rows)
 	}
@@ -49,7 +43,7 @@ func (c *Chunk) Sweep(h *sar.Halo, s sar.Sweep, yield func(sar.Visit) bool) {
 	in := g.team.Memory.New(tensor.Buffers, st.most, sar.Columns(s.Rows))
 	back := g.team.Memory.New(tensor.Buffers, st.most, sar.Columns(s.Grads))
 	for i, b := range h.Edges.Remote() {
-		from, v := st.blocks[c.index][i], sar.Visit{Block: b}
+		from, v := st.sources[c.index][i], sar.Visit{Block: b}
 		if s.Rows != nil {
 			v.Rows = sar.Parts(in.Prefix(b.In.Cols, in.Cols), s.Rows)
 			c.read(r, from, v.Rows)
@@ -66,21 +60,33 @@ func (c *Chunk) Sweep(h *sar.Halo, s sar.Sweep, yield func(sar.Visit) bool) {
 	if len(s.Grads) > 0 {
 		c.collect(st, r, s.Grads)
 	}
-	if r.read++; g.phase == together && r.read == len(g.Chunks) && !g.warm {
+	if g.phase == together {
+		g.passed(key, r)
+	}
+}
+
+// history is that of a call, made when a chunk first comes to it.
+func (g *Graph) history(key call) *history {
+	in := g.kept
+	if g.phase == together {
+		in = g.passing
+	}
+	if in[key] == nil {
+		in[key] = &history{}
+	}
+	return in[key]
+}
+
+// passed releases what the chunks have read of each other at a call of an inference, after the last of them.
+func (g *Graph) passed(key call, r *history) {
+	if r.read++; r.read == len(g.Chunks) && !g.warm {
 		r.release()
 		delete(g.passing, key)
 	}
 }
 
-func remember(in map[call]*rows, key call) *rows {
-	if in[key] == nil {
-		in[key] = &rows{}
-	}
-	return in[key]
-}
-
 // publish keeps those rows of a chunk that others read, and takes in those of the other ways' chunks.
-func (c *Chunk) publish(st *structure, r *rows, xs []*tensor.Matrix) {
+func (c *Chunk) publish(st *structure, r *history, xs []*tensor.Matrix) {
 	g := c.graph
 	if r.fresh == nil {
 		r.fresh = exchange.Like(g.team.Memory, st.rows, xs)
@@ -106,7 +112,7 @@ func (c *Chunk) publish(st *structure, r *rows, xs []*tensor.Matrix) {
 }
 
 // read are a block's sources: those of chunks that have come as they are, the others' as in the snapshot.
-func (c *Chunk) read(r *rows, from *block, to []*tensor.Matrix) {
+func (c *Chunk) read(r *history, from *sources, to []*tensor.Matrix) {
 	for _, run := range from.runs {
 		for m := range to {
 			source := r.fresh[m]
@@ -120,7 +126,7 @@ func (c *Chunk) read(r *rows, from *block, to []*tensor.Matrix) {
 
 // giveBack adds the gradient of a block's sources to what their chunks collect: that of the same slot once,
 // of chunks before twice; that of constants is dropped.
-func (c *Chunk) giveBack(r *rows, from *block, grads []*tensor.Matrix) {
+func (c *Chunk) giveBack(r *history, from *sources, grads []*tensor.Matrix) {
 	g := c.graph
 	if g.options.Stale == Keep {
 		c.replace(r, from, grads)
@@ -142,12 +148,12 @@ func (c *Chunk) giveBack(r *rows, from *block, grads []*tensor.Matrix) {
 
 // replace has a block's gradient take the place of what it returned an epoch ago, in what the sources' chunks
 // collect.
-func (c *Chunk) replace(r *rows, from *block, grads []*tensor.Matrix) {
+func (c *Chunk) replace(r *history, from *sources, grads []*tensor.Matrix) {
 	g := c.graph
 	old := r.returned[from]
 	if old == nil {
 		if r.returned == nil {
-			r.returned = map[*block][]*tensor.Matrix{}
+			r.returned = map[*sources][]*tensor.Matrix{}
 		}
 		for _, d := range grads {
 			old = append(old, g.team.Zeros(tensor.Buffers, d.Rows, d.Cols))
@@ -165,7 +171,7 @@ func (c *Chunk) replace(r *rows, from *block, grads []*tensor.Matrix) {
 }
 
 // collect adds to the gradients of a chunk's rows what others returned, those of this way and of the others.
-func (c *Chunk) collect(st *structure, r *rows, dxs []*tensor.Matrix) {
+func (c *Chunk) collect(st *structure, r *history, dxs []*tensor.Matrix) {
 	g := c.graph
 	own := st.own[c.index]
 	for m, dx := range dxs {
@@ -192,33 +198,26 @@ type side struct {
 }
 
 // mirror exchanges rows of the matrices of a chunk with the chunks of the other ways in the same slot, in one
-// message for each.
+// message for each, which are taken in the order of a sweep.
 func (c *Chunk) mirror(kind comm.Kind, of []*tensor.Matrix, out, in side) {
 	g := c.graph
-	n, cols := g.ways.Size(), sar.Columns(of)
-	message := func(way int, s side) *tensor.Matrix {
-		return g.team.Memory.New(tensor.Buffers, s.rows[way][c.index].count, cols)
-	}
+	n := g.ways.Size()
 	come, gone := make([]*tensor.Matrix, n), make([]*tensor.Matrix, n)
-	var receiving, sending []*comm.Pending
-	for step := 1; step < n; step++ {
-		way := (g.way - step + n) % n
-		come[way] = message(way, in)
-		receiving = append(receiving, g.ways.Receive(kind, come[way].Bytes(), way))
+	receive, send := make([][]byte, n), make([][]byte, n)
+	message := func(way int, s side) (*tensor.Matrix, []byte) {
+		m := g.team.Memory.New(tensor.Buffers, s.rows[way][c.index].count, sar.Columns(of))
+		return m, m.Bytes()
 	}
 	for step := 1; step < n; step++ {
-		way := (g.way + step) % n
-		gone[way] = message(way, out)
+		way := (g.way - step + n) % n
+		come[way], receive[way] = message(way, in)
+		gone[way], send[way] = message(way, out)
 		out.move(way, sar.Parts(gone[way], of))
-		sending = append(sending, g.ways.Send(kind, gone[way].Bytes(), way))
 	}
+	exchange.Must(g.ways.AllToAll(kind, send, receive))
 	for step := 1; step < n; step++ {
 		way := (g.way - step + n) % n
-		exchange.Must(receiving[step-1].Wait())
 		in.move(way, sar.Parts(come[way], of))
-	}
-	for _, p := range sending {
-		exchange.Must(p.Wait())
 	}
 	exchange.Release(come...)
 	exchange.Release(gone...)
@@ -253,7 +252,7 @@ func (g *Graph) endPass() {
 	}
 }
 
-func (r *rows) release() {
+func (r *history) release() {
 	exchange.Release(r.fresh...)
 	r.fresh = nil
 }
@@ -272,7 +271,7 @@ func (g *Graph) Warm(pass func(k int)) {
 	g.abreast(pass)
 	for key, r := range g.passing {
 		if len(g.Chunks) > 1 {
-			g.kept[key] = &rows{snapshot: r.fresh}
+			g.kept[key] = &history{snapshot: r.fresh}
 			delete(g.passing, key)
 		}
 	}

@@ -36,7 +36,7 @@ metis: the child that runs METIS is stopped or dies.
 
 - it ends within the deadline of the ranks: status 1, and one line that names METIS.
 
-    faults.py [--trials N] [--seed S] [--only WORD] [--axis tensor] [--transport tcp] [--weft PROGRAM]
+    faults.py [--trials N] [--seed S] [--only WORD] [--axis tensor|pipeline] [--transport tcp] [--weft PROGRAM]
 
 The exit status is 1 if a rule was broken; the trial's folder is then kept and named. What this machine does not allow (a disk of a
 small size is a mount) is left out, and counted so. Standard library only. Open MPI's mpirun.
@@ -52,7 +52,7 @@ import tempfile
 
 from signals import Signal
 from surroundings import Disk, Folder, Limit, Metis, Reader
-from trial import GAT, LINES, RANKS, WRITE, LeftOut, Setting
+from trial import AXES, GAT, LINES, RANKS, WRITE, LeftOut, Setting
 
 WIDE = 512  # classes, where the predictions are to be large
 
@@ -63,7 +63,7 @@ def main():
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1, help="of the random moments and ranks")
     parser.add_argument("--only", default="", help="only trials of this kind, such as disk, or with this word, such as KILL")
-    parser.add_argument("--axis", choices=["graph", "tensor"], default="graph", help="along which four workers divide the work")
+    parser.add_argument("--axis", choices=list(AXES), default="graph", help="along which four workers divide the work")
     parser.add_argument("--transport", choices=["default", "tcp"], default="default", help="tcp: as between machines")
     options = parser.parse_args()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="weft-faults-"))
@@ -99,9 +99,9 @@ def main():
 def plan(options):
     """The trials: every second one a signal, the other kinds in turn, each kind's variants in turn, until there are enough."""
     kinds = [kind for other in (Disk, Folder, Reader, Metis, Limit) for kind in (Signal, other)]
-    divides = options.axis == "graph"  # the vertices, by METIS
+    left_out = {"graph": (), "tensor": (Metis.kind, "partition"), "pipeline": ("partition",)}[options.axis]  # where METIS does not run
     variants = {kind: [v for v in kind.VARIANTS if options.only in ("", kind.kind, *" ".join(v).split())
-                       and (divides or kind is not Metis and "partition" not in v)] for kind in kinds}
+                       and not {kind.kind, *v} & set(left_out)] for kind in kinds}
     endless = {kind: itertools.cycle(chosen) for kind, chosen in variants.items() if chosen}
     turns = itertools.cycle([kind for kind in kinds if kind in endless])
     return [(kind, next(endless[kind])) for kind in itertools.islice(turns, options.trials)]
@@ -121,9 +121,9 @@ def make_stores(setting):
     quiet("partition", stores / "parted", "-k", RANKS)
     quiet("generate", "sbm", stores / "wide", "--vertices", 100000, "--degree", 2, "--features", 4, "--classes", WIDE)
     quiet("partition", stores / "wide", "-k", RANKS, "--method", "random")
-    quiet("train", stores / "parted", *GAT, "--epochs", 1, "--out", stores / "trained")
+    quiet("train", stores / "parted", *GAT, *AXES[setting.axis], "--epochs", 1, "--out", stores / "trained")
     for name, command in (("wrote", WRITE), ("lines", LINES)):
-        quiet(*(a.format(stores=stores, out=stores / name) for a in command), "--epochs", 1)
+        quiet(*(a.format(stores=stores, out=stores / name) for a in command), *AXES[setting.axis], "--epochs", 1)
         (stores / name / "predictions.npy").unlink()
 
 

@@ -27,8 +27,11 @@ GAT = ["--model", "gat", "--layers", "3", "--hidden", "64", "--heads", "4", "--n
 TRAIN = ["train", "{stores}/parted", *GAT, "--epochs", "100000", "--out", "{out}"]
 PARTITION = ["train", "{store}", *GAT, "--out", "{out}"]
 WRITE = ["train", "{stores}/wide", "--model", "sage", "--layers", "1", "--epochs", "1", "--out", "{out}"]
-LINES = ["train", "{stores}/parted", "--model", "gcn", "--layers", "1", "--epochs", "100000", "--out", "{out}"]
+LINES = ["train", "{stores}/parted", "--model", "gcn", "--layers", "1", "--hidden", "16", "--epochs", "100000", "--out", "{out}"]
 TRAINS, WRITES = "out/metrics.jsonl holds 2", "out/.predictions*"
+
+# What the models of trials have besides, by axis: a pipeline's stages have a layer each.
+AXES = {"graph": [], "tensor": [], "pipeline": ["--layers", str(RANKS), "--norm", "layer"]}
 
 
 class LeftOut(Exception):
@@ -118,6 +121,8 @@ class Trial:
 
     def arguments(self):
         arguments = [a.format(stores=self.setting.stores, store=self.store, out=self.out, folder=self.folder) for a in self.template]
+        if arguments[0] == "train":
+            arguments += AXES[self.setting.axis]
         if self.place != "one":
             arguments += ["--parallel", f"{self.setting.axis}={RANKS}", "--comm-timeout", f"{self.deadline}s"]
         return arguments
