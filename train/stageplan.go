@@ -136,6 +136,9 @@ func (j *Job) stageLines(all []workerPlan) (lines []string) {
 		lines = append(lines, fmt.Sprintf("stage %d, %s: blocks %d to %d, %.1f %% of the work, at most %.1f MB for tensors and %.1f MB for the graph",
 			s, stage.Who(), stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work, float64(tensors)/1e6, float64(graph)/1e6))
 	}
+	if j.Options.ChunkOrder != orderFixed && p.Least < p.Most {
+		lines = append(lines, "memory is that of two orders of the chunks, which differ in size: another order may take a little more")
+	}
 	idle := float64(len(stages)-1) / float64(p.Chunks+len(stages)-1)
 	return append(lines, fmt.Sprintf("the busiest stage has %.2f times the mean work; each stands still %.1f %% of an epoch while the pipeline fills and drains",
 		Imbalance(work), 100*idle))
