@@ -68,10 +68,7 @@ func (p *Pipeline) Vertices() []int32 {
 
 // order is that of the chunks in an epoch, the same on all workers.
 func (p *Pipeline) order(epoch int) []int {
-	order := make([]int, len(p.passes))
-	for k := range order {
-		order[k] = k
-	}
+	order := p.inOrder()
 	if !p.Stage.Fixed {
 		r := rand.New(rand.NewPCG(p.Seed, uint64(epoch)))
 		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
@@ -96,11 +93,13 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 			}
 			out := p.forward(c, epoch)
 			if p.last() {
-				logits = p.place(logits, c, out)
+				logits = p.join(logits, c, out)
 			} else {
 				next.send(held(out.Vars()))
 			}
-			c.forwarded(p.Stage.Recompute)
+			if p.Stage.Recompute {
+				drop(out.Vars())
+			}
 			span.End()
 		}
 		p.Trace.Chunk(0)
@@ -134,6 +133,15 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 	return loss
 }
 
+// inOrder are the chunks as they are numbered.
+func (p *Pipeline) inOrder() []int {
+	order := make([]int, len(p.passes))
+	for k := range order {
+		order[k] = k
+	}
+	return order
+}
+
 // span begins the part of a pass that is chunk k's: what is recorded from then on says so.
 func (p *Pipeline) span(way string, k int) trace.Span {
 	p.Trace.Chunk(trace.At(k))
@@ -161,23 +169,17 @@ func (p *Pipeline) Infer(without int) *autograd.Var {
 // infer runs so many of the blocks that are here, on chunks that advance as run has them do. On the last
 // stage it returns the result for all rows.
 func (p *Pipeline) infer(blocks int, run func(pass func(k int))) (result *tensor.Matrix) {
-	order := make([]int, len(p.passes))
-	for k := range order {
-		order[k] = k
-	}
-	states, next := p.states(order), p.outbox(+1)
+	states, next := p.states(p.inOrder()), p.outbox(+1)
 	run(func(k int) {
 		c := p.passes[k]
 		c.came = states.take()
 		out := p.model[:blocks].Forward(p.begin(c, autograd.NewTape(p.Team)))
 		if p.last() {
-			result = p.place(result, c, out)
+			result = p.join(result, c, out)
 		} else {
 			next.send(held(out.Vars()))
 		}
-		for _, v := range out.Vars() {
-			v.Drop()
-		}
+		drop(out.Vars())
 	})
 	next.finish()
 	return result
