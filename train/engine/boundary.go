@@ -12,7 +12,7 @@ import (
 // pass is a chunk's way through a stage in an epoch.
 type pass struct {
 	*chunked.Chunk
-	features *Features        // on the first stage
+	features *features        // on the first stage
 	came     []*tensor.Matrix // on the others: the state from the stage before, until a tape owns it
 	ledger   *autograd.Ledger // that is told of the tape's work on parameters; nil: not
 	in, out  gnn.State        // on the tape of the last forward pass

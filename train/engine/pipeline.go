@@ -24,13 +24,13 @@ type Pipeline struct {
 	graph   *chunked.Graph
 	params  *nn.Params
 	model   gnn.Model
-	reducer *Reducer
+	reducer *reducer
 	passes  []*pass // of each chunk
 	warm    bool    // the first snapshot was taken
 }
 
-// NewPipeline makes the engine of a stage.
-func NewPipeline(c Config) (*Pipeline, error) {
+// newPipeline makes the engine of a stage.
+func newPipeline(c Config) (*Pipeline, error) {
 	o := c.Stage.Options
 	o.Aggregated = c.Aggregated
 	g, err := chunked.New(c.Team, c.Groups, c.Share, c.Order, o)
@@ -43,12 +43,12 @@ func NewPipeline(c Config) (*Pipeline, error) {
 	for _, chunk := range g.Chunks {
 		c := &pass{Chunk: chunk}
 		if p.first() {
-			c.features = LoadFeatures(p.Config, chunk)
+			c.features = loadFeatures(p.Config, chunk)
 		}
 		p.passes = append(p.passes, c)
 	}
 	p.model = gnn.Build(c.Blocks, from, to, gnn.Env{Params: p.params, Relations: g.Relations(), Propagators: g.Propagator})
-	p.reducer = NewReducer(c, p.params.List)
+	p.reducer = newReducer(c, p.params.List)
 	return p, nil
 }
 
