@@ -120,7 +120,7 @@ type Diverged struct {
 }
 
 func (d *Diverged) Error() string {
-	return fmt.Sprintf("epoch %d: %s; try a smaller %s, %s 1, or %s batch",
+	return fmt.Sprintf("epoch %d: %s; try a smaller %s, %s 1, or %s layer",
 		d.Epoch, d.Fault, refusal.Setting("lr"), refusal.Setting("clip"), refusal.Setting("norm"))
 }
 

@@ -275,6 +275,14 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 	})
 }
 
+// TestPipelineSumsWhatIsComplete: the ways sum the gradients of weights, of which there are more here than
+// travel together, beside the backward pass, but none before every chunk has added to it.
+func TestPipelineSumsWhatIsComplete(t *testing.T) {
+	s := newStaged(t, "gcn", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, 3)
+	s.spec.Layers, s.spec.Hidden, s.epochs = 6, 400, 1
+	s.check(t, s.train(t))
+}
+
 // check compares epochs in the fixed order with their definition.
 func (s *staged) check(t *testing.T, got []outcome) {
 	t.Helper()

@@ -3,6 +3,7 @@ package sar
 import (
 	"weft/comm"
 	"weft/kernel"
+	"weft/parallel/edges"
 	"weft/parallel/exchange"
 	"weft/tensor"
 )
@@ -50,44 +51,48 @@ func (w *wire) Sweep(h *Halo, s Sweep, yield func(Visit) bool) {
 		in = &exchange.Receiver{Comm: c, Kind: comm.Halo, Rooms: rooms}
 		sides = append(sides, func(aside *comm.Comm) error { return w.sendRows(h, aside, out, s.Rows) })
 	}
-	exchange.Must(exchange.Beside(c, sides, func() error {
-		if in != nil {
-			for _, b := range e.Remote() {
-				in.Expect(b.Peer, b.In.Cols, Columns(s.Rows))
-			}
+	exchange.Must(exchange.Beside(c, sides, func() error { return s.visit(e.Remote(), in, back, yield) }))
+}
+
+// visit visits the blocks. in receives their rows, nil: they are there, or not asked for; back sends their
+// gradients, nil: none go back.
+func (s *Sweep) visit(blocks []*edges.Block, in *exchange.Receiver, back *exchange.Sender, yield func(Visit) bool) error {
+	if in != nil {
+		for _, b := range blocks {
+			in.Expect(b.Peer, b.In.Cols, Columns(s.Rows))
 		}
-		for i, b := range e.Remote() {
-			v := Visit{Block: b}
-			switch {
-			case in != nil:
-				rows, err := in.Next()
-				if err != nil {
-					return err
-				}
-				v.Rows = Parts(rows, s.Rows)
-			case s.There:
-				v.Rows = Parts(s.Rooms[i], s.Rows)
+	}
+	for i, b := range blocks {
+		v := Visit{Block: b}
+		switch {
+		case in != nil:
+			rows, err := in.Next()
+			if err != nil {
+				return err
 			}
-			if back != nil {
-				room, err := back.Room(b.In.Cols, Columns(s.Grads))
-				if err != nil {
-					return err
-				}
-				v.Grads = Parts(room, s.Grads)
-			}
-			yield(v)
-			if back != nil {
-				back.Send(b.Peer)
-			}
-			if in != nil {
-				in.Free()
-			}
+			v.Rows = Parts(rows, s.Rows)
+		case s.There:
+			v.Rows = Parts(s.Rooms[i], s.Rows)
 		}
 		if back != nil {
-			return back.Finish()
+			room, err := back.Room(b.In.Cols, Columns(s.Grads))
+			if err != nil {
+				return err
+			}
+			v.Grads = Parts(room, s.Grads)
 		}
-		return nil
-	}))
+		yield(v)
+		if back != nil {
+			back.Send(b.Peer)
+		}
+		if in != nil {
+			in.Free()
+		}
+	}
+	if back != nil {
+		return back.Finish()
+	}
+	return nil
 }
 
 // sendRows is the side that sends the rows of xs that other workers need.

@@ -12,7 +12,7 @@ import (
 // pass is a chunk's way through a stage in an epoch.
 type pass struct {
 	*chunked.Chunk
-	features *Features        // on the first stage
+	features *features        // on the first stage
 	came     []*tensor.Matrix // on the others: the state from the stage before, until a tape owns it
 	ledger   *autograd.Ledger // that is told of the tape's work on parameters; nil: not
 	in, out  gnn.State        // on the tape of the last forward pass
@@ -50,15 +50,6 @@ func (p *Pipeline) begin(c *pass, t *autograd.Tape) (in gnn.State) {
 	return in
 }
 
-// forwarded ends the forward pass of a chunk, whose result was handed on.
-func (c *pass) forwarded(recompute bool) {
-	if recompute {
-		for _, v := range c.out.Vars() {
-			v.Drop()
-		}
-	}
-}
-
 // backward adds the gradients of the stage's weights, for those of the state after it, which it owns.
 func (p *Pipeline) backward(c *pass, epoch int, grads []*tensor.Matrix) {
 	if p.Stage.Recompute {
@@ -72,8 +63,8 @@ func (p *Pipeline) backward(c *pass, epoch int, grads []*tensor.Matrix) {
 	c.ledger = nil
 }
 
-// place puts a chunk's part of the last block's result where its rows stand among all.
-func (p *Pipeline) place(all *tensor.Matrix, c *pass, out gnn.State) *tensor.Matrix {
+// join puts a chunk's part of the last block's result where its rows stand among all.
+func (p *Pipeline) join(all *tensor.Matrix, c *pass, out gnn.State) *tensor.Matrix {
 	part := autograd.Dense(out.Output()).Value()
 	if all == nil {
 		all = p.Team.Memory.New(tensor.Activations, p.graph.Rows().Here, part.Cols)
@@ -231,6 +222,13 @@ func held(vars []*autograd.Var) (values []*tensor.Matrix) {
 		values = append(values, v.Value().Share())
 	}
 	return values
+}
+
+// drop lets go of the values of Vars.
+func drop(vars []*autograd.Var) {
+	for _, v := range vars {
+		v.Drop()
+	}
 }
 
 // taken are the gradients of inputs.

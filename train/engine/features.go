@@ -10,8 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// Features are the input of a worker's rows, in its team's memory.
-type Features struct {
+// features are the input of a worker's rows, in its team's memory.
+type features struct {
 	rows    *autograd.RowSet
 	dense   *tensor.Matrix   // rows × F, or nil
 	sparse  *autograd.Sparse // or nil
@@ -19,7 +19,7 @@ type Features struct {
 }
 
 // On puts the features on a tape: rows × F.
-func (f *Features) On(t *autograd.Tape) *autograd.Var {
+func (f *features) On(t *autograd.Tape) *autograd.Var {
 	switch {
 	case f.sparse != nil:
 		return t.SparseConstant(f.sparse, f.rows)
@@ -29,11 +29,11 @@ func (f *Features) On(t *autograd.Tape) *autograd.Var {
 	return t.Fixed(f.dense, f.rows)
 }
 
-// LoadFeatures copies those of the rows of an axis.
-func LoadFeatures(c Config, axis Axis) *Features {
+// loadFeatures copies those of the rows of an axis.
+func loadFeatures(c Config, axis Axis) *features {
 	team, v, rows := c.Team, &c.Share.Values, axis.Rows()
 	l := loader{team: team, share: c.Share, from: &v.Features, places: v.Places(axis.Vertices()), normalize: c.NormalizeRows}
-	f := &Features{rows: rows, varying: c.VaryingInput}
+	f := &features{rows: rows, varying: c.VaryingInput}
 	if !l.from.Sparse() {
 		f.dense = team.Memory.New(tensor.Features, rows.Here, l.from.Columns)
 		l.fill(f.dense)

@@ -24,14 +24,14 @@ type Pipeline struct {
 	graph   *chunked.Graph
 	params  *nn.Params
 	model   gnn.Model
-	reducer *Reducer
+	reducer *reducer
 	passes  []*pass // of each chunk
 	warm    bool    // the first snapshot was taken
 }
 
-// NewPipeline makes the engine of a stage. All workers call it together, and are told the same but Recompute
+// newPipeline makes the engine of a stage. All workers call it together, and are told the same but Recompute
 // and Report.
-func NewPipeline(c Config) (*Pipeline, error) {
+func newPipeline(c Config) (*Pipeline, error) {
 	o := c.Stage.Options
 	o.Aggregated = c.Aggregated
 	g, err := chunked.New(c.Team, c.Groups, c.Share, c.Order, o)
@@ -47,12 +47,12 @@ func NewPipeline(c Config) (*Pipeline, error) {
 	for _, chunk := range g.Chunks {
 		c := &pass{Chunk: chunk}
 		if p.first() {
-			c.features = LoadFeatures(p.Config, chunk)
+			c.features = loadFeatures(p.Config, chunk)
 		}
 		p.passes = append(p.passes, c)
 	}
 	p.model = gnn.Build(c.Blocks, from, to, gnn.Env{Params: p.params, Relations: g.Relations(), Propagators: g.Propagator})
-	p.reducer = NewReducer(c, p.params.List)
+	p.reducer = newReducer(c, p.params.List)
 	return p, nil
 }
 
@@ -72,10 +72,7 @@ func (p *Pipeline) Vertices() []int32 {
 
 // order is that of the chunks in an epoch, the same on all workers.
 func (p *Pipeline) order(epoch int) []int {
-	order := make([]int, len(p.passes))
-	for k := range order {
-		order[k] = k
-	}
+	order := p.inOrder()
 	if !p.Stage.Fixed {
 		r := rand.New(rand.NewPCG(p.Seed, uint64(epoch)))
 		r.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
@@ -100,11 +97,13 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 			}
 			out := p.forward(c, epoch)
 			if p.last() {
-				logits = p.place(logits, c, out)
+				logits = p.join(logits, c, out)
 			} else {
 				next.send(held(out.Vars()))
 			}
-			c.forwarded(p.Stage.Recompute)
+			if p.Stage.Recompute {
+				drop(out.Vars())
+			}
 			span.End()
 		}
 		p.Trace.Chunk(0)
@@ -138,6 +137,15 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 	return loss
 }
 
+// inOrder are the chunks as they are numbered.
+func (p *Pipeline) inOrder() []int {
+	order := make([]int, len(p.passes))
+	for k := range order {
+		order[k] = k
+	}
+	return order
+}
+
 // span begins the part of a pass that is chunk k's: what is recorded from then on says so.
 func (p *Pipeline) span(way string, k int) trace.Span {
 	p.Trace.Chunk(trace.At(k))
@@ -165,23 +173,17 @@ func (p *Pipeline) Infer(without int) *autograd.Var {
 // infer runs so many of the blocks that are here, on chunks that advance as run has them do. On the last
 // stage it returns the result for all rows.
 func (p *Pipeline) infer(blocks int, run func(pass func(k int))) (result *tensor.Matrix) {
-	order := make([]int, len(p.passes))
-	for k := range order {
-		order[k] = k
-	}
-	states, next := p.states(order), p.outbox(+1)
+	states, next := p.states(p.inOrder()), p.outbox(+1)
 	run(func(k int) {
 		c := p.passes[k]
 		c.came = states.take()
 		out := p.model[:blocks].Forward(p.begin(c, autograd.NewTape(p.Team)))
 		if p.last() {
-			result = p.place(result, c, out)
+			result = p.join(result, c, out)
 		} else {
 			next.send(held(out.Vars()))
 		}
-		for _, v := range out.Vars() {
-			v.Drop()
-		}
+		drop(out.Vars())
 	})
 	next.finish()
 	return result

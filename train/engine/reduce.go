@@ -9,10 +9,10 @@ import (
 	"weft/tensor"
 )
 
-// Reducer sums the replicas' gradients beside the backward pass. Gradients that are complete are listed in
+// reducer sums the replicas' gradients beside the backward pass. Gradients that are complete are listed in
 // next; a list of bucketFloats elements is summed while the pass goes on. Gradients are complete in the same
 // order on all replicas. Where there is one replica, and in a plan, nothing is summed.
-type Reducer struct {
+type reducer struct {
 	team     *kernel.Team
 	replicas *comm.Comm
 	bucket   *tensor.Matrix // 1 × bucketFloats, where the gradients of a list stand side by side; nil: nothing is summed
@@ -25,9 +25,9 @@ type Reducer struct {
 // bucketFloats is how many elements travel together.
 const bucketFloats = 1 << 18
 
-// NewReducer is that of the parameters of an engine, which Training makes sum.
-func NewReducer(c Config, params []*nn.Param) *Reducer {
-	r := &Reducer{team: c.Team, replicas: c.Groups.Replicas, all: len(params)}
+// newReducer is that of the parameters of an engine, which Training makes sum.
+func newReducer(c Config, params []*nn.Param) *reducer {
+	r := &reducer{team: c.Team, replicas: c.Groups.Replicas, all: len(params)}
 	if !c.Training || r.replicas.Size() == 1 {
 		return r
 	}
@@ -41,7 +41,7 @@ func NewReducer(c Config, params []*nn.Param) *Reducer {
 
 // Beside runs a training pass, whose tapes share the ledger (nil where nothing is summed), and the sums
 // beside it. It returns when all is summed, and fails as exchange.Beside does.
-func (r *Reducer) Beside(pass func(*autograd.Ledger)) error {
+func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 	if r.bucket == nil || r.team.Planning() {
 		pass(nil)
 		return nil
@@ -65,14 +65,14 @@ func (r *Reducer) Beside(pass func(*autograd.Ledger)) error {
 }
 
 // add takes a gradient that is complete.
-func (r *Reducer) add(grad *tensor.Matrix) {
+func (r *reducer) add(grad *tensor.Matrix) {
 	if r.size+grad.Len() > r.bucket.Cols {
 		r.flush()
 	}
 	r.next, r.size = append(r.next, grad), r.size+grad.Len()
 }
 
-func (r *Reducer) flush() {
+func (r *reducer) flush() {
 	if len(r.next) > 0 {
 		r.lists <- r.next
 		r.next, r.size = nil, 0
@@ -80,7 +80,7 @@ func (r *Reducer) flush() {
 }
 
 // sum sums gradients that fit the bucket together, or a single one that does not.
-func (r *Reducer) sum(c *comm.Comm, list []*tensor.Matrix) error {
+func (r *reducer) sum(c *comm.Comm, list []*tensor.Matrix) error {
 	if len(list) == 1 {
 		return c.SumFloats(comm.Gradient, list[0].Floats())
 	}

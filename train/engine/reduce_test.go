@@ -28,7 +28,7 @@ func TestReducer(t *testing.T) {
 				params = append(params, &nn.Param{Grad: mem.New(tensor.Gradients, 1, n)})
 			}
 			c := comm.New(ends[rank], 0)
-			r := NewReducer(Config{Team: team, Groups: mesh.Groups{Replicas: c}, Training: true}, params)
+			r := newReducer(Config{Team: team, Groups: mesh.Groups{Replicas: c}, Training: true}, params)
 			for pass := range 2 {
 				for i, p := range params {
 					team.Fill(p.Grad, float32(rank+1)*float32(i+1+pass))

@@ -14,17 +14,17 @@ import (
 type Whole struct {
 	Config
 	axis     Axis
-	features *Features
+	features *features
 	params   *nn.Params
 	model    gnn.Model
-	reducer  *Reducer
+	reducer  *reducer
 }
 
 // New is the engine that belongs to the mesh: all layers, along the graph axis, and inside its partitions
 // along the tensor axis where that has several workers.
 func New(c Config) (Engine, error) {
 	if c.Groups.Mesh.Stages > 1 {
-		return NewPipeline(c)
+		return newPipeline(c)
 	}
 	o := sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Aggregated: c.Aggregated}
 	if c.Groups.Mesh.Slices > 1 {
@@ -45,9 +45,9 @@ func New(c Config) (Engine, error) {
 // copies the features of its rows there.
 func NewWhole(c Config, a Axis) *Whole {
 	w := &Whole{Config: c, axis: a, params: nn.NewParams(c.Team, c.Seed)}
-	w.features = LoadFeatures(c, a)
+	w.features = loadFeatures(c, a)
 	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{Params: w.params, Relations: a.Relations(), Propagators: a.Propagator})
-	w.reducer = NewReducer(c, w.params.List)
+	w.reducer = newReducer(c, w.params.List)
 	return w
 }
 
