@@ -165,7 +165,8 @@ func (r reported) Train(epoch int) float64 {
 	return r.Engine.Train(epoch)
 }
 
-// TestStageSummary: how a stage spent the last training pass is the mean of its workers, and what it sent their sum.
+// TestStageSummary: how a stage spent the last training pass is the mean of its workers, and what it sent
+// their sum.
 func TestStageSummary(t *testing.T) {
 	o := Defaults()
 	o.Model, o.Layers, o.Hidden, o.Threads, o.Epochs, o.Chunks, o.Partition = "gcn", 4, 8, 1, 2, 4, partition.Random
@@ -312,7 +313,8 @@ func TestChunksOfProcesses(t *testing.T) {
 // stage takes no more than its share of what one worker does.
 func TestMemoryOfAStage(t *testing.T) {
 	const stages, few, many, hidden, heads = 3, 6, 12, 32, 2
-	// Tape and parameters: rows of the largest chunk, and copies of at most two square weights, for each layer
+	// Tape and parameters: rows of the largest chunk, and copies of at most two square weights, for each
+	// layer
 	const tape, copies = 4, 5
 	ring := ringed(t, 3000, 4)
 	mixed, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 2000, Degree: 8, Features: 16, Classes: 5, Seed: 3})
