@@ -26,26 +26,38 @@ import (
 func Chunks(t *testing.T, ways int, o chunked.Options) {
 	for _, weights := range []string{"", "weighted"} {
 		t.Run(weights, func(t *testing.T) {
-			g := Small(t, true, weights != "")
-			c := &chunks{graph: g, ways: ways, options: o, of: Dividings(g.Vertices(), ways)["in turn"]}
-			r := rand.New(rand.NewPCG(6, uint64(o.Count)))
-			for range g.Vertices() {
-				c.chunk = append(c.chunk, r.Int32N(int32(o.Count)))
-			}
-			c.options.Chunks = InPartitions(c.of, ways, c.chunk)
-			for e := range c.got {
-				c.got[e] = map[string]*Outcome{}
-			}
+			c := newChunks(Small(t, true, weights != ""), ways, o)
+			c.which, c.rows = Layer.aggregatesOnce, func(epoch int) float64 { return 1.25 - float64(epoch)/4 }
 			c.run(t)
-			for _, l := range Layers {
-				for _, along := range []gnn.Along{Stored, Reversed} {
-					if l.aggregatesOnce() {
-						c.check(t, l, along)
-					}
-				}
-			}
+			c.layers(func(l Layer, along gnn.Along) { c.check(t, l, along) })
 		})
 	}
+}
+
+// ChunkRounds holds layers that aggregate in rounds, each of which has a history of its own, to their
+// definition: with rows that stay the same and a snapshot of every epoch, all they read is exact in the end.
+func ChunkRounds(t *testing.T, ways, count int) {
+	c := newChunks(Small(t, true, true), ways, chunked.Options{Count: count, Period: 1})
+	c.which = func(l Layer) bool { return l.rounds && l.method == "Propagate" }
+	c.rows = func(int) float64 { return 1 }
+	c.run(t)
+	c.layers(func(l Layer, along gnn.Along) {
+		site := fmt.Sprint(l.Name, along)
+		near(t, site, c.got[chunkEpochs-1][site].Out, l.right(t, c.graph, along).Out, 1e-5)
+	})
+}
+
+func newChunks(g *graph.Graph, ways int, o chunked.Options) *chunks {
+	c := &chunks{graph: g, ways: ways, options: o, of: Dividings(g.Vertices(), ways)["in turn"]}
+	r := rand.New(rand.NewPCG(6, uint64(o.Count)))
+	for range g.Vertices() {
+		c.chunk = append(c.chunk, r.Int32N(int32(o.Count)))
+	}
+	c.options.Chunks = InPartitions(c.of, ways, c.chunk)
+	for e := range c.got {
+		c.got[e] = map[string]*Outcome{}
+	}
+	return c
 }
 
 // InPartitions are numbers of the vertices in the order of their partitions.
@@ -71,6 +83,8 @@ type chunks struct {
 	ways      int
 	of, chunk []int32 // each vertex's partition, and chunk of it
 	options   chunked.Options
+	which     func(Layer) bool        // the layers
+	rows      func(epoch int) float64 // what a layer's rows are multiplied by in an epoch
 	mu        sync.Mutex
 	got       [chunkEpochs]map[string]*Outcome // by layer
 }
@@ -82,8 +96,16 @@ func (c *chunks) order(epoch int) []int {
 	return rand.New(rand.NewPCG(7, uint64(epoch))).Perm(c.options.Count)
 }
 
-// rowsOf are what a layer's rows are multiplied by in an epoch.
-func rowsOf(epoch int) float64 { return 1.25 - float64(epoch)/4 }
+// layers calls f for the layers, in both directions.
+func (c *chunks) layers(f func(Layer, gnn.Along)) {
+	for _, l := range Layers {
+		for _, along := range []gnn.Along{Stored, Reversed} {
+			if c.which(l) {
+				f(l, along)
+			}
+		}
+	}
+}
 
 func (c *chunks) run(t *testing.T) {
 	w := Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: c.ways, Slices: 1}, Graph: c.graph, Of: c.of}
@@ -96,13 +118,7 @@ func (c *chunks) run(t *testing.T) {
 			turns := c.order(epoch)
 			g.Forward(epoch, slices.Clone(turns))
 			var layers []*chunkedLayer
-			for _, l := range Layers {
-				for _, along := range []gnn.Along{Stored, Reversed} {
-					if l.aggregatesOnce() {
-						layers = append(layers, c.layer(config, g, l, along, epoch))
-					}
-				}
-			}
+			c.layers(func(l Layer, along gnn.Along) { layers = append(layers, c.layer(config, g, l, along, epoch)) })
 			for _, k := range turns {
 				for _, l := range layers {
 					l.forward(g.Chunks[k], k)
@@ -128,6 +144,7 @@ type chunkedLayer struct {
 	Layer
 	config  engine.Config
 	epoch   int
+	rows    float64 // what its rows are multiplied by
 	p       gnn.Propagator
 	tapes   []*autograd.Tape // by chunk
 	in, out []*autograd.Var
@@ -147,7 +164,7 @@ func (c *chunks) layer(config engine.Config, g *chunked.Graph, l Layer, along gn
 	}
 	n := c.options.Count
 	s := &chunkedLayer{
-		Layer: l, config: config, epoch: epoch, p: g.Propagator(site, along), outcome: o, mu: &c.mu,
+		Layer: l, config: config, epoch: epoch, rows: c.rows(epoch), p: g.Propagator(site, along), outcome: o, mu: &c.mu,
 		tapes: make([]*autograd.Tape, n), in: make([]*autograd.Var, n), out: make([]*autograd.Var, n),
 	}
 	for i, shape := range l.Weights {
@@ -162,7 +179,7 @@ func (l *chunkedLayer) forward(c *chunked.Chunk, k int) {
 	team := l.config.Team
 	x, ids := team.Memory.New(tensor.Features, c.Rows().Here, l.In), c.Vertices()
 	draw(x, inputNumbers, ids)
-	team.Scale(x, float32(rowsOf(l.epoch)), x)
+	team.Scale(x, float32(l.rows), x)
 	t := autograd.NewTrainingTape(team, autograd.Random{Seed: 3, Epoch: l.epoch})
 	var w []*autograd.Var
 	for _, m := range l.w {
@@ -220,7 +237,7 @@ func (c *chunks) check(t *testing.T, l Layer, along gnn.Along) {
 			dz := reference.New(n, l.Out)
 			c.each(k, func(v int) {
 				for i := range l.In {
-					buffer.Set(v, i, given[v*l.In+i]*rowsOf(epoch))
+					buffer.Set(v, i, given[v*l.In+i]*c.rows(epoch))
 				}
 				copy(dz.Data[v*l.Out:(v+1)*l.Out], gradient[v*l.Out:])
 			})

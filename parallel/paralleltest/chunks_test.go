@@ -25,3 +25,10 @@ func TestChunks(t *testing.T) {
 		}
 	}
 }
+
+// TestChunkRounds: each round of a layer has a history of its own.
+func TestChunkRounds(t *testing.T) {
+	for _, ways := range []int{1, 2} {
+		paralleltest.ChunkRounds(t, ways, 3)
+	}
+}
