@@ -309,12 +309,11 @@ func TestChunksOfProcesses(t *testing.T) {
 }
 
 // TestMemoryOfAStage: each layer of a stage takes three rows of its width for each vertex that another chunk
-// reads, as docs/architecture.md says, and a chunk's tape. Where few vertices are read by other chunks a
-// stage takes no more than its share of what one worker does.
+// reads, as docs/architecture.md says, and its part of a chunk's tape. Where few vertices are read by other
+// chunks a stage takes no more than its share of what one worker does.
 func TestMemoryOfAStage(t *testing.T) {
 	const stages, few, many, hidden, heads = 3, 6, 12, 32, 2
-	// Tape and parameters: rows of the largest chunk, and copies of at most two square weights, for each
-	// layer
+	// For each layer: rows of the largest chunk on a tape, and copies of at most two square weights
 	const tape, copies = 4, 5
 	ring := ringed(t, 3000, 4)
 	mixed, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 2000, Degree: 8, Features: 16, Classes: 5, Seed: 3})
