@@ -12,8 +12,8 @@ import (
 	"weft/tensor"
 )
 
-// StageOptions are the pipeline axis's: what a worker of a stage is told. Of a mesh of one stage they are
-// zero.
+// StageOptions are the pipeline axis's: what a worker of a stage is told, and all workers alike but for
+// Recompute and Report. Of a mesh of one stage they are zero.
 type StageOptions struct {
 	// Cuts are the first block of each stage, and the number of blocks behind them, as from gnn.Cut.
 	Cuts []int
@@ -41,13 +41,13 @@ type StageReport struct {
 
 // agree fails on all workers where one of them was told other stages, chunks, orders or history than the
 // first: it would take the rows of one chunk for those of another.
-func (p *Pipeline) agree() error {
-	if p.Team.Planning() {
+func (c *Config) agree() error {
+	if c.Team.Planning() {
 		return nil
 	}
-	s := &p.Stage
-	told := fmt.Sprint(p.Seed, s.Cuts, s.Count, crc32.ChecksumIEEE(comm.Bytes(s.Chunks)), s.Fixed, s.Period, s.Warm, s.Stale)
-	return launch.Ranks{Comm: p.Groups.World}.Agree(told, func(rank int, _, _ string) error {
+	s := &c.Stage
+	told := fmt.Sprint(c.Seed, s.Cuts, s.Count, crc32.ChecksumIEEE(comm.Bytes(s.Chunks)), s.Fixed, s.Period, s.Warm, s.Stale)
+	return launch.Ranks{Comm: c.Groups.World}.Agree(told, func(rank int, _, _ string) error {
 		return refusal.Errorf("worker %d was told other stages, chunks, orders of them or history than worker 0: all need the same StageOptions and seed", rank)
 	})
 }
