@@ -53,14 +53,17 @@ func (g *Graph) structure(a gnn.Along) (*structure, error) {
 	if st := g.made[a]; st != nil {
 		return st, nil
 	}
-	st, err := g.read(a)
+	st, err := g.newStructure(a)
 	if err == nil {
 		g.made[a] = st
 	}
 	return st, err
 }
 
-func (g *Graph) read(a gnn.Along) (*structure, error) {
+// newStructure finds which rows the edges of a direction lead from, which of these are kept and which the ways
+// exchange, and divides the edges into the chunks' blocks. For each chunk there are three partitions: the
+// positions before its own rows, these, and those behind.
+func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 	in, out := g.relations(a)
 	p := g.positions(in)
 	st := &structure{graph: g, columns: map[*tensor.Matrix][]float32{}}
