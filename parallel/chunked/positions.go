@@ -70,14 +70,17 @@ func (p *positions) list(chunk int, wanted func(at int) bool) list {
 
 // sourcesOf are the sources of a block, given their positions.
 func (p *positions) sourcesOf(at, kept []int32) *sources {
-	s := &sources{}
-	var rows []int32
-	chunk := func(i int) int32 { return p.graph.options.Chunks[p.vertices[at[i]]] }
+	rows := make([]int32, len(at))
 	for i := range at {
-		rows = append(rows, kept[at[i]])
-		if i+1 == len(at) || chunk(i+1) != chunk(i) {
-			s.runs = append(s.runs, run{chunk: int(chunk(i)), lo: i + 1 - len(rows), hi: i + 1, rows: p.graph.int32s(rows)})
-			rows = nil
+		rows[i] = kept[at[i]]
+	}
+	s := &sources{rows: p.graph.int32s(rows)}
+	column := s.rows.Reshape(len(at), 1)
+	chunk := func(i int) int32 { return p.graph.options.Chunks[p.vertices[at[i]]] }
+	for lo, i := 0, 0; i < len(at); i++ {
+		if hi := i + 1; hi == len(at) || chunk(hi) != chunk(i) {
+			s.runs = append(s.runs, run{int(chunk(i)), lo, hi, column.RowRange(lo, hi).Reshape(1, hi-lo)})
+			lo = hi
 		}
 	}
 	return s

@@ -37,12 +37,15 @@ type list struct {
 func (l list) of(kept *tensor.Matrix) *tensor.Matrix { return kept.RowRange(l.lo, l.lo+l.count) }
 
 // sources are those of a remote block, in runs of one chunk number.
-type sources struct{ runs []run }
+type sources struct {
+	rows *tensor.Matrix // Int32, 1 × n: which of the kept rows they are
+	runs []run
+}
 
 // run is sources lo … hi−1 of a block.
 type run struct {
 	chunk, lo, hi int
-	rows          *tensor.Matrix // Int32, 1 × hi−lo: which of the kept rows they are
+	rows          *tensor.Matrix // Int32, 1 × hi−lo: a part of the sources'
 }
 
 // structure is that of a direction, made when it is first asked for.
@@ -50,14 +53,17 @@ func (g *Graph) structure(a gnn.Along) (*structure, error) {
 	if st := g.made[a]; st != nil {
 		return st, nil
 	}
-	st, err := g.read(a)
+	st, err := g.newStructure(a)
 	if err == nil {
 		g.made[a] = st
 	}
 	return st, err
 }
 
-func (g *Graph) read(a gnn.Along) (*structure, error) {
+// newStructure finds which rows the edges of a direction lead from, which of these are kept and which the ways
+// exchange, and divides the edges into the chunks' blocks. For each chunk there are three partitions: the
+// positions before its own rows, these, and those behind.
+func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 	in, out := g.relations(a)
 	p := g.positions(in)
 	st := &structure{graph: g, columns: map[*tensor.Matrix][]float32{}}
@@ -197,10 +203,8 @@ func ofKept[T int32 | float32](st *structure, of func(chunk, row int) T) ([]T, e
 
 // fill sets what a block's sources have, given what the kept rows have.
 func fill[T int32 | float32](values []T, s *sources, kept []T) {
-	for _, r := range s.runs {
-		for i, row := range r.rows.Int32s() {
-			values[r.lo+i] = kept[row]
-		}
+	for i, row := range s.rows.Int32s() {
+		values[i] = kept[row]
 	}
 }
 
