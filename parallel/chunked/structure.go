@@ -60,9 +60,9 @@ func (g *Graph) structure(a gnn.Along) (*structure, error) {
 	return st, err
 }
 
-// newStructure finds which rows the edges of a direction lead from, which of these are kept and which the ways
-// exchange, and divides the edges into the chunks' blocks. For each chunk there are three partitions: the
-// positions before its own rows, these, and those behind.
+// newStructure finds which rows the edges of a direction lead from, which of these are kept and which the
+// ways exchange, and divides the edges into the chunks' blocks. For each chunk there are three partitions:
+// the positions before its own rows, these, and those behind.
 func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 	in, out := g.relations(a)
 	p := g.positions(in)
