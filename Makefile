@@ -44,7 +44,7 @@ bench: build ## every kernel and whole epochs against what this machine can do: 
 bench-peers: build ## epoch time and memory beside DGL's and PyG's; fetches 5 GB of Python packages; see scripts/peers/README.md
 	@python3 -B scripts/peers/bench.py --data '$(WEFT_DATA)' $(ARGS)
 
-bench-axes: build ## both axes beside one worker, here and over virtual hosts at given rates: minutes; needs root; ARGS="--graphs rmat --layers 3 --rates 100mbit"
+bench-axes: build ## meshes of workers beside one worker, here and over virtual hosts at given rates: minutes; needs root; ARGS="--graphs rmat --layers 3 --rates 100mbit"
 	@python3 -B scripts/hosts/axes.py $(ARGS)
 
 reproduce: build ## published accuracies beside ours, for the data in WEFT_DATA; ARGS="--only cora-gcn --seeds 3"

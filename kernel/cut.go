@@ -52,6 +52,10 @@ func (t *Team) blockSources(a *CSR, columns int, accumulate bool) int {
 	return (a.Cols + blocks - 1) / blocks
 }
 
+// Cuts reports whether sizes let SpMM gather an x of so many columns piece by piece, as SpMMRows never does: in
+// a plan as in a run.
+func (t *Team) Cuts(a *CSR, columns int) bool { return t.blockSources(a, columns, false) > 0 }
+
 // scattered reports whether gathers seldom come back to a row soon: in stretches of as many entries as a
 // piece holds whole rows of x, most are of different rows. Where they do come back, a cache holds the row
 // already.

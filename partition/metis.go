@@ -124,7 +124,7 @@ func secondWeight(g *graph.Graph, o *Options) func(v int) int32 {
 // weigh the same they have no weights.
 func undirected(in *graph.Relation, vertexWeights int) (*metis.Problem, error) {
 	vertices := len(in.Indptr) - 1
-	out := reversed(in)
+	out := (&graph.Relation{Indptr: in.Indptr, Sources: in.Sources}).Reversed() // without weights
 	degree := make([]int32, vertices)
 	entries, least, most := int64(0), int32(0), int32(0)
 	for v := range int32(vertices) {
@@ -156,27 +156,6 @@ func undirected(in *graph.Relation, vertexWeights int) (*metis.Problem, error) {
 		p.Indptr[v+1] = at
 	}
 	return p, nil
-}
-
-// reversed lists out-neighbours, ascending, without weights.
-func reversed(in *graph.Relation) *graph.Relation {
-	vertices := len(in.Indptr) - 1
-	out := &graph.Relation{Indptr: make([]int64, vertices+2), Sources: make([]int32, len(in.Sources))}
-	// Indptr[u+1] is where the next out-neighbour of u goes, until it has come to the end of u's row.
-	for _, u := range in.Sources {
-		out.Indptr[u+2]++
-	}
-	for v := range vertices {
-		out.Indptr[v+2] += out.Indptr[v+1]
-	}
-	for v := range vertices {
-		for _, u := range in.Sources[in.Indptr[v]:in.Indptr[v+1]] {
-			out.Sources[out.Indptr[u+1]] = int32(v)
-			out.Indptr[u+1]++
-		}
-	}
-	out.Indptr = out.Indptr[:vertices+1]
-	return out
 }
 
 // eachNeighbour calls f for each other vertex that edges join v to, in ascending order, with their number

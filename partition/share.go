@@ -68,7 +68,7 @@ func WholeOf(g *graph.Graph) Whole {
 	w := Whole{
 		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns, FeatureValues: int64(len(g.Features.Indices)),
 		Classes: g.Labels.Classes,
-		Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
+		Splits:  []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
 	}
 	for _, s := range g.Splits {
 		w.Splits = append(w.Splits, graph.SplitSizes{Train: len(s.Train), Val: len(s.Val), Test: len(s.Test)})

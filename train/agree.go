@@ -202,13 +202,6 @@ func (w *worker) report(r *Result, pass tally) error {
 	if err != nil {
 		return err
 	}
-	for _, s := range w.stages() {
-		sum := StageSummary{Stage: s}
-		for _, rank := range s.Workers {
-			sum.add(all[rank].Spent, len(s.Workers))
-		}
-		r.Stages = append(r.Stages, sum)
-	}
 	var sent []Communication
 	for _, one := range all {
 		r.PeakTensorBytes = append(r.PeakTensorBytes, one.Peak)
@@ -223,6 +216,13 @@ func (w *worker) report(r *Result, pass tally) error {
 			bytes += t.Bytes
 		}
 		r.SentBytes, sent = append(r.SentBytes, bytes), append(sent, one.Pass.Sent)
+	}
+	for _, s := range w.stages() {
+		sum := StageSummary{Stage: s}
+		for _, rank := range s.Workers {
+			sum.add(all[rank].Spent, r.SentBytes[rank])
+		}
+		r.Stages = append(r.Stages, sum)
 	}
 	r.Communication = SumOf(sent)
 	r.Workers = len(all)

@@ -13,6 +13,8 @@ import (
 
 	"weft/comm"
 	"weft/gnn"
+	"weft/graph"
+	"weft/graph/generate"
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
 	"weft/partition"
@@ -163,7 +165,8 @@ func (r reported) Train(epoch int) float64 {
 	return r.Engine.Train(epoch)
 }
 
-// TestStageSummary: how a stage spent the last training pass is the mean of its workers.
+// TestStageSummary: how a stage spent the last training pass is the mean of its workers, and what it sent
+// their sum.
 func TestStageSummary(t *testing.T) {
 	o := Defaults()
 	o.Model, o.Layers, o.Hidden, o.Threads, o.Epochs, o.Chunks, o.Partition = "gcn", 4, 8, 1, 2, 4, partition.Random
@@ -177,8 +180,8 @@ func TestStageSummary(t *testing.T) {
 	}
 	r := mustRun(t, j)
 	want := []StageSummary{
-		{Stage{Workers: []int{0, 1}, Blocks: []int{0, 2}}, .5, 2, 2},
-		{Stage{Workers: []int{2, 3}, Blocks: []int{2, 4}}, 2.5, 2, 10},
+		{Stage{Workers: []int{0, 1}, Blocks: []int{0, 2}}, .5, 2, 2, r.SentBytes[0] + r.SentBytes[1]},
+		{Stage{Workers: []int{2, 3}, Blocks: []int{2, 4}}, 2.5, 2, 10, r.SentBytes[2] + r.SentBytes[3]},
 	}
 	work := 0.0
 	for s := range r.Stages {
@@ -235,8 +238,8 @@ func TestChunksAreMadeOnce(t *testing.T) {
 	var mu sync.Mutex
 	j.Engine = func(c engine.Config) (engine.Engine, error) {
 		mu.Lock() // the workers make their engines at the same time
-		defer mu.Unlock()
 		of[&c.Stage.Chunks[0]] = true
+		mu.Unlock()
 		return engine.New(c)
 	}
 	if _, err := j.Plan(context.Background()); err != nil {
@@ -303,4 +306,67 @@ func TestChunksOfProcesses(t *testing.T) {
 			t.Errorf("rank %d: %v", rank, err)
 		}
 	}
+}
+
+// TestMemoryOfAStage: each layer of a stage takes three rows of its width for each vertex that another chunk
+// reads, as docs/architecture.md says, and a chunk's tape. Where few vertices are read by other chunks a
+// stage takes no more than its share of what one worker does.
+func TestMemoryOfAStage(t *testing.T) {
+	const stages, few, many, hidden, heads = 3, 6, 12, 32, 2
+	// Tape and parameters: rows of the largest chunk, and copies of at most two square weights, for each
+	// layer
+	const tape, copies = 4, 5
+	ring := ringed(t, 3000, 4)
+	mixed, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 2000, Degree: 8, Features: 16, Classes: 5, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, model := range []string{"resgcn", "gcnii", "gat"} {
+		for _, g := range []*graph.Graph{ring, mixed} {
+			// peak is what each of so many stages takes by its plan.
+			peak := func(layers, stages int) ([]int64, *Job) {
+				o := Defaults()
+				o.Model, o.Layers, o.Hidden, o.Threads = model, layers, hidden, 1
+				if model == "gat" {
+					o.Heads, o.Residual = heads, true
+				}
+				j := &Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: stages, Partitions: 1, Slices: 1}}
+				p, err := j.Plan(context.Background())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return p.PeakTensorBytes, j
+			}
+			less, _ := peak(few, stages)
+			more, j := peak(many, stages)
+			read, largest := readByOthers(g, j.chunks.of)
+			layer := (more[1] - less[1]) / ((many - few) / stages) // of the middle stage
+			history := int64(4 * 3 * read * (hidden + heads))
+			bound := history + int64(4*tape*largest*hidden) + int64(4*copies*(2*hidden*hidden+4*hidden))
+			if layer > bound {
+				t.Errorf("%s, %d vertices, %d read by others: a layer takes %d bytes, want at most %d", model, g.Vertices(), read, layer, bound)
+			}
+			one, _ := peak(many, 1)
+			if g == ring && slices.Max(more) > one[0]/stages {
+				t.Errorf("%s: stages take %d bytes, a share of one worker's is %d", model, more, one[0]/stages)
+			}
+		}
+	}
+}
+
+// readByOthers counts the vertices that are read by another chunk than their own, and the vertices of the
+// largest chunk.
+func readByOthers(g *graph.Graph, chunk []int32) (read, largest int) {
+	e, seen, sizes := g.Relation.Edges(), make([]bool, g.Vertices()), map[int32]int{}
+	for k, u := range e.Source {
+		if chunk[u] != chunk[e.Target[k]] && !seen[u] {
+			seen[u] = true
+			read++
+		}
+	}
+	for _, c := range chunk {
+		sizes[c]++
+		largest = max(largest, sizes[c])
+	}
+	return read, largest
 }

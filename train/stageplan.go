@@ -18,12 +18,21 @@ type Stage struct {
 	Work float64 `json:"work"`
 }
 
+// Who says which workers a stage has.
+func (s *Stage) Who() string {
+	if n := len(s.Workers); n > 1 {
+		return fmt.Sprintf("workers %d to %d, a partition each", s.Workers[0], s.Workers[n-1])
+	}
+	return fmt.Sprintf("worker %d", s.Workers[0])
+}
+
 // StageSummary is how the workers of a stage spent the training pass of the last epoch, on average.
 type StageSummary struct {
 	Stage
 	Compute float64 `json:"compute_seconds"`
 	Bubble  float64 `json:"bubble_seconds"` // standing still while the pipeline fills, turns and drains, up to the end of the epoch
 	Wait    float64 `json:"wait_seconds"`   // standing still otherwise
+	Sent    int64   `json:"sent_bytes"`     // of all kinds, by all its workers
 }
 
 // stages are those of the mesh, where it has several.
@@ -50,9 +59,10 @@ func (w *worker) stages() (all []Stage) {
 	return all
 }
 
-// add puts the report of one of so many workers into their mean.
-func (s *StageSummary) add(r engine.StageReport, workers int) {
-	n := float64(workers)
+// add puts the report of one of the workers into their mean, and the bytes that it sent into their sum.
+func (s *StageSummary) add(r engine.StageReport, sent int64) {
+	n := float64(len(s.Workers))
+	s.Sent += sent
 	s.Compute += r.Compute.Seconds() / n
 	s.Bubble += r.Bubble.Seconds() / n
 	s.Wait += r.Wait.Seconds() / n
@@ -123,12 +133,11 @@ func (j *Job) stageLines(all []workerPlan) (lines []string) {
 		for _, rank := range stage.Workers {
 			tensors, graph = max(tensors, all[rank].Tensors), max(graph, all[rank].Graph)
 		}
-		who := fmt.Sprintf("worker %d", stage.Workers[0])
-		if n := len(stage.Workers); n > 1 {
-			who = fmt.Sprintf("workers %d to %d, a partition each", stage.Workers[0], stage.Workers[n-1])
-		}
 		lines = append(lines, fmt.Sprintf("stage %d, %s: blocks %d to %d, %.1f %% of the work, at most %.1f MB for tensors and %.1f MB for the graph",
-			s, who, stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work, float64(tensors)/1e6, float64(graph)/1e6))
+			s, stage.Who(), stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work, float64(tensors)/1e6, float64(graph)/1e6))
+	}
+	if j.Options.ChunkOrder != orderFixed && p.Least < p.Most {
+		lines = append(lines, "memory is that of two orders of the chunks, which differ in size: another order may take a little more")
 	}
 	idle := float64(len(stages)-1) / float64(p.Chunks+len(stages)-1)
 	return append(lines, fmt.Sprintf("the busiest stage has %.2f times the mean work; each stands still %.1f %% of an epoch while the pipeline fills and drains",

@@ -245,17 +245,16 @@ func TestEdgeColumns(t *testing.T) {
 	}
 }
 
-// TestGraphGoesDown: the structure of the graph, too, is divided: of a graph with few edges between
-// partitions a worker holds its share and the little that its halo takes.
-func TestGraphGoesDown(t *testing.T) {
-	const vertices, reach = 160000, 4
+// ringed is a ring of vertices with edges both ways between those that are at most so far apart.
+func ringed(t *testing.T, vertices, reach int32) *graph.Graph {
+	t.Helper()
 	var e graph.Edges
-	for v := range int32(vertices) {
+	for v := range vertices {
 		for d := int32(1); d <= reach; d++ {
 			e.Source, e.Target = append(e.Source, (v+d)%vertices, v), append(e.Target, v, (v+d)%vertices)
 		}
 	}
-	relation, err := graph.NewRelation(vertices, e)
+	relation, err := graph.NewRelation(int(vertices), e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -263,6 +262,13 @@ func TestGraphGoesDown(t *testing.T) {
 	if err := g.MakeSplits("random:60/20/20", 1, 1); err != nil {
 		t.Fatal(err)
 	}
+	return g
+}
+
+// TestGraphGoesDown: the structure of the graph, too, is divided: of a graph with few edges between
+// partitions a worker holds its share and the little that its halo takes.
+func TestGraphGoesDown(t *testing.T) {
+	g := ringed(t, 160000, 4)
 	for _, model := range []string{"sage", "gcn", "gat"} {
 		o := Defaults()
 		o.Model = model

@@ -342,6 +342,10 @@ func printResults(out io.Writer, run *train.Run) {
 		all = max(all, 1e-9)
 		t.row("stages", fmt.Sprintf("the busiest computes %.2f times the mean; %s of their time goes by while the pipeline fills and drains, %s in other waits",
 			s.StageImbalance, percent(bubble/all), percent(waited/all)))
+		for k, stage := range s.Stages {
+			t.row(fmt.Sprintf("stage %d", k), fmt.Sprintf("%s: computes %s, stands still %s while it fills and drains and %s otherwise, sends %s",
+				stage.Who(), duration(seconds(stage.Compute)), duration(seconds(stage.Bubble)), duration(seconds(stage.Wait)), megabytes(stage.Sent)))
+		}
 	}
 	t.row("run", filepath.Clean(s.RunDir))
 	t.flush()

@@ -20,7 +20,8 @@
 // count as one: before they aggregate they tell each other the rows that any chunk of the others reads
 // (mirrors).
 //
-// Reading: history.go is this algorithm; structure.go which rows are read by whom; positions.go in which order.
+// Reading: history.go is this algorithm; structure.go which rows are read by whom; positions.go in which
+// order.
 package chunked
 
 import (

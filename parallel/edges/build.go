@@ -1,6 +1,8 @@
 package edges
 
 import (
+	"slices"
+
 	"weft/graph"
 	"weft/kernel"
 	"weft/tensor"
@@ -53,6 +55,24 @@ func (s *span) each(f func(v int, k int64)) {
 			f(v, k)
 		}
 	}
+}
+
+// symmetric reports whether the span, of the edges among rows of which start is the first, has every edge in
+// both directions, as often and with the same weights. What it reads of a row is in the order of the other
+// ends, so that the transposed matrix is then the same to the bit.
+func (s *span) symmetric(start int32) bool {
+	back := slices.Clone(s.from) // of each row: the edge that the next one from it has to be
+	for v := range s.to {
+		for k := s.from[v]; k < s.to[v]; k++ {
+			u := s.r.Sources[k] - start
+			other := back[u]
+			back[u]++
+			if other >= s.to[u] || s.r.Sources[other]-start != int32(v) || weight(s.r, other) != weight(s.r, k) {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // newLocal is the block of the worker's own edges; it also sets the loops.

@@ -47,7 +47,7 @@ type Edges struct {
 type Block struct {
 	Peer int            // the rank that holds the sources' rows
 	In   *kernel.CSR    // rows × sources; values are the edge weights, nil without
-	Out  *kernel.CSR    // its transpose
+	Out  *kernel.CSR    // its transpose; In itself, where that is the same
 	IDs  *tensor.Matrix // Int32, the sources' vertices in the original graph; nil: their row numbers
 	// Targets (Int32, 1 × n) are the own rows that the rows of In are, where only few of them have edges;
 	// nil: they are all.
@@ -133,9 +133,11 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 	needed = make([][]int32, k)
 	remote := make([][]*Block, k) // by partition
 	at := &span{r: s.Relation, from: make([]int64, n), to: slices.Clone(s.Relation.Indptr[:n])}
+	symmetric := false
 	for q := range k {
 		at.next(int32(s.Starts[q+1]))
 		if q == s.Me {
+			symmetric = at.symmetric(int32(s.Starts[q]))
 			e.Blocks[0] = e.newLocal(at, int32(s.Starts[q]))
 		} else {
 			remote[q], needed[q] = newRemote(team, at, s.Holders[q], s.Starts[q], s.Starts[q+1])
@@ -147,8 +149,12 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 	for round := 1; round < k; round++ {
 		e.Blocks = append(e.Blocks, remote[(s.Me-round+k)%k]...)
 	}
-	for _, b := range e.Blocks {
-		b.Out = team.Transpose(b.In, tensor.Graph)
+	for i, b := range e.Blocks {
+		if i == 0 && symmetric {
+			b.Out = b.In
+		} else {
+			b.Out = team.Transpose(b.In, tensor.Graph)
+		}
 	}
 	e.Local().IDs = s.IDs
 	return e, needed

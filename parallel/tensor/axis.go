@@ -43,7 +43,7 @@ type Axis struct {
 	switched func(site string, bytes int64) // Options.Switched
 	epoch    int                            // for errors
 
-	chunks    int
+	chunks    int                     // Options.Chunks
 	atOnce    *schedule               // in one chunk
 	schedules map[direction]*schedule // made when first asked for
 }
@@ -52,7 +52,7 @@ type Axis struct {
 type Options struct {
 	sar.Options // of the aggregation inside a slice
 	// Chunks is in how many chunks an aggregation takes in its input and hands on its result, 0: as many as
-	// suit the graph. It changes no bits.
+	// suit it. It changes no bits.
 	Chunks int
 	// Switched takes of each switch between layouts that a site makes together with all other workers what
 	// this worker sends in it; nil: nobody asks.
@@ -72,9 +72,6 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		switched: o.Switched, chunks: o.Chunks, schedules: map[direction]*schedule{},
 	}
 	a.book = order.NewBook(w, a.moved)
-	if a.chunks == 0 {
-		a.chunks = chunksFor(&s.Edges, g.Mesh.Slices)
-	}
 	for _, list := range lists {
 		rows := team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(list))
 		if !team.Planning() {

@@ -39,13 +39,13 @@ func (p *propagator) flows(r gnn.Reduce, k gnn.Rounds) bool {
 	return p.axis.alone() && r.Kind != gnn.KindMax && k.Count > 0
 }
 
-// flow is that of a pass.
-func (p *propagator) flow(way pass, r gnn.Reduce, k gnn.Rounds) *flow {
+// flow is that of a pass over rows of so many columns.
+func (p *propagator) flow(way pass, columns int, r gnn.Reduce, k gnn.Rounds) *flow {
 	e, err := p.axis.inner.Edges(p.along)
 	exchange.Must(err)
 	o, err := e.Operator(r)
 	exchange.Must(err)
-	f := &flow{site: p.site, schedule: p.axis.schedule(direction{p.along, way}), rounds: k, way: way}
+	f := &flow{site: p.site, schedule: p.axis.schedule(direction{p.along, way}, columns), rounds: k, way: way}
 	f.arrived, f.ready, f.computed = f.signals(), f.signals(), f.signals()
 	f.count = func(columns int) { p.axis.inner.Count(f.path, e, columns) }
 	all, some := o.Apply, o.ApplyRows
@@ -62,10 +62,10 @@ func (p *propagator) flow(way pass, r gnn.Reduce, k gnn.Rounds) *flow {
 // flowing is the flow on a tape.
 func (p *propagator) flowing(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
 	z := p.axis.team.Memory.New(tensor.Activations, p.axis.own.Here, x.Cols())
-	p.flow(forward, r, k).run(z, x.Value())
+	p.flow(forward, x.Cols(), r, k).run(z, x.Value())
 	return x.Tape().Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
 		dx := p.axis.team.Memory.New(tensor.Gradients, g.Rows, g.Cols)
-		p.flow(backward, r, k).run(dx, g)
+		p.flow(backward, g.Cols, r, k).run(dx, g)
 		g.Release()
 		x.AddGrad(dx)
 	}})

@@ -35,7 +35,7 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
 	if p.flows(r, gnn.Once) {
-		p.flow(forward, r, gnn.Once).run(z, x.Value())
+		p.flow(forward, x.Cols(), r, gnn.Once).run(z, x.Value())
 		return
 	}
 	cut := p.cut(x.Cols())

@@ -7,7 +7,6 @@ import (
 	"weft/gnn"
 	"weft/kernel"
 	"weft/parallel/exchange"
-	"weft/partition"
 	"weft/tensor"
 )
 
@@ -16,21 +15,36 @@ const (
 	// small messages get.
 	mostChunks  = 16
 	rowsOfChunk = 1024
-	// edgesOfRow is, on average, where the work on a row is worth hiding behind its messages. Below, these
-	// take longer by being smaller and going both ways at once than the work does.
-	edgesOfRow = 64
+	// linkBytes and gatherBytes are what chunksFor takes a link to carry in a second, 1 Gbit/s, and a thread
+	// to gather.
+	linkBytes   = 125e6
+	gatherBytes = 30e9
+	// leastHidden is the part of a flow that chunks have to hide.
+	leastHidden = .2
 )
 
-// chunksFor is how many chunks suit a partition.
-func chunksFor(e *partition.Edges, workers int) int {
-	edges := 0
-	for _, r := range e.Relations {
-		edges += len(r.In.Sources)
+// chunksFor is how many chunks suit a flow of so many columns through a matrix, on every worker.
+//
+// In chunks it takes about the longer of its communication and its computation, besides a first and a last
+// chunk's share of the other, and at once their sum: the shorter is hidden. Where that is little, messages
+// that are smaller and go both ways at once cost more. And all rows at once may be gathered from pieces that
+// a cache holds: chunks then take half as long again or twice as long, which only a slow link hides, beside
+// which it is little.
+func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {
+	workers := a.comm.Size()
+	if a.chunks > 0 {
+		return a.chunks
 	}
-	if edges < edgesOfRow*e.Rows {
+	if a.team.Cuts(matrix, (columns+workers-1)/workers) {
 		return 1
 	}
-	return min(e.Rows/(workers*rowsOfChunk), mostChunks)
+	others := float64(workers-1) / float64(workers)
+	communication := 2 * others * float64(matrix.Rows) / linkBytes // for each column of a slice, and element
+	computation := float64(matrix.Entries()) / gatherBytes
+	if min(communication, computation) < leastHidden*(communication+computation) {
+		return 1
+	}
+	return min(matrix.Rows/(workers*rowsOfChunk), mostChunks)
 }
 
 // schedule is the order in which an aggregation in one direction of the edges takes in the rows that it
@@ -69,25 +83,26 @@ const (
 	backward pass = true
 )
 
-// schedule is that of a direction. Backward the chunks come in reverse.
-func (a *Axis) schedule(d direction) *schedule {
+// schedule is that of a flow of so many columns. Backward the chunks come in reverse.
+func (a *Axis) schedule(d direction, columns int) *schedule {
+	e, err := a.inner.Edges(d.along)
+	exchange.Must(err)
+	matrix := e.Local().In
+	if d.way == backward {
+		matrix = e.Local().Out
+	}
+	n := min(a.chunksFor(matrix, columns), matrix.Rows)
+	if n <= 1 {
+		return a.atOnce
+	}
 	if a.schedules[d] == nil {
-		e, err := a.inner.Edges(d.along)
-		exchange.Must(err)
-		matrix := e.Local().In
-		if d.way == backward {
-			matrix = e.Local().Out
-		}
-		a.schedules[d] = a.newSchedule(matrix, d.way)
+		a.schedules[d] = a.newSchedule(matrix, n, d.way)
 	}
 	return a.schedules[d]
 }
 
-func (a *Axis) newSchedule(matrix *kernel.CSR, way pass) *schedule {
-	n := min(a.chunks, matrix.Rows)
-	if n <= 1 {
-		return a.atOnce
-	}
+// newSchedule is one of n chunks.
+func (a *Axis) newSchedule(matrix *kernel.CSR, n int, way pass) *schedule {
 	s := &schedule{chunks: chunksOf(matrix, n, a.team), mine: a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, a.own.Here)}
 	if way == backward {
 		slices.Reverse(s.chunks)

@@ -40,6 +40,7 @@ def command(main):
         print(f"{name}: not done: {reason}", file=sys.stderr)
         sys.exit(2)
     except subprocess.CalledProcessError as failed:
+        sys.stderr.write(failed.stderr)
         print(f"{name}: the run failed with status {failed.returncode}; it says why above", file=sys.stderr)
         sys.exit(1)
 
@@ -131,7 +132,8 @@ def last_line(said):
 
 
 def result(command):
-    """The object that a command prints with --json. What else it says stays out of sight, but where it fails."""
+    """The object that a command prints with --json. What else it says stays out of sight; where it fails the
+    error has it."""
     with tempfile.TemporaryFile("w+") as said:
         # Apart from the terminal: of an interrupt this script learns first, and ends the run, as it does however it ends.
         process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *command], stdin=subprocess.DEVNULL,
@@ -148,8 +150,7 @@ def result(command):
             raise
         if process.returncode != 0:
             said.seek(0)
-            sys.stderr.write(said.read())
-            raise subprocess.CalledProcessError(process.returncode, command)
+            raise subprocess.CalledProcessError(process.returncode, command, stderr=said.read())
     return json.loads(printed)
 
 

@@ -29,7 +29,8 @@ type Pipeline struct {
 	warm    bool    // the first snapshot was taken
 }
 
-// newPipeline makes the engine of a stage.
+// newPipeline makes the engine of a stage. All workers call it together, and are told the same but Recompute
+// and Report.
 func newPipeline(c Config) (*Pipeline, error) {
 	o := c.Stage.Options
 	o.Aggregated = c.Aggregated
@@ -39,6 +40,9 @@ func newPipeline(c Config) (*Pipeline, error) {
 	}
 	from, to := c.Stage.Cuts[c.Groups.Stage], c.Stage.Cuts[c.Groups.Stage+1]
 	p := &Pipeline{Config: c, from: from, graph: g, params: nn.NewParams(c.Team, c.Seed)}
+	if err := p.agree(); err != nil {
+		return nil, err
+	}
 	p.VaryingInput = true // what follows from the features passes through the history as all else
 	for _, chunk := range g.Chunks {
 		c := &pass{Chunk: chunk}

@@ -1,8 +1,13 @@
 package engine
 
 import (
+	"fmt"
+	"hash/crc32"
 	"time"
 
+	"weft/comm"
+	"weft/internal/launch"
+	"weft/internal/refusal"
 	"weft/parallel/chunked"
 	"weft/tensor"
 )
@@ -32,6 +37,19 @@ type StageReport struct {
 	// after.
 	Bubble time.Duration
 	Wait   time.Duration // standing still otherwise
+}
+
+// agree fails on all workers where one of them was told other stages, chunks, orders or history than the
+// first: it would take the rows of one chunk for those of another.
+func (p *Pipeline) agree() error {
+	if p.Team.Planning() {
+		return nil
+	}
+	s := &p.Stage
+	told := fmt.Sprint(p.Seed, s.Cuts, s.Count, crc32.ChecksumIEEE(comm.Bytes(s.Chunks)), s.Fixed, s.Period, s.Warm, s.Stale)
+	return launch.Ranks{Comm: p.Groups.World}.Agree(told, func(rank int, _, _ string) error {
+		return refusal.Errorf("worker %d was told other stages, chunks, orders of them or history than worker 0: all need the same StageOptions and seed", rank)
+	})
 }
 
 // spending measures how a worker spends a training pass.
