@@ -16,15 +16,6 @@ import (
 // Axis makes a worker's axis.
 type Axis func(engine.Config) (engine.Axis, error)
 
-// Engine is an engine with all of a model's layers along the axis.
-func (axis Axis) Engine(c engine.Config) (engine.Engine, error) {
-	a, err := axis(c)
-	if err != nil {
-		return nil, err
-	}
-	return engine.NewWhole(c, a), nil
-}
-
 // The ways along the edges of a graph of one relation.
 var (
 	Stored   = gnn.Along{Relation: graph.RelationName}

@@ -32,18 +32,18 @@ func New(c Config) (Engine, error) {
 		if err != nil {
 			return nil, err
 		}
-		return NewWhole(c, a), nil
+		return newWhole(c, a), nil
 	}
 	p, err := sar.New(c.Team, c.Groups, c.Share, c.Order, o)
 	if err != nil {
 		return nil, err
 	}
-	return NewWhole(c, p), nil
+	return newWhole(c, p), nil
 }
 
-// NewWhole builds the model in the team's memory, along the edges of a, an axis of the worker's share, and
+// newWhole builds the model in the team's memory, along the edges of a, an axis of the worker's share, and
 // copies the features of its rows there.
-func NewWhole(c Config, a Axis) *Whole {
+func newWhole(c Config, a Axis) *Whole {
 	w := &Whole{Config: c, axis: a, params: nn.NewParams(c.Team, c.Seed)}
 	w.features = loadFeatures(c, a)
 	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{Params: w.params, Relations: a.Relations(), Propagators: a.Propagator})
