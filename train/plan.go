@@ -298,11 +298,12 @@ func workOf(blocks []gnn.BlockSpec, whole *partition.Whole) []string {
 		return nil
 	}
 	var shares []string
-	for i, equal := 0, 0; i < len(blocks); i += equal {
-		cost := blocks[i].Cost
-		for equal = 1; i+equal < len(blocks) && blocks[i+equal].Cost == cost; {
+	for i := 0; i < len(blocks); {
+		cost, equal := blocks[i].Cost, 1
+		for i+equal < len(blocks) && blocks[i+equal].Cost == cost {
 			equal++
 		}
+		i += equal
 		each := fmt.Sprintf("%.1f %%", 100*cost.Of(whole.Vertices, whole.Edges)/sum)
 		if equal > 1 {
 			each = fmt.Sprintf("%d × ", equal) + each
