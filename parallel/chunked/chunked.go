@@ -47,7 +47,7 @@ type Graph struct {
 	way     int        // this one among them
 	share   *partition.Share
 	options Options
-	of      []int32 // for each vertex, in the order of the partitions, its chunk
+	of      []int32 // the chunk of each row of the share
 	whole   *autograd.RowSet
 	made    map[gnn.Along]*structure
 	kept    map[call]*history // by the training passes' calls
@@ -96,11 +96,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		team: team, ways: g.Halo, way: g.Halo.Rank(), share: s, options: o, slots: make([]int, o.Count),
 		made: map[gnn.Along]*structure{}, kept: map[call]*history{}, passing: map[call]*history{},
 	}
-	var others autograd.Peers
-	if g.Halo.Size() > 1 {
-		others = exchange.Peers{Comm: g.Halo}
-	}
-	held := &s.Edges
+	held, others := &s.Edges, exchange.PeersOf(g.Halo)
 	c.whole = autograd.RowsOf(team, held.IDs, held.Rows, s.Whole.Vertices, others)
 	c.of = o.Chunks[held.Starts[held.P]:held.Starts[held.P+1]]
 	book := order.NewBook(w, nil)

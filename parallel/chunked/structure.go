@@ -221,10 +221,11 @@ func (st *structure) Columns(e *edges.Edges, own func(*edges.Edges) *tensor.Matr
 		}
 		st.columns[of[0]] = kept
 	}
+	blocks := st.sources[slices.Index(st.edges, e)]
 	for i, b := range e.Remote() {
 		columns = append(columns, st.graph.team.Memory.New(tensor.Graph, b.In.Cols, 1))
 		if !st.graph.team.Planning() {
-			fill(columns[i].Floats(), st.sources[slices.Index(st.edges, e)][i], kept)
+			fill(columns[i].Floats(), blocks[i], kept)
 		}
 	}
 	return columns, nil
