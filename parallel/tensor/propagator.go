@@ -32,6 +32,9 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	return p.aggregate(x, r, gnn.Once)
 }
 
+// Rows implements order.Axis.
+func (p *propagator) Rows(x *autograd.Var) *autograd.RowSet { return x.RowSet() }
+
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
 	if p.flows(r, gnn.Once) {
