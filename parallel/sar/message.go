@@ -18,7 +18,8 @@ const messageEdges = 1 << 13
 // the backward pass fetches the source rows again and computes each edge's message anew, on a tape of its own
 // (case 2).
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
-	exchange.Must(m.Check(p.site.Path))
+	_, target := p.part.ends(p.along)
+	exchange.Must(m.Check(p.site.Path, p.part.Types()[target].Here))
 	t, h := m.Source.Tape(), p.halo(m.Source.Tape())
 	e, loops := h.Edges, edges.SelfLoops(m.SelfLoops)
 	p.site.Explain(func() string {

@@ -68,7 +68,7 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *aut
 
 // Message implements gnn.Propagator, for functions that act on each column apart.
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
-	exchange.Must(m.Check(p.path))
+	exchange.Must(m.Check(p.path, p.axis.own.Here))
 	if !m.Columnwise {
 		exchange.Must(refusal.Errorf("%s: the message function needs complete rows, and may be given slices only where it is said to be columnwise; take %s graph=%d",
 			p.path, refusal.Setting("parallel"), p.axis.mesh.Partitions*p.axis.mesh.Slices))
