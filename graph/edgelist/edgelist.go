@@ -92,7 +92,7 @@ func Read(o Options) (*graph.Graph, error) {
 	if err != nil {
 		return nil, refusal.Errorf("%s: %d vertices, %d edges: %w", o.Path, vertices, list.edges.Len(), err)
 	}
-	g := &graph.Graph{Relation: relation, Provenance: "edges " + o.Path}
+	g := &graph.Graph{Relations: []graph.Relation{relation}, Provenance: "edges " + o.Path}
 	if o.Strings {
 		g.Names = list.names.Names
 	}
