@@ -76,6 +76,9 @@ func Read(o Options) (*graph.Graph, error) {
 		Type: EntityType, Count: len(r.entities.Names), Names: r.entities.Names, Labels: labels, Splits: splits, Relations: relations,
 		Provenance: "rdf " + strings.Join(o.Paths, " "), Notes: r.notes,
 	}
+	if g, err = g.ReverseRelations(); err != nil {
+		return nil, refusal.Errorf("%s: %w", strings.Join(o.Paths, ", "), err)
+	}
 	return g, g.Check()
 }
 
@@ -197,7 +200,7 @@ func (r *reader) checkWithout(o *Options) error {
 	return nil
 }
 
-// relations are those of the predicates, each with the one back after it.
+// relations are those of the predicates, if there is the memory for them and those back.
 func (r *reader) relations() ([]graph.Relation, error) {
 	const bound, source = 8, 4
 	vertices, edges := int64(len(r.entities.Names)), int64(0)
@@ -210,17 +213,14 @@ func (r *reader) relations() ([]graph.Relation, error) {
 	var relations []graph.Relation
 	var twice int
 	for k, name := range r.relationNames() {
-		p := &r.predicates[k]
-		forth, err := graph.NewRelation(int(vertices), p.edges)
+		relation, err := graph.NewRelation(int(vertices), r.predicates[k].edges)
 		if err != nil {
 			return nil, err
 		}
-		p.edges = graph.Edges{}
-		twice += compact(&forth)
-		back := *forth.Reversed(int(vertices))
-		forth.Source, forth.Name, forth.Target = EntityType, name, EntityType
-		back.Source, back.Name, back.Target = EntityType, reverse+name, EntityType
-		relations = append(relations, forth, back)
+		r.predicates[k].edges = graph.Edges{}
+		twice += compact(&relation)
+		relation.Source, relation.Name, relation.Target = EntityType, name, EntityType
+		relations = append(relations, relation)
 	}
 	if twice > 0 {
 		r.notes = append(r.notes, fmt.Sprintf("%d triples that stand twice left out", twice))
@@ -242,12 +242,10 @@ func compact(r *graph.Relation) int {
 	return gone
 }
 
-// reverse stands before the name of a relation that leads back, as PyG's ToUndirected has it.
-const reverse = "rev_"
-
-// relationNames are the predicates' local names, with a number where several have one. A note has the
-// predicate of each that has a number.
+// relationNames are the predicates' local names, with a number where one is taken, or that of the relation
+// back. A note has the predicate of each that has a number.
 func (r *reader) relationNames() []string {
+	const reverse = "rev_" // as graph.ReverseRelations has it
 	all, taken, last := make([]string, len(r.predicates)), map[string]bool{}, map[string]int{}
 	for k, p := range r.predicates {
 		local := localName(p.iri)
