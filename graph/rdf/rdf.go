@@ -38,10 +38,10 @@ type Options struct {
 }
 
 // Read reads the graph. Subjects and objects are its vertices, of the one type EntityType, in the order of
-// their first appearance: IRIs, blank nodes and literals, the same text with the same language tag or datatype
-// being one. Names are IRIs as they are; _:label for a blank node, and _:label#2 in the second file; a
-// literal as N-Triples has it. Each predicate is a relation from subjects to objects under its local name,
-// and one back, rev_ before it. A triple that stands twice is one edge.
+// their first appearance: IRIs, blank nodes and literals, which are one where text, language tag and datatype
+// are. Names are IRIs as they are; _:label for a blank node, and _:label#2 in the second file; a literal as
+// N-Triples has it. Each predicate is a relation from subjects to objects under its local name, and one back,
+// rev_ before it. A triple that stands twice is one edge.
 //
 // Classes are the distinct labels in the order of their bytes. Complaints about a file are refusals that name
 // it, and its line.
@@ -183,8 +183,8 @@ func (r *reader) entity(name []byte, k int) (int32, error) {
 	return r.entities.Number(name)
 }
 
-// checkWithout refuses a predicate to leave out that no triple has, as a mistyped one would leave the label in
-// the graph, and notes what was left out.
+// checkWithout refuses a predicate to leave out that no triple has, as a mistyped one would leave the label
+// in the graph, and notes what was left out.
 func (r *reader) checkWithout(o *Options) error {
 	for _, iri := range o.Without {
 		n := r.without[iri]

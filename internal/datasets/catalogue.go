@@ -14,6 +14,7 @@ import (
 	"weft/graph/generate"
 	"weft/graph/npz"
 	"weft/graph/planetoid"
+	"weft/graph/rdf"
 )
 
 // Dataset is a graph with a name.
@@ -64,6 +65,8 @@ func All() []Dataset {
 		heterophilous("minesweeper", "a grid of mines, found by counts", 10000, 2*39402, "roc-auc"),
 		heterophilous("tolokers", "workers on the same tasks, banned or not", 11758, 2*519000, "roc-auc"),
 		heterophilous("questions", "who answers whom, active or not", 48921, 2*153540, "roc-auc"),
+		entities("mutag", "molecules, mutagenic or not, in RDF", "bond", "label_mutagenic"),
+		entities("aifb", "people of an institute, 4 groups, in RDF", "person", "label_affiliation"),
 		synthetic("sbm-8k", "communities in noise", generate.Options{Kind: generate.SBM, Vertices: 8000, Degree: 20, Features: 16, Classes: 16}),
 		synthetic("rmat-16", "skewed degrees", generate.Options{Kind: generate.RMAT, Scale: 16, EdgeFactor: 16, Features: 64, Classes: 16}),
 		synthetic("uniform-100k", "uniform ends",
@@ -178,6 +181,37 @@ func heterophilous(name, about string, vertices int, edges int64, metric string)
 			}
 			g.Provenance += " (--symmetrize)"
 			g.Metric = metric
+			return g, nil
+		},
+	}
+}
+
+// entities is a graph in RDF of Ristoski et al. 2016 (https://doi.org/10.1007/978-3-319-46547-0_20), as R-GCN
+// was published on it: without the predicates that give the label away. The columns are those of its tables.
+func entities(name, about, entity, label string) Dataset {
+	folder := func() string { return dataPath("", "rdf_"+name, name) }
+	in := func(folder string) (triples, train, test string) {
+		return filepath.Join(folder, name+"_stripped.nt.gz"), filepath.Join(folder, "trainingSet.tsv"), filepath.Join(folder, "testSet.tsv")
+	}
+	published := "https://data.dgl.ai/dataset/" + name + ".tgz"
+	return Dataset{
+		Name: name, About: about, Origin: "data.dgl.ai/dataset",
+		source: source{
+			path: folder,
+			files: func() []string {
+				triples, train, test := in(folder())
+				return []string{triples, train, test}
+			},
+			wants: filepath.Join("$"+dataVariable, "rdf_"+name, name+"_stripped.nt.gz"),
+			get:   getInto("rdf_"+name, fmt.Sprintf("%s_stripped.nt.gz, trainingSet.tsv and testSet.tsv of %s", name, published)),
+		},
+		read: func(path string) (*graph.Graph, error) {
+			triples, train, test := in(path)
+			g, err := rdf.Read(rdf.Options{Paths: []string{triples}, Train: train, Test: test, Entity: entity, Label: label})
+			if err != nil {
+				return nil, err
+			}
+			g.Provenance += fmt.Sprintf(" (--train %s --test %s --entity %s --label %s)", train, test, entity, label)
 			return g, nil
 		},
 	}
