@@ -99,6 +99,15 @@ func Uniform(bound float64) Init {
 	}
 }
 
+// Normal draws from the standard normal distribution, PyTorch's default for an embedding.
+func Normal() Init {
+	return func(values []float32, r *rand.Rand) {
+		for i := range values {
+			values[i] = float32(r.NormFloat64())
+		}
+	}
+}
+
 // Constant sets every value.
 func Constant(x float32) Init {
 	return func(values []float32, _ *rand.Rand) {
