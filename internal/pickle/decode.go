@@ -487,6 +487,13 @@ func (d *Dict) set(pairs []any) error {
 	return nil
 }
 
+// UnknownError is the name of a global that is on no allow-list.
+type UnknownError string
+
+func (name UnknownError) Error() string {
+	return fmt.Sprintf("names %.100q, which is not on the list of what a dataset's pickle may name", string(name))
+}
+
 // global pushes what a name stands for: the allow-list is applied here.
 func (d *decoder) global(op byte) error {
 	var module, name string
@@ -516,7 +523,7 @@ func (d *decoder) global(op byte) error {
 		value, ok = d.Globals[name]
 	}
 	if !ok {
-		return fmt.Errorf("names %.100q, which is not on the list of what a dataset's pickle may name", name)
+		return UnknownError(name)
 	}
 	return d.push(value)
 }

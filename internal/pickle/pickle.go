@@ -9,9 +9,7 @@
 package pickle
 
 import (
-	"bytes"
 	"fmt"
-	"io"
 	"math/bits"
 	"slices"
 	"strings"
@@ -58,20 +56,11 @@ type Array struct {
 // Numbers gives the array to NumPy's own file format, whose reader knows every element type and order: what a
 // pickle keeps of an array is what the header and the data of a .npy file are.
 func (a *Array) Numbers() (*npy.Array, error) {
-	var shape strings.Builder
-	for _, n := range a.Shape {
-		fmt.Fprintf(&shape, "%d,", n)
+	r, size, err := npy.Header{Descr: a.Dtype, Fortran: a.Fortran, Shape: a.Shape}.Stream(strings.NewReader(a.Data))
+	if err != nil {
+		return nil, err
 	}
-	order := "False"
-	if a.Fortran {
-		order = "True"
-	}
-	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': (%s)}", a.Dtype, order, shape.String())
-	// The dict is shorter than 256 bytes: maxDimensions
-	header := append([]byte("\x93NUMPY\x01\x00"), byte(len(dict)), 0)
-	header = append(header, dict...)
-	r := io.MultiReader(bytes.NewReader(header), strings.NewReader(a.Data))
-	return npy.Read(r, int64(len(header)+len(a.Data)))
+	return npy.Read(r, size)
 }
 
 // CSR is a SciPy matrix of compressed sparse rows as the pickle gives it: that the three arrays agree is for
