@@ -110,9 +110,17 @@ func orderedDict(args Tuple) (any, error) {
 	return &Dict{}, nil
 }
 
+// defaultDict makes a dict. What would make its missing values is never called.
 func defaultDict(args Tuple) (any, error) {
-	if len(args) > 1 || len(args) == 1 && args[0] != list {
-		return nil, fmt.Errorf("defaultdict of something else than list")
+	if len(args) == 1 {
+		switch args[0].(type) {
+		case plain, Function:
+		default:
+			return nil, fmt.Errorf("defaultdict of something else than list or set")
+		}
+	}
+	if len(args) > 1 {
+		return nil, fmt.Errorf("defaultdict of items")
 	}
 	return &Dict{}, nil
 }

@@ -10,6 +10,7 @@ package pickle
 
 import (
 	"fmt"
+	"io"
 	"math/bits"
 	"slices"
 	"strings"
@@ -56,11 +57,16 @@ type Array struct {
 // Numbers gives the array to NumPy's own file format, whose reader knows every element type and order: what a
 // pickle keeps of an array is what the header and the data of a .npy file are.
 func (a *Array) Numbers() (*npy.Array, error) {
-	r, size, err := npy.Header{Descr: a.Dtype, Fortran: a.Fortran, Shape: a.Shape}.Stream(strings.NewReader(a.Data))
+	r, size, err := a.Open()
 	if err != nil {
 		return nil, err
 	}
 	return npy.Read(r, size)
+}
+
+// Open returns the array as a .npy file, and its size in bytes.
+func (a *Array) Open() (r io.Reader, size int64, err error) {
+	return npy.Header{Descr: a.Dtype, Fortran: a.Fortran, Shape: a.Shape}.Stream(strings.NewReader(a.Data))
 }
 
 // CSR is a SciPy matrix of compressed sparse rows as the pickle gives it: that the three arrays agree is for
@@ -121,7 +127,7 @@ func (c *CSR) build(state any) error {
 	rows, okRows := dims[0].(int64)
 	columns, okColumns := dims[1].(int64)
 	if !okRows || !okColumns || rows < 0 || columns < 0 {
-		return fmt.Errorf("csr_matrix of shape %v", dims)
+		return fmt.Errorf("csr_matrix of shape %d × %d", rows, columns)
 	}
 	built := CSR{Rows: int(rows), Columns: int(columns)}
 	for _, part := range []struct {

@@ -96,7 +96,7 @@ func rebuildTensor(args pickle.Tuple) (any, error) {
 	for k, stride := range strides {
 		n, ok := stride.(int64)
 		if !ok || n < 0 {
-			return nil, fmt.Errorf("a tensor with the stride %v", stride)
+			return nil, fmt.Errorf("a tensor with the stride %d", n)
 		}
 		t.strides[k] = n
 	}
@@ -116,7 +116,7 @@ func sizes(dims pickle.Tuple) ([]int, error) {
 	for k, dim := range dims {
 		n, ok := dim.(int64)
 		if !ok || n < 0 {
-			return nil, fmt.Errorf("a tensor with a dimension of %v", dim)
+			return nil, fmt.Errorf("a tensor with a dimension of %d", n)
 		}
 		shape[k] = int(n)
 	}

@@ -29,6 +29,7 @@ const WayOut = `docs/data.md, "pyg: files of PyTorch Geometric", has the lines t
 type File struct {
 	// Value is what was saved: a value of a pickle in which tensors are *Tensor and *Sparse.
 	Value any
+	Size  int64 // of the file, in bytes
 
 	path     string
 	file     *os.File
@@ -52,7 +53,7 @@ func Open(path string, classes ...pickle.Class) (*File, error) {
 		return nil, refusal.Errorf("%w; give a file of torch.save", err)
 	}
 	f := &File{
-		path: path, file: file, entries: map[string]*zip.File{}, storages: map[string]*storage{},
+		Size: size, path: path, file: file, entries: map[string]*zip.File{}, storages: map[string]*storage{},
 		readable: repeats * uint64(size),
 	}
 	if err := f.list(size); err != nil {

@@ -17,6 +17,8 @@ type Source interface {
 	Has(keys ...string) bool
 	// Array reads the array of a key that exists.
 	Array(key string) (*npy.Array, error)
+	// Count is how many rows the array of a key that exists has, all of which take bytes of the file.
+	Count(key string) (int, error)
 	// Matrix reads features from the array of a key that exists.
 	Matrix(key string, keepDense bool) (*Matrix, error)
 	// Refuse puts the file and the array before an error.
@@ -46,18 +48,9 @@ func (f Fields) Vertices(edges int) (int, error) {
 		return int(n[0]), nil
 	}
 	for _, key := range []string{"y", "x"} {
-		if !f.Has(key) {
-			continue
+		if f.Has(key) {
+			return f.Count(key)
 		}
-		array, err := f.Array(key)
-		if err != nil {
-			return 0, err
-		}
-		// Rows may be empty, and then any number of them takes no bytes.
-		if n, err := array.Elements(); err != nil || n == 0 || len(array.Shape) == 0 || array.Shape[0] > math.MaxInt32 {
-			return 0, f.refusef(key, "has shape %v: give one row for each vertex", array.Shape)
-		}
-		return array.Shape[0], nil
 	}
 	return 0, nil
 }
@@ -173,6 +166,15 @@ func (f Fields) Splits(keys [3]string, vertices int, labels *graph.Labels,
 		}
 	}
 	return splits, nil
+}
+
+// CountRows is how many rows an array of that shape has. Rows may be empty, and then any number of them takes
+// no bytes: these are refused.
+func CountRows(h npy.Header) (int, error) {
+	if n, err := h.Elements(); err != nil || n == 0 || len(h.Shape) == 0 || h.Shape[0] > math.MaxInt32 {
+		return 0, refusal.Errorf("has shape %v: give one row for each vertex", h.Shape)
+	}
+	return h.Shape[0], nil
 }
 
 // refusef refuses the array of a key.
