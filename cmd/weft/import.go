@@ -19,6 +19,7 @@ import (
 	"weft/graph/edgelist"
 	"weft/graph/npz"
 	"weft/graph/planetoid"
+	"weft/graph/pyg"
 	"weft/internal/refusal"
 	"weft/train"
 )
@@ -61,6 +62,7 @@ func newImport() *cobra.Command {
 Nothing is left behind when it fails.`,
 		Example: `  weft import planetoid data/ind.cora stores/cora
   weft import npz coauthor_physics.npz stores/physics --symmetrize --largest-component --split per-class=20,30 --splits 5
+  weft import pyg graph.pt stores/mine
   weft import edges follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20
   weft import debian /var/lib/apt/lists stores/debian`,
 		Annotations: map[string]string{subcommandWord: "FORMAT"},
@@ -93,12 +95,14 @@ Nothing is left behind when it fails.`,
 func formats(c *changes) []format {
 	var list edgelist.Options
 	var directed, denseFeatures bool
+	var target string
 	storage := func(flags *pflag.FlagSet) {
 		flags.BoolVar(&denseFeatures, "dense-features", false, "keep features dense of which few are not zero")
 	}
 	// checked refuses --dense-features where it had no effect.
 	checked := func(source string, g *graph.Graph, err error) (*graph.Graph, error) {
-		if err == nil && denseFeatures && g.Features.Dense == nil {
+		dense := func(t graph.VertexType) bool { return t.Features.Dense != nil }
+		if err == nil && denseFeatures && !slices.ContainsFunc(g.Types(), dense) {
 			return nil, refusal.Errorf("--dense-features: %s comes without dense features; leave it out", source)
 		}
 		return g, err
@@ -120,6 +124,18 @@ func formats(c *changes) []format {
 					return nil, refusal.Errorf("--directed and --symmetrize: give one of the two")
 				}
 				g, err := npz.Read(source, npz.Options{AsListed: directed || c.symmetrize, DenseFeatures: denseFeatures})
+				return checked(source, g, err)
+			},
+		},
+		{
+			name: "pyg", source: "FILE", short: "a Data or HeteroData of PyTorch Geometric, or a data set of one, as torch.save writes it",
+			example: "graph.pt stores/mine",
+			flags: func(flags *pflag.FlagSet) {
+				flags.StringVar(&target, "target", "", "the vertex `type` whose labels are learned, where several have labels")
+				storage(flags)
+			},
+			read: func(source string) (*graph.Graph, error) {
+				g, err := pyg.Read(source, pyg.Options{Target: target, DenseFeatures: denseFeatures})
 				return checked(source, g, err)
 			},
 		},
