@@ -260,8 +260,8 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
-// Types that share their fields or their vertices cost a pickle a few bytes each: they are refused before they
-// take memory.
+// Types that share their fields or their vertices cost a pickle a few bytes each: they are refused before
+// they take memory.
 func TestSharedTypesAreRefused(t *testing.T) {
 	var code strings.Builder
 	fields := []string{}

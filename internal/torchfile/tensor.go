@@ -43,8 +43,8 @@ type window struct {
 	elements int64
 }
 
-// Tensor is a dense tensor: element (i, j, …) lies at offset + i·strides[0] + j·strides[1] + … of its storage,
-// counted in elements.
+// Tensor is a dense tensor: element (i, j, …) lies at offset + i·strides[0] + j·strides[1] + … of its
+// storage, counted in elements.
 type Tensor struct {
 	Shape []int
 
