@@ -222,6 +222,11 @@ func text(s string) string { return "X" + string(rune(len(s))) + "\x00\x00\x00" 
 // dict is the code of a dict, of keys and values in turn.
 func dict(parts ...string) string { return "}(" + strings.Join(parts, "") + "u" }
 
+// hetero is the code of a HeteroData object of these dicts of vertices and edges.
+func hetero(vertices, edges string) string {
+	return "ctorch_geometric.data.hetero_data\nHeteroData\n)\x81" + dict(text("_node_store_dict"), vertices, text("_edge_store_dict"), edges) + "b"
+}
+
 func TestDamaged(t *testing.T) {
 	edges := text("edge_index") + ids(20, 2, 3)
 	relation := "(" + text("a") + text("to") + text("a") + "t"
@@ -233,7 +238,8 @@ func TestDamaged(t *testing.T) {
 		{"ctorch_geometric.data.data\nData\n)\x81" + dict(text("_store"), "N") + "b", "are not a dict"},
 		{"ctorch_geometric.data.hetero_data\nHeteroData\n)\x81}b", "without _node_store_dict"},
 		{"ctorch_geometric.data.storage\nNodeStorage\n)\x81}b", `an object of class "torch_geometric.data.storage.NodeStorage"`},
-		{dict("K\x01", "K\x01"), "a field has no name"},
+		{dict("K\x01", "K\x01"), "is not called (source, relation, target)"},
+		{"ctorch_geometric.data.data\nData\n)\x81" + dict("K\x01", "K\x01") + "b", "a field has no name"},
 		{dict(text("edge_index"), "K\x01"), `"edge_index": is no tensor`},
 		{dict(text("edge_index"), ids(20, 3, 2)), `"edge_index": has shape [3 2]: it must be 2 × E`},
 		{dict(edges, text("num_nodes"), "J\x00\x00\x00\x7f"), `"num_nodes": is [2130706432]`},
@@ -246,7 +252,10 @@ func TestDamaged(t *testing.T) {
 		{dict(edges, text("edge_attr"), ids(20, 4, 2)), `"edge_attr": has shape [4 2]: it must have a row for each of 3 edges`},
 		{dict(text("edge_index"), ids(20, 2, 0)), "0 vertices for 0 edges: give their number as num_nodes"},
 		{dict(text("adj"), "ctorch_sparse.tensor\nSparseTensor\n)\x81}b"), `"adj": is no tensor`},
-		{dict(relation, dict(edges), text("a"), "N"), `the fields of "a" are not a dict`},
+		{hetero("N", "}"), `a HeteroData object without _node_store_dict`},
+		{hetero(dict(text("a"), "N"), "}"), `the fields of "a" are not a dict`},
+		{hetero(dict(relation, "}"), "}"), "a type of vertices has no name"},
+		{hetero("}", "}"), "the graph has no type of edges"},
 		{dict("(" + text("a") + text("a") + "t" + dict(edges)), "is not called (source, relation, target)"},
 		{dict(relation, dict(text("x"), ids(20, 2))), `has no edges of "a__to__a"`},
 		{dict("(" + text("a/b") + text("to") + text("a") + "t" + dict(edges)), "its name is that of a folder"},

@@ -2,6 +2,7 @@ package pyg
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"weft/graph"
@@ -64,13 +65,8 @@ func (r *reader) stores(value any) (*stores, error) {
 			return r.hetero(state)
 		}
 	case *pickle.Dict:
-		for k, item := range v.Items {
-			if k == maxStores {
-				break
-			}
-			if _, ok := item.Key.(pickle.Tuple); ok {
-				return r.typed(v.Items, v.Items, nil)
-			}
+		if slices.ContainsFunc(v.Items, func(item pickle.Item) bool { _, ok := item.Key.(string); return !ok }) {
+			return r.typedDict(v)
 		}
 		return r.plain(v)
 	}
@@ -101,9 +97,9 @@ func (r *reader) only(value any) (any, error) {
 
 // graphs is how many graphs slices divide a data set into: its vectors have a bound for each and one more.
 // Those of typed graphs are in dicts of dicts.
-func graphs(slices any, depth int) int {
+func graphs(bounds any, depth int) int {
 	n := 1
-	switch s := slices.(type) {
+	switch s := bounds.(type) {
 	case *pickle.Dict:
 		for _, item := range s.Items[:min(len(s.Items), maxFields)] {
 			if depth > 0 {
@@ -185,8 +181,30 @@ func (r *reader) hetero(attributes *pickle.Dict) (*stores, error) {
 	return r.typed(parts[0], parts[1], r.mapping(attributes, "_global_store"))
 }
 
-// typed makes the stores of a graph with types: of the items whose key is a name, and of those whose key is
-// (source, relation, target).
+// typedDict makes the stores of what to_dict returns of a HeteroData object: a dict for each type, beside
+// _global_store or, before version 2.4, the fields of the graph as a whole.
+func (r *reader) typedDict(all *pickle.Dict) (*stores, error) {
+	var vertices, edges []pickle.Item
+	global := &pickle.Dict{}
+	for _, item := range all.Items {
+		name, named := item.Key.(string)
+		fields, ok := item.Value.(*pickle.Dict)
+		switch {
+		case !named:
+			edges = append(edges, item)
+		case name == "_global_store" && ok:
+			global = fields
+		case ok:
+			vertices = append(vertices, item)
+		default:
+			global.Items = append(global.Items, item)
+		}
+	}
+	return r.typed(vertices, edges, global)
+}
+
+// typed makes the stores of a graph with types: of vertices, whose keys are names, and of edges, whose keys
+// are (source, relation, target).
 func (r *reader) typed(vertices, edges []pickle.Item, global *pickle.Dict) (*stores, error) {
 	s := &stores{typed: true}
 	if len(vertices)+len(edges) > maxStores {
@@ -196,11 +214,7 @@ func (r *reader) typed(vertices, edges []pickle.Item, global *pickle.Dict) (*sto
 	for _, item := range vertices {
 		name, ok := item.Key.(string)
 		if !ok {
-			continue
-		}
-		if name == "_global_store" {
-			global = fieldsOf(item.Value)
-			continue
+			return nil, r.refusef("a type of vertices has no name: save it again")
 		}
 		v, err := r.store(name, fieldsOf(item.Value))
 		if err != nil {
@@ -212,9 +226,6 @@ func (r *reader) typed(vertices, edges []pickle.Item, global *pickle.Dict) (*sto
 		known[name], s.vertices = true, append(s.vertices, v)
 	}
 	for _, item := range edges {
-		if _, ok := item.Key.(string); ok {
-			continue
-		}
 		parts, ok := edgeType(item.Key)
 		if !ok {
 			return nil, r.refusef("a type of edges is not called (source, relation, target): save it again")

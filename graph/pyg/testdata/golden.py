@@ -178,7 +178,8 @@ left = ['"name"', '"year" of "author"']
 paper_first = typed(hetero, ("paper", "author", "venue"))
 write("hetero", hetero, *paper_first, left)
 write("hetero-dict", hetero.to_dict(), *paper_first, left)
-saved = InMemoryDataset.collate([hetero])
+before = {**hetero.to_dict()["_global_store"], **{k: v for k, v in hetero.to_dict().items() if k != "_global_store"}}
+write("hetero-dict-2.0", before, *paper_first, left)
 OneGraph.save([hetero], HERE / "hetero-dataset.pt")
 write("hetero-dataset", torch.load(HERE / "hetero-dataset.pt", weights_only=False), *paper_first, left)
 write("hetero-adj_t", T.ToSparseTensor(attr="edge_weight")(hetero.clone()), typed(hetero, ("paper", "author", "venue"))[0],
