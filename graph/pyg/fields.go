@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"strconv"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
@@ -166,6 +169,60 @@ func (s *store) edgeFeatures(e *graph.Edges) error {
 	}
 	e.FeatureColumns = columns
 	return nil
+}
+
+// byType divides the edges that were read by edge_type, where there is one, into a relation for each type that
+// occurs, by its number.
+func (s *store) byType() ([]*store, error) {
+	const key = "edge_type"
+	if s.key != "edge_index" || !s.Has(key) {
+		return []*store{s}, nil
+	}
+	array, err := s.Array(key)
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := array.Int32s()
+	if err != nil {
+		return nil, s.Refuse(key, err)
+	}
+	if len(array.Shape) != 1 || len(kinds) != s.list.Len() {
+		return nil, s.Refuse(key, fmt.Errorf("has shape %v: it must be one number for each of %d edges", array.Shape, s.list.Len()))
+	}
+	e, edges := &s.list, map[int32]int{}
+	for _, kind := range kinds {
+		if edges[kind]++; len(edges) > maxStores {
+			return nil, s.Refuse(key, fmt.Errorf("more than %d types of edges: at most so many are read", maxStores))
+		}
+	}
+	columns := e.FeatureColumns
+	if err := memory.Need(int64(len(kinds))*int64(4+4+4*columns) + 4*int64(len(e.Weights))); err != nil {
+		return nil, s.Refuse(key, err)
+	}
+	at := map[int32]*store{}
+	var relations []*store
+	for _, kind := range slices.Sorted(maps.Keys(edges)) {
+		relation, n := *s, edges[kind]
+		relation.relation = strconv.Itoa(int(kind))
+		relation.list = graph.Edges{Source: make([]int32, 0, n), Target: make([]int32, 0, n), FeatureColumns: columns}
+		if e.Weights != nil {
+			relation.list.Weights = make([]float32, 0, n)
+		}
+		if columns > 0 {
+			relation.list.Features = make([]float32, 0, n*columns)
+		}
+		at[kind], relations = &relation, append(relations, &relation)
+	}
+	for k, kind := range kinds {
+		r := &at[kind].list
+		r.Source, r.Target = append(r.Source, e.Source[k]), append(r.Target, e.Target[k])
+		if e.Weights != nil {
+			r.Weights = append(r.Weights, e.Weights[k])
+		}
+		r.Features = append(r.Features, e.Features[k*columns:(k+1)*columns]...)
+	}
+	s.list = graph.Edges{}
+	return relations, nil
 }
 
 // adjacency reads the matrix under the store's key, with an edge from row to column for each value.

@@ -74,6 +74,11 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 		}
 		r.edges += s.list.Len()
 	}
+	if !s.typed {
+		if s.edges, err = s.edges[0].byType(); err != nil {
+			return nil, err
+		}
+	}
 	for _, v := range s.vertices {
 		if v.count, err = r.count(v, s.edges); err != nil {
 			return nil, err
@@ -191,7 +196,7 @@ func (r *reader) relations(g *graph.Graph, s *stores) error {
 		e.list = graph.Edges{}
 	}
 	of := ""
-	if s.typed {
+	if s.typed || len(s.edges) > 1 {
 		of = fmt.Sprintf(" of %d relations", len(s.edges))
 	}
 	r.notes = append(r.notes, fmt.Sprintf("%d edges%s, as the file lists them", r.edges, of))

@@ -250,6 +250,7 @@ func TestDamaged(t *testing.T) {
 		{dict(edges, text("y"), ids(20, 4), text("val_mask"), ids(20, 4)), `"train_mask": is missing beside "val_mask" and "test_mask"`},
 		{dict(edges, text("edge_weight"), ids(20, 4)), `"edge_weight": has shape [4]: it must be one number for each of 3 edges`},
 		{dict(edges, text("edge_attr"), ids(20, 4, 2)), `"edge_attr": has shape [4 2]: it must have a row for each of 3 edges`},
+		{dict(edges, text("edge_type"), ids(20, 4)), `"edge_type": has shape [4]: it must be one number for each of 3 edges`},
 		{dict(text("edge_index"), ids(20, 2, 0)), "0 vertices for 0 edges: give their number as num_nodes"},
 		{dict(text("adj"), "ctorch_sparse.tensor\nSparseTensor\n)\x81}b"), `"adj": is no tensor`},
 		{hetero("N", "}"), `a HeteroData object without _node_store_dict`},

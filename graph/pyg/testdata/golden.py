@@ -100,6 +100,12 @@ single("wide", wide, wide)
 data = Data(edge_index=torch.tensor([[0, 1], [1, 2]]), num_nodes=np.int64(4))
 single("bare", data, Data(edge_index=data.edge_index, num_nodes=4))
 
+# Relations as numbers, as RGCNConv takes them
+data = graph(edge_type=torch.tensor([2, 0, 2, 0, 0, 7]), edge_attr=torch.arange(6.0))
+kinds = {k: (data.edge_type == k).nonzero().view(-1) for k in (0, 2, 7)}
+write("edge_type", data, {"vertex": (5, data.x, data.y, data)},
+      {("vertex", str(k), "vertex"): edges_of(data.edge_index[:, at], features=data.edge_attr[at]) for k, at in kinds.items()})
+
 # Version 1 keeps its fields as attributes.
 data, first = graph(), Data.__new__(Data)
 first.__dict__.update({**data.to_dict(), "pos": None, "face": None, "__num_nodes__": 5})
