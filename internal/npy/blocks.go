@@ -62,6 +62,9 @@ func (b *Blocks) Flat() {
 	b.Shape, b.Fortran, b.rows, b.size = []int{n}, false, n, size
 }
 
+// Keep makes only the next n rows come.
+func (b *Blocks) Keep(n int) { b.rows = min(b.rows, n) }
+
 // Skip leaves out the next n rows.
 func (b *Blocks) Skip(n int) error {
 	if n < 0 || n > b.rows {
