@@ -1,8 +1,12 @@
 package graph
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"math"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"weft/internal/refusal"
@@ -26,29 +30,79 @@ func (g *Graph) Check() error {
 	return nil
 }
 
-func (g *Graph) check() error { return g.checkWithin(g.Vertices()) }
+func (g *Graph) check() error {
+	var whole []int
+	for _, t := range g.Types() {
+		whole = append(whole, t.Count)
+	}
+	return g.checkWithin(whole)
+}
 
-// checkWithin is check for a graph whose in-neighbours are numbered over a whole of so many vertices.
-func (g *Graph) checkWithin(whole int) error {
+// checkWithin is check for a graph whose in-neighbours are numbered over a whole of so many vertices of each
+// type.
+func (g *Graph) checkWithin(whole []int) error {
+	if len(g.Relations) == 0 {
+		return flawf(descriptionFile, "the graph has no relation; one without edges is one")
+	}
 	if err := checkVertexCount(g.Vertices()); err != nil {
 		return flaw{indptrFile, err.Error()}
 	}
 	if err := checkMetric(g.Metric); err != nil {
 		return err
 	}
-	if g.Names != nil && len(g.Names) != g.Vertices() {
-		return flawf(namesFile, "%d names for %d vertices", len(g.Names), g.Vertices())
+	if g.Typed() {
+		if err := describe(g).check(whole); err != nil {
+			return flaw{descriptionFile, err.Error()}
+		}
 	}
-	if err := g.Relation.check(inEdges, g.Vertices(), whole); err != nil {
+	types := g.Types()
+	for i := range types {
+		if err := types[i].check(); err != nil {
+			return inFolder(g.layout().vertices(types[i].Type), err)
+		}
+	}
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		s, t, err := g.Joins(r)
+		if err != nil {
+			return err
+		}
+		if err := r.check(inEdges, types[t].Count, whole[s]); err != nil {
+			return inFolder(g.layout().edges(r.Ends()), err)
+		}
+	}
+	err := cmp.Or(g.Labels.check(types[0].Count, maxClasses(whole[0])), checkSplits(g.Splits, types[0].Count, &g.Labels))
+	return inFolder(g.layout().vertices(types[0].Type), err)
+}
+
+// Joins are the places among the types of those that a relation joins.
+func (g *Graph) Joins(r *Relation) (source, target int, err error) {
+	from, name, to := r.Ends()
+	at := func(name string) int {
+		return slices.IndexFunc(g.Types(), func(t VertexType) bool { return t.Type == name })
+	}
+	if source, target = at(from), at(to); source < 0 || target < 0 {
+		return 0, 0, flawf(descriptionFile, "relation %q joins %q to %q, which are not both among the vertex types", name, from, to)
+	}
+	return source, target, nil
+}
+
+// inFolder says that a flaw is in a directory below that of the store.
+func inFolder(dir string, err error) error {
+	var f flaw
+	if !errors.As(err, &f) {
 		return err
 	}
-	if err := g.Features.check(g.Vertices()); err != nil {
-		return err
+	f.file = filepath.Join(dir, f.file)
+	return f
+}
+
+// check checks what every vertex type may have.
+func (t *VertexType) check() error {
+	if t.Names != nil && len(t.Names) != t.Count {
+		return flawf(namesFile, "%d names for %d vertices", len(t.Names), t.Count)
 	}
-	if err := g.Labels.check(g.Vertices(), maxClasses(whole)); err != nil {
-		return err
-	}
-	return checkSplits(g.Splits, g.Vertices(), &g.Labels)
+	return t.Features.check(t.Count)
 }
 
 // checkVertexCount refuses counts whose ids do not fit the int32 of the stored in-neighbours.

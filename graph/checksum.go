@@ -12,11 +12,20 @@ import (
 func (g *Graph) Checksum() (sum string, err error) {
 	h := crc32.New(crc32.MakeTable(crc32.Castagnoli))
 	err = g.Guard(func() error {
-		r, f, l := &g.Relation, &g.Features, &g.Labels
-		arrays := [][]byte{
-			npy.Bytes(r.Indptr), npy.Bytes(r.Sources), npy.Bytes(r.Weights), npy.Bytes(f.Dense), npy.Bytes(f.Indptr),
-			npy.Bytes(f.Indices), npy.Bytes(f.Data), npy.Bytes(l.Class), npy.Bytes(l.Multi),
+		var arrays [][]byte
+		for i := range g.Relations {
+			r := &g.Relations[i]
+			arrays = append(arrays, npy.Bytes(r.Indptr), npy.Bytes(r.Sources), npy.Bytes(r.Weights))
+			if g.Typed() {
+				source, name, target := r.Ends()
+				arrays = append(arrays, []byte(source), []byte(name), []byte(target))
+			}
 		}
+		for _, t := range g.Types() {
+			f := &t.Features
+			arrays = append(arrays, npy.Bytes(f.Dense), npy.Bytes(f.Indptr), npy.Bytes(f.Indices), npy.Bytes(f.Data))
+		}
+		arrays = append(arrays, npy.Bytes(g.Labels.Class), npy.Bytes(g.Labels.Multi))
 		for _, s := range g.Splits {
 			arrays = append(arrays, npy.Bytes(s.Train), npy.Bytes(s.Val), npy.Bytes(s.Test))
 		}

@@ -11,7 +11,7 @@ func TestChecksum(t *testing.T) {
 			t.Fatal(err)
 		}
 		return &Graph{
-			Relation: r, Features: Features{Columns: 1, Dense: []float32{1, 2, 3}}, Labels: Labels{Classes: 2, Class: []int64{0, 1, 1}},
+			Relations: []Relation{r}, Features: Features{Columns: 1, Dense: []float32{1, 2, 3}}, Labels: Labels{Classes: 2, Class: []int64{0, 1, 1}},
 			Splits: []Split{{Train: []int64{0, 1}, Test: []int64{2}}},
 		}
 	}
@@ -24,8 +24,8 @@ func TestChecksum(t *testing.T) {
 	}
 	want := of(made())
 	for name, change := range map[string]func(g *Graph){
-		"edge":    func(g *Graph) { g.Relation.Sources[0]++ },
-		"weight":  func(g *Graph) { g.Relation.Weights[1] = 5 },
+		"edge":    func(g *Graph) { g.Relations[0].Sources[0]++ },
+		"weight":  func(g *Graph) { g.Relations[0].Weights[1] = 5 },
 		"feature": func(g *Graph) { g.Features.Dense[2] = 0 },
 		"class":   func(g *Graph) { g.Labels.Class[0] = 1 },
 		"split":   func(g *Graph) { g.Splits[0] = Split{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}} },

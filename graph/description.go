@@ -1,18 +1,22 @@
 package graph
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"weft/internal/document"
 	"weft/internal/refusal"
 )
 
-// The files of a store. Those of vertices lie in the vertex type's directory and those of edges in the edge
-// type's; in a graph of one type both are the store itself.
+// The files of a store. Those of vertices lie in the vertex type's directory and those of edges in the
+// relation's; in a graph of one type and one relation both are the store itself.
 const (
 	descriptionFile = "graph.json"
 
@@ -46,12 +50,11 @@ const (
 	layoutSparse   = "sparse"
 	labelsClass    = "class"
 	labelsMulti    = "multi"
-	theVertexType  = "vertex" // names of the types in a graph that has one of each
-	theWholeType   = "whole"  // in a share of a partitioned graph: the vertices of the whole graph
+	verticesFolder = "vertices" // has a directory for each type, TYPE
+	edgesFolder    = "edges"    // has a directory for each relation, SOURCE__NAME__TARGET
+	maxTypes       = 1 << 16    // of vertices, and of edges
+	maxName        = 200        // bytes of the name of a type
 )
-
-// RelationName is the name of the relation in a graph of one edge type.
-const RelationName = "edge"
 
 // description is graph.json: what the arrays beside it must be.
 type description struct {
@@ -139,15 +142,88 @@ func parseDescription(text []byte) (*description, error) {
 	if d.isPart() {
 		return nil, refusal.Errorf("it describes one share of a partitioned graph; name the store of the whole graph instead")
 	}
-	if len(d.Vertices) != 1 || len(d.Relations) != 1 {
-		return nil, refusal.Errorf("%d vertex types and %d relations, where this program reads graphs of one and one",
-			len(d.Vertices), len(d.Relations))
+	return d, d.check(nil)
+}
+
+// check checks the types and relations of a graph, or of a part of one that has a whole of so many vertices
+// of each type.
+func (d *description) check(whole []int) error {
+	counts, dirs, all := map[string]int{}, map[string]bool{}, 0
+	for i := range d.Vertices {
+		v := &d.Vertices[i]
+		of := v.Count
+		if whole != nil {
+			of = whole[i]
+		}
+		if err := cmp.Or(checkName(v.Type), v.check(of)); err != nil {
+			return err
+		}
+		if _, twice := counts[v.Type]; twice {
+			return refusal.Errorf("two vertex types are called %q", v.Type)
+		}
+		if i > 0 && (v.Labels != nil || len(v.Splits) > 0) {
+			return refusal.Errorf("the vertex type %q has labels or splits, which are the first type's, %q", v.Type, d.Vertices[0].Type)
+		}
+		counts[v.Type] = v.Count
+		all += v.Count
 	}
-	v := &d.Vertices[0]
-	if err := v.check(v.Count); err != nil {
-		return nil, err
+	if len(d.Vertices) == 0 || len(d.Relations) == 0 || len(d.Vertices) > maxTypes || len(d.Relations) > maxTypes {
+		return refusal.Errorf("%d vertex types and %d relations: a graph has at least one of each", len(d.Vertices), len(d.Relations))
 	}
-	return d, d.Relations[0].check(v.Type, v.Type)
+	if err := checkVertexCount(all); err != nil {
+		return err
+	}
+	for i := range d.Relations {
+		r := &d.Relations[i]
+		if err := cmp.Or(checkName(r.Name), r.check()); err != nil {
+			return err
+		}
+		for _, end := range []string{r.Source, r.Target} {
+			if _, known := counts[end]; !known {
+				return refusal.Errorf("relation %q joins %q to %q, and there is no vertex type %q", r.Name, r.Source, r.Target, end)
+			}
+		}
+		dir := layout(true).edges(r.Source, r.Name, r.Target)
+		if dirs[dir] {
+			return refusal.Errorf("two relations would have the folder %q", dir)
+		}
+		dirs[dir] = true
+	}
+	return nil
+}
+
+// checkName refuses the name of a type that cannot be that of a directory.
+func checkName(name string) error {
+	odd := func(r rune) bool { return r == '/' || !unicode.IsPrint(r) }
+	if name == "" || len(name) > maxName || name[0] == '.' || !utf8.ValidString(name) || strings.ContainsFunc(name, odd) {
+		return refusal.Errorf("a type is called %.*q, and its name is that of a folder: up to %d bytes of printed characters without /, "+
+			"the first one no dot", maxName, name, maxName)
+	}
+	return nil
+}
+
+// layout says where the files of types and relations lie below a store: in directories of their own, or where
+// there is one type and one relation in the store itself.
+type layout bool
+
+func (d *description) layout() layout { return len(d.Vertices) > 1 || len(d.Relations) > 1 }
+
+func (g *Graph) layout() layout { return layout(g.Typed()) }
+
+// vertices is the directory of a vertex type.
+func (l layout) vertices(name string) string {
+	if !l {
+		return ""
+	}
+	return filepath.Join(verticesFolder, name)
+}
+
+// edges is the directory of a relation.
+func (l layout) edges(source, name, target string) string {
+	if !l {
+		return ""
+	}
+	return filepath.Join(edgesFolder, strings.Join([]string{source, name, target}, "__"))
 }
 
 // check checks what belongs to vertices out of a whole of so many.
@@ -177,11 +253,8 @@ func (v *vertexDescription) check(whole int) error {
 	return nil
 }
 
-// check checks a relation that must join those vertex types.
-func (r *relationDescription) check(source, target string) error {
-	if r.Source != source || r.Target != target {
-		return refusal.Errorf("relation %q joins %q to %q, where the vertex types are %q and %q", r.Name, r.Source, r.Target, source, target)
-	}
+// check checks a relation as far as that needs no vertex type.
+func (r *relationDescription) check() error {
 	if r.Dtype != "int32" || r.Count < 0 || r.FeatureColumns < 0 {
 		return refusal.Errorf("relation %q of %q with %d edges and %d feature columns is not possible",
 			r.Name, r.Dtype, r.Count, r.FeatureColumns)
@@ -195,36 +268,42 @@ func Files(dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, r := &d.Vertices[0], &d.Relations[0]
-	files := []string{descriptionFile, indptrFile, indicesFile}
-	add := func(there bool, names ...string) {
-		if there {
-			files = append(files, names...)
+	files := []string{descriptionFile}
+	add := func(dir string, there bool, names ...string) {
+		for _, name := range names {
+			if there {
+				files = append(files, filepath.Join(dir, name))
+			}
 		}
 	}
-	add(r.Weights, weightsFile)
-	add(r.FeatureColumns > 0, edgeFeaturesFile)
-	add(v.Features != nil && v.Features.Layout == layoutDense, featuresFile)
-	add(v.Features != nil && v.Features.Layout == layoutSparse, featuresIndptrFile, featuresIndicesFile, featuresDataFile)
-	add(v.Labels != nil, labelsFile)
-	add(v.Labels != nil && v.Labels.Names, classNamesFile)
-	add(len(v.Splits) > 0, splitFiles[:]...)
-	add(v.Names, namesFile)
+	for i := range d.Relations {
+		r := &d.Relations[i]
+		at := d.layout().edges(r.Source, r.Name, r.Target)
+		add(at, true, indptrFile, indicesFile)
+		add(at, r.Weights, weightsFile)
+		add(at, r.FeatureColumns > 0, edgeFeaturesFile)
+	}
+	for i := range d.Vertices {
+		v := &d.Vertices[i]
+		at := d.layout().vertices(v.Type)
+		add(at, v.Features != nil && v.Features.Layout == layoutDense, featuresFile)
+		add(at, v.Features != nil && v.Features.Layout == layoutSparse, featuresIndptrFile, featuresIndicesFile, featuresDataFile)
+		add(at, v.Labels != nil, labelsFile)
+		add(at, v.Labels != nil && v.Labels.Names, classNamesFile)
+		add(at, len(v.Splits) > 0, splitFiles[:]...)
+		add(at, v.Names, namesFile)
+	}
 	return files, nil
 }
 
 // CheckStored refuses a graph that is evidently not the one stored in dir: counts, what it has, or where it
-// came from differ. A graph does not hold the names of its types.
+// came from differ.
 func (g *Graph) CheckStored(dir string) error {
 	d, err := readDescription(dir)
 	if err != nil {
 		return err
 	}
-	mine := describe(g)
-	mine.Vertices[0].Type = d.Vertices[0].Type
-	r := &mine.Relations[0]
-	r.Source, r.Name, r.Target = d.Relations[0].Source, d.Relations[0].Name, d.Relations[0].Target
-	if !reflect.DeepEqual(d, mine) {
+	if !reflect.DeepEqual(d, describe(g)) {
 		return refusal.Errorf("%s: the graph in memory is not the one in this store; open the store again", dir)
 	}
 	return nil
@@ -232,24 +311,39 @@ func (g *Graph) CheckStored(dir string) error {
 
 // describe is the description that a graph is stored under.
 func describe(g *Graph) *description {
-	v := vertexDescription{Type: theVertexType, Count: g.Vertices(), Names: g.Names != nil, Splits: describeSplits(g.Splits)}
-	if f := &g.Features; f.Sparse() {
-		v.Features = &featuresDescription{layoutSparse, "float32", f.Columns, len(f.Data)}
-	} else if f.Columns > 0 {
-		v.Features = &featuresDescription{layoutDense, "float32", f.Columns, 0}
+	d := &description{Format: formatVersion, Provenance: g.Provenance, Metric: g.Metric}
+	for _, t := range g.Types() {
+		d.Vertices = append(d.Vertices, describeVertices(t))
 	}
+	v := &d.Vertices[0]
+	v.Splits = describeSplits(g.Splits)
 	if l := &g.Labels; l.MultiLabel() {
 		v.Labels = &labelsDescription{labelsMulti, "float32", l.Classes, l.Names != nil}
 	} else if l.Class != nil {
 		v.Labels = &labelsDescription{labelsClass, "int64", l.Classes, l.Names != nil}
 	}
-	r := describeRelation(theVertexType, theVertexType, &g.Relation)
-	return &description{formatVersion, g.Provenance, g.Metric, []vertexDescription{v}, []relationDescription{r}}
+	for i := range g.Relations {
+		source, _, target := g.Relations[i].Ends()
+		d.Relations = append(d.Relations, describeRelation(source, target, &g.Relations[i]))
+	}
+	return d
+}
+
+// describeVertices describes what every vertex type may have.
+func describeVertices(t VertexType) vertexDescription {
+	v := vertexDescription{Type: t.Type, Count: t.Count, Names: t.Names != nil}
+	if f := &t.Features; f.Sparse() {
+		v.Features = &featuresDescription{layoutSparse, "float32", f.Columns, len(f.Data)}
+	} else if f.Columns > 0 {
+		v.Features = &featuresDescription{layoutDense, "float32", f.Columns, 0}
+	}
+	return v
 }
 
 func describeRelation(source, target string, r *Relation) relationDescription {
+	_, name, _ := r.Ends()
 	return relationDescription{
-		Source: source, Name: RelationName, Target: target, Count: len(r.Sources),
+		Source: source, Name: name, Target: target, Count: len(r.Sources),
 		Dtype: "int32", Weights: r.Weights != nil, FeatureColumns: r.EdgeColumns,
 	}
 }

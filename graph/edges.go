@@ -23,24 +23,34 @@ func (e *Edges) Len() int { return len(e.Source) }
 // source, duplicates in the order they were given. An end outside the range is an error that names the edge;
 // what exceeds the memory is refused.
 func NewRelation(vertices int, e Edges) (Relation, error) {
+	return NewBipartite(vertices, vertices, e)
+}
+
+// NewBipartite is NewRelation for edges from so many sources to so many targets, of two types.
+func NewBipartite(sources, targets int, e Edges) (Relation, error) {
 	n := len(e.Source)
 	if len(e.Target) != n || (e.Weights != nil && len(e.Weights) != n) || len(e.Features) != n*e.FeatureColumns {
 		return Relation{}, fmt.Errorf("%d sources, %d targets, %d weights and %d edge feature values do not agree",
 			n, len(e.Target), len(e.Weights), len(e.Features))
 	}
 	for k := range n {
-		if u, v := e.Source[k], e.Target[k]; u < 0 || int(u) >= vertices || v < 0 || int(v) >= vertices {
-			return Relation{}, fmt.Errorf("edge %d (%d→%d) leaves the range of %d vertices", k, u, v, vertices)
+		if u, v := e.Source[k], e.Target[k]; u < 0 || int(u) >= sources || v < 0 || int(v) >= targets {
+			of := fmt.Sprint(sources)
+			if sources != targets {
+				of = fmt.Sprintf("%d to %d", sources, targets)
+			}
+			return Relation{}, fmt.Errorf("edge %d (%d→%d) leaves the range of %s vertices", k, u, v, of)
 		}
 	}
 	const order, bound, source = 8, 8, 4
-	if err := memory.Need(2*order*int64(n) + bound*int64(vertices+1)); err != nil {
+	if err := memory.Need(2*order*int64(n) + bound*int64(max(sources, targets)+1)); err != nil {
 		return Relation{}, err
 	}
 	// Two stable counting sorts: by source, then by target.
-	next := make([]int64, vertices+1)
-	bySource := countingOrder(next, e.Source, nil)
+	next := make([]int64, max(sources, targets)+1)
+	bySource := countingOrder(next[:sources+1], e.Source, nil)
 	clear(next)
+	next = next[: targets+1 : targets+1]
 	byTarget := countingOrder(next, e.Target, bySource)
 	copy(next[1:], next) // where the edges into a vertex end, those into the one after it begin
 	next[0] = 0

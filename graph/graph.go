@@ -3,20 +3,31 @@
 // that need the whole graph: relabelling, symmetrising, self loops, the largest component, splits.
 package graph
 
-// Graph is one graph in memory or mapped from a store. An edge u→v is kept with its destination: v aggregates
-// u.
+import "cmp"
+
+// Graph is one graph in memory or mapped from a store: vertices of one type or several, and relations between
+// them. An edge u→v is kept with its destination: v aggregates u.
+//
+// The type whose labels are learned comes first, and in most graphs is the only one: its data are fields of
+// Graph. A vertex has an id within its type, and one in the whole graph, in which the types follow each
+// other: those of the first type are the same in both.
 type Graph struct {
-	Relation Relation
-	Features Features
-	Labels   Labels
-	Splits   []Split // none, one, or several stored splits
+	Type string // name of the first type; empty: VertexName
+	// Count is how many vertices the first type has; it may be left 0 where a relation leads into the type,
+	// which has a row for each.
+	Count     int
+	Features  Features
+	Labels    Labels
+	Splits    []Split      // none, one, or several stored splits
+	Others    []VertexType // further types
+	Relations []Relation   // at least one
 	// Metric names the measure that results on this data are published in: "accuracy", "roc-auc", "micro-f1",
 	// "macro-f1"; empty means accuracy, or micro-f1 where the labels are multi-label.
 	Metric string
 	// Provenance says where the graph came from, in one line: the command and its source.
 	Provenance string
-	// Names are the vertices' names where the source has them (nil otherwise), len V. They are stored beside
-	// the arrays.
+	// Names are the vertices' names where the source has them (nil otherwise), of the first type. They are
+	// stored beside the arrays.
 	Names []string
 	// Notes say how the edges, vertices and features came to differ from their source, or that they do not: a
 	// line each, in the order of the changes. They are not stored.
@@ -26,12 +37,29 @@ type Graph struct {
 	mapped *mappings
 }
 
-// Relation is one edge type: for each vertex v its in-neighbours Sources[Indptr[v]:Indptr[v+1]], in ascending
-// order. Self loops and duplicate edges are kept as they are.
+// VertexType is the vertices of one type.
+type VertexType struct {
+	Type     string
+	Count    int // how many there are
+	Features Features
+	Names    []string // nil: they have none
+}
+
+// VertexName and RelationName are what the type and the relation are called of a graph that has one of each
+// and gives them no name.
+const (
+	VertexName   = "vertex"
+	RelationName = "edge"
+)
+
+// Relation is one edge type, from vertices of type Source to vertices of type Target: for each vertex v of
+// Target its in-neighbours Sources[Indptr[v]:Indptr[v+1]], in ascending order. Ids count within the types.
+// Self loops and duplicate edges are kept as they are.
 type Relation struct {
-	Indptr  []int64   // len V+1
-	Sources []int32   // len E
-	Weights []float32 // len E, nil when the graph is unweighted
+	Source, Name, Target string    // empty: those of a graph that has one of each
+	Indptr               []int64   // len vertices of Target + 1
+	Sources              []int32   // len E
+	Weights              []float32 // len E, nil when the relation is unweighted
 	// EdgeFeatures is a row-major E × EdgeColumns matrix in the order of Sources, nil when there is none.
 	EdgeFeatures []float32
 	EdgeColumns  int
@@ -61,11 +89,49 @@ type Split struct {
 	Train, Val, Test []int64
 }
 
-// Vertices is the number of vertices, V.
-func (g *Graph) Vertices() int { return len(g.Relation.Indptr) - 1 }
+// Types are the vertex types, the first one among them, with their names and counts.
+func (g *Graph) Types() []VertexType {
+	first := VertexType{cmp.Or(g.Type, VertexName), g.Count, g.Features, g.Names}
+	for i := range g.Relations {
+		if r := &g.Relations[i]; first.Count == 0 && r.target() == first.Type {
+			first.Count = max(r.rows(), 0)
+		}
+	}
+	return append([]VertexType{first}, g.Others...)
+}
 
-// Edges is the number of stored directed edges, E, with self loops and duplicates.
-func (g *Graph) Edges() int64 { return g.Relation.Indptr[len(g.Relation.Indptr)-1] }
+// Own is the number of vertices of the first type.
+func (g *Graph) Own() int { return g.Types()[0].Count }
+
+// Vertices is the number of vertices of all types, V.
+func (g *Graph) Vertices() (n int) {
+	for _, t := range g.Types() {
+		n += t.Count
+	}
+	return n
+}
+
+// Edges is the number of stored directed edges of all relations, E, with self loops and duplicates.
+func (g *Graph) Edges() (n int64) {
+	for _, r := range g.Relations {
+		n += r.Indptr[r.rows()]
+	}
+	return n
+}
+
+// Typed reports whether the graph has several vertex types or several relations.
+func (g *Graph) Typed() bool { return len(g.Others) > 0 || len(g.Relations) > 1 }
+
+// Ends are the names of the types that the relation joins, and its own: those of a graph that has one of each
+// where it has none.
+func (r *Relation) Ends() (source, name, target string) {
+	return cmp.Or(r.Source, VertexName), cmp.Or(r.Name, RelationName), r.target()
+}
+
+func (r *Relation) target() string { return cmp.Or(r.Target, VertexName) }
+
+// rows is how many vertices the relation leads into.
+func (r *Relation) rows() int { return len(r.Indptr) - 1 }
 
 // Sparse reports whether the features are stored as sparse rows.
 func (f *Features) Sparse() bool { return f.Indptr != nil }

@@ -18,7 +18,8 @@ func (r relationFiles) names() []string { return []string{r.indptr, r.indices, r
 
 // CheckOwn refuses a directory that weft may not replace, as it is not one or not of weft's making: it must
 // have a regular file of the name mark, if that is not empty, and hold nothing but regular files with the
-// names of a store's or a part's and entries that are also its own.
+// names of a store's or a part's, the folders of types and relations with such files, and entries that are
+// also its own.
 func CheckOwn(dir, mark string, also func(fs.DirEntry) bool) error {
 	before, err := os.Lstat(dir)
 	if err != nil {
@@ -48,8 +49,29 @@ func checkOwn(info fs.FileInfo, dir, mark string, also func(fs.DirEntry) bool) e
 		return err
 	}
 	for _, e := range entries {
+		at := filepath.Join(dir, e.Name())
+		if e.IsDir() && (e.Name() == verticesFolder || e.Name() == edgesFolder) {
+			if err := checkOwnTypes(at); err != nil {
+				return err
+			}
+			continue
+		}
 		if own := e.Type().IsRegular() && slices.Contains(ownFiles, e.Name()); !own && !also(e) {
 			return refusal.Errorf("%s: not one of weft's files, in a folder that would be replaced; %s", filepath.Join(dir, e.Name()), wayOut)
+		}
+	}
+	return nil
+}
+
+// checkOwnTypes is CheckOwn for a directory of those of types, or of relations.
+func checkOwnTypes(dir string) error {
+	types, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, t := range types {
+		if err := CheckOwn(filepath.Join(dir, t.Name()), "", func(fs.DirEntry) bool { return false }); err != nil {
+			return err
 		}
 	}
 	return nil

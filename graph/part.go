@@ -10,13 +10,15 @@ import (
 )
 
 // Part is what one worker holds of a larger graph: some of its vertices, with the edges into and out of them.
-// The far ends of the edges are numbered over the vertices of the whole graph, in an order that the maker of
-// the part chose.
+// The far ends of the edges are numbered over the vertices of the far type in the whole graph, in an order
+// that the maker of the part chose.
 type Part struct {
-	Graph *Graph   // its rows are the part's vertices, and Relation has their in-edges
-	Out   Relation // a row for each of them: its out-neighbours, with weights but without edge features
-	IDs   []int32  // len V of Graph: their ids in the whole graph, ascending
-	Whole int      // number of vertices of the whole graph
+	Graph *Graph // its rows are the part's vertices, and Relations have their in-edges
+	// Out has for each relation a row for each of the part's vertices of the type Source: its out-neighbours,
+	// with weights but without edge features. They have no names.
+	Out   []Relation
+	IDs   [][]int32 // by type: the ids of its vertices in the whole graph, within the type, ascending
+	Whole []int     // by type: number of vertices of the whole graph
 }
 
 const (
@@ -35,21 +37,23 @@ func OpenPart(dir string) (*Part, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &Graph{Metric: d.Metric, Provenance: d.Provenance, path: dir, mapped: m}
-	p := &Part{Graph: g, Whole: d.Vertices[1].Count}
-	rows := d.Vertices[0].Count
+	g := &Graph{Metric: d.own.Metric, Provenance: d.own.Provenance, path: dir, mapped: m}
+	p := &Part{Graph: g, Whole: d.whole}
 	err = g.Guard(func() error {
-		if err := g.readVertices(m, dir, &d.Vertices[0]); err != nil {
+		l := d.own.layout()
+		if err := g.readTypes(m, dir, &d.own); err != nil {
 			return err
 		}
-		if err := g.Relation.read(m, dir, inEdges, &d.Relations[0], rows); err != nil {
+		if err := g.readRelations(m, dir, &d.own); err != nil {
 			return err
 		}
-		if err := p.Out.read(m, dir, outEdges, &d.Relations[1], rows); err != nil {
+		if err := p.readOut(m, dir, l, d.out); err != nil {
 			return err
 		}
-		if err := p.readIDs(m, dir, rows); err != nil {
-			return err
+		for _, v := range d.own.Vertices {
+			if err := p.readIDs(m, filepath.Join(dir, l.vertices(v.Type)), v.Count); err != nil {
+				return err
+			}
 		}
 		return m.located(dir, p.check())
 	})
@@ -60,72 +64,128 @@ func OpenPart(dir string) (*Part, error) {
 	return p, nil
 }
 
-// readIDs reads the ids, which are kept in 32 bits.
-func (p *Part) readIDs(m *mappings, dir string, rows int) error {
-	ids, err := m.int64s(dir, idsFile, rows)
-	if err != nil {
-		return err
-	}
-	p.IDs = make([]int32, rows)
-	for r, id := range ids {
-		if p.IDs[r] = int32(id); int64(p.IDs[r]) != id {
-			return m.located(dir, flawf(idsFile, "id %d is outside the range of %d", id, p.Whole))
+// readOut maps the out-edges of the relations.
+func (p *Part) readOut(m *mappings, dir string, l layout, relations []relationDescription) error {
+	p.Out = make([]Relation, len(relations))
+	types := p.Graph.Types()
+	for i := range relations {
+		r := &p.Graph.Relations[i]
+		s, _, err := p.Graph.Joins(r)
+		if err != nil {
+			return m.located(dir, err)
+		}
+		if err := p.Out[i].read(m, filepath.Join(dir, l.edges(r.Ends())), outEdges, &relations[i], types[s].Count); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
+// readIDs reads the ids of a type, which are kept in 32 bits.
+func (p *Part) readIDs(m *mappings, dir string, rows int) error {
+	long, err := m.int64s(dir, idsFile, rows)
+	if err != nil {
+		return err
+	}
+	ids := make([]int32, rows)
+	for r, id := range long {
+		if ids[r] = int32(id); int64(ids[r]) != id {
+			return m.located(dir, flawf(idsFile, "id %d is outside the range of %d", id, p.Whole[len(p.IDs)]))
+		}
+	}
+	p.IDs = append(p.IDs, ids)
+	return nil
+}
+
 // check is Graph.check for a part.
 func (p *Part) check() error {
-	if err := p.Graph.checkWithin(p.Whole); err != nil {
+	g := p.Graph
+	types := g.Types()
+	if err := g.checkWithin(p.Whole); err != nil {
 		return err
 	}
-	if err := p.Out.check(outEdges, p.Graph.Vertices(), p.Whole); err != nil {
-		return err
+	for i := range p.Out {
+		r := &g.Relations[i]
+		s, t, err := g.Joins(r)
+		if err != nil {
+			return err
+		}
+		if err := p.Out[i].check(outEdges, types[s].Count, p.Whole[t]); err != nil {
+			return inFolder(g.layout().edges(r.Ends()), err)
+		}
 	}
-	if len(p.IDs) != p.Graph.Vertices() {
-		return flawf(idsFile, "%d ids for %d vertices", len(p.IDs), p.Graph.Vertices())
-	}
-	if k := firstMisplaced(p.IDs, int32(p.Whole), 1); k >= 0 {
-		return flawf(idsFile, "%s", misplaced(p.IDs, k, int32(p.Whole)))
+	for i, ids := range p.IDs {
+		at := filepath.Join(g.layout().vertices(types[i].Type), idsFile)
+		if len(ids) != types[i].Count {
+			return flawf(at, "%d ids for %d vertices", len(ids), types[i].Count)
+		}
+		if k := firstMisplaced(ids, int32(p.Whole[i]), 1); k >= 0 {
+			return flawf(at, "%s", misplaced(ids, k, int32(p.Whole[i])))
+		}
 	}
 	return nil
 }
 
 // part writes the files of a part into a directory of that name.
 func (s *staging) part(name string, p *Part) {
-	s.enter(name)
-	s.vertices(p.Graph)
-	s.relation(inEdges, &p.Graph.Relation)
-	s.relation(outEdges, &p.Out)
-	ids := make([]int64, len(p.IDs))
-	for r, id := range p.IDs {
-		ids[r] = int64(id)
+	ids := func(t int) {
+		long := make([]int64, len(p.IDs[t]))
+		for r, id := range p.IDs[t] {
+			long[r] = int64(id)
+		}
+		s.int64s(idsFile, long, len(long))
 	}
-	s.int64s(idsFile, ids, len(ids))
-	s.json(descriptionFile, p.describe())
-	s.exit()
+	s.within(name, func() {
+		s.graph(p.Graph, ids, func(r int) { s.relation(outEdges, &p.Out[r]) })
+		s.json(descriptionFile, p.describe())
+	})
 }
 
-// describe is the description that a part is stored under: a graph of two types of vertices, its own and
-// those of the whole graph, which the relations join.
+// theWhole names in a part's description the vertices of the whole graph, of the type that the part calls
+// by that name.
+func (l layout) theWhole(name string) string {
+	if !l {
+		return "whole"
+	}
+	return "whole/" + name // no type is called so
+}
+
+// describe is the description that a part is stored under: a graph of its own vertex types, and as many of
+// the whole graph's vertices, which the relations join.
 func (p *Part) describe() *description {
 	d := describe(p.Graph)
-	d.Vertices = append(d.Vertices, vertexDescription{Type: theWholeType, Count: p.Whole})
-	d.Relations = []relationDescription{
-		describeRelation(theWholeType, theVertexType, &p.Graph.Relation),
-		describeRelation(theVertexType, theWholeType, &p.Out),
+	l := d.layout()
+	for i, whole := range p.Whole {
+		d.Vertices = append(d.Vertices, vertexDescription{Type: l.theWhole(d.Vertices[i].Type), Count: whole})
+	}
+	for i := range p.Out {
+		in := &d.Relations[i]
+		out := describeRelation(in.Source, l.theWhole(in.Target), &p.Out[i])
+		out.Name = in.Name
+		in.Source = l.theWhole(in.Source)
+		d.Relations = append(d.Relations, out)
 	}
 	return d
 }
 
 // isPart reports whether the description is that of a part.
 func (d *description) isPart() bool {
-	return len(d.Vertices) == 2 && d.Vertices[1].Type == theWholeType
+	n := len(d.Vertices) / 2
+	return n > 0 && len(d.Vertices) == 2*n && len(d.Relations)%2 == 0 && d.Vertices[n].Type == d.partLayout().theWhole(d.Vertices[0].Type)
+}
+
+// partLayout is that of the graph that a part's description has in its first halves.
+func (d *description) partLayout() layout { return len(d.Vertices) > 2 || len(d.Relations) > 2 }
+
+// partDescription is what the graph.json of a part says.
+type partDescription struct {
+	own   description // as if it were a graph
+	out   []relationDescription
+	whole []int // vertices of the whole graph, by type
 }
 
 // partDescription reads the graph.json of a part and checks it as far as that needs no other file.
-func (m *mappings) partDescription(dir string) (*description, error) {
+func (m *mappings) partDescription(dir string) (*partDescription, error) {
 	path := filepath.Join(dir, descriptionFile)
 	text, err := document.Read(path, maxDescription)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -141,29 +201,38 @@ func (m *mappings) partDescription(dir string) (*description, error) {
 	return d, nil
 }
 
-func parsePartDescription(text []byte) (*description, error) {
+func parsePartDescription(text []byte) (*partDescription, error) {
 	d := &description{}
 	if err := document.StrictJSON(text, formatVersion, d); err != nil {
 		return nil, err
 	}
-	if !d.isPart() || len(d.Relations) != 2 {
+	if !d.isPart() {
 		return nil, refusal.Errorf("it does not describe a share of a partitioned graph")
 	}
-	own, whole := &d.Vertices[0], &d.Vertices[1]
-	if err := whole.check(whole.Count); err != nil {
-		return nil, err
+	l, types, relations := d.partLayout(), len(d.Vertices)/2, len(d.Relations)/2
+	p := &partDescription{own: *d, out: d.Relations[relations:]}
+	p.own.Vertices, p.own.Relations = d.Vertices[:types], d.Relations[:relations]
+	own := map[string]string{} // by the name of the whole's
+	for i, whole := range d.Vertices[types:] {
+		v := &p.own.Vertices[i]
+		own[l.theWhole(v.Type)] = v.Type
+		if err := whole.check(whole.Count); err != nil {
+			return nil, err
+		}
+		if whole.Type != l.theWhole(v.Type) || v.Count > whole.Count {
+			return nil, refusal.Errorf("%d vertices %q of %d %q are not possible", v.Count, v.Type, whole.Count, whole.Type)
+		}
+		p.whole = append(p.whole, whole.Count)
 	}
-	if err := own.check(whole.Count); err != nil {
-		return nil, err
+	for i := range p.out {
+		in, out := &p.own.Relations[i], &p.out[i]
+		if own[in.Source] != out.Source || own[out.Target] != in.Target || in.Name != out.Name || out.FeatureColumns != 0 {
+			return nil, refusal.Errorf("relation %q joins %q to %q, and the edges out %q to %q", in.Name, in.Source, in.Target, out.Source, out.Target)
+		}
+		if err := out.check(); err != nil {
+			return nil, err
+		}
+		in.Source = out.Source
 	}
-	if own.Count > whole.Count {
-		return nil, refusal.Errorf("%d vertices of %d are not possible", own.Count, whole.Count)
-	}
-	if err := d.Relations[0].check(theWholeType, own.Type); err != nil {
-		return nil, err
-	}
-	if d.Relations[1].FeatureColumns != 0 {
-		return nil, refusal.Errorf("out-edges have no features")
-	}
-	return d, d.Relations[1].check(own.Type, theWholeType)
+	return p, p.own.check(p.whole)
 }

@@ -18,20 +18,20 @@ import (
 func part(g *Graph) *Part {
 	g.Names = nil
 	n := g.Vertices()
-	sources := make([]int32, len(g.Relation.Sources))
+	sources := make([]int32, len(g.Relations[0].Sources))
 	for v := range n {
-		for k := g.Relation.Indptr[v]; k < g.Relation.Indptr[v+1]; k++ {
-			sources[k] = 10 + g.Relation.Sources[k]
+		for k := g.Relations[0].Indptr[v]; k < g.Relations[0].Indptr[v+1]; k++ {
+			sources[k] = 10 + g.Relations[0].Sources[k]
 		}
 	}
-	g.Relation.Sources = sources
-	p := &Part{Graph: g, Whole: 20, Out: Relation{Indptr: make([]int64, n+1), Sources: []int32{0, 19, 19}}}
-	p.Out.Indptr[n] = 3
-	if g.Relation.Weights != nil {
-		p.Out.Weights = []float32{1, 2, 3}
+	g.Relations[0].Sources = sources
+	p := &Part{Graph: g, Whole: []int{20}, Out: []Relation{{Indptr: make([]int64, n+1), Sources: []int32{0, 19, 19}}}, IDs: [][]int32{{}}}
+	p.Out[0].Indptr[n] = 3
+	if g.Relations[0].Weights != nil {
+		p.Out[0].Weights = []float32{1, 2, 3}
 	}
 	for v := range int32(n) {
-		p.IDs = append(p.IDs, 3*v+1)
+		p.IDs[0] = append(p.IDs[0], 3*v+1)
 	}
 	return p
 }
@@ -59,7 +59,7 @@ func folder(t testing.TB, dir string, parts map[string]*Part) {
 
 func TestPartRoundTrip(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "parts")
-	parts := map[string]*Part{"0": part(dense()), "1": part(sparse()), "2": part(&Graph{Relation: Relation{Indptr: []int64{0, 0}}})}
+	parts := map[string]*Part{"0": part(dense()), "1": part(sparse()), "2": part(&Graph{Relations: []Relation{{Indptr: []int64{0, 0}}}})}
 	folder(t, dir, parts)
 	for name, want := range parts {
 		got, err := OpenPart(filepath.Join(dir, name))
@@ -193,11 +193,12 @@ func TestFolderKeepsItsError(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.AddPart("no/such", part(dense())); err == nil || !strings.Contains(err.Error(), dir) {
+	tooLong := strings.Repeat("x", 300)
+	if err := f.AddPart(tooLong, part(dense())); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("error %v", err)
 	}
 	for _, err := range []error{f.AddPart("0", part(dense())), f.AddInt32s("a.npy", nil), f.AddJSON("a.json", 1), f.Commit()} {
-		if err == nil || !strings.Contains(err.Error(), "no/such") {
+		if err == nil || !strings.Contains(err.Error(), tooLong) {
 			t.Errorf("error %v", err)
 		}
 	}
@@ -213,7 +214,7 @@ func TestRows(t *testing.T) {
 	g := dense()
 	got := g.Rows([]int32{1, 3})
 	want := &Graph{
-		Relation:   Relation{Indptr: []int64{0, 0, 0}},
+		Relations:  []Relation{{Indptr: []int64{0, 0, 0}}},
 		Features:   Features{Columns: 3, Dense: []float32{0, 0, 0, 0, 6, 0}},
 		Labels:     Labels{Classes: 2, Class: []int64{1, 1}, Names: g.Labels.Names},
 		Splits:     []Split{{Val: []int64{0}, Test: []int64{1}}},
@@ -226,7 +227,7 @@ func TestRows(t *testing.T) {
 }
 
 func TestFilesAndCheckStored(t *testing.T) {
-	for _, g := range []*Graph{dense(), sparse(), {Relation: Relation{Indptr: []int64{0, 0}}}} {
+	for _, g := range []*Graph{dense(), sparse(), {Relations: []Relation{{Indptr: []int64{0, 0}}}}} {
 		dir := stored(t, g)
 		files, err := Files(dir)
 		if err != nil {
@@ -280,11 +281,11 @@ func FuzzOpenPart(f *testing.F) {
 			return
 		}
 		defer p.Graph.Close()
-		for _, r := range []*Relation{&p.Graph.Relation, &p.Out} {
-			for v := range p.IDs {
+		for _, r := range []*Relation{&p.Graph.Relations[0], &p.Out[0]} {
+			for v := range p.IDs[0] {
 				for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
-					if u < 0 || int(u) >= p.Whole {
-						t.Fatalf("vertex %d: %d of %d", v, u, p.Whole)
+					if u < 0 || int(u) >= p.Whole[0] {
+						t.Fatalf("vertex %d: %d of %d", v, u, p.Whole[0])
 					}
 				}
 			}

@@ -1,9 +1,8 @@
 package graph
 
-// Reversed is the relation with every edge turned around, weights included and edge features left out: row v
-// lists the out-neighbours of v, ascending.
-func (r *Relation) Reversed() *Relation {
-	vertices := len(r.Indptr) - 1
+// Reversed is the relation with every edge turned around, weights included and edge features left out: row u,
+// of so many sources, lists the out-neighbours of u, ascending. It has no names.
+func (r *Relation) Reversed(vertices int) *Relation {
 	out := &Relation{Indptr: make([]int64, vertices+2), Sources: make([]int32, len(r.Sources))}
 	if r.Weights != nil {
 		out.Weights = make([]float32, len(r.Weights))
@@ -15,7 +14,7 @@ func (r *Relation) Reversed() *Relation {
 	for v := range vertices {
 		out.Indptr[v+2] += out.Indptr[v+1]
 	}
-	for v := range vertices {
+	for v := range r.rows() {
 		for k := r.Indptr[v]; k < r.Indptr[v+1]; k++ {
 			at := &out.Indptr[r.Sources[k]+1]
 			out.Sources[*at] = int32(v)

@@ -13,7 +13,7 @@ func TestReversed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back := r.Reversed()
+	back := r.Reversed(5)
 	if want := []int64{0, 1, 2, 3, 5, 7}; !slices.Equal(back.Indptr, want) {
 		t.Errorf("rows begin at %v, want %v", back.Indptr, want)
 	}
@@ -23,11 +23,11 @@ func TestReversed(t *testing.T) {
 	if want := []float32{1, 4, 7, 3, 2, 6, 5}; !slices.Equal(back.Weights, want) {
 		t.Errorf("weights %v, want %v", back.Weights, want)
 	}
-	again := back.Reversed()
+	again := back.Reversed(5)
 	if !slices.Equal(again.Indptr, r.Indptr) || !slices.Equal(again.Sources, r.Sources) || !slices.Equal(again.Weights, r.Weights) {
 		t.Errorf("twice: %v, want %v", again, r)
 	}
-	if plain := (&Relation{Indptr: r.Indptr, Sources: r.Sources}).Reversed(); plain.Weights != nil {
+	if plain := (&Relation{Indptr: r.Indptr, Sources: r.Sources}).Reversed(5); plain.Weights != nil {
 		t.Errorf("a relation without weights has %v", plain.Weights)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // labelledGraph has vertices in classes in turn; every fifth is unlabelled.
 func labelledGraph(vertices, classes int) *Graph {
-	g := &Graph{Relation: must(NewRelation(vertices, Edges{})), Labels: Labels{Classes: classes, Class: make([]int64, vertices)}}
+	g := &Graph{Relations: []Relation{must(NewRelation(vertices, Edges{}))}, Labels: Labels{Classes: classes, Class: make([]int64, vertices)}}
 	for v := range vertices {
 		g.Labels.Class[v] = int64(v % classes)
 		if v%5 == 4 {
@@ -26,7 +26,7 @@ func labelledGraph(vertices, classes int) *Graph {
 }
 
 func multiLabelGraph(vertices int) *Graph {
-	g := &Graph{Relation: must(NewRelation(vertices, Edges{})), Labels: Labels{Classes: 2, Multi: make([]float32, 2*vertices)}}
+	g := &Graph{Relations: []Relation{must(NewRelation(vertices, Edges{}))}, Labels: Labels{Classes: 2, Multi: make([]float32, 2*vertices)}}
 	for v := 4; v < vertices; v += 5 {
 		g.Labels.Multi[2*v], g.Labels.Multi[2*v+1] = float32(math.NaN()), float32(math.NaN())
 	}
@@ -100,7 +100,7 @@ func TestPerClassCounts(t *testing.T) {
 // as often as it is there.
 func TestCountsInAllAreUniform(t *testing.T) {
 	const large, small, train, val = 900, 100, 50, 95
-	g := &Graph{Relation: must(NewRelation(large+small, Edges{})), Labels: Labels{Classes: 2, Class: make([]int64, large+small)}}
+	g := &Graph{Relations: []Relation{must(NewRelation(large+small, Edges{}))}, Labels: Labels{Classes: 2, Class: make([]int64, large+small)}}
 	for v := large; v < large+small; v++ {
 		g.Labels.Class[v] = 1
 	}
@@ -216,7 +216,7 @@ func TestSplitRefusals(t *testing.T) {
 		{labelledGraph(100, 2), "per-class=20,30", 1, "class 0 has 40 vertices"},
 		{exact, "per-class=20,30", 1, "no vertex to test on"},
 		{multiLabelGraph(500), "per-class=20,30", 1, "several labels"},
-		{&Graph{Relation: must(NewRelation(9, Edges{}))}, "random:60/20/20", 1, "with labels), or bring the split (import edges: with train, val and test) and leave split out"},
+		{&Graph{Relations: []Relation{must(NewRelation(9, Edges{}))}}, "random:60/20/20", 1, "with labels), or bring the split (import edges: with train, val and test) and leave split out"},
 		{small, "given", 1, "no split"},
 		{split, "given", 3, "splits 3"},
 		{small, "random:60/20/20", 0, "splits 0"},

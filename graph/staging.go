@@ -280,23 +280,28 @@ func (s *staging) publish() {
 	}
 }
 
-// enter makes a directory in which files are written until exit.
-func (s *staging) enter(name string) {
-	if s.err != nil {
+// within makes a directory, of which those above it may be there, and has write write files into it. The
+// empty one is the directory that files go to anyway.
+func (s *staging) within(dir string, write func()) {
+	if s.err != nil || dir == "" {
+		write()
 		return
 	}
-	inUse.Lock()
-	defer inUse.Unlock()
-	s.sub = name
-	s.err = s.dir.Mkdir(name, 0o777)
+	outside := s.sub
+	s.sub = filepath.Join(outside, dir)
+	s.mkdir()
+	write()
+	for at := s.sub; at != outside && s.err == nil; at = strings.TrimPrefix(filepath.Dir(at), ".") {
+		s.err = atomicfile.SyncDir(filepath.Join(s.dir.Name(), at))
+	}
+	s.sub = outside
 }
 
-// exit brings the names in the directory to disk and leaves it.
-func (s *staging) exit() {
-	if s.err == nil {
-		s.err = atomicfile.SyncDir(filepath.Join(s.dir.Name(), s.sub))
-	}
-	s.sub = ""
+// mkdir makes the directory that files go to.
+func (s *staging) mkdir() {
+	inUse.Lock()
+	defer inUse.Unlock()
+	s.err = s.dir.MkdirAll(s.sub, 0o777)
 }
 
 // rename gives the hidden directory its final name.
@@ -383,27 +388,56 @@ func (s *staging) scratch() (*os.File, error) {
 	return f, nil
 }
 
-// vertices writes the files of a vertex type.
-func (s *staging) vertices(g *Graph) {
-	v := g.Vertices()
-	if f := &g.Features; f.Sparse() {
-		s.int64s(featuresIndptrFile, f.Indptr, v+1)
+// graph writes the files of all types and relations; besides may write more of each into its directory, nil:
+// no more.
+func (s *staging) graph(g *Graph, besidesVertices, besidesEdges func(int)) {
+	l := g.layout()
+	for i, t := range g.Types() {
+		s.within(l.vertices(t.Type), func() {
+			s.vertices(t)
+			if i == 0 {
+				s.labels(&g.Labels)
+				s.splits(g.Splits)
+			}
+			if besidesVertices != nil {
+				besidesVertices(i)
+			}
+		})
+	}
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		s.within(l.edges(r.Ends()), func() {
+			s.relation(inEdges, r)
+			if besidesEdges != nil {
+				besidesEdges(i)
+			}
+		})
+	}
+}
+
+// vertices writes the files that every vertex type may have.
+func (s *staging) vertices(t VertexType) {
+	if f := &t.Features; f.Sparse() {
+		s.int64s(featuresIndptrFile, f.Indptr, t.Count+1)
 		s.int32s(featuresIndicesFile, f.Indices, len(f.Indices))
 		s.float32s(featuresDataFile, f.Data, len(f.Data))
 	} else if f.Columns > 0 {
-		s.float32s(featuresFile, f.Dense, v, f.Columns)
+		s.float32s(featuresFile, f.Dense, t.Count, f.Columns)
 	}
-	if l := &g.Labels; l.MultiLabel() {
-		s.float32s(labelsFile, l.Multi, v, l.Classes)
-	} else if l.Class != nil {
-		s.int64s(labelsFile, l.Class, v)
-	}
-	s.splits(g.Splits)
-	s.names(namesFile, g.Names)
-	s.names(classNamesFile, g.Labels.Names)
+	s.names(namesFile, t.Names)
 }
 
-// relation writes the files of an edge type.
+// labels writes those of the first type.
+func (s *staging) labels(l *Labels) {
+	if l.MultiLabel() {
+		s.float32s(labelsFile, l.Multi, len(l.Multi)/l.Classes, l.Classes)
+	} else if l.Class != nil {
+		s.int64s(labelsFile, l.Class, len(l.Class))
+	}
+	s.names(classNamesFile, l.Names)
+}
+
+// relation writes the files of a relation.
 func (s *staging) relation(files relationFiles, r *Relation) {
 	s.int64s(files.indptr, r.Indptr, len(r.Indptr))
 	s.int32s(files.indices, r.Sources, len(r.Sources))

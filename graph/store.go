@@ -24,10 +24,10 @@ func Open(dir string) (*Graph, error) {
 	m := &mappings{wayOut: importAgain}
 	g := &Graph{Metric: d.Metric, Provenance: d.Provenance, path: dir, mapped: m}
 	err = Guard(dir, func() error {
-		if err := g.readVertices(m, dir, &d.Vertices[0]); err != nil {
+		if err := g.readTypes(m, dir, d); err != nil {
 			return err
 		}
-		if err := g.Relation.read(m, dir, inEdges, &d.Relations[0], d.Vertices[0].Count); err != nil {
+		if err := g.readRelations(m, dir, d); err != nil {
 			return err
 		}
 		return m.located(dir, g.check())
@@ -74,28 +74,63 @@ func guard(path, wayOut string, f func() error) (err error) {
 	return f()
 }
 
-// readVertices maps the files of a vertex type, which lie in dir.
-func (g *Graph) readVertices(m *mappings, dir string, d *vertexDescription) (err error) {
-	if d.Features != nil {
-		if err := g.Features.read(m, dir, d.Features, d.Count); err != nil {
+// readTypes maps the files of the vertex types.
+func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error) {
+	l := all.layout()
+	for i := range all.Vertices {
+		d := &all.Vertices[i]
+		at := filepath.Join(dir, l.vertices(d.Type))
+		t := VertexType{Type: d.Type, Count: d.Count}
+		if d.Features != nil {
+			if err := t.Features.read(m, at, d.Features, d.Count); err != nil {
+				return err
+			}
+		}
+		if d.Names {
+			if t.Names, err = m.names(at, namesFile, d.Count); err != nil {
+				return err
+			}
+		}
+		if i > 0 {
+			g.Others = append(g.Others, t)
+			continue
+		}
+		if l || t.Type != VertexName {
+			g.Type, g.Count = t.Type, t.Count
+		}
+		g.Features, g.Names = t.Features, t.Names
+		if d.Labels != nil {
+			if err := g.Labels.read(m, at, d.Labels, d.Count); err != nil {
+				return err
+			}
+		}
+		if g.Splits, err = readSplits(m, at, d.Splits); err != nil {
 			return err
 		}
 	}
-	if d.Labels != nil {
-		if err := g.Labels.read(m, dir, d.Labels, d.Count); err != nil {
-			return err
-		}
-	}
-	if g.Splits, err = readSplits(m, dir, d.Splits); err != nil {
-		return err
-	}
-	if d.Names {
-		g.Names, err = m.names(dir, namesFile, d.Count)
-	}
-	return err
+	return nil
 }
 
-// read maps the files of an edge type, which lie in dir and have a row for each of so many vertices.
+// readRelations maps the in-edges of the relations.
+func (g *Graph) readRelations(m *mappings, dir string, all *description) error {
+	l, counts := all.layout(), map[string]int{}
+	for _, t := range all.Vertices {
+		counts[t.Type] = t.Count
+	}
+	g.Relations = make([]Relation, len(all.Relations))
+	for i := range all.Relations {
+		d, r := &all.Relations[i], &g.Relations[i]
+		if l || d.Source != VertexName || d.Name != RelationName || d.Target != VertexName {
+			r.Source, r.Name, r.Target = d.Source, d.Name, d.Target
+		}
+		if err := r.read(m, filepath.Join(dir, l.edges(d.Source, d.Name, d.Target)), inEdges, d, counts[d.Target]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read maps the files of a relation, which lie in dir and have a row for each of so many vertices.
 func (r *Relation) read(m *mappings, dir string, files relationFiles, d *relationDescription, vertices int) (err error) {
 	if r.Indptr, err = m.int64s(dir, files.indptr, vertices+1); err != nil {
 		return err

@@ -24,10 +24,10 @@ var nan = float32(math.NaN())
 // everything optional that goes with dense features and one class per vertex.
 func dense() *Graph {
 	return &Graph{
-		Relation: Relation{
+		Relations: []Relation{{
 			Indptr: []int64{0, 2, 5, 5, 6}, Sources: []int32{0, 1, 0, 0, 3, 1},
 			Weights: []float32{1, .5, 2, 0, -1, 3}, EdgeFeatures: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, EdgeColumns: 2,
-		},
+		}},
 		Features:   Features{Columns: 3, Dense: []float32{1, 0, 2, 0, 0, 0, 3, 4, 5, 0, 6, 0}},
 		Labels:     Labels{Classes: 2, Class: []int64{0, 1, -1, 1}, Names: []string{"red", "black & <white>\n"}},
 		Splits:     []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
@@ -40,10 +40,10 @@ func dense() *Graph {
 // sparse is a graph with sparse features, several labels per vertex and splits of different sizes.
 func sparse() *Graph {
 	return &Graph{
-		Relation: Relation{Indptr: []int64{0, 1, 2, 4}, Sources: []int32{1, 2, 0, 1}},
-		Features: Features{Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{0, 4, 2}, Data: []float32{1, 2, 3}},
-		Labels:   Labels{Classes: 2, Multi: []float32{1, 0, 1, 1, nan, nan}},
-		Splits:   []Split{{Train: []int64{0}, Val: []int64{}, Test: []int64{1}}, {Train: []int64{0, 1}}, {Test: []int64{0, 1}}},
+		Relations: []Relation{{Indptr: []int64{0, 1, 2, 4}, Sources: []int32{1, 2, 0, 1}}},
+		Features:  Features{Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{0, 4, 2}, Data: []float32{1, 2, 3}},
+		Labels:    Labels{Classes: 2, Multi: []float32{1, 0, 1, 1, nan, nan}},
+		Splits:    []Split{{Train: []int64{0}, Val: []int64{}, Test: []int64{1}}, {Train: []int64{0, 1}}, {Test: []int64{0, 1}}},
 	}
 }
 
@@ -66,17 +66,17 @@ func TestRoundTrip(t *testing.T) {
 	for name, g := range map[string]*Graph{
 		"dense":       dense(),
 		"sparse":      sparse(),
-		"bare":        {Relation: Relation{Indptr: []int64{0, 0, 1}, Sources: []int32{0}}},
-		"no edges":    {Relation: Relation{Indptr: []int64{0, 0}}, Features: Features{Columns: 1, Dense: []float32{7}}},
-		"no vertices": {Relation: Relation{Indptr: []int64{0}}},
+		"bare":        {Relations: []Relation{{Indptr: []int64{0, 0, 1}, Sources: []int32{0}}}},
+		"no edges":    {Relations: []Relation{{Indptr: []int64{0, 0}}}, Features: Features{Columns: 1, Dense: []float32{7}}},
+		"no vertices": {Relations: []Relation{{Indptr: []int64{0}}}},
 		"empty arrays": {
-			Relation: Relation{Indptr: []int64{0}, Sources: []int32{}, Weights: []float32{}},
-			Labels:   Labels{Class: []int64{}}, Names: []string{},
+			Relations: []Relation{{Indptr: []int64{0}, Sources: []int32{}, Weights: []float32{}}},
+			Labels:    Labels{Class: []int64{}}, Names: []string{},
 		},
-		"empty sparse": {Relation: Relation{Indptr: []int64{0, 0}}, Features: Features{Columns: 3, Indptr: []int64{0, 0}}},
-		"empty splits": {Relation: Relation{Indptr: []int64{0, 0}}, Splits: []Split{{}, {}}},
-		"no labels":    {Relation: Relation{Indptr: []int64{0, 0}}, Splits: []Split{{Train: []int64{0}}}},
-		"unlabelled":   {Relation: Relation{Indptr: []int64{0, 0}}, Labels: Labels{Class: []int64{-1}}},
+		"empty sparse": {Relations: []Relation{{Indptr: []int64{0, 0}}}, Features: Features{Columns: 3, Indptr: []int64{0, 0}}},
+		"empty splits": {Relations: []Relation{{Indptr: []int64{0, 0}}}, Splits: []Split{{}, {}}},
+		"no labels":    {Relations: []Relation{{Indptr: []int64{0, 0}}}, Splits: []Split{{Train: []int64{0}}}},
+		"unlabelled":   {Relations: []Relation{{Indptr: []int64{0, 0}}}, Labels: Labels{Class: []int64{-1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := stored(t, g)
@@ -89,7 +89,7 @@ func TestRoundTrip(t *testing.T) {
 				t.Error(diff)
 			}
 			if g.Features.Sparse() != got.Features.Sparse() || g.Labels.MultiLabel() != got.Labels.MultiLabel() ||
-				(g.Labels.Class == nil) != (got.Labels.Class == nil) || (g.Relation.Weights == nil) != (got.Relation.Weights == nil) {
+				(g.Labels.Class == nil) != (got.Labels.Class == nil) || (g.Relations[0].Weights == nil) != (got.Relations[0].Weights == nil) {
 				t.Error("an array that was there is not, or the other way round")
 			}
 		})
@@ -107,7 +107,7 @@ func TestRoundTripOfAnyGraph(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &Graph{Relation: r, Labels: Labels{Classes: 3, Class: rapid.SliceOfN(rapid.Int64Range(-1, 2), v, v).Draw(t, "class")}}
+		g := &Graph{Relations: []Relation{r}, Labels: Labels{Classes: 3, Class: rapid.SliceOfN(rapid.Int64Range(-1, 2), v, v).Draw(t, "class")}}
 		for range rapid.IntRange(0, 3).Draw(t, "splits") {
 			var s Split
 			for id := range int64(v) {
@@ -160,19 +160,19 @@ func TestOpenMaps(t *testing.T) {
 
 func TestWriteSortsRows(t *testing.T) {
 	g := dense()
-	g.Relation.Sources[0], g.Relation.Sources[1] = 1, 0
+	g.Relations[0].Sources[0], g.Relations[0].Sources[1] = 1, 0
 	got, err := Open(stored(t, g))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer got.Close()
-	if diff := cmp.Diff([]float32{.5, 1, 2, 0, -1, 3}, got.Relation.Weights); diff != "" {
+	if diff := cmp.Diff([]float32{.5, 1, 2, 0, -1, 3}, got.Relations[0].Weights); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]float32{3, 4, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12}, got.Relation.EdgeFeatures); diff != "" {
+	if diff := cmp.Diff([]float32{3, 4, 1, 2, 5, 6, 7, 8, 9, 10, 11, 12}, got.Relations[0].EdgeFeatures); diff != "" {
 		t.Error(diff)
 	}
-	if g.Relation.Sources[0] != 1 {
+	if g.Relations[0].Sources[0] != 1 {
 		t.Error("the graph itself was changed")
 	}
 }
@@ -252,7 +252,7 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 		{"json is text", array("graph.json", []int32{1}), "graph.json", "damaged"},
 		{"later format", text("graph.json", `"format": 1`, `"format": 2`), "graph.json", "format version 2"},
 		{"unknown key", text("graph.json", `"format"`, `"size": 7, "format"`), "graph.json", `unknown field "size"`},
-		{"two relations", text("graph.json", `"relations": [`, `"relations": [{},`), "graph.json", "2 relations"},
+		{"nameless relation", text("graph.json", `"relations": [`, `"relations": [{},`), "graph.json", `a type is called ""`},
 		{"other type", text("graph.json", `"source": "vertex"`, `"source": "author"`), "graph.json", `"author"`},
 		{"negative count", text("graph.json", `"count": 4`, `"count": -4`), "graph.json", "-4 vertices"},
 		{"too many vertices", text("graph.json", `"count": 4`, `"count": 2147483648`), "graph.json", "2147483648 vertices"},
@@ -363,8 +363,8 @@ func TestNoStoreIsNamed(t *testing.T) {
 
 // A file that is cut while it is mapped must become an error.
 func TestGuard(t *testing.T) {
-	g := &Graph{Relation: Relation{Indptr: []int64{0}, Sources: nil}}
-	g.Relation.Indptr = make([]int64, 1<<14) // several pages
+	g := &Graph{Relations: []Relation{{Indptr: []int64{0}, Sources: nil}}}
+	g.Relations[0].Indptr = make([]int64, 1<<14) // several pages
 	dir := stored(t, g)
 	g, err := Open(dir)
 	if err != nil {

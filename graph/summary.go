@@ -3,8 +3,12 @@ package graph
 // Summary is what there is to say about a graph in numbers.
 type Summary struct {
 	Provenance string `json:"provenance"`
-	Vertices   int    `json:"vertices"`
-	Edges      int64  `json:"edges"` // stored directed edges, with self loops and duplicates
+	Vertices   int    `json:"vertices"` // of all types, as all numbers here that name no type
+	Edges      int64  `json:"edges"`    // stored directed edges of all relations, with self loops and duplicates
+	// Types and Relations are those of a graph with several; features, classes, splits and unlabelled
+	// vertices are then those of the first type.
+	Types     []TypeSummary     `json:"types,omitempty"`
+	Relations []RelationSummary `json:"relations,omitempty"`
 
 	InDegree       Degrees `json:"in_degree"`
 	OutDegree      Degrees `json:"out_degree"`
@@ -31,6 +35,29 @@ type Summary struct {
 	Splits []SplitSizes `json:"splits"`
 }
 
+// TypeSummary is one vertex type of several.
+type TypeSummary struct {
+	Type           string `json:"type"`
+	Vertices       int    `json:"vertices"`
+	FeatureColumns int    `json:"features"`
+	SparseFeatures bool   `json:"sparse_features"`
+	Named          bool   `json:"named"` // its vertices have names
+}
+
+// RelationSummary is one relation of several.
+type RelationSummary struct {
+	Source             string  `json:"source"`
+	Name               string  `json:"name"`
+	Target             string  `json:"target"`
+	Edges              int64   `json:"edges"`
+	InDegree           Degrees `json:"in_degree"`  // of the vertices of the target's type
+	OutDegree          Degrees `json:"out_degree"` // of the vertices of the source's type
+	SelfLoops          int64   `json:"self_loops"`
+	DuplicateEdges     int64   `json:"duplicate_edges"`
+	Weighted           bool    `json:"weighted"`
+	EdgeFeatureColumns int     `json:"edge_features"`
+}
+
 // Degrees summarises the degrees of all vertices; all zero for a graph without vertices.
 type Degrees struct {
 	Min  int64   `json:"min"`
@@ -49,50 +76,92 @@ type SplitSizes struct {
 // Check.
 func (g *Graph) Summarize() Summary {
 	s := Summary{
-		Provenance: g.Provenance, Metric: g.Metric, Vertices: g.Vertices(), Edges: g.Edges(),
-		Weighted: g.Relation.Weights != nil, EdgeFeatureColumns: g.Relation.EdgeColumns,
-		FeatureColumns: g.Features.Columns, SparseFeatures: g.Features.Sparse(), FeatureDensity: g.Features.density(g.Vertices()),
+		Provenance: g.Provenance, Metric: g.Metric, Vertices: g.Vertices(), Edges: g.Edges(), Symmetric: true,
+		FeatureColumns: g.Features.Columns, SparseFeatures: g.Features.Sparse(), FeatureDensity: g.Features.density(g.Own()),
 		Classes: g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), ClassNames: g.Labels.Names,
 		Splits: []SplitSizes{},
 	}
-	g.Relation.summarize(&s)
-	s.ClassCounts, s.Unlabelled = g.Labels.count(s.Vertices)
+	in, out, first := make([]int64, s.Vertices), make([]int64, s.Vertices), []int{0}
+	types := g.Types()
+	for _, t := range types {
+		first = append(first, first[len(first)-1]+t.Count)
+	}
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		from, to, _ := g.Joins(r) // a graph that passes Check has them
+		one := RelationSummary{Edges: int64(len(r.Sources)), Weighted: r.Weights != nil, EdgeFeatureColumns: r.EdgeColumns}
+		one.Source, one.Name, one.Target = r.Ends()
+		loops, symmetric := r.loopsAndSymmetry(from == to)
+		one.SelfLoops, one.DuplicateEdges = loops, r.duplicates()
+		s.Symmetric = s.Symmetric && symmetric
+		s.SelfLoops += one.SelfLoops
+		s.DuplicateEdges += one.DuplicateEdges
+		s.Weighted = s.Weighted || one.Weighted
+		s.EdgeFeatureColumns = max(s.EdgeFeatureColumns, one.EdgeFeatureColumns)
+		if g.Typed() {
+			one.InDegree = degrees(r.rows(), func(v int) int64 { return r.Indptr[v+1] - r.Indptr[v] })
+			one.OutDegree = r.outDegrees(types[from].Count)
+			s.Relations = append(s.Relations, one)
+		}
+		for v := range r.rows() {
+			in[first[to]+v] += r.Indptr[v+1] - r.Indptr[v]
+		}
+		for _, u := range r.Sources {
+			out[first[from]+int(u)]++
+		}
+	}
+	s.InDegree = degrees(s.Vertices, func(v int) int64 { return in[v] })
+	s.OutDegree = degrees(s.Vertices, func(v int) int64 { return out[v] })
+	for v := range s.Vertices {
+		if out[v] == 0 && in[v] == 0 {
+			s.Isolated++
+		}
+	}
+	if g.Typed() {
+		for _, t := range types {
+			s.Types = append(s.Types, TypeSummary{t.Type, t.Count, t.Features.Columns, t.Features.Sparse(), t.Names != nil})
+		}
+	}
+	s.ClassCounts, s.Unlabelled = g.Labels.count(g.Own())
 	for _, split := range g.Splits {
 		s.Splits = append(s.Splits, SplitSizes{len(split.Train), len(split.Val), len(split.Test)})
 	}
 	return s
 }
 
-func (r *Relation) summarize(s *Summary) {
-	out := make([]int64, s.Vertices)
+// loopsAndSymmetry counts the edges from a vertex to itself, of a relation within one type, and reports
+// whether reversing every edge gives the same edges; a relation between two types has neither.
+func (r *Relation) loopsAndSymmetry(within bool) (loops int64, symmetric bool) {
+	if !within {
+		return 0, false
+	}
 	// next[u] is the first of u's in-edges that no reversed edge has been matched with. As v ascends below,
 	// the reverses of the edges u→v ask for u's in-neighbours in ascending order, which is the order they are
 	// stored in.
-	next := append([]int64{}, r.Indptr[:s.Vertices]...)
-	s.Symmetric = true
-	s.DuplicateEdges = r.duplicates()
-	for v := range s.Vertices {
-		row := r.Sources[r.Indptr[v]:r.Indptr[v+1]]
-		for _, u := range row {
-			out[u]++
+	next := append([]int64{}, r.Indptr[:r.rows()]...)
+	symmetric = true
+	for v := range r.rows() {
+		for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
 			if int(u) == v {
-				s.SelfLoops++
+				loops++
 			}
 			if at := next[u]; at < r.Indptr[u+1] && int(r.Sources[at]) == v {
 				next[u]++
 			} else {
-				s.Symmetric = false
+				symmetric = false
 			}
 		}
 	}
-	in := func(v int) int64 { return r.Indptr[v+1] - r.Indptr[v] }
-	s.InDegree = degrees(s.Vertices, in)
-	s.OutDegree = degrees(s.Vertices, func(v int) int64 { return out[v] })
-	for v := range s.Vertices {
-		if out[v] == 0 && in(v) == 0 {
-			s.Isolated++
-		}
+	return loops, symmetric
+}
+
+// outDegrees are those of so many sources.
+func (r *Relation) outDegrees(sources int) Degrees {
+	out := make([]int64, sources)
+	for _, u := range r.Sources {
+		out[u]++
 	}
+	return degrees(sources, func(u int) int64 { return out[u] })
 }
 
 func degrees(vertices int, of func(v int) int64) Degrees {

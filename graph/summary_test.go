@@ -32,7 +32,7 @@ func TestSummarizeSparse(t *testing.T) {
 }
 
 func TestSummarizeEmpty(t *testing.T) {
-	g := &Graph{Relation: Relation{Indptr: []int64{0}}}
+	g := &Graph{Relations: []Relation{{Indptr: []int64{0}}}}
 	if diff := cmp.Diff(Summary{Symmetric: true, ClassCounts: []int{}, Splits: []SplitSizes{}}, g.Summarize()); diff != "" {
 		t.Error(diff)
 	}
@@ -62,7 +62,7 @@ func TestSymmetric(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := &Graph{Relation: r}
+		g := &Graph{Relations: []Relation{r}}
 		if got := g.Summarize().Symmetric; got != want {
 			t.Fatalf("edges %v: symmetric %v, want %v", count, got, want)
 		}

@@ -50,10 +50,11 @@ func (g *Graph) Induced(keep []bool) (*Graph, error) {
 	return g.relabel(oldID, newID)
 }
 
-// Rows returns the vertices ids, which must ascend, with their features, labels and splits, in which vertex
-// ids[r] is r. It has no edges, and no names of vertices.
+// Rows returns the vertices ids of the first type, which must ascend, with their features, labels and splits,
+// in which vertex ids[r] is r. It has no edges, and no names of vertices.
 func (g *Graph) Rows(ids []int32) *Graph {
 	picked := g.with(Relation{Indptr: make([]int64, len(ids)+1)})
+	picked.Type, picked.Count, picked.Others = "", 0, nil
 	picked.pick(g, ids)
 	picked.Splits, picked.Names = nil, nil
 	for _, s := range g.Splits {
@@ -64,7 +65,7 @@ func (g *Graph) Rows(ids []int32) *Graph {
 
 // pick takes the features and labels of the vertices ids of from.
 func (g *Graph) pick(from *Graph, ids []int32) {
-	g.Features = from.Features.rows(ids)
+	g.Features = from.Features.Rows(ids)
 	g.Labels.Class = gather(from.Labels.Class, 1, ids)
 	g.Labels.Multi = gather(from.Labels.Multi, from.Labels.Classes, ids)
 }
@@ -87,7 +88,10 @@ func rowsOf(ids []int64, rows []int32) []int64 {
 // relabel makes the graph whose vertex i is g's vertex oldID[i]; newID is the inverse, −1 for a vertex that
 // goes.
 func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
-	kept, err := g.Relation.filter(0, func(_ int64, u, v int32) bool { return newID[u] >= 0 && newID[v] >= 0 })
+	if err := g.checkOneType(); err != nil {
+		return nil, err
+	}
+	kept, err := g.Relations[0].filter(0, func(_ int64, u, v int32) bool { return newID[u] >= 0 && newID[v] >= 0 })
 	if err != nil {
 		return nil, err
 	}
@@ -113,12 +117,24 @@ func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
 	return changed, nil
 }
 
-// with returns a graph of other edges that shares everything else with g.
+// with returns a graph of other edges, of one relation, that shares everything else with g.
 func (g *Graph) with(relation Relation) *Graph {
-	return &Graph{
-		Relation: relation, Features: g.Features, Labels: g.Labels, Splits: g.Splits,
-		Metric: g.Metric, Provenance: g.Provenance, Names: g.Names, Notes: g.Notes,
+	if len(g.Relations) > 0 {
+		r := &g.Relations[0]
+		relation.Source, relation.Name, relation.Target = r.Source, r.Name, r.Target
 	}
+	changed := *g
+	changed.Relations, changed.path, changed.mapped = []Relation{relation}, "", nil
+	return &changed
+}
+
+// checkOneType refuses a change that is none of graphs of several types or relations.
+func (g *Graph) checkOneType() error {
+	if !g.Typed() {
+		return nil
+	}
+	return refusal.Errorf("the graph has %d vertex types and %d relations, and this changes graphs of one type and one relation; "+
+		"leave it out (%s adds edges that lead back)", len(g.Types()), len(g.Relations), refusal.Setting("reverse-relations"))
 }
 
 // noted adds a line to the notes of a graph that with made.
@@ -132,11 +148,14 @@ func (g *Graph) noted(format string, args ...any) *Graph {
 // both u→v and v→u exist, each keeps its own weight, and the result is symmetric in its edges only. (PyG's
 // to_undirected adds up the weights of duplicates.)
 func (g *Graph) Symmetrize() (*Graph, error) {
-	const ends = 5 * 4 // of an edge: its target, and both twice
-	if err := memory.Need(ends*g.Edges() + 2*g.Relation.dataBytes()); err != nil {
+	if err := g.checkOneType(); err != nil {
 		return nil, err
 	}
-	e := g.Relation.Edges()
+	const ends = 5 * 4 // of an edge: its target, and both twice
+	if err := memory.Need(ends*g.Edges() + 2*g.Relations[0].dataBytes()); err != nil {
+		return nil, err
+	}
+	e := g.Relations[0].Edges()
 	both := Edges{Source: slices.Concat(e.Source, e.Target), Target: slices.Concat(e.Target, e.Source), FeatureColumns: e.FeatureColumns}
 	if e.Weights != nil {
 		both.Weights = slices.Concat(e.Weights, e.Weights)
@@ -153,7 +172,7 @@ func (g *Graph) Symmetrize() (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	return single.noted("%s", SymmetrizedNote(g.Edges(), single.Edges(), g.Relation.duplicates())), nil
+	return single.noted("%s", SymmetrizedNote(g.Edges(), single.Edges(), g.Relations[0].duplicates())), nil
 }
 
 // SymmetrizedNote says what Symmetrize has done to so many edges, of which some were duplicates.
@@ -168,7 +187,10 @@ func SymmetrizedNote(before, after, duplicates int64) string {
 // AddSelfLoops adds the edge v→v to each vertex v that has none, with weight 1 and edge features 1 (as PyG
 // and DGL do) where the graph has them.
 func (g *Graph) AddSelfLoops() (*Graph, error) {
-	r := &g.Relation
+	if err := g.checkOneType(); err != nil {
+		return nil, err
+	}
+	r := &g.Relations[0]
 	e, err := r.filter(g.Vertices(), func(int64, int32, int32) bool { return true })
 	if err != nil {
 		return nil, err
@@ -194,7 +216,10 @@ func (g *Graph) AddSelfLoops() (*Graph, error) {
 
 // RemoveSelfLoops removes every edge v→v.
 func (g *Graph) RemoveSelfLoops() (*Graph, error) {
-	without, err := g.filtered(&g.Relation, func(_ int64, u, v int32) bool { return u != v })
+	if err := g.checkOneType(); err != nil {
+		return nil, err
+	}
+	without, err := g.filtered(&g.Relations[0], func(_ int64, u, v int32) bool { return u != v })
 	if err != nil {
 		return nil, err
 	}
@@ -207,6 +232,9 @@ func (g *Graph) RemoveSelfLoops() (*Graph, error) {
 // LargestComponent keeps the largest weakly connected component, of several as large the one with the
 // smallest vertex.
 func (g *Graph) LargestComponent() (*Graph, error) {
+	if err := g.checkOneType(); err != nil {
+		return nil, err
+	}
 	const component, size, keep, ids = 4, 8, 1, 8
 	if err := memory.Need((component + size + keep + ids) * int64(g.Vertices())); err != nil {
 		return nil, err
@@ -252,7 +280,7 @@ func (g *Graph) components() []int32 {
 		}
 		return v
 	}
-	r := &g.Relation
+	r := &g.Relations[0]
 	for v := range int32(len(parent)) {
 		for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
 			a, b := root(u), root(v)
@@ -268,26 +296,70 @@ func (g *Graph) components() []int32 {
 // maxRandomColumns keeps a mistyped number from exhausting the memory.
 const maxRandomColumns = 1 << 20
 
-// RandomFeatures replaces the features by standard normal ones, for graphs that come without. The value at a
-// vertex and a column depends on nothing but these two and the seed.
+// RandomFeatures replaces the features of all types by standard normal ones, for graphs that come without.
+// The value at a vertex and a column depends on nothing but these two and the seed.
 func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	if columns < 1 || columns > maxRandomColumns {
 		return nil, refusal.Errorf("%s %d: give between 1 and %d columns",
 			refusal.Setting("random-features"), columns, maxRandomColumns)
 	}
-	n := g.Vertices()
-	if err := memory.Need(4 * int64(n) * int64(columns)); err != nil {
+	if err := memory.Need(4 * int64(g.Vertices()) * int64(columns)); err != nil {
 		return nil, fmt.Errorf("%s %d: %w", refusal.Setting("random-features"), columns, err)
 	}
-	dense, noise := make([]float32, n*columns), counter.New(seed, "features")
-	cores.Share(n, func(from, to int) {
-		for v := from; v < to; v++ {
-			noise.Normals(dense[v*columns:(v+1)*columns], uint64(v))
+	noise, first := counter.New(seed, "features"), 0 // of the type, in the whole graph
+	normal := func(n int) Features {
+		dense, start := make([]float32, n*columns), first
+		cores.Share(n, func(from, to int) {
+			for v := from; v < to; v++ {
+				noise.Normals(dense[v*columns:(v+1)*columns], uint64(start+v))
+			}
+		})
+		first += n
+		return Features{Columns: columns, Dense: dense}
+	}
+	changed := *g
+	changed.path, changed.mapped = "", nil
+	changed.Features = normal(g.Own())
+	changed.Others = slices.Clone(g.Others)
+	for i := range changed.Others {
+		changed.Others[i].Features = normal(changed.Others[i].Count)
+	}
+	return &changed, nil
+}
+
+// ReverseRelations adds to each relation one that leads back, rev_NAME, with the same weights and without
+// edge features, where there is none of that name yet. (PyG's ToUndirected with merge=False names them so.)
+func (g *Graph) ReverseRelations() (*Graph, error) {
+	changed, types := *g, g.Types()
+	changed.path, changed.mapped, changed.Relations = "", nil, slices.Clone(g.Relations)
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		source, name, target := r.Ends()
+		s, _, err := g.Joins(r)
+		if err != nil {
+			return nil, err
 		}
-	})
-	changed := g.with(g.Relation)
-	changed.Features = Features{Columns: columns, Dense: dense}
-	return changed, nil
+		back := func(o Relation) bool {
+			from, by, to := o.Ends()
+			return from == target && by == "rev_"+name && to == source
+		}
+		if slices.ContainsFunc(g.Relations, back) {
+			continue
+		}
+		if err := memory.Need(8*int64(types[s].Count) + 8*int64(len(r.Sources))); err != nil {
+			return nil, err
+		}
+		reversed := r.Reversed(types[s].Count)
+		reversed.Source, reversed.Name, reversed.Target = target, "rev_"+name, source
+		changed.Relations = append(changed.Relations, *reversed)
+	}
+	if changed.Typed() { // the names are then those of folders
+		for i := range changed.Relations {
+			r := &changed.Relations[i]
+			r.Source, r.Name, r.Target = r.Ends()
+		}
+	}
+	return changed.noted("%d relations that lead back added", len(changed.Relations)-len(g.Relations)), nil
 }
 
 // filter lists copies of the edges that keep accepts, edge k of the stored order from u to v, with room for
@@ -340,8 +412,8 @@ func (g *Graph) filtered(r *Relation, keep func(k int64, u, v int32) bool) (*Gra
 // dataBytes is what the edges' weights and features take.
 func (r *Relation) dataBytes() int64 { return 4 * int64(len(r.Weights)+len(r.EdgeFeatures)) }
 
-// rows returns the features of the vertices ids, in that order.
-func (f *Features) rows(ids []int32) Features {
+// Rows returns the features of the vertices ids, in that order.
+func (f *Features) Rows(ids []int32) Features {
 	if !f.Sparse() {
 		return Features{Columns: f.Columns, Dense: gather(f.Dense, f.Columns, ids)}
 	}

@@ -30,7 +30,7 @@ func drawGraph(t *rapid.T) *Graph {
 	if rapid.Bool().Draw(t, "edge features") {
 		e.FeatureColumns, e.Features = 2, iota32(2*e.Len())
 	}
-	g := &Graph{Relation: must(NewRelation(n, e)), Metric: "accuracy", Provenance: "a test"}
+	g := &Graph{Relations: []Relation{must(NewRelation(n, e))}, Metric: "accuracy", Provenance: "a test"}
 	switch rapid.IntRange(0, 2).Draw(t, "features") {
 	case 1:
 		g.Features = Features{Columns: 3, Dense: iota32(3 * n)}
@@ -123,7 +123,7 @@ func byAll(a, b edge) bool {
 
 // edgeList lists the edges in stored order.
 func edgeList(g *Graph) []edge {
-	e := g.Relation.Edges()
+	e := g.Relations[0].Edges()
 	list := make([]edge, e.Len())
 	for k := range list {
 		list[k] = edge{u: e.Source[k], v: e.Target[k]}
@@ -192,7 +192,7 @@ func TestPermute(t *testing.T) {
 }
 
 func TestPermuteRefusesOtherIDs(t *testing.T) {
-	g := &Graph{Relation: must(NewRelation(3, Edges{}))}
+	g := &Graph{Relations: []Relation{must(NewRelation(3, Edges{}))}}
 	for _, ids := range [][]int32{{0, 1}, {0, 1, 1}, {0, 1, 3}, {-1, 0, 1}} {
 		if _, err := g.Permute(ids); err == nil {
 			t.Errorf("%v was taken for a permutation of three", ids)
@@ -237,7 +237,7 @@ func TestSymmetrize(t *testing.T) {
 
 // Each change says what it did, in numbers.
 func TestNotes(t *testing.T) {
-	g := &Graph{Relation: must(NewRelation(5, Edges{Source: []int32{0, 0, 1, 2, 3}, Target: []int32{1, 1, 0, 2, 2}}))}
+	g := &Graph{Relations: []Relation{must(NewRelation(5, Edges{Source: []int32{0, 0, 1, 2, 3}, Target: []int32{1, 1, 0, 2, 2}}))}}
 	want := []string{
 		"5 edges made to lead both ways: 1 added, 1 duplicates left out", "1 self loops left out", "5 self loops added",
 		"3 vertices and 5 edges outside the largest component left out",
@@ -263,7 +263,7 @@ func TestSelfLoops(t *testing.T) {
 		}
 		for _, e := range edgeList(looped) {
 			added := e.u == e.v && had[[2]int32{e.u, e.v}] == 0
-			if added && (g.Relation.Weights != nil && e.weight != 1 || g.Relation.EdgeColumns > 0 && e.feature != 1) {
+			if added && (g.Relations[0].Weights != nil && e.weight != 1 || g.Relations[0].EdgeColumns > 0 && e.feature != 1) {
 				t.Fatalf("added loop %+v", e)
 			}
 		}
@@ -311,7 +311,7 @@ func TestInduced(t *testing.T) {
 			}
 		}
 	})
-	if _, err := (&Graph{Relation: must(NewRelation(3, Edges{}))}).Induced(make([]bool, 2)); err == nil {
+	if _, err := (&Graph{Relations: []Relation{must(NewRelation(3, Edges{}))}}).Induced(make([]bool, 2)); err == nil {
 		t.Error("two marks were taken for three vertices")
 	}
 }
@@ -349,14 +349,14 @@ func TestLargestComponent(t *testing.T) {
 			t.Fatalf("the component is not connected: %v", reached)
 		}
 	})
-	empty := &Graph{Relation: must(NewRelation(0, Edges{}))}
+	empty := &Graph{Relations: []Relation{must(NewRelation(0, Edges{}))}}
 	if n := must(empty.LargestComponent()).Vertices(); n != 0 {
 		t.Errorf("the component of an empty graph has %d vertices", n)
 	}
 }
 
 func TestRandomFeatures(t *testing.T) {
-	g := &Graph{Relation: must(NewRelation(1000, Edges{})), Names: make([]string, 1000)}
+	g := &Graph{Relations: []Relation{must(NewRelation(1000, Edges{}))}, Names: make([]string, 1000)}
 	make1 := func(columns int, seed uint64) []float32 {
 		t.Helper()
 		changed, err := g.RandomFeatures(columns, seed)
@@ -395,7 +395,7 @@ func BenchmarkSymmetrize(b *testing.B) {
 	for k := range m {
 		e.Source[k], e.Target[k] = random.Int32N(n), random.Int32N(n)
 	}
-	g := &Graph{Relation: must(NewRelation(n, e))}
+	g := &Graph{Relations: []Relation{must(NewRelation(n, e))}}
 	for b.Loop() {
 		must(g.Symmetrize())
 	}
@@ -408,7 +408,7 @@ func TestChangesWithoutMemory(t *testing.T) {
 	for k := range edges {
 		e.Source[k], e.Target[k] = int32(k), int32((k+1)%vertices)
 	}
-	g := &Graph{Relation: must(NewRelation(vertices, e)), Labels: Labels{Classes: 1, Class: make([]int64, vertices)}}
+	g := &Graph{Relations: []Relation{must(NewRelation(vertices, e))}, Labels: Labels{Classes: 1, Class: make([]int64, vertices)}}
 	changes := map[string]func() (*Graph, error){
 		"symmetrize":        g.Symmetrize,
 		"largest component": g.LargestComponent,

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 
 	"weft/internal/npy"
 	"weft/internal/refusal"
@@ -25,24 +26,34 @@ func (g *Graph) Write(dir string) error {
 		return err
 	}
 	defer s.abort()
-	s.vertices(g)
-	s.relation(inEdges, &g.Relation)
+	s.graph(g, nil, nil)
 	return s.commit(describe(g))
 }
 
 // ascending returns the graph with the sources of every row in ascending order: itself if they are.
 func (g *Graph) ascending() (*Graph, error) {
-	r := &g.Relation
-	if err := checkIndptr(indptrFile, r.Indptr, max(g.Vertices(), 0), len(r.Sources)); err != nil {
-		return g, err
+	types, copied := g.Types(), *g
+	copied.Relations = slices.Clone(g.Relations)
+	for i := range copied.Relations {
+		r := &copied.Relations[i]
+		s, t, err := g.Joins(r)
+		if err != nil {
+			return g, err
+		}
+		if err := checkIndptr(indptrFile, r.Indptr, types[t].Count, len(r.Sources)); err != nil {
+			return g, inFolder(g.layout().edges(r.Ends()), err)
+		}
+		if r.sorted() {
+			continue
+		}
+		sorted, err := NewBipartite(types[s].Count, types[t].Count, r.Edges())
+		if err != nil {
+			return g, err
+		}
+		sorted.Source, sorted.Name, sorted.Target = r.Source, r.Name, r.Target
+		*r = sorted
 	}
-	if r.sorted() {
-		return g, nil
-	}
-	sorted, err := NewRelation(g.Vertices(), r.Edges())
-	copied := *g
-	copied.Relation = sorted
-	return &copied, err
+	return &copied, nil
 }
 
 // Shape announces the graph that a Writer will be given.
@@ -251,7 +262,7 @@ func (w *Writer) Close() error {
 
 // describe is the description of what was written.
 func (w *Writer) describe() *description {
-	v := vertexDescription{Type: theVertexType, Count: w.rows, Splits: describeSplits(w.splits)}
+	v := vertexDescription{Type: VertexName, Count: w.rows, Splits: describeSplits(w.splits)}
 	if w.features != nil {
 		v.Features = &featuresDescription{Layout: layoutDense, Dtype: "float32", Columns: w.shape.FeatureColumns}
 	}
@@ -262,7 +273,7 @@ func (w *Writer) describe() *description {
 		v.Labels = &labelsDescription{Kind: labelsClass, Dtype: "int64", Classes: w.shape.Classes}
 	}
 	r := relationDescription{
-		Source: theVertexType, Name: RelationName, Target: theVertexType, Count: int(w.edges), Dtype: "int32", FeatureColumns: w.shape.EdgeColumns,
+		Source: VertexName, Name: RelationName, Target: VertexName, Count: int(w.edges), Dtype: "int32", FeatureColumns: w.shape.EdgeColumns,
 	}
 	return &description{formatVersion, w.shape.Provenance, w.shape.Metric, []vertexDescription{v}, []relationDescription{r}}
 }

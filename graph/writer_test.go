@@ -78,13 +78,13 @@ func TestWriteThroughALink(t *testing.T) {
 
 func TestInconsistentGraphIsNotWritten(t *testing.T) {
 	for name, spoil := range map[string]func(g *Graph){
-		"no indptr":           func(g *Graph) { g.Relation.Indptr = nil },
-		"indptr":              func(g *Graph) { g.Relation.Indptr[1] = 99 },
-		"source":              func(g *Graph) { g.Relation.Sources[0] = 99 },
-		"source in a bad row": func(g *Graph) { g.Relation.Sources[0], g.Relation.Sources[1] = 99, 0 },
-		"weights":             func(g *Graph) { g.Relation.Weights = g.Relation.Weights[1:] },
-		"edge features":       func(g *Graph) { g.Relation.EdgeColumns = 3 },
-		"negative columns":    func(g *Graph) { g.Relation.EdgeColumns = -1 },
+		"no indptr":           func(g *Graph) { g.Relations[0].Indptr = nil },
+		"indptr":              func(g *Graph) { g.Relations[0].Indptr[1] = 99 },
+		"source":              func(g *Graph) { g.Relations[0].Sources[0] = 99 },
+		"source in a bad row": func(g *Graph) { g.Relations[0].Sources[0], g.Relations[0].Sources[1] = 99, 0 },
+		"weights":             func(g *Graph) { g.Relations[0].Weights = g.Relations[0].Weights[1:] },
+		"edge features":       func(g *Graph) { g.Relations[0].EdgeColumns = 3 },
+		"negative columns":    func(g *Graph) { g.Relations[0].EdgeColumns = -1 },
 		"features":            func(g *Graph) { g.Features.Columns = 4 },
 		"both features":       func(g *Graph) { g.Features.Indptr = make([]int64, 5) },
 		"feature NaN":         func(g *Graph) { g.Features.Dense[0] = nan },
@@ -104,7 +104,7 @@ func TestInconsistentGraphIsNotWritten(t *testing.T) {
 		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), parent) {
 			t.Errorf("%s: got %v", name, err)
 		}
-		if g.Relation.Indptr != nil && g.Check() == nil {
+		if g.Relations[0].Indptr != nil && g.Check() == nil {
 			t.Errorf("%s: passes Check", name)
 		}
 		if names := left(t, parent); len(names) > 0 {
@@ -120,7 +120,7 @@ func announced() Shape {
 
 func TestStreamEqualsWrite(t *testing.T) {
 	g := dense()
-	g.Relation.Weights, g.Relation.EdgeFeatures, g.Relation.EdgeColumns, g.Names, g.Labels.Names = nil, nil, 0, nil, nil
+	g.Relations[0].Weights, g.Relations[0].EdgeFeatures, g.Relations[0].EdgeColumns, g.Names, g.Labels.Names = nil, nil, 0, nil, nil
 	g.Splits = append(g.Splits, Split{Train: []int64{0, 1, 3}})
 	parent := t.TempDir()
 	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
@@ -178,8 +178,8 @@ func TestStreamEqualsWrite(t *testing.T) {
 // Edges that are counted as they come, their features, and several labels per vertex give the bytes of Write.
 func TestCountedStreamEqualsWrite(t *testing.T) {
 	g := dense()
-	g.Relation.Weights, g.Relation.EdgeColumns, g.Names, g.Features = nil, 2, nil, Features{}
-	g.Relation.EdgeFeatures = iota32(2 * len(g.Relation.Sources))
+	g.Relations[0].Weights, g.Relations[0].EdgeColumns, g.Names, g.Features = nil, 2, nil, Features{}
+	g.Relations[0].EdgeFeatures = iota32(2 * len(g.Relations[0].Sources))
 	g.Labels = Labels{Classes: 3, Multi: []float32{0, 1, 1, 0, 0, 0, nan, nan, nan, 1, 1, 1}}
 	parent := t.TempDir()
 	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
@@ -199,10 +199,10 @@ func TestCountedStreamEqualsWrite(t *testing.T) {
 	for _, err := range []error{
 		w.AppendMultiLabels(g.Labels.Multi[:6]),
 		w.AppendRows([]int32{2}, []int32{0, 1}),
-		w.AppendEdgeFeatures(g.Relation.EdgeFeatures[:2]),
+		w.AppendEdgeFeatures(g.Relations[0].EdgeFeatures[:2]),
 		w.AppendRows([]int32{3, 0, 1}, []int32{0, 0, 3, 1}),
 		w.AppendMultiLabels(g.Labels.Multi[6:]),
-		w.AppendEdgeFeatures(g.Relation.EdgeFeatures[2:]),
+		w.AppendEdgeFeatures(g.Relations[0].EdgeFeatures[2:]),
 		w.Close(),
 		scratch.Close(),
 	} {
@@ -233,7 +233,7 @@ func TestCountedStreamEqualsWrite(t *testing.T) {
 	}
 	for k, err := range []error{
 		w.AppendMultiLabels(g.Labels.Multi), w.AppendRows([]int32{2, 3, 0, 1}, []int32{0, 1, 0, 0, 3, 1}),
-		w.AppendEdgeFeatures(g.Relation.EdgeFeatures[:2]), w.Close(),
+		w.AppendEdgeFeatures(g.Relations[0].EdgeFeatures[:2]), w.Close(),
 	} {
 		if (err != nil) != (k == 3) {
 			t.Error(k, err)

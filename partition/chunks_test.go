@@ -42,7 +42,7 @@ func linked(t *testing.T, vertices int, ends ...[2]int32) *graph.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &graph.Graph{Relation: relation}
+	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 
 func TestChunksAreDetermined(t *testing.T) {
@@ -79,7 +79,7 @@ func TestChunksBalance(t *testing.T) {
 		for _, k := range []int{2, 7, 32} {
 			weights, total, heaviest := make([]int64, k), int64(0), int64(0)
 			for v, chunk := range chunked(t, All(g), ChunkOptions{K: k}) {
-				weight := 50 + g.Relation.Indptr[v+1] - g.Relation.Indptr[v]
+				weight := 50 + g.Relations[0].Indptr[v+1] - g.Relations[0].Indptr[v]
 				weights[chunk] += weight
 				total, heaviest = total+weight, max(heaviest, weight)
 			}
@@ -150,7 +150,7 @@ func TestNoChunkIsEmpty(t *testing.T) {
 		"isolated":      {linked(t, 60), []int{2, 7, 59, 60}},
 		"some isolated": {made(t, 100, 900, kinds["bare"], 3), []int{2, 9, 30, 100}},
 		"crowded":       {communities(t, 300, 12000), []int{60, 299, 300}},
-		"a hub":         {&graph.Graph{Relation: relation}, []int{4, 10, 20}},
+		"a hub":         {&graph.Graph{Relations: []graph.Relation{relation}}, []int{4, 10, 20}},
 	} {
 		for _, k := range test.ks {
 			for _, method := range ChunkMethods() {
@@ -208,7 +208,7 @@ func TestOwnEdges(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		whole := g.Relation.Edges()
+		whole := g.Relations[0].Edges()
 		for p, s := range shares {
 			chunks := random(s.Edges.Rows, 3, seed)
 			var want []edge
@@ -245,7 +245,7 @@ func TestChunksOfRelations(t *testing.T) {
 	g := communities(t, 400, 6000)
 	one, several := All(g), All(g)
 	several.Edges.Relations = nil
-	all := g.Relation.Edges()
+	all := g.Relations[0].Edges()
 	for part := range 3 {
 		var e graph.Edges
 		for k := part; k < all.Len(); k += 3 {
@@ -294,7 +294,7 @@ func TestChunksRefuse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	large := All(&graph.Graph{Relation: graph.Relation{Indptr: []int64{0, 1 << 31, 1 << 31}}})
+	large := All(&graph.Graph{Relations: []graph.Relation{{Indptr: []int64{0, 1 << 31, 1 << 31}}}})
 	fewer := "chunks 15: 5 in each partition, and partition 2 has 4 vertices; give at most 12"
 	for _, test := range []struct {
 		s    *Share

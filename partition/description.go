@@ -107,6 +107,31 @@ func (d *Description) check() error {
 		return fmt.Errorf("the partitions have %d vertices and %d edges, the graph %d and %d",
 			vertices, edges, d.Whole.Vertices, d.Whole.Edges)
 	}
+	if len(s.Others) != len(d.Whole.Others) {
+		return fmt.Errorf("it has the vertices of %d further types, and the graph has %d", len(s.Others), len(d.Whole.Others))
+	}
+	for i, counts := range s.Others {
+		sum := 0
+		for p, n := range counts {
+			if n < 0 || n > s.Vertices[min(p, s.K-1)] {
+				return fmt.Errorf("partition %d has %d vertices of type %q", p, n, d.Whole.Others[i].Type)
+			}
+			sum += n
+		}
+		if len(counts) != s.K || sum != d.Whole.Others[i].Vertices {
+			return fmt.Errorf("the %d partitions have %d vertices of type %q, the graph %d", s.K, sum, d.Whole.Others[i].Type, d.Whole.Others[i].Vertices)
+		}
+	}
+	for _, at := range s.starts() {
+		if !slices.IsSorted(at) {
+			return fmt.Errorf("a partition has more vertices of further types than it has vertices")
+		}
+	}
+	for _, halo := range s.Relations {
+		if !isSquare(halo.Rows, s.K) || !isSquare(halo.RowsOut, s.K) {
+			return fmt.Errorf("a relation has not one entry for each pair of %d partitions", s.K)
+		}
+	}
 	return s.checkPairs()
 }
 
@@ -116,9 +141,16 @@ func (s *Statistics) checkPairs() error {
 	for p := range s.K {
 		edges := int64(0)
 		for q, rows := range s.HaloRows[p] {
-			if rows < 0 || rows > s.Vertices[q] || s.HaloRowsOut[p][q] < 0 || s.HaloRowsOut[p][q] > s.Vertices[q] {
-				return fmt.Errorf("partition %d needs %d and %d rows of the %d of partition %d",
-					p, rows, s.HaloRowsOut[p][q], s.Vertices[q], q)
+			in, out := 0, 0
+			for _, halo := range s.Halos() {
+				if least, most := min(halo.Rows[p][q], halo.RowsOut[p][q]), max(halo.Rows[p][q], halo.RowsOut[p][q]); least < 0 || most > s.Vertices[q] {
+					return fmt.Errorf("partition %d needs %d to %d rows of the %d of partition %d", p, least, most, s.Vertices[q], q)
+				}
+				in, out = in+halo.Rows[p][q], out+halo.RowsOut[p][q]
+			}
+			if rows != in || s.HaloRowsOut[p][q] != out {
+				return fmt.Errorf("partition %d needs %d and %d rows of partition %d, by relation %d and %d",
+					p, rows, s.HaloRowsOut[p][q], q, in, out)
 			}
 			if s.Cut[p][q] < 0 || s.Cut[p][q] > s.Edges[p]-edges {
 				return fmt.Errorf("%d of the %d edges into partition %d come from %d", s.Cut[p][q], s.Edges[p], p, q)

@@ -53,7 +53,7 @@ func made(t testing.TB, vertices, edges int, k kind, seed uint64) *graph.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &graph.Graph{Relation: relation, Metric: "macro-f1", Provenance: "made for a test"}
+	g := &graph.Graph{Relations: []graph.Relation{relation}, Metric: "macro-f1", Provenance: "made for a test"}
 	g.Features = features(r, vertices, k.sparse)
 	g.Labels = labels(r, vertices, k.multi)
 	for range k.splits {
@@ -120,7 +120,7 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 		ids = append(ids, s.Values.IDs...)
 	}
 	stacked := &graph.Graph{
-		Relation:   graph.Relation{Indptr: []int64{0}, EdgeColumns: shares[0].Edges.Relations[0].In.EdgeColumns},
+		Relations:  []graph.Relation{{Indptr: []int64{0}, EdgeColumns: shares[0].Edges.Relations[0].In.EdgeColumns}},
 		Features:   graph.Features{Columns: shares[0].Whole.FeatureColumns},
 		Labels:     graph.Labels{Classes: shares[0].Whole.Classes, Names: shares[0].Values.Labels.Names},
 		Splits:     make([]graph.Split, len(shares[0].Whole.Splits)),
@@ -147,10 +147,10 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 
 func stack(g *graph.Graph, s *Share) {
 	in, from := &s.Edges.Relations[0].In, &s.Values
-	g.Relation.Indptr = appendIndptr(g.Relation.Indptr, in.Indptr)
-	g.Relation.Sources = append(g.Relation.Sources, in.Sources...)
-	g.Relation.Weights = append(g.Relation.Weights, in.Weights...)
-	g.Relation.EdgeFeatures = append(g.Relation.EdgeFeatures, in.EdgeFeatures...)
+	g.Relations[0].Indptr = appendIndptr(g.Relations[0].Indptr, in.Indptr)
+	g.Relations[0].Sources = append(g.Relations[0].Sources, in.Sources...)
+	g.Relations[0].Weights = append(g.Relations[0].Weights, in.Weights...)
+	g.Relations[0].EdgeFeatures = append(g.Relations[0].EdgeFeatures, in.EdgeFeatures...)
 	g.Features.Dense = append(g.Features.Dense, from.Features.Dense...)
 	if g.Features.Sparse() {
 		g.Features.Indptr = appendIndptr(g.Features.Indptr, from.Features.Indptr)

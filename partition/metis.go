@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"weft/graph"
+	"weft/internal/memory"
 	"weft/internal/refusal"
 	"weft/partition/metis"
 )
@@ -18,15 +19,75 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	if o.K == 1 {
 		return make([]int32, g.Vertices()), nil // METIS fails on one partition
 	}
-	d := division{in: &g.Relation, k: o.K, seed: o.Seed, timeout: o.Timeout}
+	in, err := union(g)
+	if err != nil {
+		return nil, err
+	}
+	d := division{in: in, k: o.K, seed: o.Seed, timeout: o.Timeout, weights: typeWeights(g)}
 	if o.balance() != ByVertices {
-		d.weights = []func(v int) int32{func(int) int32 { return 1 }, secondWeight(g, o)}
+		if d.weights == nil {
+			d.weights = []func(v int) int32{func(int) int32 { return 1 }}
+		}
+		d.weights = append(d.weights, secondWeight(g, in, o))
 	}
 	of, err := d.solve(ctx)
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w; the partition methods random and range do without it", err)
 	}
 	return of, err
+}
+
+// union is all relations of a graph as one, between vertices numbered over all types.
+func union(g *graph.Graph) (*graph.Relation, error) {
+	if !g.Typed() {
+		return &g.Relations[0], nil
+	}
+	if err := memory.Need(8 * g.Edges()); err != nil {
+		return nil, err
+	}
+	var e graph.Edges
+	first := firstIDs(g)
+	for i := range g.Relations {
+		r := relationOf(g, i)
+		one := r.In.Edges()
+		for k := range one.Len() {
+			e.Source = append(e.Source, int32(first[r.Source])+one.Source[k])
+			e.Target = append(e.Target, int32(first[r.Target])+one.Target[k])
+		}
+	}
+	in, err := graph.NewRelation(g.Vertices(), e)
+	return &in, err
+}
+
+// firstIDs are the ids in the whole graph of each type's first vertex, and their number.
+func firstIDs(g *graph.Graph) []int {
+	first := []int{0}
+	for _, t := range g.Types() {
+		first = append(first, first[len(first)-1]+t.Count)
+	}
+	return first
+}
+
+// maxBalanced is how many vertex types are shared out evenly, each by itself: METIS balances few weights
+// well.
+const maxBalanced = 8
+
+// typeWeights has each partition get its share of every vertex type; nil where there is one type, or too
+// many.
+func typeWeights(g *graph.Graph) (weights []func(v int) int32) {
+	first := firstIDs(g)
+	if types := len(first) - 1; types == 1 || types > maxBalanced {
+		return nil
+	}
+	for i := range first[1:] {
+		weights = append(weights, func(v int) int32 {
+			if v < first[i] || v >= first[i+1] {
+				return 0
+			}
+			return 1
+		})
+	}
+	return weights
 }
 
 // division is a graph and how METIS is to divide it.
@@ -107,9 +168,9 @@ func checkMetisSize(entries int64) error {
 }
 
 // secondWeight is the weight of each vertex beside 1.
-func secondWeight(g *graph.Graph, o *Options) func(v int) int32 {
+func secondWeight(g *graph.Graph, in *graph.Relation, o *Options) func(v int) int32 {
 	if o.balance() == ByEdges {
-		return func(v int) int32 { return int32(g.Relation.Indptr[v+1]-g.Relation.Indptr[v]) + 1 }
+		return func(v int) int32 { return int32(in.Indptr[v+1]-in.Indptr[v]) + 1 }
 	}
 	trains := make([]int32, g.Vertices())
 	if o.Split < len(g.Splits) {
@@ -124,7 +185,7 @@ func secondWeight(g *graph.Graph, o *Options) func(v int) int32 {
 // weigh the same they have no weights.
 func undirected(in *graph.Relation, vertexWeights int) (*metis.Problem, error) {
 	vertices := len(in.Indptr) - 1
-	out := (&graph.Relation{Indptr: in.Indptr, Sources: in.Sources}).Reversed() // without weights
+	out := (&graph.Relation{Indptr: in.Indptr, Sources: in.Sources}).Reversed(vertices) // without weights
 	degree := make([]int32, vertices)
 	entries, least, most := int64(0), int32(0), int32(0)
 	for v := range int32(vertices) {

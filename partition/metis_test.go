@@ -31,7 +31,7 @@ func communities(t *testing.T, vertices, edges int) *graph.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &graph.Graph{Relation: relation}
+	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 
 func measured(t *testing.T, g *graph.Graph, o Options) *Statistics {
@@ -40,7 +40,7 @@ func measured(t *testing.T, g *graph.Graph, o Options) *Statistics {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return measure(g, a, newLayout(a))
+	return measure(g, a, layouts(g, a))
 }
 
 func TestMetisCutsLittle(t *testing.T) {
@@ -63,7 +63,7 @@ func TestMetisBalances(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &graph.Graph{Relation: relation, Splits: []graph.Split{{}, {}}}
+	g := &graph.Graph{Relations: []graph.Relation{relation}, Splits: []graph.Split{{}, {}}}
 	for v := range int64(500) {
 		g.Splits[1].Train = append(g.Splits[1].Train, v)
 	}

@@ -52,7 +52,8 @@ type Assignment struct {
 type Options struct {
 	K      int    // number of partitions, 1 to V
 	Method string // one of Methods; empty: the first
-	// File: of the method file: a number for each vertex, one per line, as METIS, KaHIP and Mt-KaHyPar write it
+	// File: of the method file: a number for each vertex, one per line, as METIS, KaHIP and Mt-KaHyPar write
+	// it
 	File    string
 	Balance string // one of Balances; empty: the first. Edges is for metis and range, Train for metis
 	Seed    uint64 // of metis and random
@@ -130,16 +131,28 @@ func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error)
 func assign(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	switch o.method() {
 	case Random:
-		return random(g.Vertices(), o.K, o.Seed), nil
+		return eachType(g, func(n int) []int32 { return random(n, o.K, o.Seed) }), nil
 	case Range:
 		if o.balance() == ByEdges {
-			return rangesOfEdges(g.Relation.Indptr, o.K), nil
+			in, err := union(g)
+			if err != nil {
+				return nil, err
+			}
+			return rangesOfEdges(in.Indptr, o.K), nil
 		}
-		return ranges(g.Vertices(), o.K), nil
+		return eachType(g, func(n int) []int32 { return ranges(n, o.K) }), nil
 	case File:
 		return readFile(o.File, g.Vertices(), o.K)
 	}
 	return byMetis(ctx, g, o)
+}
+
+// eachType assigns the vertices of each type by itself.
+func eachType(g *graph.Graph, assign func(n int) []int32) (of []int32) {
+	for _, t := range g.Types() {
+		of = append(of, assign(t.Count)...)
+	}
+	return of
 }
 
 // check refuses an assignment that is not one of the graph's vertices.

@@ -35,13 +35,13 @@ func TestBalanced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := measure(g, a, newLayout(a))
+	s := measure(g, a, layouts(g, a))
 	weight, heaviest := make([]int64, 7), int64(0)
 	for p := range weight {
 		weight[p] = s.Edges[p] + int64(s.Vertices[p])
 	}
 	for v := range g.Vertices() {
-		heaviest = max(heaviest, g.Relation.Indptr[v+1]-g.Relation.Indptr[v]+1)
+		heaviest = max(heaviest, g.Relations[0].Indptr[v+1]-g.Relations[0].Indptr[v]+1)
 	}
 	if !slices.IsSorted(a.Of) || slices.Max(weight)-slices.Min(weight) > 2*heaviest || s.Vertices[0] == s.Vertices[6] {
 		t.Errorf("weights %v of vertices %v, the heaviest %d", weight, s.Vertices, heaviest)
@@ -109,7 +109,7 @@ func TestAssignStops(t *testing.T) {
 	stop := errors.New("stop")
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(stop)
-	g := &graph.Graph{Relation: graph.Relation{Indptr: make([]int64, 5)}}
+	g := &graph.Graph{Relations: []graph.Relation{{Indptr: make([]int64, 5)}}}
 	if _, err := Assign(ctx, g, Options{K: 2, Method: Random}); !errors.Is(err, stop) {
 		t.Errorf("error %v", err)
 	}

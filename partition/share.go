@@ -10,7 +10,8 @@ import (
 // Share is what a worker reads of a graph: the rows that it computes on, and the edges that it aggregates
 // along. For one partition these are its vertices and the edges into and out of them.
 type Share struct {
-	Values Values
+	Values Values   // of the first vertex type
+	Others []Values // of further types, without labels and splits
 	Edges  Edges
 	Whole  Whole
 
@@ -27,33 +28,47 @@ type Values struct {
 }
 
 // Edges are the edges into and out of the rows of one partition, in the order of its ids. Their far ends are
-// numbered in the order of the partitions: row r of partition q has position Starts[q]+r.
+// numbered in the order of the partitions, in each vertex type: row r of partition q has position
+// Starts[q]+r.
 type Edges struct {
-	Rows      int
-	IDs       []int32 // original id of each row, ascending; nil: row i is vertex i
+	Rows      int     // of the first vertex type
+	IDs       []int32 // original id of each such row, ascending; nil: row i is vertex i
 	P         int     // which partition
-	Starts    []int   // len K+1: the first position of each partition, and V
+	Starts    []int   // len K+1: the first position of each partition, and V, of the first type
+	Others    []Rows  // of further types
 	Relations []Relation
+}
+
+// Rows are those of a vertex type, as in Edges.
+type Rows struct {
+	Type   string
+	Rows   int
+	IDs    []int32
+	Starts []int
 }
 
 // Relation is one edge type of a share.
 type Relation struct {
-	Name string
-	// In lists for each row its in-neighbours as positions, which ascend within a row; weights and edge
-	// features go along. HaloRows[p][q] is how many rows partition p needs of partition q for it.
+	Name           string // tells it from the others: SOURCE__NAME__TARGET where there are several
+	Source, Target int    // the vertex types that it joins
+	// In lists for each row of the target its in-neighbours as positions of the source, which ascend within a
+	// row; weights and edge features go along. HaloRows[p][q] is how many rows partition p needs of partition
+	// q for it.
 	In       graph.Relation
 	HaloRows [][]int
-	// Out is the same for the out-neighbours, with the same edges' weights and without edge features, for
-	// models that aggregate against the edges. It has no rows where there is one partition: there In, read
-	// the other way round, is all of it.
+	// Out is the same for the out-neighbours of each row of the source, with the same edges' weights and
+	// without edge features, for models that aggregate against the edges. It has no rows where there is one
+	// partition: there In, read the other way round, is all of it.
 	Out         graph.Relation
 	HaloRowsOut [][]int
 }
 
 // Whole is what each worker knows of the whole graph.
 type Whole struct {
-	Vertices       int                `json:"vertices"`
-	Edges          int64              `json:"edges"`
+	Vertices       int                `json:"vertices"` // of all types
+	Edges          int64              `json:"edges"`    // of all relations
+	Type           string             `json:"type,omitempty"`
+	Others         []WholeType        `json:"others,omitempty"`
 	FeatureColumns int                `json:"features"`
 	FeatureValues  int64              `json:"feature_values,omitempty"` // that sparse features store; 0: they are dense
 	Classes        int                `json:"classes"`
@@ -61,6 +76,23 @@ type Whole struct {
 	Metric         string             `json:"metric"`
 	Provenance     string             `json:"provenance"`
 	Statistics     Statistics         `json:"-"` // stored in the Description that the share was opened by
+}
+
+// WholeType is what each worker knows of a vertex type but the first.
+type WholeType struct {
+	Type           string `json:"type"`
+	Vertices       int    `json:"vertices"`
+	FeatureColumns int    `json:"features"`
+	FeatureValues  int64  `json:"feature_values,omitempty"` // that sparse features store; 0: they are dense
+}
+
+// Own is the number of vertices of the first type.
+func (w *Whole) Own() int {
+	n := w.Vertices
+	for _, t := range w.Others {
+		n -= t.Vertices
+	}
+	return n
 }
 
 // WholeOf counts a graph, but for the statistics of its partitions.
@@ -117,25 +149,64 @@ func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
 	return g.Labels, g.Splits
 }
 
-// All is a graph that passes Check as its only share. It holds the arrays of g.
-func All(g *graph.Graph) *Share {
-	return &Share{
-		Values: Values{Rows: g.Vertices(), Features: g.Features, Labels: g.Labels, Splits: g.Splits},
-		Edges:  Edges{Rows: g.Vertices(), Starts: []int{0, g.Vertices()}, Relations: []Relation{{Name: graph.RelationName, In: g.Relation}}},
-		Whole:  WholeOf(g), part: g,
-	}
+// Types are the rows of all vertex types, the first one's among them.
+func (e *Edges) Types() []Rows {
+	return append([]Rows{{Rows: e.Rows, IDs: e.IDs, Starts: e.Starts}}, e.Others...)
 }
 
-// newShare is the share of partition p.
-func newShare(part *graph.Part, p int, starts []int, whole Whole) *Share {
-	g, counts := part.Graph, whole.Statistics
-	return &Share{
-		Values: Values{Rows: len(part.IDs), IDs: part.IDs, Features: g.Features, Labels: g.Labels, Splits: g.Splits},
-		Edges: Edges{Rows: len(part.IDs), IDs: part.IDs, P: p, Starts: starts, Relations: []Relation{{
-			Name: graph.RelationName, In: g.Relation, HaloRows: counts.HaloRows, Out: part.Out, HaloRowsOut: counts.HaloRowsOut,
-		}}},
-		Whole: whole, part: g,
+// All is a graph that passes Check as its only share. It holds the arrays of g.
+func All(g *graph.Graph) *Share {
+	s := &Share{Whole: WholeOf(g), part: g}
+	for i, t := range g.Types() {
+		s.add(i, t, Rows{Type: t.Type, Rows: t.Count, Starts: []int{0, t.Count}})
 	}
+	s.Values.Labels, s.Values.Splits = g.Labels, g.Splits
+	for i := range g.Relations {
+		s.Edges.Relations = append(s.Edges.Relations, relationOf(g, i))
+	}
+	return s
+}
+
+// newShare is the share of partition p. starts are by type.
+func newShare(part *graph.Part, p int, starts [][]int, whole Whole) *Share {
+	g, counts := part.Graph, whole.Statistics
+	s := &Share{Whole: whole, part: g}
+	for i, t := range g.Types() {
+		s.add(i, t, Rows{Type: t.Type, Rows: len(part.IDs[i]), IDs: part.IDs[i], Starts: starts[i]})
+	}
+	s.Edges.P = p
+	s.Values.Labels, s.Values.Splits = g.Labels, g.Splits
+	for i := range g.Relations {
+		r := relationOf(g, i)
+		halo := counts.Halos()[i]
+		r.Out, r.HaloRows, r.HaloRowsOut = part.Out[i], halo.Rows, halo.RowsOut
+		s.Edges.Relations = append(s.Edges.Relations, r)
+	}
+	return s
+}
+
+// add adds vertex type i.
+func (s *Share) add(i int, t graph.VertexType, rows Rows) {
+	v := Values{Rows: rows.Rows, IDs: rows.IDs, Features: t.Features}
+	if i == 0 {
+		s.Values, s.Edges.Rows, s.Edges.IDs, s.Edges.Starts = v, rows.Rows, rows.IDs, rows.Starts
+		return
+	}
+	s.Others, s.Edges.Others = append(s.Others, v), append(s.Edges.Others, rows)
+}
+
+// relationOf is relation i of a graph that passes Check, with its in-edges.
+func relationOf(g *graph.Graph, i int) Relation {
+	r := Relation{In: g.Relations[i]}
+	var err error
+	if r.Source, r.Target, err = g.Joins(&r.In); err != nil {
+		panic("partition: " + err.Error())
+	}
+	source, name, target := r.In.Ends()
+	if r.Name = name; g.Typed() {
+		r.Name = source + "__" + name + "__" + target
+	}
+	return r
 }
 
 // Guard runs f, which reads the share's arrays, and turns the fault of a mapped file that is cut meanwhile
@@ -160,7 +231,7 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	err := g.Guard(func() error {
 		c := newCutter(g, a)
 		for p := range shares {
-			shares[p] = newShare(c.part(p), p, c.layout.starts, c.whole)
+			shares[p] = newShare(c.part(p), p, c.starts(), c.whole)
 		}
 		return nil
 	})
@@ -170,23 +241,34 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	return shares, nil
 }
 
-// layout is the order of the partitions: the vertices sorted by partition, then by id.
+// layout is the order of the partitions in a vertex type: the vertices sorted by partition, then by id.
 type layout struct {
+	of       []int32 // len V: the partition of each vertex
 	starts   []int   // len K+1: first position of each partition
 	order    []int32 // len V: the vertex at each position
 	position []int32 // len V: the position of each vertex
 }
 
-func newLayout(a *Assignment) *layout {
-	l := &layout{starts: make([]int, a.K+1), order: make([]int32, len(a.Of)), position: make([]int32, len(a.Of))}
-	for _, p := range a.Of {
+// layouts are those of all vertex types of a graph.
+func layouts(g *graph.Graph, a *Assignment) (all []*layout) {
+	first := 0
+	for _, t := range g.Types() {
+		all = append(all, newLayout(a.Of[first:first+t.Count], a.K))
+		first += t.Count
+	}
+	return all
+}
+
+func newLayout(of []int32, k int) *layout {
+	l := &layout{of: of, starts: make([]int, k+1), order: make([]int32, len(of)), position: make([]int32, len(of))}
+	for _, p := range of {
 		l.starts[p+1]++
 	}
-	for p := range a.K {
+	for p := range k {
 		l.starts[p+1] += l.starts[p]
 	}
 	next := slices.Clone(l.starts)
-	for v, p := range a.Of {
+	for v, p := range of {
 		l.order[next[p]], l.position[v] = int32(v), int32(next[p])
 		next[p]++
 	}
@@ -199,37 +281,74 @@ func (l *layout) ids(p int) []int32 { return l.order[l.starts[p]:l.starts[p+1]:l
 // cutter cuts shares out of a graph, in their order. It takes some 20 bytes per vertex beside the share, and
 // the out-edges of an eighth of the partitions.
 type cutter struct {
-	g         *graph.Graph
-	a         *Assignment
-	layout    *layout
-	outDegree []int64
-	whole     Whole
+	g       *graph.Graph
+	a       *Assignment
+	layouts []*layout // by vertex type
+	edges   []*edgeCutter
+	whole   Whole
+}
+
+// edgeCutter cuts the edges of a relation.
+type edgeCutter struct {
+	from           *graph.Relation
+	k              int
+	source, target *layout
+	outDegree      []int64
 
 	outFrom, outTo int            // the partitions whose out-edges are at hand
 	outs           graph.Relation // of all of their vertices
 }
 
 func newCutter(g *graph.Graph, a *Assignment) *cutter {
-	c := &cutter{g: g, a: a, layout: newLayout(a), outDegree: make([]int64, g.Vertices())}
-	for _, u := range g.Relation.Sources {
-		c.outDegree[u]++
+	c := &cutter{g: g, a: a, layouts: layouts(g, a)}
+	for i := range g.Relations {
+		r := relationOf(g, i)
+		e := &edgeCutter{from: &g.Relations[i], k: a.K, source: c.layouts[r.Source], target: c.layouts[r.Target]}
+		e.outDegree = make([]int64, len(e.source.of))
+		for _, u := range e.from.Sources {
+			e.outDegree[u]++
+		}
+		c.edges = append(c.edges, e)
 	}
 	c.whole = WholeOf(g)
-	c.whole.Statistics = *measure(g, a, c.layout)
+	c.whole.Statistics = *measure(g, a, c.layouts)
 	return c
+}
+
+// starts are those of the layouts.
+func (c *cutter) starts() (starts [][]int) {
+	for _, l := range c.layouts {
+		starts = append(starts, l.starts)
+	}
+	return starts
 }
 
 // part cuts what belongs to partition p.
 func (c *cutter) part(p int) *graph.Part {
-	ids := c.layout.ids(p)
-	rows := c.g.Rows(ids)
-	rows.Relation = c.in(ids)
-	return &graph.Part{Graph: rows, Out: c.out(p), IDs: ids, Whole: c.whole.Vertices}
+	ids := c.layouts[0].ids(p)
+	part := &graph.Part{Graph: c.g.Rows(ids)}
+	for i, t := range c.g.Types() {
+		ids := c.layouts[i].ids(p)
+		part.IDs, part.Whole = append(part.IDs, ids), append(part.Whole, t.Count)
+		if i > 0 {
+			part.Graph.Others = append(part.Graph.Others, graph.VertexType{Type: t.Type, Count: len(ids), Features: t.Features.Rows(ids)})
+		}
+	}
+	if c.g.Typed() {
+		part.Graph.Type, part.Graph.Count = c.g.Type, len(ids)
+	}
+	part.Graph.Relations = nil
+	for _, e := range c.edges {
+		in := e.in(e.target.ids(p))
+		in.Source, in.Name, in.Target = e.from.Source, e.from.Name, e.from.Target
+		part.Graph.Relations, part.Out = append(part.Graph.Relations, in), append(part.Out, e.out(p))
+	}
+	return part
 }
 
 // in lists the in-edges of the vertices ids. Parallel edges keep their order.
-func (c *cutter) in(ids []int32) graph.Relation {
-	from := &c.g.Relation
+func (c *edgeCutter) in(ids []int32) graph.Relation {
+	from := c.from
 	r := graph.Relation{Indptr: make([]int64, len(ids)+1), EdgeColumns: from.EdgeColumns}
 	for row, v := range ids {
 		r.Indptr[row+1] = r.Indptr[row] + from.Indptr[v+1] - from.Indptr[v]
@@ -248,7 +367,7 @@ func (c *cutter) in(ids []int32) graph.Relation {
 		keys = keys[:0]
 		first := from.Indptr[v]
 		for k, u := range from.Sources[first:from.Indptr[v+1]] {
-			keys = append(keys, uint64(c.layout.position[u])<<32|uint64(k))
+			keys = append(keys, uint64(c.source.position[u])<<32|uint64(k))
 		}
 		slices.Sort(keys)
 		for _, key := range keys {
@@ -270,13 +389,14 @@ func (c *cutter) in(ids []int32) graph.Relation {
 const outPasses = 8
 
 // out lists the out-edges of partition p.
-func (c *cutter) out(p int) graph.Relation {
+func (c *edgeCutter) out(p int) graph.Relation {
+	starts := c.source.starts
 	if p < c.outFrom || p >= c.outTo {
-		c.outFrom, c.outTo = p, min(p+(c.a.K+outPasses-1)/outPasses, c.a.K)
-		c.outs = c.outEdges(c.layout.starts[c.outFrom], c.layout.starts[c.outTo])
+		c.outFrom, c.outTo = p, min(p+(c.k+outPasses-1)/outPasses, c.k)
+		c.outs = c.outEdges(starts[c.outFrom], starts[c.outTo])
 	}
-	base := c.layout.starts[c.outFrom]
-	indptr := slices.Clone(c.outs.Indptr[c.layout.starts[p]-base : c.layout.starts[p+1]-base+1])
+	base := starts[c.outFrom]
+	indptr := slices.Clone(c.outs.Indptr[starts[p]-base : starts[p+1]-base+1])
 	lo, hi := indptr[0], indptr[len(indptr)-1]
 	for row := range indptr {
 		indptr[row] -= lo
@@ -290,10 +410,10 @@ func (c *cutter) out(p int) graph.Relation {
 
 // outEdges lists the out-edges of the vertices at positions lo … hi−1, in one pass over all edges: they are
 // met in the order of their targets' positions.
-func (c *cutter) outEdges(lo, hi int) graph.Relation {
-	from := &c.g.Relation
+func (c *edgeCutter) outEdges(lo, hi int) graph.Relation {
+	from := c.from
 	r := graph.Relation{Indptr: make([]int64, hi-lo+1)}
-	for row, u := range c.layout.order[lo:hi] {
+	for row, u := range c.source.order[lo:hi] {
 		r.Indptr[row+1] = r.Indptr[row] + c.outDegree[u]
 	}
 	r.Sources = make([]int32, r.Indptr[hi-lo])
@@ -301,10 +421,10 @@ func (c *cutter) outEdges(lo, hi int) graph.Relation {
 		r.Weights = make([]float32, len(r.Sources))
 	}
 	next := slices.Clone(r.Indptr)
-	for position, v := range c.layout.order {
+	for position, v := range c.target.order {
 		first := from.Indptr[v]
 		for k, u := range from.Sources[first:from.Indptr[v+1]] {
-			row := int(c.layout.position[u]) - lo
+			row := int(c.source.position[u]) - lo
 			if row < 0 || row >= hi-lo {
 				continue
 			}

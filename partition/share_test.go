@@ -172,7 +172,7 @@ func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 	}
 	type need struct{ partition, vertex int32 }
 	in, out := map[need]bool{}, map[need]bool{}
-	e := g.Relation.Edges()
+	e := g.Relations[0].Edges()
 	for k := range e.Len() {
 		u, v := e.Source[k], e.Target[k]
 		p, q := a.Of[v], a.Of[u]
@@ -204,7 +204,8 @@ func TestReplication(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &Assignment{K: 2, Of: []int32{0, 0, 1, 1}}
-	s := measure(&graph.Graph{Relation: relation}, a, newLayout(a))
+	g := &graph.Graph{Relations: []graph.Relation{relation}}
+	s := measure(g, a, layouts(g, a))
 	// The first partition needs 2 and 3, the second needs 1.
 	if s.Halo(0) != 2 || s.Halo(1) != 1 || s.Replication() != 7./4 {
 		t.Errorf("halo %d and %d, replication %v", s.Halo(0), s.Halo(1), s.Replication())

@@ -1,6 +1,10 @@
 package partition
 
-import "weft/graph"
+import (
+	"slices"
+
+	"weft/graph"
+)
 
 // Statistics are the counts of a partitioned graph. Lists have an entry for each partition, and matrices a
 // row p for what partition p receives, with a column for each partition q that it comes from.
@@ -14,12 +18,50 @@ type Statistics struct {
 	Edges         []int64 `json:"edges"`          // in-edges of the partition's vertices
 	TrainVertices []int   `json:"train_vertices"` // of the assignment's split
 	// HaloRows counts the distinct vertices of q that are in-neighbours of p's vertices, 0 on the diagonal.
+	// Of several relations it is the sum.
 	HaloRows [][]int `json:"halo_rows"`
 	// HaloRowsOut counts the distinct vertices of q that are out-neighbours of p's vertices, 0 on the
 	// diagonal: what p needs from q where a model aggregates against the edges.
 	HaloRowsOut [][]int `json:"halo_rows_out"`
 	// Cut counts the edges from q into p; on the diagonal those within p.
 	Cut [][]int64 `json:"cut"`
+	// Others are the vertices of each partition, by vertex type but the first; they are in Vertices, too.
+	Others [][]int `json:"others,omitempty"`
+	// Relations are the halos of each relation, where there are several.
+	Relations []Halo `json:"relations,omitempty"`
+}
+
+// starts are the first position of each partition, and the number of vertices, by vertex type.
+func (s *Statistics) starts() [][]int {
+	first := slices.Clone(s.Vertices)
+	for _, counts := range s.Others {
+		for p, n := range counts {
+			first[p] -= n
+		}
+	}
+	var starts [][]int
+	for _, counts := range append([][]int{first}, s.Others...) {
+		at := make([]int, s.K+1)
+		for p, n := range counts {
+			at[p+1] = at[p] + n
+		}
+		starts = append(starts, at)
+	}
+	return starts
+}
+
+// Halo is HaloRows and HaloRowsOut of one relation.
+type Halo struct {
+	Rows    [][]int `json:"halo_rows"`
+	RowsOut [][]int `json:"halo_rows_out"`
+}
+
+// Halos are those of all relations.
+func (s *Statistics) Halos() []Halo {
+	if s.Relations == nil {
+		return []Halo{{s.HaloRows, s.HaloRowsOut}}
+	}
+	return s.Relations
 }
 
 // Halo is the number of rows that partition p needs from all others.
@@ -46,7 +88,7 @@ func (s *Statistics) Replication() float64 {
 }
 
 // measure counts. It takes time in proportion to the edges and 12 bytes per vertex.
-func measure(g *graph.Graph, a *Assignment, l *layout) *Statistics {
+func measure(g *graph.Graph, a *Assignment, l []*layout) *Statistics {
 	s := &Statistics{
 		K: a.K, Method: a.Method, Seconds: a.Seconds,
 		Vertices: make([]int, a.K), Edges: make([]int64, a.K), TrainVertices: make([]int, a.K),
@@ -57,16 +99,44 @@ func measure(g *graph.Graph, a *Assignment, l *layout) *Statistics {
 			s.TrainVertices[a.Of[v]]++
 		}
 	}
-	needed := make([]int32, len(a.Of)) // by vertex: the last partition that needs it, counted from 1
+	for i, l := range l {
+		counts := make([]int, a.K)
+		for _, p := range l.of {
+			s.Vertices[p]++
+			counts[p]++
+		}
+		if i > 0 {
+			s.Others = append(s.Others, counts)
+		}
+	}
+	for i := range g.Relations {
+		r := relationOf(g, i)
+		halo := s.measure(&r.In, l[r.Source], l[r.Target])
+		for p := range a.K {
+			for q := range a.K {
+				s.HaloRows[p][q] += halo.Rows[p][q]
+				s.HaloRowsOut[p][q] += halo.RowsOut[p][q]
+			}
+		}
+		if len(g.Relations) > 1 {
+			s.Relations = append(s.Relations, halo)
+		}
+	}
+	return s
+}
+
+// measure adds the edges of a relation, and returns its halo.
+func (s *Statistics) measure(r *graph.Relation, source, target *layout) Halo {
+	halo := Halo{square[int](s.K), square[int](s.K)}
+	needed := make([]int32, len(source.of)) // by vertex: the last partition that needs it, counted from 1
 	// By partition: the last position that it has an edge into, counted from 1
-	reached := make([]int32, a.K)
-	for at, v := range l.order {
-		p := a.Of[v]
-		s.Vertices[p]++
-		sources := g.Relation.Sources[g.Relation.Indptr[v]:g.Relation.Indptr[v+1]]
+	reached := make([]int32, s.K)
+	for at, v := range target.order {
+		p := target.of[v]
+		sources := r.Sources[r.Indptr[v]:r.Indptr[v+1]]
 		s.Edges[p] += int64(len(sources))
 		for _, u := range sources {
-			q := a.Of[u]
+			q := source.of[u]
 			s.Cut[p][q]++
 			if q == p {
 				continue
@@ -74,15 +144,15 @@ func measure(g *graph.Graph, a *Assignment, l *layout) *Statistics {
 			s.CutEdges++
 			if needed[u] != p+1 {
 				needed[u] = p + 1
-				s.HaloRows[p][q]++
+				halo.Rows[p][q]++
 			}
 			if reached[q] != int32(at)+1 {
 				reached[q] = int32(at) + 1
-				s.HaloRowsOut[q][p]++
+				halo.RowsOut[q][p]++
 			}
 		}
 	}
-	return s
+	return halo
 }
 
 func square[T any](k int) [][]T {

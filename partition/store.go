@@ -274,21 +274,31 @@ func Open(store string, d Description, p int) (*Share, error) {
 	if err := d.checkCounts(p, part); err != nil {
 		return nil, errors.Join(refusal.Errorf("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err, partitionAgain), part.Graph.Close())
 	}
-	starts := make([]int, d.K+1)
-	for q, n := range d.Vertices {
-		starts[q+1] = starts[q] + n
-	}
-	return newShare(part, p, starts, d.Whole), nil
+	return newShare(part, p, d.starts(), d.Whole), nil
 }
 
 // checkCounts compares what belongs to partition p with the description.
 func (d *Description) checkCounts(p int, part *graph.Part) error {
 	g := part.Graph
+	if len(g.Others) != len(d.Whole.Others) || len(g.Relations) != len(d.Halos()) {
+		return fmt.Errorf("%d vertex types and %d relations, where %s says %d and %d",
+			1+len(g.Others), len(g.Relations), descriptionFile, 1+len(d.Whole.Others), len(d.Halos()))
+	}
+	for i, t := range g.Others {
+		if want := &d.Whole.Others[i]; t.Type != want.Type || t.Count != d.Others[i][p] || t.Features.Columns != want.FeatureColumns {
+			return fmt.Errorf("%d vertices %q with %d features, where %s says %d %q with %d",
+				t.Count, t.Type, t.Features.Columns, descriptionFile, d.Others[i][p], want.Type, want.FeatureColumns)
+		}
+	}
+	whole := 0
+	for _, n := range part.Whole {
+		whole += n
+	}
 	for _, c := range []struct {
 		what      string
 		got, want int64
 	}{
-		{"vertices in the whole graph", int64(part.Whole), int64(d.Whole.Vertices)},
+		{"vertices in the whole graph", int64(whole), int64(d.Whole.Vertices)},
 		{"vertices", int64(g.Vertices()), int64(d.Vertices[p])},
 		{"in-edges", g.Edges(), d.Edges[p]},
 		{"features", int64(g.Features.Columns), int64(d.Whole.FeatureColumns)},

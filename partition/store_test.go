@@ -482,7 +482,7 @@ func TestDamagedDescription(t *testing.T) {
 		"more than there":  changes(func(d map[string]any) { d["vertices"] = []int{20, 20} }),
 		"-5 vertices":      changes(func(d map[string]any) { d["vertices"] = []int{-5, 25} }),
 		"the graph 20":     changes(func(d map[string]any) { d["vertices"] = []int{5, 5} }),
-		"99 and":           changes(func(d map[string]any) { d["halo_rows"] = [][]int{{0, 99}, {1, 0}} }),
+		"to 99 rows":       changes(func(d map[string]any) { d["halo_rows"] = [][]int{{0, 99}, {1, 0}} }),
 		"edges are cut":    changes(func(d map[string]any) { d["cut_edges"] = 1 }),
 		"by their sources": changes(func(d map[string]any) { d["cut"] = [][]int{{1, 2}, {3, 4}} }),
 		"come from 1":      changes(func(d map[string]any) { d["cut"] = [][]int{{1, -2}, {3, 4}} }),
@@ -567,8 +567,8 @@ func TestDamagedShare(t *testing.T) {
 		{func() error { return os.Truncate(filepath.Join(dir, "features.npy"), 200) }, "features.npy", "cut short"},
 		{func() error { return os.Remove(filepath.Join(dir, "graph.json")) }, "graph.json", "missing"},
 		{text(`"type": "whole"`, `"type": "half"`), "graph.json", "does not describe a share"},
-		{text(`"source": "whole"`, `"source": "vertex"`), "graph.json", `where the vertex types are "whole" and "vertex"`},
-		{text(`"count": 20`, `"count": 9`), "graph.json", "10 vertices of 9"},
+		{text(`"source": "whole"`, `"source": "vertex"`), "graph.json", `relation "edge" joins "vertex" to "vertex", and the edges out "vertex" to "whole"`},
+		{text(`"count": 20`, `"count": 9`), "graph.json", `10 vertices "vertex" of 9 "whole"`},
 		{text(`"count": 20`, `"count": 21`), "", "21 vertices in the whole graph, where partition.json says 20"},
 	} {
 		restore()

@@ -52,7 +52,7 @@ const orderedBytes = 4 << 20
 // inOrder passes all workers' rows of a value to use on worker 0 (use is not called on others), in the order
 // of their vertices. All workers must call it.
 func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
-	vertices := w.share.Whole.Vertices
+	vertices := w.share.Whole.Own()
 	step := max(1, orderedBytes/4/max(1, m.Cols))
 	rows := Rows{Vertices: vertices, Columns: m.Cols}
 	if w.groups.World.Size() == 1 {

@@ -61,7 +61,7 @@ func tangled(t *testing.T) *graph.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := g.Relation.Edges()
+	e := g.Relations[0].Edges()
 	e.Source, e.Target = slices.Clone(e.Source), slices.Clone(e.Target)
 	for v := range int32(3000) {
 		switch {
@@ -83,7 +83,7 @@ func tangled(t *testing.T) *graph.Graph {
 			keep.Weights = append(keep.Weights, .5+float32(k%7)/4)
 		}
 	}
-	g.Relation, err = graph.NewRelation(3000, keep)
+	g.Relations[0], err = graph.NewRelation(3000, keep)
 	if err != nil {
 		t.Fatal(err)
 	}

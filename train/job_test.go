@@ -104,7 +104,7 @@ func TestPlanWarnsOfSums(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := &graph.Graph{
-			Relation: relation, Features: c.features, Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
+			Relations: []graph.Relation{relation}, Features: c.features, Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
 			Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
 		}
 		for _, normalize := range []string{"row", "none"} {

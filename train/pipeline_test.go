@@ -356,7 +356,7 @@ func TestMemoryOfAStage(t *testing.T) {
 // readByOthers counts the vertices that are read by another chunk than their own, and the vertices of the
 // largest chunk.
 func readByOthers(g *graph.Graph, chunk []int32) (read, largest int) {
-	e, seen, sizes := g.Relation.Edges(), make([]bool, g.Vertices()), map[int32]int{}
+	e, seen, sizes := g.Relations[0].Edges(), make([]bool, g.Vertices()), map[int32]int{}
 	for k, u := range e.Source {
 		if chunk[u] != chunk[e.Target[k]] && !seen[u] {
 			seen[u] = true

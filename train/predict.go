@@ -52,7 +52,7 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 
 func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share, weights nn.State, asked Outputs,
 ) (*Prediction, error) {
-	p := &Prediction{Classes: share.Whole.Classes, Vertices: share.Whole.Vertices}
+	p := &Prediction{Classes: share.Whole.Classes, Vertices: share.Whole.Own()}
 	if _, n := j.Options.Widths(weights); n > 0 && j.Model == nil {
 		p.Classes = n
 	}

@@ -111,7 +111,7 @@ func (j *Job) blocks(whole *partition.Whole, classes int) (blocks []gnn.BlockSpe
 		return nil, err
 	}
 	if whole.FeatureValues > 0 && len(blocks) > 0 {
-		share := float64(whole.FeatureValues) / (float64(whole.Vertices) * float64(whole.FeatureColumns))
+		share := float64(whole.FeatureValues) / (float64(whole.Own()) * float64(whole.FeatureColumns))
 		blocks[0].Cost.Vertex = int(math.Ceil(share * float64(blocks[0].Cost.Vertex)))
 	}
 	return blocks, nil

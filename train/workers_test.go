@@ -225,7 +225,7 @@ func TestIdleSlices(t *testing.T) {
 func TestEdgeColumns(t *testing.T) {
 	g := tangled(t)
 	edges := int64(0)
-	e := g.Relation.Edges()
+	e := g.Relations[0].Edges()
 	for k, u := range e.Source {
 		if u != e.Target[k] {
 			edges++
@@ -258,7 +258,7 @@ func ringed(t *testing.T, vertices, reach int32) *graph.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &graph.Graph{Relation: relation, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)}, Labels: graph.Labels{Classes: 1, Class: make([]int64, vertices)}}
+	g := &graph.Graph{Relations: []graph.Relation{relation}, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)}, Labels: graph.Labels{Classes: 1, Class: make([]int64, vertices)}}
 	if err := g.MakeSplits("random:60/20/20", 1, 1); err != nil {
 		t.Fatal(err)
 	}

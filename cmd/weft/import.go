@@ -34,6 +34,7 @@ type format struct {
 // changes are what import does to a graph after reading it.
 type changes struct {
 	symmetrize, selfLoops, largest bool
+	reverse                        bool // relations
 	split                          string
 	splits                         int
 	randomFeatures                 int
@@ -42,6 +43,7 @@ type changes struct {
 
 func (c *changes) flags(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.symmetrize, "symmetrize", false, "store each edge both ways")
+	flags.BoolVar(&c.reverse, "reverse-relations", false, "add to each relation one that leads back, rev_NAME")
 	flags.BoolVar(&c.selfLoops, "self-loops", false, "give each vertex an edge to itself")
 	flags.BoolVar(&c.largest, "largest-component", false, "keep the largest connected component only")
 	flags.StringVar(&c.split, "split", "", "`rule`: given, random:60/20/20, per-class=20,30 or per-class=20,=500,=1000, where = counts in all (default: the source's own)")
@@ -228,6 +230,7 @@ func (c *changes) apply(g *graph.Graph) (_ *graph.Graph, err error) {
 		{"symmetrize", c.symmetrize, (*graph.Graph).Symmetrize},
 		{"largest-component", c.largest, (*graph.Graph).LargestComponent},
 		{"self-loops", c.selfLoops, (*graph.Graph).AddSelfLoops},
+		{"reverse-relations", c.reverse, (*graph.Graph).ReverseRelations},
 	} {
 		if !change.asked {
 			continue
@@ -297,7 +300,7 @@ func storeLine(store string, g *graph.Graph, took time.Duration) string {
 		}
 	}
 	edges := count(g.Edges()) + " edges"
-	if g.Relation.Weights != nil {
+	if g.Relations[0].Weights != nil {
 		edges += " (weighted)"
 	}
 	return fmt.Sprintf("%s: %s vertices, %s, %s, %s classes, %s, in %s", store, count(g.Vertices()), edges, features, count(g.Labels.Classes), splits, duration(took))

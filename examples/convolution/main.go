@@ -40,7 +40,7 @@ func main() {
 		}
 		g.Labels.Class = append(g.Labels.Class, int64(v%classes))
 	}
-	g.Relation = must(graph.NewRelation(vertices, edges))
+	g.Relations = append(g.Relations, must(graph.NewRelation(vertices, edges)))
 	must(0, g.MakeSplits("random:60/20/20", 1, 1))
 	job := train.Job{Graph: g, Options: train.Defaults(), Model: func(features, classes int) []gnn.BlockSpec {
 		return []gnn.BlockSpec{contrast("first", features, 32, kernel.ReLU), contrast("last", 32, classes, kernel.Identity)}

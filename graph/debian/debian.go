@@ -74,7 +74,7 @@ func build(packages map[string]entry) (*graph.Graph, error) {
 		entries = append(entries, p)
 	}
 	slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
-	g := &graph.Graph{Names: make([]string, len(entries))}
+	g := &graph.Graph{Relations: make([]graph.Relation, 1), Names: make([]string, len(entries))}
 	vertex := make(map[string]int32, len(entries))
 	synopses := make([]string, len(entries))
 	for v, p := range entries {
@@ -85,7 +85,7 @@ func build(packages map[string]entry) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	if g.Relation, err = graph.NewRelation(len(entries), edges); err != nil {
+	if g.Relations[0], err = graph.NewRelation(len(entries), edges); err != nil {
 		return nil, err
 	}
 	if g.Features, err = describe(synopses); err != nil {

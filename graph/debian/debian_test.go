@@ -141,7 +141,7 @@ func TestRead(t *testing.T) {
 			t.Fatalf("%s: %v", compression, err)
 		}
 		var edges []string
-		for e, k := g.Relation.Edges(), 0; k < e.Len(); k++ {
+		for e, k := g.Relations[0].Edges(), 0; k < e.Len(); k++ {
 			edges = append(edges, g.Names[e.Target[k]]+" on "+g.Names[e.Source[k]])
 		}
 		if diff := cmp.Diff([]string{"cora", "gcc-12-base", "libc6", "make", "weft"}, g.Names); diff != "" {
@@ -292,7 +292,7 @@ func TestReadThisMachine(t *testing.T) {
 		t.Fatal("no libc6")
 	}
 	dependents := 0
-	for _, source := range g.Relation.Sources {
+	for _, source := range g.Relations[0].Sources {
 		if int(source) == libc {
 			dependents++
 		}

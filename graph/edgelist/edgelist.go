@@ -91,7 +91,7 @@ func Read(o Options) (*graph.Graph, error) {
 	if err != nil {
 		return nil, refusal.Errorf("%s: %d vertices, %d edges: %w", o.Path, vertices, list.edges.Len(), err)
 	}
-	g := &graph.Graph{Relation: relation, Names: list.names, Provenance: "edges " + o.Path}
+	g := &graph.Graph{Relations: []graph.Relation{relation}, Names: list.names, Provenance: "edges " + o.Path}
 	if features != nil {
 		features.Of(g)
 	}

@@ -67,7 +67,7 @@ func (r *reading) check(t *testing.T, file string) {
 		t.Errorf("%s: %v", r.name, err)
 		return
 	}
-	all := &graph.Graph{Relation: r.want, Names: r.names, Provenance: "edges " + path}
+	all := &graph.Graph{Relations: []graph.Relation{r.want}, Names: r.names, Provenance: "edges " + path}
 	if diff := cmp.Diff(all, got, cmpopts.IgnoreUnexported(graph.Graph{})); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", r.name, diff)
 	}
@@ -116,7 +116,7 @@ func TestArraysBeside(t *testing.T) {
 	}
 	want := &graph.Graph{
 		// Vertex 3 has a row of features and no edge.
-		Relation:   graph.Relation{Indptr: []int64{0, 1, 2, 2, 2}, Sources: []int32{2, 0}},
+		Relations:  []graph.Relation{{Indptr: []int64{0, 1, 2, 2, 2}, Sources: []int32{2, 0}}},
 		Features:   graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8}},
 		Labels:     graph.Labels{Classes: 3, Class: []int64{1, 0, -1, 2}},
 		Splits:     []graph.Split{{Train: []int64{0, 3}, Val: []int64{}, Test: []int64{1}}},

@@ -128,8 +128,7 @@ type arrays struct{ graph graph.Graph }
 func newArrays(o *Options) *arrays {
 	vertices, edges := o.size()
 	m := &arrays{graph.Graph{Metric: metric, Provenance: o.command()}}
-	m.graph.Relation.Indptr = append(make([]int64, 0, vertices+1), 0)
-	m.graph.Relation.Sources = make([]int32, 0, edges)
+	m.graph.Relations = []graph.Relation{{Indptr: append(make([]int64, 0, vertices+1), 0), Sources: make([]int32, 0, edges)}}
 	m.graph.Labels = graph.Labels{Classes: o.Classes, Class: make([]int64, 0, vertices)}
 	if o.Features > 0 {
 		m.graph.Features = graph.Features{Columns: o.Features, Dense: make([]float32, 0, vertices*o.Features)}
@@ -138,7 +137,7 @@ func newArrays(o *Options) *arrays {
 }
 
 func (m *arrays) AppendRows(indegree, sources []int32) error {
-	r := &m.graph.Relation
+	r := &m.graph.Relations[0]
 	end := r.Indptr[len(r.Indptr)-1]
 	for _, n := range indegree {
 		end += int64(n)

@@ -49,25 +49,25 @@ func diff(a, b *graph.Graph) string {
 func TestShape(t *testing.T) {
 	forExamples(t, func(t *testing.T, o Options, g *graph.Graph) {
 		vertices, edges := o.size()
-		if g.Vertices() != vertices || g.Edges() != edges || int64(len(g.Relation.Sources)) != edges {
-			t.Errorf("%d vertices, %d edges, %d sources; want %d and %d", g.Vertices(), g.Edges(), len(g.Relation.Sources), vertices, edges)
+		if g.Vertices() != vertices || g.Edges() != edges || int64(len(g.Relations[0].Sources)) != edges {
+			t.Errorf("%d vertices, %d edges, %d sources; want %d and %d", g.Vertices(), g.Edges(), len(g.Relations[0].Sources), vertices, edges)
 		}
 		if want := float64(vertices) * o.Degree; o.Kind != RMAT && math.Abs(float64(edges)-want) > 1 {
 			t.Errorf("%d edges, want %g", edges, want)
 		}
-		e := g.Relation.Edges()
+		e := g.Relations[0].Edges()
 		for k := range e.Len() {
 			if e.Source[k] == e.Target[k] {
 				t.Fatalf("self loop at %d", e.Source[k])
 			}
 		}
 		// NewRelation sorts rows and checks the range of ids.
-		if sorted, err := graph.NewRelation(vertices, e); err != nil || !slices.Equal(sorted.Sources, g.Relation.Sources) {
+		if sorted, err := graph.NewRelation(vertices, e); err != nil || !slices.Equal(sorted.Sources, g.Relations[0].Sources) {
 			t.Errorf("rows are not ascending, or %v", err)
 		}
 		if o.Kind != RMAT && !o.Directed {
 			reversed, err := graph.NewRelation(vertices, graph.Edges{Source: e.Target, Target: e.Source})
-			if err != nil || !slices.Equal(reversed.Sources, g.Relation.Sources) {
+			if err != nil || !slices.Equal(reversed.Sources, g.Relations[0].Sources) {
 				t.Errorf("not symmetric, or %v", err)
 			}
 		}
@@ -104,7 +104,7 @@ func TestSeedDecidesAll(t *testing.T) {
 		}
 		o.Seed++
 		other := inMemory(t, o)
-		if slices.Equal(g.Relation.Sources, other.Relation.Sources) || slices.Equal(g.Features.Dense, other.Features.Dense) ||
+		if slices.Equal(g.Relations[0].Sources, other.Relations[0].Sources) || slices.Equal(g.Features.Dense, other.Features.Dense) ||
 			slices.Equal(g.Splits[0].Train, other.Splits[0].Train) {
 			t.Error("another seed gives the same edges, features or split")
 		}
@@ -134,7 +134,7 @@ func TestBudgetAndThreadsDoNotMatter(t *testing.T) {
 func TestSBMIsHomophilous(t *testing.T) {
 	for _, directed := range []bool{false, true} {
 		g := inMemory(t, Options{Kind: SBM, Vertices: 5003, Degree: 20, Classes: 7, Seed: 4, Directed: directed})
-		e, own, class := g.Relation.Edges(), 0.0, make([]float64, 7)
+		e, own, class := g.Relations[0].Edges(), 0.0, make([]float64, 7)
 		for k := range e.Len() {
 			u, v := g.Labels.Class[e.Source[k]], g.Labels.Class[e.Target[k]]
 			if u == v {
@@ -201,7 +201,7 @@ func nearestCentre(g *graph.Graph, x []float32) float64 {
 
 // average is the mean over a vertex and its in-neighbours.
 func average(g *graph.Graph, x []float32) []float32 {
-	columns, r, mean := g.Features.Columns, &g.Relation, slices.Clone(x)
+	columns, r, mean := g.Features.Columns, &g.Relations[0], slices.Clone(x)
 	for v := range g.Vertices() {
 		row := mean[v*columns : (v+1)*columns]
 		for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
@@ -222,7 +222,7 @@ func TestRMATIsSkewed(t *testing.T) {
 	n := g.Vertices()
 	degree, firstHalf := make([]int64, n), int64(0)
 	for v := range n {
-		degree[v] = g.Relation.Indptr[v+1] - g.Relation.Indptr[v]
+		degree[v] = g.Relations[0].Indptr[v+1] - g.Relations[0].Indptr[v]
 	}
 	for _, d := range degree[:n/2] {
 		firstHalf += d

@@ -297,7 +297,7 @@ func (a *archive) graph(vertices int, e graph.Edges) (*graph.Graph, error) {
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w", a.Path, err)
 	}
-	return &graph.Graph{Relation: relation, Notes: []string{fmt.Sprintf("%d edges, as the file lists them", e.Len())}}, nil
+	return &graph.Graph{Relations: []graph.Relation{relation}, Notes: []string{fmt.Sprintf("%d edges, as the file lists them", e.Len())}}, nil
 }
 
 // edges reads the pairs of an array, E × 2 or, as PyTorch Geometric has them, 2 × E.

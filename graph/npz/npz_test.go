@@ -63,11 +63,11 @@ func TestPublishedGraphs(t *testing.T) {
 			if len(g.Splits) > 0 {
 				got.Train = len(g.Splits[0].Train)
 			}
-			e := g.Relation.Edges()
+			e := g.Relations[0].Edges()
 			for k := range e.Len() {
 				got.EdgeSum += int64(e.Source[k]+1) * int64(e.Target[k]+3)
 			}
-			if g.Relation.Weights != nil {
+			if g.Relations[0].Weights != nil {
 				t.Error("has weights, though its values are all one")
 			}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -181,19 +181,19 @@ func TestLayouts(t *testing.T) {
 		entries []entry
 		want    graph.Graph
 	}{
-		{"sparse", sparse(), graph.Graph{Relation: shape, Features: features, Labels: labels, Names: names}},
+		{"sparse", sparse(), graph.Graph{Relations: []graph.Relation{shape}, Features: features, Labels: labels, Names: names}},
 		{"weighted", weighted, graph.Graph{
-			Relation: graph.Relation{Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1}},
-			Features: features, Labels: labels, Names: names,
+			Relations: []graph.Relation{{Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1}}},
+			Features:  features, Labels: labels, Names: names,
 		}},
 		{"dense", dense, graph.Graph{
-			Relation: shape, Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}}, Labels: labels, Names: names,
+			Relations: []graph.Relation{shape}, Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}}, Labels: labels, Names: names,
 		}},
-		{"adjacency alone", sparse()[:4], graph.Graph{Relation: shape}},
+		{"adjacency alone", sparse()[:4], graph.Graph{Relations: []graph.Relation{shape}}},
 		{"heterophilous", heterophilous(), graph.Graph{
-			Relation: graph.Relation{Indptr: []int64{0, 1, 3, 5}, Sources: []int32{1, 0, 2, 1, 2}},
-			Features: graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6}},
-			Labels:   graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
+			Relations: []graph.Relation{{Indptr: []int64{0, 1, 3, 5}, Sources: []int32{1, 0, 2, 1, 2}}},
+			Features:  graph.Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6}},
+			Labels:    graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
 			Splits: []graph.Split{
 				{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}},
 				{Train: []int64{1, 2}, Val: []int64{0}, Test: []int64{}},
@@ -201,19 +201,19 @@ func TestLayouts(t *testing.T) {
 			Metric: "roc-auc",
 		}},
 		{"fields", fields(), graph.Graph{
-			Relation: graph.Relation{Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1}},
-			Features: graph.Features{Columns: 1, Dense: []float32{7, 8, 9}},
-			Labels:   graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
-			Splits:   []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
+			Relations: []graph.Relation{{Indptr: shape.Indptr, Sources: shape.Sources, Weights: []float32{2, .5, 1}}},
+			Features:  graph.Features{Columns: 1, Dense: []float32{7, 8, 9}},
+			Labels:    graph.Labels{Classes: 2, Class: []int64{1, 0, 1}},
+			Splits:    []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
 		}},
 		{
 			"masks in columns",
 			append(fields()[:1:1], array("train_mask", "|b1", "(3, 2)", []byte{1, 0, 0, 1, 0, 1})),
-			graph.Graph{Relation: shape, Splits: []graph.Split{
+			graph.Graph{Relations: []graph.Relation{shape}, Splits: []graph.Split{
 				{Train: []int64{0}, Val: []int64{}, Test: []int64{}}, {Train: []int64{1, 2}, Val: []int64{}, Test: []int64{}},
 			}},
 		},
-		{"edge list", edgeList(), graph.Graph{Relation: graph.Relation{Indptr: []int64{0, 0, 2, 3, 3}, Sources: []int32{0, 0, 2}}}},
+		{"edge list", edgeList(), graph.Graph{Relations: []graph.Relation{{Indptr: []int64{0, 0, 2, 3, 3}, Sources: []int32{0, 0, 2}}}}},
 	} {
 		path := write(t, c.entries...)
 		got, err := Read(path, Options{})

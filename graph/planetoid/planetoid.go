@@ -100,7 +100,7 @@ func undirected(vertices int, e graph.Edges) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	both, err := (&graph.Graph{Relation: relation}).Symmetrize()
+	both, err := (&graph.Graph{Relations: []graph.Relation{relation}}).Symmetrize()
 	if err != nil {
 		return nil, err
 	}

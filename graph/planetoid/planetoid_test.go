@@ -51,7 +51,7 @@ func TestPublishedGraphs(t *testing.T) {
 					got.FeatureSum += int64(v+1) * int64(c+1)
 				}
 			}
-			e := g.Relation.Edges()
+			e := g.Relations[0].Edges()
 			for k := range e.Len() {
 				got.EdgeSum += int64(e.Source[k]+1) * int64(e.Target[k]+3)
 			}
@@ -94,7 +94,7 @@ func TestAssembly(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &graph.Graph{
-		Relation: graph.Relation{Indptr: []int64{0, 2, 3, 5, 6, 7, 8}, Sources: []int32{1, 2, 0, 0, 4, 5, 2, 3}},
+		Relations: []graph.Relation{{Indptr: []int64{0, 2, 3, 5, 6, 7, 8}, Sources: []int32{1, 2, 0, 0, 4, 5, 2, 3}}},
 		Features: graph.Features{
 			Columns: 3, Indptr: []int64{0, 1, 2, 4, 5, 6, 6},
 			Indices: []int32{0, 1, 0, 2, 1, 2}, Data: []float32{1, 2, 4, 3, 6, 5},
@@ -103,7 +103,7 @@ func TestAssembly(t *testing.T) {
 		Splits:     []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{3, 4}}},
 		Provenance: "planetoid " + prefix,
 	}
-	if diff := cmp.Diff(want.Relation, g.Relation); diff != "" {
+	if diff := cmp.Diff(want.Relations[0], g.Relations[0]); diff != "" {
 		t.Errorf("edges (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff(want.Features, g.Features); diff != "" {

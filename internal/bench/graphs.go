@@ -47,7 +47,7 @@ func (b *bench) graph(k graphKey) *sparse {
 	if err != nil {
 		panic(fmt.Sprintf("bench: %v", err)) // the shapes are this package's own
 	}
-	s := newSparse(b.team, &g.Relation)
+	s := newSparse(b.team, &g.Relations[0])
 	b.graphs[k] = s
 	return s
 }

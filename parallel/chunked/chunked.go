@@ -97,7 +97,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		made: map[gnn.Along]*structure{}, kept: map[call]*history{}, passing: map[call]*history{},
 	}
 	held, others := &s.Edges, exchange.PeersOf(g.Halo)
-	c.whole = autograd.RowsOf(team, held.IDs, held.Rows, s.Whole.Vertices, others)
+	c.whole = autograd.RowsOf(team, held.IDs, held.Rows, s.Whole.Own(), others)
 	c.of = o.Chunks[held.Starts[held.P]:held.Starts[held.P+1]]
 	book := order.NewBook(w, nil)
 	lists := make([][]int32, o.Count)
@@ -112,10 +112,10 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		}
 		total := autograd.NotVertices // a sum over the chunks would not be one at any time
 		if o.Count == 1 {
-			total = s.Whole.Vertices
+			total = s.Whole.Own()
 		}
 		chunk.Partition = sar.Of(team, g.Halo, sar.Source{
-			Rows: autograd.RowsOf(team, ids, len(ids), total, others), Vertices: ids, Total: s.Whole.Vertices, Relations: sar.Relations(s),
+			Rows: autograd.RowsOf(team, ids, len(ids), total, others), Vertices: ids, Total: s.Whole.Own(), Relations: sar.Relations(s),
 			Read: func(a gnn.Along) (*edges.Edges, error) {
 				st, err := c.structure(a)
 				if err != nil {

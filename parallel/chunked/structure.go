@@ -104,7 +104,7 @@ func (g *Graph) relations(a gnn.Along) (in, out *graph.Relation) {
 	r := &held.Relations[slices.IndexFunc(held.Relations, func(r partition.Relation) bool { return r.Name == a.Relation })]
 	switch {
 	case len(held.Starts) == 2 && a.Reversed:
-		return r.In.Reversed(), nil
+		return r.In.Reversed(held.Rows), nil
 	case len(held.Starts) == 2:
 		return &r.In, nil
 	case a.Reversed:

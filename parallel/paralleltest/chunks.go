@@ -219,7 +219,7 @@ func (l *chunkedLayer) finish() {
 func (c *chunks) check(t *testing.T, l Layer, along gnn.Along) {
 	site := fmt.Sprint(l.Name, along)
 	n, count := c.graph.Vertices(), c.options.Count
-	e := inEdgesOf(&c.graph.Relation, along)
+	e := inEdgesOf(&c.graph.Relations[0], along)
 	given, gradient := l.Given(n)
 	w := l.drawnWeights()
 	history, returned := reference.New(n, l.In), make([][]float64, count)

@@ -555,7 +555,7 @@ func TestPipelineVolume(t *testing.T) {
 
 // mirrors are the vertices that other ways need, once for each of them.
 func (s *staged) mirrors() int64 {
-	needed, e := map[[2]int32]bool{}, s.graph.Relation.Edges()
+	needed, e := map[[2]int32]bool{}, s.graph.Relations[0].Edges()
 	for k, u := range e.Source {
 		if to := s.of[e.Target[k]]; to != s.of[u] {
 			needed[[2]int32{u, to}] = true

@@ -238,7 +238,7 @@ func (t *ChunkTurn) aggregate(
 
 // Aggregate is a linear aggregation along the stored edges.
 func (t *ChunkTurn) Aggregate(site string, r gnn.Reduce, x *ChunkRows) *ChunkRows {
-	a := inEdgesOf(&t.pass.p.Graph.Relation, Stored).aggregation(r)
+	a := inEdgesOf(&t.pass.p.Graph.Relations[0], Stored).aggregation(r)
 	return t.aggregate(site, x, func(b *reference.Matrix) *reference.Matrix {
 		z := reference.New(b.Rows, b.Cols)
 		reference.SpMM(z, a, b)
@@ -261,7 +261,7 @@ func (t *ChunkTurn) AggregateLinear(site string, r gnn.Reduce, x *ChunkRows, wei
 // Attend is GATv1 along the stored edges, with self loops added. The gradients of the parameters are those
 // of what the chunk read, history too.
 func (t *ChunkTurn) Attend(site string, heads int, x *ChunkRows, source, target string) *ChunkRows {
-	a := inEdgesOf(&t.pass.p.Graph.Relation, Stored).attention(heads, true)
+	a := inEdgesOf(&t.pass.p.Graph.Relations[0], Stored).attention(heads, true)
 	w := t.pass.weights
 	return t.aggregate(site, x, func(b *reference.Matrix) *reference.Matrix {
 		z, _ := reference.GAT(a, b, w[source].Data, w[target].Data)

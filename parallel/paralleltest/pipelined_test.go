@@ -194,7 +194,7 @@ func conv(i int, name string) string { return fmt.Sprintf("convs.%d.%s", i, name
 
 // denseGCN is GCN's normalised adjacency: a self loop for each vertex in place of stored ones.
 func denseGCN(g *graph.Graph) *reference.Matrix {
-	n, e := g.Vertices(), g.Relation.Edges()
+	n, e := g.Vertices(), g.Relations[0].Edges()
 	a, degree := reference.New(n, n), make([]float64, n)
 	for k, u := range e.Source {
 		if v := e.Target[k]; u != v {
@@ -281,7 +281,7 @@ func path(t testing.TB, n int) *graph.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &graph.Graph{Relation: relation, Features: graph.Features{Columns: 1, Dense: make([]float32, n)}, Labels: graph.Labels{Classes: 2, Class: make([]int64, n)}}
+	g := &graph.Graph{Relations: []graph.Relation{relation}, Features: graph.Features{Columns: 1, Dense: make([]float32, n)}, Labels: graph.Labels{Classes: 2, Class: make([]int64, n)}}
 	g.Features.Dense[0] = 1
 	g.Splits = []graph.Split{{Train: []int64{int64(n - 1)}}}
 	return g
@@ -384,7 +384,7 @@ func TestDefinitionFirstEpochs(t *testing.T) {
 			turn[chunk] = at
 		}
 		g, n := p.Graph, p.Graph.Vertices()
-		a, degree, e := reference.New(n, n), make([]float64, n), p.Graph.Relation.Edges()
+		a, degree, e := reference.New(n, n), make([]float64, n), p.Graph.Relations[0].Edges()
 		for _, v := range e.Target {
 			degree[v]++
 		}

@@ -98,7 +98,7 @@ func (l Layer) right(t testing.TB, g *graph.Graph, along gnn.Along) *Outcome {
 	}
 	n := g.Vertices()
 	x, dz := l.Given(n)
-	return l.exact(inEdgesOf(&g.Relation, along), matrix(n, l.In, x), matrix(n, l.Out, dz), l.drawnWeights())
+	return l.exact(inEdgesOf(&g.Relations[0], along), matrix(n, l.In, x), matrix(n, l.Out, dz), l.drawnWeights())
 }
 
 // drawnWeights are the parameters that Run gives the layer.
@@ -118,7 +118,7 @@ func (l Layer) Alone(t testing.TB, g *graph.Graph, along gnn.Along) *Outcome {
 	t.Helper()
 	o := l.Blank(g.Vertices())
 	Workers{Mesh: mesh.One, Graph: g}.Run(t, func(c engine.Config) {
-		l.Run(c, Whole(t, c.Team, &g.Relation), along, o)
+		l.Run(c, Whole(t, c.Team, &g.Relations[0]), along, o)
 	})
 	return o
 }
@@ -202,5 +202,5 @@ func graphOf(t testing.TB, vertices int, e graph.Edges) *graph.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &graph.Graph{Relation: relation}
+	return &graph.Graph{Relations: []graph.Relation{relation}}
 }

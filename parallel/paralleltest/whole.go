@@ -24,7 +24,7 @@ import (
 // Whole is all of a graph of these edges on one worker.
 func Whole(t testing.TB, team *kernel.Team, r *graph.Relation) *sar.Partition {
 	t.Helper()
-	g, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(&graph.Graph{Relation: *r}), order.Options{}, sar.Options{})
+	g, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(&graph.Graph{Relations: []graph.Relation{*r}}), order.Options{}, sar.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

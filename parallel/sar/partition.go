@@ -56,8 +56,8 @@ type Options struct {
 // team only plans, one made of comm.Plan); g.Holders says who holds which. The structure is copied into the
 // team's memory. All of them must call it, and from then on do the same in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Partition, error) {
-	from := Source{Vertices: s.Edges.IDs, Total: s.Whole.Vertices, Relations: Relations(s), Mover: &wire{team, g.Halo, o.Prefetch}}
-	from.Rows = autograd.RowsOf(team, s.Edges.IDs, s.Edges.Rows, s.Whole.Vertices, exchange.PeersOf(g.Halo))
+	from := Source{Vertices: s.Edges.IDs, Total: s.Whole.Own(), Relations: Relations(s), Mover: &wire{team, g.Halo, o.Prefetch}}
+	from.Rows = autograd.RowsOf(team, s.Edges.IDs, s.Edges.Rows, s.Whole.Own(), exchange.PeersOf(g.Halo))
 	var p *Partition
 	from.Read = func(a gnn.Along) (*edges.Edges, error) { return p.read(g, s, a) }
 	p = Of(team, g.Halo, from, order.NewBook(w, nil), o)

@@ -96,7 +96,7 @@ func TestHolders(t *testing.T) {
 func TestUnknownRelation(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
-	p := paralleltest.Whole(t, team, &paralleltest.Small(t, false, false).Relation)
+	p := paralleltest.Whole(t, team, &paralleltest.Small(t, false, false).Relations[0])
 	defer func() {
 		if got, want := recover(), `sar: convs.1 reaches along relation "cites", and the graph has ["edge"]`; got != want {
 			t.Errorf("%v, want %s", got, want)

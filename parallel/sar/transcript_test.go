@@ -79,7 +79,7 @@ func TestTranscripts(t *testing.T) {
 		},
 		"pieces": {
 			`"memory consumption per worker goes down linearly ..., even for densely connected graphs" (abstract)`,
-			paralleltest.ManyEdges(t, 2600, 12).Relation.Edges(), 2600, 2, plain(paralleltest.Propagation("", 1, gnn.Sum, 1)),
+			paralleltest.ManyEdges(t, 2600, 12).Relations[0].Edges(), 2600, 2, plain(paralleltest.Propagation("", 1, gnn.Sum, 1)),
 			sar.Options{},
 		},
 	} {
@@ -88,7 +88,7 @@ func TestTranscripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := "# " + c.shows + "\n" + transcribe(t, &graph.Graph{Relation: relation}, inTurn(c.n, c.k), c.k, c.layer, c.setting)
+			got := "# " + c.shows + "\n" + transcribe(t, &graph.Graph{Relations: []graph.Relation{relation}}, inTurn(c.n, c.k), c.k, c.layer, c.setting)
 			paralleltest.CompareTranscript(t, name, got, *update)
 		})
 	}

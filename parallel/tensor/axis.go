@@ -84,7 +84,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	for _, row := range lists[g.Slice] {
 		a.vertices = append(a.vertices, s.Values.ID(int(row)))
 	}
-	a.own = autograd.RowsOf(team, a.vertices, len(a.vertices), s.Whole.Vertices, exchange.Peers{Comm: g.Replicas})
+	a.own = autograd.RowsOf(team, a.vertices, len(a.vertices), s.Whole.Own(), exchange.Peers{Comm: g.Replicas})
 	return a, nil
 }
 

@@ -59,7 +59,7 @@ func slicesHaveOneWorkersBits(t *testing.T, g *graph.Graph, o train.Options) {
 // counts.
 func withHub(t *testing.T, g *graph.Graph) *graph.Graph {
 	t.Helper()
-	e := g.Relation.Edges()
+	e := g.Relations[0].Edges()
 	for v := range g.Vertices() {
 		e.Source, e.Target = append(e.Source, int32(v)), append(e.Target, 1)
 	}
@@ -67,6 +67,6 @@ func withHub(t *testing.T, g *graph.Graph) *graph.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g.Relation = r
+	g.Relations[0] = r
 	return g
 }

@@ -52,7 +52,7 @@ func TestChunks(t *testing.T) {
 func hubs(t *testing.T) *graph.Graph {
 	t.Helper()
 	const vertices, edges, into, out = 300, 17000, 123, 7
-	e := paralleltest.ManyEdges(t, vertices, 3).Relation.Edges()
+	e := paralleltest.ManyEdges(t, vertices, 3).Relations[0].Edges()
 	for k := range int32(edges) {
 		e.Source, e.Target = append(e.Source, k*k%vertices, out), append(e.Target, into, k*7%vertices)
 	}
@@ -60,7 +60,7 @@ func hubs(t *testing.T) *graph.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &graph.Graph{Relation: relation}
+	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 
 // TestChunkedRuns: a plan names the bytes of a run in chunks, which gives one worker's results.

@@ -25,7 +25,7 @@ func TestGatherOfSplit(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers}, Graph: &graph.Graph{Relation: relation}}
+			w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: c.workers}, Graph: &graph.Graph{Relations: []graph.Relation{relation}}}
 			w.Run(t, func(e engine.Config) {
 				a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{Chunks: 3})
 				if err != nil {

@@ -38,7 +38,7 @@ func figure9(t *testing.T) *graph.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &graph.Graph{Relation: relation}
+	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 
 // path is a graph of edges from each vertex to the one before it, and to the second one after it: each of its
@@ -54,7 +54,7 @@ func path(t *testing.T) *graph.Graph {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &graph.Graph{Relation: relation}
+	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 
 // withItself is a sum in which no two rows of figure9 have the same neighbours.
@@ -489,7 +489,7 @@ func planOf(t *testing.T, g *graph.Graph, pass int, scripts []*script, rounds in
 	for row := range p.needed {
 		p.needed[row] = p.chunkOf(row)
 	}
-	edges := g.Relation.Edges()
+	edges := g.Relations[0].Edges()
 	for k, source := range edges.Source {
 		read, made := int(source), int(edges.Target[k])
 		if pass == 1 {

@@ -1,0 +1,153 @@
+package graph
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weft/internal/refusal"
+)
+
+// typed is a graph of papers, which have labels, and authors and places without features, with four
+// relations.
+func typed() *Graph {
+	return &Graph{
+		Type: "paper", Count: 4, Names: []string{"a", "b", "c", "d"},
+		Features: Features{Columns: 2, Dense: []float32{1, 2, 3, 4, 5, 6, 7, 8}},
+		Labels:   Labels{Classes: 2, Class: []int64{0, 1, -1, 1}},
+		Splits:   []Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{3}}},
+		Others: []VertexType{
+			{Type: "author", Count: 3, Features: Features{Columns: 3, Indptr: []int64{0, 1, 1, 2}, Indices: []int32{2, 0}, Data: []float32{1, 2}}},
+			{Type: "place of work", Count: 2},
+		},
+		Relations: []Relation{
+			{Source: "paper", Name: "cites", Target: "paper", Indptr: []int64{0, 1, 3, 3, 4}, Sources: []int32{1, 0, 3, 3}, Weights: []float32{1, 2, 3, 4}},
+			{Source: "author", Name: "writes", Target: "paper", Indptr: []int64{0, 2, 2, 2, 3}, Sources: []int32{0, 2, 2}},
+			{Source: "author", Name: "works", Target: "place of work", Indptr: []int64{0, 1, 3}, Sources: []int32{1, 0, 2}, EdgeFeatures: []float32{1, 2, 3}, EdgeColumns: 1},
+			{Source: "place of work", Name: "is of", Target: "author", Indptr: []int64{0, 0, 0, 0}},
+		},
+		Metric: "accuracy", Provenance: "made by hand",
+	}
+}
+
+func TestTypedRoundTrip(t *testing.T) {
+	want := typed()
+	dir := stored(t, want)
+	got, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Close()
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Graph{}), cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+	if err := got.CheckStored(dir); err != nil {
+		t.Error(err)
+	}
+	files, err := Files(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	there := 0
+	if err := filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			there++
+		}
+		return err
+	}); err != nil || there != len(files) {
+		t.Errorf("%d files, listed are %q; %v", there, files, err)
+	}
+	for _, file := range []string{"vertices/author/features_data.npy", "edges/author__works__place of work/edge_features.npy"} {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			t.Error(err)
+		}
+	}
+	sum := must(got.Checksum())
+	if sum != must(want.Checksum()) {
+		t.Error("the checksums of a graph in memory and stored differ")
+	}
+	for name, change := range map[string]func(g *Graph){
+		"feature of another type": func(g *Graph) { g.Others[0].Features.Data[0]++ },
+		"edge of a relation":      func(g *Graph) { g.Relations[2].Sources[0]++ },
+		"name of a relation":      func(g *Graph) { g.Relations[2].Name = "worked" },
+	} {
+		other := typed()
+		change(other)
+		if must(other.Checksum()) == sum {
+			t.Errorf("another %s has the same checksum", name)
+		}
+	}
+}
+
+func TestTypedCounts(t *testing.T) {
+	g := typed()
+	if g.Vertices() != 9 || g.Own() != 4 || g.Edges() != 10 || !g.Typed() {
+		t.Errorf("%d vertices, %d of the first type, %d edges", g.Vertices(), g.Own(), g.Edges())
+	}
+	s := g.Summarize()
+	if s.Isolated != 1 || len(s.Types) != 3 || len(s.Relations) != 4 || s.Unlabelled != 1 || s.Symmetric || s.SelfLoops != 1 || s.InDegree.Max != 3 {
+		t.Errorf("%+v", s)
+	}
+	if r := s.Relations[2]; r.Edges != 3 || r.InDegree.Max != 2 || r.OutDegree.Max != 1 || r.EdgeFeatureColumns != 1 {
+		t.Errorf("%+v", r)
+	}
+	if got := describe(g).Relations[3]; got.Source != "place of work" || got.Name != "is of" || got.Target != "author" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestReverseRelations: each relation gets one that leads back, once.
+func TestReverseRelations(t *testing.T) {
+	g := must(typed().ReverseRelations())
+	if len(g.Relations) != 8 || g.Check() != nil {
+		t.Fatalf("%d relations, %v", len(g.Relations), g.Check())
+	}
+	back := g.Relations[6]
+	if source, name, target := back.Ends(); source != "place of work" || name != "rev_works" || target != "author" {
+		t.Errorf("%s %s %s", source, name, target)
+	}
+	if diff := cmp.Diff([]int32{1, 0, 1}, back.Sources); diff != "" {
+		t.Error(diff)
+	}
+	single := must((&Graph{Relations: []Relation{must(NewRelation(2, Edges{Source: []int32{0}, Target: []int32{1}}))}}).ReverseRelations())
+	if err := single.Check(); err != nil || !single.Typed() {
+		t.Errorf("%+v %v", single.Relations, err)
+	}
+}
+
+func TestTypedIsNotWritten(t *testing.T) {
+	for want, spoil := range map[string]func(g *Graph){
+		"place of work/names.json: 1 names":  func(g *Graph) { g.Others[1].Names = []string{"x"} },
+		"author/features_data":               func(g *Graph) { g.Others[0].Features.Data[0] = nan },
+		"author__works__place of work/indic": func(g *Graph) { g.Relations[2].Sources[0] = 3 },
+		"not both among":                     func(g *Graph) { g.Relations[1].Source = "writer" },
+	} {
+		g := typed()
+		spoil(g)
+		dir := filepath.Join(t.TempDir(), "store")
+		if err := g.Write(dir); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	for _, name := range []string{"", "a/b", ".hidden", "a\nb", strings.Repeat("x", 201), "\xff"} {
+		g := typed()
+		g.Others[1].Type, g.Relations[2].Target, g.Relations[3].Source = name, name, name
+		if err := g.Write(filepath.Join(t.TempDir(), "store")); !refusal.Is(err) {
+			t.Errorf("a type called %q: %v", name, err)
+		}
+	}
+	for name, change := range map[string]func() error{
+		"symmetrize": func() error { _, err := typed().Symmetrize(); return err },
+		"loops":      func() error { _, err := typed().AddSelfLoops(); return err },
+		"component":  func() error { _, err := typed().LargestComponent(); return err },
+		"permute":    func() error { _, err := typed().Permute(make([]int32, 9)); return err },
+	} {
+		if err := change(); err == nil {
+			t.Errorf("%s: a graph of several types was changed", name)
+		}
+	}
+}
