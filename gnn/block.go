@@ -13,6 +13,9 @@ type State struct {
 	H *autograd.Var // rows × the width of the next block
 	// H0 travels along for blocks that read it, as GCNII's first embeddings do; nil where no block does.
 	H0 *autograd.Var
+	// Others are the rows of each further vertex type, as H are those of the first, in models for graphs with
+	// several types; nil in others. Before the first block, a type without features has nil.
+	Others []*autograd.Var
 }
 
 // Vars are the values that pass: H, and H0 where it travels along.
@@ -60,20 +63,53 @@ func (c Cost) Of(vertices int, edges int64) float64 {
 	return float64(c.Vertex)*float64(vertices) + float64(c.Edge)*float64(edges)
 }
 
-// Env is where blocks are built: one worker's parameters and ways along the edges.
+// Env is where blocks are built: one worker's parameters, rows and ways along the edges.
 type Env struct {
-	Params      *nn.Params
-	Relations   []string // the graph's, by name
+	Params *nn.Params
+	Schema
+	Rows        []*autograd.RowSet // by vertex type: those of this worker's values
 	Propagators Propagators
+}
+
+// Schema is what a model knows of the graph that it is for.
+type Schema struct {
+	Types     []VertexType // at least one; the first is the type that logits are computed for
+	Relations []Relation   // at least one
+}
+
+// VertexType is one type of vertices.
+type VertexType struct {
+	Name     string
+	Vertices int // of the whole graph
+	Columns  int // of features; 0: it has none
+}
+
+// Relation is one type of edges, from vertices of one type to those of another.
+type Relation struct {
+	Name           string // as in Along: it tells the relation from the others
+	Source, Target int    // which of the types
+}
+
+// OneType is the schema of a graph of one vertex type and one relation.
+func OneType(features int) Schema {
+	return Schema{Types: []VertexType{{Name: "vertex", Columns: features}}, Relations: []Relation{{Name: "edge"}}}
 }
 
 // Only is the relation of a graph that has one, which is what a model for one relation asks for. It panics
 // where there are several.
-func (e Env) Only() string {
-	if len(e.Relations) != 1 {
-		panic(fmt.Sprintf("gnn: a model for one relation, and a graph with %q", e.Relations))
+func (s Schema) Only() string {
+	if len(s.Relations) != 1 {
+		panic(fmt.Sprintf("gnn: a model for one relation, and a graph with %q", s.Names()))
 	}
-	return e.Relations[0]
+	return s.Relations[0].Name
+}
+
+// Names are those of the relations.
+func (s Schema) Names() (names []string) {
+	for _, r := range s.Relations {
+		names = append(names, r.Name)
+	}
+	return names
 }
 
 // Layer is a block of a convolution, then norm, activation and dropout, and the input added where it has a
@@ -95,7 +131,7 @@ func (l *Layer) Forward(s State) State {
 	if l.Residual {
 		z = autograd.Add(x, z)
 	}
-	return State{z, s.H0}
+	return State{H: z, H0: s.H0}
 }
 
 // finish is mask(act(norm(z + bias))); z is given away.

@@ -31,7 +31,7 @@ func TestCost(t *testing.T) {
 		}
 	}
 	for _, s := range specs {
-		blocks, err := s.Blocks(wide, classes)
+		blocks, err := s.Blocks(gnn.OneType(wide), classes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,7 +57,7 @@ func multiplyAdds(t *testing.T, r *graph.Relation, blocks []gnn.BlockSpec, i int
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
 	g := paralleltest.Whole(t, team, r)
-	m := gnn.Build(blocks, i, i+1, gnn.Env{Params: nn.NewParams(team, 7), Relations: g.Relations(), Propagators: g.Propagator})
+	m := gnn.Build(blocks, i, i+1, gnn.Env{Params: nn.NewParams(team, 7), Schema: g.Schema(), Rows: g.Types(), Propagators: g.Propagator})
 	x := team.Zeros(tensor.Features, g.Rows().Here, blocks[i].In)
 	team.Watch = func(c kernel.Call, run func()) {
 		edges, s := len(r.Sources), c.Shape

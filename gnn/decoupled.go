@@ -38,7 +38,7 @@ func (c *Propagation) Forward(s State) State {
 	if c.epsilon != nil {
 		r.Self += c.epsilon.Values[0]
 	}
-	return State{c.p.Propagate(s.H, r, c.rounds), s.H0}
+	return State{H: c.p.Propagate(s.H, r, c.rounds), H0: s.H0}
 }
 
 // AttentionPropagation is the rounds of a decoupled graph attention network: the coefficients of GATv1, with
@@ -79,8 +79,8 @@ func (c *AttentionPropagation) Forward(s State) State {
 		}
 		return v
 	}
-	return State{c.p.Attend(Attention{
+	return State{H: c.p.Attend(Attention{
 		Source: s.H, SourceScore: score(c.aSource), TargetScore: score(c.aTarget),
 		Heads: 1, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: true,
-	}, c.o.Rounds), s.H0}
+	}, c.o.Rounds), H0: s.H0}
 }

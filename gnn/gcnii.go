@@ -95,5 +95,5 @@ func (b *FirstEmbeddings) Forward(s State) State {
 	if mask := b.Dropout.Mask(h0); mask.Active() {
 		h = autograd.Dropout(autograd.Copy(h0), mask)
 	}
-	return State{h, h0}
+	return State{H: h, H0: h0}
 }

@@ -93,14 +93,14 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 	if s.Model == "gcnii" {
 		s.Alpha, s.Theta, s.SharedWeights = g.fraction("alpha"), g.fraction("theta"), g.meta["shared_weights"] == "True"
 	}
-	blocks, err := s.Blocks(features, classes)
+	blocks, err := s.Blocks(gnn.OneType(features), classes)
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	if g.meta["aggr"] == "max" {
 		blocks = maxSAGE(features, s.Hidden, classes)
 	}
-	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Relations: p.Relations(), Propagators: p.Propagator})
+	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
 	if err := params.Load(g.state("param.")); err != nil {
 		g.t.Fatal(err)
 	}

@@ -56,7 +56,7 @@ func decoupled(model string) gnn.Spec {
 
 // TestOnly: a model for one relation is refused a graph with another number of them, by their names.
 func TestOnly(t *testing.T) {
-	if got := (gnn.Env{Relations: []string{"edge"}}).Only(); got != "edge" {
+	if got := (gnn.Env{Schema: gnn.OneType(1)}).Only(); got != "edge" {
 		t.Errorf("%q", got)
 	}
 	defer func() {
@@ -64,7 +64,7 @@ func TestOnly(t *testing.T) {
 			t.Errorf("%v, want %s", got, want)
 		}
 	}()
-	gnn.Env{Relations: []string{"cites", "writes"}}.Only()
+	gnn.Schema{Relations: []gnn.Relation{{Name: "cites"}, {Name: "writes"}}}.Only()
 }
 
 // TestPartsOfAModel: a model that is built in two parts has the parameters and the initial values of one that
@@ -77,7 +77,7 @@ func TestPartsOfAModel(t *testing.T) {
 	}
 	for _, s := range forms() {
 		name := fmt.Sprintf("%s (decoupled: %v, blocks: %q)", s.Model, s.Decoupled, s.BlockForm)
-		blocks, err := s.Blocks(features, classes)
+		blocks, err := s.Blocks(gnn.OneType(features), classes)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestPartsOfAModel(t *testing.T) {
 		g := paralleltest.Whole(t, team, &r)
 		build := func(from, to int) part {
 			params := nn.NewParams(team, 7)
-			return part{gnn.Build(blocks, from, to, gnn.Env{Params: params, Relations: g.Relations(), Propagators: g.Propagator}), params}
+			return part{gnn.Build(blocks, from, to, gnn.Env{Params: params, Schema: g.Schema(), Rows: g.Types(), Propagators: g.Propagator}), params}
 		}
 		x := team.Memory.New(tensor.Features, vertices, features)
 		for i := range x.Floats() {
@@ -190,11 +190,11 @@ func TestDepthIsTwoTensors(t *testing.T) {
 			if s.Norm == "" {
 				s.Norm = "auto"
 			}
-			blocks, err := s.Blocks(width, width)
+			blocks, err := s.Blocks(gnn.OneType(width), width)
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: nn.NewParams(team, 7), Relations: g.Relations(), Propagators: g.Propagator})
+			m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: nn.NewParams(team, 7), Schema: g.Schema(), Rows: g.Types(), Propagators: g.Propagator})
 			x := team.Zeros(tensor.Features, vertices, width)
 			m.Forward(gnn.State{H: autograd.NewTrainingTape(team, autograd.Random{}).Constant(x, g.Rows())})
 			return team.Memory.Live(tensor.Activations)

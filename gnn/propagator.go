@@ -194,7 +194,7 @@ type Edges struct {
 
 // Along is a way along the graph's edges.
 type Along struct {
-	Relation string // one of Env.Relations
+	Relation string // the name of one of Schema.Relations
 	Reversed bool   // from the target of each edge to its source: "in-neighbours" are then the out-neighbours
 }
 

@@ -217,7 +217,8 @@ var Activations = map[string]kernel.Activation{
 // with norm, activation and dropout between them, and PyG's names of parameters (torch_geometric.nn.models).
 // A decoupled one is the model mlp of so many layers, and then a block of the rounds. A deep one has a block
 // before and after the Layers.
-func (s Spec) Blocks(features, classes int) ([]BlockSpec, error) {
+func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
+	features := schema.Types[0].Columns
 	kind, known := KindOf(s.Model)
 	if !known {
 		return nil, fmt.Errorf("unknown model %q", s.Model)

@@ -40,7 +40,7 @@ func (b *ResidualBlock) Forward(s State) State {
 		z, bias = b.FeedForward.forward(z, bias)
 	}
 	z = autograd.Finish(z, bias.On(z.Tape()), kernel.Identity, b.FeedForward.mask(z))
-	return State{autograd.Add(s.H, z), s.H0}
+	return State{H: autograd.Add(s.H, z), H0: s.H0}
 }
 
 // FeedForward is linear, activation, linear, each with dropout. In Platonov et al.'s code GCN and GraphSAGE
@@ -79,5 +79,5 @@ type Decoder struct {
 // Forward computes the block for State.H, rows × the width of the model.
 func (d *Decoder) Forward(s State) State {
 	z, bias := d.Linear.Forward(d.PreActivation.forward(s.H, nn.GiveAway))
-	return State{autograd.Finish(z, bias.On(z.Tape()), kernel.Identity, kernel.Mask{}), s.H0}
+	return State{H: autograd.Finish(z, bias.On(z.Tape()), kernel.Identity, kernel.Mask{}), H0: s.H0}
 }

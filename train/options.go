@@ -116,7 +116,7 @@ func (o *Options) Validate() error {
 	if err := o.checkMesh(m); err != nil || m.Stages == 1 {
 		return err
 	}
-	blocks, err := o.model().Blocks(1, 1)
+	blocks, err := o.model().Blocks(gnn.OneType(1), 1)
 	if err != nil {
 		return err
 	}

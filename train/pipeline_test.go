@@ -147,7 +147,7 @@ func TestSparseFeaturesCostWhatTheyStore(t *testing.T) {
 	own := []gnn.BlockSpec{{Cost: gnn.Cost{Vertex: 1000, Edge: 3}}, {Cost: gnn.Cost{Vertex: 50, Edge: 3}}}
 	j := &Job{Model: func(_, _ int) []gnn.BlockSpec { return own }}
 	for values, want := range map[int64]int{0: 1000, 4000: 1000, 400: 100, 1: 1} {
-		blocks, err := j.blocks(&partition.Whole{Vertices: 100, FeatureColumns: 40, FeatureValues: values}, 5)
+		blocks, err := j.blocks(&partition.Share{Whole: partition.Whole{Vertices: 100, FeatureColumns: 40, FeatureValues: values}, Edges: partition.Edges{Relations: make([]partition.Relation, 1)}}, 5)
 		if err != nil || blocks[0].Cost != (gnn.Cost{Vertex: want, Edge: 3}) || blocks[1].Cost != own[1].Cost || own[0].Cost.Vertex != 1000 {
 			t.Errorf("%d values: %+v, %v", values, blocks, err)
 		}

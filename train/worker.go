@@ -15,6 +15,7 @@ import (
 	"weft/optim"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
+	"weft/parallel/sar"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -65,7 +66,7 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 	if err != nil {
 		return nil, &Common{Err: err}
 	}
-	if e.Blocks, err = j.blocks(whole, classes); err != nil {
+	if e.Blocks, err = j.blocks(e.Share, classes); err != nil {
 		return nil, &Common{Err: err}
 	}
 	e.Groups = grid.Join(c)
@@ -104,10 +105,11 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 }
 
 // blocks are those of the job's model. The first costs as much less as sparse features have fewer values.
-func (j *Job) blocks(whole *partition.Whole, classes int) (blocks []gnn.BlockSpec, err error) {
+func (j *Job) blocks(s *partition.Share, classes int) (blocks []gnn.BlockSpec, err error) {
+	whole := &s.Whole
 	if j.Model != nil {
 		blocks = slices.Clone(j.Model(whole.FeatureColumns, classes))
-	} else if blocks, err = j.Options.model().Blocks(whole.FeatureColumns, classes); err != nil {
+	} else if blocks, err = j.Options.model().Blocks(sar.SchemaOf(s), classes); err != nil {
 		return nil, err
 	}
 	if whole.FeatureValues > 0 && len(blocks) > 0 {

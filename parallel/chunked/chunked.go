@@ -115,7 +115,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 			total = s.Whole.Own()
 		}
 		chunk.Partition = sar.Of(team, g.Halo, sar.Source{
-			Rows: autograd.RowsOf(team, ids, len(ids), total, others), Vertices: ids, Total: s.Whole.Own(), Relations: sar.Relations(s),
+			Rows: autograd.RowsOf(team, ids, len(ids), total, others), Vertices: ids, Total: s.Whole.Own(), Schema: sar.SchemaOf(s),
 			Read: func(a gnn.Along) (*edges.Edges, error) {
 				st, err := c.structure(a)
 				if err != nil {
@@ -127,8 +127,8 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		}, book, sar.Options{Aggregated: o.Aggregated})
 		c.Chunks = append(c.Chunks, chunk)
 	}
-	for _, name := range c.Relations() {
-		if _, err := c.structure(gnn.Along{Relation: name}); err != nil {
+	for _, r := range c.Schema().Relations {
+		if _, err := c.structure(gnn.Along{Relation: r.Name}); err != nil {
 			return nil, err
 		}
 	}
@@ -149,8 +149,11 @@ func (g *Graph) Vertices() []int32 { return g.share.Edges.IDs }
 // Rows are the vertices of all chunks.
 func (g *Graph) Rows() *autograd.RowSet { return g.whole }
 
-// Relations are the graph's, by name.
-func (g *Graph) Relations() []string { return sar.Relations(g.share) }
+// Types are the vertices of all chunks, which are of one type.
+func (g *Graph) Types() []*autograd.RowSet { return []*autograd.RowSet{g.whole} }
+
+// Schema is the graph's.
+func (g *Graph) Schema() gnn.Schema { return sar.SchemaOf(g.share) }
 
 // Forward begins the forward pass of an epoch, which goes through the chunks in that order.
 func (g *Graph) Forward(epoch int, order []int) {

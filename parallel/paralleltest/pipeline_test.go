@@ -85,7 +85,7 @@ func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 // workers has each worker do something with the configuration of its engine.
 func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 	t.Helper()
-	blocks, err := s.spec.Blocks(s.graph.Features.Columns, s.graph.Labels.Classes)
+	blocks, err := s.spec.Blocks(gnn.OneType(s.graph.Features.Columns), s.graph.Labels.Classes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,7 +46,7 @@ func labelled(t testing.TB, g *graph.Graph) *graph.Graph {
 // drawnTensors are parameters of the model's names and shapes, drawn from the seed.
 func drawnTensors(t testing.TB, g *graph.Graph, s gnn.Spec, seed uint64) paralleltest.Tensors {
 	t.Helper()
-	blocks, err := s.Blocks(g.Features.Columns, g.Labels.Classes)
+	blocks, err := s.Blocks(gnn.OneType(g.Features.Columns), g.Labels.Classes)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,14 @@
 package sar
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
+	"weft/graph"
 	"weft/kernel"
 	"weft/parallel/edges"
 	"weft/parallel/exchange"
@@ -33,7 +35,8 @@ type Source struct {
 	Rows      *autograd.RowSet
 	Vertices  []int32  // those of the rows, by their original ids, ascending; nil: all of the graph's
 	Total     int      // the graph's vertices
-	Relations []string // the graph's, by name
+	Others    []*autograd.RowSet // of further vertex types
+	Schema    gnn.Schema         // the graph's
 	// Read makes the edges of a relation in a direction that lead into the rows. It is called once for each.
 	Read func(gnn.Along) (*edges.Edges, error)
 	// Mover moves the rows of the remote blocks' sources.
@@ -56,13 +59,13 @@ type Options struct {
 // team only plans, one made of comm.Plan); g.Holders says who holds which. The structure is copied into the
 // team's memory. All of them must call it, and from then on do the same in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Partition, error) {
-	from := Source{Vertices: s.Edges.IDs, Total: s.Whole.Own(), Relations: Relations(s), Mover: &wire{team, g.Halo, o.Prefetch}}
+	from := Source{Vertices: s.Edges.IDs, Total: s.Whole.Own(), Schema: SchemaOf(s), Mover: &wire{team, g.Halo, o.Prefetch}}
 	from.Rows = autograd.RowsOf(team, s.Edges.IDs, s.Edges.Rows, s.Whole.Own(), exchange.PeersOf(g.Halo))
 	var p *Partition
 	from.Read = func(a gnn.Along) (*edges.Edges, error) { return p.read(g, s, a) }
 	p = Of(team, g.Halo, from, order.NewBook(w, nil), o)
-	for _, name := range from.Relations {
-		if _, err := p.Edges(gnn.Along{Relation: name}); err != nil {
+	for _, r := range from.Schema.Relations {
+		if _, err := p.Edges(gnn.Along{Relation: r.Name}); err != nil {
 			return nil, err
 		}
 	}
@@ -75,12 +78,17 @@ func Of(team *kernel.Team, c *comm.Comm, from Source, book *order.Book, o Option
 	return &Partition{team: team, comm: c, from: from, options: o, made: map[gnn.Along]*edges.Edges{}, book: book}
 }
 
-// Relations are a share's, by name.
-func Relations(s *partition.Share) (names []string) {
-	for _, r := range s.Edges.Relations {
-		names = append(names, r.Name)
+// SchemaOf is that of the graph that a share is of.
+func SchemaOf(s *partition.Share) (schema gnn.Schema) {
+	w := &s.Whole
+	schema.Types = []gnn.VertexType{{Name: cmp.Or(w.Type, graph.VertexName), Vertices: w.Own(), Columns: w.FeatureColumns}}
+	for _, t := range w.Others {
+		schema.Types = append(schema.Types, gnn.VertexType{Name: t.Type, Vertices: t.Vertices, Columns: t.FeatureColumns})
 	}
-	return names
+	for _, r := range s.Edges.Relations {
+		schema.Relations = append(schema.Relations, gnn.Relation{Name: r.Name, Source: r.Source, Target: r.Target})
+	}
+	return schema
 }
 
 // Vertices are those of the worker's rows, by their original ids, ascending; nil: all of the graph's.
@@ -96,13 +104,21 @@ func (p *Partition) BeginEpoch(epoch int) {
 	p.comm.At(epoch, "")
 }
 
-// Relations are the graph's, by name.
-func (p *Partition) Relations() []string { return p.from.Relations }
+// Types are the vertices of the worker's rows of each vertex type.
+func (p *Partition) Types() []*autograd.RowSet { return append([]*autograd.RowSet{p.from.Rows}, p.from.Others...) }
+
+// Schema is the graph's.
+func (p *Partition) Schema() gnn.Schema { return p.from.Schema }
+
+// relation is which of the graph's relations has that name, −1: none.
+func (p *Partition) relation(name string) int {
+	return slices.IndexFunc(p.from.Schema.Relations, func(r gnn.Relation) bool { return r.Name == name })
+}
 
 // Propagator is the gnn.Propagator at a site.
 func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
-	if has := p.Relations(); !slices.Contains(has, along.Relation) {
-		panic(fmt.Sprintf("sar: %s reaches along relation %q, and the graph has %q", site, along.Relation, has))
+	if p.relation(along.Relation) < 0 {
+		panic(fmt.Sprintf("sar: %s reaches along relation %q, and the graph has %q", site, along.Relation, p.from.Schema.Names()))
 	}
 	return &propagator{part: p, site: p.book.Site(site), along: along}
 }
@@ -130,7 +146,7 @@ func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) {
 // read makes the edges from the share, or from the opposite ones where there is one partition.
 func (p *Partition) read(g mesh.Groups, s *partition.Share, a gnn.Along) (*edges.Edges, error) {
 	held := &s.Edges
-	r := &held.Relations[slices.Index(p.Relations(), a.Relation)]
+	r := &held.Relations[p.relation(a.Relation)]
 	from := edges.Source{
 		Relation: &r.In, HaloRows: r.HaloRows, Starts: held.Starts, Me: held.P, Holders: g.Holders, IDs: p.from.Rows.IDs,
 		Copied: s.Unload,

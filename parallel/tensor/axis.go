@@ -109,8 +109,11 @@ func (a *Axis) Vertices() []int32 { return a.vertices }
 // Rows are the vertices of the worker's own rows.
 func (a *Axis) Rows() *autograd.RowSet { return a.own }
 
-// Relations are the graph's, by name.
-func (a *Axis) Relations() []string { return a.inner.Relations() }
+// Types are the vertices of the worker's own rows, which are of one type.
+func (a *Axis) Types() []*autograd.RowSet { return []*autograd.RowSet{a.own} }
+
+// Schema is the graph's.
+func (a *Axis) Schema() gnn.Schema { return a.inner.Schema() }
 
 // BeginEpoch says which epoch the work belongs to from now on; errors name it.
 func (a *Axis) BeginEpoch(epoch int) {

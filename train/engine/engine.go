@@ -76,8 +76,10 @@ type Axis interface {
 	Vertices() []int32
 	// Rows are these vertices, as rows of values.
 	Rows() *autograd.RowSet
-	// Relations are the graph's, by name.
-	Relations() []string
+	// Types are the same of each vertex type, the first one's among them.
+	Types() []*autograd.RowSet
+	// Schema is the graph's.
+	Schema() gnn.Schema
 	// Propagator is the gnn.Propagator of a site. A relation that the graph does not have panics.
 	Propagator(site string, along gnn.Along) gnn.Propagator
 	// BeginEpoch says which epoch the work belongs to from now on; errors name it.

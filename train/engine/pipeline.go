@@ -50,7 +50,7 @@ func newPipeline(c Config) (*Pipeline, error) {
 		}
 		p.passes = append(p.passes, c)
 	}
-	p.model = gnn.Build(c.Blocks, from, to, gnn.Env{Params: p.params, Relations: g.Relations(), Propagators: g.Propagator})
+	p.model = gnn.Build(c.Blocks, from, to, gnn.Env{Params: p.params, Schema: g.Schema(), Rows: g.Types(), Propagators: g.Propagator})
 	p.reducer = newReducer(c, p.params.List)
 	return p, nil
 }

@@ -46,7 +46,7 @@ func New(c Config) (Engine, error) {
 func newWhole(c Config, a Axis) *Whole {
 	w := &Whole{Config: c, axis: a, params: nn.NewParams(c.Team, c.Seed)}
 	w.features = loadFeatures(c, a)
-	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{Params: w.params, Relations: a.Relations(), Propagators: a.Propagator})
+	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{Params: w.params, Schema: a.Schema(), Rows: a.Types(), Propagators: a.Propagator})
 	w.reducer = newReducer(c, w.params.List)
 	return w
 }
