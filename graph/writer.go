@@ -72,8 +72,8 @@ type Shape struct {
 const Counted = npy.Growing
 
 // Writer writes a store piece by piece, so that a graph larger than memory can be generated, or imported.
-// Rows, features and labels each come in the order of the vertices, edge features in that of the rows, and all
-// may be interleaved at will. After an error only Abort is of use.
+// Rows, features and labels each come in the order of the vertices, edge features in that of the rows, and
+// all may be interleaved at will. After an error only Abort is of use.
 type Writer struct {
 	shape    Shape
 	s        *staging
@@ -218,8 +218,8 @@ func (w *Writer) AppendLabels(classes []int64) error {
 	return w.s.failure()
 }
 
-// AppendMultiLabels appends the labels of the next vertices where one may carry several: rows of 0 and 1, or of
-// NaN where unlabelled, row-major.
+// AppendMultiLabels appends the labels of the next vertices where one may carry several: rows of 0 and 1, or
+// of NaN where unlabelled, row-major.
 func (w *Writer) AppendMultiLabels(rows []float32) error {
 	classes := w.shape.Classes
 	if w.labels == nil || !w.shape.MultiLabel || len(rows)%classes != 0 {

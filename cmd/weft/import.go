@@ -29,6 +29,18 @@ type format struct {
 	short, example string
 	flags          func(*pflag.FlagSet)
 	read           func(source string) (*graph.Graph, error)
+	// stream writes the store without the whole graph in memory; nil: the format is always read.
+	stream func(streamTo) (*contents, error)
+	// named takes the value of --split that is no rule but the name of one of the source's splits; nil: all
+	// are rules.
+	named *string
+}
+
+// streamTo is what is to be written from where.
+type streamTo struct {
+	source, store string
+	words         string // the flags that were given, in brackets
+	progress      func(stage string, done, all int64)
 }
 
 // changes are what import does to a graph after reading it.
@@ -142,6 +154,7 @@ func formats(c *changes) []format {
 				return checked(source, g, err)
 			},
 		},
+		new(ogbImport).format(c),
 		{
 			name: "debian", source: "DIR", short: "a Debian machine's package index, as apt-get update leaves it",
 			example: debian.Lists + " stores/debian",
@@ -153,6 +166,9 @@ func formats(c *changes) []format {
 }
 
 func runImport(cmd *cobra.Command, f format, source, store string, c *changes) error {
+	if f.named != nil && !strings.ContainsAny(c.split, ":=") && c.split != "given" {
+		*f.named, c.split = c.split, ""
+	}
 	if err := c.check(cmd.Flags()); err != nil {
 		return err
 	}
@@ -160,29 +176,47 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 		return err
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), store)()
-	started := time.Now()
-	g, err := f.read(source)
+	started, words := time.Now(), ""
+	if list := changed(cmd); list != "" {
+		words = " (" + list + ")"
+	}
+	var made *contents
+	var err error
+	if f.stream != nil && !c.needGraph() {
+		shown := newStages(cmd.ErrOrStderr())
+		made, err = f.stream(streamTo{source, store, words, shown.show})
+		shown.end()
+	} else {
+		made, err = f.readAndWrite(source, store, words, c)
+	}
 	if err != nil {
 		return err
 	}
-	defer g.Close()
-	if g, err = c.apply(g); err != nil {
-		return err
-	}
-	if g.Labels.OneClass() {
+	if made.oneClass {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+train.OneClass)
 	}
-	if words := changed(cmd); words != "" {
-		g.Provenance = strings.TrimSpace(g.Provenance + " (" + words + ")")
-	}
-	if err := g.Write(store); err != nil {
-		return err
-	}
-	for _, note := range g.Notes {
+	for _, note := range made.notes {
 		fmt.Fprintln(cmd.OutOrStdout(), note)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, g, time.Since(started)))
+	fmt.Fprintln(cmd.OutOrStdout(), made.line(store, time.Since(started)))
 	return nil
+}
+
+// readAndWrite reads a graph, changes it and writes it.
+func (f *format) readAndWrite(source, store, words string, c *changes) (*contents, error) {
+	g, err := f.read(source)
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	if g, err = c.apply(g); err != nil {
+		return nil, err
+	}
+	g.Provenance = strings.TrimSpace(g.Provenance + words)
+	if err := g.Write(store); err != nil {
+		return nil, err
+	}
+	return contentsOf(g), nil
 }
 
 // removeOnSignal makes the first signal that ends a process remove what is there of the store that is being
@@ -219,6 +253,11 @@ func (c *changes) check(flags *pflag.FlagSet) error {
 		}
 	}
 	return nil
+}
+
+// needGraph reports whether a change is asked for that takes the whole graph in memory.
+func (c *changes) needGraph() bool {
+	return c.largest || c.selfLoops || c.reverse || c.randomFeatures != 0
 }
 
 func (c *changes) apply(g *graph.Graph) (_ *graph.Graph, err error) {
@@ -259,6 +298,8 @@ func changed(cmd *cobra.Command) string {
 		word := "--" + f.Name
 		if f.Value.Type() != "bool" {
 			word += " " + f.Value.String()
+		} else if f.Value.String() == "false" {
+			word += "=false"
 		}
 		words = append(words, word)
 	})
@@ -282,26 +323,47 @@ func checkNewStore(path string) error {
 	return nil
 }
 
-// storeLine says in one line what a new store holds.
-func storeLine(store string, g *graph.Graph, took time.Duration) string {
+// contents is what there is to say of a new store.
+type contents struct {
+	vertices int
+	edges    int64
+	weighted bool
+	features int // columns
+	sparse   bool
+	classes  int
+	oneClass bool
+	splits   []graph.Split
+	notes    []string
+}
+
+func contentsOf(g *graph.Graph) *contents {
+	return &contents{
+		vertices: g.Vertices(), edges: g.Edges(), weighted: g.Relations[0].Weights != nil,
+		features: g.Features.Columns, sparse: g.Features.Sparse(),
+		classes: g.Labels.Classes, oneClass: g.Labels.OneClass(), splits: g.Splits, notes: g.Notes,
+	}
+}
+
+// line says in one line what a new store holds.
+func (c *contents) line(store string, took time.Duration) string {
 	features := "no features"
-	if g.Features.Columns > 0 {
-		features = count(g.Features.Columns) + " features"
-		if g.Features.Sparse() {
+	if c.features > 0 {
+		features = count(c.features) + " features"
+		if c.sparse {
 			features += " (sparse)"
 		}
 	}
 	splits := "no split"
-	if n := len(g.Splits); n > 0 {
-		s := g.Splits[0]
+	if n := len(c.splits); n > 0 {
+		s := c.splits[0]
 		splits = fmt.Sprintf("split %s/%s/%s", count(len(s.Train)), count(len(s.Val)), count(len(s.Test)))
 		if n > 1 {
 			splits = fmt.Sprintf("%d splits, the first %s", n, strings.TrimPrefix(splits, "split "))
 		}
 	}
-	edges := count(g.Edges()) + " edges"
-	if g.Relations[0].Weights != nil {
+	edges := count(c.edges) + " edges"
+	if c.weighted {
 		edges += " (weighted)"
 	}
-	return fmt.Sprintf("%s: %s vertices, %s, %s, %s classes, %s, in %s", store, count(g.Vertices()), edges, features, count(g.Labels.Classes), splits, duration(took))
+	return fmt.Sprintf("%s: %s vertices, %s, %s, %s classes, %s, in %s", store, count(c.vertices), edges, features, count(c.classes), splits, duration(took))
 }

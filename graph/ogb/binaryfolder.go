@@ -157,8 +157,8 @@ func sumAtEnd(e *arrays.Entry, err error) error {
 	return e.Sum()
 }
 
-// storedEdges reads an array 2 × E. The sources lie before the targets, so that the entry is read twice side by
-// side; in an array in Fortran order the two ends of an edge lie together.
+// storedEdges reads an array 2 × E. The sources lie before the targets, so that the entry is read twice side
+// by side; in an array in Fortran order the two ends of an edge lie together.
 type storedEdges struct {
 	archive  *arrays.Archive
 	vertices int

@@ -2,12 +2,12 @@
 // prediction (Hu et al. 2020, arXiv:2005.00687): raw/, with the graph as gzip text or as NumPy archives, and
 // split/NAME/, with the vertices that train, validate and test. What lies in processed/ is not read.
 //
-//   - text: raw/edge.csv.gz (source, target), num-{node,edge}-list.csv.gz, node-label.csv.gz, and where there are
-//     node-feat.csv.gz and edge-feat.csv.gz;
+//   - text: raw/edge.csv.gz (source, target), num-{node,edge}-list.csv.gz, node-label.csv.gz, and where there
+//     are node-feat.csv.gz and edge-feat.csv.gz;
 //   - binary: raw/data.npz (edge_index, num_{nodes,edges}_list, node_feat, edge_feat) and raw/node-label.npz.
 //
-// A graph of any size is written in a stream (Write). Files are untrusted: nothing is allocated for a size that is
-// only claimed.
+// A graph of any size is written in a stream (Write). Files are untrusted: nothing is allocated for a size
+// that is only claimed.
 package ogb
 
 import (
@@ -32,7 +32,8 @@ type Options struct {
 	Rule *Rule
 	// Inverse says whether each edge is stored with its inverse.
 	Inverse Inverse
-	// FromEdges makes the features of a vertex from those of the edges into it: Mean or Sum. Empty: it does not.
+	// FromEdges makes the features of a vertex from those of the edges into it: Mean or Sum. Empty: it does
+	// not.
 	FromEdges string
 	// Symmetrize stores each edge both ways, once, as graph.Symmetrize does.
 	Symmetrize bool
@@ -52,7 +53,8 @@ type Rule struct {
 // Inverse says whether each edge is stored with its inverse.
 type Inverse int
 
-// The library adds inverse edges to some of its graphs. Its own table says to which; nothing in the folder does.
+// The library adds inverse edges to some of its graphs. Its own table says to which; nothing in the folder
+// does.
 const (
 	ByName Inverse = iota // as the library does, by the folder's name; else the edges stay as listed
 	Add

@@ -351,7 +351,8 @@ func TestEdgesInFortranOrder(t *testing.T) {
 	check(t, Options{Folder: folder}, y.want(t, false))
 }
 
-// Inverse edges are added to the graphs that OGB's loader adds them to, or as asked; each lies behind its edge.
+// Inverse edges are added to the graphs that OGB's loader adds them to, or as asked; each lies behind its
+// edge.
 func TestInverseEdges(t *testing.T) {
 	y := newToy(50, 400)
 	for _, c := range []struct {

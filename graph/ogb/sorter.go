@@ -13,8 +13,8 @@ import (
 )
 
 // sorter brings edges into the order of a store: by target, then by source, edges of the same two ends in the
-// order in which they came. It takes little memory, whatever their number: the targets are divided into ranges,
-// the edges into each range wait in a file, and one range at a time is sorted in memory.
+// order in which they came. It takes little memory, whatever their number: the targets are divided into
+// ranges, the edges into each range wait in a file, and one range at a time is sorted in memory.
 type sorter struct {
 	sorting
 	low, high int  // the targets
@@ -38,8 +38,8 @@ type chunks struct {
 	end  int64
 }
 
-// waiting are the edges into a range of targets, in the order in which they came: those of the chunks, and the
-// last ones. An edge is its target, its key, and its features as bits.
+// waiting are the edges into a range of targets, in the order in which they came: those of the chunks, and
+// the last ones. An edge is its target, its key, and its features as bits.
 type waiting struct {
 	chunks []int64 // where they lie in the file
 	last   []uint32
@@ -61,7 +61,8 @@ const (
 	sortBudget   = 128 << 20
 )
 
-// newSorter begins to sort about so many edges into the targets low…high−1. A range has at most 2^most targets.
+// newSorter begins to sort about so many edges into the targets low…high−1. A range has at most 2^most
+// targets.
 func newSorter(how sorting, low, high int, about int64, most uint) *sorter {
 	s := &sorter{sorting: how, low: low, high: high}
 	targets := int64(high - low)

@@ -66,8 +66,8 @@ func (t *table) close() {
 	_ = t.file.Close()
 }
 
-// wholeLines fills a buffer with the rest of the text before and with text from r, up to the end of a line. It
-// returns that, and what follows it.
+// wholeLines fills a buffer with the rest of the text before and with text from r, up to the end of a line.
+// It returns that, and what follows it.
 func wholeLines(r io.Reader, buffer, rest []byte) (lines, more []byte, err error) {
 	if buffer, err = memory.Grow(buffer[:0], max(textBuffer, 2*len(rest))); err != nil {
 		return nil, nil, err
@@ -117,8 +117,8 @@ func (t *table) located(line int64, err error) error {
 	return refusal.Errorf("%s:%d: %w", t.path, line+1, err)
 }
 
-// ids reads rows of ids below limit, as many as the buffer has room for. It returns how many ids these are, and
-// io.EOF after the last row. Empty lines are skipped.
+// ids reads rows of ids below limit, as many as the buffer has room for. It returns how many ids these are,
+// and io.EOF after the last row. Empty lines are skipped.
 func (t *table) ids(buffer []int32, limit int) (n int, err error) {
 	for n+t.columns <= len(buffer) {
 		if len(t.text) == 0 {
@@ -265,7 +265,8 @@ func (t *table) rows() ([]float32, error) {
 	return t.values[:n], nil
 }
 
-// parseNumbers reads the numbers of the next line, and returns the length of that; 0 where it is to be skipped.
+// parseNumbers reads the numbers of the next line, and returns the length of that; 0 where it is to be
+// skipped.
 func (t *table) parseNumbers(values []float32) (length int, err error) {
 	if t.columns > 1 && (t.text[0] == '\n' || t.text[0] == '\r') {
 		return 0, nil
@@ -309,9 +310,9 @@ var powers = [...]float64{
 	1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 }
 
-// number reads the number that the text begins with, up to a comma or the end of the line, which must come. It
-// is the nearest float64: a quotient or product of two numbers that float64 holds exactly is, and strconv has
-// the others.
+// number reads the number that the text begins with, up to a comma or the end of the line, which must come.
+// It is the nearest float64: a quotient or product of two numbers that float64 holds exactly is, and strconv
+// has the others.
 func number(text []byte) (x float64, length int, ok bool) {
 	at, negative := 0, text[0] == '-'
 	if negative {

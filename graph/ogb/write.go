@@ -72,12 +72,12 @@ func (f *folder) tell(stage string, done, all int64) {
 	}
 }
 
-// eachStored calls add with all edges in the order in which they are stored: each as the folder lists it, and its
-// inverse behind it where inverse edges are added.
+// eachStored calls add with all edges in the order in which they are stored: each as the folder lists it, and
+// its inverse behind it where inverse edges are added.
 func (f *folder) eachStored(list *edgeList, add func(source, target int32, features []float32) error) error {
 	taken, columns := int64(0), list.columns()
 	return list.each(func(p pairs, features []float32) error {
-		f.tell("edges", taken, f.counts.edges)
+		f.tell("reading edges", taken, f.counts.edges)
 		taken += int64(len(p.source))
 		for k, source := range p.source {
 			target, of := p.target[k], features[k*columns:(k+1)*columns]
@@ -102,8 +102,8 @@ func (f *folder) stored() int64 {
 	return f.counts.edges
 }
 
-// fromEdges makes features of consecutive vertices from those of the edges into them. A vertex without edges has
-// zeros.
+// fromEdges makes features of consecutive vertices from those of the edges into them. A vertex without edges
+// has zeros.
 func fromEdges(kind string, indegree func(v int) int, vertices int, features []float32, columns int) ([]float32, error) {
 	made, err := memory.Grow([]float32{}, vertices*columns)
 	if err != nil {
@@ -201,9 +201,9 @@ func (f *folder) readEdges(list *edgeList) (graph.Relation, error) {
 	return r, nil
 }
 
-// Write reads the folder into a new store, dir, in a stream: what is kept in memory are labels, splits, and a part
-// of the edges. These wait in a file of eight bytes each beside the store, and four more for each edge feature. The
-// store appears when it is whole; nothing is left behind where that fails.
+// Write reads the folder into a new store, dir, in a stream: what is kept in memory are labels, splits, and a
+// part of the edges. These wait in a file of eight bytes each beside the store, and four more for each edge
+// feature. The store appears when it is whole; nothing is left behind where that fails.
 func Write(dir string, o Options) (*Summary, error) {
 	f, err := open(o)
 	if err != nil {
@@ -252,7 +252,7 @@ func (f *folder) writeVertices(w *graph.Writer, features *whole) (err error) {
 		return err
 	}
 	return features.each(func(rows []float32) error {
-		f.tell("features", features.at, features.want)
+		f.tell("reading features", features.at, features.want)
 		return w.AppendFeatures(rows)
 	})
 }
@@ -281,7 +281,7 @@ func (f *folder) writeEdges(w *graph.Writer, list *edgeList) (stored int64, err 
 	}
 	vertices := 0
 	err = s.each(func(r rows) error {
-		f.tell("vertices", int64(vertices), int64(f.counts.vertices))
+		f.tell("sorting edges", int64(vertices), int64(f.counts.vertices))
 		vertices += len(r.indegree)
 		stored += int64(len(r.sources))
 		return f.writeRows(w, r, how.columns)

@@ -51,8 +51,8 @@ func (b *Blocks) Next() (*Array, error) {
 	return &Array{h, b.buffer}, nil
 }
 
-// Flat makes the elements come as an array of one dimension, in the order in which they lie in the file. It is
-// called before Next.
+// Flat makes the elements come as an array of one dimension, in the order in which they lie in the file. It
+// is called before Next.
 func (b *Blocks) Flat() {
 	n, size := b.rows, b.size
 	for _, d := range b.Shape[1:] {

@@ -18,8 +18,8 @@ import (
 	"weft/internal/regular"
 )
 
-// Archive is an open .npz file: a zip archive whose entries are .npy files, one per key. Complaints about it are
-// refusals that name the file and the array.
+// Archive is an open .npz file: a zip archive whose entries are .npy files, one per key. Complaints about it
+// are refusals that name the file and the array.
 type Archive struct {
 	Path    string
 	size    int64
