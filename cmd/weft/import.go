@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -19,6 +21,7 @@ import (
 	"weft/graph/edgelist"
 	"weft/graph/npz"
 	"weft/graph/planetoid"
+	"weft/graph/rdf"
 	"weft/internal/refusal"
 	"weft/train"
 )
@@ -33,7 +36,8 @@ type format struct {
 	stream func(streamTo) (*contents, error)
 	// named takes the value of --split that is no rule but the name of one of the source's splits; nil: all
 	// are rules.
-	named *string
+	named   *string
+	readAll func(sources []string) (*graph.Graph, error) // in place of read, where a graph may have several sources
 }
 
 // streamTo is what is to be written from where.
@@ -41,6 +45,21 @@ type streamTo struct {
 	source, store string
 	words         string // the flags that were given, in brackets
 	progress      func(stage string, done, all int64)
+}
+
+// sources accepts the sources of a graph and its store.
+func (f *format) sources() cobra.PositionalArgs {
+	if f.readAll != nil {
+		return arguments(2, math.MaxInt)
+	}
+	return arguments(2, 2)
+}
+
+func (f *format) readFrom(sources []string) (*graph.Graph, error) {
+	if f.readAll != nil {
+		return f.readAll(sources)
+	}
+	return f.read(sources[0])
 }
 
 // changes are what import does to a graph after reading it.
@@ -74,6 +93,7 @@ Nothing is left behind when it fails.`,
 		Example: `  weft import planetoid data/ind.cora stores/cora
   weft import npz coauthor_physics.npz stores/physics --symmetrize --largest-component --split per-class=20,30 --splits 5
   weft import edges follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20
+  weft import rdf aifb.nt.gz stores/aifb --train train.tsv --test test.tsv --entity person --label label_affiliation
   weft import debian /var/lib/apt/lists stores/debian`,
 		Annotations: map[string]string{subcommandWord: "FORMAT"},
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -90,10 +110,16 @@ Nothing is left behind when it fails.`,
 			Use:     f.name + " " + f.source + " STORE",
 			Short:   f.short,
 			Example: "  weft import " + f.name + " " + f.example,
-			Args:    arguments(2, 2),
-			RunE:    func(cmd *cobra.Command, args []string) error { return runImport(cmd, f, args[0], args[1], c) },
+			Args:    f.sources(),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				last := len(args) - 1
+				return runImport(cmd, f, args[:last], args[last], c)
+			},
 		}
 		sub.ValidArgsFunction = completeInOrder(completeFiles, completeFolders)
+		if f.readAll != nil {
+			sub.ValidArgsFunction = completeFiles
+		}
 		if f.flags != nil {
 			f.flags(sub.Flags())
 		}
@@ -104,6 +130,7 @@ Nothing is left behind when it fails.`,
 
 func formats(c *changes) []format {
 	var list edgelist.Options
+	var triples rdf.Options
 	var directed, denseFeatures bool
 	storage := func(flags *pflag.FlagSet) {
 		flags.BoolVar(&denseFeatures, "dense-features", false, "keep features dense of which few are not zero")
@@ -156,6 +183,22 @@ func formats(c *changes) []format {
 		},
 		new(ogbImport).format(c),
 		{
+			name: "rdf", source: "FILE...", short: "triples in N-Triples, plain or gzip, with tables of labels: one relation for each predicate, and one back",
+			example: "mutag_stripped.nt.gz stores/mutag --train trainingSet.tsv --test testSet.tsv --entity bond --label label_mutagenic",
+			flags: func(flags *pflag.FlagSet) {
+				flags.StringVar(&triples.Train, "train", "", "`file` of entities that train and their labels: a table, its columns between tabs and named in the first line")
+				flags.StringVar(&triples.Val, "val", "", "`file`, the same: entities that validate (default: none; training then takes the last epoch)")
+				flags.StringVar(&triples.Test, "test", "", "`file`, the same: entities that test")
+				flags.StringVar(&triples.Entity, "entity", "", "`column` of these tables with the entities' IRIs")
+				flags.StringVar(&triples.Label, "label", "", "`column` of these tables with their classes")
+				flags.StringArrayVar(&triples.Without, "without-predicate", nil, "`IRI` of a predicate whose triples are left out, as those that give the label away; may be repeated")
+			},
+			readAll: func(sources []string) (*graph.Graph, error) {
+				triples.Paths = sources
+				return rdf.Read(triples)
+			},
+		},
+		{
 			name: "debian", source: "DIR", short: "a Debian machine's package index, as apt-get update leaves it",
 			example: debian.Lists + " stores/debian",
 			read: func(source string) (*graph.Graph, error) {
@@ -165,7 +208,7 @@ func formats(c *changes) []format {
 	}
 }
 
-func runImport(cmd *cobra.Command, f format, source, store string, c *changes) error {
+func runImport(cmd *cobra.Command, f format, sources []string, store string, c *changes) error {
 	if f.named != nil && !strings.ContainsAny(c.split, ":=") && c.split != "given" {
 		*f.named, c.split = c.split, ""
 	}
@@ -184,10 +227,10 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 	var err error
 	if f.stream != nil && !c.needGraph() {
 		shown := newStages(cmd.ErrOrStderr())
-		made, err = f.stream(streamTo{source, store, words, shown.show})
+		made, err = f.stream(streamTo{sources[0], store, words, shown.show})
 		shown.end()
 	} else {
-		made, err = f.readAndWrite(source, store, words, c)
+		made, err = f.readAndWrite(sources, store, words, c)
 	}
 	if err != nil {
 		return err
@@ -195,16 +238,17 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 	if made.oneClass {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+train.OneClass)
 	}
-	for _, note := range made.notes {
+	for _, note := range made.Notes {
 		fmt.Fprintln(cmd.OutOrStdout(), note)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), made.line(store, time.Since(started)))
+	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, made, time.Since(started)))
+	fmt.Fprintln(cmd.OutOrStdout(), nextLine(store, made.Graph))
 	return nil
 }
 
 // readAndWrite reads a graph, changes it and writes it.
-func (f *format) readAndWrite(source, store, words string, c *changes) (*contents, error) {
-	g, err := f.read(source)
+func (f *format) readAndWrite(sources []string, store, words string, c *changes) (*contents, error) {
+	g, err := f.readFrom(sources)
 	if err != nil {
 		return nil, err
 	}
@@ -295,13 +339,19 @@ func (c *changes) apply(g *graph.Graph) (_ *graph.Graph, err error) {
 func changed(cmd *cobra.Command) string {
 	var words []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		word := "--" + f.Name
-		if f.Value.Type() != "bool" {
-			word += " " + f.Value.String()
-		} else if f.Value.String() == "false" {
-			word += "=false"
+		values := []string{f.Value.String()}
+		if several, ok := f.Value.(pflag.SliceValue); ok {
+			values = several.GetSlice()
 		}
-		words = append(words, word)
+		for _, value := range values {
+			word := "--" + f.Name
+			if f.Value.Type() != "bool" {
+				word += " " + value
+			} else if value == "false" {
+				word += "=false"
+			}
+			words = append(words, word)
+		}
 	})
 	slices.Sort(words)
 	return strings.Join(words, " ")
@@ -325,45 +375,63 @@ func checkNewStore(path string) error {
 
 // contents is what there is to say of a new store.
 type contents struct {
-	vertices int
-	edges    int64
-	weighted bool
-	features int // columns
-	sparse   bool
-	classes  int
-	oneClass bool
-	splits   []graph.Split
-	notes    []string
+	*graph.Graph // of a streamed one, what is known without features, labels and edges
+	edges        int64
+	oneClass     bool // all labels are the same
 }
 
-func contentsOf(g *graph.Graph) *contents {
-	return &contents{
-		vertices: g.Vertices(), edges: g.Edges(), weighted: g.Relations[0].Weights != nil,
-		features: g.Features.Columns, sparse: g.Features.Sparse(),
-		classes: g.Labels.Classes, oneClass: g.Labels.OneClass(), splits: g.Splits, notes: g.Notes,
-	}
-}
+func contentsOf(g *graph.Graph) *contents { return &contents{g, g.Edges(), g.Labels.OneClass()} }
 
-// line says in one line what a new store holds.
-func (c *contents) line(store string, took time.Duration) string {
+// storeLine says in one line what a new store holds.
+func storeLine(store string, c *contents, took time.Duration) string {
 	features := "no features"
-	if c.features > 0 {
-		features = count(c.features) + " features"
-		if c.sparse {
+	if c.Features.Columns > 0 {
+		features = count(c.Features.Columns) + " features"
+		if c.Features.Sparse() {
 			features += " (sparse)"
 		}
 	}
 	splits := "no split"
-	if n := len(c.splits); n > 0 {
-		s := c.splits[0]
+	if n := len(c.Splits); n > 0 {
+		s := c.Splits[0]
 		splits = fmt.Sprintf("split %s/%s/%s", count(len(s.Train)), count(len(s.Val)), count(len(s.Test)))
 		if n > 1 {
 			splits = fmt.Sprintf("%d splits, the first %s", n, strings.TrimPrefix(splits, "split "))
 		}
 	}
 	edges := count(c.edges) + " edges"
-	if c.weighted {
+	if len(c.Relations) > 0 && c.Relations[0].Weights != nil {
 		edges += " (weighted)"
 	}
-	return fmt.Sprintf("%s: %s vertices, %s, %s, %s classes, %s, in %s", store, count(c.vertices), edges, features, count(c.classes), splits, duration(took))
+	if n := len(c.Relations); n > 1 {
+		edges += fmt.Sprintf(" of %s relations", count(n))
+	}
+	return fmt.Sprintf("%s: %s vertices, %s, %s, %s classes, %s, in %s", store, count(c.Vertices()), edges, features, count(c.Labels.Classes), splits, duration(took))
+}
+
+// nextLine is the command that trains on a new store, with a model that fits, or what the store lacks for it.
+func nextLine(store string, g *graph.Graph) string {
+	o := train.Defaults()
+	lacks := func(t graph.VertexType) bool { return t.Features.Columns == 0 }
+	if g.Typed() && slices.ContainsFunc(g.Types(), lacks) {
+		o.Model = "rgcn" // learns what the types lack
+	}
+	if err := o.CheckGraph(g); err != nil {
+		return fmt.Sprintf("before training: %v", err)
+	}
+	return fmt.Sprintf("next: weft train %s --model %s", shellWord(store), o.Model)
+}
+
+// shellWord spells a path as a shell takes it for one word, and a command for no flag.
+func shellWord(path string) string {
+	if strings.HasPrefix(path, "-") {
+		path = "./" + path
+	}
+	odd := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_@%+=:,./-", r)
+	}
+	if !strings.ContainsFunc(path, odd) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

@@ -65,8 +65,5 @@ func (i *ogbImport) stream(to streamTo) (*contents, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &contents{
-		vertices: s.Vertices, edges: s.Edges, features: s.FeatureColumns, classes: s.Classes, oneClass: s.OneClass,
-		splits: s.Splits, notes: s.Notes,
-	}, nil
+	return &contents{s.Graph, s.Edges, s.OneClass}, nil
 }

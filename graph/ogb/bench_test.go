@@ -36,7 +36,7 @@ func BenchmarkText(b *testing.B) {
 		}
 	}
 	edges := func(string) {
-		e, err := folder.edges(y.vertices)
+		e, err := folder.edges(ends{y.vertices, y.vertices})
 		if err != nil {
 			b.Fatal(err)
 		}

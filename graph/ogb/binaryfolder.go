@@ -160,28 +160,33 @@ func sumAtEnd(e *arrays.Entry, err error) error {
 // storedEdges reads an array 2 × E. The sources lie before the targets, so that the entry is read twice side
 // by side; in an array in Fortran order the two ends of an edge lie together.
 type storedEdges struct {
-	archive  *arrays.Archive
-	vertices int
-	files    []*arrays.Entry
-	ends     []*pump[[]int32] // of sources and of targets, or of both together
-	last     pairs            // edges whose ends lay together
+	archive *arrays.Archive
+	key     string
+	files   []*arrays.Entry
+	ends    []*pump[[]int32] // of sources and of targets, or of both together
+	last    pairs            // edges whose ends lay together
 }
 
 const edgeIndex = "edge_index"
 
-func (f *binaryFolder) edges(vertices int) (edges, error) {
-	if err := need(f.data, edgeIndex); err != nil {
+func (f *binaryFolder) edges(within ends) (edges, error) {
+	return openStoredEdges(f.data, edgeIndex, within)
+}
+
+// openStoredEdges opens the edges of a key, which must be there.
+func openStoredEdges(a *arrays.Archive, key string, within ends) (edges, error) {
+	if err := need(a, key); err != nil {
 		return nil, err
 	}
-	e := &storedEdges{archive: f.data, vertices: vertices}
-	if err := e.open(); err != nil {
+	e := &storedEdges{archive: a, key: key}
+	if err := e.open(within); err != nil {
 		e.close()
 		return nil, err
 	}
 	return e, nil
 }
 
-func (e *storedEdges) open() error {
+func (e *storedEdges) open(within ends) error {
 	first, err := e.once()
 	if err != nil {
 		return err
@@ -189,7 +194,7 @@ func (e *storedEdges) open() error {
 	together, edges := first.Fortran, first.Shape[1]
 	first.Flat()
 	if together {
-		e.pump(first, 0)
+		e.pump(first, 0, within)
 		return nil
 	}
 	second, err := e.once()
@@ -198,8 +203,8 @@ func (e *storedEdges) open() error {
 	}
 	second.Flat()
 	first.Keep(edges)
-	e.pump(first, 0)
-	e.pump(second, edges)
+	e.pump(first, 0, ends{within.source, within.source})
+	e.pump(second, edges, ends{within.target, within.target})
 	return nil
 }
 
@@ -211,24 +216,25 @@ type reading struct {
 
 // once opens the array once more.
 func (e *storedEdges) once() (*reading, error) {
-	entry, err := e.archive.Open(edgeIndex)
+	entry, err := e.archive.Open(e.key)
 	if err != nil {
 		return nil, err
 	}
 	e.files = append(e.files, entry)
 	blocks, err := npy.NewBlocks(entry, entry.Size)
 	if err != nil {
-		return nil, e.archive.Refuse(edgeIndex, err)
+		return nil, e.archive.Refuse(e.key, err)
 	}
 	if len(blocks.Shape) != 2 || blocks.Shape[0] != 2 {
-		return nil, e.archive.Refuse(edgeIndex, fmt.Errorf("has shape %v: it must be 2 × E, sources and targets; %s", blocks.Shape, fetchAgain))
+		return nil, e.archive.Refuse(e.key, fmt.Errorf("has shape %v: it must be 2 × E, sources and targets; %s", blocks.Shape, fetchAgain))
 	}
 	return &reading{blocks, entry}, nil
 }
 
-// pump begins to read the ids, but for the first of them.
-func (e *storedEdges) pump(blocks *reading, skip int) {
-	at := 0
+// pump begins to read the ids, but for the first of them. Those of even and of odd place have limits of their
+// own.
+func (e *storedEdges) pump(blocks *reading, skip int, within ends) {
+	at, limits := 0, [2]int64{int64(within.source), int64(within.target)}
 	e.ends = append(e.ends, newPump(func(buffer []int32) ([]int32, error) {
 		if at < skip {
 			if err := blocks.Skip(skip); err != nil {
@@ -248,8 +254,8 @@ func (e *storedEdges) pump(blocks *reading, skip int) {
 			return nil, err
 		}
 		for k, id := range ids {
-			if id < 0 || id >= int64(e.vertices) {
-				return nil, fmt.Errorf("element %d, %d, is out of the range of %d vertices; %s", at+k, id, e.vertices, fetchAgain)
+			if limit := limits[k%2]; id < 0 || id >= limit {
+				return nil, fmt.Errorf("element %d, %d, is out of the range of %d vertices; %s", at+k, id, limit, fetchAgain)
 			}
 			buffer = append(buffer, int32(id))
 		}
@@ -258,7 +264,7 @@ func (e *storedEdges) pump(blocks *reading, skip int) {
 	}))
 }
 
-func (e *storedEdges) name() string { return fmt.Sprintf("%s: array %q", e.archive.Path, edgeIndex) }
+func (e *storedEdges) name() string { return fmt.Sprintf("%s: array %q", e.archive.Path, e.key) }
 
 func (e *storedEdges) next() (pairs, error) {
 	var ids [2][]int32
@@ -266,7 +272,7 @@ func (e *storedEdges) next() (pairs, error) {
 	for k, p := range e.ends {
 		var err error
 		if ids[k], err = p.next(); err != nil && !errors.Is(err, io.EOF) {
-			return pairs{}, e.archive.Refuse(edgeIndex, err)
+			return pairs{}, e.archive.Refuse(e.key, err)
 		}
 		end = cmp.Or(end, err)
 	}

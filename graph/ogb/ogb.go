@@ -93,13 +93,10 @@ func nameOf(folder string) string {
 
 // Summary is what Write wrote.
 type Summary struct {
-	Vertices       int
-	Edges          int64
-	FeatureColumns int
-	Classes        int
-	OneClass       bool // all labels are the same
-	Splits         []graph.Split
-	Notes          []string // as those of a graph.Graph
+	// Graph has sizes, splits and notes, but no features, labels and edges.
+	Graph    *graph.Graph
+	Edges    int64
+	OneClass bool // all labels are the same
 }
 
 // folder is an open folder, with what is kept in memory of it.

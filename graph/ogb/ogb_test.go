@@ -287,7 +287,7 @@ func filesOf(t testing.TB, dir string) map[string]string {
 }
 
 // check reads and writes a folder, and wants g of both.
-func check(t *testing.T, o Options, g *graph.Graph) *Summary {
+func check(t *testing.T, o Options, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	read, err := Read(o)
 	if err != nil {
@@ -309,13 +309,15 @@ func check(t *testing.T, o Options, g *graph.Graph) *Summary {
 	if diff := cmp.Diff(filesOf(t, inMemory), filesOf(t, streamed)); diff != "" {
 		t.Errorf("the stream is another store than the graph in memory (-memory +stream):\n%.2000s", diff)
 	}
-	if diff := cmp.Diff(read.Notes, summary.Notes); diff != "" {
+	if diff := cmp.Diff(read.Notes, summary.Graph.Notes); diff != "" {
 		t.Errorf("notes (-memory +stream):\n%s", diff)
 	}
-	if summary.Edges != read.Edges() || summary.Vertices != read.Vertices() || summary.Classes != read.Labels.Classes || summary.FeatureColumns != read.Features.Columns {
-		t.Errorf("summary %+v", summary)
+	s := summary.Graph
+	if summary.Edges != read.Edges() || s.Vertices() != read.Vertices() || s.Labels.Classes != read.Labels.Classes ||
+		s.Features.Columns != read.Features.Columns || s.Labels.MultiLabel() != read.Labels.MultiLabel() {
+		t.Errorf("summary %+v of %+v", summary, s)
 	}
-	return summary
+	return s
 }
 
 // Text and archives, stored and compressed, hold the same graph.

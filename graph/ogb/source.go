@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 
+	"weft/graph"
 	"weft/graph/internal/arrays"
 	"weft/internal/memory"
 	"weft/internal/refusal"
@@ -18,8 +19,8 @@ type layout interface {
 	name() string // the folder
 	// count reads the number of vertices, or of edges, of each graph in the folder.
 	count(of string) ([]int64, error)
-	// edges opens the list of edges, whose ends must be smaller than vertices.
-	edges(vertices int) (edges, error)
+	// edges opens the list of edges, whose ends must lie within so many vertices.
+	edges(within ends) (edges, error)
 	// matrix opens the matrix of that name, and returns nil where there is none.
 	matrix(name string) (matrix, error)
 	// labels opens the labels.
@@ -43,6 +44,9 @@ type edges interface {
 	name() string
 	close()
 }
+
+// ends are the numbers of vertices that edges come from and lead to.
+type ends struct{ source, target int }
 
 // pairs are consecutive edges of a list: edge k goes from source[k] to target[k].
 type pairs struct{ source, target []int32 }
@@ -118,6 +122,7 @@ type edgeList struct {
 	edges
 	features *whole
 	want     int64 // edges
+	inverse  bool  // the inverse of each is stored behind it
 	waiting  []float32
 }
 
@@ -182,6 +187,65 @@ func (l *edgeList) end() error {
 	return l.features.each(func([]float32) error { return nil })
 }
 
+// stored is the number of edges that eachStored has.
+func (l *edgeList) stored() int64 {
+	if l.inverse {
+		return 2 * l.want
+	}
+	return l.want
+}
+
+// eachStored calls add with all edges in the order in which they are stored: each as it is listed, and its
+// inverse behind it where inverse edges are added.
+func (l *edgeList) eachStored(tell progress, add func(source, target int32, features []float32) error) error {
+	taken, columns := int64(0), l.columns()
+	return l.each(func(p pairs, features []float32) error {
+		tell.of("reading edges", taken, l.want)
+		taken += int64(len(p.source))
+		for k, source := range p.source {
+			target, of := p.target[k], features[k*columns:(k+1)*columns]
+			if err := add(source, target, of); err != nil {
+				return err
+			}
+			if l.inverse {
+				if err := add(target, source, of); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// gather reads the edges, as they are stored, into memory.
+func (l *edgeList) gather(tell progress) (graph.Edges, error) {
+	e := graph.Edges{FeatureColumns: l.columns()}
+	err := l.eachStored(tell, func(source, target int32, features []float32) (err error) {
+		if e.Source, err = memory.Grow(e.Source, 1); err != nil {
+			return err
+		}
+		if e.Target, err = memory.Grow(e.Target, 1); err != nil {
+			return err
+		}
+		if e.Features, err = memory.Grow(e.Features, len(features)); err != nil {
+			return err
+		}
+		e.Source, e.Target, e.Features = append(e.Source, source), append(e.Target, target), append(e.Features, features...)
+		return nil
+	})
+	return e, err
+}
+
+// progress is told how far a stage is.
+type progress func(stage string, done, all int64)
+
+// of tells it, where there is anybody to be told.
+func (p progress) of(stage string, done, all int64) {
+	if p != nil {
+		p(stage, done, all)
+	}
+}
+
 func (l *edgeList) close() {
 	l.edges.close()
 	if l.features != nil {
@@ -191,7 +255,7 @@ func (l *edgeList) close() {
 
 // openEdges opens the edges of a folder and their features.
 func openEdges(l layout, c counts) (*edgeList, error) {
-	list, err := l.edges(c.vertices)
+	list, err := l.edges(ends{c.vertices, c.vertices})
 	if err != nil {
 		return nil, err
 	}
@@ -200,11 +264,16 @@ func openEdges(l layout, c counts) (*edgeList, error) {
 		list.close()
 		return nil, err
 	}
-	e := &edgeList{edges: list, want: c.edges}
+	return newEdgeList(list, m, c.edges), nil
+}
+
+// newEdgeList is a list of so many edges, with their features, which may be nil.
+func newEdgeList(list edges, m matrix, want int64) *edgeList {
+	e := &edgeList{edges: list, want: want}
 	if m != nil {
-		e.features = &whole{matrix: m, want: c.edges, finite: true}
+		e.features = &whole{matrix: m, want: want, finite: true}
 	}
-	return e, nil
+	return e
 }
 
 // counts are the sizes that a folder announces.

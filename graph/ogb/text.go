@@ -117,9 +117,9 @@ func (t *table) located(line int64, err error) error {
 	return refusal.Errorf("%s:%d: %w", t.path, line+1, err)
 }
 
-// ids reads rows of ids below limit, as many as the buffer has room for. It returns how many ids these are,
-// and io.EOF after the last row. Empty lines are skipped.
-func (t *table) ids(buffer []int32, limit int) (n int, err error) {
+// ids reads rows of ids, each below the limit of its column, as many as the buffer has room for. It returns
+// how many ids these are, and io.EOF after the last row. Empty lines are skipped.
+func (t *table) ids(buffer []int32, limits ...int) (n int, err error) {
 	for n+t.columns <= len(buffer) {
 		if len(t.text) == 0 {
 			if err := t.fill(); err != nil {
@@ -129,10 +129,10 @@ func (t *table) ids(buffer []int32, limit int) (n int, err error) {
 				return n, err
 			}
 		}
-		if length := t.parseIDs(buffer[n:n+t.columns], limit); length > 0 {
+		if length := t.parseIDs(buffer[n:n+t.columns], limits); length > 0 {
 			t.text = t.text[length:]
 			n += t.columns
-		} else if err := t.skipBlank(limit); err != nil {
+		} else if err := t.skipBlank(limits); err != nil {
 			return n, err
 		}
 		t.line++
@@ -141,7 +141,7 @@ func (t *table) ids(buffer []int32, limit int) (n int, err error) {
 }
 
 // parseIDs reads the ids of the next line, and returns the length of that; 0 if it is anything else.
-func (t *table) parseIDs(ids []int32, limit int) (length int) {
+func (t *table) parseIDs(ids []int32, limits []int) (length int) {
 	const most = 10 // digits of 31 bits
 	at, text := 0, t.text
 	for c := range ids {
@@ -150,7 +150,7 @@ func (t *table) parseIDs(ids []int32, limit int) (length int) {
 			id = id*10 + uint64(text[at]-'0')
 			at++
 		}
-		if at == start || at-start > most || id >= uint64(limit) {
+		if at == start || at-start > most || id >= uint64(limits[c]) {
 			return 0
 		}
 		ids[c] = int32(id)
@@ -170,7 +170,7 @@ func (t *table) parseIDs(ids []int32, limit int) (length int) {
 }
 
 // skipBlank skips a line that is empty, and says what is wrong with any other.
-func (t *table) skipBlank(limit int) error {
+func (t *table) skipBlank(limits []int) error {
 	line, fields := t.next()
 	if len(line) == 0 {
 		t.text = t.text[bytes.IndexByte(t.text, '\n')+1:]
@@ -179,11 +179,11 @@ func (t *table) skipBlank(limit int) error {
 	if len(fields) != t.columns {
 		return t.located(t.line, fmt.Errorf("%d columns, where there are %d", len(fields), t.columns))
 	}
-	for _, field := range fields {
+	for c, field := range fields {
 		if id, err := strconv.ParseUint(string(field), 10, 64); err != nil {
 			return t.located(t.line, fmt.Errorf("%.40q is not an id", field))
-		} else if id >= uint64(limit) {
-			return t.located(t.line, fmt.Errorf("%d is out of the range of %d", id, limit))
+		} else if id >= uint64(limits[c]) {
+			return t.located(t.line, fmt.Errorf("%d is out of the range of %d", id, limits[c]))
 		}
 	}
 	return t.located(t.line, fmt.Errorf("%.40q has more than ids and commas", line)) // such as leading zeros

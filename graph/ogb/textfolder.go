@@ -57,12 +57,12 @@ func (f textFolder) open(name string) (matrix, error) {
 	return t, nil
 }
 
-func (f textFolder) edges(vertices int) (edges, error) {
+func (f textFolder) edges(within ends) (edges, error) {
 	t, err := openTable(f.path("edge"), 2)
 	if err != nil {
 		return nil, err
 	}
-	return &textEdges{table: t, vertices: vertices}, nil
+	return &textEdges{table: t, within: within}, nil
 }
 
 // more lists files such as node_year.csv.gz, and species.csv.gz of proteins.
@@ -81,9 +81,9 @@ func (f textFolder) more() []string {
 // textEdges reads lines of a source and a target.
 type textEdges struct {
 	*table
-	vertices int
-	ends     []int32 // of the last edges, as they lie in the file
-	last     pairs
+	within ends
+	ends   []int32 // of the last edges, as they lie in the file
+	last   pairs
 }
 
 func (e *textEdges) name() string { return e.path }
@@ -93,7 +93,7 @@ func (e *textEdges) next() (pairs, error) {
 		e.ends = make([]int32, blockValues)
 		e.last = pairs{make([]int32, blockValues/2), make([]int32, blockValues/2)}
 	}
-	n, err := e.ids(e.ends, e.vertices)
+	n, err := e.ids(e.ends, e.within.source, e.within.target)
 	if err != nil {
 		return pairs{}, err
 	}

@@ -26,6 +26,7 @@ func (f *folder) openParts() (*parts, error) {
 		p.features = &whole{matrix: features, want: int64(f.counts.vertices), finite: true}
 	}
 	if p.list, err = openEdges(f.layout, f.counts); err == nil {
+		p.list.inverse = f.inverse
 		err = f.chooseFeatures(p)
 	}
 	if err != nil {
@@ -63,43 +64,6 @@ func (f *folder) chooseFeatures(p *parts) error {
 		f.note("the features of a vertex are the %s of those of the edges into it", f.FromEdges)
 	}
 	return nil
-}
-
-// tell tells how far a stage is.
-func (f *folder) tell(stage string, done, all int64) {
-	if f.Progress != nil {
-		f.Progress(stage, done, all)
-	}
-}
-
-// eachStored calls add with all edges in the order in which they are stored: each as the folder lists it, and
-// its inverse behind it where inverse edges are added.
-func (f *folder) eachStored(list *edgeList, add func(source, target int32, features []float32) error) error {
-	taken, columns := int64(0), list.columns()
-	return list.each(func(p pairs, features []float32) error {
-		f.tell("reading edges", taken, f.counts.edges)
-		taken += int64(len(p.source))
-		for k, source := range p.source {
-			target, of := p.target[k], features[k*columns:(k+1)*columns]
-			if err := add(source, target, of); err != nil {
-				return err
-			}
-			if f.inverse {
-				if err := add(target, source, of); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-}
-
-// stored is the number of edges that eachStored has.
-func (f *folder) stored() int64 {
-	if f.inverse {
-		return 2 * f.counts.edges
-	}
-	return f.counts.edges
 }
 
 // fromEdges makes features of consecutive vertices from those of the edges into them. A vertex without edges
@@ -177,20 +141,7 @@ func Read(o Options) (*graph.Graph, error) {
 
 // readEdges reads the edges into memory.
 func (f *folder) readEdges(list *edgeList) (graph.Relation, error) {
-	e := graph.Edges{FeatureColumns: list.columns()}
-	err := f.eachStored(list, func(source, target int32, features []float32) (err error) {
-		if e.Source, err = memory.Grow(e.Source, 1); err != nil {
-			return err
-		}
-		if e.Target, err = memory.Grow(e.Target, 1); err != nil {
-			return err
-		}
-		if e.Features, err = memory.Grow(e.Features, len(features)); err != nil {
-			return err
-		}
-		e.Source, e.Target, e.Features = append(e.Source, source), append(e.Target, target), append(e.Features, features...)
-		return nil
-	})
+	e, err := list.gather(f.Progress)
 	if err != nil {
 		return graph.Relation{}, err
 	}
@@ -227,16 +178,25 @@ func Write(dir string, o Options) (*Summary, error) {
 	if err := f.writeVertices(w, p.features); err != nil {
 		return nil, err
 	}
-	summary := &Summary{
-		Vertices: shape.Vertices, FeatureColumns: shape.FeatureColumns, Classes: shape.Classes,
-		OneClass: f.labels.OneClass(), Splits: f.splits,
-	}
-	f.labels = graph.Labels{} // whose memory the edges may need
+	summary := &Summary{OneClass: f.labels.OneClass()}
+	f.labels = outline(f.labels) // the edges may need the memory
 	if summary.Edges, err = f.writeEdges(w, p.list); err != nil {
 		return nil, err
 	}
-	summary.Notes = f.notes
+	summary.Graph = &graph.Graph{
+		Count: shape.Vertices, Features: graph.Features{Columns: shape.FeatureColumns}, Labels: f.labels, Splits: f.splits,
+		Metric: f.metric, Provenance: f.Provenance, Notes: f.notes,
+	}
 	return summary, w.Close()
+}
+
+// outline is what labels are, without those of any vertex.
+func outline(l graph.Labels) graph.Labels {
+	of := graph.Labels{Classes: l.Classes}
+	if l.MultiLabel() {
+		of.Multi = []float32{}
+	}
+	return of
 }
 
 // writeVertices writes labels, splits and features.
@@ -252,7 +212,7 @@ func (f *folder) writeVertices(w *graph.Writer, features *whole) (err error) {
 		return err
 	}
 	return features.each(func(rows []float32) error {
-		f.tell("reading features", features.at, features.want)
+		progress(f.Progress).of("reading features", features.at, features.want)
 		return w.AppendFeatures(rows)
 	})
 }
@@ -264,13 +224,13 @@ func (f *folder) writeEdges(w *graph.Writer, list *edgeList) (stored int64, err 
 		return 0, err
 	}
 	defer scratch.Close()
-	about := f.stored()
-	if f.Symmetrize && !f.inverse {
+	about := list.stored()
+	if f.Symmetrize && !list.inverse {
 		about *= 2
 	}
 	how := sorting{file: &chunks{file: scratch}, columns: list.columns(), single: f.Symmetrize, budget: min(sortBudget, memory.Left()/8)}
 	s := newSorter(how, 0, f.counts.vertices, about, maxShift)
-	err = f.eachStored(list, func(source, target int32, features []float32) error {
+	err = list.eachStored(f.Progress, func(source, target int32, features []float32) error {
 		if err := s.add(source, target, given, features); err != nil || !f.Symmetrize {
 			return err
 		}
@@ -281,13 +241,13 @@ func (f *folder) writeEdges(w *graph.Writer, list *edgeList) (stored int64, err 
 	}
 	vertices := 0
 	err = s.each(func(r rows) error {
-		f.tell("sorting edges", int64(vertices), int64(f.counts.vertices))
+		progress(f.Progress).of("sorting edges", int64(vertices), int64(f.counts.vertices))
 		vertices += len(r.indegree)
 		stored += int64(len(r.sources))
 		return f.writeRows(w, r, how.columns)
 	})
 	if f.Symmetrize {
-		f.notes = append(f.notes, graph.SymmetrizedNote(f.stored(), stored, s.duplicates))
+		f.notes = append(f.notes, graph.SymmetrizedNote(list.stored(), stored, s.duplicates))
 	}
 	return stored, err
 }
