@@ -102,6 +102,12 @@ func WholeOf(g *graph.Graph) Whole {
 		Classes: g.Labels.Classes,
 		Splits:  []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
 	}
+	if g.Type != graph.VertexName {
+		w.Type = g.Type
+	}
+	for _, t := range g.Others {
+		w.Others = append(w.Others, WholeType{t.Type, t.Count, t.Features.Columns, int64(len(t.Features.Indices))})
+	}
 	for _, s := range g.Splits {
 		w.Splits = append(w.Splits, graph.SplitSizes{Train: len(s.Train), Val: len(s.Val), Test: len(s.Test)})
 	}
