@@ -20,6 +20,7 @@ import (
 	"weft/graph/npz"
 	"weft/graph/planetoid"
 	"weft/internal/refusal"
+	"weft/partition"
 	"weft/train"
 )
 
@@ -29,6 +30,7 @@ type format struct {
 	short, example string
 	flags          func(*pflag.FlagSet)
 	read           func(source string) (*graph.Graph, error)
+	division       func() *partition.Assignment // of the graph that was read; nil, or returning nil: there is none
 }
 
 // changes are what import does to a graph after reading it.
@@ -149,6 +151,7 @@ func formats(c *changes) []format {
 				return debian.Read(source, debian.Options{Seed: c.seed})
 			},
 		},
+		dglFormat(c),
 	}
 }
 
@@ -175,7 +178,11 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 	if words := changed(cmd); words != "" {
 		g.Provenance = strings.TrimSpace(g.Provenance + " (" + words + ")")
 	}
-	if err := g.Write(store); err != nil {
+	var a *partition.Assignment
+	if f.division != nil {
+		a = f.division()
+	}
+	if err := writeStore(g, store, a); err != nil {
 		return err
 	}
 	for _, note := range g.Notes {
@@ -183,6 +190,21 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, g, time.Since(started)))
 	return nil
+}
+
+// writeStore writes a store, with the partitions that the graph came with unless a is nil.
+func writeStore(g *graph.Graph, store string, a *partition.Assignment) error {
+	if a == nil {
+		return g.Write(store)
+	}
+	return g.WriteWith(store, func(store string) error {
+		g, err := graph.Open(store)
+		if err != nil {
+			return err
+		}
+		_, err = partition.Write(store, g, a)
+		return errors.Join(err, g.Close())
+	})
 }
 
 // removeOnSignal makes the first signal that ends a process remove what is there of the store that is being
