@@ -14,22 +14,25 @@ type State struct {
 	// H0 travels along for blocks that read it, as GCNII's first embeddings do; nil where no block does.
 	H0 *autograd.Var
 	// Others are the rows of each further vertex type, as H are those of the first, in models for graphs with
-	// several types; nil in others. Before the first block, a type without features has nil.
+	// several types; nil in others. Before the first block, a type without features has rows of no columns.
 	Others []*autograd.Var
 }
 
-// Vars are the values that pass: H, and H0 where it travels along.
+// Vars are the values that pass: H, H0 where it travels along, and Others.
 func (s State) Vars() []*autograd.Var {
-	if s.H0 == nil {
-		return []*autograd.Var{s.H}
+	vars := []*autograd.Var{s.H}
+	if s.H0 != nil {
+		vars = append(vars, s.H0)
 	}
-	return []*autograd.Var{s.H, s.H0}
+	return append(vars, s.Others...)
 }
 
 // Output is H; what travelled along with it is dropped.
 func (s State) Output() *autograd.Var {
-	if s.H0 != nil && s.H0 != s.H {
-		s.H0.Drop()
+	for _, v := range s.Vars() {
+		if v != s.H {
+			v.Drop()
+		}
 	}
 	return s.H
 }

@@ -33,7 +33,7 @@ func TestMessageCheck(t *testing.T) {
 		{func(m *gnn.Message) { m.Source = nil }, "set Message.Source"},
 		{func(m *gnn.Message) { m.Function = nil }, "set Message.Source and Message.Function"},
 		{func(m *gnn.Message) { m.Columns = 0 }, "messages of 0 columns"},
-		{func(m *gnn.Message) { m.Target = rows(5, 3) }, "6 sources and 5 targets"},
+		{func(m *gnn.Message) { m.Target = rows(5, 3) }, "rows of 5 targets for the worker's 6 vertices"},
 		{func(m *gnn.Message) { m.Reduce = gnn.KindSymmetric }, "take KindSum, KindMean or KindMax"},
 		{func(m *gnn.Message) { m.Columnwise, m.Parameters = true, []*nn.Param{{}} }, "has 1 parameters"},
 		{func(m *gnn.Message) { m.Columnwise, m.Columns = true, 2 }, "messages of 2 columns and sources of 3"},
@@ -42,7 +42,7 @@ func TestMessageCheck(t *testing.T) {
 	} {
 		m := right
 		c.change(&m)
-		switch err := m.Check("convs.1"); {
+		switch err := m.Check("convs.1", 6); {
 		case err == nil && c.want != "":
 			t.Errorf("no refusal, want %q", c.want)
 		case err != nil && (c.want == "" || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) ||

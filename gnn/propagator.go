@@ -155,8 +155,9 @@ type Message struct {
 	SelfLoops bool
 }
 
-// Check says why the messages of a site cannot be computed: nil, or a refusal.
-func (m Message) Check(site string) error {
+// Check says why the messages of a site, which lead to rows of so many targets, cannot be computed: nil, or a
+// refusal.
+func (m Message) Check(site string, targets int) error {
 	refuse := func(format string, args ...any) error {
 		return refusal.Errorf("%s: a message function %s", site, fmt.Sprintf(format, args...))
 	}
@@ -165,8 +166,8 @@ func (m Message) Check(site string) error {
 		return refuse("is nothing without sources; set Message.Source and Message.Function")
 	case m.Columns < 1:
 		return refuse("has messages of %d columns; set Message.Columns", m.Columns)
-	case m.Target != nil && m.Target.Rows() != m.Source.Rows():
-		return refuse("has %d sources and %d targets; both are the rows of the worker's vertices", m.Source.Rows(), m.Target.Rows())
+	case m.Target != nil && m.Target.Rows() != targets:
+		return refuse("has rows of %d targets for the worker's %d vertices; give a row for each", m.Target.Rows(), targets)
 	case m.Reduce != KindSum && m.Reduce != KindMean && m.Reduce != KindMax:
 		return refuse("has messages that are aggregated as none can be; take KindSum, KindMean or KindMax")
 	case !m.Columnwise:

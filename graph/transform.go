@@ -324,7 +324,8 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 }
 
 // ReverseRelations adds to each relation one that leads back, rev_NAME, with the same weights and without
-// edge features, where there is none of that name yet. (PyG's ToUndirected with merge=False names them so.)
+// edge features, where there is none of that name yet and it is not itself one of another. (PyG's ToUndirected
+// with merge=False names them so.)
 func (g *Graph) ReverseRelations() (*Graph, error) {
 	changed, types := *g, g.Types()
 	changed.path, changed.mapped, changed.Relations = "", nil, slices.Clone(g.Relations)
@@ -335,11 +336,11 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 		if err != nil {
 			return nil, err
 		}
-		back := func(o Relation) bool {
+		paired := func(o Relation) bool {
 			from, by, to := o.Ends()
-			return from == target && by == "rev_"+name && to == source
+			return from == target && to == source && (by == "rev_"+name || name == "rev_"+by)
 		}
-		if slices.ContainsFunc(g.Relations, back) {
+		if slices.ContainsFunc(g.Relations, paired) {
 			continue
 		}
 		if err := memory.Need(8*int64(types[s].Count) + 8*int64(len(r.Sources))); err != nil {

@@ -106,6 +106,9 @@ func TestReverseRelations(t *testing.T) {
 	if len(g.Relations) != 8 || g.Check() != nil {
 		t.Fatalf("%d relations, %v", len(g.Relations), g.Check())
 	}
+	if again := must(g.ReverseRelations()); len(again.Relations) != 8 {
+		t.Errorf("%d relations after a second time", len(again.Relations))
+	}
 	back := g.Relations[6]
 	if source, name, target := back.Ends(); source != "place of work" || name != "rev_works" || target != "author" {
 		t.Errorf("%s %s %s", source, name, target)

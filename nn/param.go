@@ -23,6 +23,9 @@ type Param struct {
 	Value, Grad *tensor.Matrix
 	Decay       Decay
 	Layer       int // the layer that it belongs to, from 0
+	// Rows are the vertices of which the parameter has a row each: a worker holds those of its own. Nil: all
+	// replicas hold all of it.
+	Rows *autograd.RowSet
 
 	shape      []int // in files
 	transposed bool  // files hold the transpose: [out, in]

@@ -99,11 +99,8 @@ func (w *Whole) Own() int {
 func WholeOf(g *graph.Graph) Whole {
 	w := Whole{
 		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns, FeatureValues: int64(len(g.Features.Indices)),
-		Classes: g.Labels.Classes,
-		Splits:  []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
-	}
-	if g.Type != graph.VertexName {
-		w.Type = g.Type
+		Classes: g.Labels.Classes, Type: g.Type,
+		Splits: []graph.SplitSizes{}, Metric: g.Metric, Provenance: g.Provenance,
 	}
 	for _, t := range g.Others {
 		w.Others = append(w.Others, WholeType{t.Type, t.Count, t.Features.Columns, int64(len(t.Features.Indices))})

@@ -51,19 +51,23 @@ const orderedBytes = 4 << 20
 
 // inOrder passes all workers' rows of a value to use on worker 0 (use is not called on others), in the order
 // of their vertices. All workers must call it.
-func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) (err error) {
-	vertices := w.share.Whole.Own()
+func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) error {
+	return w.ofVertices(m, w.engine.Vertices(), w.share.Whole.Own(), use)
+}
+
+// ofVertices is inOrder for rows that are those of some of so many vertices, by their ids, ascending; nil: of
+// all.
+func (w *worker) ofVertices(m *tensor.Matrix, ids []int32, vertices int, use func(Rows) error) (err error) {
 	step := max(1, orderedBytes/4/max(1, m.Cols))
 	rows := Rows{Vertices: vertices, Columns: m.Cols}
 	if w.groups.World.Size() == 1 {
 		rows.Each = func(yield func([]float32) bool) { yield(m.Floats()) }
 		return use(rows)
 	}
-	ids := w.engine.Vertices()
-	if ids == nil { // all: their places are their ids
+	if ids == nil { // their places are their ids
 		ids = make([]int32, vertices)
 		for v := range ids {
-			ids[v] = w.share.Values.ID(v)
+			ids[v] = int32(v)
 		}
 	}
 	var room []float32

@@ -125,3 +125,23 @@ func TestPlanWarnsOfSums(t *testing.T) {
 		}
 	}
 }
+
+// TestPlanSaysThatTheLastEpochCounts: where no vertices validate, nothing else can choose.
+func TestPlanSaysThatTheLastEpochCounts(t *testing.T) {
+	g := tangled(t)
+	g.Splits[0].Test, g.Splits[0].Val = append(g.Splits[0].Test, g.Splits[0].Val...), []int64{}
+	slices.Sort(g.Splits[0].Test)
+	for _, choice := range []string{"metric", "loss"} {
+		o := networks()["gcn"]
+		o.Epochs, o.Patience, o.Select = 4, 1, choice
+		job := &Job{Graph: g, Options: o}
+		plan, err := job.Plan(context.Background())
+		if want := "no vertices validate, so the last epoch makes the results, and patience 1 never runs out"; err != nil || !slices.Contains(plan.Warnings, want) {
+			t.Fatalf("%v, %q, want a warning %q", err, plan.Warnings, want)
+		}
+		r, err := job.Run(context.Background())
+		if err != nil || r.Epochs != 4 || r.BestEpoch != 4 {
+			t.Fatalf("%s: %d epochs, best %d, %v", choice, r.Epochs, r.BestEpoch, err)
+		}
+	}
+}

@@ -284,7 +284,19 @@ func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPl
 	if whole := grid.Partitions == 1; whole && labels.OneClass() || share.Whole.Classes == 1 && !labels.MultiLabel() {
 		p.Warnings = append(p.Warnings, OneClass)
 	}
+	if share.Whole.Splits[o.Split].Val == 0 {
+		p.Warnings = append(p.Warnings, lastCounts(o))
+	}
 	return p, nil
+}
+
+// lastCounts says what takes the place of a choice by vertices that validate, where there are none.
+func lastCounts(o *Options) string {
+	said := "no vertices validate, so the last epoch makes the results"
+	if o.Patience > 0 {
+		said += fmt.Sprintf(", and %s %d never runs out", refusal.Setting("patience"), o.Patience)
+	}
+	return said
 }
 
 // workOf says how much work a forward pass is, and how it is divided among the blocks; nothing where their

@@ -16,7 +16,15 @@ import (
 
 // squares are the squared 2-norms of the gradients of all parameters of the model, in its order.
 func (w *worker) squares(own []float64) []float64 {
-	if w.groups.Mesh.Stages == 1 || w.team.Planning() {
+	if w.team.Planning() {
+		return own
+	}
+	for i, p := range w.params.List {
+		if p.Rows != nil {
+			p.Rows.Sum(own[i : i+1])
+		}
+	}
+	if w.groups.Mesh.Stages == 1 {
 		return own
 	}
 	all, err := comm.GatherLists(w.groups.Stages, comm.Statistics, own)

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -19,6 +21,7 @@ import (
 	"weft/graph/edgelist"
 	"weft/graph/npz"
 	"weft/graph/planetoid"
+	"weft/graph/rdf"
 	"weft/internal/refusal"
 	"weft/partition"
 	"weft/train"
@@ -30,7 +33,23 @@ type format struct {
 	short, example string
 	flags          func(*pflag.FlagSet)
 	read           func(source string) (*graph.Graph, error)
-	division       func() *partition.Assignment // of the graph that was read; nil, or returning nil: there is none
+	readAll        func(sources []string) (*graph.Graph, error) // in place of read, where a graph may have several sources
+	division       func() *partition.Assignment                 // of the graph that was read; nil, or returning nil: there is none
+}
+
+// sources accepts the sources of a graph and its store.
+func (f *format) sources() cobra.PositionalArgs {
+	if f.readAll != nil {
+		return arguments(2, math.MaxInt)
+	}
+	return arguments(2, 2)
+}
+
+func (f *format) readFrom(sources []string) (*graph.Graph, error) {
+	if f.readAll != nil {
+		return f.readAll(sources)
+	}
+	return f.read(sources[0])
 }
 
 // changes are what import does to a graph after reading it.
@@ -64,6 +83,7 @@ Nothing is left behind when it fails.`,
 		Example: `  weft import planetoid data/ind.cora stores/cora
   weft import npz coauthor_physics.npz stores/physics --symmetrize --largest-component --split per-class=20,30 --splits 5
   weft import edges follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20
+  weft import rdf aifb.nt.gz stores/aifb --train train.tsv --test test.tsv --entity person --label label_affiliation
   weft import debian /var/lib/apt/lists stores/debian`,
 		Annotations: map[string]string{subcommandWord: "FORMAT"},
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -80,10 +100,16 @@ Nothing is left behind when it fails.`,
 			Use:     f.name + " " + f.source + " STORE",
 			Short:   f.short,
 			Example: "  weft import " + f.name + " " + f.example,
-			Args:    arguments(2, 2),
-			RunE:    func(cmd *cobra.Command, args []string) error { return runImport(cmd, f, args[0], args[1], c) },
+			Args:    f.sources(),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				last := len(args) - 1
+				return runImport(cmd, f, args[:last], args[last], c)
+			},
 		}
 		sub.ValidArgsFunction = completeInOrder(completeFiles, completeFolders)
+		if f.readAll != nil {
+			sub.ValidArgsFunction = completeFiles
+		}
 		if f.flags != nil {
 			f.flags(sub.Flags())
 		}
@@ -94,6 +120,7 @@ Nothing is left behind when it fails.`,
 
 func formats(c *changes) []format {
 	var list edgelist.Options
+	var triples rdf.Options
 	var directed, denseFeatures bool
 	storage := func(flags *pflag.FlagSet) {
 		flags.BoolVar(&denseFeatures, "dense-features", false, "keep features dense of which few are not zero")
@@ -145,6 +172,22 @@ func formats(c *changes) []format {
 			},
 		},
 		{
+			name: "rdf", source: "FILE...", short: "triples in N-Triples, plain or gzip, with tables of labels: one relation for each predicate, and one back",
+			example: "mutag_stripped.nt.gz stores/mutag --train trainingSet.tsv --test testSet.tsv --entity bond --label label_mutagenic",
+			flags: func(flags *pflag.FlagSet) {
+				flags.StringVar(&triples.Train, "train", "", "`file` of entities that train and their labels: a table, its columns between tabs and named in the first line")
+				flags.StringVar(&triples.Val, "val", "", "`file`, the same: entities that validate (default: none; training then takes the last epoch)")
+				flags.StringVar(&triples.Test, "test", "", "`file`, the same: entities that test")
+				flags.StringVar(&triples.Entity, "entity", "", "`column` of these tables with the entities' IRIs")
+				flags.StringVar(&triples.Label, "label", "", "`column` of these tables with their classes")
+				flags.StringArrayVar(&triples.Without, "without-predicate", nil, "`IRI` of a predicate whose triples are left out, as those that give the label away; may be repeated")
+			},
+			readAll: func(sources []string) (*graph.Graph, error) {
+				triples.Paths = sources
+				return rdf.Read(triples)
+			},
+		},
+		{
 			name: "debian", source: "DIR", short: "a Debian machine's package index, as apt-get update leaves it",
 			example: debian.Lists + " stores/debian",
 			read: func(source string) (*graph.Graph, error) {
@@ -155,7 +198,7 @@ func formats(c *changes) []format {
 	}
 }
 
-func runImport(cmd *cobra.Command, f format, source, store string, c *changes) error {
+func runImport(cmd *cobra.Command, f format, sources []string, store string, c *changes) error {
 	if err := c.check(cmd.Flags()); err != nil {
 		return err
 	}
@@ -164,7 +207,7 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), store)()
 	started := time.Now()
-	g, err := f.read(source)
+	g, err := f.readFrom(sources)
 	if err != nil {
 		return err
 	}
@@ -189,6 +232,7 @@ func runImport(cmd *cobra.Command, f format, source, store string, c *changes) e
 		fmt.Fprintln(cmd.OutOrStdout(), note)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, g, time.Since(started)))
+	fmt.Fprintln(cmd.OutOrStdout(), nextLine(store, g))
 	return nil
 }
 
@@ -278,11 +322,17 @@ func (c *changes) apply(g *graph.Graph) (_ *graph.Graph, err error) {
 func changed(cmd *cobra.Command) string {
 	var words []string
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		word := "--" + f.Name
-		if f.Value.Type() != "bool" {
-			word += " " + f.Value.String()
+		values := []string{f.Value.String()}
+		if several, ok := f.Value.(pflag.SliceValue); ok {
+			values = several.GetSlice()
 		}
-		words = append(words, word)
+		for _, value := range values {
+			word := "--" + f.Name
+			if f.Value.Type() != "bool" {
+				word += " " + value
+			}
+			words = append(words, word)
+		}
 	})
 	slices.Sort(words)
 	return strings.Join(words, " ")
@@ -325,5 +375,35 @@ func storeLine(store string, g *graph.Graph, took time.Duration) string {
 	if g.Relations[0].Weights != nil {
 		edges += " (weighted)"
 	}
+	if n := len(g.Relations); n > 1 {
+		edges += fmt.Sprintf(" of %s relations", count(n))
+	}
 	return fmt.Sprintf("%s: %s vertices, %s, %s, %s classes, %s, in %s", store, count(g.Vertices()), edges, features, count(g.Labels.Classes), splits, duration(took))
+}
+
+// nextLine is the command that trains on a new store, with a model that fits, or what the store lacks for it.
+func nextLine(store string, g *graph.Graph) string {
+	o := train.Defaults()
+	lacks := func(t graph.VertexType) bool { return t.Features.Columns == 0 }
+	if g.Typed() && slices.ContainsFunc(g.Types(), lacks) {
+		o.Model = "rgcn" // learns what the types lack
+	}
+	if err := o.CheckGraph(g); err != nil {
+		return fmt.Sprintf("before training: %v", err)
+	}
+	return fmt.Sprintf("next: weft train %s --model %s", shellWord(store), o.Model)
+}
+
+// shellWord spells a path as a shell takes it for one word, and a command for no flag.
+func shellWord(path string) string {
+	if strings.HasPrefix(path, "-") {
+		path = "./" + path
+	}
+	odd := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_@%+=:,./-", r)
+	}
+	if !strings.ContainsFunc(path, odd) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

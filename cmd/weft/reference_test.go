@@ -87,6 +87,9 @@ func writeTable(out *strings.Builder, heading string, flags []*pflag.Flag) {
 	for _, f := range flags {
 		name, meaning := pflag.UnquoteUsage(f)
 		short, initial := "", f.DefValue
+		if _, list := f.Value.(pflag.SliceValue); list {
+			initial = strings.Trim(initial, "[]")
+		}
 		if f.Shorthand != "" {
 			short = "-" + f.Shorthand + ", "
 		}

@@ -40,7 +40,7 @@ func newTrain() *cobra.Command {
 epoch), model.safetensors (the weights of the best epoch), predictions.npy (a row of logits per vertex) and run.json, written last.
 
 The best epoch is the first with the highest metric on the validation vertices, or with --select loss the first with the lowest loss
-on them; its weights make the results.
+on them; its weights make the results. Where no vertices validate it is the last epoch.
 An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps the results; a second SIGINT stops at once.`,
 		Example: `  weft train debian
   weft train cora --config configs/cora-gcn.yaml --seed 3

@@ -21,6 +21,7 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/graph/internal/names"
 	"weft/graph/npz"
 	"weft/internal/foreign"
 	"weft/internal/memory"
@@ -91,7 +92,10 @@ func Read(o Options) (*graph.Graph, error) {
 	if err != nil {
 		return nil, refusal.Errorf("%s: %d vertices, %d edges: %w", o.Path, vertices, list.edges.Len(), err)
 	}
-	g := &graph.Graph{Relations: []graph.Relation{relation}, Names: list.names, Provenance: "edges " + o.Path}
+	g := &graph.Graph{Relations: []graph.Relation{relation}, Provenance: "edges " + o.Path}
+	if o.Strings {
+		g.Names = list.names.Names
+	}
 	if features != nil {
 		features.Of(g)
 	}
@@ -130,7 +134,7 @@ func (o *Options) count(l *list, features *arrays.Matrix, labels *npy.Array) (in
 	vertices := o.Vertices
 	switch {
 	case o.Strings:
-		vertices = len(l.names)
+		vertices = len(l.names.Names)
 	case vertices == 0:
 		vertices = int(l.largest) + 1
 		for _, r := range given {
@@ -238,15 +242,13 @@ func (o *Options) splits(vertices, edges int) ([]graph.Split, error) {
 // list is what a file of edges holds.
 type list struct {
 	edges     graph.Edges
-	text      int64    // bytes of names that there is memory for
-	names     []string // with Strings: the names by id
-	largest   int32    // the largest id, −1 before the first edge
-	largestAt int64    // its line or row
-	unit      string   // "line" or "row"
+	names     *names.Table // with Strings: the names by id; else nil
+	largest   int32        // the largest id, −1 before the first edge
+	largestAt int64        // its line or row
+	unit      string       // "line" or "row"
 
 	path     string
 	vertices int // ids must be smaller, where it is not 0
-	ids      map[string]int32
 }
 
 func (l *list) where(at int64) string { return fmt.Sprintf("%s %d", l.unit, at) }
@@ -300,7 +302,7 @@ func (l *list) weigh(weight float64, at int64) error {
 // numbered reports whether all names are ids that would be read without Strings.
 func (l *list) numbered() bool {
 	most := arrays.MaxVertices(l.edges.Len())
-	return !slices.ContainsFunc(l.names, func(name string) bool {
+	return !slices.ContainsFunc(l.names.Names, func(name string) bool {
 		id, err := strconv.ParseUint(name, 10, 31)
 		return err != nil || int64(id) >= most
 	})
@@ -308,38 +310,20 @@ func (l *list) numbered() bool {
 
 // id is the vertex of a name.
 func (l *list) id(name []byte, at int64) (int32, error) {
-	if v, ok := l.ids[string(name)]; ok {
-		return v, nil
-	}
-	if len(l.names) == math.MaxInt32 {
-		return 0, l.refuse(at, "more than %d vertices", math.MaxInt32)
-	}
 	if len(name) == 0 {
 		return 0, l.refuse(at, "an end of the edge is empty")
+	}
+	if v, appeared := l.names.Find(name); appeared {
+		return v, nil
 	}
 	if !utf8.Valid(name) {
 		return 0, l.refuse(at, "the name %.40q is not UTF-8: convert the file, as with iconv -t UTF-8", name)
 	}
-	if err := l.nameRoom(len(name)); err != nil {
+	v, err := l.names.Number(name)
+	if err != nil {
 		return 0, l.refuse(at, "%w", err)
 	}
-	v, s := int32(len(l.names)), string(name)
-	l.ids[s] = v
-	l.names = append(l.names, s)
 	return v, nil
-}
-
-// nameRoom makes room for a name of so many bytes, if there is the memory.
-func (l *list) nameRoom(bytes int) (err error) {
-	const entry, step = 64, 1 << 20 // of the map from names
-	if l.names, err = memory.Grow(l.names, 1); err != nil {
-		return err
-	}
-	if l.text -= entry + int64(bytes); l.text >= 0 {
-		return nil
-	}
-	l.text = step
-	return memory.Need(step + entry + int64(bytes))
 }
 
 // readEdges reads the list in the format that its first bytes show.
@@ -368,7 +352,7 @@ func readEdges(o Options) (*list, error) {
 	}
 	l := &list{path: o.Path, vertices: o.Vertices, largest: -1, unit: "line"}
 	if o.Strings {
-		l.ids = map[string]int32{}
+		l.names = names.NewTable()
 	}
 	switch {
 	case kind == foreign.Parquet:

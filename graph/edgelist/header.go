@@ -30,7 +30,7 @@ func (l *list) isHeader(fields [][]byte) bool {
 		return false
 	case len(fields[0]) == 0:
 		return true
-	case l.ids == nil:
+	case l.names == nil:
 		return !numeric(fields[0]) && !numeric(fields[1])
 	case len(fields) > 2 && !numeric(fields[2]):
 		return true
@@ -50,7 +50,7 @@ func (l *list) header(names [][]byte, number int64) (order *[3]int, err error) {
 	for column, name := range names {
 		r, known := role(name)
 		switch {
-		case !known && column < 2 && l.ids == nil:
+		case !known && column < 2 && l.names == nil:
 			return nil, l.refuse(number, "%.40q is not a vertex id, nor the name of a column: name the columns source, target and "+
 				"weight, drop others, or give %s if ids are names", name, refusal.Setting("string-ids"))
 		case !known:
@@ -81,7 +81,7 @@ func (l *list) checkFirst(number int64) error {
 		}
 	}
 	return l.refuse(number, "%.40q and %.40q do not come back, as in a header: name the columns source and target, or put a line "+
-		"with these words before it if it is an edge", l.names[u], l.names[v])
+		"with these words before it if it is an edge", l.names.Names[u], l.names.Names[v])
 }
 
 func numeric(field []byte) bool {

@@ -180,12 +180,12 @@ func (l *list) columnError(c *columnReader, at int64, err error) error {
 func (l *list) parquetVertex(v parquet.Value, at int64) (int32, error) {
 	isText := v.Kind() == parquet.ByteArray
 	switch {
-	case isText && l.ids != nil:
+	case isText && l.names != nil:
 		return l.id(v.ByteArray(), at)
 	case isText:
 		return 0, l.refuse(at, "%.40q is not a vertex id: give %s if ids are names",
 			v.ByteArray(), refusal.Setting("string-ids"))
-	case l.ids != nil:
+	case l.names != nil:
 		return l.id(strconv.AppendInt(nil, integer(v), 10), at)
 	}
 	return l.vertex(strconv.AppendInt(nil, integer(v), 10), at)

@@ -33,7 +33,7 @@ func (l *list) readText(r *bufio.Reader) error {
 		case errors.Is(err, bufio.ErrBufferFull):
 			return l.refuse(number, "the line is longer than %d bytes, which is no list of edges", bufferSize)
 		case errors.Is(err, io.EOF) && len(line) == 0:
-			if form.order == nil && l.ids != nil {
+			if form.order == nil && l.names != nil {
 				return l.checkFirst(form.first)
 			}
 			return nil
@@ -52,7 +52,7 @@ func (l *list) readText(r *bufio.Reader) error {
 		}
 		first := form.separator == 0
 		if first {
-			form.separator = separator(line, l.ids != nil)
+			form.separator = separator(line, l.names != nil)
 		}
 		n := form.split(line, &fields)
 		if first && l.isHeader(fields[:n]) {
@@ -178,7 +178,7 @@ func (l *list) parse(fields [][]byte, number int64) error {
 	var ends [2]int32
 	for i := range ends {
 		var err error
-		if l.ids != nil {
+		if l.names != nil {
 			ends[i], err = l.id(fields[i], number)
 		} else {
 			ends[i], err = l.vertex(fields[i], number)

@@ -14,6 +14,7 @@ import (
 	"weft/graph/generate"
 	"weft/graph/npz"
 	"weft/graph/planetoid"
+	"weft/graph/rdf"
 )
 
 // Dataset is a graph with a name.
@@ -52,27 +53,20 @@ func All() []Dataset {
 			},
 			read: func(path string) (*graph.Graph, error) { return debian.Read(path, debian.Options{}) },
 		},
-		{
-			Name: "cora", About: "citations, 7 topics", Origin: "Planetoid files, github.com/kimiyoung/planetoid",
-			vertices: 2708, edges: 10556, source: planetoidFiles("cora"), read: planetoid.Read,
-		},
-		{
-			Name: "citeseer", About: "citations, 6 topics", Origin: "Planetoid files, github.com/kimiyoung/planetoid",
-			vertices: 3327, edges: 9104, source: planetoidFiles("citeseer"), read: planetoid.Read,
-		},
-		{
-			Name: "computers", About: "goods bought together, 10 kinds", Origin: "github.com/shchur/gnn-benchmark",
-			source: npzFile("amazon_computers.npz", "amazon_electronics_computers.npz of "+shchur), read: readShchur,
-		},
-		{
-			Name: "physics", About: "authors who publish together, 5 fields", Origin: "github.com/shchur/gnn-benchmark",
-			source: npzFile("coauthor_physics.npz", "ms_academic_phy.npz of "+shchur), read: readShchur,
-		},
-		{
-			Name: "minesweeper", About: "a grid of mines, found by counts", Origin: "github.com/yandex-research/heterophilous-graphs",
-			vertices: 10000, edges: 78804, source: npzFile("minesweeper.npz", "minesweeper.npz of https://github.com/yandex-research/heterophilous-graphs/tree/main/data"),
-			read: readMinesweeper,
-		},
+		citations("cora", 7, 2708, 10556),
+		citations("citeseer", 6, 3327, 9104),
+		citations("pubmed", 3, 19717, 88648),
+		shchur("computers", "goods bought together, 10 kinds", "amazon_electronics_computers.npz", "amazon_computers.npz"),
+		shchur("photo", "goods bought together, 8 kinds", "amazon_electronics_photo.npz", "amazon_photo.npz"),
+		shchur("cs", "authors who publish together, 15 fields", "ms_academic_cs.npz", "coauthor_cs.npz"),
+		shchur("physics", "authors who publish together, 5 fields", "ms_academic_phy.npz", "coauthor_physics.npz"),
+		heterophilous("roman-empire", "words of a text, 18 roles", 22662, 2*32927, ""),
+		heterophilous("amazon-ratings", "goods bought together, 5 ratings", 24492, 2*93050, ""),
+		heterophilous("minesweeper", "a grid of mines, found by counts", 10000, 2*39402, "roc-auc"),
+		heterophilous("tolokers", "workers on the same tasks, banned or not", 11758, 2*519000, "roc-auc"),
+		heterophilous("questions", "who answers whom, active or not", 48921, 2*153540, "roc-auc"),
+		entities("mutag", "molecules, mutagenic or not, in RDF", "bond", "label_mutagenic"),
+		entities("aifb", "people of an institute, 4 groups, in RDF", "person", "label_affiliation"),
 		synthetic("sbm-8k", "communities in noise", generate.Options{Kind: generate.SBM, Vertices: 8000, Degree: 20, Features: 16, Classes: 16}),
 		synthetic("rmat-16", "skewed degrees", generate.Options{Kind: generate.RMAT, Scale: 16, EdgeFactor: 16, Features: 64, Classes: 16}),
 		synthetic("uniform-100k", "uniform ends",
@@ -94,48 +88,20 @@ func synthetic(name, about string, o generate.Options) Dataset {
 // dataVariable names the environment variable with the folder of published datasets.
 const dataVariable = "WEFT_DATA"
 
-// dataFile is a path below the folder of published datasets, "" while that is not given.
-func dataFile(elements ...string) string {
+// dataPath is where the first of the names is that there is in a folder below that of published datasets, or
+// the first name would be; "" while the folder of all is not given.
+func dataPath(folder string, names ...string) string {
 	root := os.Getenv(dataVariable)
 	if root == "" {
 		return ""
 	}
-	return filepath.Join(append([]string{root}, elements...)...)
-}
-
-// shchur is where Shchur et al. publish their graphs, under other names than libraries save them by.
-const shchur = "https://github.com/shchur/gnn-benchmark/tree/master/data/npz"
-
-// planetoidParts are the files of a graph, by what follows the prefix.
-var planetoidParts = []string{"x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"}
-
-func planetoidFiles(name string) source {
-	prefix := func() string { return dataFile("planetoid", "ind."+name) }
-	return source{
-		path: prefix,
-		files: func() []string {
-			var files []string
-			for _, part := range planetoidParts {
-				files = append(files, prefix()+"."+part)
-			}
-			return files
-		},
-		wants: filepath.Join("$"+dataVariable, "planetoid", "ind."+name+".*"),
-		get: getInto("planetoid", fmt.Sprintf("ind.%s.{%s} of https://github.com/kimiyoung/planetoid/tree/master/data",
-			name, strings.Join(planetoidParts, ","))),
+	for _, name := range names {
+		path := filepath.Join(root, folder, name)
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
 	}
-}
-
-// npzFile is a dataset of one file; published says by which name, and where.
-func npzFile(name, published string) source {
-	path := func() string { return dataFile("npz", name) }
-	if !strings.HasPrefix(published, name) {
-		published += ", renamed " + name + ","
-	}
-	return source{
-		path: path, files: func() []string { return []string{path()} }, wants: filepath.Join("$"+dataVariable, "npz", name),
-		get: getInto("npz", published),
-	}
+	return filepath.Join(root, folder, names[0])
 }
 
 // getInto says how to get published files: into which folder below that of all.
@@ -143,35 +109,110 @@ func getInto(folder, files string) string {
 	return fmt.Sprintf("put %s into DIR/%s and set %s=DIR", files, folder, dataVariable)
 }
 
-// readShchur reads a graph as "Pitfalls of Graph Neural Network Evaluation" (Shchur et al. 2018,
-// arXiv:1811.05868) uses it: undirected, its largest component, random splits with 20 vertices of each class
-// to train and 30 to validate.
-func readShchur(path string) (*graph.Graph, error) {
-	g, err := npz.Read(path, npz.Options{})
-	if err != nil {
-		return nil, err
+// citations is a graph of Planetoid (Yang et al. 2016, arXiv:1603.08861).
+func citations(name string, topics, vertices int, edges int64) Dataset {
+	parts := []string{"x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"} // a file each, by what follows the prefix
+	prefix := func() string { return dataPath("planetoid", "ind."+name) }
+	return Dataset{
+		Name: name, About: fmt.Sprintf("citations, %d topics", topics), Origin: "github.com/kimiyoung/planetoid",
+		vertices: vertices, edges: edges,
+		source: source{
+			path: prefix,
+			files: func() (files []string) {
+				for _, part := range parts {
+					files = append(files, prefix()+"."+part)
+				}
+				return files
+			},
+			wants: filepath.Join("$"+dataVariable, "planetoid", "ind."+name+".*"),
+			get: getInto("planetoid", fmt.Sprintf("ind.%s.{%s} of https://github.com/kimiyoung/planetoid/tree/master/data",
+				name, strings.Join(parts, ","))),
+		},
+		read: planetoid.Read,
 	}
-	if g, err = g.Symmetrize(); err != nil {
-		return nil, err
-	}
-	if g, err = g.LargestComponent(); err != nil {
-		return nil, err
-	}
-	g.Provenance += " (--symmetrize --largest-component --split per-class=20,30 --splits 5)"
-	return g, g.MakeSplits("per-class=20,30", 5, 0)
 }
 
-// readMinesweeper reads the graph of Platonov et al. 2023 (arXiv:2302.11640), whose file lists each edge
-// once.
-func readMinesweeper(path string) (*graph.Graph, error) {
-	g, err := npz.Read(path, npz.Options{})
-	if err != nil {
-		return nil, err
+// npzFile is a file that is published in that place, by the first of its names.
+func npzFile(place string, names ...string) source {
+	path := func() string { return dataPath("npz", names...) }
+	return source{
+		path: path, files: func() []string { return []string{path()} }, wants: filepath.Join("$"+dataVariable, "npz", names[0]),
+		get: getInto("npz", names[0]+" of "+place),
 	}
-	if g, err = g.Symmetrize(); err != nil {
-		return nil, err
+}
+
+// shchur is a graph as "Pitfalls of Graph Neural Network Evaluation" (Shchur et al. 2018, arXiv:1811.05868)
+// uses it: undirected, its largest component, random splits with 20 vertices of each class to train and 30 to
+// validate. Libraries save the files by names of their own.
+func shchur(name, about string, names ...string) Dataset {
+	return Dataset{
+		Name: name, About: about, Origin: "github.com/shchur/gnn-benchmark",
+		source: npzFile("https://github.com/shchur/gnn-benchmark/tree/master/data/npz", names...),
+		read: func(path string) (*graph.Graph, error) {
+			g, err := npz.Read(path, npz.Options{})
+			if err != nil {
+				return nil, err
+			}
+			if g, err = g.Symmetrize(); err != nil {
+				return nil, err
+			}
+			if g, err = g.LargestComponent(); err != nil {
+				return nil, err
+			}
+			g.Provenance += " (--symmetrize --largest-component --split per-class=20,30 --splits 5)"
+			return g, g.MakeSplits("per-class=20,30", 5, 0)
+		},
 	}
-	g.Provenance += " (--symmetrize)"
-	g.Metric = "roc-auc"
-	return g, nil
+}
+
+// heterophilous is a graph of Platonov et al. 2023 (arXiv:2302.11640), whose file lists each edge once. The
+// metric is the one that they give results in, "" for accuracy.
+func heterophilous(name, about string, vertices int, edges int64, metric string) Dataset {
+	return Dataset{
+		Name: name, About: about, Origin: "github.com/yandex-research/heterophilous-graphs", vertices: vertices, edges: edges,
+		source: npzFile("https://github.com/yandex-research/heterophilous-graphs/tree/main/data", strings.ReplaceAll(name, "-", "_")+".npz"),
+		read: func(path string) (*graph.Graph, error) {
+			g, err := npz.Read(path, npz.Options{})
+			if err != nil {
+				return nil, err
+			}
+			if g, err = g.Symmetrize(); err != nil {
+				return nil, err
+			}
+			g.Provenance += " (--symmetrize)"
+			g.Metric = metric
+			return g, nil
+		},
+	}
+}
+
+// entities is a graph in RDF of Ristoski et al. 2016 (https://doi.org/10.1007/978-3-319-46547-0_20), as R-GCN
+// was published on it: without the predicates that give the label away. The columns are those of its tables.
+func entities(name, about, entity, label string) Dataset {
+	folder := func() string { return dataPath("", "rdf_"+name, name) }
+	in := func(folder string) (triples, train, test string) {
+		return filepath.Join(folder, name+"_stripped.nt.gz"), filepath.Join(folder, "trainingSet.tsv"), filepath.Join(folder, "testSet.tsv")
+	}
+	published := "https://data.dgl.ai/dataset/" + name + ".tgz"
+	return Dataset{
+		Name: name, About: about, Origin: "data.dgl.ai/dataset",
+		source: source{
+			path: folder,
+			files: func() []string {
+				triples, train, test := in(folder())
+				return []string{triples, train, test}
+			},
+			wants: filepath.Join("$"+dataVariable, "rdf_"+name, name+"_stripped.nt.gz"),
+			get:   getInto("rdf_"+name, fmt.Sprintf("%s_stripped.nt.gz, trainingSet.tsv and testSet.tsv of %s", name, published)),
+		},
+		read: func(path string) (*graph.Graph, error) {
+			triples, train, test := in(path)
+			g, err := rdf.Read(rdf.Options{Paths: []string{triples}, Train: train, Test: test, Entity: entity, Label: label})
+			if err != nil {
+				return nil, err
+			}
+			g.Provenance += fmt.Sprintf(" (--train %s --test %s --entity %s --label %s)", train, test, entity, label)
+			return g, nil
+		},
+	}
 }

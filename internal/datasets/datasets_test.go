@@ -143,6 +143,7 @@ func TestPublished(t *testing.T) {
 		"citeseer":    {3327, 9104, 3703, 6, 1, 120, ""},
 		"computers":   {13381, 491556, 767, 10, 5, 200, ""},
 		"minesweeper": {10000, 78804, 7, 2, 10, 5000, "roc-auc"},
+		"mutag":       {23644, 2 * 74227, 0, 2, 1, 272, ""},
 	}
 	for _, d := range All() {
 		expected, known := want[d.Name]

@@ -115,7 +115,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 			total = s.Whole.Own()
 		}
 		chunk.Partition = sar.Of(team, g.Halo, sar.Source{
-			Rows: autograd.RowsOf(team, ids, len(ids), total, others), Vertices: ids, Total: s.Whole.Own(), Schema: sar.SchemaOf(s),
+			Rows: autograd.RowsOf(team, ids, len(ids), total, others), Vertices: ids, Schema: sar.SchemaOf(s),
 			Read: func(a gnn.Along) (*edges.Edges, error) {
 				st, err := c.structure(a)
 				if err != nil {

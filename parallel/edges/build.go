@@ -80,14 +80,15 @@ func (e *Edges) newLocal(s *span, start int32) *Block {
 	team, mem := e.team, e.team.Memory
 	inner, all := 0, 0
 	loops := make([]int32, e.Rows)
+	isLoop := func(v int, k int64) bool { return e.ends == OneType && s.r.Sources[k]-start == int32(v) }
 	s.each(func(v int, k int64) {
-		if all++; s.r.Sources[k]-start == int32(v) {
+		if all++; isLoop(v, k) {
 			loops[v]++
 		} else {
 			inner++
 		}
 	})
-	b := &Block{In: newCSR(team, e.Rows, e.Rows, inner, s.r.Weights != nil)}
+	b := &Block{In: newCSR(team, e.Rows, e.Sources, inner, s.r.Weights != nil)}
 	e.loopCount = all - inner
 	if inner < all {
 		e.Loops = mem.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
@@ -101,8 +102,8 @@ func (e *Edges) newLocal(s *span, start int32) *Block {
 	}
 	fill := newFiller(b.In)
 	s.each(func(v int, k int64) {
-		if source := s.r.Sources[k] - start; source != int32(v) {
-			fill.add(v, source, weight(s.r, k))
+		if !isLoop(v, k) {
+			fill.add(v, s.r.Sources[k]-start, weight(s.r, k))
 		}
 	})
 	fill.finish()

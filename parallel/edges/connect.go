@@ -33,10 +33,10 @@ func (e *Edges) connect(s *Source, needed [][]int32) error {
 		vertices := make([][]int32, n)
 		for rank, list := range lists {
 			for _, row := range list {
-				if int(row) >= e.Rows || row < 0 {
-					return fmt.Errorf("worker %d asks worker %d for row %d of %d", rank, e.comm.Rank(), row, e.Rows)
+				if int(row) >= e.Sources || row < 0 {
+					return fmt.Errorf("worker %d asks worker %d for row %d of %d", rank, e.comm.Rank(), row, e.Sources)
 				}
-				vertices[rank] = append(vertices[rank], e.IDs.Int32s()[row])
+				vertices[rank] = append(vertices[rank], e.SourceIDs.Int32s()[row])
 			}
 		}
 		if err := e.comm.AllToAll(comm.Setup, bytesOf(vertices), bytesOf(theirs)); err != nil {
@@ -49,7 +49,7 @@ func (e *Edges) connect(s *Source, needed [][]int32) error {
 	}
 	for round := 1; round < k; round++ {
 		rank := s.Holders[(me+round)%k]
-		pieces(len(lists[rank]), e.Rows, func(lo, hi int) {
+		pieces(len(lists[rank]), e.Sources, func(lo, hi int) {
 			p := &Piece{rank, e.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, hi-lo)}
 			if !e.team.Planning() {
 				copy(p.Rows.Int32s(), lists[rank][lo:hi])

@@ -17,15 +17,19 @@ import (
 // blocks by where they come from. Self loops are taken out of the matrices and counted per vertex, so that
 // adding, replacing or keeping them is a choice of each aggregation.
 type Edges struct {
-	Rows int            // own rows
+	Rows int            // own rows, of the type that the edges lead to
 	IDs  *tensor.Matrix // Int32, 1 × Rows: their vertices in the original graph; nil: their row numbers
+	// Sources are the own rows of the type that the edges lead from: Rows, where that is the same type.
+	Sources   int
+	SourceIDs *tensor.Matrix // Int32, 1 × Sources, as IDs
 	// Blocks: first the edges among own rows, then those from other workers' rows in the order of the sweep
 	Blocks  []*Block
-	Needed  []*Piece       // own rows that other workers need, in the order in which they go there
+	Needed  []*Piece       // own sources' rows that other workers need, in the order in which they go there
 	MostIn  int            // the rows of the largest piece that comes
 	MostOut int            // the rows of the largest piece that goes
 	Loops   *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
 
+	ends      Ends
 	team      *kernel.Team
 	comm      *comm.Comm // the workers that hold the other rows; nil: they are at hand
 	others    Others
@@ -40,6 +44,15 @@ type Edges struct {
 	roots      map[SelfLoops]*tensor.Matrix // of each own row's degree
 	loopBlocks map[SelfLoops]*Block         // self loops as edges
 }
+
+// Ends says whether a relation's ends are of one vertex type.
+type Ends bool
+
+// One type at both ends, where a vertex may have an edge to itself; or two, where none has.
+const (
+	OneType  Ends = false
+	TwoTypes Ends = true
+)
 
 // Block is the edges from some rows of one worker into the rows of this one: the columns of its matrix are
 // those source rows. With several workers a block holds the edges from one piece of the other's rows that
@@ -82,8 +95,12 @@ type Source struct {
 	// K × K: [p][q] is how many rows partition p needs of partition q; nil with one worker
 	HaloRows [][]int
 	// Int32, 1 × rows: the own rows' vertices in the original graph; nil: their row numbers
-	IDs    *tensor.Matrix
-	Copied func() // called when Relation is not needed any more; nil: not
+	IDs *tensor.Matrix
+	// Ends are TwoTypes where the sources are of another type than the rows. SourceIDs are then those of the
+	// own sources' rows.
+	Ends      Ends
+	SourceIDs *tensor.Matrix
+	Copied    func() // called when Relation is not needed any more; nil: not
 }
 
 // Others are what is known of the rows of remote blocks' sources.
@@ -127,7 +144,10 @@ func Among(team *kernel.Team, s Source, o Others) (e *Edges, needed [][]int32) {
 func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 	n, k := len(s.Relation.Indptr)-1, len(s.Starts)-1
 	e = &Edges{
-		Rows: n, IDs: s.IDs, Blocks: []*Block{nil}, team: team,
+		Rows: n, IDs: s.IDs, Sources: n, SourceIDs: s.IDs, Blocks: []*Block{nil}, ends: s.Ends, team: team,
+	}
+	if s.Ends == TwoTypes {
+		e.Sources, e.SourceIDs = s.Starts[s.Me+1]-s.Starts[s.Me], s.SourceIDs
 	}
 	e.forget()
 	needed = make([][]int32, k)
@@ -137,7 +157,7 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 	for q := range k {
 		at.next(int32(s.Starts[q+1]))
 		if q == s.Me {
-			symmetric = at.symmetric(int32(s.Starts[q]))
+			symmetric = s.Ends == OneType && at.symmetric(int32(s.Starts[q]))
 			e.Blocks[0] = e.newLocal(at, int32(s.Starts[q]))
 		} else {
 			remote[q], needed[q] = newRemote(team, at, s.Holders[q], s.Starts[q], s.Starts[q+1])
@@ -156,7 +176,7 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 			b.Out = team.Transpose(b.In, tensor.Graph)
 		}
 	}
-	e.Local().IDs = s.IDs
+	e.Local().IDs = e.SourceIDs
 	return e, needed
 }
 
@@ -182,7 +202,8 @@ func (e *Edges) Remote() []*Block { return e.Blocks[1:] }
 // Reversed is the same relation with every edge turned around, of a worker that holds all of it.
 func (e *Edges) Reversed() *Edges {
 	r := *e
-	r.Blocks = []*Block{{In: e.Local().Out, Out: e.Local().In, IDs: e.Local().IDs}}
+	r.Rows, r.IDs, r.Sources, r.SourceIDs = e.Sources, e.SourceIDs, e.Rows, e.IDs
+	r.Blocks = []*Block{{In: e.Local().Out, Out: e.Local().In, IDs: r.SourceIDs}}
 	r.forget()
 	return &r
 }

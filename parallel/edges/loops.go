@@ -16,8 +16,16 @@ const (
 	OneEach SelfLoops = true
 )
 
+// needsOneType panics where something is asked for that relations between two vertex types have not.
+func (e *Edges) needsOneType(what string) {
+	if e.ends == TwoTypes {
+		panic("edges: " + what + " of a relation between two vertex types")
+	}
+}
+
 // OneLoop is a self loop for each vertex: Int32, Rows × 1 of ones.
 func (e *Edges) OneLoop() *tensor.Matrix {
+	e.needsOneType("self loops")
 	if e.one == nil {
 		e.one = e.team.Memory.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
 		e.team.Fill(e.one, 1)
@@ -30,6 +38,7 @@ func (e *Edges) LoopBlock(loops SelfLoops) *Block {
 	if loops == Stored && e.Loops == nil {
 		return nil
 	}
+	e.needsOneType("self loops")
 	if e.loopBlocks[loops] == nil {
 		e.loopBlocks[loops] = &Block{In: e.loopMatrix(loops), IDs: e.IDs}
 	}

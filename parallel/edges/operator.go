@@ -61,6 +61,9 @@ func (e *Edges) Operator(r gnn.Reduce) (o Operator, err error) {
 
 func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 	o := Operator{team: e.team, factors: map[*Block]factors{}}
+	if r.Self != 0 || r.Kind == gnn.KindSymmetric || r.Kind == gnn.KindSymmetricNoLoops {
+		e.needsOneType("an aggregation with own rows or degrees")
+	}
 	switch r.Kind {
 	case gnn.KindSum:
 		var own factors

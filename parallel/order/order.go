@@ -46,6 +46,8 @@ type Options struct {
 type Axis interface {
 	// Aggregate is the linear aggregation Â·x on x's tape.
 	Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var
+	// Rows are those of the result of an aggregation of x.
+	Rows(x *autograd.Var) *autograd.RowSet
 	// AggregateInto is z = Â·x without a tape.
 	AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce)
 }
@@ -198,11 +200,11 @@ func (s *Site) aggregateOnce(a Axis, x *autograd.Var, r gnn.Reduce) *autograd.Va
 	kept, ok := s.once[key]
 	if !ok || kept.of != x.Value() {
 		s.book.retired = append(s.book.retired, kept.value) // a tape of this epoch may still read it
-		kept = first{x.Value(), x.Tape().Memory().New(tensor.Features, x.Rows(), x.Cols())}
+		kept = first{x.Value(), x.Tape().Memory().New(tensor.Features, a.Rows(x).Here, x.Cols())}
 		a.AggregateInto(kept.value, x, r)
 		s.once[key] = kept
 	}
-	return x.Tape().Fixed(kept.value, x.RowSet())
+	return x.Tape().Fixed(kept.value, a.Rows(x))
 }
 
 // Aggregation says in words what an aggregation of so many columns does.

@@ -15,7 +15,9 @@ import (
 // idle is an axis that does nothing.
 type idle struct{}
 
-func (idle) Aggregate(x *autograd.Var, _ gnn.Reduce) *autograd.Var   { return x }
+func (idle) Aggregate(x *autograd.Var, _ gnn.Reduce) *autograd.Var { return x }
+func (idle) Rows(x *autograd.Var) *autograd.RowSet                 { return x.RowSet() }
+
 func (idle) AggregateInto(*tensor.Matrix, *autograd.Var, gnn.Reduce) {}
 
 // TestCheaperOrder: an aggregation whose input wants no gradient is made in one pass an epoch, and one of an

@@ -18,13 +18,14 @@ const messageEdges = 1 << 13
 // the backward pass fetches the source rows again and computes each edge's message anew, on a tape of its own
 // (case 2).
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
-	exchange.Must(m.Check(p.site.Path))
+	_, target := p.part.ends(p.along)
+	exchange.Must(m.Check(p.site.Path, p.part.Types()[target].Here))
 	t, h := m.Source.Tape(), p.halo(m.Source.Tape())
 	e, loops := h.Edges, edges.SelfLoops(m.SelfLoops)
 	p.site.Explain(func() string {
 		return fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols())
 	})
-	run := &messages{Message: m, tape: t, site: p.site.Path, rows: e.Rows, targetIDs: e.Local().IDs, vertices: p.part.from.Total}
+	run := &messages{Message: m, tape: t, site: p.site.Path, rows: e.Rows, targetIDs: e.IDs, vertices: p.part.vertices(p.along)}
 	if m.Reduce == gnn.KindMean {
 		run.share = e.MeanShares(loops, 0)
 	}
@@ -46,7 +47,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		run.each(v.Block, func(b *batch) { run.forward(b, v.Rows[0], z, arg) })
 	}
 
-	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Keeps: []*autograd.Var{m.Source}, Buffers: append(h.kept, arg)}
+	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Rows: p.others(), Keeps: []*autograd.Var{m.Source}, Buffers: append(h.kept, arg)}
 	if m.Target != nil {
 		op.Inputs, op.Keeps = append(op.Inputs, m.Target), append(op.Keeps, m.Target)
 	}
@@ -91,7 +92,7 @@ type messages struct {
 	tape      *autograd.Tape
 	site      string
 	rows      int
-	vertices  int            // of the graph
+	vertices  int            // of the sources' type, in the graph
 	targetIDs *tensor.Matrix // Int32: the own rows' vertices, nil: the rows
 	share     *tensor.Matrix // 1/in-degree for a mean, else nil
 }

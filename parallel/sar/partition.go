@@ -32,11 +32,10 @@ type Partition struct {
 
 // Source is what a Partition is made from.
 type Source struct {
-	Rows      *autograd.RowSet
-	Vertices  []int32  // those of the rows, by their original ids, ascending; nil: all of the graph's
-	Total     int      // the graph's vertices
-	Others    []*autograd.RowSet // of further vertex types
-	Schema    gnn.Schema         // the graph's
+	Rows     *autograd.RowSet
+	Vertices []int32            // those of the rows, by their original ids, ascending; nil: all of the graph's
+	Others   []*autograd.RowSet // of further vertex types
+	Schema   gnn.Schema         // the graph's
 	// Read makes the edges of a relation in a direction that lead into the rows. It is called once for each.
 	Read func(gnn.Along) (*edges.Edges, error)
 	// Mover moves the rows of the remote blocks' sources.
@@ -59,8 +58,11 @@ type Options struct {
 // team only plans, one made of comm.Plan); g.Holders says who holds which. The structure is copied into the
 // team's memory. All of them must call it, and from then on do the same in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Partition, error) {
-	from := Source{Vertices: s.Edges.IDs, Total: s.Whole.Own(), Schema: SchemaOf(s), Mover: &wire{team, g.Halo, o.Prefetch}}
+	from := Source{Vertices: s.Edges.IDs, Schema: SchemaOf(s), Mover: &wire{team, g.Halo, o.Prefetch}}
 	from.Rows = autograd.RowsOf(team, s.Edges.IDs, s.Edges.Rows, s.Whole.Own(), exchange.PeersOf(g.Halo))
+	for i, t := range s.Edges.Others {
+		from.Others = append(from.Others, autograd.RowsOf(team, t.IDs, t.Rows, s.Whole.Others[i].Vertices, exchange.PeersOf(g.Halo)))
+	}
 	var p *Partition
 	from.Read = func(a gnn.Along) (*edges.Edges, error) { return p.read(g, s, a) }
 	p = Of(team, g.Halo, from, order.NewBook(w, nil), o)
@@ -105,7 +107,9 @@ func (p *Partition) BeginEpoch(epoch int) {
 }
 
 // Types are the vertices of the worker's rows of each vertex type.
-func (p *Partition) Types() []*autograd.RowSet { return append([]*autograd.RowSet{p.from.Rows}, p.from.Others...) }
+func (p *Partition) Types() []*autograd.RowSet {
+	return append([]*autograd.RowSet{p.from.Rows}, p.from.Others...)
+}
 
 // Schema is the graph's.
 func (p *Partition) Schema() gnn.Schema { return p.from.Schema }
@@ -113,6 +117,21 @@ func (p *Partition) Schema() gnn.Schema { return p.from.Schema }
 // relation is which of the graph's relations has that name, −1: none.
 func (p *Partition) relation(name string) int {
 	return slices.IndexFunc(p.from.Schema.Relations, func(r gnn.Relation) bool { return r.Name == name })
+}
+
+// ends are the vertex types that edges in a direction lead from and to.
+func (p *Partition) ends(a gnn.Along) (source, target int) {
+	r := &p.from.Schema.Relations[p.relation(a.Relation)]
+	if a.Reversed {
+		return r.Target, r.Source
+	}
+	return r.Source, r.Target
+}
+
+// vertices are how many the graph has of the type that edges in a direction lead from.
+func (p *Partition) vertices(a gnn.Along) int {
+	source, _ := p.ends(a)
+	return p.from.Schema.Types[source].Vertices
 }
 
 // Propagator is the gnn.Propagator at a site.
@@ -145,11 +164,11 @@ func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) {
 
 // read makes the edges from the share, or from the opposite ones where there is one partition.
 func (p *Partition) read(g mesh.Groups, s *partition.Share, a gnn.Along) (*edges.Edges, error) {
-	held := &s.Edges
-	r := &held.Relations[p.relation(a.Relation)]
+	r := &s.Edges.Relations[p.relation(a.Relation)]
+	source, target := p.ends(a)
 	from := edges.Source{
-		Relation: &r.In, HaloRows: r.HaloRows, Starts: held.Starts, Me: held.P, Holders: g.Holders, IDs: p.from.Rows.IDs,
-		Copied: s.Unload,
+		Relation: &r.In, HaloRows: r.HaloRows, Starts: s.Edges.Types()[source].Starts, Me: s.Edges.P, Holders: g.Holders,
+		IDs: p.Types()[target].IDs, Ends: source != target, SourceIDs: p.Types()[source].IDs, Copied: s.Unload,
 	}
 	switch {
 	case a.Reversed && len(g.Holders) == 1:

@@ -1,6 +1,8 @@
 package sar
 
 import (
+	"cmp"
+
 	"weft/autograd"
 	"weft/gnn"
 	"weft/parallel/exchange"
@@ -21,6 +23,19 @@ type propagator struct {
 // AggregateLinear implements gnn.Propagator.
 func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
 	return p.site.AggregateLinear(p, x, w, r)
+}
+
+// Rows implements order.Axis.
+func (p *propagator) Rows(x *autograd.Var) *autograd.RowSet { return cmp.Or(p.others(), x.RowSet()) }
+
+// others are the rows of the targets, where these are of another vertex type than the sources; nil: they are
+// not.
+func (p *propagator) others() *autograd.RowSet {
+	source, target := p.part.ends(p.along)
+	if source == target {
+		return nil
+	}
+	return p.part.Types()[target]
 }
 
 // AggregateInto implements order.Axis.

@@ -37,9 +37,9 @@ import (
 func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	t, h := x.Tape(), p.halo(x.Tape())
 	o := h.operator(r)
-	z := t.New(x.Rows(), x.Cols())
+	z := t.New(h.Edges.Rows, x.Cols())
 	h.sum(o, z, x.Value())
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: h.kept, Reads: true, Backward: func(g *tensor.Matrix) {
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.others(), Buffers: h.kept, Reads: true, Backward: func(g *tensor.Matrix) {
 		h.resume()
 		h.count(g.Cols)
 		dx, add := x.Grad()
@@ -66,8 +66,8 @@ func (h *Halo) sum(o edges.Operator, z, x *tensor.Matrix) {
 // element, so that the backward pass needs no rows.
 func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	t, h := x.Tape(), p.halo(x.Tape())
-	z := t.New(x.Rows(), x.Cols())
-	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, x.Rows(), x.Cols())
+	z := t.New(h.Edges.Rows, x.Cols())
+	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, h.Edges.Rows, x.Cols())
 	h.count(x.Cols())
 	t.Team.Max(z, arg, h.Edges.Local().In, x.Value(), h.Edges.Local().IDs, h.Edges.Loops, kernel.Replace)
 	for v := range h.fetch(x.Value()) {
@@ -75,7 +75,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 			t.Team.Max(z, arg, v.In, v.Rows[0], v.IDs, nil, kernel.Accumulate)
 		})
 	}
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Buffers: append(h.kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.others(), Buffers: append(h.kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
 		h.resume()
 		h.count(g.Cols)
 		dx := x.GradSum()
@@ -108,13 +108,13 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	width := x.Cols / a.Heads
 	h.count(x.Cols)
 	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
-		Heads: a.Heads, FirstHead: a.FirstHead, LayerHeads: a.LayerHeads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.Local().IDs,
+		Heads: a.Heads, FirstHead: a.FirstHead, LayerHeads: a.LayerHeads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.IDs,
 		Mask: nn.Dropout{Site: p.site.Path + ".attention", P: a.Dropout}.Mask(a.Source),
 	}}
 	if a.SelfLoops {
 		at.loops = e.OneLoop()
 	}
-	state := t.Team.AttentionStart(x.Rows, a.Heads, width)
+	state := t.Team.AttentionStart(e.Rows, a.Heads, width)
 	at.beginPass()
 	at.extend(state, e.Local(), at.rows(), at.loops, kernel.Ending(alone))
 	for v := range h.fetch(at.rows()...) {
@@ -128,7 +128,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	at.out, at.logSum = state.Out, state.Maximum
 	vars := at.vars()
 	return t.Record(autograd.Op{
-		Value: at.out, Inputs: vars, Keeps: vars, KeepsResult: true, Buffers: append(h.kept, at.logSum),
+		Value: at.out, Inputs: vars, Rows: p.others(), Keeps: vars, KeepsResult: true, Buffers: append(h.kept, at.logSum),
 		Backward: func(g *tensor.Matrix) { at.attendBackward(h, g) },
 	})
 }
@@ -138,7 +138,7 @@ func (at *attention) attendBackward(h *Halo, g *tensor.Matrix) {
 	h.resume()
 	e, team, x := h.Edges, at.tape.Team, at.Source.Value()
 	h.count(x.Cols)
-	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, x.Rows, at.Heads)
+	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, e.Rows, at.Heads)
 	team.RowDots(at.gOut, g, at.out)
 	at.beginPass()
 	dTarget := at.targetGradient()

@@ -32,6 +32,9 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	return p.aggregate(x, r, gnn.Once)
 }
 
+// Rows implements order.Axis.
+func (p *propagator) Rows(x *autograd.Var) *autograd.RowSet { return x.RowSet() }
+
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
 	if p.flows(r, gnn.Once) {
@@ -65,7 +68,7 @@ func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *aut
 
 // Message implements gnn.Propagator, for functions that act on each column apart.
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
-	exchange.Must(m.Check(p.path))
+	exchange.Must(m.Check(p.path, p.axis.own.Here))
 	if !m.Columnwise {
 		exchange.Must(refusal.Errorf("%s: the message function needs complete rows, and may be given slices only where it is said to be columnwise; take %s graph=%d",
 			p.path, refusal.Setting("parallel"), p.axis.mesh.Partitions*p.axis.mesh.Slices))

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"weft/autograd"
+	"weft/gnn"
 	"weft/graph"
 	"weft/kernel"
 	"weft/partition"
@@ -18,6 +19,15 @@ type features struct {
 	varying bool             // what follows from them is not kept over epochs
 }
 
+// input is the state before the first block: the features of each vertex type, the first one's first.
+func input(all []*features, t *autograd.Tape) (s gnn.State) {
+	s.H = all[0].On(t)
+	for _, f := range all[1:] {
+		s.Others = append(s.Others, f.On(t))
+	}
+	return s
+}
+
 // On puts the features on a tape: rows × F.
 func (f *features) On(t *autograd.Tape) *autograd.Var {
 	switch {
@@ -29,10 +39,24 @@ func (f *features) On(t *autograd.Tape) *autograd.Var {
 	return t.Fixed(f.dense, f.rows)
 }
 
-// loadFeatures copies those of the rows of an axis.
+// loadAllFeatures copies those of the rows of an axis, of each vertex type.
+func loadAllFeatures(c Config, axis Axis) []*features {
+	all := []*features{loadFeatures(c, axis)}
+	for i := range c.Share.Others {
+		all = append(all, c.load(&c.Share.Others[i], axis.Types()[i+1], nil))
+	}
+	return all
+}
+
+// loadFeatures copies those of the rows of an axis, of the first vertex type.
 func loadFeatures(c Config, axis Axis) *features {
-	team, v, rows := c.Team, &c.Share.Values, axis.Rows()
-	l := loader{team: team, share: c.Share, from: &v.Features, places: v.Places(axis.Vertices()), normalize: c.NormalizeRows}
+	return c.load(&c.Share.Values, axis.Rows(), c.Share.Values.Places(axis.Vertices()))
+}
+
+// load copies the features of some rows of a vertex type; places nil: of all.
+func (c *Config) load(v *partition.Values, rows *autograd.RowSet, places []int32) *features {
+	team := c.Team
+	l := loader{team: team, share: c.Share, from: &v.Features, rows: v.Rows, places: places, normalize: c.NormalizeRows}
 	f := &features{rows: rows, varying: c.VaryingInput}
 	if !l.from.Sparse() {
 		f.dense = team.Memory.New(tensor.Features, rows.Here, l.from.Columns)
@@ -61,6 +85,7 @@ type loader struct {
 	team      *kernel.Team
 	share     *partition.Share
 	from      *graph.Features
+	rows      int
 	places    []int32 // the rows that are copied; nil: all
 	normalize bool    // each row is divided by its sum
 }
@@ -68,7 +93,7 @@ type loader struct {
 // each calls f for the rows that are copied.
 func (l *loader) each(f func(row int)) {
 	if l.places == nil {
-		for row := range l.share.Values.Rows {
+		for row := range l.rows {
 			f(row)
 		}
 		return

@@ -9,14 +9,16 @@ import (
 	"weft/tensor"
 )
 
-// reducer sums the replicas' gradients beside the backward pass. Gradients that are complete are listed in
-// next; a list of bucketFloats elements is summed while the pass goes on. Gradients are complete in the same
-// order on all replicas. Where there is one replica, and in a plan, nothing is summed.
+// reducer sums the replicas' gradients beside the backward pass, but for those of rows that one worker holds.
+// Gradients that are complete are listed in next; a list of bucketFloats elements is summed while the pass
+// goes on. Gradients are complete in the same order on all replicas. Where there is one replica, and in a
+// plan, nothing is summed.
 type reducer struct {
 	team     *kernel.Team
 	replicas *comm.Comm
-	bucket   *tensor.Matrix // 1 × bucketFloats, where the gradients of a list stand side by side; nil: nothing is summed
-	all      int            // parameters
+	bucket   *tensor.Matrix          // 1 × bucketFloats, where the gradients of a list stand side by side; nil: nothing is summed
+	all      int                     // parameters
+	apart    map[*tensor.Matrix]bool // gradients that are not summed
 	next     []*tensor.Matrix
 	size     int                   // elements of next
 	lists    chan []*tensor.Matrix // to be summed
@@ -27,12 +29,16 @@ const bucketFloats = 1 << 18
 
 // newReducer is that of the parameters of an engine, which Training makes sum.
 func newReducer(c Config, params []*nn.Param) *reducer {
-	r := &reducer{team: c.Team, replicas: c.Groups.Replicas, all: len(params)}
+	r := &reducer{team: c.Team, replicas: c.Groups.Replicas, all: len(params), apart: map[*tensor.Matrix]bool{}}
 	if !c.Training || r.replicas.Size() == 1 {
 		return r
 	}
 	elements := 0
 	for _, p := range params {
+		if p.Rows != nil {
+			r.apart[p.Grad] = true
+			continue
+		}
 		elements += p.Grad.Len()
 	}
 	r.bucket = r.team.Memory.New(tensor.Buffers, 1, min(elements, bucketFloats))
@@ -66,6 +72,9 @@ func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 
 // add takes a gradient that is complete.
 func (r *reducer) add(grad *tensor.Matrix) {
+	if r.apart[grad] {
+		return
+	}
 	if r.size+grad.Len() > r.bucket.Cols {
 		r.flush()
 	}

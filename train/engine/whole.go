@@ -14,7 +14,7 @@ import (
 type Whole struct {
 	Config
 	axis     Axis
-	features *features
+	features []*features // by vertex type
 	params   *nn.Params
 	model    gnn.Model
 	reducer  *reducer
@@ -45,7 +45,7 @@ func New(c Config) (Engine, error) {
 // copies the features of its rows there.
 func newWhole(c Config, a Axis) *Whole {
 	w := &Whole{Config: c, axis: a, params: nn.NewParams(c.Team, c.Seed)}
-	w.features = loadFeatures(c, a)
+	w.features = loadAllFeatures(c, a)
 	w.model = gnn.Build(c.Blocks, 0, len(c.Blocks), gnn.Env{Params: w.params, Schema: a.Schema(), Rows: a.Types(), Propagators: a.Propagator})
 	w.reducer = newReducer(c, w.params.List)
 	return w
@@ -65,7 +65,7 @@ func (w *Whole) Train(epoch int) (loss float64) {
 		t := autograd.NewTrainingTape(w.Team, autograd.Random{Seed: w.Seed, Epoch: epoch})
 		t.Ledger = l
 		span := w.Trace.Begin(trace.Phase, "forward", trace.Args{})
-		logits := w.model.Forward(gnn.State{H: w.features.On(t)}).Output()
+		logits := w.model.Forward(input(w.features, t)).Output()
 		root := autograd.Root{Var: logits}
 		loss, root.Grad = w.Loss(logits)
 		span.End()
@@ -78,6 +78,6 @@ func (w *Whole) Train(epoch int) (loss float64) {
 
 // Infer runs the model forward.
 func (w *Whole) Infer(without int) *autograd.Var {
-	in := gnn.State{H: w.features.On(autograd.NewTape(w.Team))}
+	in := input(w.features, autograd.NewTape(w.Team))
 	return autograd.Dense(w.model[:len(w.model)-without].Forward(in).Output())
 }

@@ -169,7 +169,7 @@ func TestTextIsRefused(t *testing.T) {
 		{",a,b\n0,1,2\n", "x.csv:1: the first column has no name"},
 		{"1,\n", "x.csv:1: field 2 is empty"},
 		{"1,inf\n", "x.csv:1: feature 1 of vertex 0 is +Inf"},
-		{"\x00\x01", "x.csv: neither a .npy array nor text"},
+		{"\x00\x01", "x.csv: is no text: give what numpy.save writes, or CSV"},
 		{"\x1f\x8b\x00", "x.csv: a damaged gzip file"},
 	} {
 		tab, err := read(t, c.text, 3)

@@ -1,17 +1,14 @@
 package arrays
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"slices"
 	"strconv"
 
-	"github.com/klauspost/compress/gzip"
-
+	"weft/graph/internal/lines"
 	"weft/internal/foreign"
 	"weft/internal/memory"
 	"weft/internal/npy"
@@ -26,14 +23,14 @@ type table struct {
 	path  string
 	most  int64    // rows
 	file  *counted // what was read of the file
-	lines *bufio.Scanner
+	lines *lines.Reader
 
-	separator  []byte // nil before the first line; a space is any number of spaces
-	columns    int
-	line, rows int64
-	fields     [][]byte
-	values     []float64 // of the last line
-	words      bool      // there is a True or False
+	separator []byte // nil before the first line; a space is any number of spaces
+	columns   int
+	rows      int64
+	fields    [][]byte
+	values    []float64 // of the last line
+	words     bool      // there is a True or False
 }
 
 // counted counts the bytes that are read.
@@ -59,35 +56,24 @@ const (
 // path.
 func newTable(r io.Reader, kind foreign.Kind, path string, most int64) (*table, error) {
 	t := &table{path: path, most: most, file: &counted{r: r}}
-	text := bufio.NewReader(t.file)
-	if kind == foreign.Gzip {
-		z, err := gzip.NewReader(text)
-		if err != nil {
-			return nil, refusal.Errorf("%s: a damaged gzip file: %w", path, err)
-		}
-		text = bufio.NewReader(z)
+	form := lines.Form{Path: path, Kind: kind, Text: "what numpy.save writes, or CSV", Line: "a row of numbers", Longest: longestLine}
+	var err error
+	if t.lines, err = lines.New(t.file, form); err != nil {
+		return nil, err
 	}
-	if start, _ := text.Peek(512); bytes.IndexByte(start, 0) >= 0 {
-		return nil, refusal.Errorf("%s: neither a .npy array nor text: give what numpy.save writes, or CSV", path)
-	}
-	t.lines = bufio.NewScanner(text)
-	t.lines.Buffer(nil, longestLine)
 	return t, nil
-}
-
-func (t *table) refuse(format string, args ...any) error {
-	return refusal.Errorf("%s:%d: %w", t.path, t.line, fmt.Errorf(format, args...))
 }
 
 // next returns the next row, which the call after it overwrites, and io.EOF after the last.
 func (t *table) next() ([]float64, error) {
-	for t.lines.Scan() {
-		t.line++
-		line := t.lines.Bytes()
-		if t.line == 1 {
-			line = bytes.TrimPrefix(line, []byte(foreign.ByteOrderMark))
+	for {
+		line, err := t.lines.Next()
+		switch {
+		case errors.Is(err, io.EOF) && t.rows == 0:
+			return nil, refusal.Errorf("%s: has no row of numbers", t.path)
+		case err != nil:
+			return nil, err
 		}
-		line = bytes.TrimRight(line, "\r")
 		blank := len(bytes.TrimSpace(line)) == 0
 		if blank && t.columns > 1 || !blank && (line[0] == '#' || line[0] == '%') {
 			continue
@@ -100,45 +86,35 @@ func (t *table) next() ([]float64, error) {
 			continue
 		}
 		if t.rows++; t.rows > t.most {
-			return nil, t.refuse("more than %d rows, one for each vertex that the graph may have", t.most)
+			return nil, t.lines.Errorf("more than %d rows, one for each vertex that the graph may have", t.most)
 		}
 		return t.values, nil
 	}
-	t.line++
-	switch err := t.lines.Err(); {
-	case errors.Is(err, bufio.ErrTooLong):
-		return nil, t.refuse("the line is longer than %d bytes, which is no row of numbers", longestLine)
-	case err != nil:
-		return nil, t.refuse("%w: the file is damaged or cut short", err)
-	case t.rows == 0:
-		return nil, refusal.Errorf("%s: has no row of numbers", t.path)
-	}
-	return nil, io.EOF
 }
 
 // parse takes the values from a line; row is false for a header.
 func (t *table) parse(line []byte) (row bool, err error) {
 	if err := t.split(line); err != nil {
-		return false, t.refuse("%w", err)
+		return false, t.lines.Errorf("%w", err)
 	}
 	if t.columns > 0 && len(t.fields) != t.columns {
-		return false, t.refuse("%d columns, where the lines before have %d", len(t.fields), t.columns)
+		return false, t.lines.Errorf("%d columns, where the lines before have %d", len(t.fields), t.columns)
 	}
 	first := t.columns == 0
 	t.columns = len(t.fields)
 	if first && t.isHeader() {
 		if len(t.fields[0]) == 0 {
-			return false, t.refuse("the first column has no name, as pandas writes its index: write it with index=False")
+			return false, t.lines.Errorf("the first column has no name, as pandas writes its index: write it with index=False")
 		}
 		return false, nil
 	}
 	if t.values, err = memory.Grow(t.values[:0], t.columns); err != nil {
-		return false, t.refuse("%w", err)
+		return false, t.lines.Errorf("%w", err)
 	}
 	for _, field := range t.fields {
 		x, ok := t.number(field)
 		if !ok {
-			return false, t.refuse("%.40q is not a number", field)
+			return false, t.lines.Errorf("%.40q is not a number", field)
 		}
 		t.values = append(t.values, x)
 	}
@@ -226,7 +202,7 @@ func (t *table) array() (*npy.Array, error) {
 			return nil, err
 		}
 		if values, err = memory.Grow(values, len(row)); err != nil {
-			return nil, t.refuse("%w", err)
+			return nil, t.lines.Errorf("%w", err)
 		}
 		values = append(values, row...)
 		if err := t.check(len(values)); err != nil {
@@ -295,16 +271,16 @@ func (t *table) matrix(keepDense bool) (*Matrix, error) {
 		}
 		c.columns = t.columns
 		if k := slices.IndexFunc(row, func(x float64) bool { return x != x }); k >= 0 {
-			return nil, t.refuse("field %d is empty or no number: give a value for each feature", k+1)
+			return nil, t.lines.Errorf("field %d is empty or no number: give a value for each feature", k+1)
 		}
 		if values, err = memory.Grow(values[:0], len(row)); err != nil {
-			return nil, t.refuse("%w", err)
+			return nil, t.lines.Errorf("%w", err)
 		}
 		for _, x := range row {
 			values = append(values, float32(x))
 		}
 		if err := c.add(values); err != nil {
-			return nil, t.refuse("%w", err)
+			return nil, t.lines.Errorf("%w", err)
 		}
 		if err := t.check(c.kept()); err != nil {
 			return nil, err

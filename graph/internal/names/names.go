@@ -1,0 +1,57 @@
+// Package names numbers vertices that are known by name, in the order in which the names appear.
+package names
+
+import (
+	"fmt"
+	"math"
+
+	"weft/internal/memory"
+)
+
+// Table has the names that appeared, and a number for each.
+type Table struct {
+	Names []string // by number
+
+	numbers map[string]int32
+	text    int64 // bytes of names that there is memory for
+}
+
+// NewTable is a table without names.
+func NewTable() *Table { return &Table{numbers: map[string]int32{}} }
+
+// Number is the number of a name, the next one where it appears for the first time. What exceeds the memory,
+// or 32 bits, is an error.
+func (t *Table) Number(name []byte) (int32, error) {
+	if v, ok := t.numbers[string(name)]; ok {
+		return v, nil
+	}
+	if len(t.Names) == math.MaxInt32 {
+		return 0, fmt.Errorf("more than %d vertices", math.MaxInt32)
+	}
+	if err := t.makeRoom(len(name)); err != nil {
+		return 0, err
+	}
+	v, s := int32(len(t.Names)), string(name)
+	t.numbers[s] = v
+	t.Names = append(t.Names, s)
+	return v, nil
+}
+
+// Find is the number of a name that appeared.
+func (t *Table) Find(name []byte) (v int32, appeared bool) {
+	v, appeared = t.numbers[string(name)]
+	return v, appeared
+}
+
+// makeRoom makes room for a name of so many bytes, if there is the memory.
+func (t *Table) makeRoom(bytes int) (err error) {
+	const entry, step = 64, 1 << 20 // of the map
+	if t.Names, err = memory.Grow(t.Names, 1); err != nil {
+		return err
+	}
+	if t.text -= entry + int64(bytes); t.text >= 0 {
+		return nil
+	}
+	t.text = step
+	return memory.Need(step + entry + int64(bytes))
+}

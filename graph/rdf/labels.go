@@ -1,0 +1,148 @@
+package rdf
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"weft/graph"
+	"weft/graph/internal/lines"
+	"weft/graph/internal/names"
+	"weft/internal/refusal"
+	"weft/internal/suggest"
+)
+
+// tables collects the labels of entities.
+type tables struct {
+	entities *names.Table
+	classes  *names.Table // in the order of their first appearance
+	labelled map[int32]labelled
+}
+
+// labelled is a line of a table.
+type labelled struct {
+	class int32
+	path  string
+	line  int64
+}
+
+// readLabels reads the tables. Without any there are no labels and no splits.
+func (o *Options) readLabels(entities *names.Table) (labels graph.Labels, splits []graph.Split, err error) {
+	if o.Train == "" {
+		return labels, nil, nil
+	}
+	t := &tables{entities: entities, classes: names.NewTable(), labelled: map[int32]labelled{}}
+	var split graph.Split
+	for _, part := range []struct {
+		path string
+		ids  *[]int64
+	}{{o.Train, &split.Train}, {o.Val, &split.Val}, {o.Test, &split.Test}} {
+		*part.ids = []int64{}
+		if part.path == "" {
+			continue
+		}
+		if *part.ids, err = t.read(part.path, o); err != nil {
+			return labels, nil, err
+		}
+	}
+	return t.labels(), []graph.Split{split}, nil
+}
+
+// read reads the entities of a table, ascending.
+func (t *tables) read(path string, o *Options) (ids []int64, err error) {
+	const longest = 64 << 10 // bytes of a line
+	text, err := lines.Open(lines.Form{Path: path, Text: "a table, its columns between tabs", Line: "a row of a table", Longest: longest})
+	if err != nil {
+		return nil, err
+	}
+	defer text.Close()
+	header, err := text.Next()
+	if errors.Is(err, io.EOF) {
+		return nil, refusal.Errorf("%s: is empty: give a table, its columns between tabs and their names in the first line", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	columns := strings.Split(string(header), "\t")
+	entity, err := column(columns, "entity", o.Entity)
+	if err != nil {
+		return nil, text.Errorf("%w", err)
+	}
+	label, err := column(columns, "label", o.Label)
+	if err != nil {
+		return nil, text.Errorf("%w", err)
+	}
+	for {
+		line, err := text.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		if !utf8.Valid(line) {
+			return nil, text.Errorf("the line is not UTF-8: convert the file, as with iconv -t UTF-8")
+		}
+		fields := bytes.Split(line, []byte("\t"))
+		if len(fields) != len(columns) {
+			return nil, text.Errorf("%d columns, where the first line has %d", len(fields), len(columns))
+		}
+		v, err := t.add(fields[entity], fields[label], labelled{path: path, line: text.Number()})
+		if err != nil {
+			return nil, text.Errorf("%.100q %w", fields[entity], err)
+		}
+		ids = append(ids, int64(v))
+	}
+	if len(ids) == 0 {
+		return nil, refusal.Errorf("%s: has no entity below its first line: give a line for each", path)
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
+// column is the place of the column that a setting names.
+func column(columns []string, setting refusal.Setting, name string) (int, error) {
+	k := slices.Index(columns, name)
+	if k < 0 {
+		return 0, fmt.Errorf("no column is %s %.40q; %.1000s", setting, name, suggest.OneOf(name, columns))
+	}
+	if slices.Contains(columns[k+1:], name) {
+		return 0, fmt.Errorf("several columns are %s %.40q: rename all but one", setting, name)
+	}
+	return k, nil
+}
+
+// add takes in the label of an entity, at a line.
+func (t *tables) add(entity, label []byte, at labelled) (vertex int32, err error) {
+	vertex, there := t.entities.Find(entity)
+	if !there {
+		return 0, errors.New("is no entity of the graph: leave the line out, or give the file of its triples too")
+	}
+	if before, twice := t.labelled[vertex]; twice {
+		return 0, fmt.Errorf("has a label already, in %s:%d: leave one of the lines out", before.path, before.line)
+	}
+	if len(label) == 0 {
+		return 0, errors.New("has no label: leave the line out")
+	}
+	at.class, err = t.classes.Number(label)
+	t.labelled[vertex] = at
+	return vertex, err
+}
+
+// labels numbers the classes in the order of their names.
+func (t *tables) labels() graph.Labels {
+	l := graph.Labels{Classes: len(t.classes.Names), Class: slices.Repeat([]int64{-1}, len(t.entities.Names))}
+	l.Names = slices.Sorted(slices.Values(t.classes.Names))
+	for v, at := range t.labelled {
+		class, _ := slices.BinarySearch(l.Names, t.classes.Names[at.class])
+		l.Class[v] = int64(class)
+	}
+	return l
+}

@@ -1,0 +1,312 @@
+package rdf
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/graph"
+	"weft/internal/realdata"
+	"weft/internal/refusal"
+)
+
+func write(t testing.TB, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func zipped(t testing.TB, content string) string {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte(content)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// family are triples of three predicates, of which two have one local name.
+const family = "\ufeff# a family\r\n" +
+	"<http://x/anna> <http://x/v#knows> <http://x/ben> .\r\n" +
+	"\n" +
+	"<http://x/ben> <http://x/v#knows> _:c .\n" +
+	"<http://x/anna> <http://y/knows> <http://x/ben> .\n" +
+	"_:c <http://x/v#age> \"7\"^^<http://x/int> .\n" +
+	"<http://x/ben> <http://x/v#knows> _:c . # again\n" +
+	"<http://x/anna> <http://x/v#age> \"7\" .\n" +
+	"<http://x/ben> <http://x/v#age> \"\\u0037\"" + ".\n" +
+	"_:c <http://x/v#knows> _:c ."
+
+// edges lists the edges of a relation by the names of their ends.
+func edges(g *graph.Graph, r *graph.Relation) (all []string) {
+	for v := range g.Names {
+		for _, u := range r.Sources[r.Indptr[v]:r.Indptr[v+1]] {
+			all = append(all, g.Names[u]+"→"+g.Names[v])
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func TestRead(t *testing.T) {
+	const header = "id\tperson\tgroup\r\n"
+	o := Options{
+		Paths:  []string{write(t, "a.nt", family), write(t, "b.nt.gz", zipped(t, "_:c <http://x/v#knows> <http://x/anna> .\n"))},
+		Train:  write(t, "train.tsv", header+"1\thttp://x/ben\tred\r\n\r\n2\t_:c#2\tblue"),
+		Test:   write(t, "test.tsv", header+"3\thttp://x/anna\tred\n"),
+		Entity: "person", Label: "group",
+	}
+	g, err := Read(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string][]string{}
+	var order []string
+	for k := range g.Relations {
+		r := &g.Relations[k]
+		if r.Source != EntityType || r.Target != EntityType {
+			t.Errorf("%s joins %s to %s", r.Name, r.Source, r.Target)
+		}
+		order = append(order, r.Name)
+		got[r.Name] = edges(g, r)
+	}
+	if want := []string{"knows", "knows_2", "age", "rev_knows", "rev_knows_2", "rev_age"}; !slices.Equal(order, want) {
+		t.Errorf("relations %q, want %q", order, want)
+	}
+	names := []string{"http://x/anna", "http://x/ben", "_:c", `"7"^^<http://x/int>`, `"7"`, "_:c#2"}
+	if diff := cmp.Diff(names, g.Names); diff != "" {
+		t.Error(diff)
+	}
+	want := map[string][]string{
+		"knows":   {"_:c#2→http://x/anna", "_:c→_:c", "http://x/anna→http://x/ben", "http://x/ben→_:c"},
+		"knows_2": {"http://x/anna→http://x/ben"},
+		"age":     {`_:c→"7"^^<http://x/int>`, `http://x/anna→"7"`, `http://x/ben→"7"`},
+	}
+	for name, forth := range want {
+		if diff := cmp.Diff(forth, got[name]); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+		var back []string
+		for _, e := range forth {
+			source, target, _ := strings.Cut(e, "→")
+			back = append(back, target+"→"+source)
+		}
+		slices.Sort(back)
+		if diff := cmp.Diff(back, got["rev_"+name]); diff != "" {
+			t.Errorf("rev_%s: %s", name, diff)
+		}
+	}
+	if diff := cmp.Diff(graph.Labels{Classes: 2, Class: []int64{1, 1, -1, -1, -1, 0}, Names: []string{"blue", "red"}}, g.Labels); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]graph.Split{{Train: []int64{1, 5}, Val: []int64{}, Test: []int64{0}}}, g.Splits); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"relation knows_2 is http://y/knows", "1 triples that stand twice left out", "3 relations that lead back added"}, g.Notes); diff != "" {
+		t.Error(diff)
+	}
+
+	// What gives the label away is left out, and entities that nothing else names with it.
+	o.Without = []string{"http://x/v#age"}
+	if g, err = Read(o); err != nil {
+		t.Fatal(err)
+	}
+	if len(g.Relations) != 4 || len(g.Names) != 4 || g.Notes[0] != "3 triples of http://x/v#age left out" {
+		t.Errorf("%d relations, names %q, notes %q", len(g.Relations), g.Names, g.Notes)
+	}
+	// Labels may stay away.
+	if g, err = Read(Options{Paths: o.Paths}); err != nil || g.Labels.Class != nil || g.Splits != nil {
+		t.Errorf("without tables: %v, labels %v, splits %v", err, g.Labels, g.Splits)
+	}
+}
+
+func TestLocalNames(t *testing.T) {
+	r := &reader{}
+	// The third of a name that is knows, as the one back of knows_2 would be taken
+	want := []string{"knows", "rev_knows_2", "Größe_1.2-x", "_x", "a_b", "urn", "_", "knows_3", "rev", strings.Repeat("é", 50)}
+	for _, iri := range []string{
+		"http://x/knows", "http://y/rev_knows_2", "http://x#Größe!!1.2-x", "http://x/.x", "http://x/a__b/", "urn:", "x:_", "urn:knows", "x:rev", "x:" + strings.Repeat("é", 200),
+	} {
+		r.predicates = append(r.predicates, predicate{iri: iri})
+	}
+	if diff := cmp.Diff(want, r.relationNames()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	const header = "person\tgroup\n"
+	good := func(t *testing.T) Options {
+		return Options{
+			Paths: []string{write(t, "a.nt", family)}, Entity: "person", Label: "group",
+			Train: write(t, "train.tsv", header+"http://x/ben\tred\n"), Test: write(t, "test.tsv", header+"http://x/anna\tblue\n"),
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func(t *testing.T, o *Options)
+		want   string // where %s is the folder of the file that is to blame
+	}{
+		{"missing dot", func(t *testing.T, o *Options) { o.Paths[0] = write(t, "a.nt", "# x\r\n\r\n<a:s> <a:p> <a:o>\r\n") }, "a.nt:3: the dot is missing"},
+		{"second file", func(t *testing.T, o *Options) { o.Paths = append(o.Paths, write(t, "b.nt", "x")) }, "b.nt:1: this is Turtle, and only N-Triples is read: convert"},
+		{"no file", func(t *testing.T, o *Options) { o.Paths[0] = filepath.Join(t.TempDir(), "a.nt") }, "a.nt: no such file"},
+		{"a folder", func(t *testing.T, o *Options) { o.Paths[0] = t.TempDir() }, "is a directory, not a file"},
+		{"an array", func(t *testing.T, o *Options) { o.Paths[0] = write(t, "a.nt", "\x93NUMPY") }, "a.nt: is a NumPy array"},
+		{"zeros", func(t *testing.T, o *Options) { o.Paths[0] = write(t, "a.nt", "\x00") }, "a.nt: is no text: give N-Triples"},
+		{"damaged gzip", func(t *testing.T, o *Options) { o.Paths[0] = write(t, "a.nt.gz", "\x1f\x8bx") }, "a.nt.gz: a damaged gzip file"},
+		{"short gzip", func(t *testing.T, o *Options) {
+			whole := zipped(t, family)
+			o.Paths[0] = write(t, "a.nt.gz", whole[:len(whole)-9])
+		}, "the file is damaged or cut short"},
+		{"long line", func(t *testing.T, o *Options) {
+			o.Paths[0] = write(t, "a.nt.gz", zipped(t, "<a:s> <a:p> \""+strings.Repeat("x", 16<<20)+"\" .\n"))
+		}, "a.nt.gz:1: the line is longer than 16777216 bytes"},
+		{"no triple", func(t *testing.T, o *Options) { o.Paths[0] = write(t, "a.nt", "# nothing\n") }, "a.nt: no triple is left"},
+		{"unknown predicate", func(_ *testing.T, o *Options) { o.Without = []string{"http://x/v#know"} }, "without-predicate http://x/v#know: no triple has that predicate; did you mean http://x/v#knows?"},
+		{"nothing left", func(_ *testing.T, o *Options) {
+			o.Without = []string{"http://x/v#knows", "http://x/v#age", "http://y/knows"}
+		}, "a.nt: no triple is left"},
+
+		{"no training", func(_ *testing.T, o *Options) { o.Train = "" }, "labels without entities that train: give train"},
+		{"no tables", func(_ *testing.T, o *Options) { o.Train, o.Test = "", "" }, "entity and label name columns of a table"},
+		{"no columns", func(_ *testing.T, o *Options) { o.Entity = "" }, "train.tsv: which columns count? give entity and label"},
+		{"one column", func(_ *testing.T, o *Options) { o.Label = "person" }, "entity and label are one column"},
+		{"unknown column", func(_ *testing.T, o *Options) { o.Label = "grop" }, `train.tsv:1: no column is label "grop"; did you mean group?`},
+		{"column twice", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", "person\tgroup\tgroup\n") }, `test.tsv:1: several columns are label "group"`},
+		{"empty table", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", "") }, "test.tsv: is empty"},
+		{"no rows", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", header+"\r\n") }, "test.tsv: has no entity below its first line"},
+		{"few fields", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", header+"http://x/anna\n") }, "test.tsv:2: 1 columns, where the first line has 2"},
+		{"stranger", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", header+"\nhttp://x/eve\tred\n") }, `test.tsv:3: "http://x/eve" is no entity of the graph`},
+		{"no label", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", header+"http://x/anna\t\n") }, `test.tsv:2: "http://x/anna" has no label`},
+		{"twice", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", header+"http://x/ben\tred\n") }, "train.tsv:2: leave one of the lines out"},
+		{"not UTF-8", func(t *testing.T, o *Options) { o.Test = write(t, "test.tsv", header+"http://x/anna\t\xff\n") }, "test.tsv:2: the line is not UTF-8"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := good(t)
+			c.change(t, &o)
+			if _, err := Read(o); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want a refusal with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestMUTAG reads the graph that R-GCN was published on, and compares it with what other programs make of the
+// same files.
+func TestMUTAG(t *testing.T) {
+	g, err := Read(Options{
+		Paths: []string{realdata.File(t, "rdf_mutag", "mutag_stripped.nt.gz")}, Entity: "bond", Label: "label_mutagenic",
+		Train: realdata.File(t, "rdf_mutag", "trainingSet.tsv"), Test: realdata.File(t, "rdf_mutag", "testSet.tsv"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type facts struct {
+		Entities, Relations, Edges, Train, Val, Test int
+		EdgeSum                                      int // Σ (relation+1)·(subject+1)·(object+3)
+		TrainSum, Mutagenic                          int // Σ (v+1)·label[v], how many are
+		Classes                                      []string
+	}
+	s := g.Splits[0]
+	got := facts{
+		Entities: g.Vertices(), Relations: len(g.Relations), Edges: int(g.Edges()),
+		Train: len(s.Train), Val: len(s.Val), Test: len(s.Test), Classes: g.Labels.Names,
+	}
+	for k := range len(g.Relations) / 2 {
+		e := g.Relations[k].Edges()
+		for i := range e.Len() {
+			got.EdgeSum += (k + 1) * int(e.Source[i]+1) * int(e.Target[i]+3)
+		}
+	}
+	for _, v := range s.Train {
+		got.TrainSum += int(v+1) * int(g.Labels.Class[v])
+	}
+	for _, class := range g.Labels.Class {
+		if class == 1 {
+			got.Mutagenic++
+		}
+	}
+	want := facts{
+		Entities: 23644, Relations: 46, Edges: 2 * 74227, Train: 272, Test: 68, Mutagenic: 129, Classes: []string{"0.0", "1.0"},
+		EdgeSum: 7973052409853, TrainSum: 164928,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A vertex for each predicate and each end: relations of as many vertices each take more than there is.
+func TestWithoutMemory(t *testing.T) {
+	var b strings.Builder
+	for k := range 3000 {
+		fmt.Fprintf(&b, "<a:s%d> <a:p%d> <a:o%d> .\n", k, k, k)
+	}
+	path := write(t, "a.nt", b.String())
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(100 << 20))
+	if _, err := Read(Options{Paths: []string{path}}); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": 6000 entities and 3000 predicates: needs 288.1 MB") {
+		t.Errorf("error %v, want a refusal with the file and what it needs", err)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(family), []byte("person\tgroup\nhttp://x/ben\tred\n_:c\tblue\n"))
+	f.Add([]byte(zipped(f, family)), []byte(zipped(f, "group\tperson\r\n1\thttp://x/anna\r\n")))
+	f.Add([]byte("<a:\\u0073> <a:p> \"\\\"\\U0001F600\"@en-x.\n_:a.b<a:p>_:c.."), []byte("person\tgroup\na:s\t\xff"))
+	f.Fuzz(func(t *testing.T, triples, table []byte) {
+		train := write(t, "train.tsv", string(table))
+		g, err := Read(Options{Paths: []string{write(t, "a.nt", string(triples))}, Train: train, Entity: "person", Label: "group"})
+		if err != nil {
+			if !refusal.Is(err) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v is not a refusal of one line", err)
+			}
+			return
+		}
+		if len(g.Names) != g.Vertices() || len(g.Splits[0].Train) == 0 {
+			t.Errorf("%d names for %d vertices, %d train", len(g.Names), g.Vertices(), len(g.Splits[0].Train))
+		}
+	})
+}
+
+// FuzzTriple: a term has the name that it has when it is written as that.
+func FuzzTriple(f *testing.F) {
+	for _, line := range strings.Split(family, "\n") {
+		f.Add(line)
+	}
+	f.Add("<a:\\u00e9> <a:p> \"\\\"\\U0001F600\\n\"@EN-x.#")
+	f.Add("_:a.b<a:p>_:c..")
+	f.Fuzz(func(t *testing.T, line string) {
+		var first, second triple
+		present, err := first.parse([]byte(line))
+		if err != nil || !present {
+			return
+		}
+		term := func(name []byte) string {
+			if name[0] == '_' || name[0] == '"' {
+				return string(name)
+			}
+			return "<" + string(name) + ">"
+		}
+		again := term(first.subject) + term(first.predicate) + term(first.object) + " ."
+		if present, err = second.parse([]byte(again)); err != nil || !present {
+			t.Fatalf("%q became %q: %v", line, again, err)
+		}
+		if diff := cmp.Diff(first, second, cmp.AllowUnexported(triple{})); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
