@@ -34,7 +34,7 @@ type format struct {
 	flags          func(*pflag.FlagSet)
 	read           func(source string) (*graph.Graph, error)
 	readAll        func(sources []string) (*graph.Graph, error) // in place of read, where a graph may have several sources
-	division       func() *partition.Assignment                 // of the graph that was read; nil, or returning nil: there is none
+	division       func() *partition.Assignment                 // of the graph that was read, which may be nil; nil: there never is one
 }
 
 // sources accepts the sources of a graph and its store.
@@ -127,7 +127,7 @@ func formats(c *changes) []format {
 	}
 	// checked refuses --dense-features where it had no effect.
 	checked := func(source string, g *graph.Graph, err error) (*graph.Graph, error) {
-		if err == nil && denseFeatures && g.Features.Dense == nil {
+		if err == nil && denseFeatures && !slices.ContainsFunc(g.Types(), func(t graph.VertexType) bool { return t.Features.Dense != nil }) {
 			return nil, refusal.Errorf("--dense-features: %s comes without dense features; leave it out", source)
 		}
 		return g, err
@@ -194,7 +194,7 @@ func formats(c *changes) []format {
 				return debian.Read(source, debian.Options{Seed: c.seed})
 			},
 		},
-		dglFormat(c),
+		dglFormat(c, storage, checked, &denseFeatures),
 	}
 }
 
@@ -221,11 +221,7 @@ func runImport(cmd *cobra.Command, f format, sources []string, store string, c *
 	if words := changed(cmd); words != "" {
 		g.Provenance = strings.TrimSpace(g.Provenance + " (" + words + ")")
 	}
-	var a *partition.Assignment
-	if f.division != nil {
-		a = f.division()
-	}
-	if err := writeStore(g, store, a); err != nil {
+	if err := f.write(g, store); err != nil {
 		return err
 	}
 	for _, note := range g.Notes {
@@ -234,21 +230,6 @@ func runImport(cmd *cobra.Command, f format, sources []string, store string, c *
 	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, g, time.Since(started)))
 	fmt.Fprintln(cmd.OutOrStdout(), nextLine(store, g))
 	return nil
-}
-
-// writeStore writes a store, with the partitions that the graph came with unless a is nil.
-func writeStore(g *graph.Graph, store string, a *partition.Assignment) error {
-	if a == nil {
-		return g.Write(store)
-	}
-	return g.WriteWith(store, func(store string) error {
-		g, err := graph.Open(store)
-		if err != nil {
-			return err
-		}
-		_, err = partition.Write(store, g, a)
-		return errors.Join(err, g.Close())
-	})
 }
 
 // removeOnSignal makes the first signal that ends a process remove what is there of the store that is being

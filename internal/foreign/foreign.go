@@ -23,8 +23,8 @@ const (
 	HDF5     Kind = "an HDF5 file"
 	Torch    Kind = "a file of torch.save, a pickle, which is never read"
 	Pickle   Kind = "a Python pickle, which is never read"
-	DGLGraph Kind = "a graph saved by DGL, which is not read"
-	DGLData  Kind = "tensors saved by DGL, which are not read"
+	DGLGraph Kind = "a graph saved by DGL, which import dgl reads"
+	DGLData  Kind = "tensors saved by DGL, which import dgl reads beside their graph"
 )
 
 // Conversion says where the lines of Python stand that convert a file.
@@ -85,8 +85,10 @@ func zipKind(start []byte) Kind {
 // Refuse is the refusal of a file of that kind. The way out is a conversion, or what to give in its place.
 func (k Kind) Refuse(path, wanted string) error {
 	switch k {
-	case Torch, Pickle, DGLGraph, DGLData:
+	case Torch, Pickle:
 		return refusal.Errorf("%s: %s; %s", path, k, Conversion)
+	case DGLGraph, DGLData:
+		return refusal.Errorf("%s: %s; give %s", path, k, wanted)
 	}
 	return refusal.Errorf("%s: is %s; give %s", path, k, wanted)
 }
