@@ -1,6 +1,6 @@
 // Package dgl reads what DGL, the Deep Graph Library, writes: files of graphs (dgl.save_graphs; .bin and
-// .dgl, from DGL 0.5 to 2.x), and graphs that it has divided into partitions (dgl.distributed.partition_graph,
-// tools/distpartitioning), which a JSON file describes.
+// .dgl, from DGL 0.5 to 2.x), and graphs that it has divided into partitions
+// (dgl.distributed.partition_graph, tools/distpartitioning), which a JSON file describes.
 //
 // A DGL file is a header, then the graphs one after another: edges as coordinates or as compressed rows, and
 // tensors by name for the vertices and edges of each type. Files are untrusted: they are mapped, every length
@@ -33,9 +33,10 @@ const graphBoltFile = "fused_csc_sampling_graph.pt"
 type Options struct {
 	// Graph is which graph of the file, from 0, or OnlyGraph.
 	Graph int
-	// Features, Labels, Train, Val and Test name columns (tensors of ndata). Features have any dimensions: those
-	// of a vertex become one row. Labels are class ids, integers or whole floats, or a 0/1 matrix. The others are
-	// masks: a truth value for each vertex, or one for each split.
+	// Features, Labels, Train, Val and Test name columns (tensors of ndata), in a graph of several types as NAME
+	// of each type that has it or as TYPE/NAME. Features have any dimensions: those of a vertex become one row.
+	// Labels are class ids, integers or whole floats, or a 0/1 matrix. The others are masks: a truth value for
+	// each vertex, or one for each split.
 	Features, Labels, Train, Val, Test string
 	// EdgeWeights and EdgeFeatures name columns of edges (edata). Weights are never found by a name.
 	EdgeWeights, EdgeFeatures string
@@ -50,10 +51,13 @@ type Division struct {
 }
 
 // Read reads a graph: from a file of graphs, or from the JSON file of a graph that DGL divided, with the
-// division; that of others, and of one partition, is nil. Vertices have the ids that they have in DGL. Those of a divided
-// graph are of the graph before it was divided where the partitions hold these ids (as DGL up to 0.9 and
-// tools/distpartitioning write them), or else DGL's ids of the divided graph; the Notes say which. Edges with
-// equal ends keep the order of their ids. Complaints about a file are refusals that name it.
+// division; that of others, and of one partition, is nil. Of several vertex types the one with labels comes
+// first.
+//
+// Vertices have the ids that they have in DGL. Those of a divided graph are of the graph before it was divided
+// where the partitions hold these ids (as DGL up to 0.9 and tools/distpartitioning write them), or else DGL's
+// ids of the divided graph; the Notes say which. Edges with equal ends keep the order of their ids. Complaints
+// about a file are refusals that name it.
 func Read(path string, o Options) (g *graph.Graph, d *Division, err error) {
 	start, err := head(path)
 	if err != nil {
@@ -170,7 +174,7 @@ func typeName(name string) string {
 	return name
 }
 
-// graph makes the graph. The type that has labels comes first; order lists all types as they come.
+// graph makes the graph. The type that has labels comes first; order lists all types as they come in it.
 func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 	edges := make([]*table, len(c.relations))
 	joined := make([]int, len(c.types)) // edges of each type
