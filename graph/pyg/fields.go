@@ -171,8 +171,8 @@ func (s *store) edgeFeatures(e *graph.Edges) error {
 	return nil
 }
 
-// byType divides the edges that were read by edge_type, where there is one, into a relation for each type that
-// occurs, by its number.
+// byType divides the edges that were read by edge_type, where there is one, into a relation for each type
+// that occurs, by its number.
 func (s *store) byType() ([]*store, error) {
 	const key = "edge_type"
 	if s.key != "edge_index" || !s.Has(key) {
