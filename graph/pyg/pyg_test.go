@@ -201,12 +201,11 @@ func pickled(t testing.TB, code string, zeros int) string {
 // ids is the code of a tensor of int64 zeros on storage "0"; its sizes stay below 128.
 func ids(zeros int, shape ...int) string {
 	dims, strides := "(", "("
-	step := 1
 	for _, n := range shape {
 		dims += "K" + string(rune(n))
 	}
 	for k := range shape {
-		step = 1
+		step := 1
 		for _, n := range shape[k+1:] {
 			step *= n
 		}

@@ -81,7 +81,9 @@ func TestTensors(t *testing.T) {
 		{Key: "size", Value: pickle.Tuple{int64(2), int64(3)}},
 		{Key: "device", Value: &pickle.Object{Class: "torch.device", Args: pickle.Tuple{"cpu"}}},
 		{Key: "type", Value: dtype{"float16", "f2", 2}},
-		{Key: "array", Value: array}, {Key: "text", Value: "é"}, {Key: int64(7)},
+		{Key: "array", Value: array},
+		{Key: "text", Value: "é"},
+		{Key: int64(7)},
 	}}
 	if diff := cmp.Diff(want, other, cmp.AllowUnexported(dtype{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
