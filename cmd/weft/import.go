@@ -33,7 +33,19 @@ type format struct {
 	short, example string
 	flags          func(*pflag.FlagSet)
 	read           func(source string) (*graph.Graph, error)
-	readAll        func(sources []string) (*graph.Graph, error) // in place of read, where a graph may have several sources
+	// stream writes the store without the whole graph in memory; nil: the format is always read.
+	stream func(streamTo) (*contents, error)
+	// named takes the value of --split that is no rule but the name of one of the source's splits; nil: all
+	// are rules.
+	named   *string
+	readAll func(sources []string) (*graph.Graph, error) // in place of read, where a graph may have several sources
+}
+
+// streamTo is what is to be written from where.
+type streamTo struct {
+	source, store string
+	words         string // the flags that were given, in brackets
+	progress      func(stage string, done, all int64)
 }
 
 // sources accepts the sources of a graph and its store.
@@ -185,6 +197,7 @@ func formats(c *changes) []format {
 				return checked(source, g, err)
 			},
 		},
+		new(ogbImport).format(c),
 		{
 			name: "rdf", source: "FILE...", short: "triples in N-Triples, plain or gzip, with tables of labels: one relation for each predicate, and one back",
 			example: "mutag_stripped.nt.gz stores/mutag --train trainingSet.tsv --test testSet.tsv --entity bond --label label_mutagenic",
@@ -212,6 +225,9 @@ func formats(c *changes) []format {
 }
 
 func runImport(cmd *cobra.Command, f format, sources []string, store string, c *changes) error {
+	if f.named != nil && !strings.ContainsAny(c.split, ":=") && c.split != "given" {
+		*f.named, c.split = c.split, ""
+	}
 	if err := c.check(cmd.Flags()); err != nil {
 		return err
 	}
@@ -219,30 +235,48 @@ func runImport(cmd *cobra.Command, f format, sources []string, store string, c *
 		return err
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), store)()
-	started := time.Now()
-	g, err := f.readFrom(sources)
+	started, words := time.Now(), ""
+	if list := changed(cmd); list != "" {
+		words = " (" + list + ")"
+	}
+	var made *contents
+	var err error
+	if f.stream != nil && !c.needGraph() {
+		shown := newStages(cmd.ErrOrStderr())
+		made, err = f.stream(streamTo{sources[0], store, words, shown.show})
+		shown.end()
+	} else {
+		made, err = f.readAndWrite(sources, store, words, c)
+	}
 	if err != nil {
 		return err
 	}
-	defer g.Close()
-	if g, err = c.apply(g); err != nil {
-		return err
-	}
-	if g.Labels.OneClass() {
+	if made.oneClass {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+train.OneClass)
 	}
-	if words := changed(cmd); words != "" {
-		g.Provenance = strings.TrimSpace(g.Provenance + " (" + words + ")")
-	}
-	if err := g.Write(store); err != nil {
-		return err
-	}
-	for _, note := range g.Notes {
+	for _, note := range made.Notes {
 		fmt.Fprintln(cmd.OutOrStdout(), note)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, g, time.Since(started)))
-	fmt.Fprintln(cmd.OutOrStdout(), nextLine(store, g))
+	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, made, time.Since(started)))
+	fmt.Fprintln(cmd.OutOrStdout(), nextLine(store, made.Graph))
 	return nil
+}
+
+// readAndWrite reads a graph, changes it and writes it.
+func (f *format) readAndWrite(sources []string, store, words string, c *changes) (*contents, error) {
+	g, err := f.readFrom(sources)
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	if g, err = c.apply(g); err != nil {
+		return nil, err
+	}
+	g.Provenance = strings.TrimSpace(g.Provenance + words)
+	if err := g.Write(store); err != nil {
+		return nil, err
+	}
+	return contentsOf(g), nil
 }
 
 // removeOnSignal makes the first signal that ends a process remove what is there of the store that is being
@@ -279,6 +313,11 @@ func (c *changes) check(flags *pflag.FlagSet) error {
 		}
 	}
 	return nil
+}
+
+// needGraph reports whether a change is asked for that takes the whole graph in memory.
+func (c *changes) needGraph() bool {
+	return c.largest || c.selfLoops || c.reverse || c.randomFeatures != 0
 }
 
 func (c *changes) apply(g *graph.Graph) (_ *graph.Graph, err error) {
@@ -324,6 +363,8 @@ func changed(cmd *cobra.Command) string {
 			word := "--" + f.Name
 			if f.Value.Type() != "bool" {
 				word += " " + value
+			} else if value == "false" {
+				word += "=false"
 			}
 			words = append(words, word)
 		}
@@ -348,31 +389,40 @@ func checkNewStore(path string) error {
 	return nil
 }
 
+// contents is what there is to say of a new store.
+type contents struct {
+	*graph.Graph // of a streamed one, what is known without features, labels and edges
+	edges        int64
+	oneClass     bool // all labels are the same
+}
+
+func contentsOf(g *graph.Graph) *contents { return &contents{g, g.Edges(), g.Labels.OneClass()} }
+
 // storeLine says in one line what a new store holds.
-func storeLine(store string, g *graph.Graph, took time.Duration) string {
+func storeLine(store string, c *contents, took time.Duration) string {
 	features := "no features"
-	if g.Features.Columns > 0 {
-		features = count(g.Features.Columns) + " features"
-		if g.Features.Sparse() {
+	if c.Features.Columns > 0 {
+		features = count(c.Features.Columns) + " features"
+		if c.Features.Sparse() {
 			features += " (sparse)"
 		}
 	}
 	splits := "no split"
-	if n := len(g.Splits); n > 0 {
-		s := g.Splits[0]
+	if n := len(c.Splits); n > 0 {
+		s := c.Splits[0]
 		splits = fmt.Sprintf("split %s/%s/%s", count(len(s.Train)), count(len(s.Val)), count(len(s.Test)))
 		if n > 1 {
 			splits = fmt.Sprintf("%d splits, the first %s", n, strings.TrimPrefix(splits, "split "))
 		}
 	}
-	edges := count(g.Edges()) + " edges"
-	if g.Relations[0].Weights != nil {
+	edges := count(c.edges) + " edges"
+	if len(c.Relations) > 0 && c.Relations[0].Weights != nil {
 		edges += " (weighted)"
 	}
-	if n := len(g.Relations); n > 1 {
+	if n := len(c.Relations); n > 1 {
 		edges += fmt.Sprintf(" of %s relations", count(n))
 	}
-	return fmt.Sprintf("%s: %s vertices, %s, %s, %s classes, %s, in %s", store, count(g.Vertices()), edges, features, count(g.Labels.Classes), splits, duration(took))
+	return fmt.Sprintf("%s: %s vertices, %s, %s, %s classes, %s, in %s", store, count(c.Vertices()), edges, features, count(c.Labels.Classes), splits, duration(took))
 }
 
 // nextLine is the command that trains on a new store, with a model that fits, or what the store lacks for it.

@@ -51,8 +51,8 @@ func (b *Blocks) Next() (*Array, error) {
 	return &Array{h, b.buffer}, nil
 }
 
-// Flat makes the elements come as an array of one dimension, in the order in which they lie in the file. It is
-// called before Next.
+// Flat makes the elements come as an array of one dimension, in the order in which they lie in the file. It
+// is called before Next.
 func (b *Blocks) Flat() {
 	n, size := b.rows, b.size
 	for _, d := range b.Shape[1:] {
@@ -61,6 +61,9 @@ func (b *Blocks) Flat() {
 	}
 	b.Shape, b.Fortran, b.rows, b.size = []int{n}, false, n, size
 }
+
+// Keep makes only the next n rows come.
+func (b *Blocks) Keep(n int) { b.rows = min(b.rows, n) }
 
 // Skip leaves out the next n rows.
 func (b *Blocks) Skip(n int) error {

@@ -18,8 +18,8 @@ import (
 	"weft/internal/regular"
 )
 
-// Archive is an open .npz file: a zip archive whose entries are .npy files, one per key. Complaints about it are
-// refusals that name the file and the array.
+// Archive is an open .npz file: a zip archive whose entries are .npy files, one per key. Complaints about it
+// are refusals that name the file and the array.
 type Archive struct {
 	Path    string
 	size    int64
@@ -93,7 +93,7 @@ func (a *Archive) Has(keys ...string) bool {
 
 // Only refuses arrays beside the known ones, which would be lost without a word.
 func (a *Archive) Only(known ...string) error {
-	for _, key := range slices.Sorted(maps.Keys(a.entries)) {
+	for _, key := range a.Names() {
 		if !slices.Contains(known, key) {
 			return refusal.Errorf("%s: array %.40q is not read beside %q: leave it out; known are %s", a.Path, key, known[0],
 				strings.Join(known, ", "))
@@ -104,7 +104,7 @@ func (a *Archive) Only(known ...string) error {
 
 // CheckObjects refuses an archive that has arrays of Python objects.
 func (a *Archive) CheckObjects() error {
-	for _, key := range slices.Sorted(maps.Keys(a.entries)) {
+	for _, key := range a.Names() {
 		if _, err := a.Header(key); errors.Is(err, npy.ErrObjects) {
 			return err
 		}
@@ -112,14 +112,16 @@ func (a *Archive) CheckObjects() error {
 	return nil
 }
 
-// Keys lists the keys, sorted, the first of them where there are many.
+// Names are the keys, sorted.
+func (a *Archive) Names() []string { return slices.Sorted(maps.Keys(a.entries)) }
+
+// Keys lists the keys, quoted, the first of them where there are many.
 func (a *Archive) Keys() string {
 	const most = 20
 	var keys []string
-	for key := range a.entries {
+	for _, key := range a.Names() {
 		keys = append(keys, fmt.Sprintf("%.40q", key))
 	}
-	slices.Sort(keys)
 	if len(keys) > most {
 		keys = append(keys[:most], "…")
 	}
@@ -135,7 +137,7 @@ const deflateRatio = 1032
 // Array reads the array of a key that exists. The size that the entry claims is capped by what its compressed
 // bytes can expand to, and those by the size of the file; the memory grows with the bytes that come.
 func (a *Archive) Array(key string) (array *npy.Array, err error) {
-	err = a.Read(key, func(r io.Reader, size int64) (err error) {
+	err = a.read(key, func(r io.Reader, size int64) (err error) {
 		array, err = npy.Read(r, size)
 		return err
 	})
@@ -157,28 +159,50 @@ func (a *Archive) Count(key string) (int, error) {
 
 // Matrix reads features from the array of a key that exists.
 func (a *Archive) Matrix(key string, keepDense bool) (m *Matrix, err error) {
-	err = a.Read(key, func(r io.Reader, size int64) (err error) {
+	err = a.read(key, func(r io.Reader, size int64) (err error) {
 		m, err = ReadMatrix(r, size, false, keepDense)
 		return err
 	})
 	return m, err
 }
 
-// Read calls f with the entry of a key that exists, and the size that it has at most. Where f has read all of
-// it, its checksum is compared.
-func (a *Archive) Read(key string, f func(r io.Reader, size int64) error) error {
+// Entry is the open entry of an array, its .npy file.
+type Entry struct {
+	io.ReadCloser
+	Size int64 // in bytes, at most
+}
+
+// Open opens the entry of a key that exists. The size that it claims is capped as said at Array.
+func (a *Archive) Open(key string) (*Entry, error) {
 	entry := a.entries[key]
 	compressed := min(entry.CompressedSize64, uint64(a.size))
 	r, err := entry.Open()
 	if err != nil {
-		return a.Refuse(key, err)
+		return nil, a.Refuse(key, err)
 	}
-	defer r.Close()
-	if err := f(r, int64(min(entry.UncompressedSize64, compressed*deflateRatio))); err != nil {
-		return a.Refuse(key, err)
+	return &Entry{r, int64(min(entry.UncompressedSize64, compressed*deflateRatio))}, nil
+}
+
+// Sum compares the checksum of the entry, where all of it has been read.
+func (e *Entry) Sum() error {
+	if _, err := e.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) {
+		return err
 	}
-	// The checksum is compared at the end of the entry.
-	if _, err := r.Read(make([]byte, 1)); err != nil && err != io.EOF {
+	return nil
+}
+
+// read calls f with the entry of a key that exists.
+func (a *Archive) read(key string, f func(r io.Reader, size int64) error) error {
+	entry, err := a.Open(key)
+	if err != nil {
+		return err
+	}
+	defer entry.Close()
+	err = f(entry, entry.Size)
+	if err == nil {
+		err = entry.Sum()
+	}
+	if err != nil {
 		return a.Refuse(key, err)
 	}
 	return nil

@@ -48,7 +48,7 @@ func NewCSR(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 	if k := slices.IndexFunc(m.Indices, func(c int32) bool { return c < 0 || int(c) >= m.Columns }); k >= 0 {
 		return nil, refusal.Errorf("column %d of a sparse matrix of %d columns", m.Indices[k], m.Columns)
 	}
-	if k := notFinite(m.Data); k >= 0 {
+	if k := NotFinite(m.Data); k >= 0 {
 		return nil, refusal.Errorf("value %d of a sparse matrix is %v: replace values that are not finite", k, m.Data[k])
 	}
 	return m, nil
