@@ -286,19 +286,27 @@ type counts struct {
 func readCounts(l layout) (counts, error) {
 	var c [2]int64
 	for k, of := range []string{"node", "edge"} {
-		list, err := l.count(of)
-		if err != nil {
+		var err error
+		if c[k], err = countOne(l, of); err != nil {
 			return counts{}, err
 		}
-		if len(list) != 1 {
-			return counts{}, refusal.Errorf("%s: holds %d graphs: a folder of one graph is read, as those of node property prediction are",
-				l.name(), len(list))
-		}
-		c[k] = list[0]
 	}
 	if c[0] < 1 || c[0] > math.MaxInt32 || c[1] < 0 || c[1] > math.MaxInt64/16 {
 		return counts{}, refusal.Errorf("%s: announces %d vertices and %d edges, where 1 to %d vertices are read; %s",
 			l.name(), c[0], c[1], math.MaxInt32, fetchAgain)
 	}
 	return counts{int(c[0]), c[1]}, nil
+}
+
+// countOne reads the number of vertices, or of edges, of the only graph.
+func countOne(l layout, of string) (int64, error) {
+	list, err := l.count(of)
+	if err != nil {
+		return 0, err
+	}
+	if len(list) != 1 {
+		return 0, refusal.Errorf("%s: holds %d graphs: a folder of one graph is read, as those of node property prediction are",
+			l.name(), len(list))
+	}
+	return list[0], nil
 }
