@@ -33,7 +33,7 @@ func classes(m *whole) (graph.Labels, error) {
 	const exact = 1 << 24 // float32 holds the integers up to it
 	var ids []int64
 	err := m.each(func(rows []float32) (err error) {
-		if ids, err = memory.Grow(ids, len(rows)); err != nil {
+		if ids, err = grow(ids, len(rows), m.want); err != nil {
 			return refusal.Errorf("%s: %w", m.where(m.at), err)
 		}
 		for k, x := range rows {

@@ -7,8 +7,9 @@
 //
 //   - binary: raw/data.npz (edge_index, num_{nodes,edges}_list, node_feat, edge_feat) and raw/node-label.npz.
 //
-//   - text of several vertex types: raw/triplet-type-list.csv.gz, num-node-dict.csv.gz, nodetype-has-label.csv.gz,
-//     relations/HEAD___NAME___TAIL/, node-feat/TYPE/ and node-label/TYPE/, which hold files as above;
+//   - text of several vertex types: raw/triplet-type-list.csv.gz, num-node-dict.csv.gz,
+//     nodetype-has-label.csv.gz, relations/HEAD___NAME___TAIL/, node-feat/TYPE/ and node-label/TYPE/, which
+//     hold files as above;
 //
 //   - archives of several types: raw/{num_nodes,num_edges,edge_index,node_feat,edge_feat}_dict.npz and
 //     node-label.npz, with a key for each type or relation.

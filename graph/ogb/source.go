@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"unsafe"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
@@ -108,13 +109,27 @@ func (w *whole) each(do func(rows []float32) error) error {
 // collect reads all rows into memory.
 func (w *whole) collect() (all []float32, err error) {
 	err = w.each(func(rows []float32) error {
-		if all, err = memory.Grow(all, len(rows)); err != nil {
+		if all, err = grow(all, len(rows), w.want*int64(w.width())); err != nil {
 			return refusal.Errorf("%s: %w", w.where(w.at), err)
 		}
 		all = append(all, rows...)
 		return nil
 	})
 	return all, err
+}
+
+// grow is s with room for n more of so many elements in all, which are only claimed: there is room for all of
+// them once an eighth has come.
+func grow[T any](s []T, n int, all int64) ([]T, error) {
+	if n <= cap(s)-len(s) {
+		return s, nil
+	}
+	const known = 8
+	size := int(min(all, known*int64(len(s)+n)))
+	if err := memory.Need(int64(unsafe.Sizeof(*new(T))) * int64(size)); err != nil {
+		return s, err
+	}
+	return append(make([]T, 0, size), s...), nil
 }
 
 // edgeList is a list of edges, and the matrix of their features, nil where there are none.

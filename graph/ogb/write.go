@@ -2,6 +2,7 @@ package ogb
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"weft/graph"
 	"weft/internal/memory"
@@ -175,7 +176,8 @@ func writeOne(dir string, l layout, o Options) (*Summary, error) {
 		return nil, err
 	}
 	summary := &Summary{OneClass: f.labels.OneClass()}
-	f.labels = outline(f.labels) // the edges may need the memory
+	f.labels = outline(f.labels)
+	debug.FreeOSMemory() // the edges may need what the labels took
 	if summary.Edges, err = f.writeEdges(w, p.list); err != nil {
 		return nil, err
 	}
