@@ -12,7 +12,6 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
-	"weft/internal/foreign"
 	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
@@ -108,8 +107,9 @@ func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]g
 		return nil, refusal.Errorf("%s %.60q: there is none of that name, but %s", flag, name, strings.Join(quoted(names), ", "))
 	}
 	path := filepath.Join(splits, name)
-	if pickled := "split_dict.pt"; has(path, pickled) {
-		return nil, foreign.Torch.Refuse(filepath.Join(path, pickled), "train.csv.gz, valid.csv.gz and test.csv.gz beside it")
+	if has(path, pickledSplit) {
+		s, err := readPickled(filepath.Join(path, pickledSplit), of, vertices, labels)
+		return []graph.Split{s}, err
 	}
 	s, err := readSplit(filepath.Join(path, of), vertices, labels)
 	return []graph.Split{s}, err

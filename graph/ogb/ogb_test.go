@@ -594,7 +594,7 @@ func TestDamagedFoldersAreRefused(t *testing.T) {
 		{"split overlap", false, text("split/time/valid", "0\n"), Options{}, "vertex 0 is also in"},
 		{"split without label", false, text("split/time/valid", "3\n"), Options{}, "vertex 3 has no label"},
 		{"split of ids without end", false, text("split/time/valid", strings.Repeat("1\n", 100)), Options{}, "more ids than the 10 vertices"},
-		{"pickled split", false, func(t *testing.T, folder string) { write(t, filepath.Join(folder, "split/time/split_dict.pt"), nil) }, Options{}, "split_dict.pt: a file of torch.save"},
+		{"pickled split", false, func(t *testing.T, folder string) { write(t, filepath.Join(folder, "split/time/split_dict.pt"), nil) }, Options{}, "split_dict.pt: zip: not a valid zip file; give a file of torch.save"},
 		{"garbage behind gzip", false, bytesOf("raw/edge.csv.gz", func(b []byte) []byte { return append(b, "xxxxxxxxxxxxxxxxxxxxxxxx"...) }), Options{}, "edge.csv.gz:1: damaged or cut short"},
 		{"no gzip", false, bytesOf("raw/edge.csv.gz", func([]byte) []byte { return []byte("0,1\n1,2\n2,3\n") }), Options{}, "edge.csv.gz: not the gzip file"},
 		{"cut gzip", false, bytesOf("raw/edge.csv.gz", half), Options{}, "edge.csv.gz:1: damaged or cut short"},

@@ -29,7 +29,7 @@ func open(t *testing.T, path string, classes ...pickle.Class) *File {
 // values are a tensor's shape and elements.
 func values(t *testing.T, tensor any) string {
 	t.Helper()
-	a, err := tensor.(*Tensor).Array()
+	a, err := Array(tensor.(*Tensor))
 	if err != nil {
 		return err.Error()
 	}
@@ -262,7 +262,7 @@ func TestRepeatsAreRefused(t *testing.T) {
 	total := 0
 	for range tensors {
 		for _, tensor := range f.Value.(pickle.Tuple) {
-			if _, err := tensor.(*Tensor).Array(); err == nil {
+			if _, err := Array(tensor.(*Tensor)); err == nil {
 				total += len(numbers)
 			} else if !strings.Contains(err.Error(), "share storages") {
 				t.Fatal(err)
@@ -296,7 +296,7 @@ func FuzzOpen(f *testing.F) {
 		defer file.Close()
 		if tensor, ok := file.Value.(*Tensor); ok {
 			// It may be refused, and nothing else may happen.
-			_, _ = tensor.Array()
+			_, _ = Array(tensor)
 		}
 	})
 }
@@ -321,7 +321,7 @@ func FuzzPickle(f *testing.F) {
 			parts = v.Parts
 		}
 		for _, tensor := range parts {
-			a, err := tensor.Array()
+			a, err := Array(tensor)
 			if err != nil {
 				continue
 			}
