@@ -24,6 +24,7 @@ import (
 	"weft/graph/pyg"
 	"weft/graph/rdf"
 	"weft/internal/refusal"
+	"weft/partition"
 	"weft/train"
 )
 
@@ -39,6 +40,8 @@ type format struct {
 	// are rules.
 	named   *string
 	readAll func(sources []string) (*graph.Graph, error) // in place of read, where a graph may have several sources
+	// division is how the source divided the graph that was read, which may be nil; nil: it never does.
+	division func() *partition.Assignment
 }
 
 // streamTo is what is to be written from where.
@@ -221,6 +224,7 @@ func formats(c *changes) []format {
 				return debian.Read(source, debian.Options{Seed: c.seed})
 			},
 		},
+		dglFormat(c, storage, checked, &denseFeatures),
 	}
 }
 
@@ -273,7 +277,7 @@ func (f *format) readAndWrite(sources []string, store, words string, c *changes)
 		return nil, err
 	}
 	g.Provenance = strings.TrimSpace(g.Provenance + words)
-	if err := g.Write(store); err != nil {
+	if err := f.write(g, store); err != nil {
 		return nil, err
 	}
 	return contentsOf(g), nil

@@ -94,7 +94,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
 			"same-losses": sameLosses, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
-			"early-interrupt": earlyInterrupt, "traced": traced,
+			"early-interrupt": earlyInterrupt, "traced": traced, "dgl-files": dglFiles,
 		},
 	})
 }

@@ -24,8 +24,8 @@ const (
 	Torch    Kind = "a file of torch.save"
 	OldTorch Kind = "a file of torch.save before PyTorch 1.6, which is not read"
 	Pickle   Kind = "a Python pickle, which is never read"
-	DGLGraph Kind = "a graph saved by DGL, which is not read"
-	DGLData  Kind = "tensors saved by DGL, which are not read"
+	DGLGraph Kind = "a graph saved by DGL, which import dgl reads"
+	DGLData  Kind = "tensors saved by DGL, which import dgl reads beside their graph"
 )
 
 // Conversion says where the lines of Python stand that convert a file.
@@ -90,8 +90,10 @@ func (k Kind) Refuse(path, wanted string) error {
 		return refusal.Errorf("%s: %s; weft import pyg reads one of a graph, and %s", path, k, Conversion)
 	case OldTorch:
 		return refusal.Errorf("%s: %s; load and save it again with a later one", path, k)
-	case Pickle, DGLGraph, DGLData:
+	case Pickle:
 		return refusal.Errorf("%s: %s; %s", path, k, Conversion)
+	case DGLGraph, DGLData:
+		return refusal.Errorf("%s: %s; give %s", path, k, wanted)
 	}
 	return refusal.Errorf("%s: is %s; give %s", path, k, wanted)
 }
