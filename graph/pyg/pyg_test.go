@@ -286,6 +286,15 @@ func TestSharedTypesAreRefused(t *testing.T) {
 		t.Errorf("fields: error %v", err)
 	}
 	code.Reset()
+	code.WriteString("}(" + text("edge_index_dict") + "}" + text("a_dict") + dict(fields...) + "q\x01")
+	for k := range 900 {
+		code.WriteString(text(fmt.Sprintf("f%d_dict", k)) + "h\x01")
+	}
+	code.WriteString("u.")
+	if _, err := Read(pickled(t, code.String(), 20), Options{}); err == nil || !strings.Contains(err.Error(), "fields, more than a file of") {
+		t.Errorf("dicts: error %v", err)
+	}
+	code.Reset()
 	code.WriteString("}(" + text("t") + dict(text("num_nodes"), "J\x00\x00\x10\x00"))
 	for k := range 100 {
 		code.WriteString("(" + text("t") + text(fmt.Sprintf("r%d", k)) + text("t") + "t" + dict(text("edge_index"), ids(20, 2, 0)))
