@@ -10,9 +10,9 @@ import (
 )
 
 // dglFiles writes what DGL writes into a folder, as in "dgl-files d": one.bin and two.bin with one graph and
-// two, typed.bin with a graph of two types, tensors.dgl without a graph, old.bin of a version that is not read,
-// and the graphs of one.bin and typed.bin divided by DGL 0.9 (older/one.json, typed/typed.json) and by 1.0
-// (newer/one.json).
+// two, typed.bin with a graph of two types, tensors.dgl without a graph, old.bin of a version that is not
+// read, and the graphs of one.bin and typed.bin divided by DGL 0.9 (older/one.json, typed/typed.json) and by
+// 1.0 (newer/one.json).
 func dglFiles(ts *testscript.TestScript, _ bool, args []string) {
 	dir := ts.MkAbs(args[0])
 	one, typed := dglGraph(), dglTyped()

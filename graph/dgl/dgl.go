@@ -33,10 +33,10 @@ const graphBoltFile = "fused_csc_sampling_graph.pt"
 type Options struct {
 	// Graph is which graph of the file, from 0, or OnlyGraph.
 	Graph int
-	// Features, Labels, Train, Val and Test name columns (tensors of ndata), in a graph of several types as NAME
-	// of each type that has it or as TYPE/NAME. Features have any dimensions: those of a vertex become one row.
-	// Labels are class ids, integers or whole floats, or a 0/1 matrix. The others are masks: a truth value for
-	// each vertex, or one for each split.
+	// Features, Labels, Train, Val and Test name columns (tensors of ndata), in a graph of several types as
+	// NAME of each type that has it or as TYPE/NAME. Features have any dimensions: those of a vertex become
+	// one row. Labels are class ids, integers or whole floats, or a 0/1 matrix. The others are masks: a truth
+	// value for each vertex, or one for each split.
 	Features, Labels, Train, Val, Test string
 	// EdgeWeights and EdgeFeatures name columns of edges (edata). Weights are never found by a name.
 	EdgeWeights, EdgeFeatures string
@@ -54,10 +54,10 @@ type Division struct {
 // division; that of others, and of one partition, is nil. Of several vertex types the one with labels comes
 // first.
 //
-// Vertices have the ids that they have in DGL. Those of a divided graph are of the graph before it was divided
-// where the partitions hold these ids (as DGL up to 0.9 and tools/distpartitioning write them), or else DGL's
-// ids of the divided graph; the Notes say which. Edges with equal ends keep the order of their ids. Complaints
-// about a file are refusals that name it.
+// Vertices have the ids that they have in DGL. Those of a divided graph are of the graph before it was
+// divided where the partitions hold these ids (as DGL up to 0.9 and tools/distpartitioning write them), or
+// else DGL's ids of the divided graph; the Notes say which. Edges with equal ends keep the order of their
+// ids. Complaints about a file are refusals that name it.
 func Read(path string, o Options) (g *graph.Graph, d *Division, err error) {
 	start, err := head(path)
 	if err != nil {
