@@ -101,11 +101,11 @@ func head(path string) ([]byte, error) {
 
 // readFile reads a graph of a file of graphs.
 func readFile(path string, o *Options) (*graph.Graph, *Division, error) {
-	c, unmap, err := open(path)
+	c, err := open(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer unmap()
+	defer c.Close()
 	s, err := c.only(o.Graph)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
@@ -342,12 +342,4 @@ func (c *contents) relation(r *relation, weights, features string) (made graph.R
 	}
 	made.Source, made.Name, made.Target = typeName(source.name), typeName(r.name), typeName(target.name)
 	return made, nil
-}
-
-// beside is a path that a JSON file names, which is relative to the file's folder and stays within.
-func beside(folder, path string) (string, error) {
-	if !filepath.IsLocal(path) {
-		return "", refusal.Errorf("it names %.80q, which is not within its folder: only files there are read", path)
-	}
-	return filepath.Join(folder, path), nil
 }

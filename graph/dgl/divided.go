@@ -3,6 +3,7 @@ package dgl
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,7 +31,7 @@ type divided struct {
 	before [][]int32 // by type: the number before of each vertex; nil: numbers stay
 	places [][]place // by type and number before: where a vertex is in the divided graph
 	edges  []edgeType
-	unmaps []func() error // of files that are read at the end
+	open   []io.Closer // files that are read at the end
 }
 
 // place is a partition, and a row of its tensors of one type.
@@ -55,8 +56,8 @@ func readDivided(path string, o *Options) (g *graph.Graph, division *Division, e
 	}
 	d := &divided{config: c}
 	defer func() {
-		for _, unmap := range d.unmaps {
-			err = errors.Join(err, unmap())
+		for _, file := range d.open {
+			err = errors.Join(err, file.Close())
 		}
 	}()
 	all, err := d.contents()
@@ -79,7 +80,7 @@ func (d *divided) contents() (*contents, error) {
 	for _, ends := range d.edgeEnds {
 		d.edges = append(d.edges, edgeType{ends: ends, inPart: make([]int, len(d.parts))})
 	}
-	for _, pass := range []func(*part) error{d.place, d.link} {
+	for _, pass := range []func(*part) error{d.count, d.place, d.link} {
 		for p := range d.parts {
 			if err := d.withPart(p, pass); err != nil {
 				return nil, err
@@ -165,11 +166,11 @@ type part struct {
 // withPart calls use with the graph of a partition. Errors name its file.
 func (d *divided) withPart(p int, use func(*part) error) error {
 	path := d.parts[p].graph
-	c, unmap, err := open(path)
+	c, err := open(path)
 	if err != nil {
 		return err
 	}
-	defer unmap()
+	defer c.Close()
 	of := &part{p: p, path: path}
 	if of.structure, err = c.only(OnlyGraph); err == nil {
 		err = d.readPart(of)
@@ -218,7 +219,7 @@ func (d *divided) readPart(p *part) (err error) {
 func numbers[T int32 | int64](from map[string]tensor, name string, count int, limit int64) ([]T, error) {
 	t, there := from[name]
 	if !there {
-		return nil, fmt.Errorf("the partition's graph has no tensor %q: it is not one that DGL made when it divided a graph", name)
+		return nil, fmt.Errorf("there is no tensor %q, which DGL writes when it divides a graph", name)
 	}
 	all, err := integers[T](&t, limit)
 	if err == nil && len(all) != count {
@@ -230,7 +231,27 @@ func numbers[T int32 | int64](from map[string]tensor, name string, count int, li
 	return all, nil
 }
 
-// place takes in the vertices that a partition owns, and counts its edges.
+// count compares what a partition's graph has with the description, and counts the edges. Afterwards no
+// number of the description is only a claim.
+func (d *divided) count(p *part) error {
+	if owned := d.vertexMap.owned(p.p); owned > len(p.ids) {
+		return fmt.Errorf("%d vertices, where node_map says that %d are its own", len(p.ids), owned)
+	}
+	for _, t := range p.kind {
+		if t >= 0 {
+			d.edges[t].count++
+			d.edges[t].inPart[p.p]++
+		}
+	}
+	for t := range d.edgeMap {
+		if got, want := d.edges[t].inPart[p.p], d.edgeMap[t][p.p].count(); int64(got) != want {
+			return fmt.Errorf("%d edges of type %.80q of its own, where edge_map says %d", got, d.edgeTypes[t], want)
+		}
+	}
+	return nil
+}
+
+// place takes in the vertices that a partition owns.
 func (d *divided) place(p *part) error {
 	before, err := d.numbersBefore(p)
 	if err != nil {
@@ -241,7 +262,7 @@ func (d *divided) place(p *part) error {
 		if err := d.makePlaces(); err != nil {
 			return err
 		}
-	case before != nil != (d.before != nil) && d.vertexMap.owned(p.p) > 0:
+	case (before != nil) != (d.before != nil) && d.vertexMap.owned(p.p) > 0:
 		return errors.New("some partitions hold the vertices' ids from before the graph was divided, and some do not")
 	}
 	owned, seen := 0, make([]bool, d.vertexMap.owned(p.p))
@@ -264,22 +285,6 @@ func (d *divided) place(p *part) error {
 	}
 	if owned != len(seen) {
 		return fmt.Errorf("%d vertices of its own, where node_map says %d", owned, len(seen))
-	}
-	for _, t := range p.kind {
-		if t >= 0 {
-			d.edges[t].count++
-			d.edges[t].inPart[p.p]++
-		}
-	}
-	return d.checkEdges(p.p)
-}
-
-// checkEdges compares the edges that a partition owns with the description, where that says how many.
-func (d *divided) checkEdges(p int) error {
-	for t := range d.edgeMap {
-		if got, want := d.edges[t].inPart[p], d.edgeMap[t][p].count(); int64(got) != want {
-			return fmt.Errorf("%d edges of type %.80q of its own, where edge_map says %d", got, d.edgeTypes[t], want)
-		}
 	}
 	return nil
 }
@@ -318,11 +323,11 @@ func (d *divided) numbersBefore(p *part) ([]int32, error) {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	c, unmap, err := open(path)
+	c, err := open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer unmap()
+	defer c.Close()
 	tensors, err := c.readTensors()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", originalFile, err)
@@ -355,9 +360,9 @@ func (d *divided) link(p *part) error {
 	if err := memory.Need(2 * 4 * int64(len(p.ids))); err != nil {
 		return err
 	}
-	types, numbers := make([]int32, len(p.ids)), make([]int32, len(p.ids))
+	types, given := make([]int32, len(p.ids)), make([]int32, len(p.ids))
 	for i, id := range p.ids {
-		types[i], numbers[i] = d.vertex(int64(id))
+		types[i], given[i] = d.vertex(int64(id))
 	}
 	for t := range d.edges {
 		if err := d.edges[t].makeRoom(); err != nil {
@@ -380,7 +385,7 @@ func (d *divided) link(p *part) error {
 			return fmt.Errorf("edge %d of type %.40q joins %.40q to %.40q, where others join %.40q to %.40q", k, d.edgeTypes[t],
 				d.vertexTypes[ends[0]], d.vertexTypes[ends[1]], d.vertexTypes[e.ends[0]], d.vertexTypes[e.ends[1]])
 		}
-		e.source, e.target = append(e.source, numbers[u]), append(e.target, numbers[v])
+		e.source, e.target = append(e.source, given[u]), append(e.target, given[v])
 	}
 	return nil
 }
@@ -397,7 +402,7 @@ func (e *edgeType) makeRoom() error {
 	return nil
 }
 
-// vertex is the type and the number of a vertex of the divided graph.
+// vertex is the type of a vertex of the divided graph, and the number that it is given.
 func (d *divided) vertex(id int64) (t, number int32) {
 	_, of := d.vertexMap.at(id)
 	number = int32(d.vertexMap.number(id))

@@ -25,7 +25,7 @@ const (
 	metaMagic      = 0xDD3C5FFE20046ABF // the graph of a graph's types
 	unitMagic      = 0xDD2E60F0F6B4A127 // a relation
 	heteroMagic    = 0xDD589FBE35224ABF // the structure of a graph
-	leastTensor    = 48                 // bytes, of a vector
+	leastTensor    = 40                 // bytes
 	leastNamed     = 8 + leastTensor
 	maxDims        = 32
 	maxTypes       = 1 << 16 // of vertices or edges
@@ -37,19 +37,23 @@ const (
 // are left before anything is made of it. All numbers are little-endian, nothing is aligned. After the first
 // error it reads nothing more.
 type cursor struct {
+	file *regular.Mapping
 	data []byte
 	at   int
 	err  error
 }
 
 // open maps a file, for a cursor over all of it.
-func open(path string) (c *cursor, unmap func() error, err error) {
-	data, unmap, err := regular.Map(path)
+func open(path string) (*cursor, error) {
+	file, err := regular.Map(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return &cursor{data: data}, unmap, nil
+	return &cursor{file: file, data: file.Content}, nil
 }
+
+// Close gives the file back. What was read of it, tensors among it, must not be used afterwards.
+func (c *cursor) Close() error { return c.file.Close() }
 
 // fail keeps the first error: what is wrong, and where in the file.
 func (c *cursor) fail(format string, args ...any) {
@@ -241,11 +245,6 @@ func (c *cursor) end() {
 	if left := len(c.data) - c.at; c.err == nil && left > 0 {
 		c.fail("%d bytes follow the last part", left)
 	}
-}
-
-// array is the tensor in memory.
-func (t *tensor) array() (*npy.Array, error) {
-	return npy.ReadData(bytes.NewReader(t.data), int64(len(t.data)), t.Header)
 }
 
 // integers are the elements of a vector of integers, all from 0 and below the limit.
