@@ -236,6 +236,11 @@ func TestSnippets(t *testing.T) {
 	}
 	s := newSession(t)
 	s.link(data, "data")
+	library, err := filepath.Abs(filepath.Join("..", "..", "graph", "pyg", "testdata", "hetero.pt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.link(library, "library.pt")
 	s.graphs(0)
 	s.run(snippet{at: "graphs.py", text: "graphs.files(data)"})
 	for _, b := range snippets(t, "docs/data.md") { // what one writes, one before it imports

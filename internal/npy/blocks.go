@@ -1,6 +1,9 @@
 package npy
 
-import "io"
+import (
+	"fmt"
+	"io"
+)
 
 // Blocks reads an array a few rows at a time.
 type Blocks struct {
@@ -55,4 +58,30 @@ func (b *Blocks) Next() (*Array, error) {
 	}
 	b.rows -= n
 	return &Array{h, b.buffer}, nil
+}
+
+// Flat makes the elements come as an array of one dimension, in the order in which they lie in the file. It
+// is called before Next.
+func (b *Blocks) Flat() {
+	n, size := b.rows, b.size
+	for _, d := range b.Shape[1:] {
+		n *= d
+		size /= int64(max(d, 1))
+	}
+	b.Shape, b.Fortran, b.rows, b.size = []int{n}, false, n, size
+}
+
+// Keep makes only the next n rows come.
+func (b *Blocks) Keep(n int) { b.rows = min(b.rows, n) }
+
+// Skip leaves out the next n rows.
+func (b *Blocks) Skip(n int) error {
+	if n < 0 || n > b.rows {
+		return fmt.Errorf("%d rows are left out of %d", n, b.rows)
+	}
+	if _, err := io.CopyN(io.Discard, b.r, int64(n)*b.size); err != nil {
+		return fmt.Errorf("reading an array: %w", err)
+	}
+	b.rows -= n
+	return nil
 }

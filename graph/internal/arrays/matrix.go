@@ -94,7 +94,7 @@ type collector struct {
 
 // add adds whole rows.
 func (c *collector) add(values []float32) error {
-	if k := notFinite(values); k >= 0 {
+	if k := NotFinite(values); k >= 0 {
 		return refusal.Errorf("feature %d of vertex %d is %v: replace values that are not finite",
 			k%c.columns, c.rows+k/c.columns, values[k])
 	}

@@ -40,6 +40,7 @@ def files(data):
     np.savez("cora_ml.npz", np.array({"x": x, "y": y, "edge_index": edges, "idx_to_class": {0: "first"}}))
     train, val, test = (np.flatnonzero(data[part + "_mask"].numpy()) for part in ("train", "val", "test"))
     for name, array, form in (("raw/edge", edges.T, "%d"), ("raw/node-feat", x, "%.6f"), ("raw/node-label", y, "%d"),
+                              ("raw/num-node-list", [len(y)], "%d"), ("raw/num-edge-list", [edges.shape[1]], "%d"),
                               ("split/time/train", train, "%d"), ("split/time/valid", val, "%d"), ("split/time/test", test, "%d")):
         path = "ogbn_arxiv/" + name + ".csv.gz"
         os.makedirs(os.path.dirname(path), exist_ok=True)
