@@ -176,18 +176,12 @@ func typeName(name string) string {
 
 // graph makes the graph. The type that has labels comes first; order lists all types as they come in it.
 func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
+	if err := c.checkCounts(); err != nil {
+		return nil, nil, err
+	}
 	edges := make([]*table, len(c.relations))
-	joined := make([]int, len(c.types)) // edges of each type
 	for k, r := range c.relations {
 		edges[k] = r.table
-		if joined[r.source] += r.rows; r.target != r.source {
-			joined[r.target] += r.rows
-		}
-	}
-	for k, t := range c.types {
-		if err := t.checkCount(joined[k]); err != nil {
-			return nil, nil, err
-		}
 	}
 	labels, splits, err := c.pickLabels(o)
 	if err != nil {
@@ -300,16 +294,32 @@ func (c *contents) first(labels []string, splits [3][]string) (int, error) {
 	return max(slices.IndexFunc(splits[0], func(name string) bool { return name != "" }), 0), nil
 }
 
-// checkCount refuses vertices that a file only claims: of those that are there, so many edges have an end, or
-// a column a row.
-func (t *table) checkCount(edges int) error {
-	for _, c := range t.columns {
-		if c.size > 0 && len(c.Shape) > 0 && c.Shape[0] == t.rows {
-			return nil
+// checkCounts refuses vertices that a file only claims. A vertex takes memory in each relation that joins its
+// type, and counts once where none does. What is there in the file is edges, and a row for each vertex of a
+// type that has a column.
+func (c *contents) checkCounts() error {
+	const least, each = 1 << 20, 64 // as arrays.MaxVertices
+	taken, edges, rows := 0, 0, 0
+	joined := make([]bool, len(c.types))
+	for _, r := range c.relations {
+		taken += max(c.types[r.source].rows, c.types[r.target].rows)
+		edges += r.rows
+		joined[r.source], joined[r.target] = true, true
+	}
+	for k, t := range c.types {
+		if !joined[k] {
+			taken += t.rows
+		}
+		for _, column := range t.columns {
+			if column.size > 0 && len(column.Shape) > 0 && column.Shape[0] == t.rows {
+				rows += t.rows
+				break
+			}
 		}
 	}
-	if most := arrays.MaxVertices(edges); int64(t.rows) > most {
-		return refusal.Errorf("%d vertices with only %d edges, and without any column: give them one", t.rows, edges)
+	if taken > least+each*(edges+rows) {
+		return refusal.Errorf("%d vertices, counted once for each relation, with only %d edges and %d rows of columns: give the vertices a column",
+			taken, edges, rows)
 	}
 	return nil
 }
