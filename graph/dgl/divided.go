@@ -189,16 +189,16 @@ func (d *divided) readPart(p *part) (err error) {
 	if len(p.counts) != 1 || len(p.relations) != 1 {
 		return fmt.Errorf("a graph of %d vertex types and %d relations, where that of a partition has one of each", len(p.counts), len(p.relations))
 	}
-	if p.ids, err = numbers[int32](p.vertexTensors[0], idTensor, p.counts[0], int64(d.vertices)); err != nil {
+	if p.ids, err = numbers(p.vertexTensors[0], idTensor, p.counts[0], int64(d.vertices)); err != nil {
 		return err
 	}
 	edges := p.relations[0].second.elements()
-	if p.kind, err = numbers[int32](p.edgeTensors[0], ownEdges, edges, 2); err != nil {
+	if p.kind, err = numbers(p.edgeTensors[0], ownEdges, edges, 2); err != nil {
 		return err
 	}
 	var types []int32
 	if len(d.edgeTypes) > 1 {
-		if types, err = numbers[int32](p.edgeTensors[0], typeTensor, edges, int64(len(d.edgeTypes))); err != nil {
+		if types, err = numbers(p.edgeTensors[0], typeTensor, edges, int64(len(d.edgeTypes))); err != nil {
 			return err
 		}
 	}
@@ -216,12 +216,12 @@ func (d *divided) readPart(p *part) (err error) {
 }
 
 // numbers reads a tensor of so many numbers from 0 and below the limit.
-func numbers[T int32 | int64](from map[string]tensor, name string, count int, limit int64) ([]T, error) {
+func numbers(from map[string]tensor, name string, count int, limit int64) ([]int32, error) {
 	t, there := from[name]
 	if !there {
 		return nil, fmt.Errorf("there is no tensor %q, which DGL writes when it divides a graph", name)
 	}
-	all, err := integers[T](&t, limit)
+	all, err := integers[int32](&t, limit)
 	if err == nil && len(all) != count {
 		err = fmt.Errorf("%d numbers, not %d", len(all), count)
 	}
@@ -317,7 +317,7 @@ func (d *divided) makePlaces() error {
 // tensor of its graph, or a file beside it with those of its own vertices. Nil: they do not.
 func (d *divided) numbersBefore(p *part) ([]int32, error) {
 	if _, there := p.vertexTensors[0][originalTensor]; there {
-		return numbers[int32](p.vertexTensors[0], originalTensor, len(p.ids), int64(d.vertices))
+		return numbers(p.vertexTensors[0], originalTensor, len(p.ids), int64(d.vertices))
 	}
 	path := filepath.Join(filepath.Dir(p.path), originalFile)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -338,7 +338,7 @@ func (d *divided) numbersBefore(p *part) ([]int32, error) {
 		if _, there := tensors[name]; !there && count == 0 {
 			continue
 		}
-		if own[t], err = numbers[int32](tensors, name, count, int64(d.vertices)); err != nil {
+		if own[t], err = numbers(tensors, name, count, int64(d.vertices)); err != nil {
 			return nil, fmt.Errorf("%s: %w", originalFile, err)
 		}
 	}

@@ -17,20 +17,22 @@ import (
 // What the parts of a file begin with (DGL, src/graph/serialize, src/graph/unit_graph.cc and heterograph.cc,
 // include/dgl/aten and include/dgl/runtime).
 const (
-	graphMagic     = 0xDD2E4FF046B4A13F // a file of graphs
-	tensorsMagic   = 0xDD5A9FBE3FA2443F // a file of tensors
-	tensorMagic    = 0xDD5E40F096B4A13F
-	csrMagic       = 0xDD6CD31205DFF127
-	cooMagic       = 0xDD61FFD305DFF127
-	metaMagic      = 0xDD3C5FFE20046ABF // the graph of a graph's types
-	unitMagic      = 0xDD2E60F0F6B4A127 // a relation
-	heteroMagic    = 0xDD589FBE35224ABF // the structure of a graph
-	leastTensor    = 40                 // bytes
-	leastNamed     = 8 + leastTensor
+	graphMagic   = 0xDD2E4FF046B4A13F // a file of graphs
+	tensorsMagic = 0xDD5A9FBE3FA2443F // a file of tensors
+	tensorMagic  = 0xDD5E40F096B4A13F
+	csrMagic     = 0xDD6CD31205DFF127
+	cooMagic     = 0xDD61FFD305DFF127
+	metaMagic    = 0xDD3C5FFE20046ABF // the graph of a graph's types
+	unitMagic    = 0xDD2E60F0F6B4A127 // a relation
+	heteroMagic  = 0xDD589FBE35224ABF // the structure of a graph
+)
+
+const (
+	lengthBytes    = 8                // of a length, and of most other numbers
+	leastNamed     = lengthBytes + 40 // bytes of a tensor with its name
+	deviceOfMemory = 1                // in DLPack
 	maxDims        = 32
-	maxTypes       = 1 << 16 // of vertices or edges
-	bytesOfCounts  = 8
-	deviceOfMemory = 1 // CPU, in DLPack
+	maxTypes       = 1 << 16 // of vertices
 )
 
 // cursor reads the parts of a mapped file, one after another. Every length is compared with the bytes that
@@ -125,7 +127,7 @@ func (c *cursor) size() int {
 func (c *cursor) text() string { return string(c.bytes(uint64(c.count(1)))) }
 
 func (c *cursor) texts() []string {
-	list := make([]string, 0, c.count(bytesOfCounts))
+	list := make([]string, 0, c.count(lengthBytes))
 	for range cap(list) {
 		list = append(list, c.text())
 	}
