@@ -110,6 +110,11 @@ func readFile(path string, o *Options) (*graph.Graph, *Division, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
+	for _, tensors := range s.edgeTensors {
+		if _, there := tensors[ownEdges]; there {
+			return nil, nil, refusal.Errorf("%s: one partition of a graph that DGL divided: give the JSON file that lists all of them", path)
+		}
+	}
 	g, _, err := s.contents().graph(o)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)

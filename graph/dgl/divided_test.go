@@ -162,6 +162,7 @@ func TestDividedRefused(t *testing.T) {
 	}
 	path := divide(t, shop(), dgltest.Division{})
 	refused(t, path, Options{Graph: 0}, "it describes one graph, so leave graph out")
+	refused(t, filepath.Join(filepath.Dir(path), "part1", "graph.dgl"), only, "one partition of a graph that DGL divided: give the JSON file")
 	for want, change := range map[string]func(dir string) error{
 		"tensors saved by DGL": func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "part1", "node_feat.dgl"), []byte("x"), 0o600)
