@@ -328,8 +328,8 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 }
 
 // ReverseRelations adds to each relation one that leads back, rev_NAME, with the same weights and without
-// edge features, where there is none of that name yet and it is not itself one of another. (PyG's ToUndirected
-// with merge=False names them so.)
+// edge features, where there is none of that name yet and it is not one itself. (PyG's ToUndirected with
+// merge=False names them so.)
 func (g *Graph) ReverseRelations() (*Graph, error) {
 	changed, types := *g, g.Types()
 	changed.path, changed.mapped, changed.Relations = "", nil, slices.Clone(g.Relations)

@@ -14,6 +14,12 @@ import (
 // sorted on the way. The store appears under its name only when it is complete and on disk; a failure leaves
 // nothing behind.
 func (g *Graph) Write(dir string) error {
+	return g.WriteWith(dir, func(string) error { return nil })
+}
+
+// WriteWith is Write for a store that more belongs to: add is called with the path that the complete store
+// has before it gets its name, and may open it and put partitions into it.
+func (g *Graph) WriteWith(dir string, add func(store string) error) error {
 	g, err := g.ascending()
 	if err == nil {
 		err = g.check()
@@ -27,7 +33,12 @@ func (g *Graph) Write(dir string) error {
 	}
 	defer s.abort()
 	s.graph(g, nil, nil)
-	return s.commit(describe(g))
+	s.json(descriptionFile, describe(g))
+	if s.err == nil {
+		s.err = add(s.dir.Name())
+	}
+	s.publish()
+	return s.failure()
 }
 
 // ascending returns the graph with the sources of every row in ascending order: itself if they are.

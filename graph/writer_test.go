@@ -1,9 +1,11 @@
 package graph
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +54,27 @@ func TestWriteTakesOnlyAFreePlace(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"empty", "file", "full"}, left(t, parent)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What is added to a store comes with it, or neither is there.
+func TestWriteWith(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "store")
+	full := errors.New("no room")
+	err := dense().WriteWith(dir, func(store string) error {
+		g, err := Open(store)
+		if err != nil {
+			return err
+		}
+		return errors.Join(full, g.Close())
+	})
+	if !errors.Is(err, full) || len(left(t, parent)) > 0 {
+		t.Errorf("error %v, left %v", err, left(t, parent))
+	}
+	add := func(store string) error { return os.WriteFile(filepath.Join(store, "more"), nil, 0o600) }
+	if err := dense().WriteWith(dir, add); err != nil || !slices.Contains(left(t, dir), "more") {
+		t.Errorf("error %v, left %v", err, left(t, dir))
 	}
 }
 

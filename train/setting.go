@@ -141,7 +141,7 @@ var settings = withFields([]Setting{
 	{Name: "comm-timeout", Group: MachineGroup, shared: true, Meaning: "longest wait for another worker, as in 60s or 5m"},
 
 	{
-		Name: "partition", Group: GraphAxisGroup, axis: "graph", Choices: append([]string{autoPartition}, partition.Methods()...),
+		Name: "partition", Group: GraphAxisGroup, axis: "graph", Choices: append([]string{autoPartition}, partition.StoredMethods()...),
 		Meaning: "how vertices are divided, auto for the partition last stored, or else metis",
 	},
 	{Name: "prefetch", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", limits: between(0, 1<<10), Meaning: "pieces of other workers' rows that are received ahead"},

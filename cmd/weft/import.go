@@ -21,8 +21,10 @@ import (
 	"weft/graph/edgelist"
 	"weft/graph/npz"
 	"weft/graph/planetoid"
+	"weft/graph/pyg"
 	"weft/graph/rdf"
 	"weft/internal/refusal"
+	"weft/partition"
 	"weft/train"
 )
 
@@ -38,6 +40,8 @@ type format struct {
 	// are rules.
 	named   *string
 	readAll func(sources []string) (*graph.Graph, error) // in place of read, where a graph may have several sources
+	// division is how the source divided the graph that was read, which may be nil; nil: it never does.
+	division func() *partition.Assignment
 }
 
 // streamTo is what is to be written from where.
@@ -92,6 +96,7 @@ func newImport() *cobra.Command {
 Nothing is left behind when it fails.`,
 		Example: `  weft import planetoid data/ind.cora stores/cora
   weft import npz coauthor_physics.npz stores/physics --symmetrize --largest-component --split per-class=20,30 --splits 5
+  weft import pyg graph.pt stores/mine
   weft import edges follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20
   weft import rdf aifb.nt.gz stores/aifb --train train.tsv --test test.tsv --entity person --label label_affiliation
   weft import debian /var/lib/apt/lists stores/debian`,
@@ -132,12 +137,14 @@ func formats(c *changes) []format {
 	var list edgelist.Options
 	var triples rdf.Options
 	var directed, denseFeatures bool
+	var target string
 	storage := func(flags *pflag.FlagSet) {
 		flags.BoolVar(&denseFeatures, "dense-features", false, "keep features dense of which few are not zero")
 	}
 	// checked refuses --dense-features where it had no effect.
 	checked := func(source string, g *graph.Graph, err error) (*graph.Graph, error) {
-		if err == nil && denseFeatures && g.Features.Dense == nil {
+		dense := func(t graph.VertexType) bool { return t.Features.Dense != nil }
+		if err == nil && denseFeatures && !slices.ContainsFunc(g.Types(), dense) {
 			return nil, refusal.Errorf("--dense-features: %s comes without dense features; leave it out", source)
 		}
 		return g, err
@@ -159,6 +166,18 @@ func formats(c *changes) []format {
 					return nil, refusal.Errorf("--directed and --symmetrize: give one of the two")
 				}
 				g, err := npz.Read(source, npz.Options{AsListed: directed || c.symmetrize, DenseFeatures: denseFeatures})
+				return checked(source, g, err)
+			},
+		},
+		{
+			name: "pyg", source: "FILE", short: "a Data or HeteroData of PyTorch Geometric, or a data set of one, as torch.save writes it",
+			example: "graph.pt stores/mine",
+			flags: func(flags *pflag.FlagSet) {
+				flags.StringVar(&target, "target", "", "the vertex `type` whose labels are learned, where several have labels")
+				storage(flags)
+			},
+			read: func(source string) (*graph.Graph, error) {
+				g, err := pyg.Read(source, pyg.Options{Target: target, DenseFeatures: denseFeatures})
 				return checked(source, g, err)
 			},
 		},
@@ -205,6 +224,7 @@ func formats(c *changes) []format {
 				return debian.Read(source, debian.Options{Seed: c.seed})
 			},
 		},
+		dglFormat(c, storage, checked, &denseFeatures),
 	}
 }
 
@@ -257,7 +277,7 @@ func (f *format) readAndWrite(sources []string, store, words string, c *changes)
 		return nil, err
 	}
 	g.Provenance = strings.TrimSpace(g.Provenance + words)
-	if err := g.Write(store); err != nil {
+	if err := f.write(g, store); err != nil {
 		return nil, err
 	}
 	return contentsOf(g), nil

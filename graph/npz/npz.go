@@ -15,15 +15,14 @@ package npz
 
 import (
 	"fmt"
-	"math"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
 	"weft/internal/memory"
+	"weft/internal/npy"
 	"weft/internal/refusal"
 )
 
@@ -38,7 +37,8 @@ type Options struct {
 // archive is an open file and how it is read.
 type archive struct {
 	*arrays.Archive
-	options Options
+	arrays.Fields // of the archive
+	options       Options
 }
 
 // Read reads the archive of that name. The edges of all layouts but the second stay as they are listed, u→v
@@ -52,7 +52,7 @@ func Read(path string, o Options) (*graph.Graph, error) {
 		return nil, err
 	}
 	defer file.Close()
-	a := &archive{file, o}
+	a := &archive{file, arrays.Fields{Source: file}, o}
 	read := a.plain
 	switch {
 	case a.Has("adj_data", "adj_indices", "adj_indptr", "adj_shape"):
@@ -94,20 +94,9 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 		return nil, refusal.Errorf("%s: an adjacency of %d × %d: it must be square, and not empty",
 			a.Path, vertices, adjacency.Columns)
 	}
-	if err := memory.Need(4 * int64(len(adjacency.Indices))); err != nil {
+	e, err := adjacency.Edges()
+	if err != nil {
 		return nil, refusal.Errorf("%s: %w", a.Path, err)
-	}
-	e := graph.Edges{Source: make([]int32, 0, len(adjacency.Indices)), Target: adjacency.Indices}
-	for u := range vertices {
-		for range adjacency.Indptr[u+1] - adjacency.Indptr[u] {
-			e.Source = append(e.Source, int32(u))
-		}
-	}
-	for _, w := range adjacency.Data {
-		if w != 1 {
-			e.Weights = adjacency.Data
-			break
-		}
 	}
 	g, err := a.graph(vertices, e)
 	if err != nil {
@@ -119,7 +108,7 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := a.rows("attr_shape", m.Rows, vertices); err != nil {
+		if err := a.Rows("attr_shape", m.Rows, vertices); err != nil {
 			return nil, err
 		}
 		if g.Features, err = m.Features(); err != nil {
@@ -131,7 +120,7 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 		}
 	}
 	if a.Has("labels") {
-		if g.Labels, err = a.labels("labels", vertices); err != nil {
+		if g.Labels, err = a.Labels("labels", vertices); err != nil {
 			return nil, err
 		}
 	}
@@ -156,7 +145,7 @@ func (a *archive) heterophilous() (*graph.Graph, error) {
 	}
 	vertices := features.Rows
 	// Labels are read first: rows of features may be empty, and then any number of them takes no bytes.
-	labels, err := a.labels("node_labels", vertices)
+	labels, err := a.Labels("node_labels", vertices)
 	if err != nil {
 		return nil, err
 	}
@@ -189,7 +178,7 @@ func (a *archive) heterophilous() (*graph.Graph, error) {
 	if !a.Has("train_masks", "val_masks", "test_masks") {
 		return g, nil
 	}
-	g.Splits, err = a.splits([]string{"train_masks", "val_masks", "test_masks"}, vertices, &g.Labels, (*archive).masks)
+	g.Splits, err = a.Splits([3]string{"train_masks", "val_masks", "test_masks"}, vertices, &g.Labels, masks)
 	return g, err
 }
 
@@ -199,7 +188,7 @@ func (a *archive) plain() (*graph.Graph, error) {
 	if a.Has("edge_index") {
 		key = "edge_index"
 	}
-	if err := a.Only(key, "edge_weight", "num_nodes", "x", "y", "train_mask", "val_mask", "test_mask"); err != nil {
+	if err := a.Only(append([]string{key, "edge_weight", "num_nodes", "x", "y"}, arrays.MaskKeys[:]...)...); err != nil {
 		return nil, err
 	}
 	e, err := a.edges(key)
@@ -207,7 +196,7 @@ func (a *archive) plain() (*graph.Graph, error) {
 		return nil, err
 	}
 	if a.Has("edge_weight") {
-		if e.Weights, err = a.weights(e.Len()); err != nil {
+		if e.Weights, err = a.Weights(e.Len()); err != nil {
 			return nil, err
 		}
 	}
@@ -225,66 +214,20 @@ func (a *archive) plain() (*graph.Graph, error) {
 		}
 	}
 	if a.Has("y") {
-		if g.Labels, err = a.labels("y", vertices); err != nil {
+		if g.Labels, err = a.Labels("y", vertices); err != nil {
 			return nil, err
 		}
 	}
-	g.Splits, err = a.splits([]string{"train_mask", "val_mask", "test_mask"}, vertices, &g.Labels, (*archive).columnMasks)
+	g.Splits, err = a.Splits(arrays.MaskKeys, vertices, &g.Labels, arrays.Masks)
 	return g, err
 }
 
-// weights reads the vector "edge_weight".
-func (a *archive) weights(edges int) ([]float32, error) {
-	array, err := a.Array("edge_weight")
-	if err != nil {
-		return nil, err
-	}
-	if len(array.Shape) != 1 || array.Shape[0] != edges {
-		return nil, refusal.Errorf("%s: array %q has shape %v: it must be one number for each of %d edges",
-			a.Path, "edge_weight", array.Shape, edges)
-	}
-	w, err := array.Float32s()
-	if err != nil {
-		return nil, a.Refuse("edge_weight", err)
-	}
-	return w, nil
-}
-
-// vertices is V: num_nodes, else the rows of y or x, else the largest id plus one.
+// vertices is V: what the arrays say, else the largest id plus one.
 func (a *archive) vertices(e *graph.Edges) (int, error) {
-	if a.Has("num_nodes") {
-		count, err := a.Array("num_nodes")
-		if err != nil {
-			return 0, err
-		}
-		n, err := count.Int64s()
-		if err != nil {
-			return 0, a.Refuse("num_nodes", err)
-		}
-		if len(n) != 1 || n[0] <= 0 || n[0] > arrays.MaxVertices(e.Len()) {
-			return 0, refusal.Errorf("%s: num_nodes is %.60s: it must be one number, from 1 to %d for %d edges",
-				a.Path, fmt.Sprint(n[:min(len(n), 4)]), arrays.MaxVertices(e.Len()), e.Len())
-		}
-		return int(n[0]), nil
+	if n, err := a.Vertices(e.Len()); n > 0 || err != nil {
+		return n, err
 	}
-	for _, key := range []string{"y", "x"} {
-		if !a.Has(key) {
-			continue
-		}
-		array, err := a.Array(key)
-		if err != nil {
-			return 0, err
-		}
-		// Rows may be empty, and then any number of them takes no bytes.
-		if n, err := array.Elements(); err != nil || n == 0 || len(array.Shape) == 0 || array.Shape[0] > math.MaxInt32 {
-			return 0, refusal.Errorf("%s: array %q has shape %v: give one row for each vertex", a.Path, key, array.Shape)
-		}
-		return array.Shape[0], nil
-	}
-	largest := int32(-1)
-	for k := range e.Len() {
-		largest = max(largest, e.Source[k], e.Target[k])
-	}
+	largest := e.Largest()
 	if largest < 0 || int64(largest) >= arrays.MaxVertices(e.Len()) {
 		return 0, refusal.Errorf("%s: the largest id of %d edges is %d: give the number of vertices as num_nodes", a.Path, e.Len(), largest)
 	}
@@ -302,23 +245,21 @@ func (a *archive) graph(vertices int, e graph.Edges) (*graph.Graph, error) {
 
 // edges reads the pairs of an array, E × 2 or, as PyTorch Geometric has them, 2 × E.
 func (a *archive) edges(key string) (graph.Edges, error) {
+	if key == "edge_index" {
+		return a.EdgeIndex()
+	}
 	array, err := a.Array(key)
 	if err != nil {
 		return graph.Edges{}, err
 	}
-	rows := key == "edge_index"
-	if len(array.Shape) != 2 || !rows && array.Shape[1] != 2 || rows && array.Shape[0] != 2 {
-		return graph.Edges{}, refusal.Errorf("%s: array %q has shape %v: it must be %s, source and target",
-			a.Path, key, array.Shape, map[bool]string{false: "E × 2", true: "2 × E"}[rows])
+	if len(array.Shape) != 2 || array.Shape[1] != 2 {
+		return graph.Edges{}, a.Refuse(key, refusal.Errorf("has shape %v: it must be E × 2, source and target", array.Shape))
 	}
 	ids, err := array.Int32s()
 	if err != nil {
 		return graph.Edges{}, a.Refuse(key, err)
 	}
 	n := len(ids) / 2
-	if rows {
-		return graph.Edges{Source: ids[:n:n], Target: ids[n:]}, nil
-	}
 	if err := memory.Need(2 * 4 * int64(n)); err != nil {
 		return graph.Edges{}, a.Refuse(key, err)
 	}
@@ -331,31 +272,11 @@ func (a *archive) edges(key string) (graph.Edges, error) {
 
 // features reads the features of a graph whose vertices are known.
 func (a *archive) features(g *graph.Graph, key string) error {
-	m, err := a.Matrix(key, a.options.DenseFeatures)
+	m, err := a.Features(key, g.Vertices(), a.options.DenseFeatures)
 	if err != nil {
 		return err
 	}
 	m.Of(g)
-	return a.rows(key, m.Rows, g.Vertices())
-}
-
-func (a *archive) labels(key string, vertices int) (graph.Labels, error) {
-	array, err := a.Array(key)
-	if err != nil {
-		return graph.Labels{}, err
-	}
-	l, err := arrays.Labels(array)
-	if err != nil {
-		return l, a.Refuse(key, err)
-	}
-	return l, a.rows(key, array.Shape[0], vertices)
-}
-
-// rows refuses an array with another number of rows than it must have.
-func (a *archive) rows(key string, rows, want int) error {
-	if rows != want {
-		return refusal.Errorf("%s: array %q has %d rows, not %d", a.Path, key, rows, want)
-	}
 	return nil
 }
 
@@ -369,7 +290,7 @@ func (a *archive) names(key string, want int) ([]string, error) {
 	if err != nil || len(h.Shape) != 1 || !strings.ContainsAny(h.Descr, "SU") {
 		return nil, nil
 	}
-	if err := a.rows(key, h.Shape[0], want); err != nil {
+	if err := a.Rows(key, h.Shape[0], want); err != nil {
 		return nil, err
 	}
 	array, err := a.Array(key)
@@ -388,52 +309,8 @@ func (a *archive) names(key string, want int) ([]string, error) {
 	return names, nil
 }
 
-// splits reads the masks of those names for train, validation and test vertices, if they are there.
-func (a *archive) splits(keys []string, vertices int, labels *graph.Labels,
-	masks func(a *archive, key string, vertices int) ([][]int64, error),
-) ([]graph.Split, error) {
-	if !slices.ContainsFunc(keys, func(key string) bool { return a.Has(key) }) {
-		return nil, nil
-	}
-	if !a.Has(keys[0]) {
-		return nil, refusal.Errorf("%s: has no array %q beside %q and %q", a.Path, keys[0], keys[1], keys[2])
-	}
-	var splits []graph.Split
-	for part, key := range keys {
-		if !a.Has(key) {
-			for k := range splits {
-				*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = []int64{}
-			}
-			continue
-		}
-		ids, err := masks(a, key, vertices)
-		if err != nil {
-			return nil, err
-		}
-		if part == 0 {
-			splits = make([]graph.Split, len(ids))
-		}
-		if len(ids) != len(splits) {
-			return nil, refusal.Errorf("%s: array %q has masks of %d splits, %q of %d", a.Path, key, len(ids), keys[0], len(splits))
-		}
-		for k := range splits {
-			*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = ids[k]
-		}
-	}
-	for k := range splits {
-		if err := arrays.CheckSplit(&splits[k], labels, [3]string(keys)); err != nil {
-			return nil, refusal.Errorf("%s: split %d: %w", a.Path, k, err)
-		}
-	}
-	return splits, nil
-}
-
-// masks reads V truth values, or one row of them per split. It returns the vertices of each split.
-func (a *archive) masks(key string, vertices int) ([][]int64, error) {
-	array, err := a.Array(key)
-	if err != nil {
-		return nil, err
-	}
+// masks takes V truth values apart, or one row of them per split. It returns the vertices of each split.
+func masks(array *npy.Array, vertices int) ([][]int64, error) {
 	rows, columns := 1, 0
 	switch len(array.Shape) {
 	case 1:
@@ -442,34 +319,20 @@ func (a *archive) masks(key string, vertices int) ([][]int64, error) {
 		rows, columns = array.Shape[0], array.Shape[1]
 	}
 	if columns != vertices {
-		return nil, refusal.Errorf("%s: array %q has shape %v: each mask has a row per split, with %d values",
-			a.Path, key, array.Shape, vertices)
+		return nil, refusal.Errorf("has shape %v: each mask has a row per split, with %d values", array.Shape, vertices)
 	}
 	marks, err := array.Bools()
 	if err != nil {
-		return nil, a.Refuse(key, err)
+		return nil, err
 	}
 	if err := arrays.CheckSplits(rows); err != nil {
-		return nil, a.Refuse(key, err)
+		return nil, err
 	}
 	ids := make([][]int64, rows)
 	for k := range ids {
 		if ids[k], err = arrays.Marked(marks[k*vertices : (k+1)*vertices]); err != nil {
-			return nil, a.Refuse(key, err)
+			return nil, err
 		}
-	}
-	return ids, nil
-}
-
-// columnMasks reads V truth values, or one column of them per split. It returns the vertices of each split.
-func (a *archive) columnMasks(key string, vertices int) ([][]int64, error) {
-	array, err := a.Array(key)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := arrays.Masks(array, vertices)
-	if err != nil {
-		return nil, a.Refuse(key, err)
 	}
 	return ids, nil
 }

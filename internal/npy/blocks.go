@@ -20,7 +20,16 @@ const blockSize = 1 << 20
 // NewBlocks reads the header of an array of one dimension or more, of which size bytes are available as for
 // Read.
 func NewBlocks(r io.Reader, size int64) (*Blocks, error) {
-	h, need, err := readBounded(r, size)
+	h, length, err := readHeader(io.LimitReader(r, max(size, 0)))
+	if err != nil {
+		return nil, err
+	}
+	return NewDataBlocks(r, size-length, h)
+}
+
+// NewDataBlocks is NewBlocks for data of which the header is known and does not stand before it.
+func NewDataBlocks(r io.Reader, size int64, h Header) (*Blocks, error) {
+	need, err := h.bounded(size)
 	if err != nil {
 		return nil, err
 	}

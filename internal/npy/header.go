@@ -7,6 +7,7 @@
 package npy
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -260,6 +261,17 @@ func (p *parser) tuple() []int {
 		}
 	}
 	return shape
+}
+
+// Stream is an array of which only the header and the data exist, as Read and NewBlocks take it: a file of so
+// many bytes.
+func (h Header) Stream(data io.Reader) (r io.Reader, size int64, err error) {
+	need, err := h.bytes()
+	if err != nil {
+		return nil, 0, err
+	}
+	header := h.marshal()
+	return io.MultiReader(bytes.NewReader(header), data), int64(len(header)) + need, nil
 }
 
 // marshal is the header as numpy.save writes it, version 1.0, padded so that the data is aligned.

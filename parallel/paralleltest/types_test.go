@@ -118,8 +118,8 @@ func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *auto
 	}
 }
 
-// TestBetweenTypes: a relation between two vertex types, divided anyhow, gives what the same edges give between
-// vertices of one type, in both directions.
+// TestBetweenTypes: a relation between two vertex types, divided anyhow, gives what the same edges give
+// between vertices of one type, in both directions.
 func TestBetweenTypes(t *testing.T) {
 	const items, users = 9, 14 // the first type is the items
 	r := rand.New(rand.NewPCG(7, 7))

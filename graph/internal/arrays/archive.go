@@ -144,6 +144,19 @@ func (a *Archive) Array(key string) (array *npy.Array, err error) {
 	return array, err
 }
 
+// Count is how many rows the array of a key that exists has, all of which take bytes of the file.
+func (a *Archive) Count(key string) (int, error) {
+	array, err := a.Array(key)
+	if err != nil {
+		return 0, err
+	}
+	n, err := CountRows(array.Header)
+	if err != nil {
+		return 0, a.Refuse(key, err)
+	}
+	return n, nil
+}
+
 // Matrix reads features from the array of a key that exists.
 func (a *Archive) Matrix(key string, keepDense bool) (m *Matrix, err error) {
 	err = a.read(key, func(r io.Reader, size int64) (err error) {

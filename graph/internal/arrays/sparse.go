@@ -186,3 +186,21 @@ func (m *CSR) Features() (graph.Features, error) {
 	}
 	return f, nil
 }
+
+// Edges lists the values as edges from their rows to their columns. They have no weights where all values are
+// one.
+func (m *CSR) Edges() (graph.Edges, error) {
+	if err := memory.Need(4 * int64(len(m.Indices))); err != nil {
+		return graph.Edges{}, err
+	}
+	e := graph.Edges{Source: make([]int32, 0, len(m.Indices)), Target: m.Indices}
+	for u := range m.Rows {
+		for range m.Indptr[u+1] - m.Indptr[u] {
+			e.Source = append(e.Source, int32(u))
+		}
+	}
+	if slices.ContainsFunc(m.Data, func(w float32) bool { return w != 1 }) {
+		e.Weights = m.Data
+	}
+	return e, nil
+}
