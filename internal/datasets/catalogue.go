@@ -58,6 +58,7 @@ func All() []Dataset {
 		benchmark(ogb.Options{Folder: "ogbn_arxiv", Split: "time", Symmetrize: true}, "papers and what they cite, 40 fields", 169343, 2315598),
 		benchmark(ogb.Options{Folder: "ogbn_products", Split: "sales_ranking"}, "goods bought together, 47 kinds", 2449029, 2*61859140),
 		benchmark(ogb.Options{Folder: "ogbn_proteins", Split: "species", FromEdges: ogb.Mean}, "proteins that act together, 112 functions", 132534, 2*39561252),
+		typedBenchmark(ogb.Options{Folder: "ogbn_mag", Split: "time"}, "papers, authors, institutions and fields, 349 venues", 1939743, 2*21111007),
 		benchmark(ogb.Options{Folder: "ogbn_papers100M", Split: "time", Symmetrize: true}, "papers and what they cite, 172 fields", 111059956, 3228124712),
 		citations("cora", 7, 2708, 10556),
 		citations("citeseer", 6, 3327, 9104),
@@ -121,7 +122,7 @@ func getInto(folder, files string) string {
 func benchmark(o ogb.Options, about string, vertices int, edges int64) Dataset {
 	name := strings.ReplaceAll(o.Folder, "_", "-")
 	folder := func() string { return dataPath("", o.Folder, filepath.Join("dataset", o.Folder)) }
-	words := " (--split " + o.Split
+	words := "--split " + o.Split
 	if o.Symmetrize {
 		words += " --symmetrize"
 	}
@@ -141,11 +142,32 @@ func benchmark(o ogb.Options, about string, vertices int, edges int64) Dataset {
 		},
 		stream: func(store, path string) error {
 			from := o
-			from.Folder, from.Provenance = path, "ogb "+path+words+")"
+			from.Folder, from.Provenance = path, fmt.Sprintf("ogb %s (%s)", path, words)
 			_, err := ogb.Write(store, from)
 			return err
 		},
 	}
+}
+
+// typedBenchmark is a benchmark of several vertex types, with a relation back for each.
+func typedBenchmark(o ogb.Options, about string, vertices int, edges int64) Dataset {
+	d := benchmark(o, about, vertices, edges)
+	folder, untyped := d.source.path, d.source.files
+	d.source.files = func() []string {
+		ofTypes := []string{filepath.Join(folder(), "raw", "*", "*", "*"), filepath.Join(folder(), "split", o.Split, "*", "*")}
+		return append(untyped(), ofTypes...)
+	}
+	d.stream = nil
+	d.read = func(path string) (*graph.Graph, error) {
+		from := o
+		from.Folder, from.Provenance = path, fmt.Sprintf("ogb %s (--split %s --reverse-relations)", path, o.Split)
+		g, err := ogb.Read(from)
+		if err != nil {
+			return nil, err
+		}
+		return g.ReverseRelations()
+	}
+	return d
 }
 
 // citations is a graph of Planetoid (Yang et al. 2016, arXiv:1603.08861).
