@@ -87,6 +87,8 @@ func (t *typed) readTypes(g *graph.Graph) error {
 	if err != nil {
 		return err
 	}
+	// As OGB's loader has them, and the same from text and from archives
+	slices.SortFunc(types, func(a, b graph.VertexType) int { return strings.Compare(a.Type, b.Type) })
 	labelled, err := t.labelled()
 	if err != nil {
 		return err
@@ -150,6 +152,7 @@ func (t *typed) readRelations(g *graph.Graph) error {
 	if len(all) == 0 {
 		return refusal.Errorf("%s: lists no relation; %s", t.name(), fetchAgain)
 	}
+	slices.SortFunc(all, func(a, b triplet) int { return slices.Compare(a[:], b[:]) })
 	lists, edges := make([]graph.Edges, len(all)), 0
 	for k, r := range all {
 		if lists[k], err = t.readEdges(r); err != nil {

@@ -92,16 +92,16 @@ func (y *typedToy) binary(t testing.TB) string {
 	return folder
 }
 
-// want is the graph, with types and relations in that order.
-func (y *typedToy) want(t testing.TB, others, relations []string) *graph.Graph {
+// want is the graph: the labelled type first, then types and relations by name.
+func (y *typedToy) want(t testing.TB) *graph.Graph {
 	t.Helper()
 	counts := map[string]int{"author": 12, "paper": 30, "field": 4}
 	g := y.papers.want(t, false)
 	g.Type, g.Count, g.Relations = "paper", 30, nil
-	for _, name := range others {
+	for _, name := range []string{"author", "field"} {
 		g.Others = append(g.Others, graph.VertexType{Type: name, Count: counts[name]})
 	}
-	for _, name := range relations {
+	for _, name := range []string{"author___writes___paper", "paper___about___field", "paper___cites___paper"} {
 		r := triplet(strings.Split(name, "___"))
 		ends := map[string][2][]int64{"writes": y.writes, "cites": {y.papers.source, y.papers.target}, "about": y.about}[r[1]]
 		e := graph.Edges{}
@@ -121,19 +121,13 @@ func (y *typedToy) want(t testing.TB, others, relations []string) *graph.Graph {
 func TestTypedLayouts(t *testing.T) {
 	y := newTypedToy()
 	ignore := cmpopts.IgnoreFields(graph.Graph{}, "Notes", "Metric", "Provenance")
-	for name, c := range map[string]struct {
-		folder            string
-		others, relations []string
-	}{
-		"text":   {y.text(t), []string{"author", "field"}, []string{"author___writes___paper", "paper___cites___paper", "paper___about___field"}},
-		"binary": {y.binary(t), []string{"author", "field"}, []string{"author___writes___paper", "paper___about___field", "paper___cites___paper"}},
-	} {
+	for name, folder := range map[string]string{"text": y.text(t), "binary": y.binary(t)} {
 		t.Run(name, func(t *testing.T) {
-			g, err := Read(Options{Folder: c.folder})
+			g, err := Read(Options{Folder: folder})
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := y.want(t, c.others, c.relations)
+			want := y.want(t)
 			if diff := cmp.Diff(want, g, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
@@ -141,7 +135,7 @@ func TestTypedLayouts(t *testing.T) {
 				t.Errorf("metric %q, notes %q", g.Metric, g.Notes)
 			}
 			store := filepath.Join(t.TempDir(), "store")
-			s, err := Write(store, Options{Folder: c.folder, Rule: &Rule{"random:50/25/25", 1, 0}})
+			s, err := Write(store, Options{Folder: folder, Rule: &Rule{"random:50/25/25", 1, 0}})
 			if err != nil || s.Edges != 190 || s.Graph.Vertices() != 46 {
 				t.Fatal(s, err)
 			}
