@@ -320,6 +320,9 @@ func (ps *Params) State() State {
 	return state
 }
 
+// Shape is that of the parameter in files, of all vertices where it has rows of some.
+func (p *Param) Shape() []int { return p.shape }
+
 // here is the shape of what this worker holds.
 func (p *Param) here() []int {
 	if p.Rows == nil {
