@@ -32,7 +32,12 @@ func forms() (specs []gnn.Spec) {
 	for _, name := range gnn.Names() {
 		s := spec(name)
 		specs = append(specs, s)
-		if s.Uses("blocks") {
+		switch {
+		case name == "rgcn":
+			bases, blocks := s, s
+			bases.Bases, blocks.DiagonalBlocks = 2, 1
+			specs = append(specs, bases, blocks)
+		case s.Uses("blocks"):
 			s.BlockForm = "residual"
 			specs = append(specs, s)
 		}

@@ -13,6 +13,7 @@ import (
 	"weft/graph/debian"
 	"weft/graph/generate"
 	"weft/graph/npz"
+	"weft/graph/ogb"
 	"weft/graph/planetoid"
 	"weft/graph/rdf"
 )
@@ -29,6 +30,7 @@ type Dataset struct {
 
 	source source                                  // of a graph that is read
 	read   func(path string) (*graph.Graph, error) // from the source
+	stream func(store, path string) error          // in place of read: from the source into a new store
 	make   *generate.Options                       // of a graph that is generated
 }
 
@@ -53,6 +55,10 @@ func All() []Dataset {
 			},
 			read: func(path string) (*graph.Graph, error) { return debian.Read(path, debian.Options{}) },
 		},
+		benchmark(ogb.Options{Folder: "ogbn_arxiv", Split: "time", Symmetrize: true}, "papers and what they cite, 40 fields", 169343, 2315598),
+		benchmark(ogb.Options{Folder: "ogbn_products", Split: "sales_ranking"}, "goods bought together, 47 kinds", 2449029, 2*61859140),
+		benchmark(ogb.Options{Folder: "ogbn_proteins", Split: "species", FromEdges: ogb.Mean}, "proteins that act together, 112 functions", 132534, 2*39561252),
+		benchmark(ogb.Options{Folder: "ogbn_papers100M", Split: "time", Symmetrize: true}, "papers and what they cite, 172 fields", 111059956, 3228124712),
 		citations("cora", 7, 2708, 10556),
 		citations("citeseer", 6, 3327, 9104),
 		citations("pubmed", 3, 19717, 88648),
@@ -107,6 +113,39 @@ func dataPath(folder string, names ...string) string {
 // getInto says how to get published files: into which folder below that of all.
 func getInto(folder, files string) string {
 	return fmt.Sprintf("put %s into DIR/%s and set %s=DIR", files, folder, dataVariable)
+}
+
+// benchmark is a dataset for node property prediction of the Open Graph Benchmark (Hu et al. 2020,
+// arXiv:2005.00687). The options are those that results are published with; their folder is what OGB's
+// downloader calls it, in the folder of all or, as in OGB's examples, in dataset/ there.
+func benchmark(o ogb.Options, about string, vertices int, edges int64) Dataset {
+	name := strings.ReplaceAll(o.Folder, "_", "-")
+	folder := func() string { return dataPath("", o.Folder, filepath.Join("dataset", o.Folder)) }
+	words := " (--split " + o.Split
+	if o.Symmetrize {
+		words += " --symmetrize"
+	}
+	if o.FromEdges != "" {
+		words += " --features-from-edges " + o.FromEdges
+	}
+	return Dataset{
+		Name: name, About: about, Origin: "ogb.stanford.edu/docs/nodeprop", vertices: vertices, edges: edges,
+		source: source{
+			path: folder,
+			files: func() []string {
+				return []string{filepath.Join(folder(), "raw", "*"), filepath.Join(folder(), "split", o.Split, "*")}
+			},
+			wants: filepath.Join("$"+dataVariable, o.Folder),
+			get: fmt.Sprintf("let the Python package ogb download it, NodePropPredDataset(name=%q, root=\"DIR\"), and set %s=DIR",
+				name, dataVariable),
+		},
+		stream: func(store, path string) error {
+			from := o
+			from.Folder, from.Provenance = path, "ogb "+path+words+")"
+			_, err := ogb.Write(store, from)
+			return err
+		},
+	}
 }
 
 // citations is a graph of Planetoid (Yang et al. 2016, arXiv:1603.08861).

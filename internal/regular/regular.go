@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -46,6 +48,23 @@ func ReadFile(path string) ([]byte, error) {
 	content := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead)) // the end is found without growing
 	_, err = content.ReadFrom(f)
 	return content.Bytes(), err
+}
+
+// Map maps the regular file of that name into memory, read-only, until unmap is called. A file that is cut
+// afterwards makes an access fault: read it under debug.SetPanicOnFault.
+func Map(path string) (content []byte, unmap func() error, err error) {
+	f, size, err := Open(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer f.Close() // the mapping outlives the descriptor
+	if size == 0 {  // nothing can be mapped
+		return nil, func() error { return nil }, nil
+	}
+	if content, err = unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED); err != nil {
+		return nil, nil, fmt.Errorf("%s: mapping it: %w", path, err)
+	}
+	return content, func() error { return unix.Munmap(content) }, nil
 }
 
 func kind(mode fs.FileMode) string {
