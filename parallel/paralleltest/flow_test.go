@@ -10,7 +10,6 @@ import (
 	"weft/gnn"
 	"weft/graph"
 	"weft/nn"
-	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/train"
 )
@@ -39,11 +38,26 @@ func TestSomeVertices(t *testing.T) {
 					if v.halo != nil && k > 1 {
 						v.halo(&o)
 					}
-					job := train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Parts: parts(t, g, k)}
+					job := train.Job{Graph: g, Options: o, Mesh: grid(1, k, 1), Parts: parts(t, g, k)}
 					r, _ := run(t, &job)
 					someAsAmongAll(t, job, r.Weights)
 				})
 			}
+		}
+	}
+}
+
+// TestSomeVerticesOfTypes is TestSomeVertices on graphs of several types of vertices and edges.
+func TestSomeVerticesOfTypes(t *testing.T) {
+	for _, c := range typedModels {
+		for _, k := range []int{1, 2, 3} {
+			t.Run(fmt.Sprint(k, " ", c.graph, " ", c.name), func(t *testing.T) {
+				g := typedGraphs[c.graph](t)
+				o := typedOptions(c.name, c.set)
+				job := train.Job{Graph: g, Options: o, Mesh: grid(1, k, 1), Parts: parts(t, g, k)}
+				r, _ := run(t, &job)
+				someAsAmongAll(t, job, r.Weights)
+			})
 		}
 	}
 }
@@ -104,7 +118,7 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 				t.Run(fmt.Sprint(k, " ", model, " ", direction), func(t *testing.T) {
 					o := train.Defaults()
 					o.Layers, o.Hidden, o.Epochs, o.Seed, o.Threads, o.Model, o.Direction = 2, 8, 1, 3, 2, model, direction
-					job := train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Parts: divided}
+					job := train.Job{Graph: g, Options: o, Mesh: grid(1, k, 1), Parts: divided}
 					r, err := job.Run(context.Background())
 					if err != nil {
 						t.Fatal(err)
@@ -123,7 +137,7 @@ func someAsAmongAll(t *testing.T, job train.Job, weights nn.State) {
 	degrees := job.Graph.Relations[0].Indptr
 	hub, held := int32(0), []int32(nil)
 	for v := range int32(all.Vertices) {
-		if degrees[v+1]-degrees[v] > degrees[hub+1]-degrees[hub] {
+		if len(degrees) > all.Vertices && degrees[v+1]-degrees[v] > degrees[hub+1]-degrees[hub] {
 			hub = v
 		}
 		if share, err := partitionOf(&job, 0); err == nil && slices.Contains(share.Values.IDs, v) {
@@ -193,7 +207,7 @@ func TestNeedOfAPath(t *testing.T) {
 		} {
 			o := train.Defaults()
 			o.Layers, o.Hidden, o.Epochs, o.Model, o.Direction = 2, 4, 1, "sage", direction
-			job := train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Parts: parts(t, g, k)}
+			job := train.Job{Graph: g, Options: o, Mesh: grid(1, k, 1), Parts: parts(t, g, k)}
 			r, err := job.Run(context.Background())
 			if err != nil {
 				t.Fatal(err)
