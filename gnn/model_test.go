@@ -32,14 +32,14 @@ func forms() (specs []gnn.Spec) {
 	for _, name := range gnn.Names() {
 		s := spec(name)
 		specs = append(specs, s)
-		switch {
-		case name == "rgcn":
+		if kind, _ := gnn.KindOf(name); kind.ResidualBlocks() {
+			s.BlockForm = "residual"
+			specs = append(specs, s)
+		}
+		if s.Uses("bases") {
 			bases, blocks := s, s
 			bases.Bases, blocks.DiagonalBlocks = 2, 1
 			specs = append(specs, bases, blocks)
-		case s.Uses("blocks"):
-			s.BlockForm = "residual"
-			specs = append(specs, s)
 		}
 		if s.Uses("shared-weights") {
 			s.SharedWeights = true

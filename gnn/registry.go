@@ -171,6 +171,9 @@ func KindOf(name string) (k ModelKind, known bool) {
 	return kinds[i], true
 }
 
+// ResidualBlocks reports whether the model has a form with residual blocks.
+func (k ModelKind) ResidualBlocks() bool { return k.blocks > 0 }
+
 // OfLayer reports whether a weight is called as that of a layer in a model known by name.
 func OfLayer(weight string) bool {
 	return slices.ContainsFunc(kinds, func(k ModelKind) bool { return strings.HasPrefix(weight, k.list+".") })
@@ -195,7 +198,7 @@ func (s Spec) Uses(setting string) bool {
 
 // made is what a model is made of that has an encoder and a decoder, nil for others.
 func (s *Spec) made(kind ModelKind) *deep {
-	if s.BlockForm == residualForm && kind.blocks > 0 {
+	if s.BlockForm == residualForm && kind.ResidualBlocks() {
 		return residualBlocks
 	}
 	return kind.deep

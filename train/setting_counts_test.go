@@ -44,7 +44,7 @@ func TestEachSettingCounts(t *testing.T) {
 		o.Norm = "none"
 		o.WeightDecay, o.Epochs, o.Threads = .1, 4, 1
 		bases = append(bases, o)
-		if kind, _ := gnn.KindOf(model); kind.Uses("blocks") && model != "rgcn" {
+		if kind, _ := gnn.KindOf(model); kind.ResidualBlocks() {
 			o := o
 			o.Blocks, o.OutputHeads, o.LR = "residual", 1, .001
 			bases = append(bases, o)

@@ -41,7 +41,7 @@ type span struct{ start, end int64 }
 
 func (s span) count() int64 { return s.end - s.start }
 
-// document is the file's JSON, of any version of DGL.
+// configDocument is the file's JSON, of any version of DGL.
 type configDocument struct {
 	Parts    int             `json:"num_parts"`
 	Vertices int64           `json:"num_nodes"`
@@ -51,6 +51,7 @@ type configDocument struct {
 	ETypes   map[string]int  `json:"etypes"`
 }
 
+// partDocument is what it says of a partition.
 type partDocument struct {
 	Graph     string `json:"part_graph"`
 	GraphBolt string `json:"part_graph_graphbolt"`
@@ -75,7 +76,11 @@ func readConfig(path string) (*config, error) {
 func parseConfig(text []byte, folder string) (*config, error) {
 	var d configDocument
 	var parts map[string]json.RawMessage
-	if err := errors.Join(json.Unmarshal(text, &d), json.Unmarshal(text, &parts)); err != nil {
+	err := json.Unmarshal(text, &d)
+	if err == nil {
+		err = json.Unmarshal(text, &parts)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("not the JSON of a graph that DGL divided: %w", err)
 	}
 	if d.Parts < 1 || d.Parts > maxParts {
@@ -85,7 +90,6 @@ func parseConfig(text []byte, folder string) (*config, error) {
 		return nil, fmt.Errorf("num_nodes is %d, where 1 to %d vertices are read", d.Vertices, math.MaxInt32)
 	}
 	c := &config{vertices: int(d.Vertices)}
-	var err error
 	if c.vertexTypes, err = inOrder(d.NTypes, oneType); err != nil {
 		return nil, fmt.Errorf("ntypes: %w", err)
 	}
@@ -118,6 +122,7 @@ func parseConfig(text []byte, folder string) (*config, error) {
 	return c, nil
 }
 
+// parsePart takes apart what it says of a partition.
 func parsePart(text json.RawMessage, folder string) (files partFiles, err error) {
 	if text == nil {
 		return files, errors.New("is not there")
@@ -143,6 +148,14 @@ func parsePart(text json.RawMessage, folder string) (files partFiles, err error)
 		}
 	}
 	return files, nil
+}
+
+// beside is a path that a JSON file names, which is relative to the file's folder and stays within.
+func beside(folder, path string) (string, error) {
+	if !filepath.IsLocal(path) {
+		return "", refusal.Errorf("it names %.80q, which is not within its folder: only files there are read", path)
+	}
+	return filepath.Join(folder, path), nil
 }
 
 // inOrder lists types by their numbers; without any there is one, of that name.

@@ -101,14 +101,19 @@ func head(path string) ([]byte, error) {
 
 // readFile reads a graph of a file of graphs.
 func readFile(path string, o *Options) (*graph.Graph, *Division, error) {
-	c, unmap, err := open(path)
+	c, err := open(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer unmap()
+	defer c.Close()
 	s, err := c.only(o.Graph)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for _, tensors := range s.edgeTensors {
+		if _, there := tensors[ownEdges]; there {
+			return nil, nil, refusal.Errorf("%s: one partition of a graph that DGL divided: give the JSON file that lists all of them", path)
+		}
 	}
 	g, _, err := s.contents().graph(o)
 	if err != nil {
@@ -176,18 +181,12 @@ func typeName(name string) string {
 
 // graph makes the graph. The type that has labels comes first; order lists all types as they come in it.
 func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
+	if err := c.checkCounts(); err != nil {
+		return nil, nil, err
+	}
 	edges := make([]*table, len(c.relations))
-	joined := make([]int, len(c.types)) // edges of each type
 	for k, r := range c.relations {
 		edges[k] = r.table
-		if joined[r.source] += r.rows; r.target != r.source {
-			joined[r.target] += r.rows
-		}
-	}
-	for k, t := range c.types {
-		if err := t.checkCount(joined[k]); err != nil {
-			return nil, nil, err
-		}
 	}
 	labels, splits, err := c.pickLabels(o)
 	if err != nil {
@@ -300,16 +299,32 @@ func (c *contents) first(labels []string, splits [3][]string) (int, error) {
 	return max(slices.IndexFunc(splits[0], func(name string) bool { return name != "" }), 0), nil
 }
 
-// checkCount refuses vertices that a file only claims: of those that are there, so many edges have an end, or
-// a column a row.
-func (t *table) checkCount(edges int) error {
-	for _, c := range t.columns {
-		if c.size > 0 && len(c.Shape) > 0 && c.Shape[0] == t.rows {
-			return nil
+// checkCounts refuses vertices that a file only claims. A vertex takes memory in each relation that joins its
+// type, and counts once where none does. What is there in the file is edges, and a row for each vertex of a
+// type that has a column.
+func (c *contents) checkCounts() error {
+	const least, each = 1 << 20, 64 // as arrays.MaxVertices
+	taken, edges, rows := 0, 0, 0
+	joined := make([]bool, len(c.types))
+	for _, r := range c.relations {
+		taken += max(c.types[r.source].rows, c.types[r.target].rows)
+		edges += r.rows
+		joined[r.source], joined[r.target] = true, true
+	}
+	for k, t := range c.types {
+		if !joined[k] {
+			taken += t.rows
+		}
+		for _, column := range t.columns {
+			if column.size > 0 && len(column.Shape) > 0 && column.Shape[0] == t.rows {
+				rows += t.rows
+				break
+			}
 		}
 	}
-	if most := arrays.MaxVertices(edges); int64(t.rows) > most {
-		return refusal.Errorf("%d vertices with only %d edges, and without any column: give them one", t.rows, edges)
+	if taken > least+each*(edges+rows) {
+		return refusal.Errorf("%d vertices, counted once for each relation, with only %d edges and %d rows of columns: give the vertices a column",
+			taken, edges, rows)
 	}
 	return nil
 }
@@ -342,12 +357,4 @@ func (c *contents) relation(r *relation, weights, features string) (made graph.R
 	}
 	made.Source, made.Name, made.Target = typeName(source.name), typeName(r.name), typeName(target.name)
 	return made, nil
-}
-
-// beside is a path that a JSON file names, which is relative to the file's folder and stays within.
-func beside(folder, path string) (string, error) {
-	if !filepath.IsLocal(path) {
-		return "", refusal.Errorf("it names %.80q, which is not within its folder: only files there are read", path)
-	}
-	return filepath.Join(folder, path), nil
 }

@@ -292,7 +292,7 @@ func TestDamaged(t *testing.T) {
 	}
 	// What only claims to have many vertices.
 	many := &dgltest.Graph{Vertices: []dgltest.Vertices{{Type: "_N", Count: math.MaxInt32}}, Relations: []dgltest.Relation{{Name: "_E", From: []int64{0}, To: []int64{1}}}}
-	if err := try(dgltest.Graphs(nil, many)); err == nil || !strings.Contains(err.Error(), "2147483647 vertices with only 1 edges") {
+	if err := try(dgltest.Graphs(nil, many)); err == nil || !strings.Contains(err.Error(), "2147483647 vertices, counted once for each relation, with only 1 edges") {
 		t.Errorf("claimed vertices: %v", err)
 	}
 	for want, change := range map[string]func(g *dgltest.Graph){

@@ -3,6 +3,7 @@ package dgl
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -30,7 +31,7 @@ type divided struct {
 	before [][]int32 // by type: the number before of each vertex; nil: numbers stay
 	places [][]place // by type and number before: where a vertex is in the divided graph
 	edges  []edgeType
-	unmaps []func() error // of files that are read at the end
+	open   []io.Closer // files that are read at the end
 }
 
 // place is a partition, and a row of its tensors of one type.
@@ -55,8 +56,8 @@ func readDivided(path string, o *Options) (g *graph.Graph, division *Division, e
 	}
 	d := &divided{config: c}
 	defer func() {
-		for _, unmap := range d.unmaps {
-			err = errors.Join(err, unmap())
+		for _, file := range d.open {
+			err = errors.Join(err, file.Close())
 		}
 	}()
 	all, err := d.contents()
@@ -79,7 +80,7 @@ func (d *divided) contents() (*contents, error) {
 	for _, ends := range d.edgeEnds {
 		d.edges = append(d.edges, edgeType{ends: ends, inPart: make([]int, len(d.parts))})
 	}
-	for _, pass := range []func(*part) error{d.place, d.link} {
+	for _, pass := range []func(*part) error{d.count, d.place, d.link} {
 		for p := range d.parts {
 			if err := d.withPart(p, pass); err != nil {
 				return nil, err
@@ -165,11 +166,11 @@ type part struct {
 // withPart calls use with the graph of a partition. Errors name its file.
 func (d *divided) withPart(p int, use func(*part) error) error {
 	path := d.parts[p].graph
-	c, unmap, err := open(path)
+	c, err := open(path)
 	if err != nil {
 		return err
 	}
-	defer unmap()
+	defer c.Close()
 	of := &part{p: p, path: path}
 	if of.structure, err = c.only(OnlyGraph); err == nil {
 		err = d.readPart(of)
@@ -188,16 +189,16 @@ func (d *divided) readPart(p *part) (err error) {
 	if len(p.counts) != 1 || len(p.relations) != 1 {
 		return fmt.Errorf("a graph of %d vertex types and %d relations, where that of a partition has one of each", len(p.counts), len(p.relations))
 	}
-	if p.ids, err = numbers[int32](p.vertexTensors[0], idTensor, p.counts[0], int64(d.vertices)); err != nil {
+	if p.ids, err = numbers(p.vertexTensors[0], idTensor, p.counts[0], int64(d.vertices)); err != nil {
 		return err
 	}
 	edges := p.relations[0].second.elements()
-	if p.kind, err = numbers[int32](p.edgeTensors[0], ownEdges, edges, 2); err != nil {
+	if p.kind, err = numbers(p.edgeTensors[0], ownEdges, edges, 2); err != nil {
 		return err
 	}
 	var types []int32
 	if len(d.edgeTypes) > 1 {
-		if types, err = numbers[int32](p.edgeTensors[0], typeTensor, edges, int64(len(d.edgeTypes))); err != nil {
+		if types, err = numbers(p.edgeTensors[0], typeTensor, edges, int64(len(d.edgeTypes))); err != nil {
 			return err
 		}
 	}
@@ -215,12 +216,12 @@ func (d *divided) readPart(p *part) (err error) {
 }
 
 // numbers reads a tensor of so many numbers from 0 and below the limit.
-func numbers[T int32 | int64](from map[string]tensor, name string, count int, limit int64) ([]T, error) {
+func numbers(from map[string]tensor, name string, count int, limit int64) ([]int32, error) {
 	t, there := from[name]
 	if !there {
-		return nil, fmt.Errorf("the partition's graph has no tensor %q: it is not one that DGL made when it divided a graph", name)
+		return nil, fmt.Errorf("there is no tensor %q, which DGL writes when it divides a graph", name)
 	}
-	all, err := integers[T](&t, limit)
+	all, err := integers[int32](&t, limit)
 	if err == nil && len(all) != count {
 		err = fmt.Errorf("%d numbers, not %d", len(all), count)
 	}
@@ -230,7 +231,27 @@ func numbers[T int32 | int64](from map[string]tensor, name string, count int, li
 	return all, nil
 }
 
-// place takes in the vertices that a partition owns, and counts its edges.
+// count compares what a partition's graph has with the description, and counts the edges. Afterwards no
+// number of the description is only a claim.
+func (d *divided) count(p *part) error {
+	if owned := d.vertexMap.owned(p.p); owned > len(p.ids) {
+		return fmt.Errorf("%d vertices, where node_map says that %d are its own", len(p.ids), owned)
+	}
+	for _, t := range p.kind {
+		if t >= 0 {
+			d.edges[t].count++
+			d.edges[t].inPart[p.p]++
+		}
+	}
+	for t := range d.edgeMap {
+		if got, want := d.edges[t].inPart[p.p], d.edgeMap[t][p.p].count(); int64(got) != want {
+			return fmt.Errorf("%d edges of type %.80q of its own, where edge_map says %d", got, d.edgeTypes[t], want)
+		}
+	}
+	return nil
+}
+
+// place takes in the vertices that a partition owns.
 func (d *divided) place(p *part) error {
 	before, err := d.numbersBefore(p)
 	if err != nil {
@@ -241,7 +262,7 @@ func (d *divided) place(p *part) error {
 		if err := d.makePlaces(); err != nil {
 			return err
 		}
-	case before != nil != (d.before != nil) && d.vertexMap.owned(p.p) > 0:
+	case (before != nil) != (d.before != nil) && d.vertexMap.owned(p.p) > 0:
 		return errors.New("some partitions hold the vertices' ids from before the graph was divided, and some do not")
 	}
 	owned, seen := 0, make([]bool, d.vertexMap.owned(p.p))
@@ -264,22 +285,6 @@ func (d *divided) place(p *part) error {
 	}
 	if owned != len(seen) {
 		return fmt.Errorf("%d vertices of its own, where node_map says %d", owned, len(seen))
-	}
-	for _, t := range p.kind {
-		if t >= 0 {
-			d.edges[t].count++
-			d.edges[t].inPart[p.p]++
-		}
-	}
-	return d.checkEdges(p.p)
-}
-
-// checkEdges compares the edges that a partition owns with the description, where that says how many.
-func (d *divided) checkEdges(p int) error {
-	for t := range d.edgeMap {
-		if got, want := d.edges[t].inPart[p], d.edgeMap[t][p].count(); int64(got) != want {
-			return fmt.Errorf("%d edges of type %.80q of its own, where edge_map says %d", got, d.edgeTypes[t], want)
-		}
 	}
 	return nil
 }
@@ -312,17 +317,17 @@ func (d *divided) makePlaces() error {
 // tensor of its graph, or a file beside it with those of its own vertices. Nil: they do not.
 func (d *divided) numbersBefore(p *part) ([]int32, error) {
 	if _, there := p.vertexTensors[0][originalTensor]; there {
-		return numbers[int32](p.vertexTensors[0], originalTensor, len(p.ids), int64(d.vertices))
+		return numbers(p.vertexTensors[0], originalTensor, len(p.ids), int64(d.vertices))
 	}
 	path := filepath.Join(filepath.Dir(p.path), originalFile)
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	c, unmap, err := open(path)
+	c, err := open(path)
 	if err != nil {
 		return nil, err
 	}
-	defer unmap()
+	defer c.Close()
 	tensors, err := c.readTensors()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", originalFile, err)
@@ -333,7 +338,7 @@ func (d *divided) numbersBefore(p *part) ([]int32, error) {
 		if _, there := tensors[name]; !there && count == 0 {
 			continue
 		}
-		if own[t], err = numbers[int32](tensors, name, count, int64(d.vertices)); err != nil {
+		if own[t], err = numbers(tensors, name, count, int64(d.vertices)); err != nil {
 			return nil, fmt.Errorf("%s: %w", originalFile, err)
 		}
 	}
@@ -355,9 +360,9 @@ func (d *divided) link(p *part) error {
 	if err := memory.Need(2 * 4 * int64(len(p.ids))); err != nil {
 		return err
 	}
-	types, numbers := make([]int32, len(p.ids)), make([]int32, len(p.ids))
+	types, given := make([]int32, len(p.ids)), make([]int32, len(p.ids))
 	for i, id := range p.ids {
-		types[i], numbers[i] = d.vertex(int64(id))
+		types[i], given[i] = d.vertex(int64(id))
 	}
 	for t := range d.edges {
 		if err := d.edges[t].makeRoom(); err != nil {
@@ -380,7 +385,7 @@ func (d *divided) link(p *part) error {
 			return fmt.Errorf("edge %d of type %.40q joins %.40q to %.40q, where others join %.40q to %.40q", k, d.edgeTypes[t],
 				d.vertexTypes[ends[0]], d.vertexTypes[ends[1]], d.vertexTypes[e.ends[0]], d.vertexTypes[e.ends[1]])
 		}
-		e.source, e.target = append(e.source, numbers[u]), append(e.target, numbers[v])
+		e.source, e.target = append(e.source, given[u]), append(e.target, given[v])
 	}
 	return nil
 }
@@ -397,7 +402,7 @@ func (e *edgeType) makeRoom() error {
 	return nil
 }
 
-// vertex is the type and the number of a vertex of the divided graph.
+// vertex is the type of a vertex of the divided graph, and the number that it is given.
 func (d *divided) vertex(id int64) (t, number int32) {
 	_, of := d.vertexMap.at(id)
 	number = int32(d.vertexMap.number(id))

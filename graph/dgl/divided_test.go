@@ -3,6 +3,7 @@ package dgl
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,7 +144,11 @@ func TestDividedRefused(t *testing.T) {
 			doc["node_map"] = map[string]any{"dev": [][]int{{0, 1}}, "game": [][]int{{0, 1}}, "user": [][]int{{0, 1}}}
 		},
 		`edge_map: lists of 0 types, of which there are 3`: func(doc map[string]any) { doc["edge_map"] = map[string]any{} },
-		`ntypes: the type "dev" has the number 3 among 3`:  func(doc map[string]any) { doc["ntypes"].(map[string]any)["dev"] = 3 },
+		`vertices, where node_map says that 2147483643 are its own`: func(doc map[string]any) {
+			doc["num_nodes"] = math.MaxInt32
+			doc["node_map"] = map[string]any{"dev": [][]int{{0, 1}, {4, 5}}, "game": [][]int{{1, 3}, {5, 7}}, "user": [][]int{{3, 4}, {7, math.MaxInt32}}}
+		},
+		`ntypes: the type "dev" has the number 3 among 3`: func(doc map[string]any) { doc["ntypes"].(map[string]any)["dev"] = 3 },
 		`0 edges of type "dev:makes:game" of its own, where edge_map says`: func(doc map[string]any) {
 			doc["part-0"], doc["part-1"] = doc["part-1"], doc["part-0"]
 		},
@@ -157,12 +162,13 @@ func TestDividedRefused(t *testing.T) {
 	}
 	path := divide(t, shop(), dgltest.Division{})
 	refused(t, path, Options{Graph: 0}, "it describes one graph, so leave graph out")
+	refused(t, filepath.Join(filepath.Dir(path), "part1", "graph.dgl"), only, "one partition of a graph that DGL divided: give the JSON file")
 	for want, change := range map[string]func(dir string) error{
 		"tensors saved by DGL": func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "part1", "node_feat.dgl"), []byte("x"), 0o600)
 		},
 		"no such file": func(dir string) error { return os.Remove(filepath.Join(dir, "part0", "edge_feat.dgl")) },
-		`not one that DGL made when it divided a graph`: func(dir string) error {
+		`there is no tensor "_ID", which DGL writes when it divides a graph`: func(dir string) error {
 			return os.WriteFile(filepath.Join(dir, "part1", "graph.dgl"), dgltest.Graphs(nil, ring()), 0o600)
 		},
 		`the tensor "features" of "game": is not there, and other partitions have it`: func(dir string) error {

@@ -17,39 +17,45 @@ import (
 // What the parts of a file begin with (DGL, src/graph/serialize, src/graph/unit_graph.cc and heterograph.cc,
 // include/dgl/aten and include/dgl/runtime).
 const (
-	graphMagic     = 0xDD2E4FF046B4A13F // a file of graphs
-	tensorsMagic   = 0xDD5A9FBE3FA2443F // a file of tensors
-	tensorMagic    = 0xDD5E40F096B4A13F
-	csrMagic       = 0xDD6CD31205DFF127
-	cooMagic       = 0xDD61FFD305DFF127
-	metaMagic      = 0xDD3C5FFE20046ABF // the graph of a graph's types
-	unitMagic      = 0xDD2E60F0F6B4A127 // a relation
-	heteroMagic    = 0xDD589FBE35224ABF // the structure of a graph
-	leastTensor    = 48                 // bytes, of a vector
-	leastNamed     = 8 + leastTensor
+	graphMagic   = 0xDD2E4FF046B4A13F // a file of graphs
+	tensorsMagic = 0xDD5A9FBE3FA2443F // a file of tensors
+	tensorMagic  = 0xDD5E40F096B4A13F
+	csrMagic     = 0xDD6CD31205DFF127
+	cooMagic     = 0xDD61FFD305DFF127
+	metaMagic    = 0xDD3C5FFE20046ABF // the graph of a graph's types
+	unitMagic    = 0xDD2E60F0F6B4A127 // a relation
+	heteroMagic  = 0xDD589FBE35224ABF // the structure of a graph
+)
+
+const (
+	lengthBytes    = 8                // of a length, and of most other numbers
+	leastNamed     = lengthBytes + 40 // bytes of a tensor with its name
+	deviceOfMemory = 1                // in DLPack
 	maxDims        = 32
-	maxTypes       = 1 << 16 // of vertices or edges
-	bytesOfCounts  = 8
-	deviceOfMemory = 1 // CPU, in DLPack
+	maxTypes       = 1 << 16 // of vertices
 )
 
 // cursor reads the parts of a mapped file, one after another. Every length is compared with the bytes that
 // are left before anything is made of it. All numbers are little-endian, nothing is aligned. After the first
 // error it reads nothing more.
 type cursor struct {
+	file *regular.Mapping
 	data []byte
 	at   int
 	err  error
 }
 
 // open maps a file, for a cursor over all of it.
-func open(path string) (c *cursor, unmap func() error, err error) {
-	data, unmap, err := regular.Map(path)
+func open(path string) (*cursor, error) {
+	file, err := regular.Map(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return &cursor{data: data}, unmap, nil
+	return &cursor{file: file, data: file.Content}, nil
 }
+
+// Close gives the file back. What was read of it, tensors among it, must not be used afterwards.
+func (c *cursor) Close() error { return c.file.Close() }
 
 // fail keeps the first error: what is wrong, and where in the file.
 func (c *cursor) fail(format string, args ...any) {
@@ -121,7 +127,7 @@ func (c *cursor) size() int {
 func (c *cursor) text() string { return string(c.bytes(uint64(c.count(1)))) }
 
 func (c *cursor) texts() []string {
-	list := make([]string, 0, c.count(bytesOfCounts))
+	list := make([]string, 0, c.count(lengthBytes))
 	for range cap(list) {
 		list = append(list, c.text())
 	}
@@ -241,11 +247,6 @@ func (c *cursor) end() {
 	if left := len(c.data) - c.at; c.err == nil && left > 0 {
 		c.fail("%d bytes follow the last part", left)
 	}
-}
-
-// array is the tensor in memory.
-func (t *tensor) array() (*npy.Array, error) {
-	return npy.ReadData(bytes.NewReader(t.data), int64(len(t.data)), t.Header)
 }
 
 // integers are the elements of a vector of integers, all from 0 and below the limit.

@@ -85,12 +85,11 @@ func (c *cursor) tail(starts []uint64) {
 	if c.err != nil {
 		return
 	}
-	const number = 8
-	want := number * uint64(1+len(starts))
+	want := lengthBytes * uint64(1+len(starts))
 	if n := c.uint64(); c.err == nil && n != want {
 		c.fail("the places of %d graphs in %d bytes", len(starts), n)
 	}
-	if n := c.count(number); c.err == nil && n != len(starts) {
+	if n := c.count(lengthBytes); c.err == nil && n != len(starts) {
 		c.fail("%d places of %d graphs", n, len(starts))
 	}
 	for k, start := range starts {
@@ -109,19 +108,18 @@ func (c *cursor) structure() *structure {
 	s := &structure{}
 	c.magic(heteroMagic, "graph")
 	types := c.meta()
-	const leastRelation = 3 * 8
-	for range c.count(leastRelation) {
+	for range c.count(3 * lengthBytes) {
 		if s.relations = append(s.relations, c.relation()); c.err != nil {
 			return nil
 		}
 	}
-	for range c.count(8) {
+	for range c.count(lengthBytes) {
 		s.counts = append(s.counts, c.size())
 	}
-	for range c.count(8) {
+	for range c.count(lengthBytes) {
 		s.vertexTensors = append(s.vertexTensors, c.named())
 	}
-	for range c.count(8) {
+	for range c.count(lengthBytes) {
 		s.edgeTensors = append(s.edgeTensors, c.named())
 	}
 	s.vertexTypes, s.relationTypes = c.texts(), c.texts()

@@ -33,11 +33,11 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 		if path == "" {
 			continue
 		}
-		c, unmap, err := open(path)
+		c, err := open(path)
 		if err != nil {
 			return nil, err
 		}
-		d.unmaps = append(d.unmaps, unmap)
+		d.open = append(d.open, c)
 		tensors, err := c.readTensors()
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)

@@ -12,19 +12,14 @@ import (
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
-	"weft/internal/foreign"
 	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
 
-// readLabels reads the labels: one column of classes, or a 0/1 matrix with a column for each task.
-func readLabels(l layout, vertices int) (graph.Labels, error) {
-	m, err := l.labels()
-	if err != nil {
-		return graph.Labels{}, err
-	}
-	defer m.close()
+// labelsOf reads the labels of so many vertices: one column of classes, or a 0/1 matrix with a column for
+// each task.
+func labelsOf(m matrix, vertices int) (graph.Labels, error) {
 	all := &whole{matrix: m, want: int64(vertices)}
 	if m.width() > 1 {
 		return tasks(all)
@@ -37,7 +32,7 @@ func classes(m *whole) (graph.Labels, error) {
 	const exact = 1 << 24 // float32 holds the integers up to it
 	var ids []int64
 	err := m.each(func(rows []float32) (err error) {
-		if ids, err = memory.Grow(ids, len(rows)); err != nil {
+		if ids, err = grow(ids, len(rows), m.want); err != nil {
 			return refusal.Errorf("%s: %w", m.where(m.at), err)
 		}
 		for k, x := range rows {
@@ -81,9 +76,15 @@ func tasks(m *whole) (graph.Labels, error) {
 	return graph.Labels{Classes: columns, Multi: values}, nil
 }
 
-// readSplits reads the split of the name that is asked for, or the only one.
-func (f *folder) readSplits() ([]graph.Split, error) {
-	splits := filepath.Join(f.Folder, "split")
+// readSplits reads the split of the name that is asked for, or the only one, or makes those of the rule. Its
+// files lie in a folder of that name, empty: in none of their own.
+func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]graph.Split, error) {
+	if o.Rule != nil {
+		g := &graph.Graph{Labels: *labels}
+		err := g.MakeSplits(o.Rule.Spec, o.Rule.Splits, o.Rule.Seed)
+		return g.Splits, err
+	}
+	splits := filepath.Join(o.Folder, "split")
 	entries, err := os.ReadDir(splits)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, refusal.Errorf("%w", err)
@@ -94,7 +95,7 @@ func (f *folder) readSplits() ([]graph.Split, error) {
 			names = append(names, e.Name())
 		}
 	}
-	name, flag := f.Split, refusal.Setting("split")
+	name, flag := o.Split, refusal.Setting("split")
 	switch {
 	case len(names) == 0:
 		return nil, refusal.Errorf("%s: has no folder of a split; %s, or give a rule, as %s random:60/20/20", splits, fetchAgain, flag)
@@ -105,26 +106,27 @@ func (f *folder) readSplits() ([]graph.Split, error) {
 	case !slices.Contains(names, name):
 		return nil, refusal.Errorf("%s %.60q: there is none of that name, but %s", flag, name, strings.Join(quoted(names), ", "))
 	}
-	s, err := f.readSplit(filepath.Join(splits, name))
+	path := filepath.Join(splits, name)
+	if has(path, pickledSplit) {
+		s, err := readPickled(filepath.Join(path, pickledSplit), of, vertices, labels)
+		return []graph.Split{s}, err
+	}
+	s, err := readSplit(filepath.Join(path, of), vertices, labels)
 	return []graph.Split{s}, err
 }
 
 // readSplit reads the three lists of ids of a split.
-func (f *folder) readSplit(path string) (s graph.Split, err error) {
-	pickled := filepath.Join(path, "split_dict.pt")
-	if _, err := os.Lstat(pickled); err == nil {
-		return s, foreign.Torch.Refuse(pickled, "train.csv.gz, valid.csv.gz and test.csv.gz beside it")
-	}
+func readSplit(path string, vertices int, labels *graph.Labels) (s graph.Split, err error) {
 	var files [3]string
 	for part, name := range []string{"train", "valid", "test"} {
 		files[part] = filepath.Join(path, name+textSuffix)
-		ids, err := readIDs(files[part], f.counts.vertices)
+		ids, err := readIDs(files[part], vertices)
 		if err != nil {
 			return s, err
 		}
 		*[]*[]int64{&s.Train, &s.Val, &s.Test}[part] = ids
 	}
-	return s, arrays.CheckSplit(&s, &f.labels, files)
+	return s, arrays.CheckSplit(&s, labels, files)
 }
 
 // readIDs reads a list of different ids, and sorts it.

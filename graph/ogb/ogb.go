@@ -4,19 +4,27 @@
 //
 //   - text: raw/edge.csv.gz (source, target), num-{node,edge}-list.csv.gz, node-label.csv.gz, and where there
 //     are node-feat.csv.gz and edge-feat.csv.gz;
+//
 //   - binary: raw/data.npz (edge_index, num_{nodes,edges}_list, node_feat, edge_feat) and raw/node-label.npz.
 //
-// A graph of any size is written in a stream (Write). Files are untrusted: nothing is allocated for a size
-// that is only claimed.
+//   - text of several vertex types: raw/triplet-type-list.csv.gz, num-node-dict.csv.gz,
+//     nodetype-has-label.csv.gz, relations/HEAD___NAME___TAIL/, node-feat/TYPE/ and node-label/TYPE/, which
+//     hold files as above;
+//
+//   - archives of several types: raw/{num_nodes,num_edges,edge_index,node_feat,edge_feat}_dict.npz and
+//     node-label.npz, with a key for each type or relation.
+//
+// A graph of one type and any size is written in a stream (Write). Files are untrusted: nothing is allocated
+// for a size that is only claimed.
 package ogb
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"weft/graph"
@@ -99,7 +107,89 @@ type Summary struct {
 	OneClass bool // all labels are the same
 }
 
-// folder is an open folder, with what is kept in memory of it.
+// raw are the forms of raw/, one of which is there.
+type raw struct {
+	layout
+	typed typedLayout
+}
+
+// openRaw opens raw/ in the form that it has.
+func openRaw(path string) (r raw, err error) {
+	const give = "give a folder that OGB's downloader left, such as dataset/ogbn_arxiv"
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, fs.ErrNotExist):
+		return r, refusal.Errorf("%s: no such folder; %s", path, give)
+	case err == nil && !info.IsDir():
+		return r, refusal.Errorf("%s: not a folder; %s", path, give)
+	}
+	dir := filepath.Join(path, "raw")
+	switch {
+	case has(dir, "data.npz"):
+		r.layout, err = openBinary(dir)
+	case has(dir, "edge.csv.gz") || has(dir, "num-node-list.csv.gz"):
+		r.layout = textFolder{dir}
+	case has(dir, "triplet-type-list.csv.gz") || has(dir, "num-node-dict.csv.gz"):
+		r.typed = typedText{textFolder{dir}}
+	case has(dir, "edge_index_dict.npz") || has(dir, "num_nodes_dict.npz"):
+		r.typed, err = openTypedBinary(dir)
+	default:
+		err = refusal.Errorf("%s: has neither edge.csv.gz nor data.npz, nor triplet-type-list.csv.gz nor edge_index_dict.npz; %s", dir, give)
+	}
+	return r, err
+}
+
+// check refuses options that are none.
+func (o *Options) check() error {
+	if o.FromEdges != "" && o.FromEdges != Mean && o.FromEdges != Sum {
+		return refusal.Errorf("%s %q: give %s or %s", refusal.Setting("features-from-edges"), o.FromEdges, Mean, Sum)
+	}
+	return nil
+}
+
+func (o *Options) provenance() string { return cmp.Or(o.Provenance, "ogb "+o.Folder) }
+
+// Read reads the folder into memory: the graph that Write stores.
+func Read(o Options) (*graph.Graph, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	r, err := openRaw(o.Folder)
+	if err != nil {
+		return nil, err
+	}
+	if r.typed != nil {
+		defer r.typed.close()
+		return readTyped(r.typed, o)
+	}
+	defer r.close()
+	return readOne(r.layout, o)
+}
+
+// Write reads the folder into a new store, dir. A graph of one type is written in a stream: what is kept in
+// memory are labels, splits, and a part of the edges. These wait in a file of eight bytes each beside the
+// store, and four more for each edge feature. The store appears when it is whole; nothing is left behind
+// where that fails.
+func Write(dir string, o Options) (*Summary, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	r, err := openRaw(o.Folder)
+	if err != nil {
+		return nil, err
+	}
+	if r.typed == nil {
+		defer r.close()
+		return writeOne(dir, r.layout, o)
+	}
+	defer r.typed.close()
+	g, err := readTyped(r.typed, o)
+	if err != nil {
+		return nil, err
+	}
+	return &Summary{g, g.Edges(), g.Labels.OneClass()}, g.Write(dir)
+}
+
+// folder is an open folder of a graph of one type, with what is kept in memory of it.
 type folder struct {
 	Options
 	layout
@@ -111,76 +201,28 @@ type folder struct {
 	notes   []string
 }
 
-// open reads all but features and edges.
-func open(o Options) (*folder, error) {
-	if o.FromEdges != "" && o.FromEdges != Mean && o.FromEdges != Sum {
-		return nil, refusal.Errorf("%s %q: give %s or %s", refusal.Setting("features-from-edges"), o.FromEdges, Mean, Sum)
+// readFolder reads all but features and edges.
+func readFolder(l layout, o Options) (f *folder, err error) {
+	f = &folder{Options: o, layout: l}
+	if f.counts, err = readCounts(l); err != nil {
+		return nil, err
 	}
-	l, err := openLayout(o.Folder)
+	m, err := l.labels()
 	if err != nil {
 		return nil, err
 	}
-	f := &folder{Options: o, layout: l}
-	if err := f.read(); err != nil {
-		l.close()
+	defer m.close()
+	if f.labels, err = labelsOf(m, f.counts.vertices); err != nil {
 		return nil, err
 	}
-	return f, nil
-}
-
-// openLayout opens raw/ in the form that it has.
-func openLayout(path string) (layout, error) {
-	raw := filepath.Join(path, "raw")
-	has := func(names ...string) bool {
-		return slices.ContainsFunc(names, func(name string) bool {
-			_, err := os.Lstat(filepath.Join(raw, name))
-			return err == nil
-		})
-	}
-	switch info, err := os.Stat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, refusal.Errorf("%s: no such folder; give one that OGB's downloader left, such as dataset/ogbn_arxiv", path)
-	case err == nil && !info.IsDir():
-		return nil, refusal.Errorf("%s: not a folder; give one that OGB's downloader left, such as dataset/ogbn_arxiv", path)
-	}
-	switch {
-	case has("data.npz"):
-		l, err := openBinary(raw)
-		if err != nil {
-			return nil, refusal.Errorf("%w; %s", err, fetchAgain)
-		}
-		return l, nil
-	case has("edge.csv.gz", "num-node-list.csv.gz"):
-		return textFolder{raw}, nil
-	}
-	return nil, refusal.Errorf("%s: has neither raw/edge.csv.gz nor raw/data.npz; give a folder that OGB's downloader left, such as dataset/ogbn_arxiv", path)
-}
-
-// read reads sizes, labels and splits.
-func (f *folder) read() (err error) {
-	if f.counts, err = readCounts(f.layout); err != nil {
-		return err
-	}
-	if f.labels, err = readLabels(f.layout, f.counts.vertices); err != nil {
-		return err
-	}
-	if f.Rule != nil {
-		g := &graph.Graph{Labels: f.labels}
-		if err := g.MakeSplits(f.Rule.Spec, f.Rule.Splits, f.Rule.Seed); err != nil {
-			return err
-		}
-		f.splits = g.Splits
-	} else if f.splits, err = f.readSplits(); err != nil {
-		return err
-	}
-	if f.Provenance == "" {
-		f.Provenance = "ogb " + f.Folder
+	if f.splits, err = o.readSplits("", f.counts.vertices, &f.labels); err != nil {
+		return nil, err
 	}
 	f.direct()
-	if more := f.more(); len(more) > 0 {
+	if more := l.more(); len(more) > 0 {
 		f.note("not read: %s", strings.Join(quoted(more), ", "))
 	}
-	return nil
+	return f, nil
 }
 
 // direct decides whether inverse edges are added, and notes why.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"unsafe"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
@@ -108,13 +109,27 @@ func (w *whole) each(do func(rows []float32) error) error {
 // collect reads all rows into memory.
 func (w *whole) collect() (all []float32, err error) {
 	err = w.each(func(rows []float32) error {
-		if all, err = memory.Grow(all, len(rows)); err != nil {
+		if all, err = grow(all, len(rows), w.want*int64(w.width())); err != nil {
 			return refusal.Errorf("%s: %w", w.where(w.at), err)
 		}
 		all = append(all, rows...)
 		return nil
 	})
 	return all, err
+}
+
+// grow is s with room for n more of so many elements in all, which are only claimed: there is room for all of
+// them once an eighth has come.
+func grow[T any](s []T, n int, all int64) ([]T, error) {
+	if n <= cap(s)-len(s) {
+		return s, nil
+	}
+	const known = 8
+	size := int(min(all, known*int64(len(s)+n)))
+	if err := memory.Need(int64(unsafe.Sizeof(*new(T))) * int64(size)); err != nil {
+		return s, err
+	}
+	return append(make([]T, 0, size), s...), nil
 }
 
 // edgeList is a list of edges, and the matrix of their features, nil where there are none.
@@ -286,19 +301,27 @@ type counts struct {
 func readCounts(l layout) (counts, error) {
 	var c [2]int64
 	for k, of := range []string{"node", "edge"} {
-		list, err := l.count(of)
-		if err != nil {
+		var err error
+		if c[k], err = countOne(l, of); err != nil {
 			return counts{}, err
 		}
-		if len(list) != 1 {
-			return counts{}, refusal.Errorf("%s: holds %d graphs: a folder of one graph is read, as those of node property prediction are",
-				l.name(), len(list))
-		}
-		c[k] = list[0]
 	}
 	if c[0] < 1 || c[0] > math.MaxInt32 || c[1] < 0 || c[1] > math.MaxInt64/16 {
 		return counts{}, refusal.Errorf("%s: announces %d vertices and %d edges, where 1 to %d vertices are read; %s",
 			l.name(), c[0], c[1], math.MaxInt32, fetchAgain)
 	}
 	return counts{int(c[0]), c[1]}, nil
+}
+
+// countOne reads the number of vertices, or of edges, of the only graph.
+func countOne(l layout, of string) (int64, error) {
+	list, err := l.count(of)
+	if err != nil {
+		return 0, err
+	}
+	if len(list) != 1 {
+		return 0, refusal.Errorf("%s: holds %d graphs: a folder of one graph is read, as those of node property prediction are",
+			l.name(), len(list))
+	}
+	return list[0], nil
 }

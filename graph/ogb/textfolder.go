@@ -40,8 +40,14 @@ func (f textFolder) count(of string) ([]int64, error) {
 	return list, nil
 }
 
+// has reports whether a folder has a file of that name.
+func has(folder, name string) bool {
+	_, err := os.Lstat(filepath.Join(folder, name))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 func (f textFolder) matrix(name string) (matrix, error) {
-	if _, err := os.Lstat(f.path(name)); errors.Is(err, fs.ErrNotExist) {
+	if !has(f.raw, name+textSuffix) {
 		return nil, nil
 	}
 	return f.open(name)

@@ -2,6 +2,7 @@ package ogb
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"weft/graph"
 	"weft/internal/memory"
@@ -96,19 +97,18 @@ func fromEdges(kind string, indegree func(v int) int, vertices int, features []f
 	return made, nil
 }
 
-// Read reads the folder into memory: the graph that Write stores.
-func Read(o Options) (*graph.Graph, error) {
-	f, err := open(o)
+// readOne reads a graph of one type into memory.
+func readOne(l layout, o Options) (*graph.Graph, error) {
+	f, err := readFolder(l, o)
 	if err != nil {
 		return nil, err
 	}
-	defer f.close()
 	p, err := f.openParts()
 	if err != nil {
 		return nil, err
 	}
 	defer p.close()
-	g := &graph.Graph{Labels: f.labels, Splits: f.splits, Metric: f.metric, Provenance: f.Provenance, Notes: f.notes}
+	g := &graph.Graph{Labels: f.labels, Splits: f.splits, Metric: f.metric, Provenance: f.provenance(), Notes: f.notes}
 	if p.features != nil {
 		g.Features.Columns = p.columns
 		if g.Features.Dense, err = p.features.collect(); err != nil {
@@ -152,15 +152,12 @@ func (f *folder) readEdges(list *edgeList) (graph.Relation, error) {
 	return r, nil
 }
 
-// Write reads the folder into a new store, dir, in a stream: what is kept in memory are labels, splits, and a
-// part of the edges. These wait in a file of eight bytes each beside the store, and four more for each edge
-// feature. The store appears when it is whole; nothing is left behind where that fails.
-func Write(dir string, o Options) (*Summary, error) {
-	f, err := open(o)
+// writeOne writes a graph of one type in a stream.
+func writeOne(dir string, l layout, o Options) (*Summary, error) {
+	f, err := readFolder(l, o)
 	if err != nil {
 		return nil, err
 	}
-	defer f.close()
 	p, err := f.openParts()
 	if err != nil {
 		return nil, err
@@ -168,7 +165,7 @@ func Write(dir string, o Options) (*Summary, error) {
 	defer p.close()
 	shape := graph.Shape{
 		Vertices: f.counts.vertices, Edges: graph.Counted, EdgeColumns: p.list.columns(), FeatureColumns: p.columns,
-		Classes: f.labels.Classes, MultiLabel: f.labels.MultiLabel(), Metric: f.metric, Provenance: f.Provenance,
+		Classes: f.labels.Classes, MultiLabel: f.labels.MultiLabel(), Metric: f.metric, Provenance: f.provenance(),
 	}
 	w, err := graph.Create(dir, shape)
 	if err != nil {
@@ -179,13 +176,14 @@ func Write(dir string, o Options) (*Summary, error) {
 		return nil, err
 	}
 	summary := &Summary{OneClass: f.labels.OneClass()}
-	f.labels = outline(f.labels) // the edges may need the memory
+	f.labels = outline(f.labels)
+	debug.FreeOSMemory() // the edges may need what the labels took
 	if summary.Edges, err = f.writeEdges(w, p.list); err != nil {
 		return nil, err
 	}
 	summary.Graph = &graph.Graph{
 		Count: shape.Vertices, Features: graph.Features{Columns: shape.FeatureColumns}, Labels: f.labels, Splits: f.splits,
-		Metric: f.metric, Provenance: f.Provenance, Notes: f.notes,
+		Metric: f.metric, Provenance: f.provenance(), Notes: f.notes,
 	}
 	return summary, w.Close()
 }

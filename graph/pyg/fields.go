@@ -3,7 +3,6 @@ package pyg
 import (
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
@@ -26,11 +25,6 @@ func (s *store) Has(keys ...string) bool {
 	return true
 }
 
-// dense is a field that lies in a file as an array: a tensor, or an array of NumPy.
-type dense interface {
-	Open() (r io.Reader, size int64, err error)
-}
-
 // Array reads the field of a key that exists: a tensor, an array of NumPy or a number.
 func (s *store) Array(key string) (*npy.Array, error) {
 	s.used[key] = true
@@ -41,12 +35,8 @@ func (s *store) Array(key string) (*npy.Array, error) {
 	switch v := value.(type) {
 	case int64:
 		return npy.New([]int64{v}), nil
-	case dense:
-		r, size, err := v.Open()
-		if err != nil {
-			return nil, s.Refuse(key, err)
-		}
-		a, err := npy.Read(r, size)
+	case torchfile.Dense:
+		a, err := torchfile.Array(v)
 		if err != nil {
 			return nil, s.Refuse(key, err)
 		}
@@ -83,7 +73,7 @@ func (s *store) Count(key string) (int, error) {
 // Matrix reads features from the field of a key that exists: a tensor, an array of NumPy or a sparse matrix.
 func (s *store) Matrix(key string, keepDense bool) (*arrays.Matrix, error) {
 	s.used[key] = true
-	if v, ok := s.fields[key].(dense); ok {
+	if v, ok := s.fields[key].(torchfile.Dense); ok {
 		r, size, err := v.Open()
 		if err != nil {
 			return nil, s.Refuse(key, err)
@@ -112,7 +102,7 @@ func (s *store) read() (graph.Edges, error) {
 	switch {
 	case s.Has("edge_index"):
 		s.key = "edge_index"
-		if _, ok := s.fields[s.key].(dense); ok {
+		if _, ok := s.fields[s.key].(torchfile.Dense); ok {
 			e, err = arrays.Fields{Source: s}.EdgeIndex()
 			break
 		}
@@ -264,7 +254,7 @@ func sparseTensor(s *torchfile.Sparse) (*arrays.CSR, error) {
 	parts := make([]*npy.Array, len(s.Parts))
 	for k, t := range s.Parts {
 		var err error
-		if parts[k], err = t.Array(); err != nil {
+		if parts[k], err = torchfile.Array(t); err != nil {
 			return nil, err
 		}
 	}
@@ -310,7 +300,7 @@ func sparseStorage(o *pickle.Object) (*arrays.CSR, error) {
 	read := func(key string) (*npy.Array, error) {
 		value, _ := attributes.Get(key)
 		if t, ok := value.(*torchfile.Tensor); ok {
-			return t.Array()
+			return torchfile.Array(t)
 		}
 		return nil, nil
 	}

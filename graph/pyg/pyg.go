@@ -68,11 +68,11 @@ func (r *reader) graph(value any) (*graph.Graph, error) {
 		return nil, err
 	}
 	// Edges first: a file with n of them may have some n vertices, and not many more.
-	for _, s := range s.edges {
-		if s.list, err = s.read(); err != nil {
+	for _, e := range s.edges {
+		if e.list, err = e.read(); err != nil {
 			return nil, err
 		}
-		r.edges += s.list.Len()
+		r.edges += e.list.Len()
 	}
 	if !s.typed {
 		if s.edges, err = s.edges[0].byType(); err != nil {

@@ -201,12 +201,11 @@ func pickled(t testing.TB, code string, zeros int) string {
 // ids is the code of a tensor of int64 zeros on storage "0"; its sizes stay below 128.
 func ids(zeros int, shape ...int) string {
 	dims, strides := "(", "("
-	step := 1
 	for _, n := range shape {
 		dims += "K" + string(rune(n))
 	}
 	for k := range shape {
-		step = 1
+		step := 1
 		for _, n := range shape[k+1:] {
 			step *= n
 		}
@@ -285,6 +284,15 @@ func TestSharedTypesAreRefused(t *testing.T) {
 	code.WriteString("(" + text("t") + text("to") + text("t") + "t" + dict(text("edge_index"), ids(20, 2, 3)) + "u.")
 	if _, err := Read(pickled(t, code.String(), 20), Options{}); err == nil || !strings.Contains(err.Error(), "fields, more than a file of") {
 		t.Errorf("fields: error %v", err)
+	}
+	code.Reset()
+	code.WriteString("}(" + text("edge_index_dict") + "}" + text("a_dict") + dict(fields...) + "q\x01")
+	for k := range 900 {
+		code.WriteString(text(fmt.Sprintf("f%d_dict", k)) + "h\x01")
+	}
+	code.WriteString("u.")
+	if _, err := Read(pickled(t, code.String(), 20), Options{}); err == nil || !strings.Contains(err.Error(), "fields, more than a file of") {
+		t.Errorf("dicts: error %v", err)
 	}
 	code.Reset()
 	code.WriteString("}(" + text("t") + dict(text("num_nodes"), "J\x00\x00\x10\x00"))

@@ -288,6 +288,9 @@ func (r *reader) dicts(all *store) (*stores, error) {
 			global.Items = append(global.Items, pickle.Item{Key: field, Value: all.fields[field]})
 			continue
 		}
+		if err := r.charge(dict); err != nil {
+			return nil, err
+		}
 		for _, item := range dict.Items {
 			name, list := item.Key, &vertices
 			if parts, ok := edgeType(name); ok {
@@ -311,9 +314,8 @@ func (r *reader) store(name string, fields *pickle.Dict) (*store, error) {
 	if fields == nil || len(fields.Items) > maxFields {
 		return nil, r.refusef("the fields%s are not a dict of at most %d tensors: save it again", s.of(), maxFields)
 	}
-	// Types may share a dict, and have fields of their own then.
-	if r.fields += int64(len(fields.Items)); r.fields > r.size/4 {
-		return nil, r.refusef("its types have %d fields, more than a file of %d bytes holds: save it again", r.fields, r.size)
+	if err := r.charge(fields); err != nil {
+		return nil, err
 	}
 	for _, item := range fields.Items {
 		key, ok := item.Key.(string)
@@ -326,6 +328,16 @@ func (r *reader) store(name string, fields *pickle.Dict) (*store, error) {
 		s.fields[key] = item.Value
 	}
 	return s, nil
+}
+
+// charge counts the fields of a dict. A file may name one dict any number of times, and each time its fields
+// take memory.
+func (r *reader) charge(fields *pickle.Dict) error {
+	const bytes = 4 // of the file, for each at least
+	if r.fields += int64(len(fields.Items)); r.fields > r.size/bytes {
+		return r.refusef("its types have %d fields, more than a file of %d bytes holds: save it again", r.fields, r.size)
+	}
+	return nil
 }
 
 // of names the store behind a field.

@@ -50,21 +50,35 @@ func ReadFile(path string) ([]byte, error) {
 	return content.Bytes(), err
 }
 
-// Map maps the regular file of that name into memory, read-only, until unmap is called. A file that is cut
-// afterwards makes an access fault: read it under debug.SetPanicOnFault.
-func Map(path string) (content []byte, unmap func() error, err error) {
+// Mapping is a file that is mapped into memory, read-only.
+type Mapping struct{ Content []byte }
+
+// Map maps the regular file of that name. One that is cut afterwards makes an access fault: read it under
+// debug.SetPanicOnFault.
+func Map(path string) (*Mapping, error) {
 	f, size, err := Open(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer f.Close() // the mapping outlives the descriptor
 	if size == 0 {  // nothing can be mapped
-		return nil, func() error { return nil }, nil
+		return &Mapping{}, nil
 	}
-	if content, err = unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED); err != nil {
-		return nil, nil, fmt.Errorf("%s: mapping it: %w", path, err)
+	content, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("%s: mapping it: %w", path, err)
 	}
-	return content, func() error { return unix.Munmap(content) }, nil
+	return &Mapping{content}, nil
+}
+
+// Close removes the mapping. The content must not be used afterwards.
+func (m *Mapping) Close() error {
+	if m.Content == nil {
+		return nil
+	}
+	content := m.Content
+	m.Content = nil
+	return unix.Munmap(content)
 }
 
 func kind(mode fs.FileMode) string {

@@ -62,15 +62,15 @@ func TestMap(t *testing.T) {
 		if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		content, unmap, err := Map(path)
-		if err != nil || string(content) != want {
-			t.Fatalf("%q, %v", content, err)
+		m, err := Map(path)
+		if err != nil || string(m.Content) != want {
+			t.Fatalf("%v, %v", m, err)
 		}
-		if err := unmap(); err != nil {
+		if err := errors.Join(m.Close(), m.Close()); err != nil {
 			t.Error(err)
 		}
 	}
-	if _, _, err := Map(dir); !refusal.Is(err) {
+	if _, err := Map(dir); !refusal.Is(err) {
 		t.Errorf("a folder: %v", err)
 	}
 }

@@ -153,9 +153,15 @@ func (t *Tensor) contiguous() bool {
 	return true
 }
 
-// Array reads the tensor. bfloat16 becomes float32.
-func (t *Tensor) Array() (*npy.Array, error) {
-	r, size, err := t.Open()
+// Dense is what lies in a file as an array: a *Tensor, or a *pickle.Array of NumPy.
+type Dense interface {
+	// Open returns it as a .npy file, and its size in bytes.
+	Open() (r io.Reader, size int64, err error)
+}
+
+// Array reads a tensor, or an array of NumPy. bfloat16 becomes float32.
+func Array(d Dense) (*npy.Array, error) {
+	r, size, err := d.Open()
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func open(t *testing.T, path string, classes ...pickle.Class) *File {
 // values are a tensor's shape and elements.
 func values(t *testing.T, tensor any) string {
 	t.Helper()
-	a, err := tensor.(*Tensor).Array()
+	a, err := Array(tensor.(*Tensor))
 	if err != nil {
 		return err.Error()
 	}
@@ -81,7 +81,9 @@ func TestTensors(t *testing.T) {
 		{Key: "size", Value: pickle.Tuple{int64(2), int64(3)}},
 		{Key: "device", Value: &pickle.Object{Class: "torch.device", Args: pickle.Tuple{"cpu"}}},
 		{Key: "type", Value: dtype{"float16", "f2", 2}},
-		{Key: "array", Value: array}, {Key: "text", Value: "é"}, {Key: int64(7)},
+		{Key: "array", Value: array},
+		{Key: "text", Value: "é"},
+		{Key: int64(7)},
 	}}
 	if diff := cmp.Diff(want, other, cmp.AllowUnexported(dtype{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -260,7 +262,7 @@ func TestRepeatsAreRefused(t *testing.T) {
 	total := 0
 	for range tensors {
 		for _, tensor := range f.Value.(pickle.Tuple) {
-			if _, err := tensor.(*Tensor).Array(); err == nil {
+			if _, err := Array(tensor.(*Tensor)); err == nil {
 				total += len(numbers)
 			} else if !strings.Contains(err.Error(), "share storages") {
 				t.Fatal(err)
@@ -294,7 +296,7 @@ func FuzzOpen(f *testing.F) {
 		defer file.Close()
 		if tensor, ok := file.Value.(*Tensor); ok {
 			// It may be refused, and nothing else may happen.
-			_, _ = tensor.Array()
+			_, _ = Array(tensor)
 		}
 	})
 }
@@ -319,7 +321,7 @@ func FuzzPickle(f *testing.F) {
 			parts = v.Parts
 		}
 		for _, tensor := range parts {
-			a, err := tensor.Array()
+			a, err := Array(tensor)
 			if err != nil {
 				continue
 			}
