@@ -21,7 +21,7 @@ func TestSomeVertices(t *testing.T) {
 		for _, model := range gnn.Names() {
 			kind, _ := gnn.KindOf(model)
 			for _, v := range variants {
-				if v.uses != "" && !kind.Uses(v.uses) || v.ways == 2 && kind.OneWay {
+				if !v.fits(kind) {
 					continue
 				}
 				t.Run(fmt.Sprint(k, " ", model, " ", v.name), func(t *testing.T) {
