@@ -8,6 +8,7 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/flow"
+	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -84,26 +85,34 @@ func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, shar
 	return p, w.results(0, check, orKeep(j.OnLogits, &p.Logits, nil))
 }
 
-// checkVertices refuses what cannot be computed for some of the graph's vertices, so many, alone.
+// checkVertices refuses a list of vertices that cannot be computed, of a graph of so many.
 func (j *Job) checkVertices(vertices int) error {
 	grid, err := j.mesh()
+	if err == nil {
+		err = CheckSome(grid)
+	}
 	if err != nil {
 		return err
 	}
-	if grid.Slices > 1 || grid.Stages > 1 {
-		return refusal.Errorf("%s reads of each partition what some vertices need, and the mesh has slices or stages; give %s graph=%d",
-			refusal.Setting("vertices"), refusal.Setting("parallel"), grid.Workers())
-	}
 	if len(j.Vertices) == 0 {
-		return refusal.Errorf("%s: the list is empty; name the vertices to predict", refusal.Setting("vertices"))
+		return refusal.Errorf("%s: names no vertex; name those to predict", refusal.Setting("vertices"))
 	}
 	seen := make([]bool, vertices)
 	for k, v := range j.Vertices {
 		if v < 0 || int(v) >= vertices || seen[v] {
-			return refusal.Errorf("%s: entry %d of the list is vertex %d, given twice or not below %d; name each vertex once",
+			return refusal.Errorf("%s: entry %d, vertex %d, is out of the range of %d vertices, or given twice; name each once",
 				refusal.Setting("vertices"), k+1, v, vertices)
 		}
 		seen[v] = true
 	}
 	return nil
+}
+
+// CheckSome refuses a mesh that cannot predict some vertices alone.
+func CheckSome(grid mesh.Mesh) error {
+	if grid.Slices == 1 && grid.Stages == 1 {
+		return nil
+	}
+	return refusal.Errorf("%s: what some vertices need is found on one worker or the graph axis, and the mesh has other axes; give %s graph=%d",
+		refusal.Setting("vertices"), refusal.Setting("parallel"), grid.Workers())
 }

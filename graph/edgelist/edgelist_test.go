@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -360,7 +361,7 @@ func TestVertices(t *testing.T) {
 		array(t, []int64{7, 0, 3}, 3): {7, 0, 3},
 		array(t, []bool{false, true, false, true, false, false, false, false}, 8): {1, 3},
 		write(t, "list.csv", "id\n5\n2\n"):                                        {5, 2},
-		write(t, "list.csv.gz", pack(t, "4\n6\n1\n")):                             {4, 6, 1},
+		write(t, "list.csv.gz", zipped(t, "4\n6\n1\n")):                           {4, 6, 1},
 		write(t, "one.csv", "3\n"):                                                {3},
 	} {
 		got, err := Vertices(path, 8)
