@@ -216,8 +216,8 @@ func library(t *testing.T) *graph.Graph {
 	return g
 }
 
-// entities is Tangled with its edges dealt to four relations, of which one has none. Without features its vertices
-// are told apart by their number.
+// entities is Tangled with its edges dealt to four relations, of which one has none. Without features its
+// vertices are told apart by their number.
 func entities(t *testing.T, bare bool) *graph.Graph {
 	t.Helper()
 	g := Tangled(t)
