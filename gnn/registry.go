@@ -246,7 +246,7 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	if err := s.checkSchema(kind, schema); err != nil {
 		return nil, err
 	}
-	if kind.relations != nil || schema.Typed() && kind.Uses("direction") {
+	if kind.typed(schema) {
 		return s.typed(kind, schema, classes)
 	}
 	features := schema.Types[0].Columns
@@ -262,11 +262,21 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	return s.layers(kind, features, classes), nil
 }
 
+// typed reports whether the model's layers aggregate along all relations of a schema, and not along its only
+// one or along none.
+func (k ModelKind) typed(schema Schema) bool {
+	return k.relations != nil || schema.Typed() && k.Uses("direction")
+}
+
 // checkSchema refuses a model that a graph of several types of vertices or edges cannot have, and embeddings
 // that nobody would read.
 func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
-	if bare := slices.ContainsFunc(schema.Types, func(t VertexType) bool { return t.Columns == 0 }); s.Embed > 0 && !bare {
-		return refusal.Errorf("%s %d: all vertices have features; leave it out", refusal.Setting("embed"), s.Embed)
+	reads := schema.Types
+	if !kind.typed(schema) {
+		reads = reads[:1]
+	}
+	if bare := slices.ContainsFunc(reads, func(t VertexType) bool { return t.Columns == 0 }); s.Embed > 0 && !bare {
+		return refusal.Errorf("%s %d: all vertices that are read have features; leave it out", refusal.Setting("embed"), s.Embed)
 	}
 	if !schema.Typed() {
 		return nil
