@@ -338,7 +338,7 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, err
 		return newLinear(at, nn.Glorot(at.In, at.Out), nn.Constant(0))
 	}
 	specs := transform.layers(mlp, features, classes)
-	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Layers * classes}}
+	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Layers * classes}, Rounds: s.rounds().Count}
 	if s.Uses("attention-gradient") {
 		b.Cost.Vertex = 2 * classes // two scores
 	}
