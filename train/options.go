@@ -239,14 +239,14 @@ func (o *Options) Unused() []string {
 // CheckGraph refuses what cannot be trained on with these options, before any work.
 func (o *Options) CheckGraph(g *graph.Graph) error {
 	whole := partition.WholeOf(g)
+	if err := checkWhole(&whole, whole.Classes); err != nil {
+		return err
+	}
 	grid, err := o.Mesh()
 	if err != nil {
 		return err
 	}
 	if err := o.checkFeatures(grid, &whole); err != nil {
-		return err
-	}
-	if err := checkWhole(&whole, whole.Classes); err != nil {
 		return err
 	}
 	if _, err := o.model().Blocks(sar.SchemaOf(partition.All(g)), whole.Classes); err != nil {
@@ -270,7 +270,7 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 // mesh does.
 func (o *Options) checkFeatures(grid mesh.Mesh, whole *partition.Whole) error {
 	switch {
-	case whole.FeatureColumns > 0 || whole.Vertices == 0:
+	case whole.FeatureColumns > 0:
 		return nil
 	case o.Model != "rgcn" && o.Embed == 0:
 		return refusal.Graph.Errorf("the graph has no features; import it with %s N, or with features of its own; "+

@@ -60,14 +60,14 @@ type vertexSet struct {
 // its engine, of e with what follows from the job, and for training what else that needs.
 func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, err error) {
 	o, whole := &j.Options, &e.Share.Whole
+	if err := checkWhole(whole, classes); err != nil {
+		return nil, &Common{Err: err}
+	}
 	grid, err := j.mesh()
 	if err != nil {
 		return nil, &Common{Err: err}
 	}
 	if err := o.checkFeatures(grid, whole); err != nil {
-		return nil, &Common{Err: err}
-	}
-	if err := checkWhole(whole, classes); err != nil {
 		return nil, &Common{Err: err}
 	}
 	if e.Blocks, err = j.blocks(e.Share, classes); err != nil {
