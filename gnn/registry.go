@@ -231,7 +231,8 @@ var Activations = map[string]kernel.Activation{
 // Blocks describes a model known by name: Layers convolutions of width Hidden and the last of width classes,
 // with norm, activation and dropout between them, and PyG's names of parameters (torch_geometric.nn.models).
 // A decoupled one is the model mlp of so many layers, and then a block of the rounds. A deep one has a block
-// before and after the Layers.
+// before and after the Layers. On a graph with several types of vertices or edges, a layer has a convolution
+// for each relation, and PyG's names of to_hetero. What the graph does not allow is refused.
 func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	kind, known := KindOf(s.Model)
 	if !known {
