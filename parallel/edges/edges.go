@@ -129,7 +129,8 @@ func (s *Source) ownSource(position int32) int32 {
 	return row
 }
 
-// sourceRow is the row of the own source that is in a place of all; found is false where it is not among them.
+// sourceRow is the row of the own source that is in a place of all; found is false where it is not among
+// them.
 func (s *Source) sourceRow(place int32) (row int32, found bool) {
 	if s.Some == nil {
 		return place, place >= 0 && int(place) < s.sources()
