@@ -55,7 +55,7 @@ type mixture struct {
 // mixtureColumns is how many columns are turned at a time.
 const mixtureColumns = 1 << 15
 
-// each calls f for some columns at a time, with buffers for these as rows: columns × sums and columns ×
+// each calls f for some columns at a time, with buffers for these as rows: columns × sums, and columns ×
 // terms.
 func (m *mixture) each(f func(lo int, sums, terms *tensor.Matrix)) {
 	mem, most := m.t.Memory(), min(mixtureColumns, m.x.Cols)

@@ -56,8 +56,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestOneTable: a single table is filed without the axis of tables where it is asked for so, and its rows on a
-// tape are those of its vertices.
+// TestOneTable: a single table is filed without the axis of tables where it is asked for so, and its rows on
+// a tape are those of its vertices.
 func TestOneTable(t *testing.T) {
 	team := newTeam(t)
 	ps := nn.NewParams(team, 1)
