@@ -8,8 +8,8 @@ import (
 	"weft/tensor"
 )
 
-// TestMixtureOfLongTables: tables of more numbers than are turned at a time are mixed like short ones, forward
-// and backward. The gradient of the sums is ones.
+// TestMixtureOfLongTables: tables of more numbers than are turned at a time are mixed like short ones,
+// forward and backward. The gradient of the sums is ones.
 func TestMixtureOfLongTables(t *testing.T) {
 	b := newBench(t)
 	const vertices, columns, tables = 3500, 12, 3
