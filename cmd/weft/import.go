@@ -229,6 +229,10 @@ func formats(c *changes) []format {
 }
 
 func runImport(cmd *cobra.Command, f format, sources []string, store string, c *changes) error {
+	words := ""
+	if list := changed(cmd); list != "" {
+		words = " (" + list + ")"
+	}
 	if f.named != nil && !strings.ContainsAny(c.split, ":=") && c.split != "given" {
 		*f.named, c.split = c.split, ""
 	}
@@ -239,10 +243,7 @@ func runImport(cmd *cobra.Command, f format, sources []string, store string, c *
 		return err
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), store)()
-	started, words := time.Now(), ""
-	if list := changed(cmd); list != "" {
-		words = " (" + list + ")"
-	}
+	started := time.Now()
 	var made *contents
 	var err error
 	if f.stream != nil && !c.needGraph() {
