@@ -92,6 +92,9 @@ type Split struct {
 	Train, Val, Test []int64
 }
 
+// Parts are the lists of a split: of training, validation and test vertices.
+func (s *Split) Parts() [3]*[]int64 { return [3]*[]int64{&s.Train, &s.Val, &s.Test} }
+
 // Types are the vertex types, the first one among them, with their names and counts.
 func (g *Graph) Types() []VertexType {
 	first := VertexType{cmp.Or(g.Type, VertexName), g.Count, g.Features, g.Names, g.Arrays}

@@ -124,7 +124,7 @@ func readSplit(path string, vertices int, labels *graph.Labels) (s graph.Split, 
 		if err != nil {
 			return s, err
 		}
-		*[]*[]int64{&s.Train, &s.Val, &s.Test}[part] = ids
+		*s.Parts()[part] = ids
 	}
 	return s, arrays.CheckSplit(&s, labels, files)
 }
