@@ -1,9 +1,8 @@
 package ogb
 
 import (
-	"math"
-
 	"weft/graph"
+	"weft/graph/internal/arrays"
 	"weft/internal/refusal"
 )
 
@@ -52,8 +51,8 @@ func readArray(name string, vertices int, open func() (matrix, error)) (a graph.
 	err = pass(func(m *whole) error {
 		return m.each(func(rows []float32) error {
 			for _, x := range rows {
-				const exact = 1 << 24 // float32 holds the integers up to it
-				integers = integers && float64(x) == math.Trunc(float64(x)) && x > -exact && x < exact
+				_, whole := arrays.Whole(x)
+				integers = integers && whole
 			}
 			return nil
 		})
