@@ -66,8 +66,8 @@ func (f *format) readFrom(sources []string) (*graph.Graph, error) {
 	return f.read(sources[0])
 }
 
-// nameSplit takes the value of --split for the name of one of the source's splits where it is no rule. The rule
-// given is for the only one, and no rule of the reader's.
+// nameSplit takes the value of --split for the name of one of the source's splits where it is no rule. Given
+// is for the only one, which the reader takes anyway.
 func (f *format) nameSplit(c *changes) {
 	switch {
 	case f.named == nil || strings.ContainsAny(c.split, ":="):

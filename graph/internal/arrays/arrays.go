@@ -23,8 +23,8 @@ func NotFinite(values []float32) int {
 	return slices.IndexFunc(values, func(x float32) bool { return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) })
 }
 
-// Whole is the integer that a value is; ok is false for any other value, and where float32 no longer has every
-// integer.
+// Whole is the integer that a value is; ok is false for any other value, and where float32 no longer has
+// every integer.
 func Whole(x float32) (n int64, ok bool) {
 	const exact = 1 << 24
 	if !(-exact < x && x < exact) { // NaN is neither
@@ -87,8 +87,8 @@ func multi(a *npy.Array) (graph.Labels, error) {
 	return graph.Labels{Classes: classes, Multi: values}, nil
 }
 
-// NoLabel is the position of the first value that rows of several labels do not have, which are 0 and 1, or all
-// NaN where a vertex has none; −1 if there is none.
+// NoLabel is the position of the first value that rows of several labels do not have, which are 0 and 1, or
+// all NaN where a vertex has none; −1 if there is none.
 func NoLabel(values []float32, classes int) int {
 	for k, x := range values {
 		first := values[k-k%classes]
