@@ -110,9 +110,6 @@ func (j *Job) divide(ctx context.Context, grid mesh.Mesh, open func(rank int, us
 	err := ranks.OnFirst(func() error {
 		for rank := range grid.Partitions { // of the first stage
 			err := open(rank, func(s *partition.Share) error {
-				if err := o.checkTypes(grid, &s.Whole); err != nil {
-					return err
-				}
 				k, _ := o.chunksOfPartition(grid, s.Edges.Starts)
 				part, err := partition.Chunks(ctx, s, partition.ChunkOptions{K: k, Method: o.ChunkMethod, Seed: o.Seed, Timeout: o.CommTimeout})
 				of = append(of, part...)

@@ -70,9 +70,6 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 	if err := o.checkFeatures(grid, whole); err != nil {
 		return nil, &Common{Err: err}
 	}
-	if err := o.checkTypes(grid, whole); err != nil {
-		return nil, &Common{Err: err}
-	}
 	if e.Blocks, err = j.blocks(e.Share, classes); err != nil {
 		return nil, &Common{Err: err}
 	}

@@ -113,6 +113,9 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 	}
 	if grid.Partitions == 1 {
 		share := partition.All(j.Graph)
+		if err := j.Options.checkTypes(grid, &share.Whole); err != nil {
+			return 0, nil, err
+		}
 		open = func(_ int, use func(*partition.Share) error) error {
 			return guarded(share, func() error {
 				if err := j.Graph.CheckMade(); err != nil {
@@ -125,6 +128,9 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 	}
 	parts, err := j.parts(ctx, grid.Partitions)
 	if err != nil {
+		return 0, nil, err
+	}
+	if err := j.Options.checkTypes(grid, &parts.Whole); err != nil {
 		return 0, nil, err
 	}
 	open = func(rank int, use func(*partition.Share) error) error {
