@@ -226,7 +226,7 @@ func readFolder(l layout, o Options) (f *folder, err error) {
 		}
 	}
 	if len(unread) > 0 {
-		f.note("not read: %s", strings.Join(quoted(unread), ", "))
+		f.notes = append(f.notes, unreadNote(unread))
 	}
 	return f, nil
 }
@@ -257,6 +257,9 @@ func (f *folder) direct() {
 func (f *folder) note(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))
 }
+
+// unreadNote says which arrays of a folder are not read.
+func unreadNote(names []string) string { return "not read: " + strings.Join(quoted(names), ", ") }
 
 // quoted are names as they can be printed.
 func quoted(names []string) []string {
