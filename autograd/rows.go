@@ -48,3 +48,11 @@ func (r *RowSet) Sum(values []float64) {
 		r.Peers.Sum(values)
 	}
 }
+
+// List are the keys of the rows, one after the other; nil: row i is vertex i.
+func (r *RowSet) List() []int32 {
+	if r.IDs == nil {
+		return nil
+	}
+	return r.IDs.Int32s()
+}

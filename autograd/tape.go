@@ -151,6 +151,13 @@ func (t *Tape) Parameter(value, grad *tensor.Matrix) *Var {
 	return v
 }
 
+// ParameterRows is a Parameter that has a row for each of these.
+func (t *Tape) ParameterRows(value, grad *tensor.Matrix, rows *RowSet) *Var {
+	v := t.Parameter(value, grad)
+	v.set = rows
+	return v
+}
+
 // Input is a Constant whose gradient is asked for: after Backward, TakeGrad hands it to whoever computed the
 // value.
 func (t *Tape) Input(value *tensor.Matrix, rows *RowSet) *Var {

@@ -14,17 +14,20 @@ type State struct {
 	// H0 travels along for blocks that read it, as GCNII's first embeddings do; nil where no block does.
 	H0 *autograd.Var
 	// Others are the rows of each further vertex type, as H are those of the first, in models for graphs with
-	// several types; nil in others. Before the first block, a type without features has rows of no columns.
+	// several types; nil in others. Before the first block, a type without features has rows of no columns. A
+	// type that no later block reads has nil.
 	Others []*autograd.Var
 }
 
 // Vars are the values that pass: H, H0 where it travels along, and Others.
 func (s State) Vars() []*autograd.Var {
 	vars := []*autograd.Var{s.H}
-	if s.H0 != nil {
-		vars = append(vars, s.H0)
+	for _, v := range append([]*autograd.Var{s.H0}, s.Others...) {
+		if v != nil {
+			vars = append(vars, v)
+		}
 	}
-	return append(vars, s.Others...)
+	return vars
 }
 
 // Output is H; what travelled along with it is dropped.
@@ -124,24 +127,29 @@ type Layer struct {
 	Activation kernel.Activation
 	Dropout    nn.Dropout
 	Residual   bool
+	// Embedding is read in place of State.H: what is learned of vertices without features; nil: not.
+	Embedding *nn.Param
 }
 
 // Forward computes the layer for State.H, rows × its input width.
 func (l *Layer) Forward(s State) State {
-	x := autograd.Dropout(s.H, l.Input.Mask(s.H))
+	h := s.H
+	if l.Embedding != nil {
+		h = l.Embedding.On(h.Tape())
+	}
+	x := autograd.Dropout(h, l.Input.Mask(h))
 	z, bias := l.Conv.Forward(x)
-	z = finish(z, bias, l.Norm, l.Activation, l.Dropout.Mask(z))
+	z = finish(z, bias.On(z.Tape()), l.Norm, l.Activation, l.Dropout.Mask(z))
 	if l.Residual {
 		z = autograd.Add(x, z)
 	}
 	return State{H: z, H0: s.H0}
 }
 
-// finish is mask(act(norm(z + bias))); z is given away.
-func finish(z *autograd.Var, bias *nn.Param, norm nn.Norm, act kernel.Activation, mask kernel.Mask) *autograd.Var {
-	b := bias.On(z.Tape())
+// finish is mask(act(norm(z + bias))); z is given away, and bias may be nil.
+func finish(z, bias *autograd.Var, norm nn.Norm, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	if norm != nil {
-		return norm.Forward(autograd.Finish(z, b, kernel.Identity, kernel.Mask{}), nn.GiveAway, act, mask)
+		return norm.Forward(autograd.Finish(z, bias, kernel.Identity, kernel.Mask{}), nn.GiveAway, act, mask)
 	}
-	return autograd.Finish(z, b, act, mask)
+	return autograd.Finish(z, bias, act, mask)
 }

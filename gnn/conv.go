@@ -1,6 +1,8 @@
 package gnn
 
 import (
+	"cmp"
+
 	"weft/autograd"
 	"weft/kernel"
 	"weft/nn"
@@ -12,6 +14,14 @@ type Convolution interface {
 	Forward(x *autograd.Var) (*autograd.Var, *nn.Param)
 }
 
+// Bipartite is a convolution that also computes along a relation between two types of vertices.
+type Bipartite interface {
+	Convolution
+	// Between is Forward where source are the rows of the relation's sources, and target those of its targets,
+	// which the result has. Within one type both are one value.
+	Between(source, target *autograd.Var) (*autograd.Var, *nn.Param)
+}
+
 // ConvolutionFunc is a function that is a Convolution.
 type ConvolutionFunc func(x *autograd.Var) (*autograd.Var, *nn.Param)
 
@@ -20,8 +30,12 @@ func (f ConvolutionFunc) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { r
 
 // Site is where a convolution is made.
 type Site struct {
-	Path       string // names its parameters and keys its caches and masks
-	In, Out    int
+	Path    string // names its parameters and keys its caches and masks
+	In, Out int
+	// InTarget is the width of the targets' rows, In that of the sources', on a graph with several types of
+	// vertices or edges: no self loops are added there, and graph attention has a weight for each end. 0: a
+	// graph of one type and relation.
+	InTarget   int
 	Params     *nn.Params
 	Propagator Propagator
 	Activation kernel.Activation // inside the convolution, where it has any
@@ -34,6 +48,9 @@ type Site struct {
 	Plain  bool
 	halved bool // the wrapper takes half of the output
 }
+
+// target is the width of the rows of an edge's target.
+func (s Site) target() int { return cmp.Or(s.InTarget, s.In) }
 
 // bias makes the bias that comes before s.Norm, or before no norm.
 func (s Site) bias(name string, n int, init nn.Init) *nn.Param {

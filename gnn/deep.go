@@ -114,13 +114,13 @@ func (s *Spec) preActivation(path string, e Env) PreActivation {
 
 // blocks describes the encoder, the blocks and the decoder.
 func (d *deep) blocks(s *Spec, kind ModelKind, features, classes int) []BlockSpec {
-	h := s.Hidden
+	h, in := s.Hidden, s.read(features)
 	linear := func(path string, in, out int, e Env) *Linear {
 		return NewLinear(Site{Path: path, In: in, Out: out, Params: e.Params})
 	}
-	specs := []BlockSpec{{In: features, Out: h, Cost: Cost{Vertex: features * h}, Build: func(e Env) Block {
+	specs := []BlockSpec{{In: in, Out: h, Cost: Cost{Vertex: in * h}, Build: func(e Env) Block {
 		return d.encode(s, Layer{
-			Input: nn.Dropout{Site: "input", P: s.InputDropout}, Conv: linear(d.encoder, features, h, e),
+			Input: nn.Dropout{Site: "input", P: s.InputDropout}, Embedding: s.learned(e), Conv: linear(d.encoder, in, h, e),
 			Dropout: nn.Dropout{Site: d.encoder, P: s.Dropout}, Activation: kernel.Identity,
 		})
 	}}}

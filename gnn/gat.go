@@ -7,11 +7,11 @@ import (
 
 // GAT is graph attention (Veličković et al. 2018) with LeakyReLU slope 0.2; the equations are at Attention.
 type GAT struct {
-	w, aSource, aTarget, b *nn.Param
-	p                      Propagator
-	o                      GATOptions
-	dropout                nn.Dropout
-	selfLoops              bool
+	w, wTarget, aSource, aTarget, b *nn.Param // wTarget nil: that of the sources
+	p                               Propagator
+	o                               GATOptions
+	dropout, targetDropout          nn.Dropout
+	selfLoops                       bool
 }
 
 // GATOptions are a graph attention layer's settings. The site's Out is Heads times the width of a head, or
@@ -34,22 +34,36 @@ func (o GATOptions) columns(out int) int {
 // NewGAT makes a graph attention layer.
 func NewGAT(s Site, o GATOptions) *GAT {
 	n := o.columns(s.Out)
-	return &GAT{
-		w:       s.Params.Weight(s.Path+".lin.weight", s.In, n, nn.Glorot(s.In, n)),
-		aSource: s.Params.Attention(s.Path+".att_src", o.Heads, n), aTarget: s.Params.Attention(s.Path+".att_dst", o.Heads, n),
-		b: s.bias(".bias", s.Out, nn.Constant(0)), p: s.Propagator, o: o, selfLoops: !s.Plain,
-		dropout: nn.Dropout{Site: s.Path + ".source", P: o.TransformDropout},
+	weight := func(name string, in int) *nn.Param { return s.Params.Weight(s.Path+name, in, n, nn.Glorot(in, n)) }
+	c := &GAT{
+		p: s.Propagator, o: o, selfLoops: !s.Plain && s.InTarget == 0,
+		dropout: nn.Dropout{Site: s.Path + ".source", P: o.TransformDropout}, targetDropout: nn.Dropout{Site: s.Path + ".target", P: o.TransformDropout},
 	}
+	if s.InTarget == 0 {
+		c.w = weight(".lin.weight", s.In)
+	} else {
+		c.w, c.wTarget = weight(".lin_src.weight", s.In), weight(".lin_dst.weight", s.InTarget)
+	}
+	c.aSource, c.aTarget = s.Params.Attention(s.Path+".att_src", o.Heads, n), s.Params.Attention(s.Path+".att_dst", o.Heads, n)
+	c.b = s.bias(".bias", s.Out, nn.Constant(0))
+	return c
 }
 
 // Forward computes the layer.
-func (c *GAT) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
-	t := x.Tape()
-	z := autograd.Dropout(autograd.Linear(x, c.w.On(t)), c.dropout.Mask(x))
-	z = c.p.Attend(Attention{
-		Source: z, Target: z, ASource: c.aSource.On(t), ATarget: c.aTarget.On(t),
-		Heads: c.o.Heads, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: c.selfLoops,
-	}, Once)
+func (c *GAT) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return c.Between(x, x) }
+
+// Between computes the layer along a relation between two types, each end of which has a weight of its own.
+func (c *GAT) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
+	t := source.Tape()
+	z := autograd.Dropout(autograd.Linear(source, c.w.On(t)), c.dropout.Mask(source))
+	a := Attention{Source: z, Heads: c.o.Heads, Slope: 0.2, Dropout: c.o.Dropout, SelfLoops: c.selfLoops}
+	if c.wTarget == nil {
+		a.Target, a.ASource, a.ATarget = z, c.aSource.On(t), c.aTarget.On(t)
+	} else {
+		ends := autograd.Dropout(autograd.Linear(target, c.wTarget.On(t)), c.targetDropout.Mask(target))
+		a.SourceScore, a.TargetScore = autograd.HeadDot(z, c.aSource.On(t), c.o.Heads), autograd.HeadDot(ends, c.aTarget.On(t), c.o.Heads)
+	}
+	z = c.p.Attend(a, Once)
 	if c.o.Average {
 		z = autograd.HeadMean(z, c.o.Heads)
 	}

@@ -30,9 +30,17 @@ func NewGIN(s Site) *GIN {
 }
 
 // Forward computes the layer.
-func (c *GIN) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
-	t := x.Tape()
-	h := c.p.AggregateLinear(x, c.w1.On(t), Reduce{KindSum, 1 + c.epsilon.Values[0]})
-	h = finish(h, c.b1, c.norm, c.act, kernel.Mask{})
+func (c *GIN) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return c.Between(x, x) }
+
+// Between computes the layer along a relation between two types, whose rows are equally wide.
+func (c *GIN) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
+	t, own := source.Tape(), 1+c.epsilon.Values[0]
+	var h *autograd.Var
+	if w := c.w1.On(t); source == target {
+		h = c.p.AggregateLinear(source, w, Reduce{KindSum, own})
+	} else {
+		h = autograd.AddLinear(c.p.AggregateLinear(source, w, Sum), target, autograd.Scale(own, w))
+	}
+	h = finish(h, c.b1.On(t), c.norm, c.act, kernel.Mask{})
 	return autograd.Linear(h, c.w2.On(t)), c.b2
 }

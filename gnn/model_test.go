@@ -32,9 +32,14 @@ func forms() (specs []gnn.Spec) {
 	for _, name := range gnn.Names() {
 		s := spec(name)
 		specs = append(specs, s)
-		if s.Uses("blocks") {
+		if kind, _ := gnn.KindOf(name); kind.ResidualBlocks() {
 			s.BlockForm = "residual"
 			specs = append(specs, s)
+		}
+		if s.Uses("bases") {
+			bases, blocks := s, s
+			bases.Bases, blocks.DiagonalBlocks = 2, 1
+			specs = append(specs, bases, blocks)
 		}
 		if s.Uses("shared-weights") {
 			s.SharedWeights = true

@@ -1,10 +1,12 @@
 package gnn
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
 )
@@ -28,6 +30,9 @@ type Spec struct {
 	Teleport          float64 // of the rounds
 	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
 	BlockForm         string  // one of BlockForms, empty: plain
+	// R-GCN: how many bases the relations' weights are mixtures of, and of how many blocks each consists; 0: not
+	Bases, DiagonalBlocks int
+	Embed                 int // columns of what is learned for vertices without features; 0: nothing is
 	// GCNII's share of the first embeddings and strength of its weights, and whether these are for both
 	Alpha, Theta  float64
 	SharedWeights bool
@@ -66,6 +71,8 @@ type ModelKind struct {
 	// cost is that of the convolution from in columns to out, or for graph attention to those of all heads.
 	cost func(in, out int) Cost
 	root bool // the convolution has a root weight besides, which Site.Plain leaves out
+	// relations makes the layers of a model whose relations share weights; nil: each has a convolution.
+	relations func(l *typedLayer, b *TypedLayer, e Env) TypedConvolution
 	// deep is what the model is made of, if not of convolutions with norm, activation and dropout after each.
 	deep *deep
 	// blocks is how many linear maps its feed-forward part has in residual blocks, 0: it has no such blocks.
@@ -130,6 +137,11 @@ var kinds = []ModelKind{
 		cost:        func(in, out int) Cost { return Cost{in*out + out*out, min(in, out)} },
 	},
 	{
+		Name: "rgcn", Settings: slices.Concat([]string{"bases", "blocks", "aggregation-order", "aggregation-chunks"}, layerSettings), list: "convs",
+		weight: ".weight", bias: ".bias", relations: newRGCN,
+		cost: func(in, out int) Cost { return Cost{in * out, min(in, out)} },
+	},
+	{
 		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction", "aggregation-chunks"}, EdgeWeights: true, OneWay: true,
 		list: "convs", deep: gcnii,
 	},
@@ -159,6 +171,9 @@ func KindOf(name string) (k ModelKind, known bool) {
 	return kinds[i], true
 }
 
+// ResidualBlocks reports whether the model has a form with residual blocks.
+func (k ModelKind) ResidualBlocks() bool { return k.blocks > 0 }
+
 // OfLayer reports whether a weight is called as that of a layer in a model known by name.
 func OfLayer(weight string) bool {
 	return slices.ContainsFunc(kinds, func(k ModelKind) bool { return strings.HasPrefix(weight, k.list+".") })
@@ -183,7 +198,7 @@ func (s Spec) Uses(setting string) bool {
 
 // made is what a model is made of that has an encoder and a decoder, nil for others.
 func (s *Spec) made(kind ModelKind) *deep {
-	if s.BlockForm == residualForm && kind.blocks > 0 {
+	if s.BlockForm == residualForm && kind.ResidualBlocks() {
 		return residualBlocks
 	}
 	return kind.deep
@@ -218,7 +233,6 @@ var Activations = map[string]kernel.Activation{
 // A decoupled one is the model mlp of so many layers, and then a block of the rounds. A deep one has a block
 // before and after the Layers.
 func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
-	features := schema.Types[0].Columns
 	kind, known := KindOf(s.Model)
 	if !known {
 		return nil, fmt.Errorf("unknown model %q", s.Model)
@@ -229,6 +243,13 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	if kind.OneWay && s.Direction == "both" {
 		return nil, fmt.Errorf("the model %q aggregates along one direction", s.Model)
 	}
+	if err := s.checkSchema(kind, schema); err != nil {
+		return nil, err
+	}
+	if kind.relations != nil || schema.Typed() && kind.Uses("direction") {
+		return s.typed(kind, schema, classes)
+	}
+	features := schema.Types[0].Columns
 	if s.Decoupled {
 		return s.decoupled(kind, features, classes)
 	}
@@ -241,9 +262,30 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	return s.layers(kind, features, classes), nil
 }
 
+// checkSchema refuses a model that a graph of several types of vertices or edges cannot have, and embeddings
+// that nobody would read.
+func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
+	if bare := slices.ContainsFunc(schema.Types, func(t VertexType) bool { return t.Columns == 0 }); s.Embed > 0 && !bare {
+		return refusal.Errorf("%s %d: all vertices have features; leave it out", refusal.Setting("embed"), s.Embed)
+	}
+	if !schema.Typed() {
+		return nil
+	}
+	can := "take " + refusal.Setting("model") + " rgcn, or sage, gat, gatv2, gin or gcn without " + refusal.Setting("decoupled") + " and residual blocks"
+	switch typed := "several types of vertices or edges"; {
+	case s.Decoupled:
+		return refusal.Errorf("%s: a decoupled model aggregates along one relation, and the graph has %s; %s", refusal.Setting("decoupled"), typed, can)
+	case s.made(kind) == residualBlocks:
+		return refusal.Errorf("%s residual: residual blocks aggregate along one relation, and the graph has %s; %s", refusal.Setting("blocks"), typed, can)
+	case kind.deep != nil:
+		return refusal.Errorf("%s %s: it aggregates along one relation, and the graph has %s; %s", refusal.Setting("model"), s.Model, typed, can)
+	}
+	return nil
+}
+
 // layers describes the layers of a model.
 func (s Spec) layers(kind ModelKind, features, classes int) (specs []BlockSpec) {
-	in := features
+	in := s.read(features)
 	for i := range s.Layers {
 		b := BlockSpec{In: in, Out: s.Hidden}
 		if i == s.Layers-1 {
@@ -255,6 +297,19 @@ func (s Spec) layers(kind ModelKind, features, classes int) (specs []BlockSpec) 
 		in = b.Out
 	}
 	return specs
+}
+
+// read is how many columns the first block reads: features, or where there are none what is learned in their
+// place.
+func (s *Spec) read(features int) int { return cmp.Or(features, s.Embed) }
+
+// learned is what is read in place of features by the first block of a model for one vertex type, where it
+// has none; nil: it has some.
+func (s *Spec) learned(e Env) *nn.Param {
+	if s.Embed == 0 || e.Types[0].Columns > 0 {
+		return nil
+	}
+	return e.embedding(0, s.Embed)
 }
 
 // decoupled describes the decoupled form of a model. Its perceptron begins with the values that GCN's layers
@@ -314,7 +369,7 @@ func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 	at := Site{Path: kind.path(i), In: in, Out: out, Params: e.Params, Activation: act, Inner: norm}
 	l := &Layer{}
 	if i == 0 {
-		l.Input = nn.Dropout{Site: "input", P: s.InputDropout}
+		l.Input, l.Embedding = nn.Dropout{Site: "input", P: s.InputDropout}, s.learned(e)
 	}
 	if !last {
 		l.Norm = norm(fmt.Sprintf("norms.%d", i), out)
@@ -375,7 +430,17 @@ func (s Spec) Widths(weights nn.State) (features, classes int) {
 	if w, ok := weights[first]; ok && len(w.Shape) == 2 {
 		features = w.Shape[1]
 	}
-	if b, ok := weights[last]; ok && len(b.Shape) == 1 {
+	b, ok := weights[last]
+	if path := kind.path(s.Layers-1) + "."; !ok { // of a relation
+		for name, w := range weights {
+			rest, bias := strings.CutSuffix(name, kind.bias)
+			_, linear := weights[rest+".weight"] // the bias of a linear map is not that of the layer
+			if bias && strings.HasPrefix(name, path) && (!linear || kind.bias != ".bias") {
+				b, ok = w, true
+			}
+		}
+	}
+	if ok && len(b.Shape) == 1 {
 		classes = b.Shape[0]
 	}
 	return features, classes

@@ -57,9 +57,9 @@ type FeedForward struct {
 // forward computes all but the last bias and dropout for z + bias. z is given away.
 func (f *FeedForward) forward(z *autograd.Var, bias *nn.Param) (*autograd.Var, *nn.Param) {
 	if f.First != nil {
-		z, bias = f.First.Forward(finish(z, bias, nil, kernel.Identity, kernel.Mask{}))
+		z, bias = f.First.Forward(finish(z, bias.On(z.Tape()), nil, kernel.Identity, kernel.Mask{}))
 	}
-	return f.Second.Forward(finish(z, bias, nil, f.Activation, f.Inner.Mask(z)))
+	return f.Second.Forward(finish(z, bias.On(z.Tape()), nil, f.Activation, f.Inner.Mask(z)))
 }
 
 // mask is that of the last dropout.

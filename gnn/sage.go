@@ -19,22 +19,26 @@ func NewSAGE(s Site, r Reduce) *SAGE {
 	if root := s.Path + ".lin_r.weight"; s.Plain {
 		s.Params.Allow(root) // DirGNNConv keeps that of the layer it was given, and never uses it
 	} else {
-		c.right = s.Params.Weight(root, s.In, s.Out, nn.FanIn(s.In))
+		c.right = s.Params.Weight(root, s.target(), s.Out, nn.FanIn(s.target()))
 	}
 	return c
 }
 
 // Forward computes the layer.
-func (c *SAGE) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) {
-	left := c.left.On(x.Tape())
+func (c *SAGE) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return c.Between(x, x) }
+
+// Between computes the layer along a relation between two types: W_l is for the source's rows, W_r for the
+// target's.
+func (c *SAGE) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
+	left := c.left.On(source.Tape())
 	var z *autograd.Var
 	if c.r.Kind == KindMax { // not linear: nothing may be exchanged
-		z = autograd.Linear(c.p.Propagate(x, c.r, Once), left)
+		z = autograd.Linear(c.p.Propagate(source, c.r, Once), left)
 	} else {
-		z = c.p.AggregateLinear(x, left, c.r)
+		z = c.p.AggregateLinear(source, left, c.r)
 	}
 	if c.right != nil {
-		z = autograd.AddLinear(z, x, c.right.On(x.Tape()))
+		z = autograd.AddLinear(z, target, c.right.On(target.Tape()))
 	}
 	return z, c.b
 }

@@ -235,12 +235,17 @@ func (l *Labels) checkMulti(vertices int) error {
 	if l.Classes == 0 || !fills(len(l.Multi), vertices, l.Classes) {
 		return flawf(labelsFile, "%d values for %d vertices × %d classes", len(l.Multi), vertices, l.Classes)
 	}
-	for v := range vertices {
-		row := l.Multi[v*l.Classes : (v+1)*l.Classes]
+	return checkMulti(0, l.Multi, l.Classes)
+}
+
+// checkMulti checks labels where a vertex may carry several, of which the first row belongs to vertex first.
+func checkMulti(first int, rows []float32, classes int) error {
+	for k := range len(rows) / classes {
+		row := rows[k*classes : (k+1)*classes]
 		unlabelled := row[0] != row[0] // NaN
 		for c, x := range row {
 			if (x != x) != unlabelled || (x == x && x != 0 && x != 1) {
-				return flawf(labelsFile, "vertex %d has the value %v for class %d; a row is 0 and 1, or all NaN where unlabelled", v, x, c)
+				return flawf(labelsFile, "vertex %d has the value %v for class %d; a row is 0 and 1, or all NaN where unlabelled", first+k, x, c)
 			}
 		}
 	}

@@ -19,6 +19,15 @@ type Edges struct {
 // Len is the number of edges.
 func (e *Edges) Len() int { return len(e.Source) }
 
+// Largest is the largest id of an end, −1 where there is no edge.
+func (e *Edges) Largest() int32 {
+	largest := int32(-1)
+	for k := range e.Source {
+		largest = max(largest, e.Source[k], e.Target[k])
+	}
+	return largest
+}
+
 // NewRelation sorts an edge list over vertices 0…vertices−1 into in-neighbour lists: by target, then by
 // source, duplicates in the order they were given. An end outside the range is an error that names the edge;
 // what exceeds the memory is refused.

@@ -373,6 +373,21 @@ func (s *staging) create(name string) (*os.File, error) {
 	return s.dir.Create(filepath.Join(s.sub, name))
 }
 
+// scratch creates a file that has no name, beside the files of the store.
+func (s *staging) scratch() (*os.File, error) {
+	inUse.Lock()
+	defer inUse.Unlock()
+	const name = "scratch"
+	f, err := s.dir.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.dir.Remove(name); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // graph writes the files of all types and relations; besides may write more of each into its directory, nil:
 // no more.
 func (s *staging) graph(g *Graph, besidesVertices, besidesEdges func(int)) {
@@ -523,10 +538,11 @@ func (s *staging) float32s(file string, v []float32, shape ...int) {
 
 // arrayFile is an array of a store that is being written. Its errors go to the staging.
 type arrayFile struct {
-	s *staging
-	f *os.File
-	b *bufio.Writer
-	w *npy.Writer
+	s       *staging
+	f       *os.File
+	b       *bufio.Writer
+	w       *npy.Writer
+	growing bool // the first size of its shape is npy.Growing
 }
 
 // array begins an array. After an error it returns nil, which takes everything and does nothing.
@@ -538,7 +554,7 @@ func (s *staging) array(file, descr string, shape ...int) *arrayFile {
 	if f, s.err = s.create(file); s.err != nil {
 		return nil
 	}
-	a := &arrayFile{s: s, f: f, b: bufio.NewWriterSize(f, 1<<20)}
+	a := &arrayFile{s: s, f: f, b: bufio.NewWriterSize(f, 1<<20), growing: shape[0] == npy.Growing}
 	s.open = append(s.open, a)
 	a.w, s.err = npy.NewWriter(a.b, descr, shape...)
 	return a
@@ -568,7 +584,19 @@ func (a *arrayFile) close() {
 		return
 	}
 	a.s.open = slices.DeleteFunc(a.s.open, func(b *arrayFile) bool { return a == b })
-	if err := errors.Join(a.w.Close(), a.b.Flush(), a.f.Sync(), a.f.Close()); err != nil {
+	if err := errors.Join(a.w.Close(), a.b.Flush(), a.announce(), a.f.Sync(), a.f.Close()); err != nil {
 		a.s.err = fmt.Errorf("%s: %w", filepath.Base(a.f.Name()), err)
 	}
+}
+
+// announce writes the header of an array whose rows were counted as they came.
+func (a *arrayFile) announce() error {
+	if !a.growing {
+		return nil
+	}
+	header, err := a.w.FinalHeader()
+	if err == nil {
+		_, err = a.f.WriteAt(header, 0)
+	}
+	return err
 }

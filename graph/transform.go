@@ -172,12 +172,16 @@ func (g *Graph) Symmetrize() (*Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	duplicates := g.Relations[0].duplicates()
-	note := fmt.Sprintf("%d edges made to lead both ways: %d added", g.Edges(), single.Edges()-g.Edges()+duplicates)
+	return single.noted("%s", SymmetrizedNote(g.Edges(), single.Edges(), g.Relations[0].duplicates())), nil
+}
+
+// SymmetrizedNote says what Symmetrize has done to so many edges, of which some were duplicates.
+func SymmetrizedNote(before, after, duplicates int64) string {
+	note := fmt.Sprintf("%d edges made to lead both ways: %d added", before, after-before+duplicates)
 	if duplicates > 0 {
 		note += fmt.Sprintf(", %d duplicates left out", duplicates)
 	}
-	return single.noted("%s", note), nil
+	return note
 }
 
 // AddSelfLoops adds the edge v→v to each vertex v that has none, with weight 1 and edge features 1 (as PyG
@@ -324,8 +328,8 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 }
 
 // ReverseRelations adds to each relation one that leads back, rev_NAME, with the same weights and without
-// edge features, where there is none of that name yet and it is not itself one of another. (PyG's ToUndirected
-// with merge=False names them so.)
+// edge features, where there is none of that name yet and it is not one itself. (PyG's ToUndirected with
+// merge=False names them so.)
 func (g *Graph) ReverseRelations() (*Graph, error) {
 	changed, types := *g, g.Types()
 	changed.path, changed.mapped, changed.Relations = "", nil, slices.Clone(g.Relations)

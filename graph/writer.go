@@ -3,8 +3,10 @@ package graph
 import (
 	"fmt"
 	"math"
+	"os"
 	"slices"
 
+	"weft/internal/npy"
 	"weft/internal/refusal"
 )
 
@@ -12,6 +14,12 @@ import (
 // sorted on the way. The store appears under its name only when it is complete and on disk; a failure leaves
 // nothing behind.
 func (g *Graph) Write(dir string) error {
+	return g.WriteWith(dir, func(string) error { return nil })
+}
+
+// WriteWith is Write for a store that more belongs to: add is called with the path that the complete store
+// has before it gets its name, and may open it and put partitions into it.
+func (g *Graph) WriteWith(dir string, add func(store string) error) error {
 	g, err := g.ascending()
 	if err == nil {
 		err = g.check()
@@ -25,7 +33,12 @@ func (g *Graph) Write(dir string) error {
 	}
 	defer s.abort()
 	s.graph(g, nil, nil)
-	return s.commit(describe(g))
+	s.json(descriptionFile, describe(g))
+	if s.err == nil {
+		s.err = add(s.dir.Name())
+	}
+	s.publish()
+	return s.failure()
 }
 
 // ascending returns the graph with the sources of every row in ascending order: itself if they are.
@@ -57,27 +70,33 @@ func (g *Graph) ascending() (*Graph, error) {
 // Shape announces the graph that a Writer will be given.
 type Shape struct {
 	Vertices       int
-	Edges          int64
-	FeatureColumns int // of dense features; 0 for none
-	Classes        int // of one label per vertex; 0 for none
+	Edges          int64 // Counted: they are counted as they come
+	EdgeColumns    int   // of edge features; 0 for none
+	FeatureColumns int   // of dense features; 0 for none
+	Classes        int   // 0 for no labels
+	MultiLabel     bool  // a vertex may carry several labels
 	Metric         string
 	Provenance     string
 }
 
-// Writer writes a store piece by piece, so that a graph larger than memory can be generated. Rows, features
-// and labels each come in the order of the vertices and may be interleaved at will. After an error only Abort
-// is of use.
+// Counted stands for a number of edges that is known when the last of them has come.
+const Counted = npy.Growing
+
+// Writer writes a store piece by piece, so that a graph larger than memory can be generated, or imported.
+// Rows, features and labels each come in the order of the vertices, edge features in that of the rows, and
+// all may be interleaved at will. After an error only Abort is of use.
 type Writer struct {
 	shape    Shape
 	s        *staging
 	indptr   *arrayFile
 	indices  *arrayFile
+	data     *arrayFile // of edges; nil without edge features
 	features *arrayFile // nil without features
 	labels   *arrayFile // nil without labels
 	splits   []Split
 
 	rows, featureRows, labelRows int   // vertices that were appended
-	edges                        int64 // edges that were appended
+	edges, dataRows              int64 // edges that were appended
 }
 
 // Create begins a store in dir, which must not exist or be empty. Nothing appears there before Close.
@@ -85,12 +104,7 @@ func Create(dir string, shape Shape) (*Writer, error) {
 	if err := checkVertexCount(shape.Vertices); err != nil {
 		return nil, refusal.Errorf("%s: %w", dir, err)
 	}
-	if shape.Edges < 0 || shape.Edges > math.MaxInt || shape.FeatureColumns < 0 || shape.FeatureColumns > math.MaxInt32 ||
-		shape.Classes < 0 || shape.Classes > maxClasses(shape.Vertices) {
-		return nil, refusal.Errorf("%s: %d edges, %d feature columns and %d classes are not possible",
-			dir, shape.Edges, shape.FeatureColumns, shape.Classes)
-	}
-	if err := checkMetric(shape.Metric); err != nil {
+	if err := shape.check(); err != nil {
 		return nil, refusal.Errorf("%s: %w", dir, err)
 	}
 	s, err := stage(dir)
@@ -100,10 +114,16 @@ func Create(dir string, shape Shape) (*Writer, error) {
 	w := &Writer{shape: shape, s: s}
 	w.indptr = s.array(indptrFile, "<i8", shape.Vertices+1)
 	w.indices = s.array(indicesFile, "<i4", int(shape.Edges))
+	if shape.EdgeColumns > 0 {
+		w.data = s.array(edgeFeaturesFile, "<f4", int(shape.Edges), shape.EdgeColumns)
+	}
 	if shape.FeatureColumns > 0 {
 		w.features = s.array(featuresFile, "<f4", shape.Vertices, shape.FeatureColumns)
 	}
-	if shape.Classes > 0 {
+	switch {
+	case shape.Classes > 0 && shape.MultiLabel:
+		w.labels = s.array(labelsFile, "<f4", shape.Vertices, shape.Classes)
+	case shape.Classes > 0:
 		w.labels = s.array(labelsFile, "<i8", shape.Vertices)
 	}
 	w.indptr.int64s([]int64{0})
@@ -114,10 +134,33 @@ func Create(dir string, shape Shape) (*Writer, error) {
 	return w, nil
 }
 
+// check refuses sizes that no graph has.
+func (s *Shape) check() error {
+	if err := checkMetric(s.Metric); err != nil {
+		return err
+	}
+	if s.Edges < 0 && s.Edges != Counted || s.Edges > math.MaxInt || min(s.FeatureColumns, s.EdgeColumns) < 0 ||
+		max(s.FeatureColumns, s.EdgeColumns) > math.MaxInt32 || s.Classes < 0 || s.Classes > maxClasses(s.Vertices) {
+		return refusal.Errorf("%d edges with %d feature columns, and %d feature columns and %d classes of vertices are not possible",
+			s.Edges, s.EdgeColumns, s.FeatureColumns, s.Classes)
+	}
+	return nil
+}
+
+// Scratch makes a file for what cannot be kept in memory meanwhile. It lies beside those of the store, has no
+// name, and is gone when it is closed, or when the process ends.
+func (w *Writer) Scratch() (*os.File, error) {
+	f, err := w.s.scratch()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", w.s.name, err)
+	}
+	return f, nil
+}
+
 // AppendRows appends the in-neighbours of the next len(indegree) vertices: sources holds indegree[0] ids of
 // the first of them, ascending, then those of the second, and so on.
 func (w *Writer) AppendRows(indegree []int32, sources []int32) error {
-	if len(indegree) > w.shape.Vertices-w.rows || int64(len(sources)) > w.shape.Edges-w.edges {
+	if len(indegree) > w.shape.Vertices-w.rows || !w.counted() && int64(len(sources)) > w.shape.Edges-w.edges {
 		return fmt.Errorf("%s: %d rows with %d edges after %d and %d are more than the %d and %d announced",
 			w.s.name, len(indegree), len(sources), w.rows, w.edges, w.shape.Vertices, w.shape.Edges)
 	}
@@ -143,6 +186,23 @@ func (w *Writer) AppendRows(indegree []int32, sources []int32) error {
 	return w.s.failure()
 }
 
+// counted reports whether the edges were not announced.
+func (w *Writer) counted() bool { return w.shape.Edges == Counted }
+
+// AppendEdgeFeatures appends the features of the next edges, in the order of the rows, row-major.
+func (w *Writer) AppendEdgeFeatures(rows []float32) error {
+	columns := w.shape.EdgeColumns
+	if w.data == nil || len(rows)%columns != 0 {
+		return fmt.Errorf("%s: %d edge feature values are no rows of %d columns", w.s.name, len(rows), columns)
+	}
+	if k := notFinite(rows); k >= 0 {
+		return fmt.Errorf("%s: edge %d has the value %v in column %d", w.s.name, w.dataRows+int64(k/columns), rows[k], k%columns)
+	}
+	w.dataRows += int64(len(rows) / columns)
+	w.data.float32s(rows)
+	return w.s.failure()
+}
+
 // AppendFeatures appends the features of the next vertices, row-major.
 func (w *Writer) AppendFeatures(rows []float32) error {
 	if w.features == nil || len(rows)%w.shape.FeatureColumns != 0 {
@@ -158,14 +218,29 @@ func (w *Writer) AppendFeatures(rows []float32) error {
 
 // AppendLabels appends the classes of the next vertices, −1 where unlabelled.
 func (w *Writer) AppendLabels(classes []int64) error {
-	if w.labels == nil {
-		return fmt.Errorf("%s: labels for a graph that was announced without classes", w.s.name)
+	if w.labels == nil || w.shape.MultiLabel {
+		return fmt.Errorf("%s: labels for a graph that was announced without such ones", w.s.name)
 	}
 	if err := checkClasses(w.labelRows, classes, w.shape.Classes); err != nil {
 		return fmt.Errorf("%s: %w", w.s.name, err)
 	}
 	w.labelRows += len(classes)
 	w.labels.int64s(classes)
+	return w.s.failure()
+}
+
+// AppendMultiLabels appends the labels of the next vertices where one may carry several: rows of 0 and 1, or
+// of NaN where unlabelled, row-major.
+func (w *Writer) AppendMultiLabels(rows []float32) error {
+	classes := w.shape.Classes
+	if w.labels == nil || !w.shape.MultiLabel || len(rows)%classes != 0 {
+		return fmt.Errorf("%s: %d label values are no rows of %d classes", w.s.name, len(rows), classes)
+	}
+	if err := checkMulti(w.labelRows, rows, classes); err != nil {
+		return fmt.Errorf("%s: %w", w.s.name, err)
+	}
+	w.labelRows += len(rows) / classes
+	w.labels.float32s(rows)
 	return w.s.failure()
 }
 
@@ -176,11 +251,14 @@ func (w *Writer) SetSplits(splits []Split) { w.splits = splits }
 // left behind.
 func (w *Writer) Close() error {
 	defer w.Abort()
-	if w.rows != w.shape.Vertices || w.edges != w.shape.Edges {
+	if w.rows != w.shape.Vertices || !w.counted() && w.edges != w.shape.Edges {
 		return fmt.Errorf("%s: %d rows and %d edges written of %d and %d announced",
 			w.s.name, w.rows, w.edges, w.shape.Vertices, w.shape.Edges)
 	}
-	for _, a := range []*arrayFile{w.indptr, w.indices, w.features, w.labels} {
+	if w.data != nil && w.dataRows != w.edges {
+		return fmt.Errorf("%s: features of %d edges written of %d", w.s.name, w.dataRows, w.edges)
+	}
+	for _, a := range []*arrayFile{w.indptr, w.indices, w.data, w.features, w.labels} {
 		a.close()
 	}
 	if w.s.err != nil {
@@ -199,10 +277,15 @@ func (w *Writer) describe() *description {
 	if w.features != nil {
 		v.Features = &featuresDescription{Layout: layoutDense, Dtype: "float32", Columns: w.shape.FeatureColumns}
 	}
-	if w.labels != nil {
+	switch {
+	case w.labels != nil && w.shape.MultiLabel:
+		v.Labels = &labelsDescription{Kind: labelsMulti, Dtype: "float32", Classes: w.shape.Classes}
+	case w.labels != nil:
 		v.Labels = &labelsDescription{Kind: labelsClass, Dtype: "int64", Classes: w.shape.Classes}
 	}
-	r := relationDescription{Source: VertexName, Name: RelationName, Target: VertexName, Count: int(w.edges), Dtype: "int32"}
+	r := relationDescription{
+		Source: VertexName, Name: RelationName, Target: VertexName, Count: int(w.edges), Dtype: "int32", FeatureColumns: w.shape.EdgeColumns,
+	}
 	return &description{formatVersion, w.shape.Provenance, w.shape.Metric, []vertexDescription{v}, []relationDescription{r}}
 }
 
@@ -210,12 +293,16 @@ func (w *Writer) describe() *description {
 func (w *Writer) checkSplits() error {
 	m := &mappings{wayOut: importAgain}
 	defer m.close()
-	var l Labels
-	if w.labels != nil && len(w.splits) > 0 {
-		var err error
-		if l.Class, err = m.int64s(w.s.dir.Name(), labelsFile, w.shape.Vertices); err != nil {
-			return err
-		}
+	l, err := Labels{Classes: w.shape.Classes}, error(nil)
+	switch {
+	case w.labels == nil || len(w.splits) == 0:
+	case w.shape.MultiLabel:
+		l.Multi, err = m.float32s(w.s.dir.Name(), labelsFile, w.shape.Vertices, w.shape.Classes)
+	default:
+		l.Class, err = m.int64s(w.s.dir.Name(), labelsFile, w.shape.Vertices)
+	}
+	if err != nil {
+		return err
 	}
 	if err := checkSplits(w.splits, w.shape.Vertices, &l); err != nil {
 		return fmt.Errorf("%s: %w", w.s.name, err)

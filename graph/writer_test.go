@@ -1,9 +1,11 @@
 package graph
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -52,6 +54,27 @@ func TestWriteTakesOnlyAFreePlace(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"empty", "file", "full"}, left(t, parent)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// What is added to a store comes with it, or neither is there.
+func TestWriteWith(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "store")
+	full := errors.New("no room")
+	err := dense().WriteWith(dir, func(store string) error {
+		g, err := Open(store)
+		if err != nil {
+			return err
+		}
+		return errors.Join(full, g.Close())
+	})
+	if !errors.Is(err, full) || len(left(t, parent)) > 0 {
+		t.Errorf("error %v, left %v", err, left(t, parent))
+	}
+	add := func(store string) error { return os.WriteFile(filepath.Join(store, "more"), nil, 0o600) }
+	if err := dense().WriteWith(dir, add); err != nil || !slices.Contains(left(t, dir), "more") {
+		t.Errorf("error %v, left %v", err, left(t, dir))
 	}
 }
 
@@ -171,6 +194,72 @@ func TestStreamEqualsWrite(t *testing.T) {
 		}
 		if diff := cmp.Diff(string(a), string(b)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// Edges that are counted as they come, their features, and several labels per vertex give the bytes of Write.
+func TestCountedStreamEqualsWrite(t *testing.T) {
+	g := dense()
+	g.Relations[0].Weights, g.Relations[0].EdgeColumns, g.Names, g.Features = nil, 2, nil, Features{}
+	g.Relations[0].EdgeFeatures = iota32(2 * len(g.Relations[0].Sources))
+	g.Labels = Labels{Classes: 3, Multi: []float32{0, 1, 1, 0, 0, 0, nan, nan, nan, 1, 1, 1}}
+	parent := t.TempDir()
+	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
+	if err := g.Write(written); err != nil {
+		t.Fatal(err)
+	}
+	shape := Shape{Vertices: 4, Edges: Counted, EdgeColumns: 2, Classes: 3, MultiLabel: true, Metric: g.Metric, Provenance: g.Provenance}
+	w, err := Create(streamed, shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scratch, err := w.Scratch()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.SetSplits(g.Splits)
+	for _, err := range []error{
+		w.AppendMultiLabels(g.Labels.Multi[:6]),
+		w.AppendRows([]int32{2}, []int32{0, 1}),
+		w.AppendEdgeFeatures(g.Relations[0].EdgeFeatures[:2]),
+		w.AppendRows([]int32{3, 0, 1}, []int32{0, 0, 3, 1}),
+		w.AppendMultiLabels(g.Labels.Multi[6:]),
+		w.AppendEdgeFeatures(g.Relations[0].EdgeFeatures[2:]),
+		w.Close(),
+		scratch.Close(),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range left(t, written) {
+		a, err := os.ReadFile(filepath.Join(written, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := os.ReadFile(filepath.Join(streamed, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(a), string(b)); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+	if diff := cmp.Diff(left(t, written), left(t, streamed)); diff != "" {
+		t.Error(diff)
+	}
+	// Features of fewer edges than there are
+	w, err = Create(filepath.Join(parent, "store"), shape)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, err := range []error{
+		w.AppendMultiLabels(g.Labels.Multi), w.AppendRows([]int32{2, 3, 0, 1}, []int32{0, 1, 0, 0, 3, 1}),
+		w.AppendEdgeFeatures(g.Relations[0].EdgeFeatures[:2]), w.Close(),
+	} {
+		if (err != nil) != (k == 3) {
+			t.Error(k, err)
 		}
 	}
 }

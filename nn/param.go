@@ -26,8 +26,11 @@ type Param struct {
 	// Rows are the vertices of which the parameter has a row each: a worker holds those of its own. Nil: all
 	// replicas hold all of it.
 	Rows *autograd.RowSet
+	// Tables is how many rows it has of each vertex: Value has those of the first table, then those of the
+	// second, and so on, (Tables·Rows.Here) × columns. 0 without Rows.
+	Tables int
 
-	shape      []int // in files
+	shape      []int // in files, of all vertices
 	transposed bool  // files hold the transpose: [out, in]
 }
 
@@ -40,10 +43,13 @@ const (
 	ConvDecay                // that of convolutions whose decay is another than that of other weights
 )
 
-// On puts the parameter on a tape.
+// On puts the parameter on a tape. The rows of a single table are those of its vertices.
 func (p *Param) On(t *autograd.Tape) *autograd.Var {
-	if p == nil {
+	switch {
+	case p == nil:
 		return nil
+	case p.Tables == 1:
+		return t.ParameterRows(p.Value, p.Grad, p.Rows)
 	}
 	return t.Parameter(p.Value, p.Grad)
 }
@@ -93,6 +99,15 @@ func Uniform(bound float64) Init {
 	}
 }
 
+// Normal draws from the standard normal distribution, PyTorch's default for an embedding.
+func Normal() Init {
+	return func(values []float32, r *rand.Rand) {
+		for i := range values {
+			values[i] = float32(r.NormFloat64())
+		}
+	}
+}
+
 // Constant sets every value.
 func Constant(x float32) Init {
 	return func(values []float32, _ *rand.Rand) {
@@ -122,6 +137,48 @@ func (ps *Params) Matrix(name string, in, out int, init Init) *Param {
 	return p
 }
 
+// Tensor makes a weight of several axes, which files hold as it is: all but the last axis are its rows.
+func (ps *Params) Tensor(name string, shape []int, init Init) *Param {
+	rows := 1
+	for _, n := range shape[:len(shape)-1] {
+		rows *= n
+	}
+	p := ps.add(name, rows, shape[len(shape)-1], init)
+	p.shape, p.Decay = shape, WeightDecay
+	return p
+}
+
+// Table makes a weight that has a row for each vertex, in one table or several. Files hold it as [tables,
+// vertices, columns], or with tables 0, which is one, as [vertices, columns]. Each row's initial values are
+// drawn from seed, name, table and the vertex's id, so that any number of workers begins alike.
+func (ps *Params) Table(name string, rows *autograd.RowSet, tables, columns int, init Init) *Param {
+	count := max(1, tables)
+	p := ps.make(name, count*rows.Here, columns)
+	p.Rows, p.Tables, p.shape, p.Decay = rows, count, []int{rows.Total, columns}, WeightDecay
+	if tables > 0 {
+		p.shape = []int{tables, rows.Total, columns}
+	}
+	if ps.team.Planning() {
+		return p
+	}
+	values, source, key := p.Value.Floats(), rand.NewPCG(0, 0), hash(name)
+	draw := rand.New(source)
+	for i := range count * rows.Here {
+		table, row := i/rows.Here, i%rows.Here
+		source.Seed(ps.seed, autograd.Mix(key^autograd.Mix(uint64(table*rows.Total+p.vertex(row)))))
+		init(values[i*columns:(i+1)*columns], draw)
+	}
+	return p
+}
+
+// vertex is the one that a row of each table is of.
+func (p *Param) vertex(row int) int {
+	if p.Rows.IDs == nil {
+		return row
+	}
+	return int(p.Rows.IDs.Int32s()[row])
+}
+
 // Bias makes a vector (1 × n) without weight decay.
 func (ps *Params) Bias(name string, n int, init Init) *Param {
 	p := ps.add(name, 1, n, init)
@@ -137,18 +194,28 @@ func (ps *Params) Attention(name string, heads, n int) *Param {
 }
 
 func (ps *Params) add(name string, rows, cols int, init Init) *Param {
+	p := ps.make(name, rows, cols)
+	if !ps.team.Planning() {
+		init(p.Value.Floats(), rand.New(rand.NewPCG(ps.seed, hash(name))))
+	}
+	return p
+}
+
+// make makes a parameter without values.
+func (ps *Params) make(name string, rows, cols int) *Param {
 	if ps.names[name] {
 		panic("nn: two parameters called " + name)
 	}
 	ps.names[name] = true
 	p := &Param{Name: name, Layer: ps.layer, Value: ps.team.Memory.New(tensor.Parameters, rows, cols), Grad: ps.team.Zeros(tensor.Gradients, rows, cols)}
-	if !ps.team.Planning() {
-		h := fnv.New64a()
-		h.Write([]byte(name))
-		init(p.Value.Floats(), rand.New(rand.NewPCG(ps.seed, h.Sum64())))
-	}
 	ps.List = append(ps.List, p)
 	return p
+}
+
+func hash(name string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return h.Sum64()
 }
 
 // Buffer makes a buffer of n equal values.
@@ -229,7 +296,8 @@ func ReadState(path string) (State, error) {
 	return state, err
 }
 
-// State is a copy of all values by name, in the shapes that files hold.
+// State is a copy of all values by name, in the shapes that files hold. Of a parameter with rows of vertices
+// it has those of this worker's: their number stands in the shape in place of that of all.
 func (ps *Params) State() State {
 	state := State{}
 	for _, p := range ps.List {
@@ -237,7 +305,7 @@ func (ps *Params) State() State {
 		if p.transposed {
 			values = transpose(values, p.Value.Rows, p.Value.Cols)
 		}
-		state[p.Name] = Tensor{Shape: p.shape, Float32: values}
+		state[p.Name] = Tensor{Shape: p.here(), Float32: values}
 	}
 	for _, b := range ps.Buffers {
 		if b.Count != nil {
@@ -252,11 +320,32 @@ func (ps *Params) State() State {
 	return state
 }
 
+// Shape is that of the parameter in files, of all vertices where it has rows of some.
+func (p *Param) Shape() []int { return p.shape }
+
+// here is the shape of what this worker holds.
+func (p *Param) here() []int {
+	if p.Rows == nil {
+		return p.shape
+	}
+	shape := slices.Clone(p.shape)
+	shape[len(shape)-2] = p.Rows.Here
+	return shape
+}
+
 // aliases are older names of the same tensors.
 var aliases = map[string]string{"lin.weight": "lin_src.weight"}
 
-// Allow lets a state hold tensors of these names, which this set does without.
+// Allow lets a state hold tensors of these names, which this set does without. A name that ends in a dot stands
+// for all that begin with it.
 func (ps *Params) Allow(names ...string) { ps.unused = append(ps.unused, names...) }
+
+// allowed reports whether a state may hold a tensor that this set does without.
+func (ps *Params) allowed(name string) bool {
+	return slices.ContainsFunc(ps.unused, func(unused string) bool {
+		return name == unused || strings.HasSuffix(unused, ".") && strings.HasPrefix(name, unused)
+	})
+}
 
 // Names are those that a state for this set may hold.
 func (ps *Params) Names() []string {
@@ -325,7 +414,7 @@ func (ps *Params) Load(state State) error {
 		if p.transposed {
 			values = transpose(values, p.Value.Cols, p.Value.Rows)
 		}
-		copy(p.Value.Floats(), values)
+		p.take(values)
 	}
 	for _, b := range ps.Buffers {
 		if b.Count != nil {
@@ -359,11 +448,26 @@ func (ps *Params) Load(state State) error {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if !used[name] && !slices.Contains(ps.unused, name) {
+		if !used[name] && !ps.allowed(name) {
 			return refusal.Weights.Errorf("the weights hold %s, which this model does not have; was the model built with the same settings?", names[name])
 		}
 	}
 	return nil
+}
+
+// take sets the values to those of a file, or where others hold rows of it to this worker's part of them.
+func (p *Param) take(values []float32) {
+	if p.Rows == nil || p.Rows.Here == p.Rows.Total {
+		copy(p.Value.Floats(), values)
+		return
+	}
+	to, columns := p.Value.Floats(), p.Value.Cols
+	for table := range p.Tables {
+		for row := range p.Rows.Here {
+			from := values[(table*p.Rows.Total+p.vertex(row))*columns:]
+			to = to[copy(to[:columns], from):]
+		}
+	}
 }
 
 func transpose(values []float32, rows, cols int) []float32 {

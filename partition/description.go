@@ -246,8 +246,11 @@ type OutOfDate struct {
 }
 
 func (o *OutOfDate) Error() string {
-	return fmt.Sprintf("%s: out of date, as %s changed after it was cut; partition again",
-		Directory(o.Store, o.Name), filepath.Join(o.Store, o.Changed))
+	wayOut := "partition again"
+	if o.Method == DGL {
+		wayOut = "import the graph again"
+	}
+	return fmt.Sprintf("%s: out of date, as %s changed after it was cut; %s", Directory(o.Store, o.Name), filepath.Join(o.Store, o.Changed), wayOut)
 }
 
 // compare reads the file only where its time differs, as after the store was copied.

@@ -13,12 +13,13 @@ import (
 	"weft/internal/suggest"
 )
 
-// The methods of Assign.
+// The methods of Assign, and those that partitions may have been made by besides.
 const (
 	Metis  = "metis"  // few edges between partitions of about equal weight
 	Random = "random" // a seeded permutation, dealt evenly
 	Range  = "range"  // contiguous ids
 	File   = "file"   // read from a file that a partitioner wrote
+	DGL    = "dgl"    // DGL's, stored with a graph that DGL had divided; Assign makes none
 )
 
 // What the partitions have equally much of.
@@ -33,6 +34,9 @@ const MaxPartitions = 1024
 
 // Methods lists the methods of Assign, the default first.
 func Methods() []string { return []string{Metis, Random, Range, File} }
+
+// StoredMethods lists what stored partitions may have been made by: the methods of Assign and DGL.
+func StoredMethods() []string { return append(Methods(), DGL) }
 
 // Balances lists what the partitions can have equally much of, the default first.
 func Balances() []string { return []string{ByVertices, ByEdges, ByTrain} }
@@ -67,6 +71,8 @@ type Options struct {
 func (o *Options) Validate() error {
 	method, balance := o.method(), o.balance()
 	switch {
+	case method == DGL:
+		return refusal.Errorf("partitions by dgl come with a graph that DGL divided, and are not made: import the JSON file that DGL wrote")
 	case !slices.Contains(Methods(), method):
 		return refusal.Errorf("unknown partition method %q; %s", method, suggest.OneOf(method, Methods()))
 	case !slices.Contains(Balances(), balance):

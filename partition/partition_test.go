@@ -86,6 +86,7 @@ func TestAssignRefuses(t *testing.T) {
 		{Options{K: 2, Method: Range, Split: -1}, "split -1"},
 		{Options{K: 2, Method: File}, "needs file"},
 		{Options{K: 2, Method: Random, File: "f"}, "give method file"},
+		{Options{K: 2, Method: DGL}, "come with a graph that DGL divided"},
 	} {
 		_, err := Assign(context.Background(), g, test.o)
 		if !refusal.Is(err) || !strings.Contains(err.Error(), test.want) {

@@ -337,8 +337,8 @@ func (c *cutter) part(p int) *graph.Part {
 			part.Graph.Others = append(part.Graph.Others, graph.VertexType{Type: t.Type, Count: len(ids), Features: t.Features.Rows(ids)})
 		}
 	}
-	if c.g.Typed() {
-		part.Graph.Type, part.Graph.Count = c.g.Type, len(ids)
+	if part.Graph.Type = c.g.Type; part.Graph.Type != "" {
+		part.Graph.Count = len(ids)
 	}
 	part.Graph.Relations = nil
 	for _, e := range c.edges {

@@ -16,6 +16,7 @@ import (
 	"weft/parallel/chunked"
 	"weft/parallel/mesh"
 	"weft/parallel/order"
+	"weft/parallel/sar"
 	"weft/partition"
 )
 
@@ -37,7 +38,9 @@ type Options struct {
 	Norm              string  `yaml:"norm"`
 	Residual          bool    `yaml:"residual"`
 	Activation        string  `yaml:"activation"`
-	Blocks            string  `yaml:"blocks"`
+	Blocks            string  `yaml:"blocks"` // one of gnn.BlockForms, or of rgcn the number of blocks of a weight
+	Bases             int     `yaml:"bases"`  // of rgcn, 0: none
+	Embed             int     `yaml:"embed"`  // columns learned for vertices without features, 0: none
 	Direction         string  `yaml:"direction"`
 	Decoupled         bool    `yaml:"decoupled"`
 	Teleport          float64 `yaml:"teleport"`           // of a decoupled model
@@ -125,7 +128,9 @@ func (o *Options) Validate() error {
 	if err := o.checkMesh(m); err != nil || m.Stages == 1 {
 		return err
 	}
-	blocks, err := o.model().Blocks(gnn.OneType(1), 1)
+	spec := o.model()
+	spec.DiagonalBlocks, spec.Embed = 0, 0 // the graph has a part in whether they can be
+	blocks, err := spec.Blocks(gnn.OneType(1), 1)
 	if err != nil {
 		return err
 	}
@@ -204,6 +209,9 @@ func (o *Options) checkModel() error {
 				direction, direction)
 		}
 	}
+	if err := o.checkBlocks(); err != nil {
+		return err
+	}
 	defaults := Defaults()
 	for _, s := range settings {
 		switch {
@@ -216,6 +224,34 @@ func (o *Options) checkModel() error {
 		default:
 			return refusal.Errorf("%s %s: belongs to a decoupled model; give %s, or leave it out", refusal.Setting(s.Name), s.Text(o), decoupled)
 		}
+	}
+	return nil
+}
+
+// diagonalBlocks is the number that Blocks is, 0 where it is a word.
+func (o *Options) diagonalBlocks() int {
+	n, err := strconv.Atoi(o.Blocks)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// checkBlocks refuses blocks that the model does not consist of. What the graph has a part in is the model's
+// to refuse.
+func (o *Options) checkBlocks() error {
+	n, blocks, bases := o.diagonalBlocks(), refusal.Setting("blocks"), refusal.Setting("bases")
+	switch relational := o.Model == "rgcn"; {
+	case n > 0 && !relational:
+		return refusal.Errorf("%s %d: a number of blocks is for the relations' weights of rgcn; take %s rgcn, or %s %s",
+			blocks, n, refusal.Setting("model"), blocks, strings.Join(gnn.BlockForms, " or "))
+	case n == 0 && relational && o.Blocks != gnn.BlockForms[0]:
+		return refusal.Errorf("%s %s: rgcn has no such blocks; give the number of blocks that a relation's weight consists of, or leave it out", blocks, o.Blocks)
+	case n > 0 && o.Bases > 0:
+		return refusal.Errorf("%s %d and %s %d: relations share weights in one of the two ways; leave one out", bases, o.Bases, blocks, n)
+	case n > 0 && o.Layers > 1 && o.Hidden%n != 0:
+		return refusal.Errorf("%s %d does not divide %s %d: blocks are of equal size; take another number, or %s N",
+			blocks, n, refusal.Setting("hidden"), o.Hidden, bases)
 	}
 	return nil
 }
@@ -238,11 +274,17 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 	if err := checkWhole(&whole, o.task().outputs(o, &whole)); err != nil {
 		return err
 	}
-	if err := o.task().check(o, &whole, &g.Labels); err != nil {
-		return err
-	}
 	grid, err := o.Mesh()
 	if err != nil {
+		return err
+	}
+	if err := o.checkFeatures(grid, &whole); err != nil {
+		return err
+	}
+	if _, err := o.model().Blocks(sar.SchemaOf(partition.All(g)), o.task().outputs(o, &whole)); err != nil {
+		return err
+	}
+	if err := o.task().check(o, &whole, &g.Labels); err != nil {
 		return err
 	}
 	if grid.Partitions > whole.Vertices {
@@ -250,6 +292,22 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 			refusal.Setting("parallel"), o.Parallel, whole.Vertices)
 	}
 	return checkTypes(grid, &whole)
+}
+
+// checkFeatures refuses a graph whose first vertex type has no features where the model needs some, or the
+// mesh does.
+func (o *Options) checkFeatures(grid mesh.Mesh, whole *partition.Whole) error {
+	switch {
+	case whole.FeatureColumns > 0:
+		return nil
+	case o.Model != "rgcn" && o.Embed == 0:
+		return refusal.Graph.Errorf("the graph has no features; import it with %s N, or with features of its own, or have some learned with %s N",
+			refusal.Setting("random-features"), refusal.Setting("embed"))
+	case grid.Slices > 1 || grid.Stages > 1:
+		return refusal.Errorf("%s %s: the graph has no features, and what is learned of each vertex is held by partitions alone; take %s graph=%d",
+			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), grid.Workers())
+	}
+	return nil
 }
 
 // checkTypes refuses a mesh whose workers cannot divide the rows of several vertex types: slices and chunks
@@ -288,6 +346,7 @@ func (o *Options) model() gnn.Spec {
 		Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout, InputDropout: o.InputDropout,
 		TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
 		Decoupled: o.Decoupled, Teleport: o.Teleport, AttentionGradient: o.AttentionGradient, BlockForm: o.Blocks,
+		Bases: o.Bases, DiagonalBlocks: o.diagonalBlocks(), Embed: o.Embed,
 		Alpha: o.Alpha, Theta: o.Theta, SharedWeights: o.SharedWeights,
 	}
 }

@@ -44,6 +44,7 @@ type Setting struct {
 	Meaning string   // one line of help, without choices and default; backquotes mark what the value is
 	Choices []string // the accepted words, nil: not a choice among words
 
+	count  bool   // a whole number above 0 is accepted besides the words
 	task   string // the one that it is for, "": any
 	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
 	axis   string // the axis of the mesh that it is for, "": any mesh
@@ -81,9 +82,11 @@ var settings = withFields([]Setting{
 	{Name: "residual", some: true, Meaning: "add each layer's input to its output"},
 	{Name: "activation", Choices: activations(), Meaning: "activation of the hidden layers"},
 	{
-		Name: "blocks", some: true, Choices: gnn.BlockForms,
-		Meaning: "what stands around the convolutions, residual for a linear encoder, residual blocks of norm, convolution and feed-forward, and a linear decoder",
+		Name: "blocks", some: true, Choices: gnn.BlockForms, count: true,
+		Meaning: "what stands around the convolutions, residual for a linear encoder, residual blocks of norm, convolution and feed-forward, and a linear decoder; of rgcn the number of blocks that each relation's weight consists of",
 	},
+	{Name: "bases", some: true, limits: atLeast(0), Meaning: "number of bases that the relations' weights are mixtures of, 0: each has a weight of its own"},
+	{Name: "embed", limits: between(0, 1<<20), Meaning: "columns of the features that are learned for vertices of types without any, 0: none"},
 	{
 		Name: "direction", some: true, Choices: []string{"in", "out", "both"},
 		Meaning: "use edges as stored, reversed, or both ways, each way with weights of its own",
@@ -163,7 +166,7 @@ var settings = withFields([]Setting{
 	{Name: "comm-timeout", Group: MachineGroup, shared: true, Meaning: "longest wait for another worker, as in 60s or 5m"},
 
 	{
-		Name: "partition", Group: GraphAxisGroup, axis: "graph", Choices: append([]string{autoPartition}, partition.Methods()...),
+		Name: "partition", Group: GraphAxisGroup, axis: "graph", Choices: append([]string{autoPartition}, partition.StoredMethods()...),
 		Meaning: "how vertices are divided, auto for the partition last stored, or else metis",
 	},
 	{Name: "prefetch", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", limits: between(0, 1<<10), Meaning: "pieces of other workers' rows that are received ahead"},
@@ -388,6 +391,9 @@ func (s Setting) Set(o *Options, text string) (err error) {
 func (s Setting) reject(o *Options) string {
 	switch v := s.Value(o).(type) {
 	case string:
+		if n, err := strconv.Atoi(v); s.count && err == nil && n > 0 {
+			return ""
+		}
 		if s.Choices != nil && !slices.Contains(s.Choices, v) {
 			return "unknown " + s.Name + "; " + suggest.OneOf(v, s.Choices)
 		}

@@ -51,10 +51,14 @@ func (w *worker) allowOthers() error {
 
 // weights are all of the model's, on worker 0; nil on others.
 func (w *worker) weights() (nn.State, error) {
+	all := w.params.State()
+	if err := w.gatherTables(all); err != nil {
+		return nil, err
+	}
 	if w.groups.Partition > 0 || w.groups.Slice > 0 { // another worker has the same, and speaks for the stage
 		return nil, nil
 	}
-	c, all := w.groups.Stages, w.params.State()
+	c := w.groups.Stages
 	var own bytes.Buffer
 	if c.Rank() > 0 {
 		if err := safetensors.Write(&own, all, nil); err != nil {
@@ -77,4 +81,23 @@ func (w *worker) weights() (nn.State, error) {
 		maps.Copy(all, theirs)
 	}
 	return all, nil
+}
+
+// gatherTables gives worker 0's state the rows of all workers, of the parameters that have a row for each vertex.
+func (w *worker) gatherTables(all nn.State) error {
+	for _, p := range w.params.List {
+		if p.Rows == nil || p.Rows.Here == p.Rows.Total && p.Rows.Peers == nil {
+			continue
+		}
+		whole := nn.Tensor{Shape: p.Shape()}
+		for table := range p.Tables {
+			rows := p.Value.RowRange(table*p.Rows.Here, (table+1)*p.Rows.Here)
+			err := w.ofVertices(rows, p.Rows.List(), p.Rows.Total, orKeep(nil, &whole.Float32, nil))
+			if err != nil {
+				return err
+			}
+		}
+		all[p.Name] = whole
+	}
+	return nil
 }

@@ -56,6 +56,9 @@ func newWorker(j *Job, c *comm.Comm, outputs int, e engine.Config) (w *worker, e
 	if err != nil {
 		return nil, &Common{Err: err}
 	}
+	if err := o.checkFeatures(grid, whole); err != nil {
+		return nil, &Common{Err: err}
+	}
 	if e.Blocks, err = j.blocks(e.Share, outputs); err != nil {
 		return nil, &Common{Err: err}
 	}
@@ -121,9 +124,6 @@ func checkWhole(whole *partition.Whole, outputs int) error {
 	switch {
 	case whole.Vertices == 0:
 		return refusal.Graph.Errorf("the graph has no vertices; import one that has some")
-	case whole.FeatureColumns == 0:
-		return refusal.Graph.Errorf("the graph has no features; import it with %s N, or with features of its own",
-			refusal.Setting("random-features"))
 	case outputs < 1:
 		return refusal.Graph.Errorf("the graph has no labels to learn; import it with %s FILE, or from a source that has labels",
 			refusal.Setting("labels"))

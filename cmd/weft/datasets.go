@@ -15,7 +15,7 @@ func newDatasets() *cobra.Command {
 		Long: `datasets lists the graphs that weft train NAME knows, where they come from, and what is missing for those not available.
 
 Their stores are made when they are first used and kept in the user's cache directory, or in $WEFT_CACHE.
-Published datasets are read from $WEFT_DATA, a folder with the files as their authors publish them: weft train NAME says
+Published datasets are read from $WEFT_DATA, a folder with the files as authors publish or downloaders leave them: weft train NAME says
 which, and where they are published.`,
 		Example: "  weft datasets\n  WEFT_DATA=~/data weft train cora --config configs/cora-gcn.yaml",
 		Args:    arguments(0, 0),

@@ -80,6 +80,6 @@ func runGenerate(cmd *cobra.Command, store string, o generate.Options) error {
 		return err
 	}
 	defer g.Close()
-	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, g, time.Since(started)))
+	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, contentsOf(g), time.Since(started)))
 	return nil
 }

@@ -21,8 +21,10 @@ import (
 	"weft/graph/edgelist"
 	"weft/graph/npz"
 	"weft/graph/planetoid"
+	"weft/graph/pyg"
 	"weft/graph/rdf"
 	"weft/internal/refusal"
+	"weft/partition"
 	"weft/train"
 )
 
@@ -32,7 +34,21 @@ type format struct {
 	short, example string
 	flags          func(*pflag.FlagSet)
 	read           func(source string) (*graph.Graph, error)
-	readAll        func(sources []string) (*graph.Graph, error) // in place of read, where a graph may have several sources
+	// stream writes the store without the whole graph in memory; nil: the format is always read.
+	stream func(streamTo) (*contents, error)
+	// named takes the value of --split that is no rule but the name of one of the source's splits; nil: all
+	// are rules.
+	named   *string
+	readAll func(sources []string) (*graph.Graph, error) // in place of read, where a graph may have several sources
+	// division is how the source divided the graph that was read, which may be nil; nil: it never does.
+	division func() *partition.Assignment
+}
+
+// streamTo is what is to be written from where.
+type streamTo struct {
+	source, store string
+	words         string // the flags that were given, in brackets
+	progress      func(stage string, done, all int64)
 }
 
 // sources accepts the sources of a graph and its store.
@@ -80,6 +96,7 @@ func newImport() *cobra.Command {
 Nothing is left behind when it fails.`,
 		Example: `  weft import planetoid data/ind.cora stores/cora
   weft import npz coauthor_physics.npz stores/physics --symmetrize --largest-component --split per-class=20,30 --splits 5
+  weft import pyg graph.pt stores/mine
   weft import edges follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20
   weft import rdf aifb.nt.gz stores/aifb --train train.tsv --test test.tsv --entity person --label label_affiliation
   weft import debian /var/lib/apt/lists stores/debian`,
@@ -120,12 +137,14 @@ func formats(c *changes) []format {
 	var list edgelist.Options
 	var triples rdf.Options
 	var directed, denseFeatures bool
+	var target string
 	storage := func(flags *pflag.FlagSet) {
 		flags.BoolVar(&denseFeatures, "dense-features", false, "keep features dense of which few are not zero")
 	}
 	// checked refuses --dense-features where it had no effect.
 	checked := func(source string, g *graph.Graph, err error) (*graph.Graph, error) {
-		if err == nil && denseFeatures && g.Features.Dense == nil {
+		dense := func(t graph.VertexType) bool { return t.Features.Dense != nil }
+		if err == nil && denseFeatures && !slices.ContainsFunc(g.Types(), dense) {
 			return nil, refusal.Errorf("--dense-features: %s comes without dense features; leave it out", source)
 		}
 		return g, err
@@ -151,6 +170,18 @@ func formats(c *changes) []format {
 			},
 		},
 		{
+			name: "pyg", source: "FILE", short: "a Data or HeteroData of PyTorch Geometric, or a data set of one, as torch.save writes it",
+			example: "graph.pt stores/mine",
+			flags: func(flags *pflag.FlagSet) {
+				flags.StringVar(&target, "target", "", "the vertex `type` whose labels are learned, where several have labels")
+				storage(flags)
+			},
+			read: func(source string) (*graph.Graph, error) {
+				g, err := pyg.Read(source, pyg.Options{Target: target, DenseFeatures: denseFeatures})
+				return checked(source, g, err)
+			},
+		},
+		{
 			name: "edges", source: "FILE", short: "an edge list (CSV, TSV or Parquet) with .npy or CSV features, labels and splits",
 			example: "follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20",
 			flags: func(flags *pflag.FlagSet) {
@@ -169,6 +200,7 @@ func formats(c *changes) []format {
 				return checked(source, g, err)
 			},
 		},
+		new(ogbImport).format(c),
 		{
 			name: "rdf", source: "FILE...", short: "triples in N-Triples, plain or gzip, with tables of labels: one relation for each predicate, and one back",
 			example: "mutag_stripped.nt.gz stores/mutag --train trainingSet.tsv --test testSet.tsv --entity bond --label label_mutagenic",
@@ -192,10 +224,14 @@ func formats(c *changes) []format {
 				return debian.Read(source, debian.Options{Seed: c.seed})
 			},
 		},
+		dglFormat(c, storage, checked, &denseFeatures),
 	}
 }
 
 func runImport(cmd *cobra.Command, f format, sources []string, store string, c *changes) error {
+	if f.named != nil && !strings.ContainsAny(c.split, ":=") && c.split != "given" {
+		*f.named, c.split = c.split, ""
+	}
 	if err := c.check(cmd.Flags()); err != nil {
 		return err
 	}
@@ -203,30 +239,48 @@ func runImport(cmd *cobra.Command, f format, sources []string, store string, c *
 		return err
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), store)()
-	started := time.Now()
-	g, err := f.readFrom(sources)
+	started, words := time.Now(), ""
+	if list := changed(cmd); list != "" {
+		words = " (" + list + ")"
+	}
+	var made *contents
+	var err error
+	if f.stream != nil && !c.needGraph() {
+		shown := newStages(cmd.ErrOrStderr())
+		made, err = f.stream(streamTo{sources[0], store, words, shown.show})
+		shown.end()
+	} else {
+		made, err = f.readAndWrite(sources, store, words, c)
+	}
 	if err != nil {
 		return err
 	}
-	defer g.Close()
-	if g, err = c.apply(g); err != nil {
-		return err
-	}
-	if g.Labels.OneClass() {
+	if made.oneClass {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+train.OneClass)
 	}
-	if words := changed(cmd); words != "" {
-		g.Provenance = strings.TrimSpace(g.Provenance + " (" + words + ")")
-	}
-	if err := g.Write(store); err != nil {
-		return err
-	}
-	for _, note := range g.Notes {
+	for _, note := range made.Notes {
 		fmt.Fprintln(cmd.OutOrStdout(), note)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, g, time.Since(started)))
-	fmt.Fprintln(cmd.OutOrStdout(), nextLine(store, g))
+	fmt.Fprintln(cmd.OutOrStdout(), storeLine(store, made, time.Since(started)))
+	fmt.Fprintln(cmd.OutOrStdout(), nextLine(store, made.Graph))
 	return nil
+}
+
+// readAndWrite reads a graph, changes it and writes it.
+func (f *format) readAndWrite(sources []string, store, words string, c *changes) (*contents, error) {
+	g, err := f.readFrom(sources)
+	if err != nil {
+		return nil, err
+	}
+	defer g.Close()
+	if g, err = c.apply(g); err != nil {
+		return nil, err
+	}
+	g.Provenance = strings.TrimSpace(g.Provenance + words)
+	if err := f.write(g, store); err != nil {
+		return nil, err
+	}
+	return contentsOf(g), nil
 }
 
 // removeOnSignal makes the first signal that ends a process remove what is there of the store that is being
@@ -263,6 +317,11 @@ func (c *changes) check(flags *pflag.FlagSet) error {
 		}
 	}
 	return nil
+}
+
+// needGraph reports whether a change is asked for that takes the whole graph in memory.
+func (c *changes) needGraph() bool {
+	return c.largest || c.selfLoops || c.reverse || c.randomFeatures != 0
 }
 
 func (c *changes) apply(g *graph.Graph) (_ *graph.Graph, err error) {
@@ -308,6 +367,8 @@ func changed(cmd *cobra.Command) string {
 			word := "--" + f.Name
 			if f.Value.Type() != "bool" {
 				word += " " + value
+			} else if value == "false" {
+				word += "=false"
 			}
 			words = append(words, word)
 		}
@@ -332,31 +393,40 @@ func checkNewStore(path string) error {
 	return nil
 }
 
+// contents is what there is to say of a new store.
+type contents struct {
+	*graph.Graph // of a streamed one, what is known without features, labels and edges
+	edges        int64
+	oneClass     bool // all labels are the same
+}
+
+func contentsOf(g *graph.Graph) *contents { return &contents{g, g.Edges(), g.Labels.OneClass()} }
+
 // storeLine says in one line what a new store holds.
-func storeLine(store string, g *graph.Graph, took time.Duration) string {
+func storeLine(store string, c *contents, took time.Duration) string {
 	features := "no features"
-	if g.Features.Columns > 0 {
-		features = count(g.Features.Columns) + " features"
-		if g.Features.Sparse() {
+	if c.Features.Columns > 0 {
+		features = count(c.Features.Columns) + " features"
+		if c.Features.Sparse() {
 			features += " (sparse)"
 		}
 	}
 	splits := "no split"
-	if n := len(g.Splits); n > 0 {
-		s := g.Splits[0]
+	if n := len(c.Splits); n > 0 {
+		s := c.Splits[0]
 		splits = fmt.Sprintf("split %s/%s/%s", count(len(s.Train)), count(len(s.Val)), count(len(s.Test)))
 		if n > 1 {
 			splits = fmt.Sprintf("%d splits, the first %s", n, strings.TrimPrefix(splits, "split "))
 		}
 	}
-	edges := count(g.Edges()) + " edges"
-	if g.Relations[0].Weights != nil {
+	edges := count(c.edges) + " edges"
+	if len(c.Relations) > 0 && c.Relations[0].Weights != nil {
 		edges += " (weighted)"
 	}
-	if n := len(g.Relations); n > 1 {
+	if n := len(c.Relations); n > 1 {
 		edges += fmt.Sprintf(" of %s relations", count(n))
 	}
-	return fmt.Sprintf("%s: %s vertices, %s, %s, %s classes, %s, in %s", store, count(g.Vertices()), edges, features, count(g.Labels.Classes), splits, duration(took))
+	return fmt.Sprintf("%s: %s vertices, %s, %s, %s classes, %s, in %s", store, count(c.Vertices()), edges, features, count(c.Labels.Classes), splits, duration(took))
 }
 
 // nextLine is the command that trains on a new store, with a model that fits, or what the store lacks for it.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,6 +110,10 @@ func printSummary(out io.Writer, store string, s *inspected) {
 		when(s.Weighted, "weighted"), has(s.EdgeFeatureColumns, "feature column", "feature columns")))
 	t.row("in-degree", degrees(s.InDegree))
 	t.row("out-degree", degrees(s.OutDegree))
+	if len(s.Types) > 0 {
+		t.row("types", fmt.Sprintf("%s and %s, listed below; features, labels and splits are those of %s", counted(len(s.Types), "vertex type", "vertex types"),
+			counted(len(s.Relations), "relation", "relations"), strconv.Quote(s.Types[0].Type)))
+	}
 	if s.FeatureColumns == 0 {
 		t.row("features", "none")
 	} else {
@@ -142,6 +147,34 @@ func printSummary(out io.Writer, store string, s *inspected) {
 		title = ""
 	}
 	t.row("checks", "passed: counts, ids and their order, values, classes, splits"+when(len(s.Partitions) > 0, ", shares of partitions"))
+	t.flush()
+	printTypes(out, s)
+}
+
+// printTypes prints tables of the vertex types and relations, where there are several.
+func printTypes(out io.Writer, s *inspected) {
+	if len(s.Types) == 0 {
+		return
+	}
+	fmt.Fprintln(out)
+	t := newTable(out)
+	t.row("vertex type", "vertices", "features")
+	for _, v := range s.Types {
+		features := "none"
+		if v.FeatureColumns > 0 {
+			features = describe(count(v.FeatureColumns), when(v.SparseFeatures, "stored sparse"))
+		}
+		t.row(v.Type, count(v.Vertices), features)
+	}
+	t.flush()
+	fmt.Fprintln(out)
+	t = newTable(out)
+	t.row("from", "relation", "to", "edges", "in-degree", "out-degree")
+	for _, r := range s.Relations {
+		t.row(r.Source, r.Name, r.Target, describe(count(r.Edges), has(r.SelfLoops, "self loop", "self loops"),
+			has(r.DuplicateEdges, "duplicate", "duplicates"), when(r.Weighted, "weighted"),
+			has(r.EdgeFeatureColumns, "feature column", "feature columns")), degrees(r.InDegree), degrees(r.OutDegree))
+	}
 	t.flush()
 }
 

@@ -92,7 +92,7 @@ func storedPartitions(store string, k int, o *train.Options) (partition.Descript
 // findPartitions is partition.Find, which says how to renew what is out of date.
 func findPartitions(store string, k int, method string) (d partition.Description, found bool, err error) {
 	d, found, err = partition.Find(store, k, method)
-	if old := (*partition.OutOfDate)(nil); errors.As(err, &old) {
+	if old := (*partition.OutOfDate)(nil); errors.As(err, &old) && old.Method != partition.DGL {
 		err = fmt.Errorf("%w: weft partition %s -k %d --method %s", err, store, old.K, old.Method)
 	}
 	return d, found, err
@@ -108,6 +108,9 @@ func preparePartition(parent context.Context, store string, job *train.Job, k in
 	}
 	if o.Partition == partition.File {
 		return refusal.Errorf("--partition file: no partition of %d is stored; store one with weft partition %s -k %d --method file --file PART", k, store, k)
+	}
+	if o.Partition == partition.DGL {
+		return refuseDGL(store)
 	}
 	g, err := graph.Open(store)
 	if err != nil {
@@ -144,6 +147,20 @@ func preparePartition(parent context.Context, store string, job *train.Job, k in
 		return launch.ErrInterrupted
 	}
 	return err
+}
+
+// refuseDGL says which partitions of DGL's a store has where those that were asked for are not there.
+func refuseDGL(store string) error {
+	all, err := partition.List(store)
+	if err != nil {
+		return err
+	}
+	for _, d := range all {
+		if d.Method == partition.DGL {
+			return refusal.Errorf("--partition dgl: DGL divided %s into %d partitions; give graph=%d, or another --partition", store, d.K, d.K)
+		}
+	}
+	return refusal.Errorf("--partition dgl: %s has no partition of DGL's; weft import dgl stores it with a graph that DGL divided", store)
 }
 
 // partitionMethod is the method of the partitions to take, "" for any.

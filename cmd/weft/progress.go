@@ -35,17 +35,22 @@ type progress struct {
 
 // newProgress shows on out, live if it is a terminal.
 func newProgress(out io.Writer, o *train.Options) *progress {
-	p := &progress{out: out, clock: time.Now, atMost: o.Patience > 0}
+	p := &progress{clock: time.Now, atMost: o.Patience > 0}
+	p.out, p.width = live(out)
+	return p
+}
+
+// live is where a live line goes, and the width that it may have, if out is a terminal; else out and nil.
+func live(out io.Writer) (io.Writer, func() int) {
 	f, _ := out.(*os.File)
 	if o, ok := out.(*output); ok {
 		f = o.File
 	}
 	// An MPI launcher may give a rank a terminal wherever its own output goes.
 	if f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" && !mpi.Launched() {
-		p.width = func() int { return columns(f) }
-		p.out = f // which takes the live line's control sequences as they are
+		return f, func() int { return columns(f) } // f takes the live line's control sequences as they are
 	}
-	return p
+	return out, nil
 }
 
 // columns is the width of a terminal, 80 where it does not say.

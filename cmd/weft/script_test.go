@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,6 +69,11 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("WEFT_CACHE", env.WorkDir+"/cache")
 			env.Setenv("WEFT_DATA", "")
+			pyg, err := filepath.Abs(filepath.Join("..", "..", "graph", "pyg", "testdata"))
+			if err != nil {
+				return err
+			}
+			env.Setenv("PYG", pyg)
 			env.Setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
 			env.Setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
 			env.Setenv("OMPI_MCA_rmaps_base_oversubscribe", "1")
@@ -88,7 +94,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
 			"same-losses": sameLosses, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
-			"early-interrupt": earlyInterrupt, "traced": traced,
+			"early-interrupt": earlyInterrupt, "traced": traced, "dgl-files": dglFiles,
 		},
 	})
 }

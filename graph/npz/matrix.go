@@ -23,25 +23,26 @@ var (
 // ReadMatrix reads features from an archive that scipy.sparse.save_npz wrote, of a matrix in the format csr,
 // csc or coo. Complaints about the file are refusals that name it.
 func ReadMatrix(path string) (*arrays.Matrix, error) {
-	a, err := open(path)
+	file, err := arrays.OpenArchive(path)
 	if err != nil {
 		return nil, err
 	}
-	defer a.close()
+	defer file.Close()
+	a := &archive{Archive: file}
 	if !a.isMatrix() {
 		return nil, refusal.Errorf("%s: holds arrays (%s), no sparse matrix: give what scipy.sparse.save_npz or numpy.save writes",
-			path, a.keys())
+			path, a.Keys())
 	}
-	format, err := a.array("format")
+	format, err := a.Array("format")
 	if err != nil {
 		return nil, err
 	}
 	name, err := format.Strings()
 	if err != nil {
-		return nil, a.refuse("format", err)
+		return nil, a.Refuse("format", err)
 	}
 	known, ok := map[string]layout{"csr": csr, "csc": csc, "coo": coo}[strings.Join(name, " ")]
-	if !ok || !a.has(known.parts[:]...) {
+	if !ok || !a.Has(known.parts[:]...) {
 		return nil, refusal.Errorf("%s: its sparse matrix is none of the formats that are read, csr, csc and coo: save it after .tocsr()", path)
 	}
 	m, err := a.sparse("", known)
@@ -56,30 +57,30 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 }
 
 // isMatrix reports whether the archive is of scipy.sparse.save_npz.
-func (a *archive) isMatrix() bool { return a.has("format", "shape", "data") }
+func (a *archive) isMatrix() bool { return a.Has("format", "shape", "data") }
 
 // sparse reads the sparse matrix of that layout in the arrays whose names begin so.
 func (a *archive) sparse(prefix string, l layout) (*arrays.CSR, error) {
-	shape, err := a.array(prefix + "shape")
+	shape, err := a.Array(prefix + "shape")
 	if err != nil {
 		return nil, err
 	}
 	dims, err := shape.Int64s()
 	if err != nil {
-		return nil, a.refuse(prefix+"shape", err)
+		return nil, a.Refuse(prefix+"shape", err)
 	}
 	if len(dims) != 2 {
-		return nil, refusal.Errorf("%s: array %q has %d values: a matrix has two dimensions", a.path, prefix+"shape", len(dims))
+		return nil, refusal.Errorf("%s: array %q has %d values: a matrix has two dimensions", a.Path, prefix+"shape", len(dims))
 	}
 	var parts [3]*npy.Array
 	for i, part := range l.parts {
-		if parts[i], err = a.array(prefix + part); err != nil {
+		if parts[i], err = a.Array(prefix + part); err != nil {
 			return nil, err
 		}
 	}
 	m, err := l.read(dims[0], dims[1], parts[0], parts[1], parts[2])
 	if err != nil {
-		return nil, refusal.Errorf("%s: arrays %q: %w", a.path, prefix+"…", err)
+		return nil, refusal.Errorf("%s: arrays %q: %w", a.Path, prefix+"…", err)
 	}
 	return m, nil
 }

@@ -15,9 +15,7 @@ package npz
 
 import (
 	"fmt"
-	"math"
 	"path/filepath"
-	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -36,36 +34,43 @@ type Options struct {
 	DenseFeatures bool
 }
 
+// archive is an open file and how it is read.
+type archive struct {
+	*arrays.Archive
+	arrays.Fields // of the archive
+	options       Options
+}
+
 // Read reads the archive of that name. The edges of all layouts but the second stay as they are listed, u→v
 // for an entry at row u and column v, and for a pair (u, v). Those of the second lead both ways, each once,
 // as a pair is published once for both directions; they too stay as they are listed in a file whose name ends
 // in _directed, and with AsListed. The graph's Notes say which it was. An adjacency whose values are all one
 // is unweighted. Complaints about the file are refusals that name it and the array.
 func Read(path string, o Options) (*graph.Graph, error) {
-	a, err := open(path)
+	file, err := arrays.OpenArchive(path)
 	if err != nil {
 		return nil, err
 	}
-	defer a.close()
-	a.options = o
+	defer file.Close()
+	a := &archive{file, arrays.Fields{Source: file}, o}
 	read := a.plain
 	switch {
-	case a.has("adj_data", "adj_indices", "adj_indptr", "adj_shape"):
+	case a.Has("adj_data", "adj_indices", "adj_indptr", "adj_shape"):
 		read = a.sparseAdjacency
-	case a.has("edges", "node_features", "node_labels"):
+	case a.Has("edges", "node_features", "node_labels"):
 		read = a.heterophilous
-	case a.has("edge_index"), a.has("edges", "num_nodes"):
+	case a.Has("edge_index"), a.Has("edges", "num_nodes"):
 	default:
 		if a.isMatrix() {
 			return nil, refusal.Errorf("%s: is a sparse matrix of scipy.sparse.save_npz, and no graph: give it as %s of import edges, "+
 				"or save an adjacency under the names adj_{data,indices,indptr,shape}", path, refusal.Setting("features"))
 		}
-		if err := a.checkObjects(); err != nil {
+		if err := a.CheckObjects(); err != nil {
 			return nil, err
 		}
 		return nil, refusal.Errorf("%s: its arrays (%s) have none of the layouts that are read: adj_{data,indices,indptr,shape} with "+
 			"attr_{data,indices,indptr,shape} or attr_matrix, and labels; node_features, node_labels, edges and {train,val,test}_masks; "+
-			"edge_index, x, y and {train,val,test}_mask; edges and num_nodes", path, a.keys())
+			"edge_index, x, y and {train,val,test}_mask; edges and num_nodes", path, a.Keys())
 	}
 	g, err := read()
 	if err != nil {
@@ -87,46 +92,35 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 	vertices := adjacency.Rows
 	if adjacency.Columns != vertices || vertices == 0 {
 		return nil, refusal.Errorf("%s: an adjacency of %d × %d: it must be square, and not empty",
-			a.path, vertices, adjacency.Columns)
+			a.Path, vertices, adjacency.Columns)
 	}
-	if err := memory.Need(4 * int64(len(adjacency.Indices))); err != nil {
-		return nil, refusal.Errorf("%s: %w", a.path, err)
-	}
-	e := graph.Edges{Source: make([]int32, 0, len(adjacency.Indices)), Target: adjacency.Indices}
-	for u := range vertices {
-		for range adjacency.Indptr[u+1] - adjacency.Indptr[u] {
-			e.Source = append(e.Source, int32(u))
-		}
-	}
-	for _, w := range adjacency.Data {
-		if w != 1 {
-			e.Weights = adjacency.Data
-			break
-		}
+	e, err := adjacency.Edges()
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", a.Path, err)
 	}
 	g, err := a.graph(vertices, e)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case a.has("attr_data", "attr_indices", "attr_indptr", "attr_shape"):
+	case a.Has("attr_data", "attr_indices", "attr_indptr", "attr_shape"):
 		m, err := a.sparse("attr_", csr)
 		if err != nil {
 			return nil, err
 		}
-		if err := a.rows("attr_shape", m.Rows, vertices); err != nil {
+		if err := a.Rows("attr_shape", m.Rows, vertices); err != nil {
 			return nil, err
 		}
 		if g.Features, err = m.Features(); err != nil {
-			return nil, a.refuse("attr_indices", err)
+			return nil, a.Refuse("attr_indices", err)
 		}
-	case a.has("attr_matrix"):
+	case a.Has("attr_matrix"):
 		if err = a.features(g, "attr_matrix"); err != nil {
 			return nil, err
 		}
 	}
-	if a.has("labels") {
-		if g.Labels, err = a.labels("labels", vertices); err != nil {
+	if a.Has("labels") {
+		if g.Labels, err = a.Labels("labels", vertices); err != nil {
 			return nil, err
 		}
 	}
@@ -140,23 +134,23 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 // namedDirected reports whether the name of the file says that a pair is one edge, as of
 // chameleon_filtered_directed.npz.
 func (a *archive) namedDirected() bool {
-	return strings.HasSuffix(strings.TrimSuffix(filepath.Base(a.path), ".npz"), "_directed")
+	return strings.HasSuffix(strings.TrimSuffix(filepath.Base(a.Path), ".npz"), "_directed")
 }
 
 // heterophilous reads the second layout. Its binary graphs are published as areas under the ROC curve.
 func (a *archive) heterophilous() (*graph.Graph, error) {
-	features, err := a.matrix("node_features", a.options.DenseFeatures)
+	features, err := a.Matrix("node_features", a.options.DenseFeatures)
 	if err != nil {
 		return nil, err
 	}
 	vertices := features.Rows
 	// Labels are read first: rows of features may be empty, and then any number of them takes no bytes.
-	labels, err := a.labels("node_labels", vertices)
+	labels, err := a.Labels("node_labels", vertices)
 	if err != nil {
 		return nil, err
 	}
 	if vertices == 0 {
-		return nil, refusal.Errorf("%s: array %q has no vertex", a.path, "node_features")
+		return nil, refusal.Errorf("%s: array %q has no vertex", a.Path, "node_features")
 	}
 	e, err := a.edges("edges")
 	if err != nil {
@@ -173,7 +167,7 @@ func (a *archive) heterophilous() (*graph.Graph, error) {
 	default:
 		g.Notes = nil
 		if g, err = g.Symmetrize(); err != nil {
-			return nil, refusal.Errorf("%s: %w", a.path, err)
+			return nil, refusal.Errorf("%s: %w", a.Path, err)
 		}
 	}
 	g.Labels = labels
@@ -181,28 +175,28 @@ func (a *archive) heterophilous() (*graph.Graph, error) {
 	if g.Labels.Classes == 2 && !g.Labels.MultiLabel() {
 		g.Metric = "roc-auc"
 	}
-	if !a.has("train_masks", "val_masks", "test_masks") {
+	if !a.Has("train_masks", "val_masks", "test_masks") {
 		return g, nil
 	}
-	g.Splits, err = a.splits([]string{"train_masks", "val_masks", "test_masks"}, vertices, &g.Labels, (*archive).masks)
+	g.Splits, err = a.Splits([3]string{"train_masks", "val_masks", "test_masks"}, vertices, &g.Labels, masks)
 	return g, err
 }
 
 // plain reads the layouts whose edges are a list and whose other arrays have the names of PyTorch Geometric.
 func (a *archive) plain() (*graph.Graph, error) {
 	key := "edges"
-	if a.has("edge_index") {
+	if a.Has("edge_index") {
 		key = "edge_index"
 	}
-	if err := a.only(key, "edge_weight", "num_nodes", "x", "y", "train_mask", "val_mask", "test_mask"); err != nil {
+	if err := a.Only(append([]string{key, "edge_weight", "num_nodes", "x", "y"}, arrays.MaskKeys[:]...)...); err != nil {
 		return nil, err
 	}
 	e, err := a.edges(key)
 	if err != nil {
 		return nil, err
 	}
-	if a.has("edge_weight") {
-		if e.Weights, err = a.weights(e.Len()); err != nil {
+	if a.Has("edge_weight") {
+		if e.Weights, err = a.Weights(e.Len()); err != nil {
 			return nil, err
 		}
 	}
@@ -214,74 +208,28 @@ func (a *archive) plain() (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.has("x") {
+	if a.Has("x") {
 		if err = a.features(g, "x"); err != nil {
 			return nil, err
 		}
 	}
-	if a.has("y") {
-		if g.Labels, err = a.labels("y", vertices); err != nil {
+	if a.Has("y") {
+		if g.Labels, err = a.Labels("y", vertices); err != nil {
 			return nil, err
 		}
 	}
-	g.Splits, err = a.splits([]string{"train_mask", "val_mask", "test_mask"}, vertices, &g.Labels, (*archive).columnMasks)
+	g.Splits, err = a.Splits(arrays.MaskKeys, vertices, &g.Labels, arrays.Masks)
 	return g, err
 }
 
-// weights reads the vector "edge_weight".
-func (a *archive) weights(edges int) ([]float32, error) {
-	array, err := a.array("edge_weight")
-	if err != nil {
-		return nil, err
-	}
-	if len(array.Shape) != 1 || array.Shape[0] != edges {
-		return nil, refusal.Errorf("%s: array %q has shape %v: it must be one number for each of %d edges",
-			a.path, "edge_weight", array.Shape, edges)
-	}
-	w, err := array.Float32s()
-	if err != nil {
-		return nil, a.refuse("edge_weight", err)
-	}
-	return w, nil
-}
-
-// vertices is V: num_nodes, else the rows of y or x, else the largest id plus one.
+// vertices is V: what the arrays say, else the largest id plus one.
 func (a *archive) vertices(e *graph.Edges) (int, error) {
-	if a.has("num_nodes") {
-		count, err := a.array("num_nodes")
-		if err != nil {
-			return 0, err
-		}
-		n, err := count.Int64s()
-		if err != nil {
-			return 0, a.refuse("num_nodes", err)
-		}
-		if len(n) != 1 || n[0] <= 0 || n[0] > arrays.MaxVertices(e.Len()) {
-			return 0, refusal.Errorf("%s: num_nodes is %.60s: it must be one number, from 1 to %d for %d edges",
-				a.path, fmt.Sprint(n[:min(len(n), 4)]), arrays.MaxVertices(e.Len()), e.Len())
-		}
-		return int(n[0]), nil
+	if n, err := a.Vertices(e.Len()); n > 0 || err != nil {
+		return n, err
 	}
-	for _, key := range []string{"y", "x"} {
-		if !a.has(key) {
-			continue
-		}
-		array, err := a.array(key)
-		if err != nil {
-			return 0, err
-		}
-		// Rows may be empty, and then any number of them takes no bytes.
-		if n, err := array.Elements(); err != nil || n == 0 || len(array.Shape) == 0 || array.Shape[0] > math.MaxInt32 {
-			return 0, refusal.Errorf("%s: array %q has shape %v: give one row for each vertex", a.path, key, array.Shape)
-		}
-		return array.Shape[0], nil
-	}
-	largest := int32(-1)
-	for k := range e.Len() {
-		largest = max(largest, e.Source[k], e.Target[k])
-	}
+	largest := e.Largest()
 	if largest < 0 || int64(largest) >= arrays.MaxVertices(e.Len()) {
-		return 0, refusal.Errorf("%s: the largest id of %d edges is %d: give the number of vertices as num_nodes", a.path, e.Len(), largest)
+		return 0, refusal.Errorf("%s: the largest id of %d edges is %d: give the number of vertices as num_nodes", a.Path, e.Len(), largest)
 	}
 	return int(largest) + 1, nil
 }
@@ -290,32 +238,30 @@ func (a *archive) vertices(e *graph.Edges) (int, error) {
 func (a *archive) graph(vertices int, e graph.Edges) (*graph.Graph, error) {
 	relation, err := graph.NewRelation(vertices, e)
 	if err != nil {
-		return nil, refusal.Errorf("%s: %w", a.path, err)
+		return nil, refusal.Errorf("%s: %w", a.Path, err)
 	}
 	return &graph.Graph{Relations: []graph.Relation{relation}, Notes: []string{fmt.Sprintf("%d edges, as the file lists them", e.Len())}}, nil
 }
 
 // edges reads the pairs of an array, E × 2 or, as PyTorch Geometric has them, 2 × E.
 func (a *archive) edges(key string) (graph.Edges, error) {
-	array, err := a.array(key)
+	if key == "edge_index" {
+		return a.EdgeIndex()
+	}
+	array, err := a.Array(key)
 	if err != nil {
 		return graph.Edges{}, err
 	}
-	rows := key == "edge_index"
-	if len(array.Shape) != 2 || !rows && array.Shape[1] != 2 || rows && array.Shape[0] != 2 {
-		return graph.Edges{}, refusal.Errorf("%s: array %q has shape %v: it must be %s, source and target",
-			a.path, key, array.Shape, map[bool]string{false: "E × 2", true: "2 × E"}[rows])
+	if len(array.Shape) != 2 || array.Shape[1] != 2 {
+		return graph.Edges{}, a.Refuse(key, refusal.Errorf("has shape %v: it must be E × 2, source and target", array.Shape))
 	}
 	ids, err := array.Int32s()
 	if err != nil {
-		return graph.Edges{}, a.refuse(key, err)
+		return graph.Edges{}, a.Refuse(key, err)
 	}
 	n := len(ids) / 2
-	if rows {
-		return graph.Edges{Source: ids[:n:n], Target: ids[n:]}, nil
-	}
 	if err := memory.Need(2 * 4 * int64(n)); err != nil {
-		return graph.Edges{}, a.refuse(key, err)
+		return graph.Edges{}, a.Refuse(key, err)
 	}
 	e := graph.Edges{Source: make([]int32, n), Target: make([]int32, n)}
 	for k := range e.Source {
@@ -326,114 +272,45 @@ func (a *archive) edges(key string) (graph.Edges, error) {
 
 // features reads the features of a graph whose vertices are known.
 func (a *archive) features(g *graph.Graph, key string) error {
-	m, err := a.matrix(key, a.options.DenseFeatures)
+	m, err := a.Features(key, g.Vertices(), a.options.DenseFeatures)
 	if err != nil {
 		return err
 	}
 	m.Of(g)
-	return a.rows(key, m.Rows, g.Vertices())
-}
-
-func (a *archive) labels(key string, vertices int) (graph.Labels, error) {
-	array, err := a.array(key)
-	if err != nil {
-		return graph.Labels{}, err
-	}
-	l, err := arrays.Labels(array)
-	if err != nil {
-		return l, a.refuse(key, err)
-	}
-	return l, a.rows(key, array.Shape[0], vertices)
-}
-
-// rows refuses an array with another number of rows than it must have.
-func (a *archive) rows(key string, rows, want int) error {
-	if rows != want {
-		return refusal.Errorf("%s: array %q has %d rows, not %d", a.path, key, rows, want)
-	}
 	return nil
 }
 
 // names reads an optional vector of text. Where NumPy stored numbers, or Python objects, which are pickles,
 // there are no names: nothing depends on them.
 func (a *archive) names(key string, want int) ([]string, error) {
-	if !a.has(key) || want == 0 {
+	if !a.Has(key) || want == 0 {
 		return nil, nil
 	}
-	r, err := a.entries[key].Open()
-	if err != nil {
-		return nil, a.refuse(key, err)
-	}
-	defer r.Close()
-	h, err := npy.ReadHeader(r)
+	h, err := a.Header(key)
 	if err != nil || len(h.Shape) != 1 || !strings.ContainsAny(h.Descr, "SU") {
 		return nil, nil
 	}
-	if err := a.rows(key, h.Shape[0], want); err != nil {
+	if err := a.Rows(key, h.Shape[0], want); err != nil {
 		return nil, err
 	}
-	array, err := a.array(key)
+	array, err := a.Array(key)
 	if err != nil {
 		return nil, err
 	}
 	names, err := array.Strings()
 	if err != nil {
-		return nil, a.refuse(key, err)
+		return nil, a.Refuse(key, err)
 	}
 	for _, name := range names {
 		if !utf8.ValidString(name) {
-			return nil, refusal.Errorf("%s: array %q: the name %.40q is not UTF-8: save it as text", a.path, key, name)
+			return nil, refusal.Errorf("%s: array %q: the name %.40q is not UTF-8: save it as text", a.Path, key, name)
 		}
 	}
 	return names, nil
 }
 
-// splits reads the masks of those names for train, validation and test vertices, if they are there.
-func (a *archive) splits(keys []string, vertices int, labels *graph.Labels,
-	masks func(a *archive, key string, vertices int) ([][]int64, error),
-) ([]graph.Split, error) {
-	if !slices.ContainsFunc(keys, func(key string) bool { return a.has(key) }) {
-		return nil, nil
-	}
-	if !a.has(keys[0]) {
-		return nil, refusal.Errorf("%s: has no array %q beside %q and %q", a.path, keys[0], keys[1], keys[2])
-	}
-	var splits []graph.Split
-	for part, key := range keys {
-		if !a.has(key) {
-			for k := range splits {
-				*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = []int64{}
-			}
-			continue
-		}
-		ids, err := masks(a, key, vertices)
-		if err != nil {
-			return nil, err
-		}
-		if part == 0 {
-			splits = make([]graph.Split, len(ids))
-		}
-		if len(ids) != len(splits) {
-			return nil, refusal.Errorf("%s: array %q has masks of %d splits, %q of %d", a.path, key, len(ids), keys[0], len(splits))
-		}
-		for k := range splits {
-			*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = ids[k]
-		}
-	}
-	for k := range splits {
-		if err := arrays.CheckSplit(&splits[k], labels, [3]string(keys)); err != nil {
-			return nil, refusal.Errorf("%s: split %d: %w", a.path, k, err)
-		}
-	}
-	return splits, nil
-}
-
-// masks reads V truth values, or one row of them per split. It returns the vertices of each split.
-func (a *archive) masks(key string, vertices int) ([][]int64, error) {
-	array, err := a.array(key)
-	if err != nil {
-		return nil, err
-	}
+// masks takes V truth values apart, or one row of them per split. It returns the vertices of each split.
+func masks(array *npy.Array, vertices int) ([][]int64, error) {
 	rows, columns := 1, 0
 	switch len(array.Shape) {
 	case 1:
@@ -442,34 +319,20 @@ func (a *archive) masks(key string, vertices int) ([][]int64, error) {
 		rows, columns = array.Shape[0], array.Shape[1]
 	}
 	if columns != vertices {
-		return nil, refusal.Errorf("%s: array %q has shape %v: each mask has a row per split, with %d values",
-			a.path, key, array.Shape, vertices)
+		return nil, refusal.Errorf("has shape %v: each mask has a row per split, with %d values", array.Shape, vertices)
 	}
 	marks, err := array.Bools()
 	if err != nil {
-		return nil, a.refuse(key, err)
+		return nil, err
 	}
 	if err := arrays.CheckSplits(rows); err != nil {
-		return nil, a.refuse(key, err)
+		return nil, err
 	}
 	ids := make([][]int64, rows)
 	for k := range ids {
 		if ids[k], err = arrays.Marked(marks[k*vertices : (k+1)*vertices]); err != nil {
-			return nil, a.refuse(key, err)
+			return nil, err
 		}
-	}
-	return ids, nil
-}
-
-// columnMasks reads V truth values, or one column of them per split. It returns the vertices of each split.
-func (a *archive) columnMasks(key string, vertices int) ([][]int64, error) {
-	array, err := a.array(key)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := arrays.Masks(array, vertices)
-	if err != nil {
-		return nil, a.refuse(key, err)
 	}
 	return ids, nil
 }

@@ -334,7 +334,7 @@ func TestDamagedIsRefused(t *testing.T) {
 		{[]entry{array("x", "<i4", "(1,)", []int32{1})}, `its arrays ("x")`},
 		{nil, "its arrays (none)"},
 		{append(edgeList(), edgeList()...), "two arrays"},
-		{with(edgeList(), array("num_nodes", "<i8", "()", []int64{1 << 40})), "num_nodes is [1099511627776]"},
+		{with(edgeList(), array("num_nodes", "<i8", "()", []int64{1 << 40})), `"num_nodes": is [1099511627776]`},
 		{with(edgeList(), array("num_nodes", "<i8", "()", []int64{2})), "2→2"},
 		{with(edgeList(), array("edges", "<i4", "(2, 3)", make([]int32, 6))), "E × 2"},
 		{with(edgeList(), array("edges", "<i4", "(100000, 2)", []int32{0, 1})), `array "edges"`},

@@ -14,13 +14,12 @@ import (
 // however the file escapes it: no IRI begins with a quote or an underscore.
 type triple struct{ subject, predicate, object []byte }
 
-// convertTurtle is the way out of Turtle and its relatives.
-const convertTurtle = "only N-Triples is read: convert the file, as with rapper -i turtle -o ntriples FILE (Debian: raptor2-utils), or riot of Apache Jena"
-
+// Other languages for the same graphs are refused by name, with the way out.
 var (
-	errTurtle = errors.New("this is Turtle, and " + convertTurtle)
-	errXML    = errors.New("this is RDF/XML, and only N-Triples is read: convert the file, as with rapper -o ntriples FILE (Debian: raptor2-utils)")
-	errQuad   = errors.New("the triple goes on after its object, as in N-Quads: leave the graph's name out, as with rapper -i nquads -o ntriples FILE")
+	errTurtle = errors.New("this is Turtle, and only N-Triples is read: convert the file, as with rapper -i turtle -o ntriples FILE " +
+		"(Debian: raptor2-utils), or riot of Apache Jena")
+	errXML  = errors.New("this is RDF/XML, and only N-Triples is read: convert the file, as with rapper -o ntriples FILE (Debian: raptor2-utils)")
+	errQuad = errors.New("the triple goes on after its object, as in N-Quads: leave the graph's name out, as with rapper -i nquads -o ntriples FILE")
 )
 
 // parse reads a line (https://www.w3.org/TR/n-triples/#n-triples-grammar). Empty lines and comments have no
@@ -70,9 +69,8 @@ func explain(place string, rest []byte, err error) error {
 	case bytes.IndexByte([]byte("@:[('+-"), rest[0]) >= 0 || letter(rest[0]) || digit(rest[0]):
 		return errTurtle
 	}
-	return fmt.Errorf("the %s %.40q is not what N-Triples has there: an IRI in angle brackets%s", place, rest, map[string]string{
-		"subject": " or a blank node", "object": ", a blank node or a literal in quotes",
-	}[place])
+	other := map[string]string{"subject": " or a blank node", "object": ", a blank node or a literal in quotes"}
+	return fmt.Errorf("the %s %.40q is not what N-Triples has there: an IRI in angle brackets%s", place, rest, other[place])
 }
 
 // end checks what follows the object: a dot, and perhaps a comment.

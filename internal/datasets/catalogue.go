@@ -13,6 +13,7 @@ import (
 	"weft/graph/debian"
 	"weft/graph/generate"
 	"weft/graph/npz"
+	"weft/graph/ogb"
 	"weft/graph/planetoid"
 	"weft/graph/rdf"
 )
@@ -29,6 +30,7 @@ type Dataset struct {
 
 	source source                                  // of a graph that is read
 	read   func(path string) (*graph.Graph, error) // from the source
+	stream func(store, path string) error          // in place of read: from the source into a new store
 	make   *generate.Options                       // of a graph that is generated
 }
 
@@ -53,20 +55,25 @@ func All() []Dataset {
 			},
 			read: func(path string) (*graph.Graph, error) { return debian.Read(path, debian.Options{}) },
 		},
+		benchmark(ogb.Options{Folder: "ogbn_arxiv", Split: "time", Symmetrize: true}, "papers and what they cite, 40 fields", 169343, 2315598),
+		benchmark(ogb.Options{Folder: "ogbn_products", Split: "sales_ranking"}, "goods bought together, 47 kinds", 2449029, 2*61859140),
+		benchmark(ogb.Options{Folder: "ogbn_proteins", Split: "species", FromEdges: ogb.Mean}, "proteins that act together, 112 functions", 132534, 2*39561252),
+		typedBenchmark(ogb.Options{Folder: "ogbn_mag", Split: "time"}, "papers, authors, institutions and fields, 349 venues", 1939743, 2*21111007),
+		benchmark(ogb.Options{Folder: "ogbn_papers100M", Split: "time", Symmetrize: true}, "papers and what they cite, 172 fields", 111059956, 3228124712),
 		citations("cora", 7, 2708, 10556),
 		citations("citeseer", 6, 3327, 9104),
 		citations("pubmed", 3, 19717, 88648),
-		shchur("computers", "goods bought together, 10 kinds", "amazon_electronics_computers.npz", "amazon_computers.npz"),
-		shchur("photo", "goods bought together, 8 kinds", "amazon_electronics_photo.npz", "amazon_photo.npz"),
-		shchur("cs", "authors who publish together, 15 fields", "ms_academic_cs.npz", "coauthor_cs.npz"),
-		shchur("physics", "authors who publish together, 5 fields", "ms_academic_phy.npz", "coauthor_physics.npz"),
+		shchur("computers", "goods bought together, 10 kinds", 13381, 2*245778, "amazon_electronics_computers.npz", "amazon_computers.npz"),
+		shchur("photo", "goods bought together, 8 kinds", 7487, 2*119043, "amazon_electronics_photo.npz", "amazon_photo.npz"),
+		shchur("cs", "authors who publish together, 15 fields", 18333, 2*81894, "ms_academic_cs.npz", "coauthor_cs.npz"),
+		shchur("physics", "authors who publish together, 5 fields", 34493, 2*247962, "ms_academic_phy.npz", "coauthor_physics.npz"),
 		heterophilous("roman-empire", "words of a text, 18 roles", 22662, 2*32927, ""),
 		heterophilous("amazon-ratings", "goods bought together, 5 ratings", 24492, 2*93050, ""),
 		heterophilous("minesweeper", "a grid of mines, found by counts", 10000, 2*39402, "roc-auc"),
 		heterophilous("tolokers", "workers on the same tasks, banned or not", 11758, 2*519000, "roc-auc"),
 		heterophilous("questions", "who answers whom, active or not", 48921, 2*153540, "roc-auc"),
-		entities("mutag", "molecules, mutagenic or not, in RDF", "bond", "label_mutagenic"),
-		entities("aifb", "people of an institute, 4 groups, in RDF", "person", "label_affiliation"),
+		entities("mutag", "molecules, mutagenic or not, in RDF", 23644, 2*74227, "bond", "label_mutagenic"),
+		entities("aifb", "people of an institute, 4 groups, in RDF", 0, 0, "person", "label_affiliation"),
 		synthetic("sbm-8k", "communities in noise", generate.Options{Kind: generate.SBM, Vertices: 8000, Degree: 20, Features: 16, Classes: 16}),
 		synthetic("rmat-16", "skewed degrees", generate.Options{Kind: generate.RMAT, Scale: 16, EdgeFactor: 16, Features: 64, Classes: 16}),
 		synthetic("uniform-100k", "uniform ends",
@@ -109,6 +116,60 @@ func getInto(folder, files string) string {
 	return fmt.Sprintf("put %s into DIR/%s and set %s=DIR", files, folder, dataVariable)
 }
 
+// benchmark is a dataset for node property prediction of the Open Graph Benchmark (Hu et al. 2020,
+// arXiv:2005.00687). The options are those that results are published with; their folder is what OGB's
+// downloader calls it, in the folder of all or, as in OGB's examples, in dataset/ there.
+func benchmark(o ogb.Options, about string, vertices int, edges int64) Dataset {
+	name := strings.ReplaceAll(o.Folder, "_", "-")
+	folder := func() string { return dataPath("", o.Folder, filepath.Join("dataset", o.Folder)) }
+	words := "--split " + o.Split
+	if o.Symmetrize {
+		words += " --symmetrize"
+	}
+	if o.FromEdges != "" {
+		words += " --features-from-edges " + o.FromEdges
+	}
+	return Dataset{
+		Name: name, About: about, Origin: "ogb.stanford.edu/docs/nodeprop", vertices: vertices, edges: edges,
+		source: source{
+			path: folder,
+			files: func() []string {
+				return []string{filepath.Join(folder(), "raw", "*"), filepath.Join(folder(), "split", o.Split, "*")}
+			},
+			wants: filepath.Join("$"+dataVariable, o.Folder),
+			get: fmt.Sprintf("let the Python package ogb download it, NodePropPredDataset(name=%q, root=\"DIR\"), and set %s=DIR",
+				name, dataVariable),
+		},
+		stream: func(store, path string) error {
+			from := o
+			from.Folder, from.Provenance = path, fmt.Sprintf("ogb %s (%s)", path, words)
+			_, err := ogb.Write(store, from)
+			return err
+		},
+	}
+}
+
+// typedBenchmark is a benchmark of several vertex types, with a relation back for each.
+func typedBenchmark(o ogb.Options, about string, vertices int, edges int64) Dataset {
+	d := benchmark(o, about, vertices, edges)
+	folder, untyped := d.source.path, d.source.files
+	d.source.files = func() []string {
+		ofTypes := []string{filepath.Join(folder(), "raw", "*", "*", "*"), filepath.Join(folder(), "split", o.Split, "*", "*")}
+		return append(untyped(), ofTypes...)
+	}
+	d.stream = nil
+	d.read = func(path string) (*graph.Graph, error) {
+		from := o
+		from.Folder, from.Provenance = path, fmt.Sprintf("ogb %s (--split %s --reverse-relations)", path, o.Split)
+		g, err := ogb.Read(from)
+		if err != nil {
+			return nil, err
+		}
+		return g.ReverseRelations()
+	}
+	return d
+}
+
 // citations is a graph of Planetoid (Yang et al. 2016, arXiv:1603.08861).
 func citations(name string, topics, vertices int, edges int64) Dataset {
 	parts := []string{"x", "y", "tx", "ty", "allx", "ally", "graph", "test.index"} // a file each, by what follows the prefix
@@ -144,9 +205,9 @@ func npzFile(place string, names ...string) source {
 // shchur is a graph as "Pitfalls of Graph Neural Network Evaluation" (Shchur et al. 2018, arXiv:1811.05868)
 // uses it: undirected, its largest component, random splits with 20 vertices of each class to train and 30 to
 // validate. Libraries save the files by names of their own.
-func shchur(name, about string, names ...string) Dataset {
+func shchur(name, about string, vertices int, edges int64, names ...string) Dataset {
 	return Dataset{
-		Name: name, About: about, Origin: "github.com/shchur/gnn-benchmark",
+		Name: name, About: about, Origin: "github.com/shchur/gnn-benchmark", vertices: vertices, edges: edges,
 		source: npzFile("https://github.com/shchur/gnn-benchmark/tree/master/data/npz", names...),
 		read: func(path string) (*graph.Graph, error) {
 			g, err := npz.Read(path, npz.Options{})
@@ -188,14 +249,14 @@ func heterophilous(name, about string, vertices int, edges int64, metric string)
 
 // entities is a graph in RDF of Ristoski et al. 2016 (https://doi.org/10.1007/978-3-319-46547-0_20), as R-GCN
 // was published on it: without the predicates that give the label away. The columns are those of its tables.
-func entities(name, about, entity, label string) Dataset {
+func entities(name, about string, vertices int, edges int64, entity, label string) Dataset {
 	folder := func() string { return dataPath("", "rdf_"+name, name) }
 	in := func(folder string) (triples, train, test string) {
 		return filepath.Join(folder, name+"_stripped.nt.gz"), filepath.Join(folder, "trainingSet.tsv"), filepath.Join(folder, "testSet.tsv")
 	}
 	published := "https://data.dgl.ai/dataset/" + name + ".tgz"
 	return Dataset{
-		Name: name, About: about, Origin: "data.dgl.ai/dataset",
+		Name: name, About: about, Origin: "data.dgl.ai/dataset", vertices: vertices, edges: edges,
 		source: source{
 			path: folder,
 			files: func() []string {

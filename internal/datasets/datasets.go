@@ -230,6 +230,9 @@ func (d *Dataset) write(store string) error {
 	if d.make != nil {
 		return generate.Write(store, *d.make)
 	}
+	if d.stream != nil {
+		return d.stream(store, d.source.path())
+	}
 	g, err := d.read(d.source.path())
 	if err != nil {
 		return err

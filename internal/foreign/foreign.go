@@ -21,10 +21,11 @@ const (
 	Zip      Kind = "a zip archive"
 	Parquet  Kind = "a Parquet file"
 	HDF5     Kind = "an HDF5 file"
-	Torch    Kind = "a file of torch.save, a pickle, which is never read"
+	Torch    Kind = "a file of torch.save"
+	OldTorch Kind = "a file of torch.save before PyTorch 1.6, which is not read"
 	Pickle   Kind = "a Python pickle, which is never read"
-	DGLGraph Kind = "a graph saved by DGL, which is not read"
-	DGLData  Kind = "tensors saved by DGL, which are not read"
+	DGLGraph Kind = "a graph saved by DGL, which import dgl reads"
+	DGLData  Kind = "tensors saved by DGL, which import dgl reads beside their graph"
 )
 
 // Conversion says where the lines of Python stand that convert a file.
@@ -39,7 +40,7 @@ var magics = []struct {
 	{"\x1f\x8b", Gzip},
 	{"PAR1", Parquet},
 	{"\x89HDF\r\n\x1a\n", HDF5},
-	{"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", Torch}, // before version 1.6
+	{"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", OldTorch},
 	{"\x3f\xa1\xb4\x46\xf0\x4f\x2e\xdd", DGLGraph},
 	{"\x3f\x44\xa2\x3f\xbe\x9f\x5a\xdd", DGLData},
 }
@@ -85,8 +86,14 @@ func zipKind(start []byte) Kind {
 // Refuse is the refusal of a file of that kind. The way out is a conversion, or what to give in its place.
 func (k Kind) Refuse(path, wanted string) error {
 	switch k {
-	case Torch, Pickle, DGLGraph, DGLData:
+	case Torch:
+		return refusal.Errorf("%s: %s; weft import pyg reads one of a graph, and %s", path, k, Conversion)
+	case OldTorch:
+		return refusal.Errorf("%s: %s; load and save it again with a later one", path, k)
+	case Pickle:
 		return refusal.Errorf("%s: %s; %s", path, k, Conversion)
+	case DGLGraph, DGLData:
+		return refusal.Errorf("%s: %s; give %s", path, k, wanted)
 	}
 	return refusal.Errorf("%s: is %s; give %s", path, k, wanted)
 }

@@ -47,7 +47,7 @@ func TestKinds(t *testing.T) {
 		{zipped.String(), Gzip},
 		{"PAR1", Parquet},
 		{"\x89HDF\r\n\x1a\n\x00", HDF5},
-		{"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", Torch},
+		{"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19.", OldTorch},
 		{"\x80\x02}q\x00", Pickle},
 		{"\x80\x04\x95\x10\x00", Pickle},
 		{"\x3f\xa1\xb4\x46\xf0\x4f\x2e\xdd\x02", DGLGraph},
@@ -61,7 +61,9 @@ func TestKinds(t *testing.T) {
 
 func TestRefusalsNameTheWayOut(t *testing.T) {
 	for kind, want := range map[Kind]string{
-		Torch: "x: a file of torch.save, a pickle, which is never read; " + Conversion, Zip: "x: is a zip archive; give y",
+		Torch:    "x: a file of torch.save; weft import pyg reads one of a graph, and " + Conversion,
+		OldTorch: "x: a file of torch.save before PyTorch 1.6, which is not read; load and save it again with a later one",
+		Pickle:   "x: a Python pickle, which is never read; " + Conversion, Zip: "x: is a zip archive; give y",
 	} {
 		if err := kind.Refuse("x", "y"); !refusal.Is(err) || err.Error() != want {
 			t.Errorf("%q: %v, want %q", kind, err, want)

@@ -26,7 +26,16 @@ type Array struct {
 // more is refused; bytes after the data are left unread. The size may itself be a claim, as that of a zip
 // entry is: what is allocated stays within twice the bytes that r really gives, and 16 MiB.
 func Read(r io.Reader, size int64) (*Array, error) {
-	h, need, err := readBounded(r, size)
+	h, length, err := readHeader(io.LimitReader(r, max(size, 0)))
+	if err != nil {
+		return nil, err
+	}
+	return ReadData(r, size-length, h)
+}
+
+// ReadData is Read for data of which the header is known and does not stand before it.
+func ReadData(r io.Reader, size int64, h Header) (*Array, error) {
+	need, err := h.bounded(size)
 	if err != nil {
 		return nil, err
 	}
@@ -37,20 +46,12 @@ func Read(r io.Reader, size int64) (*Array, error) {
 	return &Array{h, data}, nil
 }
 
-// readBounded reads a header and returns how many bytes of data it asks for, no more than are available
-// behind it.
-func readBounded(r io.Reader, size int64) (h Header, need int64, err error) {
-	h, length, err := readHeader(io.LimitReader(r, max(size, 0)))
-	if err != nil {
-		return h, 0, err
+// bounded is how many bytes of data the header asks for, no more than so many.
+func (h Header) bounded(size int64) (need int64, err error) {
+	if need, err = h.bytes(); err == nil && need > size {
+		err = short(h, need, size)
 	}
-	if need, err = h.bytes(); err != nil {
-		return h, 0, err
-	}
-	if need > size-length {
-		return h, 0, short(h, need, size-length)
-	}
-	return h, need, nil
+	return need, err
 }
 
 // readData reads so many bytes of an array's data, into the buffer where they fit it.

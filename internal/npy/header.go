@@ -7,6 +7,7 @@
 package npy
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -262,15 +263,29 @@ func (p *parser) tuple() []int {
 	return shape
 }
 
+// Stream is an array of which only the header and the data exist, as Read and NewBlocks take it: a file of so
+// many bytes.
+func (h Header) Stream(data io.Reader) (r io.Reader, size int64, err error) {
+	need, err := h.bytes()
+	if err != nil {
+		return nil, 0, err
+	}
+	header := h.marshal()
+	return io.MultiReader(bytes.NewReader(header), data), int64(len(header)) + need, nil
+}
+
 // marshal is the header as numpy.save writes it, version 1.0, padded so that the data is aligned.
-func (h Header) marshal() []byte {
+func (h Header) marshal() []byte { return h.marshalTo(0) }
+
+// marshalTo is marshal padded to so many bytes at least, a multiple of the alignment.
+func (h Header) marshalTo(least int) []byte {
 	order := "False"
 	if h.Fortran {
 		order = "True"
 	}
 	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': %s, }", h.Descr, order, shapeString(h.Shape))
 	const fixed = len(magic) + 4
-	total := (fixed + len(dict) + 1 + alignment - 1) / alignment * alignment
+	total := max(least, (fixed+len(dict)+1+alignment-1)/alignment*alignment)
 	b := append(make([]byte, 0, total), magic...)
 	b = append(b, 1, 0)
 	b = binary.LittleEndian.AppendUint16(b, uint16(total-fixed))

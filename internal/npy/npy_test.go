@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -484,6 +485,29 @@ func TestBlocks(t *testing.T) {
 
 // What the header asks for is held against the memory before any of the data is read; so is what a conversion
 // takes.
+// Data without a header before it is read as that with one.
+func TestData(t *testing.T) {
+	data := Bytes([]int32{1, 2, 3, 4, 5, 6})
+	h := Header{Descr: "<i4", Shape: []int{3, 2}}
+	a, err := ReadData(bytes.NewReader(data), int64(len(data)), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := a.Int64s(); err != nil || !slices.Equal(got, []int64{1, 2, 3, 4, 5, 6}) {
+		t.Errorf("%v, %v", got, err)
+	}
+	b, err := NewDataBlocks(bytes.NewReader(data), int64(len(data)), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if block, err := b.Next(); err != nil || !slices.Equal(block.Shape, h.Shape) {
+		t.Errorf("%v, %v", block, err)
+	}
+	if _, err := ReadData(bytes.NewReader(data), int64(len(data)), Header{Descr: "<i8", Shape: []int{6}}); !refusal.Is(err) {
+		t.Errorf("too few bytes: %v", err)
+	}
+}
+
 func TestWithoutMemory(t *testing.T) {
 	const limit = 64 << 20
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(limit))

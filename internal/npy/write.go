@@ -3,37 +3,77 @@ package npy
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"unsafe"
 )
 
 // Writer writes one array piece by piece, in row order, behind a header that announces the whole.
 type Writer struct {
-	w    io.Writer
-	h    Header
-	left int // elements still to come
+	w      io.Writer
+	h      Header
+	left   int // elements still to come; of a growing array, fewer than none: those that have come
+	length int // of the header in bytes
 }
 
+// Growing is the first size of the shape of an array whose rows are counted as they come.
+const Growing = math.MinInt
+
 // NewWriter writes the header of an array of that shape, for one of the element types "<f4", "<f8", "<i4",
-// "<i8", "|u1" and "|b1". The data follows through the Write methods; Close checks that it was complete.
+// "<i8", "|u1" and "|b1". The data follows through the Write methods; Close checks that it was complete. The
+// header of an array whose first size is Growing has room for any number of rows: when all have come, that of
+// FinalHeader belongs in its place.
 func NewWriter(w io.Writer, descr string, shape ...int) (*Writer, error) {
 	if !slices.Contains([]string{"<f4", "<f8", "<i4", "<i8", "|u1", "|b1"}, descr) {
 		return nil, fmt.Errorf("arrays of dtype %q are not written", descr)
 	}
-	h := Header{Descr: descr, Shape: slices.Clone(shape)}
-	if _, err := h.bytes(); err != nil {
-		return nil, err
-	}
 	if len(shape) > maxDims {
 		return nil, fmt.Errorf("an array of %d dimensions is not written", len(shape))
+	}
+	h := Header{Descr: descr, Shape: slices.Clone(shape)}
+	if len(shape) > 0 && shape[0] == Growing {
+		h.Shape[0] = 0
+		if _, err := h.bytes(); err != nil {
+			return nil, err
+		}
+		widest := Header{Descr: descr, Shape: slices.Clone(shape)}
+		widest.Shape[0] = math.MaxInt
+		text := widest.marshal()
+		_, err := w.Write(text)
+		h.Shape[0] = Growing
+		return &Writer{w, h, 0, len(text)}, err
+	}
+	if _, err := h.bytes(); err != nil {
+		return nil, err
 	}
 	n, err := h.Elements()
 	if err != nil {
 		return nil, err
 	}
-	_, err = w.Write(h.marshal())
-	return &Writer{w, h, n}, err
+	text := h.marshal()
+	_, err = w.Write(text)
+	return &Writer{w, h, n, len(text)}, err
 }
+
+// FinalHeader is the header of what has come, as long as the one that was written. It is an error if that is
+// no whole number of rows.
+func (w *Writer) FinalHeader() ([]byte, error) {
+	h := w.h
+	if w.growing() {
+		row := 1
+		for _, d := range h.Shape[1:] {
+			row *= d
+		}
+		if row == 0 || w.left%row != 0 {
+			return nil, fmt.Errorf("%d elements are no rows of an array of shape %s", -w.left, shapeString(h.Shape))
+		}
+		h.Shape = slices.Clone(h.Shape)
+		h.Shape[0] = -w.left / row
+	}
+	return h.marshalTo(w.length), nil
+}
+
+func (w *Writer) growing() bool { return len(w.h.Shape) > 0 && w.h.Shape[0] == Growing }
 
 // WriteFloat32s appends elements to an array of "<f4".
 func (w *Writer) WriteFloat32s(v []float32) error { return put(w, "<f4", v) }
@@ -56,7 +96,7 @@ func put[T element](w *Writer, descr string, v []T) error {
 	if descr != w.h.Descr {
 		return fmt.Errorf("elements of %q written to an array of %q", descr, w.h.Descr)
 	}
-	if len(v) > w.left {
+	if len(v) > w.left && !w.growing() {
 		return fmt.Errorf("%d elements written to an array of shape %s with room for %d", len(v), shapeString(w.h.Shape), w.left)
 	}
 	if len(v) == 0 {

@@ -18,7 +18,7 @@ const (
 	maxMemo  = 1 << 24
 )
 
-// Opcodes of protocols 0 to 2 (CPython, Lib/pickle.py).
+// Opcodes of protocols 0 to 5 (CPython, Lib/pickle.py).
 const (
 	opMark          = '('
 	opStop          = '.'
@@ -57,6 +57,9 @@ const (
 	opEmptyTuple    = ')'
 	opSetItems      = 'u'
 	opBinFloat      = 'G'
+	opPersistent    = 'Q'
+	opBytes         = 'B'
+	opShortBytes    = 'C'
 	opProto         = 0x80
 	opNewObject     = 0x81
 	opTuple1        = 0x85
@@ -66,7 +69,16 @@ const (
 	opFalse         = 0x89
 	opLong1         = 0x8a
 	opLong4         = 0x8b
-	highestProtocol = 2
+	opShortUnicode  = 0x8c
+	opUnicode8      = 0x8d
+	opBytes8        = 0x8e
+	opEmptySet      = 0x8f
+	opAddItems      = 0x90
+	opFrozenSet     = 0x91
+	opStackGlobal   = 0x93
+	opMemoize       = 0x94
+	opFrame         = 0x95
+	highestProtocol = 5
 )
 
 // A step of so many bytes of a pickle makes values of at most growth times as much: an empty list is one byte
@@ -76,10 +88,13 @@ const (
 	growth    = 64
 )
 
-// Decode reads one pickle. The error names the byte at which reading stopped. Values that exceed the memory
-// are refused.
-func Decode(data []byte) (any, error) {
-	d := decoder{data: data, memo: map[int64]any{}}
+// Decode reads one pickle of NumPy and SciPy. The error names the byte at which reading stopped. Values that
+// exceed the memory are refused.
+func Decode(data []byte) (any, error) { return Dialect{}.Decode(data) }
+
+// Decode reads one pickle of the dialect, as the function does.
+func (dialect Dialect) Decode(data []byte) (any, error) {
+	d := decoder{Dialect: dialect, data: data, memo: map[int64]any{}}
 	for checked := 0; ; {
 		at := d.at
 		if at >= checked {
@@ -106,11 +121,14 @@ func Decode(data []byte) (any, error) {
 
 // decoder is the pickle machine.
 type decoder struct {
+	Dialect
 	data  []byte
 	at    int   // the next byte
 	stack []any // at most maxStack values
 	marks []int // heights of the stack, ascending
 	memo  map[int64]any
+
+	encoded int // bytes of the text that was encoded
 }
 
 var (
@@ -237,7 +255,7 @@ func (d *decoder) step(op byte) error {
 		return d.push(nil)
 	case opTrue, opFalse:
 		return d.push(op == opTrue)
-	case opGet, opBinGet, opLongBinGet, opPut, opBinPut, opLongBinPut:
+	case opGet, opBinGet, opLongBinGet, opPut, opBinPut, opLongBinPut, opMemoize:
 		return d.remember(op)
 	case opInt, opLong, opBinInt, opBinInt1, opBinInt2, opLong1, opLong4, opFloat, opBinFloat:
 		v, err := d.number(op)
@@ -245,20 +263,27 @@ func (d *decoder) step(op byte) error {
 			return err
 		}
 		return d.push(v)
-	case opString, opBinString, opShortString, opUnicode, opBinUnicode:
+	case opString, opBinString, opShortString, opUnicode, opBinUnicode, opBytes, opShortBytes, opShortUnicode, opUnicode8, opBytes8:
 		v, err := d.text(op)
 		if err != nil {
 			return err
 		}
 		return d.push(v)
-	case opEmptyTuple, opTuple1, opTuple2, opTuple3, opTuple, opEmptyList, opList, opEmptyDict, opDict:
+	case opEmptyTuple, opTuple1, opTuple2, opTuple3, opTuple, opEmptyList, opList, opEmptyDict, opDict, opEmptySet, opFrozenSet:
 		return d.container(op)
-	case opAppend, opAppends, opSetItem, opSetItems:
+	case opAppend, opAppends, opSetItem, opSetItems, opAddItems:
 		return d.fill(op)
-	case opGlobal, opReduce, opNewObject, opBuild:
+	case opGlobal, opStackGlobal:
+		return d.global(op)
+	case opReduce, opNewObject, opBuild:
 		return d.object(op)
+	case opPersistent:
+		return d.persistent()
+	case opFrame: // says how many of the next bytes are read at once
+		_, err := d.take(8)
+		return err
 	}
-	return fmt.Errorf("opcode 0x%02x is not read (protocols 0 to %d, plain data only)", op, highestProtocol)
+	return fmt.Errorf("opcode 0x%02x is not read: plain data only", op)
 }
 
 // remember runs the memo's opcodes.
@@ -266,6 +291,8 @@ func (d *decoder) remember(op byte) error {
 	var id int64
 	var err error
 	switch op {
+	case opMemoize:
+		id = int64(len(d.memo))
 	case opBinGet, opBinPut:
 		id, err = d.uint(1)
 	case opLongBinGet, opLongBinPut:
@@ -361,8 +388,11 @@ func (d *decoder) text(op byte) (string, error) {
 		return unescapeUnicode(s)
 	}
 	width := 4
-	if op == opShortString {
+	switch op {
+	case opShortString, opShortBytes, opShortUnicode:
 		width = 1
+	case opUnicode8, opBytes8:
+		width = 8
 	}
 	n, err := d.uint(width)
 	if err != nil {
@@ -379,7 +409,7 @@ func (d *decoder) text(op byte) (string, error) {
 }
 
 // needText asks for the memory of a text that is more than a step's.
-func needText(text []byte) error {
+func needText[T string | []byte](text T) error {
 	const copies = 2 // with one without escapes
 	if len(text) < stepBytes {
 		return nil
@@ -394,14 +424,14 @@ func (d *decoder) container(op byte) error {
 	switch op {
 	case opTuple1, opTuple2, opTuple3:
 		values, err = d.pop(int(op-opTuple1) + 1)
-	case opTuple, opList, opDict:
+	case opTuple, opList, opDict, opFrozenSet:
 		values, err = d.popMark()
 	}
 	if err != nil {
 		return err
 	}
 	switch op {
-	case opEmptyList, opList:
+	case opEmptyList, opList, opEmptySet, opFrozenSet:
 		return d.push(&List{Items: append([]any(nil), values...)})
 	case opEmptyDict, opDict:
 		dict := &Dict{}
@@ -434,7 +464,7 @@ func (d *decoder) fill(op byte) error {
 	}
 	switch t := target.(type) {
 	case *List:
-		if op == opAppend || op == opAppends {
+		if op == opAppend || op == opAppends || op == opAddItems {
 			t.Items = append(t.Items, values...)
 			return nil
 		}
@@ -457,23 +487,49 @@ func (d *Dict) set(pairs []any) error {
 	return nil
 }
 
-// object runs the opcodes that name, make and fill objects: the allow-list is applied here.
-func (d *decoder) object(op byte) error {
-	if op == opGlobal {
-		module, err := d.line()
+// UnknownError is the name of a global that is on no allow-list.
+type UnknownError string
+
+func (name UnknownError) Error() string {
+	return fmt.Sprintf("names %.100q, which is not on the list of what a dataset's pickle may name", string(name))
+}
+
+// global pushes what a name stands for: the allow-list is applied here.
+func (d *decoder) global(op byte) error {
+	var module, name string
+	var err error
+	if op == opStackGlobal {
+		names, err := d.pop(2)
 		if err != nil {
 			return err
 		}
-		name, err := d.line()
-		if err != nil {
+		var okModule, okName bool
+		module, okModule = names[0].(string)
+		name, okName = names[1].(string)
+		if !okModule || !okName {
+			return errKind
+		}
+	} else {
+		if module, err = d.line(); err != nil {
 			return err
 		}
-		c, ok := globals[module+"."+name]
-		if !ok {
-			return fmt.Errorf("names %.100q, which is not on the list of what a dataset's pickle may name", module+"."+name)
+		if name, err = d.line(); err != nil {
+			return err
 		}
-		return d.push(c)
 	}
+	name = module + "." + name
+	value, ok := globals[name]
+	if !ok {
+		value, ok = d.Globals[name]
+	}
+	if !ok {
+		return UnknownError(name)
+	}
+	return d.push(value)
+}
+
+// object runs the opcodes that make and fill objects.
+func (d *decoder) object(op byte) error {
 	values, err := d.pop(2)
 	if err != nil {
 		return err
@@ -488,15 +544,29 @@ func (d *decoder) object(op byte) error {
 	if !ok {
 		return errKind
 	}
+	maker := d.call
 	if op == opNewObject {
-		if values[0] != csrMatrix || len(args) != 0 {
-			return errors.New("makes an object that is not an empty csr_matrix")
-		}
-		return d.push(&CSR{})
+		maker = create
 	}
-	made, err := call(values[0], args)
+	made, err := maker(values[0], args)
 	if err != nil {
 		return err
 	}
 	return d.push(made)
+}
+
+// persistent pushes what an id stands for.
+func (d *decoder) persistent() error {
+	id, err := d.pop(1)
+	if err != nil {
+		return err
+	}
+	if d.Persistent == nil {
+		return errors.New("names data outside the pickle")
+	}
+	value, err := d.Persistent(id[0])
+	if err != nil {
+		return err
+	}
+	return d.push(value)
 }

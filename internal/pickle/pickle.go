@@ -1,7 +1,7 @@
-// Package pickle reads the few Python pickles that graph datasets are still published in: lists and dicts of
-// numbers, NumPy arrays and SciPy sparse matrices, written by protocols 0 to 2. A pickle is a program; this
-// reader runs no part of it that could name anything outside a short allow-list of globals, and builds plain
-// Go values only.
+// Package pickle reads the Python pickles that graphs are published in: lists and dicts of numbers, NumPy
+// arrays and SciPy sparse matrices, and what a Dialect adds to them. A pickle is a program; this reader runs
+// no part of it that could name anything outside a short allow-list of globals, and builds plain Go values
+// only.
 //
 // Reading is iterative and linear in the input: every length is checked against the bytes that are left, the
 // stack and the memo are bounded, and values that the memo repeats are shared, never copied. A reader of the
@@ -9,7 +9,6 @@
 package pickle
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"math/bits"
@@ -19,8 +18,9 @@ import (
 	"weft/internal/npy"
 )
 
-// The Go values of a pickle are nil (None), bool, int64, float64, string (the bytes of a Python 2 str, or a
-// unicode string in UTF-8), Tuple, *List, *Dict, *Array and *CSR.
+// The Go values of a pickle are nil (None), bool, int64, float64, string (bytes, as of a Python 2 str, or a
+// unicode string in UTF-8), Tuple, *List (which sets are too), *Dict, *Array and *CSR; and what a Dialect
+// makes of its globals.
 
 // Tuple is a Python tuple.
 type Tuple []any
@@ -28,8 +28,8 @@ type Tuple []any
 // List is a Python list.
 type List struct{ Items []any }
 
-// Dict is a Python dict or defaultdict: its items in the order they were set. A key may stand more than once;
-// the last counts.
+// Dict is a Python dict, OrderedDict or defaultdict: its items in the order they were set. A key may stand
+// more than once; the last counts.
 type Dict struct{ Items []Item }
 
 // Item is a key of a Dict with its value.
@@ -57,20 +57,16 @@ type Array struct {
 // Numbers gives the array to NumPy's own file format, whose reader knows every element type and order: what a
 // pickle keeps of an array is what the header and the data of a .npy file are.
 func (a *Array) Numbers() (*npy.Array, error) {
-	var shape strings.Builder
-	for _, n := range a.Shape {
-		fmt.Fprintf(&shape, "%d,", n)
+	r, size, err := a.Open()
+	if err != nil {
+		return nil, err
 	}
-	order := "False"
-	if a.Fortran {
-		order = "True"
-	}
-	dict := fmt.Sprintf("{'descr': '%s', 'fortran_order': %s, 'shape': (%s)}", a.Dtype, order, shape.String())
-	// The dict is shorter than 256 bytes: maxDimensions
-	header := append([]byte("\x93NUMPY\x01\x00"), byte(len(dict)), 0)
-	header = append(header, dict...)
-	r := io.MultiReader(bytes.NewReader(header), strings.NewReader(a.Data))
-	return npy.Read(r, int64(len(header)+len(a.Data)))
+	return npy.Read(r, size)
+}
+
+// Open returns the array as a .npy file, and its size in bytes.
+func (a *Array) Open() (r io.Reader, size int64, err error) {
+	return npy.Header{Descr: a.Dtype, Fortran: a.Fortran, Shape: a.Shape}.Stream(strings.NewReader(a.Data))
 }
 
 // CSR is a SciPy matrix of compressed sparse rows as the pickle gives it: that the three arrays agree is for
@@ -78,93 +74,6 @@ func (a *Array) Numbers() (*npy.Array, error) {
 type CSR struct {
 	Rows, Columns         int
 	Indptr, Indices, Data *Array
-}
-
-// dtype is a NumPy dtype while the pickle builds it: BUILD adds the byte order to one that is already in the
-// memo.
-type dtype struct {
-	code  string // "f4"
-	order string // "<", ">", "=" or "|"
-	size  int    // bytes per item
-}
-
-// class is a global of the allow-list: a thing that REDUCE may call, NEWOBJ may make, or a call may take as
-// argument.
-type class int
-
-const (
-	reconstruct class = iota
-	ndarray
-	numpyDtype
-	csrMatrix
-	defaultdict
-	list
-)
-
-var globals = map[string]class{
-	"numpy.core.multiarray._reconstruct": reconstruct,
-	"numpy.ndarray":                      ndarray,
-	"numpy.dtype":                        numpyDtype,
-	"scipy.sparse.csr.csr_matrix":        csrMatrix,
-	"scipy.sparse._csr.csr_matrix":       csrMatrix,
-	"collections.defaultdict":            defaultdict,
-	"__builtin__.list":                   list,
-}
-
-// itemSizes are the item types an array may have. Objects ("O8") are not among them: they would be pickles
-// again.
-var itemSizes = map[string]int{
-	"b1": 1, "i1": 1, "u1": 1, "i2": 2, "u2": 2, "f2": 2, "i4": 4, "u4": 4, "f4": 4, "i8": 8, "u8": 8, "f8": 8,
-}
-
-// call is REDUCE: the object that a global of the allow-list makes of its arguments.
-func call(f any, args Tuple) (any, error) {
-	switch f {
-	case reconstruct:
-		if len(args) != 3 || args[0] != ndarray {
-			return nil, fmt.Errorf("_reconstruct makes something else than an ndarray")
-		}
-		return &Array{}, nil
-	case numpyDtype:
-		if len(args) == 0 {
-			return nil, fmt.Errorf("dtype without a type")
-		}
-		code, _ := args[0].(string)
-		size, ok := itemSizes[code]
-		if !ok {
-			return nil, fmt.Errorf("arrays of type %.20q are not read: numbers only", code)
-		}
-		return &dtype{code: code, order: "|", size: size}, nil
-	case defaultdict:
-		if len(args) > 1 || len(args) == 1 && args[0] != list {
-			return nil, fmt.Errorf("defaultdict of something else than list")
-		}
-		return &Dict{}, nil
-	}
-	return nil, fmt.Errorf("the pickle calls something that is not a function")
-}
-
-// build is BUILD: it gives an object its state.
-func build(object, state any) error {
-	switch o := object.(type) {
-	case *dtype:
-		// (version, byte order, subdtype, names, fields, item size, alignment, flags)
-		t, ok := state.(Tuple)
-		if !ok || len(t) < 5 || t[2] != nil || t[3] != nil || t[4] != nil {
-			return fmt.Errorf("dtype with a state of its own kind: plain numbers only")
-		}
-		order, _ := t[1].(string)
-		if order != "<" && order != ">" && order != "=" && order != "|" {
-			return fmt.Errorf("dtype with byte order %.20q", order)
-		}
-		o.order = order
-		return nil
-	case *Array:
-		return o.build(state)
-	case *CSR:
-		return o.build(state)
-	}
-	return fmt.Errorf("state for a value that takes none")
 }
 
 // maxDimensions bounds the dimensions of an array: a dataset has vectors and matrices.
@@ -218,7 +127,7 @@ func (c *CSR) build(state any) error {
 	rows, okRows := dims[0].(int64)
 	columns, okColumns := dims[1].(int64)
 	if !okRows || !okColumns || rows < 0 || columns < 0 {
-		return fmt.Errorf("csr_matrix of shape %v", dims)
+		return fmt.Errorf("csr_matrix of shape %d × %d", rows, columns)
 	}
 	built := CSR{Rows: int(rows), Columns: int(columns)}
 	for _, part := range []struct {

@@ -55,6 +55,21 @@ func TestValues(t *testing.T) {
 		}},
 		{"defaultdict", "ccollections\ndefaultdict\nc__builtin__\nlist\n\x85R(K\x01]u.", &Dict{Items: []Item{{int64(1), &List{}}}}},
 		{"memo", "K\x01q\x05p9\nr\x00\x01\x00\x000h\x05g9\nj\x00\x01\x00\x00\x87.", Tuple{int64(1), int64(1), int64(1)}},
+		{"frame", "\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x01a\x94h\x00\x86.", Tuple{"a", "a"}},
+		{
+			"bytes", "(B\x01\x00\x00\x00\xffC\x01\xfe\x8e\x01\x00\x00\x00\x00\x00\x00\x00\xfd\x8d\x01\x00\x00\x00\x00\x00\x00\x00bt.",
+			Tuple{"\xff", "\xfe", "\xfd", "b"},
+		},
+		{"sets", "(\x8f(K\x01K\x02\x90(K\x03\x91c__builtin__\nset\n](K\x04e\x85Rt.", Tuple{
+			&List{Items: []any{int64(1), int64(2)}}, &List{Items: []any{int64(3)}}, &List{Items: []any{int64(4)}},
+		}},
+		{"encoded bytes", "c_codecs\nencode\nX\x03\x00\x00\x00\xc3\xbfaX\x06\x00\x00\x00latin1\x86R.", "\xffa"},
+		{"ordered dict", "ccollections\nOrderedDict\n)R}b(K\x01K\x02u.", &Dict{Items: []Item{{int64(1), int64(2)}}}},
+		{
+			"scalar", "cnumpy.core.multiarray\nscalar\n" + dtypeStart + "U\x02\x07\x00\x86R.",
+			&Array{Dtype: "<i2", Shape: []int{}, Data: "\x07\x00"},
+		},
+		{"global of the stack", "\x8c\x0bcollections\x8c\x0bdefaultdict\x93)R.", &Dict{}},
 		{"stack", "(NNK\x010K\x0221K\x07.", int64(7)},
 		{"array", "\x80\x02" + array + ".", a},
 		{"matrix", matrix, &CSR{Rows: 1, Columns: 3, Indptr: a, Indices: a, Data: a}},
@@ -67,6 +82,40 @@ func TestValues(t *testing.T) {
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.name, diff)
 		}
+	}
+}
+
+// A dialect adds globals, objects of its classes and data outside the pickle, and takes nothing away.
+func TestDialect(t *testing.T) {
+	d := Dialect{
+		Globals: map[string]any{
+			"m.f": Function(func(args Tuple) (any, error) { return args[0], nil }), "m.C": Class("m.C"), "m.x": 7,
+			"numpy.dtype": Class("another"),
+		},
+		Persistent: func(id any) (any, error) { return Tuple{"stored", id}, nil },
+	}
+	for _, c := range []struct {
+		pickle string
+		want   any
+	}{
+		{"cm\nf\nK\x05\x85R.", int64(5)},
+		{"cm\nx\n.", 7},
+		{"cm\nC\n)\x81K\x01b.", &Object{Class: "m.C", Args: Tuple{}, State: int64(1)}},
+		{"cm\nC\nK\x05\x85R.", &Object{Class: "m.C", Args: Tuple{int64(5)}}},
+		{"K\x05Q.", Tuple{"stored", int64(5)}},
+		{"\x80\x02" + array + ".", &Array{Dtype: "<i2", Shape: []int{2}, Data: "\x01\x00\x02\x00"}},
+	} {
+		got, err := d.Decode([]byte(c.pickle))
+		if err != nil {
+			t.Errorf("%q: %v", c.pickle, err)
+			continue
+		}
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", c.pickle, diff)
+		}
+	}
+	if _, err := d.Decode([]byte("cos\nsystem\n.")); err == nil || !strings.Contains(err.Error(), `names "os.system"`) {
+		t.Errorf("error %v", err)
 	}
 }
 
@@ -105,8 +154,10 @@ func TestRefused(t *testing.T) {
 		{".", "0 values on its stack"},
 		{"NN.", "2 values on its stack"},
 		{"(N.", "on its stack"},
-		{"\x80\x04N.", "protocol 4"},
-		{"\x95\x00.", "opcode 0x95"},
+		{"\x80\x06N.", "protocol 6"},
+		{"\x95\x00.", "needs 8 bytes, 2 are left"},
+		{"\x92.", "opcode 0x92"},
+		{"K\x01Q.", "names data outside the pickle"},
 		{"(i__main__\nx\n.", "opcode 0x69"},
 		{"P1\n.", "opcode 0x50"},
 		{"\x82\x01.", "opcode 0x82"},
@@ -146,12 +197,22 @@ func TestRefused(t *testing.T) {
 		{"c" + strings.Repeat("x", 1000) + "\n\n.", "which is not on the list"},
 		{"c__builtin__\nlist\n)R.", "not a function"},
 		{"N)R.", "not a function"},
+		{"U\x01a}\x93.", "another type"},
+		{"U\x01aU\x01b\x93.", `names "a.b"`},
+		{"c_codecs\nencode\n)R.", "not latin1"},
+		{"c_codecs\nencode\nX\x03\x00\x00\x00\xe2\x82\xacX\x06\x00\x00\x00latin1\x86R.", "character"},
+		{"X\x20\x00\x00\x00" + strings.Repeat("a", 32) + "q\x00c_codecs\nencode\nq\x01" +
+			strings.Repeat("h\x01h\x00U\x06latin1\x86R", 8) + ".", "more encoded text than the pickle has"},
+		{"ccollections\nOrderedDict\n](K\x01e\x85R.", "OrderedDict of items"},
+		{"c__builtin__\nset\nK\x01\x85R.", "set of something else"},
+		{"cnumpy.core.multiarray\nscalar\n" + dtypeStart + "U\x01\x07\x86R.", "bytes of one number"},
 		{"](K\x01eq\x00h\x00)R.", "not a function"},
 		{"cnumpy\ndtype\nNR.", "another type"},
 		{"cnumpy\ndtype\n)R.", "without a type"},
 		{"cnumpy\ndtype\nU\x02O8\x85R.", `type "O8"`},
 		{"cnumpy.core.multiarray\n_reconstruct\n)R.", "something else than an ndarray"},
-		{"ccollections\ndefaultdict\nN\x85R.", "something else than list"},
+		{"ccollections\ndefaultdict\nN\x85R.", "something else than list or set"},
+		{"ccollections\ndefaultdict\nc__builtin__\nlist\n}\x86R.", "defaultdict of items"},
 		{"cnumpy\nndarray\n)\x81.", "not an empty csr_matrix"},
 		{"N}b.", "takes none"},
 		{"cnumpy\ndtype\nU\x02i2\x85R(K\x03U\x01!NNNtb.", "byte order"},

@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -46,6 +48,37 @@ func ReadFile(path string) ([]byte, error) {
 	content := bytes.NewBuffer(make([]byte, 0, size+bytes.MinRead)) // the end is found without growing
 	_, err = content.ReadFrom(f)
 	return content.Bytes(), err
+}
+
+// Mapping is a file that is mapped into memory, read-only.
+type Mapping struct{ Content []byte }
+
+// Map maps the regular file of that name. One that is cut afterwards makes an access fault: read it under
+// debug.SetPanicOnFault.
+func Map(path string) (*Mapping, error) {
+	f, size, err := Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // the mapping outlives the descriptor
+	if size == 0 {  // nothing can be mapped
+		return &Mapping{}, nil
+	}
+	content, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("%s: mapping it: %w", path, err)
+	}
+	return &Mapping{content}, nil
+}
+
+// Close removes the mapping. The content must not be used afterwards.
+func (m *Mapping) Close() error {
+	if m.Content == nil {
+		return nil
+	}
+	content := m.Content
+	m.Content = nil
+	return unix.Munmap(content)
 }
 
 func kind(mode fs.FileMode) string {

@@ -54,3 +54,23 @@ func TestReadFileWithoutMemory(t *testing.T) {
 		t.Errorf("error %v, want a refusal with the file and its size", err)
 	}
 }
+
+func TestMap(t *testing.T) {
+	dir := t.TempDir()
+	for _, want := range []string{"", "content"} {
+		path := filepath.Join(dir, "file"+want)
+		if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m, err := Map(path)
+		if err != nil || string(m.Content) != want {
+			t.Fatalf("%v, %v", m, err)
+		}
+		if err := errors.Join(m.Close(), m.Close()); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := Map(dir); !refusal.Is(err) {
+		t.Errorf("a folder: %v", err)
+	}
+}

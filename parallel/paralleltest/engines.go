@@ -46,7 +46,7 @@ func Engines(t *testing.T, c Case) {
 	for _, model := range models {
 		kind, _ := gnn.KindOf(model)
 		for _, v := range variants {
-			if v.uses != "" && !kind.Uses(v.uses) || v.ways == 2 && kind.OneWay {
+			if v.uses != "" && !kind.Uses(v.uses) || v.blocks && !kind.ResidualBlocks() || v.ways == 2 && kind.OneWay {
 				continue
 			}
 			t.Run(model+" "+v.name, func(t *testing.T) {
@@ -81,6 +81,7 @@ func Engines(t *testing.T, c Case) {
 var variants = []struct {
 	name   string
 	uses   string             // a setting that a model must use
+	blocks bool               // it must have a form with residual blocks
 	ways   int                // along the edges that it aggregates, 0: one
 	change func(*graph.Graph) // nil: nothing
 	set    func(*train.Options)
@@ -102,8 +103,8 @@ var variants = []struct {
 	{name: "decoupled, gradient stopped", uses: "attention-gradient", set: func(o *train.Options) {
 		o.Decoupled, o.AttentionGradient, o.AttentionDropout, o.Heads = true, "stop", .4, 1
 	}, halo: func(o *train.Options) { o.KeepHalo = true }},
-	{name: "residual blocks", uses: "blocks", set: func(o *train.Options) { o.Blocks = "residual" }},
-	{name: "residual blocks, both directions, batch norm", uses: "blocks", ways: 2, set: func(o *train.Options) {
+	{name: "residual blocks", blocks: true, set: func(o *train.Options) { o.Blocks = "residual" }},
+	{name: "residual blocks, both directions, batch norm", blocks: true, ways: 2, set: func(o *train.Options) {
 		o.Blocks, o.Direction, o.Norm = "residual", "both", "batch"
 	}},
 	{name: "separate weights", uses: "shared-weights", set: func(o *train.Options) { o.SharedWeights, o.Direction = false, "out" }},

@@ -12,6 +12,7 @@ import (
 	"weft/parallel/order"
 	"weft/parallel/sar"
 	"weft/tensor"
+	"weft/train"
 	"weft/train/engine"
 )
 
@@ -118,8 +119,8 @@ func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *auto
 	}
 }
 
-// TestBetweenTypes: a relation between two vertex types, divided anyhow, gives what the same edges give between
-// vertices of one type, in both directions.
+// TestBetweenTypes: a relation between two vertex types, divided anyhow, gives what the same edges give
+// between vertices of one type, in both directions.
 func TestBetweenTypes(t *testing.T) {
 	const items, users = 9, 14 // the first type is the items
 	r := rand.New(rand.NewPCG(7, 7))
@@ -178,6 +179,109 @@ func TestBetweenTypes(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// library is Tangled as papers, beside authors without features, and venues with other features than papers'.
+func library(t *testing.T) *graph.Graph {
+	t.Helper()
+	const authors, venues = 60, 9
+	g := Tangled(t)
+	papers, r := g.Vertices(), rand.New(rand.NewPCG(6, 6))
+	relation := func(source, name, target string, sources, targets, n int) {
+		var e graph.Edges
+		for range n {
+			e.Source, e.Target = append(e.Source, r.Int32N(int32(sources))), append(e.Target, r.Int32N(int32(targets)))
+		}
+		made, err := graph.NewBipartite(sources, targets, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		made.Source, made.Name, made.Target = source, name, target
+		g.Relations = append(g.Relations, made)
+	}
+	g.Type, g.Count = "paper", papers
+	g.Relations[0].Source, g.Relations[0].Name, g.Relations[0].Target = "paper", "cites", "paper"
+	relation("author", "writes", "paper", authors, papers, 300)
+	relation("paper", "rev_writes", "author", papers, authors, 200)
+	relation("venue", "prints", "paper", venues, papers, 90)
+	relation("paper", "appears", "venue", papers, venues, 140)
+	relation("author", "knows", "author", authors, authors, 100)
+	v := graph.VertexType{Type: "venue", Count: venues, Features: graph.Features{Columns: 4}}
+	for range venues * 4 {
+		v.Features.Dense = append(v.Features.Dense, float32(r.NormFloat64()))
+	}
+	g.Others = []graph.VertexType{{Type: "author", Count: authors}, v}
+	return g
+}
+
+// entities is Tangled with its edges dealt to four relations, of which one has none. Without features its vertices
+// are told apart by their number.
+func entities(t *testing.T, bare bool) *graph.Graph {
+	t.Helper()
+	g := Tangled(t)
+	e, lists := g.Relations[0].Edges(), make([]graph.Edges, 4)
+	for k := range e.Len() {
+		to := &lists[k%3]
+		to.Source, to.Target = append(to.Source, e.Source[k]), append(to.Target, e.Target[k])
+	}
+	n := g.Vertices()
+	g.Relations = nil
+	for i, list := range lists {
+		r, err := graph.NewRelation(n, list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Name = fmt.Sprintf("r%d", i)
+		g.Relations = append(g.Relations, r)
+	}
+	if bare {
+		g.Features = graph.Features{}
+	}
+	return g
+}
+
+// TestTypedEngines holds models of several types and relations, divided, to one worker.
+func TestTypedEngines(t *testing.T) {
+	graphs := map[string]func(*testing.T) *graph.Graph{
+		"library":  library,
+		"entities": func(t *testing.T) *graph.Graph { return entities(t, false) },
+		"bare":     func(t *testing.T) *graph.Graph { return entities(t, true) },
+	}
+	one := func(stages, partitions, slices int) mesh.Mesh {
+		return mesh.Mesh{Stages: stages, Partitions: partitions, Slices: slices}
+	}
+	for _, c := range []struct {
+		graph, name string
+		set         func(*train.Options)
+		meshes      []mesh.Mesh
+	}{
+		{"library", "sage", func(o *train.Options) { o.Embed, o.Norm = 6, "batch" }, nil},
+		{"library", "gat", func(o *train.Options) { o.Embed, o.AttentionDropout, o.Residual = 6, .2, true }, nil},
+		{"library", "gatv2", func(o *train.Options) { o.Embed, o.Norm, o.Clip = 6, "layer", .5 }, nil},
+		{"library", "rgcn", func(o *train.Options) { o.Bases, o.Clip = 2, .5 }, nil},
+		{"library", "rgcn", func(o *train.Options) { o.Embed = 4 }, nil},
+		{"entities", "sage", func(o *train.Options) { o.Norm = "batch" }, []mesh.Mesh{one(1, 1, 3), one(1, 2, 2), one(2, 1, 1), one(3, 1, 1)}},
+		{"entities", "gcn", func(*train.Options) {}, []mesh.Mesh{one(1, 1, 2)}},
+		{"entities", "gin", func(o *train.Options) { o.LR = .001 }, []mesh.Mesh{one(1, 1, 2)}},
+		{"entities", "gat", func(*train.Options) {}, []mesh.Mesh{one(1, 1, 2)}},
+		{"entities", "rgcn", func(o *train.Options) { o.Bases = 3 }, []mesh.Mesh{one(1, 1, 3), one(2, 1, 1)}},
+		{"bare", "rgcn", func(o *train.Options) { o.Bases, o.Norm = 3, "layer" }, nil},
+		{"bare", "sage", func(o *train.Options) { o.Embed = 5 }, nil},
+	} {
+		for _, m := range append([]mesh.Mesh{one(1, 2, 1), one(1, 4, 1)}, c.meshes...) {
+			t.Run(fmt.Sprintf("%s %s %s", c.graph, c.name, Name(m)), func(t *testing.T) {
+				o := train.Defaults()
+				o.Layers, o.Hidden, o.Dropout, o.Epochs, o.Seed, o.Threads = 3, 10, .3, 4, 3, 1
+				o.Model, o.Optimizer, o.LR, o.Heads = c.name, "sgd", .05, 2
+				c.set(&o)
+				divided := o
+				if m.Stages > 1 { // a chunk for each partition is exact
+					divided.Chunks = train.Chunks(m.Partitions)
+				}
+				(&Case{Mesh: m, Tolerance: 2e-5}).check(t, graphs[c.graph](t), c.name, o, divided)
+			})
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 // of them.
 func MaxVertices(edges int) int64 { return min(math.MaxInt32, 1<<20+64*int64(edges)) }
 
-// notFinite is the position of the first value that is NaN or infinite, −1 if there is none.
-func notFinite(values []float32) int {
+// NotFinite is the position of the first value that is NaN or infinite, −1 if there is none.
+func NotFinite(values []float32) int {
 	return slices.IndexFunc(values, func(x float32) bool { return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) })
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -115,6 +116,29 @@ func TestLabels(t *testing.T) {
 	} {
 		if _, err := Labels(a); err == nil || !refusal.Is(err) {
 			t.Errorf("%s: error %v, want a refusal", name, err)
+		}
+	}
+}
+
+// The parts of splits come with a list for each split, or not at all.
+func TestSplits(t *testing.T) {
+	names, labels := [3]string{"a", "b", "c"}, &graph.Labels{Classes: 1, Class: []int64{0, 0, 0, -1}}
+	got, err := Splits([3][][]int64{{{0}, {1}}, nil, {{1}, {2}}}, names, labels)
+	want := []graph.Split{{Train: []int64{0}, Val: []int64{}, Test: []int64{1}}, {Train: []int64{1}, Val: []int64{}, Test: []int64{2}}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("error %v (-want +got):\n%s", err, diff)
+	}
+	if got, err := Splits([3][][]int64{}, names, labels); got != nil || err != nil {
+		t.Errorf("none: %v, %v", got, err)
+	}
+	for want, parts := range map[string][3][][]int64{
+		"b: a split without training vertices": {nil, {{0}}, nil},
+		"c: 2 splits, where a has 1":           {{{0}}, nil, {{1}, {2}}},
+		"split 0: b: vertex 0 is also in a":    {{{0}}, {{0}}, nil},
+		"split 1: a: vertex 3 has no label":    {{{0}, {3}}, nil, nil},
+	} {
+		if _, err := Splits(parts, names, labels); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
 		}
 	}
 }

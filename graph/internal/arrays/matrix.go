@@ -45,14 +45,22 @@ func ReadMatrix(r io.Reader, size int64, backed, keepDense bool) (*Matrix, error
 	if err != nil {
 		return nil, err
 	}
+	return CollectMatrix(b, MatrixOptions{Backed: backed, KeepDense: keepDense})
+}
+
+// MatrixOptions are those of CollectMatrix, as ReadMatrix has them.
+type MatrixOptions struct{ Backed, KeepDense bool }
+
+// CollectMatrix is ReadMatrix for an array that comes in blocks.
+func CollectMatrix(b *npy.Blocks, o MatrixOptions) (*Matrix, error) {
 	if len(b.Shape) != 2 {
 		return nil, refusal.Errorf("features of shape %v: give a matrix, one row per vertex", b.Shape)
 	}
 	if b.Shape[1] == 0 {
 		return &Matrix{Rows: b.Shape[0]}, nil
 	}
-	c := collector{columns: b.Shape[1], keepDense: keepDense}
-	if backed {
+	c := collector{columns: b.Shape[1], keepDense: o.KeepDense}
+	if o.Backed {
 		c.expected = b.Shape[0]
 	}
 	for {
@@ -86,7 +94,7 @@ type collector struct {
 
 // add adds whole rows.
 func (c *collector) add(values []float32) error {
-	if k := notFinite(values); k >= 0 {
+	if k := NotFinite(values); k >= 0 {
 		return refusal.Errorf("feature %d of vertex %d is %v: replace values that are not finite",
 			k%c.columns, c.rows+k/c.columns, values[k])
 	}

@@ -48,7 +48,7 @@ func NewCSR(rows, columns int64, indptr, indices, data *npy.Array) (*CSR, error)
 	if k := slices.IndexFunc(m.Indices, func(c int32) bool { return c < 0 || int(c) >= m.Columns }); k >= 0 {
 		return nil, refusal.Errorf("column %d of a sparse matrix of %d columns", m.Indices[k], m.Columns)
 	}
-	if k := notFinite(m.Data); k >= 0 {
+	if k := NotFinite(m.Data); k >= 0 {
 		return nil, refusal.Errorf("value %d of a sparse matrix is %v: replace values that are not finite", k, m.Data[k])
 	}
 	return m, nil
@@ -185,4 +185,22 @@ func (m *CSR) Features() (graph.Features, error) {
 		m.AppendRow(&f, i)
 	}
 	return f, nil
+}
+
+// Edges lists the values as edges from their rows to their columns. They have no weights where all values are
+// one.
+func (m *CSR) Edges() (graph.Edges, error) {
+	if err := memory.Need(4 * int64(len(m.Indices))); err != nil {
+		return graph.Edges{}, err
+	}
+	e := graph.Edges{Source: make([]int32, 0, len(m.Indices)), Target: m.Indices}
+	for u := range m.Rows {
+		for range m.Indptr[u+1] - m.Indptr[u] {
+			e.Source = append(e.Source, int32(u))
+		}
+	}
+	if slices.ContainsFunc(m.Data, func(w float32) bool { return w != 1 }) {
+		e.Weights = m.Data
+	}
+	return e, nil
 }

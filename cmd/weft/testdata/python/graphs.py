@@ -1,5 +1,5 @@
-"""A small graph as PyTorch Geometric and DGL would hand it to the snippets that write one: data and g. Its masks have so many
-columns as the test says, or are vectors for 0. And the same as files of other programs."""
+"""A small graph as PyTorch Geometric would hand it to the snippets that write one: data. Its masks have so many columns as the test
+says, or are vectors for 0. And the same as files of other programs."""
 import gzip
 import os
 
@@ -13,25 +13,12 @@ class Tensor:
     def t(self):
         return Tensor(self.values.T)
 
-    def bool(self):
-        return Tensor(self.values.astype(bool))
-
     def numpy(self):
         return self.values
 
 
 class Data(dict):
     __getattr__ = dict.__getitem__
-
-
-class Graph:
-    def __init__(self, data):
-        self.source, self.target = data.edge_index.values
-        names = {"feat": "x", "label": "y"}
-        self.ndata = {**{name: data[key] for name, key in names.items()}, **{key: data[key] for key in data if "mask" in key}}
-
-    def edges(self):
-        return Tensor(self.source), Tensor(self.target)
 
 
 def make(splits):
@@ -44,7 +31,7 @@ def make(splits):
     masks = {"train_mask": parts < 3, "val_mask": parts == 3, "test_mask": parts == 4}
     data = Data({key: Tensor(mask if splits else mask[:, 0]) for key, mask in masks.items()})
     data.update(edge_index=Tensor(random.randint(vertices, size=(2, edges))), x=Tensor(x), y=Tensor(y))
-    return data, Graph(data)
+    return data
 
 
 def files(data):
@@ -53,6 +40,7 @@ def files(data):
     np.savez("cora_ml.npz", np.array({"x": x, "y": y, "edge_index": edges, "idx_to_class": {0: "first"}}))
     train, val, test = (np.flatnonzero(data[part + "_mask"].numpy()) for part in ("train", "val", "test"))
     for name, array, form in (("raw/edge", edges.T, "%d"), ("raw/node-feat", x, "%.6f"), ("raw/node-label", y, "%d"),
+                              ("raw/num-node-list", [len(y)], "%d"), ("raw/num-edge-list", [edges.shape[1]], "%d"),
                               ("split/time/train", train, "%d"), ("split/time/valid", val, "%d"), ("split/time/test", test, "%d")):
         path = "ogbn_arxiv/" + name + ".csv.gz"
         os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -1,0 +1,146 @@
+package autograd
+
+import (
+	"weft/kernel"
+	"weft/tensor"
+)
+
+// Operations on parameters that are several matrices, one below the other: the tables of a vertex type, or
+// the weights of relations.
+
+// Rows is a copy of rows lo…hi−1 of x. set says what they are; nil: as those of x, where that knows.
+func Rows(x *Var, lo, hi int, set *RowSet) *Var {
+	t := x.tape
+	z := t.New(hi-lo, x.Cols())
+	t.Team.Copy(z, x.Value().RowRange(lo, hi))
+	return t.Record(Op{Value: z, Inputs: []*Var{x}, Rows: set, Reads: true, Backward: func(g *tensor.Matrix) {
+		t.Team.Axpy(x.GradSum().RowRange(lo, hi), 1, g)
+		g.Release()
+	}})
+}
+
+// Mixture is weighted sums of the matrices that x is made of: z_k = Σ_b c_kb·x_b for the rows k of c that are
+// listed, one sum below the other. x has as many matrices of equal size as c has columns.
+func Mixture(c *Var, rows []int, x *Var) *Var {
+	t, n := c.tape, x.Rows()/c.Cols()
+	some := t.Memory().New(tensor.Activations, len(rows), c.Cols())
+	if !t.Team.Planning() {
+		for i, k := range rows {
+			copy(some.Floats()[i*c.Cols():], c.Value().RowRange(k, k+1).Floats())
+		}
+	}
+	z := t.New(len(rows)*n, x.Cols())
+	m := &mixture{t: t, weights: some, x: x.Value().Reshape(c.Cols(), n*x.Cols())}
+	m.forward(z.Reshape(len(rows), n*x.Cols()))
+	return t.Record(Op{Value: z, Inputs: []*Var{c, x}, Keeps: []*Var{x}, Buffers: []*tensor.Matrix{some}, Reads: true, Backward: func(g *tensor.Matrix) {
+		dSome := t.Team.Zeros(tensor.Buffers, len(rows), c.Cols())
+		m.backward(dSome, x.GradSum().Reshape(c.Cols(), n*x.Cols()), g.Reshape(len(rows), n*x.Cols()))
+		dc := c.GradSum()
+		for i, k := range rows {
+			t.Team.Axpy(dc.RowRange(k, k+1), 1, dSome.RowRange(i, i+1))
+		}
+		dSome.Release()
+		g.Release()
+	}})
+}
+
+// mixture is z = weights·x, for x of few and very long rows. Products want the opposite, and so it goes over some
+// columns at a time, with these turned into rows.
+type mixture struct {
+	t       *Tape
+	weights *tensor.Matrix // sums × terms
+	x       *tensor.Matrix // terms × columns
+}
+
+// mixtureColumns is how many columns are turned at a time.
+const mixtureColumns = 1 << 15
+
+// each calls f for some columns at a time, with buffers for these as rows: columns × sums and columns × terms.
+func (m *mixture) each(f func(lo int, sums, terms *tensor.Matrix)) {
+	mem, most := m.t.Memory(), min(mixtureColumns, m.x.Cols)
+	sums, terms := mem.New(tensor.Buffers, most, m.weights.Rows), mem.New(tensor.Buffers, most, m.weights.Cols)
+	for lo := 0; lo < m.x.Cols; lo += mixtureColumns {
+		n := min(mixtureColumns, m.x.Cols-lo)
+		f(lo, sums.RowRange(0, n), terms.RowRange(0, n))
+	}
+	sums.Release()
+	terms.Release()
+}
+
+func (m *mixture) forward(z *tensor.Matrix) {
+	team := m.t.Team
+	m.each(func(lo int, sums, terms *tensor.Matrix) {
+		columnsToRows(team, terms, m.x, lo)
+		team.MatMul(sums, terms, m.weights, kernel.Transposed, kernel.Replace)
+		rowsToColumns(team, z, sums, lo, kernel.Replace)
+	})
+}
+
+// backward adds to the gradients of the weights and of x, for that of z.
+func (m *mixture) backward(dWeights, dx, g *tensor.Matrix) {
+	team := m.t.Team
+	m.each(func(lo int, sums, terms *tensor.Matrix) {
+		columnsToRows(team, sums, g, lo)
+		columnsToRows(team, terms, m.x, lo)
+		team.MatMulT(dWeights, sums, terms, kernel.Accumulate)
+		team.MatMul(terms, sums, m.weights, kernel.Straight, kernel.Replace)
+		rowsToColumns(team, dx, terms, lo, kernel.Accumulate)
+	})
+}
+
+// turned is how many columns a thread turns at a time: they and the rows that they become stay in its caches.
+const turned = 256
+
+// columnsToRows has row i of z be column lo+i of x.
+func columnsToRows(team *kernel.Team, z, x *tensor.Matrix, lo int) {
+	team.Parallel((z.Rows+turned-1)/turned, func(k int) {
+		from, to := k*turned, min((k+1)*turned, z.Rows)
+		rows := z.RowRange(from, to).Floats()
+		for c := range z.Cols {
+			for i, v := range x.RowRange(c, c+1).Floats()[lo+from : lo+to] {
+				rows[i*z.Cols+c] = v
+			}
+		}
+	})
+}
+
+// rowsToColumns has column lo+i of z be row i of x, or has that added.
+func rowsToColumns(team *kernel.Team, z, x *tensor.Matrix, lo int, to kernel.Output) {
+	team.Parallel((x.Rows+turned-1)/turned, func(k int) {
+		first, end := k*turned, min((k+1)*turned, x.Rows)
+		rows := x.RowRange(first, end).Floats()
+		for c := range x.Cols {
+			column := z.RowRange(c, c+1).Floats()[lo+first : lo+end]
+			if to == kernel.Replace {
+				clear(column)
+			}
+			for i := range column {
+				column[i] += rows[i*x.Cols+c]
+			}
+		}
+	})
+}
+
+// BlockDiagonal is the matrix whose blocks, so many of equal size along the diagonal, stand in x one below
+// the other: in × out for x in × out/blocks.
+func BlockDiagonal(x *Var, blocks int) *Var {
+	t := x.tape
+	height, width := x.Rows()/blocks, x.Cols()
+	z := t.New(x.Rows(), blocks*width)
+	t.Team.Zero(z)
+	each := func(f func(b int, of func(*tensor.Matrix) *tensor.Matrix)) {
+		for b := range blocks {
+			f(b, func(m *tensor.Matrix) *tensor.Matrix { return m.RowRange(b*height, (b+1)*height) })
+		}
+	}
+	each(func(b int, of func(*tensor.Matrix) *tensor.Matrix) {
+		t.Team.Columns(of(z), b*width, of(x.Value()), 0, width, kernel.Replace)
+	})
+	return t.Record(Op{Value: z, Inputs: []*Var{x}, Reads: true, Backward: func(g *tensor.Matrix) {
+		dx := x.GradSum()
+		each(func(b int, of func(*tensor.Matrix) *tensor.Matrix) {
+			t.Team.Columns(of(dx), 0, of(g), b*width, width, kernel.Accumulate)
+		})
+		g.Release()
+	}})
+}

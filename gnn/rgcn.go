@@ -1,0 +1,213 @@
+package gnn
+
+import (
+	"cmp"
+
+	"weft/autograd"
+	"weft/nn"
+)
+
+// RGCN is a layer of the relational graph convolutional network (Schlichtkrull et al. 2018), PyG's RGCNConv:
+//
+//	z_i = Σ_r mean_{j∈N_r(i)} W_r·x_j + W_0·x_i + b
+//
+// whose weights the relations share in one of two ways, or not at all:
+//
+//	W_r = Σ_b a_rb·V_b             bases V_b, of which each relation has its own mixture
+//	W_r = diag(Q_r1, …, Q_rB)      blocks
+//
+// Vertices without features are told apart by their number: x_j is a unit vector, and W_r·x_j row j of a
+// table of W_r. Tables are mixed, their rows gathered, and nothing is multiplied by x.
+type RGCN struct {
+	comp      *nn.Param // a: relations × bases; nil without bases
+	blocks    int       // 0: none
+	sources   []rgcnSource
+	targets   []rgcnTarget // by vertex type
+	relations []rgcnRelation
+}
+
+// rgcnSource is what the relations from a vertex type have in common.
+type rgcnSource struct {
+	weight    *nn.Param // the matrices of its bases or relations, one below the other
+	typ       int
+	in        int   // rows of each matrix here: columns of x, or of a table the type's rows here
+	table     bool  // the vertices have no features
+	relations []int // that are computed, ascending: which of the schema's
+	all       []int // with weights: in the order of weight's matrices where that has no bases
+}
+
+// rgcnRelation is one of the schema's relations.
+type rgcnRelation struct {
+	p      Propagator
+	target int
+}
+
+// rgcnTarget is what a type of vertices has as a target.
+type rgcnTarget struct {
+	root, bias *nn.Param // root nil: the type has no output; bias nil: the norm that follows takes it away
+	rows       *autograd.RowSet
+}
+
+// newRGCN makes layer l. Where there are several vertex types, the first layer has weights for each, the
+// mixtures are shared, and each type has a root and a bias of its own; in later layers all types share them.
+func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
+	s, one := l.spec, len(l.schema.Types) == 1
+	c := &RGCN{blocks: s.DiagonalBlocks, relations: make([]rgcnRelation, len(l.schema.Relations)), targets: make([]rgcnTarget, len(l.schema.Types))}
+	count := len(l.schema.Relations)
+	if s.Bases > 0 {
+		c.comp = e.Params.Matrix(l.path("comp"), count, s.Bases, nn.Glorot(count, s.Bases))
+	}
+	shared := l.i > 0 || one // weights are those of all types
+	named := func(name string, i int) string {
+		if shared {
+			return l.path(name)
+		}
+		return l.path(name, l.schema.Types[i].Name)
+	}
+	made := map[string]*nn.Param{}
+	once := func(name string, make func() *nn.Param) *nn.Param {
+		if made[name] == nil {
+			made[name] = make()
+		}
+		return made[name]
+	}
+	for i := range l.schema.Types {
+		from := rgcnSource{typ: i, in: l.in[i], table: l.in[i] == 0}
+		for k, r := range l.schema.Relations {
+			if shared || r.Source == i {
+				from.all = append(from.all, k)
+			}
+		}
+		for _, k := range l.plan.relations[l.i] {
+			if l.schema.Relations[k].Source == i {
+				from.relations = append(from.relations, k)
+			}
+		}
+		if from.table {
+			from.in = e.Rows[i].Here
+		}
+		if len(from.relations) > 0 {
+			name := named("weight", i)
+			from.weight = once(name, func() *nn.Param { return l.rgcnWeight(name, i, cmp.Or(s.Bases, len(from.all)), e) })
+			c.sources = append(c.sources, from)
+		}
+		if !l.plan.rows[l.i+1][i] {
+			continue
+		}
+		to := &c.targets[i]
+		name := named("root", i)
+		to.rows = e.Rows[i]
+		to.root = once(name, func() *nn.Param { return l.rgcnRoot(name, i, e) })
+		at := Site{Path: named("bias", i), Params: e.Params, Norm: b.Types[i].Norm}
+		if made[at.Path] == nil {
+			made[at.Path] = at.bias("", l.out, nn.Constant(0))
+		}
+		to.bias = made[at.Path]
+	}
+	for _, k := range l.plan.relations[l.i] {
+		r := l.schema.Relations[k]
+		c.relations[k] = rgcnRelation{e.Propagators(l.path(r.Name), Along{Relation: r.Name}), r.Target}
+	}
+	return c
+}
+
+// rgcnWeight makes so many matrices for the rows of a vertex type as sources.
+func (l *typedLayer) rgcnWeight(name string, i, matrices int, e Env) *nn.Param {
+	in, blocks := l.in[i], l.spec.DiagonalBlocks
+	switch {
+	case in == 0:
+		return e.Params.Table(name, e.Rows[i], matrices, l.out, nn.Glorot(e.Rows[i].Total, l.out))
+	case blocks > 0:
+		return e.Params.Tensor(name, []int{matrices, blocks, in / blocks, l.out / blocks}, nn.Glorot(in/blocks, l.out/blocks))
+	}
+	return e.Params.Tensor(name, []int{matrices, in, l.out}, nn.Glorot(in, l.out))
+}
+
+// rgcnRoot makes W_0 for the rows of a vertex type.
+func (l *typedLayer) rgcnRoot(name string, i int, e Env) *nn.Param {
+	if in := l.in[i]; in > 0 {
+		return e.Params.Matrix(name, in, l.out, nn.Glorot(in, l.out))
+	}
+	return e.Params.Table(name, e.Rows[i], 0, l.out, nn.Glorot(e.Rows[i].Total, l.out))
+}
+
+// Forward computes the layer for the rows of all types.
+func (c *RGCN) Forward(x []*autograd.Var) (z, bias []*autograd.Var) {
+	t := x[0].Tape()
+	z, bias = make([]*autograd.Var, len(x)), make([]*autograd.Var, len(x))
+	for i := range c.sources {
+		from := &c.sources[i]
+		for k, w := range c.weights(t, from) {
+			r, h := c.relations[k], x[from.typ]
+			if from.table {
+				h = r.p.Propagate(w, Mean, Once)
+			} else {
+				h = r.p.AggregateLinear(h, w, Mean)
+			}
+			w.Drop()
+			z[r.target] = plus(z[r.target], h)
+		}
+	}
+	for i, to := range c.targets {
+		if to.root == nil {
+			continue
+		}
+		z[i], bias[i] = to.add(z[i], x[i]), to.bias.On(t)
+	}
+	return z, bias
+}
+
+// add adds W_0·x to z, which may be nil.
+func (to *rgcnTarget) add(z, x *autograd.Var) *autograd.Var {
+	root := to.root.On(x.Tape())
+	switch table := x.Cols() == 0; {
+	case table && z == nil:
+		return autograd.Copy(root)
+	case table:
+		return autograd.Add(root, z)
+	case z == nil:
+		return autograd.Linear(x, root)
+	}
+	return autograd.AddLinear(z, x, root)
+}
+
+// weights are the relations that are computed from a type, and the weights of each, which the caller drops:
+// columns of x × out, or the rows of a table. Bases are mixed for as many relations at a time as there are
+// bases, so that the mixtures take no more memory than these.
+func (c *RGCN) weights(t *autograd.Tape, from *rgcnSource) func(yield func(int, *autograd.Var) bool) {
+	var rows *autograd.RowSet
+	if from.table {
+		rows = from.weight.Rows
+	}
+	matrix := func(of *autograd.Var, i int) *autograd.Var { return autograd.Rows(of, i*from.in, (i+1)*from.in, rows) }
+	return func(yield func(int, *autograd.Var) bool) {
+		w := from.weight.On(t)
+		if c.comp == nil {
+			for i, at := 0, 0; i < len(from.relations); at++ {
+				if from.all[at] != from.relations[i] {
+					continue
+				}
+				m := matrix(w, at)
+				if c.blocks > 0 {
+					m = autograd.BlockDiagonal(m, c.blocks)
+				}
+				if !yield(from.relations[i], m) {
+					return
+				}
+				i++
+			}
+			return
+		}
+		comp := c.comp.On(t)
+		for lo := 0; lo < len(from.relations); lo += comp.Cols() {
+			group := from.relations[lo:min(lo+comp.Cols(), len(from.relations))]
+			mixed := autograd.Mixture(comp, group, w)
+			for i, k := range group {
+				if !yield(k, matrix(mixed, i)) {
+					return
+				}
+			}
+			mixed.Drop()
+		}
+	}
+}

@@ -1,0 +1,382 @@
+package gnn
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"weft/autograd"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/nn"
+)
+
+// Models of graphs with several types of vertices or edges have, in each layer, a convolution for each
+// relation, whose results are summed by target type, as PyG's to_hetero(…, aggr="sum") makes of a model; or
+// R-GCN's layer, whose relations share weights. A layer computes what the logits depend on and no more: of
+// the last one, the relations into the first vertex type.
+
+// Typed reports whether the graph has several types of vertices or edges.
+func (s Schema) Typed() bool { return len(s.Types) > 1 || len(s.Relations) > 1 }
+
+// reach says what each layer of a model of a schema computes.
+type reach struct {
+	relations [][]int  // by layer: which relations, in the schema's order
+	rows      [][]bool // before each layer, and after the last: which types have rows that are read
+}
+
+// targets says what becomes of the rows of a vertex type that no relation leads to.
+type targets bool
+
+// They are left out from then on, or stay, as with a root weight of their own.
+const (
+	dropped targets = false
+	stay    targets = true
+)
+
+// reach goes through so many layers, forward for the types that have rows, and backward for those that are
+// read.
+func (s Schema) reach(layers int, idle targets) reach {
+	there := make([][]bool, layers+1)
+	for i := range there {
+		there[i] = slices.Repeat([]bool{i == 0 || bool(idle)}, len(s.Types))
+		if i > 0 {
+			for _, r := range s.Relations {
+				there[i][r.Target] = there[i][r.Target] || there[i-1][r.Source] && there[i-1][r.Target]
+			}
+		}
+	}
+	p := reach{make([][]int, layers), make([][]bool, layers+1)}
+	p.rows[layers] = make([]bool, len(s.Types))
+	p.rows[layers][0] = there[layers][0]
+	for i := layers - 1; i >= 0; i-- {
+		p.rows[i] = make([]bool, len(s.Types))
+		if idle == stay {
+			copy(p.rows[i], p.rows[i+1])
+		}
+		for k, r := range s.Relations {
+			if p.rows[i+1][r.Target] && there[i][r.Source] && there[i][r.Target] {
+				p.relations[i] = append(p.relations[i], k)
+				p.rows[i][r.Source], p.rows[i][r.Target] = true, true
+			}
+		}
+	}
+	return p
+}
+
+// TypedLayer is a block of a model for several types of vertices or edges: what aggregates, then norm,
+// activation and dropout for each vertex type, and the input added where it has a residual connection.
+type TypedLayer struct {
+	Graph      TypedConvolution
+	Types      []TypeLayer // by vertex type
+	Activation kernel.Activation
+	Residual   bool
+}
+
+// TypeLayer is what a layer has of one vertex type.
+type TypeLayer struct {
+	// Embedding is read in place of features, by a type that has none; nil: not.
+	Embedding *nn.Param
+	Input     nn.Dropout // on what is read
+	Norm      nn.Norm    // nil for none
+	Dropout   nn.Dropout
+}
+
+// TypedConvolution is the graph work of a layer on all relations. Forward returns, by vertex type, the output
+// without the bias, and the bias to add; nil where there is none.
+type TypedConvolution interface {
+	Forward(x []*autograd.Var) (z, bias []*autograd.Var)
+}
+
+// Forward computes the layer for the rows of all types.
+func (l *TypedLayer) Forward(s State) State {
+	x := append([]*autograd.Var{s.H}, s.Others...)
+	for i, t := range l.Types {
+		if t.Embedding != nil {
+			x[i] = t.Embedding.On(s.H.Tape())
+		}
+		if x[i] != nil && x[i].Cols() > 0 {
+			x[i] = autograd.Dropout(x[i], t.Input.Mask(x[i]))
+		}
+	}
+	z, bias := l.Graph.Forward(x)
+	for i, t := range l.Types {
+		if z[i] == nil {
+			continue
+		}
+		z[i] = finish(z[i], bias[i], t.Norm, l.Activation, t.Dropout.Mask(z[i]))
+		if l.Residual {
+			z[i] = autograd.Add(x[i], z[i])
+		}
+	}
+	return State{H: z[0], Others: z[1:]}
+}
+
+// Relational is a convolution for each relation, z_t = Σ_{r into t} conv_r(x_s, x_t).
+type Relational struct {
+	types int
+	convs []relational
+}
+
+// relational is the convolution of a relation.
+type relational struct {
+	Bipartite
+	source, target int
+}
+
+// Forward computes all relations.
+func (c *Relational) Forward(x []*autograd.Var) (z, bias []*autograd.Var) {
+	z, bias = make([]*autograd.Var, c.types), make([]*autograd.Var, c.types)
+	for _, r := range c.convs {
+		y, b := r.Between(x[r.source], x[r.target])
+		z[r.target] = plus(z[r.target], y)
+		if b != nil {
+			bias[r.target] = plus(bias[r.target], b.On(y.Tape()))
+		}
+	}
+	return z, bias
+}
+
+// plus is sum + y, of which sum may be nil; both are given away.
+func plus(sum, y *autograd.Var) *autograd.Var {
+	if sum == nil {
+		return y
+	}
+	z := autograd.Add(sum, y)
+	sum.Drop()
+	return z
+}
+
+// typed describes the layers of a model for a schema.
+func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSpec, err error) {
+	idle := dropped
+	if kind.relations != nil {
+		idle = stay
+	}
+	plan := schema.reach(s.Layers, idle)
+	if !plan.rows[s.Layers][0] {
+		return nil, refusal.Errorf("%s %s: it leaves a type of vertices out after a layer in which no relation leads to it, and so nothing would be left of %q "+
+			"after %d layers; import the graph with %s, or take %s rgcn",
+			refusal.Setting("model"), s.Model, schema.Types[0].Name, s.Layers, refusal.Setting("reverse-relations"), refusal.Setting("model"))
+	}
+	if err := s.checkTyped(kind, schema, plan, classes); err != nil {
+		return nil, err
+	}
+	t := &typed{spec: &s, kind: kind, schema: schema, plan: plan, widths: make([]int, len(schema.Types))}
+	for i, v := range schema.Types {
+		if t.widths[i] = v.Columns; v.Columns == 0 {
+			t.widths[i] = s.Embed
+		}
+	}
+	in := schema.Types[0].Columns
+	for i := range s.Layers {
+		l := &typedLayer{typed: t, i: i, in: t.widths, out: s.Hidden}
+		if i > 0 {
+			l.in = slices.Repeat([]int{s.Hidden}, len(t.widths))
+		}
+		if i == s.Layers-1 {
+			l.out = classes
+		}
+		specs = append(specs, BlockSpec{In: in, Out: l.out, Cost: l.cost(), Build: func(e Env) Block { return l.build(e) }})
+		in = l.out
+	}
+	return specs, nil
+}
+
+// checkTyped refuses what a model for a schema cannot be.
+func (s *Spec) checkTyped(kind ModelKind, schema Schema, plan reach, classes int) error {
+	if s.Direction != "in" && kind.Uses("direction") {
+		return refusal.Errorf("%s %s: on a graph with several types of vertices or edges edges are used as stored; import it with %s, "+
+			"which adds the other direction as relations, and leave %s out",
+			refusal.Setting("direction"), s.Direction, refusal.Setting("reverse-relations"), refusal.Setting("direction"))
+	}
+	if s.Embed == 0 && kind.relations == nil {
+		for i, t := range schema.Types {
+			if plan.rows[0][i] && t.Columns == 0 {
+				return refusal.Errorf("%s %s: vertices of type %q have no features; learn some for them with %s N, or take %s rgcn, "+
+					"which does without", refusal.Setting("model"), s.Model, t.Name, refusal.Setting("embed"), refusal.Setting("model"))
+			}
+		}
+	}
+	width := func(i int) int {
+		if c := schema.Types[i].Columns; c > 0 {
+			return c
+		}
+		return s.Embed
+	}
+	for i, relations := range plan.relations {
+		for _, k := range relations {
+			r := schema.Relations[k]
+			switch a, b := width(r.Source), width(r.Target); {
+			case s.Model == "gcn" && r.Source != r.Target:
+				return refusal.Errorf("%s gcn: it needs both ends of a relation to be of one type, and %q has two; take %s sage, gat or rgcn",
+					refusal.Setting("model"), r.Name, refusal.Setting("model"))
+			case s.Model == "gin" && i == 0 && a != b:
+				return refusal.Errorf("%s gin: it adds the features of both ends of an edge, and those of %q have %d and %d columns; "+
+					"take %s sage, gat or rgcn", refusal.Setting("model"), r.Name, a, b, refusal.Setting("model"))
+			}
+		}
+	}
+	if s.DiagonalBlocks == 0 {
+		return nil
+	}
+	divides := func(n int, of string) error {
+		if n%s.DiagonalBlocks == 0 {
+			return nil
+		}
+		return refusal.Errorf("%s %d does not divide %s, %d: blocks are of equal size; take another number, or %s N",
+			refusal.Setting("blocks"), s.DiagonalBlocks, of, n, refusal.Setting("bases"))
+	}
+	for i, t := range schema.Types {
+		if !plan.rows[0][i] {
+			continue
+		}
+		if width(i) == 0 {
+			return refusal.Errorf("%s %d: vertices of type %q have no features whose weights could have blocks; learn some with %s N, or take %s N",
+				refusal.Setting("blocks"), s.DiagonalBlocks, t.Name, refusal.Setting("embed"), refusal.Setting("bases"))
+		}
+		if err := divides(width(i), fmt.Sprintf("the number of features of %q", t.Name)); err != nil {
+			return err
+		}
+	}
+	return divides(classes, "the number of classes")
+}
+
+// typed is a model for a schema.
+type typed struct {
+	spec   *Spec
+	kind   ModelKind
+	schema Schema
+	plan   reach
+	widths []int // of what the first layer reads of each type; 0: nothing, the vertices are told apart by number
+}
+
+// typedLayer is layer i of it.
+type typedLayer struct {
+	*typed
+	i   int
+	in  []int // by vertex type
+	out int
+}
+
+// path is the module path of the layer, and of what it has of a type or relation.
+func (l *typedLayer) path(of ...string) string {
+	return strings.Join(append([]string{l.kind.path(l.i)}, of...), ".")
+}
+
+// ofType is a module path that names a vertex type, where a model of one type would not.
+func (l *typedLayer) ofType(path string, i int) string {
+	if l.kind.relations != nil && len(l.schema.Types) == 1 {
+		return path
+	}
+	return path + "." + l.schema.Types[i].Name
+}
+
+// build builds the layer.
+func (l *typedLayer) build(e Env) *TypedLayer {
+	s, last := l.spec, l.i == l.spec.Layers-1
+	b := &TypedLayer{Types: make([]TypeLayer, len(l.schema.Types)), Activation: kernel.Identity}
+	for i, v := range l.schema.Types {
+		t := &b.Types[i]
+		if l.i == 0 && l.plan.rows[0][i] {
+			t.Input = nn.Dropout{Site: l.inputSite(i), P: s.InputDropout}
+			if v.Columns == 0 && s.Embed > 0 {
+				t.Embedding = e.embedding(i, s.Embed)
+			}
+		}
+		norm := l.ofType(fmt.Sprintf("norms.%d", l.i), i)
+		switch {
+		case last:
+		case l.plan.rows[l.i+1][i]:
+			t.Norm = s.norm(e, norm, l.out)
+			t.Dropout = nn.Dropout{Site: l.ofType(l.path(), i), P: s.Dropout}
+		default:
+			e.Params.Allow(norm + ".")
+		}
+	}
+	if !last {
+		b.Activation, b.Residual = Activations[s.Activation], s.Residual && l.i > 0
+	}
+	if l.kind.relations != nil {
+		b.Graph = l.kind.relations(l, b, e)
+	} else {
+		b.Graph = l.relational(b, e)
+	}
+	return b
+}
+
+// inputSite keys the mask of a type's features.
+func (l *typedLayer) inputSite(i int) string {
+	if i == 0 {
+		return "input"
+	}
+	return "input." + l.schema.Types[i].Name
+}
+
+// embedding is the learned features of a vertex type.
+func (e Env) embedding(i, columns int) *nn.Param {
+	return e.Params.Table("embed."+e.Types[i].Name+".weight", e.Rows[i], 0, columns, nn.Normal())
+}
+
+// relational makes a convolution for each relation that is computed. Files may hold the others.
+func (l *typedLayer) relational(b *TypedLayer, e Env) *Relational {
+	s := l.spec
+	c := &Relational{types: len(l.schema.Types)}
+	for k, r := range l.schema.Relations {
+		at := Site{
+			Path: l.path(r.Name), In: l.in[r.Source], InTarget: l.in[r.Target], Out: l.out, Params: e.Params, Activation: Activations[s.Activation],
+			Norm: b.Types[r.Target].Norm, Inner: func(path string, width int) nn.Norm { return s.norm(e, path, width) },
+		}
+		if !slices.Contains(l.plan.relations[l.i], k) {
+			e.Params.Allow(at.Path + ".")
+			continue
+		}
+		at.Propagator = e.Propagators(at.Path, Along{Relation: r.Name})
+		conv := l.kind.convolution(s, at, l.i == s.Layers-1)
+		c.convs = append(c.convs, relational{conv.(Bipartite), r.Source, r.Target})
+	}
+	return c
+}
+
+// cost is that of the layer: products for each vertex of a type, spread over all vertices, and of each edge
+// what its relation costs at most.
+func (l *typedLayer) cost() (c Cost) {
+	work, vertices := 0.0, 0.0
+	count := func(i int) float64 { return max(1, float64(l.schema.Types[i].Vertices)) }
+	for i := range l.schema.Types {
+		vertices += count(i)
+	}
+	root := func(i int) {
+		if l.in[i] > 0 {
+			work += float64(l.in[i]*l.out) * count(i)
+		}
+	}
+	for _, k := range l.plan.relations[l.i] {
+		r := l.schema.Relations[k]
+		of := l.kind.cost(l.in[r.Source], l.columns())
+		if l.in[r.Source] == 0 { // tables are mixed, and rows of them gathered
+			of = Cost{l.spec.Bases * l.out, l.out}
+		}
+		work += float64(of.Vertex) * count(r.Source)
+		c.Edge = max(c.Edge, of.Edge)
+		if l.kind.root && l.kind.relations == nil {
+			root(r.Target)
+		}
+	}
+	for i, read := range l.plan.rows[l.i+1] {
+		if read && l.kind.relations != nil {
+			root(i)
+		}
+	}
+	c.Vertex = int(math.Ceil(work / vertices))
+	return c
+}
+
+// columns is how wide the layer's results are, with all heads.
+func (l *typedLayer) columns() int {
+	if l.kind.Uses("heads") {
+		return l.spec.attention(l.i == l.spec.Layers-1).columns(l.out)
+	}
+	return l.out
+}

@@ -1,0 +1,368 @@
+package gnn_test
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"weft/autograd"
+	"weft/comm"
+	"weft/gnn"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/internal/safetensors"
+	"weft/kernel"
+	"weft/nn"
+	"weft/parallel/mesh"
+	"weft/parallel/order"
+	"weft/parallel/sar"
+	"weft/partition"
+	"weft/tensor"
+)
+
+// graph is the golden file's, with several types of vertices or edges.
+func (g *golden) graph() *graph.Graph {
+	g.t.Helper()
+	var types []graph.VertexType
+	counts := strings.Split(g.meta["counts"], ",")
+	for i, name := range strings.Split(g.meta["types"], ",") {
+		v := graph.VertexType{Type: name}
+		v.Count, _ = strconv.Atoi(counts[i])
+		if x, has := g.tensors["x."+name]; has {
+			v.Features = graph.Features{Columns: x.Shape[1], Dense: x.Float32}
+		}
+		types = append(types, v)
+	}
+	made := &graph.Graph{Type: types[0].Type, Count: types[0].Count, Features: types[0].Features, Others: types[1:]}
+	for key := range strings.SplitSeq(g.meta["relations"], ",") {
+		ends := strings.Split(key, "__")
+		target := slices.IndexFunc(types, func(t graph.VertexType) bool { return t.Type == ends[2] })
+		index := g.tensors["edge_index."+key]
+		n := index.Shape[1]
+		var e graph.Edges
+		for k := range n {
+			e.Source, e.Target = append(e.Source, int32(index.Int64[k])), append(e.Target, int32(index.Int64[n+k]))
+		}
+		r := g.relationOf(types[target].Count, e)
+		r.Source, r.Name, r.Target = ends[0], ends[1], ends[2]
+		made.Relations = append(made.Relations, r)
+	}
+	return made
+}
+
+// relationOf lists edges by their targets, of which there are so many; sources may be more.
+func (g *golden) relationOf(targets int, e graph.Edges) graph.Relation {
+	r := graph.Relation{Indptr: make([]int64, targets+1)}
+	for v := range targets {
+		var in []int32
+		for k, target := range e.Target {
+			if int(target) == v {
+				in = append(in, e.Source[k])
+			}
+		}
+		slices.Sort(in)
+		r.Sources = append(r.Sources, in...)
+		r.Indptr[v+1] = int64(len(r.Sources))
+	}
+	return r
+}
+
+// TestTypedGolden holds R-GCN and a model for each relation against PyTorch Geometric's: logits, loss and
+// every gradient. Features come three ways, as in TestGolden.
+func TestTypedGolden(t *testing.T) {
+	for folder, least := range map[string]int{"typed": 9, "relations": 14} {
+		files, err := filepath.Glob("testdata/" + folder + "/*.safetensors")
+		if err != nil || len(files) < least {
+			t.Fatalf("%d golden files in %s: %v", len(files), folder, err)
+		}
+		for _, file := range files {
+			for _, input := range []string{"gradient", "fixed", "sparse"} {
+				name := strings.TrimSuffix(filepath.Base(file), ".safetensors")
+				t.Run(folder+"/"+name+"/"+input, func(t *testing.T) { testTypedGolden(t, file, input) })
+			}
+		}
+	}
+}
+
+func testTypedGolden(t *testing.T, file, input string) {
+	tensors, meta, err := safetensors.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &golden{t, meta, tensors}
+	team := kernel.NewTeam(2, tensor.NewMeter())
+	defer team.Memory.Close()
+	of := g.graph()
+	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(of), order.Options{}, sar.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := gnn.Spec{
+		Model: meta["model"], Layers: 2, Hidden: g.number("hidden"), Heads: g.number("heads"), OutputHeads: g.number("output_heads"), Norm: meta["norm"],
+		Activation: meta["act"], Direction: "in",
+	}
+	if s.Model == "rgcn" {
+		s.Bases, s.DiagonalBlocks = g.number("bases"), g.number("blocks")
+	}
+	classes := tensors["logits"].Shape[1]
+	blocks, err := s.Blocks(p.Schema(), classes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	params := nn.NewParams(team, 1)
+	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
+	if err := params.Load(g.byType(p.Schema(), g.state("param."))); err != nil {
+		t.Fatal(err)
+	}
+	if got, n := s.Widths(params.State()); n != classes || got != 0 && got != of.Features.Columns {
+		t.Errorf("the weights are said to be for %d features and %d classes", got, n)
+	}
+	tape := autograd.NewTrainingTape(team, autograd.Random{})
+	x := g.inputs(tape, p, input)
+	live := team.Memory.LiveTensors()
+	logits := m.Forward(gnn.State{H: x[0], Others: x[1:]}).Output()
+	g.near("logits", logits.Value().Floats(), g.floats("logits"))
+	train := tensors["train"].Int64
+	loss, grad := nn.LossGradient(logits, nn.Targets{Classes: classes, Class: int32s(team, tensors["labels"].Int64)}, int32s(team, train), len(train))
+	g.near("loss", []float32{float32(loss)}, g.floats("loss"))
+	tape.Backward(autograd.Root{Var: logits, Grad: grad})
+	for i, v := range p.Schema().Types {
+		if input == "gradient" && v.Columns > 0 {
+			d := x[i].TakeGrad()
+			g.near("grad.x."+v.Name, d.Floats(), g.floats("grad.x."+v.Name))
+			d.Release()
+		}
+	}
+	if extra := team.Memory.LiveTensors() - live; input == "gradient" && extra > 4*4096 {
+		t.Errorf("%d bytes are still live after the backward pass", extra)
+	}
+	for _, q := range params.List {
+		q.Value, q.Grad = q.Grad, q.Value
+	}
+	gradients := nn.NewParams(team, 1)
+	gradients.List = params.List
+	got, want := gradients.State(), g.state("grad.")
+	g.union(p.Schema(), got, want)
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		v, ours := got[name]
+		depends := slices.ContainsFunc(want[name].Float32, func(x float32) bool { return x*x > 1e-18 })
+		switch {
+		case strings.HasPrefix(name, "x."):
+		case ours:
+			g.near("grad."+name, v.Float32, want[name].Float32)
+		case depends:
+			t.Errorf("PyTorch's loss depends on %s, which this model lacks", name)
+		}
+		delete(got, name)
+	}
+	for name := range got {
+		t.Errorf("PyTorch has no gradient of %s", name)
+	}
+}
+
+// run is consecutive values of a tensor.
+type run struct{ from, n int }
+
+// runsOf are those of PyG's tensor of the first layer of R-GCN, where it stands for all types, that are a
+// vertex type's here, and the shape that they have here.
+func (g *golden) runsOf(schema gnn.Schema, name string, shape []int, typ int) (runs []run, here []int) {
+	first, vertices := 0, 0
+	for i, v := range schema.Types {
+		if i < typ {
+			first += v.Vertices
+		}
+		vertices += v.Vertices
+	}
+	here, matrices, size := slices.Clone(shape), []int{0}, 1
+	for _, n := range shape {
+		size *= n
+	}
+	if strings.HasSuffix(name, ".weight") {
+		matrices, size = nil, size/shape[0]
+		for k := range shape[0] {
+			if g.number("bases") > 0 || schema.Relations[k].Source == typ {
+				matrices = append(matrices, k)
+			}
+		}
+		here[0] = len(matrices)
+	}
+	all := run{0, size}
+	if at := len(shape) - 2; at >= 0 && shape[at] == vertices {
+		all = run{first * shape[at+1], schema.Types[typ].Vertices * shape[at+1]}
+		here[at] = schema.Types[typ].Vertices
+	}
+	for _, k := range matrices {
+		runs = append(runs, run{k*size + all.from, all.n})
+	}
+	return runs, here
+}
+
+// ofAllTypes are the tensors that PyG's R-GCN on the union of the types has one of.
+var ofAllTypes = []string{"convs.0.weight", "convs.0.root", "convs.0.bias"}
+
+// byType is a state with a tensor for each vertex type in place of one for all.
+func (g *golden) byType(schema gnn.Schema, state nn.State) nn.State {
+	for _, name := range ofAllTypes {
+		all, is := state[name]
+		if !is || len(schema.Types) == 1 {
+			continue
+		}
+		delete(state, name)
+		for i, v := range schema.Types {
+			part := nn.Tensor{}
+			var runs []run
+			runs, part.Shape = g.runsOf(schema, name, all.Shape, i)
+			for _, r := range runs {
+				part.Float32 = append(part.Float32, all.Float32[r.from:r.from+r.n]...)
+			}
+			state[name+"."+v.Name] = part
+		}
+	}
+	return state
+}
+
+// union puts the gradients of each vertex type together to those of one tensor for all, which want has.
+func (g *golden) union(schema gnn.Schema, got, want nn.State) {
+	for _, name := range ofAllTypes {
+		all, is := want[name]
+		if !is || len(schema.Types) == 1 {
+			continue
+		}
+		sum := nn.Tensor{Shape: all.Shape, Float32: make([]float32, len(all.Float32))}
+		for i, v := range schema.Types {
+			part := got[name+"."+v.Name].Float32
+			delete(got, name+"."+v.Name)
+			runs, _ := g.runsOf(schema, name, all.Shape, i)
+			for _, r := range runs {
+				for k := range r.n {
+					sum.Float32[r.from+k] += part[k]
+				}
+				part = part[r.n:]
+			}
+		}
+		got[name] = sum
+	}
+}
+
+// inputs are the features of all types on a tape.
+func (g *golden) inputs(tape *autograd.Tape, p *sar.Partition, input string) (x []*autograd.Var) {
+	team := tape.Team
+	for i, v := range p.Schema().Types {
+		rows := p.Types()[i]
+		if v.Columns == 0 {
+			x = append(x, tape.Constant(team.Memory.New(tensor.Features, rows.Here, 0), rows))
+			continue
+		}
+		m := matrix(team, rows.Here, g.floats("x."+v.Name))
+		switch input {
+		case "gradient":
+			x = append(x, tape.Input(m, rows))
+		case "fixed":
+			x = append(x, tape.Fixed(m, rows))
+		case "sparse":
+			x = append(x, tape.SparseConstant(sparse(team, m), rows))
+		}
+	}
+	return x
+}
+
+// citations is a schema of two types, of which one may lack features.
+func citations(paper, author int) gnn.Schema {
+	return gnn.Schema{
+		Types: []gnn.VertexType{{Name: "paper", Vertices: 24, Columns: paper}, {Name: "author", Vertices: 15, Columns: author}},
+		Relations: []gnn.Relation{
+			{Name: "paper__cites__paper"}, {Name: "author__writes__paper", Source: 1}, {Name: "paper__by__author", Target: 1},
+		},
+	}
+}
+
+// TestTypedRefused: what a model cannot be for a graph with several types is refused, in one line with a way
+// out.
+func TestTypedRefused(t *testing.T) {
+	for _, c := range []struct {
+		schema gnn.Schema
+		change func(s *gnn.Spec)
+		want   string
+	}{
+		{citations(7, 5), func(s *gnn.Spec) { s.Decoupled = true }, "decoupled: a decoupled model aggregates along one relation, and the graph has several types"},
+		{citations(7, 5), func(s *gnn.Spec) { s.BlockForm = "residual" }, "blocks residual: residual blocks aggregate along one relation"},
+		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gcnii" }, "model gcnii: it aggregates along one relation"},
+		{citations(7, 5), func(s *gnn.Spec) { s.Model = "resgcn" }, "model resgcn: it aggregates along one relation"},
+		{citations(7, 5), func(s *gnn.Spec) { s.Direction = "both" }, "direction both: on a graph with several types"},
+		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gcn" }, `model gcn: it needs both ends of a relation to be of one type, and "author__writes__paper" has two`},
+		{citations(7, 5), func(s *gnn.Spec) { s.Model = "gin" }, `those of "author__writes__paper" have 5 and 7 columns`},
+		{citations(7, 0), func(*gnn.Spec) {}, `vertices of type "author" have no features; learn some for them with embed N, or take model rgcn`},
+		{citations(7, 5), func(s *gnn.Spec) { s.Embed = 4 }, "embed 4: all vertices have features; leave it out"},
+		{citations(6, 4), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 4 }, `blocks 4 does not divide the number of features of "paper", 6`},
+		{citations(8, 4), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 4 }, "blocks 4 does not divide the number of classes, 6"},
+		{citations(8, 0), func(s *gnn.Spec) { s.Model, s.DiagonalBlocks = "rgcn", 2 }, `vertices of type "author" have no features whose weights could have blocks`},
+		{gnn.Schema{
+			Types:     []gnn.VertexType{{Name: "paper", Columns: 3}, {Name: "author", Columns: 3}},
+			Relations: []gnn.Relation{{Name: "paper__by__author", Target: 1}},
+		}, func(*gnn.Spec) {}, `nothing would be left of "paper" after 2 layers`},
+	} {
+		s := gnn.Spec{Model: "sage", Layers: 2, Hidden: 12, Heads: 1, OutputHeads: 1, Norm: "none", Activation: "relu", Direction: "in"}
+		c.change(&s)
+		if _, err := s.Blocks(c.schema, 6); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want a refusal that says %q", err, c.want)
+		}
+	}
+}
+
+// TestTypedReach: a layer has the parameters of the relations that the logits depend on, and no others. Files
+// may hold the others.
+func TestTypedReach(t *testing.T) {
+	tensors, meta, err := safetensors.ReadFile("testdata/relations/rgcn-types-bare.safetensors")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &golden{t, meta, tensors}
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(g.graph()), order.Options{}, sar.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := gnn.Spec{Model: "sage", Layers: 2, Hidden: 4, Norm: "layer", Activation: "relu", Direction: "in", Embed: 3, Residual: true, Dropout: .5, InputDropout: .2}
+	blocks, err := s.Blocks(p.Schema(), 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	params := nn.NewParams(team, 1)
+	m := gnn.Build(blocks, 0, len(blocks), gnn.Env{Params: params, Schema: p.Schema(), Rows: p.Types(), Propagators: p.Propagator})
+	var names []string
+	for _, q := range params.List {
+		names = append(names, fmt.Sprint(q.Name, params.State()[q.Name].Shape))
+	}
+	want := []string{"embed.author.weight[15 3]", "norms.0.paper.weight[4]", "norms.0.paper.bias[4]", "norms.0.author.weight[4]", "norms.0.author.bias[4]"}
+	for _, r := range []struct {
+		key            string
+		source, target int
+	}{{"paper__cites__paper", 7, 7}, {"author__writes__paper", 3, 7}, {"paper__by__author", 7, 3}} {
+		want = append(want, fmt.Sprintf("convs.0.%s.lin_l.weight[4 %d]", r.key, r.source), fmt.Sprintf("convs.0.%s.lin_l.bias[4]", r.key),
+			fmt.Sprintf("convs.0.%s.lin_r.weight[4 %d]", r.key, r.target))
+	}
+	for _, key := range []string{"paper__cites__paper", "author__writes__paper"} {
+		want = append(want, fmt.Sprintf("convs.1.%s.lin_l.weight[2 4]", key), fmt.Sprintf("convs.1.%s.lin_l.bias[2]", key), fmt.Sprintf("convs.1.%s.lin_r.weight[2 4]", key))
+	}
+	slices.Sort(names)
+	slices.Sort(want)
+	if !slices.Equal(names, want) {
+		t.Errorf("parameters %q, want %q", names, want)
+	}
+	state := params.State()
+	state["convs.1.paper__by__author.lin_l.weight"] = nn.Tensor{Shape: []int{1}, Float32: []float32{1}}
+	if err := params.Load(state); err != nil {
+		t.Error(err)
+	}
+	tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 1, Epoch: 1})
+	x := g.inputs(tape, p, "fixed")
+	out := m.Forward(gnn.State{H: x[0], Others: x[1:]}).Output()
+	if out.Rows() != 24 || out.Cols() != 2 || out.RowSet() != p.Rows() {
+		t.Errorf("logits are %d×%d", out.Rows(), out.Cols())
+	}
+}

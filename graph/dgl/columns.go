@@ -1,0 +1,255 @@
+package dgl
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/internal/memory"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+// None stands for the name of a column where the graph is to go without.
+const None = "none"
+
+// names are what a column may be called, the likeliest first.
+type names []string
+
+// The names that columns are found by.
+var (
+	featureNames = names{"feat", "features"}
+	labelNames   = names{"label", "labels"}
+	trainNames   = names{"train_mask"}
+	valNames     = names{"val_mask"}
+	testNames    = names{"test_mask"}
+)
+
+// unless are none of the names where a column is asked for.
+func (n names) unless(asked string) names {
+	if asked != "" {
+		return nil
+	}
+	return n
+}
+
+// column is a tensor with a row for each vertex, or edge, of a type, in the graph's order: the rows of one
+// file, or of several put together.
+type column struct {
+	npy.Header
+	size int64 // bytes
+	rows func() io.Reader
+}
+
+// table is the columns of one type.
+type table struct {
+	name    string // of the type
+	rows    int    // vertices or edges of the type
+	columns map[string]column
+	read    []string // the columns that were read
+}
+
+// newTable is the table of tensors in one file.
+func newTable(name string, rows int, tensors map[string]tensor) *table {
+	t := &table{name: name, rows: rows, columns: map[string]column{}}
+	for name, from := range tensors {
+		t.columns[name] = column{from.Header, int64(len(from.data)), func() io.Reader { return bytes.NewReader(from.data) }}
+	}
+	return t
+}
+
+// pick names a column of each table, "" for none: the one that a setting asks for, as NAME in all tables that
+// have it, or as TYPE/NAME in one and the first default that is there in others. Where the setting asks for
+// nothing, it is the first default in all.
+func pick(tables []*table, setting refusal.Setting, asked string, defaults names) ([]string, error) {
+	names := make([]string, len(tables))
+	if asked == None {
+		return names, nil
+	}
+	found := asked == ""
+	for k, t := range tables {
+		name, ofType := strings.CutPrefix(asked, t.name+"/")
+		if _, plain := t.columns[asked]; plain {
+			name, ofType = asked, true
+		}
+		if _, there := t.columns[name]; there && ofType {
+			names[k], found = name, true
+			continue
+		}
+		if i := slices.IndexFunc(defaults, t.has); i >= 0 && (asked == "" || strings.Contains(asked, "/")) {
+			names[k] = defaults[i]
+		}
+	}
+	if !found {
+		return nil, refusal.Errorf("%s %.80q: there is no such column: those that are there are %s", setting, asked, listed(tables, (*table).all))
+	}
+	return names, nil
+}
+
+func (t *table) has(name string) bool {
+	_, there := t.columns[name]
+	return there
+}
+
+// all names the columns.
+func (t *table) all() []string {
+	names := []string{}
+	for name := range t.columns {
+		names = append(names, name)
+	}
+	return names
+}
+
+// left names the columns that were not read, but for DGL's own.
+func (t *table) left() []string {
+	return slices.DeleteFunc(t.all(), func(name string) bool { return slices.Contains(t.read, name) || strings.HasPrefix(name, "_") })
+}
+
+// listed spells some columns of each table in a message, None where there are none.
+func listed(tables []*table, which func(*table) []string) string {
+	var names []string
+	for _, t := range tables {
+		for _, name := range which(t) {
+			if len(tables) > 1 {
+				name = t.name + "/" + name
+			}
+			names = append(names, name)
+		}
+	}
+	return list(names)
+}
+
+// list spells names in order, the first few where there are many, None where there are none.
+func list(names []string) string {
+	const most = 20
+	if len(names) == 0 {
+		return None
+	}
+	names = slices.Sorted(slices.Values(names))
+	var spelt []string
+	for _, name := range names[:min(most, len(names))] {
+		spelt = append(spelt, fmt.Sprintf("%.60q", name))
+	}
+	if len(names) > most {
+		spelt = append(spelt, "…")
+	}
+	return strings.Join(spelt, ", ")
+}
+
+// take calls use with the column of that name, unless the name is empty.
+func (t *table) take(name string, use func(c *column) error) error {
+	if name == "" {
+		return nil
+	}
+	t.read = append(t.read, name)
+	c := t.columns[name]
+	var err error
+	switch {
+	case len(c.Shape) == 0 || c.Shape[0] != t.rows:
+		err = fmt.Errorf("has shape %v, where it has a row for each of %d", c.Shape, t.rows)
+	case !strings.ContainsAny(c.Descr, "<|"):
+		err = fmt.Errorf("has elements of %s, which are not read: save it as float32", c.Descr)
+	default:
+		err = use(&c)
+	}
+	if err != nil {
+		return refusal.Errorf("column %.40q of %.40q: %w", name, t.name, err)
+	}
+	return nil
+}
+
+// array is the column in memory.
+func (c *column) array() (*npy.Array, error) { return npy.ReadData(c.rows(), c.size, c.Header) }
+
+// matrix is the column as a matrix, whatever its dimensions.
+func (c *column) matrix(o arrays.MatrixOptions) (*arrays.Matrix, error) {
+	h, width := c.Header, 1
+	for _, n := range h.Shape[1:] {
+		width *= n
+	}
+	h.Shape = []int{h.Shape[0], width}
+	b, err := npy.NewDataBlocks(c.rows(), c.size, h)
+	if err != nil {
+		return nil, err
+	}
+	return arrays.CollectMatrix(b, o)
+}
+
+// features are those of a column.
+func (t *table) features(name string, o arrays.MatrixOptions) (m *arrays.Matrix, err error) {
+	m = &arrays.Matrix{}
+	err = t.take(name, func(c *column) (err error) {
+		m, err = c.matrix(o)
+		return err
+	})
+	return m, err
+}
+
+// labels are those of a column.
+func (t *table) labels(name string) (labels graph.Labels, err error) {
+	err = t.take(name, func(c *column) error {
+		a, err := c.array()
+		if err != nil {
+			return err
+		}
+		if n := len(a.Shape); strings.Contains(a.Descr, "f") && (n == 1 || n == 2 && a.Shape[1] == 1) {
+			ids, err := classes(a)
+			if err != nil {
+				return err
+			}
+			labels, err = arrays.Classes(ids)
+			return err
+		}
+		labels, err = arrays.Labels(a)
+		return err
+	})
+	return labels, err
+}
+
+// classes are class ids that are floats: whole numbers, or NaN for none.
+func classes(a *npy.Array) ([]int64, error) {
+	values, err := a.Float32s()
+	if err != nil {
+		return nil, err
+	}
+	if err := memory.Need(8 * int64(len(values))); err != nil {
+		return nil, err
+	}
+	const exact = 1 << 24 // a float32 has every whole number below
+	ids := make([]int64, len(values))
+	for v, x := range values {
+		switch {
+		case math.IsNaN(float64(x)):
+			ids[v] = -1
+		case x >= exact || x <= -exact || x != float32(int64(x)):
+			return nil, refusal.Errorf("label %v of vertex %d: classes are whole numbers below %d (-1 or NaN: none)", x, v, exact)
+		default:
+			ids[v] = int64(x)
+		}
+	}
+	return ids, nil
+}
+
+// splits are those of columns of masks: of training, validation and test vertices. A mask has a truth value
+// for each vertex, or one for each split.
+func (t *table) splits(names [3]string, labels *graph.Labels) ([]graph.Split, error) {
+	var parts [3][][]int64
+	for k, name := range names {
+		err := t.take(name, func(c *column) error {
+			a, err := c.array()
+			if err == nil {
+				parts[k], err = arrays.Masks(a, t.rows)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return arrays.Splits(parts, names, labels)
+}

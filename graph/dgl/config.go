@@ -1,0 +1,324 @@
+package dgl
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weft/internal/document"
+	"weft/internal/refusal"
+)
+
+const (
+	maxConfig = 64 << 20 // bytes of the JSON file
+	maxParts  = 1024     // as many as a store holds
+	oneType   = "_N"     // of the vertices of a graph that has one
+	oneTypes  = "_E"     // of its edges, before DGL 1.0
+)
+
+// config is the JSON file of a divided graph. Ids in it are those of the divided graph, in which the vertices
+// of a partition follow each other, and within it those of a type.
+type config struct {
+	parts       []partFiles
+	vertexTypes []string
+	vertexMap   *idMap
+	edgeTypes   []string
+	edgeEnds    [][2]int // the types of each type's sources and targets, −1 where the file does not say
+	edgeMap     [][]span // by type; nil where the file has none
+	vertices    int
+}
+
+// partFiles are the files of a partition, as paths.
+type partFiles struct{ graph, vertexTensors, edgeTensors string }
+
+// span is a range of ids.
+type span struct{ start, end int64 }
+
+func (s span) count() int64 { return s.end - s.start }
+
+// configDocument is the file's JSON, of any version of DGL.
+type configDocument struct {
+	Parts    int             `json:"num_parts"`
+	Vertices int64           `json:"num_nodes"`
+	NodeMap  json.RawMessage `json:"node_map"`
+	EdgeMap  json.RawMessage `json:"edge_map"`
+	NTypes   map[string]int  `json:"ntypes"`
+	ETypes   map[string]int  `json:"etypes"`
+}
+
+// partDocument is what it says of a partition.
+type partDocument struct {
+	Graph     string `json:"part_graph"`
+	GraphBolt string `json:"part_graph_graphbolt"`
+	NodeFeats string `json:"node_feats"`
+	EdgeFeats string `json:"edge_feats"`
+}
+
+// readConfig reads the JSON file of a divided graph.
+func readConfig(path string) (*config, error) {
+	text, err := document.Read(path, maxConfig)
+	if err != nil {
+		return nil, err
+	}
+	c, err := parseConfig(text, filepath.Dir(path))
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", path, err)
+	}
+	return c, nil
+}
+
+// parseConfig takes apart the JSON text of a file in that folder.
+func parseConfig(text []byte, folder string) (*config, error) {
+	var d configDocument
+	var parts map[string]json.RawMessage
+	err := json.Unmarshal(text, &d)
+	if err == nil {
+		err = json.Unmarshal(text, &parts)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("not the JSON of a graph that DGL divided: %w", err)
+	}
+	if d.Parts < 1 || d.Parts > maxParts {
+		return nil, fmt.Errorf("num_parts is %d, where 1 to %d partitions are read", d.Parts, maxParts)
+	}
+	if d.Vertices < 1 || d.Vertices > math.MaxInt32 {
+		return nil, fmt.Errorf("num_nodes is %d, where 1 to %d vertices are read", d.Vertices, math.MaxInt32)
+	}
+	c := &config{vertices: int(d.Vertices)}
+	if c.vertexTypes, err = inOrder(d.NTypes, oneType); err != nil {
+		return nil, fmt.Errorf("ntypes: %w", err)
+	}
+	if c.edgeTypes, err = inOrder(d.ETypes, oneTypes); err != nil {
+		return nil, fmt.Errorf("etypes: %w", err)
+	}
+	if c.edgeEnds, err = c.joined(); err != nil {
+		return nil, fmt.Errorf("etypes: %w", err)
+	}
+	vertexSpans, err := spans(d.NodeMap, c.vertexTypes, d.Parts)
+	if err == nil {
+		c.vertexMap, err = newIDMap(vertexSpans, d.Vertices)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("node_map: %w", err)
+	}
+	if len(d.EdgeMap) > 0 {
+		if c.edgeMap, err = spans(d.EdgeMap, c.edgeTypes, d.Parts); err != nil {
+			return nil, fmt.Errorf("edge_map: %w", err)
+		}
+	}
+	for p := range d.Parts {
+		key := fmt.Sprintf("part-%d", p)
+		files, err := parsePart(parts[key], folder)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		c.parts = append(c.parts, files)
+	}
+	return c, nil
+}
+
+// parsePart takes apart what it says of a partition.
+func parsePart(text json.RawMessage, folder string) (files partFiles, err error) {
+	if text == nil {
+		return files, errors.New("is not there")
+	}
+	var d partDocument
+	if err := json.Unmarshal(text, &d); err != nil {
+		return files, err
+	}
+	if d.Graph == "" && d.GraphBolt != "" {
+		return files, fmt.Errorf("%.80q is a graph of GraphBolt, a pickle, which is never read: divide the graph with use_graphbolt=False", d.GraphBolt)
+	}
+	for _, f := range []struct {
+		key, path string
+		to        *string
+	}{{"part_graph", d.Graph, &files.graph}, {"node_feats", d.NodeFeats, &files.vertexTensors}, {"edge_feats", d.EdgeFeats, &files.edgeTensors}} {
+		switch {
+		case f.path != "":
+			if *f.to, err = beside(folder, f.path); err != nil {
+				return files, fmt.Errorf("%s: %w", f.key, err)
+			}
+		case f.key == "part_graph":
+			return files, errors.New("names no part_graph")
+		}
+	}
+	return files, nil
+}
+
+// beside is a path that a JSON file names, which is relative to the file's folder and stays within.
+func beside(folder, path string) (string, error) {
+	if !filepath.IsLocal(path) {
+		return "", refusal.Errorf("it names %.80q, which is not within its folder: only files there are read", path)
+	}
+	return filepath.Join(folder, path), nil
+}
+
+// inOrder lists types by their numbers; without any there is one, of that name.
+func inOrder(ids map[string]int, one string) ([]string, error) {
+	if len(ids) == 0 {
+		return []string{one}, nil
+	}
+	names := make([]string, len(ids))
+	for name, id := range ids {
+		if id < 0 || id >= len(ids) || names[id] != "" || name == "" {
+			return nil, fmt.Errorf("the type %.40q has the number %d among %d", name, id, len(ids))
+		}
+		names[id] = name
+	}
+	return names, nil
+}
+
+// spans reads the ids of each type in each partition: [start, end) of each; or, as DGL wrote them before 0.6,
+// where each ends and the next begins. Of one type they may come without its name.
+func spans(text json.RawMessage, types []string, parts int) ([][]span, error) {
+	var file string
+	if json.Unmarshal(text, &file) == nil {
+		return nil, fmt.Errorf("%.80q is a file, as of a graph that was divided with reshuffle=False: divide it again with reshuffle=True", file)
+	}
+	byType := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &byType); err != nil {
+		if len(types) != 1 {
+			return nil, fmt.Errorf("one list for %d types", len(types))
+		}
+		byType[types[0]] = text
+	}
+	if len(byType) != len(types) {
+		return nil, fmt.Errorf("lists of %d types, of which there are %d", len(byType), len(types))
+	}
+	all := make([][]span, len(types))
+	ends := make([][]int64, len(types))
+	for t, name := range types {
+		list, there := byType[name]
+		if !there {
+			return nil, fmt.Errorf("no list for the type %.40q", name)
+		}
+		var pairs [][]int64
+		if json.Unmarshal(list, &pairs) == nil {
+			for _, pair := range pairs {
+				if len(pair) != 2 {
+					return nil, fmt.Errorf("a range of %d numbers", len(pair))
+				}
+				all[t] = append(all[t], span{pair[0], pair[1]})
+			}
+		} else if err := json.Unmarshal(list, &ends[t]); err != nil {
+			return nil, err
+		}
+		if n := max(len(all[t]), len(ends[t])); n != parts {
+			return nil, fmt.Errorf("ranges of %d partitions, of which there are %d", n, parts)
+		}
+	}
+	last := int64(0)
+	for p := range parts {
+		for t := range types {
+			if ends[t] != nil {
+				all[t] = append(all[t], span{last, ends[t][p]})
+			}
+			last = all[t][p].end
+		}
+	}
+	return all, nil
+}
+
+// idMap finds the partition and the type of an id.
+type idMap struct {
+	spans  [][]span  // by type and partition
+	bases  [][]int64 // how many ids of the type come before those of the span
+	starts []int64   // of all spans that are not empty, ascending, and
+	owners []owner   // whose each of them is
+	firsts []int64   // of each partition: its first id, and the number of all
+}
+
+type owner struct{ p, t int }
+
+// newIDMap checks that spans cover so many ids, and those of a partition follow those of the one before it.
+func newIDMap(spans [][]span, ids int64) (*idMap, error) {
+	m := &idMap{spans: spans, bases: make([][]int64, len(spans))}
+	counts, last := make([]int64, len(spans)), int64(0)
+	for p := range spans[0] {
+		m.firsts = append(m.firsts, last)
+		var of []int // the types that are there
+		for t := range spans {
+			s := spans[t][p]
+			if s.start < 0 || s.end < s.start || s.end > ids {
+				return nil, fmt.Errorf("a range from %d to %d of %d ids", s.start, s.end, ids)
+			}
+			m.bases[t] = append(m.bases[t], counts[t])
+			if counts[t] += s.count(); s.count() > 0 {
+				of = append(of, t)
+			}
+		}
+		slices.SortFunc(of, func(a, b int) int { return cmp.Compare(spans[a][p].start, spans[b][p].start) })
+		for _, t := range of {
+			s := spans[t][p]
+			if s.start != last {
+				return nil, fmt.Errorf("a range of partition %d begins at %d, and the one before it ends at %d", p, s.start, last)
+			}
+			last = s.end
+			m.starts, m.owners = append(m.starts, s.start), append(m.owners, owner{p, t})
+		}
+	}
+	if last != ids {
+		return nil, fmt.Errorf("the ranges end at %d, and there are %d ids", last, ids)
+	}
+	m.firsts = append(m.firsts, ids)
+	return m, nil
+}
+
+// at is whose an id is.
+func (m *idMap) at(id int64) (p, t int) {
+	k, found := slices.BinarySearch(m.starts, id)
+	if !found {
+		k--
+	}
+	return m.owners[k].p, m.owners[k].t
+}
+
+// number is the number of an id among those of its type.
+func (m *idMap) number(id int64) int64 {
+	p, t := m.at(id)
+	return m.bases[t][p] + id - m.spans[t][p].start
+}
+
+// count is how many ids a type has.
+func (m *idMap) count(t int) int {
+	p := len(m.spans[t]) - 1
+	return int(m.bases[t][p] + m.spans[t][p].count())
+}
+
+// owned is how many ids a partition has, from the first on.
+func (m *idMap) owned(p int) int { return int(m.firsts[p+1] - m.firsts[p]) }
+
+func (m *idMap) first(p int) int64 { return m.firsts[p] }
+
+// joined are the vertex types that each edge type joins, as far as their names say them.
+func (c *config) joined() ([][2]int, error) {
+	all := make([][2]int, len(c.edgeTypes))
+	for k, name := range c.edgeTypes {
+		source, _, target := canonical(name)
+		switch {
+		case len(c.vertexTypes) == 1: // and that is both
+		case source == "":
+			all[k] = [2]int{-1, -1}
+		default:
+			all[k] = [2]int{slices.Index(c.vertexTypes, source), slices.Index(c.vertexTypes, target)}
+			if min(all[k][0], all[k][1]) < 0 {
+				return nil, fmt.Errorf("%.80q joins vertex types that are not there", name)
+			}
+		}
+	}
+	return all, nil
+}
+
+// canonical takes the name of an edge type apart. Before DGL 1.0 the relation's name stood alone.
+func canonical(name string) (source, relation, target string) {
+	parts := strings.Split(name, ":")
+	if len(parts) != 3 {
+		return "", name, ""
+	}
+	return parts[0], parts[1], parts[2]
+}

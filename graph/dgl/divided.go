@@ -1,0 +1,422 @@
+package dgl
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"weft/graph"
+	"weft/internal/memory"
+	"weft/internal/refusal"
+)
+
+// The tensors of a partition's graph. It has one type: those of the whole graph's vertices and edges are a
+// tensor.
+const (
+	idTensor       = "_ID"        // ids in the divided graph
+	typeTensor     = "_TYPE"      // numbers of types
+	originalTensor = "orig_id"    // ids before, within the vertex's type; DGL up to 0.9
+	ownEdges       = "inner_edge" // 1: the edge leads into a vertex of the partition's own
+	originalFile   = "orig_nids.dgl"
+)
+
+// divided puts a divided graph together. Vertices are numbered within their types: as in the divided graph
+// or, where its files hold these numbers, as before.
+type divided struct {
+	*config
+	before [][]int32 // by type: the number before of each vertex; nil: numbers stay
+	places [][]place // by type and number before: where a vertex is in the divided graph
+	edges  []edgeType
+	open   []io.Closer // files that are read at the end
+}
+
+// place is a partition, and a row of its tensors of one type.
+type place struct{ part, row int32 }
+
+// edgeType is the edges of one type.
+type edgeType struct {
+	count          int
+	inPart         []int  // how many of them each partition owns
+	ends           [2]int // the types of sources and targets, −1 while unknown
+	source, target []int32
+}
+
+// readDivided reads a graph and its division by the JSON file that describes them.
+func readDivided(path string, o *Options) (g *graph.Graph, division *Division, err error) {
+	if o.Graph >= 0 {
+		return nil, nil, refusal.Errorf("%s: it describes one graph, so leave %s out", path, refusal.Setting("graph"))
+	}
+	c, err := readConfig(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := &divided{config: c}
+	defer func() {
+		for _, file := range d.open {
+			err = errors.Join(err, file.Close())
+		}
+	}()
+	all, err := d.contents()
+	if err != nil {
+		return nil, nil, err
+	}
+	g, order, err := all.graph(o)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	}
+	g.Provenance = "dgl " + path
+	if len(d.parts) > 1 {
+		division, err = d.division(order)
+	}
+	return g, division, err
+}
+
+// contents are those of the whole graph.
+func (d *divided) contents() (*contents, error) {
+	for _, ends := range d.edgeEnds {
+		d.edges = append(d.edges, edgeType{ends: ends, inPart: make([]int, len(d.parts))})
+	}
+	for _, pass := range []func(*part) error{d.count, d.place, d.link} {
+		for p := range d.parts {
+			if err := d.withPart(p, pass); err != nil {
+				return nil, err
+			}
+		}
+	}
+	c := &contents{notes: []string{"vertices have the ids that they had before DGL divided the graph"}}
+	if d.before == nil && len(d.parts) > 1 { // a single one keeps the order
+		c.notes[0] = "vertices have DGL's ids of the divided graph, whose files do not hold those before"
+	}
+	vertices, err := d.columns(&tensorFiles{
+		types: d.vertexTypes, paths: d.paths(func(f *partFiles) string { return f.vertexTensors }),
+		rows: func(t, p int) int { return int(d.vertexMap.spans[t][p].count()) },
+		order: func(t int) []place {
+			if d.before == nil {
+				return nil
+			}
+			return d.places[t]
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	for t, name := range d.vertexTypes {
+		c.types = append(c.types, &table{name: name, rows: d.vertexMap.count(t), columns: vertices[t]})
+	}
+	edges, err := d.columns(&tensorFiles{
+		types: d.edgeTypes, paths: d.paths(func(f *partFiles) string { return f.edgeTensors }),
+		rows:  func(t, p int) int { return d.edges[t].inPart[p] },
+		order: func(int) []place { return nil },
+	})
+	if err != nil {
+		return nil, err
+	}
+	for t, name := range d.edgeTypes {
+		e := &d.edges[t]
+		if e.ends[0] < 0 {
+			c.notes = append(c.notes, fmt.Sprintf("the relation %.40q is left out: it has no edge, and the files do not say what it joins", name))
+			continue
+		}
+		_, name, _ = canonical(name)
+		take := func() (source, target []int32, err error) {
+			source, target = e.source, e.target
+			e.source, e.target = nil, nil // the caller's now
+			return source, target, nil
+		}
+		c.relations = append(c.relations, &relation{&table{name: name, rows: e.count, columns: edges[t]}, e.ends[0], e.ends[1], take})
+	}
+	return c, nil
+}
+
+// division is the partition of each vertex, of the types in that order.
+func (d *divided) division(order []int) (*Division, error) {
+	if err := memory.Need(4 * int64(d.vertices)); err != nil {
+		return nil, err
+	}
+	of := make([]int32, 0, d.vertices)
+	for _, t := range order {
+		if d.before != nil {
+			for _, at := range d.places[t] {
+				of = append(of, at.part)
+			}
+			continue
+		}
+		for p, s := range d.vertexMap.spans[t] {
+			for range s.count() {
+				of = append(of, int32(p))
+			}
+		}
+	}
+	return &Division{K: len(d.parts), Of: of}, nil
+}
+
+// part is the graph of a partition.
+type part struct {
+	*structure
+	p    int
+	path string
+	ids  []int32 // of its vertices in the divided graph, those of other partitions among them
+	kind []int32 // the type of each edge of its own, −1 of others
+}
+
+// withPart calls use with the graph of a partition. Errors name its file.
+func (d *divided) withPart(p int, use func(*part) error) error {
+	path := d.parts[p].graph
+	c, err := open(path)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	of := &part{p: p, path: path}
+	if of.structure, err = c.only(OnlyGraph); err == nil {
+		err = d.readPart(of)
+	}
+	if err == nil {
+		err = use(of)
+	}
+	if err != nil {
+		return refusal.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// readPart reads the ids of a partition's vertices and the types of its edges.
+func (d *divided) readPart(p *part) (err error) {
+	if len(p.counts) != 1 || len(p.relations) != 1 {
+		return fmt.Errorf("a graph of %d vertex types and %d relations, where that of a partition has one of each", len(p.counts), len(p.relations))
+	}
+	if p.ids, err = numbers(p.vertexTensors[0], idTensor, p.counts[0], int64(d.vertices)); err != nil {
+		return err
+	}
+	edges := p.relations[0].second.elements()
+	if p.kind, err = numbers(p.edgeTensors[0], ownEdges, edges, 2); err != nil {
+		return err
+	}
+	var types []int32
+	if len(d.edgeTypes) > 1 {
+		if types, err = numbers(p.edgeTensors[0], typeTensor, edges, int64(len(d.edgeTypes))); err != nil {
+			return err
+		}
+	}
+	for k, own := range p.kind {
+		switch {
+		case own == 0:
+			p.kind[k] = -1
+		case types != nil:
+			p.kind[k] = types[k]
+		default:
+			p.kind[k] = 0
+		}
+	}
+	return nil
+}
+
+// numbers reads a tensor of so many numbers from 0 and below the limit.
+func numbers(from map[string]tensor, name string, count int, limit int64) ([]int32, error) {
+	t, there := from[name]
+	if !there {
+		return nil, fmt.Errorf("there is no tensor %q, which DGL writes when it divides a graph", name)
+	}
+	all, err := integers[int32](&t, limit)
+	if err == nil && len(all) != count {
+		err = fmt.Errorf("%d numbers, not %d", len(all), count)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the tensor %q: %w", name, err)
+	}
+	return all, nil
+}
+
+// count compares what a partition's graph has with the description, and counts the edges. Afterwards no
+// number of the description is only a claim.
+func (d *divided) count(p *part) error {
+	if owned := d.vertexMap.owned(p.p); owned > len(p.ids) {
+		return fmt.Errorf("%d vertices, where node_map says that %d are its own", len(p.ids), owned)
+	}
+	for _, t := range p.kind {
+		if t >= 0 {
+			d.edges[t].count++
+			d.edges[t].inPart[p.p]++
+		}
+	}
+	for t := range d.edgeMap {
+		if got, want := d.edges[t].inPart[p.p], d.edgeMap[t][p.p].count(); int64(got) != want {
+			return fmt.Errorf("%d edges of type %.80q of its own, where edge_map says %d", got, d.edgeTypes[t], want)
+		}
+	}
+	return nil
+}
+
+// place takes in the vertices that a partition owns.
+func (d *divided) place(p *part) error {
+	before, err := d.numbersBefore(p)
+	if err != nil {
+		return err
+	}
+	switch {
+	case p.p == 0 && before != nil:
+		if err := d.makePlaces(); err != nil {
+			return err
+		}
+	case (before != nil) != (d.before != nil) && d.vertexMap.owned(p.p) > 0:
+		return errors.New("some partitions hold the vertices' ids from before the graph was divided, and some do not")
+	}
+	owned, seen := 0, make([]bool, d.vertexMap.owned(p.p))
+	first := d.vertexMap.first(p.p)
+	for i, id := range p.ids {
+		of, t := d.vertexMap.at(int64(id))
+		if of != p.p {
+			continue
+		}
+		if seen[int64(id)-first] {
+			return fmt.Errorf("vertex %d comes twice", id)
+		}
+		seen[int64(id)-first] = true
+		owned++
+		if before != nil {
+			if err := d.number(p.p, t, int64(id), before[i]); err != nil {
+				return err
+			}
+		}
+	}
+	if owned != len(seen) {
+		return fmt.Errorf("%d vertices of its own, where node_map says %d", owned, len(seen))
+	}
+	return nil
+}
+
+// number notes which number a vertex had before.
+func (d *divided) number(p, t int, id int64, before int32) error {
+	if int(before) >= len(d.places[t]) || d.places[t][before].part >= 0 {
+		return fmt.Errorf("vertex %d had the id %d before the graph was divided, which another had or none of %d", id, before, len(d.places[t]))
+	}
+	d.places[t][before] = place{int32(p), int32(id - d.vertexMap.spans[t][p].start)}
+	d.before[t][d.vertexMap.number(id)] = before
+	return nil
+}
+
+// makePlaces makes room for the numbers that vertices had before.
+func (d *divided) makePlaces() error {
+	const bytes = 4 + 8 // of a number and a place
+	if err := memory.Need(bytes * int64(d.vertices)); err != nil {
+		return err
+	}
+	for t := range d.vertexTypes {
+		n := d.vertexMap.count(t)
+		d.before = append(d.before, make([]int32, n))
+		d.places = append(d.places, slices.Repeat([]place{{-1, 0}}, n))
+	}
+	return nil
+}
+
+// numbersBefore are the numbers that a partition's vertices had before, where its files hold them: in a
+// tensor of its graph, or a file beside it with those of its own vertices. Nil: they do not.
+func (d *divided) numbersBefore(p *part) ([]int32, error) {
+	if _, there := p.vertexTensors[0][originalTensor]; there {
+		return numbers(p.vertexTensors[0], originalTensor, len(p.ids), int64(d.vertices))
+	}
+	path := filepath.Join(filepath.Dir(p.path), originalFile)
+	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	c, err := open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	tensors, err := c.readTensors()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", originalFile, err)
+	}
+	own := make([][]int32, len(d.vertexTypes))
+	for t, name := range d.vertexTypes {
+		count := int(d.vertexMap.spans[t][p.p].count())
+		if _, there := tensors[name]; !there && count == 0 {
+			continue
+		}
+		if own[t], err = numbers(tensors, name, count, int64(d.vertices)); err != nil {
+			return nil, fmt.Errorf("%s: %w", originalFile, err)
+		}
+	}
+	all := make([]int32, len(p.ids))
+	for i, id := range p.ids {
+		if of, t := d.vertexMap.at(int64(id)); of == p.p {
+			all[i] = own[t][int64(id)-d.vertexMap.spans[t][of].start]
+		}
+	}
+	return all, nil
+}
+
+// link takes in the edges that a partition owns.
+func (d *divided) link(p *part) error {
+	source, target, err := p.relations[0].edges()
+	if err != nil {
+		return err
+	}
+	if err := memory.Need(2 * 4 * int64(len(p.ids))); err != nil {
+		return err
+	}
+	types, given := make([]int32, len(p.ids)), make([]int32, len(p.ids))
+	for i, id := range p.ids {
+		types[i], given[i] = d.vertex(int64(id))
+	}
+	for t := range d.edges {
+		if err := d.edges[t].makeRoom(); err != nil {
+			return err
+		}
+	}
+	for k, t := range p.kind {
+		if t < 0 {
+			continue
+		}
+		u, v, e := source[k], target[k], &d.edges[t]
+		if of, _ := d.vertexMap.at(int64(p.ids[v])); of != p.p {
+			return fmt.Errorf("edge %d is its own, and leads into a vertex of another partition", k)
+		}
+		ends := [2]int{int(types[u]), int(types[v])}
+		if e.ends[0] < 0 {
+			e.ends = ends
+		}
+		if e.ends != ends {
+			return fmt.Errorf("edge %d of type %.40q joins %.40q to %.40q, where others join %.40q to %.40q", k, d.edgeTypes[t],
+				d.vertexTypes[ends[0]], d.vertexTypes[ends[1]], d.vertexTypes[e.ends[0]], d.vertexTypes[e.ends[1]])
+		}
+		e.source, e.target = append(e.source, given[u]), append(e.target, given[v])
+	}
+	return nil
+}
+
+// makeRoom makes room for the edges that were counted, once.
+func (e *edgeType) makeRoom() error {
+	if cap(e.source) >= e.count {
+		return nil
+	}
+	if err := memory.Need(2 * 4 * int64(e.count)); err != nil {
+		return err
+	}
+	e.source, e.target = make([]int32, 0, e.count), make([]int32, 0, e.count)
+	return nil
+}
+
+// vertex is the type of a vertex of the divided graph, and the number that it is given.
+func (d *divided) vertex(id int64) (t, number int32) {
+	_, of := d.vertexMap.at(id)
+	number = int32(d.vertexMap.number(id))
+	if d.before != nil {
+		number = d.before[of][number]
+	}
+	return int32(of), number
+}
+
+// paths are the files of one kind, by partition.
+func (d *divided) paths(which func(*partFiles) string) []string {
+	paths := make([]string, len(d.parts))
+	for p := range d.parts {
+		paths[p] = which(&d.parts[p])
+	}
+	return paths
+}

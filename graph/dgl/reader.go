@@ -1,0 +1,284 @@
+package dgl
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+
+	"weft/internal/memory"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+	"weft/internal/regular"
+)
+
+// What the parts of a file begin with (DGL, src/graph/serialize, src/graph/unit_graph.cc and heterograph.cc,
+// include/dgl/aten and include/dgl/runtime).
+const (
+	graphMagic   = 0xDD2E4FF046B4A13F // a file of graphs
+	tensorsMagic = 0xDD5A9FBE3FA2443F // a file of tensors
+	tensorMagic  = 0xDD5E40F096B4A13F
+	csrMagic     = 0xDD6CD31205DFF127
+	cooMagic     = 0xDD61FFD305DFF127
+	metaMagic    = 0xDD3C5FFE20046ABF // the graph of a graph's types
+	unitMagic    = 0xDD2E60F0F6B4A127 // a relation
+	heteroMagic  = 0xDD589FBE35224ABF // the structure of a graph
+)
+
+const (
+	lengthBytes    = 8                // of a length, and of most other numbers
+	leastNamed     = lengthBytes + 40 // bytes of a tensor with its name
+	deviceOfMemory = 1                // in DLPack
+	maxDims        = 32
+	maxTypes       = 1 << 16 // of vertices
+)
+
+// cursor reads the parts of a mapped file, one after another. Every length is compared with the bytes that
+// are left before anything is made of it. All numbers are little-endian, nothing is aligned. After the first
+// error it reads nothing more.
+type cursor struct {
+	file *regular.Mapping
+	data []byte
+	at   int
+	err  error
+}
+
+// open maps a file, for a cursor over all of it.
+func open(path string) (*cursor, error) {
+	file, err := regular.Map(path)
+	if err != nil {
+		return nil, err
+	}
+	return &cursor{file: file, data: file.Content}, nil
+}
+
+// Close gives the file back. What was read of it, tensors among it, must not be used afterwards.
+func (c *cursor) Close() error { return c.file.Close() }
+
+// fail keeps the first error: what is wrong, and where in the file.
+func (c *cursor) fail(format string, args ...any) {
+	if c.err == nil {
+		c.err = refusal.Errorf("damaged at byte %d: %w", c.at, fmt.Errorf(format, args...))
+	}
+}
+
+// bytes takes the next n bytes.
+func (c *cursor) bytes(n uint64) []byte {
+	if c.err == nil && n > uint64(len(c.data)-c.at) {
+		c.fail("%d bytes are to come, and %d are there", n, len(c.data)-c.at)
+	}
+	if c.err != nil {
+		return nil
+	}
+	c.at += int(n)
+	return c.data[c.at-int(n) : c.at : c.at]
+}
+
+func (c *cursor) uint64() uint64 {
+	b := c.bytes(8)
+	if c.err != nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
+func (c *cursor) uint32() uint32 {
+	b := c.bytes(4)
+	if c.err != nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint32(b)
+}
+
+// magic takes what a part of that name begins with.
+func (c *cursor) magic(want uint64, name string) {
+	if got := c.uint64(); c.err == nil && got != want {
+		c.at -= 8
+		c.fail("no %s begins here", name)
+	}
+}
+
+// count takes the number of entries to come, each of so many bytes at least.
+func (c *cursor) count(least int) int {
+	n := c.uint64()
+	if c.err == nil && n > uint64(len(c.data)-c.at)/uint64(least) {
+		c.fail("%d entries are to come in %d bytes", n, len(c.data)-c.at)
+	}
+	if c.err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+// size takes a number of vertices.
+func (c *cursor) size() int {
+	n := c.uint64()
+	if c.err == nil && n > math.MaxInt32 {
+		c.fail("%d vertices, where 0 to %d can be numbered in 32 bits", int64(n), math.MaxInt32)
+	}
+	if c.err != nil {
+		return 0
+	}
+	return int(n)
+}
+
+func (c *cursor) text() string { return string(c.bytes(uint64(c.count(1)))) }
+
+func (c *cursor) texts() []string {
+	list := make([]string, 0, c.count(lengthBytes))
+	for range cap(list) {
+		list = append(list, c.text())
+	}
+	return list
+}
+
+// tensor is an array as a file holds it: its bytes stay there.
+type tensor struct {
+	npy.Header
+	data []byte
+}
+
+// tensor takes an array.
+func (c *cursor) tensor() tensor {
+	c.magic(tensorMagic, "tensor")
+	c.uint64() // reserved
+	if device := c.uint32(); c.err == nil && device != deviceOfMemory {
+		c.fail("a tensor of device type %d, where files hold those of memory (%d)", device, deviceOfMemory)
+	}
+	c.uint32() // the device's number
+	dims := c.uint32()
+	if c.err == nil && dims > maxDims {
+		c.fail("a tensor of %d dimensions", dims)
+	}
+	element := c.bytes(4)
+	if c.err != nil {
+		return tensor{}
+	}
+	kind, bits := element[0], int(element[1])
+	if lanes := binary.LittleEndian.Uint16(element[2:]); bits%8 != 0 || bits == 0 || lanes != 1 {
+		c.fail("a tensor of elements of %d × %d bits", lanes, bits)
+	}
+	t := tensor{Header: npy.Header{Descr: descr(kind, bits), Shape: make([]int, 0, dims)}}
+	elements, empty := uint64(1), false // of the sizes that are not zero
+	for range dims {
+		n := c.uint64()
+		switch {
+		case n == 0:
+			empty = true
+		case n > math.MaxInt64 || elements > math.MaxInt64/n:
+			c.fail("a tensor of more elements than can be counted")
+		default:
+			elements *= n
+		}
+		t.Shape = append(t.Shape, int(n))
+	}
+	if empty {
+		elements = 0
+	}
+	n := c.uint64()
+	if c.err == nil && (elements > math.MaxInt64/8 || n != elements*uint64(bits/8)) {
+		c.fail("a tensor of shape %v and %d bits has %d bytes", t.Shape, bits, n)
+	}
+	t.data = c.bytes(n)
+	return t
+}
+
+// descr spells an element type as NumPy does, where it has it.
+func descr(kind byte, bits int) string {
+	order := "<"
+	if bits == 8 {
+		order = "|"
+	}
+	switch kind {
+	case 0:
+		return fmt.Sprintf("%si%d", order, bits/8)
+	case 1:
+		return fmt.Sprintf("%su%d", order, bits/8)
+	case 2:
+		return fmt.Sprintf("%sf%d", order, bits/8)
+	case 4:
+		return fmt.Sprintf("bfloat%d", bits)
+	}
+	return fmt.Sprintf("DLPack type %d of %d bits", kind, bits)
+}
+
+// named takes tensors by name.
+func (c *cursor) named() map[string]tensor {
+	n := c.count(leastNamed)
+	all := make(map[string]tensor, n)
+	for range n {
+		name := c.text()
+		if _, twice := all[name]; twice {
+			c.fail("the tensor %.40q comes twice", name)
+		}
+		if all[name] = c.tensor(); c.err != nil {
+			return nil
+		}
+	}
+	return all
+}
+
+// readTensors reads a file of tensors (dgl.data.utils.save_tensors) to its last byte.
+func (c *cursor) readTensors() (map[string]tensor, error) {
+	if c.err = c.start(tensorsMagic, "tensors saved by DGL"); c.err != nil {
+		return nil, c.err
+	}
+	announced := c.uint64()
+	all := c.named()
+	if c.err == nil && uint64(len(all)) != announced {
+		c.fail("%d tensors, of %d announced", len(all), announced)
+	}
+	c.end()
+	return all, c.err
+}
+
+// start takes what a file begins with, and refuses another.
+func (c *cursor) start(magic uint64, what string) error {
+	if c.uint64() != magic {
+		return refusal.Errorf("does not start as %s do", what)
+	}
+	return nil
+}
+
+// end refuses bytes that nothing asked for.
+func (c *cursor) end() {
+	if left := len(c.data) - c.at; c.err == nil && left > 0 {
+		c.fail("%d bytes follow the last part", left)
+	}
+}
+
+// integers are the elements of a vector of integers, all from 0 and below the limit.
+func integers[T int32 | int64](t *tensor, limit int64) ([]T, error) {
+	if len(t.Shape) != 1 {
+		return nil, refusal.Errorf("ids of shape %v, where a vector was to come", t.Shape)
+	}
+	if err := memory.Need(int64(binary.Size(T(0))) * int64(t.Shape[0])); err != nil {
+		return nil, err
+	}
+	blocks, err := npy.NewDataBlocks(bytes.NewReader(t.data), int64(len(t.data)), t.Header)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]T, 0, t.Shape[0])
+	for {
+		block, err := blocks.Next()
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		values, err := block.Int64s()
+		if err != nil {
+			return nil, err
+		}
+		for _, x := range values {
+			if x < 0 || x >= limit {
+				return nil, refusal.Errorf("element %d is %d, where 0 to %d are possible", len(all), x, limit-1)
+			}
+			all = append(all, T(x))
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package dgl
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+// tensorFiles are the partitions' files of tensors: of vertices, or of edges. Each holds, for each type, a
+// row for each vertex or edge of the partition's own.
+type tensorFiles struct {
+	types []string
+	paths []string            // by partition; empty: it has none
+	rows  func(t, p int) int  // that a partition has of a type
+	order func(t int) []place // of a column's rows; nil: those of the partitions follow each other
+}
+
+// columns are those of each type, put together from the files, which stay mapped.
+func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
+	byType := make([]map[string][]tensor, len(f.types)) // then by name and by partition
+	for t := range byType {
+		byType[t] = map[string][]tensor{}
+	}
+	for p, path := range f.paths {
+		if path == "" {
+			continue
+		}
+		c, err := open(path)
+		if err != nil {
+			return nil, err
+		}
+		d.open = append(d.open, c)
+		tensors, err := c.readTensors()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+		for key, from := range tensors {
+			t, name := f.column(key)
+			if t < 0 {
+				return nil, refusal.Errorf("%s: the tensor %.80q is of none of the types %s", path, key, list(f.types))
+			}
+			if byType[t][name] == nil {
+				byType[t][name] = make([]tensor, len(f.paths))
+			}
+			byType[t][name][p] = from
+		}
+	}
+	all := make([]map[string]column, len(f.types))
+	for t := range all {
+		all[t] = map[string]column{}
+		for _, name := range slices.Sorted(maps.Keys(byType[t])) {
+			c, p, err := f.join(t, byType[t][name])
+			if err != nil {
+				return nil, refusal.Errorf("%s: the tensor %.80q of %.40q: %w", cmp.Or(f.paths[p], fmt.Sprintf("partition %d", p)), name, f.types[t], err)
+			}
+			all[t][name] = c
+		}
+	}
+	return all, nil
+}
+
+// column is the type, −1 for none, and the name that a tensor's key says: TYPE/NAME, or in old files of one
+// type NAME alone.
+func (f *tensorFiles) column(key string) (t int, name string) {
+	for t, of := range f.types {
+		if name, ours := strings.CutPrefix(key, of+"/"); ours {
+			return t, name
+		}
+	}
+	if len(f.types) > 1 {
+		return -1, key
+	}
+	return 0, key
+}
+
+// join makes one column of the partitions' tensors. An error is about that of partition p.
+func (f *tensorFiles) join(t int, parts []tensor) (all column, p int, err error) {
+	var rows [][]byte
+	total := 0
+	for p, from := range parts {
+		n := f.rows(t, p)
+		if total += n; n == 0 {
+			rows = append(rows, nil)
+			continue
+		}
+		switch {
+		case from.Descr == "":
+			return all, p, errors.New("is not there, and other partitions have it")
+		case len(from.Shape) == 0 || from.Shape[0] != n:
+			return all, p, fmt.Errorf("has shape %v, where it has a row for each of the partition's %d", from.Shape, n)
+		case all.Shape == nil:
+			all.Header = npy.Header{Descr: from.Descr, Shape: slices.Clone(from.Shape)}
+		case from.Descr != all.Descr || !slices.Equal(from.Shape[1:], all.Shape[1:]):
+			return all, p, fmt.Errorf("has %s of shape %v, where other partitions have rows of %s of shape %v", from.Descr, from.Shape, all.Descr, all.Shape[1:])
+		}
+		rows = append(rows, from.data)
+		all.size += int64(len(from.data))
+	}
+	if total == 0 {
+		all.Header = npy.Header{Descr: "<f4", Shape: []int{0}}
+	}
+	all.Shape[0] = total
+	order := f.order(t)
+	if order == nil {
+		all.rows = func() io.Reader {
+			readers := make([]io.Reader, len(rows))
+			for p := range rows {
+				readers[p] = bytes.NewReader(rows[p])
+			}
+			return io.MultiReader(readers...)
+		}
+		return all, 0, nil
+	}
+	width := int(all.size / int64(total))
+	all.rows = func() io.Reader { return &gathered{parts: rows, width: width, order: order} }
+	return all, 0, nil
+}
+
+// gathered reads rows of several matrices in an order of its own.
+type gathered struct {
+	parts  [][]byte
+	width  int     // bytes of a row
+	order  []place // of rows to come
+	within int     // bytes of the next row that were read
+}
+
+func (g *gathered) Read(b []byte) (n int, err error) {
+	for n < len(b) && len(g.order) > 0 && g.width > 0 {
+		at := g.order[0]
+		start := int(at.row) * g.width
+		copied := copy(b[n:], g.parts[at.part][start+g.within:start+g.width])
+		n += copied
+		if g.within += copied; g.within == g.width {
+			g.order, g.within = g.order[1:], 0
+		}
+	}
+	if n == 0 && len(b) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}

@@ -1,0 +1,228 @@
+package arrays
+
+import (
+	"archive/zip"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/klauspost/compress/flate"
+
+	"weft/internal/foreign"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+	"weft/internal/regular"
+)
+
+// Archive is an open .npz file: a zip archive whose entries are .npy files, one per key. Complaints about it
+// are refusals that name the file and the array.
+type Archive struct {
+	Path    string
+	size    int64
+	file    *os.File
+	entries map[string]*zip.File
+}
+
+// maxEntries bounds the entries of an archive. A graph has about ten; NumPy has no limit.
+const maxEntries = 1000
+
+// OpenArchive opens the archive of that name.
+func OpenArchive(path string) (*Archive, error) {
+	file, size, err := regular.Open(path)
+	if err != nil {
+		return nil, refusal.Errorf("%w; give a .npz file", err)
+	}
+	a := &Archive{Path: path, size: size, file: file, entries: map[string]*zip.File{}}
+	if err := a.list(); err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (a *Archive) list() error {
+	start := make([]byte, foreign.Head)
+	n, _ := a.file.ReadAt(start, 0) // an error comes again
+	kind := foreign.Recognize(start[:n])
+	zipped := kind == foreign.Archive || kind == foreign.Zip // whose first entry is no array
+	if kind != foreign.Unknown && !zipped {
+		return kind.Refuse(a.Path, "a .npz file, the zip archive of arrays that numpy.savez writes")
+	}
+	z, err := zip.NewReader(a.file, a.size)
+	if err != nil {
+		// An archive begins with an entry and has its directory at the end.
+		if zipped {
+			return refusal.Errorf("%s: the .npz file is damaged or cut short (%w): fetch or save it again", a.Path, err)
+		}
+		return refusal.Errorf("%s: %w; give a .npz file, the zip archive of arrays that numpy.savez writes", a.Path, err)
+	}
+	// Faster than the standard library's
+	z.RegisterDecompressor(zip.Deflate, func(r io.Reader) io.ReadCloser { return flate.NewReader(r) })
+	if len(z.File) > maxEntries {
+		return refusal.Errorf("%s: has %d entries, which is no graph: at most %d are read", a.Path, len(z.File), maxEntries)
+	}
+	for _, f := range z.File {
+		key, ok := strings.CutSuffix(f.Name, ".npy")
+		if !ok {
+			continue
+		}
+		if a.entries[key] != nil {
+			return refusal.Errorf("%s: has two arrays %q; save it again with numpy.savez", a.Path, key)
+		}
+		a.entries[key] = f
+	}
+	return nil
+}
+
+// Close closes the file.
+func (a *Archive) Close() { _ = a.file.Close() }
+
+// Has reports whether there are arrays of all those keys.
+func (a *Archive) Has(keys ...string) bool {
+	for _, key := range keys {
+		if a.entries[key] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Only refuses arrays beside the known ones, which would be lost without a word.
+func (a *Archive) Only(known ...string) error {
+	for _, key := range a.Names() {
+		if !slices.Contains(known, key) {
+			return refusal.Errorf("%s: array %.40q is not read beside %q: leave it out; known are %s", a.Path, key, known[0],
+				strings.Join(known, ", "))
+		}
+	}
+	return nil
+}
+
+// CheckObjects refuses an archive that has arrays of Python objects.
+func (a *Archive) CheckObjects() error {
+	for _, key := range a.Names() {
+		if _, err := a.Header(key); errors.Is(err, npy.ErrObjects) {
+			return err
+		}
+	}
+	return nil
+}
+
+// Names are the keys, sorted.
+func (a *Archive) Names() []string { return slices.Sorted(maps.Keys(a.entries)) }
+
+// Keys lists the keys, quoted, the first of them where there are many.
+func (a *Archive) Keys() string {
+	const most = 20
+	var keys []string
+	for _, key := range a.Names() {
+		keys = append(keys, fmt.Sprintf("%.40q", key))
+	}
+	if len(keys) > most {
+		keys = append(keys[:most], "…")
+	}
+	if len(keys) == 0 {
+		return "none"
+	}
+	return strings.Join(keys, ", ")
+}
+
+// deflateRatio is the most that deflate expands: 258 bytes from two bits.
+const deflateRatio = 1032
+
+// Array reads the array of a key that exists. The size that the entry claims is capped by what its compressed
+// bytes can expand to, and those by the size of the file; the memory grows with the bytes that come.
+func (a *Archive) Array(key string) (array *npy.Array, err error) {
+	err = a.read(key, func(r io.Reader, size int64) (err error) {
+		array, err = npy.Read(r, size)
+		return err
+	})
+	return array, err
+}
+
+// Count is how many rows the array of a key that exists has, all of which take bytes of the file.
+func (a *Archive) Count(key string) (int, error) {
+	array, err := a.Array(key)
+	if err != nil {
+		return 0, err
+	}
+	n, err := CountRows(array.Header)
+	if err != nil {
+		return 0, a.Refuse(key, err)
+	}
+	return n, nil
+}
+
+// Matrix reads features from the array of a key that exists.
+func (a *Archive) Matrix(key string, keepDense bool) (m *Matrix, err error) {
+	err = a.read(key, func(r io.Reader, size int64) (err error) {
+		m, err = ReadMatrix(r, size, false, keepDense)
+		return err
+	})
+	return m, err
+}
+
+// Entry is the open entry of an array, its .npy file.
+type Entry struct {
+	io.ReadCloser
+	Size int64 // in bytes, at most
+}
+
+// Open opens the entry of a key that exists. The size that it claims is capped as said at Array.
+func (a *Archive) Open(key string) (*Entry, error) {
+	entry := a.entries[key]
+	compressed := min(entry.CompressedSize64, uint64(a.size))
+	r, err := entry.Open()
+	if err != nil {
+		return nil, a.Refuse(key, err)
+	}
+	return &Entry{r, int64(min(entry.UncompressedSize64, compressed*deflateRatio))}, nil
+}
+
+// Sum compares the checksum of the entry, where all of it has been read.
+func (e *Entry) Sum() error {
+	if _, err := e.Read(make([]byte, 1)); err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	return nil
+}
+
+// read calls f with the entry of a key that exists.
+func (a *Archive) read(key string, f func(r io.Reader, size int64) error) error {
+	entry, err := a.Open(key)
+	if err != nil {
+		return err
+	}
+	defer entry.Close()
+	err = f(entry, entry.Size)
+	if err == nil {
+		err = entry.Sum()
+	}
+	if err != nil {
+		return a.Refuse(key, err)
+	}
+	return nil
+}
+
+// Header reads what the array of a key that exists is.
+func (a *Archive) Header(key string) (npy.Header, error) {
+	r, err := a.entries[key].Open()
+	if err != nil {
+		return npy.Header{}, a.Refuse(key, err)
+	}
+	defer r.Close()
+	h, err := npy.ReadHeader(r)
+	if err != nil {
+		return h, a.Refuse(key, err)
+	}
+	return h, nil
+}
+
+// Refuse puts the file and the array before an error.
+func (a *Archive) Refuse(key string, err error) error {
+	return refusal.Errorf("%s: array %q: %w", a.Path, key, err)
+}

@@ -1,0 +1,183 @@
+package arrays
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"weft/graph"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+// Source is arrays with names, as a file of some format has them. Complaints are refusals that name the file
+// and the array.
+type Source interface {
+	// Has reports whether there are arrays of all those keys.
+	Has(keys ...string) bool
+	// Array reads the array of a key that exists.
+	Array(key string) (*npy.Array, error)
+	// Count is how many rows the array of a key that exists has, all of which take bytes of the file.
+	Count(key string) (int, error)
+	// Matrix reads features from the array of a key that exists.
+	Matrix(key string, keepDense bool) (*Matrix, error)
+	// Refuse puts the file and the array before an error.
+	Refuse(key string, err error) error
+}
+
+// Fields reads the parts of a graph from arrays of its vertices and edges, under the names that PyTorch
+// Geometric has for them where no key is given.
+type Fields struct{ Source }
+
+// Vertices is V: num_nodes, else the rows of y or x; 0 where there are none of these. Vertices cost a file
+// nothing, so that num_nodes is bounded for so many edges.
+func (f Fields) Vertices(edges int) (int, error) {
+	if f.Has("num_nodes") {
+		count, err := f.Array("num_nodes")
+		if err != nil {
+			return 0, err
+		}
+		n, err := count.Int64s()
+		if err != nil {
+			return 0, f.Refuse("num_nodes", err)
+		}
+		if len(n) != 1 || n[0] <= 0 || n[0] > MaxVertices(edges) {
+			return 0, f.refusef("num_nodes", "is %.60s: it must be one number, from 1 to %d for %d edges",
+				fmt.Sprint(n[:min(len(n), 4)]), MaxVertices(edges), edges)
+		}
+		return int(n[0]), nil
+	}
+	for _, key := range []string{"y", "x"} {
+		if f.Has(key) {
+			return f.Count(key)
+		}
+	}
+	return 0, nil
+}
+
+// EdgeIndex reads edge_index, 2 × E, sources above targets.
+func (f Fields) EdgeIndex() (graph.Edges, error) {
+	const key = "edge_index"
+	array, err := f.Array(key)
+	if err != nil {
+		return graph.Edges{}, err
+	}
+	if len(array.Shape) != 2 || array.Shape[0] != 2 {
+		return graph.Edges{}, f.refusef(key, "has shape %v: it must be 2 × E, source and target", array.Shape)
+	}
+	ids, err := array.Int32s()
+	if err != nil {
+		return graph.Edges{}, f.Refuse(key, err)
+	}
+	n := len(ids) / 2
+	return graph.Edges{Source: ids[:n:n], Target: ids[n:]}, nil
+}
+
+// Weights reads edge_weight.
+func (f Fields) Weights(edges int) ([]float32, error) {
+	const key = "edge_weight"
+	array, err := f.Array(key)
+	if err != nil {
+		return nil, err
+	}
+	if len(array.Shape) != 1 || array.Shape[0] != edges {
+		return nil, f.refusef(key, "has shape %v: it must be one number for each of %d edges", array.Shape, edges)
+	}
+	w, err := array.Float32s()
+	if err != nil {
+		return nil, f.Refuse(key, err)
+	}
+	return w, nil
+}
+
+// Features reads the features of so many vertices.
+func (f Fields) Features(key string, vertices int, keepDense bool) (*Matrix, error) {
+	m, err := f.Matrix(key, keepDense)
+	if err != nil {
+		return nil, err
+	}
+	return m, f.Rows(key, m.Rows, vertices)
+}
+
+// Labels reads the labels of so many vertices.
+func (f Fields) Labels(key string, vertices int) (graph.Labels, error) {
+	array, err := f.Array(key)
+	if err != nil {
+		return graph.Labels{}, err
+	}
+	l, err := Labels(array)
+	if err != nil {
+		return l, f.Refuse(key, err)
+	}
+	return l, f.Rows(key, array.Shape[0], vertices)
+}
+
+// Rows refuses an array with another number of rows than it must have.
+func (f Fields) Rows(key string, rows, want int) error {
+	if rows != want {
+		return f.refusef(key, "has %d rows, not %d", rows, want)
+	}
+	return nil
+}
+
+// MaskKeys are the names of the masks, each of V values or V × splits.
+var MaskKeys = [3]string{"train_mask", "val_mask", "test_mask"}
+
+// Splits reads the arrays of those names for train, validation and test vertices, if they are there. An array
+// has a mask for each split; masks takes it apart into the vertices of each.
+func (f Fields) Splits(keys [3]string, vertices int, labels *graph.Labels,
+	masks func(a *npy.Array, vertices int) ([][]int64, error),
+) ([]graph.Split, error) {
+	if !slices.ContainsFunc(keys[:], func(key string) bool { return f.Has(key) }) {
+		return nil, nil
+	}
+	if !f.Has(keys[0]) {
+		return nil, f.refusef(keys[0], "is missing beside %q and %q", keys[1], keys[2])
+	}
+	var splits []graph.Split
+	for part, key := range keys {
+		if !f.Has(key) {
+			for k := range splits {
+				*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = []int64{}
+			}
+			continue
+		}
+		array, err := f.Array(key)
+		if err != nil {
+			return nil, err
+		}
+		ids, err := masks(array, vertices)
+		if err != nil {
+			return nil, f.Refuse(key, err)
+		}
+		if part == 0 {
+			splits = make([]graph.Split, len(ids))
+		}
+		if len(ids) != len(splits) {
+			return nil, f.refusef(key, "has masks of %d splits, %q of %d", len(ids), keys[0], len(splits))
+		}
+		for k := range splits {
+			*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = ids[k]
+		}
+	}
+	for k := range splits {
+		if err := CheckSplit(&splits[k], labels, keys); err != nil {
+			return nil, f.Refuse(keys[0], refusal.Errorf("split %d: %w", k, err))
+		}
+	}
+	return splits, nil
+}
+
+// CountRows is how many rows an array of that shape has. Rows may be empty, and then any number of them takes
+// no bytes: these are refused.
+func CountRows(h npy.Header) (int, error) {
+	if n, err := h.Elements(); err != nil || n == 0 || len(h.Shape) == 0 || h.Shape[0] > math.MaxInt32 {
+		return 0, refusal.Errorf("has shape %v: give one row for each vertex", h.Shape)
+	}
+	return h.Shape[0], nil
+}
+
+// refusef refuses the array of a key.
+func (f Fields) refusef(key, format string, args ...any) error {
+	return f.Refuse(key, refusal.Errorf(format, args...))
+}

@@ -1,0 +1,65 @@
+package ogb
+
+import (
+	"errors"
+	"io"
+	"path/filepath"
+	"testing"
+)
+
+// BenchmarkText is how fast edges and features are read from text, beside its decompression alone.
+func BenchmarkText(b *testing.B) {
+	y := newToy(50_000, 500_000)
+	folder := textFolder{filepath.Join(y.text(b, "ogbn_arxiv"), "raw")}
+	unpack := func(name string) (bytes int64) {
+		t, err := openTable(folder.path(name), 0)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer t.close()
+		for bytes = int64(len(t.text)); err == nil; bytes += int64(len(t.text)) {
+			err = t.fill()
+		}
+		return bytes
+	}
+	read := func(name string) {
+		m, err := folder.open(name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer m.close()
+		for err == nil {
+			_, err = m.rows()
+		}
+		if !errors.Is(err, io.EOF) {
+			b.Fatal(err)
+		}
+	}
+	edges := func(string) {
+		e, err := folder.edges(ends{y.vertices, y.vertices})
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer e.close()
+		for err == nil {
+			_, err = e.next()
+		}
+		if !errors.Is(err, io.EOF) {
+			b.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name, file string
+		read       func(name string)
+	}{
+		{"edges", "edge", edges}, {"edges/unpack", "edge", func(name string) { unpack(name) }},
+		{"features", nodeFeatures, read}, {"features/unpack", nodeFeatures, func(name string) { unpack(name) }},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(unpack(c.file))
+			for b.Loop() {
+				c.read(c.file)
+			}
+		})
+	}
+}

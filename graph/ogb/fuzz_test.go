@@ -1,0 +1,98 @@
+package ogb
+
+import (
+	"archive/zip"
+	"bytes"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/klauspost/compress/gzip"
+
+	"weft/internal/refusal"
+)
+
+// readAny reads a folder whose file is any bytes: it is refused, or read, and the graph is whole.
+func readAny(t *testing.T, folder, file string, data []byte) {
+	write(t, filepath.Join(folder, file), data)
+	g, err := Read(Options{Folder: folder})
+	if err != nil {
+		if !refusal.Is(err) {
+			t.Fatalf("not a refusal: %v", err)
+		}
+		return
+	}
+	if err := g.Check(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Any text in the place of edges, labels, features and a split.
+func FuzzText(f *testing.F) {
+	y := newToy(6, 5)
+	y.features, y.edgeFeatures = y.features[:18], nil
+	folder := y.text(f, "ogbn_arxiv")
+	for _, text := range []string{"0,1\n1,2\n3,3\n5,0\n0,0\n", "0\n1\n\n2\nnan\n3", "1,2.5\n3e-2,4\n.5,6\r\n-7,8\n9,10\n11,12\n", "0\n", "\n\n", "1,,3\n", `""` + "\n"} {
+		for file := range 4 {
+			f.Add([]byte(text), byte(file))
+		}
+	}
+	f.Fuzz(func(t *testing.T, text []byte, file byte) {
+		names := []string{"raw/edge", "raw/node-label", "raw/node-feat", "split/time/train"}
+		name := names[int(file)%len(names)] + textSuffix
+		before, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer write(t, filepath.Join(folder, name), before)
+		var b bytes.Buffer
+		z := gzip.NewWriter(&b)
+		_, _ = z.Write(text) // to memory
+		_ = z.Close()
+		readAny(t, folder, name, b.Bytes())
+		readAny(t, folder, name, text)
+	})
+}
+
+// A number is strconv's, whatever follows it.
+func FuzzNumber(f *testing.F) {
+	for _, s := range []string{"0", "-1.5", "1e22", "12345678901234567890", "0.1", "1e-5", "-.5e+03", "nan", "", "1e", "-", "+1"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if bytes.ContainsAny([]byte(s), ",\n\r") || s == "" || s == `""` {
+			return
+		}
+		want, wrong := strconv.ParseFloat(s, 64)
+		x, length, ok := number([]byte(s + "\n"))
+		if ok != (wrong == nil) || ok && (length != len(s) || x != want && x == x) {
+			t.Fatalf("%q: %v of %d bytes, %v; want %v, %v", s, x, length, ok, want, wrong)
+		}
+	})
+}
+
+// Any archive in the place of that of all arrays, or of labels.
+func FuzzArchive(f *testing.F) {
+	y := newToy(6, 5)
+	for _, method := range []uint16{zip.Store, zip.Deflate} {
+		folder := y.binary(f, "ogbn_papers100M", method)
+		for file, name := range []string{"data.npz", "node-label.npz"} {
+			data, err := os.ReadFile(filepath.Join(folder, "raw", name))
+			if err != nil {
+				f.Fatal(err)
+			}
+			f.Add(data, byte(file))
+		}
+	}
+	folder := y.binary(f, "ogbn_papers100M", zip.Deflate)
+	f.Fuzz(func(t *testing.T, data []byte, file byte) {
+		name := filepath.Join("raw", []string{"data.npz", "node-label.npz"}[file%2])
+		before, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer write(t, filepath.Join(folder, name), before)
+		readAny(t, folder, name, data)
+	})
+}

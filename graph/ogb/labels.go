@@ -1,0 +1,164 @@
+package ogb
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/internal/memory"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+// labelsOf reads the labels of so many vertices: one column of classes, or a 0/1 matrix with a column for
+// each task.
+func labelsOf(m matrix, vertices int) (graph.Labels, error) {
+	all := &whole{matrix: m, want: int64(vertices)}
+	if m.width() > 1 {
+		return tasks(all)
+	}
+	return classes(all)
+}
+
+// classes reads one class per vertex.
+func classes(m *whole) (graph.Labels, error) {
+	const exact = 1 << 24 // float32 holds the integers up to it
+	var ids []int64
+	err := m.each(func(rows []float32) (err error) {
+		if ids, err = grow(ids, len(rows), m.want); err != nil {
+			return refusal.Errorf("%s: %w", m.where(m.at), err)
+		}
+		for k, x := range rows {
+			id := int64(-1)
+			if x == x {
+				id = int64(x)
+				if x < 0 || x >= exact || float32(id) != x {
+					return refusal.Errorf("%s: the label %v is no class, which are 0, 1, 2, … (none: empty or NaN); %s",
+						m.where(m.at-int64(len(rows)-k)), x, fetchAgain)
+				}
+			}
+			ids = append(ids, id)
+		}
+		return nil
+	})
+	if err != nil {
+		return graph.Labels{}, err
+	}
+	labels, err := arrays.Classes(ids)
+	if err != nil {
+		return labels, refusal.Errorf("%s: %w", m.where(0), err)
+	}
+	return labels, nil
+}
+
+// tasks reads several labels per vertex, each of which is there or not.
+func tasks(m *whole) (graph.Labels, error) {
+	values, err := m.collect()
+	if err != nil {
+		return graph.Labels{}, err
+	}
+	columns := m.width()
+	for k, x := range values {
+		row := k / columns
+		unlabelled := values[row*columns] != values[row*columns] // NaN
+		if (x != x) != unlabelled || x == x && x != 0 && x != 1 {
+			return graph.Labels{}, refusal.Errorf("%s: the label of task %d is %v: labels of several tasks are 0 and 1, or all are missing",
+				m.where(int64(row)), k%columns, x)
+		}
+	}
+	return graph.Labels{Classes: columns, Multi: values}, nil
+}
+
+// readSplits reads the split of the name that is asked for, or the only one, or makes those of the rule. Its
+// files lie in a folder of that name, empty: in none of their own.
+func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]graph.Split, error) {
+	if o.Rule != nil {
+		g := &graph.Graph{Labels: *labels}
+		err := g.MakeSplits(o.Rule.Spec, o.Rule.Splits, o.Rule.Seed)
+		return g.Splits, err
+	}
+	splits := filepath.Join(o.Folder, "split")
+	entries, err := os.ReadDir(splits)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, refusal.Errorf("%w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if info, err := os.Stat(filepath.Join(splits, e.Name())); err == nil && info.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	name, flag := o.Split, refusal.Setting("split")
+	switch {
+	case len(names) == 0:
+		return nil, refusal.Errorf("%s: has no folder of a split; %s, or give a rule, as %s random:60/20/20", splits, fetchAgain, flag)
+	case name == "" && len(names) > 1:
+		return nil, refusal.Errorf("%s: has the splits %s: choose one with %s", splits, strings.Join(quoted(names), ", "), flag)
+	case name == "":
+		name = names[0]
+	case !slices.Contains(names, name):
+		return nil, refusal.Errorf("%s %.60q: there is none of that name, but %s", flag, name, strings.Join(quoted(names), ", "))
+	}
+	path := filepath.Join(splits, name)
+	if has(path, pickledSplit) {
+		s, err := readPickled(filepath.Join(path, pickledSplit), of, vertices, labels)
+		return []graph.Split{s}, err
+	}
+	s, err := readSplit(filepath.Join(path, of), vertices, labels)
+	return []graph.Split{s}, err
+}
+
+// readSplit reads the three lists of ids of a split.
+func readSplit(path string, vertices int, labels *graph.Labels) (s graph.Split, err error) {
+	var files [3]string
+	for part, name := range []string{"train", "valid", "test"} {
+		files[part] = filepath.Join(path, name+textSuffix)
+		ids, err := readIDs(files[part], vertices)
+		if err != nil {
+			return s, err
+		}
+		*[]*[]int64{&s.Train, &s.Val, &s.Test}[part] = ids
+	}
+	return s, arrays.CheckSplit(&s, labels, files)
+}
+
+// readIDs reads a list of different ids, and sorts it.
+func readIDs(path string, vertices int) ([]int64, error) {
+	t, err := openTable(path, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer t.close()
+	var ids []int64
+	buffer := make([]int32, blockValues)
+	for {
+		n, err := t.ids(buffer, vertices)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(ids)+n > vertices {
+			return nil, t.located(t.line, fmt.Errorf("more ids than the %d vertices; %s", vertices, fetchAgain))
+		}
+		if ids, err = memory.Grow(ids, n); err != nil {
+			return nil, t.located(t.line, err)
+		}
+		for _, id := range buffer[:n] {
+			ids = append(ids, int64(id))
+		}
+	}
+	parts, err := arrays.Parts(npy.New(ids), vertices)
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w", path, err)
+	}
+	return parts[0], nil
+}

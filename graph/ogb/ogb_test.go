@@ -1,0 +1,644 @@
+package ogb
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/klauspost/compress/gzip"
+
+	"weft/graph"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+)
+
+var nan = float32(math.NaN())
+
+// toy is a graph as a folder holds it.
+type toy struct {
+	vertices, columns, edgeColumns, tasks int
+	source, target                        []int64
+	features, edgeFeatures, labels        []float32
+	splits                                map[string][3][]int64
+}
+
+// newToy draws a graph with duplicate edges, self loops and vertices without a label.
+func newToy(vertices, edges int) *toy {
+	random := rand.New(rand.NewPCG(1, 2))
+	y := &toy{vertices: vertices, columns: 3, edgeColumns: 2, tasks: 1}
+	for range edges {
+		y.source, y.target = append(y.source, random.Int64N(int64(vertices))), append(y.target, random.Int64N(int64(vertices)))
+		y.edgeFeatures = append(y.edgeFeatures, random.Float32(), random.Float32())
+	}
+	split := [3][]int64{}
+	for v := range vertices {
+		y.features = append(y.features, random.Float32()-.5, float32(random.NormFloat64()), float32(v))
+		label := nan
+		if v%7 != 3 {
+			label = float32(random.IntN(5))
+			split[v%3] = append(split[v%3], int64(v))
+		}
+		y.labels = append(y.labels, label)
+	}
+	y.splits = map[string][3][]int64{"time": split}
+	return y
+}
+
+// several makes the labels ones of so many tasks.
+func (y *toy) several(tasks int) *toy {
+	y.tasks = tasks
+	one := y.labels
+	y.labels = nil
+	for v := range one {
+		for k := range tasks {
+			x := float32((v + k) % 2)
+			if one[v] != one[v] {
+				x = nan
+			}
+			y.labels = append(y.labels, x)
+		}
+	}
+	return y
+}
+
+func gzipped(t testing.TB, path, text string) {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	if _, err := z.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, path, b.Bytes())
+}
+
+func write(t testing.TB, path string, data []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// lines spells a matrix; what is missing is an empty field.
+func lines(values []float32, columns int) string {
+	var b strings.Builder
+	for k, x := range values {
+		if x == x {
+			b.WriteString(strconv.FormatFloat(float64(x), 'g', -1, 32))
+		}
+		if k%columns == columns-1 {
+			b.WriteByte('\n')
+		} else {
+			b.WriteByte(',')
+		}
+	}
+	return b.String()
+}
+
+func ints(ids []int64) string {
+	var b strings.Builder
+	for _, id := range ids {
+		fmt.Fprintln(&b, id)
+	}
+	return b.String()
+}
+
+func (y *toy) writeSplits(t testing.TB, folder string) {
+	t.Helper()
+	for name, split := range y.splits {
+		for part, file := range []string{"train", "valid", "test"} {
+			gzipped(t, filepath.Join(folder, "split", name, file+textSuffix), ints(split[part]))
+		}
+	}
+}
+
+// text writes the layout of text into a folder of that name, and returns its path.
+func (y *toy) text(t testing.TB, name string) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), name)
+	raw := func(name, text string) { gzipped(t, filepath.Join(folder, "raw", name+textSuffix), text) }
+	var edges strings.Builder
+	for k := range y.source {
+		fmt.Fprintf(&edges, "%d,%d\n", y.source[k], y.target[k])
+	}
+	raw("edge", edges.String())
+	raw("num-node-list", fmt.Sprintln(y.vertices))
+	raw("num-edge-list", fmt.Sprintln(len(y.source)))
+	raw("node-label", lines(y.labels, y.tasks))
+	raw("node_year", strings.Repeat("2010\n", y.vertices))
+	if y.features != nil {
+		raw(nodeFeatures, lines(y.features, y.columns))
+	}
+	if y.edgeFeatures != nil {
+		raw(edgeFeatures, lines(y.edgeFeatures, y.edgeColumns))
+	}
+	y.writeSplits(t, folder)
+	return folder
+}
+
+// entry is an array of an archive.
+type entry struct {
+	key     string
+	data    any
+	shape   []int
+	fortran bool // the columns lie one after the other
+}
+
+// archive spells an archive of arrays.
+func archive(t testing.TB, method uint16, entries ...entry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, e := range entries {
+		w, err := z.CreateHeader(&zip.FileHeader{Name: e.key + ".npy", Method: method})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var array bytes.Buffer
+		if err := writeArray(&array, e.data, e.shape); err != nil {
+			t.Fatal(err)
+		}
+		text := array.Bytes()
+		if e.fortran {
+			text = bytes.Replace(text, []byte("False"), []byte("True "), 1)
+		}
+		if _, err := w.Write(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func writeArray(w io.Writer, data any, shape []int) error {
+	switch data := data.(type) {
+	case []int64:
+		a, err := npy.NewWriter(w, "<i8", shape...)
+		if err != nil {
+			return err
+		}
+		return a.WriteInt64s(data)
+	case []float32:
+		a, err := npy.NewWriter(w, "<f4", shape...)
+		if err != nil {
+			return err
+		}
+		return a.WriteFloat32s(data)
+	}
+	return fmt.Errorf("%T", data)
+}
+
+// binary writes the layout of archives into a folder of that name, and returns its path.
+func (y *toy) binary(t testing.TB, name string, method uint16) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), name)
+	entries := []entry{
+		{edgeIndex, slices.Concat(y.source, y.target), []int{2, len(y.source)}, false},
+		{"num_nodes_list", []int64{int64(y.vertices)}, []int{1}, false},
+		{"num_edges_list", []int64{int64(len(y.source))}, []int{1}, false},
+		{"node_year", make([]int64, y.vertices), []int{y.vertices, 1}, false},
+	}
+	if y.features != nil {
+		entries = append(entries, entry{"node_feat", y.features, []int{y.vertices, y.columns}, false})
+	}
+	if y.edgeFeatures != nil {
+		entries = append(entries, entry{"edge_feat", y.edgeFeatures, []int{len(y.source), y.edgeColumns}, false})
+	}
+	write(t, filepath.Join(folder, "raw", "data.npz"), archive(t, method, entries...))
+	write(t, filepath.Join(folder, "raw", "node-label.npz"), archive(t, method, entry{"node_label", y.labels, []int{y.vertices, y.tasks}, false}))
+	y.writeSplits(t, folder)
+	return folder
+}
+
+// want is the graph of the toy, made by other means; inverse says that inverse edges are added.
+func (y *toy) want(t testing.TB, inverse bool) *graph.Graph {
+	t.Helper()
+	e := graph.Edges{}
+	if y.edgeFeatures != nil {
+		e.FeatureColumns = y.edgeColumns
+	}
+	for k := range y.source {
+		u, v := int32(y.source[k]), int32(y.target[k])
+		of := y.edgeFeatures[k*e.FeatureColumns : (k+1)*e.FeatureColumns]
+		e.Source, e.Target, e.Features = append(e.Source, u), append(e.Target, v), append(e.Features, of...)
+		if inverse {
+			e.Source, e.Target, e.Features = append(e.Source, v), append(e.Target, u), append(e.Features, of...)
+		}
+	}
+	r, err := graph.NewRelation(y.vertices, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &graph.Graph{Relations: []graph.Relation{r}}
+	if y.features != nil {
+		g.Features = graph.Features{Columns: y.columns, Dense: y.features}
+	}
+	if y.tasks > 1 {
+		g.Labels = graph.Labels{Classes: y.tasks, Multi: y.labels}
+	} else {
+		g.Labels.Classes = 5
+		for _, x := range y.labels {
+			if x != x {
+				x = -1
+			}
+			g.Labels.Class = append(g.Labels.Class, int64(x))
+		}
+	}
+	s := y.splits["time"]
+	g.Splits = []graph.Split{{Train: s[0], Val: s[1], Test: s[2]}}
+	return g
+}
+
+// filesOf are the files of a store, by name.
+func filesOf(t testing.TB, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS(dir), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(filepath.Join(dir, path))
+		files[path] = string(data)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// check reads and writes a folder, and wants g of both.
+func check(t *testing.T, o Options, g *graph.Graph) *graph.Graph {
+	t.Helper()
+	read, err := Read(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignore := cmpopts.IgnoreFields(graph.Graph{}, "Notes", "Metric", "Provenance")
+	if diff := cmp.Diff(g, read, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty(), cmpopts.EquateNaNs()); diff != "" {
+		t.Fatalf("read (-want +got):\n%s", diff)
+	}
+	parent := t.TempDir()
+	inMemory, streamed := filepath.Join(parent, "memory"), filepath.Join(parent, "stream")
+	if err := read.Write(inMemory); err != nil {
+		t.Fatal(err)
+	}
+	summary, err := Write(streamed, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(filesOf(t, inMemory), filesOf(t, streamed)); diff != "" {
+		t.Errorf("the stream is another store than the graph in memory (-memory +stream):\n%.2000s", diff)
+	}
+	if diff := cmp.Diff(read.Notes, summary.Graph.Notes); diff != "" {
+		t.Errorf("notes (-memory +stream):\n%s", diff)
+	}
+	s := summary.Graph
+	if summary.Edges != read.Edges() || s.Vertices() != read.Vertices() || s.Labels.Classes != read.Labels.Classes ||
+		s.Features.Columns != read.Features.Columns || s.Labels.MultiLabel() != read.Labels.MultiLabel() {
+		t.Errorf("summary %+v of %+v", summary, s)
+	}
+	return s
+}
+
+// Text and archives, stored and compressed, hold the same graph.
+func TestLayouts(t *testing.T) {
+	plain := newToy(200, 1500)
+	for name, folder := range map[string]string{
+		"text":    plain.text(t, "ogbn_arxiv"),
+		"stored":  plain.binary(t, "ogbn_papers100M", zip.Store),
+		"deflate": plain.binary(t, "ogbn-papers100M_pyg", zip.Deflate),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := check(t, Options{Folder: folder}, plain.want(t, false))
+			if !strings.Contains(s.Notes[0], "1500 edges, without inverse ones, as OGB's loader does for ogbn_") || !strings.Contains(s.Notes[1], "node_year") {
+				t.Errorf("notes %q", s.Notes)
+			}
+		})
+	}
+}
+
+// The two ends of an edge may lie together.
+func TestEdgesInFortranOrder(t *testing.T) {
+	y := newToy(30, 200_000)
+	y.edgeFeatures = nil
+	folder := y.binary(t, "ogbn_arxiv", zip.Store)
+	var ends []int64
+	for k := range y.source {
+		ends = append(ends, y.source[k], y.target[k])
+	}
+	write(t, filepath.Join(folder, "raw", "data.npz"), archive(t, zip.Deflate,
+		entry{edgeIndex, ends, []int{2, len(y.source)}, true},
+		entry{"num_nodes_list", []int64{30}, []int{1}, false}, entry{"num_edges_list", []int64{200_000}, []int{1}, false},
+		entry{"node_feat", y.features, []int{30, 3}, false}))
+	check(t, Options{Folder: folder}, y.want(t, false))
+}
+
+// Inverse edges are added to the graphs that OGB's loader adds them to, or as asked; each lies behind its
+// edge.
+func TestInverseEdges(t *testing.T) {
+	y := newToy(50, 400)
+	for _, c := range []struct {
+		folder  string
+		asked   Inverse
+		inverse bool
+		metric  string
+		note    string
+	}{
+		{"ogbn_products", ByName, true, "accuracy", "400 edges, and the inverse of each, as OGB's loader does for ogbn_products"},
+		{"ogbn_proteins", ByName, true, "roc-auc", "for ogbn_proteins"},
+		{"ogbn_proteins", Leave, false, "roc-auc", "400 edges, without inverse ones, as inverse-edges asks for"},
+		{"ogbn_arxiv", Add, true, "accuracy", "400 edges, and the inverse of each, as inverse-edges asks for"},
+		{"mine", ByName, false, "", `as the folder lists them: "mine" is none of OGB's names (inverse-edges adds inverse edges)`},
+	} {
+		for _, folder := range []string{y.text(t, c.folder), y.binary(t, c.folder, zip.Deflate)} {
+			s := check(t, Options{Folder: folder, Inverse: c.asked}, y.want(t, c.inverse))
+			if !strings.Contains(s.Notes[0], c.note) {
+				t.Errorf("%s: notes %q, want %q", c.folder, s.Notes, c.note)
+			}
+			if s.Metric != c.metric {
+				t.Errorf("%s: metric %q", c.folder, s.Metric)
+			}
+		}
+	}
+}
+
+// What the stream leaves out and adds is what graph.Symmetrize does.
+func TestSymmetrize(t *testing.T) {
+	y := newToy(60, 900)
+	for _, asked := range []Inverse{Leave, Add} {
+		for _, features := range [][]float32{y.edgeFeatures, nil} {
+			part := *y
+			part.edgeFeatures = features
+			want, err := part.want(t, asked == Add).Symmetrize()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := check(t, Options{Folder: part.text(t, "mine"), Inverse: asked, Symmetrize: true}, want)
+			if last := s.Notes[len(s.Notes)-1]; last != want.Notes[0] {
+				t.Errorf("note %q, want %q", last, want.Notes[0])
+			}
+		}
+	}
+}
+
+// Features of vertices are made from those of the edges into them.
+func TestFeaturesFromEdges(t *testing.T) {
+	y := newToy(40, 100)
+	y.features = nil
+	for _, kind := range []string{Mean, Sum} {
+		g := y.want(t, true)
+		r := &g.Relations[0]
+		g.Features = graph.Features{Columns: 2, Dense: make([]float32, 2*40)}
+		for v := range 40 {
+			for c := range 2 {
+				sum, n := 0., r.Indptr[v+1]-r.Indptr[v]
+				for k := r.Indptr[v]; k < r.Indptr[v+1]; k++ {
+					sum += float64(r.EdgeFeatures[2*k+int64(c)])
+				}
+				if kind == Mean {
+					sum /= float64(max(n, 1))
+				}
+				g.Features.Dense[2*v+c] = float32(sum)
+			}
+		}
+		check(t, Options{Folder: y.text(t, "ogbn_proteins"), FromEdges: kind}, g)
+	}
+	s := check(t, Options{Folder: y.text(t, "ogbn_proteins")}, y.want(t, true))
+	if !slices.Contains(s.Notes, "no features of vertices; features-from-edges mean makes them of the 2 that edges have") {
+		t.Errorf("notes %q", s.Notes)
+	}
+}
+
+func TestSeveralTasks(t *testing.T) {
+	y := newToy(40, 100).several(4)
+	for _, folder := range []string{y.text(t, "ogbn_proteins"), y.binary(t, "ogbn_proteins", zip.Store)} {
+		check(t, Options{Folder: folder}, y.want(t, true))
+	}
+}
+
+// The ways in which a label can be missing, and a number be spelled.
+func TestSpellings(t *testing.T) {
+	y := newToy(5, 4)
+	y.features, y.edgeFeatures = nil, nil
+	y.labels = []float32{nan, nan, nan, 2, 4}
+	y.splits = map[string][3][]int64{"time": {{4}, {}, {3}}}
+	folder := y.text(t, "ogbn_arxiv")
+	gzipped(t, filepath.Join(folder, "raw", "node-label.csv.gz"), "\nnan\r\n\"\"\n2.0\r\n4")
+	gzipped(t, filepath.Join(folder, "raw", "edge.csv.gz"), fmt.Sprintf("%d,%d\r\n\n%d,%d\n%d,%d\n%d,%d", y.source[0], y.target[0],
+		y.source[1], y.target[1], y.source[2], y.target[2], y.source[3], y.target[3]))
+	gzipped(t, filepath.Join(folder, "raw", "node-feat.csv.gz"), "1,-0.5\n1e-3,-2.5E+2\n123456789012345678901234567890,.5\n-0,0.1000000000000000055\n\n 1,+3\n")
+	if _, err := Read(Options{Folder: folder}); err == nil || !strings.Contains(err.Error(), `node-feat.csv.gz:6: " 1" is not a number`) {
+		t.Fatal(err)
+	}
+	gzipped(t, filepath.Join(folder, "raw", "node-feat.csv.gz"), "1,-0.5\n1e-3,-2.5E+2\n123456789012345678901234567890,.5\n-0,0.1000000000000000055\n\n1,+3\n")
+	want := y.want(t, false)
+	want.Features = graph.Features{Columns: 2, Dense: []float32{1, -.5, 1e-3, -250, 123456789012345678901234567890, .5, float32(math.Copysign(0, -1)), .1, 1, 3}}
+	check(t, Options{Folder: folder}, want)
+}
+
+// One split is taken as it is, of several the one that is named; a rule takes the place of all.
+func TestSplits(t *testing.T) {
+	y := newToy(20, 50)
+	folder := y.text(t, "ogbn_arxiv")
+	check(t, Options{Folder: folder, Split: "time"}, y.want(t, false))
+	s := y.splits["time"]
+	y.splits["random"] = [3][]int64{s[1], s[2], s[0]}
+	folder = y.text(t, "ogbn_arxiv")
+	check(t, Options{Folder: folder, Split: "time"}, y.want(t, false))
+	for split, want := range map[string]string{"": `has the splits "random", "time": choose one with split`, "tmie": `none of that name, but "random", "time"`} {
+		if _, err := Read(Options{Folder: folder, Split: split}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("split %q: %v", split, err)
+		}
+	}
+	ruled := y.want(t, false)
+	if err := ruled.MakeSplits("random:50/25/25", 2, 7); err != nil {
+		t.Fatal(err)
+	}
+	y.splits = nil
+	check(t, Options{Folder: y.text(t, "ogbn_arxiv"), Rule: &Rule{"random:50/25/25", 2, 7}}, ruled)
+}
+
+// Edges that exceed the memory for them are divided again, until a range is one vertex.
+func TestSorterDivides(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	const vertices, edges = 3000, 200_000
+	e := graph.Edges{FeatureColumns: 1}
+	for range edges {
+		target := int32(random.IntN(vertices))
+		if random.IntN(3) == 0 {
+			target = 1234
+		}
+		e.Source, e.Target = append(e.Source, int32(random.IntN(vertices))), append(e.Target, target)
+		e.Features = append(e.Features, random.Float32())
+	}
+	want, err := graph.NewRelation(vertices, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Create(filepath.Join(t.TempDir(), "scratch"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	s := newSorter(sorting{file: &chunks{file: file}, columns: 1, budget: 100_000}, 0, vertices, 10, maxShift)
+	for k := range edges {
+		if err := s.add(e.Source[k], e.Target[k], given, e.Features[k:k+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := graph.Relation{Indptr: []int64{0}, EdgeColumns: 1}
+	err = s.each(func(r rows) error {
+		for _, n := range r.indegree {
+			got.Indptr = append(got.Indptr, got.Indptr[len(got.Indptr)-1]+int64(n))
+		}
+		got.Sources, got.EdgeFeatures = append(got.Sources, r.sources...), append(got.EdgeFeatures, r.features...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%.1000s", diff)
+	}
+}
+
+func TestDamagedFoldersAreRefused(t *testing.T) {
+	remove := func(file string) func(t *testing.T, folder string) {
+		return func(t *testing.T, folder string) {
+			if err := os.RemoveAll(filepath.Join(folder, file)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	text := func(file, content string) func(t *testing.T, folder string) {
+		return func(t *testing.T, folder string) { gzipped(t, filepath.Join(folder, file+textSuffix), content) }
+	}
+	bytesOf := func(file string, change func([]byte) []byte) func(t *testing.T, folder string) {
+		return func(t *testing.T, folder string) {
+			data, err := os.ReadFile(filepath.Join(folder, file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(folder, file), change(data))
+		}
+	}
+	half := func(b []byte) []byte { return b[:len(b)/2] }
+	arrays := func(entries ...entry) func(t *testing.T, folder string) {
+		return func(t *testing.T, folder string) {
+			write(t, filepath.Join(folder, "raw", "data.npz"), archive(t, zip.Store, entries...))
+		}
+	}
+	sizes := []entry{{"num_nodes_list", []int64{10}, []int{1}, false}, {"num_edges_list", []int64{3}, []int{1}, false}}
+	y := newToy(10, 3)
+	y.features = y.features[:30]
+	for _, c := range []struct {
+		name   string
+		binary bool
+		spoil  func(t *testing.T, folder string)
+		o      Options
+		want   string
+	}{
+		{"nothing there", false, remove("."), Options{}, "no such folder; give a folder that OGB's downloader left"},
+		{"no raw", false, remove("raw"), Options{}, "raw: has neither edge.csv.gz nor data.npz, nor triplet-type-list.csv.gz"},
+		{"no edges", false, remove("raw/edge.csv.gz"), Options{}, "edge.csv.gz: no such file or directory; fetch the folder again"},
+		{"no count of vertices", false, remove("raw/num-node-list.csv.gz"), Options{}, "num-node-list.csv.gz: no such file"},
+		{"no count of edges", false, remove("raw/num-edge-list.csv.gz"), Options{}, "num-edge-list.csv.gz: no such file"},
+		{"no labels", false, remove("raw/node-label.csv.gz"), Options{}, "node-label.csv.gz: no such file"},
+		{"no split", false, remove("split"), Options{}, "has no folder of a split"},
+		{"no test vertices", false, remove("split/time/test.csv.gz"), Options{}, "test.csv.gz: no such file"},
+		{"several graphs", false, text("raw/num-node-list", "5\n5\n"), Options{}, "holds 2 graphs"},
+		{"no count", false, text("raw/num-node-list", "ten\n"), Options{}, `"ten" is no count`},
+		{"no vertices", false, text("raw/num-node-list", "0\n"), Options{}, "announces 0 vertices"},
+		{"too many vertices", false, text("raw/num-node-list", "2147483648\n"), Options{}, "announces 2147483648 vertices"},
+		{"negative edges", false, text("raw/num-edge-list", "-1\n"), Options{}, "-1 edges, where"},
+		{"fewer labels", false, text("raw/num-node-list", "11\n"), Options{}, "node-label.csv.gz:10: the last row, where 11 are announced"},
+		{"more labels", false, text("raw/num-node-list", "9\n"), Options{}, "more rows than the 9 announced"},
+		{"more edges", false, text("raw/num-edge-list", "2\n"), Options{}, "edge.csv.gz: more edges than the 2 announced"},
+		{"fewer edges", false, text("raw/num-edge-list", "1000000000000\n"), Options{}, "edge.csv.gz: 3 edges, where 1000000000000 are announced"},
+		{"fewer edge features", false, text("raw/edge-feat", "1,2\n1,2\n"), Options{}, "edge-feat.csv.gz:2: the last row, where 3"},
+		{"more edge features", false, text("raw/edge-feat", "1,2\n1,2\n1,2\n1,2\n"), Options{}, "edge-feat.csv.gz:4: more rows than the 3"},
+		{"fewer features", false, text("raw/node-feat", "1\n2\n"), Options{}, "node-feat.csv.gz:2: the last row, where 10"},
+		{"ragged features", false, text("raw/node-feat", "1,2\n2\n"), Options{}, "node-feat.csv.gz:2: 1 columns, where the lines before have 2"},
+		{"missing features", false, text("raw/node-feat", "1,2\n2,\n"), Options{}, "node-feat.csv.gz:2: column 1 is NaN"},
+		{"words for features", false, text("raw/node-feat", "x,y\n2,3\n"), Options{}, `node-feat.csv.gz:1: "x" is not a number`},
+		{"id out of range", false, text("raw/edge", "0,1\n1,10\n2,3\n"), Options{}, "edge.csv.gz:2: 10 is out of the range of 10"},
+		{"negative id", false, text("raw/edge", "0,1\n-1,1\n"), Options{}, `edge.csv.gz:2: "-1" is not an id`},
+		{"huge id", false, text("raw/edge", "0,1\n1,18446744073709551616\n"), Options{}, `"18446744073709551616" is not an id`},
+		{"three columns", false, text("raw/edge", "0,1,2\n"), Options{}, "edge.csv.gz:1: 3 columns, where there are 2"},
+		{"not a class", false, text("raw/node-label", strings.Repeat("1.5\n", 10)), Options{}, "node-label.csv.gz:1: the label 1.5 is no class"},
+		{"class beyond vertices", false, text("raw/node-label", strings.Repeat("10\n", 10)), Options{}, "label 10 of vertex 0: classes run from 0"},
+		{"half a row of labels", false, text("raw/node-label", strings.Repeat("0,1\n", 9)+"1,\n"), Options{}, "node-label.csv.gz:10: the label of task 1 is NaN"},
+		{"classes of tasks", false, text("raw/node-label", strings.Repeat("0,2\n", 10)), Options{}, "the label of task 1 is 2"},
+		{"split out of range", false, text("split/time/valid", "10\n"), Options{}, "valid.csv.gz:1: 10 is out of the range of 10"},
+		{"split of one twice", false, text("split/time/valid", "1\n1\n"), Options{}, "vertex 1 is given twice"},
+		{"split overlap", false, text("split/time/valid", "0\n"), Options{}, "vertex 0 is also in"},
+		{"split without label", false, text("split/time/valid", "3\n"), Options{}, "vertex 3 has no label"},
+		{"split of ids without end", false, text("split/time/valid", strings.Repeat("1\n", 100)), Options{}, "more ids than the 10 vertices"},
+		{"pickled split", false, func(t *testing.T, folder string) { write(t, filepath.Join(folder, "split/time/split_dict.pt"), nil) }, Options{}, "split_dict.pt: zip: not a valid zip file; give a file of torch.save"},
+		{"garbage behind gzip", false, bytesOf("raw/edge.csv.gz", func(b []byte) []byte { return append(b, "xxxxxxxxxxxxxxxxxxxxxxxx"...) }), Options{}, "edge.csv.gz:1: damaged or cut short"},
+		{"no gzip", false, bytesOf("raw/edge.csv.gz", func([]byte) []byte { return []byte("0,1\n1,2\n2,3\n") }), Options{}, "edge.csv.gz: not the gzip file"},
+		{"cut gzip", false, bytesOf("raw/edge.csv.gz", half), Options{}, "edge.csv.gz:1: damaged or cut short"},
+		{"a pipe", false, func(t *testing.T, folder string) {
+			remove("raw/edge.csv.gz")(t, folder)
+			if err := os.Mkdir(filepath.Join(folder, "raw/edge.csv.gz"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}, Options{}, "is a directory, not a file"},
+		{"cut archive", true, bytesOf("raw/data.npz", half), Options{}, "data.npz: the .npz file is damaged"},
+		{"cut labels", true, bytesOf("raw/node-label.npz", half), Options{}, "node-label.npz: the .npz file is damaged"},
+		{"damaged archive", true, bytesOf("raw/data.npz", func(b []byte) []byte { b[bytes.Index(b, []byte("node_feat.npy"))+200] ^= 1; return b }), Options{}, "checksum"},
+		{"no labels in the archive", true, remove("raw/node-label.npz"), Options{}, "node-label.npz: no such file"},
+		{"no edges in the archive", true, arrays(sizes...), Options{}, `has no array "edge_index"`},
+		{"edges the other way", true, arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{3, 2}, false})...), Options{}, "has shape [3 2]: it must be 2 × E"},
+		{"id out of range in the archive", true, arrays(append(sizes, entry{edgeIndex, []int64{0, 1, 2, 3, 10, 4}, []int{2, 3}, false})...), Options{}, "element 4, 10, is out of the range of 10"},
+		{"fewer edges in the archive", true, arrays(append(sizes, entry{edgeIndex, []int64{0, 1, 2, 3}, []int{2, 2}, false})...), Options{}, "2 edges, where 3 are announced"},
+		{"edges of floats", true, arrays(append(sizes, entry{edgeIndex, make([]float32, 6), []int{2, 3}, false})...), Options{}, `array "edge_index": dtype "<f4" is not an integer`},
+		{"a vector of features", true, arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{2, 3}, false}, entry{"node_feat", make([]float32, 8), []int{2, 2, 2}, false})...), Options{}, "has shape [2 2 2], where a matrix is expected"},
+		{"features not finite", true, arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{2, 3}, false}, entry{"node_feat", slices.Repeat([]float32{nan}, 10), []int{10, 1}, false})...), Options{}, `array "node_feat": row 0: column 0 is NaN`},
+		{"features twice", false, nil, Options{FromEdges: Mean}, "has features of its vertices; leave features-from-edges out"},
+		{"no features of edges", false, remove("raw/edge-feat.csv.gz"), Options{FromEdges: Sum}, "has features of its vertices"},
+		{"unknown reduction", false, nil, Options{FromEdges: "max"}, `features-from-edges "max": give mean or sum`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			folder := y.text
+			if c.binary {
+				folder = func(t testing.TB, name string) string { return y.binary(t, name, zip.Store) }
+			}
+			c.o.Folder = folder(t, "ogbn_arxiv")
+			if c.spoil != nil {
+				c.spoil(t, c.o.Folder)
+			}
+			parent := t.TempDir()
+			_, readError := Read(c.o)
+			_, writeError := Write(filepath.Join(parent, "store"), c.o)
+			for _, err := range []error{readError, writeError} {
+				if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+					t.Errorf("got %v, want %q", err, c.want)
+				}
+			}
+			if left := filesOf(t, parent); len(left) > 0 {
+				t.Errorf("left %d files", len(left))
+			}
+		})
+	}
+}

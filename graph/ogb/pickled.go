@@ -1,0 +1,60 @@
+package ogb
+
+import (
+	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/internal/pickle"
+	"weft/internal/refusal"
+	"weft/internal/torchfile"
+)
+
+// pickledSplit is the file of torch.save that stands in the folder of a split in place of the lists of ids.
+const pickledSplit = "split_dict.pt"
+
+// readPickled reads the split in such a file: a dict of ids, train, valid and test, or in a folder with types
+// of dicts of those of each type, of which it takes one.
+func readPickled(path, of string, vertices int, labels *graph.Labels) (s graph.Split, err error) {
+	f, err := torchfile.Open(path)
+	if err != nil {
+		return s, err
+	}
+	defer f.Close()
+	names := [3]string{"train", "valid", "test"}
+	for part, name := range names {
+		value := under(f.Value, name)
+		if of != "" {
+			value = under(value, of)
+			name += " of " + of
+		}
+		ids, ok := value.(torchfile.Dense)
+		if !ok {
+			return s, refusal.Errorf("%s: has no ids that are called %.40q; %s", path, name, fetchAgain)
+		}
+		array, err := torchfile.Array(ids)
+		if err != nil {
+			return s, refusal.Errorf("%s: %.40q: %w", path, name, err)
+		}
+		parts, err := arrays.Parts(array, vertices)
+		if err == nil && len(parts) != 1 {
+			err = refusal.Errorf("has %d columns: give a list of ids", len(parts))
+		}
+		if err != nil {
+			return s, refusal.Errorf("%s: %.40q: %w", path, name, err)
+		}
+		*[]*[]int64{&s.Train, &s.Val, &s.Test}[part] = parts[0]
+	}
+	if err := arrays.CheckSplit(&s, labels, names); err != nil {
+		return s, refusal.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// under is the value of a dict under that name, nil where there is none.
+func under(value any, name string) any {
+	d, ok := value.(*pickle.Dict)
+	if !ok {
+		return nil
+	}
+	value, _ = d.Get(name)
+	return value
+}

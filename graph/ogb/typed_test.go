@@ -1,0 +1,218 @@
+package ogb
+
+import (
+	"archive/zip"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// typedToy is a graph of authors, papers and fields, of which papers have features and labels.
+type typedToy struct {
+	papers  *toy // whose edges cite
+	authors int
+	fields  int
+	writes  [2][]int64 // author, paper
+	about   [2][]int64 // paper, field
+}
+
+func newTypedToy() *typedToy {
+	random := rand.New(rand.NewPCG(5, 6))
+	y := &typedToy{papers: newToy(30, 90), authors: 12, fields: 4}
+	y.papers.edgeFeatures = nil
+	for range 50 {
+		y.writes[0], y.writes[1] = append(y.writes[0], random.Int64N(12)), append(y.writes[1], random.Int64N(30))
+		y.about[0], y.about[1] = append(y.about[0], random.Int64N(30)), append(y.about[1], random.Int64N(4))
+	}
+	return y
+}
+
+func (y *typedToy) writeSplits(t testing.TB, folder string) {
+	t.Helper()
+	split := y.papers.splits["time"]
+	gzipped(t, filepath.Join(folder, "split/time/nodetype-has-split.csv.gz"), "author,paper,field\nFalse,True,False\n")
+	for part, file := range []string{"train", "valid", "test"} {
+		gzipped(t, filepath.Join(folder, "split/time/paper", file+textSuffix), ints(split[part]))
+	}
+}
+
+func (y *typedToy) text(t testing.TB) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "ogbn_mag")
+	raw := func(name, text string) { gzipped(t, filepath.Join(folder, "raw", name+textSuffix), text) }
+	raw("num-node-dict", "author,paper,field\n12,30,4\n")
+	raw("triplet-type-list", "author,writes,paper\npaper,cites,paper\npaper,about,field\n")
+	relation := func(name string, ends [2][]int64) {
+		var b strings.Builder
+		for k := range ends[0] {
+			fmt.Fprintf(&b, "%d,%d\n", ends[0][k], ends[1][k])
+		}
+		raw("relations/"+name+"/edge", b.String())
+		raw("relations/"+name+"/num-edge-list", fmt.Sprintln(len(ends[0])))
+		raw("relations/"+name+"/edge_reltype", strings.Repeat("0\n", len(ends[0])))
+	}
+	relation("author___writes___paper", y.writes)
+	relation("paper___cites___paper", [2][]int64{y.papers.source, y.papers.target})
+	relation("paper___about___field", y.about)
+	raw("node-feat/paper/node-feat", lines(y.papers.features, y.papers.columns))
+	raw("node-feat/paper/node_year", strings.Repeat("2010\n", 30))
+	raw("nodetype-has-label", "author,paper,field\nFalse,True,False\n")
+	raw("node-label/paper/node-label", lines(y.papers.labels, 1))
+	y.writeSplits(t, folder)
+	return folder
+}
+
+func (y *typedToy) binary(t testing.TB) string {
+	t.Helper()
+	folder := filepath.Join(t.TempDir(), "ogbn_mag")
+	raw := func(name string, entries ...entry) {
+		write(t, filepath.Join(folder, "raw", name+".npz"), archive(t, zip.Deflate, entries...))
+	}
+	one := func(key string, n int) entry { return entry{key, []int64{int64(n)}, []int{1}, false} }
+	list := func(key string, source, target []int64) entry {
+		return entry{key, slices.Concat(source, target), []int{2, len(source)}, false}
+	}
+	raw("num_nodes_dict", one("author", 12), one("paper", 30), one("field", 4))
+	raw("num_edges_dict", one("author___writes___paper", 50), one("paper___cites___paper", 90), one("paper___about___field", 50))
+	raw("edge_index_dict", list("author___writes___paper", y.writes[0], y.writes[1]),
+		list("paper___cites___paper", y.papers.source, y.papers.target), list("paper___about___field", y.about[0], y.about[1]))
+	raw("node_feat_dict", entry{"paper", y.papers.features, []int{30, 3}, false})
+	raw("node-label", entry{"paper", y.papers.labels, []int{30, 1}, false})
+	y.writeSplits(t, folder)
+	return folder
+}
+
+// want is the graph: the labelled type first, then types and relations by name.
+func (y *typedToy) want(t testing.TB) *graph.Graph {
+	t.Helper()
+	counts := map[string]int{"author": 12, "paper": 30, "field": 4}
+	g := y.papers.want(t, false)
+	g.Type, g.Count, g.Relations = "paper", 30, nil
+	for _, name := range []string{"author", "field"} {
+		g.Others = append(g.Others, graph.VertexType{Type: name, Count: counts[name]})
+	}
+	for _, name := range []string{"author___writes___paper", "paper___about___field", "paper___cites___paper"} {
+		r := triplet(strings.Split(name, "___"))
+		ends := map[string][2][]int64{"writes": y.writes, "cites": {y.papers.source, y.papers.target}, "about": y.about}[r[1]]
+		e := graph.Edges{}
+		for k := range ends[0] {
+			e.Source, e.Target = append(e.Source, int32(ends[0][k])), append(e.Target, int32(ends[1][k]))
+		}
+		relation, err := graph.NewBipartite(counts[r[0]], counts[r[2]], e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		relation.Source, relation.Name, relation.Target = r[0], r[1], r[2]
+		g.Relations = append(g.Relations, relation)
+	}
+	return g
+}
+
+func TestTypedLayouts(t *testing.T) {
+	y := newTypedToy()
+	ignore := cmpopts.IgnoreFields(graph.Graph{}, "Notes", "Metric", "Provenance")
+	for name, folder := range map[string]string{"text": y.text(t), "binary": y.binary(t)} {
+		t.Run(name, func(t *testing.T) {
+			g, err := Read(Options{Folder: folder})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := y.want(t)
+			if diff := cmp.Diff(want, g, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if g.Metric != "accuracy" || len(g.Notes) != 1 || !strings.HasPrefix(g.Notes[0], "190 edges of 3 relations, without inverse ones") {
+				t.Errorf("metric %q, notes %q", g.Metric, g.Notes)
+			}
+			store := filepath.Join(t.TempDir(), "store")
+			s, err := Write(store, Options{Folder: folder, Rule: &Rule{"random:50/25/25", 1, 0}})
+			if err != nil || s.Edges != 190 || s.Graph.Vertices() != 46 {
+				t.Fatal(s, err)
+			}
+			stored, err := graph.Open(store)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stored.Close()
+			if stored.Edges() != 190 || stored.Own() != 30 || len(stored.Splits) != 1 {
+				t.Errorf("stored: %d edges, %d papers, %d splits", stored.Edges(), stored.Own(), len(stored.Splits))
+			}
+		})
+	}
+}
+
+func TestDamagedTypedFoldersAreRefused(t *testing.T) {
+	text := func(file, content string) func(t *testing.T, folder string) {
+		return func(t *testing.T, folder string) { gzipped(t, filepath.Join(folder, file+textSuffix), content) }
+	}
+	remove := func(file string) func(t *testing.T, folder string) {
+		return func(t *testing.T, folder string) {
+			if err := os.RemoveAll(filepath.Join(folder, file)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	none := func(*testing.T, string) {}
+	y := newTypedToy()
+	for _, c := range []struct {
+		name   string
+		binary bool
+		spoil  func(t *testing.T, folder string)
+		o      Options
+		want   string
+	}{
+		{"no counts", false, remove("raw/num-node-dict.csv.gz"), Options{}, "num-node-dict.csv.gz: no such file"},
+		{"counts of fewer", false, text("raw/num-node-dict", "author,paper,field\n12,30\n"), Options{}, "holds no line of types"},
+		{"no number", false, text("raw/num-node-dict", "author,paper,field\n12,30,many\n"), Options{}, `"many" is no count of vertices`},
+		{"type twice", false, text("raw/num-node-dict", "author,paper,author\n12,30,4\n"), Options{}, `"author" has 4 vertices, or stands twice`},
+		{"path for a type", false, text("raw/num-node-dict", "author,paper,../field\n12,30,4\n"), Options{}, `"../field" is no name of a type`},
+		{"path for a relation", false, text("raw/triplet-type-list", "author,..,paper\n"), Options{}, `".." is no name of a type`},
+		{"claimed vertices", false, text("raw/num-node-dict", "author,paper,field\n12,30,2000000\n"), Options{}, `2000000 vertices of the type "field" with only 190 edges`},
+		{"claimed papers", false, text("raw/num-node-dict", "author,paper,field\n12,31,4\n"), Options{}, "node-feat.csv.gz:30: the last row, where 31"},
+		{"no relations", false, text("raw/triplet-type-list", "\n"), Options{}, "lists no relation"},
+		{"two names", false, text("raw/triplet-type-list", "author,paper\n"), Options{}, "a relation is a source type, a name and a target type"},
+		{"unknown type", false, text("raw/triplet-type-list", "author,writes,book\n"), Options{}, `joins the type "book", which there is none of`},
+		{"no edges", false, remove("raw/relations/paper___cites___paper"), Options{}, "num-edge-list.csv.gz: no such file"},
+		{"end of another type", false, text("raw/relations/paper___about___field/edge", "29,4\n"), Options{}, "edge.csv.gz:1: 4 is out of the range of 4"},
+		{"no labels", false, text("raw/nodetype-has-label", "author,paper,field\nFalse,False,False\n"), Options{}, "the types that have labels are 0 ()"},
+		{"labels of two", false, text("raw/nodetype-has-label", "author,paper,field\nTrue,True,False\n"), Options{}, `the types that have labels are 2 ("author", "paper")`},
+		{"labels of no type", false, text("raw/nodetype-has-label", "author,book,field\nFalse,True,False\n"), Options{}, `"book" has labels and is no vertex type`},
+		{"neither true nor false", false, text("raw/nodetype-has-label", "author,paper,field\nFalse,Yes,False\n"), Options{}, `"Yes" is neither True nor False`},
+		{"no split", false, remove("split/time/paper"), Options{}, "train.csv.gz: no such file"},
+		{"inverse edges", false, none, Options{Inverse: Add}, "inverse-edges: "},
+		{"features from edges", false, none, Options{FromEdges: Mean}, "features-from-edges: "},
+		{"symmetrized", false, none, Options{Symmetrize: true}, "3 vertex types and 3 relations"},
+		{"no counts in archives", true, remove("raw/num_edges_dict.npz"), Options{}, "num_edges_dict.npz: no such file"},
+		{"count of another relation", true, func(t *testing.T, folder string) {
+			write(t, filepath.Join(folder, "raw/num_edges_dict.npz"), archive(t, zip.Store, entry{"x___y___z", []int64{1}, []int{1}, false}))
+		}, Options{}, `has no array "author___writes___paper"`},
+		{"several counts", true, func(t *testing.T, folder string) {
+			write(t, filepath.Join(folder, "raw/num_nodes_dict.npz"), archive(t, zip.Store, entry{"paper", []int64{1, 2}, []int{2}, false}))
+		}, Options{}, "holds 2 values, where one count is expected"},
+		{"no relation's name", true, func(t *testing.T, folder string) {
+			write(t, filepath.Join(folder, "raw/edge_index_dict.npz"), archive(t, zip.Store, entry{"cites", []int64{1, 2}, []int{2, 1}, false}))
+		}, Options{}, `"cites" is no relation, HEAD___NAME___TAIL`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			folder := y.text
+			if c.binary {
+				folder = y.binary
+			}
+			c.o.Folder = folder(t)
+			c.spoil(t, c.o.Folder)
+			if _, err := Read(c.o); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,361 @@
+package pyg
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/internal/memory"
+	"weft/internal/npy"
+	"weft/internal/pickle"
+	"weft/internal/torchfile"
+)
+
+// Has reports whether there are fields of all those keys.
+func (s *store) Has(keys ...string) bool {
+	for _, key := range keys {
+		if s.fields[key] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Array reads the field of a key that exists: a tensor, an array of NumPy or a number.
+func (s *store) Array(key string) (*npy.Array, error) {
+	s.used[key] = true
+	value := s.fields[key]
+	if list, ok := value.(*pickle.List); ok && len(list.Items) == 1 { // num_nodes of data sets, in version 1
+		value = list.Items[0]
+	}
+	switch v := value.(type) {
+	case int64:
+		return npy.New([]int64{v}), nil
+	case torchfile.Dense:
+		a, err := torchfile.Array(v)
+		if err != nil {
+			return nil, s.Refuse(key, err)
+		}
+		return a, nil
+	}
+	return nil, s.Refuse(key, fmt.Errorf("is %s, no tensor", kind(value)))
+}
+
+// Count is how many rows the field of a key that exists has, all of which take bytes of the file.
+func (s *store) Count(key string) (int, error) {
+	var shape []int
+	switch v := s.fields[key].(type) {
+	case *torchfile.Tensor:
+		shape = v.Shape
+	case *pickle.Array:
+		shape = v.Shape
+	default:
+		m, err := sparse(v)
+		if err != nil {
+			return 0, s.Refuse(key, err)
+		}
+		return m.Rows, nil
+	}
+	n, err := arrays.CountRows(npy.Header{Shape: shape})
+	if err == nil && int64(n) > s.reader.size { // a row that is expanded takes bytes once
+		err = fmt.Errorf("has %d rows in a file of %d bytes: save it after .clone()", n, s.reader.size)
+	}
+	if err != nil {
+		return 0, s.Refuse(key, err)
+	}
+	return n, nil
+}
+
+// Matrix reads features from the field of a key that exists: a tensor, an array of NumPy or a sparse matrix.
+func (s *store) Matrix(key string, keepDense bool) (*arrays.Matrix, error) {
+	s.used[key] = true
+	if v, ok := s.fields[key].(torchfile.Dense); ok {
+		r, size, err := v.Open()
+		if err != nil {
+			return nil, s.Refuse(key, err)
+		}
+		m, err := arrays.ReadMatrix(r, size, true, keepDense)
+		if err != nil {
+			return nil, s.Refuse(key, err)
+		}
+		return m, nil
+	}
+	m, err := sparse(s.fields[key])
+	if err != nil {
+		return nil, s.Refuse(key, err)
+	}
+	f, err := m.Features()
+	if err != nil {
+		return nil, s.Refuse(key, err)
+	}
+	return &arrays.Matrix{Features: f, Rows: m.Rows}, nil
+}
+
+// read reads the edges of a store, with their weights and features.
+func (s *store) read() (graph.Edges, error) {
+	var e graph.Edges
+	var err error
+	switch {
+	case s.Has("edge_index"):
+		s.key = "edge_index"
+		if _, ok := s.fields[s.key].(torchfile.Dense); ok {
+			e, err = arrays.Fields{Source: s}.EdgeIndex()
+			break
+		}
+		e, err = s.adjacency() // a sparse matrix in its place
+	case s.Has("adj_t"):
+		s.key = "adj_t"
+		if e, err = s.adjacency(); err == nil {
+			e.Source, e.Target = e.Target, e.Source
+			s.sizes[0], s.sizes[1] = s.sizes[1], s.sizes[0]
+		}
+	case s.Has("adj"):
+		s.key = "adj"
+		e, err = s.adjacency()
+	default:
+		names := s.left()
+		return e, s.reader.refusef("has no edges%s (edge_index, adj_t or adj): its fields are %.400s", s.of(), fmt.Sprint(names[:min(len(names), 20)]))
+	}
+	if err != nil {
+		return e, err
+	}
+	if s.key != "edge_index" || e.Weights != nil { // what else there is may be in another order
+		return e, nil
+	}
+	if s.Has("edge_weight") {
+		if e.Weights, err = (arrays.Fields{Source: s}).Weights(e.Len()); err != nil {
+			return e, err
+		}
+	}
+	if s.Has("edge_attr") {
+		err = s.edgeFeatures(&e)
+	}
+	return e, err
+}
+
+// edgeFeatures reads edge_attr, a number or a row of numbers for each edge.
+func (s *store) edgeFeatures(e *graph.Edges) error {
+	const key = "edge_attr"
+	array, err := s.Array(key)
+	if err != nil {
+		return err
+	}
+	if n := len(array.Shape); n < 1 || n > 2 || array.Shape[0] != e.Len() {
+		return s.Refuse(key, fmt.Errorf("has shape %v: it must have a row for each of %d edges", array.Shape, e.Len()))
+	}
+	columns := 1
+	if len(array.Shape) == 2 {
+		columns = array.Shape[1]
+	}
+	if e.Len() == 0 || columns == 0 {
+		return nil
+	}
+	if e.Features, err = array.Float32s(); err != nil {
+		return s.Refuse(key, err)
+	}
+	e.FeatureColumns = columns
+	return nil
+}
+
+// byType divides the edges that were read by edge_type, where there is one, into a relation for each type
+// that occurs, by its number.
+func (s *store) byType() ([]*store, error) {
+	const key = "edge_type"
+	if s.key != "edge_index" || !s.Has(key) {
+		return []*store{s}, nil
+	}
+	array, err := s.Array(key)
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := array.Int32s()
+	if err != nil {
+		return nil, s.Refuse(key, err)
+	}
+	if len(array.Shape) != 1 || len(kinds) != s.list.Len() {
+		return nil, s.Refuse(key, fmt.Errorf("has shape %v: it must be one number for each of %d edges", array.Shape, s.list.Len()))
+	}
+	e, edges := &s.list, map[int32]int{}
+	for _, kind := range kinds {
+		if edges[kind]++; len(edges) > maxStores {
+			return nil, s.Refuse(key, fmt.Errorf("more than %d types of edges: at most so many are read", maxStores))
+		}
+	}
+	columns := e.FeatureColumns
+	if err := memory.Need(int64(len(kinds))*int64(4+4+4*columns) + 4*int64(len(e.Weights))); err != nil {
+		return nil, s.Refuse(key, err)
+	}
+	at := map[int32]*store{}
+	var relations []*store
+	for _, kind := range slices.Sorted(maps.Keys(edges)) {
+		relation, n := *s, edges[kind]
+		relation.relation = strconv.Itoa(int(kind))
+		relation.list = graph.Edges{Source: make([]int32, 0, n), Target: make([]int32, 0, n), FeatureColumns: columns}
+		if e.Weights != nil {
+			relation.list.Weights = make([]float32, 0, n)
+		}
+		if columns > 0 {
+			relation.list.Features = make([]float32, 0, n*columns)
+		}
+		at[kind], relations = &relation, append(relations, &relation)
+	}
+	for k, kind := range kinds {
+		r := &at[kind].list
+		r.Source, r.Target = append(r.Source, e.Source[k]), append(r.Target, e.Target[k])
+		if e.Weights != nil {
+			r.Weights = append(r.Weights, e.Weights[k])
+		}
+		r.Features = append(r.Features, e.Features[k*columns:(k+1)*columns]...)
+	}
+	s.list = graph.Edges{}
+	return relations, nil
+}
+
+// adjacency reads the matrix under the store's key, with an edge from row to column for each value.
+func (s *store) adjacency() (graph.Edges, error) {
+	s.used[s.key] = true
+	m, err := sparse(s.fields[s.key])
+	if err != nil {
+		return graph.Edges{}, s.Refuse(s.key, err)
+	}
+	e, err := m.Edges()
+	if err != nil {
+		return e, s.Refuse(s.key, err)
+	}
+	s.sizes = [2]int{m.Rows, m.Columns}
+	return e, nil
+}
+
+var errSparse = errors.New("is no tensor, or a sparse one that is not compressed by row or column, or a list of coordinates")
+
+// sparse makes a matrix of a sparse tensor of PyTorch or torch_sparse.
+func sparse(value any) (*arrays.CSR, error) {
+	switch v := value.(type) {
+	case *torchfile.Sparse:
+		return sparseTensor(v)
+	case *pickle.Object:
+		if v.Class == sparseClass {
+			return sparseStorage(v)
+		}
+	}
+	return nil, errSparse
+}
+
+// sparseTensor makes a matrix of a sparse tensor of PyTorch.
+func sparseTensor(s *torchfile.Sparse) (*arrays.CSR, error) {
+	if len(s.Shape) != 2 {
+		return nil, fmt.Errorf("a sparse tensor of %d dimensions: a matrix has two", len(s.Shape))
+	}
+	rows, columns := int64(s.Shape[0]), int64(s.Shape[1])
+	parts := make([]*npy.Array, len(s.Parts))
+	for k, t := range s.Parts {
+		var err error
+		if parts[k], err = torchfile.Array(t); err != nil {
+			return nil, err
+		}
+	}
+	switch {
+	case s.Layout == torchfile.CSR && len(parts) == 3:
+		return arrays.NewCSR(rows, columns, parts[0], parts[1], parts[2])
+	case s.Layout == torchfile.CSC && len(parts) == 3:
+		return arrays.NewCSC(rows, columns, parts[0], parts[1], parts[2])
+	case s.Layout == torchfile.COO && len(parts) == 2:
+		return coordinates(rows, columns, parts[0], parts[1])
+	}
+	return nil, errSparse
+}
+
+// coordinates makes a matrix of coordinates, 2 × values.
+func coordinates(rows, columns int64, indices, values *npy.Array) (*arrays.CSR, error) {
+	if len(indices.Shape) != 2 || indices.Shape[0] != 2 || len(values.Shape) != 1 || values.Shape[0] != indices.Shape[1] {
+		return nil, fmt.Errorf("coordinates of shape %v for values of shape %v", indices.Shape, values.Shape)
+	}
+	ids, err := indices.Int64s()
+	if err != nil {
+		return nil, err
+	}
+	n := indices.Shape[1]
+	return arrays.NewCoordinates(rows, columns, npy.New(ids[:n]), npy.New(ids[n:]), values)
+}
+
+// sparseStorage makes a matrix of a SparseTensor: of its columns, with the bounds of the rows or the row of
+// each, and values where there are any.
+func sparseStorage(o *pickle.Object) (*arrays.CSR, error) {
+	attributes, ok := o.State.(*pickle.Dict)
+	if !ok || len(attributes.Items) > maxFields {
+		return nil, errSparse
+	}
+	value, _ := attributes.Get("storage")
+	storage, ok := value.(*pickle.Object)
+	if !ok {
+		return nil, errSparse
+	}
+	if attributes, ok = storage.State.(*pickle.Dict); !ok || len(attributes.Items) > maxFields {
+		return nil, errSparse
+	}
+	read := func(key string) (*npy.Array, error) {
+		value, _ := attributes.Get(key)
+		if t, ok := value.(*torchfile.Tensor); ok {
+			return torchfile.Array(t)
+		}
+		return nil, nil
+	}
+	var sizes [2]int64
+	value, _ = attributes.Get("_sparse_sizes")
+	dims, ok := value.(pickle.Tuple)
+	if !ok || len(dims) != len(sizes) {
+		return nil, errSparse
+	}
+	for k := range sizes {
+		if sizes[k], ok = dims[k].(int64); !ok {
+			return nil, errSparse
+		}
+	}
+	column, err := read("_col")
+	if err != nil {
+		return nil, err
+	}
+	if column == nil || len(column.Shape) != 1 {
+		return nil, errSparse
+	}
+	values, err := read("_value")
+	if err != nil {
+		return nil, err
+	}
+	if values == nil {
+		if values, err = ones(column.Shape[0]); err != nil {
+			return nil, err
+		}
+	}
+	bounds, err := read("_rowptr")
+	if err != nil {
+		return nil, err
+	}
+	if bounds != nil {
+		return arrays.NewCSR(sizes[0], sizes[1], bounds, column, values)
+	}
+	row, err := read("_row")
+	if err != nil {
+		return nil, err
+	}
+	if row == nil || len(row.Shape) != 1 || row.Shape[0] != column.Shape[0] {
+		return nil, errSparse
+	}
+	return arrays.NewCoordinates(sizes[0], sizes[1], row, column, values)
+}
+
+// ones is a vector of ones.
+func ones(n int) (*npy.Array, error) {
+	if err := memory.Need(int64(n)); err != nil {
+		return nil, err
+	}
+	values := make([]uint8, n)
+	for k := range values {
+		values[k] = 1
+	}
+	return npy.New(values), nil
+}

@@ -1,0 +1,258 @@
+// Package pyg reads the graphs that PyTorch Geometric (PyG) writes with torch.save: a Data or HeteroData
+// object of version 1 or 2; (data, slices) or (dict, slices, class), as an InMemoryDataset saves one graph;
+// or what their to_dict returns, a dict of tensors. Edges are an edge_index, or a matrix adj_t (by target) or
+// adj (by source): a SparseTensor of torch_sparse, or a sparse tensor of PyTorch.
+//
+// Files are untrusted. Nothing in them runs: see internal/pickle and internal/torchfile.
+package pyg
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/graph"
+	"weft/graph/internal/arrays"
+	"weft/internal/pickle"
+	"weft/internal/refusal"
+	"weft/internal/torchfile"
+)
+
+// Options say how a file is read.
+type Options struct {
+	// Target is the vertex type whose labels are learned; empty for the only one that has labels.
+	Target string
+	// DenseFeatures keeps features dense of which few are not zero. Otherwise they become sparse rows.
+	DenseFeatures bool
+}
+
+// Read reads the graph in the file of that name. Edges stay as they are listed, and ids as they are. The
+// graph's Notes name what was left out. Complaints about the file are refusals that name it and the tensor.
+func Read(path string, o Options) (*graph.Graph, error) {
+	f, err := torchfile.Open(path, classes...)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r := &reader{path: path, options: o, size: f.Size}
+	g, err := r.graph(f.Value)
+	if err != nil {
+		return nil, err
+	}
+	g.Provenance = "pyg " + path
+	if err := g.Check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return g, nil
+}
+
+// reader reads one file.
+type reader struct {
+	path    string
+	options Options
+	size    int64 // of the file, in bytes
+	fields  int64 // of all stores
+	edges   int   // of all relations
+	notes   []string
+}
+
+// refusef refuses the file.
+func (r *reader) refusef(format string, args ...any) error {
+	return refusal.Errorf("%s: %w", r.path, fmt.Errorf(format, args...))
+}
+
+// graph makes the graph of what the file holds.
+func (r *reader) graph(value any) (*graph.Graph, error) {
+	s, err := r.stores(value)
+	if err != nil {
+		return nil, err
+	}
+	// Edges first: a file with n of them may have some n vertices, and not many more.
+	for _, e := range s.edges {
+		if e.list, err = e.read(); err != nil {
+			return nil, err
+		}
+		r.edges += e.list.Len()
+	}
+	if !s.typed {
+		if s.edges, err = s.edges[0].byType(); err != nil {
+			return nil, err
+		}
+	}
+	for _, v := range s.vertices {
+		if v.count, err = r.count(v, s.edges); err != nil {
+			return nil, err
+		}
+	}
+	first, err := r.target(s)
+	if err != nil {
+		return nil, err
+	}
+	g := &graph.Graph{Type: first.name, Count: first.count}
+	if err := r.relations(g, s); err != nil {
+		return nil, err
+	}
+	if err := r.first(g, first); err != nil {
+		return nil, err
+	}
+	for _, v := range s.vertices {
+		if v == first {
+			continue
+		}
+		other := graph.VertexType{Type: v.name, Count: v.count}
+		if other.Features, err = r.features(v); err != nil {
+			return nil, err
+		}
+		g.Others = append(g.Others, other)
+	}
+	g.Notes = append(r.notes, s.left()...)
+	return g, nil
+}
+
+// count is how many vertices a type has: what its tensors say, else the sizes of its edges' matrices, else
+// the largest id plus one.
+func (r *reader) count(v *store, edges []*store) (int, error) {
+	if n, err := (arrays.Fields{Source: v}).Vertices(r.edges); n > 0 || err != nil {
+		return n, err
+	}
+	n, known := 0, false
+	for _, e := range edges {
+		for end, ids := range [][]int32{e.list.Source, e.list.Target} {
+			if e.ends[end] != v.name {
+				continue
+			}
+			n, known = max(n, e.sizes[end]), known || e.sizes[end] > 0
+			if len(ids) > 0 {
+				n = max(n, int(slices.Max(ids))+1)
+			}
+		}
+	}
+	if n == 0 || int64(n) > arrays.MaxVertices(r.edges) {
+		return 0, r.refusef("%d vertices%s for %d edges: give their number as num_nodes", n, v.of(), r.edges)
+	}
+	if !known {
+		r.notes = append(r.notes, fmt.Sprintf("%d vertices%s: the largest id of an edge and one", n, v.of()))
+	}
+	return n, nil
+}
+
+// target is the type whose labels are learned.
+func (r *reader) target(s *stores) (*store, error) {
+	var labelled, all []*store
+	for _, v := range s.vertices {
+		all = append(all, v)
+		if v.Has("y") {
+			labelled = append(labelled, v)
+		}
+	}
+	names := func(of []*store) string {
+		const most = 20
+		var quoted []string
+		for _, v := range of[:min(len(of), most)] {
+			quoted = append(quoted, fmt.Sprintf("%.40q", v.name))
+		}
+		return strings.Join(quoted, ", ")
+	}
+	setting := refusal.Setting("target")
+	if name := r.options.Target; name != "" {
+		if !s.typed {
+			return nil, r.refusef("%s %q: the graph has one type of vertices; leave it out", setting, name)
+		}
+		for _, v := range all {
+			if v.name == name {
+				return v, nil
+			}
+		}
+		return nil, r.refusef("%s %q: its types are %s", setting, name, names(all))
+	}
+	switch {
+	case len(labelled) > 1:
+		return nil, r.refusef("the types %s have labels (y): choose one with %s", names(labelled), setting)
+	case len(labelled) == 1:
+		return labelled[0], nil
+	}
+	return all[0], nil
+}
+
+// relations gives the edges to the graph.
+func (r *reader) relations(g *graph.Graph, s *stores) error {
+	counts := map[string]int{}
+	for _, v := range s.vertices {
+		counts[v.name] = v.count
+	}
+	rows := int64(0)
+	for _, e := range s.edges {
+		sources, targets := counts[e.ends[0]], counts[e.ends[1]]
+		// A relation without edges costs the file a few bytes, and a row for each vertex.
+		if rows += int64(max(sources, targets)); rows > 1<<24+4*r.size {
+			return r.refusef("%d relations of some %d vertices each: too many for a file of %d bytes", len(s.edges), targets, r.size)
+		}
+		relation, err := graph.NewBipartite(sources, targets, e.list)
+		if err != nil {
+			return e.Refuse(e.key, err)
+		}
+		relation.Source, relation.Name, relation.Target = e.ends[0], e.relation, e.ends[1]
+		g.Relations = append(g.Relations, relation)
+		e.list = graph.Edges{}
+	}
+	of := ""
+	if s.typed || len(s.edges) > 1 {
+		of = fmt.Sprintf(" of %d relations", len(s.edges))
+	}
+	r.notes = append(r.notes, fmt.Sprintf("%d edges%s, as the file lists them", r.edges, of))
+	return nil
+}
+
+// first gives the graph what its first type has.
+func (r *reader) first(g *graph.Graph, v *store) error {
+	var err error
+	if g.Features, err = r.features(v); err != nil {
+		return err
+	}
+	f := arrays.Fields{Source: v}
+	if v.Has("y") {
+		if g.Labels, err = f.Labels("y", v.count); err != nil {
+			return err
+		}
+	}
+	g.Splits, err = f.Splits(arrays.MaskKeys, v.count, &g.Labels, arrays.Masks)
+	return err
+}
+
+// features are those of a type, none where it has no x.
+func (r *reader) features(v *store) (graph.Features, error) {
+	if !v.Has("x") {
+		return graph.Features{}, nil
+	}
+	m, err := (arrays.Fields{Source: v}).Features("x", v.count, r.options.DenseFeatures)
+	if err != nil {
+		return graph.Features{}, err
+	}
+	if m.Note != "" {
+		r.notes = append(r.notes, strings.TrimPrefix(v.of()+": ", ": ")+m.Note)
+	}
+	return m.Features, nil
+}
+
+// classes are those of which a file may have objects. Nothing of them runs: an object is its attributes.
+var classes = []pickle.Class{
+	dataClass, heteroClass, sparseClass,
+	"torch_sparse.storage.SparseStorage",
+	"torch_geometric.data.storage.AttrType",
+	"torch_geometric.data.storage.BaseStorage",
+	"torch_geometric.data.storage.NodeStorage",
+	"torch_geometric.data.storage.EdgeStorage",
+	"torch_geometric.data.storage.GlobalStorage",
+	"torch_geometric.data.data.DataEdgeAttr",
+	"torch_geometric.data.data.DataTensorAttr",
+	"torch_geometric.data.graph_store.EdgeAttr",
+	"torch_geometric.data.graph_store.EdgeLayout",
+	"torch_geometric.data.feature_store.TensorAttr",
+	"torch_geometric.data.feature_store._FieldStatus",
+}
+
+const (
+	dataClass   pickle.Class = "torch_geometric.data.data.Data"
+	heteroClass pickle.Class = "torch_geometric.data.hetero_data.HeteroData"
+	sparseClass pickle.Class = "torch_sparse.tensor.SparseTensor"
+)

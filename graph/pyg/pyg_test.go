@@ -1,0 +1,338 @@
+package pyg
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// expected is a graph as testdata/golden.py writes it down.
+type expected struct {
+	Types []struct {
+		Type  string
+		Count int
+		X     [][]float32
+	}
+	Y         []any
+	Splits    [][3][]int64
+	Relations []struct {
+		Source, Name, Target string
+		Edges                [][]float32
+	}
+	Left []string
+}
+
+// golden is what testdata/golden.py expects of each file.
+func golden(t *testing.T) map[string]expected {
+	t.Helper()
+	content, err := os.ReadFile("testdata/expected.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]expected{}
+	if err := json.Unmarshal(content, &all); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// written writes a graph down as testdata/golden.py does.
+func written(g *graph.Graph) map[string]any {
+	types := []any{}
+	for _, v := range g.Types() {
+		types = append(types, map[string]any{"type": v.Type, "count": v.Count, "x": rowsOf(&v.Features, v.Count)})
+	}
+	relations := []any{}
+	for i := range g.Relations {
+		r := &g.Relations[i]
+		e := r.Edges()
+		edges := [][]float32{}
+		for k := range e.Source {
+			row := []float32{float32(e.Source[k]), float32(e.Target[k])}
+			if e.Weights != nil {
+				row = append(row, e.Weights[k])
+			}
+			edges = append(edges, append(row, e.Features[k*e.FeatureColumns:(k+1)*e.FeatureColumns]...))
+		}
+		source, name, target := r.Ends()
+		relations = append(relations, map[string]any{"source": source, "name": name, "target": target, "edges": edges})
+	}
+	var y any
+	if g.Labels.Class != nil {
+		y = g.Labels.Class
+	} else if g.Labels.Multi != nil {
+		y = slices.Collect(slices.Chunk(g.Labels.Multi, g.Labels.Classes))
+	}
+	splits := [][3][]int64{}
+	for _, s := range g.Splits {
+		splits = append(splits, [3][]int64{s.Train, s.Val, s.Test})
+	}
+	left := []string{}
+	for _, note := range g.Notes {
+		if names, ok := strings.CutPrefix(note, "left out: "); ok {
+			left = strings.Split(names, ", ")
+		}
+	}
+	return map[string]any{"types": types, "y": y, "splits": splits, "relations": relations, "left": left}
+}
+
+func rowsOf(f *graph.Features, vertices int) any {
+	if f.Columns == 0 {
+		return nil
+	}
+	rows := [][]float32{}
+	for v := range vertices {
+		row := make([]float32, f.Columns)
+		if f.Sparse() {
+			for k := f.Indptr[v]; k < f.Indptr[v+1]; k++ {
+				row[f.Indices[k]] = f.Data[k]
+			}
+		} else {
+			copy(row, f.Row(v))
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// Each layout that PyG writes is the graph that PyG has of it.
+func TestGolden(t *testing.T) {
+	all := golden(t)
+	for name, want := range all {
+		o := Options{}
+		if name == "two-labels" {
+			o.Target = "author"
+		}
+		path := filepath.Join("testdata", name+".pt")
+		g, err := Read(path, o)
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if g.Provenance != "pyg "+path {
+			t.Errorf("%s: provenance %q", name, g.Provenance)
+		}
+		got, err := json.Marshal(written(g))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var read expected
+		if err := json.Unmarshal(got, &read); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, read); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		// A store of it is whole.
+		if err := g.Write(filepath.Join(t.TempDir(), "store")); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	files, err := filepath.Glob("testdata/*.pt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".pt")
+		if _, ok := all[name]; !ok && !strings.HasPrefix(name, "refused-") {
+			t.Errorf("%s is in no test", file)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		target string
+		want   string
+	}{
+		{"refused-two-graphs", "", `a data set of 2 graphs: save one of them, torch.save(dataset[0], "graph.pt")`},
+		{"refused-list", "", "a list of 2 values"},
+		{"refused-class", "", `names "fractions.Fraction", which is not on the list of what a dataset's pickle may name; docs/data.md`},
+		{"refused-legacy", "", "a file of torch.save before PyTorch 1.6"},
+		{"refused-weights", "", `has no edges (edge_index, adj_t or adj): its fields are ["weight" "bias"]`},
+		{"refused-tensor", "", "holds a tensor, no graph of PyTorch Geometric"},
+		{"two-labels", "", `the types "author", "paper" have labels (y): choose one with target`},
+		{"two-labels", "poet", `target "poet": its types are "author", "paper", "venue"`},
+		{"data", "author", `target "author": the graph has one type of vertices; leave it out`},
+	} {
+		path := filepath.Join("testdata", c.name+".pt")
+		_, err := Read(path, Options{Target: c.target})
+		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v, want a refusal in one line with %q", c.name, err, c.want)
+		}
+	}
+}
+
+// Features of which few are not zero become sparse rows unless they are to stay dense.
+func TestSparseFeatures(t *testing.T) {
+	for keep, sparse := range map[bool]bool{false: true, true: false} {
+		g, err := Read("testdata/wide.pt", Options{DenseFeatures: keep})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Features.Sparse() != sparse || strings.Contains(fmt.Sprint(g.Notes), "stored as sparse rows") != sparse {
+			t.Errorf("dense features %v: sparse %v, notes %q", keep, g.Features.Sparse(), g.Notes)
+		}
+	}
+}
+
+// pickled writes a file whose pickle is that code, with a storage "0" of int64 zeros.
+func pickled(t testing.TB, code string, zeros int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "x.pt")
+	if err := os.WriteFile(path, archive(t, code, make([]byte, 8*zeros)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// ids is the code of a tensor of int64 zeros on storage "0"; its sizes stay below 128.
+func ids(zeros int, shape ...int) string {
+	dims, strides := "(", "("
+	for _, n := range shape {
+		dims += "K" + string(rune(n))
+	}
+	for k := range shape {
+		step := 1
+		for _, n := range shape[k+1:] {
+			step *= n
+		}
+		strides += "K" + string(rune(step))
+	}
+	return "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + "ctorch\nLongStorage\n" + text("0") + text("cpu") +
+		"K" + string(rune(zeros)) + "tQK\x00" + dims + "t" + strides + "t\x89NtR"
+}
+
+// text is the code of a string.
+func text(s string) string { return "X" + string(rune(len(s))) + "\x00\x00\x00" + s }
+
+// dict is the code of a dict, of keys and values in turn.
+func dict(parts ...string) string { return "}(" + strings.Join(parts, "") + "u" }
+
+// hetero is the code of a HeteroData object of these dicts of vertices and edges.
+func hetero(vertices, edges string) string {
+	return "ctorch_geometric.data.hetero_data\nHeteroData\n)\x81" + dict(text("_node_store_dict"), vertices, text("_edge_store_dict"), edges) + "b"
+}
+
+func TestDamaged(t *testing.T) {
+	edges := text("edge_index") + ids(20, 2, 3)
+	relation := "(" + text("a") + text("to") + text("a") + "t"
+	for _, c := range []struct{ code, want string }{
+		{"N", "holds a plain value"},
+		{"]", "a list of 0 values"},
+		{")", "a tuple of 0 values"},
+		{"ctorch_geometric.data.data\nData\n)\x81", "without its attributes"},
+		{"ctorch_geometric.data.data\nData\n)\x81" + dict(text("_store"), "N") + "b", "are not a dict"},
+		{"ctorch_geometric.data.hetero_data\nHeteroData\n)\x81}b", "without _node_store_dict"},
+		{"ctorch_geometric.data.storage\nNodeStorage\n)\x81}b", `an object of class "torch_geometric.data.storage.NodeStorage"`},
+		{dict("K\x01", "K\x01"), "is not called (source, relation, target)"},
+		{"ctorch_geometric.data.data\nData\n)\x81" + dict("K\x01", "K\x01") + "b", "a field has no name"},
+		{dict(text("edge_index"), "K\x01"), `"edge_index": is no tensor`},
+		{dict(text("edge_index"), ids(20, 3, 2)), `"edge_index": has shape [3 2]: it must be 2 × E`},
+		{dict(edges, text("num_nodes"), "J\x00\x00\x00\x7f"), `"num_nodes": is [2130706432]`},
+		{dict(edges, text("num_nodes"), text("x")), `"num_nodes": is a plain value, no tensor`},
+		{dict(edges, text("x"), ids(20, 5)), `"x": features of shape [5]`},
+		{dict(edges, text("x"), ids(20, 5, 2), text("y"), ids(20, 4)), `"x": has 5 rows, not 4`},
+		{dict(edges, text("y"), ids(20, 4), text("train_mask"), ids(20, 3)), `"train_mask": has shape [3]`},
+		{dict(edges, text("y"), ids(20, 4), text("val_mask"), ids(20, 4)), `"train_mask": is missing beside "val_mask" and "test_mask"`},
+		{dict(edges, text("edge_weight"), ids(20, 4)), `"edge_weight": has shape [4]: it must be one number for each of 3 edges`},
+		{dict(edges, text("edge_attr"), ids(20, 4, 2)), `"edge_attr": has shape [4 2]: it must have a row for each of 3 edges`},
+		{dict(edges, text("edge_type"), ids(20, 4)), `"edge_type": has shape [4]: it must be one number for each of 3 edges`},
+		{dict(text("edge_index"), ids(20, 2, 0)), "0 vertices for 0 edges: give their number as num_nodes"},
+		{dict(text("adj"), "ctorch_sparse.tensor\nSparseTensor\n)\x81}b"), `"adj": is no tensor`},
+		{hetero("N", "}"), `a HeteroData object without _node_store_dict`},
+		{hetero(dict(text("a"), "N"), "}"), `the fields of "a" are not a dict`},
+		{hetero(dict(relation, "}"), "}"), "a type of vertices has no name"},
+		{hetero("}", "}"), "the graph has no type of edges"},
+		{dict("(" + text("a") + text("a") + "t" + dict(edges)), "is not called (source, relation, target)"},
+		{dict(relation, dict(text("x"), ids(20, 2))), `has no edges of "a__to__a"`},
+		{dict("(" + text("a/b") + text("to") + text("a") + "t" + dict(edges)), "its name is that of a folder"},
+	} {
+		path := pickled(t, c.code+".", 20)
+		_, err := Read(path, Options{})
+		if err == nil || !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") || !strings.Contains(err.Error(), c.want) ||
+			strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: error %v, want a refusal in one line with the file and %q", c.code, err, c.want)
+		}
+	}
+}
+
+// Types that share their fields or their vertices cost a pickle a few bytes each: they are refused before
+// they take memory.
+func TestSharedTypesAreRefused(t *testing.T) {
+	var code strings.Builder
+	fields := []string{}
+	for k := range 100 {
+		fields = append(fields, text(fmt.Sprintf("f%d", k)), "N")
+	}
+	code.WriteString("}(" + text("t") + dict(fields...) + "q\x01")
+	for k := range 1000 {
+		code.WriteString(text(fmt.Sprintf("t%d", k)) + "h\x01")
+	}
+	code.WriteString("(" + text("t") + text("to") + text("t") + "t" + dict(text("edge_index"), ids(20, 2, 3)) + "u.")
+	if _, err := Read(pickled(t, code.String(), 20), Options{}); err == nil || !strings.Contains(err.Error(), "fields, more than a file of") {
+		t.Errorf("fields: error %v", err)
+	}
+	code.Reset()
+	code.WriteString("}(" + text("edge_index_dict") + "}" + text("a_dict") + dict(fields...) + "q\x01")
+	for k := range 900 {
+		code.WriteString(text(fmt.Sprintf("f%d_dict", k)) + "h\x01")
+	}
+	code.WriteString("u.")
+	if _, err := Read(pickled(t, code.String(), 20), Options{}); err == nil || !strings.Contains(err.Error(), "fields, more than a file of") {
+		t.Errorf("dicts: error %v", err)
+	}
+	code.Reset()
+	code.WriteString("}(" + text("t") + dict(text("num_nodes"), "J\x00\x00\x10\x00"))
+	for k := range 100 {
+		code.WriteString("(" + text("t") + text(fmt.Sprintf("r%d", k)) + text("t") + "t" + dict(text("edge_index"), ids(20, 2, 0)))
+	}
+	code.WriteString("u.")
+	if _, err := Read(pickled(t, code.String(), 20), Options{}); err == nil || !strings.Contains(err.Error(), "too many for a file of") {
+		t.Errorf("relations: error %v", err)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	files, err := filepath.Glob("testdata/*.pt")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "wide.pt") {
+			continue
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		code, numbers := pulled(f, content)
+		f.Add(code, numbers)
+	}
+	f.Add([]byte(dict(text("edge_index"), ids(20, 2, 3))+"."), make([]byte, 160))
+	f.Fuzz(func(t *testing.T, code, numbers []byte) {
+		path := filepath.Join(t.TempDir(), "x.pt")
+		if err := os.WriteFile(path, archive(t, string(code), numbers), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		g, err := Read(path, Options{})
+		if err != nil {
+			return
+		}
+		if g.Vertices() > math.MaxInt32 {
+			t.Errorf("%d vertices", g.Vertices())
+		}
+	})
+}

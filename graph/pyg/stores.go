@@ -1,0 +1,385 @@
+package pyg
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"weft/graph"
+	"weft/internal/pickle"
+	"weft/internal/refusal"
+	"weft/internal/torchfile"
+)
+
+// stores are the parts of a file: the fields of each type of vertices and of edges. Of a graph without types
+// they are one and the same.
+type stores struct {
+	typed           bool
+	vertices, edges []*store
+	global          []string // fields of the graph as a whole
+}
+
+// store is the fields of a type of vertices or edges.
+type store struct {
+	reader *reader
+	name   string // of the type; empty where the graph has no types
+
+	keys   []string // in the order of the file
+	fields map[string]any
+	used   map[string]bool // those that were read
+
+	count int // vertices
+
+	relation string
+	ends     [2]string // types of sources and targets
+	key      string    // of the field that lists the edges
+	list     graph.Edges
+	sizes    [2]int // how many sources and targets there are at least
+}
+
+// The bounds of a file: a pickle that names the same dict many times is short.
+const (
+	maxFields = 1000 // of a store
+	maxStores = 1 << 12
+)
+
+// stores finds the fields in what a file holds.
+func (r *reader) stores(value any) (*stores, error) {
+	value, err := r.only(value)
+	if err != nil {
+		return nil, err
+	}
+	switch v := value.(type) {
+	case *pickle.Object:
+		state, ok := v.State.(*pickle.Dict)
+		if !ok || len(state.Items) > maxFields {
+			return nil, r.refusef("an object of class %.80q without its attributes: save it again", string(v.Class))
+		}
+		switch v.Class {
+		case dataClass:
+			if _, ok := state.Get("_store"); !ok { // version 1
+				return r.plain(state)
+			}
+			return r.plain(r.mapping(state, "_store"))
+		case heteroClass:
+			return r.hetero(state)
+		}
+	case *pickle.Dict:
+		if slices.ContainsFunc(v.Items, func(item pickle.Item) bool { _, ok := item.Key.(string); return !ok }) {
+			return r.typedDict(v)
+		}
+		return r.plain(v)
+	}
+	return nil, r.refusef("holds %s, no graph of PyTorch Geometric: give a Data or HeteroData object, or its to_dict()", kind(value))
+}
+
+// only takes the one graph out of a list, or of what an InMemoryDataset saves: (data, slices) or (data,
+// slices, class).
+func (r *reader) only(value any) (any, error) {
+	const way = "save one of them, torch.save(dataset[0], \"graph.pt\")"
+	switch v := value.(type) {
+	case *pickle.List:
+		if len(v.Items) != 1 {
+			return nil, r.refusef("a list of %d values: %s", len(v.Items), way)
+		}
+		return v.Items[0], nil
+	case pickle.Tuple:
+		if len(v) != 2 && len(v) != 3 {
+			return nil, r.refusef("a tuple of %d values: give a Data or HeteroData object, or its to_dict()", len(v))
+		}
+		if n := graphs(v[1], 2); n > 1 {
+			return nil, r.refusef("a data set of %d graphs: %s", n, way)
+		}
+		return v[0], nil
+	}
+	return value, nil
+}
+
+// graphs is how many graphs slices divide a data set into: its vectors have a bound for each and one more.
+// Those of typed graphs are in dicts of dicts.
+func graphs(bounds any, depth int) int {
+	n := 1
+	switch s := bounds.(type) {
+	case *pickle.Dict:
+		for _, item := range s.Items[:min(len(s.Items), maxFields)] {
+			if depth > 0 {
+				n = max(n, graphs(item.Value, depth-1))
+			}
+		}
+	case *torchfile.Tensor:
+		if len(s.Shape) == 1 {
+			n = s.Shape[0] - 1
+		}
+	case *pickle.List:
+		n = len(s.Items) - 1
+	}
+	return n
+}
+
+// kind says what a value is.
+func kind(value any) string {
+	switch v := value.(type) {
+	case *torchfile.Tensor, *torchfile.Sparse:
+		return "a tensor"
+	case *pickle.Object:
+		return fmt.Sprintf("an object of class %.80q", string(v.Class))
+	case *pickle.Array:
+		return "an array"
+	}
+	return "a plain value"
+}
+
+// mapping is the dict of an object's fields: _mapping of the storage that an attribute is.
+func (r *reader) mapping(attributes *pickle.Dict, key string) *pickle.Dict {
+	value, _ := attributes.Get(key)
+	return fieldsOf(value)
+}
+
+// fieldsOf are the fields of a storage, nil where it has none.
+func fieldsOf(storage any) *pickle.Dict {
+	switch s := storage.(type) {
+	case *pickle.Dict:
+		return s
+	case *pickle.Object:
+		state, ok := s.State.(*pickle.Dict)
+		if !ok || len(state.Items) > maxFields {
+			return nil
+		}
+		value, _ := state.Get("_mapping")
+		fields, _ := value.(*pickle.Dict)
+		return fields
+	}
+	return nil
+}
+
+// plain makes the stores of a graph without types.
+func (r *reader) plain(fields *pickle.Dict) (*stores, error) {
+	s, err := r.store("", fields)
+	if err != nil {
+		return nil, err
+	}
+	if _, ok := s.fields["edge_index_dict"]; ok {
+		return r.dicts(s)
+	}
+	if n, ok := s.fields["__num_nodes__"]; ok { // version 1
+		s.fields["num_nodes"], s.used["__num_nodes__"] = n, true
+	}
+	return &stores{vertices: []*store{s}, edges: []*store{s}}, nil
+}
+
+// hetero makes the stores of a HeteroData object.
+func (r *reader) hetero(attributes *pickle.Dict) (*stores, error) {
+	var parts [2][]pickle.Item
+	for k, key := range []string{"_node_store_dict", "_edge_store_dict"} {
+		value, _ := attributes.Get(key)
+		dict, ok := value.(*pickle.Dict)
+		if !ok {
+			return nil, r.refusef("a HeteroData object without %s: save it again", key)
+		}
+		parts[k] = dict.Items
+	}
+	return r.typed(parts[0], parts[1], r.mapping(attributes, "_global_store"))
+}
+
+// typedDict makes the stores of what to_dict returns of a HeteroData object: a dict for each type, beside
+// _global_store or, before version 2.4, the fields of the graph as a whole.
+func (r *reader) typedDict(all *pickle.Dict) (*stores, error) {
+	var vertices, edges []pickle.Item
+	global := &pickle.Dict{}
+	for _, item := range all.Items {
+		name, named := item.Key.(string)
+		fields, ok := item.Value.(*pickle.Dict)
+		switch {
+		case !named:
+			edges = append(edges, item)
+		case name == "_global_store" && ok:
+			global = fields
+		case ok:
+			vertices = append(vertices, item)
+		default:
+			global.Items = append(global.Items, item)
+		}
+	}
+	return r.typed(vertices, edges, global)
+}
+
+// typed makes the stores of a graph with types: of vertices, whose keys are names, and of edges, whose keys
+// are (source, relation, target).
+func (r *reader) typed(vertices, edges []pickle.Item, global *pickle.Dict) (*stores, error) {
+	s := &stores{typed: true}
+	if len(vertices)+len(edges) > maxStores {
+		return nil, r.refusef("%d types: at most %d are read", len(vertices)+len(edges), maxStores)
+	}
+	known := map[string]bool{}
+	for _, item := range vertices {
+		name, ok := item.Key.(string)
+		if !ok {
+			return nil, r.refusef("a type of vertices has no name: save it again")
+		}
+		v, err := r.store(name, fieldsOf(item.Value))
+		if err != nil {
+			return nil, err
+		}
+		if known[name] {
+			return nil, r.refusef("two vertex types are called %.40q: save it again", name)
+		}
+		known[name], s.vertices = true, append(s.vertices, v)
+	}
+	for _, item := range edges {
+		parts, ok := edgeType(item.Key)
+		if !ok {
+			return nil, r.refusef("a type of edges is not called (source, relation, target): save it again")
+		}
+		e, err := r.store(strings.Join(parts[:], "__"), fieldsOf(item.Value))
+		if err != nil {
+			return nil, err
+		}
+		e.relation, e.ends = parts[1], [2]string{parts[0], parts[2]}
+		for _, end := range e.ends {
+			if known[end] {
+				continue
+			}
+			// PyG has no store for a type without fields.
+			v, err := r.store(end, &pickle.Dict{})
+			if err != nil {
+				return nil, err
+			}
+			known[end], s.vertices = true, append(s.vertices, v)
+		}
+		s.edges = append(s.edges, e)
+	}
+	if len(s.edges) == 0 {
+		return nil, r.refusef("the graph has no type of edges: give one with edges")
+	}
+	if global != nil {
+		all, err := r.store("", global)
+		if err != nil {
+			return nil, err
+		}
+		s.global = all.left()
+	}
+	return s, nil
+}
+
+// edgeType takes the name of a type of edges apart.
+func edgeType(key any) (parts [3]string, ok bool) {
+	t, ok := key.(pickle.Tuple)
+	if !ok || len(t) != len(parts) {
+		return parts, false
+	}
+	for k := range parts {
+		if parts[k], ok = t[k].(string); !ok {
+			return parts, false
+		}
+	}
+	return parts, true
+}
+
+// dicts makes the stores of a graph whose fields are dicts by type: x_dict, edge_index_dict and so on, as the
+// Open Graph Benchmark has them.
+func (r *reader) dicts(all *store) (*stores, error) {
+	var vertices, edges []pickle.Item
+	at := map[any]*pickle.Dict{}
+	global := &pickle.Dict{}
+	for _, field := range all.keys {
+		key, ok := strings.CutSuffix(field, "_dict")
+		dict, okDict := all.fields[field].(*pickle.Dict)
+		if !ok || !okDict || len(dict.Items) > maxStores {
+			global.Items = append(global.Items, pickle.Item{Key: field, Value: all.fields[field]})
+			continue
+		}
+		if err := r.charge(dict); err != nil {
+			return nil, err
+		}
+		for _, item := range dict.Items {
+			name, list := item.Key, &vertices
+			if parts, ok := edgeType(name); ok {
+				name, list = parts, &edges
+			} else if _, ok := name.(string); !ok {
+				return nil, r.refusef("a type in %.40q has no name: save it again", field)
+			}
+			if at[name] == nil {
+				at[name] = &pickle.Dict{}
+				*list = append(*list, pickle.Item{Key: item.Key, Value: at[name]})
+			}
+			at[name].Items = append(at[name].Items, pickle.Item{Key: key, Value: item.Value})
+		}
+	}
+	return r.typed(vertices, edges, global)
+}
+
+// store makes a store of fields. Those that are None are not there.
+func (r *reader) store(name string, fields *pickle.Dict) (*store, error) {
+	s := &store{reader: r, name: name, fields: map[string]any{}, used: map[string]bool{}}
+	if fields == nil || len(fields.Items) > maxFields {
+		return nil, r.refusef("the fields%s are not a dict of at most %d tensors: save it again", s.of(), maxFields)
+	}
+	if err := r.charge(fields); err != nil {
+		return nil, err
+	}
+	for _, item := range fields.Items {
+		key, ok := item.Key.(string)
+		if !ok {
+			return nil, r.refusef("a field%s has no name: save it again", s.of())
+		}
+		if _, twice := s.fields[key]; !twice {
+			s.keys = append(s.keys, key)
+		}
+		s.fields[key] = item.Value
+	}
+	return s, nil
+}
+
+// charge counts the fields of a dict. A file may name one dict any number of times, and each time its fields
+// take memory.
+func (r *reader) charge(fields *pickle.Dict) error {
+	const bytes = 4 // of the file, for each at least
+	if r.fields += int64(len(fields.Items)); r.fields > r.size/bytes {
+		return r.refusef("its types have %d fields, more than a file of %d bytes holds: save it again", r.fields, r.size)
+	}
+	return nil
+}
+
+// of names the store behind a field.
+func (s *store) of() string {
+	if s.name == "" {
+		return ""
+	}
+	return fmt.Sprintf(" of %.80q", s.name)
+}
+
+// left names the fields that were not read.
+func (s *store) left() (names []string) {
+	for _, key := range s.keys {
+		if !s.used[key] && s.fields[key] != nil {
+			names = append(names, fmt.Sprintf("%.40q%s", key, s.of()))
+		}
+	}
+	return names
+}
+
+// left is a note that names the fields that were not read, the first of them where there are many.
+func (s *stores) left() []string {
+	const most = 20
+	names := s.global
+	for _, v := range s.vertices {
+		names = append(names, v.left()...)
+	}
+	if s.typed {
+		for _, e := range s.edges {
+			names = append(names, e.left()...)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	if more := len(names) - most; more > 0 {
+		names = append(names[:most], fmt.Sprintf("and %d more", more))
+	}
+	return []string{"left out: " + strings.Join(names, ", ")}
+}
+
+// Refuse puts the file and the field before an error.
+func (s *store) Refuse(key string, err error) error {
+	return refusal.Errorf("%s: %.40q%s: %w", s.reader.path, key, s.of(), err)
+}
