@@ -8,9 +8,9 @@ import (
 	"weft/graph"
 )
 
-// Kept are the shares of a graph without some of its edges: of relations that join the first vertex type with
-// itself. Vertices stay where they are. What all shares must be read for is found out once, when it is first
-// asked for.
+// Kept are the shares of a graph without some of its edges: of relations that join the first vertex type
+// with itself. Vertices stay where they are. What all shares must be read for is found out once, when it is
+// first asked for.
 type Kept struct {
 	k     int
 	open  func(p int) (*Share, error)
@@ -26,9 +26,9 @@ type Places struct {
 	Of     []int32 // the position of each vertex; nil: the vertex
 }
 
-// Keep are the shares of k partitions, which open opens, with the edges that the rule accepts for a share: its
-// relation counts as in Edges.Relations, and its ends are vertices. Edges between other vertex types stay. One
-// partition is never opened.
+// Keep are the shares of k partitions, which open opens, with the edges that the rule accepts for a share:
+// its relation counts as in Edges.Relations, and its ends are vertices. Edges between other vertex types
+// stay. One partition is never opened.
 func Keep(k int, open func(p int) (*Share, error), rule func(*Share) func(relation, source, target int32) bool) *Kept {
 	kept := &Kept{k: k, open: open, rule: rule}
 	kept.once = sync.OnceValues(kept.measure)

@@ -19,8 +19,8 @@ import (
 
 const meanReciprocalRank = "mrr"
 
-// LinkMetrics are the measures of edges, higher ones better. But for the area under the curve they are means over
-// ranks.
+// LinkMetrics are the measures of edges, higher ones better. But for the area under the curve they are
+// means over ranks.
 var LinkMetrics = []string{rocAUCMetric, meanReciprocalRank, "hits@1", "hits@3", "hits@10"}
 
 // ofRank are the values that these are means of.
@@ -78,9 +78,9 @@ func (s LinkSplit) String() string { return fmt.Sprintf("%v/%v/%v", s[0], s[1], 
 // draw is what is random about edges that are learned.
 func (o *Options) draw() *links.Draw { return &links.Draw{Seed: o.Seed, Shares: o.LinkSplit} }
 
-// linkPrediction is the task of learning which vertices an edge joins: those of the first type, in each relation
-// that joins it with itself. The model's output is an embedding of each vertex. Edges that validate or test pass
-// no messages.
+// linkPrediction is the task of learning which vertices an edge joins: those of the first type, in each
+// relation that joins it with itself. The model's output is an embedding of each vertex. Edges that
+// validate or test pass no messages.
 type linkPrediction struct{}
 
 func (linkPrediction) metrics() []string { return LinkMetrics }

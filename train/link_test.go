@@ -23,8 +23,8 @@ func linked(change func(o *Options)) Options {
 	return o
 }
 
-// TestLinksOnAnyWorkers: losses and all measures of learned edges are the same on any number of workers, on a
-// directed graph with isolated vertices, parallel edges and an empty partition.
+// TestLinksOnAnyWorkers: losses and all measures of learned edges are the same on any number of workers, on
+// a directed graph with isolated vertices, parallel edges and an empty partition.
 func TestLinksOnAnyWorkers(t *testing.T) {
 	g := tangled(t)
 	of := make([]int32, g.Vertices())
@@ -78,8 +78,8 @@ func TestPlanOfLinks(t *testing.T) {
 	}
 }
 
-// TestLinksAreLearned: on a graph with communities a trained model tells edges from others far better than one
-// that has made one small step.
+// TestLinksAreLearned: on a graph with communities a trained model tells edges from others far better than
+// one that has made a small step.
 func TestLinksAreLearned(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 400, Degree: 40, Features: 16, Classes: 4, Seed: 1})
 	if err != nil {

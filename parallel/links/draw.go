@@ -1,8 +1,9 @@
-// Package links learns the edges of a graph, on one worker or on partitions: it divides them into those that
-// train, validate and test, draws others against them, and scores both from the embeddings of their ends.
+// Package links learns the edges of a graph, on one worker or on partitions: it divides them into those
+// that train, validate and test, draws others against them, and scores both from the embeddings of their
+// ends.
 //
-// An edge belongs to the worker of its target. What is drawn is a function of the seed, the epoch and the edge,
-// and so the same for any number of workers.
+// An edge belongs to the worker of its target. What is drawn is a function of the seed, the epoch and the
+// edge, and so the same for any number of workers.
 package links
 
 import (
@@ -23,8 +24,8 @@ const (
 	parts
 )
 
-// Edge is one that is learned, or drawn: its ends are vertices of the first type. Relation counts those that
-// are learned.
+// Edge is one that is learned, or drawn: its ends are vertices of the first type. Relation counts those
+// that are learned.
 type Edge struct{ Relation, Source, Target int32 }
 
 // Draw is all that is random about the edges.
@@ -58,8 +59,8 @@ func below(n int, random uint64) int32 {
 // ends are both ends of an edge in one word.
 func ends(u, v int32) uint64 { return uint64(uint32(u))<<32 | uint64(uint32(v)) }
 
-// Part is that of an edge. An edge and one that leads back have the same, so that neither tells of the other;
-// so have parallel edges.
+// Part is that of an edge. An edge and one that leads back have the same, so that neither tells of the
+// other; so have parallel edges.
 func (d *Draw) Part(e Edge) Part {
 	random := d.hash(forParts, uint64(e.Relation), ends(min(e.Source, e.Target), max(e.Source, e.Target)))
 	at := float64(random>>11) / (1 << 53) * (d.Shares[Train] + d.Shares[Val] + d.Shares[Test])
@@ -104,8 +105,8 @@ func (d *Draw) Candidates(n, vertices int) []int32 {
 	return drawn
 }
 
-// Learned are the relations of a share that are learned, by their number among all: those that join the first
-// vertex type with itself, but for one that leads back along another.
+// Learned are the relations of a share that are learned, by their number among all: those that join the
+// first vertex type with itself, but for one that leads back along another.
 func Learned(s *partition.Share) (relations []int32) {
 	all := s.Edges.Relations
 	for i := range all {
@@ -126,8 +127,8 @@ func forward(all []partition.Relation, i int) int {
 	return i
 }
 
-// Passes is what partition.Keep asks, for the relations of a graph: edges pass messages that train, and those
-// that lead back along such; so do self loops, which nobody learns.
+// Passes is what partition.Keep asks, for the relations of a graph: edges pass messages that train, and
+// those that lead back along such; so do self loops, which nobody learns.
 func (d *Draw) Passes(s *partition.Share) func(relation, source, target int32) bool {
 	all, number := s.Edges.Relations, map[int]int32{}
 	for k, i := range Learned(s) {

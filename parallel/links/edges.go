@@ -37,8 +37,8 @@ type Options struct {
 	RankAmong int // so many, which are drawn; 0: all
 }
 
-// New copies the learned edges of a share, which has all its edges, into the team's memory. The workers of all
-// partitions, which c connects, call it together.
+// New copies the learned edges of a share, which has all its edges, into the team's memory. The workers of
+// all partitions, which c connects, call it together.
 func New(team *kernel.Team, c *comm.Comm, s *partition.Share, places *partition.Places, o Options) (*Edges, error) {
 	l := &Edges{Draw: o.Draw, team: team, comm: c, places: places, me: s.Edges.P, rows: s.Edges.Rows}
 	own := make([]int64, parts)

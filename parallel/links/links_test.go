@@ -26,8 +26,8 @@ const (
 
 var draw = links.Draw{Seed: 9, Shares: [3]float64{70, 10, 20}}
 
-// tangled has two relations and one that leads back along the first, self loops, parallel edges and isolated
-// vertices; it is not symmetric.
+// tangled has two relations and one that leads back along the first, self loops, parallel edges and
+// isolated vertices; it is not symmetric.
 func tangled(t *testing.T) *graph.Graph {
 	t.Helper()
 	r := rand.New(rand.NewPCG(3, 3))
@@ -59,8 +59,8 @@ func tangled(t *testing.T) *graph.Graph {
 	return g
 }
 
-// edgesOf are the edges of a part by definition: of relations that do not lead back, without self loops, each
-// once.
+// edgesOf are the edges of a part by definition: of relations that do not lead back, without self loops,
+// each once.
 func edgesOf(g *graph.Graph, part links.Part) (edges []links.Edge) {
 	for k, r := range g.Relations[:2] {
 		all := r.Edges()
@@ -162,8 +162,8 @@ func near(t *testing.T, what string, got, want float64) {
 }
 
 // TestLoss holds loss and gradients, on one worker and several, against loops in double precision over the
-// edges that train and those that Negative draws: every worker draws the same, as the gradient of each row is
-// that of all.
+// edges that train and those that Negative draws: every worker draws the same, as the gradient of each row
+// is that of all.
 func TestLoss(t *testing.T) {
 	const epoch = 4
 	g := tangled(t)
@@ -254,8 +254,8 @@ func TestScores(t *testing.T) {
 	}
 }
 
-// TestRanks holds filtered ranks against brute force, among all vertices and among some. Vertices of equal rows
-// tie, and count half.
+// TestRanks holds filtered ranks against brute force, among all vertices and among some. Vertices of equal
+// rows tie, and count half.
 func TestRanks(t *testing.T) {
 	g := tangled(t)
 	h, w := embeddings()
@@ -306,8 +306,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestNothingLeaks: an edge that passes messages trains, whether stored, turned around, or of the relation that
-// leads back; all others that train pass some, and self loops do.
+// TestNothingLeaks: an edge that passes messages trains, whether stored, turned around, or of the relation
+// that leads back; all others that train pass some, and self loops do.
 func TestNothingLeaks(t *testing.T) {
 	g := tangled(t)
 	passes := draw.Passes(partition.All(g))

@@ -9,16 +9,17 @@ import (
 	"weft/tensor"
 )
 
-// The edges that are ranked together, and the numbers that say what they are, those of edges behind the last 0.
+// The edges that are ranked together, and the numbers that say what they are, those of edges behind the
+// last 0.
 const (
 	batch       = 256
 	rankNumbers = 2 // relation and source
 )
 
-// Ranks are those of this worker's edges u→v of a part, from 1: of v among all vertices v', or those that are
-// drawn, by the score of u→v'. Other edges of u in the relation, of any part, do not count (filtered ranks,
-// Bordes et al. 2013); of equal scores half do. Each worker scores its own vertices, and the rows of sources
-// come to it.
+// Ranks are those of this worker's edges u→v of a part, from 1: of v among all vertices v', or those that
+// are drawn, by the score of u→v'. Other edges of u in the relation, of any part, do not count (filtered
+// ranks, Bordes et al. 2013); of equal scores half do. Each worker scores its own vertices, and the rows of
+// sources come to it.
 func (l *Edges) Ranks(h *tensor.Matrix, d Decoder, part Part) (ranks []float64) {
 	r := l.ranking(h, d)
 	defer r.release()

@@ -8,8 +8,9 @@ import (
 	"weft/tensor"
 )
 
-// Decoder scores an edge u→v of relation r from the embeddings of its ends: Σ_c h_uc · w_rc · h_vc. With trained
-// weights that is DistMult (Yang et al. 2015); without them w is 1, and the score is the product h_u·h_v.
+// Decoder scores an edge u→v of relation r from the embeddings of its ends: Σ_c h_uc · w_rc · h_vc. With
+// trained weights that is DistMult (Yang et al. 2015); without them w is 1, and the score is the product
+// h_u·h_v.
 type Decoder struct {
 	Weights *tensor.Matrix // relations × D, nil: 1
 	Grad    *tensor.Matrix // like Weights: dLoss/dWeights is added to it
@@ -89,8 +90,8 @@ func inParts(p *piece, n int, work func(lo, hi int)) {
 	p.team.Parallel(parts, func(k int) { work(n*k/parts, n*(k+1)/parts) })
 }
 
-// backward adds the gradients of the rows and of the decoder's weights, whose are sums, for those of the scores.
-// A column is one thread's, and its sums are those of the edges in their order.
+// backward adds the gradients of the rows and of the decoder's weights, whose are sums, for those of the
+// scores. A column is one thread's, and its sums are those of the edges in their order.
 func (p *piece) backward(grads []float32, sums []float64) {
 	columns := p.x.Cols
 	p.team.Zero(p.dx)
@@ -113,7 +114,8 @@ func (p *piece) backward(grads []float32, sums []float64) {
 	})
 }
 
-// crossEntropy is that of σ(score) with 1 for an edge, and with 0 for one that is drawn, and its derivative.
+// crossEntropy is that of σ(score) with 1 for an edge, and with 0 for one that is drawn, and its
+// derivative.
 func crossEntropy(score float32, drawn bool) (loss float64, grad float64) {
 	s := float64(score)
 	loss, grad = max(s, 0)+math.Log1p(math.Exp(-math.Abs(s))), 1/(1+math.Exp(-s))
@@ -155,8 +157,8 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 	return loss, grad
 }
 
-// Scores are those of this worker's edges of a part, each followed by that of one that is drawn against it and
-// is always the same.
+// Scores are those of this worker's edges of a part, each followed by that of one that is drawn against it
+// and is always the same.
 func (l *Edges) Scores(h *tensor.Matrix, d Decoder, part Part) (scores []float32) {
 	p := l.pieceOf(h, d, 1, false)
 	defer p.release()

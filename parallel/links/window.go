@@ -80,8 +80,8 @@ func (w *window) open(positions []int32) {
 	})
 }
 
-// close adds the gradients of the window's rows to those of the own rows of all workers: own ones first, then
-// in the order of the sweep.
+// close adds the gradients of the window's rows to those of the own rows of all workers: own ones first,
+// then in the order of the sweep.
 func (w *window) close(grad *tensor.Matrix) {
 	if w.team.Planning() {
 		return
@@ -96,7 +96,8 @@ func (w *window) close(grad *tensor.Matrix) {
 	})
 }
 
-// sweep calls use with each other worker: in round r with the one r places ahead, and the one r places behind.
+// sweep calls use with each other worker: in round r with the one r places ahead, and the one r places
+// behind.
 func (w *window) sweep(use func(ahead, behind int)) {
 	k := w.comm.Size()
 	for round := 1; round < k; round++ {
@@ -142,7 +143,8 @@ func (w *window) ask() error {
 	return w.comm.AllToAll(comm.Links, send, receive)
 }
 
-// rowsAt are the rows, of the worker that holds them, that lo … hi−1 of the window are; they are one worker's.
+// rowsAt are the rows, of the worker that holds them, that lo … hi−1 of the window are; they are one
+// worker's.
 func (w *window) rowsAt(lo, hi int) []int32 {
 	rows := slices.Clone(w.positions[lo:hi])
 	if len(rows) > 0 {
