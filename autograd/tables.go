@@ -44,8 +44,8 @@ func Mixture(c *Var, rows []int, x *Var) *Var {
 	}})
 }
 
-// mixture is z = weights·x, for x of few and very long rows. Products want the opposite, and so it goes over some
-// columns at a time, with these turned into rows.
+// mixture is z = weights·x, for x of few and very long rows. Products want the opposite, and so it goes over
+// some columns at a time, with these turned into rows.
 type mixture struct {
 	t       *Tape
 	weights *tensor.Matrix // sums × terms
@@ -55,7 +55,8 @@ type mixture struct {
 // mixtureColumns is how many columns are turned at a time.
 const mixtureColumns = 1 << 15
 
-// each calls f for some columns at a time, with buffers for these as rows: columns × sums and columns × terms.
+// each calls f for some columns at a time, with buffers for these as rows: columns × sums, and columns ×
+// terms.
 func (m *mixture) each(f func(lo int, sums, terms *tensor.Matrix)) {
 	mem, most := m.t.Memory(), min(mixtureColumns, m.x.Cols)
 	sums, terms := mem.New(tensor.Buffers, most, m.weights.Rows), mem.New(tensor.Buffers, most, m.weights.Cols)

@@ -53,6 +53,8 @@ type BlockSpec struct {
 	In, Out int // widths of State.H before and after it
 	H0      int // width of State.H0 before it; 0: none comes
 	Cost    Cost
+	// Rounds is how many aggregations of the block follow from each other, 0: one at most.
+	Rounds int
 	// Build makes the block. Parameters are drawn from their names, so that a part of a model begins like the
 	// whole.
 	Build func(e Env) Block

@@ -17,8 +17,8 @@ type Convolution interface {
 // Bipartite is a convolution that also computes along a relation between two types of vertices.
 type Bipartite interface {
 	Convolution
-	// Between is Forward where source are the rows of the relation's sources, and target those of its targets,
-	// which the result has. Within one type both are one value.
+	// Between is Forward where source are the rows of the relation's sources, and target those of its
+	// targets, which the result has. Within one type both are one value.
 	Between(source, target *autograd.Var) (*autograd.Var, *nn.Param)
 }
 

@@ -30,7 +30,7 @@ type Spec struct {
 	Teleport          float64 // of the rounds
 	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
 	BlockForm         string  // one of BlockForms, empty: plain
-	// R-GCN: how many bases the relations' weights are mixtures of, and of how many blocks each consists; 0: not
+	// R-GCN: how many bases the relations' weights are mixtures of, or blocks each consists of; 0: not
 	Bases, DiagonalBlocks int
 	Embed                 int // columns of what is learned for vertices without features; 0: nothing is
 	// GCNII's share of the first embeddings and strength of its weights, and whether these are for both
@@ -271,14 +271,18 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 	if !schema.Typed() {
 		return nil
 	}
-	can := "take " + refusal.Setting("model") + " rgcn, or sage, gat, gatv2, gin or gcn without " + refusal.Setting("decoupled") + " and residual blocks"
-	switch typed := "several types of vertices or edges"; {
+	refuse := func(setting, value, what string) error {
+		return refusal.Errorf("%s%s: %s along one relation, and the graph has several types of vertices or edges; "+
+			"take %s rgcn, or sage, gat, gatv2, gin or gcn without %s and residual blocks",
+			refusal.Setting(setting), value, what, refusal.Setting("model"), refusal.Setting("decoupled"))
+	}
+	switch {
 	case s.Decoupled:
-		return refusal.Errorf("%s: a decoupled model aggregates along one relation, and the graph has %s; %s", refusal.Setting("decoupled"), typed, can)
+		return refuse("decoupled", "", "a decoupled model aggregates")
 	case s.made(kind) == residualBlocks:
-		return refusal.Errorf("%s residual: residual blocks aggregate along one relation, and the graph has %s; %s", refusal.Setting("blocks"), typed, can)
+		return refuse("blocks", " "+residualForm, "residual blocks aggregate")
 	case kind.deep != nil:
-		return refusal.Errorf("%s %s: it aggregates along one relation, and the graph has %s; %s", refusal.Setting("model"), s.Model, typed, can)
+		return refuse("model", " "+s.Model, "it aggregates")
 	}
 	return nil
 }
@@ -324,7 +328,7 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, err
 		return newLinear(at, nn.Glorot(at.In, at.Out), nn.Constant(0))
 	}
 	specs := transform.layers(mlp, features, classes)
-	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Layers * classes}}
+	b := BlockSpec{In: classes, Out: classes, Cost: Cost{Edge: s.Layers * classes}, Rounds: s.rounds().Count}
 	if s.Uses("attention-gradient") {
 		b.Cost.Vertex = 2 * classes // two scores
 	}

@@ -102,6 +102,9 @@ func (t *VertexType) check() error {
 	if t.Names != nil && len(t.Names) != t.Count {
 		return flawf(namesFile, "%d names for %d vertices", len(t.Names), t.Count)
 	}
+	if err := checkArrays(t.Arrays, t.Count); err != nil {
+		return err
+	}
 	return t.Features.check(t.Count)
 }
 

@@ -73,6 +73,7 @@ type vertexDescription struct {
 	Labels   *labelsDescription   `json:"labels,omitempty"`
 	Splits   []splitDescription   `json:"splits,omitempty"`
 	Names    bool                 `json:"names,omitempty"` // names.json is there
+	Arrays   []arrayDescription   `json:"arrays,omitempty"`
 }
 
 type featuresDescription struct {
@@ -250,7 +251,7 @@ func (v *vertexDescription) check(whole int) error {
 			}
 		}
 	}
-	return nil
+	return checkArrayDescriptions(v.Arrays)
 }
 
 // check checks a relation as far as that needs no vertex type.
@@ -292,6 +293,7 @@ func Files(dir string) ([]string, error) {
 		add(at, v.Labels != nil && v.Labels.Names, classNamesFile)
 		add(at, len(v.Splits) > 0, splitFiles[:]...)
 		add(at, v.Names, namesFile)
+		files = append(files, arrayFiles(at, v.Arrays)...)
 	}
 	return files, nil
 }
@@ -331,7 +333,7 @@ func describe(g *Graph) *description {
 
 // describeVertices describes what every vertex type may have.
 func describeVertices(t VertexType) vertexDescription {
-	v := vertexDescription{Type: t.Type, Count: t.Count, Names: t.Names != nil}
+	v := vertexDescription{Type: t.Type, Count: t.Count, Names: t.Names != nil, Arrays: describeArrays(t.Arrays)}
 	if f := &t.Features; f.Sparse() {
 		v.Features = &featuresDescription{layoutSparse, "float32", f.Columns, len(f.Data)}
 	} else if f.Columns > 0 {

@@ -29,6 +29,8 @@ type Graph struct {
 	// Names are the vertices' names where the source has them (nil otherwise), of the first type. They are
 	// stored beside the arrays.
 	Names []string
+	// Arrays are those of the first type that no model reads.
+	Arrays []Array
 	// Notes say how the edges, vertices and features came to differ from their source, or that they do not: a
 	// line each, in the order of the changes. They are not stored.
 	Notes []string
@@ -43,6 +45,7 @@ type VertexType struct {
 	Count    int // how many there are
 	Features Features
 	Names    []string // nil: they have none
+	Arrays   []Array  // that no model reads
 }
 
 // VertexName and RelationName are what the type and the relation are called of a graph that has one of each
@@ -91,7 +94,7 @@ type Split struct {
 
 // Types are the vertex types, the first one among them, with their names and counts.
 func (g *Graph) Types() []VertexType {
-	first := VertexType{cmp.Or(g.Type, VertexName), g.Count, g.Features, g.Names}
+	first := VertexType{cmp.Or(g.Type, VertexName), g.Count, g.Features, g.Names, g.Arrays}
 	for i := range g.Relations {
 		if r := &g.Relations[i]; first.Count == 0 && r.target() == first.Type {
 			first.Count = max(r.rows(), 0)

@@ -425,6 +425,7 @@ func (s *staging) vertices(t VertexType) {
 		s.float32s(featuresFile, f.Dense, t.Count, f.Columns)
 	}
 	s.names(namesFile, t.Names)
+	s.arrays(t.Arrays, t.Count)
 }
 
 // labels writes those of the first type.

@@ -91,6 +91,9 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 				return err
 			}
 		}
+		if t.Arrays, err = readArrays(m, at, d.Arrays, d.Count); err != nil {
+			return err
+		}
 		if i > 0 {
 			g.Others = append(g.Others, t)
 			continue
@@ -98,7 +101,7 @@ func (g *Graph) readTypes(m *mappings, dir string, all *description) (err error)
 		if l || t.Type != VertexName {
 			g.Type, g.Count = t.Type, t.Count
 		}
-		g.Features, g.Names = t.Features, t.Names
+		g.Features, g.Names, g.Arrays = t.Features, t.Names, t.Arrays
 		if d.Labels != nil {
 			if err := g.Labels.read(m, at, d.Labels, d.Count); err != nil {
 				return err

@@ -1,5 +1,7 @@
 package graph
 
+import "path/filepath"
+
 // Summary is what there is to say about a graph in numbers.
 type Summary struct {
 	Provenance string `json:"provenance"`
@@ -31,6 +33,8 @@ type Summary struct {
 	ClassCounts []int    `json:"class_counts"` // vertices that carry each class
 	Unlabelled  int      `json:"unlabelled_vertices"`
 
+	// Arrays are the names of those that no model reads, in a graph of several types with their folder.
+	Arrays []string     `json:"arrays,omitempty"`
 	Metric string       `json:"metric"`
 	Splits []SplitSizes `json:"splits"`
 }
@@ -115,6 +119,11 @@ func (g *Graph) Summarize() Summary {
 	for v := range s.Vertices {
 		if out[v] == 0 && in[v] == 0 {
 			s.Isolated++
+		}
+	}
+	for _, t := range types {
+		for _, a := range t.Arrays {
+			s.Arrays = append(s.Arrays, filepath.Join(g.layout().vertices(t.Type), a.Name))
 		}
 	}
 	if g.Typed() {

@@ -56,7 +56,7 @@ func (g *Graph) Rows(ids []int32) *Graph {
 	picked := g.with(Relation{Indptr: make([]int64, len(ids)+1)})
 	picked.Type, picked.Count, picked.Others = "", 0, nil
 	picked.pick(g, ids)
-	picked.Splits, picked.Names = nil, nil
+	picked.Splits, picked.Names, picked.Arrays = nil, nil, nil
 	for _, s := range g.Splits {
 		picked.Splits = append(picked.Splits, Split{rowsOf(s.Train, ids), rowsOf(s.Val, ids), rowsOf(s.Test, ids)})
 	}
@@ -103,13 +103,13 @@ func (g *Graph) relabel(oldID, newID []int32) (*Graph, error) {
 		return nil, err
 	}
 	f, l := &g.Features, &g.Labels
-	vertexData := 4*(len(f.Dense)+len(f.Indices)+len(f.Data)+len(l.Multi)) + 8*(len(f.Indptr)+len(l.Class))
+	vertexData := 4*(len(f.Dense)+len(f.Indices)+len(f.Data)+len(l.Multi)) + 8*(len(f.Indptr)+len(l.Class)) + arrayBytes(g.Arrays)
 	if err := memory.Need(int64(vertexData)); err != nil {
 		return nil, err
 	}
 	changed := g.with(relation)
 	changed.pick(g, oldID)
-	changed.Names = gather(g.Names, 1, oldID)
+	changed.Names, changed.Arrays = gather(g.Names, 1, oldID), gatherArrays(g.Arrays, oldID)
 	changed.Splits = nil
 	for _, s := range g.Splits {
 		changed.Splits = append(changed.Splits, Split{mapIDs(s.Train, newID), mapIDs(s.Val, newID), mapIDs(s.Test, newID)})

@@ -57,6 +57,12 @@ func drawGraph(t *rapid.T) *Graph {
 	for v := range n {
 		g.Names = append(g.Names, string(rune('a'+v)))
 	}
+	if rapid.Bool().Draw(t, "arrays") {
+		g.Arrays = []Array{{Name: "node_year", Columns: 1}, {Name: "node_place", Columns: 2, Floats: iota32(2 * n)}}
+		for v := range int64(n) {
+			g.Arrays[0].Ints = append(g.Arrays[0].Ints, 2000+v)
+		}
+	}
 	for range rapid.IntRange(0, 2).Draw(t, "splits") {
 		var s Split
 		for v := range int64(n) {
@@ -173,6 +179,9 @@ func TestPermute(t *testing.T) {
 		for v, id := range newID {
 			if g.Names[v] != p.Names[id] || g.Labels.Class != nil && g.Labels.Class[v] != p.Labels.Class[id] {
 				t.Fatalf("vertex %d lost its name or label", v)
+			}
+			if g.Arrays != nil && (g.Arrays[0].Ints[v] != p.Arrays[0].Ints[id] || g.Arrays[1].Floats[2*v+1] != p.Arrays[1].Floats[2*id+1]) {
+				t.Fatalf("vertex %d lost its rows of arrays", v)
 			}
 			if g.Features.Dense != nil && g.Features.Dense[3*v] != p.Features.Dense[3*id] {
 				t.Fatalf("vertex %d lost its features", v)

@@ -93,6 +93,7 @@ type Writer struct {
 	data     *arrayFile // of edges; nil without edge features
 	features *arrayFile // nil without features
 	labels   *arrayFile // nil without labels
+	arrays   []arrayDescription
 	splits   []Split
 
 	rows, featureRows, labelRows int   // vertices that were appended
@@ -273,7 +274,7 @@ func (w *Writer) Close() error {
 
 // describe is the description of what was written.
 func (w *Writer) describe() *description {
-	v := vertexDescription{Type: VertexName, Count: w.rows, Splits: describeSplits(w.splits)}
+	v := vertexDescription{Type: VertexName, Count: w.rows, Splits: describeSplits(w.splits), Arrays: w.arrays}
 	if w.features != nil {
 		v.Features = &featuresDescription{Layout: layoutDense, Dtype: "float32", Columns: w.shape.FeatureColumns}
 	}

@@ -336,8 +336,8 @@ func (p *Param) here() []int {
 // aliases are older names of the same tensors.
 var aliases = map[string]string{"lin.weight": "lin_src.weight"}
 
-// Allow lets a state hold tensors of these names, which this set does without. A name that ends in a dot stands
-// for all that begin with it.
+// Allow lets a state hold tensors of these names, which this set does without. A name that ends in a dot
+// stands for all that begin with it.
 func (ps *Params) Allow(names ...string) { ps.unused = append(ps.unused, names...) }
 
 // allowed reports whether a state may hold a tensor that this set does without.

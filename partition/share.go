@@ -47,6 +47,18 @@ type Rows struct {
 	Starts []int
 }
 
+// Vertices are the original ids of some rows, ascending.
+func (r *Rows) Vertices(rows []int32) []int32 {
+	if r.IDs == nil {
+		return rows
+	}
+	ids := make([]int32, len(rows))
+	for i, row := range rows {
+		ids[i] = r.IDs[row]
+	}
+	return ids
+}
+
 // Relation is one edge type of a share.
 type Relation struct {
 	Name           string // tells it from the others: SOURCE__NAME__TARGET where there are several

@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// Rows are a result for each vertex, in the graph's order, of which no worker holds more than its own and a
-// piece.
+// Rows are a result for each vertex, in the graph's order or that of a list of them, of which no worker holds
+// more than its own and a piece.
 type Rows struct {
 	Vertices, Columns int
 	// Each gives some rows after the other, in memory that the next ones overwrite.
@@ -50,8 +50,11 @@ func orKeep(take func(Rows) error, kept *[]float32, columns *int) func(Rows) err
 const orderedBytes = 4 << 20
 
 // inOrder passes all workers' rows of a value to use on worker 0 (use is not called on others), in the order
-// of their vertices. All workers must call it.
+// of their vertices, or of the list of those that are asked for. All workers must call it.
 func (w *worker) inOrder(m *tensor.Matrix, use func(Rows) error) error {
+	if w.flow != nil {
+		return w.ofVertices(m, w.flow.Listed(), w.flow.All(), use)
+	}
 	return w.ofVertices(m, w.engine.Vertices(), w.share.Whole.Own(), use)
 }
 

@@ -301,8 +301,9 @@ func (o *Options) checkFeatures(grid mesh.Mesh, whole *partition.Whole) error {
 	case whole.FeatureColumns > 0:
 		return nil
 	case o.Model != "rgcn" && o.Embed == 0:
-		return refusal.Graph.Errorf("the graph has no features; import it with %s N, or with features of its own, or have some learned with %s N",
-			refusal.Setting("random-features"), refusal.Setting("embed"))
+		return refusal.Graph.Errorf("the graph has no features; import it with %s N, or with features of its own; "+
+			"or have some learned with %s N; or take %s rgcn, which needs none",
+			refusal.Setting("random-features"), refusal.Setting("embed"), refusal.Setting("model"))
 	case grid.Slices > 1 || grid.Stages > 1:
 		return refusal.Errorf("%s %s: the graph has no features, and what is learned of each vertex is held by partitions alone; take %s graph=%d",
 			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), grid.Workers())

@@ -109,6 +109,14 @@ func TestFormsRefuse(t *testing.T) {
 		{func(o *Options) { o.Model, o.Direction = "gcnii", "both" }, "direction both: gcnii aggregates along one direction; take direction in or out"},
 		{func(o *Options) { o.Blocks, o.Residual = "residual", true }, "residual true: residual blocks do without it; leave it out, or take blocks plain"},
 		{func(o *Options) { o.Model, o.Blocks, o.Heads, o.OutputHeads = "gat", "residual", 8, 2 }, "output-heads 2: residual blocks do without it"},
+		{func(o *Options) { o.Blocks = "4" }, "blocks 4: a number of blocks is for the relations' weights of rgcn; take model rgcn, or blocks plain or residual"},
+		{func(o *Options) { o.Model, o.Blocks = "rgcn", "residual" }, "blocks residual: rgcn has no such blocks; give the number"},
+		{func(o *Options) { o.Model, o.Blocks, o.Bases = "rgcn", "4", 3 }, "bases 3 and blocks 4: relations share weights in one of the two ways; leave one out"},
+		{func(o *Options) { o.Model, o.Blocks = "rgcn", "5" }, "blocks 5 does not divide hidden 64: blocks are of equal size"},
+		{func(o *Options) { o.Model, o.Blocks = "rgcn", "0" }, `blocks 0: unknown blocks`},
+		{func(o *Options) { o.Model, o.Bases = "rgcn", -1 }, "bases -1: must be at least 0"},
+		{func(o *Options) { o.Model, o.Blocks, o.Parallel = "rgcn", "4", "pipeline=2" }, ""},
+		{func(o *Options) { o.Model, o.Blocks, o.Layers, o.Hidden = "rgcn", "5", 1, 64 }, ""},
 		{func(o *Options) { o.Decoupled, o.Teleport = true, 1 }, "teleport 1: must be at least 0 and below 1"},
 		{func(o *Options) {
 			o.Model, o.Decoupled, o.AttentionGradient, o.AttentionDropout = "gat", true, "stop", .5

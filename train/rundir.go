@@ -303,6 +303,22 @@ func (d *RunDir) Predictions(logits Rows) error {
 // disk.
 func WriteRows(path string, rows Rows) error { return atomicfile.Write(path, rows.write) }
 
+// WriteVertices writes ids as a NumPy array of int64, as WriteRows does.
+func WriteVertices(path string, ids []int32) error {
+	return atomicfile.Write(path, func(to io.Writer) error {
+		w, err := npy.NewWriter(to, "<i8", len(ids))
+		if err != nil {
+			return err
+		}
+		for _, v := range ids {
+			if err := w.WriteInt64s([]int64{int64(v)}); err != nil {
+				return err
+			}
+		}
+		return w.Close()
+	})
+}
+
 // write writes the rows as a NumPy array.
 func (r Rows) write(to io.Writer) error {
 	w, err := npy.NewWriter(to, "<f4", r.Vertices, r.Columns)

@@ -83,7 +83,8 @@ func (w *worker) weights() (nn.State, error) {
 	return all, nil
 }
 
-// gatherTables gives worker 0's state the rows of all workers, of the parameters that have a row for each vertex.
+// gatherTables gives worker 0's state the rows of all workers, of the parameters that have a row for each
+// vertex.
 func (w *worker) gatherTables(all nn.State) error {
 	for _, p := range w.params.List {
 		if p.Rows == nil || p.Rows.Here == p.Rows.Total && p.Rows.Peers == nil {

@@ -28,7 +28,8 @@ type worker struct {
 	share     *partition.Share
 	o         *Options
 	blocks    []gnn.BlockSpec // of the whole model
-	engine    engine.Engine
+	engine    engine.Engine   // nil where flow is there
+	flow      *engine.Flow    // where only some vertices are asked for; else nil
 	params    *nn.Params
 	optimizer *optim.Optimizer
 	metric    string
@@ -90,18 +91,31 @@ func newWorker(j *Job, c *comm.Comm, outputs int, e engine.Config) (w *worker, e
 		return nil, err
 	}
 	e.Stage = w.stage
-	newEngine := engine.New
-	if j.Engine != nil {
-		newEngine = j.Engine
-	}
-	if w.engine, err = newEngine(e); err != nil {
+	if err := w.makeEngine(j, e); err != nil {
 		return nil, err
 	}
-	w.params = w.engine.Params()
 	if err := w.allowOthers(); err != nil || !e.Training {
 		return w, err
 	}
 	return w, w.prepareTraining(j, full)
+}
+
+// makeEngine makes the engine, or where only some vertices are asked for what infers these.
+func (w *worker) makeEngine(j *Job, e engine.Config) (err error) {
+	if j.Vertices != nil && !e.Training {
+		if w.flow, err = engine.NewFlow(e, j.Vertices); err == nil {
+			w.params = w.flow.Params()
+		}
+		return err
+	}
+	newEngine := engine.New
+	if j.Engine != nil {
+		newEngine = j.Engine
+	}
+	if w.engine, err = newEngine(e); err == nil {
+		w.params = w.engine.Params()
+	}
+	return err
 }
 
 // blocks are those of the job's model. The first costs as much less as sparse features have fewer values.
@@ -145,7 +159,12 @@ func (w *worker) prepareTraining(j *Job, full *partition.Share) (err error) {
 
 // infer is the engine's. What the worker waits for afterwards is no layer's.
 func (w *worker) infer(without int) *autograd.Var {
-	v := w.engine.Infer(without)
+	var v *autograd.Var
+	if w.flow != nil {
+		v = w.flow.Infer(without)
+	} else {
+		v = w.engine.Infer(without)
+	}
 	w.groups.World.At(w.epoch, "")
 	return v
 }

@@ -126,6 +126,9 @@ func printSummary(out io.Writer, store string, s *inspected) {
 		t.row("classes", describe(count(s.Classes), when(s.MultiLabel, "several to a vertex"),
 			has(s.Unlabelled, "vertex unlabelled", "vertices unlabelled"), largest(s)))
 	}
+	if len(s.Arrays) > 0 {
+		t.row("arrays", strings.Join(s.Arrays, ", "))
+	}
 	if s.Metric != "" {
 		t.row("metric", s.Metric)
 	}

@@ -3,22 +3,28 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"weft/comm"
 	"weft/gnn"
+	"weft/graph/edgelist"
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/nn"
+	"weft/parallel/flow"
 	"weft/train"
 )
 
@@ -26,6 +32,7 @@ type predictCommand struct {
 	settings   settingFlags
 	out        string
 	embeddings string
+	vertices   string // file of those to predict; empty: all
 }
 
 func newPredict() *cobra.Command {
@@ -39,9 +46,14 @@ of the graph.
 
 The weights are those of a run's directory, on the run's own graph or on another one with as many features; or those of a
 safetensors file with the names and shapes of PyTorch Geometric's models, whose settings --config or flags describe.
-Settings of the training are accepted and ignored.`,
+Settings of the training are accepted and ignored.
+
+With --vertices only the listed vertices are computed, and of the graph only what these follow from is read, layer by layer.
+Their rows, in the order of the list, have the bits that they have among all; their ids go to a second file, as
+preds.vertices.npy beside preds.npy.`,
 		Example: `  weft predict runs/first --out runs/preds.npy
   weft predict runs/first stores/newer --out runs/preds.npy --embeddings runs/hidden.npy
+  weft predict runs/first --vertices some.csv --out runs/some.npy
   weft predict --init weights.safetensors --config model.yaml stores/mine --out runs/preds.npy`,
 		Annotations:       map[string]string{joinsRanks: ""},
 		ValidArgsFunction: completeInOrder(p.completeFirst, completeGraph),
@@ -58,6 +70,7 @@ Settings of the training are accepted and ignored.`,
 	cmd.Flags().Lookup("init").Usage = "safetensors `file` with the weights to predict with"
 	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the logits or embeddings, float32, vertices × classes or columns; one that is there is overwritten")
 	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", "`file` for the last hidden layer, float32, vertices × columns")
+	cmd.Flags().StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the vertices to predict: ids, or a mask (default: all)")
 	return cmd
 }
 
@@ -92,8 +105,10 @@ func (p *predictCommand) prepare(args []string) (asked request, weights nn.State
 	}); err != nil {
 		return asked, nil, err
 	}
-	if p.embeddings != "" && sameFile(p.out, p.embeddings) {
-		return asked, nil, refusal.Errorf("--embeddings %s: the file of --out; name another", p.embeddings)
+	for _, other := range []string{p.out, p.beside()} {
+		if p.embeddings != "" && other != "" && sameFile(other, p.embeddings) {
+			return asked, nil, refusal.Errorf("--embeddings %s: the file of --out; name another", p.embeddings)
+		}
 	}
 	weights, err = nn.ReadState(asked.weights)
 	return asked, weights, err
@@ -101,15 +116,28 @@ func (p *predictCommand) prepare(args []string) (asked request, weights nn.State
 
 // outputs calls check for each file that is to be written, until one is refused.
 func (p *predictCommand) outputs(check func(flag, path string) error) error {
-	if err := check("out", p.out); err != nil || p.embeddings == "" {
-		return err
+	err := check("out", p.out)
+	if beside := p.beside(); err == nil && beside != "" {
+		err = check("out", beside)
 	}
-	return check("embeddings", p.embeddings)
+	if err == nil && p.embeddings != "" {
+		err = check("embeddings", p.embeddings)
+	}
+	return err
+}
+
+// beside is the file for the ids of the listed vertices; empty where there is no list, or --out is no file
+// that something could stand beside, but a pipe or a link.
+func (p *predictCommand) beside() string {
+	if info, err := os.Lstat(p.out); p.vertices == "" || p.out == "" || err == nil && !info.Mode().IsRegular() {
+		return ""
+	}
+	return strings.TrimSuffix(p.out, ".npy") + ".vertices.npy"
 }
 
 // inputs are the files that are read beside the graph.
 func (p *predictCommand) inputs(asked *request) []string {
-	files := []string{asked.weights, p.settings.config}
+	files := []string{asked.weights, p.settings.config, p.vertices}
 	if asked.run != "" {
 		for _, name := range train.RunFiles() {
 			files = append(files, filepath.Join(asked.run, name))
@@ -160,7 +188,14 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 				filepath.Join(args[0], "run.json"), run.Store, args[0])
 		}
 	}
-	return asked, check(&asked.options)
+	if err := check(&asked.options); err != nil || p.vertices == "" {
+		return asked, err
+	}
+	grid, err := asked.options.Mesh()
+	if err == nil {
+		err = train.CheckSome(grid)
+	}
+	return asked, err
 }
 
 func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, weights nn.State) error {
@@ -170,15 +205,20 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	if err != nil {
 		return err
 	}
-	var features int
+	var features, vertices int
 	if job.Graph != nil {
 		defer job.Graph.Close()
-		features = job.Graph.Features.Columns
+		features, vertices = job.Graph.Features.Columns, job.Graph.Types()[0].Count
 	} else {
-		features = job.Parts.Whole.FeatureColumns
+		features, vertices = job.Parts.Whole.FeatureColumns, job.Parts.Whole.Own()
 	}
 	if err := r.Together(checkWeights(asked, features, weights)); err != nil {
 		return err
+	}
+	if p.vertices != "" {
+		if job.Vertices, err = p.readVertices(r, vertices); err != nil {
+			return err
+		}
 	}
 	ctx, stop := untilSignal(cmd.Context(), func(s os.Signal) {
 		r.sayWaiting(cmd.Context(), s, "; "+p.out+" is not written")
@@ -209,6 +249,11 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	if !r.First() {
 		return nil
 	}
+	if beside := p.beside(); beside != "" {
+		if err := train.WriteVertices(beside, job.Vertices); err != nil {
+			return err
+		}
+	}
 	show := cmd.OutOrStdout()
 	if info, err := os.Stat(p.out); err == nil && !info.Mode().IsRegular() {
 		show = cmd.ErrOrStderr() // the logits may have gone to standard output
@@ -218,7 +263,37 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		what, columns = "embeddings", counted(result.Classes, "column", "columns")
 	}
 	fmt.Fprintf(show, "%s: %s of %s, %s, in %s\n", p.out, what, counted(result.Vertices, "vertex", "vertices"), columns, duration(time.Since(started)))
+	showNeeds(show, result.Needs)
 	return nil
+}
+
+// readVertices reads the list of those to predict, the same one on all ranks.
+func (p *predictCommand) readVertices(r ranks, vertices int) ([]int32, error) {
+	list, err := edgelist.Vertices(p.vertices, vertices)
+	if err := r.Together(err); err != nil {
+		return nil, err
+	}
+	sum := fmt.Sprintf("%x", sha256.Sum256(comm.Bytes(list)))
+	return list, r.Agree(sum, func(rank int, _, _ string) error {
+		return refusal.Errorf("--vertices %s: rank %d reads other vertices than rank 0: all machines need the same file", p.vertices, rank)
+	})
+}
+
+// showNeeds says what the layers of a prediction of some vertices have read; layers of equal needs share a
+// line.
+func showNeeds(to io.Writer, needs []flow.Need) {
+	for from := 0; from < len(needs); {
+		end := from + 1
+		for end < len(needs) && needs[end] == needs[from] {
+			end++
+		}
+		name := fmt.Sprintf("layer %d", from+1)
+		if end > from+1 {
+			name = fmt.Sprintf("layers %d to %d", from+1, end)
+		}
+		fmt.Fprintf(to, "%s: %s, %s\n", name, counted(needs[from].Vertices, "vertex", "vertices"), counted(needs[from].Edges, "edge", "edges"))
+		from = end
+	}
 }
 
 // notWritten is the error of a prediction that a signal ended.

@@ -26,6 +26,7 @@ import (
 	"weft/comm"
 	"weft/comm/mpi"
 	"weft/internal/launch"
+	"weft/internal/npy"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
 	"weft/internal/trace/tracetest"
@@ -93,7 +94,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
-			"same-losses": sameLosses, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
+			"same-losses": sameLosses, "same-rows": sameRows, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
 			"early-interrupt": earlyInterrupt, "traced": traced, "dgl-files": dglFiles,
 		},
 	})
@@ -150,6 +151,31 @@ func sameLosses(ts *testscript.TestScript, negated bool, args []string) {
 	}
 	if same == negated {
 		ts.Fatalf("same within %v: %v; losses %v and %v", tolerance, same, a, b)
+	}
+}
+
+// sameRows holds the rows of an array to those of another that a list names, as in "same-rows all.npy some.npy
+// ids.npy": they have the same bits.
+func sameRows(ts *testscript.TestScript, negated bool, args []string) {
+	var arrays [3]*npy.Array
+	for i, name := range args {
+		text := ts.ReadFile(name)
+		var err error
+		arrays[i], err = npy.Read(strings.NewReader(text), int64(len(text)))
+		ts.Check(err)
+	}
+	all, err := arrays[0].Float32s()
+	ts.Check(err)
+	some, err := arrays[1].Float32s()
+	ts.Check(err)
+	ids, err := arrays[2].Int64s()
+	same, columns := err == nil && arrays[1].Shape[0] == len(ids) && len(ids) > 0, arrays[0].Shape[1]
+	for i := 0; same && i < len(ids); i++ {
+		v := int(ids[i])
+		same = slices.Equal(some[i*columns:(i+1)*columns], all[v*columns:(v+1)*columns])
+	}
+	if same == negated {
+		ts.Fatalf("the rows %v are the same: %v", ids, same)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -350,6 +351,35 @@ func TestMasksOfSeveralSplits(t *testing.T) {
 	} {
 		if _, err := Read(c.o); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: error %v, want a refusal with %q", name, err, c.want)
+		}
+	}
+}
+
+// TestVertices: a list keeps its order, in each kind of file; what is wrong with one is said by its entry.
+func TestVertices(t *testing.T) {
+	for path, want := range map[string][]int32{
+		array(t, []int64{7, 0, 3}, 3): {7, 0, 3},
+		array(t, []bool{false, true, false, true, false, false, false, false}, 8): {1, 3},
+		write(t, "list.csv", "id\n5\n2\n"):                                        {5, 2},
+		write(t, "list.csv.gz", zipped(t, "4\n6\n1\n")):                           {4, 6, 1},
+		write(t, "one.csv", "3\n"):                                                {3},
+	} {
+		got, err := Vertices(path, 8)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %v, error %v, want %v", path, got, err, want)
+		}
+	}
+	for want, path := range map[string]string{
+		"entry 2: vertex 8 is out of the range of 8 vertices":  write(t, "far.csv", "1\n8\n"),
+		"entry 1: vertex -1 is out of the range of 8 vertices": array(t, []int64{-1}, 1),
+		"entry 4: vertex 5 is given twice, first by entry 1":   write(t, "twice.csv", "5\n3\n2\n5\n"),
+		"names no vertex": array(t, []int64{}, 0),
+		"names no vertex; give ids, or a mask that marks some": array(t, make([]bool, 8), 8),
+		"vertices of shape [2 2]":                              array(t, []int64{1, 2, 3, 4}, 2, 2),
+		"3 truth values for 8 vertices":                        array(t, []bool{true, true, true}, 3),
+	} {
+		if _, err := Vertices(path, 8); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), path+": "+want) {
+			t.Errorf("error %v, want a refusal with %q", err, path+": "+want)
 		}
 	}
 }

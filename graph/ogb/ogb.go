@@ -219,8 +219,14 @@ func readFolder(l layout, o Options) (f *folder, err error) {
 		return nil, err
 	}
 	f.direct()
-	if more := l.more(); len(more) > 0 {
-		f.note("not read: %s", strings.Join(quoted(more), ", "))
+	var unread []string
+	for _, name := range l.more() {
+		if arrayName(name) == "" {
+			unread = append(unread, name)
+		}
+	}
+	if len(unread) > 0 {
+		f.note("not read: %s", strings.Join(quoted(unread), ", "))
 	}
 	return f, nil
 }

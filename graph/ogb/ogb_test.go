@@ -31,6 +31,7 @@ type toy struct {
 	vertices, columns, edgeColumns, tasks int
 	source, target                        []int64
 	features, edgeFeatures, labels        []float32
+	years                                 []int64
 	splits                                map[string][3][]int64
 }
 
@@ -51,6 +52,7 @@ func newToy(vertices, edges int) *toy {
 			split[v%3] = append(split[v%3], int64(v))
 		}
 		y.labels = append(y.labels, label)
+		y.years = append(y.years, 1990+random.Int64N(30))
 	}
 	y.splits = map[string][3][]int64{"time": split}
 	return y
@@ -142,7 +144,8 @@ func (y *toy) text(t testing.TB, name string) string {
 	raw("num-node-list", fmt.Sprintln(y.vertices))
 	raw("num-edge-list", fmt.Sprintln(len(y.source)))
 	raw("node-label", lines(y.labels, y.tasks))
-	raw("node_year", strings.Repeat("2010\n", y.vertices))
+	raw("node_year", ints(y.years))
+	raw("edge_kind", "1\n")
 	if y.features != nil {
 		raw(nodeFeatures, lines(y.features, y.columns))
 	}
@@ -215,7 +218,7 @@ func (y *toy) binary(t testing.TB, name string, method uint16) string {
 		{edgeIndex, slices.Concat(y.source, y.target), []int{2, len(y.source)}, false},
 		{"num_nodes_list", []int64{int64(y.vertices)}, []int{1}, false},
 		{"num_edges_list", []int64{int64(len(y.source))}, []int{1}, false},
-		{"node_year", make([]int64, y.vertices), []int{y.vertices, 1}, false},
+		{"node_year", y.years, []int{y.vertices, 1}, false},
 	}
 	if y.features != nil {
 		entries = append(entries, entry{"node_feat", y.features, []int{y.vertices, y.columns}, false})
@@ -263,6 +266,7 @@ func (y *toy) want(t testing.TB, inverse bool) *graph.Graph {
 			g.Labels.Class = append(g.Labels.Class, int64(x))
 		}
 	}
+	g.Arrays = []graph.Array{{Name: "node_year", Columns: 1, Ints: y.years}}
 	s := y.splits["time"]
 	g.Splits = []graph.Split{{Train: s[0], Val: s[1], Test: s[2]}}
 	return g
@@ -330,7 +334,8 @@ func TestLayouts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := check(t, Options{Folder: folder}, plain.want(t, false))
-			if !strings.Contains(s.Notes[0], "1500 edges, without inverse ones, as OGB's loader does for ogbn_") || !strings.Contains(s.Notes[1], "node_year") {
+			if !strings.Contains(s.Notes[0], "1500 edges, without inverse ones, as OGB's loader does for ogbn_") ||
+				name == "text" && s.Notes[1] != `not read: "edge_kind"` {
 				t.Errorf("notes %q", s.Notes)
 			}
 		})
@@ -349,7 +354,7 @@ func TestEdgesInFortranOrder(t *testing.T) {
 	write(t, filepath.Join(folder, "raw", "data.npz"), archive(t, zip.Deflate,
 		entry{edgeIndex, ends, []int{2, len(y.source)}, true},
 		entry{"num_nodes_list", []int64{30}, []int{1}, false}, entry{"num_edges_list", []int64{200_000}, []int{1}, false},
-		entry{"node_feat", y.features, []int{30, 3}, false}))
+		entry{"node_feat", y.features, []int{30, 3}, false}, entry{"node_year", y.years, []int{30}, false}))
 	check(t, Options{Folder: folder}, y.want(t, false))
 }
 
@@ -427,6 +432,20 @@ func TestFeaturesFromEdges(t *testing.T) {
 	if !slices.Contains(s.Notes, "no features of vertices; features-from-edges mean makes them of the 2 that edges have") {
 		t.Errorf("notes %q", s.Notes)
 	}
+}
+
+// Arrays that are none of integers are of floats; the species of proteins have a name of their own.
+func TestArrays(t *testing.T) {
+	y := newToy(5, 10)
+	folder := y.text(t, "ogbn_proteins")
+	gzipped(t, filepath.Join(folder, "raw", "species.csv.gz"), "3702\n4932\n\n511145\n9606\n")
+	gzipped(t, filepath.Join(folder, "raw", "node_large.csv.gz"), "1,2\n3,4\n5,6\n7,8\n9,16777216\n")
+	want := y.want(t, true)
+	want.Arrays = []graph.Array{
+		{Name: "node_large", Columns: 2, Floats: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 16777216}},
+		want.Arrays[0], {Name: "node_species", Columns: 1, Floats: []float32{3702, 4932, nan, 511145, 9606}},
+	}
+	check(t, Options{Folder: folder}, want)
 }
 
 func TestSeveralTasks(t *testing.T) {
@@ -615,6 +634,8 @@ func TestDamagedFoldersAreRefused(t *testing.T) {
 		{"edges of floats", true, arrays(append(sizes, entry{edgeIndex, make([]float32, 6), []int{2, 3}, false})...), Options{}, `array "edge_index": dtype "<f4" is not an integer`},
 		{"a vector of features", true, arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{2, 3}, false}, entry{"node_feat", make([]float32, 8), []int{2, 2, 2}, false})...), Options{}, "has shape [2 2 2], where a matrix is expected"},
 		{"features not finite", true, arrays(append(sizes, entry{edgeIndex, make([]int64, 6), []int{2, 3}, false}, entry{"node_feat", slices.Repeat([]float32{nan}, 10), []int{10, 1}, false})...), Options{}, `array "node_feat": row 0: column 0 is NaN`},
+		{"words for an array", false, text("raw/node_year", "old\n"), Options{}, `node_year.csv.gz:1: "old" is not a number (node_year may be left out of the folder)`},
+		{"rows of an array", false, text("raw/node_year", "1\n"), Options{}, "node_year.csv.gz:1: the last row, where 10"},
 		{"features twice", false, nil, Options{FromEdges: Mean}, "has features of its vertices; leave features-from-edges out"},
 		{"no features of edges", false, remove("raw/edge-feat.csv.gz"), Options{FromEdges: Sum}, "has features of its vertices"},
 		{"unknown reduction", false, nil, Options{FromEdges: "max"}, `features-from-edges "max": give mean or sum`},

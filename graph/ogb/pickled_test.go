@@ -30,7 +30,7 @@ func TestPickledSplit(t *testing.T) {
 		{"typed_split_dict.pt", "", `has no ids that are called "train"`},
 		{"typed_split_dict.pt", "field", `has no ids that are called "train of field"`},
 		{"typed_split_dict.pt", "author", "valid: vertex 0 is also in train"},
-		{"refused_split_dict.pt", "", `"train": vertex 10 is out of the range of 10 vertices`},
+		{"refused_split_dict.pt", "", `"train": entry 1: vertex 10 is out of the range of 10 vertices`},
 		{"golden.py", "", "give a file of torch.save"},
 	} {
 		path := filepath.Join("testdata", c.file)

@@ -26,7 +26,7 @@ type layout interface {
 	matrix(name string) (matrix, error)
 	// labels opens the labels.
 	labels() (matrix, error)
-	// more lists the matrices of vertices and edges that count, edges, features and labels are not read from.
+	// more lists the names of matrices besides.
 	more() []string
 	close()
 }

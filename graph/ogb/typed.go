@@ -28,6 +28,9 @@ type typedLayout interface {
 	// labelled lists the vertex types that have labels.
 	labelled() ([]string, error)
 	labels(vertexType string) (matrix, error)
+	// more lists the arrays of a vertex type besides features and labels, which array opens.
+	more(vertexType string) []string
+	array(vertexType, name string) (matrix, error)
 	close()
 }
 
@@ -110,9 +113,16 @@ func (t *typed) readTypes(g *graph.Graph) error {
 		if v.Features, err = t.readFeatures(v); err != nil {
 			return err
 		}
+		for _, name := range t.more(v.Type) {
+			a, err := readArray(name, v.Count, func() (matrix, error) { return t.array(v.Type, name) })
+			if err != nil {
+				return err
+			}
+			v.Arrays = append(v.Arrays, a)
+		}
 	}
 	own := types[first]
-	g.Type, g.Count, g.Features = own.Type, own.Count, own.Features
+	g.Type, g.Count, g.Features, g.Arrays = own.Type, own.Count, own.Features, own.Arrays
 	g.Others = slices.Delete(types, first, first+1)
 	if g.Labels, err = t.readLabels(own); err != nil {
 		return err

@@ -65,7 +65,7 @@ func (y *typedToy) text(t testing.TB) string {
 	relation("paper___cites___paper", [2][]int64{y.papers.source, y.papers.target})
 	relation("paper___about___field", y.about)
 	raw("node-feat/paper/node-feat", lines(y.papers.features, y.papers.columns))
-	raw("node-feat/paper/node_year", strings.Repeat("2010\n", 30))
+	raw("node-feat/paper/node_year", ints(y.papers.years))
 	raw("nodetype-has-label", "author,paper,field\nFalse,True,False\n")
 	raw("node-label/paper/node-label", lines(y.papers.labels, 1))
 	y.writeSplits(t, folder)
@@ -87,6 +87,7 @@ func (y *typedToy) binary(t testing.TB) string {
 	raw("edge_index_dict", list("author___writes___paper", y.writes[0], y.writes[1]),
 		list("paper___cites___paper", y.papers.source, y.papers.target), list("paper___about___field", y.about[0], y.about[1]))
 	raw("node_feat_dict", entry{"paper", y.papers.features, []int{30, 3}, false})
+	raw("node_year_dict", entry{"paper", y.papers.years, []int{30, 1}, false})
 	raw("node-label", entry{"paper", y.papers.labels, []int{30, 1}, false})
 	y.writeSplits(t, folder)
 	return folder

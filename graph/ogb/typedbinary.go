@@ -1,7 +1,9 @@
 package ogb
 
 import (
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"weft/graph"
@@ -14,12 +16,13 @@ import (
 type typedBinary struct {
 	raw                              string
 	vertices, counts, lists, ofLabel *arrays.Archive
-	ofVertices, ofEdges              *arrays.Archive // features; nil where there are none
+	ofVertices, ofEdges              *arrays.Archive            // features; nil where there are none
+	others                           map[string]*arrays.Archive // of other arrays of vertices, by name
 	open                             []*arrays.Archive
 }
 
 func openTypedBinary(raw string) (*typedBinary, error) {
-	f := &typedBinary{raw: raw}
+	f := &typedBinary{raw: raw, others: map[string]*arrays.Archive{}}
 	for _, a := range []struct {
 		name   string
 		to     **arrays.Archive
@@ -37,6 +40,20 @@ func openTypedBinary(raw string) (*typedBinary, error) {
 			return nil, refusal.Errorf("%w; %s", err, fetchAgain)
 		}
 		*a.to = archive
+		f.open = append(f.open, archive)
+	}
+	entries, _ := os.ReadDir(raw) // what cannot be listed cannot be opened either
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), "_dict.npz")
+		if !ok || name == "node_feat" || arrayName(name) != name {
+			continue
+		}
+		archive, err := arrays.OpenArchive(filepath.Join(raw, e.Name()))
+		if err != nil {
+			f.close()
+			return nil, refusal.Errorf("%w; %s", err, fetchAgain)
+		}
+		f.others[name] = archive
 		f.open = append(f.open, archive)
 	}
 	return f, nil
@@ -117,6 +134,20 @@ func (f *typedBinary) edgeFeatures(r triplet) (matrix, error) { return optional(
 
 func (f *typedBinary) features(vertexType string) (matrix, error) {
 	return optional(f.ofVertices, vertexType)
+}
+
+func (f *typedBinary) more(vertexType string) (names []string) {
+	for name, archive := range f.others {
+		if archive.Has(vertexType) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (f *typedBinary) array(vertexType, name string) (matrix, error) {
+	return openStored(f.others[name], vertexType)
 }
 
 func (f *typedBinary) labelled() ([]string, error) { return f.ofLabel.Names(), nil }

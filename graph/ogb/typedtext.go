@@ -2,6 +2,7 @@ package ogb
 
 import (
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"weft/graph"
@@ -82,7 +83,20 @@ func (f typedText) edges(r triplet, within ends) (edges, int64, error) {
 func (f typedText) edgeFeatures(r triplet) (matrix, error) { return f.relation(r).matrix(edgeFeatures) }
 
 func (f typedText) features(vertexType string) (matrix, error) {
-	return textFolder{filepath.Join(f.raw, nodeFeatures, vertexType)}.matrix(nodeFeatures)
+	return f.array(vertexType, nodeFeatures)
+}
+
+func (f typedText) array(vertexType, name string) (matrix, error) {
+	return f.vertices(vertexType).matrix(name)
+}
+
+// vertices is the folder of a vertex type.
+func (f typedText) vertices(name string) textFolder {
+	return textFolder{filepath.Join(f.raw, nodeFeatures, name)}
+}
+
+func (f typedText) more(vertexType string) []string {
+	return slices.DeleteFunc(f.vertices(vertexType).more(), func(name string) bool { return arrayName(name) != name })
 }
 
 func (f typedText) labelled() ([]string, error) {

@@ -115,6 +115,13 @@ func readOne(l layout, o Options) (*graph.Graph, error) {
 			return nil, err
 		}
 	}
+	err = f.eachArray(func(a graph.Array) error {
+		g.Arrays = append(g.Arrays, a)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
 	relation, err := f.readEdges(p.list)
 	if err != nil {
 		return nil, err
@@ -172,12 +179,10 @@ func writeOne(dir string, l layout, o Options) (*Summary, error) {
 		return nil, err
 	}
 	defer w.Abort() // nothing to do after Close
+	summary := &Summary{OneClass: f.labels.OneClass()}
 	if err := f.writeVertices(w, p.features); err != nil {
 		return nil, err
 	}
-	summary := &Summary{OneClass: f.labels.OneClass()}
-	f.labels = outline(f.labels)
-	debug.FreeOSMemory() // the edges may need what the labels took
 	if summary.Edges, err = f.writeEdges(w, p.list); err != nil {
 		return nil, err
 	}
@@ -197,7 +202,7 @@ func outline(l graph.Labels) graph.Labels {
 	return of
 }
 
-// writeVertices writes labels, splits and features.
+// writeVertices writes labels, splits, arrays and features.
 func (f *folder) writeVertices(w *graph.Writer, features *whole) (err error) {
 	w.SetSplits(f.splits)
 	switch {
@@ -206,7 +211,12 @@ func (f *folder) writeVertices(w *graph.Writer, features *whole) (err error) {
 	case f.labels.Classes > 0:
 		err = w.AppendLabels(f.labels.Class)
 	}
-	if err != nil || features == nil {
+	if err != nil {
+		return err
+	}
+	f.labels = outline(f.labels)
+	debug.FreeOSMemory() // the rest may need what the labels took
+	if err := f.eachArray(w.AddArray); err != nil || features == nil {
 		return err
 	}
 	return features.each(func(rows []float32) error {

@@ -21,19 +21,47 @@ func pieceRows(partition int) int {
 	return max(leastPiece, (partition+piecesOfPartition-1)/piecesOfPartition)
 }
 
-// pieces calls each for the pieces of n needed rows, of a partition with so many.
-func pieces(n, partition int, each func(lo, hi int)) {
-	step := pieceRows(partition)
-	for lo := 0; lo < n; lo += step {
-		each(lo, min(lo+step, n))
+// pieces are the sizes of the pieces of n needed rows, of a partition with so many.
+func pieces(n, partition int) (sizes []int) {
+	for step := pieceRows(partition); n > 0; n -= step {
+		sizes = append(sizes, min(step, n))
 	}
+	return sizes
 }
 
-// span is, in each row of a relation, the edges from one partition: as the sources of a row ascend, they
-// stand side by side.
+// span is, in each row of a relation, or in some of its rows, the edges from one partition: as the sources of
+// a row ascend, they stand side by side.
 type span struct {
-	r        *graph.Relation
-	from, to []int64
+	r              *graph.Relation
+	from, to, ends []int64 // of each row; ends: where its last edge was
+}
+
+// allRows is the span before the first partition, in all rows.
+func (s *Source) allRows() *span {
+	starts := s.Relation.Indptr
+	n := len(starts) - 1
+	return &span{r: s.Relation, from: make([]int64, n), to: slices.Clone(starts[:n]), ends: starts[1:]}
+}
+
+// someRows is the span in Some's rows. Those whose edges are not taken have their self loops.
+func (s *Source) someRows() *span {
+	n := len(s.Some.Rows)
+	at, into := &span{r: s.Relation, from: make([]int64, n), to: make([]int64, n), ends: make([]int64, n)}, s.Some.Into
+	for v, row := range s.Some.Rows {
+		lo, hi := s.Relation.Indptr[row], s.Relation.Indptr[row+1]
+		if len(into) > 0 && into[0] == row {
+			into = into[1:]
+		} else if s.Ends == TwoTypes {
+			hi = lo
+		} else {
+			sources, own := s.Relation.Sources[lo:hi], int32(s.Starts[s.Me])+row
+			from, _ := slices.BinarySearch(sources, own)
+			to, _ := slices.BinarySearch(sources, own+1)
+			lo, hi = lo+int64(from), lo+int64(to)
+		}
+		at.to[v], at.ends[v] = lo, hi
+	}
+	return at
 }
 
 // next moves on to the sources from the end of the last span to below end.
@@ -41,7 +69,7 @@ func (s *span) next(end int32) {
 	for v := range s.to {
 		k := s.to[v]
 		s.from[v] = k
-		for k < s.r.Indptr[v+1] && s.r.Sources[k] < end {
+		for k < s.ends[v] && s.r.Sources[k] < end {
 			k++
 		}
 		s.to[v] = k
@@ -75,12 +103,12 @@ func (s *span) symmetric(start int32) bool {
 	return true
 }
 
-// newLocal is the block of the worker's own edges; it also sets the loops.
-func (e *Edges) newLocal(s *span, start int32) *Block {
+// newLocal is the block of the worker's own edges, which are those of the span; it also sets the loops.
+func (e *Edges) newLocal(from *Source, s *span) *Block {
 	team, mem := e.team, e.team.Memory
 	inner, all := 0, 0
 	loops := make([]int32, e.Rows)
-	isLoop := func(v int, k int64) bool { return e.ends == OneType && s.r.Sources[k]-start == int32(v) }
+	isLoop := func(v int, k int64) bool { return from.isLoop(v, s.r.Sources[k]) }
 	s.each(func(v int, k int64) {
 		if all++; isLoop(v, k) {
 			loops[v]++
@@ -92,7 +120,7 @@ func (e *Edges) newLocal(s *span, start int32) *Block {
 	e.loopCount = all - inner
 	if inner < all {
 		e.Loops = mem.NewElement(tensor.Graph, tensor.Int32, e.Rows, 1)
-		e.loopStart, e.loopW = readLoopWeights(s, start, loops)
+		e.loopStart, e.loopW = readLoopWeights(s, isLoop, loops)
 	}
 	if team.Planning() {
 		return b
@@ -103,7 +131,7 @@ func (e *Edges) newLocal(s *span, start int32) *Block {
 	fill := newFiller(b.In)
 	s.each(func(v int, k int64) {
 		if !isLoop(v, k) {
-			fill.add(v, s.r.Sources[k]-start, weight(s.r, k))
+			fill.add(v, from.ownSource(s.r.Sources[k]), weight(s.r, k))
 		}
 	})
 	fill.finish()
@@ -112,7 +140,7 @@ func (e *Edges) newLocal(s *span, start int32) *Block {
 
 // readLoopWeights returns the weights of the self loops, and where each vertex's begin; nothing where there
 // are no weights.
-func readLoopWeights(s *span, start int32, loops []int32) (starts []int64, weights []float32) {
+func readLoopWeights(s *span, isLoop func(v int, k int64) bool, loops []int32) (starts []int64, weights []float32) {
 	if s.r.Weights == nil {
 		return nil, nil
 	}
@@ -121,39 +149,62 @@ func readLoopWeights(s *span, start int32, loops []int32) (starts []int64, weigh
 		starts[v+1] = starts[v] + int64(n)
 	}
 	s.each(func(v int, k int64) {
-		if s.r.Sources[k]-start == int32(v) {
+		if isLoop(v, k) {
 			weights = append(weights, s.r.Weights[k])
 		}
 	})
 	return starts, weights
 }
 
-// newRemote is the edges from the partition at the positions start … end−1, which peer holds, in a block for
-// each piece of its rows that are needed here, and the list of these rows.
-func newRemote(team *kernel.Team, s *span, peer, start, end int) (blocks []*Block, needed []int32) {
-	slot := make([]int32, end-start+1) // of each row there: how many needed rows stand before it
-	s.each(func(_ int, k int64) { slot[int(s.r.Sources[k])-start+1] = 1 })
-	for row := range end - start {
-		if slot[row+1] > 0 {
+// newRemote is the edges of the span, which are from the partition at the positions start … end−1 that peer
+// holds, and the list of its rows that they need. all is the span in all rows: each piece of the rows that
+// these need has a block, with the rows of it that the span needs. So a row of the result is summed in the
+// same parts, in the same way, whichever other rows there are.
+func newRemote(team *kernel.Team, s, all *span, peer, start, end int) (blocks []*Block, needed []int32) {
+	const inAll, inSpan = 1, 2
+	place := make([]int32, end-start) // of each row there: first where it is needed, then its piece·step + column
+	if all != s {
+		all.each(func(_ int, k int64) { place[int(s.r.Sources[k])-start] = inAll })
+	}
+	s.each(func(_ int, k int64) { place[int(s.r.Sources[k])-start] = inSpan })
+	step, seen := pieceRows(end-start), 0
+	var columns []int // of each piece's block
+	for row, mark := range place {
+		if mark == 0 {
+			continue
+		}
+		piece := seen / step
+		seen++
+		if piece == len(columns) {
+			columns = append(columns, 0)
+		}
+		place[row] = int32(piece*step + columns[piece])
+		if mark == inSpan {
+			columns[piece]++
 			needed = append(needed, int32(row))
 		}
-		slot[row+1] += slot[row]
 	}
-	step := pieceRows(end - start)
-	at := func(k int64) int { return int(slot[int(s.r.Sources[k])-start]) }
-	counts := make([]pieceCount, len(needed)/step+1)
-	s.each(func(v int, k int64) { counts[at(k)/step].add(v) })
+	at := func(k int64) int { return int(place[int(s.r.Sources[k])-start]) }
+	count := func(s *span) []pieceCount {
+		counts := make([]pieceCount, len(columns))
+		s.each(func(v int, k int64) { counts[at(k)/step].add(v) })
+		return counts
+	}
+	counts := count(s)
+	allCounts := counts
+	if all != s {
+		allCounts = count(all)
+	}
 	mem := team.Memory
 	var fillers []*filler
-	pieces(len(needed), end-start, func(lo, hi int) {
-		count := &counts[lo/step]
-		b := &Block{Peer: peer, IDs: mem.NewElement(tensor.Graph, tensor.Int32, 1, hi-lo)}
+	for piece, sources := range columns {
+		b := &Block{Peer: peer, IDs: mem.NewElement(tensor.Graph, tensor.Int32, 1, sources)}
 		rows := len(s.to)
-		if count.rows*fewTargets < rows {
-			rows = count.rows
+		if allCounts[piece].rows*fewTargets < len(all.to) {
+			rows = counts[piece].rows
 			b.Targets = mem.NewElement(tensor.Graph, tensor.Int32, 1, rows)
 		}
-		b.In = newCSR(team, rows, hi-lo, count.edges, s.r.Weights != nil)
+		b.In = newCSR(team, rows, sources, counts[piece].edges, s.r.Weights != nil)
 		blocks = append(blocks, b)
 		if !team.Planning() {
 			f := newFiller(b.In)
@@ -162,7 +213,7 @@ func newRemote(team *kernel.Team, s *span, peer, start, end int) (blocks []*Bloc
 			}
 			fillers = append(fillers, f)
 		}
-	})
+	}
 	if team.Planning() {
 		return blocks, needed
 	}

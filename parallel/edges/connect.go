@@ -2,6 +2,7 @@ package edges
 
 import (
 	"fmt"
+	"slices"
 
 	"weft/comm"
 	"weft/internal/refusal"
@@ -12,14 +13,18 @@ import (
 // needed lists the rows that are needed of each partition.
 func (e *Edges) connect(s *Source, needed [][]int32) error {
 	k, me, n := len(s.Holders), s.Me, e.comm.Size()
+	pieces, err := e.pieces(s)
+	if err != nil {
+		return err
+	}
 	halo := make([][]int32, n) // by rank
 	// By rank: own rows that it needs, and the vertices of its rows that are needed here
 	lists, theirs := make([][]int32, n), make([][]int32, n)
 	for q, rank := range s.Holders {
 		if q != me {
 			halo[rank] = needed[q]
-			lists[rank] = make([]int32, s.HaloRows[q][me])
-			theirs[rank] = make([]int32, s.HaloRows[me][q])
+			lists[rank] = make([]int32, sum(pieces(q, me)))
+			theirs[rank] = make([]int32, sum(pieces(me, q)))
 			if !e.team.Planning() && len(halo[rank]) != len(theirs[rank]) {
 				return refusal.Graph.Errorf("partition %d needs %d rows of partition %d, where the stored partition says %d; partition the graph again",
 					me, len(halo[rank]), q, len(theirs[rank]))
@@ -32,10 +37,12 @@ func (e *Edges) connect(s *Source, needed [][]int32) error {
 		}
 		vertices := make([][]int32, n)
 		for rank, list := range lists {
-			for _, row := range list {
-				if int(row) >= e.Sources || row < 0 {
-					return fmt.Errorf("worker %d asks worker %d for row %d of %d", rank, e.comm.Rank(), row, e.Sources)
+			for i, place := range list {
+				row, found := s.sourceRow(place)
+				if !found {
+					return fmt.Errorf("worker %d asks worker %d for row %d, which is not among its %d", rank, e.comm.Rank(), place, e.Sources)
 				}
+				list[i] = row
 				vertices[rank] = append(vertices[rank], e.SourceIDs.Int32s()[row])
 			}
 		}
@@ -48,16 +55,49 @@ func (e *Edges) connect(s *Source, needed [][]int32) error {
 		}
 	}
 	for round := 1; round < k; round++ {
-		rank := s.Holders[(me+round)%k]
-		pieces(len(lists[rank]), e.Sources, func(lo, hi int) {
-			p := &Piece{rank, e.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, hi-lo)}
+		q := (me + round) % k
+		list := lists[s.Holders[q]]
+		for _, rows := range pieces(q, me) {
+			p := &Piece{s.Holders[q], e.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, rows)}
 			if !e.team.Planning() {
-				copy(p.Rows.Int32s(), lists[rank][lo:hi])
+				copy(p.Rows.Int32s(), list[:rows])
 			}
+			list = list[rows:]
 			e.Needed = append(e.Needed, p)
-		})
+		}
 	}
 	return nil
+}
+
+// pieces returns the sizes of the pieces in which partition p takes in the rows that it needs of partition q.
+// Those of some rows are told by each worker to all.
+func (e *Edges) pieces(s *Source) (of func(p, q int) []int, err error) {
+	k := len(s.Holders)
+	if s.Some == nil {
+		return func(p, q int) []int { return pieces(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) }, nil
+	}
+	mine, next := make([]int32, k*piecesOfPartition), make([]int, e.comm.Size())
+	for _, b := range e.Remote() {
+		q := slices.Index(s.Holders, b.Peer)
+		mine[q*piecesOfPartition+next[b.Peer]] = int32(b.In.Cols)
+		next[b.Peer]++
+	}
+	all, err := comm.Gather(e.comm, comm.Setup, mine...)
+	return func(p, q int) []int {
+		told := all[(s.Holders[p]*k+q)*piecesOfPartition:]
+		sizes := pieces(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) // of all rows: as many pieces
+		for i := range sizes {
+			sizes[i] = int(told[i])
+		}
+		return sizes
+	}, err
+}
+
+func sum(sizes []int) (n int) {
+	for _, size := range sizes {
+		n += size
+	}
+	return n
 }
 
 // workers are Others that hold the rows of other partitions.

@@ -30,6 +30,7 @@ type Edges struct {
 	Loops   *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
 
 	ends      Ends
+	degrees   func(degreeOf) []float64 // of all edges, where the blocks hold those of some rows; nil: they hold all
 	team      *kernel.Team
 	comm      *comm.Comm // the workers that hold the other rows; nil: they are at hand
 	others    Others
@@ -60,7 +61,7 @@ const (
 type Block struct {
 	Peer int            // the rank that holds the sources' rows
 	In   *kernel.CSR    // rows × sources; values are the edge weights, nil without
-	Out  *kernel.CSR    // its transpose; In itself, where that is the same
+	Out  *kernel.CSR    // its transpose; In itself, where that is the same; nil: of Some's rows
 	IDs  *tensor.Matrix // Int32, the sources' vertices in the original graph; nil: their row numbers
 	// Targets (Int32, 1 × n) are the own rows that the rows of In are, where only few of them have edges;
 	// nil: they are all.
@@ -100,8 +101,45 @@ type Source struct {
 	// own sources' rows.
 	Ends      Ends
 	SourceIDs *tensor.Matrix
-	Copied    func() // called when Relation is not needed any more; nil: not
+	Copied    func() // called when Relation is not needed for a while; nil: not
+	// Some are the rows that are computed on, which IDs and SourceIDs are then of; nil: all.
+	Some *Some
 }
+
+// Some are some of a worker's rows, by their places among all of them, ascending. What is computed for those
+// whose edges are taken has the bits that it has among all rows. There is no way back: only inference can use
+// them.
+type Some struct {
+	Rows    []int32
+	Into    []int32 // those of them whose edges are taken; of the others only self loops are
+	Sources []int32 // own rows of the type that the edges lead from: Rows, where that is the same type
+}
+
+// isLoop reports whether an edge into row v from the source at a position is a self loop.
+func (s *Source) isLoop(v int, position int32) bool {
+	if s.Some != nil {
+		v = int(s.Some.Rows[v])
+	}
+	return s.Ends == OneType && position-int32(s.Starts[s.Me]) == int32(v)
+}
+
+// ownSource is the row of an own source at a position.
+func (s *Source) ownSource(position int32) int32 {
+	row, _ := s.sourceRow(position - int32(s.Starts[s.Me]))
+	return row
+}
+
+// sourceRow is the row of the own source that is in a place of all; found is false where it is not among them.
+func (s *Source) sourceRow(place int32) (row int32, found bool) {
+	if s.Some == nil {
+		return place, place >= 0 && int(place) < s.sources()
+	}
+	i, found := slices.BinarySearch(s.Some.Sources, place)
+	return int32(i), found
+}
+
+// sources is how many own rows of the sources there are in all.
+func (s *Source) sources() int { return s.Starts[s.Me+1] - s.Starts[s.Me] }
 
 // Others are what is known of the rows of remote blocks' sources.
 type Others interface {
@@ -142,25 +180,35 @@ func Among(team *kernel.Team, s Source, o Others) (e *Edges, needed [][]int32) {
 
 // read copies edges. needed are, by partition, the rows that these need of it.
 func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
-	n, k := len(s.Relation.Indptr)-1, len(s.Starts)-1
+	k, all := len(s.Starts)-1, s.allRows()
+	at := all
+	if s.Some != nil {
+		at = s.someRows()
+	}
+	n := len(at.to)
 	e = &Edges{
 		Rows: n, IDs: s.IDs, Sources: n, SourceIDs: s.IDs, Blocks: []*Block{nil}, ends: s.Ends, team: team,
 	}
 	if s.Ends == TwoTypes {
-		e.Sources, e.SourceIDs = s.Starts[s.Me+1]-s.Starts[s.Me], s.SourceIDs
+		e.Sources, e.SourceIDs = s.sources(), s.SourceIDs
+	}
+	if s.Some != nil {
+		e.Sources, e.degrees = len(s.Some.Sources), s.inDegrees
 	}
 	e.forget()
 	needed = make([][]int32, k)
 	remote := make([][]*Block, k) // by partition
-	at := &span{r: s.Relation, from: make([]int64, n), to: slices.Clone(s.Relation.Indptr[:n])}
 	symmetric := false
 	for q := range k {
 		at.next(int32(s.Starts[q+1]))
+		if at != all && k > 1 {
+			all.next(int32(s.Starts[q+1]))
+		}
 		if q == s.Me {
-			symmetric = s.Ends == OneType && at.symmetric(int32(s.Starts[q]))
-			e.Blocks[0] = e.newLocal(at, int32(s.Starts[q]))
+			symmetric = s.Ends == OneType && s.Some == nil && at.symmetric(int32(s.Starts[q]))
+			e.Blocks[0] = e.newLocal(&s, at)
 		} else {
-			remote[q], needed[q] = newRemote(team, at, s.Holders[q], s.Starts[q], s.Starts[q+1])
+			remote[q], needed[q] = newRemote(team, at, all, s.Holders[q], s.Starts[q], s.Starts[q+1])
 		}
 	}
 	if s.Copied != nil {
@@ -170,9 +218,11 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 		e.Blocks = append(e.Blocks, remote[(s.Me-round+k)%k]...)
 	}
 	for i, b := range e.Blocks {
-		if i == 0 && symmetric {
+		switch {
+		case s.Some != nil:
+		case i == 0 && symmetric:
 			b.Out = b.In
-		} else {
+		default:
 			b.Out = team.Transpose(b.In, tensor.Graph)
 		}
 	}

@@ -2,6 +2,7 @@ package edges
 
 import (
 	"math"
+	"slices"
 
 	"weft/kernel"
 	"weft/tensor"
@@ -145,6 +146,9 @@ const (
 
 // inDegrees are those of the own rows, without self loops.
 func (e *Edges) inDegrees(of degreeOf) []float64 {
+	if e.degrees != nil {
+		return e.degrees(of)
+	}
 	sums := make([]float64, e.Rows)
 	for _, b := range e.Blocks {
 		indptr := b.In.Indptr.Int64s()
@@ -156,6 +160,31 @@ func (e *Edges) inDegrees(of degreeOf) []float64 {
 			}
 			for _, w := range b.In.Values.Floats()[indptr[i]:indptr[i+1]] {
 				*sum += float64(w)
+			}
+		}
+	}
+	return sums
+}
+
+// inDegrees are those of Some's rows by all of their edges, without self loops, added up in the order of the
+// blocks that hold them.
+func (s *Source) inDegrees(of degreeOf) []float64 {
+	sums, k := make([]float64, len(s.Some.Rows)), len(s.Starts)-1
+	for v, row := range s.Some.Rows {
+		lo, hi := s.Relation.Indptr[row], s.Relation.Indptr[row+1]
+		sources := s.Relation.Sources[lo:hi]
+		for round := range k {
+			q := (s.Me - round + k) % k
+			from, _ := slices.BinarySearch(sources, int32(s.Starts[q]))
+			to, _ := slices.BinarySearch(sources, int32(s.Starts[q+1]))
+			for i := from; i < to; i++ {
+				switch {
+				case s.isLoop(v, sources[i]):
+				case of == countEdges:
+					sums[v]++
+				default:
+					sums[v] += float64(weight(s.Relation, lo+int64(i)))
+				}
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func Engines(t *testing.T, c Case) {
 	for _, model := range models {
 		kind, _ := gnn.KindOf(model)
 		for _, v := range variants {
-			if v.uses != "" && !kind.Uses(v.uses) || v.blocks && !kind.ResidualBlocks() || v.ways == 2 && kind.OneWay {
+			if !v.fits(kind) {
 				continue
 			}
 			t.Run(model+" "+v.name, func(t *testing.T) {
@@ -77,8 +77,8 @@ func Engines(t *testing.T, c Case) {
 	}
 }
 
-// variants are graphs and settings that reach other code.
-var variants = []struct {
+// variant is a graph and settings that reach other code.
+type variant struct {
 	name   string
 	uses   string             // a setting that a model must use
 	blocks bool               // it must have a form with residual blocks
@@ -86,7 +86,15 @@ var variants = []struct {
 	change func(*graph.Graph) // nil: nothing
 	set    func(*train.Options)
 	halo   func(*train.Options) // how rows travel where the graph axis's own engine runs
-}{
+}
+
+// fits reports whether a model has the settings.
+func (v *variant) fits(kind gnn.ModelKind) bool {
+	return !(v.uses != "" && !kind.Uses(v.uses) || v.blocks && !kind.ResidualBlocks() || v.ways == 2 && kind.OneWay)
+}
+
+// variants are graphs and settings that reach other code.
+var variants = []variant{
 	{name: "plain"},
 	{name: "sparse features, clipped", change: Sparsely, set: func(o *train.Options) { o.InputDropout, o.Clip = .2, .5 }},
 	{name: "several labels, deep prefetch", change: severally, halo: func(o *train.Options) { o.Prefetch = 3 }},

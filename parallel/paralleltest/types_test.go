@@ -216,8 +216,8 @@ func library(t *testing.T) *graph.Graph {
 	return g
 }
 
-// entities is Tangled with its edges dealt to four relations, of which one has none. Without features its vertices
-// are told apart by their number.
+// entities is Tangled with its edges dealt to four relations, of which one has none. Without features its
+// vertices are told apart by their number.
 func entities(t *testing.T, bare bool) *graph.Graph {
 	t.Helper()
 	g := Tangled(t)
@@ -242,45 +242,57 @@ func entities(t *testing.T, bare bool) *graph.Graph {
 	return g
 }
 
+// typedGraphs are graphs of several types of vertices or edges.
+var typedGraphs = map[string]func(*testing.T) *graph.Graph{
+	"library":  library,
+	"entities": func(t *testing.T) *graph.Graph { return entities(t, false) },
+	"bare":     func(t *testing.T) *graph.Graph { return entities(t, true) },
+}
+
+// typedModels are models of them, with meshes that carry them besides partitions.
+var typedModels = []struct {
+	graph, name string
+	set         func(*train.Options)
+	meshes      []mesh.Mesh
+}{
+	{"library", "sage", func(o *train.Options) { o.Embed, o.Norm = 6, "batch" }, nil},
+	{"library", "gat", func(o *train.Options) { o.Embed, o.AttentionDropout, o.Residual = 6, .2, true }, nil},
+	{"library", "gatv2", func(o *train.Options) { o.Embed, o.Norm, o.Clip = 6, "layer", .5 }, nil},
+	{"library", "rgcn", func(o *train.Options) { o.Bases, o.Clip = 2, .5 }, nil},
+	{"library", "rgcn", func(o *train.Options) { o.Embed = 4 }, nil},
+	{"entities", "sage", func(o *train.Options) { o.Norm = "batch" }, []mesh.Mesh{grid(1, 1, 3), grid(1, 2, 2), grid(2, 1, 1), grid(3, 1, 1)}},
+	{"entities", "gcn", func(*train.Options) {}, []mesh.Mesh{grid(1, 1, 2)}},
+	{"entities", "gin", func(o *train.Options) { o.LR = .001 }, []mesh.Mesh{grid(1, 1, 2)}},
+	{"entities", "gat", func(*train.Options) {}, []mesh.Mesh{grid(1, 1, 2)}},
+	{"entities", "rgcn", func(o *train.Options) { o.Bases = 3 }, []mesh.Mesh{grid(1, 1, 3), grid(2, 1, 1)}},
+	{"bare", "rgcn", func(o *train.Options) { o.Bases, o.Norm = 3, "layer" }, nil},
+	{"bare", "sage", func(o *train.Options) { o.Embed = 5 }, nil},
+}
+
+func grid(stages, partitions, slices int) mesh.Mesh {
+	return mesh.Mesh{Stages: stages, Partitions: partitions, Slices: slices}
+}
+
+// typedOptions are those of a typed model's tests.
+func typedOptions(model string, set func(*train.Options)) train.Options {
+	o := train.Defaults()
+	o.Layers, o.Hidden, o.Dropout, o.Epochs, o.Seed, o.Threads = 3, 10, .3, 4, 3, 1
+	o.Model, o.Optimizer, o.LR, o.Heads = model, "sgd", .05, 2
+	set(&o)
+	return o
+}
+
 // TestTypedEngines holds models of several types and relations, divided, to one worker.
 func TestTypedEngines(t *testing.T) {
-	graphs := map[string]func(*testing.T) *graph.Graph{
-		"library":  library,
-		"entities": func(t *testing.T) *graph.Graph { return entities(t, false) },
-		"bare":     func(t *testing.T) *graph.Graph { return entities(t, true) },
-	}
-	one := func(stages, partitions, slices int) mesh.Mesh {
-		return mesh.Mesh{Stages: stages, Partitions: partitions, Slices: slices}
-	}
-	for _, c := range []struct {
-		graph, name string
-		set         func(*train.Options)
-		meshes      []mesh.Mesh
-	}{
-		{"library", "sage", func(o *train.Options) { o.Embed, o.Norm = 6, "batch" }, nil},
-		{"library", "gat", func(o *train.Options) { o.Embed, o.AttentionDropout, o.Residual = 6, .2, true }, nil},
-		{"library", "gatv2", func(o *train.Options) { o.Embed, o.Norm, o.Clip = 6, "layer", .5 }, nil},
-		{"library", "rgcn", func(o *train.Options) { o.Bases, o.Clip = 2, .5 }, nil},
-		{"library", "rgcn", func(o *train.Options) { o.Embed = 4 }, nil},
-		{"entities", "sage", func(o *train.Options) { o.Norm = "batch" }, []mesh.Mesh{one(1, 1, 3), one(1, 2, 2), one(2, 1, 1), one(3, 1, 1)}},
-		{"entities", "gcn", func(*train.Options) {}, []mesh.Mesh{one(1, 1, 2)}},
-		{"entities", "gin", func(o *train.Options) { o.LR = .001 }, []mesh.Mesh{one(1, 1, 2)}},
-		{"entities", "gat", func(*train.Options) {}, []mesh.Mesh{one(1, 1, 2)}},
-		{"entities", "rgcn", func(o *train.Options) { o.Bases = 3 }, []mesh.Mesh{one(1, 1, 3), one(2, 1, 1)}},
-		{"bare", "rgcn", func(o *train.Options) { o.Bases, o.Norm = 3, "layer" }, nil},
-		{"bare", "sage", func(o *train.Options) { o.Embed = 5 }, nil},
-	} {
-		for _, m := range append([]mesh.Mesh{one(1, 2, 1), one(1, 4, 1)}, c.meshes...) {
+	for _, c := range typedModels {
+		for _, m := range append([]mesh.Mesh{grid(1, 2, 1), grid(1, 4, 1)}, c.meshes...) {
 			t.Run(fmt.Sprintf("%s %s %s", c.graph, c.name, Name(m)), func(t *testing.T) {
-				o := train.Defaults()
-				o.Layers, o.Hidden, o.Dropout, o.Epochs, o.Seed, o.Threads = 3, 10, .3, 4, 3, 1
-				o.Model, o.Optimizer, o.LR, o.Heads = c.name, "sgd", .05, 2
-				c.set(&o)
+				o := typedOptions(c.name, c.set)
 				divided := o
 				if m.Stages > 1 { // a chunk for each partition is exact
 					divided.Chunks = train.Chunks(m.Partitions)
 				}
-				(&Case{Mesh: m, Tolerance: 2e-5}).check(t, graphs[c.graph](t), c.name, o, divided)
+				(&Case{Mesh: m, Tolerance: 2e-5}).check(t, typedGraphs[c.graph](t), c.name, o, divided)
 			})
 		}
 	}

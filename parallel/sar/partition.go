@@ -58,20 +58,47 @@ type Options struct {
 // team only plans, one made of comm.Plan); g.Holders says who holds which. The structure is copied into the
 // team's memory. All of them must call it, and from then on do the same in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Partition, error) {
-	from := Source{Vertices: s.Edges.IDs, Schema: SchemaOf(s), Mover: &wire{team, g.Halo, o.Prefetch}}
-	from.Rows = autograd.RowsOf(team, s.Edges.IDs, s.Edges.Rows, s.Whole.Own(), exchange.PeersOf(g.Halo))
-	for i, t := range s.Edges.Others {
-		from.Others = append(from.Others, autograd.RowsOf(team, t.IDs, t.Rows, s.Whole.Others[i].Vertices, exchange.PeersOf(g.Halo)))
-	}
-	var p *Partition
-	from.Read = func(a gnn.Along) (*edges.Edges, error) { return p.read(g, s, a) }
-	p = Of(team, g.Halo, from, order.NewBook(w, nil), o)
-	for _, r := range from.Schema.Relations {
+	p := ofShare(team, g, s, nil, order.NewBook(w, nil), o)
+	for _, r := range p.from.Schema.Relations {
 		if _, err := p.Edges(gnn.Along{Relation: r.Name}); err != nil {
 			return nil, err
 		}
 	}
 	return p, nil
+}
+
+// Some are some rows of a share, by vertex type and their places among all, ascending.
+type Some struct {
+	Rows [][]int32
+	// Into are those of Rows that an aggregation is computed for, with the bits that it has among all rows.
+	// Rows have all of their in-neighbours along the relations that are asked for, and what others need of
+	// this worker besides.
+	Into [][]int32
+}
+
+// NewSome is New for some rows of a share, forward alone. Edges are read when they are first asked for, by
+// all workers in the same order; against a relation along the share's Out, also where there is one partition.
+func NewSome(team *kernel.Team, g mesh.Groups, s *partition.Share, some Some, book *order.Book, o Options) *Partition {
+	return ofShare(team, g, s, &some, book, o)
+}
+
+// ofShare is a Partition of the rows of a share, some nil: all.
+func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, book *order.Book, o Options) (p *Partition) {
+	from := Source{Schema: SchemaOf(s), Mover: &wire{team, g.Halo, o.Prefetch}}
+	for i, t := range s.Edges.Types() {
+		if some != nil {
+			t.IDs, t.Rows = t.Vertices(some.Rows[i]), len(some.Rows[i])
+		}
+		rows := autograd.RowsOf(team, t.IDs, t.Rows, from.Schema.Types[i].Vertices, exchange.PeersOf(g.Halo))
+		if i == 0 {
+			from.Rows, from.Vertices = rows, t.IDs
+		} else {
+			from.Others = append(from.Others, rows)
+		}
+	}
+	from.Read = func(a gnn.Along) (*edges.Edges, error) { return p.read(g, s, some, a) }
+	p = Of(team, g.Halo, from, book, o)
+	return p
 }
 
 // Of is a Partition of rows whose edges and halo are found otherwise than New finds them. Partitions of one
@@ -163,15 +190,18 @@ func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) {
 }
 
 // read makes the edges from the share, or from the opposite ones where there is one partition.
-func (p *Partition) read(g mesh.Groups, s *partition.Share, a gnn.Along) (*edges.Edges, error) {
+func (p *Partition) read(g mesh.Groups, s *partition.Share, some *Some, a gnn.Along) (*edges.Edges, error) {
 	r := &s.Edges.Relations[p.relation(a.Relation)]
 	source, target := p.ends(a)
 	from := edges.Source{
 		Relation: &r.In, HaloRows: r.HaloRows, Starts: s.Edges.Types()[source].Starts, Me: s.Edges.P, Holders: g.Holders,
 		IDs: p.Types()[target].IDs, Ends: source != target, SourceIDs: p.Types()[source].IDs, Copied: s.Unload,
 	}
+	if some != nil {
+		from.Some = &edges.Some{Rows: some.Rows[target], Into: some.Into[target], Sources: some.Rows[source]}
+	}
 	switch {
-	case a.Reversed && len(g.Holders) == 1:
+	case a.Reversed && len(g.Holders) == 1 && some == nil:
 		e, err := p.Edges(gnn.Along{Relation: a.Relation})
 		if err != nil {
 			return nil, err

@@ -92,9 +92,16 @@ func Parts(a *npy.Array, vertices int) ([][]int64, error) {
 	return [][]int64{ids}, err
 }
 
-// partOf takes one part of a split out of a vector: the ids of its vertices, ascending afterwards, or one
-// truth value per vertex where the vector holds booleans, or one byte of 0 or 1 for each vertex.
+// partOf takes one part of a split out of a vector, as List does: ascending afterwards.
 func partOf(a *npy.Array, vertices int) ([]int64, error) {
+	ids, err := List(a, vertices)
+	slices.Sort(ids)
+	return ids, err
+}
+
+// List takes vertices out of a vector: ids, each once, in their order; or those that are marked where the
+// vector holds booleans, or one byte of 0 or 1 for each vertex. Entries count from 1.
+func List(a *npy.Array, vertices int) ([]int64, error) {
 	if len(a.Shape) != 1 {
 		return nil, refusal.Errorf("vertices of shape %v: give a vector of ids, or of one truth value per vertex", a.Shape)
 	}
@@ -112,20 +119,24 @@ func partOf(a *npy.Array, vertices int) ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := memory.Need(8 * int64(len(ids))); err != nil {
-		return nil, err
-	}
-	ids = slices.Clone(ids)
-	slices.Sort(ids)
 	for k, v := range ids {
 		if v < 0 || v >= int64(vertices) {
-			return nil, refusal.Errorf("vertex %d is out of the range of %d vertices: give ids below, or a mask of booleans", v, vertices)
-		}
-		if k > 0 && ids[k-1] == v {
-			return nil, refusal.Errorf("vertex %d is given twice: give each id once; save a mask with .astype(bool)", v)
+			return nil, refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices: give ids below, or a mask of booleans", k+1, v, vertices)
 		}
 	}
-	return ids, nil
+	if err := memory.Need(16 * int64(len(ids))); err != nil {
+		return nil, err
+	}
+	sorted := slices.Sorted(slices.Values(ids))
+	for k, v := range sorted {
+		if k > 0 && sorted[k-1] == v {
+			first := slices.Index(ids, v)
+			again := first + 1 + slices.Index(ids[first+1:], v)
+			return nil, refusal.Errorf("entry %d: vertex %d is given twice, first by entry %d: give each id once; save a mask with .astype(bool)",
+				again+1, v, first+1)
+		}
+	}
+	return slices.Clone(ids), nil
 }
 
 // mask reports whether bytes are one truth value per vertex, and not ids.

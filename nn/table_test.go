@@ -1,0 +1,98 @@
+package nn_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"weft/autograd"
+	"weft/kernel"
+	"weft/nn"
+	"weft/tensor"
+)
+
+// tableOf is a parameter of three tables over some of ten vertices; nil: all.
+func tableOf(team *kernel.Team, ids []int32) (*nn.Params, *nn.Param) {
+	ps, rows := nn.NewParams(team, 7), autograd.AllHere(10)
+	if ids != nil {
+		rows = autograd.RowsOf(team, ids, len(ids), 10, nil)
+	}
+	return ps, ps.Table("convs.0.weight", rows, 3, 2, nn.Uniform(1))
+}
+
+// TestTable: a worker's rows of a table begin with the values that they have where one worker holds all, and
+// take theirs of a file that holds all. No two rows begin alike.
+func TestTable(t *testing.T) {
+	team := newTeam(t)
+	whole, all := tableOf(team, nil)
+	state := whole.State()
+	if got := state["convs.0.weight"].Shape; !slices.Equal(got, []int{3, 10, 2}) {
+		t.Errorf("filed as %v", got)
+	}
+	seen := map[string]bool{}
+	for i := range all.Value.Rows {
+		seen[fmt.Sprint(all.Value.RowRange(i, i+1).Floats())] = true
+	}
+	if len(seen) != 30 {
+		t.Errorf("%d rows differ, want 30", len(seen))
+	}
+	ids := []int32{1, 4, 9}
+	var want []float32
+	for table := range 3 {
+		for _, id := range ids {
+			want = append(want, all.Value.RowRange(10*table+int(id), 10*table+int(id)+1).Floats()...)
+		}
+	}
+	part, some := tableOf(team, ids)
+	if got := some.Value.Floats(); !slices.Equal(got, want) {
+		t.Errorf("a part begins with %v, want %v", got, want)
+	}
+	if got := part.State()["convs.0.weight"].Shape; !slices.Equal(got, []int{3, 3, 2}) {
+		t.Errorf("a part is filed as %v", got)
+	}
+	team.Fill(some.Value, 0)
+	if err := part.Load(state); err != nil || !slices.Equal(some.Value.Floats(), want) {
+		t.Errorf("a part loads %v, want %v: %v", some.Value.Floats(), want, err)
+	}
+}
+
+// TestOneTable: a single table is filed without the axis of tables where it is asked for so, and its rows on
+// a tape are those of its vertices.
+func TestOneTable(t *testing.T) {
+	team := newTeam(t)
+	ps := nn.NewParams(team, 1)
+	p := ps.Table("embed.author.weight", autograd.AllHere(4), 0, 3, nn.Normal())
+	if got := ps.State()["embed.author.weight"].Shape; !slices.Equal(got, []int{4, 3}) {
+		t.Errorf("filed as %v", got)
+	}
+	if v := p.On(autograd.NewTape(team)); v.RowSet() != p.Rows {
+		t.Error("its rows are not those of the vertices")
+	}
+	ps.Tensor("blocks", []int{2, 3, 4, 5}, nn.Constant(1))
+	if got := ps.List[1]; got.Value.Rows != 24 || got.Value.Cols != 5 || !slices.Equal(ps.State()["blocks"].Shape, []int{2, 3, 4, 5}) {
+		t.Errorf("%d×%d, filed as %v", got.Value.Rows, got.Value.Cols, ps.State()["blocks"].Shape)
+	}
+}
+
+// TestAllowBelow: a name that ends in a dot allows all that begin with it.
+func TestAllowBelow(t *testing.T) {
+	ps := nn.NewParams(newTeam(t), 1)
+	ps.Allow("convs.1.by.")
+	one := nn.Tensor{Shape: []int{1}, Float32: []float32{1}}
+	if err := ps.Load(nn.State{"convs.1.by.bias": one}); err != nil {
+		t.Error(err)
+	}
+	if err := ps.Load(nn.State{"convs.1.bya.bias": one}); err == nil {
+		t.Error("another name was taken")
+	}
+}
+
+// TestPlannedTable: a plan makes tables without touching their memory.
+func TestPlannedTable(t *testing.T) {
+	meter := tensor.NewMeter()
+	defer meter.Close()
+	nn.NewParams(kernel.NewPlan(meter), 1).Table("w", autograd.AllHere(1<<20), 1<<7, 1<<7, nn.Constant(1))
+	if live := meter.LiveTensors(); live != 2<<36 {
+		t.Errorf("%d bytes are planned", live)
+	}
+}

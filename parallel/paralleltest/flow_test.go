@@ -1,0 +1,221 @@
+package paralleltest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/nn"
+	"weft/partition"
+	"weft/train"
+)
+
+// TestSomeVertices: what is predicted for some vertices, in any order, has the bits that it has among all,
+// for each model, on one worker and on partitions.
+func TestSomeVertices(t *testing.T) {
+	for _, k := range []int{1, 2, 3} {
+		for _, model := range gnn.Names() {
+			kind, _ := gnn.KindOf(model)
+			for _, v := range variants {
+				if !v.fits(kind) {
+					continue
+				}
+				t.Run(fmt.Sprint(k, " ", model, " ", v.name), func(t *testing.T) {
+					g := Tangled(t)
+					if v.change != nil {
+						v.change(g)
+					}
+					o := train.Defaults()
+					o.Layers, o.Hidden, o.Dropout, o.Epochs, o.Seed, o.Threads, o.LR, o.Model = 3, 10, .3, 2, 3, 1, .05, model
+					o.Optimizer = "sgd"
+					if v.set != nil {
+						v.set(&o)
+					}
+					if v.halo != nil && k > 1 {
+						v.halo(&o)
+					}
+					job := train.Job{Graph: g, Options: o, Mesh: grid(1, k, 1), Parts: parts(t, g, k)}
+					r, _ := run(t, &job)
+					someAsAmongAll(t, job, r.Weights)
+				})
+			}
+		}
+	}
+}
+
+// TestSomeVerticesOfTypes is TestSomeVertices on graphs of several types of vertices and edges.
+func TestSomeVerticesOfTypes(t *testing.T) {
+	for _, c := range typedModels {
+		for _, k := range []int{1, 2, 3} {
+			t.Run(fmt.Sprint(k, " ", c.graph, " ", c.name), func(t *testing.T) {
+				g := typedGraphs[c.graph](t)
+				o := typedOptions(c.name, c.set)
+				job := train.Job{Graph: g, Options: o, Mesh: grid(1, k, 1), Parts: parts(t, g, k)}
+				r, _ := run(t, &job)
+				someAsAmongAll(t, job, r.Weights)
+			})
+		}
+	}
+}
+
+// TestSomeVerticesOfManyEdges is TestSomeVertices on a graph with weights, with a vertex whose edges threads
+// share, and with partitions whose rows travel in several pieces, of which some lead into few rows.
+func TestSomeVerticesOfManyEdges(t *testing.T) {
+	const vertices, hub, columns = 9000, 50, 5
+	r := rand.New(rand.NewPCG(8, 9))
+	var e graph.Edges
+	add := func(u, v int32) {
+		e.Source, e.Target, e.Weights = append(e.Source, u), append(e.Target, v), append(e.Weights, .1+r.Float32())
+	}
+	for range 17000 {
+		add(r.Int32N(vertices), hub)
+	}
+	for v := range int32(vertices) {
+		for range r.IntN(8) { // most from near, a third from the first quarter
+			u := (v + r.Int32N(40)) % vertices
+			if r.IntN(3) == 0 {
+				u = r.Int32N(vertices / 4)
+			}
+			add(u, v)
+		}
+	}
+	relation, err := graph.NewRelation(vertices, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &graph.Graph{
+		Relations: []graph.Relation{relation}, Features: graph.Features{Columns: columns},
+		Labels: graph.Labels{Classes: 3, Class: make([]int64, vertices)}, Splits: []graph.Split{{Train: []int64{0, 4000}, Val: []int64{1}, Test: []int64{2}}},
+	}
+	for v := range vertices {
+		g.Labels.Class[v] = int64(r.IntN(3))
+		for range columns {
+			g.Features.Dense = append(g.Features.Dense, float32(r.NormFloat64()))
+		}
+	}
+	for _, k := range []int{1, 3} {
+		divided := parts(t, g, k)
+		if k > 1 {
+			a := &partition.Assignment{K: k, Of: make([]int32, vertices)}
+			for v := range a.Of {
+				a.Of[v] = int32(v * k / vertices)
+			}
+			shares, err := partition.Split(g, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			divided = &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
+		}
+		for _, model := range []string{"gcn", "sage", "gat", "gatv2", "gin", "gcnii"} {
+			for _, direction := range []string{"in", "both", "out"} {
+				if kind, _ := gnn.KindOf(model); kind.OneWay && direction == "both" {
+					continue
+				}
+				t.Run(fmt.Sprint(k, " ", model, " ", direction), func(t *testing.T) {
+					o := train.Defaults()
+					o.Layers, o.Hidden, o.Epochs, o.Seed, o.Threads, o.Model, o.Direction = 2, 8, 1, 3, 2, model, direction
+					job := train.Job{Graph: g, Options: o, Mesh: grid(1, k, 1), Parts: divided}
+					r, err := job.Run(context.Background())
+					if err != nil {
+						t.Fatal(err)
+					}
+					someAsAmongAll(t, job, r.Weights)
+				})
+			}
+		}
+	}
+}
+
+// someAsAmongAll predicts all vertices of the job's graph, and then lists of them.
+func someAsAmongAll(t *testing.T, job train.Job, weights nn.State) {
+	t.Helper()
+	all := predict(t, &job, weights)
+	degrees := job.Graph.Relations[0].Indptr
+	hub, held := int32(0), []int32(nil)
+	for v := range int32(all.Vertices) {
+		if len(degrees) > all.Vertices && degrees[v+1]-degrees[v] > degrees[hub+1]-degrees[hub] {
+			hub = v
+		}
+		if share, err := partitionOf(&job, 0); err == nil && slices.Contains(share.Values.IDs, v) {
+			held = append(held, v)
+		}
+	}
+	any := rand.New(rand.NewPCG(4, 4)).Perm(all.Vertices)
+	lists := map[string][]int32{"one": {73}, "an isolated one": {14}, "the one of most edges": {hub}, "of one partition": held}
+	for i, v := range any {
+		lists["all"] = append(lists["all"], int32(v))
+		if i < 10 {
+			lists["several"] = append(lists["several"], int32(v))
+		}
+	}
+	for name, list := range lists {
+		if len(list) == 0 {
+			continue
+		}
+		some := job
+		some.Vertices = list
+		got := predict(t, &some, weights)
+		for i, v := range list {
+			if !slices.Equal(row(got.Logits, got.Classes, i), row(all.Logits, all.Classes, int(v))) {
+				t.Errorf("%s: the logits of vertex %d are %v, among all %v", name, v, row(got.Logits, got.Classes, i), row(all.Logits, all.Classes, int(v)))
+				break
+			}
+			columns := got.EmbeddingColumns
+			if !slices.Equal(row(got.Embeddings, columns, i), row(all.Embeddings, columns, int(v))) {
+				t.Errorf("%s: other embeddings of vertex %d than among all", name, v)
+				break
+			}
+		}
+		if got.Vertices != len(list) || len(got.Logits) != len(list)*got.Classes {
+			t.Errorf("%s: %d logits of %d vertices, want those of %d", name, len(got.Logits), got.Vertices, len(list))
+		}
+	}
+}
+
+func row(m []float32, columns, i int) []float32 { return m[i*columns : (i+1)*columns] }
+
+// partitionOf is partition p of a job's graph that has several.
+func partitionOf(j *train.Job, p int) (*partition.Share, error) {
+	if j.Parts == nil {
+		return partition.All(j.Graph), nil
+	}
+	return j.Parts.Open(p)
+}
+
+// TestNeedOfAPath: on a path, each layer needs one vertex more than the next.
+func TestNeedOfAPath(t *testing.T) {
+	const vertices = 100
+	var e graph.Edges
+	for v := range int32(vertices - 1) {
+		e.Source, e.Target = append(e.Source, v), append(e.Target, v+1)
+	}
+	relation, err := graph.NewRelation(vertices, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &graph.Graph{
+		Relations: []graph.Relation{relation}, Features: graph.Features{Columns: 1, Dense: make([]float32, vertices)},
+		Labels: graph.Labels{Classes: 2, Class: make([]int64, vertices)}, Splits: []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{2}}},
+	}
+	for _, k := range []int{1, 4} {
+		for direction, want := range map[string]string{
+			"in": "[{3 2} {2 1}]", "out": "[{3 2} {2 1}]", "both": "[{5 6} {3 2}]",
+		} {
+			o := train.Defaults()
+			o.Layers, o.Hidden, o.Epochs, o.Model, o.Direction = 2, 4, 1, "sage", direction
+			job := train.Job{Graph: g, Options: o, Mesh: grid(1, k, 1), Parts: parts(t, g, k)}
+			r, err := job.Run(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			job.Vertices = []int32{50}
+			if got := predict(t, &job, r.Weights).Needs; fmt.Sprint(got) != want {
+				t.Errorf("%d partitions, %s: needs %v, want %s", k, direction, got, want)
+			}
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"slices"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/nn"
+	"weft/parallel/flow"
+	"weft/parallel/sar"
+	"weft/tensor"
+)
+
+// Flow is a worker's part in an inference for some vertices: each block is computed for the rows alone that
+// the result follows from, and these have the bits that they have in an inference for all vertices.
+type Flow struct {
+	Config
+	layers   []*flow.Layer // of each block
+	needs    []flow.Need
+	features []*features // by vertex type, of the rows of the first layer
+	params   *nn.Params
+	model    gnn.Model
+	listed   []int32 // which of the listed vertices are this worker's: their places in the list
+	rows     []int32 // the rows of these in the share
+	all      int     // how many vertices are listed
+}
+
+// NewFlow builds the model for vertices of the first type, each listed once, in any order. All workers, of
+// one partition each, call it with the same list.
+func NewFlow(c Config, vertices []int32) (f *Flow, err error) {
+	f = &Flow{Config: c, params: nn.NewParams(c.Team, c.Seed), all: len(vertices)}
+	f.find(vertices)
+	rows := slices.Clone(f.rows)
+	slices.Sort(rows)
+	schema := sar.SchemaOf(c.Share)
+	f.layers, f.needs, err = flow.New(c.Team, c.Groups, c.Share, reaches(c.Blocks, schema), rows, c.Order, sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo})
+	if err != nil {
+		return nil, err
+	}
+	first := f.layers[0]
+	for i, set := range first.Types() {
+		values := &c.Share.Values
+		if i > 0 {
+			values = &c.Share.Others[i-1]
+		}
+		f.features = append(f.features, c.load(values, set, first.Rows[i]))
+	}
+	for i, l := range f.layers {
+		f.model = append(f.model, gnn.Build(c.Blocks, i, i+1, gnn.Env{Params: f.params, Schema: schema, Rows: l.Types(), Propagators: l.Propagator})...)
+	}
+	return f, nil
+}
+
+// find finds those of the vertices that are this worker's.
+func (f *Flow) find(vertices []int32) {
+	f.listed, f.rows = []int32{}, []int32{}
+	ids := f.Share.Edges.IDs
+	for place, v := range vertices {
+		row, held := int(v), true
+		if ids != nil {
+			row, held = slices.BinarySearch(ids, v)
+		}
+		if held {
+			f.listed, f.rows = append(f.listed, int32(place)), append(f.rows, int32(row))
+		}
+	}
+}
+
+// reaches are how the blocks reach along edges: what each asks for when it is built, which it is here on
+// paper.
+func reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []flow.Reach) {
+	mem := tensor.NewMeter()
+	defer mem.Close()
+	var none []*autograd.RowSet
+	for _, t := range schema.Types {
+		none = append(none, &autograd.RowSet{Total: t.Vertices})
+	}
+	for i, b := range blocks {
+		r := flow.Reach{Rounds: max(1, b.Rounds)}
+		gnn.Build(blocks, i, i+1, gnn.Env{
+			Params: nn.NewParams(kernel.NewPlan(mem), 0), Schema: schema, Rows: none,
+			Propagators: func(_ string, a gnn.Along) gnn.Propagator {
+				if !slices.Contains(r.Along, a) {
+					r.Along = append(r.Along, a)
+				}
+				return nil
+			},
+		})
+		all = append(all, r)
+	}
+	return all
+}
+
+// Params are all of the model's.
+func (f *Flow) Params() *nn.Params { return f.params }
+
+// Listed are the places of this worker's vertices in the list, ascending.
+func (f *Flow) Listed() []int32 { return f.listed }
+
+// All is how many vertices the list has.
+func (f *Flow) All() int { return f.all }
+
+// Needs are what all workers together read for each block.
+func (f *Flow) Needs() []flow.Need { return f.needs }
+
+// Infer computes the model without its last blocks, so many, exactly and without dropout. It returns the rows
+// of Listed, dense, which the caller drops.
+func (f *Flow) Infer(without int) *autograd.Var {
+	t := autograd.NewTape(f.Team)
+	s, at := input(f.features, t), f.layers[0]
+	for i := range len(f.model) - without {
+		if next := f.layers[i]; next != at {
+			s = f.pass(s, at, next)
+			at = next
+		}
+		s = f.model[i : i+1].Forward(s)
+	}
+	out := s.Output()
+	z := f.pick(out, at.Rows[0], f.rows, &autograd.RowSet{Here: len(f.rows), Total: autograd.NotVertices})
+	out.Drop()
+	return z
+}
+
+// pass takes of a state the rows that the next layer reads.
+func (f *Flow) pass(s gnn.State, from, to *flow.Layer) (next gnn.State) {
+	types := to.Types()
+	take := func(x *autograd.Var, kind int) *autograd.Var {
+		return f.pick(x, from.Rows[kind], to.Rows[kind], types[kind])
+	}
+	next.H = take(s.H, 0)
+	switch s.H0 {
+	case nil:
+	case s.H:
+		next.H0 = next.H
+	default:
+		next.H0 = take(s.H0, 0)
+	}
+	for i, x := range s.Others {
+		next.Others = append(next.Others, take(x, i+1))
+	}
+	for _, x := range s.Vars() {
+		x.Drop()
+	}
+	return next
+}
+
+// pick takes some rows of a value, both by their places in the share; the value's ascend.
+func (f *Flow) pick(x *autograd.Var, from, rows []int32, set *autograd.RowSet) *autograd.Var {
+	t := x.Tape()
+	places := f.Team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(rows))
+	defer places.Release()
+	for i, row := range rows {
+		place, _ := slices.BinarySearch(from, row)
+		places.Int32s()[i] = int32(place)
+	}
+	return t.Scope(func() *autograd.Var {
+		x = autograd.Dense(x)
+		z := t.New(len(rows), x.Cols())
+		f.Team.Gather(z, x.Value(), places)
+		return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: set})
+	})
+}
