@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"weft/graph"
+	"weft/internal/refusal"
 )
 
 // Kept are the shares of a graph without some of its edges: of relations that join the first vertex type
@@ -109,7 +110,7 @@ func (k *Kept) measure() (*Places, error) {
 	err := k.each(func(s *Share) error {
 		if places.Starts == nil {
 			places.Starts = s.Edges.Starts
-			places.IDs, places.Of = make([]int32, places.Vertices()), make([]int32, places.Vertices())
+			places.IDs, places.Of = make([]int32, places.Vertices()), slices.Repeat([]int32{-1}, places.Vertices())
 			for range s.Edges.Relations {
 				k.halos = append(k.halos, Halo{square[int](k.k), square[int](k.k)})
 			}
@@ -117,6 +118,9 @@ func (k *Kept) measure() (*Places, error) {
 		first := places.Starts[s.Edges.P]
 		copy(places.IDs[first:], s.Edges.IDs)
 		for row, v := range s.Edges.IDs {
+			if places.Of[v] >= 0 {
+				return refusal.Graph.Errorf("vertex %d belongs to two partitions; %s", v, partitionAgain)
+			}
 			places.Of[v] = int32(first + row)
 		}
 		return nil
@@ -140,7 +144,6 @@ func (k *Kept) measure() (*Places, error) {
 		return nil
 	})
 }
-
 
 // haloOf counts the far ends of a relation by partition, but those in that of s. seen is false, and is so
 // again.

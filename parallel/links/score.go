@@ -43,7 +43,7 @@ type pair struct {
 
 // pieceOf is for edges of a model's output h.
 func (l *Edges) pieceOf(h *tensor.Matrix, d Decoder, drawn int, gradients bool) *piece {
-	p := &piece{decoder: d, drawn: drawn, edges: max(1, pieceBytes/4/max(1, h.Cols)/2/(1+drawn)), ones: make([]float32, h.Cols)}
+	p := &piece{decoder: d, drawn: drawn, edges: max(1, l.piece/4/max(1, h.Cols)/2/(1+drawn)), ones: make([]float32, h.Cols)}
 	for c := range p.ones {
 		p.ones[c] = 1
 	}

@@ -8,8 +8,8 @@ import (
 	"weft/tensor"
 )
 
-// pieceBytes is how large the matrices are that hold the rows of a piece of the edges.
-const pieceBytes = 4 << 20
+// usualPiece is how many bytes the matrices have that hold the rows of a piece of the edges.
+const usualPiece = 4 << 20
 
 // window is the rows of some vertices, own ones and those of other workers, each once, and room for their
 // gradients. A worker holds no more of other workers' rows at a time than its window has, and sends as many
