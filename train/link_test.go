@@ -63,6 +63,51 @@ func TestLinksOnAnyWorkers(t *testing.T) {
 	}
 }
 
+// severalTypes has two vertex types, and three relations among the first: one that leads back, and one that is
+// not learned as it leads elsewhere.
+func severalTypes(t *testing.T) *graph.Graph {
+	t.Helper()
+	g := tangled(t)
+	other, err := graph.NewBipartite(40, g.Own(), graph.Edges{Source: []int32{1, 2, 39, 7}, Target: []int32{0, 0, 5, 2999}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Type, g.Count = "a", g.Own()
+	g.Relations[0].Source, g.Relations[0].Name, g.Relations[0].Target = "a", "x", "a"
+	other.Source, other.Name, other.Target = "b", "y", "a"
+	g.Relations = append(g.Relations, other)
+	g.Others = []graph.VertexType{{Type: "b", Count: 40, Features: graph.Features{Columns: 2, Dense: make([]float32, 80)}}}
+	for i := range g.Others[0].Features.Dense {
+		g.Others[0].Features.Dense[i] = float32(i%7) / 7
+	}
+	if g, err = g.ReverseRelations(); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestLinksOfTypes: edges of a graph with several types are learned where they join the first with itself.
+func TestLinksOfTypes(t *testing.T) {
+	g := severalTypes(t)
+	o := linked(func(o *Options) { o.Model, o.Decoder = "rgcn", distMult })
+	one := mustRun(t, &Job{Graph: g, Options: o})
+	if shape := one.Weights[decoderWeights].Shape; !slices.Equal(shape, []int{1, o.Embedding}) {
+		t.Errorf("the decoder's weights have the shape %v", shape)
+	}
+	for _, k := range []int{2, 3} {
+		many := mustRun(t, divided(t, g, o, k, nil))
+		if d := away(one.Losses, many.Losses); d > 1e-5 || many.Links.TestEdges != one.Links.TestEdges {
+			t.Errorf("%d workers: the losses differ by %.1e, %+v, want %+v", k, d, many.Links, one.Links)
+		}
+	}
+	planAndRun(t, divided(t, g, o, 2, nil))
+	g.Relations = slices.DeleteFunc(g.Relations, func(r graph.Relation) bool { return r.Source == r.Target })
+	_, err := (&Job{Graph: g, Options: o}).Run(context.Background())
+	if !refusal.Is(err) || !strings.Contains(err.Error(), "no edges to train on") {
+		t.Errorf("without edges among the first type: %v, want a refusal", err)
+	}
+}
+
 // TestPlanOfLinks holds the plan to the run where edges are learned, byte by byte.
 func TestPlanOfLinks(t *testing.T) {
 	g := tangled(t)
