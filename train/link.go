@@ -119,8 +119,8 @@ func (linkPrediction) begin(j *Job, w *worker, full *partition.Share) (task, err
 	}
 	// In a plan a worker knows only its own
 	if edges.Counts[links.Train] == 0 && (!w.team.Planning() || w.groups.World.Size() == 1) {
-		return nil, &Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: %s %s takes those between different vertices of the type that has labels, or of the only type; "+
-			"%s is %s", refusal.Setting("task"), LinkTask, refusal.Setting("link-split"), w.o.LinkSplit)}
+		return nil, &Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: %s %s learns those between different vertices of its only type, "+
+			"or of the type that has labels, and %s %s divides them", refusal.Setting("task"), LinkTask, refusal.Setting("link-split"), w.o.LinkSplit)}
 	}
 	l := &learnedEdges{worker: w, edges: edges}
 	if w.o.Decoder == distMult {
@@ -171,10 +171,14 @@ func (l *learnedEdges) measure(embeddings *tensor.Matrix, s *scores) error {
 func (l *learnedEdges) report(embeddings *tensor.Matrix, r *Result) (err error) {
 	n := l.edges.Counts
 	r.Links = &Links{TrainEdges: n[links.Train], ValEdges: n[links.Val], TestEdges: n[links.Test]}
-	if r.Links.Val, err = l.measures(embeddings, links.Val, LinkMetrics...); err != nil {
+	names := LinkMetrics
+	if l.metric == rocAUCMetric { // ranks may take longer than all that was asked for
+		names = []string{rocAUCMetric}
+	}
+	if r.Links.Val, err = l.measures(embeddings, links.Val, names...); err != nil {
 		return err
 	}
-	r.Links.Test, err = l.measures(embeddings, links.Test, LinkMetrics...)
+	r.Links.Test, err = l.measures(embeddings, links.Test, names...)
 	return err
 }
 

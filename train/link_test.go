@@ -50,6 +50,9 @@ func TestLinksOnAnyWorkers(t *testing.T) {
 				if many.Communication.Links.Bytes == 0 {
 					t.Errorf("%d workers: no rows were sent", k)
 				}
+				if ranked := one.Metric != rocAUCMetric; ranked != (len(many.Links.Test) == len(LinkMetrics)) {
+					t.Errorf("%d workers: measured by %s: %v", k, one.Metric, many.Links.Test)
+				}
 				for name, want := range one.Links.Test {
 					if got := many.Links.Test[name]; math.Abs(float64(got-want)) > .002 {
 						t.Errorf("%d workers: %s %v, want %v", k, name, got, want)
@@ -63,8 +66,8 @@ func TestLinksOnAnyWorkers(t *testing.T) {
 	}
 }
 
-// severalTypes has two vertex types, and three relations among the first: one that leads back, and one that is
-// not learned as it leads elsewhere.
+// severalTypes has two vertex types, and relations among the first and between both, each with one that
+// leads back.
 func severalTypes(t *testing.T) *graph.Graph {
 	t.Helper()
 	g := tangled(t)

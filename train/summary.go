@@ -53,7 +53,8 @@ type Links struct {
 	TrainEdges int `json:"train_edges"`
 	ValEdges   int `json:"val_edges"`
 	TestEdges  int `json:"test_edges"`
-	// Val and Test are all measures of the edges that validate and test, by name.
+	// Val and Test are the measures of the edges that validate and test, by name: LinkMetrics, or where the
+	// metric is roc-auc that alone.
 	Val  map[string]Number `json:"val"`
 	Test map[string]Number `json:"test"`
 }

@@ -324,7 +324,9 @@ func printResults(out io.Writer, run *train.Run) {
 	if l := s.Links; l != nil {
 		t.row("edges", fmt.Sprintf("%s train, %s validate, %s test", count(l.TrainEdges), count(l.ValEdges), count(l.TestEdges)))
 		for _, name := range train.LinkMetrics {
-			t.row(name, fmt.Sprintf("validation %s  test %s", percent(float64(l.Val[name])), percent(float64(l.Test[name]))))
+			if _, measured := l.Val[name]; measured {
+				t.row(name, fmt.Sprintf("validation %s  test %s", percent(float64(l.Val[name])), percent(float64(l.Test[name]))))
+			}
 		}
 	} else {
 		t.row(s.Metric, fmt.Sprintf("train %s  validation %s  test %s",
@@ -335,7 +337,7 @@ func printResults(out io.Writer, run *train.Run) {
 		megabytes(slices.Max(s.PeakTensorBytes)), megabytes(slices.Max(s.GraphBytes)), megabytes(s.PeakRSSBytes)))
 	if s.Workers > 1 {
 		t.row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, each waiting at most %s of it",
-			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes+s.Communication.Layout.Bytes+s.Communication.Stage.Bytes),
+			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes+s.Communication.Layout.Bytes+s.Communication.Stage.Bytes+s.Communication.Links.Bytes),
 			percent(s.WaitShare)))
 		busiest := []string{fmt.Sprintf("sends %.2f", train.Imbalance(s.SentBytes))}
 		if slices.Max(s.EdgeColumns) > 0 {

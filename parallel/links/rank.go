@@ -58,7 +58,7 @@ type ranking struct {
 }
 
 func (l *Edges) ranking(h *tensor.Matrix, d Decoder) *ranking {
-	r := &ranking{piece: &piece{decoder: d, ones: slices.Repeat([]float32{1}, h.Cols), window: l.window(h, batch, false)}}
+	r := &ranking{piece: &piece{decoder: d, ones: slices.Repeat([]float32{1}, h.Cols), window: l.window(h, batch, toScore)}}
 	r.tile = min(max(1, l.candidatesHere()), max(1, l.piece/4/batch))
 	r.edges, r.score = make([]int32, rankNumbers*batch), make([]float32, batch)
 	room := func(rows, cols int) *tensor.Matrix {

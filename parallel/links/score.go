@@ -42,12 +42,12 @@ type pair struct {
 }
 
 // pieceOf is for edges of a model's output h.
-func (l *Edges) pieceOf(h *tensor.Matrix, d Decoder, drawn int, gradients bool) *piece {
+func (l *Edges) pieceOf(h *tensor.Matrix, d Decoder, drawn int, to purpose) *piece {
 	p := &piece{decoder: d, drawn: drawn, edges: max(1, l.piece/4/max(1, h.Cols)/2/(1+drawn)), ones: make([]float32, h.Cols)}
 	for c := range p.ones {
 		p.ones[c] = 1
 	}
-	p.window = l.window(h, 2*(1+drawn)*p.edges, gradients)
+	p.window = l.window(h, 2*(1+drawn)*p.edges, to)
 	return p
 }
 
@@ -130,7 +130,7 @@ func crossEntropy(score float32, drawn bool) (loss float64, grad float64) {
 // mesh's.
 func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float64, grad *tensor.Matrix) {
 	grad = l.team.Zeros(tensor.Gradients, h.Rows, h.Cols)
-	p := l.pieceOf(h, d, drawn, true)
+	p := l.pieceOf(h, d, drawn, toLearn)
 	defer p.release()
 	var sums []float64
 	if d.Grad != nil && !l.team.Planning() {
@@ -160,7 +160,7 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 // Scores are those of this worker's edges of a part, each followed by that of one that is drawn against it
 // and is always the same.
 func (l *Edges) Scores(h *tensor.Matrix, d Decoder, part Part) (scores []float32) {
-	p := l.pieceOf(h, d, 1, false)
+	p := l.pieceOf(h, d, 1, toScore)
 	defer p.release()
 	edges := walk{Edges: l, part: part}
 	for range l.rounds(part, p.edges) {

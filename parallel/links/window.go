@@ -23,13 +23,21 @@ type window struct {
 	asked     [][]int32      // by worker: own rows that are in its window
 }
 
+// purpose says whether gradients are asked for.
+type purpose bool
+
+const (
+	toScore purpose = false
+	toLearn purpose = true
+)
+
 // window has room for so many rows of h, at most.
-func (l *Edges) window(h *tensor.Matrix, most int, gradients bool) *window {
+func (l *Edges) window(h *tensor.Matrix, most int, to purpose) *window {
 	most = min(most, l.places.Vertices())
 	parcels := min(most, l.rows)
 	w := &window{Edges: l, h: h, x: l.team.Memory.New(tensor.Buffers, most, h.Cols), asked: make([][]int32, l.comm.Size())}
 	w.list = l.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, parcels)
-	if gradients {
+	if to == toLearn {
 		w.dx = l.team.Memory.New(tensor.Buffers, most, h.Cols)
 	}
 	if l.comm.Size() > 1 {
