@@ -99,7 +99,7 @@ func (linkPrediction) message(j *Job, full *partition.Share) (*partition.Share, 
 }
 
 func (linkPrediction) explain(w *worker, p *workerPlan) {
-	if w.o.LinkSplit[links.Val] == 0 {
+	if w.o.LinkSplit[links.Val] == 0 || w.groups.World.Size() == 1 && !w.task.validates() {
 		p.Warnings = append(p.Warnings, lastCounts(w.o, "edges"))
 	}
 	if w.groups.World.Size() > 1 {
