@@ -231,7 +231,8 @@ var Activations = map[string]kernel.Activation{
 // Blocks describes a model known by name: Layers convolutions of width Hidden and the last of width classes,
 // with norm, activation and dropout between them, and PyG's names of parameters (torch_geometric.nn.models).
 // A decoupled one is the model mlp of so many layers, and then a block of the rounds. A deep one has a block
-// before and after the Layers.
+// before and after the Layers. On a graph with several types of vertices or edges, a layer has a convolution
+// for each relation, and PyG's names of to_hetero. What the graph does not allow is refused.
 func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	kind, known := KindOf(s.Model)
 	if !known {
@@ -246,7 +247,7 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	if err := s.checkSchema(kind, schema); err != nil {
 		return nil, err
 	}
-	if kind.relations != nil || schema.Typed() && kind.Uses("direction") {
+	if kind.typed(schema) {
 		return s.typed(kind, schema, classes)
 	}
 	features := schema.Types[0].Columns
@@ -262,11 +263,21 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	return s.layers(kind, features, classes), nil
 }
 
+// typed reports whether the model's layers aggregate along all relations of a schema, and not along its only
+// one or along none.
+func (k ModelKind) typed(schema Schema) bool {
+	return k.relations != nil || schema.Typed() && k.Uses("direction")
+}
+
 // checkSchema refuses a model that a graph of several types of vertices or edges cannot have, and embeddings
 // that nobody would read.
 func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
-	if bare := slices.ContainsFunc(schema.Types, func(t VertexType) bool { return t.Columns == 0 }); s.Embed > 0 && !bare {
-		return refusal.Errorf("%s %d: all vertices have features; leave it out", refusal.Setting("embed"), s.Embed)
+	reads := schema.Types
+	if !kind.typed(schema) {
+		reads = reads[:1]
+	}
+	if bare := slices.ContainsFunc(reads, func(t VertexType) bool { return t.Columns == 0 }); s.Embed > 0 && !bare {
+		return refusal.Errorf("%s %d: all vertices that are read have features; leave it out", refusal.Setting("embed"), s.Embed)
 	}
 	if !schema.Typed() {
 		return nil

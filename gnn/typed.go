@@ -129,10 +129,15 @@ type relational struct {
 func (c *Relational) Forward(x []*autograd.Var) (z, bias []*autograd.Var) {
 	z, bias = make([]*autograd.Var, c.types), make([]*autograd.Var, c.types)
 	for _, r := range c.convs {
-		y, b := r.Between(x[r.source], x[r.target])
+		var b *nn.Param
+		t := x[r.source].Tape()
+		y := t.Scope(func() (y *autograd.Var) {
+			y, b = r.Between(x[r.source], x[r.target])
+			return y
+		})
 		z[r.target] = plus(z[r.target], y)
 		if b != nil {
-			bias[r.target] = plus(bias[r.target], b.On(y.Tape()))
+			bias[r.target] = plus(bias[r.target], b.On(t))
 		}
 	}
 	return z, bias
@@ -198,6 +203,10 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, plan reach, classes int
 					"which does without", refusal.Setting("model"), s.Model, t.Name, refusal.Setting("embed"), refusal.Setting("model"))
 			}
 		}
+	}
+	if reads := func(t VertexType) bool { return t.Columns > 0 || s.Embed > 0 }; s.InputDropout > 0 && !slices.ContainsFunc(schema.Types, reads) {
+		return refusal.Errorf("%s %v: the vertices have no features; leave it out, or learn some with %s N", refusal.Setting("input-dropout"),
+			s.InputDropout, refusal.Setting("embed"))
 	}
 	width := func(i int) int {
 		if c := schema.Types[i].Columns; c > 0 {

@@ -73,7 +73,7 @@ type vertexDescription struct {
 	Labels   *labelsDescription   `json:"labels,omitempty"`
 	Splits   []splitDescription   `json:"splits,omitempty"`
 	Names    bool                 `json:"names,omitempty"` // names.json is there
-	Arrays   []arrayDescription   `json:"arrays,omitempty"`
+	Arrays   []ArrayShape         `json:"arrays,omitempty"`
 }
 
 type featuresDescription struct {
@@ -251,7 +251,7 @@ func (v *vertexDescription) check(whole int) error {
 			}
 		}
 	}
-	return checkArrayDescriptions(v.Arrays)
+	return checkArrayShapes(v.Arrays)
 }
 
 // check checks a relation as far as that needs no vertex type.

@@ -1,7 +1,6 @@
 package graph
 
 import (
-	"cmp"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -19,12 +18,18 @@ type Array struct {
 	Floats  []float32
 }
 
-// arrayDescription is an array of a vertex type, which lies in a file of its name.
-type arrayDescription struct {
+// ArrayShape says what an array of a vertex type is. It lies in a file of its name.
+type ArrayShape struct {
 	Name    string `json:"name"`
-	Dtype   string `json:"dtype"` // int64 or float32
+	Dtype   string `json:"dtype"` // Int64 or Float32
 	Columns int    `json:"columns"`
 }
+
+// The types of an array's elements.
+const (
+	Int64   = "int64"
+	Float32 = "float32"
+)
 
 // arrayName is what an array may be called: the name is that of a file, and of none that a store has besides.
 var arrayName = regexp.MustCompile(`^node_[A-Za-z0-9_]{1,60}$`)
@@ -34,23 +39,23 @@ func IsArrayName(name string) bool { return arrayName.MatchString(name) }
 
 func arrayFileName(name string) string { return name + ".npy" }
 
-func describeArrays(all []Array) (d []arrayDescription) {
+func describeArrays(all []Array) (d []ArrayShape) {
 	for _, a := range all {
-		dtype := "float32"
+		dtype := Float32
 		if a.Ints != nil {
-			dtype = "int64"
+			dtype = Int64
 		}
-		d = append(d, arrayDescription{a.Name, dtype, a.Columns})
+		d = append(d, ArrayShape{a.Name, dtype, a.Columns})
 	}
 	return d
 }
 
-func checkArrayDescriptions(all []arrayDescription) error {
+func checkArrayShapes(all []ArrayShape) error {
 	for k, a := range all {
-		if !IsArrayName(a.Name) || a.Columns < 1 || a.Dtype != "int64" && a.Dtype != "float32" {
+		if !IsArrayName(a.Name) || a.Columns < 1 || a.Dtype != Int64 && a.Dtype != Float32 {
 			return refusal.Errorf("array %.70q of %.20q with %d columns is not possible", a.Name, a.Dtype, a.Columns)
 		}
-		if slices.ContainsFunc(all[:k], func(b arrayDescription) bool { return a.Name == b.Name }) {
+		if slices.ContainsFunc(all[:k], func(b ArrayShape) bool { return a.Name == b.Name }) {
 			return refusal.Errorf("two arrays are called %q", a.Name)
 		}
 	}
@@ -59,7 +64,7 @@ func checkArrayDescriptions(all []arrayDescription) error {
 
 // checkArrays checks the arrays of so many vertices.
 func checkArrays(all []Array, vertices int) error {
-	if err := checkArrayDescriptions(describeArrays(all)); err != nil {
+	if err := checkArrayShapes(describeArrays(all)); err != nil {
 		return err
 	}
 	for _, a := range all {
@@ -71,10 +76,10 @@ func checkArrays(all []Array, vertices int) error {
 }
 
 // readArrays maps the arrays of so many vertices, which lie in dir.
-func readArrays(m *mappings, dir string, d []arrayDescription, vertices int) (all []Array, err error) {
+func readArrays(m *mappings, dir string, d []ArrayShape, vertices int) (all []Array, err error) {
 	for _, each := range d {
 		a := Array{Name: each.Name, Columns: each.Columns}
-		if each.Dtype == "int64" {
+		if each.Dtype == Int64 {
 			a.Ints, err = m.int64s(dir, arrayFileName(a.Name), vertices, a.Columns)
 		} else {
 			a.Floats, err = m.float32s(dir, arrayFileName(a.Name), vertices, a.Columns)
@@ -114,19 +119,53 @@ func arrayBytes(all []Array) (bytes int) {
 	return bytes
 }
 
-// AddArray writes an array of the vertices, at once.
-func (w *Writer) AddArray(a Array) error {
-	described := append(slices.Clip(w.arrays), describeArrays([]Array{a})...)
-	if err := cmp.Or(checkArrayDescriptions(described), checkArrays([]Array{a}, w.shape.Vertices)); err != nil {
-		return fmt.Errorf("%s: %w", w.s.name, err)
+// ArrayWriter writes an array of the vertices of a Writer, piece by piece.
+type ArrayWriter struct {
+	w     *Writer
+	file  *arrayFile
+	shape ArrayShape
+	ints  []int64
+}
+
+// AddArray begins an array of the vertices, which must be closed before the next one begins.
+func (w *Writer) AddArray(shape ArrayShape) (*ArrayWriter, error) {
+	described := append(slices.Clip(w.arrays), shape)
+	if err := checkArrayShapes(described); err != nil {
+		return nil, fmt.Errorf("%s: %w", w.s.name, err)
 	}
-	w.s.arrays([]Array{a}, w.shape.Vertices)
 	w.arrays = described
-	return w.s.failure()
+	descr := "<f4"
+	if shape.Dtype == Int64 {
+		descr = "<i8"
+	}
+	return &ArrayWriter{w: w, file: w.s.array(arrayFileName(shape.Name), descr, w.shape.Vertices, shape.Columns), shape: shape}, w.s.failure()
+}
+
+// Append appends the rows of the next vertices, row-major. Those of an array of integers must be integers.
+func (a *ArrayWriter) Append(rows []float32) error {
+	if a.shape.Dtype != Int64 {
+		a.file.float32s(rows)
+		return a.w.s.failure()
+	}
+	a.ints = a.ints[:0]
+	for _, x := range rows {
+		if float32(int64(x)) != x {
+			return fmt.Errorf("%s: array %q: %v is no integer", a.w.s.name, a.shape.Name, x)
+		}
+		a.ints = append(a.ints, int64(x))
+	}
+	a.file.int64s(a.ints)
+	return a.w.s.failure()
+}
+
+// Close checks that the array is complete.
+func (a *ArrayWriter) Close() error {
+	a.file.close()
+	return a.w.s.failure()
 }
 
 // arrayFiles are the files of arrays in the directory of their type.
-func arrayFiles(dir string, d []arrayDescription) (files []string) {
+func arrayFiles(dir string, d []ArrayShape) (files []string) {
 	for _, a := range d {
 		files = append(files, filepath.Join(dir, arrayFileName(a.Name)))
 	}

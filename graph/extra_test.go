@@ -1,6 +1,8 @@
 package graph
 
 import (
+	"errors"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,19 +63,76 @@ func TestArraysAreStored(t *testing.T) {
 		if err := g.Check(); err == nil || !refusal.Is(err) {
 			t.Errorf("%s: %v", name, err)
 		}
-		w, err := Create(filepath.Join(t.TempDir(), "store"), announced())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.AddArray(a); err == nil {
-			t.Errorf("%s: added", name)
-		}
-		if err := w.Abort(); err != nil {
-			t.Error(err)
-		}
 	}
 	one.Arrays = []Array{years, years}
 	if err := one.Check(); err == nil || !strings.Contains(err.Error(), `two arrays are called "node_year"`) {
 		t.Error(err)
+	}
+}
+
+// A stream of arrays writes the bytes of Write, and takes no more and no fewer rows than there are vertices.
+func TestArraysInAStream(t *testing.T) {
+	g := &Graph{Count: 3, Relations: []Relation{{Indptr: make([]int64, 4)}}, Arrays: []Array{
+		{Name: "node_year", Columns: 1, Ints: []int64{-1, 2, 1 << 24}}, {Name: "node_place", Columns: 2, Floats: []float32{1, 2, 3, nan, 5, .5}},
+	}}
+	parent := t.TempDir()
+	streamed, written := filepath.Join(parent, "streamed"), filepath.Join(parent, "written")
+	if err := g.Write(written); err != nil {
+		t.Fatal(err)
+	}
+	begin := func(store string) *Writer {
+		w, err := Create(store, Shape{Vertices: 3})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := w.AppendRows(make([]int32, 3), nil); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	w := begin(streamed)
+	for _, c := range []struct {
+		shape ArrayShape
+		rows  []float32
+	}{{ArrayShape{"node_year", Int64, 1}, []float32{-1, 2, 1 << 24}}, {ArrayShape{"node_place", Float32, 2}, g.Arrays[1].Floats}} {
+		a, err := w.AddArray(c.shape)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range []error{a.Append(c.rows[:2]), a.Append(c.rows[2:]), a.Close()} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range left(t, written) {
+		a, errA := os.ReadFile(filepath.Join(written, name))
+		b, errB := os.ReadFile(filepath.Join(streamed, name))
+		if errA != nil || errB != nil || string(a) != string(b) {
+			t.Errorf("%s differs (%v, %v)", name, errA, errB)
+		}
+	}
+	for name, c := range map[string]struct {
+		shape ArrayShape
+		rows  []float32
+	}{
+		"too few": {ArrayShape{"node_year", Int64, 1}, []float32{1}}, "too many": {ArrayShape{"node_year", Float32, 1}, make([]float32, 4)},
+		"no integer": {ArrayShape{"node_year", Int64, 1}, []float32{1, 2.5, 3}}, "not a number": {ArrayShape{"node_year", Int64, 1}, []float32{1, nan, 3}},
+		"a name of the store": {ArrayShape{"labels", Int64, 1}, []float32{1, 2, 3}}, "a type": {ArrayShape{"node_year", "int32", 1}, nil},
+	} {
+		w := begin(filepath.Join(parent, "store"))
+		a, err := w.AddArray(c.shape)
+		if err == nil {
+			err = errors.Join(a.Append(c.rows), a.Close())
+		}
+		if err == nil {
+			t.Errorf("%s: written", name)
+		}
+		if err := w.Abort(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -93,7 +93,7 @@ type Writer struct {
 	data     *arrayFile // of edges; nil without edge features
 	features *arrayFile // nil without features
 	labels   *arrayFile // nil without labels
-	arrays   []arrayDescription
+	arrays   []ArrayShape
 	splits   []Split
 
 	rows, featureRows, labelRows int   // vertices that were appended

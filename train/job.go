@@ -46,8 +46,8 @@ type Job struct {
 	// OnEmbeddings takes the input of the last layer in a prediction, on worker 0; nil: Prediction.Embeddings
 	// may hold it.
 	OnEmbeddings func(Rows) error
-	// Vertices are those that Predict computes, each once and in this order, of the first vertex type; nil: all.
-	// On several partitions, all processes name the same ones.
+	// Vertices are those that Predict computes, each once and in this order, of the first vertex type; nil:
+	// all. All processes name the same ones. A mesh then has no axis but the graph axis.
 	Vertices []int32
 	// Model describes a model of the caller's own in place of the one that Options name; nil: not. Its first
 	// block takes the graph's features, its last gives a logit for each class.

@@ -35,11 +35,11 @@ const (
 	WithEmbeddings                // the input of the last layer, too: with one layer the features
 )
 
-// Predict computes the logits of every vertex of the job's graph, or of Job.Vertices, with the given weights. The settings of the
-// training are ignored, and the graph needs no labels: the last layer's weights say how many classes a named
-// model has. A ctx that is cancelled on any
-// worker ends it with context.Canceled on all, and so do results that are not finite, with an error of their
-// own. An error that wraps a Common leaves Comm whole, any other has ended it.
+// Predict computes the logits of every vertex of the job's graph, or of Job.Vertices, with the given weights.
+// The settings of the training are ignored, and the graph needs no labels: the last layer's weights say how
+// many classes a named model has. A ctx that is cancelled on any worker ends it with context.Canceled on all,
+// and so do results that are not finite, with an error of their own. An error that wraps a Common leaves Comm
+// whole, any other has ended it.
 func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *Prediction, err error) {
 	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
 		mine, err := j.predict(ctx, team, c, share, weights, asked)

@@ -154,8 +154,8 @@ func sameLosses(ts *testscript.TestScript, negated bool, args []string) {
 	}
 }
 
-// sameRows holds the rows of an array to those of another that a list names, as in "same-rows all.npy some.npy
-// ids.npy": they have the same bits.
+// sameRows holds the rows of an array to those of another that a list names, as in "same-rows all.npy
+// some.npy ids.npy": they have the same bits.
 func sameRows(ts *testscript.TestScript, negated bool, args []string) {
 	var arrays [3]*npy.Array
 	for i, name := range args {

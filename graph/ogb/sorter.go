@@ -78,6 +78,12 @@ func (s *sorting) words() int { return 2 + s.columns }
 // chunk is how many words a chunk has, those of whole edges.
 func (s *sorting) chunk() int { return max(1, chunkWords/s.words()) * s.words() }
 
+// memory is what about so many edges take at most until they are sorted.
+func (s *sorter) memory(about int64) int64 {
+	chunk := int64(s.chunk()) * wordBytes
+	return min(int64(len(s.ranges))*chunk, about*int64(s.words())*wordBytes+chunk)
+}
+
 // add takes an edge, with its features.
 func (s *sorter) add(source, target int32, kind uint32, features []float32) error {
 	r := &s.ranges[(int(target)-s.low)>>s.shift]

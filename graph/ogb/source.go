@@ -119,13 +119,16 @@ func (w *whole) collect() (all []float32, err error) {
 }
 
 // grow is s with room for n more of so many elements in all, which are only claimed: there is room for all of
-// them once an eighth has come.
+// them once an eighth has come, and for twice as many as have come before.
 func grow[T any](s []T, n int, all int64) ([]T, error) {
 	if n <= cap(s)-len(s) {
 		return s, nil
 	}
 	const known = 8
-	size := int(min(all, known*int64(len(s)+n)))
+	size := len(s) + n
+	if size *= 2; int64(size) > all/known {
+		size = int(all)
+	}
 	if err := memory.Need(int64(unsafe.Sizeof(*new(T))) * int64(size)); err != nil {
 		return s, err
 	}

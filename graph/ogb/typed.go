@@ -114,11 +114,15 @@ func (t *typed) readTypes(g *graph.Graph) error {
 			return err
 		}
 		for _, name := range t.more(v.Type) {
-			a, err := readArray(name, v.Count, func() (matrix, error) { return t.array(v.Type, name) })
+			a, err := newArray(name, v.Count, func() (matrix, error) { return t.array(v.Type, name) })
 			if err != nil {
 				return err
 			}
-			v.Arrays = append(v.Arrays, a)
+			read, err := a.read()
+			if err != nil {
+				return err
+			}
+			v.Arrays = append(v.Arrays, read)
 		}
 	}
 	own := types[first]

@@ -115,9 +115,10 @@ func readOne(l layout, o Options) (*graph.Graph, error) {
 			return nil, err
 		}
 	}
-	err = f.eachArray(func(a graph.Array) error {
-		g.Arrays = append(g.Arrays, a)
-		return nil
+	err = f.eachArray(func(a *nodeArray) error {
+		read, err := a.read()
+		g.Arrays = append(g.Arrays, read)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -216,7 +217,7 @@ func (f *folder) writeVertices(w *graph.Writer, features *whole) (err error) {
 	}
 	f.labels = outline(f.labels)
 	debug.FreeOSMemory() // the rest may need what the labels took
-	if err := f.eachArray(w.AddArray); err != nil || features == nil {
+	if err := f.eachArray(func(a *nodeArray) error { return a.write(w) }); err != nil || features == nil {
 		return err
 	}
 	return features.each(func(rows []float32) error {
@@ -238,6 +239,9 @@ func (f *folder) writeEdges(w *graph.Writer, list *edgeList) (stored int64, err 
 	}
 	how := sorting{file: &chunks{file: scratch}, columns: list.columns(), single: f.Symmetrize, budget: min(sortBudget, memory.Left()/8)}
 	s := newSorter(how, 0, f.counts.vertices, about, maxShift)
+	if err := memory.Need(s.memory(about)); err != nil {
+		return 0, refusal.Errorf("%s: %w", f.Folder, err)
+	}
 	err = list.eachStored(f.Progress, func(source, target int32, features []float32) error {
 		if err := s.add(source, target, given, features); err != nil || !f.Symmetrize {
 			return err

@@ -129,7 +129,8 @@ func (s *Source) ownSource(position int32) int32 {
 	return row
 }
 
-// sourceRow is the row of the own source that is in a place of all; found is false where it is not among them.
+// sourceRow is the row of the own source that is in a place of all; found is false where it is not among
+// them.
 func (s *Source) sourceRow(place int32) (row int32, found bool) {
 	if s.Some == nil {
 		return place, place >= 0 && int(place) < s.sources()
@@ -180,10 +181,17 @@ func Among(team *kernel.Team, s Source, o Others) (e *Edges, needed [][]int32) {
 
 // read copies edges. needed are, by partition, the rows that these need of it.
 func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
-	k, all := len(s.Starts)-1, s.allRows()
-	at := all
-	if s.Some != nil {
+	k := len(s.Starts) - 1
+	var at, all *span // of the rows whose edges are taken, and of all, which say where those are cut
+	switch {
+	case s.Some == nil:
+		at = s.allRows()
+		all = at
+	case k == 1: // nothing is cut
 		at = s.someRows()
+		all = at
+	default:
+		at, all = s.someRows(), s.allRows()
 	}
 	n := len(at.to)
 	e = &Edges{
@@ -201,7 +209,7 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 	symmetric := false
 	for q := range k {
 		at.next(int32(s.Starts[q+1]))
-		if at != all && k > 1 {
+		if at != all {
 			all.next(int32(s.Starts[q+1]))
 		}
 		if q == s.Me {

@@ -7,7 +7,8 @@
 //
 // of the block before it, along the relations and directions that it asks for; once for each of its rounds.
 // It computes on all of these rows, with the edges into S alone: S's rows are then those of an inference for
-// all vertices to the bit, and the others are left behind.
+// all vertices to the bit, and the others are left behind. (Messages of a function are added in batches of
+// edges, of which others are made among other rows: their sums agree to rounding.)
 //
 // With several partitions a row is its owner's. The workers tell each other after each step which rows of
 // theirs they need, and a pass moves just these.
