@@ -291,7 +291,7 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 		return refusal.Errorf("%s %s: the graph has only %d vertices to divide",
 			refusal.Setting("parallel"), o.Parallel, whole.Vertices)
 	}
-	return checkTypes(grid, &whole)
+	return checkTypes(grid, 1+len(whole.Others))
 }
 
 // checkFeatures refuses a graph whose first vertex type has no features where the model needs some, or the
@@ -311,10 +311,10 @@ func (o *Options) checkFeatures(grid mesh.Mesh, whole *partition.Whole) error {
 	return nil
 }
 
-// checkTypes refuses a mesh whose workers cannot divide the rows of several vertex types: slices and chunks
-// are of one type's.
-func checkTypes(grid mesh.Mesh, whole *partition.Whole) error {
-	if len(whole.Others) == 0 || grid.Slices == 1 && grid.Stages == 1 {
+// checkTypes refuses a mesh whose workers cannot divide the rows of so many vertex types: slices and chunks are
+// of one type's.
+func checkTypes(grid mesh.Mesh, types int) error {
+	if types == 1 || grid.Slices == 1 && grid.Stages == 1 {
 		return nil
 	}
 	axis := "tensor axis slices"
@@ -322,7 +322,7 @@ func checkTypes(grid mesh.Mesh, whole *partition.Whole) error {
 		axis = "pipeline chunks"
 	}
 	return refusal.Errorf("%s: the %s the rows of one vertex type, and the graph has %d; take graph=%d, which divides all types",
-		refusal.Setting("parallel"), axis, 1+len(whole.Others), grid.Workers())
+		refusal.Setting("parallel"), axis, types, grid.Workers())
 }
 
 // checkSplit refuses a split that is not there, or has nothing to train on.

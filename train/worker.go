@@ -66,7 +66,7 @@ func newWorker(j *Job, c *comm.Comm, outputs int, e engine.Config) (w *worker, e
 	full := e.Share
 	if e.Training {
 		if e.Share, err = o.task().message(j, full); err != nil {
-			return nil, &Common{Err: err}
+			return nil, err
 		}
 	}
 	e.Groups = grid.Join(c)

@@ -114,6 +114,9 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 	passes := j.Options.draw().Passes
 	if grid.Partitions == 1 {
 		j.kept = partition.Keep(1, nil, passes)
+		if err := checkTypes(grid, len(j.Graph.Types())); err != nil {
+			return 0, nil, err
+		}
 		share := partition.All(j.Graph)
 		open = func(_ int, use func(*partition.Share) error) error {
 			return guarded(share, func() error {
@@ -130,6 +133,9 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 		return 0, nil, err
 	}
 	j.kept = partition.Keep(grid.Partitions, parts.Open, passes)
+	if err := checkTypes(grid, 1+len(parts.Whole.Others)); err != nil {
+		return 0, nil, err
+	}
 	open = func(rank int, use func(*partition.Share) error) error {
 		share, err := parts.Open(grid.Place(rank).Partition)
 		if err != nil {

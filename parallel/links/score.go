@@ -2,6 +2,7 @@ package links
 
 import (
 	"math"
+	"slices"
 
 	"weft/comm"
 	"weft/parallel/exchange"
@@ -43,10 +44,7 @@ type pair struct {
 
 // pieceOf is for edges of a model's output h.
 func (l *Edges) pieceOf(h *tensor.Matrix, d Decoder, drawn int, to purpose) *piece {
-	p := &piece{decoder: d, drawn: drawn, edges: max(1, l.piece/4/max(1, h.Cols)/2/(1+drawn)), ones: make([]float32, h.Cols)}
-	for c := range p.ones {
-		p.ones[c] = 1
-	}
+	p := &piece{decoder: d, drawn: drawn, edges: max(1, l.piece/4/max(1, h.Cols)/2/(1+drawn)), ones: slices.Repeat([]float32{1}, h.Cols)}
 	p.window = l.window(h, 2*(1+drawn)*p.edges, to)
 	return p
 }
