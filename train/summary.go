@@ -62,12 +62,12 @@ type Links struct {
 // Communication is what the workers sent in the training pass of the last epoch, by kind, summed over the
 // workers.
 type Communication struct {
-	Halo       Traffic `json:"halo"`       // vertex rows and their gradients between graph partitions
-	Layout     Traffic `json:"layout"`     // switches between rows and slices
-	Stage      Traffic `json:"stage"`      // activations and gradients at the boundaries of a pipeline
-	Gradient   Traffic `json:"gradient"`   // gradients of the weights
-	Links      Traffic `json:"links"`      // rows at the ends of edges that are learned, and their gradients
-	Statistics Traffic `json:"statistics"` // losses, norms, counts
+	Halo       Traffic `json:"halo"`           // vertex rows and their gradients between graph partitions
+	Layout     Traffic `json:"layout"`         // switches between rows and slices
+	Stage      Traffic `json:"stage"`          // activations and gradients at the boundaries of a pipeline
+	Gradient   Traffic `json:"gradient"`       // gradients of the weights
+	Links      Traffic `json:"links,omitzero"` // rows at the ends of edges that are learned, and their gradients
+	Statistics Traffic `json:"statistics"`     // losses, norms, counts
 }
 
 // Counts are the sizes of the graph that was trained on.
