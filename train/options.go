@@ -283,8 +283,8 @@ func (o *Options) checkFeatures(grid mesh.Mesh, whole *partition.Whole) error {
 	return nil
 }
 
-// checkTypes refuses a mesh whose workers cannot divide the rows of so many vertex types: slices and chunks are
-// of one type's.
+// checkTypes refuses a mesh whose workers cannot divide the rows of so many vertex types: slices and chunks
+// are of one type's.
 func checkTypes(grid mesh.Mesh, types int) error {
 	if types == 1 || grid.Slices == 1 && grid.Stages == 1 {
 		return nil
