@@ -99,10 +99,7 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 		to.rows = e.Rows[i]
 		to.root = once(name, func() *nn.Param { return l.rgcnRoot(name, i, e) })
 		at := Site{Path: named("bias", i), Params: e.Params, Norm: b.Types[i].Norm}
-		if made[at.Path] == nil {
-			made[at.Path] = at.bias("", l.out, nn.Constant(0))
-		}
-		to.bias = made[at.Path]
+		to.bias = once(at.Path, func() *nn.Param { return at.bias("", l.out, nn.Constant(0)) })
 	}
 	for _, k := range l.plan.relations[l.i] {
 		r := l.schema.Relations[k]
