@@ -241,6 +241,10 @@ func formats(c *changes) []format {
 }
 
 func runImport(cmd *cobra.Command, f format, sources []string, store string, c *changes) error {
+	words := ""
+	if list := changed(cmd); list != "" {
+		words = " (" + list + ")"
+	}
 	f.nameSplit(c)
 	if err := c.check(cmd.Flags()); err != nil {
 		return err
@@ -249,10 +253,7 @@ func runImport(cmd *cobra.Command, f format, sources []string, store string, c *
 		return err
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), store)()
-	started, words := time.Now(), ""
-	if list := changed(cmd); list != "" {
-		words = " (" + list + ")"
-	}
+	started := time.Now()
 	var made *contents
 	var err error
 	if f.stream != nil && !c.needGraph() {
