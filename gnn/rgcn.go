@@ -78,7 +78,7 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 				from.all = append(from.all, k)
 			}
 		}
-		for _, k := range l.plan.relations[l.i] {
+		for _, k := range l.computed.relations[l.i] {
 			if l.schema.Relations[k].Source == i {
 				from.relations = append(from.relations, k)
 			}
@@ -91,7 +91,7 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 			from.weight = once(name, func() *nn.Param { return l.rgcnWeight(name, i, cmp.Or(s.Bases, len(from.all)), e) })
 			c.sources = append(c.sources, from)
 		}
-		if !l.plan.rows[l.i+1][i] {
+		if !l.computed.rows[l.i+1][i] {
 			continue
 		}
 		to := &c.targets[i]
@@ -101,7 +101,7 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 		at := Site{Path: named("bias", i), Params: e.Params, Norm: b.Types[i].Norm}
 		to.bias = once(at.Path, func() *nn.Param { return at.bias("", l.out, nn.Constant(0)) })
 	}
-	for _, k := range l.plan.relations[l.i] {
+	for _, k := range l.computed.relations[l.i] {
 		r := l.schema.Relations[k]
 		c.relations[k] = rgcnRelation{e.Propagators(l.path(r.Name), Along{Relation: r.Name}), r.Target}
 	}
