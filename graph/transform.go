@@ -327,6 +327,9 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	return &changed, nil
 }
 
+// ReversePrefix begins the name of a relation that leads back.
+const ReversePrefix = "rev_"
+
 // ReverseRelations adds to each relation one that leads back, rev_NAME, with the same weights and without
 // edge features, where there is none of that name yet and it is not one itself. (PyG's ToUndirected with
 // merge=False names them so.)
@@ -342,7 +345,7 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 		}
 		paired := func(o Relation) bool {
 			from, by, to := o.Ends()
-			return from == target && to == source && (by == "rev_"+name || name == "rev_"+by)
+			return from == target && to == source && (by == ReversePrefix+name || name == ReversePrefix+by)
 		}
 		if slices.ContainsFunc(g.Relations, paired) {
 			continue
@@ -351,7 +354,7 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 			return nil, err
 		}
 		reversed := r.Reversed(types[s].Count)
-		reversed.Source, reversed.Name, reversed.Target = target, "rev_"+name, source
+		reversed.Source, reversed.Name, reversed.Target = target, ReversePrefix+name, source
 		changed.Relations = append(changed.Relations, *reversed)
 	}
 	if changed.Typed() { // the names are then those of folders
