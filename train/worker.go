@@ -142,8 +142,8 @@ func checkWhole(whole *partition.Whole, classes int) error {
 	case whole.Vertices == 0:
 		return refusal.Graph.Errorf("the graph has no vertices; import one that has some")
 	case classes < 1:
-		return refusal.Graph.Errorf("the graph has no labels to learn; import it with %s FILE, or from a source that has labels",
-			refusal.Setting("labels"))
+		return refusal.Graph.Errorf("the graph has no labels to learn; import it from a source that has labels, or with the flags of its format " +
+			"that name some, as weft import FORMAT --help lists them")
 	}
 	return nil
 }
