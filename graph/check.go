@@ -272,13 +272,10 @@ func (l *Labels) labelled(v int64) bool {
 	return false
 }
 
-// parts are the lists of a split, in the order of splitFiles.
-func (s *Split) parts() [3]*[]int64 { return [3]*[]int64{&s.Train, &s.Val, &s.Test} }
-
 // checkSplits checks that the parts of each split are disjoint and, in a graph with labels, labelled.
 func checkSplits(splits []Split, vertices int, labels *Labels) error {
 	for s := range splits {
-		parts := splits[s].parts()
+		parts := splits[s].Parts()
 		for p := range parts {
 			ids := *parts[p]
 			if k := firstMisplaced(ids, int64(vertices), 1); k >= 0 {

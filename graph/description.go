@@ -224,7 +224,7 @@ func (l layout) edges(source, name, target string) string {
 	if !l {
 		return ""
 	}
-	return filepath.Join(edgesFolder, strings.Join([]string{source, name, target}, "__"))
+	return filepath.Join(edgesFolder, fullName(source, name, target))
 }
 
 // check checks what belongs to vertices out of a whole of so many.

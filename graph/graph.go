@@ -92,6 +92,9 @@ type Split struct {
 	Train, Val, Test []int64
 }
 
+// Parts are the lists of a split: of training, validation and test vertices.
+func (s *Split) Parts() [3]*[]int64 { return [3]*[]int64{&s.Train, &s.Val, &s.Test} }
+
 // Types are the vertex types, the first one among them, with their names and counts.
 func (g *Graph) Types() []VertexType {
 	first := VertexType{cmp.Or(g.Type, VertexName), g.Count, g.Features, g.Names, g.Arrays}
@@ -114,6 +117,15 @@ func (g *Graph) Vertices() (n int) {
 	return n
 }
 
+// FirstIDs are the ids in the whole graph of each type's first vertex, and V.
+func (g *Graph) FirstIDs() []int {
+	first := []int{0}
+	for i, t := range g.Types() {
+		first = append(first, first[i]+t.Count)
+	}
+	return first
+}
+
 // Edges is the number of stored directed edges of all relations, E, with self loops and duplicates.
 func (g *Graph) Edges() (n int64) {
 	for _, r := range g.Relations {
@@ -130,6 +142,11 @@ func (g *Graph) Typed() bool { return len(g.Others) > 0 || len(g.Relations) > 1 
 func (r *Relation) Ends() (source, name, target string) {
 	return cmp.Or(r.Source, VertexName), cmp.Or(r.Name, RelationName), r.target()
 }
+
+// FullName tells a relation from the others of its graph: SOURCE__NAME__TARGET.
+func (r *Relation) FullName() string { return fullName(r.Ends()) }
+
+func fullName(source, name, target string) string { return source + "__" + name + "__" + target }
 
 func (r *Relation) target() string { return cmp.Or(r.Target, VertexName) }
 

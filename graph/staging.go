@@ -457,7 +457,7 @@ func (s *staging) splits(splits []Split) {
 	for part, file := range splitFiles {
 		rows, width := make([][]int64, len(splits)), 0
 		for k := range splits {
-			rows[k] = *splits[k].parts()[part]
+			rows[k] = *splits[k].Parts()[part]
 			width = max(width, len(rows[k]))
 		}
 		if len(splits) == 1 {

@@ -205,7 +205,7 @@ func readSplits(m *mappings, dir string, d []splitDescription) ([]Split, error) 
 			if slices.ContainsFunc(row[size:], func(id int64) bool { return id != -1 }) {
 				return nil, m.located(dir, flawf(file, "split %d has more than the %d ids that %s says", k, size, descriptionFile))
 			}
-			*splits[k].parts()[part] = row[:size:size]
+			*splits[k].Parts()[part] = row[:size:size]
 		}
 	}
 	return splits, nil

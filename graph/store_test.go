@@ -112,7 +112,7 @@ func TestRoundTripOfAnyGraph(t *testing.T) {
 			var s Split
 			for id := range int64(v) {
 				if part := rapid.IntRange(0, 3).Draw(t, "part"); part < 3 && g.Labels.labelled(id) {
-					*s.parts()[part] = append(*s.parts()[part], id)
+					*s.Parts()[part] = append(*s.Parts()[part], id)
 				}
 			}
 			g.Splits = append(g.Splits, s)

@@ -85,11 +85,8 @@ func (g *Graph) Summarize() Summary {
 		Classes: g.Labels.Classes, MultiLabel: g.Labels.MultiLabel(), ClassNames: g.Labels.Names,
 		Splits: []SplitSizes{},
 	}
-	in, out, first := make([]int64, s.Vertices), make([]int64, s.Vertices), []int{0}
-	types := g.Types()
-	for _, t := range types {
-		first = append(first, first[len(first)-1]+t.Count)
-	}
+	in, out := make([]int64, s.Vertices), make([]int64, s.Vertices)
+	types, first := g.Types(), g.FirstIDs()
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		from, to, _ := g.Joins(r) // a graph that passes Check has them

@@ -59,7 +59,7 @@ func made(t testing.TB, vertices, edges int, k kind, seed uint64) *graph.Graph {
 	for range k.splits {
 		var s graph.Split
 		for v := range vertices {
-			part := []*[]int64{&s.Train, &s.Val, &s.Test}[r.IntN(3)]
+			part := s.Parts()[r.IntN(3)]
 			if v%4 != 3 { // those have no label
 				*part = append(*part, int64(v))
 			}
@@ -134,7 +134,7 @@ func joined(t *testing.T, shares []*Share) *graph.Graph {
 		stack(stacked, s)
 	}
 	for k := range stacked.Splits {
-		for _, part := range parts(&stacked.Splits[k]) {
+		for _, part := range stacked.Splits[k].Parts() {
 			slices.Sort(*part)
 		}
 	}
@@ -160,8 +160,8 @@ func stack(g *graph.Graph, s *Share) {
 	g.Labels.Class = append(g.Labels.Class, from.Labels.Class...)
 	g.Labels.Multi = append(g.Labels.Multi, from.Labels.Multi...)
 	for k := range g.Splits {
-		all := parts(&g.Splits[k])
-		for i, part := range parts(&from.Splits[k]) {
+		all := g.Splits[k].Parts()
+		for i, part := range from.Splits[k].Parts() {
 			for _, row := range *part {
 				*all[i] = append(*all[i], int64(s.Edges.Starts[s.Edges.P])+row)
 			}
@@ -176,5 +176,3 @@ func appendIndptr(all, more []int64) []int64 {
 	}
 	return all
 }
-
-func parts(s *graph.Split) [3]*[]int64 { return [3]*[]int64{&s.Train, &s.Val, &s.Test} }

@@ -46,7 +46,7 @@ func union(g *graph.Graph) (*graph.Relation, error) {
 		return nil, err
 	}
 	var e graph.Edges
-	first := firstIDs(g)
+	first := g.FirstIDs()
 	for i := range g.Relations {
 		r := relationOf(g, i)
 		one := r.In.Edges()
@@ -59,15 +59,6 @@ func union(g *graph.Graph) (*graph.Relation, error) {
 	return &in, err
 }
 
-// firstIDs are the ids in the whole graph of each type's first vertex, and their number.
-func firstIDs(g *graph.Graph) []int {
-	first := []int{0}
-	for _, t := range g.Types() {
-		first = append(first, first[len(first)-1]+t.Count)
-	}
-	return first
-}
-
 // maxBalanced is how many vertex types are shared out evenly, each by itself: METIS balances few weights
 // well.
 const maxBalanced = 8
@@ -75,7 +66,7 @@ const maxBalanced = 8
 // typeWeights has each partition get its share of every vertex type; nil where there is one type, or too
 // many.
 func typeWeights(g *graph.Graph) (weights []func(v int) int32) {
-	first := firstIDs(g)
+	first := g.FirstIDs()
 	if types := len(first) - 1; types == 1 || types > maxBalanced {
 		return nil
 	}

@@ -217,9 +217,8 @@ func relationOf(g *graph.Graph, i int) Relation {
 	if r.Source, r.Target, err = g.Joins(&r.In); err != nil {
 		panic("partition: " + err.Error())
 	}
-	source, name, target := r.In.Ends()
-	if r.Name = name; g.Typed() {
-		r.Name = source + "__" + name + "__" + target
+	if _, r.Name, _ = r.In.Ends(); g.Typed() {
+		r.Name = r.In.FullName()
 	}
 	return r
 }
@@ -266,10 +265,9 @@ type layout struct {
 
 // layouts are those of all vertex types of a graph.
 func layouts(g *graph.Graph, a *Assignment) (all []*layout) {
-	first := 0
-	for _, t := range g.Types() {
-		all = append(all, newLayout(a.Of[first:first+t.Count], a.K))
-		first += t.Count
+	first := g.FirstIDs()
+	for i := range g.Types() {
+		all = append(all, newLayout(a.Of[first[i]:first[i+1]], a.K))
 	}
 	return all
 }

@@ -249,6 +249,9 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 	if err := o.checkFeatures(grid, &whole); err != nil {
 		return err
 	}
+	if err := o.checkTypes(grid, &whole); err != nil {
+		return err
+	}
 	if _, err := o.model().Blocks(sar.SchemaOf(partition.All(g)), whole.Classes); err != nil {
 		return err
 	}
@@ -258,9 +261,6 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 	if grid.Partitions > whole.Vertices {
 		return refusal.Errorf("%s %s: the graph has only %d vertices to divide",
 			refusal.Setting("parallel"), o.Parallel, whole.Vertices)
-	}
-	if err := checkTypes(grid, 1+len(whole.Others)); err != nil {
-		return err
 	}
 	_, err = chooseMetric(o.Metric, &whole, &g.Labels)
 	return err
@@ -283,18 +283,18 @@ func (o *Options) checkFeatures(grid mesh.Mesh, whole *partition.Whole) error {
 	return nil
 }
 
-// checkTypes refuses a mesh whose workers cannot divide the rows of so many vertex types: slices and chunks are
-// of one type's.
-func checkTypes(grid mesh.Mesh, types int) error {
-	if types == 1 || grid.Slices == 1 && grid.Stages == 1 {
+// checkTypes refuses a mesh whose workers cannot divide the rows of several vertex types: slices and chunks
+// are of one type's.
+func (o *Options) checkTypes(grid mesh.Mesh, whole *partition.Whole) error {
+	if len(whole.Others) == 0 || grid.Slices == 1 && grid.Stages == 1 {
 		return nil
 	}
 	axis := "tensor axis slices"
 	if grid.Stages > 1 {
-		axis = "pipeline chunks"
+		axis = "pipeline divides into chunks"
 	}
-	return refusal.Errorf("%s: the %s the rows of one vertex type, and the graph has %d; take graph=%d, which divides all types",
-		refusal.Setting("parallel"), axis, types, grid.Workers())
+	return refusal.Errorf("%s %s: the %s the rows of one vertex type, and the graph has %d; take %s graph=%d, which divides all types",
+		refusal.Setting("parallel"), o.Parallel, axis, 1+len(whole.Others), refusal.Setting("parallel"), grid.Workers())
 }
 
 // checkSplit refuses a split that is not there, or has nothing to train on.

@@ -59,6 +59,31 @@ func TestPredictOverflows(t *testing.T) {
 	}
 }
 
+// TestVerticesAreRefused: a list that names none, one twice or one that is not there, and a mesh that cannot
+// compute some alone.
+func TestVerticesAreRefused(t *testing.T) {
+	g, o := tangled(t), networks()["gcn"]
+	weights := run(t, g, o).Weights
+	sliced := o
+	sliced.Parallel = "tensor=2"
+	for _, c := range []struct {
+		options Options
+		list    []int32
+		want    string
+	}{
+		{o, []int32{}, "vertices: names no vertex"},
+		{o, []int32{1, 2, 1}, "vertices: entry 3, vertex 1, is out of the range"},
+		{o, []int32{int32(g.Vertices())}, fmt.Sprintf("vertices: entry 1, vertex %d, is out of the range", g.Vertices())},
+		{o, []int32{0, -1}, "vertices: entry 2, vertex -1, is out of the range"},
+		{sliced, []int32{0}, "give parallel graph=2"},
+	} {
+		_, err := (&Job{Graph: g, Options: c.options, Vertices: c.list}).Predict(context.Background(), weights, Logits)
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: error %v, want a refusal with %q", c.list, err, c.want)
+		}
+	}
+}
+
 // eachRank runs work as each of k processes of a job that are connected to each other, and returns their
 // errors.
 func eachRank(t *testing.T, j *Job, k int, work func(rank int, mine *Job) error) []error {

@@ -112,10 +112,10 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 		return 0, nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")
 	}
 	if grid.Partitions == 1 {
-		if err := checkTypes(grid, len(j.Graph.Types())); err != nil {
+		share := partition.All(j.Graph)
+		if err := j.Options.checkTypes(grid, &share.Whole); err != nil {
 			return 0, nil, err
 		}
-		share := partition.All(j.Graph)
 		open = func(_ int, use func(*partition.Share) error) error {
 			return guarded(share, func() error {
 				if err := j.Graph.CheckMade(); err != nil {
@@ -130,7 +130,7 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := checkTypes(grid, 1+len(parts.Whole.Others)); err != nil {
+	if err := j.Options.checkTypes(grid, &parts.Whole); err != nil {
 		return 0, nil, err
 	}
 	open = func(rank int, use func(*partition.Share) error) error {

@@ -66,6 +66,18 @@ func (f *format) readFrom(sources []string) (*graph.Graph, error) {
 	return f.read(sources[0])
 }
 
+// nameSplit takes the value of --split for the name of one of the source's splits where it is no rule. Given
+// is for the only one, which the reader takes anyway.
+func (f *format) nameSplit(c *changes) {
+	switch {
+	case f.named == nil || strings.ContainsAny(c.split, ":="):
+	case c.split == "given":
+		c.split = ""
+	default:
+		*f.named, c.split = c.split, ""
+	}
+}
+
 // changes are what import does to a graph after reading it.
 type changes struct {
 	symmetrize, selfLoops, largest bool
@@ -229,9 +241,11 @@ func formats(c *changes) []format {
 }
 
 func runImport(cmd *cobra.Command, f format, sources []string, store string, c *changes) error {
-	if f.named != nil && !strings.ContainsAny(c.split, ":=") && c.split != "given" {
-		*f.named, c.split = c.split, ""
+	words := ""
+	if list := changed(cmd); list != "" {
+		words = " (" + list + ")"
 	}
+	f.nameSplit(c)
 	if err := c.check(cmd.Flags()); err != nil {
 		return err
 	}
@@ -239,10 +253,7 @@ func runImport(cmd *cobra.Command, f format, sources []string, store string, c *
 		return err
 	}
 	defer removeOnSignal(cmd.ErrOrStderr(), store)()
-	started, words := time.Now(), ""
-	if list := changed(cmd); list != "" {
-		words = " (" + list + ")"
-	}
+	started := time.Now()
 	var made *contents
 	var err error
 	if f.stream != nil && !c.needGraph() {

@@ -207,7 +207,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	var features, vertices int
 	if job.Graph != nil {
 		defer job.Graph.Close()
-		features, vertices = job.Graph.Features.Columns, job.Graph.Types()[0].Count
+		features, vertices = job.Graph.Features.Columns, job.Graph.Own()
 	} else {
 		features, vertices = job.Parts.Whole.FeatureColumns, job.Parts.Whole.Own()
 	}

@@ -220,17 +220,16 @@ func classes(a *npy.Array) ([]int64, error) {
 	if err := memory.Need(8 * int64(len(values))); err != nil {
 		return nil, err
 	}
-	const exact = 1 << 24 // a float32 has every whole number below
 	ids := make([]int64, len(values))
 	for v, x := range values {
+		id, whole := arrays.Whole(x)
 		switch {
 		case math.IsNaN(float64(x)):
-			ids[v] = -1
-		case x >= exact || x <= -exact || x != float32(int64(x)):
-			return nil, refusal.Errorf("label %v of vertex %d: classes are whole numbers below %d (-1 or NaN: none)", x, v, exact)
-		default:
-			ids[v] = int64(x)
+			id = -1
+		case !whole:
+			return nil, refusal.Errorf("label %v of vertex %d: classes are whole numbers (-1 or NaN: none)", x, v)
 		}
+		ids[v] = id
 	}
 	return ids, nil
 }

@@ -104,13 +104,8 @@ func Read(o Options) (*graph.Graph, error) {
 			return nil, fmt.Errorf("%s: %w", o.Labels, err)
 		}
 	}
-	if g.Splits, err = o.splits(vertices, list.edges.Len()); err != nil {
+	if g.Splits, err = o.splits(vertices, list.edges.Len(), &g.Labels); err != nil {
 		return nil, err
-	}
-	for k := range g.Splits {
-		if err := arrays.CheckSplit(&g.Splits[k], &g.Labels, [3]string{o.Train, o.Val, o.Test}); err != nil {
-			return nil, err
-		}
 	}
 	if err := g.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", o.Path, err)
@@ -200,7 +195,7 @@ func (o *Options) readFeatures(edges int) (*arrays.Matrix, error) {
 }
 
 // splits reads the splits that the options name, if any.
-func (o *Options) splits(vertices, edges int) ([]graph.Split, error) {
+func (o *Options) splits(vertices, edges int, labels *graph.Labels) ([]graph.Split, error) {
 	if o.Train == "" && o.Val == "" && o.Test == "" {
 		return nil, nil
 	}
@@ -208,35 +203,24 @@ func (o *Options) splits(vertices, edges int) ([]graph.Split, error) {
 		return nil, refusal.Errorf("a split without training vertices: give %s beside %s and %s",
 			refusal.Setting("train"), refusal.Setting("val"), refusal.Setting("test"))
 	}
-	var splits []graph.Split
-	for part, path := range []string{o.Train, o.Val, o.Test} {
-		var ids [][]int64
+	var parts [3][][]int64
+	files := [3]string{o.Train, o.Val, o.Test}
+	for part, path := range files {
 		if path == "" {
-			ids = slices.Repeat([][]int64{{}}, len(splits))
-		} else {
-			a, err := arrays.ReadFile(path, o.most(edges))
-			if err != nil {
-				return nil, err
-			}
-			if ids, err = arrays.Parts(a, vertices); err != nil {
-				return nil, fmt.Errorf("%s: %w", path, err)
-			}
-			if len(ids) == 0 {
-				return nil, refusal.Errorf("%s: has shape %v, no split: give a column for each", path, a.Shape)
-			}
+			continue
 		}
-		if part == 0 {
-			splits = make([]graph.Split, len(ids))
+		a, err := arrays.ReadFile(path, o.most(edges))
+		if err != nil {
+			return nil, err
 		}
-		if len(ids) != len(splits) {
-			return nil, refusal.Errorf("%s: %d splits, where %s has %d: give as many columns", path, len(ids), o.Train, len(splits))
+		if parts[part], err = arrays.Parts(a, vertices); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		for k := range splits {
-			s := &splits[k]
-			*[]*[]int64{&s.Train, &s.Val, &s.Test}[part] = ids[k]
+		if len(parts[part]) == 0 {
+			return nil, refusal.Errorf("%s: has shape %v, no split: give a column for each", path, a.Shape)
 		}
 	}
-	return splits, nil
+	return arrays.Splits(parts, files, labels)
 }
 
 // Vertices reads a list of some of so many vertices: ids in the file's order, each once, or a mask. The file

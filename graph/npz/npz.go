@@ -286,11 +286,11 @@ func (a *archive) names(key string, want int) ([]string, error) {
 	if !a.Has(key) || want == 0 {
 		return nil, nil
 	}
-	h, err := a.Header(key)
-	if err != nil || len(h.Shape) != 1 || !strings.ContainsAny(h.Descr, "SU") {
+	count, text := a.textCount(key)
+	if !text {
 		return nil, nil
 	}
-	if err := a.Rows(key, h.Shape[0], want); err != nil {
+	if err := a.Rows(key, count, want); err != nil {
 		return nil, err
 	}
 	array, err := a.Array(key)
@@ -307,6 +307,15 @@ func (a *archive) names(key string, want int) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// textCount is how many texts a vector has; text is false where the array is no vector of text.
+func (a *archive) textCount(key string) (n int, text bool) {
+	h, err := a.Header(key)
+	if err != nil || len(h.Shape) != 1 || !strings.ContainsAny(h.Descr, "SU") {
+		return 0, false
+	}
+	return h.Shape[0], true
 }
 
 // masks takes V truth values apart, or one row of them per split. It returns the vertices of each split.

@@ -52,8 +52,10 @@ func BenchmarkText(b *testing.B) {
 		name, file string
 		read       func(name string)
 	}{
-		{"edges", "edge", edges}, {"edges/unpack", "edge", func(name string) { unpack(name) }},
-		{"features", nodeFeatures, read}, {"features/unpack", nodeFeatures, func(name string) { unpack(name) }},
+		{"edges", "edge", edges},
+		{"edges/unpack", "edge", func(name string) { unpack(name) }},
+		{"features", nodeFeatures, read},
+		{"features/unpack", nodeFeatures, func(name string) { unpack(name) }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.SetBytes(unpack(c.file))

@@ -1,9 +1,8 @@
 package ogb
 
 import (
-	"math"
-
 	"weft/graph"
+	"weft/graph/internal/arrays"
 	"weft/internal/refusal"
 )
 
@@ -33,8 +32,7 @@ func newArray(name string, vertices int, open func() (matrix, error)) (*nodeArra
 		a.Columns = m.width()
 		return m.each(func(rows []float32) error {
 			for _, x := range rows {
-				const exact = 1 << 24 // float32 holds the integers up to it
-				if float64(x) != math.Trunc(float64(x)) || x <= -exact || x >= exact {
+				if _, whole := arrays.Whole(x); !whole {
 					a.Dtype = graph.Float32
 				}
 			}

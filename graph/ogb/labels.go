@@ -29,7 +29,6 @@ func labelsOf(m matrix, vertices int) (graph.Labels, error) {
 
 // classes reads one class per vertex.
 func classes(m *whole) (graph.Labels, error) {
-	const exact = 1 << 24 // float32 holds the integers up to it
 	var ids []int64
 	err := m.each(func(rows []float32) (err error) {
 		if ids, err = grow(ids, len(rows), m.want); err != nil {
@@ -38,8 +37,8 @@ func classes(m *whole) (graph.Labels, error) {
 		for k, x := range rows {
 			id := int64(-1)
 			if x == x {
-				id = int64(x)
-				if x < 0 || x >= exact || float32(id) != x {
+				var whole bool
+				if id, whole = arrays.Whole(x); !whole || id < 0 {
 					return refusal.Errorf("%s: the label %v is no class, which are 0, 1, 2, … (none: empty or NaN); %s",
 						m.where(m.at-int64(len(rows)-k)), x, fetchAgain)
 				}
@@ -65,13 +64,9 @@ func tasks(m *whole) (graph.Labels, error) {
 		return graph.Labels{}, err
 	}
 	columns := m.width()
-	for k, x := range values {
-		row := k / columns
-		unlabelled := values[row*columns] != values[row*columns] // NaN
-		if (x != x) != unlabelled || x == x && x != 0 && x != 1 {
-			return graph.Labels{}, refusal.Errorf("%s: the label of task %d is %v: labels of several tasks are 0 and 1, or all are missing",
-				m.where(int64(row)), k%columns, x)
-		}
+	if k := arrays.NoLabel(values, columns); k >= 0 {
+		return graph.Labels{}, refusal.Errorf("%s: the label of task %d is %v: labels of several tasks are 0 and 1, or all are missing",
+			m.where(int64(k/columns)), k%columns, values[k])
 	}
 	return graph.Labels{Classes: columns, Multi: values}, nil
 }
@@ -124,7 +119,7 @@ func readSplit(path string, vertices int, labels *graph.Labels) (s graph.Split, 
 		if err != nil {
 			return s, err
 		}
-		*[]*[]int64{&s.Train, &s.Val, &s.Test}[part] = ids
+		*s.Parts()[part] = ids
 	}
 	return s, arrays.CheckSplit(&s, labels, files)
 }

@@ -443,7 +443,8 @@ func TestArrays(t *testing.T) {
 	want := y.want(t, true)
 	want.Arrays = []graph.Array{
 		{Name: "node_large", Columns: 2, Floats: []float32{1, 2, 3, 4, 5, 6, 7, 8, 9, 16777216}},
-		want.Arrays[0], {Name: "node_species", Columns: 1, Floats: []float32{3702, 4932, nan, 511145, 9606}},
+		want.Arrays[0],
+		{Name: "node_species", Columns: 1, Floats: []float32{3702, 4932, nan, 511145, 9606}},
 	}
 	check(t, Options{Folder: folder}, want)
 }

@@ -41,7 +41,7 @@ func readPickled(path, of string, vertices int, labels *graph.Labels) (s graph.S
 		if err != nil {
 			return s, refusal.Errorf("%s: %.40q: %w", path, name, err)
 		}
-		*[]*[]int64{&s.Train, &s.Val, &s.Test}[part] = parts[0]
+		*s.Parts()[part] = parts[0]
 	}
 	if err := arrays.CheckSplit(&s, labels, names); err != nil {
 		return s, refusal.Errorf("%s: %w", path, err)

@@ -28,8 +28,12 @@ func openTypedBinary(raw string) (*typedBinary, error) {
 		to     **arrays.Archive
 		always bool
 	}{
-		{"num_nodes_dict", &f.vertices, true}, {"num_edges_dict", &f.counts, true}, {"edge_index_dict", &f.lists, true},
-		{"node-label", &f.ofLabel, true}, {"node_feat_dict", &f.ofVertices, false}, {"edge_feat_dict", &f.ofEdges, false},
+		{"num_nodes_dict", &f.vertices, true},
+		{"num_edges_dict", &f.counts, true},
+		{"edge_index_dict", &f.lists, true},
+		{"node-label", &f.ofLabel, true},
+		{"node_feat_dict", &f.ofVertices, false},
+		{"edge_feat_dict", &f.ofEdges, false},
 	} {
 		if !a.always && !has(raw, a.name+".npz") {
 			continue

@@ -78,7 +78,7 @@ func (s *store) Matrix(key string, keepDense bool) (*arrays.Matrix, error) {
 		if err != nil {
 			return nil, s.Refuse(key, err)
 		}
-		m, err := arrays.ReadMatrix(r, size, true, keepDense)
+		m, err := arrays.ReadMatrix(r, size, arrays.MatrixOptions{Backed: true, KeepDense: keepDense})
 		if err != nil {
 			return nil, s.Refuse(key, err)
 		}

@@ -128,10 +128,10 @@ func (e *Edges) newLocal(from *Source, s *span) *Block {
 	if e.Loops != nil {
 		copy(e.Loops.Int32s(), loops)
 	}
-	fill := newFiller(b.In)
+	fill, row := newFiller(b.In), from.ownSources()
 	s.each(func(v int, k int64) {
 		if !isLoop(v, k) {
-			fill.add(v, from.ownSource(s.r.Sources[k]), weight(s.r, k))
+			fill.add(v, row(s.r.Sources[k]), weight(s.r, k))
 		}
 	})
 	fill.finish()

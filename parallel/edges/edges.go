@@ -123,10 +123,21 @@ func (s *Source) isLoop(v int, position int32) bool {
 	return s.Ends == OneType && position-int32(s.Starts[s.Me]) == int32(v)
 }
 
-// ownSource is the row of an own source at a position.
-func (s *Source) ownSource(position int32) int32 {
-	row, _ := s.sourceRow(position - int32(s.Starts[s.Me]))
-	return row
+// ownSources is a function that gives the row of an own source at a position.
+func (s *Source) ownSources() func(position int32) int32 {
+	const few = 16 // of so many rows, one is looked for; of more they are listed by their places
+	start := int32(s.Starts[s.Me])
+	if s.Some == nil || len(s.Some.Sources) < s.sources()/few {
+		return func(position int32) int32 {
+			row, _ := s.sourceRow(position - start)
+			return row
+		}
+	}
+	rows := make([]int32, s.sources())
+	for i, place := range s.Some.Sources {
+		rows[place] = int32(i)
+	}
+	return func(position int32) int32 { return rows[position-start] }
 }
 
 // sourceRow is the row of the own source that is in a place of all; found is false where it is not among

@@ -160,7 +160,7 @@ func (a *Archive) Count(key string) (int, error) {
 // Matrix reads features from the array of a key that exists.
 func (a *Archive) Matrix(key string, keepDense bool) (m *Matrix, err error) {
 	err = a.read(key, func(r io.Reader, size int64) (err error) {
-		m, err = ReadMatrix(r, size, false, keepDense)
+		m, err = ReadMatrix(r, size, MatrixOptions{KeepDense: keepDense})
 		return err
 	})
 	return m, err

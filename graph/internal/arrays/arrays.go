@@ -23,6 +23,17 @@ func NotFinite(values []float32) int {
 	return slices.IndexFunc(values, func(x float32) bool { return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) })
 }
 
+// Whole is the integer that a value is; ok is false for any other value, and where float32 no longer has
+// every integer.
+func Whole(x float32) (n int64, ok bool) {
+	const exact = 1 << 24
+	if !(-exact < x && x < exact) { // NaN is neither
+		return 0, false
+	}
+	n = int64(x)
+	return n, float32(n) == x
+}
+
 // Labels makes labels of one class id per vertex (a vector or one column of integers, −1 where unlabelled),
 // or of a 0/1 matrix V × C (integers, booleans or floats, a row of NaN where unlabelled).
 func Labels(a *npy.Array) (graph.Labels, error) {
@@ -70,16 +81,22 @@ func multi(a *npy.Array) (graph.Labels, error) {
 	if classes == 0 {
 		return graph.Labels{}, refusal.Errorf("labels of shape %v have no class", a.Shape)
 	}
-	for v := range a.Shape[0] {
-		row := values[v*classes : (v+1)*classes]
-		unlabelled := math.IsNaN(float64(row[0]))
-		for c, x := range row {
-			if math.IsNaN(float64(x)) != unlabelled || !unlabelled && x != 0 && x != 1 {
-				return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: labels are 0 and 1, or a row of NaN", x, v, c)
-			}
-		}
+	if k := NoLabel(values, classes); k >= 0 {
+		return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: labels are 0 and 1, or a row of NaN", values[k], k/classes, k%classes)
 	}
 	return graph.Labels{Classes: classes, Multi: values}, nil
+}
+
+// NoLabel is the position of the first value that rows of several labels do not have, which are 0 and 1, or
+// all NaN where a vertex has none; −1 if there is none.
+func NoLabel(values []float32, classes int) int {
+	for k, x := range values {
+		first := values[k-k%classes]
+		if unlabelled := first != first; (x != x) != unlabelled || !unlabelled && x != 0 && x != 1 {
+			return k
+		}
+	}
+	return -1
 }
 
 // Parts takes one part of every split out of an array: of one split from a vector, or of several from a

@@ -134,7 +134,7 @@ func TestSplits(t *testing.T) {
 	for want, parts := range map[string][3][][]int64{
 		"b: a split without training vertices": {nil, {{0}}, nil},
 		"c: 2 splits, where a has 1":           {{{0}}, nil, {{1}, {2}}},
-		"split 0: b: vertex 0 is also in a":    {{{0}}, {{0}}, nil},
+		"b: vertex 0 is also in a: leave it":   {{{0}}, {{0}}, nil},
 		"split 1: a: vertex 3 has no label":    {{{0}, {3}}, nil, nil},
 	} {
 		if _, err := Splits(parts, names, labels); !refusal.Is(err) || !strings.Contains(err.Error(), want) {

@@ -134,36 +134,22 @@ func (f Fields) Splits(keys [3]string, vertices int, labels *graph.Labels,
 	if !f.Has(keys[0]) {
 		return nil, f.refusef(keys[0], "is missing beside %q and %q", keys[1], keys[2])
 	}
-	var splits []graph.Split
+	var parts [3][][]int64
 	for part, key := range keys {
 		if !f.Has(key) {
-			for k := range splits {
-				*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = []int64{}
-			}
 			continue
 		}
 		array, err := f.Array(key)
 		if err != nil {
 			return nil, err
 		}
-		ids, err := masks(array, vertices)
-		if err != nil {
+		if parts[part], err = masks(array, vertices); err != nil {
 			return nil, f.Refuse(key, err)
 		}
-		if part == 0 {
-			splits = make([]graph.Split, len(ids))
-		}
-		if len(ids) != len(splits) {
-			return nil, f.refusef(key, "has masks of %d splits, %q of %d", len(ids), keys[0], len(splits))
-		}
-		for k := range splits {
-			*[]*[]int64{&splits[k].Train, &splits[k].Val, &splits[k].Test}[part] = ids[k]
-		}
 	}
-	for k := range splits {
-		if err := CheckSplit(&splits[k], labels, keys); err != nil {
-			return nil, f.Refuse(keys[0], refusal.Errorf("split %d: %w", k, err))
-		}
+	splits, err := Splits(parts, keys, labels)
+	if err != nil {
+		return nil, f.Refuse(keys[0], err)
 	}
 	return splits, nil
 }

@@ -61,7 +61,7 @@ func ReadFile(path string, most int64) (*npy.Array, error) {
 // as those of ReadMatrix are. Errors name the file.
 func (f *File) Features(most int64, keepDense bool) (*Matrix, error) {
 	if f.Kind == foreign.Array {
-		m, err := ReadMatrix(f.r, f.size, true, keepDense)
+		m, err := ReadMatrix(f.r, f.size, MatrixOptions{Backed: true, KeepDense: keepDense})
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", f.path, err)
 		}

@@ -36,20 +36,22 @@ func (m *Matrix) Of(g *graph.Graph) {
 	}
 }
 
+// MatrixOptions say how features are read.
+type MatrixOptions struct {
+	Backed    bool // the size of the array is that of a file, and no claim
+	KeepDense bool // they stay dense where few values are not zero
+}
+
 // ReadMatrix reads features from a V × F array of which size bytes are available as for npy.Read. Where so
-// few values are not zero that sparse rows are smaller and faster they are stored so, unless keepDense is
-// set. A dense copy of the whole is only made where the features stay dense. Where backed is set the size is
-// that of a file, and no claim.
-func ReadMatrix(r io.Reader, size int64, backed, keepDense bool) (*Matrix, error) {
+// few values are not zero that sparse rows are smaller and faster they are stored so. A dense copy of the
+// whole is only made where the features stay dense.
+func ReadMatrix(r io.Reader, size int64, o MatrixOptions) (*Matrix, error) {
 	b, err := npy.NewBlocks(r, size)
 	if err != nil {
 		return nil, err
 	}
-	return CollectMatrix(b, MatrixOptions{Backed: backed, KeepDense: keepDense})
+	return CollectMatrix(b, o)
 }
-
-// MatrixOptions are those of CollectMatrix, as ReadMatrix has them.
-type MatrixOptions struct{ Backed, KeepDense bool }
 
 // CollectMatrix is ReadMatrix for an array that comes in blocks.
 func CollectMatrix(b *npy.Blocks, o MatrixOptions) (*Matrix, error) {

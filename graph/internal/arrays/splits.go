@@ -29,12 +29,16 @@ func Splits(parts [3][][]int64, names [3]string, labels *graph.Labels) ([]graph.
 			if part != nil {
 				ids = part[s]
 			}
-			*[]*[]int64{&splits[s].Train, &splits[s].Val, &splits[s].Test}[k] = ids
+			*splits[s].Parts()[k] = ids
 		}
 	}
 	for s := range splits {
-		if err := CheckSplit(&splits[s], labels, names); err != nil {
-			return nil, fmt.Errorf("split %d: %w", s, err)
+		err := CheckSplit(&splits[s], labels, names)
+		if err != nil && len(splits) > 1 {
+			err = fmt.Errorf("split %d: %w", s, err)
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return splits, nil
