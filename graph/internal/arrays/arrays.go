@@ -138,7 +138,11 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 	}
 	for k, v := range ids {
 		if v < 0 || v >= int64(vertices) {
-			return nil, refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices: give ids below, or a mask of booleans", k+1, v, vertices)
+			way := "give ids below, or a mask of booleans"
+			if v == -1 { // as text without a number reads
+				way = "leave empty lines out, and " + way
+			}
+			return nil, refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices: %s", k+1, v, vertices, way)
 		}
 	}
 	if err := memory.Need(16 * int64(len(ids))); err != nil {
