@@ -50,12 +50,17 @@ func (g *Graph) checkWithin(whole []int) error {
 	if err := checkMetric(g.Metric); err != nil {
 		return err
 	}
+	types := g.Types()
 	if g.Typed() {
 		if err := describe(g).check(whole); err != nil {
 			return flaw{descriptionFile, err.Error()}
 		}
+	} else {
+		_, name, _ := g.Relations[0].Ends()
+		if err := cmp.Or(checkName("type", types[0].Type), checkName("relation", name)); err != nil {
+			return flaw{descriptionFile, err.Error()}
+		}
 	}
-	types := g.Types()
 	for i := range types {
 		if err := types[i].check(); err != nil {
 			return inFolder(g.layout().vertices(types[i].Type), err)

@@ -156,7 +156,7 @@ func (d *description) check(whole []int) error {
 		if whole != nil {
 			of = whole[i]
 		}
-		if err := cmp.Or(checkName(v.Type), v.check(of)); err != nil {
+		if err := cmp.Or(checkName("type", v.Type), v.check(of)); err != nil {
 			return err
 		}
 		if _, twice := counts[v.Type]; twice {
@@ -176,7 +176,7 @@ func (d *description) check(whole []int) error {
 	}
 	for i := range d.Relations {
 		r := &d.Relations[i]
-		if err := cmp.Or(checkName(r.Name), r.check()); err != nil {
+		if err := cmp.Or(checkName("relation", r.Name), r.check()); err != nil {
 			return err
 		}
 		for _, end := range []string{r.Source, r.Target} {
@@ -193,12 +193,12 @@ func (d *description) check(whole []int) error {
 	return nil
 }
 
-// checkName refuses the name of a type that cannot be that of a directory.
-func checkName(name string) error {
+// checkName refuses the name of a type or relation that cannot be that of a directory.
+func checkName(what, name string) error {
 	odd := func(r rune) bool { return r == '/' || !unicode.IsPrint(r) }
 	if name == "" || len(name) > maxName || name[0] == '.' || !utf8.ValidString(name) || strings.ContainsFunc(name, odd) {
-		return refusal.Errorf("a type is called %.*q, and its name is that of a folder: up to %d bytes of printed characters without /, "+
-			"the first one no dot", maxName, name, maxName)
+		return refusal.Errorf("a %s is called %.*q, and its name is that of a folder: up to %d bytes of printed characters without /, "+
+			"the first one no dot", what, maxName, name, maxName)
 	}
 	return nil
 }

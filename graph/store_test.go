@@ -252,7 +252,7 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 		{"json is text", array("graph.json", []int32{1}), "graph.json", "damaged"},
 		{"later format", text("graph.json", `"format": 1`, `"format": 2`), "graph.json", "format version 2"},
 		{"unknown key", text("graph.json", `"format"`, `"size": 7, "format"`), "graph.json", `unknown field "size"`},
-		{"nameless relation", text("graph.json", `"relations": [`, `"relations": [{},`), "graph.json", `a type is called ""`},
+		{"nameless relation", text("graph.json", `"relations": [`, `"relations": [{},`), "graph.json", `a relation is called ""`},
 		{"other type", text("graph.json", `"source": "vertex"`, `"source": "author"`), "graph.json", `"author"`},
 		{"negative count", text("graph.json", `"count": 4`, `"count": -4`), "graph.json", "-4 vertices"},
 		{"too many vertices", text("graph.json", `"count": 4`, `"count": 2147483648`), "graph.json", "2147483648 vertices"},

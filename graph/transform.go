@@ -348,7 +348,7 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 			return nil, err
 		}
 		reversed := r.Reversed(types[s].Count)
-		reversed.Source, reversed.Name, reversed.Target = target, leadsBack+name, source
+		reversed.Source, reversed.Name, reversed.Target = target, ReversePrefix+name, source
 		changed.Relations = append(changed.Relations, *reversed)
 	}
 	if changed.Typed() { // the names are then those of folders
@@ -360,14 +360,14 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 	return changed.noted("%d relations that lead back added", len(changed.Relations)-len(g.Relations)), nil
 }
 
-// leadsBack begins the names of relations that lead back.
-const leadsBack = "rev_"
+// ReversePrefix begins the names of relations that lead back.
+const ReversePrefix = "rev_"
 
 // LeadsBack reports whether the relation has the name and the ends of one that ReverseRelations adds to o.
 func (r *Relation) LeadsBack(o *Relation) bool {
 	source, name, target := o.Ends()
 	from, by, to := r.Ends()
-	return from == target && to == source && by == leadsBack+name
+	return from == target && to == source && by == ReversePrefix+name
 }
 
 // filter lists copies of the edges that keep accepts, edge k of the stored order from u to v, with room for

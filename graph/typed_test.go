@@ -154,3 +154,26 @@ func TestTypedIsNotWritten(t *testing.T) {
 		}
 	}
 }
+
+// TestNamesOfOneType: what cannot be read again under its name is not written, of a graph of one type as of
+// several.
+func TestNamesOfOneType(t *testing.T) {
+	for _, c := range []struct{ vertex, relation, want string }{
+		{"a/b", "to", `a type is called "a/b", and its name is that of a folder`},
+		{".hidden", "to", `a type is called ".hidden"`},
+		{"item", "re/l", `a relation is called "re/l"`},
+		{"item", "\x1b[31m", `a relation is called "\x1b[31m"`},
+	} {
+		g := &Graph{
+			Type: c.vertex, Count: 2,
+			Relations: []Relation{{Source: c.vertex, Name: c.relation, Target: c.vertex, Indptr: []int64{0, 0, 1}, Sources: []int32{0}}},
+		}
+		if err := g.Check(); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q, %q: %v, want %s", c.vertex, c.relation, err, c.want)
+		}
+		dir := filepath.Join(t.TempDir(), "store")
+		if err := g.Write(dir); !refusal.Is(err) {
+			t.Errorf("%q, %q: written with %v", c.vertex, c.relation, err)
+		}
+	}
+}

@@ -113,7 +113,7 @@ func TestFormsRefuse(t *testing.T) {
 		{func(o *Options) { o.Model, o.Blocks = "rgcn", "residual" }, "blocks residual: rgcn has no such blocks; give the number"},
 		{func(o *Options) { o.Model, o.Blocks, o.Bases = "rgcn", "4", 3 }, "bases 3 and blocks 4: relations share weights in one of the two ways; leave one out"},
 		{func(o *Options) { o.Model, o.Blocks = "rgcn", "5" }, "blocks 5 does not divide hidden 64: blocks are of equal size"},
-		{func(o *Options) { o.Model, o.Blocks = "rgcn", "0" }, `blocks 0: unknown blocks`},
+		{func(o *Options) { o.Model, o.Blocks = "rgcn", "0" }, `blocks 0: unknown blocks; it is one of plain, residual, or a number from 1`},
 		{func(o *Options) { o.Model, o.Bases = "rgcn", -1 }, "bases -1: must be at least 0"},
 		{func(o *Options) { o.Model, o.Blocks, o.Parallel = "rgcn", "4", "pipeline=2" }, ""},
 		{func(o *Options) { o.Model, o.Blocks, o.Layers, o.Hidden = "rgcn", "5", 1, 64 }, ""},

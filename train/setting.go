@@ -395,7 +395,11 @@ func (s Setting) reject(o *Options) string {
 			return ""
 		}
 		if s.Choices != nil && !slices.Contains(s.Choices, v) {
-			return "unknown " + s.Name + "; " + suggest.OneOf(v, s.Choices)
+			or := ""
+			if s.count {
+				or = ", or a number from 1"
+			}
+			return "unknown " + s.Name + "; " + suggest.OneOf(v, s.Choices) + or
 		}
 	case int:
 		return s.limits.reject(float64(v))

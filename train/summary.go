@@ -62,20 +62,21 @@ type Links struct {
 // Communication is what the workers sent in the training pass of the last epoch, by kind, summed over the
 // workers.
 type Communication struct {
-	Halo       Traffic `json:"halo"`       // vertex rows and their gradients between graph partitions
-	Layout     Traffic `json:"layout"`     // switches between rows and slices
-	Stage      Traffic `json:"stage"`      // activations and gradients at the boundaries of a pipeline
-	Gradient   Traffic `json:"gradient"`   // gradients of the weights
-	Links      Traffic `json:"links"`      // rows at the ends of edges that are learned, and their gradients
-	Statistics Traffic `json:"statistics"` // losses, norms, counts
+	Halo       Traffic `json:"halo"`           // vertex rows and their gradients between graph partitions
+	Layout     Traffic `json:"layout"`         // switches between rows and slices
+	Stage      Traffic `json:"stage"`          // activations and gradients at the boundaries of a pipeline
+	Gradient   Traffic `json:"gradient"`       // gradients of the weights
+	Links      Traffic `json:"links,omitzero"` // rows at the ends of edges that are learned, and their gradients
+	Statistics Traffic `json:"statistics"`     // losses, norms, counts
 }
 
 // Counts are the sizes of the graph that was trained on.
 type Counts struct {
-	Vertices int   `json:"vertices"`
-	Edges    int64 `json:"edges"`
-	Features int   `json:"features"`
+	Vertices int   `json:"vertices"` // of all types
+	Edges    int64 `json:"edges"`    // of all relations
+	Features int   `json:"features"` // of the first type
 	Classes  int   `json:"classes"`
+	Others   int   `json:"other_types,omitempty"` // vertex types beside the first
 }
 
 // summarize puts together what the run of a job reports. Where it ran and what the process took are for
@@ -91,6 +92,7 @@ func summarize(j *Job, r *Result) Summary {
 		Stages: r.Stages, StageImbalance: StageImbalance(r.Stages), Links: r.Links,
 		Graph: Counts{
 			Vertices: r.Whole.Vertices, Edges: r.Whole.Edges, Features: r.Whole.FeatureColumns, Classes: r.Whole.Classes,
+			Others: len(r.Whole.Others),
 		},
 	}
 }

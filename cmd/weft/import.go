@@ -259,7 +259,7 @@ func runImport(cmd *cobra.Command, f format, sources []string, store string, c *
 	if f.stream != nil && !c.needGraph() {
 		shown := newStages(cmd.ErrOrStderr())
 		made, err = f.stream(streamTo{sources[0], store, words, shown.show})
-		shown.end()
+		shown.erase()
 	} else {
 		made, err = f.readAndWrite(sources, store, words, c)
 	}
@@ -437,7 +437,11 @@ func storeLine(store string, c *contents, took time.Duration) string {
 	if n := len(c.Relations); n > 1 {
 		edges += fmt.Sprintf(" of %s relations", count(n))
 	}
-	return fmt.Sprintf("%s: %s vertices, %s, %s, %s classes, %s, in %s", store, count(c.Vertices()), edges, features, count(c.Labels.Classes), splits, duration(took))
+	vertices := count(c.Vertices()) + " vertices"
+	if n := len(c.Types()); n > 1 {
+		vertices += fmt.Sprintf(" of %s types", count(n))
+	}
+	return fmt.Sprintf("%s: %s, %s, %s, %s classes, %s, in %s", store, vertices, edges, features, count(c.Labels.Classes), splits, duration(took))
 }
 
 // nextLine is the command that trains on a new store, with a model that fits, or what the store lacks for it.

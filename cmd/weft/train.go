@@ -317,9 +317,15 @@ func eachWorker(bytes []int64) string {
 func printResults(out io.Writer, run *train.Run) {
 	s := &run.Summary
 	t := newTable(out)
+	vertices, features := counted(s.Graph.Vertices, "vertex", "vertices"), counted(s.Graph.Features, "feature", "features")
+	if others := s.Graph.Others; others > 0 {
+		vertices += fmt.Sprintf(" of %s types", count(1+others))
+	}
+	if s.Graph.Features == 0 {
+		features = "no features"
+	}
 	t.row("model", fmt.Sprintf("%s on %s: %s, %s, %s, %s", s.Model, s.Dataset,
-		counted(s.Graph.Vertices, "vertex", "vertices"), counted(s.Graph.Edges, "edge", "edges"),
-		counted(s.Graph.Features, "feature", "features"), counted(s.Graph.Classes, "class", "classes")))
+		vertices, counted(s.Graph.Edges, "edge", "edges"), features, counted(s.Graph.Classes, "class", "classes")))
 	t.row("epochs", fmt.Sprintf("%s, best %s", count(s.EpochsRun), count(s.BestEpoch)))
 	if l := s.Links; l != nil {
 		t.row("edges", fmt.Sprintf("%s train, %s validate, %s test", count(l.TrainEdges), count(l.ValEdges), count(l.TestEdges)))

@@ -248,8 +248,8 @@ func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 		of     string
 		tables []*table
 	}{{"vertices", c.types}, {"edges", edges}} {
-		if names := listed(left.tables, (*table).left); names != None {
-			g.Notes = append(g.Notes, fmt.Sprintf("columns of %s left out: %s", left.of, names))
+		if names := namesOf(left.tables, (*table).left); len(names) > 0 {
+			g.Notes = append(g.Notes, fmt.Sprintf("columns of %s left out: %s", left.of, arrays.Listed(names)))
 		}
 	}
 	return g, order, g.Check()
@@ -303,7 +303,6 @@ func (c *contents) first(labels []string, splits [3][]string) (int, error) {
 // type, and counts once where none does. What is there in the file is edges, and a row for each vertex of a
 // type that has a column.
 func (c *contents) checkCounts() error {
-	const least, each = 1 << 20, 64 // as arrays.MaxVertices
 	taken, edges, rows := 0, 0, 0
 	joined := make([]bool, len(c.types))
 	for _, r := range c.relations {
@@ -322,7 +321,7 @@ func (c *contents) checkCounts() error {
 			}
 		}
 	}
-	if taken > least+each*(edges+rows) {
+	if int64(taken) > arrays.MaxClaims(edges+rows) {
 		return refusal.Errorf("%d vertices, counted once for each relation, with only %d edges and %d rows of columns: give the vertices a column",
 			taken, edges, rows)
 	}

@@ -370,9 +370,10 @@ func TestVertices(t *testing.T) {
 		}
 	}
 	for want, path := range map[string]string{
-		"entry 2: vertex 8 is out of the range of 8 vertices":  write(t, "far.csv", "1\n8\n"),
-		"entry 1: vertex -1 is out of the range of 8 vertices": array(t, []int64{-1}, 1),
-		"entry 4: vertex 5 is given twice, first by entry 1":   write(t, "twice.csv", "5\n3\n2\n5\n"),
+		"entry 2: vertex 8 is out of the range of 8 vertices":                                             write(t, "far.csv", "1\n8\n"),
+		"entry 1: vertex -1 is out of the range of 8 vertices":                                            array(t, []int64{-1}, 1),
+		"entry 2: vertex -1 is out of the range of 8 vertices: leave empty lines out, and give ids below": write(t, "gap.csv", "1\n\n"),
+		"entry 4: vertex 5 is given twice, first by entry 1":                                              write(t, "twice.csv", "5\n3\n2\n5\n"),
 		"names no vertex": array(t, []int64{}, 0),
 		"names no vertex; give ids, or a mask that marks some": array(t, make([]bool, 8), 8),
 		"vertices of shape [2 2]":                              array(t, []int64{1, 2, 3, 4}, 2, 2),

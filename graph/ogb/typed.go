@@ -101,7 +101,7 @@ func (t *typed) readTypes(g *graph.Graph) error {
 	}
 	if len(labelled) != 1 {
 		return refusal.Errorf("%s: the types that have labels are %d (%s), where graphs are read that have labels of one",
-			t.name(), len(labelled), strings.Join(quoted(labelled), ", "))
+			t.name(), len(labelled), arrays.Listed(labelled))
 	}
 	first := slices.IndexFunc(types, func(v graph.VertexType) bool { return v.Type == labelled[0] })
 	if first < 0 {
@@ -177,11 +177,8 @@ func (t *typed) readRelations(g *graph.Graph) error {
 		}
 		edges += lists[k].Len()
 	}
-	// Vertices are claims where no row of features or labels confirms them.
-	for _, v := range g.Others {
-		if most := arrays.MaxVertices(edges); v.Features.Columns == 0 && int64(v.Count) > most {
-			return refusal.Errorf("%s: %d vertices of the type %.60q with only %d edges: at most %d are read", t.name(), v.Count, v.Type, edges, most)
-		}
+	if err := t.checkClaims(g, all, edges); err != nil {
+		return err
 	}
 	for k, r := range all {
 		relation, err := graph.NewBipartite(t.counts[r[0]], t.counts[r[2]], lists[k])
@@ -197,7 +194,28 @@ func (t *typed) readRelations(g *graph.Graph) error {
 	unread := t.unread(slices.Collect(maps.Keys(t.counts)), all)
 	slices.Sort(unread)
 	if unread = slices.Compact(unread); len(unread) > 0 {
-		g.Notes = append(g.Notes, unreadNote(unread))
+		g.Notes = append(g.Notes, "not read: "+arrays.Listed(unread))
+	}
+	return nil
+}
+
+// checkClaims refuses vertices that are only claimed: no row of features or labels confirms them, and each of
+// the relations, which have so many edges, takes memory for those of the types that it joins.
+func (t *typed) checkClaims(g *graph.Graph, relations []triplet, edges int) error {
+	rows, taken := g.Count, 0 // the first type has labels
+	for _, v := range g.Others {
+		if v.Features.Columns > 0 {
+			rows += v.Count
+		} else if most := arrays.MaxVertices(edges); int64(v.Count) > most {
+			return refusal.Errorf("%s: %d vertices of the type %.60q with only %d edges: at most %d are read", t.name(), v.Count, v.Type, edges, most)
+		}
+	}
+	for _, r := range relations {
+		taken += max(t.counts[r[0]], t.counts[r[2]])
+	}
+	if most := arrays.MaxClaims(edges + rows); int64(taken) > most {
+		return refusal.Errorf("%s: %d vertices, counted once for each of %d relations, with only %d edges and %d rows of features and labels: at most %d are read",
+			t.name(), taken, len(relations), edges, rows, most)
 	}
 	return nil
 }

@@ -181,13 +181,19 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 		{"path for a type", false, text("raw/num-node-dict", "author,paper,../field\n12,30,4\n"), Options{}, `"../field" is no name of a type`},
 		{"path for a relation", false, text("raw/triplet-type-list", "author,..,paper\n"), Options{}, `".." is no name of a type`},
 		{"claimed vertices", false, text("raw/num-node-dict", "author,paper,field\n12,30,2000000\n"), Options{}, `2000000 vertices of the type "field" with only 190 edges`},
+		{"claimed for each relation", false, func(t *testing.T, folder string) {
+			text("raw/num-node-dict", "author,paper,field\n12,30,600000\n")(t, folder)
+			text("raw/triplet-type-list", "author,writes,paper\npaper,about,field\nfield,in,field\n")(t, folder)
+			text("raw/relations/field___in___field/edge", "0,1\n")(t, folder)
+			text("raw/relations/field___in___field/num-edge-list", "1\n")(t, folder)
+		}, Options{}, "1200030 vertices, counted once for each of 3 relations, with only 101 edges and 30 rows"},
 		{"claimed papers", false, text("raw/num-node-dict", "author,paper,field\n12,31,4\n"), Options{}, "node-feat.csv.gz:30: the last row, where 31"},
 		{"no relations", false, text("raw/triplet-type-list", "\n"), Options{}, "lists no relation"},
 		{"two names", false, text("raw/triplet-type-list", "author,paper\n"), Options{}, "a relation is a source type, a name and a target type"},
 		{"unknown type", false, text("raw/triplet-type-list", "author,writes,book\n"), Options{}, `joins the type "book", which there is none of`},
 		{"no edges", false, remove("raw/relations/paper___cites___paper"), Options{}, "num-edge-list.csv.gz: no such file"},
 		{"end of another type", false, text("raw/relations/paper___about___field/edge", "29,4\n"), Options{}, "edge.csv.gz:1: 4 is out of the range of 4"},
-		{"no labels", false, text("raw/nodetype-has-label", "author,paper,field\nFalse,False,False\n"), Options{}, "the types that have labels are 0 ()"},
+		{"no labels", false, text("raw/nodetype-has-label", "author,paper,field\nFalse,False,False\n"), Options{}, "the types that have labels are 0 (none)"},
 		{"labels of two", false, text("raw/nodetype-has-label", "author,paper,field\nTrue,True,False\n"), Options{}, `the types that have labels are 2 ("author", "paper")`},
 		{"labels of no type", false, text("raw/nodetype-has-label", "author,book,field\nFalse,True,False\n"), Options{}, `"book" has labels and is no vertex type`},
 		{"neither true nor false", false, text("raw/nodetype-has-label", "author,paper,field\nFalse,Yes,False\n"), Options{}, `"Yes" is neither True nor False`},

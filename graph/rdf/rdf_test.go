@@ -173,6 +173,10 @@ func TestRefusals(t *testing.T) {
 			whole := zipped(t, family)
 			o.Paths[0] = write(t, "a.nt.gz", whole[:len(whole)-9])
 		}, "the file is damaged or cut short"},
+		{"gzip that ends in a line", func(t *testing.T, o *Options) {
+			whole := zipped(t, "<a:s> <a:p> \""+strings.Repeat("0123456789 abcdef", 8)+"\" .\n")
+			o.Paths[0] = write(t, "a.nt.gz", whole[:len(whole)-16])
+		}, "a.nt.gz:1: unexpected EOF: the file is damaged or cut short"},
 		{"long line", func(t *testing.T, o *Options) {
 			o.Paths[0] = write(t, "a.nt.gz", zipped(t, "<a:s> <a:p> \""+strings.Repeat("x", 16<<20)+"\" .\n"))
 		}, "a.nt.gz:1: the line is longer than 16777216 bytes"},

@@ -16,7 +16,11 @@ import (
 // MaxVertices bounds the number of vertices that a file may claim, for its number of edges: an isolated
 // vertex costs a file nothing and the graph eight bytes or more, so that a short file must not name billions
 // of them.
-func MaxVertices(edges int) int64 { return min(math.MaxInt32, 1<<20+64*int64(edges)) }
+func MaxVertices(edges int) int64 { return min(math.MaxInt32, MaxClaims(edges)) }
+
+// MaxClaims is MaxVertices of a file with types, where a vertex counts once for each relation that joins its
+// type, as each has a row for it. Held are its edges, and the rows of features or labels that it has.
+func MaxClaims(held int) int64 { return 1<<20 + 64*int64(held) }
 
 // NotFinite is the position of the first value that is NaN or infinite, −1 if there is none.
 func NotFinite(values []float32) int {
@@ -138,7 +142,11 @@ func List(a *npy.Array, vertices int) ([]int64, error) {
 	}
 	for k, v := range ids {
 		if v < 0 || v >= int64(vertices) {
-			return nil, refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices: give ids below, or a mask of booleans", k+1, v, vertices)
+			way := "give ids below, or a mask of booleans"
+			if v == -1 { // as text without a number reads
+				way = "leave empty lines out, and " + way
+			}
+			return nil, refusal.Errorf("entry %d: vertex %d is out of the range of %d vertices: %s", k+1, v, vertices, way)
 		}
 	}
 	if err := memory.Need(16 * int64(len(ids))); err != nil {

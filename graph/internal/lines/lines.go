@@ -83,7 +83,7 @@ func (l *Reader) Close() error {
 // Next is the next line without its end, which the call after it overwrites, and io.EOF after the last.
 func (l *Reader) Next() ([]byte, error) {
 	l.number++
-	if l.lines.Scan() {
+	if l.lines.Scan() && l.lines.Err() == nil { // with an error the line may be cut
 		line := l.lines.Bytes()
 		if l.number == 1 {
 			line = bytes.TrimPrefix(line, []byte(foreign.ByteOrderMark))
