@@ -12,7 +12,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/graph"
 	"weft/graph/dgl/dgltest"
+	"weft/internal/alloctest"
 	"weft/internal/refusal"
 )
 
@@ -215,7 +217,7 @@ func FuzzGraphs(f *testing.F) {
 	f.Add(dgltest.Graphs(nil, ring()))
 	f.Add(dgltest.Graphs(dgltest.Tensors{"y": dgltest.Of([]int64{1})}, shop()))
 	f.Fuzz(func(t *testing.T, content []byte) {
-		tryRead(t, write(t, "g.bin", content))
+		tryRead(t, write(t, "g.bin", content), len(content))
 	})
 }
 
@@ -239,7 +241,7 @@ func FuzzDivided(f *testing.F) {
 			file("part1/graph.dgl"), file("part1/node_feat.dgl"), file("part1/edge_feat.dgl"), file("part1/"+originalFile))
 	}
 	f.Fuzz(func(t *testing.T, config, graph0, vertices0, edges0, original0, graph1, vertices1, edges1, original1 []byte) {
-		dir := t.TempDir()
+		dir, bytes := t.TempDir(), 0
 		for name, content := range map[string][]byte{
 			"g.json":          config,
 			"part0/graph.dgl": graph0, "part0/node_feat.dgl": vertices0, "part0/edge_feat.dgl": edges0, "part0/" + originalFile: original0,
@@ -248,6 +250,7 @@ func FuzzDivided(f *testing.F) {
 			if len(content) == 0 {
 				continue // the file is not there
 			}
+			bytes += len(content)
 			path := filepath.Join(dir, name)
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)
@@ -256,13 +259,16 @@ func FuzzDivided(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		tryRead(t, filepath.Join(dir, "g.json"))
+		tryRead(t, filepath.Join(dir, "g.json"), bytes)
 	})
 }
 
 // tryRead reads what may be damaged: it is refused, or makes a graph that passes its checks.
-func tryRead(t *testing.T, path string) {
-	g, d, err := Read(path, only)
+func tryRead(t *testing.T, path string, bytes int) {
+	var g *graph.Graph
+	var d *Division
+	var err error
+	alloctest.Reading(t, bytes, func() { g, d, err = Read(path, only) })
 	if err != nil {
 		if !refusal.Is(err) {
 			t.Errorf("%v is not a refusal", err)

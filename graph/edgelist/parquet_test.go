@@ -3,7 +3,6 @@ package edgelist
 import (
 	"bytes"
 	"encoding/binary"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"weft/graph"
+	"weft/internal/alloctest"
 	"weft/internal/refusal"
 )
 
@@ -125,14 +125,12 @@ func TestDamagedParquetIsRefused(t *testing.T) {
 func allocated(t *testing.T, content string) uint64 {
 	t.Helper()
 	path := write(t, "edges.parquet", content)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	_, err := Read(Options{Path: path})
-	runtime.ReadMemStats(&after)
+	var err error
+	took := alloctest.Bytes(func() { _, err = Read(Options{Path: path}) })
 	if err == nil || !refusal.Is(err) {
 		t.Errorf("error %v, want a refusal", err)
 	}
-	return after.TotalAlloc - before.TotalAlloc
+	return took
 }
 
 // A footer of a few bytes may claim a list of two billion columns.

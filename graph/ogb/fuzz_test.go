@@ -13,13 +13,17 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"weft/graph"
+	"weft/internal/alloctest"
 	"weft/internal/refusal"
 )
 
 // readAny reads a folder whose file is any bytes: it is refused, or read, and the graph is whole.
 func readAny(t *testing.T, folder, file string, data []byte) {
 	write(t, filepath.Join(folder, file), data)
-	g, err := Read(Options{Folder: folder})
+	var g *graph.Graph
+	var err error
+	alloctest.Reading(t, len(data), func() { g, err = Read(Options{Folder: folder}) })
 	if err != nil {
 		if !refusal.Is(err) {
 			t.Fatalf("not a refusal: %v", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
+	"weft/internal/alloctest"
 	"weft/internal/refusal"
 )
 
@@ -326,7 +327,9 @@ func FuzzRead(f *testing.F) {
 		if err := os.WriteFile(path, archive(t, string(code), numbers), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		g, err := Read(path, Options{})
+		var g *graph.Graph
+		var err error
+		alloctest.Reading(t, len(code)+len(numbers), func() { g, err = Read(path, Options{}) })
 		if err != nil {
 			if !refusal.Is(err) {
 				t.Errorf("%v is not a refusal", err)

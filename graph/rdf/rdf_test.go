@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"weft/graph"
+	"weft/internal/alloctest"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
 )
@@ -273,7 +274,10 @@ func FuzzRead(f *testing.F) {
 	f.Add([]byte("<a:\\u0073> <a:p> \"\\\"\\U0001F600\"@en-x.\n_:a.b<a:p>_:c.."), []byte("person\tgroup\na:s\t\xff"))
 	f.Fuzz(func(t *testing.T, triples, table []byte) {
 		train := write(t, "train.tsv", string(table))
-		g, err := Read(Options{Paths: []string{write(t, "a.nt", string(triples))}, Train: train, Entity: "person", Label: "group"})
+		o := Options{Paths: []string{write(t, "a.nt", string(triples))}, Train: train, Entity: "person", Label: "group"}
+		var g *graph.Graph
+		var err error
+		alloctest.Reading(t, len(triples)+len(table), func() { g, err = Read(o) })
 		if err != nil {
 			if !refusal.Is(err) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v is not a refusal of one line", err)
