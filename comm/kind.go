@@ -12,6 +12,7 @@ const (
 	ToRows                   // from the slice layout into the row layout
 	Stage                    // rows and gradients between pipeline stages
 	Gradient                 // gradients of the weights
+	Links                    // rows at the ends of edges that are learned, and their gradients
 	Statistics               // losses, norms, counts
 	Kinds                    // the number of kinds
 )
@@ -24,6 +25,7 @@ var kindNames = [Kinds]struct{ short, what string }{
 	ToRows:       {"to-rows", "slices for rows"},
 	Stage:        {"stage", "stage boundaries"},
 	Gradient:     {"gradient", "weight gradients"},
+	Links:        {"links", "rows at the ends of learned edges"},
 	Statistics:   {"statistics", "statistics"},
 }
 

@@ -78,7 +78,7 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 				from.all = append(from.all, k)
 			}
 		}
-		for _, k := range l.plan.relations[l.i] {
+		for _, k := range l.computed.relations[l.i] {
 			if l.schema.Relations[k].Source == i {
 				from.relations = append(from.relations, k)
 			}
@@ -91,7 +91,7 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 			from.weight = once(name, func() *nn.Param { return l.rgcnWeight(name, i, cmp.Or(s.Bases, len(from.all)), e) })
 			c.sources = append(c.sources, from)
 		}
-		if !l.plan.rows[l.i+1][i] {
+		if !l.computed.rows[l.i+1][i] {
 			continue
 		}
 		to := &c.targets[i]
@@ -99,12 +99,9 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 		to.rows = e.Rows[i]
 		to.root = once(name, func() *nn.Param { return l.rgcnRoot(name, i, e) })
 		at := Site{Path: named("bias", i), Params: e.Params, Norm: b.Types[i].Norm}
-		if made[at.Path] == nil {
-			made[at.Path] = at.bias("", l.out, nn.Constant(0))
-		}
-		to.bias = made[at.Path]
+		to.bias = once(at.Path, func() *nn.Param { return at.bias("", l.out, nn.Constant(0)) })
 	}
-	for _, k := range l.plan.relations[l.i] {
+	for _, k := range l.computed.relations[l.i] {
 		r := l.schema.Relations[k]
 		c.relations[k] = rgcnRelation{e.Propagators(l.path(r.Name), Along{Relation: r.Name}), r.Target}
 	}

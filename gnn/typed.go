@@ -20,49 +20,49 @@ import (
 // Typed reports whether the graph has several types of vertices or edges.
 func (s Schema) Typed() bool { return len(s.Types) > 1 || len(s.Relations) > 1 }
 
-// reach says what each layer of a model of a schema computes.
-type reach struct {
+// computed says what each layer of a model of a schema computes.
+type computed struct {
 	relations [][]int  // by layer: which relations, in the schema's order
 	rows      [][]bool // before each layer, and after the last: which types have rows that are read
 }
 
-// targets says what becomes of the rows of a vertex type that no relation leads to.
-type targets bool
+// idle says what becomes of the rows of a vertex type that no relation leads to.
+type idle bool
 
 // They are left out from then on, or stay, as with a root weight of their own.
 const (
-	dropped targets = false
-	stay    targets = true
+	dropped idle = false
+	stay    idle = true
 )
 
-// reach goes through so many layers, forward for the types that have rows, and backward for those that are
+// computed goes through so many layers, forward for the types that have rows, and backward for those that are
 // read.
-func (s Schema) reach(layers int, idle targets) reach {
+func (s Schema) computed(layers int, rest idle) computed {
 	there := make([][]bool, layers+1)
 	for i := range there {
-		there[i] = slices.Repeat([]bool{i == 0 || bool(idle)}, len(s.Types))
+		there[i] = slices.Repeat([]bool{i == 0 || bool(rest)}, len(s.Types))
 		if i > 0 {
 			for _, r := range s.Relations {
 				there[i][r.Target] = there[i][r.Target] || there[i-1][r.Source] && there[i-1][r.Target]
 			}
 		}
 	}
-	p := reach{make([][]int, layers), make([][]bool, layers+1)}
-	p.rows[layers] = make([]bool, len(s.Types))
-	p.rows[layers][0] = there[layers][0]
+	c := computed{make([][]int, layers), make([][]bool, layers+1)}
+	c.rows[layers] = make([]bool, len(s.Types))
+	c.rows[layers][0] = there[layers][0]
 	for i := layers - 1; i >= 0; i-- {
-		p.rows[i] = make([]bool, len(s.Types))
-		if idle == stay {
-			copy(p.rows[i], p.rows[i+1])
+		c.rows[i] = make([]bool, len(s.Types))
+		if rest == stay {
+			copy(c.rows[i], c.rows[i+1])
 		}
 		for k, r := range s.Relations {
-			if p.rows[i+1][r.Target] && there[i][r.Source] && there[i][r.Target] {
-				p.relations[i] = append(p.relations[i], k)
-				p.rows[i][r.Source], p.rows[i][r.Target] = true, true
+			if c.rows[i+1][r.Target] && there[i][r.Source] && there[i][r.Target] {
+				c.relations[i] = append(c.relations[i], k)
+				c.rows[i][r.Source], c.rows[i][r.Target] = true, true
 			}
 		}
 	}
-	return p
+	return c
 }
 
 // TypedLayer is a block of a model for several types of vertices or edges: what aggregates, then norm,
@@ -155,20 +155,20 @@ func plus(sum, y *autograd.Var) *autograd.Var {
 
 // typed describes the layers of a model for a schema.
 func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSpec, err error) {
-	idle := dropped
+	rest := dropped
 	if kind.relations != nil {
-		idle = stay
+		rest = stay
 	}
-	plan := schema.reach(s.Layers, idle)
-	if !plan.rows[s.Layers][0] {
+	computed := schema.computed(s.Layers, rest)
+	if !computed.rows[s.Layers][0] {
 		return nil, refusal.Errorf("%s %s: it leaves a type of vertices out after a layer in which no relation leads to it, and so nothing would be left of %q "+
 			"after %d layers; import the graph with %s, or take %s rgcn",
 			refusal.Setting("model"), s.Model, schema.Types[0].Name, s.Layers, refusal.Setting("reverse-relations"), refusal.Setting("model"))
 	}
-	if err := s.checkTyped(kind, schema, plan, classes); err != nil {
+	if err := s.checkTyped(kind, schema, computed, classes); err != nil {
 		return nil, err
 	}
-	t := &typed{spec: &s, kind: kind, schema: schema, plan: plan, widths: make([]int, len(schema.Types))}
+	t := &typed{spec: &s, kind: kind, schema: schema, computed: computed, widths: make([]int, len(schema.Types))}
 	for i, v := range schema.Types {
 		if t.widths[i] = v.Columns; v.Columns == 0 {
 			t.widths[i] = s.Embed
@@ -190,7 +190,7 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 }
 
 // checkTyped refuses what a model for a schema cannot be.
-func (s *Spec) checkTyped(kind ModelKind, schema Schema, plan reach, classes int) error {
+func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, classes int) error {
 	if s.Direction != "in" && kind.Uses("direction") {
 		return refusal.Errorf("%s %s: on a graph with several types of vertices or edges edges are used as stored; import it with %s, "+
 			"which adds the other direction as relations, and leave %s out",
@@ -198,7 +198,7 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, plan reach, classes int
 	}
 	if s.Embed == 0 && kind.relations == nil {
 		for i, t := range schema.Types {
-			if plan.rows[0][i] && t.Columns == 0 {
+			if computed.rows[0][i] && t.Columns == 0 {
 				return refusal.Errorf("%s %s: vertices of type %q have no features; learn some for them with %s N, or take %s rgcn, "+
 					"which does without", refusal.Setting("model"), s.Model, t.Name, refusal.Setting("embed"), refusal.Setting("model"))
 			}
@@ -214,7 +214,7 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, plan reach, classes int
 		}
 		return s.Embed
 	}
-	for i, relations := range plan.relations {
+	for i, relations := range computed.relations {
 		for _, k := range relations {
 			r := schema.Relations[k]
 			switch a, b := width(r.Source), width(r.Target); {
@@ -238,7 +238,7 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, plan reach, classes int
 			refusal.Setting("blocks"), s.DiagonalBlocks, of, n, refusal.Setting("bases"))
 	}
 	for i, t := range schema.Types {
-		if !plan.rows[0][i] {
+		if !computed.rows[0][i] {
 			continue
 		}
 		if width(i) == 0 {
@@ -254,11 +254,11 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, plan reach, classes int
 
 // typed is a model for a schema.
 type typed struct {
-	spec   *Spec
-	kind   ModelKind
-	schema Schema
-	plan   reach
-	widths []int // of what the first layer reads of each type; 0: nothing, the vertices are told apart by number
+	spec     *Spec
+	kind     ModelKind
+	schema   Schema
+	computed computed
+	widths   []int // of what the first layer reads of each type; 0: nothing, the vertices are told apart by number
 }
 
 // typedLayer is layer i of it.
@@ -288,7 +288,7 @@ func (l *typedLayer) build(e Env) *TypedLayer {
 	b := &TypedLayer{Types: make([]TypeLayer, len(l.schema.Types)), Activation: kernel.Identity}
 	for i, v := range l.schema.Types {
 		t := &b.Types[i]
-		if l.i == 0 && l.plan.rows[0][i] {
+		if l.i == 0 && l.computed.rows[0][i] {
 			t.Input = nn.Dropout{Site: l.inputSite(i), P: s.InputDropout}
 			if v.Columns == 0 && s.Embed > 0 {
 				t.Embedding = e.embedding(i, s.Embed)
@@ -297,7 +297,7 @@ func (l *typedLayer) build(e Env) *TypedLayer {
 		norm := l.ofType(fmt.Sprintf("norms.%d", l.i), i)
 		switch {
 		case last:
-		case l.plan.rows[l.i+1][i]:
+		case l.computed.rows[l.i+1][i]:
 			t.Norm = s.norm(e, norm, l.out)
 			t.Dropout = nn.Dropout{Site: l.ofType(l.path(), i), P: s.Dropout}
 		default:
@@ -337,7 +337,7 @@ func (l *typedLayer) relational(b *TypedLayer, e Env) *Relational {
 			Path: l.path(r.Name), In: l.in[r.Source], InTarget: l.in[r.Target], Out: l.out, Params: e.Params, Activation: Activations[s.Activation],
 			Norm: b.Types[r.Target].Norm, Inner: func(path string, width int) nn.Norm { return s.norm(e, path, width) },
 		}
-		if !slices.Contains(l.plan.relations[l.i], k) {
+		if !slices.Contains(l.computed.relations[l.i], k) {
 			e.Params.Allow(at.Path + ".")
 			continue
 		}
@@ -361,7 +361,7 @@ func (l *typedLayer) cost() (c Cost) {
 			work += float64(l.in[i]*l.out) * count(i)
 		}
 	}
-	for _, k := range l.plan.relations[l.i] {
+	for _, k := range l.computed.relations[l.i] {
 		r := l.schema.Relations[k]
 		of := l.kind.cost(l.in[r.Source], l.columns())
 		if l.in[r.Source] == 0 { // tables are mixed, and rows of them gathered
@@ -373,7 +373,7 @@ func (l *typedLayer) cost() (c Cost) {
 			root(r.Target)
 		}
 	}
-	for i, read := range l.plan.rows[l.i+1] {
+	for i, read := range l.computed.rows[l.i+1] {
 		if read && l.kind.relations != nil {
 			root(i)
 		}

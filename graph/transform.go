@@ -340,10 +340,7 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 		if err != nil {
 			return nil, err
 		}
-		paired := func(o Relation) bool {
-			from, by, to := o.Ends()
-			return from == target && to == source && (by == "rev_"+name || name == "rev_"+by)
-		}
+		paired := func(o Relation) bool { return o.LeadsBack(r) || r.LeadsBack(&o) }
 		if slices.ContainsFunc(g.Relations, paired) {
 			continue
 		}
@@ -351,7 +348,7 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 			return nil, err
 		}
 		reversed := r.Reversed(types[s].Count)
-		reversed.Source, reversed.Name, reversed.Target = target, "rev_"+name, source
+		reversed.Source, reversed.Name, reversed.Target = target, ReversePrefix+name, source
 		changed.Relations = append(changed.Relations, *reversed)
 	}
 	if changed.Typed() { // the names are then those of folders
@@ -361,6 +358,16 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 		}
 	}
 	return changed.noted("%d relations that lead back added", len(changed.Relations)-len(g.Relations)), nil
+}
+
+// ReversePrefix begins the names of relations that lead back.
+const ReversePrefix = "rev_"
+
+// LeadsBack reports whether the relation has the name and the ends of one that ReverseRelations adds to o.
+func (r *Relation) LeadsBack(o *Relation) bool {
+	source, name, target := o.Ends()
+	from, by, to := r.Ends()
+	return from == target && to == source && by == ReversePrefix+name
 }
 
 // filter lists copies of the edges that keep accepts, edge k of the stored order from u to v, with room for
@@ -397,13 +404,43 @@ func (r *Relation) filter(more int, keep func(k int64, u, v int32) bool) (Edges,
 	return e, nil
 }
 
+// Where is the relation with those edges that keep accepts, edge k of the stored order from u to v.
+func (r *Relation) Where(keep func(k int64, u, v int32) bool) (Relation, error) {
+	edges, perEdge := int64(len(r.Sources)), 1+r.EdgeColumns
+	if r.Weights != nil {
+		perEdge++
+	}
+	if err := memory.Need(8*int64(len(r.Indptr)) + 4*int64(perEdge)*edges); err != nil {
+		return Relation{}, err
+	}
+	kept := *r
+	kept.Indptr, kept.Sources = make([]int64, len(r.Indptr)), make([]int32, 0, edges)
+	if r.Weights != nil {
+		kept.Weights = make([]float32, 0, edges)
+	}
+	if r.EdgeColumns > 0 {
+		kept.EdgeFeatures = make([]float32, 0, len(r.EdgeFeatures))
+	}
+	columns := int64(r.EdgeColumns)
+	for v := range int32(len(r.Indptr) - 1) {
+		for k := r.Indptr[v]; k < r.Indptr[v+1]; k++ {
+			if !keep(k, r.Sources[k], v) {
+				continue
+			}
+			kept.Sources = append(kept.Sources, r.Sources[k])
+			if r.Weights != nil {
+				kept.Weights = append(kept.Weights, r.Weights[k])
+			}
+			kept.EdgeFeatures = append(kept.EdgeFeatures, r.EdgeFeatures[k*columns:(k+1)*columns]...)
+		}
+		kept.Indptr[v+1] = int64(len(kept.Sources))
+	}
+	return kept, nil
+}
+
 // filtered is g with those edges of r that keep accepts.
 func (g *Graph) filtered(r *Relation, keep func(k int64, u, v int32) bool) (*Graph, error) {
-	e, err := r.filter(0, keep)
-	if err != nil {
-		return nil, err
-	}
-	relation, err := NewRelation(g.Vertices(), e)
+	relation, err := r.Where(keep)
 	if err != nil {
 		return nil, err
 	}

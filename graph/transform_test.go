@@ -429,7 +429,7 @@ func TestChangesWithoutMemory(t *testing.T) {
 	runtime.GC()
 	var now runtime.MemStats
 	runtime.ReadMemStats(&now)
-	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.HeapAlloc) + 24<<20))
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(now.HeapAlloc) + 10<<20))
 	for name, change := range changes {
 		if _, err := change(); !refusal.Is(err) || !strings.Contains(err.Error(), " MB of memory") {
 			t.Errorf("%s: error %v, want a refusal", name, err)

@@ -524,6 +524,11 @@ func (ps *Params) Restore(s *Snapshot) {
 			n++
 		}
 	}
+	s.Release()
+}
+
+// Release gives the memory of a snapshot back, which is then empty.
+func (s *Snapshot) Release() {
 	s.values.Release()
 	s.values = nil
 }

@@ -159,7 +159,7 @@ func (w *worker) done() tally {
 	}
 	return tally{EdgeColumns: maps.Clone(w.edgeColumns), LayoutBytes: maps.Clone(w.layoutBytes), Waited: c.Waited(), Sent: Communication{
 		Halo: of(comm.Halo, comm.HaloGradient), Layout: layout, Stage: of(comm.Stage),
-		Gradient: of(comm.Gradient), Statistics: of(comm.Statistics),
+		Gradient: of(comm.Gradient), Links: of(comm.Links), Statistics: of(comm.Statistics),
 	}}
 }
 
@@ -180,7 +180,7 @@ func (t *Traffic) add(more Traffic) {
 
 // kinds are the numbers of a Communication.
 func (c *Communication) kinds() []*Traffic {
-	return []*Traffic{&c.Halo, &c.Layout, &c.Stage, &c.Gradient, &c.Statistics}
+	return []*Traffic{&c.Halo, &c.Layout, &c.Stage, &c.Gradient, &c.Links, &c.Statistics}
 }
 
 // SumOf is what several workers have sent together.

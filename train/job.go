@@ -18,6 +18,7 @@ import (
 	"weft/optim"
 	"weft/parallel/mesh"
 	"weft/partition"
+	"weft/tensor"
 	"weft/train/engine"
 )
 
@@ -63,9 +64,10 @@ type Job struct {
 	// worker 0's decides.
 	Trace bool
 
-	uncut   bool   // Plan found that only uncut sums keep to the memory limit
-	planned *Plan  // what Plan found out last; nil: it was not asked
-	chunks  chunks // of partitions, on a mesh of several stages; nil: none were asked for
+	uncut   bool            // Plan found that only uncut sums keep to the memory limit
+	planned *Plan           // what Plan found out last; nil: it was not asked
+	kept    *partition.Kept // the edges that pass messages where edges are learned
+	chunks  chunks          // of partitions, on a mesh of several stages; nil: none were asked for
 }
 
 // Epoch is what one epoch came to. The metrics stand only in epochs that were evaluated.
@@ -113,6 +115,7 @@ type Result struct {
 	Logits   []float32 // at the best epoch, V × classes, on worker 0; nil where OnLogits took them
 	Workers  int
 	Whole    partition.Whole // the graph's counts
+	Links    *Links          // where edges were learned
 	Trace    *trace.Trace    // as Job.Trace asks; on worker 0
 }
 
@@ -155,7 +158,7 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 	if err != nil {
 		return nil, err
 	}
-	w, err := newWorker(j, c.Recorded(recorder), share.Whole.Classes, engine.Config{Team: recorded(team, recorder), Share: share, Training: true})
+	w, err := newWorker(j, c.Recorded(recorder), o.task().outputs(o, &share.Whole), engine.Config{Team: recorded(team, recorder), Share: share, Training: true})
 	if err != nil {
 		return nil, err
 	}
@@ -231,7 +234,8 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 	if err != nil {
 		return nil, err
 	}
-	if err := w.results(0, nil, orKeep(j.OnLogits, &r.Logits, nil)); err != nil { // the best epoch's were finite
+	report := func(output *tensor.Matrix) error { return w.task.report(output, r) } // the best epoch's is finite
+	if err := w.results(0, report, orKeep(j.OnLogits, &r.Logits, nil)); err != nil {
 		return nil, err
 	}
 	return r, w.report(r, pass)

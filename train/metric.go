@@ -9,7 +9,6 @@ import (
 	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/suggest"
-	"weft/nn"
 	"weft/partition"
 	"weft/tensor"
 )
@@ -18,11 +17,13 @@ import (
 // has the same bits on all of them. No vertices give NaN.
 type metric func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error)
 
+const rocAUCMetric = "roc-auc"
+
 var metrics = map[string]metric{
-	"accuracy": accuracy,
-	"roc-auc":  rocAUC,
-	"micro-f1": f1(micro),
-	"macro-f1": f1(macro),
+	"accuracy":   accuracy,
+	rocAUCMetric: rocAUC,
+	"micro-f1":   f1(micro),
+	"macro-f1":   f1(macro),
 }
 
 // metricNames are the names of the metrics.
@@ -31,7 +32,7 @@ var metricNames = slices.Sorted(maps.Keys(metrics))
 // chooseMetric is the metric asked for, or with auto the one that the graph names.
 func chooseMetric(asked string, whole *partition.Whole, l *graph.Labels) (string, error) {
 	name := asked
-	if name == "auto" {
+	if name == autoMetric {
 		switch {
 		case whole.Metric != "":
 			name = whole.Metric
@@ -48,7 +49,7 @@ func chooseMetric(asked string, whole *partition.Whole, l *graph.Labels) (string
 	case name == "accuracy" && l.MultiLabel():
 		return "", refusal.Errorf("%s accuracy: the graph's vertices carry several labels each; take micro-f1, macro-f1 or roc-auc",
 			refusal.Setting("metric"))
-	case name == "roc-auc" && !l.MultiLabel() && l.Classes != 2:
+	case name == rocAUCMetric && !l.MultiLabel() && l.Classes != 2:
 		return "", refusal.Errorf("%s roc-auc: the graph has %d classes, not 2; take accuracy",
 			refusal.Setting("metric"), l.Classes)
 	}
@@ -72,17 +73,17 @@ func (s *scores) diverged(epoch int) *Diverged {
 
 // evaluate measures the model as it is, without dropout. All workers come to the same scores.
 func (w *worker) evaluate() (s scores, err error) {
-	logits := w.infer(0)
-	defer logits.Drop()
-	loss := nn.Loss(logits, w.targets, w.val.rows, w.val.total)
+	output := w.infer(0)
+	defer output.Drop()
+	loss := w.task.validationLoss(output)
 	if w.team.Planning() {
-		return s, nil
+		return s, w.task.measure(output.Value(), &s)
 	}
-	sums := []float64{loss, 0, 0} // and how many workers have weights, and logits, that are not finite
+	sums := []float64{loss, 0, 0} // and how many workers have weights, and results, that are not finite
 	if !w.params.Finite() {
 		sums[1] = 1
 	}
-	if !tensor.Finite(logits.Value().Floats()) {
+	if !tensor.Finite(output.Value().Floats()) {
 		sums[2] = 1
 	}
 	if err := sum(w.groups.World, sums); err != nil {
@@ -96,18 +97,10 @@ func (w *worker) evaluate() (s scores, err error) {
 		return scores{nan, nan, nan, nan, "the logits are not finite"}, nil
 	}
 	s.valLoss = sums[0]
-	if w.val.total == 0 {
+	if !w.task.validates() {
 		s.valLoss = nan
 	}
-	for _, part := range []struct {
-		to  *float64
-		set vertexSet
-	}{{&s.train, w.train}, {&s.val, w.val}, {&s.test, w.test}} {
-		if *part.to, err = metrics[w.metric](logits.Value().Floats(), &w.labels, part.set.ids, w.groups.World); err != nil {
-			return s, err
-		}
-	}
-	return s, nil
+	return s, w.task.measure(output.Value(), &s)
 }
 
 // sum replaces counts by their sums over all workers.

@@ -24,6 +24,7 @@ import (
 // as a key of a configuration file; Settings describes each. The zero value is not useful: start from
 // Defaults.
 type Options struct {
+	Task              string  `yaml:"task"`
 	Model             string  `yaml:"model"`
 	Layers            int     `yaml:"layers"`
 	Hidden            int     `yaml:"hidden"` // width of a hidden layer, over all heads together
@@ -47,6 +48,8 @@ type Options struct {
 	Alpha             float64 `yaml:"alpha"`              // of gcnii, as Theta and SharedWeights
 	Theta             float64 `yaml:"theta"`
 	SharedWeights     bool    `yaml:"shared-weights"`
+	Embedding         int     `yaml:"embedding"` // columns of the last layer where edges are learned, 0: Hidden
+	Decoder           string  `yaml:"decoder"`   // of edges: "dot" or "distmult"
 
 	LR                  float64 `yaml:"lr"`
 	WeightDecay         float64 `yaml:"weight-decay"`
@@ -64,7 +67,12 @@ type Options struct {
 	Select string `yaml:"select"`
 	Seed   uint64 `yaml:"seed"`
 	Split  int    `yaml:"split"` // which stored split, from 0
-	Init   string `yaml:"init"`  // safetensors file with the weights to start from, empty: none
+	// LinkSplit: shares of the edges that train, validate and test where edges are learned
+	LinkSplit LinkSplit `yaml:"link-split"`
+	Negatives int       `yaml:"negatives"` // edges drawn for each that trains
+	// EvalNegatives: vertices that edges are ranked among, 0: all
+	EvalNegatives int    `yaml:"eval-negatives"`
+	Init          string `yaml:"init"` // safetensors file with the weights to start from, empty: none
 
 	Threads     int    `yaml:"threads"`      // per worker, 0: all cores shared among the local workers
 	MemoryLimit Bytes  `yaml:"memory-limit"` // per worker, tensors and graph, 0: none
@@ -97,10 +105,11 @@ type Options struct {
 // Defaults are the options of a run that was told nothing.
 func Defaults() Options {
 	return Options{
-		Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
+		Task: tasks[0], Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
 		NormalizeFeatures: "none", Norm: gnn.Norms[0], Activation: "relu", Blocks: gnn.BlockForms[0], Direction: "in",
-		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true,
-		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: "auto", Select: selectMetric,
+		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: decoders[0],
+		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: autoMetric, Select: selectMetric,
+		LinkSplit: LinkSplit{85, 5, 10}, Negatives: 1,
 		Precision: "f32", AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
 		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
 		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: true,
@@ -135,6 +144,9 @@ func (o *Options) check() error {
 			return refusal.Errorf("%s %s: %s", refusal.Setting(s.Name), s.Text(o), reason)
 		}
 	}
+	if err := o.checkTask(); err != nil {
+		return err
+	}
 	if err := o.checkModel(); err != nil {
 		return err
 	}
@@ -158,7 +170,27 @@ func (o *Options) checkMesh(m mesh.Mesh) error {
 			"leave it out, or take %s tensor=%d", refusal.Setting("aggregation-chunks"), o.AggregationChunks, axes(m),
 			refusal.Setting("parallel"), m.Workers())
 	}
+	if o.Task == LinkTask && (m.Slices > 1 || m.Stages > 1) {
+		return refusal.Errorf("%s %s: edges are learned by workers that have all layers and columns of a vertex; take %s graph=%d",
+			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), m.Workers())
+	}
 	return o.checkPipeline(m)
+}
+
+// checkTask refuses what belongs to another task than the one that is learned.
+func (o *Options) checkTask() error {
+	defaults := Defaults()
+	for _, s := range settings {
+		if s.task != "" && s.task != o.Task && s.Text(o) != s.Text(&defaults) {
+			return refusal.Errorf("%s %s: belongs to %s %s; give that, or leave it out",
+				refusal.Setting(s.Name), s.Text(o), refusal.Setting("task"), s.task)
+		}
+	}
+	if known := o.task().metrics(); o.Metric != autoMetric && !slices.Contains(known, o.Metric) {
+		return refusal.Errorf("%s %s: no measure of %s %s; %s", refusal.Setting("metric"), o.Metric, refusal.Setting("task"), o.Task,
+			suggest.OneOf(o.Metric, known))
+	}
+	return nil
 }
 
 // checkModel refuses what a model cannot do, and what only its decoupled form can.
@@ -183,7 +215,7 @@ func (o *Options) checkModel() error {
 	defaults := Defaults()
 	for _, s := range settings {
 		switch {
-		case s.Applies(o) || !kind.Uses(s.Name) || s.Text(o) == s.Text(&defaults):
+		case s.Applies(o) || s.task != "" || !kind.Uses(s.Name) || s.Text(o) == s.Text(&defaults):
 		case o.Decoupled:
 			return refusal.Errorf("%s %s: belongs to the layers of %s that aggregate, which it lacks with %s; leave it out",
 				refusal.Setting(s.Name), s.Text(o), o.Model, decoupled)
@@ -239,7 +271,7 @@ func (o *Options) Unused() []string {
 // CheckGraph refuses what cannot be trained on with these options, before any work.
 func (o *Options) CheckGraph(g *graph.Graph) error {
 	whole := partition.WholeOf(g)
-	if err := checkWhole(&whole, whole.Classes); err != nil {
+	if err := checkWhole(&whole, o.task().outputs(o, &whole)); err != nil {
 		return err
 	}
 	grid, err := o.Mesh()
@@ -252,18 +284,17 @@ func (o *Options) CheckGraph(g *graph.Graph) error {
 	if err := o.checkTypes(grid, &whole); err != nil {
 		return err
 	}
-	if _, err := o.model().Blocks(sar.SchemaOf(partition.All(g)), whole.Classes); err != nil {
+	if _, err := o.model().Blocks(sar.SchemaOf(partition.All(g)), o.task().outputs(o, &whole)); err != nil {
 		return err
 	}
-	if err := o.checkSplit(&whole); err != nil {
+	if err := o.task().check(o, &whole, &g.Labels); err != nil {
 		return err
 	}
 	if grid.Partitions > whole.Vertices {
 		return refusal.Errorf("%s %s: the graph has only %d vertices to divide",
 			refusal.Setting("parallel"), o.Parallel, whole.Vertices)
 	}
-	_, err = chooseMetric(o.Metric, &whole, &g.Labels)
-	return err
+	return nil
 }
 
 // checkFeatures refuses a graph whose first vertex type has no features where the model needs some, or the

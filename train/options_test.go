@@ -174,7 +174,7 @@ func TestReadConfig(t *testing.T) {
 		{"hidden: 32\n", ""},
 		{"hidden: 32\ndropout: .25\nresidual: on\nmemory-limit: 4GiB\nmodel: gat\nlr: 5e-3\nseed: 18446744073709551615\n", ""},
 		{"model: gcn\nhiden: 16\n", `line 2: unknown key "hiden"; did you mean hidden?`},
-		{"quality: 1\n", `line 1: unknown key "quality"; it is one of model, layers`},
+		{"quality: 1\n", `line 1: unknown key "quality"; it is one of task, model, layers`},
 		{"hidden: 1\nlayers: 2\nhidden: 3\n", "hidden"},
 		{"hidden: many\n", `line 1: hidden "many": must be a whole number`},
 		{"hidden: 1.5\n", "must be a whole number"},

@@ -242,13 +242,14 @@ func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPl
 	c := comm.New(comm.Plan(rank, grid.Workers()), 0)
 	team := kernel.NewPlan(mem)
 	team.Uncut = j.uncut
-	w, err := newWorker(j, c, share.Whole.Classes, engine.Config{
+	w, err := newWorker(j, c, j.Options.task().outputs(&j.Options, &share.Whole), engine.Config{
 		Team: team, Share: share, Training: true,
 		Order: order.Options{Explain: func(site, what string) { p.Sites = append(p.Sites, explained{site, what}) }},
 	})
 	if err != nil {
 		return p, err
 	}
+	var best nn.Snapshot
 	for epoch := range 2 {
 		before := w.done()
 		if _, _, err := w.trainEpoch(context.Background(), 1+epoch); err != nil {
@@ -260,9 +261,16 @@ func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPl
 			return p, err
 		}
 		if epoch == 0 {
-			w.params.Save(&nn.Snapshot{})
+			w.params.Save(&best)
 		}
 	}
+	best.Release()
+	w.optimizer.Release()
+	output := w.infer(0)
+	if err := w.task.report(output.Value(), new(Result)); err != nil {
+		return p, err
+	}
+	output.Drop()
 	p.Sent.Gradient, p.Sent.Statistics = Traffic{}, Traffic{} // of which a plan makes no sums
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.params.Count()
 	for k := tensor.Features; k < tensor.Graph; k++ {
@@ -280,19 +288,13 @@ func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPl
 	if slices.ContainsFunc(share.Edges.Relations, weighted) && !j.usesEdgeWeights() {
 		p.Warnings = append(p.Warnings, "the graph has edge weights, which "+o.Model+" does not use")
 	}
-	labels := &share.Values.Labels
-	if whole := grid.Partitions == 1; whole && labels.OneClass() || share.Whole.Classes == 1 && !labels.MultiLabel() {
-		p.Warnings = append(p.Warnings, OneClass)
-	}
-	if share.Whole.Splits[o.Split].Val == 0 {
-		p.Warnings = append(p.Warnings, lastCounts(o))
-	}
+	o.task().explain(w, &p)
 	return p, nil
 }
 
-// lastCounts says what takes the place of a choice by vertices that validate, where there are none.
-func lastCounts(o *Options) string {
-	said := "no vertices validate, so the last epoch makes the results"
+// lastCounts says what takes the place of a choice by vertices or edges that validate, where there are none.
+func lastCounts(o *Options, what string) string {
+	said := "no " + what + " validate, so the last epoch makes the results"
 	if o.Patience > 0 {
 		said += fmt.Sprintf(", and %s %d never runs out", refusal.Setting("patience"), o.Patience)
 	}

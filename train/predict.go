@@ -56,7 +56,7 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 
 func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share, weights nn.State, asked Outputs,
 ) (*Prediction, error) {
-	p := &Prediction{Classes: share.Whole.Classes, Vertices: share.Whole.Own()}
+	p := &Prediction{Classes: j.Options.task().outputs(&j.Options, &share.Whole), Vertices: share.Whole.Own()}
 	if _, n := j.Options.Widths(weights); n > 0 && j.Model == nil {
 		p.Classes = n
 	}
@@ -70,6 +70,7 @@ func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, shar
 	if err != nil {
 		return nil, err
 	}
+	w.params.Allow(j.Options.task().parameters()...)
 	if err := w.loaded(w.params.Load(weights)); err != nil {
 		return nil, err
 	}

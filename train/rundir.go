@@ -310,8 +310,13 @@ func WriteVertices(path string, ids []int32) error {
 		if err != nil {
 			return err
 		}
-		for _, v := range ids {
-			if err := w.WriteInt64s([]int64{int64(v)}); err != nil {
+		var long []int64
+		for part := range slices.Chunk(ids, 1<<14) {
+			long = long[:0]
+			for _, v := range part {
+				long = append(long, int64(v))
+			}
+			if err := w.WriteInt64s(long); err != nil {
 				return err
 			}
 		}

@@ -45,6 +45,7 @@ type Setting struct {
 	Choices []string // the accepted words, nil: not a choice among words
 
 	count  bool   // a whole number above 0 is accepted besides the words
+	task   string // the one that it is for, "": any
 	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
 	axis   string // the axis of the mesh that it is for, "": any mesh
 	beside string // an axis of the mesh beside which it has no effect, "": none
@@ -54,6 +55,7 @@ type Setting struct {
 }
 
 var settings = withFields([]Setting{
+	{Name: "task", Choices: tasks, Meaning: "what is learned, the classes of vertices, or which vertices an edge joins"},
 	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + strings.Join(weighted(), ", ") + ")"},
 	{Name: "layers", limits: between(1, 1000), Meaning: "number of layers"},
 	{Name: "hidden", limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
@@ -101,6 +103,14 @@ var settings = withFields([]Setting{
 	{Name: "alpha", some: true, limits: fraction, Meaning: "share of the first embeddings in each layer"},
 	{Name: "theta", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, which is ln(theta/l + 1) in layer l"},
 	{Name: "shared-weights", some: true, Meaning: "one weight in each layer for the first embeddings and for those before it, false for GCNII*"},
+	{
+		Name: "embedding", task: LinkTask, limits: between(0, 1<<20),
+		Meaning: "columns of a vertex's embedding, which the last layer gives, 0: the hidden width",
+	},
+	{
+		Name: "decoder", task: LinkTask, Choices: decoders,
+		Meaning: "score of an edge from the embeddings of its ends, distmult has a weight for each relation and column",
+	},
 
 	{Name: "lr", Group: TrainingGroup, limits: above(0), Meaning: "learning rate"},
 	{Name: "weight-decay", Group: TrainingGroup, limits: atLeast(0), Meaning: "weight decay; never applies to biases and norms"},
@@ -119,15 +129,27 @@ var settings = withFields([]Setting{
 	},
 	{Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
 	{
-		Name: "metric", Group: TrainingGroup, Choices: append([]string{"auto"}, metricNames...),
-		Meaning: "measure of the results, auto for the one that the graph names",
+		Name: "metric", Group: TrainingGroup, Choices: slices.Compact(slices.Concat([]string{autoMetric}, metricNames, LinkMetrics)),
+		Meaning: "measure of the results, auto for the one that the graph names, or mrr for edges",
 	},
 	{
 		Name: "select", Group: TrainingGroup, Choices: []string{selectMetric, selectLoss},
 		Meaning: "what finds the best epoch: the highest validation metric or the lowest validation loss",
 	},
 	{Name: "seed", Group: TrainingGroup, Meaning: "seed of all randomness"},
-	{Name: "split", Group: TrainingGroup, limits: atLeast(0), Meaning: "which stored split, from 0"},
+	{Name: "split", Group: TrainingGroup, task: VertexTask, limits: atLeast(0), Meaning: "which stored split, from 0"},
+	{
+		Name: "link-split", Group: TrainingGroup, task: LinkTask,
+		Meaning: "`shares` of the edges that train, validate and test; the latter two pass no messages",
+	},
+	{
+		Name: "negatives", Group: TrainingGroup, task: LinkTask, limits: between(1, 1<<10),
+		Meaning: "edges that are drawn in each epoch for one that trains, by another source or target",
+	},
+	{
+		Name: "eval-negatives", Group: TrainingGroup, task: LinkTask, limits: between(0, math.MaxInt32),
+		Meaning: "vertices among which a held-out edge's target is ranked, drawn once, 0: all",
+	},
 	{Name: "init", Group: TrainingGroup, Meaning: "safetensors `file` with the weights to start from"},
 
 	{
@@ -233,6 +255,9 @@ func withFields(table []Setting) []Setting {
 	return table
 }
 
+// Task is the only one that the setting is for, "" where it is for any.
+func (s Setting) Task() string { return s.task }
+
 // Models are those that use the setting, decoupled or not.
 func (s Setting) Models() []string {
 	return slices.DeleteFunc(gnn.Names(), func(model string) bool {
@@ -242,7 +267,9 @@ func (s Setting) Models() []string {
 }
 
 // Applies reports whether the setting changes anything for the model that o describes.
-func (s Setting) Applies(o *Options) bool { return !s.some || o.model().Uses(s.Name) }
+func (s Setting) Applies(o *Options) bool {
+	return (s.task == "" || s.task == o.Task) && (!s.some || o.model().Uses(s.Name))
+}
 
 // appliesTo reports whether the setting means anything on a mesh.
 func (s Setting) appliesTo(m mesh.Mesh) bool {
@@ -329,6 +356,8 @@ func (s Setting) Set(o *Options, text string) (err error) {
 		*p, err = ParseBytes(text)
 	case *Chunks:
 		*p, err = ParseChunks(text)
+	case *LinkSplit:
+		*p, err = ParseLinkSplit(text)
 	case *time.Duration:
 		if *p, err = time.ParseDuration(text); err != nil || *p <= 0 {
 			err = errors.New("must be a time above 0 with its unit, as in 60s or 5m")

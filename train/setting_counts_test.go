@@ -22,6 +22,8 @@ var elsewhere = map[string]struct{ other, why string }{
 	"eval-every": {"2", "says when a run is evaluated"},
 	"metric":     {"macro-f1", "says what an evaluation measures"},
 	"select":     {"loss", "says which epoch's weights are kept"},
+	// Of edges
+	"eval-negatives": {"7", "says what held-out edges are ranked among"},
 }
 
 // TestEachSettingCounts: each setting of the model and of the training, and each of its words, changes the
@@ -54,7 +56,9 @@ func TestEachSettingCounts(t *testing.T) {
 			bases = append(bases, o)
 		}
 	}
-	for _, o := range bases {
+	link := bases[0]
+	link.Task, link.Decoder, link.LR = LinkTask, distMult, .001
+	for _, o := range append(bases, link) {
 		was := run(t, g, o).Losses
 		for _, s := range Settings() {
 			if s.Group != ModelGroup && s.Group != TrainingGroup {
@@ -65,14 +69,14 @@ func TestEachSettingCounts(t *testing.T) {
 				if err := s.Set(&changed, text); err != nil {
 					t.Fatalf("%s %s: %v", s.Name, text, err)
 				}
-				if refusal.Is(changed.checkModel()) || refusal.Is(changed.CheckGraph(g)) {
+				if refusal.Is(changed.checkTask()) || refusal.Is(changed.checkModel()) || refusal.Is(changed.CheckGraph(g)) {
 					continue
 				}
 				exempt, listed := elsewhere[s.Name]
 				want := s.Applies(&changed) && !listed
 				if counts := !slices.Equal(run(t, g, changed).Losses, was); counts != want {
-					t.Errorf("%s, %s blocks, decoupled %v: %s %s instead of %q changes the losses: %v, want %v %s",
-						o.Model, o.Blocks, o.Decoupled, s.Name, text, s.Text(&o), counts, want, exempt.why)
+					t.Errorf("%s, task %s, %s blocks, decoupled %v: %s %s instead of %q changes the losses: %v, want %v %s",
+						o.Model, o.Task, o.Blocks, o.Decoupled, s.Name, text, s.Text(&o), counts, want, exempt.why)
 				}
 			}
 		}
@@ -97,6 +101,8 @@ func others(t *testing.T, g *graph.Graph, s Setting, o *Options) []string {
 		return []string{strconv.Itoa(max(1, 2*v))}
 	case uint64:
 		return []string{strconv.FormatUint(v+1, 10)}
+	case LinkSplit:
+		return []string{"60/20/20"}
 	case float64:
 		return []string{strconv.FormatFloat(v/2+.01, 'g', -1, 64)}
 	}

@@ -10,6 +10,7 @@ import (
 // in run.json. Lists over workers have one entry per worker.
 type Summary struct {
 	Dataset   string `json:"dataset"`
+	Task      string `json:"task"`
 	Model     string `json:"model"`
 	Parallel  string `json:"parallel"`
 	Workers   int    `json:"workers"`
@@ -44,16 +45,29 @@ type Summary struct {
 	Stages         []StageSummary `json:"stages,omitempty"`
 	StageImbalance float64        `json:"stage_imbalance,omitempty"`
 	Graph          Counts         `json:"graph"`
+	Links          *Links         `json:"links,omitempty"` // where edges were learned
+}
+
+// Links are what learned edges came to at the best epoch.
+type Links struct {
+	TrainEdges int `json:"train_edges"`
+	ValEdges   int `json:"val_edges"`
+	TestEdges  int `json:"test_edges"`
+	// Val and Test are the measures of the edges that validate and test, by name: LinkMetrics, or where the
+	// metric is roc-auc that alone.
+	Val  map[string]Number `json:"val"`
+	Test map[string]Number `json:"test"`
 }
 
 // Communication is what the workers sent in the training pass of the last epoch, by kind, summed over the
 // workers.
 type Communication struct {
-	Halo       Traffic `json:"halo"`       // vertex rows and their gradients between graph partitions
-	Layout     Traffic `json:"layout"`     // switches between rows and slices
-	Stage      Traffic `json:"stage"`      // activations and gradients at the boundaries of a pipeline
-	Gradient   Traffic `json:"gradient"`   // gradients of the weights
-	Statistics Traffic `json:"statistics"` // losses, norms, counts
+	Halo       Traffic `json:"halo"`           // vertex rows and their gradients between graph partitions
+	Layout     Traffic `json:"layout"`         // switches between rows and slices
+	Stage      Traffic `json:"stage"`          // activations and gradients at the boundaries of a pipeline
+	Gradient   Traffic `json:"gradient"`       // gradients of the weights
+	Links      Traffic `json:"links,omitzero"` // rows at the ends of edges that are learned, and their gradients
+	Statistics Traffic `json:"statistics"`     // losses, norms, counts
 }
 
 // Counts are the sizes of the graph that was trained on.
@@ -69,13 +83,13 @@ type Counts struct {
 // others to fill in.
 func summarize(j *Job, r *Result) Summary {
 	return Summary{
-		Dataset: j.Dataset, Model: j.Options.Model, Parallel: j.Options.Parallel, Workers: r.Workers, Seed: j.Options.Seed,
+		Dataset: j.Dataset, Task: j.Options.Task, Model: j.Options.Model, Parallel: j.Options.Parallel, Workers: r.Workers, Seed: j.Options.Seed,
 		EpochsRun: r.Epochs, BestEpoch: r.BestEpoch, Metric: r.Metric, Select: j.Options.Select, Split: j.Options.Split,
 		Train: Number(r.Train), Val: Number(r.Val), Test: Number(r.Test), ValLoss: Number(r.ValLoss), Losses: numbers(r.Losses),
 		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: median(r.EpochSeconds),
 		PeakTensorBytes: r.PeakTensorBytes, GraphBytes: r.GraphBytes,
 		Communication: r.Communication, EdgeColumns: r.EdgeColumns, SentBytes: r.SentBytes, WaitSeconds: r.WaitSeconds, WaitShare: r.WaitShare,
-		Stages: r.Stages, StageImbalance: StageImbalance(r.Stages),
+		Stages: r.Stages, StageImbalance: StageImbalance(r.Stages), Links: r.Links,
 		Graph: Counts{
 			Vertices: r.Whole.Vertices, Edges: r.Whole.Edges, Features: r.Whole.FeatureColumns, Classes: r.Whole.Classes,
 			Others: len(r.Whole.Others),

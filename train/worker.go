@@ -7,7 +7,6 @@ import (
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
-	"weft/graph"
 	"weft/internal/refusal"
 	"weft/internal/trace"
 	"weft/kernel"
@@ -44,23 +43,14 @@ type worker struct {
 	stage engine.StageOptions
 	spent engine.StageReport // the last training pass, where the mesh has several stages
 
-	labels           graph.Labels // of the vertices whose logits come here
-	targets          nn.Targets
-	train, val, test vertexSet
+	task task
 }
 
-// vertexSet is a list of rows, for Go and for kernels.
-type vertexSet struct {
-	ids   []int64
-	rows  *tensor.Matrix // Int32, 1 × n
-	total int            // how many vertices all workers' lists have
-}
-
-// newWorker makes one of the workers that c connects, who call it together, for a model of so many classes:
+// newWorker makes one of the workers that c connects, who call it together, for a model of so many outputs:
 // its engine, of e with what follows from the job, and for training what else that needs.
-func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, err error) {
+func newWorker(j *Job, c *comm.Comm, outputs int, e engine.Config) (w *worker, err error) {
 	o, whole := &j.Options, &e.Share.Whole
-	if err := checkWhole(whole, classes); err != nil {
+	if err := checkWhole(whole, outputs); err != nil {
 		return nil, &Common{Err: err}
 	}
 	grid, err := j.mesh()
@@ -70,15 +60,22 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 	if err := o.checkFeatures(grid, whole); err != nil {
 		return nil, &Common{Err: err}
 	}
-	if e.Blocks, err = j.blocks(e.Share, classes); err != nil {
+	if e.Blocks, err = j.blocks(e.Share, outputs); err != nil {
 		return nil, &Common{Err: err}
+	}
+	full := e.Share
+	if e.Training {
+		if e.Share, err = o.task().message(j, full); err != nil {
+			return nil, err
+		}
 	}
 	e.Groups = grid.Join(c)
 	w = &worker{
 		team: e.Team, groups: e.Groups, share: e.Share, blocks: e.Blocks, o: o, processes: j.peers().Size() > 1,
 		edgeColumns: bySite{}, layoutBytes: bySite{},
 	}
-	e.Loss, e.Seed, e.Trace = w.loss, o.Seed, c.Track()
+	e.Seed, e.Trace = o.Seed, c.Track()
+	e.Loss = func(output *autograd.Var) (float64, *tensor.Matrix) { return w.task.loss(output) }
 	e.Aggregated = func(site string, n int64) { w.edgeColumns[site] += n }
 	e.Switched = func(site string, bytes int64) {
 		w.layoutBytes[site] += bytes
@@ -100,7 +97,7 @@ func newWorker(j *Job, c *comm.Comm, classes int, e engine.Config) (w *worker, e
 	if err := w.allowOthers(); err != nil || !e.Training {
 		return w, err
 	}
-	return w, w.prepareTraining()
+	return w, w.prepareTraining(j, full)
 }
 
 // makeEngine makes the engine, or where only some vertices are asked for what infers these.
@@ -122,11 +119,11 @@ func (w *worker) makeEngine(j *Job, e engine.Config) (err error) {
 }
 
 // blocks are those of the job's model. The first costs as much less as sparse features have fewer values.
-func (j *Job) blocks(s *partition.Share, classes int) (blocks []gnn.BlockSpec, err error) {
+func (j *Job) blocks(s *partition.Share, outputs int) (blocks []gnn.BlockSpec, err error) {
 	whole := &s.Whole
 	if j.Model != nil {
-		blocks = slices.Clone(j.Model(whole.FeatureColumns, classes))
-	} else if blocks, err = j.Options.model().Blocks(sar.SchemaOf(s), classes); err != nil {
+		blocks = slices.Clone(j.Model(whole.FeatureColumns, outputs))
+	} else if blocks, err = j.Options.model().Blocks(sar.SchemaOf(s), outputs); err != nil {
 		return nil, err
 	}
 	if whole.FeatureValues > 0 && len(blocks) > 0 {
@@ -137,24 +134,20 @@ func (j *Job) blocks(s *partition.Share, classes int) (blocks []gnn.BlockSpec, e
 }
 
 // checkWhole refuses a graph with nothing to learn from.
-func checkWhole(whole *partition.Whole, classes int) error {
+func checkWhole(whole *partition.Whole, outputs int) error {
 	switch {
 	case whole.Vertices == 0:
 		return refusal.Graph.Errorf("the graph has no vertices; import one that has some")
-	case classes < 1:
-		return refusal.Graph.Errorf("the graph has no labels to learn; import it from a source that has labels, or with the flags of its format " +
-			"that name some, as weft import FORMAT --help lists them")
+	case outputs < 1:
+		return refusal.Graph.Errorf("the graph has no labels to learn; import it from a source that has labels, or with the flags of its format "+
+			"that name some, as weft import FORMAT --help lists them; or learn edges with %s %s", refusal.Setting("task"), LinkTask)
 	}
 	return nil
 }
 
-// prepareTraining adds what training needs besides the engine: labels, splits, the metric and the optimizer's
-// state.
-func (w *worker) prepareTraining() (err error) {
-	if err := w.loadTargets(); err != nil {
-		return err
-	}
-	if w.metric, err = chooseMetric(w.o.Metric, &w.share.Whole, &w.labels); err != nil {
+// prepareTraining adds what training needs besides the engine: what is learned, and the optimizer's state.
+func (w *worker) prepareTraining(j *Job, full *partition.Share) (err error) {
+	if w.task, err = w.o.task().begin(j, w, full); err != nil {
 		return err
 	}
 	w.optimizer, err = optim.New(optim.Settings{
@@ -162,47 +155,6 @@ func (w *worker) prepareTraining() (err error) {
 		DecayFirstLayerOnly: w.o.DecayFirstLayerOnly, Clip: w.o.Clip, Squares: w.squares,
 	}, w.team, w.params.List)
 	return err
-}
-
-func (w *worker) loadTargets() error {
-	if err := w.o.checkSplit(&w.share.Whole); err != nil {
-		return err
-	}
-	labels, splits := w.share.Values.Targets(w.engine.Vertices())
-	w.labels = labels
-	all, s := &w.share.Whole.Splits[w.o.Split], &splits[w.o.Split]
-	w.train, w.val, w.test = w.vertexSet(s.Train, all.Train), w.vertexSet(s.Val, all.Val), w.vertexSet(s.Test, all.Test)
-	l := &w.labels
-	w.targets.Classes = l.Classes
-	if l.MultiLabel() {
-		w.targets.Multi = w.team.Memory.New(tensor.Buffers, len(l.Multi)/l.Classes, l.Classes)
-		if !w.team.Planning() {
-			copy(w.targets.Multi.Floats(), l.Multi)
-		}
-		return nil
-	}
-	w.targets.Class = w.int32s(l.Class)
-	return nil
-}
-
-func (w *worker) vertexSet(ids []int64, total int) vertexSet {
-	return vertexSet{ids, w.int32s(ids), total}
-}
-
-// int32s are numbers for kernels: 1 × n.
-func (w *worker) int32s(numbers []int64) *tensor.Matrix {
-	m := w.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(numbers))
-	if !w.team.Planning() {
-		for i, n := range numbers {
-			m.Int32s()[i] = int32(n)
-		}
-	}
-	return m
-}
-
-// loss is this worker's part of the training loss, and its gradient.
-func (w *worker) loss(logits *autograd.Var) (float64, *tensor.Matrix) {
-	return nn.LossGradient(logits, w.targets, w.train.rows, w.train.total)
 }
 
 // infer is the engine's. What the worker waits for afterwards is no layer's.

@@ -111,7 +111,9 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 	if j.Graph == nil && (j.Parts == nil || grid.Partitions == 1) {
 		return 0, nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")
 	}
+	passes := j.Options.draw().Passes
 	if grid.Partitions == 1 {
+		j.kept = partition.Keep(1, nil, passes)
 		share := partition.All(j.Graph)
 		if err := j.Options.checkTypes(grid, &share.Whole); err != nil {
 			return 0, nil, err
@@ -130,6 +132,7 @@ func (j *Job) shares(ctx context.Context) (n int, open func(rank int, use func(*
 	if err != nil {
 		return 0, nil, err
 	}
+	j.kept = partition.Keep(grid.Partitions, parts.Open, passes)
 	if err := j.Options.checkTypes(grid, &parts.Whole); err != nil {
 		return 0, nil, err
 	}

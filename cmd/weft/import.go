@@ -259,7 +259,7 @@ func runImport(cmd *cobra.Command, f format, sources []string, store string, c *
 	if f.stream != nil && !c.needGraph() {
 		shown := newStages(cmd.ErrOrStderr())
 		made, err = f.stream(streamTo{sources[0], store, words, shown.show})
-		shown.end()
+		shown.erase()
 	} else {
 		made, err = f.readAndWrite(sources, store, words, c)
 	}

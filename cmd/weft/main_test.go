@@ -83,7 +83,7 @@ func TestSignalCancels(t *testing.T) {
 func TestProgressOnATerminal(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
-	p := &progress{out: &out, width: func() int { return 40 }, clock: func() time.Time { return now }}
+	p := &progress{liveLine: liveLine{out: &out, width: func() int { return 40 }}, clock: func() time.Time { return now }}
 	for e := 1; e <= 1000; e++ {
 		now = now.Add(time.Millisecond)
 		p.epoch(train.Epoch{Epoch: e, Epochs: 1000, Loss: 1, Evaluated: true, Seconds: 0.001, PeakBytes: 5e6})
@@ -152,7 +152,7 @@ func TestProgressInAFile(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		now := time.Unix(0, 0)
-		p := &progress{out: &out, clock: func() time.Time { return now }}
+		p := &progress{liveLine: liveLine{out: &out}, clock: func() time.Time { return now }}
 		for e := 1; e <= c.epochs; e++ {
 			now = now.Add(c.each)
 			p.epoch(train.Epoch{Epoch: e, Epochs: c.epochs, Seconds: c.each.Seconds()})
@@ -170,7 +170,7 @@ func TestProgressInAFile(t *testing.T) {
 func TestProgressSaysTheTimeLeft(t *testing.T) {
 	var out bytes.Buffer
 	now := time.Unix(0, 0)
-	p := &progress{out: &out, atMost: true, clock: func() time.Time { return now }}
+	p := &progress{liveLine: liveLine{out: &out}, atMost: true, clock: func() time.Time { return now }}
 	for e := 1; e <= 11; e++ {
 		now = now.Add(2 * time.Second)
 		p.epoch(train.Epoch{

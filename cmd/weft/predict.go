@@ -41,7 +41,8 @@ func newPredict() *cobra.Command {
 		Use:   "predict RUN [STORE] | --init WEIGHTS --config FILE STORE",
 		Short: "predict with the weights of a run, or with weights trained elsewhere",
 		Long: `predict computes the logits of every vertex of a graph, full-graph and without dropout, and writes them as a NumPy array
-with a row per vertex in the graph's order.
+with a row per vertex in the graph's order. Of a run that learned edges (--task link) these are the vertices' embeddings, along all edges
+of the graph.
 
 The weights are those of a run's directory, on the run's own graph or on another one with as many features; or those of a
 safetensors file with the names and shapes of PyTorch Geometric's models, whose settings --config or flags describe.
@@ -67,7 +68,7 @@ preds.vertices.npy beside preds.npy.`,
 	}
 	cmd.Flags().Lookup("memory-limit").Hidden = true // refused: predict makes no plan
 	cmd.Flags().Lookup("init").Usage = "safetensors `file` with the weights to predict with"
-	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the logits, float32, vertices × classes; one that is there is overwritten")
+	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the logits or embeddings, float32, vertices × classes or columns; one that is there is overwritten")
 	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", "`file` for the last hidden layer, float32, vertices × columns")
 	cmd.Flags().StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the vertices to predict: ids, or a mask (default: all)")
 	return cmd
@@ -257,8 +258,11 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	if info, err := os.Stat(p.out); err == nil && !info.Mode().IsRegular() {
 		show = cmd.ErrOrStderr() // the logits may have gone to standard output
 	}
-	fmt.Fprintf(show, "%s: logits of %s, %s, in %s\n", p.out, counted(result.Vertices, "vertex", "vertices"),
-		counted(result.Classes, "class", "classes"), duration(time.Since(started)))
+	what, columns := "logits", counted(result.Classes, "class", "classes")
+	if asked.options.Task == train.LinkTask {
+		what, columns = "embeddings", counted(result.Classes, "column", "columns")
+	}
+	fmt.Fprintf(show, "%s: %s of %s, %s, in %s\n", p.out, what, counted(result.Vertices, "vertex", "vertices"), columns, duration(time.Since(started)))
 	showNeeds(show, result.Needs)
 	return nil
 }

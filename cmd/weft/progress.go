@@ -20,12 +20,10 @@ import (
 // progress shows how a training goes on: on a terminal one line that is written over, elsewhere plain lines,
 // few enough to read.
 type progress struct {
-	out     io.Writer
-	width   func() int // of the terminal, nil: not a terminal
+	liveLine
 	clock   func() time.Time
 	atMost  bool // the run may end before its last epoch
 	mu      sync.Mutex
-	drawn   bool // the live line is on the screen
 	ended   bool // nothing more is shown
 	first   time.Time
 	shownAt time.Time
@@ -35,22 +33,45 @@ type progress struct {
 
 // newProgress shows on out, live if it is a terminal.
 func newProgress(out io.Writer, o *train.Options) *progress {
-	p := &progress{clock: time.Now, atMost: o.Patience > 0}
-	p.out, p.width = live(out)
-	return p
+	return &progress{liveLine: newLiveLine(out), clock: time.Now, atMost: o.Patience > 0}
 }
 
-// live is where a live line goes, and the width that it may have, if out is a terminal; else out and nil.
-func live(out io.Writer) (io.Writer, func() int) {
+// liveLine is a line that is written over, on a terminal; elsewhere each is a line of its own.
+type liveLine struct {
+	out   io.Writer
+	width func() int // of the terminal, nil: not a terminal
+	drawn bool       // it is on the screen
+}
+
+// newLiveLine shows on out, live if it is a terminal.
+func newLiveLine(out io.Writer) liveLine {
 	f, _ := out.(*os.File)
 	if o, ok := out.(*output); ok {
 		f = o.File
 	}
 	// An MPI launcher may give a rank a terminal wherever its own output goes.
 	if f != nil && term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" && !mpi.Launched() {
-		return f, func() int { return columns(f) } // f takes the live line's control sequences as they are
+		return liveLine{out: f, width: func() int { return columns(f) }} // f takes control sequences as they are
 	}
-	return out, nil
+	return liveLine{out: out}
+}
+
+// draw shows the fields, as many as there is room for.
+func (l *liveLine) draw(fields []field) {
+	if l.width == nil {
+		fmt.Fprintln(l.out, join(fields))
+		return
+	}
+	fmt.Fprintf(l.out, "\r%s\x1b[K", fit(fields, l.width()-1))
+	l.drawn = true
+}
+
+// erase takes the line off the screen.
+func (l *liveLine) erase() {
+	if l.drawn {
+		fmt.Fprint(l.out, "\r\x1b[K")
+		l.drawn = false
+	}
 }
 
 // columns is the width of a terminal, 80 where it does not say.
@@ -79,13 +100,7 @@ func (p *progress) epoch(e train.Epoch) {
 		return
 	}
 	p.shown, p.shownAt = e.Epoch, now
-	fields := p.fields(e, now)
-	if p.width == nil {
-		fmt.Fprintln(p.out, join(fields))
-		return
-	}
-	fmt.Fprintf(p.out, "\r%s\x1b[K", fit(fields, p.width()-1))
-	p.drawn = true
+	p.draw(p.fields(e, now))
 }
 
 // due reports whether the epoch deserves a line. A live line changes ten times a second at most. Plain lines
@@ -175,11 +190,4 @@ func (p *progress) end() {
 	defer p.mu.Unlock()
 	p.erase()
 	p.ended = true
-}
-
-func (p *progress) erase() {
-	if p.drawn {
-		fmt.Fprint(p.out, "\r\x1b[K")
-		p.drawn = false
-	}
 }

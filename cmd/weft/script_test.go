@@ -46,7 +46,7 @@ func stuck() {
 	if err != nil {
 		panic(err)
 	}
-	p := &progress{out: os.Stdout, width: func() int { return 20 }, clock: time.Now}
+	p := &progress{liveLine: liveLine{out: os.Stdout, width: func() int { return 20 }}, clock: time.Now}
 	interrupt := func() {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGINT); err != nil {
 			panic(err)

@@ -56,10 +56,13 @@ func (s *settingFlags) add(flags *pflag.FlagSet) {
 	flags.StringVar(&s.config, "config", "", "YAML `file` of settings under the names of these flags, which override it")
 }
 
-// onlyFor names the models that use a setting, "" where all do.
+// onlyFor names the task or the models that use a setting, "" where all do.
 func onlyFor(s train.Setting) string {
 	uses := s.Models()
-	if len(uses) == len(gnn.Names()) {
+	switch {
+	case s.Task() != "":
+		return "; for --task " + s.Task()
+	case len(uses) == len(gnn.Names()):
 		return ""
 	}
 	return "; for " + strings.Join(uses, ", ")

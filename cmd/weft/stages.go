@@ -9,21 +9,16 @@ import (
 // stages shows how far work is that has several stages: on a terminal in one line that is written over,
 // elsewhere in a line now and then, once it has taken a while.
 type stages struct {
-	out   io.Writer
-	width func() int // of the terminal, nil: not a terminal
+	liveLine
 	clock func() time.Time
 
 	stage   string
 	began   time.Time // the stage
 	shownAt time.Time
-	drawn   bool // the live line is on the screen
 }
 
 func newStages(out io.Writer) *stages {
-	s := &stages{clock: time.Now}
-	s.out, s.width = live(out)
-	s.shownAt = s.clock()
-	return s
+	return &stages{liveLine: newLiveLine(out), clock: time.Now, shownAt: time.Now()}
 }
 
 // show shows that so many of all items of a stage are done, if it is time to.
@@ -47,17 +42,5 @@ func (s *stages) show(stage string, done, all int64) {
 		left := time.Duration(float64(took) / float64(done) * float64(all-done))
 		fields = append(fields, field{duration(left) + " left", 1})
 	}
-	if s.width == nil {
-		fmt.Fprintln(s.out, join(fields))
-		return
-	}
-	fmt.Fprintf(s.out, "\r%s\x1b[K", fit(fields, s.width()-1))
-	s.drawn = true
-}
-
-// end takes the live line away.
-func (s *stages) end() {
-	if s.drawn {
-		fmt.Fprint(s.out, "\r\x1b[K")
-	}
+	s.draw(fields)
 }

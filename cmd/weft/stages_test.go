@@ -17,7 +17,7 @@ func TestStages(t *testing.T) {
 		s.show("reading edges", 100_000*k, 3_000_000)
 		now = now.Add(time.Second)
 	}
-	s.end()
+	s.erase()
 	want := "reading edges 33 %  1,000,000 of 3,000,000  20 s left\n" +
 		"reading edges 66 %  2,000,000 of 3,000,000  10 s left\n" +
 		"reading edges 100 %  3,000,000 of 3,000,000  0.0 ms left\n"
@@ -29,7 +29,7 @@ func TestStages(t *testing.T) {
 	s.show("sorting edges", 1, 2)
 	now = now.Add(time.Second)
 	s.show("sorting edges", 2, 2)
-	s.end()
+	s.erase()
 	if got := out.String(); !strings.Contains(got, "\x1b[K\rsorting edges 100 %") || strings.Contains(got, "\n") || !strings.HasSuffix(got, "\r\x1b[K") {
 		t.Errorf("said %q", got)
 	}

@@ -41,6 +41,9 @@ epoch), model.safetensors (the weights of the best epoch), predictions.npy (a ro
 
 The best epoch is the first with the highest metric on the validation vertices, or with --select loss the first with the lowest loss
 on them; its weights make the results. Where no vertices validate it is the last epoch.
+
+With --task link edges are learned instead of classes: the model gives an embedding of each vertex, and a decoder scores an edge from
+those of its ends. A share of the edges is held out to validate and test and passes no messages; predictions.npy holds the embeddings.
 An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps the results; a second SIGINT stops at once.`,
 		Example: `  weft train debian
   weft train cora --config configs/cora-gcn.yaml --seed 3
@@ -324,14 +327,23 @@ func printResults(out io.Writer, run *train.Run) {
 	t.row("model", fmt.Sprintf("%s on %s: %s, %s, %s, %s", s.Model, s.Dataset,
 		vertices, counted(s.Graph.Edges, "edge", "edges"), features, counted(s.Graph.Classes, "class", "classes")))
 	t.row("epochs", fmt.Sprintf("%s, best %s", count(s.EpochsRun), count(s.BestEpoch)))
-	t.row(s.Metric, fmt.Sprintf("train %s  validation %s  test %s",
-		percent(float64(s.Train)), percent(float64(s.Val)), percent(float64(s.Test))))
+	if l := s.Links; l != nil {
+		t.row("edges", fmt.Sprintf("%s train, %s validate, %s test", count(l.TrainEdges), count(l.ValEdges), count(l.TestEdges)))
+		for _, name := range train.LinkMetrics {
+			if _, measured := l.Val[name]; measured {
+				t.row(name, fmt.Sprintf("validation %s  test %s", percent(float64(l.Val[name])), percent(float64(l.Test[name]))))
+			}
+		}
+	} else {
+		t.row(s.Metric, fmt.Sprintf("train %s  validation %s  test %s",
+			percent(float64(s.Train)), percent(float64(s.Val)), percent(float64(s.Test))))
+	}
 	t.row("time", fmt.Sprintf("%s an epoch, %s in all", duration(seconds(s.EpochSecondsMedian)), duration(run.Finished.Sub(run.Started))))
 	t.row("memory", fmt.Sprintf("%s tensors, %s graph, %s resident at the peak",
 		megabytes(slices.Max(s.PeakTensorBytes)), megabytes(slices.Max(s.GraphBytes)), megabytes(s.PeakRSSBytes)))
 	if s.Workers > 1 {
 		t.row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, each waiting at most %s of it",
-			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes+s.Communication.Layout.Bytes+s.Communication.Stage.Bytes),
+			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes+s.Communication.Layout.Bytes+s.Communication.Stage.Bytes+s.Communication.Links.Bytes),
 			percent(s.WaitShare)))
 		busiest := []string{fmt.Sprintf("sends %.2f", train.Imbalance(s.SentBytes))}
 		if slices.Max(s.EdgeColumns) > 0 {

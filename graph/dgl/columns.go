@@ -86,7 +86,7 @@ func pick(tables []*table, setting refusal.Setting, asked string, defaults names
 		}
 	}
 	if !found {
-		return nil, refusal.Errorf("%s %.80q: there is no such column: those that are there are %s", setting, asked, listed(tables, (*table).all))
+		return nil, refusal.Errorf("%s %.80q: there is no such column: those that are there are %s", setting, asked, arrays.Listed(namesOf(tables, (*table).all)))
 	}
 	return names, nil
 }
@@ -110,9 +110,8 @@ func (t *table) left() []string {
 	return slices.DeleteFunc(t.all(), func(name string) bool { return slices.Contains(t.read, name) || strings.HasPrefix(name, "_") })
 }
 
-// listed spells some columns of each table in a message, None where there are none.
-func listed(tables []*table, which func(*table) []string) string {
-	var names []string
+// namesOf names some columns of each table, in order.
+func namesOf(tables []*table, which func(*table) []string) (names []string) {
 	for _, t := range tables {
 		for _, name := range which(t) {
 			if len(tables) > 1 {
@@ -121,24 +120,8 @@ func listed(tables []*table, which func(*table) []string) string {
 			names = append(names, name)
 		}
 	}
-	return list(names)
-}
-
-// list spells names in order, the first few where there are many, None where there are none.
-func list(names []string) string {
-	const most = 20
-	if len(names) == 0 {
-		return None
-	}
-	names = slices.Sorted(slices.Values(names))
-	var spelt []string
-	for _, name := range names[:min(most, len(names))] {
-		spelt = append(spelt, fmt.Sprintf("%.60q", name))
-	}
-	if len(names) > most {
-		spelt = append(spelt, "…")
-	}
-	return strings.Join(spelt, ", ")
+	slices.Sort(names)
+	return names
 }
 
 // take calls use with the column of that name, unless the name is empty.

@@ -248,8 +248,8 @@ func (c *contents) graph(o *Options) (g *graph.Graph, order []int, err error) {
 		of     string
 		tables []*table
 	}{{"vertices", c.types}, {"edges", edges}} {
-		if names := listed(left.tables, (*table).left); names != None {
-			g.Notes = append(g.Notes, fmt.Sprintf("columns of %s left out: %s", left.of, names))
+		if names := namesOf(left.tables, (*table).left); len(names) > 0 {
+			g.Notes = append(g.Notes, fmt.Sprintf("columns of %s left out: %s", left.of, arrays.Listed(names)))
 		}
 	}
 	return g, order, g.Check()

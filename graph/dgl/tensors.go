@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"weft/graph/internal/arrays"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -45,7 +46,7 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 		for key, from := range tensors {
 			t, name := f.column(key)
 			if t < 0 {
-				return nil, refusal.Errorf("%s: the tensor %.80q is of none of the types %s", path, key, list(f.types))
+				return nil, refusal.Errorf("%s: the tensor %.80q is of none of the types %s", path, key, arrays.Listed(f.types))
 			}
 			if byType[t][name] == nil {
 				byType[t][name] = make([]tensor, len(f.paths))

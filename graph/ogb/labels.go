@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
@@ -95,11 +94,11 @@ func (o *Options) readSplits(of string, vertices int, labels *graph.Labels) ([]g
 	case len(names) == 0:
 		return nil, refusal.Errorf("%s: has no folder of a split; %s, or give a rule, as %s random:60/20/20", splits, fetchAgain, flag)
 	case name == "" && len(names) > 1:
-		return nil, refusal.Errorf("%s: has the splits %s: choose one with %s", splits, strings.Join(quoted(names), ", "), flag)
+		return nil, refusal.Errorf("%s: has the splits %s: choose one with %s", splits, arrays.Listed(names), flag)
 	case name == "":
 		name = names[0]
 	case !slices.Contains(names, name):
-		return nil, refusal.Errorf("%s %.60q: there is none of that name, but %s", flag, name, strings.Join(quoted(names), ", "))
+		return nil, refusal.Errorf("%s %.60q: there is none of that name, but %s", flag, name, arrays.Listed(names))
 	}
 	path := filepath.Join(splits, name)
 	if has(path, pickledSplit) {

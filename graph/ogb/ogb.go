@@ -28,6 +28,7 @@ import (
 	"strings"
 
 	"weft/graph"
+	"weft/graph/internal/arrays"
 	"weft/internal/refusal"
 )
 
@@ -226,7 +227,7 @@ func readFolder(l layout, o Options) (f *folder, err error) {
 		}
 	}
 	if len(unread) > 0 {
-		f.note("not read: %s", strings.Join(quoted(unread), ", "))
+		f.note("not read: %s", arrays.Listed(unread))
 	}
 	return f, nil
 }
@@ -256,13 +257,4 @@ func (f *folder) direct() {
 
 func (f *folder) note(format string, args ...any) {
 	f.notes = append(f.notes, fmt.Sprintf(format, args...))
-}
-
-// quoted are names as they can be printed.
-func quoted(names []string) []string {
-	q := make([]string, len(names))
-	for k, name := range names {
-		q[k] = fmt.Sprintf("%.40q", name)
-	}
-	return q
 }

@@ -98,7 +98,7 @@ func (t *typed) readTypes(g *graph.Graph) error {
 	}
 	if len(labelled) != 1 {
 		return refusal.Errorf("%s: the types that have labels are %d (%s), where graphs are read that have labels of one",
-			t.name(), len(labelled), strings.Join(quoted(labelled), ", "))
+			t.name(), len(labelled), arrays.Listed(labelled))
 	}
 	first := slices.IndexFunc(types, func(v graph.VertexType) bool { return v.Type == labelled[0] })
 	if first < 0 {

@@ -185,7 +185,7 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 		{"unknown type", false, text("raw/triplet-type-list", "author,writes,book\n"), Options{}, `joins the type "book", which there is none of`},
 		{"no edges", false, remove("raw/relations/paper___cites___paper"), Options{}, "num-edge-list.csv.gz: no such file"},
 		{"end of another type", false, text("raw/relations/paper___about___field/edge", "29,4\n"), Options{}, "edge.csv.gz:1: 4 is out of the range of 4"},
-		{"no labels", false, text("raw/nodetype-has-label", "author,paper,field\nFalse,False,False\n"), Options{}, "the types that have labels are 0 ()"},
+		{"no labels", false, text("raw/nodetype-has-label", "author,paper,field\nFalse,False,False\n"), Options{}, "the types that have labels are 0 (none)"},
 		{"labels of two", false, text("raw/nodetype-has-label", "author,paper,field\nTrue,True,False\n"), Options{}, `the types that have labels are 2 ("author", "paper")`},
 		{"labels of no type", false, text("raw/nodetype-has-label", "author,book,field\nFalse,True,False\n"), Options{}, `"book" has labels and is no vertex type`},
 		{"neither true nor false", false, text("raw/nodetype-has-label", "author,paper,field\nFalse,Yes,False\n"), Options{}, `"Yes" is neither True nor False`},

@@ -145,13 +145,12 @@ func (r *reader) target(s *stores) (*store, error) {
 			labelled = append(labelled, v)
 		}
 	}
-	names := func(of []*store) string {
-		const most = 20
-		var quoted []string
-		for _, v := range of[:min(len(of), most)] {
-			quoted = append(quoted, fmt.Sprintf("%.40q", v.name))
+	listed := func(of []*store) string {
+		names := make([]string, len(of))
+		for k, v := range of {
+			names[k] = v.name
 		}
-		return strings.Join(quoted, ", ")
+		return arrays.Listed(names)
 	}
 	setting := refusal.Setting("target")
 	if name := r.options.Target; name != "" {
@@ -163,11 +162,11 @@ func (r *reader) target(s *stores) (*store, error) {
 				return v, nil
 			}
 		}
-		return nil, r.refusef("%s %q: its types are %s", setting, name, names(all))
+		return nil, r.refusef("%s %q: its types are %s", setting, name, listed(all))
 	}
 	switch {
 	case len(labelled) > 1:
-		return nil, r.refusef("the types %s have labels (y): choose one with %s", names(labelled), setting)
+		return nil, r.refusef("the types %s have labels (y): choose one with %s", listed(labelled), setting)
 	case len(labelled) == 1:
 		return labelled[0], nil
 	}

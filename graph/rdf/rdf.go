@@ -245,7 +245,6 @@ func compact(r *graph.Relation) int {
 // relationNames are the predicates' local names, with a number where one is taken, or that of the relation
 // back. A note has the predicate of each that has a number.
 func (r *reader) relationNames() []string {
-	const reverse = "rev_" // as graph.ReverseRelations has it
 	all, taken, last := make([]string, len(r.predicates)), map[string]bool{}, map[string]int{}
 	for k, p := range r.predicates {
 		local := localName(p.iri)
@@ -254,7 +253,7 @@ func (r *reader) relationNames() []string {
 			if n > 1 {
 				name = fmt.Sprintf("%s_%d", local, n)
 			}
-			if !taken[name] && !taken[reverse+name] {
+			if !taken[name] && !taken[graph.ReversePrefix+name] {
 				last[local] = n
 				break
 			}
@@ -262,7 +261,7 @@ func (r *reader) relationNames() []string {
 		if name != local {
 			r.notes = append(r.notes, fmt.Sprintf("relation %s is %s", name, p.iri))
 		}
-		taken[name], taken[reverse+name] = true, true
+		taken[name], taken[graph.ReversePrefix+name] = true, true
 		all[k] = name
 	}
 	return all

@@ -5,6 +5,7 @@ package foreign
 import (
 	"bytes"
 	"encoding/binary"
+	"io"
 
 	"weft/internal/refusal"
 )
@@ -63,6 +64,13 @@ func Recognize(start []byte) Kind {
 		return Pickle
 	}
 	return zipKind(start)
+}
+
+// Of is the kind of a file. One that cannot be read is Unknown: the error comes again.
+func Of(file io.ReaderAt) Kind {
+	start := make([]byte, Head)
+	n, _ := file.ReadAt(start, 0)
+	return Recognize(start[:n])
 }
 
 // zipKind tells zip archives apart by the name of their first entry: torch.save begins with a pickle,

@@ -66,9 +66,7 @@ func ReadFile(path string) (tensors map[string]Tensor, metadata map[string]strin
 		return tensors, metadata, nil
 	}
 	// A header's length may be the first bytes of another kind of file: a file that can be read is none.
-	start := make([]byte, foreign.Head)
-	n, _ := f.ReadAt(start, 0) // an error was read's before
-	if kind := foreign.Recognize(start[:n]); kind != foreign.Unknown {
+	if kind := foreign.Of(f); kind != foreign.Unknown {
 		return nil, nil, kind.Refuse(path, "what safetensors.torch.save_file writes")
 	}
 	return nil, nil, fmt.Errorf("%s: %w", path, err)

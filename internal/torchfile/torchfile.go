@@ -81,9 +81,7 @@ func (f *File) Close() { _ = f.file.Close() }
 
 // list finds the entries, and the folder in which all of them lie.
 func (f *File) list(size int64) error {
-	start := make([]byte, foreign.Head)
-	n, _ := f.file.ReadAt(start, 0) // an error comes again
-	kind := foreign.Recognize(start[:n])
+	kind := foreign.Of(f.file)
 	const wanted = "a file of torch.save, a zip archive with a data.pkl"
 	if kind != foreign.Torch && kind != foreign.Zip && kind != foreign.Unknown {
 		return kind.Refuse(f.path, wanted)

@@ -90,7 +90,7 @@ type variant struct {
 
 // fits reports whether a model has the settings.
 func (v *variant) fits(kind gnn.ModelKind) bool {
-	return !(v.uses != "" && !kind.Uses(v.uses) || v.blocks && !kind.ResidualBlocks() || v.ways == 2 && kind.OneWay)
+	return (v.uses == "" || kind.Uses(v.uses)) && (!v.blocks || kind.ResidualBlocks()) && (v.ways < 2 || !kind.OneWay)
 }
 
 // variants are graphs and settings that reach other code.

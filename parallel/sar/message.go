@@ -47,7 +47,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		run.each(v.Block, func(b *batch) { run.forward(b, v.Rows[0], z, arg) })
 	}
 
-	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Rows: p.others(), Keeps: []*autograd.Var{m.Source}, Buffers: append(h.kept, arg)}
+	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Rows: p.targets(), Keeps: []*autograd.Var{m.Source}, Buffers: append(h.kept, arg)}
 	if m.Target != nil {
 		op.Inputs, op.Keeps = append(op.Inputs, m.Target), append(op.Keeps, m.Target)
 	}

@@ -26,11 +26,11 @@ func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd
 }
 
 // Rows implements order.Axis.
-func (p *propagator) Rows(x *autograd.Var) *autograd.RowSet { return cmp.Or(p.others(), x.RowSet()) }
+func (p *propagator) Rows(x *autograd.Var) *autograd.RowSet { return cmp.Or(p.targets(), x.RowSet()) }
 
-// others are the rows of the targets, where these are of another vertex type than the sources; nil: they are
+// targets are the rows of the targets, where these are of another vertex type than the sources; nil: they are
 // not.
-func (p *propagator) others() *autograd.RowSet {
+func (p *propagator) targets() *autograd.RowSet {
 	source, target := p.part.ends(p.along)
 	if source == target {
 		return nil

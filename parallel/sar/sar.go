@@ -39,7 +39,7 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	o := h.operator(r)
 	z := t.New(h.Edges.Rows, x.Cols())
 	h.sum(o, z, x.Value())
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.others(), Buffers: h.kept, Reads: true, Backward: func(g *tensor.Matrix) {
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: h.kept, Reads: true, Backward: func(g *tensor.Matrix) {
 		h.resume()
 		h.count(g.Cols)
 		dx, add := x.Grad()
@@ -75,7 +75,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 			t.Team.Max(z, arg, v.In, v.Rows[0], v.IDs, nil, kernel.Accumulate)
 		})
 	}
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.others(), Buffers: append(h.kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: append(h.kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
 		h.resume()
 		h.count(g.Cols)
 		dx := x.GradSum()
@@ -128,7 +128,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	at.out, at.logSum = state.Out, state.Maximum
 	vars := at.vars()
 	return t.Record(autograd.Op{
-		Value: at.out, Inputs: vars, Rows: p.others(), Keeps: vars, KeepsResult: true, Buffers: append(h.kept, at.logSum),
+		Value: at.out, Inputs: vars, Rows: p.targets(), Keeps: vars, KeepsResult: true, Buffers: append(h.kept, at.logSum),
 		Backward: func(g *tensor.Matrix) { at.attendBackward(h, g) },
 	})
 }

@@ -45,9 +45,7 @@ func OpenArchive(path string) (*Archive, error) {
 }
 
 func (a *Archive) list() error {
-	start := make([]byte, foreign.Head)
-	n, _ := a.file.ReadAt(start, 0) // an error comes again
-	kind := foreign.Recognize(start[:n])
+	kind := foreign.Of(a.file)
 	zipped := kind == foreign.Archive || kind == foreign.Zip // whose first entry is no array
 	if kind != foreign.Unknown && !zipped {
 		return kind.Refuse(a.Path, "a .npz file, the zip archive of arrays that numpy.savez writes")
@@ -116,19 +114,23 @@ func (a *Archive) CheckObjects() error {
 func (a *Archive) Names() []string { return slices.Sorted(maps.Keys(a.entries)) }
 
 // Keys lists the keys, quoted, the first of them where there are many.
-func (a *Archive) Keys() string {
+func (a *Archive) Keys() string { return Listed(a.Names()) }
+
+// Listed spells names in a message: quoted, the first of them where there are many, and none where there are
+// none.
+func Listed(names []string) string {
 	const most = 20
-	var keys []string
-	for _, key := range a.Names() {
-		keys = append(keys, fmt.Sprintf("%.40q", key))
-	}
-	if len(keys) > most {
-		keys = append(keys[:most], "…")
-	}
-	if len(keys) == 0 {
+	if len(names) == 0 {
 		return "none"
 	}
-	return strings.Join(keys, ", ")
+	quoted := make([]string, min(most, len(names)))
+	for k := range quoted {
+		quoted[k] = fmt.Sprintf("%.60q", names[k])
+	}
+	if len(names) > most {
+		quoted = append(quoted, "…")
+	}
+	return strings.Join(quoted, ", ")
 }
 
 // deflateRatio is the most that deflate expands: 258 bytes from two bits.

@@ -1,0 +1,148 @@
+// Package links learns the edges of a graph, on one worker or on partitions: it divides them into those
+// that train, validate and test, draws others against them, and scores both from the embeddings of their
+// ends.
+//
+// An edge belongs to the worker of its target. What is drawn is a function of the seed, the epoch and the
+// edge, and so the same for any number of workers.
+package links
+
+import (
+	"math/bits"
+
+	"weft/autograd"
+	"weft/partition"
+)
+
+// Part is what edges are for.
+type Part int
+
+// Edges train, validate or test.
+const (
+	Train Part = iota
+	Val
+	Test
+	parts
+)
+
+// Edge is one that is learned, or drawn: its ends are vertices of the first type. Relation counts those
+// that are learned.
+type Edge struct{ Relation, Source, Target int32 }
+
+// Draw is all that is random about the edges.
+type Draw struct {
+	Seed   uint64
+	Shares [parts]float64 // of the edges, which Part draws; their scale does not matter
+}
+
+// What draws are for.
+const (
+	forParts = iota + 1
+	forNegatives
+	forCandidates
+)
+
+// hash is 64 random bits of the words.
+func (d *Draw) hash(words ...uint64) uint64 {
+	h := autograd.Mix(d.Seed ^ 0x9e3779b97f4a7c15)
+	for _, w := range words {
+		h = autograd.Mix((h ^ w) + 0x9e3779b97f4a7c15)
+	}
+	return h
+}
+
+// below is a number from 0 to n−1, drawn by random bits.
+func below(n int, random uint64) int32 {
+	high, _ := bits.Mul64(random, uint64(n))
+	return int32(high)
+}
+
+// ends are both ends of an edge in one word.
+func ends(u, v int32) uint64 { return uint64(uint32(u))<<32 | uint64(uint32(v)) }
+
+// Part is that of an edge. An edge and one that leads back have the same, so that neither tells of the
+// other; so have parallel edges.
+func (d *Draw) Part(e Edge) Part {
+	random := d.hash(forParts, uint64(e.Relation), ends(min(e.Source, e.Target), max(e.Source, e.Target)))
+	at := float64(random>>11) / (1 << 53) * (d.Shares[Train] + d.Shares[Val] + d.Shares[Test])
+	switch {
+	case at < d.Shares[Train]:
+		return Train
+	case at < d.Shares[Train]+d.Shares[Val]:
+		return Val
+	}
+	return Test
+}
+
+// Negative is one of the edges that are drawn in an epoch against e: with another source, or with another
+// target, in turn. It may be an edge of the graph, but not e.
+func (d *Draw) Negative(epoch, number int, e Edge, vertices int) Edge {
+	key := d.hash(forNegatives, uint64(epoch), uint64(e.Relation), ends(e.Source, e.Target))
+	end := &e.Source
+	if (key+uint64(number))&1 == 1 {
+		end = &e.Target
+	}
+	other := below(vertices-1, d.hash(key, uint64(number)))
+	if other >= *end {
+		other++
+	}
+	*end = other
+	return e
+}
+
+// Candidates are n different vertices; nil: all, as where n is 0.
+func (d *Draw) Candidates(n, vertices int) []int32 {
+	if n == 0 || n >= vertices {
+		return nil
+	}
+	seen := make(map[int32]bool, n)
+	var drawn []int32
+	for k := uint64(0); len(drawn) < n; k++ {
+		if v := below(vertices, d.hash(forCandidates, k)); !seen[v] {
+			seen[v] = true
+			drawn = append(drawn, v)
+		}
+	}
+	return drawn
+}
+
+// Learned are the relations of a share that are learned, by their number among all: those that join the
+// first vertex type with itself, but for one that leads back along another.
+func Learned(s *partition.Share) (relations []int32) {
+	all := s.Edges.Relations
+	for i := range all {
+		if all[i].Own() && forward(all, i) == i {
+			relations = append(relations, int32(i))
+		}
+	}
+	return relations
+}
+
+// forward is the relation that relation i leads back along, or i.
+func forward(all []partition.Relation, i int) int {
+	for k := range all {
+		if all[i].In.LeadsBack(&all[k].In) {
+			return k
+		}
+	}
+	return i
+}
+
+// Passes is what partition.Keep asks, for the relations of a graph: edges pass messages that train, and
+// those that lead back along such; so do self loops, which nobody learns.
+func (d *Draw) Passes(s *partition.Share) func(relation, source, target int32) bool {
+	all, number := s.Edges.Relations, map[int]int32{}
+	for k, i := range Learned(s) {
+		number[int(i)] = int32(k)
+	}
+	learned := make([]int32, len(all)) // by relation, −1: none
+	for i := range all {
+		learned[i] = -1
+		if k, known := number[forward(all, i)]; known {
+			learned[i] = k
+		}
+	}
+	return func(relation, source, target int32) bool {
+		k := learned[relation]
+		return k < 0 || source == target || d.Part(Edge{k, source, target}) == Train
+	}
+}

@@ -1,0 +1,171 @@
+package links
+
+import (
+	"slices"
+
+	"weft/comm"
+	"weft/kernel"
+	"weft/partition"
+	"weft/tensor"
+)
+
+// Edges are the learned edges into a worker's vertices. The methods that take embeddings are called by all
+// workers together; h is rows × D, a row for each of the worker's vertices.
+type Edges struct {
+	Draw
+	// Counts are how many edges of each part all workers have.
+	Counts [parts]int
+
+	team      *kernel.Team
+	comm      *comm.Comm
+	places    *partition.Places
+	me        int // the partition whose vertices they lead into
+	rows      int // its vertices
+	relations []relation
+	counts    [][parts]int   // by worker; in a plan only this one's are known
+	piece     int            // bytes: usualPiece
+	ranked    *tensor.Matrix // Int32, 1 × n: own rows that targets are ranked among, ascending; nil: all
+}
+
+// relation is the edges of one, sorted by source, then by target; parallel ones stand once.
+type relation struct {
+	sources, targets *tensor.Matrix // Int32, 1 × n: vertices, and own rows
+}
+
+// Options say which vertices targets are ranked among.
+type Options struct {
+	Draw
+	RankAmong int // so many, which are drawn; 0: all
+}
+
+// New copies the learned edges of a share, which has all its edges, into the team's memory. The workers of
+// all partitions, which c connects, call it together.
+func New(team *kernel.Team, c *comm.Comm, s *partition.Share, places *partition.Places, o Options) (*Edges, error) {
+	l := &Edges{Draw: o.Draw, team: team, comm: c, places: places, me: s.Edges.P, rows: s.Edges.Rows, piece: usualPiece}
+	own := make([]int64, parts)
+	for k, which := range Learned(s) {
+		r, counts := l.read(int32(k), s, &s.Edges.Relations[which])
+		l.relations = append(l.relations, r)
+		for part, n := range counts {
+			own[part] += n
+		}
+	}
+	s.Unload()
+	l.counts = make([][parts]int, c.Size())
+	all := slices.Repeat(own, c.Size())
+	if !team.Planning() {
+		var err error
+		if all, err = comm.Gather(c, comm.Setup, own...); err != nil {
+			return nil, err
+		}
+	}
+	for i, n := range all {
+		l.counts[i/int(parts)][i%int(parts)] = int(n)
+		l.Counts[i%int(parts)] += int(n)
+	}
+	if drawn := o.Candidates(o.RankAmong, places.Vertices()); drawn != nil {
+		l.rank(drawn)
+	}
+	return l, nil
+}
+
+// read copies the edges of relation k, and counts those of each part.
+func (l *Edges) read(k int32, s *partition.Share, from *partition.Relation) (r relation, counts [parts]int64) {
+	var edges []uint64
+	n := 0
+	for row := range s.Edges.Rows {
+		last := int32(-1)
+		for _, position := range from.In.Sources[from.In.Indptr[row]:from.In.Indptr[row+1]] {
+			e := Edge{k, l.places.ID(position), s.Values.ID(row)}
+			if position == last || e.Source == e.Target {
+				continue
+			}
+			last = position
+			counts[l.Part(e)]++
+			if n++; !l.team.Planning() {
+				edges = append(edges, ends(e.Source, int32(row)))
+			}
+		}
+	}
+	r.sources, r.targets = l.int32s(n), l.int32s(n)
+	slices.Sort(edges)
+	for i, e := range edges {
+		r.sources.Int32s()[i], r.targets.Int32s()[i] = int32(e>>32), int32(uint32(e))
+	}
+	return r, counts
+}
+
+func (l *Edges) int32s(n int) *tensor.Matrix {
+	return l.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, n)
+}
+
+// rank has targets ranked among the drawn vertices.
+func (l *Edges) rank(drawn []int32) {
+	var rows []int32
+	for _, v := range drawn {
+		if row := int(l.places.Position(v)) - l.places.Starts[l.me]; row >= 0 && row < l.rows {
+			rows = append(rows, int32(row))
+		}
+	}
+	slices.Sort(rows)
+	l.ranked = l.int32s(len(rows))
+	if !l.team.Planning() {
+		copy(l.ranked.Int32s(), rows)
+	}
+}
+
+// Relations is how many are learned.
+func (l *Edges) Relations() int { return len(l.relations) }
+
+// targetsOf are the own rows that edges of a relation lead to from a vertex, ascending, of all parts.
+func (l *Edges) targetsOf(relation, source int32) []int32 {
+	r := &l.relations[relation]
+	sources := r.sources.Int32s()
+	from, _ := slices.BinarySearch(sources, source)
+	to, _ := slices.BinarySearch(sources[from:], source+1)
+	return r.targets.Int32s()[from : from+to]
+}
+
+// id is the vertex of an own row.
+func (l *Edges) id(row int32) int32 { return l.places.ID(int32(l.places.Starts[l.me]) + row) }
+
+// walk goes through a worker's edges of a part.
+type walk struct {
+	*Edges
+	part         Part
+	relation, at int
+	edges        []Edge
+}
+
+// next are the next edges, at most so many, in memory that those after them overwrite.
+func (w *walk) next(most int) []Edge {
+	w.edges = w.edges[:0]
+	if w.team.Planning() {
+		return nil
+	}
+	for w.relation < len(w.relations) && len(w.edges) < most {
+		r := &w.relations[w.relation]
+		if w.at == r.sources.Cols {
+			w.relation, w.at = w.relation+1, 0
+			continue
+		}
+		e := Edge{int32(w.relation), r.sources.Int32s()[w.at], w.id(r.targets.Int32s()[w.at])}
+		w.at++
+		if w.Part(e) == w.part {
+			w.edges = append(w.edges, e)
+		}
+	}
+	return w.edges
+}
+
+// own is how many edges of a part this worker has.
+func (l *Edges) own(part Part) int { return l.counts[l.comm.Rank()][part] }
+
+// rounds is how often the workers go on together until the one with most edges of a part has gone through
+// them, so many at a time.
+func (l *Edges) rounds(part Part, each int) (n int) {
+	for _, counts := range l.counts {
+		n = max(n, (counts[part]+each-1)/each)
+	}
+	return n
+}

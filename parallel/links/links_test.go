@@ -1,0 +1,405 @@
+package links_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"weft/comm"
+	"weft/graph"
+	"weft/internal/launch"
+	"weft/kernel"
+	"weft/parallel/links"
+	"weft/partition"
+	"weft/tensor"
+)
+
+const (
+	vertices = 90
+	columns  = 5
+	drawn    = 3
+
+	// piece is few bytes: some edges a piece, and a few vertices a tile
+	piece = 1 << 12
+)
+
+var draw = links.Draw{Seed: 9, Shares: [3]float64{50, 10, 40}}
+
+// tangled has two relations and one that leads back along the first, self loops, parallel edges and
+// isolated vertices; it is not symmetric.
+func tangled(t *testing.T) *graph.Graph {
+	t.Helper()
+	r := rand.New(rand.NewPCG(3, 3))
+	g := &graph.Graph{Type: "v", Count: vertices}
+	for _, name := range []string{"a", "b"} {
+		var e graph.Edges
+		for range 400 {
+			u, v := int32(r.IntN(vertices-9)), int32(r.IntN(vertices-9))
+			for range 1 + r.IntN(8)/7 {
+				e.Source, e.Target = append(e.Source, u), append(e.Target, v)
+			}
+			if r.IntN(4) == 0 {
+				e.Source, e.Target = append(e.Source, v), append(e.Target, u)
+			}
+		}
+		relation, err := graph.NewRelation(vertices, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		relation.Source, relation.Name, relation.Target = "v", name, "v"
+		g.Relations = append(g.Relations, relation)
+	}
+	back := *g.Relations[0].Reversed(vertices)
+	back.Source, back.Name, back.Target = "v", "rev_a", "v"
+	g.Relations = append(g.Relations, back)
+	if err := g.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// edgesOf are the edges of a part by definition: of relations that do not lead back, without self loops,
+// each once.
+func edgesOf(g *graph.Graph, part links.Part) (edges []links.Edge) {
+	for k, r := range g.Relations[:2] {
+		all := r.Edges()
+		for i, u := range all.Source {
+			e := links.Edge{Relation: int32(k), Source: u, Target: all.Target[i]}
+			if u != e.Target && draw.Part(e) == part && !slices.Contains(edges, e) {
+				edges = append(edges, e)
+			}
+		}
+	}
+	return edges
+}
+
+func embeddings() (h, w []float32) {
+	r := rand.New(rand.NewPCG(5, 5))
+	for range vertices * columns {
+		h = append(h, r.Float32()*2-1)
+	}
+	for range 2 * columns {
+		w = append(w, r.Float32()*2-1)
+	}
+	return h, w
+}
+
+// score is that of an edge, in double precision.
+func score(h, w []float32, e links.Edge) (s float64) {
+	for c := range columns {
+		s += float64(h[int(e.Source)*columns+c]) * float64(w[int(e.Relation)*columns+c]) * float64(h[int(e.Target)*columns+c])
+	}
+	return s
+}
+
+// on runs work as the workers of partitions, the second of which is empty.
+func on(t *testing.T, g *graph.Graph, k, rankAmong int, work func(c *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error) {
+	t.Helper()
+	a := &partition.Assignment{K: k, Of: make([]int32, vertices)}
+	for v := range a.Of {
+		if a.Of[v] = int32(v * 7 % k); a.Of[v] == 1 {
+			a.Of[v] = int32(k - 1)
+		}
+	}
+	shares := []*partition.Share{partition.All(g)}
+	if k > 1 {
+		var err error
+		if shares, err = partition.Split(g, a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := partition.Keep(k, func(p int) (*partition.Share, error) { return shares[p], nil }, draw.Passes)
+	err := launch.Workers(k, time.Minute, func(c *comm.Comm) error {
+		s := shares[c.Rank()]
+		memory := tensor.NewMeter()
+		defer memory.Close()
+		team := kernel.NewTeam(2, memory)
+		places, err := kept.Places(s)
+		if err != nil {
+			return err
+		}
+		l, err := links.New(team, c, s, places, links.Options{Draw: draw, RankAmong: rankAmong})
+		if err != nil {
+			return err
+		}
+		l.Cut(piece)
+		ids := s.Edges.IDs
+		if ids == nil {
+			for v := range int32(vertices) {
+				ids = append(ids, v)
+			}
+		}
+		return work(c, l, team, ids)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// rowsOf are those of some vertices, as a worker has them.
+func rowsOf(team *kernel.Team, h []float32, ids []int32) *tensor.Matrix {
+	m := team.Memory.New(tensor.Activations, len(ids), columns)
+	for i, v := range ids {
+		copy(m.Floats()[i*columns:], h[int(v)*columns:][:columns])
+	}
+	return m
+}
+
+// decoder is DistMult with these weights, or without weights the product.
+func decoder(team *kernel.Team, w []float32) (d links.Decoder) {
+	if w != nil {
+		d.Weights, d.Grad = team.Memory.New(tensor.Parameters, 2, columns), team.Zeros(tensor.Gradients, 2, columns)
+		copy(d.Weights.Floats(), w)
+	}
+	return d
+}
+
+func near(t *testing.T, what string, got, want float64) {
+	t.Helper()
+	if math.Abs(got-want) > 1e-5*math.Max(1e-3, math.Abs(want)) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// TestLoss holds loss and gradients, on one worker and several, against loops in double precision over the
+// edges that train and those that Negative draws: every worker draws the same, as the gradient of each row
+// is that of all.
+func TestLoss(t *testing.T) {
+	const epoch = 4
+	g := tangled(t)
+	h, w := embeddings()
+	for _, weights := range [][]float32{nil, w} {
+		loss, dh, dw := 0.0, make([]float64, len(h)), make([]float64, len(w))
+		edges := edgesOf(g, links.Train)
+		used := weights
+		if used == nil {
+			used = slices.Repeat([]float32{1}, len(w))
+		}
+		add := func(e links.Edge, y float64) {
+			s, n := score(h, used, e), float64(len(edges)*(1+drawn))
+			p := 1 / (1 + math.Exp(-s))
+			loss -= (y*math.Log(p) + (1-y)*math.Log(1-p)) / n
+			for c := range columns {
+				u, v, r := int(e.Source)*columns+c, int(e.Target)*columns+c, int(e.Relation)*columns+c
+				dh[u] += (p - y) / n * float64(used[r]) * float64(h[v])
+				dh[v] += (p - y) / n * float64(used[r]) * float64(h[u])
+				dw[r] += (p - y) / n * float64(h[u]) * float64(h[v])
+			}
+		}
+		for _, e := range edges {
+			add(e, 1)
+			for k := range drawn {
+				add(draw.Negative(epoch, k, e, vertices), 0)
+			}
+		}
+		for k := 1; k <= 4; k++ {
+			t.Run(fmt.Sprintf("%d workers, weights %v", k, weights != nil), func(t *testing.T) {
+				var mu sync.Mutex
+				sum := 0.0
+				on(t, g, k, 0, func(_ *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error {
+					d := decoder(team, weights)
+					part, grad := l.Loss(rowsOf(team, h, ids), d, epoch, drawn)
+					mu.Lock()
+					defer mu.Unlock()
+					sum += part
+					if l.Counts[links.Train] != len(edges) {
+						t.Errorf("%d edges train, want %d", l.Counts[links.Train], len(edges))
+					}
+					for i, v := range ids {
+						for c := range columns {
+							near(t, fmt.Sprintf("gradient of vertex %d, column %d", v, c), float64(grad.Floats()[i*columns+c]), dh[int(v)*columns+c])
+						}
+					}
+					if d.Grad != nil {
+						for i, x := range d.Grad.Floats() {
+							near(t, fmt.Sprintf("gradient of weight %d", i), float64(x), dw[i])
+						}
+					}
+					return nil
+				})
+				near(t, "loss", sum, loss)
+			})
+		}
+	}
+}
+
+// TestScores: of held-out edges and of the one that is drawn against each, the same every time.
+func TestScores(t *testing.T) {
+	g := tangled(t)
+	h, w := embeddings()
+	var want []float64
+	for _, e := range edgesOf(g, links.Val) {
+		want = append(want, score(h, w, e), score(h, w, draw.Negative(0, 0, e, vertices)))
+	}
+	slices.Sort(want)
+	for k := 1; k <= 4; k++ {
+		var mu sync.Mutex
+		var got []float64
+		on(t, g, k, 0, func(_ *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error {
+			scores := l.Scores(rowsOf(team, h, ids), decoder(team, w), links.Val)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, s := range scores {
+				got = append(got, float64(s))
+			}
+			return nil
+		})
+		slices.Sort(got)
+		if len(got) != len(want) {
+			t.Fatalf("%d workers: %d scores, want %d", k, len(got), len(want))
+		}
+		for i := range want {
+			near(t, fmt.Sprintf("%d workers: score %d", k, i), got[i], want[i])
+		}
+	}
+}
+
+// TestRanks holds filtered ranks against brute force, among all vertices and among some. Vertices of equal
+// rows tie, and count half.
+func TestRanks(t *testing.T) {
+	g := tangled(t)
+	h, w := embeddings()
+	for v := range 9 { // isolated vertices are alike, and like a linked one
+		copy(h[(vertices-1-v)*columns:][:columns], h[v*3*columns:][:columns])
+	}
+	for _, rankAmong := range []int{0, 20} {
+		among := draw.Candidates(rankAmong, vertices)
+		if among == nil {
+			for v := range int32(vertices) {
+				among = append(among, v)
+			}
+		} else if len(among) != rankAmong {
+			t.Fatalf("%d candidates, asked for %d", len(among), rankAmong)
+		}
+		var want []float64
+		known := map[links.Edge]bool{}
+		for _, part := range []links.Part{links.Train, links.Val, links.Test} {
+			for _, e := range edgesOf(g, part) {
+				known[e] = true
+			}
+		}
+		for _, e := range edgesOf(g, links.Test) {
+			rank := 1.0
+			for _, v := range among {
+				other := links.Edge{Relation: e.Relation, Source: e.Source, Target: v}
+				switch s, own := float32(score(h, w, other)), float32(score(h, w, e)); {
+				case known[other]:
+				case s > own:
+					rank++
+				case s == own:
+					rank += .5
+				}
+			}
+			want = append(want, rank)
+		}
+		slices.Sort(want)
+		for k := 1; k <= 4; k++ {
+			var mu sync.Mutex
+			var got []float64
+			on(t, g, k, rankAmong, func(_ *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error {
+				ranks := l.Ranks(rowsOf(team, h, ids), decoder(team, w), links.Test)
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, ranks...)
+				return nil
+			})
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("%d workers, among %d: ranks %v, want %v", k, len(among), got, want)
+			}
+		}
+	}
+}
+
+// TestNothingLeaks: an edge that passes messages trains, whether stored, turned around, or of the relation
+// that leads back; all others that train pass some, and self loops do.
+func TestNothingLeaks(t *testing.T) {
+	g := tangled(t)
+	passes := draw.Passes(partition.All(g))
+	held := map[links.Edge]bool{}
+	for _, part := range []links.Part{links.Val, links.Test} {
+		for _, e := range edgesOf(g, part) {
+			held[e], held[links.Edge{Relation: e.Relation, Source: e.Target, Target: e.Source}] = true, true
+		}
+	}
+	for i, r := range g.Relations {
+		learned := int32(i)
+		if i == 2 {
+			learned = 0
+		}
+		all := r.Edges()
+		for k, u := range all.Source {
+			v := all.Target[k]
+			if got, want := passes(int32(i), u, v), !held[links.Edge{Relation: learned, Source: u, Target: v}]; got != want && u != v {
+				t.Fatalf("relation %d, edge %d→%d passes messages: %v, want %v", i, u, v, got, want)
+			} else if u == v && !got {
+				t.Fatalf("relation %d, the loop of %d passes none", i, u)
+			}
+		}
+	}
+}
+
+// TestNegative: one end is another vertex, each as likely; sources and targets take turns; epochs differ.
+func TestNegative(t *testing.T) {
+	e := links.Edge{Relation: 1, Source: 3, Target: 7}
+	const n, of = 6, 60000
+	var sources, targets [n]int
+	again := 0
+	for k := range of {
+		d := draw.Negative(1, k, e, n+4)
+		switch {
+		case d.Source != e.Source && d.Target == e.Target && d.Relation == e.Relation:
+			sources[d.Source%n]++
+		case d.Target != e.Target && d.Source == e.Source && d.Relation == e.Relation:
+			targets[d.Target%n]++
+		default:
+			t.Fatalf("%v is drawn against %v", d, e)
+		}
+		if d.Source >= n+4 || d.Target >= n+4 || d.Source < 0 || d.Target < 0 {
+			t.Fatalf("%v of %d vertices", d, n+4)
+		}
+		if draw.Negative(2, k, e, n+4) == d {
+			again++
+		}
+	}
+	if again > of/2 {
+		t.Errorf("%d of %d are those of the next epoch", again, of)
+	}
+	sum := 0
+	for _, count := range sources {
+		sum += count
+	}
+	if sum != of/2 {
+		t.Errorf("%d of %d have another source", sum, of)
+	}
+	for v := range 2 { // of two vertices only one is left
+		if d := draw.Negative(1, v, links.Edge{Source: 0, Target: 1}, 2); d.Source != d.Target {
+			t.Errorf("%v is drawn against 0→1 of two vertices", d)
+		}
+	}
+}
+
+// TestPart: as many edges fall to each part as its share says.
+func TestPart(t *testing.T) {
+	var counts [3]int
+	const n = 300
+	for u := range int32(n) {
+		for v := range u {
+			e := links.Edge{Source: u, Target: v}
+			part := draw.Part(e)
+			counts[part]++
+			if back := draw.Part(links.Edge{Source: v, Target: u}); back != part {
+				t.Fatalf("%d→%d is of part %d, and back of %d", u, v, part, back)
+			}
+		}
+	}
+	for part, share := range draw.Shares {
+		if got := float64(counts[part]) * 100 / (n * (n - 1) / 2); math.Abs(got-share) > 1 {
+			t.Errorf("%.2f %% of the edges are of part %d, want %v", got, part, share)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package links
+
+import (
+	"slices"
+
+	"weft/comm"
+	"weft/kernel"
+	"weft/parallel/exchange"
+	"weft/tensor"
+)
+
+// The edges that are ranked together, and the numbers that say what they are, those of edges behind the
+// last 0.
+const (
+	batch       = 256
+	rankNumbers = 2 // relation and source
+)
+
+// Ranks are those of this worker's edges u→v of a part, from 1: of v among all vertices v', or those that
+// are drawn, by the score of u→v'. Other edges of u in the relation, of any part, do not count (filtered
+// ranks, Bordes et al. 2013); of equal scores half do. Each worker scores its own vertices, and the rows of
+// sources come to it.
+func (l *Edges) Ranks(h *tensor.Matrix, d Decoder, part Part) (ranks []float64) {
+	r := l.ranking(h, d)
+	defer r.release()
+	edges := walk{Edges: l, part: part}
+	rounds := l.rounds(part, batch)
+	if l.team.Planning() { // others may have edges where this worker has none
+		rounds = 1
+	}
+	for range rounds {
+		own := edges.next(batch)
+		r.sources(own)
+		for root := range l.comm.Size() {
+			counts := r.count(own, root)
+			if root != l.comm.Rank() {
+				continue
+			}
+			for i := range own {
+				ranks = append(ranks, 1+counts[i]+counts[batch+i]/2)
+			}
+		}
+	}
+	return ranks
+}
+
+// ranking is room for some edges that are ranked together.
+type ranking struct {
+	*piece
+	own, all *tensor.Matrix // batch × D: the sources' rows times the decoder's weights, of this worker and of one
+	targets  *tensor.Matrix // batch × D: rows of the own edges' targets
+	mine     *tensor.Matrix // batch × batch: scores of the own edges, on the diagonal
+	among    *tensor.Matrix // tile × D: rows that targets are ranked among, where they are not all
+	scores   *tensor.Matrix // batch × tile
+	tile     int
+	edges    []int32 // rankNumbers of each edge
+	score    []float32
+}
+
+func (l *Edges) ranking(h *tensor.Matrix, d Decoder) *ranking {
+	r := &ranking{piece: &piece{decoder: d, ones: slices.Repeat([]float32{1}, h.Cols), window: l.window(h, batch, toScore)}}
+	r.tile = min(max(1, l.candidatesHere()), max(1, l.piece/4/batch))
+	r.edges, r.score = make([]int32, rankNumbers*batch), make([]float32, batch)
+	room := func(rows, cols int) *tensor.Matrix {
+		m := l.team.Memory.New(tensor.Buffers, rows, cols)
+		l.team.Zero(m)
+		return m
+	}
+	r.own, r.all, r.targets = room(batch, h.Cols), room(batch, h.Cols), room(batch, h.Cols)
+	r.mine, r.scores = room(batch, batch), room(batch, r.tile)
+	if l.ranked != nil {
+		r.among = room(r.tile, h.Cols)
+	}
+	return r
+}
+
+func (r *ranking) release() {
+	r.window.release()
+	exchange.Release(r.own, r.all, r.targets, r.mine, r.among, r.scores)
+}
+
+// candidatesHere is how many own rows targets are ranked among.
+func (l *Edges) candidatesHere() int {
+	if l.ranked != nil {
+		return l.ranked.Cols
+	}
+	return l.rows
+}
+
+// sources takes in the rows of the sources of own edges, and scores these edges.
+func (r *ranking) sources(edges []Edge) {
+	var positions []int32
+	for _, e := range edges {
+		positions = append(positions, r.places.Position(e.Source))
+	}
+	r.open(positions)
+	for i, e := range edges {
+		weights, row := r.decoder.weights(e.Relation, r.ones), r.row(e.Source)
+		for c, x := range row {
+			rowOf(r.own, i)[c] = x * weights[c]
+		}
+		copy(rowOf(r.targets, i), rowOf(r.h, int(r.places.Position(e.Target))-r.places.Starts[r.me]))
+	}
+	r.team.MatMul(r.mine, r.own, r.targets, kernel.Transposed, kernel.Replace)
+}
+
+// count is, on all workers, how many candidates score above each edge of a worker, and behind them how many
+// score the same.
+func (r *ranking) count(own []Edge, root int) (counts []float64) {
+	counts = make([]float64, 2*batch)
+	n := []int32{int32(len(own))}
+	if !r.team.Planning() {
+		if root == r.comm.Rank() {
+			r.team.Copy(r.all, r.own)
+			for i, e := range own {
+				r.edges[rankNumbers*i], r.edges[rankNumbers*i+1] = e.Relation, e.Source
+				r.score[i] = rowOf(r.mine, i)[i]
+			}
+		}
+		for _, data := range [][]byte{comm.Bytes(n), r.all.Bytes(), comm.Bytes(r.edges), comm.Bytes(r.score)} {
+			exchange.Must(r.comm.Broadcast(comm.Links, data, root))
+		}
+	}
+	for lo := 0; lo < r.candidatesHere(); lo += r.tile {
+		r.countTile(counts, int(n[0]), lo, min(lo+r.tile, r.candidatesHere()))
+	}
+	if !r.team.Planning() {
+		exchange.Must(r.comm.SumDoubles(comm.Statistics, counts))
+	}
+	return counts
+}
+
+// countTile counts candidates lo … hi−1 for n edges.
+func (r *ranking) countTile(counts []float64, n, lo, hi int) {
+	var rows *tensor.Matrix
+	if r.ranked == nil {
+		rows = r.h.RowRange(lo, hi)
+	} else {
+		rows = r.among.RowRange(0, hi-lo)
+		r.team.Gather(rows, r.h, r.ranked.Reshape(r.ranked.Cols, 1).RowRange(lo, hi).Reshape(1, hi-lo))
+	}
+	scores := r.scores.Prefix(batch, hi-lo)
+	r.team.MatMul(scores, r.all, rows, kernel.Transposed, kernel.Replace)
+	r.team.Parallel(n, func(i int) {
+		above, same := 0, 0
+		tell := func(score float32, by int) {
+			if score > r.score[i] {
+				above += by
+			} else if score == r.score[i] {
+				same += by
+			}
+		}
+		of := rowOf(scores, i)
+		for _, s := range of {
+			tell(s, 1)
+		}
+		for _, row := range r.targetsOf(r.edges[rankNumbers*i], r.edges[rankNumbers*i+1]) {
+			if at := r.candidate(row) - lo; at >= 0 && at < hi-lo {
+				tell(of[at], -1)
+			}
+		}
+		counts[i] += float64(above)
+		counts[batch+i] += float64(same)
+	})
+}
+
+// candidate is the number of an own row among those that targets are ranked among, −1: it is none.
+func (l *Edges) candidate(row int32) int {
+	if l.ranked == nil {
+		return int(row)
+	}
+	i, found := slices.BinarySearch(l.ranked.Int32s(), row)
+	if !found {
+		return -1
+	}
+	return i
+}

@@ -1,0 +1,181 @@
+package links
+
+import (
+	"math"
+	"slices"
+
+	"weft/comm"
+	"weft/parallel/exchange"
+	"weft/tensor"
+)
+
+// Decoder scores an edge u→v of relation r from the embeddings of its ends: Σ_c h_uc · w_rc · h_vc. With
+// trained weights that is DistMult (Yang et al. 2015); without them w is 1, and the score is the product
+// h_u·h_v.
+type Decoder struct {
+	Weights *tensor.Matrix // relations × D, nil: 1
+	Grad    *tensor.Matrix // like Weights: dLoss/dWeights is added to it
+}
+
+// weights are those of a relation.
+func (d *Decoder) weights(relation int32, ones []float32) []float32 {
+	if d.Weights == nil {
+		return ones
+	}
+	return rowOf(d.Weights, int(relation))
+}
+
+// piece is some edges, each followed by those that are drawn against it, and what becomes of them.
+type piece struct {
+	*window
+	decoder Decoder
+	drawn   int // edges against each
+	edges   int // at most, without those that are drawn
+	ones    []float32
+	pairs   []pair
+	scores  []float32
+}
+
+// pair is the ends of an edge: rows of the window.
+type pair struct {
+	relation       int32
+	source, target int32
+}
+
+// pieceOf is for edges of a model's output h.
+func (l *Edges) pieceOf(h *tensor.Matrix, d Decoder, drawn int, to purpose) *piece {
+	p := &piece{decoder: d, drawn: drawn, edges: max(1, l.piece/4/max(1, h.Cols)/2/(1+drawn)), ones: slices.Repeat([]float32{1}, h.Cols)}
+	p.window = l.window(h, 2*(1+drawn)*p.edges, to)
+	return p
+}
+
+// begin takes in the ends of edges, and of those that are drawn against them in an epoch, and scores all.
+func (p *piece) begin(edges []Edge, epoch int) {
+	all, positions := make([]Edge, 0, (1+p.drawn)*len(edges)), make([]int32, 0, 2*(1+p.drawn)*len(edges))
+	for _, e := range edges {
+		all = append(all, e)
+		for k := range p.drawn {
+			all = append(all, p.Negative(epoch, k, e, p.places.Vertices()))
+		}
+	}
+	for _, e := range all {
+		positions = append(positions, p.places.Position(e.Source), p.places.Position(e.Target))
+	}
+	p.open(positions)
+	p.pairs, p.scores = make([]pair, len(all)), make([]float32, len(all))
+	inParts(p, len(all), func(lo, hi int) {
+		for i, e := range all[lo:hi] {
+			p.pairs[lo+i] = pair{e.Relation, int32(p.at(e.Source)), int32(p.at(e.Target))}
+		}
+		for i, e := range p.pairs[lo:hi] {
+			p.scores[lo+i] = product(rowOf(p.x, int(e.source)), p.decoder.weights(e.relation, p.ones), rowOf(p.x, int(e.target)))
+		}
+	})
+}
+
+// product is Σ a·w·b.
+func product(a, w, b []float32) (sum float32) {
+	w, b = w[:len(a)], b[:len(a)]
+	for c, x := range a {
+		sum += x * w[c] * b[c]
+	}
+	return sum
+}
+
+// inParts calls work for consecutive parts of 0 … n−1 on the team's threads.
+func inParts(p *piece, n int, work func(lo, hi int)) {
+	parts := min(n, p.team.Threads())
+	p.team.Parallel(parts, func(k int) { work(n*k/parts, n*(k+1)/parts) })
+}
+
+// backward adds the gradients of the rows and of the decoder's weights, whose are sums, for those of the
+// scores. A column is one thread's, and its sums are those of the edges in their order.
+func (p *piece) backward(grads []float32, sums []float64) {
+	columns := p.x.Cols
+	p.team.Zero(p.dx)
+	inParts(p, columns, func(lo, hi int) {
+		for i, e := range p.pairs {
+			g, w := grads[i], p.decoder.weights(e.relation, p.ones)[lo:hi]
+			a, b := rowOf(p.x, int(e.source))[lo:hi], rowOf(p.x, int(e.target))[lo:hi]
+			da, db := rowOf(p.dx, int(e.source))[lo:hi], rowOf(p.dx, int(e.target))[lo:hi]
+			for c := range w {
+				da[c] += g * w[c] * b[c]
+				db[c] += g * w[c] * a[c]
+			}
+			if sums != nil {
+				dw := sums[int(e.relation)*columns+lo:][:hi-lo]
+				for c := range dw {
+					dw[c] += float64(g * a[c] * b[c])
+				}
+			}
+		}
+	})
+}
+
+// crossEntropy is that of σ(score) with 1 for an edge, and with 0 for one that is drawn, and its
+// derivative.
+func crossEntropy(score float32, drawn bool) (loss float64, grad float64) {
+	s := float64(score)
+	loss, grad = max(s, 0)+math.Log1p(math.Exp(-math.Abs(s))), 1/(1+math.Exp(-s))
+	if !drawn {
+		loss, grad = loss-s, grad-1
+	}
+	return loss, grad
+}
+
+// Loss is this worker's share of the mean, over all edges that train and so many drawn against each, of the
+// binary cross-entropy of their scores, and its gradient for h. That of the decoder's weights is the whole
+// mesh's.
+func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float64, grad *tensor.Matrix) {
+	grad = l.team.Zeros(tensor.Gradients, h.Rows, h.Cols)
+	p := l.pieceOf(h, d, drawn, toLearn)
+	defer p.release()
+	var sums []float64
+	if d.Grad != nil && !l.team.Planning() {
+		sums = make([]float64, d.Grad.Len())
+	}
+	scale := 1 / (float64(l.Counts[Train]) * float64(1+drawn))
+	edges := walk{Edges: l, part: Train}
+	for range l.rounds(Train, p.edges) {
+		p.begin(edges.next(p.edges), epoch)
+		grads := make([]float32, len(p.scores))
+		for i, s := range p.scores {
+			one, g := crossEntropy(s, i%(1+drawn) > 0)
+			loss, grads[i] = loss+scale*one, float32(scale*g)
+		}
+		p.backward(grads, sums)
+		p.close(grad)
+	}
+	if sums != nil {
+		exchange.Must(l.comm.SumDoubles(comm.Gradient, sums))
+		for i, s := range sums {
+			d.Grad.Floats()[i] += float32(s)
+		}
+	}
+	return loss, grad
+}
+
+// Scores are those of this worker's edges of a part, each followed by that of one that is drawn against it
+// and is always the same.
+func (l *Edges) Scores(h *tensor.Matrix, d Decoder, part Part) (scores []float32) {
+	p := l.pieceOf(h, d, 1, toScore)
+	defer p.release()
+	edges := walk{Edges: l, part: part}
+	for range l.rounds(part, p.edges) {
+		p.begin(edges.next(p.edges), 0)
+		scores = append(scores, p.scores...)
+	}
+	return scores
+}
+
+// LossOf is this worker's share of the loss of its edges of a part, whose Scores they are.
+func (l *Edges) LossOf(scores []float32, part Part) (loss float64) {
+	if l.Counts[part] == 0 {
+		return 0
+	}
+	for i, s := range scores {
+		one, _ := crossEntropy(s, i%2 > 0)
+		loss += one / float64(2*l.Counts[part])
+	}
+	return loss
+}

@@ -1,0 +1,180 @@
+package partition
+
+import (
+	"errors"
+	"slices"
+	"sync"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// Kept are the shares of a graph without some of its edges: of relations that join the first vertex type
+// with itself. Vertices stay where they are. What all shares must be read for is found out once, when it is
+// first asked for.
+type Kept struct {
+	k     int
+	open  func(p int) (*Share, error)
+	rule  func(*Share) func(relation, source, target int32) bool
+	once  func() (*Places, error)
+	halos []Halo // by relation, those of the edges that stay
+}
+
+// Places says which vertex of the first type stands where in the order of the partitions.
+type Places struct {
+	Starts []int   // len K+1: the first position of each partition, and V
+	IDs    []int32 // the vertex at each position; nil: its position
+	Of     []int32 // the position of each vertex; nil: the vertex
+}
+
+// Keep are the shares of k partitions, which open opens, with the edges that the rule accepts for a share:
+// its relation counts as in Edges.Relations, and its ends are vertices. Edges between other vertex types
+// stay. One partition is never opened.
+func Keep(k int, open func(p int) (*Share, error), rule func(*Share) func(relation, source, target int32) bool) *Kept {
+	kept := &Kept{k: k, open: open, rule: rule}
+	kept.once = sync.OnceValues(kept.measure)
+	return kept
+}
+
+// ID is the vertex at a position.
+func (p *Places) ID(position int32) int32 {
+	if p.IDs == nil {
+		return position
+	}
+	return p.IDs[position]
+}
+
+// Position is where a vertex stands.
+func (p *Places) Position(vertex int32) int32 {
+	if p.Of == nil {
+		return vertex
+	}
+	return p.Of[vertex]
+}
+
+// Vertices is how many there are.
+func (p *Places) Vertices() int { return p.Starts[len(p.Starts)-1] }
+
+// Places are those of the graph that a share is of.
+func (k *Kept) Places(s *Share) (*Places, error) {
+	if k.k == 1 {
+		return &Places{Starts: s.Edges.Starts}, nil
+	}
+	return k.once()
+}
+
+// Of is a share with the edges that stay. It holds the arrays of s, and must not be used when s is closed.
+func (k *Kept) Of(s *Share) (*Share, error) {
+	places, err := k.Places(s)
+	if err != nil {
+		return nil, err
+	}
+	kept := *s
+	kept.Edges.Relations = slices.Clone(s.Edges.Relations)
+	for i := range kept.Edges.Relations {
+		r := &kept.Edges.Relations[i]
+		if !r.Own() {
+			continue
+		}
+		in, out, err := k.edges(places, s, i)
+		if err != nil {
+			return nil, err
+		}
+		if r.In, r.Out = in, out; k.k > 1 {
+			r.HaloRows, r.HaloRowsOut = k.halos[i].Rows, k.halos[i].RowsOut
+		}
+	}
+	return &kept, nil
+}
+
+// Own reports whether the relation joins the first vertex type with itself.
+func (r *Relation) Own() bool { return r.Source == 0 && r.Target == 0 }
+
+// edges are those of a relation that stay, into and out of the rows of a share.
+func (k *Kept) edges(places *Places, s *Share, relation int) (in, out graph.Relation, err error) {
+	r, which, keep := &s.Edges.Relations[relation], int32(relation), k.rule(s)
+	in, err = r.In.Where(func(_ int64, source, row int32) bool {
+		return keep(which, places.ID(source), s.Values.ID(int(row)))
+	})
+	if err == nil && k.k > 1 {
+		out, err = r.Out.Where(func(_ int64, target, row int32) bool {
+			return keep(which, s.Values.ID(int(row)), places.ID(target))
+		})
+	}
+	return in, out, err
+}
+
+// measure reads all shares: for the places, and then for the halos.
+func (k *Kept) measure() (*Places, error) {
+	places := &Places{}
+	err := k.each(func(s *Share) error {
+		if places.Starts == nil {
+			places.Starts = s.Edges.Starts
+			places.IDs, places.Of = make([]int32, places.Vertices()), slices.Repeat([]int32{-1}, places.Vertices())
+			for range s.Edges.Relations {
+				k.halos = append(k.halos, Halo{square[int](k.k), square[int](k.k)})
+			}
+		}
+		first := places.Starts[s.Edges.P]
+		copy(places.IDs[first:], s.Edges.IDs)
+		for row, v := range s.Edges.IDs {
+			if places.Of[v] >= 0 {
+				return refusal.Graph.Errorf("vertex %d belongs to two partitions; %s", v, partitionAgain)
+			}
+			places.Of[v] = int32(first + row)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	seen := make([]bool, places.Vertices())
+	return places, k.each(func(s *Share) error {
+		for i := range s.Edges.Relations {
+			if !s.Edges.Relations[i].Own() {
+				continue
+			}
+			in, out, err := k.edges(places, s, i)
+			if err != nil {
+				return err
+			}
+			haloOf(&in, s, seen, k.halos[i].Rows[s.Edges.P])
+			haloOf(&out, s, seen, k.halos[i].RowsOut[s.Edges.P])
+		}
+		return nil
+	})
+}
+
+// haloOf counts the far ends of a relation by partition, but those in that of s. seen is false, and is so
+// again.
+func haloOf(r *graph.Relation, s *Share, seen []bool, counts []int) {
+	for _, u := range r.Sources {
+		seen[u] = true
+	}
+	for q := range counts {
+		for u := s.Edges.Starts[q]; u < s.Edges.Starts[q+1]; u++ {
+			if seen[u] && q != s.Edges.P {
+				counts[q]++
+			}
+			seen[u] = false
+		}
+	}
+}
+
+// each opens one share after the other.
+func (k *Kept) each(use func(*Share) error) error {
+	for p := range k.k {
+		s, err := k.open(p)
+		if err != nil {
+			return err
+		}
+		err = s.Guard(func() error {
+			defer s.Unload()
+			return use(s)
+		})
+		if err := errors.Join(err, s.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

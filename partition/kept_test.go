@@ -1,0 +1,83 @@
+package partition
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"weft/graph"
+)
+
+// TestKeep: shares without some edges are those of a graph without them, halos and all, and the places are
+// those of its vertices. Relations between other types stay.
+func TestKeep(t *testing.T) {
+	keep := func(relation, u, v int32) bool { return (u*7+v*11+relation)%3 > 0 }
+	for seed := range uint64(30) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		g := made(t, 1+r.IntN(30), r.IntN(150), kinds[[]string{"bare", "dense"}[seed%2]], seed)
+		if seed%5 > 2 { // two types, of which the first has two relations
+			other, err := graph.NewBipartite(g.Vertices(), 3, graph.Edges{Source: []int32{0, 0}, Target: []int32{1, 2}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			other.Source, other.Name, other.Target = "a", "z", "b"
+			own := g.Relations[0]
+			own.Source, own.Name, own.Target = "a", "x", "a"
+			again := own
+			again.Name = "y"
+			g.Type, g.Count, g.Others = "a", g.Vertices(), []graph.VertexType{{Type: "b", Count: 3}}
+			g.Relations = []graph.Relation{own, other, again}
+		}
+		less := *g
+		less.Relations = slices.Clone(g.Relations)
+		for i := range less.Relations {
+			r := &less.Relations[i]
+			if source, _, target := r.Ends(); source != target {
+				continue
+			}
+			kept, err := r.Where(func(_ int64, u, v int32) bool { return keep(int32(i), u, v) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			*r = kept
+		}
+		a := &Assignment{K: 1 + r.IntN(5), Of: make([]int32, g.Vertices())}
+		for v := range a.Of {
+			a.Of[v] = int32(r.IntN(a.K))
+		}
+		t.Run(fmt.Sprintf("%d, %d partitions", seed, a.K), func(t *testing.T) {
+			shares, err := Split(g, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want, err := Split(&less, a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a.K == 1 {
+				shares, want = []*Share{All(g)}, []*Share{All(&less)}
+			}
+			kept := Keep(a.K, func(p int) (*Share, error) { return shares[p], nil }, func(*Share) func(relation, u, v int32) bool { return keep })
+			for p, s := range shares {
+				got, err := kept.Of(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if diff := same(want[p].Edges, got.Edges); diff != "" {
+					t.Fatalf("partition %d (-want +got): %s", p, diff)
+				}
+				places, err := kept.Places(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for row := range s.Edges.Rows {
+					at := int32(s.Edges.Starts[p] + row)
+					if v := s.Values.ID(row); places.ID(at) != v || places.Position(v) != at {
+						t.Fatalf("vertex %d at %d: places say %d and %d", v, at, places.ID(at), places.Position(v))
+					}
+				}
+			}
+		})
+	}
+}

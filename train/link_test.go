@@ -1,0 +1,215 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/refusal"
+)
+
+// linked are options that learn edges.
+func linked(change func(o *Options)) Options {
+	o := Defaults()
+	o.Task, o.Model, o.Hidden, o.Embedding, o.LR, o.Epochs, o.Negatives, o.Threads = LinkTask, "gcn", 24, 8, .001, 5, 2, 1
+	if change != nil {
+		change(&o)
+	}
+	return o
+}
+
+// TestLinksOnAnyWorkers: losses and all measures of learned edges are the same on any number of workers, on
+// a directed graph with isolated vertices, parallel edges and an empty partition.
+func TestLinksOnAnyWorkers(t *testing.T) {
+	g := tangled(t)
+	of := make([]int32, g.Vertices())
+	for v := range of {
+		of[v] = 2 * int32(v%2) // nothing on worker 1
+	}
+	for name, o := range map[string]Options{
+		"dot":      linked(nil),
+		"distmult": linked(func(o *Options) { o.Model, o.Decoder, o.Norm, o.Clip = "sage", distMult, "batch", .1 }),
+		"among":    linked(func(o *Options) { o.EvalNegatives, o.Metric, o.Direction = 50, "hits@10", "out" }),
+		"area":     linked(func(o *Options) { o.Metric, o.Dropout = rocAUCMetric, .3 }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			one := mustRun(t, &Job{Graph: g, Options: o})
+			if one.Links.TrainEdges == 0 || one.Links.ValEdges == 0 || one.Links.TestEdges == 0 || one.Val != float64(one.Links.Val[one.Metric]) {
+				t.Fatalf("%+v, validation %v", one.Links, one.Val)
+			}
+			for k, of := range map[int][]int32{2: nil, 3: of, 4: nil} {
+				many := mustRun(t, divided(t, g, o, k, of))
+				if d := away(one.Losses, many.Losses); d > 1e-5 {
+					t.Errorf("%d workers: the losses differ by %.1e: %v, want %v", k, d, many.Losses, one.Losses)
+				}
+				if many.Communication.Links.Bytes == 0 {
+					t.Errorf("%d workers: no rows were sent", k)
+				}
+				if ranked := one.Metric != rocAUCMetric; ranked != (len(many.Links.Test) == len(LinkMetrics)) {
+					t.Errorf("%d workers: measured by %s: %v", k, one.Metric, many.Links.Test)
+				}
+				for name, want := range one.Links.Test {
+					if got := many.Links.Test[name]; math.Abs(float64(got-want)) > .002 {
+						t.Errorf("%d workers: %s %v, want %v", k, name, got, want)
+					}
+				}
+				if many.Links.TrainEdges != one.Links.TrainEdges || many.Links.TestEdges != one.Links.TestEdges {
+					t.Errorf("%d workers: %+v, want %+v", k, many.Links, one.Links)
+				}
+			}
+		})
+	}
+}
+
+// severalTypes has two vertex types, and relations among the first and between both, each with one that
+// leads back.
+func severalTypes(t *testing.T) *graph.Graph {
+	t.Helper()
+	g := tangled(t)
+	other, err := graph.NewBipartite(40, g.Own(), graph.Edges{Source: []int32{1, 2, 39, 7}, Target: []int32{0, 0, 5, 2999}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.Type, g.Count = "a", g.Own()
+	g.Relations[0].Source, g.Relations[0].Name, g.Relations[0].Target = "a", "x", "a"
+	other.Source, other.Name, other.Target = "b", "y", "a"
+	g.Relations = append(g.Relations, other)
+	g.Others = []graph.VertexType{{Type: "b", Count: 40, Features: graph.Features{Columns: 2, Dense: make([]float32, 80)}}}
+	for i := range g.Others[0].Features.Dense {
+		g.Others[0].Features.Dense[i] = float32(i%7) / 7
+	}
+	if g, err = g.ReverseRelations(); err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestLinksOfTypes: edges of a graph with several types are learned where they join the first with itself.
+func TestLinksOfTypes(t *testing.T) {
+	g := severalTypes(t)
+	o := linked(func(o *Options) { o.Model, o.Decoder = "rgcn", distMult })
+	one := mustRun(t, &Job{Graph: g, Options: o})
+	if shape := one.Weights[decoderWeights].Shape; !slices.Equal(shape, []int{1, o.Embedding}) {
+		t.Errorf("the decoder's weights have the shape %v", shape)
+	}
+	for _, k := range []int{2, 3} {
+		many := mustRun(t, divided(t, g, o, k, nil))
+		if d := away(one.Losses, many.Losses); d > 1e-5 || many.Links.TestEdges != one.Links.TestEdges {
+			t.Errorf("%d workers: the losses differ by %.1e, %+v, want %+v", k, d, many.Links, one.Links)
+		}
+	}
+	planAndRun(t, divided(t, g, o, 2, nil))
+	g.Relations = slices.DeleteFunc(g.Relations, func(r graph.Relation) bool { return r.Source == r.Target })
+	_, err := (&Job{Graph: g, Options: o}).Run(context.Background())
+	if !refusal.Is(err) || !strings.Contains(err.Error(), "no edges to train on") {
+		t.Errorf("without edges among the first type: %v, want a refusal", err)
+	}
+}
+
+// TestPlanOfLinks holds the plan to the run where edges are learned, byte by byte.
+func TestPlanOfLinks(t *testing.T) {
+	g := tangled(t)
+	for name, o := range map[string]Options{
+		"dot":      linked(func(o *Options) { o.Negatives = 5 }),
+		"distmult": linked(func(o *Options) { o.Decoder, o.EvalNegatives = distMult, 100 }),
+		"area":     linked(func(o *Options) { o.Metric, o.Model = rocAUCMetric, "gat" }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			planAndRun(t, &Job{Graph: g, Options: o})
+			planAndRun(t, divided(t, g, o, 3, nil))
+		})
+	}
+}
+
+// TestLinksAreLearned: on a graph with communities a trained model tells edges from others far better than
+// one that has made a small step.
+func TestLinksAreLearned(t *testing.T) {
+	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 400, Degree: 40, Features: 16, Classes: 4, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	within := func(_ int64, u, v int32) bool { return g.Labels.Class[u] == g.Labels.Class[v] }
+	if g.Relations[0], err = g.Relations[0].Where(within); err != nil {
+		t.Fatal(err)
+	}
+	o := linked(func(o *Options) { o.Metric, o.LR, o.Epochs, o.Dropout, o.Negatives = rocAUCMetric, 1e-6, 1, 0, 1 })
+	before := run(t, g, o)
+	o.LR, o.Epochs = .02, 60
+	after := run(t, g, o)
+	if after.Test < before.Test+.1 || after.Test < .75 {
+		t.Errorf("ROC-AUC %.3f after training, %.3f before", after.Test, before.Test)
+	}
+	if len(after.Logits) != g.Vertices()*o.Embedding {
+		t.Errorf("%d values in the embeddings of %d vertices, %d columns", len(after.Logits), g.Vertices(), o.Embedding)
+	}
+	// A prediction on the whole graph needs no decoder
+	o.Decoder = distMult
+	r := run(t, g, o)
+	p, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), r.Weights, Logits)
+	if err != nil || p.Classes != o.Embedding || len(p.Logits) != len(r.Logits) {
+		t.Fatalf("%v: %d columns, %d values", err, p.Classes, len(p.Logits))
+	}
+	if w := r.Weights[decoderWeights]; !slices.Equal(w.Shape, []int{1, o.Embedding}) {
+		t.Errorf("the decoder's weights have the shape %v", w.Shape)
+	}
+}
+
+// TestLinksNeedNoLabels: nor classes, nor splits.
+func TestLinksNeedNoLabels(t *testing.T) {
+	g := *tangled(t)
+	g.Labels, g.Splits = graph.Labels{}, nil
+	if r := run(t, &g, linked(nil)); math.IsNaN(r.Val) || !math.IsNaN(r.Train) {
+		t.Errorf("training %v, validation %v", r.Train, r.Val)
+	}
+}
+
+func TestLinksRefused(t *testing.T) {
+	g := tangled(t)
+	loops, err := graph.NewRelation(g.Vertices(), graph.Edges{Source: []int32{3}, Target: []int32{3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lonely := *g
+	lonely.Relations = []graph.Relation{loops}
+	for _, c := range []struct {
+		g      *graph.Graph
+		change func(o *Options)
+		want   string
+	}{
+		{g, func(o *Options) { o.Task, o.Embedding, o.Decoder = VertexTask, 0, distMult }, "decoder distmult: belongs to task link"},
+		{g, func(o *Options) { o.Split = 1 }, "split 1: belongs to task vertex"},
+		{g, func(o *Options) { o.Metric = "accuracy" }, "metric accuracy: no measure of task link; it is one of roc-auc, mrr"},
+		{g, func(o *Options) { o.Parallel = "tensor=2" }, "take parallel graph=2"},
+		{g, func(o *Options) { o.Parallel = "pipeline=2" }, "take parallel graph=2"},
+		{&lonely, func(o *Options) {}, "the graph has no edges to train on"},
+		{&lonely, func(o *Options) { o.Parallel, o.Partition = "graph=2", "random" }, "the graph has no edges to train on"},
+	} {
+		o := linked(c.change)
+		_, err := (&Job{Graph: c.g, Options: o}).Run(context.Background())
+		if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%v, want %q in one line", err, c.want)
+		}
+	}
+}
+
+func TestParseLinkSplit(t *testing.T) {
+	for text, want := range map[string]LinkSplit{"85/5/10": {85, 5, 10}, "99.5/.2/0.3": {99.5, .2, .3}, "100/0/0": {100, 0, 0}} {
+		s, err := ParseLinkSplit(text)
+		if err != nil || s != want {
+			t.Errorf("%s: %v, %v", text, s, err)
+		}
+		if again, err := ParseLinkSplit(fmt.Sprint(s)); err != nil || again != s {
+			t.Errorf("%s is written as %v", text, s)
+		}
+	}
+	for _, text := range []string{"", "85/15", "85/5/5", "0/50/50", "a/b/c", "-5/5/100", "NaN/5/5", "80/10/5/5", "Inf/0/0"} {
+		if s, err := ParseLinkSplit(text); err == nil {
+			t.Errorf("%q is read as %v", text, s)
+		}
+	}
+}
