@@ -395,21 +395,20 @@ func FuzzOpen(f *testing.F) {
 	f.Add(uint8(0), []byte(`{"format": 1}`))
 	f.Add(uint8(1), []byte("\x93NUMPY\x01\x00"))
 	f.Add(uint8(2), []byte("hello"))
-	for _, g := range []*Graph{dense(), sparse()} {
-		dir := stored(f, g)
-		for k, file := range fuzzed {
-			if b, err := os.ReadFile(filepath.Join(dir, file)); err == nil {
+	good := map[bool]string{false: stored(f, dense()), true: stored(f, typed())}
+	for _, dir := range []string{good[false], stored(f, sparse()), good[true]} {
+		for k, c := range fuzzed {
+			if b, err := os.ReadFile(filepath.Join(dir, c.file)); err == nil {
 				f.Add(uint8(k), b)
 			}
 		}
 	}
-	good := stored(f, dense())
 	f.Fuzz(func(t *testing.T, which uint8, content []byte) {
-		dir := t.TempDir()
-		if err := os.CopyFS(dir, os.DirFS(good)); err != nil {
+		dir, c := t.TempDir(), fuzzed[int(which)%len(fuzzed)]
+		if err := os.CopyFS(dir, os.DirFS(good[c.typed])); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, fuzzed[int(which)%len(fuzzed)]), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, c.file), content, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		g, err := Open(dir)
@@ -426,4 +425,12 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-var fuzzed = []string{descriptionFile, indptrFile, indicesFile, labelsFile, splitFiles[0], namesFile, featuresFile}
+// fuzzed are the files that FuzzOpen changes, of a store of one type or of several.
+var fuzzed = []struct {
+	typed bool
+	file  string
+}{
+	{false, descriptionFile}, {false, indptrFile}, {false, indicesFile}, {false, labelsFile}, {false, splitFiles[0]}, {false, namesFile}, {false, featuresFile},
+	{true, descriptionFile}, {true, "edges/author__writes__paper/indptr.npy"}, {true, "edges/author__writes__paper/indices.npy"},
+	{true, "vertices/paper/labels.npy"}, {true, "vertices/author/features_indices.npy"},
+}

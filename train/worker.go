@@ -140,7 +140,7 @@ func checkWhole(whole *partition.Whole, outputs int) error {
 		return refusal.Graph.Errorf("the graph has no vertices; import one that has some")
 	case outputs < 1:
 		return refusal.Graph.Errorf("the graph has no labels to learn; import it from a source that has labels, or with the flags of its format "+
-			"that name some, as weft import FORMAT --help lists them; or learn edges with %s %s", refusal.Setting("task"), LinkTask)
+			"that name some, as the help of weft import FORMAT lists them; or learn edges with %s %s", refusal.Setting("task"), LinkTask)
 	}
 	return nil
 }

@@ -3,9 +3,12 @@ package ogb
 import (
 	"archive/zip"
 	"bytes"
+	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/klauspost/compress/gzip"
@@ -93,6 +96,69 @@ func FuzzArchive(f *testing.F) {
 			t.Fatal(err)
 		}
 		defer write(t, filepath.Join(folder, name), before)
+		readAny(t, folder, name, data)
+	})
+}
+
+// Any bytes in the place of a file of a folder of several types, and text as gzip, too.
+func FuzzTyped(f *testing.F) {
+	y := newTypedToy()
+	text, binary := y.text(f), y.binary(f)
+	var files []string // of text, then of archives
+	for _, folder := range []string{text, binary} {
+		err := fs.WalkDir(os.DirFS(folder), ".", func(path string, e fs.DirEntry, err error) error {
+			if err == nil && !e.IsDir() {
+				files = append(files, filepath.Join(folder, path))
+			}
+			return err
+		})
+		if err != nil {
+			f.Fatal(err)
+		}
+	}
+	for _, name := range []string{"typed_split_dict.pt", "split_dict.pt"} {
+		data, err := os.ReadFile(filepath.Join("testdata", name))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data, byte(len(files)))
+	}
+	for k, path := range files {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		if z, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
+			if data, err = io.ReadAll(z); err != nil {
+				f.Fatal(err)
+			}
+		}
+		f.Add(data, byte(k))
+	}
+	files = append(files, filepath.Join(text, "split/time", pickledSplit))
+	f.Fuzz(func(t *testing.T, data []byte, file byte) {
+		path := files[int(file)%len(files)]
+		folder := text
+		if strings.HasPrefix(path, binary) {
+			folder = binary
+		}
+		name, err := filepath.Rel(folder, path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before, err := os.ReadFile(path)
+		if err == nil {
+			defer write(t, path, before)
+		} else {
+			defer os.Remove(path)
+		}
+		if strings.HasSuffix(path, textSuffix) {
+			var b bytes.Buffer
+			z := gzip.NewWriter(&b)
+			_, _ = z.Write(data) // to memory
+			_ = z.Close()
+			readAny(t, folder, name, b.Bytes())
+		}
 		readAny(t, folder, name, data)
 	})
 }

@@ -2,6 +2,7 @@ package ogb
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -31,6 +32,8 @@ type typedLayout interface {
 	// more lists the arrays of a vertex type besides features and labels, which array opens.
 	more(vertexType string) []string
 	array(vertexType, name string) (matrix, error)
+	// unread lists the names of arrays of these types and relations that are not read.
+	unread(types []string, relations []triplet) []string
 	close()
 }
 
@@ -188,6 +191,11 @@ func (t *typed) readRelations(g *graph.Graph) error {
 	}
 	g.Notes = append(g.Notes, fmt.Sprintf("%d edges of %d relations, without inverse ones (%s adds relations that lead back)",
 		edges, len(all), refusal.Setting("reverse-relations")))
+	unread := t.unread(slices.Collect(maps.Keys(t.counts)), all)
+	slices.Sort(unread)
+	if unread = slices.Compact(unread); len(unread) > 0 {
+		g.Notes = append(g.Notes, "not read: "+arrays.Listed(unread))
+	}
 	return nil
 }
 

@@ -88,6 +88,7 @@ func (y *typedToy) binary(t testing.TB) string {
 		list("paper___cites___paper", y.papers.source, y.papers.target), list("paper___about___field", y.about[0], y.about[1]))
 	raw("node_feat_dict", entry{"paper", y.papers.features, []int{30, 3}, false})
 	raw("node_year_dict", entry{"paper", y.papers.years, []int{30, 1}, false})
+	raw("edge_reltype_dict", entry{"paper___cites___paper", make([]int64, 90), []int{90, 1}, false})
 	raw("node-label", entry{"paper", y.papers.labels, []int{30, 1}, false})
 	y.writeSplits(t, folder)
 	return folder
@@ -132,7 +133,8 @@ func TestTypedLayouts(t *testing.T) {
 			if diff := cmp.Diff(want, g, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if g.Metric != "accuracy" || len(g.Notes) != 1 || !strings.HasPrefix(g.Notes[0], "190 edges of 3 relations, without inverse ones") {
+			if g.Metric != "accuracy" || len(g.Notes) != 2 || !strings.HasPrefix(g.Notes[0], "190 edges of 3 relations, without inverse ones") ||
+				g.Notes[1] != `not read: "edge_reltype"` {
 				t.Errorf("metric %q, notes %q", g.Metric, g.Notes)
 			}
 			store := filepath.Join(t.TempDir(), "store")

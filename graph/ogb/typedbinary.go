@@ -154,6 +154,18 @@ func (f *typedBinary) array(vertexType, name string) (matrix, error) {
 	return openStored(f.others[name], vertexType)
 }
 
+func (f *typedBinary) unread([]string, []triplet) (names []string) {
+	known := []string{"num_nodes", "num_edges", "edge_index", "node_feat", "edge_feat"}
+	entries, _ := os.ReadDir(f.raw) // what cannot be listed cannot be opened either
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), "_dict.npz")
+		if ok && f.others[name] == nil && !slices.Contains(known, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 func (f *typedBinary) labelled() ([]string, error) { return f.ofLabel.Names(), nil }
 
 func (f *typedBinary) labels(vertexType string) (matrix, error) {

@@ -99,6 +99,17 @@ func (f typedText) more(vertexType string) []string {
 	return slices.DeleteFunc(f.vertices(vertexType).more(), func(name string) bool { return arrayName(name) != name })
 }
 
+func (f typedText) unread(types []string, relations []triplet) (names []string) {
+	for _, t := range types {
+		isRead := func(name string) bool { return arrayName(name) == name }
+		names = append(names, slices.DeleteFunc(f.vertices(t).more(), isRead)...)
+	}
+	for _, r := range relations { // such as edge_reltype.csv.gz
+		names = append(names, f.relation(r).more()...)
+	}
+	return names
+}
+
 func (f typedText) labelled() ([]string, error) {
 	path := f.path("nodetype-has-label")
 	names, values, err := f.header(path)

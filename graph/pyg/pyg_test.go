@@ -3,7 +3,6 @@ package pyg
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -329,10 +328,13 @@ func FuzzRead(f *testing.F) {
 		}
 		g, err := Read(path, Options{})
 		if err != nil {
+			if !refusal.Is(err) {
+				t.Errorf("%v is not a refusal", err)
+			}
 			return
 		}
-		if g.Vertices() > math.MaxInt32 {
-			t.Errorf("%d vertices", g.Vertices())
+		if err := g.Check(); err != nil {
+			t.Error(err)
 		}
 	})
 }

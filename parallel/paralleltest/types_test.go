@@ -183,10 +183,11 @@ func TestBetweenTypes(t *testing.T) {
 	}
 }
 
-// library is Tangled as papers, beside authors without features, and venues with other features than papers'.
+// library is Tangled as papers, beside authors without features, venues with other features than papers', and
+// fields that lead nowhere.
 func library(t *testing.T) *graph.Graph {
 	t.Helper()
-	const authors, venues = 60, 9
+	const authors, venues, fields = 60, 9, 5
 	g := Tangled(t)
 	papers, r := g.Vertices(), rand.New(rand.NewPCG(6, 6))
 	relation := func(source, name, target string, sources, targets, n int) {
@@ -208,11 +209,12 @@ func library(t *testing.T) *graph.Graph {
 	relation("venue", "prints", "paper", venues, papers, 90)
 	relation("paper", "appears", "venue", papers, venues, 140)
 	relation("author", "knows", "author", authors, authors, 100)
+	relation("paper", "is about", "field", papers, fields, 110)
 	v := graph.VertexType{Type: "venue", Count: venues, Features: graph.Features{Columns: 4}}
 	for range venues * 4 {
 		v.Features.Dense = append(v.Features.Dense, float32(r.NormFloat64()))
 	}
-	g.Others = []graph.VertexType{{Type: "author", Count: authors}, v}
+	g.Others = []graph.VertexType{{Type: "author", Count: authors}, v, {Type: "field", Count: fields}}
 	return g
 }
 

@@ -126,6 +126,9 @@ func (f *Flow) Infer(without int) *autograd.Var {
 func (f *Flow) pass(s gnn.State, from, to *flow.Layer) (next gnn.State) {
 	types := to.Types()
 	take := func(x *autograd.Var, kind int) *autograd.Var {
+		if x == nil { // no layer reads the type from here on
+			return nil
+		}
 		return f.pick(x, from.Rows[kind], to.Rows[kind], types[kind])
 	}
 	next.H = take(s.H, 0)
