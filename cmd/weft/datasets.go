@@ -12,7 +12,7 @@ func newDatasets() *cobra.Command {
 	return &cobra.Command{
 		Use:   "datasets",
 		Short: "list the graphs that can be trained on by name",
-		Long: `datasets lists the graphs that weft train NAME knows, where they come from, and what is missing for those not available.
+		Long: `datasets lists the graphs that weft train NAME knows, where they come from, and where their files are or what is missing.
 
 Their stores are made when they are first used and kept in the user's cache directory, or in $WEFT_CACHE.
 Published datasets are read from $WEFT_DATA, a folder with the files as authors publish or downloaders leave them: weft train NAME says
@@ -29,6 +29,8 @@ which, and where they are published.`,
 				}
 				if missing := d.Missing(); missing != "" {
 					available = "needs " + missing
+				} else if place := d.Place(); place != "" {
+					available += ", " + printable(place)
 				}
 				t.row(d.Name, vertices, edges, d.About, d.Origin, available)
 			}

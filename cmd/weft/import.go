@@ -431,7 +431,7 @@ func storeLine(store string, c *contents, took time.Duration) string {
 		}
 	}
 	edges := count(c.edges) + " edges"
-	if len(c.Relations) > 0 && c.Relations[0].Weights != nil {
+	if slices.ContainsFunc(c.Relations, func(r graph.Relation) bool { return r.Weights != nil }) {
 		edges += " (weighted)"
 	}
 	if n := len(c.Relations); n > 1 {

@@ -220,24 +220,34 @@ func FuzzGraphs(f *testing.F) {
 }
 
 func FuzzDivided(f *testing.F) {
-	for _, d := range []dgltest.Division{{}, {Names: dgltest.Oldest}, {Original: true}} {
-		dir := filepath.Dir(divide(f, ring(), d))
+	for _, c := range []struct {
+		g *dgltest.Graph
+		d dgltest.Division
+	}{
+		{ring(), dgltest.Division{}}, {ring(), dgltest.Division{Names: dgltest.Oldest}}, {ring(), dgltest.Division{Original: true}},
+		{shop(), dgltest.Division{}}, {shop(), dgltest.Division{Original: true}},
+	} {
+		dir := filepath.Dir(divide(f, c.g, c.d))
 		file := func(name string) []byte {
 			content, err := os.ReadFile(filepath.Join(dir, name))
-			if err != nil {
+			if err != nil && filepath.Base(name) != originalFile {
 				f.Fatal(err)
 			}
 			return content
 		}
-		f.Add(file("g.json"), file("part0/graph.dgl"), file("part0/node_feat.dgl"), file("part1/graph.dgl"), file("part1/node_feat.dgl"))
+		f.Add(file("g.json"), file("part0/graph.dgl"), file("part0/node_feat.dgl"), file("part0/edge_feat.dgl"), file("part0/"+originalFile),
+			file("part1/graph.dgl"), file("part1/node_feat.dgl"), file("part1/edge_feat.dgl"), file("part1/"+originalFile))
 	}
-	edges := dgltest.File(nil)
-	f.Fuzz(func(t *testing.T, config, graph0, tensors0, graph1, tensors1 []byte) {
+	f.Fuzz(func(t *testing.T, config, graph0, vertices0, edges0, original0, graph1, vertices1, edges1, original1 []byte) {
 		dir := t.TempDir()
 		for name, content := range map[string][]byte{
-			"g.json": config, "part0/graph.dgl": graph0, "part0/node_feat.dgl": tensors0, "part1/graph.dgl": graph1, "part1/node_feat.dgl": tensors1,
-			"part0/edge_feat.dgl": edges, "part1/edge_feat.dgl": edges,
+			"g.json":          config,
+			"part0/graph.dgl": graph0, "part0/node_feat.dgl": vertices0, "part0/edge_feat.dgl": edges0, "part0/" + originalFile: original0,
+			"part1/graph.dgl": graph1, "part1/node_feat.dgl": vertices1, "part1/edge_feat.dgl": edges1, "part1/" + originalFile: original1,
 		} {
+			if len(content) == 0 {
+				continue // the file is not there
+			}
 			path := filepath.Join(dir, name)
 			if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 				t.Fatal(err)

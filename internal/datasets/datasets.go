@@ -75,6 +75,18 @@ func (d *Dataset) Missing() string {
 	return ""
 }
 
+// Place is where the files are that the dataset is read from; empty where they are not here, or there are
+// none.
+func (d *Dataset) Place() string {
+	if d.make != nil {
+		return ""
+	}
+	if _, err := d.sourceTime(); err != nil {
+		return ""
+	}
+	return d.source.path()
+}
+
 // Size is the number of vertices and of stored edges, if they are known without making the store.
 func (d *Dataset) Size() (vertices int, edges int64, known bool) {
 	if g, err := graph.Open(d.cached()); err == nil {
