@@ -82,9 +82,10 @@ func (g *Graph) checkWithin(whole []int) error {
 
 // Joins are the places among the types of those that a relation joins.
 func (g *Graph) Joins(r *Relation) (source, target int, err error) {
+	types := g.Types()
 	from, name, to := r.Ends()
 	at := func(name string) int {
-		return slices.IndexFunc(g.Types(), func(t VertexType) bool { return t.Type == name })
+		return slices.IndexFunc(types, func(t VertexType) bool { return t.Type == name })
 	}
 	if source, target = at(from), at(to); source < 0 || target < 0 {
 		return 0, 0, flawf(descriptionFile, "relation %q joins %q to %q, which are not both among the vertex types", name, from, to)

@@ -184,7 +184,7 @@ func (d *description) check(whole []int) error {
 				return refusal.Errorf("relation %q joins %q to %q, and there is no vertex type %q", r.Name, r.Source, r.Target, end)
 			}
 		}
-		dir := layout(true).edges(r.Source, r.Name, r.Target)
+		dir := inFolders.edges(r.Source, r.Name, r.Target)
 		if dirs[dir] {
 			return refusal.Errorf("two relations would have the folder %q", dir)
 		}
@@ -207,13 +207,18 @@ func checkName(what, name string) error {
 // there is one type and one relation in the store itself.
 type layout bool
 
+const (
+	inStore   layout = false
+	inFolders layout = true
+)
+
 func (d *description) layout() layout { return len(d.Vertices) > 1 || len(d.Relations) > 1 }
 
 func (g *Graph) layout() layout { return layout(g.Typed()) }
 
 // vertices is the directory of a vertex type.
 func (l layout) vertices(name string) string {
-	if !l {
+	if l == inStore {
 		return ""
 	}
 	return filepath.Join(verticesFolder, name)
@@ -221,7 +226,7 @@ func (l layout) vertices(name string) string {
 
 // edges is the directory of a relation.
 func (l layout) edges(source, name, target string) string {
-	if !l {
+	if l == inStore {
 		return ""
 	}
 	return filepath.Join(edgesFolder, fullName(source, name, target))

@@ -144,7 +144,7 @@ func (s *staging) part(name string, p *Part) {
 // theWhole names in a part's description the vertices of the whole graph, of the type that the part calls
 // by that name.
 func (l layout) theWhole(name string) string {
-	if !l {
+	if l == inStore {
 		return "whole"
 	}
 	return "whole/" + name // no type is called so

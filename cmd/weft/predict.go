@@ -309,6 +309,9 @@ func checkWeights(asked *request, features int, weights nn.State) error {
 		return refusal.Errorf("%s: the weights hold %s, where names like convs.0.bias were expected; rename them as PyTorch Geometric's models do",
 			asked.weights, names[0])
 	}
+	if features == 0 {
+		features = asked.options.Embed // learned
+	}
 	if n, _ := asked.options.Widths(weights); n > 0 && n != features {
 		return refusal.Errorf("%s has %s, the weights of %s are for %s",
 			asked.graph, counted(features, "feature", "features"), asked.weights, count(n))

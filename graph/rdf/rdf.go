@@ -207,6 +207,12 @@ func (r *reader) relations() ([]graph.Relation, error) {
 	for _, p := range r.predicates {
 		edges += int64(p.edges.Len())
 	}
+	// A predicate costs the file one triple, and a row for each entity.
+	const rowsOfAnyFile, rowsOfATriple = 1 << 22, 1 << 10
+	if rows := vertices * int64(len(r.predicates)); rows > rowsOfAnyFile+rowsOfATriple*edges {
+		return nil, fmt.Errorf("%d entities and %d predicates, with only %d triples: leave predicates out with %s",
+			vertices, len(r.predicates), edges, refusal.Setting("without-predicate"))
+	}
 	if err := memory.Need(2 * (bound*(vertices+1)*int64(len(r.predicates)) + source*edges)); err != nil {
 		return nil, fmt.Errorf("%d entities and %d predicates: %w", vertices, len(r.predicates), err)
 	}

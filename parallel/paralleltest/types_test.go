@@ -3,6 +3,7 @@ package paralleltest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"weft/autograd"
@@ -218,6 +219,14 @@ func library(t *testing.T) *graph.Graph {
 	return g
 }
 
+// sources is library without relations into authors and venues, which have no rows after the first layer.
+func sources(t *testing.T) *graph.Graph {
+	t.Helper()
+	g := library(t)
+	g.Relations = slices.DeleteFunc(g.Relations, func(r graph.Relation) bool { return r.Target != "paper" })
+	return g
+}
+
 // entities is Tangled with its edges dealt to four relations, of which one has none. Without features its
 // vertices are told apart by their number.
 func entities(t *testing.T, bare bool) *graph.Graph {
@@ -247,6 +256,7 @@ func entities(t *testing.T, bare bool) *graph.Graph {
 // typedGraphs are graphs of several types of vertices or edges.
 var typedGraphs = map[string]func(*testing.T) *graph.Graph{
 	"library":  library,
+	"sources":  sources,
 	"entities": func(t *testing.T) *graph.Graph { return entities(t, false) },
 	"bare":     func(t *testing.T) *graph.Graph { return entities(t, true) },
 }
@@ -262,6 +272,8 @@ var typedModels = []struct {
 	{"library", "gatv2", func(o *train.Options) { o.Embed, o.Norm, o.Clip = 6, "layer", .5 }, nil},
 	{"library", "rgcn", func(o *train.Options) { o.Bases, o.Clip = 2, .5 }, nil},
 	{"library", "rgcn", func(o *train.Options) { o.Embed = 4 }, nil},
+	{"sources", "sage", func(o *train.Options) { o.Embed, o.Norm = 6, "batch" }, nil},
+	{"sources", "rgcn", func(o *train.Options) { o.Bases = 2 }, nil},
 	{"entities", "sage", func(o *train.Options) { o.Norm = "batch" }, []mesh.Mesh{grid(1, 1, 3), grid(1, 2, 2), grid(2, 1, 1), grid(3, 1, 1)}},
 	{"entities", "gcn", func(*train.Options) {}, []mesh.Mesh{grid(1, 1, 2)}},
 	{"entities", "gin", func(o *train.Options) { o.LR = .001 }, []mesh.Mesh{grid(1, 1, 2)}},

@@ -139,8 +139,11 @@ func (f *Flow) pass(s gnn.State, from, to *flow.Layer) (next gnn.State) {
 	default:
 		next.H0 = take(s.H0, 0)
 	}
+	next.Others = make([]*autograd.Var, len(s.Others))
 	for i, x := range s.Others {
-		next.Others = append(next.Others, take(x, i+1))
+		if x != nil {
+			next.Others[i] = take(x, i+1)
+		}
 	}
 	for _, x := range s.Vars() {
 		x.Drop()
