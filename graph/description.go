@@ -186,7 +186,7 @@ func (d *description) check(whole []int) error {
 		}
 		dir := inFolders.edges(r.Source, r.Name, r.Target)
 		if dirs[dir] {
-			return refusal.Errorf("two relations would have the folder %q", dir)
+			return refusal.Errorf("two relations would have the folder %q: rename one of them", dir)
 		}
 		dirs[dir] = true
 	}

@@ -177,3 +177,18 @@ func TestNamesOfOneType(t *testing.T) {
 		}
 	}
 }
+
+// TestRelationsOfOneFolder: names that make the same folder are refused with the way out.
+func TestRelationsOfOneFolder(t *testing.T) {
+	g := typed()
+	g.Others = append(g.Others, VertexType{Type: "paper__cites", Count: 4})
+	again := g.Relations[0]
+	again.Source, again.Name = "paper__cites", "too"
+	other := g.Relations[0]
+	other.Name = "cites__too"
+	g.Relations = append(g.Relations, again, other)
+	const want = `two relations would have the folder "edges/paper__cites__too__paper": rename one of them`
+	if err := g.Check(); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}

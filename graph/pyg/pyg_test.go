@@ -244,7 +244,7 @@ func TestDamaged(t *testing.T) {
 		{dict(edges, text("num_nodes"), "J\x00\x00\x00\x7f"), `"num_nodes": is [2130706432]`},
 		{dict(edges, text("num_nodes"), text("x")), `"num_nodes": is a plain value, no tensor`},
 		{dict(edges, text("x"), ids(20, 5)), `"x": features of shape [5]`},
-		{dict(edges, text("x"), ids(20, 5, 2), text("y"), ids(20, 4)), `"x": has 5 rows, not 4`},
+		{dict(edges, text("x"), ids(20, 5, 2), text("y"), ids(20, 4)), `"x": has 5 rows, and "y" has 4`},
 		{dict(edges, text("y"), ids(20, 4), text("train_mask"), ids(20, 3)), `"train_mask": has shape [3]`},
 		{dict(edges, text("y"), ids(20, 4), text("val_mask"), ids(20, 4)), `"train_mask": is missing beside "val_mask" and "test_mask"`},
 		{dict(edges, text("edge_weight"), ids(20, 4)), `"edge_weight": has shape [4]: it must be one number for each of 3 edges`},

@@ -47,12 +47,21 @@ func (f Fields) Vertices(edges int) (int, error) {
 		}
 		return int(n[0]), nil
 	}
+	n := 0
 	for _, key := range []string{"y", "x"} {
-		if f.Has(key) {
-			return f.Count(key)
+		if !f.Has(key) {
+			continue
 		}
+		rows, err := f.Count(key)
+		if err != nil {
+			return 0, err
+		}
+		if n > 0 && rows != n {
+			return 0, f.refusef(key, "has %d rows, and \"y\" has %d", rows, n)
+		}
+		n = rows
 	}
-	return 0, nil
+	return n, nil
 }
 
 // EdgeIndex reads edge_index, 2 × E, sources above targets.
