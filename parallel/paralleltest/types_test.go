@@ -12,6 +12,7 @@ import (
 	"weft/parallel/mesh"
 	"weft/parallel/order"
 	"weft/parallel/sar"
+	"weft/partition"
 	"weft/tensor"
 	"weft/train"
 	"weft/train/engine"
@@ -310,4 +311,80 @@ func TestTypedEngines(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestTypedMemory: the tensors of a worker are its share of one worker's, of each type and of what is learned of
+// each vertex, and a window of other partitions' rows: also where every partition needs all rows of every other.
+func TestTypedMemory(t *testing.T) {
+	const vertices, k = 6000, 8
+	for model, set := range map[string]func(*train.Options){
+		"sage": func(o *train.Options) { o.Embed = 64 },
+		"rgcn": func(o *train.Options) { o.Bases = 2 },
+	} {
+		o := train.Defaults()
+		o.Model, o.Layers, o.Hidden, o.Epochs, o.Threads = model, 3, 64, 2, 1
+		set(&o)
+		peak := func(g *graph.Graph, k int) int64 {
+			j := train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}}
+			if k > 1 {
+				j.Parts = evenParts(t, g, k)
+			}
+			plan, err := j.Plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slices.Max(plan.PeakTensorBytes)
+		}
+		g := dense(t, vertices)
+		whole := peak(dense(t, k), 1) // the parameters that all replicas hold, and hardly a row
+		share := whole + (peak(g, 1)-whole)/k
+		// A partition's rows of one type are vertices/k; the halo of a relation is k−1 times as many.
+		const rows, window = 4 * 64 * vertices / k, 4
+		if many := peak(g, k); many > share+window*rows {
+			t.Errorf("%s: %d bytes on one of %d workers, %.1f partitions' rows above its share; want at most %d",
+				model, many, k, float64(many-share)/rows, window)
+		}
+		o.KeepHalo = true
+		if kept := peak(g, k); kept <= share+window*rows {
+			t.Errorf("%s: %d bytes on one of %d workers with the halo kept, which should not fit the window", model, kept, k)
+		}
+	}
+}
+
+// dense is a graph of two types without features, in which nearly all partitions need all rows.
+func dense(t *testing.T, vertices int) *graph.Graph {
+	t.Helper()
+	const degree = 40
+	r := rand.New(rand.NewPCG(8, 8))
+	g := &graph.Graph{
+		Type: "a", Count: vertices, Others: []graph.VertexType{{Type: "b", Count: vertices}},
+		Labels: graph.Labels{Classes: 4, Class: make([]int64, vertices)}, Splits: []graph.Split{{Train: []int64{0, 1, 2}}},
+	}
+	for _, ends := range [][2]string{{"a", "a"}, {"b", "a"}, {"a", "b"}} {
+		var e graph.Edges
+		for range vertices * degree {
+			e.Source, e.Target = append(e.Source, r.Int32N(int32(vertices))), append(e.Target, r.Int32N(int32(vertices)))
+		}
+		relation, err := graph.NewRelation(vertices, e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		relation.Source, relation.Name, relation.Target = ends[0], "to", ends[1]
+		g.Relations = append(g.Relations, relation)
+	}
+	return g
+}
+
+// evenParts divides each type evenly.
+func evenParts(t *testing.T, g *graph.Graph, k int) *train.Parts {
+	t.Helper()
+	a := partition.Assignment{K: k, Of: make([]int32, g.Vertices())}
+	for v := range a.Of {
+		a.Of[v] = int32(v % k)
+	}
+	shares, err := partition.Split(g, &a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &train.Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
 }
