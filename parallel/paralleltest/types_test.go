@@ -313,8 +313,9 @@ func TestTypedEngines(t *testing.T) {
 	}
 }
 
-// TestTypedMemory: the tensors of a worker are its share of one worker's, of each type and of what is learned of
-// each vertex, and a window of other partitions' rows: also where every partition needs all rows of every other.
+// TestTypedMemory: the tensors of a worker are its share of one worker's, of each type and of what is learned
+// of each vertex, and a window of other partitions' rows: also where every partition needs all rows of every
+// other.
 func TestTypedMemory(t *testing.T) {
 	const vertices, k = 6000, 8
 	for model, set := range map[string]func(*train.Options){
