@@ -249,26 +249,23 @@ func (l *Labels) checkMulti(vertices int) error {
 
 // checkMulti checks labels where a vertex may carry several, of which the first row belongs to vertex first.
 func checkMulti(first int, rows []float32, classes int) error {
-	for k := range len(rows) / classes {
-		row := rows[k*classes : (k+1)*classes]
-		unlabelled := row[0] != row[0] // NaN
-		for c, x := range row {
-			if (x != x) != unlabelled || (x == x && x != 0 && x != 1) {
-				return flawf(labelsFile, "vertex %d has the value %v for class %d; a row is 0 and 1, or all NaN where unlabelled", first+k, x, c)
-			}
+	for k, x := range rows {
+		if x == x && x != 0 && x != 1 {
+			return flawf(labelsFile, "vertex %d has the value %v for class %d; a row is 0 and 1, and NaN where a label is missing",
+				first+k/classes, x, k%classes)
 		}
 	}
 	return nil
 }
 
-// labelled reports whether vertex v has a label.
-func (l *Labels) labelled(v int64) bool {
+// Labelled reports whether vertex v has a label: of several, one at least.
+func (l *Labels) Labelled(v int64) bool {
 	switch {
 	case l.Class != nil:
 		return l.Class[v] >= 0
 	case l.Multi != nil:
-		x := l.Multi[v*int64(l.Classes)]
-		return x == x
+		there := func(x float32) bool { return x == x } // not NaN
+		return slices.ContainsFunc(l.Multi[v*int64(l.Classes):(v+1)*int64(l.Classes)], there)
 	}
 	return false
 }
@@ -283,7 +280,7 @@ func checkSplits(splits []Split, vertices int, labels *Labels) error {
 				return flawf(splitFiles[p], "split %d: %s", s, misplaced(ids, k, int64(vertices)))
 			}
 			for _, v := range ids {
-				if (labels.Class != nil || labels.Multi != nil) && !labels.labelled(v) {
+				if (labels.Class != nil || labels.Multi != nil) && !labels.Labelled(v) {
 					return flawf(splitFiles[p], "split %d: vertex %d has no label", s, v)
 				}
 			}

@@ -79,7 +79,7 @@ type Features struct {
 }
 
 // Labels are classes, one per vertex (Class, −1 where unlabelled), or several per vertex (Multi, a row-major
-// V × Classes 0/1 matrix, a row of NaN where unlabelled), never both.
+// V × Classes 0/1 matrix, NaN where a label is missing), never both.
 type Labels struct {
 	Classes int
 	Class   []int64

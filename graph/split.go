@@ -181,7 +181,7 @@ func (l *Labels) divisible(rule SplitRule) ([]int64, error) {
 	}
 	if l.MultiLabel() {
 		for v := range vertices {
-			if !math.IsNaN(float64(l.Multi[v*l.Classes])) {
+			if l.Labelled(int64(v)) {
 				ids = append(ids, int64(v))
 			}
 		}

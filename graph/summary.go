@@ -206,13 +206,15 @@ func (f *Features) density(vertices int) float64 {
 func (l *Labels) count(vertices int) (counts []int, unlabelled int) {
 	counts = make([]int, l.Classes)
 	for v := range vertices {
-		if !l.labelled(int64(v)) {
+		if !l.Labelled(int64(v)) {
 			unlabelled++
 		} else if l.Class != nil {
 			counts[l.Class[v]]++
 		} else {
 			for c, x := range l.Multi[v*l.Classes : (v+1)*l.Classes] {
-				counts[c] += int(x)
+				if x == 1 {
+					counts[c]++
+				}
 			}
 		}
 	}

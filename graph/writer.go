@@ -231,7 +231,7 @@ func (w *Writer) AppendLabels(classes []int64) error {
 }
 
 // AppendMultiLabels appends the labels of the next vertices where one may carry several: rows of 0 and 1, or
-// of NaN where unlabelled, row-major.
+// NaN where a label is missing, row-major.
 func (w *Writer) AppendMultiLabels(rows []float32) error {
 	classes := w.shape.Classes
 	if w.labels == nil || !w.shape.MultiLabel || len(rows)%classes != 0 {

@@ -59,6 +59,47 @@ func TestLoss(t *testing.T) {
 	}
 }
 
+// TestMissingLabels: labels that are missing count nowhere. Where none is, the loss is that of the kernel.
+func TestMissingLabels(t *testing.T) {
+	team := newTeam(t)
+	const rows, classes = 9, 4
+	z := normal(team, 1, rows, classes, 0)
+	y := nn.Targets{Classes: classes, Multi: team.Zeros(tensor.Features, rows, classes)}
+	for i := range y.Multi.Floats() {
+		y.Multi.Floats()[i] = float32(i % 3 % 2)
+	}
+	logits, listed := autograd.NewTape(team).Constant(z, nil), int32s(team, 8, 1, 0, 5)
+	whole, dWhole := nn.LossGradient(logits, y, listed, 4)
+	y.Missing = true
+	same, dSame := nn.LossGradient(logits, y, listed, 4*classes)
+	near(t, "loss", []float32{float32(same)}, []float64{whole})
+	near(t, "gradient", dSame.Floats(), exact(dWhole).Data)
+
+	there, sum, grad := 0, 0.0, make([]float64, rows*classes)
+	for _, row := range listed.Int32s() {
+		for c := range classes {
+			at := int(row)*classes + c
+			if (at+c)%3 == 0 {
+				y.Multi.Floats()[at] = float32(math.NaN())
+				continue
+			}
+			there++
+			p := 1 / (1 + math.Exp(-float64(z.Floats()[at])))
+			if y.Multi.Floats()[at] == 1 {
+				sum, grad[at] = sum-math.Log(p), p-1
+			} else {
+				sum, grad[at] = sum-math.Log(1-p), p
+			}
+		}
+	}
+	for i := range grad {
+		grad[i] /= float64(there)
+	}
+	loss, g := nn.LossGradient(logits, y, listed, there)
+	near(t, "loss of those that are there", []float32{float32(loss)}, []float64{sum / float64(there)})
+	near(t, "gradient of those that are there", g.Floats(), grad)
+}
+
 // TestDropoutMask: in evaluation nothing is dropped; in training the mask is that of seed, epoch and site.
 func TestDropoutMask(t *testing.T) {
 	team := newTeam(t)

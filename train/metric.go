@@ -140,10 +140,13 @@ func rocAUC(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (
 	}
 	sum, n := 0.0, 0
 	for class := range l.Classes {
-		area, err := areaUnder(c, len(vertices), func(i int) (float64, bool) {
-			at := int(vertices[i])*l.Classes + class
-			return float64(logits[at]), l.Multi[at] == 1
-		})
+		var at []int // of the labels that are there
+		for _, v := range vertices {
+			if k := int(v)*l.Classes + class; l.Multi[k] == l.Multi[k] {
+				at = append(at, k)
+			}
+		}
+		area, err := areaUnder(c, len(at), func(i int) (float64, bool) { return float64(logits[at[i]]), l.Multi[at[i]] == 1 })
 		if err != nil {
 			return 0, err
 		}
@@ -230,7 +233,8 @@ func f1(average func(hit, said, is []float64) float64) metric {
 			for c := range row {
 				var predicted, actual bool
 				if l.MultiLabel() {
-					predicted, actual = row[c] > 0, l.Multi[int(v)*l.Classes+c] == 1
+					label := l.Multi[int(v)*l.Classes+c]
+					predicted, actual = row[c] > 0 && label == label, label == 1 // NaN: it is missing
 				} else {
 					predicted, actual = c == top, l.Class[v] == int64(c)
 				}

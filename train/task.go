@@ -111,9 +111,44 @@ func (classification) begin(_ *Job, w *worker, _ *partition.Share) (task, error)
 	} else {
 		c.targets.Class = w.int32s(l.Class)
 	}
+	if w.share.Values.Labels.MultiLabel() {
+		if err := c.countLabels(); err != nil {
+			return nil, err
+		}
+	}
 	var err error
 	w.metric, err = chooseMetric(w.o.Metric, &w.share.Whole, &c.labels)
 	return c, err
+}
+
+// countLabels has the losses be means over the labels that are there, where some are missing of vertices that
+// are listed on any worker. All workers call it.
+func (c *classes) countLabels() error {
+	if c.team.Planning() {
+		return nil
+	}
+	sets, there := []*vertexSet{&c.train, &c.val, &c.test}, make([]float64, 3)
+	for k, set := range sets {
+		for _, v := range set.ids {
+			for _, label := range c.labels.Multi[int(v)*c.labels.Classes : (int(v)+1)*c.labels.Classes] {
+				if label == label { // not NaN
+					there[k]++
+				}
+			}
+		}
+	}
+	if err := sum(c.groups.World, there); err != nil {
+		return err
+	}
+	for k, set := range sets {
+		c.targets.Missing = c.targets.Missing || int(there[k]) < set.total*c.labels.Classes
+	}
+	for k, set := range sets {
+		if c.targets.Missing {
+			set.total = int(there[k])
+		}
+	}
+	return nil
 }
 
 // classes is classification on a worker.

@@ -63,8 +63,8 @@ func tasks(m *whole) (graph.Labels, error) {
 		return graph.Labels{}, err
 	}
 	columns := m.width()
-	if k := arrays.NoLabel(values, columns); k >= 0 {
-		return graph.Labels{}, refusal.Errorf("%s: the label of task %d is %v: labels of several tasks are 0 and 1, or all are missing",
+	if k := arrays.NoLabel(values); k >= 0 {
+		return graph.Labels{}, refusal.Errorf("%s: the label of task %d is %v: labels of several tasks are 0 and 1, or missing",
 			m.where(int64(k/columns)), k%columns, values[k])
 	}
 	return graph.Labels{Classes: columns, Multi: values}, nil

@@ -97,6 +97,12 @@ func (v *variant) fits(kind gnn.ModelKind) bool {
 var variants = []variant{
 	{name: "plain"},
 	{name: "sparse features, clipped", change: Sparsely, set: func(o *train.Options) { o.InputDropout, o.Clip = .2, .5 }},
+	{name: "several labels, some missing", change: func(g *graph.Graph) {
+		severally(g)
+		for k := 0; k < len(g.Labels.Multi); k += 7 {
+			g.Labels.Multi[k] = float32(math.NaN())
+		}
+	}},
 	{name: "several labels, deep prefetch", change: severally, halo: func(o *train.Options) { o.Prefetch = 3 }},
 	{
 		name: "batch norm, residual, halo kept",

@@ -39,7 +39,7 @@ func Whole(x float32) (n int64, ok bool) {
 }
 
 // Labels makes labels of one class id per vertex (a vector or one column of integers, −1 where unlabelled),
-// or of a 0/1 matrix V × C (integers, booleans or floats, a row of NaN where unlabelled).
+// or of a 0/1 matrix V × C (integers, booleans or floats, NaN where a label is missing).
 func Labels(a *npy.Array) (graph.Labels, error) {
 	shape := a.Shape
 	if len(shape) == 2 && shape[1] == 1 { // a column, as of the Open Graph Benchmark
@@ -85,22 +85,16 @@ func multi(a *npy.Array) (graph.Labels, error) {
 	if classes == 0 {
 		return graph.Labels{}, refusal.Errorf("labels of shape %v have no class", a.Shape)
 	}
-	if k := NoLabel(values, classes); k >= 0 {
-		return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: labels are 0 and 1, or a row of NaN", values[k], k/classes, k%classes)
+	if k := NoLabel(values); k >= 0 {
+		return graph.Labels{}, refusal.Errorf("label %v of vertex %d, class %d: labels are 0 and 1, or NaN where missing", values[k], k/classes, k%classes)
 	}
 	return graph.Labels{Classes: classes, Multi: values}, nil
 }
 
-// NoLabel is the position of the first value that rows of several labels do not have, which are 0 and 1, or
-// all NaN where a vertex has none; −1 if there is none.
-func NoLabel(values []float32, classes int) int {
-	for k, x := range values {
-		first := values[k-k%classes]
-		if unlabelled := first != first; (x != x) != unlabelled || !unlabelled && x != 0 && x != 1 {
-			return k
-		}
-	}
-	return -1
+// NoLabel is the position of the first value that rows of several labels do not have, which are 0 and 1, and
+// NaN where one is missing; −1 if there is none.
+func NoLabel(values []float32) int {
+	return slices.IndexFunc(values, func(x float32) bool { return x == x && x != 0 && x != 1 })
 }
 
 // Parts takes one part of every split out of an array: of one split from a vector, or of several from a
@@ -192,7 +186,7 @@ func CheckSplit(s *graph.Split, l *graph.Labels, names [3]string) error {
 				return refusal.Errorf("%s: vertex %d is also in %s: leave it in one of them", names[part], v, names[in[v]-1])
 			}
 			in[v] = 1 + byte(part)
-			if l.Class != nil && l.Class[v] < 0 || l.MultiLabel() && math.IsNaN(float64(l.Multi[int(v)*l.Classes])) {
+			if (l.Class != nil || l.MultiLabel()) && !l.Labelled(v) {
 				return refusal.Errorf("%s: vertex %d has no label: leave it out of the split, or give it a label", names[part], v)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"weft/graph"
@@ -105,9 +106,12 @@ func TestLabels(t *testing.T) {
 		t.Errorf("no label at all: error %v (-want +got):\n%s", err, diff)
 	}
 	nan := float32(math.NaN())
+	got, err = Labels(array(t, "<f4", []float32{nan, 1, nan, nan}, 2, 2))
+	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{nan, 1, nan, nan}}, got, cmpopts.EquateNaNs()); diff != "" || err != nil {
+		t.Errorf("labels that are missing: error %v (-want +got):\n%s", err, diff)
+	}
 	for name, a := range map[string]*npy.Array{
 		"a single value":   array(t, "<i4", []int32{1}),
-		"half a row":       array(t, "<f4", []float32{nan, 1}, 1, 2),
 		"no class":         array(t, "<f4", []float32{}, 3, 0),
 		"more than V":      array(t, "<i4", []int32{0, 3, 1}, 3),
 		"below -1":         array(t, "<i4", []int32{0, -2}, 2),
