@@ -210,40 +210,25 @@ func testGolden(t *testing.T, file, input string) {
 	tape.Training = g.meta["mode"] == "train"
 	rows := tensors["x"].Shape[0]
 	x := matrix(team, rows, g.floats("x"))
-	var in *autograd.Var
-	switch input {
-	case "gradient":
-		in = tape.Input(x, p.Rows())
-	case "fixed":
-		in = tape.Fixed(x, p.Rows())
-	case "sparse":
-		in = tape.SparseConstant(sparse(team, x), p.Rows())
-	}
+	in := given(tape, x, p.Rows(), input)
 	live := team.Memory.LiveTensors()
 	logits := m.Forward(gnn.State{H: in}).H
 	g.near("logits", logits.Value().Floats(), g.floats("logits"))
-	y := nn.Targets{Classes: logits.Cols()}
+	train := tensors["train"].Int64
+	y, total := nn.Targets{Classes: logits.Cols()}, len(train)
 	if g.meta["loss"] == "bce" {
 		y.Multi = matrix(team, rows, g.floats("labels"))
+		total *= y.Classes
 	} else {
 		y.Class = int32s(team, tensors["labels"].Int64)
 	}
-	train := tensors["train"].Int64
-	loss, grad := nn.LossGradient(logits, y, int32s(team, train), len(train))
+	loss, grad := nn.LossGradient(logits, y, int32s(team, train), total)
 	g.near("loss", []float32{float32(loss)}, g.floats("loss"))
 	tape.Backward(autograd.Root{Var: logits, Grad: grad})
 	if input == "gradient" {
 		g.near("grad.x", in.TakeGrad().Floats(), g.floats("grad.x"))
 	}
-	gradients := nn.NewParams(team, 1)
-	gradients.List, gradients.Buffers = params.List, nil
-	for _, q := range params.List {
-		q.Value, q.Grad = q.Grad, q.Value
-	}
-	got := gradients.State()
-	for _, q := range params.List {
-		q.Value, q.Grad = q.Grad, q.Value
-	}
+	got := gradientsOf(team, params)
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		g.near("grad."+name, got[name].Float32, g.floats("grad."+name))
 	}
@@ -265,6 +250,31 @@ func testGolden(t *testing.T, file, input string) {
 	if extra := team.Memory.LiveTensors() - live; input == "gradient" && extra > 4*4096 {
 		t.Errorf("%d bytes are still live after the backward pass", extra)
 	}
+}
+
+// given puts features on a tape in one of the ways in which a model may be given them.
+func given(tape *autograd.Tape, x *tensor.Matrix, rows *autograd.RowSet, input string) *autograd.Var {
+	switch input {
+	case "gradient":
+		return tape.Input(x, rows)
+	case "sparse":
+		return tape.SparseConstant(sparse(tape.Team, x), rows)
+	}
+	return tape.Fixed(x, rows)
+}
+
+// gradientsOf are the gradients of parameters, in the shapes that files hold.
+func gradientsOf(team *kernel.Team, params *nn.Params) nn.State {
+	swap := func() {
+		for _, q := range params.List {
+			q.Value, q.Grad = q.Grad, q.Value
+		}
+	}
+	gradients := nn.NewParams(team, 1)
+	gradients.List = params.List
+	swap()
+	defer swap()
+	return gradients.State()
 }
 
 func sparse(team *kernel.Team, x *tensor.Matrix) *autograd.Sparse {

@@ -140,12 +140,7 @@ func testTypedGolden(t *testing.T, file, input string) {
 	if extra := team.Memory.LiveTensors() - live; input == "gradient" && extra > 4*4096 {
 		t.Errorf("%d bytes are still live after the backward pass", extra)
 	}
-	for _, q := range params.List {
-		q.Value, q.Grad = q.Grad, q.Value
-	}
-	gradients := nn.NewParams(team, 1)
-	gradients.List = params.List
-	got, want := gradients.State(), g.state("grad.")
+	got, want := gradientsOf(team, params), g.state("grad.")
 	g.union(p.Schema(), got, want)
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		v, ours := got[name]
@@ -257,15 +252,7 @@ func (g *golden) inputs(tape *autograd.Tape, p *sar.Partition, input string) (x 
 			x = append(x, tape.Constant(team.Memory.New(tensor.Features, rows.Here, 0), rows))
 			continue
 		}
-		m := matrix(team, rows.Here, g.floats("x."+v.Name))
-		switch input {
-		case "gradient":
-			x = append(x, tape.Input(m, rows))
-		case "fixed":
-			x = append(x, tape.Fixed(m, rows))
-		case "sparse":
-			x = append(x, tape.SparseConstant(sparse(team, m), rows))
-		}
+		x = append(x, given(tape, matrix(team, rows.Here, g.floats("x."+v.Name)), rows, input))
 	}
 	return x
 }

@@ -471,11 +471,27 @@ func conformBinaryCrossEntropy(s *suite) {
 			targets.Floats()[i] = float32(s.r.IntN(2))
 		}
 		list64, list32 := s.half(min(rows, 40))
-		s.loss(case_("rows", rows, "classes", cols), z, list64, math.Max(1, float64(len(list64)*cols)), reference.BCEWithLogits(exact(z), exact(targets), list64),
-			reference.BCEWithLogitsBackward(exact(z), exact(targets), list64),
-			func(grad *tensor.Matrix, scale float64) float64 {
-				return s.team.BinaryCrossEntropy(grad, z, list32, targets, scale)
-			})
+		holds := func(name string, there int) {
+			s.loss(case_(name, there, "rows", rows, "classes", cols), z, list64, math.Max(1, float64(there)), reference.BCEWithLogits(exact(z), exact(targets), list64),
+				reference.BCEWithLogitsBackward(exact(z), exact(targets), list64),
+				func(grad *tensor.Matrix, scale float64) float64 {
+					return s.team.BinaryCrossEntropy(grad, z, list32, targets, scale)
+				})
+		}
+		holds("all", len(list64)*cols)
+		there := 0
+		for _, row := range list64 {
+			for c := range cols {
+				if (int(row)+c)%3 == 1 {
+					targets.Floats()[int(row)*cols+c] = float32(math.NaN())
+				} else {
+					there++
+				}
+			}
+		}
+		if there > 0 {
+			holds("some", there)
+		}
 	})
 }
 

@@ -76,10 +76,11 @@ static void k_binary_cross_entropy(const void *args, int64_t lo, int64_t hi) {
 				int n = lesser(cols - c, VW);
 				int64_t at = a->rows[k] * cols + c;
 				vf x = part(a->logits + at, n), y = part(a->targets + at, n);
+				vi there = y == y; // not NaN
 				vf e = vexp((vf)((vi)x | (vi)all(-0.0f)));
 				float terms[VW], exps[VW];
-				store(terms, activate(x, WEFT_RELU) - x * y);
-				store(exps, only(e, n));
+				store(terms, (vf)((vi)(activate(x, WEFT_RELU) - x * y) & there));
+				store(exps, (vf)((vi)only(e, n) & there));
 				for (int h = 0; h < 2; h++) {
 					vd f = wide(exps + h * VW / 2);
 					p[h] += f + p[h] * f;
@@ -88,7 +89,7 @@ static void k_binary_cross_entropy(const void *args, int64_t lo, int64_t hi) {
 				if (++factors % 512 == 0)
 					loss += log_factors(p);
 				if (a->grad) {
-					put(a->grad + at, a->scale * (positive(x, all(1.0f), e) / (1.0f + e) - y), n);
+					put(a->grad + at, (vf)((vi)(a->scale * (positive(x, all(1.0f), e) / (1.0f + e) - y)) & there), n);
 				}
 			}
 		for (int k = 0; k < VW / 2; k++)

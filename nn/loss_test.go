@@ -32,25 +32,26 @@ func TestLoss(t *testing.T) {
 	labels := []int64{0, 1, 2, 3, -1, 1, 2, 3, 0}
 	listed := []int64{8, 1, 0, 5, 7}
 	for _, c := range []struct {
-		y    nn.Targets
-		loss float64
-		grad *reference.Matrix
+		y     nn.Targets
+		total int
+		loss  float64
+		grad  *reference.Matrix
 	}{
-		{y, reference.CrossEntropy(exact(z), labels, listed), reference.CrossEntropyBackward(exact(z), labels, listed)},
-		{multi, reference.BCEWithLogits(exact(z), exact(multi.Multi), listed), reference.BCEWithLogitsBackward(exact(z), exact(multi.Multi), listed)},
+		{y, len(listed), reference.CrossEntropy(exact(z), labels, listed), reference.CrossEntropyBackward(exact(z), labels, listed)},
+		{multi, len(listed) * classes, reference.BCEWithLogits(exact(z), exact(multi.Multi), listed), reference.BCEWithLogitsBackward(exact(z), exact(multi.Multi), listed)},
 	} {
 		logits := autograd.NewTape(team).Constant(z, nil)
-		loss, g := nn.LossGradient(logits, c.y, int32s(team, 8, 1, 0, 5, 7), len(listed))
+		loss, g := nn.LossGradient(logits, c.y, int32s(team, 8, 1, 0, 5, 7), c.total)
 		near(t, "loss", []float32{float32(loss)}, []float64{c.loss})
 		near(t, "gradient", g.Floats(), c.grad.Data)
 
-		first, g1 := nn.LossGradient(logits, c.y, int32s(team, 8, 1), len(listed))
-		second, g2 := nn.LossGradient(logits, c.y, int32s(team, 0, 5, 7), len(listed))
+		first, g1 := nn.LossGradient(logits, c.y, int32s(team, 8, 1), c.total)
+		second, g2 := nn.LossGradient(logits, c.y, int32s(team, 0, 5, 7), c.total)
 		team.Axpy(g1, 1, g2)
 		near(t, "shares of the loss", []float32{float32(first + second)}, []float64{c.loss})
 		near(t, "shares of the gradient", g1.Floats(), c.grad.Data)
 
-		if alone := nn.Loss(logits, c.y, int32s(team, 8, 1, 0, 5, 7), len(listed)); alone != loss {
+		if alone := nn.Loss(logits, c.y, int32s(team, 8, 1, 0, 5, 7), c.total); alone != loss {
 			t.Errorf("without a gradient: %v, with it %v", alone, loss)
 		}
 		if none, g := nn.LossGradient(logits, c.y, int32s(team), 0); none != 0 || slices.ContainsFunc(g.Floats(), func(v float32) bool { return v != 0 }) {
@@ -59,23 +60,17 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestMissingLabels: labels that are missing count nowhere. Where none is, the loss is that of the kernel.
+// TestMissingLabels: the loss is the mean over the labels that are there.
 func TestMissingLabels(t *testing.T) {
 	team := newTeam(t)
 	const rows, classes = 9, 4
 	z := normal(team, 1, rows, classes, 0)
 	y := nn.Targets{Classes: classes, Multi: team.Zeros(tensor.Features, rows, classes)}
+	listed, there := int32s(team, 8, 1, 0, 5), 0
 	for i := range y.Multi.Floats() {
 		y.Multi.Floats()[i] = float32(i % 3 % 2)
 	}
-	logits, listed := autograd.NewTape(team).Constant(z, nil), int32s(team, 8, 1, 0, 5)
-	whole, dWhole := nn.LossGradient(logits, y, listed, 4)
-	y.Missing = true
-	same, dSame := nn.LossGradient(logits, y, listed, 4*classes)
-	near(t, "loss", []float32{float32(same)}, []float64{whole})
-	near(t, "gradient", dSame.Floats(), exact(dWhole).Data)
-
-	there, sum, grad := 0, 0.0, make([]float64, rows*classes)
+	sum, grad := 0.0, make([]float64, rows*classes)
 	for _, row := range listed.Int32s() {
 		for c := range classes {
 			at := int(row)*classes + c
@@ -95,9 +90,9 @@ func TestMissingLabels(t *testing.T) {
 	for i := range grad {
 		grad[i] /= float64(there)
 	}
-	loss, g := nn.LossGradient(logits, y, listed, there)
-	near(t, "loss of those that are there", []float32{float32(loss)}, []float64{sum / float64(there)})
-	near(t, "gradient of those that are there", g.Floats(), grad)
+	loss, g := nn.LossGradient(autograd.NewTape(team).Constant(z, nil), y, listed, there)
+	near(t, "loss", []float32{float32(loss)}, []float64{sum / float64(there)})
+	near(t, "gradient", g.Floats(), grad)
 }
 
 // TestDropoutMask: in evaluation nothing is dropped; in training the mask is that of seed, epoch and site.

@@ -121,8 +121,8 @@ func (classification) begin(_ *Job, w *worker, _ *partition.Share) (task, error)
 	return c, err
 }
 
-// countLabels has the losses be means over the labels that are there, where some are missing of vertices that
-// are listed on any worker. All workers call it.
+// countLabels has the losses be means over the labels that are there, of the vertices that all workers list. All
+// of them call it.
 func (c *classes) countLabels() error {
 	if c.team.Planning() {
 		return nil
@@ -137,18 +137,11 @@ func (c *classes) countLabels() error {
 			}
 		}
 	}
-	if err := sum(c.groups.World, there); err != nil {
-		return err
-	}
+	err := sum(c.groups.World, there)
 	for k, set := range sets {
-		c.targets.Missing = c.targets.Missing || int(there[k]) < set.total*c.labels.Classes
+		set.total = int(there[k])
 	}
-	for k, set := range sets {
-		if c.targets.Missing {
-			set.total = int(there[k])
-		}
-	}
-	return nil
+	return err
 }
 
 // classes is classification on a worker.
@@ -190,7 +183,7 @@ func (*classes) report(*tensor.Matrix, *Result) error { return nil }
 type vertexSet struct {
 	ids   []int64
 	rows  *tensor.Matrix // Int32, 1 × n
-	total int            // how many vertices all workers' lists have
+	total int            // how many vertices all workers' lists have, or where these may have several labels, labels
 }
 
 func (w *worker) vertexSet(ids []int64, total int) vertexSet {

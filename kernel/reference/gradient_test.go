@@ -286,6 +286,7 @@ func TestLossGradient(t *testing.T) {
 
 	targets := random(rng, 6, 4).Map(func(u float64) float64 { return math.Round(math.Abs(u)) })
 	targets.Set(1, 0, math.NaN())
+	targets.Set(3, 2, math.NaN())
 	checkGradient(t, "binary cross-entropy", func() float64 { return BCEWithLogits(x, targets, rows) }, x.Data,
 		BCEWithLogitsBackward(x, targets, rows).Data)
 }

@@ -60,31 +60,38 @@ func CrossEntropyBackward(logits *Matrix, labels, rows []int64) (dlogits *Matrix
 func Sigmoid(x float64) float64 { return 1 / (1 + math.Exp(-x)) }
 
 // BCEWithLogits returns the binary cross-entropy of sigmoid(logits) against targets (0 or 1, of the shape of
-// logits), the mean over the entries of the listed rows:
+// logits, NaN where one is missing), the mean over the n entries of the listed rows whose target is there:
 //
-//	(1/(n·C)) Σ_{i∈rows} Σ_j max(x_ij, 0) − x_ij t_ij + log(1 + exp(−|x_ij|))
-//
-// Every listed row must have targets.
+//	(1/n) Σ_{i∈rows} Σ_j max(x_ij, 0) − x_ij t_ij + log(1 + exp(−|x_ij|))
 func BCEWithLogits(logits, targets *Matrix, rows []int64) float64 {
-	sum := 0.0
-	for _, i := range rows {
-		for j := range logits.Cols {
-			x, t := logits.At(int(i), j), targets.At(int(i), j)
-			sum += math.Max(x, 0) - x*t + math.Log1p(math.Exp(-math.Abs(x)))
-		}
-	}
-	return sum / float64(len(rows)*logits.Cols)
+	sum, n := 0.0, 0
+	eachTarget(targets, rows, func(i, j int, t float64) {
+		x := logits.At(i, j)
+		sum += math.Max(x, 0) - x*t + math.Log1p(math.Exp(-math.Abs(x)))
+		n++
+	})
+	return sum / float64(n)
 }
 
-// BCEWithLogitsBackward returns the gradient of BCEWithLogits: (sigmoid(x_ij) − t_ij)/(n·C) in each listed
-// row, zero elsewhere.
+// BCEWithLogitsBackward returns the gradient of BCEWithLogits: (sigmoid(x_ij) − t_ij)/n where a listed row has a
+// target, zero elsewhere.
 func BCEWithLogitsBackward(logits, targets *Matrix, rows []int64) (dlogits *Matrix) {
 	dlogits = New(logits.Rows, logits.Cols)
+	n := 0
+	eachTarget(targets, rows, func(int, int, float64) { n++ })
+	eachTarget(targets, rows, func(i, j int, t float64) {
+		dlogits.Add(i, j, (Sigmoid(logits.At(i, j))-t)/float64(n))
+	})
+	return dlogits
+}
+
+// eachTarget calls f for each target of the listed rows that is not missing.
+func eachTarget(targets *Matrix, rows []int64, f func(i, j int, t float64)) {
 	for _, i := range rows {
-		for j := range logits.Cols {
-			d := Sigmoid(logits.At(int(i), j)) - targets.At(int(i), j)
-			dlogits.Add(int(i), j, d/float64(len(rows)*logits.Cols))
+		for j := range targets.Cols {
+			if t := targets.At(int(i), j); !math.IsNaN(t) {
+				f(int(i), j, t)
+			}
 		}
 	}
-	return dlogits
 }

@@ -141,9 +141,7 @@ func (f *Flow) pass(s gnn.State, from, to *flow.Layer) (next gnn.State) {
 	}
 	next.Others = make([]*autograd.Var, len(s.Others))
 	for i, x := range s.Others {
-		if x != nil {
-			next.Others[i] = take(x, i+1)
-		}
+		next.Others[i] = take(x, i+1)
 	}
 	for _, x := range s.Vars() {
 		x.Drop()
