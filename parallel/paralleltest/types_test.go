@@ -16,6 +16,7 @@ import (
 	"weft/tensor"
 	"weft/train"
 	"weft/train/engine"
+	"weft/train/setting"
 )
 
 // between is a way to aggregate along a relation: z of the rows x of its sources and y of its targets.
@@ -305,7 +306,7 @@ func TestTypedEngines(t *testing.T) {
 				o := typedOptions(c.name, c.set)
 				divided := o
 				if m.Stages > 1 { // a chunk for each partition is exact
-					divided.Chunks = train.Chunks(m.Partitions)
+					divided.Chunks = setting.Chunks(m.Partitions)
 				}
 				(&Case{Mesh: m, Tolerance: 2e-5}).check(t, typedGraphs[c.graph](t), c.name, o, divided)
 			})
