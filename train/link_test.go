@@ -17,7 +17,7 @@ import (
 // linked are options that learn edges.
 func linked(change func(o *Options)) Options {
 	o := Defaults()
-	o.Task, o.Model, o.Hidden, o.Embedding, o.LR, o.Epochs, o.Negatives, o.Threads = task.Link, "gcn", 24, 8, .001, 5, 2, 1
+	o.Task, o.Model, o.Hidden, o.OutFeatures, o.LR, o.Epochs, o.Negatives, o.Threads = task.Link, "gcn", 24, 8, .001, 5, 2, 1
 	if change != nil {
 		change(&o)
 	}
@@ -95,7 +95,7 @@ func TestLinksOfTypes(t *testing.T) {
 	g := severalTypes(t)
 	o := linked(func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" })
 	one := mustRun(t, &Job{Graph: g, Options: o})
-	if shape := one.Weights["decoder.weight"].Shape; !slices.Equal(shape, []int{1, o.Embedding}) {
+	if shape := one.Weights["decoder.weight"].Shape; !slices.Equal(shape, []int{1, o.OutFeatures}) {
 		t.Errorf("the decoder's weights have the shape %v", shape)
 	}
 	for _, k := range []int{2, 3} {
@@ -145,17 +145,17 @@ func TestLinksAreLearned(t *testing.T) {
 	if after.Test < before.Test+.1 || after.Test < .75 {
 		t.Errorf("ROC-AUC %.3f after training, %.3f before", after.Test, before.Test)
 	}
-	if len(after.Logits) != g.Vertices()*o.Embedding {
-		t.Errorf("%d values in the embeddings of %d vertices, %d columns", len(after.Logits), g.Vertices(), o.Embedding)
+	if len(after.Logits) != g.Vertices()*o.OutFeatures {
+		t.Errorf("%d values in the embeddings of %d vertices, %d columns", len(after.Logits), g.Vertices(), o.OutFeatures)
 	}
 	// A prediction on the whole graph needs no decoder
 	o.Decoder = "distmult"
 	r := run(t, g, o)
 	p, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), r.Weights, Logits)
-	if err != nil || p.Classes != o.Embedding || len(p.Logits) != len(r.Logits) {
+	if err != nil || p.Classes != o.OutFeatures || len(p.Logits) != len(r.Logits) {
 		t.Fatalf("%v: %d columns, %d values", err, p.Classes, len(p.Logits))
 	}
-	if w := r.Weights["decoder.weight"]; !slices.Equal(w.Shape, []int{1, o.Embedding}) {
+	if w := r.Weights["decoder.weight"]; !slices.Equal(w.Shape, []int{1, o.OutFeatures}) {
 		t.Errorf("the decoder's weights have the shape %v", w.Shape)
 	}
 }
@@ -182,7 +182,7 @@ func TestLinksRefused(t *testing.T) {
 		change func(o *Options)
 		want   string
 	}{
-		{g, func(o *Options) { o.Task, o.Embedding, o.Decoder = task.Vertex, 0, "distmult" }, "decoder distmult: belongs to task link"},
+		{g, func(o *Options) { o.Task, o.OutFeatures, o.Decoder = task.Vertex, 0, "distmult" }, "decoder distmult: belongs to task link"},
 		{g, func(o *Options) { o.Split = 1 }, "split 1: belongs to task vertex"},
 		{g, func(o *Options) { o.Metric = "accuracy" }, "metric accuracy: no measure of task link; it is one of roc-auc, mrr"},
 		{g, func(o *Options) { o.Parallel = "tensor=2" }, "take parallel graph=2"},

@@ -309,7 +309,7 @@ func checkWeights(asked *request, features int, weights nn.State) error {
 			asked.weights, names[0])
 	}
 	if features == 0 {
-		features = asked.options.Embed // learned
+		features = asked.options.NodeEmbedding // learned
 	}
 	if n, _ := asked.options.Spec.Widths(weights); n > 0 && n != features {
 		return refusal.Errorf("%s has %s, the weights of %s are for %s",

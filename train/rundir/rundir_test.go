@@ -269,6 +269,30 @@ func TestReadRunRefusesDamage(t *testing.T) {
 	}
 }
 
+// TestRunUnderOldNames: a run whose settings had other names is read.
+func TestRunUnderOldNames(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{"run.json": `{"format":1}`, "run.yaml": "model: rgcn\nblocks: 4\nembed: 3\nembedding: 5\n"} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := train.Defaults()
+	want.Model, want.NumBlocks, want.NodeEmbedding, want.OutFeatures = "rgcn", 4, 3, 5
+	_, o, _, err := Read(dir)
+	if diff := cmp.Diff(want, o); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+}
+
+// TestSummaryOfStages: the times that the stages compute are compared.
+func TestSummaryOfStages(t *testing.T) {
+	r := &train.Result{Totals: worker.Totals{Stages: []worker.StageSummary{{Compute: .5}, {Compute: 2.5}}}}
+	if s := summarize(&train.Job{Options: train.Defaults()}, r); s.StageImbalance != 2.5/1.5 || len(s.Stages) != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestSummaryKeepsItsOrder(t *testing.T) {
 	text, err := json.Marshal(Summary{})
 	if err != nil {

@@ -24,25 +24,27 @@ const maxConfig = 16 << 10
 // o. Settings that the file does not name keep their value. An unknown key, a key that stands twice and a
 // value that is not accepted are refused with their line.
 func ReadConfig(path string, o *Options) error {
-	if err := ReadRun(path, o); err != nil {
+	if err := read(path, o, false); err != nil {
 		return refusal.Errorf("%s %w", refusal.Setting("config"), err)
 	}
 	return nil
 }
 
-// ReadRun is ReadConfig for the configuration of a run, which no setting names.
-func ReadRun(path string, o *Options) error {
+// ReadRun is ReadConfig for the configuration that a run has left, maybe under names that settings had before.
+func ReadRun(path string, o *Options) error { return read(path, o, true) }
+
+func read(path string, o *Options, old bool) error {
 	text, err := document.Read(path, maxConfig)
 	if err != nil {
 		return err
 	}
-	if err := parseConfig(text, o); err != nil {
+	if err := parseConfig(text, o, old); err != nil {
 		return refusal.Errorf("%s: %w", path, err)
 	}
 	return nil
 }
 
-func parseConfig(text []byte, o *Options) error {
+func parseConfig(text []byte, o *Options, old bool) error {
 	file, err := parseYAML(text)
 	if err != nil {
 		return yamlError(err)
@@ -67,6 +69,9 @@ func parseConfig(text []byte, o *Options) error {
 	for _, pair := range pairs {
 		name := pair.Key.GetToken()
 		key := name.Value
+		if old {
+			key = present(key, pair.Value)
+		}
 		if err := setFromYAML(o, key, pair.Value, seen[key]); err != nil {
 			return fmt.Errorf("line %d: %w", name.Position.Line, err)
 		}
@@ -75,12 +80,26 @@ func parseConfig(text []byte, o *Options) error {
 	return nil
 }
 
+// present is the name that a setting has now which a run has written with a value.
+func present(key string, value ast.Node) string {
+	if now := Renamed(key); now != "" {
+		return now
+	}
+	if s, _ := settingNamed(key); s.number != "" && isNumber(value.String()) {
+		return s.number
+	}
+	return key
+}
+
 func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
 	switch value.(type) {
 	case *ast.AnchorNode, *ast.AliasNode:
 		return fmt.Errorf("%s: YAML's anchors and aliases (& and *) are not read; write the value itself", key)
 	}
 	setting, known := settingNamed(key)
+	if now := Renamed(key); now != "" {
+		return fmt.Errorf("unknown key %q; it is %s now", key, now)
+	}
 	if !known {
 		return fmt.Errorf("unknown key %q; %s", key, suggest.OneOf(key, settingNames()))
 	}

@@ -31,9 +31,10 @@ type Options struct {
 	Norm              string  `yaml:"norm"`
 	Residual          bool    `yaml:"residual"`
 	Activation        string  `yaml:"activation"`
-	Blocks            string  `yaml:"blocks"` // one of gnn.BlockForms, or of rgcn the number of blocks of a weight
-	Bases             int     `yaml:"bases"`  // of rgcn, 0: none
-	Embed             int     `yaml:"embed"`  // columns learned for vertices without features, 0: none
+	Blocks            string  `yaml:"blocks"`         // one of gnn.BlockForms
+	NumBlocks         int     `yaml:"num-blocks"`     // diagonal blocks of a relation's weight, 0: it is whole
+	Bases             int     `yaml:"bases"`          // of the relations' weights, 0: none
+	NodeEmbedding     int     `yaml:"node-embedding"` // columns learned for vertices without features, 0: none
 	Direction         string  `yaml:"direction"`
 	Decoupled         bool    `yaml:"decoupled"`
 	Teleport          float64 `yaml:"teleport"`           // of a decoupled model
@@ -41,8 +42,8 @@ type Options struct {
 	Alpha             float64 `yaml:"alpha"`              // of gcnii, as Theta and SharedWeights
 	Theta             float64 `yaml:"theta"`
 	SharedWeights     bool    `yaml:"shared-weights"`
-	Embedding         int     `yaml:"embedding"` // columns of the last layer where edges are learned, 0: Hidden
-	Decoder           string  `yaml:"decoder"`   // of edges: "dot" or "distmult"
+	OutFeatures       int     `yaml:"out-features"` // columns of the last layer in link prediction, 0: Hidden
+	Decoder           string  `yaml:"decoder"`      // of edges: "dot" or "distmult"
 
 	LR                  float64 `yaml:"lr"`
 	WeightDecay         float64 `yaml:"weight-decay"`

@@ -122,14 +122,13 @@ func TestFormsRefuse(t *testing.T) {
 		{func(o *Options) { o.Model, o.Direction = "gcnii", "both" }, "direction both: gcnii aggregates along one direction; take direction in or out"},
 		{func(o *Options) { o.Blocks, o.Residual = "residual", true }, "residual true: residual blocks do without it; leave it out, or take blocks plain"},
 		{func(o *Options) { o.Model, o.Blocks, o.Heads, o.OutputHeads = "gat", "residual", 8, 2 }, "output-heads 2: residual blocks do without it"},
-		{func(o *Options) { o.Blocks = "4" }, "blocks 4: a number of blocks is for the relations' weights of rgcn; take model rgcn, or blocks plain or residual"},
-		{func(o *Options) { o.Model, o.Blocks = "rgcn", "residual" }, "blocks residual: rgcn has no such blocks; give the number"},
-		{func(o *Options) { o.Model, o.Blocks, o.Bases = "rgcn", "4", 3 }, "bases 3 and blocks 4: relations share weights in one of the two ways; leave one out"},
-		{func(o *Options) { o.Model, o.Blocks = "rgcn", "5" }, "blocks 5 does not divide hidden 64: blocks are of equal size"},
-		{func(o *Options) { o.Model, o.Blocks = "rgcn", "0" }, `blocks 0: unknown blocks; it is one of plain, residual, or a number from 1`},
+		{func(o *Options) { o.Blocks = "4" }, "blocks 4: a number is for num-blocks now; here it is one of plain, residual"},
+		{func(o *Options) { o.Model, o.NumBlocks, o.Bases = "rgcn", 4, 3 }, "bases 3 and num-blocks 4: relations share weights in one of the two ways; leave one out"},
+		{func(o *Options) { o.Model, o.NumBlocks = "rgcn", 5 }, "num-blocks 5 does not divide hidden 64: blocks are of equal size"},
+		{func(o *Options) { o.Model, o.NumBlocks = "rgcn", -1 }, "num-blocks -1: must be at least 0"},
+		{func(o *Options) { o.Model, o.NumBlocks, o.Parallel = "rgcn", 4, "pipeline=2" }, ""},
+		{func(o *Options) { o.Model, o.NumBlocks, o.Layers, o.Hidden = "rgcn", 5, 1, 64 }, ""},
 		{func(o *Options) { o.Model, o.Bases = "rgcn", -1 }, "bases -1: must be at least 0"},
-		{func(o *Options) { o.Model, o.Blocks, o.Parallel = "rgcn", "4", "pipeline=2" }, ""},
-		{func(o *Options) { o.Model, o.Blocks, o.Layers, o.Hidden = "rgcn", "5", 1, 64 }, ""},
 		{func(o *Options) { o.Decoupled, o.Teleport = true, 1 }, "teleport 1: must be at least 0 and below 1"},
 		{func(o *Options) {
 			o.Model, o.Decoupled, o.AttentionGradient, o.AttentionDropout = "gat", true, "stop", .5
@@ -197,6 +196,7 @@ func TestReadConfig(t *testing.T) {
 		{"hidden: *x\n", "line 1"},
 		{"hidden: &a 3\nlayers: *a\n", "line 1: hidden: YAML's anchors and aliases"},
 		{"\ufeffhidden: 32\n", ""},
+		{"embed: 3\n", `line 1: unknown key "embed"; it is node-embedding now`},
 		{"model: gcn\nlr: -1\n", "line 2: lr -1: must be above 0"},
 		{"dropout: .inf\n", "line 1: dropout +Inf: must be a finite number at least 0 and below 1"},
 		{"model: gnc\n", "line 1: model \"gnc\": unknown model; did you mean gcn?"},
@@ -242,7 +242,7 @@ func TestYAMLRoundTrip(t *testing.T) {
 		}
 		written := writtenYAML(t, &o)
 		again := Defaults()
-		if err := parseConfig(written, &again); err != nil {
+		if err := parseConfig(written, &again, false); err != nil {
 			t.Fatalf("%v in\n%s", err, written)
 		}
 		if diff := cmp.Diff(o, again); diff != "" {
@@ -319,7 +319,7 @@ func TestConfigInLittleMemory(t *testing.T) {
 func parsedInLittleMemory(t *testing.T, text string, o *Options) error {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	err := parseConfig([]byte(text), o)
+	err := parseConfig([]byte(text), o, false)
 	runtime.ReadMemStats(&after)
 	took := after.TotalAlloc - before.TotalAlloc
 	if most := uint64(1<<20 + len(text)*8<<10); took > most {
@@ -375,7 +375,7 @@ func FuzzConfig(f *testing.F) {
 			t.Fatal(err)
 		}
 		again := Defaults()
-		if err := parseConfig(written, &again); err != nil {
+		if err := parseConfig(written, &again, false); err != nil {
 			t.Fatalf("%v in\n%s", err, written)
 		}
 		if r, err = again.Resolve(); err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"weft/gnn"
@@ -130,7 +129,7 @@ func (r *Resolved) checkModel() error {
 				direction, direction)
 		}
 	}
-	if err := o.checkBlocks(); err != nil {
+	if err := r.checkBlocks(); err != nil {
 		return err
 	}
 	defaults := Defaults()
@@ -153,30 +152,17 @@ func (r *Resolved) checkModel() error {
 	return nil
 }
 
-// diagonalBlocks is the number that Blocks is, 0 where it is a word.
-func (o *Options) diagonalBlocks() int {
-	n, err := strconv.Atoi(o.Blocks)
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// checkBlocks refuses blocks that the model does not consist of. What the graph has a part in is the model's
-// to refuse.
-func (o *Options) checkBlocks() error {
-	n, blocks, bases := o.diagonalBlocks(), refusal.Setting("blocks"), refusal.Setting("bases")
-	switch relational := o.Model == "rgcn"; {
-	case n > 0 && !relational:
-		return refusal.Errorf("%s %d: a number of blocks is for the relations' weights of rgcn; take %s rgcn, or %s %s",
-			blocks, n, refusal.Setting("model"), blocks, strings.Join(gnn.BlockForms, " or "))
-	case n == 0 && relational && o.Blocks != gnn.BlockForms[0]:
-		return refusal.Errorf("%s %s: rgcn has no such blocks; give the number of blocks that a relation's weight consists of, or leave it out", blocks, o.Blocks)
-	case n > 0 && o.Bases > 0:
-		return refusal.Errorf("%s %d and %s %d: relations share weights in one of the two ways; leave one out", bases, o.Bases, blocks, n)
-	case n > 0 && o.Layers > 1 && o.Hidden%n != 0:
+// checkBlocks refuses blocks that weights cannot consist of. What the graph has a part in is the model's to
+// refuse.
+func (r *Resolved) checkBlocks() error {
+	n, blocks, bases := r.NumBlocks, refusal.Setting("num-blocks"), refusal.Setting("bases")
+	switch {
+	case n == 0 || !r.Spec.Uses("num-blocks"):
+	case r.Bases > 0:
+		return refusal.Errorf("%s %d and %s %d: relations share weights in one of the two ways; leave one out", bases, r.Bases, blocks, n)
+	case r.Layers > 1 && r.Hidden%n != 0:
 		return refusal.Errorf("%s %d does not divide %s %d: blocks are of equal size; take another number, or %s N",
-			blocks, n, refusal.Setting("hidden"), o.Hidden, bases)
+			blocks, n, refusal.Setting("hidden"), r.Hidden, bases)
 	}
 	return nil
 }
@@ -265,13 +251,14 @@ func (r *Resolved) BlockSpecs(s *partition.Share, outputs int, own func(features
 // mesh does.
 func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 	o, grid := &r.Options, r.Mesh
+	kind, _ := gnn.KindOf(o.Model)
 	switch {
 	case whole.FeatureColumns > 0:
 		return nil
-	case o.Model != "rgcn" && o.Embed == 0:
+	case !kind.Featureless && o.NodeEmbedding == 0:
 		return refusal.Graph.Errorf("the graph has no features; import it with %s N, or with features of its own; "+
-			"or have some learned with %s N; or take %s rgcn, which needs none",
-			refusal.Setting("random-features"), refusal.Setting("embed"), refusal.Setting("model"))
+			"or have some learned with %s N; or take %s %s, which needs none",
+			refusal.Setting("random-features"), refusal.Setting("node-embedding"), refusal.Setting("model"), strings.Join(gnn.Featureless(), " or "))
 	case grid.Slices > 1 || grid.Stages > 1:
 		return refusal.Errorf("%s %s: the graph has no features, and what is learned of each vertex is held by partitions alone; take %s graph=%d",
 			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), grid.Workers())
@@ -298,7 +285,7 @@ func (r *Resolved) checkTypes(whole *partition.Whole) error {
 func (o *Options) kind() task.Kind {
 	return task.New(task.Options{
 		Name: o.Task, Metric: o.Metric, Split: o.Split, Seed: o.Seed, Shares: o.LinkSplit, Negatives: o.Negatives,
-		EvalNegatives: o.EvalNegatives, Columns: cmp.Or(o.Embedding, o.Hidden), Decoder: o.Decoder,
+		EvalNegatives: o.EvalNegatives, Columns: cmp.Or(o.OutFeatures, o.Hidden), Decoder: o.Decoder,
 	})
 }
 
@@ -309,7 +296,7 @@ func (o *Options) spec() gnn.Spec {
 		Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout, InputDropout: o.InputDropout,
 		TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
 		Decoupled: o.Decoupled, Teleport: o.Teleport, AttentionGradient: o.AttentionGradient, BlockForm: o.Blocks,
-		Bases: o.Bases, DiagonalBlocks: o.diagonalBlocks(), Embed: o.Embed,
+		Bases: o.Bases, DiagonalBlocks: o.NumBlocks, Embed: o.NodeEmbedding,
 		Alpha: o.Alpha, Theta: o.Theta, SharedWeights: o.SharedWeights,
 	}
 }

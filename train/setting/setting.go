@@ -46,7 +46,7 @@ type Setting struct {
 	Meaning string   // one line of help, without choices and default; backquotes mark what the value is
 	Choices []string // the accepted words, nil: not a choice among words
 
-	count  bool   // a whole number above 0 is accepted besides the words
+	number string // the setting that a number belongs to, which this one took before; "": none
 	task   string // the one that it is for, "": any
 	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
 	axis   string // the axis of the mesh that it is for, "": any mesh
@@ -84,11 +84,12 @@ var settings = withFields([]Setting{
 	{Name: "residual", some: true, Meaning: "add each layer's input to its output"},
 	{Name: "activation", Choices: activations(), Meaning: "activation of the hidden layers"},
 	{
-		Name: "blocks", some: true, Choices: gnn.BlockForms, count: true,
-		Meaning: "what stands around the convolutions, residual for a linear encoder, residual blocks of norm, convolution and feed-forward, and a linear decoder; of rgcn the number of blocks that each relation's weight consists of",
+		Name: "blocks", some: true, Choices: gnn.BlockForms, number: "num-blocks",
+		Meaning: "what stands around the convolutions, residual for a linear encoder, residual blocks of norm, convolution and feed-forward, and a linear decoder",
 	},
+	{Name: "num-blocks", some: true, limits: atLeast(0), Meaning: "number of diagonal blocks that each relation's weight consists of, 0: it is whole"},
 	{Name: "bases", some: true, limits: atLeast(0), Meaning: "number of bases that the relations' weights are mixtures of, 0: each has a weight of its own"},
-	{Name: "embed", limits: between(0, 1<<20), Meaning: "columns of the features that are learned for vertices of types without any, 0: none"},
+	{Name: "node-embedding", limits: between(0, 1<<20), Meaning: "columns of the features that are learned for vertices of types without any, 0: none"},
 	{
 		Name: "direction", some: true, Choices: []string{"in", "out", "both"},
 		Meaning: "use edges as stored, reversed, or both ways, each way with weights of its own",
@@ -106,7 +107,7 @@ var settings = withFields([]Setting{
 	{Name: "theta", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, which is ln(theta/l + 1) in layer l"},
 	{Name: "shared-weights", some: true, Meaning: "one weight in each layer for the first embeddings and for those before it, false for GCNII*"},
 	{
-		Name: "embedding", task: task.Link, limits: between(0, 1<<20),
+		Name: "out-features", task: task.Link, limits: between(0, 1<<20),
 		Meaning: "columns of a vertex's embedding, which the last layer gives, 0: the hidden width",
 	},
 	{
@@ -219,6 +220,17 @@ func settingNamed(name string) (Setting, bool) {
 		return Setting{}, false
 	}
 	return settings[i], true
+}
+
+// renamed are the settings that had another name before, by that.
+var renamed = map[string]string{"embed": "node-embedding", "embedding": "out-features"}
+
+// Renamed is the name that a setting has now, by one that it had before; "": none had that.
+func Renamed(name string) string { return renamed[name] }
+
+func isNumber(text string) bool {
+	_, err := strconv.Atoi(text)
+	return err == nil
 }
 
 // weighted are the models that use edge weights.
@@ -383,16 +395,13 @@ func (s Setting) Set(o *Options, text string) (err error) {
 func (s Setting) reject(o *Options) string {
 	switch v := s.Value(o).(type) {
 	case string:
-		if n, err := strconv.Atoi(v); s.count && err == nil && n > 0 {
+		if s.Choices == nil || slices.Contains(s.Choices, v) {
 			return ""
 		}
-		if s.Choices != nil && !slices.Contains(s.Choices, v) {
-			or := ""
-			if s.count {
-				or = ", or a number from 1"
-			}
-			return "unknown " + s.Name + "; " + suggest.OneOf(v, s.Choices) + or
+		if s.number != "" && isNumber(v) {
+			return fmt.Sprintf("a number is for %s now; here %s", refusal.Setting(s.number), suggest.OneOf(v, s.Choices))
 		}
+		return "unknown " + s.Name + "; " + suggest.OneOf(v, s.Choices)
 	case int:
 		return s.limits.reject(float64(v))
 	case float64:
