@@ -8,6 +8,7 @@ import (
 	"weft/comm"
 	"weft/internal/launch"
 	"weft/internal/refusal"
+	"weft/nn"
 	"weft/parallel/mesh"
 	"weft/tensor"
 )
@@ -48,15 +49,18 @@ func (w *Worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 func (w *Worker) sameParameters(hashes []float64, differ func(rank, first int) error) error {
 	for rank, h := range hashes {
 		if first := w.Groups.Mesh.Rank(mesh.Place{Stage: w.Groups.Mesh.Place(rank).Stage}); h != hashes[first] {
-			return &Common{Err: differ(rank, first)}
+			return &launch.Common{Err: differ(rank, first)}
 		}
 	}
 	return nil
 }
 
-// loaded ends a step in which each worker has loaded weights from a file by itself, with err: it fails on all
-// where it failed on any, or where the files are not the same.
-func (w *Worker) loaded(err error) error {
+// Load sets the parameters to weights that this worker has read by itself, with err: it fails on all workers
+// where it fails on any, or where the weights are not the same.
+func (w *Worker) Load(weights nn.State, err error) error {
+	if err == nil {
+		err = w.Params.Load(weights)
+	}
 	if err := w.Ranks().Together(err); err != nil {
 		return err
 	}
@@ -84,17 +88,13 @@ func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
 	}
 	switch {
 	case counts[0] > 0:
-		return &Common{Err: context.Canceled}
+		return &launch.Common{Err: context.Canceled}
 	case counts[1] > 0:
-		return &Common{Err: refusal.Weights.Of(fmt.Errorf("the weights give values that are not finite on this graph; "+
+		return &launch.Common{Err: refusal.Weights.Of(fmt.Errorf("the weights give values that are not finite on this graph; "+
 			"were they trained on such features, with the same %s?", refusal.Setting("normalize-features")))}
 	}
 	return nil
 }
-
-// Common is an error that all workers come to at the same point of their work. Their connection is still
-// whole.
-type Common = launch.Common
 
 // Ranks are the workers, for steps that all make together.
 func (w *Worker) Ranks() launch.Ranks { return launch.Ranks{Comm: w.Groups.World} }

@@ -10,6 +10,7 @@ import (
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
+	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/internal/trace"
 	"weft/kernel"
@@ -124,7 +125,7 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 	world, team = world.Recorded(c.Recorder), recorded(team, c.Recorder)
 	w = &Worker{Config: c, Team: team, Groups: c.Mesh.Join(world), Share: share, account: newAccount()}
 	if w.Blocks, err = c.BlockSpecs(share, c.Outputs, c.OwnModel); err != nil {
-		return nil, e, &Common{Err: err}
+		return nil, e, &launch.Common{Err: err}
 	}
 	if c.Kept != nil {
 		if w.Share, err = c.Kept.Of(share); err != nil {
@@ -132,7 +133,7 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 		}
 	}
 	if w.Stage, err = w.stageOptions(); err != nil {
-		return nil, e, &Common{Err: err}
+		return nil, e, &launch.Common{Err: err}
 	}
 	return w, engine.Config{
 		Team: team, Groups: w.Groups, Share: w.Share, Blocks: w.Blocks, Seed: c.Seed, Trace: world.Track(),
@@ -246,15 +247,6 @@ func (w *Worker) Evaluate() (s Scores, err error) {
 // sum replaces counts by their sums over all workers.
 func (w *Worker) sum(counts []float64) error {
 	return w.Groups.World.SumDoubles(comm.Statistics, counts)
-}
-
-// Load sets the parameters to weights that this worker has read by itself, with err: it fails on all workers
-// where it fails on any, or where the weights are not the same.
-func (w *Worker) Load(weights nn.State, err error) error {
-	if err == nil {
-		err = w.Params.Load(weights)
-	}
-	return w.loaded(err)
 }
 
 // LoadInit sets the parameters to those of the file that training starts from, if there is one.
