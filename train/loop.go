@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"weft/internal/launch"
 	"weft/nn"
 	"weft/train/setting"
 	"weft/train/worker"
@@ -20,7 +21,7 @@ type state struct {
 	diverged        *Diverged
 }
 
-func newState(o *Options) *state {
+func newState(o *setting.Options) *state {
 	return &state{best: best{byLoss: o.Select == setting.SelectLoss, patience: o.Patience}}
 }
 
@@ -86,7 +87,7 @@ func (s *state) finish(w *worker.Worker) error {
 		}
 	}
 	if s.best.epoch == 0 {
-		return &Common{Err: s.diverged}
+		return &launch.Common{Err: s.diverged}
 	}
 	w.Params.Restore(&s.best.weights)
 	w.Optimizer.Release()

@@ -283,6 +283,10 @@ func TestRunUnderOldNames(t *testing.T) {
 	if diff := cmp.Diff(want, o); err != nil || diff != "" {
 		t.Error(err, diff)
 	}
+	o.OutFeatures = 0 // of another task
+	if r, err := o.Resolve(); err != nil || r.Spec.DiagonalBlocks != 4 || r.Spec.Embed != 3 {
+		t.Errorf("%v: another model", err)
+	}
 }
 
 // TestSummaryOfStages: the times that the stages compute are compared.
