@@ -62,6 +62,8 @@ type ModelKind struct {
 	EdgeWeights bool
 	// OneWay says that its layers aggregate along one direction and not along both.
 	OneWay bool
+	// Featureless says that it tells vertices without features apart by their number.
+	Featureless bool
 
 	list string // PyG's name of the list of its layers
 	// weight, bias: below a layer's path, the weight that reads the layer's input, out × in, and the bias of
@@ -137,7 +139,7 @@ var kinds = []ModelKind{
 		cost:        func(in, out int) Cost { return Cost{in*out + out*out, min(in, out)} },
 	},
 	{
-		Name: "rgcn", Settings: slices.Concat([]string{"bases", "blocks", "aggregation-order", "aggregation-chunks"}, layerSettings), list: "convs",
+		Name: "rgcn", Settings: slices.Concat([]string{"bases", "num-blocks", "aggregation-order", "aggregation-chunks"}, layerSettings), list: "convs", Featureless: true,
 		weight: ".weight", bias: ".bias", relations: newRGCN,
 		cost: func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
@@ -214,6 +216,16 @@ func Decouplable() (names []string) {
 	return names
 }
 
+// Featureless are the models that need no features.
+func Featureless() (names []string) {
+	for _, k := range kinds {
+		if k.Featureless {
+			names = append(names, k.Name)
+		}
+	}
+	return names
+}
+
 // CheckDecoupled refuses a model that cannot be decoupled.
 func CheckDecoupled(model string) error {
 	if can := Decouplable(); !slices.Contains(can, model) {
@@ -277,7 +289,7 @@ func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 		reads = reads[:1]
 	}
 	if bare := slices.ContainsFunc(reads, func(t VertexType) bool { return t.Columns == 0 }); s.Embed > 0 && !bare {
-		return refusal.Errorf("%s %d: all vertices that are read have features; leave it out", refusal.Setting("embed"), s.Embed)
+		return refusal.Errorf("%s %d: all vertices that are read have features; leave it out", refusal.Setting("node-embedding"), s.Embed)
 	}
 	if !schema.Typed() {
 		return nil

@@ -200,13 +200,13 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 		for i, t := range schema.Types {
 			if computed.rows[0][i] && t.Columns == 0 {
 				return refusal.Errorf("%s %s: vertices of type %q have no features; learn some for them with %s N, or take %s rgcn, "+
-					"which does without", refusal.Setting("model"), s.Model, t.Name, refusal.Setting("embed"), refusal.Setting("model"))
+					"which does without", refusal.Setting("model"), s.Model, t.Name, refusal.Setting("node-embedding"), refusal.Setting("model"))
 			}
 		}
 	}
 	if reads := func(t VertexType) bool { return t.Columns > 0 || s.Embed > 0 }; s.InputDropout > 0 && !slices.ContainsFunc(schema.Types, reads) {
 		return refusal.Errorf("%s %v: the vertices have no features; leave it out, or learn some with %s N", refusal.Setting("input-dropout"),
-			s.InputDropout, refusal.Setting("embed"))
+			s.InputDropout, refusal.Setting("node-embedding"))
 	}
 	width := func(i int) int {
 		if c := schema.Types[i].Columns; c > 0 {
@@ -235,7 +235,7 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 			return nil
 		}
 		return refusal.Errorf("%s %d does not divide %s, %d: blocks are of equal size; take another number, or %s N",
-			refusal.Setting("blocks"), s.DiagonalBlocks, of, n, refusal.Setting("bases"))
+			refusal.Setting("num-blocks"), s.DiagonalBlocks, of, n, refusal.Setting("bases"))
 	}
 	for i, t := range schema.Types {
 		if !computed.rows[0][i] {
@@ -243,7 +243,7 @@ func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, clas
 		}
 		if width(i) == 0 {
 			return refusal.Errorf("%s %d: vertices of type %q have no features whose weights could have blocks; learn some with %s N, or take %s N",
-				refusal.Setting("blocks"), s.DiagonalBlocks, t.Name, refusal.Setting("embed"), refusal.Setting("bases"))
+				refusal.Setting("num-blocks"), s.DiagonalBlocks, t.Name, refusal.Setting("node-embedding"), refusal.Setting("bases"))
 		}
 		if err := divides(width(i), fmt.Sprintf("the number of features of %q", t.Name)); err != nil {
 			return err

@@ -1,32 +1,65 @@
 package train
 
 import (
-	"errors"
-	"strconv"
+	"context"
+
+	"weft/comm"
+	"weft/graph"
+	"weft/internal/launch"
+	"weft/parallel/mesh"
+	"weft/partition"
+	"weft/train/setting"
 )
 
-// Chunks is a number of chunks. Its text form is the number, or "auto" for 0.
-type Chunks int
-
-// maxChunks is more than any graph needs.
-const maxChunks = 1 << 16
-
-// ParseChunks reads "8" or "auto".
-func ParseChunks(text string) (Chunks, error) {
-	if text == Chunks(0).String() {
-		return 0, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxChunks {
-		return 0, errors.New("must be a whole number from 1 to " + strconv.Itoa(maxChunks) + ", or auto")
-	}
-	return Chunks(n), nil
+// chunks are those that the workers of a job have in common.
+type chunks struct {
+	made division
+	of   []int32 // for each vertex, in the order of the partitions
 }
 
-// String writes the number so that ParseChunks reads it.
-func (c Chunks) String() string {
-	if c == 0 {
-		return "auto"
+// division is what chunks follow from.
+type division struct {
+	graph  *graph.Graph
+	parts  *Parts
+	chunks setting.Chunks
+	mesh   mesh.Mesh
+	method string
+	seed   uint64
+}
+
+// divide makes the chunks that a mesh of several stages needs, unless they are at hand: of each vertex, in the
+// order of the partitions. All processes call it together; the first makes them.
+func (j *Job) divide(ctx context.Context, s *shared) ([]int32, error) {
+	made := division{j.Graph, j.Parts, s.Options.Chunks, s.Mesh, s.ChunkMethod, s.Seed}
+	switch {
+	case s.Mesh.Stages == 1:
+		return nil, nil
+	case j.chunks.made == made:
+		return j.chunks.of, nil
 	}
-	return strconv.Itoa(int(c))
+	of := make([]int32, 0, s.whole.Vertices)
+	ranks := launch.Ranks{Comm: j.peers()}
+	err := ranks.OnFirst(func() error {
+		for p := range s.Mesh.Partitions {
+			err := s.open(p, func(share *partition.Share) error {
+				k, _ := s.ChunksOfPartition(share.Edges.Starts)
+				part, err := partition.Chunks(ctx, share, partition.ChunkOptions{K: k, Method: s.ChunkMethod, Seed: s.Seed, Timeout: s.CommTimeout})
+				of = append(of, part...)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	of = of[:s.whole.Vertices]
+	if err := ranks.Comm.Broadcast(comm.Setup, comm.Bytes(of), 0); err != nil {
+		return nil, err
+	}
+	j.chunks = chunks{made, of}
+	return of, nil
 }

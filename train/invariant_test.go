@@ -11,6 +11,8 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/train/setting"
+	"weft/train/worker"
 )
 
 // networks are settings that between them use every operation.
@@ -92,7 +94,7 @@ func tangled(t *testing.T) *graph.Graph {
 
 func run(t *testing.T, g *graph.Graph, o Options) *Result {
 	t.Helper()
-	if err := o.Validate(); err != nil {
+	if _, err := o.Resolve(); err != nil {
 		t.Fatal(err)
 	}
 	r, err := (&Job{Graph: g, Options: o}).Run(context.Background())
@@ -188,7 +190,7 @@ func TestMemoryOfCutSums(t *testing.T) {
 	o.Layers, o.Hidden, o.Norm, o.Residual, o.Epochs = 3, 256, "batch", true, 2
 	free := &Job{Graph: g, Options: o}
 	want, planned := planAndRun(t, free)
-	o.MemoryLimit = Bytes(planned - 1)
+	o.MemoryLimit = setting.Bytes(planned - 1)
 	limited := &Job{Graph: g, Options: o}
 	got, less := planAndRun(t, limited)
 	if less >= planned || !slices.Equal(got.Logits, want.Logits) {
@@ -226,7 +228,7 @@ func planAndRun(t *testing.T, j *Job) (r *Result, bytes int64) {
 	if !slices.Equal(plan.PeakTensorBytes, r.PeakTensorBytes) || !slices.Equal(plan.GraphBytes, r.GraphBytes) {
 		t.Errorf("planned %d and %d bytes, took %d and %d", plan.PeakTensorBytes, plan.GraphBytes, r.PeakTensorBytes, r.GraphBytes)
 	}
-	if planned, sent := SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo || planned.Layout != sent.Layout {
+	if planned, sent := worker.SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo || planned.Layout != sent.Layout {
 		t.Errorf("planned to send %+v, sent %+v", planned, sent)
 	}
 	if !slices.Equal(plan.EdgeColumns, r.EdgeColumns) {

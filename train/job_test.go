@@ -8,7 +8,6 @@ import (
 
 	"weft/autograd"
 	"weft/gnn"
-	"weft/graph"
 	"weft/internal/refusal"
 	"weft/nn"
 )
@@ -84,48 +83,6 @@ func TestPatienceBelowEvalEvery(t *testing.T) {
 	}
 }
 
-// TestPlanWarnsOfSums: rows of features that are no counts, or have the sum 1, are doubtful to divide by
-// their sums.
-func TestPlanWarnsOfSums(t *testing.T) {
-	for name, c := range map[string]struct {
-		features graph.Features
-		want     string
-	}{
-		"words":      {graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 1, 0, 0}}, ""},
-		"counts":     {graph.Features{Columns: 2, Dense: []float32{0, 7, 3, 1, 1, 0}}, ""},
-		"one-hot":    {graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 0, 0, 0}}, "has no effect"},
-		"normalised": {graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 0.5, 0.49999, 1, 0}}, "has no effect"},
-		"real":       {graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 3, 0.5, 1, 0}}, "are real numbers (0.5)"},
-		"negative":   {graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, -3, 4, 1, 0}}, "are below zero (-3)"},
-		"sparse":     {graph.Features{Columns: 9, Indptr: []int64{0, 1, 2, 2}, Indices: []int32{4, 8}, Data: []float32{0.5, 2}}, "are real numbers"},
-	} {
-		relation, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		g := &graph.Graph{
-			Relations: []graph.Relation{relation}, Features: c.features, Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
-			Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
-		}
-		for _, normalize := range []string{"row", "none"} {
-			o := Defaults()
-			o.NormalizeFeatures = normalize
-			plan, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
-			if err != nil {
-				t.Fatal(err)
-			}
-			said := strings.Join(plan.Warnings, "; ")
-			if normalize == "none" || c.want == "" {
-				if said != "" {
-					t.Errorf("%s, %s: %q, want no warning", name, normalize, said)
-				}
-			} else if !strings.Contains(said, "normalize-features row") || !strings.Contains(said, c.want) {
-				t.Errorf("%s: %q, want a warning with %q", name, said, c.want)
-			}
-		}
-	}
-}
-
 // TestPlanSaysThatTheLastEpochCounts: where no vertices validate, nothing else can choose.
 func TestPlanSaysThatTheLastEpochCounts(t *testing.T) {
 	g := tangled(t)
@@ -136,8 +93,8 @@ func TestPlanSaysThatTheLastEpochCounts(t *testing.T) {
 		o.Epochs, o.Patience, o.Select = 4, 1, choice
 		job := &Job{Graph: g, Options: o}
 		plan, err := job.Plan(context.Background())
-		if want := "no vertices validate, so the last epoch makes the results, and patience 1 never runs out"; err != nil || !slices.Contains(plan.Warnings, want) {
-			t.Fatalf("%v, %q, want a warning %q", err, plan.Warnings, want)
+		if err != nil || plan.Workers[0].Validates {
+			t.Fatalf("%v, want a plan in which nothing validates", err)
 		}
 		r, err := job.Run(context.Background())
 		if err != nil || r.Epochs != 4 || r.BestEpoch != 4 {

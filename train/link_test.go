@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -11,12 +10,14 @@ import (
 	"weft/graph"
 	"weft/graph/generate"
 	"weft/internal/refusal"
+	"weft/train/metric"
+	"weft/train/task"
 )
 
 // linked are options that learn edges.
 func linked(change func(o *Options)) Options {
 	o := Defaults()
-	o.Task, o.Model, o.Hidden, o.Embedding, o.LR, o.Epochs, o.Negatives, o.Threads = LinkTask, "gcn", 24, 8, .001, 5, 2, 1
+	o.Task, o.Model, o.Hidden, o.OutFeatures, o.LR, o.Epochs, o.Negatives, o.Threads = task.Link, "gcn", 24, 8, .001, 5, 2, 1
 	if change != nil {
 		change(&o)
 	}
@@ -33,9 +34,9 @@ func TestLinksOnAnyWorkers(t *testing.T) {
 	}
 	for name, o := range map[string]Options{
 		"dot":      linked(nil),
-		"distmult": linked(func(o *Options) { o.Model, o.Decoder, o.Norm, o.Clip = "sage", distMult, "batch", .1 }),
+		"distmult": linked(func(o *Options) { o.Model, o.Decoder, o.Norm, o.Clip = "sage", "distmult", "batch", .1 }),
 		"among":    linked(func(o *Options) { o.EvalNegatives, o.Metric, o.Direction = 50, "hits@10", "out" }),
-		"area":     linked(func(o *Options) { o.Metric, o.Dropout = rocAUCMetric, .3 }),
+		"area":     linked(func(o *Options) { o.Metric, o.Dropout = metric.ROCAUC, .3 }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			one := mustRun(t, &Job{Graph: g, Options: o})
@@ -50,7 +51,7 @@ func TestLinksOnAnyWorkers(t *testing.T) {
 				if many.Communication.Links.Bytes == 0 {
 					t.Errorf("%d workers: no rows were sent", k)
 				}
-				if ranked := one.Metric != rocAUCMetric; ranked != (len(many.Links.Test) == len(LinkMetrics)) {
+				if ranked := one.Metric != metric.ROCAUC; ranked != (len(many.Links.Test) == len(metric.LinkNames)) {
 					t.Errorf("%d workers: measured by %s: %v", k, one.Metric, many.Links.Test)
 				}
 				for name, want := range one.Links.Test {
@@ -92,9 +93,9 @@ func severalTypes(t *testing.T) *graph.Graph {
 // TestLinksOfTypes: edges of a graph with several types are learned where they join the first with itself.
 func TestLinksOfTypes(t *testing.T) {
 	g := severalTypes(t)
-	o := linked(func(o *Options) { o.Model, o.Decoder = "rgcn", distMult })
+	o := linked(func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" })
 	one := mustRun(t, &Job{Graph: g, Options: o})
-	if shape := one.Weights[decoderWeights].Shape; !slices.Equal(shape, []int{1, o.Embedding}) {
+	if shape := one.Weights["decoder.weight"].Shape; !slices.Equal(shape, []int{1, o.OutFeatures}) {
 		t.Errorf("the decoder's weights have the shape %v", shape)
 	}
 	for _, k := range []int{2, 3} {
@@ -116,8 +117,8 @@ func TestPlanOfLinks(t *testing.T) {
 	g := tangled(t)
 	for name, o := range map[string]Options{
 		"dot":      linked(func(o *Options) { o.Negatives = 5 }),
-		"distmult": linked(func(o *Options) { o.Decoder, o.EvalNegatives = distMult, 100 }),
-		"area":     linked(func(o *Options) { o.Metric, o.Model = rocAUCMetric, "gat" }),
+		"distmult": linked(func(o *Options) { o.Decoder, o.EvalNegatives = "distmult", 100 }),
+		"area":     linked(func(o *Options) { o.Metric, o.Model = metric.ROCAUC, "gat" }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			planAndRun(t, &Job{Graph: g, Options: o})
@@ -137,24 +138,24 @@ func TestLinksAreLearned(t *testing.T) {
 	if g.Relations[0], err = g.Relations[0].Where(within); err != nil {
 		t.Fatal(err)
 	}
-	o := linked(func(o *Options) { o.Metric, o.LR, o.Epochs, o.Dropout, o.Negatives = rocAUCMetric, 1e-6, 1, 0, 1 })
+	o := linked(func(o *Options) { o.Metric, o.LR, o.Epochs, o.Dropout, o.Negatives = metric.ROCAUC, 1e-6, 1, 0, 1 })
 	before := run(t, g, o)
 	o.LR, o.Epochs = .02, 60
 	after := run(t, g, o)
 	if after.Test < before.Test+.1 || after.Test < .75 {
 		t.Errorf("ROC-AUC %.3f after training, %.3f before", after.Test, before.Test)
 	}
-	if len(after.Logits) != g.Vertices()*o.Embedding {
-		t.Errorf("%d values in the embeddings of %d vertices, %d columns", len(after.Logits), g.Vertices(), o.Embedding)
+	if len(after.Logits) != g.Vertices()*o.OutFeatures {
+		t.Errorf("%d values in the embeddings of %d vertices, %d columns", len(after.Logits), g.Vertices(), o.OutFeatures)
 	}
 	// A prediction on the whole graph needs no decoder
-	o.Decoder = distMult
+	o.Decoder = "distmult"
 	r := run(t, g, o)
 	p, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), r.Weights, Logits)
-	if err != nil || p.Classes != o.Embedding || len(p.Logits) != len(r.Logits) {
+	if err != nil || p.Classes != o.OutFeatures || len(p.Logits) != len(r.Logits) {
 		t.Fatalf("%v: %d columns, %d values", err, p.Classes, len(p.Logits))
 	}
-	if w := r.Weights[decoderWeights]; !slices.Equal(w.Shape, []int{1, o.Embedding}) {
+	if w := r.Weights["decoder.weight"]; !slices.Equal(w.Shape, []int{1, o.OutFeatures}) {
 		t.Errorf("the decoder's weights have the shape %v", w.Shape)
 	}
 }
@@ -181,7 +182,7 @@ func TestLinksRefused(t *testing.T) {
 		change func(o *Options)
 		want   string
 	}{
-		{g, func(o *Options) { o.Task, o.Embedding, o.Decoder = VertexTask, 0, distMult }, "decoder distmult: belongs to task link"},
+		{g, func(o *Options) { o.Task, o.OutFeatures, o.Decoder = task.Vertex, 0, "distmult" }, "decoder distmult: belongs to task link"},
 		{g, func(o *Options) { o.Split = 1 }, "split 1: belongs to task vertex"},
 		{g, func(o *Options) { o.Metric = "accuracy" }, "metric accuracy: no measure of task link; it is one of roc-auc, mrr"},
 		{g, func(o *Options) { o.Parallel = "tensor=2" }, "take parallel graph=2"},
@@ -193,23 +194,6 @@ func TestLinksRefused(t *testing.T) {
 		_, err := (&Job{Graph: c.g, Options: o}).Run(context.Background())
 		if !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v, want %q in one line", err, c.want)
-		}
-	}
-}
-
-func TestParseLinkSplit(t *testing.T) {
-	for text, want := range map[string]LinkSplit{"85/5/10": {85, 5, 10}, "99.5/.2/0.3": {99.5, .2, .3}, "100/0/0": {100, 0, 0}} {
-		s, err := ParseLinkSplit(text)
-		if err != nil || s != want {
-			t.Errorf("%s: %v, %v", text, s, err)
-		}
-		if again, err := ParseLinkSplit(fmt.Sprint(s)); err != nil || again != s {
-			t.Errorf("%s is written as %v", text, s)
-		}
-	}
-	for _, text := range []string{"", "85/15", "85/5/5", "0/50/50", "a/b/c", "-5/5/100", "NaN/5/5", "80/10/5/5", "Inf/0/0"} {
-		if s, err := ParseLinkSplit(text); err == nil {
-			t.Errorf("%q is read as %v", text, s)
 		}
 	}
 }

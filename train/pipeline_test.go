@@ -19,30 +19,8 @@ import (
 	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/train/engine"
+	"weft/train/worker"
 )
-
-// TestChunksOfPartition: partitions have equally many chunks, four for each worker of the mesh, but never
-// more than the smallest has rows.
-func TestChunksOfPartition(t *testing.T) {
-	for _, c := range []struct {
-		chunks    Chunks
-		mesh      mesh.Mesh
-		starts    []int
-		k, wanted int
-	}{
-		{0, mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1}, []int{0, 100}, 16, 16},
-		{0, mesh.Mesh{Stages: 4, Partitions: 2, Slices: 1}, []int{0, 50, 100}, 16, 16},
-		{0, mesh.Mesh{Stages: 4, Partitions: 2, Slices: 1}, []int{0, 93, 100}, 7, 16},
-		{0, mesh.Mesh{Stages: 2, Partitions: 3, Slices: 1}, []int{0, 50, 100, 100}, 8, 8}, // what is empty is not divided
-		{6, mesh.Mesh{Stages: 2, Partitions: 3, Slices: 1}, []int{0, 40, 80, 100}, 2, 2},
-		{1, mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, []int{0, 5}, 1, 1},
-	} {
-		o := Options{Chunks: c.chunks}
-		if k, wanted := o.chunksOfPartition(c.mesh, c.starts); k != c.k || wanted != c.wanted {
-			t.Errorf("%s of %v by %+v: %d of %d, want %d of %d", c.chunks, c.starts, c.mesh, k, wanted, c.k, c.wanted)
-		}
-	}
-}
 
 // TestPipelineRefuses: what stages cannot do is refused with what would work, whoever says which mesh it is.
 func TestPipelineRefuses(t *testing.T) {
@@ -73,7 +51,7 @@ func TestPipelineRefuses(t *testing.T) {
 			o := Defaults()
 			o.Partition = partition.Random
 			if c.mesh.Partitions == 1 {
-				o.Partition = autoPartition
+				o.Partition = "auto"
 			}
 			if c.set != nil {
 				c.set(&o)
@@ -90,67 +68,6 @@ func TestPipelineRefuses(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestNormsInAPipeline: layer norm is no obstacle, nor is batch norm with a chunk for each partition.
-func TestNormsInAPipeline(t *testing.T) {
-	for _, set := range []func(*Options){
-		func(o *Options) { o.Norm = "layer" },
-		func(o *Options) { o.Norm, o.Chunks = "batch", 2 },
-		func(o *Options) { o.Model, o.Norm = "gcnii", "batch" }, // which it does not use
-	} {
-		o := Defaults()
-		o.Parallel = "graph=2,pipeline=2"
-		set(&o)
-		if err := o.Validate(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-// TestSettingsOfAPipeline: a run writes the settings of the axis, and reads them again.
-func TestSettingsOfAPipeline(t *testing.T) {
-	o := Defaults()
-	o.Parallel, o.Layers, o.Chunks, o.ChunkMethod, o.HistoryPeriod = "pipeline=2,graph=2", 4, 12, partition.Merged, 5
-	o.HistoryStart, o.ChunkOrder, o.StaleGradients, o.Recompute = historyWarm, orderFixed, "keep", false
-	written, err := o.YAML()
-	if err != nil {
-		t.Fatal(err)
-	}
-	again := Defaults()
-	if err := parseConfig(written, &again); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(o, again); diff != "" {
-		t.Errorf("%s\n%s", diff, written)
-	}
-	for _, name := range []string{"prefetch", "keep-halo", "aggregation-chunks"} {
-		if strings.Contains(string(written), "\n"+name+":") {
-			t.Errorf("%s stands in\n%s", name, written)
-		}
-	}
-	o.ResetOtherAxes(func(string) bool { return false })
-	if diff := cmp.Diff(again, o); diff != "" {
-		t.Error(diff)
-	}
-	o.Parallel = "graph=2"
-	o.ResetOtherAxes(func(string) bool { return false })
-	if o.Chunks != 0 || o.Recompute != Defaults().Recompute {
-		t.Errorf("the settings of another mesh remain: %+v", o)
-	}
-}
-
-// TestSparseFeaturesCostWhatTheyStore: the first block is weighed by the values that are there, and nothing
-// of the caller's model changes.
-func TestSparseFeaturesCostWhatTheyStore(t *testing.T) {
-	own := []gnn.BlockSpec{{Cost: gnn.Cost{Vertex: 1000, Edge: 3}}, {Cost: gnn.Cost{Vertex: 50, Edge: 3}}}
-	j := &Job{Model: func(_, _ int) []gnn.BlockSpec { return own }}
-	for values, want := range map[int64]int{0: 1000, 4000: 1000, 400: 100, 1: 1} {
-		blocks, err := j.blocks(&partition.Share{Whole: partition.Whole{Vertices: 100, FeatureColumns: 40, FeatureValues: values}, Edges: partition.Edges{Relations: make([]partition.Relation, 1)}}, 5)
-		if err != nil || blocks[0].Cost != (gnn.Cost{Vertex: want, Edge: 3}) || blocks[1].Cost != own[1].Cost || own[0].Cost.Vertex != 1000 {
-			t.Errorf("%d values: %+v, %v", values, blocks, err)
-		}
 	}
 }
 
@@ -179,9 +96,9 @@ func TestStageSummary(t *testing.T) {
 		}}, err
 	}
 	r := mustRun(t, j)
-	want := []StageSummary{
-		{Stage{Workers: []int{0, 1}, Blocks: []int{0, 2}}, .5, 2, 2, r.SentBytes[0] + r.SentBytes[1]},
-		{Stage{Workers: []int{2, 3}, Blocks: []int{2, 4}}, 2.5, 2, 10, r.SentBytes[2] + r.SentBytes[3]},
+	want := []worker.StageSummary{
+		{Stage: worker.Stage{Workers: []int{0, 1}, Blocks: []int{0, 2}}, Compute: .5, Bubble: 2, Wait: 2, Sent: r.SentBytes[0] + r.SentBytes[1]},
+		{Stage: worker.Stage{Workers: []int{2, 3}, Blocks: []int{2, 4}}, Compute: 2.5, Bubble: 2, Wait: 10, Sent: r.SentBytes[2] + r.SentBytes[3]},
 	}
 	work := 0.0
 	for s := range r.Stages {
@@ -192,11 +109,8 @@ func TestStageSummary(t *testing.T) {
 		}
 		r.Stages[s].Bubble = 2
 	}
-	if diff := cmp.Diff(want, r.Stages); diff != "" || work < .999 || work > 1.001 || StageImbalance(r.Stages) != 2.5/1.5 {
-		t.Errorf("%s; work %v, imbalance %v", diff, work, StageImbalance(r.Stages))
-	}
-	if s := summarize(j, r); s.StageImbalance != 2.5/1.5 || !slices.EqualFunc(s.Stages, want, func(a, b StageSummary) bool { return cmp.Equal(a, b) }) {
-		t.Errorf("%+v", s.Stages)
+	if diff := cmp.Diff(want, r.Stages); diff != "" || work < .999 || work > 1.001 || worker.StageImbalance(r.Stages) != 2.5/1.5 {
+		t.Errorf("%s; work %v, imbalance %v", diff, work, worker.StageImbalance(r.Stages))
 	}
 }
 
@@ -212,15 +126,13 @@ func TestPlannedStages(t *testing.T) {
 	if blocks := [][]int{p.Stages[0].Blocks, p.Stages[1].Blocks, p.Stages[2].Blocks}; !cmp.Equal(blocks, [][]int{{0, 3}, {3, 5}, {5, 8}}) {
 		t.Errorf("cut at %v", blocks)
 	}
-	sent := SumOf(p.Sent).Stage.Bytes
+	sent := worker.SumOf(p.Sent).Stage.Bytes
 	if formula := int64(2 * 2 * g.Vertices() * 2 * o.Hidden * 4); sent != formula {
 		t.Errorf("%d bytes between stages, want %d", sent, formula)
 	}
-	text := strings.Join(p.Lines, "\n")
-	for _, want := range []string{"5 chunks in each partition by metis, of ", "stage 1, worker 1: blocks 3 to 4, ", "(2·V·4 bytes of 32 columns at all cuts: ", "28.6 % of an epoch"} {
-		if !strings.Contains(text, want) {
-			t.Errorf("%q is not in\n%s", want, text)
-		}
+	c := p.Workers[0].Chunks
+	if c.Each != 5 || c.Wanted != 5 || c.Columns != 2*2*o.Hidden || c.Bytes != sent || c.Least > c.Most || c.Cut > c.Edges || c.Cut == 0 {
+		t.Errorf("%+v", c)
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"weft/kernel"
 	"weft/nn"
 	"weft/parallel/flow"
-	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
+	"weft/train/worker"
 )
 
 // Prediction is what Predict computes, in the graph's vertex order or that of Job.Vertices.
@@ -41,8 +41,16 @@ const (
 // and so do results that are not finite, with an error of their own. An error that wraps a Common leaves Comm
 // whole, any other has ended it.
 func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *Prediction, err error) {
-	err = j.eachWorker(ctx, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
-		mine, err := j.predict(ctx, team, c, share, weights, asked)
+	s, err := j.begin(ctx, &weights)
+	if err != nil {
+		return nil, err
+	}
+	err = j.eachWorker(s, func(team *kernel.Team, c *comm.Comm, share *partition.Share) error {
+		w, err := worker.NewInference(s.Config, team, c, share)
+		if err != nil {
+			return err
+		}
+		mine, err := j.predict(ctx, w, weights, asked)
 		if j.speaks(c) {
 			p = mine
 		}
@@ -54,66 +62,42 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 	return p, nil
 }
 
-func (j *Job) predict(ctx context.Context, team *kernel.Team, c *comm.Comm, share *partition.Share, weights nn.State, asked Outputs,
-) (*Prediction, error) {
-	p := &Prediction{Classes: j.Options.task().outputs(&j.Options, &share.Whole), Vertices: share.Whole.Own()}
-	if _, n := j.Options.Widths(weights); n > 0 && j.Model == nil {
-		p.Classes = n
+func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State, asked Outputs) (*Prediction, error) {
+	p := &Prediction{Classes: w.Outputs, Vertices: w.Inference.All()}
+	if f, some := w.Inference.(*engine.Flow); some {
+		p.Needs = f.Needs()
 	}
-	if j.Vertices != nil {
-		if err := j.checkVertices(p.Vertices); err != nil {
-			return nil, &Common{Err: err}
-		}
-		p.Vertices = len(j.Vertices)
-	}
-	w, err := newWorker(j, c, p.Classes, engine.Config{Team: team, Share: share})
-	if err != nil {
+	w.Params.Allow(w.Kind.Parameters()...)
+	if err := w.Load(weights, nil); err != nil {
 		return nil, err
 	}
-	w.params.Allow(j.Options.task().parameters()...)
-	if err := w.loaded(w.params.Load(weights)); err != nil {
-		return nil, err
-	}
-	if w.flow != nil {
-		p.Needs = w.flow.Needs()
-	}
-	check := func(part *tensor.Matrix) error { return w.checkPart(ctx, part) }
+	check := func(part *tensor.Matrix) error { return w.CheckPart(ctx, part) }
 	if asked == WithEmbeddings {
-		if err := w.results(1, check, orKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
+		if err := w.Results(1, check, worker.OrKeep(j.OnEmbeddings, &p.Embeddings, &p.EmbeddingColumns)); err != nil {
 			return nil, err
 		}
 	}
-	return p, w.results(0, check, orKeep(j.OnLogits, &p.Logits, nil))
+	return p, w.Results(0, check, worker.OrKeep(j.OnLogits, &p.Logits, nil))
 }
 
-// checkVertices refuses a list of vertices that cannot be computed, of a graph of so many.
-func (j *Job) checkVertices(vertices int) error {
-	grid, err := j.mesh()
-	if err == nil {
-		err = CheckSome(grid)
+// checkVertices refuses a list of vertices that cannot be computed.
+func (j *Job) checkVertices(s *shared) error {
+	if j.Vertices == nil {
+		return nil
 	}
-	if err != nil {
+	if err := s.CheckSome(); err != nil {
 		return err
 	}
 	if len(j.Vertices) == 0 {
 		return refusal.Errorf("%s: names no vertex; name those to predict", refusal.Setting("vertices"))
 	}
-	seen := make([]bool, vertices)
+	seen := make([]bool, s.whole.Own())
 	for k, v := range j.Vertices {
-		if v < 0 || int(v) >= vertices || seen[v] {
+		if v < 0 || int(v) >= len(seen) || seen[v] {
 			return refusal.Errorf("%s: entry %d, vertex %d, is out of the range of %d vertices, or given twice; name each once",
-				refusal.Setting("vertices"), k+1, v, vertices)
+				refusal.Setting("vertices"), k+1, v, len(seen))
 		}
 		seen[v] = true
 	}
 	return nil
-}
-
-// CheckSome refuses a mesh that cannot predict some vertices alone.
-func CheckSome(grid mesh.Mesh) error {
-	if grid.Slices == 1 && grid.Stages == 1 {
-		return nil
-	}
-	return refusal.Errorf("%s: what some vertices need is found on one worker or the graph axis, and the mesh has other axes; give %s graph=%d",
-		refusal.Setting("vertices"), refusal.Setting("parallel"), grid.Workers())
 }

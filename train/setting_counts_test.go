@@ -13,6 +13,8 @@ import (
 	"weft/graph/generate"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
+	"weft/train/setting"
+	"weft/train/task"
 )
 
 // elsewhere are the settings of the model and of the training that leave the losses as they are: another
@@ -22,6 +24,7 @@ var elsewhere = map[string]struct{ other, why string }{
 	"eval-every": {"2", "says when a run is evaluated"},
 	"metric":     {"macro-f1", "says what an evaluation measures"},
 	"select":     {"loss", "says which epoch's weights are kept"},
+	"num-blocks": {"2", "divides no width here, and one block is the whole weight"},
 	// Of edges
 	"eval-negatives": {"7", "says what held-out edges are ranked among"},
 }
@@ -57,11 +60,11 @@ func TestEachSettingCounts(t *testing.T) {
 		}
 	}
 	link := bases[0]
-	link.Task, link.Decoder, link.LR = LinkTask, distMult, .001
+	link.Task, link.Decoder, link.LR = task.Link, "distmult", .001
 	for _, o := range append(bases, link) {
 		was := run(t, g, o).Losses
-		for _, s := range Settings() {
-			if s.Group != ModelGroup && s.Group != TrainingGroup {
+		for _, s := range setting.All() {
+			if s.Group != setting.ModelGroup && s.Group != setting.TrainingGroup {
 				continue
 			}
 			for _, text := range others(t, g, s, &o) {
@@ -69,7 +72,11 @@ func TestEachSettingCounts(t *testing.T) {
 				if err := s.Set(&changed, text); err != nil {
 					t.Fatalf("%s %s: %v", s.Name, text, err)
 				}
-				if refusal.Is(changed.checkTask()) || refusal.Is(changed.checkModel()) || refusal.Is(changed.CheckGraph(g)) {
+				r, err := changed.Resolve()
+				if err == nil {
+					err = r.CheckGraph(g)
+				}
+				if refusal.Is(err) {
 					continue
 				}
 				exempt, listed := elsewhere[s.Name]
@@ -84,7 +91,7 @@ func TestEachSettingCounts(t *testing.T) {
 }
 
 // others are values of a setting that differ from o's, as texts: of a choice among words all others but auto.
-func others(t *testing.T, g *graph.Graph, s Setting, o *Options) []string {
+func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []string {
 	t.Helper()
 	if e, listed := elsewhere[s.Name]; listed {
 		return []string{e.other}
@@ -101,7 +108,7 @@ func others(t *testing.T, g *graph.Graph, s Setting, o *Options) []string {
 		return []string{strconv.Itoa(max(1, 2*v))}
 	case uint64:
 		return []string{strconv.FormatUint(v+1, 10)}
-	case LinkSplit:
+	case task.Shares:
 		return []string{"60/20/20"}
 	case float64:
 		return []string{strconv.FormatFloat(v/2+.01, 'g', -1, 64)}
@@ -117,7 +124,7 @@ func weightsFileOf(t *testing.T, g *graph.Graph, o Options) string {
 	if err := safetensors.Write(&file, run(t, g, o).Weights, nil); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(t.TempDir(), weightsFile)
+	path := filepath.Join(t.TempDir(), "model.safetensors")
 	if err := os.WriteFile(path, file.Bytes(), 0o666); err != nil {
 		t.Fatal(err)
 	}

@@ -190,36 +190,6 @@ func TestPlanOfSlices(t *testing.T) {
 	}
 }
 
-// TestIdleSlices: where slices have no columns a plan names the layers, and meshes without idle workers.
-func TestIdleSlices(t *testing.T) {
-	g := tangled(t)
-	for _, c := range []struct {
-		model, mesh string
-		want        []string
-	}{
-		{"gcn", "tensor=5", nil},
-		{"gcn", "tensor=7", []string{"convs.1: columns for 5 of 7 slices, and the others aggregate nothing there; " +
-			"take parallel tensor=5, or graph=7, which divides the vertices"}},
-		{"gatv2", "graph=2,tensor=3", []string{
-			"convs.1: columns for 1 of 3 slices, and the others aggregate nothing there; take parallel graph=6, which divides the vertices",
-			"convs.0: columns for 2 of 3 slices, and the others aggregate nothing there; " +
-				"take parallel graph=2,tensor=2, or graph=6, which divides the vertices",
-		}},
-		{"mlp", "tensor=7", nil},
-	} {
-		o := Defaults()
-		o.Model, o.Parallel, o.Heads = c.model, c.mesh, 2
-		plan, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
-		idle := slices.DeleteFunc(plan.Warnings, func(w string) bool { return !strings.Contains(w, " slices") })
-		if !slices.Equal(idle, c.want) {
-			t.Errorf("%s on %s: %q, want %q", c.model, c.mesh, idle, c.want)
-		}
-	}
-}
-
 // TestEdgeColumns: all workers together aggregate all edges but self loops, forward and backward, for the
 // columns of each layer but the first, whose aggregation is kept.
 func TestEdgeColumns(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 
 	"weft/internal/refusal"
 	"weft/internal/suggest"
+	"weft/train/setting"
 )
 
 // flagError says in the command's own words what is wrong with a flag.
@@ -49,6 +50,9 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 			names = append(names, f.Name)
 		}
 	})
+	if now := setting.Renamed(name); now != "" && cmd.Flags().Lookup(now) != nil {
+		return refusal.Errorf("unknown flag: %s; it is --%s now", written, now)
+	}
 	if near := suggest.Nearest(name, names); near != "" {
 		return refusal.Errorf("unknown flag: %s; did you mean --%s%s?", written, near, value)
 	}
@@ -79,7 +83,7 @@ func invalidValue(err *pflag.InvalidValueError) error {
 	case "bool":
 		reason = "must be true or false"
 	}
-	if _, setting := flag.Value.(*settingValue); setting || reason == "" {
+	if _, ours := flag.Value.(*settingValue); ours || reason == "" {
 		reason = err.Unwrap().Error()
 	}
 	return refusal.Errorf("--%s %s: %s", flag.Name, err.GetValue(), reason)

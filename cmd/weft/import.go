@@ -25,7 +25,7 @@ import (
 	"weft/graph/rdf"
 	"weft/internal/refusal"
 	"weft/partition"
-	"weft/train"
+	"weft/train/setting"
 )
 
 // format is a foreign format that import reads.
@@ -267,7 +267,7 @@ func runImport(cmd *cobra.Command, f format, sources []string, store string, c *
 		return err
 	}
 	if made.oneClass {
-		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+train.OneClass)
+		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+oneClass)
 	}
 	for _, note := range made.Notes {
 		fmt.Fprintln(cmd.OutOrStdout(), note)
@@ -446,12 +446,16 @@ func storeLine(store string, c *contents, took time.Duration) string {
 
 // nextLine is the command that trains on a new store, with a model that fits, or what the store lacks for it.
 func nextLine(store string, g *graph.Graph) string {
-	o := train.Defaults()
+	o := setting.Defaults()
 	lacks := func(t graph.VertexType) bool { return t.Features.Columns == 0 }
 	if g.Typed() && slices.ContainsFunc(g.Types(), lacks) {
 		o.Model = "rgcn" // learns what the types lack
 	}
-	if err := o.CheckGraph(g); err != nil {
+	r, err := o.Resolve()
+	if err == nil {
+		err = r.CheckGraph(g)
+	}
+	if err != nil {
 		return fmt.Sprintf("before training: %v", err)
 	}
 	return fmt.Sprintf("next: weft train %s --model %s", shellWord(store), o.Model)

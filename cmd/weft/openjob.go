@@ -14,25 +14,23 @@ import (
 	"weft/internal/refusal"
 	"weft/partition"
 	"weft/train"
+	"weft/train/setting"
 )
 
 // openJob opens the graph for the mesh that the options ask for: whole where it has one partition, by its
 // partitions where it has several. They are made if they are not stored. Before that admit may refuse the
 // store, and check the graph; both may be nil.
-func (r ranks) openJob(parent context.Context, dataset string, o train.Options, show io.Writer, admit func(store string) error,
+func (r ranks) openJob(parent context.Context, dataset string, o *setting.Resolved, show io.Writer, admit func(store string) error,
 	check func(*graph.Graph) error,
 ) (job *train.Job, store string, err error) {
-	job = &train.Job{Dataset: dataset, Options: o, Comm: r.Comm}
+	job = &train.Job{Dataset: dataset, Options: o.Options, Comm: r.Comm}
 	if r.Comm.Size() > 1 {
 		job.LocalWorkers = mpi.LocalRanks()
 		if job.CoreSharers, err = r.sharers(); err != nil {
 			return nil, "", err
 		}
 	}
-	grid, err := o.Mesh()
-	if err != nil {
-		return nil, "", err
-	}
+	grid := o.Mesh
 	err = r.OnFirst(func() error {
 		store, err = resolve(parent, dataset, show)
 		if err == nil && admit != nil {
@@ -67,7 +65,7 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 	}
 	var d partition.Description
 	if err == nil {
-		d, err = storedPartitions(store, grid.Partitions, &o)
+		d, err = storedPartitions(store, grid.Partitions, &o.Options)
 	}
 	if err := r.Together(err); err != nil {
 		return job, store, err
@@ -80,7 +78,7 @@ func (r ranks) openJob(parent context.Context, dataset string, o train.Options, 
 }
 
 // storedPartitions are those that rank 0 has found or made.
-func storedPartitions(store string, k int, o *train.Options) (partition.Description, error) {
+func storedPartitions(store string, k int, o *setting.Options) (partition.Description, error) {
 	d, found, err := findPartitions(store, k, partitionMethod(o))
 	if err == nil && !found {
 		err = refusal.Errorf("%s: no partition of %d is stored here, but one is where rank 0 runs: all machines need the same store, "+
@@ -164,8 +162,8 @@ func refuseDGL(store string) error {
 }
 
 // partitionMethod is the method of the partitions to take, "" for any.
-func partitionMethod(o *train.Options) string {
-	if o.Partition == train.Defaults().Partition {
+func partitionMethod(o *setting.Options) string {
+	if o.Partition == setting.Defaults().Partition {
 		return ""
 	}
 	return o.Partition

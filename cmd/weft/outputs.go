@@ -9,7 +9,7 @@ import (
 	"weft/internal/datasets"
 	"weft/internal/refusal"
 	"weft/partition"
-	"weft/train"
+	"weft/train/rundir"
 )
 
 // checkApart refuses an output file that is one of the inputs, whatever its name: links of both kinds lead to
@@ -62,7 +62,7 @@ func checkApartFromGraph(flag, path, dataset, store string) error {
 func besideMark(path string) string {
 	for _, mark := range []string{"graph.json", "partition.json", "run.json"} {
 		_, err := os.Stat(filepath.Join(filepath.Dir(path), mark))
-		if err == nil && (mark != "run.json" || slices.Contains(train.RunFiles(), filepath.Base(path))) {
+		if err == nil && (mark != "run.json" || slices.Contains(rundir.Files(), filepath.Base(path))) {
 			return mark
 		}
 	}

@@ -12,7 +12,8 @@ import (
 
 	"weft/internal/refusal"
 	"weft/partition"
-	"weft/train"
+	"weft/train/setting"
+	"weft/train/worker"
 )
 
 // maxMatrix is the largest number of partitions whose halo rows are printed pair by pair.
@@ -47,7 +48,7 @@ of the others (its halo). Partitions of the same number and method are replaced.
 				return err
 			}
 			// There is none to set where nothing waits for another worker
-			o.Timeout = train.Defaults().CommTimeout
+			o.Timeout = setting.Defaults().CommTimeout
 			return runPartition(cmd, args[0], o, writePart, asJSON)
 		},
 	}
@@ -140,7 +141,7 @@ func runPartition(cmd *cobra.Command, dataset string, o partition.Options, write
 		return nil
 	}
 	return printJSON(cmd.OutOrStdout(), partitioned{
-		store, d, ratio(d.CutEdges, d.Whole.Edges), train.Imbalance(d.Vertices), train.Imbalance(d.Edges), train.Imbalance(d.TrainVertices), d.Replication(),
+		store, d, ratio(d.CutEdges, d.Whole.Edges), worker.Imbalance(d.Vertices), worker.Imbalance(d.Edges), worker.Imbalance(d.TrainVertices), d.Replication(),
 	})
 }
 
@@ -150,8 +151,8 @@ func printPartition(out io.Writer, store string, d *partition.Description) {
 	t.row("partitions", fmt.Sprintf("%s by %s, kept as partitions/%s", count(d.K), d.Method, d.Name))
 	t.row("time", duration(seconds(d.Seconds)))
 	t.row("cut edges", fmt.Sprintf("%s of %s, %s", count(d.CutEdges), count(d.Whole.Edges), percent(ratio(d.CutEdges, d.Whole.Edges))))
-	trains := train.Imbalance(d.TrainVertices)
-	t.row("balance", describe(fmt.Sprintf("vertices %.3f", train.Imbalance(d.Vertices)), fmt.Sprintf("in-edges %.3f", train.Imbalance(d.Edges)),
+	trains := worker.Imbalance(d.TrainVertices)
+	t.row("balance", describe(fmt.Sprintf("vertices %.3f", worker.Imbalance(d.Vertices)), fmt.Sprintf("in-edges %.3f", worker.Imbalance(d.Edges)),
 		when(trains > 0, fmt.Sprintf("training vertices %.3f", trains)))+": largest over mean")
 	t.row("replication", fmt.Sprintf("%.3f rows owned or halo for each owned", d.Replication()))
 	t.flush()

@@ -26,6 +26,9 @@ import (
 	"weft/nn"
 	"weft/parallel/flow"
 	"weft/train"
+	"weft/train/rundir"
+	"weft/train/setting"
+	"weft/train/task"
 )
 
 type predictCommand struct {
@@ -61,8 +64,8 @@ preds.vertices.npy beside preds.npy.`,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.run(cmd, args) },
 	}
 	p.settings.add(cmd.Flags())
-	for _, s := range train.Settings() {
-		if s.Group == train.TrainingGroup && s.Name != "init" {
+	for _, s := range setting.All() {
+		if s.Group == setting.TrainingGroup && s.Name != "init" {
 			cmd.Flags().Lookup(s.Name).Hidden = true
 		}
 	}
@@ -84,7 +87,7 @@ func (p *predictCommand) completeFirst(cmd *cobra.Command, args []string, begun 
 
 // request is what is asked of predict, once its arguments are understood.
 type request struct {
-	options train.Options
+	options *setting.Resolved
 	run     string // its directory; empty: --init names the weights
 	weights string
 	graph   string // dataset or store
@@ -92,7 +95,7 @@ type request struct {
 
 func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
 	asked, weights, err := p.prepare(args)
-	return asRank(cmd, &asked.options, err, func(r ranks) error { return p.predict(cmd, r, &asked, weights) })
+	return asRank(cmd, asked.options, err, func(r ranks) error { return p.predict(cmd, r, &asked, weights) })
 }
 
 // prepare finds out what is asked, checks that its results can be written, and reads the weights.
@@ -139,7 +142,7 @@ func (p *predictCommand) beside() string {
 func (p *predictCommand) inputs(asked *request) []string {
 	files := []string{asked.weights, p.settings.config, p.vertices}
 	if asked.run != "" {
-		for _, name := range train.RunFiles() {
+		for _, name := range rundir.Files() {
 			files = append(files, filepath.Join(asked.run, name))
 		}
 	}
@@ -160,7 +163,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 	}
 	switch {
 	case given.Init != "" && len(args) == 1:
-		asked = request{options: given, weights: given.Init, graph: args[0]}
+		asked = request{weights: given.Init, graph: args[0]}
 	case given.Init != "":
 		return asked, refusal.Errorf("predict --init %s: name the one graph to predict on, and no run", given.Init)
 	case p.settings.config != "":
@@ -169,11 +172,11 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 	case len(args) == 0:
 		return asked, refusal.Errorf("predict: name a run's directory, or weights with --init and a graph")
 	default:
-		var run train.Run
-		if run, asked.options, asked.weights, err = train.ReadRun(args[0]); err != nil {
+		var run rundir.Run
+		if run, given, asked.weights, err = rundir.Read(args[0]); err != nil {
 			return asked, err
 		}
-		if err := p.settings.override(&asked.options); err != nil {
+		if err := p.settings.override(&given); err != nil {
 			return asked, err
 		}
 		asked.run, asked.graph = args[0], run.Store
@@ -188,14 +191,10 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 				filepath.Join(args[0], "run.json"), run.Store, args[0])
 		}
 	}
-	if err := check(&asked.options); err != nil || p.vertices == "" {
+	if asked.options, err = resolved(&given); err != nil || p.vertices == "" {
 		return asked, err
 	}
-	grid, err := asked.options.Mesh()
-	if err == nil {
-		err = train.CheckSome(grid)
-	}
-	return asked, err
+	return asked, asked.options.CheckSome()
 }
 
 func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, weights nn.State) error {
@@ -233,9 +232,9 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	outputs := train.Logits
 	if p.embeddings != "" {
 		outputs = train.WithEmbeddings
-		job.OnEmbeddings = func(rows train.Rows) error { return train.WriteRows(p.embeddings, rows) }
+		job.OnEmbeddings = func(rows train.Rows) error { return rundir.WriteRows(p.embeddings, rows) }
 	}
-	job.OnLogits = func(rows train.Rows) error { return train.WriteRows(p.out, rows) }
+	job.OnLogits = func(rows train.Rows) error { return rundir.WriteRows(p.out, rows) }
 	result, err := job.Predict(ctx, weights, outputs)
 	err = advised(err)
 	switch {
@@ -250,7 +249,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		return nil
 	}
 	if beside := p.beside(); beside != "" {
-		if err := train.WriteVertices(beside, job.Vertices); err != nil {
+		if err := rundir.WriteVertices(beside, job.Vertices); err != nil {
 			return err
 		}
 	}
@@ -259,7 +258,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 		show = cmd.ErrOrStderr() // the logits may have gone to standard output
 	}
 	what, columns := "logits", counted(result.Classes, "class", "classes")
-	if asked.options.Task == train.LinkTask {
+	if asked.options.Task == task.Link {
 		what, columns = "embeddings", counted(result.Classes, "column", "columns")
 	}
 	fmt.Fprintf(show, "%s: %s of %s, %s, in %s\n", p.out, what, counted(result.Vertices, "vertex", "vertices"), columns, duration(time.Since(started)))
@@ -310,9 +309,9 @@ func checkWeights(asked *request, features int, weights nn.State) error {
 			asked.weights, names[0])
 	}
 	if features == 0 {
-		features = asked.options.Embed // learned
+		features = asked.options.NodeEmbedding // learned
 	}
-	if n, _ := asked.options.Widths(weights); n > 0 && n != features {
+	if n, _ := asked.options.Spec.Widths(weights); n > 0 && n != features {
 		return refusal.Errorf("%s has %s, the weights of %s are for %s",
 			asked.graph, counted(features, "feature", "features"), asked.weights, count(n))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"weft/comm/mpi"
 	"weft/train"
+	"weft/train/setting"
 )
 
 // progress shows how a training goes on: on a terminal one line that is written over, elsewhere plain lines,
@@ -32,7 +33,7 @@ type progress struct {
 }
 
 // newProgress shows on out, live if it is a terminal.
-func newProgress(out io.Writer, o *train.Options) *progress {
+func newProgress(out io.Writer, o *setting.Options) *progress {
 	return &progress{liveLine: newLiveLine(out), clock: time.Now, atMost: o.Patience > 0}
 }
 

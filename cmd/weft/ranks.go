@@ -14,7 +14,7 @@ import (
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/kernel"
-	"weft/train"
+	"weft/train/setting"
 )
 
 // ranks is this process's place among those that an MPI launcher started; alone, where none did.
@@ -23,7 +23,7 @@ type ranks struct{ launch.Ranks }
 // asRank does the work of a command as one of the processes that a launcher started, if there was one. err is
 // what this rank has found wrong with the request so far: where any rank has found something, all end without
 // the work.
-func asRank(cmd *cobra.Command, o *train.Options, err error, work func(ranks) error) error {
+func asRank(cmd *cobra.Command, o *setting.Resolved, err error, work func(ranks) error) error {
 	r, err := connect(cmd, o, err)
 	if err == nil {
 		err = work(r)
@@ -35,7 +35,7 @@ func asRank(cmd *cobra.Command, o *train.Options, err error, work func(ranks) er
 }
 
 // connect joins the other processes.
-func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
+func connect(cmd *cobra.Command, o *setting.Resolved, err error) (ranks, error) {
 	if !mpi.Launched() {
 		alone := checkAlone(environmentNumber("SLURM_STEP_NUM_TASKS"), findSlurm().Connect)
 		return ranks{launch.Ranks{Comm: comm.Alone()}}, cmp.Or(launch.ToldByFirst(environmentNumber("SLURM_PROCID"), alone), err)
@@ -44,7 +44,7 @@ func connect(cmd *cobra.Command, o *train.Options, err error) (ranks, error) {
 		cmd.SetOut(io.Discard)
 		cmd.SetErr(&onlyErrors{cmd.ErrOrStderr()})
 	}
-	s := launch.Start{Rank: mpi.Rank(), Timeout: train.Defaults().CommTimeout, Found: err}
+	s := launch.Start{Rank: mpi.Rank(), Timeout: setting.Defaults().CommTimeout, Found: err}
 	if err == nil {
 		s.Timeout = o.CommTimeout
 		s.Program = launch.Program{Version: version, SIMD: kernel.SIMD()}
@@ -98,11 +98,9 @@ func checkAlone(tasks int, connect string) error {
 }
 
 // checkMesh refuses a mesh that is not the number of processes.
-func checkMesh(o *train.Options, processes int) error {
-	workers, err := o.Workers()
+func checkMesh(o *setting.Resolved, processes int) error {
+	workers := o.Mesh.Workers()
 	switch {
-	case err != nil:
-		return err
 	case o.Parallel == "" && processes > 1:
 		return refusal.Errorf("the launcher started %d processes, but no mesh says how they share the work: give --parallel graph=%d", processes, processes)
 	case workers != processes:
@@ -119,7 +117,7 @@ type onlyErrors struct{ errors io.Writer }
 func (*onlyErrors) Write(p []byte) (int, error) { return len(p), nil }
 
 // sharedSettings are the settings that have to be the same on all ranks.
-func sharedSettings(o train.Options) (string, error) {
+func sharedSettings(o setting.Resolved) (string, error) {
 	o.Threads, o.MemoryLimit = 0, 0
 	text, err := o.YAML()
 	return string(text), err

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"weft/train"
+	"weft/train/setting"
 )
 
 var update = flag.Bool("update", false, "write the flags of docs/reference.md anew")
@@ -62,7 +62,7 @@ func writeFlags(out *strings.Builder, cmd *cobra.Command) {
 	}
 	if isTrain {
 		own = slices.Insert(own, 0, cmd.Flags().Lookup("config"))
-		settings := train.Settings()
+		settings := setting.All()
 		var group []*pflag.Flag
 		for k, s := range settings {
 			group = append(group, cmd.Flags().Lookup(s.Name))

@@ -32,6 +32,7 @@ import (
 	"weft/internal/trace/tracetest"
 	"weft/kernel"
 	"weft/train"
+	"weft/train/rundir"
 )
 
 func TestMain(m *testing.M) {
@@ -41,8 +42,7 @@ func TestMain(m *testing.M) {
 
 // stuck is a run on a terminal that never ends its epoch, and gets two interrupts.
 func stuck() {
-	options := train.Defaults()
-	dir, err := train.NewRunDir("run-that-hangs", time.Now(), "g", &options)
+	dir, err := rundir.New("run-that-hangs", time.Now(), &train.Job{Dataset: "g", Options: train.Defaults()})
 	if err != nil {
 		panic(err)
 	}
@@ -52,7 +52,7 @@ func stuck() {
 			panic(err)
 		}
 	}
-	var made atomic.Pointer[train.RunDir]
+	var made atomic.Pointer[rundir.Dir]
 	made.Store(dir)
 	ctx, _ := ranks{launch.Ranks{Comm: comm.Alone()}}.untilSignal(context.Background(), &made, "", p)
 	p.epoch(train.Epoch{Epoch: 1, Epochs: 2})
@@ -137,7 +137,7 @@ func launcher() string {
 func sameLosses(ts *testscript.TestScript, negated bool, args []string) {
 	tolerance, err := strconv.ParseFloat(args[0], 64)
 	ts.Check(err)
-	var runs [2]train.Summary
+	var runs [2]rundir.Summary
 	for i, name := range args[1:] {
 		ts.Check(json.Unmarshal([]byte(ts.ReadFile(name)), &runs[i]))
 	}
@@ -182,7 +182,7 @@ func sameRows(ts *testscript.TestScript, negated bool, args []string) {
 // traced holds a trace against the run that it is of, as in "traced run run.trace": it has the last epoch of
 // all workers, and the bytes that were counted.
 func traced(ts *testscript.TestScript, _ bool, args []string) {
-	var run train.Run
+	var run rundir.Run
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0]+"/run.json")), &run))
 	file, err := tracetest.Read([]byte(ts.ReadFile(args[1])))
 	ts.Check(err)

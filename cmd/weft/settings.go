@@ -11,19 +11,19 @@ import (
 
 	"weft/gnn"
 	"weft/internal/refusal"
-	"weft/train"
+	"weft/train/setting"
 )
 
 // headings are the titles of the groups of settings in help texts.
-var headings = map[train.Group]string{
-	train.ModelGroup:    "Model",
-	train.TrainingGroup: "Training",
-	train.MachineGroup:  "Machine",
+var headings = map[setting.Group]string{
+	setting.ModelGroup:    "Model",
+	setting.TrainingGroup: "Training",
+	setting.MachineGroup:  "Machine",
 
-	train.GraphAxisGroup:  "Graph axis (--parallel graph=N)",
-	train.TensorAxisGroup: "Tensor axis (--parallel tensor=N)",
+	setting.GraphAxisGroup:  "Graph axis (--parallel graph=N)",
+	setting.TensorAxisGroup: "Tensor axis (--parallel tensor=N)",
 
-	train.PipelineAxisGroup: "Pipeline axis (--parallel pipeline=N)",
+	setting.PipelineAxisGroup: "Pipeline axis (--parallel pipeline=N)",
 }
 
 // settingFlags are the settings of a run as flags, beside a configuration file that they override.
@@ -34,22 +34,22 @@ type settingFlags struct {
 
 // givenSetting is a setting on the command line, kept until the file it overrides has been read.
 type givenSetting struct {
-	setting train.Setting
+	setting setting.Setting
 	text    string
 }
 
 // add registers --config and one flag for each setting.
 func (s *settingFlags) add(flags *pflag.FlagSet) {
-	for _, setting := range train.Settings() {
-		v := &settingValue{setting: setting, given: &s.given, value: train.Defaults()}
-		meaning := setting.Meaning
-		if len(setting.Choices) > 0 {
-			meaning += ": " + strings.Join(setting.Choices, ", ")
+	for _, one := range setting.All() {
+		v := &settingValue{setting: one, given: &s.given, value: setting.Defaults()}
+		meaning := one.Meaning
+		if len(one.Choices) > 0 {
+			meaning += ": " + strings.Join(one.Choices, ", ")
 		}
-		meaning += onlyFor(setting)
-		flag := flags.VarPF(v, setting.Name, "", meaning)
-		flag.Annotations = map[string][]string{flagGroup: {headings[setting.Group]}, flagChoices: setting.Choices}
-		if setting.Kind() == "bool" {
+		meaning += onlyFor(one)
+		flag := flags.VarPF(v, one.Name, "", meaning)
+		flag.Annotations = map[string][]string{flagGroup: {headings[one.Group]}, flagChoices: one.Choices}
+		if one.Kind() == "bool" {
 			flag.NoOptDefVal = "true"
 		}
 	}
@@ -57,7 +57,7 @@ func (s *settingFlags) add(flags *pflag.FlagSet) {
 }
 
 // onlyFor names the task or the models that use a setting, "" where all do.
-func onlyFor(s train.Setting) string {
+func onlyFor(s setting.Setting) string {
 	uses := s.Models()
 	switch {
 	case s.Task() != "":
@@ -68,26 +68,25 @@ func onlyFor(s train.Setting) string {
 	return "; for " + strings.Join(uses, ", ")
 }
 
-// options are the defaults, changed by the configuration file, changed by the flags. What is wrong with them
+// resolve are the defaults, changed by the configuration file, changed by the flags. What is wrong with them
 // is a refusal.
-func (s *settingFlags) options() (train.Options, error) {
+func (s *settingFlags) resolve() (*setting.Resolved, error) {
 	o, err := s.merge()
 	if err != nil {
-		return o, err
+		return nil, err
 	}
+	var given []string
 	for _, g := range s.given {
-		if err := g.setting.RefuseAxis(&o); err != nil {
-			return o, err
-		}
+		given = append(given, g.setting.Name)
 	}
-	return o, check(&o)
+	return resolved(&o, given...)
 }
 
-// merge is options before it is known whether they make sense.
-func (s *settingFlags) merge() (train.Options, error) {
-	o := train.Defaults()
+// merge are these options before it is known whether they make sense.
+func (s *settingFlags) merge() (setting.Options, error) {
+	o := setting.Defaults()
 	if s.config != "" {
-		if err := train.ReadConfig(s.config, &o); err != nil {
+		if err := setting.ReadConfig(s.config, &o); err != nil {
 			return o, err
 		}
 	}
@@ -95,7 +94,7 @@ func (s *settingFlags) merge() (train.Options, error) {
 }
 
 // override sets what the command line gave.
-func (s *settingFlags) override(o *train.Options) error {
+func (s *settingFlags) override(o *setting.Options) error {
 	for _, g := range s.given {
 		if err := g.setting.Set(o, g.text); err != nil {
 			return refusal.Errorf("--%s %s: %w", g.setting.Name, g.text, err)
@@ -111,24 +110,25 @@ func (s *settingFlags) override(o *train.Options) error {
 	return nil
 }
 
-// check refuses options that make no sense, here and now: the files that they name must be there.
-func check(o *train.Options) error {
-	if err := o.Validate(); err != nil {
-		return err
+// resolved are options that make sense here and now: the files that they name must be there.
+func resolved(o *setting.Options, given ...string) (*setting.Resolved, error) {
+	r, err := o.Resolve(given...)
+	if err != nil {
+		return nil, err
 	}
 	if o.Init != "" {
 		if info, err := os.Stat(o.Init); err != nil || !info.Mode().IsRegular() {
-			return refusal.Errorf("--init %s: no such file; it names a safetensors file with weights", o.Init)
+			return nil, refusal.Errorf("--init %s: no such file; it names a safetensors file with weights", o.Init)
 		}
 	}
-	return nil
+	return r, nil
 }
 
 // settingValue is the pflag.Value of one setting.
 type settingValue struct {
-	setting train.Setting
+	setting setting.Setting
 	given   *[]givenSetting
-	value   train.Options // only the one field counts
+	value   setting.Options // only the one field counts
 }
 
 func (v *settingValue) String() string { return v.setting.Text(&v.value) }
@@ -149,7 +149,7 @@ func (v *settingValue) Set(text string) error {
 }
 
 // warnUnused says which settings were given in vain.
-func warnUnused(out io.Writer, o *train.Options) {
+func warnUnused(out io.Writer, o *setting.Resolved) {
 	for _, name := range o.Unused() {
 		fmt.Fprintf(out, "weft: warning: --%s has no effect: the model %s does not use it\n", name, o.Model)
 	}

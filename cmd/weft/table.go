@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"weft/train"
+	"weft/train/setting"
 )
 
 // table prints rows with aligned columns. Its cells may hold any text.
@@ -62,7 +62,7 @@ func counted[T int | int64](n T, one, many string) string {
 }
 
 // megabytes writes an amount of memory in the unit that suits it, in powers of 1000.
-func megabytes(bytes int64) string { return train.Bytes(bytes).Rounded() }
+func megabytes(bytes int64) string { return setting.Bytes(bytes).Rounded() }
 
 // duration writes a time with two or three digits that matter.
 func duration(d time.Duration) string {

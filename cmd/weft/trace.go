@@ -8,7 +8,7 @@ import (
 	"weft/internal/atomicfile"
 	"weft/internal/refusal"
 	"weft/internal/trace"
-	"weft/train"
+	"weft/train/rundir"
 )
 
 // checkTrace refuses, before any work, a file for the trace that could not be written, is read, or is one of
@@ -20,7 +20,7 @@ func (t *trainCommand) checkTrace(init string) error {
 	if err := checkFile("trace", t.trace); err != nil {
 		return err
 	}
-	for _, name := range train.RunFiles() {
+	for _, name := range rundir.Files() {
 		if t.out != "" && sameFile(t.trace, filepath.Join(t.out, name)) {
 			return refusal.Errorf("--trace %s: a file of the run; name another", t.trace)
 		}
@@ -37,7 +37,7 @@ func (t *trainCommand) checkTraceApart(dataset, store string) error {
 }
 
 // writeTrace writes the trace of a run that is complete, if there is one.
-func (t *trainCommand) writeTrace(show io.Writer, run *train.Run, traced *trace.Trace) error {
+func (t *trainCommand) writeTrace(show io.Writer, run *rundir.Run, traced *trace.Trace) error {
 	if traced == nil {
 		return nil
 	}

@@ -21,6 +21,11 @@ import (
 	"weft/internal/refusal"
 	"weft/tensor"
 	"weft/train"
+	"weft/train/metric"
+	"weft/train/plan"
+	"weft/train/rundir"
+	"weft/train/setting"
+	"weft/train/worker"
 )
 
 type trainCommand struct {
@@ -63,21 +68,21 @@ An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps t
 }
 
 func (t *trainCommand) run(cmd *cobra.Command, dataset string) error {
-	options, err := t.settings.options()
-	return asRank(cmd, &options, err, func(r ranks) error { return t.train(cmd, r, dataset, options) })
+	settings, err := t.settings.resolve()
+	return asRank(cmd, settings, err, func(r ranks) error { return t.train(cmd, r, dataset, settings) })
 }
 
-func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, options train.Options) error {
-	warnUnused(cmd.ErrOrStderr(), &options)
+func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settings *setting.Resolved) error {
+	warnUnused(cmd.ErrOrStderr(), settings)
 	show := cmd.OutOrStdout()
 	if t.json {
 		show = cmd.ErrOrStderr()
 	}
-	if err := r.OnFirst(func() error { return t.checkTrace(options.Init) }); err != nil {
+	if err := r.OnFirst(func() error { return t.checkTrace(settings.Init) }); err != nil {
 		return err
 	}
 	admit := func(store string) error { return t.checkTraceApart(dataset, store) }
-	job, store, err := r.openJob(cmd.Context(), dataset, options, show, admit, options.CheckGraph)
+	job, store, err := r.openJob(cmd.Context(), dataset, settings, show, admit, settings.CheckGraph)
 	if err != nil {
 		return err
 	}
@@ -88,28 +93,30 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	if err := r.Together(about(dataset, advised(err))); err != nil {
 		return err
 	}
-	for _, line := range plan.Warnings {
+	job.Planned = &plan
+	said := planned{&plan, settings, job.Threads(settings)}
+	for _, line := range said.warnings() {
 		fmt.Fprintln(cmd.ErrOrStderr(), "weft: "+line)
 	}
 	if t.explain {
-		if err := t.printPlan(cmd.OutOrStdout(), plan); err != nil {
+		if err := t.printPlan(cmd.OutOrStdout(), said); err != nil {
 			return err
 		}
 	}
-	err = r.Together(cmp.Or(plan.CheckLimit(options.MemoryLimit), checkMachine(&plan, &options, job.LocalWorkers)))
+	err = r.Together(cmp.Or(plan.CheckLimit(settings.MemoryLimit), checkMachine(&plan, &settings.Options, job.LocalWorkers)))
 	if err != nil || t.explain {
 		return err
 	}
 	started := time.Now()
-	progress := newProgress(show, &options)
+	progress := newProgress(show, &settings.Options)
 	defer progress.end()
-	var made atomic.Pointer[train.RunDir]
+	var made atomic.Pointer[rundir.Dir]
 	// Here, as no signal may end a process that has begun a folder
 	ctx, stop := r.untilSignal(cmd.Context(), &made, store, progress)
 	defer stop()
-	var dir *train.RunDir
+	var dir *rundir.Dir
 	if r.First() {
-		dir, err = train.NewRunDir(t.out, started, dataset, &options)
+		dir, err = rundir.New(t.out, started, job)
 		made.Store(dir)
 	}
 	if err := r.Together(err); err != nil {
@@ -139,7 +146,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	}
 	err = r.OnFirst(func() error {
 		t.out = dir.Path
-		run := train.NewRun(version, store, started, job, result)
+		run := rundir.NewRun(version, store, started, job, result)
 		run.Summary.PeakRSSBytes = resident
 		if err := dir.Finish(&run); err != nil {
 			return incomplete(dir, store, err)
@@ -160,7 +167,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 }
 
 // failed is the error of a run that has come to no result. dir is nil on ranks other than 0.
-func (t *trainCommand) failed(dataset, store string, dir *train.RunDir, err error) error {
+func (t *trainCommand) failed(dataset, store string, dir *rundir.Dir, err error) error {
 	switch {
 	case dir == nil:
 	case refusal.Is(err):
@@ -173,7 +180,7 @@ func (t *trainCommand) failed(dataset, store string, dir *train.RunDir, err erro
 }
 
 // printRun prints the results of a run: for programs, or for the eye.
-func (t *trainCommand) printRun(out, show io.Writer, run *train.Run) error {
+func (t *trainCommand) printRun(out, show io.Writer, run *rundir.Run) error {
 	if !t.json {
 		printResults(show, run)
 		return nil
@@ -216,7 +223,7 @@ func advised(err error) error {
 }
 
 // incomplete says what is left of a run that failed, and what can be done with it.
-func incomplete(dir *train.RunDir, store string, err error) error {
+func incomplete(dir *rundir.Dir, store string, err error) error {
 	kept := dir.Kept()
 	switch {
 	case dir.Gone():
@@ -229,7 +236,7 @@ func incomplete(dir *train.RunDir, store string, err error) error {
 }
 
 // unfinished says what a signal may leave of a run. dir is nil on ranks other than 0.
-func unfinished(dir *train.RunDir) string {
+func unfinished(dir *rundir.Dir) string {
 	if dir == nil {
 		return ""
 	}
@@ -238,7 +245,7 @@ func unfinished(dir *train.RunDir) string {
 
 // untilSignal is the context of a run, which the first signal ends after its epoch. made holds nil on ranks
 // other than 0, and until the directory is there.
-func (r ranks) untilSignal(parent context.Context, made *atomic.Pointer[train.RunDir], store string, progress *progress,
+func (r ranks) untilSignal(parent context.Context, made *atomic.Pointer[rundir.Dir], store string, progress *progress,
 ) (ctx context.Context, stop func()) {
 	return untilSignal(parent, func(s os.Signal) {
 		r.sayWaiting(parent, s, unfinished(made.Load()))
@@ -256,7 +263,7 @@ func (r ranks) untilSignal(parent context.Context, made *atomic.Pointer[train.Ru
 
 // abandoned says what is left of a run that a second interrupt ended: all, where the first came too late to
 // matter.
-func abandoned(dir *train.RunDir, store string) error {
+func abandoned(dir *rundir.Dir, store string) error {
 	if _, err := os.Stat(filepath.Join(dir.Path, "run.json")); err == nil {
 		return fmt.Errorf("%w; the results are in %s", launch.ErrInterrupted, dir.Path)
 	}
@@ -265,7 +272,7 @@ func abandoned(dir *train.RunDir, store string) error {
 
 // checkMachine refuses a plan without a memory limit, of which the workers on this machine (0: all) need more
 // than it has.
-func checkMachine(p *train.Plan, o *train.Options, here int) error {
+func checkMachine(p *plan.Plan, o *setting.Options, here int) error {
 	machine, all := machineMemory(), int64(0)
 	for worker, tensors := range p.PeakTensorBytes {
 		all += tensors + p.GraphBytes[worker]
@@ -280,24 +287,24 @@ func checkMachine(p *train.Plan, o *train.Options, here int) error {
 	return nil
 }
 
-func (t *trainCommand) printPlan(out io.Writer, p train.Plan) error {
+func (t *trainCommand) printPlan(out io.Writer, p planned) error {
 	if t.json {
 		var halo, layout, stage []int64
 		for _, sent := range p.Sent {
 			halo, layout, stage = append(halo, sent.Halo.Bytes), append(layout, sent.Layout.Bytes), append(stage, sent.Stage.Bytes)
 		}
 		return printJSON(out, struct {
-			PeakTensorBytes []int64       `json:"peak_tensor_bytes"`
-			GraphBytes      []int64       `json:"graph_bytes"`
-			HaloBytes       []int64       `json:"halo_bytes"`
-			LayoutBytes     []int64       `json:"layout_bytes"`
-			StageBytes      []int64       `json:"stage_bytes"`
-			EdgeColumns     []int64       `json:"edge_columns"`
-			Stages          []train.Stage `json:"stages,omitempty"`
-			Plan            []string      `json:"plan"`
-		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, p.EdgeColumns, p.Stages, p.Lines})
+			PeakTensorBytes []int64        `json:"peak_tensor_bytes"`
+			GraphBytes      []int64        `json:"graph_bytes"`
+			HaloBytes       []int64        `json:"halo_bytes"`
+			LayoutBytes     []int64        `json:"layout_bytes"`
+			StageBytes      []int64        `json:"stage_bytes"`
+			EdgeColumns     []int64        `json:"edge_columns"`
+			Stages          []worker.Stage `json:"stages,omitempty"`
+			Plan            []string       `json:"plan"`
+		}{p.PeakTensorBytes, p.GraphBytes, halo, layout, stage, p.EdgeColumns, p.Stages, p.lines()})
 	}
-	for _, line := range p.Lines {
+	for _, line := range p.lines() {
 		fmt.Fprintln(out, line)
 	}
 	fmt.Fprintf(out, "A worker needs %s for tensors and %s for the graph at most.\n",
@@ -314,7 +321,7 @@ func eachWorker(bytes []int64) string {
 }
 
 // printResults draws the results for the eye.
-func printResults(out io.Writer, run *train.Run) {
+func printResults(out io.Writer, run *rundir.Run) {
 	s := &run.Summary
 	t := newTable(out)
 	vertices, features := counted(s.Graph.Vertices, "vertex", "vertices"), counted(s.Graph.Features, "feature", "features")
@@ -329,7 +336,7 @@ func printResults(out io.Writer, run *train.Run) {
 	t.row("epochs", fmt.Sprintf("%s, best %s", count(s.EpochsRun), count(s.BestEpoch)))
 	if l := s.Links; l != nil {
 		t.row("edges", fmt.Sprintf("%s train, %s validate, %s test", count(l.TrainEdges), count(l.ValEdges), count(l.TestEdges)))
-		for _, name := range train.LinkMetrics {
+		for _, name := range metric.LinkNames {
 			if _, measured := l.Val[name]; measured {
 				t.row(name, fmt.Sprintf("validation %s  test %s", percent(float64(l.Val[name])), percent(float64(l.Test[name]))))
 			}
@@ -345,9 +352,9 @@ func printResults(out io.Writer, run *train.Run) {
 		t.row("workers", fmt.Sprintf("%d (%s): %s of rows and gradients between them an epoch, each waiting at most %s of it",
 			s.Workers, s.Parallel, megabytes(s.Communication.Halo.Bytes+s.Communication.Layout.Bytes+s.Communication.Stage.Bytes+s.Communication.Links.Bytes),
 			percent(s.WaitShare)))
-		busiest := []string{fmt.Sprintf("sends %.2f", train.Imbalance(s.SentBytes))}
+		busiest := []string{fmt.Sprintf("sends %.2f", worker.Imbalance(s.SentBytes))}
 		if slices.Max(s.EdgeColumns) > 0 {
-			busiest = slices.Insert(busiest, 0, fmt.Sprintf("aggregates %.2f", train.Imbalance(s.EdgeColumns)))
+			busiest = slices.Insert(busiest, 0, fmt.Sprintf("aggregates %.2f", worker.Imbalance(s.EdgeColumns)))
 		}
 		t.row("balance", fmt.Sprintf("the busiest worker %s times the mean", strings.Join(busiest, " and ")))
 	}
@@ -362,7 +369,7 @@ func printResults(out io.Writer, run *train.Run) {
 			s.StageImbalance, percent(bubble/all), percent(waited/all)))
 		for k, stage := range s.Stages {
 			t.row(fmt.Sprintf("stage %d", k), fmt.Sprintf("%s: computes %s, stands still %s while it fills and drains and %s otherwise, sends %s",
-				stage.Who(), duration(seconds(stage.Compute)), duration(seconds(stage.Bubble)), duration(seconds(stage.Wait)), megabytes(stage.Sent)))
+				who(&stage.Stage), duration(seconds(stage.Compute)), duration(seconds(stage.Bubble)), duration(seconds(stage.Wait)), megabytes(stage.Sent)))
 		}
 	}
 	t.row("run", filepath.Clean(s.RunDir))

@@ -10,6 +10,7 @@ import (
 	"weft/graph/generate"
 	"weft/nn"
 	"weft/train"
+	"weft/train/rundir"
 )
 
 func main() {
@@ -18,14 +19,14 @@ func main() {
 	check(err)
 	job := train.Job{Graph: g, Dataset: "communities", Options: train.Defaults()}
 	job.Options.Model, job.Options.Epochs = "gcn", 50
-	dir, err := train.NewRunDir("runs/mine", started, job.Dataset, &job.Options)
+	dir, err := rundir.New("runs/mine", started, &job)
 	check(err)
 	result, err := dir.Record(ctx, &job, "mine 1.0")
 	check(err)
-	run := train.NewRun("mine 1.0", "", started, &job, result)
+	run := rundir.NewRun("mine 1.0", "", started, &job, result)
 	check(dir.Finish(&run))
 
-	_, options, file, err := train.ReadRun("runs/mine")
+	_, options, file, err := rundir.Read("runs/mine")
 	check(err)
 	weights, err := nn.ReadState(file)
 	check(err)

@@ -96,7 +96,7 @@ func (b *bench) epoch(ctx context.Context, g *graph.Graph, m trained, epochs int
 	o := train.Defaults()
 	m.options(&o)
 	o.Layers, o.Epochs, o.EvalEvery, o.Threads, o.LR = 3, epochs+2, epochs+2, b.Threads, 0.001
-	if err := o.Validate(); err != nil {
+	if _, err := o.Resolve(); err != nil {
 		return Model{}, err
 	}
 	r := recorder{calls: map[kernel.Call]*Call{}}

@@ -16,6 +16,9 @@ import (
 	"weft/partition"
 	"weft/train"
 	"weft/train/engine"
+	"weft/train/plan"
+	"weft/train/setting"
+	"weft/train/worker"
 )
 
 // Case is a way of dividing the work over the workers of a mesh.
@@ -29,9 +32,9 @@ type Case struct {
 	// largest; 0: they have the same bits.
 	Tolerance float64
 	// Stage, unless nil, is what the training pass of an epoch has to send between stages.
-	Stage func(model string, vertices, hidden int) train.Traffic
+	Stage func(model string, vertices, hidden int) worker.Traffic
 	// Layout, unless nil, is what it has to send between slices, where that is known.
-	Layout func(o *train.Options, vertices, classes int) (t train.Traffic, known bool)
+	Layout func(o *train.Options, vertices, classes int) (t worker.Traffic, known bool)
 }
 
 // Engines holds a way of dividing the work to what one worker computes, for each model, on a directed graph
@@ -69,7 +72,7 @@ func Engines(t *testing.T, c Case) {
 					v.halo(&divided)
 				}
 				if c.Mesh.Stages > 1 { // a chunk for each partition is exact
-					divided.Chunks = train.Chunks(c.Mesh.Partitions)
+					divided.Chunks = setting.Chunks(c.Mesh.Partitions)
 				}
 				c.check(t, g, model, o, divided)
 			})
@@ -153,7 +156,7 @@ func (c *Case) check(t *testing.T, g *graph.Graph, model string, o, divided trai
 	if !slices.Equal(plan.PeakTensorBytes, got.PeakTensorBytes) || !slices.Equal(plan.GraphBytes, got.GraphBytes) {
 		t.Errorf("took %d bytes and %d for the graph, planned %d and %d", got.PeakTensorBytes, got.GraphBytes, plan.PeakTensorBytes, plan.GraphBytes)
 	}
-	planned, sent := train.SumOf(plan.Sent), got.Communication
+	planned, sent := worker.SumOf(plan.Sent), got.Communication
 	if planned.Halo != sent.Halo || planned.Layout != sent.Layout || planned.Stage != sent.Stage {
 		t.Errorf("sent %+v, planned %+v", sent, planned)
 	}
@@ -186,7 +189,7 @@ func (c *Case) job(t *testing.T, g *graph.Graph, o train.Options) *train.Job {
 }
 
 // run trains, and holds each epoch's live bytes to the second one's.
-func run(t *testing.T, j *train.Job) (*train.Result, train.Plan) {
+func run(t *testing.T, j *train.Job) (*train.Result, plan.Plan) {
 	t.Helper()
 	plan, err := j.Plan(context.Background())
 	if err != nil {

@@ -11,9 +11,12 @@ import (
 
 	"weft/graph"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 	"weft/parallel/paralleltest"
 	"weft/partition"
 	"weft/train"
+	"weft/train/setting"
+	"weft/train/worker"
 )
 
 // TestPlanOfStages: the plan of a model that is cut in two says of all of it what the plan of one worker
@@ -27,16 +30,14 @@ func TestPlanOfStages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, line := range plan.Lines {
-			head, rest, whole := strings.Cut(line, " parameters, ")
-			if whole && strings.Contains(rest, "worker") {
-				lines = append(lines, head)
-			}
-			if strings.HasPrefix(line, "convs.") {
-				lines = append(lines, line)
+		parameters := 0
+		for _, w := range plan.Workers {
+			parameters += w.Parameters
+			for _, s := range w.Sites {
+				lines = append(lines, s.Name+": "+s.What)
 			}
 		}
-		return lines
+		return append(lines, fmt.Sprint(parameters, " parameters"))
 	}
 	want := said(&train.Job{Graph: g, Options: o})
 	got := said(&train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}})
@@ -59,7 +60,7 @@ func TestPlanOfChunks(t *testing.T) {
 			for partitions := 1; partitions <= 2; partitions++ {
 				o := train.Defaults()
 				o.Model, o.Layers, o.Hidden, o.Dropout, o.Threads, o.Epochs, o.ChunkOrder = model, 4, 10, .3, 1, 3, "fixed"
-				o.Chunks = train.Chunks(5 * partitions)
+				o.Chunks = setting.Chunks(5 * partitions)
 				set(&o)
 				job := &train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: 2, Partitions: partitions, Slices: 1}}
 				if partitions > 1 {
@@ -80,7 +81,7 @@ func TestPlanOfChunks(t *testing.T) {
 				if diff := cmp.Diff(r.GraphBytes, plan.GraphBytes); diff != "" {
 					t.Errorf("%s: planned graph: %s", what, diff)
 				}
-				if planned, sent := train.SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo || planned.Stage != sent.Stage {
+				if planned, sent := worker.SumOf(plan.Sent), r.Communication; planned.Halo != sent.Halo || planned.Stage != sent.Stage {
 					t.Errorf("%s: sent %+v, planned %+v", what, sent, planned)
 				}
 			}
@@ -106,9 +107,13 @@ func TestPriceOfOrders(t *testing.T) {
 				t.Fatal(err)
 			}
 			price[choice] = map[string][2]string{}
-			for _, line := range plan.Lines {
-				if m := regexp.MustCompile(`^(convs\.\d): .* \(.*: ([^:)]*)\); (.*)$`).FindStringSubmatch(line); m != nil {
-					price[choice][m[1]] = [2]string{m[3], m[2]}
+			for _, s := range plan.Workers[0].Sites {
+				if m := regexp.MustCompile(`^.* \(.*: ([^:)]*)\)$`).FindStringSubmatch(s.What); m != nil {
+					bytes := int64(0)
+					for _, w := range plan.Workers {
+						bytes += w.LayoutBytes[s.Name]
+					}
+					price[choice][s.Name] = [2]string{order.Moved(bytes), m[1]}
 				}
 			}
 		}

@@ -5,7 +5,7 @@ import (
 
 	"weft/parallel/mesh"
 	"weft/parallel/paralleltest"
-	"weft/train"
+	"weft/train/worker"
 )
 
 // TestStages, 1 and 2 of GNNPipe's properties (pipelined_test.go): "K=1 ⇒ exact: loss and all gradients equal
@@ -18,12 +18,12 @@ func TestStages(t *testing.T) {
 			paralleltest.Engines(t, paralleltest.Case{
 				Mesh: m, Tolerance: 2e-5,
 				// 2·(S−1)·V·H elements, as one message each way for each partition
-				Stage: func(model string, vertices, hidden int) train.Traffic {
+				Stage: func(model string, vertices, hidden int) worker.Traffic {
 					state := 2 * (m.Stages - 1)
 					if model == "gcnii" { // h0 travels with h
 						state *= 2
 					}
-					return train.Traffic{Bytes: 4 * int64(state*vertices*hidden), Messages: int64(state * m.Partitions)}
+					return worker.Traffic{Bytes: 4 * int64(state*vertices*hidden), Messages: int64(state * m.Partitions)}
 				},
 			})
 		})

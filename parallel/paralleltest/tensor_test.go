@@ -10,6 +10,7 @@ import (
 	"weft/parallel/tensor"
 	"weft/train"
 	"weft/train/engine"
+	"weft/train/worker"
 )
 
 // TestTensorAxis: any number of slices gives one worker's training curve, also more than there are columns.
@@ -24,9 +25,9 @@ func TestTensorAxis(t *testing.T) {
 // layout is what a decoupled model sends on one partition, whatever its depth (NeutronTP, section 4.1): four
 // switches, in each of which a worker's own rows go to the others, but for its own columns of them. Attention
 // of one head sends two scores of each row beside them to whoever has columns, and takes the gradients back.
-func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (train.Traffic, bool) {
-	return func(o *train.Options, vertices, classes int) (train.Traffic, bool) {
-		sent, share := train.Traffic{Messages: 4}, func(n, worker int) int { return n*(worker+1)/m.Slices - n*worker/m.Slices }
+func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (worker.Traffic, bool) {
+	return func(o *train.Options, vertices, classes int) (worker.Traffic, bool) {
+		sent, share := worker.Traffic{Messages: 4}, func(n, worker int) int { return n*(worker+1)/m.Slices - n*worker/m.Slices }
 		for worker := range m.Slices {
 			rows := vertices / m.Slices
 			if worker < vertices%m.Slices {

@@ -16,6 +16,7 @@ import (
 	"weft/tensor"
 	"weft/train"
 	"weft/train/engine"
+	"weft/train/setting"
 )
 
 // between is a way to aggregate along a relation: z of the rows x of its sources and y of its targets.
@@ -268,12 +269,12 @@ var typedModels = []struct {
 	set         func(*train.Options)
 	meshes      []mesh.Mesh
 }{
-	{"library", "sage", func(o *train.Options) { o.Embed, o.Norm = 6, "batch" }, nil},
-	{"library", "gat", func(o *train.Options) { o.Embed, o.AttentionDropout, o.Residual = 6, .2, true }, nil},
-	{"library", "gatv2", func(o *train.Options) { o.Embed, o.Norm, o.Clip = 6, "layer", .5 }, nil},
+	{"library", "sage", func(o *train.Options) { o.NodeEmbedding, o.Norm = 6, "batch" }, nil},
+	{"library", "gat", func(o *train.Options) { o.NodeEmbedding, o.AttentionDropout, o.Residual = 6, .2, true }, nil},
+	{"library", "gatv2", func(o *train.Options) { o.NodeEmbedding, o.Norm, o.Clip = 6, "layer", .5 }, nil},
 	{"library", "rgcn", func(o *train.Options) { o.Bases, o.Clip = 2, .5 }, nil},
-	{"library", "rgcn", func(o *train.Options) { o.Embed = 4 }, nil},
-	{"sources", "sage", func(o *train.Options) { o.Embed, o.Norm = 6, "batch" }, nil},
+	{"library", "rgcn", func(o *train.Options) { o.NodeEmbedding = 4 }, nil},
+	{"sources", "sage", func(o *train.Options) { o.NodeEmbedding, o.Norm = 6, "batch" }, nil},
 	{"sources", "rgcn", func(o *train.Options) { o.Bases = 2 }, nil},
 	{"entities", "sage", func(o *train.Options) { o.Norm = "batch" }, []mesh.Mesh{grid(1, 1, 3), grid(1, 2, 2), grid(2, 1, 1), grid(3, 1, 1)}},
 	{"entities", "gcn", func(*train.Options) {}, []mesh.Mesh{grid(1, 1, 2)}},
@@ -281,7 +282,7 @@ var typedModels = []struct {
 	{"entities", "gat", func(*train.Options) {}, []mesh.Mesh{grid(1, 1, 2)}},
 	{"entities", "rgcn", func(o *train.Options) { o.Bases = 3 }, []mesh.Mesh{grid(1, 1, 3), grid(2, 1, 1)}},
 	{"bare", "rgcn", func(o *train.Options) { o.Bases, o.Norm = 3, "layer" }, nil},
-	{"bare", "sage", func(o *train.Options) { o.Embed = 5 }, nil},
+	{"bare", "sage", func(o *train.Options) { o.NodeEmbedding = 5 }, nil},
 }
 
 func grid(stages, partitions, slices int) mesh.Mesh {
@@ -305,7 +306,7 @@ func TestTypedEngines(t *testing.T) {
 				o := typedOptions(c.name, c.set)
 				divided := o
 				if m.Stages > 1 { // a chunk for each partition is exact
-					divided.Chunks = train.Chunks(m.Partitions)
+					divided.Chunks = setting.Chunks(m.Partitions)
 				}
 				(&Case{Mesh: m, Tolerance: 2e-5}).check(t, typedGraphs[c.graph](t), c.name, o, divided)
 			})
@@ -319,7 +320,7 @@ func TestTypedEngines(t *testing.T) {
 func TestTypedMemory(t *testing.T) {
 	const vertices, k = 6000, 8
 	for model, set := range map[string]func(*train.Options){
-		"sage": func(o *train.Options) { o.Embed = 64 },
+		"sage": func(o *train.Options) { o.NodeEmbedding = 64 },
 		"rgcn": func(o *train.Options) { o.Bases = 2 },
 	} {
 		o := train.Defaults()

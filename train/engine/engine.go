@@ -15,22 +15,29 @@ import (
 	"weft/tensor"
 )
 
-// Engine is a worker's part in computing a model. All workers of the mesh call the same methods in the same
-// order. A method that cannot go on because of another worker panics with an exchange.Failure.
+// Inference computes a model's results on one worker. All workers of the mesh call the same methods in the
+// same order. A method that cannot go on because of another worker panics with an exchange.Failure.
+type Inference interface {
+	// Infer computes the model without its last blocks, so many, exactly and without dropout. It returns this
+	// worker's rows of the result, those of Vertices and dense, which the caller drops.
+	Infer(without int) *autograd.Var
+	// Params are the parameters that this worker holds: those of its stage.
+	Params() *nn.Params
+	// Vertices are those whose rows come to this worker, ascending: by their original ids, or of a Flow by their
+	// places in its list; nil: all. There are none where another stage has the last block. A vertex's row comes
+	// to one worker.
+	Vertices() []int32
+	// All is how many rows come to all workers together.
+	All() int
+}
+
+// Engine is a worker's part in training a model, and in inference for all vertices.
 type Engine interface {
+	Inference
 	// Train runs the training pass of an epoch, counted from 1. It adds to the gradients of Params what they
 	// are in the loss of the whole mesh, and returns this worker's part of that loss: the parts of all add up
 	// to it.
 	Train(epoch int) (loss float64)
-	// Infer computes the model without its last blocks, so many, exactly and without dropout, for all
-	// vertices. It returns this worker's rows of the result, those of Vertices and dense, which the caller
-	// drops.
-	Infer(without int) *autograd.Var
-	// Params are the parameters that this worker holds: those of its stage.
-	Params() *nn.Params
-	// Vertices are those whose logits come to this worker, by their original ids, ascending; nil: all of the
-	// graph's. There are none where another stage has the last block. A vertex's logits come to one worker.
-	Vertices() []int32
 }
 
 // Config is what an engine is made of: all that is this worker's, and nothing of the loop.
@@ -69,6 +76,9 @@ type Config struct {
 	// Stage is the pipeline axis's.
 	Stage StageOptions
 }
+
+// All is the number of vertices of the first type.
+func (c *Config) All() int { return c.Share.Whole.Own() }
 
 // Axis is what a model aggregates along on this worker: one way of dividing vertices and columns.
 type Axis interface {

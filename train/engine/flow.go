@@ -95,8 +95,8 @@ func reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []flow.Reach) {
 // Params are all of the model's.
 func (f *Flow) Params() *nn.Params { return f.params }
 
-// Listed are the places of this worker's vertices in the list, ascending.
-func (f *Flow) Listed() []int32 { return f.listed }
+// Vertices are the places of this worker's vertices in the list, ascending.
+func (f *Flow) Vertices() []int32 { return f.listed }
 
 // All is how many vertices the list has.
 func (f *Flow) All() int { return f.all }
@@ -105,7 +105,7 @@ func (f *Flow) All() int { return f.all }
 func (f *Flow) Needs() []flow.Need { return f.needs }
 
 // Infer computes the model without its last blocks, so many, exactly and without dropout. It returns the rows
-// of Listed, dense, which the caller drops.
+// of Vertices, dense, which the caller drops.
 func (f *Flow) Infer(without int) *autograd.Var {
 	t := autograd.NewTape(f.Team)
 	s, at := input(f.features, t), f.layers[0]

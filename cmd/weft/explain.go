@@ -1,0 +1,291 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/parallel/mesh"
+	"weft/parallel/order"
+	"weft/tensor"
+	"weft/train/plan"
+	"weft/train/setting"
+	"weft/train/task"
+	"weft/train/worker"
+)
+
+// planned is a plan with the settings that it is of, to be said to people.
+type planned struct {
+	*plan.Plan
+	settings *setting.Resolved
+	threads  int // of a worker
+}
+
+// lines say what the workers would do, and what it takes.
+func (p planned) lines() []string {
+	return slices.Concat(p.model(), p.stages(), p.peaks(), p.balance(), p.moved())
+}
+
+// warnings are of what the run leaves unused, or may suffer from.
+func (p planned) warnings() (warnings []string) {
+	o, first := p.settings, &p.Workers[0]
+	if o.NormalizeFeatures == "row" {
+		warnings = append(warnings, doubtfulSums(first.RowSums)...)
+	}
+	if first.UnusedWeights {
+		warnings = append(warnings, "the graph has edge weights, which "+o.Model+" does not use")
+	}
+	if first.OneClass {
+		warnings = append(warnings, oneClass)
+	}
+	if !first.Validates {
+		what := map[string]string{task.Vertex: "vertices", task.Link: "edges"}[o.Task]
+		said := "no " + what + " validate, so the last epoch makes the results"
+		if o.Patience > 0 {
+			said += fmt.Sprintf(", and %s %d never runs out", refusal.Setting("patience"), o.Patience)
+		}
+		warnings = append(warnings, said)
+	}
+	warnings = append(warnings, p.idleSlices()...)
+	if c := first.Chunks; c.Each != c.Wanted {
+		warnings = append(warnings, fmt.Sprintf("%s %s: %d in each partition and not %d, as the smallest has no more vertices",
+			refusal.Setting("chunks"), setting.Chunks(0), c.Each, c.Wanted))
+	}
+	return warnings
+}
+
+// oneClass is the warning of a graph whose labels teach nothing.
+const oneClass = "all labels of the graph are one class, so there is nothing to learn"
+
+// model says what the workers are and in which order they work. What a stage does is said once.
+func (p planned) model() []string {
+	o, grid := p.settings, p.settings.Mesh
+	parameters, sites := 0, []string(nil)
+	for stage := range grid.Stages {
+		w := p.Workers[grid.Rank(mesh.Place{Stage: stage})]
+		parameters += w.Parameters
+		for _, s := range w.Sites {
+			line := s.Name + ": " + s.What
+			if grid.Slices > 1 {
+				bytes := int64(0)
+				for _, w := range p.Workers {
+					bytes += w.LayoutBytes[s.Name]
+				}
+				line += "; " + order.Moved(bytes)
+			}
+			sites = append(sites, line)
+		}
+	}
+	workers, threads := "one worker", "one thread"
+	if p.threads > 1 {
+		threads = fmt.Sprintf("%d threads", p.threads)
+	}
+	if n := grid.Workers(); n > 1 {
+		workers = fmt.Sprintf("%d workers", n)
+		threads += " each"
+	}
+	model := o.Model
+	switch {
+	case o.Decoupled:
+		model = "decoupled " + model
+	case o.Blocks != gnn.BlockForms[0]:
+		model += " in residual blocks"
+	}
+	lines := []string{fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", model, o.Layers,
+		parameters, workers, threads, kernel.SIMD())}
+	if costs := p.Workers[0].Costs; costs != nil {
+		lines = append(lines, work(costs))
+	}
+	if o.Task == task.Link && grid.Workers() > 1 {
+		lines = append(lines, "the workers also send each other rows at the ends of learned edges, and their gradients: "+
+			"as other edges are drawn against them in each epoch, these bytes are not planned")
+	}
+	return append(lines, sites...)
+}
+
+// work says how much work a forward pass is, and how it is divided among the blocks.
+func work(costs []float64) string {
+	sum := 0.0
+	for _, c := range costs {
+		sum += c
+	}
+	var shares []string
+	for i := 0; i < len(costs); {
+		cost, equal := costs[i], 1
+		for i+equal < len(costs) && costs[i+equal] == cost {
+			equal++
+		}
+		i += equal
+		each := fmt.Sprintf("%.1f %%", 100*cost/sum)
+		if equal > 1 {
+			each = fmt.Sprintf("%d × ", equal) + each
+		}
+		shares = append(shares, each)
+	}
+	return fmt.Sprintf("a forward pass is %.3g billion multiply-adds; by layer: %s", sum/1e9, strings.Join(shares, ", "))
+}
+
+// stages say how the blocks of the model are divided into stages, and the vertices into chunks.
+func (p planned) stages() (lines []string) {
+	if p.Stages == nil {
+		return nil
+	}
+	c := p.Workers[0].Chunks
+	for _, rank := range p.Stages[0].Workers[1:] {
+		of := &p.Workers[rank].Chunks
+		c.Least, c.Most, c.Cut, c.Edges = min(c.Least, of.Least), max(c.Most, of.Most), c.Cut+of.Cut, c.Edges+of.Edges
+	}
+	line := "one chunk in each partition: training is exact, and the stages wait for each other"
+	if c.Each > 1 {
+		line = fmt.Sprintf("%d chunks in each partition by %s, of %d to %d vertices; %.1f %% of the edges between its vertices join two chunks",
+			c.Each, p.settings.ChunkMethod, c.Least, c.Most, 100*float64(c.Cut)/max(float64(c.Edges), 1))
+	}
+	lines = append(lines, line)
+	var work []float64
+	for s, stage := range p.Stages {
+		work = append(work, stage.Work)
+		tensors, graph := int64(0), int64(0)
+		for _, rank := range stage.Workers {
+			tensors, graph = max(tensors, p.PeakTensorBytes[rank]), max(graph, p.GraphBytes[rank])
+		}
+		lines = append(lines, fmt.Sprintf("stage %d, %s: blocks %d to %d, %.1f %% of the work, at most %.1f MB for tensors and %.1f MB for the graph",
+			s, who(&stage), stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work, float64(tensors)/1e6, float64(graph)/1e6))
+	}
+	if p.settings.ChunkOrder != setting.OrderFixed && c.Least < c.Most {
+		lines = append(lines, "memory is that of two orders of the chunks, which differ in size: another order may take a little more")
+	}
+	idle := float64(len(p.Stages)-1) / float64(c.Each+len(p.Stages)-1)
+	return append(lines, fmt.Sprintf("the busiest stage has %.2f times the mean work; each stands still %.1f %% of an epoch while the pipeline fills and drains",
+		worker.Imbalance(work), 100*idle))
+}
+
+// who says which workers a stage has.
+func who(s *worker.Stage) string {
+	if n := len(s.Workers); n > 1 {
+		return fmt.Sprintf("workers %d to %d, a partition each", s.Workers[0], s.Workers[n-1])
+	}
+	return fmt.Sprintf("worker %d", s.Workers[0])
+}
+
+// peaks say what the worker that needs most takes of each kind of tensors.
+func (p planned) peaks() (lines []string) {
+	var most [tensor.Graph]int64
+	for _, w := range p.Workers {
+		for k, bytes := range w.Kinds {
+			most[k] = max(most[k], bytes)
+		}
+	}
+	for k, bytes := range most {
+		lines = append(lines, fmt.Sprintf("%-12s %8.1f MB at the peak", tensor.Kind(k), float64(bytes)/1e6))
+	}
+	return lines
+}
+
+// listedWorkers is how many workers' numbers stand on a line.
+const listedWorkers = 16
+
+// balance says how much each of several workers aggregates, where there is anything to.
+func (p planned) balance() []string {
+	most := slices.Max(p.EdgeColumns)
+	if len(p.EdgeColumns) == 1 || most == 0 {
+		return nil
+	}
+	line := fmt.Sprintf("edges × columns aggregated an epoch: %.3g million on the worker with most, %.2f times the mean",
+		float64(most)/1e6, worker.Imbalance(p.EdgeColumns))
+	if len(p.EdgeColumns) <= listedWorkers {
+		line += "; by worker"
+		for _, n := range p.EdgeColumns {
+			line += fmt.Sprintf(" %.3g", float64(n)/1e6)
+		}
+	}
+	return []string{line}
+}
+
+// moved says how many bytes the workers send to move rows, where they send any, and beside those between
+// stages how many the formula of GNNPipe finds.
+func (p planned) moved() (lines []string) {
+	all, c := worker.SumOf(p.Sent), &p.Workers[0].Chunks
+	for _, moved := range []struct {
+		what string
+		of   func(*worker.Communication) worker.Traffic
+	}{
+		{"rows and gradients between partitions", func(c *worker.Communication) worker.Traffic { return c.Halo }},
+		{fmt.Sprintf("%d switches between rows and slices", all.Layout.Messages), func(c *worker.Communication) worker.Traffic { return c.Layout }},
+		{
+			fmt.Sprintf("activations and gradients between stages (2·V·4 bytes of %d columns at all cuts: %.1f MB)", c.Columns, float64(c.Bytes)/1e6),
+			func(c *worker.Communication) worker.Traffic { return c.Stage },
+		},
+	} {
+		largest := int64(0)
+		for _, c := range p.Sent {
+			largest = max(largest, moved.of(&c).Bytes)
+		}
+		if sum := moved.of(&all).Bytes; sum > 0 {
+			lines = append(lines, fmt.Sprintf("%s: %.1f MB an epoch, %.1f MB from the worker that sends most",
+				moved.what, float64(sum)/1e6, float64(largest)/1e6))
+		}
+	}
+	return lines
+}
+
+// idleSlices warns of sites where some slices of a mesh have no columns.
+func (p planned) idleSlices() (warnings []string) {
+	grid := p.settings.Mesh
+	if grid.Slices == 1 {
+		return nil
+	}
+	bySite := map[string][]int64{} // what each slice aggregates
+	for rank, w := range p.Workers {
+		for site, n := range w.EdgeColumns {
+			if bySite[site] == nil {
+				bySite[site] = make([]int64, grid.Slices)
+			}
+			bySite[site][grid.Place(rank).Slice] += n
+		}
+	}
+	byBusy := map[int][]string{} // sites by how many slices have columns
+	for _, site := range slices.Sorted(maps.Keys(bySite)) {
+		busy := 0
+		for _, n := range bySite[site] {
+			if n > 0 {
+				busy++
+			}
+		}
+		byBusy[busy] = append(byBusy[busy], site)
+	}
+	for _, busy := range slices.Sorted(maps.Keys(byBusy)) {
+		if busy == 0 || busy == grid.Slices { // nothing is aggregated there, or by all
+			continue
+		}
+		take := fmt.Sprintf("graph=%d, which divides the vertices", grid.Partitions*grid.Slices)
+		switch fewer := fmt.Sprintf("tensor=%d", busy); {
+		case busy > 1 && grid.Partitions > 1:
+			take = fmt.Sprintf("graph=%d,%s, or %s", grid.Partitions, fewer, take)
+		case busy > 1:
+			take = fewer + ", or " + take
+		}
+		warnings = append(warnings, fmt.Sprintf("%s: columns for %d of %d slices, and the others aggregate nothing there; take %s %s",
+			strings.Join(byBusy[busy], ", "), busy, grid.Slices, refusal.Setting("parallel"), take))
+	}
+	return warnings
+}
+
+// doubtfulSums says why features should not be divided by their sum in each row, where something speaks
+// against it: where they are not 0 and 1, or counts, with sums of their own.
+func doubtfulSums(r plan.RowSums) []string {
+	setting := refusal.Setting("normalize-features").String() + " row"
+	switch {
+	case r.Negative < 0:
+		return []string{fmt.Sprintf("%s: features are below zero (%.3g), and a sum near zero makes a row of any size: leave it out", setting, r.Negative)}
+	case r.Ones > 0 && r.Others == 0:
+		return []string{setting + " has no effect: each vertex's features add up to 1 already"}
+	case r.Fraction > 0:
+		return []string{fmt.Sprintf("%s: features are real numbers (%.3g) and not counts, and may be normalised already: compare with a run without it",
+			setting, r.Fraction)}
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/train"
+)
+
+// plannedOf is the plan of a job.
+func plannedOf(t *testing.T, g *graph.Graph, o train.Options) planned {
+	t.Helper()
+	settings, err := o.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	job := &train.Job{Graph: g, Options: o}
+	p, err := job.Plan(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return planned{&p, settings, job.Threads(settings)}
+}
+
+// communities is a graph with so many features.
+func communities(t *testing.T, vertices, features int) *graph.Graph {
+	t.Helper()
+	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: vertices, Degree: 6, Features: features, Classes: 5, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+// TestPlanWarnsOfSums: rows of features that are no counts, or have the sum 1, are doubtful to divide by
+// their sums.
+func TestPlanWarnsOfSums(t *testing.T) {
+	for name, c := range map[string]struct {
+		features graph.Features
+		want     string
+	}{
+		"words":      {graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 1, 0, 0}}, ""},
+		"counts":     {graph.Features{Columns: 2, Dense: []float32{0, 7, 3, 1, 1, 0}}, ""},
+		"one-hot":    {graph.Features{Columns: 2, Dense: []float32{0, 1, 1, 0, 0, 0}}, "has no effect"},
+		"normalised": {graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 0.5, 0.49999, 1, 0}}, "has no effect"},
+		"real":       {graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, 3, 0.5, 1, 0}}, "are real numbers (0.5)"},
+		"negative":   {graph.Features{Columns: 2, Dense: []float32{0.25, 0.75, -3, 4, 1, 0}}, "are below zero (-3)"},
+		"sparse":     {graph.Features{Columns: 9, Indptr: []int64{0, 1, 2, 2}, Indices: []int32{4, 8}, Data: []float32{0.5, 2}}, "are real numbers"},
+	} {
+		relation, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 1}, Target: []int32{1, 2}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g := &graph.Graph{
+			Relations: []graph.Relation{relation}, Features: c.features, Labels: graph.Labels{Classes: 2, Class: []int64{0, 1, 0}},
+			Splits: []graph.Split{{Train: []int64{0, 1}, Val: []int64{2}, Test: []int64{}}},
+		}
+		for _, normalize := range []string{"row", "none"} {
+			o := train.Defaults()
+			o.NormalizeFeatures = normalize
+			said := strings.Join(plannedOf(t, g, o).warnings(), "; ")
+			if normalize == "none" || c.want == "" {
+				if said != "" {
+					t.Errorf("%s, %s: %q, want no warning", name, normalize, said)
+				}
+			} else if !strings.Contains(said, "--normalize-features row") || !strings.Contains(said, c.want) {
+				t.Errorf("%s: %q, want a warning with %q", name, said, c.want)
+			}
+		}
+	}
+}
+
+// TestIdleSlices: where slices have no columns a plan names the layers, and meshes without idle workers.
+func TestIdleSlices(t *testing.T) {
+	g := communities(t, 300, 13)
+	for _, c := range []struct {
+		model, mesh string
+		want        []string
+	}{
+		{"gcn", "tensor=5", nil},
+		{"gcn", "tensor=7", []string{"convs.1: columns for 5 of 7 slices, and the others aggregate nothing there; " +
+			"take --parallel tensor=5, or graph=7, which divides the vertices"}},
+		{"gatv2", "graph=2,tensor=3", []string{
+			"convs.1: columns for 1 of 3 slices, and the others aggregate nothing there; take --parallel graph=6, which divides the vertices",
+			"convs.0: columns for 2 of 3 slices, and the others aggregate nothing there; " +
+				"take --parallel graph=2,tensor=2, or graph=6, which divides the vertices",
+		}},
+		{"mlp", "tensor=7", nil},
+	} {
+		o := train.Defaults()
+		o.Model, o.Parallel, o.Heads = c.model, c.mesh, 2
+		idle := slices.DeleteFunc(plannedOf(t, g, o).warnings(), func(w string) bool { return !strings.Contains(w, " slices") })
+		if !slices.Equal(idle, c.want) {
+			t.Errorf("%s on %s: %q, want %q", c.model, c.mesh, idle, c.want)
+		}
+	}
+}
+
+// TestLastEpochCounts: where no vertices validate, nothing else can choose.
+func TestLastEpochCounts(t *testing.T) {
+	g, o := communities(t, 300, 13), train.Defaults()
+	g.Splits[0].Test, g.Splits[0].Val = append(g.Splits[0].Test, g.Splits[0].Val...), []int64{}
+	slices.Sort(g.Splits[0].Test)
+	o.Patience = 1
+	want := "no vertices validate, so the last epoch makes the results, and --patience 1 never runs out"
+	if said := plannedOf(t, g, o).warnings(); !slices.Contains(said, want) {
+		t.Errorf("%q, want a warning %q", said, want)
+	}
+}
+
+// TestStagesAreSaid: a plan says of stages and chunks what there is, and how many bytes pass by the formula.
+func TestStagesAreSaid(t *testing.T) {
+	o := train.Defaults()
+	o.Model, o.Layers, o.Hidden, o.Threads, o.Parallel, o.Chunks = "gcnii", 6, 8, 1, "pipeline=3", 5
+	text := strings.Join(plannedOf(t, communities(t, 300, 13), o).lines(), "\n")
+	for _, want := range []string{
+		"5 chunks in each partition by metis, of ", "stage 1, worker 1: blocks 3 to 4, ", "(2·V·4 bytes of 32 columns at all cuts: ", "28.6 % of an epoch",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"testing"
+
+	"weft/tensor"
+	"weft/train/setting"
+	"weft/train/task"
+	"weft/train/worker"
+)
+
+// TestBestEpoch: the first of equal epochs is the best, and patience counts from the last progress.
+func TestBestEpoch(t *testing.T) {
+	scored := func(val, loss float64) worker.Scores {
+		return worker.Scores{Scores: task.Scores{Val: val}, ValLoss: loss}
+	}
+	nan := math.NaN()
+	course := []worker.Scores{
+		scored(.5, 1), scored(.4, .5), scored(.7, .9), scored(.7, .5), scored(.6, .6),
+	}
+	unmeasured := []worker.Scores{scored(nan, nan), scored(nan, nan)}
+	for _, c := range []struct {
+		selects     string
+		course      []worker.Scores
+		best, since int
+	}{
+		{"metric", course, 3, 3},
+		{setting.SelectLoss, course, 2, 2},
+		{"metric", course[:2], 1, 2}, // the loss fell
+		{setting.SelectLoss, course[2:], 2, 2},
+		{"metric", unmeasured, 2, 2},
+		{setting.SelectLoss, unmeasured, 2, 2},
+	} {
+		b := newState(&Options{Select: c.selects, Patience: 2}).best
+		for k, s := range c.course {
+			b.better(k+1, s)
+		}
+		if b.epoch != c.best || b.since != c.since {
+			t.Errorf("%s of %v: best epoch %d, last progress in %d, want %d and %d", c.selects, c.course, b.epoch, b.since, c.best, c.since)
+		}
+		if b.exhausted(c.since+1) || !b.exhausted(c.since+2) {
+			t.Errorf("%s: patience does not end two epochs after the last progress", c.selects)
+		}
+	}
+}
+
+// TestSelect: the epoch of the lowest validation loss is another one than that of the highest accuracy, and
+// its weights are kept.
+func TestSelect(t *testing.T) {
+	g := tangled(t)
+	o := networks()["gcn"]
+	o.Epochs, o.LR = 60, .05
+	best := map[string]int{}
+	for _, o.Select = range []string{"metric", setting.SelectLoss} {
+		var losses, metrics []float64
+		j := Job{Graph: g, Options: o, OnEpoch: func(e Epoch) { losses, metrics = append(losses, e.ValLoss), append(metrics, e.Val) }}
+		r := mustRun(t, &j)
+		want := 1 + slices.Index(metrics, slices.Max(metrics))
+		if o.Select == setting.SelectLoss {
+			want = 1 + slices.Index(losses, slices.Min(losses))
+		}
+		if r.BestEpoch != want || r.ValLoss != losses[want-1] || r.Val != metrics[want-1] {
+			t.Errorf("%s: epoch %d with loss %v and metric %v, want %d of %v and %v", o.Select, r.BestEpoch, r.ValLoss, r.Val, want, losses, metrics)
+		}
+		best[o.Select] = r.BestEpoch
+		if many := mustRun(t, divided(t, g, o, 2, nil)); math.Abs(many.ValLoss-r.ValLoss) > 1e-3*r.ValLoss {
+			t.Errorf("%s: validation loss %v on two workers, %v on one", o.Select, many.ValLoss, r.ValLoss)
+		}
+	}
+	if best["metric"] == best[setting.SelectLoss] {
+		t.Errorf("both select epoch %d, which tests nothing", best[setting.SelectLoss])
+	}
+}
+
+// TestDiverges: a run whose numbers are not finite any more has no results where it never had any, on any
+// number of workers. The first two have finite losses, and end with weights and with logits that are not.
+func TestDiverges(t *testing.T) {
+	g := tangled(t)
+	for name, c := range map[string]struct {
+		rate   float64
+		epochs int
+		fault  string
+	}{
+		"gcn": {1e38, 1, "the weights are not finite"},
+		"gin": {1e10, 1, "the logits are not finite"},
+		"out": {1e38, 5, "the weights are not finite"},
+	} {
+		for _, k := range []int{1, 3} {
+			o := networks()[name]
+			o.Norm, o.Clip, o.LR, o.Epochs = "none", 0, c.rate, c.epochs
+			j := &Job{Graph: g, Options: o}
+			if k > 1 {
+				j = divided(t, g, o, k, nil)
+			}
+			r, err := j.Run(context.Background())
+			var diverged *Diverged
+			if !errors.As(err, &diverged) || diverged.Epoch != 1 || diverged.Fault != c.fault {
+				t.Errorf("%s on %d workers: %+v, %v", name, k, r, err)
+			}
+		}
+	}
+}
+
+// TestDivergesLater: the best weights so far are kept, with predictions that are theirs.
+func TestDivergesLater(t *testing.T) {
+	g := tangled(t)
+	for name, fault := range map[string]string{"gcn": "the logits are not finite", "sage": "the loss is NaN"} {
+		o := networks()[name]
+		o.Norm, o.Epochs, o.Optimizer, o.LR = "none", 100, "sgd", 100
+		for _, k := range []int{1, 2} {
+			j := &Job{Graph: g, Options: o}
+			if k > 1 {
+				j = divided(t, g, o, k, nil)
+			}
+			told := 0
+			j.OnEpoch = func(Epoch) { told++ }
+			r := mustRun(t, j)
+			if r.Diverged == nil || r.Diverged.Epoch != r.Epochs || r.Diverged.Fault != fault || r.BestEpoch >= r.Epochs || told != r.Epochs {
+				t.Fatalf("%s on %d workers: %v after %d epochs of which %d were told, the best is %d", name, k, r.Diverged, r.Epochs, told, r.BestEpoch)
+			}
+			for name, w := range r.Weights {
+				if !tensor.Finite(w.Float32) {
+					t.Errorf("%s is not finite", name)
+				}
+			}
+			p, err := j.Predict(context.Background(), r.Weights, Logits)
+			if err != nil || !tensor.Finite(r.Logits) || !slices.Equal(p.Logits, r.Logits) {
+				t.Errorf("%s on %d workers: the predictions are not those of the best weights, %v", name, k, err)
+			}
+		}
+	}
+}

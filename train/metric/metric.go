@@ -1,0 +1,247 @@
+// Package metric measures results. Each measure is a function over a worker's rows, which it puts together
+// with those of the other workers: all of them call it together, and it has the same bits on all of them.
+package metric
+
+import (
+	"maps"
+	"math"
+	"slices"
+
+	"weft/comm"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/internal/suggest"
+	"weft/partition"
+)
+
+// OfVertices measures logits (rows × classes) on some of a worker's rows. No vertices give NaN.
+type OfVertices func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error)
+
+// Auto asks for the measure that belongs to the graph or the task.
+const Auto = "auto"
+
+// ROCAUC is the area under the receiver operating characteristic, of vertices and of edges.
+const ROCAUC = "roc-auc"
+
+var ofVertices = map[string]OfVertices{
+	"accuracy": accuracy,
+	ROCAUC:     rocAUC,
+	"micro-f1": f1(micro),
+	"macro-f1": f1(macro),
+}
+
+// VertexNames are the measures of vertices.
+var VertexNames = slices.Sorted(maps.Keys(ofVertices))
+
+// Vertices is the measure of vertices that has one of VertexNames.
+func Vertices(name string) OfVertices { return ofVertices[name] }
+
+// Choose is the metric asked for, or with auto the one that the graph names.
+func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, error) {
+	name := asked
+	if name == Auto {
+		switch {
+		case whole.Metric != "":
+			name = whole.Metric
+		case l.MultiLabel():
+			name = "micro-f1"
+		default:
+			name = "accuracy"
+		}
+	}
+	switch _, known := ofVertices[name]; {
+	case !known:
+		return "", refusal.Errorf("%s %s: unknown metric; %s",
+			refusal.Setting("metric"), name, suggest.OneOf(name, VertexNames))
+	case name == "accuracy" && l.MultiLabel():
+		return "", refusal.Errorf("%s accuracy: the graph's vertices carry several labels each; take micro-f1, macro-f1 or roc-auc",
+			refusal.Setting("metric"))
+	case name == ROCAUC && !l.MultiLabel() && l.Classes != 2:
+		return "", refusal.Errorf("%s roc-auc: the graph has %d classes, not 2; take accuracy",
+			refusal.Setting("metric"), l.Classes)
+	}
+	return name, nil
+}
+
+// sum replaces counts by their sums over all workers.
+func sum(c *comm.Comm, counts []float64) error { return c.SumDoubles(comm.Statistics, counts) }
+
+// accuracy is the share of vertices whose largest logit is that of their class; the first of equal logits
+// counts.
+func accuracy(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
+	counts := []float64{0, float64(len(vertices))} // right, and all
+	for _, v := range vertices {
+		if int64(argmax(logits[int(v)*l.Classes:(int(v)+1)*l.Classes])) == l.Class[v] {
+			counts[0]++
+		}
+	}
+	err := sum(c, counts)
+	return counts[0] / counts[1], err
+}
+
+func argmax(x []float32) (at int) {
+	for c := range x {
+		if x[c] > x[at] {
+			at = c
+		}
+	}
+	return at
+}
+
+// rocAUC is the area under the receiver operating characteristic: the probability that a positive vertex
+// scores above a negative one, ties counting half. With several labels it is the mean over the labels that
+// have both.
+func rocAUC(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
+	if !l.MultiLabel() {
+		return AreaUnder(c, len(vertices), func(i int) (float64, bool) {
+			v := int(vertices[i])
+			return float64(logits[2*v+1]) - float64(logits[2*v]), l.Class[v] == 1
+		})
+	}
+	sum, n := 0.0, 0
+	for class := range l.Classes {
+		var at []int // of the labels that are there
+		for _, v := range vertices {
+			if k := int(v)*l.Classes + class; l.Multi[k] == l.Multi[k] {
+				at = append(at, k)
+			}
+		}
+		area, err := AreaUnder(c, len(at), func(i int) (float64, bool) { return float64(logits[at[i]]), l.Multi[at[i]] == 1 })
+		if err != nil {
+			return 0, err
+		}
+		if !math.IsNaN(area) {
+			sum, n = sum+area, n+1
+		}
+	}
+	return sum / float64(n), nil
+}
+
+// AreaUnder is the area for n scored rows and those of all other workers, from the ranks of the positive
+// ones (Mann & Whitney 1947).
+func AreaUnder(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error) {
+	var mine [2][]float64 // scores of negatives, and of positives
+	for i := range n {
+		score, positive := at(i)
+		if positive {
+			mine[1] = append(mine[1], score)
+		} else {
+			mine[0] = append(mine[0], score)
+		}
+	}
+	negative, positive := mine[0], mine[1]
+	slices.Sort(negative)
+	slices.Sort(positive)
+	// Pairs in order, negatives, positives
+	counts := []float64{0, float64(len(negative)), float64(len(positive))}
+	err := eachBlock(c, negative, func(block []float64) { counts[0] += inOrder(block, positive) })
+	if err == nil {
+		err = sum(c, counts)
+	}
+	return counts[0] / (counts[1] * counts[2]), err
+}
+
+// inOrder counts the pairs of a negative and a positive score, both sorted, that are in order, a tie as half
+// a pair. Such sums are exact.
+func inOrder(negative, positive []float64) (pairs float64) {
+	below, upTo := 0, 0 // negatives below the positive score, and below or equal
+	for _, s := range positive {
+		for below < len(negative) && negative[below] < s {
+			below++
+		}
+		for upTo < len(negative) && negative[upTo] <= s {
+			upTo++
+		}
+		pairs += float64(below+upTo) / 2
+	}
+	return pairs
+}
+
+// eachBlock calls f, on every worker, with the values of each worker, some at a time.
+func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
+	lengths, err := comm.Gather(c, comm.Statistics, int64(len(mine)))
+	if err != nil {
+		return err
+	}
+	const most = 1 << 16
+	room := make([]float64, min(most, int(slices.Max(lengths))))
+	for root, n := range lengths {
+		for lo := 0; lo < int(n); lo += most {
+			block := room[:min(most, int(n)-lo)]
+			if root == c.Rank() {
+				copy(block, mine[lo:])
+			}
+			if err := c.Broadcast(comm.Statistics, comm.Bytes(block), root); err != nil {
+				return err
+			}
+			f(block)
+		}
+	}
+	return nil
+}
+
+// f1 is 2·TP / (2·TP + FP + FN), put together from the classes. A single-label vertex is predicted its
+// largest logit, a multi-label one every positive.
+func f1(average func(hit, said, is []float64) float64) OfVertices {
+	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
+		counts := make([]float64, 3*l.Classes+1)
+		hit, said, is := counts[:l.Classes], counts[l.Classes:2*l.Classes], counts[2*l.Classes:3*l.Classes]
+		counts[3*l.Classes] = float64(len(vertices))
+		for _, v := range vertices {
+			row := logits[int(v)*l.Classes : (int(v)+1)*l.Classes]
+			top := argmax(row)
+			for c := range row {
+				var predicted, actual bool
+				if l.MultiLabel() {
+					label := l.Multi[int(v)*l.Classes+c]
+					predicted, actual = row[c] > 0 && label == label, label == 1 // NaN: it is missing
+				} else {
+					predicted, actual = c == top, l.Class[v] == int64(c)
+				}
+				if predicted {
+					said[c]++
+				}
+				if actual {
+					is[c]++
+				}
+				if predicted && actual {
+					hit[c]++
+				}
+			}
+		}
+		if err := sum(c, counts); err != nil {
+			return 0, err
+		}
+		if counts[3*l.Classes] == 0 {
+			return math.NaN(), nil
+		}
+		return average(hit, said, is), nil
+	}
+}
+
+// f1Of is the F1 of vertices of which hit are rightly predicted, said are predicted, and is are positive.
+func f1Of(hit, said, is float64) float64 {
+	if said+is == 0 {
+		return 0
+	}
+	return 2 * hit / (said + is)
+}
+
+// macro is the mean of the classes' F1; a class without positives and predictions counts 0.
+func macro(hit, said, is []float64) (mean float64) {
+	for c := range hit {
+		mean += f1Of(hit[c], said[c], is[c]) / float64(len(hit))
+	}
+	return mean
+}
+
+// micro is the F1 of all classes together.
+func micro(hit, said, is []float64) float64 {
+	total := func(x []float64) (s float64) {
+		for _, v := range x {
+			s += v
+		}
+		return s
+	}
+	return f1Of(total(hit), total(said), total(is))
+}

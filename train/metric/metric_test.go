@@ -1,0 +1,245 @@
+package metric
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"weft/comm"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/partition"
+)
+
+// everyVertex is 0…n−1.
+func everyVertex(n int) []int64 {
+	v := make([]int64, n)
+	for i := range v {
+		v[i] = int64(i)
+	}
+	return v
+}
+
+// alone is a metric on one worker.
+func alone(m OfVertices) func(logits []float32, l *graph.Labels, vertices []int64) float64 {
+	return func(logits []float32, l *graph.Labels, vertices []int64) float64 {
+		x, err := m(logits, l, vertices, comm.Alone())
+		if err != nil {
+			panic(err)
+		}
+		return x
+	}
+}
+
+func TestMetricsByHand(t *testing.T) {
+	classes := &graph.Labels{Classes: 3, Class: []int64{0, 1, 2, 2, 1, -1}}
+	logits := []float32{
+		9, 1, 0, // right
+		0, 0, 1, // 1 taken for 2
+		-3, -2, -1, // right
+		5, 5, 5, // 2 taken for 0: the first of equal logits
+		0, 2, 1, // right
+		0, 0, 0, // unlabelled
+	}
+	two := &graph.Labels{Classes: 2, Class: []int64{1, 0, 1, 0}}
+	margins := []float32{3, 3, 0, 1, 5, 7, 2, 1} // 0, 1, 2 and −1: of four pairs three are in order
+	// In several labels: label 0 has TP 1, FP 1, FN 1; label 1 has TP 2, FP 0, FN 0; label 2 has FP 1 and no
+	// positive.
+	multi := &graph.Labels{Classes: 3, Multi: []float32{1, 1, 0, 0, 1, 0, 1, 0, 0}}
+	scores := []float32{1, 2, 0, 3, 1, -1, -1, 0, 4}
+	for _, c := range []struct {
+		metric   string
+		labels   *graph.Labels
+		logits   []float32
+		vertices []int64
+		want     float64
+	}{
+		{"accuracy", classes, logits, []int64{0, 1, 2, 3, 4}, 3. / 5},
+		{"accuracy", classes, logits, []int64{1, 3}, 0},
+		{"accuracy", classes, logits, []int64{4}, 1},
+		{"micro-f1", classes, logits, []int64{0, 1, 2, 3, 4}, 3. / 5},
+		{"macro-f1", classes, logits, []int64{0, 1, 2, 3, 4}, (2./3 + 2./3 + 1./2) / 3},
+		// Classes that neither occur nor are predicted count 0
+		{"macro-f1", classes, logits, []int64{0}, 1. / 3},
+		{"roc-auc", two, margins, everyVertex(4), 3. / 4},
+		{"roc-auc", two, margins, []int64{0, 3}, 1},
+		{"roc-auc", two, margins, []int64{1, 2}, 1},
+		{"roc-auc", two, []float32{0, 1, 0, 1, 0, 1, 0, 1}, everyVertex(4), 1. / 2},
+		{"micro-f1", multi, scores, everyVertex(3), 2. * 3 / (2*3 + 2 + 1)},
+		{"macro-f1", multi, scores, everyVertex(3), (1./2 + 1 + 0) / 3},
+		// Label 2 has no positives and does not count
+		{"roc-auc", multi, scores, everyVertex(3), (0. + 1) / 2},
+	} {
+		if got := alone(ofVertices[c.metric])(c.logits, c.labels, c.vertices); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%s of vertices %v: %v, want %v", c.metric, c.vertices, got, c.want)
+		}
+	}
+}
+
+// TestNothingToMeasure: without vertices, and where the area needs two kinds of vertices and there is one,
+// the result is no number.
+func TestNothingToMeasure(t *testing.T) {
+	classes := &graph.Labels{Classes: 2, Class: []int64{1, 1, 0}}
+	multi := &graph.Labels{Classes: 2, Multi: []float32{1, 0, 1, 0, 0, 0}}
+	logits := []float32{1, 2, 3, 4, 5, 6}
+	for name, metric := range ofVertices {
+		for _, labels := range []*graph.Labels{classes, multi} {
+			if labels == multi && name == "accuracy" {
+				continue
+			}
+			if got := alone(metric)(logits, labels, nil); !math.IsNaN(got) {
+				t.Errorf("%s of no vertices: %v", name, got)
+			}
+		}
+	}
+	for _, one := range [][]int64{{0}, {0, 1}, {2}} {
+		if got := alone(rocAUC)(logits, classes, one); !math.IsNaN(got) {
+			t.Errorf("the area for vertices %v, of one class: %v", one, got)
+		}
+	}
+	if got := alone(rocAUC)(logits, multi, []int64{0, 1}); !math.IsNaN(got) {
+		t.Errorf("the area of labels that all or none have: %v", got)
+	}
+}
+
+// TestAreaIsAProbability compares the area with its definition: how often a positive scores above a negative,
+// a tie counting half.
+func TestAreaIsAProbability(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 1))
+	for trial := range 200 {
+		n := 2 + r.IntN(60)
+		spread := []int{2, 5, 1000}[trial%3] // many ties, some, hardly any
+		score, positive := make([]float64, n), make([]bool, n)
+		for i := range n {
+			score[i], positive[i] = float64(r.IntN(spread))-3, r.IntN(3) == 0
+		}
+		above, pairs := 0.0, 0.0
+		for i := range n {
+			for j := range n {
+				if positive[i] && !positive[j] {
+					pairs++
+					switch {
+					case score[i] > score[j]:
+						above++
+					case score[i] == score[j]:
+						above += .5
+					}
+				}
+			}
+		}
+		area := func(sign float64) float64 {
+			a, err := AreaUnder(comm.Alone(), n, func(i int) (float64, bool) { return sign * score[i], positive[i] })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return a
+		}
+		got, want := area(1), above/pairs
+		if pairs == 0 {
+			if !math.IsNaN(got) {
+				t.Errorf("%d vertices of one kind: %v", n, got)
+			}
+			continue
+		}
+		if math.Abs(got-want) > 1e-12 {
+			t.Fatalf("%d vertices: %v, want %v", n, got, want)
+		}
+		if mirrored := area(-1); math.Abs(got+mirrored-1) > 1e-12 {
+			t.Fatalf("%d vertices: %v, and %v with the scores turned around", n, got, mirrored)
+		}
+	}
+}
+
+// TestMetricProperties: each metric is between 0 and 1, does not depend on the order of the vertices, and is
+// 1 for logits that say what the labels are; with one class per vertex micro-F1 is the accuracy.
+func TestMetricProperties(t *testing.T) {
+	r := rand.New(rand.NewPCG(2, 2))
+	const n = 60
+	for range 50 {
+		one, several := &graph.Labels{Classes: 2 + r.IntN(4)}, &graph.Labels{Classes: 1 + r.IntN(4)}
+		for v := range n {
+			one.Class = append(one.Class, int64((v+r.IntN(2))%one.Classes))
+			for c := range several.Classes {
+				several.Multi = append(several.Multi, float32((v+c)%2))
+			}
+		}
+		for _, labels := range []*graph.Labels{one, several} {
+			random, right := make([]float32, n*labels.Classes), make([]float32, n*labels.Classes)
+			for i := range random {
+				random[i] = float32(r.NormFloat64())
+				if labels.MultiLabel() {
+					right[i] = 2*labels.Multi[i] - 1
+				} else if labels.Class[i/labels.Classes] == int64(i%labels.Classes) {
+					right[i] = 1
+				}
+			}
+			for name, metric := range ofVertices {
+				if labels.MultiLabel() && name == "accuracy" || !labels.MultiLabel() && labels.Classes != 2 && name == "roc-auc" {
+					continue
+				}
+				all := everyVertex(n)
+				got := alone(metric)(random, labels, all)
+				if !(got >= 0 && got <= 1) {
+					t.Fatalf("%s is %v", name, got)
+				}
+				r.Shuffle(n, func(i, j int) { all[i], all[j] = all[j], all[i] })
+				if again := alone(metric)(random, labels, all); again != got {
+					t.Fatalf("%s is %v, and %v in another order", name, got, again)
+				}
+				if best := alone(metric)(right, labels, all); best != 1 {
+					t.Fatalf("%s of perfect logits is %v", name, best)
+				}
+			}
+			if !labels.MultiLabel() {
+				if a, f := alone(accuracy)(random, labels, everyVertex(n)), alone(ofVertices["micro-f1"])(random, labels, everyVertex(n)); math.Abs(a-f) > 1e-12 {
+					t.Fatalf("accuracy %v and micro-F1 %v", a, f)
+				}
+			}
+		}
+	}
+}
+
+func TestChooseMetric(t *testing.T) {
+	one, two, several := graph.Labels{Classes: 3, Class: []int64{0}}, graph.Labels{Classes: 2, Class: []int64{0}}, graph.Labels{Classes: 3, Multi: []float32{0, 1, 1}}
+	for _, c := range []struct {
+		asked  string
+		named  string // by the graph
+		labels graph.Labels
+		want   string // or how the refusal begins
+	}{
+		{"auto", "", one, "accuracy"},
+		{"auto", "", several, "micro-f1"},
+		{"auto", "roc-auc", several, "roc-auc"},
+		{"auto", "macro-f1", one, "macro-f1"},
+		{"accuracy", "roc-auc", two, "accuracy"},
+		{"roc-auc", "", two, "roc-auc"},
+		{"precision", "", one, "metric precision: unknown"},
+		{"accuracy", "", several, "metric accuracy: "},
+		{"auto", "accuracy", several, "metric accuracy: "},
+		{"roc-auc", "", one, "metric roc-auc: the graph has 3 classes"},
+	} {
+		got, err := Choose(c.asked, &partition.Whole{Metric: c.named}, &c.labels)
+		if err != nil {
+			got = err.Error()
+			if !refusal.Is(err) {
+				t.Errorf("%v is no refusal", err)
+			}
+		}
+		refused := err != nil && strings.HasPrefix(c.want, "metric ") && strings.HasPrefix(got, c.want)
+		if got != c.want && !refused {
+			t.Errorf("asked for %s of a graph that names %q: %q, want %q", c.asked, c.named, got, c.want)
+		}
+	}
+}
+
+func TestArgmax(t *testing.T) {
+	for _, c := range []struct {
+		x    []float32
+		want int
+	}{{[]float32{1}, 0}, {[]float32{-2, -1, -3}, 1}, {[]float32{4, 4}, 0}, {[]float32{0, 1, 1}, 1}} {
+		if got := argmax(c.x); got != c.want {
+			t.Errorf("of %v: %d, want %d", c.x, got, c.want)
+		}
+	}
+}

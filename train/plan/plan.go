@@ -1,0 +1,234 @@
+// Package plan finds out what a run would take, before any work: each worker goes through an epoch and an
+// evaluation with kernels that do nothing, so that the same matrices are allocated, and none of their pages
+// is ever touched. A plan is numbers; what is said of them to people is the command's.
+package plan
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"weft/comm"
+	"weft/gnn"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/nn"
+	"weft/partition"
+	"weft/tensor"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// Plan is what a run would take.
+type Plan struct {
+	PeakTensorBytes, GraphBytes []int64                // per worker
+	Sent                        []worker.Communication // per worker, in a training pass but the first, to move rows: Halo, Layout and Stage
+	EdgeColumns                 []int64                // per worker, that it aggregates in such a pass: edges × columns
+	Stages                      []worker.Stage         // where the mesh has several
+	// Uncut says that the run keeps to the memory limit only without the scratch that makes sums faster: a run
+	// is told.
+	Uncut   bool
+	Workers []Worker
+}
+
+// Worker is what one worker found out. The numbers of the graph are those of its partition.
+type Worker struct {
+	Tensors, Graph int64                // bytes at the peak
+	Kinds          []int64              // of Tensors at the peak of each tensor.Kind but Graph
+	Sent           worker.Communication // in a training pass but the first
+	EdgeColumns    worker.BySite        // edges × columns that are aggregated in such a pass
+	LayoutBytes    worker.BySite        // that are sent in switches between layouts in such a pass
+	Parameters     int                  // values, of its stage
+	Costs          []float64            // multiply-adds of each block of the whole model in a forward pass; nil: not known
+	Sites          []Site               // in the order of their first forward pass
+	Stages         []worker.Stage
+	Chunks         Chunks
+	// Validates: some vertices or edges validate. OneClass: there is one class, so nothing to learn.
+	// UnusedWeights: the edges have weights, which the model does not use
+	Validates, OneClass, UnusedWeights bool
+	RowSums                            RowSums // where features are divided by their sums
+}
+
+// Site is what the engine says that a site does.
+type Site struct{ Name, What string }
+
+// Chunks is what a worker found out about a pipeline; zero where there is none.
+type Chunks struct {
+	Each, Wanted int   // in each partition, and were the smallest larger
+	Least, Most  int   // rows of a chunk of the worker's partition
+	Cut, Edges   int64 // between that partition's rows: those that join two chunks, and all
+	// Columns pass at the cuts for each vertex, in Bytes forward and backward.
+	Columns int
+	Bytes   int64
+}
+
+// RowSums are what some thousand rows of features, from all over a share, add up to.
+type RowSums struct {
+	Negative, Fraction float32 // a value below zero, and one that is no whole number; 0: there is none
+	Ones, Others       int     // rows with the sum 1, and with another one but for those of zeros
+}
+
+// Inputs are what a plan is made of.
+type Inputs struct {
+	worker.Config
+	Comm *comm.Comm // connects this process, which is one worker, to the others; alone: all workers are its
+	// Open opens the share of a partition for use.
+	Open func(partition int, use func(*partition.Share) error) error
+}
+
+// Of is the plan for the mesh of the settings. Where scratch that makes sums faster passes the memory limit,
+// the plan does without it. All processes call it together; it fails on all where it fails on any.
+func Of(in Inputs) (p Plan, err error) {
+	p.Workers, err = in.own(false)
+	if limit := int64(in.MemoryLimit); err == nil && limit > 0 && most(p.Workers) > limit {
+		p.Uncut = true
+		p.Workers, err = in.own(true)
+	}
+	if in.Comm.Size() > 1 {
+		if err != nil { // the others wait
+			p.Workers = []Worker{{}}
+		}
+		all, broken := worker.Gather(in.Comm, p.Workers[0])
+		p.Workers, err = all, errors.Join(err, broken)
+	}
+	if err != nil {
+		return Plan{}, err
+	}
+	for _, w := range p.Workers {
+		p.PeakTensorBytes, p.GraphBytes = append(p.PeakTensorBytes, w.Tensors), append(p.GraphBytes, w.Graph)
+		p.Sent, p.EdgeColumns = append(p.Sent, w.Sent), append(p.EdgeColumns, w.EdgeColumns.Sum())
+	}
+	p.Stages = p.Workers[0].Stages
+	return p, nil
+}
+
+// CheckLimit refuses a plan of which a worker needs more than the limit; 0: none.
+func (p *Plan) CheckLimit(limit setting.Bytes) error {
+	for worker, tensors := range p.PeakTensorBytes {
+		graph := p.GraphBytes[worker]
+		if limit > 0 && tensors+graph > int64(limit) {
+			return refusal.Errorf("%s %s: worker %d would need %s (tensors %s, graph %s); raise the limit or take a smaller model",
+				refusal.Setting("memory-limit"), limit, worker, setting.Bytes(tensors+graph).Rounded(), setting.Bytes(tensors).Rounded(), setting.Bytes(graph).Rounded())
+		}
+	}
+	return nil
+}
+
+// most is what the worker that needs most takes, for tensors and graph.
+func most(workers []Worker) (bytes int64) {
+	for _, w := range workers {
+		bytes = max(bytes, w.Tensors+w.Graph)
+	}
+	return bytes
+}
+
+// own plans for the workers of this process, one after the other.
+func (in *Inputs) own(uncut bool) (workers []Worker, err error) {
+	rank, end := 0, in.Mesh.Workers()
+	if in.Comm.Size() > 1 {
+		rank, end = in.Comm.Rank(), in.Comm.Rank()+1
+	}
+	for ; rank < end && err == nil; rank++ {
+		err = in.Open(in.Mesh.Place(rank).Partition, func(share *partition.Share) error {
+			one, err := in.worker(rank, share, uncut)
+			workers = append(workers, one)
+			return err
+		})
+	}
+	return workers, err
+}
+
+// worker finds out what one worker would take.
+func (in *Inputs) worker(rank int, share *partition.Share, uncut bool) (p Worker, err error) {
+	mem := tensor.NewMeter()
+	defer mem.Close()
+	team, c := kernel.NewPlan(mem), in.Config
+	team.Uncut = uncut
+	c.Explain = func(site, what string) { p.Sites = append(p.Sites, Site{site, what}) }
+	w, err := worker.New(c, team, comm.New(comm.Plan(rank, c.Mesh.Workers()), 0), share)
+	if err != nil {
+		return p, err
+	}
+	var best nn.Snapshot
+	for epoch := range 2 {
+		if _, _, err := w.TrainEpoch(context.Background(), 1+epoch); err != nil {
+			return p, err
+		}
+		if _, err := w.Evaluate(); err != nil { // which may take more than a training pass
+			return p, err
+		}
+		if epoch == 0 {
+			w.Params.Save(&best)
+		}
+	}
+	best.Release()
+	w.Optimizer.Release()
+	output := w.Infer(0)
+	if _, err := w.Task.Report(output.Value()); err != nil {
+		return p, err
+	}
+	output.Drop()
+	p.Sent, p.EdgeColumns, p.LayoutBytes = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes
+	p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{} // of which a plan makes no sums
+	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.Params.Count()
+	for k := tensor.Features; k < tensor.Graph; k++ {
+		p.Kinds = append(p.Kinds, mem.PeakOf(k))
+	}
+	whole := &share.Whole
+	if slices.ContainsFunc(w.Blocks, func(b gnn.BlockSpec) bool { return b.Cost != gnn.Cost{} }) {
+		p.Costs = gnn.Costs(w.Blocks, whole.Vertices, whole.Edges)
+	}
+	p.Stages, p.Chunks = w.Stages(), chunks(w)
+	p.Validates, p.OneClass = w.Task.Validates(), w.Task.OneClass()
+	kind, _ := gnn.KindOf(c.Model)
+	weighted := func(r partition.Relation) bool { return r.In.Weights != nil }
+	p.UnusedWeights = c.OwnModel == nil && !kind.EdgeWeights && slices.ContainsFunc(share.Edges.Relations, weighted)
+	if c.NormalizeFeatures == "row" {
+		p.RowSums = rowSums(&share.Values.Features, share.Values.Rows)
+	}
+	return p, nil
+}
+
+// chunks says what the mesh of a worker has stages for.
+func chunks(w *worker.Worker) (c Chunks) {
+	s, edges := &w.Stage, &w.Share.Edges
+	if w.Mesh.Stages == 1 {
+		return c
+	}
+	own, rows := s.Chunks[edges.Starts[edges.P]:edges.Starts[edges.P+1]], make([]int, s.Count)
+	for _, c := range own {
+		rows[c]++
+	}
+	c.Least, c.Most = slices.Min(rows), slices.Max(rows)
+	c.Each, c.Wanted = w.ChunksOfPartition(edges.Starts)
+	c.Cut, c.Edges = edges.ChunkCut(own)
+	for _, at := range s.Cuts[1:w.Mesh.Stages] {
+		c.Columns += w.Blocks[at].In + w.Blocks[at].H0
+	}
+	const directions, float = 2, 4
+	c.Bytes = directions * float * int64(c.Columns) * int64(w.Share.Whole.Vertices)
+	return c
+}
+
+func rowSums(f *graph.Features, vertices int) (r RowSums) {
+	const rows, tolerance = 4096, 1e-4
+	for v := 0; v < vertices; v += 1 + vertices/rows {
+		sum, zero := 0.0, true
+		for _, x := range f.Row(v) {
+			sum, zero = sum+float64(x), zero && x == 0
+			if x < 0 {
+				r.Negative = x
+			} else if x != float32(math.Trunc(float64(x))) {
+				r.Fraction = x
+			}
+		}
+		if math.Abs(sum-1) < tolerance {
+			r.Ones++
+		} else if !zero {
+			r.Others++
+		}
+	}
+	return r
+}

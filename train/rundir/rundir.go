@@ -1,0 +1,451 @@
+// Package rundir is the directory that a run leaves: its settings, a line for each epoch, the weights, the
+// predictions, and what it came to.
+package rundir
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"weft/internal/atomicfile"
+	"weft/internal/document"
+	"weft/internal/npy"
+	"weft/internal/refusal"
+	"weft/internal/safetensors"
+	"weft/kernel"
+	"weft/nn"
+	"weft/train"
+	"weft/train/metric"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// The files of a run directory.
+const (
+	runFile     = "run.json" // written last: a directory without it is not a complete run
+	configFile  = "run.yaml"
+	metricsFile = "metrics.jsonl"
+	// Written first of the results: without the others it is still of use
+	weightsFile     = "model.safetensors"
+	predictionsFile = "predictions.npy"
+)
+
+// Files are the names of the files of a run directory.
+func Files() []string {
+	return []string{runFile, configFile, metricsFile, weightsFile, predictionsFile}
+}
+
+const (
+	runFormat = 1         // the version of run.json
+	maxRun    = 256 << 20 // bytes of run.json that are read: the losses and seconds of millions of epochs
+)
+
+// Dir is the directory of a run that is under way. What is written goes below the directory that was there
+// at the start, and no link in it is followed.
+type Dir struct {
+	Path    string
+	created bool // by us: an unused one is removed whole
+	root    *os.Root
+	metrics *os.File
+}
+
+// New makes the directory of a job's run that starts now, with its configuration in it. An empty out means a
+// new folder under runs/, named by time, dataset and model; otherwise out must be new or empty.
+func New(out string, now time.Time, job *train.Job) (*Dir, error) {
+	settings, err := job.Options.On(job.Mesh)
+	if err != nil {
+		return nil, err
+	}
+	config, err := settings.YAML()
+	if err != nil {
+		return nil, err
+	}
+	d, err := makeDir(out, now, job.Dataset, settings.Model)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.begin(config); err != nil {
+		d.Discard()
+		return nil, d.fail(err)
+	}
+	return d, nil
+}
+
+// begin makes the files that a run has from its start.
+func (d *Dir) begin(config []byte) (err error) {
+	if d.root, err = os.OpenRoot(d.Path); err != nil {
+		return err
+	}
+	// Exclusive: of two runs that found the same folder empty, the second stops here.
+	if d.metrics, err = d.root.OpenFile(metricsFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
+		return err
+	}
+	return d.write(configFile, config)
+}
+
+// write writes a small file.
+func (d *Dir) write(name string, text []byte) error {
+	return atomicfile.WriteIn(d.root, name, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
+func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
+	if out == "" {
+		return makeNamed(filepath.Join("runs", now.Format("20060102-150405")+"-"+fileName(dataset)+"-"+model))
+	}
+	if err := os.MkdirAll(filepath.Dir(out), 0o777); err != nil {
+		return nil, refusal.Errorf("%s %s: %w; name another folder", refusal.Setting("out"), out, err)
+	}
+	err := os.Mkdir(out, 0o777)
+	if err == nil {
+		return &Dir{Path: out, created: true}, nil
+	}
+	if !errors.Is(err, fs.ErrExist) {
+		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
+	}
+	all, err := os.ReadDir(out)
+	entries := slices.DeleteFunc(slices.Clone(all), leftover)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, refusal.Errorf("%s %s: a symbolic link to nothing; remove it, or name another folder",
+			refusal.Setting("out"), out)
+	case err != nil:
+		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
+	case len(entries) > 0:
+		holds := entries[0].Name()
+		for _, e := range all {
+			if leftover(e) {
+				holds += ", and " + e.Name() + " of a run that was killed"
+			}
+		}
+		return nil, refusal.Errorf("%s %s: the folder is not empty (it holds %s); name a new one",
+			refusal.Setting("out"), out, holds)
+	}
+	return &Dir{Path: out}, nil
+}
+
+// leftover reports whether an entry of a folder is what a run left that was killed while it wrote a file. The
+// next run there removes it when it writes that file.
+func leftover(e fs.DirEntry) bool {
+	return e.Type().IsRegular() && slices.ContainsFunc(Files(), func(name string) bool { return atomicfile.IsHidden(e.Name(), name) })
+}
+
+// makeNamed makes a folder of that name; runs that start within the same second get a number behind it.
+func makeNamed(base string) (*Dir, error) {
+	if err := os.MkdirAll(filepath.Dir(base), 0o777); err != nil {
+		return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with %s",
+			err, refusal.Setting("out"))
+	}
+	for path, n := base, 2; ; n++ {
+		err := os.Mkdir(path, 0o777)
+		if err == nil {
+			return &Dir{Path: path, created: true}, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return nil, refusal.Errorf("a run's folder goes under runs/ here: %w; choose another place with %s",
+				err, refusal.Setting("out"))
+		}
+		path = fmt.Sprintf("%s-%d", base, n)
+	}
+}
+
+// fileName makes a dataset's name or path fit for a file name.
+func fileName(dataset string) string {
+	keep := func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '_', r == '.':
+			return r
+		}
+		return '-'
+	}
+	name := strings.Trim(strings.Map(keep, filepath.Base(dataset)), ".-")
+	if name == "" {
+		return "graph"
+	}
+	return name[:min(len(name), 60)]
+}
+
+func (d *Dir) file(name string) string { return filepath.Join(d.Path, name) }
+
+func (d *Dir) fail(err error) error { return fmt.Errorf("run directory %s: %w", d.Path, err) }
+
+// epochLine is a line of metrics.jsonl. The metrics stand only in the lines of epochs that were evaluated.
+type epochLine struct {
+	Epoch     int            `json:"epoch"`
+	Loss      metric.Number  `json:"loss"`
+	Train     *metric.Number `json:"train,omitempty"`
+	Val       *metric.Number `json:"val,omitempty"`
+	Test      *metric.Number `json:"test,omitempty"`
+	ValLoss   *metric.Number `json:"val_loss,omitempty"`
+	Seconds   float64        `json:"seconds"`
+	LiveBytes int64          `json:"live_bytes"`
+	PeakBytes int64          `json:"peak_bytes"`
+}
+
+// Epoch appends the line of an epoch to metrics.jsonl. It fails where the directory has been removed or
+// replaced.
+func (d *Dir) Epoch(e train.Epoch) error {
+	line := epochLine{Epoch: e.Epoch, Loss: metric.Number(e.Loss), Seconds: e.Seconds, LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes}
+	if e.Evaluated {
+		line.Train, line.Val, line.Test, line.ValLoss = new(metric.Number(e.Train)), new(metric.Number(e.Val)), new(metric.Number(e.Test)), new(metric.Number(e.ValLoss))
+	}
+	text, err := json.Marshal(line)
+	if err == nil {
+		err = d.append(append(text, '\n'))
+	}
+	if err == nil && d.Gone() {
+		err = errGone
+	}
+	if err != nil {
+		return d.fail(err)
+	}
+	return nil
+}
+
+// append adds a line to metrics.jsonl, by one write, so that a reader never sees half of it. Where it does
+// not fit nothing of it stays.
+func (d *Dir) append(line []byte) error {
+	n, err := d.metrics.Write(line)
+	if n == 0 || err == nil {
+		return err
+	}
+	end, failed := d.metrics.Seek(int64(-n), io.SeekCurrent)
+	if failed == nil {
+		failed = d.metrics.Truncate(end)
+	}
+	return errors.Join(err, failed)
+}
+
+var errGone = errors.New("it was removed or replaced while the run went on")
+
+// Gone reports whether the path does not lead to the run's files any more: they are removed, or have another
+// name.
+func (d *Dir) Gone() bool {
+	there, err := os.Lstat(d.file(metricsFile))
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+	}
+	mine, err := d.root.Lstat(metricsFile)
+	return err != nil || !os.SameFile(there, mine)
+}
+
+// Kept are the names of the results that are there: of a run that failed, and of none where the directory is
+// gone.
+func (d *Dir) Kept() []string {
+	return slices.DeleteFunc([]string{weightsFile, predictionsFile}, func(name string) bool {
+		_, err := d.root.Lstat(name)
+		return err != nil || d.Gone()
+	})
+}
+
+// Record runs the job and keeps what comes of it in the directory: the line of each epoch as it ends, the
+// weights of the best one with the version of weft, and its logits. The job's own OnEpoch is called too; its
+// OnWeights and OnLogits are not. A line that cannot be written ends the run after the epoch under way, and
+// the error says why; a result that there is in spite of it is returned as well.
+func (d *Dir) Record(ctx context.Context, job *train.Job, weft string) (*train.Result, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	onEpoch, onWeights, onLogits := job.OnEpoch, job.OnWeights, job.OnLogits
+	defer func() { job.OnEpoch, job.OnWeights, job.OnLogits = onEpoch, onWeights, onLogits }()
+	var unrecorded error
+	job.OnEpoch = func(e train.Epoch) {
+		if onEpoch != nil {
+			onEpoch(e)
+		}
+		if err := d.Epoch(e); err != nil && unrecorded == nil {
+			unrecorded = err
+			cancel()
+		}
+	}
+	job.OnWeights = func(weights nn.State) error { return d.Weights(weft, weights) }
+	job.OnLogits = d.Predictions
+	result, err := job.Run(ctx)
+	switch {
+	case unrecorded == nil:
+		return result, err
+	case err == nil:
+		return result, unrecorded
+	}
+	return nil, instead{err, unrecorded}
+}
+
+// instead is an error that is told as another, which it follows from.
+type instead struct{ error, told error }
+
+func (i instead) Error() string { return i.told.Error() }
+func (i instead) Unwrap() error { return i.error }
+
+// Weights writes the weights, and the version of weft that trained them. It is meant for Job.OnWeights.
+func (d *Dir) Weights(weft string, weights nn.State) error {
+	if d.Gone() { // somebody may be about to remove the rest
+		return d.fail(errGone)
+	}
+	err := atomicfile.WriteIn(d.root, weightsFile, func(w io.Writer) error {
+		return safetensors.Write(w, weights, map[string]string{"format": "pt", "weft": weft})
+	})
+	if err != nil {
+		return d.fail(err)
+	}
+	return nil
+}
+
+// Predictions writes the logits. It is meant for Job.OnLogits.
+func (d *Dir) Predictions(logits worker.Rows) error {
+	if err := atomicfile.WriteIn(d.root, predictionsFile, func(to io.Writer) error { return writeRows(to, logits) }); err != nil {
+		return d.fail(err)
+	}
+	return nil
+}
+
+// WriteRows writes rows as a NumPy array of float32, which appears under its name when it is complete and on
+// disk.
+func WriteRows(path string, rows worker.Rows) error {
+	return atomicfile.Write(path, func(to io.Writer) error { return writeRows(to, rows) })
+}
+
+// WriteVertices writes ids as a NumPy array of int64, as WriteRows does.
+func WriteVertices(path string, ids []int32) error {
+	return atomicfile.Write(path, func(to io.Writer) error {
+		w, err := npy.NewWriter(to, "<i8", len(ids))
+		if err != nil {
+			return err
+		}
+		var long []int64
+		for part := range slices.Chunk(ids, 1<<14) {
+			long = long[:0]
+			for _, v := range part {
+				long = append(long, int64(v))
+			}
+			if err := w.WriteInt64s(long); err != nil {
+				return err
+			}
+		}
+		return w.Close()
+	})
+}
+
+// writeRows writes rows as a NumPy array.
+func writeRows(to io.Writer, r worker.Rows) error {
+	w, err := npy.NewWriter(to, "<f4", r.Vertices, r.Columns)
+	if err != nil {
+		return err
+	}
+	for piece := range r.Each {
+		if err := w.WriteFloat32s(piece); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+// Finish writes run.json, once metrics, weights and predictions are on disk. It puts the time and the
+// directory into the run first.
+func (d *Dir) Finish(run *Run) error {
+	run.Finished, run.Summary.RunDir = time.Now(), d.Path
+	steps := []func() error{d.metrics.Sync, d.metrics.Close, func() error { return d.writeRun(run) }, d.root.Close}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return d.fail(err)
+		}
+	}
+	return nil
+}
+
+func (d *Dir) writeRun(run *Run) error {
+	text, err := json.Marshal(run)
+	if err != nil {
+		return err
+	}
+	return d.write(runFile, append(text, '\n'))
+}
+
+// Discard takes back the directory of a run that did no work: what New made and nothing else.
+func (d *Dir) Discard() {
+	if d.metrics != nil {
+		_ = d.root.Remove(configFile)
+		_ = d.metrics.Close()
+		_ = d.root.Remove(metricsFile)
+	}
+	if d.root != nil {
+		_ = d.root.Close()
+	}
+	if d.created {
+		_ = os.Remove(d.Path) // fails, as it should, where somebody put a file there
+	}
+}
+
+// Run is what run.json holds.
+type Run struct {
+	Format      int       `json:"format"`
+	Versions    Versions  `json:"versions"`
+	Started     time.Time `json:"started"`
+	Finished    time.Time `json:"finished"`
+	Interrupted bool      `json:"interrupted"` // stopped by a signal before its last epoch
+	Diverged    bool      `json:"diverged"`    // stopped by numbers that are not finite
+	Store       string    `json:"store"`       // absolute path of the graph
+	Summary     Summary   `json:"summary"`
+}
+
+// Versions say what made a run.
+type Versions struct {
+	Weft   string `json:"weft"`
+	Go     string `json:"go"`
+	SIMD   string `json:"simd"` // the kernels' instruction set: another one rounds differently
+	OneDNN string `json:"onednn"`
+}
+
+// NewRun is the record of what a job came to by this version of weft, for Dir.Finish. store is the path of
+// the graph, "" for one that was made in memory. Summary.PeakRSSBytes is the caller's to fill in.
+func NewRun(weft, store string, started time.Time, j *train.Job, r *train.Result) Run {
+	if absolute, err := filepath.Abs(store); err == nil && store != "" {
+		store = absolute
+	}
+	return Run{
+		Format: runFormat, Versions: Versions{Weft: weft, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()},
+		Started: started, Interrupted: r.Interrupted, Diverged: r.Diverged != nil, Store: store, Summary: summarize(j, r),
+	}
+}
+
+// Read opens the directory of a complete run: its record, its options and the path of its weights.
+func Read(dir string) (run Run, o setting.Options, weights string, err error) {
+	path := filepath.Join(dir, runFile)
+	text, err := document.Read(path, maxRun)
+	if errors.Is(err, fs.ErrNotExist) {
+		return run, o, "", refusal.Errorf("%s: not the directory of a complete run: it has no %s", dir, runFile)
+	}
+	if err != nil {
+		return run, o, "", refusal.Errorf("run directory %w", err)
+	}
+	if err := document.JSON(text, runFormat, &run); err != nil {
+		return run, o, "", refusal.Errorf("%s: %w", path, err)
+	}
+	o = setting.Defaults()
+	o.Model = ""
+	if err := setting.ReadRun(filepath.Join(dir, configFile), &o); err != nil {
+		return run, o, "", err
+	}
+	if o.Model == "" {
+		return run, o, "", refusal.Errorf("%s: damaged: it names no model", filepath.Join(dir, configFile))
+	}
+	return run, o, filepath.Join(dir, weightsFile), nil
+}
+
+// reason is the operating system's word on an error, without the path that the message names already.
+func reason(err error) error {
+	if path := (*os.PathError)(nil); errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}

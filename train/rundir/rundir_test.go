@@ -1,0 +1,417 @@
+package rundir
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/graph"
+	"weft/graph/generate"
+	"weft/internal/atomicfile"
+	"weft/internal/refusal"
+	"weft/internal/safetensors"
+	"weft/nn"
+	"weft/train"
+	"weft/train/worker"
+)
+
+// names lists what is in a directory.
+func names(t *testing.T, dir string) []string {
+	t.Helper()
+	names, err := fs.Glob(os.DirFS(dir), "*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+func newDir(t *testing.T, out string) *Dir {
+	t.Helper()
+	d, err := New(out, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// small is a graph to train on.
+func small(t *testing.T) *graph.Graph {
+	t.Helper()
+	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 300, Degree: 6, Features: 13, Classes: 5, Seed: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func smallRun() *Run {
+	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
+	run := NewRun("v1", "some/store", time.Now(), job, &train.Result{Losses: []float64{0.1, math.NaN()}})
+	return &run
+}
+
+var smallWeights = map[string]safetensors.Tensor{"w": {Shape: []int{1}, Float32: []float32{1}}}
+
+// smallLogits come in two pieces.
+func smallLogits() worker.Rows {
+	return worker.Rows{Vertices: 2, Columns: 3, Each: func(yield func([]float32) bool) {
+		if yield(make([]float32, 3)) {
+			yield(make([]float32, 3))
+		}
+	}}
+}
+
+func TestRunDirIsCompleteAtTheEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "run")
+	d := newDir(t, path)
+	for e := 1; e <= 3; e++ {
+		if err := d.Epoch(train.Epoch{Epoch: e, Loss: math.Inf(1), Train: 0.5, Val: math.NaN(), Evaluated: e == 2}); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, _, err := Read(path); err == nil || !refusal.Is(err) {
+			t.Fatalf("a run under way is read: %v", err)
+		}
+	}
+	if err := errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())); err != nil {
+		t.Fatal(err)
+	}
+	files := []string{"metrics.jsonl", "model.safetensors", "predictions.npy", "run.json", "run.yaml"}
+	if diff := cmp.Diff(files, names(t, path)); diff != "" {
+		t.Error(diff)
+	}
+	lines, err := os.ReadFile(filepath.Join(path, "metrics.jsonl"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"epoch":1,"loss":null,"seconds":0,"live_bytes":0,"peak_bytes":0}
+{"epoch":2,"loss":null,"train":0.5,"val":null,"test":0,"val_loss":0,"seconds":0,"live_bytes":0,"peak_bytes":0}
+{"epoch":3,"loss":null,"seconds":0,"live_bytes":0,"peak_bytes":0}
+`
+	if diff := cmp.Diff(want, string(lines)); diff != "" {
+		t.Error(diff)
+	}
+	got, o, weights, err := Read(path)
+	if err != nil || weights != filepath.Join(path, "model.safetensors") || !filepath.IsAbs(got.Store) {
+		t.Errorf("%v, %s, %s", err, weights, got.Store)
+	}
+	if diff := cmp.Diff(train.Defaults(), o); diff != "" {
+		t.Error(diff)
+	}
+	if got.Summary.RunDir != path || got.Finished.Before(got.Started) {
+		t.Errorf("run in %s, from %v to %v", got.Summary.RunDir, got.Started, got.Finished)
+	}
+	if got.Summary.Losses[0] != 0.1 || !math.IsNaN(float64(got.Summary.Losses[1])) {
+		t.Errorf("losses %v", got.Summary.Losses)
+	}
+}
+
+// TestRecord: a run that is recorded leaves its results, and its job as it was.
+func TestRecord(t *testing.T) {
+	o := train.Defaults()
+	o.Epochs = 5
+	epochs := 0
+	job := &train.Job{Graph: small(t), Dataset: "tangled", Options: o, OnEpoch: func(train.Epoch) { epochs++ }}
+	path := filepath.Join(t.TempDir(), "run")
+	d, started := newDir(t, path), time.Now()
+	result, err := d.Record(t.Context(), job, "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := NewRun("v1", "", started, job, result)
+	if err := d.Finish(&run); err != nil {
+		t.Fatal(err)
+	}
+	got, _, file, err := Read(path)
+	if err != nil || got.Store != "" || len(got.Summary.Losses) != o.Epochs || epochs != o.Epochs {
+		t.Fatalf("%v: %d epochs; run.json has %+v", err, epochs, got)
+	}
+	weights, err := nn.ReadState(file)
+	if diff := cmp.Diff(result.Weights, weights); err != nil || diff != "" {
+		t.Errorf("%v: %s", err, diff)
+	}
+	if p, err := job.Predict(t.Context(), weights, train.Logits); err != nil || len(p.Logits) != p.Vertices*p.Classes {
+		t.Errorf("%v: the job's predictions do not go to the job: %+v", err, p)
+	}
+}
+
+// TestRecordThatCannotBeWritten: the run ends after the epoch, and says what its directory came to.
+func TestRecordThatCannotBeWritten(t *testing.T) {
+	o := train.Defaults()
+	o.Epochs = 1000
+	path := filepath.Join(t.TempDir(), "run")
+	d := newDir(t, path)
+	epochs := 0
+	job := &train.Job{Graph: small(t), Options: o, OnEpoch: func(train.Epoch) {
+		if epochs++; epochs == 2 {
+			if err := os.RemoveAll(path); err != nil {
+				t.Error(err)
+			}
+		}
+	}}
+	if result, err := d.Record(t.Context(), job, "v1"); result != nil || !errors.Is(err, errGone) || epochs > 3 {
+		t.Errorf("%d epochs, then %v", epochs, err)
+	}
+}
+
+func TestRunDirRefusesOthersFiles(t *testing.T) {
+	dir := t.TempDir()
+	full, file, empty := filepath.Join(dir, "full"), filepath.Join(dir, "file"), filepath.Join(dir, "empty")
+	for _, d := range []string{full, empty} {
+		if err := os.Mkdir(d, 0o777); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, f := range []string{file, filepath.Join(full, "x")} {
+		if err := os.WriteFile(f, nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := &train.Job{Dataset: "cora", Options: train.Defaults()}
+	for _, out := range []string{full, file, filepath.Join(file, "below")} {
+		if _, err := New(out, time.Now(), job); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "out "+out) {
+			t.Errorf("%s: %v", out, err)
+		}
+	}
+	if _, err := New(empty, time.Now(), job); err != nil {
+		t.Errorf("an empty folder is refused: %v", err)
+	}
+}
+
+func TestRunDirNames(t *testing.T) {
+	t.Chdir(t.TempDir())
+	o := train.Defaults()
+	o.Model = "gat"
+	at := time.Date(2026, 2, 3, 4, 5, 6, 0, time.UTC)
+	for _, suffix := range []string{"", "-2", "-3"} {
+		want := "runs/20260203-040506-my-graph.v2-gat" + suffix
+		d, err := New("", at, &train.Job{Dataset: "/data/my graph.v2", Options: o})
+		if err != nil || d.Path != want {
+			t.Errorf("%v, %v, want %s", d, err, want)
+		}
+	}
+	for dataset, want := range map[string]string{
+		"/": "graph", "..": "graph", "": "graph", "Ünter": "nter", strings.Repeat("a", 300): strings.Repeat("a", 60),
+	} {
+		if got := fileName(dataset); got != want {
+			t.Errorf("%q: %q, want %q", dataset, got, want)
+		}
+	}
+}
+
+func TestDiscardLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	newDir(t, filepath.Join(dir, "new")).Discard()
+	newDir(t, dir).Discard()
+	if left := names(t, dir); left != nil {
+		t.Errorf("left %v", left)
+	}
+}
+
+// A run whose results cannot be written says so in one line and is not taken for a complete one.
+func TestRunDirThatCannotBeWritten(t *testing.T) {
+	for name, obstruct := range map[string]func(d *Dir) error{
+		"metrics":     func(d *Dir) error { return d.metrics.Close() },
+		"weights":     func(d *Dir) error { return os.MkdirAll(d.file("model.safetensors/x"), 0o777) },
+		"predictions": func(d *Dir) error { return os.MkdirAll(d.file("predictions.npy/x"), 0o777) },
+	} {
+		d := newDir(t, filepath.Join(t.TempDir(), "run"))
+		if err := obstruct(d); err != nil {
+			t.Fatal(err)
+		}
+		err := d.Weights("v1", smallWeights)
+		if err == nil {
+			err = d.Predictions(smallLogits())
+		}
+		if err == nil {
+			err = d.Finish(smallRun())
+		}
+		if err == nil || refusal.Is(err) || !strings.HasPrefix(err.Error(), "run directory "+d.Path) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := os.Stat(d.file(runFile)); err == nil {
+			t.Errorf("%s: run.json marks the run as complete", name)
+		}
+	}
+	d := newDir(t, filepath.Join(t.TempDir(), "run"))
+	if err := d.metrics.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Epoch(train.Epoch{Epoch: 1}); err == nil || !strings.HasPrefix(err.Error(), "run directory "+d.Path) {
+		t.Errorf("an epoch that cannot be recorded: %v", err)
+	}
+}
+
+func TestReadRunRefusesDamage(t *testing.T) {
+	for name, c := range map[string]struct{ runJSON, runYAML, want string }{
+		"cut":    {`{"format":1`, "", "run.json: damaged"},
+		"newer":  {`{"format":7}`, "", "format version 7"},
+		"config": {`{"format":1}`, "hiden: 3", "/run.yaml: line 1: unknown key"},
+		"deep":   {`{"format":1}`, strings.Repeat("[", 10000), "/run.yaml: line 1: more than 100 lists and mappings"},
+		"long":   {`{"format":1}`, strings.Repeat("#", 16<<10+1), "/run.yaml: longer than the 16384 bytes"},
+	} {
+		dir := t.TempDir()
+		for file, text := range map[string]string{"run.json": c.runJSON, "run.yaml": c.runYAML} {
+			if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, _, _, err := Read(dir); err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.HasPrefix(err.Error(), "config ") {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestRunUnderOldNames: a run whose settings had other names is read.
+func TestRunUnderOldNames(t *testing.T) {
+	dir := t.TempDir()
+	for file, text := range map[string]string{"run.json": `{"format":1}`, "run.yaml": "model: rgcn\nblocks: 4\nembed: 3\nembedding: 5\n"} {
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := train.Defaults()
+	want.Model, want.NumBlocks, want.NodeEmbedding, want.OutFeatures = "rgcn", 4, 3, 5
+	_, o, _, err := Read(dir)
+	if diff := cmp.Diff(want, o); err != nil || diff != "" {
+		t.Error(err, diff)
+	}
+	o.OutFeatures = 0 // of another task
+	if r, err := o.Resolve(); err != nil || r.Spec.DiagonalBlocks != 4 || r.Spec.Embed != 3 {
+		t.Errorf("%v: another model", err)
+	}
+}
+
+// TestSummaryOfStages: the times that the stages compute are compared.
+func TestSummaryOfStages(t *testing.T) {
+	r := &train.Result{Totals: worker.Totals{Stages: []worker.StageSummary{{Compute: .5}, {Compute: 2.5}}}}
+	if s := summarize(&train.Job{Options: train.Defaults()}, r); s.StageImbalance != 2.5/1.5 || len(s.Stages) != 2 {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestSummaryKeepsItsOrder(t *testing.T) {
+	text, err := json.Marshal(Summary{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := -1
+	for _, key := range strings.Fields(`dataset model parallel workers seed epochs_run best_epoch metric select split train val test val_loss losses
+		run_dir epoch_seconds epoch_seconds_median peak_tensor_bytes graph_bytes peak_rss_bytes communication sent_bytes graph`) {
+		next := strings.Index(string(text), `"`+key+`":`)
+		if next <= at {
+			t.Errorf("%s is missing or out of its place in %s", key, text)
+		}
+		at = next
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		x    []float64
+		want float64
+	}{{nil, 0}, {[]float64{3}, 3}, {[]float64{3, 1, 2}, 2}, {[]float64{4, 1, 2, 3}, 2.5}} {
+		if got := median(c.x); got != c.want {
+			t.Errorf("%v: %v, want %v", c.x, got, c.want)
+		}
+	}
+}
+
+// TestRunDirFollowsNoLinks: what is written into a run replaces a link and leaves what it leads to alone.
+func TestRunDirFollowsNoLinks(t *testing.T) {
+	dir := t.TempDir()
+	precious := filepath.Join(dir, "precious")
+	if err := os.WriteFile(precious, []byte("mine"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	d := newDir(t, filepath.Join(dir, "run"))
+	for _, name := range []string{weightsFile, predictionsFile, runFile} {
+		if err := os.Symlink("../precious", d.file(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := os.ReadFile(precious); err != nil || string(text) != "mine" {
+		t.Errorf("the file that the links led to holds %q, %v", text, err)
+	}
+	for _, name := range Files() {
+		if info, err := os.Lstat(d.file(name)); err != nil || !info.Mode().IsRegular() {
+			t.Errorf("%s is no file of its own: %v", name, err)
+		}
+	}
+}
+
+// TestRunDirIsGone: a run whose directory does not lead to its files any more says so at the next epoch.
+func TestRunDirIsGone(t *testing.T) {
+	for name, remove := range map[string]func(path string) error{
+		"removed":  os.RemoveAll,
+		"moved":    func(path string) error { return os.Rename(path, path+"-moved") },
+		"emptied":  func(path string) error { return os.Remove(filepath.Join(path, metricsFile)) },
+		"replaced": func(path string) error { return errors.Join(os.RemoveAll(path), os.WriteFile(path, nil, 0o666)) },
+		"another's": func(path string) error {
+			return errors.Join(os.Rename(path, path+"-moved"), os.Mkdir(path, 0o777), os.WriteFile(filepath.Join(path, metricsFile), nil, 0o666))
+		},
+	} {
+		d := newDir(t, filepath.Join(t.TempDir(), "run"))
+		if err := d.Epoch(train.Epoch{Epoch: 1}); err != nil {
+			t.Fatal(err)
+		}
+		if err := remove(d.Path); err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Epoch(train.Epoch{Epoch: 2}); err == nil || !d.Gone() || !strings.Contains(err.Error(), "removed or replaced") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := d.Weights("v1", smallWeights); err == nil || len(d.Kept()) > 0 {
+			t.Errorf("%s: weights were written, %v, of which are kept %v", name, err, d.Kept())
+		}
+	}
+}
+
+// TestRunDirOfAKilledRun: temporary files of a run that was killed, which a shell's * does not match, do not
+// keep the next run from the folder, and are removed by it.
+func TestRunDirOfAKilledRun(t *testing.T) {
+	dir := t.TempDir()
+	left := []string{atomicfile.Hidden(predictionsFile), atomicfile.Hidden(runFile)}
+	for _, name := range left {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("half"), 0o666); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d := newDir(t, dir)
+	if err := errors.Join(d.Weights("v1", smallWeights), d.Predictions(smallLogits()), d.Finish(smallRun())); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range left {
+		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s is still there", name)
+		}
+	}
+}
+
+// TestDiscardLeavesAnother: of two runs that found the same folder empty, the second takes nothing of the
+// first with it.
+func TestDiscardLeavesAnother(t *testing.T) {
+	dir := t.TempDir()
+	first := newDir(t, dir)
+	second := &Dir{Path: dir}
+	if err := second.begin(nil); err == nil {
+		t.Fatal("two runs in one folder")
+	}
+	second.Discard()
+	if err := first.Epoch(train.Epoch{Epoch: 1}); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{metricsFile, configFile}, names(t, dir)); diff != "" {
+		t.Error(diff)
+	}
+}

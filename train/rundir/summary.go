@@ -1,0 +1,100 @@
+package rundir
+
+import (
+	"slices"
+
+	"weft/train"
+	"weft/train/metric"
+	"weft/train/task"
+	"weft/train/worker"
+)
+
+// Summary is what a finished run tells other programs: the one JSON object of `weft train --json`, also kept
+// in run.json. Lists over workers have one entry per worker.
+type Summary struct {
+	Dataset   string `json:"dataset"`
+	Task      string `json:"task"`
+	Model     string `json:"model"`
+	Parallel  string `json:"parallel"`
+	Workers   int    `json:"workers"`
+	Seed      uint64 `json:"seed"`
+	EpochsRun int    `json:"epochs_run"`
+	BestEpoch int    `json:"best_epoch"`
+	Metric    string `json:"metric"`
+	Select    string `json:"select"` // what found the best epoch
+	Split     int    `json:"split"`
+	// Train, Val and Test are the metric at the best epoch, and ValLoss is the validation loss there.
+	Train   metric.Number   `json:"train"`
+	Val     metric.Number   `json:"val"`
+	Test    metric.Number   `json:"test"`
+	ValLoss metric.Number   `json:"val_loss"`
+	Losses  []metric.Number `json:"losses"`
+	RunDir  string          `json:"run_dir"`
+
+	EpochSeconds       []float64            `json:"epoch_seconds"` // of every epoch, evaluation excluded
+	EpochSecondsMedian float64              `json:"epoch_seconds_median"`
+	PeakTensorBytes    []int64              `json:"peak_tensor_bytes"`
+	GraphBytes         []int64              `json:"graph_bytes"`
+	PeakRSSBytes       int64                `json:"peak_rss_bytes"` // of the largest process
+	Communication      worker.Communication `json:"communication"`
+	// EdgeColumns: in the training pass of the last epoch, edges × columns that each worker aggregated,
+	// forward and backward
+	EdgeColumns []int64 `json:"edge_columns"`
+	SentBytes   []int64 `json:"sent_bytes"`
+	// WaitSeconds: in the training pass of the last epoch, standing still for other workers
+	WaitSeconds []float64 `json:"wait_seconds"`
+	WaitShare   float64   `json:"wait_share"` // of the pass, of the worker that waited most
+	// Stages of a pipeline, and the largest of the times that they compute over their mean
+	Stages         []worker.StageSummary `json:"stages,omitempty"`
+	StageImbalance float64               `json:"stage_imbalance,omitempty"`
+	Graph          Counts                `json:"graph"`
+	Links          *task.Links           `json:"links,omitempty"` // where edges were learned
+}
+
+// Counts are the sizes of the graph that was trained on.
+type Counts struct {
+	Vertices int   `json:"vertices"` // of all types
+	Edges    int64 `json:"edges"`    // of all relations
+	Features int   `json:"features"` // of the first type
+	Classes  int   `json:"classes"`
+	Others   int   `json:"other_types,omitempty"` // vertex types beside the first
+}
+
+// summarize puts together what the run of a job reports. Where it ran and what the process took are for
+// others to fill in.
+func summarize(j *train.Job, r *train.Result) Summary {
+	return Summary{
+		Dataset: j.Dataset, Task: j.Options.Task, Model: j.Options.Model, Parallel: j.Options.Parallel, Workers: r.Workers, Seed: j.Options.Seed,
+		EpochsRun: r.Epochs, BestEpoch: r.BestEpoch, Metric: r.Metric, Select: j.Options.Select, Split: j.Options.Split,
+		Train: metric.Number(r.Train), Val: metric.Number(r.Val), Test: metric.Number(r.Test), ValLoss: metric.Number(r.ValLoss), Losses: numbers(r.Losses),
+		EpochSeconds: r.EpochSeconds, EpochSecondsMedian: median(r.EpochSeconds),
+		PeakTensorBytes: r.PeakTensorBytes, GraphBytes: r.GraphBytes,
+		Communication: r.Communication, EdgeColumns: r.EdgeColumns, SentBytes: r.SentBytes, WaitSeconds: r.WaitSeconds, WaitShare: r.WaitShare,
+		Stages: r.Stages, StageImbalance: worker.StageImbalance(r.Stages), Links: r.Links,
+		Graph: Counts{
+			Vertices: r.Whole.Vertices, Edges: r.Whole.Edges, Features: r.Whole.FeatureColumns, Classes: r.Whole.Classes,
+			Others: len(r.Whole.Others),
+		},
+	}
+}
+
+func numbers(x []float64) []metric.Number {
+	out := make([]metric.Number, len(x))
+	for i, v := range x {
+		out[i] = metric.Number(v)
+	}
+	return out
+}
+
+// median is the middle of the sorted values, the mean of the two middle ones of an even number, 0 of none.
+func median(x []float64) float64 {
+	if len(x) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(x))
+	middle := len(x) / 2
+	if len(x)%2 == 1 {
+		return sorted[middle]
+	}
+	return (sorted[middle-1] + sorted[middle]) / 2
+}

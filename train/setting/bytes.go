@@ -1,0 +1,78 @@
+package setting
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+// Bytes is an amount of memory. Its text form is a number with a unit, decimal (kB, MB, GB, TB) or binary
+// (KiB, MiB, GiB, TiB), or "none" for 0.
+type Bytes int64
+
+// byteUnits are in order of size, so that "GiB" is tried before "B", which ends it too.
+var byteUnits = []struct {
+	name string
+	size int64
+}{
+	{"TiB", 1 << 40},
+	{"TB", 1e12},
+	{"GiB", 1 << 30},
+	{"GB", 1e9},
+	{"MiB", 1 << 20},
+	{"MB", 1e6},
+	{"KiB", 1 << 10},
+	{"kB", 1e3},
+	{"B", 1},
+	{"", 1},
+}
+
+// ParseBytes reads "4GiB", "512MB", "1.5 GB", "1000000" or "none".
+func ParseBytes(text string) (Bytes, error) {
+	lower := strings.ToLower(strings.TrimSpace(text))
+	if lower == "none" {
+		return 0, nil
+	}
+	for _, unit := range byteUnits {
+		number, ok := strings.CutSuffix(lower, strings.ToLower(unit.name))
+		if !ok {
+			continue
+		}
+		x, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if x *= float64(unit.size); err != nil || !(x >= 0 && x < math.MaxInt64) {
+			break
+		}
+		return Bytes(x), nil
+	}
+	return 0, errors.New("must be an amount of memory as in 4GiB or 512MB, or none")
+}
+
+// String writes the amount so that ParseBytes reads the same amount: in the largest unit that divides it.
+func (b Bytes) String() string {
+	if b == 0 {
+		return "none"
+	}
+	for _, unit := range byteUnits {
+		if int64(b)%unit.size == 0 {
+			return fmt.Sprintf("%d%s", int64(b)/unit.size, unit.name)
+		}
+	}
+	panic("one byte divides every amount")
+}
+
+// Rounded writes the amount with the digits that matter to a person, in the decimal unit that suits it.
+func (b Bytes) Rounded() string {
+	x, unit := float64(b), "B"
+	for _, next := range []string{"kB", "MB", "GB", "TB"} {
+		if x < 1000 {
+			break
+		}
+		x, unit = x/1000, next
+	}
+	if x < 10 && unit != "B" {
+		return fmt.Sprintf("%.1f %s", x, unit)
+	}
+	return fmt.Sprintf("%.0f %s", x, unit)
+}

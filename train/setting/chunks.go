@@ -1,0 +1,32 @@
+package setting
+
+import (
+	"errors"
+	"strconv"
+)
+
+// Chunks is a number of chunks. Its text form is the number, or "auto" for 0.
+type Chunks int
+
+// maxChunks is more than any graph needs.
+const maxChunks = 1 << 16
+
+// ParseChunks reads "8" or "auto".
+func ParseChunks(text string) (Chunks, error) {
+	if text == Chunks(0).String() {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxChunks {
+		return 0, errors.New("must be a whole number from 1 to " + strconv.Itoa(maxChunks) + ", or auto")
+	}
+	return Chunks(n), nil
+}
+
+// String writes the number so that ParseChunks reads it.
+func (c Chunks) String() string {
+	if c == 0 {
+		return "auto"
+	}
+	return strconv.Itoa(int(c))
+}

@@ -1,0 +1,192 @@
+package setting
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+
+	"weft/internal/document"
+	"weft/internal/refusal"
+	"weft/internal/suggest"
+)
+
+// maxConfig is more bytes than any configuration needs: a file larger than this is something else.
+const maxConfig = 16 << 10
+
+// ReadConfig reads a configuration file, a YAML mapping from names of settings to values, over the options in
+// o. Settings that the file does not name keep their value. An unknown key, a key that stands twice and a
+// value that is not accepted are refused with their line.
+func ReadConfig(path string, o *Options) error {
+	if err := read(path, o, false); err != nil {
+		return refusal.Errorf("%s %w", refusal.Setting("config"), err)
+	}
+	return nil
+}
+
+// ReadRun is ReadConfig for the configuration that a run has left, maybe under names that settings had before.
+func ReadRun(path string, o *Options) error { return read(path, o, true) }
+
+func read(path string, o *Options, old bool) error {
+	text, err := document.Read(path, maxConfig)
+	if err != nil {
+		return err
+	}
+	if err := parseConfig(text, o, old); err != nil {
+		return refusal.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func parseConfig(text []byte, o *Options, old bool) error {
+	file, err := parseYAML(text)
+	if err != nil {
+		return yamlError(err)
+	}
+	if len(file.Docs) > 1 {
+		return errors.New("holds several YAML documents; one was expected")
+	}
+	if len(file.Docs) == 0 || file.Docs[0].Body == nil {
+		return nil
+	}
+	seen := map[string]bool{}
+	var pairs []*ast.MappingValueNode
+	switch body := file.Docs[0].Body.(type) {
+	case *ast.MappingNode:
+		pairs = body.Values
+	case *ast.MappingValueNode:
+		pairs = []*ast.MappingValueNode{body}
+	case *ast.CommentGroupNode, *ast.NullNode:
+	default:
+		return errors.New("line 1: a mapping was expected, as in \"hidden: 64\"")
+	}
+	for _, pair := range pairs {
+		name := pair.Key.GetToken()
+		key := name.Value
+		if old {
+			key = present(key, pair.Value)
+		}
+		if err := setFromYAML(o, key, pair.Value, seen[key]); err != nil {
+			return fmt.Errorf("line %d: %w", name.Position.Line, err)
+		}
+		seen[key] = true
+	}
+	return nil
+}
+
+// present is the name that a setting has now which a run has written with a value.
+func present(key string, value ast.Node) string {
+	if now := Renamed(key); now != "" {
+		return now
+	}
+	if s, _ := settingNamed(key); s.number != "" && isNumber(value.String()) {
+		return s.number
+	}
+	return key
+}
+
+func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
+	switch value.(type) {
+	case *ast.AnchorNode, *ast.AliasNode:
+		return fmt.Errorf("%s: YAML's anchors and aliases (& and *) are not read; write the value itself", key)
+	}
+	setting, known := settingNamed(key)
+	if now := Renamed(key); now != "" {
+		return fmt.Errorf("unknown key %q; it is %s now", key, now)
+	}
+	if !known {
+		return fmt.Errorf("unknown key %q; %s", key, suggest.OneOf(key, settingNames()))
+	}
+	if again {
+		return fmt.Errorf("%s stands twice", key)
+	}
+	scalar, ok := value.(ast.ScalarNode)
+	if !ok || scalar.GetValue() == nil {
+		return fmt.Errorf("%s: a single value was expected", key)
+	}
+	if err := setting.Set(o, fmt.Sprint(scalar.GetValue())); err != nil {
+		return fmt.Errorf("%s %q: %w", key, fmt.Sprint(scalar.GetValue()), err)
+	}
+	if reason := setting.reject(o); reason != "" {
+		text := setting.Text(o)
+		if setting.Kind() == "string" {
+			text = strconv.Quote(text) // it may hold line breaks
+		}
+		return fmt.Errorf("%s %s: %s", key, text, reason)
+	}
+	return nil
+}
+
+// What the YAML of a configuration may hold, which needs a mapping and nothing nested.
+const (
+	maxCollections = 100 // lists, mappings in braces, and keys with a question mark
+	maxLineBreaks  = 200 // in a row
+
+	oneLineEach = "write a line as in \"hidden: 64\" for each setting"
+)
+
+// parseYAML parses YAML that nests little. Its scanner takes time and memory that grow with the square of the
+// number of empty lines in a row, and its parser with the square of the depth: both are refused before.
+// Mappings by indentation need no limit, as their text grows with the square of the depth as well.
+func parseYAML(text []byte) (*ast.File, error) {
+	breaks := 0
+	for _, b := range text {
+		switch b {
+		case '\n', '\r':
+			if breaks++; breaks > maxLineBreaks {
+				return nil, fmt.Errorf("more than %d line breaks in a row; %s", maxLineBreaks, oneLineEach)
+			}
+		case ' ', '\t':
+		default:
+			breaks = 0
+		}
+	}
+	tokens := lexer.Tokenize(string(text))
+	collections := 0
+	for _, t := range tokens {
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType, token.SequenceEntryType, token.MappingKeyType:
+			if collections++; collections > maxCollections {
+				return nil, fmt.Errorf("line %d: more than %d lists and mappings; %s", t.Position.Line, maxCollections, oneLineEach)
+			}
+		}
+	}
+	return parser.Parse(tokens, 0)
+}
+
+// yamlError turns the parser's error, which draws the file's lines, into one line.
+func yamlError(err error) error {
+	var located yaml.Error
+	if errors.As(err, &located) && located.GetToken() != nil {
+		return fmt.Errorf("line %d: %s", located.GetToken().Position.Line, located.GetMessage())
+	}
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return errors.New(line)
+}
+
+// YAML writes every setting that applies to the model, in the form that ReadConfig reads. It leaves out where
+// the first weights came from and an empty mesh: the file says how to repeat the run anywhere.
+func (r *Resolved) YAML() ([]byte, error) {
+	o := &r.Options
+	var file yaml.MapSlice
+	for _, s := range settings {
+		if s.Name == "init" || !s.Applies(o) || !s.appliesTo(r.Mesh) || (s.Name == "parallel" && o.Parallel == "") {
+			continue
+		}
+		value := s.Value(o)
+		if _, words := value.(fmt.Stringer); words {
+			value = s.Text(o)
+			if n, err := strconv.Atoi(s.Text(o)); err == nil { // a number stands without quotes
+				value = n
+			}
+		}
+		file = append(file, yaml.MapItem{Key: s.Name, Value: value})
+	}
+	return yaml.Marshal(file)
+}

@@ -1,0 +1,75 @@
+package setting
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"weft/internal/refusal"
+	"weft/internal/suggest"
+	"weft/parallel/mesh"
+)
+
+// axisNames are those of a mesh in Parallel.
+var axisNames = []string{"graph", "tensor", "pipeline"}
+
+// axis is the number of workers along the axis of a mesh that has that name in Parallel, nil for another
+// name.
+func axis(m *mesh.Mesh, name string) *int {
+	switch name {
+	case "graph":
+		return &m.Partitions
+	case "tensor":
+		return &m.Slices
+	case "pipeline":
+		return &m.Stages
+	}
+	return nil
+}
+
+// axes writes a mesh as Parallel has it.
+func axes(m mesh.Mesh) string {
+	var parts []string
+	for _, name := range axisNames {
+		if n := *axis(&m, name); n > 1 {
+			parts = append(parts, fmt.Sprintf("%s=%d", name, n))
+		}
+	}
+	return cmp.Or(strings.Join(parts, ","), "graph=1")
+}
+
+// mesh is what Parallel asks for, or a refusal. Every axis may have one worker, which divides nothing.
+func (o *Options) mesh() (mesh.Mesh, error) {
+	m := mesh.One
+	if o.Parallel == "" {
+		return m, nil
+	}
+	refuse := func(format string, args ...any) (mesh.Mesh, error) {
+		return mesh.One, refusal.Errorf("%s %s: "+format, append([]any{refusal.Setting("parallel"), o.Parallel}, args...)...)
+	}
+	seen := map[string]bool{}
+	for part := range strings.SplitSeq(o.Parallel, ",") {
+		name, count, found := strings.Cut(part, "=")
+		n, err := strconv.Atoi(count)
+		switch size := axis(&m, name); {
+		case !found:
+			return refuse("a mesh is written AXIS=N[,AXIS=N…], as in graph=4")
+		case size == nil:
+			return refuse("the mesh has no axis %q; %s", name, suggest.OneOf(name, axisNames))
+		case seen[name]:
+			return refuse("the axis %s stands twice in the mesh", name)
+		case err != nil || n < 1:
+			return refuse("a mesh axis has a whole number of workers, at least 1, not %q", count)
+		case n > mesh.MaxWorkers:
+			return refuse("a mesh axis has at most %d workers", mesh.MaxWorkers)
+		default:
+			*size = n
+		}
+		seen[name] = true
+	}
+	if m.Workers() > mesh.MaxWorkers {
+		return refuse("a mesh has at most %d workers, and this one %d", mesh.MaxWorkers, m.Workers())
+	}
+	return m, nil
+}

@@ -1,0 +1,129 @@
+// Package setting is what a run can be told: Options, the table of their names, texts and meanings, and
+// Resolved, the options that make sense, with what their words stand for.
+package setting
+
+import (
+	"time"
+
+	"weft/gnn"
+	"weft/parallel/chunked"
+	"weft/parallel/order"
+	"weft/partition"
+	"weft/train/metric"
+	"weft/train/task"
+)
+
+// Options is everything that a run can be told. A field's yaml tag is its name as a flag of the command and
+// as a key of a configuration file; All describes each. The zero value is not useful: start from
+// Defaults.
+type Options struct {
+	Task              string  `yaml:"task"`
+	Model             string  `yaml:"model"`
+	Layers            int     `yaml:"layers"`
+	Hidden            int     `yaml:"hidden"` // width of a hidden layer, over all heads together
+	Heads             int     `yaml:"heads"`
+	OutputHeads       int     `yaml:"output-heads"` // heads of the last layer, averaged
+	Dropout           float64 `yaml:"dropout"`
+	InputDropout      float64 `yaml:"input-dropout"`
+	TransformDropout  float64 `yaml:"transform-dropout"`
+	AttentionDropout  float64 `yaml:"attention-dropout"`
+	NormalizeFeatures string  `yaml:"normalize-features"`
+	Norm              string  `yaml:"norm"`
+	Residual          bool    `yaml:"residual"`
+	Activation        string  `yaml:"activation"`
+	Blocks            string  `yaml:"blocks"`         // one of gnn.BlockForms
+	NumBlocks         int     `yaml:"num-blocks"`     // diagonal blocks of a relation's weight, 0: it is whole
+	Bases             int     `yaml:"bases"`          // of the relations' weights, 0: none
+	NodeEmbedding     int     `yaml:"node-embedding"` // columns learned for vertices without features, 0: none
+	Direction         string  `yaml:"direction"`
+	Decoupled         bool    `yaml:"decoupled"`
+	Teleport          float64 `yaml:"teleport"`           // of a decoupled model
+	AttentionGradient string  `yaml:"attention-gradient"` // of a decoupled model: "full" or "stop"
+	Alpha             float64 `yaml:"alpha"`              // of gcnii, as Theta and SharedWeights
+	Theta             float64 `yaml:"theta"`
+	SharedWeights     bool    `yaml:"shared-weights"`
+	OutFeatures       int     `yaml:"out-features"` // columns of the last layer in link prediction, 0: Hidden
+	Decoder           string  `yaml:"decoder"`      // of edges: "dot" or "distmult"
+
+	LR                  float64 `yaml:"lr"`
+	WeightDecay         float64 `yaml:"weight-decay"`
+	ConvWeightDecay     float64 `yaml:"conv-weight-decay"` // of gcnii's convolutions, which WeightDecay leaves out
+	DecayFirstLayerOnly bool    `yaml:"decay-first-layer-only"`
+	Optimizer           string  `yaml:"optimizer"`
+	Schedule            string  `yaml:"schedule"`
+	Clip                float64 `yaml:"clip"` // largest 2-norm of all gradients together, 0: no limit
+	Epochs              int     `yaml:"epochs"`
+	// Patience: epochs without progress on the validation vertices after which the run stops, 0: never
+	Patience  int    `yaml:"patience"`
+	EvalEvery int    `yaml:"eval-every"` // epochs from one evaluation to the next
+	Metric    string `yaml:"metric"`     // "auto" takes the measure that the graph names
+	// Select: what finds the best epoch on the validation vertices: "metric" or "loss"
+	Select string `yaml:"select"`
+	Seed   uint64 `yaml:"seed"`
+	Split  int    `yaml:"split"` // which stored split, from 0
+	// LinkSplit: shares of the edges that train, validate and test where edges are learned
+	LinkSplit task.Shares `yaml:"link-split"`
+	Negatives int         `yaml:"negatives"` // edges drawn for each that trains
+	// EvalNegatives: vertices that edges are ranked among, 0: all
+	EvalNegatives int    `yaml:"eval-negatives"`
+	Init          string `yaml:"init"` // safetensors file with the weights to start from, empty: none
+
+	Threads     int    `yaml:"threads"`      // per worker, 0: all cores shared among the local workers
+	MemoryLimit Bytes  `yaml:"memory-limit"` // per worker, tensors and graph, 0: none
+	Precision   string `yaml:"precision"`
+	Parallel    string `yaml:"parallel"` // the mesh, "AXIS=N[,AXIS=N…]", empty: one worker
+
+	// AggregationOrder: one of order.Names
+	AggregationOrder string `yaml:"aggregation-order"`
+
+	// The graph axis.
+	Partition string `yaml:"partition"` // a method, or "auto": what is stored, or else metis
+	Prefetch  int    `yaml:"prefetch"`  // pieces of remote rows received ahead
+	// KeepHalo: receive all remote rows at once and keep them until the backward pass
+	KeepHalo    bool          `yaml:"keep-halo"`
+	CommTimeout time.Duration `yaml:"comm-timeout"` // of every wait for another worker
+
+	// The tensor axis.
+	AggregationChunks Chunks `yaml:"aggregation-chunks"` // of rows, 0: as many as suit
+
+	// The pipeline axis.
+	Chunks         Chunks `yaml:"chunks"`          // of the vertices, those of all partitions together, 0: as many as suit
+	ChunkMethod    string `yaml:"chunk-method"`    // one of partition.ChunkMethods
+	HistoryPeriod  int    `yaml:"history-period"`  // epochs for which history stays the same
+	HistoryStart   string `yaml:"history-start"`   // "zeros" or "warm"
+	ChunkOrder     string `yaml:"chunk-order"`     // "shuffle" or "fixed"
+	StaleGradients string `yaml:"stale-gradients"` // one of chunked.StaleNames
+	Recompute      bool   `yaml:"recompute"`       // a chunk's forward pass in its backward pass
+}
+
+// Defaults are the options of a run that was told nothing.
+func Defaults() Options {
+	return Options{
+		Task: task.Names()[0], Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
+		NormalizeFeatures: "none", Norm: gnn.Norms[0], Activation: "relu", Blocks: gnn.BlockForms[0], Direction: "in",
+		AttentionGradient: gnn.AttentionGradients[0], Alpha: 0.1, Theta: 0.5, SharedWeights: true, Decoder: task.Decoders[0],
+		LR: 0.01, Optimizer: "adam", Schedule: "constant", Epochs: 200, EvalEvery: 1, Metric: metric.Auto, Select: SelectMetric,
+		LinkSplit: task.Shares{85, 5, 10}, Negatives: 1,
+		Precision: "f32", AggregationOrder: order.Names[order.Auto], Partition: autoPartition, Prefetch: 1, CommTimeout: time.Minute,
+		ChunkMethod: partition.ChunkMethods()[0], HistoryPeriod: 23, HistoryStart: historyStarts[0], ChunkOrder: chunkOrders[0],
+		StaleGradients: chunked.StaleNames[chunked.DropScale], Recompute: true,
+	}
+}
+
+// What finds the best epoch: the highest validation metric, or the lowest validation loss.
+const (
+	SelectMetric = "metric"
+	SelectLoss   = "loss"
+)
+
+// autoPartition takes the partition that was stored last, or else makes one by METIS.
+const autoPartition = "auto"
+
+// Assignment is how the graph is divided into so many partitions where none are stored.
+func (o *Options) Assignment(k int) partition.Options {
+	method := o.Partition
+	if method == autoPartition {
+		method = partition.Metis
+	}
+	return partition.Options{K: k, Method: method, Seed: o.Seed, Split: o.Split, Timeout: o.CommTimeout}
+}

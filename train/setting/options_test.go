@@ -1,0 +1,388 @@
+package setting
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"weft/gnn"
+	"weft/internal/refusal"
+)
+
+// writtenYAML is what a run writes of its options.
+func writtenYAML(t interface{ Fatal(...any) }, o *Options) []byte {
+	r, err := o.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	written, err := r.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return written
+}
+
+func TestEveryFieldIsASetting(t *testing.T) {
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[Options]()) {
+		s, ok := settingNamed(f.Tag.Get("yaml"))
+		if !ok || s.Meaning == "" {
+			t.Errorf("field %s: no setting with a meaning is named %q", f.Name, f.Tag.Get("yaml"))
+		}
+	}
+}
+
+func TestDefaultsAreValid(t *testing.T) {
+	for _, model := range gnn.Names() {
+		o := Defaults()
+		o.Model = model
+		if _, err := o.Resolve(); err != nil {
+			t.Errorf("%s: %v", model, err)
+		}
+		if u := o.Unused(); u != nil {
+			t.Errorf("%s: defaults count as unused: %v", model, u)
+		}
+	}
+}
+
+func TestResolveRefuses(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"model", "nosuch", "model nosuch: unknown model; it is one of " + strings.Join(gnn.Names(), ", ")},
+		{"hidden", "-3", "hidden -3: must be at least 1 and at most 1048576"},
+		{"layers", "0", "layers 0"},
+		{"dropout", "1.5", "dropout 1.5: must be at least 0 and below 1"},
+		{"dropout", "1", "dropout 1"},
+		{"input-dropout", "-0.1", "input-dropout -0.1"},
+		{"dropout", "NaN", "dropout NaN"},
+		{"lr", "0", "lr 0: must be above 0"},
+		{"lr", "Inf", "lr +Inf"},
+		{"weight-decay", "-1", "weight-decay -1: must be at least 0"},
+		{"activation", "swish", "unknown activation; it is one of none, relu, elu, leaky-relu, tanh, sigmoid"},
+		{"optimizer", "lion", "unknown optimizer; it is one of adam, adamw, sgd"},
+		{"norm", "instance", "norm instance: unknown norm; it is one of auto, none, batch, layer"},
+		{"precision", "bf16", "precision bf16"},
+		{"parallel", "graph=0", "mesh"},
+		{"parallel", "pipeline=4", "pipeline=4: each stage has a layer (one that aggregates, where a model has such), and the model has 2; take parallel graph=2,pipeline=2"},
+		{"parallel", "pipeline=3", "the model has 2; take parallel graph=3"},
+		{"parallel", "tensor=3,pipeline=2", "the rows of a chunk are not divided into slices; take parallel graph=3,pipeline=2, or graph=2,tensor=3"},
+		{"parallel", "nosuch=2", `no axis "nosuch"`},
+		{"parallel", "graph=1,graph=1", "twice"},
+		{"parallel", "graph", "AXIS=N"},
+		{"split", "-1", "split -1"},
+	} {
+		o := Defaults()
+		s, _ := settingNamed(c.name)
+		if err := s.Set(&o, c.text); err != nil {
+			t.Errorf("%s %s: %v", c.name, c.text, err)
+			continue
+		}
+		_, err := o.Resolve()
+		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s %s: %v, want %q in one line", c.name, c.text, err, c.want)
+		}
+	}
+}
+
+func TestHeadsDivideHidden(t *testing.T) {
+	o := Defaults()
+	o.Model, o.Hidden, o.Heads = "gat", 30, 4
+	if _, err := o.Resolve(); err == nil || !strings.Contains(err.Error(), "heads 4") {
+		t.Errorf("gat with 4 heads of 30: %v", err)
+	}
+	o.Model = "gcn"
+	if _, err := o.Resolve(); err != nil {
+		t.Errorf("gcn has no heads: %v", err)
+	}
+	if diff := cmp.Diff([]string{"heads"}, o.Unused()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestFormsRefuse: what a model cannot do in the form asked for, and what it can do in another form alone, is
+// refused by name.
+func TestFormsRefuse(t *testing.T) {
+	for _, c := range []struct {
+		set  func(*Options)
+		want string // "": it is accepted
+	}{
+		{func(o *Options) { o.Model, o.Decoupled = "mlp", true }, "decoupled: the model mlp has no decoupled form; it is there for gcn, sage, gat, gin"},
+		{func(o *Options) { o.Model, o.Decoupled, o.Heads = "gatv2", true, 8 }, "decoupled: the model gatv2 has no decoupled form; it is there for gcn, sage, gat, gin"},
+		{func(o *Options) { o.Model, o.Decoupled, o.Direction = "gcn", true, "both" }, "direction both: a decoupled model aggregates along one direction; take direction in or out"},
+		{func(o *Options) { o.Model, o.Decoupled, o.Heads = "gat", true, 8 }, "heads 8: belongs to the layers of gat that aggregate, which it lacks with decoupled; leave it out"},
+		{func(o *Options) { o.Model, o.Decoupled, o.TransformDropout = "gat", true, .5 }, "transform-dropout 0.5: belongs to the layers of gat that aggregate"},
+		{func(o *Options) { o.Model, o.Teleport = "gin", .1 }, "teleport 0.1: belongs to a decoupled model; give decoupled, or leave it out"},
+		{func(o *Options) { o.Model, o.AttentionGradient = "gat", "stop" }, "attention-gradient stop: belongs to a decoupled model"},
+		{func(o *Options) { o.Model, o.Decoupled, o.Blocks = "gcn", true, "residual" }, "blocks residual: belongs to the layers of gcn that aggregate, which it lacks with decoupled; leave it out"},
+		{func(o *Options) { o.Model, o.Decoupled = "gcnii", true }, "decoupled: the model gcnii has no decoupled form; it is there for gcn, sage, gat, gin"},
+		{func(o *Options) { o.Model, o.Direction = "gcnii", "both" }, "direction both: gcnii aggregates along one direction; take direction in or out"},
+		{func(o *Options) { o.Blocks, o.Residual = "residual", true }, "residual true: residual blocks do without it; leave it out, or take blocks plain"},
+		{func(o *Options) { o.Model, o.Blocks, o.Heads, o.OutputHeads = "gat", "residual", 8, 2 }, "output-heads 2: residual blocks do without it"},
+		{func(o *Options) { o.Blocks = "4" }, "blocks 4: a number is for num-blocks now; here it is one of plain, residual"},
+		{func(o *Options) { o.Model, o.NumBlocks, o.Bases = "rgcn", 4, 3 }, "bases 3 and num-blocks 4: relations share weights in one of the two ways; leave one out"},
+		{func(o *Options) { o.Model, o.NumBlocks = "rgcn", 5 }, "num-blocks 5 does not divide hidden 64: blocks are of equal size"},
+		{func(o *Options) { o.Model, o.NumBlocks = "rgcn", -1 }, "num-blocks -1: must be at least 0"},
+		{func(o *Options) { o.Model, o.NumBlocks, o.Parallel = "rgcn", 4, "pipeline=2" }, ""},
+		{func(o *Options) { o.Model, o.NumBlocks, o.Layers, o.Hidden = "rgcn", 5, 1, 64 }, ""},
+		{func(o *Options) { o.Model, o.Bases = "rgcn", -1 }, "bases -1: must be at least 0"},
+		{func(o *Options) { o.Decoupled, o.Teleport = true, 1 }, "teleport 1: must be at least 0 and below 1"},
+		{func(o *Options) {
+			o.Model, o.Decoupled, o.AttentionGradient, o.AttentionDropout = "gat", true, "stop", .5
+		}, ""},
+		{func(o *Options) { o.Model, o.Decoupled, o.Direction, o.Residual = "gcn", true, "out", true }, ""},
+	} {
+		o := Defaults()
+		c.set(&o)
+		_, err := o.Resolve()
+		if c.want == "" && err != nil || c.want != "" && (!refusal.Is(err) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
+
+func TestOneWorkerMesh(t *testing.T) {
+	for _, mesh := range []string{"", "graph=1", "graph=1,tensor=1"} {
+		o := Options{Parallel: mesh}
+		if m, err := o.mesh(); m.Workers() != 1 || err != nil {
+			t.Errorf("%q: %+v, %v", mesh, m, err)
+		}
+	}
+}
+
+func TestParseBytes(t *testing.T) {
+	for text, want := range map[string]Bytes{
+		"4GiB": 4 << 30, "512MB": 512e6, "1.5 gb": 1.5e9, "1000": 1000, "3b": 3, "64KiB": 64 << 10, "none": 0, "0": 0, "1TiB": 1 << 40,
+	} {
+		if got, err := ParseBytes(text); got != want || err != nil {
+			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "GiB", "-1GB", "4 G i B", "1e30", "NaN", "inf", "4XB"} {
+		if got, err := ParseBytes(text); err == nil {
+			t.Errorf("%q was read as %d", text, got)
+		}
+	}
+	for b, want := range map[Bytes]string{0: "none", 1e6: "1MB", 4 << 30: "4GiB", 512e6: "512MB", 1 << 10: "1KiB", 1001: "1001B"} {
+		if got := b.String(); got != want {
+			t.Errorf("%d: %q, want %q", int64(b), got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		b := Bytes(rapid.Int64Range(0, 1<<50).Draw(t, "bytes"))
+		if got, err := ParseBytes(b.String()); got != b || err != nil {
+			t.Fatalf("%d is written %q and read %d, %v", b, b, got, err)
+		}
+	})
+}
+
+func TestReadConfig(t *testing.T) {
+	for _, c := range []struct{ text, want string }{ // want: the refusal, empty when it is read
+		{"", ""},
+		{"# nothing\n", ""},
+		{"hidden: 32\n", ""},
+		{"hidden: 32\ndropout: .25\nresidual: on\nmemory-limit: 4GiB\nmodel: gat\nlr: 5e-3\nseed: 18446744073709551615\n", ""},
+		{"model: gcn\nhiden: 16\n", `line 2: unknown key "hiden"; did you mean hidden?`},
+		{"quality: 1\n", `line 1: unknown key "quality"; it is one of task, model, layers`},
+		{"hidden: 1\nlayers: 2\nhidden: 3\n", "hidden"},
+		{"hidden: many\n", `line 1: hidden "many": must be a whole number`},
+		{"hidden: 1.5\n", "must be a whole number"},
+		{"residual: 7\n", "must be true or false"},
+		{"hidden: [1, 2]\n", "line 1: hidden: a single value was expected"},
+		{"hidden:\n", "a single value was expected"},
+		{"hidden: *x\n", "line 1"},
+		{"hidden: &a 3\nlayers: *a\n", "line 1: hidden: YAML's anchors and aliases"},
+		{"\ufeffhidden: 32\n", ""},
+		{"embed: 3\n", `line 1: unknown key "embed"; it is node-embedding now`},
+		{"model: gcn\nlr: -1\n", "line 2: lr -1: must be above 0"},
+		{"dropout: .inf\n", "line 1: dropout +Inf: must be a finite number at least 0 and below 1"},
+		{"model: gnc\n", "line 1: model \"gnc\": unknown model; did you mean gcn?"},
+		{"model: |\n  gcn\n", "line 1: model \"|\\n  gcn\": unknown model"},
+		{"- hidden\n", "a mapping was expected"},
+		{"hidden: 1\n---\nhidden: 2\n", "several YAML documents"},
+		{"hidden: {", "line 1"},
+	} {
+		path := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(path, []byte(c.text), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		o := Defaults()
+		err := ReadConfig(path, &o)
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%q: %v", c.text, err)
+		case c.want == "":
+		case err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n"):
+			t.Errorf("%q: %v, want %q in one line", c.text, err, c.want)
+		}
+	}
+	o := Defaults()
+	if err := ReadConfig("nosuch.yaml", &o); err == nil || err.Error() != "config nosuch.yaml: no such file or directory" {
+		t.Error(err)
+	}
+}
+
+// A configuration written by a run means the same options again.
+func TestYAMLRoundTrip(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		o := Defaults()
+		o.Model = rapid.SampledFrom(gnn.Names()).Draw(t, "model")
+		o.Dropout = rapid.Float64Range(0, 0.99).Draw(t, "dropout")
+		o.LR = rapid.Float64Range(1e-12, 10).Draw(t, "lr")
+		o.Seed = rapid.Uint64().Draw(t, "seed")
+		if kind, _ := gnn.KindOf(o.Model); kind.Uses("residual") {
+			o.Residual = rapid.Bool().Draw(t, "residual")
+		}
+		o.MemoryLimit = Bytes(rapid.Int64Range(0, 1<<50).Draw(t, "limit"))
+		if o.Model == "gat" {
+			o.Heads = rapid.SampledFrom([]int{1, 2, 4, 8}).Draw(t, "heads")
+		}
+		written := writtenYAML(t, &o)
+		again := Defaults()
+		if err := parseConfig(written, &again, false); err != nil {
+			t.Fatalf("%v in\n%s", err, written)
+		}
+		if diff := cmp.Diff(o, again); diff != "" {
+			t.Fatalf("%s\n%s", diff, written)
+		}
+	})
+}
+
+func TestYAMLLeavesOutWhatDidNotApply(t *testing.T) {
+	o := Defaults()
+	o.Model, o.Init = "gcn", "w.safetensors"
+	written := writtenYAML(t, &o)
+	for _, name := range []string{"heads:", "attention-dropout:", "init:", "parallel:"} {
+		if strings.Contains(string(written), name) {
+			t.Errorf("%s stands in\n%s", name, written)
+		}
+	}
+}
+
+// Every configuration that is shipped is read, makes sense and sets nothing in vain.
+func TestShippedConfigurations(t *testing.T) {
+	files, err := filepath.Glob("../../configs/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no configuration was found: %v", err)
+	}
+	for _, file := range files {
+		o := Defaults()
+		if err := ReadConfig(file, &o); err != nil {
+			t.Error(err)
+			continue
+		}
+		if _, err := o.Resolve(); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		if u := o.Unused(); u != nil {
+			t.Errorf("%s: %s does not use %v", file, o.Model, u)
+		}
+	}
+}
+
+// hostile are texts for which YAML's parser, left alone, may need memory that grows with the square of their
+// length.
+var hostile = []string{
+	"[", "a: [", "- ", "- - ", "? ", "? - ", "{a: [", "{a: ", "[a,", "[\n", "[#\n", "a: {b: c}\n", "!!a ", "&a ", "*a ",
+	"---\n", "--- a\n", "\n", "\r\n", "<<: ", "a: b: ",
+}
+
+// TestConfigInLittleMemory: no configuration takes much more memory than a long one that is accepted.
+func TestConfigInLittleMemory(t *testing.T) {
+	for _, unit := range hostile {
+		for _, text := range []string{unit, "a: |\n " + unit} {
+			text += strings.Repeat(unit, (maxConfig-len(text))/len(unit))
+			o := Defaults()
+			if err := parsedInLittleMemory(t, text, &o); err != nil && strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q and so on: %q", text[:10], err)
+			}
+		}
+	}
+	// The text itself is bounded too.
+	for _, size := range []int{maxConfig, maxConfig + 1} {
+		path := filepath.Join(t.TempDir(), "c.yaml")
+		if err := os.WriteFile(path, []byte("hidden: 32 #"+strings.Repeat("x", size-12)), 0o666); err != nil {
+			t.Fatal(err)
+		}
+		o := Defaults()
+		if err := ReadConfig(path, &o); (err == nil) != (size == maxConfig) || o.Hidden != 32 && err == nil {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+	}
+}
+
+// parsedInLittleMemory parses a configuration and fails where more went through the heap than so much for
+// each byte.
+func parsedInLittleMemory(t *testing.T, text string, o *Options) error {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	err := parseConfig([]byte(text), o, false)
+	runtime.ReadMemStats(&after)
+	took := after.TotalAlloc - before.TotalAlloc
+	if most := uint64(1<<20 + len(text)*8<<10); took > most {
+		t.Errorf("%d bytes of YAML took %d bytes of memory, more than %d: %.20q…", len(text), took, most, text)
+	}
+	return err
+}
+
+func TestYAMLNestsLittle(t *testing.T) {
+	for text, want := range map[string]string{
+		"a: b\n" + strings.Repeat("\n", 150) + "c: [d]\n": "",
+		"a: |\n" + strings.Repeat("\n \r\n", 80):          "more than 200 line breaks in a row",
+		"a:\n  b: " + strings.Repeat("[", 101):            "line 2: more than 100 lists and mappings",
+		"a:\n  b: " + strings.Repeat("{c: ", 101):         "line 2: more than 100 lists and mappings",
+		strings.Repeat("- ", 101):                         "line 1: more than 100 lists and mappings",
+		strings.Repeat("? ", 101):                         "line 1: more than 100 lists and mappings",
+	} {
+		_, err := parseYAML([]byte(text))
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want+"; write a line")) {
+			t.Errorf("%.20q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// FuzzConfig: any text is read or refused in one line, in little memory. Options that make sense are written
+// and read back the same.
+func FuzzConfig(f *testing.F) {
+	f.Add([]byte("model: gcn\nhidden: 16\n"))
+	f.Add([]byte("hidden: &a 3\nlayers: *a\n"))
+	f.Add([]byte("? [a]\n: {b: c}\n"))
+	for _, unit := range hostile {
+		f.Add([]byte("a: >\n " + strings.Repeat(unit, 1000)))
+		f.Add([]byte(strings.Repeat(unit, 1000)))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > maxConfig {
+			return
+		}
+		o := Defaults()
+		err := parsedInLittleMemory(t, string(data), &o)
+		if err != nil {
+			if strings.Contains(err.Error(), "\n") {
+				t.Errorf("a message of several lines: %q", err)
+			}
+			return
+		}
+		r, err := o.Resolve()
+		if err != nil {
+			return
+		}
+		written, err := r.YAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again := Defaults()
+		if err := parseConfig(written, &again, false); err != nil {
+			t.Fatalf("%v in\n%s", err, written)
+		}
+		if r, err = again.Resolve(); err != nil {
+			t.Fatal(err)
+		}
+		if twice, err := r.YAML(); err != nil || string(twice) != string(written) {
+			t.Errorf("%v; read back as\n%s where\n%s was written", err, twice, written)
+		}
+	})
+}

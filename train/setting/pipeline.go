@@ -1,0 +1,77 @@
+package setting
+
+import (
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/parallel/mesh"
+)
+
+var (
+	historyStarts = []string{"zeros", HistoryWarm} // what history is in the first epochs: zeros, or an exact pass
+	chunkOrders   = []string{"shuffle", OrderFixed}
+)
+
+// Words of HistoryStart and ChunkOrder.
+const (
+	HistoryWarm = "warm"
+	OrderFixed  = "fixed"
+)
+
+// chunksOfWorker is how many chunks there are for each worker, unless Chunks says otherwise (GNNPipe's K).
+const chunksOfWorker = 4
+
+// checkPipeline refuses what the stages of a mesh cannot do.
+func (r *Resolved) checkPipeline() error {
+	o, m := &r.Options, r.Mesh
+	parallel, chunks, k := refusal.Setting("parallel"), refusal.Setting("chunks"), int(o.Chunks)
+	switch {
+	case m.Stages == 1:
+	case m.Slices > 1:
+		return refusal.Errorf("%s %s: the rows of a chunk are not divided into slices; take %s graph=%d,pipeline=%d, or graph=%d,tensor=%d",
+			parallel, axes(m), parallel, m.Partitions*m.Slices, m.Stages, m.Partitions*m.Stages, m.Slices)
+	case k > 0 && k < m.Partitions:
+		return refusal.Errorf("%s %d on the mesh %s: each of the %d partitions has a chunk at least; take %s %d or more",
+			chunks, k, axes(m), m.Partitions, chunks, m.Partitions)
+	case k%m.Partitions > 0:
+		return refusal.Errorf("%s %d on the mesh %s: the %d partitions have equally many chunks; take %s %d or %d",
+			chunks, k, axes(m), m.Partitions, chunks, k/m.Partitions*m.Partitions, (k/m.Partitions+1)*m.Partitions)
+	case o.Norm == "batch" && r.Spec.Uses("norm") && k != m.Partitions:
+		return refusal.Errorf("%s batch on the mesh %s: its mean is over all vertices, of which a stage has one chunk at a time; "+
+			"take %s layer, or %s %d: a chunk for each partition", refusal.Setting("norm"), axes(m), refusal.Setting("norm"), chunks, m.Partitions)
+	}
+	return nil
+}
+
+// checkStages refuses a mesh of more stages than the blocks of a model can be cut into, and names one of as
+// many workers that works.
+func checkStages(m mesh.Mesh, blocks []gnn.BlockSpec) error {
+	most := gnn.MostStages(blocks)
+	if m.Stages <= most {
+		return nil
+	}
+	stages := most
+	for m.Workers()%stages > 0 {
+		stages--
+	}
+	return refusal.Errorf("%s %s: each stage has a layer (one that aggregates, where a model has such), and the model has %d; take %s %s",
+		refusal.Setting("parallel"), axes(m), most, refusal.Setting("parallel"),
+		axes(mesh.Mesh{Stages: stages, Partitions: m.Workers() / stages, Slices: 1}))
+}
+
+// ChunksOfPartition is how many chunks each partition has, for the rows from one start to the next, and how
+// many there would be if none had fewer rows.
+func (r *Resolved) ChunksOfPartition(starts []int) (k, wanted int) {
+	m := r.Mesh
+	if r.Chunks > 0 {
+		k = int(r.Chunks) / m.Partitions
+		return k, k
+	}
+	wanted = chunksOfWorker * m.Stages * m.Slices
+	k = wanted
+	for p, start := range starts[1:] {
+		if rows := start - starts[p]; rows > 0 {
+			k = min(k, rows)
+		}
+	}
+	return k, wanted
+}

@@ -1,0 +1,302 @@
+package setting
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"weft/gnn"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/internal/suggest"
+	"weft/parallel/chunked"
+	"weft/parallel/mesh"
+	"weft/parallel/order"
+	"weft/parallel/sar"
+	"weft/partition"
+	"weft/train/metric"
+	"weft/train/task"
+)
+
+// Resolved are options that make sense on a mesh, with what their words stand for. All that needs no graph
+// has been checked.
+type Resolved struct {
+	Options
+	Mesh  mesh.Mesh
+	Spec  gnn.Spec
+	Kind  task.Kind
+	Order order.Choice
+	Stale chunked.Stale
+}
+
+// Resolve refuses options that make no sense, naming the setting and what would be accepted. Those of the
+// settings given that are not for the mesh are refused even where they have their default.
+func (o *Options) Resolve(given ...string) (*Resolved, error) {
+	r, err := o.on(mesh.Mesh{}, given)
+	if err != nil || r.Mesh.Stages == 1 {
+		return r, err
+	}
+	spec := r.Spec
+	spec.DiagonalBlocks, spec.Embed = 0, 0 // the graph has a part in whether they can be
+	blocks, err := spec.Blocks(gnn.OneType(1), 1)
+	if err == nil {
+		err = checkStages(r.Mesh, blocks)
+	}
+	return r, err
+}
+
+// On is Resolve for a mesh in place of the one that Parallel describes, unless it is zero. How many stages
+// the model can be cut into is left to BlockSpecs, as the model may be the caller's own.
+func (o *Options) On(m mesh.Mesh) (*Resolved, error) { return o.on(m, nil) }
+
+func (o *Options) on(m mesh.Mesh, given []string) (r *Resolved, err error) {
+	for _, s := range settings {
+		if reason := s.reject(o); reason != "" {
+			return nil, refusal.Errorf("%s %s: %s", refusal.Setting(s.Name), s.Text(o), reason)
+		}
+	}
+	r = &Resolved{Options: *o, Mesh: m, Spec: o.spec(), Kind: o.kind()}
+	if err := r.checkTask(); err != nil {
+		return nil, err
+	}
+	if err := r.checkModel(); err != nil {
+		return nil, err
+	}
+	if r.Order, err = order.Parse(o.AggregationOrder); err != nil {
+		return nil, err
+	}
+	if r.Stale, err = chunked.ParseStale(o.StaleGradients); err != nil {
+		return nil, err
+	}
+	if m != (mesh.Mesh{}) {
+		r.Parallel = axes(m)
+	} else if r.Mesh, err = o.mesh(); err != nil {
+		return nil, err
+	}
+	return r, r.checkMesh(given)
+}
+
+// checkMesh refuses what makes no sense on the mesh.
+func (r *Resolved) checkMesh(given []string) error {
+	o, m, defaults := &r.Options, r.Mesh, Defaults()
+	for _, s := range settings {
+		if !s.appliesTo(m) && (s.Text(o) != s.Text(&defaults) || slices.Contains(given, s.Name)) {
+			return s.refuse(o, m)
+		}
+	}
+	if m.Partitions > 1 && o.AggregationChunks > 1 {
+		return refusal.Errorf("%s %s on the mesh %s: a partition is aggregated in one chunk, as rows of others come in pieces of their own; "+
+			"leave it out, or take %s tensor=%d", refusal.Setting("aggregation-chunks"), o.AggregationChunks, axes(m),
+			refusal.Setting("parallel"), m.Workers())
+	}
+	if o.Task == task.Link && (m.Slices > 1 || m.Stages > 1) {
+		return refusal.Errorf("%s %s: edges are learned by workers that have all layers and columns of a vertex; take %s graph=%d",
+			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), m.Workers())
+	}
+	return r.checkPipeline()
+}
+
+// checkTask refuses what belongs to another task than the one that is learned.
+func (r *Resolved) checkTask() error {
+	o, defaults := &r.Options, Defaults()
+	for _, s := range settings {
+		if s.task != "" && s.task != o.Task && s.Text(o) != s.Text(&defaults) {
+			return refusal.Errorf("%s %s: belongs to %s %s; give that, or leave it out",
+				refusal.Setting(s.Name), s.Text(o), refusal.Setting("task"), s.task)
+		}
+	}
+	if known := r.Kind.Metrics(); o.Metric != metric.Auto && !slices.Contains(known, o.Metric) {
+		return refusal.Errorf("%s %s: no measure of %s %s; %s", refusal.Setting("metric"), o.Metric, refusal.Setting("task"), o.Task,
+			suggest.OneOf(o.Metric, known))
+	}
+	return nil
+}
+
+// checkModel refuses what a model cannot do, and what only its decoupled form can.
+func (r *Resolved) checkModel() error {
+	o, decoupled, direction := &r.Options, refusal.Setting("decoupled"), refusal.Setting("direction")
+	kind, _ := gnn.KindOf(o.Model)
+	if kind.OneWay && o.Direction == "both" {
+		return refusal.Errorf("%s both: %s aggregates along one direction; take %s in or out", direction, o.Model, direction)
+	}
+	if o.Decoupled {
+		if err := gnn.CheckDecoupled(o.Model); err != nil {
+			return refusal.Errorf("%s: %w", decoupled, err)
+		}
+		if o.Direction == "both" {
+			return refusal.Errorf("%s both: a decoupled model aggregates along one direction; take %s in or out",
+				direction, direction)
+		}
+	}
+	if err := r.checkBlocks(); err != nil {
+		return err
+	}
+	defaults := Defaults()
+	for _, s := range settings {
+		switch {
+		case s.Applies(o) || s.task != "" || !kind.Uses(s.Name) || s.Text(o) == s.Text(&defaults):
+		case o.Decoupled:
+			return refusal.Errorf("%s %s: belongs to the layers of %s that aggregate, which it lacks with %s; leave it out",
+				refusal.Setting(s.Name), s.Text(o), o.Model, decoupled)
+		case slices.Contains(kind.Settings, s.Name): // of its plain form alone
+			return refusal.Errorf("%s %s: residual blocks do without it; leave it out, or take %s plain", refusal.Setting(s.Name), s.Text(o), refusal.Setting("blocks"))
+		default:
+			return refusal.Errorf("%s %s: belongs to a decoupled model; give %s, or leave it out", refusal.Setting(s.Name), s.Text(o), decoupled)
+		}
+	}
+	if r.Spec.Uses("heads") && o.Hidden%o.Heads != 0 {
+		return refusal.Errorf("%s %d does not divide %s %d: each head of %s gets an equal share of the hidden width",
+			refusal.Setting("heads"), o.Heads, refusal.Setting("hidden"), o.Hidden, o.Model)
+	}
+	return nil
+}
+
+// checkBlocks refuses blocks that weights cannot consist of. What the graph has a part in is the model's to
+// refuse.
+func (r *Resolved) checkBlocks() error {
+	n, blocks, bases := r.NumBlocks, refusal.Setting("num-blocks"), refusal.Setting("bases")
+	switch {
+	case n == 0 || !r.Spec.Uses("num-blocks"):
+	case r.Bases > 0:
+		return refusal.Errorf("%s %d and %s %d: relations share weights in one of the two ways; leave one out", bases, r.Bases, blocks, n)
+	case r.Layers > 1 && r.Hidden%n != 0:
+		return refusal.Errorf("%s %d does not divide %s %d: blocks are of equal size; take another number, or %s N",
+			blocks, n, refusal.Setting("hidden"), r.Hidden, bases)
+	}
+	return nil
+}
+
+// Unused lists the settings ("heads") that differ from their default although the model does not use them.
+func (o *Options) Unused() []string {
+	defaults := Defaults()
+	var names []string
+	for _, s := range settings {
+		if !s.Applies(o) && s.Text(o) != s.Text(&defaults) {
+			names = append(names, s.Name)
+		}
+	}
+	return names
+}
+
+// CheckGraph refuses a graph that cannot be trained on, before any work.
+func (r *Resolved) CheckGraph(g *graph.Graph) error {
+	share := partition.All(g)
+	whole := &share.Whole
+	outputs := r.Kind.Outputs(whole)
+	if err := r.CheckCounts(whole, outputs); err != nil {
+		return err
+	}
+	if _, err := r.BlockSpecs(share, outputs, nil); err != nil {
+		return err
+	}
+	if err := r.Kind.Check(whole); err != nil {
+		return err
+	}
+	if _, err := r.Kind.Metric(whole, &g.Labels); err != nil {
+		return err
+	}
+	if r.Mesh.Partitions > whole.Vertices {
+		return refusal.Errorf("%s %s: the graph has only %d vertices to divide",
+			refusal.Setting("parallel"), r.Parallel, whole.Vertices)
+	}
+	return nil
+}
+
+// CheckCounts refuses a graph from which the model cannot compute so many outputs on the mesh, as far as its
+// counts tell.
+func (r *Resolved) CheckCounts(whole *partition.Whole, outputs int) error {
+	switch {
+	case whole.Vertices == 0:
+		return refusal.Graph.Errorf("the graph has no vertices; import one that has some")
+	case outputs < 1:
+		return refusal.Graph.Errorf("the graph has no labels to learn; import it from a source that has labels, or with the flags of its format "+
+			"that name some, as the help of weft import FORMAT lists them; or learn edges with %s %s", refusal.Setting("task"), task.Link)
+	}
+	if err := r.checkFeatures(whole); err != nil {
+		return err
+	}
+	return r.checkTypes(whole)
+}
+
+// CheckSome refuses a mesh that cannot predict some vertices alone.
+func (r *Resolved) CheckSome() error {
+	if r.Mesh.Slices == 1 && r.Mesh.Stages == 1 {
+		return nil
+	}
+	return refusal.Errorf("%s: what some vertices need is found on one worker or the graph axis, and the mesh has other axes; give %s graph=%d",
+		refusal.Setting("vertices"), refusal.Setting("parallel"), r.Mesh.Workers())
+}
+
+// BlockSpecs are the blocks of the model on the graph of a share, or of own in its place where that is not nil, with
+// so many outputs. The first costs as much less as sparse features have fewer values.
+func (r *Resolved) BlockSpecs(s *partition.Share, outputs int, own func(features, outputs int) []gnn.BlockSpec) (blocks []gnn.BlockSpec, err error) {
+	whole := &s.Whole
+	if own != nil {
+		blocks = slices.Clone(own(whole.FeatureColumns, outputs))
+	} else if blocks, err = r.Spec.Blocks(sar.SchemaOf(s), outputs); err != nil {
+		return nil, err
+	}
+	if whole.FeatureValues > 0 && len(blocks) > 0 {
+		share := float64(whole.FeatureValues) / (float64(whole.Own()) * float64(whole.FeatureColumns))
+		blocks[0].Cost.Vertex = int(math.Ceil(share * float64(blocks[0].Cost.Vertex)))
+	}
+	if r.Mesh.Stages > 1 {
+		err = checkStages(r.Mesh, blocks)
+	}
+	return blocks, err
+}
+
+// checkFeatures refuses a graph whose first vertex type has no features where the model needs some, or the
+// mesh does.
+func (r *Resolved) checkFeatures(whole *partition.Whole) error {
+	o, grid := &r.Options, r.Mesh
+	kind, _ := gnn.KindOf(o.Model)
+	switch {
+	case whole.FeatureColumns > 0:
+		return nil
+	case !kind.Featureless && o.NodeEmbedding == 0:
+		return refusal.Graph.Errorf("the graph has no features; import it with %s N, or with features of its own; "+
+			"or have some learned with %s N; or take %s %s, which needs none",
+			refusal.Setting("random-features"), refusal.Setting("node-embedding"), refusal.Setting("model"), strings.Join(gnn.Featureless(), " or "))
+	case grid.Slices > 1 || grid.Stages > 1:
+		return refusal.Errorf("%s %s: the graph has no features, and what is learned of each vertex is held by partitions alone; take %s graph=%d",
+			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), grid.Workers())
+	}
+	return nil
+}
+
+// checkTypes refuses a mesh whose workers cannot divide the rows of several vertex types: slices and chunks
+// are of one type's.
+func (r *Resolved) checkTypes(whole *partition.Whole) error {
+	grid := r.Mesh
+	if len(whole.Others) == 0 || grid.Slices == 1 && grid.Stages == 1 {
+		return nil
+	}
+	axis := "tensor axis slices"
+	if grid.Stages > 1 {
+		axis = "pipeline divides into chunks"
+	}
+	return refusal.Errorf("%s %s: the %s the rows of one vertex type, and the graph has %d; take %s graph=%d, which divides all types",
+		refusal.Setting("parallel"), r.Parallel, axis, 1+len(whole.Others), refusal.Setting("parallel"), grid.Workers())
+}
+
+// kind is what is learned.
+func (o *Options) kind() task.Kind {
+	return task.New(task.Options{
+		Name: o.Task, Metric: o.Metric, Split: o.Split, Seed: o.Seed, Shares: o.LinkSplit, Negatives: o.Negatives,
+		EvalNegatives: o.EvalNegatives, Columns: cmp.Or(o.OutFeatures, o.Hidden), Decoder: o.Decoder,
+	})
+}
+
+// spec is the named model.
+func (o *Options) spec() gnn.Spec {
+	return gnn.Spec{
+		Model: o.Model, Layers: o.Layers, Hidden: o.Hidden, Heads: o.Heads, OutputHeads: o.OutputHeads, Norm: o.Norm,
+		Activation: o.Activation, Residual: o.Residual, Direction: o.Direction, Dropout: o.Dropout, InputDropout: o.InputDropout,
+		TransformDropout: o.TransformDropout, AttentionDropout: o.AttentionDropout,
+		Decoupled: o.Decoupled, Teleport: o.Teleport, AttentionGradient: o.AttentionGradient, BlockForm: o.Blocks,
+		Bases: o.Bases, DiagonalBlocks: o.NumBlocks, Embed: o.NodeEmbedding,
+		Alpha: o.Alpha, Theta: o.Theta, SharedWeights: o.SharedWeights,
+	}
+}

@@ -1,0 +1,446 @@
+package setting
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"weft/gnn"
+	"weft/internal/refusal"
+	"weft/internal/suggest"
+	"weft/optim"
+	"weft/parallel/chunked"
+	"weft/parallel/mesh"
+	"weft/parallel/order"
+	"weft/partition"
+	"weft/train/metric"
+	"weft/train/task"
+)
+
+// Group says what a setting is about; help texts list the settings by group.
+type Group int
+
+// The groups, in the order in which help texts list them.
+const (
+	ModelGroup        Group = iota // what is computed: needed again to predict
+	TrainingGroup                  // how the weights are found
+	MachineGroup                   // how the work is done, without changing the result
+	GraphAxisGroup                 // how it is done by workers that divide the graph
+	TensorAxisGroup                // how it is done by workers that divide the columns
+	PipelineAxisGroup              // how the layers are divided, which changes the result
+)
+
+// Setting describes one field of Options: its name is the flag, the key of a configuration file and the
+// field's yaml tag. The table of settings is the only place that knows a setting's help text and the values
+// it accepts.
+type Setting struct {
+	Name    string
+	Group   Group
+	Meaning string   // one line of help, without choices and default; backquotes mark what the value is
+	Choices []string // the accepted words, nil: not a choice among words
+
+	number string // the setting that a number belongs to, which this one took before; "": none
+	task   string // the one that it is for, "": any
+	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
+	axis   string // the axis of the mesh that it is for, "": any mesh
+	beside string // an axis of the mesh beside which it has no effect, "": none
+	shared bool   // it is for a mesh of more than one worker
+	limits bounds // of a number
+	field  int    // index in Options
+}
+
+var settings = withFields([]Setting{
+	{Name: "task", Choices: task.Names(), Meaning: "what is learned, the classes of vertices, or which vertices an edge joins"},
+	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + strings.Join(weighted(), ", ") + ")"},
+	{Name: "layers", limits: between(1, 1000), Meaning: "number of layers"},
+	{Name: "hidden", limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
+	{Name: "heads", some: true, limits: between(1, 1<<10), Meaning: "attention heads of the hidden layers"},
+	{
+		Name: "output-heads", some: true, limits: between(1, 1<<10),
+		Meaning: "attention heads of the last layer, averaged",
+	},
+	{Name: "dropout", limits: fraction, Meaning: "dropout between layers"},
+	{Name: "input-dropout", limits: fraction, Meaning: "dropout on the input features"},
+	{
+		Name: "transform-dropout", some: true, limits: fraction,
+		Meaning: "dropout on each layer's transformed features",
+	},
+	{Name: "attention-dropout", some: true, limits: fraction, Meaning: "dropout on the attention coefficients"},
+	{
+		Name: "normalize-features", Choices: []string{"none", "row"},
+		Meaning: "scale of each vertex's features, row divides by their sum",
+	},
+	{
+		Name: "norm", some: true, Choices: gnn.Norms,
+		Meaning: "normalisation after each hidden layer or before each residual block, auto for layer before residual blocks and none elsewhere",
+	},
+	{Name: "residual", some: true, Meaning: "add each layer's input to its output"},
+	{Name: "activation", Choices: activations(), Meaning: "activation of the hidden layers"},
+	{
+		Name: "blocks", some: true, Choices: gnn.BlockForms, number: "num-blocks",
+		Meaning: "what stands around the convolutions, residual for a linear encoder, residual blocks of norm, convolution and feed-forward, and a linear decoder",
+	},
+	{Name: "num-blocks", some: true, limits: atLeast(0), Meaning: "number of diagonal blocks that each relation's weight consists of, 0: it is whole"},
+	{Name: "bases", some: true, limits: atLeast(0), Meaning: "number of bases that the relations' weights are mixtures of, 0: each has a weight of its own"},
+	{Name: "node-embedding", limits: between(0, 1<<20), Meaning: "columns of the features that are learned for vertices of types without any, 0: none"},
+	{
+		Name: "direction", some: true, Choices: []string{"in", "out", "both"},
+		Meaning: "use edges as stored, reversed, or both ways, each way with weights of its own",
+	},
+	{Name: "decoupled", some: true, Meaning: "transform in all layers first, and aggregate as often then: another model"},
+	{
+		Name: "teleport", some: true, limits: fraction,
+		Meaning: "share of a decoupled model's first rows in each aggregation",
+	},
+	{
+		Name: "attention-gradient", some: true, Choices: gnn.AttentionGradients,
+		Meaning: "whether a decoupled model learns from its attention coefficients, stop leaves the attention vectors as they begin",
+	},
+	{Name: "alpha", some: true, limits: fraction, Meaning: "share of the first embeddings in each layer"},
+	{Name: "theta", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, which is ln(theta/l + 1) in layer l"},
+	{Name: "shared-weights", some: true, Meaning: "one weight in each layer for the first embeddings and for those before it, false for GCNII*"},
+	{
+		Name: "out-features", task: task.Link, limits: between(0, 1<<20),
+		Meaning: "columns of a vertex's embedding, which the last layer gives, 0: the hidden width",
+	},
+	{
+		Name: "decoder", task: task.Link, Choices: task.Decoders,
+		Meaning: "score of an edge from the embeddings of its ends, distmult has a weight for each relation and column",
+	},
+
+	{Name: "lr", Group: TrainingGroup, limits: above(0), Meaning: "learning rate"},
+	{Name: "weight-decay", Group: TrainingGroup, limits: atLeast(0), Meaning: "weight decay; never applies to biases and norms"},
+	{
+		Name: "conv-weight-decay", Group: TrainingGroup, some: true, limits: atLeast(0),
+		Meaning: "weight decay of the convolutions, weight-decay is that of the linear layers before and after them",
+	},
+	{Name: "decay-first-layer-only", Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
+	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
+	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "course of the learning rate"},
+	{Name: "clip", Group: TrainingGroup, limits: atLeast(0), Meaning: "largest norm of the gradient, 0: no limit"},
+	{Name: "epochs", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "passes over the graph"},
+	{
+		Name: "patience", Group: TrainingGroup, limits: atLeast(0),
+		Meaning: "stop after so many epochs in which neither the validation metric rose (if that selects) nor the validation loss fell, 0: never",
+	},
+	{Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
+	{
+		Name: "metric", Group: TrainingGroup, Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames)),
+		Meaning: "measure of the results, auto for the one that the graph names, or mrr for edges",
+	},
+	{
+		Name: "select", Group: TrainingGroup, Choices: []string{SelectMetric, SelectLoss},
+		Meaning: "what finds the best epoch: the highest validation metric or the lowest validation loss",
+	},
+	{Name: "seed", Group: TrainingGroup, Meaning: "seed of all randomness"},
+	{Name: "split", Group: TrainingGroup, task: task.Vertex, limits: atLeast(0), Meaning: "which stored split, from 0"},
+	{
+		Name: "link-split", Group: TrainingGroup, task: task.Link,
+		Meaning: "`shares` of the edges that train, validate and test; the latter two pass no messages",
+	},
+	{
+		Name: "negatives", Group: TrainingGroup, task: task.Link, limits: between(1, 1<<10),
+		Meaning: "edges that are drawn in each epoch for one that trains, by another source or target",
+	},
+	{
+		Name: "eval-negatives", Group: TrainingGroup, task: task.Link, limits: between(0, math.MaxInt32),
+		Meaning: "vertices among which a held-out edge's target is ranked, drawn once, 0: all",
+	},
+	{Name: "init", Group: TrainingGroup, Meaning: "safetensors `file` with the weights to start from"},
+
+	{
+		Name: "threads", Group: MachineGroup, limits: between(0, 1<<12),
+		Meaning: "threads of a worker, 0: all cores shared among the workers",
+	},
+	{Name: "memory-limit", Group: MachineGroup, Meaning: "refuse a run whose worker would need more, as in 4GiB"},
+	{Name: "precision", Group: MachineGroup, Choices: []string{"f32"}, Meaning: "number format of the tensors"},
+	{Name: "parallel", Group: MachineGroup, Meaning: "mesh of workers, AXIS=N[,AXIS=N…], as in graph=4"},
+	{
+		Name: "aggregation-order", Group: MachineGroup, some: true, Choices: order.Names,
+		Meaning: "whether rows are transformed or aggregated first where both give the same, auto for the cheaper; sparse features are always transformed first",
+	},
+	{Name: "comm-timeout", Group: MachineGroup, shared: true, Meaning: "longest wait for another worker, as in 60s or 5m"},
+
+	{
+		Name: "partition", Group: GraphAxisGroup, axis: "graph", Choices: append([]string{autoPartition}, partition.StoredMethods()...),
+		Meaning: "how vertices are divided, auto for the partition last stored, or else metis",
+	},
+	{Name: "prefetch", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", limits: between(0, 1<<10), Meaning: "pieces of other workers' rows that are received ahead"},
+	{Name: "keep-halo", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", Meaning: "receive all other workers' rows at once and keep them for the backward pass: shows what it costs"},
+
+	{
+		Name: "aggregation-chunks", Group: TensorAxisGroup, axis: "tensor", some: true,
+		Meaning: "`number` of chunks of rows, of which some move while another is aggregated, or auto",
+	},
+
+	{
+		Name: "chunks", Group: PipelineAxisGroup, axis: "pipeline",
+		Meaning: "`number` of chunks of vertices that follow each other through the stages, over all partitions, auto for four times the workers",
+	},
+	{
+		Name: "chunk-method", Group: PipelineAxisGroup, axis: "pipeline", Choices: partition.ChunkMethods(),
+		Meaning: "how vertices are divided into chunks, merged puts four parts of metis together at random",
+	},
+	{
+		Name: "history-period", Group: PipelineAxisGroup, axis: "pipeline", limits: between(1, 1e9),
+		Meaning: "epochs for which the embeddings that stand in for chunks not yet processed stay the same",
+	},
+	{
+		Name: "history-start", Group: PipelineAxisGroup, axis: "pipeline", Choices: historyStarts,
+		Meaning: "what these embeddings are at first, warm for those of an exact forward pass",
+	},
+	{
+		Name: "chunk-order", Group: PipelineAxisGroup, axis: "pipeline", Choices: chunkOrders,
+		Meaning: "order of the chunks, shuffle for another one in each epoch",
+	},
+	{
+		Name: "stale-gradients", Group: PipelineAxisGroup, axis: "pipeline", Choices: chunked.StaleNames,
+		Meaning: "what becomes of gradients that come too late for the chunk that they belong to, drop-scale leaves them out and doubles those of other chunks in time",
+	},
+	{
+		Name: "recompute", Group: PipelineAxisGroup, axis: "pipeline",
+		Meaning: "compute a chunk's forward pass again in its backward pass, and keep little in between",
+	},
+})
+
+// All lists every setting, in the order of help texts and of run.yaml.
+func All() []Setting { return slices.Clone(settings) }
+
+// settingNamed finds a setting by its name.
+func settingNamed(name string) (Setting, bool) {
+	i := slices.IndexFunc(settings, func(s Setting) bool { return s.Name == name })
+	if i < 0 {
+		return Setting{}, false
+	}
+	return settings[i], true
+}
+
+// renamed are the settings that had another name before, by that.
+var renamed = map[string]string{"embed": "node-embedding", "embedding": "out-features"}
+
+// Renamed is the name that a setting has now, by one that it had before; "": none had that.
+func Renamed(name string) string { return renamed[name] }
+
+func isNumber(text string) bool {
+	_, err := strconv.Atoi(text)
+	return err == nil
+}
+
+// weighted are the models that use edge weights.
+func weighted() []string {
+	return slices.DeleteFunc(gnn.Names(), func(name string) bool {
+		kind, _ := gnn.KindOf(name)
+		return !kind.EdgeWeights
+	})
+}
+
+// settingNames are the names of all settings.
+func settingNames() (names []string) {
+	for _, s := range settings {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// activations are the names of the activations, in the order of the kernels' own list.
+func activations() []string {
+	return slices.SortedFunc(maps.Keys(gnn.Activations), func(a, b string) int {
+		return cmp.Compare(gnn.Activations[a], gnn.Activations[b])
+	})
+}
+
+// withFields ties each setting to the field of Options whose yaml tag is its name.
+func withFields(table []Setting) []Setting {
+	options := reflect.TypeFor[Options]()
+	for i := range table {
+		s := &table[i]
+		s.field = slices.IndexFunc(reflect.VisibleFields(options), func(f reflect.StructField) bool { return f.Tag.Get("yaml") == s.Name })
+		if s.field < 0 {
+			panic("Options has no field for the setting " + s.Name)
+		}
+	}
+	return table
+}
+
+// Task is the only one that the setting is for, "" where it is for any.
+func (s Setting) Task() string { return s.task }
+
+// Models are those that use the setting, decoupled or not.
+func (s Setting) Models() []string {
+	return slices.DeleteFunc(gnn.Names(), func(model string) bool {
+		kind, _ := gnn.KindOf(model)
+		return s.some && !kind.Uses(s.Name)
+	})
+}
+
+// Applies reports whether the setting changes anything for the model that o describes.
+func (s Setting) Applies(o *Options) bool {
+	return (s.task == "" || s.task == o.Task) && (!s.some || o.spec().Uses(s.Name))
+}
+
+// appliesTo reports whether the setting means anything on a mesh.
+func (s Setting) appliesTo(m mesh.Mesh) bool {
+	return (s.axis == "" || *axis(&m, s.axis) > 1) && (s.beside == "" || *axis(&m, s.beside) == 1) && (!s.shared || m.Workers() > 1)
+}
+
+// ResetOtherAxes gives the settings of axes that the mesh lacks their defaults, but for those that keep
+// names.
+func (o *Options) ResetOtherAxes(keep func(name string) bool) {
+	mesh, err := o.mesh()
+	if err != nil {
+		return // Resolve says why
+	}
+	defaults := Defaults()
+	for _, s := range settings {
+		if !s.appliesTo(mesh) && !keep(s.Name) {
+			reflect.ValueOf(o).Elem().Field(s.field).Set(reflect.ValueOf(&defaults).Elem().Field(s.field))
+		}
+	}
+}
+
+// refuse says why the setting means nothing on a mesh.
+func (s Setting) refuse(o *Options, m mesh.Mesh) error {
+	switch {
+	case s.axis == "":
+		return refusal.Errorf("%s %s: belongs to a mesh of more than one worker; give %s graph=N, or leave it out",
+			refusal.Setting(s.Name), s.Text(o), refusal.Setting("parallel"))
+	case *axis(&m, s.axis) > 1:
+		return refusal.Errorf("%s %s: the %s axis of the mesh %s does without it; leave it out, or take %s %s=%d",
+			refusal.Setting(s.Name), s.Text(o), s.beside, axes(m), refusal.Setting("parallel"), s.axis, m.Workers())
+	}
+	return refusal.Errorf("%s %s: belongs to the %s axis of a mesh; give %s %s=N with more than one worker, or leave it out",
+		refusal.Setting(s.Name), s.Text(o), s.axis, refusal.Setting("parallel"), s.axis)
+}
+
+// Kind names what the setting's text is: "int", "float", "bool", "size", "duration" or "string".
+func (s Setting) Kind() string {
+	switch s.pointer(new(Options)).(type) {
+	case *int, *uint64:
+		return "int"
+	case *float64:
+		return "float"
+	case *bool:
+		return "bool"
+	case *Bytes:
+		return "size"
+	case *time.Duration:
+		return "duration"
+	default:
+		return "string"
+	}
+}
+
+func (s Setting) pointer(o *Options) any {
+	return reflect.ValueOf(o).Elem().Field(s.field).Addr().Interface()
+}
+
+// Value is the setting's value in o: an int, uint64, float64, bool, string or Bytes.
+func (s Setting) Value(o *Options) any { return reflect.ValueOf(o).Elem().Field(s.field).Interface() }
+
+// Text is the setting's value in o, as Set reads it.
+func (s Setting) Text(o *Options) string { return fmt.Sprint(s.Value(o)) }
+
+// Set reads a value as a flag or a configuration file gives it. Whether the value makes sense is
+// Options.Resolve's to say.
+func (s Setting) Set(o *Options, text string) (err error) {
+	if _, word := s.pointer(o).(*bool); !word && s.limits.low == 0 && (text == "off" || text == "none") && s.Choices == nil && s.Kind() != "string" {
+		text = "0"
+	}
+	switch p := s.pointer(o).(type) {
+	case *string:
+		*p = text
+	case *Bytes:
+		*p, err = ParseBytes(text)
+	case *Chunks:
+		*p, err = ParseChunks(text)
+	case *task.Shares:
+		*p, err = task.ParseShares(text)
+	case *time.Duration:
+		if *p, err = time.ParseDuration(text); err != nil || *p <= 0 {
+			err = errors.New("must be a time above 0 with its unit, as in 60s or 5m")
+		}
+	case *int:
+		if *p, err = strconv.Atoi(text); err != nil {
+			err = errors.New("must be a whole number")
+		}
+	case *uint64:
+		if *p, err = strconv.ParseUint(text, 10, 64); err != nil {
+			err = errors.New("must be a whole number, 0 or more")
+		}
+	case *float64:
+		if *p, err = strconv.ParseFloat(text, 64); err != nil {
+			err = errors.New("must be a number")
+		}
+	case *bool:
+		switch strings.ToLower(text) {
+		case "true", "on", "yes":
+			*p = true
+		case "false", "off", "no":
+			*p = false
+		default:
+			err = errors.New("must be true or false")
+		}
+	}
+	return err
+}
+
+// reject says why o's value is not accepted; empty when it is.
+func (s Setting) reject(o *Options) string {
+	switch v := s.Value(o).(type) {
+	case string:
+		if s.Choices == nil || slices.Contains(s.Choices, v) {
+			return ""
+		}
+		if s.number != "" && isNumber(v) {
+			return fmt.Sprintf("a number is for %s now; here %s", refusal.Setting(s.number), suggest.OneOf(v, s.Choices))
+		}
+		return "unknown " + s.Name + "; " + suggest.OneOf(v, s.Choices)
+	case int:
+		return s.limits.reject(float64(v))
+	case float64:
+		return s.limits.reject(v)
+	}
+	return ""
+}
+
+// bounds are the accepted values of a number. Infinities and NaN are never accepted.
+type bounds struct {
+	low, high         float64
+	openLow, openHigh bool // the bound itself is not accepted
+}
+
+func between(low, high float64) bounds { return bounds{low: low, high: high} }
+func atLeast(low float64) bounds       { return bounds{low: low, high: math.MaxFloat64} }
+func above(low float64) bounds         { return bounds{low: low, high: math.MaxFloat64, openLow: true} }
+
+// fraction is what a probability of dropping may be: 1 would drop everything.
+var fraction = bounds{low: 0, high: 1, openHigh: true}
+
+func (b bounds) reject(x float64) string {
+	if x >= b.low && x <= b.high && !(b.openLow && x == b.low) && !(b.openHigh && x == b.high) {
+		return ""
+	}
+	low, high := "at least", "at most"
+	if b.openLow {
+		low = "above"
+	}
+	if b.openHigh {
+		high = "below"
+	}
+	kind := ""
+	if math.IsInf(x, 0) || math.IsNaN(x) {
+		kind = "a finite number "
+	}
+	reason := fmt.Sprintf("must be %s%s %.10g", kind, low, b.low)
+	if b.high != math.MaxFloat64 {
+		reason += fmt.Sprintf(" and %s %.10g", high, b.high)
+	}
+	return reason
+}

@@ -1,0 +1,195 @@
+package train
+
+import (
+	"cmp"
+	"context"
+
+	"weft/comm"
+	"weft/internal/cores"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/kernel"
+	"weft/nn"
+	"weft/parallel/exchange"
+	"weft/partition"
+	"weft/tensor"
+	"weft/train/setting"
+	"weft/train/worker"
+)
+
+// Parts are a graph's partitions, of which each worker opens its own.
+type Parts struct {
+	Whole partition.Whole
+	Open  func(p int) (*partition.Share, error)
+}
+
+// parts are the graph's partitions, cut now if nobody has done so.
+func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
+	if j.Parts != nil {
+		return j.Parts, nil
+	}
+	if err := j.Graph.CheckMade(); err != nil {
+		return nil, err
+	}
+	a, err := partition.Assign(ctx, j.Graph, j.Options.Assignment(n))
+	if err != nil {
+		return nil, err
+	}
+	shares, err := partition.Split(j.Graph, a)
+	if err != nil {
+		return nil, err
+	}
+	j.Parts = &Parts{Whole: shares[0].Whole, Open: func(p int) (*partition.Share, error) { return shares[p], nil }}
+	return j.Parts, nil
+}
+
+// shared is what the workers of a job have in common: what they are told, and their shares by partition.
+type shared struct {
+	worker.Config
+	whole *partition.Whole
+	// open opens the share of a partition for use, which reads its arrays and allocates tensors.
+	open func(p int, use func(*partition.Share) error) error
+}
+
+// begin checks the job, for training or, where there are weights, for a prediction with them. All processes
+// call it together: it fails on all where it fails on any.
+func (j *Job) begin(ctx context.Context, weights *nn.State) (*shared, error) {
+	r, err := j.resolve()
+	if err != nil { // before it waits for processes that are not there
+		return nil, err
+	}
+	s, err := j.share(ctx, r, weights)
+	return s, launch.Ranks{Comm: j.peers()}.Together(err)
+}
+
+// resolve are the options on the job's mesh.
+func (j *Job) resolve() (*setting.Resolved, error) {
+	r, err := j.Options.On(j.Mesh)
+	if err != nil {
+		return nil, err
+	}
+	if c, n := j.peers(), r.Mesh.Workers(); c.Size() > 1 && c.Size() != n {
+		return nil, refusal.Errorf("a job on a mesh of %d workers, whose Comm connects %d: the numbers must be equal", n, c.Size())
+	}
+	return r, nil
+}
+
+func (j *Job) share(ctx context.Context, r *setting.Resolved, weights *nn.State) (s *shared, err error) {
+	k := r.Mesh.Partitions
+	if j.Graph == nil && (j.Parts == nil || k == 1) {
+		return nil, refusal.Errorf("a job has neither a graph nor, for several partitions, parts")
+	}
+	s = &shared{Config: worker.Config{Resolved: r, OwnModel: j.Model, Engine: j.Engine, Processes: j.peers().Size() > 1}}
+	parts := new(Parts)
+	if k == 1 {
+		share := partition.All(j.Graph)
+		s.whole, s.open = &share.Whole, j.openWhole(share)
+	} else {
+		if parts, err = j.parts(ctx, k); err != nil {
+			return nil, err
+		}
+		s.whole, s.open = &parts.Whole, parts.open(k)
+	}
+	s.Outputs = r.Kind.Outputs(s.whole)
+	if weights != nil {
+		if _, n := r.Spec.Widths(*weights); n > 0 && j.Model == nil {
+			s.Outputs = n
+		}
+	}
+	if err := r.CheckCounts(s.whole, s.Outputs); err != nil {
+		return nil, err
+	}
+	if weights == nil {
+		err = r.Kind.Check(s.whole)
+		s.Kept = r.Kind.Keep(k, parts.Open)
+	} else {
+		err = j.checkVertices(s)
+		s.Vertices = j.Vertices
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.ChunkOf, err = j.divide(ctx, s)
+	return s, err
+}
+
+// openWhole opens the share of a graph that has one partition.
+func (j *Job) openWhole(share *partition.Share) func(p int, use func(*partition.Share) error) error {
+	return func(_ int, use func(*partition.Share) error) error {
+		return guarded(share, func() error {
+			if err := j.Graph.CheckMade(); err != nil {
+				return err
+			}
+			return use(share)
+		})
+	}
+}
+
+// open opens the share of one of k partitions.
+func (p *Parts) open(k int) func(p int, use func(*partition.Share) error) error {
+	return func(number int, use func(*partition.Share) error) error {
+		share, err := p.Open(number)
+		if err != nil {
+			return err
+		}
+		defer share.Close()
+		if n := len(share.Edges.Starts) - 1; n != k {
+			return refusal.Errorf("a job on a mesh of %d partitions, whose parts are %d: the numbers must be equal", k, n)
+		}
+		return guarded(share, func() error { return use(share) })
+	}
+}
+
+// guarded runs f, and turns what can go wrong outside the program into errors: memory that is refused, files
+// that are cut, other workers that fail.
+func guarded(share *partition.Share, f func() error) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case tensor.OutOfMemory:
+			err = p
+		case exchange.Failure:
+			err = p.Err
+		default:
+			panic(p)
+		}
+	}()
+	return share.Guard(f)
+}
+
+// eachWorker runs work as every worker of this process: as a goroutine for each of several, with a team and a
+// memory of its own.
+func (j *Job) eachWorker(s *shared, work func(*kernel.Team, *comm.Comm, *partition.Share) error) error {
+	n, threads := s.Mesh.Workers(), j.Threads(s.Resolved)
+	one := func(rank int, c *comm.Comm, mem *tensor.Meter) error {
+		return s.open(s.Mesh.Place(rank).Partition, func(share *partition.Share) error {
+			team := kernel.NewTeam(threads, mem)
+			team.Watch = j.Watch
+			return work(team, c, share)
+		})
+	}
+	if c := j.peers(); n == 1 || c.Size() > 1 {
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		ranks := launch.Ranks{Comm: c}
+		return ranks.Run(func() error { return one(ranks.Rank(), c, mem) })
+	}
+	memories := make([]*tensor.Meter, n)
+	for p := range memories {
+		memories[p] = tensor.NewMeter()
+		defer memories[p].Close() // not before all are done: they copy from each other's memory
+	}
+	return launch.Workers(n, s.CommTimeout, func(c *comm.Comm) error { return one(c.Rank(), c, memories[c.Rank()]) })
+}
+
+// peers connects this process to those that are the other workers, where there are any.
+func (j *Job) peers() *comm.Comm { return cmp.Or(j.Comm, comm.Alone()) }
+
+// speaks reports whether the results of a worker are those of the job in this process.
+func (j *Job) speaks(c *comm.Comm) bool { return c.Rank() == 0 || j.peers().Size() > 1 }
+
+// Threads is the number of threads of each worker of the job with settings r: the cores that the process may use are divided among the
+// workers that share them.
+func (j *Job) Threads(r *setting.Resolved) int {
+	return cmp.Or(r.Threads, max(1, cores.Count()/cmp.Or(j.CoreSharers, j.LocalWorkers, r.Mesh.Workers())))
+}

@@ -1,0 +1,176 @@
+package task
+
+import (
+	"math"
+	"slices"
+
+	"weft/autograd"
+	"weft/graph"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/parallel/links"
+	"weft/partition"
+	"weft/tensor"
+	"weft/train/metric"
+)
+
+// The decoders: h_u·h_v, and the same with a weight for each relation and column.
+const (
+	dot      = "dot"
+	distMult = "distmult"
+)
+
+// Decoders are the decoders by name, the default first.
+var Decoders = []string{dot, distMult}
+
+// decoderWeights is the name of DistMult's in files.
+const decoderWeights = "decoder.weight"
+
+// Links are what link prediction came to at the best epoch.
+type Links struct {
+	TrainEdges int `json:"train_edges"`
+	ValEdges   int `json:"val_edges"`
+	TestEdges  int `json:"test_edges"`
+	// Val and Test are the measures of the edges that validate and test, by name: metric.LinkNames, or where
+	// the metric is metric.ROCAUC that alone.
+	Val  map[string]metric.Number `json:"val"`
+	Test map[string]metric.Number `json:"test"`
+}
+
+// linkPrediction is the task of learning which vertices an edge joins: those of the first type, in each
+// relation that joins it with itself. The model's output is an embedding of each vertex. Edges that
+// validate or test pass no messages.
+type linkPrediction struct{ Options }
+
+// draw is what is random about the edges.
+func (k linkPrediction) draw() *links.Draw { return &links.Draw{Seed: k.Seed, Shares: k.Shares} }
+
+func (linkPrediction) Metrics() []string { return metric.LinkNames }
+
+func (k linkPrediction) Metric(*partition.Whole, *graph.Labels) (string, error) {
+	if k.Options.Metric == metric.Auto {
+		return metric.MRR, nil
+	}
+	return k.Options.Metric, nil
+}
+
+func (k linkPrediction) Outputs(*partition.Whole) int { return k.Columns }
+
+// Check leaves to Begin what only the edges tell.
+func (linkPrediction) Check(*partition.Whole) error { return nil }
+
+func (k linkPrediction) Keep(partitions int, open func(p int) (*partition.Share, error)) *partition.Kept {
+	return partition.Keep(partitions, open, k.draw().Passes)
+}
+
+func (linkPrediction) Parameters() []string { return []string{decoderWeights} }
+
+func (k linkPrediction) Begin(e Env) (Task, error) {
+	places, err := e.Kept.Places(e.Share)
+	if err != nil {
+		return nil, err
+	}
+	edges, err := links.New(e.Team, e.World, e.Share, places, links.Options{Draw: *k.draw(), RankAmong: k.EvalNegatives})
+	if err != nil {
+		return nil, err
+	}
+	l := &learnedEdges{Env: e, options: k.Options, edges: edges}
+	if !l.any(links.Train) {
+		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: %s %s learns those between different vertices of its only type, "+
+			"or of the type that has labels, and %s %s divides them", refusal.Setting("task"), Link, refusal.Setting("link-split"), k.Shares)}
+	}
+	if k.Decoder == distMult {
+		p := e.Params.Matrix(decoderWeights, edges.Relations(), k.Columns, nn.Glorot(edges.Relations(), k.Columns))
+		l.decoder = links.Decoder{Weights: p.Value, Grad: p.Grad}
+	}
+	l.metric, err = k.Metric(nil, nil)
+	return l, err
+}
+
+// learnedEdges is link prediction on a worker.
+type learnedEdges struct {
+	Env
+	options Options
+	metric  string
+	edges   *links.Edges
+	decoder links.Decoder
+}
+
+// any reports whether any worker has edges of a part. In a plan a worker knows only its own, and others may
+// have some.
+func (l *learnedEdges) any(part links.Part) bool {
+	return l.edges.Counts[part] > 0 || l.Team.Planning() && l.World.Size() > 1 && l.options.Shares[part] > 0
+}
+
+func (l *learnedEdges) Metric() string { return l.metric }
+
+func (l *learnedEdges) Loss(epoch int, embeddings *autograd.Var) (float64, *tensor.Matrix) {
+	return l.edges.Loss(embeddings.Value(), l.decoder, epoch, l.options.Negatives)
+}
+
+func (l *learnedEdges) ValidationLoss(embeddings *autograd.Var) float64 {
+	return l.edges.LossOf(l.edges.Scores(embeddings.Value(), l.decoder, links.Val), links.Val)
+}
+
+func (l *learnedEdges) Validates() bool { return l.any(links.Val) }
+
+func (*learnedEdges) OneClass() bool { return false }
+
+// Measure leaves the edges that train out: the model has seen them.
+func (l *learnedEdges) Measure(embeddings *tensor.Matrix) (s Scores, err error) {
+	s.Train = math.NaN()
+	for _, part := range []struct {
+		links.Part
+		to *float64
+	}{{links.Val, &s.Val}, {links.Test, &s.Test}} {
+		measured, err := l.measures(embeddings, part.Part, l.metric)
+		if err != nil {
+			return s, err
+		}
+		*part.to = float64(measured[l.metric])
+	}
+	return s, nil
+}
+
+func (l *learnedEdges) Report(embeddings *tensor.Matrix) (r *Links, err error) {
+	n := l.edges.Counts
+	r = &Links{TrainEdges: n[links.Train], ValEdges: n[links.Val], TestEdges: n[links.Test]}
+	names := metric.LinkNames
+	if l.metric == metric.ROCAUC { // ranks may take longer than all that was asked for
+		names = []string{metric.ROCAUC}
+	}
+	if r.Val, err = l.measures(embeddings, links.Val, names...); err != nil {
+		return nil, err
+	}
+	r.Test, err = l.measures(embeddings, links.Test, names...)
+	return r, err
+}
+
+// measures are some of the edges of a part, by name, NaN where there are none. In a plan there are none.
+func (l *learnedEdges) measures(embeddings *tensor.Matrix, part links.Part, names ...string) (map[string]metric.Number, error) {
+	measured := map[string]metric.Number{}
+	if slices.Contains(names, metric.ROCAUC) {
+		scores := l.edges.Scores(embeddings, l.decoder, part)
+		if !l.Team.Planning() {
+			area, err := metric.AreaUnder(l.World, len(scores), func(i int) (float64, bool) { return float64(scores[i]), i%2 == 0 })
+			if err != nil {
+				return nil, err
+			}
+			measured[metric.ROCAUC] = metric.Number(area)
+		}
+	}
+	ranked := metric.Ranked(names)
+	if len(ranked) == 0 {
+		return measured, nil
+	}
+	ranks := l.edges.Ranks(embeddings, l.decoder, part)
+	if l.Team.Planning() {
+		return measured, nil
+	}
+	means, err := metric.OfRanks(l.World, ranks, l.edges.Counts[part], ranked)
+	for i, name := range ranked {
+		measured[name] = metric.Number(means[i])
+	}
+	return measured, err
+}

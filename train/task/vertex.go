@@ -1,0 +1,147 @@
+package task
+
+import (
+	"weft/autograd"
+	"weft/comm"
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/partition"
+	"weft/tensor"
+	"weft/train/metric"
+)
+
+// classification is the task of learning the classes of vertices, by softmax or, where a vertex may have
+// several, by σ.
+type classification struct{ Options }
+
+func (classification) Metrics() []string { return metric.VertexNames }
+
+func (k classification) Metric(whole *partition.Whole, l *graph.Labels) (string, error) {
+	return metric.Choose(k.Options.Metric, whole, l)
+}
+
+func (classification) Outputs(whole *partition.Whole) int { return whole.Classes }
+
+// Check refuses a split that is not there, or has nothing to train on.
+func (k classification) Check(whole *partition.Whole) error {
+	switch splits := whole.Splits; {
+	case len(splits) == 0:
+		return refusal.Graph.Errorf("the graph has no split into training, validation and test vertices; import it with %s",
+			refusal.Setting("split"))
+	case k.Split >= len(splits):
+		return refusal.Errorf("%s %d: the number of splits that the graph has is %d, and they count from 0",
+			refusal.Setting("split"), k.Split, len(splits))
+	case splits[k.Split].Train == 0:
+		return refusal.Errorf("%s %d has no training vertices", refusal.Setting("split"), k.Split)
+	}
+	return nil
+}
+
+func (classification) Keep(int, func(p int) (*partition.Share, error)) *partition.Kept { return nil }
+
+func (classification) Parameters() []string { return nil }
+
+func (k classification) Begin(e Env) (Task, error) {
+	c := &classes{Env: e}
+	labels, splits := e.Share.Values.Targets(e.Vertices)
+	c.labels = labels
+	all, s := &e.Share.Whole.Splits[k.Split], &splits[k.Split]
+	c.train, c.val, c.test = c.vertexSet(s.Train, all.Train), c.vertexSet(s.Val, all.Val), c.vertexSet(s.Test, all.Test)
+	l := &c.labels
+	c.targets.Classes = l.Classes
+	if l.MultiLabel() {
+		c.targets.Multi = e.Team.Memory.New(tensor.Buffers, len(l.Multi)/l.Classes, l.Classes)
+		if !e.Team.Planning() {
+			copy(c.targets.Multi.Floats(), l.Multi)
+		}
+	} else {
+		c.targets.Class = int32s(e.Team, l.Class)
+	}
+	if e.Share.Values.Labels.MultiLabel() {
+		if err := c.countLabels(); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	c.metric, err = k.Metric(&e.Share.Whole, &c.labels)
+	return c, err
+}
+
+// classes is classification on a worker.
+type classes struct {
+	Env
+	metric           string
+	labels           graph.Labels // of the vertices whose logits come here
+	targets          nn.Targets
+	train, val, test vertexSet
+}
+
+// countLabels has the losses be means over the labels that are there, of the vertices that all workers list. All
+// of them call it.
+func (c *classes) countLabels() error {
+	if c.Team.Planning() {
+		return nil
+	}
+	sets, there := []*vertexSet{&c.train, &c.val, &c.test}, make([]float64, 3)
+	for k, set := range sets {
+		for _, v := range set.ids {
+			for _, label := range c.labels.Multi[int(v)*c.labels.Classes : (int(v)+1)*c.labels.Classes] {
+				if label == label { // not NaN
+					there[k]++
+				}
+			}
+		}
+	}
+	err := c.World.SumDoubles(comm.Statistics, there)
+	for k, set := range sets {
+		set.total = int(there[k])
+	}
+	return err
+}
+
+func (c *classes) Metric() string { return c.metric }
+
+func (c *classes) Loss(_ int, logits *autograd.Var) (float64, *tensor.Matrix) {
+	return nn.LossGradient(logits, c.targets, c.train.rows, c.train.total)
+}
+
+func (c *classes) ValidationLoss(logits *autograd.Var) float64 {
+	return nn.Loss(logits, c.targets, c.val.rows, c.val.total)
+}
+
+func (c *classes) Validates() bool { return c.val.total > 0 }
+
+func (c *classes) OneClass() bool {
+	labels := &c.Share.Values.Labels
+	whole := len(c.Share.Edges.Starts) == 2
+	return whole && labels.OneClass() || c.Share.Whole.Classes == 1 && !labels.MultiLabel()
+}
+
+func (c *classes) Measure(logits *tensor.Matrix) (s Scores, err error) {
+	if c.Team.Planning() {
+		return s, nil
+	}
+	for _, part := range []struct {
+		to  *float64
+		set vertexSet
+	}{{&s.Train, c.train}, {&s.Val, c.val}, {&s.Test, c.test}} {
+		if *part.to, err = metric.Vertices(c.metric)(logits.Floats(), &c.labels, part.set.ids, c.World); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func (*classes) Report(*tensor.Matrix) (*Links, error) { return nil, nil }
+
+// vertexSet is a list of rows, for Go and for kernels.
+type vertexSet struct {
+	ids   []int64
+	rows  *tensor.Matrix // Int32, 1 × n
+	total int            // how many vertices all workers' lists have, or where these may have several labels, labels
+}
+
+func (c *classes) vertexSet(ids []int64, total int) vertexSet {
+	return vertexSet{ids, int32s(c.Team, ids), total}
+}

@@ -1,0 +1,207 @@
+package worker
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"weft/comm"
+	"weft/tensor"
+	"weft/train/engine"
+)
+
+// Traffic is what workers sent.
+type Traffic struct {
+	Bytes    int64 `json:"bytes"`
+	Messages int64 `json:"messages"`
+}
+
+// Communication is what the workers sent in the training pass of the last epoch, by kind, summed over the
+// workers.
+type Communication struct {
+	Halo       Traffic `json:"halo"`           // vertex rows and their gradients between graph partitions
+	Layout     Traffic `json:"layout"`         // switches between rows and slices
+	Stage      Traffic `json:"stage"`          // activations and gradients at the boundaries of a pipeline
+	Gradient   Traffic `json:"gradient"`       // gradients of the weights
+	Links      Traffic `json:"links,omitzero"` // rows at the ends of edges that are learned, and their gradients
+	Statistics Traffic `json:"statistics"`     // losses, norms, counts
+}
+
+// BySite are numbers of each site of a model.
+type BySite map[string]int64
+
+// Sum is that of all sites.
+func (b BySite) Sum() (all int64) {
+	for _, n := range b {
+		all += n
+	}
+	return all
+}
+
+// since are the numbers less earlier ones.
+func (b BySite) since(before BySite) BySite {
+	more := BySite{}
+	for site, n := range b {
+		more[site] = n - before[site]
+	}
+	return more
+}
+
+// Tally is what a worker has aggregated and sent, and how long it stood still.
+type Tally struct {
+	EdgeColumns BySite // edges × columns, forward and backward
+	LayoutBytes BySite // of Sent.Layout
+	Sent        Communication
+	Waited      time.Duration
+	Seconds     float64 // that a pass took on this worker
+}
+
+// account is a worker's tally.
+type account struct {
+	Pass Tally // of the last training pass
+
+	edgeColumns, layoutBytes BySite
+	switches                 int64 // between layouts
+}
+
+func newAccount() account { return account{edgeColumns: BySite{}, layoutBytes: BySite{}} }
+
+func (a *account) aggregated(site string, edgeColumns int64) { a.edgeColumns[site] += edgeColumns }
+
+func (a *account) switched(site string, bytes int64) {
+	a.layoutBytes[site] += bytes
+	a.switches++
+}
+
+// done is this worker's tally so far. A switch between layouts is one of all workers of a stage, of which the
+// first counts it.
+func (w *Worker) done() Tally {
+	c := w.Groups.World
+	of := func(kinds ...comm.Kind) (sum Traffic) {
+		for _, k := range kinds {
+			sum.add(Traffic(c.Sent(k)))
+		}
+		return sum
+	}
+	layout := Traffic{Bytes: of(comm.ToSlices, comm.ToRows).Bytes}
+	if w.Groups.Replicas.Rank() == 0 {
+		layout.Messages = w.switches
+	}
+	return Tally{EdgeColumns: maps.Clone(w.edgeColumns), LayoutBytes: maps.Clone(w.layoutBytes), Waited: c.Waited(), Sent: Communication{
+		Halo: of(comm.Halo, comm.HaloGradient), Layout: layout, Stage: of(comm.Stage),
+		Gradient: of(comm.Gradient), Links: of(comm.Links), Statistics: of(comm.Statistics),
+	}}
+}
+
+func (d Tally) since(before Tally) Tally {
+	for k, sent := range d.Sent.kinds() {
+		earlier := before.Sent.kinds()[k]
+		sent.add(Traffic{-earlier.Bytes, -earlier.Messages})
+	}
+	d.Waited -= before.Waited
+	d.EdgeColumns, d.LayoutBytes = d.EdgeColumns.since(before.EdgeColumns), d.LayoutBytes.since(before.LayoutBytes)
+	return d
+}
+
+func (t *Traffic) add(more Traffic) {
+	t.Bytes += more.Bytes
+	t.Messages += more.Messages
+}
+
+// kinds are the numbers of a Communication.
+func (c *Communication) kinds() []*Traffic {
+	return []*Traffic{&c.Halo, &c.Layout, &c.Stage, &c.Gradient, &c.Links, &c.Statistics}
+}
+
+// SumOf is what several workers have sent together.
+func SumOf(sent []Communication) (all Communication) {
+	for _, c := range sent {
+		for k, t := range all.kinds() {
+			t.add(*c.kinds()[k])
+		}
+	}
+	return all
+}
+
+// Totals are what the workers of a run took, aggregated and sent, in the training pass of the last epoch.
+type Totals struct {
+	Workers         int
+	PeakTensorBytes []int64 // per worker
+	GraphBytes      []int64 // per worker
+	LiveBytes       []int64 // per worker: tensors when the run is done, those of the model
+	// Communication is what all workers sent in the pass.
+	Communication Communication
+	EdgeColumns   []int64        // per worker: edges × columns that it aggregated, forward and backward
+	SentBytes     []int64        // per worker
+	WaitSeconds   []float64      // how long each worker stood still for others
+	WaitShare     float64        // of its time in the pass, of the worker that waited most
+	Stages        []StageSummary // where the mesh has several
+}
+
+// Totals are those of all workers.
+func (w *Worker) Totals() (t Totals, err error) {
+	type took struct {
+		Peak, Graph, Live int64 // bytes
+		Pass              Tally
+		Spent             engine.StageReport
+	}
+	mem := w.Team.Memory
+	all, err := Gather(w.Groups.World, took{mem.Peak(), mem.Live(tensor.Graph), mem.LiveTensors(), w.Pass, w.spent})
+	if err != nil {
+		return t, err
+	}
+	t.Workers = len(all)
+	var sent []Communication
+	for _, one := range all {
+		t.PeakTensorBytes = append(t.PeakTensorBytes, one.Peak)
+		t.GraphBytes = append(t.GraphBytes, one.Graph)
+		t.LiveBytes = append(t.LiveBytes, one.Live)
+		t.EdgeColumns = append(t.EdgeColumns, one.Pass.EdgeColumns.Sum())
+		waited := one.Pass.Waited.Seconds()
+		t.WaitSeconds = append(t.WaitSeconds, waited)
+		t.WaitShare = max(t.WaitShare, waited/max(one.Pass.Seconds, 1e-9))
+		bytes := int64(0)
+		for _, t := range one.Pass.Sent.kinds() {
+			bytes += t.Bytes
+		}
+		t.SentBytes, sent = append(t.SentBytes, bytes), append(sent, one.Pass.Sent)
+	}
+	for _, s := range w.Stages() {
+		sum := StageSummary{Stage: s}
+		for _, rank := range s.Workers {
+			sum.add(all[rank].Spent, t.SentBytes[rank])
+		}
+		t.Stages = append(t.Stages, sum)
+	}
+	t.Communication = SumOf(sent)
+	return t, nil
+}
+
+// Gather is what each worker has, by rank.
+func Gather[T any](c *comm.Comm, mine T) ([]T, error) {
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := comm.GatherLists(c, comm.Setup, text)
+	all := make([]T, len(texts))
+	for rank, text := range texts {
+		if err == nil {
+			err = json.Unmarshal(text, &all[rank])
+		}
+	}
+	return all, err
+}
+
+// Imbalance is the largest of the workers' amounts over their mean, 0 where there is nothing.
+func Imbalance[T int | int64 | float64](amounts []T) float64 {
+	sum := T(0)
+	for _, n := range amounts {
+		sum += n
+	}
+	if sum == 0 {
+		return 0
+	}
+	return float64(slices.Max(amounts)) * float64(len(amounts)) / float64(sum)
+}

@@ -1,0 +1,115 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+
+	"weft/comm"
+	"weft/internal/launch"
+	"weft/internal/refusal"
+	"weft/nn"
+	"weft/parallel/mesh"
+	"weft/tensor"
+)
+
+// agree ends an epoch, which all workers do together: it adds up their parts of the loss, tells whether any
+// of them is to stop, and makes sure that the replicas' parameters are still the same.
+func (w *Worker) agree(epoch int, part float64, stop bool) (loss float64, stopped bool, err error) {
+	if w.Team.Planning() {
+		return part, stop, nil
+	}
+	const words = 3
+	flag := 0.0
+	if stop {
+		flag = 1
+	}
+	all, err := comm.Gather(w.Groups.World, comm.Statistics, part, flag, w.hash())
+	if err != nil {
+		return 0, false, err
+	}
+	hashes := make([]float64, w.Groups.World.Size())
+	for r := range hashes {
+		theirs := all[r*words:]
+		loss += theirs[0]
+		stopped = stopped || theirs[1] != 0
+		hashes[r] = theirs[2]
+	}
+	cause := "a fault of the program, or of this machine"
+	if w.Processes {
+		cause = "the machines do not compute alike: set WEFT_SIMD to one level on all of them"
+	}
+	return loss, stopped, w.sameParameters(hashes, func(rank, first int) error {
+		return fmt.Errorf("after epoch %d the parameters of worker %d differ from those of worker %d: %s", epoch, rank, first, cause)
+	})
+}
+
+// sameParameters fails on all workers where the checksum of one is not that of the first of its stage, with
+// what differ says of the lowest.
+func (w *Worker) sameParameters(hashes []float64, differ func(rank, first int) error) error {
+	for rank, h := range hashes {
+		if first := w.Groups.Mesh.Rank(mesh.Place{Stage: w.Groups.Mesh.Place(rank).Stage}); h != hashes[first] {
+			return &launch.Common{Err: differ(rank, first)}
+		}
+	}
+	return nil
+}
+
+// Load sets the parameters to weights that this worker has read by itself, with err: it fails on all workers
+// where it fails on any, or where the weights are not the same.
+func (w *Worker) Load(weights nn.State, err error) error {
+	if err == nil {
+		err = w.Params.Load(weights)
+	}
+	if err := w.Ranks().Together(err); err != nil {
+		return err
+	}
+	hashes, err := comm.Gather(w.Groups.World, comm.Setup, w.hash())
+	if err != nil {
+		return err
+	}
+	return w.sameParameters(hashes, func(rank, first int) error {
+		return refusal.Weights.Errorf("worker %d has read other weights than worker %d: all machines need the same file", rank, first)
+	})
+}
+
+// CheckPart fails on all workers where the context of any is cancelled, or its part of a result is not
+// finite.
+func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
+	counts := []float64{0, 0}
+	if ctx.Err() != nil {
+		counts[0] = 1
+	}
+	if !tensor.Finite(part.Floats()) {
+		counts[1] = 1
+	}
+	if err := w.sum(counts); err != nil {
+		return err
+	}
+	switch {
+	case counts[0] > 0:
+		return &launch.Common{Err: context.Canceled}
+	case counts[1] > 0:
+		return &launch.Common{Err: refusal.Weights.Of(fmt.Errorf("the weights give values that are not finite on this graph; "+
+			"were they trained on such features, with the same %s?", refusal.Setting("normalize-features")))}
+	}
+	return nil
+}
+
+// Ranks are the workers, for steps that all make together.
+func (w *Worker) Ranks() launch.Ranks { return launch.Ranks{Comm: w.Groups.World} }
+
+// hash is a checksum of the parameters and buffers that all replicas hold, as workers tell each other.
+func (w *Worker) hash() float64 {
+	h, table := uint32(0), crc32.MakeTable(crc32.Castagnoli)
+	for _, p := range w.Params.List {
+		if p.Rows != nil {
+			continue
+		}
+		h = crc32.Update(h, table, p.Value.Bytes())
+	}
+	for _, b := range w.Params.Buffers {
+		h = crc32.Update(h, table, comm.Bytes(b.Values))
+	}
+	return float64(h)
+}

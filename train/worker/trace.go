@@ -1,0 +1,94 @@
+package worker
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"weft/comm"
+	"weft/internal/trace"
+	"weft/kernel"
+	"weft/parallel/mesh"
+)
+
+// NewRecorder is that of one of the workers that c connects, who call it together; nil where worker 0 is not
+// asked for a trace.
+func NewRecorder(c *comm.Comm, asked bool) (*trace.Recorder, error) {
+	flag := []byte{0}
+	if asked {
+		flag[0] = 1
+	}
+	if err := c.Broadcast(comm.Setup, flag, 0); err != nil || flag[0] == 0 {
+		return nil, err
+	}
+	return trace.New(trace.Clock, trace.Most), nil
+}
+
+// recorded is the team, whose kernel calls r records from now on; nil: as they were.
+func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
+	if r == nil {
+		return team
+	}
+	watch := team.Watch
+	team.Watch = func(c kernel.Call, run func()) {
+		span := r.Kernel(c.Kernel, trace.Shape(c.Shape))
+		defer span.End()
+		if watch == nil {
+			run()
+			return
+		}
+		watch(c, run)
+	}
+	return team
+}
+
+// phase begins a part of the epoch.
+func (w *Worker) phase(name string) trace.Span {
+	return w.Recorder.Work().Begin(trace.Phase, name, trace.Args{})
+}
+
+// Trace is, on worker 0, what all workers did in the last epoch; nil on others, and where nothing was
+// recorded. All call it together.
+func (w *Worker) Trace() (*trace.Trace, error) {
+	if w.Recorder == nil {
+		return nil, nil
+	}
+	c, mine := w.Groups.World, trace.Worker{Name: workerName(w.Groups.Mesh, w.Groups.World.Rank())}
+	mine.Events, mine.Lost = w.Recorder.Events()
+	if w.Processes {
+		var err error
+		if mine.Offset, mine.Uncertainty, err = c.ClockOffset(comm.Setup, w.Recorder.Now); err != nil {
+			return nil, err
+		}
+	}
+	text, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := bytesToFirst(c, text)
+	if err != nil || !w.Ranks().First() {
+		return nil, err
+	}
+	t := &trace.Trace{Epoch: w.epoch, Workers: make([]trace.Worker, len(texts))}
+	for rank, text := range texts {
+		if err := json.Unmarshal(text, &t.Workers[rank]); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// workerName says which worker it is, and its place along the axes that divide anything.
+func workerName(m mesh.Mesh, rank int) string {
+	name, place := fmt.Sprintf("worker %d", rank), m.Place(rank)
+	separator := ": "
+	for _, axis := range []struct {
+		what      string
+		at, count int
+	}{{"stage", place.Stage, m.Stages}, {"partition", place.Partition, m.Partitions}, {"slice", place.Slice, m.Slices}} {
+		if axis.count > 1 {
+			name += fmt.Sprintf("%s%s %d", separator, axis.what, axis.at)
+			separator = ", "
+		}
+	}
+	return name
+}

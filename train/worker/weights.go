@@ -1,0 +1,100 @@
+package worker
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+
+	"weft/comm"
+	"weft/internal/safetensors"
+	"weft/nn"
+	"weft/parallel/exchange"
+)
+
+// What the stages of a mesh put together, each of which holds some of the model's parameters.
+
+// squares are the squared 2-norms of the gradients of all parameters of the model, in its order.
+func (w *Worker) squares(own []float64) []float64 {
+	if w.Team.Planning() {
+		return own
+	}
+	for i, p := range w.Params.List {
+		if p.Rows != nil {
+			p.Rows.Sum(own[i : i+1])
+		}
+	}
+	if w.Groups.Mesh.Stages == 1 {
+		return own
+	}
+	all, err := comm.GatherLists(w.Groups.Stages, comm.Statistics, own)
+	exchange.Must(err)
+	return slices.Concat(all...)
+}
+
+// allowOthers lets files of weights hold what the other stages have of the model.
+func (w *Worker) allowOthers() error {
+	if w.Groups.Mesh.Stages == 1 || w.Team.Planning() {
+		return nil
+	}
+	all, err := comm.GatherLists(w.Groups.Stages, comm.Setup, []byte(strings.Join(w.Params.Names(), "\n")))
+	if err != nil {
+		return err
+	}
+	for s, names := range all {
+		if s != w.Groups.Stage {
+			w.Params.Allow(strings.Split(string(names), "\n")...)
+		}
+	}
+	return nil
+}
+
+// Weights are all of the model's, on worker 0; nil on others.
+func (w *Worker) Weights() (nn.State, error) {
+	all := w.Params.State()
+	if err := w.gatherTables(all); err != nil {
+		return nil, err
+	}
+	if w.Groups.Partition > 0 || w.Groups.Slice > 0 { // another worker has the same, and speaks for the stage
+		return nil, nil
+	}
+	c := w.Groups.Stages
+	var own bytes.Buffer
+	if c.Rank() > 0 {
+		if err := safetensors.Write(&own, all, nil); err != nil {
+			return nil, err
+		}
+	}
+	files, err := bytesToFirst(c, own.Bytes())
+	if err != nil || c.Rank() > 0 {
+		return nil, err
+	}
+	for _, file := range files[1:] {
+		theirs, _, err := safetensors.Read(bytes.NewReader(file), int64(len(file)))
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, theirs)
+	}
+	return all, nil
+}
+
+// gatherTables gives worker 0's state the rows of all workers, of the parameters that have a row for each
+// vertex.
+func (w *Worker) gatherTables(all nn.State) error {
+	for _, p := range w.Params.List {
+		if p.Rows == nil || p.Rows.Here == p.Rows.Total && p.Rows.Peers == nil {
+			continue
+		}
+		whole := nn.Tensor{Shape: p.Shape()}
+		for table := range p.Tables {
+			rows := p.Value.RowRange(table*p.Rows.Here, (table+1)*p.Rows.Here)
+			err := w.inOrder(rows, p.Rows.List(), p.Rows.Total, OrKeep(nil, &whole.Float32, nil))
+			if err != nil {
+				return err
+			}
+		}
+		all[p.Name] = whole
+	}
+	return nil
+}

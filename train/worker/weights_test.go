@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"weft/comm"
+	"weft/internal/launch"
+	"weft/kernel"
+	"weft/nn"
+	"weft/parallel/mesh"
+	"weft/tensor"
+)
+
+// TestWeightsOfStages: the weights of all stages come to worker 0, and to it alone.
+func TestWeightsOfStages(t *testing.T) {
+	grid := mesh.Mesh{Stages: 3, Partitions: 1, Slices: 2}
+	err := launch.Workers(grid.Workers(), 0, func(c *comm.Comm) error {
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		w := &Worker{Groups: grid.Join(c)}
+		w.Params = nn.NewParams(kernel.NewTeam(1, mem), 1)
+		w.Params.Weight(fmt.Sprintf("convs.%d.lin.weight", w.Groups.Stage), 4, 3, nn.Glorot(4, 3))
+		all, err := w.Weights()
+		if err != nil {
+			return err
+		}
+		var want []string
+		sent := int64(0) // messages: the length of a file to each other stage, and the file to the first
+		switch {
+		case w.Ranks().First():
+			want, sent = []string{"convs.0.lin.weight", "convs.1.lin.weight", "convs.2.lin.weight"}, 2
+		case w.Groups.Slice == 0:
+			sent = 3
+		}
+		if diff := cmp.Diff(want, slices.Sorted(maps.Keys(all))); diff != "" {
+			t.Errorf("rank %d: %s", c.Rank(), diff)
+		}
+		if n := c.Sent(comm.Setup).Messages; n != sent {
+			t.Errorf("rank %d sends %d messages, want %d", c.Rank(), n, sent)
+		}
+		return c.Barrier(comm.Setup)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
