@@ -123,9 +123,10 @@ func rebuildSparse(args pickle.Tuple) (any, error) {
 	if len(args) != 2 {
 		return nil, errTensor
 	}
+	const most = 4 // bounds, ids, values and sizes
 	name, okName := args[0].(Layout)
 	state, okState := args[1].(pickle.Tuple)
-	if !okName || !okState {
+	if !okName || !okState || len(state) > most {
 		return nil, errTensor
 	}
 	s := &Sparse{Layout: name}
