@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 
 	"weft/gnn"
 	"weft/internal/refusal"
+	"weft/internal/regular"
 	"weft/train"
 )
 
@@ -117,9 +117,11 @@ func check(o *train.Options) error {
 		return err
 	}
 	if o.Init != "" {
-		if info, err := os.Stat(o.Init); err != nil || !info.Mode().IsRegular() {
-			return refusal.Errorf("--init %s: no such file; it names a safetensors file with weights", o.Init)
+		f, _, err := regular.Open(o.Init)
+		if err != nil {
+			return refusal.Errorf("--init %w; it names a safetensors file with weights", err)
 		}
+		return f.Close()
 	}
 	return nil
 }

@@ -109,10 +109,14 @@ func Decode(data []byte) (any, error) { return Dialect{}.Decode(data) }
 // Decode reads one pickle of the dialect, as the function does.
 func (dialect Dialect) Decode(data []byte) (any, error) {
 	d := decoder{Dialect: dialect, data: data}
+	return d.decode()
+}
+
+func (d *decoder) decode() (any, error) {
 	for checked := 0; ; {
 		at := d.at
 		if at >= checked {
-			if err := memory.Need(growth * int64(min(stepBytes, len(data)-at))); err != nil {
+			if err := memory.Need(growth * int64(min(stepBytes, len(d.data)-at))); err != nil {
 				return nil, err
 			}
 			checked = at + stepBytes
