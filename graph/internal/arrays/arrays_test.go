@@ -128,9 +128,9 @@ func TestLabels(t *testing.T) {
 func TestWholeLabels(t *testing.T) {
 	nan := math.NaN()
 	for name, a := range map[string]*npy.Array{
-		"a vector":   array(t, "<f8", []float64{0, 2, nan, -1}, 4),
-		"a column":   array(t, "<f4", []float32{0, 2, float32(nan), -1}, 4, 1),
-		"integers":   array(t, "<i8", []int64{0, 2, -1, -1}, 4),
+		"a vector": array(t, "<f8", []float64{0, 2, nan, -1}, 4),
+		"a column": array(t, "<f4", []float32{0, 2, float32(nan), -1}, 4, 1),
+		"integers": array(t, "<i8", []int64{0, 2, -1, -1}, 4),
 	} {
 		got, err := WholeLabels(a)
 		if diff := cmp.Diff(graph.Labels{Classes: 3, Class: []int64{0, 2, -1, -1}}, got); diff != "" || err != nil {
