@@ -12,8 +12,8 @@ import (
 // A refusal quotes input, which may be of any length: its text has little more than so many bytes. Of a
 // longer one the beginning, which names the file or setting, and the end, with the way out, remain.
 const (
-	firstBytes = 700
-	lastBytes  = 300
+	firstBytes = 1400
+	lastBytes  = 600
 )
 
 type refused struct{ error }

@@ -49,12 +49,12 @@ func TestLongInput(t *testing.T) {
 		inner := Errorf("file.pt: the number %w: at most 19 digits are read", fault)
 		err := Errorf("--init %w; give another", inner)
 		text := err.Error()
-		if !errors.Is(err, fault) || len(text) > 1100 || !utf8.ValidString(text) ||
+		if !errors.Is(err, fault) || len(text) > 2100 || !utf8.ValidString(text) ||
 			!strings.HasPrefix(text, "--init file.pt: the number "+unit) || !strings.HasSuffix(text, unit+": at most 19 digits are read; give another") {
-			t.Errorf("%d bytes: %.2000s", len(text), text)
+			t.Errorf("%d bytes: %.3000s", len(text), text)
 		}
 	}
-	short := strings.Repeat("x", 1000)
+	short := strings.Repeat("x", 2000)
 	if err := Errorf("%s", short); err.Error() != short {
 		t.Errorf("%d bytes became %d: %v", len(short), len(err.Error()), err)
 	}
