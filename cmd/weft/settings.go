@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 
 	"weft/gnn"
 	"weft/internal/refusal"
+	"weft/internal/regular"
 	"weft/train/setting"
 )
 
@@ -117,8 +117,12 @@ func resolved(o *setting.Options, given ...string) (*setting.Resolved, error) {
 		return nil, err
 	}
 	if o.Init != "" {
-		if info, err := os.Stat(o.Init); err != nil || !info.Mode().IsRegular() {
-			return nil, refusal.Errorf("--init %s: no such file; it names a safetensors file with weights", o.Init)
+		f, _, err := regular.Open(o.Init)
+		if err != nil {
+			return nil, refusal.Errorf("--init %w; it names a safetensors file with weights", err)
+		}
+		if err := f.Close(); err != nil {
+			return nil, err
 		}
 	}
 	return r, nil

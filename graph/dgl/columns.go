@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
-	"weft/internal/memory"
 	"weft/internal/npy"
 	"weft/internal/refusal"
 )
@@ -180,41 +178,10 @@ func (t *table) labels(name string) (labels graph.Labels, err error) {
 		if err != nil {
 			return err
 		}
-		if n := len(a.Shape); strings.Contains(a.Descr, "f") && (n == 1 || n == 2 && a.Shape[1] == 1) {
-			ids, err := classes(a)
-			if err != nil {
-				return err
-			}
-			labels, err = arrays.Classes(ids)
-			return err
-		}
-		labels, err = arrays.Labels(a)
+		labels, err = arrays.WholeLabels(a)
 		return err
 	})
 	return labels, err
-}
-
-// classes are class ids that are floats: whole numbers, or NaN for none.
-func classes(a *npy.Array) ([]int64, error) {
-	values, err := a.Float32s()
-	if err != nil {
-		return nil, err
-	}
-	if err := memory.Need(8 * int64(len(values))); err != nil {
-		return nil, err
-	}
-	ids := make([]int64, len(values))
-	for v, x := range values {
-		id, whole := arrays.Whole(x)
-		switch {
-		case math.IsNaN(float64(x)):
-			id = -1
-		case !whole:
-			return nil, refusal.Errorf("label %v of vertex %d: classes are whole numbers (-1 or NaN: none)", x, v)
-		}
-		ids[v] = id
-	}
-	return ids, nil
 }
 
 // splits are those of columns of masks: of training, validation and test vertices. A mask has a truth value

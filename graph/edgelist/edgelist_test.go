@@ -339,11 +339,20 @@ func TestMasksOfSeveralSplits(t *testing.T) {
 	if diff := cmp.Diff(want, g.Splits); diff != "" {
 		t.Error("without validation: ", diff)
 	}
+	g, err = Read(Options{Path: edges, Train: train, Test: array(t, []int64{2}, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want[0].Test, want[1].Test = []int64{2}, []int64{2}
+	if diff := cmp.Diff(want, g.Splits); diff != "" {
+		t.Error("one list for all splits: ", diff)
+	}
+	three := array(t, make([]bool, 12), 4, 3)
 	for name, c := range map[string]struct {
 		o    Options
 		want string
 	}{
-		"one split of ids": {Options{Path: edges, Train: train, Val: array(t, []int64{2}, 1)}, "1 splits, where " + train + " has 2"},
+		"three beside two": {Options{Path: edges, Train: train, Val: three}, "2 splits, where " + three + " has 3"},
 		"a row per split":  {Options{Path: edges, Train: array(t, make([]bool, 8), 2, 4)}, "has shape [2 4]: a mask has 4 values"},
 		"no split":         {Options{Path: edges, Train: array(t, []bool{}, 4, 0)}, "has shape [4 0], no split"},
 		"in two parts":     {Options{Path: edges, Train: train, Val: train}, "vertex 0 is also in "},

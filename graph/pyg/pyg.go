@@ -1,7 +1,8 @@
 // Package pyg reads the graphs that PyTorch Geometric (PyG) writes with torch.save: a Data or HeteroData
 // object of version 1 or 2; (data, slices) or (dict, slices, class), as an InMemoryDataset saves one graph;
 // or what their to_dict returns, a dict of tensors. Edges are an edge_index, or a matrix adj_t (by target) or
-// adj (by source): a SparseTensor of torch_sparse, or a sparse tensor of PyTorch.
+// adj (by source): a SparseTensor of torch_sparse, or a sparse tensor of PyTorch. A tensor of a class that PyG
+// derives, as EdgeIndex, is the tensor.
 //
 // Files are untrusted. Nothing in them runs: see internal/pickle and internal/torchfile.
 package pyg
@@ -9,10 +10,11 @@ package pyg
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
+	"weft/internal/memory"
+	"weft/internal/npy"
 	"weft/internal/pickle"
 	"weft/internal/refusal"
 	"weft/internal/torchfile"
@@ -141,7 +143,7 @@ func (r *reader) target(s *stores) (*store, error) {
 	var labelled, all []*store
 	for _, v := range s.vertices {
 		all = append(all, v)
-		if v.Has("y") {
+		if v.Has("y") || v.Has("train_idx", "train_y") {
 			labelled = append(labelled, v)
 		}
 	}
@@ -208,14 +210,97 @@ func (r *reader) first(g *graph.Graph, v *store) error {
 	if g.Features, err = r.features(v); err != nil {
 		return err
 	}
+	if g.Labels, err = r.labels(v); err != nil {
+		return err
+	}
 	f := arrays.Fields{Source: v}
-	if v.Has("y") {
-		if g.Labels, err = f.Labels("y", v.count); err != nil {
-			return err
+	if g.Splits, err = f.Splits(arrays.MaskKeys, v.count, &g.Labels, arrays.Masks); err != nil || g.Splits != nil {
+		return err
+	}
+	g.Splits, err = f.Splits(listKeys, v.count, &g.Labels, arrays.Parts)
+	return err
+}
+
+// The names of the lists of training, validation and test vertices, and of their labels, as PyTorch
+// Geometric's Entities has them where y and masks of all vertices would be.
+var (
+	listKeys  = [3]string{"train_idx", "val_idx", "test_idx"}
+	labelKeys = [3]string{"train_y", "val_y", "test_y"}
+)
+
+// labels are those of a type: y, or those of listed vertices, or none.
+func (r *reader) labels(v *store) (graph.Labels, error) {
+	const key = "y"
+	if !v.Has(key) {
+		return r.listedLabels(v)
+	}
+	array, err := v.Array(key)
+	if err != nil {
+		return graph.Labels{}, err
+	}
+	l, err := arrays.WholeLabels(array)
+	if err != nil {
+		return l, v.Refuse(key, err)
+	}
+	if l.Class != nil {
+		r.noteFloats(v, key, array)
+	}
+	return l, arrays.Fields{Source: v}.Rows(key, array.Shape[0], v.count)
+}
+
+// noteFloats says that class ids are floats: they might have been meant as numbers to be predicted.
+func (r *reader) noteFloats(v *store, key string, array *npy.Array) {
+	if array.Floats() {
+		r.notes = append(r.notes, fmt.Sprintf("%s: floats, all of them whole numbers: read as class ids", v.quoted(key)))
+	}
+}
+
+// listedLabels are class ids of the vertices in lists; the others have none.
+func (r *reader) listedLabels(v *store) (graph.Labels, error) {
+	var ids []int64
+	for part, key := range labelKeys {
+		if !v.Has(key, listKeys[part]) {
+			continue
+		}
+		if ids == nil {
+			if err := memory.Need(8 * int64(v.count)); err != nil {
+				return graph.Labels{}, v.Refuse(key, err)
+			}
+			ids = slices.Repeat([]int64{-1}, v.count)
+		}
+		list, err := v.Array(listKeys[part])
+		if err != nil {
+			return graph.Labels{}, err
+		}
+		vertices, err := arrays.List(list, v.count)
+		if err != nil {
+			return graph.Labels{}, v.Refuse(listKeys[part], err)
+		}
+		array, err := v.Array(key)
+		if err != nil {
+			return graph.Labels{}, err
+		}
+		classes, err := arrays.WholeNumbers(array)
+		if err != nil {
+			return graph.Labels{}, v.Refuse(key, err)
+		}
+		if len(classes) != len(vertices) {
+			return graph.Labels{}, v.Refuse(key, fmt.Errorf("has shape %v: it must be one class id for each of the %d vertices in %q",
+				array.Shape, len(vertices), listKeys[part]))
+		}
+		r.noteFloats(v, key, array)
+		for k, vertex := range vertices {
+			ids[vertex] = classes[k]
 		}
 	}
-	g.Splits, err = f.Splits(arrays.MaskKeys, v.count, &g.Labels, arrays.Masks)
-	return err
+	if ids == nil {
+		return graph.Labels{}, nil
+	}
+	l, err := arrays.Classes(ids)
+	if err != nil {
+		return l, v.Refuse(labelKeys[0], err)
+	}
+	return l, nil
 }
 
 // features are those of a type, none where it has no x.
@@ -228,7 +313,7 @@ func (r *reader) features(v *store) (graph.Features, error) {
 		return graph.Features{}, err
 	}
 	if m.Note != "" {
-		r.notes = append(r.notes, strings.TrimPrefix(v.of()+": ", ": ")+m.Note)
+		r.notes = append(r.notes, v.quoted("x")+": "+m.Note)
 	}
 	return m.Features, nil
 }
@@ -248,6 +333,11 @@ var classes = []pickle.Class{
 	"torch_geometric.data.graph_store.EdgeLayout",
 	"torch_geometric.data.feature_store.TensorAttr",
 	"torch_geometric.data.feature_store._FieldStatus",
+	"torch_geometric.edge_index.CatMetadata",
+	"torch_geometric.edge_index.EdgeIndex",
+	"torch_geometric.edge_index.SortOrder",
+	"torch_geometric.index.CatMetadata",
+	"torch_geometric.index.Index",
 }
 
 const (

@@ -162,6 +162,9 @@ func TestRefused(t *testing.T) {
 		{"refused-legacy", "", "a file of torch.save before PyTorch 1.6"},
 		{"refused-weights", "", `has no edges (edge_index, adj_t or adj): its fields are ["weight" "bias"]`},
 		{"refused-tensor", "", "holds a tensor, no graph of PyTorch Geometric"},
+		{"refused-type", "", `names "torch.float8_e4m3fnuz", which is not on the list of what a dataset's pickle may name; docs/data.md`},
+		{"refused-float-labels", "", `"y": label 0.5 of vertex 0: classes are whole numbers (-1 or NaN: none)`},
+		{"refused-float-edges", "", `"edge_index": a tensor of float32, where integers are due: save it after .long()`},
 		{"two-labels", "", `the types "author", "paper" have labels (y): choose one with target`},
 		{"two-labels", "poet", `target "poet": its types are "author", "paper", "venue"`},
 		{"data", "author", `target "author": the graph has one type of vertices; leave it out`},
@@ -184,6 +187,23 @@ func TestSparseFeatures(t *testing.T) {
 		}
 		if g.Features.Sparse() != sparse || strings.Contains(fmt.Sprint(g.Notes), "stored as sparse rows") != sparse {
 			t.Errorf("dense features %v: sparse %v, notes %q", keep, g.Features.Sparse(), g.Notes)
+		}
+	}
+}
+
+// Notes name the field that they are about: of the type, where there are types.
+func TestNotes(t *testing.T) {
+	for _, c := range []struct{ path, want string }{
+		{"testdata/wide.pt", `"x": 0.5 % of the feature values are not zero`},
+		{"testdata/hetero-wide.pt", `"x" of "paper": 0.5 % of the feature values are not zero`},
+		{"testdata/floats.pt", `"y": floats, all of them whole numbers: read as class ids`},
+	} {
+		g, err := Read(c.path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(g.Notes, func(note string) bool { return strings.HasPrefix(note, c.want) }) {
+			t.Errorf("%s: notes %q, want one that begins with %q", c.path, g.Notes, c.want)
 		}
 	}
 }
@@ -250,6 +270,10 @@ func TestDamaged(t *testing.T) {
 		{dict(edges, text("edge_weight"), ids(20, 4)), `"edge_weight": has shape [4]: it must be one number for each of 3 edges`},
 		{dict(edges, text("edge_attr"), ids(20, 4, 2)), `"edge_attr": has shape [4 2]: it must have a row for each of 3 edges`},
 		{dict(edges, text("edge_type"), ids(20, 4)), `"edge_type": has shape [4]: it must be one number for each of 3 edges`},
+		{dict(edges, text("num_nodes"), "K\x04", text("train_idx"), ids(20, 1), text("train_y"), ids(20, 2)), `"train_y": has shape [2]: it must be one class id for each of the 1 vertices in "train_idx"`},
+		{dict(edges, text("num_nodes"), "K\x04", text("train_idx"), ids(20, 2), text("train_y"), ids(20, 2)), `"train_idx": entry 2: vertex 0 is given twice`},
+		{dict(edges, text("num_nodes"), "K\x04", text("train_idx"), ids(20, 1), text("train_y"), ids(20, 1), text("test_idx"), ids(20, 1)), `test_idx: vertex 0 is also in train_idx`},
+		{dict(edges, text("num_nodes"), "K\x04", text("test_idx"), ids(20, 1)), `"train_idx": is missing beside "val_idx" and "test_idx"`},
 		{dict(text("edge_index"), ids(20, 2, 0)), "0 vertices for 0 edges: give their number as num_nodes"},
 		{dict(text("adj"), "ctorch_sparse.tensor\nSparseTensor\n)\x81}b"), `"adj": is no tensor`},
 		{hetero("N", "}"), `a HeteroData object without _node_store_dict`},

@@ -1,11 +1,13 @@
 package pyg
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"weft/graph"
+	"weft/internal/npy"
 	"weft/internal/pickle"
 	"weft/internal/refusal"
 	"weft/internal/torchfile"
@@ -352,7 +354,7 @@ func (s *store) of() string {
 func (s *store) left() (names []string) {
 	for _, key := range s.keys {
 		if !s.used[key] && s.fields[key] != nil {
-			names = append(names, fmt.Sprintf("%.40q%s", key, s.of()))
+			names = append(names, s.quoted(key))
 		}
 	}
 	return names
@@ -379,7 +381,14 @@ func (s *stores) left() []string {
 	return []string{"left out: " + strings.Join(names, ", ")}
 }
 
+// quoted is the name of a field with that of its type.
+func (s *store) quoted(key string) string { return fmt.Sprintf("%.40q%s", key, s.of()) }
+
 // Refuse puts the file and the field before an error.
 func (s *store) Refuse(key string, err error) error {
-	return refusal.Errorf("%s: %.40q%s: %w", s.reader.path, key, s.of(), err)
+	var floats npy.FloatsError
+	if t, ok := s.fields[key].(*torchfile.Tensor); ok && errors.As(err, &floats) {
+		err = fmt.Errorf("a tensor of %s, where integers are due: save it after .long()", t.Type())
+	}
+	return refusal.Errorf("%s: %s: %w", s.reader.path, s.quoted(key), err)
 }

@@ -113,6 +113,15 @@ func short(h Header, need, have int64) error {
 // rounded to the nearest float32, infinite where they exceed its range.
 func (a *Array) Float32s() ([]float32, error) { return convert[float32](a, "f4", "a float") }
 
+// Float64s is Float32s in double precision.
+func (a *Array) Float64s() ([]float64, error) { return convert[float64](a, "f8", "a float") }
+
+// Floats reports whether the elements are floats.
+func (a *Array) Floats() bool {
+	d, err := parseDtype(a.Descr)
+	return err == nil && d.kind == 'f'
+}
+
 // Int64s returns the elements of an array of booleans or integers. An unsigned value above the range is
 // refused.
 func (a *Array) Int64s() ([]int64, error) {
@@ -147,19 +156,31 @@ func (a *Array) Int32s() ([]int32, error) {
 	return narrow, nil
 }
 
-// Bools returns the elements of an array of booleans, or of integers that are all 0 or 1.
+// Bools returns the elements of an array of booleans, or of numbers that are all 0 or 1.
 func (a *Array) Bools() ([]bool, error) {
-	wide, err := a.Int64s()
+	if a.Floats() {
+		values, err := a.Float64s()
+		if err != nil {
+			return nil, err
+		}
+		return bools(values)
+	}
+	values, err := a.Int64s()
 	if err != nil {
 		return nil, err
 	}
+	return bools(values)
+}
+
+// bools are truth values of numbers.
+func bools[N int64 | float64](wide []N) ([]bool, error) {
 	if err := memory.Need(int64(len(wide))); err != nil {
 		return nil, err
 	}
 	v := make([]bool, len(wide))
 	for k, x := range wide {
 		if x != 0 && x != 1 {
-			return nil, refusal.Errorf("element %d, %d, is not a truth value", k, x)
+			return nil, refusal.Errorf("element %d, %v, is not a truth value", k, x)
 		}
 		v[k] = x == 1
 	}
@@ -198,8 +219,15 @@ type number interface {
 	~int8 | ~uint8 | ~int16 | ~uint16 | ~int32 | ~uint32 | ~int64 | ~uint64 | ~float32 | ~float64
 }
 
+// FloatsError is the type of an array of floats where integers are due.
+type FloatsError string
+
+func (descr FloatsError) Error() string {
+	return fmt.Sprintf("dtype %q is not an integer: save it with .astype(\"int64\")", string(descr))
+}
+
 // convert returns a's elements as D, which is NumPy's type same; wanted names D's kind in errors.
-func convert[D int32 | int64 | float32](a *Array, same, wanted string) ([]D, error) {
+func convert[D int32 | int64 | float32 | float64](a *Array, same, wanted string) ([]D, error) {
 	d, data, err := a.plain()
 	if err != nil {
 		return nil, err
@@ -208,7 +236,7 @@ func convert[D int32 | int64 | float32](a *Array, same, wanted string) ([]D, err
 		return view[D](data), nil
 	}
 	if d.kind == 'f' && wanted != "a float" {
-		return nil, refusal.Errorf("dtype %q is not %s: save it with .astype(\"int64\")", a.Descr, wanted)
+		return nil, refusal.Errorf("%w", FloatsError(a.Descr))
 	}
 	if d.kind == 'S' || d.kind == 'U' {
 		return nil, refusal.Errorf("dtype %q is not %s", a.Descr, wanted)

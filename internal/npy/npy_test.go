@@ -203,8 +203,14 @@ func TestConversions(t *testing.T) {
 			t.Errorf("%s as float32: %v, want a refusal", a.Descr, err)
 		}
 	}
-	if got, err := read(of("|u1", "False", "(2,)", 0, 1)).Bools(); err != nil || !cmp.Equal(got, []bool{false, true}) {
-		t.Errorf("bools: %v, %v", got, err)
+	for _, a := range []*Array{read(of("|u1", "False", "(2,)", 0, 1)), read(of("<f2", "False", "(2,)", 0, 0, 0, 0x3c)), New([]float64{0, 1})} {
+		if got, err := a.Bools(); err != nil || !cmp.Equal(got, []bool{false, true}) {
+			t.Errorf("%s as bools: %v, %v", a.Descr, got, err)
+		}
+	}
+	third := New([]float64{1.0 / 3})
+	if got, err := third.Float64s(); err != nil || !cmp.Equal(got, []float64{1.0 / 3}) || !third.Floats() || New([]bool{true}).Floats() {
+		t.Errorf("float64: %v, %v", got, err)
 	}
 }
 
@@ -214,6 +220,8 @@ func TestValuesOutOfRangeAreRefused(t *testing.T) {
 		"uint64 as int64": func() error { _, err := (&Array{Header{"<u8", false, []int{1}}, top}).Int64s(); return err },
 		"uint32 as int32": func() error { _, err := (&Array{Header{"<u4", false, []int{2}}, top}).Int32s(); return err },
 		"255 as bool":     func() error { _, err := (&Array{Header{"|u1", false, []int{8}}, top}).Bools(); return err },
+		"one and a bit":   func() error { _, err := New([]float64{math.Nextafter(1, 2)}).Bools(); return err },
+		"NaN as bool":     func() error { _, err := New([]float64{math.NaN()}).Bools(); return err },
 		"3-d Fortran":     func() error { _, err := (&Array{Header{"|u1", true, []int{2, 2, 2}}, top}).Int64s(); return err },
 		"number as text":  func() error { _, err := (&Array{Header{"|u1", false, []int{8}}, top}).Strings(); return err },
 	} {
@@ -431,6 +439,8 @@ func FuzzRead(f *testing.F) {
 		}
 		f32, err := a.Float32s()
 		check(len(f32), err)
+		f64, err := a.Float64s()
+		check(len(f64), err)
 		i64, err := a.Int64s()
 		check(len(i64), err)
 		i32, err := a.Int32s()

@@ -13,9 +13,23 @@ import (
 
 // The bounds of the machine. Python's own pickler flushes lists and dicts every thousand items, so honest
 // files stay far below.
+const maxStack = 1 << 20
+
+// What the values of a pickle take is bounded by its length: a tuple is one byte of a pickle and forty in
+// memory. The values of a list of booleans or of small numbers, which Python writes in one or two bytes each,
+// take up to sixteen times as much as the pickle.
 const (
-	maxStack = 1 << 20
-	maxMemo  = 1 << 24
+	heldBytes   = 32 << 20
+	heldPerByte = 16
+)
+
+// What values take, in bytes. Those below 256, truth values and None take none beside their slot.
+const (
+	slotBytes   = 16  // an item, or an entry of the memo
+	numberBytes = 8   // a number
+	textBytes   = 16  // a text beside its characters
+	listBytes   = 24  // a tuple, list or dict beside its items
+	madeBytes   = 128 // an object, or what a function makes, as a tensor
 )
 
 // Opcodes of protocols 0 to 5 (CPython, Lib/pickle.py).
@@ -94,11 +108,15 @@ func Decode(data []byte) (any, error) { return Dialect{}.Decode(data) }
 
 // Decode reads one pickle of the dialect, as the function does.
 func (dialect Dialect) Decode(data []byte) (any, error) {
-	d := decoder{Dialect: dialect, data: data, memo: map[int64]any{}}
+	d := decoder{Dialect: dialect, data: data}
+	return d.decode()
+}
+
+func (d *decoder) decode() (any, error) {
 	for checked := 0; ; {
 		at := d.at
 		if at >= checked {
-			if err := memory.Need(growth * int64(min(stepBytes, len(data)-at))); err != nil {
+			if err := memory.Need(growth * int64(min(stepBytes, len(d.data)-at))); err != nil {
 				return nil, err
 			}
 			checked = at + stepBytes
@@ -126,9 +144,23 @@ type decoder struct {
 	at    int   // the next byte
 	stack []any // at most maxStack values
 	marks []int // heights of the stack, ascending
-	memo  map[int64]any
+	memo  []any // by number; missing where no value was remembered
+	held  int64 // bytes of the values that were made
 
 	encoded int // bytes of the text that was encoded
+}
+
+// missing is the memo's entry of a number that was passed over.
+type missing struct{}
+
+// hold counts bytes of a value that is about to be made.
+func (d *decoder) hold(bytes int) error {
+	most := heldBytes + heldPerByte*int64(len(d.data))
+	if d.held += int64(bytes); d.held > most {
+		return fmt.Errorf("its values take more than %d times its %d bytes in memory: save arrays in place of lists and tuples",
+			heldPerByte, len(d.data))
+	}
+	return nil
 }
 
 var (
@@ -259,12 +291,18 @@ func (d *decoder) step(op byte) error {
 		return d.remember(op)
 	case opInt, opLong, opBinInt, opBinInt1, opBinInt2, opLong1, opLong4, opFloat, opBinFloat:
 		v, err := d.number(op)
+		if err == nil && op != opBinInt1 {
+			err = d.hold(numberBytes)
+		}
 		if err != nil {
 			return err
 		}
 		return d.push(v)
 	case opString, opBinString, opShortString, opUnicode, opBinUnicode, opBytes, opShortBytes, opShortUnicode, opUnicode8, opBytes8:
 		v, err := d.text(op)
+		if err == nil {
+			err = d.hold(textBytes + len(v))
+		}
 		if err != nil {
 			return err
 		}
@@ -301,24 +339,32 @@ func (d *decoder) remember(op byte) error {
 		var s string
 		if s, err = d.line(); err == nil {
 			id, err = strconv.ParseInt(s, 10, 64)
+			err = notNumber(err)
 		}
 	}
 	if err != nil {
 		return err
 	}
 	if op == opGet || op == opBinGet || op == opLongBinGet {
-		v, ok := d.memo[id]
-		if !ok {
+		if id < 0 || id >= int64(len(d.memo)) || d.memo[id] == (missing{}) {
 			return fmt.Errorf("memo entry %d does not exist", id)
 		}
-		return d.push(v)
+		return d.push(d.memo[id])
 	}
 	v, err := d.top()
 	if err != nil {
 		return err
 	}
-	if len(d.memo) >= maxMemo {
-		return fmt.Errorf("more than %d memo entries", maxMemo)
+	if id < 0 || id > math.MaxUint32 {
+		return fmt.Errorf("memo entry %d: its number has more than 32 bits", id)
+	}
+	if more := int(id) + 1 - len(d.memo); more > 0 { // one, from a pickler
+		if err := d.hold(slotBytes * more); err != nil {
+			return err
+		}
+		for range more {
+			d.memo = append(d.memo, missing{})
+		}
 	}
 	d.memo[id] = v
 	return nil
@@ -362,13 +408,25 @@ func (d *decoder) number(op byte) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if op == opFloat {
-		return strconv.ParseFloat(s, 64)
+	var v any
+	switch {
+	case op == opFloat:
+		v, err = strconv.ParseFloat(s, 64)
+	case op == opInt && (s == "00" || s == "01"):
+		v = s == "01"
+	default:
+		v, err = strconv.ParseInt(strings.TrimSuffix(s, "L"), 10, 64)
 	}
-	if op == opInt && (s == "00" || s == "01") {
-		return s == "01", nil
+	return v, notNumber(err)
+}
+
+// notNumber is the error of a number that is none. The line it stands on may be of any length.
+func notNumber(err error) error {
+	var number *strconv.NumError
+	if errors.As(err, &number) {
+		return fmt.Errorf("the number %.40q: %w", number.Num, number.Err)
 	}
-	return strconv.ParseInt(strings.TrimSuffix(s, "L"), 10, 64)
+	return err
 }
 
 // text reads a string: counted, or as a line of protocol 0.
@@ -427,6 +485,9 @@ func (d *decoder) container(op byte) error {
 	case opTuple, opList, opDict, opFrozenSet:
 		values, err = d.popMark()
 	}
+	if err == nil {
+		err = d.hold(listBytes + slotBytes*len(values))
+	}
 	if err != nil {
 		return err
 	}
@@ -454,6 +515,9 @@ func (d *decoder) fill(op byte) error {
 		values, err = d.pop(2)
 	default:
 		values, err = d.popMark()
+	}
+	if err == nil {
+		err = d.hold(slotBytes * len(values))
 	}
 	if err != nil {
 		return err
@@ -544,6 +608,9 @@ func (d *decoder) object(op byte) error {
 	if !ok {
 		return errKind
 	}
+	if err := d.hold(madeBytes); err != nil {
+		return err
+	}
 	maker := d.call
 	if op == opNewObject {
 		maker = create
@@ -563,6 +630,9 @@ func (d *decoder) persistent() error {
 	}
 	if d.Persistent == nil {
 		return errors.New("names data outside the pickle")
+	}
+	if err := d.hold(madeBytes); err != nil {
+		return err
 	}
 	value, err := d.Persistent(id[0])
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"weft/internal/alloctest"
 	"weft/internal/realdata"
 	"weft/internal/refusal"
 )
@@ -170,6 +171,9 @@ func TestRefused(t *testing.T) {
 		{"\x8a\x09123456789.", "9 bytes: at most 8"},
 		{"I12", "without an end"},
 		{"L99999999999999999999L\n.", "out of range"},
+		{"I" + strings.Repeat("9", 1<<20) + "\n.", `byte 0: the number "` + strings.Repeat("9", 40) + `": value out of range`},
+		{"F" + strings.Repeat("9", 1<<20) + "\n.", `byte 0: the number "` + strings.Repeat("9", 40) + `": value out of range`},
+		{"g" + strings.Repeat("9", 1<<20) + "\n.", `byte 0: the number "` + strings.Repeat("9", 40) + `": value out of range`},
 		{"Ix\n.", "invalid syntax"},
 		{"S'x\n.", "without quotes"},
 		{"S'\\x4'\n.", "bad escape"},
@@ -184,6 +188,10 @@ func TestRefused(t *testing.T) {
 		{"2.", "more from the stack"},
 		{"q\x00.", "more from the stack"},
 		{"h\x07.", "memo entry 7"},
+		{"Np9\nh\x07.", "memo entry 7"},
+		{"Np-1\n.", "memo entry -1"},
+		{"Np4294967296\n.", "memo entry 4294967296: its number has more than 32 bits"},
+		{"Nr\xff\xff\xff\xff.", "take more than 16 times its 7 bytes in memory"},
 		{"gx\n.", "invalid syntax"},
 		{"NNa.", "another type"},
 		{"](NNu.", "another type"},
@@ -236,6 +244,52 @@ func TestRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%.60q: %v, error %v, want one line with %q", c.pickle, v, err, c.want)
 		}
+	}
+}
+
+// What values take in memory is counted: what Python writes for lists of numbers, pairs and words stays within
+// the bound, and nothing else need.
+func TestHeldBytes(t *testing.T) {
+	dialect := Dialect{
+		Globals:    map[string]any{"m.C": Class("m.C"), "m.f": Function(func(Tuple) (any, error) { return "made", nil })},
+		Persistent: func(any) (any, error) { return "stored", nil },
+	}
+	for name, c := range map[string]struct {
+		start, unit string
+		within      bool
+	}{
+		"small integers":  {"]", "(" + strings.Repeat("K\x07", 1000) + "e", true},
+		"integers":        {"]", "(" + strings.Repeat("M\x07\x07", 1000) + "e", true},
+		"truth values":    {"]", "(" + strings.Repeat("\x88", 1000) + "e", true},
+		"pairs":           {"]", "(" + strings.Repeat("M\x07\x07M\x07\x07\x86\x94", 1000) + "e", true},
+		"lists by number": {"}", "(" + strings.Repeat("M\x07\x07]\x94M\x07\x07a", 1000) + "u", true},
+		"words":           {"]", "(" + strings.Repeat("\x8c\x01a\x94", 1000) + "e", true},
+		"nested tuples":   {"N", "\x85", false},
+		"empty lists":     {"]", "]a", false},
+		"empty dicts":     {"]", "}a", false},
+		"memo entries":    {"]", "]\x94a", false},
+		"objects":         {"cm\nC\nq\x00)q\x0100]", "h\x00h\x01\x81a", false},
+		"calls":           {"cm\nf\nq\x00)q\x0100]", "h\x00h\x01Ra", false},
+		"persistent":      {"]", "NQa", false},
+	} {
+		code := c.start + strings.Repeat(c.unit, 64<<10/len(c.unit)) + "."
+		d := decoder{Dialect: dialect, data: []byte(code)}
+		if _, err := d.decode(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if within := d.held <= heldPerByte*int64(len(code)); within != c.within {
+			t.Errorf("%s: %d bytes are held for a pickle of %d", name, d.held, len(code))
+		}
+	}
+}
+
+// More is refused before it is allocated: a tuple is one byte of a pickle and forty in memory.
+func TestHeldBytesAreBounded(t *testing.T) {
+	code := "N" + strings.Repeat("\x85", 4<<20) + "."
+	var err error
+	took := alloctest.Bytes(func() { _, err = Decode([]byte(code)) })
+	if most := uint64(heldBytes+heldPerByte*len(code)) * 5 / 4; err == nil || !strings.Contains(err.Error(), "take more than 16 times its 4194306 bytes") || took > most {
+		t.Errorf("%d bytes were allocated for a pickle of %d, error %v", took, len(code), err)
 	}
 }
 

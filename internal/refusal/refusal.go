@@ -6,14 +6,31 @@ package refusal
 import (
 	"errors"
 	"fmt"
+	"strings"
+)
+
+// A refusal quotes input, which may be of any length: its text has little more than so many bytes. Of a
+// longer one the beginning, which names the file or setting, and the end, with the way out, remain.
+const (
+	firstBytes = 1400
+	lastBytes  = 600
 )
 
 type refused struct{ error }
 
 func (r refused) Unwrap() error { return r.error }
 
+func (r refused) Error() string {
+	text := r.error.Error()
+	if len(text) <= firstBytes+lastBytes {
+		return text
+	}
+	// A character that is cut in two is left out.
+	return strings.ToValidUTF8(text[:firstBytes]+"[…]"+text[len(text)-lastBytes:], "")
+}
+
 // Errorf returns an error that says why a request is refused. The text is one line: the file or setting, the
-// reason, the way out. It wraps errors as fmt.Errorf does.
+// reason, the way out. It wraps errors as fmt.Errorf does. The middle of a long text is cut out.
 func Errorf(format string, args ...any) error { return refused{fmt.Errorf(format, args...)} }
 
 // Is reports whether err, or an error it wraps, is a refusal.

@@ -3,7 +3,9 @@ package refusal
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // TestSubject: what an error is about survives wrapping, and so does what it is.
@@ -37,5 +39,23 @@ func TestSetting(t *testing.T) {
 	SpellSettings(func(setting string) string { return "--" + setting })
 	if err := Errorf("%s 0: must be above 0", lr); err.Error() != "--lr 0: must be above 0" {
 		t.Error(err)
+	}
+}
+
+// TestLongInput: whatever a message quotes, the line is short, and begins and ends as it was written.
+func TestLongInput(t *testing.T) {
+	for _, unit := range []string{"9", "é"} {
+		fault := errors.New(strings.Repeat(unit, 5<<20))
+		inner := Errorf("file.pt: the number %w: at most 19 digits are read", fault)
+		err := Errorf("--init %w; give another", inner)
+		text := err.Error()
+		if !errors.Is(err, fault) || len(text) > 2100 || !utf8.ValidString(text) ||
+			!strings.HasPrefix(text, "--init file.pt: the number "+unit) || !strings.HasSuffix(text, unit+": at most 19 digits are read; give another") {
+			t.Errorf("%d bytes: %.3000s", len(text), text)
+		}
+	}
+	short := strings.Repeat("x", 2000)
+	if err := Errorf("%s", short); err.Error() != short {
+		t.Errorf("%d bytes became %d: %v", len(short), len(err.Error()), err)
 	}
 }

@@ -126,6 +126,9 @@ func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map
 	if err := json.Unmarshal(text, &raw); err != nil {
 		return nil, nil, 0, refusal.Errorf("no safetensors file: its header is not JSON: %w", err)
 	}
+	if err := checkKeys(json.NewDecoder(bytes.NewReader(text))); err != nil {
+		return nil, nil, 0, refusal.Errorf("its header %w", err)
+	}
 	entries = make(map[string]entry, len(raw))
 	for name, value := range raw {
 		if name == metadataKey {
@@ -144,6 +147,34 @@ func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map
 		entries[name] = e
 	}
 	return entries, metadata, size - 8 - int64(length), nil
+}
+
+// checkKeys refuses an object that has a key twice, in the JSON value that comes next: the format forbids it, as
+// readers differ in which of the two counts.
+func checkKeys(d *json.Decoder) error {
+	start, err := d.Token()
+	if err != nil || start != json.Delim('{') && start != json.Delim('[') {
+		return err
+	}
+	keys := map[string]bool{}
+	for d.More() {
+		if start == json.Delim('{') {
+			token, err := d.Token()
+			if err != nil {
+				return err
+			}
+			key, _ := token.(string)
+			if keys[key] {
+				return fmt.Errorf("has the key %.80q twice, which the format forbids: save it again", key)
+			}
+			keys[key] = true
+		}
+		if err := checkKeys(d); err != nil {
+			return err
+		}
+	}
+	_, err = d.Token()
+	return err
 }
 
 // byOffset orders names as their data lies in the file; empty tensors before the one that starts where they

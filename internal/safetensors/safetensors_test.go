@@ -70,6 +70,14 @@ func TestDamagedIsRefused(t *testing.T) {
 		{"overlap", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"y":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), "from 4"},
 		{"gap", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}}`, 0, 0, 0, 0, 0, 0, 0, 0), "from 0"},
 		{"long", file(`{}`, 0, 0, 0), "3 bytes follow"},
+		{
+			"a tensor twice", file(`{"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"\u0078":{"dtype":"I32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0),
+			`its header has the key "x" twice, which the format forbids`,
+		},
+		{"a shape twice", file(`{"x":{"shape":[2],"dtype":"F32","shape":[1],"data_offsets":[0,4]}}`, 0, 0, 0, 0), `the key "shape" twice`},
+		{"metadata twice", file(`{"__metadata__":{"a":"1"},"__metadata__":{"a":"2"}}`), `the key "__metadata__" twice`},
+		{"a key of metadata twice", file(`{"__metadata__":{"a":"1","a":"2"}}`), `the key "a" twice`},
+		{"a key twice in a list", file(`{"x":{"dtype":"F32","shape":[],"data_offsets":[0,4],"more":[{"a":1,"a":2}]}}`, 0, 0, 0, 0), `the key "a" twice`},
 	} {
 		_, _, err := Read(bytes.NewReader(c.data), int64(len(c.data)))
 		if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {

@@ -10,18 +10,20 @@ import (
 // dtype is the element type of a storage or tensor.
 type dtype struct {
 	name string // as PyTorch spells it
-	code string // NumPy's, without the byte order; of bfloat16 that of the float32 it becomes
+	code string // NumPy's, without the byte order; of a float that NumPy lacks that of the float32 it becomes
 	size int    // bytes per element
 }
 
-// halved reports whether an element has the upper half of a float32's bytes.
-func (d dtype) halved() bool { return d.name == "bfloat16" }
+// widens reports whether elements become float32, as NumPy has no such type.
+func (d dtype) widens() bool { return d.code == "f4" && d.size < 4 }
 
-// The types of PyTorch, and the names of their storages.
-var dtypes = []struct {
+type typeAndStorage struct {
 	dtype
 	storage string
-}{
+}
+
+// The types of PyTorch, and the names of their storages. Those since PyTorch 2.1 have none of their own.
+var dtypes = []typeAndStorage{
 	{dtype{"float32", "f4", 4}, "FloatStorage"},
 	{dtype{"float64", "f8", 8}, "DoubleStorage"},
 	{dtype{"float16", "f2", 2}, "HalfStorage"},
@@ -34,6 +36,11 @@ var dtypes = []struct {
 	{dtype{"bool", "b1", 1}, "BoolStorage"},
 	{dtype{"complex64", "c8", 8}, "ComplexFloatStorage"},
 	{dtype{"complex128", "c16", 16}, "ComplexDoubleStorage"},
+	{dtype{"uint16", "u2", 2}, ""},
+	{dtype{"uint32", "u4", 4}, ""},
+	{dtype{"uint64", "u8", 8}, ""},
+	{dtype{"float8_e4m3fn", "f4", 1}, ""},
+	{dtype{"float8_e5m2", "f4", 1}, ""},
 }
 
 // storageType is a class of storages, which persistent ids name.
@@ -42,18 +49,26 @@ type storageType struct{ dtype }
 // globals are PyTorch's own, without the classes of a program.
 var globals = func() map[string]any {
 	g := map[string]any{
-		"torch.Size":                              pickle.Function(size),
-		"torch.device":                            pickle.Class("torch.device"),
-		"torch.serialization._get_layout":         pickle.Function(layout),
-		"torch._utils._rebuild_tensor":            pickle.Function(rebuildTensor),
-		"torch._utils._rebuild_tensor_v2":         pickle.Function(rebuildTensor),
-		"torch._utils._rebuild_parameter":         pickle.Function(rebuildParameter),
-		"torch._utils._rebuild_sparse_tensor":     pickle.Function(rebuildSparse),
-		"torch._utils._rebuild_sparse_csr_tensor": pickle.Function(rebuildSparse),
+		"torch.Size":                                 pickle.Function(size),
+		"torch.device":                               pickle.Class("torch.device"),
+		"torch.serialization._get_layout":            pickle.Function(layout),
+		"torch.storage.UntypedStorage":               storageType{dtype{"uint8", "u1", 1}},
+		"torch.Tensor":                               pickle.Class("torch.Tensor"),
+		"torch._tensor._rebuild_from_type_v2":        pickle.Function(rebuildOfClass),
+		"torch._utils._rebuild_tensor":               pickle.Function(rebuildTensor),
+		"torch._utils._rebuild_tensor_v2":            pickle.Function(rebuildTensor),
+		"torch._utils._rebuild_tensor_v3":            pickle.Function(rebuildTyped),
+		"torch._utils._rebuild_wrapper_subclass":     pickle.Function(rebuildWrapper),
+		"torch._utils._rebuild_parameter":            pickle.Function(rebuildParameter),
+		"torch._utils._rebuild_parameter_with_state": pickle.Function(rebuildParameter),
+		"torch._utils._rebuild_sparse_tensor":        pickle.Function(rebuildSparse),
+		"torch._utils._rebuild_sparse_csr_tensor":    pickle.Function(rebuildSparse),
 	}
 	for _, d := range dtypes {
 		g["torch."+d.name] = d.dtype
-		g["torch."+d.storage] = storageType{d.dtype}
+		if d.storage != "" {
+			g["torch."+d.storage] = storageType{d.dtype}
+		}
 	}
 	return g
 }()
@@ -108,7 +123,51 @@ func (f *File) persistent(id any) (any, error) {
 	return window{s, kind.dtype, elements}, nil
 }
 
-// rebuildParameter makes a tensor of (tensor, gradient, hooks).
+// rebuildOfClass makes the tensor that an object of a class of tensors holds, of (function, class, arguments of
+// the function, attributes). A class that wraps a tensor, as PyTorch Geometric's EdgeIndex, has it in _data.
+func rebuildOfClass(args pickle.Tuple) (any, error) {
+	if len(args) != 4 {
+		return nil, errTensor
+	}
+	function, okFunction := args[0].(pickle.Function)
+	inner, okArgs := args[2].(pickle.Tuple)
+	if !okFunction || !okArgs {
+		return nil, errTensor
+	}
+	if len(inner) > 0 {
+		if _, again := inner[0].(pickle.Function); again { // this function, perhaps a million times
+			return nil, errTensor
+		}
+	}
+	made, err := function(inner)
+	if err != nil {
+		return nil, err
+	}
+	switch made.(type) {
+	case *Tensor, *Sparse:
+		return made, nil
+	case wrapper:
+		if attributes, ok := args[3].(*pickle.Dict); ok && len(attributes.Items) <= maxAttributes {
+			value, _ := attributes.Get("_data")
+			if t, ok := value.(*Tensor); ok {
+				return t, nil
+			}
+		}
+		return nil, errors.New("a tensor of a class that wraps none")
+	}
+	return nil, errTensor
+}
+
+// maxAttributes bounds the attributes of one tensor.
+const maxAttributes = 64
+
+// wrapper is a tensor without elements of its own: another is among its attributes.
+type wrapper struct{}
+
+// rebuildWrapper makes a wrapper of (class, dtype, size, stride, …), which say what the other tensor says too.
+func rebuildWrapper(pickle.Tuple) (any, error) { return wrapper{}, nil }
+
+// rebuildParameter makes a tensor of (tensor, gradient, hooks) or (tensor, gradient, hooks, attributes).
 func rebuildParameter(args pickle.Tuple) (any, error) {
 	if len(args) > 0 {
 		if t, ok := args[0].(*Tensor); ok {
@@ -123,9 +182,10 @@ func rebuildSparse(args pickle.Tuple) (any, error) {
 	if len(args) != 2 {
 		return nil, errTensor
 	}
+	const most = 4 // bounds, ids, values and sizes
 	name, okName := args[0].(Layout)
 	state, okState := args[1].(pickle.Tuple)
-	if !okName || !okState {
+	if !okName || !okState || len(state) > most {
 		return nil, errTensor
 	}
 	s := &Sparse{Layout: name}

@@ -2,11 +2,13 @@ package torchfile
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"math"
 	"math/bits"
+	"slices"
 
 	"weft/internal/memory"
 	"weft/internal/npy"
@@ -54,6 +56,9 @@ type Tensor struct {
 	strides []int64
 }
 
+// Type is the element type as PyTorch spells it: "float32".
+func (t *Tensor) Type() string { return t.dtype.name }
+
 // Layout is how a sparse tensor is stored.
 type Layout string
 
@@ -76,10 +81,34 @@ const maxDimensions = 8
 
 var errTensor = errors.New("a tensor that is not (storage, offset, size, stride)")
 
-// rebuildTensor makes a tensor of (storage, offset, size, stride, …). Each element lies within the storage.
-func rebuildTensor(args pickle.Tuple) (any, error) {
-	if len(args) < 4 {
+// rebuildTyped makes a tensor of (storage, offset, size, stride, gradient, hooks, dtype, …): of a type whose
+// storages are plain bytes.
+func rebuildTyped(args pickle.Tuple) (any, error) {
+	if len(args) < 7 {
 		return nil, errTensor
+	}
+	w, okStorage := args[0].(window)
+	kind, okType := args[6].(dtype)
+	if !okStorage || !okType {
+		return nil, errTensor
+	}
+	w.elements = w.elements * int64(w.dtype.size) / int64(kind.size)
+	w.dtype = kind
+	args = slices.Delete(slices.Clone(args), 6, 7)
+	args[0] = w
+	return rebuildTensor(args)
+}
+
+// rebuildTensor makes a tensor of (storage, offset, size, stride, gradient, hooks, flags), of which the last
+// may be missing. Each element lies within the storage.
+func rebuildTensor(args pickle.Tuple) (any, error) {
+	if len(args) < 4 || len(args) > 7 {
+		return nil, errTensor
+	}
+	if len(args) == 7 {
+		if flags, ok := args[6].(*pickle.Dict); ok && len(flags.Items) > 0 { // neg or conj
+			return nil, errors.New("a tensor whose numbers are to be negated: save it after .resolve_conj().resolve_neg()")
+		}
 	}
 	w, okStorage := args[0].(window)
 	offset, okOffset := args[1].(int64)
@@ -159,7 +188,7 @@ type Dense interface {
 	Open() (r io.Reader, size int64, err error)
 }
 
-// Array reads a tensor, or an array of NumPy. bfloat16 becomes float32.
+// Array reads a tensor, or an array of NumPy. bfloat16 and floats of 8 bits become float32.
 func Array(d Dense) (*npy.Array, error) {
 	r, size, err := d.Open()
 	if err != nil {
@@ -191,11 +220,12 @@ func (t *Tensor) Open() (r io.Reader, size int64, err error) {
 		return nil, 0, err
 	}
 	width, first := int64(t.dtype.size), t.offset*int64(t.dtype.size)
-	if t.contiguous() && !t.dtype.halved() {
+	if t.contiguous() && !t.dtype.widens() {
 		return h.Stream(io.NewSectionReader(section, first, int64(n)*width))
 	}
 	span := int64(t.end())*width - first
-	if err := memory.Need(span + 2*int64(need)); err != nil {
+	const float = 4
+	if err := memory.Need(span + int64(need) + float*int64(n)); err != nil {
 		return nil, 0, err
 	}
 	data := make([]byte, span)
@@ -205,8 +235,8 @@ func (t *Tensor) Open() (r io.Reader, size int64, err error) {
 	if !t.contiguous() {
 		data = t.gather(data, n)
 	}
-	if t.dtype.halved() {
-		data = widen(data, t.storage.file.big)
+	if t.dtype.widens() {
+		data = t.widen(data)
 	}
 	return h.Stream(bytes.NewReader(data))
 }
@@ -214,7 +244,7 @@ func (t *Tensor) Open() (r io.Reader, size int64, err error) {
 // descr is the element type as NumPy spells it.
 func (t *Tensor) descr() string {
 	switch {
-	case t.dtype.size == 1:
+	case t.dtype.size == 1 && !t.dtype.widens():
 		return "|" + t.dtype.code
 	case t.storage.file.big:
 		return ">" + t.dtype.code
@@ -241,15 +271,46 @@ func (t *Tensor) gather(data []byte, n int) []byte {
 	return out
 }
 
-// widen makes float32 of bfloat16, whose bits are its upper half.
-func widen(data []byte, big bool) []byte {
-	out := make([]byte, 2*len(data))
-	half := 2
-	if big {
-		half = 0
+// widen makes float32 of the elements, in the byte order of the file.
+func (t *Tensor) widen(data []byte) []byte {
+	var order interface {
+		binary.ByteOrder
+		binary.AppendByteOrder
+	} = binary.LittleEndian
+	if t.storage.file.big {
+		order = binary.BigEndian
 	}
-	for k := 0; k < len(data); k += 2 {
-		copy(out[2*k+half:], data[k:k+2])
+	width := t.dtype.size
+	out := make([]byte, 0, len(data)/width*4)
+	for ; len(data) > 0; data = data[width:] {
+		var pattern uint32
+		switch t.dtype.name {
+		case "bfloat16": // the upper half
+			pattern = uint32(order.Uint16(data)) << 16
+		case "float8_e5m2": // the upper half of a float16
+			pattern = math.Float32bits(npy.Float16(uint16(data[0]) << 8))
+		default:
+			pattern = math.Float32bits(float8(data[0]))
+		}
+		out = order.AppendUint32(out, pattern)
 	}
 	return out
+}
+
+// float8 is the value of a float8_e4m3fn (Micikevicius et al. 2022, "FP8 formats for deep learning"): a sign,
+// an exponent of 4 bits with the bias 7, and 3 bits of fraction. It has no infinity, and NaN where all bits
+// but the sign are 1.
+func float8(pattern byte) float32 {
+	exponent, fraction := int(pattern>>3)&15, float64(pattern&7)/8
+	x := math.Ldexp(1+fraction, exponent-7)
+	switch {
+	case pattern&0x7f == 0x7f:
+		x = math.NaN()
+	case exponent == 0:
+		x = math.Ldexp(fraction, -6)
+	}
+	if pattern&0x80 != 0 {
+		x = -x
+	}
+	return float32(x)
 }

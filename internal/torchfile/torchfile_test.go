@@ -7,10 +7,12 @@ import (
 	"hash/crc32"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"weft/internal/pickle"
 	"weft/internal/refusal"
@@ -87,6 +89,39 @@ func TestTensors(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, other, cmp.AllowUnexported(dtype{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// Element types that NumPy lacks become float32 as PyTorch has it, for each pattern of bits; attributes of a
+// tensor do not hide it.
+func TestTypes(t *testing.T) {
+	all := open(t, "testdata/types.pt").Value.(*pickle.Dict)
+	floats := func(name string) []float32 {
+		value, _ := all.Get(name)
+		a, err := Array(value.(*Tensor))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := a.Float32s()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, name := range []string{"float8_e4m3fn", "float8_e5m2"} {
+		got, want := floats(name), floats(name+" as float32")
+		if diff := cmp.Diff(want, got, cmpopts.EquateNaNs()); diff != "" || len(got) != 256 {
+			t.Errorf("%s: %d values (-want +got):\n%s", name, len(got), diff)
+		}
+	}
+	for name, want := range map[string]string{
+		"uint16": "[3] [1 2 65535]", "uint32": "[3] [1 2 4.2949673e+09]", "uint64": "[3] [1 2 9.223372e+18]",
+		"column": "[2] [-2 3]", "named": "[2] [1 2]", "parameter": "[2] [1 2]",
+	} {
+		tensor, _ := all.Get(name)
+		if got := values(t, tensor); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
 	}
 }
 
@@ -180,8 +215,18 @@ func TestByteOrder(t *testing.T) {
 			t.Errorf("%s: %s, want %s", order, got, want)
 		}
 	}
-	if got := fmt.Sprintf("%x %x", widen([]byte{1, 2}, false), widen([]byte{1, 2}, true)); got != "00000102 01020000" {
-		t.Errorf("bfloat16: %s", got)
+	for _, c := range []struct{ name, little, big string }{
+		{"bfloat16", "00000102", "01020000"},
+		{"float8_e5m2", "0000803700000038", "3780000038000000"},   // 2⁻¹⁶ and 2⁻¹⁵
+		{"float8_e4m3fn", "0000003b0000803b", "3b0000003b800000"}, // 2⁻⁹ and 2⁻⁸
+	} {
+		kind := dtypes[slices.IndexFunc(dtypes, func(d typeAndStorage) bool { return d.name == c.name })].dtype
+		for big, want := range map[bool]string{false: c.little, true: c.big} {
+			tensor := Tensor{dtype: kind, storage: &storage{file: &File{big: big}}}
+			if got := fmt.Sprintf("%x", tensor.widen([]byte{1, 2})); got != want {
+				t.Errorf("%s: %s, want %s", c.name, got, want)
+			}
+		}
 	}
 }
 
@@ -204,6 +249,11 @@ func TestRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	negated, err := os.ReadFile("testdata/negated.pt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ofClass, wrapped = "ctorch._tensor\n_rebuild_from_type_v2\n", "ctorch._utils\n_rebuild_wrapper_subclass\n"
 	one := func(code string) string { return archive(t, entry{"data.pkl", code}, entry{"data/0", shorts}) }
 	for _, c := range []struct{ name, content, want string }{
 		{"empty", "", "give a file of torch.save"},
@@ -226,6 +276,13 @@ func TestRefused(t *testing.T) {
 		{"no window", one("ctorch._utils\n_rebuild_tensor_v2\n)R."), "not (storage, offset, size, stride)"},
 		{"parameter", one("ctorch._utils\n_rebuild_parameter\n)R."), "not (storage, offset, size, stride)"},
 		{"sparse", one("ctorch._utils\n_rebuild_sparse_tensor\nNN\x86R."), "not (storage, offset, size, stride)"},
+		{"sparse of too many parts", one("ctorch._utils\n_rebuild_sparse_tensor\nctorch.serialization\n_get_layout\nX\x10\x00\x00\x00torch.sparse_coo\x85R(" +
+			strings.Repeat(tensor(4, 0, []int{2}, []int{1}), 4) + ")t\x86R."), "not (storage, offset, size, stride)"},
+		{"negated", string(negated), "a tensor whose numbers are to be negated: save it after .resolve_conj().resolve_neg()"},
+		{"type", one("ctorch._utils\n_rebuild_tensor_v3\n)R."), "not (storage, offset, size, stride)"},
+		{"class", one(ofClass + ")R."), "not (storage, offset, size, stride)"},
+		{"class of a class", one(ofClass + "(" + ofClass + "ctorch\nTensor\n(" + ofClass + "tNtR."), "not (storage, offset, size, stride)"},
+		{"class without a tensor", one(ofClass + "(" + wrapped + "ctorch\nTensor\n)}tR."), "a class that wraps none"},
 		{"size", one("ctorch\nSize\n)R."), "torch.Size of something else"},
 		{"layout", one("ctorch.serialization\n_get_layout\n)R."), "layout without a name"},
 		{"persistent", one("NQ."), "not a storage"},
@@ -280,7 +337,7 @@ func TestRepeatsAreRefused(t *testing.T) {
 }
 
 func FuzzOpen(f *testing.F) {
-	for _, name := range []string{"tensors.pt", "sparse.pt", "sparse-1.13.pt", "protocol-5.pt", "legacy.pt"} {
+	for _, name := range []string{"tensors.pt", "sparse.pt", "sparse-1.13.pt", "protocol-5.pt", "legacy.pt", "types.pt"} {
 		content, err := os.ReadFile(filepath.Join("testdata", name))
 		if err != nil {
 			f.Fatal(err)
@@ -305,6 +362,10 @@ func FuzzOpen(f *testing.F) {
 func FuzzPickle(f *testing.F) {
 	f.Add(tensor(4, 0, []int{2, 2}, []int{2, 1}) + ".")
 	f.Add(tensor(4, 1, []int{3, 1}, []int{1, 0}) + ".")
+	f.Add("ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_wrapper_subclass\nctorch\nTensor\n)}X\x05\x00\x00\x00_data" +
+		tensor(4, 0, []int{2, 2}, []int{2, 1}) + "stR.")
+	f.Add("ctorch._utils\n_rebuild_tensor_v3\n((X\x07\x00\x00\x00storagectorch.storage\nUntypedStorage\nX\x01\x00\x00\x000NK\x08tQ" +
+		"K\x00K\x02\x85K\x03\x85\x89Nctorch\nfloat8_e4m3fn\ntR.")
 	f.Add("ctorch._utils\n_rebuild_sparse_tensor\nctorch.serialization\n_get_layout\nX\x10\x00\x00\x00torch.sparse_coo\x85R(" +
 		tensor(4, 0, []int{2, 2}, []int{2, 1}) + tensor(4, 0, []int{2}, []int{1}) + "ctorch\nSize\nK\x02K\x02\x86\x85R\x88t\x86R.")
 	f.Fuzz(func(t *testing.T, code string) {

@@ -27,6 +27,44 @@ func NotFinite(values []float32) int {
 	return slices.IndexFunc(values, func(x float32) bool { return math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) })
 }
 
+// WholeLabels is Labels for a file whose class ids may be floats: whole numbers, or NaN where unlabelled.
+func WholeLabels(a *npy.Array) (graph.Labels, error) {
+	if n := len(a.Shape); !a.Floats() || n != 1 && (n != 2 || a.Shape[1] != 1) {
+		return Labels(a)
+	}
+	ids, err := WholeNumbers(a)
+	if err != nil {
+		return graph.Labels{}, err
+	}
+	return Classes(ids)
+}
+
+// WholeNumbers are class ids that are integers, or floats that are whole; NaN is −1.
+func WholeNumbers(a *npy.Array) ([]int64, error) {
+	if !a.Floats() {
+		return a.Int64s()
+	}
+	values, err := a.Float64s()
+	if err != nil {
+		return nil, err
+	}
+	if err := memory.Need(8 * int64(len(values))); err != nil {
+		return nil, err
+	}
+	ids := make([]int64, len(values))
+	for v, x := range values {
+		id, whole := Whole(float32(x))
+		switch {
+		case math.IsNaN(x):
+			id = -1
+		case !whole || float64(id) != x:
+			return nil, refusal.Errorf("label %v of vertex %d: classes are whole numbers (-1 or NaN: none)", x, v)
+		}
+		ids[v] = id
+	}
+	return ids, nil
+}
+
 // Whole is the integer that a value is; ok is false for any other value, and where float32 no longer has
 // every integer.
 func Whole(x float32) (n int64, ok bool) {

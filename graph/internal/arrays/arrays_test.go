@@ -124,6 +124,35 @@ func TestLabels(t *testing.T) {
 	}
 }
 
+// Class ids that are floats are taken where they are whole numbers, to the last bit.
+func TestWholeLabels(t *testing.T) {
+	nan := math.NaN()
+	for name, a := range map[string]*npy.Array{
+		"a vector": array(t, "<f8", []float64{0, 2, nan, -1}, 4),
+		"a column": array(t, "<f4", []float32{0, 2, float32(nan), -1}, 4, 1),
+		"integers": array(t, "<i8", []int64{0, 2, -1, -1}, 4),
+	} {
+		got, err := WholeLabels(a)
+		if diff := cmp.Diff(graph.Labels{Classes: 3, Class: []int64{0, 2, -1, -1}}, got); diff != "" || err != nil {
+			t.Errorf("%s: error %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+	for want, a := range map[string]*npy.Array{
+		"label 0.5 of vertex 1: classes are whole numbers": array(t, "<f4", []float32{0, 0.5}, 2),
+		"label 1.0000000000000002 of vertex 0":             array(t, "<f8", []float64{math.Nextafter(1, 2), 0}, 2),
+		"label +Inf of vertex 0":                           array(t, "<f4", []float32{float32(math.Inf(1)), 0}, 2),
+		"label 2 of vertex 1: classes run":                 array(t, "<f4", []float32{0, 2}, 2),
+	} {
+		if _, err := WholeLabels(a); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+	}
+	got, err := WholeLabels(array(t, "<f4", []float32{0, 1, 1, 0}, 2, 2))
+	if diff := cmp.Diff(graph.Labels{Classes: 2, Multi: []float32{0, 1, 1, 0}}, got); diff != "" || err != nil {
+		t.Errorf("several labels: error %v (-want +got):\n%s", err, diff)
+	}
+}
+
 // The parts of splits come with a list for each split, or not at all.
 func TestSplits(t *testing.T) {
 	names, labels := [3]string{"a", "b", "c"}, &graph.Labels{Classes: 1, Class: []int64{0, 0, 0, -1}}
@@ -132,12 +161,18 @@ func TestSplits(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("error %v (-want +got):\n%s", err, diff)
 	}
+	// One list serves all splits, as WikiCS's test vertices do.
+	got, err = Splits([3][][]int64{{{0}}, {{1}, {2}}, nil}, names, labels)
+	want = []graph.Split{{Train: []int64{0}, Val: []int64{1}, Test: []int64{}}, {Train: []int64{0}, Val: []int64{2}, Test: []int64{}}}
+	if diff := cmp.Diff(want, got); diff != "" || err != nil {
+		t.Errorf("one for all: error %v (-want +got):\n%s", err, diff)
+	}
 	if got, err := Splits([3][][]int64{}, names, labels); got != nil || err != nil {
 		t.Errorf("none: %v, %v", got, err)
 	}
 	for want, parts := range map[string][3][][]int64{
 		"b: a split without training vertices": {nil, {{0}}, nil},
-		"c: 2 splits, where a has 1":           {{{0}}, nil, {{1}, {2}}},
+		"c: 2 splits, where b has 3":           {{{0}}, {{1}, {1}, {1}}, {{2}, {2}}},
 		"b: vertex 0 is also in a: leave it":   {{{0}}, {{0}}, nil},
 		"split 1: a: vertex 3 has no label":    {{{0}, {3}}, nil, nil},
 	} {

@@ -8,7 +8,7 @@ import (
 )
 
 // Splits puts splits together from their training, validation and test vertices, of which each comes with a
-// list for each split, ascending, or with none at all: nil. The names are those of the arrays that the three
+// list for each split, ascending, with one for all splits, or with none at all: nil. The names are those of the arrays that the three
 // were read from. See CheckSplit for what is refused.
 func Splits(parts [3][][]int64, names [3]string, labels *graph.Labels) ([]graph.Split, error) {
 	if parts[0] == nil {
@@ -19,14 +19,24 @@ func Splits(parts [3][][]int64, names [3]string, labels *graph.Labels) ([]graph.
 		}
 		return nil, nil
 	}
-	splits := make([]graph.Split, len(parts[0]))
+	most := 0 // the part that says how many splits there are
 	for k, part := range parts {
-		if part != nil && len(part) != len(splits) {
-			return nil, refusal.Errorf("%s: %d splits, where %s has %d: give as many", names[k], len(part), names[0], len(splits))
+		if len(part) > len(parts[most]) {
+			most = k
+		}
+	}
+	splits := make([]graph.Split, len(parts[most]))
+	for k, part := range parts {
+		if part != nil && len(part) != 1 && len(part) != len(splits) {
+			return nil, refusal.Errorf("%s: %d splits, where %s has %d: give as many, or one for all", names[k], len(part), names[most], len(splits))
 		}
 		for s := range splits {
 			ids := []int64{}
-			if part != nil {
+			switch len(part) {
+			case 0:
+			case 1:
+				ids = part[0]
+			default:
 				ids = part[s]
 			}
 			*splits[s].Parts()[k] = ids

@@ -2,6 +2,7 @@
 #   python3 -m venv /tmp/pyg && /tmp/pyg/bin/pip install torch==2.5.1 torch_geometric==2.8.1 numpy setuptools wheel
 #   /tmp/pyg/bin/pip install --no-build-isolation --no-deps torch_scatter==2.1.2 torch_sparse==0.6.18
 #   /tmp/pyg/bin/python graph/pyg/testdata/golden.py
+# Without torch_sparse (whose build takes minutes) the files that need it, and what is expected of them, stay as they are.
 """Files of torch.save as PyTorch Geometric (PyG) writes them, and expected.json: for each file the graph that PyG has of it.
 
 A graph there is its types (name, vertices, features or null), the first of them with labels and splits, its relations (source,
@@ -15,11 +16,16 @@ import numpy as np
 import torch
 import torch_geometric
 import torch_geometric.transforms as T
-import torch_sparse
+from torch_geometric import EdgeIndex, Index
 from torch_geometric.data import Data, HeteroData, InMemoryDataset
 
+try:
+    import torch_sparse
+except ImportError:
+    torch_sparse = None
+
 HERE = pathlib.Path(__file__).resolve().parent
-expected = {}
+expected = {} if torch_sparse else json.loads((HERE / "expected.json").read_text())
 
 
 def edges_of(edge_index, weight=None, features=None):
@@ -36,7 +42,8 @@ def splits_of(store):
     if "train_mask" not in store:
         return []
     masks = [store[part + "_mask"].view(len(store["train_mask"]), -1) for part in ("train", "val", "test")]
-    return [[m[:, k].nonzero().view(-1).tolist() for m in masks] for k in range(masks[0].size(1))]
+    splits = max(m.size(1) for m in masks)
+    return [[m.expand(-1, splits)[:, k].nonzero().view(-1).tolist() for m in masks] for k in range(splits)]
 
 
 def write(name, saved, types, relations, left=(), **options):
@@ -137,9 +144,10 @@ values = torch.tensor([1.0, 2, 0.5, 4, 3])
 for name, weight in (("adj_t", None), ("adj_t-weighted", values)):
     data = graph() if weight is None else graph(edge_weight=weight)
     data.edge_index = rows
-    of_torch_sparse = T.ToSparseTensor()(data.clone())
-    assert isinstance(of_torch_sparse.adj_t, torch_sparse.SparseTensor)
-    single(name, of_torch_sparse, data, weight=weight)
+    if torch_sparse:
+        of_torch_sparse = T.ToSparseTensor()(data.clone())
+        assert isinstance(of_torch_sparse.adj_t, torch_sparse.SparseTensor)
+        single(name, of_torch_sparse, data, weight=weight)
     single(name + "-csr", T.ToSparseTensor(layout=torch.sparse_csr)(data.clone()), data, weight=weight)
 
 data = graph(edge_attr=torch.arange(5))
@@ -147,8 +155,10 @@ data.edge_index = rows
 for layout, matrix in (
     ("coo", torch.sparse_coo_tensor(rows, values, size).coalesce()),
     ("csc", torch.sparse_coo_tensor(rows, values, size).coalesce().to_sparse_csc()),
-    ("storage", torch_sparse.SparseTensor(row=rows[0], col=rows[1], value=values, sparse_sizes=size)),
+    ("storage", torch_sparse and torch_sparse.SparseTensor(row=rows[0], col=rows[1], value=values, sparse_sizes=size)),
 ):
+    if matrix is None:
+        continue
     saved = {"x": data.x.to_sparse_csr() if layout == "coo" else data.x, "adj": matrix, "y": data.y, "edge_attr": data.edge_attr}
     plain = Data(x=data.x, edge_index=rows, y=data.y)
     single("adj-" + layout, saved, plain, ['"edge_attr"'], weight=values)
@@ -188,7 +198,8 @@ before = {**hetero.to_dict()["_global_store"], **{k: v for k, v in hetero.to_dic
 write("hetero-dict-2.0", before, *paper_first, left)
 OneGraph.save([hetero], HERE / "hetero-dataset.pt")
 write("hetero-dataset", torch.load(HERE / "hetero-dataset.pt", weights_only=False), *paper_first, left)
-write("hetero-adj_t", T.ToSparseTensor(attr="edge_weight")(hetero.clone()), typed(hetero, ("paper", "author", "venue"))[0],
+if torch_sparse:
+    write("hetero-adj_t", T.ToSparseTensor(attr="edge_weight")(hetero.clone()), typed(hetero, ("paper", "author", "venue"))[0],
       {t: [e[:3] if "writes" in t else e[:2] for e in edges] for t, edges in paper_first[1].items()}, left + ['"edge_attr" of "paper__cites__paper"'])
 
 two = hetero.clone()
@@ -201,6 +212,11 @@ lean["a", "to", "b"].edge_index = torch.tensor([[0, 3], [1, 1]])
 lean["b", "to", "a"].edge_index = torch.tensor([[1], [2]])
 write("lean", lean, {"a": (4, None), "b": (2, None)}, {t: edges_of(lean[t].edge_index) for t in lean.edge_types})
 
+wide = HeteroData()
+wide["paper"].x = torch.eye(2, 200)
+wide["paper", "cites", "paper"].edge_index = torch.tensor([[0], [1]])
+write("hetero-wide", wide, *typed(wide, ("paper",)))
+
 # Fields by type, as the Open Graph Benchmark has them
 ogb = Data()
 ogb.num_nodes_dict = {"paper": 3, "author": 2, "venue": 2}
@@ -212,6 +228,53 @@ vertices, relations = typed(hetero, ("paper", "author", "venue"))
 vertices = {"paper": (*vertices["paper"][:3], {}), "author": (2, None), "venue": (2, None)}
 write("ogb", ogb, vertices, {t: edges_of(hetero[t].edge_index) for t in hetero.edge_types}, ['"edge_reltype"'])
 
+# Tensors of PyG's own classes, with what they remember of themselves
+data = graph(edge_weight=torch.tensor([1.0, 2, 0.5, 4, 3, 1]))
+of_class = data.clone()
+of_class.edge_index = EdgeIndex(data.edge_index, sparse_size=(5, 5))
+of_class.y = Index(data.y.clamp(min=0))
+single("edge_index-class", of_class, data, y=data.y.clamp(min=0), weight=data.edge_weight)
+by_target, order = EdgeIndex(data.edge_index, sparse_size=(5, 5)).sort_by("col")
+by_target.fill_cache_()
+one = Data(x=data.x, edge_index=by_target, y=data.y)
+OneGraph.save([one], HERE / "edge_index-class-dataset.pt")
+single("edge_index-class-dataset", torch.load(HERE / "edge_index-class-dataset.pt", weights_only=False), Data(**{**one.to_dict(), "edge_index": by_target.as_tensor()}))
+
+# Floats: features of 8 bits; labels and masks that are whole
+data = graph()
+floats = Data(x=data.x.to(torch.float8_e4m3fn), edge_index=data.edge_index, y=data.y.double(),
+              **{part + "_mask": data[part + "_mask"].float() for part in ("train", "val", "test")})
+single("floats", floats, data)
+floats.y = floats.y + 0.5
+torch.save(floats, HERE / "refused-float-labels.pt")
+floats.y, floats.edge_index = data.y, data.edge_index.float()
+torch.save(floats, HERE / "refused-float-edges.pt")
+floats.edge_index, floats.x = data.edge_index, data.x.to(torch.float8_e4m3fnuz)
+torch.save(floats, HERE / "refused-type.pt")
+
+# Masks as WikiCS has them: V × splits for training and validation, V for testing
+data = graph()
+data.y = data.y.clamp(min=0)
+data.train_mask = torch.stack([data.train_mask, mask(5, 3)], 1)
+data.val_mask = torch.stack([data.val_mask, mask(5, 0, 2)], 1)
+data.stopping_mask = data.val_mask
+single("wikics", data, data, ['"stopping_mask"'])
+
+# Lists in place of masks, and the labels of those that they list, as Entities has them
+listed = dict(train_idx=torch.tensor([4, 0]), train_y=torch.tensor([2, 1]), test_idx=torch.tensor([3]), test_y=torch.tensor([0]))
+labels, splits = torch.tensor([1, -1, -1, 0, 2]), {"train_mask": mask(5, 0, 4), "val_mask": mask(5), "test_mask": mask(5, 3)}
+kinds = {k: (torch.tensor([2, 0, 2, 0, 0, 7]) == k).nonzero().view(-1) for k in (0, 2, 7)}
+write("entities", Data(edge_index=graph().edge_index, edge_type=torch.tensor([2, 0, 2, 0, 0, 7]), num_nodes=5, **listed),
+      {"vertex": (5, None, labels, splits)},
+      {("vertex", str(k), "vertex"): edges_of(graph().edge_index[:, at]) for k, at in kinds.items()})
+entities = HeteroData()
+entities["other"].num_nodes = 5
+entities["v"].num_nodes = 5
+for key, value in listed.items():
+    entities["v"][key] = value
+entities["other", "to", "v"].edge_index = graph().edge_index
+write("entities-hetero", entities, {"v": (5, None, labels, splits), "other": (5, None)}, {("other", "to", "v"): edges_of(graph().edge_index)})
+
 text = ",\n".join(json.dumps(name) + ": " + json.dumps(value) for name, value in sorted(expected.items()))
 (HERE / "expected.json").write_text("{\n" + text + "\n}\n")
-print("torch", torch.__version__, "torch_geometric", torch_geometric.__version__, "torch_sparse", torch_sparse.__version__)
+print("torch", torch.__version__, "torch_geometric", torch_geometric.__version__, "torch_sparse", torch_sparse and torch_sparse.__version__)

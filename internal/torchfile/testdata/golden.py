@@ -1,8 +1,10 @@
 # Writes the tensors that the tests read. How to run:
 #   python3 -m venv /tmp/torch && /tmp/torch/bin/pip install torch==2.5.1 numpy
 #   /tmp/torch/bin/python internal/torchfile/testdata/golden.py
+# types.pt is of PyTorch 2.15, which saves uint16 where 2.5 fails; the script writes no other file then.
 # sparse-1.13.pt is of the same lines under PyTorch 1.13 (Debian 12's python3-torch), which writes sparse tensors otherwise.
-"""tensors.pt: a dict of tensors of each element type, and of windows on storages of each shape; sparse.pt: of each layout."""
+"""tensors.pt: a dict of tensors of each element type, and of windows on storages of each shape; sparse.pt: of each layout;
+types.pt: the element types that NumPy lacks or that came late, and tensors with attributes."""
 import collections
 import pathlib
 import sys
@@ -41,7 +43,21 @@ tensors = collections.OrderedDict(
 )
 matrix = torch.tensor([[0, 1.5, 0], [2, 0, 3]])
 sparse = {"coo": matrix.to_sparse(), "csr": matrix.to_sparse_csr()}
-if torch.__version__ >= "2":
+if hasattr(torch, "uint16") and int(torch.__version__.split(".")[1]) > 5:
+    # Every pattern of eight bits, and the float32 that PyTorch makes of it
+    patterns = torch.arange(256).to(torch.uint8)
+    types = {name: patterns.view(getattr(torch, name)) for name in ("float8_e4m3fn", "float8_e5m2")}
+    types = {**types, **{name + " as float32": value.float() for name, value in types.items()}}
+    for bits in (16, 32, 64):
+        types[f"uint{bits}"] = torch.tensor([1, 2, (1 << min(bits, 63)) - 1]).to(getattr(torch, f"uint{bits}"))
+    types["column"] = torch.tensor([[1.5, -2], [0, 3]]).to(torch.float8_e5m2)[:, 1]
+    named = torch.tensor([1.0, 2.0])
+    named.source = "attributes make a tensor one of a class"
+    types["named"], types["parameter"] = named, torch.nn.Parameter(named.clone())
+    types["parameter"].source = "a parameter too"
+    torch.save(types, HERE / "types.pt")
+    torch.save({"negated": torch.tensor([1 + 2j]).conj().imag}, HERE / "negated.pt")
+elif torch.__version__ >= "2":
     torch.save(tensors, HERE / "tensors.pt")
     torch.save(tensors["base"], HERE / "legacy.pt", _use_new_zipfile_serialization=False)
     torch.save({"a": [1, tensors["int8"]]}, HERE / "protocol-5.pt", pickle_protocol=5)
