@@ -157,8 +157,12 @@ func runImport(cmd *cobra.Command, i importer, r *importRequest) error {
 	if err != nil {
 		return err
 	}
+	warnings := made.Warnings
 	if made.oneClass {
-		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+train.OneClass)
+		warnings = append(warnings, train.OneClass)
+	}
+	for _, warning := range warnings {
+		fmt.Fprintln(cmd.ErrOrStderr(), "weft: warning: "+warning)
 	}
 	for _, note := range made.Notes {
 		fmt.Fprintln(cmd.OutOrStdout(), note)
