@@ -93,7 +93,10 @@ func Read(path string, o Options) (*graph.Graph, error) {
 	if err != nil {
 		return nil, err
 	}
-	g.Provenance, g.Warnings = "npz "+path, a.Others()
+	g.Provenance = "npz " + path
+	if others := a.Others(); len(others) > 0 {
+		g.Warnings = append(g.Warnings, fmt.Sprintf("%s: not read, as they are no arrays (.npy): %s", path, arrays.Listed(others)))
+	}
 	if err := g.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

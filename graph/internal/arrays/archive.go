@@ -108,13 +108,8 @@ func (a *Archive) Group(keys ...string) (there bool, err error) {
 	return len(here) > 0, nil
 }
 
-// Others is a warning that names the entries that are no arrays, none where there are none.
-func (a *Archive) Others() (warnings []string) {
-	if len(a.others) > 0 {
-		warnings = append(warnings, fmt.Sprintf("%s: not read, as they are no arrays (.npy): %s", a.Path, Listed(a.others)))
-	}
-	return warnings
-}
+// Others names the entries that are no arrays.
+func (a *Archive) Others() []string { return a.others }
 
 // Only refuses arrays beside the known ones, which would be lost without a word.
 func (a *Archive) Only(known ...string) error {
