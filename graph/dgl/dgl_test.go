@@ -232,6 +232,9 @@ func TestSeveralGraphs(t *testing.T) {
 	refused(t, path, only, "holds 2 graphs: name one with graph, from 0 to 1")
 	refused(t, path, Options{Graph: 2}, "graph 2: the file holds 2")
 	got, _ := read(t, path, Options{Graph: 1})
+	if note := got.Notes[len(got.Notes)-1]; note != `labels of whole graphs left out: "glabel"` {
+		t.Errorf("notes %q", got.Notes)
+	}
 	want, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, ring())), only)
 	same(t, got, want)
 	refused(t, write(t, "g.bin", dgltest.Graphs(nil)), only, "holds no graph")
