@@ -222,6 +222,9 @@ func TestTypes(t *testing.T) {
 		t.Errorf("type %q, labels %+v", got.Type, got.Labels)
 	}
 	refused(t, path, Options{Graph: OnlyGraph, Labels: "game/feat"}, `labels "game/feat": there is no such column: those that are there are "game/features"`)
+	named := shop()
+	named.Vertices[0].Type = "a/b"
+	refused(t, write(t, "g.bin", dgltest.Graphs(nil, named)), only, `a type is called "a/b", and its name is that of a folder: up to 200 bytes of printed characters without /, the first one no dot; rename it`)
 	delete(g.Vertices[1].Tensors, "train_mask")
 	refused(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only, `the vertex types "game" and "user" have labels: choose by labels TYPE/NAME`)
 }
