@@ -198,7 +198,7 @@ func checkName(what, name string) error {
 	odd := func(r rune) bool { return r == '/' || !unicode.IsPrint(r) }
 	if name == "" || len(name) > maxName || name[0] == '.' || !utf8.ValidString(name) || strings.ContainsFunc(name, odd) {
 		return refusal.Errorf("a %s is called %.*q, and its name is that of a folder: up to %d bytes of printed characters without /, "+
-			"the first one no dot", what, maxName, name, maxName)
+			"the first one no dot; rename it", what, maxName, name, maxName)
 	}
 	return nil
 }

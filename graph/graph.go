@@ -34,6 +34,9 @@ type Graph struct {
 	// Notes say how the edges, vertices and features came to differ from their source, or that they do not: a
 	// line each, in the order of the changes. They are not stored.
 	Notes []string
+	// Warnings name what a reader found in the source and does not know, and ignored: a line each. They are
+	// not stored.
+	Warnings []string
 
 	path   string // of the store, empty for a graph made in memory
 	mapped *mappings

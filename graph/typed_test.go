@@ -159,7 +159,7 @@ func TestTypedIsNotWritten(t *testing.T) {
 // several.
 func TestNamesOfOneType(t *testing.T) {
 	for _, c := range []struct{ vertex, relation, want string }{
-		{"a/b", "to", `a type is called "a/b", and its name is that of a folder`},
+		{"a/b", "to", `a type is called "a/b", and its name is that of a folder: up to 200 bytes of printed characters without /, the first one no dot; rename it`},
 		{".hidden", "to", `a type is called ".hidden"`},
 		{"item", "re/l", `a relation is called "re/l"`},
 		{"item", "\x1b[31m", `a relation is called "\x1b[31m"`},

@@ -20,7 +20,9 @@ import (
 
 	"weft/graph"
 	"weft/internal/atomicfile"
+	"weft/internal/npy"
 	"weft/internal/refusal"
+	"weft/internal/regular"
 )
 
 // Folder is the directory of a store in which its partitions lie.
@@ -275,6 +277,68 @@ func Open(store string, d Description, p int) (*Share, error) {
 		return nil, errors.Join(refusal.Errorf("%s: %w; %s", filepath.Join(dir, strconv.Itoa(p)), err, partitionAgain), part.Graph.Close())
 	}
 	return newShare(part, p, d.starts(), d.Whole), nil
+}
+
+// Check refuses stored partitions of which a file is missing or damaged. It opens each share, and holds the
+// assignment against the shares and against the id that it was stored under. It takes memory for one share
+// and four bytes per vertex.
+func Check(store string, d Description) error {
+	of, err := d.readAssignment(store)
+	if err != nil {
+		return err
+	}
+	for p := range d.K {
+		s, err := Open(store, d, p)
+		if err != nil {
+			return err
+		}
+		if v := s.Edges.misplaced(of); v >= 0 {
+			err = refusal.Errorf("%s: has vertex %d, which %s gives to another partition; %s",
+				filepath.Join(Directory(store, d.Name), strconv.Itoa(p)), v, assignmentFile, partitionAgain)
+		}
+		if err := errors.Join(err, s.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readAssignment reads the partition of each vertex, which must be what the shares were cut by.
+func (d *Description) readAssignment(store string) ([]int32, error) {
+	path := filepath.Join(Directory(store, d.Name), assignmentFile)
+	file, size, err := regular.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, partitionAgain)
+	}
+	defer file.Close()
+	var of []int32
+	array, err := npy.Read(file, size)
+	if err == nil {
+		of, err = array.Int32s()
+	}
+	if err == nil && contentID(d.files, &Assignment{K: d.K, Of: of}) != d.ID {
+		err = errors.New("is not the assignment that the partitions were cut by")
+	}
+	if err != nil {
+		return nil, refusal.Errorf("%s: %w; %s", path, err, partitionAgain)
+	}
+	return of, nil
+}
+
+// misplaced is a vertex among the rows that the assignment gives to another partition, by its id in the whole
+// graph; −1: there is none.
+func (e *Edges) misplaced(of []int32) int {
+	before := 0 // vertices of the types before
+	for _, rows := range e.Types() {
+		for _, id := range rows.IDs {
+			v := before + int(id)
+			if v >= len(of) || int(of[v]) != e.P {
+				return v
+			}
+		}
+		before += rows.Starts[len(rows.Starts)-1]
+	}
+	return -1
 }
 
 // checkCounts compares what belongs to partition p with the description.

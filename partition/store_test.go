@@ -585,6 +585,87 @@ func TestDamagedShare(t *testing.T) {
 	}
 }
 
+// TestCheck: what is stored of partitions goes together, the assignment among it, which no run reads.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for _, types := range []bool{false, true} {
+		g := made(t, 20, 60, kinds["plain"], 3)
+		if types {
+			relation, err := graph.NewBipartite(5, 20, graph.Edges{Source: []int32{4, 0, 1}, Target: []int32{19, 3, 3}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			relation.Source, relation.Name, relation.Target = "b", "to", "a"
+			r := &g.Relations[0]
+			r.Source, r.Name, r.Target = "a", "in", "a"
+			g.Type, g.Count, g.Others, g.Relations = "a", 20, []graph.VertexType{{Type: "b", Count: 5}}, append(g.Relations, relation)
+		}
+		store, g := stored(t, g)
+		name := write(t, store, g, divided(t, g, Options{K: 2, Method: Random}))
+		if err := Check(store, find(t, store, 2, "")); err != nil {
+			t.Fatal(err)
+		}
+		dir := filepath.Join(store, "partitions", name)
+		path := filepath.Join(dir, assignmentFile)
+		of, err := npy.Map(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer of.Close()
+		view, err := of.Int32s()
+		if err != nil {
+			t.Fatal(err)
+		}
+		right := slices.Clone(view)
+		flipped := slices.Clone(right)
+		flipped[3] = 1 - flipped[3]
+		restore := restorer(t, dir)
+		for want, damage := range map[string]func() error{
+			"no such file or directory":                             func() error { return os.Remove(path) },
+			"is not the assignment that the partitions were cut by": func() error { return npytest.WriteFile(path, flipped) },
+			"not the assignment":                                    func() error { return npytest.WriteFile(path, right[1:]) },
+			"it ends inside the .npy header":                        func() error { return os.WriteFile(path, []byte("junk"), 0o600) },
+			"not an integer":                                        func() error { return npytest.WriteFile(path, make([]float32, len(right))) },
+		} {
+			restore()
+			if err := errors.Join(os.Remove(path), damage()); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			if err := Check(store, find(t, store, 2, "")); !refusal.Is(err) || !strings.HasPrefix(err.Error(), path+": ") ||
+				!strings.Contains(err.Error(), want) || !strings.HasSuffix(err.Error(), partitionAgain) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+		}
+		restore()
+		file := filepath.Join(dir, "0", "vertices.npy")
+		if types {
+			file = filepath.Join(dir, "0", "vertices", "b", "vertices.npy")
+		}
+		ids, err := npy.Map(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ids.Close()
+		moved, err := ids.Int64s()
+		if err != nil {
+			t.Fatal(err)
+		}
+		moved = slices.Clone(moved)
+		for k := len(moved) - 1; ; k-- { // to the next vertex, if that is the other partition's
+			if next := moved[k] + 1; int(next) < g.Types()[len(g.Types())-1].Count && !slices.Contains(moved, next) {
+				moved[k] = next
+				break
+			}
+		}
+		if err := errors.Join(os.Remove(file), npytest.WriteFile(file, moved)); err != nil {
+			t.Fatal(err)
+		}
+		if err := Check(store, find(t, store, 2, "")); !refusal.Is(err) || !strings.Contains(err.Error(), "which assignment.npy gives to another partition; "+partitionAgain) {
+			t.Errorf("error %v", err)
+		}
+	}
+}
+
 // TestManyClasses: a share may have fewer vertices than the graph has classes.
 func TestManyClasses(t *testing.T) {
 	t.Parallel()

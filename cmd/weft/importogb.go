@@ -5,43 +5,59 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"weft/graph"
 	"weft/graph/ogb"
 )
 
 // ogbImport reads folders of the Open Graph Benchmark.
 type ogbImport struct {
-	changes   *changes
-	name      string // of a split, where --split names one
+	split     splitOrRule
 	fromEdges string
 	inverse   bool
-	asked     *pflag.Flag // --inverse-edges
 }
 
-func (i *ogbImport) format(c *changes) format {
-	i.changes = c
+func (*ogbImport) format() format {
 	return format{
 		name: "ogb", source: "FOLDER", short: "a folder that the Open Graph Benchmark's downloader left, with raw/ and split/",
 		example: "dataset/ogbn_arxiv stores/arxiv --symmetrize",
-		flags: func(flags *pflag.FlagSet) {
-			flags.StringVar(&c.split, "split", "", "`name` of a folder in split/ (default: the only one); or a rule, as random:60/20/20")
-			flags.BoolVar(&i.inverse, "inverse-edges", false, "add the inverse of each edge, or =false: do not (default: as OGB does, by the folder's name)")
-			flags.StringVar(&i.fromEdges, "features-from-edges", "", "mean or sum: a vertex's features are made `so` of those of the edges into it")
-			i.asked = flags.Lookup("inverse-edges")
-		},
-		named:  &i.name,
-		read:   i.read,
-		stream: i.stream,
 	}
 }
 
-func (i *ogbImport) options(source string) ogb.Options {
-	c := i.changes
-	o := ogb.Options{Folder: source, Split: i.name, FromEdges: i.fromEdges, Symmetrize: c.symmetrize}
+func (i *ogbImport) flags(flags *pflag.FlagSet) {
+	flags.Var(&i.split, "split", "`name` of a folder in split/ (default: the only one); or a rule, as random:60/20/20")
+	flags.BoolVar(&i.inverse, "inverse-edges", false, "add the inverse of each edge, or =false: do not (default: as OGB does, by the folder's name)")
+	flags.StringVar(&i.fromEdges, "features-from-edges", "", "mean or sum: a vertex's features are made `so` of those of the edges into it")
+}
+
+// splitOrRule is the value of --split where a source has splits with names: the name of one, or a rule.
+type splitOrRule struct {
+	text string
+	name string
+	rule *string // of the changes
+}
+
+func (s *splitOrRule) String() string { return s.text }
+func (s *splitOrRule) Type() string   { return "string" }
+
+// Set tells the two apart: a rule has a colon or an equals sign. Given is for the only split, which the reader
+// takes anyway.
+func (s *splitOrRule) Set(text string) error {
+	s.text, s.name, *s.rule = text, "", ""
+	switch {
+	case strings.ContainsAny(text, ":="):
+		*s.rule = text
+	case text != "given":
+		s.name = text
+	}
+	return nil
+}
+
+func (i *ogbImport) options(r *importRequest) ogb.Options {
+	c := r.changes
+	o := ogb.Options{Folder: r.source(), Split: i.split.name, FromEdges: i.fromEdges, Symmetrize: c.symmetrize}
 	switch {
 	case i.inverse:
 		o.Inverse = ogb.Add
-	case i.asked.Changed:
+	case r.flags.Changed("inverse-edges"):
 		o.Inverse = ogb.Leave
 	}
 	if c.split != "" {
@@ -51,17 +67,17 @@ func (i *ogbImport) options(source string) ogb.Options {
 }
 
 // read reads a graph that is symmetrized already, where that is asked for.
-func (i *ogbImport) read(source string) (*graph.Graph, error) {
-	g, err := ogb.Read(i.options(source))
-	i.changes.symmetrize = false
-	return g, err
+func (i *ogbImport) read(r *importRequest) (*imported, error) {
+	g, err := ogb.Read(i.options(r))
+	r.changes.symmetrize = false
+	return onlyGraph(g, err)
 }
 
-func (i *ogbImport) stream(to streamTo) (*contents, error) {
-	o := i.options(to.source)
-	o.Progress = to.progress
-	o.Provenance = strings.TrimSpace("ogb " + to.source + to.words)
-	s, err := ogb.Write(to.store, o)
+func (i *ogbImport) stream(r *importRequest) (*contents, error) {
+	o := i.options(r)
+	o.Progress = r.progress
+	o.Provenance = r.provenance("ogb " + r.source())
+	s, err := ogb.Write(r.store, o)
 	if err != nil {
 		return nil, err
 	}

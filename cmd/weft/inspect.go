@@ -64,15 +64,6 @@ type storedPartition struct {
 	OutOfDate   bool      `json:"out_of_date"` // the store changed after they were cut
 }
 
-// checkShare opens the share of a partition, which checks it.
-func checkShare(store string, d partition.Description, p int) error {
-	s, err := partition.Open(store, d, p)
-	if err != nil {
-		return err
-	}
-	return s.Close()
-}
-
 // listPartitions lists the partitions of a store, oldest first, and checks them.
 func listPartitions(store string) ([]storedPartition, error) {
 	all, err := partition.List(store)
@@ -85,10 +76,8 @@ func listPartitions(store string) ([]storedPartition, error) {
 		if stale != nil && !refusal.Is(stale) {
 			return nil, stale
 		}
-		for p := range d.K {
-			if err := checkShare(store, d, p); err != nil {
-				return nil, err
-			}
+		if err := partition.Check(store, d); err != nil {
+			return nil, err
 		}
 		listed = append(listed, storedPartition{d.Name, d.K, d.Method, d.CutEdges, d.Replication(), d.Written, stale != nil})
 	}
@@ -149,7 +138,7 @@ func printSummary(out io.Writer, store string, s *inspected) {
 			fmt.Sprintf("replication %.3f", p.Replication), when(p.OutOfDate, "out of date: partition again")))
 		title = ""
 	}
-	t.row("checks", "passed: counts, ids and their order, values, classes, splits"+when(len(s.Partitions) > 0, ", shares of partitions"))
+	t.row("checks", "passed: counts, ids and their order, values, classes, splits"+when(len(s.Partitions) > 0, ", partitions and their shares"))
 	t.flush()
 	printTypes(out, s)
 }

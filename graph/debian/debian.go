@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"weft/graph"
+	"weft/graph/internal/arrays"
 	"weft/internal/memory"
 	"weft/internal/refusal"
 )
@@ -34,12 +35,12 @@ type Options struct {
 //
 // A folder without such lists, or a list that cannot be read whole, is a refusal.
 func Read(dir string, o Options) (*graph.Graph, error) {
-	lists, releases, others, err := debianLists(dir)
+	found, err := debianLists(dir)
 	if err != nil {
 		return nil, err
 	}
 	packages := map[string]entry{}
-	for _, l := range lists {
+	for _, l := range found.lists {
 		err := l.read(func(p entry) {
 			if known, twice := packages[p.name]; !twice || compareVersions(p.version, known.version) > 0 {
 				packages[p.name] = p
@@ -59,7 +60,11 @@ func Read(dir string, o Options) (*graph.Graph, error) {
 	if err := g.MakeSplits("random:60/20/20", 1, o.Seed); err != nil {
 		return nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	g.Provenance = provenance(dir, lists, releases, others)
+	g.Provenance = found.provenance(dir)
+	if len(found.unknown) > 0 {
+		g.Warnings = append(g.Warnings, fmt.Sprintf("%s: lists not read, as no InRelease or Release file says where they are from: %s; run apt-get update",
+			dir, arrays.Listed(found.unknown)))
+	}
 	return g, nil
 }
 
@@ -144,11 +149,11 @@ func sections(entries []entry) graph.Labels {
 func withoutArea(section string) string { return section[strings.LastIndexByte(section, '/')+1:] }
 
 // provenance says which lists the graph is made of: the index changes from day to day.
-func provenance(dir string, lists []list, releases []release, others int) string {
-	described := make([]string, len(releases))
-	for i, r := range releases {
+func (x *index) provenance(dir string) string {
+	described := make([]string, len(x.releases))
+	for i, r := range x.releases {
 		described[i] = fmt.Sprintf("%s of %s", r.codename, r.date)
 	}
 	return fmt.Sprintf("debian %s: %d Packages lists (%s), %d of other origins left out",
-		dir, len(lists), strings.Join(described, "; "), others)
+		dir, len(x.lists), strings.Join(described, "; "), x.others)
 }

@@ -160,6 +160,9 @@ func TestRead(t *testing.T) {
 		if g.Provenance != from {
 			t.Errorf("%s: provenance %q, want %q", compression, g.Provenance, from)
 		}
+		if len(g.Warnings) != 1 || !strings.Contains(g.Warnings[0], `no InRelease or Release file says where they are from: "unsigned.example.org_Packages`) {
+			t.Errorf("%s: warnings %q", compression, g.Warnings)
+		}
 		checkSplit(t, g)
 	}
 }
@@ -272,7 +275,7 @@ func removeAll(t *testing.T, dir, pattern string) {
 // The counts of a real index: those of Debian 12 are 63,436 packages and 299,186 edges in the main list
 // alone.
 func TestReadThisMachine(t *testing.T) {
-	if lists, _, _, err := debianLists(Lists); err != nil || !slices.ContainsFunc(lists, func(l list) bool {
+	if found, err := debianLists(Lists); err != nil || !slices.ContainsFunc(found.lists, func(l list) bool {
 		return strings.Contains(l.path, "_main_binary-")
 	}) {
 		t.Skip("no Debian package lists on this machine: run apt-get update")

@@ -34,13 +34,19 @@ type list struct {
 	size        int64  // decoded size in bytes as the repository states it, −1 where it does not
 }
 
-// debianLists finds the Packages lists of the Debian origin in apt's directory, by name. releases describes
-// the repositories they belong to, in the same order and once each; others counts the lists that were left
-// out.
-func debianLists(dir string) (lists []list, releases []release, others int, err error) {
+// index is the Packages lists in apt's directory.
+type index struct {
+	lists    []list    // of the Debian origin, by name
+	releases []release // the repositories they belong to, in the same order and once each
+	others   int       // lists that are left out
+	unknown  []string  // those of them whose origin no file says
+}
+
+// debianLists finds the lists.
+func debianLists(dir string) (*index, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
-		return nil, nil, 0, refusal.Errorf("%v: name the folder of a Debian machine's package lists, after apt-get update there", err)
+		return nil, refusal.Errorf("%v: name the folder of a Debian machine's package lists, after apt-get update there", err)
 	}
 	repositories := map[string]release{} // by the file name's part before _InRelease or _Release
 	for _, suffix := range []string{"_Release", "_InRelease"} {
@@ -48,21 +54,25 @@ func debianLists(dir string) (lists []list, releases []release, others int, err 
 			if prefix, found := strings.CutSuffix(f.Name(), suffix); found && !f.IsDir() {
 				path := filepath.Join(dir, f.Name())
 				if repositories[prefix], err = readRelease(path); err != nil {
-					return nil, nil, 0, refusal.Errorf("%s: %v: run apt-get update to fetch it again", path, err)
+					return nil, refusal.Errorf("%s: %v: run apt-get update to fetch it again", path, err)
 				}
 			}
 		}
 	}
+	found := &index{}
 	used := map[string]bool{}
 	for _, f := range files {
-		stem, compression, found := strings.Cut(f.Name(), "_Packages")
-		if !found || f.IsDir() || !slices.Contains([]string{"", ".lz4", ".gz", ".xz", ".bz2", ".lzma", ".zst"}, compression) {
+		stem, compression, isList := strings.Cut(f.Name(), "_Packages")
+		if !isList || f.IsDir() || !slices.Contains([]string{"", ".lz4", ".gz", ".xz", ".bz2", ".lzma", ".zst"}, compression) {
 			continue
 		}
 		prefix := repositoryOf(stem, repositories)
 		r := repositories[prefix]
+		if prefix == "" {
+			found.unknown = append(found.unknown, f.Name())
+		}
 		if r.origin != "Debian" {
-			others++
+			found.others++
 			continue
 		}
 		l := list{path: filepath.Join(dir, f.Name()), compression: compression, size: -1}
@@ -70,17 +80,17 @@ func debianLists(dir string) (lists []list, releases []release, others int, err 
 		if size, stated := r.sizes[inside]; stated {
 			l.size = size
 		}
-		lists = append(lists, l)
+		found.lists = append(found.lists, l)
 		if !used[prefix] {
 			used[prefix] = true
-			releases = append(releases, r)
+			found.releases = append(found.releases, r)
 		}
 	}
-	if len(lists) == 0 {
-		return nil, nil, 0, refusal.Errorf("%s: no Packages list of the Debian origin (%d of others): run apt-get update on a Debian machine, "+
-			"or name the folder of its lists", dir, others)
+	if len(found.lists) == 0 {
+		return nil, refusal.Errorf("%s: no Packages list of the Debian origin (%d of others): run apt-get update on a Debian machine, "+
+			"or name the folder of its lists", dir, found.others)
 	}
-	return lists, releases, others, nil
+	return found, nil
 }
 
 // repositoryOf returns the longest repository prefix that a list's name begins with, "" where there is none.

@@ -31,9 +31,10 @@ type config struct {
 	edgeEnds    [][2]int // the types of each type's sources and targets, −1 where the file does not say
 	edgeMap     [][]span // by type; nil where the file has none
 	vertices    int
+	edges       int64 // −1 where the file does not say
 }
 
-// partFiles are the files of a partition, as paths.
+// partFiles are the files of a partition, by their names in the folder of the JSON file.
 type partFiles struct{ graph, vertexTensors, edgeTensors string }
 
 // span is a range of ids.
@@ -45,6 +46,7 @@ func (s span) count() int64 { return s.end - s.start }
 type configDocument struct {
 	Parts    int             `json:"num_parts"`
 	Vertices int64           `json:"num_nodes"`
+	Edges    *int64          `json:"num_edges"`
 	NodeMap  json.RawMessage `json:"node_map"`
 	EdgeMap  json.RawMessage `json:"edge_map"`
 	NTypes   map[string]int  `json:"ntypes"`
@@ -65,15 +67,15 @@ func readConfig(path string) (*config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := parseConfig(text, filepath.Dir(path))
+	c, err := parseConfig(text)
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w", path, err)
 	}
 	return c, nil
 }
 
-// parseConfig takes apart the JSON text of a file in that folder.
-func parseConfig(text []byte, folder string) (*config, error) {
+// parseConfig takes apart the JSON text of a file.
+func parseConfig(text []byte) (*config, error) {
 	var d configDocument
 	var parts map[string]json.RawMessage
 	err := json.Unmarshal(text, &d)
@@ -89,7 +91,12 @@ func parseConfig(text []byte, folder string) (*config, error) {
 	if d.Vertices < 1 || d.Vertices > math.MaxInt32 {
 		return nil, fmt.Errorf("num_nodes is %d, where 1 to %d vertices are read", d.Vertices, math.MaxInt32)
 	}
-	c := &config{vertices: int(d.Vertices)}
+	c := &config{vertices: int(d.Vertices), edges: -1}
+	if d.Edges != nil {
+		if c.edges = *d.Edges; c.edges < 0 {
+			return nil, fmt.Errorf("num_edges is %d", c.edges)
+		}
+	}
 	if c.vertexTypes, err = inOrder(d.NTypes, oneType); err != nil {
 		return nil, fmt.Errorf("ntypes: %w", err)
 	}
@@ -107,13 +114,16 @@ func parseConfig(text []byte, folder string) (*config, error) {
 		return nil, fmt.Errorf("node_map: %w", err)
 	}
 	if len(d.EdgeMap) > 0 {
-		if c.edgeMap, err = spans(d.EdgeMap, c.edgeTypes, d.Parts); err != nil {
+		if c.edgeMap, err = spans(d.EdgeMap, c.edgeTypes, d.Parts); err == nil {
+			err = checkCovered(c.edgeMap, c.edges)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("edge_map: %w", err)
 		}
 	}
 	for p := range d.Parts {
 		key := fmt.Sprintf("part-%d", p)
-		files, err := parsePart(parts[key], folder)
+		files, err := parsePart(parts[key])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
@@ -123,7 +133,7 @@ func parseConfig(text []byte, folder string) (*config, error) {
 }
 
 // parsePart takes apart what it says of a partition.
-func parsePart(text json.RawMessage, folder string) (files partFiles, err error) {
+func parsePart(text json.RawMessage) (files partFiles, err error) {
 	if text == nil {
 		return files, errors.New("is not there")
 	}
@@ -139,23 +149,14 @@ func parsePart(text json.RawMessage, folder string) (files partFiles, err error)
 		to        *string
 	}{{"part_graph", d.Graph, &files.graph}, {"node_feats", d.NodeFeats, &files.vertexTensors}, {"edge_feats", d.EdgeFeats, &files.edgeTensors}} {
 		switch {
-		case f.path != "":
-			if *f.to, err = beside(folder, f.path); err != nil {
-				return files, fmt.Errorf("%s: %w", f.key, err)
-			}
-		case f.key == "part_graph":
-			return files, errors.New("names no part_graph")
+		case f.path == "":
+			return files, fmt.Errorf("names no %s, and DGL writes one, if without tensors", f.key)
+		case !filepath.IsLocal(f.path):
+			return files, fmt.Errorf("%s: it names %.80q, which is not within its folder: only files there are read", f.key, f.path)
 		}
+		*f.to = f.path
 	}
 	return files, nil
-}
-
-// beside is a path that a JSON file names, which is relative to the file's folder and stays within.
-func beside(folder, path string) (string, error) {
-	if !filepath.IsLocal(path) {
-		return "", refusal.Errorf("it names %.80q, which is not within its folder: only files there are read", path)
-	}
-	return filepath.Join(folder, path), nil
 }
 
 // inOrder lists types by their numbers; without any there is one, of that name.
@@ -222,6 +223,28 @@ func spans(text json.RawMessage, types []string, parts int) ([][]span, error) {
 		}
 	}
 	return all, nil
+}
+
+// checkCovered checks that ranges cover so many ids, each once; −1: any number.
+func checkCovered(byType [][]span, ids int64) error {
+	all := slices.Concat(byType...)
+	slices.SortFunc(all, func(a, b span) int { return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.end, b.end)) })
+	last := int64(0)
+	for _, s := range all {
+		switch {
+		case s.start < 0 || s.end < s.start:
+			return fmt.Errorf("a range from %d to %d", s.start, s.end)
+		case s.count() == 0:
+			continue
+		case s.start != last:
+			return fmt.Errorf("a range begins at %d, where the ids before it end at %d", s.start, last)
+		}
+		last = s.end
+	}
+	if ids >= 0 && last != ids {
+		return fmt.Errorf("the ranges end at %d, and num_edges is %d", last, ids)
+	}
+	return nil
 }
 
 // idMap finds the partition and the type of an id.

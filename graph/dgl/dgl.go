@@ -11,8 +11,10 @@ package dgl
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"weft/graph"
 	"weft/graph/internal/arrays"
@@ -50,15 +52,18 @@ type Division struct {
 	Of []int32 // the partition of each vertex
 }
 
-// Read reads a graph: from a file of graphs, or from the JSON file of a graph that DGL divided, with the
-// division; that of others, and of one partition, is nil. Of several vertex types the one with labels comes
-// first.
+// Read reads a graph: from a file of graphs, or from the JSON file of a graph that DGL divided, or from the
+// folder of the only one, with the division; that of others, and of one partition, is nil. Of several vertex
+// types the one with labels comes first.
 //
 // Vertices have the ids that they have in DGL. Those of a divided graph are of the graph before it was
 // divided where the partitions hold these ids (as DGL up to 0.9 and tools/distpartitioning write them), or
 // else DGL's ids of the divided graph; the Notes say which. Edges with equal ends keep the order of their
 // ids. Complaints about a file are refusals that name it.
 func Read(path string, o Options) (g *graph.Graph, d *Division, err error) {
+	if path, err = inFolder(path); err != nil {
+		return nil, nil, err
+	}
 	start, err := head(path)
 	if err != nil {
 		return nil, nil, err
@@ -85,6 +90,27 @@ func Read(path string, o Options) (g *graph.Graph, d *Division, err error) {
 		return nil, nil, err
 	}
 	return g, d, nil
+}
+
+// inFolder is the only JSON file in a folder, and any other path itself.
+func inFolder(path string) (string, error) {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return path, nil // no folder, or the error comes again
+	}
+	var files []string
+	for _, e := range entries {
+		if !e.IsDir() && strings.HasSuffix(e.Name(), ".json") {
+			files = append(files, e.Name())
+		}
+	}
+	switch len(files) {
+	case 0:
+		return "", refusal.Errorf("%s: is a directory without a JSON file: give the JSON file of a divided graph, or a file of dgl.save_graphs", path)
+	case 1:
+		return filepath.Join(path, files[0]), nil
+	}
+	return "", refusal.Errorf("%s: is a directory with the JSON files %s: give the one of the divided graph", path, arrays.Listed(files))
 }
 
 // head is what the file of that name begins with.
@@ -120,6 +146,9 @@ func readFile(path string, o *Options) (*graph.Graph, *Division, error) {
 		return nil, nil, fmt.Errorf("%s: %w", path, err)
 	}
 	g.Provenance = "dgl " + path
+	if len(c.labels) > 0 {
+		g.Notes = append(g.Notes, "labels of whole graphs left out: "+arrays.Listed(c.labels))
+	}
 	return g, nil, nil
 }
 

@@ -222,6 +222,9 @@ func TestTypes(t *testing.T) {
 		t.Errorf("type %q, labels %+v", got.Type, got.Labels)
 	}
 	refused(t, path, Options{Graph: OnlyGraph, Labels: "game/feat"}, `labels "game/feat": there is no such column: those that are there are "game/features"`)
+	named := shop()
+	named.Vertices[0].Type = "a/b"
+	refused(t, write(t, "g.bin", dgltest.Graphs(nil, named)), only, `a type is called "a/b", and its name is that of a folder: up to 200 bytes of printed characters without /, the first one no dot; rename it`)
 	delete(g.Vertices[1].Tensors, "train_mask")
 	refused(t, write(t, "g.bin", dgltest.Graphs(nil, g)), only, `the vertex types "game" and "user" have labels: choose by labels TYPE/NAME`)
 }
@@ -232,6 +235,9 @@ func TestSeveralGraphs(t *testing.T) {
 	refused(t, path, only, "holds 2 graphs: name one with graph, from 0 to 1")
 	refused(t, path, Options{Graph: 2}, "graph 2: the file holds 2")
 	got, _ := read(t, path, Options{Graph: 1})
+	if note := got.Notes[len(got.Notes)-1]; note != `labels of whole graphs left out: "glabel"` {
+		t.Errorf("notes %q", got.Notes)
+	}
 	want, _ := read(t, write(t, "g.bin", dgltest.Graphs(nil, ring())), only)
 	same(t, got, want)
 	refused(t, write(t, "g.bin", dgltest.Graphs(nil)), only, "holds no graph")

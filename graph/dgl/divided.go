@@ -12,6 +12,7 @@ import (
 	"weft/graph"
 	"weft/internal/memory"
 	"weft/internal/refusal"
+	"weft/internal/regular"
 )
 
 // The tensors of a partition's graph. It has one type: those of the whole graph's vertices and edges are a
@@ -31,8 +32,15 @@ type divided struct {
 	before [][]int32 // by type: the number before of each vertex; nil: numbers stay
 	places [][]place // by type and number before: where a vertex is in the divided graph
 	edges  []edgeType
+	folder *os.Root    // of the JSON file, with all others
 	open   []io.Closer // files that are read at the end
 }
+
+// openFile maps a file of the folder, for a cursor over all of it.
+func (d *divided) openFile(name string) (*cursor, error) { return over(regular.MapIn(d.folder, name)) }
+
+// path is that of a file of the folder.
+func (d *divided) path(name string) string { return filepath.Join(d.folder.Name(), name) }
 
 // place is a partition, and a row of its tensors of one type.
 type place struct{ part, row int32 }
@@ -54,7 +62,11 @@ func readDivided(path string, o *Options) (g *graph.Graph, division *Division, e
 	if err != nil {
 		return nil, nil, err
 	}
-	d := &divided{config: c}
+	folder, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return nil, nil, refusal.Errorf("%w", err)
+	}
+	d := &divided{config: c, folder: folder, open: []io.Closer{folder}}
 	defer func() {
 		for _, file := range d.open {
 			err = errors.Join(err, file.Close())
@@ -63,6 +75,13 @@ func readDivided(path string, o *Options) (g *graph.Graph, division *Division, e
 	all, err := d.contents()
 	if err != nil {
 		return nil, nil, err
+	}
+	edges := int64(0)
+	for _, e := range d.edges {
+		edges += int64(e.count)
+	}
+	if c.edges >= 0 && c.edges != edges {
+		return nil, nil, refusal.Errorf("%s: num_edges is %d, and the partitions have %d edges of their own", path, c.edges, edges)
 	}
 	g, order, err := all.graph(o)
 	if err != nil {
@@ -92,7 +111,7 @@ func (d *divided) contents() (*contents, error) {
 		c.notes[0] = "vertices have DGL's ids of the divided graph, whose files do not hold those before"
 	}
 	vertices, err := d.columns(&tensorFiles{
-		types: d.vertexTypes, paths: d.paths(func(f *partFiles) string { return f.vertexTensors }),
+		types: d.vertexTypes, files: d.files(func(f *partFiles) string { return f.vertexTensors }),
 		rows: func(t, p int) int { return int(d.vertexMap.spans[t][p].count()) },
 		order: func(t int) []place {
 			if d.before == nil {
@@ -108,7 +127,7 @@ func (d *divided) contents() (*contents, error) {
 		c.types = append(c.types, &table{name: name, rows: d.vertexMap.count(t), columns: vertices[t]})
 	}
 	edges, err := d.columns(&tensorFiles{
-		types: d.edgeTypes, paths: d.paths(func(f *partFiles) string { return f.edgeTensors }),
+		types: d.edgeTypes, files: d.files(func(f *partFiles) string { return f.edgeTensors }),
 		rows:  func(t, p int) int { return d.edges[t].inPart[p] },
 		order: func(int) []place { return nil },
 	})
@@ -158,20 +177,20 @@ func (d *divided) division(order []int) (*Division, error) {
 type part struct {
 	*structure
 	p    int
-	path string
+	file string
 	ids  []int32 // of its vertices in the divided graph, those of other partitions among them
 	kind []int32 // the type of each edge of its own, −1 of others
 }
 
 // withPart calls use with the graph of a partition. Errors name its file.
 func (d *divided) withPart(p int, use func(*part) error) error {
-	path := d.parts[p].graph
-	c, err := open(path)
+	file := d.parts[p].graph
+	c, err := d.openFile(file)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	of := &part{p: p, path: path}
+	of := &part{p: p, file: file}
 	if of.structure, err = c.only(OnlyGraph); err == nil {
 		err = d.readPart(of)
 	}
@@ -179,7 +198,7 @@ func (d *divided) withPart(p int, use func(*part) error) error {
 		err = use(of)
 	}
 	if err != nil {
-		return refusal.Errorf("%s: %w", path, err)
+		return refusal.Errorf("%s: %w", d.path(file), err)
 	}
 	return nil
 }
@@ -319,11 +338,11 @@ func (d *divided) numbersBefore(p *part) ([]int32, error) {
 	if _, there := p.vertexTensors[0][originalTensor]; there {
 		return numbers(p.vertexTensors[0], originalTensor, len(p.ids), int64(d.vertices))
 	}
-	path := filepath.Join(filepath.Dir(p.path), originalFile)
-	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+	file := filepath.Join(filepath.Dir(p.file), originalFile)
+	if _, err := d.folder.Lstat(file); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	c, err := open(path)
+	c, err := d.openFile(file)
 	if err != nil {
 		return nil, err
 	}
@@ -412,11 +431,11 @@ func (d *divided) vertex(id int64) (t, number int32) {
 	return int32(of), number
 }
 
-// paths are the files of one kind, by partition.
-func (d *divided) paths(which func(*partFiles) string) []string {
-	paths := make([]string, len(d.parts))
+// files are those of one kind, by partition.
+func (d *divided) files(which func(*partFiles) string) []string {
+	files := make([]string, len(d.parts))
 	for p := range d.parts {
-		paths[p] = which(&d.parts[p])
+		files[p] = which(&d.parts[p])
 	}
-	return paths
+	return files
 }

@@ -2,6 +2,7 @@ package dgl
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -135,6 +136,22 @@ func TestDividedRefused(t *testing.T) {
 		`part-1: part_graph: it names "../g.json", which is not within its folder`:            func(doc map[string]any) { part(doc)["part_graph"] = "../g.json" },
 		`part-1: node_feats: it names "/etc/passwd", which is not within its folder`:          func(doc map[string]any) { part(doc)["node_feats"] = "/etc/passwd" },
 		`part-1: "part1/x.pt" is a graph of GraphBolt, a pickle, which is never read: divide`: func(doc map[string]any) { doc["part-1"] = map[string]any{"part_graph_graphbolt": "part1/x.pt"} },
+		`part-1: names no node_feats`:                        func(doc map[string]any) { delete(part(doc), "node_feats") },
+		`part-1: names no edge_feats`:                        func(doc map[string]any) { delete(part(doc), "edge_feats") },
+		`num_edges is -1`:                                    func(doc map[string]any) { doc["num_edges"] = -1 },
+		`edge_map: the ranges end at 9, and num_edges is 10`: func(doc map[string]any) { doc["num_edges"] = 10 },
+		`num_edges is 10, and the partitions have 9 edges of their own`: func(doc map[string]any) {
+			doc["num_edges"] = 10
+			delete(doc, "edge_map")
+		},
+		`edge_map: a range begins at 1, where the ids before it end at 0`: func(doc map[string]any) {
+			for _, ranges := range doc["edge_map"].(map[string]any) {
+				for _, pair := range ranges.([]any) {
+					ends := pair.([]any)
+					ends[0], ends[1] = ends[0].(float64)+1, ends[1].(float64)+1
+				}
+			}
+		},
 		`part-1: names no part_graph`: func(doc map[string]any) { delete(part(doc), "part_graph") },
 		`part-1: is not there`:        func(doc map[string]any) { delete(doc, "part-1") },
 		`num_parts is 0`:              func(doc map[string]any) { doc["num_parts"] = 0 },
@@ -200,6 +217,41 @@ func TestDividedRefused(t *testing.T) {
 		}
 		refused(t, path, only, want)
 	}
+}
+
+// No file outside of the JSON file's folder is read, over no link either.
+func TestDividedStaysInItsFolder(t *testing.T) {
+	for _, file := range []string{"graph.dgl", "node_feat.dgl", "edge_feat.dgl", originalFile} {
+		path := divide(t, shop(), dgltest.Division{Original: true})
+		part := filepath.Join(filepath.Dir(path), "part1", file)
+		outside := filepath.Join(t.TempDir(), "elsewhere")
+		if err := errors.Join(os.Rename(part, outside), os.Symlink(outside, part)); err != nil {
+			t.Fatal(err)
+		}
+		refused(t, path, only, part+": a link leads out of the folder "+filepath.Dir(path))
+		within := filepath.Join(filepath.Dir(path), "within")
+		if err := errors.Join(os.Remove(part), os.Rename(outside, within), os.Symlink("../within", part)); err != nil {
+			t.Fatal(err)
+		}
+		read(t, path, only)
+	}
+}
+
+// A folder stands for the only JSON file in it.
+func TestFolder(t *testing.T) {
+	path := divide(t, ring(), dgltest.Division{})
+	dir := filepath.Dir(path)
+	want, _ := read(t, path, only)
+	got, d := read(t, dir, only)
+	same(t, got, want)
+	if got.Provenance != "dgl "+path || d.K != 2 {
+		t.Errorf("made by %q, %d partitions", got.Provenance, d.K)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "other.json"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, dir, only, `is a directory with the JSON files "g.json", "other.json": give the one of the divided graph`)
+	refused(t, filepath.Join(dir, "part0"), only, "is a directory without a JSON file: give the JSON file of a divided graph")
 }
 
 // The forms that DGL has written ranges in.

@@ -43,11 +43,17 @@ type cursor struct {
 	data []byte
 	at   int
 	err  error
+
+	labels []string // the names of labels of whole graphs, which are not read
 }
 
 // open maps a file, for a cursor over all of it.
 func open(path string) (*cursor, error) {
-	file, err := regular.Map(path)
+	return over(regular.Map(path))
+}
+
+// over is a cursor over all of a mapped file.
+func over(file *regular.Mapping, err error) (*cursor, error) {
 	if err != nil {
 		return nil, err
 	}

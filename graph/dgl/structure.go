@@ -2,6 +2,7 @@ package dgl
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"weft/internal/memory"
@@ -45,7 +46,7 @@ type structure struct {
 }
 
 // readGraphs reads a file of graphs (dgl.save_graphs) to its last byte, and returns the structure of all.
-// Labels of whole graphs, by name, are passed over.
+// Labels of whole graphs are named and passed over.
 func (c *cursor) readGraphs() (graphs []*structure, err error) {
 	if c.err = c.start(graphMagic, "graphs saved by DGL"); c.err != nil {
 		return nil, c.err
@@ -64,7 +65,7 @@ func (c *cursor) readGraphs() (graphs []*structure, err error) {
 	announced := c.uint64()
 	c.bytes(headerBytes - uint64(min(c.at, headerBytes)))
 	start := c.uint64()
-	c.named()
+	c.labels = slices.Sorted(maps.Keys(c.named()))
 	if c.err == nil && start != uint64(c.at) {
 		c.fail("graphs begin here, where byte %d is announced", start)
 	}

@@ -2,7 +2,6 @@ package dgl
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,7 @@ import (
 // row for each vertex or edge of the partition's own.
 type tensorFiles struct {
 	types []string
-	paths []string            // by partition; empty: it has none
+	files []string            // by partition, in the folder
 	rows  func(t, p int) int  // that a partition has of a type
 	order func(t int) []place // of a column's rows; nil: those of the partitions follow each other
 }
@@ -30,14 +29,12 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 	for t := range byType {
 		byType[t] = map[string][]tensor{}
 	}
-	for p, path := range f.paths {
-		if path == "" {
-			continue
-		}
-		c, err := open(path)
+	for p, file := range f.files {
+		c, err := d.openFile(file)
 		if err != nil {
 			return nil, err
 		}
+		path := d.path(file)
 		d.open = append(d.open, c)
 		tensors, err := c.readTensors()
 		if err != nil {
@@ -49,7 +46,7 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 				return nil, refusal.Errorf("%s: the tensor %.80q is of none of the types %s", path, key, arrays.Listed(f.types))
 			}
 			if byType[t][name] == nil {
-				byType[t][name] = make([]tensor, len(f.paths))
+				byType[t][name] = make([]tensor, len(f.files))
 			}
 			byType[t][name][p] = from
 		}
@@ -60,7 +57,7 @@ func (d *divided) columns(f *tensorFiles) ([]map[string]column, error) {
 		for _, name := range slices.Sorted(maps.Keys(byType[t])) {
 			c, p, err := f.join(t, byType[t][name])
 			if err != nil {
-				return nil, refusal.Errorf("%s: the tensor %.80q of %.40q: %w", cmp.Or(f.paths[p], fmt.Sprintf("partition %d", p)), name, f.types[t], err)
+				return nil, refusal.Errorf("%s: the tensor %.80q of %.40q: %w", d.path(f.files[p]), name, f.types[t], err)
 			}
 			all[t][name] = c
 		}

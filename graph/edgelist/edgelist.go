@@ -96,6 +96,9 @@ func Read(o Options) (*graph.Graph, error) {
 	if o.Strings {
 		g.Names = list.names.Names
 	}
+	if len(list.unread) > 0 {
+		g.Warnings = append(g.Warnings, fmt.Sprintf("%s: columns not read, as they are called neither source, target nor weight: %s", o.Path, arrays.Listed(list.unread)))
+	}
 	if features != nil {
 		features.Of(g)
 	}
@@ -253,7 +256,8 @@ type list struct {
 	unit      string       // "line" or "row"
 
 	path     string
-	vertices int // ids must be smaller, where it is not 0
+	vertices int      // ids must be smaller, where it is not 0
+	unread   []string // columns
 }
 
 func (l *list) where(at int64) string { return fmt.Sprintf("%s %d", l.unit, at) }

@@ -104,6 +104,7 @@ func (l *list) parquetColumns(file *parquet.File) ([]*parquet.Column, error) {
 		names = append(names, fmt.Sprintf("%.40q", c.Name()))
 		role, known := role([]byte(c.Name()))
 		if !known {
+			l.unread = append(l.unread, c.Name())
 			continue
 		}
 		if found[role] != nil {

@@ -3,6 +3,9 @@ package edgelist
 import (
 	"bytes"
 	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -67,6 +70,18 @@ func TestParquet(t *testing.T) {
 		},
 	} {
 		c.check(t, "edges.pq")
+	}
+}
+
+// Columns that are not read are named: one may be the weight under another name.
+func TestUnreadColumnsAreNamed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "edges.pq")
+	if err := os.WriteFile(path, []byte(table(t, []weightedEdge{{"x", 1, 0, .5}})), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g, err := Read(Options{Path: path})
+	if want := path + `: columns not read, as they are called neither source, target nor weight: "note"`; err != nil || !slices.Equal(g.Warnings, []string{want}) {
+		t.Errorf("warnings %q, error %v", g.Warnings, err)
 	}
 }
 

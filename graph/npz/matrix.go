@@ -20,6 +20,10 @@ var (
 	coo = layout{[3]string{"row", "col", "data"}, arrays.NewCoordinates}
 )
 
+// matrixKeys are the arrays that scipy.sparse.save_npz writes: those of its formats, and since SciPy 1.11
+// whether the matrix is an array.
+var matrixKeys = [...]string{"format", "shape", "data", "indices", "indptr", "row", "col", "_is_array"}
+
 // ReadMatrix reads features from an archive that scipy.sparse.save_npz wrote, of a matrix in the format csr,
 // csc or coo. Complaints about the file are refusals that name it.
 func ReadMatrix(path string) (*arrays.Matrix, error) {
@@ -32,6 +36,9 @@ func ReadMatrix(path string) (*arrays.Matrix, error) {
 	if !a.isMatrix() {
 		return nil, refusal.Errorf("%s: holds arrays (%s), no sparse matrix: give what scipy.sparse.save_npz or numpy.save writes",
 			path, a.Keys())
+	}
+	if err := a.Only(matrixKeys[:]...); err != nil {
+		return nil, err
 	}
 	format, err := a.Array("format")
 	if err != nil {

@@ -14,8 +14,10 @@
 package npz
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -41,6 +43,17 @@ type archive struct {
 	options       Options
 }
 
+// The arrays of the first layout that belong together, and those that are known and not read: what columns
+// are called, and where the graph is from.
+var (
+	adjacency  = [...]string{"adj_data", "adj_indices", "adj_indptr", "adj_shape"}
+	attributes = [...]string{"attr_data", "attr_indices", "attr_indptr", "attr_shape"}
+	unread     = [...]string{"attr_names", "metadata", "idx_to_node", "idx_to_attr", "idx_to_class"}
+)
+
+// maskKeys are the names of the masks in the second layout.
+var maskKeys = [3]string{"train_masks", "val_masks", "test_masks"}
+
 // Read reads the archive of that name. The edges of all layouts but the second stay as they are listed, u→v
 // for an entry at row u and column v, and for a pair (u, v). Those of the second lead both ways, each once,
 // as a pair is published once for both directions; they too stay as they are listed in a file whose name ends
@@ -53,9 +66,13 @@ func Read(path string, o Options) (*graph.Graph, error) {
 	}
 	defer file.Close()
 	a := &archive{file, arrays.Fields{Source: file}, o}
+	sparse, err := a.Group(adjacency[:]...)
+	if err != nil {
+		return nil, err
+	}
 	read := a.plain
 	switch {
-	case a.Has("adj_data", "adj_indices", "adj_indptr", "adj_shape"):
+	case sparse:
 		read = a.sparseAdjacency
 	case a.Has("edges", "node_features", "node_labels"):
 		read = a.heterophilous
@@ -77,6 +94,9 @@ func Read(path string, o Options) (*graph.Graph, error) {
 		return nil, err
 	}
 	g.Provenance = "npz " + path
+	if others := a.Others(); len(others) > 0 {
+		g.Warnings = append(g.Warnings, fmt.Sprintf("%s: not read, as they are no arrays (.npy): %s", path, arrays.Listed(others)))
+	}
 	if err := g.Check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -85,16 +105,20 @@ func Read(path string, o Options) (*graph.Graph, error) {
 
 // sparseAdjacency reads the first layout.
 func (a *archive) sparseAdjacency() (*graph.Graph, error) {
-	adjacency, err := a.sparse("adj_", csr)
+	attributed, err := a.checkSparse()
 	if err != nil {
 		return nil, err
 	}
-	vertices := adjacency.Rows
-	if adjacency.Columns != vertices || vertices == 0 {
-		return nil, refusal.Errorf("%s: an adjacency of %d × %d: it must be square, and not empty",
-			a.Path, vertices, adjacency.Columns)
+	m, err := a.sparse("adj_", csr)
+	if err != nil {
+		return nil, err
 	}
-	e, err := adjacency.Edges()
+	vertices := m.Rows
+	if m.Columns != vertices || vertices == 0 {
+		return nil, refusal.Errorf("%s: an adjacency of %d × %d: it must be square, and not empty",
+			a.Path, vertices, m.Columns)
+	}
+	e, err := m.Edges()
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w", a.Path, err)
 	}
@@ -103,7 +127,7 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 		return nil, err
 	}
 	switch {
-	case a.Has("attr_data", "attr_indices", "attr_indptr", "attr_shape"):
+	case attributed:
 		m, err := a.sparse("attr_", csr)
 		if err != nil {
 			return nil, err
@@ -124,11 +148,37 @@ func (a *archive) sparseAdjacency() (*graph.Graph, error) {
 			return nil, err
 		}
 	}
-	if g.Names, err = a.names("node_names", vertices); err != nil {
+	if g.Names, err = a.names(g, "node_names", vertices); err != nil {
 		return nil, err
 	}
-	g.Labels.Names, err = a.names("class_names", g.Labels.Classes)
-	return g, err
+	if g.Labels.Names, err = a.names(g, "class_names", g.Labels.Classes); err != nil {
+		return nil, err
+	}
+	for _, key := range unread {
+		if a.Has(key) {
+			g.Notes = append(g.Notes, fmt.Sprintf("left out: %q", key))
+		}
+	}
+	return g, nil
+}
+
+// checkSparse refuses arrays that the first layout does not have, and those without the others of their
+// group, and reports whether there are sparse attributes.
+func (a *archive) checkSparse() (attributed bool, err error) {
+	known := slices.Concat(adjacency[:], attributes[:], []string{"attr_matrix", "labels", "node_names", "class_names"}, unread[:])
+	if err := a.Only(known...); err != nil {
+		return false, err
+	}
+	if attributed, err = a.Group(attributes[:]...); err != nil {
+		return false, err
+	}
+	if attributed && a.Has("attr_matrix") {
+		return false, refusal.Errorf("%s: has features twice, as attr_data and as attr_matrix: leave one out", a.Path)
+	}
+	if a.Has("class_names") && !a.Has("labels") {
+		return false, refusal.Errorf("%s: has the array \"class_names\" without \"labels\": fetch or save the file again", a.Path)
+	}
+	return attributed, nil
 }
 
 // namedDirected reports whether the name of the file says that a pair is one edge, as of
@@ -139,6 +189,13 @@ func (a *archive) namedDirected() bool {
 
 // heterophilous reads the second layout. Its binary graphs are published as areas under the ROC curve.
 func (a *archive) heterophilous() (*graph.Graph, error) {
+	if err := a.Only(append([]string{"node_features", "node_labels", "edges"}, maskKeys[:]...)...); err != nil {
+		return nil, err
+	}
+	divided, err := a.Group(maskKeys[:]...)
+	if err != nil {
+		return nil, err
+	}
 	features, err := a.Matrix("node_features", a.options.DenseFeatures)
 	if err != nil {
 		return nil, err
@@ -175,10 +232,9 @@ func (a *archive) heterophilous() (*graph.Graph, error) {
 	if g.Labels.Classes == 2 && !g.Labels.MultiLabel() {
 		g.Metric = "roc-auc"
 	}
-	if !a.Has("train_masks", "val_masks", "test_masks") {
-		return g, nil
+	if divided {
+		g.Splits, err = a.Splits(maskKeys, vertices, &g.Labels, masks)
 	}
-	g.Splits, err = a.Splits([3]string{"train_masks", "val_masks", "test_masks"}, vertices, &g.Labels, masks)
 	return g, err
 }
 
@@ -281,16 +337,23 @@ func (a *archive) features(g *graph.Graph, key string) error {
 }
 
 // names reads an optional vector of text. Where NumPy stored numbers, or Python objects, which are pickles,
-// there are no names: nothing depends on them.
-func (a *archive) names(key string, want int) ([]string, error) {
-	if !a.Has(key) || want == 0 {
+// there are no names, and a note says so: nothing depends on them.
+func (a *archive) names(g *graph.Graph, key string, want int) ([]string, error) {
+	if !a.Has(key) {
 		return nil, nil
 	}
-	count, text := a.textCount(key)
-	if !text {
+	h, err := a.Header(key)
+	switch {
+	case errors.Is(err, npy.ErrObjects):
+		g.Notes = append(g.Notes, fmt.Sprintf("left out: %q, which holds Python objects", key))
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case len(h.Shape) != 1 || !strings.ContainsAny(h.Descr, "SU"):
+		g.Notes = append(g.Notes, fmt.Sprintf("left out: %q, which is no vector of text", key))
 		return nil, nil
 	}
-	if err := a.Rows(key, count, want); err != nil {
+	if err := a.Rows(key, h.Shape[0], want); err != nil {
 		return nil, err
 	}
 	array, err := a.Array(key)
@@ -307,15 +370,6 @@ func (a *archive) names(key string, want int) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// textCount is how many texts a vector has; text is false where the array is no vector of text.
-func (a *archive) textCount(key string) (n int, text bool) {
-	h, err := a.Header(key)
-	if err != nil || len(h.Shape) != 1 || !strings.ContainsAny(h.Descr, "SU") {
-		return 0, false
-	}
-	return h.Shape[0], true
 }
 
 // masks takes V truth values apart, or one row of them per split. It returns the vertices of each split.

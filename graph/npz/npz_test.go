@@ -170,9 +170,9 @@ func fields() []entry {
 }
 
 func TestLayouts(t *testing.T) {
-	weighted, dense := sparse(), sparse()
+	weighted, dense := sparse(), without(sparse(), attributes[:]...)
 	weighted[0] = array("adj_data", "<f4", "(3,)", []float32{.5, 1, 2})
-	dense[4] = array("attr_matrix", "<f4", "(3, 1)", []float32{7, 8, 9})
+	dense = append(dense, array("attr_matrix", "<f4", "(3, 1)", []float32{7, 8, 9}))
 	shape := graph.Relation{Indptr: []int64{0, 1, 2, 3}, Sources: []int32{2, 0, 0}}
 	features := graph.Features{Columns: 5, Indptr: []int64{0, 2, 2, 3}, Indices: []int32{1, 3, 0}, Data: []float32{2, 4, 4}}
 	labels, names := graph.Labels{Classes: 2, Class: []int64{1, 0, -1}}, []string{"ab", "c", "ä"}
@@ -240,7 +240,7 @@ func TestDirection(t *testing.T) {
 		{"graph.npz", heterophilous(), Options{}, 5, "4 edges made to lead both ways: 1 added"},
 		{"graph_directed.npz", heterophilous(), Options{}, 4, "4 edges stay directed, as the file's name says"},
 		{"graph.npz", heterophilous(), Options{AsListed: true}, 4, "4 edges, as the file lists them"},
-		{"graph.npz", sparse(), Options{}, 3, "3 edges, as the file lists them"},
+		{"graph.npz", without(sparse(), "class_names"), Options{}, 3, "3 edges, as the file lists them"},
 		{"graph.npz", fields(), Options{}, 3, "3 edges, as the file lists them"},
 	} {
 		path := filepath.Join(t.TempDir(), c.name)
@@ -365,6 +365,72 @@ func TestDamagedIsRefused(t *testing.T) {
 			strings.Contains(err.Error(), "\n") {
 			t.Errorf("error %v, want one line with the file and %q", err, c.want)
 		}
+	}
+}
+
+// without are the entries but for those keys.
+func without(entries []entry, keys ...string) []entry {
+	return slices.DeleteFunc(entries, func(e entry) bool { return slices.Contains(keys, e.key) })
+}
+
+// No array is lost without a word: a file without one of a group, or with one of another name, is refused, or
+// what is not read is named.
+func TestNothingIsLostSilently(t *testing.T) {
+	refused := func(what string, entries []entry, want string) {
+		t.Helper()
+		path := write(t, entries...)
+		if _, err := Read(path, Options{}); !refusal.Is(err) || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), path) {
+			t.Errorf("%s: error %v, want one with the file and %q", what, err, want)
+		}
+	}
+	for _, group := range [][]string{adjacency[:], attributes[:]} {
+		for _, key := range group {
+			refused("no "+key, without(sparse(), key), "without \""+key+"\": these belong together")
+		}
+	}
+	for _, key := range maskKeys {
+		refused("no "+key, without(heterophilous(), key), "without \""+key+"\": these belong together")
+	}
+	refused("no labels", without(sparse(), "labels"), `has the array "class_names" without "labels"`)
+	refused("features twice", append(sparse(), array("attr_matrix", "<f4", "(3, 1)", []float32{7, 8, 9})), "has features twice")
+	for _, layout := range [][]entry{sparse(), heterophilous(), edgeList(), fields()} {
+		for k := range layout {
+			renamed := slices.Clone(layout)
+			renamed[k].key = "z" + renamed[k].key[1:]
+			_, err := Read(write(t, renamed...), Options{})
+			if !refusal.Is(err) || !strings.Contains(err.Error(), layout[k].key) && !strings.Contains(err.Error(), renamed[k].key) {
+				t.Errorf("%s called %s: error %v", layout[k].key, renamed[k].key, err)
+			}
+		}
+	}
+	for _, c := range []struct {
+		entries  []entry
+		notes    string
+		warnings string
+	}{
+		{sparse(), `left out: "class_names", which holds Python objects`, ""},
+		{append(sparse()[:9], array("node_names", "<i4", "(3,)", []int32{1, 2, 3})), `left out: "node_names", which is no vector of text`, ""},
+		{append(sparse()[:9], array("attr_names", "<U1", "(5,)", make([]int32, 5))), `left out: "attr_names"`, ""},
+		{append(sparse()[:9], entry{"attr_matrix.npx", "."}), "", `not read, as they are no arrays (.npy): "attr_matrix.npx"`},
+	} {
+		path := writeWith(t, func(z *zip.Writer, e entry) (io.Writer, error) {
+			if strings.Contains(e.key, ".") {
+				return z.Create(e.key)
+			}
+			return z.Create(e.key + ".npy")
+		}, c.entries...)
+		g, err := Read(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes, warnings := strings.Join(g.Notes[1:], ""), strings.Join(g.Warnings, ""); notes != c.notes || strings.TrimPrefix(warnings, path+": ") != c.warnings {
+			t.Errorf("notes %q, warnings %q; want %q and %q", notes, warnings, c.notes, c.warnings)
+		}
+	}
+	path := write(t, array("format", "|S3", "()", []byte("csr")), array("shape", "<i8", "(2,)", []int64{3, 4}),
+		array("data", "<f4", "(0,)", []float32{}), array("x", "<f4", "(0,)", []float32{}))
+	if _, err := ReadMatrix(path); !refusal.Is(err) || !strings.Contains(err.Error(), `array "x" is not read beside "format"`) {
+		t.Errorf("error %v", err)
 	}
 }
 

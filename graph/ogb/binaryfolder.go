@@ -85,6 +85,12 @@ func (f *binaryFolder) more() []string {
 	return slices.DeleteFunc(f.data.Names(), func(key string) bool { return slices.Contains(known, key) })
 }
 
+func (f *binaryFolder) unknown() (names []string) {
+	names = slices.Concat(f.data.Others(), f.labelsOfAll.Others(), f.labelsOfAll.Names(), entries(f.raw))
+	known := []string{"data.npz", "node-label.npz", "node_label"}
+	return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(known, name) })
+}
+
 // stored is a matrix in an archive.
 type stored struct {
 	archive *arrays.Archive

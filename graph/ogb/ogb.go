@@ -25,6 +25,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"weft/graph"
@@ -200,6 +201,8 @@ type folder struct {
 	metric  string
 	inverse bool
 	notes   []string
+	// warnings are of what is not read
+	warnings []string
 }
 
 // readFolder reads all but features and edges.
@@ -220,16 +223,46 @@ func readFolder(l layout, o Options) (f *folder, err error) {
 		return nil, err
 	}
 	f.direct()
-	var unread []string
+	var kept, unread []string
 	for _, name := range l.more() {
-		if arrayName(name) == "" {
+		if array := arrayName(name); array != "" {
+			kept = append(kept, fmt.Sprintf("%q", array))
+		} else {
 			unread = append(unread, name)
 		}
 	}
-	if len(unread) > 0 {
-		f.note("not read: %s", arrays.Listed(unread))
-	}
+	notes, warnings := sayUnread(l.name(), append(unread, l.unknown()...))
+	f.notes, f.warnings = slices.Concat(f.notes, sayKept(kept), notes), warnings
 	return f, nil
+}
+
+// sayKept is a note of the arrays that are stored beside features and labels.
+func sayKept(arrays []string) (notes []string) {
+	if len(arrays) > 0 {
+		notes = append(notes, "kept as arrays, which no model reads: "+strings.Join(arrays, ", "))
+	}
+	return notes
+}
+
+// sayUnread is a note of the arrays of a folder that are known and not read, which are those of edges, and a
+// warning of what is not known.
+func sayUnread(folder string, names []string) (notes, warnings []string) {
+	var known, unknown []string
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if strings.HasPrefix(name, "edge_") {
+			known = append(known, name)
+		} else {
+			unknown = append(unknown, name)
+		}
+	}
+	if len(known) > 0 {
+		notes = append(notes, "not read: "+arrays.Listed(known))
+	}
+	if len(unknown) > 0 {
+		warnings = append(warnings, fmt.Sprintf("%s: not read, as nothing of OGB's has the name: %s", folder, arrays.Listed(unknown)))
+	}
+	return notes, warnings
 }
 
 // direct decides whether inverse edges are added, and notes why.

@@ -335,7 +335,7 @@ func TestLayouts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := check(t, Options{Folder: folder}, plain.want(t, false))
 			if !strings.Contains(s.Notes[0], "1500 edges, without inverse ones, as OGB's loader does for ogbn_") ||
-				name == "text" && s.Notes[1] != `not read: "edge_kind"` {
+				s.Notes[1] != `kept as arrays, which no model reads: "node_year"` || name == "text" && s.Notes[2] != `not read: "edge_kind"` {
 				t.Errorf("notes %q", s.Notes)
 			}
 		})

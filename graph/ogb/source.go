@@ -26,8 +26,9 @@ type layout interface {
 	matrix(name string) (matrix, error)
 	// labels opens the labels.
 	labels() (matrix, error)
-	// more lists the names of matrices besides.
+	// more lists the names of matrices besides, and unknown those of what else is there.
 	more() []string
+	unknown() []string
 	close()
 }
 

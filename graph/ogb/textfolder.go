@@ -40,6 +40,17 @@ func (f textFolder) count(of string) ([]int64, error) {
 	return list, nil
 }
 
+// entries names what a folder holds, but for hidden files.
+func entries(folder string) (names []string) {
+	all, _ := os.ReadDir(folder) // what cannot be listed cannot be opened either
+	for _, e := range all {
+		if !strings.HasPrefix(e.Name(), ".") {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
 // has reports whether a folder has a file of that name.
 func has(folder, name string) bool {
 	_, err := os.Lstat(filepath.Join(folder, name))
@@ -75,13 +86,16 @@ func (f textFolder) edges(within ends) (edges, error) {
 func (f textFolder) more() []string {
 	var names []string
 	known := []string{"edge", "node-label", nodeFeatures, edgeFeatures, "num-node-list", "num-edge-list"}
-	entries, _ := os.ReadDir(f.raw) // what cannot be listed cannot be opened either
-	for _, e := range entries {
-		if name, ok := strings.CutSuffix(e.Name(), textSuffix); ok && !slices.Contains(known, name) {
+	for _, file := range entries(f.raw) {
+		if name, ok := strings.CutSuffix(file, textSuffix); ok && !slices.Contains(known, name) {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+func (f textFolder) unknown() []string {
+	return slices.DeleteFunc(entries(f.raw), func(name string) bool { return strings.HasSuffix(name, textSuffix) })
 }
 
 // textEdges reads lines of a source and a target.

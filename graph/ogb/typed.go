@@ -32,7 +32,9 @@ type typedLayout interface {
 	// more lists the arrays of a vertex type besides features and labels, which array opens.
 	more(vertexType string) []string
 	array(vertexType, name string) (matrix, error)
-	// unread lists the names of arrays of these types and relations that are not read.
+	// checkLists refuses arrays of other types and relations than these, which would not be read.
+	checkLists(types []string, relations []triplet) error
+	// unread lists the names of what is not read.
 	unread(types []string, relations []triplet) []string
 	close()
 }
@@ -42,6 +44,25 @@ type triplet [3]string
 
 // String is the relation's name in folders and archives.
 func (t triplet) String() string { return strings.Join(t[:], "___") }
+
+// namesOf are the relations' names in folders and archives.
+func namesOf(relations []triplet) (names []string) {
+	for _, r := range relations {
+		names = append(names, r.String())
+	}
+	return names
+}
+
+// checkListed refuses the first of the names, of things in that place, that a list does not have: what it
+// names would be lost without a word.
+func checkListed(place string, names, listed []string, list string) error {
+	for _, name := range names {
+		if !slices.Contains(listed, name) {
+			return refusal.Errorf("%s: %.100q is not in %s, which lists %s; %s", place, name, list, arrays.Listed(listed), fetchAgain)
+		}
+	}
+	return nil
+}
 
 // checkName refuses what is no name of a folder, before it is part of a path.
 func checkName(where, name string) error {
@@ -107,6 +128,7 @@ func (t *typed) readTypes(g *graph.Graph) error {
 	if first < 0 {
 		return refusal.Errorf("%s: %.60q has labels and is no vertex type; %s", t.name(), labelled[0], fetchAgain)
 	}
+	var kept []string
 	for k := range types {
 		v := &types[k]
 		if _, twice := t.counts[v.Type]; twice || v.Count < 0 || v.Count > math.MaxInt32 {
@@ -126,8 +148,10 @@ func (t *typed) readTypes(g *graph.Graph) error {
 				return err
 			}
 			v.Arrays = append(v.Arrays, read)
+			kept = append(kept, fmt.Sprintf("%q of %.80q", name, v.Type))
 		}
 	}
+	g.Notes = append(g.Notes, sayKept(kept)...)
 	own := types[first]
 	g.Type, g.Count, g.Features, g.Arrays = own.Type, own.Count, own.Features, own.Arrays
 	g.Others = slices.Delete(types, first, first+1)
@@ -170,6 +194,10 @@ func (t *typed) readRelations(g *graph.Graph) error {
 		return refusal.Errorf("%s: lists no relation; %s", t.name(), fetchAgain)
 	}
 	slices.SortFunc(all, func(a, b triplet) int { return slices.Compare(a[:], b[:]) })
+	types := slices.Collect(maps.Keys(t.counts))
+	if err := t.checkLists(types, all); err != nil {
+		return err
+	}
 	lists, edges := make([]graph.Edges, len(all)), 0
 	for k, r := range all {
 		if lists[k], err = t.readEdges(r); err != nil {
@@ -191,11 +219,8 @@ func (t *typed) readRelations(g *graph.Graph) error {
 	}
 	g.Notes = append(g.Notes, fmt.Sprintf("%d edges of %d relations, without inverse ones (%s adds relations that lead back)",
 		edges, len(all), refusal.Setting("reverse-relations")))
-	unread := t.unread(slices.Collect(maps.Keys(t.counts)), all)
-	slices.Sort(unread)
-	if unread = slices.Compact(unread); len(unread) > 0 {
-		g.Notes = append(g.Notes, "not read: "+arrays.Listed(unread))
-	}
+	notes, warnings := sayUnread(t.name(), t.unread(types, all))
+	g.Notes, g.Warnings = append(g.Notes, notes...), append(g.Warnings, warnings...)
 	return nil
 }
 

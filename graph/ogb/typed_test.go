@@ -133,8 +133,8 @@ func TestTypedLayouts(t *testing.T) {
 			if diff := cmp.Diff(want, g, cmpopts.IgnoreUnexported(graph.Graph{}), ignore, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if g.Metric != "accuracy" || len(g.Notes) != 2 || !strings.HasPrefix(g.Notes[0], "190 edges of 3 relations, without inverse ones") ||
-				g.Notes[1] != `not read: "edge_reltype"` {
+			if g.Metric != "accuracy" || len(g.Notes) != 3 || !strings.HasPrefix(g.Notes[1], "190 edges of 3 relations, without inverse ones") ||
+				g.Notes[0] != `kept as arrays, which no model reads: "node_year" of "paper"` || g.Notes[2] != `not read: "edge_reltype"` {
 				t.Errorf("metric %q, notes %q", g.Metric, g.Notes)
 			}
 			store := filepath.Join(t.TempDir(), "store")
@@ -151,6 +151,44 @@ func TestTypedLayouts(t *testing.T) {
 				t.Errorf("stored: %d edges, %d papers, %d splits", stored.Edges(), stored.Own(), len(stored.Splits))
 			}
 		})
+	}
+}
+
+// What is in the folder and not read is named: arrays of edges, which OGB has, in a note, all else in a
+// warning.
+func TestUnknownFilesAreNamed(t *testing.T) {
+	y, plain := newTypedToy(), newToy(20, 40)
+	for _, c := range []struct {
+		folder, file, want string
+	}{
+		{y.text(t), "raw/node-feat/paper/node-fear.csv.gz", `raw: not read, as nothing of OGB's has the name: "node-fear"`},
+		{y.text(t), "raw/node-feat/paper/node-feat.csv", `"node-feat.csv"`},
+		{y.text(t), "raw/relations/author___writes___paper/edges.csv.gz", `"edges"`},
+		{y.text(t), "raw/edges/x.csv.gz", `"edges"`},
+		{y.binary(t), "raw/nodes_dict.npz", `"nodes"`},
+		{plain.text(t, "ogbn_arxiv"), "raw/node-fear.csv.gz", `"node-fear"`},
+		{plain.text(t, "ogbn_arxiv"), "raw/node-feat.csx.gz", `"node-feat.csx.gz"`},
+		{plain.binary(t, "ogbn_arxiv", zip.Store), "raw/data.npy", `"data.npy"`},
+	} {
+		gzipped(t, filepath.Join(c.folder, c.file), "1\n")
+		gzipped(t, filepath.Join(filepath.Dir(filepath.Join(c.folder, c.file)), ".hidden"), "")
+		g, err := Read(Options{Folder: c.folder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := Write(filepath.Join(t.TempDir(), "store"), Options{Folder: c.folder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(g.Warnings, s.Graph.Warnings) || len(g.Warnings) != 1 || !strings.HasSuffix(g.Warnings[0], c.want) {
+			t.Errorf("%s: warnings %q and %q, want %q", c.file, g.Warnings, s.Graph.Warnings, c.want)
+		}
+	}
+	folder := plain.binary(t, "ogbn_arxiv", zip.Store)
+	label := entry{"node_label", plain.labels, []int{20, 1}, false}
+	write(t, filepath.Join(folder, "raw/node-label.npz"), archive(t, zip.Store, label, entry{"node_labex", plain.labels, []int{20, 1}, false}))
+	if g, err := Read(Options{Folder: folder}); err != nil || len(g.Warnings) != 1 || !strings.HasSuffix(g.Warnings[0], `"node_labex"`) {
+		t.Error(g.Warnings, err)
 	}
 }
 
@@ -183,14 +221,17 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 		{"claimed vertices", false, text("raw/num-node-dict", "author,paper,field\n12,30,2000000\n"), Options{}, `2000000 vertices of the type "field" with only 190 edges`},
 		{"claimed for each relation", false, func(t *testing.T, folder string) {
 			text("raw/num-node-dict", "author,paper,field\n12,30,600000\n")(t, folder)
-			text("raw/triplet-type-list", "author,writes,paper\npaper,about,field\nfield,in,field\n")(t, folder)
+			text("raw/triplet-type-list", "author,writes,paper\npaper,cites,paper\npaper,about,field\nfield,in,field\n")(t, folder)
 			text("raw/relations/field___in___field/edge", "0,1\n")(t, folder)
 			text("raw/relations/field___in___field/num-edge-list", "1\n")(t, folder)
-		}, Options{}, "1200030 vertices, counted once for each of 3 relations, with only 101 edges and 30 rows"},
+		}, Options{}, "1200060 vertices, counted once for each of 4 relations, with only 191 edges and 30 rows"},
 		{"claimed papers", false, text("raw/num-node-dict", "author,paper,field\n12,31,4\n"), Options{}, "node-feat.csv.gz:30: the last row, where 31"},
 		{"no relations", false, text("raw/triplet-type-list", "\n"), Options{}, "lists no relation"},
 		{"two names", false, text("raw/triplet-type-list", "author,paper\n"), Options{}, "a relation is a source type, a name and a target type"},
-		{"unknown type", false, text("raw/triplet-type-list", "author,writes,book\n"), Options{}, `joins the type "book", which there is none of`},
+		{"unknown type", false, func(t *testing.T, folder string) {
+			remove("raw/relations")(t, folder)
+			text("raw/triplet-type-list", "author,writes,book\n")(t, folder)
+		}, Options{}, `joins the type "book", which there is none of`},
 		{"no edges", false, remove("raw/relations/paper___cites___paper"), Options{}, "num-edge-list.csv.gz: no such file"},
 		{"end of another type", false, text("raw/relations/paper___about___field/edge", "29,4\n"), Options{}, "edge.csv.gz:1: 4 is out of the range of 4"},
 		{"no labels", false, text("raw/nodetype-has-label", "author,paper,field\nFalse,False,False\n"), Options{}, "the types that have labels are 0 (none)"},
@@ -204,7 +245,26 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 		{"no counts in archives", true, remove("raw/num_edges_dict.npz"), Options{}, "num_edges_dict.npz: no such file"},
 		{"count of another relation", true, func(t *testing.T, folder string) {
 			write(t, filepath.Join(folder, "raw/num_edges_dict.npz"), archive(t, zip.Store, entry{"x___y___z", []int64{1}, []int{1}, false}))
+		}, Options{}, `num_edges_dict.npz: "x___y___z" is not in `},
+		{"counts of fewer relations", true, func(t *testing.T, folder string) {
+			write(t, filepath.Join(folder, "raw/num_edges_dict.npz"), archive(t, zip.Store, entry{"paper___cites___paper", []int64{90}, []int{1}, false}))
 		}, Options{}, `has no array "author___writes___paper"`},
+		{"fewer relations", true, func(t *testing.T, folder string) {
+			write(t, filepath.Join(folder, "raw/edge_index_dict.npz"), archive(t, zip.Store, entry{"paper___cites___paper", make([]int64, 180), []int{2, 90}, false}))
+		}, Options{}, `num_edges_dict.npz: "author___writes___paper" is not in `},
+		{"features of no type", true, func(t *testing.T, folder string) {
+			write(t, filepath.Join(folder, "raw/node_feat_dict.npz"), archive(t, zip.Store, entry{"papes", y.papers.features, []int{30, 3}, false}))
+		}, Options{}, `node_feat_dict.npz: "papes" is not in `},
+		{"years of no type", true, func(t *testing.T, folder string) {
+			write(t, filepath.Join(folder, "raw/node_year_dict.npz"), archive(t, zip.Store, entry{"papes", y.papers.years, []int{30, 1}, false}))
+		}, Options{}, `node_year_dict.npz: "papes" is not in `},
+		{"edge features of no relation", true, func(t *testing.T, folder string) {
+			write(t, filepath.Join(folder, "raw/edge_feat_dict.npz"), archive(t, zip.Store, entry{"cites", make([]float32, 90), []int{90, 1}, false}))
+		}, Options{}, `edge_feat_dict.npz: "cites" is not in `},
+		{"list of one relation", false, text("raw/triplet-type-list", "author,writes,paper\n"), Options{},
+			`raw/relations: "paper___about___field" is not in `},
+		{"folder of no type", false, text("raw/node-feat/papes/node-feat", "1\n"), Options{}, `raw/node-feat: "papes" is not in `},
+		{"labels that are not listed", false, text("raw/node-label/author/node-label", "1\n"), Options{}, `raw/node-label: "author" is not in `},
 		{"several counts", true, func(t *testing.T, folder string) {
 			write(t, filepath.Join(folder, "raw/num_nodes_dict.npz"), archive(t, zip.Store, entry{"paper", []int64{1, 2}, []int{2}, false}))
 		}, Options{}, "holds 2 values, where one count is expected"},

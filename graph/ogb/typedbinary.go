@@ -1,7 +1,7 @@
 package ogb
 
 import (
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,13 +46,12 @@ func openTypedBinary(raw string) (*typedBinary, error) {
 		*a.to = archive
 		f.open = append(f.open, archive)
 	}
-	entries, _ := os.ReadDir(raw) // what cannot be listed cannot be opened either
-	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), "_dict.npz")
+	for _, file := range entries(raw) {
+		name, ok := strings.CutSuffix(file, "_dict.npz")
 		if !ok || name == "node_feat" || arrayName(name) != name {
 			continue
 		}
-		archive, err := arrays.OpenArchive(filepath.Join(raw, e.Name()))
+		archive, err := arrays.OpenArchive(filepath.Join(raw, file))
 		if err != nil {
 			f.close()
 			return nil, refusal.Errorf("%w; %s", err, fetchAgain)
@@ -154,13 +153,35 @@ func (f *typedBinary) array(vertexType, name string) (matrix, error) {
 	return openStored(f.others[name], vertexType)
 }
 
+func (f *typedBinary) checkLists(types []string, relations []triplet) error {
+	ofTypes := append(slices.Collect(maps.Values(f.others)), f.ofVertices)
+	for _, c := range []struct {
+		archives []*arrays.Archive
+		listed   []string
+		list     string
+	}{
+		{ofTypes, types, f.vertices.Path},
+		{[]*arrays.Archive{f.counts, f.ofEdges}, namesOf(relations), f.lists.Path},
+	} {
+		for _, a := range c.archives {
+			if a == nil {
+				continue
+			}
+			if err := checkListed(a.Path, a.Names(), c.listed, c.list); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 func (f *typedBinary) unread([]string, []triplet) (names []string) {
-	known := []string{"num_nodes", "num_edges", "edge_index", "node_feat", "edge_feat"}
-	entries, _ := os.ReadDir(f.raw) // what cannot be listed cannot be opened either
-	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), "_dict.npz")
-		if ok && f.others[name] == nil && !slices.Contains(known, name) {
-			names = append(names, name)
+	for _, a := range f.open {
+		names = append(names, a.Others()...)
+	}
+	for _, file := range entries(f.raw) {
+		if read := func(a *arrays.Archive) bool { return filepath.Base(a.Path) == file }; !slices.ContainsFunc(f.open, read) {
+			names = append(names, strings.TrimSuffix(file, "_dict.npz"))
 		}
 	}
 	return names

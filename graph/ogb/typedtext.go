@@ -99,13 +99,39 @@ func (f typedText) more(vertexType string) []string {
 	return slices.DeleteFunc(f.vertices(vertexType).more(), func(name string) bool { return arrayName(name) != name })
 }
 
+func (f typedText) checkLists(types []string, relations []triplet) error {
+	labelled, err := f.labelled()
+	if err != nil {
+		return err
+	}
+	for _, c := range []struct {
+		folder string
+		listed []string
+		list   string
+	}{
+		{"relations", namesOf(relations), "triplet-type-list"},
+		{nodeFeatures, types, "num-node-dict"},
+		{"node-label", labelled, "nodetype-has-label"},
+	} {
+		folder := filepath.Join(f.raw, c.folder)
+		if err := checkListed(folder, entries(folder), c.listed, f.path(c.list)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (f typedText) unread(types []string, relations []triplet) (names []string) {
+	known := []string{"num-node-dict", "triplet-type-list", "nodetype-has-label", "relations", nodeFeatures, "node-label"}
+	names = slices.DeleteFunc(append(f.textFolder.more(), f.textFolder.unknown()...), func(name string) bool { return slices.Contains(known, name) })
 	for _, t := range types {
 		isRead := func(name string) bool { return arrayName(name) == name }
 		names = append(names, slices.DeleteFunc(f.vertices(t).more(), isRead)...)
+		names = append(names, f.vertices(t).unknown()...)
 	}
 	for _, r := range relations { // such as edge_reltype.csv.gz
 		names = append(names, f.relation(r).more()...)
+		names = append(names, f.relation(r).unknown()...)
 	}
 	return names
 }

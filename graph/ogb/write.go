@@ -108,7 +108,7 @@ func readOne(l layout, o Options) (*graph.Graph, error) {
 		return nil, err
 	}
 	defer p.close()
-	g := &graph.Graph{Labels: f.labels, Splits: f.splits, Metric: f.metric, Provenance: f.provenance(), Notes: f.notes}
+	g := &graph.Graph{Labels: f.labels, Splits: f.splits, Metric: f.metric, Provenance: f.provenance(), Notes: f.notes, Warnings: f.warnings}
 	if p.features != nil {
 		g.Features.Columns = p.columns
 		if g.Features.Dense, err = p.features.collect(); err != nil {
@@ -189,7 +189,7 @@ func writeOne(dir string, l layout, o Options) (*Summary, error) {
 	}
 	summary.Graph = &graph.Graph{
 		Count: shape.Vertices, Features: graph.Features{Columns: shape.FeatureColumns}, Labels: f.labels, Splits: f.splits,
-		Metric: f.metric, Provenance: f.provenance(), Notes: f.notes,
+		Metric: f.metric, Provenance: f.provenance(), Notes: f.notes, Warnings: f.warnings,
 	}
 	return summary, w.Close()
 }

@@ -80,6 +80,9 @@ func Read(prefix string) (*graph.Graph, error) {
 		return nil, refusal.Errorf("%s: %w", f.name("graph"), err)
 	}
 	g.Provenance = "planetoid " + prefix
+	if bare := vertices - known.x.Rows - len(order); bare > 0 {
+		g.Notes = append(g.Notes, fmt.Sprintf("%d vertices have neither features nor a label, as no file has a row for them", bare))
+	}
 	if g.Features, g.Labels, err = assemble(known, tested, order, vertices); err != nil {
 		return nil, fmt.Errorf("%s: %w", prefix, err)
 	}

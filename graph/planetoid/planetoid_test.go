@@ -37,6 +37,9 @@ func TestPublishedGraphs(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			if note := fmt.Sprintf("%d vertices have neither features nor a label, as no file has a row for them", want.Unlabelled); slices.Contains(g.Notes, note) != (want.Unlabelled > 0) {
+				t.Errorf("notes %q", g.Notes)
+			}
 			s := g.Splits[0]
 			got := facts{
 				Vertices: g.Vertices(), Edges: int(g.Edges()), Columns: g.Features.Columns, NonZero: len(g.Features.Data),
@@ -117,13 +120,13 @@ func TestAssembly(t *testing.T) {
 	}
 }
 
-// How the edges differ from those of the files is told.
+// How the edges differ from those of the files is told, and which vertices no file has a row for.
 func TestChangesAreNoted(t *testing.T) {
 	g, err := Read(write(t, tiny()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"10 edges made to lead both ways: 0 added, 1 duplicates left out", "1 self loops left out"}; !slices.Equal(g.Notes, want) {
+	if want := []string{"10 edges made to lead both ways: 0 added, 1 duplicates left out", "1 self loops left out", "1 vertices have neither features nor a label, as no file has a row for them"}; !slices.Equal(g.Notes, want) {
 		t.Errorf("%q, want %q", g.Notes, want)
 	}
 }

@@ -164,7 +164,7 @@ func TestRefusals(t *testing.T) {
 		want   string // where %s is the folder of the file that is to blame
 	}{
 		{"missing dot", func(t *testing.T, o *Options) { o.Paths[0] = write(t, "a.nt", "# x\r\n\r\n<a:s> <a:p> <a:o>\r\n") }, "a.nt:3: the dot is missing"},
-		{"second file", func(t *testing.T, o *Options) { o.Paths = append(o.Paths, write(t, "b.nt", "x")) }, "b.nt:1: this is Turtle, and only N-Triples is read: convert"},
+		{"second file", func(t *testing.T, o *Options) { o.Paths = append(o.Paths, write(t, "b.nt", "x")) }, `b.nt:1: the subject "x" is not what N-Triples has there`},
 		{"no file", func(t *testing.T, o *Options) { o.Paths[0] = filepath.Join(t.TempDir(), "a.nt") }, "a.nt: no such file"},
 		{"a folder", func(t *testing.T, o *Options) { o.Paths[0] = t.TempDir() }, "is a directory, not a file"},
 		{"an array", func(t *testing.T, o *Options) { o.Paths[0] = write(t, "a.nt", "\x93NUMPY") }, "a.nt: is a NumPy array"},

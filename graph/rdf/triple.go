@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"unicode/utf8"
+
+	"weft/internal/refusal"
 )
 
 // triple is one statement. Its terms are the names of vertices, and of a relation: an IRI without its angle
@@ -66,11 +68,31 @@ func explain(place string, rest []byte, err error) error {
 		return fmt.Errorf("the line ends before its %s: a triple has a line to itself, its subject, predicate and object, and a dot", place)
 	case bytes.HasPrefix(rest, []byte("<<")):
 		return fmt.Errorf("the %s is a triple itself, which no vertex stands for: leave such statements out", place)
-	case bytes.IndexByte([]byte("@:[('+-"), rest[0]) >= 0 || letter(rest[0]) || digit(rest[0]):
+	case place == "subject" && bytes.IndexByte(rest, '\t') >= 0 && !turtleSubject(rest):
+		return fmt.Errorf("this is a table, its columns between tabs: give it with %s, %s or %s, and the triples in N-Triples",
+			refusal.Setting("train"), refusal.Setting("val"), refusal.Setting("test"))
+	case place == "subject" && turtleSubject(rest), place != "subject" && turtleTerm(rest):
 		return errTurtle
 	}
 	other := map[string]string{"subject": " or a blank node", "object": ", a blank node or a literal in quotes"}
 	return fmt.Errorf("the %s %.40q is not what N-Triples has there: an IRI in angle brackets%s", place, rest, other[place])
+}
+
+// turtleTerm reports whether the text may begin with a term of Turtle that N-Triples does not have.
+func turtleTerm(text []byte) bool {
+	return bytes.IndexByte([]byte("@:[('+-"), text[0]) >= 0 || letter(text[0]) || digit(text[0])
+}
+
+// turtleSubject reports whether the text begins with what stands in Turtle where N-Triples has a subject: a
+// directive, a list, or a name with a prefix.
+func turtleSubject(text []byte) bool {
+	if bytes.IndexByte([]byte("@:[("), text[0]) >= 0 {
+		return true
+	}
+	word, _, _ := bytes.Cut(text, []byte(" "))
+	word, _, _ = bytes.Cut(word, []byte("\t"))
+	_, local, prefixed := bytes.Cut(word, []byte(":"))
+	return prefixed && !bytes.HasPrefix(local, []byte("//")) || bytes.EqualFold(word, []byte("PREFIX")) || bytes.EqualFold(word, []byte("BASE"))
 }
 
 // end checks what follows the object: a dot, and perhaps a comment.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
@@ -18,12 +19,28 @@ import (
 // Open opens the regular file of that name for reading, and returns its size. What is not there, or is
 // something else, is refused by name.
 func Open(path string) (f *os.File, size int64, err error) {
-	info, err := os.Stat(path)
+	return open(path, path, os.Stat, os.Open)
+}
+
+// OpenIn is Open for the file of that name in a folder. A link that leads out of the folder is refused.
+func OpenIn(folder *os.Root, name string) (f *os.File, size int64, err error) {
+	path := filepath.Join(folder.Name(), name)
+	if _, err := folder.Stat(name); err != nil {
+		if _, err := os.Stat(path); err == nil {
+			return nil, 0, refusal.Errorf("%s: a link leads out of the folder %s, and no file elsewhere is read; put the file there", path, folder.Name())
+		}
+	}
+	return open(path, name, folder.Stat, folder.Open)
+}
+
+// open opens the file that its folder calls by that name.
+func open(path, name string, stat func(string) (fs.FileInfo, error), openFile func(string) (*os.File, error)) (f *os.File, size int64, err error) {
+	info, err := stat(name)
 	if err == nil && !info.Mode().IsRegular() {
 		return nil, 0, refusal.Errorf("%s: is a %s, not a file", path, kind(info.Mode()))
 	}
 	if err == nil {
-		f, err = os.Open(path)
+		f, err = openFile(name)
 	}
 	if err != nil {
 		var pathError *fs.PathError
@@ -60,13 +77,27 @@ func Map(path string) (*Mapping, error) {
 	if err != nil {
 		return nil, err
 	}
+	return mapped(f, size)
+}
+
+// MapIn is Map for the file of that name in a folder. A link that leads out of the folder is refused.
+func MapIn(folder *os.Root, name string) (*Mapping, error) {
+	f, size, err := OpenIn(folder, name)
+	if err != nil {
+		return nil, err
+	}
+	return mapped(f, size)
+}
+
+// mapped maps an open file and closes it.
+func mapped(f *os.File, size int64) (*Mapping, error) {
 	defer f.Close() // the mapping outlives the descriptor
 	if size == 0 {  // nothing can be mapped
 		return &Mapping{}, nil
 	}
 	content, err := unix.Mmap(int(f.Fd()), 0, int(size), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
-		return nil, fmt.Errorf("%s: mapping it: %w", path, err)
+		return nil, fmt.Errorf("%s: mapping it: %w", f.Name(), err)
 	}
 	return &Mapping{content}, nil
 }

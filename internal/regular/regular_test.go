@@ -55,6 +55,37 @@ func TestReadFileWithoutMemory(t *testing.T) {
 	}
 }
 
+// A file is opened within a folder over no link that leads out of it.
+func TestWithinAFolder(t *testing.T) {
+	parent := t.TempDir()
+	dir := filepath.Join(parent, "folder")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(filepath.Join(parent, "outside"), []byte("secret"), 0o600),
+		os.WriteFile(filepath.Join(dir, "file"), []byte("text"), 0o600), os.Symlink("file", filepath.Join(dir, "within")),
+		os.Symlink("../outside", filepath.Join(dir, "out")), os.Symlink("nowhere", filepath.Join(dir, "dangling")), os.Mkdir(filepath.Join(dir, "sub"), 0o700),
+	); err != nil {
+		t.Fatal(err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for _, name := range []string{"file", "within"} {
+		m, err := MapIn(root, name)
+		if err != nil || string(m.Content) != "text" {
+			t.Fatalf("%s: %v, %v", name, m, err)
+		}
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, want := range map[string]string{"out": "a link leads out of the folder " + dir, "dangling": "no such file", "missing": "no such file", "sub": "is a directory"} {
+		if _, err := MapIn(root, name); !refusal.Is(err) || !strings.HasPrefix(err.Error(), filepath.Join(dir, name)+": "+want) {
+			t.Errorf("%s: error %v, want %q", name, err, want)
+		}
+	}
+}
+
 func TestMap(t *testing.T) {
 	dir := t.TempDir()
 	for _, want := range []string{"", "content"} {

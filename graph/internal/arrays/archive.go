@@ -25,6 +25,7 @@ type Archive struct {
 	size    int64
 	file    *os.File
 	entries map[string]*zip.File
+	others  []string // names of entries that are no arrays
 }
 
 // maxEntries bounds the entries of an archive. A graph has about ten; NumPy has no limit.
@@ -66,6 +67,7 @@ func (a *Archive) list() error {
 	for _, f := range z.File {
 		key, ok := strings.CutSuffix(f.Name, ".npy")
 		if !ok {
+			a.others = append(a.others, f.Name)
 			continue
 		}
 		if a.entries[key] != nil {
@@ -88,6 +90,26 @@ func (a *Archive) Has(keys ...string) bool {
 	}
 	return true
 }
+
+// Group reports whether there are the arrays of a group, all of which have a key. A part of the group is
+// refused: what the missing ones held would be lost without a word.
+func (a *Archive) Group(keys ...string) (there bool, err error) {
+	var here, missing []string
+	for _, key := range keys {
+		if a.Has(key) {
+			here = append(here, key)
+		} else {
+			missing = append(missing, key)
+		}
+	}
+	if len(here) > 0 && len(missing) > 0 {
+		return false, refusal.Errorf("%s: has the arrays %s without %s: these belong together; fetch or save the file again", a.Path, Listed(here), Listed(missing))
+	}
+	return len(here) > 0, nil
+}
+
+// Others names the entries that are no arrays.
+func (a *Archive) Others() []string { return a.others }
 
 // Only refuses arrays beside the known ones, which would be lost without a word.
 func (a *Archive) Only(known ...string) error {

@@ -1,0 +1,39 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"weft/graph/edgelist"
+)
+
+// edgesImport reads lists of edges, and arrays beside them.
+type edgesImport struct {
+	list  edgelist.Options // but for what the request says
+	dense denseFeatures
+}
+
+func (*edgesImport) format() format {
+	return format{
+		name: "edges", source: "FILE", short: "an edge list (CSV, TSV or Parquet) with .npy or CSV features, labels and splits",
+		example: "follows.csv stores/follows --features x.npy --labels y.npy --split random:60/20/20",
+	}
+}
+
+func (i *edgesImport) flags(flags *pflag.FlagSet) {
+	o := &i.list
+	flags.StringVar(&o.Features, "features", "", "`file` (.npy, CSV, .csv.gz; .npz of scipy.sparse): a row of features per vertex")
+	flags.StringVar(&o.Labels, "labels", "", "`file` (.npy, CSV, .csv.gz): a class per vertex, or a 0/1 matrix")
+	flags.StringVar(&o.Train, "train", "", "`file` (the same): vertices that train: ids, a mask, or masks (a column per split)")
+	flags.StringVar(&o.Val, "val", "", "`file`: vertices that validate")
+	flags.StringVar(&o.Test, "test", "", "`file`: vertices that test")
+	i.dense.flags(flags)
+	flags.IntVar(&o.Vertices, "vertices", 0, "number of vertices (default: the largest id and one)")
+	flags.BoolVar(&o.Strings, "string-ids", false, "vertices are named by any text; rows of arrays follow the names' first appearance")
+}
+
+func (i *edgesImport) read(r *importRequest) (*imported, error) {
+	o := i.list
+	o.Path, o.DenseFeatures = r.source(), i.dense.keep
+	g, err := edgelist.Read(o)
+	return i.dense.checked(o.Path, g, err)
+}

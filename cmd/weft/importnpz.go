@@ -1,0 +1,34 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"weft/graph/npz"
+	"weft/internal/refusal"
+)
+
+// npzImport reads archives of NumPy arrays.
+type npzImport struct {
+	directed bool
+	dense    denseFeatures
+}
+
+func (*npzImport) format() format {
+	return format{
+		name: "npz", source: "FILE", short: "a graph in one .npz file, as of gnn-benchmark and of the heterophilous datasets",
+		example: "amazon_computers.npz stores/computers --symmetrize --largest-component --split per-class=20,30",
+	}
+}
+
+func (i *npzImport) flags(flags *pflag.FlagSet) {
+	flags.BoolVar(&i.directed, "directed", false, "keep the edges as the file lists them; a file named ..._directed.npz is read so")
+	i.dense.flags(flags)
+}
+
+func (i *npzImport) read(r *importRequest) (*imported, error) {
+	if i.directed && r.changes.symmetrize {
+		return nil, refusal.Errorf("--directed and --symmetrize: give one of the two")
+	}
+	g, err := npz.Read(r.source(), npz.Options{AsListed: i.directed || r.changes.symmetrize, DenseFeatures: i.dense.keep})
+	return i.dense.checked(r.source(), g, err)
+}

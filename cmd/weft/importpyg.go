@@ -1,0 +1,30 @@
+package main
+
+import (
+	"github.com/spf13/pflag"
+
+	"weft/graph/pyg"
+)
+
+// pygImport reads files of PyTorch Geometric.
+type pygImport struct {
+	target string
+	dense  denseFeatures
+}
+
+func (*pygImport) format() format {
+	return format{
+		name: "pyg", source: "FILE", short: "a Data or HeteroData of PyTorch Geometric, or a data set of one, as torch.save writes it",
+		example: "graph.pt stores/mine",
+	}
+}
+
+func (i *pygImport) flags(flags *pflag.FlagSet) {
+	flags.StringVar(&i.target, "target", "", "the vertex `type` whose labels are learned, where several have labels")
+	i.dense.flags(flags)
+}
+
+func (i *pygImport) read(r *importRequest) (*imported, error) {
+	g, err := pyg.Read(r.source(), pyg.Options{Target: i.target, DenseFeatures: i.dense.keep})
+	return i.dense.checked(r.source(), g, err)
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/train/setting"
+)
+
+// checkNewStore refuses a place for a store where something is already.
+func checkNewStore(path string) error {
+	entries, err := os.ReadDir(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, syscall.ENAMETOOLONG):
+		return refusal.Errorf("%s: %w; choose a shorter one", path, syscall.ENAMETOOLONG)
+	case err != nil:
+		return refusal.Errorf("%s: a store is a folder, and this is something else: %w", path, err)
+	case len(entries) > 0:
+		return refusal.Errorf("%s: the folder is not empty; remove it or name another", path)
+	}
+	return nil
+}
+
+// contents is what there is to say of a new store.
+type contents struct {
+	*graph.Graph // of a streamed one, what is known without features, labels and edges
+	edges        int64
+	oneClass     bool // all labels are the same
+}
+
+func contentsOf(g *graph.Graph) *contents { return &contents{g, g.Edges(), g.Labels.OneClass()} }
+
+// storeLine says in one line what a new store holds.
+func storeLine(store string, c *contents, took time.Duration) string {
+	features := "no features"
+	if c.Features.Columns > 0 {
+		features = count(c.Features.Columns) + " features"
+		if c.Features.Sparse() {
+			features += " (sparse)"
+		}
+	}
+	splits := "no split"
+	if n := len(c.Splits); n > 0 {
+		s := c.Splits[0]
+		splits = fmt.Sprintf("split %s/%s/%s", count(len(s.Train)), count(len(s.Val)), count(len(s.Test)))
+		if n > 1 {
+			splits = fmt.Sprintf("%d splits, the first %s", n, strings.TrimPrefix(splits, "split "))
+		}
+	}
+	edges := count(c.edges) + " edges"
+	if slices.ContainsFunc(c.Relations, func(r graph.Relation) bool { return r.Weights != nil }) {
+		edges += " (weighted)"
+	}
+	if n := len(c.Relations); n > 1 {
+		edges += fmt.Sprintf(" of %s relations", count(n))
+	}
+	vertices := count(c.Vertices()) + " vertices"
+	if n := len(c.Types()); n > 1 {
+		vertices += fmt.Sprintf(" of %s types", count(n))
+	}
+	return fmt.Sprintf("%s: %s, %s, %s, %s classes, %s, in %s", store, vertices, edges, features, count(c.Labels.Classes), splits, duration(took))
+}
+
+// nextLine is the command that trains on a new store, with a model that fits, or what the store lacks for it.
+func nextLine(store string, g *graph.Graph) string {
+	o := setting.Defaults()
+	lacks := func(t graph.VertexType) bool { return t.Features.Columns == 0 }
+	if g.Typed() && slices.ContainsFunc(g.Types(), lacks) {
+		o.Model = "rgcn" // learns what the types lack
+	}
+	r, err := o.Resolve()
+	if err == nil {
+		err = r.CheckGraph(g)
+	}
+	if err != nil {
+		return fmt.Sprintf("before training: %v", err)
+	}
+	return fmt.Sprintf("next: weft train %s --model %s", shellWord(store), o.Model)
+}
+
+// shellWord spells a path as a shell takes it for one word, and a command for no flag.
+func shellWord(path string) string {
+	if strings.HasPrefix(path, "-") {
+		path = "./" + path
+	}
+	odd := func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_@%+=:,./-", r)
+	}
+	if !strings.ContainsFunc(path, odd) {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
+}
