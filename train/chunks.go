@@ -27,8 +27,8 @@ type division struct {
 	seed   uint64
 }
 
-// divide makes the chunks that a mesh of several stages needs, unless they are at hand: of each vertex, in the
-// order of the partitions. All processes call it together; the first makes them.
+// divide makes the chunks that a mesh of several stages needs, unless they are at hand: of each vertex, in
+// the order of the partitions. All processes call it together; the first makes them.
 func (j *Job) divide(ctx context.Context, s *shared) ([]int32, error) {
 	made := division{j.Graph, j.Parts, s.Options.Chunks, s.Mesh, s.ChunkMethod, s.Seed}
 	switch {

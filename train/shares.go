@@ -188,8 +188,8 @@ func (j *Job) peers() *comm.Comm { return cmp.Or(j.Comm, comm.Alone()) }
 // speaks reports whether the results of a worker are those of the job in this process.
 func (j *Job) speaks(c *comm.Comm) bool { return c.Rank() == 0 || j.peers().Size() > 1 }
 
-// Threads is the number of threads of each worker of the job with settings r: the cores that the process may use are divided among the
-// workers that share them.
+// Threads is the number of threads of each worker of the job with settings r: the cores that the process may
+// use are divided among the workers that share them.
 func (j *Job) Threads(r *setting.Resolved) int {
 	return cmp.Or(r.Threads, max(1, cores.Count()/cmp.Or(j.CoreSharers, j.LocalWorkers, r.Mesh.Workers())))
 }

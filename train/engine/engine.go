@@ -23,9 +23,9 @@ type Inference interface {
 	Infer(without int) *autograd.Var
 	// Params are the parameters that this worker holds: those of its stage.
 	Params() *nn.Params
-	// Vertices are those whose rows come to this worker, ascending: by their original ids, or of a Flow by their
-	// places in its list; nil: all. There are none where another stage has the last block. A vertex's row comes
-	// to one worker.
+	// Vertices are those whose rows come to this worker, ascending: by their original ids, or of a Flow by
+	// their places in its list; nil: all. There are none where another stage has the last block. A vertex's
+	// row comes to one worker.
 	Vertices() []int32
 	// All is how many rows come to all workers together.
 	All() int

@@ -27,8 +27,8 @@ type Plan struct {
 	Sent                        []worker.Communication // per worker, in a training pass but the first, to move rows: Halo, Layout and Stage
 	EdgeColumns                 []int64                // per worker, that it aggregates in such a pass: edges × columns
 	Stages                      []worker.Stage         // where the mesh has several
-	// Uncut says that the run keeps to the memory limit only without the scratch that makes sums faster: a run
-	// is told.
+	// Uncut says that the run keeps to the memory limit only without the scratch that makes sums faster: a
+	// run is told.
 	Uncut   bool
 	Workers []Worker
 }

@@ -30,7 +30,8 @@ func ReadConfig(path string, o *Options) error {
 	return nil
 }
 
-// ReadRun is ReadConfig for the configuration that a run has left, maybe under names that settings had before.
+// ReadRun is ReadConfig for the configuration that a run has left, maybe under names that settings had
+// before.
 func ReadRun(path string, o *Options) error { return read(path, o, true) }
 
 func read(path string, o *Options, old bool) error {

@@ -228,8 +228,8 @@ func (r *Resolved) CheckSome() error {
 		refusal.Setting("vertices"), refusal.Setting("parallel"), r.Mesh.Workers())
 }
 
-// BlockSpecs are the blocks of the model on the graph of a share, or of own in its place where that is not nil, with
-// so many outputs. The first costs as much less as sparse features have fewer values.
+// BlockSpecs are the blocks of the model on the graph of a share, with so many outputs, or those of own in
+// its place where that is not nil. The first costs as much less as sparse features have fewer values.
 func (r *Resolved) BlockSpecs(s *partition.Share, outputs int, own func(features, outputs int) []gnn.BlockSpec) (blocks []gnn.BlockSpec, err error) {
 	whole := &s.Whole
 	if own != nil {

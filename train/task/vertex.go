@@ -77,8 +77,8 @@ type classes struct {
 	train, val, test vertexSet
 }
 
-// countLabels has the losses be means over the labels that are there, of the vertices that all workers list. All
-// of them call it.
+// countLabels has the losses be means over the labels that are there, of the vertices that all workers list.
+// All of them call it.
 func (c *classes) countLabels() error {
 	if c.Team.Planning() {
 		return nil
