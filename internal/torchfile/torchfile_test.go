@@ -281,7 +281,7 @@ func TestRefused(t *testing.T) {
 		{"negated", string(negated), "a tensor whose numbers are to be negated: save it after .resolve_conj().resolve_neg()"},
 		{"type", one("ctorch._utils\n_rebuild_tensor_v3\n)R."), "not (storage, offset, size, stride)"},
 		{"class", one(ofClass + ")R."), "not (storage, offset, size, stride)"},
-		{"class of a class", one(ofClass + "(" + ofClass + "ctorch\nTensor\n(" + ofClass + "tNtR."), "not (storage, offset, size, stride)"},
+		{"class of a class", one(ofClass + "(" + ofClass + "ctorch\nTensor\n(" + wrapped + "ctorch\nTensor\n)}t}tR."), "not (storage, offset, size, stride)"},
 		{"class without a tensor", one(ofClass + "(" + wrapped + "ctorch\nTensor\n)}tR."), "a class that wraps none"},
 		{"size", one("ctorch\nSize\n)R."), "torch.Size of something else"},
 		{"layout", one("ctorch.serialization\n_get_layout\n)R."), "layout without a name"},
