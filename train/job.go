@@ -131,9 +131,9 @@ func (d *Diverged) Error() string {
 }
 
 // Run trains. A run that would pass the memory limit is refused before any work, by the plan that was made,
-// or that Run makes where there is none. When ctx is cancelled it finishes the epoch and keeps the results. A
-// run that diverges keeps those of the best epoch before; without one its error wraps a Diverged. An error
-// that wraps a Common leaves Comm whole; any other has ended it.
+// or that Run makes where there is none. When ctx is cancelled it finishes the epoch and keeps the results; before
+// the first epoch it ends with the cause. A run that diverges keeps those of the best epoch before; without
+// one its error wraps a Diverged. An error that wraps a Common leaves Comm whole; any other has ended it.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	if err := j.checkLimit(ctx); err != nil {
 		return nil, err
@@ -164,6 +164,9 @@ func (j *Job) work(ctx context.Context, team *kernel.Team, c *comm.Comm, share *
 	}
 	w.recorder = recorder
 	if err := w.loadInit(); err != nil {
+		return nil, err
+	}
+	if err := w.ranks().Together(context.Cause(ctx)); err != nil { // before the first epoch: there is nothing to keep
 		return nil, err
 	}
 	r = &Result{Metric: w.metric, Workers: 1, Whole: share.Whole}

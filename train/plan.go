@@ -55,7 +55,8 @@ const OneClass = "all labels of the graph are one class, so there is nothing to 
 // Plan finds out what the run would take, before any work: each worker goes through an epoch and an
 // evaluation with kernels that do nothing, so that the same matrices are allocated, and none of their pages
 // is ever touched. Where scratch that makes sums faster passes the memory limit, neither the plan nor a later
-// run takes it. Run holds the limit against the last plan: a job that is changed is planned again.
+// run takes it. Run holds the limit against the last plan: a job that is changed is planned again. Where
+// ctx is cancelled it ends with the cause.
 func (j *Job) Plan(ctx context.Context) (p Plan, err error) {
 	grid, err := j.mesh()
 	if err != nil {
@@ -118,7 +119,7 @@ func (j *Job) planOwn(ctx context.Context, grid mesh.Mesh) (workers []workerPlan
 	}
 	for ; rank < end && err == nil; rank++ {
 		err = open(rank, func(share *partition.Share) error {
-			one, err := j.plan(grid, rank, share)
+			one, err := j.plan(ctx, grid, rank, share)
 			workers = append(workers, one)
 			return err
 		})
@@ -236,7 +237,7 @@ func movedLines(sent []Communication, stages *stagePlan) (lines []string) {
 }
 
 // plan finds out what one worker would take.
-func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPlan, err error) {
+func (j *Job) plan(ctx context.Context, grid mesh.Mesh, rank int, share *partition.Share) (p workerPlan, err error) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	c := comm.New(comm.Plan(rank, grid.Workers()), 0)
@@ -251,6 +252,9 @@ func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPl
 	}
 	var best nn.Snapshot
 	for epoch := range 2 {
+		if err := context.Cause(ctx); err != nil {
+			return p, err
+		}
 		before := w.done()
 		if _, _, err := w.trainEpoch(context.Background(), 1+epoch); err != nil {
 			return p, err

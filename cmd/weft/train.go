@@ -163,7 +163,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 func (t *trainCommand) failed(dataset, store string, dir *train.RunDir, err error) error {
 	switch {
 	case dir == nil:
-	case refusal.Is(err):
+	case refusal.Is(err), errors.Is(err, launch.ErrInterrupted): // before the first epoch
 		dir.Discard()
 		err = about(dataset, err)
 	default:
