@@ -28,6 +28,7 @@ type Plan struct {
 	Sent                        []Communication // per worker, in a training pass but the first, to move rows: Halo, Layout and Stage
 	EdgeColumns                 []int64         // per worker, that it aggregates in such a pass: edges × columns
 	Stages                      []Stage         // where the mesh has several
+	ResultBytes                 int64           // of weights and predictions, at least: what learned tables take is not counted
 	Lines                       []string
 	Warnings                    []string // of what the run leaves unused, or may suffer from
 }
@@ -39,6 +40,7 @@ type workerPlan struct {
 	Sent           Communication // in a training pass but the first
 	EdgeColumns    bySite        // edges × columns that are aggregated in such a pass
 	Parameters     int           // values, of its stage
+	Predictions    int           // values, of all workers
 	Work           []string      // of the whole model
 	LayoutBytes    bySite        // that are sent in switches between layouts in such a pass
 	Sites          []explained   // in the order of their first forward pass
@@ -152,6 +154,7 @@ func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
 		p.Sent, p.EdgeColumns = append(p.Sent, w.Sent), append(p.EdgeColumns, w.EdgeColumns.sum())
 	}
 	p.Stages = all[0].Stage.All
+	p.ResultBytes = 4 * int64(parameters(grid, all)+all[0].Predictions)
 	p.Warnings = slices.Concat(all[0].Warnings, idleSlices(grid, all), fewerChunks(&all[0].Stage))
 	p.Lines = slices.Concat(j.describe(grid, all), j.stageLines(all), peakLines(all), balanceLines(p.EdgeColumns), movedLines(p.Sent, &all[0].Stage))
 	return p
@@ -159,11 +162,9 @@ func (j *Job) assemble(grid mesh.Mesh, all []workerPlan) (p Plan) {
 
 // describe says what the workers are and in which order they work. What a stage does is said once.
 func (j *Job) describe(grid mesh.Mesh, all []workerPlan) []string {
-	parameters, sites := 0, []string(nil)
+	var sites []string
 	for stage := range grid.Stages {
-		w := all[grid.Rank(mesh.Place{Stage: stage})]
-		parameters += w.Parameters
-		for _, s := range w.Sites {
+		for _, s := range all[grid.Rank(mesh.Place{Stage: stage})].Sites {
 			line := s.Site + ": " + s.What
 			if grid.Slices > 1 {
 				line += "; " + order.Moved(layoutBytes(all, s.Site))
@@ -187,8 +188,16 @@ func (j *Job) describe(grid mesh.Mesh, all []workerPlan) []string {
 		model += " in residual blocks"
 	}
 	head := fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", model, j.Options.Layers,
-		parameters, workers, threads, kernel.SIMD())
+		parameters(grid, all), workers, threads, kernel.SIMD())
 	return slices.Concat([]string{head}, all[0].Work, sites)
+}
+
+// parameters is how many values all stages have.
+func parameters(grid mesh.Mesh, all []workerPlan) (n int) {
+	for stage := range grid.Stages {
+		n += all[grid.Rank(mesh.Place{Stage: stage})].Parameters
+	}
+	return n
 }
 
 // layoutBytes are those that all workers send in a site's switches between layouts.
@@ -243,7 +252,8 @@ func (j *Job) plan(ctx context.Context, grid mesh.Mesh, rank int, share *partiti
 	c := comm.New(comm.Plan(rank, grid.Workers()), 0)
 	team := kernel.NewPlan(mem)
 	team.Uncut = j.uncut
-	w, err := newWorker(j, c, j.Options.task().outputs(&j.Options, &share.Whole), engine.Config{
+	outputs := j.Options.task().outputs(&j.Options, &share.Whole)
+	w, err := newWorker(j, c, outputs, engine.Config{
 		Team: team, Share: share, Training: true,
 		Order: order.Options{Explain: func(site, what string) { p.Sites = append(p.Sites, explained{site, what}) }},
 	})
@@ -277,6 +287,7 @@ func (j *Job) plan(ctx context.Context, grid mesh.Mesh, rank int, share *partiti
 	output.Drop()
 	p.Sent.Gradient, p.Sent.Statistics = Traffic{}, Traffic{} // of which a plan makes no sums
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.params.Count()
+	p.Predictions = share.Whole.Vertices * outputs
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
 	}

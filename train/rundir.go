@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"weft/internal/atomicfile"
 	"weft/internal/document"
 	"weft/internal/npy"
@@ -48,7 +50,8 @@ const (
 // at the start, and no link in it is followed.
 type RunDir struct {
 	Path    string
-	created bool // by us: an unused one is removed whole
+	Needs   int64 // bytes that weights and predictions will take; 0: not known
+	created bool  // by us: an unused one is removed whole
 	root    *os.Root
 	metrics *os.File
 }
@@ -76,6 +79,8 @@ func (d *RunDir) begin(o *Options) (err error) {
 	if d.metrics, err = d.root.OpenFile(metricsFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
 		return err
 	}
+	// Until the process ends, however that is, others see that the run is alive; not on a file system without locks.
+	_ = unix.Flock(int(d.metrics.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	config, err := o.YAML()
 	if err != nil {
 		return err
@@ -113,6 +118,8 @@ func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, erro
 			refusal.Setting("out"), out)
 	case err != nil:
 		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
+	case len(entries) > 0 && alive(out):
+		return nil, refusal.Errorf("%s %s: another run is under way in the folder; name a new one", refusal.Setting("out"), out)
 	case len(entries) > 0:
 		holds := entries[0].Name()
 		for _, e := range all {
@@ -124,6 +131,16 @@ func makeRunDir(out string, now time.Time, dataset, model string) (*RunDir, erro
 			refusal.Setting("out"), out, holds)
 	}
 	return &RunDir{Path: out}, nil
+}
+
+// alive reports whether a run that has not ended holds the folder.
+func alive(dir string) bool {
+	f, err := os.OpenFile(filepath.Join(dir, metricsFile), os.O_RDWR|unix.O_NONBLOCK, 0) // read-only, NFS does not lock it
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // leftover reports whether an entry of a folder is what a run left that was killed while it wrote a file. The
@@ -185,7 +202,7 @@ type epochLine struct {
 }
 
 // Epoch appends the line of an epoch to metrics.jsonl. It fails where the directory has been removed or
-// replaced.
+// replaced, cannot be written to, or has no room for the results any more.
 func (d *RunDir) Epoch(e Epoch) error {
 	line := epochLine{Epoch: e.Epoch, Loss: Number(e.Loss), Seconds: e.Seconds, LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes}
 	if e.Evaluated {
@@ -195,11 +212,30 @@ func (d *RunDir) Epoch(e Epoch) error {
 	if err == nil {
 		err = d.append(append(text, '\n'))
 	}
-	if err == nil && d.Gone() {
-		err = errGone
+	if err == nil {
+		err = d.check()
 	}
 	if err != nil {
 		return d.fail(err)
+	}
+	return nil
+}
+
+// check says why the results could not be written now, in three system calls or so; nil: they could.
+func (d *RunDir) check() error {
+	if d.Gone() {
+		return errGone
+	}
+	if err := unix.Faccessat(unix.AT_FDCWD, d.Path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return fmt.Errorf("it cannot be written to any more: %w", err)
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(d.Path, &disk); err != nil {
+		return err
+	}
+	// Some file systems have no blocks to count
+	if free := int64(disk.Bavail) * disk.Bsize; disk.Blocks > 0 && free < d.Needs {
+		return fmt.Errorf("its disk has %s left, and weights and predictions take %s", Bytes(free).Rounded(), Bytes(d.Needs).Rounded())
 	}
 	return nil
 }

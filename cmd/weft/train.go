@@ -109,7 +109,9 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, option
 	defer stop()
 	var dir *train.RunDir
 	if r.First() {
-		dir, err = train.NewRunDir(t.out, started, dataset, &options)
+		if dir, err = train.NewRunDir(t.out, started, dataset, &options); err == nil {
+			dir.Needs = plan.ResultBytes
+		}
 		made.Store(dir)
 	}
 	if err := r.Together(err); err != nil {
