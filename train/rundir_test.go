@@ -162,8 +162,8 @@ func TestRecordWithoutRoom(t *testing.T) {
 		}
 	}}
 	result, err := d.Record(t.Context(), job, "v1")
-	if err == nil || !strings.Contains(err.Error(), " left, and weights and predictions take ") || result == nil || result.Epochs > 3 {
-		t.Errorf("%+v, %v", result, err)
+	if result == nil || result.Epochs > 3 || err == nil || !strings.Contains(err.Error(), " left, and weights and predictions take ") {
+		t.Errorf("a result %v, %v", result != nil, err)
 	}
 	if diff := cmp.Diff([]string{weightsFile, predictionsFile}, d.Kept()); diff != "" {
 		t.Error(diff)
