@@ -79,28 +79,29 @@ type Job struct {
 	chunks chunks // of partitions, on a mesh of several stages; nil: none were asked for
 }
 
-// Plan finds out what the run would take, before any work.
+// Plan finds out what the run would take, before any work. Where ctx is cancelled it ends with the cause.
 func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
 	s, err := j.begin(ctx, nil)
 	if err != nil {
 		return p, err
 	}
-	return j.plan(s)
+	return j.plan(ctx, s)
 }
 
-func (j *Job) plan(s *shared) (plan.Plan, error) {
-	return plan.Of(plan.Inputs{Config: s.Config, Comm: j.peers(), Open: s.open})
+func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
+	return plan.Of(ctx, plan.Inputs{Config: s.Config, Comm: j.peers(), Open: s.open})
 }
 
 // Run trains. A run that would pass the memory limit is refused before any work. When ctx is cancelled it
-// finishes the epoch and keeps the results. A run that diverges keeps those of the best epoch before; without
+// finishes the epoch and keeps the results; before the first epoch it ends with the cause. A run that diverges
+// keeps those of the best epoch before; without
 // one its error wraps a Diverged. An error that wraps a Common leaves Comm whole; any other has ended it.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	s, err := j.begin(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	uncut, err := j.checkLimit(s)
+	uncut, err := j.checkLimit(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 
 // checkLimit refuses a run that would pass the memory limit of any process, as its plan says, and tells
 // whether sums have to be uncut.
-func (j *Job) checkLimit(s *shared) (uncut bool, err error) {
+func (j *Job) checkLimit(ctx context.Context, s *shared) (uncut bool, err error) {
 	ranks := launch.Ranks{Comm: j.peers()}
 	limit, err := ranks.Largest(int64(s.MemoryLimit))
 	if limit == 0 || err != nil {
@@ -128,7 +129,7 @@ func (j *Job) checkLimit(s *shared) (uncut bool, err error) {
 	}
 	p := j.Planned
 	if p == nil {
-		made, err := j.plan(s)
+		made, err := j.plan(ctx, s)
 		if err := ranks.Together(err); err != nil {
 			return false, err
 		}
@@ -147,6 +148,9 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 		return nil, err
 	}
 	if err := w.LoadInit(); err != nil {
+		return nil, err
+	}
+	if err := w.Ranks().Together(context.Cause(ctx)); err != nil { // before the first epoch: there is nothing to keep
 		return nil, err
 	}
 	s := newState(&c.Options)

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +35,24 @@ func TestJobRefuses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCancelledBeforeTheFirstEpoch: neither a plan nor a run does anything, on one worker or more, and both
+// say why.
+func TestCancelledBeforeTheFirstEpoch(t *testing.T) {
+	g, o := tangled(t), networks()["sage"]
+	why := errors.New("a signal")
+	for _, j := range []*Job{{Graph: g, Options: o}, divided(t, g, o, 3, nil)} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(why)
+		j.OnEpoch = func(Epoch) { t.Error("an epoch was run") }
+		if _, err := j.Plan(ctx); !errors.Is(err, why) {
+			t.Errorf("%q: planned with %v", j.Options.Parallel, err)
+		}
+		if r, err := j.Run(ctx); r != nil || !errors.Is(err, why) {
+			t.Errorf("%q: ran with %v", j.Options.Parallel, err)
+		}
 	}
 }
 

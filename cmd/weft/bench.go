@@ -31,7 +31,7 @@ func newBench() *cobra.Command {
   kernels  each kernel on a range of shapes, against a bound that independent probes measure beside it
   epoch    an epoch of three models, against the sum of its kernels run alone
 
-Without a name it does both. A fraction of 1 is as fast as the bound; give the machine to the measurement alone.`,
+Without a name it does both. A fraction of 1 is as fast as the bound. Run nothing else on the machine meanwhile.`,
 		Example: `  weft bench
   weft bench kernels --only 'spmm.*rmat'
   weft bench kernels --json > kernels.json
@@ -78,7 +78,7 @@ func newBenchEpoch() *cobra.Command {
 		Use:   "epoch",
 		Short: "an epoch of three models against the sum of its kernels",
 		Long: `epoch trains GraphSAGE, GAT and GCN of three layers for a few epochs on two graphs of a million vertices and 16 million
-edges, then one more, of which it makes each kernel call several times over. The fraction is the kernels' share of the epoch;
+edges, then one more, in which it repeats each kernel call several times. The fraction is the kernels' share of the epoch's time;
 the rest is what the program does around them. It takes some minutes and up to 20 GB of memory.`,
 		Example: `  weft bench epoch
   weft bench epoch --only 'sage.*rmat'

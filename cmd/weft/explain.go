@@ -64,10 +64,9 @@ const oneClass = "all labels of the graph are one class, so there is nothing to 
 // model says what the workers are and in which order they work. What a stage does is said once.
 func (p planned) model() []string {
 	o, grid := p.settings, p.settings.Mesh
-	parameters, sites := 0, []string(nil)
+	var sites []string
 	for stage := range grid.Stages {
 		w := p.Workers[grid.Rank(mesh.Place{Stage: stage})]
-		parameters += w.Parameters
 		for _, s := range w.Sites {
 			line := s.Name + ": " + s.What
 			if grid.Slices > 1 {
@@ -96,7 +95,7 @@ func (p planned) model() []string {
 		model += " in residual blocks"
 	}
 	lines := []string{fmt.Sprintf("%s, %d layers, %d parameters, %s with %s, kernels for %s", model, o.Layers,
-		parameters, workers, threads, kernel.SIMD())}
+		p.Parameters(grid), workers, threads, kernel.SIMD())}
 	if costs := p.Workers[0].Costs; costs != nil {
 		lines = append(lines, work(costs))
 	}

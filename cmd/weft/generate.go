@@ -18,7 +18,7 @@ func newGenerate() *cobra.Command {
 		Long: `generate writes a synthetic graph with features, labels and a random 60/20/20 split. The same flags give the same bytes.
 
   rmat     skewed degrees like those of the Graph500 benchmark, 2^scale vertices, directed
-  sbm      communities that a graph neural network can learn: a class's vertices share a centre of features, in much noise
+  sbm      communities that a graph neural network can learn: the features of a class are one vector plus much noise
   uniform  both ends of an edge are drawn from all vertices`,
 		Example: `  weft generate sbm stores/sbm --vertices 8000 --degree 20 --features 16 --classes 16
   weft generate rmat stores/rmat --scale 20 --edge-factor 16

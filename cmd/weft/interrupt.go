@@ -7,7 +7,9 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 
+	_ "weft/internal/early" // which has answered the signals up to here
 	"weft/internal/launch"
 )
 
@@ -32,27 +34,37 @@ func watchSignals() {
 		if !signal.Ignored(syscall.SIGHUP) {
 			signal.Notify(signals, syscall.SIGHUP)
 		}
-		go func() {
-			for s := range signals {
-				interrupts.mu.Lock()
-				handle, explain := interrupts.attended, interrupts.explain
-				if interrupts.parting {
-					handle = endAtOnce
-				}
-				interrupts.mu.Unlock()
-				if handle != nil {
-					handle(s)
-					continue
-				}
-				err := launch.ErrInterrupted
-				if explain != nil {
-					err = explain(s)
-				}
-				fmt.Fprintln(os.Stderr, oneLine(err))
-				os.Exit(exitInterrupted)
-			}
-		}()
+		go attend(signals)
 	})
+}
+
+// attend hands on each signal that comes, but takes those within a second of one for the same request: GNU
+// timeout sends a signal to its child and to the group that both are in.
+func attend(signals <-chan os.Signal) {
+	const request = time.Second
+	var taken time.Time
+	for s := range signals {
+		if !taken.IsZero() && time.Since(taken) < request {
+			continue
+		}
+		taken = time.Now()
+		interrupts.mu.Lock()
+		handle, explain := interrupts.attended, interrupts.explain
+		if interrupts.parting {
+			handle = endAtOnce
+		}
+		interrupts.mu.Unlock()
+		if handle != nil {
+			handle(s)
+			continue
+		}
+		err := launch.ErrInterrupted
+		if explain != nil {
+			err = explain(s)
+		}
+		fmt.Fprintln(os.Stderr, oneLine(err))
+		os.Exit(exitInterrupted)
+	}
 }
 
 // explainSignals sets the error of a process that a signal ends at once.
@@ -76,13 +88,13 @@ func partWithSignals() {
 func untilSignal(parent context.Context, notice func(os.Signal), lastWords func()) (ctx context.Context, stop func()) {
 	watchSignals()
 	ctx, cancel := context.WithCancelCause(parent)
-	attend := func(f func(os.Signal)) (before func(os.Signal)) {
+	handle := func(f func(os.Signal)) (before func(os.Signal)) {
 		interrupts.mu.Lock()
 		defer interrupts.mu.Unlock()
 		before, interrupts.attended = interrupts.attended, f
 		return before
 	}
-	before := attend(func(s os.Signal) {
+	before := handle(func(s os.Signal) {
 		switch {
 		case ctx.Err() == nil:
 			notice(s)
@@ -99,7 +111,7 @@ func untilSignal(parent context.Context, notice func(os.Signal), lastWords func(
 		}
 	})
 	return ctx, func() {
-		attend(before)
+		handle(before)
 		cancel(nil)
 	}
 }

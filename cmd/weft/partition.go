@@ -28,12 +28,12 @@ func newPartition() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "partition STORE -k N",
 		Short: "divide a graph's vertices among workers",
-		Long: `partition divides the vertices of a store, or of a dataset's store, into N partitions and stores a share of the graph for each
-in the store itself, so that a worker reads only its own. It prints how many edges the partitions cut, and how many rows each needs
-of the others (its halo). Partitions of the same number and method are replaced.
+		Long: `partition divides the vertices of a store, or of a dataset's store, into N partitions. It writes each partition's share of the graph
+into the store, so that a worker reads only its own. It prints how many edges lead from one partition to another, and how many
+vertices of other partitions each one reads (its halo). A division by the same method into as many partitions is replaced.
 
   metis   few edges between partitions of about equal weight
-  random  vertices dealt evenly
+  random  as many vertices in each, at random
   range   contiguous ids
   file    as another partitioner wrote it: the partition of each vertex on a line, as in .part.N files of METIS, KaHIP, Mt-KaHyPar`,
 		Example: `  weft partition stores/sbm -k 8

@@ -40,6 +40,15 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"weft": main, "stuck": stuck})
 }
 
+// A process that gets a signal before main, as WEFT_TEST_EARLY_SIGNAL says.
+func init() {
+	if number, err := strconv.Atoi(os.Getenv("WEFT_TEST_EARLY_SIGNAL")); err == nil {
+		if err := syscall.Kill(os.Getpid(), syscall.Signal(number)); err != nil {
+			panic(err)
+		}
+	}
+}
+
 // stuck is a run on a terminal that never ends its epoch, and gets two interrupts.
 func stuck() {
 	dir, err := rundir.New("run-that-hangs", time.Now(), &train.Job{Dataset: "g", Options: train.Defaults()})
@@ -59,6 +68,7 @@ func stuck() {
 	interrupt()
 	<-ctx.Done()
 	p.epoch(train.Epoch{Epoch: 2, Epochs: 2})
+	time.Sleep(1100 * time.Millisecond) // what comes sooner is the same interrupt
 	interrupt()
 	select {}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 
 	"weft/internal/atomicfile"
@@ -19,6 +20,9 @@ func (t *trainCommand) checkTrace(init string) error {
 	}
 	if err := checkFile("trace", t.trace); err != nil {
 		return err
+	}
+	if info, err := os.Stat(t.trace); err == nil && !info.Mode().IsRegular() {
+		return refusal.Errorf("--trace %s: a pipe or a device; name a file", t.trace)
 	}
 	for _, name := range rundir.Files() {
 		if t.out != "" && sameFile(t.trace, filepath.Join(t.out, name)) {

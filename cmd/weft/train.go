@@ -116,7 +116,9 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 	defer stop()
 	var dir *rundir.Dir
 	if r.First() {
-		dir, err = rundir.New(t.out, started, job)
+		if dir, err = rundir.New(t.out, started, job); err == nil {
+			dir.Needs = plan.ResultBytes
+		}
 		made.Store(dir)
 	}
 	if err := r.Together(err); err != nil {
@@ -170,7 +172,7 @@ func (t *trainCommand) train(cmd *cobra.Command, r ranks, dataset string, settin
 func (t *trainCommand) failed(dataset, store string, dir *rundir.Dir, err error) error {
 	switch {
 	case dir == nil:
-	case refusal.Is(err):
+	case refusal.Is(err), errors.Is(err, launch.ErrInterrupted): // before the first epoch
 		dir.Discard()
 		err = about(dataset, err)
 	default:

@@ -15,6 +15,7 @@ import (
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
+	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/setting"
@@ -29,8 +30,10 @@ type Plan struct {
 	Stages                      []worker.Stage         // where the mesh has several
 	// Uncut says that the run keeps to the memory limit only without the scratch that makes sums faster: a
 	// run is told.
-	Uncut   bool
-	Workers []Worker
+	Uncut bool
+	// ResultBytes are of weights and predictions, at least: learned tables are not counted.
+	ResultBytes int64
+	Workers     []Worker
 }
 
 // Worker is what one worker found out. The numbers of the graph are those of its partition.
@@ -41,6 +44,7 @@ type Worker struct {
 	EdgeColumns    worker.BySite        // edges × columns that are aggregated in such a pass
 	LayoutBytes    worker.BySite        // that are sent in switches between layouts in such a pass
 	Parameters     int                  // values, of its stage
+	Predictions    int                  // values, of all workers
 	Costs          []float64            // multiply-adds of each block of the whole model in a forward pass; nil: not known
 	Sites          []Site               // in the order of their first forward pass
 	Stages         []worker.Stage
@@ -79,12 +83,13 @@ type Inputs struct {
 }
 
 // Of is the plan for the mesh of the settings. Where scratch that makes sums faster passes the memory limit,
-// the plan does without it. All processes call it together; it fails on all where it fails on any.
-func Of(in Inputs) (p Plan, err error) {
-	p.Workers, err = in.own(false)
+// the plan does without it. All processes call it together; it fails on all where it fails on any. Where
+// ctx is cancelled it ends with the cause.
+func Of(ctx context.Context, in Inputs) (p Plan, err error) {
+	p.Workers, err = in.own(ctx, false)
 	if limit := int64(in.MemoryLimit); err == nil && limit > 0 && most(p.Workers) > limit {
 		p.Uncut = true
-		p.Workers, err = in.own(true)
+		p.Workers, err = in.own(ctx, true)
 	}
 	if in.Comm.Size() > 1 {
 		if err != nil { // the others wait
@@ -101,7 +106,16 @@ func Of(in Inputs) (p Plan, err error) {
 		p.Sent, p.EdgeColumns = append(p.Sent, w.Sent), append(p.EdgeColumns, w.EdgeColumns.Sum())
 	}
 	p.Stages = p.Workers[0].Stages
+	p.ResultBytes = 4 * int64(p.Parameters(in.Mesh)+p.Workers[0].Predictions)
 	return p, nil
+}
+
+// Parameters is how many values the stages of the mesh have together.
+func (p *Plan) Parameters(grid mesh.Mesh) (n int) {
+	for stage := range grid.Stages {
+		n += p.Workers[grid.Rank(mesh.Place{Stage: stage})].Parameters
+	}
+	return n
 }
 
 // CheckLimit refuses a plan of which a worker needs more than the limit; 0: none.
@@ -125,14 +139,14 @@ func most(workers []Worker) (bytes int64) {
 }
 
 // own plans for the workers of this process, one after the other.
-func (in *Inputs) own(uncut bool) (workers []Worker, err error) {
+func (in *Inputs) own(ctx context.Context, uncut bool) (workers []Worker, err error) {
 	rank, end := 0, in.Mesh.Workers()
 	if in.Comm.Size() > 1 {
 		rank, end = in.Comm.Rank(), in.Comm.Rank()+1
 	}
 	for ; rank < end && err == nil; rank++ {
 		err = in.Open(in.Mesh.Place(rank).Partition, func(share *partition.Share) error {
-			one, err := in.worker(rank, share, uncut)
+			one, err := in.worker(ctx, rank, share, uncut)
 			workers = append(workers, one)
 			return err
 		})
@@ -141,7 +155,7 @@ func (in *Inputs) own(uncut bool) (workers []Worker, err error) {
 }
 
 // worker finds out what one worker would take.
-func (in *Inputs) worker(rank int, share *partition.Share, uncut bool) (p Worker, err error) {
+func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share, uncut bool) (p Worker, err error) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	team, c := kernel.NewPlan(mem), in.Config
@@ -153,6 +167,9 @@ func (in *Inputs) worker(rank int, share *partition.Share, uncut bool) (p Worker
 	}
 	var best nn.Snapshot
 	for epoch := range 2 {
+		if err := context.Cause(ctx); err != nil {
+			return p, err
+		}
 		if _, _, err := w.TrainEpoch(context.Background(), 1+epoch); err != nil {
 			return p, err
 		}
@@ -177,6 +194,7 @@ func (in *Inputs) worker(rank int, share *partition.Share, uncut bool) (p Worker
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
 	}
 	whole := &share.Whole
+	p.Predictions = whole.Vertices * c.Outputs
 	if slices.ContainsFunc(w.Blocks, func(b gnn.BlockSpec) bool { return b.Cost != gnn.Cost{} }) {
 		p.Costs = gnn.Costs(w.Blocks, whole.Vertices, whole.Edges)
 	}

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"weft/internal/atomicfile"
 	"weft/internal/document"
 	"weft/internal/npy"
@@ -54,7 +56,8 @@ const (
 // at the start, and no link in it is followed.
 type Dir struct {
 	Path    string
-	created bool // by us: an unused one is removed whole
+	Needs   int64 // bytes that weights and predictions will take; 0: not known
+	created bool  // by us: an unused one is removed whole
 	root    *os.Root
 	metrics *os.File
 }
@@ -90,6 +93,8 @@ func (d *Dir) begin(config []byte) (err error) {
 	if d.metrics, err = d.root.OpenFile(metricsFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
 		return err
 	}
+	// Until the process ends, however that is, others see that the run is alive; not on a file system without locks.
+	_ = unix.Flock(int(d.metrics.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	return d.write(configFile, config)
 }
 
@@ -123,6 +128,8 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 			refusal.Setting("out"), out)
 	case err != nil:
 		return nil, refusal.Errorf("%s %s: %s; name another folder", refusal.Setting("out"), out, reason(err))
+	case len(entries) > 0 && alive(out):
+		return nil, refusal.Errorf("%s %s: another run is under way in the folder; name a new one", refusal.Setting("out"), out)
 	case len(entries) > 0:
 		holds := entries[0].Name()
 		for _, e := range all {
@@ -134,6 +141,16 @@ func makeDir(out string, now time.Time, dataset, model string) (*Dir, error) {
 			refusal.Setting("out"), out, holds)
 	}
 	return &Dir{Path: out}, nil
+}
+
+// alive reports whether a run that has not ended holds the folder.
+func alive(dir string) bool {
+	f, err := os.OpenFile(filepath.Join(dir, metricsFile), os.O_RDWR|unix.O_NONBLOCK, 0) // read-only, NFS does not lock it
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	return errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // leftover reports whether an entry of a folder is what a run left that was killed while it wrote a file. The
@@ -195,7 +212,7 @@ type epochLine struct {
 }
 
 // Epoch appends the line of an epoch to metrics.jsonl. It fails where the directory has been removed or
-// replaced.
+// replaced, cannot be written to, or has no room for the results any more.
 func (d *Dir) Epoch(e train.Epoch) error {
 	line := epochLine{Epoch: e.Epoch, Loss: metric.Number(e.Loss), Seconds: e.Seconds, LiveBytes: e.LiveBytes, PeakBytes: e.PeakBytes}
 	if e.Evaluated {
@@ -205,11 +222,30 @@ func (d *Dir) Epoch(e train.Epoch) error {
 	if err == nil {
 		err = d.append(append(text, '\n'))
 	}
-	if err == nil && d.Gone() {
-		err = errGone
+	if err == nil {
+		err = d.check()
 	}
 	if err != nil {
 		return d.fail(err)
+	}
+	return nil
+}
+
+// check says why the results could not be written now, in three system calls or so; nil: they could.
+func (d *Dir) check() error {
+	if d.Gone() {
+		return errGone
+	}
+	if err := unix.Faccessat(unix.AT_FDCWD, d.Path, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+		return fmt.Errorf("it cannot be written to any more: %w", err)
+	}
+	var disk unix.Statfs_t
+	if err := unix.Statfs(d.Path, &disk); err != nil {
+		return err
+	}
+	// Some file systems have no blocks to count
+	if free := int64(disk.Bavail) * disk.Bsize; disk.Blocks > 0 && free < d.Needs {
+		return fmt.Errorf("its disk has %s left, and weights and predictions take %s", setting.Bytes(free).Rounded(), setting.Bytes(d.Needs).Rounded())
 	}
 	return nil
 }

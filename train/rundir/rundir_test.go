@@ -7,11 +7,13 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"weft/graph"
 	"weft/graph/generate"
@@ -158,6 +160,71 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 	}}
 	if result, err := d.Record(t.Context(), job, "v1"); result != nil || !errors.Is(err, errGone) || epochs > 3 {
 		t.Errorf("%d epochs, then %v", epochs, err)
+	}
+}
+
+// TestRecordWithoutRoom: where the disk has no room for the results any more, the run ends after the epoch and
+// keeps what fits.
+func TestRecordWithoutRoom(t *testing.T) {
+	o := train.Defaults()
+	o.Epochs = 1000
+	d := newDir(t, filepath.Join(t.TempDir(), "run"))
+	job := &train.Job{Graph: small(t), Options: o, OnEpoch: func(e train.Epoch) {
+		if e.Epoch == 2 {
+			d.Needs = math.MaxInt64
+		}
+	}}
+	result, err := d.Record(t.Context(), job, "v1")
+	if result == nil || result.Epochs > 3 || err == nil || !strings.Contains(err.Error(), " left, and weights and predictions take ") {
+		t.Errorf("a result %v, %v", result != nil, err)
+	}
+	if diff := cmp.Diff([]string{weightsFile, predictionsFile}, d.Kept()); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestRunDirBecomesReadOnly: an epoch tells, also where its line can still be written.
+func TestRunDirBecomesReadOnly(t *testing.T) {
+	dir := t.TempDir()
+	d := newDir(t, filepath.Join(dir, "run"))
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(dir, 0o755)); err != nil { // to be looked into by anybody
+		t.Fatal(err)
+	}
+	for mode, want := range map[os.FileMode]string{0o777: "", 0o555: "it cannot be written to any more: permission denied"} {
+		if err := os.Chmod(d.Path, mode); err != nil {
+			t.Fatal(err)
+		}
+		told := make(chan error)
+		go func() { // on a thread that is not root's, and ends with the goroutine
+			runtime.LockOSThread()
+			_, err := unix.SetfsuidRetUid(65534)
+			told <- errors.Join(err, d.check())
+		}()
+		if err := <-told; (err == nil) != (want == "") || err != nil && err.Error() != want {
+			t.Errorf("mode %o: %v, want %q", mode, err, want)
+		}
+	}
+	if err := os.Chmod(d.Path, 0o777); err != nil { // to be removed
+		t.Error(err)
+	}
+}
+
+// TestRunDirOfALiveRun: a second run is told of one that is under way, and not once that has ended.
+func TestRunDirOfALiveRun(t *testing.T) {
+	dir := t.TempDir()
+	d := newDir(t, dir)
+	for _, c := range []struct{ end, want string }{
+		{"", "another run is under way in the folder; name a new one"},
+		{"end", "the folder is not empty (it holds metrics.jsonl); name a new one"},
+	} {
+		if c.end != "" {
+			if err := d.metrics.Close(); err != nil { // as a process's end does
+				t.Fatal(err)
+			}
+		}
+		if _, err := New(dir, time.Now(), &train.Job{Dataset: "cora", Options: train.Defaults()}); !refusal.Is(err) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v, want %q", err, c.want)
+		}
 	}
 }
 

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"os"
+	"runtime"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"weft/internal/launch"
+)
+
+// TestOneRequest: signals within a second are one request, as GNU timeout sends two; a SIGINT that comes
+// later asks for an end at once.
+func TestOneRequest(t *testing.T) {
+	watchSignals() // outside of the bubble, whose goroutines have to end
+	synctest.Test(t, func(t *testing.T) {
+		signals := make(chan os.Signal)
+		go attend(signals)
+		defer close(signals)
+		noticed, ended := 0, false
+		ctx, stop := untilSignal(t.Context(), func(os.Signal) { noticed++ }, func() {
+			ended = true
+			runtime.Goexit() // in place of the end of the process
+		})
+		defer stop()
+		send := func(s os.Signal) {
+			signals <- s
+			synctest.Wait()
+		}
+		send(syscall.SIGINT)
+		time.Sleep(999 * time.Millisecond)
+		send(syscall.SIGINT)
+		send(syscall.SIGTERM)
+		if noticed != 1 || ended || launch.ErrInterrupted != context.Cause(ctx) {
+			t.Fatalf("two signals within a second: noticed %d times, ended %v, cause %v", noticed, ended, context.Cause(ctx))
+		}
+		time.Sleep(time.Millisecond)
+		if send(syscall.SIGINT); !ended {
+			t.Error("an interrupt a second later does not end the process")
+		}
+	})
+}
