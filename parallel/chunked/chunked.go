@@ -99,6 +99,9 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	held, others := &s.Edges, exchange.PeersOf(g.Halo)
 	c.whole = autograd.RowsOf(team, held.IDs, held.Rows, s.Whole.Own(), others)
 	c.of = o.Chunks[held.Starts[held.P]:held.Starts[held.P+1]]
+	if o.Count > 1 {
+		w.Choice = order.Embeddings
+	}
 	book := order.NewBook(w, nil)
 	lists := make([][]int32, o.Count)
 	for row, k := range c.of {

@@ -17,7 +17,7 @@ import (
 )
 
 // TestPlanOfStages: the plan of a model that is cut in two says of all of it what the plan of one worker
-// does.
+// does. With several chunks embeddings are aggregated first, and features transformed, whatever is cheaper.
 func TestPlanOfStages(t *testing.T) {
 	g := paralleltest.Tangled(t)
 	o := train.Defaults()
@@ -39,9 +39,18 @@ func TestPlanOfStages(t *testing.T) {
 		return lines
 	}
 	want := said(&train.Job{Graph: g, Options: o})
-	got := said(&train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}})
-	if diff := cmp.Diff(want, got); diff != "" || len(want) != 1+o.Layers {
-		t.Errorf("want %q: %s", want, diff)
+	for chunks, want := range map[train.Chunks][]string{
+		1: want,
+		5: {
+			want[0], "convs.0: transform 13 columns to 64, then aggregate", "convs.1: aggregate 64 columns, then transform to 64",
+			"convs.2: aggregate 64 columns, then transform to 5",
+		},
+	} {
+		o.Chunks = chunks
+		got := said(&train.Job{Graph: g, Options: o, Mesh: mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}})
+		if diff := cmp.Diff(want, got); diff != "" || len(want) != 1+o.Layers {
+			t.Errorf("%d chunks: want %q: %s", chunks, want, diff)
+		}
 	}
 }
 

@@ -39,7 +39,7 @@ func (p *Pipeline) begin(c *pass, t *autograd.Tape) (in gnn.State) {
 	if p.first() {
 		return gnn.State{H: c.features.On(t)}
 	}
-	on := t.Constant
+	on := t.Input
 	if t.Recording || !t.Training {
 		on = t.Received
 	}
