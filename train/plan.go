@@ -250,7 +250,11 @@ func (j *Job) plan(grid mesh.Mesh, rank int, share *partition.Share) (p workerPl
 		return p, err
 	}
 	var best nn.Snapshot
-	for epoch := range 2 {
+	epochs := 2
+	if grid.Stages > 1 { // whose second tells what the chunks keep
+		epochs = 3
+	}
+	for epoch := range epochs {
 		before := w.done()
 		if _, _, err := w.trainEpoch(context.Background(), 1+epoch); err != nil {
 			return p, err

@@ -137,7 +137,7 @@ func (j *Job) stageLines(all []workerPlan) (lines []string) {
 			s, stage.Who(), stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work, float64(tensors)/1e6, float64(graph)/1e6))
 	}
 	if j.Options.ChunkOrder != orderFixed && p.Least < p.Most {
-		lines = append(lines, "memory is that of two orders of the chunks, which differ in size: another order may take a little more")
+		lines = append(lines, "memory is the most that any order of the chunks can take, which differ in size: a run may take a little less")
 	}
 	idle := float64(len(stages)-1) / float64(p.Chunks+len(stages)-1)
 	return append(lines, fmt.Sprintf("the busiest stage has %.2f times the mean work; each stands still %.1f %% of an epoch while the pipeline fills and drains",
