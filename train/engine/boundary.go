@@ -9,7 +9,7 @@ import (
 	"weft/tensor"
 )
 
-// pass is a chunk's way through a stage in an epoch.
+// pass is a chunk's passing through a stage in an epoch.
 type pass struct {
 	*chunked.Chunk
 	features *features        // on the first stage

@@ -152,9 +152,9 @@ func (p *Pipeline) inOrder() []int {
 }
 
 // span begins the part of a pass that is chunk k's: what is recorded from then on says so.
-func (p *Pipeline) span(way string, k int) trace.Span {
+func (p *Pipeline) span(direction string, k int) trace.Span {
 	p.Trace.Chunk(trace.At(k))
-	return p.Trace.Begin(trace.Phase, way, trace.Args{})
+	return p.Trace.Begin(trace.Phase, direction, trace.Args{})
 }
 
 // warmUp takes the first snapshot from one exact forward pass, where that is asked for.
