@@ -64,6 +64,7 @@ type Var struct {
 	sparse    *Sparse
 	grad      *tensor.Matrix
 	wants     bool // its gradient is asked for
+	learned   bool // it depends on parameters, recording or not
 	leaf      bool // the value belongs to someone else
 	parameter bool // its gradient is added to a matrix of someone else's
 	fixed     bool // the value is the same at every epoch
@@ -104,7 +105,7 @@ func (t *Tape) Record(op Op) *Var {
 	v.held = true
 	t.scope = append(t.scope, v)
 	for _, in := range op.Inputs {
-		v.wants = v.wants || in.wants
+		v.wants, v.learned = v.wants || in.wants, v.learned || in.learned
 		if op.Rows == nil {
 			v.inherit(in)
 		}
@@ -147,7 +148,7 @@ func (t *Tape) Parameter(value, grad *tensor.Matrix) *Var {
 		panic(fmt.Sprintf("autograd: a parameter of %d×%d is used where it was not announced", value.Rows, value.Cols))
 	}
 	v := t.dense(value, nil)
-	v.grad, v.leaf, v.parameter, v.wants = grad, true, true, t.Recording && grad != nil
+	v.grad, v.leaf, v.parameter, v.learned, v.wants = grad, true, true, true, t.Recording && grad != nil
 	return v
 }
 
@@ -162,7 +163,7 @@ func (t *Tape) ParameterRows(value, grad *tensor.Matrix, rows *RowSet) *Var {
 // value.
 func (t *Tape) Input(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.Constant(value, rows)
-	v.wants = t.Recording
+	v.wants, v.learned = t.Recording, true
 	return v
 }
 
@@ -170,7 +171,7 @@ func (t *Tape) Input(value *tensor.Matrix, rows *RowSet) *Var {
 // it any more.
 func (t *Tape) Received(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.dense(value, rows)
-	v.held, v.wants = true, t.Recording
+	v.held, v.wants, v.learned = true, t.Recording, true
 	t.scope = append(t.scope, v)
 	return v
 }
@@ -312,6 +313,11 @@ func (v *Var) Cols() int { return v.cols }
 
 // Wants reports whether the Var's gradient is asked for; Backward steps skip the others.
 func (v *Var) Wants() bool { return v.wants }
+
+// Learned reports whether the value depends on parameters, those of another worker included: it is not a
+// feature, nor what follows from features alone. On a tape that does not record it is the same as on one that
+// does.
+func (v *Var) Learned() bool { return v.learned }
 
 // RowSet says what the rows are; nil for a parameter.
 func (v *Var) RowSet() *RowSet { return v.set }

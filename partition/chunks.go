@@ -72,19 +72,19 @@ func (o *ChunkOptions) check(e *Edges) error {
 	if method := orFirst(o.Method, ChunkMethods()); !slices.Contains(ChunkMethods(), method) {
 		return refusal.Errorf("unknown chunk method %q; %s", method, suggest.OneOf(method, ChunkMethods()))
 	}
-	ways := len(e.Starts) - 1
+	partitions := len(e.Starts) - 1
 	if o.K < 1 {
-		return refusal.Errorf("%s %d: give at least %d, one in each partition", refusal.Setting("chunks"), o.K*ways, ways)
+		return refusal.Errorf("%s %d: give at least %d, one in each partition", refusal.Setting("chunks"), o.K*partitions, partitions)
 	}
 	least, rows := 0, 0 // the partition of fewest rows, but for those of none
-	for p := range ways {
+	for p := range partitions {
 		if n := e.Starts[p+1] - e.Starts[p]; n > 0 && (rows == 0 || n < rows) {
 			least, rows = p, n
 		}
 	}
 	if rows > 0 && o.K > rows {
 		return refusal.Errorf("%s %d: %d in each partition, and partition %d has %d vertices; give at most %d",
-			refusal.Setting("chunks"), o.K*ways, o.K, least, rows, rows*ways)
+			refusal.Setting("chunks"), o.K*partitions, o.K, least, rows, rows*partitions)
 	}
 	return nil
 }

@@ -40,6 +40,7 @@ func TestPipelineRefuses(t *testing.T) {
 		},
 		{"slices", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2}, nil, nil, "take parallel graph=2,pipeline=2, or graph=2,tensor=2"},
 		{"batch norm", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm = "batch" }, nil, "take norm layer, or chunks 2: a chunk for each partition"},
+		{"order of work", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.AggregationOrder = "transform-first" }, nil, "leave it out, or take chunks 2: a chunk for each partition"},
 		{"more chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Norm, o.Chunks = "batch", 4 }, nil, "take norm layer, or chunks 2"},
 		{"chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 5 }, nil, "take chunks 4 or 6"},
 		{"few chunks", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, func(o *Options) { o.Chunks = 1 }, nil, "take chunks 2 or more"},

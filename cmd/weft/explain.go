@@ -155,7 +155,7 @@ func (p planned) stages() (lines []string) {
 			s, who(&stage), stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work, float64(tensors)/1e6, float64(graph)/1e6))
 	}
 	if p.settings.ChunkOrder != setting.OrderFixed && c.Least < c.Most {
-		lines = append(lines, "memory is that of two orders of the chunks, which differ in size: another order may take a little more")
+		lines = append(lines, "memory is the most that any order of the chunks can take, which differ in size: a run may take a little less")
 	}
 	idle := float64(len(p.Stages)-1) / float64(c.Each+len(p.Stages)-1)
 	return append(lines, fmt.Sprintf("the busiest stage has %.2f times the mean work; each stands still %.1f %% of an epoch while the pipeline fills and drains",

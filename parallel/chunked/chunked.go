@@ -16,15 +16,16 @@
 //	drop that of rows of the snapshot, which are constants
 //
 // In a random order a chunk comes before another half of the time, so that twice makes the gradient of one
-// hop unbiased. With several ways (partitions) the chunks of one number are worked on at the same time and
-// count as one: before they aggregate they tell each other the rows that any chunk of the others reads
-// (mirrors).
+// hop unbiased. With several partitions each has a replica of the stage. The chunks of one number are worked on
+// at the same time and count as one: before they aggregate, the replicas tell each other the rows that any
+// chunk of the others reads (mirrors).
 //
-// Reading: history.go is this algorithm; structure.go which rows are read by whom; positions.go in which
-// order.
+// Reading: history.go is this algorithm; structure.go says who reads which rows.
 package chunked
 
 import (
+	"slices"
+
 	"weft/autograd"
 	"weft/comm"
 	"weft/gnn"
@@ -42,19 +43,20 @@ import (
 type Graph struct {
 	Chunks []*Chunk
 
-	team    *kernel.Team
-	ways    *comm.Comm // the workers of the stage
-	way     int        // this one among them
-	share   *partition.Share
-	options Options
-	of      []int32 // the chunk of each row of the share
-	whole   *autograd.RowSet
-	made    map[gnn.Along]*structure
-	kept    map[call]*history // by the training passes' calls
-	passing map[call]*history // by the calls of an inference, until the last chunk has read them
-	phase   phase
-	warm    bool  // the inference makes a snapshot
-	slots   []int // for each chunk, its place in the order of the epoch
+	team     *kernel.Team
+	replicas *comm.Comm // the workers of the stage
+	me       int        // this one among them
+	share    *partition.Share
+	options  Options
+	rows     [][]int32 // of the share, by chunk
+	place    []int32   // of each row of the share in its chunk
+	whole    *autograd.RowSet
+	made     map[gnn.Along]*structure
+	kept     map[call]*history // by the training passes' calls
+	passing  map[call]*history // by the calls of an inference, until the last chunk has read them
+	phase    phase
+	warm     bool  // the inference makes a snapshot
+	order    []int // of the chunks in this epoch
 }
 
 // Options are the settings of the history.
@@ -93,18 +95,20 @@ type Chunk struct {
 // New divides a share, on one of the workers that g.Halo connects, who call it together.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Graph, error) {
 	c := &Graph{
-		team: team, ways: g.Halo, way: g.Halo.Rank(), share: s, options: o, slots: make([]int, o.Count),
+		team: team, replicas: g.Halo, me: g.Halo.Rank(), share: s, options: o, rows: make([][]int32, o.Count),
 		made: map[gnn.Along]*structure{}, kept: map[call]*history{}, passing: map[call]*history{},
 	}
 	held, others := &s.Edges, exchange.PeersOf(g.Halo)
 	c.whole = autograd.RowsOf(team, held.IDs, held.Rows, s.Whole.Own(), others)
-	c.of = o.Chunks[held.Starts[held.P]:held.Starts[held.P+1]]
-	book := order.NewBook(w, nil)
-	lists := make([][]int32, o.Count)
-	for row, k := range c.of {
-		lists[k] = append(lists[k], int32(row))
+	if o.Count > 1 {
+		w.Choice = order.Embeddings
 	}
-	for k, list := range lists {
+	book := order.NewBook(w, nil)
+	for row, k := range o.Chunks[held.Starts[held.P]:held.Starts[held.P+1]] {
+		c.place = append(c.place, int32(len(c.rows[k])))
+		c.rows[k] = append(c.rows[k], int32(row))
+	}
+	for k, list := range c.rows {
 		chunk := &Chunk{Places: c.int32s(list), graph: c, index: k}
 		ids := make([]int32, len(list))
 		for i, row := range list {
@@ -157,10 +161,7 @@ func (g *Graph) Schema() gnn.Schema { return sar.SchemaOf(g.share) }
 
 // Forward begins the forward pass of an epoch, which goes through the chunks in that order.
 func (g *Graph) Forward(epoch int, order []int) {
-	g.phase = forward
-	for slot, k := range order {
-		g.slots[k] = slot
-	}
+	g.phase, g.order = forward, slices.Clone(order)
 	for _, c := range g.Chunks {
 		c.BeginEpoch(epoch)
 	}
@@ -169,11 +170,3 @@ func (g *Graph) Forward(epoch int, order []int) {
 // Backward begins the backward pass, in the reverse order. A chunk's forward pass may be made again in it:
 // nothing is sent for that.
 func (g *Graph) Backward() { g.phase = backward }
-
-// EndEpoch ends both passes, and takes the snapshot anew where it is due.
-func (g *Graph) EndEpoch(epoch int) {
-	if epoch%g.options.Period == 0 {
-		g.takeSnapshot()
-	}
-	g.endPass()
-}

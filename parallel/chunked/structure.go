@@ -11,42 +11,31 @@ import (
 	"weft/tensor"
 )
 
-// structure is one direction of a relation: the edges into each chunk, and which rows are read by others.
+// structure is one direction of a relation: the edges into each chunk, and which rows chunks read of each
+// other. These are kept in the order of the chunks: for each number first the rows of this replica's chunk
+// that another chunk reads, and then the mirrors, the rows of the other replicas' chunks that are read here.
 type structure struct {
-	graph   *Graph
-	edges   []*edges.Edges // of each chunk
-	sources [][]*sources   // of each remote block of each chunk
-	most    int            // sources of the largest remote block
-	rows    int            // that are kept: own ones that another chunk reads, and mirrors
-	own     []list         // of each chunk, those of its rows that are kept
-	// needed and mirrors are for each way and chunk: those of its rows that go to the way, and those of the
-	// way's that come.
-	needed, mirrors [][]list
-
-	columns map[*tensor.Matrix][]float32 // of the kept rows, by the column over the first chunk's
+	graph *Graph
+	edges []*edges.Edges // of each chunk
+	// sources are, of each remote block of each chunk, the places of its sources among the kept rows: Int32,
+	// 1 × n.
+	sources [][]*tensor.Matrix
+	most    int                // sources of the largest remote block
+	kept    []span             // of each chunk number
+	of      [][]span           // by replica and chunk number: those of its rows
+	own     []*tensor.Matrix   // of each chunk, its rows that are kept: Int32, 1 × n
+	needed  [][]*tensor.Matrix // by other replica and chunk: the chunk's rows that are mirrors there: Int32, 1 × n
 }
 
-// list is some rows of a chunk.
-type list struct {
-	count int
-	rows  *tensor.Matrix // Int32, 1 × count: which; nil of mirrors
-	lo    int            // the first of the kept rows that they are, one after the other
-}
+// span is the kept rows from lo to hi−1.
+type span struct{ lo, hi int }
 
-// of are the kept rows of the list.
-func (l list) of(kept *tensor.Matrix) *tensor.Matrix { return kept.RowRange(l.lo, l.lo+l.count) }
+func (s span) rows() int { return s.hi - s.lo }
 
-// sources are those of a remote block, in runs of one chunk number.
-type sources struct {
-	rows *tensor.Matrix // Int32, 1 × n: which of the kept rows they are
-	runs []run
-}
+func (s span) of(kept *tensor.Matrix) *tensor.Matrix { return kept.RowRange(s.lo, s.hi) }
 
-// run is sources lo … hi−1 of a block.
-type run struct {
-	chunk, lo, hi int
-	rows          *tensor.Matrix // Int32, 1 × hi−lo: a part of the sources'
-}
+// rows is how many are kept.
+func (st *structure) rows() int { return st.kept[len(st.kept)-1].hi }
 
 // structure is that of a direction, made when it is first asked for.
 func (g *Graph) structure(a gnn.Along) (*structure, error) {
@@ -60,45 +49,34 @@ func (g *Graph) structure(a gnn.Along) (*structure, error) {
 	return st, err
 }
 
-// newStructure finds which rows the edges of a direction lead from, which of these are kept and which the
-// ways exchange, and divides the edges into the chunks' blocks. For each chunk there are three partitions:
-// the positions before its own rows, these, and those behind.
 func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 	in, out := g.relations(a)
-	p := g.positions(in)
-	st := &structure{graph: g, columns: map[*tensor.Matrix][]float32{}}
-	kept := st.keep(p, in)
-	st.exchanged(p, out)
-	ids, err := ofKept(st, func(k, row int) int32 { return g.Chunks[k].Vertices()[row] })
+	st := &structure{graph: g}
+	place := st.keep(in)
+	st.exchanged(out)
+	ids, err := ofKept(st, func(k int, row int32) int32 { return g.Chunks[k].Vertices()[row] })
 	if err != nil {
 		return nil, err
 	}
 	for k, c := range g.Chunks {
-		e, needed := edges.Among(g.team, edges.Source{
-			Relation: p.into(k, in), Starts: []int{0, p.starts[k], p.starts[k+1], len(p.vertices)},
-			Me: 1, Holders: []int{0, 1, 2}, IDs: c.Rows().IDs,
-		}, st)
-		from := needed[0]
-		for _, row := range needed[2] {
-			from = append(from, row+int32(p.starts[k+1]))
-		}
-		var blocks []*sources
+		e, needed := edges.Among(g.team, g.into(k, in, place), st.rows(), c.Rows().IDs, st)
+		var sources []*tensor.Matrix
 		for _, b := range e.Remote() {
-			n := b.In.Cols
-			s := p.sourcesOf(from[:n], kept)
-			if !g.team.Planning() {
-				fill(b.IDs.Int32s(), s, ids)
+			list := needed[:b.In.Cols]
+			needed = needed[b.In.Cols:]
+			if ids != nil {
+				pick(b.IDs.Int32s(), ids, list)
 			}
-			blocks, from, st.most = append(blocks, s), from[n:], max(st.most, n)
+			sources, st.most = append(sources, g.int32s(list)), max(st.most, len(list))
 		}
-		st.edges, st.sources = append(st.edges, e), append(st.sources, blocks)
+		st.edges, st.sources = append(st.edges, e), append(st.sources, sources)
 	}
 	g.share.Unload()
 	return st, nil
 }
 
 // relations are the edges into the stage's rows in a direction, and those out of them, which are nil with one
-// way.
+// replica.
 func (g *Graph) relations(a gnn.Along) (in, out *graph.Relation) {
 	held := &g.share.Edges
 	r := &held.Relations[slices.IndexFunc(held.Relations, func(r partition.Relation) bool { return r.Name == a.Relation })]
@@ -113,120 +91,158 @@ func (g *Graph) relations(a gnn.Along) (in, out *graph.Relation) {
 	return &r.In, &r.Out
 }
 
-// keep finds the rows that are kept, chunk by chunk, and then the mirrors: kept are their numbers by
-// position, undefined of rows that are not.
-func (st *structure) keep(p *positions, in *graph.Relation) (kept []int32) {
-	g := st.graph
-	mirrors := p.starts[g.options.Count]
-	readByOthers := make([]bool, mirrors)
-	for row, chunk := range g.of {
-		for _, v := range in.Sources[in.Indptr[row]:in.Indptr[row+1]] {
-			if at := int(p.of[v]); at < mirrors && g.options.Chunks[v] != chunk {
-				readByOthers[at] = true
+// isOwn reports whether a vertex, in the order of the partitions, is a row of this replica's chunk k.
+func (g *Graph) isOwn(v int32, k int) bool {
+	starts := g.share.Edges.Starts
+	return g.options.Chunks[v] == int32(k) && int(v) >= starts[g.me] && int(v) < starts[g.me+1]
+}
+
+// keep finds the rows that a chunk reads and that are not its own. It returns their places among the kept
+// rows by vertex, in the order of the partitions; undefined of the others.
+func (st *structure) keep(in *graph.Relation) (place []int32) {
+	g, starts, n := st.graph, st.graph.share.Edges.Starts, st.graph.replicas.Size()
+	read := make([]bool, starts[n])
+	for k, rows := range g.rows {
+		for _, row := range rows {
+			for _, v := range in.Sources[in.Indptr[row]:in.Indptr[row+1]] {
+				read[v] = read[v] || !g.isOwn(v, k)
 			}
 		}
 	}
-	kept = make([]int32, len(p.vertices))
+	lists := make([][]int32, g.options.Count*n) // by chunk number, and from this replica on
+	for i := range n {
+		replica := (g.me + i) % n
+		for v := starts[replica]; v < starts[replica+1]; v++ {
+			if k := int(g.options.Chunks[v]); read[v] {
+				lists[k*n+i] = append(lists[k*n+i], int32(v))
+			}
+		}
+	}
+	place, st.of = make([]int32, starts[n]), make([][]span, n)
+	at := 0
 	for k := range g.options.Count {
-		l := p.list(k, func(at int) bool {
-			kept[at] = int32(st.rows)
-			if readByOthers[at] {
-				st.rows++
+		first := at
+		for i, list := range lists[k*n : (k+1)*n] {
+			lo := at
+			for _, v := range list {
+				place[v] = int32(at)
+				at++
 			}
-			return readByOthers[at]
-		})
-		l.lo = st.rows - l.count
-		st.own = append(st.own, l)
+			replica := (g.me + i) % n
+			st.of[replica] = append(st.of[replica], span{lo, at})
+		}
+		st.kept = append(st.kept, span{first, at})
+		own := lists[k*n]
+		for i, v := range own {
+			own[i] = g.place[int(v)-starts[g.me]]
+		}
+		st.own = append(st.own, g.int32s(own))
 	}
-	for at := mirrors; at < len(kept); at++ {
-		kept[at] = int32(st.rows)
-		st.rows++
-	}
-	return kept
+	return place
 }
 
-// exchanged lists what goes to other ways, along the edges out of the stage's rows, and what comes from them.
-func (st *structure) exchanged(p *positions, out *graph.Relation) {
-	g := st.graph
-	ways, k := g.ways.Size(), g.options.Count
-	st.needed, st.mirrors = make([][]list, ways), make([][]list, ways)
-	lo := st.rows - len(p.vertices) + p.starts[k] // of the first mirror
-	for way := range ways {
-		first, end := int32(g.share.Edges.Starts[way]), int32(g.share.Edges.Starts[way+1])
-		for chunk := range k {
-			if way == g.way {
-				continue
-			}
-			st.needed[way] = append(st.needed[way], p.list(chunk, func(at int) bool {
-				row := p.row(at)
+// exchanged lists the rows that other replicas read, along the edges out of the stage's rows.
+func (st *structure) exchanged(out *graph.Relation) {
+	g, starts := st.graph, st.graph.share.Edges.Starts
+	st.needed = make([][]*tensor.Matrix, g.replicas.Size())
+	for replica := range st.needed {
+		if replica == g.me {
+			continue
+		}
+		for _, rows := range g.rows {
+			var list []int32
+			for i, row := range rows {
 				targets := out.Sources[out.Indptr[row]:out.Indptr[row+1]]
-				i, _ := slices.BinarySearch(targets, first)
-				return i < len(targets) && targets[i] < end
-			}))
-			i := g.group(way, chunk)
-			come := list{count: p.starts[i+1] - p.starts[i], lo: lo}
-			st.mirrors[way] = append(st.mirrors[way], come)
-			lo += come.count
+				at, _ := slices.BinarySearch(targets, int32(starts[replica]))
+				if at < len(targets) && int(targets[at]) < starts[replica+1] {
+					list = append(list, int32(i))
+				}
+			}
+			st.needed[replica] = append(st.needed[replica], g.int32s(list))
 		}
 	}
 }
 
-// ofKept are values of all kept rows, given those of this way's: the ways tell each other the mirrors'. In a
-// plan there are none.
-func ofKept[T int32 | float32](st *structure, of func(chunk, row int) T) ([]T, error) {
+// into are the edges into a chunk's rows, from these and, numbered behind them, from the kept rows.
+func (g *Graph) into(k int, in *graph.Relation, place []int32) *graph.Relation {
+	r, own := &graph.Relation{Indptr: []int64{0}}, len(g.rows[k])
+	if in.Weights != nil {
+		r.Weights = []float32{}
+	}
+	var keys []uint64 // the number of the source, then the place in the row: parallel edges keep their order
+	for _, row := range g.rows[k] {
+		first := in.Indptr[row]
+		keys = keys[:0]
+		for i, v := range in.Sources[first:in.Indptr[row+1]] {
+			number := own + int(place[v])
+			if g.isOwn(v, k) {
+				number = int(g.place[int(v)-g.share.Edges.Starts[g.me]])
+			}
+			keys = append(keys, uint64(number)<<32|uint64(i))
+		}
+		slices.Sort(keys)
+		for _, key := range keys {
+			r.Sources = append(r.Sources, int32(key>>32))
+			if in.Weights != nil {
+				r.Weights = append(r.Weights, in.Weights[first+int64(uint32(key))])
+			}
+		}
+		r.Indptr = append(r.Indptr, int64(len(r.Sources)))
+	}
+	return r
+}
+
+// ofKept are values of all kept rows, given those of the chunks' rows: the replicas tell each other the
+// mirrors'. In a plan there are none.
+func ofKept[T int32 | float32](st *structure, of func(chunk int, row int32) T) ([]T, error) {
 	g := st.graph
 	if g.team.Planning() {
 		return nil, nil
 	}
-	values := make([]T, st.rows)
-	for k, l := range st.own {
-		for i, row := range l.rows.Int32s() {
-			values[l.lo+i] = of(k, int(row))
-		}
-	}
-	send, receive := make([][]byte, g.ways.Size()), make([][]byte, g.ways.Size())
-	for way, lists := range st.needed {
+	n, values := g.replicas.Size(), make([]T, st.rows())
+	come, send, receive := make([][]T, n), make([][]byte, n), make([][]byte, n)
+	for replica, lists := range st.needed {
 		var theirs []T
-		for k, l := range lists {
-			for _, row := range l.rows.Int32s() {
-				theirs = append(theirs, of(k, int(row)))
+		for k, rows := range lists {
+			for _, row := range rows.Int32s() {
+				theirs = append(theirs, of(k, row))
 			}
+			come[replica] = append(come[replica], make([]T, st.of[replica][k].rows())...)
 		}
-		send[way] = comm.Bytes(theirs)
-		if come := st.mirrors[way]; len(come) > 0 {
-			last := come[len(come)-1]
-			receive[way] = comm.Bytes(values[come[0].lo : last.lo+last.count])
+		send[replica], receive[replica] = comm.Bytes(theirs), comm.Bytes(come[replica])
+	}
+	if err := g.replicas.AllToAll(comm.Setup, send, receive); err != nil {
+		return nil, err
+	}
+	for k, rows := range st.own {
+		for _, row := range rows.Int32s() {
+			come[g.me] = append(come[g.me], of(k, row))
 		}
 	}
-	return values, g.ways.AllToAll(comm.Setup, send, receive)
+	for replica, theirs := range come {
+		for _, s := range st.of[replica] {
+			theirs = theirs[copy(values[s.lo:s.hi], theirs):]
+		}
+	}
+	return values, nil
 }
 
-// fill sets what a block's sources have, given what the kept rows have.
-func fill[T int32 | float32](values []T, s *sources, kept []T) {
-	for i, row := range s.rows.Int32s() {
-		values[i] = kept[row]
+// pick sets to[i] = from[list[i]].
+func pick[T int32 | float32](to, from []T, list []int32) {
+	for i, row := range list {
+		to[i] = from[row]
 	}
 }
 
 // Columns implements edges.Others.
 func (st *structure) Columns(e *edges.Edges, own func(*edges.Edges) *tensor.Matrix) (columns []*tensor.Matrix, err error) {
-	of := make([]*tensor.Matrix, len(st.edges))
-	for k, chunk := range st.edges {
-		of[k] = own(chunk)
-	}
-	kept, made := st.columns[of[0]]
-	if !made {
-		if kept, err = ofKept(st, func(k, row int) float32 { return of[k].Floats()[row] }); err != nil {
-			return nil, err
+	kept, err := ofKept(st, func(k int, row int32) float32 { return own(st.edges[k]).Floats()[row] })
+	for _, sources := range st.sources[slices.Index(st.edges, e)] {
+		column := st.graph.team.Memory.New(tensor.Graph, sources.Cols, 1)
+		if kept != nil {
+			pick(column.Floats(), kept, sources.Int32s())
 		}
-		st.columns[of[0]] = kept
+		columns = append(columns, column)
 	}
-	blocks := st.sources[slices.Index(st.edges, e)]
-	for i, b := range e.Remote() {
-		columns = append(columns, st.graph.team.Memory.New(tensor.Graph, b.In.Cols, 1))
-		if !st.graph.team.Planning() {
-			fill(columns[i].Floats(), blocks[i], kept)
-		}
-	}
-	return columns, nil
+	return columns, err
 }

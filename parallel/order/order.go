@@ -20,9 +20,13 @@ const (
 	Auto Choice = iota
 	TransformFirst
 	AggregateFirst
+	// Embeddings is for aggregations whose input is kept over epochs: what parameters made is aggregated
+	// first, so that what is kept are embeddings and no product with a weight; features are transformed
+	// first. So is the order of GNNPipe's authors. No setting has its name.
+	Embeddings
 )
 
-// Names are the choices in words.
+// Names are the choices in words, but for Embeddings.
 var Names = []string{Auto: "auto", TransformFirst: "transform-first", AggregateFirst: "aggregate-first"}
 
 // Parse is the choice of that name, one of Names.
@@ -109,7 +113,7 @@ func (s *Site) Explain(what func() string) {
 
 // AggregateLinear is Â(xW) = (Âx)W. Sparse features are transformed first. A dense input that stays the same
 // over the epochs is aggregated once, unless that would keep a matrix more than twice as wide as the output.
-// Elsewhere the cheaper order is taken.
+// Elsewhere the cheaper order is taken, or that of the Choice.
 func (s *Site) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
 	in, out, b := x.Cols(), w.Cols(), s.book
 	transform := option{TransformFirst, in, out, passes(x.Tape().Recording)}
@@ -118,7 +122,7 @@ func (s *Site) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autogr
 	takes := func(taken, instead option) {
 		s.Explain(func() string { return taken.String() + b.instead(instead) })
 	}
-	switch choice := b.o.Choice; {
+	switch choice := b.o.Choice.of(x); {
 	case x.Sparse() != nil:
 		s.Explain(func() string { return "transform the sparse features, then aggregate" })
 	case x.Fixed() && (choice == AggregateFirst || choice == Auto && in <= 2*out):
@@ -133,6 +137,17 @@ func (s *Site) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autogr
 		takes(transform, aggregate)
 	}
 	return transformed(a, x, w, r)
+}
+
+// of is what the choice comes to for an input.
+func (c Choice) of(x *autograd.Var) Choice {
+	switch {
+	case c != Embeddings:
+		return c
+	case x.Learned():
+		return AggregateFirst
+	}
+	return TransformFirst
 }
 
 // option is an order of work: what comes first, the columns before and after the transformation, and how

@@ -28,7 +28,7 @@ func TestCheaperOrder(t *testing.T) {
 	defer team.Memory.Close()
 	rows := autograd.AllHere(2)
 	x := team.Zeros(tensor.Features, 2, in)
-	tape := autograd.NewTrainingTape(team, autograd.Random{})
+	tape, inference := autograd.NewTrainingTape(team, autograd.Random{}), autograd.NewTape(team)
 	layouts := func(columns int) int64 { return 3e6 * int64(columns) }
 	for name, c := range map[string]struct {
 		moved  func(columns int) int64
@@ -61,13 +61,17 @@ func TestCheaperOrder(t *testing.T) {
 			layouts, order.Auto, tape.Fixed(x, rows), 3,
 			"transform 8 columns to 3, then aggregate (aggregate the features once, then transform in every epoch: 0 MB between layouts)",
 		},
-		"no layouts, no gradient": {nil, order.Auto, tape.Constant(x, rows), 5, "transform 8 columns to 5, then aggregate"},
-		"no layouts, wide output": {nil, order.Auto, tape.Input(x, rows), 9, "aggregate 8 columns, then transform to 9"},
+		"embeddings":                   {nil, order.Embeddings, tape.Input(x, rows), 3, "aggregate 8 columns, then transform to 3"},
+		"embeddings without recording": {nil, order.Embeddings, inference.Received(x.Share(), rows), 3, "aggregate 8 columns, then transform to 3"},
+		"features":                     {nil, order.Embeddings, tape.Fixed(x, rows), 9, "transform 8 columns to 9, then aggregate"},
+		"what follows from features":   {nil, order.Embeddings, autograd.Scale(2, tape.Constant(x, rows)), 9, "transform 8 columns to 9, then aggregate"},
+		"no layouts, no gradient":      {nil, order.Auto, tape.Constant(x, rows), 5, "transform 8 columns to 5, then aggregate"},
+		"no layouts, wide output":      {nil, order.Auto, tape.Input(x, rows), 9, "aggregate 8 columns, then transform to 9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
 			book := order.NewBook(order.Options{Choice: c.choice, Explain: func(site, what string) { got = append(got, site, what) }}, c.moved)
-			site, w := book.Site("convs.0"), tape.Parameter(team.Zeros(tensor.Parameters, in, c.out), team.Zeros(tensor.Gradients, in, c.out))
+			site, w := book.Site("convs.0"), c.x.Tape().Parameter(team.Zeros(tensor.Parameters, in, c.out), team.Zeros(tensor.Gradients, in, c.out))
 			for range 2 { // the second says nothing
 				site.AggregateLinear(idle{}, c.x, w, gnn.Symmetric)
 			}

@@ -23,7 +23,6 @@ import (
 	"weft/parallel/chunked"
 	"weft/parallel/exchange"
 	"weft/parallel/mesh"
-	"weft/parallel/order"
 	"weft/parallel/paralleltest"
 	"weft/tensor"
 	"weft/train/engine"
@@ -39,7 +38,6 @@ type staged struct {
 	of     []int32 // each vertex's partition
 	chunk  []int32 // each vertex's chunk of its partition
 	stage  engine.StageOptions
-	first  order.Choice // of the order of work
 	epochs int
 	// weights are those that each epoch begins with; nil: train draws others for every epoch.
 	weights []paralleltest.Tensors
@@ -64,7 +62,7 @@ type sent struct{ stage, halo, gradient comm.Traffic }
 // at random. Its chunks are of unequal size, and one of three or more is empty in one of several partitions.
 func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 	t.Helper()
-	s := &staged{graph: paralleltest.Tangled(t), mesh: m, chunks: chunks, first: order.TransformFirst, epochs: 4}
+	s := &staged{graph: paralleltest.Tangled(t), mesh: m, chunks: chunks, epochs: 4}
 	s.spec = chunkedSpec(model)
 	s.spec.Layers, s.spec.Hidden = 4, 10
 	s.stage.Period, s.stage.Fixed, s.stage.Recompute = 2, true, true
@@ -94,7 +92,7 @@ func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 		t.Fatal(err)
 	}
 	paralleltest.Workers{Mesh: s.mesh, Graph: s.graph, Of: s.of, Wrap: s.wrap}.Run(t, func(c engine.Config) {
-		c.Blocks, c.Seed, c.Training, c.Order.Choice = blocks, 7, true, s.first
+		c.Blocks, c.Seed, c.Training = blocks, 7, true
 		c.Stage = s.stage
 		c.Stage.Cuts, c.Stage.Count, c.Stage.Chunks = cuts, s.chunks, paralleltest.InPartitions(s.of, s.mesh.Partitions, s.chunk)
 		do(c)
@@ -211,7 +209,7 @@ func minus(a, b comm.Traffic) comm.Traffic {
 func (s *staged) definition() *paralleltest.Pipelined {
 	p := &paralleltest.Pipelined{
 		Graph: s.graph, Model: paralleltest.ChunkModels[s.spec.Model](s.spec.Layers), Chunk: s.chunk, Chunks: s.chunks, Period: s.stage.Period,
-		Scale: 1, Keep: s.stage.Stale == chunked.Keep, AggregateFirst: s.first == order.AggregateFirst,
+		Scale: 1, Keep: s.stage.Stale == chunked.Keep,
 	}
 	if s.stage.Stale == chunked.DropScale {
 		p.Scale = 2
@@ -256,7 +254,6 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 			{"warm, three stages of two ways", 3, 2, 3, func(s *staged) { s.stage.Warm, s.stage.Period = true, 1 }},
 			{"nothing recomputed", 3, 1, 4, func(s *staged) { s.stage.Recompute = false }},
 			{"nothing recomputed, gradients kept", 2, 2, 4, func(s *staged) { s.stage.Recompute, s.stage.Stale = false, chunked.Keep }},
-			{"aggregated first", 2, 2, 3, func(s *staged) { s.first = order.AggregateFirst }},
 			{"a chunk without vertices", 2, 1, 4, func(s *staged) {
 				for v, c := range s.chunk {
 					s.chunk[v] = max(c, 1)
@@ -564,14 +561,8 @@ func (s *staged) mirrors() int64 {
 	return int64(len(needed))
 }
 
-// haloColumns are the columns of all aggregations.
-func (s *staged) haloColumns() int64 {
-	columns := int64(s.spec.Layers * s.spec.Hidden)
-	if s.spec.Model == "gcn" { // whose last layer transforms first
-		columns += int64(s.graph.Labels.Classes - s.spec.Hidden)
-	}
-	return columns
-}
+// haloColumns are the columns of all aggregations, which are of embeddings: of the last layer's, too.
+func (s *staged) haloColumns() int64 { return int64(s.spec.Layers * s.spec.Hidden) }
 
 // TestPipelineFirstEmbeddings, 13: "gradient of W_in for GCNII with K=1 equals reference (forgetting to add
 // across stages breaks it)". Every stage has a layer, or two, that reads h0.

@@ -22,7 +22,11 @@ import (
 // it read, and takes up, times Scale, what other chunks have returned to its own rows so far. What comes too
 // late is forgotten when the epoch ends, and history therefore has no gradient.
 //
-// Several chunks that have their turns together, one of each way, are one chunk here.
+// Where a layer multiplies its input with a weight, the input is aggregated and the product comes after it, so
+// that history holds embeddings and no products with weights of another epoch. Features are multiplied first:
+// so do GNNPipe's authors.
+//
+// Several chunks that have their turns together, one of each partition, are one chunk here.
 type Pipelined struct {
 	Graph  *graph.Graph
 	Model  ChunkModel
@@ -32,8 +36,6 @@ type Pipelined struct {
 	Scale  float64 // of gradients that other chunks return: 2, or 1
 	// Keep says that gradients returned in the epoch before stand in for those not yet returned in this one.
 	Keep bool
-	// AggregateFirst has rows aggregated before they are multiplied with a weight, where that may be.
-	AggregateFirst bool
 
 	history  map[string]*reference.Matrix   // by site: vertices × columns; none: zeros
 	returned map[string][]*reference.Matrix // by site and chunk: vertices × columns; none: zeros
@@ -63,7 +65,7 @@ func (p *Pipelined) Warm(w Tensors) { p.history = p.Whole().Forward(w, []int{0})
 
 // Whole is the same with all vertices in one chunk: exact training.
 func (p *Pipelined) Whole() *Pipelined {
-	return &Pipelined{Graph: p.Graph, Model: p.Model, Chunk: make([]int32, len(p.Chunk)), Chunks: 1, AggregateFirst: p.AggregateFirst}
+	return &Pipelined{Graph: p.Graph, Model: p.Model, Chunk: make([]int32, len(p.Chunk)), Chunks: 1}
 }
 
 // ChunkPass is a forward pass of all chunks.
@@ -133,7 +135,8 @@ func (f *ChunkPass) turn(chunk int) {
 		}
 	}
 	f.turns[chunk] = t
-	t.logits = p.Model(t, t.record(t.pick(featuresOf(p.Graph)), func(*reference.Matrix) {}))
+	t.features = t.record(t.pick(featuresOf(p.Graph)), func(*reference.Matrix) {})
+	t.logits = p.Model(t, t.features)
 	t.put(f.Logits, t.logits.Value)
 	var train []int64
 	for _, v := range p.Graph.Splits[0].Train {
@@ -173,6 +176,7 @@ type ChunkTurn struct {
 	pass     *ChunkPass
 	chunk    int
 	vertices []int // of the chunk
+	features *ChunkRows
 	logits   *ChunkRows
 	made     []*ChunkRows
 	steps    []func() // backward
@@ -252,10 +256,10 @@ func (t *ChunkTurn) Aggregate(site string, r gnn.Reduce, x *ChunkRows) *ChunkRow
 
 // AggregateLinear is the linear aggregation of x·W.
 func (t *ChunkTurn) AggregateLinear(site string, r gnn.Reduce, x *ChunkRows, weight string) *ChunkRows {
-	if t.pass.p.AggregateFirst {
-		return t.Linear(t.Aggregate(site, r, x), weight)
+	if x == t.features {
+		return t.Aggregate(site, r, t.Linear(x, weight))
 	}
-	return t.Aggregate(site, r, t.Linear(x, weight))
+	return t.Linear(t.Aggregate(site, r, x), weight)
 }
 
 // Attend is GATv1 along the stored edges, with self loops added. The gradients of the parameters are those

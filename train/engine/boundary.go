@@ -9,7 +9,7 @@ import (
 	"weft/tensor"
 )
 
-// pass is a chunk's way through a stage in an epoch.
+// pass is a chunk's passing through a stage in an epoch.
 type pass struct {
 	*chunked.Chunk
 	features *features        // on the first stage
@@ -39,7 +39,7 @@ func (p *Pipeline) begin(c *pass, t *autograd.Tape) (in gnn.State) {
 	if p.first() {
 		return gnn.State{H: c.features.On(t)}
 	}
-	on := t.Constant
+	on := t.Input
 	if t.Recording || !t.Training {
 		on = t.Received
 	}
@@ -105,13 +105,15 @@ type outbox struct {
 }
 
 type link struct {
-	p    *Pipeline
-	peer int
+	p     *Pipeline
+	peer  int
+	worst *worst // nil: messages take what they have
 }
 
 // message is a chunk's matrices, one or two.
 type message struct {
 	values  []*tensor.Matrix
+	padding []*tensor.Matrix // beside them in a plan
 	pending []*comm.Pending
 }
 
@@ -129,7 +131,7 @@ func (p *Pipeline) states(order []int) *inbox {
 	if p.first() {
 		return nil
 	}
-	return p.inbox(p.Groups.Stage-1, tensor.Activations, p.from, order)
+	return p.inbox(p.Groups.Stage-1, tensor.Activations, p.from, order, nil)
 }
 
 // gradients are those of the states after the last block here; nil on the last stage.
@@ -137,12 +139,12 @@ func (p *Pipeline) gradients(order []int) *inbox {
 	if p.last() {
 		return nil
 	}
-	return p.inbox(p.Groups.Stage+1, tensor.Gradients, p.from+len(p.model), order)
+	return p.inbox(p.Groups.Stage+1, tensor.Gradients, p.from+len(p.model), order, p.worst)
 }
 
 // inbox expects states, or gradients, of those before a block.
-func (p *Pipeline) inbox(peer int, kind tensor.Kind, block int, order []int) *inbox {
-	b := &inbox{link: link{p, peer}, kind: kind, widths: []int{p.Blocks[block].In}}
+func (p *Pipeline) inbox(peer int, kind tensor.Kind, block int, order []int, w *worst) *inbox {
+	b := &inbox{link: link{p, peer, w}, kind: kind, widths: []int{p.Blocks[block].In}}
 	if width := p.Blocks[block].H0; width > 0 {
 		b.widths = append(b.widths, width)
 	}
@@ -158,8 +160,9 @@ func (b *inbox) ask() {
 	for len(b.come) < min(b.taken+onTheWay, len(b.rows)) {
 		var m message
 		for _, width := range b.widths {
-			v := b.p.Team.Memory.New(b.kind, b.rows[len(b.come)], width)
-			m.values = append(m.values, v)
+			rows := b.rows[len(b.come)]
+			v := b.p.Team.Memory.New(b.kind, rows, width)
+			m.values, m.padding = append(m.values, v), append(m.padding, b.worst.padding(rows, width))
 			m.pending = append(m.pending, b.p.Groups.Stages.Receive(comm.Stage, v.Bytes(), b.peer))
 		}
 		b.come = append(b.come, m)
@@ -176,16 +179,17 @@ func (b *inbox) take() []*tensor.Matrix {
 	b.taken++
 	b.ask()
 	m.wait()
+	exchange.Release(m.padding...)
 	return m.values
 }
 
 // outbox is to the stage so many behind this one; nil where there is none.
-func (p *Pipeline) outbox(step int) *outbox {
+func (p *Pipeline) outbox(step int, w *worst) *outbox {
 	peer := p.Groups.Stage + step
 	if peer < 0 || peer == p.Groups.Mesh.Stages {
 		return nil
 	}
-	return &outbox{link: link{p, peer}}
+	return &outbox{link: link{p, peer, w}}
 }
 
 // send sends what it then releases.
@@ -196,6 +200,7 @@ func (b *outbox) send(values []*tensor.Matrix) {
 	m := message{values: values}
 	for _, v := range values {
 		m.pending = append(m.pending, b.p.Groups.Stages.Send(comm.Stage, v.Bytes(), b.peer))
+		m.padding = append(m.padding, b.worst.padding(v.Rows, v.Cols))
 	}
 	b.gone = append(b.gone, m)
 }
@@ -212,6 +217,7 @@ func (b *outbox) settle(n int) {
 	for _, m := range b.gone[:n] {
 		m.wait()
 		exchange.Release(m.values...)
+		exchange.Release(m.padding...)
 	}
 	b.gone = b.gone[n:]
 }

@@ -27,6 +27,7 @@ type Pipeline struct {
 	reducer *reducer
 	passes  []*pass // of each chunk
 	warm    bool    // the first snapshot was taken
+	worst   *worst
 }
 
 // newPipeline makes the engine of a stage.
@@ -51,7 +52,7 @@ func newPipeline(c Config) (*Pipeline, error) {
 		p.passes = append(p.passes, c)
 	}
 	p.model = gnn.Build(c.Blocks, from, to, gnn.Env{Params: p.params, Schema: g.Schema(), Rows: g.Types(), Propagators: g.Propagator})
-	p.reducer = newReducer(c, p.params.List)
+	p.reducer, p.worst = newReducer(c, p.params.List), newWorst(p)
 	return p, nil
 }
 
@@ -86,7 +87,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 	exchange.Must(p.reducer.Beside(func(l *autograd.Ledger) {
 		order := p.order(epoch)
 		p.graph.Forward(epoch, order)
-		states, next := p.states(order), p.outbox(+1)
+		states, next := p.states(order), p.outbox(+1, p.worst)
 		var logits *tensor.Matrix
 		for _, k := range order {
 			c, span := p.passes[k], p.span("forward", k)
@@ -94,7 +95,9 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 			if k == order[0] { // whose backward pass is the last: no weight's gradient is complete before
 				c.ledger = l
 			}
+			p.worst.beginForward()
 			out := p.forward(c, epoch)
+			p.worst.endForward()
 			if p.last() {
 				logits = p.join(logits, c, out)
 			} else {
@@ -106,16 +109,18 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 			span.End()
 		}
 		p.Trace.Chunk(0)
+		p.worst.turn()
 		next.finish()
 
 		p.graph.Backward()
 		slices.Reverse(order)
-		grads, back := p.gradients(order), p.outbox(-1)
+		grads, back := p.gradients(order), p.outbox(-1, nil)
 		var dLogits *tensor.Matrix
 		if p.last() {
 			loss, dLogits = p.lossOf(logits)
 		}
 		for _, k := range order {
+			p.worst.beginBackward()
 			c, span := p.passes[k], p.span("backward", k)
 			roots := spent.take(grads, k == order[0])
 			if p.last() {
@@ -129,6 +134,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 		}
 		p.Trace.Chunk(0)
 		back.finish()
+		p.worst.end()
 		dLogits.Release()
 	}))
 	p.graph.EndEpoch(epoch)
@@ -146,9 +152,9 @@ func (p *Pipeline) inOrder() []int {
 }
 
 // span begins the part of a pass that is chunk k's: what is recorded from then on says so.
-func (p *Pipeline) span(way string, k int) trace.Span {
+func (p *Pipeline) span(direction string, k int) trace.Span {
 	p.Trace.Chunk(trace.At(k))
-	return p.Trace.Begin(trace.Phase, way, trace.Args{})
+	return p.Trace.Begin(trace.Phase, direction, trace.Args{})
 }
 
 // warmUp takes the first snapshot from one exact forward pass, where that is asked for.
@@ -172,7 +178,7 @@ func (p *Pipeline) Infer(without int) *autograd.Var {
 // infer runs so many of the blocks that are here, on chunks that advance as run has them do. On the last
 // stage it returns the result for all rows.
 func (p *Pipeline) infer(blocks int, run func(pass func(k int))) (result *tensor.Matrix) {
-	states, next := p.states(p.inOrder()), p.outbox(+1)
+	states, next := p.states(p.inOrder()), p.outbox(+1, nil)
 	run(func(k int) {
 		c := p.passes[k]
 		c.came = states.take()

@@ -166,7 +166,11 @@ func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share, 
 		return p, err
 	}
 	var best nn.Snapshot
-	for epoch := range 2 {
+	epochs := 2
+	if c.Mesh.Stages > 1 { // whose second tells what the chunks keep
+		epochs = 3
+	}
+	for epoch := range epochs {
 		if err := context.Cause(ctx); err != nil {
 			return p, err
 		}

@@ -4,6 +4,7 @@ import (
 	"weft/gnn"
 	"weft/internal/refusal"
 	"weft/parallel/mesh"
+	"weft/parallel/order"
 )
 
 var (
@@ -38,6 +39,9 @@ func (r *Resolved) checkPipeline() error {
 	case o.Norm == "batch" && r.Spec.Uses("norm") && k != m.Partitions:
 		return refusal.Errorf("%s batch on the mesh %s: its mean is over all vertices, of which a stage has one chunk at a time; "+
 			"take %s layer, or %s %d: a chunk for each partition", refusal.Setting("norm"), axes(m), refusal.Setting("norm"), chunks, m.Partitions)
+	case o.AggregationOrder != order.Names[order.Auto] && k != m.Partitions:
+		return refusal.Errorf("%s %s on the mesh %s: the order is given, as history holds what a layer aggregates; "+
+			"leave it out, or take %s %d: a chunk for each partition", refusal.Setting("aggregation-order"), o.AggregationOrder, axes(m), chunks, m.Partitions)
 	}
 	return nil
 }

@@ -1,0 +1,139 @@
+package chunked
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+
+	"pgregory.net/rapid"
+
+	"weft/comm"
+	"weft/graph"
+	"weft/kernel"
+	"weft/parallel/mesh"
+	"weft/parallel/order"
+	"weft/partition"
+	"weft/tensor"
+)
+
+// divided is a graph whose vertices are divided among replicas, and those of each into chunks.
+type divided struct {
+	graph    *graph.Graph
+	replicas int
+	of       []int32 // the partition of each vertex
+	chunk    []int32 // the chunk of each vertex
+	options  Options // but for Chunks
+	choice   order.Choice
+}
+
+// edge is a directed one: v aggregates u.
+type edge struct{ u, v int32 }
+
+// graphOf is a graph of these edges; weights nil: without.
+func graphOf(t rapid.TB, vertices int, list []edge, weights []float32) *graph.Graph {
+	var e graph.Edges
+	for _, one := range list {
+		e.Source, e.Target = append(e.Source, one.u), append(e.Target, one.v)
+	}
+	e.Weights = weights
+	r, err := graph.NewRelation(vertices, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &graph.Graph{Relations: []graph.Relation{r}}
+}
+
+// inPartitions are numbers of the vertices in the order of the partitions.
+func (d *divided) inPartitions(numbers []int32) (list []int32) {
+	for p := range int32(d.replicas) {
+		for v, x := range numbers {
+			if d.of[v] == p {
+				list = append(list, x)
+			}
+		}
+	}
+	return list
+}
+
+// run has every replica of a stage do something with its chunks, and fails where one panics.
+func (d *divided) run(t rapid.TB, do func(me int, team *kernel.Team, g *Graph)) {
+	shares := []*partition.Share{partition.All(d.graph)}
+	if d.replicas > 1 {
+		var err error
+		if shares, err = partition.Split(d.graph, &partition.Assignment{K: d.replicas, Of: d.of}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := d.options
+	o.Chunks = d.inPartitions(d.chunk)
+	outcomes, memories := make([]any, d.replicas), make([]*tensor.Meter, d.replicas)
+	var all sync.WaitGroup
+	for me, end := range comm.InProcess(d.replicas) {
+		memories[me] = tensor.NewMeter()
+		all.Go(func() {
+			world := comm.New(end, 0)
+			defer func() {
+				if outcomes[me] = recover(); outcomes[me] != nil {
+					world.Abort(fmt.Errorf("replica %d: %v", me, outcomes[me]))
+				}
+			}()
+			team := kernel.NewTeam(1, memories[me])
+			grid := mesh.Mesh{Stages: 1, Partitions: d.replicas, Slices: 1}
+			g, err := New(team, grid.Join(world), shares[me], order.Options{Choice: d.choice}, o)
+			if err != nil {
+				panic(err)
+			}
+			do(me, team, g)
+		})
+	}
+	all.Wait()
+	for me, outcome := range outcomes {
+		if memories[me].Close(); outcome != nil {
+			t.Errorf("replica %d: %v", me, outcome)
+		}
+	}
+}
+
+// mine are the vertices of a replica's chunk, ascending.
+func (d *divided) mine(me, k int) (vertices []int32) {
+	for v := range d.of {
+		if int(d.of[v]) == me && int(d.chunk[v]) == k {
+			vertices = append(vertices, int32(v))
+		}
+	}
+	return vertices
+}
+
+// drawn is a small directed graph with a vertex that many read and one that reads many, duplicates, self loops
+// and isolated vertices, whose chunks may be empty, as may partitions.
+func drawn(t *rapid.T) (*divided, []edge) {
+	vertices := rapid.IntRange(1, 12).Draw(t, "vertices")
+	vertex := rapid.Int32Range(0, int32(vertices-1))
+	ends := rapid.SliceOfN(vertex, 0, 40).Draw(t, "ends")
+	var list []edge
+	for k := 0; k+1 < len(ends); k += 2 {
+		list = append(list, edge{ends[k], ends[k+1]})
+	}
+	for v := range int32(vertices) / 2 {
+		list = append(list, edge{0, v}, edge{v, int32(vertices - 1)})
+	}
+	d := &divided{replicas: rapid.IntRange(1, 3).Draw(t, "replicas")}
+	d.options = Options{Count: rapid.IntRange(1, 4).Draw(t, "chunks"), Period: rapid.IntRange(1, 3).Draw(t, "period")}
+	d.of = rapid.SliceOfN(rapid.Int32Range(0, int32(d.replicas-1)), vertices, vertices).Draw(t, "partition")
+	d.chunk = rapid.SliceOfN(rapid.Int32Range(0, int32(d.options.Count-1)), vertices, vertices).Draw(t, "chunk")
+	return d, list
+}
+
+// sorted are edges in an order that tells duplicates apart by their number alone.
+func sorted(list []weighed) []weighed {
+	slices.SortFunc(list, func(a, b weighed) int {
+		return int(a.u-b.u)<<20 + int(a.v-b.v)<<8 + int(a.w-b.w)
+	})
+	return list
+}
+
+// weighed is an edge with its weight.
+type weighed struct {
+	edge
+	w float32
+}

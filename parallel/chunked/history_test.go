@@ -1,0 +1,369 @@
+package chunked
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/parallel/order"
+	"weft/tensor"
+)
+
+// trial is epochs of a layer that adds up a column over in-neighbours, Σ x_u, or Σ x_u·w.
+type trial struct {
+	*divided
+	orders  [][]int                             // of the chunks, by epoch
+	x       func(epoch int, v int32) float32    // of a vertex
+	dz      func(epoch int, v int32) float32    // gradient of its sum
+	w       func(epoch int) float32             // nil: the layer has no weight
+	input   func(x *autograd.Var) *autograd.Var // nil: the rows are embeddings
+	once    bool                                // forward passes are not made again in the backward pass
+	warm    bool                                // history begins with an exact pass of the first epoch's rows
+	between func(g *Graph, team *kernel.Team)   // after each epoch; nil: nothing
+}
+
+// sums are what an epoch came to, by vertex.
+type sums struct{ Z, DX []float32 }
+
+// run runs the epochs on every replica.
+func (tr *trial) run(t rapid.TB) []sums {
+	out := make([]sums, len(tr.orders))
+	for i := range out {
+		out[i] = sums{make([]float32, len(tr.of)), make([]float32, len(tr.of))}
+	}
+	tr.divided.run(t, func(_ int, team *kernel.Team, g *Graph) {
+		p := g.Propagator("convs.0", along)
+		if tr.warm {
+			g.Warm(func(k int) { tr.forward(team, p, g.Chunks[k], 1, autograd.NewTape(team)) })
+		}
+		for i, order := range tr.orders {
+			epoch := 1 + i
+			tapes, results := make([]*autograd.Tape, len(order)), make([][2]*autograd.Var, len(order))
+			pass := func(k int, recording bool) *autograd.Var {
+				tapes[k] = autograd.NewTrainingTape(team, autograd.Random{Epoch: epoch})
+				tapes[k].Recording = recording
+				results[k][0], results[k][1] = tr.forward(team, p, g.Chunks[k], epoch, tapes[k])
+				return results[k][1]
+			}
+			g.Forward(epoch, order)
+			for _, k := range order {
+				put(out[i].Z, g.Chunks[k], pass(k, tr.once).Value())
+			}
+			g.Backward()
+			for _, k := range slices.Backward(order) {
+				if !tr.once {
+					again := make([]float32, len(tr.of))
+					put(again, g.Chunks[k], pass(k, true).Value())
+					for _, v := range g.Chunks[k].Vertices() {
+						if again[v] != out[i].Z[v] {
+							t.Errorf("epoch %d, vertex %d: %v, and %v in the backward pass", epoch, v, out[i].Z[v], again[v])
+						}
+					}
+				}
+				dz := column(team, g.Chunks[k], func(v int32) float32 { return tr.dz(epoch, v) })
+				tapes[k].Backward(autograd.Root{Var: results[k][1], Grad: dz})
+				dx := results[k][0].TakeGrad()
+				put(out[i].DX, g.Chunks[k], dx)
+				dx.Release()
+			}
+			g.EndEpoch(epoch)
+			if tr.between != nil {
+				tr.between(g, team)
+			}
+		}
+	})
+	return out
+}
+
+// forward runs the layer on a chunk.
+func (tr *trial) forward(team *kernel.Team, p gnn.Propagator, c *Chunk, epoch int, t *autograd.Tape) (x, z *autograd.Var) {
+	rows := column(team, c, func(v int32) float32 { return tr.x(epoch, v) })
+	x = t.Received(rows, c.Rows())
+	if tr.input != nil {
+		x = t.Constant(rows, c.Rows())
+	}
+	if tr.w == nil {
+		return x, p.Propagate(x, gnn.Sum, gnn.Once)
+	}
+	w := team.Memory.New(tensor.Parameters, 1, 1)
+	w.Floats()[0] = tr.w(epoch)
+	return x, p.AggregateLinear(x, t.Parameter(w, nil), gnn.Sum)
+}
+
+// column is a value for each vertex of a chunk.
+func column(team *kernel.Team, c *Chunk, value func(v int32) float32) *tensor.Matrix {
+	m := team.Memory.New(tensor.Activations, c.Rows().Here, 1)
+	for row, v := range c.Vertices() {
+		m.Floats()[row] = value(v)
+	}
+	return m
+}
+
+// put writes a chunk's column to its vertices, of which no other chunk has one.
+func put(all []float32, c *Chunk, m *tensor.Matrix) {
+	for row, v := range c.Vertices() {
+		all[v] = m.Floats()[row]
+	}
+}
+
+// tens is a number whose digits say whose it is and of which epoch.
+func tens(epoch int, v int32) float32 { return float32(epoch) * []float32{1, 10, 100, 1000}[v] }
+
+// complete are the edges from each vertex to every other.
+func complete(vertices int32) (list []edge) {
+	for u := range vertices {
+		for v := range vertices {
+			if u != v {
+				list = append(list, edge{u, v})
+			}
+		}
+	}
+	return list
+}
+
+// TestRowsOfOthers: each of three vertices, a chunk each, reads the two others: those that came before it in
+// the order as they are in this epoch, those that come later as they were in the snapshot, which is taken
+// every Period epochs. What they get back is by hand, too.
+func TestRowsOfOthers(t *testing.T) {
+	orders := [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {0, 1, 2}}
+	everySecond := [][]float32{{0, 1, 11}, {220, 200, 0}, {230, 202, 33}, {220, 204, 44}}
+	doubled := [][]float32{{220, 200, 0}, {0, 4, 44}, {600, 606, 0}, {880, 800, 0}}
+	for _, c := range []struct {
+		name    string
+		options Options
+		warm    bool
+		z, dx   [][]float32 // by epoch and vertex
+	}{
+		{"period 2", Options{Period: 2}, false, everySecond, doubled},
+		{"period 1", Options{Period: 1}, false, [][]float32{{0, 1, 11}, {220, 201, 11}, {230, 202, 33}, {330, 304, 44}}, doubled},
+		{"period 5", Options{Period: 5}, false, [][]float32{{0, 1, 11}, {220, 200, 0}, {30, 0, 33}, {0, 4, 44}}, doubled},
+		{"warm", Options{Period: 2}, true, [][]float32{{110, 101, 11}, {220, 201, 11}, {230, 202, 33}, {220, 204, 44}}, doubled},
+		{"drop", Options{Period: 2, Stale: Drop}, false, everySecond, [][]float32{{110, 100, 0}, {0, 2, 22}, {300, 303, 0}, {440, 400, 0}}},
+		{"keep", Options{Period: 2, Stale: Keep}, false, everySecond, [][]float32{{110, 100, 0}, {110, 102, 22}, {320, 303, 22}, {440, 403, 33}}},
+	} {
+		for _, once := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, forward once %v", c.name, once), func(t *testing.T) {
+				c.options.Count = 3
+				tr := &trial{
+					divided: &divided{graph: graphOf(t, 3, complete(3), nil), replicas: 1, of: []int32{0, 0, 0}, chunk: []int32{0, 1, 2}, options: c.options},
+					orders:  orders, x: tens, dz: tens, warm: c.warm, once: once,
+				}
+				for i, got := range tr.run(t) {
+					if !slices.Equal(got.Z, c.z[i]) || !slices.Equal(got.DX, c.dx[i]) {
+						t.Errorf("epoch %d: %v and gradients %v, want %v and %v", 1+i, got.Z, got.DX, c.z[i], c.dx[i])
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestRowsOfOtherReplicas: vertices 0 and 1 are chunk 0 of two replicas. They read each other fresh in every
+// order, and return gradients once.
+func TestRowsOfOtherReplicas(t *testing.T) {
+	tr := &trial{
+		divided: &divided{
+			graph: graphOf(t, 3, complete(3), nil), replicas: 2, of: []int32{0, 1, 0}, chunk: []int32{0, 0, 1}, options: Options{Count: 2, Period: 1},
+		},
+		orders: [][]int{{0, 1}, {1, 0}}, x: tens, dz: tens,
+	}
+	want := []sums{{[]float32{10, 1, 11}, []float32{210, 201, 0}}, {[]float32{220, 202, 11}, []float32{20, 2, 44}}}
+	if diff := cmp.Diff(want, tr.run(t)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// TestHistoryOfEmbeddings: where a layer has a weight, history holds its input, which today's weight
+// multiplies, whatever order of work is asked for. Of features it holds the product with the weight of then.
+func TestHistoryOfEmbeddings(t *testing.T) {
+	features := func(x *autograd.Var) *autograd.Var { return x }
+	for _, choice := range []order.Choice{order.Auto, order.TransformFirst, order.AggregateFirst} {
+		for _, c := range []struct {
+			name  string
+			input func(*autograd.Var) *autograd.Var
+			want  [][]float32
+		}{
+			{"embeddings", nil, [][]float32{{0, 1}, {2 * 10, 2 * 2}, {3 * 20, 3 * 3}}},
+			{"features", features, [][]float32{{0, 1}, {1 * 10, 2 * 2}, {2 * 20, 3 * 3}}},
+		} {
+			t.Run(c.name+" "+order.Names[choice], func(t *testing.T) {
+				tr := &trial{
+					divided: &divided{
+						graph: graphOf(t, 2, complete(2), nil), replicas: 1, of: []int32{0, 0}, chunk: []int32{0, 1}, options: Options{Count: 2, Period: 1},
+						choice: choice,
+					},
+					orders: [][]int{{0, 1}, {0, 1}, {0, 1}}, x: tens, dz: tens, w: func(epoch int) float32 { return float32(epoch) }, input: c.input,
+				}
+				for i, got := range tr.run(t) {
+					if !slices.Equal(got.Z, c.want[i]) {
+						t.Errorf("epoch %d: %v, want %v", 1+i, got.Z, c.want[i])
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestEveryRow is TestRowsOfOthers for graphs, divisions, orders and numbers of any kind, where what is read
+// and returned is found edge by edge.
+func TestEveryRow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d, list := drawn(t)
+		d.graph = graphOf(t, len(d.of), list, nil)
+		d.options.Stale = rapid.SampledFrom([]Stale{DropScale, Drop, Keep}).Draw(t, "stale")
+		var orders [][]int
+		for range 4 {
+			all := make([]int, d.options.Count)
+			for k := range all {
+				all[k] = k
+			}
+			orders = append(orders, rapid.Permutation(all).Draw(t, "order"))
+		}
+		number := func(name string) func(epoch int, v int32) float32 {
+			drawn := rapid.SliceOfN(rapid.IntRange(-9, 9), 4*len(d.of), 4*len(d.of)).Draw(t, name)
+			return func(epoch int, v int32) float32 { return float32(drawn[(epoch-1)*len(d.of)+int(v)]) }
+		}
+		tr := &trial{divided: d, orders: orders, x: number("x"), dz: number("dz"), once: rapid.Bool().Draw(t, "once"), warm: rapid.Bool().Draw(t, "warm")}
+		if diff := cmp.Diff(tr.definition(list), tr.run(t)); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+// definition is what a trial comes to, edge by edge.
+func (tr *trial) definition(list []edge) (out []sums) {
+	n := int32(len(tr.of))
+	snapshot := make([]float32, n)
+	take := func(epoch int) {
+		for v := range n {
+			snapshot[v] = tr.x(epoch, v)
+		}
+	}
+	if tr.warm {
+		take(1)
+	}
+	for i, order := range tr.orders {
+		epoch, s := 1+i, sums{make([]float32, n), make([]float32, n)}
+		for _, e := range list {
+			from, to := slices.Index(order, int(tr.chunk[e.u])), slices.Index(order, int(tr.chunk[e.v]))
+			late := from > to // the source's chunk
+			switch {
+			case late:
+				s.Z[e.v] += snapshot[e.u]
+			default:
+				s.Z[e.v] += tr.x(epoch, e.u)
+			}
+			switch stale := tr.options.Stale; {
+			case late && stale == Keep && epoch > 1:
+				s.DX[e.u] += tr.dz(epoch-1, e.v)
+			case late:
+			case from < to && stale == DropScale:
+				s.DX[e.u] += 2 * tr.dz(epoch, e.v)
+			default:
+				s.DX[e.u] += tr.dz(epoch, e.v)
+			}
+		}
+		if out = append(out, s); epoch%tr.options.Period == 0 {
+			take(epoch)
+		}
+	}
+	return out
+}
+
+// TestBetweenEpochs: one row for each that is kept outlives an epoch, none with one chunk, and what was
+// returned with stale gradients that are kept; of an inference nothing does.
+func TestBetweenEpochs(t *testing.T) {
+	for _, c := range []struct {
+		stale  Stale
+		chunks int
+	}{{DropScale, 3}, {Drop, 3}, {Keep, 3}, {DropScale, 1}} {
+		chunk := []int32{0, 1, 2, 2}
+		if c.chunks == 1 {
+			clear(chunk)
+		}
+		tr := &trial{
+			divided: &divided{
+				graph: graphOf(t, 4, complete(4), nil), replicas: 2, of: []int32{0, 0, 1, 1}, chunk: chunk, options: Options{Count: c.chunks, Period: 2, Stale: c.stale},
+			},
+			orders: slices.Repeat([][]int{[]int{0, 1, 2}[:c.chunks]}, 2), x: tens, dz: tens,
+		}
+		tr.between = func(g *Graph, team *kernel.Team) {
+			g.Together(func(k int) { tr.forward(team, g.Propagator("convs.0", along), g.Chunks[k], 1, autograd.NewTape(team)) })
+			for _, r := range g.kept {
+				if (r.rows != nil) != (c.chunks > 1) || r.aside != nil || (r.grads != nil) != (c.stale == Keep) || (r.returned != nil) != (c.stale == Keep) {
+					t.Errorf("%v, %d chunks: rows %v, aside %v, gradients %v, returned %v", c.stale, c.chunks, r.rows, r.aside, r.grads, r.returned)
+				}
+			}
+			if len(g.kept) != 1 || len(g.passing) != 0 {
+				t.Errorf("%d calls of training, %d of inference", len(g.kept), len(g.passing))
+			}
+		}
+		tr.run(t)
+	}
+}
+
+// TestTogether: an inference reads all rows as they are. A chunk whose pass panics ends those of the others.
+func TestTogether(t *testing.T) {
+	d := &divided{graph: graphOf(t, 3, complete(3), nil), replicas: 1, of: []int32{0, 0, 0}, chunk: []int32{0, 1, 2}, options: Options{Count: 3, Period: 1}}
+	tr := &trial{divided: d, x: tens}
+	d.run(t, func(_ int, team *kernel.Team, g *Graph) {
+		got, p := make([]float32, 3), g.Propagator("convs.0", along)
+		g.Together(func(k int) {
+			_, z := tr.forward(team, p, g.Chunks[k], 2, autograd.NewTape(team))
+			put(got, g.Chunks[k], z.Value())
+		})
+		if want := []float32{220, 202, 22}; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+		ended := 0
+		func() {
+			defer func() {
+				if p := recover(); p != "chunk 1" {
+					t.Errorf("panics with %v", p)
+				}
+			}()
+			g.Together(func(k int) {
+				defer func() { ended++ }()
+				if k == 1 {
+					panic("chunk 1")
+				}
+				tr.forward(team, p, g.Chunks[k], 2, autograd.NewTape(team))
+			})
+		}()
+		if ended != 2 { // the third has not begun
+			t.Errorf("%d passes have ended", ended)
+		}
+	})
+}
+
+// TestOtherRelation: a place that reaches along a relation that is not there is named.
+func TestOtherRelation(t *testing.T) {
+	d := &divided{graph: graphOf(t, 1, nil, nil), replicas: 1, of: []int32{0}, chunk: []int32{0}, options: Options{Count: 1, Period: 1}}
+	d.run(t, func(_ int, _ *kernel.Team, g *Graph) {
+		defer func() {
+			if said := fmt.Sprint(recover()); !strings.Contains(said, `convs.1 reaches along relation "likes"`) {
+				t.Error(said)
+			}
+		}()
+		g.Propagator("convs.1", gnn.Along{Relation: "likes"})
+	})
+}
+
+// TestParseStale: each treatment is found by its name, and others are refused.
+func TestParseStale(t *testing.T) {
+	for name, want := range map[string]Stale{"drop-scale": DropScale, "drop": Drop, "keep": Keep} {
+		if s, err := ParseStale(name); err != nil || s != want {
+			t.Errorf("%s is %d, %v", name, s, err)
+		}
+	}
+	if _, err := ParseStale("late"); err == nil {
+		t.Error("late is known")
+	}
+}
