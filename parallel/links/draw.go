@@ -106,38 +106,45 @@ func (d *Draw) Candidates(n, vertices int) []int32 {
 }
 
 // Learned are the relations of a share that are learned, by their number among all: those that join the
-// first vertex type with itself, but for one that leads back along another.
+// first vertex type with itself, but for one that is the reverse of another.
 func Learned(s *partition.Share) (relations []int32) {
-	all := s.Edges.Relations
-	for i := range all {
-		if all[i].Own() && forward(all, i) == i {
+	for i, forward := range forwards(s.Edges.Relations) {
+		if s.Edges.Relations[i].Own() && forward == i {
 			relations = append(relations, int32(i))
 		}
 	}
 	return relations
 }
 
-// forward is the relation that relation i leads back along, or i.
-func forward(all []partition.Relation, i int) int {
-	for k := range all {
-		if all[i].In.LeadsBack(&all[k].In) {
-			return k
+// forwards are, for each relation, the one that it is the reverse of, or itself.
+func forwards(all []partition.Relation) []int {
+	number, of := map[[3]string]int{}, make([]int, len(all))
+	for i := range all {
+		source, name, target := all[i].In.Ends()
+		number[[3]string{source, name, target}] = i
+	}
+	for i := range all {
+		of[i] = i
+		if source, name, target, ok := all[i].In.ReverseOf(); ok {
+			if k, there := number[[3]string{source, name, target}]; there {
+				of[i] = k
+			}
 		}
 	}
-	return i
+	return of
 }
 
 // Passes is what partition.Keep asks, for the relations of a graph: edges pass messages that train, and
-// those that lead back along such; so do self loops, which nobody learns.
+// the reverse ones of such; so do self loops, which nobody learns.
 func (d *Draw) Passes(s *partition.Share) func(relation, source, target int32) bool {
-	all, number := s.Edges.Relations, map[int]int32{}
+	number := map[int]int32{}
 	for k, i := range Learned(s) {
 		number[int(i)] = int32(k)
 	}
-	learned := make([]int32, len(all)) // by relation, −1: none
-	for i := range all {
+	learned := make([]int32, len(s.Edges.Relations)) // by relation, −1: none
+	for i, forward := range forwards(s.Edges.Relations) {
 		learned[i] = -1
-		if k, known := number[forward(all, i)]; known {
+		if k, known := number[forward]; known {
 			learned[i] = k
 		}
 	}
