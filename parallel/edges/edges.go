@@ -101,7 +101,6 @@ type Source struct {
 	// own sources' rows.
 	Ends      Ends
 	SourceIDs *tensor.Matrix
-	Copied    func() // called when Relation is not needed for a while; nil: not
 	// Some are the rows that are computed on, which IDs and SourceIDs are then of; nil: all.
 	Some *Some
 }
@@ -229,9 +228,6 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 		} else {
 			remote[q], needed[q] = newRemote(team, at, all, s.Holders[q], s.Starts[q], s.Starts[q+1])
 		}
-	}
-	if s.Copied != nil {
-		s.Copied()
 	}
 	for round := 1; round < k; round++ {
 		e.Blocks = append(e.Blocks, remote[(s.Me-round+k)%k]...)

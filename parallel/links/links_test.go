@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -75,6 +76,25 @@ func edgesOf(g *graph.Graph, part links.Part) (edges []links.Edge) {
 		}
 	}
 	return edges
+}
+
+// TestPassesIsLinear: of four times as many relations, the rule takes about four times as many allocations.
+func TestPassesIsLinear(t *testing.T) {
+	allocations := func(relations int) float64 {
+		s, name := &partition.Share{}, strings.Repeat("a", 100) // what compares all pairs by name joins such
+		for i := range relations {
+			var r partition.Relation
+			r.In.Name = fmt.Sprint(name, i)
+			if i%2 == 1 {
+				r.In.Name = fmt.Sprint(graph.ReversePrefix, name, i-1)
+			}
+			s.Edges.Relations = append(s.Edges.Relations, r)
+		}
+		return testing.AllocsPerRun(3, func() { draw.Passes(s) })
+	}
+	if few, many := allocations(100), allocations(400); many > 6*few {
+		t.Errorf("%v allocations of 100 relations, %v of 400", few, many)
+	}
 }
 
 func embeddings() (h, w []float32) {
