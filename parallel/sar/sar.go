@@ -45,9 +45,7 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 		dx, add := x.Grad()
 		o.ApplyTransposed(dx, h.Edges.Local(), g, kernel.Output(add))
 		for v := range h.giveBack(dx) {
-			pick := v.Picker(t.Team)
-			o.ApplyTransposed(v.Grads[0], v.Block, pick.Of(g), kernel.Replace)
-			pick.Release()
+			o.ApplyTransposed(v.Grads[0], v.Block, g, kernel.Replace)
 		}
 		g.Release()
 	}})
@@ -58,7 +56,7 @@ func (h *Halo) sum(o edges.Operator, z, x *tensor.Matrix) {
 	h.count(x.Cols)
 	o.Apply(z, h.Edges.Local(), x, kernel.Replace)
 	for v := range h.fetch(x) {
-		v.Onto(h.part.team, z, func(z *tensor.Matrix, to kernel.Output) { o.Apply(z, v.Block, v.Rows[0], to) })
+		o.Apply(z, v.Block, v.Rows[0], kernel.Accumulate)
 	}
 }
 
