@@ -16,8 +16,8 @@ type Operator struct {
 
 type factors struct{ forward, backward kernel.Scales }
 
-// Apply is z = Â_b·x, or z += Â_b·x, for the rows x of block b's sources; z has a row for each own row. A block
-// that leads into few rows can only be added.
+// Apply is z = Â_b·x, or z += Â_b·x, for the rows x of block b's sources; z has a row for each own row. A
+// block that leads into few rows can only be added.
 func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.Output) {
 	apply := func(z *tensor.Matrix, to kernel.Output) { o.team.SpMM(z, o.matrix(b.In), x, o.factors[b].forward, to) }
 	switch {

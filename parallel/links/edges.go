@@ -23,7 +23,7 @@ type Edges struct {
 	rows      int // its vertices
 	relations []relation
 	counts    [][parts]int   // by worker; in a plan only this one's are known
-	piece     int            // bytes: usualPiece
+	bytes     int            // of a window: usualBytes
 	ranked    *tensor.Matrix // Int32, 1 × n: own rows that targets are ranked among, ascending; nil: all
 }
 
@@ -41,7 +41,7 @@ type Options struct {
 // New copies the learned edges of a share, which has all its edges, into the team's memory. The workers of
 // all partitions, which c connects, call it together.
 func New(team *kernel.Team, c *comm.Comm, s *partition.Share, places *partition.Places, o Options) (*Edges, error) {
-	l := &Edges{Draw: o.Draw, team: team, comm: c, places: places, me: s.Edges.P, rows: s.Edges.Rows, piece: usualPiece}
+	l := &Edges{Draw: o.Draw, team: team, comm: c, places: places, me: s.Edges.P, rows: s.Edges.Rows, bytes: usualBytes}
 	own := make([]int64, parts)
 	for k, which := range Learned(s) {
 		r, counts := l.read(int32(k), s, &s.Edges.Relations[which])

@@ -24,8 +24,8 @@ const (
 	columns  = 5
 	drawn    = 3
 
-	// piece is few bytes: some edges a piece, and a few vertices a tile
-	piece = 1 << 12
+	// windowBytes are few: some edges a batch, and a few vertices a tile
+	windowBytes = 1 << 12
 )
 
 var draw = links.Draw{Seed: 9, Shares: [3]float64{50, 10, 40}}
@@ -146,7 +146,7 @@ func on(t *testing.T, g *graph.Graph, k, rankAmong int, work func(c *comm.Comm, 
 		if err != nil {
 			return err
 		}
-		l.Cut(piece)
+		l.Cut(windowBytes)
 		ids := s.Edges.IDs
 		if ids == nil {
 			for v := range int32(vertices) {

@@ -49,10 +49,10 @@ type Source struct {
 
 // Options are the settings of sequential aggregation and rematerialization.
 type Options struct {
-	// Prefetch is how many pieces of other workers' rows are received ahead of the one that is aggregated.
+	// Prefetch is how many messages of other workers' rows are received ahead of the one that is aggregated.
 	Prefetch int
-	// KeepHalo receives all rows at once and keeps them until the layer's backward pass, instead of one piece
-	// after the other and again: it shows what SAR saves.
+	// KeepHalo receives all rows at once and keeps them until the layer's backward pass, instead of one
+	// message after the other and again: it shows what SAR saves.
 	KeepHalo bool
 	// Aggregated takes edges × columns of each pass of a site along the edges, forward and backward; nil:
 	// nobody asks. Self loops, which are a factor of each row, are not counted.

@@ -2,7 +2,7 @@
 // Partition is one worker's partition, or all of a graph, and gives a convolution its ways along the edges.
 //
 // Worker p owns the rows of partition p and the edges into them. Forward it aggregates its own rows, and then
-// those of the other workers, a piece at a time:
+// those of the other workers, a message at a time:
 //
 //	z ← Â_pp·x_p;  for each remote block b: receive x_b;  z ← z ⊕ Â_b·x_b;  free x_b
 //

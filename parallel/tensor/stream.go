@@ -15,8 +15,8 @@ type stream struct {
 	chunks int
 	// of are which of a worker's own rows travel with a chunk, to it or from it.
 	of func(owner, chunk int) rows
-	// pack fills a buffer with what worker q is given of a part, from a row on. take does what a buffer is for
-	// that came from worker q.
+	// pack fills a buffer with what worker q is given of a part, from a row on. take does what a buffer is
+	// for that came from worker q.
 	pack, take func(buffer *tensor.Matrix, p part, q, row int)
 
 	most                        int              // rows of a message
@@ -87,8 +87,8 @@ func (t *stream) between(sender, receiver, chunk int) (list []message) {
 
 // list makes the lists of each chunk's messages. Those to other workers are the first to each, beginning with
 // the one that stands after this one; then the second to each; and so on. Those from them begin with the one
-// before. So all links are in use, and no two workers begin with the same one. Both ends of each link have the
-// same order, so that any number of buffers will do.
+// before. So all links are in use, and no two workers begin with the same one. Both ends of each link have
+// the same order, so that any number of buffers will do.
 func (t *stream) list() {
 	me := t.axis.comm.Rank()
 	for chunk := range t.chunks {
@@ -156,9 +156,9 @@ func (s site) open(t stream) *stream {
 		}
 	}
 	memory, ahead := a.team.Memory, min(2*(a.comm.Size()-1), mostAhead)
-	t.sending = exchange.Rooms(memory, ahead, 1, mostOut)
-	t.receiving = exchange.Rooms(memory, ahead, 1, mostIn)
-	t.keeping = exchange.Rooms(memory, 1, 1, t.elements(me, me))
+	t.sending = exchange.Buffers(memory, ahead, 1, mostOut)
+	t.receiving = exchange.Buffers(memory, ahead, 1, mostIn)
+	t.keeping = exchange.Buffers(memory, 1, 1, t.elements(me, me))
 	return &t
 }
 
@@ -180,7 +180,7 @@ func (t *stream) run() {
 // send sends each chunk's messages, once it is ready; nil: all are. Where ready is closed before the last
 // chunk, the work has failed.
 func (t *stream) send(c *comm.Comm, ready <-chan struct{}) error {
-	s := &exchange.Sender{Comm: c, Kind: t.kind, Rooms: t.sending}
+	s := &exchange.Sender{Comm: c, Kind: t.kind, Buffers: t.sending}
 	for chunk := range t.chunks {
 		if ready != nil {
 			if _, is := <-ready; !is {
@@ -188,7 +188,7 @@ func (t *stream) send(c *comm.Comm, ready <-chan struct{}) error {
 			}
 		}
 		for _, m := range t.out[chunk] {
-			buffer, err := s.Room(m.rows, m.cols)
+			buffer, err := s.Buffer(m.rows, m.cols)
 			if err != nil {
 				return err
 			}
@@ -202,7 +202,7 @@ func (t *stream) send(c *comm.Comm, ready <-chan struct{}) error {
 // receive takes in what comes with chunks first … last−1, and before it what the worker gives itself with
 // each. arrived, unless nil, is told of each chunk.
 func (t *stream) receive(c *comm.Comm, first, last int, arrived chan<- struct{}) error {
-	r := &exchange.Receiver{Comm: c, Kind: t.kind, Rooms: t.receiving}
+	r := &exchange.Receiver{Comm: c, Kind: t.kind, Buffers: t.receiving}
 	for chunk := first; chunk < last; chunk++ {
 		for _, m := range t.in[chunk] {
 			r.Expect(m.peer, m.rows, m.cols)
