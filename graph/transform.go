@@ -328,7 +328,7 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	return &changed, nil
 }
 
-// ReverseRelations adds to each relation one that leads back, rev_NAME, with the same weights and without
+// ReverseRelations adds to each relation its reverse, rev_NAME, with the same weights and without
 // edge features, where there is none of that name yet and it is not one itself. (PyG's ToUndirected with
 // merge=False names them so.)
 func (g *Graph) ReverseRelations() (*Graph, error) {
@@ -368,7 +368,7 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 	return changed.noted("%d relations that lead back added", len(changed.Relations)-len(g.Relations)), nil
 }
 
-// ReversePrefix begins the names of relations that lead back.
+// ReversePrefix begins the names of reverse relations.
 const ReversePrefix = "rev_"
 
 // ReverseOf is the relation that r is the reverse of, by its name and its ends: as ReverseRelations names

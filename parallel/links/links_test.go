@@ -30,7 +30,7 @@ const (
 
 var draw = links.Draw{Seed: 9, Shares: [3]float64{50, 10, 40}}
 
-// tangled has two relations and one that leads back along the first, self loops, parallel edges and
+// tangled has two relations and a reverse of the first, self loops, parallel edges and
 // isolated vertices; it is not symmetric.
 func tangled(t *testing.T) *graph.Graph {
 	t.Helper()
@@ -63,7 +63,7 @@ func tangled(t *testing.T) *graph.Graph {
 	return g
 }
 
-// edgesOf are the edges of a part by definition: of relations that do not lead back, without self loops,
+// edgesOf are the edges of a part by definition: of relations that are not a reverse, without self loops,
 // each once.
 func edgesOf(g *graph.Graph, part links.Part) (edges []links.Edge) {
 	for k, r := range g.Relations[:2] {
