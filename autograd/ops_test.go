@@ -78,7 +78,7 @@ func TestGradients(t *testing.T) {
 		"add":                 {[][2]int{x, x}, func(in vars) *autograd.Var { return autograd.Add(in[0], in[1]) }},
 		"add to itself":       {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Add(in[0], in[0]) }},
 		"rows":                {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Rows(in[0], 1, 3, nil) }},
-		"mixture":             {[][2]int{{3, 2}, {6, cols}}, func(in vars) *autograd.Var { return autograd.Mixture(in[0], []int{2, 0}, in[1]) }},
+		"basis decomposition": {[][2]int{{3, 2}, {6, cols}}, func(in vars) *autograd.Var { return autograd.BasisDecomposition(in[0], []int{2, 0}, in[1]) }},
 		"block diagonal":      {[][2]int{{6, cols}}, func(in vars) *autograd.Var { return autograd.BlockDiagonal(in[0], 3) }},
 		"copy":                {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Copy(in[0]) }},
 		"alias":               {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Alias(in[0]) }},

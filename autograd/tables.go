@@ -19,9 +19,10 @@ func Rows(x *Var, lo, hi int, set *RowSet) *Var {
 	}})
 }
 
-// Mixture is weighted sums of the matrices that x is made of: z_k = Σ_b c_kb·x_b for the rows k of c that are
-// listed, one sum below the other. x has as many matrices of equal size as c has columns.
-func Mixture(c *Var, rows []int, x *Var) *Var {
+// BasisDecomposition is weighted sums of the bases, the matrices that x is made of: z_k = Σ_b c_kb·x_b for
+// the rows k of c that are listed, one sum below the other. x has as many matrices of equal size as c has
+// columns.
+func BasisDecomposition(c *Var, rows []int, x *Var) *Var {
 	t, n := c.tape, x.Rows()/c.Cols()
 	some := t.Memory().New(tensor.Activations, len(rows), c.Cols())
 	if !t.Team.Planning() {
@@ -30,7 +31,7 @@ func Mixture(c *Var, rows []int, x *Var) *Var {
 		}
 	}
 	z := t.New(len(rows)*n, x.Cols())
-	m := &mixture{t: t, weights: some, x: x.Value().Reshape(c.Cols(), n*x.Cols())}
+	m := &basisSums{t: t, weights: some, x: x.Value().Reshape(c.Cols(), n*x.Cols())}
 	m.forward(z.Reshape(len(rows), n*x.Cols()))
 	return t.Record(Op{Value: z, Inputs: []*Var{c, x}, Keeps: []*Var{x}, Buffers: []*tensor.Matrix{some}, Reads: true, Backward: func(g *tensor.Matrix) {
 		dSome := t.Team.Zeros(tensor.Buffers, len(rows), c.Cols())
@@ -44,31 +45,31 @@ func Mixture(c *Var, rows []int, x *Var) *Var {
 	}})
 }
 
-// mixture is z = weights·x, for x of few and very long rows. Products want the opposite, and so it goes over
-// some columns at a time, with these turned into rows.
-type mixture struct {
+// basisSums are z = weights·x, for x of few and very long rows. Products want the opposite, and so it goes
+// over some columns at a time, with these turned into rows.
+type basisSums struct {
 	t       *Tape
 	weights *tensor.Matrix // sums × terms
 	x       *tensor.Matrix // terms × columns
 }
 
-// mixtureColumns is how many columns are turned at a time.
-const mixtureColumns = 1 << 15
+// basisColumns is how many columns are turned at a time.
+const basisColumns = 1 << 15
 
 // each calls f for some columns at a time, with buffers for these as rows: columns × sums, and columns ×
 // terms.
-func (m *mixture) each(f func(lo int, sums, terms *tensor.Matrix)) {
-	mem, most := m.t.Memory(), min(mixtureColumns, m.x.Cols)
+func (m *basisSums) each(f func(lo int, sums, terms *tensor.Matrix)) {
+	mem, most := m.t.Memory(), min(basisColumns, m.x.Cols)
 	sums, terms := mem.New(tensor.Buffers, most, m.weights.Rows), mem.New(tensor.Buffers, most, m.weights.Cols)
-	for lo := 0; lo < m.x.Cols; lo += mixtureColumns {
-		n := min(mixtureColumns, m.x.Cols-lo)
+	for lo := 0; lo < m.x.Cols; lo += basisColumns {
+		n := min(basisColumns, m.x.Cols-lo)
 		f(lo, sums.RowRange(0, n), terms.RowRange(0, n))
 	}
 	sums.Release()
 	terms.Release()
 }
 
-func (m *mixture) forward(z *tensor.Matrix) {
+func (m *basisSums) forward(z *tensor.Matrix) {
 	team := m.t.Team
 	m.each(func(lo int, sums, terms *tensor.Matrix) {
 		columnsToRows(team, terms, m.x, lo)
@@ -78,7 +79,7 @@ func (m *mixture) forward(z *tensor.Matrix) {
 }
 
 // backward adds to the gradients of the weights and of x, for that of z.
-func (m *mixture) backward(dWeights, dx, g *tensor.Matrix) {
+func (m *basisSums) backward(dWeights, dx, g *tensor.Matrix) {
 	team := m.t.Team
 	m.each(func(lo int, sums, terms *tensor.Matrix) {
 		columnsToRows(team, sums, g, lo)

@@ -8,16 +8,16 @@ import (
 	"weft/tensor"
 )
 
-// TestMixtureOfLongTables: tables of more numbers than are turned at a time are mixed like short ones,
+// TestBasesOfLongTables: tables of more numbers than are turned at a time are summed like short ones,
 // forward and backward. The gradient of the sums is ones.
-func TestMixtureOfLongTables(t *testing.T) {
+func TestBasesOfLongTables(t *testing.T) {
 	b := newBench(t)
 	const vertices, columns, tables = 3500, 12, 3
 	const numbers = vertices * columns
 	cm, xm := b.matrix(4, tables), b.matrix(tables*vertices, columns)
 	dc, dx := b.team.Zeros(tensor.Parameters, 4, tables), b.team.Zeros(tensor.Parameters, tables*vertices, columns)
 	listed := []int{3, 1}
-	z := autograd.Mixture(b.tape.Parameter(cm, dc), listed, b.tape.Parameter(xm, dx))
+	z := autograd.BasisDecomposition(b.tape.Parameter(cm, dc), listed, b.tape.Parameter(xm, dx))
 	if z.Rows() != len(listed)*vertices || z.Cols() != columns {
 		t.Fatalf("%d×%d", z.Rows(), z.Cols())
 	}

@@ -30,7 +30,7 @@ type Spec struct {
 	Teleport          float64 // of the rounds
 	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
 	BlockForm         string  // one of BlockForms, empty: plain
-	// R-GCN: how many bases the relations' weights are mixtures of, or blocks each consists of; 0: not
+	// R-GCN: how many bases of the basis decomposition, or blocks of the block-diagonal one; 0: not
 	Bases, DiagonalBlocks int
 	Embed                 int // columns of what is learned for vertices without features; 0: nothing is
 	// GCNII's share of the first embeddings and strength of its weights, and whether these are for both

@@ -13,11 +13,11 @@ import (
 //
 // whose weights the relations share in one of two ways, or not at all:
 //
-//	W_r = Σ_b a_rb·V_b             bases V_b, of which each relation has its own mixture
-//	W_r = diag(Q_r1, …, Q_rB)      blocks
+//	W_r = Σ_b a_rb·V_b             basis decomposition: bases V_b, of which each relation has its own sum
+//	W_r = diag(Q_r1, …, Q_rB)      block-diagonal decomposition
 //
 // Vertices without features are told apart by their number: x_j is a unit vector, and W_r·x_j row j of a
-// table of W_r. Tables are mixed, their rows gathered, and nothing is multiplied by x.
+// table of W_r. Tables are summed, their rows gathered, and nothing is multiplied by x.
 type RGCN struct {
 	comp      *nn.Param // a: relations × bases; nil without bases
 	blocks    int       // 0: none
@@ -49,7 +49,8 @@ type rgcnTarget struct {
 }
 
 // newRGCN makes layer l. Where there are several vertex types, the first layer has weights for each, the
-// mixtures are shared, and each type has a root and a bias of its own; in later layers all types share them.
+// coefficients of the bases are shared, and each type has a root and a bias of its own; in later layers all
+// types share them.
 func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 	s, one := l.spec, len(l.schema.Types) == 1
 	c := &RGCN{blocks: s.DiagonalBlocks, relations: make([]rgcnRelation, len(l.schema.Relations)), targets: make([]rgcnTarget, len(l.schema.Types))}
@@ -169,8 +170,8 @@ func (to *rgcnTarget) add(z, x *autograd.Var) *autograd.Var {
 }
 
 // weights are the relations that are computed from a type, and the weights of each, which the caller drops:
-// columns of x × out, or the rows of a table. Bases are mixed for as many relations at a time as there are
-// bases, so that the mixtures take no more memory than these.
+// columns of x × out, or the rows of a table. Bases are summed for as many relations at a time as there are
+// bases, so that the sums take no more memory than these.
 func (c *RGCN) weights(t *autograd.Tape, from *rgcnSource) func(yield func(int, *autograd.Var) bool) {
 	var rows *autograd.RowSet
 	if from.table {
@@ -198,13 +199,13 @@ func (c *RGCN) weights(t *autograd.Tape, from *rgcnSource) func(yield func(int, 
 		comp := c.comp.On(t)
 		for lo := 0; lo < len(from.relations); lo += comp.Cols() {
 			group := from.relations[lo:min(lo+comp.Cols(), len(from.relations))]
-			mixed := autograd.Mixture(comp, group, w)
+			sums := autograd.BasisDecomposition(comp, group, w)
 			for i, k := range group {
-				if !yield(k, matrix(mixed, i)) {
+				if !yield(k, matrix(sums, i)) {
 					return
 				}
 			}
-			mixed.Drop()
+			sums.Drop()
 		}
 	}
 }

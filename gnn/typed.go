@@ -364,7 +364,7 @@ func (l *typedLayer) cost() (c Cost) {
 	for _, k := range l.computed.relations[l.i] {
 		r := l.schema.Relations[k]
 		of := l.kind.cost(l.in[r.Source], l.columns())
-		if l.in[r.Source] == 0 { // tables are mixed, and rows of them gathered
+		if l.in[r.Source] == 0 { // tables are summed, and rows of them gathered
 			of = Cost{l.spec.Bases * l.out, l.out}
 		}
 		work += float64(of.Vertex) * count(r.Source)

@@ -3,6 +3,7 @@ package graph
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"weft/graph/internal/counter"
 	"weft/internal/cores"
@@ -327,12 +328,17 @@ func (g *Graph) RandomFeatures(columns int, seed uint64) (*Graph, error) {
 	return &changed, nil
 }
 
-// ReverseRelations adds to each relation one that leads back, rev_NAME, with the same weights and without
+// ReverseRelations adds to each relation its reverse, rev_NAME, with the same weights and without
 // edge features, where there is none of that name yet and it is not one itself. (PyG's ToUndirected with
 // merge=False names them so.)
 func (g *Graph) ReverseRelations() (*Graph, error) {
 	changed, types := *g, g.Types()
 	changed.path, changed.mapped, changed.Relations = "", nil, slices.Clone(g.Relations)
+	there := map[[3]string]bool{}
+	for i := range g.Relations {
+		source, name, target := g.Relations[i].Ends()
+		there[[3]string{source, name, target}] = true
+	}
 	for i := range g.Relations {
 		r := &g.Relations[i]
 		source, name, target := r.Ends()
@@ -340,8 +346,10 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 		if err != nil {
 			return nil, err
 		}
-		paired := func(o Relation) bool { return o.LeadsBack(r) || r.LeadsBack(&o) }
-		if slices.ContainsFunc(g.Relations, paired) {
+		if there[[3]string{target, ReversePrefix + name, source}] {
+			continue
+		}
+		if from, forward, to, ok := r.ReverseOf(); ok && there[[3]string{from, forward, to}] {
 			continue
 		}
 		if err := memory.Need(8*int64(types[s].Count) + 8*int64(len(r.Sources))); err != nil {
@@ -360,14 +368,15 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 	return changed.noted("%d relations that lead back added", len(changed.Relations)-len(g.Relations)), nil
 }
 
-// ReversePrefix begins the names of relations that lead back.
+// ReversePrefix begins the names of reverse relations.
 const ReversePrefix = "rev_"
 
-// LeadsBack reports whether the relation has the name and the ends of one that ReverseRelations adds to o.
-func (r *Relation) LeadsBack(o *Relation) bool {
-	source, name, target := o.Ends()
-	from, by, to := r.Ends()
-	return from == target && to == source && by == ReversePrefix+name
+// ReverseOf is the relation that r is the reverse of, by its name and its ends: as ReverseRelations names
+// what it adds. ok is false where r has no such name; there may be no relation that it is the reverse of.
+func (r *Relation) ReverseOf() (source, name, target string, ok bool) {
+	target, reverse, source := r.Ends()
+	name, ok = strings.CutPrefix(reverse, ReversePrefix)
+	return source, name, target, ok
 }
 
 // filter lists copies of the edges that keep accepts, edge k of the stored order from u to v, with room for

@@ -38,6 +38,7 @@ type Description struct {
 	Whole Whole  `json:"whole"`
 
 	files []storeFile // of the store, as they were
+	file  os.FileInfo // of partition.json, as it was read
 }
 
 // record is partition.json.
@@ -58,6 +59,7 @@ type storeFile struct {
 // readRecord reads partition.json in dir and checks it as far as that needs no other file.
 func readRecord(dir string) (*record, error) {
 	path := filepath.Join(dir, descriptionFile)
+	file, _ := os.Stat(path) // before it is read, so that what takes its place meanwhile is another; no file: Read fails
 	text, err := document.Read(path, maxDescription)
 	if err != nil {
 		return nil, refusal.Errorf("%w; remove %s, or move it elsewhere, and %s", err, dir, partitionAgain)
@@ -69,7 +71,22 @@ func readRecord(dir string) (*record, error) {
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w; remove %s and %s", path, err, dir, partitionAgain)
 	}
+	r.file = file
 	return r, nil
+}
+
+// checkThere refuses a directory that no longer has the partitions that d describes. partition.json, which
+// has three numbers for each pair of partitions, is read again only where it is another file.
+func (d *Description) checkThere(dir string) error {
+	file, err := os.Stat(filepath.Join(dir, descriptionFile))
+	if err == nil && os.SameFile(file, d.file) && file.ModTime().Equal(d.file.ModTime()) && file.Size() == d.file.Size() {
+		return nil
+	}
+	r, err := readRecord(dir)
+	if err == nil && r.ID != d.ID {
+		err = refusal.Errorf("%s: replaced while it was being read; start again", dir)
+	}
+	return err
 }
 
 func parseRecord(text []byte) (*record, error) {

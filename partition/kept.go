@@ -15,10 +15,13 @@ import (
 type Kept struct {
 	k     int
 	open  func(p int) (*Share, error)
-	rule  func(*Share) func(relation, source, target int32) bool
+	rule  func(*Share) rule
 	once  func() (*Places, error)
 	halos []Halo // by relation, those of the edges that stay
 }
+
+// rule reports whether an edge stays.
+type rule = func(relation, source, target int32) bool
 
 // Places says which vertex of the first type stands where in the order of the partitions.
 type Places struct {
@@ -29,8 +32,8 @@ type Places struct {
 
 // Keep are the shares of k partitions, which open opens, with the edges that the rule accepts for a share:
 // its relation counts as in Edges.Relations, and its ends are vertices. Edges between other vertex types
-// stay. One partition is never opened.
-func Keep(k int, open func(p int) (*Share, error), rule func(*Share) func(relation, source, target int32) bool) *Kept {
+// stay. One partition is never opened. The rule is asked for once by each pass over a share.
+func Keep(k int, open func(p int) (*Share, error), rule func(*Share) rule) *Kept {
 	kept := &Kept{k: k, open: open, rule: rule}
 	kept.once = sync.OnceValues(kept.measure)
 	return kept
@@ -69,14 +72,14 @@ func (k *Kept) Of(s *Share) (*Share, error) {
 	if err != nil {
 		return nil, err
 	}
-	kept := *s
+	kept, keep := *s, k.rule(s)
 	kept.Edges.Relations = slices.Clone(s.Edges.Relations)
 	for i := range kept.Edges.Relations {
 		r := &kept.Edges.Relations[i]
 		if !r.Own() {
 			continue
 		}
-		in, out, err := k.edges(places, s, i)
+		in, out, err := k.edges(places, s, i, keep)
 		if err != nil {
 			return nil, err
 		}
@@ -91,8 +94,8 @@ func (k *Kept) Of(s *Share) (*Share, error) {
 func (r *Relation) Own() bool { return r.Source == 0 && r.Target == 0 }
 
 // edges are those of a relation that stay, into and out of the rows of a share.
-func (k *Kept) edges(places *Places, s *Share, relation int) (in, out graph.Relation, err error) {
-	r, which, keep := &s.Edges.Relations[relation], int32(relation), k.rule(s)
+func (k *Kept) edges(places *Places, s *Share, relation int, keep rule) (in, out graph.Relation, err error) {
+	r, which := &s.Edges.Relations[relation], int32(relation)
 	in, err = r.In.Where(func(_ int64, source, row int32) bool {
 		return keep(which, places.ID(source), s.Values.ID(int(row)))
 	})
@@ -130,11 +133,12 @@ func (k *Kept) measure() (*Places, error) {
 	}
 	seen := make([]bool, places.Vertices())
 	return places, k.each(func(s *Share) error {
+		keep := k.rule(s)
 		for i := range s.Edges.Relations {
 			if !s.Edges.Relations[i].Own() {
 				continue
 			}
-			in, out, err := k.edges(places, s, i)
+			in, out, err := k.edges(places, s, i, keep)
 			if err != nil {
 				return err
 			}
@@ -146,18 +150,20 @@ func (k *Kept) measure() (*Places, error) {
 }
 
 // haloOf counts the far ends of a relation by partition, but those in that of s. seen is false, and is so
-// again.
+// again. It takes time by edges, whatever the number of vertices.
 func haloOf(r *graph.Relation, s *Share, seen []bool, counts []int) {
 	for _, u := range r.Sources {
-		seen[u] = true
-	}
-	for q := range counts {
-		for u := s.Edges.Starts[q]; u < s.Edges.Starts[q+1]; u++ {
-			if seen[u] && q != s.Edges.P {
-				counts[q]++
-			}
-			seen[u] = false
+		if seen[u] {
+			continue
 		}
+		seen[u] = true
+		q, _ := slices.BinarySearch(s.Edges.Starts, int(u)+1)
+		if q--; q != s.Edges.P {
+			counts[q]++
+		}
+	}
+	for _, u := range r.Sources {
+		seen[u] = false
 	}
 }
 

@@ -81,3 +81,43 @@ func TestKeep(t *testing.T) {
 		})
 	}
 }
+
+// TestKeepCallsRule: the rule, which may go through all relations, is asked for once by each pass over a
+// share, and its answer once for each edge into and out of a partition.
+func TestKeepCallsRule(t *testing.T) {
+	const relations, k = 20, 3
+	g := made(t, 30, 150, kinds["bare"], 1)
+	one := g.Relations[0]
+	g.Type, g.Count, g.Relations = "a", g.Vertices(), nil
+	for i := range relations {
+		r := one
+		r.Source, r.Name, r.Target = "a", fmt.Sprint("r", i), "a"
+		g.Relations = append(g.Relations, r)
+	}
+	a := &Assignment{K: k, Of: make([]int32, g.Vertices())}
+	for v := range a.Of {
+		a.Of[v] = int32(v % k)
+	}
+	shares, err := Split(g, a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules, answers := 0, 0
+	kept := Keep(k, func(p int) (*Share, error) { return shares[p], nil }, func(*Share) func(relation, u, v int32) bool {
+		rules++
+		return func(int32, int32, int32) bool { answers++; return true }
+	})
+	edges := 2 * len(one.Sources) * relations // into and out of the partitions
+	if _, err := kept.Places(shares[0]); err != nil || rules != k || answers != edges {
+		t.Errorf("the places of %d shares: %d rules, %d answers about %d edges, error %v", k, rules, answers, edges, err)
+	}
+	rules, answers = 0, 0
+	for _, s := range shares {
+		if _, err := kept.Of(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if rules != k || answers != edges {
+		t.Errorf("%d shares: %d rules, %d answers about %d edges", k, rules, answers, edges)
+	}
+}

@@ -261,10 +261,7 @@ func Open(store string, d Description, p int) (*Share, error) {
 	defer opening.Unlock()
 	part, err := graph.OpenPart(filepath.Join(dir, strconv.Itoa(p)))
 	// Another process may have put other partitions in the place of these before or while they were read.
-	r, changed := readRecord(dir)
-	if changed == nil && r.ID != d.ID {
-		changed = refusal.Errorf("%s: replaced while it was being read; start again", dir)
-	}
+	changed := d.checkThere(dir)
 	switch {
 	case changed != nil && err == nil:
 		return nil, errors.Join(changed, part.Graph.Close())

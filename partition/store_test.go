@@ -683,3 +683,26 @@ func TestManyClasses(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOpenIsNotByPairs: where the partitions are those that were found, opening a share does not read again
+// what is stored of each pair of them, so that opening all K takes K² steps and not K³.
+func TestOpenIsNotByPairs(t *testing.T) {
+	store, g := stored(t, made(t, 60, 300, kinds["bare"], 3))
+	allocations := func(k int) float64 {
+		write(t, store, g, divided(t, g, Options{K: k, Method: Random}))
+		d := find(t, store, k, Random)
+		return testing.AllocsPerRun(3, func() {
+			s, err := Open(store, d, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+	few, many := allocations(2), allocations(20)
+	if many > 1.5*few {
+		t.Errorf("opening one of 20 partitions makes %v allocations, one of 2 makes %v", many, few)
+	}
+}

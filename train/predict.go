@@ -7,7 +7,7 @@ import (
 	"weft/internal/refusal"
 	"weft/kernel"
 	"weft/nn"
-	"weft/parallel/flow"
+	"weft/parallel/mfg"
 	"weft/partition"
 	"weft/tensor"
 	"weft/train/engine"
@@ -23,7 +23,7 @@ type Prediction struct {
 	Embeddings       []float32
 	EmbeddingColumns int
 	Vertices         int
-	Needs            []flow.Need // for Job.Vertices: what each block read of the graph; else nil
+	Needs            []mfg.Need // for Job.Vertices: what each block read of the graph; else nil
 }
 
 // Outputs are what a prediction computes.

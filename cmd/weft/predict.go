@@ -24,7 +24,7 @@ import (
 	"weft/internal/launch"
 	"weft/internal/refusal"
 	"weft/nn"
-	"weft/parallel/flow"
+	"weft/parallel/mfg"
 	"weft/train"
 	"weft/train/rundir"
 	"weft/train/setting"
@@ -280,7 +280,7 @@ func (p *predictCommand) readVertices(r ranks, vertices int) ([]int32, error) {
 
 // showNeeds says what the layers of a prediction of some vertices have read; layers of equal needs share a
 // line.
-func showNeeds(to io.Writer, needs []flow.Need) {
+func showNeeds(to io.Writer, needs []mfg.Need) {
 	for from := 0; from < len(needs); {
 		end := from + 1
 		for end < len(needs) && needs[end] == needs[from] {

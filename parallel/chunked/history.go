@@ -34,8 +34,8 @@ type history struct {
 	read     int // how many chunks of an inference have read them
 }
 
-// Sweep implements sar.Mover.
-func (c *Chunk) Sweep(h *sar.Halo, s sar.Sweep, yield func(sar.Visit) bool) {
+// Exchange implements sar.Mover.
+func (c *Chunk) Exchange(h *sar.Halo, s sar.Transfer, yield func(sar.Visit) bool) {
 	g, key := c.graph, call{h.Site, h.Along, h.Number}
 	r := g.history(key)
 	switch g.phase {

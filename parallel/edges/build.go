@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	// piecesOfPartition is how many messages the rows of one partition take at most: a worker holds a few
-	// pieces of others' rows at a time, and so less than one partition's.
-	piecesOfPartition = 6
-	// leastPiece is how many rows are never cut further.
-	leastPiece = 512
+	// messagesOfPartition is how many messages the rows of one partition take at most: a worker holds a few
+	// messages of others' rows at a time, and so less than one partition's.
+	messagesOfPartition = 6
+	// leastMessage is how many rows are never cut further.
+	leastMessage = 512
 )
 
-// pieceRows is how many rows a piece has at most, of a partition with so many rows. Both ends compute it.
-func pieceRows(partition int) int {
-	return max(leastPiece, (partition+piecesOfPartition-1)/piecesOfPartition)
+// messageRows is how many rows a message has at most, of a partition with so many rows. Both ends compute it.
+func messageRows(partition int) int {
+	return max(leastMessage, (partition+messagesOfPartition-1)/messagesOfPartition)
 }
 
-// pieces are the sizes of the pieces of n needed rows, of a partition with so many.
-func pieces(n, partition int) (sizes []int) {
-	for step := pieceRows(partition); n > 0; n -= step {
+// messages are the sizes of the messages of n needed rows, of a partition with so many.
+func messages(n, partition int) (sizes []int) {
+	for step := messageRows(partition); n > 0; n -= step {
 		sizes = append(sizes, min(step, n))
 	}
 	return sizes
@@ -157,36 +157,36 @@ func readLoopWeights(s *span, isLoop func(v int, k int64) bool, loops []int32) (
 }
 
 // newRemote is the edges of the span, which are from the partition at the positions start … end−1 that peer
-// holds, and the list of its rows that they need. all is the span in all rows: each piece of the rows that
+// holds, and the list of its rows that they need. all is the span in all rows: each message of the rows that
 // these need has a block, with the rows of it that the span needs. So a row of the result is summed in the
 // same parts, in the same way, whichever other rows there are.
 func newRemote(team *kernel.Team, s, all *span, peer, start, end int) (blocks []*Block, needed []int32) {
 	const inAll, inSpan = 1, 2
-	place := make([]int32, end-start) // of each row there: first where it is needed, then its piece·step + column
+	place := make([]int32, end-start) // of each row there: first where it is needed, then its message·step + column
 	if all != s {
 		all.each(func(_ int, k int64) { place[int(s.r.Sources[k])-start] = inAll })
 	}
 	s.each(func(_ int, k int64) { place[int(s.r.Sources[k])-start] = inSpan })
-	step, seen := pieceRows(end-start), 0
-	var columns []int // of each piece's block
+	step, seen := messageRows(end-start), 0
+	var columns []int // of each message's block
 	for row, mark := range place {
 		if mark == 0 {
 			continue
 		}
-		piece := seen / step
+		message := seen / step
 		seen++
-		if piece == len(columns) {
+		if message == len(columns) {
 			columns = append(columns, 0)
 		}
-		place[row] = int32(piece*step + columns[piece])
+		place[row] = int32(message*step + columns[message])
 		if mark == inSpan {
-			columns[piece]++
+			columns[message]++
 			needed = append(needed, int32(row))
 		}
 	}
 	at := func(k int64) int { return int(place[int(s.r.Sources[k])-start]) }
-	count := func(s *span) []pieceCount {
-		counts := make([]pieceCount, len(columns))
+	count := func(s *span) []blockCount {
+		counts := make([]blockCount, len(columns))
 		s.each(func(v int, k int64) { counts[at(k)/step].add(v) })
 		return counts
 	}
@@ -197,14 +197,14 @@ func newRemote(team *kernel.Team, s, all *span, peer, start, end int) (blocks []
 	}
 	mem := team.Memory
 	var fillers []*filler
-	for piece, sources := range columns {
+	for message, sources := range columns {
 		b := &Block{Peer: peer, IDs: mem.NewElement(tensor.Graph, tensor.Int32, 1, sources)}
 		rows := len(s.to)
-		if allCounts[piece].rows*fewTargets < len(all.to) {
-			rows = counts[piece].rows
+		if allCounts[message].rows*fewTargets < len(all.to) {
+			rows = counts[message].rows
 			b.Targets = mem.NewElement(tensor.Graph, tensor.Int32, 1, rows)
 		}
-		b.In = newCSR(team, rows, sources, counts[piece].edges, s.r.Weights != nil)
+		b.In = newCSR(team, rows, sources, counts[message].edges, s.r.Weights != nil)
 		blocks = append(blocks, b)
 		if !team.Planning() {
 			f := newFiller(b.In)
@@ -224,13 +224,13 @@ func newRemote(team *kernel.Team, s, all *span, peer, start, end int) (blocks []
 	return blocks, needed
 }
 
-// pieceCount counts a block's edges and the rows that they lead into, of edges row by row.
-type pieceCount struct {
+// blockCount counts a block's edges and the rows that they lead into, of edges row by row.
+type blockCount struct {
 	edges, rows int
 	last        int // the row of the last edge, from 1
 }
 
-func (c *pieceCount) add(row int) {
+func (c *blockCount) add(row int) {
 	c.edges++
 	if c.last != row+1 {
 		c.rows++

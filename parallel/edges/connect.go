@@ -13,7 +13,7 @@ import (
 // needed lists the rows that are needed of each partition.
 func (e *Edges) connect(s *Source, needed [][]int32) error {
 	k, me, n := len(s.Holders), s.Me, e.comm.Size()
-	pieces, err := e.pieces(s)
+	messages, err := e.messages(s)
 	if err != nil {
 		return err
 	}
@@ -23,8 +23,8 @@ func (e *Edges) connect(s *Source, needed [][]int32) error {
 	for q, rank := range s.Holders {
 		if q != me {
 			halo[rank] = needed[q]
-			lists[rank] = make([]int32, sum(pieces(q, me)))
-			theirs[rank] = make([]int32, sum(pieces(me, q)))
+			lists[rank] = make([]int32, sum(messages(q, me)))
+			theirs[rank] = make([]int32, sum(messages(me, q)))
 			if !e.team.Planning() && len(halo[rank]) != len(theirs[rank]) {
 				return refusal.Graph.Errorf("partition %d needs %d rows of partition %d, where the stored partition says %d; partition the graph again",
 					me, len(halo[rank]), q, len(theirs[rank]))
@@ -57,8 +57,8 @@ func (e *Edges) connect(s *Source, needed [][]int32) error {
 	for round := 1; round < k; round++ {
 		q := (me + round) % k
 		list := lists[s.Holders[q]]
-		for _, rows := range pieces(q, me) {
-			p := &Piece{s.Holders[q], e.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, rows)}
+		for _, rows := range messages(q, me) {
+			p := &Message{s.Holders[q], e.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, rows)}
 			if !e.team.Planning() {
 				copy(p.Rows.Int32s(), list[:rows])
 			}
@@ -69,23 +69,23 @@ func (e *Edges) connect(s *Source, needed [][]int32) error {
 	return nil
 }
 
-// pieces returns the sizes of the pieces in which partition p takes in the rows that it needs of partition q.
-// Those of some rows are told by each worker to all.
-func (e *Edges) pieces(s *Source) (of func(p, q int) []int, err error) {
+// messages returns the sizes of the messages in which partition p takes in the rows that it needs of
+// partition q. Those of some rows are told by each worker to all.
+func (e *Edges) messages(s *Source) (of func(p, q int) []int, err error) {
 	k := len(s.Holders)
 	if s.Some == nil {
-		return func(p, q int) []int { return pieces(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) }, nil
+		return func(p, q int) []int { return messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) }, nil
 	}
-	mine, next := make([]int32, k*piecesOfPartition), make([]int, e.comm.Size())
+	mine, next := make([]int32, k*messagesOfPartition), make([]int, e.comm.Size())
 	for _, b := range e.Remote() {
 		q := slices.Index(s.Holders, b.Peer)
-		mine[q*piecesOfPartition+next[b.Peer]] = int32(b.In.Cols)
+		mine[q*messagesOfPartition+next[b.Peer]] = int32(b.In.Cols)
 		next[b.Peer]++
 	}
 	all, err := comm.Gather(e.comm, comm.Setup, mine...)
 	return func(p, q int) []int {
-		told := all[(s.Holders[p]*k+q)*piecesOfPartition:]
-		sizes := pieces(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) // of all rows: as many pieces
+		told := all[(s.Holders[p]*k+q)*messagesOfPartition:]
+		sizes := messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) // of all rows: as many messages
 		for i := range sizes {
 			sizes[i] = int(told[i])
 		}

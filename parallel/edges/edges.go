@@ -22,11 +22,12 @@ type Edges struct {
 	// Sources are the own rows of the type that the edges lead from: Rows, where that is the same type.
 	Sources   int
 	SourceIDs *tensor.Matrix // Int32, 1 × Sources, as IDs
-	// Blocks: first the edges among own rows, then those from other workers' rows in the order of the sweep
+	// Blocks: first the edges among own rows, then those from other workers' rows in the order of the halo
+	// exchange
 	Blocks  []*Block
-	Needed  []*Piece       // own sources' rows that other workers need, in the order in which they go there
-	MostIn  int            // the rows of the largest piece that comes
-	MostOut int            // the rows of the largest piece that goes
+	Needed  []*Message     // own sources' rows that other workers need, in the order in which they go there
+	MostIn  int            // the rows of the largest message that comes
+	MostOut int            // the rows of the largest message that goes
 	Loops   *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
 
 	ends      Ends
@@ -56,7 +57,7 @@ const (
 )
 
 // Block is the edges from some rows of one worker into the rows of this one: the columns of its matrix are
-// those source rows. With several workers a block holds the edges from one piece of the other's rows that
+// those source rows. With several workers a block holds the edges from one message of the other's rows that
 // this worker needs.
 type Block struct {
 	Peer int            // the rank that holds the sources' rows
@@ -80,8 +81,8 @@ func (b *Block) Target(i int) int {
 // in proportion to its edges.
 const fewTargets = 4
 
-// Piece is a list of own rows that go to another worker in one message.
-type Piece struct {
+// Message is a list of own rows that go to another worker in one message.
+type Message struct {
 	Peer int            // the rank that needs them
 	Rows *tensor.Matrix // Int32, 1 × n
 }
@@ -101,7 +102,6 @@ type Source struct {
 	// own sources' rows.
 	Ends      Ends
 	SourceIDs *tensor.Matrix
-	Copied    func() // called when Relation is not needed for a while; nil: not
 	// Some are the rows that are computed on, which IDs and SourceIDs are then of; nil: all.
 	Some *Some
 }
@@ -232,9 +232,6 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 			remote[q], needed[q] = newRemote(team, at, all, s.Holders[q], s.Starts[q], s.Starts[q+1])
 		}
 	}
-	if s.Copied != nil {
-		s.Copied()
-	}
 	for round := 1; round < k; round++ {
 		e.Blocks = append(e.Blocks, remote[(s.Me-round+k)%k]...)
 	}
@@ -266,8 +263,8 @@ func (e *Edges) Entries() (n int64) {
 // others.
 func (e *Edges) Alone() bool { return len(e.Blocks)+len(e.Needed) == 1 }
 
-// Remote are the blocks of the edges from other workers' rows, in the order of the sweep; none with one
-// worker.
+// Remote are the blocks of the edges from other workers' rows, in the order of the halo exchange; none with
+// one worker.
 func (e *Edges) Remote() []*Block { return e.Blocks[1:] }
 
 // Reversed is the same relation with every edge turned around, of a worker that holds all of it.

@@ -16,15 +16,26 @@ type Operator struct {
 
 type factors struct{ forward, backward kernel.Scales }
 
-// Apply is z = Â_b·x, or z += Â_b·x, for the rows x of block b's sources; z has the rows of b's matrix.
+// Apply is z = Â_b·x, or z += Â_b·x, for the rows x of block b's sources; z has a row for each own row. A
+// block that leads into few rows can only be added.
 func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.Output) {
-	o.team.SpMM(z, o.matrix(b.In), x, o.factors[b].forward, to)
+	apply := func(z *tensor.Matrix, to kernel.Output) { o.team.SpMM(z, o.matrix(b.In), x, o.factors[b].forward, to) }
+	switch {
+	case b.Targets == nil:
+		apply(z, to)
+	case to == kernel.Accumulate:
+		b.Onto(o.team, z, apply)
+	default:
+		panic("edges: a block of few rows is to replace all")
+	}
 }
 
-// ApplyTransposed is dx = Â_bᵀ·g, or dx += Â_bᵀ·g, for the rows dx of block b's sources; g has the rows of
-// b's matrix.
+// ApplyTransposed is dx = Â_bᵀ·g, or dx += Â_bᵀ·g, for the rows dx of block b's sources; g has a row for each
+// own row.
 func (o Operator) ApplyTransposed(dx *tensor.Matrix, b *Block, g *tensor.Matrix, to kernel.Output) {
-	o.team.SpMM(dx, o.matrix(b.Out), g, o.factors[b].backward, to)
+	pick := b.Picker(o.team)
+	o.team.SpMM(dx, o.matrix(b.Out), pick.Of(g), o.factors[b].backward, to)
+	pick.Release()
 }
 
 // ApplyRows is rows lo…hi−1 of Apply, with the bits that they have there. It reads those rows of x alone that

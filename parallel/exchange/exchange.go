@@ -9,12 +9,12 @@ import (
 	"weft/tensor"
 )
 
-// Receiver takes in messages of one kind, in the order in which they are expected. As many as there are rooms
-// are on their way at a time.
+// Receiver takes in messages of one kind, in the order in which they are expected. As many as there are
+// buffers are on their way at a time.
 type Receiver struct {
 	Comm     *comm.Comm
 	Kind     comm.Kind
-	Rooms    []*tensor.Matrix // each with as many elements as the largest message
+	Buffers  []*tensor.Matrix // each with as many elements as the largest message
 	expected []message
 	taken    int
 }
@@ -29,14 +29,14 @@ type message struct {
 // already.
 func (r *Receiver) Expect(peer, rows, cols int) {
 	r.expected = append(r.expected, message{peer: peer, rows: rows, cols: cols})
-	if i := len(r.expected) - 1; i < len(r.Rooms) {
+	if i := len(r.expected) - 1; i < len(r.Buffers) {
 		r.ask(i)
 	}
 }
 
 func (r *Receiver) ask(i int) {
 	m := &r.expected[i]
-	m.value = r.Rooms[i%len(r.Rooms)].Prefix(m.rows, m.cols)
+	m.value = r.Buffers[i%len(r.Buffers)].Prefix(m.rows, m.cols)
 	m.pending = r.Comm.Receive(r.Kind, m.value.Bytes(), m.peer)
 }
 
@@ -47,34 +47,35 @@ func (r *Receiver) Next() (rows *tensor.Matrix, err error) {
 	return m.value, m.pending.Wait()
 }
 
-// Free says that the rows of the last message are not needed any more: one that is expected takes their room.
+// Free says that the rows of the last message are not needed any more: one that is expected takes their
+// buffer.
 func (r *Receiver) Free() {
-	if i := r.taken - 1 + len(r.Rooms); i < len(r.expected) {
+	if i := r.taken - 1 + len(r.Buffers); i < len(r.expected) {
 		r.ask(i)
 	}
 }
 
-// Sender sends messages of one kind from its rooms in turn: the others' are on their way while one is made.
+// Sender sends messages of one kind from its buffers in turn: the others' are on their way while one is made.
 type Sender struct {
 	Comm    *comm.Comm
 	Kind    comm.Kind
-	Rooms   []*tensor.Matrix // each with as many elements as the largest message
-	pending []*comm.Pending  // of each room, once it was used
+	Buffers []*tensor.Matrix // each with as many elements as the largest message
+	pending []*comm.Pending  // of each buffer, once it was used
 	value   *tensor.Matrix   // of the message that is being made
 	turn    int
 }
 
-// Room waits for a room and returns rows × cols elements of it, which are undefined, for the message that
+// Buffer waits for a buffer and returns rows × cols elements of it, which are undefined, for the message that
 // Send sends.
-func (s *Sender) Room(rows, cols int) (value *tensor.Matrix, err error) {
+func (s *Sender) Buffer(rows, cols int) (value *tensor.Matrix, err error) {
 	if err := s.wait(s.turn); err != nil {
 		return nil, err
 	}
-	s.value = s.Rooms[s.turn].Prefix(rows, cols)
+	s.value = s.Buffers[s.turn].Prefix(rows, cols)
 	return s.value, nil
 }
 
-// Send starts to send what Room returned last.
+// Send starts to send what Buffer returned last.
 func (s *Sender) Send(peer int) {
 	p := s.Comm.Send(s.Kind, s.value.Bytes(), peer)
 	if s.turn < len(s.pending) {
@@ -82,7 +83,7 @@ func (s *Sender) Send(peer int) {
 	} else {
 		s.pending = append(s.pending, p)
 	}
-	s.turn = (s.turn + 1) % len(s.Rooms)
+	s.turn = (s.turn + 1) % len(s.Buffers)
 }
 
 // Finish waits for what is on its way.
@@ -95,7 +96,7 @@ func (s *Sender) Finish() error {
 	return nil
 }
 
-// wait waits until room k is free.
+// wait waits until buffer k is free.
 func (s *Sender) wait(k int) error {
 	if k < len(s.pending) {
 		return s.pending[k].Wait()
@@ -153,8 +154,8 @@ func Beside(c *comm.Comm, sides []Side, f func() error) error {
 // errBroken ends the sides of work that panicked.
 var errBroken = errors.New("the worker broke off")
 
-// Rooms are n matrices of so many rows.
-func Rooms(memory *tensor.Meter, n, rows, cols int) []*tensor.Matrix {
+// Buffers are n matrices of so many rows.
+func Buffers(memory *tensor.Meter, n, rows, cols int) []*tensor.Matrix {
 	m := make([]*tensor.Matrix, n)
 	for i := range m {
 		m[i] = memory.New(tensor.Buffers, rows, cols)
@@ -171,8 +172,8 @@ func Like(memory *tensor.Meter, rows int, widths []*tensor.Matrix) []*tensor.Mat
 	return m
 }
 
-// Parts are the rows of several matrices that travel in one message, or the room for them, one matrix's after
-// the other's. The widths are their numbers of columns, which the message has together.
+// Parts are the rows of several matrices that travel in one message, or the buffer for them, one matrix's
+// after the other's. The widths are their numbers of columns, which the message has together.
 func Parts(message *tensor.Matrix, widths []int) (rows []*tensor.Matrix) {
 	flat, at := message.Reshape(message.Len(), 1), 0
 	for _, columns := range widths {

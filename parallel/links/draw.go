@@ -1,6 +1,7 @@
-// Package links learns the edges of a graph, on one worker or on partitions: it divides them into those
-// that train, validate and test, draws others against them, and scores both from the embeddings of their
-// ends.
+// Package links is link prediction, on one worker or on partitions. It divides the edges of a graph into
+// those that train, validate and test, draws negative edges against them, and scores both from the embeddings
+// of their ends. Edges that are scored are supervision edges; message-passing edges are those that the model
+// aggregates along.
 //
 // An edge belongs to the worker of its target. What is drawn is a function of the seed, the epoch and the
 // edge, and so the same for any number of workers.
@@ -24,8 +25,8 @@ const (
 	parts
 )
 
-// Edge is one that is learned, or drawn: its ends are vertices of the first type. Relation counts those
-// that are learned.
+// Edge is a supervision edge, or a negative one: its ends are vertices of the first type. Relation counts the
+// relations with supervision edges.
 type Edge struct{ Relation, Source, Target int32 }
 
 // Draw is all that is random about the edges.
@@ -59,8 +60,8 @@ func below(n int, random uint64) int32 {
 // ends are both ends of an edge in one word.
 func ends(u, v int32) uint64 { return uint64(uint32(u))<<32 | uint64(uint32(v)) }
 
-// Part is that of an edge. An edge and one that leads back have the same, so that neither tells of the
-// other; so have parallel edges.
+// Part is that of an edge. An edge and its reverse have the same, so that neither tells of the other; so have
+// parallel edges.
 func (d *Draw) Part(e Edge) Part {
 	random := d.hash(forParts, uint64(e.Relation), ends(min(e.Source, e.Target), max(e.Source, e.Target)))
 	at := float64(random>>11) / (1 << 53) * (d.Shares[Train] + d.Shares[Val] + d.Shares[Test])
@@ -105,44 +106,51 @@ func (d *Draw) Candidates(n, vertices int) []int32 {
 	return drawn
 }
 
-// Learned are the relations of a share that are learned, by their number among all: those that join the
-// first vertex type with itself, but for one that leads back along another.
-func Learned(s *partition.Share) (relations []int32) {
-	all := s.Edges.Relations
-	for i := range all {
-		if all[i].Own() && forward(all, i) == i {
+// supervised are the relations of a share with supervision edges, by their number among all: those that join
+// the first vertex type with itself, but for one that is the reverse of another.
+func supervised(s *partition.Share) (relations []int32) {
+	for i, forward := range forwards(s.Edges.Relations) {
+		if s.Edges.Relations[i].Own() && forward == i {
 			relations = append(relations, int32(i))
 		}
 	}
 	return relations
 }
 
-// forward is the relation that relation i leads back along, or i.
-func forward(all []partition.Relation, i int) int {
-	for k := range all {
-		if all[i].In.LeadsBack(&all[k].In) {
-			return k
+// forwards are, for each relation, the one that it is the reverse of, or itself.
+func forwards(all []partition.Relation) []int {
+	number, of := map[[3]string]int{}, make([]int, len(all))
+	for i := range all {
+		source, name, target := all[i].In.Ends()
+		number[[3]string{source, name, target}] = i
+	}
+	for i := range all {
+		of[i] = i
+		if source, name, target, ok := all[i].In.ReverseOf(); ok {
+			if k, there := number[[3]string{source, name, target}]; there {
+				of[i] = k
+			}
 		}
 	}
-	return i
+	return of
 }
 
-// Passes is what partition.Keep asks, for the relations of a graph: edges pass messages that train, and
-// those that lead back along such; so do self loops, which nobody learns.
+// Passes is what partition.Keep asks, for the relations of a graph: message-passing edges are those that
+// train, the reverse ones of such, and self loops, which are not scored.
 func (d *Draw) Passes(s *partition.Share) func(relation, source, target int32) bool {
-	all, number := s.Edges.Relations, map[int]int32{}
-	for k, i := range Learned(s) {
+	number := map[int]int32{}
+	for k, i := range supervised(s) {
 		number[int(i)] = int32(k)
 	}
-	learned := make([]int32, len(all)) // by relation, −1: none
-	for i := range all {
-		learned[i] = -1
-		if k, known := number[forward(all, i)]; known {
-			learned[i] = k
+	scored := make([]int32, len(s.Edges.Relations)) // by relation: its number among the supervised, −1: none
+	for i, forward := range forwards(s.Edges.Relations) {
+		scored[i] = -1
+		if k, known := number[forward]; known {
+			scored[i] = k
 		}
 	}
 	return func(relation, source, target int32) bool {
-		k := learned[relation]
+		k := scored[relation]
 		return k < 0 || source == target || d.Part(Edge{k, source, target}) == Train
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// Edges are the learned edges into a worker's vertices. The methods that take embeddings are called by all
-// workers together; h is rows × D, a row for each of the worker's vertices.
+// Edges are the supervision edges into a worker's vertices. The methods that take embeddings are called by
+// all workers together; h is rows × D, a row for each of the worker's vertices.
 type Edges struct {
 	Draw
 	// Counts are how many edges of each part all workers have.
@@ -23,7 +23,7 @@ type Edges struct {
 	rows      int // its vertices
 	relations []relation
 	counts    [][parts]int   // by worker; in a plan only this one's are known
-	piece     int            // bytes: usualPiece
+	bytes     int            // of a window: usualBytes
 	ranked    *tensor.Matrix // Int32, 1 × n: own rows that targets are ranked among, ascending; nil: all
 }
 
@@ -38,12 +38,12 @@ type Options struct {
 	RankAmong int // so many, which are drawn; 0: all
 }
 
-// New copies the learned edges of a share, which has all its edges, into the team's memory. The workers of
-// all partitions, which c connects, call it together.
+// New copies the supervision edges of a share, which has all its edges, into the team's memory. The workers
+// of all partitions, which c connects, call it together.
 func New(team *kernel.Team, c *comm.Comm, s *partition.Share, places *partition.Places, o Options) (*Edges, error) {
-	l := &Edges{Draw: o.Draw, team: team, comm: c, places: places, me: s.Edges.P, rows: s.Edges.Rows, piece: usualPiece}
+	l := &Edges{Draw: o.Draw, team: team, comm: c, places: places, me: s.Edges.P, rows: s.Edges.Rows, bytes: usualBytes}
 	own := make([]int64, parts)
-	for k, which := range Learned(s) {
+	for k, which := range supervised(s) {
 		r, counts := l.read(int32(k), s, &s.Edges.Relations[which])
 		l.relations = append(l.relations, r)
 		for part, n := range counts {
@@ -114,7 +114,7 @@ func (l *Edges) rank(drawn []int32) {
 	}
 }
 
-// Relations is how many are learned.
+// Relations is how many have supervision edges.
 func (l *Edges) Relations() int { return len(l.relations) }
 
 // targetsOf are the own rows that edges of a relation lead to from a vertex, ascending, of all parts.

@@ -1,4 +1,4 @@
 package links
 
-// Cut has pieces of so many bytes.
-func (l *Edges) Cut(bytes int) { l.piece = bytes }
+// Cut has windows of so many bytes.
+func (l *Edges) Cut(bytes int) { l.bytes = bytes }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -23,13 +24,13 @@ const (
 	columns  = 5
 	drawn    = 3
 
-	// piece is few bytes: some edges a piece, and a few vertices a tile
-	piece = 1 << 12
+	// windowBytes are few: some edges a batch, and a few vertices a tile
+	windowBytes = 1 << 12
 )
 
 var draw = links.Draw{Seed: 9, Shares: [3]float64{50, 10, 40}}
 
-// tangled has two relations and one that leads back along the first, self loops, parallel edges and
+// tangled has two relations and a reverse of the first, self loops, parallel edges and
 // isolated vertices; it is not symmetric.
 func tangled(t *testing.T) *graph.Graph {
 	t.Helper()
@@ -62,7 +63,7 @@ func tangled(t *testing.T) *graph.Graph {
 	return g
 }
 
-// edgesOf are the edges of a part by definition: of relations that do not lead back, without self loops,
+// edgesOf are the edges of a part by definition: of relations that are not a reverse, without self loops,
 // each once.
 func edgesOf(g *graph.Graph, part links.Part) (edges []links.Edge) {
 	for k, r := range g.Relations[:2] {
@@ -75,6 +76,25 @@ func edgesOf(g *graph.Graph, part links.Part) (edges []links.Edge) {
 		}
 	}
 	return edges
+}
+
+// TestPassesIsLinear: of four times as many relations, the rule takes about four times as many allocations.
+func TestPassesIsLinear(t *testing.T) {
+	allocations := func(relations int) float64 {
+		s, name := &partition.Share{}, strings.Repeat("a", 100) // what compares all pairs by name joins such
+		for i := range relations {
+			var r partition.Relation
+			r.In.Name = fmt.Sprint(name, i)
+			if i%2 == 1 {
+				r.In.Name = fmt.Sprint(graph.ReversePrefix, name, i-1)
+			}
+			s.Edges.Relations = append(s.Edges.Relations, r)
+		}
+		return testing.AllocsPerRun(3, func() { draw.Passes(s) })
+	}
+	if few, many := allocations(100), allocations(400); many > 6*few {
+		t.Errorf("%v allocations of 100 relations, %v of 400", few, many)
+	}
 }
 
 func embeddings() (h, w []float32) {
@@ -126,7 +146,7 @@ func on(t *testing.T, g *graph.Graph, k, rankAmong int, work func(c *comm.Comm, 
 		if err != nil {
 			return err
 		}
-		l.Cut(piece)
+		l.Cut(windowBytes)
 		ids := s.Edges.IDs
 		if ids == nil {
 			for v := range int32(vertices) {

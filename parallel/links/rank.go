@@ -44,9 +44,9 @@ func (l *Edges) Ranks(h *tensor.Matrix, d Decoder, part Part) (ranks []float64) 
 	return ranks
 }
 
-// ranking is room for some edges that are ranked together.
+// ranking holds buffers for some edges that are ranked together.
 type ranking struct {
-	*piece
+	*edgeBatch
 	own, all *tensor.Matrix // batch × D: the sources' rows times the decoder's weights, of this worker and of one
 	targets  *tensor.Matrix // batch × D: rows of the own edges' targets
 	mine     *tensor.Matrix // batch × batch: scores of the own edges, on the diagonal
@@ -58,8 +58,8 @@ type ranking struct {
 }
 
 func (l *Edges) ranking(h *tensor.Matrix, d Decoder) *ranking {
-	r := &ranking{piece: &piece{decoder: d, ones: slices.Repeat([]float32{1}, h.Cols), window: l.window(h, batch, toScore)}}
-	r.tile = min(max(1, l.candidatesHere()), max(1, l.piece/4/batch))
+	r := &ranking{edgeBatch: &edgeBatch{decoder: d, ones: slices.Repeat([]float32{1}, h.Cols), window: l.window(h, batch, toScore)}}
+	r.tile = min(max(1, l.candidatesHere()), max(1, l.bytes/4/batch))
 	r.edges, r.score = make([]int32, rankNumbers*batch), make([]float32, batch)
 	room := func(rows, cols int) *tensor.Matrix {
 		m := l.team.Memory.New(tensor.Buffers, rows, cols)

@@ -25,8 +25,8 @@ func (d *Decoder) weights(relation int32, ones []float32) []float32 {
 	return rowOf(d.Weights, int(relation))
 }
 
-// piece is some edges, each followed by those that are drawn against it, and what becomes of them.
-type piece struct {
+// edgeBatch is some edges, each followed by those that are drawn against it, and what becomes of them.
+type edgeBatch struct {
 	*window
 	decoder Decoder
 	drawn   int // edges against each
@@ -42,15 +42,15 @@ type pair struct {
 	source, target int32
 }
 
-// pieceOf is for edges of a model's output h.
-func (l *Edges) pieceOf(h *tensor.Matrix, d Decoder, drawn int, to purpose) *piece {
-	p := &piece{decoder: d, drawn: drawn, edges: max(1, l.piece/4/max(1, h.Cols)/2/(1+drawn)), ones: slices.Repeat([]float32{1}, h.Cols)}
+// batchOf is for edges of a model's output h.
+func (l *Edges) batchOf(h *tensor.Matrix, d Decoder, drawn int, to purpose) *edgeBatch {
+	p := &edgeBatch{decoder: d, drawn: drawn, edges: max(1, l.bytes/4/max(1, h.Cols)/2/(1+drawn)), ones: slices.Repeat([]float32{1}, h.Cols)}
 	p.window = l.window(h, 2*(1+drawn)*p.edges, to)
 	return p
 }
 
 // begin takes in the ends of edges, and of those that are drawn against them in an epoch, and scores all.
-func (p *piece) begin(edges []Edge, epoch int) {
+func (p *edgeBatch) begin(edges []Edge, epoch int) {
 	all, positions := make([]Edge, 0, (1+p.drawn)*len(edges)), make([]int32, 0, 2*(1+p.drawn)*len(edges))
 	for _, e := range edges {
 		all = append(all, e)
@@ -83,14 +83,14 @@ func product(a, w, b []float32) (sum float32) {
 }
 
 // inParts calls work for consecutive parts of 0 … n−1 on the team's threads.
-func inParts(p *piece, n int, work func(lo, hi int)) {
+func inParts(p *edgeBatch, n int, work func(lo, hi int)) {
 	parts := min(n, p.team.Threads())
 	p.team.Parallel(parts, func(k int) { work(n*k/parts, n*(k+1)/parts) })
 }
 
 // backward adds the gradients of the rows and of the decoder's weights, whose are sums, for those of the
 // scores. A column is one thread's, and its sums are those of the edges in their order.
-func (p *piece) backward(grads []float32, sums []float64) {
+func (p *edgeBatch) backward(grads []float32, sums []float64) {
 	columns := p.x.Cols
 	p.team.Zero(p.dx)
 	inParts(p, columns, func(lo, hi int) {
@@ -128,7 +128,7 @@ func crossEntropy(score float32, drawn bool) (loss float64, grad float64) {
 // mesh's.
 func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float64, grad *tensor.Matrix) {
 	grad = l.team.Zeros(tensor.Gradients, h.Rows, h.Cols)
-	p := l.pieceOf(h, d, drawn, toLearn)
+	p := l.batchOf(h, d, drawn, toLearn)
 	defer p.release()
 	var sums []float64
 	if d.Grad != nil && !l.team.Planning() {
@@ -158,7 +158,7 @@ func (l *Edges) Loss(h *tensor.Matrix, d Decoder, epoch, drawn int) (loss float6
 // Scores are those of this worker's edges of a part, each followed by that of one that is drawn against it
 // and is always the same.
 func (l *Edges) Scores(h *tensor.Matrix, d Decoder, part Part) (scores []float32) {
-	p := l.pieceOf(h, d, 1, toScore)
+	p := l.batchOf(h, d, 1, toScore)
 	defer p.release()
 	edges := walk{Edges: l, part: part}
 	for range l.rounds(part, p.edges) {

@@ -8,16 +8,16 @@ import (
 	"weft/tensor"
 )
 
-// usualPiece is how many bytes the matrices have that hold the rows of a piece of the edges.
-const usualPiece = 4 << 20
+// usualBytes is how many bytes the matrices have that hold the rows of a batch of the edges.
+const usualBytes = 4 << 20
 
-// window is the rows of some vertices, own ones and those of other workers, each once, and room for their
+// window is the rows of some vertices, own ones and those of other workers, each once, and buffers for their
 // gradients. A worker holds no more of other workers' rows at a time than its window has, and sends as many
 // to one of them.
 type window struct {
 	*Edges
 	h, x, dx  *tensor.Matrix // own rows; the window's, and their gradients where they are asked for
-	parcel    *tensor.Matrix // rows on their way to another worker, or gradients from it
+	buffer    *tensor.Matrix // rows on their way to another worker, or gradients from it
 	list      *tensor.Matrix // Int32, 1 × n: own rows
 	positions []int32        // of the window's rows, ascending
 	asked     [][]int32      // by worker: own rows that are in its window
@@ -31,22 +31,22 @@ const (
 	toLearn purpose = true
 )
 
-// window has room for so many rows of h, at most.
+// window holds so many rows of h, at most.
 func (l *Edges) window(h *tensor.Matrix, most int, to purpose) *window {
 	most = min(most, l.places.Vertices())
-	parcels := min(most, l.rows)
+	rows := min(most, l.rows)
 	w := &window{Edges: l, h: h, x: l.team.Memory.New(tensor.Buffers, most, h.Cols), asked: make([][]int32, l.comm.Size())}
-	w.list = l.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, parcels)
+	w.list = l.team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, rows)
 	if to == toLearn {
 		w.dx = l.team.Memory.New(tensor.Buffers, most, h.Cols)
 	}
 	if l.comm.Size() > 1 {
-		w.parcel = l.team.Memory.New(tensor.Buffers, parcels, h.Cols)
+		w.buffer = l.team.Memory.New(tensor.Buffers, rows, h.Cols)
 	}
 	return w
 }
 
-func (w *window) release() { exchange.Release(w.x, w.dx, w.parcel, w.list) }
+func (w *window) release() { exchange.Release(w.x, w.dx, w.buffer, w.list) }
 
 // of is where the rows of partition q lie among the window's.
 func (w *window) of(q int) (lo, hi int) {
@@ -80,8 +80,8 @@ func (w *window) open(positions []int32) {
 		return
 	}
 	exchange.Must(w.ask())
-	w.sweep(func(to, from int) {
-		rows := w.parcel.Prefix(len(w.asked[to]), w.h.Cols)
+	w.eachOther(func(to, from int) {
+		rows := w.buffer.Prefix(len(w.asked[to]), w.h.Cols)
 		w.team.Gather(rows, w.h, w.listed(w.asked[to]))
 		lo, hi := w.of(from)
 		w.move(rows, to, w.x.RowRange(lo, hi), from)
@@ -89,24 +89,24 @@ func (w *window) open(positions []int32) {
 }
 
 // close adds the gradients of the window's rows to those of the own rows of all workers: own ones first,
-// then in the order of the sweep.
+// then in the order of eachOther.
 func (w *window) close(grad *tensor.Matrix) {
 	if w.team.Planning() {
 		return
 	}
 	lo, hi := w.of(w.me)
 	w.team.ScatterAdd(grad, w.dx.RowRange(lo, hi), w.listed(w.rowsAt(lo, hi)))
-	w.sweep(func(from, to int) {
-		rows := w.parcel.Prefix(len(w.asked[from]), grad.Cols)
+	w.eachOther(func(from, to int) {
+		rows := w.buffer.Prefix(len(w.asked[from]), grad.Cols)
 		lo, hi := w.of(to)
 		w.move(w.dx.RowRange(lo, hi), to, rows, from)
 		w.team.ScatterAdd(grad, rows, w.listed(w.asked[from]))
 	})
 }
 
-// sweep calls use with each other worker: in round r with the one r places ahead, and the one r places
+// eachOther calls use with each other worker: in round r with the one r places ahead, and the one r places
 // behind.
-func (w *window) sweep(use func(ahead, behind int)) {
+func (w *window) eachOther(use func(ahead, behind int)) {
 	k := w.comm.Size()
 	for round := 1; round < k; round++ {
 		use((w.me+round)%k, (w.me-round+k)%k)

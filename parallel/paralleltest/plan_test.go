@@ -41,7 +41,7 @@ func TestPlanOfStages(t *testing.T) {
 		return append(lines, fmt.Sprint(parameters, " parameters"))
 	}
 	want := said(&train.Job{Graph: g, Options: o})
-	for chunks, want := range map[train.Chunks][]string{
+	for chunks, want := range map[setting.Chunks][]string{
 		1: want,
 		5: {
 			want[0], "convs.0: transform 13 columns to 64, then aggregate", "convs.1: aggregate 64 columns, then transform to 64",

@@ -36,17 +36,17 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	if size == 0 {
 		return
 	}
-	room := m.newBatch(size, block.In.Values != nil)
-	defer room.release()
+	buffer := m.newBatch(size, block.In.Values != nil)
+	defer buffer.release()
 	if m.tape.Team.Planning() {
-		f(room)
+		f(buffer)
 		return
 	}
 	at := &position{}
 	for lo := 0; lo < entries; lo += size {
 		n := min(size, entries-lo)
-		m.fill(room, n, at, block)
-		f(room.index(n))
+		m.fill(buffer, n, at, block)
+		f(buffer.index(n))
 	}
 }
 

@@ -20,28 +20,28 @@ type Halo struct {
 	Edges  *edges.Edges
 
 	part *Partition
-	kept []*tensor.Matrix // the rooms of every remote block's rows, where Options.KeepHalo keeps them
+	kept []*tensor.Matrix // the buffers of every remote block's rows, where Options.KeepHalo keeps them
 }
 
 // Mover is what moves rows for the calls of a partition.
 type Mover interface {
-	// Sweep visits every remote block of a call's edges. Rows that are asked for go to where others need
+	// Exchange visits every remote block of a call's edges. Rows that are asked for go to where others need
 	// them, and those of each block's sources come. Where gradients go back, those that come for own rows are
 	// added; the visits do not touch what they are added to. A pass that cannot go on ends as by
 	// exchange.Must.
-	Sweep(h *Halo, s Sweep, yield func(Visit) bool)
+	Exchange(h *Halo, s Transfer, yield func(Visit) bool)
 }
 
-// Sweep is what moves when the remote blocks are visited. Rows of several matrices travel in one message, one
-// matrix's after the other's.
-type Sweep struct {
-	Rows  []*tensor.Matrix // whose rows are fetched; nil: none
-	Rooms []*tensor.Matrix // one for each block's rows; nil: a few of the sweep's own
-	There bool             // the rows are in their rooms already
-	Grads []*tensor.Matrix // what the gradients of own rows are added to; nil: none go back
+// Transfer is what moves when the remote blocks are visited. Rows of several matrices travel in one message,
+// one matrix's after the other's.
+type Transfer struct {
+	Rows    []*tensor.Matrix // whose rows are fetched; nil: none
+	Buffers []*tensor.Matrix // one for each block's rows; nil: a few of the exchange's own
+	There   bool             // the rows are in their buffers already
+	Grads   []*tensor.Matrix // what the gradients of own rows are added to; nil: none go back
 }
 
-// Visit is a remote block in a sweep.
+// Visit is a remote block in a halo exchange.
 type Visit struct {
 	*edges.Block
 	Rows []*tensor.Matrix // of the block's sources in each matrix, there until the next visit; nil: not asked for
@@ -83,25 +83,25 @@ func (h *Halo) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
 			h.kept = append(h.kept, h.part.team.Memory.New(tensor.Buffers, b.In.Cols, Columns(xs)))
 		}
 	}
-	return h.sweep(Sweep{Rows: xs, Rooms: h.kept})
+	return h.exchange(Transfer{Rows: xs, Buffers: h.kept})
 }
 
 // giveBack visits every remote block for the gradient of its rows. What others give back is added to dx.
 func (h *Halo) giveBack(dx *tensor.Matrix) iter.Seq[Visit] {
-	return h.sweep(Sweep{Grads: []*tensor.Matrix{dx}})
+	return h.exchange(Transfer{Grads: []*tensor.Matrix{dx}})
 }
 
 // rematerialize visits every remote block again, with its rows of xs (kept or fetched once more) and, for
 // each of dxs, a matrix for their gradient, which goes back. What others give back is added to dxs.
 func (h *Halo) rematerialize(xs, dxs []*tensor.Matrix) iter.Seq[Visit] {
-	return h.sweep(Sweep{Rows: xs, Rooms: h.kept, There: h.part.options.KeepHalo, Grads: dxs})
+	return h.exchange(Transfer{Rows: xs, Buffers: h.kept, There: h.part.options.KeepHalo, Grads: dxs})
 }
 
-func (h *Halo) sweep(s Sweep) iter.Seq[Visit] {
+func (h *Halo) exchange(s Transfer) iter.Seq[Visit] {
 	return func(yield func(Visit) bool) {
-		h.part.from.Mover.Sweep(h, s, func(v Visit) bool {
+		h.part.from.Mover.Exchange(h, s, func(v Visit) bool {
 			if !yield(v) {
-				panic("sar: a sweep that is broken off, for which others would wait")
+				panic("sar: a halo exchange that is broken off, for which others would wait")
 			}
 			return true
 		})
@@ -116,7 +116,7 @@ func Columns(ms []*tensor.Matrix) (sum int) {
 	return sum
 }
 
-// Parts are the rows of a message, or the room for it, matrix by matrix.
+// Parts are the rows of a message, or the buffer for it, matrix by matrix.
 func Parts(message *tensor.Matrix, of []*tensor.Matrix) []*tensor.Matrix {
 	widths := make([]int, len(of))
 	for i, m := range of {

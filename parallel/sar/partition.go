@@ -28,7 +28,12 @@ type Partition struct {
 
 	book  *order.Book
 	epoch int // for errors
+	read  int // bytes of mapped relations, since the share's memory was last given back
 }
+
+// unloadEvery is how many bytes of mapped relations are copied before the share's memory is given back: it
+// has as many arrays as there are relations, which all are gone through.
+const unloadEvery = 64 << 20
 
 // Source is what a Partition is made from.
 type Source struct {
@@ -44,10 +49,10 @@ type Source struct {
 
 // Options are the settings of sequential aggregation and rematerialization.
 type Options struct {
-	// Prefetch is how many pieces of other workers' rows are received ahead of the one that is aggregated.
+	// Prefetch is how many messages of other workers' rows are received ahead of the one that is aggregated.
 	Prefetch int
-	// KeepHalo receives all rows at once and keeps them until the layer's backward pass, instead of one piece
-	// after the other and again: it shows what SAR saves.
+	// KeepHalo receives all rows at once and keeps them until the layer's backward pass, instead of one
+	// message after the other and again: it shows what SAR saves.
 	KeepHalo bool
 	// Aggregated takes edges × columns of each pass of a site along the edges, forward and backward; nil:
 	// nobody asks. Self loops, which are a factor of each row, are not counted.
@@ -64,6 +69,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 			return nil, err
 		}
 	}
+	s.Unload()
 	return p, nil
 }
 
@@ -96,7 +102,7 @@ func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, b
 			from.Others = append(from.Others, rows)
 		}
 	}
-	from.Read = func(a gnn.Along) (*edges.Edges, error) { return p.read(g, s, some, a) }
+	from.Read = func(a gnn.Along) (*edges.Edges, error) { return p.readEdges(g, s, some, a) }
 	p = Of(team, g.Halo, from, book, o)
 	return p
 }
@@ -189,13 +195,13 @@ func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) {
 	return e, err
 }
 
-// read makes the edges from the share, or from the opposite ones where there is one partition.
-func (p *Partition) read(g mesh.Groups, s *partition.Share, some *Some, a gnn.Along) (*edges.Edges, error) {
+// readEdges makes the edges from the share, or from the opposite ones where there is one partition.
+func (p *Partition) readEdges(g mesh.Groups, s *partition.Share, some *Some, a gnn.Along) (*edges.Edges, error) {
 	r := &s.Edges.Relations[p.relation(a.Relation)]
 	source, target := p.ends(a)
 	from := edges.Source{
 		Relation: &r.In, HaloRows: r.HaloRows, Starts: s.Edges.Types()[source].Starts, Me: s.Edges.P, Holders: g.Holders,
-		IDs: p.Types()[target].IDs, Ends: source != target, SourceIDs: p.Types()[source].IDs, Copied: s.Unload,
+		IDs: p.Types()[target].IDs, Ends: source != target, SourceIDs: p.Types()[source].IDs,
 	}
 	if some != nil {
 		from.Some = &edges.Some{Rows: some.Rows[target], Into: some.Into[target], Sources: some.Rows[source]}
@@ -210,5 +216,10 @@ func (p *Partition) read(g mesh.Groups, s *partition.Share, some *Some, a gnn.Al
 	case a.Reversed:
 		from.Relation, from.HaloRows = &r.Out, r.HaloRowsOut
 	}
-	return edges.New(p.team, g.Halo, from)
+	e, err := edges.New(p.team, g.Halo, from)
+	if p.read += 8*len(from.Relation.Indptr) + 4*len(from.Relation.Sources); p.read > unloadEvery {
+		s.Unload()
+		p.read = 0
+	}
+	return e, err
 }

@@ -2,7 +2,7 @@
 // Partition is one worker's partition, or all of a graph, and gives a convolution its ways along the edges.
 //
 // Worker p owns the rows of partition p and the edges into them. Forward it aggregates its own rows, and then
-// those of the other workers, a piece at a time:
+// those of the other workers, a message at a time:
 //
 //	z ← Â_pp·x_p;  for each remote block b: receive x_b;  z ← z ⊕ Â_b·x_b;  free x_b
 //
@@ -45,9 +45,7 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 		dx, add := x.Grad()
 		o.ApplyTransposed(dx, h.Edges.Local(), g, kernel.Output(add))
 		for v := range h.giveBack(dx) {
-			pick := v.Picker(t.Team)
-			o.ApplyTransposed(v.Grads[0], v.Block, pick.Of(g), kernel.Replace)
-			pick.Release()
+			o.ApplyTransposed(v.Grads[0], v.Block, g, kernel.Replace)
 		}
 		g.Release()
 	}})
@@ -58,7 +56,7 @@ func (h *Halo) sum(o edges.Operator, z, x *tensor.Matrix) {
 	h.count(x.Cols)
 	o.Apply(z, h.Edges.Local(), x, kernel.Replace)
 	for v := range h.fetch(x) {
-		v.Onto(h.part.team, z, func(z *tensor.Matrix, to kernel.Output) { o.Apply(z, v.Block, v.Rows[0], to) })
+		o.Apply(z, v.Block, v.Rows[0], kernel.Accumulate)
 	}
 }
 

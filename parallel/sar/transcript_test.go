@@ -100,11 +100,11 @@ var lanes = []string{"send rows", "work", "receive gradients"}
 // transcript is what a worker does.
 type transcript struct {
 	*paralleltest.Transcript
-	rooms []room // that hold rows of others
+	buffers []buffer // that hold rows of others
 }
 
-// room is where rows of another worker are, or will be.
-type room struct {
+// buffer is where rows of another worker are, or will be.
+type buffer struct {
 	at   *byte
 	peer int
 }
@@ -129,7 +129,7 @@ func (s *transcript) message(e commtest.Event) {
 		s.Add(lanes[1], fmt.Sprintf("receive %d", e.Peer))
 	default:
 		s.free(func(at *byte) bool { return at == &e.Data[0] })
-		s.rooms = append(s.rooms, room{&e.Data[0], e.Peer})
+		s.buffers = append(s.buffers, buffer{&e.Data[0], e.Peer})
 		s.Add(lanes[1], fmt.Sprintf("ask %d:%d", e.Peer, len(e.Data)))
 		for i := range e.Data {
 			e.Data[i] = 0xff // NaN
@@ -137,10 +137,10 @@ func (s *transcript) message(e commtest.Event) {
 	}
 }
 
-// free adds that the rows in some rooms are not there any more. The worker's own goroutine asks for rows and
-// frees them.
+// free adds that the rows in some buffers are not there any more. The worker's own goroutine asks for rows
+// and frees them.
 func (s *transcript) free(which func(at *byte) bool) {
-	s.rooms = slices.DeleteFunc(s.rooms, func(r room) bool {
+	s.buffers = slices.DeleteFunc(s.buffers, func(r buffer) bool {
 		if which(r.at) {
 			s.Add(lanes[1], fmt.Sprintf("free %d", r.peer))
 			return true

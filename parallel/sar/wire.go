@@ -10,25 +10,25 @@ import (
 
 // wire moves rows between the workers that hold the partitions.
 //
-// A sweep goes over the remote blocks in an order that differs from worker to worker: in round r worker p
-// takes in rows of worker p−r while its own go to worker p+r, so that each one sends to one and receives from
-// one. Within a round the rows go in pieces. What is on its way is bounded: Prefetch+1 pieces are received,
-// and two sent, at most.
+// A halo exchange goes over the remote blocks in an order that differs from worker to worker: in round r
+// worker p takes in rows of worker p−r while its own go to worker p+r, so that each one sends to one and
+// receives from one. Within a round the rows go in messages. What is on its way is bounded: Prefetch+1
+// messages are received, and two sent, at most.
 type wire struct {
 	team     *kernel.Team
 	comm     *comm.Comm
 	prefetch int
 }
 
-// Sweep implements Mover. What comes for own rows is added in the order of the sweep. A failure of another
-// worker ends the pass.
-func (w *wire) Sweep(h *Halo, s Sweep, yield func(Visit) bool) {
+// Exchange implements Mover. What comes for own rows is added in the order of the halo exchange. A failure of
+// another worker ends the pass.
+func (w *wire) Exchange(h *Halo, s Transfer, yield func(Visit) bool) {
 	e, c := h.Edges, w.comm
 	if e.Alone() {
 		return
 	}
 	ahead := w.prefetch + 1
-	taken := func(n, rows, cols int) []*tensor.Matrix { return exchange.Rooms(w.team.Memory, n, rows, cols) }
+	taken := func(n, rows, cols int) []*tensor.Matrix { return exchange.Buffers(w.team.Memory, n, rows, cols) }
 	var sides []exchange.Side
 	var back *exchange.Sender
 	if len(s.Grads) > 0 {
@@ -36,19 +36,19 @@ func (w *wire) Sweep(h *Halo, s Sweep, yield func(Visit) bool) {
 		defer exchange.Release(out...)
 		come := taken(min(ahead, len(e.Needed)), e.MostOut, Columns(s.Grads))
 		defer exchange.Release(come...)
-		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Rooms: out}
+		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Buffers: out}
 		sides = append(sides, func(aside *comm.Comm) error { return w.addGradients(h, aside, come, s.Grads) })
 	}
 	var in *exchange.Receiver
 	if len(s.Rows) > 0 && !s.There {
-		rooms := s.Rooms
-		if rooms == nil {
-			rooms = taken(min(ahead, len(e.Remote())), e.MostIn, Columns(s.Rows))
-			defer exchange.Release(rooms...)
+		buffers := s.Buffers
+		if buffers == nil {
+			buffers = taken(min(ahead, len(e.Remote())), e.MostIn, Columns(s.Rows))
+			defer exchange.Release(buffers...)
 		}
 		out := taken(2, e.MostOut, Columns(s.Rows))
 		defer exchange.Release(out...)
-		in = &exchange.Receiver{Comm: c, Kind: comm.Halo, Rooms: rooms}
+		in = &exchange.Receiver{Comm: c, Kind: comm.Halo, Buffers: buffers}
 		sides = append(sides, func(aside *comm.Comm) error { return w.sendRows(h, aside, out, s.Rows) })
 	}
 	exchange.Must(exchange.Beside(c, sides, func() error { return s.visit(e.Remote(), in, back, yield) }))
@@ -56,7 +56,7 @@ func (w *wire) Sweep(h *Halo, s Sweep, yield func(Visit) bool) {
 
 // visit visits the blocks. in receives their rows, nil: they are there, or not asked for; back sends their
 // gradients, nil: none go back.
-func (s *Sweep) visit(blocks []*edges.Block, in *exchange.Receiver, back *exchange.Sender, yield func(Visit) bool) error {
+func (s *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exchange.Sender, yield func(Visit) bool) error {
 	if in != nil {
 		for _, b := range blocks {
 			in.Expect(b.Peer, b.In.Cols, Columns(s.Rows))
@@ -72,14 +72,14 @@ func (s *Sweep) visit(blocks []*edges.Block, in *exchange.Receiver, back *exchan
 			}
 			v.Rows = Parts(rows, s.Rows)
 		case s.There:
-			v.Rows = Parts(s.Rooms[i], s.Rows)
+			v.Rows = Parts(s.Buffers[i], s.Rows)
 		}
 		if back != nil {
-			room, err := back.Room(b.In.Cols, Columns(s.Grads))
+			buffer, err := back.Buffer(b.In.Cols, Columns(s.Grads))
 			if err != nil {
 				return err
 			}
-			v.Grads = Parts(room, s.Grads)
+			v.Grads = Parts(buffer, s.Grads)
 		}
 		yield(v)
 		if back != nil {
@@ -96,14 +96,14 @@ func (s *Sweep) visit(blocks []*edges.Block, in *exchange.Receiver, back *exchan
 }
 
 // sendRows is the side that sends the rows of xs that other workers need.
-func (w *wire) sendRows(h *Halo, aside *comm.Comm, rooms, xs []*tensor.Matrix) error {
-	out := &exchange.Sender{Comm: aside, Kind: comm.Halo, Rooms: rooms}
+func (w *wire) sendRows(h *Halo, aside *comm.Comm, buffers, xs []*tensor.Matrix) error {
+	out := &exchange.Sender{Comm: aside, Kind: comm.Halo, Buffers: buffers}
 	for _, p := range h.Edges.Needed {
-		room, err := out.Room(p.Rows.Cols, Columns(xs))
+		buffer, err := out.Buffer(p.Rows.Cols, Columns(xs))
 		if err != nil {
 			return err
 		}
-		for i, rows := range Parts(room, xs) {
+		for i, rows := range Parts(buffer, xs) {
 			w.team.Gather(rows, xs[i], p.Rows)
 		}
 		out.Send(p.Peer)
@@ -112,8 +112,8 @@ func (w *wire) sendRows(h *Halo, aside *comm.Comm, rooms, xs []*tensor.Matrix) e
 }
 
 // addGradients is the side that adds what other workers give back for own rows to dxs.
-func (w *wire) addGradients(h *Halo, aside *comm.Comm, rooms, dxs []*tensor.Matrix) error {
-	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Rooms: rooms}
+func (w *wire) addGradients(h *Halo, aside *comm.Comm, buffers, dxs []*tensor.Matrix) error {
+	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Buffers: buffers}
 	for _, p := range h.Edges.Needed {
 		in.Expect(p.Peer, p.Rows.Cols, Columns(dxs))
 	}

@@ -139,10 +139,10 @@ func (f *flow) begin(x *tensor.Matrix, cut []span) {
 	}
 	f.start = f.axis.slice(cut)
 	team, take := f.axis.team, f.split.take
-	f.split.take = func(room *tensor.Matrix, of part, q, row int) {
-		team.PutColumns(f.start, room, listed(f.travel[q], row, room.Rows), 0, kernel.Replace)
-		team.Scale(room, float32(1-f.rounds.Teleport), room)
-		take(room, of, q, row)
+	f.split.take = func(buffer *tensor.Matrix, of part, q, row int) {
+		team.PutColumns(f.start, buffer, listed(f.travel[q], row, buffer.Rows), 0, kernel.Replace)
+		team.Scale(buffer, float32(1-f.rounds.Teleport), buffer)
+		take(buffer, of, q, row)
 	}
 }
 
@@ -178,7 +178,7 @@ func (f *flow) chunk(round int, y, x *tensor.Matrix, c rows) {
 	}
 }
 
-// signals has room for one of each chunk: nobody waits to give one.
+// signals holds one of each chunk: nobody waits to give one.
 func (f *flow) signals() chan struct{} { return make(chan struct{}, len(f.chunks)) }
 
 // await waits for a signal, and reports whether it came.

@@ -163,15 +163,15 @@ func (s site) splitting(parts []part, o *schedule) *stream {
 	return s.open(stream{
 		kind: comm.ToSlices, parts: parts, chunks: len(o.chunks),
 		of: func(owner, chunk int) rows { return rows{o.come[owner][chunk], o.come[owner][chunk+1]} },
-		pack: func(room *tensor.Matrix, p part, q, row int) {
+		pack: func(buffer *tensor.Matrix, p part, q, row int) {
 			if o.mine == nil {
-				team.PickColumns(room, p.x.RowRange(row, row+room.Rows), nil, p.cut[q].from)
+				team.PickColumns(buffer, p.x.RowRange(row, row+buffer.Rows), nil, p.cut[q].from)
 				return
 			}
-			team.PickColumns(room, p.x, listed(o.mine, row, room.Rows), p.cut[q].from)
+			team.PickColumns(buffer, p.x, listed(o.mine, row, buffer.Rows), p.cut[q].from)
 		},
-		take: func(room *tensor.Matrix, p part, q, row int) {
-			team.PutColumns(p.z, room, listed(o.travel[q], row, room.Rows), 0, kernel.Replace)
+		take: func(buffer *tensor.Matrix, p part, q, row int) {
+			team.PutColumns(p.z, buffer, listed(o.travel[q], row, buffer.Rows), 0, kernel.Replace)
 		},
 	})
 }
@@ -182,11 +182,11 @@ func (s site) gathering(parts []part, o *schedule) *stream {
 	return s.open(stream{
 		kind: comm.ToRows, parts: parts, chunks: len(o.chunks),
 		of: func(owner, chunk int) rows { return o.parts[owner][chunk] },
-		pack: func(room *tensor.Matrix, p part, q, row int) {
-			team.PickColumns(room, p.z, listed(s.axis.rowsOf[q], row, room.Rows), 0)
+		pack: func(buffer *tensor.Matrix, p part, q, row int) {
+			team.PickColumns(buffer, p.z, listed(s.axis.rowsOf[q], row, buffer.Rows), 0)
 		},
-		take: func(room *tensor.Matrix, p part, q, row int) {
-			team.PutColumns(p.x.RowRange(row, row+room.Rows), room, nil, p.cut[q].from, p.to)
+		take: func(buffer *tensor.Matrix, p part, q, row int) {
+			team.PutColumns(p.x.RowRange(row, row+buffer.Rows), buffer, nil, p.cut[q].from, p.to)
 		},
 	})
 }

@@ -27,7 +27,7 @@ const (
 //
 // In chunks it takes about the longer of its communication and its computation, besides a first and a last
 // chunk's share of the other, and at once their sum: the shorter is hidden. Where that is little, messages
-// that are smaller and go both ways at once cost more. And all rows at once may be gathered from pieces that
+// that are smaller and go both ways at once cost more. And all rows at once may be gathered from parts that
 // a cache holds: chunks then take half as long again or twice as long, which only a slow link hides, beside
 // which it is little.
 func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {

@@ -9,7 +9,7 @@ import (
 )
 
 // TestChunksThatSuit: a flow is cut where enough work hides behind its messages, and not where all rows at
-// once are gathered from pieces that a cache holds.
+// once are gathered from parts that a cache holds.
 func TestChunksThatSuit(t *testing.T) {
 	for _, c := range []struct{ rows, degree, columns, workers, want int }{
 		{100_000, 100, 64, 2, 16},

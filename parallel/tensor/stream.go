@@ -15,12 +15,13 @@ type stream struct {
 	chunks int
 	// of are which of a worker's own rows travel with a chunk, to it or from it.
 	of func(owner, chunk int) rows
-	// pack fills a room with what worker q is given of a part, from a row on. take does what a room is for
-	// that came from worker q.
-	pack, take func(room *tensor.Matrix, p part, q, row int)
+	// pack fills a buffer with what worker q is given of a part, from a row on. take does what a buffer is
+	// for that came from worker q.
+	pack, take func(buffer *tensor.Matrix, p part, q, row int)
 
 	most                        int              // rows of a message
-	sending, receiving, keeping []*tensor.Matrix // rooms
+	out, in, own                [][]message      // of each chunk: to other workers, from them, and to itself
+	sending, receiving, keeping []*tensor.Matrix // buffers
 }
 
 // rows are rows lo … hi−1.
@@ -36,16 +37,15 @@ func listed(list *tensor.Matrix, from, n int) *tensor.Matrix {
 
 const (
 	elementBytes = 4 // of a number that is sent
-	// pieceElements bounds a message.
-	pieceElements = 1 << 16
-	// mostAhead bounds how many messages are on their way at a time, each way. With pieceElements it bounds
+	// messageElements bounds a message.
+	messageElements = 1 << 16
+	// mostAhead bounds how many messages are on their way at a time, each way. With messageElements it bounds
 	// what a worker holds of others' values: two messages for each of eight workers keep all links busy.
 	mostAhead = 2 * (8 - 1)
 )
 
-// piece is a message of some rows of what one worker gives another, and so many columns: of each part its
-// width.
-type piece struct {
+// message is some rows of what one worker gives another, and so many columns: of each part its width.
+type message struct {
 	peer, row, rows, cols int
 	widths                []int
 }
@@ -58,57 +58,51 @@ func (t *stream) widths(q int) (list []int, sum int) {
 	return list, sum
 }
 
-// between are the messages from one worker to another: own rows of the one that is in the row layout there,
-// and columns of the other. All of a switch have at most as many rows, so that the same rows of different
-// workers come in the order of the workers.
-func (t *stream) between(sender, receiver int, of func(owner int) rows) (list []piece) {
-	owner, slice, peer := sender, receiver, receiver
+// ends are the worker that is in the row layout there, of two that a message goes between, and the one that
+// is in the slice layout.
+func (t *stream) ends(sender, receiver int) (owner, slice int) {
 	if t.kind == comm.ToRows {
-		owner, slice = receiver, sender
+		return receiver, sender
 	}
+	return sender, receiver
+}
+
+// between are the messages of a chunk from one worker to another: own rows of the one, and columns of the
+// other. All have at most as many rows, so that the same rows of different workers come in the order of the
+// workers.
+func (t *stream) between(sender, receiver, chunk int) (list []message) {
+	owner, slice := t.ends(sender, receiver)
+	peer := receiver
 	if sender != t.axis.comm.Rank() {
 		peer = sender
 	}
 	widths, cols := t.widths(slice)
-	for r := of(owner); r.lo < r.hi && cols > 0; {
+	for r := t.of(owner, chunk); r.lo < r.hi && cols > 0; {
 		n := min(r.hi-r.lo, t.most)
-		list = append(list, piece{peer, r.lo, n, cols, widths})
+		list = append(list, message{peer, r.lo, n, cols, widths})
 		r.lo += n
 	}
 	return list
 }
 
-// whole are the rows of all chunks.
-func (t *stream) whole(owner int) rows { return rows{0, t.axis.rowsOf[owner].Cols} }
-
-// chunk are those of one.
-func (t *stream) chunk(chunk int) func(owner int) rows {
-	return func(owner int) rows { return t.of(owner, chunk) }
-}
-
-// outgoing are the messages of some rows to all other workers: the first to each, beginning with the one that
-// stands after this one; then the second to each; and so on. incoming are those from them, beginning with the
-// one before. So all links are in use, and no two workers begin with the same one. Both ends of each link
-// have the same order, so that any number of rooms will do.
-func (t *stream) outgoing(of func(owner int) rows) []piece {
-	return t.inTurn(1, func(q int) []piece { return t.between(t.axis.comm.Rank(), q, of) })
-}
-
-func (t *stream) incoming(of func(owner int) rows) []piece {
-	return t.inTurn(-1, func(q int) []piece { return t.between(q, t.axis.comm.Rank(), of) })
-}
-
-// own are what the worker gives itself.
-func (t *stream) own(of func(owner int) rows) []piece {
+// list makes the lists of each chunk's messages. Those to other workers are the first to each, beginning with
+// the one that stands after this one; then the second to each; and so on. Those from them begin with the one
+// before. So all links are in use, and no two workers begin with the same one. Both ends of each link have
+// the same order, so that any number of buffers will do.
+func (t *stream) list() {
 	me := t.axis.comm.Rank()
-	return t.between(me, me, of)
+	for chunk := range t.chunks {
+		t.out = append(t.out, t.inTurn(1, func(q int) []message { return t.between(me, q, chunk) }))
+		t.in = append(t.in, t.inTurn(-1, func(q int) []message { return t.between(q, me, chunk) }))
+		t.own = append(t.own, t.between(me, me, chunk))
+	}
 }
 
-func (t *stream) inTurn(direction int, pieces func(q int) []piece) (list []piece) {
+func (t *stream) inTurn(direction int, messages func(q int) []message) (list []message) {
 	k := t.axis.comm.Size()
-	each, most := make([][]piece, k), 0
+	each, most := make([][]message, k), 0
 	for round := 1; round < k; round++ {
-		each[round] = pieces((t.axis.comm.Rank() + direction*round + k) % k)
+		each[round] = messages((t.axis.comm.Rank() + direction*round + k) % k)
 		most = max(most, len(each[round]))
 	}
 	for i := range most {
@@ -121,30 +115,30 @@ func (t *stream) inTurn(direction int, pieces func(q int) []piece) (list []piece
 	return list
 }
 
-// rooms are rooms for each of these messages.
-func (a *Axis) rooms(n int, list []piece) []*tensor.Matrix {
-	most := 0
-	for _, p := range list {
-		most = max(most, p.rows*p.cols)
-	}
-	return exchange.Rooms(a.team.Memory, n, 1, most)
+// elements bounds a message from one worker to another, whatever the chunks are: a plan does not know them.
+func (t *stream) elements(sender, receiver int) int {
+	owner, slice := t.ends(sender, receiver)
+	_, cols := t.widths(slice)
+	return min(t.axis.rowsOf[owner].Cols, t.most) * cols
 }
 
-// tell tells of a switch in which this worker sends these messages.
-func (s site) tell(out []piece) {
+// tell tells of a switch in which this worker sends the messages of each chunk.
+func (s site) tell(chunks [][]message) {
 	if s.axis.switched == nil {
 		return
 	}
 	bytes := int64(0)
-	for _, p := range out {
-		bytes += elementBytes * int64(p.rows*p.cols)
+	for _, out := range chunks {
+		for _, m := range out {
+			bytes += elementBytes * int64(m.rows*m.cols)
+		}
 	}
 	s.axis.switched(s.path, bytes)
 }
 
-// open takes a stream's rooms, and tells of it.
+// open takes a stream's buffers, and tells of it.
 func (s site) open(t stream) *stream {
-	a := s.axis
+	a, me := s.axis, s.axis.comm.Rank()
 	a.comm.At(a.epoch, s.path)
 	t.site = s
 	widest := 1
@@ -152,13 +146,19 @@ func (s site) open(t stream) *stream {
 		_, width := t.widths(q)
 		widest = max(widest, width)
 	}
-	t.most = max(1, pieceElements/widest)
-	out := t.outgoing(t.whole)
-	s.tell(out)
-	ahead := min(2*(a.comm.Size()-1), mostAhead)
-	t.sending = a.rooms(ahead, out)
-	t.receiving = a.rooms(ahead, t.incoming(t.whole))
-	t.keeping = a.rooms(1, t.own(t.whole))
+	t.most = max(1, messageElements/widest)
+	t.list()
+	s.tell(t.out)
+	mostOut, mostIn := 0, 0
+	for q := range a.comm.Size() {
+		if q != me {
+			mostOut, mostIn = max(mostOut, t.elements(me, q)), max(mostIn, t.elements(q, me))
+		}
+	}
+	memory, ahead := a.team.Memory, min(2*(a.comm.Size()-1), mostAhead)
+	t.sending = exchange.Buffers(memory, ahead, 1, mostOut)
+	t.receiving = exchange.Buffers(memory, ahead, 1, mostIn)
+	t.keeping = exchange.Buffers(memory, 1, 1, t.elements(me, me))
 	return &t
 }
 
@@ -180,20 +180,20 @@ func (t *stream) run() {
 // send sends each chunk's messages, once it is ready; nil: all are. Where ready is closed before the last
 // chunk, the work has failed.
 func (t *stream) send(c *comm.Comm, ready <-chan struct{}) error {
-	s := &exchange.Sender{Comm: c, Kind: t.kind, Rooms: t.sending}
+	s := &exchange.Sender{Comm: c, Kind: t.kind, Buffers: t.sending}
 	for chunk := range t.chunks {
 		if ready != nil {
 			if _, is := <-ready; !is {
 				break
 			}
 		}
-		for _, p := range t.outgoing(t.chunk(chunk)) {
-			room, err := s.Room(p.rows, p.cols)
+		for _, m := range t.out[chunk] {
+			buffer, err := s.Buffer(m.rows, m.cols)
 			if err != nil {
 				return err
 			}
-			t.each(p, room, t.pack)
-			s.Send(p.peer)
+			t.each(m, buffer, t.pack)
+			s.Send(m.peer)
 		}
 	}
 	return s.Finish()
@@ -202,20 +202,20 @@ func (t *stream) send(c *comm.Comm, ready <-chan struct{}) error {
 // receive takes in what comes with chunks first … last−1, and before it what the worker gives itself with
 // each. arrived, unless nil, is told of each chunk.
 func (t *stream) receive(c *comm.Comm, first, last int, arrived chan<- struct{}) error {
-	r := &exchange.Receiver{Comm: c, Kind: t.kind, Rooms: t.receiving}
+	r := &exchange.Receiver{Comm: c, Kind: t.kind, Buffers: t.receiving}
 	for chunk := first; chunk < last; chunk++ {
-		for _, p := range t.incoming(t.chunk(chunk)) {
-			r.Expect(p.peer, p.rows, p.cols)
+		for _, m := range t.in[chunk] {
+			r.Expect(m.peer, m.rows, m.cols)
 		}
 	}
 	for chunk := first; chunk < last; chunk++ {
 		t.keep(chunk)
-		for _, p := range t.incoming(t.chunk(chunk)) {
-			room, err := r.Next()
+		for _, m := range t.in[chunk] {
+			buffer, err := r.Next()
 			if err != nil {
 				return err
 			}
-			t.each(p, room, t.take)
+			t.each(m, buffer, t.take)
 			r.Free()
 		}
 		if arrived != nil {
@@ -226,18 +226,18 @@ func (t *stream) receive(c *comm.Comm, first, last int, arrived chan<- struct{})
 }
 
 // each does something with a message, part by part.
-func (t *stream) each(p piece, message *tensor.Matrix, f func(room *tensor.Matrix, of part, q, row int)) {
-	for i, room := range exchange.Parts(message, p.widths) {
-		f(room, t.parts[i], p.peer, p.row)
+func (t *stream) each(m message, buffer *tensor.Matrix, f func(buffer *tensor.Matrix, of part, q, row int)) {
+	for i, columns := range exchange.Parts(buffer, m.widths) {
+		f(columns, t.parts[i], m.peer, m.row)
 	}
 }
 
-// keep moves what the worker gives itself with a chunk, through a room.
+// keep moves what the worker gives itself with a chunk, through a buffer.
 func (t *stream) keep(chunk int) {
-	for _, p := range t.own(t.chunk(chunk)) {
-		room := t.keeping[0].Prefix(p.rows, p.cols)
-		t.each(p, room, t.pack)
-		t.each(p, room, t.take)
+	for _, m := range t.own[chunk] {
+		buffer := t.keeping[0].Prefix(m.rows, m.cols)
+		t.each(m, buffer, t.pack)
+		t.each(m, buffer, t.take)
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"weft/gnn"
 	"weft/kernel"
 	"weft/nn"
-	"weft/parallel/flow"
+	"weft/parallel/mfg"
 	"weft/parallel/sar"
 	"weft/tensor"
 )
@@ -16,8 +16,8 @@ import (
 // the result follows from, and these have the bits that they have in an inference for all vertices.
 type Flow struct {
 	Config
-	layers   []*flow.Layer // of each block
-	needs    []flow.Need
+	layers   []*mfg.Layer // of each block
+	needs    []mfg.Need
 	features []*features // by vertex type, of the rows of the first layer
 	params   *nn.Params
 	model    gnn.Model
@@ -34,7 +34,7 @@ func NewFlow(c Config, vertices []int32) (f *Flow, err error) {
 	rows := slices.Clone(f.rows)
 	slices.Sort(rows)
 	schema := sar.SchemaOf(c.Share)
-	f.layers, f.needs, err = flow.New(c.Team, c.Groups, c.Share, reaches(c.Blocks, schema), rows, c.Order, sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo})
+	f.layers, f.needs, err = mfg.New(c.Team, c.Groups, c.Share, reaches(c.Blocks, schema), rows, c.Order, sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo})
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (f *Flow) find(vertices []int32) {
 
 // reaches are how the blocks reach along edges: what each asks for when it is built, which it is here on
 // paper.
-func reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []flow.Reach) {
+func reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []mfg.Reach) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	var none []*autograd.RowSet
@@ -77,7 +77,7 @@ func reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []flow.Reach) {
 		none = append(none, &autograd.RowSet{Total: t.Vertices})
 	}
 	for i, b := range blocks {
-		r := flow.Reach{Rounds: max(1, b.Rounds)}
+		r := mfg.Reach{Rounds: max(1, b.Rounds)}
 		gnn.Build(blocks, i, i+1, gnn.Env{
 			Params: nn.NewParams(kernel.NewPlan(mem), 0), Schema: schema, Rows: none,
 			Propagators: func(_ string, a gnn.Along) gnn.Propagator {
@@ -102,7 +102,7 @@ func (f *Flow) Vertices() []int32 { return f.listed }
 func (f *Flow) All() int { return f.all }
 
 // Needs are what all workers together read for each block.
-func (f *Flow) Needs() []flow.Need { return f.needs }
+func (f *Flow) Needs() []mfg.Need { return f.needs }
 
 // Infer computes the model without its last blocks, so many, exactly and without dropout. It returns the rows
 // of Vertices, dense, which the caller drops.
@@ -123,7 +123,7 @@ func (f *Flow) Infer(without int) *autograd.Var {
 }
 
 // pass takes of a state the rows that the next layer reads.
-func (f *Flow) pass(s gnn.State, from, to *flow.Layer) (next gnn.State) {
+func (f *Flow) pass(s gnn.State, from, to *mfg.Layer) (next gnn.State) {
 	types := to.Types()
 	take := func(x *autograd.Var, kind int) *autograd.Var {
 		if x == nil { // no layer reads the type from here on

@@ -1,4 +1,4 @@
-// Package flow finds what an inference for some vertices has to read and compute: their message-flow graph.
+// Package mfg finds what an inference for some vertices has to read and compute: their message-flow graph.
 //
 // From the last block to the first, with S the rows whose values the later blocks need, a block that
 // aggregates needs
@@ -12,7 +12,7 @@
 //
 // With several partitions a row is its owner's. The workers tell each other after each step which rows of
 // theirs they need, and a pass moves just these.
-package flow
+package mfg
 
 import (
 	"fmt"
@@ -238,7 +238,7 @@ func (f *finder) relation(a gnn.Along) *partition.Relation {
 	list := f.share.Edges.Relations
 	i := slices.IndexFunc(list, func(r partition.Relation) bool { return r.Name == a.Relation })
 	if i < 0 {
-		panic(fmt.Sprintf("flow: a block reaches along relation %q, which the graph does not have", a.Relation))
+		panic(fmt.Sprintf("mfg: a block reaches along relation %q, which the graph does not have", a.Relation))
 	}
 	return &list[i]
 }
