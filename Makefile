@@ -15,7 +15,7 @@ TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config -
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build demo test bench bench-peers bench-axes reproduce lint fuzz faults hosts clean
+.PHONY: help packages build demo test check race levels guard bench bench-peers bench-axes reproduce lint fuzz faults hosts clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -31,12 +31,25 @@ build: packages ## build bin/weft
 demo: build ## train on this machine's own Debian package index
 	@scripts/demo
 
-test: packages ## formatting, go vet, every test, the workers' under the race detector, the numerical ones at each SIMD level
+# No clock decides whether a test passes; a test binary that still runs after an hour hangs.
+GOTEST = $(GO) test -timeout 60m
+
+test: packages ## formatting, go vet and every test: what every change passes, in a few minutes of processor time
 	@unformatted=$$(gofmt -l .); test -z "$$unformatted" || { echo "not formatted (gofmt -w):" $$unformatted >&2; exit 1; }
 	$(GO) vet -tags '$(TAGS)' ./...
-	timeout --foreground --signal=INT --kill-after=30 15m $(GO) test -tags '$(TAGS)' -timeout 10m ./...
-	$(GO) test -tags '$(TAGS)' -race -timeout 10m ./comm ./comm/commtest ./parallel/...
-	for level in $$(grep -owm1 avx2 /proc/cpuinfo) portable; do WEFT_SIMD=$$level $(GO) test -count=1 -timeout 10m ./autograd ./nn ./optim ./gnn ./parallel/... ./train || exit; done
+	$(GOTEST) -tags '$(TAGS)' ./...
+
+check: test lint race levels guard ## `make test` and what takes longer: lint, race, levels, guard; what .ci/run runs
+
+race: packages ## the workers' tests under the race detector (the first run compiles the kernels once more)
+	$(GOTEST) -race ./comm ./comm/commtest ./parallel/...
+
+levels: packages ## the numerical tests at each SIMD level below this machine's
+	for level in $$(grep -qw avx512f /proc/cpuinfo && grep -owm1 avx2 /proc/cpuinfo) portable; do \
+		WEFT_SIMD=$$level $(GOTEST) -count=1 ./autograd ./nn ./optim ./gnn ./parallel/... ./train/... || exit; done
+
+guard: packages ## the numerical tests with a guard page at each end of every matrix (the first run compiles the kernels twice more)
+	$(GOTEST) -tags weftdebug ./tensor ./kernel ./autograd
 
 bench: build ## every kernel and whole epochs against what this machine can do: minutes; ARGS="--only spmm"
 	bin/weft bench $(ARGS)

@@ -35,7 +35,7 @@ type ResidualBlock struct {
 
 // Forward computes the block for State.H, rows × the width of the model.
 func (b *ResidualBlock) Forward(s State) State {
-	z, bias := b.Conv.Forward(b.PreActivation.forward(s.H, nn.LeaveWhole))
+	z, bias := b.Conv.Forward(b.forward(s.H, nn.LeaveWhole))
 	if b.FeedForward != nil {
 		z, bias = b.FeedForward.forward(z, bias)
 	}
@@ -78,6 +78,6 @@ type Decoder struct {
 
 // Forward computes the block for State.H, rows × the width of the model.
 func (d *Decoder) Forward(s State) State {
-	z, bias := d.Linear.Forward(d.PreActivation.forward(s.H, nn.GiveAway))
+	z, bias := d.Linear.Forward(d.forward(s.H, nn.GiveAway))
 	return State{H: autograd.Finish(z, bias.On(z.Tape()), kernel.Identity, kernel.Mask{}), H0: s.H0}
 }

@@ -428,7 +428,16 @@ var fuzzed = []struct {
 	typed bool
 	file  string
 }{
-	{false, descriptionFile}, {false, indptrFile}, {false, indicesFile}, {false, labelsFile}, {false, splitFiles[0]}, {false, namesFile}, {false, featuresFile},
-	{true, descriptionFile}, {true, "edges/author__writes__paper/indptr.npy"}, {true, "edges/author__writes__paper/indices.npy"},
-	{true, "vertices/paper/labels.npy"}, {true, "vertices/author/features_indices.npy"},
+	{false, descriptionFile},
+	{false, indptrFile},
+	{false, indicesFile},
+	{false, labelsFile},
+	{false, splitFiles[0]},
+	{false, namesFile},
+	{false, featuresFile},
+	{true, descriptionFile},
+	{true, "edges/author__writes__paper/indptr.npy"},
+	{true, "edges/author__writes__paper/indices.npy"},
+	{true, "vertices/paper/labels.npy"},
+	{true, "vertices/author/features_indices.npy"},
 }

@@ -49,8 +49,8 @@ func (s *suite) empty(rows, cols int) {
 	}
 	team.PickColumns(z, x, all, 0)
 	team.PickColumns(z, x, nil, 0)
-	wide, before := s.normal(rows, 5), []float32(nil)
-	before = slices.Clone(wide.Floats())
+	wide := s.normal(rows, 5)
+	before := slices.Clone(wide.Floats())
 	none := s.blank(rows, 0)
 	for _, from := range []int{0, 5} { // no column of some
 		team.PutColumns(wide, none, all, from, kernel.Accumulate)

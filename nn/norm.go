@@ -18,9 +18,10 @@ type Norm interface {
 type Use int
 
 const (
-	// GiveAway: it must not be used afterwards. Where nothing is recorded the result takes its memory.
+	// GiveAway says that it must not be used afterwards. Where nothing is recorded the result takes its
+	// memory.
 	GiveAway Use = iota
-	// LeaveWhole: it is read again, as by a residual connection around the norm.
+	// LeaveWhole says that it is read again, as by a residual connection around the norm.
 	LeaveWhole
 )
 

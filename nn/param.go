@@ -37,6 +37,7 @@ type Param struct {
 // Decay says which weight decay applies to a parameter.
 type Decay uint8
 
+// The kinds of parameters by their weight decay.
 const (
 	NoDecay     Decay = iota // none: biases and norms
 	WeightDecay              // that of weights

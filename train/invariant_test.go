@@ -19,7 +19,7 @@ import (
 func networks() map[string]Options {
 	with := func(change func(o *Options)) Options {
 		o := Defaults()
-		o.Layers, o.Hidden, o.Epochs, o.Seed, o.LR = 3, 24, 4, 7, 0.01
+		o.Layers, o.Hidden, o.Epochs, o.Seed, o.LR = 3, 24, 2, 7, 0.01
 		change(&o)
 		return o
 	}

@@ -35,7 +35,10 @@ func TestPipelineRefuses(t *testing.T) {
 	}{
 		{"stages", mesh.Mesh{Stages: 3, Partitions: 1, Slices: 1}, nil, nil, "and the model has 2; take parallel graph=3"},
 		{
-			"stages of a model of one's own", mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1}, nil, []gnn.BlockSpec{layer, layer},
+			"stages of a model of one's own",
+			mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1},
+			nil,
+			[]gnn.BlockSpec{layer, layer},
 			"and the model has 2; take parallel graph=2,pipeline=2",
 		},
 		{"slices", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2}, nil, nil, "take parallel graph=2,pipeline=2, or graph=2,tensor=2"},

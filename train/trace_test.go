@@ -36,7 +36,7 @@ func TestTrace(t *testing.T) {
 		for _, model := range []string{"gat", "gcn"} {
 			t.Run(mesh+" "+model, func(t *testing.T) {
 				o := Defaults()
-				o.Model, o.Hidden, o.Heads, o.Epochs, o.Norm = model, 12, 1, 3, "layer"
+				o.Model, o.Hidden, o.Heads, o.Epochs, o.Norm = model, 12, 1, 2, "layer"
 				want := mustRun(t, onMesh(g, o, mesh))
 				j := onMesh(g, o, mesh)
 				j.Trace = true

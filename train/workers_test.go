@@ -65,13 +65,14 @@ func mustRun(t *testing.T, j *Job) *Result {
 }
 
 // TestSameCurveOnAnyWorkers: "the training curve is the same regardless of the number of machines", for every
-// model and layer, with dropout; so are the metrics, and the predictions come in the graph's order. The rate
-// is .001: at .01 Adam makes single roundings grow.
+// model and layer, with dropout, on a graph whose sums go over several tiles and into hubs; so are the
+// metrics, and the predictions come in the graph's order. The engine suites of parallel/paralleltest hold
+// more meshes to one worker, on a smaller graph. The rate is .001: at .01 Adam makes single roundings grow.
 func TestSameCurveOnAnyWorkers(t *testing.T) {
 	g := tangled(t)
 	for name, o := range networks() {
 		t.Run(name, func(t *testing.T) {
-			o.LR, o.Epochs = .001, 12
+			o.LR, o.Epochs = .001, 4
 			bound := 1e-5
 			if name == "gin" {
 				// Sums over a hub's 1500 in-neighbours round differently, and batch norm divides by their
@@ -79,17 +80,16 @@ func TestSameCurveOnAnyWorkers(t *testing.T) {
 				bound = 5e-5
 			}
 			one := mustRun(t, &Job{Graph: g, Options: o})
-			for _, k := range []int{2, 3, 8} {
-				many := mustRun(t, divided(t, g, o, k, nil))
-				if d := away(one.Losses, many.Losses); d > bound {
-					t.Errorf("%d workers: the losses differ by %.1e: %v, want %v", k, d, many.Losses, one.Losses)
-				}
-				if many.Workers != k || len(many.PeakTensorBytes) != k || len(many.SentBytes) != k {
-					t.Errorf("%d workers report as %d, with peaks of %d", k, many.Workers, many.PeakTensorBytes)
-				}
-				if math.Abs(one.Val-many.Val) > .005 || math.Abs(one.Test-many.Test) > .005 {
-					t.Errorf("%d workers: validation %v and test %v, want %v and %v", k, many.Val, many.Test, one.Val, one.Test)
-				}
+			const k = 3
+			many := mustRun(t, divided(t, g, o, k, nil))
+			if d := away(one.Losses, many.Losses); d > bound {
+				t.Errorf("%d workers: the losses differ by %.1e: %v, want %v", k, d, many.Losses, one.Losses)
+			}
+			if many.Workers != k || len(many.PeakTensorBytes) != k || len(many.SentBytes) != k {
+				t.Errorf("%d workers report as %d, with peaks of %d", k, many.Workers, many.PeakTensorBytes)
+			}
+			if math.Abs(one.Val-many.Val) > .005 || math.Abs(one.Test-many.Test) > .005 {
+				t.Errorf("%d workers: validation %v and test %v, want %v and %v", k, many.Val, many.Test, one.Val, one.Test)
 			}
 			// Adam's first step has the size of the rate, and its sign hangs on roundings where a gradient is
 			// about 0
@@ -150,7 +150,8 @@ func TestOddPartitions(t *testing.T) {
 }
 
 // TestPlanOfWorkers holds the plan against what each worker takes, to the byte, and each epoch's live bytes
-// against the next one's.
+// against the next one's, where rows travel in several messages; paralleltest's graphs are too small for
+// that.
 func TestPlanOfWorkers(t *testing.T) {
 	g := tangled(t)
 	for name, o := range networks() {
@@ -173,7 +174,7 @@ func TestPlanOfSlices(t *testing.T) {
 	for _, model := range gnn.Decouplable() {
 		for _, teleport := range []float64{0, .1} {
 			o := Defaults()
-			o.Model, o.Layers, o.Hidden, o.Epochs, o.Decoupled, o.Teleport = model, 3, 24, 4, true, teleport
+			o.Model, o.Layers, o.Hidden, o.Epochs, o.Decoupled, o.Teleport = model, 3, 24, 2, true, teleport
 			all[fmt.Sprintf("decoupled %s, teleport %v", model, teleport)] = o
 		}
 	}

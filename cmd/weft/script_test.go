@@ -85,6 +85,11 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			env.Setenv("PYG", pyg)
+			stored, err := filepath.Abs(filepath.Join("testdata", "stored"))
+			if err != nil {
+				return err
+			}
+			env.Setenv("STORED", stored)
 			env.Setenv("OMPI_ALLOW_RUN_AS_ROOT", "1")
 			env.Setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
 			env.Setenv("OMPI_MCA_rmaps_base_oversubscribe", "1")
@@ -104,7 +109,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"refused": refused, "cp-store": copyStore, "truncate": truncate, "prefix-weights": prefixWeights,
-			"same-losses": sameLosses, "same-rows": sameRows, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
+			"same-losses": sameLosses, "same-rows": sameRows, "near-arrays": nearArrays, "rename-types": renameTypes, "replace": replace, "tame": tame, "unread": unread,
 			"early-interrupt": earlyInterrupt, "traced": traced, "dgl-files": dglFiles,
 		},
 	})
@@ -186,6 +191,32 @@ func sameRows(ts *testscript.TestScript, negated bool, args []string) {
 	}
 	if same == negated {
 		ts.Fatalf("the rows %v are the same: %v", ids, same)
+	}
+}
+
+// nearArrays compares two arrays, as in "near-arrays 1e-6 one.npy other.npy": each number but for so much of
+// the largest.
+func nearArrays(ts *testscript.TestScript, negated bool, args []string) {
+	tolerance, err := strconv.ParseFloat(args[0], 64)
+	ts.Check(err)
+	var arrays [2][]float32
+	for i, name := range args[1:] {
+		text := ts.ReadFile(name)
+		a, err := npy.Read(strings.NewReader(text), int64(len(text)))
+		ts.Check(err)
+		arrays[i], err = a.Float32s()
+		ts.Check(err)
+	}
+	a, b, largest := arrays[0], arrays[1], 0.
+	for _, x := range a {
+		largest = max(largest, math.Abs(float64(x)))
+	}
+	near := len(a) == len(b) && len(a) > 0
+	for i := 0; near && i < len(a); i++ {
+		near = math.Abs(float64(a[i]-b[i])) <= tolerance*largest
+	}
+	if near == negated {
+		ts.Fatalf("near: %v; %v and %v", near, a, b)
 	}
 }
 

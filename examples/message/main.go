@@ -66,7 +66,7 @@ func attentive(e gnn.Env, path string, in, out int) gnn.Convolution {
 }
 
 func main() {
-	g := must(generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 3000, Degree: 12, Features: 8, Classes: 4, Seed: 1, Directed: true}))
+	g := must(generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 800, Degree: 12, Features: 8, Classes: 4, Seed: 1, Directed: true}))
 	for name, conv := range map[string]func(e gnn.Env, path string, in, out int) gnn.Convolution{"gated": gated, "attentive": attentive} {
 		for _, mesh := range []string{"graph=1", "graph=4"} {
 			o := train.Defaults()

@@ -278,8 +278,11 @@ func FuzzDivided(f *testing.F) {
 		g *dgltest.Graph
 		d dgltest.Division
 	}{
-		{ring(), dgltest.Division{}}, {ring(), dgltest.Division{Names: dgltest.Oldest}}, {ring(), dgltest.Division{Original: true}},
-		{shop(), dgltest.Division{}}, {shop(), dgltest.Division{Original: true}},
+		{ring(), dgltest.Division{}},
+		{ring(), dgltest.Division{Names: dgltest.Oldest}},
+		{ring(), dgltest.Division{Original: true}},
+		{shop(), dgltest.Division{}},
+		{shop(), dgltest.Division{Original: true}},
 	} {
 		dir := filepath.Dir(divide(f, c.g, c.d))
 		file := func(name string) []byte {

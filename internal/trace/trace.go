@@ -132,7 +132,7 @@ func (t *Trace) Write(to io.Writer) error {
 		if err != nil {
 			return err
 		}
-		out.WriteString(separator) // what fails is said by Flush
+		out.WriteString(separator)
 		out.Write(text)
 		separator = ",\n"
 	}

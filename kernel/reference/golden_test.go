@@ -220,10 +220,10 @@ func residual(l layer) layer { return sum(chain(), l) }
 func (n *network) frame(t *testing.T, layers, hidden int) layer {
 	t.Helper()
 	var parts []layer
-	switch {
-	case n.g.metadata["model"] == "gcnii":
+	switch n.g.metadata["model"] {
+	case "gcnii":
 		return chain(n.linear("lins.0"), n.activation(), n.gcnii(t, layers), n.linear("lins.1"))
-	case n.g.metadata["model"] == "resgcn":
+	case "resgcn":
 		parts = append(parts, n.linear("node_encoder"), n.directed(t, "layers.0.conv", hidden))
 		for i := 1; i < layers; i++ {
 			site := fmt.Sprintf("layers.%d.", i)

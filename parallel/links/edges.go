@@ -158,9 +158,6 @@ func (w *walk) next(most int) []Edge {
 	return w.edges
 }
 
-// own is how many edges of a part this worker has.
-func (l *Edges) own(part Part) int { return l.counts[l.comm.Rank()][part] }
-
 // rounds is how often the workers go on together until the one with most edges of a part has gone through
 // them, so many at a time.
 func (l *Edges) rounds(part Part, each int) (n int) {

@@ -431,3 +431,11 @@ func resGated(n int) Layer {
 		})
 	}}
 }
+
+func doubles(x []float32) []float64 {
+	d := make([]float64, len(x))
+	for i, v := range x {
+		d[i] = float64(v)
+	}
+	return d
+}

@@ -13,13 +13,28 @@ import (
 	"weft/train/worker"
 )
 
-// TestTensorAxis: any number of slices gives one worker's training curve, also more than there are columns.
+// TestTensorAxis: any number of slices gives one worker's training curve, also more than there are columns,
+// and slices of partitions. It alone pins whole runs of slices, and the bytes between them by NeutronTP's
+// formula.
 func TestTensorAxis(t *testing.T) {
+	var cases []paralleltest.Case
 	for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 1, Slices: 2}, {Stages: 1, Partitions: 1, Slices: 7}, {Stages: 1, Partitions: 3, Slices: 2}} {
-		t.Run(paralleltest.Name(m), func(t *testing.T) {
-			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Tolerance: 2e-5, Layout: layout(m)})
-		})
+		cases = append(cases, paralleltest.Case{Mesh: m, Tolerance: 2e-5, Layout: layout(m)})
 	}
+	paralleltest.Engines(t, cases...)
+}
+
+// TestChunkedRuns: a plan names the bytes of a run in aggregation chunks, which gives one worker's results.
+// It alone pins whole runs of more chunks than one; parallel/tensor's TestChunks has their bits.
+func TestChunkedRuns(t *testing.T) {
+	var cases []paralleltest.Case
+	for _, chunks := range []int{2, 7} {
+		cases = append(cases, paralleltest.Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}, Tolerance: 2e-5, Models: []string{"gcn", "sage"}, Engine: func(c engine.Config) (engine.Engine, error) {
+			c.AggregationChunks = chunks
+			return engine.New(c)
+		}})
+	}
+	paralleltest.Engines(t, cases...)
 }
 
 // layout is what a decoupled model sends on one partition, whatever its depth (NeutronTP, section 4.1): four
@@ -51,10 +66,14 @@ func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (worker.T
 	}
 }
 
-// TestTensorAxisPropagators is the same of each layer, alone and on partitions, of which some are empty.
+// TestTensorAxisPropagators is the same of each layer, alone and on partitions, of which some are empty. It
+// alone holds every kind of aggregation of slices, in both directions, to double precision: outputs and
+// gradients.
 func TestTensorAxisPropagators(t *testing.T) {
 	for _, m := range []mesh.Mesh{
-		{Stages: 1, Partitions: 1, Slices: 2}, {Stages: 1, Partitions: 1, Slices: 3}, {Stages: 1, Partitions: 1, Slices: 7},
+		{Stages: 1, Partitions: 1, Slices: 2},
+		{Stages: 1, Partitions: 1, Slices: 3},
+		{Stages: 1, Partitions: 1, Slices: 7},
 		{Stages: 1, Partitions: 2, Slices: 2},
 	} {
 		t.Run(paralleltest.Name(m), func(t *testing.T) {

@@ -1,7 +1,8 @@
-// Package paralleltest is what every way of dividing the work must do, and what its tests need: engines.go
-// holds engines to what one worker computes, propagators.go an axis's Propagators to the layers of layers.go,
-// whose values exact.go has in double precision. pipelined.go is the training pass of a pipeline by its
-// definition, and chunks.go holds the Propagators of chunks to that of each layer.
+// Package paralleltest is what every way of dividing the work must do, and what its tests need:
+// propagators.go holds an axis's Propagators to the layers of layers.go, whose values exact.go has in double
+// precision. In its tests, runs_test.go holds whole runs to what one worker computes, definition_test.go is
+// the training pass of a pipeline by its definition, and chunklayers_test.go holds the Propagators of chunks
+// to that of each layer.
 package paralleltest
 
 import (

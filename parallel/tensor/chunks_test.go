@@ -1,7 +1,6 @@
 package tensor_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 
@@ -61,17 +60,4 @@ func hubs(t *testing.T) *graph.Graph {
 		t.Fatal(err)
 	}
 	return &graph.Graph{Relations: []graph.Relation{relation}}
-}
-
-// TestChunkedRuns: a plan names the bytes of a run in chunks, which gives one worker's results.
-func TestChunkedRuns(t *testing.T) {
-	m := mesh.Mesh{Stages: 1, Partitions: 1, Slices: 3}
-	for _, chunks := range []int{2, 7} {
-		t.Run(fmt.Sprint(chunks), func(t *testing.T) {
-			paralleltest.Engines(t, paralleltest.Case{Mesh: m, Tolerance: 2e-5, Models: []string{"gcn", "sage"}, Engine: func(c engine.Config) (engine.Engine, error) {
-				c.AggregationChunks = chunks
-				return engine.New(c)
-			}})
-		})
-	}
 }
