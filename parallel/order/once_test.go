@@ -96,3 +96,21 @@ func TestWords(t *testing.T) {
 		t.Error("any name is an order")
 	}
 }
+
+// TestOnceUpToTwiceAsWide: features that stay the same are aggregated once where they have no more than twice
+// as many columns as the output.
+func TestOnceUpToTwiceAsWide(t *testing.T) {
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	rows := autograd.AllHere(2)
+	x := team.Zeros(tensor.Activations, 2, 8)
+	for out, want := range map[int]int{3: 0, 4: 1, 5: 1} {
+		made := 0
+		site := order.NewBook(order.Options{}, nil).Site("convs.0")
+		tape := autograd.NewTape(team)
+		site.AggregateLinear(counting{team: team, made: &made}, tape.Fixed(x, rows), tape.Constant(team.Zeros(tensor.Parameters, 8, out), nil), gnn.Mean)
+		if made != want {
+			t.Errorf("8 columns to %d: %d aggregations are kept, want %d", out, made, want)
+		}
+	}
+}
