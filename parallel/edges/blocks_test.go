@@ -53,6 +53,8 @@ func tangled() divided {
 		}
 	}
 	for v := range 20 {
+		add(3700+29*v, 3700+29*v)
+		add(4300+2*v, 4300+2*v)
 		add(10*v, 4300+v%3)
 		add(4300, 3700+20*v)
 	}
