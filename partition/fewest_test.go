@@ -31,3 +31,12 @@ func TestChunksOfTheFewestRows(t *testing.T) {
 		}
 	}
 }
+
+// TestMostPartitions: as many as are allowed are not too many.
+func TestMostPartitions(t *testing.T) {
+	for k, refused := range map[int]bool{0: true, 1: false, MaxPartitions: false, MaxPartitions + 1: true} {
+		if err := (&Options{K: k, Method: Random}).Validate(); (err != nil) != refused {
+			t.Errorf("%d partitions: %v", k, err)
+		}
+	}
+}
