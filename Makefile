@@ -15,7 +15,7 @@ TAGS = $(shell { if pkg-config --exists ompi-c; then echo mpi; elif pkg-config -
 # The version is stamped below; Go's own stamp fails where git does not trust the owner of the folder.
 export GOFLAGS := -buildvcs=false $(filter-out -buildvcs=%,$(GOFLAGS))
 
-.PHONY: help packages build demo test check race levels guard bench bench-peers bench-axes reproduce lint fuzz faults hosts clean
+.PHONY: help packages build demo test check race levels guard bench bench-peers bench-axes reproduce lint fuzz mutants faults hosts clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -68,6 +68,14 @@ lint: packages ## golangci-lint and gofumpt, pinned in internal/tools (the first
 
 fuzz: packages ## each fuzz target for 10 seconds
 	@scripts/fuzz 10s
+
+# Mutants are tested in copies of this folder, which share one compiled kernel by -trimpath. A test that hangs is ended after ten times
+# what the package's tests take now, with what they need to compile: -count=1 has them run now.
+mutants: packages ## mutation testing, pinned in internal/tools: hours; ARGS="./optim" for one package, ARGS="--diff main ./train" for changed lines
+	@for package in $(if $(ARGS),'$(ARGS)',./optim ./nn ./gnn ./partition ./parallel ./train); do \
+		GOFLAGS='$(GOFLAGS) -trimpath -vet=off -count=1' nice $(GO) tool -modfile=internal/tools/go.mod gremlins unleash \
+			--tags '$(TAGS)' --workers 1 --timeout-coefficient 10 --invert-assignments --invert-logical $$package || exit; \
+	done
 
 faults: build ## signals, full disks, lost folders and readers, at random moments of runs under mpirun (4 minutes); ARGS="--trials 100 --only disk"
 	@python3 -B scripts/faults/faults.py $(ARGS)

@@ -1,0 +1,247 @@
+package links_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"weft/comm"
+	"weft/graph"
+	"weft/kernel"
+	"weft/parallel/links"
+	"weft/partition"
+	"weft/tensor"
+)
+
+// TestLossOf: the loss of held-out edges is the mean binary cross-entropy of them and of as many that are
+// drawn, worked out in double precision; workers have shares of it. Without edges it is 0.
+func TestLossOf(t *testing.T) {
+	g := tangled(t)
+	h, w := embeddings()
+	for _, part := range []links.Part{links.Val, links.Test} {
+		edges, want := edgesOf(g, part), 0.0
+		for _, e := range edges {
+			p, q := score(h, w, e), score(h, w, draw.Negative(0, 0, e, vertices))
+			want += (math.Log(1+math.Exp(-p)) + math.Log(1+math.Exp(q))) / float64(2*len(edges))
+		}
+		for k := 1; k <= 3; k++ {
+			var mu sync.Mutex
+			sum := 0.0
+			on(t, g, k, 0, func(_ *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error {
+				loss := l.LossOf(l.Scores(rowsOf(team, h, ids), decoder(team, w), part), part)
+				mu.Lock()
+				defer mu.Unlock()
+				sum += loss
+				return nil
+			})
+			near(t, fmt.Sprintf("part %d on %d workers", part, k), sum, want)
+		}
+	}
+	if loss := new(links.Edges).LossOf(nil, links.Val); loss != 0 {
+		t.Errorf("the loss of no edges is %v", loss)
+	}
+}
+
+// TestRanksWithoutTies holds filtered ranks against double precision. Where two scores are as near as
+// roundings the rank may be either.
+func TestRanksWithoutTies(t *testing.T) {
+	const near = 1e-6
+	g := tangled(t)
+	h, w := embeddings()
+	known := map[links.Edge]bool{}
+	for _, part := range []links.Part{links.Train, links.Val, links.Test} {
+		for _, e := range edgesOf(g, part) {
+			known[e] = true
+		}
+	}
+	edges := edgesOf(g, links.Test)
+	slices.SortFunc(edges, func(a, b links.Edge) int {
+		return slices.Compare([]int32{a.Relation, a.Source, a.Target}, []int32{b.Relation, b.Source, b.Target})
+	})
+	for _, rankAmong := range []int{0, 20} {
+		among := draw.Candidates(rankAmong, vertices)
+		if rankAmong == 0 {
+			for v := range int32(vertices) {
+				among = append(among, v)
+			}
+		}
+		for k := 1; k <= 4; k++ {
+			var mu sync.Mutex
+			got, ids := map[int][]float64{}, map[int][]int32{}
+			on(t, g, k, rankAmong, func(c *comm.Comm, l *links.Edges, team *kernel.Team, own []int32) error {
+				ranks := l.Ranks(rowsOf(team, h, own), decoder(team, w), links.Test)
+				mu.Lock()
+				defer mu.Unlock()
+				got[c.Rank()], ids[c.Rank()] = ranks, own
+				return nil
+			})
+			for worker, ranks := range got {
+				// A worker's edges come by relation, source and own row of the target
+				var its []links.Edge
+				for _, e := range edges {
+					if slices.Contains(ids[worker], e.Target) {
+						its = append(its, e)
+					}
+				}
+				if k == 1 && len(its) < 300 {
+					t.Fatalf("%d edges, which are ranked at once", len(its))
+				}
+				slices.SortStableFunc(its, func(a, b links.Edge) int {
+					row := func(e links.Edge) int32 { return int32(slices.Index(ids[worker], e.Target)) }
+					return slices.Compare([]int32{a.Relation, a.Source, row(a)}, []int32{b.Relation, b.Source, row(b)})
+				})
+				if len(ranks) != len(its) {
+					t.Fatalf("%d workers: %d ranks, want %d", k, len(ranks), len(its))
+				}
+				for i, e := range its {
+					low, high := 1.0, 1.0
+					for _, v := range among {
+						other := links.Edge{Relation: e.Relation, Source: e.Source, Target: v}
+						if known[other] {
+							continue
+						}
+						if d := score(h, w, other) - score(h, w, e); d > near {
+							low, high = low+1, high+1
+						} else if d > -near {
+							high++
+						}
+					}
+					if ranks[i] < low || ranks[i] > high {
+						t.Errorf("%d workers, among %d: the rank of %v is %v, want %v to %v", k, len(among), e, ranks[i], low, high)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestDrawsStay: a seed stands for the same draws in all versions, as results are to be had again by it.
+func TestDrawsStay(t *testing.T) {
+	d := links.Draw{Seed: 42, Shares: [3]float64{60, 20, 20}}
+	var parts []links.Part
+	for u := range int32(12) {
+		parts = append(parts, d.Part(links.Edge{Relation: 1, Source: u, Target: 3 * u}))
+	}
+	var drawn []links.Edge
+	for k := range 4 {
+		drawn = append(drawn, d.Negative(3, k, links.Edge{Relation: 1, Source: 5, Target: 9}, 100))
+	}
+	if want := []links.Part{2, 2, 0, 2, 1, 0, 0, 0, 1, 0, 0, 1}; !slices.Equal(parts, want) {
+		t.Errorf("parts %v, want %v", parts, want)
+	}
+	if want := []links.Edge{{1, 56, 9}, {1, 5, 8}, {1, 92, 9}, {1, 5, 86}}; !slices.Equal(drawn, want) {
+		t.Errorf("drawn are %v, want %v", drawn, want)
+	}
+	if got, want := d.Candidates(6, 50), []int32{8, 18, 45, 42, 33, 46}; !slices.Equal(got, want) {
+		t.Errorf("candidates %v, want %v", got, want)
+	}
+	for n, all := range map[int]bool{0: true, 1: false, 49: false, 50: true, 51: true} {
+		if drawn := d.Candidates(n, 50); (drawn == nil) != all || !all && len(drawn) != n {
+			t.Errorf("%d of 50 candidates are %v", n, drawn)
+		}
+	}
+}
+
+// TestBytesOfPieces: of a graph that is large beside a piece, the rows of its edges and their gradients take
+// two pieces, and with the list of them and a page for each matrix's end no more; scores take one.
+func TestBytesOfPieces(t *testing.T) {
+	const many, page = 20_000, 4096
+	r := rand.New(rand.NewPCG(7, 7))
+	var e graph.Edges
+	for range 3 * many {
+		e.Source, e.Target = append(e.Source, r.Int32N(many)), append(e.Target, r.Int32N(many))
+	}
+	relation, err := graph.NewRelation(many, e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	relation.Source, relation.Name, relation.Target = "v", "a", "v"
+	g := &graph.Graph{Type: "v", Count: many, Relations: []graph.Relation{relation}}
+	share := partition.All(g)
+	kept := partition.Keep(1, func(int) (*partition.Share, error) { return share, nil }, draw.Passes)
+	places, err := kept.Places(share)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := tensor.NewMeter()
+	defer memory.Close()
+	team := kernel.NewTeam(1, memory)
+	l, err := links.New(team, comm.Alone(), share, places, links.Options{Draw: draw})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const bytes = 1 << 16
+	l.Cut(bytes)
+	h := team.Zeros(tensor.Activations, many, columns)
+	list := int64(bytes / columns) // 4 bytes a row, as a column
+	l.Scores(h, links.Decoder{}, links.Val)
+	if peak := memory.PeakOf(tensor.Buffers); peak < bytes*9/10 || peak > bytes+list+2*page {
+		t.Errorf("scores take %d bytes, of pieces of %d", peak, bytes)
+	}
+	l.Loss(h, links.Decoder{}, 1, drawn)
+	if peak := memory.PeakOf(tensor.Buffers); peak < 2*bytes*9/10 || peak > 2*bytes+list+3*page {
+		t.Errorf("the loss takes %d bytes, of pieces of %d", peak, bytes)
+	}
+}
+
+// TestRanksOfTies: of equal scores half count, on any number of workers and of candidates. The embeddings are
+// so short that their products are exact, in any order.
+func TestRanksOfTies(t *testing.T) {
+	g := tangled(t)
+	r := rand.New(rand.NewPCG(8, 8))
+	h, w := make([]float32, vertices*columns), make([]float32, 2*columns)
+	for i := range h {
+		h[i] = float32(r.IntN(5)-2) / 2
+	}
+	for i := range w {
+		w[i] = float32(r.IntN(3) - 1)
+	}
+	known := map[links.Edge]bool{}
+	for _, part := range []links.Part{links.Train, links.Val, links.Test} {
+		for _, e := range edgesOf(g, part) {
+			known[e] = true
+		}
+	}
+	for _, rankAmong := range []int{0, 20, 85} {
+		among := draw.Candidates(rankAmong, vertices)
+		if rankAmong == 0 {
+			for v := range int32(vertices) {
+				among = append(among, v)
+			}
+		}
+		var want []float64
+		for _, e := range edgesOf(g, links.Test) {
+			rank := 1.0
+			for _, v := range among {
+				other := links.Edge{Relation: e.Relation, Source: e.Source, Target: v}
+				switch s, own := score(h, w, other), score(h, w, e); {
+				case known[other]:
+				case s > own:
+					rank++
+				case s == own:
+					rank += .5
+				}
+			}
+			want = append(want, rank)
+		}
+		slices.Sort(want)
+		for k := 1; k <= 4; k++ {
+			var mu sync.Mutex
+			var got []float64
+			on(t, g, k, rankAmong, func(_ *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error {
+				ranks := l.Ranks(rowsOf(team, h, ids), decoder(team, w), links.Test)
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, ranks...)
+				return nil
+			})
+			slices.Sort(got)
+			if !slices.Equal(got, want) {
+				t.Errorf("%d workers, among %d: other ranks than by definition", k, len(among))
+			}
+		}
+	}
+}

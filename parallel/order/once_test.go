@@ -1,0 +1,116 @@
+package order_test
+
+import (
+	"testing"
+
+	"weft/autograd"
+	"weft/gnn"
+	"weft/kernel"
+	"weft/parallel/order"
+	"weft/tensor"
+)
+
+// counting counts what it aggregates, and fills the result with that number.
+type counting struct {
+	idle
+	team *kernel.Team
+	made *int
+}
+
+func (c counting) AggregateInto(z *tensor.Matrix, _ *autograd.Var, _ gnn.Reduce) {
+	*c.made++
+	c.team.Fill(z, float32(*c.made))
+}
+
+// TestOnce: an input that stays the same is aggregated once, by rows and by kind of aggregation. Another input
+// of the same rows takes its place, and the memory of the first is given back when the next epoch begins.
+func TestOnce(t *testing.T) {
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	made := 0
+	axis := counting{team: team, made: &made}
+	book := order.NewBook(order.Options{}, nil)
+	site := book.Site("convs.0")
+	rows, others := autograd.AllHere(2), autograd.AllHere(2)
+	x, y := team.Zeros(tensor.Activations, 2, 1), team.Zeros(tensor.Activations, 2, 1)
+	w := team.Zeros(tensor.Parameters, 1, 1)
+	team.Fill(w, 1)
+	aggregate := func(m *tensor.Matrix, rows *autograd.RowSet, r gnn.Reduce) float32 {
+		book.BeginEpoch()
+		tape := autograd.NewTape(team)
+		return site.AggregateLinear(axis, tape.Fixed(m, rows), tape.Constant(w, nil), r).Value().Floats()[0]
+	}
+	live := func() int64 { return team.Memory.Live(tensor.Features) }
+	page := int64(0)
+	for _, c := range []struct {
+		x    *tensor.Matrix
+		rows *autograd.RowSet
+		by   gnn.Reduce
+		want float32 // which aggregation it is
+		kept int64   // aggregations that are kept, and one of the epoch before
+	}{
+		{x, rows, gnn.Symmetric, 1, 1},
+		{x, rows, gnn.Symmetric, 1, 1},
+		{x, rows, gnn.Mean, 2, 2},
+		{x, others, gnn.Mean, 3, 3},
+		{x, rows, gnn.Mean, 2, 3},
+		{y, rows, gnn.Mean, 4, 4},
+		{y, rows, gnn.Mean, 4, 3},
+		{x, rows, gnn.Symmetric, 1, 3},
+	} {
+		got := aggregate(c.x, c.rows, c.by)
+		if page == 0 {
+			page = live()
+		}
+		if got != c.want || live() != c.kept*page {
+			t.Errorf("aggregation %v of %d that are kept, want %v of %d", got, live()/page, c.want, c.kept)
+		}
+	}
+	if made != 4 {
+		t.Errorf("%d aggregations, want 4", made)
+	}
+}
+
+// TestWords: what is told of an aggregation, and of attention.
+func TestWords(t *testing.T) {
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	x := autograd.NewTape(team).Constant(team.Zeros(tensor.Features, 2, 12), autograd.AllHere(2))
+	for got, want := range map[string]string{
+		order.Aggregation(5, gnn.Rounds{Count: 1}):                                "aggregate 5 columns",
+		order.Aggregation(5, gnn.Rounds{Count: 2}):                                "aggregate 5 columns, 2 times",
+		order.Attention(gnn.Attention{Heads: 3, Source: x}, gnn.Rounds{}):         "attend with 3 heads of 4 columns",
+		order.Attention(gnn.Attention{Heads: 1, Source: x}, gnn.Rounds{Count: 7}): "attend with 1 heads of 12 columns, 7 times",
+		order.Moved(1_500_000):                                                    "1.5 MB between layouts",
+	} {
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	for i, name := range order.Names {
+		if c, err := order.Parse(name); err != nil || c != order.Choice(i) {
+			t.Errorf("%s is %v, %v", name, c, err)
+		}
+	}
+	if _, err := order.Parse("sometimes"); err == nil {
+		t.Error("any name is an order")
+	}
+}
+
+// TestOnceUpToTwiceAsWide: features that stay the same are aggregated once where they have no more than twice
+// as many columns as the output.
+func TestOnceUpToTwiceAsWide(t *testing.T) {
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	rows := autograd.AllHere(2)
+	x := team.Zeros(tensor.Activations, 2, 8)
+	for out, want := range map[int]int{3: 0, 4: 1, 5: 1} {
+		made := 0
+		site := order.NewBook(order.Options{}, nil).Site("convs.0")
+		tape := autograd.NewTape(team)
+		site.AggregateLinear(counting{team: team, made: &made}, tape.Fixed(x, rows), tape.Constant(team.Zeros(tensor.Parameters, 8, out), nil), gnn.Mean)
+		if made != want {
+			t.Errorf("8 columns to %d: %d aggregations are kept, want %d", out, made, want)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package partition
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"weft/internal/refusal"
+)
+
+// TestChunksOfTheFewestRows: the refusal names the partition of fewest rows, the first of them, and not one of none; a
+// number below one is told as what it asks for.
+func TestChunksOfTheFewestRows(t *testing.T) {
+	shares, err := Split(made(t, 12, 40, kinds["plain"], 4), &Assignment{K: 3, Of: []int32{0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal, err := Split(made(t, 12, 40, kinds["plain"], 4), &Assignment{K: 3, Of: []int32{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Chunks(context.Background(), equal[1], ChunkOptions{K: 5}); err == nil || !strings.Contains(err.Error(), "partition 0 has 4 vertices; give at most 12") {
+		t.Errorf("of equal partitions: %v", err)
+	}
+	for k, want := range map[int]string{
+		5:  "chunks 15: 5 in each partition, and partition 0 has 4 vertices; give at most 12",
+		-2: "chunks -6: give at least 3, one in each partition",
+	} {
+		if _, err := Chunks(context.Background(), shares[2], ChunkOptions{K: k}); !refusal.Is(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestMostPartitions: as many as are allowed are not too many.
+func TestMostPartitions(t *testing.T) {
+	for k, refused := range map[int]bool{0: true, 1: false, MaxPartitions: false, MaxPartitions + 1: true} {
+		if err := (&Options{K: k, Method: Random}).Validate(); (err != nil) != refused {
+			t.Errorf("%d partitions: %v", k, err)
+		}
+	}
+}

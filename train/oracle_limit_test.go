@@ -1,0 +1,63 @@
+package train
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"weft/internal/refusal"
+	"weft/train/plan"
+	"weft/train/setting"
+)
+
+// TestLimitToTheByte: a worker may take as many bytes as the limit, for tensors and graph together, and not
+// one more.
+func TestLimitToTheByte(t *testing.T) {
+	p := plan.Plan{PeakTensorBytes: []int64{600, 500}, GraphBytes: []int64{100, 300}}
+	for limit, refused := range map[setting.Bytes]bool{0: false, 800: false, 900: false, 799: true, 700: true, 600: true, 1: true} {
+		err := p.CheckLimit(limit)
+		if (err != nil) != refused || err != nil && !refusal.Is(err) {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+	}
+	err := p.CheckLimit(799)
+	if err == nil || !strings.Contains(err.Error(), "worker 1 would need 800 B (tensors 500 B, graph 300 B)") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestRunKeepsToTheLimit: a run of which a worker takes as many bytes as the limit is not refused and takes
+// no more, and one byte less refuses it. The graph is more than nothing: at least four bytes an edge.
+func TestRunKeepsToTheLimit(t *testing.T) {
+	g := tangled(t)
+	for _, mesh := range []string{"", "graph=3"} {
+		o := networks()["gcn"]
+		o.Epochs = 1
+		planned, err := onMesh(g, o, mesh).Plan(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		need, graphs := int64(0), int64(0)
+		for i, tensors := range planned.PeakTensorBytes {
+			need, graphs = max(need, tensors+planned.GraphBytes[i]), graphs+planned.GraphBytes[i]
+		}
+		if edges := int64(len(g.Relations[0].Sources)); graphs < 4*edges {
+			t.Errorf("%s: a graph of %d edges is %d bytes", mesh, edges, graphs)
+		}
+		o.MemoryLimit = setting.Bytes(need)
+		r := mustRun(t, onMesh(g, o, mesh))
+		for i, tensors := range r.PeakTensorBytes {
+			if took := tensors + r.GraphBytes[i]; took > need {
+				t.Errorf("%s: worker %d took %d bytes of %d", mesh, i, took, need)
+			}
+		}
+		if !slices.Equal(r.GraphBytes, planned.GraphBytes) {
+			t.Errorf("%s: graphs of %d bytes, planned %d", mesh, r.GraphBytes, planned.GraphBytes)
+		}
+		o.MemoryLimit--
+		if _, err := onMesh(g, o, mesh).Run(context.Background()); !refusal.Is(err) {
+			t.Errorf("%s: a byte less than %d: %v, want a refusal", mesh, need, err)
+		}
+	}
+}

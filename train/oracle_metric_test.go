@@ -1,0 +1,149 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"weft/comm"
+	"weft/graph"
+	"weft/internal/launch"
+	"weft/train/metric"
+	"weft/train/worker"
+)
+
+// TestMetricsOfScikitLearn holds the metrics to scikit-learn's, of equal logits and of missing labels, on one
+// worker and on three that have some of the vertices each.
+func TestMetricsOfScikitLearn(t *testing.T) {
+	for who, c := range readOracle(t).Measures {
+		logits, labels := slices.Concat(c.Logits...), c.Labels.of(c.Classes)
+		for name, want := range c.Metrics {
+			for _, workers := range []int{1, 3} {
+				var mu sync.Mutex
+				err := launch.Workers(workers, time.Minute, func(k *comm.Comm) error {
+					var mine []int64
+					for i, v := range c.Vertices {
+						if i%workers == k.Rank() {
+							mine = append(mine, v)
+						}
+					}
+					got, err := metric.Vertices(name)(logits, &labels, mine, k)
+					mu.Lock()
+					defer mu.Unlock()
+					closeTo(t, fmt.Sprintf("%s: %s on %d workers", who, name, workers), got, want, 1e-12)
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// TestMissingLabelsByHand: a label that is missing is neither a positive nor a negative, and no wrong
+// prediction.
+func TestMissingLabelsByHand(t *testing.T) {
+	nan := float32(math.NaN())
+	labels := &graph.Labels{Classes: 2, Multi: []float32{
+		1, nan,
+		0, 1,
+		nan, 0,
+		nan, nan,
+		1, 0,
+	}}
+	logits := []float32{
+		2, 9,
+		1, -1,
+		5, 3, // a negative, were it none that is missing, above both positives
+		-7, 8,
+		.5, -2,
+	}
+	// Label 0: positives 2 and 0.5, a negative 1, and all of them predicted. Label 1: a positive −1, which is
+	// missed, negatives 3 and −2, of which one is predicted.
+	for name, want := range map[string]float64{
+		"roc-auc":  (1./2 + 1./2) / 2,
+		"micro-f1": 2. * 2 / (2*2 + 2 + 1), // of 2 hits, 2 wrong positives, 1 missed
+		"macro-f1": (2.*2/(2*2+1) + 0) / 2,
+	} {
+		got, err := metric.Vertices(name)(logits, labels, everyVertex(5), comm.Alone())
+		if err != nil {
+			t.Fatal(err)
+		}
+		closeTo(t, name, got, want, 1e-12)
+	}
+}
+
+// TestLossesByHand holds the losses of one epoch to the definitions, worked out from the logits. The rate is
+// so small that the weights stay as they are, and nothing is dropped, so that the logits that a run leaves
+// are those that its loss was of.
+func TestLossesByHand(t *testing.T) {
+	one := tangled(t)
+	several := *one
+	several.Labels, several.Metric = graph.Labels{Classes: 3}, ""
+	for v := range one.Vertices() {
+		for c := range 3 {
+			label := float32((int(one.Labels.Class[v]) >> c) & 1)
+			if (v+c)%4 == 0 {
+				label = float32(math.NaN())
+			}
+			several.Labels.Multi = append(several.Labels.Multi, label)
+		}
+	}
+	for name, g := range map[string]*graph.Graph{"a class each": one, "several labels": &several} {
+		for _, mesh := range []string{"", "graph=3", "tensor=2"} {
+			o := Defaults()
+			o.Model, o.LR, o.Dropout, o.Epochs = "gcn", 1e-30, 0, 1
+			r, err := onMesh(g, o, mesh).Run(context.Background())
+			if err != nil {
+				t.Fatal(err)
+			}
+			mean := func(vertices []int64) float64 {
+				sum, n := 0.0, 0.0
+				for _, v := range vertices {
+					z := r.Logits[int(v)*g.Labels.Classes:][:g.Labels.Classes]
+					if !g.Labels.MultiLabel() {
+						all := 0.0
+						for _, x := range z {
+							all += math.Exp(float64(x))
+						}
+						sum, n = sum+math.Log(all)-float64(z[g.Labels.Class[v]]), n+1
+						continue
+					}
+					for c, x := range z {
+						p := 1 / (1 + math.Exp(-float64(x)))
+						switch g.Labels.Multi[int(v)*g.Labels.Classes+c] {
+						case 1:
+							sum, n = sum-math.Log(p), n+1
+						case 0:
+							sum, n = sum-math.Log(1-p), n+1
+						}
+					}
+				}
+				return sum / n
+			}
+			s := g.Splits[0]
+			closeTo(t, fmt.Sprintf("%s, %s: the loss", name, mesh), r.Losses[0], mean(s.Train), 1e-5)
+			closeTo(t, fmt.Sprintf("%s, %s: the validation loss", name, mesh), r.ValLoss, mean(s.Val), 1e-5)
+		}
+	}
+}
+
+// TestImbalance: the largest over the mean.
+func TestImbalance(t *testing.T) {
+	for _, c := range []struct {
+		amounts []int64
+		want    float64
+	}{{[]int64{1, 2, 3}, 1.5}, {[]int64{4, 4}, 1}, {[]int64{0, 6, 0}, 3}, {[]int64{7}, 1}, {[]int64{0, 0}, 0}, {nil, 0}} {
+		if got := worker.Imbalance(c.amounts); got != c.want {
+			t.Errorf("of %d: %v, want %v", c.amounts, got, c.want)
+		}
+	}
+	if got := worker.Imbalance([]float64{.5, .25, .25}); got != 1.5 {
+		t.Errorf("of fractions: %v", got)
+	}
+}
