@@ -48,7 +48,7 @@ levels: packages ## the numerical tests at each SIMD level below this machine's
 	for level in $$(grep -qw avx512f /proc/cpuinfo && grep -owm1 avx2 /proc/cpuinfo) portable; do \
 		WEFT_SIMD=$$level $(GOTEST) -count=1 ./autograd ./nn ./optim ./gnn ./parallel/... ./train/... || exit; done
 
-guard: packages ## the numerical tests with a guard page at each end of every matrix (the first run compiles the kernels twice more)
+guard: packages ## the numerical tests with a guard page at each end of every matrix
 	$(GOTEST) -tags weftdebug ./tensor ./kernel ./autograd
 
 bench: build ## every kernel and whole epochs against what this machine can do: minutes; ARGS="--only spmm"

@@ -1,6 +1,6 @@
 package kernel
 
-// #include "weft.h"
+// #include "native/weft.h"
 import "C"
 
 import (

@@ -7,9 +7,7 @@
 // Shapes are checked; a mismatch is a programming error and panics.
 package kernel
 
-// #cgo CFLAGS: -O3 -std=gnu11 -Wno-psabi
-// #cgo LDFLAGS: -ldnnl -lgomp -lm
-// #include "weft.h"
+// #include "native/weft.h"
 import "C"
 
 import (
@@ -18,6 +16,7 @@ import (
 	"unsafe"
 
 	"weft/internal/cores"
+	_ "weft/kernel/native"
 	"weft/tensor"
 )
 

@@ -104,6 +104,22 @@ func TestPackages(t *testing.T) {
 	})
 }
 
+// TestNativeIsALeaf: kernel/native, which takes minutes to compile, imports nothing that changes, and has no
+// tests, with which it would be compiled once more.
+func TestNativeIsALeaf(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join("..", "..", "kernel", "native", "*.go"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("kernel/native has the Go files %q (%v), want native.go", files, err)
+	}
+	eachSource(t, func(pkg, path string, f *ast.File) {
+		for _, i := range f.Imports {
+			if pkg == "kernel/native" && i.Path.Value != `"C"` && i.Path.Value != `"embed"` {
+				t.Errorf("%s imports %s", path, i.Path.Value)
+			}
+		}
+	})
+}
+
 // TestFlagsAreTheCommands: packages below the command name settings, not flags (refusal.Setting). Flags of
 // other programs stay, and so do command lines that are stored as the origin of a graph.
 func TestFlagsAreTheCommands(t *testing.T) {
