@@ -34,10 +34,7 @@ func AllHere(n int) *RowSet { return &RowSet{Here: n, Total: n} }
 func RowsOf(team *kernel.Team, ids []int32, here, total int, peers Peers) *RowSet {
 	r := &RowSet{Here: here, Total: total, Peers: peers}
 	if ids != nil {
-		r.IDs = team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, here)
-		if !team.Planning() {
-			copy(r.IDs.Int32s(), ids)
-		}
+		r.IDs = kernel.List(team, tensor.Graph, ids)
 	}
 	return r
 }

@@ -216,6 +216,19 @@ func (t *Team) scratch(element tensor.Element, rows, cols int) *tensor.Matrix {
 	return t.Memory.NewElement(tensor.Buffers, element, rows, cols)
 }
 
+// List is a list of rows or of classes, Int32 and 1 × n, in the team's memory of a kind. Where the team only
+// plans it holds nothing.
+func List[T int32 | int64](t *Team, kind tensor.Kind, numbers []T) *tensor.Matrix {
+	m := t.Memory.NewElement(kind, tensor.Int32, 1, len(numbers))
+	if !t.plan {
+		list := m.Int32s()
+		for i, n := range numbers {
+			list[i] = int32(n)
+		}
+	}
+	return m
+}
+
 func floats(m *tensor.Matrix) *C.float {
 	if m == nil {
 		return nil

@@ -109,7 +109,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		c.rows[k] = append(c.rows[k], int32(row))
 	}
 	for k, list := range c.rows {
-		chunk := &Chunk{Places: c.int32s(list), graph: c, index: k}
+		chunk := &Chunk{Places: kernel.List(team, tensor.Graph, list), graph: c, index: k}
 		ids := make([]int32, len(list))
 		for i, row := range list {
 			ids[i] = s.Values.ID(int(row))
@@ -137,14 +137,6 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		}
 	}
 	return c, nil
-}
-
-func (g *Graph) int32s(list []int32) *tensor.Matrix {
-	m := g.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(list))
-	if !g.team.Planning() {
-		copy(m.Int32s(), list)
-	}
-	return m
 }
 
 // Vertices are those of all chunks, by their original ids, ascending; nil: all of the graph's.

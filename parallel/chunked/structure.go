@@ -6,6 +6,7 @@ import (
 	"weft/comm"
 	"weft/gnn"
 	"weft/graph"
+	"weft/kernel"
 	"weft/parallel/edges"
 	"weft/partition"
 	"weft/tensor"
@@ -67,7 +68,7 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 			if ids != nil {
 				pick(b.IDs.Int32s(), ids, list)
 			}
-			sources, st.most = append(sources, g.int32s(list)), max(st.most, len(list))
+			sources, st.most = append(sources, kernel.List(g.team, tensor.Graph, list)), max(st.most, len(list))
 		}
 		st.edges, st.sources = append(st.edges, e), append(st.sources, sources)
 	}
@@ -136,7 +137,7 @@ func (st *structure) keep(in *graph.Relation) (place []int32) {
 		for i, v := range own {
 			own[i] = g.place[int(v)-starts[g.me]]
 		}
-		st.own = append(st.own, g.int32s(own))
+		st.own = append(st.own, kernel.List(g.team, tensor.Graph, own))
 	}
 	return place
 }
@@ -158,7 +159,7 @@ func (st *structure) exchanged(out *graph.Relation) {
 					list = append(list, int32(i))
 				}
 			}
-			st.needed[replica] = append(st.needed[replica], g.int32s(list))
+			st.needed[replica] = append(st.needed[replica], kernel.List(g.team, tensor.Graph, list))
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"weft/comm"
 	"weft/internal/refusal"
+	"weft/kernel"
 	"weft/tensor"
 )
 
@@ -58,12 +59,8 @@ func (e *Edges) connect(s *Source, needed [][]int32) error {
 		q := (me + round) % k
 		list := lists[s.Holders[q]]
 		for _, rows := range messages(q, me) {
-			p := &Message{s.Holders[q], e.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, rows)}
-			if !e.team.Planning() {
-				copy(p.Rows.Int32s(), list[:rows])
-			}
+			e.Needed = append(e.Needed, &Message{s.Holders[q], kernel.List(e.team, tensor.Graph, list[:rows])})
 			list = list[rows:]
-			e.Needed = append(e.Needed, p)
 		}
 	}
 	return nil

@@ -73,11 +73,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	}
 	a.book = order.NewBook(w, a.moved)
 	for _, list := range lists {
-		rows := team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(list))
-		if !team.Planning() {
-			copy(rows.Int32s(), list)
-		}
-		a.rowsOf = append(a.rowsOf, rows)
+		a.rowsOf = append(a.rowsOf, kernel.List(team, tensor.Graph, list))
 	}
 	a.atOnce = a.inOneChunk()
 	a.vertices = make([]int32, 0, len(lists[g.Slice]))

@@ -142,14 +142,3 @@ func ParseShares(text string) (s Shares, err error) {
 
 // String writes the percentages so that ParseShares reads them.
 func (s Shares) String() string { return fmt.Sprintf("%v/%v/%v", s[0], s[1], s[2]) }
-
-// int32s are numbers for kernels: 1 × n.
-func int32s(team *kernel.Team, numbers []int64) *tensor.Matrix {
-	m := team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(numbers))
-	if !team.Planning() {
-		for i, n := range numbers {
-			m.Int32s()[i] = int32(n)
-		}
-	}
-	return m
-}

@@ -5,6 +5,7 @@ import (
 	"weft/comm"
 	"weft/graph"
 	"weft/internal/refusal"
+	"weft/kernel"
 	"weft/nn"
 	"weft/partition"
 	"weft/tensor"
@@ -56,7 +57,7 @@ func (k classification) Begin(e Env) (Task, error) {
 			copy(c.targets.Multi.Floats(), l.Multi)
 		}
 	} else {
-		c.targets.Class = int32s(e.Team, l.Class)
+		c.targets.Class = kernel.List(e.Team, tensor.Buffers, l.Class)
 	}
 	if e.Share.Values.Labels.MultiLabel() {
 		if err := c.countLabels(); err != nil {
@@ -143,5 +144,5 @@ type vertexSet struct {
 }
 
 func (c *classes) vertexSet(ids []int64, total int) vertexSet {
-	return vertexSet{ids, int32s(c.Team, ids), total}
+	return vertexSet{ids, kernel.List(c.Team, tensor.Buffers, ids), total}
 }
