@@ -13,7 +13,8 @@ import (
 // last 0.
 const (
 	batch       = 256
-	rankNumbers = 2 // relation and source
+	rankNumbers = 2  // relation and source
+	line        = 16 // edges that one thread counts for: their scores against a candidate are a cache line
 )
 
 // Ranks are those of this worker's edges u→v of a part, from 1: of v among all vertices v', or those that
@@ -51,7 +52,7 @@ type ranking struct {
 	targets  *tensor.Matrix // batch × D: rows of the own edges' targets
 	mine     *tensor.Matrix // batch × batch: scores of the own edges, on the diagonal
 	among    *tensor.Matrix // tile × D: rows that targets are ranked among, where they are not all
-	scores   *tensor.Matrix // batch × tile
+	scores   *tensor.Matrix // tile × batch
 	tile     int
 	edges    []int32 // rankNumbers of each edge
 	score    []float32
@@ -67,7 +68,7 @@ func (l *Edges) ranking(h *tensor.Matrix, d Decoder) *ranking {
 		return m
 	}
 	r.own, r.all, r.targets = room(batch, h.Cols), room(batch, h.Cols), room(batch, h.Cols)
-	r.mine, r.scores = room(batch, batch), room(batch, r.tile)
+	r.mine, r.scores = room(batch, batch), room(r.tile, batch)
 	if l.ranked != nil {
 		r.among = room(r.tile, h.Cols)
 	}
@@ -87,7 +88,9 @@ func (l *Edges) candidatesHere() int {
 	return l.rows
 }
 
-// sources takes in the rows of the sources of own edges, and scores these edges.
+// sources takes in the rows of the sources of own edges, and scores these edges. A score has the same bits
+// here and in countTile, so that targets of equal embeddings tie: a target is a row of a product with the same
+// sources there too, and the bits of a product's row do not depend on the rows beside it.
 func (r *ranking) sources(edges []Edge) {
 	var positions []int32
 	for _, e := range edges {
@@ -101,7 +104,7 @@ func (r *ranking) sources(edges []Edge) {
 		}
 		copy(rowOf(r.targets, i), rowOf(r.h, int(r.places.Position(e.Target))-r.places.Starts[r.me]))
 	}
-	r.team.MatMul(r.mine, r.own, r.targets, kernel.Transposed, kernel.Replace)
+	r.team.MatMul(r.mine, r.targets, r.own, kernel.Transposed, kernel.Replace)
 }
 
 // count is, on all workers, how many candidates score above each edge of a worker, and behind them how many
@@ -139,29 +142,40 @@ func (r *ranking) countTile(counts []float64, n, lo, hi int) {
 		rows = r.among.RowRange(0, hi-lo)
 		r.team.Gather(rows, r.h, r.ranked.Reshape(r.ranked.Cols, 1).RowRange(lo, hi).Reshape(1, hi-lo))
 	}
-	scores := r.scores.Prefix(batch, hi-lo)
-	r.team.MatMul(scores, r.all, rows, kernel.Transposed, kernel.Replace)
-	r.team.Parallel(n, func(i int) {
-		above, same := 0, 0
-		tell := func(score float32, by int) {
-			if score > r.score[i] {
-				above += by
-			} else if score == r.score[i] {
-				same += by
+	scores := r.scores.Prefix(hi-lo, batch)
+	r.team.MatMul(scores, rows, r.all, kernel.Transposed, kernel.Replace)
+	r.team.Parallel((n+line-1)/line, func(k int) {
+		first := k * line
+		own := r.score[first:min(first+line, n)]
+		var above, same [line]int
+		for v := range scores.Rows {
+			of := rowOf(scores, v)[first:][:len(own)]
+			for i, score := range own {
+				above[i] += one(of[i] > score)
+				same[i] += one(of[i] == score)
 			}
 		}
-		of := rowOf(scores, i)
-		for _, s := range of {
-			tell(s, 1)
-		}
-		for _, row := range r.targetsOf(r.edges[rankNumbers*i], r.edges[rankNumbers*i+1]) {
-			if at := r.candidate(row) - lo; at >= 0 && at < hi-lo {
-				tell(of[at], -1)
+		for i, score := range own {
+			edge := r.edges[rankNumbers*(first+i):]
+			for _, row := range r.targetsOf(edge[0], edge[1]) {
+				if at := r.candidate(row) - lo; at >= 0 && at < hi-lo {
+					known := rowOf(scores, at)[first+i]
+					above[i] -= one(known > score)
+					same[i] -= one(known == score)
+				}
 			}
+			counts[first+i] += float64(above[i])
+			counts[batch+first+i] += float64(same[i])
 		}
-		counts[i] += float64(above)
-		counts[batch+i] += float64(same)
 	})
+}
+
+// one is 1 where a comparison holds, else 0. It is compiled without a branch, which would be mispredicted.
+func one(holds bool) int {
+	if holds {
+		return 1
+	}
+	return 0
 }
 
 // candidate is the number of an own row among those that targets are ranked among, −1: it is none.
