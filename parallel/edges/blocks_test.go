@@ -141,9 +141,9 @@ func compare(a, b arrow) int {
 	return slices.Compare([]float32{float32(a.target), float32(a.source), a.weight}, []float32{float32(b.target), float32(b.source), b.weight})
 }
 
-// TestBlocksHoldAllEdges: each edge stands in the block of its source's partition, once, and self loops beside
-// them. Rows that others need go in pieces of the sixth part of a partition, or of 512 rows, whichever is
-// more, in the order of the sweep; blocks that lead into less than a fourth of the rows list these.
+// TestBlocksHoldAllEdges: each edge stands in the block of its source's partition, once, and self loops
+// beside them. Rows that others need go in pieces of the sixth part of a partition, or of 512 rows, whichever
+// is more, in the order of the sweep; blocks that lead into less than a fourth of the rows list these.
 func TestBlocksHoldAllEdges(t *testing.T) {
 	d := tangled()
 	for _, weighted := range []bool{false, true} {
@@ -312,7 +312,8 @@ func (d *divided) matrix(r gnn.Reduce, weighted bool) map[[2]int32]float64 {
 	return m
 }
 
-// TestOperatorsByDefinition holds each linear aggregation, and its transpose, to a matrix in double precision.
+// TestOperatorsByDefinition holds each linear aggregation, and its transpose, to a matrix in double
+// precision.
 func TestOperatorsByDefinition(t *testing.T) {
 	d := tangled()
 	x, g := make([]float32, d.vertices()), make([]float32, d.vertices())
