@@ -141,9 +141,9 @@ func compare(a, b arrow) int {
 	return slices.Compare([]float32{float32(a.target), float32(a.source), a.weight}, []float32{float32(b.target), float32(b.source), b.weight})
 }
 
-// TestBlocksHoldAllEdges: each edge stands in the block of its source's partition, once, and self loops beside
-// them. Rows that others need go in pieces of the sixth part of a partition, or of 512 rows, whichever is
-// more, in the order of the sweep; blocks that lead into less than a fourth of the rows list these.
+// TestBlocksHoldAllEdges: each edge stands in the block of its source's partition, once, and self loops
+// beside them. Rows that others need go in pieces of the sixth part of a partition, or of 512 rows, whichever
+// is more, in the order of the sweep; blocks that lead into less than a fourth of the rows list these.
 func TestBlocksHoldAllEdges(t *testing.T) {
 	d := tangled()
 	for _, weighted := range []bool{false, true} {
@@ -312,7 +312,8 @@ func (d *divided) matrix(r gnn.Reduce, weighted bool) map[[2]int32]float64 {
 	return m
 }
 
-// TestOperatorsByDefinition holds each linear aggregation, and its transpose, to a matrix in double precision.
+// TestOperatorsByDefinition holds each linear aggregation, and its transpose, to a matrix in double
+// precision.
 func TestOperatorsByDefinition(t *testing.T) {
 	d := tangled()
 	x, g := make([]float32, d.vertices()), make([]float32, d.vertices())
@@ -350,15 +351,13 @@ func TestOperatorsByDefinition(t *testing.T) {
 				position := func(b *Block, i int) int32 { return (b.IDs.Int32s()[i] - 1) / 3 }
 				z, share := column(e.Rows, func(int) float32 { return 0 }), make([]float32, len(x))
 				for i, b := range e.Blocks {
-					b.Onto(team, z, func(z *tensor.Matrix, to kernel.Output) {
-						if i == 0 {
-							to = kernel.Replace
-						}
-						o.Apply(z, b, column(b.In.Cols, func(i int) float32 { return x[position(b, i)] }), to)
-					})
-					dx, pick := mem.New(tensor.Buffers, b.In.Cols, 1), b.Picker(team)
-					o.ApplyTransposed(dx, b, pick.Of(column(e.Rows, func(i int) float32 { return g[d.starts[me]+i] })), kernel.Replace)
-					pick.Release()
+					to := kernel.Accumulate
+					if i == 0 {
+						to = kernel.Replace
+					}
+					o.Apply(z, b, column(b.In.Cols, func(i int) float32 { return x[position(b, i)] }), to)
+					dx := mem.New(tensor.Buffers, b.In.Cols, 1)
+					o.ApplyTransposed(dx, b, column(e.Rows, func(i int) float32 { return g[d.starts[me]+i] }), kernel.Replace)
 					for i, v := range dx.Floats() {
 						share[position(b, i)] += v
 					}
@@ -437,12 +436,11 @@ func TestSomeRows(t *testing.T) {
 						for j := range x.Floats() {
 							x.Floats()[j] = float32(math.Sin(float64(b.IDs.Int32s()[j])))
 						}
-						b.Onto(team, z, func(z *tensor.Matrix, to kernel.Output) {
-							if i == 0 {
-								to = kernel.Replace
-							}
-							o.Apply(z, b, x, to)
-						})
+						to := kernel.Accumulate
+						if i == 0 {
+							to = kernel.Replace
+						}
+						o.Apply(z, b, x, to)
 					}
 					for i, row := range rows {
 						if slices.Contains(into, row) {

@@ -182,9 +182,9 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 }
 
 // Among copies edges into a team's memory whose remote sources' rows are at hand on this worker: r's sources
-// are its own rows, and numbered behind them so many others. ids are the own rows' vertices. It returns beside
-// the edges the others that are sources, ascending: those of the remote blocks, in their order. The blocks'
-// IDs are undefined.
+// are its own rows, and numbered behind them so many others. ids are the own rows' vertices. It returns
+// beside the edges the others that are sources, ascending: those of the remote blocks, in their order. The
+// blocks' IDs are undefined.
 func Among(team *kernel.Team, r *graph.Relation, others int, ids *tensor.Matrix, o Others) (e *Edges, sources []int32) {
 	own := len(r.Indptr) - 1
 	e, needed := read(team, Source{Relation: r, Starts: []int{0, own, own + others}, Holders: []int{0, 1}, IDs: ids})

@@ -10,8 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// TestMessages: messages are of the sixth part of a partition, rounded up, and of 512 rows at least; only the last
-// one is smaller, and none is empty.
+// TestMessages: messages are of the sixth part of a partition, rounded up, and of 512 rows at least; only the
+// last one is smaller, and none is empty.
 func TestMessages(t *testing.T) {
 	for _, c := range []struct {
 		n, partition int
@@ -66,8 +66,8 @@ func TestSymmetricOfPlainEdges(t *testing.T) {
 	}
 }
 
-// TestLoopBlock: stored self loops are edges with their weights, each as often as it is stored; in their place
-// each vertex may have one of weight 1.
+// TestLoopBlock: stored self loops are edges with their weights, each as often as it is stored; in their
+// place each vertex may have one of weight 1.
 func TestLoopBlock(t *testing.T) {
 	list := graph.Edges{Source: []int32{1, 0, 1, 2, 1}, Target: []int32{1, 1, 1, 2, 0}, Weights: []float32{3, 9, 4, 5, 8}}
 	r, err := graph.NewRelation(4, list)

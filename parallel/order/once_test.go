@@ -22,8 +22,9 @@ func (c counting) AggregateInto(z *tensor.Matrix, _ *autograd.Var, _ gnn.Reduce)
 	c.team.Fill(z, float32(*c.made))
 }
 
-// TestOnce: an input that stays the same is aggregated once, by rows and by kind of aggregation. Another input
-// of the same rows takes its place, and the memory of the first is given back when the next epoch begins.
+// TestOnce: an input that stays the same is aggregated once, by rows and by kind of aggregation. Another
+// input of the same rows takes its place, and the memory of the first is given back when the next epoch
+// begins.
 func TestOnce(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
