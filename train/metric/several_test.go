@@ -1,0 +1,122 @@
+package metric
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+
+	"weft/comm"
+	"weft/graph"
+)
+
+// onWorkers runs f on each of n workers of this process.
+func onWorkers(n int, f func(c *comm.Comm)) {
+	var all sync.WaitGroup
+	for _, end := range comm.InProcess(n) {
+		all.Go(func() { f(comm.New(end, 0)) })
+	}
+	all.Wait()
+}
+
+// TestAreaOfWorkers: the scores of three workers make one area, of which each has too little. By hand, the
+// negatives are 1, 3, 4 and the positives 2, 3, 5: of nine pairs 1 + 1.5 + 3 are in order.
+func TestAreaOfWorkers(t *testing.T) {
+	scores := [][]float64{{1, 3}, {2, 3, 5}, {4}}
+	onWorkers(3, func(c *comm.Comm) {
+		mine := scores[c.Rank()]
+		got, err := AreaUnder(c, len(mine), func(i int) (float64, bool) { return mine[i], c.Rank() == 1 })
+		if want := 5.5 / 9; err != nil || math.Abs(got-want) > 1e-15 {
+			t.Errorf("worker %d: %v, %v, want %v", c.Rank(), got, err, want)
+		}
+	})
+}
+
+// TestAreaOfManyScores: more scores than are sent at a time. The negatives are 0…n−1. Of the two positives one
+// lies above k of them and one above all.
+func TestAreaOfManyScores(t *testing.T) {
+	const n, k = 70_000, 66_000
+	positives := []float64{k - .5, n}
+	got, err := AreaUnder(comm.Alone(), n+2, func(i int) (float64, bool) {
+		if i >= n {
+			return positives[i-n], true
+		}
+		return float64(i), false
+	})
+	if want := float64(k+n) / (2 * n); err != nil || math.Abs(got-want) > 1e-15 {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+}
+
+// TestAreaOfEachLabel: by hand, label 0 has its positives 1 and 4 over the negative −2 and under 5, and label 1
+// all pairs in order. Read by another row's or label's values, they give something else.
+func TestAreaOfEachLabel(t *testing.T) {
+	labels := &graph.Labels{Classes: 2, Multi: []float32{1, 0, 0, 1, 1, 0, 0, 1}}
+	logits := []float32{1, -5, -2, 9, 4, 3, 5, 4}
+	got, err := Vertices(ROCAUC)(logits, labels, everyVertex(4), comm.Alone())
+	if want := (.5 + 1) / 2; err != nil || got != want {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+}
+
+// TestF1OfFewClasses: no vertices of two classes, or of four, are no number, and some are one.
+func TestF1OfFewClasses(t *testing.T) {
+	for classes := 1; classes <= 4; classes++ {
+		l, logits := &graph.Labels{Classes: classes, Class: []int64{0}}, make([]float32, classes)
+		for _, name := range []string{"micro-f1", "macro-f1"} {
+			none, err := Vertices(name)(logits, l, nil, comm.Alone())
+			if err != nil || !math.IsNaN(none) {
+				t.Errorf("%s of no vertices of %d classes: %v, %v", name, classes, none, err)
+			}
+		}
+		if got, err := Vertices("micro-f1")(logits, l, []int64{0}, comm.Alone()); err != nil || got != 1 {
+			t.Errorf("micro-f1 of %d classes: %v, %v", classes, got, err)
+		}
+	}
+}
+
+// TestRanksByHand: the ranks 1, 2 and 3, 4, 10, 11 of two workers, by the definitions of the mean reciprocal
+// rank and of hits@k (Bordes et al. 2013).
+func TestRanksByHand(t *testing.T) {
+	ranks := [][]float64{{1, 2}, {3, 4, 10, 11}}
+	want := []float64{(1 + 1./2 + 1./3 + 1./4 + 1./10 + 1./11) / 6, 1. / 6, 3. / 6, 5. / 6}
+	names := Ranked(LinkNames)
+	if got, want := fmt.Sprint(names), "[mrr hits@1 hits@3 hits@10]"; got != want {
+		t.Fatalf("means over ranks are %s, want %s", got, want)
+	}
+	onWorkers(2, func(c *comm.Comm) {
+		got, err := OfRanks(c, ranks[c.Rank()], 6, names)
+		if err != nil {
+			t.Error(err)
+		}
+		for i, x := range got {
+			if math.Abs(x-want[i]) > 1e-15 {
+				t.Errorf("%s is %v, want %v", names[i], x, want[i])
+			}
+		}
+	})
+	if none, err := OfRanks(comm.Alone(), nil, 0, []string{MRR}); err != nil || !math.IsNaN(none[0]) {
+		t.Errorf("of no ranks: %v, %v", none, err)
+	}
+}
+
+// TestNumberInJSON: what JSON has no number for is null, and reads back as NaN (RFC 8259, section 6).
+func TestNumberInJSON(t *testing.T) {
+	for _, c := range []struct {
+		x    float64
+		text string
+	}{{.1, "0.1"}, {-2, "-2"}, {math.NaN(), "null"}, {math.Inf(1), "null"}, {math.Inf(-1), "null"}} {
+		text, err := json.Marshal(Number(c.x))
+		if err != nil || string(text) != c.text {
+			t.Errorf("%v is written %s, %v", c.x, text, err)
+		}
+		var back Number
+		if err := json.Unmarshal(text, &back); err != nil {
+			t.Error(err)
+		}
+		if x := float64(back); c.text == "null" && !math.IsNaN(x) || c.text != "null" && x != c.x {
+			t.Errorf("%s is read as %v", text, x)
+		}
+	}
+}

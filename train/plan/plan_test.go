@@ -1,0 +1,70 @@
+package plan
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/parallel/mesh"
+	"weft/train/setting"
+)
+
+// TestLimit: a limit holds a worker's tensors and its part of the graph together, to the byte; 0 is none.
+func TestLimit(t *testing.T) {
+	p := Plan{PeakTensorBytes: []int64{100, 60}, GraphBytes: []int64{7, 50}}
+	for limit, refused := range map[setting.Bytes]bool{0: false, 1: true, 109: true, 110: false, 1000: false} {
+		err := p.CheckLimit(limit)
+		if (err != nil) != refused || refused && !refusal.Is(err) {
+			t.Errorf("limit %d: %v", limit, err)
+		}
+		if limit == 109 && !strings.Contains(fmt.Sprint(err), "worker 1 would need") {
+			t.Errorf("%v, want that of worker 1", err)
+		}
+	}
+	if got := most([]Worker{{Tensors: 100, Graph: 7}, {Tensors: 60, Graph: 50}}); got != 110 {
+		t.Errorf("the worker that needs most takes %d", got)
+	}
+}
+
+// TestParametersOfStages: the parameters of a stage are counted once, however many workers have them.
+func TestParametersOfStages(t *testing.T) {
+	grid := mesh.Mesh{Stages: 2, Partitions: 1, Slices: 2}
+	var p Plan
+	for rank := range grid.Workers() {
+		p.Workers = append(p.Workers, Worker{Parameters: []int{5, 30}[grid.Place(rank).Stage]})
+	}
+	if got := p.Parameters(grid); got != 35 {
+		t.Errorf("%d parameters, want 35", got)
+	}
+}
+
+// TestRowSums: rows that add up to 1 are counted, and others but for those of zeros, by hand. A value below
+// zero and one with a fraction are told.
+func TestRowSums(t *testing.T) {
+	for _, c := range []struct {
+		rows []float32 // of two columns
+		want RowSums
+	}{
+		{[]float32{0, 0}, RowSums{}},
+		{[]float32{0, 1, 1, 0, 0, 0, 1, 1}, RowSums{Ones: 2, Others: 1}},
+		{[]float32{.25, .75, 0, 1}, RowSums{Ones: 2, Fraction: .75}},
+		{[]float32{2, -1, 1, -1, 3, 4}, RowSums{Ones: 1, Others: 2, Negative: -1}},
+		{[]float32{.5, .50005, .5, .5002}, RowSums{Ones: 1, Others: 1, Fraction: .5002}},
+	} {
+		f := &graph.Features{Columns: 2, Dense: c.rows}
+		if got := rowSums(f, len(c.rows)/2); got != c.want {
+			t.Errorf("%v: %+v, want %+v", c.rows, got, c.want)
+		}
+	}
+	// Of 8,192 rows every third is looked at: 0, 3, …, 8190
+	const n = 8192
+	f := &graph.Features{Columns: 1, Dense: make([]float32, n)}
+	for v := range n {
+		f.Dense[v] = 1
+	}
+	if got, want := rowSums(f, n), (RowSums{Ones: 2731}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}

@@ -1,0 +1,91 @@
+package train
+
+import (
+	"context"
+	"testing"
+
+	"weft/graph"
+	"weft/tensor"
+	"weft/train/plan"
+	"weft/train/setting"
+)
+
+func planOf(t *testing.T, g *graph.Graph, o Options) plan.Plan {
+	t.Helper()
+	p, err := (&Job{Graph: g, Options: o}).Plan(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// TestPlannedNumbers: the values of a GCN of two layers and of its predictions are counted by hand, and what
+// is said of the features and the edges is what they are.
+func TestPlannedNumbers(t *testing.T) {
+	g := tangled(t)
+	o := Defaults()
+	o.Model, o.Layers, o.Hidden, o.Norm, o.Threads = "gcn", 2, 5, "none", 1
+	p := planOf(t, g, o)
+	one, classes := p.Workers[0], g.Labels.Classes
+	parameters := g.Features.Columns*o.Hidden + o.Hidden + o.Hidden*classes + classes
+	if one.Parameters != parameters || one.Predictions != g.Vertices()*classes || p.ResultBytes != 4*int64(parameters+g.Vertices()*classes) {
+		t.Errorf("%d parameters, %d predictions, %d bytes; want %d parameters", one.Parameters, one.Predictions, p.ResultBytes, parameters)
+	}
+	sum := int64(0)
+	for _, bytes := range one.Kinds {
+		sum += bytes
+	}
+	if len(one.Kinds) != int(tensor.Graph-tensor.Features) || sum != one.Tensors {
+		t.Errorf("the kinds of tensors take %d together, and all %d", one.Kinds, one.Tensors)
+	}
+	if len(one.Costs) != o.Layers || one.RowSums != (plan.RowSums{}) || one.OneClass || !one.Validates {
+		t.Errorf("%+v", one)
+	}
+	o.NormalizeFeatures = "row"
+	if p := planOf(t, g, o); p.Workers[0].RowSums == (plan.RowSums{}) {
+		t.Error("nothing is known of the features' sums")
+	}
+	for model, ignores := range map[string]bool{"gcn": false, "gat": true} {
+		o.Model = model
+		for _, weighted := range []bool{false, true} {
+			of := *g
+			of.Relations = []graph.Relation{g.Relations[0]}
+			of.Relations[0].Weights = nil
+			if weighted {
+				of.Relations[0].Weights = make([]float32, len(g.Relations[0].Sources))
+			}
+			if got := planOf(t, &of, o).Workers[0].UnusedWeights; got != (ignores && weighted) {
+				t.Errorf("%s, weights %v: unused %v", model, weighted, got)
+			}
+		}
+	}
+}
+
+// TestPlanWithoutScratch: the scratch that makes sums faster is left out where the plan passes the limit, and
+// not at the limit or without one.
+func TestPlanWithoutScratch(t *testing.T) {
+	g, o := tangled(t), networks()["gcn"]
+	p := planOf(t, g, o)
+	need := setting.Bytes(p.PeakTensorBytes[0] + p.GraphBytes[0])
+	if p.Uncut {
+		t.Error("without a limit")
+	}
+	for limit, uncut := range map[setting.Bytes]bool{1: true, need - 1: true, need: false, need + 1: false} {
+		o.MemoryLimit = limit
+		if got := planOf(t, g, o); got.Uncut != uncut {
+			t.Errorf("at %d of %d bytes: %v", limit, need, got.Uncut)
+		}
+	}
+}
+
+// TestPlannedChunks: chunks hold the vertices among them, so that the largest is at least as large as their
+// mean and the smallest at most.
+func TestPlannedChunks(t *testing.T) {
+	g := tangled(t)
+	o := Defaults()
+	o.Model, o.Layers, o.Hidden, o.Threads, o.Parallel, o.Chunks = "gcnii", 6, 8, 1, "pipeline=3", 5
+	c := planOf(t, g, o).Workers[0].Chunks
+	if c.Least < 1 || c.Least*5 > g.Vertices() || c.Most*5 < g.Vertices() {
+		t.Errorf("chunks of %d to %d of %d vertices", c.Least, c.Most, g.Vertices())
+	}
+}

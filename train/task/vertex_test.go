@@ -1,0 +1,63 @@
+package task
+
+import (
+	"strings"
+	"testing"
+
+	"weft/graph"
+	"weft/internal/refusal"
+	"weft/partition"
+)
+
+// TestSplitThatIsNotThere: splits count from 0, and one without training vertices is refused.
+func TestSplitThatIsNotThere(t *testing.T) {
+	two := []graph.SplitSizes{{Train: 1}, {Val: 3, Test: 4}}
+	for _, c := range []struct {
+		splits []graph.SplitSizes
+		split  int
+		want   string // how the refusal begins, or nothing
+	}{
+		{nil, 0, "the graph has no split"},
+		{two, 0, ""},
+		{two, 1, "split 1 has no training vertices"},
+		{two, 2, "split 2: the number of splits that the graph has is 2"},
+		{two, 3, "split 3: the number of splits that the graph has is 2"},
+	} {
+		got, err := "", New(Options{Name: Vertex, Split: c.split}).Check(&partition.Whole{Splits: c.splits})
+		if err != nil {
+			if got = err.Error(); !refusal.Is(err) {
+				t.Errorf("%v is no refusal", err)
+			}
+		}
+		if c.want == "" && got != "" || !strings.HasPrefix(got, c.want) {
+			t.Errorf("split %d of %d: %q, want %q", c.split, len(c.splits), got, c.want)
+		}
+	}
+}
+
+// TestNothingToLearn: a worker knows that all labels are one class where it has the whole graph, or where the
+// graph has one class; the labels of its own partition alone tell nothing.
+func TestNothingToLearn(t *testing.T) {
+	same, two := []int64{1, -1, 1}, []int64{1, 0, 1}
+	for _, c := range []struct {
+		partitions, classes int
+		class               []int64
+		multi               []float32
+		want                bool
+	}{
+		{1, 2, same, nil, true},
+		{1, 2, two, nil, false},
+		{2, 2, same, nil, false},
+		{2, 2, two, nil, false},
+		{2, 1, []int64{0, 0}, nil, true},
+		{2, 1, nil, []float32{1, 0}, false}, // a vertex may lack the label
+		{1, 1, nil, []float32{1, 0}, false},
+	} {
+		s := &partition.Share{Edges: partition.Edges{Starts: make([]int, c.partitions+1)}}
+		s.Values.Labels = graph.Labels{Classes: c.classes, Class: c.class, Multi: c.multi}
+		s.Whole.Classes = c.classes
+		if got := (&classes{Env: Env{Share: s}}).OneClass(); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}

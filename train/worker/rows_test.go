@@ -1,0 +1,177 @@
+package worker
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"weft/comm"
+	"weft/gnn"
+	"weft/internal/launch"
+	"weft/kernel"
+	"weft/nn"
+	"weft/parallel/mesh"
+	"weft/partition"
+	"weft/tensor"
+	"weft/train/engine"
+)
+
+// TestRowsInOrder: the rows of three workers, one of which has none, come to worker 0 in the order of their
+// vertices, in pieces of at most 4 MiB. Of two rows that are taken the others are not passed on.
+func TestRowsInOrder(t *testing.T) {
+	const vertices, columns = 11, 1 << 18 // four rows are 4 MiB
+	own := [][]int32{{1, 3, 4, 9, 10}, {}, {0, 2, 5, 6, 7, 8}}
+	for name, c := range map[string]struct {
+		ids    [][]int32
+		refuse string // how the error goes on
+		stop   bool   // after one piece
+	}{
+		"all":     {ids: own},
+		"missing": {ids: [][]int32{{1, 3, 4, 9}, {}, {0, 2, 5, 6, 7, 8}}, refuse: "the workers hold 2 of the vertices 8 to 10"},
+		"twice":   {ids: [][]int32{{1, 3, 4, 9, 10}, {}, {0, 3, 5, 6, 7, 8}}, refuse: "vertex 3 belongs to two partitions"},
+		"stopped": {ids: own, refuse: "the rows of 7 vertices were not taken", stop: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sizes []int
+			err := launch.Workers(3, 0, func(world *comm.Comm) error {
+				mem := tensor.NewMeter()
+				defer mem.Close()
+				ids := c.ids[world.Rank()]
+				m := mem.New(tensor.Activations, len(ids), columns)
+				for i, v := range ids {
+					m.Floats()[i*columns], m.Floats()[(i+1)*columns-1] = float32(v), -float32(v)
+				}
+				w := &Worker{Groups: mesh.Groups{World: world}}
+				return w.inOrder(m, ids, vertices, func(rows Rows) error {
+					if world.Rank() != 0 || rows.Vertices != vertices || rows.Columns != columns {
+						t.Errorf("rank %d is given %d × %d", world.Rank(), rows.Vertices, rows.Columns)
+					}
+					v := 0
+					for piece := range rows.Each {
+						sizes = append(sizes, len(piece)/columns)
+						for row := range slices.Chunk(piece, columns) {
+							if row[0] != float32(v) || row[columns-1] != -float32(v) {
+								t.Errorf("row %d is that of vertex %v", v, row[0])
+							}
+							v++
+						}
+						if c.stop {
+							break
+						}
+					}
+					return nil
+				})
+			})
+			if c.refuse == "" {
+				if err != nil || !slices.Equal(sizes, []int{4, 4, 3}) {
+					t.Errorf("%v, %v", sizes, err)
+				}
+			} else if err == nil || !strings.Contains(err.Error(), c.refuse) {
+				t.Errorf("%v, want %s", err, c.refuse)
+			}
+		})
+	}
+}
+
+// TestAgree: the loss is the sum of all workers' parts, and one that stops stops all.
+func TestAgree(t *testing.T) {
+	for _, stops := range []int{-1, 0, 2} {
+		err := launch.Workers(3, 0, func(c *comm.Comm) error {
+			mem := tensor.NewMeter()
+			defer mem.Close()
+			team := kernel.NewTeam(1, mem)
+			w := &Worker{Team: team, Groups: mesh.Mesh{Stages: 1, Partitions: 3, Slices: 1}.Join(c), Params: nn.NewParams(team, 1)}
+			loss, stopped, err := w.agree(1, []float64{.5, 2, -.25}[c.Rank()], c.Rank() == stops)
+			if loss != 2.25 || stopped != (stops >= 0) {
+				t.Errorf("worker %d: %v, %v", c.Rank(), loss, stopped)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLoadRefused: an error of one worker's file is one of all.
+func TestLoadRefused(t *testing.T) {
+	broken := errors.New("a broken file")
+	err := launch.Workers(2, 0, func(c *comm.Comm) error {
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		team := kernel.NewTeam(1, mem)
+		w := &Worker{Team: team, Groups: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}.Join(c), Params: nn.NewParams(team, 1)}
+		var mine error
+		if c.Rank() == 1 {
+			mine = broken
+		}
+		if w.Load(nn.State{}, mine) == nil {
+			t.Errorf("worker %d goes on", c.Rank())
+		}
+		return w.Load(nn.State{}, nil)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWorkOfStages: of blocks that cost 2, 3 and 5 multiply-adds a vertex the second stage has the last two.
+func TestWorkOfStages(t *testing.T) {
+	grid := mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}
+	w := &Worker{Groups: mesh.Groups{Mesh: grid}, Share: &partition.Share{Whole: partition.Whole{Vertices: 7}}}
+	for _, cost := range []int{2, 3, 5} {
+		w.Blocks = append(w.Blocks, gnn.BlockSpec{Cost: gnn.Cost{Vertex: cost}})
+	}
+	w.Stage.Cuts = []int{0, 1, 3}
+	all := w.Stages()
+	if len(all) != 2 || all[0].Work != .2 || all[1].Work != .8 || !slices.Equal(all[0].Blocks, []int{0, 1}) || !slices.Equal(all[1].Blocks, []int{1, 3}) {
+		t.Errorf("%+v", all)
+	}
+	for s, one := range all {
+		if want := []int{grid.Rank(mesh.Place{Stage: s}), grid.Rank(mesh.Place{Stage: s, Partition: 1})}; !slices.Equal(one.Workers, want) {
+			t.Errorf("stage %d has the workers %v, want %v", s, one.Workers, want)
+		}
+	}
+	w.Groups.Mesh.Stages = 1
+	if one := w.Stages(); one != nil {
+		t.Errorf("one stage: %+v", one)
+	}
+}
+
+// TestSummaryOfAStage: times are means over the stage's workers, and bytes are sums.
+func TestSummaryOfAStage(t *testing.T) {
+	s := StageSummary{Stage: Stage{Workers: []int{0, 1, 2, 3}}}
+	for k := range time.Duration(4) {
+		s.add(engine.StageReport{Compute: (k + 1) * time.Second, Bubble: 2 * k * time.Second, Wait: 3 * time.Second}, int64(10+k))
+	}
+	if s.Compute != 2.5 || s.Bubble != 3 || s.Wait != 3 || s.Sent != 46 {
+		t.Errorf("%+v", s)
+	}
+	if got := StageImbalance([]StageSummary{{Compute: 1}, {Compute: 3}}); got != 1.5 {
+		t.Errorf("imbalance %v, want 1.5", got)
+	}
+}
+
+// TestTotalsOfWorkers: each worker's numbers stand at its rank, and the traffic is summed over them.
+func TestTotalsOfWorkers(t *testing.T) {
+	err := launch.Workers(2, 0, func(c *comm.Comm) error {
+		mem := tensor.NewMeter()
+		defer mem.Close()
+		w := &Worker{Team: kernel.NewTeam(1, mem), Groups: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}.Join(c)}
+		r := int64(c.Rank())
+		w.Pass = Tally{EdgeColumns: BySite{"a": 5 + r, "b": 10}, Waited: time.Second * time.Duration(1+r), Seconds: 4}
+		w.Pass.Sent.Halo, w.Pass.Sent.Gradient = Traffic{100 + r, 3}, Traffic{7, 1}
+		all, err := w.Totals()
+		want := Communication{Halo: Traffic{201, 6}, Gradient: Traffic{14, 2}}
+		if all.Workers != 2 || !slices.Equal(all.EdgeColumns, []int64{15, 16}) || !slices.Equal(all.SentBytes, []int64{107, 108}) ||
+			!slices.Equal(all.WaitSeconds, []float64{1, 2}) || all.WaitShare != .5 || all.Communication != want {
+			t.Errorf("%+v", all)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
