@@ -14,17 +14,17 @@ type Both struct {
 }
 
 // NewBoth makes the pair along a relation; conv makes one of them at a site.
-func NewBoth(s Site, props Propagators, relation string, conv func(Site) Convolution) *Both {
+func NewBoth(m Module, props Propagators, relation string, conv func(Module) Convolution) *Both {
 	half := func(path string, along Along) Convolution {
-		h := s
-		h.Path, h.Propagator, h.Plain, h.halved = s.Path+path, props(s.Path+path, along), true, true
+		h := m
+		h.Path, h.Propagator, h.Plain, h.halved = m.Path+path, props(m.Path+path, along), true, true
 		return conv(h)
 	}
 	c := &Both{
 		in:  half(".conv_in", Along{Relation: relation}),
 		out: half(".conv_out", Along{Relation: relation, Reversed: true}),
 	}
-	root := s
+	root := m
 	root.Path += ".lin"
 	c.root = NewLinear(root)
 	return c

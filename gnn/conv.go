@@ -28,10 +28,11 @@ type ConvolutionFunc func(x *autograd.Var) (*autograd.Var, *nn.Param)
 // Forward calls f.
 func (f ConvolutionFunc) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return f(x) }
 
-// Site is where a convolution is made.
-type Site struct {
-	Path    string // names its parameters and keys its caches and masks
-	In, Out int
+// Module is what a layer is made from: its place in the model, the widths of its rows, and what it computes
+// with.
+type Module struct {
+	Path    string // the module path (`convs.1`): it names parameters and keys caches and dropout masks
+	In, Out int    // columns of the layer's input and output
 	// InTarget is the width of the targets' rows, In that of the sources', on a graph with several types of
 	// vertices or edges: no self loops are added there, and graph attention has a weight for each end. 0: a
 	// graph of one type and relation.
@@ -50,21 +51,21 @@ type Site struct {
 }
 
 // target is the width of the rows of an edge's target.
-func (s Site) target() int { return cmp.Or(s.InTarget, s.In) }
+func (m Module) target() int { return cmp.Or(m.InTarget, m.In) }
 
-// bias makes the bias that comes before s.Norm, or before no norm.
-func (s Site) bias(name string, n int, init nn.Init) *nn.Param {
-	return biasBefore(s.Norm, s, name, n, init)
+// bias makes the bias that comes before m.Norm, or before no norm.
+func (m Module) bias(name string, n int, init nn.Init) *nn.Param {
+	return biasBefore(m.Norm, m, name, n, init)
 }
 
-func biasBefore(norm nn.Norm, s Site, name string, n int, init nn.Init) *nn.Param {
+func biasBefore(norm nn.Norm, m Module, name string, n int, init nn.Init) *nn.Param {
 	if b, ok := norm.(*nn.BatchNorm); ok {
 		share := float32(1)
-		if s.halved {
+		if m.halved {
 			share = 0.5
 		}
-		s.Params.CancelledBias(s.Path+name, b.RunningMean(), share)
+		m.Params.CancelledBias(m.Path+name, b.RunningMean(), share)
 		return nil
 	}
-	return s.Params.Bias(s.Path+name, n, init)
+	return m.Params.Bias(m.Path+name, n, init)
 }

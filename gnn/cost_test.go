@@ -26,7 +26,7 @@ func TestCost(t *testing.T) {
 			continue // mixing weights is work of neither vertices nor edges
 		}
 		for _, direction := range []string{"in", "out", "both"} {
-			if kind, _ := gnn.KindOf(s.Model); direction == "both" && (s.Decoupled || kind.OneWay) {
+			if kind, _ := gnn.KindOf(s.Model); direction == "both" && (s.Decoupled || kind.OneDirection) {
 				continue
 			}
 			s.Direction, s.OutputHeads = direction, 2

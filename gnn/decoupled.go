@@ -22,14 +22,14 @@ type Propagation struct {
 }
 
 // NewPropagation makes the rounds of an aggregation.
-func NewPropagation(s Site, r Reduce, k Rounds) *Propagation {
-	return &Propagation{p: s.Propagator, r: r, rounds: k}
+func NewPropagation(m Module, r Reduce, k Rounds) *Propagation {
+	return &Propagation{p: m.Propagator, r: r, rounds: k}
 }
 
 // NewGINPropagation makes the rounds of GIN's aggregation, (1+ε)·x_i + Σ_{j→i} x_j, with ε = 0 unless loaded
 // weights say otherwise.
-func NewGINPropagation(s Site, k Rounds) *Propagation {
-	return &Propagation{p: s.Propagator, r: Reduce{KindSum, 1}, epsilon: s.Params.Buffer(s.Path+".eps", 1, 0), rounds: k}
+func NewGINPropagation(m Module, k Rounds) *Propagation {
+	return &Propagation{p: m.Propagator, r: Reduce{KindSum, 1}, epsilon: m.Params.Buffer(m.Path+".eps", 1, 0), rounds: k}
 }
 
 // Forward computes the rounds for State.H, rows × classes.
@@ -59,10 +59,10 @@ type AttentionPropagationOptions struct {
 	Stop bool
 }
 
-// NewAttentionPropagation makes the rounds; s.In is the number of classes.
-func NewAttentionPropagation(s Site, o AttentionPropagationOptions) *AttentionPropagation {
+// NewAttentionPropagation makes the rounds; m.In is the number of classes.
+func NewAttentionPropagation(m Module, o AttentionPropagationOptions) *AttentionPropagation {
 	c := &AttentionPropagation{
-		aSource: s.Params.Attention(s.Path+".att_src", 1, s.In), aTarget: s.Params.Attention(s.Path+".att_dst", 1, s.In), p: s.Propagator, o: o,
+		aSource: m.Params.Attention(m.Path+".att_src", 1, m.In), aTarget: m.Params.Attention(m.Path+".att_dst", 1, m.In), p: m.Propagator, o: o,
 	}
 	if o.Stop {
 		c.aSource.Decay, c.aTarget.Decay = nn.NoDecay, nn.NoDecay

@@ -25,10 +25,10 @@ var gcnii = &deep{
 	encode: func(s *Spec, l Layer) Block {
 		dropout := l.Dropout
 		l.Activation, l.Dropout = Activations[s.Activation], nn.Dropout{}
-		return &FirstEmbeddings{Layer: l, Dropout: dropout}
+		return &InitialResidual{Layer: l, Dropout: dropout}
 	},
 	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
-		at := s.deepSite(kind.path(i), e)
+		at := s.deepModule(kind.path(i), e)
 		at.Propagator = e.Propagators(at.Path, Along{Relation: e.Only(), Reversed: s.Direction == "out"})
 		return NewGCNII(at, GCNIIOptions{
 			Alpha: s.Alpha, Theta: s.Theta, Layer: i + 1, SharedWeights: s.SharedWeights, Dropout: s.Dropout, Last: i == s.Layers-1,
@@ -53,7 +53,7 @@ var resGCN = &deep{
 		return &l
 	},
 	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
-		at := s.deepSite(kind.path(i)+".conv", e)
+		at := s.deepModule(kind.path(i)+".conv", e)
 		if i == 0 {
 			return &Layer{Conv: s.convolution(kind, at, e, false)}
 		}
@@ -74,19 +74,19 @@ var residualBlocks = &deep{
 		return &l
 	},
 	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
-		at := s.deepSite(kind.path(i), e)
+		at := s.deepModule(kind.path(i), e)
 		path := fmt.Sprintf("feed_forwards.%d", i)
 		f := &FeedForward{
-			Activation: at.Activation, Inner: nn.Dropout{Site: path, P: s.Dropout}, Outer: nn.Dropout{Site: path + ".out", P: s.Dropout},
+			Activation: at.Activation, Inner: nn.Dropout{Path: path, P: s.Dropout}, Outer: nn.Dropout{Path: path + ".out", P: s.Dropout},
 		}
 		b := &ResidualBlock{
 			PreActivation: PreActivation{Norm: s.norm(e, fmt.Sprintf("norms.%d", i), s.Hidden)},
 			Conv:          s.convolution(kind, at, e, false), FeedForward: f,
 		}
 		if kind.blocks == 2 {
-			f.First = NewLinear(s.deepSite(path+".lins.0", e))
+			f.First = NewLinear(s.deepModule(path+".lins.0", e))
 		}
-		f.Second = NewLinear(s.deepSite(path+".lins.1", e))
+		f.Second = NewLinear(s.deepModule(path+".lins.1", e))
 		return b
 	},
 	decode: func(s *Spec, e Env, l *Linear) Block {
@@ -99,9 +99,9 @@ var residualBlocks = &deep{
 	},
 }
 
-// deepSite is a place between the encoder and the decoder.
-func (s *Spec) deepSite(path string, e Env) Site {
-	return Site{
+// deepModule is a place between the encoder and the decoder.
+func (s *Spec) deepModule(path string, e Env) Module {
+	return Module{
 		Path: path, In: s.Hidden, Out: s.Hidden, Params: e.Params, Activation: Activations[s.Activation],
 		Inner: func(path string, width int) nn.Norm { return s.norm(e, path, width) },
 	}
@@ -109,19 +109,19 @@ func (s *Spec) deepSite(path string, e Env) Site {
 
 // preActivation is norm, activation and dropout in front of a convolution.
 func (s *Spec) preActivation(path string, e Env) PreActivation {
-	return PreActivation{Norm: s.norm(e, path, s.Hidden), Activation: Activations[s.Activation], Dropout: nn.Dropout{Site: path, P: s.Dropout}}
+	return PreActivation{Norm: s.norm(e, path, s.Hidden), Activation: Activations[s.Activation], Dropout: nn.Dropout{Path: path, P: s.Dropout}}
 }
 
 // blocks describes the encoder, the blocks and the decoder.
 func (d *deep) blocks(s *Spec, kind ModelKind, features, classes int) []BlockSpec {
 	h, in := s.Hidden, s.read(features)
 	linear := func(path string, in, out int, e Env) *Linear {
-		return NewLinear(Site{Path: path, In: in, Out: out, Params: e.Params})
+		return NewLinear(Module{Path: path, In: in, Out: out, Params: e.Params})
 	}
 	specs := []BlockSpec{{In: in, Out: h, Cost: Cost{Vertex: in * h}, Build: func(e Env) Block {
 		return d.encode(s, Layer{
-			Input: nn.Dropout{Site: "input", P: s.InputDropout}, Embedding: s.learned(e), Conv: linear(d.encoder, in, h, e),
-			Dropout: nn.Dropout{Site: d.encoder, P: s.Dropout}, Activation: kernel.Identity,
+			Input: nn.Dropout{Path: "input", P: s.InputDropout}, Embedding: s.learned(e), Conv: linear(d.encoder, in, h, e),
+			Dropout: nn.Dropout{Path: d.encoder, P: s.Dropout}, Activation: kernel.Identity,
 		})
 	}}}
 	for i := range s.Layers {

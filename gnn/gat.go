@@ -32,20 +32,20 @@ func (o GATOptions) columns(out int) int {
 }
 
 // NewGAT makes a graph attention layer.
-func NewGAT(s Site, o GATOptions) *GAT {
-	n := o.columns(s.Out)
-	weight := func(name string, in int) *nn.Param { return s.Params.Weight(s.Path+name, in, n, nn.Glorot(in, n)) }
+func NewGAT(m Module, o GATOptions) *GAT {
+	n := o.columns(m.Out)
+	weight := func(name string, in int) *nn.Param { return m.Params.Weight(m.Path+name, in, n, nn.Glorot(in, n)) }
 	c := &GAT{
-		p: s.Propagator, o: o, selfLoops: !s.Plain && s.InTarget == 0,
-		dropout: nn.Dropout{Site: s.Path + ".source", P: o.TransformDropout}, targetDropout: nn.Dropout{Site: s.Path + ".target", P: o.TransformDropout},
+		p: m.Propagator, o: o, selfLoops: !m.Plain && m.InTarget == 0,
+		dropout: nn.Dropout{Path: m.Path + ".source", P: o.TransformDropout}, targetDropout: nn.Dropout{Path: m.Path + ".target", P: o.TransformDropout},
 	}
-	if s.InTarget == 0 {
-		c.w = weight(".lin.weight", s.In)
+	if m.InTarget == 0 {
+		c.w = weight(".lin.weight", m.In)
 	} else {
-		c.w, c.wTarget = weight(".lin_src.weight", s.In), weight(".lin_dst.weight", s.InTarget)
+		c.w, c.wTarget = weight(".lin_src.weight", m.In), weight(".lin_dst.weight", m.InTarget)
 	}
-	c.aSource, c.aTarget = s.Params.Attention(s.Path+".att_src", o.Heads, n), s.Params.Attention(s.Path+".att_dst", o.Heads, n)
-	c.b = s.bias(".bias", s.Out, nn.Constant(0))
+	c.aSource, c.aTarget = m.Params.Attention(m.Path+".att_src", o.Heads, n), m.Params.Attention(m.Path+".att_dst", o.Heads, n)
+	c.b = m.bias(".bias", m.Out, nn.Constant(0))
 	return c
 }
 

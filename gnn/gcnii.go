@@ -34,17 +34,17 @@ type GCNIIOptions struct {
 	Last          bool    // no later block reads the first embeddings
 }
 
-// NewGCNII makes a layer whose input, output and first embeddings are s.In columns wide. The initial values
+// NewGCNII makes a layer whose input, output and first embeddings are m.In columns wide. The initial values
 // are those of the authors' code.
-func NewGCNII(s Site, o GCNIIOptions) *GCNII {
+func NewGCNII(m Module, o GCNIIOptions) *GCNII {
 	weight := func(name string) *nn.Param {
-		w := s.Params.Matrix(s.Path+name, s.In, s.In, nn.FanIn(s.In))
+		w := m.Params.Matrix(m.Path+name, m.In, m.In, nn.FanIn(m.In))
 		w.Decay = nn.ConvDecay
 		return w
 	}
 	c := &GCNII{
-		w1: weight(".weight1"), p: s.Propagator, o: o, beta: float32(math.Log1p(o.Theta / float64(o.Layer))),
-		activation: s.Activation, dropout: nn.Dropout{Site: s.Path, P: o.Dropout},
+		w1: weight(".weight1"), p: m.Propagator, o: o, beta: float32(math.Log1p(o.Theta / float64(o.Layer))),
+		activation: m.Activation, dropout: nn.Dropout{Path: m.Path, P: o.Dropout},
 	}
 	if !o.SharedWeights {
 		c.w2 = weight(".weight2")
@@ -52,7 +52,7 @@ func NewGCNII(s Site, o GCNIIOptions) *GCNII {
 	return c
 }
 
-// Forward computes the layer for State.H and State.H0, both rows × s.In.
+// Forward computes the layer for State.H and State.H0, both rows × m.In.
 func (c *GCNII) Forward(s State) State {
 	alpha := float32(c.o.Alpha)
 	h := c.p.Propagate(s.H, Symmetric, Once)
@@ -81,15 +81,15 @@ func (c *GCNII) mixed(t *autograd.Tape, w *nn.Param, scale float32) *autograd.Va
 	return m
 }
 
-// FirstEmbeddings is the block before the layers of a GCNII. Its output before dropout is h0, which travels
+// InitialResidual is the block before the layers of a GCNII. Its output before dropout is h0, which travels
 // along.
-type FirstEmbeddings struct {
+type InitialResidual struct {
 	Layer   Layer // without dropout
 	Dropout nn.Dropout
 }
 
 // Forward computes both.
-func (b *FirstEmbeddings) Forward(s State) State {
+func (b *InitialResidual) Forward(s State) State {
 	h0 := b.Layer.Forward(s).H
 	h := h0
 	if mask := b.Dropout.Mask(h0); mask.Active() {

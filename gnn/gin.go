@@ -17,15 +17,15 @@ type GIN struct {
 }
 
 // NewGIN makes a GIN layer.
-func NewGIN(s Site) *GIN {
-	c := &GIN{p: s.Propagator, act: s.Activation, epsilon: s.Params.Buffer(s.Path+".eps", 1, 0)}
-	c.w1 = s.Params.Weight(s.Path+".nn.lins.0.weight", s.In, s.Out, nn.FanIn(s.In))
-	c.norm = s.Inner(s.Path+".nn.norms.0", s.Out)
-	inner := s
+func NewGIN(m Module) *GIN {
+	c := &GIN{p: m.Propagator, act: m.Activation, epsilon: m.Params.Buffer(m.Path+".eps", 1, 0)}
+	c.w1 = m.Params.Weight(m.Path+".nn.lins.0.weight", m.In, m.Out, nn.FanIn(m.In))
+	c.norm = m.Inner(m.Path+".nn.norms.0", m.Out)
+	inner := m
 	inner.halved = false
-	c.b1 = biasBefore(c.norm, inner, ".nn.lins.0.bias", s.Out, nn.FanIn(s.In))
-	c.w2 = s.Params.Weight(s.Path+".nn.lins.1.weight", s.Out, s.Out, nn.FanIn(s.Out))
-	c.b2 = s.bias(".nn.lins.1.bias", s.Out, nn.FanIn(s.Out))
+	c.b1 = biasBefore(c.norm, inner, ".nn.lins.0.bias", m.Out, nn.FanIn(m.In))
+	c.w2 = m.Params.Weight(m.Path+".nn.lins.1.weight", m.Out, m.Out, nn.FanIn(m.Out))
+	c.b2 = m.bias(".nn.lins.1.bias", m.Out, nn.FanIn(m.Out))
 	return c
 }
 

@@ -136,8 +136,8 @@ func TestRootWeightsOfDirGNNConv(t *testing.T) {
 func maxSAGE(features, hidden, classes int) []gnn.BlockSpec {
 	layer := func(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
 		return gnn.BlockSpec{In: in, Out: out, Build: func(e gnn.Env) gnn.Block {
-			site := gnn.Site{Path: path, In: in, Out: out, Params: e.Params, Propagator: e.Propagators(path, gnn.Along{Relation: e.Only()})}
-			return &gnn.Layer{Conv: gnn.NewSAGE(site, gnn.Max), Activation: act}
+			module := gnn.Module{Path: path, In: in, Out: out, Params: e.Params, Propagator: e.Propagators(path, gnn.Along{Relation: e.Only()})}
+			return &gnn.Layer{Conv: gnn.NewSAGE(module, gnn.Max), Activation: act}
 		}}
 	}
 	return []gnn.BlockSpec{layer("convs.0", features, hidden, kernel.ReLU), layer("convs.1", hidden, classes, kernel.Identity)}

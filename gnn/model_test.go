@@ -21,7 +21,7 @@ func spec(model string) gnn.Spec {
 		Model: model, Layers: 4, Hidden: 12, Heads: 3, OutputHeads: 1, Norm: "layer", Activation: "elu", Residual: true,
 		Direction: "both", Dropout: .5, InputDropout: .2, AttentionDropout: .1, Alpha: .2, Theta: .7,
 	}
-	if kind, _ := gnn.KindOf(model); kind.OneWay {
+	if kind, _ := gnn.KindOf(model); kind.OneDirection {
 		s.Direction = "out"
 	}
 	return s

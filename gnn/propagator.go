@@ -114,9 +114,9 @@ type Attention struct {
 
 // CheckScores panics where given scores at a site are one value, or are the rows: its gradient would have two
 // writers.
-func (a Attention) CheckScores(site string) {
+func (a Attention) CheckScores(path string) {
 	if s := a.SourceScore; s != nil && (s == a.TargetScore || s == a.Source || a.TargetScore == a.Source) {
-		panic(fmt.Sprintf("gnn: %s attends with one value in two places: Source, SourceScore and TargetScore are three", site))
+		panic(fmt.Sprintf("gnn: %s attends with one value in two places: Source, SourceScore and TargetScore are three", path))
 	}
 }
 
@@ -157,9 +157,9 @@ type Message struct {
 
 // Check says why the messages of a site, which lead to rows of so many targets, cannot be computed: nil, or a
 // refusal.
-func (m Message) Check(site string, targets int) error {
+func (m Message) Check(path string, targets int) error {
 	refuse := func(format string, args ...any) error {
-		return refusal.Errorf("%s: a message function %s", site, fmt.Sprintf(format, args...))
+		return refusal.Errorf("%s: a message function %s", path, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case m.Source == nil || m.Function == nil:
@@ -200,4 +200,4 @@ type Along struct {
 }
 
 // Propagators makes the Propagator of a place. A relation that the graph does not have panics.
-type Propagators func(site string, along Along) Propagator
+type Propagators func(path string, along Along) Propagator

@@ -60,8 +60,8 @@ type ModelKind struct {
 	Settings, Decoupled []string
 	// EdgeWeights says that it uses the graph's edge weights.
 	EdgeWeights bool
-	// OneWay says that its layers aggregate along one direction and not along both.
-	OneWay bool
+	// OneDirection says that its layers aggregate along one direction and not along both.
+	OneDirection bool
 	// Featureless says that it tells vertices without features apart by their number.
 	Featureless bool
 
@@ -69,10 +69,10 @@ type ModelKind struct {
 	// weight, bias: below a layer's path, the weight that reads the layer's input, out × in, and the bias of
 	// its output
 	weight, bias string
-	convolution  func(s *Spec, at Site, last bool) Convolution
+	convolution  func(s *Spec, at Module, last bool) Convolution
 	// cost is that of the convolution from in columns to out, or for graph attention to those of all heads.
 	cost func(in, out int) Cost
-	root bool // the convolution has a root weight besides, which Site.Plain leaves out
+	root bool // the convolution has a root weight besides, which Module.Plain leaves out
 	// relations makes the layers of a model whose relations share weights; nil: each has a convolution.
 	relations func(l *typedLayer, b *TypedLayer, e Env) TypedConvolution
 	// deep is what the model is made of, if not of convolutions with norm, activation and dropout after each.
@@ -80,7 +80,7 @@ type ModelKind struct {
 	// blocks is how many linear maps its feed-forward part has in residual blocks, 0: it has no such blocks.
 	blocks int
 	// propagation is the rounds of the decoupled model; nil: there is none.
-	propagation func(s *Spec, at Site) Block
+	propagation func(s *Spec, at Module) Block
 }
 
 var (
@@ -98,20 +98,20 @@ var (
 var kinds = []ModelKind{
 	{
 		Name: "mlp", Settings: layerSettings, list: "lins", weight: ".weight", bias: ".bias",
-		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewLinear(at) },
+		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewLinear(at) },
 		cost:        func(in, out int) Cost { return Cost{Vertex: in * out} },
 	},
 	{
 		Name: "gcn", Settings: blockSettings, Decoupled: linearRounds, EdgeWeights: true, blocks: 1,
 		list: "convs", weight: ".lin.weight", bias: ".bias",
-		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGCN(at) },
-		propagation: func(s *Spec, at Site) Block { return NewPropagation(at, Symmetric, s.rounds()) },
+		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGCN(at) },
+		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Symmetric, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
 		Name: "sage", Settings: blockSettings, Decoupled: linearRounds, blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
-		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
-		propagation: func(s *Spec, at Site) Block { return NewPropagation(at, Reduce{KindMean, 1}, s.rounds()) },
+		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewSAGE(at, Mean) },
+		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Reduce{KindMean, 1}, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
 	},
@@ -119,8 +119,8 @@ var kinds = []ModelKind{
 		Name: "gat", Settings: slices.Concat([]string{"blocks"}, attentionSettings, eitherForm),
 		Decoupled: slices.Concat(decoupledAttention, decoupledSettings), blocks: 2,
 		list: "convs", weight: ".lin.weight", bias: ".bias",
-		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGAT(at, s.attention(last)) },
-		propagation: func(s *Spec, at Site) Block {
+		convolution: func(s *Spec, at Module, last bool) Convolution { return NewGAT(at, s.attention(last)) },
+		propagation: func(s *Spec, at Module) Block {
 			return NewAttentionPropagation(at, AttentionPropagationOptions{
 				Rounds: s.rounds(), Dropout: s.AttentionDropout, Stop: s.AttentionGradient == "stop",
 			})
@@ -129,13 +129,13 @@ var kinds = []ModelKind{
 	},
 	{
 		Name: "gatv2", Settings: slices.Concat(attentionSettings, graphSettings), list: "convs", weight: ".lin_l.weight", bias: ".bias",
-		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
+		convolution: func(s *Spec, at Module, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
 		cost:        func(in, out int) Cost { return Cost{2 * in * out, 2 * out} },
 	},
 	{
 		Name: "gin", Settings: linearSettings, Decoupled: linearRounds, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
-		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGIN(at) },
-		propagation: func(s *Spec, at Site) Block { return NewGINPropagation(at, s.rounds()) },
+		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGIN(at) },
+		propagation: func(s *Spec, at Module) Block { return NewGINPropagation(at, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in*out + out*out, min(in, out)} },
 	},
 	{
@@ -144,12 +144,12 @@ var kinds = []ModelKind{
 		cost: func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
-		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction", "aggregation-chunks"}, EdgeWeights: true, OneWay: true,
+		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction", "aggregation-chunks"}, EdgeWeights: true, OneDirection: true,
 		list: "convs", deep: gcnii,
 	},
 	{
 		Name: "resgcn", Settings: []string{"norm", "direction", "aggregation-order", "aggregation-chunks"}, list: "layers", deep: resGCN,
-		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
+		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewSAGE(at, Mean) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
 	},
@@ -253,7 +253,7 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	if _, known := Activations[s.Activation]; !known {
 		return nil, fmt.Errorf("unknown activation %q", s.Activation)
 	}
-	if kind.OneWay && s.Direction == "both" {
+	if kind.OneDirection && s.Direction == "both" {
 		return nil, fmt.Errorf("the model %q aggregates along one direction", s.Model)
 	}
 	if err := s.checkSchema(kind, schema); err != nil {
@@ -347,7 +347,7 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, err
 	}
 	transform := s.perceptron()
 	mlp, _ := KindOf(transform.Model)
-	mlp.convolution = func(_ *Spec, at Site, _ bool) Convolution {
+	mlp.convolution = func(_ *Spec, at Module, _ bool) Convolution {
 		return newLinear(at, nn.Glorot(at.In, at.Out), nn.Constant(0))
 	}
 	specs := transform.layers(mlp, features, classes)
@@ -357,7 +357,7 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, err
 	}
 	b.Build = func(e Env) Block {
 		along := Along{Relation: e.Only(), Reversed: s.Direction == "out"}
-		return kind.propagation(&s, Site{
+		return kind.propagation(&s, Module{
 			Path: propagationPath, In: classes, Out: classes, Params: e.Params, Propagator: e.Propagators(propagationPath, along),
 		})
 	}
@@ -393,15 +393,15 @@ func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
 func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 	norm := func(path string, width int) nn.Norm { return s.norm(e, path, width) }
 	act, last := Activations[s.Activation], i == s.Layers-1
-	at := Site{Path: kind.path(i), In: in, Out: out, Params: e.Params, Activation: act, Inner: norm}
+	at := Module{Path: kind.path(i), In: in, Out: out, Params: e.Params, Activation: act, Inner: norm}
 	l := &Layer{}
 	if i == 0 {
-		l.Input, l.Embedding = nn.Dropout{Site: "input", P: s.InputDropout}, s.learned(e)
+		l.Input, l.Embedding = nn.Dropout{Path: "input", P: s.InputDropout}, s.learned(e)
 	}
 	if !last {
 		l.Norm = norm(fmt.Sprintf("norms.%d", i), out)
 		l.Activation = act
-		l.Dropout = nn.Dropout{Site: at.Path, P: s.Dropout}
+		l.Dropout = nn.Dropout{Path: at.Path, P: s.Dropout}
 		l.Residual = s.Residual && i > 0
 	}
 	at.Norm = l.Norm
@@ -410,8 +410,8 @@ func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 }
 
 // convolution builds the convolution of a place along the model's direction.
-func (s *Spec) convolution(kind ModelKind, at Site, e Env, last bool) Convolution {
-	conv := func(at Site) Convolution { return kind.convolution(s, at, last) }
+func (s *Spec) convolution(kind ModelKind, at Module, e Env, last bool) Convolution {
+	conv := func(at Module) Convolution { return kind.convolution(s, at, last) }
 	switch {
 	case s.both(kind):
 		return NewBoth(at, e.Propagators, e.Only(), conv)

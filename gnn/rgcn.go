@@ -99,7 +99,7 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 		name := named("root", i)
 		to.rows = e.Rows[i]
 		to.root = once(name, func() *nn.Param { return l.rgcnRoot(name, i, e) })
-		at := Site{Path: named("bias", i), Params: e.Params, Norm: b.Types[i].Norm}
+		at := Module{Path: named("bias", i), Params: e.Params, Norm: b.Types[i].Norm}
 		to.bias = once(at.Path, func() *nn.Param { return at.bias("", l.out, nn.Constant(0)) })
 	}
 	for _, k := range l.computed.relations[l.i] {

@@ -13,13 +13,13 @@ type SAGE struct {
 }
 
 // NewSAGE makes a GraphSAGE layer with aggregation r.
-func NewSAGE(s Site, r Reduce) *SAGE {
-	c := &SAGE{left: s.Params.Weight(s.Path+".lin_l.weight", s.In, s.Out, nn.FanIn(s.In)), p: s.Propagator, r: r}
-	c.b = s.bias(".lin_l.bias", s.Out, nn.FanIn(s.In))
-	if root := s.Path + ".lin_r.weight"; s.Plain {
-		s.Params.Allow(root) // DirGNNConv keeps that of the layer it was given, and never uses it
+func NewSAGE(m Module, r Reduce) *SAGE {
+	c := &SAGE{left: m.Params.Weight(m.Path+".lin_l.weight", m.In, m.Out, nn.FanIn(m.In)), p: m.Propagator, r: r}
+	c.b = m.bias(".lin_l.bias", m.Out, nn.FanIn(m.In))
+	if root := m.Path + ".lin_r.weight"; m.Plain {
+		m.Params.Allow(root) // DirGNNConv keeps that of the layer it was given, and never uses it
 	} else {
-		c.right = s.Params.Weight(root, s.target(), s.Out, nn.FanIn(s.target()))
+		c.right = m.Params.Weight(root, m.target(), m.Out, nn.FanIn(m.target()))
 	}
 	return c
 }

@@ -289,7 +289,7 @@ func (l *typedLayer) build(e Env) *TypedLayer {
 	for i, v := range l.schema.Types {
 		t := &b.Types[i]
 		if l.i == 0 && l.computed.rows[0][i] {
-			t.Input = nn.Dropout{Site: l.inputSite(i), P: s.InputDropout}
+			t.Input = nn.Dropout{Path: l.inputPath(i), P: s.InputDropout}
 			if v.Columns == 0 && s.Embed > 0 {
 				t.Embedding = e.embedding(i, s.Embed)
 			}
@@ -299,7 +299,7 @@ func (l *typedLayer) build(e Env) *TypedLayer {
 		case last:
 		case l.computed.rows[l.i+1][i]:
 			t.Norm = s.norm(e, norm, l.out)
-			t.Dropout = nn.Dropout{Site: l.ofType(l.path(), i), P: s.Dropout}
+			t.Dropout = nn.Dropout{Path: l.ofType(l.path(), i), P: s.Dropout}
 		default:
 			e.Params.Allow(norm + ".")
 		}
@@ -315,8 +315,8 @@ func (l *typedLayer) build(e Env) *TypedLayer {
 	return b
 }
 
-// inputSite keys the mask of a type's features.
-func (l *typedLayer) inputSite(i int) string {
+// inputPath keys the mask of a type's features.
+func (l *typedLayer) inputPath(i int) string {
 	if i == 0 {
 		return "input"
 	}
@@ -333,7 +333,7 @@ func (l *typedLayer) relational(b *TypedLayer, e Env) *Relational {
 	s := l.spec
 	c := &Relational{types: len(l.schema.Types)}
 	for k, r := range l.schema.Relations {
-		at := Site{
+		at := Module{
 			Path: l.path(r.Name), In: l.in[r.Source], InTarget: l.in[r.Target], Out: l.out, Params: e.Params, Activation: Activations[s.Activation],
 			Norm: b.Types[r.Target].Norm, Inner: func(path string, width int) nn.Norm { return s.norm(e, path, width) },
 		}

@@ -8,7 +8,7 @@ import (
 // Dropout is a place where elements are dropped in training. Its mask depends on seed, epoch, site, vertex
 // and column, and on nothing else: not on how the graph is divided, and not on threads.
 type Dropout struct {
-	Site string
+	Path string
 	P    float64
 }
 
@@ -18,5 +18,5 @@ func (d Dropout) Mask(x *autograd.Var) kernel.Mask {
 	if !t.Training || d.P == 0 {
 		return kernel.Mask{}
 	}
-	return kernel.NewMask(t.Random.Key(d.Site), d.P, x.RowSet().IDs)
+	return kernel.NewMask(t.Random.Key(d.Path), d.P, x.RowSet().IDs)
 }

@@ -48,7 +48,7 @@ func TestKeepRates(t *testing.T) {
 		tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 5, Epoch: 2})
 		m := team.Memory.New(tensor.Features, rows, cols)
 		team.Fill(m, 1)
-		mask := nn.Dropout{Site: "layers.1", P: p}.Mask(tape.Constant(m, autograd.AllHere(rows)))
+		mask := nn.Dropout{Path: "layers.1", P: p}.Mask(tape.Constant(m, autograd.AllHere(rows)))
 		team.Finish(m, m, nil, kernel.Identity, mask)
 		kept, right, below := 0, 0, 0
 		at := func(i, j int) bool { return m.Floats()[i*cols+j] != 0 }

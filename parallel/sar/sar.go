@@ -107,7 +107,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	h.count(x.Cols)
 	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
 		Heads: a.Heads, FirstHead: a.FirstHead, LayerHeads: a.LayerHeads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.IDs,
-		Mask: nn.Dropout{Site: p.site.Path + ".attention", P: a.Dropout}.Mask(a.Source),
+		Mask: nn.Dropout{Path: p.site.Path + ".attention", P: a.Dropout}.Mask(a.Source),
 	}}
 	if a.SelfLoops {
 		at.loops = e.OneLoop()
