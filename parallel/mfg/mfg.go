@@ -55,7 +55,7 @@ type finder struct {
 	team    *kernel.Team
 	groups  mesh.Groups
 	share   *partition.Share
-	book    *order.Book
+	costs   *order.Costs
 	options sar.Options
 }
 
@@ -64,7 +64,7 @@ type finder struct {
 // block needs. The workers of all partitions, which g.Halo connects, call it together.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, blocks []Reach, rows []int32, w order.Options, o sar.Options,
 ) ([]*Layer, []Need, error) {
-	f := &finder{team: team, groups: g, share: s, book: order.NewBook(w, nil), options: o}
+	f := &finder{team: team, groups: g, share: s, costs: order.NewCosts(w, nil), options: o}
 	f.turnAround(blocks)
 	sets := make([][]int32, len(s.Edges.Types()))
 	for i := range sets {
@@ -127,7 +127,7 @@ func (f *finder) before(b Reach, after *Layer) (*Layer, error) {
 
 // layer is that of a block which reads some rows for others; mine is what this worker needs for it.
 func (f *finder) layer(b Reach, rows, into [][]int32, mine Need) (*Layer, error) {
-	p := sar.NewSome(f.team, f.groups, f.share, sar.Some{Rows: rows, Into: into}, f.book, f.options)
+	p := sar.NewSome(f.team, f.groups, f.share, sar.Some{Rows: rows, Into: into}, f.costs, f.options)
 	l := &Layer{Partition: p, Rows: rows, reach: b}
 	more := int64(0)
 	for i := range rows {

@@ -70,10 +70,10 @@ func TestCheaperOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			book := order.NewBook(order.Options{Choice: c.choice, Explain: func(site, what string) { got = append(got, site, what) }}, c.moved)
-			site, w := book.Site("convs.0"), c.x.Tape().Parameter(team.Zeros(tensor.Parameters, in, c.out), team.Zeros(tensor.Gradients, in, c.out))
+			costs := order.NewCosts(order.Options{Choice: c.choice, Explain: func(layer, what string) { got = append(got, layer, what) }}, c.moved)
+			layer, w := costs.Layer("convs.0"), c.x.Tape().Parameter(team.Zeros(tensor.Parameters, in, c.out), team.Zeros(tensor.Gradients, in, c.out))
 			for range 2 { // the second says nothing
-				site.AggregateLinear(idle{}, c.x, w, gnn.Symmetric)
+				layer.AggregateLinear(idle{}, c.x, w, gnn.Symmetric)
 			}
 			if diff := cmp.Diff([]string{"convs.0", c.want}, got); diff != "" {
 				t.Error(diff)

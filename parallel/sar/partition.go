@@ -26,7 +26,7 @@ type Partition struct {
 	made    map[gnn.Along]*edges.Edges // those that were asked for
 	options Options
 
-	book  *order.Book
+	costs *order.Costs
 	epoch int // for errors
 	read  int // bytes of mapped relations, since the share's memory was last given back
 }
@@ -63,7 +63,7 @@ type Options struct {
 // team only plans, one made of comm.Plan); g.Holders says who holds which. The structure is copied into the
 // team's memory. All of them must call it, and from then on do the same in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Partition, error) {
-	p := ofShare(team, g, s, nil, order.NewBook(w, nil), o)
+	p := ofShare(team, g, s, nil, order.NewCosts(w, nil), o)
 	for _, r := range p.from.Schema.Relations {
 		if _, err := p.Edges(gnn.Along{Relation: r.Name}); err != nil {
 			return nil, err
@@ -84,12 +84,12 @@ type Some struct {
 
 // NewSome is New for some rows of a share, forward alone. Edges are read when they are first asked for, by
 // all workers in the same order; against a relation along the share's Out, also where there is one partition.
-func NewSome(team *kernel.Team, g mesh.Groups, s *partition.Share, some Some, book *order.Book, o Options) *Partition {
-	return ofShare(team, g, s, &some, book, o)
+func NewSome(team *kernel.Team, g mesh.Groups, s *partition.Share, some Some, costs *order.Costs, o Options) *Partition {
+	return ofShare(team, g, s, &some, costs, o)
 }
 
 // ofShare is a Partition of the rows of a share, some nil: all.
-func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, book *order.Book, o Options) (p *Partition) {
+func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, costs *order.Costs, o Options) (p *Partition) {
 	from := Source{Schema: SchemaOf(s), Mover: &wire{team, g.Halo, o.Prefetch}}
 	for i, t := range s.Edges.Types() {
 		if some != nil {
@@ -103,14 +103,14 @@ func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, b
 		}
 	}
 	from.Read = func(a gnn.Along) (*edges.Edges, error) { return p.readEdges(g, s, some, a) }
-	p = Of(team, g.Halo, from, book, o)
+	p = Of(team, g.Halo, from, costs, o)
 	return p
 }
 
 // Of is a Partition of rows whose edges and halo are found otherwise than New finds them. Partitions of one
-// worker may share a book.
-func Of(team *kernel.Team, c *comm.Comm, from Source, book *order.Book, o Options) *Partition {
-	return &Partition{team: team, comm: c, from: from, options: o, made: map[gnn.Along]*edges.Edges{}, book: book}
+// worker may share a cost table.
+func Of(team *kernel.Team, c *comm.Comm, from Source, costs *order.Costs, o Options) *Partition {
+	return &Partition{team: team, comm: c, from: from, options: o, made: map[gnn.Along]*edges.Edges{}, costs: costs}
 }
 
 // SchemaOf is that of the graph that a share is of.
@@ -134,7 +134,7 @@ func (p *Partition) Rows() *autograd.RowSet { return p.from.Rows }
 
 // BeginEpoch says which epoch the work belongs to from now on; errors name it.
 func (p *Partition) BeginEpoch(epoch int) {
-	p.book.BeginEpoch()
+	p.costs.BeginEpoch()
 	p.epoch = epoch
 	p.comm.At(epoch, "")
 }
@@ -172,7 +172,7 @@ func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
 	if p.relation(along.Relation) < 0 {
 		panic(fmt.Sprintf("sar: %s reaches along relation %q, and the graph has %q", site, along.Relation, p.from.Schema.Names()))
 	}
-	return &propagator{part: p, site: p.book.Site(site), along: along}
+	return &propagator{part: p, site: p.costs.Layer(site), along: along}
 }
 
 // Count tells Options.Aggregated of a pass of a site along all of e's edges, for so many columns.

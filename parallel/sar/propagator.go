@@ -13,7 +13,7 @@ import (
 // propagator is the gnn.Propagator of a site.
 type propagator struct {
 	part  *Partition
-	site  *order.Site
+	site  *order.Layer
 	along gnn.Along
 
 	tape  *autograd.Tape // of the last call, and how many there were on it

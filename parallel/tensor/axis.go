@@ -39,7 +39,7 @@ type Axis struct {
 	own      *autograd.RowSet // the worker's own rows
 	all      *autograd.RowSet // all of the partition's
 	vertices []int32          // of the own rows
-	book     *order.Book
+	costs    *order.Costs
 	switched func(site string, bytes int64) // Options.Switched
 	epoch    int                            // for errors
 
@@ -71,7 +71,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		team: team, comm: g.Slices, mesh: g.Mesh, inner: inner, starts: s.Edges.Starts, all: inner.Rows(),
 		switched: o.Switched, chunks: o.Chunks, schedules: map[direction]*schedule{},
 	}
-	a.book = order.NewBook(w, a.moved)
+	a.costs = order.NewCosts(w, a.moved)
 	for _, list := range lists {
 		rows := team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(list))
 		if !team.Planning() {
@@ -118,11 +118,11 @@ func (a *Axis) Schema() gnn.Schema { return a.inner.Schema() }
 // BeginEpoch says which epoch the work belongs to from now on; errors name it.
 func (a *Axis) BeginEpoch(epoch int) {
 	a.epoch = epoch
-	a.book.BeginEpoch()
+	a.costs.BeginEpoch()
 	a.inner.BeginEpoch(epoch)
 }
 
 // Propagator is the gnn.Propagator at a site.
 func (a *Axis) Propagator(path string, along gnn.Along) gnn.Propagator {
-	return &propagator{site: site{a, path}, along: along, inner: a.inner.Propagator(path, along), order: a.book.Site(path)}
+	return &propagator{site: site{a, path}, along: along, inner: a.inner.Propagator(path, along), order: a.costs.Layer(path)}
 }
