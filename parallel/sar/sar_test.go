@@ -111,7 +111,7 @@ func TestOrdersOfWork(t *testing.T) {
 	defer team.Memory.Close()
 	var explained []string
 	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(paralleltest.Small(t, true, true)), order.Options{
-		Explain: func(site, what string) { explained = append(explained, site+": "+what) },
+		Explain: func(path, what string) { explained = append(explained, path+": "+what) },
 	}, sar.Options{})
 	if err != nil {
 		t.Fatal(err)
