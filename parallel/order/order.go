@@ -146,7 +146,7 @@ func (c Choice) of(x *autograd.Var) Choice {
 	switch {
 	case c != Embeddings:
 		return c
-	case x.Learned():
+	case x.DependsOnParameters():
 		return AggregateFirst
 	}
 	return TransformFirst
