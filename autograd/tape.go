@@ -297,7 +297,7 @@ func (v *Var) Tape() *Tape { return v.tape }
 // operation that reused its memory.
 func (v *Var) Value() *tensor.Matrix {
 	if v.value == nil || v.given && !v.tape.backward {
-		panic("autograd: use of a value that is sparse, was given to an operation in place, or was dropped")
+		panic("autograd: use of a value that is sparse, or was given away, or dropped")
 	}
 	return v.value
 }

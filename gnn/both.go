@@ -6,14 +6,14 @@ import (
 	"weft/nn"
 )
 
-// Both aggregates along the edges and against them, each with its own weights (Rossi et al. 2023; PyG's
-// DirGNNConv with α = ½): z = ½·conv_in(x) + ½·conv_out(x) + W·x + b.
+// Both aggregates in both edge directions, each with its own weights (Rossi et al. 2023; PyG's DirGNNConv
+// with α = ½): z = ½·conv_in(x) + ½·conv_out(x) + W·x + b.
 type Both struct {
 	in, out Convolution
 	root    *Linear
 }
 
-// NewBoth makes the pair along a relation; conv makes one of them at a site.
+// NewBoth makes the two convolutions for a relation. conv makes one of them from a Module.
 func NewBoth(m Module, props Propagators, relation string, conv func(Module) Convolution) *Both {
 	half := func(path string, along Along) Convolution {
 		h := m

@@ -7,19 +7,19 @@ import (
 	"weft/nn"
 )
 
-// deep is what a model is made of whose blocks add what they read to what they compute: an encoder to the
-// hidden width, Layers blocks of that width, and a decoder.
+// deep describes a model of residual blocks: an encoder to the hidden width, Layers blocks of that width, and
+// a decoder.
 type deep struct {
 	encoder, decoder string // module paths of their linear maps
-	h0               bool   // the encoder's output travels along to all blocks
+	h0               bool   // all blocks read the encoder's output as initial residual
 	encode           func(s *Spec, l Layer) Block
 	block            func(s *Spec, kind ModelKind, i int, e Env) Block
 	decode           func(s *Spec, e Env, l *Linear) Block
 	cost             func(s *Spec, kind ModelKind) Cost // of a block
 }
 
-// gcnii is the model of the authors' code, with the paths of PyG's example gcn2_cora.py. Its settings' names
-// are those of PyG's GCN2Conv.
+// gcnii is the model of the authors' code, with the module paths of PyG's example gcn2_cora.py and the
+// setting names of PyG's GCN2Conv.
 var gcnii = &deep{
 	encoder: "lins.0", decoder: "lins.1", h0: true,
 	encode: func(s *Spec, l Layer) Block {
@@ -44,8 +44,8 @@ var gcnii = &deep{
 	},
 }
 
-// resGCN is ResGCN+ with GraphSAGE's convolution, as GNNPipe was measured with, and the paths of PyG's
-// example ogbn_proteins_deepgcn.py: the first layer's norm stands before the decoder.
+// resGCN is ResGCN+ with GraphSAGE's convolution, the model that GNNPipe was measured with. It has the module
+// paths of PyG's example ogbn_proteins_deepgcn.py: the first layer's norm is used before the decoder.
 var resGCN = &deep{
 	encoder: "node_encoder", decoder: "lin",
 	encode: func(_ *Spec, l Layer) Block {
@@ -65,8 +65,8 @@ var resGCN = &deep{
 	cost: func(s *Spec, kind ModelKind) Cost { return s.cost(kind, s.Hidden, s.Hidden, false) },
 }
 
-// residualBlocks are those of Platonov et al. (2023) around a model's convolutions. In their code dropout
-// comes before the activation.
+// residualBlocks are the blocks of Platonov et al. (2023) around a model's convolutions. In their code,
+// dropout comes before the activation.
 var residualBlocks = &deep{
 	encoder: "encoder", decoder: "decoder",
 	encode: func(s *Spec, l Layer) Block {
@@ -99,7 +99,7 @@ var residualBlocks = &deep{
 	},
 }
 
-// deepModule is a place between the encoder and the decoder.
+// deepModule returns the Module of a layer between the encoder and the decoder.
 func (s *Spec) deepModule(path string, e Env) Module {
 	return Module{
 		Path: path, In: s.Hidden, Out: s.Hidden, Params: e.Params, Activation: Activations[s.Activation],
@@ -107,12 +107,12 @@ func (s *Spec) deepModule(path string, e Env) Module {
 	}
 }
 
-// preActivation is norm, activation and dropout in front of a convolution.
+// preActivation makes the norm, activation and dropout before a convolution.
 func (s *Spec) preActivation(path string, e Env) PreActivation {
 	return PreActivation{Norm: s.norm(e, path, s.Hidden), Activation: Activations[s.Activation], Dropout: nn.Dropout{Path: path, P: s.Dropout}}
 }
 
-// blocks describes the encoder, the blocks and the decoder.
+// blocks describes the encoder, the residual blocks and the decoder.
 func (d *deep) blocks(s *Spec, kind ModelKind, features, classes int) []BlockSpec {
 	h, in := s.Hidden, s.read(features)
 	linear := func(path string, in, out int, e Env) *Linear {
@@ -120,7 +120,7 @@ func (d *deep) blocks(s *Spec, kind ModelKind, features, classes int) []BlockSpe
 	}
 	specs := []BlockSpec{{In: in, Out: h, Cost: Cost{Vertex: in * h}, Build: func(e Env) Block {
 		return d.encode(s, Layer{
-			Input: nn.Dropout{Path: "input", P: s.InputDropout}, Embedding: s.learned(e), Conv: linear(d.encoder, in, h, e),
+			Input: nn.Dropout{Path: "input", P: s.InputDropout}, Embedding: s.embedding(e), Conv: linear(d.encoder, in, h, e),
 			Dropout: nn.Dropout{Path: d.encoder, P: s.Dropout}, Activation: kernel.Identity,
 		})
 	}}}

@@ -6,8 +6,8 @@ import (
 	"weft/nn"
 )
 
-// GATv2 is graph attention with a nonlinearity between its two weights (Brody et al. 2022), slope 0.2; the
-// equations are at Attention. Sources and targets are transformed apart.
+// GATv2 is graph attention with a nonlinearity between its two weights (Brody et al. 2022), with slope 0.2.
+// Attention has the equations. Sources and targets are transformed by a weight each.
 type GATv2 struct {
 	source, sourceB, target, targetB, a, b *nn.Param
 	p                                      Propagator

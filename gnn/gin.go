@@ -7,7 +7,7 @@ import (
 )
 
 // GIN is the graph isomorphism network (Xu et al. 2019): z_i = W_2·act(norm(W_1·((1+ε)·x_i + Σ_{j→i} x_j) +
-// b_1)) + b_2, with ε = 0 unless loaded weights say otherwise.
+// b_1)) + b_2. ε is 0 unless loaded weights have another value.
 type GIN struct {
 	w1, b1, w2, b2 *nn.Param
 	epsilon        *nn.Buffer
@@ -32,7 +32,7 @@ func NewGIN(m Module) *GIN {
 // Forward computes the layer.
 func (c *GIN) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return c.Between(x, x) }
 
-// Between computes the layer along a relation between two types, whose rows are equally wide.
+// Between computes the layer along a relation between two types, whose rows must have the same width.
 func (c *GIN) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
 	t, own := source.Tape(), 1+c.epsilon.Values[0]
 	var h *autograd.Var

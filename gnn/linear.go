@@ -5,7 +5,7 @@ import (
 	"weft/nn"
 )
 
-// Linear is a layer without graph work: z = x·W + b.
+// Linear is a layer without aggregation: z = x·W + b.
 type Linear struct {
 	w, b *nn.Param
 }
