@@ -83,8 +83,8 @@ func TestKeepRates(t *testing.T) {
 	}
 }
 
-// TestRunningStatistics follows batch norm over some epochs: each moves the running statistics a tenth of the
-// way to the batch's mean and unbiased variance, in double precision, and evaluation normalises by them.
+// TestRunningStatistics follows batch norm over some epochs in double precision. Each epoch moves the running
+// statistics by a tenth towards the batch's mean and unbiased variance. Evaluation normalises by them.
 func TestRunningStatistics(t *testing.T) {
 	const rows, cols, epochs = 37, 4, 6
 	team := newTeam(t)

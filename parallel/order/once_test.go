@@ -22,8 +22,8 @@ func (c counting) AggregateInto(z *tensor.Matrix, _ *autograd.Var, _ gnn.Reduce)
 	c.team.Fill(z, float32(*c.made))
 }
 
-// TestOnce: an input that stays the same is aggregated once, by rows and by kind of aggregation. Another input
-// of the same rows takes its place, and the memory of the first is given back when the next epoch begins.
+// TestOnce: a constant input is aggregated once for each set of rows and each aggregation. Another input of
+// the same rows replaces it, and the next epoch releases the memory of the first.
 func TestOnce(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
@@ -71,7 +71,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestWords: what is told of an aggregation, and of attention.
+// TestWords: the descriptions of an aggregation and of attention.
 func TestWords(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
@@ -97,8 +97,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestOnceUpToTwiceAsWide: features that stay the same are aggregated once where they have no more than twice
-// as many columns as the output.
+// TestOnceUpToTwiceAsWide: constant features are aggregated once if they have at most twice as many columns
+// as the output.
 func TestOnceUpToTwiceAsWide(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()

@@ -20,8 +20,8 @@ func (idle) Rows(x *autograd.Var) *autograd.RowSet                 { return x.Ro
 
 func (idle) AggregateInto(*tensor.Matrix, *autograd.Var, gnn.Reduce) {}
 
-// TestCheaperOrder: an aggregation whose input wants no gradient is made in one pass an epoch, and one of an
-// input that stays the same in none. Passes count where each moves values between layouts.
+// TestCheaperOrder: an aggregation whose input needs no gradient takes one pass over the edges in an epoch,
+// and one of a constant input takes none. The number of passes matters where each pass redistributes values.
 func TestCheaperOrder(t *testing.T) {
 	const in = 8
 	team := kernel.NewTeam(1, tensor.NewMeter())
