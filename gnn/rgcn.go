@@ -13,7 +13,7 @@ import (
 //
 // The relations share weights by one of two decompositions, or share none:
 //
-//	W_r = Σ_b a_rb·V_b             basis decomposition: each relation has its own coefficients of the bases V_b
+//	W_r = Σ_b a_rb·V_b             basis decomposition: each relation r weights the bases V_b by a_rb
 //	W_r = diag(Q_r1, …, Q_rB)      block-diagonal decomposition
 //
 // Vertices without features have one-hot rows x_j, so W_r·x_j is row j of an embedding table W_r. The layer

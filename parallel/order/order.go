@@ -11,7 +11,7 @@ import (
 	"weft/tensor"
 )
 
-// Choice says how the order of work is found.
+// Choice says how a layer finds its order of work.
 type Choice uint8
 
 // Auto takes the cheaper order. The other choices hold wherever the input allows them: sparse features are
@@ -43,8 +43,8 @@ func Parse(name string) (Choice, error) {
 type Options struct {
 	// Choice says how each layer finds its order of work.
 	Choice Choice
-	// Explain is called once for each layer, in its first forward pass, with its module path and what it does.
-	// It may be nil.
+	// Explain is called once for each layer, in its first forward pass, with its module path and what it
+	// does. It may be nil.
 	Explain func(path, what string)
 }
 
@@ -113,9 +113,10 @@ func (l *Layer) Explain(what func() string) {
 	}
 }
 
-// AggregateLinear computes Â(xW) = (Âx)W, for x rows × in and w in × out. It transforms sparse features first.
-// It aggregates a dense input that is the same in every epoch only once, unless it would have to keep a matrix
-// more than twice as wide as the output. For other inputs it takes the order of the Choice, or the cheaper one.
+// AggregateLinear computes Â(xW) = (Âx)W, for x rows × in and w in × out. It transforms sparse features
+// first. It aggregates a dense input that is the same in every epoch only once, unless it would have to keep
+// a matrix more than twice as wide as the output. For other inputs it takes the order of the Choice, or the
+// cheaper one.
 func (l *Layer) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
 	in, out, costs := x.Cols(), w.Cols(), l.costs
 	transform := option{TransformFirst, in, out, passes(x.Tape().Recording)}
@@ -141,7 +142,7 @@ func (l *Layer) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autog
 	return transformed(a, x, w, r)
 }
 
-// of returns the order that the choice means for an input, Auto included.
+// of returns the order for an input: Embeddings depends on the input, other choices are returned as they are.
 func (c Choice) of(x *autograd.Var) Choice {
 	switch {
 	case c != Embeddings:
@@ -159,7 +160,8 @@ type option struct {
 	in, out, passes int
 }
 
-// passes counts an epoch's passes over the edges: one forward, and one backward if the input needs a gradient.
+// passes counts an epoch's passes over the edges: one forward, and one backward if the input needs a
+// gradient.
 func passes(backward bool) int {
 	if backward {
 		return 2
