@@ -30,7 +30,7 @@ type division struct {
 // divide makes the chunks that a mesh of several stages needs, unless they are at hand: of each vertex, in
 // the order of the partitions. All processes call it together; the first makes them.
 func (j *Job) divide(ctx context.Context, s *shared) ([]int32, error) {
-	made := division{j.Graph, j.Parts, s.Options.Chunks, s.Mesh, s.ChunkMethod, s.Seed}
+	made := division{j.Graph, j.Parts, s.Chunks, s.Mesh, s.ChunkMethod, s.Seed}
 	switch {
 	case s.Mesh.Stages == 1:
 		return nil, nil

@@ -93,8 +93,8 @@ func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
 }
 
 // Run trains. A run that would pass the memory limit is refused before any work. When ctx is cancelled it
-// finishes the epoch and keeps the results; before the first epoch it ends with the cause. A run that diverges
-// keeps those of the best epoch before; without
+// finishes the epoch and keeps the results; before the first epoch it ends with the cause. A run that
+// diverges keeps those of the best epoch before; without
 // one its error wraps a Diverged. An error that wraps a Common leaves Comm whole; any other has ended it.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	s, err := j.begin(ctx, nil)

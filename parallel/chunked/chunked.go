@@ -16,8 +16,8 @@
 //	drop that of rows of the snapshot, which are constants
 //
 // In a random order a chunk comes before another half of the time, so that twice makes the gradient of one
-// hop unbiased. With several partitions each has a replica of the stage. The chunks of one number are worked on
-// at the same time and count as one: before they aggregate, the replicas tell each other the rows that any
+// hop unbiased. With several partitions each has a replica of the stage. The chunks of one number are worked
+// on at the same time and count as one: before they aggregate, the replicas tell each other the rows that any
 // chunk of the others reads (mirrors).
 //
 // Reading: history.go is this algorithm; structure.go says who reads which rows.

@@ -104,8 +104,8 @@ func (d *divided) mine(me, k int) (vertices []int32) {
 	return vertices
 }
 
-// drawn is a small directed graph with a vertex that many read and one that reads many, duplicates, self loops
-// and isolated vertices, whose chunks may be empty, as may partitions.
+// drawn is a small directed graph with a vertex that many read and one that reads many, duplicates, self
+// loops and isolated vertices, whose chunks may be empty, as may partitions.
 func drawn(t *rapid.T) (*divided, []edge) {
 	vertices := rapid.IntRange(1, 12).Draw(t, "vertices")
 	vertex := rapid.Int32Range(0, int32(vertices-1))

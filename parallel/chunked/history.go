@@ -25,8 +25,8 @@ type history struct {
 	// epoch; the others are the snapshot's, zeros at first.
 	rows  []*tensor.Matrix
 	fresh int
-	// aside are the snapshot's where rows are fresh, and the epoch's where they were and are not any more; nil
-	// between epochs, and with one chunk.
+	// aside are the snapshot's where rows are fresh, and the epoch's where they were and are not any more;
+	// nil between epochs, and with one chunk.
 	aside []*tensor.Matrix
 	grads []*tensor.Matrix // what was returned to them so far
 	// returned is, with Keep, what each chunk's remote blocks returned last, by the list of their sources.
@@ -141,9 +141,9 @@ func (g *Graph) rewind(r *history, slots int) {
 	}
 }
 
-// expect begins the backward pass of a call on a chunk: what later chunks have returned to its rows and to its
-// mirrors counts twice, where stale gradients are dropped and scaled. What the chunks of its own slot return
-// is added afterwards, and counts once.
+// expect begins the backward pass of a call on a chunk: what later chunks have returned to its rows and to
+// its mirrors counts twice, where stale gradients are dropped and scaled. What the chunks of its own slot
+// return is added afterwards, and counts once.
 func (c *Chunk) expect(r *history, dxs []*tensor.Matrix) {
 	g := c.graph
 	if r.grads == nil {

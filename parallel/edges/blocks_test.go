@@ -353,15 +353,13 @@ func TestOperatorsByDefinition(t *testing.T) {
 				position := func(b *Block, i int) int32 { return (b.IDs.Int32s()[i] - 1) / 3 }
 				z, share := column(e.Rows, func(int) float32 { return 0 }), make([]float32, len(x))
 				for i, b := range e.Blocks {
-					b.Onto(team, z, func(z *tensor.Matrix, to kernel.Output) {
-						if i == 0 {
-							to = kernel.Replace
-						}
-						o.Apply(z, b, column(b.In.Cols, func(i int) float32 { return x[position(b, i)] }), to)
-					})
-					dx, pick := mem.New(tensor.Buffers, b.In.Cols, 1), b.Picker(team)
-					o.ApplyTransposed(dx, b, pick.Of(column(e.Rows, func(i int) float32 { return g[d.starts[me]+i] })), kernel.Replace)
-					pick.Release()
+					to := kernel.Accumulate
+					if i == 0 {
+						to = kernel.Replace
+					}
+					o.Apply(z, b, column(b.In.Cols, func(i int) float32 { return x[position(b, i)] }), to)
+					dx := mem.New(tensor.Buffers, b.In.Cols, 1)
+					o.ApplyTransposed(dx, b, column(e.Rows, func(i int) float32 { return g[d.starts[me]+i] }), kernel.Replace)
 					for i, v := range dx.Floats() {
 						share[position(b, i)] += v
 					}
@@ -440,12 +438,11 @@ func TestSomeRows(t *testing.T) {
 						for j := range x.Floats() {
 							x.Floats()[j] = float32(math.Sin(float64(b.IDs.Int32s()[j])))
 						}
-						b.Onto(team, z, func(z *tensor.Matrix, to kernel.Output) {
-							if i == 0 {
-								to = kernel.Replace
-							}
-							o.Apply(z, b, x, to)
-						})
+						to := kernel.Accumulate
+						if i == 0 {
+							to = kernel.Replace
+						}
+						o.Apply(z, b, x, to)
 					}
 					for i, row := range rows {
 						if slices.Contains(into, row) {

@@ -22,9 +22,9 @@ import (
 // it read, and takes up, times Scale, what other chunks have returned to its own rows so far. What comes too
 // late is forgotten when the epoch ends, and history therefore has no gradient.
 //
-// Where a layer multiplies its input with a weight, the input is aggregated and the product comes after it, so
-// that history holds embeddings and no products with weights of another epoch. Features are multiplied first:
-// so do GNNPipe's authors.
+// Where a layer multiplies its input with a weight, the input is aggregated and the product comes after it,
+// so that history holds embeddings and no products with weights of another epoch. Features are multiplied
+// first: so do GNNPipe's authors.
 //
 // Several chunks that have their turns together, one of each partition, are one chunk here.
 type Pipelined struct {

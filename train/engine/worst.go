@@ -6,10 +6,10 @@ import (
 	"weft/tensor"
 )
 
-// worst has a plan take at least what a training pass does in any order of the chunks. A chunk takes most where
-// it comes last forward, and so first backward: what all others keep is there then. So in a plan each chunk's
-// pass begins with as much memory as that, and a message of a chunk takes as much as the largest chunk's. What
-// the chunks keep is known from the epoch before.
+// worst has a plan take at least what a training pass does in any order of the chunks. A chunk takes most
+// where it comes last forward, and so first backward: what all others keep is there then. So in a plan each
+// chunk's pass begins with as much memory as that, and a message of a chunk takes as much as the largest
+// chunk's. What the chunks keep is known from the epoch before.
 type worst struct {
 	*Pipeline
 	kept   int64 // bytes at the end of the last forward pass, with what all chunks keep
