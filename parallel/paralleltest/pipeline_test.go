@@ -564,9 +564,9 @@ func (s *staged) mirrors() int64 {
 // haloColumns are the columns of all aggregations, which are of embeddings: of the last layer's, too.
 func (s *staged) haloColumns() int64 { return int64(s.spec.Layers * s.spec.Hidden) }
 
-// TestPipelineFirstEmbeddings, 13: "gradient of W_in for GCNII with K=1 equals reference (forgetting to add
+// TestPipelineInitialResidual, 13: "gradient of W_in for GCNII with K=1 equals reference (forgetting to add
 // across stages breaks it)". Every stage has a layer, or two, that reads h0.
-func TestPipelineFirstEmbeddings(t *testing.T) {
+func TestPipelineInitialResidual(t *testing.T) {
 	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 4, Partitions: 1, Slices: 1}, 1)
 	s.epochs = 1
 	got := s.train(t)[0].grads

@@ -30,18 +30,18 @@ import (
 
 // Axis is one worker of those that slice a partition, or all of a graph. Its Propagators read from it.
 type Axis struct {
-	team     *kernel.Team
-	comm     *comm.Comm // the slices of the partition
-	mesh     mesh.Mesh
-	inner    *sar.Partition   // of the slice
-	starts   []int            // of each partition's rows, and the number of all
-	rowsOf   []*tensor.Matrix // Int32, 1 × n: those of the partition's rows that each worker owns, ascending
-	own      *autograd.RowSet // the worker's own rows
-	all      *autograd.RowSet // all of the partition's
-	vertices []int32          // of the own rows
-	book     *order.Book
-	switched func(site string, bytes int64) // Options.Switched
-	epoch    int                            // for errors
+	team          *kernel.Team
+	comm          *comm.Comm // the slices of the partition
+	mesh          mesh.Mesh
+	inner         *sar.Partition   // of the slice
+	starts        []int            // of each partition's rows, and the number of all
+	rowsOf        []*tensor.Matrix // Int32, 1 × n: those of the partition's rows that each worker owns, ascending
+	own           *autograd.RowSet // the worker's own rows
+	all           *autograd.RowSet // all of the partition's
+	vertices      []int32          // of the own rows
+	costs         *order.Costs
+	redistributed func(site string, bytes int64) // Options.Redistributed
+	epoch         int                            // for errors
 
 	chunks    int                     // Options.Chunks
 	atOnce    *schedule               // in one chunk
@@ -54,9 +54,9 @@ type Options struct {
 	// Chunks is in how many chunks an aggregation takes in its input and hands on its result, 0: as many as
 	// suit it. It changes no bits.
 	Chunks int
-	// Switched takes of each switch between layouts that a site makes together with all other workers what
+	// Redistributed takes of each switch between layouts that a site makes together with all other workers what
 	// this worker sends in it; nil: nobody asks.
-	Switched func(site string, bytes int64)
+	Redistributed func(site string, bytes int64)
 }
 
 // New is one worker of g.Slices, which all have the same share; where the team only plans they are made of
@@ -69,9 +69,9 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	}
 	a := &Axis{
 		team: team, comm: g.Slices, mesh: g.Mesh, inner: inner, starts: s.Edges.Starts, all: inner.Rows(),
-		switched: o.Switched, chunks: o.Chunks, schedules: map[direction]*schedule{},
+		redistributed: o.Redistributed, chunks: o.Chunks, schedules: map[direction]*schedule{},
 	}
-	a.book = order.NewBook(w, a.moved)
+	a.costs = order.NewCosts(w, a.moved)
 	for _, list := range lists {
 		a.rowsOf = append(a.rowsOf, kernel.List(team, tensor.Graph, list))
 	}
@@ -114,11 +114,11 @@ func (a *Axis) Schema() gnn.Schema { return a.inner.Schema() }
 // BeginEpoch says which epoch the work belongs to from now on; errors name it.
 func (a *Axis) BeginEpoch(epoch int) {
 	a.epoch = epoch
-	a.book.BeginEpoch()
+	a.costs.BeginEpoch()
 	a.inner.BeginEpoch(epoch)
 }
 
 // Propagator is the gnn.Propagator at a site.
 func (a *Axis) Propagator(path string, along gnn.Along) gnn.Propagator {
-	return &propagator{site: site{a, path}, along: along, inner: a.inner.Propagator(path, along), order: a.book.Site(path)}
+	return &propagator{site: site{a, path}, along: along, inner: a.inner.Propagator(path, along), order: a.costs.Layer(path)}
 }

@@ -16,7 +16,7 @@ type propagator struct {
 	site
 	along gnn.Along
 	inner gnn.Propagator // on a slice
-	order *order.Site
+	order *order.Layer
 }
 
 // cut are the slices of so many columns.

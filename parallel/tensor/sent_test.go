@@ -53,7 +53,7 @@ func TestSentBytes(t *testing.T) {
 				}
 				w.Run(t, func(e engine.Config) {
 					mine := &told[e.Groups.Slice]
-					a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{Switched: func(site string, bytes int64) {
+					a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{Redistributed: func(site string, bytes int64) {
 						if site == c.layer.Name {
 							*mine = switches{mine.number + 1, mine.bytes + int(bytes)}
 						}

@@ -124,7 +124,7 @@ func (t *stream) elements(sender, receiver int) int {
 
 // tell tells of a switch in which this worker sends the messages of each chunk.
 func (s site) tell(chunks [][]message) {
-	if s.axis.switched == nil {
+	if s.axis.redistributed == nil {
 		return
 	}
 	bytes := int64(0)
@@ -133,7 +133,7 @@ func (s site) tell(chunks [][]message) {
 			bytes += elementBytes * int64(m.rows*m.cols)
 		}
 	}
-	s.axis.switched(s.path, bytes)
+	s.axis.redistributed(s.path, bytes)
 }
 
 // open takes a stream's buffers, and tells of it.

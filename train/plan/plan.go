@@ -41,12 +41,12 @@ type Worker struct {
 	Tensors, Graph int64                // bytes at the peak
 	Kinds          []int64              // of Tensors at the peak of each tensor.Kind but Graph
 	Sent           worker.Communication // in a training pass but the first
-	EdgeColumns    worker.BySite        // edges × columns that are aggregated in such a pass
-	LayoutBytes    worker.BySite        // that are sent in switches between layouts in such a pass
+	EdgeColumns    worker.ByLayer       // edges × columns that are aggregated in such a pass
+	LayoutBytes    worker.ByLayer       // that are sent in switches between layouts in such a pass
 	Parameters     int                  // values, of its stage
 	Predictions    int                  // values, of all workers
 	Costs          []float64            // multiply-adds of each block of the whole model in a forward pass; nil: not known
-	Sites          []Site               // in the order of their first forward pass
+	Layers         []Layer              // in the order of their first forward pass
 	Stages         []worker.Stage
 	Chunks         Chunks
 	// Validates: some vertices or edges validate. OneClass: there is one class, so nothing to learn.
@@ -55,8 +55,8 @@ type Worker struct {
 	RowSums                            RowSums // where features are divided by their sums
 }
 
-// Site is what the engine says that a site does.
-type Site struct{ Name, What string }
+// Layer says what a layer does: its module path, and the order of its work.
+type Layer struct{ Name, What string }
 
 // Chunks is what a worker found out about a pipeline; zero where there is none.
 type Chunks struct {
@@ -160,7 +160,7 @@ func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share, 
 	defer mem.Close()
 	team, c := kernel.NewPlan(mem), in.Config
 	team.Uncut = uncut
-	c.Explain = func(site, what string) { p.Sites = append(p.Sites, Site{site, what}) }
+	c.Explain = func(site, what string) { p.Layers = append(p.Layers, Layer{site, what}) }
 	w, err := worker.New(c, team, comm.New(comm.Plan(rank, c.Mesh.Workers()), 0), share)
 	if err != nil {
 		return p, err

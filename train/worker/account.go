@@ -28,11 +28,11 @@ type Communication struct {
 	Statistics Traffic `json:"statistics"`     // losses, norms, counts
 }
 
-// BySite are numbers of each site of a model.
-type BySite map[string]int64
+// ByLayer are numbers of each site of a model.
+type ByLayer map[string]int64
 
 // Sum is that of all sites.
-func (b BySite) Sum() (all int64) {
+func (b ByLayer) Sum() (all int64) {
 	for _, n := range b {
 		all += n
 	}
@@ -40,8 +40,8 @@ func (b BySite) Sum() (all int64) {
 }
 
 // since are the numbers less earlier ones.
-func (b BySite) since(before BySite) BySite {
-	more := BySite{}
+func (b ByLayer) since(before ByLayer) ByLayer {
+	more := ByLayer{}
 	for site, n := range b {
 		more[site] = n - before[site]
 	}
@@ -50,8 +50,8 @@ func (b BySite) since(before BySite) BySite {
 
 // Tally is what a worker has aggregated and sent, and how long it stood still.
 type Tally struct {
-	EdgeColumns BySite // edges × columns, forward and backward
-	LayoutBytes BySite // of Sent.Layout
+	EdgeColumns ByLayer // edges × columns, forward and backward
+	LayoutBytes ByLayer // of Sent.Layout
 	Sent        Communication
 	Waited      time.Duration
 	Seconds     float64 // that a pass took on this worker
@@ -61,15 +61,15 @@ type Tally struct {
 type account struct {
 	Pass Tally // of the last training pass
 
-	edgeColumns, layoutBytes BySite
+	edgeColumns, layoutBytes ByLayer
 	switches                 int64 // between layouts
 }
 
-func newAccount() account { return account{edgeColumns: BySite{}, layoutBytes: BySite{}} }
+func newAccount() account { return account{edgeColumns: ByLayer{}, layoutBytes: ByLayer{}} }
 
 func (a *account) aggregated(site string, edgeColumns int64) { a.edgeColumns[site] += edgeColumns }
 
-func (a *account) switched(site string, bytes int64) {
+func (a *account) redistributed(site string, bytes int64) {
 	a.layoutBytes[site] += bytes
 	a.switches++
 }

@@ -12,9 +12,9 @@ import (
 	"weft/tensor"
 )
 
-// Flow is a worker's part in an inference for some vertices: each block is computed for the rows alone that
-// the result follows from, and these have the bits that they have in an inference for all vertices.
-type Flow struct {
+// MFG is a worker's part of an inference for some vertices, by their message-flow graph. It computes each block
+// for those rows alone on which the result depends. They have the same bits as in an inference for all vertices.
+type MFG struct {
 	Config
 	layers   []*mfg.Layer // of each block
 	needs    []mfg.Need
@@ -26,10 +26,10 @@ type Flow struct {
 	all      int     // how many vertices are listed
 }
 
-// NewFlow builds the model for vertices of the first type, each listed once, in any order. All workers, of
+// NewMFG builds the model for vertices of the first type, each listed once, in any order. All workers, of
 // one partition each, call it with the same list.
-func NewFlow(c Config, vertices []int32) (f *Flow, err error) {
-	f = &Flow{Config: c, params: nn.NewParams(c.Team, c.Seed), all: len(vertices)}
+func NewMFG(c Config, vertices []int32) (f *MFG, err error) {
+	f = &MFG{Config: c, params: nn.NewParams(c.Team, c.Seed), all: len(vertices)}
 	f.find(vertices)
 	rows := slices.Clone(f.rows)
 	slices.Sort(rows)
@@ -53,7 +53,7 @@ func NewFlow(c Config, vertices []int32) (f *Flow, err error) {
 }
 
 // find finds those of the vertices that are this worker's.
-func (f *Flow) find(vertices []int32) {
+func (f *MFG) find(vertices []int32) {
 	f.listed, f.rows = []int32{}, []int32{}
 	ids := f.Share.Edges.IDs
 	for place, v := range vertices {
@@ -93,20 +93,20 @@ func reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []mfg.Reach) {
 }
 
 // Params are all of the model's.
-func (f *Flow) Params() *nn.Params { return f.params }
+func (f *MFG) Params() *nn.Params { return f.params }
 
 // Vertices are the places of this worker's vertices in the list, ascending.
-func (f *Flow) Vertices() []int32 { return f.listed }
+func (f *MFG) Vertices() []int32 { return f.listed }
 
 // All is how many vertices the list has.
-func (f *Flow) All() int { return f.all }
+func (f *MFG) All() int { return f.all }
 
 // Needs are what all workers together read for each block.
-func (f *Flow) Needs() []mfg.Need { return f.needs }
+func (f *MFG) Needs() []mfg.Need { return f.needs }
 
 // Infer computes the model without its last blocks, so many, exactly and without dropout. It returns the rows
 // of Vertices, dense, which the caller drops.
-func (f *Flow) Infer(without int) *autograd.Var {
+func (f *MFG) Infer(without int) *autograd.Var {
 	t := autograd.NewTape(f.Team)
 	s, at := input(f.features, t), f.layers[0]
 	for i := range len(f.model) - without {
@@ -123,7 +123,7 @@ func (f *Flow) Infer(without int) *autograd.Var {
 }
 
 // pass takes of a state the rows that the next layer reads.
-func (f *Flow) pass(s gnn.State, from, to *mfg.Layer) (next gnn.State) {
+func (f *MFG) pass(s gnn.State, from, to *mfg.Layer) (next gnn.State) {
 	types := to.Types()
 	take := func(x *autograd.Var, kind int) *autograd.Var {
 		if x == nil { // no layer reads the type from here on
@@ -150,7 +150,7 @@ func (f *Flow) pass(s gnn.State, from, to *mfg.Layer) (next gnn.State) {
 }
 
 // pick takes some rows of a value, both by their places in the share; the value's ascend.
-func (f *Flow) pick(x *autograd.Var, from, rows []int32, set *autograd.RowSet) *autograd.Var {
+func (f *MFG) pick(x *autograd.Var, from, rows []int32, set *autograd.RowSet) *autograd.Var {
 	t := x.Tape()
 	places := f.Team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(rows))
 	defer places.Release()
