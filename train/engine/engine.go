@@ -60,9 +60,9 @@ type Config struct {
 	// Aggregated takes edges × columns of each pass of a site along edges, forward and backward; nil: nobody
 	// asks.
 	Aggregated func(site string, edgeColumns int64)
-	// Switched takes what this worker sends in each switch of a site between layouts, which all workers of
+	// Redistributed takes what this worker sends in each switch of a site between layouts, which all workers of
 	// the stage make together; nil: nobody asks.
-	Switched func(site string, bytes int64)
+	Redistributed func(site string, bytes int64)
 	// Trace takes spans of the worker's main work; nil: nobody asks. A goroutine beside it has the track of
 	// its comm.Comm. Messages, waits and kernel calls are recorded without the engine.
 	Trace *trace.Track

@@ -28,7 +28,7 @@ func New(c Config) (Engine, error) {
 	}
 	o := sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo, Aggregated: c.Aggregated}
 	if c.Groups.Mesh.Slices > 1 {
-		a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Options: o, Chunks: c.AggregationChunks, Switched: c.Switched})
+		a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Options: o, Chunks: c.AggregationChunks, Redistributed: c.Redistributed})
 		if err != nil {
 			return nil, err
 		}

@@ -62,16 +62,16 @@ type account struct {
 	Pass Tally // of the last training pass
 
 	edgeColumns, layoutBytes BySite
-	switches                 int64 // between layouts
+	redistributions          int64 // all-to-alls between layouts
 }
 
 func newAccount() account { return account{edgeColumns: BySite{}, layoutBytes: BySite{}} }
 
 func (a *account) aggregated(site string, edgeColumns int64) { a.edgeColumns[site] += edgeColumns }
 
-func (a *account) switched(site string, bytes int64) {
-	a.layoutBytes[site] += bytes
-	a.switches++
+func (a *account) redistributed(module string, bytes int64) {
+	a.layoutBytes[module] += bytes
+	a.redistributions++
 }
 
 // done is this worker's tally so far. A switch between layouts is one of all workers of a stage, of which the
@@ -86,7 +86,7 @@ func (w *Worker) done() Tally {
 	}
 	layout := Traffic{Bytes: of(comm.ToSlices, comm.ToRows).Bytes}
 	if w.Groups.Replicas.Rank() == 0 {
-		layout.Messages = w.switches
+		layout.Messages = w.redistributions
 	}
 	return Tally{EdgeColumns: maps.Clone(w.edgeColumns), LayoutBytes: maps.Clone(w.layoutBytes), Waited: c.Waited(), Sent: Communication{
 		Halo: of(comm.Halo, comm.HaloGradient), Layout: layout, Stage: of(comm.Stage),

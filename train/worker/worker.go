@@ -139,7 +139,7 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 		Team: team, Groups: w.Groups, Share: w.Share, Blocks: w.Blocks, Seed: c.Seed, Trace: world.Track(),
 		Loss:          func(output *autograd.Var) (float64, *tensor.Matrix) { return w.Task.Loss(w.epoch, output) },
 		NormalizeRows: c.NormalizeFeatures == "row", VaryingInput: c.InputDropout > 0,
-		Aggregated: w.aggregated, Switched: w.switched,
+		Aggregated: w.aggregated, Redistributed: w.redistributed,
 		Order:    order.Options{Choice: c.Order, Explain: c.Explain},
 		Prefetch: c.Prefetch, KeepHalo: c.KeepHalo,
 		AggregationChunks: int(c.AggregationChunks),
