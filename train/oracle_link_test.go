@@ -165,7 +165,7 @@ func TestLinksByHand(t *testing.T) {
 							t.Errorf("part %d is measured by %v", part, got)
 						}
 					}
-					val, test := float64(n.Val[measure]), float64(n.Test[metric])
+					val, test := float64(n.Val[measure]), float64(n.Test[measure])
 					if run.Val != val || run.Test != test || !math.IsNaN(run.Train) {
 						t.Errorf("the run reports %v, %v and %v, and of its edges %v and %v", run.Train, run.Val, run.Test, val, test)
 					}

@@ -13,6 +13,7 @@ import (
 	"weft/graph"
 	"weft/internal/safetensors"
 	"weft/nn"
+	"weft/train/setting"
 )
 
 // oracle is what testdata/oracle.py writes, which says what the fields are.
@@ -175,7 +176,7 @@ func TestTrainingsOfPyTorch(t *testing.T) {
 		for metric, bySelect := range c.Ends {
 			for selects, end := range bySelect {
 				for _, mesh := range []string{"", "graph=3", "tensor=2", "pipeline=2"} {
-					if mesh != "" && (metric != "macro-f1" || selects != selectMetric) {
+					if mesh != "" && (metric != "macro-f1" || selects != setting.SelectMetric) {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s, %s, by %s, %s", name, metric, selects, mesh), func(t *testing.T) {
