@@ -64,7 +64,7 @@ func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *
 
 func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State, asked Outputs) (*Prediction, error) {
 	p := &Prediction{Classes: w.Outputs, Vertices: w.Inference.All()}
-	if f, some := w.Inference.(*engine.Flow); some {
+	if f, some := w.Inference.(*engine.MFG); some {
 		p.Needs = f.Needs()
 	}
 	w.Params.Allow(w.Kind.Parameters()...)

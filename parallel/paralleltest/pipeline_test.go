@@ -710,7 +710,7 @@ func TestPipelineMismatch(t *testing.T) {
 				}
 				_, err := engine.New(c)
 				var common *launch.Common
-				if !errors.As(err, &common) || !refusal.Is(err) || !strings.HasPrefix(err.Error(), "worker 2 was told other stages, chunks, ") {
+				if !errors.As(err, &common) || !refusal.Is(err) || !strings.HasPrefix(err.Error(), "worker 2 has other stages, chunks, ") {
 					t.Errorf("worker %d: %v", c.Groups.World.Rank(), err)
 				}
 			})

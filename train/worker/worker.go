@@ -39,7 +39,7 @@ type Config struct {
 	ChunkOf []int32
 	// Processes says that the workers are processes, of several machines maybe, and not goroutines of one.
 	Processes bool
-	// Vertices are those that an inference computes, as for engine.NewFlow; nil: all.
+	// Vertices are those that an inference computes, as for engine.NewMFG; nil: all.
 	Vertices []int32
 	// Recorder takes what the worker does in an epoch; nil: nobody asks.
 	Recorder *trace.Recorder
@@ -108,7 +108,7 @@ func NewInference(c Config, team *kernel.Team, comm *comm.Comm, share *partition
 	var i engine.Inference
 	switch {
 	case c.Vertices != nil:
-		i, err = engine.NewFlow(e, c.Vertices)
+		i, err = engine.NewMFG(e, c.Vertices)
 	case c.Engine != nil:
 		i, err = c.Engine(e)
 	default:
