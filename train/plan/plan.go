@@ -41,8 +41,8 @@ type Worker struct {
 	Tensors, Graph int64                // bytes at the peak
 	Kinds          []int64              // of Tensors at the peak of each tensor.Kind but Graph
 	Sent           worker.Communication // in a training pass but the first
-	EdgeColumns    worker.BySite        // edges × columns that are aggregated in such a pass
-	LayoutBytes    worker.BySite        // that are sent in switches between layouts in such a pass
+	EdgeColumns    worker.ByModule        // edges × columns that are aggregated in such a pass
+	LayoutBytes    worker.ByModule        // that are sent in switches between layouts in such a pass
 	Parameters     int                  // values, of its stage
 	Predictions    int                  // values, of all workers
 	Costs          []float64            // multiply-adds of each block of the whole model in a forward pass; nil: not known
