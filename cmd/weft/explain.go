@@ -67,7 +67,7 @@ func (p planned) model() []string {
 	var sites []string
 	for stage := range grid.Stages {
 		w := p.Workers[grid.Rank(mesh.Place{Stage: stage})]
-		for _, s := range w.Sites {
+		for _, s := range w.Modules {
 			line := s.Name + ": " + s.What
 			if grid.Slices > 1 {
 				bytes := int64(0)
@@ -237,24 +237,24 @@ func (p planned) idleSlices() (warnings []string) {
 	if grid.Slices == 1 {
 		return nil
 	}
-	bySite := map[string][]int64{} // what each slice aggregates
+	byModule := map[string][]int64{} // what each slice aggregates
 	for rank, w := range p.Workers {
-		for site, n := range w.EdgeColumns {
-			if bySite[site] == nil {
-				bySite[site] = make([]int64, grid.Slices)
+		for module, n := range w.EdgeColumns {
+			if byModule[module] == nil {
+				byModule[module] = make([]int64, grid.Slices)
 			}
-			bySite[site][grid.Place(rank).Slice] += n
+			byModule[module][grid.Place(rank).Slice] += n
 		}
 	}
 	byBusy := map[int][]string{} // sites by how many slices have columns
-	for _, site := range slices.Sorted(maps.Keys(bySite)) {
+	for _, module := range slices.Sorted(maps.Keys(byModule)) {
 		busy := 0
-		for _, n := range bySite[site] {
+		for _, n := range byModule[module] {
 			if n > 0 {
 				busy++
 			}
 		}
-		byBusy[busy] = append(byBusy[busy], site)
+		byBusy[busy] = append(byBusy[busy], module)
 	}
 	for _, busy := range slices.Sorted(maps.Keys(byBusy)) {
 		if busy == 0 || busy == grid.Slices { // nothing is aggregated there, or by all

@@ -34,7 +34,7 @@ func TestPlanOfStages(t *testing.T) {
 		parameters := 0
 		for _, w := range plan.Workers {
 			parameters += w.Parameters
-			for _, s := range w.Sites {
+			for _, s := range w.Modules {
 				lines = append(lines, s.Name+": "+s.What)
 			}
 		}
@@ -156,7 +156,7 @@ func TestPriceOfOrders(t *testing.T) {
 				t.Fatal(err)
 			}
 			price[choice] = map[string][2]string{}
-			for _, s := range plan.Workers[0].Sites {
+			for _, s := range plan.Workers[0].Modules {
 				if m := regexp.MustCompile(`^.* \(.*: ([^:)]*)\)$`).FindStringSubmatch(s.What); m != nil {
 					bytes := int64(0)
 					for _, w := range plan.Workers {
