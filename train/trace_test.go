@@ -83,7 +83,7 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 		if moves := s.Category == "send" || s.Category == "receive"; s.Args.Kind == "stage" && moves != (s.Args.Chunk != nil) {
 			t.Errorf("%+v, of chunk %v", s, s.Args.Chunk)
 		}
-		if s.Args.Kind == "halo" && s.Args.Site == "" {
+		if s.Args.Kind == "halo" && s.Args.Module == "" {
 			t.Errorf("%+v: of no layer", s)
 		}
 	}

@@ -100,7 +100,7 @@ func (p planned) model() []string {
 		lines = append(lines, work(costs))
 	}
 	if o.Task == task.Link && grid.Workers() > 1 {
-		lines = append(lines, "the workers also send each other rows at the ends of learned edges, and their gradients: "+
+		lines = append(lines, "the workers also send each other rows at the ends of scored edges, and their gradients: "+
 			"as other edges are drawn against them in each epoch, these bytes are not planned")
 	}
 	return append(lines, sites...)
