@@ -67,7 +67,7 @@ func (p planned) model() []string {
 	var sites []string
 	for stage := range grid.Stages {
 		w := p.Workers[grid.Rank(mesh.Place{Stage: stage})]
-		for _, s := range w.Modules {
+		for _, s := range w.Layers {
 			line := s.Name + ": " + s.What
 			if grid.Slices > 1 {
 				bytes := int64(0)
@@ -237,19 +237,19 @@ func (p planned) idleSlices() (warnings []string) {
 	if grid.Slices == 1 {
 		return nil
 	}
-	byModule := map[string][]int64{} // what each slice aggregates
+	byLayer := map[string][]int64{} // what each slice aggregates
 	for rank, w := range p.Workers {
 		for module, n := range w.EdgeColumns {
-			if byModule[module] == nil {
-				byModule[module] = make([]int64, grid.Slices)
+			if byLayer[module] == nil {
+				byLayer[module] = make([]int64, grid.Slices)
 			}
-			byModule[module][grid.Place(rank).Slice] += n
+			byLayer[module][grid.Place(rank).Slice] += n
 		}
 	}
 	byBusy := map[int][]string{} // sites by how many slices have columns
-	for _, module := range slices.Sorted(maps.Keys(byModule)) {
+	for _, module := range slices.Sorted(maps.Keys(byLayer)) {
 		busy := 0
-		for _, n := range byModule[module] {
+		for _, n := range byLayer[module] {
 			if n > 0 {
 				busy++
 			}

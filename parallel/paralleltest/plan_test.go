@@ -35,7 +35,7 @@ func TestPlanOfStages(t *testing.T) {
 		parameters := 0
 		for _, w := range plan.Workers {
 			parameters += w.Parameters
-			for _, s := range w.Modules {
+			for _, s := range w.Layers {
 				lines = append(lines, s.Name+": "+s.What)
 			}
 		}
@@ -157,7 +157,7 @@ func TestPriceOfOrders(t *testing.T) {
 				t.Fatal(err)
 			}
 			price[choice] = map[string][2]string{}
-			for _, s := range plan.Workers[0].Modules {
+			for _, s := range plan.Workers[0].Layers {
 				if m := regexp.MustCompile(`^.* \(.*: ([^:)]*)\)$`).FindStringSubmatch(s.What); m != nil {
 					bytes := int64(0)
 					for _, w := range plan.Workers {

@@ -40,12 +40,12 @@ type Worker struct {
 	Tensors, Graph int64                // bytes at the peak
 	Kinds          []int64              // of Tensors at the peak, by tensor.Kind, without Graph
 	Sent           worker.Communication // in a training pass but the first
-	EdgeColumns    worker.ByModule      // aggregated edges × columns in such a pass
-	LayoutBytes    worker.ByModule      // sent in all-to-alls between layouts in such a pass
+	EdgeColumns    worker.ByLayer      // aggregated edges × columns in such a pass
+	LayoutBytes    worker.ByLayer      // sent in all-to-alls between layouts in such a pass
 	Parameters     int                  // values, of its stage
 	Predictions    int                  // values, of all workers
 	Costs          []float64            // multiply-adds of each block of the whole model in a forward pass; nil: unknown
-	Modules        []Module             // in the order of their first forward pass
+	Layers        []Layer             // in the order of their first forward pass
 	Stages         []worker.Stage
 	Chunks         Chunks
 	// Validates says that there are validation vertices or edges. OneClass says that there is one class, so
@@ -54,8 +54,8 @@ type Worker struct {
 	RowSums                            RowSums // if features are divided by their sums
 }
 
-// Module is what a module of the model does, in words.
-type Module struct{ Name, What string }
+// Layer is what a layer of the model does, in words.
+type Layer struct{ Name, What string }
 
 // Chunks is a worker's chunks in a pipeline; zero without one.
 type Chunks struct {
@@ -159,7 +159,7 @@ func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share, 
 	defer mem.Close()
 	team, c := kernel.NewPlan(mem), in.Config
 	team.Uncut = uncut
-	c.Explain = func(module, what string) { p.Modules = append(p.Modules, Module{module, what}) }
+	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
 	w, err := worker.New(c, team, comm.New(comm.Plan(rank, c.Mesh.Workers()), 0), share)
 	if err != nil {
 		return p, err

@@ -27,11 +27,11 @@ type Communication struct {
 	Statistics Traffic `json:"statistics"`     // losses, norms, counts
 }
 
-// ByModule are numbers of each module of the model, by its path.
-type ByModule map[string]int64
+// ByLayer are numbers of each module of the model, by its path.
+type ByLayer map[string]int64
 
 // Sum is the sum over all modules.
-func (b ByModule) Sum() (all int64) {
+func (b ByLayer) Sum() (all int64) {
 	for _, n := range b {
 		all += n
 	}
@@ -39,8 +39,8 @@ func (b ByModule) Sum() (all int64) {
 }
 
 // since subtracts earlier numbers.
-func (b ByModule) since(before ByModule) ByModule {
-	more := ByModule{}
+func (b ByLayer) since(before ByLayer) ByLayer {
+	more := ByLayer{}
 	for module, n := range b {
 		more[module] = n - before[module]
 	}
@@ -49,8 +49,8 @@ func (b ByModule) since(before ByModule) ByModule {
 
 // Tally is what a worker has aggregated and sent, and how long it waited.
 type Tally struct {
-	EdgeColumns ByModule // edges × columns, forward and backward
-	LayoutBytes ByModule // the parts of Sent.Layout.Bytes
+	EdgeColumns ByLayer // edges × columns, forward and backward
+	LayoutBytes ByLayer // the parts of Sent.Layout.Bytes
 	Sent        Communication
 	Waited      time.Duration
 	Seconds     float64 // of a pass on this worker
@@ -60,11 +60,11 @@ type Tally struct {
 type account struct {
 	Pass Tally // of the last training pass
 
-	edgeColumns, layoutBytes ByModule
+	edgeColumns, layoutBytes ByLayer
 	redistributions          int64 // all-to-alls between layouts
 }
 
-func newAccount() account { return account{edgeColumns: ByModule{}, layoutBytes: ByModule{}} }
+func newAccount() account { return account{edgeColumns: ByLayer{}, layoutBytes: ByLayer{}} }
 
 func (a *account) aggregated(module string, edgeColumns int64) { a.edgeColumns[module] += edgeColumns }
 
