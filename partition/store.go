@@ -30,7 +30,6 @@ const Folder = "partitions"
 
 // Each directory of Folder holds one division into partitions: a description, the assignment, and a directory
 // for each partition, named by its number.
-// partition that is named by its number.
 const (
 	descriptionFile = "partition.json"
 	assignmentFile  = "assignment.npy" // int32, V

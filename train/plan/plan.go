@@ -40,12 +40,12 @@ type Worker struct {
 	Tensors, Graph int64                // bytes at the peak
 	Kinds          []int64              // of Tensors at the peak, by tensor.Kind, without Graph
 	Sent           worker.Communication // in a training pass but the first
-	EdgeColumns    worker.ByLayer      // aggregated edges × columns in such a pass
-	LayoutBytes    worker.ByLayer      // sent in all-to-alls between layouts in such a pass
+	EdgeColumns    worker.ByLayer       // aggregated edges × columns in such a pass
+	LayoutBytes    worker.ByLayer       // sent in all-to-alls between layouts in such a pass
 	Parameters     int                  // values, of its stage
 	Predictions    int                  // values, of all workers
 	Costs          []float64            // multiply-adds of each block of the whole model in a forward pass; nil: unknown
-	Layers        []Layer             // in the order of their first forward pass
+	Layers         []Layer              // in the order of their first forward pass
 	Stages         []worker.Stage
 	Chunks         Chunks
 	// Validates says that there are validation vertices or edges. OneClass says that there is one class, so
