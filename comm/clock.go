@@ -2,12 +2,12 @@ package comm
 
 import "time"
 
-// rounds is how many messages go to rank 0 and back to estimate a clock: a few are late on a busy machine.
+// rounds is how many messages go to rank 0 and back to estimate a clock. On a busy machine some are late.
 const rounds = 16
 
-// ClockOffset is what has to be added to this rank's clock for that of the group's rank 0, and by how much
-// that may be off, either way: half of the time in which a message went to rank 0 and back, of the fastest of
-// several. It is the midpoint of that time at which rank 0 is taken to have read its clock. All ranks of the
+// ClockOffset estimates what to add to this rank's clock to get the clock of the group's rank 0. uncertainty
+// bounds its error. Several messages go to rank 0 and back, and the fastest counts: the estimate takes rank 0
+// to have read its clock at the middle of its time, and uncertainty is half of that time. All ranks of the
 // group call it, each with its own clock.
 func (c *Comm) ClockOffset(k Kind, clock func() time.Duration) (offset, uncertainty time.Duration, err error) {
 	at := []int64{0}
@@ -28,7 +28,7 @@ func (c *Comm) ClockOffset(k Kind, clock func() time.Duration) (offset, uncertai
 	return 0, 0, nil
 }
 
-// askClock asks rank 0, which answers one rank after the other.
+// askClock asks rank 0, which answers the ranks one after the other.
 func (c *Comm) askClock(k Kind, clock func() time.Duration, at []int64) (offset, uncertainty time.Duration, err error) {
 	for round := range rounds {
 		answer := c.Receive(k, Bytes(at), 0)

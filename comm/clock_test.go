@@ -10,8 +10,8 @@ import (
 	"weft/comm/commtest"
 )
 
-// TestClockOffset: the estimate is exact where messages take equally long both ways, and off by no more than
-// it says where they do not. The fastest of several decides.
+// TestClockOffset: the estimate is exact if messages take equally long in both directions. Otherwise its
+// error is at most the uncertainty. The fastest of several messages counts.
 func TestClockOffset(t *testing.T) {
 	const ms = time.Millisecond
 	ahead := []time.Duration{0, 3 * time.Hour, -40 * ms} // of each rank's clock

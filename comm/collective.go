@@ -5,12 +5,12 @@ import (
 	"unsafe"
 )
 
-// The collectives send straight from each rank to each other one. A rank begins with the one after it, so
-// that not all send to the same rank at once, and waits for what it receives first. A wait then names the
-// rank that is missing, not one that waits itself.
+// In a collective each rank sends directly to each other rank. A rank begins with the next rank, so that not
+// all send to the same one at once. It waits for its receives first: the error of a wait then names a rank
+// that is missing, not one that waits itself.
 
-// SumDoubles replaces each element by its sum over the ranks. The sum is taken in the order of the ranks, by
-// one of them, so that it has the same bits on every rank and on every transport.
+// SumDoubles replaces each element by its sum over the ranks. One rank computes the sum, in the order of the
+// ranks. So it has the same bits on every rank and on every transport.
 func (c *Comm) SumDoubles(k Kind, values []float64) error { return sum(c, k, values) }
 
 // SumFloats is SumDoubles for single precision: each element is summed in double precision and rounded once.
@@ -36,10 +36,10 @@ func sum[T float32 | float64](c *Comm, k Kind, values []T) error {
 	return nil
 }
 
-// share is the largest number of values that one rank adds up.
+// share is the largest number of values that one rank sums.
 func share(values, ranks int) int { return (values + ranks - 1) / ranks }
 
-// sumOne deals the values out to the ranks, adds this rank's terms and collects everybody's sums.
+// sumOne divides the values among the ranks, sums this rank's share and gathers all sums.
 func sumOne[T float32 | float64](c *Comm, k Kind, values, terms []T) error {
 	n := c.Size()
 	size := share(len(values), n)
@@ -74,8 +74,8 @@ func sumOne[T float32 | float64](c *Comm, k Kind, values, terms []T) error {
 	return c.exchange(k, send, receive, "a sum")
 }
 
-// AllToAll sends send[r] to rank r and receives receive[r] from it, for every rank r of the group; the own
-// entry is copied. Both sides know the lengths; nothing travels where they are 0.
+// AllToAll sends send[r] to rank r and receives receive[r] from it, for every rank r of the group. The own
+// entry is copied. Both sides know the lengths. Where a length is 0, nothing is sent.
 func (c *Comm) AllToAll(k Kind, send, receive [][]byte) error {
 	if err := c.keep(receive[c.rank], send[c.rank], "all-to-all"); err != nil {
 		return err
@@ -83,8 +83,7 @@ func (c *Comm) AllToAll(k Kind, send, receive [][]byte) error {
 	return c.exchange(k, send, receive, "an all-to-all")
 }
 
-// AllGather sends mine to every rank of the group: all[r], whose length must be that of rank r's, becomes
-// what rank r gave.
+// AllGather sends mine to every rank of the group. all[r] becomes what rank r sent, and must have its length.
 func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
 	if err := c.keep(all[c.rank], mine, "all-gather"); err != nil {
 		return err
@@ -96,7 +95,7 @@ func (c *Comm) AllGather(k Kind, mine []byte, all [][]byte) error {
 	return c.exchange(k, send, all, "an all-gather")
 }
 
-// keep copies what a rank gives to itself.
+// keep copies the own entry.
 func (c *Comm) keep(to, from []byte, within string) error {
 	if len(to) != len(from) {
 		return fmt.Errorf("rank %d: %s: %w: %d bytes to itself where %d are expected",
@@ -153,7 +152,7 @@ func (c *Comm) Barrier(k Kind) error {
 	return waitAll(ps)
 }
 
-// Gather is what all ranks give, in the order of the ranks. Every rank gives as many values.
+// Gather returns the values of all ranks, in the order of the ranks. Every rank has equally many.
 func Gather[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) ([]T, error) {
 	n := len(mine)
 	all, parts := make([]T, n*c.Size()), make([][]byte, c.Size())
@@ -163,7 +162,7 @@ func Gather[T int32 | int64 | float32 | float64](c *Comm, k Kind, mine ...T) ([]
 	return all, c.AllGather(k, Bytes(mine), parts)
 }
 
-// GatherLists is what all ranks give, in the order of the ranks, where each gives as many values as it has.
+// GatherLists returns the values of all ranks, in the order of the ranks. Their numbers may differ.
 func GatherLists[T byte | int32 | int64 | float32 | float64](c *Comm, k Kind, mine []T) ([][]T, error) {
 	lengths, err := Gather(c, k, int64(len(mine)))
 	if err != nil {

@@ -1,13 +1,13 @@
 // Package comm connects the workers of a run: messages between two ranks and collectives over all of them,
 // named after MPI.
 //
-// Bytes travel through a Transport: InProcess connects goroutines, package mpi connects processes. Everything
-// else is here, written once, so that a run sends the same bytes, and rounds its sums the same way, on
-// either. Sends are bounded: a message is not queued but waits until its receiver takes it. Every wait has a
-// deadline, after which it fails with an Error that says who waited for whom.
+// A Transport moves the bytes: InProcess between goroutines, package mpi between processes. Everything else is
+// here. So a run sends the same bytes, and rounds its sums the same way, on either. A send is not queued: it
+// waits until its receiver takes the message. Every wait has a deadline, after which it fails with an Error
+// that says who waited for whom.
 //
-// A failed wait aborts the transport before it returns: no transfer touches a buffer any more, and the caller
-// may release what it holds. There is no recovery from an error: the worker, and the run, end.
+// A failed wait aborts the transport before it returns. No transfer uses a buffer any more, and the caller may
+// release what it holds. There is no recovery from an error: the worker ends, and so does the run.
 package comm
 
 import (
@@ -20,19 +20,19 @@ import (
 	"weft/internal/trace"
 )
 
-// Comm is one rank's end of a group of workers. Calls of different kinds may run at the same time in
-// different goroutines; those of one kind to one peer are matched in the order in which they are made, so
-// that every rank must make its collective calls of one kind in the same order.
+// Comm is one rank's end of a group of workers. Goroutines may make calls of different kinds at the same
+// time. Calls of one kind to one peer are matched in the order in which they are made. So every rank must
+// make its collective calls of one kind in the same order.
 type Comm struct {
 	end   *end
 	rank  int
 	ranks []int        // the members, by their rank in the transport
 	tags  int          // the tag of the group's messages of kind k is tags+k
-	aside bool         // its waits are hidden by work: see Beside
-	track *trace.Track // of the goroutine that it is for; nil: nothing is recorded
+	aside bool         // its waits are beside the worker's work: see Beside
+	track *trace.Track // of its goroutine; nil: nothing is recorded
 }
 
-// end is what a rank's groups have in common.
+// end is what all groups of a rank share.
 type end struct {
 	transport Transport
 	timeout   time.Duration
@@ -41,21 +41,21 @@ type end struct {
 	waited    atomic.Int64 // nanoseconds
 
 	mu     sync.Mutex
-	waits  []*Pending  // under way, the oldest first
-	groups int         // the number of the next group, from 1
-	traced map[way]int // how many messages were started while they were recorded
+	waits  []*Pending     // in progress, the oldest first
+	groups int            // the number of the next group, from 1
+	traced map[stream]int // how many messages were started while recording
 }
 
-// way is what messages have in common that are matched in order.
-type way struct {
+// stream identifies messages that are matched in order.
+type stream struct {
 	peer, tag int
 	sends     bool
 }
 
-// New is one rank's end of the group of all ranks of the transport. A wait fails after the timeout; 0 sets no
-// limit.
+// New returns one rank's end of the group of all ranks of the transport. A wait fails after the timeout; 0
+// sets no limit.
 func New(t Transport, timeout time.Duration) *Comm {
-	e := &end{transport: t, timeout: timeout, groups: 1, traced: map[way]int{}}
+	e := &end{transport: t, timeout: timeout, groups: 1, traced: map[stream]int{}}
 	e.place.Store(&place{})
 	c := &Comm{end: e, rank: t.Rank(), ranks: make([]int, t.Size())}
 	for r := range c.ranks {
@@ -70,22 +70,22 @@ func (c *Comm) Rank() int { return c.rank }
 // Size is the number of workers in the group.
 func (c *Comm) Size() int { return len(c.ranks) }
 
-// Timeout is after how long a wait fails; 0: never.
+// Timeout is the time after which a wait fails; 0: never.
 func (c *Comm) Timeout() time.Duration { return c.end.timeout }
 
-// Recorded is c, of which r records what this rank sends and waits for, also in groups and goroutines that
-// are made of it; nil: nothing is recorded. All ranks of the transport begin with that in the same step.
+// Recorded returns c with r recording what this rank sends and waits for, also in groups and goroutines made
+// from it. nil records nothing. All ranks of the transport start recording in the same step.
 func (c *Comm) Recorded(r *trace.Recorder) *Comm {
 	recorded := *c
 	recorded.track = r.Work()
 	return &recorded
 }
 
-// Track is where spans of the goroutine that c is for lie: the worker's main work, or one beside it. It is
-// nil where nothing is recorded.
+// Track has the spans of c's goroutine: the worker's main work, or work beside it. It is nil if nothing is
+// recorded.
 func (c *Comm) Track() *trace.Track { return c.track }
 
-// At says where in the run this rank is, for errors and for Waiting, in all its groups: the epoch, counted
+// At says where in the run this rank is, in all its groups, for errors and for Waiting: the epoch, counted
 // from 1, and the module path of a layer, which may be empty.
 func (c *Comm) At(epoch int, layer string) {
 	c.end.place.Store(&place{epoch, layer})
@@ -95,15 +95,15 @@ func (c *Comm) At(epoch int, layer string) {
 // Traffic is an amount of payload. An empty message counts as none.
 type Traffic struct{ Bytes, Messages int64 }
 
-// Sent is what this rank has sent so far, in all its groups, to ranks other than itself.
+// Sent is what this rank has sent so far to other ranks, in all its groups.
 func (c *Comm) Sent(k Kind) Traffic {
 	s := &c.end.sent[k]
 	return Traffic{s.bytes.Load(), s.messages.Load()}
 }
 
-// Beside runs f in a goroutine of its own while the caller goes on with its work; join waits for the end of
-// f. f communicates through aside, which is the same group. The caller's work hides the waits of f: of these
-// only the time in join is counted.
+// Beside runs f in a goroutine of its own, beside the caller's work. join waits for the end of f. f
+// communicates through aside, which is the same group. The caller's work hides the waits of f: only the time
+// in join counts.
 func (c *Comm) Beside(f func(aside *Comm)) (join func()) {
 	aside, done := *c, make(chan struct{})
 	aside.aside, aside.track = true, c.track.Beside()
@@ -115,12 +115,11 @@ func (c *Comm) Beside(f func(aside *Comm)) (join func()) {
 	return func() { c.Await(func() { <-done }) }
 }
 
-// Waited is how long this rank has stood still for others so far, in all its groups: the waits of the
-// goroutine that does its work, and not those of goroutines beside it.
+// Waited is how long this rank has waited for others so far, in all its groups. Waits of goroutines beside
+// its work do not count.
 func (c *Comm) Waited() time.Duration { return time.Duration(c.end.waited.Load()) }
 
-// Await runs f, which waits for others without a call of this Comm, and counts the time that it takes as a
-// wait.
+// Await runs f, which waits for others without a call of this Comm. Its time counts as a wait.
 func (c *Comm) Await(f func()) {
 	span := c.track.Begin(trace.Wait, "wait for work beside", trace.Args{})
 	defer span.End()
@@ -135,8 +134,8 @@ func (c *Comm) countWait(since time.Time) {
 	}
 }
 
-// Waiting says in words what this rank waits for at the moment, the oldest wait where there are several, and
-// for how long it has; "" when it waits for nothing. Any goroutine may ask.
+// Waiting says in words what this rank is waiting for, and for how long. Of several waits it takes the
+// oldest. It returns "" if there is none. Any goroutine may call it.
 func (c *Comm) Waiting() (what string, lasted time.Duration) {
 	e := c.end
 	e.mu.Lock()
@@ -148,12 +147,12 @@ func (c *Comm) Waiting() (what string, lasted time.Duration) {
 	return fmt.Sprintf("%s, peer rank %d%s", p.operation(), p.peer, p.place), time.Since(p.since)
 }
 
-// Abort ends every pending and later call of every rank (in one process), or of this rank (MPI), with an
-// error that wraps ErrAborted and err. When it returns no transfer touches a buffer any more.
+// Abort ends every pending and later call with an error that wraps ErrAborted and err: of every rank in one
+// process, or of this rank with MPI. When it returns no transfer uses a buffer any more.
 func (c *Comm) Abort(err error) { c.end.transport.Abort(err) }
 
-// Close is the orderly end of the group that New made: it waits for all ranks, with the deadline of any wait,
-// and then closes the transport. Groups made by Group end with it, and their own Close does nothing.
+// Close ends the group that New made in an orderly way. It waits for all ranks, with the deadline of any
+// wait, and then closes the transport. Groups made by Group end with it; their own Close does nothing.
 func (c *Comm) Close() error {
 	if c.tags != 0 {
 		return nil
@@ -173,7 +172,7 @@ func (c *Comm) Close() error {
 	}
 }
 
-// deadline is a channel that reports the end of a wait that begins now, nil where there is no limit.
+// deadline is a channel that receives when a wait that begins now must end; nil without a limit.
 func (e *end) deadline() (passed <-chan time.Time, stop func()) {
 	if e.timeout == 0 {
 		return nil, func() {}

@@ -14,7 +14,7 @@ import (
 	"weft/internal/trace"
 )
 
-// each runs f as every rank of a group of n. The clock goes on only while all of them wait, so that all times
+// each runs f as every rank of a group of n. The clock runs only while all of them wait, so that all times
 // are exact.
 func each(t *testing.T, n int, timeout time.Duration, f func(c *Comm) error) []error {
 	t.Helper()
@@ -60,7 +60,7 @@ func TestErrorIsOneLineThatNamesEverything(t *testing.T) {
 	}
 }
 
-// An abort ends the waits of all ranks at that moment: no timer and no deadline passes in between.
+// An abort ends the waits of all ranks at once: no timer and no deadline passes in between.
 func TestAbortOfOneRankEndsAll(t *testing.T) {
 	cause := errors.New("a worker failed")
 	errs := each(t, 4, time.Minute, func(c *Comm) error {
@@ -114,8 +114,8 @@ func TestWaiting(t *testing.T) {
 	}
 }
 
-// TestWaited: a rank stands still in the waits of the goroutine that works, of any kind and group, and in
-// those of one beside it from when it has no other work.
+// TestWaited counts the waits of a rank's main goroutine, of any kind and group. It counts those of a
+// goroutine beside it only while the rank has no other work.
 func TestWaited(t *testing.T) {
 	const ms = time.Millisecond
 	for _, err := range each(t, 2, time.Minute, func(c *Comm) error {
@@ -165,8 +165,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestRecorded: what is started and waited for lies on the track of its goroutine, in any group, and each
-// message has one number at both ends.
+// TestRecorded: starts and waits are on the track of their goroutine, in any group. Each message has the same
+// number at both ends.
 func TestRecorded(t *testing.T) {
 	var recorders [2]*trace.Recorder
 	for _, err := range each(t, 2, time.Minute, func(c *Comm) error {
@@ -198,7 +198,7 @@ func TestRecorded(t *testing.T) {
 		for _, e := range events {
 			line := fmt.Sprintf("%v: %s", e.Category, e.Name)
 			if a := e.Args; a.Kind != "" {
-				line += fmt.Sprintf(" (%s, %d bytes, peer %d, number %d)", a.Site, a.Bytes, a.Peer-1, a.Message-1)
+				line += fmt.Sprintf(" (%s, %d bytes, peer %d, number %d)", a.Module, a.Bytes, a.Peer-1, a.Message-1)
 			}
 			got[e.Lane.String()] = append(got[e.Lane.String()], line)
 		}

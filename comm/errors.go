@@ -12,10 +12,10 @@ var (
 	// ErrTimeout is wrapped by the error of a wait that passed its deadline.
 	ErrTimeout = errors.New("no answer in time")
 
-	// ErrAborted is wrapped by the errors that follow from another one: those of requests that Abort ended.
+	// ErrAborted is wrapped by the errors of requests that Abort ended: another error is their cause.
 	ErrAborted = errors.New("communication was aborted")
 
-	// ErrLength is wrapped by the error of a receive to which more or fewer bytes were sent.
+	// ErrLength is wrapped by the error of a receive whose message has another length.
 	ErrLength = errors.New("message of another length")
 )
 

@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// Alone is the group of a worker that has no others: its collectives change nothing and send nothing.
+// Alone is the group of a single worker: its collectives change nothing and send nothing.
 func Alone() *Comm { return New(InProcess(1)[0], 0) }
 
-// InProcess connects n ranks that are goroutines of this process. A message is copied once, from the sender's
-// memory into the receiver's, by the second of the two to call; nothing is held in between.
+// InProcess connects n ranks that are goroutines of this process. Sender and receiver both call; the second
+// to call copies the message from the sender's memory into the receiver's. Nothing is buffered.
 func InProcess(n int) []Transport {
 	e := &exchange{lanes: map[lane]*queue{}, closed: make([]bool, n)}
 	ts := make([]Transport, n)
@@ -23,16 +23,16 @@ func InProcess(n int) []Transport {
 // exchange is where the ranks of one process meet.
 type exchange struct {
 	mu     sync.Mutex
-	lanes  map[lane]*queue // those where somebody waits
+	lanes  map[lane]*queue // lanes in which somebody waits
 	closed []bool          // by rank
 	err    error           // why everything was aborted
-	copies sync.WaitGroup  // under way
+	copies sync.WaitGroup  // in progress
 }
 
-// lane is what messages must have in common to be matched in order.
+// lane identifies messages that are matched in order.
 type lane struct{ from, to, tag int }
 
-// queue holds the requests of a lane that nobody has met yet: all sends, or all receives.
+// queue holds the unmatched requests of a lane: all are sends, or all are receives.
 type queue struct {
 	sends   bool
 	waiting []*transfer
@@ -69,7 +69,7 @@ func (t *inProcess) Receive(data []byte, from, tag int) Request {
 	return t.post(data, lane{from, t.rank, tag}, false)
 }
 
-// post meets the oldest request of the other side, or waits for one in the lane's queue.
+// post matches the oldest request of the other side, or waits in the lane's queue.
 func (e *exchange) post(data []byte, l lane, sends bool) Request {
 	mine := &transfer{data: data, done: make(chan struct{})}
 	other, err := e.meet(mine, l, sends)
@@ -94,7 +94,7 @@ func (e *exchange) post(data []byte, l lane, sends bool) Request {
 	return mine
 }
 
-// meet takes the other side's transfer, and announces a copy; where there is none yet, mine begins to wait.
+// meet takes the other side's transfer, and announces a copy. If there is none yet, mine begins to wait.
 func (e *exchange) meet(mine *transfer, l lane, sends bool) (*transfer, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

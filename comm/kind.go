@@ -1,6 +1,7 @@
 package comm
 
-// Kind says what is sent. Traffic is counted by it, and messages of different kinds never match each other.
+// Kind is a kind of traffic. Traffic is counted by kind, and messages of different kinds never match each
+// other.
 type Kind uint8
 
 // The kinds of traffic.
@@ -12,7 +13,7 @@ const (
 	ToRows                   // from the slice layout into the row layout
 	Stage                    // rows and gradients between pipeline stages
 	Gradient                 // gradients of the weights
-	Links                    // rows at the ends of edges that are learned, and their gradients
+	Links                    // rows at the ends of scored edges in link prediction, and their gradients
 	Statistics               // losses, norms, counts
 	Kinds                    // the number of kinds
 )
@@ -25,7 +26,7 @@ var kindNames = [Kinds]struct{ short, what string }{
 	ToRows:       {"to-rows", "slices for rows"},
 	Stage:        {"stage", "stage boundaries"},
 	Gradient:     {"gradient", "weight gradients"},
-	Links:        {"links", "rows at the ends of learned edges"},
+	Links:        {"links", "rows at the ends of scored edges"},
 	Statistics:   {"statistics", "statistics"},
 }
 

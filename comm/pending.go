@@ -9,27 +9,27 @@ import (
 	"weft/internal/trace"
 )
 
-// Pending is a message that was started, and is finished by Wait.
+// Pending is a message that has started. Wait finishes it.
 type Pending struct {
 	comm    *Comm
 	kind    Kind
 	sends   bool
-	within  string // the collective that it is part of, with its article, "" for a message of its own
+	within  string // the collective that it belongs to, with its article; "" for a message of its own
 	peer    int    // in the transport
 	place   place
 	request Request
 	since   time.Time // when the wait began, under end.mu
 	bytes   int
-	number  int  // of those like it that were recorded
-	waited  bool // for it, which is recorded once
+	number  int  // its number among recorded messages of its stream
+	waited  bool // a wait for it is recorded once
 }
 
-// Send starts to send data, which must stay unchanged until Wait returns, to a rank of the group. The message
-// arrives by a Receive of the same kind, and only then does the send end: wait for it after the receives that
-// its receiver may be waiting for.
+// Send starts to send data to a rank of the group. data must stay unchanged until Wait returns. A Receive of
+// the same kind takes the message. Only then does the send end: wait for it after the receives that its
+// receiver may be waiting for.
 func (c *Comm) Send(k Kind, data []byte, to int) *Pending { return c.send(k, data, to, "") }
 
-// Receive starts to receive a message of exactly len(data) bytes from a rank of the group; data is valid when
+// Receive starts to receive a message of exactly len(data) bytes from a rank of the group. data is valid when
 // Wait has returned.
 func (c *Comm) Receive(k Kind, data []byte, from int) *Pending { return c.receive(k, data, from, "") }
 
@@ -61,8 +61,9 @@ func (c *Comm) pending(k Kind, peer int, within string) *Pending {
 	return &Pending{comm: c, kind: k, peer: c.ranks[peer], within: within, place: *c.end.place.Load()}
 }
 
-// Wait waits until the message was moved, at most for the timeout of the Comm. An error, always an *Error,
-// has aborted the transport: no transfer touches a buffer any more. Calling it again gives the outcome again.
+// Wait waits until the message has been moved, at most for the timeout of the Comm. An error is always an
+// *Error, and has aborted the transport: no transfer uses a buffer any more. Further calls return the same
+// outcome.
 func (p *Pending) Wait() error {
 	span := p.waits()
 	defer span.End()
@@ -111,13 +112,13 @@ func (p *Pending) operation() string {
 	return verb + " of " + kindNames[p.kind].what
 }
 
-// begins numbers the message, where it is recorded, and begins the span of its start.
+// begins numbers a recorded message, and begins the span of its start.
 func (p *Pending) begins(bytes int) trace.Span {
 	c := p.comm
 	if c.track == nil {
 		return trace.Span{}
 	}
-	w := way{p.peer, c.tags + int(p.kind), p.sends}
+	w := stream{p.peer, c.tags + int(p.kind), p.sends}
 	c.end.mu.Lock()
 	p.bytes, p.number = bytes, c.end.traced[w]
 	c.end.traced[w]++
@@ -128,7 +129,7 @@ func (p *Pending) begins(bytes int) trace.Span {
 	return p.span(trace.Start, "start of ")
 }
 
-// waits begins the span of the first wait for the message, where it is recorded.
+// waits begins the span of the first wait for a recorded message.
 func (p *Pending) waits() trace.Span {
 	if p.comm.track == nil || p.waited {
 		return trace.Span{}
@@ -142,7 +143,7 @@ func (p *Pending) waits() trace.Span {
 
 func (p *Pending) span(c trace.Category, what string) trace.Span {
 	return p.comm.track.Begin(c, what+p.operation(), trace.Args{
-		Site: p.place.layer, Kind: p.kind.String(), Peer: trace.At(p.peer), Bytes: int64(p.bytes),
+		Module: p.place.layer, Kind: p.kind.String(), Peer: trace.At(p.peer), Bytes: int64(p.bytes),
 		Tag: p.comm.tags + int(p.kind), Message: trace.At(p.number),
 	})
 }
@@ -162,7 +163,7 @@ func (e *end) leave(p *Pending) {
 	e.waits = slices.Delete(e.waits, i, i+1)
 }
 
-// waitAll waits for the messages of a collective; by its abort the first that fails ends the others.
+// waitAll waits for the messages of a collective. The first failure aborts, and so ends the others.
 func waitAll(ps []*Pending) error {
 	for _, p := range ps {
 		if err := p.Wait(); err != nil {

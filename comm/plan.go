@@ -1,7 +1,7 @@
 package comm
 
-// Plan is a rank of a group that is not there: what is sent is counted by its Comm and goes nowhere, and what
-// is received is left as it was. A dry run has it in the place of the other ranks.
+// Plan is a rank of a group without other ranks, for a plan. Its Comm counts what is sent, which goes
+// nowhere. Received data is left as it was.
 func Plan(rank, size int) Transport { return plan{rank, size} }
 
 type plan struct{ rank, size int }
@@ -13,7 +13,7 @@ func (plan) Receive(_ []byte, _, _ int) Request { return planned{} }
 func (plan) Abort(error)                        {}
 func (plan) Close() error                       { return nil }
 
-// planned is a message that is done.
+// planned is a message that is complete.
 type planned struct{}
 
 var done = func() chan struct{} {

@@ -11,7 +11,7 @@ import (
 	"weft/internal/suggest"
 )
 
-// Merged is a method of Chunks, beside Metis: parts that METIS made, merged at random.
+// Merged is a method of Chunks besides Metis: parts of METIS, merged at random.
 const Merged = "merged"
 
 // ChunkMethods lists the methods of Chunks, the default first.
@@ -21,37 +21,37 @@ func ChunkMethods() []string { return []string{Metis, Merged} }
 type ChunkOptions struct {
 	K       int           // number of chunks of the partition, 1 to the number of its rows
 	Method  string        // one of ChunkMethods; empty: the first
-	Seed    uint64        // of METIS, and of what is merged
+	Seed    uint64        // of METIS, and of the merging
 	Timeout time.Duration // as in Options
 }
 
 const (
 	rowWeight   = 50 // of a row without in-edges
-	mergedParts = 4  // that make a chunk
+	mergedParts = 4  // of a chunk
 )
 
-// Chunks divides the rows of a share's partition into the chunks that a pipeline works on (Chen, Chen and
-// Qian, "GNNPipe: Scaling Deep GNN Training with Pipelined Model Parallelism", arXiv:2308.10087, 2023). It
-// returns the chunk, 0…K−1, of each row. No chunk is empty.
+// Chunks divides the rows of a share's partition into the chunks of a pipeline (Chen, Chen and Qian, "GNNPipe:
+// Scaling Deep GNN Training with Pipelined Model Parallelism", arXiv:2308.10087, 2023). It returns the chunk,
+// 0…K−1, of each row. No chunk is empty.
 //
-// Where an edge joins two chunks, embeddings of an earlier epoch may stand in for a row. So the edges between
-// the partition's own rows decide, of all relations together. The methods are
+// Along an edge between two chunks a model may read embeddings of an earlier epoch. So the methods look at the
+// edges between the partition's own rows, of all relations together:
 //   - metis: few edges between chunks;
-//   - merged: METIS makes four times as many parts, with few edges between parts, and each chunk is four of
-//     them at random, as GNNPipe was measured. More edges are cut. Of fewer rows each is a part.
+//   - merged: METIS makes four times as many parts, with few edges between them. Four random parts are a
+//     chunk, as in GNNPipe's measurements. More edges are cut. With fewer rows than parts each row is a part.
 //
-// A row weighs 50, and one more for each of its in-edges, those from other partitions included: its
-// vertex-wise work and its part of an aggregation. GNNPipe takes the degree; its graphs are undirected, where
-// that is the same. METIS aims at parts of equal weight, the heaviest 3 % and a row above the mean. Where it
-// would leave one empty, as beside rows that weigh more than a part, the parts have equally many rows.
+// A row weighs 50, for its vertex-wise work, plus 1 for each of its in-edges, also from other partitions.
+// GNNPipe takes the degree: its graphs are undirected, where that is the same. METIS aims at parts of equal
+// weight, with the heaviest 3 % and a row above the mean. If METIS would leave a part empty, as beside rows
+// heavier than a part, the parts have equally many rows.
 //
-// The same share and options give the same chunks. A share without rows has none, whatever K is. More chunks
-// than rows are refused, and so they are where another partition has rows, and fewer than K: the workers of
-// all partitions come to one answer.
+// The same share and options give the same chunks. A share without rows has no chunks, for any K. Chunks
+// refuses a K larger than the number of rows of this or of any other partition that has rows. So the workers
+// of all partitions get the same answer.
 //
-// The call takes memory beside the share: up to 24 bytes for each edge between its rows and 40 for each row.
-// METIS takes some 50 bytes for each such edge, or 100 if few have one the other way beside them, and 130 for
-// each row, in a process of its own.
+// The call takes memory besides the share: up to 24 bytes for each edge between its rows and 40 for each row.
+// METIS runs in a process of its own. It takes some 50 bytes for each such edge, or 100 if few edges have a
+// reverse, and 130 for each row.
 func Chunks(ctx context.Context, s *Share, o ChunkOptions) ([]int32, error) {
 	if err := o.check(&s.Edges); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (o *ChunkOptions) check(e *Edges) error {
 	if o.K < 1 {
 		return refusal.Errorf("%s %d: give at least %d, one in each partition", refusal.Setting("chunks"), o.K*partitions, partitions)
 	}
-	least, rows := 0, 0 // the partition of fewest rows, but for those of none
+	least, rows := 0, 0 // the partition with the fewest rows, of those that have rows
 	for p := range partitions {
 		if n := e.Starts[p+1] - e.Starts[p]; n > 0 && (rows == 0 || n < rows) {
 			least, rows = p, n
@@ -89,7 +89,7 @@ func (o *ChunkOptions) check(e *Edges) error {
 	return nil
 }
 
-// divide makes two chunks or more of rows that are as many or more.
+// divide divides the rows into two chunks or more. There are at least as many rows.
 func (o *ChunkOptions) divide(ctx context.Context, e *Edges) ([]int32, error) {
 	parts := o.K
 	if o.Method == Merged {
@@ -136,7 +136,8 @@ func (o *ChunkOptions) parts(ctx context.Context, e *Edges, k int) ([]int32, err
 	return of, err
 }
 
-// own are the edges between the partition's rows, of all relations together, with row numbers for sources.
+// own is the graph of edges between the partition's rows, of all relations together. Its sources are row
+// numbers.
 func (e *Edges) own() *graph.Relation {
 	if len(e.Starts) == 2 && len(e.Relations) == 1 {
 		return &e.Relations[0].In
@@ -162,7 +163,7 @@ func (e *Edges) own() *graph.Relation {
 	return own
 }
 
-// ownSources are the positions of a row's in-neighbours by relation k that are rows themselves.
+// ownSources are the positions of a row's in-neighbours by relation k that are rows of the partition too.
 func (e *Edges) ownSources(k, row int) []int32 {
 	in := &e.Relations[k].In
 	sources := in.Sources[in.Indptr[row]:in.Indptr[row+1]]
@@ -172,7 +173,7 @@ func (e *Edges) ownSources(k, row int) []int32 {
 }
 
 // ChunkCut counts the edges between the partition's rows, of all relations: those between different chunks,
-// and all. It is given the chunk of each row.
+// and all. chunks is the chunk of each row.
 func (e *Edges) ChunkCut(chunks []int32) (cut, all int64) {
 	first := int32(e.Starts[e.P])
 	for row, chunk := range chunks {

@@ -28,10 +28,10 @@ func chunked(t *testing.T, s *Share, o ChunkOptions) []int32 {
 	return chunks
 }
 
-// chunkSizes are the numbers of rows; a chunk outside 0…k−1 panics.
+// chunkSizes are the chunks' numbers of rows. It panics on a chunk outside 0…k−1.
 func chunkSizes(chunks []int32, k int) []int { return sizes(&Assignment{K: k, Of: chunks}) }
 
-// linked is a graph of a few edges; each stands for both directions.
+// linked is a graph of a few undirected edges.
 func linked(t *testing.T, vertices int, ends ...[2]int32) *graph.Graph {
 	t.Helper()
 	var e graph.Edges
@@ -66,7 +66,7 @@ func TestChunksAreDetermined(t *testing.T) {
 	}
 }
 
-// Chunks weigh the same where degrees are alike and where they are not.
+// Chunks have about equal weight, for similar and for different degrees.
 func TestChunksBalance(t *testing.T) {
 	for _, o := range []generate.Options{
 		{Kind: generate.Uniform, Vertices: 4096, Degree: 16, Classes: 2},
@@ -90,8 +90,8 @@ func TestChunksBalance(t *testing.T) {
 	}
 }
 
-// TestChunksCut holds the methods to their order in GNNPipe: fewest edges are cut by minimum cut, more where
-// parts are merged, most at random.
+// TestChunksCut checks GNNPipe's order of the methods: minimum cut cuts the fewest edges, merged parts cut
+// more, random chunks most.
 func TestChunksCut(t *testing.T) {
 	g := communities(t, 2000, 60000)
 	s := All(g)
@@ -128,7 +128,7 @@ func TestMergedChunksAreParts(t *testing.T) {
 	}
 }
 
-// Every chunk has rows, down to one: of few rows, of isolated ones, and beside one that weighs more than all
+// Every chunk has rows, at least one: with few rows, with isolated ones, and beside a row heavier than all
 // others.
 func TestNoChunkIsEmpty(t *testing.T) {
 	hub := graph.Edges{Source: make([]int32, 50000), Target: slices.Repeat([]int32{7}, 50000)}
@@ -163,7 +163,7 @@ func TestNoChunkIsEmpty(t *testing.T) {
 	}
 }
 
-// The edges within a partition decide, and not those into others: here two cliques in each of two partitions,
+// Only edges within a partition count, not those into others. Here each of two partitions has two cliques,
 // and twice as many edges from each row into the other partition.
 func TestChunksOfAPartition(t *testing.T) {
 	const size = 20 // of a clique; vertex v is in partition v%2 and clique v/2%2 of it
@@ -195,7 +195,7 @@ func TestChunksOfAPartition(t *testing.T) {
 	}
 }
 
-// TestOwnEdges holds the edges between a partition's rows, and the cut, to the plainest count.
+// TestOwnEdges compares the edges between a partition's rows, and the cut, with a simple count.
 func TestOwnEdges(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -240,7 +240,7 @@ func TestOwnEdges(t *testing.T) {
 	}
 }
 
-// A graph's edges give the same chunks as one relation and as several.
+// The same edges give the same chunks as one relation and as several.
 func TestChunksOfRelations(t *testing.T) {
 	g := communities(t, 400, 6000)
 	one, several := All(g), All(g)

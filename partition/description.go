@@ -20,11 +20,11 @@ import (
 
 const (
 	formatVersion = 1
-	// Bytes of partition.json that are read: three matrices of MaxPartitions² numbers
+	// Bytes of partition.json that are read: three matrices of MaxPartitions² numbers.
 	maxDescription = 64 << 20
 )
 
-// Description says what partitions are stored, without reading them.
+// Description says what partitions are stored. Reading it does not read them.
 type Description struct {
 	Name string `json:"name"` // of the directory: method and number
 	Statistics
@@ -32,13 +32,13 @@ type Description struct {
 	Seed    uint64    `json:"seed"`
 	Split   int       `json:"split"`
 	Written time.Time `json:"written"`
-	// ID is a hash of the store's files and of the assignment. Workers that find the same id open shares of
-	// one graph.
+	// ID is a hash of the store's files and of the assignment. Workers with equal ids open shares of one
+	// graph.
 	ID    string `json:"id"`
 	Whole Whole  `json:"whole"`
 
-	files []storeFile // of the store, as they were
-	file  os.FileInfo // of partition.json, as it was read
+	files []storeFile // of the store, when it was partitioned
+	file  os.FileInfo // of partition.json, when it was read
 }
 
 // record is partition.json.
@@ -48,7 +48,7 @@ type record struct {
 	Store []storeFile `json:"store"`
 }
 
-// storeFile identifies a file of the store that the partitions were cut from.
+// storeFile identifies a file of the store that was partitioned.
 type storeFile struct {
 	Name     string    `json:"name"`
 	Bytes    int64     `json:"bytes"`
@@ -56,10 +56,10 @@ type storeFile struct {
 	SHA256   string    `json:"sha256"`
 }
 
-// readRecord reads partition.json in dir and checks it as far as that needs no other file.
+// readRecord reads partition.json in dir, and checks everything that needs no other file.
 func readRecord(dir string) (*record, error) {
 	path := filepath.Join(dir, descriptionFile)
-	file, _ := os.Stat(path) // before it is read, so that what takes its place meanwhile is another; no file: Read fails
+	file, _ := os.Stat(path) // before reading, to notice a later replacement; without a file Read fails
 	text, err := document.Read(path, maxDescription)
 	if err != nil {
 		return nil, refusal.Errorf("%w; remove %s, or move it elsewhere, and %s", err, dir, partitionAgain)
@@ -75,8 +75,8 @@ func readRecord(dir string) (*record, error) {
 	return r, nil
 }
 
-// checkThere refuses a directory that no longer has the partitions that d describes. partition.json, which
-// has three numbers for each pair of partitions, is read again only where it is another file.
+// checkThere refuses a directory that no longer has the partitions that d describes. It reads partition.json,
+// with its three numbers for each pair of partitions, only if the file has changed.
 func (d *Description) checkThere(dir string) error {
 	file, err := os.Stat(filepath.Join(dir, descriptionFile))
 	if err == nil && os.SameFile(file, d.file) && file.ModTime().Equal(d.file.ModTime()) && file.Size() == d.file.Size() {
@@ -90,7 +90,7 @@ func (d *Description) checkThere(dir string) error {
 }
 
 func parseRecord(text []byte) (*record, error) {
-	// What is decoded of a short text may be thirty times as long: [] is a list, and {} a file.
+	// A decoded text may take thirty times its length: [] is a list, and {} a file.
 	const lists, numbers = 1 << 16, 3*MaxPartitions*MaxPartitions + 1<<16
 	if n := bytes.Count(text, []byte("[")) + bytes.Count(text, []byte("{")); n > lists || bytes.Count(text, []byte(",")) > numbers {
 		return nil, fmt.Errorf("damaged: it has more than %d partitions can need", MaxPartitions)
@@ -103,7 +103,7 @@ func parseRecord(text []byte) (*record, error) {
 	return r, r.check()
 }
 
-// check checks that the counts are complete and go together.
+// check checks that the counts are complete and consistent.
 func (d *Description) check() error {
 	s := &d.Statistics
 	if s.K < 1 || s.K > MaxPartitions {
@@ -191,7 +191,7 @@ func isSquare[T any](rows [][]T, k int) bool {
 	return len(rows) == k && !slices.ContainsFunc(rows, func(row []T) bool { return len(row) != k })
 }
 
-// identify lists the files of a store with what is in them.
+// identify lists the files of a store with hashes of their contents.
 func identify(store string) ([]storeFile, error) {
 	names, err := graph.Files(store)
 	if err != nil {
@@ -228,9 +228,9 @@ func hashed(path string) (string, error) {
 // errChanged ends a comparison at the first difference.
 var errChanged = errors.New("changed")
 
-// CheckFresh refuses partitions of a store that is no longer what they were cut from, with an OutOfDate. Its
-// files are compared by size and time, and where only the times differ, as after the store was copied, by the
-// SHA-256 of their contents.
+// CheckFresh refuses partitions of a store that has changed since, with an OutOfDate. It compares the sizes
+// and times of the store's files. If only times differ, as after the store was copied, it compares SHA-256
+// hashes of the contents.
 func (d *Description) CheckFresh(store string) error {
 	names, err := graph.Files(store)
 	if err != nil {
@@ -254,10 +254,10 @@ func (d *Description) CheckFresh(store string) error {
 	return refusal.Errorf("%w", &OutOfDate{Store: store, Changed: changed, Name: d.Name, K: d.K, Method: d.Method})
 }
 
-// OutOfDate is the error of partitions of a store that has changed since.
+// OutOfDate is the error of partitions whose store has changed since.
 type OutOfDate struct {
 	Store, Changed string // the store, and its file that has changed
-	Name           string // of the partitions, which are K, made by Method
+	Name           string // of the K partitions, made by Method
 	K              int
 	Method         string
 }
@@ -270,7 +270,7 @@ func (o *OutOfDate) Error() string {
 	return fmt.Sprintf("%s: out of date, as %s changed after it was cut; %s", Directory(o.Store, o.Name), filepath.Join(o.Store, o.Changed), wayOut)
 }
 
-// compare reads the file only where its time differs, as after the store was copied.
+// compare reads the file only if its time differs, as after the store was copied.
 func (f *storeFile) compare(store, name string) error {
 	if f.Name != name {
 		return errChanged

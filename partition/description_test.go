@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What a record takes in memory is bounded by its length.
+// A record's length bounds the memory that it takes.
 func TestLongRecords(t *testing.T) {
 	const length = 12 << 20
 	for key, one := range map[string]string{"halo_rows": "[],", "store": "{},", "vertices": "0,"} {
@@ -23,7 +23,7 @@ func TestLongRecords(t *testing.T) {
 	}
 }
 
-// FuzzParseRecord: what is accepted can be walked over without looking at any length again.
+// FuzzParseRecord: an accepted record can be used without further checks of lengths.
 func FuzzParseRecord(f *testing.F) {
 	store, g := stored(f, made(f, 20, 60, kinds["dense"], 3))
 	name := write(f, store, g, divided(f, g, Options{K: 2, Method: Range}))

@@ -8,8 +8,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// TestChunksOfTheFewestRows: the refusal names the partition of fewest rows, the first of them, and not one of none; a
-// number below one is told as what it asks for.
+// TestChunksOfTheFewestRows: the refusal names the partition with the fewest rows, the first of several, and
+// no empty one. For a number below one it quotes that number.
 func TestChunksOfTheFewestRows(t *testing.T) {
 	shares, err := Split(made(t, 12, 40, kinds["plain"], 4), &Assignment{K: 3, Of: []int32{0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2}})
 	if err != nil {
@@ -32,7 +32,7 @@ func TestChunksOfTheFewestRows(t *testing.T) {
 	}
 }
 
-// TestMostPartitions: as many as are allowed are not too many.
+// TestMostPartitions accepts the largest allowed number of partitions.
 func TestMostPartitions(t *testing.T) {
 	for k, refused := range map[int]bool{0: true, 1: false, MaxPartitions: false, MaxPartitions + 1: true} {
 		if err := (&Options{K: k, Method: Random}).Validate(); (err != nil) != refused {

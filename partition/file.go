@@ -14,9 +14,9 @@ import (
 	"weft/internal/regular"
 )
 
-// WriteFile writes the assignment as METIS, KaHIP and Mt-KaHyPar do: the partition of each vertex on a line
-// of its own, in the order of the vertices. By custom the name ends in .part.K. The file appears under its
-// name only when it is complete.
+// WriteFile writes the assignment in the format of METIS, KaHIP and Mt-KaHyPar: the partition of each vertex
+// on a line of its own, in the order of the vertices. By custom the name ends in .part.K. The file appears
+// under its name only when it is complete.
 func WriteFile(path string, a *Assignment) error {
 	return atomicfile.Write(path, func(f io.Writer) error {
 		w := bufio.NewWriter(f)
@@ -31,8 +31,7 @@ func WriteFile(path string, a *Assignment) error {
 	})
 }
 
-// readFile reads what WriteFile and other partitioners write, for a graph of so many vertices in k
-// partitions.
+// readFile reads the format of WriteFile, for a graph of the given number of vertices in k partitions.
 func readFile(path string, vertices, k int) ([]int32, error) {
 	f, _, err := regular.Open(path)
 	if err != nil {
@@ -78,7 +77,7 @@ func readParts(f io.Reader, vertices, k int) ([]int32, error) {
 	return of, nil
 }
 
-// shortened keeps a text of any length readable in an error.
+// shortened shortens a text for an error.
 func shortened(text string) string {
 	const enough = 40
 	if len(text) > enough {

@@ -9,13 +9,13 @@ import (
 	"weft/graph"
 )
 
-// kind says which of the optional parts a graph for tests has.
+// kind says which optional parts a graph for tests has.
 type kind struct {
 	weights, edgeFeatures, sparse, multi bool
 	splits                               int
 }
 
-// kinds are graphs with everything optional in one or another form.
+// kinds have every optional part in some form.
 var kinds = map[string]kind{
 	"bare":   {},
 	"dense":  {weights: true, edgeFeatures: true, splits: 1},
@@ -60,7 +60,7 @@ func made(t testing.TB, vertices, edges int, k kind, seed uint64) *graph.Graph {
 		var s graph.Split
 		for v := range vertices {
 			part := s.Parts()[r.IntN(3)]
-			if v%4 != 3 { // those have no label
+			if v%4 != 3 { // these have no label
 				*part = append(*part, int64(v))
 			}
 		}
@@ -112,7 +112,7 @@ func labels(r *rand.Rand, vertices int, multi bool) graph.Labels {
 	return l
 }
 
-// joined puts the graph together again from its shares.
+// joined combines the shares into the graph again.
 func joined(t *testing.T, shares []*Share) *graph.Graph {
 	t.Helper()
 	var ids []int32 // by position

@@ -9,30 +9,29 @@ import (
 	"weft/internal/refusal"
 )
 
-// Kept are the shares of a graph without some of its edges: of relations that join the first vertex type
-// with itself. Vertices stay where they are. What all shares must be read for is found out once, when it is
-// first asked for.
+// Kept are the shares of a graph without some edges of relations from the first vertex type to itself. The
+// vertices stay. The first use reads all shares once, for what needs all of them.
 type Kept struct {
 	k     int
 	open  func(p int) (*Share, error)
 	rule  func(*Share) rule
 	once  func() (*Places, error)
-	halos []Halo // by relation, those of the edges that stay
+	halos []Halo // by relation, of the kept edges
 }
 
-// rule reports whether an edge stays.
+// rule reports whether to keep an edge.
 type rule = func(relation, source, target int32) bool
 
-// Places says which vertex of the first type stands where in the order of the partitions.
+// Places is the order of the partitions, for vertices of the first type.
 type Places struct {
 	Starts []int   // len K+1: the first position of each partition, and V
 	IDs    []int32 // the vertex at each position; nil: its position
 	Of     []int32 // the position of each vertex; nil: the vertex
 }
 
-// Keep are the shares of k partitions, which open opens, with the edges that the rule accepts for a share:
-// its relation counts as in Edges.Relations, and its ends are vertices. Edges between other vertex types
-// stay. One partition is never opened. The rule is asked for once by each pass over a share.
+// Keep returns the shares of k partitions with the edges that the rule accepts. open opens a share; with one
+// partition it is not called. The rule's relation counts as in Edges.Relations, and its source and target are
+// vertices. Edges between other vertex types stay. Each pass over a share calls rule once.
 func Keep(k int, open func(p int) (*Share, error), rule func(*Share) rule) *Kept {
 	kept := &Kept{k: k, open: open, rule: rule}
 	kept.once = sync.OnceValues(kept.measure)
@@ -47,7 +46,7 @@ func (p *Places) ID(position int32) int32 {
 	return p.IDs[position]
 }
 
-// Position is where a vertex stands.
+// Position is the position of a vertex.
 func (p *Places) Position(vertex int32) int32 {
 	if p.Of == nil {
 		return vertex
@@ -55,10 +54,10 @@ func (p *Places) Position(vertex int32) int32 {
 	return p.Of[vertex]
 }
 
-// Vertices is how many there are.
+// Vertices is the number of vertices.
 func (p *Places) Vertices() int { return p.Starts[len(p.Starts)-1] }
 
-// Places are those of the graph that a share is of.
+// Places returns the Places of the graph of a share.
 func (k *Kept) Places(s *Share) (*Places, error) {
 	if k.k == 1 {
 		return &Places{Starts: s.Edges.Starts}, nil
@@ -66,7 +65,7 @@ func (k *Kept) Places(s *Share) (*Places, error) {
 	return k.once()
 }
 
-// Of is a share with the edges that stay. It holds the arrays of s, and must not be used when s is closed.
+// Of is a share with the kept edges. It holds the arrays of s: do not use it after s is closed.
 func (k *Kept) Of(s *Share) (*Share, error) {
 	places, err := k.Places(s)
 	if err != nil {
@@ -90,10 +89,10 @@ func (k *Kept) Of(s *Share) (*Share, error) {
 	return &kept, nil
 }
 
-// Own reports whether the relation joins the first vertex type with itself.
+// Own reports whether the relation goes from the first vertex type to itself.
 func (r *Relation) Own() bool { return r.Source == 0 && r.Target == 0 }
 
-// edges are those of a relation that stay, into and out of the rows of a share.
+// edges returns the kept edges of a relation, into and out of the rows of a share.
 func (k *Kept) edges(places *Places, s *Share, relation int, keep rule) (in, out graph.Relation, err error) {
 	r, which := &s.Edges.Relations[relation], int32(relation)
 	in, err = r.In.Where(func(_ int64, source, row int32) bool {
@@ -107,7 +106,7 @@ func (k *Kept) edges(places *Places, s *Share, relation int, keep rule) (in, out
 	return in, out, err
 }
 
-// measure reads all shares: for the places, and then for the halos.
+// measure reads all shares, first for the places and then for the halos.
 func (k *Kept) measure() (*Places, error) {
 	places := &Places{}
 	err := k.each(func(s *Share) error {
@@ -149,8 +148,8 @@ func (k *Kept) measure() (*Places, error) {
 	})
 }
 
-// haloOf counts the far ends of a relation by partition, but those in that of s. seen is false, and is so
-// again. It takes time by edges, whatever the number of vertices.
+// haloOf counts the sources of a relation by partition, without those of s's own. seen is all false before
+// and after. The time depends on the number of edges, not of vertices.
 func haloOf(r *graph.Relation, s *Share, seen []bool, counts []int) {
 	for _, u := range r.Sources {
 		if seen[u] {

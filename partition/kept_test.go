@@ -9,8 +9,8 @@ import (
 	"weft/graph"
 )
 
-// TestKeep: shares without some edges are those of a graph without them, halos and all, and the places are
-// those of its vertices. Relations between other types stay.
+// TestKeep: shares without some edges equal the shares of a graph without them, with their halos. The places
+// are those of the graph's vertices. Relations between other types stay.
 func TestKeep(t *testing.T) {
 	keep := func(relation, u, v int32) bool { return (u*7+v*11+relation)%3 > 0 }
 	for seed := range uint64(30) {
@@ -82,8 +82,8 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestKeepCallsRule: the rule, which may go through all relations, is asked for once by each pass over a
-// share, and its answer once for each edge into and out of a partition.
+// TestKeepCallsRule: each pass over a share calls the rule once. It calls the result once for each edge into
+// and out of a partition.
 func TestKeepCallsRule(t *testing.T) {
 	const relations, k = 20, 3
 	g := made(t, 30, 150, kinds["bare"], 1)

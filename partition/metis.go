@@ -37,7 +37,7 @@ func byMetis(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	return of, err
 }
 
-// union is all relations of a graph as one, between vertices numbered over all types.
+// union is all relations of a graph as one. Vertices of all types are numbered consecutively.
 func union(g *graph.Graph) (*graph.Relation, error) {
 	if !g.Typed() {
 		return &g.Relations[0], nil
@@ -59,12 +59,11 @@ func union(g *graph.Graph) (*graph.Relation, error) {
 	return &in, err
 }
 
-// maxBalanced is how many vertex types are shared out evenly, each by itself: METIS balances few weights
+// maxBalanced is how many vertex types METIS divides evenly, each by itself: it balances only a few weights
 // well.
 const maxBalanced = 8
 
-// typeWeights has each partition get its share of every vertex type; nil where there is one type, or too
-// many.
+// typeWeights makes METIS divide every vertex type evenly. It is nil if there is one type, or too many.
 func typeWeights(g *graph.Graph) (weights []func(v int) int32) {
 	first := g.FirstIDs()
 	if types := len(first) - 1; types == 1 || types > maxBalanced {
@@ -81,18 +80,18 @@ func typeWeights(g *graph.Graph) (weights []func(v int) int32) {
 	return weights
 }
 
-// division is a graph and how METIS is to divide it.
+// division is a graph, and how METIS is to divide it.
 type division struct {
 	in      *graph.Relation
-	weights []func(v int) int32 // of each vertex; each is shared out evenly; none: the vertices are
+	weights []func(v int) int32 // of each vertex; each is divided evenly; none: the vertices are
 	k       int                 // parts, from 2 to the number of vertices
 	seed    uint64
 	timeout time.Duration // as in Options
 }
 
-// solve divides the graph that METIS sees: without directions and self loops, an edge weighing as much as
-// there are edges between its ends, which is what cutting it costs. Where the parts have fewVertices or more
-// on average, some may be empty.
+// solve divides the graph that METIS sees. It has no directions and no self loops. An edge weighs as much as
+// there are edges between its ends, which is the cost of cutting it. If the parts have fewVertices or more on
+// average, some may be empty.
 func (d *division) solve(ctx context.Context) (of []int32, err error) {
 	vertices := len(d.in.Indptr) - 1
 	if err := checkMetisSize(int64(len(d.in.Sources) + vertices)); err != nil {
@@ -121,9 +120,9 @@ func (d *division) solve(ctx context.Context) (of []int32, err error) {
 	return rangesOfGroups(groups, d.k), nil
 }
 
-// fewVertices in each partition are less than METIS is made for: what it may leave a partition too large by
-// is then less than a vertex. It puts several times as many into some as there should be, up to all vertices
-// into one, and none into others. Such partitions are cut from groups of so many vertices, which METIS finds.
+// fewVertices in each partition are fewer than METIS is made for: its tolerance is then less than one vertex.
+// It puts several times too many into some partitions, up to all vertices into one, and none into others.
+// Such partitions are made from groups of so many vertices, which METIS finds.
 const fewVertices = 10
 
 // leavesEmpty reports whether one of k partitions has no vertex.
@@ -135,8 +134,8 @@ func leavesEmpty(of []int32, k int) bool {
 	return slices.Contains(used, false)
 }
 
-// rangesOfGroups cuts the vertices, group after group and in each by their ids, into k ranges of equally
-// many, within one.
+// rangesOfGroups divides the vertices, by group and then by id, into k ranges whose sizes differ by at most
+// one.
 func rangesOfGroups(group []int32, k int) []int32 {
 	order := make([]int, len(group))
 	for v := range order {
@@ -150,7 +149,7 @@ func rangesOfGroups(group []int32, k int) []int32 {
 	return of
 }
 
-// checkMetisSize refuses what METIS cannot count.
+// checkMetisSize refuses graphs too large for METIS's indices.
 func checkMetisSize(entries int64) error {
 	if entries > metis.MaxEntries {
 		return refusal.Errorf("METIS counts vertices, edges and weights in 32 bits, up to %d, and here are %d", metis.MaxEntries, entries)
@@ -158,7 +157,7 @@ func checkMetisSize(entries int64) error {
 	return nil
 }
 
-// secondWeight is the weight of each vertex beside 1.
+// secondWeight is a weight of each vertex besides 1.
 func secondWeight(g *graph.Graph, in *graph.Relation, o *Options) func(v int) int32 {
 	if o.balance() == ByEdges {
 		return func(v int) int32 { return int32(in.Indptr[v+1]-in.Indptr[v]) + 1 }
@@ -172,8 +171,8 @@ func secondWeight(g *graph.Graph, in *graph.Relation, o *Options) func(v int) in
 	return func(v int) int32 { return trains[v] }
 }
 
-// undirected is the graph that METIS divides, with room for so many weights of each vertex. Where all edges
-// weigh the same they have no weights.
+// undirected is the graph that METIS divides, with space for the given number of weights for each vertex. If
+// all edges weigh the same they have no weights.
 func undirected(in *graph.Relation, vertexWeights int) (*metis.Problem, error) {
 	vertices := len(in.Indptr) - 1
 	out := (&graph.Relation{Indptr: in.Indptr, Sources: in.Sources}).Reversed(vertices) // without weights
@@ -210,8 +209,8 @@ func undirected(in *graph.Relation, vertexWeights int) (*metis.Problem, error) {
 	return p, nil
 }
 
-// eachNeighbour calls f for each other vertex that edges join v to, in ascending order, with their number
-// both ways together.
+// eachNeighbour calls f for each other vertex that has an edge with v, in ascending order, with the number of
+// edges in both directions.
 func eachNeighbour(in, out *graph.Relation, v int32, f func(u, weight int32)) {
 	a, b := in.Sources[in.Indptr[v]:in.Indptr[v+1]], out.Sources[out.Indptr[v]:out.Indptr[v+1]]
 	for len(a) > 0 || len(b) > 0 {

@@ -14,8 +14,7 @@ import (
 	"weft/internal/refusal"
 )
 
-// communities is a directed graph of four classes, most of whose edges stay in their class, under shuffled
-// ids.
+// communities is a directed graph of four classes with shuffled ids. Most edges stay within a class.
 func communities(t *testing.T, vertices, edges int) *graph.Graph {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -51,8 +50,8 @@ func TestMetisCutsLittle(t *testing.T) {
 	}
 }
 
-// Each balance shares out what it names: the edges go into every tenth vertex, and the vertices of the first
-// half train.
+// Each balance divides evenly what it names. All edges go into every tenth vertex, and the first half of the
+// vertices train.
 func TestMetisBalances(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	var e graph.Edges
@@ -77,8 +76,8 @@ func TestMetisBalances(t *testing.T) {
 	}
 }
 
-// TestMetisOfFewVertices: partitions of a few vertices each have equally many, down to one, and are no worse
-// than those of ranges.
+// TestMetisOfFewVertices: small partitions have equally many vertices, at least one, and cut no more than
+// ranges do.
 func TestMetisOfFewVertices(t *testing.T) {
 	for vertices, ks := range map[int][]int{2: {2}, 10: {5, 9, 10}, 300: {60, 150, 299, 300}, 1000: {999, 1000}} {
 		sparse, dense := communities(t, vertices, 3*vertices), communities(t, vertices, 40*vertices)
@@ -105,7 +104,7 @@ func TestMetisTooLarge(t *testing.T) {
 	}
 }
 
-// TestUndirected holds what METIS reads to the plainest construction.
+// TestUndirected compares METIS's input with a simple construction.
 func TestUndirected(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		vertices := rapid.IntRange(1, 12).Draw(t, "vertices")

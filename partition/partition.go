@@ -1,5 +1,5 @@
-// Package partition divides a graph's vertices among workers: it assigns each vertex to a partition, counts
-// what the partitions need from each other, and cuts the graph into one share for each worker, in memory or
+// Package partition divides a graph's vertices among workers. It assigns each vertex to a partition, counts
+// what the partitions need of each other, and divides the graph into one share for each worker, in memory or
 // stored beside the graph.
 package partition
 
@@ -13,32 +13,32 @@ import (
 	"weft/internal/suggest"
 )
 
-// The methods of Assign, and those that partitions may have been made by besides.
+// The methods of Assign, and DGL, the method of partitions that DGL made.
 const (
 	Metis  = "metis"  // few edges between partitions of about equal weight
-	Random = "random" // a seeded permutation, dealt evenly
+	Random = "random" // a seeded permutation, divided evenly
 	Range  = "range"  // contiguous ids
 	File   = "file"   // read from a file that a partitioner wrote
-	DGL    = "dgl"    // DGL's, stored with a graph that DGL had divided; Assign makes none
+	DGL    = "dgl"    // DGL's, stored with a graph that DGL had divided; not a method of Assign
 )
 
-// What the partitions have equally much of.
+// The quantities that can be balanced.
 const (
 	ByVertices = "vertices"
 	ByEdges    = "edges" // vertices, and in-edges with one more for each vertex
-	ByTrain    = "train" // vertices, and those that train
+	ByTrain    = "train" // vertices, and training vertices
 )
 
-// MaxPartitions bounds K: counts between all pairs of partitions are kept.
+// MaxPartitions bounds K: counts between all pairs of partitions take K² memory.
 const MaxPartitions = 1024
 
 // Methods lists the methods of Assign, the default first.
 func Methods() []string { return []string{Metis, Random, Range, File} }
 
-// StoredMethods lists what stored partitions may have been made by: the methods of Assign and DGL.
+// StoredMethods lists the methods of stored partitions: those of Assign, and DGL.
 func StoredMethods() []string { return append(Methods(), DGL) }
 
-// Balances lists what the partitions can have equally much of, the default first.
+// Balances lists the quantities that can be balanced, the default first.
 func Balances() []string { return []string{ByVertices, ByEdges, ByTrain} }
 
 // Assignment says which partition each vertex belongs to. A partition may be empty.
@@ -46,28 +46,28 @@ type Assignment struct {
 	K       int     // number of partitions
 	Of      []int32 // len V: the partition of each vertex, 0…K−1
 	Method  string
-	Seconds float64 // that the method took
+	Seconds float64 // of the method
 	Balance string
 	Seed    uint64
-	Split   int // whose training vertices were balanced and are counted
+	Split   int // the split whose training vertices were balanced and are counted
 }
 
 // Options choose a method for Assign.
 type Options struct {
 	K      int    // number of partitions, 1 to V
 	Method string // one of Methods; empty: the first
-	// File: of the method file: a number for each vertex, one per line, as METIS, KaHIP and Mt-KaHyPar write
-	// it
+	// File is the file of the method file: a number for each vertex, one per line, as METIS, KaHIP and
+	// Mt-KaHyPar write it.
 	File    string
 	Balance string // one of Balances; empty: the first. Edges is for metis and range, Train for metis
 	Seed    uint64 // of metis and random
 	Split   int    // the split whose training vertices are balanced and counted
-	// Timeout is how long METIS may stand still, as a stopped process does, before it is given up; 0: no
-	// limit. It may work for as long as it needs.
+	// Timeout is how long METIS may stand still, as a stopped process does, before it is killed; 0: no limit.
+	// It may work for any time.
 	Timeout time.Duration
 }
 
-// Validate refuses options that make no sense for any graph, in the words of weft partition.
+// Validate refuses options that no graph allows, with the words of weft partition.
 func (o *Options) Validate() error {
 	method, balance := o.method(), o.balance()
 	switch {
@@ -106,8 +106,8 @@ func orFirst(choice string, choices []string) string {
 	return choice
 }
 
-// Assign divides the vertices of a graph that passes Check. The same options give the same assignment. More
-// partitions than vertices are refused, and so is what the method cannot do with this graph.
+// Assign divides the vertices of a graph that passes Check. The same options give the same assignment. It
+// refuses more partitions than vertices, and what the method cannot do with this graph.
 func Assign(ctx context.Context, g *graph.Graph, o Options) (*Assignment, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
@@ -153,7 +153,7 @@ func assign(ctx context.Context, g *graph.Graph, o *Options) ([]int32, error) {
 	return byMetis(ctx, g, o)
 }
 
-// eachType assigns the vertices of each type by itself.
+// eachType assigns the vertices of each type separately.
 func eachType(g *graph.Graph, assign func(n int) []int32) (of []int32) {
 	for _, t := range g.Types() {
 		of = append(of, assign(t.Count)...)
@@ -161,7 +161,7 @@ func eachType(g *graph.Graph, assign func(n int) []int32) (of []int32) {
 	return of
 }
 
-// check refuses an assignment that is not one of the graph's vertices.
+// check refuses an assignment that does not fit the graph's vertices.
 func (a *Assignment) check(g *graph.Graph) error {
 	if a.K < 1 || a.K > MaxPartitions {
 		return refusal.Errorf("%d partitions: give between 1 and %d", a.K, MaxPartitions)

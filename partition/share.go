@@ -7,8 +7,8 @@ import (
 	"weft/graph"
 )
 
-// Share is what a worker reads of a graph: the rows that it computes on, and the edges that it aggregates
-// along. For one partition these are its vertices and the edges into and out of them.
+// Share is what a worker reads of a graph: the rows that it computes, and the edges that it aggregates along.
+// With one partition these are all vertices, and the edges into and out of them.
 type Share struct {
 	Values Values   // of the first vertex type
 	Others []Values // of further types, without labels and splits
@@ -18,7 +18,7 @@ type Share struct {
 	part *graph.Graph // holds the arrays
 }
 
-// Values are the rows that a worker computes on, in ascending order of their original ids.
+// Values are the rows that a worker computes, in ascending order of their original ids.
 type Values struct {
 	Rows     int
 	IDs      []int32 // original id of each row, ascending; nil: row i is vertex i
@@ -27,19 +27,19 @@ type Values struct {
 	Splits   []graph.Split // row numbers
 }
 
-// Edges are the edges into and out of the rows of one partition, in the order of its ids. Their far ends are
-// numbered in the order of the partitions, in each vertex type: row r of partition q has position
+// Edges are the edges into and out of the rows of one partition, in the order of its ids. Their other ends
+// are positions in the order of the partitions, by vertex type: row r of partition q has position
 // Starts[q]+r.
 type Edges struct {
 	Rows      int     // of the first vertex type
 	IDs       []int32 // original id of each such row, ascending; nil: row i is vertex i
-	P         int     // which partition
+	P         int     // the number of the partition
 	Starts    []int   // len K+1: the first position of each partition, and V, of the first type
 	Others    []Rows  // of further types
 	Relations []Relation
 }
 
-// Rows are those of a vertex type, as in Edges.
+// Rows are the rows of a vertex type, as in Edges.
 type Rows struct {
 	Type   string
 	Rows   int
@@ -61,16 +61,16 @@ func (r *Rows) Vertices(rows []int32) []int32 {
 
 // Relation is one edge type of a share.
 type Relation struct {
-	Name           string // tells it from the others: SOURCE__NAME__TARGET where there are several
+	Name           string // unique: SOURCE__NAME__TARGET if several relations have the name
 	Source, Target int    // the vertex types that it joins
-	// In lists for each row of the target its in-neighbours as positions of the source, which ascend within a
-	// row; weights and edge features go along. HaloRows[p][q] is how many rows partition p needs of partition
-	// q for it.
+	// In lists the in-neighbours of each row of the target type, as positions of the source type. They ascend
+	// within a row; weights and edge features have the same order. HaloRows[p][q] is how many rows partition
+	// p needs of partition q for it.
 	In       graph.Relation
 	HaloRows [][]int
-	// Out is the same for the out-neighbours of each row of the source, with the same edges' weights and
-	// without edge features, for models that aggregate against the edges. It has no rows where there is one
-	// partition: there In, read the other way round, is all of it.
+	// Out lists the out-neighbours of each row of the source type in the same way, with the same edges'
+	// weights and without edge features, for models that aggregate in the reverse direction. With one
+	// partition it has no rows: there the reverse of In is all of it.
 	Out         graph.Relation
 	HaloRowsOut [][]int
 }
@@ -82,20 +82,20 @@ type Whole struct {
 	Type           string             `json:"type,omitempty"`
 	Others         []WholeType        `json:"others,omitempty"`
 	FeatureColumns int                `json:"features"`
-	FeatureValues  int64              `json:"feature_values,omitempty"` // that sparse features store; 0: they are dense
+	FeatureValues  int64              `json:"feature_values,omitempty"` // stored by sparse features; 0: they are dense
 	Classes        int                `json:"classes"`
 	Splits         []graph.SplitSizes `json:"splits"`
 	Metric         string             `json:"metric"`
 	Provenance     string             `json:"provenance"`
-	Statistics     Statistics         `json:"-"` // stored in the Description that the share was opened by
+	Statistics     Statistics         `json:"-"` // stored in the Description by which the share was opened
 }
 
-// WholeType is what each worker knows of a vertex type but the first.
+// WholeType is what each worker knows of a further vertex type.
 type WholeType struct {
 	Type           string `json:"type"`
 	Vertices       int    `json:"vertices"`
 	FeatureColumns int    `json:"features"`
-	FeatureValues  int64  `json:"feature_values,omitempty"` // that sparse features store; 0: they are dense
+	FeatureValues  int64  `json:"feature_values,omitempty"` // stored by sparse features; 0: they are dense
 }
 
 // Own is the number of vertices of the first type.
@@ -107,7 +107,7 @@ func (w *Whole) Own() int {
 	return n
 }
 
-// WholeOf counts a graph, but for the statistics of its partitions.
+// WholeOf counts a graph, without the statistics of its partitions.
 func WholeOf(g *graph.Graph) Whole {
 	w := Whole{
 		Vertices: g.Vertices(), Edges: g.Edges(), FeatureColumns: g.Features.Columns, FeatureValues: int64(len(g.Features.Indices)),
@@ -131,8 +131,8 @@ func (v *Values) ID(row int) int32 {
 	return v.IDs[row]
 }
 
-// Places are the rows of some vertices, by their original ids, ascending, for a worker that computes on
-// these; nil where they are all rows. A vertex that has no row panics.
+// Places are the rows of some vertices, given by their original ids, ascending. They are nil if they are all
+// rows. It panics on a vertex without a row.
 func (v *Values) Places(ids []int32) []int32 {
 	if ids == nil || len(ids) == v.Rows {
 		return nil
@@ -153,8 +153,8 @@ func (v *Values) Places(ids []int32) []int32 {
 	return places
 }
 
-// Targets are the labels and splits of some vertices, by their original ids, ascending, whose rows they
-// number; nil: of all rows.
+// Targets are the labels and splits of some vertices, given by their original ids, ascending. Splits have
+// positions in this list. nil is all rows.
 func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
 	places := v.Places(ids)
 	if places == nil {
@@ -164,12 +164,12 @@ func (v *Values) Targets(ids []int32) (graph.Labels, []graph.Split) {
 	return g.Labels, g.Splits
 }
 
-// Types are the rows of all vertex types, the first one's among them.
+// Types are the rows of all vertex types, in order.
 func (e *Edges) Types() []Rows {
 	return append([]Rows{{Rows: e.Rows, IDs: e.IDs, Starts: e.Starts}}, e.Others...)
 }
 
-// All is a graph that passes Check as its only share. It holds the arrays of g.
+// All is a graph that passes Check, as a single share. It holds the arrays of g.
 func All(g *graph.Graph) *Share {
 	s := &Share{Whole: WholeOf(g), part: g}
 	for i, t := range g.Types() {
@@ -182,7 +182,7 @@ func All(g *graph.Graph) *Share {
 	return s
 }
 
-// newShare is the share of partition p. starts are by type.
+// newShare is the share of partition p. starts are by vertex type.
 func newShare(part *graph.Part, p int, starts [][]int, whole Whole) *Share {
 	g, counts := part.Graph, whole.Statistics
 	s := &Share{Whole: whole, part: g}
@@ -223,20 +223,20 @@ func relationOf(g *graph.Graph, i int) Relation {
 	return r
 }
 
-// Guard runs f, which reads the share's arrays, and turns the fault of a mapped file that is cut meanwhile
-// into an error.
+// Guard runs f, which reads the share's arrays. If a mapped file is truncated meanwhile, Guard returns an
+// error.
 func (s *Share) Guard(f func() error) error { return s.part.Guard(f) }
 
-// Unload gives back the memory that mapped files take in this process, after a pass over them. The arrays
-// stay usable: what is used again is read again.
+// Unload releases the memory that mapped files take in this process, after a pass over them. The arrays stay
+// usable: what is used again is read again.
 func (s *Share) Unload() { s.part.Unload() }
 
-// Close gives back what a share holds of the operating system (mapped files). Its arrays must not be used
-// afterwards. It does nothing for a share made in memory.
+// Close releases the share's mapped files. Its arrays must not be used afterwards. It does nothing for a
+// share made in memory.
 func (s *Share) Close() error { return s.part.Close() }
 
-// Split cuts a graph that passes Check into its shares, all of them in memory. Shares may hold arrays of g
-// and of each other: g must stay open, and nothing may be written to.
+// Split divides a graph that passes Check into its shares, all in memory. Shares may hold arrays of g and of
+// each other: g must stay open, and nobody may write to them.
 func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	if err := a.check(g); err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func Split(g *graph.Graph, a *Assignment) ([]*Share, error) {
 	return shares, nil
 }
 
-// layout is the order of the partitions in a vertex type: the vertices sorted by partition, then by id.
+// layout is the order of the partitions in a vertex type: vertices sorted by partition, then by id.
 type layout struct {
 	of       []int32 // len V: the partition of each vertex
 	starts   []int   // len K+1: first position of each partition
@@ -263,7 +263,7 @@ type layout struct {
 	position []int32 // len V: the position of each vertex
 }
 
-// layouts are those of all vertex types of a graph.
+// layouts are the layouts of all vertex types of a graph.
 func layouts(g *graph.Graph, a *Assignment) (all []*layout) {
 	first := g.FirstIDs()
 	for i := range g.Types() {
@@ -291,8 +291,8 @@ func newLayout(of []int32, k int) *layout {
 // ids are the vertices of partition p, ascending.
 func (l *layout) ids(p int) []int32 { return l.order[l.starts[p]:l.starts[p+1]:l.starts[p+1]] }
 
-// cutter cuts shares out of a graph, in their order. It takes some 20 bytes per vertex beside the share, and
-// the out-edges of an eighth of the partitions.
+// cutter makes the shares of a graph, in their order. It takes some 20 bytes per vertex besides the share,
+// and the out-edges of an eighth of the partitions.
 type cutter struct {
 	g       *graph.Graph
 	a       *Assignment
@@ -301,15 +301,15 @@ type cutter struct {
 	whole   Whole
 }
 
-// edgeCutter cuts the edges of a relation.
+// edgeCutter makes the edges of a relation's shares.
 type edgeCutter struct {
 	from           *graph.Relation
 	k              int
 	source, target *layout
 	outDegree      []int64
 
-	outFrom, outTo int            // the partitions whose out-edges are at hand
-	outs           graph.Relation // of all of their vertices
+	outFrom, outTo int            // the partitions whose out-edges are in outs
+	outs           graph.Relation // of all their vertices
 }
 
 func newCutter(g *graph.Graph, a *Assignment) *cutter {
@@ -328,7 +328,7 @@ func newCutter(g *graph.Graph, a *Assignment) *cutter {
 	return c
 }
 
-// starts are those of the layouts.
+// starts are the starts of the layouts.
 func (c *cutter) starts() (starts [][]int) {
 	for _, l := range c.layouts {
 		starts = append(starts, l.starts)
@@ -336,7 +336,7 @@ func (c *cutter) starts() (starts [][]int) {
 	return starts
 }
 
-// part cuts what belongs to partition p.
+// part makes the share's part of partition p.
 func (c *cutter) part(p int) *graph.Part {
 	ids := c.layouts[0].ids(p)
 	part := &graph.Part{Graph: c.g.Rows(ids)}
@@ -375,7 +375,7 @@ func (c *edgeCutter) in(ids []int32) graph.Relation {
 		r.EdgeFeatures = make([]float32, 0, edges*from.EdgeColumns)
 	}
 	columns := int64(from.EdgeColumns)
-	var keys []uint64 // position of the source, then place in the row
+	var keys []uint64 // position of the source, then position in the row
 	for _, v := range ids {
 		keys = keys[:0]
 		first := from.Indptr[v]
@@ -397,8 +397,8 @@ func (c *edgeCutter) in(ids []int32) graph.Relation {
 	return r
 }
 
-// outPasses is how many passes over all edges are made for the out-edges of all partitions together, at most:
-// each holds the out-edges of some partitions in a row.
+// outPasses is the most passes over all edges that are made for the out-edges of all partitions. Each pass
+// holds the out-edges of several consecutive partitions.
 const outPasses = 8
 
 // out lists the out-edges of partition p.
@@ -421,8 +421,8 @@ func (c *edgeCutter) out(p int) graph.Relation {
 	return r
 }
 
-// outEdges lists the out-edges of the vertices at positions lo … hi−1, in one pass over all edges: they are
-// met in the order of their targets' positions.
+// outEdges lists the out-edges of the vertices at positions lo … hi−1, in one pass over all edges in the
+// order of their targets' positions.
 func (c *edgeCutter) outEdges(lo, hi int) graph.Relation {
 	from := c.from
 	r := graph.Relation{Indptr: make([]int64, hi-lo+1)}

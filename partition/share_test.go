@@ -14,12 +14,12 @@ import (
 	"weft/graph"
 )
 
-// same compares; arrays that are nil and empty are the same.
+// same compares values. nil and empty arrays are the same.
 func same(a, b any) string {
 	return gocmp.Diff(a, b, cmpopts.IgnoreUnexported(graph.Graph{}, Share{}), cmpopts.EquateEmpty(), cmpopts.EquateNaNs())
 }
 
-// assigned are the options that every graph is divided by.
+// assigned are the options with which every graph is divided.
 func assigned() []Options {
 	var all []Options
 	for _, k := range []int{1, 2, 3, 8} {
@@ -32,8 +32,8 @@ func assigned() []Options {
 	return all
 }
 
-// TestShares holds for each method and kind of graph: each vertex is in one share, the shares make up the
-// graph, in-edges and out-edges are the same edges, and the statistics count what is there.
+// TestShares tests each method and kind of graph. Each vertex is in one share. The shares together are the
+// graph. In-edges and out-edges are the same edges. The statistics are right.
 func TestShares(t *testing.T) {
 	for name, k := range kinds {
 		g := made(t, 40, 150, k, 3)
@@ -49,8 +49,8 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestSharesOfAnyAssignment holds the same for assignments that no method makes: empty partitions, one that
-// owns everything.
+// TestSharesOfAnyAssignment tests assignments that no method makes: empty partitions, and one that owns
+// everything.
 func TestSharesOfAnyAssignment(t *testing.T) {
 	g := made(t, 12, 40, kinds["dense"], 4)
 	for name, a := range map[string]*Assignment{
@@ -64,7 +64,7 @@ func TestSharesOfAnyAssignment(t *testing.T) {
 	checkShares(t, made(t, 5, 0, kinds["sparse"], 1), &Assignment{K: 2, Of: []int32{0, 1, 0, 1, 0}})
 }
 
-// TestSharesOfRandomGraphs holds it for random assignments of random graphs, sparse to crowded.
+// TestSharesOfRandomGraphs tests random assignments of random graphs, sparse to dense.
 func TestSharesOfRandomGraphs(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -154,7 +154,7 @@ func edges(shares []*Share, of func(*Share) *graph.Relation, made func(row, far 
 	return all
 }
 
-// checkStatistics counts in the plainest way.
+// checkStatistics compares statistics with a simple count.
 func checkStatistics(t *testing.T, g *graph.Graph, a *Assignment, w *Whole) {
 	t.Helper()
 	want := Statistics{

@@ -2,7 +2,7 @@ package partition
 
 import "math/rand/v2"
 
-// random deals a seeded permutation of the vertices to k partitions in turn.
+// random assigns a seeded permutation of the vertices to k partitions in turn.
 func random(vertices, k int, seed uint64) []int32 {
 	dealt := make([]int32, vertices)
 	for i := range dealt {
@@ -13,7 +13,7 @@ func random(vertices, k int, seed uint64) []int32 {
 	return dealt
 }
 
-// ranges cuts the ids into k ranges of equally many vertices, within one.
+// ranges divides the ids into k ranges whose sizes differ by at most one.
 func ranges(vertices, k int) []int32 {
 	of := make([]int32, vertices)
 	for p := range k {
@@ -24,9 +24,9 @@ func ranges(vertices, k int) []int32 {
 	return of
 }
 
-// rangesOfEdges cuts the ids into k ranges of equally much weight, which is a vertex's in-degree plus one: a
-// vertex goes where the middle of its weight falls, so that no range misses its share by more than its
-// heaviest vertex.
+// rangesOfEdges divides the ids into k ranges of about equal weight. A vertex's weight is its in-degree plus
+// one. A vertex goes to the range that has the middle of its weight. So no range misses its share by more
+// than its heaviest vertex.
 func rangesOfEdges(indptr []int64, k int) []int32 {
 	vertices := len(indptr) - 1
 	of := make([]int32, vertices)

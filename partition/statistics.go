@@ -6,28 +6,28 @@ import (
 	"weft/graph"
 )
 
-// Statistics are the counts of a partitioned graph. Lists have an entry for each partition, and matrices a
-// row p for what partition p receives, with a column for each partition q that it comes from.
+// Statistics are the counts of a partitioned graph. Lists have an entry for each partition. Row p of a matrix
+// is what partition p receives, with a column for each partition q that sends it.
 type Statistics struct {
 	K       int     `json:"k"`
 	Method  string  `json:"method"`
-	Seconds float64 `json:"seconds"` // that the method took
+	Seconds float64 `json:"seconds"` // of the method
 	// CutEdges is the number of edges between different partitions.
 	CutEdges      int64   `json:"cut_edges"`
 	Vertices      []int   `json:"vertices"`
 	Edges         []int64 `json:"edges"`          // in-edges of the partition's vertices
 	TrainVertices []int   `json:"train_vertices"` // of the assignment's split
-	// HaloRows counts the distinct vertices of q that are in-neighbours of p's vertices, 0 on the diagonal.
-	// Of several relations it is the sum.
+	// HaloRows counts the distinct vertices of q that are in-neighbours of p's vertices, and is 0 on the
+	// diagonal. It is summed over relations.
 	HaloRows [][]int `json:"halo_rows"`
-	// HaloRowsOut counts the distinct vertices of q that are out-neighbours of p's vertices, 0 on the
-	// diagonal: what p needs from q where a model aggregates against the edges.
+	// HaloRowsOut counts the distinct vertices of q that are out-neighbours of p's vertices, and is 0 on the
+	// diagonal. p needs these from q if a model aggregates in the reverse direction.
 	HaloRowsOut [][]int `json:"halo_rows_out"`
-	// Cut counts the edges from q into p; on the diagonal those within p.
+	// Cut counts the edges from q into p. The diagonal counts the edges within p.
 	Cut [][]int64 `json:"cut"`
-	// Others are the vertices of each partition, by vertex type but the first; they are in Vertices, too.
+	// Others are the vertices of each partition by further vertex type. Vertices counts them too.
 	Others [][]int `json:"others,omitempty"`
-	// Relations are the halos of each relation, where there are several.
+	// Relations are the halos of each relation, if there are several.
 	Relations []Halo `json:"relations,omitempty"`
 }
 
@@ -56,7 +56,7 @@ type Halo struct {
 	RowsOut [][]int `json:"halo_rows_out"`
 }
 
-// Halos are those of all relations.
+// Halos are the halos of all relations.
 func (s *Statistics) Halos() []Halo {
 	if s.Relations == nil {
 		return []Halo{{s.HaloRows, s.HaloRowsOut}}
@@ -73,8 +73,8 @@ func (s *Statistics) Halo(p int) int {
 	return sum
 }
 
-// Replication is the number of rows that are owned or halo, for each that is owned: 1 where no partition
-// needs another, 0 for a graph without vertices.
+// Replication is the number of owned and halo rows, divided by the number of owned ones. It is 1 if no
+// partition needs another, and 0 for a graph without vertices.
 func (s *Statistics) Replication() float64 {
 	own, halo := 0, 0
 	for p := range s.K {
@@ -87,7 +87,7 @@ func (s *Statistics) Replication() float64 {
 	return float64(own+halo) / float64(own)
 }
 
-// measure counts. It takes time in proportion to the edges and 12 bytes per vertex.
+// measure counts the statistics. Its time is proportional to the edges, and it takes 12 bytes per vertex.
 func measure(g *graph.Graph, a *Assignment, l []*layout) *Statistics {
 	s := &Statistics{
 		K: a.K, Method: a.Method, Seconds: a.Seconds,

@@ -25,11 +25,11 @@ import (
 	"weft/internal/regular"
 )
 
-// Folder is the directory of a store in which its partitions lie.
+// Folder is the directory of a store that holds its partitions.
 const Folder = "partitions"
 
-// Partitions lie in directories of Folder, each with a description, the assignment, and a directory for each
-// partition that is named by its number.
+// Each directory of Folder holds one division into partitions: a description, the assignment, and a directory
+// for each partition, named by its number.
 const (
 	descriptionFile = "partition.json"
 	assignmentFile  = "assignment.npy" // int32, V
@@ -51,14 +51,14 @@ func CheckWritable(store string) error {
 	return nil
 }
 
-// Name is the name that partitions of that method and number are stored under, as in metis-8.
+// Name is the name of stored partitions, by method and number, as in metis-8.
 func Name(method string, k int) string { return fmt.Sprintf("%s-%d", method, k) }
 
-// Directory is where the partitions of that name are stored with a graph, there or not.
+// Directory is the directory of the partitions of that name, whether it exists or not.
 func Directory(store, name string) string { return filepath.Join(store, Folder, name) }
 
-// CheckPlace refuses a store in which partitions of that name would lead elsewhere, over a symbolic link, or
-// replace what weft did not write.
+// CheckPlace refuses a store where partitions of that name would be written elsewhere, through a symbolic
+// link, or would replace files that weft did not write.
 func CheckPlace(store, name string) error {
 	if err := graph.CheckPlace(store, filepath.Join(Folder, name)); err != nil {
 		return err
@@ -66,7 +66,7 @@ func CheckPlace(store, name string) error {
 	return checkOwn(Directory(store, name))
 }
 
-// CheckOwn refuses a store whose directory of partitions holds what weft did not write.
+// CheckOwn refuses a store whose directory of partitions holds files that weft did not write.
 func CheckOwn(store string) error {
 	dir := filepath.Join(store, Folder)
 	if err := graph.CheckPlace(store, Folder); err != nil {
@@ -91,7 +91,7 @@ func CheckOwn(store string) error {
 	return nil
 }
 
-// checkOwn refuses a directory other than one that Write made. One that is not there is no fault.
+// checkOwn refuses a directory that Write did not make. A missing directory is accepted.
 func checkOwn(dir string) error {
 	k := 0
 	err := graph.CheckOwn(dir, descriptionFile, func(e fs.DirEntry) bool {
@@ -121,11 +121,10 @@ func checkOwn(dir string) error {
 	return err
 }
 
-// Write stores the shares of a partitioned graph with the graph, which must be the one that was opened from
-// the store, and returns the name that they are stored under: the method and the number of partitions, as in
-// metis-8. What had that name is replaced, unless it is not weft's: see CheckPlace. The new one is there
-// whole or not at all. Beside the mapped store, it needs memory for one share, an eighth of the edges, and
-// some 24 bytes per vertex.
+// Write stores the shares of a partitioned graph with the graph, which must have been opened from the store.
+// It returns their name: the method and the number of partitions, as in metis-8. It replaces partitions of
+// that name, unless they are not weft's: see CheckPlace. The new ones appear complete or not at all. Besides
+// the mapped store it needs memory for one share, an eighth of the edges, and some 24 bytes per vertex.
 func Write(store string, g *graph.Graph, a *Assignment) (name string, err error) {
 	if err := a.check(g); err != nil {
 		return "", err
@@ -156,7 +155,7 @@ func Write(store string, g *graph.Graph, a *Assignment) (name string, err error)
 				return err
 			}
 			g.Unload()
-			runtime.GC() // this share goes before the next one comes
+			runtime.GC() // release this share before the next one
 		}
 		if err := folder.AddInt32s(assignmentFile, a.Of); err != nil {
 			return err
@@ -167,7 +166,7 @@ func Write(store string, g *graph.Graph, a *Assignment) (name string, err error)
 		}})
 	})
 	if err == nil {
-		err = CheckPlace(store, name) // again, as cutting takes a while
+		err = CheckPlace(store, name) // again, as this took a while
 	}
 	if err == nil {
 		err = folder.Commit()
@@ -175,7 +174,7 @@ func Write(store string, g *graph.Graph, a *Assignment) (name string, err error)
 	return name, err
 }
 
-// write cuts and writes one share.
+// write makes and writes one share.
 func (c *cutter) write(folder *graph.Folder, p int) error {
 	return folder.AddPart(strconv.Itoa(p), c.part(p))
 }
@@ -188,7 +187,7 @@ func contentID(files []storeFile, a *Assignment) string {
 	}
 	fmt.Fprintln(h, formatVersion, a.K)
 	for part := range slices.Chunk(a.Of, 1<<14) {
-		_ = binary.Write(h, binary.LittleEndian, part) // a hash takes everything
+		_ = binary.Write(h, binary.LittleEndian, part) // a hash never fails
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
@@ -196,7 +195,7 @@ func contentID(files []storeFile, a *Assignment) string {
 // List describes the partitions stored with a graph, oldest first.
 func List(store string) ([]Description, error) { return list(store, func(string) bool { return true }) }
 
-// list describes those whose directory's name is wanted.
+// list describes the partitions with a wanted name.
 func list(store string, wanted func(name string) bool) ([]Description, error) {
 	parent := filepath.Join(store, Folder)
 	entries, err := os.ReadDir(parent)
@@ -229,8 +228,8 @@ func there(path string) bool {
 	return err == nil
 }
 
-// Find returns the last stored partitions of that number and method, where the empty method is any; found is
-// false where there are none. Where the store changed after they were cut they are refused, as by CheckFresh.
+// Find returns the last stored partitions of that number and method. The empty method is any. found is false
+// if there are none. If the store has changed since, they are refused as by CheckFresh.
 func Find(store string, k int, method string) (d Description, found bool, err error) {
 	all, err := list(store, func(name string) bool { return strings.HasSuffix(name, Name(method, k)) })
 	if err != nil {
@@ -250,17 +249,17 @@ func Find(store string, k int, method string) (d Description, found bool, err er
 
 var opening sync.Mutex
 
-// Open maps the share of partition p, and no other file of the store, and checks it. Close gives it back.
-// Damaged files are refused by file and reason.
+// Open maps the share of partition p, and no other file of the store, and checks it. Close releases it. The
+// error for a damaged file names the file and the reason.
 func Open(store string, d Description, p int) (*Share, error) {
 	if p < 0 || p >= d.K {
 		return nil, refusal.Errorf("partition %d of %s: it has those from 0 to %d", p, d.Name, d.K-1)
 	}
 	dir := Directory(store, d.Name)
-	opening.Lock() // many workers of one process: a record of many partitions takes memory while it is read
+	opening.Lock() // one at a time: reading a record of many partitions takes memory
 	defer opening.Unlock()
 	part, err := graph.OpenPart(filepath.Join(dir, strconv.Itoa(p)))
-	// Another process may have put other partitions in the place of these before or while they were read.
+	// Another process may have replaced these partitions before or while they were read.
 	changed := d.checkThere(dir)
 	switch {
 	case changed != nil && err == nil:
@@ -276,9 +275,8 @@ func Open(store string, d Description, p int) (*Share, error) {
 	return newShare(part, p, d.starts(), d.Whole), nil
 }
 
-// Check refuses stored partitions of which a file is missing or damaged. It opens each share, and holds the
-// assignment against the shares and against the id that it was stored under. It takes memory for one share
-// and four bytes per vertex.
+// Check refuses stored partitions with a missing or damaged file. It opens each share, and compares the
+// assignment with the shares and with the stored id. It takes memory for one share and four bytes per vertex.
 func Check(store string, d Description) error {
 	of, err := d.readAssignment(store)
 	if err != nil {
@@ -300,7 +298,7 @@ func Check(store string, d Description) error {
 	return nil
 }
 
-// readAssignment reads the partition of each vertex, which must be what the shares were cut by.
+// readAssignment reads the partition of each vertex, and checks that the shares were made from it.
 func (d *Description) readAssignment(store string) ([]int32, error) {
 	path := filepath.Join(Directory(store, d.Name), assignmentFile)
 	file, size, err := regular.Open(path)
@@ -323,9 +321,9 @@ func (d *Description) readAssignment(store string) ([]int32, error) {
 }
 
 // misplaced is a vertex among the rows that the assignment gives to another partition, by its id in the whole
-// graph; −1: there is none.
+// graph; −1: none.
 func (e *Edges) misplaced(of []int32) int {
-	before := 0 // vertices of the types before
+	before := 0 // vertices of earlier types
 	for _, rows := range e.Types() {
 		for _, id := range rows.IDs {
 			v := before + int(id)
@@ -338,7 +336,7 @@ func (e *Edges) misplaced(of []int32) int {
 	return -1
 }
 
-// checkCounts compares what belongs to partition p with the description.
+// checkCounts compares the part of partition p with the description.
 func (d *Description) checkCounts(p int, part *graph.Part) error {
 	g := part.Graph
 	if len(g.Others) != len(d.Whole.Others) || len(g.Relations) != len(d.Halos()) {

@@ -70,7 +70,7 @@ func find(t testing.TB, store string, k int, method string) Description {
 	return d
 }
 
-// TestRoundTrip holds that stored shares are the shares in memory.
+// TestRoundTrip: stored shares equal the shares in memory.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	for name, k := range kinds {
@@ -159,7 +159,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Each share is mapped on its own: the whole graph's arrays and other shares may be gone.
+// Each share is mapped on its own: the whole graph's arrays and other shares may be missing.
 func TestOpenReadsItsShareAlone(t *testing.T) {
 	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
@@ -196,7 +196,7 @@ func TestOpenReadsItsShareAlone(t *testing.T) {
 	}
 }
 
-// A share that is cut while it is mapped must become an error.
+// Truncating a mapped share must give an error.
 func TestShareCutInUse(t *testing.T) {
 	t.Parallel()
 	store, g := stored(t, made(t, 5000, 9000, kinds["dense"], 3))
@@ -221,7 +221,7 @@ func TestShareCutInUse(t *testing.T) {
 	}
 }
 
-// Partitions of a store that changed are refused; of one that was copied they are not.
+// Partitions of a store that has changed are refused; those of a copied store are not.
 func TestStale(t *testing.T) {
 	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
@@ -254,7 +254,7 @@ func TestStale(t *testing.T) {
 	find(t, store, 2, "")
 }
 
-// TestFindPassesByOthers makes sure that damaged partitions are no fault of those of another method.
+// TestFindPassesByOthers: damaged partitions of another method do no harm.
 func TestFindPassesByOthers(t *testing.T) {
 	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
@@ -300,7 +300,7 @@ func TestReadOnlyStore(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if os.Geteuid() == 0 { // who may write anywhere: this thread looks at files as someone else
+	if os.Geteuid() == 0 { // root may write anywhere: this thread looks at files as another user
 		if err := os.Chmod(filepath.Dir(filepath.Dir(store)), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -321,8 +321,8 @@ func TestReadOnlyStore(t *testing.T) {
 	}
 }
 
-// writer is set in a process that TestTwoProcesses starts: it partitions the store over and over, differently
-// from the others.
+// writer is set in a process that TestTwoProcesses starts. It partitions the store over and over, each time
+// differently.
 const writer = "WEFT_TEST_WRITER"
 
 func TestMain(m *testing.M) {
@@ -354,7 +354,7 @@ func writeOften(store string) error {
 	return nil
 }
 
-// Several processes may write the same partitions while others read them: what is found is always whole.
+// Several processes may write the same partitions while others read them: readers always find complete ones.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
@@ -400,7 +400,7 @@ func TestTwoProcesses(t *testing.T) {
 	}
 }
 
-// A write that ends early leaves what was there, or nothing.
+// A write that ends early leaves the old partitions, or none.
 func TestInterruptedWrite(t *testing.T) {
 	t.Parallel()
 	store, g := stored(t, made(t, 20, 60, kinds["dense"], 3))
@@ -431,7 +431,7 @@ func TestInterruptedWrite(t *testing.T) {
 	}
 }
 
-// restorer keeps a copy of a directory, which the function that it returns puts back.
+// restorer copies a directory. The function that it returns restores it.
 func restorer(t *testing.T, dir string) (restore func()) {
 	t.Helper()
 	kept := filepath.Join(t.TempDir(), "kept")
@@ -446,7 +446,7 @@ func restorer(t *testing.T, dir string) (restore func()) {
 	}
 }
 
-// changes puts a changed JSON object in place of partition.json.
+// changes replaces partition.json by a changed JSON object.
 func changes(change func(d map[string]any)) func(dir string) error {
 	return func(dir string) error {
 		path := filepath.Join(dir, descriptionFile)
@@ -585,7 +585,7 @@ func TestDamagedShare(t *testing.T) {
 	}
 }
 
-// TestCheck: what is stored of partitions goes together, the assignment among it, which no run reads.
+// TestCheck: all stored files must be consistent, also the assignment, which no run reads.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, types := range []bool{false, true} {
@@ -651,7 +651,7 @@ func TestCheck(t *testing.T) {
 			t.Fatal(err)
 		}
 		moved = slices.Clone(moved)
-		for k := len(moved) - 1; ; k-- { // to the next vertex, if that is the other partition's
+		for k := len(moved) - 1; ; k-- { // to the next vertex of the other partition
 			if next := moved[k] + 1; int(next) < g.Types()[len(g.Types())-1].Count && !slices.Contains(moved, next) {
 				moved[k] = next
 				break
@@ -684,8 +684,8 @@ func TestManyClasses(t *testing.T) {
 	}
 }
 
-// TestOpenIsNotByPairs: where the partitions are those that were found, opening a share does not read again
-// what is stored of each pair of them, so that opening all K takes K² steps and not K³.
+// TestOpenIsNotByPairs: opening a share does not read the counts of all pairs of partitions again if the
+// partitions are those found. So opening all K takes K² steps, not K³.
 func TestOpenIsNotByPairs(t *testing.T) {
 	store, g := stored(t, made(t, 60, 300, kinds["bare"], 3))
 	allocations := func(k int) float64 {

@@ -11,13 +11,13 @@ import (
 	"weft/train/setting"
 )
 
-// chunks are those that the workers of a job have in common.
+// chunks are the chunks that the workers of a job share.
 type chunks struct {
 	made division
-	of   []int32 // for each vertex, in the order of the partitions
+	of   []int32 // the chunk of each vertex, in the order of the partitions
 }
 
-// division is what chunks follow from.
+// division is everything that the chunks depend on.
 type division struct {
 	graph  *graph.Graph
 	parts  *Parts
@@ -27,8 +27,8 @@ type division struct {
 	seed   uint64
 }
 
-// divide makes the chunks that a mesh of several stages needs, unless they are at hand: of each vertex, in
-// the order of the partitions. All processes call it together; the first makes them.
+// divide returns the chunk of each vertex, in the order of the partitions, for a mesh of several stages. It
+// makes the chunks if it has not made them before. All processes call it together; the first makes them.
 func (j *Job) divide(ctx context.Context, s *shared) ([]int32, error) {
 	made := division{j.Graph, j.Parts, s.Chunks, s.Mesh, s.ChunkMethod, s.Seed}
 	switch {

@@ -28,7 +28,7 @@ func TestDecoupledIsAnotherModel(t *testing.T) {
 // weight decay.
 func TestStoppedAttention(t *testing.T) {
 	g := tangled(t)
-	g.Splits[0].Val = nil // so that the weights are the last epoch's
+	g.Splits[0].Val = nil // the weights are then the last epoch's
 	o := Defaults()
 	o.Model, o.Layers, o.Hidden, o.Decoupled, o.WeightDecay, o.Threads = "gat", 2, 8, true, .1, 1
 	for _, gradient := range gnn.AttentionGradients {

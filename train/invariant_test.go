@@ -15,7 +15,7 @@ import (
 	"weft/train/worker"
 )
 
-// networks are settings that between them use every operation.
+// networks are settings that together use every operation.
 func networks() map[string]Options {
 	with := func(change func(o *Options)) Options {
 		o := Defaults()
@@ -75,7 +75,7 @@ func tangled(t *testing.T) *graph.Graph {
 			e.Source, e.Target = append(e.Source, v), append(e.Target, 1)
 		}
 	}
-	for k := range int32(20_000) { // more edges than are summed at a time
+	for k := range int32(20_000) { // more edges than one sum takes at a time
 		e.Source, e.Target = append(e.Source, k%2900), append(e.Target, 5)
 	}
 	keep := graph.Edges{}
@@ -121,8 +121,7 @@ func TestSameBitsForAnyThreads(t *testing.T) {
 	}
 }
 
-// TestPermutedGraph relabels the vertices: with masks keyed by vertex the masks would move to other vertices,
-// so there is no dropout.
+// TestPermutedGraph relabels the vertices. It has no dropout, whose masks follow the vertex ids.
 func TestPermutedGraph(t *testing.T) {
 	g := tangled(t)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -167,8 +166,7 @@ func TestPredictEqualsRun(t *testing.T) {
 	}
 }
 
-// TestMemory holds the plan against what a run takes, to the byte, and a run's epochs against each other:
-// what is live after one is live after the next.
+// TestMemory compares a run with its plan, to the byte. It also compares live memory after each epoch.
 func TestMemory(t *testing.T) {
 	g := tangled(t)
 	for name, o := range networks() {
@@ -178,8 +176,9 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestMemoryOfCutSums: where sums may be cut the plan is what a run takes, whether this computer cuts them or
-// not; and with a limit that only their scratch passes they are not, which takes less and has the same bits.
+// TestMemoryOfCutSums: where sums may be divided among threads, the plan is what a run takes, whether this
+// computer divides them or not. A limit that only their scratch exceeds keeps them whole. That takes less
+// memory and gives the same bits.
 func TestMemoryOfCutSums(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.Uniform, Vertices: 1 << 16, Degree: 7, Directed: true, Features: 8, Classes: 4})
 	if err != nil {
@@ -198,7 +197,7 @@ func TestMemoryOfCutSums(t *testing.T) {
 	}
 }
 
-// TestMemoryLimit: Run refuses what its plan says to need more than the limit, planned before or not.
+// TestMemoryLimit: Run refuses a run whose plan exceeds the limit, planned before or not.
 func TestMemoryLimit(t *testing.T) {
 	g := tangled(t)
 	o := networks()["sage"]
@@ -212,8 +211,8 @@ func TestMemoryLimit(t *testing.T) {
 	}
 }
 
-// planAndRun holds a run to its plan, by what each worker takes, sends to move rows and aggregates, and its
-// epochs to each other by live bytes. It gives what worker 0 takes.
+// planAndRun compares a run with its plan: each worker's memory, bytes of rows sent, and aggregated edges. It
+// also compares live bytes after each epoch. It returns worker 0's memory.
 func planAndRun(t *testing.T, j *Job) (r *Result, bytes int64) {
 	t.Helper()
 	plan, err := j.Plan(context.Background())

@@ -1,4 +1,4 @@
-// Package train runs a training: epochs, evaluation, early stopping, and predictions with the weights.
+// Package train trains a model: epochs, evaluation, early stopping, and predictions with the weights.
 package train
 
 import (
@@ -20,66 +20,64 @@ import (
 )
 
 type (
-	// Options is everything that a run can be told.
+	// Options are all settings of a run.
 	Options = setting.Options
-	// Rows are a result for each vertex.
+	// Rows is a result for each vertex.
 	Rows = worker.Rows
-	// Common is an error that all workers come to at the same point of their work. Their connection is still
-	// whole.
+	// Common is an error that all workers return at the same point of their work. Their connection still
+	// works.
 	Common = launch.Common
 )
 
-// Defaults are the options of a run that was told nothing.
+// Defaults are the default options.
 func Defaults() Options { return setting.Defaults() }
 
-// Job is one training of a model on a graph.
+// Job is the training of a model on a graph.
 type Job struct {
-	Graph   *graph.Graph // nil where Parts holds it
-	Parts   *Parts       // the graph's partitions, for several workers; nil: they are cut from Graph
+	Graph   *graph.Graph // nil if Parts holds it
+	Parts   *Parts       // the graph's partitions, for several workers; nil: Graph is partitioned
 	Dataset string       // the graph's name in reports
 	Options Options
-	// Comm connects this process, which is one worker, to processes that are the others; nil: all workers are
-	// goroutines of this one.
+	// Comm connects this process, which is one worker, to the processes of the others. nil: all workers are
+	// goroutines of this process.
 	Comm *comm.Comm
-	// LocalWorkers is how many workers run on this machine and share its memory; 0: all of them.
+	// LocalWorkers is how many workers run on this machine and share its memory; 0: all.
 	LocalWorkers int
-	// CoreSharers is how many workers share the cores that this process may use; 0: all that run on this
-	// machine.
+	// CoreSharers is how many workers share the cores that this process may use; 0: all on this machine.
 	CoreSharers int
-	OnEpoch     func(Epoch) // called by worker 0 after every epoch, nil: not
-	// OnWeights takes the weights of the best epoch on worker 0, before their logits are computed; nil: not.
-	// The other workers wait for it.
+	OnEpoch     func(Epoch) // called by worker 0 after every epoch; may be nil
+	// OnWeights is called by worker 0 with the weights of the best epoch, before their logits are computed.
+	// The other workers wait for it. It may be nil.
 	OnWeights func(nn.State) error
-	// OnLogits takes the logits of the best epoch, on worker 0; nil: Result.Logits and Prediction.Logits hold
-	// them.
+	// OnLogits is called by worker 0 with the logits of the best epoch. If it is nil, Result.Logits and
+	// Prediction.Logits hold them.
 	OnLogits func(Rows) error
-	// OnEmbeddings takes the input of the last layer in a prediction, on worker 0; nil: Prediction.Embeddings
-	// may hold it.
+	// OnEmbeddings is called by worker 0 with the input of the last layer in a prediction. If it is nil,
+	// Prediction.Embeddings may hold it.
 	OnEmbeddings func(Rows) error
-	// Vertices are those that Predict computes, each once and in this order, of the first vertex type; nil:
-	// all. All processes name the same ones. A mesh then has no axis but the graph axis.
+	// Vertices are the vertices that Predict computes, of the first vertex type, each once, in this order.
+	// nil is all. All processes have the same list. The mesh must then have the graph axis alone.
 	Vertices []int32
-	// Model describes a model of the caller's own in place of the one that Options name; nil: not. Its first
-	// block takes the graph's features, its last gives a logit for each class.
+	// Model describes a model of the caller's own, instead of the one that Options name. Its first block
+	// takes the graph's features. Its last block gives a logit for each class. It may be nil.
 	Model func(features, classes int) []gnn.BlockSpec
-	// Mesh takes the place of the one that Options describe; its zero value does not.
+	// Mesh replaces the mesh that Options describe, unless it is zero.
 	Mesh mesh.Mesh
-	// Engine makes a worker's engine in place of the one that belongs to the mesh; nil: not.
+	// Engine makes a worker's engine, instead of engine.New. It may be nil.
 	Engine func(engine.Config) (engine.Engine, error)
-	// Planned is what Plan found out of this job, as it is; nil: Run plans where there is a memory limit.
+	// Planned is the result of Plan for this job, unchanged. nil: Run plans if there is a memory limit.
 	Planned *plan.Plan
 
-	// Watch makes the kernel calls of each worker of this process, as kernel.Team's does; nil: they are just
-	// made.
+	// Watch is called around each kernel call of this process, as kernel.Team.Watch. It may be nil.
 	Watch func(c kernel.Call, run func())
-	// Trace has Result.Trace hold what all workers did in the training pass of the last epoch. Of processes
-	// worker 0's decides.
+	// Trace asks for Result.Trace: what all workers did in the training pass of the last epoch. With several
+	// processes worker 0's value counts.
 	Trace bool
 
-	chunks chunks // of partitions, on a mesh of several stages; nil: none were asked for
+	chunks chunks // of partitions, on a mesh of several stages; nil before divide
 }
 
-// Plan finds out what the run would take, before any work. Where ctx is cancelled it ends with the cause.
+// Plan computes what the run would take, before any work. If ctx is cancelled it returns the cause.
 func (j *Job) Plan(ctx context.Context) (p plan.Plan, err error) {
 	s, err := j.begin(ctx, nil)
 	if err != nil {
@@ -92,10 +90,10 @@ func (j *Job) plan(ctx context.Context, s *shared) (plan.Plan, error) {
 	return plan.Of(ctx, plan.Inputs{Config: s.Config, Comm: j.peers(), Open: s.open})
 }
 
-// Run trains. A run that would pass the memory limit is refused before any work. When ctx is cancelled it
-// finishes the epoch and keeps the results; before the first epoch it ends with the cause. A run that
-// diverges keeps those of the best epoch before; without
-// one its error wraps a Diverged. An error that wraps a Common leaves Comm whole; any other has ended it.
+// Run trains. It refuses a run that would exceed the memory limit before any work. When ctx is cancelled it
+// finishes the epoch and keeps the results; before the first epoch it returns the cause. A run that diverges
+// keeps the results of the best epoch so far; without one its error wraps a Diverged. After an error that
+// wraps a Common, Comm still works; any other error has ended it.
 func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	s, err := j.begin(ctx, nil)
 	if err != nil {
@@ -119,8 +117,8 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 	return r, nil
 }
 
-// checkLimit refuses a run that would pass the memory limit of any process, as its plan says, and tells
-// whether sums have to be uncut.
+// checkLimit refuses a run whose plan exceeds the memory limit of any process. It reports whether sums must
+// not be divided among threads.
 func (j *Job) checkLimit(ctx context.Context, s *shared) (uncut bool, err error) {
 	ranks := launch.Ranks{Comm: j.peers()}
 	limit, err := ranks.Largest(int64(s.MemoryLimit))
@@ -138,7 +136,7 @@ func (j *Job) checkLimit(ctx context.Context, s *shared) (uncut bool, err error)
 	return p.Uncut, ranks.Together(p.CheckLimit(s.MemoryLimit))
 }
 
-// work is what each worker does.
+// work is the work of one worker.
 func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, world *comm.Comm, share *partition.Share) (r *Result, err error) {
 	if c.Recorder, err = worker.NewRecorder(world, j.Trace); err != nil {
 		return nil, err
@@ -150,7 +148,7 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 	if err := w.LoadInit(); err != nil {
 		return nil, err
 	}
-	if err := w.Ranks().Together(context.Cause(ctx)); err != nil { // before the first epoch: there is nothing to keep
+	if err := w.Ranks().Together(context.Cause(ctx)); err != nil { // before the first epoch there is nothing to keep
 		return nil, err
 	}
 	s := newState(&c.Options)
@@ -165,7 +163,7 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 		return nil, err
 	}
 	s.report(r)
-	team.Memory.Drain() // before weights and predictions are copied for the caller
+	team.Memory.Drain() // before the caller gets copies of weights and predictions
 	if r.Weights, err = w.Weights(); err != nil {
 		return nil, err
 	}
@@ -178,7 +176,7 @@ func (j *Job) work(ctx context.Context, c worker.Config, team *kernel.Team, worl
 	if err != nil {
 		return nil, err
 	}
-	report := func(output *tensor.Matrix) (err error) { // the best epoch's is finite
+	report := func(output *tensor.Matrix) (err error) { // the best epoch's output is finite
 		r.Links, err = w.Task.Report(output)
 		return err
 	}

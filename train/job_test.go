@@ -13,7 +13,7 @@ import (
 	"weft/nn"
 )
 
-// TestJobRefuses: a job made by a program is checked as the command's are.
+// TestJobRefuses: a job made by a program is checked as the command's jobs are.
 func TestJobRefuses(t *testing.T) {
 	g := tangled(t)
 	broken := *g
@@ -38,8 +38,8 @@ func TestJobRefuses(t *testing.T) {
 	}
 }
 
-// TestCancelledBeforeTheFirstEpoch: neither a plan nor a run does anything, on one worker or more, and both
-// say why.
+// TestCancelledBeforeTheFirstEpoch: neither a plan nor a run does any work, on one worker or more. Both
+// return the cause.
 func TestCancelledBeforeTheFirstEpoch(t *testing.T) {
 	g, o := tangled(t), networks()["sage"]
 	why := errors.New("a signal")
@@ -56,8 +56,7 @@ func TestCancelledBeforeTheFirstEpoch(t *testing.T) {
 	}
 }
 
-// TestIdentityBlock: a block may return its input, and attention over features that want no gradient leaves
-// nothing behind.
+// TestIdentityBlock: a block may return its input. Attention over features without gradients leaks no memory.
 func TestIdentityBlock(t *testing.T) {
 	g := tangled(t)
 	o := Defaults()
@@ -92,7 +91,7 @@ func TestIdentityBlock(t *testing.T) {
 	}
 }
 
-// TestPatienceBelowEvalEvery: patience may run out before anything was evaluated.
+// TestPatienceBelowEvalEvery: patience may run out before the first evaluation.
 func TestPatienceBelowEvalEvery(t *testing.T) {
 	o := networks()["gcn"]
 	o.Epochs, o.EvalEvery, o.Patience = 9, 5, 2
@@ -102,7 +101,7 @@ func TestPatienceBelowEvalEvery(t *testing.T) {
 	}
 }
 
-// TestPlanSaysThatTheLastEpochCounts: where no vertices validate, nothing else can choose.
+// TestPlanSaysThatTheLastEpochCounts: without validation vertices the last epoch is the best.
 func TestPlanSaysThatTheLastEpochCounts(t *testing.T) {
 	g := tangled(t)
 	g.Splits[0].Test, g.Splits[0].Val = append(g.Splits[0].Test, g.Splits[0].Val...), []int64{}

@@ -14,7 +14,7 @@ import (
 	"weft/train/task"
 )
 
-// linked are options that learn edges.
+// linked are options of link prediction.
 func linked(change func(o *Options)) Options {
 	o := Defaults()
 	o.Task, o.Model, o.Hidden, o.OutFeatures, o.LR, o.Epochs, o.Negatives, o.Threads = task.Link, "gcn", 24, 8, .001, 5, 2, 1
@@ -24,8 +24,8 @@ func linked(change func(o *Options)) Options {
 	return o
 }
 
-// TestLinksOnAnyWorkers: losses and all measures of learned edges are the same on any number of workers, on
-// a directed graph with isolated vertices, parallel edges and an empty partition.
+// TestLinksOnAnyWorkers: the losses and all measures of link prediction are the same on any number of
+// workers. The graph is directed, with isolated vertices, parallel edges and an empty partition.
 func TestLinksOnAnyWorkers(t *testing.T) {
 	g := tangled(t)
 	of := make([]int32, g.Vertices())
@@ -67,8 +67,7 @@ func TestLinksOnAnyWorkers(t *testing.T) {
 	}
 }
 
-// severalTypes has two vertex types, and relations among the first and between both, each with one that
-// leads back.
+// severalTypes has two vertex types, and relations within the first and between both, each with its reverse.
 func severalTypes(t *testing.T) *graph.Graph {
 	t.Helper()
 	g := tangled(t)
@@ -90,7 +89,8 @@ func severalTypes(t *testing.T) *graph.Graph {
 	return g
 }
 
-// TestLinksOfTypes: edges of a graph with several types are learned where they join the first with itself.
+// TestLinksOfTypes: in a graph of several types, link prediction covers the relations from the first type to
+// itself.
 func TestLinksOfTypes(t *testing.T) {
 	g := severalTypes(t)
 	o := linked(func(o *Options) { o.Model, o.Decoder = "rgcn", "distmult" })
@@ -112,7 +112,7 @@ func TestLinksOfTypes(t *testing.T) {
 	}
 }
 
-// TestPlanOfLinks holds the plan to the run where edges are learned, byte by byte.
+// TestPlanOfLinks compares the plan of link prediction with the run, byte by byte.
 func TestPlanOfLinks(t *testing.T) {
 	g := tangled(t)
 	for name, o := range map[string]Options{
@@ -127,8 +127,8 @@ func TestPlanOfLinks(t *testing.T) {
 	}
 }
 
-// TestLinksAreLearned: on a graph with communities a trained model tells edges from others far better than
-// one that has made a small step.
+// TestLinksAreLearned: on a graph with communities, a trained model tells edges from other pairs far better
+// than a model after one small step.
 func TestLinksAreLearned(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.SBM, Vertices: 400, Degree: 40, Features: 16, Classes: 4, Seed: 1})
 	if err != nil {
@@ -148,7 +148,7 @@ func TestLinksAreLearned(t *testing.T) {
 	if len(after.Logits) != g.Vertices()*o.OutFeatures {
 		t.Errorf("%d values in the embeddings of %d vertices, %d columns", len(after.Logits), g.Vertices(), o.OutFeatures)
 	}
-	// A prediction on the whole graph needs no decoder
+	// A prediction on the whole graph needs no decoder.
 	o.Decoder = "distmult"
 	r := run(t, g, o)
 	p, err := (&Job{Graph: g, Options: o}).Predict(context.Background(), r.Weights, Logits)
@@ -160,7 +160,7 @@ func TestLinksAreLearned(t *testing.T) {
 	}
 }
 
-// TestLinksNeedNoLabels: nor classes, nor splits.
+// TestLinksNeedNoLabels: link prediction needs no labels, classes or splits.
 func TestLinksNeedNoLabels(t *testing.T) {
 	g := *tangled(t)
 	g.Labels, g.Splits = graph.Labels{}, nil

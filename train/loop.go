@@ -11,7 +11,7 @@ import (
 	"weft/train/worker"
 )
 
-// state is how far a run has come: all that its next epoch reads beside what the worker holds. It is the same
+// state is the state of a run: everything that its next epoch reads besides the worker's own. It is the same
 // on all workers.
 type state struct {
 	epoch           int // the last one
@@ -25,7 +25,7 @@ func newState(o *setting.Options) *state {
 	return &state{best: best{byLoss: o.Select == setting.SelectLoss, patience: o.Patience}}
 }
 
-// train makes epochs until the run is over, and tells worker 0's caller of each.
+// train runs epochs until the run is over, and calls told on worker 0 after each.
 func (s *state) train(ctx context.Context, w *worker.Worker, told func(Epoch)) error {
 	for s.epoch < w.Epochs && !s.over() {
 		e, err := s.step(ctx, w)
@@ -42,7 +42,7 @@ func (s *state) train(ctx context.Context, w *worker.Worker, told func(Epoch)) e
 // over reports whether the run ends before its last epoch.
 func (s *state) over() bool { return s.interrupted || s.diverged != nil || s.best.exhausted(s.epoch) }
 
-// step makes an epoch.
+// step runs an epoch.
 func (s *state) step(ctx context.Context, w *worker.Worker) (e Epoch, err error) {
 	s.epoch++
 	loss, stop, err := w.TrainEpoch(ctx, s.epoch)
@@ -66,7 +66,7 @@ func (s *state) step(ctx context.Context, w *worker.Worker) (e Epoch, err error)
 	return e, nil
 }
 
-// evaluate measures the model after the epoch, and keeps it if it is the best.
+// evaluate measures the model after the epoch, and keeps it if it is the best so far.
 func (s *state) evaluate(w *worker.Worker) (worker.Scores, error) {
 	scores, err := w.Evaluate()
 	if err != nil {
@@ -79,7 +79,7 @@ func (s *state) evaluate(w *worker.Worker) (worker.Scores, error) {
 	return scores, nil
 }
 
-// finish leaves the worker with the weights of the best epoch, and without what only training needs.
+// finish loads the weights of the best epoch into the worker, and releases what only training needs.
 func (s *state) finish(w *worker.Worker) error {
 	if s.best.seen < s.epoch && s.diverged == nil { // patience ran out between two evaluations
 		if _, err := s.evaluate(w); err != nil {
@@ -94,7 +94,7 @@ func (s *state) finish(w *worker.Worker) error {
 	return nil
 }
 
-// report puts the course of the run into its result.
+// report writes the run's state into its result.
 func (s *state) report(r *Result) {
 	r.Epochs, r.Losses, r.EpochSeconds, r.Interrupted, r.Diverged = s.epoch, s.losses, s.seconds, s.interrupted, s.diverged
 	b := s.best.scores
@@ -106,14 +106,14 @@ type best struct {
 	epoch    int // 0: none yet
 	scores   worker.Scores
 	weights  nn.Snapshot
-	byLoss   bool // the lowest validation loss makes the best epoch, and not the highest metric
+	byLoss   bool // select the lowest validation loss, not the highest metric
 	patience int
 	lowest   float64 // validation loss
 	since    int     // the epoch of the last progress
 	seen     int     // the last epoch that was evaluated
 }
 
-// take takes note of an epoch's scores, and keeps its weights if it is the best.
+// take records an epoch's scores, and keeps its weights if it is the best so far.
 func (b *best) take(epoch int, s worker.Scores, params *nn.Params) {
 	b.seen = epoch
 	if s.Fault == "" && b.better(epoch, s) {
@@ -121,8 +121,8 @@ func (b *best) take(epoch int, s worker.Scores, params *nn.Params) {
 	}
 }
 
-// better reports whether the epoch is better than all before. Without validation vertices the last epoch is
-// the best.
+// better reports whether the epoch is better than all earlier ones. Without validation vertices every epoch
+// is.
 func (b *best) better(epoch int, s worker.Scores) bool {
 	higher := b.epoch == 0 || math.IsNaN(s.Val) || s.Val > b.scores.Val
 	lower := b.epoch == 0 || math.IsNaN(s.ValLoss) || s.ValLoss < b.lowest
@@ -142,6 +142,6 @@ func (b *best) better(epoch int, s worker.Scores) bool {
 	return better
 }
 
-// exhausted reports whether patience ran out: so many epochs have not lowered the validation loss nor, where
-// the metric makes the best epoch, raised the metric.
+// exhausted reports whether patience has run out: for so many epochs the validation loss has not fallen, nor
+// the metric risen if that selects the best epoch.
 func (b *best) exhausted(epoch int) bool { return b.patience > 0 && epoch-b.since >= b.patience }

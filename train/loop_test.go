@@ -13,7 +13,7 @@ import (
 	"weft/train/worker"
 )
 
-// TestBestEpoch: the first of equal epochs is the best, and patience counts from the last progress.
+// TestBestEpoch: of equal epochs the first is the best. Patience counts from the last progress.
 func TestBestEpoch(t *testing.T) {
 	scored := func(val, loss float64) worker.Scores {
 		return worker.Scores{Scores: task.Scores{Val: val}, ValLoss: loss}
@@ -48,8 +48,8 @@ func TestBestEpoch(t *testing.T) {
 	}
 }
 
-// TestSelect: the epoch of the lowest validation loss is another one than that of the highest accuracy, and
-// its weights are kept.
+// TestSelect: the epoch of the lowest validation loss differs from that of the highest accuracy. The weights
+// of the selected one are kept.
 func TestSelect(t *testing.T) {
 	g := tangled(t)
 	o := networks()["gcn"]
@@ -76,8 +76,8 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestDiverges: a run whose numbers are not finite any more has no results where it never had any, on any
-// number of workers. The first two have finite losses, and end with weights and with logits that are not.
+// TestDiverges: a run whose numbers stop being finite has no results if it had none before, on any number of
+// workers. The first two have finite losses, but weights and logits that are not finite.
 func TestDiverges(t *testing.T) {
 	g := tangled(t)
 	for name, c := range map[string]struct {
@@ -105,7 +105,7 @@ func TestDiverges(t *testing.T) {
 	}
 }
 
-// TestDivergesLater: the best weights so far are kept, with predictions that are theirs.
+// TestDivergesLater: the best weights so far are kept, with their predictions.
 func TestDivergesLater(t *testing.T) {
 	g := tangled(t)
 	for name, fault := range map[string]string{"gcn": "the logits are not finite", "sage": "the loss is NaN"} {

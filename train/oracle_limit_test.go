@@ -11,8 +11,7 @@ import (
 	"weft/train/setting"
 )
 
-// TestLimitToTheByte: a worker may take as many bytes as the limit, for tensors and graph together, and not
-// one more.
+// TestLimitToTheByte: a worker may take exactly the limit, for tensors and graph together, and no byte more.
 func TestLimitToTheByte(t *testing.T) {
 	p := plan.Plan{PeakTensorBytes: []int64{600, 500}, GraphBytes: []int64{100, 300}}
 	for limit, refused := range map[setting.Bytes]bool{0: false, 800: false, 900: false, 799: true, 700: true, 600: true, 1: true} {
@@ -27,8 +26,8 @@ func TestLimitToTheByte(t *testing.T) {
 	}
 }
 
-// TestRunKeepsToTheLimit: a run of which a worker takes as many bytes as the limit is not refused and takes
-// no more, and one byte less refuses it. The graph is more than nothing: at least four bytes an edge.
+// TestRunKeepsToTheLimit: a run that takes exactly the limit is accepted and takes no more. One byte less
+// refuses it. The graph counts: it has at least four bytes an edge.
 func TestRunKeepsToTheLimit(t *testing.T) {
 	g := tangled(t)
 	for _, mesh := range []string{"", "graph=3"} {

@@ -12,8 +12,8 @@ import (
 	"weft/train/task"
 )
 
-// linkOracle works out losses and measures of a run that learned edges, in double precision, from the
-// embeddings and the weights that the run left. What is random is links.Draw's.
+// linkOracle computes losses and measures of link prediction in double precision, from the embeddings and the
+// weights of a run. Its random draws are links.Draw's.
 type linkOracle struct {
 	draw       links.Draw
 	edges      [3][]links.Edge // of each part
@@ -61,7 +61,7 @@ func (l *linkOracle) score(e links.Edge) (s float64) {
 	return s
 }
 
-// loss is the mean binary cross-entropy of a part and of so many edges that are drawn against each.
+// loss is the mean binary cross-entropy of a part's edges and of the given number of negatives for each.
 func (l *linkOracle) loss(part links.Part, epoch, drawn int) (mean float64) {
 	n := float64(len(l.edges[part]) * (1 + drawn))
 	for _, e := range l.edges[part] {
@@ -73,8 +73,8 @@ func (l *linkOracle) loss(part links.Part, epoch, drawn int) (mean float64) {
 	return mean
 }
 
-// measures are those of a part: ranks among all vertices but other targets of the source, half of them for
-// equal scores, and how often an edge scores above one that is drawn.
+// measures are the measures of a part. A rank is among all vertices that are no other target of the source;
+// equal scores count half. The ROC-AUC is how often an edge scores above a negative.
 func (l *linkOracle) measures(part links.Part) map[string]float64 {
 	sum, edges, drawn := map[string]float64{}, []float64{}, []float64{}
 	for _, e := range l.edges[part] {
@@ -117,9 +117,9 @@ func (l *linkOracle) measures(part links.Part) map[string]float64 {
 	return sum
 }
 
-// TestLinksByHand: the loss of an epoch, the validation loss, and all measures of the edges that validate and
-// test are those of the definitions, worked out from the embeddings that a run leaves. The rate is so small
-// that the weights stay as they are.
+// TestLinksByHand compares the loss, the validation loss and all measures of link prediction with their
+// definitions, computed from a run's embeddings. The learning rate is so small that the weights do not
+// change.
 func TestLinksByHand(t *testing.T) {
 	const vertices = 120
 	r := rand.New(rand.NewPCG(29, 1))

@@ -16,8 +16,8 @@ import (
 	"weft/train/worker"
 )
 
-// TestMetricsOfScikitLearn holds the metrics to scikit-learn's, of equal logits and of missing labels, on one
-// worker and on three that have some of the vertices each.
+// TestMetricsOfScikitLearn compares the metrics with scikit-learn's, with equal logits and missing labels, on
+// one worker and on three.
 func TestMetricsOfScikitLearn(t *testing.T) {
 	for who, c := range readOracle(t).Measures {
 		logits, labels := slices.Concat(c.Logits...), c.Labels.of(c.Classes)
@@ -45,8 +45,8 @@ func TestMetricsOfScikitLearn(t *testing.T) {
 	}
 }
 
-// TestMissingLabelsByHand: a label that is missing is neither a positive nor a negative, and no wrong
-// prediction.
+// TestMissingLabelsByHand: a missing label is neither a positive nor a negative, and its prediction is not
+// wrong.
 func TestMissingLabelsByHand(t *testing.T) {
 	nan := float32(math.NaN())
 	labels := &graph.Labels{Classes: 2, Multi: []float32{
@@ -59,7 +59,7 @@ func TestMissingLabelsByHand(t *testing.T) {
 	logits := []float32{
 		2, 9,
 		1, -1,
-		5, 3, // a negative, were it none that is missing, above both positives
+		5, 3, // missing: as a negative it would score above both positives
 		-7, 8,
 		.5, -2,
 	}
@@ -78,9 +78,9 @@ func TestMissingLabelsByHand(t *testing.T) {
 	}
 }
 
-// TestLossesByHand holds the losses of one epoch to the definitions, worked out from the logits. The rate is
-// so small that the weights stay as they are, and nothing is dropped, so that the logits that a run leaves
-// are those that its loss was of.
+// TestLossesByHand compares the losses of one epoch with their definitions, computed from the logits. The
+// learning rate is so small that the weights do not change, and there is no dropout. So the run's final
+// logits are those of its loss.
 func TestLossesByHand(t *testing.T) {
 	one := tangled(t)
 	several := *one

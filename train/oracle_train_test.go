@@ -16,14 +16,14 @@ import (
 	"weft/train/setting"
 )
 
-// oracle is what testdata/oracle.py writes, which says what the fields are.
+// oracle is the output of testdata/oracle.py, which documents the fields.
 type oracle struct {
 	Features  [][]float32
 	Trainings map[string]training
 	Measures  map[string]measured
 }
 
-// training is one by PyTorch.
+// training is a training by PyTorch.
 type training struct {
 	Options struct {
 		Layers, Epochs, Patience int
@@ -50,7 +50,7 @@ type training struct {
 	}
 }
 
-// measured is what scikit-learn makes of some vertices.
+// measured are scikit-learn's metrics of some vertices.
 type measured struct {
 	Classes  int
 	Logits   [][]float32
@@ -65,7 +65,7 @@ type tensors map[string]struct {
 	Values []float64
 }
 
-// labels is a class for each vertex, or a row of labels, of which null ones are missing.
+// labels is a class for each vertex, or a row of labels in which null is missing.
 type labels struct {
 	class []int64
 	multi []float32
@@ -108,7 +108,7 @@ func readOracle(t *testing.T) (o oracle) {
 	return o
 }
 
-// job is the same training.
+// job is the same training by weft.
 func (c *training) job(t *testing.T, features [][]float32, metric, selects, mesh string) *Job {
 	t.Helper()
 	relation, err := graph.NewRelation(len(features), graph.Edges{})
@@ -151,7 +151,7 @@ func (c *training) job(t *testing.T, features [][]float32, metric, selects, mesh
 		t.Fatal(err)
 	}
 	if strings.HasPrefix(mesh, "pipeline=") {
-		o.Chunks = 1 // with several, embeddings of other chunks are old ones
+		o.Chunks = 1 // with several chunks the embeddings of others are stale
 	}
 	if mesh == "" {
 		return &Job{Graph: g, Options: o}
@@ -159,7 +159,7 @@ func (c *training) job(t *testing.T, features [][]float32, metric, selects, mesh
 	return onMesh(g, o, mesh)
 }
 
-// closeTo wants x to be y, or both to be no number.
+// closeTo asserts that x is close to y, or that both are NaN.
 func closeTo(t *testing.T, what string, x, y, tolerance float64) {
 	t.Helper()
 	if math.IsNaN(x) != math.IsNaN(y) || math.Abs(x-y) > tolerance*math.Max(1, math.Abs(y)) {
@@ -167,9 +167,9 @@ func closeTo(t *testing.T, what string, x, y, tolerance float64) {
 	}
 }
 
-// TestTrainingsOfPyTorch holds whole trainings to PyTorch's in double precision, and their measures to
-// scikit-learn's: each epoch's loss, what each evaluation reports, the epochs that are best and last, and the
-// weights, running statistics and logits of the best one. Labels are missing in one of them.
+// TestTrainingsOfPyTorch compares whole trainings with PyTorch's in double precision, and their metrics with
+// scikit-learn's. It compares each epoch's loss, each evaluation, the best and the last epoch, and the best
+// epoch's weights, running statistics and logits. One training has missing labels.
 func TestTrainingsOfPyTorch(t *testing.T) {
 	all := readOracle(t)
 	for name, c := range all.Trainings {
@@ -224,7 +224,7 @@ func TestTrainingsOfPyTorch(t *testing.T) {
 	}
 }
 
-// check wants the same tensors, and of biases before batch norm, which the file lacks, zeros.
+// check compares the tensors. Biases before batch norm, which the file lacks, must be zero.
 func (s tensors) check(t *testing.T, weights nn.State) {
 	t.Helper()
 	for name, want := range s {

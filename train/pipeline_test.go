@@ -22,7 +22,8 @@ import (
 	"weft/train/worker"
 )
 
-// TestPipelineRefuses: what stages cannot do is refused with what would work, whoever says which mesh it is.
+// TestPipelineRefuses: what a pipeline cannot do is refused, and the error says what would work, for any way
+// of giving the mesh.
 func TestPipelineRefuses(t *testing.T) {
 	g := tangled(t)
 	layer := gnn.BlockSpec{Cost: gnn.Cost{Vertex: 1, Edge: 1}}
@@ -75,7 +76,7 @@ func TestPipelineRefuses(t *testing.T) {
 	}
 }
 
-// reported is an engine whose training passes take what a test says.
+// reported is an engine whose training passes report given times.
 type reported struct {
 	engine.Engine
 	report func()
@@ -86,8 +87,7 @@ func (r reported) Train(epoch int) float64 {
 	return r.Engine.Train(epoch)
 }
 
-// TestStageSummary: how a stage spent the last training pass is the mean of its workers, and what it sent
-// their sum.
+// TestStageSummary: a stage's times are the average of its workers', and its bytes their sum.
 func TestStageSummary(t *testing.T) {
 	o := Defaults()
 	o.Model, o.Layers, o.Hidden, o.Threads, o.Epochs, o.Chunks, o.Partition = "gcn", 4, 8, 1, 2, 4, partition.Random
@@ -118,7 +118,7 @@ func TestStageSummary(t *testing.T) {
 	}
 }
 
-// TestPlannedStages: a plan says of stages and chunks what there is, and how many bytes pass by the formula.
+// TestPlannedStages: a plan tells the stages and chunks, and the formula's number of bytes at the boundaries.
 func TestPlannedStages(t *testing.T) {
 	g := tangled(t)
 	o := Defaults()
@@ -140,7 +140,7 @@ func TestPlannedStages(t *testing.T) {
 	}
 }
 
-// TestChunksAreMadeOnce: the workers of a job share them; a cancelled plan leaves none.
+// TestChunksAreMadeOnce: the workers of a job share its chunks. A cancelled plan leaves none.
 func TestChunksAreMadeOnce(t *testing.T) {
 	o := Defaults()
 	o.Model, o.Layers, o.Parallel, o.Threads, o.Epochs = "gcn", 4, "pipeline=4", 1, 1
@@ -177,7 +177,7 @@ func TestChunksAreMadeOnce(t *testing.T) {
 	}
 }
 
-// TestChunksOfProcesses: processes have the chunks that the first makes, and its error where it cannot.
+// TestChunksOfProcesses: all processes get the chunks that the first one makes, or its error.
 func TestChunksOfProcesses(t *testing.T) {
 	g := tangled(t)
 	o := Defaults()
@@ -224,9 +224,9 @@ func TestChunksOfProcesses(t *testing.T) {
 	}
 }
 
-// TestMemoryOfAStage: each layer of a stage takes three rows of its width for each vertex that another chunk
-// reads, as docs/architecture.md says, and its part of a chunk's tape. Where few vertices are read by other
-// chunks a stage takes no more than its share of what one worker does.
+// TestMemoryOfAStage: as docs/architecture.md says, each layer of a stage takes three rows of its width for
+// each vertex that another chunk reads, and its part of a chunk's tape. Where other chunks read few vertices,
+// a stage takes no more than its share of one worker's memory.
 func TestMemoryOfAStage(t *testing.T) {
 	const stages, few, many, hidden, heads = 3, 6, 12, 32, 2
 	// For each layer: rows of the largest chunk on a tape, and copies of at most two square weights
@@ -238,7 +238,7 @@ func TestMemoryOfAStage(t *testing.T) {
 	}
 	for _, model := range []string{"resgcn", "gcnii", "gat"} {
 		for _, g := range []*graph.Graph{ring, mixed} {
-			// peak is what each of so many stages takes by its plan.
+			// peak is each worker's planned memory for so many stages.
 			peak := func(layers, stages int) ([]int64, *Job) {
 				o := Defaults()
 				o.Model, o.Layers, o.Hidden, o.Threads = model, layers, hidden, 1
@@ -255,7 +255,7 @@ func TestMemoryOfAStage(t *testing.T) {
 			less, _ := peak(few, stages)
 			more, j := peak(many, stages)
 			read, largest := readByOthers(g, j.chunks.of)
-			layer := (more[1] - less[1]) / ((many - few) / stages) // of the middle stage
+			layer := (more[1] - less[1]) / ((many - few) / stages) // of a middle stage
 			history := int64(4 * 3 * read * (hidden + heads))
 			bound := history + int64(4*tape*largest*hidden) + int64(4*copies*(2*hidden*hidden+4*hidden))
 			if layer > bound {
@@ -269,8 +269,8 @@ func TestMemoryOfAStage(t *testing.T) {
 	}
 }
 
-// readByOthers counts the vertices that are read by another chunk than their own, and the vertices of the
-// largest chunk.
+// readByOthers counts the vertices that another chunk than their own reads, and the vertices of the largest
+// chunk.
 func readByOthers(g *graph.Graph, chunk []int32) (read, largest int) {
 	e, seen, sizes := g.Relations[0].Edges(), make([]bool, g.Vertices()), map[int32]int{}
 	for k, u := range e.Source {

@@ -14,12 +14,11 @@ import (
 	"weft/train/worker"
 )
 
-// Prediction is what Predict computes, in the graph's vertex order or that of Job.Vertices.
+// Prediction is the result of Predict, in the vertex order of the graph or of Job.Vertices.
 type Prediction struct {
-	Logits  []float32 // V × Classes, on worker 0; nil where the job's OnLogits took them
+	Logits  []float32 // V × Classes, on worker 0; nil if the job's OnLogits took them
 	Classes int
-	// V × EmbeddingColumns: the input of the last layer; nil where it was not asked for, or OnEmbeddings took
-	// it
+	// V × EmbeddingColumns: the input of the last layer; nil if not asked for, or if OnEmbeddings took it.
 	Embeddings       []float32
 	EmbeddingColumns int
 	Vertices         int
@@ -32,14 +31,14 @@ type Outputs int
 // What a prediction computes.
 const (
 	Logits         Outputs = iota // of the last layer
-	WithEmbeddings                // the input of the last layer, too: with one layer the features
+	WithEmbeddings                // also the input of the last layer: with one layer the features
 )
 
 // Predict computes the logits of every vertex of the job's graph, or of Job.Vertices, with the given weights.
-// The settings of the training are ignored, and the graph needs no labels: the last layer's weights say how
-// many classes a named model has. A ctx that is cancelled on any worker ends it with context.Canceled on all,
-// and so do results that are not finite, with an error of their own. An error that wraps a Common leaves Comm
-// whole, any other has ended it.
+// It ignores the settings of the training, and needs no labels: the last layer's weights tell the number of
+// classes of a named model. If ctx is cancelled on any worker, it returns context.Canceled on all. If a
+// result is not finite, it returns an error on all. After an error that wraps a Common, Comm still works; any
+// other error has ended it.
 func (j *Job) Predict(ctx context.Context, weights nn.State, asked Outputs) (p *Prediction, err error) {
 	s, err := j.begin(ctx, &weights)
 	if err != nil {
@@ -80,7 +79,7 @@ func (j *Job) predict(ctx context.Context, w *worker.Worker, weights nn.State, a
 	return p, w.Results(0, check, worker.OrKeep(j.OnLogits, &p.Logits, nil))
 }
 
-// checkVertices refuses a list of vertices that cannot be computed.
+// checkVertices refuses a list of vertices that Predict cannot compute.
 func (j *Job) checkVertices(s *shared) error {
 	if j.Vertices == nil {
 		return nil

@@ -19,8 +19,8 @@ import (
 	"weft/nn"
 )
 
-// TestPredictWithoutLabels predicts on a graph that has neither labels nor a split: the weights know the
-// number of classes.
+// TestPredictWithoutLabels predicts on a graph without labels and splits: the weights tell the number of
+// classes.
 func TestPredictWithoutLabels(t *testing.T) {
 	g := tangled(t)
 	for name, o := range networks() {
@@ -39,7 +39,7 @@ func TestPredictWithoutLabels(t *testing.T) {
 	}
 }
 
-// TestPredictOverflows: predictions that are not finite are none, on any number of workers.
+// TestPredictOverflows: Predict fails if a prediction is not finite, on any number of workers.
 func TestPredictOverflows(t *testing.T) {
 	g, o := tangled(t), networks()["gin"]
 	o.Norm = "none"
@@ -59,8 +59,8 @@ func TestPredictOverflows(t *testing.T) {
 	}
 }
 
-// TestVerticesAreRefused: a list that names none, one twice or one that is not there, and a mesh that cannot
-// compute some alone.
+// TestVerticesAreRefused refuses an empty list, a vertex twice, a vertex that does not exist, and a mesh that
+// cannot infer listed vertices.
 func TestVerticesAreRefused(t *testing.T) {
 	g, o := tangled(t), networks()["gcn"]
 	weights := run(t, g, o).Weights
@@ -84,8 +84,7 @@ func TestVerticesAreRefused(t *testing.T) {
 	}
 }
 
-// eachRank runs work as each of k processes of a job that are connected to each other, and returns their
-// errors.
+// eachRank runs work as each of k connected processes of a job, and returns their errors.
 func eachRank(t *testing.T, j *Job, k int, work func(rank int, mine *Job) error) []error {
 	t.Helper()
 	if _, err := j.parts(context.Background(), k); err != nil {
@@ -102,8 +101,8 @@ func eachRank(t *testing.T, j *Job, k int, work func(rank int, mine *Job) error)
 	return errs
 }
 
-// TestWeightsOfEachRank: weights that one rank cannot load, or that are not the others', are refused on all
-// ranks, in a prediction and where training starts from them.
+// TestWeightsOfEachRank: if one rank cannot load the weights, or has others, all ranks refuse them, in a
+// prediction and at the start of a training.
 func TestWeightsOfEachRank(t *testing.T) {
 	g, o := tangled(t), networks()["sage"]
 	good := run(t, g, o).Weights
@@ -183,7 +182,7 @@ func TestFileCut(t *testing.T) {
 			cut := func() { check(t, os.Truncate(path, 64)) }
 			o := networks()["sage"]
 			job := &Job{Graph: g, Options: o}
-			if file == "labels.npy" { // read in every evaluation
+			if file == "labels.npy" { // every evaluation reads it
 				job.OnEpoch = func(Epoch) { cut() }
 			} else {
 				cut()

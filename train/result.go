@@ -11,7 +11,7 @@ import (
 	"weft/train/worker"
 )
 
-// Epoch is what one epoch came to. The metrics stand only in epochs that were evaluated.
+// Epoch is the result of an epoch. Only evaluated epochs have metrics.
 type Epoch struct {
 	Epoch, Epochs        int // counted from 1
 	Loss                 float64
@@ -22,11 +22,11 @@ type Epoch struct {
 	LiveBytes, PeakBytes int64   // tensors of one worker
 }
 
-// Result is what a run came to.
+// Result is the result of a run.
 type Result struct {
-	Epochs int // that were run
-	// BestEpoch: the first with the highest validation metric or, as the options select, the lowest
-	// validation loss
+	Epochs int // epochs that were run
+	// BestEpoch is the first epoch with the highest validation metric or, if the options select it, the
+	// lowest validation loss.
 	BestEpoch        int
 	Metric           string
 	Train, Val, Test float64 // the metric at the best epoch
@@ -35,16 +35,16 @@ type Result struct {
 	EpochSeconds     []float64
 	worker.Totals
 	Interrupted bool
-	// Diverged: what ended the run after its last epoch; nil: nothing. The best epoch is one before
+	// Diverged is what ended the run after its last epoch; nil: nothing. The best epoch is an earlier one.
 	Diverged *Diverged
 	Weights  nn.State        // at the best epoch; on worker 0
-	Logits   []float32       // at the best epoch, V × classes, on worker 0; nil where OnLogits took them
+	Logits   []float32       // at the best epoch, V × classes, on worker 0; nil if OnLogits took them
 	Whole    partition.Whole // the graph's counts
 	Links    *task.Links     // of link prediction
-	Trace    *trace.Trace    // as Job.Trace asks; on worker 0
+	Trace    *trace.Trace    // if Job.Trace asks for it; on worker 0
 }
 
-// Diverged ends a run whose numbers are not finite any more; all workers come to it.
+// Diverged ends a run whose numbers are no longer finite. All workers return it.
 type Diverged struct {
 	Epoch int
 	Fault string // what is not finite

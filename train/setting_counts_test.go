@@ -17,8 +17,7 @@ import (
 	"weft/train/task"
 )
 
-// elsewhere are the settings of the model and of the training that leave the losses as they are: another
-// value, and what it is for.
+// elsewhere lists the settings that do not change the losses, each with another value and its purpose.
 var elsewhere = map[string]struct{ other, why string }{
 	"patience":   {"4", "ends a run, which TestPatienceBelowEvalEvery looks at"},
 	"eval-every": {"2", "says when a run is evaluated"},
@@ -29,9 +28,9 @@ var elsewhere = map[string]struct{ other, why string }{
 	"eval-negatives": {"7", "says what held-out edges are ranked among"},
 }
 
-// TestEachSettingCounts: each setting of the model and of the training, and each of its words, changes the
-// losses of every model that uses it, decoupled too, and of no other. What is refused beside the others has
-// no losses.
+// TestEachSettingCounts: each setting of the model and of the training, with each of its choices, changes the
+// losses of every model that uses it, also decoupled, and of no other model. A combination that is refused
+// has no losses.
 func TestEachSettingCounts(t *testing.T) {
 	g, err := generate.Graph(generate.Options{
 		Kind: generate.SBM, Vertices: 60, Degree: 3, Features: 5, Classes: 3, Seed: 4, Directed: true,
@@ -90,7 +89,7 @@ func TestEachSettingCounts(t *testing.T) {
 	}
 }
 
-// others are values of a setting that differ from o's, as texts: of a choice among words all others but auto.
+// others are texts of values that differ from o's. For a choice they are all others but auto.
 func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []string {
 	t.Helper()
 	if e, listed := elsewhere[s.Name]; listed {
@@ -117,7 +116,7 @@ func others(t *testing.T, g *graph.Graph, s setting.Setting, o *Options) []strin
 	return nil
 }
 
-// weightsFileOf is a file with the weights of a run.
+// weightsFileOf writes a file with the weights of a run.
 func weightsFileOf(t *testing.T, g *graph.Graph, o Options) string {
 	t.Helper()
 	var file bytes.Buffer

@@ -17,13 +17,13 @@ import (
 	"weft/train/worker"
 )
 
-// Parts are a graph's partitions, of which each worker opens its own.
+// Parts are a graph's partitions. Each worker opens its own.
 type Parts struct {
 	Whole partition.Whole
 	Open  func(p int) (*partition.Share, error)
 }
 
-// parts are the graph's partitions, cut now if nobody has done so.
+// parts are the graph's partitions. It makes them unless they exist.
 func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
 	if j.Parts != nil {
 		return j.Parts, nil
@@ -43,26 +43,26 @@ func (j *Job) parts(ctx context.Context, n int) (*Parts, error) {
 	return j.Parts, nil
 }
 
-// shared is what the workers of a job have in common: what they are told, and their shares by partition.
+// shared is what the workers of a job share: their configuration, and how to open their shares.
 type shared struct {
 	worker.Config
 	whole *partition.Whole
-	// open opens the share of a partition for use, which reads its arrays and allocates tensors.
+	// open opens the share of a partition for use. Opening reads its arrays and allocates tensors.
 	open func(p int, use func(*partition.Share) error) error
 }
 
-// begin checks the job, for training or, where there are weights, for a prediction with them. All processes
-// call it together: it fails on all where it fails on any.
+// begin checks the job, for training, or for a prediction with the weights unless nil. All processes call it
+// together. It fails on all if it fails on any.
 func (j *Job) begin(ctx context.Context, weights *nn.State) (*shared, error) {
 	r, err := j.resolve()
-	if err != nil { // before it waits for processes that are not there
+	if err != nil { // before waiting for processes that do not exist
 		return nil, err
 	}
 	s, err := j.share(ctx, r, weights)
 	return s, launch.Ranks{Comm: j.peers()}.Together(err)
 }
 
-// resolve are the options on the job's mesh.
+// resolve resolves the options on the job's mesh.
 func (j *Job) resolve() (*setting.Resolved, error) {
 	r, err := j.Options.On(j.Mesh)
 	if err != nil {
@@ -140,8 +140,8 @@ func (p *Parts) open(k int) func(p int, use func(*partition.Share) error) error 
 	}
 }
 
-// guarded runs f, and turns what can go wrong outside the program into errors: memory that is refused, files
-// that are cut, other workers that fail.
+// guarded runs f, and turns failures from outside the program into errors: memory that is refused, files that
+// are truncated, other workers that fail.
 func guarded(share *partition.Share, f func() error) (err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -157,8 +157,8 @@ func guarded(share *partition.Share, f func() error) (err error) {
 	return share.Guard(f)
 }
 
-// eachWorker runs work as every worker of this process: as a goroutine for each of several, with a team and a
-// memory of its own.
+// eachWorker runs work as every worker of this process. Several workers are goroutines, each with its own
+// team and memory.
 func (j *Job) eachWorker(s *shared, work func(*kernel.Team, *comm.Comm, *partition.Share) error) error {
 	n, threads := s.Mesh.Workers(), j.Threads(s.Resolved)
 	one := func(rank int, c *comm.Comm, mem *tensor.Meter) error {
@@ -177,19 +177,19 @@ func (j *Job) eachWorker(s *shared, work func(*kernel.Team, *comm.Comm, *partiti
 	memories := make([]*tensor.Meter, n)
 	for p := range memories {
 		memories[p] = tensor.NewMeter()
-		defer memories[p].Close() // not before all are done: they copy from each other's memory
+		defer memories[p].Close() // after all are done: they copy from each other's memory
 	}
 	return launch.Workers(n, s.CommTimeout, func(c *comm.Comm) error { return one(c.Rank(), c, memories[c.Rank()]) })
 }
 
-// peers connects this process to those that are the other workers, where there are any.
+// peers connects this process to the other workers, if there are any.
 func (j *Job) peers() *comm.Comm { return cmp.Or(j.Comm, comm.Alone()) }
 
-// speaks reports whether the results of a worker are those of the job in this process.
+// speaks reports whether a worker's results are those of the job in this process.
 func (j *Job) speaks(c *comm.Comm) bool { return c.Rank() == 0 || j.peers().Size() > 1 }
 
-// Threads is the number of threads of each worker of the job with settings r: the cores that the process may
-// use are divided among the workers that share them.
+// Threads is the number of threads of each worker of the job with settings r. Workers that share the
+// process's cores divide them.
 func (j *Job) Threads(r *setting.Resolved) int {
 	return cmp.Or(r.Threads, max(1, cores.Count()/cmp.Or(j.CoreSharers, j.LocalWorkers, r.Mesh.Workers())))
 }

@@ -14,7 +14,7 @@ import (
 	"weft/internal/trace/tracetest"
 )
 
-// written is a trace as a file has it, which is checked.
+// written writes a trace as a file, and checks it.
 func written(t *testing.T, traced *trace.Trace) *tracetest.File {
 	t.Helper()
 	var file bytes.Buffer
@@ -28,8 +28,8 @@ func written(t *testing.T, traced *trace.Trace) *tracetest.File {
 	return f
 }
 
-// TestTrace: of any mesh the trace has the messages that were counted in the last epoch and all kernels, and
-// changes nothing in the results.
+// TestTrace: on any mesh the trace has all kernels, and the messages that the last epoch counted. It changes
+// no results.
 func TestTrace(t *testing.T) {
 	g := tangled(t)
 	for _, mesh := range []string{"", "graph=3", "tensor=2", "graph=2,tensor=2", "pipeline=2", "graph=2,pipeline=2"} {
@@ -50,7 +50,7 @@ func TestTrace(t *testing.T) {
 	}
 }
 
-// checkTrace holds a run's trace against what the run has counted.
+// checkTrace compares a run's trace with the run's counts.
 func checkTrace(t *testing.T, r *Result) *tracetest.File {
 	t.Helper()
 	f := written(t, r.Trace)
@@ -58,7 +58,7 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 		t.Errorf("epoch %d of %d workers, want %d of %d", f.About.Epoch, len(f.Workers), r.Epochs, r.Workers)
 	}
 	sent, kernels := make([]int64, r.Workers), make([]int, r.Workers)
-	phases := make([]map[string][]int, r.Workers) // the chunks of each
+	phases := make([]map[string][]int, r.Workers) // the chunks of each phase
 	for worker := range phases {
 		phases[worker] = map[string][]int{}
 	}
@@ -83,7 +83,7 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 		if moves := s.Category == "send" || s.Category == "receive"; s.Args.Kind == "stage" && moves != (s.Args.Chunk != nil) {
 			t.Errorf("%+v, of chunk %v", s, s.Args.Chunk)
 		}
-		if s.Args.Kind == "halo" && s.Args.Site == "" {
+		if s.Args.Kind == "halo" && s.Args.Module == "" {
 			t.Errorf("%+v: of no layer", s)
 		}
 	}
@@ -119,7 +119,8 @@ func checkTrace(t *testing.T, r *Result) *tracetest.File {
 	return f
 }
 
-// TestTraceOfProcesses: worker 0's job decides and has the trace of all, whose clocks may be apart.
+// TestTraceOfProcesses: worker 0's job decides whether there is a trace, and gets the trace of all. Clocks
+// may differ.
 func TestTraceOfProcesses(t *testing.T) {
 	g := tangled(t)
 	results := make([]*Result, 3)

@@ -19,7 +19,7 @@ import (
 	"weft/partition"
 )
 
-// divided is a job on k workers, with vertices assigned to them by of; nil: by a permutation.
+// divided is a job on k workers. of assigns vertices to them; nil: a permutation does.
 func divided(t *testing.T, g *graph.Graph, o Options, k int, of []int32) *Job {
 	t.Helper()
 	o.Parallel = fmt.Sprintf("graph=%d", k)
@@ -35,7 +35,7 @@ func divided(t *testing.T, g *graph.Graph, o Options, k int, of []int32) *Job {
 	return j
 }
 
-// onMesh is a job on a mesh, whose partitions are dealt at random.
+// onMesh is a job on a mesh with random partitions.
 func onMesh(g *graph.Graph, o Options, mesh string) *Job {
 	o.Parallel, o.Threads = mesh, 1
 	if strings.Contains(mesh, "graph=") {
@@ -65,9 +65,9 @@ func mustRun(t *testing.T, j *Job) *Result {
 }
 
 // TestSameCurveOnAnyWorkers: "the training curve is the same regardless of the number of machines", for every
-// model and layer, with dropout, on a graph whose sums go over several tiles and into hubs; so are the
-// metrics, and the predictions come in the graph's order. The engine suites of parallel/paralleltest hold
-// more meshes to one worker, on a smaller graph. The rate is .001: at .01 Adam makes single roundings grow.
+// model and layer, with dropout. The graph has sums over several tiles and hubs. The metrics are the same
+// too, and predictions are in the graph's order. The suites of parallel/paralleltest compare more meshes with
+// one worker, on a smaller graph. The learning rate is .001: at .01 Adam amplifies single roundings.
 func TestSameCurveOnAnyWorkers(t *testing.T) {
 	g := tangled(t)
 	for name, o := range networks() {
@@ -91,8 +91,8 @@ func TestSameCurveOnAnyWorkers(t *testing.T) {
 			if math.Abs(one.Val-many.Val) > .005 || math.Abs(one.Test-many.Test) > .005 {
 				t.Errorf("%d workers: validation %v and test %v, want %v and %v", k, many.Val, many.Test, one.Val, one.Test)
 			}
-			// Adam's first step has the size of the rate, and its sign hangs on roundings where a gradient is
-			// about 0
+			// Adam's first step has the size of the rate. Where a gradient is about 0, rounding decides its
+			// sign.
 			o.Epochs = 1
 			want, got := mustRun(t, &Job{Graph: g, Options: o}).Logits, mustRun(t, divided(t, g, o, 3, nil)).Logits
 			if len(got) != len(want) {
@@ -107,8 +107,8 @@ func TestSameCurveOnAnyWorkers(t *testing.T) {
 	}
 }
 
-// TestOddPartitions: empty partitions, a worker without training vertices, one that has all of them; sparse
-// features with dropout, several labels for each vertex.
+// TestOddPartitions: empty partitions, a worker without training vertices, a worker with all of them, sparse
+// features with dropout, and several labels for each vertex.
 func TestOddPartitions(t *testing.T) {
 	g := tangled(t)
 	n := g.Vertices()
@@ -149,9 +149,8 @@ func TestOddPartitions(t *testing.T) {
 	}
 }
 
-// TestPlanOfWorkers holds the plan against what each worker takes, to the byte, and each epoch's live bytes
-// against the next one's, where rows travel in several messages; paralleltest's graphs are too small for
-// that.
+// TestPlanOfWorkers compares the plan with each worker's memory, to the byte, and live bytes after each
+// epoch. Rows are sent in several messages, for which paralleltest's graphs are too small.
 func TestPlanOfWorkers(t *testing.T) {
 	g := tangled(t)
 	for name, o := range networks() {
@@ -166,8 +165,8 @@ func TestPlanOfWorkers(t *testing.T) {
 	}
 }
 
-// TestPlanOfSlices holds the plan of workers that divide the columns, alone and of partitions, against what
-// each takes, sends and aggregates.
+// TestPlanOfSlices compares the plan of the tensor axis, alone and within partitions, with each worker's
+// memory, sent bytes and aggregated edges.
 func TestPlanOfSlices(t *testing.T) {
 	g := tangled(t)
 	all := networks()
@@ -192,7 +191,7 @@ func TestPlanOfSlices(t *testing.T) {
 }
 
 // TestEdgeColumns: all workers together aggregate all edges but self loops, forward and backward, for the
-// columns of each layer but the first, whose aggregation is kept.
+// columns of each layer but the first: its aggregation is cached.
 func TestEdgeColumns(t *testing.T) {
 	g := tangled(t)
 	edges := int64(0)
@@ -216,7 +215,7 @@ func TestEdgeColumns(t *testing.T) {
 	}
 }
 
-// ringed is a ring of vertices with edges both ways between those that are at most so far apart.
+// ringed is a ring of vertices, with edges in both directions between vertices at most so far apart.
 func ringed(t *testing.T, vertices, reach int32) *graph.Graph {
 	t.Helper()
 	var e graph.Edges
@@ -236,8 +235,8 @@ func ringed(t *testing.T, vertices, reach int32) *graph.Graph {
 	return g
 }
 
-// TestGraphGoesDown: the structure of the graph, too, is divided: of a graph with few edges between
-// partitions a worker holds its share and the little that its halo takes.
+// TestGraphGoesDown: the graph's structure is divided too. If few edges join partitions, a worker holds its
+// share and a small halo.
 func TestGraphGoesDown(t *testing.T) {
 	g := ringed(t, 160000, 4)
 	for _, model := range []string{"sage", "gcn", "gat"} {
@@ -306,7 +305,7 @@ func TestOneProcess(t *testing.T) {
 	}
 }
 
-// TestFailingWorker: where one worker cannot go on, the run ends with its reason.
+// TestFailingWorker: if one worker fails, the run ends with its error.
 func TestFailingWorker(t *testing.T) {
 	g := tangled(t)
 	j := divided(t, g, networks()["sage"], 3, nil)
@@ -350,8 +349,8 @@ func (failed) Done() <-chan struct{} {
 }
 func (failed) Err() error { return errors.New("the cable is out") }
 
-// TestFailureInAPass: where a message fails in a forward pass, a backward pass or an evaluation, each
-// worker's run ends with an error that says where, and nothing uses the workers' memory afterwards.
+// TestFailureInAPass: if a message fails in a forward pass, a backward pass or an evaluation, each worker's
+// run ends with an error that says where. Afterwards nothing uses the workers' memory.
 func TestFailureInAPass(t *testing.T) {
 	const k = 3
 	g := tangled(t)
@@ -359,7 +358,7 @@ func TestFailureInAPass(t *testing.T) {
 		kind   comm.Kind
 		n      int
 		want   string
-		sliced string // the model that is divided in slices; "": gat in partitions
+		sliced string // the model on the tensor axis; "": gat on the graph axis
 	}{
 		"scores, forward": {comm.ToSlices, 3, "rank 1: receive of rows for slices, peer rank ", "gat"},
 		"a chunk":         {comm.ToSlices, 0, "rank 1: receive of rows for slices, peer rank ", "gcn"},
@@ -401,7 +400,7 @@ func TestFailureInAPass(t *testing.T) {
 	}
 }
 
-// TestPartsOfAnotherMesh: parts, and a Comm, that are not those of the mesh are refused before any work.
+// TestPartsOfAnotherMesh: parts, or a Comm, of another mesh are refused before any work.
 func TestPartsOfAnotherMesh(t *testing.T) {
 	g, o := tangled(t), networks()["gcn"]
 	parts, err := divided(t, g, o, 3, nil).parts(context.Background(), 3)
@@ -427,7 +426,7 @@ func TestPartsOfAnotherMesh(t *testing.T) {
 	}
 }
 
-// TestPanicOfAWorker: a fault of the program on one of several workers is an error of the run, in one line.
+// TestPanicOfAWorker: if one worker panics, the run returns an error of one line.
 func TestPanicOfAWorker(t *testing.T) {
 	j := divided(t, tangled(t), networks()["sage"], 3, nil)
 	j.OnEpoch = func(e Epoch) {
@@ -440,8 +439,8 @@ func TestPanicOfAWorker(t *testing.T) {
 	}
 }
 
-// TestInterruptedWorkers: a signal that one worker sees ends the run after the same epoch on all of them,
-// with results.
+// TestInterruptedWorkers: a signal to one worker ends the run after the same epoch on all of them, with
+// results.
 func TestInterruptedWorkers(t *testing.T) {
 	g, o := tangled(t), networks()["sage"]
 	o.Epochs = 50
@@ -462,8 +461,8 @@ func TestInterruptedWorkers(t *testing.T) {
 	}
 }
 
-// TestWeightsFirst: the weights are there before anything can go wrong with the predictions, and without them
-// there are none.
+// TestWeightsFirst: the weights are written before the predictions. If they cannot be, there are no
+// predictions.
 func TestWeightsFirst(t *testing.T) {
 	g, o := tangled(t), networks()["sage"]
 	full := errors.New("the disk is full")

@@ -100,7 +100,7 @@ func (p planned) model() []string {
 		lines = append(lines, work(costs))
 	}
 	if o.Task == task.Link && grid.Workers() > 1 {
-		lines = append(lines, "the workers also send each other rows at the ends of learned edges, and their gradients: "+
+		lines = append(lines, "the workers also send each other rows at the ends of scored edges, and their gradients: "+
 			"as other edges are drawn against them in each epoch, these bytes are not planned")
 	}
 	return append(lines, sites...)
@@ -239,22 +239,22 @@ func (p planned) idleSlices() (warnings []string) {
 	}
 	byLayer := map[string][]int64{} // what each slice aggregates
 	for rank, w := range p.Workers {
-		for site, n := range w.EdgeColumns {
-			if byLayer[site] == nil {
-				byLayer[site] = make([]int64, grid.Slices)
+		for module, n := range w.EdgeColumns {
+			if byLayer[module] == nil {
+				byLayer[module] = make([]int64, grid.Slices)
 			}
-			byLayer[site][grid.Place(rank).Slice] += n
+			byLayer[module][grid.Place(rank).Slice] += n
 		}
 	}
 	byBusy := map[int][]string{} // sites by how many slices have columns
-	for _, site := range slices.Sorted(maps.Keys(byLayer)) {
+	for _, module := range slices.Sorted(maps.Keys(byLayer)) {
 		busy := 0
-		for _, n := range byLayer[site] {
+		for _, n := range byLayer[module] {
 			if n > 0 {
 				busy++
 			}
 		}
-		byBusy[busy] = append(byBusy[busy], site)
+		byBusy[busy] = append(byBusy[busy], module)
 	}
 	for _, busy := range slices.Sorted(maps.Keys(byBusy)) {
 		if busy == 0 || busy == grid.Slices { // nothing is aggregated there, or by all

@@ -11,8 +11,8 @@ import (
 	"weft/comm"
 )
 
-// terms are numbers of one rank whose sum over ranks depends on the order in which it is taken, also in
-// double precision.
+// terms are numbers of one rank whose sum over ranks depends on the order of summation, also in double
+// precision.
 func terms(rank, n int) []float64 {
 	random := rand.New(rand.NewPCG(uint64(rank), 1))
 	v := make([]float64, n)
@@ -22,7 +22,7 @@ func terms(rank, n int) []float64 {
 	return v
 }
 
-// sameSum holds sums against those taken one rank after the other.
+// sameSum compares sums with those computed one rank after the other.
 func sameSum(got []float64, ranks int) error {
 	want := terms(0, len(got))
 	for r := 1; r < ranks; r++ {
@@ -64,7 +64,7 @@ func sameSingleSum(got []float32, ranks int) error {
 	return nil
 }
 
-// collectives: all of them, on a group of any size.
+// collectives tests all of them, on a group of any size.
 func collectives(c *comm.Comm) error {
 	return errors.Join(sums(c), allToAll(c), allGather(c), broadcast(c), barrier(c))
 }
@@ -82,7 +82,7 @@ func sums(c *comm.Comm) error {
 	return nil
 }
 
-// sumInBlocks: so many values that they are not summed at once.
+// sumInBlocks sums more values than one block has.
 func sumInBlocks(c *comm.Comm) error {
 	values := terms(c.Rank(), 550_001)
 	if err := c.SumDoubles(comm.Gradient, values); err != nil {
@@ -151,7 +151,7 @@ func broadcast(c *comm.Comm) error {
 	return nil
 }
 
-// barrier: nobody leaves before the last has come, by the clock of the machine, which all ranks of a test
+// barrier: no rank leaves before the last has arrived, by the machine's clock, which all ranks of a test
 // share.
 func barrier(c *comm.Comm) error {
 	for last := range c.Size() {
@@ -173,8 +173,9 @@ func barrier(c *comm.Comm) error {
 	return nil
 }
 
-// groups: ranks 0 to 5 in groups of even and odd ones, in reverse order, and the others alone; then groups of
-// these. All MaxRanks ranks take part, as every rank of a transport makes as many groups.
+// groups puts the even and the odd ones of ranks 0 to 5 into groups, in reverse order, and the other ranks
+// alone. Then it makes groups of these. All MaxRanks ranks take part, as every rank of a transport makes
+// equally many groups.
 func groups(c *comm.Comm) error {
 	members := [][]int{{4, 2, 0}, {5, 3, 1}}[c.Rank()%2]
 	if c.Rank() > 5 {
@@ -200,7 +201,7 @@ func groups(c *comm.Comm) error {
 		return err
 	}
 
-	// Messages of one kind and peer in three groups do not meet each other.
+	// Messages of one kind and peer in three groups do not match each other.
 	var ps []*comm.Pending
 	var got [3]byte
 	if part.Size() == 2 {
@@ -218,7 +219,7 @@ func groups(c *comm.Comm) error {
 	return c.Barrier(comm.Setup)
 }
 
-// isGroup sends everybody's rank around.
+// isGroup exchanges all ranks' numbers.
 func isGroup(c *comm.Comm, rank int, members []int) error {
 	ranks := make([]int64, c.Size())
 	all := make([][]byte, c.Size())
@@ -238,7 +239,7 @@ func isGroup(c *comm.Comm, rank int, members []int) error {
 	return nil
 }
 
-// counters: payload and messages, exactly, of every call.
+// counters tests the exact payload and messages of every call.
 func counters(c *comm.Comm) error {
 	n, me := c.Size(), c.Rank()
 	others := int64(n - 1)
@@ -267,7 +268,7 @@ func counters(c *comm.Comm) error {
 		{"barrier", comm.Setup, func() error { return c.Barrier(comm.Setup) }, comm.Traffic{}},
 		{
 			"sum", comm.Gradient, func() error { return c.SumFloats(comm.Gradient, make([]float32, 10)) },
-			comm.Traffic{Bytes: 4 * (10 - mine + mine*others), Messages: pieces(n, me, 10) + others*min(1, mine)},
+			comm.Traffic{Bytes: 4 * (10 - mine + mine*others), Messages: messages(n, me, 10) + others*min(1, mine)},
 		},
 	} {
 		start := c.Sent(one.kind)
@@ -293,8 +294,8 @@ func counters(c *comm.Comm) error {
 	return nil
 }
 
-// pieces is how many other ranks have values to add up, of so many that are shared out in equal parts.
-func pieces(ranks, me, values int) int64 {
+// messages is how many other ranks have values to sum, if all divide so many values equally.
+func messages(ranks, me, values int) int64 {
 	share := (values + ranks - 1) / ranks
 	var n int64
 	for r := range ranks {

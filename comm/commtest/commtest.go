@@ -1,5 +1,5 @@
-// Package commtest holds what every comm.Transport must do, as cases that the tests of each implementation
-// run, and a recorder of messages.
+// Package commtest has the cases that every comm.Transport must pass, and a recorder of messages. The tests
+// of each implementation run the cases.
 package commtest
 
 import (
@@ -14,14 +14,14 @@ import (
 	"weft/comm"
 )
 
-// Case is one property, as one rank sees it: Run is called at the same time by every rank of a group. None
-// holds against a clock how long something took, as a busy machine decides that. What should not fail has no
-// deadline: the test's own ends it.
+// Case tests one property on one rank. Every rank of a group calls Run at the same time. No case measures
+// time: a busy machine would decide its result. A case that should not fail has no deadline of its own: the
+// test's deadline ends it.
 type Case struct {
 	Name    string
 	Ranks   int           // of the group
 	Timeout time.Duration // of its waits; 0: none
-	Ends    bool          // the case leaves a transport that can do no more
+	Ends    bool          // the case leaves an unusable transport
 	Run     func(c *comm.Comm) error
 }
 
@@ -54,9 +54,9 @@ func Cases() []Case {
 // MaxRanks is the number of ranks that the suite needs.
 const MaxRanks = 8
 
-// Run runs the suite on a transport whose ranks are in this process. The clock of a case goes on only while
-// all its goroutines wait, so that its deadlines pass on no machine but where nothing else can end the waits:
-// every wait has one, whose error says who waited for whom.
+// Run runs the suite on a transport whose ranks are in this process. The clock of a case runs only while all
+// its goroutines wait. So a deadline passes only where nothing else can end the waits. Every wait has a
+// deadline, whose error says who waited for whom.
 func Run(t *testing.T, connect func(n int) []comm.Transport) {
 	for _, one := range Cases() {
 		t.Run(one.Name, func(t *testing.T) {
@@ -87,8 +87,8 @@ func runInProcess(t *testing.T, ts []comm.Transport, one Case) {
 	}
 }
 
-// RunAsRank runs, as one of at least MaxRanks processes, the cases that leave the transport usable, one after
-// the other, and reports each.
+// RunAsRank runs the cases that leave the transport usable, as one of at least MaxRanks processes, and
+// reports each.
 func RunAsRank(t comm.Transport, report func(name string, err error)) {
 	for _, one := range Cases() {
 		if one.Ends {
@@ -119,8 +119,8 @@ func asMember(all *comm.Comm, one Case) error {
 	return all.Barrier(comm.Setup)
 }
 
-// pattern is a message that tells where it comes from: n bytes that depend on the numbers, and repeat
-// themselves at no round distance.
+// pattern is a message of n bytes that identifies its source: the bytes depend on the numbers, and do not
+// repeat at a round distance.
 func pattern(n int, numbers ...int) []byte {
 	seed := uint32(2166136261)
 	for _, x := range numbers {
@@ -150,7 +150,7 @@ func same(what string, got, want []byte) error {
 	return fmt.Errorf("%s: %d bytes, want %d", what, len(got), len(want))
 }
 
-// wait waits for all and gives the first error.
+// wait waits for all and returns the first error.
 func wait(ps ...*comm.Pending) error {
 	for _, p := range ps {
 		if err := p.Wait(); err != nil {

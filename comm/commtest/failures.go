@@ -9,8 +9,8 @@ import (
 	"weft/comm"
 )
 
-// timeout: rank 1 never answers. The others learn after the deadline, and not before, who it was that they
-// waited for.
+// timeout: rank 1 never answers. After the deadline, and not before, the others get an error that names rank
+// 1.
 func timeout(c *comm.Comm) error {
 	c.At(12, "convs.2")
 	const limit = 300 * time.Millisecond // the case's
@@ -33,7 +33,7 @@ func timeout(c *comm.Comm) error {
 	return failsNow(c)
 }
 
-// sendTimeout: a send that nobody takes ends as well.
+// sendTimeout: a send that nobody receives ends at the deadline.
 func sendTimeout(c *comm.Comm) error {
 	c.At(1, "")
 	if c.Rank() == 1 {
@@ -51,8 +51,8 @@ func sendTimeout(c *comm.Comm) error {
 
 var errCause = errors.New("out of memory")
 
-// abort: every rank is aborted from beside while it waits in several goroutines. It is the abort that ends
-// the waits, not their deadline, which would be another error.
+// abort: another goroutine aborts every rank while it waits in several goroutines. The abort ends the waits;
+// a deadline would give another error.
 func abort(c *comm.Comm) error {
 	waits := make(chan error)
 	for _, k := range []comm.Kind{comm.Halo, comm.ToRows, comm.Stage} {
@@ -77,7 +77,7 @@ func abort(c *comm.Comm) error {
 	return failsNow(c)
 }
 
-// wrongLength: a message of another length than expected is an error of the receive.
+// wrongLength: a receive fails if the message has another length.
 func wrongLength(sent, expected int) func(c *comm.Comm) error {
 	return func(c *comm.Comm) error {
 		if c.Rank() == 0 {
@@ -92,7 +92,7 @@ func wrongLength(sent, expected int) func(c *comm.Comm) error {
 	}
 }
 
-// isError holds an error against one without a reason.
+// isError compares an error with one without a reason.
 func isError(err error, want comm.Error) error {
 	var got *comm.Error
 	if !errors.As(err, &got) {
@@ -109,7 +109,7 @@ func isError(err error, want comm.Error) error {
 	return nil
 }
 
-// failsNow: after an error every call fails by that error, and waits for no deadline.
+// failsNow: after an error every call fails with that error at once.
 func failsNow(c *comm.Comm) error {
 	peer := (c.Rank() + 1) % c.Size()
 	for _, p := range []*comm.Pending{c.Send(comm.ToRows, []byte{1}, peer), c.Receive(comm.ToRows, []byte{1}, peer)} {

@@ -9,8 +9,8 @@ import (
 	"weft/comm"
 )
 
-// order: messages of one kind between two ranks arrive in the order in which they were sent, whatever is done
-// with other kinds.
+// order: messages of one kind between two ranks arrive in the order in which they were sent, for any use of
+// other kinds.
 func order(c *comm.Comm) error {
 	const messages = 40
 	kinds := []comm.Kind{comm.Halo, comm.ToSlices, comm.Stage}
@@ -49,7 +49,7 @@ func order(c *comm.Comm) error {
 	return nil
 }
 
-// sizes: messages of any length pass in both directions at once.
+// sizes: messages of any length are sent in both directions at once.
 func sizes(c *comm.Comm) error {
 	peer := 1 - c.Rank()
 	for _, n := range []int{0, 1, 3, 4095, 4096, 4097, 65535, 65537, 1<<20 + 1, 64 << 20} {
@@ -65,7 +65,7 @@ func sizes(c *comm.Comm) error {
 	return nil
 }
 
-// manySmall: a stream of small messages, some of them under way at any time, around a ring.
+// manySmall: many small messages around a ring, with several in flight at any time.
 func manySmall(c *comm.Comm) error {
 	const messages, window = 3000, 32
 	next, before := (c.Rank()+1)%c.Size(), (c.Rank()+c.Size()-1)%c.Size()
@@ -89,7 +89,7 @@ func manySmall(c *comm.Comm) error {
 	return nil
 }
 
-// allPairs: every rank has a message under way to every other one before any waits.
+// allPairs: every rank has a message in flight to every other rank before any waits.
 func allPairs(c *comm.Comm) error {
 	const n = 200_001
 	got := make([][]byte, c.Size())
@@ -131,7 +131,7 @@ func toItself(c *comm.Comm) error {
 	return same("own message", b, pattern(1000, c.Rank()))
 }
 
-// concurrentKinds: a goroutine for each kind, with messages and collectives at a speed of its own.
+// concurrentKinds: one goroutine for each kind sends messages and runs collectives at its own speed.
 func concurrentKinds(c *comm.Comm) error {
 	errs := make([]error, comm.Kinds)
 	var all sync.WaitGroup
@@ -164,9 +164,9 @@ func oneKind(c *comm.Comm, k comm.Kind) error {
 	return nil
 }
 
-// rendezvous: nothing queues. However small a message is, its send does not end before its receive begins.
+// rendezvous: nothing is buffered. The send of the smallest message does not end before its receive begins.
 func rendezvous(c *comm.Comm) error {
-	asked := make([]int64, 1) // when rank 1 did, by the clock of the machine
+	asked := make([]int64, 1) // when rank 1 did, by the machine's clock
 	if c.Rank() == 1 {
 		time.Sleep(50 * time.Millisecond)
 		asked[0] = time.Now().UnixNano()

@@ -12,7 +12,7 @@ type Event struct {
 	Send       bool
 	Ended      bool
 	Kind       comm.Kind
-	Data       []byte // the message: what is received is there when the wait has ended
+	Data       []byte // the message; of a receive, when the wait has ended
 }
 
 // String is the event in a transcript: "0 sends 64 bytes of halo to 2".
@@ -28,7 +28,7 @@ func (e Event) String() string {
 }
 
 // Record is the transport t that calls log for each event, in the goroutine that starts a message or waits
-// for it. log may write to what is to be received when that starts.
+// for it. When a receive starts, log may write to its data.
 func Record(t comm.Transport, log func(Event)) comm.Transport { return &recorder{t, log} }
 
 type recorder struct {
@@ -54,7 +54,7 @@ type recorded struct {
 	log   func(Event)
 }
 
-// Err is what a wait ends by.
+// Err is the result of a wait.
 func (r *recorded) Err() error {
 	r.event.Ended = true
 	r.log(r.event)

@@ -13,18 +13,18 @@ import (
 	"weft/comm"
 )
 
-// A transfer goes in parts, each an MPI message of at most partBytes, of which at most partsAtOnce are under
-// way on a link.
+// A transfer is sent in parts. Each is an MPI message of at most partBytes. At most partsAtOnce parts are in
+// flight on a link.
 //
-// What takes more than 64 KiB with its header MPI does not send over TCP before the receiver agrees: question
-// and answer wait behind all that is on its way already, and links stand idle meanwhile. What takes less goes
-// at once, also to a receiver that has not asked for it yet, in whose MPI it then lies: partsAtOnce bounds
-// that.
+// Over TCP, MPI sends a message of more than 64 KiB with its header only after the receiver agrees. That
+// question and its answer queue behind everything that is already in flight, and links are idle meanwhile. A
+// smaller message is sent at once, even to a receiver that has not asked for it: then it lies in the
+// receiver's MPI. partsAtOnce bounds that.
 var partBytes = 60 << 10
 
 const partsAtOnce = 16
 
-// engine keeps account of the MPI messages under way. It is used by one thread.
+// engine keeps the MPI messages in flight. One thread uses it.
 type engine struct {
 	links map[link]*queue
 	slots []part // by slot
@@ -32,19 +32,20 @@ type engine struct {
 	ended []*transfer
 }
 
-// link is one way between this rank and another. MPI matches its messages in the order in which they begin.
+// link is one direction between this rank and another. MPI matches its messages in the order in which they
+// begin.
 type link struct {
 	peer, tag int
 	sends     bool
 }
 
-// queue are the transfers of a link of which parts have not begun yet, in order.
+// queue lists the transfers of a link whose parts have not all begun, in order.
 type queue struct {
 	waiting  []*transfer
-	underWay int // parts, also of others
+	underWay int // parts in flight, also of earlier transfers
 }
 
-// part is an MPI message: a transfer, or a part of it.
+// part is an MPI message: all or part of a transfer.
 type part struct {
 	of    *transfer
 	bytes int
@@ -61,7 +62,7 @@ func (e *engine) start(t *transfer) {
 	e.advance(q)
 }
 
-// advance begins as many parts of a link's transfers as may be under way.
+// advance begins as many parts of a link's transfers as may be in flight.
 func (e *engine) advance(q *queue) {
 	for len(q.waiting) > 0 && q.underWay < partsAtOnce {
 		t := q.waiting[0]
@@ -101,8 +102,8 @@ func (e *engine) begin(t *transfer, data []byte) error {
 	return nil
 }
 
-// end ends a transfer, once. After an error parts of it may be under way: the rank is aborted before anybody
-// uses the data again.
+// end ends a transfer, once. After an error some of its parts may be in flight: the rank is aborted before
+// anybody uses the data again.
 func (e *engine) end(t *transfer, err error) {
 	if !t.ended {
 		t.ended, t.err = true, err
@@ -110,7 +111,7 @@ func (e *engine) end(t *transfer, err error) {
 	}
 }
 
-// wait makes progress until transfers end, which it gives, or until weft_mpi_wake is called.
+// wait makes progress until transfers end, which it returns, or until weft_mpi_wake is called.
 func (e *engine) wait() (ended []*transfer, err error) {
 	if len(e.ended) == 0 {
 		err = e.progress()
@@ -124,7 +125,7 @@ func (e *engine) progress() error {
 	var count C.int
 	var ends *C.weft_mpi_end
 	err := failure(C.weft_mpi_wait(&count, &ends))
-	for _, end := range slices.Clone(unsafe.Slice(ends, count)) { // beginning a part ends their memory
+	for _, end := range slices.Clone(unsafe.Slice(ends, count)) { // beginning a part overwrites their memory
 		p := e.slots[end.slot]
 		e.slots[end.slot] = part{}
 		e.free = append(e.free, int(end.slot))

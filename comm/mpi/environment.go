@@ -1,6 +1,6 @@
-// Package mpi connects the processes that an MPI launcher started. It is built over Open MPI with the tag
-// mpi, over MPICH with the tags mpi and mpich, and without them not at all: Built says so. One goroutine,
-// locked to its thread, makes every MPI call.
+// Package mpi connects the processes that an MPI launcher started. The tag mpi builds it with Open MPI, the
+// tags mpi and mpich with MPICH. Without them it has no MPI, and Built returns false. One goroutine, locked
+// to its thread, makes every MPI call.
 package mpi
 
 import (
@@ -9,12 +9,11 @@ import (
 	"strings"
 )
 
-// launch is what a launcher says in the environment of the processes that it starts.
+// launch is what a launcher tells its processes in their environment.
 type launch struct{ rank, ranks, local int }
 
-// launched reads the environment, of which lookup gives a variable. Slurm sets SLURM_PROCID and SLURM_NTASKS
-// in batch scripts too, where nobody launched anything, so that its variables only count beside those of
-// PMIx.
+// launched reads the environment through lookup. Slurm sets SLURM_PROCID and SLURM_NTASKS in batch scripts
+// too, where nobody launched anything. So its variables count only together with those of PMIx.
 func launched(lookup func(string) (string, bool)) (l launch, found bool) {
 	number := func(name string) int {
 		text, _ := lookup(name)
@@ -27,7 +26,7 @@ func launched(lookup func(string) (string, bool)) (l launch, found bool) {
 	for _, launcher := range []launch{
 		// Open MPI's mpirun
 		{number("OMPI_COMM_WORLD_RANK"), number("OMPI_COMM_WORLD_SIZE"), number("OMPI_COMM_WORLD_LOCAL_SIZE")},
-		// Hydra; srun --mpi=pmi2 but for the last
+		// Hydra, and srun --mpi=pmi2 without the last variable
 		{number("PMI_RANK"), number("PMI_SIZE"), number("MPI_LOCALNRANKS")},
 		// Srun --mpi=pmix
 		{number("PMIX_RANK"), number("SLURM_STEP_NUM_TASKS"), -1},
@@ -40,7 +39,7 @@ func launched(lookup func(string) (string, bool)) (l launch, found bool) {
 			launcher.local = slurmTasks(tasks, number("SLURM_NODEID"))
 		}
 		if launcher.local < 1 || launcher.local > launcher.ranks {
-			launcher.local = launcher.ranks // as on one machine: rather too few cores than too many
+			launcher.local = launcher.ranks // as if on one machine: rather too few cores than too many
 		}
 		return launcher, true
 	}
@@ -48,7 +47,7 @@ func launched(lookup func(string) (string, bool)) (l launch, found bool) {
 }
 
 // slurmTasks is the number of tasks on one node of a list such as "2(x3),1": two on each of three nodes, then
-// one; 0 where it does not say.
+// one. It is 0 if the list does not tell.
 func slurmTasks(list string, node int) int {
 	for _, part := range strings.Split(list, ",") {
 		count, repeat, repeated := strings.Cut(part, "(x")
@@ -68,8 +67,8 @@ func slurmTasks(list string, node int) int {
 	return 0
 }
 
-// otherPMI reports whether Slurm offers the processes PMI2 alone, which Open MPI as Debian builds it does not
-// speak: it would end them inside MPI_Init.
+// otherPMI reports whether Slurm offers the processes PMI2 alone. Debian's Open MPI does not support PMI2,
+// and would end them inside MPI_Init.
 func otherPMI(lookup func(string) (string, bool), library string) bool {
 	_, step := lookup("SLURM_STEP_NUM_TASKS")
 	_, pmi := lookup("PMI_RANK")
@@ -86,5 +85,5 @@ func Rank() int { l, _ := launched(os.LookupEnv); return l.rank }
 // Ranks is the number of processes that the launcher started; 1 without one.
 func Ranks() int { l, _ := launched(os.LookupEnv); return l.ranks }
 
-// LocalRanks is how many of them run on this machine, and so share its cores; 1 without a launcher.
+// LocalRanks is how many of these processes run on this machine and share its cores; 1 without a launcher.
 func LocalRanks() int { l, _ := launched(os.LookupEnv); return l.local }

@@ -30,9 +30,9 @@ func Library() string {
 	return strings.Join(strings.Fields(name), " ")
 }
 
-// Start initialises MPI and connects this process to those that were launched with it, for which it waits
-// until the timeout; 0 sets no limit. It is called once in a process. A process that no launcher started, or
-// one of another MPI, is refused. After an error MPI may still run: the process should end.
+// Start initialises MPI and connects this process to the processes launched with it. It waits for them until
+// the timeout; 0 sets no limit. A process calls it once. It refuses a process that no launcher started, or
+// one of another MPI. After an error MPI may still run: the process should end.
 func Start(timeout time.Duration) (comm.Transport, error) {
 	if !Launched() {
 		return nil, refusal.Errorf("no MPI launcher started this process: start it with mpirun -n RANKS, or with srun --mpi=pmix")
@@ -59,13 +59,13 @@ func Start(timeout time.Duration) (comm.Transport, error) {
 	}
 }
 
-// world is all processes of the launch. The goroutine of serve makes every MPI call, for the others too.
+// world is all processes of the launch. The goroutine of serve makes every MPI call for the others.
 type world struct {
 	rank, size int
 
 	mu      sync.Mutex
 	posted  []*transfer        // handed over, not yet started
-	live    map[*transfer]bool // not yet done; after an abort it holds what MPI may still refer to
+	live    map[*transfer]bool // not yet done; after an abort, what MPI may still refer to
 	err     error              // why this rank was aborted
 	closing bool
 
@@ -83,8 +83,8 @@ type transfer struct {
 	done chan struct{}
 
 	// Of the engine:
-	rest  []byte // which has not begun
-	parts int    // under way
+	rest  []byte // not begun yet
+	parts int    // in flight
 	ended bool
 }
 
@@ -122,8 +122,8 @@ func (w *world) post(t *transfer) *transfer {
 	return t
 }
 
-// Abort ends this rank's requests. The other ranks see it end, or their deadlines pass. MPI can do no more
-// afterwards.
+// Abort ends this rank's requests. The other ranks notice that this rank ends, or their deadlines pass. MPI
+// cannot be used afterwards.
 func (w *world) Abort(err error) {
 	w.aborting.Do(func() {
 		w.mu.Lock()
@@ -132,7 +132,7 @@ func (w *world) Abort(err error) {
 		w.mu.Unlock()
 		select {
 		case <-w.stopped:
-		case <-time.After(time.Second): // a call into MPI hangs; the requests end all the same
+		case <-time.After(time.Second): // a call into MPI hangs; the requests end anyway
 		}
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -172,7 +172,7 @@ func (w *world) finish(t *transfer) {
 	}
 }
 
-// serve makes every call into MPI, from one thread. It polls, since MPI moves data only inside its calls.
+// serve makes every call into MPI, from one thread. It polls, as MPI moves data only inside its calls.
 func (w *world) serve(started chan<- error) {
 	runtime.LockOSThread()
 	if err := w.begin(); err != nil {
@@ -188,7 +188,7 @@ func (w *world) serve(started chan<- error) {
 		w.mu.Unlock()
 		if aborted {
 			close(w.stopped)
-			select {} // the thread stays, as MPI, which still runs, may want it to
+			select {} // the thread must stay: MPI still runs, and may need it
 		}
 		if closing {
 			w.final = failure(C.weft_mpi_finalize())

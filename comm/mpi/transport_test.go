@@ -24,8 +24,8 @@ import (
 	"weft/internal/refusal"
 )
 
-// The tests start this program again under mpirun, with what each rank does in the first variable, and a
-// folder for all of them in the second. A rank prints a line for each thing that it has found to be right.
+// The tests start this program again under mpirun. The first variable tells each rank what to do. The second
+// is a folder that all share. A rank prints a line for each fact that it has checked.
 const (
 	roleVariable   = "WEFT_MPI_TEST"
 	folderVariable = "WEFT_MPI_TEST_FOLDER"
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// launchRanks starts ranks and gives what they printed, with their exit status.
+// launchRanks starts ranks, and returns their output and exit status.
 func launchRanks(t *testing.T, n int, role string) (output string, status int) {
 	t.Helper()
 	launcher, arguments := "mpirun.openmpi", []string{"--allow-run-as-root", "--oversubscribe"}
@@ -56,7 +56,7 @@ func launchRanks(t *testing.T, n int, role string) (output string, status int) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	if end, ok := t.Deadline(); ok { // the launcher shall not outlive the test
+	if end, ok := t.Deadline(); ok { // the launcher must not outlive the test
 		const toEnd = 20 * time.Second
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, end.Add(-toEnd))
@@ -115,7 +115,7 @@ func play(role string) int {
 			if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
 				report("stop", err)
 			}
-			time.Sleep(time.Hour) // the signal may reach another thread, and a little later
+			time.Sleep(time.Hour) // the signal may reach another thread a little later
 		}
 		if err := comm.New(t, 300*time.Millisecond).Close(); !errors.Is(err, comm.ErrTimeout) {
 			report("stopped peer", fmt.Errorf("no timeout: %w", err))
@@ -130,8 +130,8 @@ func play(role string) int {
 	return 0
 }
 
-// meet waits until every rank has come here, without MPI, which can do no more: the launcher ends all ranks
-// when the first does.
+// meet waits until every rank has called it, without MPI, which is unusable by then. The launcher ends all
+// ranks when the first one ends.
 func meet(t comm.Transport) error {
 	file := func(rank int) string { return filepath.Join(os.Getenv(folderVariable), strconv.Itoa(rank)) }
 	if err := os.WriteFile(file(t.Rank()), nil, 0o600); err != nil {
@@ -151,7 +151,7 @@ func meet(t comm.Transport) error {
 	return nil
 }
 
-// playLate: a rank that does not start MPI keeps the others waiting until their deadline, and no longer: the
+// playLate: if a rank does not start MPI, the others wait until their deadline and no longer. Then the
 // launcher ends that rank.
 func playLate() int {
 	if Rank() == 1 {
@@ -167,7 +167,7 @@ func playLate() int {
 	return 3
 }
 
-// signals: those that a program handles arrive, and a fault in Go is a panic.
+// signals: signals that a program handles arrive, and a fault in Go is a panic.
 func signals() error {
 	for _, s := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGUSR1} {
 		arrived := make(chan os.Signal, 1)
@@ -193,7 +193,7 @@ func faults(address uintptr) (panicked bool) {
 	return **(**byte)(unsafe.Pointer(&address)) == 1 // an address that go vet cannot see through
 }
 
-// everyRank holds the output of a launch to "right" from every rank, for each name.
+// everyRank checks that every rank's output says "right" for each name.
 func everyRank(t *testing.T, output string, n int, names ...string) {
 	t.Helper()
 	for _, name := range names {

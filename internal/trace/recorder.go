@@ -1,10 +1,9 @@
-// Package trace records what a worker does in an epoch, as spans of time, and writes those of all workers as
-// one file in Chrome's trace event format, which Perfetto (ui.perfetto.dev) shows.
+// Package trace records what a worker does in an epoch, as spans of time. It writes the spans of all workers
+// to one file in Chrome's trace event format, which Perfetto (ui.perfetto.dev) shows.
 //
-// A worker's spans lie on tracks: one of its main work, one for each goroutine beside it, and one for the
-// kernels that its team runs, with another where several run at once. Those of one track nest or do not
-// overlap. Where nothing is recorded the Recorder, its tracks and their spans are nil or zero, and do
-// nothing.
+// A worker has several tracks: one for its main work, one for each goroutine beside it, and one for the
+// kernels of its team. Several kernels at once have a track each. Spans of one track nest or do not overlap.
+// If nothing is recorded, the Recorder, its tracks and their spans are nil or zero, and do nothing.
 package trace
 
 import (
@@ -16,8 +15,7 @@ import (
 // Most is how many spans of an epoch a Recorder usually keeps: some 20 MB.
 const Most = 1 << 17
 
-// Recorder keeps the spans of one epoch of a worker, the first ones where there are too many. It may be used
-// from any goroutine.
+// Recorder keeps the first spans of one epoch of a worker. Any goroutine may use it.
 type Recorder struct {
 	clock func() time.Duration
 	most  int
@@ -26,29 +24,28 @@ type Recorder struct {
 
 	mu      sync.Mutex
 	on      bool
-	epoch   int           // that is recorded, or was last
-	site    string        // where the kernels work
-	now     time.Duration // that was read last
+	epoch   int           // the recorded epoch, or the last one
+	module  string        // the module whose kernels run now
+	now     time.Duration // the last time read
 	events  []Event
-	lost    int // spans that there was no room for
+	lost    int // spans beyond the limit
 	beside  lanes
 	kernels lanes
 }
 
-// New records by a clock, and keeps so many spans of an epoch at most.
+// New returns a Recorder with a clock, which keeps at most so many spans of an epoch.
 func New(clock func() time.Duration, most int) *Recorder {
 	r := &Recorder{clock: clock, most: most}
 	r.work = &Track{recorder: r}
 	return r
 }
 
-// Clock is one that all workers of this process share.
+// Clock is a clock that all workers of this process share.
 func Clock() time.Duration { return time.Since(started) }
 
 var started = time.Now()
 
-// Now reads the clock. No two times are equal, so that every span has a length, and none begins when another
-// ends.
+// Now reads the clock. No two times are equal. So every span has a length, and none begins when another ends.
 func (r *Recorder) Now() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -60,7 +57,7 @@ func (r *Recorder) tick() time.Duration {
 	return r.now
 }
 
-// Start forgets what was recorded and records the epoch, until Stop.
+// Start forgets all spans, and records the epoch until Stop.
 func (r *Recorder) Start(epoch int) {
 	if r == nil {
 		return
@@ -70,7 +67,7 @@ func (r *Recorder) Start(epoch int) {
 	r.on, r.epoch, r.events, r.lost, r.kernels, r.work.chunk = true, epoch, r.events[:0], 0, lanes{}, 0
 }
 
-// Stop ends what is recorded, with spans that are open.
+// Stop ends the recording, and all open spans.
 func (r *Recorder) Stop() {
 	if r == nil {
 		return
@@ -78,7 +75,7 @@ func (r *Recorder) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.on = false
-	for i := len(r.events) - 1; i >= 0; i-- { // what is inside ends first
+	for i := len(r.events) - 1; i >= 0; i-- { // inner spans end first
 		if r.events[i].End == 0 {
 			r.events[i].End = r.tick()
 		}
@@ -93,12 +90,12 @@ func (r *Recorder) Work() *Track {
 	return r.work
 }
 
-// Kernel begins a span of a kernel that works on the shape, on a track of the kernels. It is taken for one of
-// the main work, as far as place and chunk go.
+// Kernel begins a span of a kernel on the given shape, on a track of the kernels. Its module and chunk are
+// those of the main work.
 func (r *Recorder) Kernel(name string, shape Shape) Span {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := r.begin(Event{Category: Compute, Name: name, Args: Args{Site: r.site, Chunk: r.work.chunk, Shape: shape}})
+	s := r.begin(Event{Category: Compute, Name: name, Args: Args{Module: r.module, Chunk: r.work.chunk, Shape: shape}})
 	if s.recorder != nil {
 		r.events[s.index].Lane = Lane{kernelLanes, r.kernels.take()}
 	}
@@ -118,37 +115,36 @@ func (r *Recorder) begin(e Event) Span {
 	return Span{r, r.epoch, len(r.events) - 1}
 }
 
-// Events are what was recorded, in the order in which the spans began, and how many spans there was no room
-// for. They are there until the next Start.
+// Events returns the recorded spans in the order in which they began, and the number of spans beyond the
+// limit. They are valid until the next Start.
 func (r *Recorder) Events() (events []Event, lost int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.events, r.lost
 }
 
-// Track is where the spans of one goroutine lie.
+// Track has the spans of one goroutine.
 type Track struct {
 	recorder *Recorder
 	lane     Lane
 	chunk    Index
 }
 
-// Begin begins a span on the track. The goroutine that the track is of ends it, after those that it begins
-// inside it.
+// Begin begins a span on the track. The track's goroutine ends it, after the spans inside it.
 func (t *Track) Begin(c Category, name string, a Args) Span {
 	if t == nil {
 		return Span{}
 	}
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
-	if a.Chunk == 0 && c != Start && c != Wait { // whose message may be another chunk's
+	if a.Chunk == 0 && c != Start && c != Wait { // their message may be of another chunk
 		a.Chunk = t.chunk
 	}
 	return t.recorder.begin(Event{Lane: t.lane, Category: c, Name: name, Args: a})
 }
 
-// Chunk says of which chunk the phases, sends and receives are that begin on the track from now on, and of
-// the main work the kernels; its zero value: of none.
+// Chunk sets the chunk of all phases, sends and receives that begin on the track from now on, and of the main
+// work's kernels. The zero value is no chunk.
 func (t *Track) Chunk(i Index) {
 	if t == nil {
 		return
@@ -158,7 +154,7 @@ func (t *Track) Chunk(i Index) {
 	t.chunk = i
 }
 
-// Beside is the track of a goroutine that works beside this one, until its Leave.
+// Beside is the track of a goroutine beside this one, until its Leave.
 func (t *Track) Beside() *Track {
 	if t == nil {
 		return nil
@@ -168,7 +164,7 @@ func (t *Track) Beside() *Track {
 	return &Track{recorder: t.recorder, lane: Lane{besideLanes, t.recorder.beside.take()}, chunk: t.chunk}
 }
 
-// Leave ends the use of a track that Beside gave.
+// Leave ends the use of a track from Beside.
 func (t *Track) Leave() {
 	if t == nil {
 		return
@@ -178,24 +174,24 @@ func (t *Track) Leave() {
 	t.recorder.beside.leave(t.lane.Number)
 }
 
-// At says at which place of the model the kernels work from now on.
-func (t *Track) At(site string) {
+// At sets the module of the kernels that run from now on.
+func (t *Track) At(module string) {
 	if t == nil {
 		return
 	}
 	t.recorder.mu.Lock()
 	defer t.recorder.mu.Unlock()
-	t.recorder.site = site
+	t.recorder.module = module
 }
 
-// Span is one that has begun; its zero value is not recorded.
+// Span is a span that has begun. The zero value is not recorded.
 type Span struct {
 	recorder *Recorder
 	epoch    int
 	index    int
 }
 
-// End ends it, unless it has ended, with its epoch or before.
+// End ends the span, unless it or its epoch has ended.
 func (s Span) End() {
 	r := s.recorder
 	if r == nil {
@@ -213,10 +209,10 @@ func (s Span) End() {
 	}
 }
 
-// lanes are tracks of one sort, of which each is used by one goroutine at a time.
+// lanes are tracks of one sort. One goroutine at a time uses a track.
 type lanes struct{ used []bool }
 
-// take is the first that nobody uses.
+// take takes the first free track.
 func (l *lanes) take() int {
 	i := slices.Index(l.used, false)
 	if i < 0 {

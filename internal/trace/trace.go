@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Event is a span of an epoch, by the clock of its worker.
+// Event is a span of an epoch, in the time of its worker's clock.
 type Event struct {
 	Lane       Lane
 	Category   Category
@@ -21,17 +21,17 @@ type Event struct {
 	Args       Args
 }
 
-// Category says what kind of work a span is.
+// Category is the kind of work of a span.
 type Category uint8
 
 // The categories.
 const (
-	Phase   Category = iota // a part of the epoch, with others inside it
+	Phase   Category = iota // a part of the epoch, which contains other spans
 	Compute                 // a kernel
-	Send                    // the start of a send: in one process, where its receiver was earlier, with the copy
-	Start                   // the start of a receive: in one process, where its sender was earlier, with the copy
-	Receive                 // from when a message is waited for until it is there
-	Wait                    // for the end of a send, or for work beside
+	Send                    // the start of a send, with the copy if the receiver of the same process came earlier
+	Start                   // the start of a receive, with the copy if the sender of the same process came earlier
+	Receive                 // waiting for a message
+	Wait                    // waiting for the end of a send, or for work beside
 )
 
 // String is the category in one word.
@@ -39,31 +39,31 @@ func (c Category) String() string {
 	return [...]string{"phase", "compute", "send", "start", "receive", "wait"}[c]
 }
 
-// Args are what is known of a span.
+// Args are the properties of a span.
 type Args struct {
-	Site    string `json:"site,omitempty"` // the place of the model, by its module path
+	Module  string `json:"site,omitempty"` // the module, by its path
 	Kind    string `json:"kind,omitempty"` // of a message
-	Peer    Index  `json:"peer,omitzero"`  // the rank that it goes to or comes from
-	Bytes   int64  `json:"bytes,omitzero"` // of it
+	Peer    Index  `json:"peer,omitzero"`  // its sender or receiver
+	Bytes   int64  `json:"bytes,omitzero"` // of the message
 	Tag     int    `json:"tag,omitzero"`
-	Message Index  `json:"message,omitzero"` // which one it is, of those from one rank to another with one tag
+	Message Index  `json:"message,omitzero"` // its number among the messages from one rank to another with one tag
 	Chunk   Index  `json:"chunk,omitzero"`   // of the pipeline axis
-	Shape   Shape  `json:"shape,omitzero"`   // that a kernel works on
+	Shape   Shape  `json:"shape,omitzero"`   // of a kernel
 }
 
 // Shape is kernel.Shape.
 type Shape [3]int
 
-// Index is a number from 0, or none: its zero value.
+// Index is a number from 0. The zero value is no number.
 type Index int
 
-// At is a number from 0.
+// At is the Index of a number from 0.
 func At(i int) Index { return Index(i + 1) }
 
 // MarshalJSON writes the number.
 func (i Index) MarshalJSON() ([]byte, error) { return json.Marshal(int(i) - 1) }
 
-// UnmarshalJSON reads what MarshalJSON has written.
+// UnmarshalJSON reads the number.
 func (i *Index) UnmarshalJSON(text []byte) error {
 	var n int
 	err := json.Unmarshal(text, &n)
@@ -71,7 +71,7 @@ func (i *Index) UnmarshalJSON(text []byte) error {
 	return err
 }
 
-// Lane is a track among those of its sort.
+// Lane identifies a track of a worker.
 type Lane struct {
 	Sort   laneSort
 	Number int
@@ -94,7 +94,7 @@ func (l Lane) String() string {
 	return name
 }
 
-// id numbers the tracks of a worker, in the order in which they are shown.
+// id numbers the tracks of a worker in their displayed order.
 func (l Lane) id() int {
 	const most = 1 << 10
 	return 1 + int(l.Sort)*most + l.Number
@@ -103,22 +103,22 @@ func (l Lane) id() int {
 // Trace is what the workers of a run did in an epoch.
 type Trace struct {
 	Epoch   int
-	About   map[string]string // what is known of the run
+	About   map[string]string // properties of the run
 	Workers []Worker          // by rank
 }
 
-// Worker is what one did.
+// Worker is what one worker did.
 type Worker struct {
 	Name   string
 	Events []Event
-	Lost   int // spans that its Recorder had no room for
-	// Offset is what its clock lacks of worker 0's, and may be off by Uncertainty either way; both 0: the two
-	// have one clock.
+	Lost   int // spans beyond its Recorder's limit
+	// Offset is what to add to the worker's clock to get worker 0's. Uncertainty bounds its error. Both are 0
+	// if the two have one clock.
 	Offset, Uncertainty time.Duration
 }
 
-// Write writes the trace as JSON. Workers are its processes, tracks their threads; times are microseconds
-// since the first span began, and an arrow leads from each send to its receive.
+// Write writes the trace as JSON. Workers are processes in it, and tracks are threads. Times are microseconds
+// since the first span began. An arrow leads from each send to its receive.
 func (t *Trace) Write(to io.Writer) error {
 	out := bufio.NewWriter(to)
 	head, err := json.Marshal(t.other())
@@ -140,7 +140,7 @@ func (t *Trace) Write(to io.Writer) error {
 	return out.Flush()
 }
 
-// other is what the file says of the run as a whole.
+// other is the properties of the run as a whole.
 func (t *Trace) other() map[string]any {
 	all := map[string]any{"epoch": t.Epoch}
 	var uncertain []micros
@@ -157,7 +157,7 @@ func (t *Trace) other() map[string]any {
 
 // entry is an element of traceEvents.
 type entry struct {
-	Phase    string  `json:"ph"` // X a span, M a name, s and f the ends of an arrow
+	Phase    string  `json:"ph"` // X: a span; M: a name; s and f: the ends of an arrow
 	Process  int     `json:"pid"`
 	Thread   int     `json:"tid,omitzero"`
 	Time     *micros `json:"ts,omitempty"`
@@ -176,7 +176,7 @@ func (m micros) MarshalJSON() ([]byte, error) {
 	return fmt.Appendf(nil, "%d.%03d", m/1000, m%1000), nil
 }
 
-// entries are those of the file, of one worker after the other.
+// entries are the entries of the file, worker by worker.
 func (t *Trace) entries(yield func(entry) bool) {
 	first := time.Duration(math.MaxInt64)
 	for _, w := range t.Workers {
@@ -200,10 +200,10 @@ func (t *Trace) entries(yield func(entry) bool) {
 	}
 }
 
-// process is the number of a worker's process: 0 stands for the idle one.
+// process is the number of a worker's process. 0 is Perfetto's idle process.
 func process(rank int) int { return rank + 1 }
 
-// names are what a worker and its tracks are called, and their order.
+// names are the names of a worker and its tracks, and their order.
 func (w *Worker) names(rank int) []entry {
 	name := func(what string, thread int, args any) entry {
 		return entry{Phase: "M", Process: process(rank), Thread: thread, Name: what, Args: args}
@@ -223,7 +223,7 @@ func (w *Worker) names(rank int) []entry {
 	return list
 }
 
-// entriesOf are the span of a worker, whose clock lacks so much of the trace's, and the end of its arrow.
+// entriesOf are a worker's span and the end of its arrow. lacks is what to add to the worker's clock.
 func (t *Trace) entriesOf(e Event, rank int, lacks time.Duration) []entry {
 	type args struct {
 		Epoch int `json:"epoch"`

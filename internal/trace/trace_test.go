@@ -14,16 +14,15 @@ import (
 	"weft/internal/trace/tracetest"
 )
 
-// still is a clock that stands still: a Recorder counts nanoseconds by it.
+// still is a clock that does not move: a Recorder adds nanoseconds to it.
 func still() time.Duration { return 0 }
 
-// message is what the two ends of one say of it.
+// message is the properties of a message, the same at both ends.
 func message(peer, bytes int) trace.Args {
-	return trace.Args{Site: "convs.0", Kind: "halo", Peer: trace.At(peer), Bytes: int64(bytes), Tag: 9, Message: trace.At(0)}
+	return trace.Args{Module: "convs.0", Kind: "halo", Peer: trace.At(peer), Bytes: int64(bytes), Tag: 9, Message: trace.At(0)}
 }
 
-// epoch is what a worker does in one: a phase with a kernel and a message in it, and another of each beside
-// them.
+// epoch is a worker's epoch: a phase with a kernel and a message in it, and another of each beside it.
 func epoch(r *trace.Recorder, rank int) trace.Worker {
 	r.Start(7)
 	work := r.Work()
@@ -48,11 +47,11 @@ func epoch(r *trace.Recorder, rank int) trace.Worker {
 	return w
 }
 
-// TestWrite: the file of two workers, whose clocks are apart.
+// TestWrite writes the file of two workers whose clocks differ.
 func TestWrite(t *testing.T) {
 	all := &trace.Trace{Epoch: 7, About: map[string]string{"dataset": "g"}, Workers: make([]trace.Worker, 2)}
 	for rank := range all.Workers {
-		text, err := json.Marshal(epoch(trace.New(still, 100), rank)) // as it travels
+		text, err := json.Marshal(epoch(trace.New(still, 100), rank)) // as workers send it
 		if err == nil {
 			err = json.Unmarshal(text, &all.Workers[rank])
 		}
@@ -81,19 +80,19 @@ func TestWrite(t *testing.T) {
 		{Track: "work", Category: "phase", Name: "forward", Begin: 3, End: 14, Args: tracetest.Args{Epoch: 7}},
 		{
 			Track: "kernels", Category: "compute", Name: "spmm", Begin: 4, End: 7,
-			Args: tracetest.Args{Epoch: 7, Site: "convs.0", Chunk: &zero, Shape: []int{3, 4, 0}},
+			Args: tracetest.Args{Epoch: 7, Module: "convs.0", Chunk: &zero, Shape: []int{3, 4, 0}},
 		},
 		{
 			Track: "kernels (2)", Category: "compute", Name: "gather", Begin: 5, End: 9,
-			Args: tracetest.Args{Epoch: 7, Site: "convs.0", Chunk: &zero, Shape: []int{5, 6, 7}},
+			Args: tracetest.Args{Epoch: 7, Module: "convs.0", Chunk: &zero, Shape: []int{5, 6, 7}},
 		},
 		{
 			Track: "beside", Category: "send", Name: "send of halo rows", Begin: 6, End: 8,
-			Args: tracetest.Args{Epoch: 7, Site: "convs.0", Kind: "halo", Peer: &one, Bytes: 24, Chunk: &zero},
+			Args: tracetest.Args{Epoch: 7, Module: "convs.0", Kind: "halo", Peer: &one, Bytes: 24, Chunk: &zero},
 		},
 		{
 			Track: "work", Category: "receive", Name: "receive of halo rows", Begin: 10, End: 11,
-			Args: tracetest.Args{Epoch: 7, Site: "convs.0", Kind: "halo", Peer: &one, Bytes: 24, Chunk: &zero},
+			Args: tracetest.Args{Epoch: 7, Module: "convs.0", Kind: "halo", Peer: &one, Bytes: 24, Chunk: &zero},
 		},
 		{Track: "work", Category: "phase", Name: "backward, chunk 0", Begin: 12, End: 13, Args: tracetest.Args{Epoch: 7, Chunk: &zero}},
 	}
@@ -109,8 +108,8 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// TestEpochs: an epoch forgets the one before, spans that are open end with it, from the inside, and one that
-// ends late or twice changes nothing.
+// TestEpochs: an epoch forgets the one before. Open spans end with it, inner ones first. A span that ends
+// late or twice changes nothing.
 func TestEpochs(t *testing.T) {
 	r := trace.New(still, 100)
 	r.Work().Begin(trace.Phase, "before the first", trace.Args{}).End()
@@ -140,7 +139,7 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// TestMost: the first spans of an epoch are kept, and the others counted.
+// TestMost: the first spans of an epoch are kept, and the others are counted.
 func TestMost(t *testing.T) {
 	r := trace.New(still, 3)
 	for e := 1; e <= 2; e++ {
@@ -158,7 +157,7 @@ func TestMost(t *testing.T) {
 	}
 }
 
-// TestConcurrent: tracks of goroutines beside each other, and those of their kernels, nest.
+// TestConcurrent: the tracks of concurrent goroutines, and of their kernels, nest.
 func TestConcurrent(t *testing.T) {
 	r := trace.New(trace.Clock, 1<<12)
 	r.Start(1)
@@ -190,7 +189,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// TestNothing: where nothing is recorded, spans take no memory.
+// TestNothing: if nothing is recorded, spans take no memory.
 func TestNothing(t *testing.T) {
 	var r *trace.Recorder
 	n := testing.AllocsPerRun(100, func() {

@@ -1,26 +1,27 @@
-// Package chunked is the part of the pipeline axis (GNNPipe, arXiv 2308.10087) that knows the graph: a
-// stage's rows in chunks that are worked on one after the other, and the history by which a chunk reads the
-// rows of the others.
+// Package chunked is the part of the pipeline axis (GNNPipe, arXiv 2308.10087) that knows the graph. It
+// divides a stage's rows into chunks, which are processed one after the other. A chunk reads rows of other
+// chunks from the history.
 //
-// A chunk is a sar.Partition of its own, whose remote rows are those of the other chunks. What the graph axis
-// fetches over the wire comes from the history here, so that every kind of aggregation is sar's. At each
-// aggregation, for chunk c in the order of the epoch:
+// A chunk is a sar.Partition of its own, whose remote rows are the rows of other chunks. The graph axis
+// fetches remote rows over the network; here they come from the history. So every kind of aggregation is
+// sar's. For chunk c, in the order of the epoch, each aggregation does this:
 //
-//	keep the rows of c;  aggregate c's own rows, and of the others' those that c reads:
-//	those of a chunk that came before as they are in this epoch, those of one that comes later as they were
-//	in the last snapshot
+//  1. Store the rows of c.
+//  2. Aggregate c's own rows and the rows of other chunks that c reads. Rows of an earlier chunk are this
+//     epoch's. Rows of a later chunk are the last snapshot's.
 //
-// and in the backward pass, which goes through the chunks in the reverse order:
+// The backward pass takes the chunks in the reverse order:
 //
-//	add to ∂L/∂x_c what chunks after c returned;  return to each before c twice the gradient of its rows;
-//	drop that of rows of the snapshot, which are constants
+//  1. Add to ∂L/∂x_c the gradients from chunks after c.
+//  2. Add twice the gradients of rows that c reads to those of the chunks before c.
+//  3. Drop the gradients of snapshot rows: these are constants.
 //
-// In a random order a chunk comes before another half of the time, so that twice makes the gradient of one
-// hop unbiased. With several partitions each has a replica of the stage. The chunks of one number are worked
-// on at the same time and count as one: before they aggregate, the replicas tell each other the rows that any
-// chunk of the others reads (mirrors).
+// In a random order a chunk is before another half of the time. The factor 2 makes the gradient over one hop
+// unbiased. With several partitions each has a replica of the stage. The replicas process their chunks of the
+// same number at the same time, as one chunk. Before these aggregate, each replica sends the rows that the
+// others' chunks read (mirrors).
 //
-// Reading: history.go is this algorithm; structure.go says who reads which rows.
+// Reading order: history.go is this algorithm. structure.go says which chunk reads which rows.
 package chunked
 
 import (
@@ -43,48 +44,48 @@ import (
 type Graph struct {
 	Chunks []*Chunk
 
-	team     *kernel.Team
-	replicas *comm.Comm // the workers of the stage
-	me       int        // this one among them
-	share    *partition.Share
-	options  Options
-	rows     [][]int32 // of the share, by chunk
-	place    []int32   // of each row of the share in its chunk
-	whole    *autograd.RowSet
-	made     map[gnn.Along]*structure
-	kept     map[call]*history // by the training passes' calls
-	passing  map[call]*history // by the calls of an inference, until the last chunk has read them
-	phase    phase
-	warm     bool  // the inference makes a snapshot
-	order    []int // of the chunks in this epoch
+	team      *kernel.Team
+	replicas  *comm.Comm // the workers of the stage
+	me        int        // this worker's rank among them
+	share     *partition.Share
+	options   Options
+	rows      [][]int32 // rows of the share, by chunk
+	place     []int32   // by row of the share: its position in its chunk
+	whole     *autograd.RowSet
+	made      map[gnn.Along]*structure
+	kept      map[call]*history // of training, by aggregation
+	inferring map[call]*history // of an inference, by aggregation, until the last chunk has read it
+	phase     phase
+	warm      bool  // an inference makes the snapshot
+	order     []int // of the chunks in this epoch
 }
 
 // Options are the settings of the history.
 type Options struct {
-	// Chunks is for each vertex, in the order of the partitions, the chunk of its partition that it belongs
-	// to, 0 … Count−1. Partitions have as many chunks, of which some may have no vertex.
+	// Chunks is the chunk of each vertex within its partition, 0 … Count−1, in the order of the partitions.
+	// All partitions have equally many chunks, of which some may be empty.
 	Chunks []int32
 	Count  int
-	// Period is after how many epochs the snapshot is taken anew, at least 1.
+	// Period is the number of epochs between two snapshots, at least 1.
 	Period int
 	Stale  Stale
-	// Aggregated is the graph axis's, as in sar.Options.
-	Aggregated func(site string, edgeColumns int64)
+	// Aggregated is the same as in sar.Options.
+	Aggregated func(module string, edgeColumns int64)
 }
 
-// phase is what the chunks are doing.
+// phase is the current work of the chunks.
 type phase uint8
 
 const (
 	forward phase = iota
 	backward
-	together // inference: all chunks advance at the same time
+	together // inference: all chunks compute a layer before any computes the next
 )
 
-// Chunk is some rows of a stage.
+// Chunk is a chunk of a stage's rows.
 type Chunk struct {
 	*sar.Partition
-	// Places (Int32, 1 × rows) are its rows among those of the stage's partition, ascending.
+	// Places (Int32, 1 × rows) are its rows' numbers among those of the stage's partition, ascending.
 	Places *tensor.Matrix
 
 	graph *Graph
@@ -92,11 +93,11 @@ type Chunk struct {
 	pause func()
 }
 
-// New divides a share, on one of the workers that g.Halo connects, who call it together.
+// New divides a share into chunks. All workers that g.Halo connects call it together.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Graph, error) {
 	c := &Graph{
 		team: team, replicas: g.Halo, me: g.Halo.Rank(), share: s, options: o, rows: make([][]int32, o.Count),
-		made: map[gnn.Along]*structure{}, kept: map[call]*history{}, passing: map[call]*history{},
+		made: map[gnn.Along]*structure{}, kept: map[call]*history{}, inferring: map[call]*history{},
 	}
 	held, others := &s.Edges, exchange.PeersOf(g.Halo)
 	c.whole = autograd.RowsOf(team, held.IDs, held.Rows, s.Whole.Own(), others)
@@ -114,7 +115,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		for i, row := range list {
 			ids[i] = s.Values.ID(int(row))
 		}
-		total := autograd.NotVertices // a sum over the chunks would not be one at any time
+		total := autograd.NotVertices // a sum over all vertices would lack the other chunks
 		if o.Count == 1 {
 			total = s.Whole.Own()
 		}
@@ -139,19 +140,19 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	return c, nil
 }
 
-// Vertices are those of all chunks, by their original ids, ascending; nil: all of the graph's.
+// Vertices are the original ids of all chunks' vertices, ascending. nil is all vertices of the graph.
 func (g *Graph) Vertices() []int32 { return g.share.Edges.IDs }
 
-// Rows are the vertices of all chunks.
+// Rows is the set of all chunks' vertices.
 func (g *Graph) Rows() *autograd.RowSet { return g.whole }
 
-// Types are the vertices of all chunks, which are of one type.
+// Types is Rows alone: the pipeline axis takes graphs of one vertex type.
 func (g *Graph) Types() []*autograd.RowSet { return []*autograd.RowSet{g.whole} }
 
-// Schema is the graph's.
+// Schema is the schema of the graph.
 func (g *Graph) Schema() gnn.Schema { return sar.SchemaOf(g.share) }
 
-// Forward begins the forward pass of an epoch, which goes through the chunks in that order.
+// Forward begins the forward pass of an epoch, with the chunks in the given order.
 func (g *Graph) Forward(epoch int, order []int) {
 	g.phase, g.order = forward, slices.Clone(order)
 	for _, c := range g.Chunks {
@@ -159,6 +160,6 @@ func (g *Graph) Forward(epoch int, order []int) {
 	}
 }
 
-// Backward begins the backward pass, in the reverse order. A chunk's forward pass may be made again in it:
-// nothing is sent for that.
+// Backward begins the backward pass, in the reverse order. A chunk may repeat its forward pass in it, which
+// sends nothing.
 func (g *Graph) Backward() { g.phase = backward }

@@ -16,7 +16,7 @@ import (
 	"weft/tensor"
 )
 
-// divided is a graph whose vertices are divided among replicas, and those of each into chunks.
+// divided is a graph divided among replicas, with each replica's vertices in chunks.
 type divided struct {
 	graph    *graph.Graph
 	replicas int
@@ -26,10 +26,10 @@ type divided struct {
 	choice   order.Choice
 }
 
-// edge is a directed one: v aggregates u.
+// edge is a directed edge: v aggregates u.
 type edge struct{ u, v int32 }
 
-// graphOf is a graph of these edges; weights nil: without.
+// graphOf is a graph of these edges, with weights unless nil.
 func graphOf(t rapid.TB, vertices int, list []edge, weights []float32) *graph.Graph {
 	var e graph.Edges
 	for _, one := range list {
@@ -43,7 +43,7 @@ func graphOf(t rapid.TB, vertices int, list []edge, weights []float32) *graph.Gr
 	return &graph.Graph{Relations: []graph.Relation{r}}
 }
 
-// inPartitions are numbers of the vertices in the order of the partitions.
+// inPartitions puts a number for each vertex into the order of the partitions.
 func (d *divided) inPartitions(numbers []int32) (list []int32) {
 	for p := range int32(d.replicas) {
 		for v, x := range numbers {
@@ -55,7 +55,7 @@ func (d *divided) inPartitions(numbers []int32) (list []int32) {
 	return list
 }
 
-// run has every replica of a stage do something with its chunks, and fails where one panics.
+// run runs do on every replica of a stage, and fails if one panics.
 func (d *divided) run(t rapid.TB, do func(me int, team *kernel.Team, g *Graph)) {
 	shares := []*partition.Share{partition.All(d.graph)}
 	if d.replicas > 1 {
@@ -104,8 +104,8 @@ func (d *divided) mine(me, k int) (vertices []int32) {
 	return vertices
 }
 
-// drawn is a small directed graph with a vertex that many read and one that reads many, duplicates, self
-// loops and isolated vertices, whose chunks may be empty, as may partitions.
+// drawn is a small random directed graph, with a vertex that many read, one that reads many, duplicate edges,
+// self loops and isolated vertices. Chunks and partitions may be empty.
 func drawn(t *rapid.T) (*divided, []edge) {
 	vertices := rapid.IntRange(1, 12).Draw(t, "vertices")
 	vertex := rapid.Int32Range(0, int32(vertices-1))
@@ -124,7 +124,7 @@ func drawn(t *rapid.T) (*divided, []edge) {
 	return d, list
 }
 
-// sorted are edges in an order that tells duplicates apart by their number alone.
+// sorted sorts edges. Duplicates differ by their number alone.
 func sorted(list []weighed) []weighed {
 	slices.SortFunc(list, func(a, b weighed) int {
 		return int(a.u-b.u)<<20 + int(a.v-b.v)<<8 + int(a.w-b.w)

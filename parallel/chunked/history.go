@@ -11,25 +11,26 @@ import (
 	"weft/tensor"
 )
 
-// call is an aggregation of each chunk's pass.
+// call identifies an aggregation within a chunk's pass.
 type call struct {
-	site   string
+	path   string
 	along  gnn.Along
 	number int
 }
 
-// history is what chunks read of each other at a call: the kept rows, matrix by matrix.
+// history is the rows that chunks read of each other in one aggregation, by input matrix.
 type history struct {
 	st *structure
-	// rows are what a chunk reads. Those of the chunks in the first slots, so many as fresh says, are of this
-	// epoch; the others are the snapshot's, zeros at first.
+	// rows are the rows to read. Rows of the first fresh chunks of the order are this epoch's. The others are
+	// the snapshot's, at first zeros.
 	rows  []*tensor.Matrix
 	fresh int
-	// aside are the snapshot's where rows are fresh, and the epoch's where they were and are not any more;
-	// nil between epochs, and with one chunk.
+	// aside is the other version of each row: the snapshot's where rows has this epoch's, and this epoch's
+	// where the backward pass has restored the snapshot's. It is nil between epochs, and with one chunk.
 	aside []*tensor.Matrix
-	grads []*tensor.Matrix // what was returned to them so far
-	// returned is, with Keep, what each chunk's remote blocks returned last, by the list of their sources.
+	grads []*tensor.Matrix // the sum of the rows' gradients so far
+	// returned is the last gradients from each chunk's remote blocks, by the list of their sources. Only Keep
+	// has it.
 	returned map[*tensor.Matrix][]*tensor.Matrix
 	read     int // how many chunks of an inference have read them
 }
@@ -65,7 +66,7 @@ func (c *Chunk) Exchange(h *sar.Halo, s sar.Transfer, yield func(sar.Visit) bool
 		}
 		yield(v)
 		if len(s.Grads) > 0 {
-			g.giveBack(r, sources, v.Grads)
+			g.addGrads(r, sources, v.Grads)
 		}
 	}
 	exchange.Release(in, back)
@@ -73,15 +74,15 @@ func (c *Chunk) Exchange(h *sar.Halo, s sar.Transfer, yield func(sar.Visit) bool
 		c.collect(r, s.Grads)
 	}
 	if g.phase == together {
-		g.passed(key, r)
+		g.releaseRead(key, r)
 	}
 }
 
-// history is that of a call, made when a chunk first comes to it.
+// history is the history of an aggregation. The first chunk to reach the aggregation makes it.
 func (g *Graph) history(key call) *history {
 	in := g.kept
 	if g.phase == together {
-		in = g.passing
+		in = g.inferring
 	}
 	if in[key] == nil {
 		in[key] = &history{st: g.made[key.along]}
@@ -89,15 +90,16 @@ func (g *Graph) history(key call) *history {
 	return in[key]
 }
 
-// passed releases what the chunks have read of each other at a call of an inference, after the last of them.
-func (g *Graph) passed(key call, r *history) {
+// releaseRead releases the history of an aggregation once the last chunk of an inference has read it.
+func (g *Graph) releaseRead(key call, r *history) {
 	if r.read++; r.read == len(g.Chunks) && !g.warm {
 		exchange.Release(r.rows...)
-		delete(g.passing, key)
+		delete(g.inferring, key)
 	}
 }
 
-// publish makes those rows of a chunk that others read fresh, and takes in the mirrors of its slot.
+// publish stores this epoch's rows of a chunk that others read. It also receives the mirrors of the chunks of
+// the same number.
 func (c *Chunk) publish(r *history, xs []*tensor.Matrix) {
 	g, st := c.graph, r.st
 	kept := st.kept[c.index]
@@ -125,8 +127,8 @@ func (c *Chunk) publish(r *history, xs []*tensor.Matrix) {
 	c.exchange(comm.Halo, xs, out, in)
 }
 
-// rewind leaves the rows of so many first slots fresh: the others are what a chunk of the last of these read
-// in its forward pass.
+// rewind restores the snapshot's rows of all but the first chunks of the order. So it leaves the rows that
+// the last of these chunks read in its forward pass.
 func (g *Graph) rewind(r *history, slots int) {
 	for ; r.fresh > slots; r.fresh-- {
 		kept := r.st.kept[g.order[r.fresh-1]]
@@ -141,9 +143,9 @@ func (g *Graph) rewind(r *history, slots int) {
 	}
 }
 
-// expect begins the backward pass of a call on a chunk: what later chunks have returned to its rows and to
-// its mirrors counts twice, where stale gradients are dropped and scaled. What the chunks of its own slot
-// return is added afterwards, and counts once.
+// expect begins the backward pass of an aggregation on a chunk. With DropScale it doubles the gradients from
+// later chunks, for the chunk's rows and for its mirrors. Gradients from chunks of the same number come
+// afterwards, and count once.
 func (c *Chunk) expect(r *history, dxs []*tensor.Matrix) {
 	g := c.graph
 	if r.grads == nil {
@@ -157,9 +159,9 @@ func (c *Chunk) expect(r *history, dxs []*tensor.Matrix) {
 	}
 }
 
-// giveBack adds the gradients of a block's sources to what their chunks collect. Chunks of later slots have
-// collected already, so that theirs, which are gradients of constants, are dropped.
-func (g *Graph) giveBack(r *history, sources *tensor.Matrix, grads []*tensor.Matrix) {
+// addGrads adds the gradients of a remote block's source rows to those of their chunks. Chunks after this one
+// have already collected theirs. So these gradients, of constants, are dropped.
+func (g *Graph) addGrads(r *history, sources *tensor.Matrix, grads []*tensor.Matrix) {
 	if g.options.Stale == Keep {
 		g.replace(r, sources, grads)
 		return
@@ -169,8 +171,8 @@ func (g *Graph) giveBack(r *history, sources *tensor.Matrix, grads []*tensor.Mat
 	}
 }
 
-// replace has a block's gradient take the place of what it returned an epoch ago, in what the sources' chunks
-// collect.
+// replace adds a block's gradients to those of the source rows' chunks, and subtracts the block's gradients
+// of the previous epoch.
 func (g *Graph) replace(r *history, sources *tensor.Matrix, grads []*tensor.Matrix) {
 	old := r.returned[sources]
 	if old == nil {
@@ -190,8 +192,7 @@ func (g *Graph) replace(r *history, sources *tensor.Matrix, grads []*tensor.Matr
 	}
 }
 
-// collect adds to the gradients of a chunk's rows what others returned, those of this replica and of the
-// others.
+// collect adds the gradients from other chunks to a chunk's rows, of this replica and of the others.
 func (c *Chunk) collect(r *history, dxs []*tensor.Matrix) {
 	g, st := c.graph, r.st
 	for m, dx := range dxs {
@@ -206,8 +207,8 @@ func (c *Chunk) collect(r *history, dxs []*tensor.Matrix) {
 	c.exchange(comm.HaloGradient, dxs, out, in)
 }
 
-// side is one direction of an exchange between the replicas: how many rows go to each or come from it, and
-// what fills or takes the part of a message that is matrix m's.
+// side is one direction of an exchange between replicas. rows is the number of rows for or from a replica.
+// move fills or unpacks a message's part of matrix m.
 type side struct {
 	rows func(replica int) int
 	move func(replica, m int, message *tensor.Matrix)
@@ -218,16 +219,16 @@ func (c *Chunk) needed(st *structure) func(replica int) int {
 	return func(replica int) int { return st.needed[replica][c.index].Cols }
 }
 
-// mirrors is how many rows of a replica's chunk in the same slot are read here.
+// mirrors is how many rows this replica reads of another replica's chunk of the same number.
 func (c *Chunk) mirrors(st *structure) func(replica int) int {
 	return func(replica int) int { return st.of[replica][c.index].rows() }
 }
 
-// exchange moves rows of the matrices of a chunk between it and the chunks of the other replicas in the same
-// slot, in one message for each, which are taken in the order of a sweep.
+// exchange exchanges rows between a chunk and the other replicas' chunks of the same number, in one message
+// each. They are unpacked in the order of a halo exchange.
 func (c *Chunk) exchange(kind comm.Kind, of []*tensor.Matrix, out, in side) {
 	g, n := c.graph, c.graph.replicas.Size()
-	come, gone := make([]*tensor.Matrix, n), make([]*tensor.Matrix, n)
+	received, sent := make([]*tensor.Matrix, n), make([]*tensor.Matrix, n)
 	receive, send := make([][]byte, n), make([][]byte, n)
 	message := func(replica int, s side) (*tensor.Matrix, []byte) {
 		m := g.team.Memory.New(tensor.Buffers, s.rows(replica), sar.Columns(of))
@@ -235,24 +236,24 @@ func (c *Chunk) exchange(kind comm.Kind, of []*tensor.Matrix, out, in side) {
 	}
 	for step := 1; step < n; step++ {
 		replica := (g.me - step + n) % n
-		come[replica], receive[replica] = message(replica, in)
-		gone[replica], send[replica] = message(replica, out)
-		for m, part := range sar.Parts(gone[replica], of) {
+		received[replica], receive[replica] = message(replica, in)
+		sent[replica], send[replica] = message(replica, out)
+		for m, part := range sar.Parts(sent[replica], of) {
 			out.move(replica, m, part)
 		}
 	}
 	exchange.Must(g.replicas.AllToAll(kind, send, receive))
 	for step := 1; step < n; step++ {
 		replica := (g.me - step + n) % n
-		for m, part := range sar.Parts(come[replica], of) {
+		for m, part := range sar.Parts(received[replica], of) {
 			in.move(replica, m, part)
 		}
 	}
-	exchange.Release(come...)
-	exchange.Release(gone...)
+	exchange.Release(received...)
+	exchange.Release(sent...)
 }
 
-// zeros are rows of zeros for matrices as wide as these.
+// zeros makes zero matrices of the kept rows, as wide as like.
 func (g *Graph) zeros(st *structure, like []*tensor.Matrix) []*tensor.Matrix {
 	zeros := exchange.Like(g.team.Memory, st.rows(), like)
 	for _, z := range zeros {
@@ -261,11 +262,10 @@ func (g *Graph) zeros(st *structure, like []*tensor.Matrix) []*tensor.Matrix {
 	return zeros
 }
 
-// EndEpoch ends both passes, and takes the snapshot anew where it is due. What only the passes read is
-// released.
+// EndEpoch ends both passes, and takes a new snapshot if one is due. It releases what only the passes read.
 func (g *Graph) EndEpoch(epoch int) {
 	for _, r := range g.kept {
-		g.rewind(r, 0) // all fresh rows are aside
+		g.rewind(r, 0) // now all of this epoch's rows are in aside
 		switch {
 		case len(g.Chunks) == 1:
 			r.rows, r.aside = nil, r.rows
@@ -281,38 +281,39 @@ func (g *Graph) EndEpoch(epoch int) {
 	}
 }
 
-// Together runs the forward pass of every chunk, exactly: none goes on from an aggregation before all have
-// come to it.
+// Together runs the forward pass of every chunk, exactly. No chunk continues after an aggregation before all
+// have reached it.
 func (g *Graph) Together(pass func(k int)) {
 	g.phase = together
-	g.abreast(pass)
+	g.inLockstep(pass)
 	g.forget()
 }
 
-// Warm is Together, after which what the chunks read of each other is the snapshot.
+// Warm is Together, and makes the rows that chunks read of each other the snapshot.
 func (g *Graph) Warm(pass func(k int)) {
 	g.phase, g.warm = together, true
-	g.abreast(pass)
-	for key, r := range g.passing {
+	g.inLockstep(pass)
+	for key, r := range g.inferring {
 		if len(g.Chunks) > 1 {
 			g.kept[key] = &history{st: r.st, rows: r.rows}
-			delete(g.passing, key)
+			delete(g.inferring, key)
 		}
 	}
 	g.warm = false
 	g.forget()
 }
 
-// forget releases what an inference kept.
+// forget releases the history of an inference.
 func (g *Graph) forget() {
-	for _, r := range g.passing {
+	for _, r := range g.inferring {
 		exchange.Release(r.rows...)
 	}
-	clear(g.passing)
+	clear(g.inferring)
 }
 
-// abreast runs a pass of every chunk. Each stops when it has published, for the others to come there.
-func (g *Graph) abreast(pass func(k int)) {
+// inLockstep runs a pass of every chunk. Each pauses at every aggregation, once it has published its rows,
+// until all have.
+func (g *Graph) inLockstep(pass func(k int)) {
 	var running []func() (struct{}, bool)
 	for k, c := range g.Chunks {
 		next, stop := iter.Pull(func(yield func(struct{}) bool) {
@@ -338,5 +339,5 @@ func (g *Graph) abreast(pass func(k int)) {
 	}
 }
 
-// stopped ends the pass of a chunk after another's has failed.
+// stopped ends a chunk's pass after another chunk's pass has failed.
 const stopped = "a pass that was stopped"

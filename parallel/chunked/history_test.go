@@ -16,7 +16,7 @@ import (
 	"weft/tensor"
 )
 
-// trial is epochs of a layer that adds up a column over in-neighbours, Σ x_u, or Σ x_u·w.
+// trial is some epochs of a layer that sums a column over in-neighbours: Σ x_u, or Σ x_u·w.
 type trial struct {
 	*divided
 	orders  [][]int                             // of the chunks, by epoch
@@ -24,12 +24,12 @@ type trial struct {
 	dz      func(epoch int, v int32) float32    // gradient of its sum
 	w       func(epoch int) float32             // nil: the layer has no weight
 	input   func(x *autograd.Var) *autograd.Var // nil: the rows are embeddings
-	once    bool                                // forward passes are not made again in the backward pass
-	warm    bool                                // history begins with an exact pass of the first epoch's rows
+	once    bool                                // do not repeat forward passes in the backward pass
+	warm    bool                                // the history begins with an exact pass of the first epoch's rows
 	between func(g *Graph, team *kernel.Team)   // after each epoch; nil: nothing
 }
 
-// sums are what an epoch came to, by vertex.
+// sums are the results of an epoch, by vertex.
 type sums struct{ Z, DX []float32 }
 
 // run runs the epochs on every replica.
@@ -106,17 +106,17 @@ func column(team *kernel.Team, c *Chunk, value func(v int32) float32) *tensor.Ma
 	return m
 }
 
-// put writes a chunk's column to its vertices, of which no other chunk has one.
+// put writes a chunk's column to its vertices. No other chunk has them.
 func put(all []float32, c *Chunk, m *tensor.Matrix) {
 	for row, v := range c.Vertices() {
 		all[v] = m.Floats()[row]
 	}
 }
 
-// tens is a number whose digits say whose it is and of which epoch.
+// tens is a number whose digits tell its vertex and its epoch.
 func tens(epoch int, v int32) float32 { return float32(epoch) * []float32{1, 10, 100, 1000}[v] }
 
-// complete are the edges from each vertex to every other.
+// complete has an edge from each vertex to every other.
 func complete(vertices int32) (list []edge) {
 	for u := range vertices {
 		for v := range vertices {
@@ -128,9 +128,9 @@ func complete(vertices int32) (list []edge) {
 	return list
 }
 
-// TestRowsOfOthers: each of three vertices, a chunk each, reads the two others: those that came before it in
-// the order as they are in this epoch, those that come later as they were in the snapshot, which is taken
-// every Period epochs. What they get back is by hand, too.
+// TestRowsOfOthers: three vertices, a chunk each, read each other. Rows of earlier chunks in the order are
+// this epoch's. Rows of later chunks are the snapshot's, which is taken every Period epochs. The gradients
+// are computed by hand too.
 func TestRowsOfOthers(t *testing.T) {
 	orders := [][]int{{0, 1, 2}, {2, 1, 0}, {1, 0, 2}, {0, 1, 2}}
 	everySecond := [][]float32{{0, 1, 11}, {220, 200, 0}, {230, 202, 33}, {220, 204, 44}}
@@ -165,8 +165,8 @@ func TestRowsOfOthers(t *testing.T) {
 	}
 }
 
-// TestRowsOfOtherReplicas: vertices 0 and 1 are chunk 0 of two replicas. They read each other fresh in every
-// order, and return gradients once.
+// TestRowsOfOtherReplicas: vertices 0 and 1 are chunk 0 of two replicas. In every order each reads the
+// other's row of this epoch, and its gradient counts once.
 func TestRowsOfOtherReplicas(t *testing.T) {
 	tr := &trial{
 		divided: &divided{
@@ -180,8 +180,9 @@ func TestRowsOfOtherReplicas(t *testing.T) {
 	}
 }
 
-// TestHistoryOfEmbeddings: where a layer has a weight, history holds its input, which today's weight
-// multiplies, whatever order of work is asked for. Of features it holds the product with the weight of then.
+// TestHistoryOfEmbeddings: where a layer has a weight, the history holds the layer's input, for any order of
+// work. This epoch's weight multiplies it. Of features the history holds the product with the weight of that
+// epoch.
 func TestHistoryOfEmbeddings(t *testing.T) {
 	features := func(x *autograd.Var) *autograd.Var { return x }
 	for _, choice := range []order.Choice{order.Auto, order.TransformFirst, order.AggregateFirst} {
@@ -211,8 +212,8 @@ func TestHistoryOfEmbeddings(t *testing.T) {
 	}
 }
 
-// TestEveryRow is TestRowsOfOthers for graphs, divisions, orders and numbers of any kind, where what is read
-// and returned is found edge by edge.
+// TestEveryRow is TestRowsOfOthers for random graphs, divisions, orders and numbers. It finds what is read
+// and returned edge by edge.
 func TestEveryRow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, list := drawn(t)
@@ -237,7 +238,7 @@ func TestEveryRow(t *testing.T) {
 	})
 }
 
-// definition is what a trial comes to, edge by edge.
+// definition computes a trial edge by edge.
 func (tr *trial) definition(list []edge) (out []sums) {
 	n := int32(len(tr.of))
 	snapshot := make([]float32, n)
@@ -253,7 +254,7 @@ func (tr *trial) definition(list []edge) (out []sums) {
 		epoch, s := 1+i, sums{make([]float32, n), make([]float32, n)}
 		for _, e := range list {
 			from, to := slices.Index(order, int(tr.chunk[e.u])), slices.Index(order, int(tr.chunk[e.v]))
-			late := from > to // the source's chunk
+			late := from > to // the source's chunk is later
 			switch {
 			case late:
 				s.Z[e.v] += snapshot[e.u]
@@ -277,8 +278,8 @@ func (tr *trial) definition(list []edge) (out []sums) {
 	return out
 }
 
-// TestBetweenEpochs: one row for each that is kept outlives an epoch, none with one chunk, and what was
-// returned with stale gradients that are kept; of an inference nothing does.
+// TestBetweenEpochs: between epochs a history has one row for each row that is read, and with Keep its
+// gradients. With one chunk it has none. An inference leaves none.
 func TestBetweenEpochs(t *testing.T) {
 	for _, c := range []struct {
 		stale  Stale
@@ -301,15 +302,15 @@ func TestBetweenEpochs(t *testing.T) {
 					t.Errorf("%v, %d chunks: rows %v, aside %v, gradients %v, returned %v", c.stale, c.chunks, r.rows, r.aside, r.grads, r.returned)
 				}
 			}
-			if len(g.kept) != 1 || len(g.passing) != 0 {
-				t.Errorf("%d calls of training, %d of inference", len(g.kept), len(g.passing))
+			if len(g.kept) != 1 || len(g.inferring) != 0 {
+				t.Errorf("%d calls of training, %d of inference", len(g.kept), len(g.inferring))
 			}
 		}
 		tr.run(t)
 	}
 }
 
-// TestTogether: an inference reads all rows as they are. A chunk whose pass panics ends those of the others.
+// TestTogether: an inference reads all rows of its own pass. If a chunk's pass panics, the others end.
 func TestTogether(t *testing.T) {
 	d := &divided{graph: graphOf(t, 3, complete(3), nil), replicas: 1, of: []int32{0, 0, 0}, chunk: []int32{0, 1, 2}, options: Options{Count: 3, Period: 1}}
 	tr := &trial{divided: d, x: tens}
@@ -343,7 +344,7 @@ func TestTogether(t *testing.T) {
 	})
 }
 
-// TestOtherRelation: a place that reaches along a relation that is not there is named.
+// TestOtherRelation: the error for a missing relation names the module.
 func TestOtherRelation(t *testing.T) {
 	d := &divided{graph: graphOf(t, 1, nil, nil), replicas: 1, of: []int32{0}, chunk: []int32{0}, options: Options{Count: 1, Period: 1}}
 	d.run(t, func(_ int, _ *kernel.Team, g *Graph) {
@@ -356,7 +357,7 @@ func TestOtherRelation(t *testing.T) {
 	})
 }
 
-// TestParseStale: each treatment is found by its name, and others are refused.
+// TestParseStale: each treatment is found by its name; others are refused.
 func TestParseStale(t *testing.T) {
 	for name, want := range map[string]Stale{"drop-scale": DropScale, "drop": Drop, "keep": Keep} {
 		if s, err := ParseStale(name); err != nil || s != want {

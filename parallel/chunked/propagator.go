@@ -5,15 +5,15 @@ import (
 	"weft/gnn"
 )
 
-// propagator is the gnn.Propagator of a site for the rows of any chunk: that of the chunk whose rows it is
-// given.
+// propagator is the gnn.Propagator of a module, for all chunks. Its input's rows tell the chunk.
 type propagator map[*autograd.RowSet]gnn.Propagator
 
-// Propagator is the gnn.Propagator of a site. A relation that the graph does not have panics.
-func (g *Graph) Propagator(site string, along gnn.Along) gnn.Propagator {
+// Propagator is the gnn.Propagator of the module at a path. It panics on a relation that the graph does not
+// have.
+func (g *Graph) Propagator(path string, along gnn.Along) gnn.Propagator {
 	p := propagator{}
 	for _, c := range g.Chunks {
-		p[c.Rows()] = c.Propagator(site, along)
+		p[c.Rows()] = c.Propagator(path, along)
 	}
 	return p
 }

@@ -5,18 +5,17 @@ import (
 	"slices"
 )
 
-// Stale says what becomes of gradients between chunks. Backward the chunks come in reverse order, so that a
-// chunk has the gradients of its rows from those that were processed after it. From those before it they
-// would come too late.
+// Stale says how to treat gradients between chunks. The backward pass takes the chunks in reverse order. So a
+// chunk has the gradients from later chunks when its turn comes. Gradients from earlier chunks come too late.
 type Stale uint8
 
 const (
-	// DropScale leaves out what comes too late, and doubles what comes from other chunks in time: over all
-	// orders the mean gradient of an edge between two chunks is then right.
+	// DropScale drops late gradients, and doubles those that other chunks return in time. The mean over all
+	// orders is then the right gradient of an edge between two chunks.
 	DropScale Stale = iota
-	// Drop leaves out what comes too late.
+	// Drop drops late gradients.
 	Drop
-	// Keep takes what came too late in the epoch before in its place.
+	// Keep uses the late gradients of the previous epoch instead.
 	Keep
 )
 

@@ -12,33 +12,34 @@ import (
 	"weft/tensor"
 )
 
-// structure is one direction of a relation: the edges into each chunk, and which rows chunks read of each
-// other. These are kept in the order of the chunks: for each number first the rows of this replica's chunk
-// that another chunk reads, and then the mirrors, the rows of the other replicas' chunks that are read here.
+// structure is one direction of a relation: the edges into each chunk, and the rows that chunks read of each
+// other. The history keeps these rows in the order of the chunk numbers. For each number it has the rows of
+// this replica's chunk that another chunk reads. Then come the mirrors: the rows of the other replicas'
+// chunks that this replica reads.
 type structure struct {
 	graph *Graph
 	edges []*edges.Edges // of each chunk
-	// sources are, of each remote block of each chunk, the places of its sources among the kept rows: Int32,
+	// sources is, by chunk and remote block, the positions of the block's sources among the kept rows: Int32,
 	// 1 × n.
 	sources [][]*tensor.Matrix
-	most    int                // sources of the largest remote block
-	kept    []span             // of each chunk number
-	of      [][]span           // by replica and chunk number: those of its rows
-	own     []*tensor.Matrix   // of each chunk, its rows that are kept: Int32, 1 × n
-	needed  [][]*tensor.Matrix // by other replica and chunk: the chunk's rows that are mirrors there: Int32, 1 × n
+	most    int                // the largest number of sources of a remote block
+	kept    []span             // by chunk number
+	of      [][]span           // by replica and chunk number: the kept rows of that chunk
+	own     []*tensor.Matrix   // by chunk: those of its rows that are kept: Int32, 1 × n
+	needed  [][]*tensor.Matrix // by other replica and chunk: the rows that are mirrors there: Int32, 1 × n
 }
 
-// span is the kept rows from lo to hi−1.
+// span is the range of kept rows lo … hi−1.
 type span struct{ lo, hi int }
 
 func (s span) rows() int { return s.hi - s.lo }
 
 func (s span) of(kept *tensor.Matrix) *tensor.Matrix { return kept.RowRange(s.lo, s.hi) }
 
-// rows is how many are kept.
+// rows is the number of kept rows.
 func (st *structure) rows() int { return st.kept[len(st.kept)-1].hi }
 
-// structure is that of a direction, made when it is first asked for.
+// structure is the structure of a direction. It is made when first asked for.
 func (g *Graph) structure(a gnn.Along) (*structure, error) {
 	if st := g.made[a]; st != nil {
 		return st, nil
@@ -76,8 +77,8 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 	return st, nil
 }
 
-// relations are the edges into the stage's rows in a direction, and those out of them, which are nil with one
-// replica.
+// relations returns the edges into the stage's rows in a direction, and the edges out of them. The latter are
+// nil with one replica.
 func (g *Graph) relations(a gnn.Along) (in, out *graph.Relation) {
 	held := &g.share.Edges
 	r := &held.Relations[slices.IndexFunc(held.Relations, func(r partition.Relation) bool { return r.Name == a.Relation })]
@@ -98,8 +99,8 @@ func (g *Graph) isOwn(v int32, k int) bool {
 	return g.options.Chunks[v] == int32(k) && int(v) >= starts[g.me] && int(v) < starts[g.me+1]
 }
 
-// keep finds the rows that a chunk reads and that are not its own. It returns their places among the kept
-// rows by vertex, in the order of the partitions; undefined of the others.
+// keep finds the rows that a chunk reads but does not own. It returns their positions among the kept rows, by
+// vertex in the order of the partitions. Other vertices' positions are undefined.
 func (st *structure) keep(in *graph.Relation) (place []int32) {
 	g, starts, n := st.graph, st.graph.share.Edges.Starts, st.graph.replicas.Size()
 	read := make([]bool, starts[n])
@@ -164,13 +165,13 @@ func (st *structure) exchanged(out *graph.Relation) {
 	}
 }
 
-// into are the edges into a chunk's rows, from these and, numbered behind them, from the kept rows.
+// into is the edges into a chunk's rows. Sources are these rows, then the kept rows.
 func (g *Graph) into(k int, in *graph.Relation, place []int32) *graph.Relation {
 	r, own := &graph.Relation{Indptr: []int64{0}}, len(g.rows[k])
 	if in.Weights != nil {
 		r.Weights = []float32{}
 	}
-	var keys []uint64 // the number of the source, then the place in the row: parallel edges keep their order
+	var keys []uint64 // the number of the source, then the position in the row: parallel edges keep their order
 	for _, row := range g.rows[k] {
 		first := in.Indptr[row]
 		keys = keys[:0]
@@ -193,34 +194,34 @@ func (g *Graph) into(k int, in *graph.Relation, place []int32) *graph.Relation {
 	return r
 }
 
-// ofKept are values of all kept rows, given those of the chunks' rows: the replicas tell each other the
-// mirrors'. In a plan there are none.
+// ofKept extends values of the chunks' rows to all kept rows: the replicas exchange those of the mirrors. It
+// returns nil in a plan.
 func ofKept[T int32 | float32](st *structure, of func(chunk int, row int32) T) ([]T, error) {
 	g := st.graph
 	if g.team.Planning() {
 		return nil, nil
 	}
 	n, values := g.replicas.Size(), make([]T, st.rows())
-	come, send, receive := make([][]T, n), make([][]byte, n), make([][]byte, n)
+	received, send, receive := make([][]T, n), make([][]byte, n), make([][]byte, n)
 	for replica, lists := range st.needed {
 		var theirs []T
 		for k, rows := range lists {
 			for _, row := range rows.Int32s() {
 				theirs = append(theirs, of(k, row))
 			}
-			come[replica] = append(come[replica], make([]T, st.of[replica][k].rows())...)
+			received[replica] = append(received[replica], make([]T, st.of[replica][k].rows())...)
 		}
-		send[replica], receive[replica] = comm.Bytes(theirs), comm.Bytes(come[replica])
+		send[replica], receive[replica] = comm.Bytes(theirs), comm.Bytes(received[replica])
 	}
 	if err := g.replicas.AllToAll(comm.Setup, send, receive); err != nil {
 		return nil, err
 	}
 	for k, rows := range st.own {
 		for _, row := range rows.Int32s() {
-			come[g.me] = append(come[g.me], of(k, row))
+			received[g.me] = append(received[g.me], of(k, row))
 		}
 	}
-	for replica, theirs := range come {
+	for replica, theirs := range received {
 		for _, s := range st.of[replica] {
 			theirs = theirs[copy(values[s.lo:s.hi], theirs):]
 		}

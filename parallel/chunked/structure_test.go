@@ -19,9 +19,9 @@ var (
 	against = gnn.Along{Relation: graph.RelationName, Reversed: true}
 )
 
-// TestWhoReadsWhom: on each replica the kept rows are those that a chunk reads and that are not its own, each
-// once, found here by looking at every edge; the replicas agree on which rows go from one to another; and
-// each chunk has the edges into its rows, with their weights and sources.
+// TestWhoReadsWhom looks at every edge. On each replica the kept rows are those that a chunk reads but does
+// not own, each once. The replicas agree on the rows that they exchange. Each chunk has the edges into its
+// rows, with their weights and sources.
 func TestWhoReadsWhom(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d, list := drawn(t)
@@ -33,7 +33,7 @@ func TestWhoReadsWhom(t *testing.T) {
 	})
 }
 
-// TestManySources: a vertex reads more rows than a block has, and is read by them.
+// TestManySources: a vertex reads more rows than a block has, and they read it.
 func TestManySources(t *testing.T) {
 	const vertices = 1700
 	d, list := &divided{replicas: 2, options: Options{Count: 3, Period: 1}}, []edge(nil)
@@ -44,7 +44,7 @@ func TestManySources(t *testing.T) {
 	d.check(t, list, nil)
 }
 
-// check holds the structure of both directions to the list of edges.
+// check compares the structure of both directions with the list of edges.
 func (d *divided) check(t rapid.TB, list []edge, weights []float32) {
 	d.graph = graphOf(t, len(d.of), list, weights)
 	d.run(t, func(me int, _ *kernel.Team, g *Graph) {
@@ -72,14 +72,14 @@ func (d *divided) check(t rapid.TB, list []edge, weights []float32) {
 	})
 }
 
-// reads reports whether a chunk of a replica reads a vertex that is not its own.
+// reads reports whether a chunk of a replica reads a vertex of another chunk.
 func (d *divided) reads(list []weighed, replica int, u int32) bool {
 	return slices.ContainsFunc(list, func(e weighed) bool {
 		return e.u == u && int(d.of[e.v]) == replica && (int(d.of[u]) != replica || d.chunk[u] != d.chunk[e.v])
 	})
 }
 
-// checkKept holds the kept rows to those that are read, and returns their vertices.
+// checkKept compares the kept rows with those that are read, and returns their vertices.
 func (d *divided) checkKept(t rapid.TB, me int, st *structure, list []weighed) (kept []int32) {
 	for k := range d.options.Count {
 		if st.kept[k].lo != len(kept) {
@@ -89,7 +89,7 @@ func (d *divided) checkKept(t rapid.TB, me int, st *structure, list []weighed) (
 			replica := (me + i) % d.replicas
 			own := d.mine(replica, k)
 			first := len(kept)
-			var here, there []int32 // rows of the chunk that are read on this replica, and of this one's on that
+			var here, there []int32 // rows of the chunk that this replica reads, and this replica's rows that the chunk reads
 			for row, u := range own {
 				if d.reads(list, me, u) {
 					kept = append(kept, u)
@@ -117,7 +117,7 @@ func (d *divided) checkKept(t rapid.TB, me int, st *structure, list []weighed) (
 	return kept
 }
 
-// checkEdges holds a chunk's blocks to the edges into its rows.
+// checkEdges compares a chunk's blocks with the edges into its rows.
 func (d *divided) checkEdges(t rapid.TB, me, k int, st *structure, list []weighed, kept []int32) {
 	own, e := d.mine(me, k), st.edges[k]
 	var got, want []weighed
@@ -159,7 +159,7 @@ func (d *divided) checkEdges(t rapid.TB, me, k int, st *structure, list []weighe
 	}
 }
 
-// checkColumns: what is known of a chunk's rows is known of them where they are sources.
+// checkColumns: a value of a chunk's rows is the same where they are sources.
 func (d *divided) checkColumns(t rapid.TB, me int, st *structure, kept []int32) {
 	g := st.graph
 	own := func(e *edges.Edges) *tensor.Matrix {

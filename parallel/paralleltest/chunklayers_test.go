@@ -19,14 +19,14 @@ import (
 	"weft/train/engine"
 )
 
-// Chunks holds the Propagators of a graph in chunks to the definition of each layer that aggregates once:
-// what a chunk makes of rows of this epoch and of history, what it returns to which rows, and the gradients
-// of parameters, in both directions, in epochs with other rows each, on graphs as those of Propagators. Ways
-// divide the vertices in turn, and chunks at random.
-func Chunks(t *testing.T, ways int, o chunked.Options) {
+// Chunks compares the Propagators of chunks with the definition of each layer that aggregates once: outputs
+// from this epoch's rows and from the history, the gradients of all rows read, and the gradients of
+// parameters. It does so in both directions, with other rows in each epoch, on the graphs of Propagators.
+// Vertices are divided among the replicas in turn, and among chunks at random.
+func Chunks(t *testing.T, replicas int, o chunked.Options) {
 	for _, weights := range []string{"", "weighted"} {
 		t.Run(weights, func(t *testing.T) {
-			c := newChunks(Small(t, true, weights != ""), ways, o)
+			c := newChunks(Small(t, true, weights != ""), replicas, o)
 			c.which, c.rows = Layer.aggregatesOnce, func(epoch int) float64 { return 1.25 - float64(epoch)/4 }
 			c.run(t)
 			c.layers(func(l Layer, along gnn.Along) { c.check(t, l, along) })
@@ -34,10 +34,10 @@ func Chunks(t *testing.T, ways int, o chunked.Options) {
 	}
 }
 
-// ChunkRounds holds layers that aggregate in rounds, each of which has a history of its own, to their
-// definition: with rows that stay the same and a snapshot of every epoch, all they read is exact in the end.
-func ChunkRounds(t *testing.T, ways, count int) {
-	c := newChunks(Small(t, true, true), ways, chunked.Options{Count: count, Period: 1})
+// ChunkRounds compares layers of several rounds with their definition. Each round has a history of its own.
+// The rows stay the same, and each epoch takes a snapshot, so that in the end all rows read are exact.
+func ChunkRounds(t *testing.T, replicas, count int) {
+	c := newChunks(Small(t, true, true), replicas, chunked.Options{Count: count, Period: 1})
 	c.which = func(l Layer) bool { return l.rounds && l.method == "Propagate" }
 	c.rows = func(int) float64 { return 1 }
 	c.run(t)
@@ -47,20 +47,20 @@ func ChunkRounds(t *testing.T, ways, count int) {
 	})
 }
 
-func newChunks(g *graph.Graph, ways int, o chunked.Options) *chunks {
-	c := &chunks{graph: g, ways: ways, options: o, of: Dividings(g.Vertices(), ways)["in turn"]}
+func newChunks(g *graph.Graph, replicas int, o chunked.Options) *chunks {
+	c := &chunks{graph: g, replicas: replicas, options: o, of: Dividings(g.Vertices(), replicas)["in turn"]}
 	r := rand.New(rand.NewPCG(6, uint64(o.Count)))
 	for range g.Vertices() {
 		c.chunk = append(c.chunk, r.Int32N(int32(o.Count)))
 	}
-	c.options.Chunks = InPartitions(c.of, ways, c.chunk)
+	c.options.Chunks = InPartitions(c.of, replicas, c.chunk)
 	for e := range c.got {
 		c.got[e] = map[string]*Outcome{}
 	}
 	return c
 }
 
-// InPartitions are numbers of the vertices in the order of their partitions.
+// InPartitions puts a number for each vertex into the order of the partitions.
 func InPartitions(of []int32, partitions int, numbers []int32) (list []int32) {
 	for p := range int32(partitions) {
 		for v, x := range numbers {
@@ -72,7 +72,7 @@ func InPartitions(of []int32, partitions int, numbers []int32) (list []int32) {
 	return list
 }
 
-// aggregatesOnce says that the layer is one aggregation, and no product comes before it.
+// aggregatesOnce says that the layer is one aggregation without a product before it.
 func (l Layer) aggregatesOnce() bool {
 	return l.exact != nil && l.method != "AggregateLinear" && !l.rounds
 }
@@ -80,18 +80,18 @@ func (l Layer) aggregatesOnce() bool {
 // chunks are layers on a graph in chunks.
 type chunks struct {
 	graph     *graph.Graph
-	ways      int
+	replicas  int
 	of, chunk []int32 // each vertex's partition, and chunk of it
 	options   chunked.Options
 	which     func(Layer) bool        // the layers
-	rows      func(epoch int) float64 // what a layer's rows are multiplied by in an epoch
+	rows      func(epoch int) float64 // factor of a layer's rows in an epoch
 	mu        sync.Mutex
 	got       [chunkEpochs]map[string]*Outcome // by layer
 }
 
 const chunkEpochs = 4
 
-// order is that of the chunks in an epoch.
+// order is the order of the chunks in an epoch.
 func (c *chunks) order(epoch int) []int {
 	return rand.New(rand.NewPCG(7, uint64(epoch))).Perm(c.options.Count)
 }
@@ -108,7 +108,7 @@ func (c *chunks) layers(f func(Layer, gnn.Along)) {
 }
 
 func (c *chunks) run(t *testing.T) {
-	w := Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: c.ways, Slices: 1}, Graph: c.graph, Of: c.of}
+	w := Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: c.replicas, Slices: 1}, Graph: c.graph, Of: c.of}
 	w.Run(t, func(config engine.Config) {
 		g, err := chunked.New(config.Team, config.Groups, config.Share, order.Options{}, c.options)
 		if err != nil {
@@ -139,12 +139,12 @@ func (c *chunks) run(t *testing.T) {
 	})
 }
 
-// chunkedLayer is a layer in an epoch on one worker.
+// chunkedLayer is a layer on one worker, in an epoch.
 type chunkedLayer struct {
 	Layer
 	config  engine.Config
 	epoch   int
-	rows    float64 // what its rows are multiplied by
+	rows    float64 // factor of its rows
 	p       gnn.Propagator
 	tapes   []*autograd.Tape // by chunk
 	in, out []*autograd.Var
@@ -203,7 +203,7 @@ func (l *chunkedLayer) backward(c *chunked.Chunk, k int) {
 	place(l.outcome.DX, dx, ids)
 }
 
-// finish sums the gradients of the parameters over the ways.
+// finish sums the gradients of the parameters over the replicas.
 func (l *chunkedLayer) finish() {
 	for i, m := range l.w {
 		if err := l.config.Groups.Replicas.SumFloats(comm.Gradient, m[1].Floats()); err != nil {
@@ -215,7 +215,7 @@ func (l *chunkedLayer) finish() {
 	}
 }
 
-// check compares a layer in all epochs with what its definition makes of the rows that each chunk reads.
+// check compares a layer in all epochs with its definition, computed from the rows that each chunk reads.
 func (c *chunks) check(t *testing.T, l Layer, along gnn.Along) {
 	site := fmt.Sprint(l.Name, along)
 	n, count := c.graph.Vertices(), c.options.Count
@@ -233,7 +233,7 @@ func (c *chunks) check(t *testing.T, l Layer, along gnn.Along) {
 		}
 		buffer := history.Clone()
 		passes := make([]*Outcome, count)
-		for _, k := range turns { // forward, and what each returns to the rows that it reads
+		for _, k := range turns { // forward, and the gradients of the rows that each chunk reads
 			dz := reference.New(n, l.Out)
 			c.each(k, func(v int) {
 				for i := range l.In {
@@ -276,7 +276,7 @@ func (c *chunks) check(t *testing.T, l Layer, along gnn.Along) {
 	}
 }
 
-// each calls f for the vertices of a chunk of every way.
+// each calls f for the vertices of a chunk number, on every replica.
 func (c *chunks) each(k int, f func(v int)) {
 	for v, chunk := range c.chunk {
 		if int(chunk) == k {

@@ -8,9 +8,9 @@ import (
 	"weft/parallel/paralleltest"
 )
 
-// TestChunks: every kind of aggregation reads history and returns gradients as defined.
+// TestChunks: every kind of aggregation reads the history and returns gradients as defined.
 func TestChunks(t *testing.T) {
-	for _, ways := range []int{1, 2, 3} {
+	for _, replicas := range []int{1, 2, 3} {
 		for _, o := range []chunked.Options{
 			{Count: 1, Period: 2},
 			{Count: 2, Period: 1},
@@ -18,9 +18,9 @@ func TestChunks(t *testing.T) {
 			{Count: 3, Period: 2, Stale: chunked.Drop},
 			{Count: 3, Period: 2, Stale: chunked.Keep},
 		} {
-			t.Run(fmt.Sprintf("%d ways, %+v", ways, o), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d replicas, %+v", replicas, o), func(t *testing.T) {
 				t.Parallel()
-				paralleltest.Chunks(t, ways, o)
+				paralleltest.Chunks(t, replicas, o)
 			})
 		}
 	}
@@ -28,7 +28,7 @@ func TestChunks(t *testing.T) {
 
 // TestChunkRounds: each round of a layer has a history of its own.
 func TestChunkRounds(t *testing.T) {
-	for _, ways := range []int{1, 2} {
-		paralleltest.ChunkRounds(t, ways, 3)
+	for _, replicas := range []int{1, 2} {
+		paralleltest.ChunkRounds(t, replicas, 3)
 	}
 }

@@ -12,39 +12,39 @@ import (
 )
 
 // Pipelined is GNNPipe's training pass (Chen et al., arXiv 2308.10087) by its definition, in double
-// precision: the oracle of engines that take chunks of the vertices in turn. It has no stages, which move
+// precision. It is the oracle of engines that process the vertices in chunks. It has no stages: these move
 // rows and change no number.
 //
-// In an epoch the chunks have their turns in an order. At each aggregation a chunk writes its rows x to a
-// buffer B of all vertices, and takes its rows of z = Â·B. So its own rows and those of chunks before it are
-// of this epoch. The others are history: B begins each epoch as a snapshot, which every Period epochs is
-// taken of it. Backward the chunks have their turns in reverse. Each returns gradients to all the rows that
-// it read, and takes up, times Scale, what other chunks have returned to its own rows so far. What comes too
-// late is forgotten when the epoch ends, and history therefore has no gradient.
+// An epoch processes the chunks in an order. At each aggregation a chunk writes its rows x to a buffer B of
+// all vertices, and computes its rows of z = Â·B. So its own rows and those of earlier chunks are this
+// epoch's. The others are history: B begins each epoch as a snapshot, which is taken every Period epochs.
+// Backward the chunks come in reverse. Each returns gradients to all rows that it read. Each adds to its own
+// rows' gradients what other chunks have returned so far, times Scale. Gradients that come too late are
+// dropped at the end of the epoch. So the history has no gradient.
 //
-// Where a layer multiplies its input with a weight, the input is aggregated and the product comes after it,
-// so that history holds embeddings and no products with weights of another epoch. Features are multiplied
-// first: so do GNNPipe's authors.
+// Where a layer multiplies its input by a weight, it aggregates the input first. So the history holds
+// embeddings, and no products with another epoch's weights. Features are multiplied first, as in the code of
+// GNNPipe's authors.
 //
-// Several chunks that have their turns together, one of each partition, are one chunk here.
+// Chunks of the same number, one of each partition, are processed together. They are one chunk here.
 type Pipelined struct {
 	Graph  *graph.Graph
 	Model  ChunkModel
 	Chunk  []int32 // of each vertex
 	Chunks int
-	Period int     // 0: history stays as it is
+	Period int     // 0: the history never changes
 	Scale  float64 // of gradients that other chunks return: 2, or 1
-	// Keep says that gradients returned in the epoch before stand in for those not yet returned in this one.
+	// Keep says that the previous epoch's gradients replace those not yet returned in this epoch.
 	Keep bool
 
-	history  map[string]*reference.Matrix   // by site: vertices × columns; none: zeros
-	returned map[string][]*reference.Matrix // by site and chunk: vertices × columns; none: zeros
+	history  map[string]*reference.Matrix   // by module path: vertices × columns; none: zeros
+	returned map[string][]*reference.Matrix // by module path and chunk: vertices × columns; none: zeros
 }
 
-// Tensors are parameters, or their gradients, by the names and in the shapes that nn.Params has.
+// Tensors are parameters or their gradients, with the names and shapes of nn.Params.
 type Tensors map[string]*reference.Matrix
 
-// Epoch runs the training pass of an epoch, counted from 1, and ends it.
+// Epoch runs the training pass of an epoch, counted from 1, and updates the history.
 func (p *Pipelined) Epoch(epoch int, w Tensors, order []int) (*ChunkPass, Tensors) {
 	f := p.Forward(w, order)
 	reverse := slices.Clone(order)
@@ -60,10 +60,10 @@ func (p *Pipelined) Epoch(epoch int, w Tensors, order []int) (*ChunkPass, Tensor
 	return f, gradients
 }
 
-// Warm makes history of what one exact forward pass reads.
+// Warm makes the rows that one exact forward pass reads the history.
 func (p *Pipelined) Warm(w Tensors) { p.history = p.Whole().Forward(w, []int{0}).Rows }
 
-// Whole is the same with all vertices in one chunk: exact training.
+// Whole is the same training with all vertices in one chunk: exact training.
 func (p *Pipelined) Whole() *Pipelined {
 	return &Pipelined{Graph: p.Graph, Model: p.Model, Chunk: make([]int32, len(p.Chunk)), Chunks: 1}
 }
@@ -73,7 +73,8 @@ type ChunkPass struct {
 	Loss   float64
 	Losses []float64         // the chunks' parts of it
 	Logits *reference.Matrix // vertices × classes
-	// Rows are the aggregations' buffers by site, vertices × columns: at the end all of them are of the pass.
+	// Rows are the aggregations' buffers by module path, vertices × columns. At the end all rows are of this
+	// pass.
 	Rows map[string]*reference.Matrix
 
 	p        *Pipelined
@@ -83,7 +84,7 @@ type ChunkPass struct {
 	turns    []*ChunkTurn // by chunk
 }
 
-// Forward runs the chunks in an order, and leaves history as it is.
+// Forward runs the chunks in an order. It does not change the history.
 func (p *Pipelined) Forward(w Tensors, order []int) *ChunkPass {
 	f := &ChunkPass{
 		p: p, weights: w, Losses: make([]float64, p.Chunks), turns: make([]*ChunkTurn, p.Chunks),
@@ -99,19 +100,19 @@ func (p *Pipelined) Forward(w Tensors, order []int) *ChunkPass {
 	return f
 }
 
-// Backward runs the chunks in an order, which is the reverse of Forward's, and returns the gradients of the
-// parameters. It may be run again in another order.
+// Backward runs the chunks in an order, and returns the gradients of the parameters. The order is the reverse
+// of Forward's. It may run again with another order.
 func (f *ChunkPass) Backward(order []int) Tensors {
 	f.grads, f.returned = Tensors{}, map[string][]*reference.Matrix{}
 	for name, w := range f.weights {
 		f.grads[name] = reference.New(w.Rows, w.Cols)
 	}
-	for site, rows := range f.Rows {
-		f.returned[site] = make([]*reference.Matrix, f.p.Chunks)
+	for path, rows := range f.Rows {
+		f.returned[path] = make([]*reference.Matrix, f.p.Chunks)
 		for chunk := range f.p.Chunks {
-			f.returned[site][chunk] = reference.New(rows.Rows, rows.Cols)
+			f.returned[path][chunk] = reference.New(rows.Rows, rows.Cols)
 		}
-		copy(f.returned[site], f.p.returned[site])
+		copy(f.returned[path], f.p.returned[path])
 	}
 	for _, chunk := range order {
 		t := f.turns[chunk]
@@ -126,7 +127,7 @@ func (f *ChunkPass) Backward(order []int) Tensors {
 	return f.grads
 }
 
-// turn is a chunk's in a forward pass.
+// turn runs a chunk's turn in a forward pass.
 func (f *ChunkPass) turn(chunk int) {
 	p, t := f.p, &ChunkTurn{pass: f, chunk: chunk}
 	for v, c := range p.Chunk {
@@ -149,7 +150,7 @@ func (f *ChunkPass) turn(chunk int) {
 	}
 }
 
-// featuresOf are a graph's, dense or in compressed rows.
+// featuresOf are a graph's features, dense or sparse.
 func featuresOf(g *graph.Graph) *reference.Matrix {
 	f := &g.Features
 	if !f.Sparse() {
@@ -171,7 +172,7 @@ func (f *ChunkPass) lossGradient() *reference.Matrix {
 // ChunkModel computes the logits of a chunk's vertices from their features.
 type ChunkModel func(t *ChunkTurn, x *ChunkRows) *ChunkRows
 
-// ChunkTurn is a chunk's turn in a pass: what a model computes with, and what it has computed.
+// ChunkTurn is a chunk's turn in a pass: the inputs and the results of a model's operations.
 type ChunkTurn struct {
 	pass     *ChunkPass
 	chunk    int
@@ -182,10 +183,10 @@ type ChunkTurn struct {
 	steps    []func() // backward
 }
 
-// ChunkRows are a row for each of a chunk's vertices, and their gradient.
+// ChunkRows are a chunk's rows, one for each vertex, and their gradient.
 type ChunkRows struct{ Value, Grad *reference.Matrix }
 
-// record adds rows whose gradient g goes on by backward.
+// record adds rows, and the function that propagates their gradient g.
 func (t *ChunkTurn) record(value *reference.Matrix, backward func(g *reference.Matrix)) *ChunkRows {
 	r := &ChunkRows{value, reference.New(value.Rows, value.Cols)}
 	t.made = append(t.made, r)
@@ -202,35 +203,36 @@ func (t *ChunkTurn) pick(all *reference.Matrix) *reference.Matrix {
 	return m
 }
 
-// put writes the chunk's rows to those of a matrix of all vertices.
+// put writes the chunk's rows into a matrix of all vertices.
 func (t *ChunkTurn) put(all, m *reference.Matrix) {
 	for i, v := range t.vertices {
 		copy(all.Data[v*m.Cols:], m.Data[i*m.Cols:(i+1)*m.Cols])
 	}
 }
 
-// aggregate is where chunks meet. forward aggregates the rows of all vertices. backward is given these and
-// the gradient of the result, which is zero but for the chunk's rows, and returns that of the rows.
+// aggregate is the operation that reads rows of other chunks. forward aggregates the rows of all vertices.
+// backward gets these rows, and the result's gradient, which is zero outside the chunk. It returns the
+// gradient of the rows.
 func (t *ChunkTurn) aggregate(
-	site string, x *ChunkRows, forward func(b *reference.Matrix) *reference.Matrix, backward func(b, dz *reference.Matrix) *reference.Matrix,
+	path string, x *ChunkRows, forward func(b *reference.Matrix) *reference.Matrix, backward func(b, dz *reference.Matrix) *reference.Matrix,
 ) *ChunkRows {
 	f := t.pass
 	vertices, columns := len(f.p.Chunk), x.Value.Cols
-	b := f.Rows[site]
+	b := f.Rows[path]
 	if b == nil {
 		b = reference.New(vertices, columns)
-		if history := f.p.history[site]; history != nil {
+		if history := f.p.history[path]; history != nil {
 			b = history.Clone()
 		}
-		f.Rows[site] = b
+		f.Rows[path] = b
 	}
 	t.put(b, x.Value)
 	read := b.Clone()
 	return t.record(t.pick(forward(read)), func(g *reference.Matrix) {
 		dz := reference.New(vertices, g.Cols)
 		t.put(dz, g)
-		f.returned[site][t.chunk] = backward(read, dz)
-		for chunk, returned := range f.returned[site] {
+		f.returned[path][t.chunk] = backward(read, dz)
+		for chunk, returned := range f.returned[path] {
 			scale := f.p.Scale
 			if chunk == t.chunk {
 				scale = 1
@@ -241,9 +243,9 @@ func (t *ChunkTurn) aggregate(
 }
 
 // Aggregate is a linear aggregation along the stored edges.
-func (t *ChunkTurn) Aggregate(site string, r gnn.Reduce, x *ChunkRows) *ChunkRows {
+func (t *ChunkTurn) Aggregate(path string, r gnn.Reduce, x *ChunkRows) *ChunkRows {
 	a := inEdgesOf(&t.pass.p.Graph.Relations[0], Stored).aggregation(r)
-	return t.aggregate(site, x, func(b *reference.Matrix) *reference.Matrix {
+	return t.aggregate(path, x, func(b *reference.Matrix) *reference.Matrix {
 		z := reference.New(b.Rows, b.Cols)
 		reference.SpMM(z, a, b)
 		return z
@@ -255,19 +257,19 @@ func (t *ChunkTurn) Aggregate(site string, r gnn.Reduce, x *ChunkRows) *ChunkRow
 }
 
 // AggregateLinear is the linear aggregation of x·W.
-func (t *ChunkTurn) AggregateLinear(site string, r gnn.Reduce, x *ChunkRows, weight string) *ChunkRows {
+func (t *ChunkTurn) AggregateLinear(path string, r gnn.Reduce, x *ChunkRows, weight string) *ChunkRows {
 	if x == t.features {
-		return t.Aggregate(site, r, t.Linear(x, weight))
+		return t.Aggregate(path, r, t.Linear(x, weight))
 	}
-	return t.Linear(t.Aggregate(site, r, x), weight)
+	return t.Linear(t.Aggregate(path, r, x), weight)
 }
 
-// Attend is GATv1 along the stored edges, with self loops added. The gradients of the parameters are those
-// of what the chunk read, history too.
-func (t *ChunkTurn) Attend(site string, heads int, x *ChunkRows, source, target string) *ChunkRows {
+// Attend is GATv1 along the stored edges, with self loops added. The parameters' gradients include those of
+// history rows.
+func (t *ChunkTurn) Attend(path string, heads int, x *ChunkRows, source, target string) *ChunkRows {
 	a := inEdgesOf(&t.pass.p.Graph.Relations[0], Stored).attention(heads, true)
 	w := t.pass.weights
-	return t.aggregate(site, x, func(b *reference.Matrix) *reference.Matrix {
+	return t.aggregate(path, x, func(b *reference.Matrix) *reference.Matrix {
 		z, _ := reference.GAT(a, b, w[source].Data, w[target].Data)
 		return z
 	}, func(b, dz *reference.Matrix) *reference.Matrix {
@@ -342,21 +344,22 @@ func add(to *reference.Matrix, scale float64, m *reference.Matrix) {
 	}
 }
 
-// ChunkModels are models that gnn knows by the same names, with so many layers, ReLU and no dropout.
+// ChunkModels are the models that have a definition, by gnn's names: with the given number of layers, ReLU
+// and no dropout.
 var ChunkModels = map[string]func(layers int) ChunkModel{
 	"gcn": func(layers int) ChunkModel {
-		return plainModel(layers, func(t *ChunkTurn, site string, x *ChunkRows) *ChunkRows {
-			return t.Bias(t.AggregateLinear(site, gnn.Symmetric, x, site+".lin.weight"), site+".bias")
+		return plainModel(layers, func(t *ChunkTurn, path string, x *ChunkRows) *ChunkRows {
+			return t.Bias(t.AggregateLinear(path, gnn.Symmetric, x, path+".lin.weight"), path+".bias")
 		})
 	},
 	"sage": func(layers int) ChunkModel { return plainModel(layers, sageLayer) },
 	"gat": func(layers int) ChunkModel {
-		return plainModel(layers, func(t *ChunkTurn, site string, x *ChunkRows) *ChunkRows {
+		return plainModel(layers, func(t *ChunkTurn, path string, x *ChunkRows) *ChunkRows {
 			heads := 1 // of the last layer
-			if site != fmt.Sprintf("convs.%d", layers-1) {
+			if path != fmt.Sprintf("convs.%d", layers-1) {
 				heads = ChunkHeads
 			}
-			return t.Bias(t.Attend(site, heads, t.Linear(x, site+".lin.weight"), site+".att_src", site+".att_dst"), site+".bias")
+			return t.Bias(t.Attend(path, heads, t.Linear(x, path+".lin.weight"), path+".att_src", path+".att_dst"), path+".bias")
 		})
 	},
 	"gcnii": func(layers int) ChunkModel {
@@ -365,10 +368,10 @@ var ChunkModels = map[string]func(layers int) ChunkModel{
 			h0 := t.ReLU(t.Bias(t.Linear(x, "lins.0.weight"), "lins.0.bias"))
 			h := h0
 			for i := range layers {
-				site := fmt.Sprintf("convs.%d", i)
+				path := fmt.Sprintf("convs.%d", i)
 				beta := math.Log(ChunkTheta/float64(i+1) + 1)
-				s := t.Combine(1-alpha, t.Aggregate(site, gnn.Symmetric, h), alpha, h0)
-				h = t.ReLU(t.Combine(1-beta, s, beta, t.Linear(s, site+".weight1")))
+				s := t.Combine(1-alpha, t.Aggregate(path, gnn.Symmetric, h), alpha, h0)
+				h = t.ReLU(t.Combine(1-beta, s, beta, t.Linear(s, path+".weight1")))
 			}
 			return t.Bias(t.Linear(h, "lins.1.weight"), "lins.1.bias")
 		}
@@ -392,8 +395,8 @@ const (
 	ChunkTheta = .5
 )
 
-// plainModel is layers with ReLU between them.
-func plainModel(layers int, layer func(t *ChunkTurn, site string, x *ChunkRows) *ChunkRows) ChunkModel {
+// plainModel is a model of layers with ReLU between them.
+func plainModel(layers int, layer func(t *ChunkTurn, path string, x *ChunkRows) *ChunkRows) ChunkModel {
 	return func(t *ChunkTurn, x *ChunkRows) *ChunkRows {
 		for i := range layers {
 			x = layer(t, fmt.Sprintf("convs.%d", i), x)
@@ -406,7 +409,7 @@ func plainModel(layers int, layer func(t *ChunkTurn, site string, x *ChunkRows) 
 }
 
 // sageLayer is GraphSAGE's mean.
-func sageLayer(t *ChunkTurn, site string, x *ChunkRows) *ChunkRows {
-	mean := t.AggregateLinear(site, gnn.Mean, x, site+".lin_l.weight")
-	return t.Bias(t.Combine(1, mean, 1, t.Linear(x, site+".lin_r.weight")), site+".lin_l.bias")
+func sageLayer(t *ChunkTurn, path string, x *ChunkRows) *ChunkRows {
+	mean := t.AggregateLinear(path, gnn.Mean, x, path+".lin_l.weight")
+	return t.Bias(t.Combine(1, mean, 1, t.Linear(x, path+".lin_r.weight")), path+".lin_l.bias")
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // TestGraphAxis: "the training curve is the same regardless of the number of machines" (Mostafa 2022, section
-// 3). It alone pins whole runs on partitions: rows of features, labels and splits by partition, statistics of
-// norms and metrics summed over partitions, and the plan of each worker. One of four partitions is empty.
+// 3). It alone tests whole runs on partitions: features, labels and splits by partition, norm statistics and
+// metrics summed over partitions, and each worker's plan. One of four partitions is empty.
 func TestGraphAxis(t *testing.T) {
 	paralleltest.Engines(t,
 		paralleltest.Case{Mesh: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}, Tolerance: 2e-5},
@@ -20,8 +20,8 @@ func TestGraphAxis(t *testing.T) {
 	)
 }
 
-// TestGraphAxisPropagators is the same of each layer, with any prefetch depth and with the halo kept. It
-// alone holds every kind of aggregation on partitions, in both directions, to double precision: outputs and
+// TestGraphAxisPropagators tests each layer, with any prefetch depth and with the halo kept. It alone
+// compares every kind of aggregation on partitions with double precision, in both directions: outputs and
 // gradients.
 func TestGraphAxisPropagators(t *testing.T) {
 	for k, settings := range map[int][]sar.Options{

@@ -8,8 +8,7 @@ import (
 	"weft/kernel/reference"
 )
 
-// exact is a layer in double precision: what it makes of the input x and the weights w, and of the output's
-// gradient dz.
+// exact is a layer in double precision. It takes the input x, the weights w and the output's gradient dz.
 type exact func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome
 
 // inEdges are the edges into each vertex, along a direction of a graph.
@@ -19,7 +18,7 @@ type inEdges struct {
 	weights []float64 // nil: all one
 }
 
-// inEdgesOf keeps the relation's order among the edges into a vertex.
+// inEdgesOf lists the edges into each vertex in the relation's order.
 func inEdgesOf(r *graph.Relation, along gnn.Along) *inEdges {
 	n, edges := len(r.Indptr)-1, r.Edges()
 	if along.Reversed {
@@ -127,7 +126,7 @@ func exactKept(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outc
 	return o
 }
 
-// ofConstant is f of an input that wants no gradient.
+// ofConstant is f of an input without a gradient.
 func (f exact) ofConstant() exact {
 	return func(e *inEdges, x, dz *reference.Matrix, w []*reference.Matrix) *Outcome {
 		o := f(e, x, dz, w)
@@ -167,7 +166,7 @@ func exactGAT(heads int, loops bool) exact {
 	}
 }
 
-// exactScored is the attention of Scored.
+// exactScored is the definition of Scored.
 func exactScored(a gnn.Attention, k gnn.Rounds, have scores) exact {
 	return func(e *inEdges, x, dz *reference.Matrix, _ []*reference.Matrix) *Outcome {
 		n := dz.Cols

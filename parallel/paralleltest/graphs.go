@@ -7,8 +7,8 @@ import (
 	"weft/graph"
 )
 
-// Small is a directed graph in which vertex 3 has no edges, vertex 4 none that go in and 5 none that go out;
-// others have duplicate edges, and where loops is set one self loop or two.
+// Small is a directed graph. Vertex 3 has no edges, vertex 4 no in-edges, and vertex 5 no out-edges. Others
+// have duplicate edges, and with loops one self loop or two.
 func Small(t testing.TB, loops, weighted bool) *graph.Graph {
 	t.Helper()
 	const vertices = 14
@@ -40,7 +40,7 @@ func Small(t testing.TB, loops, weighted bool) *graph.Graph {
 	return graphOf(t, vertices, e)
 }
 
-// ManyEdges is a directed random graph with so many edges into a vertex, on average.
+// ManyEdges is a directed random graph with the given mean in-degree.
 func ManyEdges(t testing.TB, vertices, degree int32) *graph.Graph {
 	t.Helper()
 	r := rand.New(rand.NewPCG(4, 4))
@@ -51,8 +51,8 @@ func ManyEdges(t testing.TB, vertices, degree int32) *graph.Graph {
 	return graphOf(t, int(vertices), e)
 }
 
-// Tangled is a directed graph of 151 vertices, of which every seventh has no edge, with self loops and
-// duplicate edges, 13 features and 5 classes.
+// Tangled is a directed graph of 151 vertices with self loops and duplicate edges. Every seventh vertex has
+// no edges. There are 13 features and 5 classes.
 func Tangled(t testing.TB) *graph.Graph {
 	t.Helper()
 	const vertices, edges, features, classes = 151, 900, 13, 5

@@ -14,7 +14,7 @@ import (
 	"weft/train/engine"
 )
 
-// Layer is some work with a Propagator on rows x of the vertices, with the parameters w.
+// Layer is a computation with a Propagator on rows x of the vertices, with parameters w.
 type Layer struct {
 	Name    string
 	In, Out int      // columns
@@ -23,13 +23,13 @@ type Layer struct {
 
 	method string // of gnn.Propagator, or Columnwise
 	rounds bool   // more than one
-	exact  exact  // nil: what one worker computes is right
+	exact  exact  // nil: one worker's result is right
 }
 
-// Columnwise is the method of a message function that acts on each column apart.
+// Columnwise is the method of a message function that computes each column from that column alone.
 const Columnwise = "Message of a column"
 
-// Layers are what every Propagator has to agree on.
+// Layers are the layers for which every Propagator must agree.
 var Layers = slices.Concat([]Layer{
 	linear("linear sum", 6, 3, gnn.Reduce{Kind: gnn.KindSum, Self: 1.25}, input),
 	linear("linear mean", 3, 6, gnn.Mean, input),
@@ -111,8 +111,8 @@ func linear(name string, in, out int, r gnn.Reduce, way func(x *autograd.Var) *a
 	return l
 }
 
-// kept asks one site for two aggregations of features that stay the same, and for one of others in between:
-// what is kept of one is not taken for another's.
+// kept aggregates constant features twice with one module, and other features in between. The cached
+// aggregation of one must not be used for the other.
 func kept(n int) Layer {
 	return Layer{
 		Name: "kept", In: n, Out: n, Weights: [][2]int{{n, n}}, method: "AggregateLinear", exact: exactKept,
@@ -131,7 +131,7 @@ func kept(n int) Layer {
 
 func propagate(name string, r gnn.Reduce, k int) Layer { return Propagation(name, 5, r, k) }
 
-// Propagation is an aggregation of so many columns, k times.
+// Propagation is an aggregation of the given number of columns, k times.
 func Propagation(name string, columns int, r gnn.Reduce, k int) Layer {
 	return rounds(name, columns, r, gnn.Rounds{Count: k})
 }
@@ -147,10 +147,10 @@ func rounds(name string, columns int, r gnn.Reduce, k gnn.Rounds) Layer {
 	return l
 }
 
-// slope is that of LeakyReLU in the layers here.
+// slope is the slope of LeakyReLU in the layers here.
 const slope = .2
 
-// Attention is GATv1 of heads of that width.
+// Attention is GATv1 with heads of the given width.
 func Attention(name string, a gnn.Attention, width int) Layer {
 	n := a.Heads * width
 	l := Layer{Name: name, In: n, Out: n, Weights: [][2]int{{1, n}, {1, n}}, method: "Attend"}
@@ -180,7 +180,7 @@ func attentionV2(name string, a gnn.Attention, width int) Layer {
 	return l
 }
 
-// attentionOfOne is GATv2 where one value is source and target, whose gradient then has two parts.
+// attentionOfOne is GATv2 whose source and target are one value. Its gradient then has two parts.
 func attentionOfOne(name string, n int) Layer {
 	return Layer{
 		Name: name, In: n, Out: n, Weights: [][2]int{{1, n}}, method: "Attend",
@@ -198,8 +198,8 @@ const (
 	constant     scores = false
 )
 
-// Scored is rounds of GATv1 with given scores: the last columns of the input, one for each head as a source
-// and then one for each as a target.
+// Scored is rounds of GATv1 with given scores. They are the last columns of the input: first one for each
+// head as a source, then one for each head as a target.
 func Scored(name string, a gnn.Attention, k gnn.Rounds, width int, have scores) Layer {
 	n := a.Heads * width
 	l := Layer{Name: name, In: n + 2*a.Heads, Out: n, method: "Attend", rounds: k != gnn.Once}
@@ -218,20 +218,20 @@ func Scored(name string, a gnn.Attention, k gnn.Rounds, width int, have scores) 
 	return l
 }
 
-// Outcome is what a layer gives: output and input gradient by vertex, and the gradients of its parameters.
+// Outcome is the result of a layer: output and input gradient by vertex, and the gradients of its parameters.
 type Outcome struct {
 	Out, DX []float64
 	DW      [][]float64
 }
 
-// Blank is room for the outcome on so many vertices.
+// Blank allocates the outcome for so many vertices.
 func (l Layer) Blank(vertices int) *Outcome {
 	return &Outcome{make([]float64, vertices*l.Out), make([]float64, vertices*l.In), make([][]float64, len(l.Weights))}
 }
 
-// Run computes the layer on one worker, forward and backward, once for each outcome, and puts what it has
-// into it. The passes have one Propagator and one input. A pass that leaves more behind than the one before
-// panics.
+// Run computes the layer on one worker, forward and backward, once for each outcome, and writes its part of
+// the outcome. All passes share one Propagator and one input. It panics if a pass leaves more memory
+// allocated than the pass before.
 func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*Outcome) {
 	memory, rows, ids := c.Team.Memory, a.Rows(), a.Vertices()
 	x, p := memory.New(tensor.Features, rows.Here, l.In), a.Propagator(l.Name, along)
@@ -272,13 +272,12 @@ func (l Layer) Run(c engine.Config, a engine.Axis, along gnn.Along, passes ...*O
 	}
 }
 
-// Given are the rows that Run gives the layer on so many vertices, and the gradient of those that it results
-// in.
+// Given is the input rows that Run gives the layer, and the gradient of its output rows.
 func (l Layer) Given(vertices int) (x, dz []float64) {
 	return drawn(vertices, l.In, inputNumbers), drawn(vertices, l.Out, gradientNumbers)
 }
 
-// drawn are the numbers that draw draws for all vertices.
+// drawn is the numbers of draw for all vertices.
 func drawn(rows, cols int, purpose uint64) []float64 {
 	memory := tensor.NewMeter()
 	defer memory.Close()
@@ -295,7 +294,7 @@ const (
 
 func weightNumbers(i int) uint64 { return uint64(10 + i) }
 
-// draw draws numbers that depend on what they are for, the vertex and the column alone.
+// draw draws numbers that depend on their purpose, the vertex and the column alone.
 func draw(m *tensor.Matrix, purpose uint64, ids []int32) {
 	for i := range m.Rows {
 		r := rand.New(rand.NewPCG(purpose, uint64(vertex(i, ids))))
@@ -305,14 +304,14 @@ func draw(m *tensor.Matrix, purpose uint64, ids []int32) {
 	}
 }
 
-// place copies the rows to those of their vertices.
+// place copies rows to the places of their vertices.
 func place(to []float64, from *tensor.Matrix, ids []int32) {
 	for i := range from.Rows {
 		copy(to[vertex(i, ids)*from.Cols:], doubles(from.Floats()[i*from.Cols:(i+1)*from.Cols]))
 	}
 }
 
-// vertex is that of a row; ids nil: all of the graph's.
+// vertex is the vertex of a row. ids nil is all vertices.
 func vertex(row int, ids []int32) int {
 	if ids == nil {
 		return row
@@ -320,8 +319,8 @@ func vertex(row int, ids []int32) int {
 	return int(ids[row])
 }
 
-// messages are layers of message functions. Those that have kernels of their own are held to them in double
-// precision.
+// messages are layers of message functions. Those that also have kernels are compared with their definition
+// in double precision.
 var messages = []Layer{
 	Message("message sum", 4, 3, [][2]int{{4, 3}, {4, 3}}, gnn.Message{}, both),
 	Message("message mean", 4, 3, [][2]int{{4, 3}, {4, 3}}, gnn.Message{Reduce: gnn.KindMean, SelfLoops: true}, both),
@@ -342,7 +341,7 @@ func (l Layer) like(e exact) Layer {
 	return l
 }
 
-// Message is a layer whose messages are f of both ends, with the reduction and the self loops of m.
+// Message is a layer whose messages are f of source and target, with the reduction and the self loops of m.
 func Message(name string, in, out int, weights [][2]int, m gnn.Message, f func(e gnn.Edges, w []*nn.Param) *autograd.Var) Layer {
 	l := Layer{Name: name, In: in, Out: out, Weights: weights, method: "Message"}
 	if m.Columnwise {
@@ -369,7 +368,7 @@ func params(w []*autograd.Var) []*nn.Param {
 
 func plain(e gnn.Edges, _ []*nn.Param) *autograd.Var { return e.Source }
 
-// both is tanh(source·w0 + target·w1), with an edge's weight where there is one, and dropout.
+// both is tanh(source·w0 + target·w1), times an edge's weight if there is one, with dropout.
 func both(e gnn.Edges, w []*nn.Param) *autograd.Var {
 	z := autograd.AddLinear(autograd.Linear(e.Source, w[0].On(e.Tape)), e.Target, w[1].On(e.Tape))
 	z = autograd.Finish(z, nil, kernel.Tanh, nn.Dropout{Path: "edge", P: .3}.Mask(e.Source))
@@ -379,7 +378,7 @@ func both(e gnn.Edges, w []*nn.Param) *autograd.Var {
 	return z
 }
 
-// columnwise is source ⊙ tanh(target), with an edge's weight where there is one, and dropout.
+// columnwise is source ⊙ tanh(target), times an edge's weight if there is one, with dropout.
 func columnwise(e gnn.Edges, _ []*nn.Param) *autograd.Var {
 	z := autograd.Multiply(e.Source, autograd.Activate(e.Target, kernel.Tanh))
 	z = autograd.Finish(z, nil, kernel.Identity, nn.Dropout{Path: "edge", P: .3}.Mask(e.Source).From(e.FirstColumn))
@@ -394,8 +393,8 @@ func leaky(x *autograd.Var) *autograd.Var {
 	return autograd.Combine(1-slope, autograd.Activate(x, kernel.ReLU), slope, x)
 }
 
-// gatv2 is GATv2 written with message functions: the largest score of each vertex and head, then the sums of
-// exponentials and of weighted sources.
+// gatv2 is GATv2 written with message functions: first the largest score of each vertex and head, then the
+// sums of exponentials and of weighted sources.
 func gatv2(heads, width int) Layer {
 	n := heads * width
 	return Layer{Name: "GATv2 of messages", In: n, Out: n, Weights: [][2]int{{n, n}, {1, n}}, method: "Message", Forward: func(p gnn.Propagator, x *autograd.Var, w []*autograd.Var) *autograd.Var {

@@ -28,8 +28,7 @@ import (
 	"weft/train/engine"
 )
 
-// staged is the training of a model by the engine of a pipeline, epoch by epoch, each with weights that it is
-// given.
+// staged is a model's training by the engine of a pipeline, epoch by epoch. Each epoch has given weights.
 type staged struct {
 	graph  *graph.Graph
 	spec   gnn.Spec
@@ -39,19 +38,19 @@ type staged struct {
 	chunk  []int32 // each vertex's chunk of its partition
 	stage  engine.StageOptions
 	epochs int
-	// weights are those that each epoch begins with; nil: train draws others for every epoch.
+	// weights are the weights at the start of each epoch. nil: train draws new ones for every epoch.
 	weights []paralleltest.Tensors
-	// wrap, unless nil, puts something around each worker's transport.
+	// wrap, unless nil, wraps each worker's transport.
 	wrap func(comm.Transport) comm.Transport
 	// trained, unless nil, is called on each worker after a training pass.
 	trained func(c engine.Config)
 }
 
-// outcome is what an epoch came to.
+// outcome is the result of an epoch.
 type outcome struct {
 	loss   float64
 	grads  paralleltest.Tensors
-	logits *reference.Matrix // of an exact inference after it: vertices × classes
+	logits *reference.Matrix // of an exact inference after the epoch: vertices × classes
 	sent   []sent            // in the training pass, by rank
 }
 
@@ -59,7 +58,8 @@ type outcome struct {
 type sent struct{ stage, halo, gradient comm.Traffic }
 
 // newStaged divides the vertices of a directed graph with isolated vertices, self loops and duplicate edges
-// at random. Its chunks are of unequal size, and one of three or more is empty in one of several partitions.
+// at random. Its chunks have unequal sizes. Of three or more chunks one is empty, in one of several
+// partitions.
 func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 	t.Helper()
 	s := &staged{graph: paralleltest.Tangled(t), mesh: m, chunks: chunks, epochs: 4}
@@ -80,7 +80,7 @@ func newStaged(t testing.TB, model string, m mesh.Mesh, chunks int) *staged {
 	return s
 }
 
-// workers has each worker do something with the configuration of its engine.
+// workers runs do on each worker, with the configuration of its engine.
 func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 	t.Helper()
 	blocks, err := s.spec.Blocks(gnn.OneType(s.graph.Features.Columns), s.graph.Labels.Classes)
@@ -102,7 +102,7 @@ func (s *staged) workers(t testing.TB, do func(c engine.Config)) {
 	}
 }
 
-// run makes every worker's engine, which f is given.
+// run makes every worker's engine, and calls f with it.
 func (s *staged) run(t testing.TB, f func(c engine.Config, e engine.Engine)) {
 	t.Helper()
 	s.workers(t, func(c engine.Config) {
@@ -171,7 +171,7 @@ func (s *staged) train(t testing.TB) []outcome {
 	return out
 }
 
-// loss is that of the training vertices among these.
+// loss is the loss of those of the vertices that train.
 func (s *staged) loss(vertices []int32, logits *autograd.Var) (float64, *tensor.Matrix) {
 	memory := logits.Tape().Team.Memory
 	var rows, classes []int32
@@ -205,7 +205,7 @@ func minus(a, b comm.Traffic) comm.Traffic {
 	return comm.Traffic{Bytes: a.Bytes - b.Bytes, Messages: a.Messages - b.Messages}
 }
 
-// definition is the same in double precision.
+// definition is the same training in double precision.
 func (s *staged) definition() *paralleltest.Pipelined {
 	p := &paralleltest.Pipelined{
 		Graph: s.graph, Model: paralleltest.ChunkModels[s.spec.Model](s.spec.Layers), Chunk: s.chunk, Chunks: s.chunks, Period: s.stage.Period,
@@ -217,7 +217,7 @@ func (s *staged) definition() *paralleltest.Pipelined {
 	return p
 }
 
-// inTurn are the chunks in their fixed order.
+// inTurn is the chunks in the fixed order.
 func (s *staged) inTurn() []int {
 	order := make([]int, s.chunks)
 	for i := range order {
@@ -226,32 +226,32 @@ func (s *staged) inTurn() []int {
 	return order
 }
 
-// tolerance is what single precision may differ by from double, as a part of the largest number.
+// tolerance bounds the rounding of single precision, relative to the largest number.
 const tolerance = 2e-5
 
-// TestPipelineIsItsDefinition, 5, 6, 8, 9, 10 and 16 of the engine, which has them because its losses and
-// gradients are those of the definition: with any number of stages, ways and chunks, for every kind of stale
-// gradients, from zeros or warm, with recomputation and without. The weights are others in every epoch, so
-// that history of a wrong epoch shows. Inference after each epoch is exact.
+// TestPipelineIsItsDefinition tests properties 5, 6, 8, 9, 10 and 16 of the engine, by comparing its losses
+// and gradients with the definition's. It has several numbers of stages, replicas and chunks, every treatment
+// of stale gradients, a history from zeros or warm, with recomputation and without. The weights change in
+// every epoch, so that the history of a wrong epoch shows. Inference after each epoch is exact.
 func TestPipelineIsItsDefinition(t *testing.T) {
 	eachChunkedModel(t, func(t *testing.T, model string) {
 		t.Parallel()
 		for _, v := range []struct {
-			name                 string
-			stages, ways, chunks int
-			set                  func(s *staged) // nil: nothing
+			name                     string
+			stages, replicas, chunks int
+			set                      func(s *staged) // nil: nothing
 		}{
 			{"one chunk", 2, 1, 1, nil},
 			{"two chunks", 2, 1, 2, nil},
 			{"five chunks", 3, 1, 5, nil},
 			{"a chunk for each way", 2, 2, 1, nil},
 			{"five chunks for each way", 2, 2, 5, nil},
-			{"three ways", 3, 3, 4, nil},
+			{"three replicas", 3, 3, 4, nil},
 			{"gradients dropped", 2, 1, 5, func(s *staged) { s.stage.Stale = chunked.Drop }},
 			{"gradients kept", 2, 1, 5, func(s *staged) { s.stage.Stale, s.stage.Period = chunked.Keep, 3 }},
-			{"gradients kept, two ways", 2, 2, 3, func(s *staged) { s.stage.Stale = chunked.Keep }},
+			{"gradients kept, two replicas", 2, 2, 3, func(s *staged) { s.stage.Stale = chunked.Keep }},
 			{"warm", 2, 1, 4, func(s *staged) { s.stage.Warm = true }},
-			{"warm, three stages of two ways", 3, 2, 3, func(s *staged) { s.stage.Warm, s.stage.Period = true, 1 }},
+			{"warm, three stages of two replicas", 3, 2, 3, func(s *staged) { s.stage.Warm, s.stage.Period = true, 1 }},
 			{"nothing recomputed", 3, 1, 4, func(s *staged) { s.stage.Recompute = false }},
 			{"nothing recomputed, gradients kept", 2, 2, 4, func(s *staged) { s.stage.Recompute, s.stage.Stale = false, chunked.Keep }},
 			{"a chunk without vertices", 2, 1, 4, func(s *staged) {
@@ -262,7 +262,7 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 			{"sparse features", 2, 2, 3, func(s *staged) { paralleltest.Sparsely(s.graph) }},
 		} {
 			t.Run(v.name, func(t *testing.T) {
-				s := newStaged(t, model, mesh.Mesh{Stages: v.stages, Partitions: v.ways, Slices: 1}, v.chunks)
+				s := newStaged(t, model, mesh.Mesh{Stages: v.stages, Partitions: v.replicas, Slices: 1}, v.chunks)
 				if v.set != nil {
 					v.set(s)
 				}
@@ -272,8 +272,8 @@ func TestPipelineIsItsDefinition(t *testing.T) {
 	})
 }
 
-// TestPipelineSumsWhatIsComplete: the ways sum the gradients of weights, of which there are more here than
-// travel together, beside the backward pass, but none before every chunk has added to it.
+// TestPipelineSumsWhatIsComplete: the replicas sum gradients of weights during the backward pass, but no
+// gradient before every chunk has added to it. There are more gradients here than one all-reduce takes.
 func TestPipelineSumsWhatIsComplete(t *testing.T) {
 	s := newStaged(t, "gcn", mesh.Mesh{Stages: 2, Partitions: 2, Slices: 1}, 3)
 	s.spec.Layers, s.spec.Hidden, s.epochs = 6, 400, 1
@@ -297,15 +297,15 @@ func (s *staged) check(t *testing.T, got []outcome) {
 	}
 }
 
-// of is a list of one tensor.
+// of names one tensor.
 func of(m *reference.Matrix) paralleltest.Tensors { return paralleltest.Tensors{"the number": m} }
 
 func number(x float64) *reference.Matrix {
 	return &reference.Matrix{Rows: 1, Cols: 1, Data: []float64{x}}
 }
 
-// TestPipelineShuffles, 15: "all stages of a way compute the same permutation". Each epoch's gradients are
-// those of one order of the chunks, which is another from epoch to epoch and from seed to seed.
+// TestPipelineShuffles, 15: "all stages of a way compute the same permutation" (a way is a replica). Each
+// epoch's gradients are those of one order of the chunks. The order differs between epochs and between seeds.
 func TestPipelineShuffles(t *testing.T) {
 	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
 	s.stage.Fixed, s.epochs = false, 6
@@ -335,7 +335,7 @@ func closeTo(got, want paralleltest.Tensors) bool {
 	return d <= tolerance
 }
 
-// bitwise runs two trainings that must not differ in a bit.
+// bitwise compares two trainings bit by bit.
 func bitwise(t *testing.T, what string, got, want []outcome) {
 	t.Helper()
 	for i := range want {
@@ -346,8 +346,7 @@ func bitwise(t *testing.T, what string, got, want []outcome) {
 	}
 }
 
-// eachModel runs a test for every model, with dropout wherever there may be some, and for some of their
-// forms.
+// eachModel runs a test for every model, with dropout wherever a model has it, and for some of their forms.
 func eachModel(t *testing.T, test func(t *testing.T, spec gnn.Spec)) {
 	forms := map[string]gnn.Spec{}
 	for _, model := range gnn.Names() {
@@ -375,16 +374,16 @@ func eachModel(t *testing.T, test func(t *testing.T, spec gnn.Spec)) {
 // stage cuts move data, not math."
 func TestPipelineStages(t *testing.T) {
 	eachModel(t, func(t *testing.T, spec gnn.Spec) {
-		for ways := 1; ways <= 2; ways++ {
+		for replicas := 1; replicas <= 2; replicas++ {
 			var want []outcome
 			for _, stages := range []int{2, 3, 4} {
-				s := newStaged(t, spec.Model, mesh.Mesh{Stages: stages, Partitions: ways, Slices: 1}, 3)
+				s := newStaged(t, spec.Model, mesh.Mesh{Stages: stages, Partitions: replicas, Slices: 1}, 3)
 				s.spec, s.stage.Fixed, s.epochs = spec, false, 3
 				got := s.train(t)
 				if want == nil {
 					want = got
 				}
-				bitwise(t, fmt.Sprintf("%d ways, %d stages", ways, stages), got, want)
+				bitwise(t, fmt.Sprintf("%d replicas, %d stages", replicas, stages), got, want)
 			}
 		}
 	})
@@ -393,18 +392,18 @@ func TestPipelineStages(t *testing.T) {
 // TestPipelineRecomputes, 14: "results identical with recomputation on/off incl. dropout>0".
 func TestPipelineRecomputes(t *testing.T) {
 	eachModel(t, func(t *testing.T, spec gnn.Spec) {
-		for ways := 1; ways <= 2; ways++ {
-			s := newStaged(t, spec.Model, mesh.Mesh{Stages: 2, Partitions: ways, Slices: 1}, 3)
+		for replicas := 1; replicas <= 2; replicas++ {
+			s := newStaged(t, spec.Model, mesh.Mesh{Stages: 2, Partitions: replicas, Slices: 1}, 3)
 			s.spec, s.stage.Fixed, s.epochs = spec, false, 3
 			want := s.train(t)
 			s.stage.Recompute = false
-			bitwise(t, fmt.Sprintf("%d ways, all kept", ways), s.train(t), want)
+			bitwise(t, fmt.Sprintf("%d replicas, all kept", replicas), s.train(t), want)
 		}
 	})
 }
 
-// TestPipelineInfers: inference, of all of a model and of all but its last block, is that of one worker,
-// whatever the chunks are.
+// TestPipelineInfers: inference, of the whole model and of all but its last block, is one worker's for any
+// chunks.
 func TestPipelineInfers(t *testing.T) {
 	eachModel(t, func(t *testing.T, spec gnn.Spec) {
 		infer := func(m mesh.Mesh, chunks, without int) *reference.Matrix {
@@ -431,7 +430,7 @@ func TestPipelineInfers(t *testing.T) {
 	})
 }
 
-// place writes a worker's rows to those of their vertices.
+// place writes a worker's rows to the places of their vertices.
 func place(all *reference.Matrix, vertices []int32, part *tensor.Matrix) {
 	for row := range part.Rows {
 		v := row
@@ -445,7 +444,7 @@ func place(all *reference.Matrix, vertices []int32, part *tensor.Matrix) {
 }
 
 // TestPipelineSchedule, 4: "result independent of goroutine timing; run with -race and random delays". Each
-// worker's messages stand still for a random while, before they are sent and before they count as moved.
+// worker's messages are delayed at random, before they are sent and before they are complete.
 func TestPipelineSchedule(t *testing.T) {
 	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
 	s.spec.Dropout, s.stage.Fixed = .4, false
@@ -458,20 +457,20 @@ func TestPipelineSchedule(t *testing.T) {
 	}
 }
 
-// delayed lets other goroutines run, at random for longer than they have work, before a message counts as
-// moved.
+// delayed delays messages: other goroutines run before a message is complete, at random for longer than they
+// have work.
 type delayed struct {
 	comm.Transport
 	mu     sync.Mutex
 	random *rand.Rand
 }
 
-// Send lingers in a goroutine of its own, as other messages of the tag may not overtake.
+// Send delays in a goroutine of its own. Messages of one tag keep their order.
 func (d *delayed) Send(data []byte, to, tag int) comm.Request {
 	return d.late(d.Transport.Send(data, to, tag))
 }
 
-// Receive is late in the same way.
+// Receive delays like Send.
 func (d *delayed) Receive(data []byte, from, tag int) comm.Request {
 	return d.late(d.Transport.Receive(data, from, tag))
 }
@@ -499,7 +498,7 @@ type lateRequest struct {
 	done chan struct{}
 }
 
-// Done is closed later than that of the transport.
+// Done is closed after the transport's Done.
 func (l *lateRequest) Done() <-chan struct{} { return l.done }
 
 // TestPipelineVolume, 11 and 12: "counted bytes equal 2(S−1)NH·4 (GCNII ×2), weight sync 0; graph 2·L·M·H·4;
@@ -507,15 +506,15 @@ func (l *lateRequest) Done() <-chan struct{} { return l.done }
 // direction", and "messages: per boundary K forward + K backward (×2 with h0)".
 func TestPipelineVolume(t *testing.T) {
 	for _, model := range []string{"gcn", "gcnii", "resgcn"} {
-		for _, c := range []struct{ stages, ways, chunks, layers int }{{2, 1, 4, 4}, {4, 1, 4, 4}, {2, 1, 7, 4}, {3, 1, 4, 9}, {2, 2, 3, 4}} {
-			s := newStaged(t, model, mesh.Mesh{Stages: c.stages, Partitions: c.ways, Slices: 1}, c.chunks)
+		for _, c := range []struct{ stages, replicas, chunks, layers int }{{2, 1, 4, 4}, {4, 1, 4, 4}, {2, 1, 7, 4}, {3, 1, 4, 9}, {2, 2, 3, 4}} {
+			s := newStaged(t, model, mesh.Mesh{Stages: c.stages, Partitions: c.replicas, Slices: 1}, c.chunks)
 			s.spec.Layers, s.epochs = c.layers, 2
 			state := int64(1)
 			if model == "gcnii" {
 				state = 2
 			}
-			filled := make([]map[int32]bool, c.ways) // chunks that send something
-			rows := make([]int64, c.ways)
+			filled := make([]map[int32]bool, c.replicas) // chunks that send something
+			rows := make([]int64, c.replicas)
 			for v, p := range s.of {
 				if filled[p] == nil {
 					filled[p] = map[int32]bool{}
@@ -537,20 +536,20 @@ func TestPipelineVolume(t *testing.T) {
 					if got.stage != want {
 						t.Errorf("%s, %+v, epoch %d, rank %d: sent %+v to other stages, want %+v", model, c, 1+i, rank, got.stage, want)
 					}
-					if c.ways == 1 && (got.gradient.Bytes > 0 || got.halo.Bytes > 0) {
+					if c.replicas == 1 && (got.gradient.Bytes > 0 || got.halo.Bytes > 0) {
 						t.Errorf("%s, %+v: one way sent %+v", model, c, got)
 					}
 					halo.Bytes += got.halo.Bytes
 				}
 				if want := s.mirrors() * s.haloColumns() * 2 * 4; halo.Bytes != want {
-					t.Errorf("%s, %+v: ways sent %d bytes to each other, want %d", model, c, halo.Bytes, want)
+					t.Errorf("%s, %+v: replicas sent %d bytes to each other, want %d", model, c, halo.Bytes, want)
 				}
 			}
 		}
 	}
 }
 
-// mirrors are the vertices that other ways need, once for each of them.
+// mirrors is the number of vertices that other replicas read, once for each replica.
 func (s *staged) mirrors() int64 {
 	needed, e := map[[2]int32]bool{}, s.graph.Relations[0].Edges()
 	for k, u := range e.Source {
@@ -561,7 +560,7 @@ func (s *staged) mirrors() int64 {
 	return int64(len(needed))
 }
 
-// haloColumns are the columns of all aggregations, which are of embeddings: of the last layer's, too.
+// haloColumns is the number of columns of all aggregations. They aggregate embeddings, in the last layer too.
 func (s *staged) haloColumns() int64 { return int64(s.spec.Layers * s.spec.Hidden) }
 
 // TestPipelineInitialResidual, 13: "gradient of W_in for GCNII with K=1 equals reference (forgetting to add
@@ -575,7 +574,7 @@ func TestPipelineInitialResidual(t *testing.T) {
 }
 
 // TestPipelineConverges, 8: "frozen weights, no dropout: the loss becomes exactly the full-graph loss after ≤
-// L epochs for P=1 and L·P for period P", to the rounding of single precision.
+// L epochs for P=1 and L·P for period P", up to the rounding of single precision.
 func TestPipelineConverges(t *testing.T) {
 	for _, period := range []int{1, 2} {
 		s := newStaged(t, "gcnii", mesh.Mesh{Stages: 2, Partitions: 1, Slices: 1}, 4)
@@ -592,9 +591,9 @@ func TestPipelineConverges(t *testing.T) {
 	}
 }
 
-// TestPipelineSlots, 17: "idle slots per stage = 2(S−1) of 2(K+S−1)", where a chunk's work takes a slot each
-// way. Slots are counted by messages: work ends in the slot in which its result is sent, and begins in one
-// after that in which what it needs was sent, or in which the stage was done with the chunk before.
+// TestPipelineSlots, 17: "idle slots per stage = 2(S−1) of 2(K+S−1)". A chunk's work takes one slot forward
+// and one backward. Messages count the slots. Work ends in the slot in which its result is sent. It begins
+// one slot after its input was sent, or after the stage finished the previous chunk.
 func TestPipelineSlots(t *testing.T) {
 	for _, c := range []struct{ stages, chunks int }{{2, 1}, {2, 8}, {3, 5}, {4, 16}} {
 		s := newStaged(t, "gcn", mesh.Mesh{Stages: c.stages, Partitions: 1, Slices: 1}, c.chunks)
@@ -619,14 +618,14 @@ type slots struct {
 	mu   sync.Mutex
 	at   []int        // each stage's time
 	sent map[lane]int // when a message was sent
-	// asked is when its receiver was ready to take it.
+	// asked is when the receiver was ready for the message.
 	asked map[lane]int
 }
 
-// lane is a message: the number-th from a stage to another.
+// lane identifies a message: the number-th message from a stage to another.
 type lane struct{ from, to, number int }
 
-// slotted keeps the time of a stage.
+// slotted counts the slots of a stage.
 type slotted struct {
 	comm.Transport
 	*slots
@@ -653,7 +652,7 @@ func (s *slotted) Send(data []byte, to, tag int) comm.Request {
 	return &slot{Request: s.Transport.Send(data, to, tag), slots: s.slots, waited: func() { s.at[me] = max(s.at[me], s.asked[l]) }}
 }
 
-// Receive has work begin when it is waited for. A stage at an end does not send the result of it.
+// Receive begins a slot of work when it is waited for. The last stage does not send the result.
 func (s *slotted) Receive(data []byte, from, tag int) comm.Request {
 	if comm.KindOf(tag) != comm.Stage {
 		return s.Transport.Receive(data, from, tag)
@@ -670,7 +669,7 @@ func (s *slotted) Receive(data []byte, from, tag int) comm.Request {
 	}}
 }
 
-// slot is a message that moves its worker's time on when it is waited for.
+// slot is a message that advances its worker's slot when it is waited for.
 type slot struct {
 	comm.Request
 	*slots
@@ -688,9 +687,9 @@ func (r *slot) Err() error {
 	return r.Request.Err()
 }
 
-// TestPipelineMismatch, 15: "a mismatch [of the order] must be detected, not hang". What the order follows
-// from, and what else stages have to have in common, is compared before any row moves: chunks of equal size
-// would not be told apart by it.
+// TestPipelineMismatch, 15: "a mismatch [of the order] must be detected, not hang". Workers compare
+// everything that the order depends on, and all other common settings, before any row is sent. Chunks of
+// equal size would not reveal a mismatch.
 func TestPipelineMismatch(t *testing.T) {
 	for name, differ := range map[string]func(c *engine.Config){
 		"seed":    func(c *engine.Config) { c.Seed++ },
@@ -710,7 +709,7 @@ func TestPipelineMismatch(t *testing.T) {
 				}
 				_, err := engine.New(c)
 				var common *launch.Common
-				if !errors.As(err, &common) || !refusal.Is(err) || !strings.HasPrefix(err.Error(), "worker 2 was told other stages, chunks, ") {
+				if !errors.As(err, &common) || !refusal.Is(err) || !strings.HasPrefix(err.Error(), "worker 2 has other stages, chunks, ") {
 					t.Errorf("worker %d: %v", c.Groups.World.Rank(), err)
 				}
 			})
@@ -718,13 +717,13 @@ func TestPipelineMismatch(t *testing.T) {
 	}
 }
 
-// TestPipelineBreaksOff: where a worker panics in the middle of a pass, of training or inference, every other
-// worker's pass ends with a Failure, and nothing is left behind.
-func TestPipelineBreaksOff(t *testing.T) {
+// TestPipelineWorkerFails: if a worker panics in the middle of a pass, of training or inference, every other
+// worker's pass ends with a Failure. Nothing is left behind.
+func TestPipelineWorkerFails(t *testing.T) {
 	const never, broken = 1 << 30, "no more"
 	s := newStaged(t, "gcnii", mesh.Mesh{Stages: 3, Partitions: 2, Slices: 1}, 4)
 	s.stage.Warm = true
-	// run has a worker panic in one of its kernel calls, and returns how many it makes.
+	// run makes a worker panic in one of its kernel calls, and returns the number of its calls.
 	run := func(rank, call int) (calls int) {
 		var mu sync.Mutex
 		outcomes := make([]any, s.mesh.Workers())
@@ -745,7 +744,7 @@ func TestPipelineBreaksOff(t *testing.T) {
 					run()
 				}
 			}
-			// All have an engine by the time when one fails, and none ends before that
+			// Every worker has an engine before one fails, and none ends before that.
 			exchange.Must(c.Groups.World.Barrier(comm.Setup))
 			for epoch := 1; epoch <= 2; epoch++ {
 				e.Train(epoch)

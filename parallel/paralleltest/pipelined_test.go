@@ -15,8 +15,8 @@ import (
 	"weft/train/engine"
 )
 
-// The tests here and in pipeline_test.go quote by number the "testable properties" of GNNPipe, section 4 of
-// the notes on it: here of the definition, there of the engine.
+// The tests here and in pipeline_test.go quote the numbered "testable properties" of GNNPipe, section 4 of
+// the notes on it. Those here test the definition, those there the engine.
 
 // chunkedSpec is gnn's specification of one of paralleltest.ChunkModels.
 func chunkedSpec(model string) gnn.Spec {
@@ -26,7 +26,7 @@ func chunkedSpec(model string) gnn.Spec {
 	}
 }
 
-// labelled gives a graph features, labels, and training vertices that are most of those with a low id.
+// labelled gives a graph features, labels and training vertices, most of which have low ids.
 func labelled(t testing.TB, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	r := rand.New(rand.NewPCG(8, 8))
@@ -66,7 +66,7 @@ func drawnTensors(t testing.TB, g *graph.Graph, s gnn.Spec, seed uint64) paralle
 	return w
 }
 
-// pipelined is a model on a small directed graph, its vertices in chunks in turn.
+// pipelined is a model on a small directed graph in chunks.
 func pipelined(t testing.TB, model string, chunks int) (*paralleltest.Pipelined, paralleltest.Tensors) {
 	t.Helper()
 	g := labelled(t, paralleltest.Small(t, true, false))
@@ -85,7 +85,7 @@ func eachChunkedModel(t *testing.T, test func(t *testing.T, model string)) {
 	}
 }
 
-// agree compares tensors, each number but for a part of its tensor's largest.
+// agree compares tensors. tolerance is relative to each tensor's largest number.
 func agree(t testing.TB, what string, got, want paralleltest.Tensors, tolerance float64) {
 	t.Helper()
 	if d, name := distance(got, want); !(d <= tolerance) {
@@ -93,9 +93,8 @@ func agree(t testing.TB, what string, got, want paralleltest.Tensors, tolerance 
 	}
 }
 
-// distance is how far apart tensors are at most, as a part of the largest number of each, and where. Tensors
-// whose numbers are all tiny beside those of others, and owe what they are to rounding, count as a
-// hundredth of the others.
+// distance is the largest difference between tensors, relative to each tensor's largest number, and its
+// place. A tensor of rounding errors is compared with a hundredth of the other tensors' size instead.
 func distance(got, want paralleltest.Tensors) (most float64, where string) {
 	if len(got) != len(want) {
 		return math.Inf(1), fmt.Sprintf("%d tensors in place of %d", len(got), len(want))
@@ -160,7 +159,7 @@ func differences(w paralleltest.Tensors, loss func() float64) paralleltest.Tenso
 }
 
 // TestDefinitionOfOneChunk, 1: "K=1 ⇒ exact: loss and all gradients equal single-machine full-graph
-// training", which is written out here for a GCN.
+// training". The test computes that training of a GCN by itself.
 func TestDefinitionOfOneChunk(t *testing.T) {
 	p, w := pipelined(t, "gcn", 1)
 	f, got := p.Epoch(1, w, []int{0})
@@ -192,7 +191,7 @@ func TestDefinitionOfOneChunk(t *testing.T) {
 
 func conv(i int, name string) string { return fmt.Sprintf("convs.%d.%s", i, name) }
 
-// denseGCN is GCN's normalised adjacency: a self loop for each vertex in place of stored ones.
+// denseGCN is GCN's normalised adjacency matrix. One self loop for each vertex replaces stored ones.
 func denseGCN(g *graph.Graph) *reference.Matrix {
 	n, e := g.Vertices(), g.Relations[0].Edges()
 	a, degree := reference.New(n, n), make([]float64, n)
@@ -216,13 +215,13 @@ func denseGCN(g *graph.Graph) *reference.Matrix {
 
 // TestDefinitionGradientOracle, 5: "scale=1, dropout 0: analytic gradient = finite differences of the
 // pipelined loss with snapshot constant (≤1e-8 in f64). FIFO backward must FAIL this test." For attention
-// this says that what a chunk returns to rows of earlier chunks is the gradient of what it read, and that
-// parameters have the gradient of history, too.
+// this covers two facts: a chunk returns the gradient of the rows that it read to earlier chunks, and
+// parameters have gradients through history rows too.
 func TestDefinitionGradientOracle(t *testing.T) {
 	eachChunkedModel(t, func(t *testing.T, model string) {
 		p, w := pipelined(t, model, 4)
 		p.Period = 1
-		p.Epoch(1, drawnTensors(t, p.Graph, chunkedSpec(model), 2), []int{0, 1, 2, 3}) // history of other weights
+		p.Epoch(1, drawnTensors(t, p.Graph, chunkedSpec(model), 2), []int{0, 1, 2, 3}) // a history of other weights
 		p.Period, p.Scale = 0, 1
 		order := []int{2, 0, 3, 1}
 		want := differences(w, func() float64 { return p.Forward(w, order).Loss })
@@ -325,7 +324,7 @@ func TestDefinitionUnbiased(t *testing.T) {
 	}
 }
 
-// average is the mean gradient over all orders.
+// average is the mean gradient over all orders, and their number.
 func average(p *paralleltest.Pipelined, w paralleltest.Tensors) (mean paralleltest.Tensors, orders int) {
 	all := permutations(p.Chunks)
 	mean = paralleltest.Tensors{}
@@ -362,7 +361,7 @@ func TestDefinitionHistoryConverges(t *testing.T) {
 					t.Errorf("period %d: a loss of %v in epoch %d, and exact in %d", period, f.Loss, epoch, first)
 				}
 			}
-			// After so many epochs: in the one after them
+			// The epoch after so many epochs.
 			if first < 2 || first > layers*period+1 {
 				t.Errorf("period %d: exact from epoch %d on, want %d at the latest", period, first, layers*period+1)
 			}
@@ -370,8 +369,8 @@ func TestDefinitionHistoryConverges(t *testing.T) {
 	})
 }
 
-// TestDefinitionFirstEpochs, 9: "unprocessed neighbours contribute exactly 0" in the first P epochs: they are
-// those of a graph without the edges from later chunks, but with the degrees of all.
+// TestDefinitionFirstEpochs, 9: "unprocessed neighbours contribute exactly 0" in the first P epochs. These
+// epochs equal those of a graph without the edges from later chunks, but with all degrees.
 func TestDefinitionFirstEpochs(t *testing.T) {
 	const period = 3
 	p, w := pipelined(t, "sage", 4)
@@ -410,8 +409,8 @@ func TestDefinitionFirstEpochs(t *testing.T) {
 }
 
 // TestDefinitionRefresh, 10: the snapshot "changes only after epochs with (e+1)%P==0; constant otherwise;
-// equals the previous epoch's fresh rows for all vertices at refresh", e counted from 0. What an epoch read
-// of a chunk that had its turn last is seen in a chunk that had it first.
+// equals the previous epoch's fresh rows for all vertices at refresh", e counted from 0. A chunk that is
+// first reads what an epoch stored of the last chunk.
 func TestDefinitionRefresh(t *testing.T) {
 	const period = 3
 	p, _ := pipelined(t, "gcnii", 2)
@@ -422,7 +421,7 @@ func TestDefinitionRefresh(t *testing.T) {
 		w := drawnTensors(t, p.Graph, s, uint64(epoch))
 		order := []int{epoch % 2, 1 - epoch%2}
 		f, _ := p.Epoch(epoch, w, order)
-		held := snapshot.Forward(w, order) // reads what was kept of the last epoch with a refresh
+		held := snapshot.Forward(w, order) // reads the snapshot
 		if d, where := distance(f.Rows, held.Rows); d > 0 || f.Loss != held.Loss {
 			t.Errorf("epoch %d: %s is off by %v", epoch, where, d)
 		}
@@ -442,15 +441,15 @@ func TestDefinitionLossScaling(t *testing.T) {
 	if sum := f.Losses[0] + f.Losses[1] + f.Losses[2]; math.Abs(sum-want) > 1e-14 || f.Loss != sum {
 		t.Errorf("parts of the loss come to %v, and it is %v, want %v", sum, f.Loss, want)
 	}
-	// The last bias is as far from the loss as the logits are, in every chunk
+	// In every chunk the last bias is as near the loss as the logits are.
 	_, exact := p.Whole().Epoch(1, w, []int{0})
 	_, got := p.Epoch(1, w, []int{1, 2, 0})
 	agree(t, "decoder", paralleltest.Tensors{"": got["lins.1.bias"]}, paralleltest.Tensors{"": exact["lins.1.bias"]}, 1e-13)
 }
 
-// TestDefinitionKeep: gradients kept of the epoch before stand in for those of chunks that have their turns
-// later backward; with the same weights, order and history in both epochs every gradient but those of two
-// and more hops is exact.
+// TestDefinitionKeep: with Keep the previous epoch's gradients replace those of chunks that come later
+// backward. If both epochs have the same weights, order and history, all gradients over at most one hop are
+// exact.
 func TestDefinitionKeep(t *testing.T) {
 	p, w := pipelined(t, "gcnii", 4)
 	_, exact := p.Whole().Epoch(1, w, []int{0})

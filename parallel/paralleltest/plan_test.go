@@ -20,12 +20,13 @@ import (
 	"weft/train/worker"
 )
 
-// TestPlanOfStages: the plan of a model that is cut in two says of all of it what the plan of one worker
-// does. With several chunks embeddings are aggregated first, and features transformed, whatever is cheaper.
+// TestPlanOfStages: the plan of a model in two stages says the same of all its modules as the plan of one
+// worker. With several chunks embeddings are aggregated first and features transformed first, whatever is
+// cheaper.
 func TestPlanOfStages(t *testing.T) {
 	g := paralleltest.Tangled(t)
 	o := train.Defaults()
-	o.Model, o.Layers, o.Threads, o.InputDropout = "gcn", 3, 1, .1 // nothing is aggregated once
+	o.Model, o.Layers, o.Threads, o.InputDropout = "gcn", 3, 1, .1 // nothing is cached
 	said := func(j *train.Job) (lines []string) {
 		plan, err := j.Plan(context.Background())
 		if err != nil {
@@ -56,7 +57,7 @@ func TestPlanOfStages(t *testing.T) {
 	}
 }
 
-// TestPlanOfAnyOrder: no order of chunks of unequal size takes more than the plan says, nor much less.
+// TestPlanOfAnyOrder: no order of chunks of unequal size takes more memory than planned, nor much less.
 func TestPlanOfAnyOrder(t *testing.T) {
 	g, err := generate.Graph(generate.Options{Kind: generate.RMAT, Scale: 10, EdgeFactor: 12, Features: 16, Classes: 4, Seed: 1})
 	if err != nil {
@@ -96,8 +97,8 @@ func TestPlanOfAnyOrder(t *testing.T) {
 	}
 }
 
-// TestPlanOfChunks: the plan of a pipeline names the bytes of its run, whatever becomes of chunks' values and
-// gradients, where their order does not change.
+// TestPlanOfChunks: the plan of a pipeline has the bytes of its run, for every treatment of chunks' values
+// and gradients, if the order is fixed.
 func TestPlanOfChunks(t *testing.T) {
 	g := paralleltest.Tangled(t)
 	for _, model := range []string{"gcnii", "gat"} {
@@ -138,12 +139,12 @@ func TestPlanOfChunks(t *testing.T) {
 	}
 }
 
-// TestPriceOfOrders: what an order of work that is not taken would move between layouts is what it moves
-// where it is taken.
+// TestPriceOfOrders: the bytes that the plan gives for the other order of work are the bytes planned with
+// that order.
 func TestPriceOfOrders(t *testing.T) {
 	g := paralleltest.Tangled(t)
 	for _, mesh := range []string{"tensor=3", "graph=2,tensor=2"} {
-		price := map[string]map[string][2]string{} // by order of work, site: what is moved, and what another order would
+		price := map[string]map[string][2]string{} // by order of work and module: the bytes of this order and of the other
 		for _, choice := range []string{"transform-first", "aggregate-first"} {
 			o := train.Defaults()
 			o.Layers, o.Hidden, o.Threads, o.Parallel, o.AggregationOrder, o.InputDropout = 3, 10, 1, mesh, choice, .1

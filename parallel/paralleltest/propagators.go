@@ -17,17 +17,17 @@ import (
 // Axis makes a worker's axis.
 type Axis func(engine.Config) (engine.Axis, error)
 
-// The ways along the edges of a graph of one relation.
+// The directions of a graph of one relation.
 var (
 	Stored   = gnn.Along{Relation: graph.RelationName}
 	Reversed = gnn.Along{Relation: graph.RelationName, Reversed: true}
 )
 
-// Propagators holds the Propagators of an axis, those of their methods that it has (none given: all), to the
-// layers by their definition in double precision, or else to one worker: outputs and every gradient, in both
-// directions, twice in a row, on directed graphs with self loops, duplicate edges, isolated vertices and edge
-// weights, that are divided evenly, unevenly and with empty partitions. One graph has more edges than a
-// message function sees at a time, and more rows than travel at once.
+// Propagators compares the Propagators of an axis with each layer's definition in double precision, or else
+// with one worker: outputs and every gradient, in both directions, twice in a row. methods are the methods to
+// test; none: all. The graphs are directed, with self loops, duplicate edges, isolated vertices and edge
+// weights. They are divided evenly, unevenly and with empty partitions. One graph has more edges than a
+// message function sees at a time, and more rows than a message has.
 func Propagators(t *testing.T, m mesh.Mesh, axis Axis, methods ...string) {
 	for _, loops := range []string{"", "loops"} {
 		for _, weights := range []string{"", "weighted"} {
@@ -44,18 +44,18 @@ func Propagators(t *testing.T, m mesh.Mesh, axis Axis, methods ...string) {
 	})
 }
 
-// divisions are the Dividings that differ: among one or two workers some are the same.
+// divisions are the Dividings without repetitions: for one or two workers some are the same.
 func divisions(n, k int) map[string][]int32 {
 	d := Dividings(n, k)
 	maps.DeleteFunc(d, func(name string, of []int32) bool { return name != "in turn" && slices.Equal(of, d["in turn"]) })
 	return d
 }
 
-// passes is how often a layer runs with one Propagator: the second pass finds what the first kept.
+// passes is how often a layer runs with one Propagator: the second pass uses what the first cached.
 const passes = 2
 
 // agree runs the layers on one graph.
-func agree(t *testing.T, m mesh.Mesh, axis Axis, methods []string, g *graph.Graph, ways []gnn.Along, dividings map[string][]int32) {
+func agree(t *testing.T, m mesh.Mesh, axis Axis, methods []string, g *graph.Graph, directions []gnn.Along, dividings map[string][]int32) {
 	t.Helper()
 	type work struct {
 		Layer
@@ -67,7 +67,7 @@ func agree(t *testing.T, m mesh.Mesh, axis Axis, methods []string, g *graph.Grap
 		if len(methods) > 0 && !slices.Contains(methods, l.method) {
 			continue
 		}
-		for _, along := range ways {
+		for _, along := range directions {
 			all = append(all, work{l, along, l.right(t, g, along)})
 		}
 	}
@@ -99,7 +99,7 @@ func agree(t *testing.T, m mesh.Mesh, axis Axis, methods []string, g *graph.Grap
 	}
 }
 
-// right is what the layer gives in double precision, or else on one worker.
+// right is the layer's result in double precision, or else on one worker.
 func (l Layer) right(t testing.TB, g *graph.Graph, along gnn.Along) *Outcome {
 	if l.exact == nil {
 		return l.Alone(t, g, along)
@@ -121,7 +121,7 @@ func matrix(rows, cols int, data []float64) *reference.Matrix {
 	return &reference.Matrix{Rows: rows, Cols: cols, Data: data}
 }
 
-// Alone is what the layer gives on one worker.
+// Alone is the layer's result on one worker.
 func (l Layer) Alone(t testing.TB, g *graph.Graph, along gnn.Along) *Outcome {
 	t.Helper()
 	o := l.Blank(g.Vertices())
@@ -131,7 +131,7 @@ func (l Layer) Alone(t testing.TB, g *graph.Graph, along gnn.Along) *Outcome {
 	return o
 }
 
-// Near fails where an outcome is not the one wanted, but for rounding.
+// Near fails if an outcome differs from the wanted one by more than rounding.
 func (o *Outcome) Near(t testing.TB, what string, want *Outcome) {
 	t.Helper()
 	const tolerance = 1e-5
@@ -142,7 +142,7 @@ func (o *Outcome) Near(t testing.TB, what string, want *Outcome) {
 	}
 }
 
-// near fails where two results differ by more than a part of the largest number.
+// near fails if two results differ by more than tolerance, relative to the largest number.
 func near(t testing.TB, what string, got, want []float64, tolerance float64) {
 	t.Helper()
 	if len(got) != len(want) {

@@ -15,8 +15,8 @@ import (
 	"weft/train/engine"
 )
 
-// TestMessagesRefused: every worker refuses the same message functions, in the same words, before it sends
-// anything. The tensor axis names a mesh of as many workers that can.
+// TestMessagesRefused: every worker refuses the same message functions with the same error, before it sends
+// anything. The tensor axis names a mesh of as many workers that can compute them.
 func TestMessagesRefused(t *testing.T) {
 	g := paralleltest.Small(t, false, false)
 	messages := func(columns int, columnwise bool) func(x *autograd.Var) gnn.Message {

@@ -21,28 +21,28 @@ import (
 	"weft/train/worker"
 )
 
-// Case is a way of dividing the work over the workers of a mesh.
+// Case is a mesh, and what is expected of it.
 type Case struct {
 	Mesh mesh.Mesh
-	// Engine makes a worker's engine; nil: the one that belongs to the mesh.
+	// Engine makes a worker's engine. nil: engine.New.
 	Engine func(engine.Config) (engine.Engine, error)
-	// Models are those that it can compute; nil: all that are known by name.
+	// Models are the models that it can compute. nil: all.
 	Models []string
-	// Tolerance bounds how far losses, metrics, logits and weights are from one worker's, as a part of the
-	// largest; 0: they have the same bits.
+	// Tolerance bounds the difference of losses, metrics, logits and weights from one worker's, relative to
+	// the largest. 0: the same bits.
 	Tolerance float64
-	// Stage, unless nil, is what the training pass of an epoch has to send between stages.
+	// Stage, unless nil, is what a training pass must send between stages.
 	Stage func(model string, vertices, hidden int) worker.Traffic
-	// Layout, unless nil, is what it has to send between slices, where that is known.
+	// Layout, unless nil, is what a training pass must send between slices, if that is known.
 	Layout func(o *train.Options, vertices, classes int) (t worker.Traffic, known bool)
 }
 
-// Engines holds meshes that divide the work in one way to what one worker computes, for each model and
-// variant, on a directed graph with isolated vertices, self loops and duplicate edges, with widths that no
-// number of workers divides: the training curve, the metrics, the logits of all vertices in their order and
-// the weights are those of one worker; no tensor outlives its epoch; and a plan names the bytes of the run.
+// Engines compares runs on meshes with one worker's run, for each model and variant: the training curve, the
+// metrics, the logits of all vertices in order, and the weights. No tensor may outlive its epoch, and a plan
+// must have the bytes of the run. The graph is directed, with isolated vertices, self loops and duplicate
+// edges. No number of workers divides the widths.
 //
-// The plain form of a model runs on every mesh, and each variant on one of them, dealt in turn.
+// The plain form of a model runs on every mesh. Each variant runs on one of them, in turn.
 func Engines(t *testing.T, cases ...Case) {
 	models := cases[0].Models
 	if models == nil {
@@ -53,7 +53,7 @@ func Engines(t *testing.T, cases ...Case) {
 		for _, v := range variantsOf(model) {
 			o := v.options(model)
 			if o.Decoupled && cases[0].Mesh.Stages > 1 {
-				continue // one block aggregates, which is not divided
+				continue // one block aggregates, and cannot be divided
 			}
 			here := cases
 			if v.name != unchanged {
@@ -65,7 +65,7 @@ func Engines(t *testing.T, cases ...Case) {
 	}
 }
 
-// check holds a model in the cases to one worker.
+// check compares a model in the cases with one worker.
 func (v *variant) check(t *testing.T, o train.Options, cases []Case) {
 	g := v.graph(t)
 	alone, _ := run(t, &train.Job{Graph: g, Options: o})
@@ -80,30 +80,30 @@ func (v *variant) check(t *testing.T, o train.Options, cases []Case) {
 	}
 }
 
-// variant is a graph and settings that reach other code.
+// variant is a graph and settings that cover other code.
 type variant struct {
-	name   string
-	uses   string             // a setting that a model must use
-	blocks bool               // it must have a form with residual blocks
-	ways   int                // along the edges that it aggregates, 0: one
-	change func(*graph.Graph) // nil: nothing
-	set    func(*train.Options)
-	halo   func(*train.Options) // how rows travel where the graph axis's own engine runs
+	name       string
+	uses       string             // a setting that a model must use
+	blocks     bool               // it must have a form with residual blocks
+	directions int                // directions that the model must aggregate along, 0: one
+	change     func(*graph.Graph) // nil: nothing
+	set        func(*train.Options)
+	halo       func(*train.Options) // how rows travel where the graph axis's own engine runs
 }
 
-// variantsOf are those whose settings a model has.
+// variantsOf are the variants whose settings a model has.
 func variantsOf(model string) (list []*variant) {
 	kind, _ := gnn.KindOf(model)
 	for i := range variants {
 		v := &variants[i]
-		if (v.uses == "" || kind.Uses(v.uses)) && (!v.blocks || kind.ResidualBlocks()) && (v.ways < 2 || !kind.OneDirection) {
+		if (v.uses == "" || kind.Uses(v.uses)) && (!v.blocks || kind.ResidualBlocks()) && (v.directions < 2 || !kind.OneDirection) {
 			list = append(list, v)
 		}
 	}
 	return list
 }
 
-// graph is Tangled as the variant has it.
+// graph is Tangled, changed by the variant.
 func (v *variant) graph(t *testing.T) *graph.Graph {
 	g := Tangled(t)
 	if v.change != nil {
@@ -116,7 +116,7 @@ func (v *variant) graph(t *testing.T) *graph.Graph {
 func (v *variant) options(model string) train.Options {
 	o := train.Defaults()
 	o.Layers, o.Hidden, o.Dropout, o.Epochs, o.Seed, o.Threads = 3, 10, .3, 3, 3, 1
-	o.Model, o.Optimizer, o.LR, o.Heads = model, "sgd", .05, 2 // Adam makes single roundings grow
+	o.Model, o.Optimizer, o.LR, o.Heads = model, "sgd", .05, 2 // Adam amplifies single roundings
 	if v.set != nil {
 		v.set(&o)
 	}
@@ -126,7 +126,7 @@ func (v *variant) options(model string) train.Options {
 // unchanged names the variant that changes nothing.
 const unchanged = "plain"
 
-// variants are graphs and settings that reach other code.
+// variants are graphs and settings that cover other code.
 var variants = []variant{
 	{name: unchanged},
 	{name: "sparse features, clipped", change: Sparsely, set: func(o *train.Options) { o.InputDropout, o.Clip = .2, .5 }},
@@ -141,7 +141,7 @@ var variants = []variant{
 		name: "batch norm, residual, halo kept",
 		set:  func(o *train.Options) { o.Norm, o.Residual = "batch", true }, halo: func(o *train.Options) { o.KeepHalo = true },
 	},
-	{name: "both directions, layer norm", uses: "direction", ways: 2, set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }},
+	{name: "both directions, layer norm", uses: "direction", directions: 2, set: func(o *train.Options) { o.Direction, o.Norm = "both", "layer" }},
 	{name: "decoupled", uses: "decoupled", set: func(o *train.Options) {
 		o.Teleport, o.Direction = .1, "out"
 		decoupled(o)
@@ -151,7 +151,7 @@ var variants = []variant{
 		o.Decoupled, o.AttentionGradient, o.AttentionDropout, o.Heads = true, "stop", .4, 1
 	}, halo: func(o *train.Options) { o.KeepHalo = true }},
 	{name: "residual blocks", blocks: true, set: func(o *train.Options) { o.Blocks = "residual" }},
-	{name: "residual blocks, both directions, batch norm", blocks: true, ways: 2, set: func(o *train.Options) {
+	{name: "residual blocks, both directions, batch norm", blocks: true, directions: 2, set: func(o *train.Options) {
 		o.Blocks, o.Direction, o.Norm = "residual", "both", "batch"
 	}},
 	{name: "separate weights", uses: "shared-weights", set: func(o *train.Options) { o.SharedWeights, o.Direction = false, "out" }},
@@ -165,14 +165,14 @@ var variants = []variant{
 // decoupled makes the model decoupled.
 func decoupled(o *train.Options) {
 	o.Decoupled, o.Norm, o.Heads = true, "batch", 1
-	if o.Model == "gin" { // whose sums grow in each round, and roundings with them
+	if o.Model == "gin" { // its sums, and so their roundings, grow in each round
 		o.LR = 1e-6
 	}
 }
 
-// check runs a model divided, and holds it to the run on one worker with the options o.
+// check runs a divided model, and compares it with one worker's run with the options o.
 func (c *Case) check(t *testing.T, g *graph.Graph, alone *train.Result, o, divided train.Options) {
-	if c.Mesh.Stages > 1 { // a chunk for each partition is exact
+	if c.Mesh.Stages > 1 { // one chunk for each partition is exact
 		divided.Chunks = setting.Chunks(c.Mesh.Partitions)
 	}
 	got, plan := run(t, c.job(t, g, divided))
@@ -209,13 +209,13 @@ func (c *Case) check(t *testing.T, g *graph.Graph, alone *train.Result, o, divid
 	c.near(t, "embeddings", doubles(again.Embeddings), doubles(predict(t, &train.Job{Graph: g, Options: o}, got.Weights).Embeddings))
 }
 
-// job is the case's.
+// job is the job of a case.
 func (c *Case) job(t *testing.T, g *graph.Graph, o train.Options) *train.Job {
 	t.Helper()
 	return &train.Job{Graph: g, Options: o, Mesh: c.Mesh, Engine: c.Engine, Parts: parts(t, g, c.Mesh.Partitions)}
 }
 
-// run trains, and holds each epoch's live bytes to the second one's.
+// run trains, and compares each epoch's live bytes with the second epoch's.
 func run(t *testing.T, j *train.Job) (*train.Result, plan.Plan) {
 	t.Helper()
 	plan, err := j.Plan(context.Background())
@@ -247,8 +247,7 @@ func predict(t *testing.T, j *train.Job, weights nn.State) *train.Prediction {
 	return p
 }
 
-// parts divides the graph at random into k partitions, of which the last is empty where there are three or
-// more.
+// parts divides the graph at random into k partitions. Of three or more the last is empty.
 func parts(t *testing.T, g *graph.Graph, k int) *train.Parts {
 	t.Helper()
 	if k == 1 {
@@ -275,7 +274,7 @@ func (c *Case) near(t *testing.T, what string, got, want []float64) {
 	near(t, what, got, want, c.Tolerance)
 }
 
-// Sparsely keeps the features that are above zero, in compressed rows.
+// Sparsely makes the features sparse, and keeps those above zero.
 func Sparsely(g *graph.Graph) {
 	s := graph.Features{Columns: g.Features.Columns, Indptr: []int64{0}}
 	for at, x := range g.Features.Dense {
@@ -289,7 +288,7 @@ func Sparsely(g *graph.Graph) {
 	g.Features = s
 }
 
-// severally gives each vertex its class and, to every other one, the next class too.
+// severally gives each vertex several labels: its class, and for every other vertex the next class.
 func severally(g *graph.Graph) {
 	l := &g.Labels
 	l.Multi = make([]float32, len(l.Class)*l.Classes)

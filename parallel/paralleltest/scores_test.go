@@ -15,8 +15,8 @@ import (
 	"weft/train/engine"
 )
 
-// TestScoresOfOneValue: scores that are one value, or the rows, would have a gradient with two writers; every
-// axis refuses them by the site's name.
+// TestScoresOfOneValue: scores that are the same value, or the same value as the rows, would have a gradient
+// with two writers. Every axis refuses them and names the module.
 func TestScoresOfOneValue(t *testing.T) {
 	partitions := func(c engine.Config) (engine.Axis, error) {
 		return sar.New(c.Team, c.Groups, c.Share, c.Order, sar.Options{})

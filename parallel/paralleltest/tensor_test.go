@@ -13,9 +13,8 @@ import (
 	"weft/train/worker"
 )
 
-// TestTensorAxis: any number of slices gives one worker's training curve, also more than there are columns,
-// and slices of partitions. It alone pins whole runs of slices, and the bytes between them by NeutronTP's
-// formula.
+// TestTensorAxis: any number of slices gives one worker's training curve, also more slices than columns, and
+// slices of partitions. It alone tests whole runs of slices, and their bytes by NeutronTP's formula.
 func TestTensorAxis(t *testing.T) {
 	var cases []paralleltest.Case
 	for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 1, Slices: 2}, {Stages: 1, Partitions: 1, Slices: 7}, {Stages: 1, Partitions: 3, Slices: 2}} {
@@ -24,8 +23,8 @@ func TestTensorAxis(t *testing.T) {
 	paralleltest.Engines(t, cases...)
 }
 
-// TestChunkedRuns: a plan names the bytes of a run in aggregation chunks, which gives one worker's results.
-// It alone pins whole runs of more chunks than one; parallel/tensor's TestChunks has their bits.
+// TestChunkedRuns: a run in several aggregation chunks gives one worker's results, and its plan has the run's
+// bytes. It alone tests whole runs of several chunks. TestChunks of parallel/tensor compares their bits.
 func TestChunkedRuns(t *testing.T) {
 	var cases []paralleltest.Case
 	for _, chunks := range []int{2, 7} {
@@ -37,9 +36,9 @@ func TestChunkedRuns(t *testing.T) {
 	paralleltest.Engines(t, cases...)
 }
 
-// layout is what a decoupled model sends on one partition, whatever its depth (NeutronTP, section 4.1): four
-// switches, in each of which a worker's own rows go to the others, but for its own columns of them. Attention
-// of one head sends two scores of each row beside them to whoever has columns, and takes the gradients back.
+// layout is what a decoupled model sends on one partition, for any depth (NeutronTP, section 4.1). In each of
+// four all-to-alls a worker sends its own rows, without its own columns of them. Attention of one head also
+// sends two scores of each row to each worker that has columns, and receives their gradients.
 func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (worker.Traffic, bool) {
 	return func(o *train.Options, vertices, classes int) (worker.Traffic, bool) {
 		sent, share := worker.Traffic{Messages: 4}, func(n, worker int) int { return n*(worker+1)/m.Slices - n*worker/m.Slices }
@@ -52,13 +51,13 @@ func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (worker.T
 			if o.Model != "gat" {
 				continue
 			}
-			ways := 2
+			passes := 2
 			if o.AttentionGradient == "stop" {
-				ways = 1
+				passes = 1
 			}
 			for other := range m.Slices {
 				if other != worker && share(classes, other) > 0 {
-					sent.Bytes += int64(ways) * 4 * int64(rows*2)
+					sent.Bytes += int64(passes) * 4 * int64(rows*2)
 				}
 			}
 		}
@@ -66,8 +65,8 @@ func layout(m mesh.Mesh) func(o *train.Options, vertices, classes int) (worker.T
 	}
 }
 
-// TestTensorAxisPropagators is the same of each layer, alone and on partitions, of which some are empty. It
-// alone holds every kind of aggregation of slices, in both directions, to double precision: outputs and
+// TestTensorAxisPropagators tests each layer, alone and on partitions, of which some are empty. It alone
+// compares every kind of aggregation of slices with double precision, in both directions: outputs and
 // gradients.
 func TestTensorAxisPropagators(t *testing.T) {
 	for _, m := range []mesh.Mesh{
@@ -83,7 +82,7 @@ func TestTensorAxisPropagators(t *testing.T) {
 	}
 }
 
-// TestOrders: each order of work that is asked for is right, on either axis.
+// TestOrders: every order of work is right, on either axis.
 func TestOrders(t *testing.T) {
 	for _, choice := range []order.Choice{order.TransformFirst, order.AggregateFirst} {
 		t.Run(order.Names[choice], func(t *testing.T) {

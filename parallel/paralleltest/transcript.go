@@ -17,8 +17,8 @@ const (
 	Backward = "backward"
 )
 
-// Transcript is what a worker does in a forward and a backward pass, by lane: what it does beside each other,
-// in a fixed order each. It may be written to from any goroutine.
+// Transcript is what a worker does in a forward and a backward pass. Lanes run beside each other; each has a
+// fixed order. Any goroutine may write to it.
 type Transcript struct {
 	mu    sync.Mutex
 	phase string
@@ -27,15 +27,15 @@ type Transcript struct {
 
 type entry struct {
 	event string
-	times int // that it was repeated
+	times int // number of repetitions
 }
 
-// NewTranscript is an empty one, of a forward pass until Begin.
+// NewTranscript is an empty transcript. It is in the forward pass until Begin.
 func NewTranscript() *Transcript {
 	return &Transcript{phase: Forward, lanes: map[[2]string][]entry{}}
 }
 
-// Begin says which phase the worker is in from now on.
+// Begin begins a phase.
 func (s *Transcript) Begin(phase string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -50,7 +50,7 @@ func (s *Transcript) Add(lane, event string) {
 	s.lanes[at] = append(s.lanes[at], entry{event, 1})
 }
 
-// Repeat is Add, where several of the event in a row are written once.
+// Repeat is Add, but writes equal events in a row once.
 func (s *Transcript) Repeat(lane, event string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Transcript) Repeat(lane, event string) {
 	s.lanes[at] = append(s.lanes[at], entry{event, 1})
 }
 
-// Lanes are lines with the events of a phase, a line for each of the lanes that has any.
+// Lanes returns the events of a phase, one line for each lane that has any.
 func (s *Transcript) Lanes(phase string, lanes ...string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +82,7 @@ func (s *Transcript) Lanes(phase string, lanes ...string) string {
 	return out.String()
 }
 
-// CompareTranscript holds a text against testdata/transcripts/NAME.txt, which update writes anew.
+// CompareTranscript compares a text with testdata/transcripts/NAME.txt. update writes the file anew.
 func CompareTranscript(t *testing.T, name, got string, update bool) {
 	t.Helper()
 	file := filepath.Join("testdata", "transcripts", name+".txt")

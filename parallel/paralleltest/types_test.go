@@ -18,7 +18,7 @@ import (
 	"weft/train/engine"
 )
 
-// between is a way to aggregate along a relation: z of the rows x of its sources and y of its targets.
+// between is an aggregation along a relation: z from rows x of its sources and y of its targets.
 type between struct {
 	name    string
 	weights [][2]int
@@ -55,14 +55,14 @@ var betweens = []between{
 	}},
 }
 
-// betweenOutcome is what a way gives, by vertex of the whole graph.
+// betweenOutcome is its result, by vertex of the whole graph.
 type betweenOutcome struct {
 	z, dx, dy []float64
 	dw        [][]float64
 }
 
-// run is one worker's part, where x has the rows of a vertex type whose ids in the whole graph begin at
-// firstX, and y at firstY.
+// run is one worker's part. x are rows of the vertex type whose ids in the whole graph begin at firstX; y
+// begin at firstY.
 func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *autograd.RowSet, firstX, firstY int, o *betweenOutcome) {
 	memory := c.Team.Memory
 	ids := func(set *autograd.RowSet, first int) (ids []int32) {
@@ -121,7 +121,7 @@ func (b between) run(c engine.Config, a engine.Axis, along gnn.Along, x, y *auto
 	}
 }
 
-// TestBetweenTypes: a relation between two vertex types, divided anyhow, gives what the same edges give
+// TestBetweenTypes: a relation between two vertex types, for any division, gives the result of the same edges
 // between vertices of one type, in both directions.
 func TestBetweenTypes(t *testing.T) {
 	const items, users = 9, 14 // the first type is the items
@@ -185,8 +185,8 @@ func TestBetweenTypes(t *testing.T) {
 	}
 }
 
-// library is Tangled as papers, beside authors without features, venues with other features than papers', and
-// fields that lead nowhere.
+// library is Tangled as papers. It also has authors without features, venues with other features than
+// papers', and fields without out-edges.
 func library(t *testing.T) *graph.Graph {
 	t.Helper()
 	const authors, venues, fields = 60, 9, 5
@@ -220,7 +220,7 @@ func library(t *testing.T) *graph.Graph {
 	return g
 }
 
-// sources is library without relations into authors and venues, which have no rows after the first layer.
+// sources is library without relations into authors and venues. These have no rows after the first layer.
 func sources(t *testing.T) *graph.Graph {
 	t.Helper()
 	g := library(t)
@@ -228,8 +228,8 @@ func sources(t *testing.T) *graph.Graph {
 	return g
 }
 
-// entities is Tangled with its edges dealt to four relations, of which one has none. Without features its
-// vertices are told apart by their number.
+// entities is Tangled with its edges divided among four relations, of which one is empty. Without features
+// each vertex is known by its number.
 func entities(t *testing.T, bare bool) *graph.Graph {
 	t.Helper()
 	g := Tangled(t)
@@ -262,7 +262,7 @@ var typedGraphs = map[string]func(*testing.T) *graph.Graph{
 	"bare":     func(t *testing.T) *graph.Graph { return entities(t, true) },
 }
 
-// typedModels are models of them, with meshes that carry them besides partitions.
+// typedModels are models of several types, with the meshes besides partitions that support them.
 var typedModels = []struct {
 	graph, name string
 	set         func(*train.Options)
@@ -288,7 +288,7 @@ func grid(stages, partitions, slices int) mesh.Mesh {
 	return mesh.Mesh{Stages: stages, Partitions: partitions, Slices: slices}
 }
 
-// typedOptions are those of a typed model's tests.
+// typedOptions are the options of a typed model's tests.
 func typedOptions(model string, set func(*train.Options)) train.Options {
 	o := train.Defaults()
 	o.Layers, o.Hidden, o.Dropout, o.Epochs, o.Seed, o.Threads = 3, 10, .3, 3, 3, 1
@@ -297,8 +297,8 @@ func typedOptions(model string, set func(*train.Options)) train.Options {
 	return o
 }
 
-// TestTypedEngines holds models of several types and relations, divided, to one worker: types without
-// features or rows, relations without edges, learned features, bases, and what of it the other axes carry.
+// TestTypedEngines compares divided models of several types and relations with one worker: types without
+// features or rows, relations without edges, learned features, bases, and what the other axes support of it.
 func TestTypedEngines(t *testing.T) {
 	for _, c := range typedModels {
 		t.Run(c.graph+" "+c.name, func(t *testing.T) {
@@ -311,9 +311,9 @@ func TestTypedEngines(t *testing.T) {
 	}
 }
 
-// TestTypedMemory: the tensors of a worker are its share of one worker's, of each type and of what is learned
-// of each vertex, and a window of other partitions' rows: also where every partition needs all rows of every
-// other.
+// TestTypedMemory: a worker's tensors are its share of one worker's, for each type and for learned vertex
+// features, plus a window of other partitions' rows. That holds even if every partition needs all rows of
+// every other.
 func TestTypedMemory(t *testing.T) {
 	const vertices, k = 6000, 8
 	for model, set := range map[string]func(*train.Options){
@@ -335,9 +335,9 @@ func TestTypedMemory(t *testing.T) {
 			return slices.Max(plan.PeakTensorBytes)
 		}
 		g := dense(t, vertices)
-		whole := peak(dense(t, k), 1) // the parameters that all replicas hold, and hardly a row
+		whole := peak(dense(t, k), 1) // the parameters of all replicas, and hardly a row
 		share := whole + (peak(g, 1)-whole)/k
-		// A partition's rows of one type are vertices/k; the halo of a relation is k−1 times as many.
+		// A partition has vertices/k rows of a type. The halo of a relation has k−1 times as many.
 		const rows, window = 4 * 64 * vertices / k, 4
 		if many := peak(g, k); many > share+window*rows {
 			t.Errorf("%s: %d bytes on one of %d workers, %.1f partitions' rows above its share; want at most %d",
@@ -350,7 +350,7 @@ func TestTypedMemory(t *testing.T) {
 	}
 }
 
-// dense is a graph of two types without features, in which nearly all partitions need all rows.
+// dense is a graph of two types without features, of which nearly all partitions need all rows.
 func dense(t *testing.T, vertices int) *graph.Graph {
 	t.Helper()
 	const degree = 40

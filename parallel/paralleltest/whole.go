@@ -1,8 +1,8 @@
-// Package paralleltest is what every way of dividing the work must do, and what its tests need:
-// propagators.go holds an axis's Propagators to the layers of layers.go, whose values exact.go has in double
-// precision. In its tests, runs_test.go holds whole runs to what one worker computes, definition_test.go is
-// the training pass of a pipeline by its definition, and chunklayers_test.go holds the Propagators of chunks
-// to that of each layer.
+// Package paralleltest is what every engine must do, and what its tests need. propagators.go compares an
+// axis's Propagators with the layers of layers.go, whose results exact.go computes in double precision. In
+// its tests, runs_test.go compares whole runs with one worker, definition_test.go is the training pass of a
+// pipeline by its definition, and chunklayers_test.go compares the Propagators of chunks with each layer's
+// definition.
 package paralleltest
 
 import (
@@ -22,7 +22,7 @@ import (
 	"weft/train/engine"
 )
 
-// Whole is all of a graph of these edges on one worker.
+// Whole is the Partition of a whole graph on one worker.
 func Whole(t testing.TB, team *kernel.Team, r *graph.Relation) *sar.Partition {
 	t.Helper()
 	g, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(&graph.Graph{Relations: []graph.Relation{*r}}), order.Options{}, sar.Options{})
@@ -32,19 +32,19 @@ func Whole(t testing.TB, team *kernel.Team, r *graph.Relation) *sar.Partition {
 	return g
 }
 
-// Workers are those of a mesh, in this process.
+// Workers are the workers of a mesh, in this process.
 type Workers struct {
 	Mesh  mesh.Mesh
 	Graph *graph.Graph
 	Of    []int32 // each vertex's partition
-	// Holders are who holds which partition, in place of those of the mesh; nil: not.
+	// Holders say who holds which partition, instead of the mesh. It may be nil.
 	Holders []int
-	// Wrap, unless nil, puts something around each worker's transport.
+	// Wrap, unless nil, wraps each worker's transport.
 	Wrap func(comm.Transport) comm.Transport
 }
 
-// Run runs f on every worker, which is given its team, mesh, groups and share. It fails where one of them
-// panics, and ends the others.
+// Run runs f on every worker, with its team, mesh, groups and share. If one panics, Run fails and ends the
+// others.
 func (w Workers) Run(t testing.TB, f func(c engine.Config)) {
 	t.Helper()
 	for rank, outcome := range w.Outcomes(t, f) {
@@ -54,8 +54,8 @@ func (w Workers) Run(t testing.TB, f func(c engine.Config)) {
 	}
 }
 
-// Outcomes is Run for workers of which some may panic: it returns what each panicked with, nil where one did
-// not. Nothing uses a worker's memory after its end: that would be a fault.
+// Outcomes is Run for workers of which some may panic. It returns what each worker panicked with, or nil.
+// After its end nothing may use a worker's memory.
 func (w Workers) Outcomes(t testing.TB, f func(c engine.Config)) []any {
 	t.Helper()
 	shares := []*partition.Share{partition.All(w.Graph)}

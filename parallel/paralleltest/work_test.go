@@ -12,8 +12,8 @@ import (
 	"weft/train"
 )
 
-// TestWorkAlone: in a pipeline of several chunks a setting that is said to change the work alone changes no
-// bit of losses, logits and weights, or is refused by its name.
+// TestWorkAlone: a setting that must change only how work is done changes no bit of losses, logits and
+// weights in a pipeline of several chunks, or is refused by its name.
 func TestWorkAlone(t *testing.T) {
 	settings := []struct {
 		name    string

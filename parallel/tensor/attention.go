@@ -7,9 +7,9 @@ import (
 	"weft/parallel/order"
 )
 
-// Attend implements gnn.Propagator. Scores of GATv1 are computed from complete rows and shared, two numbers
-// for each vertex and head, so that slices may cut a head. Those of GATv2 need all columns of a head at each
-// edge: slices are cut between heads, and with fewer heads than workers some have none.
+// Attend implements gnn.Propagator. GATv1 computes its scores from complete rows and redistributes them, two
+// numbers for each vertex and head. So a slice may end within a head. GATv2 needs all columns of a head at
+// each edge. Its slices are whole heads; with fewer heads than workers some workers have none.
 func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	a.CheckScores(p.path)
 	if a.LayerHeads == 0 {
@@ -24,7 +24,7 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 		a.ASource, a.ATarget = nil, nil
 	}
 	cut, width, me := p.cut(a.Source.Cols()), a.Source.Cols()/a.Heads, p.axis.comm.Rank()
-	touched := make([]span, len(cut)) // the heads of each slice
+	touched := make([]span, len(cut)) // the heads of which each slice has columns
 	for t, s := range cut {
 		if first := s.from / width; s.count > 0 {
 			touched[t] = span{first, (s.from+s.count-1)/width + 1 - first}
@@ -32,11 +32,11 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	}
 	p.order.Explain(func() string { return order.Attention(a, k) })
 	shared := kernel.Replace
-	if columnsOf(touched) > a.Heads { // some are cut
+	if columnsOf(touched) > a.Heads { // some heads are in several slices
 		shared = kernel.Accumulate
 	}
-	split := []input{{a.Source, cut, kernel.Replace}, {a.SourceScore, touched, shared}, {a.TargetScore, touched, shared}}
-	z := p.through(split, cut, func(own []*autograd.Var) (parts []*autograd.Var) {
+	in := []input{{a.Source, cut, kernel.Replace}, {a.SourceScore, touched, shared}, {a.TargetScore, touched, shared}}
+	z := p.onSlices(in, cut, func(own []*autograd.Var) (parts []*autograd.Var) {
 		for _, s := range segments(cut[me], width) {
 			b, head := a, s.head-touched[me].from
 			some := []*autograd.Var{
@@ -60,7 +60,7 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	return z
 }
 
-// attendHeads is GATv2, whose slices are whole heads.
+// attendHeads is GATv2: its slices are whole heads.
 func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	width, heads := a.Source.Cols()/a.Heads, p.cut(a.Heads)
 	cut := make([]span, len(heads))
@@ -69,8 +69,8 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	}
 	mine, own := heads[p.axis.comm.Rank()], cut[p.axis.comm.Rank()]
 	p.order.Explain(func() string { return order.Attention(a, k) + ", sliced between heads" })
-	vector := columns(a.ASource, own.from, own.count) // also where it is empty: all workers use the same parameters
-	return p.through(inputs(cut, ends(a.Source, a.Target)...), cut, func(own []*autograd.Var) []*autograd.Var {
+	vector := columns(a.ASource, own.from, own.count) // even if empty: all workers use the same parameters
+	return p.onSlices(inputs(cut, ends(a.Source, a.Target)...), cut, func(own []*autograd.Var) []*autograd.Var {
 		b := a
 		b.Source, b.Target, b.ASource = own[0], own[len(own)-1], vector
 		b.Heads, b.FirstHead = mine.count, a.FirstHead+mine.from
@@ -78,11 +78,10 @@ func (p *propagator) attendHeads(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 	})
 }
 
-// segment is some columns of a slice that attention treats at once: of whole heads, or of a part of one.
+// segment is a range of a slice's columns that one call of attention takes: whole heads, or a part of one.
 type segment struct{ from, count, head, heads int }
 
-// segments are those of a slice: a part of a head, whole heads, and a part of a head, as far as there are
-// any.
+// segments divides a slice into a part of a head, whole heads, and a part of a head. Each may be missing.
 func segments(s span, width int) (list []segment) {
 	for at, end := s.from, s.from+s.count; at < end; {
 		g := segment{from: at, head: at / width, heads: 1}
@@ -96,7 +95,7 @@ func segments(s span, width int) (list []segment) {
 	return list
 }
 
-// columns are some columns of x, or x itself where they are all.
+// columns is a range of x's columns, or x itself if they are all.
 func columns(x *autograd.Var, from, count int) *autograd.Var {
 	if count == x.Cols() {
 		return x

@@ -1,18 +1,20 @@
 // Package tensor is the tensor axis: tensor parallelism for graph neural networks, as in NeutronTP (Ai et
-// al., PVLDB 18(2), 2024). A worker aggregates along all edges of a partition, or of the whole graph, for its
-// slice of the feature columns, and does everything else on its own rows with all columns:
+// al., PVLDB 18(2), 2024). A worker aggregates its slice of the feature columns along all edges of a
+// partition, or of the whole graph. It computes everything else on its own rows, with all columns:
 //
-//	z = gather(inner(split(x)))
+//	z = toRows(inner(toSlices(x)))
 //
-// split turns own rows of all columns into own columns of all rows, gather turns them back; each is the
-// other's inverse and adjoint. inner is the aggregation of sar.Partition, on fewer columns: with one
-// partition no worker needs anything of another meanwhile, all have equal work where their number divides
-// that of the columns, whatever the graph looks like, and a sum over in-neighbours is not cut, so that values
-// have one worker's bits. Gradients of weights are summed over workers.
+// toSlices redistributes own rows of all columns into own columns of all rows. toRows is its inverse and its
+// adjoint. Both are all-to-alls among the workers that slice a partition. inner is the aggregation of
+// sar.Partition, on fewer columns. With one partition inner sends no messages. All workers have equal work
+// where their number divides that of the columns, whatever the graph is. One worker computes the whole sum
+// over a vertex's in-neighbours, so that values have one worker's bits. Gradients of weights are summed over
+// workers.
 //
-// Reading: layout.go is this algorithm; propagator.go and attention.go what each method of a Propagator does
-// with it; stream.go the messages of a split or a gather; flow.go how a linear aggregation does all of it at
-// once, chunk by chunk, and schedule.go in which chunks; owners.go which rows are a worker's own.
+// Reading order: layout.go is this algorithm. propagator.go and attention.go use it in each method of a
+// Propagator. alltoall.go has the messages of an all-to-all. overlap.go overlaps the all-to-alls of a linear
+// aggregation with its computation, in the aggregation chunks of schedule.go. owners.go says which rows are a
+// worker's own.
 package tensor
 
 import (
@@ -28,39 +30,39 @@ import (
 	"weft/tensor"
 )
 
-// Axis is one worker of those that slice a partition, or all of a graph. Its Propagators read from it.
+// Axis is one of the workers that slice a partition, or the whole graph. Its Propagators read from it.
 type Axis struct {
 	team          *kernel.Team
 	comm          *comm.Comm // the slices of the partition
 	mesh          mesh.Mesh
-	inner         *sar.Partition   // of the slice
-	starts        []int            // of each partition's rows, and the number of all
-	rowsOf        []*tensor.Matrix // Int32, 1 × n: those of the partition's rows that each worker owns, ascending
+	inner         *sar.Partition   // aggregates the slice
+	starts        []int            // the first row of each partition, and the number of all rows
+	rowsOf        []*tensor.Matrix // Int32, 1 × n: the rows of the partition that each worker owns, ascending
 	own           *autograd.RowSet // the worker's own rows
-	all           *autograd.RowSet // all of the partition's
+	all           *autograd.RowSet // all rows of the partition
 	vertices      []int32          // of the own rows
 	costs         *order.Costs
-	redistributed func(site string, bytes int64) // Options.Redistributed
-	epoch         int                            // for errors
+	redistributed func(module string, bytes int64) // Options.Redistributed
+	epoch         int                              // for errors
 
 	chunks    int                     // Options.Chunks
-	atOnce    *schedule               // in one chunk
+	atOnce    *schedule               // of one aggregation chunk
 	schedules map[direction]*schedule // made when first asked for
 }
 
 // Options are the settings of the tensor axis.
 type Options struct {
 	sar.Options // of the aggregation inside a slice
-	// Chunks is in how many chunks an aggregation takes in its input and hands on its result, 0: as many as
-	// suit it. It changes no bits.
+	// Chunks is the number of aggregation chunks; 0 chooses it for each aggregation. It changes no bits.
 	Chunks int
-	// Redistributed takes of each switch between layouts that a site makes together with all other workers what
-	// this worker sends in it; nil: nobody asks.
-	Redistributed func(site string, bytes int64)
+	// Redistributed is called for each all-to-all of a module, with the bytes that this worker sends in it.
+	// It may be nil.
+	Redistributed func(module string, bytes int64)
 }
 
-// New is one worker of g.Slices, which all have the same share; where the team only plans they are made of
-// comm.Plan. All of the mesh's workers must call it, and from then on do the same in the same order.
+// New returns the Axis of one worker of g.Slices, whose workers all have the same share. A team that only
+// plans has a communicator of comm.Plan. All workers of the mesh must call New, and then call the same methods
+// in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Axis, error) {
 	lists := ownersOf(&s.Edges, g.Mesh.Slices)
 	inner, err := sar.New(team, g, s, order.Options{}, o.Options)
@@ -84,7 +86,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	return a, nil
 }
 
-// moved are the bytes that all workers send where so many columns are split, aggregated and gathered.
+// moved is the number of bytes that all workers send in the two all-to-alls of an aggregation.
 func (a *Axis) moved(columns int) (bytes int64) {
 	cut := even(columns, a.comm.Size())
 	for p, start := range a.starts[:len(a.starts)-1] {
@@ -96,29 +98,29 @@ func (a *Axis) moved(columns int) (bytes int64) {
 	return bytes
 }
 
-// alone reports whether there is one partition, so that a slice has all that it aggregates.
+// alone reports whether there is one partition: a slice then has all rows that it aggregates.
 func (a *Axis) alone() bool { return a.mesh.Partitions == 1 }
 
-// Vertices are those of the worker's own rows, by their original ids, ascending.
+// Vertices are the original ids of the worker's own rows, ascending.
 func (a *Axis) Vertices() []int32 { return a.vertices }
 
-// Rows are the vertices of the worker's own rows.
+// Rows is the set of the worker's own rows.
 func (a *Axis) Rows() *autograd.RowSet { return a.own }
 
-// Types are the vertices of the worker's own rows, which are of one type.
+// Types is Rows alone: the tensor axis takes graphs of one vertex type.
 func (a *Axis) Types() []*autograd.RowSet { return []*autograd.RowSet{a.own} }
 
-// Schema is the graph's.
+// Schema is the schema of the graph.
 func (a *Axis) Schema() gnn.Schema { return a.inner.Schema() }
 
-// BeginEpoch says which epoch the work belongs to from now on; errors name it.
+// BeginEpoch begins an epoch. Errors name it.
 func (a *Axis) BeginEpoch(epoch int) {
 	a.epoch = epoch
 	a.costs.BeginEpoch()
 	a.inner.BeginEpoch(epoch)
 }
 
-// Propagator is the gnn.Propagator at a site.
+// Propagator is the gnn.Propagator of the module at a path.
 func (a *Axis) Propagator(path string, along gnn.Along) gnn.Propagator {
-	return &propagator{site: site{a, path}, along: along, inner: a.inner.Propagator(path, along), order: a.costs.Layer(path)}
+	return &propagator{module: module{a, path}, along: along, inner: a.inner.Propagator(path, along), order: a.costs.Layer(path)}
 }

@@ -12,9 +12,9 @@ import (
 	"weft/train"
 )
 
-// TestForwardHasOneWorkersBits: with equal weights the logits are one worker's to the bit, for any number of
-// slices: a sum over in-neighbours is never cut, a head's exponentials are added as among all heads, and a
-// row of a product does not depend on the rows beside it.
+// TestForwardHasOneWorkersBits: for equal weights the logits have one worker's bits, for any number of slices.
+// One worker computes the whole sum over a vertex's in-neighbours. The exponentials of a head are added in the
+// same order for any number of heads. A row of a product does not depend on the rows beside it.
 func TestForwardHasOneWorkersBits(t *testing.T) {
 	g := withHub(t, paralleltest.Tangled(t))
 	for _, model := range gnn.Names() {
@@ -50,13 +50,12 @@ func slicesHaveOneWorkersBits(t *testing.T, g *graph.Graph, o train.Options) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(sliced.Logits, alone.Logits) {
-			t.Errorf("%s, decoupled %v, %d heads, on %s: other bits than one worker's", o.Model, o.Decoupled, o.Heads, o.Parallel)
+			t.Errorf("%s, decoupled %v, %d heads, on %s: the logits differ from one worker's", o.Model, o.Decoupled, o.Heads, o.Parallel)
 		}
 	}
 }
 
-// withHub is the graph with an edge from each vertex into one of them besides: a sum of many, whose order
-// counts.
+// withHub adds an edge from each vertex to vertex 1: a sum of many numbers, whose order matters.
 func withHub(t *testing.T, g *graph.Graph) *graph.Graph {
 	t.Helper()
 	e := g.Relations[0].Edges()

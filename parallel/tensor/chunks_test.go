@@ -12,9 +12,9 @@ import (
 	"weft/train/engine"
 )
 
-// TestChunks: into how many chunks an aggregation is cut changes no bit of its result and gradients, also
-// where there are more chunks than rows, or rows whose edges several threads share, in one round or several,
-// with a teleport or without; and each of them is right.
+// TestChunks: the number of aggregation chunks changes no bit of a result or a gradient, and both are right.
+// The cases have more chunks than rows, rows whose edges several threads share, one round or several, and a
+// teleport or none.
 func TestChunks(t *testing.T) {
 	for name, g := range map[string]*graph.Graph{
 		"small": paralleltest.Small(t, true, true), "many edges": paralleltest.ManyEdges(t, 700, 6), "hubs": hubs(t),
@@ -39,7 +39,7 @@ func TestChunks(t *testing.T) {
 						got.Near(t, l.Name, l.Alone(t, g, along))
 					}
 					if !slices.Equal(got.Out, want.Out) || !slices.Equal(got.DX, want.DX) {
-						t.Errorf("%s, %s, %+v: %d chunks give other bits than one", name, l.Name, along, chunks)
+						t.Errorf("%s, %s, %+v: %d chunks give bits that differ from one chunk's", name, l.Name, along, chunks)
 					}
 				}
 			}
@@ -47,7 +47,7 @@ func TestChunks(t *testing.T) {
 	}
 }
 
-// hubs is a graph in which one vertex has more than 16384 edges into it, and another as many out of it.
+// hubs is a graph in which one vertex has more than 16384 in-edges, and another has as many out-edges.
 func hubs(t *testing.T) *graph.Graph {
 	t.Helper()
 	const vertices, edges, into, out = 300, 17000, 123, 7

@@ -14,14 +14,14 @@ import (
 	"weft/train/engine"
 )
 
-// TestOneWorkerBreaksOff: where a worker fails at one of its messages, forward or backward, in a flow or in a
-// switch of its own, every worker's pass ends with a Failure, and nothing uses its memory any more: there is
-// no deadline that would end its waits.
-func TestOneWorkerBreaksOff(t *testing.T) {
+// TestOneWorkerFails: one worker fails at one of its messages, forward or backward, with the all-to-alls
+// overlapped or not. Every worker's pass then ends with a Failure, and no goroutine uses its memory any more.
+// There is no deadline that would end its waits.
+func TestOneWorkerFails(t *testing.T) {
 	g := paralleltest.ManyEdges(t, 600, 4)
 	for name, l := range map[string]paralleltest.Layer{
-		"flow": paralleltest.Propagation("", 6, gnn.Sum, 2), "flow with a teleport": paralleltest.Named("sum with a teleport"),
-		"switches": paralleltest.Propagation("", 6, gnn.Max, 1),
+		"overlap": paralleltest.Propagation("", 6, gnn.Sum, 2), "overlap with a teleport": paralleltest.Named("sum with a teleport"),
+		"no overlap": paralleltest.Propagation("", 6, gnn.Max, 1),
 	} {
 		pass := func(c engine.Config) {
 			a, err := tensor.New(c.Team, c.Groups, c.Share, c.Order, tensor.Options{Chunks: 3})
@@ -50,7 +50,7 @@ func TestOneWorkerBreaksOff(t *testing.T) {
 	}
 }
 
-// failing panics where so many messages of a kind are sent.
+// failing panics when it sends the last of so many messages of a kind.
 type failing struct {
 	comm.Transport
 	kind comm.Kind

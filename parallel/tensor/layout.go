@@ -9,19 +9,20 @@ import (
 	"weft/tensor"
 )
 
-// The values of a partition's rows lie over the workers that slice it in one of two ways: each has some rows
-// and all columns (row layout), or some columns and all rows (slice layout).
+// The workers that slice a partition hold the values of its rows in one of two layouts. In the row layout
+// each worker has some rows and all columns. In the slice layout it has some columns and all rows. An
+// all-to-all among these workers redistributes values from one layout to the other.
 
-// site is a place of a model that switches between layouts; errors name it.
-type site struct {
+// module is a module of the model that redistributes values. Errors name it by its path.
+type module struct {
 	axis *Axis
 	path string
 }
 
-// span is some columns in a row: those that a worker has in the slice layout.
+// span is a range of columns: those that a worker has in the slice layout.
 type span struct{ from, count int }
 
-// even are equal shares of so many columns for so many workers.
+// even divides the columns among the workers: the first result is worker 0's span.
 func even(columns, workers int) []span {
 	cut := make([]span, workers)
 	for t := range cut {
@@ -31,7 +32,7 @@ func even(columns, workers int) []span {
 	return cut
 }
 
-// columnsOf are how many columns a cut has together.
+// columnsOf is the number of columns of all spans together.
 func columnsOf(cut []span) (n int) {
 	for _, s := range cut {
 		n += s.count
@@ -39,15 +40,16 @@ func columnsOf(cut []span) (n int) {
 	return n
 }
 
-// input is a value that is split, and how.
+// input is a value to redistribute into the slice layout, and each worker's span of its columns.
 type input struct {
 	x   *autograd.Var
 	cut []span
-	// back is Accumulate where spans overlap: the gradients of what went to several workers are added up.
+	// back is Accumulate where spans overlap: a column that several workers have gets the sum of their
+	// gradients.
 	back kernel.Output
 }
 
-// inputs are values that are cut alike, into spans that do not overlap.
+// inputs are values with the same spans, which do not overlap.
 func inputs(cut []span, xs ...*autograd.Var) (list []input) {
 	for _, x := range xs {
 		list = append(list, input{x, cut, kernel.Replace})
@@ -55,22 +57,23 @@ func inputs(cut []span, xs ...*autograd.Var) (list []input) {
 	return list
 }
 
-// part is one of the matrices that a switch moves: the rows of several travel together.
+// part is one of the matrices that an all-to-all redistributes. A message has the same rows of every part.
 type part struct {
-	x   *tensor.Matrix // in the row layout
-	z   *tensor.Matrix // in the slice layout; of a flow's gather it is there when the first chunk is ready
-	cut []span
-	// to is, of what comes into the row layout, Accumulate where spans overlap.
+	x *tensor.Matrix // in the row layout
+	// z is in the slice layout. Where an overlap computes it, it is set before the first chunk is ready.
+	z   *tensor.Matrix
+	cut []span // of each worker
+	// to says how received rows are stored in x: Accumulate where spans overlap.
 	to kernel.Output
 }
 
-// through is gather(inner(split(x))) of some inputs: inner works on own columns of all rows, and what it
-// gives, side by side, are own columns of the cut. It is not asked where the worker has none there; all
-// switches, forward and backward, are made all the same.
-func (s site) through(inputs []input, cut []span, inner func(own []*autograd.Var) []*autograd.Var) *autograd.Var {
-	own := s.split(inputs)
+// onSlices is toRows(inner(toSlices(inputs))). inner takes own columns of all rows. Its results, side by side,
+// are this worker's span of cut. A worker with an empty span does not call inner, but takes part in every
+// all-to-all, forward and backward.
+func (m module) onSlices(inputs []input, cut []span, inner func(own []*autograd.Var) []*autograd.Var) *autograd.Var {
+	own := m.toSlices(inputs)
 	parts := own
-	if cut[s.axis.comm.Rank()].count > 0 {
+	if cut[m.axis.comm.Rank()].count > 0 {
 		parts = inner(own)
 	}
 	h := parts[0]
@@ -82,36 +85,36 @@ func (s site) through(inputs []input, cut []span, inner func(own []*autograd.Var
 			x.Drop()
 		}
 	}
-	z := s.gather(h, cut)
+	z := m.toRows(h, cut)
 	h.Drop()
 	return z
 }
 
-// split turns own rows × all columns into all rows × own columns, in one switch. So is the way back: the
-// gradients go when the last of those that are asked for is there.
-func (s site) split(inputs []input) (own []*autograd.Var) {
+// toSlices redistributes own rows × all columns into all rows × own columns, in one all-to-all. One
+// all-to-all takes all gradients back, once the last of those that are wanted is complete.
+func (m module) toSlices(inputs []input) (own []*autograd.Var) {
 	var there, back []part
 	wanted := 0
 	for _, in := range inputs {
-		there = append(there, part{x: in.x.Value(), z: s.axis.slice(in.cut), cut: in.cut})
+		there = append(there, part{x: in.x.Value(), z: m.axis.slice(in.cut), cut: in.cut})
 		if in.x.Wants() {
 			wanted++
 		}
 	}
-	s.toSlices(there...)
+	m.moveToSlices(there...)
 	var xs []*autograd.Var // of back
 	for i, in := range inputs {
 		own = append(own, in.x.Tape().Record(autograd.Op{
-			Value: there[i].z, Inputs: []*autograd.Var{in.x}, Rows: s.axis.all, Reads: true,
+			Value: there[i].z, Inputs: []*autograd.Var{in.x}, Rows: m.axis.all, Reads: true,
 			Backward: func(g *tensor.Matrix) {
 				xs, back = slices.Insert(xs, 0, in.x), slices.Insert(back, 0, part{z: g, cut: in.cut, to: in.back})
 				if len(back) < wanted {
 					return
 				}
 				for k, x := range xs {
-					back[k].x = s.axis.team.Memory.New(tensor.Gradients, x.Rows(), x.Cols())
+					back[k].x = m.axis.team.Memory.New(tensor.Gradients, x.Rows(), x.Cols())
 				}
-				s.toRows(back...)
+				m.moveToRows(back...)
 				for k, x := range xs {
 					back[k].z.Release()
 					x.AddGrad(back[k].x)
@@ -122,70 +125,70 @@ func (s site) split(inputs []input) (own []*autograd.Var) {
 	return own
 }
 
-// gather turns all rows × own columns back into own rows × all columns. It is the inverse of split, and its
-// adjoint, where the spans of the cut are all columns and do not overlap.
-func (s site) gather(z *autograd.Var, cut []span) *autograd.Var {
-	x := s.axis.team.Memory.New(tensor.Activations, s.axis.own.Here, columnsOf(cut))
-	s.toRows(part{x: x, z: z.Value(), cut: cut})
+// toRows redistributes all rows × own columns into own rows × all columns. It is the inverse and the adjoint
+// of toSlices where the spans are disjoint and cover all columns.
+func (m module) toRows(z *autograd.Var, cut []span) *autograd.Var {
+	x := m.axis.team.Memory.New(tensor.Activations, m.axis.own.Here, columnsOf(cut))
+	m.moveToRows(part{x: x, z: z.Value(), cut: cut})
 	return z.Tape().Record(autograd.Op{
-		Value: x, Inputs: []*autograd.Var{z}, Rows: s.axis.own, Reads: true,
+		Value: x, Inputs: []*autograd.Var{z}, Rows: m.axis.own, Reads: true,
 		Backward: func(g *tensor.Matrix) {
-			dz := s.axis.slice(cut)
-			s.toSlices(part{x: g, z: dz, cut: cut})
+			dz := m.axis.slice(cut)
+			m.moveToSlices(part{x: g, z: dz, cut: cut})
 			g.Release()
 			z.AddGrad(dz)
 		},
 	})
 }
 
-// toSlices makes each part's z, own columns of all rows, of the workers' x.
-func (s site) toSlices(parts ...part) { s.splitting(parts, s.axis.atOnce).run() }
+// moveToSlices fills each part's z, own columns of all rows, from all workers' x.
+func (m module) moveToSlices(parts ...part) { m.slicesByChunk(parts, m.axis.atOnce).run() }
 
-// toRows makes each part's x of the workers' z. With Accumulate they are added to zeros: the own ones, and
-// then in the order of the messages.
-func (s site) toRows(parts ...part) {
+// moveToRows fills each part's x from all workers' z. With Accumulate it adds to zeros: first this worker's
+// own values, then the others' in the order of the messages.
+func (m module) moveToRows(parts ...part) {
 	for _, p := range parts {
 		if p.to == kernel.Accumulate {
-			s.axis.team.Zero(p.x)
+			m.axis.team.Zero(p.x)
 		}
 	}
-	s.gathering(parts, s.axis.atOnce).run()
+	m.rowsByChunk(parts, m.axis.atOnce).run()
 }
 
-// slice is memory for own columns of all rows.
+// slice allocates a matrix of own columns of all rows.
 func (a *Axis) slice(cut []span) *tensor.Matrix {
 	return a.team.Memory.New(tensor.Activations, a.all.Here, cut[a.comm.Rank()].count)
 }
 
-// splitting is the switch of each part's x into its z. Rows travel in the order of the schedule.
-func (s site) splitting(parts []part, o *schedule) *stream {
-	team := s.axis.team
-	return s.open(stream{
+// slicesByChunk is the all-to-all from each part's x to its z. It sends rows in the order of the schedule.
+func (m module) slicesByChunk(parts []part, o *schedule) *allToAll {
+	team := m.axis.team
+	return m.open(allToAll{
 		kind: comm.ToSlices, parts: parts, chunks: len(o.chunks),
-		of: func(owner, chunk int) rows { return rows{o.come[owner][chunk], o.come[owner][chunk+1]} },
+		of: func(owner, chunk int) rows { return rows{o.offsets[owner][chunk], o.offsets[owner][chunk+1]} },
 		pack: func(buffer *tensor.Matrix, p part, q, row int) {
-			if o.mine == nil {
+			if o.ownOrder == nil {
 				team.PickColumns(buffer, p.x.RowRange(row, row+buffer.Rows), nil, p.cut[q].from)
 				return
 			}
-			team.PickColumns(buffer, p.x, listed(o.mine, row, buffer.Rows), p.cut[q].from)
+			team.PickColumns(buffer, p.x, listed(o.ownOrder, row, buffer.Rows), p.cut[q].from)
 		},
-		take: func(buffer *tensor.Matrix, p part, q, row int) {
-			team.PutColumns(p.z, buffer, listed(o.travel[q], row, buffer.Rows), 0, kernel.Replace)
+		unpack: func(buffer *tensor.Matrix, p part, q, row int) {
+			team.PutColumns(p.z, buffer, listed(o.sendOrder[q], row, buffer.Rows), 0, kernel.Replace)
 		},
 	})
 }
 
-// gathering is the switch of each part's z into its x.
-func (s site) gathering(parts []part, o *schedule) *stream {
-	team := s.axis.team
-	return s.open(stream{
+// rowsByChunk is the all-to-all from each part's z to its x.
+func (m module) rowsByChunk(parts []part, o *schedule) *allToAll {
+	team := m.axis.team
+	return m.open(allToAll{
 		kind: comm.ToRows, parts: parts, chunks: len(o.chunks),
-		of: func(owner, chunk int) rows { return o.parts[owner][chunk] },
+		of: func(owner, chunk int) rows { return o.results[owner][chunk] },
 		pack: func(buffer *tensor.Matrix, p part, q, row int) {
-			team.PickColumns(buffer, p.z, listed(s.axis.rowsOf[q], row, buffer.Rows), 0)
+			team.PickColumns(buffer, p.z, listed(m.axis.rowsOf[q], row, buffer.Rows), 0)
 		},
-		take: func(buffer *tensor.Matrix, p part, q, row int) {
+		unpack: func(buffer *tensor.Matrix, p part, q, row int) {
 			team.PutColumns(p.x.RowRange(row, row+buffer.Rows), buffer, nil, p.cut[q].from, p.to)
 		},
 	})

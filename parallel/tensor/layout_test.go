@@ -14,9 +14,10 @@ import (
 	"weft/train/engine"
 )
 
-// TestGatherOfSplit: rows that are split, left alone and gathered have their bits, and so have their
-// gradients, in one message or several, and where no number divides another; by switches, and chunk by chunk.
-func TestGatherOfSplit(t *testing.T) {
+// TestToRowsInvertsToSlices: toRows(toSlices(x)) has the bits of x, and so have the gradients. The cases have
+// one message or several, and numbers of rows, columns and workers that do not divide each other. 0 rounds
+// make two all-to-alls alone; 1 and 2 rounds overlap them with the computation.
+func TestToRowsInvertsToSlices(t *testing.T) {
 	for _, c := range []struct{ vertices, columns, workers int }{
 		{3000, 700, 2}, {13, 7, 3}, {13, 2, 4}, {2, 5, 7}, {0, 5, 2},
 	} {
@@ -46,7 +47,7 @@ func TestGatherOfSplit(t *testing.T) {
 						}
 					}
 				}
-				for rounds := range 3 { // without edges each is the same rows again
+				for rounds := range 3 { // without edges a round does not change the rows
 					tape := autograd.NewTrainingTape(e.Team, autograd.Random{})
 					x := tape.Input(numbers(1), a.Rows())
 					p := a.Propagator("nowhere", paralleltest.Stored)

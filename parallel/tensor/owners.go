@@ -6,15 +6,14 @@ import (
 	"weft/partition"
 )
 
-// walkChunks is how many chunks of destinations the walk takes that finds the rows' owners. It is a constant,
-// so that nothing that a row's owner decides depends on how an epoch is scheduled.
-const walkChunks = 64
+// ownerChunks is the number of chunks of destinations in which ownersOf visits the edges. It is a constant: the
+// owner of a row must not depend on the aggregation chunks.
+const ownerChunks = 64
 
-// ownersOf are the rows of a partition that each of so many workers owns, ascending. They follow from its
-// edges alone.
+// ownersOf lists the rows of a partition that each worker owns, ascending. They depend on its edges alone.
 func ownersOf(e *partition.Edges, workers int) [][]int32 {
 	start := int32(e.Starts[e.P])
-	lists := deal(e.Rows, workers, walkChunks, func(target int, visit func(source int32)) {
+	lists := deal(e.Rows, workers, ownerChunks, func(target int, visit func(source int32)) {
 		for _, r := range e.Relations {
 			for _, position := range r.In.Sources[r.In.Indptr[target]:r.In.Indptr[target+1]] {
 				if row := position - start; row >= 0 && int(row) < e.Rows {
@@ -29,10 +28,10 @@ func ownersOf(e *partition.Edges, workers int) [][]int32 {
 	return lists
 }
 
-// deal walks over chunks of consecutive targets, so many, and deals the sources of each that no chunk before
-// had out to the workers, in ascending order and equal shares; what no chunk has is dealt at the end. So the
-// rows that a chunk waits for come from all workers alike. Who gets a row more than others goes round: the
-// workers' numbers of rows differ by one at most, the first having more.
+// deal visits the chunks of consecutive targets in order. It divides the sources that are new in a chunk
+// equally among the workers, in ascending order. Rows that are no chunk's source follow at the end. So a
+// chunk waits for equally many rows of every worker. The workers take turns in getting a row more: their
+// numbers of rows differ by one at most, and the first workers have more.
 func deal(rows, workers, chunks int, sources func(target int, visit func(source int32))) [][]int32 {
 	lists, dealt, next := make([][]int32, workers), make([]bool, rows), 0
 	for i := range lists {
@@ -71,7 +70,7 @@ func deal(rows, workers, chunks int, sources func(target int, visit func(source 
 	return lists
 }
 
-// owned is how many of a partition's rows a worker owns, by their number alone.
+// owned is how many of a partition's rows a worker owns. It depends on the number of rows alone.
 func owned(rows, workers, worker int) int {
 	n := rows / workers
 	if worker < rows%workers {

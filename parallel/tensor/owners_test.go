@@ -22,8 +22,8 @@ func TestOwnersOfThePaper(t *testing.T) {
 	}
 }
 
-// TestOwnersAreEven: each row has one owner, also one that is never a source, and the workers' numbers of
-// rows are those that follow from the partition's.
+// TestOwnersAreEven: each row has one owner, even if it is never a source, and each worker owns the number of
+// rows that owned says.
 func TestOwnersAreEven(t *testing.T) {
 	for rows := range 40 {
 		for workers := 1; workers < 9; workers++ {

@@ -11,15 +11,15 @@ import (
 	"weft/tensor"
 )
 
-// propagator is the gnn.Propagator of a site.
+// propagator is the gnn.Propagator of a module.
 type propagator struct {
-	site
+	module
 	along gnn.Along
-	inner gnn.Propagator // on a slice
+	inner gnn.Propagator // aggregates the slice
 	order *order.Layer
 }
 
-// cut are the slices of so many columns.
+// cut is each worker's span of the columns.
 func (p *propagator) cut(columns int) []span { return even(columns, p.axis.comm.Size()) }
 
 // AggregateLinear implements gnn.Propagator.
@@ -37,36 +37,36 @@ func (p *propagator) Rows(x *autograd.Var) *autograd.RowSet { return x.RowSet() 
 
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
-	if p.flows(r, gnn.Once) {
-		p.flow(forward, x.Cols(), r, gnn.Once).run(z, x.Value())
+	if p.overlaps(r, gnn.Once) {
+		p.newOverlap(forward, x.Cols(), r, gnn.Once).run(z, x.Value())
 		return
 	}
 	cut := p.cut(x.Cols())
 	s := p.axis.slice(cut)
-	p.toSlices(part{x: x.Value(), z: s, cut: cut})
+	p.moveToSlices(part{x: x.Value(), z: s, cut: cut})
 	h := p.inner.Propagate(autograd.NewTape(p.axis.team).Constant(s, p.axis.all), r, gnn.Once)
 	s.Release()
-	p.toRows(part{x: z, z: h.Value(), cut: cut})
+	p.moveToRows(part{x: z, z: h.Value(), cut: cut})
 	h.Drop()
 }
 
-// Propagate implements gnn.Propagator: two switches, however many the rounds.
+// Propagate implements gnn.Propagator. It makes two all-to-alls, for any number of rounds.
 func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
 	p.order.Explain(func() string { return order.Aggregation(x.Cols(), k) })
 	return p.aggregate(autograd.Dense(x), r, k)
 }
 
 func (p *propagator) aggregate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
-	if p.flows(r, k) {
-		return p.flowing(x, r, k)
+	if p.overlaps(r, k) {
+		return p.aggregateOverlapped(x, r, k)
 	}
 	cut := p.cut(x.Cols())
-	return p.through(inputs(cut, x), cut, func(own []*autograd.Var) []*autograd.Var {
+	return p.onSlices(inputs(cut, x), cut, func(own []*autograd.Var) []*autograd.Var {
 		return []*autograd.Var{p.inner.Propagate(own[0], r, k)}
 	})
 }
 
-// Message implements gnn.Propagator, for functions that act on each column apart.
+// Message implements gnn.Propagator, for functions that compute each column from that column alone.
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	exchange.Must(m.Check(p.path, p.axis.own.Here))
 	if !m.Columnwise {
@@ -75,7 +75,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	}
 	cut := p.cut(m.Columns)
 	p.order.Explain(func() string { return fmt.Sprintf("messages of %d columns, each a function of its own", m.Columns) })
-	return p.through(inputs(cut, ends(m.Source, m.Target)...), cut, func(own []*autograd.Var) []*autograd.Var {
+	return p.onSlices(inputs(cut, ends(m.Source, m.Target)...), cut, func(own []*autograd.Var) []*autograd.Var {
 		mine, some := cut[p.axis.comm.Rank()], m
 		some.Columns, some.FirstColumn = mine.count, m.FirstColumn+mine.from
 		some.Source = own[0]
@@ -86,7 +86,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	})
 }
 
-// ends are the different ones of a source and a target, which may be nil.
+// ends is source and target, or source alone if target is nil or the same.
 func ends(source, target *autograd.Var) []*autograd.Var {
 	if target == nil || target == source {
 		return []*autograd.Var{source}

@@ -11,25 +11,26 @@ import (
 )
 
 const (
-	// mostChunks bounds how often a pass over the edges is interrupted, and rowsOfChunk, for each worker, how
-	// small messages get.
-	mostChunks  = 16
-	rowsOfChunk = 1024
-	// linkBytes and gatherBytes are what chunksFor takes a link to carry in a second, 1 Gbit/s, and a thread
-	// to gather.
+	// maxChunks bounds the number of chunks that chunksFor chooses.
+	maxChunks = 16
+	// minChunkRows is how many rows of each worker such a chunk has at least, so that messages stay large.
+	minChunkRows = 1024
+	// linkBytes and gatherBytes are bytes in a second, as chunksFor assumes them: of a link, 1 Gbit/s, and of
+	// a thread that gathers rows.
 	linkBytes   = 125e6
 	gatherBytes = 30e9
-	// leastHidden is the part of a flow that chunks have to hide.
-	leastHidden = .2
+	// minHidden is the share of the time that chunks must be able to hide.
+	minHidden = .2
 )
 
-// chunksFor is how many chunks suit a flow of so many columns through a matrix, on every worker.
+// chunksFor chooses the number of aggregation chunks for so many columns, alike on every worker.
 //
-// In chunks it takes about the longer of its communication and its computation, besides a first and a last
-// chunk's share of the other, and at once their sum: the shorter is hidden. Where that is little, messages
-// that are smaller and go both ways at once cost more. And all rows at once may be gathered from parts that
-// a cache holds: chunks then take half as long again or twice as long, which only a slow link hides, beside
-// which it is little.
+// One chunk takes the time of its communication plus that of its computation. Several chunks take about the
+// longer of the two, plus the first and the last chunk's share of the other: they hide the shorter. Where
+// they would hide little, one chunk is faster: its messages are larger, and go in one direction at a time.
+// One chunk is also faster where the kernel tiles the matrix so that a tile's rows fit a cache. Chunks then
+// compute for 1.5 to 2 times as long. Only a slow link could hide that, and beside it the computation is
+// short.
 func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {
 	workers := a.comm.Size()
 	if a.chunks > 0 {
@@ -39,43 +40,43 @@ func (a *Axis) chunksFor(matrix *kernel.CSR, columns int) int {
 		return 1
 	}
 	others := float64(workers-1) / float64(workers)
-	communication := 2 * others * float64(matrix.Rows) / linkBytes // for each column of a slice, and element
+	communication := 2 * others * float64(matrix.Rows) / linkBytes // divided by the bytes of a column
 	computation := float64(matrix.Entries()) / gatherBytes
-	if min(communication, computation) < leastHidden*(communication+computation) {
+	if min(communication, computation) < minHidden*(communication+computation) {
 		return 1
 	}
-	return min(matrix.Rows/(workers*rowsOfChunk), mostChunks)
+	return min(matrix.Rows/(workers*minChunkRows), maxChunks)
 }
 
-// schedule is the order in which an aggregation in one direction of the edges takes in the rows that it
-// reads: chunk after chunk of consecutive rows of its result, with each chunk the rows that no chunk before
-// needs. So each row travels once, and what a chunk needs has come with it or before.
+// schedule is the order in which workers send the rows that an aggregation along one direction reads. A chunk
+// is a range of rows of the result. The rows that a chunk reads are sent with it, unless an earlier chunk has
+// read them. So each row is sent once, and no later than the first chunk that reads it.
 type schedule struct {
-	chunks []rows
-	travel []*tensor.Matrix // Int32, 1 × n: each worker's rows in the order in which they travel
-	come   [][]int          // of each worker: how many of its rows have come before chunk j; len chunks+1
-	parts  [][]rows         // of each worker: which of its rows, by their number, are those of chunk j
-	// mine (Int32, 1 × n) are the numbers of the worker's own rows in the order in which they travel; nil: in
-	// their own.
-	mine *tensor.Matrix
+	chunks    []rows
+	sendOrder []*tensor.Matrix // Int32, 1 × n: each worker's rows in the order in which it sends them
+	offsets   [][]int          // offsets[q][j]: how many rows worker q sends before chunk j; len chunks+1
+	results   [][]rows         // results[q][j]: which of worker q's rows, by their number, chunk j computes
+	// ownOrder (Int32, 1 × n) is the numbers of this worker's rows in the order in which it sends them. nil is
+	// ascending order.
+	ownOrder *tensor.Matrix
 }
 
-// inOneChunk is the schedule of rows that all travel at once.
+// inOneChunk is the schedule of one chunk.
 func (a *Axis) inOneChunk() *schedule {
-	s := &schedule{chunks: []rows{{0, a.all.Here}}, travel: a.rowsOf}
+	s := &schedule{chunks: []rows{{0, a.all.Here}}, sendOrder: a.rowsOf}
 	for _, list := range a.rowsOf {
-		s.come, s.parts = append(s.come, []int{0, list.Cols}), append(s.parts, []rows{{0, list.Cols}})
+		s.offsets, s.results = append(s.offsets, []int{0, list.Cols}), append(s.results, []rows{{0, list.Cols}})
 	}
 	return s
 }
 
-// direction is one that an aggregation goes in.
+// direction is a relation's direction, and the forward or the backward pass along it.
 type direction struct {
 	along gnn.Along
-	way   pass
+	pass  pass
 }
 
-// pass tells the two from each other.
+// pass is the forward or the backward pass.
 type pass bool
 
 const (
@@ -83,12 +84,12 @@ const (
 	backward pass = true
 )
 
-// schedule is that of a flow of so many columns. Backward the chunks come in reverse.
+// schedule returns the schedule of an aggregation of so many columns. Backward the chunks are in reverse order.
 func (a *Axis) schedule(d direction, columns int) *schedule {
 	e, err := a.inner.Edges(d.along)
 	exchange.Must(err)
 	matrix := e.Local().In
-	if d.way == backward {
+	if d.pass == backward {
 		matrix = e.Local().Out
 	}
 	n := min(a.chunksFor(matrix, columns), matrix.Rows)
@@ -96,59 +97,59 @@ func (a *Axis) schedule(d direction, columns int) *schedule {
 		return a.atOnce
 	}
 	if a.schedules[d] == nil {
-		a.schedules[d] = a.newSchedule(matrix, n, d.way)
+		a.schedules[d] = a.newSchedule(matrix, n, d.pass)
 	}
 	return a.schedules[d]
 }
 
-// newSchedule is one of n chunks.
-func (a *Axis) newSchedule(matrix *kernel.CSR, n int, way pass) *schedule {
-	s := &schedule{chunks: chunksOf(matrix, n, a.team), mine: a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, a.own.Here)}
-	if way == backward {
+// newSchedule makes a schedule of n chunks.
+func (a *Axis) newSchedule(matrix *kernel.CSR, n int, of pass) *schedule {
+	s := &schedule{chunks: chunksOf(matrix, n, a.team), ownOrder: a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, a.own.Here)}
+	if of == backward {
 		slices.Reverse(s.chunks)
 	}
 	for _, list := range a.rowsOf {
-		s.travel = append(s.travel, a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, list.Cols))
+		s.sendOrder = append(s.sendOrder, a.team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, list.Cols))
 	}
-	s.come, s.parts = make([][]int, len(a.rowsOf)), make([][]rows, len(a.rowsOf))
+	s.offsets, s.results = make([][]int, len(a.rowsOf)), make([][]rows, len(a.rowsOf))
 	if a.team.Planning() {
-		for q, list := range a.rowsOf { // all with the first chunk: what is sent is the same
-			s.come[q], s.parts[q] = make([]int, n+1), make([]rows, n)
+		for q, list := range a.rowsOf { // all rows with the first chunk: the bytes are the same
+			s.offsets[q], s.results[q] = make([]int, n+1), make([]rows, n)
 			for j := range n {
-				s.come[q][j+1] = list.Cols
+				s.offsets[q][j+1] = list.Cols
 			}
-			s.parts[q][0].hi = list.Cols
+			s.results[q][0].hi = list.Cols
 		}
 		return s
 	}
-	with := firstNeeds(matrix, s.chunks)
+	first := firstReaders(matrix, s.chunks)
 	for q, list := range a.rowsOf {
-		s.come[q] = make([]int, n+1)
+		s.offsets[q] = make([]int, n+1)
 		for _, row := range list.Int32s() {
-			s.come[q][with[row]+1]++
+			s.offsets[q][first[row]+1]++
 		}
 		for j := range n {
-			s.come[q][j+1] += s.come[q][j]
+			s.offsets[q][j+1] += s.offsets[q][j]
 		}
-		next := slices.Clone(s.come[q])
+		next := slices.Clone(s.offsets[q])
 		for number, row := range list.Int32s() {
-			at := &next[with[row]]
-			s.travel[q].Int32s()[*at] = row
+			at := &next[first[row]]
+			s.sendOrder[q].Int32s()[*at] = row
 			if q == a.comm.Rank() {
-				s.mine.Int32s()[*at] = int32(number)
+				s.ownOrder.Int32s()[*at] = int32(number)
 			}
 			*at++
 		}
 		for _, c := range s.chunks {
 			lo, _ := slices.BinarySearch(list.Int32s(), int32(c.lo))
 			hi, _ := slices.BinarySearch(list.Int32s(), int32(c.hi))
-			s.parts[q] = append(s.parts[q], rows{lo, hi})
+			s.results[q] = append(s.results[q], rows{lo, hi})
 		}
 	}
 	return s
 }
 
-// chunksOf are n chunks of about equal work; where the team only plans, of equal numbers of rows.
+// chunksOf divides the rows into n chunks of about equal work, or of equal numbers of rows in a plan.
 func chunksOf(a *kernel.CSR, n int, team *kernel.Team) (list []rows) {
 	work := func(row int) int { return row }
 	if !team.Planning() {
@@ -167,25 +168,25 @@ func chunksOf(a *kernel.CSR, n int, team *kernel.Team) (list []rows) {
 	return list
 }
 
-// firstNeeds are, for each row, the first chunk that needs it: as a source, or as its own.
-func firstNeeds(a *kernel.CSR, chunks []rows) []int32 {
-	with := make([]int32, a.Cols)
-	for row := range with {
-		with[row] = -1
+// firstReaders is, for each row, the first chunk that reads it: as a source, or as one of its own rows.
+func firstReaders(a *kernel.CSR, chunks []rows) []int32 {
+	first := make([]int32, a.Cols)
+	for row := range first {
+		first[row] = -1
 	}
 	indptr, sources := a.Indptr.Int64s(), a.Indices.Int32s()
 	for j, c := range chunks {
-		need := func(row int32) {
-			if with[row] < 0 {
-				with[row] = int32(j)
+		read := func(row int32) {
+			if first[row] < 0 {
+				first[row] = int32(j)
 			}
 		}
 		for row := c.lo; row < c.hi; row++ {
-			need(int32(row))
+			read(int32(row))
 			for _, source := range sources[indptr[row]:indptr[row+1]] {
-				need(source)
+				read(source)
 			}
 		}
 	}
-	return with
+	return first
 }

@@ -8,9 +8,9 @@ import (
 	"weft/tensor"
 )
 
-// TestChunksThatSuit: a flow is cut where enough work hides behind its messages, and not where all rows at
-// once are gathered from parts that a cache holds.
-func TestChunksThatSuit(t *testing.T) {
+// TestChunksFor: an aggregation has several chunks where they hide enough of its communication or computation,
+// and one chunk where the kernel tiles the matrix for the cache.
+func TestChunksFor(t *testing.T) {
 	for _, c := range []struct{ rows, degree, columns, workers, want int }{
 		{100_000, 100, 64, 2, 16},
 		{100_000, 16, 64, 2, 1},

@@ -16,10 +16,10 @@ import (
 	"weft/train/engine"
 )
 
-// TestSentBytes: in a forward and a backward pass a worker sends each other one the other's columns of its
-// own rows, twice, and its columns of the other's rows, twice; for attention two numbers besides for each
-// vertex and head that the other's columns touch, and back their gradients. All that is in four switches.
-// Every worker tells of each one and of its bytes.
+// TestSentBytes counts the bytes that a worker sends each other worker. Forward it sends the receiver's columns
+// of its own rows, and its own columns of the receiver's rows. Backward it sends as much. Attention adds two
+// scores for each vertex and each head of which the receiver has columns, and their gradients. All that takes
+// four all-to-alls. Every worker reports each of them, and its bytes.
 func TestSentBytes(t *testing.T) {
 	g := paralleltest.Small(t, true, false)
 	for _, c := range []struct {
@@ -37,9 +37,9 @@ func TestSentBytes(t *testing.T) {
 					from, to int
 					kind     comm.Kind
 				}
-				type switches struct{ number, bytes int }
+				type redistributions struct{ number, bytes int }
 				var mu sync.Mutex
-				got, want, told := map[link]int{}, map[link]int{}, make([]switches, n)
+				got, want, reported := map[link]int{}, map[link]int{}, make([]redistributions, n)
 				rows := make([]int, n)
 				w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: n}, Graph: g}
 				w.Wrap = func(end comm.Transport) comm.Transport {
@@ -52,10 +52,10 @@ func TestSentBytes(t *testing.T) {
 					})
 				}
 				w.Run(t, func(e engine.Config) {
-					mine := &told[e.Groups.Slice]
-					a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{Redistributed: func(site string, bytes int64) {
-						if site == c.layer.Name {
-							*mine = switches{mine.number + 1, mine.bytes + int(bytes)}
+					mine := &reported[e.Groups.Slice]
+					a, err := tensor.New(e.Team, e.Groups, e.Share, e.Order, tensor.Options{Redistributed: func(module string, bytes int64) {
+						if module == c.layer.Name {
+							*mine = redistributions{mine.number + 1, mine.bytes + int(bytes)}
 						}
 					}})
 					if err != nil {
@@ -67,7 +67,7 @@ func TestSentBytes(t *testing.T) {
 					rows[e.Groups.Slice] = a.Rows().Here
 				})
 				columns := c.heads * c.width
-				numbers := func(worker int) int { // for each row, in a pass each way
+				numbers := func(worker int) int { // for each row, forward and backward
 					from, to := columns*worker/n, columns*(worker+1)/n
 					sum := 2 * (to - from)
 					for h := range c.heads {
@@ -90,14 +90,14 @@ func TestSentBytes(t *testing.T) {
 				if diff := cmp.Diff(want, got, cmp.AllowUnexported(link{})); diff != "" {
 					t.Error(diff)
 				}
-				each := make([]switches, n)
+				each := make([]redistributions, n)
 				for from := range each {
 					each[from].number = 4
 				}
 				for l, bytes := range want {
 					each[l.from].bytes += bytes
 				}
-				if diff := cmp.Diff(each, told, cmp.AllowUnexported(switches{})); diff != "" {
+				if diff := cmp.Diff(each, reported, cmp.AllowUnexported(redistributions{})); diff != "" {
 					t.Error(diff)
 				}
 			})

@@ -27,8 +27,8 @@ import (
 
 var update = flag.Bool("update", false, "write the transcripts anew")
 
-// figure9 is a graph with the sources of NeutronTP's Figure 9: two destinations each make its four chunks,
-// which aggregate {3 4}, {3 4 5 6}, {0 3 6 7} and {1 2 3 4}.
+// figure9 is a graph with the sources of NeutronTP's Figure 9. Its four chunks have two destinations each, and
+// aggregate {3 4}, {3 4 5 6}, {0 3 6 7} and {1 2 3 4}.
 func figure9(t *testing.T) *graph.Graph {
 	t.Helper()
 	relation, err := graph.NewRelation(8, graph.Edges{
@@ -41,8 +41,8 @@ func figure9(t *testing.T) *graph.Graph {
 	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 
-// path is a graph of edges from each vertex to the one before it, and to the second one after it: each of its
-// chunks needs rows that none before needs, in either direction.
+// path is a graph of edges from each vertex v to v−1 and to v+2. In either direction each chunk reads rows that
+// no earlier chunk reads.
 func path(t *testing.T) *graph.Graph {
 	t.Helper()
 	const vertices = 24
@@ -57,26 +57,26 @@ func path(t *testing.T) *graph.Graph {
 	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 
-// withItself is a sum in which no two rows of figure9 have the same neighbours.
-var withItself = gnn.Reduce{Kind: gnn.KindSum, Self: 1.25}
+// withSelf is a sum with self loops, in which no two rows of figure9 have the same neighbours.
+var withSelf = gnn.Reduce{Kind: gnn.KindSum, Self: 1.25}
 
-// flowing are linear aggregations, chunk by chunk.
-var flowing = map[string]struct {
+// overlapped lists the linear aggregations, in aggregation chunks.
+var overlapped = map[string]struct {
 	shows          string
 	rounds, chunks int
 }{
-	"whole": {"tensor parallelism: split, aggregation of a slice along all edges, gather", 1, 1},
-	"chunks": {"Figure 9: the sources of a chunk that no chunk before had are dealt evenly, and travel with it;\n" +
-		"# a chunk's own rows do too, as each is its own neighbour here", 1, 4},
-	"rounds": {"decoupled training: several rounds between one split and one gather", 3, 3},
+	"whole": {"tensor parallelism: to slices, aggregation of a slice along all edges, to rows", 1, 1},
+	"chunks": {"Figure 9: each worker owns as many of a chunk's new sources, and sends them with it;\n" +
+		"# a chunk's own rows are sent with it too, as each is its own neighbour here", 1, 4},
+	"rounds": {"decoupled training: several rounds between two all-to-alls, to slices and to rows", 3, 3},
 }
 
-// TestTranscripts holds what each worker splits, computes and gathers in a forward and a backward pass, in
-// the order of each lane, against testdata/transcripts, where a person can review it; go test
-// ./parallel/tensor -run Transcripts -update writes it anew. Which rows and columns a message has is read
-// from its numbers, each of which one row and column alone has.
+// TestTranscripts compares what each worker sends, receives and computes in a forward and a backward pass with
+// testdata/transcripts, where a person can review it. Each lane has its own order. go test ./parallel/tensor
+// -run Transcripts -update writes the files anew. Each number of a matrix is unique, so that the numbers of a
+// message tell its rows and columns.
 //
-// What a linear aggregation does in which order across lanes is asserted besides.
+// For linear aggregations the test also asserts the order across lanes.
 func TestTranscripts(t *testing.T) {
 	g := figure9(t)
 	type work struct {
@@ -94,21 +94,21 @@ func TestTranscripts(t *testing.T) {
 			twoEnds(2, 2), 1,
 		},
 	}
-	for name, f := range flowing {
-		all[name] = work{f.shows, paralleltest.Propagation("", 6, withItself, f.rounds), f.chunks}
+	for name, f := range overlapped {
+		all[name] = work{f.shows, paralleltest.Propagation("", 6, withSelf, f.rounds), f.chunks}
 	}
 	for name, c := range all {
 		for _, workers := range []int{2, 3} {
 			t.Run(fmt.Sprintf("%s-%d", name, workers), func(t *testing.T) {
 				scripts := transcribe(t, g, c.layer, workers, c.chunks)
 				var out strings.Builder
-				fmt.Fprintf(&out, "# %s\n# messages: rows [columns], several together with +; numbers are such as are added up where they come, or zero\n", c.shows)
+				fmt.Fprintf(&out, "# %s\n# messages: rows [columns], joined with +; \"numbers\" have no unique value: terms of a sum, or zero\n", c.shows)
 				for rank, s := range scripts {
 					text := paralleltest.NewTranscript()
 					for pass, events := range s.events {
 						text.Begin(phases[pass])
 						var p *plan
-						if f, ok := flowing[name]; ok {
+						if f, ok := overlapped[name]; ok {
 							p = planOf(t, g, pass, scripts, f.rounds)
 							p.check(t, rank, scripts)
 						}
@@ -128,7 +128,7 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// twoEnds is GATv2 of sources and targets, which are the two halves of the input's columns.
+// twoEnds is GATv2 whose sources and targets are the two halves of the input's columns.
 func twoEnds(heads, width int) paralleltest.Layer {
 	n := heads * width
 	l := paralleltest.Layer{In: 2 * n, Out: n, Weights: [][2]int{{1, n}}}
@@ -140,19 +140,19 @@ func twoEnds(heads, width int) paralleltest.Layer {
 	return l
 }
 
-// TestOverlap: "while a chunk is computed the rows that the next ones need are on their way in, and finished
-// ones on their way out". Where the rows of the last chunk are held back, all chunks before it are computed
-// and gathered meanwhile; where the first results are, all chunks are computed. Nothing here takes any time:
-// a pass is looked at when no worker can go on.
+// TestOverlap: "While a chunk is computed, the rows of later chunks are received, and the results of earlier
+// ones are sent." While the rows of the last chunk are held back, all chunks before it are computed and their
+// results received. While the first results are held back, all chunks are computed. The test needs no clock: it
+// looks at a pass when no worker can go on.
 func TestOverlap(t *testing.T) {
 	const chunks = 3
-	g, l := path(t), paralleltest.Propagation("", 6, withItself, 1)
+	g, l := path(t), paralleltest.Propagation("", 6, withSelf, 1)
 	for _, workers := range []int{2, 3} {
 		free := transcribe(t, g, l, workers, chunks)
 		for name, c := range map[string]struct {
 			kind               comm.Kind
-			held               int // the chunk of which these messages are held back
-			computed, gathered int // so many chunks meanwhile
+			held               int // the chunk whose messages are held back
+			computed, returned int // chunks, while they are held back
 		}{
 			"the last chunk's rows":    {comm.ToSlices, chunks - 1, chunks - 1, chunks - 1},
 			"the first chunk's rows":   {comm.ToSlices, 0, 0, 0},
@@ -175,7 +175,7 @@ func TestOverlap(t *testing.T) {
 						run(t, g, l, chunks, blank, func(end comm.Transport) comm.Transport {
 							s := blank[end.Rank()]
 							return &holding{Transport: end, held: map[[2]int]*heldRequest{}, until: func(kind comm.Kind, data []byte) <-chan struct{} {
-								if pass := s.now(); kind == c.kind && plans[pass].of(s.decode(laneOf(kind, sends), data)) == c.held {
+								if pass := s.now(); kind == c.kind && plans[pass].of(s.decode(laneOf(kind, true), data)) == c.held {
 									return release[pass]
 								}
 								return nil
@@ -185,20 +185,20 @@ func TestOverlap(t *testing.T) {
 					for pass, p := range plans {
 						synctest.Wait()
 						for rank, s := range blank {
-							began, gathered := p.progress(s.so(pass))
+							began, returned := p.progress(s.soFar(pass))
 							if began != c.computed {
-								t.Errorf("%s: worker %d computed %d chunks meanwhile, want %d", phases[pass], rank, began, c.computed)
+								t.Errorf("%s: worker %d computed %d chunks while messages were held back, want %d", phases[pass], rank, began, c.computed)
 							}
 							want := map[[2]int]bool{}
-							for j := range c.gathered {
+							for j := range c.returned {
 								for peer := range workers {
 									if peer != rank && p.ownsOf(j, s.own) {
 										want[[2]int{j, peer}] = true
 									}
 								}
 							}
-							if !maps.Equal(gathered, want) {
-								t.Errorf("%s: worker %d had %v of others meanwhile (chunk, worker), want %v", phases[pass], rank, gathered, want)
+							if !maps.Equal(returned, want) {
+								t.Errorf("%s: worker %d had received %v (chunk, worker) while messages were held back, want %v", phases[pass], rank, returned, want)
 							}
 						}
 						close(release[pass])
@@ -212,55 +212,50 @@ func TestOverlap(t *testing.T) {
 
 // The lanes of a worker.
 const (
-	splitSends     = "split, sends"
-	splitReceives  = "split, receives"
+	slicesSent     = "to slices, sends"
+	slicesReceived = "to slices, receives"
 	computes       = "computes"
-	computed       = "computed" // the end of it
-	gatherSends    = "gather, sends"
-	gatherReceives = "gather, receives"
+	computed       = "computed" // the end of a computation
+	rowsSent       = "to rows, sends"
+	rowsReceived   = "to rows, receives"
 )
 
 var (
-	lanes  = []string{splitSends, splitReceives, computes, gatherSends, gatherReceives}
+	lanes  = []string{slicesSent, slicesReceived, computes, rowsSent, rowsReceived}
 	phases = []string{paralleltest.Forward, paralleltest.Backward}
 )
 
-// laneOf is that of messages of a kind.
-func laneOf(kind comm.Kind, way direction) string {
+// laneOf is the lane of the messages of a kind.
+func laneOf(kind comm.Kind, send bool) string {
 	switch {
-	case kind == comm.ToSlices && way == sends:
-		return splitSends
+	case kind == comm.ToSlices && send:
+		return slicesSent
 	case kind == comm.ToSlices:
-		return splitReceives
-	case way == sends:
-		return gatherSends
+		return slicesReceived
+	case send:
+		return rowsSent
 	}
-	return gatherReceives
+	return rowsReceived
 }
 
-// direction is that of a message.
-type direction bool
-
-const sends direction = true
-
-// event is a message, or a kernel's call.
+// event is a message, or a call of a kernel.
 type event struct {
 	lane   string
 	peer   int
 	parts  []numbers
-	kernel string // what was called, for so many rows
-	of     int
+	kernel string // the kernel called
+	of     int    // its number of rows
 }
 
-// numbers are those of a message that lie together: some columns of rows, or others, of which nothing but
-// their count is known.
+// numbers is a block of a message: columns from … to−1 of some rows. rows is nil where the values do not tell
+// them; then only the count is known.
 type numbers struct {
 	count    int
 	rows     []int
 	from, to int
 }
 
-// rows are those of all parts of a message.
+// rows lists the rows of all parts of a message.
 func (e event) rows() (list []int) {
 	for _, p := range e.parts {
 		list = append(list, p.rows...)
@@ -268,7 +263,7 @@ func (e event) rows() (list []int) {
 	return list
 }
 
-// value is a number that one row and column alone has.
+// value is a number, and the row and column that have it.
 type value struct {
 	number   float64
 	row, col int
@@ -276,14 +271,14 @@ type value struct {
 
 // script is what a worker did, in order.
 type script struct {
-	values [2][2][]value // by pass, of what is split and gathered, ascending
+	values [2][2][]value // by pass, of what is sent to slices and to rows, ascending
 	own    []int
 	mu     sync.Mutex
 	pass   int
 	events [2][]event
 }
 
-// newScript is an empty one of a layer, whose numbers are those of one worker.
+// newScript is an empty script of a layer. It recognizes the numbers that one worker computes.
 func newScript(t *testing.T, g *graph.Graph, l paralleltest.Layer) *script {
 	t.Helper()
 	s, alone := &script{}, l.Alone(t, g, paralleltest.Stored)
@@ -305,15 +300,15 @@ func newScript(t *testing.T, g *graph.Graph, l paralleltest.Layer) *script {
 	return s
 }
 
-// now is the pass that the worker is in.
+// now is the worker's current pass.
 func (s *script) now() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.pass
 }
 
-// so are the events of a pass up to now.
-func (s *script) so(pass int) []event {
+// soFar returns the events of a pass up to now.
+func (s *script) soFar(pass int) []event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.events[pass])
@@ -325,20 +320,20 @@ func (s *script) add(e event) {
 	s.events[s.pass] = append(s.events[s.pass], e)
 }
 
-// message adds a message when it is sent, and when it was received.
+// message adds a message when its send begins, or when its receive ends.
 func (s *script) message(e commtest.Event) {
 	if e.Kind != comm.ToSlices && e.Kind != comm.ToRows || e.Send == e.Ended {
 		return
 	}
-	m := s.decode(laneOf(e.Kind, direction(e.Send)), e.Data)
+	m := s.decode(laneOf(e.Kind, e.Send), e.Data)
 	m.peer = e.Peer
 	s.add(m)
 }
 
-// decode finds which rows and columns a message has.
+// decode finds the rows and columns of a message.
 func (s *script) decode(lane string, data []byte) event {
 	values := s.values[s.now()][0]
-	if lane == gatherSends || lane == gatherReceives {
+	if lane == rowsSent || lane == rowsReceived {
 		values = s.values[s.now()][1]
 	}
 	e := event{lane: lane}
@@ -353,8 +348,8 @@ func (s *script) decode(lane string, data []byte) event {
 	return e
 }
 
-// settle takes parts with fewer rows than another one for others, some of which are another value by chance:
-// the parts of a message have the same rows.
+// settle keeps the parts with the most rows, as all parts of a message have the same rows. The numbers of other
+// parts equal known values by chance: it keeps their count alone.
 func settle(parts []numbers) (list []numbers) {
 	most := 0
 	for _, p := range parts {
@@ -373,7 +368,7 @@ func settle(parts []numbers) (list []numbers) {
 	return list
 }
 
-// takes reports whether a value belongs to the part: it stands after the last one, or begins the next row.
+// takes reports whether a value belongs to the part: it follows the last value in its row, or begins a later row.
 func (p *numbers) takes(v value, known bool) bool {
 	if !known || p.rows == nil {
 		return !known && p.rows == nil
@@ -395,7 +390,7 @@ func (p *numbers) add(v value, known bool) {
 	p.to = v.col + 1
 }
 
-// find is the only value that has a number, but for rounding.
+// find returns the value of a number, up to rounding, if there is exactly one.
 func find(values []value, number float64) (v value, known bool) {
 	const tolerance = 1e-6
 	i := sort.Search(len(values), func(i int) bool { return values[i].number >= number-tolerance })
@@ -408,7 +403,7 @@ func find(values []value, number float64) (v value, known bool) {
 	return v, known
 }
 
-// transcribe runs a layer forward and backward and returns what each worker did, whose results are right.
+// transcribe runs a layer forward and backward, checks the results, and returns what each worker did.
 func transcribe(t *testing.T, g *graph.Graph, l paralleltest.Layer, workers, chunks int) []*script {
 	t.Helper()
 	scripts := make([]*script, workers)
@@ -419,8 +414,7 @@ func transcribe(t *testing.T, g *graph.Graph, l paralleltest.Layer, workers, chu
 	return scripts
 }
 
-// run is transcribe into scripts that nothing is in yet, each worker with something around its transport;
-// wrap nil: nothing.
+// run is transcribe into empty scripts. wrap, unless nil, wraps each worker's transport.
 func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts []*script, wrap func(comm.Transport) comm.Transport) {
 	t.Helper()
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: 1, Slices: len(scripts)}, Graph: g}
@@ -461,15 +455,15 @@ func run(t *testing.T, g *graph.Graph, l paralleltest.Layer, chunks int, scripts
 	got.Near(t, "on several workers", l.Alone(t, g, paralleltest.Stored))
 }
 
-// plan is what a pass of a linear aggregation has to do.
+// plan says what a pass of a linear aggregation has to do.
 type plan struct {
 	pass   int
 	rounds int
-	chunks [][2]int // rows lo … hi−1 of each, in the order of the pass
-	needed []int    // the first chunk that needs a row
+	chunks [][2]int // rows lo … hi−1 of each chunk, in the order of the pass
+	needed []int    // by row: the first chunk that reads it
 }
 
-// planOf is a pass's, with the chunks that worker 0 computed first.
+// planOf is the plan of a pass. Its chunks are those of worker 0's first round.
 func planOf(t *testing.T, g *graph.Graph, pass int, scripts []*script, rounds int) *plan {
 	t.Helper()
 	n := g.Vertices()
@@ -505,12 +499,12 @@ func (p *plan) chunkOf(row int) int {
 	return slices.IndexFunc(p.chunks, func(c [2]int) bool { return c[0] <= row && row < c[1] })
 }
 
-// of is the chunk that a message belongs to, −1 where its rows are several chunks'.
+// of is the chunk of a message, or −1 if its rows are of several chunks.
 func (p *plan) of(e event) int {
 	chunk := -1
 	for i, row := range e.rows() {
 		of := p.chunkOf(row)
-		if e.lane == splitSends || e.lane == splitReceives {
+		if e.lane == slicesSent || e.lane == slicesReceived {
 			of = p.needed[row]
 		}
 		if i > 0 && of != chunk {
@@ -521,27 +515,26 @@ func (p *plan) of(e event) int {
 	return chunk
 }
 
-// progress is how many calls have begun, and of which chunks results have come from which other worker.
-func (p *plan) progress(events []event) (began int, gathered map[[2]int]bool) {
-	gathered = map[[2]int]bool{}
+// progress returns how many calls have begun, and the chunk and sender of all results received.
+func (p *plan) progress(events []event) (began int, returned map[[2]int]bool) {
+	returned = map[[2]int]bool{}
 	for _, e := range events {
 		switch e.lane {
 		case computes:
 			began++
-		case gatherReceives:
-			gathered[[2]int{p.of(e), e.peer}] = true
+		case rowsReceived:
+			returned[[2]int{p.of(e), e.peer}] = true
 		}
 	}
-	return began, gathered
+	return began, returned
 }
 
-// ownsOf reports whether some of a chunk's results are among own rows.
+// ownsOf reports whether a chunk computes any of the own rows.
 func (p *plan) ownsOf(chunk int, own []int) bool {
 	return slices.ContainsFunc(own, func(row int) bool { return p.chunkOf(row) == chunk })
 }
 
-// describe is an event in words, and of a call how many there were before it; p is nil where there are no
-// chunks.
+// describe returns an event in words. before is how many calls precede it. p is nil where there are no chunks.
 func (p *plan) describe(e event, before int) string {
 	if e.lane == computes {
 		if p == nil {
@@ -569,7 +562,7 @@ func (p *plan) describe(e event, before int) string {
 	if p != nil && len(p.chunks) > 1 {
 		what = fmt.Sprintf("chunk %d: %s", p.of(e), what)
 	}
-	if e.lane == splitSends || e.lane == gatherSends {
+	if e.lane == slicesSent || e.lane == rowsSent {
 		return fmt.Sprintf("%s to %d", what, e.peer)
 	}
 	return fmt.Sprintf("%s from %d", what, e.peer)
@@ -577,7 +570,7 @@ func (p *plan) describe(e event, before int) string {
 
 func list(rows []int) string { return strings.Trim(fmt.Sprint(rows), "[]") }
 
-// check holds what a worker did in a pass to what has to be done before what.
+// check asserts that a worker did everything in a pass that the plan says, and in a right order.
 func (p *plan) check(t *testing.T, rank int, scripts []*script) {
 	t.Helper()
 	s, n := scripts[rank], len(p.chunks)
@@ -585,10 +578,10 @@ func (p *plan) check(t *testing.T, rank int, scripts []*script) {
 		t.Errorf("worker %d, %s: %s", rank, phases[p.pass], fmt.Sprintf(format, args...))
 	}
 	began, ended := 0, 0                // calls
-	come := map[int]bool{}              // rows of others that were received
-	sent := make([][]int, len(scripts)) // rows that each other worker was sent
+	received := map[int]bool{}          // rows of others
+	sent := make([][]int, len(scripts)) // own rows, by receiver
 	last := map[[2]any]int{}            // the chunk of the last message of a lane and a peer
-	gathered := map[[2]int]bool{}       // rows of each other worker, and own rows from each
+	returned := map[[2]int]bool{}       // rows sent to each other worker, and own rows received from each
 	for _, e := range s.events[p.pass] {
 		chunk := p.of(e)
 		switch e.lane {
@@ -597,8 +590,8 @@ func (p *plan) check(t *testing.T, rank int, scripts []*script) {
 				fail("call %d is of %d rows, chunk %d has %d", began, e.of, began%n, c[1]-c[0])
 			}
 			for row, with := range p.needed {
-				if with <= began && !come[row] && !slices.Contains(s.own, row) {
-					fail("chunk %d is computed before row %d has come", began, row)
+				if with <= began && !received[row] && !slices.Contains(s.own, row) {
+					fail("chunk %d is computed before row %d is received", began, row)
 				}
 			}
 			began++
@@ -606,32 +599,32 @@ func (p *plan) check(t *testing.T, rank int, scripts []*script) {
 		case computed:
 			ended++
 			continue
-		case splitSends:
+		case slicesSent:
 			sent[e.peer] = append(sent[e.peer], e.rows()...)
-		case splitReceives:
+		case slicesReceived:
 			if began >= n {
-				fail("rows %v come after the first round", e.rows())
+				fail("rows %v are received after the first round", e.rows())
 			}
 			for _, row := range e.rows() {
-				if come[row] || !slices.Contains(scripts[e.peer].own, row) {
-					fail("row %d comes again, or from %d, whose own it is not", row, e.peer)
+				if received[row] || !slices.Contains(scripts[e.peer].own, row) {
+					fail("row %d is received again, or from %d, which does not own it", row, e.peer)
 				}
-				come[row] = true
+				received[row] = true
 			}
-		case gatherSends, gatherReceives:
+		case rowsSent, rowsReceived:
 			if done := ended - (p.rounds-1)*n; chunk >= done {
 				fail("%s rows %v of chunk %d when %d chunks of the last round are computed", e.lane, e.rows(), chunk, max(0, done))
 			}
 			for _, row := range e.rows() {
 				at := [2]int{e.peer, row}
 				owner := e.peer
-				if e.lane == gatherReceives {
+				if e.lane == rowsReceived {
 					owner = rank
 				}
-				if gathered[at] || !slices.Contains(scripts[owner].own, row) {
+				if returned[at] || !slices.Contains(scripts[owner].own, row) {
 					fail("%s row %d again, or not to its owner", e.lane, row)
 				}
-				gathered[at] = true
+				returned[at] = true
 			}
 		}
 		lane := [2]any{e.lane, e.peer}
@@ -650,18 +643,18 @@ func (p *plan) check(t *testing.T, rank int, scripts []*script) {
 			fail("worker %d was sent rows %v, want each of %v once", peer, list, s.own)
 		}
 	}
-	if want := (len(scripts)-1)*len(s.own) + rows - len(s.own); len(come) != rows-len(s.own) || len(gathered) != want {
-		fail("%d rows came and %d were gathered, want %d and %d", len(come), len(gathered), rows-len(s.own), want)
+	if want := (len(scripts)-1)*len(s.own) + rows - len(s.own); len(received) != rows-len(s.own) || len(returned) != want {
+		fail("%d rows were received and %d returned, want %d and %d", len(received), len(returned), rows-len(s.own), want)
 	}
 }
 
-// holding is a transport in which a message waits until a channel is closed, and later ones of its sender,
-// receiver and tag behind it; nil: it does not.
+// holding is a transport that holds back each message until the channel from until is closed. A nil channel
+// does not hold it back. Later messages of the same sender, receiver and tag wait behind it.
 type holding struct {
 	comm.Transport
 	until func(kind comm.Kind, data []byte) <-chan struct{}
 	mu    sync.Mutex
-	held  map[[2]int]*heldRequest // the last one, by receiver and tag
+	held  map[[2]int]*heldRequest // the last message held back, by receiver and tag
 }
 
 func (h *holding) Send(data []byte, to, tag int) comm.Request {
@@ -689,7 +682,7 @@ func (h *holding) Send(data []byte, to, tag int) comm.Request {
 	return r
 }
 
-// heldRequest is that of a message that is sent later.
+// heldRequest is the request of a message that is held back.
 type heldRequest struct {
 	comm.Request
 	sent, done chan struct{}

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// runVariable in the environment makes a program run METIS on the memory that its parent shares, and exit.
+// runVariable in the environment makes a program run METIS on the memory shared by its parent, and exit.
 const runVariable = "WEFT_RUN_METIS"
 
-// memoryDescriptor is where the child finds the memory: the first file beyond the standard ones.
+// memoryDescriptor is the child's descriptor of the memory: the first file after the standard ones.
 const memoryDescriptor = 3
 
 const (
@@ -39,7 +39,7 @@ func init() {
 
 // solveShared runs METIS on the shared memory.
 func solveShared() error {
-	// METIS aborts on some inputs, which is no reason to leave a core file.
+	// METIS aborts on some inputs: leave no core file.
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return err
 	}

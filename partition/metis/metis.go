@@ -26,18 +26,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// MaxEntries is the largest number that METIS, built with 32-bit indices, counts to: adjacency entries, and
-// sums of weights.
+// MaxEntries is the largest count of METIS with 32-bit indices: of adjacency entries, and of sums of weights.
 const MaxEntries = math.MaxInt32
 
-// Problem is an undirected graph without self loops, in the form that METIS reads: each edge stands in the
-// lists of both its ends. Its arrays lie in shared memory until Close. They are zero at first.
+// Problem is an undirected graph without self loops, in METIS's format: each edge is in the lists of both its
+// ends. Its arrays are in shared memory until Close. They are zero at first.
 type Problem struct {
 	Indptr      []int32 // len V+1: the neighbours of v are Neighbours[Indptr[v]:Indptr[v+1]]
 	Neighbours  []int32
-	EdgeWeights []int32 // one per entry of Neighbours, equal both ways; nil: all are 1
-	// VertexWeights are V rows of Weights.Vertex weights, each of which the partitions share out evenly; nil:
-	// they share out the vertices.
+	EdgeWeights []int32 // one per entry of Neighbours, equal in both directions; nil: all are 1
+	// VertexWeights are V rows of Weights.Vertex weights. The partitions divide each evenly. nil: they divide
+	// the vertices evenly.
 	VertexWeights []int32
 
 	header *header
@@ -49,10 +48,10 @@ type Problem struct {
 // header begins the shared memory.
 type header struct {
 	Vertices, Entries int32
-	EdgeWeights       int32 // 1: they follow the neighbours
+	EdgeWeights       int32 // 1: there are edge weights after the neighbours
 	VertexWeights     int32 // of each vertex
 	Parts, Seed       int32
-	Status            int32 // what METIS returned; 0 until it did
+	Status            int32 // METIS's return value; 0 before it returns
 }
 
 const headerWords = int(unsafe.Sizeof(header{}) / 4)
@@ -63,7 +62,7 @@ type Weights struct {
 	Vertex int  // how many VertexWeights each vertex has
 }
 
-// New makes a problem of that many vertices and entries of Neighbours.
+// New makes a problem with the given numbers of vertices and entries of Neighbours.
 func New(vertices, entries int, w Weights) (*Problem, error) {
 	if vertices < 0 || entries < 0 || w.Vertex < 0 || vertices > MaxEntries/max(w.Vertex, 1) || entries > MaxEntries {
 		return nil, fmt.Errorf("METIS cannot hold %d vertices of %d weights and %d entries", vertices, w.Vertex, entries)
@@ -91,7 +90,7 @@ func (h *header) words() int64 {
 	return int64(headerWords) + int64(h.Vertices) + 1 + int64(h.Entries)*int64(1+h.EdgeWeights) + int64(h.Vertices)*int64(h.VertexWeights+1)
 }
 
-// mapped maps the memory and lays the arrays out in it, as h says.
+// mapped maps the memory and places the arrays in it, as h says.
 func (p *Problem) mapped(h *header) (err error) {
 	p.words, err = unix.Mmap(int(p.memory.Fd()), 0, int(4*h.words()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
@@ -116,7 +115,7 @@ func (p *Problem) mapped(h *header) (err error) {
 	return nil
 }
 
-// Close gives the memory back. The arrays must not be used afterwards.
+// Close releases the memory. The arrays must not be used afterwards.
 func (p *Problem) Close() error {
 	var err error
 	if p.words != nil {
@@ -127,10 +126,9 @@ func (p *Problem) Close() error {
 }
 
 // Solve returns the partition, 0…parts−1, of each vertex. The same problem and seed give the same result. It
-// needs at least two partitions, and at most as many as vertices; some may come out empty, and most do where
-// each has a few vertices only. METIS may take as long as it likes, but where it stands still for the
-// timeout, as a stopped process does, it is killed and that is the error; 0 sets no limit. Where ctx ends,
-// METIS is killed too.
+// needs at least two partitions, and at most as many as vertices. Some may be empty; most are if each has a
+// few vertices only. METIS may work for any time. If it stands still for the timeout, as a stopped process
+// does, Solve kills it and returns an error; 0 sets no limit. When ctx ends it kills METIS too.
 func (p *Problem) Solve(ctx context.Context, parts int, seed uint64, timeout time.Duration) ([]int32, error) {
 	if parts < 2 || parts > int(p.header.Vertices) {
 		return nil, fmt.Errorf("METIS makes between 2 partitions and one for each of %d vertices, not %d", p.header.Vertices, parts)
@@ -147,19 +145,19 @@ func (p *Problem) Solve(ctx context.Context, parts int, seed uint64, timeout tim
 	return slices.Clone(p.part), nil
 }
 
-// run runs the child and returns what it printed.
+// run runs the child and returns its output.
 func (p *Problem) run(ctx context.Context, timeout time.Duration) (said string, err error) {
 	ctx, kill := context.WithCancelCause(ctx)
 	defer kill(nil)
-	// The kernel kills the child when the thread that started it ends, as it does with this process.
+	// The kernel kills the child when this thread ends, as it does at the end of this process.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// Not by its name: the file may have been replaced since this process started.
+	// Do not use its name: the file may have been replaced since this process started.
 	child := exec.CommandContext(ctx, "/proc/self/exe")
-	child.Args = []string{"weft-metis"} // what ps shows
+	child.Args = []string{"weft-metis"} // the name in ps
 	child.Env = append(os.Environ(), runVariable+"=1")
 	child.ExtraFiles = []*os.File{p.memory}
-	// A process group of its own: an interrupt from the terminal is for this process to deal with.
+	// A process group of its own: this process alone handles an interrupt from the terminal.
 	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	var printed bytes.Buffer
 	child.Stdout, child.Stderr = &printed, &printed

@@ -87,7 +87,7 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// Edges that weigh much are not cut: here those between columns 2i and 2i+1 of the grid.
+// Heavy edges are not cut: here those between columns 2i and 2i+1 of the grid.
 func TestEdgeWeights(t *testing.T) {
 	const side = 20
 	p := grid(t, side, Weights{Edges: true})
@@ -108,8 +108,8 @@ func TestEdgeWeights(t *testing.T) {
 	}
 }
 
-// One weight of each vertex is shared out in place of the vertices: here those of a corner, a quarter of all,
-// weigh ten times as much, and would otherwise stay together.
+// One weight of each vertex is divided evenly instead of the vertices. Here a corner, a quarter of all
+// vertices, weighs ten times as much, and would else stay together.
 func TestVertexWeights(t *testing.T) {
 	const side = 20
 	p := grid(t, side, Weights{Vertex: 1})
@@ -133,8 +133,8 @@ func TestVertexWeights(t *testing.T) {
 	}
 }
 
-// A second weight is shared out too: here a tenth of the vertices, in a corner, which the first would
-// leave together.
+// A second weight is divided evenly too. Here it is a tenth of the vertices, in a corner, which the first
+// weight would leave together.
 func TestTwoVertexWeights(t *testing.T) {
 	const side = 40
 	p := grid(t, side, Weights{Vertex: 2})
@@ -186,7 +186,7 @@ func TestRefuses(t *testing.T) {
 	}
 }
 
-// METIS dies of a graph that leaves its arrays; this process must not.
+// METIS crashes on a graph with indices outside its arrays; this process must not.
 func TestChildDies(t *testing.T) {
 	p := grid(t, 40, Weights{})
 	for k := range p.Neighbours {
@@ -198,8 +198,8 @@ func TestChildDies(t *testing.T) {
 	}
 }
 
-// stopVariable in the environment makes the child stop before it runs METIS. What initialises variables runs
-// before any init.
+// stopVariable in the environment makes the child stop before it runs METIS. Variables are initialised before
+// any init runs.
 const stopVariable = "WEFT_STOP_METIS"
 
 var _ = func() error {
@@ -242,7 +242,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// A child that somebody stopped is not waited for without end.
+// Solve does not wait for ever for a child that was stopped.
 func TestStopped(t *testing.T) {
 	t.Setenv(stopVariable, "1")
 	p := grid(t, 4, Weights{})
@@ -255,11 +255,11 @@ func TestStopped(t *testing.T) {
 		if strings.Contains(err.Error(), "is stopped and") {
 			return
 		}
-		// It waited for the disk, say, before it came to stop: once more.
+		// It waited before it stopped, perhaps for the disk: try again.
 	}
 }
 
-// The variable without the memory ends the program, and says why.
+// The variable without the memory ends the program with an error.
 func TestVariableAlone(t *testing.T) {
 	child := exec.Command("/proc/self/exe")
 	child.Env = append(os.Environ(), runVariable+"=1")

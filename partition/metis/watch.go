@@ -11,10 +11,10 @@ import (
 // looks is how often watch looks at a process within the timeout.
 const looks = 50
 
-// watch returns an error once the process has done nothing for the timeout, and nil when ctx or the process
-// ends. A process does something where it uses a processor or waits for one, however long a busy machine lets
-// it wait. Looks without progress are counted, and no clock is read: while this process is stopped as well,
-// nothing is counted.
+// watch returns an error once the process has been idle for the timeout, and nil when ctx or the process
+// ends. A process is active while it uses a processor or waits for one, however long a busy machine lets it
+// wait. watch counts looks without activity, and reads no clock: while this process is stopped too, nothing
+// is counted.
 func watch(ctx context.Context, pid int, timeout time.Duration) error {
 	tick := time.NewTicker(max(timeout/looks, 1))
 	defer tick.Stop()
@@ -38,10 +38,10 @@ func watch(ctx context.Context, pid int, timeout time.Duration) error {
 	}
 }
 
-// activity is what a process does.
+// activity is the state of a process.
 type activity struct {
 	state     byte   // of its first thread, which runs METIS: the letter that ps shows
-	processor string // the processor time that it has used
+	processor string // its processor time
 }
 
 func (a activity) String() string {
@@ -56,7 +56,7 @@ func activityOf(pid int) (activity, error) {
 	if err != nil {
 		return activity{}, err
 	}
-	// proc_pid_stat(5): the number, the name in parentheses, the state; user and system time come eleven and
+	// proc_pid_stat(5): the number, the name in parentheses, the state. User and system time are eleven and
 	// twelve fields later.
 	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
 	if len(fields) < 13 {

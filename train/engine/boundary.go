@@ -9,16 +9,16 @@ import (
 	"weft/tensor"
 )
 
-// pass is a chunk's passing through a stage in an epoch.
+// pass is a chunk's forward and backward pass through a stage, in one epoch.
 type pass struct {
 	*chunked.Chunk
 	features *features        // on the first stage
-	came     []*tensor.Matrix // on the others: the state from the stage before, until a tape owns it
-	ledger   *autograd.Ledger // that is told of the tape's work on parameters; nil: not
+	came     []*tensor.Matrix // on other stages: the state from the previous stage, until a tape owns it
+	ledger   *autograd.Ledger // records when gradients are complete; may be nil
 	in, out  gnn.State        // on the tape of the last forward pass
 }
 
-// forward runs the stage's blocks on a chunk. With recomputation nothing is recorded.
+// forward runs the stage's blocks on a chunk. With recomputation it records nothing.
 func (p *Pipeline) forward(c *pass, epoch int) gnn.State {
 	t := autograd.NewTrainingTape(p.Team, autograd.Random{Seed: p.Seed, Epoch: epoch})
 	t.Recording = !p.Stage.Recompute
@@ -34,7 +34,7 @@ func (p *Pipeline) record(c *pass, t *autograd.Tape) gnn.State {
 	return c.out
 }
 
-// begin is the state that the blocks here begin with. A tape that records owns what came.
+// begin returns the input of the stage's first block. A tape that records owns the matrices that came.
 func (p *Pipeline) begin(c *pass, t *autograd.Tape) (in gnn.State) {
 	if p.first() {
 		return gnn.State{H: c.features.On(t)}
@@ -50,7 +50,8 @@ func (p *Pipeline) begin(c *pass, t *autograd.Tape) (in gnn.State) {
 	return in
 }
 
-// backward adds the gradients of the stage's weights, for those of the state after it, which it owns.
+// backward adds to the gradients of the stage's weights. It takes, and owns, the gradients of the stage's
+// output.
 func (p *Pipeline) backward(c *pass, epoch int, grads []*tensor.Matrix) {
 	if p.Stage.Recompute {
 		p.record(c, autograd.NewTrainingTape(p.Team, autograd.Random{Seed: p.Seed, Epoch: epoch}))
@@ -63,7 +64,7 @@ func (p *Pipeline) backward(c *pass, epoch int, grads []*tensor.Matrix) {
 	c.ledger = nil
 }
 
-// join puts a chunk's part of the last block's result where its rows stand among all.
+// join copies a chunk's rows of the last block's result to their places among all rows.
 func (p *Pipeline) join(all *tensor.Matrix, c *pass, out gnn.State) *tensor.Matrix {
 	part := autograd.Dense(out.Output()).Value()
 	if all == nil {
@@ -73,32 +74,33 @@ func (p *Pipeline) join(all *tensor.Matrix, c *pass, out gnn.State) *tensor.Matr
 	return all
 }
 
-// lossOf is the part of the loss of this worker's logits, which it releases, and their gradient.
+// lossOf returns this worker's part of the loss, and the gradient of its logits. It releases the logits.
 func (p *Pipeline) lossOf(logits *tensor.Matrix) (loss float64, grad *tensor.Matrix) {
 	v := autograd.NewTape(p.Team).Received(logits, p.graph.Rows())
 	defer v.Drop()
 	return p.Loss(v)
 }
 
-// rowsOf is the part of the logits' gradient that is a chunk's.
+// rowsOf returns a chunk's rows of the logits' gradient.
 func (p *Pipeline) rowsOf(grad *tensor.Matrix, c *pass) []*tensor.Matrix {
 	part := p.Team.Memory.New(tensor.Gradients, c.Rows().Here, grad.Cols)
 	p.Team.Gather(part, grad, c.Places)
 	return []*tensor.Matrix{part}
 }
 
-// inbox takes in states of chunks, or their gradients, from another stage: in the order that is expected, and
-// some ahead of the one that is worked on.
+// inbox receives the states of chunks, or their gradients, from another stage, in the given order. It
+// receives a few chunks ahead.
 type inbox struct {
 	link
 	kind   tensor.Kind
 	widths []int
-	rows   []int // of each chunk in the order
+	rows   []int // of each chunk, in the order
 	come   []message
 	taken  int
 }
 
-// outbox sends them to another stage, while the next chunk is worked on. A nil outbox sends nothing.
+// outbox sends states or gradients to another stage while the next chunk is computed. A nil outbox sends
+// nothing.
 type outbox struct {
 	link
 	gone []message
@@ -107,13 +109,13 @@ type outbox struct {
 type link struct {
 	p     *Pipeline
 	peer  int
-	worst *worst // nil: messages take what they have
+	worst *worst // nil: no padding
 }
 
 // message is a chunk's matrices, one or two.
 type message struct {
 	values  []*tensor.Matrix
-	padding []*tensor.Matrix // beside them in a plan
+	padding []*tensor.Matrix // in a plan: memory besides the values
 	pending []*comm.Pending
 }
 
@@ -123,10 +125,11 @@ func (m message) wait() {
 	}
 }
 
-// onTheWay is how many chunks' messages go to another stage, or come ahead of the chunk that is worked on.
-const onTheWay = 2
+// inFlight is how many chunks' messages an outbox sends at a time, and how many an inbox receives ahead.
+const inFlight = 2
 
-// states are those that come from the stage before, for chunks in that order; nil on the first stage.
+// states receives the states of the chunks from the previous stage, in that order. It is nil on the first
+// stage.
 func (p *Pipeline) states(order []int) *inbox {
 	if p.first() {
 		return nil
@@ -134,7 +137,7 @@ func (p *Pipeline) states(order []int) *inbox {
 	return p.inbox(p.Groups.Stage-1, tensor.Activations, p.from, order, nil)
 }
 
-// gradients are those of the states after the last block here; nil on the last stage.
+// gradients receives the gradients of this stage's output. It is nil on the last stage.
 func (p *Pipeline) gradients(order []int) *inbox {
 	if p.last() {
 		return nil
@@ -142,7 +145,7 @@ func (p *Pipeline) gradients(order []int) *inbox {
 	return p.inbox(p.Groups.Stage+1, tensor.Gradients, p.from+len(p.model), order, p.worst)
 }
 
-// inbox expects states, or gradients, of those before a block.
+// inbox receives states or gradients of the input of a block.
 func (p *Pipeline) inbox(peer int, kind tensor.Kind, block int, order []int, w *worst) *inbox {
 	b := &inbox{link: link{p, peer, w}, kind: kind, widths: []int{p.Blocks[block].In}}
 	if width := p.Blocks[block].H0; width > 0 {
@@ -155,9 +158,9 @@ func (p *Pipeline) inbox(peer int, kind tensor.Kind, block int, order []int, w *
 	return b
 }
 
-// ask has messages come, as many as may.
+// ask starts as many receives as inFlight allows.
 func (b *inbox) ask() {
-	for len(b.come) < min(b.taken+onTheWay, len(b.rows)) {
+	for len(b.come) < min(b.taken+inFlight, len(b.rows)) {
 		var m message
 		for _, width := range b.widths {
 			rows := b.rows[len(b.come)]
@@ -169,7 +172,7 @@ func (b *inbox) ask() {
 	}
 }
 
-// take waits for the next chunk's, which are the caller's; of a nil inbox there are none.
+// take waits for the next chunk's matrices, which the caller then owns. A nil inbox returns none.
 func (b *inbox) take() []*tensor.Matrix {
 	if b == nil {
 		return nil
@@ -183,7 +186,7 @@ func (b *inbox) take() []*tensor.Matrix {
 	return m.values
 }
 
-// outbox is to the stage so many behind this one; nil where there is none.
+// outbox sends to the stage at a distance of step. It is nil if there is no such stage.
 func (p *Pipeline) outbox(step int, w *worst) *outbox {
 	peer := p.Groups.Stage + step
 	if peer < 0 || peer == p.Groups.Mesh.Stages {
@@ -192,9 +195,9 @@ func (p *Pipeline) outbox(step int, w *worst) *outbox {
 	return &outbox{link: link{p, peer, w}}
 }
 
-// send sends what it then releases.
+// send sends matrices, and releases them once they are sent.
 func (b *outbox) send(values []*tensor.Matrix) {
-	if len(b.gone) == onTheWay {
+	if len(b.gone) == inFlight {
 		b.settle(1)
 	}
 	m := message{values: values}
@@ -205,14 +208,14 @@ func (b *outbox) send(values []*tensor.Matrix) {
 	b.gone = append(b.gone, m)
 }
 
-// finish waits until all was sent.
+// finish waits until everything is sent.
 func (b *outbox) finish() {
 	if b != nil {
 		b.settle(len(b.gone))
 	}
 }
 
-// settle waits for the first n messages that are on their way.
+// settle waits for the first n messages in flight.
 func (b *outbox) settle(n int) {
 	for _, m := range b.gone[:n] {
 		m.wait()
@@ -222,7 +225,7 @@ func (b *outbox) settle(n int) {
 	b.gone = b.gone[n:]
 }
 
-// held are the values of Vars, which somebody else holds from now on, too.
+// held returns the values of Vars, and retains them for another owner.
 func held(vars []*autograd.Var) (values []*tensor.Matrix) {
 	for _, v := range vars {
 		values = append(values, v.Value().Share())
@@ -230,14 +233,14 @@ func held(vars []*autograd.Var) (values []*tensor.Matrix) {
 	return values
 }
 
-// drop lets go of the values of Vars.
+// drop drops Vars.
 func drop(vars []*autograd.Var) {
 	for _, v := range vars {
 		v.Drop()
 	}
 }
 
-// taken are the gradients of inputs.
+// taken takes the gradients of inputs.
 func taken(vars []*autograd.Var) (grads []*tensor.Matrix) {
 	for _, v := range vars {
 		grads = append(grads, v.TakeGrad())

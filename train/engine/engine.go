@@ -1,5 +1,5 @@
 // Package engine computes a model on one worker of a mesh: the training pass of an epoch, and exact
-// inference. What a pass consists of is known here alone: the loop of epochs runs no tape, and knows no
+// inference. It is the only package that runs tapes for that. The training loop knows neither tapes nor
 // edges.
 package engine
 
@@ -18,80 +18,82 @@ import (
 // Inference computes a model's results on one worker. All workers of the mesh call the same methods in the
 // same order. A method that cannot go on because of another worker panics with an exchange.Failure.
 type Inference interface {
-	// Infer computes the model without its last blocks, so many, exactly and without dropout. It returns this
-	// worker's rows of the result, those of Vertices and dense, which the caller drops.
+	// Infer computes the model without its last blocks, whose number is without. It is exact, and has no
+	// dropout. It returns this worker's rows of the result, those of Vertices, dense. The caller drops them.
 	Infer(without int) *autograd.Var
 	// Params are the parameters that this worker holds: those of its stage.
 	Params() *nn.Params
-	// Vertices are those whose rows come to this worker, ascending: by their original ids, or of a MFG by
-	// their places in its list; nil: all. There are none where another stage has the last block. A vertex's
-	// row comes to one worker.
+	// Vertices lists the vertices of this worker's rows of the result, ascending, by their original ids. An
+	// MFG gives their positions in its list instead. nil is all vertices. It is empty where another stage has
+	// the last block. Each vertex has its row on one worker.
 	Vertices() []int32
-	// All is how many rows come to all workers together.
+	// All is the number of result rows of all workers.
 	All() int
 }
 
 // Engine is a worker's part in training a model, and in inference for all vertices.
 type Engine interface {
 	Inference
-	// Train runs the training pass of an epoch, counted from 1. It adds to the gradients of Params what they
-	// are in the loss of the whole mesh, and returns this worker's part of that loss: the parts of all add up
-	// to it.
+	// Train runs the training pass of an epoch, counted from 1. It adds to the gradients of Params, which are
+	// gradients of the whole mesh's loss. It returns this worker's part of that loss: the sum of all parts is
+	// the loss.
 	Train(epoch int) (loss float64)
 }
 
-// Config is what an engine is made of: all that is this worker's, and nothing of the loop.
+// Config is what a worker builds its engine from. It holds nothing of the training loop.
 type Config struct {
 	Team   *kernel.Team
 	Groups mesh.Groups
 	Share  *partition.Share // of the worker's partition
 	Blocks []gnn.BlockSpec  // of the whole model
-	// Loss takes this worker's logits, a row for each of Vertices × classes. It returns their part of the
-	// mesh's loss, and its gradient.
+	// Loss takes this worker's logits, (vertices of Vertices) × classes. It returns their part of the mesh's
+	// loss, and their gradient.
 	Loss func(logits *autograd.Var) (loss float64, grad *tensor.Matrix)
 	Seed uint64 // of initial parameters and dropout
 	// NormalizeRows divides each vertex's features by their sum.
 	NormalizeRows bool
-	// VaryingInput says that the model reads the features differently in every epoch, as after input dropout:
-	// nothing that follows from them is kept.
+	// VaryingInput says that the model's input varies between epochs, as with input dropout. Nothing computed
+	// from it is cached.
 	VaryingInput bool
-	// Training says that gradients will be asked for.
+	// Training says that gradients are needed.
 	Training bool
-	// Aggregated takes edges × columns of each pass of a site along edges, forward and backward; nil: nobody
-	// asks.
-	Aggregated func(site string, edgeColumns int64)
-	// Redistributed takes what this worker sends in each switch of a site between layouts, which all workers of
-	// the stage make together; nil: nobody asks.
-	Redistributed func(site string, bytes int64)
-	// Trace takes spans of the worker's main work; nil: nobody asks. A goroutine beside it has the track of
-	// its comm.Comm. Messages, waits and kernel calls are recorded without the engine.
+	// Aggregated is called for each aggregation of a module, forward and backward, with edges × columns. It
+	// may be nil.
+	Aggregated func(module string, edgeColumns int64)
+	// Redistributed is called for each all-to-all between layouts that a module makes, with the bytes that
+	// this worker sends in it. All workers of the stage make it together. It may be nil.
+	Redistributed func(module string, bytes int64)
+	// Trace takes spans of the worker's main work. It may be nil. A goroutine beside that work has the track
+	// of its comm.Comm. Messages, waits and kernel calls are recorded elsewhere.
 	Trace *trace.Track
-	// Order is how each place that aggregates finds the order of its work, and says what it does.
+	// Order says how each module chooses its order of work, and who is told of it.
 	Order order.Options
-	// AggregationChunks is the tensor axis's, as in tensor.Options.
+	// AggregationChunks is tensor.Options.Chunks, of the tensor axis.
 	AggregationChunks int
-	// Prefetch and KeepHalo are the graph axis's, as in sar.Options.
+	// Prefetch and KeepHalo are sar.Options, of the graph axis.
 	Prefetch int
 	KeepHalo bool
-	// Stage is the pipeline axis's.
+	// Stage has the options of the pipeline axis.
 	Stage StageOptions
 }
 
 // All is the number of vertices of the first type.
 func (c *Config) All() int { return c.Share.Whole.Own() }
 
-// Axis is what a model aggregates along on this worker: one way of dividing vertices and columns.
+// Axis divides vertices and columns among workers. A model aggregates along it on this worker.
 type Axis interface {
-	// Vertices are those whose values this worker computes on, by their original ids, ascending; nil: all.
+	// Vertices lists the vertices whose values this worker computes, by their original ids, ascending. nil is
+	// all.
 	Vertices() []int32
-	// Rows are these vertices, as rows of values.
+	// Rows is the set of these vertices.
 	Rows() *autograd.RowSet
-	// Types are the same of each vertex type, the first one's among them.
+	// Types is the set of this worker's vertices of each type. The first is Rows.
 	Types() []*autograd.RowSet
-	// Schema is the graph's.
+	// Schema is the schema of the graph.
 	Schema() gnn.Schema
-	// Propagator is the gnn.Propagator of a site. A relation that the graph does not have panics.
-	Propagator(site string, along gnn.Along) gnn.Propagator
-	// BeginEpoch says which epoch the work belongs to from now on; errors name it.
+	// Propagator is the gnn.Propagator of the module at a path. It panics on a relation that the graph does
+	// not have.
+	Propagator(path string, along gnn.Along) gnn.Propagator
+	// BeginEpoch begins an epoch. Errors name it.
 	BeginEpoch(epoch int)
 }

@@ -11,15 +11,16 @@ import (
 	"weft/tensor"
 )
 
-// features are the input of a worker's rows, in its team's memory.
+// features are the input features of a worker's rows, in its team's memory.
 type features struct {
 	rows    *autograd.RowSet
 	dense   *tensor.Matrix   // rows × F, or nil
 	sparse  *autograd.Sparse // or nil
-	varying bool             // what follows from them is not kept over epochs
+	varying bool             // nothing computed from them is cached over epochs
 }
 
-// input is the state before the first block: the features of each vertex type, the first one's first.
+// input returns the state before the first block: the features of each vertex type, in the order of the
+// types.
 func input(all []*features, t *autograd.Tape) (s gnn.State) {
 	s.H = all[0].On(t)
 	for _, f := range all[1:] {
@@ -39,7 +40,7 @@ func (f *features) On(t *autograd.Tape) *autograd.Var {
 	return t.Fixed(f.dense, f.rows)
 }
 
-// loadAllFeatures copies those of the rows of an axis, of each vertex type.
+// loadAllFeatures copies the features of an axis' rows, of each vertex type.
 func loadAllFeatures(c Config, axis Axis) []*features {
 	all := []*features{loadFeatures(c, axis)}
 	for i := range c.Share.Others {
@@ -48,12 +49,12 @@ func loadAllFeatures(c Config, axis Axis) []*features {
 	return all
 }
 
-// loadFeatures copies those of the rows of an axis, of the first vertex type.
+// loadFeatures copies the features of an axis' rows, of the first vertex type.
 func loadFeatures(c Config, axis Axis) *features {
 	return c.load(&c.Share.Values, axis.Rows(), c.Share.Values.Places(axis.Vertices()))
 }
 
-// load copies the features of some rows of a vertex type; places nil: of all.
+// load copies the features of some rows of a vertex type. nil is all rows.
 func (c *Config) load(v *partition.Values, rows *autograd.RowSet, places []int32) *features {
 	team := c.Team
 	l := loader{team: team, share: c.Share, from: &v.Features, rows: v.Rows, places: places, normalize: c.NormalizeRows}
@@ -86,11 +87,11 @@ type loader struct {
 	share     *partition.Share
 	from      *graph.Features
 	rows      int
-	places    []int32 // the rows that are copied; nil: all
+	places    []int32 // the rows to copy; nil: all
 	normalize bool    // each row is divided by its sum
 }
 
-// each calls f for the rows that are copied.
+// each calls f for each row to copy.
 func (l *loader) each(f func(row int)) {
 	if l.places == nil {
 		for row := range l.rows {
@@ -103,8 +104,7 @@ func (l *loader) each(f func(row int)) {
 	}
 }
 
-// scale is what a row is multiplied by: with normalize 1 divided by its sum. A row without a sum stays as it
-// is.
+// scale is the factor of a row: with normalize, 1 / its sum. A row whose sum is 0 stays as it is.
 func (l *loader) scale(row int) float32 {
 	if !l.normalize {
 		return 1
@@ -119,7 +119,7 @@ func (l *loader) scale(row int) float32 {
 	return 1
 }
 
-// fillStructure copies where the stored values of the rows are.
+// fillStructure copies the CSR structure of the stored values.
 func (l *loader) fillStructure(a *kernel.CSR) {
 	if l.team.Planning() {
 		return
@@ -134,7 +134,7 @@ func (l *loader) fillStructure(a *kernel.CSR) {
 	})
 }
 
-// unloadEvery is how many values are copied from a mapped file before its pages are given back.
+// unloadEvery is how many values fill copies from a mapped file before it releases the file's pages.
 const unloadEvery = 16 << 20
 
 // fill copies the stored feature values, each row times its scale.

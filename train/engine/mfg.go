@@ -12,8 +12,9 @@ import (
 	"weft/tensor"
 )
 
-// MFG is a worker's part of an inference for some vertices, by their message-flow graph. It computes each block
-// for those rows alone on which the result depends. They have the same bits as in an inference for all vertices.
+// MFG is a worker's part in an inference for some vertices, over their message-flow graph. Each block
+// computes only the rows that the result depends on. They have the same bits as in an inference for all
+// vertices.
 type MFG struct {
 	Config
 	layers   []*mfg.Layer // of each block
@@ -21,54 +22,54 @@ type MFG struct {
 	features []*features // by vertex type, of the rows of the first layer
 	params   *nn.Params
 	model    gnn.Model
-	listed   []int32 // which of the listed vertices are this worker's: their places in the list
-	rows     []int32 // the rows of these in the share
-	all      int     // how many vertices are listed
+	listed   []int32 // this worker's vertices, by their positions in the list
+	rows     []int32 // their rows in the share
+	all      int     // the number of listed vertices
 }
 
-// NewMFG builds the model for vertices of the first type, each listed once, in any order. All workers, of
-// one partition each, call it with the same list.
-func NewMFG(c Config, vertices []int32) (f *MFG, err error) {
-	f = &MFG{Config: c, params: nn.NewParams(c.Team, c.Seed), all: len(vertices)}
-	f.find(vertices)
-	rows := slices.Clone(f.rows)
+// NewMFG builds the model for vertices of the first type, each listed once, in any order. All workers call it
+// with the same list. Each has a partition of its own.
+func NewMFG(c Config, vertices []int32) (m *MFG, err error) {
+	m = &MFG{Config: c, params: nn.NewParams(c.Team, c.Seed), all: len(vertices)}
+	m.find(vertices)
+	rows := slices.Clone(m.rows)
 	slices.Sort(rows)
 	schema := sar.SchemaOf(c.Share)
-	f.layers, f.needs, err = mfg.New(c.Team, c.Groups, c.Share, reaches(c.Blocks, schema), rows, c.Order, sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo})
+	m.layers, m.needs, err = mfg.New(c.Team, c.Groups, c.Share, reaches(c.Blocks, schema), rows, c.Order, sar.Options{Prefetch: c.Prefetch, KeepHalo: c.KeepHalo})
 	if err != nil {
 		return nil, err
 	}
-	first := f.layers[0]
+	first := m.layers[0]
 	for i, set := range first.Types() {
 		values := &c.Share.Values
 		if i > 0 {
 			values = &c.Share.Others[i-1]
 		}
-		f.features = append(f.features, c.load(values, set, first.Rows[i]))
+		m.features = append(m.features, c.load(values, set, first.Rows[i]))
 	}
-	for i, l := range f.layers {
-		f.model = append(f.model, gnn.Build(c.Blocks, i, i+1, gnn.Env{Params: f.params, Schema: schema, Rows: l.Types(), Propagators: l.Propagator})...)
+	for i, l := range m.layers {
+		m.model = append(m.model, gnn.Build(c.Blocks, i, i+1, gnn.Env{Params: m.params, Schema: schema, Rows: l.Types(), Propagators: l.Propagator})...)
 	}
-	return f, nil
+	return m, nil
 }
 
-// find finds those of the vertices that are this worker's.
-func (f *MFG) find(vertices []int32) {
-	f.listed, f.rows = []int32{}, []int32{}
-	ids := f.Share.Edges.IDs
+// find finds this worker's vertices in the list.
+func (m *MFG) find(vertices []int32) {
+	m.listed, m.rows = []int32{}, []int32{}
+	ids := m.Share.Edges.IDs
 	for place, v := range vertices {
 		row, held := int(v), true
 		if ids != nil {
 			row, held = slices.BinarySearch(ids, v)
 		}
 		if held {
-			f.listed, f.rows = append(f.listed, int32(place)), append(f.rows, int32(row))
+			m.listed, m.rows = append(m.listed, int32(place)), append(m.rows, int32(row))
 		}
 	}
 }
 
-// reaches are how the blocks reach along edges: what each asks for when it is built, which it is here on
-// paper.
+// reaches returns how far each block reaches along edges: its rounds, and the relations whose Propagator it
+// asks for. To find them it builds each block in a plan, without memory.
 func reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []mfg.Reach) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
@@ -92,44 +93,44 @@ func reaches(blocks []gnn.BlockSpec, schema gnn.Schema) (all []mfg.Reach) {
 	return all
 }
 
-// Params are all of the model's.
-func (f *MFG) Params() *nn.Params { return f.params }
+// Params are all parameters of the model.
+func (m *MFG) Params() *nn.Params { return m.params }
 
-// Vertices are the places of this worker's vertices in the list, ascending.
-func (f *MFG) Vertices() []int32 { return f.listed }
+// Vertices are the positions of this worker's vertices in the list, ascending.
+func (m *MFG) Vertices() []int32 { return m.listed }
 
-// All is how many vertices the list has.
-func (f *MFG) All() int { return f.all }
+// All is the length of the list.
+func (m *MFG) All() int { return m.all }
 
-// Needs are what all workers together read for each block.
-func (f *MFG) Needs() []mfg.Need { return f.needs }
+// Needs is what all workers together read for each block.
+func (m *MFG) Needs() []mfg.Need { return m.needs }
 
-// Infer computes the model without its last blocks, so many, exactly and without dropout. It returns the rows
-// of Vertices, dense, which the caller drops.
-func (f *MFG) Infer(without int) *autograd.Var {
-	t := autograd.NewTape(f.Team)
-	s, at := input(f.features, t), f.layers[0]
-	for i := range len(f.model) - without {
-		if next := f.layers[i]; next != at {
-			s = f.pass(s, at, next)
+// Infer computes the model without its last blocks, exactly and without dropout. It returns the rows of
+// Vertices, dense, which the caller drops.
+func (m *MFG) Infer(without int) *autograd.Var {
+	t := autograd.NewTape(m.Team)
+	s, at := input(m.features, t), m.layers[0]
+	for i := range len(m.model) - without {
+		if next := m.layers[i]; next != at {
+			s = m.narrow(s, at, next)
 			at = next
 		}
-		s = f.model[i : i+1].Forward(s)
+		s = m.model[i : i+1].Forward(s)
 	}
 	out := s.Output()
-	z := f.pick(out, at.Rows[0], f.rows, &autograd.RowSet{Here: len(f.rows), Total: autograd.NotVertices})
+	z := m.pick(out, at.Rows[0], m.rows, &autograd.RowSet{Here: len(m.rows), Total: autograd.NotVertices})
 	out.Drop()
 	return z
 }
 
-// pass takes of a state the rows that the next layer reads.
-func (f *MFG) pass(s gnn.State, from, to *mfg.Layer) (next gnn.State) {
+// narrow reduces a state to the rows that the next layer reads.
+func (m *MFG) narrow(s gnn.State, from, to *mfg.Layer) (next gnn.State) {
 	types := to.Types()
 	take := func(x *autograd.Var, kind int) *autograd.Var {
-		if x == nil { // no layer reads the type from here on
+		if x == nil { // no later layer reads the type
 			return nil
 		}
-		return f.pick(x, from.Rows[kind], to.Rows[kind], types[kind])
+		return m.pick(x, from.Rows[kind], to.Rows[kind], types[kind])
 	}
 	next.H = take(s.H, 0)
 	switch s.H0 {
@@ -149,10 +150,10 @@ func (f *MFG) pass(s gnn.State, from, to *mfg.Layer) (next gnn.State) {
 	return next
 }
 
-// pick takes some rows of a value, both by their places in the share; the value's ascend.
-func (f *MFG) pick(x *autograd.Var, from, rows []int32, set *autograd.RowSet) *autograd.Var {
+// pick gathers some rows of a value. from and rows are rows of the share; from ascends.
+func (m *MFG) pick(x *autograd.Var, from, rows []int32, set *autograd.RowSet) *autograd.Var {
 	t := x.Tape()
-	places := f.Team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(rows))
+	places := m.Team.Memory.NewElement(tensor.Buffers, tensor.Int32, 1, len(rows))
 	defer places.Release()
 	for i, row := range rows {
 		place, _ := slices.BinarySearch(from, row)
@@ -161,7 +162,7 @@ func (f *MFG) pick(x *autograd.Var, from, rows []int32, set *autograd.RowSet) *a
 	return t.Scope(func() *autograd.Var {
 		x = autograd.Dense(x)
 		z := t.New(len(rows), x.Cols())
-		f.Team.Gather(z, x.Value(), places)
+		m.Team.Gather(z, x.Value(), places)
 		return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: set})
 	})
 }

@@ -13,20 +13,20 @@ import (
 	"weft/tensor"
 )
 
-// Pipeline is a worker of the pipeline axis (GNNPipe): it holds consecutive blocks of the model, through
-// which the chunks of the graph pass one after the other. Forward, each comes from the stage before and goes
-// to the next as soon as it is done (fill–drain); backward, gradients come back in the reverse order of the
-// chunks: a chunk has all that later ones return to its rows when its own turn comes. Weights change once an
-// epoch.
+// Pipeline is a worker of the pipeline axis (GNNPipe). It holds consecutive blocks of the model. The chunks
+// of the graph pass through the stages one after the other. Forward, a stage sends a chunk's state to the
+// next stage as soon as it is computed (fill–drain). Backward, gradients come in the reverse order of the
+// chunks. So a chunk's turn comes after all later chunks have added to the gradients of its rows. Weights
+// change once an epoch.
 type Pipeline struct {
 	Config
-	from    int // the first block that is here
+	from    int // the stage's first block
 	graph   *chunked.Graph
 	params  *nn.Params
 	model   gnn.Model
 	reducer *reducer
-	passes  []*pass // of each chunk
-	warm    bool    // the first snapshot was taken
+	passes  []*pass // by chunk
+	warm    bool    // the first snapshot is taken
 	worst   *worst
 }
 
@@ -43,7 +43,7 @@ func newPipeline(c Config) (*Pipeline, error) {
 	}
 	from, to := c.Stage.Cuts[c.Groups.Stage], c.Stage.Cuts[c.Groups.Stage+1]
 	p := &Pipeline{Config: c, from: from, graph: g, params: nn.NewParams(c.Team, c.Seed)}
-	p.VaryingInput = true // what follows from the features passes through the history as all else
+	p.VaryingInput = true // the history treats what is computed from the features as any other state
 	for _, chunk := range g.Chunks {
 		c := &pass{Chunk: chunk}
 		if p.first() {
@@ -62,7 +62,7 @@ func (p *Pipeline) last() bool  { return p.Groups.Stage == p.Groups.Mesh.Stages-
 // Params implements Engine.
 func (p *Pipeline) Params() *nn.Params { return p.params }
 
-// Vertices implements Engine: logits come to the last stage.
+// Vertices implements Engine: the last stage has the logits.
 func (p *Pipeline) Vertices() []int32 {
 	if p.last() {
 		return p.graph.Vertices()
@@ -70,7 +70,7 @@ func (p *Pipeline) Vertices() []int32 {
 	return []int32{}
 }
 
-// order is that of the chunks in an epoch, the same on all workers.
+// order is the order of the chunks in an epoch, the same on all workers.
 func (p *Pipeline) order(epoch int) []int {
 	order := p.inOrder()
 	if !p.Stage.Fixed {
@@ -92,7 +92,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 		for _, k := range order {
 			c, span := p.passes[k], p.span("forward", k)
 			c.came = spent.take(states, k == order[0])
-			if k == order[0] { // whose backward pass is the last: no weight's gradient is complete before
+			if k == order[0] { // this chunk's backward pass is the last: gradients of weights are complete only in it
 				c.ledger = l
 			}
 			p.worst.beginForward()
@@ -142,7 +142,7 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 	return loss
 }
 
-// inOrder are the chunks as they are numbered.
+// inOrder is the chunks in ascending order.
 func (p *Pipeline) inOrder() []int {
 	order := make([]int, len(p.passes))
 	for k := range order {
@@ -151,13 +151,13 @@ func (p *Pipeline) inOrder() []int {
 	return order
 }
 
-// span begins the part of a pass that is chunk k's: what is recorded from then on says so.
+// span begins a chunk's part of a pass. What is recorded from then on has the chunk's number.
 func (p *Pipeline) span(direction string, k int) trace.Span {
 	p.Trace.Chunk(trace.At(k))
 	return p.Trace.Begin(trace.Phase, direction, trace.Args{})
 }
 
-// warmUp takes the first snapshot from one exact forward pass, where that is asked for.
+// warmUp takes the first snapshot from one exact forward pass, if the options say so.
 func (p *Pipeline) warmUp() {
 	if p.Stage.Warm && !p.warm {
 		p.warm = true
@@ -165,7 +165,7 @@ func (p *Pipeline) warmUp() {
 	}
 }
 
-// Infer implements Engine. The chunks advance together, so that it is exact.
+// Infer implements Engine. It is exact, as all chunks compute a layer before any computes the next.
 func (p *Pipeline) Infer(without int) *autograd.Var {
 	t, left := autograd.NewTape(p.Team), len(p.Blocks)-without
 	result := p.infer(min(len(p.model), left-p.from), p.graph.Together)
@@ -175,8 +175,8 @@ func (p *Pipeline) Infer(without int) *autograd.Var {
 	return t.Received(t.New(0, p.Blocks[left-1].Out), &autograd.RowSet{Total: p.graph.Rows().Total})
 }
 
-// infer runs so many of the blocks that are here, on chunks that advance as run has them do. On the last
-// stage it returns the result for all rows.
+// infer runs the first blocks of the stage on the chunks. run calls pass for each chunk. On the last stage
+// infer returns the result for all rows.
 func (p *Pipeline) infer(blocks int, run func(pass func(k int))) (result *tensor.Matrix) {
 	states, next := p.states(p.inOrder()), p.outbox(+1, nil)
 	run(func(k int) {

@@ -9,25 +9,25 @@ import (
 	"weft/tensor"
 )
 
-// reducer sums the replicas' gradients beside the backward pass, but for those of rows that one worker holds.
-// Gradients that are complete are listed in next; a list of bucketFloats elements is summed while the pass
-// goes on. Gradients are complete in the same order on all replicas. Where there is one replica, and in a
-// plan, nothing is summed.
+// reducer sums gradients over the replicas during the backward pass. It leaves out the gradients of rows that
+// one worker holds. It lists complete gradients in next, and sums a list of bucketFloats elements while the
+// pass goes on. Gradients are complete in the same order on all replicas. With one replica, and in a plan,
+// nothing is summed.
 type reducer struct {
 	team     *kernel.Team
 	replicas *comm.Comm
-	bucket   *tensor.Matrix          // 1 × bucketFloats, where the gradients of a list stand side by side; nil: nothing is summed
-	all      int                     // parameters
+	bucket   *tensor.Matrix          // 1 × bucketFloats: a list's gradients side by side; nil: nothing is summed
+	all      int                     // the number of parameters
 	apart    map[*tensor.Matrix]bool // gradients that are not summed
 	next     []*tensor.Matrix
 	size     int                   // elements of next
-	lists    chan []*tensor.Matrix // to be summed
+	lists    chan []*tensor.Matrix // lists to sum
 }
 
-// bucketFloats is how many elements travel together.
+// bucketFloats is how many elements one all-reduce sums.
 const bucketFloats = 1 << 18
 
-// newReducer is that of the parameters of an engine, which Training makes sum.
+// newReducer is the reducer of an engine's parameters. It sums only if the engine trains.
 func newReducer(c Config, params []*nn.Param) *reducer {
 	r := &reducer{team: c.Team, replicas: c.Groups.Replicas, all: len(params), apart: map[*tensor.Matrix]bool{}}
 	if !c.Training || r.replicas.Size() == 1 {
@@ -45,14 +45,14 @@ func newReducer(c Config, params []*nn.Param) *reducer {
 	return r
 }
 
-// Beside runs a training pass, whose tapes share the ledger (nil where nothing is summed), and the sums
-// beside it. It returns when all is summed, and fails as exchange.Beside does.
+// Beside runs a training pass, and the sums beside it. The pass's tapes share the ledger, which is nil if
+// nothing is summed. Beside returns when all is summed, and fails as exchange.Beside does.
 func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 	if r.bucket == nil || r.team.Planning() {
 		pass(nil)
 		return nil
 	}
-	lists := make(chan []*tensor.Matrix, r.all) // so that the pass never waits for a sum
+	lists := make(chan []*tensor.Matrix, r.all) // the pass never waits for a sum
 	r.lists = lists
 	sums := func(aside *comm.Comm) error {
 		for list := range lists {
@@ -63,14 +63,14 @@ func (r *reducer) Beside(pass func(*autograd.Ledger)) error {
 		return nil
 	}
 	return exchange.Beside(r.replicas, []exchange.Side{sums}, func() error {
-		defer close(lists) // where the pass panics, too
+		defer close(lists) // even if the pass panics
 		pass(autograd.NewLedger(r.add))
 		r.flush()
 		return nil
 	})
 }
 
-// add takes a gradient that is complete.
+// add takes a complete gradient.
 func (r *reducer) add(grad *tensor.Matrix) {
 	if r.apart[grad] {
 		return
@@ -88,7 +88,7 @@ func (r *reducer) flush() {
 	}
 }
 
-// sum sums gradients that fit the bucket together, or a single one that does not.
+// sum sums gradients that fit the bucket together, or one that does not fit.
 func (r *reducer) sum(c *comm.Comm, list []*tensor.Matrix) error {
 	if len(list) == 1 {
 		return c.SumFloats(comm.Gradient, list[0].Floats())

@@ -49,7 +49,7 @@ func TestReducer(t *testing.T) {
 					}
 				}
 			}
-			// None gives its memory back while another copies from it
+			// no worker releases its memory while another copies from it
 			if err := c.Barrier(comm.Setup); err != nil {
 				t.Error(err)
 			}

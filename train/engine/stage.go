@@ -12,35 +12,35 @@ import (
 	"weft/tensor"
 )
 
-// StageOptions are the pipeline axis's: what a worker of a stage is told, and all workers alike but for
-// Recompute and Report. Of a mesh of one stage they are zero.
+// StageOptions are the options of the pipeline axis. All workers have the same, but for Recompute and Report.
+// They are zero if the mesh has one stage.
 type StageOptions struct {
-	// Cuts are the first block of each stage, and the number of blocks behind them, as from gnn.Cut.
+	// Cuts are the first block of each stage and, last, the number of blocks, as from gnn.Cut.
 	Cuts []int
-	// Options are what chunks read of each other; Aggregated is Config's.
+	// Options say what chunks read of each other. Aggregated is Config's.
 	chunked.Options
-	// Warm begins history with an exact forward pass, and not with zeros.
+	// Warm begins the history with an exact forward pass instead of zeros.
 	Warm bool
-	// Fixed processes the chunks in their order in every epoch, and not in a random one.
+	// Fixed takes the chunks in the same order in every epoch, instead of a random one.
 	Fixed bool
-	// Recompute computes a chunk's forward pass again in its backward pass, and keeps little in between.
+	// Recompute repeats a chunk's forward pass in its backward pass, and keeps little in between.
 	Recompute bool
-	// Report takes, after each training pass, how this worker spent it; nil: nobody asks.
+	// Report is called after each training pass with the times of this worker. It may be nil.
 	Report func(StageReport)
 }
 
-// StageReport is how a worker of a stage spent a training pass: the three add up to it.
+// StageReport is the times of a stage's worker in a training pass. They add up to the pass.
 type StageReport struct {
-	Compute time.Duration // not standing still
-	// Bubble is standing still while the pipeline fills, turns and drains: until the first chunk comes from
-	// the stage before, and between the last forward and the first backward, until that comes from the stage
-	// after.
+	Compute time.Duration // all time without waiting
+	// Bubble is the time waiting while the pipeline fills, turns and drains. The worker waits for its first
+	// chunk from the previous stage. Between its last forward and its first backward pass it waits for the
+	// next stage.
 	Bubble time.Duration
-	Wait   time.Duration // standing still otherwise
+	Wait   time.Duration // all other waiting
 }
 
-// agree fails on all workers where one of them was told other stages, chunks, orders or history than the
-// first: it would take the rows of one chunk for those of another.
+// agree fails on all workers if a worker's stages, chunks, orders or history differ from worker 0's. It would
+// else take one chunk's rows for another's.
 func (c *Config) agree() error {
 	if c.Team.Planning() {
 		return nil
@@ -48,11 +48,11 @@ func (c *Config) agree() error {
 	s := &c.Stage
 	told := fmt.Sprint(c.Seed, s.Cuts, s.Count, crc32.ChecksumIEEE(comm.Bytes(s.Chunks)), s.Fixed, s.Period, s.Warm, s.Stale)
 	return launch.Ranks{Comm: c.Groups.World}.Agree(told, func(rank int, _, _ string) error {
-		return refusal.Errorf("worker %d was told other stages, chunks, orders of them or history than worker 0: all need the same StageOptions and seed", rank)
+		return refusal.Errorf("worker %d has other stages, chunks, chunk orders or history than worker 0: all workers need the same StageOptions and seed", rank)
 	})
 }
 
-// spending measures how a worker spends a training pass.
+// spending measures the times of a worker in a training pass.
 type spending struct {
 	*Pipeline
 	began          time.Time
@@ -63,7 +63,7 @@ func (p *Pipeline) spend() *spending {
 	return &spending{Pipeline: p, began: time.Now(), waited: p.Groups.World.Waited()}
 }
 
-// take takes the next chunk's matrices from a box. The wait for the first in the order is the pipeline's
+// take takes the next chunk's matrices from an inbox. Waiting for the first chunk of the order counts as the
 // bubble.
 func (s *spending) take(from *inbox, first bool) []*tensor.Matrix {
 	before := s.Groups.World.Waited()

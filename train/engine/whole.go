@@ -20,8 +20,8 @@ type Whole struct {
 	reducer  *reducer
 }
 
-// New is the engine that belongs to the mesh: all layers, along the graph axis, and inside its partitions
-// along the tensor axis where that has several workers.
+// New makes the mesh's engine: a Pipeline if there are several stages, else a Whole. A Whole aggregates along
+// the graph axis, or along the tensor axis if partitions have several slices.
 func New(c Config) (Engine, error) {
 	if c.Groups.Mesh.Stages > 1 {
 		return newPipeline(c)
@@ -41,8 +41,8 @@ func New(c Config) (Engine, error) {
 	return newWhole(c, p), nil
 }
 
-// newWhole builds the model in the team's memory, along the edges of a, an axis of the worker's share, and
-// copies the features of its rows there.
+// newWhole builds the model in the team's memory, along the axis a of the worker's share. It copies the
+// features of the axis' rows there.
 func newWhole(c Config, a Axis) *Whole {
 	w := &Whole{Config: c, axis: a, params: nn.NewParams(c.Team, c.Seed)}
 	w.features = loadAllFeatures(c, a)
@@ -51,14 +51,13 @@ func newWhole(c Config, a Axis) *Whole {
 	return w
 }
 
-// Params are all of the model's.
+// Params are all parameters of the model.
 func (w *Whole) Params() *nn.Params { return w.params }
 
-// Vertices are those whose values this worker computes on.
+// Vertices are the vertices whose values this worker computes.
 func (w *Whole) Vertices() []int32 { return w.axis.Vertices() }
 
-// Train runs the model forward and backward, and sums the gradients over the replicas beside the backward
-// pass.
+// Train runs the model forward and backward. It sums gradients over the replicas during the backward pass.
 func (w *Whole) Train(epoch int) (loss float64) {
 	w.axis.BeginEpoch(epoch)
 	exchange.Must(w.reducer.Beside(func(l *autograd.Ledger) {

@@ -6,20 +6,20 @@ import (
 	"weft/tensor"
 )
 
-// worst has a plan take at least what a training pass does in any order of the chunks. A chunk takes most
-// where it comes last forward, and so first backward: what all others keep is there then. So in a plan each
-// chunk's pass begins with as much memory as that, and a message of a chunk takes as much as the largest
-// chunk's. What the chunks keep is known from the epoch before.
+// worst makes a plan take at least the memory of a training pass in any order of the chunks. A chunk takes
+// most as the last one forward, and so the first one backward: the memory that all other chunks keep is in
+// use then. So in a plan every chunk's pass begins with that much memory, and every message takes as much as
+// the largest chunk's. The plan's previous epoch tells how much the chunks keep.
 type worst struct {
 	*Pipeline
-	kept   int64 // bytes at the end of the last forward pass, with what all chunks keep
-	least  int64 // of these, what the forward pass of the chunk added that adds least
+	kept   int64 // bytes at the end of the last forward pass, including what all chunks keep
+	least  int64 // the smallest number of these that one chunk's forward pass added
 	level  int64 // bytes at the beginning of this backward pass
 	before int64 // bytes at the beginning of this chunk's pass
 	held   *tensor.Matrix
 }
 
-// newWorst is nil where no order makes a difference: outside of plans, and where the order is the plan's.
+// newWorst is nil if the order makes no difference: outside plans, and if it is fixed.
 func newWorst(p *Pipeline) *worst {
 	if !p.Team.Planning() || p.Stage.Fixed || len(p.passes) == 1 {
 		return nil
@@ -27,14 +27,14 @@ func newWorst(p *Pipeline) *worst {
 	return &worst{Pipeline: p, least: math.MaxInt64 / 2}
 }
 
-// fill has a chunk's pass begin with so many bytes.
+// fill allocates memory so that a chunk's pass begins with so many bytes.
 func (w *worst) fill(bytes int64) {
 	w.held.Release()
 	short := max(0, bytes-w.Team.Memory.LiveTensors())
 	w.held = w.Team.Memory.New(tensor.Buffers, 1, int(short)/tensor.Float32.Size())
 }
 
-// beginForward begins the forward pass of a chunk whose state has come.
+// beginForward begins the forward pass of a chunk, whose state has been received.
 func (w *worst) beginForward() {
 	if w == nil {
 		return
@@ -43,7 +43,7 @@ func (w *worst) beginForward() {
 	w.before = w.Team.Memory.LiveTensors()
 }
 
-// endForward ends it. With recomputation it adds nothing to the state that came.
+// endForward ends a forward pass. With recomputation the pass adds nothing to the received state.
 func (w *worst) endForward() {
 	if w == nil {
 		return
@@ -79,7 +79,7 @@ func (w *worst) end() {
 	}
 }
 
-// padding is what a message of a chunk lacks of the largest chunk's.
+// padding is the memory that a chunk's message lacks of the largest chunk's message.
 func (w *worst) padding(rows, columns int) *tensor.Matrix {
 	if w == nil {
 		return nil

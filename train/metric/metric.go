@@ -1,5 +1,5 @@
-// Package metric measures results. Each measure is a function over a worker's rows, which it puts together
-// with those of the other workers: all of them call it together, and it has the same bits on all of them.
+// Package metric has the metrics. Each is a function of a worker's rows, which it combines with those of the
+// other workers. All workers call it together, and get the same bits.
 package metric
 
 import (
@@ -17,7 +17,7 @@ import (
 // OfVertices measures logits (rows × classes) on some of a worker's rows. No vertices give NaN.
 type OfVertices func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error)
 
-// Auto asks for the measure that belongs to the graph or the task.
+// Auto asks for the metric of the graph or of the task.
 const Auto = "auto"
 
 // ROCAUC is the area under the receiver operating characteristic, of vertices and of edges.
@@ -30,13 +30,13 @@ var ofVertices = map[string]OfVertices{
 	"macro-f1": f1(macro),
 }
 
-// VertexNames are the measures of vertices.
+// VertexNames are the names of the vertex metrics.
 var VertexNames = slices.Sorted(maps.Keys(ofVertices))
 
-// Vertices is the measure of vertices that has one of VertexNames.
+// Vertices is the vertex metric of that name.
 func Vertices(name string) OfVertices { return ofVertices[name] }
 
-// Choose is the metric asked for, or with auto the one that the graph names.
+// Choose returns the metric asked for, or for Auto the one that the graph names.
 func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, error) {
 	name := asked
 	if name == Auto {
@@ -66,8 +66,7 @@ func Choose(asked string, whole *partition.Whole, l *graph.Labels) (string, erro
 // sum replaces counts by their sums over all workers.
 func sum(c *comm.Comm, counts []float64) error { return c.SumDoubles(comm.Statistics, counts) }
 
-// accuracy is the share of vertices whose largest logit is that of their class; the first of equal logits
-// counts.
+// accuracy is the share of vertices whose largest logit is their class's. Of equal logits the first counts.
 func accuracy(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 	counts := []float64{0, float64(len(vertices))} // right, and all
 	for _, v := range vertices {
@@ -100,7 +99,7 @@ func rocAUC(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (
 	}
 	sum, n := 0.0, 0
 	for class := range l.Classes {
-		var at []int // of the labels that are there
+		var at []int // vertices whose label is present
 		for _, v := range vertices {
 			if k := int(v)*l.Classes + class; l.Multi[k] == l.Multi[k] {
 				at = append(at, k)
@@ -117,10 +116,10 @@ func rocAUC(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (
 	return sum / float64(n), nil
 }
 
-// AreaUnder is the area for n scored rows and those of all other workers, from the ranks of the positive
-// ones (Mann & Whitney 1947).
+// AreaUnder is the area for n scored rows of this worker, together with those of all others, from the ranks
+// of the positive ones (Mann & Whitney 1947).
 func AreaUnder(c *comm.Comm, n int, at func(i int) (score float64, positive bool)) (float64, error) {
-	var mine [2][]float64 // scores of negatives, and of positives
+	var mine [2][]float64 // scores of negatives and of positives
 	for i := range n {
 		score, positive := at(i)
 		if positive {
@@ -132,7 +131,7 @@ func AreaUnder(c *comm.Comm, n int, at func(i int) (score float64, positive bool
 	negative, positive := mine[0], mine[1]
 	slices.Sort(negative)
 	slices.Sort(positive)
-	// Pairs in order, negatives, positives
+	// Pairs in order, negatives and positives.
 	counts := []float64{0, float64(len(negative)), float64(len(positive))}
 	err := eachBlock(c, negative, func(block []float64) { counts[0] += inOrder(block, positive) })
 	if err == nil {
@@ -141,8 +140,8 @@ func AreaUnder(c *comm.Comm, n int, at func(i int) (score float64, positive bool
 	return counts[0] / (counts[1] * counts[2]), err
 }
 
-// inOrder counts the pairs of a negative and a positive score, both sorted, that are in order, a tie as half
-// a pair. Such sums are exact.
+// inOrder counts the pairs of a negative and a higher positive score. A tie counts half. Both lists are
+// sorted. Such sums are exact.
 func inOrder(negative, positive []float64) (pairs float64) {
 	below, upTo := 0, 0 // negatives below the positive score, and below or equal
 	for _, s := range positive {
@@ -157,7 +156,7 @@ func inOrder(negative, positive []float64) (pairs float64) {
 	return pairs
 }
 
-// eachBlock calls f, on every worker, with the values of each worker, some at a time.
+// eachBlock calls f on every worker with the values of each worker, block by block.
 func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
 	lengths, err := comm.Gather(c, comm.Statistics, int64(len(mine)))
 	if err != nil {
@@ -180,8 +179,8 @@ func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
 	return nil
 }
 
-// f1 is 2·TP / (2·TP + FP + FN), put together from the classes. A single-label vertex is predicted its
-// largest logit, a multi-label one every positive.
+// f1 is 2·TP / (2·TP + FP + FN), averaged over classes. A single-label vertex is predicted to have its
+// largest logit's class, a multi-label one every label with a positive logit.
 func f1(average func(hit, said, is []float64) float64) OfVertices {
 	return func(logits []float32, l *graph.Labels, vertices []int64, c *comm.Comm) (float64, error) {
 		counts := make([]float64, 3*l.Classes+1)
@@ -194,7 +193,7 @@ func f1(average func(hit, said, is []float64) float64) OfVertices {
 				var predicted, actual bool
 				if l.MultiLabel() {
 					label := l.Multi[int(v)*l.Classes+c]
-					predicted, actual = row[c] > 0 && label == label, label == 1 // NaN: it is missing
+					predicted, actual = row[c] > 0 && label == label, label == 1 // a NaN label is missing
 				} else {
 					predicted, actual = c == top, l.Class[v] == int64(c)
 				}
@@ -219,7 +218,7 @@ func f1(average func(hit, said, is []float64) float64) OfVertices {
 	}
 }
 
-// f1Of is the F1 of vertices of which hit are rightly predicted, said are predicted, and is are positive.
+// f1Of is the F1 of hit true positives among said predictions and is positives.
 func f1Of(hit, said, is float64) float64 {
 	if said+is == 0 {
 		return 0
@@ -227,7 +226,7 @@ func f1Of(hit, said, is float64) float64 {
 	return 2 * hit / (said + is)
 }
 
-// macro is the mean of the classes' F1; a class without positives and predictions counts 0.
+// macro is the mean of the classes' F1. A class without positives and predictions counts as 0.
 func macro(hit, said, is []float64) (mean float64) {
 	for c := range hit {
 		mean += f1Of(hit[c], said[c], is[c]) / float64(len(hit))

@@ -36,14 +36,14 @@ func TestMetricsByHand(t *testing.T) {
 	classes := &graph.Labels{Classes: 3, Class: []int64{0, 1, 2, 2, 1, -1}}
 	logits := []float32{
 		9, 1, 0, // right
-		0, 0, 1, // 1 taken for 2
+		0, 0, 1, // 1 predicted as 2
 		-3, -2, -1, // right
-		5, 5, 5, // 2 taken for 0: the first of equal logits
+		5, 5, 5, // 2 predicted as 0: the first of equal logits
 		0, 2, 1, // right
 		0, 0, 0, // unlabelled
 	}
 	two := &graph.Labels{Classes: 2, Class: []int64{1, 0, 1, 0}}
-	margins := []float32{3, 3, 0, 1, 5, 7, 2, 1} // 0, 1, 2 and −1: of four pairs three are in order
+	margins := []float32{3, 3, 0, 1, 5, 7, 2, 1} // 0, 1, 2 and −1: three of four pairs are in order
 	// In several labels: label 0 has TP 1, FP 1, FN 1; label 1 has TP 2, FP 0, FN 0; label 2 has FP 1 and no
 	// positive.
 	multi := &graph.Labels{Classes: 3, Multi: []float32{1, 1, 0, 0, 1, 0, 1, 0, 0}}
@@ -77,8 +77,7 @@ func TestMetricsByHand(t *testing.T) {
 	}
 }
 
-// TestNothingToMeasure: without vertices, and where the area needs two kinds of vertices and there is one,
-// the result is no number.
+// TestNothingToMeasure: the result is NaN without vertices, and the area also without positives or negatives.
 func TestNothingToMeasure(t *testing.T) {
 	classes := &graph.Labels{Classes: 2, Class: []int64{1, 1, 0}}
 	multi := &graph.Labels{Classes: 2, Multi: []float32{1, 0, 1, 0, 0, 0}}
@@ -103,8 +102,8 @@ func TestNothingToMeasure(t *testing.T) {
 	}
 }
 
-// TestAreaIsAProbability compares the area with its definition: how often a positive scores above a negative,
-// a tie counting half.
+// TestAreaIsAProbability compares the area with its definition: how often a positive scores above a negative.
+// A tie counts half.
 func TestAreaIsAProbability(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for trial := range 200 {
@@ -152,7 +151,7 @@ func TestAreaIsAProbability(t *testing.T) {
 }
 
 // TestMetricProperties: each metric is between 0 and 1, does not depend on the order of the vertices, and is
-// 1 for logits that say what the labels are; with one class per vertex micro-F1 is the accuracy.
+// 1 for logits that match the labels. With one class per vertex micro-F1 is the accuracy.
 func TestMetricProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))
 	const n = 60

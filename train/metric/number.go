@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// Number is a float64 that JSON can carry whatever its value: NaN and the infinities, which JSON lacks, are
-// null. Every other value is printed so that it reads back the same.
+// Number is a float64 in JSON. NaN and the infinities, which JSON lacks, are null. Every other value reads
+// back the same.
 type Number float64
 
 // MarshalJSON implements json.Marshaler.

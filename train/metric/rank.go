@@ -9,11 +9,10 @@ import (
 // MRR is the mean reciprocal rank.
 const MRR = "mrr"
 
-// LinkNames are the measures of edges, higher ones better. But for the area under the curve they are means
-// over ranks.
+// LinkNames are the link metrics; higher is better. All but the area under the curve are means over ranks.
 var LinkNames = []string{ROCAUC, MRR, "hits@1", "hits@3", "hits@10"}
 
-// ofRank are the values that these are means of.
+// ofRank gives the value of each rank, of which the metric is the mean.
 var ofRank = map[string]func(rank float64) float64{
 	MRR:       func(rank float64) float64 { return 1 / rank },
 	"hits@1":  hits(1),
@@ -30,13 +29,12 @@ func hits(k float64) func(float64) float64 {
 	}
 }
 
-// Ranked are those of the names that are means over ranks.
+// Ranked returns those of the names that are means over ranks.
 func Ranked(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return ofRank[name] == nil })
 }
 
-// OfRanks are the named means over this worker's ranks and the other workers', which are n in all; NaN where
-// there are none.
+// OfRanks are the named means over the ranks of all workers, n in all. They are NaN if n is 0.
 func OfRanks(c *comm.Comm, ranks []float64, n int, names []string) ([]float64, error) {
 	means := make([]float64, len(names))
 	for i, name := range names {

@@ -1,6 +1,6 @@
-// Package plan finds out what a run would take, before any work: each worker goes through an epoch and an
-// evaluation with kernels that do nothing, so that the same matrices are allocated, and none of their pages
-// is ever touched. A plan is numbers; what is said of them to people is the command's.
+// Package plan computes what a run would take, before any work. Each worker runs an epoch and an evaluation
+// with kernels that do nothing. It allocates the same matrices, but touches no page of them. A plan is
+// numbers; command weft puts them into words.
 package plan
 
 import (
@@ -25,66 +25,65 @@ import (
 // Plan is what a run would take.
 type Plan struct {
 	PeakTensorBytes, GraphBytes []int64                // per worker
-	Sent                        []worker.Communication // per worker, in a training pass but the first, to move rows: Halo, Layout and Stage
-	EdgeColumns                 []int64                // per worker, that it aggregates in such a pass: edges × columns
-	Stages                      []worker.Stage         // where the mesh has several
-	// Uncut says that the run keeps to the memory limit only without the scratch that makes sums faster: a
-	// run is told.
+	Sent                        []worker.Communication // per worker, in a training pass after the first: Halo, Layout and Stage alone
+	EdgeColumns                 []int64                // per worker, in such a pass: aggregated edges × columns
+	Stages                      []worker.Stage         // if the mesh has several
+	// Uncut says that the run meets the memory limit only without the scratch that makes sums faster.
 	Uncut bool
-	// ResultBytes are of weights and predictions, at least: learned tables are not counted.
+	// ResultBytes is the size of weights and predictions, without learned tables.
 	ResultBytes int64
 	Workers     []Worker
 }
 
-// Worker is what one worker found out. The numbers of the graph are those of its partition.
+// Worker is the plan of one worker. The numbers of the graph are its partition's.
 type Worker struct {
 	Tensors, Graph int64                // bytes at the peak
-	Kinds          []int64              // of Tensors at the peak of each tensor.Kind but Graph
+	Kinds          []int64              // of Tensors at the peak, by tensor.Kind, without Graph
 	Sent           worker.Communication // in a training pass but the first
-	EdgeColumns    worker.ByLayer       // edges × columns that are aggregated in such a pass
-	LayoutBytes    worker.ByLayer       // that are sent in switches between layouts in such a pass
+	EdgeColumns    worker.ByLayer       // aggregated edges × columns in such a pass
+	LayoutBytes    worker.ByLayer       // sent in all-to-alls between layouts in such a pass
 	Parameters     int                  // values, of its stage
 	Predictions    int                  // values, of all workers
-	Costs          []float64            // multiply-adds of each block of the whole model in a forward pass; nil: not known
+	Costs          []float64            // multiply-adds of each block of the whole model in a forward pass; nil: unknown
 	Layers         []Layer              // in the order of their first forward pass
 	Stages         []worker.Stage
 	Chunks         Chunks
-	// Validates: some vertices or edges validate. OneClass: there is one class, so nothing to learn.
-	// UnusedWeights: the edges have weights, which the model does not use
+	// Validates says that there are validation vertices or edges. OneClass says that there is one class, so
+	// nothing to learn. UnusedWeights says that the model ignores the edges' weights.
 	Validates, OneClass, UnusedWeights bool
-	RowSums                            RowSums // where features are divided by their sums
+	RowSums                            RowSums // if features are divided by their sums
 }
 
-// Layer says what a layer does: its module path, and the order of its work.
+// Layer is what a layer of the model does, in words.
 type Layer struct{ Name, What string }
 
-// Chunks is what a worker found out about a pipeline; zero where there is none.
+// Chunks is a worker's chunks in a pipeline; zero without one.
 type Chunks struct {
-	Each, Wanted int   // in each partition, and were the smallest larger
+	Each, Wanted int   // in each partition, and if the smallest were larger
 	Least, Most  int   // rows of a chunk of the worker's partition
-	Cut, Edges   int64 // between that partition's rows: those that join two chunks, and all
-	// Columns pass at the cuts for each vertex, in Bytes forward and backward.
+	Cut, Edges   int64 // edges of that partition: between two chunks, and all
+	// Columns are sent at the stage boundaries for each vertex: Bytes, forward and backward.
 	Columns int
 	Bytes   int64
 }
 
-// RowSums are what some thousand rows of features, from all over a share, add up to.
+// RowSums are the sums of a sample of a share's feature rows.
 type RowSums struct {
-	Negative, Fraction float32 // a value below zero, and one that is no whole number; 0: there is none
-	Ones, Others       int     // rows with the sum 1, and with another one but for those of zeros
+	Negative, Fraction float32 // a negative value and a fraction among them; 0: none
+	Ones, Others       int     // rows with the sum 1, and with another sum but 0
 }
 
-// Inputs are what a plan is made of.
+// Inputs are the inputs of a plan.
 type Inputs struct {
 	worker.Config
-	Comm *comm.Comm // connects this process, which is one worker, to the others; alone: all workers are its
+	Comm *comm.Comm // connects this process, which is one worker, to the others; alone: it runs all workers
 	// Open opens the share of a partition for use.
 	Open func(partition int, use func(*partition.Share) error) error
 }
 
-// Of is the plan for the mesh of the settings. Where scratch that makes sums faster passes the memory limit,
-// the plan does without it. All processes call it together; it fails on all where it fails on any. Where
-// ctx is cancelled it ends with the cause.
+// Of plans for the mesh of the settings. If the scratch that makes sums faster exceeds the memory limit, the
+// plan does without it. All processes call it together; it fails on all if it fails on any. If ctx is
+// cancelled it returns the cause.
 func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	p.Workers, err = in.own(ctx, false)
 	if limit := int64(in.MemoryLimit); err == nil && limit > 0 && most(p.Workers) > limit {
@@ -110,7 +109,7 @@ func Of(ctx context.Context, in Inputs) (p Plan, err error) {
 	return p, nil
 }
 
-// Parameters is how many values the stages of the mesh have together.
+// Parameters is the number of parameter values of all stages.
 func (p *Plan) Parameters(grid mesh.Mesh) (n int) {
 	for stage := range grid.Stages {
 		n += p.Workers[grid.Rank(mesh.Place{Stage: stage})].Parameters
@@ -118,7 +117,7 @@ func (p *Plan) Parameters(grid mesh.Mesh) (n int) {
 	return n
 }
 
-// CheckLimit refuses a plan of which a worker needs more than the limit; 0: none.
+// CheckLimit refuses a plan in which a worker exceeds the limit; 0: none.
 func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	for worker, tensors := range p.PeakTensorBytes {
 		graph := p.GraphBytes[worker]
@@ -130,7 +129,7 @@ func (p *Plan) CheckLimit(limit setting.Bytes) error {
 	return nil
 }
 
-// most is what the worker that needs most takes, for tensors and graph.
+// most is the largest memory of a worker, for tensors and graph.
 func most(workers []Worker) (bytes int64) {
 	for _, w := range workers {
 		bytes = max(bytes, w.Tensors+w.Graph)
@@ -154,20 +153,20 @@ func (in *Inputs) own(ctx context.Context, uncut bool) (workers []Worker, err er
 	return workers, err
 }
 
-// worker finds out what one worker would take.
+// worker plans one worker.
 func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share, uncut bool) (p Worker, err error) {
 	mem := tensor.NewMeter()
 	defer mem.Close()
 	team, c := kernel.NewPlan(mem), in.Config
 	team.Uncut = uncut
-	c.Explain = func(site, what string) { p.Layers = append(p.Layers, Layer{site, what}) }
+	c.Explain = func(module, what string) { p.Layers = append(p.Layers, Layer{module, what}) }
 	w, err := worker.New(c, team, comm.New(comm.Plan(rank, c.Mesh.Workers()), 0), share)
 	if err != nil {
 		return p, err
 	}
 	var best nn.Snapshot
 	epochs := 2
-	if c.Mesh.Stages > 1 { // whose second tells what the chunks keep
+	if c.Mesh.Stages > 1 { // the second epoch knows what the chunks keep
 		epochs = 3
 	}
 	for epoch := range epochs {
@@ -177,7 +176,7 @@ func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share, 
 		if _, _, err := w.TrainEpoch(context.Background(), 1+epoch); err != nil {
 			return p, err
 		}
-		if _, err := w.Evaluate(); err != nil { // which may take more than a training pass
+		if _, err := w.Evaluate(); err != nil { // it may take more than a training pass
 			return p, err
 		}
 		if epoch == 0 {
@@ -192,7 +191,7 @@ func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share, 
 	}
 	output.Drop()
 	p.Sent, p.EdgeColumns, p.LayoutBytes = w.Pass.Sent, w.Pass.EdgeColumns, w.Pass.LayoutBytes
-	p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{} // of which a plan makes no sums
+	p.Sent.Gradient, p.Sent.Statistics = worker.Traffic{}, worker.Traffic{} // a plan does not sum these
 	p.Tensors, p.Graph, p.Parameters = mem.Peak(), mem.Live(tensor.Graph), w.Params.Count()
 	for k := tensor.Features; k < tensor.Graph; k++ {
 		p.Kinds = append(p.Kinds, mem.PeakOf(k))
@@ -213,7 +212,7 @@ func (in *Inputs) worker(ctx context.Context, rank int, share *partition.Share, 
 	return p, nil
 }
 
-// chunks says what the mesh of a worker has stages for.
+// chunks describes the chunks of a worker's pipeline.
 func chunks(w *worker.Worker) (c Chunks) {
 	s, edges := &w.Stage, &w.Share.Edges
 	if w.Mesh.Stages == 1 {

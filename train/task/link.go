@@ -15,7 +15,7 @@ import (
 	"weft/train/metric"
 )
 
-// The decoders: h_u·h_v, and the same with a weight for each relation and column.
+// The decoders: dot is h_u·h_v; distMult has a weight for each relation and column.
 const (
 	dot      = "dot"
 	distMult = "distmult"
@@ -24,26 +24,26 @@ const (
 // Decoders are the decoders by name, the default first.
 var Decoders = []string{dot, distMult}
 
-// decoderWeights is the name of DistMult's in files.
+// decoderWeights is the name of DistMult's weights in files.
 const decoderWeights = "decoder.weight"
 
-// Links are what link prediction came to at the best epoch.
+// Links are the results of link prediction at the best epoch.
 type Links struct {
 	TrainEdges int `json:"train_edges"`
 	ValEdges   int `json:"val_edges"`
 	TestEdges  int `json:"test_edges"`
-	// Val and Test are the measures of the edges that validate and test, by name: metric.LinkNames, or where
-	// the metric is metric.ROCAUC that alone.
+	// Val and Test are the measures of the validation and the test edges, by name: metric.LinkNames, or
+	// metric.ROCAUC alone if that is the metric.
 	Val  map[string]metric.Number `json:"val"`
 	Test map[string]metric.Number `json:"test"`
 }
 
-// linkPrediction is the task of learning which vertices an edge joins: those of the first type, in each
-// relation that joins it with itself. The model's output is an embedding of each vertex. Edges that
-// validate or test pass no messages.
+// linkPrediction is the task of predicting which vertices an edge joins. It covers the vertices of the first
+// type, and every relation from that type to itself. The model's output is an embedding of each vertex.
+// Validation and test edges carry no messages.
 type linkPrediction struct{ Options }
 
-// draw is what is random about the edges.
+// draw says how edges are drawn at random.
 func (k linkPrediction) draw() *links.Draw { return &links.Draw{Seed: k.Seed, Shares: k.Shares} }
 
 func (linkPrediction) Metrics() []string { return metric.LinkNames }
@@ -57,7 +57,7 @@ func (k linkPrediction) Metric(*partition.Whole, *graph.Labels) (string, error) 
 
 func (k linkPrediction) Outputs(*partition.Whole) int { return k.Columns }
 
-// Check leaves to Begin what only the edges tell.
+// Check accepts every graph: Begin checks what only the edges tell.
 func (linkPrediction) Check(*partition.Whole) error { return nil }
 
 func (k linkPrediction) Keep(partitions int, open func(p int) (*partition.Share, error)) *partition.Kept {
@@ -75,7 +75,7 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &learnedEdges{Env: e, options: k.Options, edges: edges}
+	l := &linkTask{Env: e, options: k.Options, edges: edges}
 	if !l.any(links.Train) {
 		return nil, &launch.Common{Err: refusal.Graph.Errorf("the graph has no edges to train on: %s %s learns those between different vertices of its only type, "+
 			"or of the type that has labels, and %s %s divides them", refusal.Setting("task"), Link, refusal.Setting("link-split"), k.Shares)}
@@ -88,8 +88,8 @@ func (k linkPrediction) Begin(e Env) (Task, error) {
 	return l, err
 }
 
-// learnedEdges is link prediction on a worker.
-type learnedEdges struct {
+// linkTask is link prediction on a worker.
+type linkTask struct {
 	Env
 	options Options
 	metric  string
@@ -97,28 +97,28 @@ type learnedEdges struct {
 	decoder links.Decoder
 }
 
-// any reports whether any worker has edges of a part. In a plan a worker knows only its own, and others may
+// any reports whether any worker has edges of a part. In a plan a worker knows only its own edges: others may
 // have some.
-func (l *learnedEdges) any(part links.Part) bool {
+func (l *linkTask) any(part links.Part) bool {
 	return l.edges.Counts[part] > 0 || l.Team.Planning() && l.World.Size() > 1 && l.options.Shares[part] > 0
 }
 
-func (l *learnedEdges) Metric() string { return l.metric }
+func (l *linkTask) Metric() string { return l.metric }
 
-func (l *learnedEdges) Loss(epoch int, embeddings *autograd.Var) (float64, *tensor.Matrix) {
+func (l *linkTask) Loss(epoch int, embeddings *autograd.Var) (float64, *tensor.Matrix) {
 	return l.edges.Loss(embeddings.Value(), l.decoder, epoch, l.options.Negatives)
 }
 
-func (l *learnedEdges) ValidationLoss(embeddings *autograd.Var) float64 {
+func (l *linkTask) ValidationLoss(embeddings *autograd.Var) float64 {
 	return l.edges.LossOf(l.edges.Scores(embeddings.Value(), l.decoder, links.Val), links.Val)
 }
 
-func (l *learnedEdges) Validates() bool { return l.any(links.Val) }
+func (l *linkTask) Validates() bool { return l.any(links.Val) }
 
-func (*learnedEdges) OneClass() bool { return false }
+func (*linkTask) OneClass() bool { return false }
 
-// Measure leaves the edges that train out: the model has seen them.
-func (l *learnedEdges) Measure(embeddings *tensor.Matrix) (s Scores, err error) {
+// Measure leaves out the training edges: the model has seen them.
+func (l *linkTask) Measure(embeddings *tensor.Matrix) (s Scores, err error) {
 	s.Train = math.NaN()
 	for _, part := range []struct {
 		links.Part
@@ -133,11 +133,11 @@ func (l *learnedEdges) Measure(embeddings *tensor.Matrix) (s Scores, err error) 
 	return s, nil
 }
 
-func (l *learnedEdges) Report(embeddings *tensor.Matrix) (r *Links, err error) {
+func (l *linkTask) Report(embeddings *tensor.Matrix) (r *Links, err error) {
 	n := l.edges.Counts
 	r = &Links{TrainEdges: n[links.Train], ValEdges: n[links.Val], TestEdges: n[links.Test]}
 	names := metric.LinkNames
-	if l.metric == metric.ROCAUC { // ranks may take longer than all that was asked for
+	if l.metric == metric.ROCAUC { // do not rank for the metric alone: it may take longer
 		names = []string{metric.ROCAUC}
 	}
 	if r.Val, err = l.measures(embeddings, links.Val, names...); err != nil {
@@ -147,8 +147,8 @@ func (l *learnedEdges) Report(embeddings *tensor.Matrix) (r *Links, err error) {
 	return r, err
 }
 
-// measures are some of the edges of a part, by name, NaN where there are none. In a plan there are none.
-func (l *learnedEdges) measures(embeddings *tensor.Matrix, part links.Part, names ...string) (map[string]metric.Number, error) {
+// measures are some measures of a part's edges, by name. They are NaN if there are no edges. A plan has none.
+func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part, names ...string) (map[string]metric.Number, error) {
 	measured := map[string]metric.Number{}
 	if slices.Contains(names, metric.ROCAUC) {
 		scores := l.edges.Scores(embeddings, l.decoder, part)

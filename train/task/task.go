@@ -1,5 +1,5 @@
 // Package task is what a model can learn: the classes of vertices, or which vertices an edge joins. A Kind
-// knows what it needs of a graph, and makes a Task of it on each worker.
+// says what it needs of a graph, and makes a Task on each worker.
 package task
 
 import (
@@ -18,23 +18,24 @@ import (
 	"weft/tensor"
 )
 
-// Kind is something that a model can learn, with its options.
+// Kind is a kind of task, with its options.
 type Kind interface {
 	// Metrics are the measures of its results.
 	Metrics() []string
-	// Metric is the one of them that was asked for, or that the graph names, or a refusal of a graph that it
-	// cannot be measured on.
+	// Metric returns the metric that the options or the graph name. It refuses a graph on which the metric is
+	// not defined.
 	Metric(whole *partition.Whole, l *graph.Labels) (string, error)
-	// Outputs is how many columns the model's last layer has.
+	// Outputs is the number of columns of the model's last layer.
 	Outputs(whole *partition.Whole) int
-	// Check refuses a graph that it cannot be learned on, as far as its counts tell.
+	// Check refuses a graph that the task cannot use, as far as its counts tell.
 	Check(whole *partition.Whole) error
-	// Keep are the shares of so many partitions, which open opens, with the edges that pass messages while it
-	// is learned; nil: all pass them.
+	// Keep returns the message-passing edges of each partition. open opens the share of a partition. nil is
+	// all edges.
 	Keep(partitions int, open func(p int) (*partition.Share, error)) *partition.Kept
-	// Begin makes it a worker's. What the graph lacks is a refusal, which all workers come to.
+	// Begin makes the task of a worker. It fails with a refusal, on all workers, if the graph lacks what the
+	// task needs.
 	Begin(e Env) (Task, error)
-	// Parameters are the names of those that it trains beside the model's.
+	// Parameters are the names of the task's own parameters.
 	Parameters() []string
 }
 
@@ -42,29 +43,29 @@ type Kind interface {
 type Env struct {
 	Team     *kernel.Team
 	World    *comm.Comm
-	Share    *partition.Share // with all its edges
+	Share    *partition.Share // with all edges
 	Kept     *partition.Kept  // as from Kind.Keep
-	Vertices []int32          // those whose outputs come to this worker, ascending; nil: all of the graph's
-	Params   *nn.Params       // those of the model, to which the task adds its own
+	Vertices []int32          // the vertices of this worker's outputs, ascending; nil: all
+	Params   *nn.Params       // the model's; the task adds its own
 }
 
-// Task is what a model learns on one worker: what becomes of its output, which has a row for each of
-// Env.Vertices. All workers call its methods together, in a plan too.
+// Task is the task on one worker. It takes the model's output, a row for each of Env.Vertices. All workers
+// call its methods together, also in a plan.
 type Task interface {
-	// Metric is the measure of its results.
+	// Metric is the name of the metric.
 	Metric() string
-	// Loss is this worker's part of an epoch's training loss, and its gradient.
+	// Loss returns this worker's part of an epoch's training loss, and the output's gradient.
 	Loss(epoch int, output *autograd.Var) (part float64, grad *tensor.Matrix)
-	// ValidationLoss is this worker's part of it.
+	// ValidationLoss returns this worker's part of the validation loss.
 	ValidationLoss(output *autograd.Var) (part float64)
-	// Validates reports whether any worker has something to validate on, as far as this one knows.
+	// Validates reports whether any worker has something to validate on, as far as this worker knows.
 	Validates() bool
-	// OneClass reports whether all labels are one class, so that there is nothing to learn, as far as this
-	// worker knows.
+	// OneClass reports whether all labels are of one class, as far as this worker knows. Then there is
+	// nothing to learn.
 	OneClass() bool
-	// Measure is the metric of each part of the split, NaN where a part is empty.
+	// Measure returns the metric on each part of the split, NaN for an empty part.
 	Measure(output *tensor.Matrix) (Scores, error)
-	// Report is what else the output of the best epoch comes to; nil: nothing.
+	// Report returns further results of the best epoch's output; nil: none.
 	Report(output *tensor.Matrix) (*Links, error)
 }
 
@@ -94,22 +95,22 @@ func Names() (names []string) {
 	return names
 }
 
-// Options are what a task is told.
+// Options are the settings of a task.
 type Options struct {
 	Name   string // one of Names
 	Metric string // one of the kind's, or metric.Auto
-	Split  int    // of Vertex: which stored split
+	Split  int    // of Vertex: the index of a stored split
 
 	// Of Link.
 	Seed          uint64
 	Shares        Shares
-	Negatives     int    // edges drawn for each that trains
-	EvalNegatives int    // vertices that an edge's target is ranked among, 0: all
+	Negatives     int    // negative edges drawn for each training edge
+	EvalNegatives int    // negatives that each positive edge is ranked among, 0: all vertices
 	Columns       int    // of an embedding
 	Decoder       string // one of Decoders
 }
 
-// New is the kind that the options describe; nil: there is none of that name.
+// New returns the kind that the options describe, or nil if there is none of that name.
 func New(o Options) Kind {
 	for _, k := range kinds {
 		if k.name == o.Name {
@@ -119,7 +120,7 @@ func New(o Options) Kind {
 	return nil
 }
 
-// Shares are percentages of the edges that train, validate and test. Their text form is "85/5/10".
+// Shares are the percentages of training, validation and test edges. Their text form is "85/5/10".
 type Shares [3]float64
 
 // ParseShares reads "85/5/10".

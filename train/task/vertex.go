@@ -12,8 +12,8 @@ import (
 	"weft/train/metric"
 )
 
-// classification is the task of learning the classes of vertices, by softmax or, where a vertex may have
-// several, by σ.
+// classification is the task of predicting the classes of vertices: by softmax, or by σ if a vertex may have
+// several labels.
 type classification struct{ Options }
 
 func (classification) Metrics() []string { return metric.VertexNames }
@@ -24,7 +24,7 @@ func (k classification) Metric(whole *partition.Whole, l *graph.Labels) (string,
 
 func (classification) Outputs(whole *partition.Whole) int { return whole.Classes }
 
-// Check refuses a split that is not there, or has nothing to train on.
+// Check refuses a split that does not exist, or that has no training vertices.
 func (k classification) Check(whole *partition.Whole) error {
 	switch splits := whole.Splits; {
 	case len(splits) == 0:
@@ -69,17 +69,17 @@ func (k classification) Begin(e Env) (Task, error) {
 	return c, err
 }
 
-// classes is classification on a worker.
+// classes is vertex classification on a worker.
 type classes struct {
 	Env
 	metric           string
-	labels           graph.Labels // of the vertices whose logits come here
+	labels           graph.Labels // of the vertices of this worker's logits
 	targets          nn.Targets
 	train, val, test vertexSet
 }
 
-// countLabels has the losses be means over the labels that are there, of the vertices that all workers list.
-// All of them call it.
+// countLabels makes the losses means over the labels that are present, of the vertices of all workers. All
+// workers call it.
 func (c *classes) countLabels() error {
 	if c.Team.Planning() {
 		return nil
@@ -136,11 +136,11 @@ func (c *classes) Measure(logits *tensor.Matrix) (s Scores, err error) {
 
 func (*classes) Report(*tensor.Matrix) (*Links, error) { return nil, nil }
 
-// vertexSet is a list of rows, for Go and for kernels.
+// vertexSet is a list of rows, as a slice and as a matrix for kernels.
 type vertexSet struct {
 	ids   []int64
 	rows  *tensor.Matrix // Int32, 1 × n
-	total int            // how many vertices all workers' lists have, or where these may have several labels, labels
+	total int            // the number of vertices in all workers' lists, or of their labels if a vertex may have several
 }
 
 func (c *classes) vertexSet(ids []int64, total int) vertexSet {

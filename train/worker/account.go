@@ -11,27 +11,26 @@ import (
 	"weft/train/engine"
 )
 
-// Traffic is what workers sent.
+// Traffic counts what workers sent.
 type Traffic struct {
 	Bytes    int64 `json:"bytes"`
 	Messages int64 `json:"messages"`
 }
 
-// Communication is what the workers sent in the training pass of the last epoch, by kind, summed over the
-// workers.
+// Communication is what all workers sent in the training pass of the last epoch, by kind.
 type Communication struct {
 	Halo       Traffic `json:"halo"`           // vertex rows and their gradients between graph partitions
-	Layout     Traffic `json:"layout"`         // switches between rows and slices
+	Layout     Traffic `json:"layout"`         // all-to-alls between rows and slices; messages counts all-to-alls
 	Stage      Traffic `json:"stage"`          // activations and gradients at the boundaries of a pipeline
 	Gradient   Traffic `json:"gradient"`       // gradients of the weights
-	Links      Traffic `json:"links,omitzero"` // rows at the ends of edges that are learned, and their gradients
+	Links      Traffic `json:"links,omitzero"` // rows at the ends of scored edges, and their gradients
 	Statistics Traffic `json:"statistics"`     // losses, norms, counts
 }
 
-// ByLayer are numbers of each site of a model.
+// ByLayer are numbers of each module of the model, by its path.
 type ByLayer map[string]int64
 
-// Sum is that of all sites.
+// Sum is the sum over all modules.
 func (b ByLayer) Sum() (all int64) {
 	for _, n := range b {
 		all += n
@@ -39,43 +38,43 @@ func (b ByLayer) Sum() (all int64) {
 	return all
 }
 
-// since are the numbers less earlier ones.
+// since subtracts earlier numbers.
 func (b ByLayer) since(before ByLayer) ByLayer {
 	more := ByLayer{}
-	for site, n := range b {
-		more[site] = n - before[site]
+	for module, n := range b {
+		more[module] = n - before[module]
 	}
 	return more
 }
 
-// Tally is what a worker has aggregated and sent, and how long it stood still.
+// Tally is what a worker has aggregated and sent, and how long it waited.
 type Tally struct {
 	EdgeColumns ByLayer // edges × columns, forward and backward
-	LayoutBytes ByLayer // of Sent.Layout
+	LayoutBytes ByLayer // the parts of Sent.Layout.Bytes
 	Sent        Communication
 	Waited      time.Duration
-	Seconds     float64 // that a pass took on this worker
+	Seconds     float64 // of a pass on this worker
 }
 
-// account is a worker's tally.
+// account counts a worker's tally.
 type account struct {
 	Pass Tally // of the last training pass
 
 	edgeColumns, layoutBytes ByLayer
-	switches                 int64 // between layouts
+	redistributions          int64 // all-to-alls between layouts
 }
 
 func newAccount() account { return account{edgeColumns: ByLayer{}, layoutBytes: ByLayer{}} }
 
-func (a *account) aggregated(site string, edgeColumns int64) { a.edgeColumns[site] += edgeColumns }
+func (a *account) aggregated(module string, edgeColumns int64) { a.edgeColumns[module] += edgeColumns }
 
-func (a *account) redistributed(site string, bytes int64) {
-	a.layoutBytes[site] += bytes
-	a.switches++
+func (a *account) redistributed(module string, bytes int64) {
+	a.layoutBytes[module] += bytes
+	a.redistributions++
 }
 
-// done is this worker's tally so far. A switch between layouts is one of all workers of a stage, of which the
-// first counts it.
+// done is this worker's tally so far. All workers of a stage make an all-to-all together; the first of them
+// counts it.
 func (w *Worker) done() Tally {
 	c := w.Groups.World
 	of := func(kinds ...comm.Kind) (sum Traffic) {
@@ -86,7 +85,7 @@ func (w *Worker) done() Tally {
 	}
 	layout := Traffic{Bytes: of(comm.ToSlices, comm.ToRows).Bytes}
 	if w.Groups.Replicas.Rank() == 0 {
-		layout.Messages = w.switches
+		layout.Messages = w.redistributions
 	}
 	return Tally{EdgeColumns: maps.Clone(w.edgeColumns), LayoutBytes: maps.Clone(w.layoutBytes), Waited: c.Waited(), Sent: Communication{
 		Halo: of(comm.Halo, comm.HaloGradient), Layout: layout, Stage: of(comm.Stage),
@@ -109,12 +108,12 @@ func (t *Traffic) add(more Traffic) {
 	t.Messages += more.Messages
 }
 
-// kinds are the numbers of a Communication.
+// kinds lists the numbers of a Communication.
 func (c *Communication) kinds() []*Traffic {
 	return []*Traffic{&c.Halo, &c.Layout, &c.Stage, &c.Gradient, &c.Links, &c.Statistics}
 }
 
-// SumOf is what several workers have sent together.
+// SumOf is the sum of what several workers sent.
 func SumOf(sent []Communication) (all Communication) {
 	for _, c := range sent {
 		for k, t := range all.kinds() {
@@ -124,22 +123,23 @@ func SumOf(sent []Communication) (all Communication) {
 	return all
 }
 
-// Totals are what the workers of a run took, aggregated and sent, in the training pass of the last epoch.
+// Totals are the memory, the work and the communication of a run's workers, in the training pass of the last
+// epoch.
 type Totals struct {
 	Workers         int
 	PeakTensorBytes []int64 // per worker
 	GraphBytes      []int64 // per worker
-	LiveBytes       []int64 // per worker: tensors when the run is done, those of the model
+	LiveBytes       []int64 // per worker: tensors at the end of the run, those of the model
 	// Communication is what all workers sent in the pass.
 	Communication Communication
 	EdgeColumns   []int64        // per worker: edges × columns that it aggregated, forward and backward
 	SentBytes     []int64        // per worker
-	WaitSeconds   []float64      // how long each worker stood still for others
-	WaitShare     float64        // of its time in the pass, of the worker that waited most
-	Stages        []StageSummary // where the mesh has several
+	WaitSeconds   []float64      // per worker: time that it waited for others
+	WaitShare     float64        // the largest share of its pass that a worker waited
+	Stages        []StageSummary // if the mesh has several
 }
 
-// Totals are those of all workers.
+// Totals gathers the totals of all workers.
 func (w *Worker) Totals() (t Totals, err error) {
 	type took struct {
 		Peak, Graph, Live int64 // bytes
@@ -178,7 +178,7 @@ func (w *Worker) Totals() (t Totals, err error) {
 	return t, nil
 }
 
-// Gather is what each worker has, by rank.
+// Gather returns each worker's value, by rank.
 func Gather[T any](c *comm.Comm, mine T) ([]T, error) {
 	text, err := json.Marshal(mine)
 	if err != nil {
@@ -194,7 +194,7 @@ func Gather[T any](c *comm.Comm, mine T) ([]T, error) {
 	return all, err
 }
 
-// Imbalance is the largest of the workers' amounts over their mean, 0 where there is nothing.
+// Imbalance is the workers' largest amount divided by their mean, or 0 if all amounts are 0.
 func Imbalance[T int | int64 | float64](amounts []T) float64 {
 	sum := T(0)
 	for _, n := range amounts {

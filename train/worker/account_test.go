@@ -27,10 +27,10 @@ func TestTallySince(t *testing.T) {
 // TestSwitches: each all-to-all counts once, and its bytes for its layer.
 func TestSwitches(t *testing.T) {
 	a := newAccount()
-	a.switched("layers.0", 100)
-	a.switched("layers.1", 30)
-	a.switched("layers.0", 7)
-	if a.switches != 3 || a.layoutBytes["layers.0"] != 107 || a.layoutBytes["layers.1"] != 30 {
-		t.Errorf("%d switches, %v", a.switches, a.layoutBytes)
+	a.redistributed("layers.0", 100)
+	a.redistributed("layers.1", 30)
+	a.redistributed("layers.0", 7)
+	if a.redistributions != 3 || a.layoutBytes["layers.0"] != 107 || a.layoutBytes["layers.1"] != 30 {
+		t.Errorf("%d switches, %v", a.redistributions, a.layoutBytes)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"weft/tensor"
 )
 
-// agree ends an epoch, which all workers do together: it adds up their parts of the loss, tells whether any
-// of them is to stop, and makes sure that the replicas' parameters are still the same.
+// agree ends an epoch, on all workers together. It adds up their parts of the loss, reports whether any
+// worker is to stop, and fails if the replicas' parameters differ.
 func (w *Worker) agree(epoch int, part float64, stop bool) (loss float64, stopped bool, err error) {
 	if w.Team.Planning() {
 		return part, stop, nil
@@ -44,8 +44,8 @@ func (w *Worker) agree(epoch int, part float64, stop bool) (loss float64, stoppe
 	})
 }
 
-// sameParameters fails on all workers where the checksum of one is not that of the first of its stage, with
-// what differ says of the lowest.
+// sameParameters fails on all workers if a worker's checksum differs from that of its stage's first worker.
+// differ makes the error for the lowest such rank.
 func (w *Worker) sameParameters(hashes []float64, differ func(rank, first int) error) error {
 	for rank, h := range hashes {
 		if first := w.Groups.Mesh.Rank(mesh.Place{Stage: w.Groups.Mesh.Place(rank).Stage}); h != hashes[first] {
@@ -55,8 +55,8 @@ func (w *Worker) sameParameters(hashes []float64, differ func(rank, first int) e
 	return nil
 }
 
-// Load sets the parameters to weights that this worker has read by itself, with err: it fails on all workers
-// where it fails on any, or where the weights are not the same.
+// Load sets the parameters to weights that this worker has read, with the read's error. It fails on all
+// workers if it fails on any, or if their weights differ.
 func (w *Worker) Load(weights nn.State, err error) error {
 	if err == nil {
 		err = w.Params.Load(weights)
@@ -73,7 +73,7 @@ func (w *Worker) Load(weights nn.State, err error) error {
 	})
 }
 
-// CheckPart fails on all workers where the context of any is cancelled, or its part of a result is not
+// CheckPart fails on all workers if any worker's context is cancelled, or if its part of a result is not
 // finite.
 func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
 	counts := []float64{0, 0}
@@ -96,10 +96,10 @@ func (w *Worker) CheckPart(ctx context.Context, part *tensor.Matrix) error {
 	return nil
 }
 
-// Ranks are the workers, for steps that all make together.
+// Ranks are all workers, for steps that they make together.
 func (w *Worker) Ranks() launch.Ranks { return launch.Ranks{Comm: w.Groups.World} }
 
-// hash is a checksum of the parameters and buffers that all replicas hold, as workers tell each other.
+// hash is a checksum of the parameters and buffers that all replicas hold.
 func (w *Worker) hash() float64 {
 	h, table := uint32(0), crc32.MakeTable(crc32.Castagnoli)
 	for _, p := range w.Params.List {

@@ -11,8 +11,8 @@ import (
 	"weft/tensor"
 )
 
-// TestParametersThatDrift: where a worker's parameters are not the others' any more, the epoch ends with an
-// error that names it.
+// TestParametersThatDrift: if a worker's parameters differ from the others', the epoch ends with an error
+// that names the worker.
 func TestParametersThatDrift(t *testing.T) {
 	for cause, processes := range map[string]bool{
 		"a fault of the program, or of this machine":                                   false,

@@ -9,17 +9,17 @@ import (
 	"weft/tensor"
 )
 
-// Rows are a result for each vertex, in the graph's order or that of a list of them, of which no worker holds
-// more than its own and a piece.
+// Rows is a result for each vertex, in the order of the graph or of a list of vertices. A worker holds at
+// most its own rows and one batch.
 type Rows struct {
 	Vertices, Columns int
-	// Each gives some rows after the other, in memory that the next ones overwrite.
+	// Each yields batches of rows in order. The next batch overwrites the last.
 	Each iter.Seq[[]float32]
 }
 
-// Results passes on a result for each vertex, in the graph's order or that of Config.Vertices: of the model
-// without its last blocks, so many. use gets them on worker 0, and is not called on others. They are not
-// passed on where check, which is given this worker's rows, fails.
+// Results passes a result for each vertex to use, in the order of the graph or of Config.Vertices. The result
+// is that of the model without its last blocks, whose number is without. Worker 0 alone calls use. check gets
+// this worker's rows; if it fails on any worker, use is not called.
 func (w *Worker) Results(without int, check func(*tensor.Matrix) error, use func(Rows) error) error {
 	v := w.Infer(without)
 	defer v.Drop()
@@ -29,14 +29,14 @@ func (w *Worker) Results(without int, check func(*tensor.Matrix) error, use func
 	return w.inOrder(v.Value(), w.Inference.Vertices(), w.Inference.All(), use)
 }
 
-// OrKeep is take, or where that is nil a function that keeps the rows and their width.
+// OrKeep returns take, or if that is nil a function that keeps the rows and their width.
 func OrKeep(take func(Rows) error, kept *[]float32, columns *int) func(Rows) error {
 	if take != nil {
 		return take
 	}
 	return func(rows Rows) error {
-		for piece := range rows.Each {
-			*kept = append(*kept, piece...)
+		for batch := range rows.Each {
+			*kept = append(*kept, batch...)
 		}
 		if columns != nil {
 			*columns = rows.Columns
@@ -45,41 +45,41 @@ func OrKeep(take func(Rows) error, kept *[]float32, columns *int) func(Rows) err
 	}
 }
 
-// orderedBytes is the size of a piece.
-const orderedBytes = 4 << 20
+// batchBytes is the size of a batch.
+const batchBytes = 4 << 20
 
-// inOrder passes all workers' rows of a value to use on worker 0 (use is not called on others), in the order
-// of their vertices, of which there are so many. The rows are those of ids, ascending; nil: of all. All
-// workers must call it.
+// inOrder passes all workers' rows of a value to use on worker 0, in the order of their vertices. ids are the
+// vertices of this worker's rows, ascending; nil is all. vertices is the number of all rows. All workers must
+// call inOrder.
 func (w *Worker) inOrder(m *tensor.Matrix, ids []int32, vertices int, use func(Rows) error) (err error) {
-	step := max(1, orderedBytes/4/max(1, m.Cols))
+	step := max(1, batchBytes/4/max(1, m.Cols))
 	rows := Rows{Vertices: vertices, Columns: m.Cols}
 	if w.Groups.World.Size() == 1 {
 		rows.Each = func(yield func([]float32) bool) { yield(m.Floats()) }
 		return use(rows)
 	}
-	if ids == nil { // their places are their ids
+	if ids == nil { // row v is vertex v
 		ids = make([]int32, vertices)
 		for v := range ids {
 			ids[v] = int32(v)
 		}
 	}
-	var room []float32
+	var buffer []float32
 	if w.Ranks().First() {
-		room = make([]float32, min(step, vertices)*m.Cols)
+		buffer = make([]float32, min(step, vertices)*m.Cols)
 	}
-	next := 0 // the rows before it have been passed on
+	next := 0 // rows before it have been passed to use
 	pass := func() ([]float32, error) {
 		lo := next
 		next = min(lo+step, vertices)
-		return w.piece(m, ids, lo, next, room)
+		return w.collect(m, ids, lo, next, buffer)
 	}
 	var failed error
 	if w.Ranks().First() {
 		rows.Each = func(yield func([]float32) bool) {
 			for next < vertices && failed == nil {
-				var piece []float32
-				if piece, failed = pass(); failed != nil || !yield(piece) {
+				var batch []float32
+				if batch, failed = pass(); failed != nil || !yield(batch) {
 					return
 				}
 			}
@@ -88,7 +88,7 @@ func (w *Worker) inOrder(m *tensor.Matrix, ids []int32, vertices int, use func(R
 			err = fmt.Errorf("the rows of %d vertices were not taken", vertices-next)
 		}
 	}
-	for next < vertices && failed == nil { // worker 0 takes what is left without using it
+	for next < vertices && failed == nil { // worker 0 receives the rest, and does not use it
 		_, failed = pass()
 	}
 	if failed != nil {
@@ -97,9 +97,9 @@ func (w *Worker) inOrder(m *tensor.Matrix, ids []int32, vertices int, use func(R
 	return w.Ranks().Together(err)
 }
 
-// piece sends this worker's rows, which are of the vertices ids, of the vertices lo … hi−1 to worker 0, which
-// puts all workers' into room, in order.
-func (w *Worker) piece(m *tensor.Matrix, ids []int32, lo, hi int, room []float32) ([]float32, error) {
+// collect sends the rows of vertices lo … hi−1 to worker 0, which copies them into its buffer in order. ids
+// are the vertices of this worker's rows.
+func (w *Worker) collect(m *tensor.Matrix, ids []int32, lo, hi int, buffer []float32) ([]float32, error) {
 	from, _ := slices.BinarySearch(ids, int32(lo))
 	to, _ := slices.BinarySearch(ids, int32(hi))
 	c := w.Groups.World
@@ -129,13 +129,13 @@ func (w *Worker) piece(m *tensor.Matrix, ids []int32, lo, hi int, room []float32
 				return nil, fmt.Errorf("vertex %d belongs to two partitions: partition the graph again", id)
 			}
 			seen[int(id)-lo] = true
-			copy(room[(int(id)-lo)*m.Cols:], theirRows[r][i*m.Cols:(i+1)*m.Cols])
+			copy(buffer[(int(id)-lo)*m.Cols:], theirRows[r][i*m.Cols:(i+1)*m.Cols])
 		}
 	}
-	return room[:(hi-lo)*m.Cols], nil
+	return buffer[:(hi-lo)*m.Cols], nil
 }
 
-// toFirst is, on rank 0, what each rank gives: of rank r counts[r] rows of that width. Others get nothing.
+// toFirst gathers lists on rank 0. Rank r sends counts[r] rows of the given width. Other ranks get nothing.
 func toFirst[T byte | int32 | float32](c *comm.Comm, mine []T, counts []int64, width int) ([][]T, error) {
 	all, send, receive := make([][]T, c.Size()), make([][]byte, c.Size()), make([][]byte, c.Size())
 	send[0] = comm.Bytes(mine)
@@ -148,7 +148,7 @@ func toFirst[T byte | int32 | float32](c *comm.Comm, mine []T, counts []int64, w
 	return all, c.AllToAll(comm.Setup, send, receive)
 }
 
-// bytesToFirst is, on rank 0, what each rank gives. Others get nothing.
+// bytesToFirst gathers bytes on rank 0. Other ranks get nothing.
 func bytesToFirst(c *comm.Comm, mine []byte) ([][]byte, error) {
 	lengths, err := comm.Gather(c, comm.Setup, int64(len(mine)))
 	if err != nil {

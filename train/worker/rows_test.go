@@ -161,7 +161,7 @@ func TestTotalsOfWorkers(t *testing.T) {
 		defer mem.Close()
 		w := &Worker{Team: kernel.NewTeam(1, mem), Groups: mesh.Mesh{Stages: 1, Partitions: 2, Slices: 1}.Join(c)}
 		r := int64(c.Rank())
-		w.Pass = Tally{EdgeColumns: BySite{"a": 5 + r, "b": 10}, Waited: time.Second * time.Duration(1+r), Seconds: 4}
+		w.Pass = Tally{EdgeColumns: ByLayer{"a": 5 + r, "b": 10}, Waited: time.Second * time.Duration(1+r), Seconds: 4}
 		w.Pass.Sent.Halo, w.Pass.Sent.Gradient = Traffic{100 + r, 3}, Traffic{7, 1}
 		all, err := w.Totals()
 		want := Communication{Halo: Traffic{201, 6}, Gradient: Traffic{14, 2}}

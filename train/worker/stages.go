@@ -6,24 +6,24 @@ import (
 	"weft/train/engine"
 )
 
-// Stage is a part of a pipeline.
+// Stage is a stage of the pipeline.
 type Stage struct {
 	Workers []int `json:"workers"` // one for each partition
-	Blocks  []int `json:"blocks"`  // its first, and the first of the next stage, from 0
+	Blocks  []int `json:"blocks"`  // its first block, and the first of the next stage, from 0
 	// Work is its share of the multiply-adds of a forward pass.
 	Work float64 `json:"work"`
 }
 
-// StageSummary is how the workers of a stage spent the training pass of the last epoch, on average.
+// StageSummary is the average times of a stage's workers in the training pass of the last epoch.
 type StageSummary struct {
 	Stage
 	Compute float64 `json:"compute_seconds"`
-	Bubble  float64 `json:"bubble_seconds"` // standing still while the pipeline fills, turns and drains, up to the end of the epoch
-	Wait    float64 `json:"wait_seconds"`   // standing still otherwise
-	Sent    int64   `json:"sent_bytes"`     // of all kinds, by all its workers
+	Bubble  float64 `json:"bubble_seconds"` // waiting while the pipeline fills, turns and drains, up to the end of the epoch
+	Wait    float64 `json:"wait_seconds"`   // all other waiting
+	Sent    int64   `json:"sent_bytes"`     // of all kinds, by all workers of the stage
 }
 
-// Stages are those of the mesh, where it has several.
+// Stages are the stages of the mesh; nil if it has one.
 func (w *Worker) Stages() (all []Stage) {
 	grid, cuts := w.Groups.Mesh, w.Stage.Cuts
 	if grid.Stages == 1 {
@@ -47,7 +47,7 @@ func (w *Worker) Stages() (all []Stage) {
 	return all
 }
 
-// add puts the report of one of the workers into their mean, and the bytes that it sent into their sum.
+// add adds a worker's times to the average, and its bytes to the sum.
 func (s *StageSummary) add(r engine.StageReport, sent int64) {
 	n := float64(len(s.Workers))
 	s.Sent += sent
@@ -56,8 +56,7 @@ func (s *StageSummary) add(r engine.StageReport, sent int64) {
 	s.Wait += r.Wait.Seconds() / n
 }
 
-// StageImbalance is the largest of the times that the stages of a run compute over their mean, 0 where there
-// are none.
+// StageImbalance is the stages' largest computing time divided by their mean, or 0 without stages.
 func StageImbalance(stages []StageSummary) float64 {
 	var compute []float64
 	for _, s := range stages {

@@ -10,8 +10,8 @@ import (
 	"weft/parallel/mesh"
 )
 
-// NewRecorder is that of one of the workers that c connects, who call it together; nil where worker 0 is not
-// asked for a trace.
+// NewRecorder makes the recorder of a worker; nil if worker 0 is not asked for a trace. All workers that c
+// connects call it together.
 func NewRecorder(c *comm.Comm, asked bool) (*trace.Recorder, error) {
 	flag := []byte{0}
 	if asked {
@@ -23,7 +23,7 @@ func NewRecorder(c *comm.Comm, asked bool) (*trace.Recorder, error) {
 	return trace.New(trace.Clock, trace.Most), nil
 }
 
-// recorded is the team, whose kernel calls r records from now on; nil: as they were.
+// recorded makes r record the kernel calls of the team. nil records nothing.
 func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 	if r == nil {
 		return team
@@ -41,13 +41,13 @@ func recorded(team *kernel.Team, r *trace.Recorder) *kernel.Team {
 	return team
 }
 
-// phase begins a part of the epoch.
+// phase begins a phase of the epoch.
 func (w *Worker) phase(name string) trace.Span {
 	return w.Recorder.Work().Begin(trace.Phase, name, trace.Args{})
 }
 
-// Trace is, on worker 0, what all workers did in the last epoch; nil on others, and where nothing was
-// recorded. All call it together.
+// Trace is, on worker 0, what all workers did in the last epoch. It is nil on others, and if nothing was
+// recorded. All workers call it together.
 func (w *Worker) Trace() (*trace.Trace, error) {
 	if w.Recorder == nil {
 		return nil, nil
@@ -77,7 +77,7 @@ func (w *Worker) Trace() (*trace.Trace, error) {
 	return t, nil
 }
 
-// workerName says which worker it is, and its place along the axes that divide anything.
+// workerName is the worker's rank, and its position along each axis that has several workers.
 func workerName(m mesh.Mesh, rank int) string {
 	name, place := fmt.Sprintf("worker %d", rank), m.Place(rank)
 	separator := ": "

@@ -12,9 +12,9 @@ import (
 	"weft/parallel/exchange"
 )
 
-// What the stages of a mesh put together, each of which holds some of the model's parameters.
+// Each stage of a mesh holds some of the model's parameters. The functions here combine those of all stages.
 
-// squares are the squared 2-norms of the gradients of all parameters of the model, in its order.
+// squares returns the squared 2-norms of the gradients of all parameters of the model, in its order.
 func (w *Worker) squares(own []float64) []float64 {
 	if w.Team.Planning() {
 		return own
@@ -32,7 +32,7 @@ func (w *Worker) squares(own []float64) []float64 {
 	return slices.Concat(all...)
 }
 
-// allowOthers lets files of weights hold what the other stages have of the model.
+// allowOthers lets a file of weights hold the parameters of other stages.
 func (w *Worker) allowOthers() error {
 	if w.Groups.Mesh.Stages == 1 || w.Team.Planning() {
 		return nil
@@ -49,13 +49,13 @@ func (w *Worker) allowOthers() error {
 	return nil
 }
 
-// Weights are all of the model's, on worker 0; nil on others.
+// Weights returns all weights of the model on worker 0, and nil on others.
 func (w *Worker) Weights() (nn.State, error) {
 	all := w.Params.State()
 	if err := w.gatherTables(all); err != nil {
 		return nil, err
 	}
-	if w.Groups.Partition > 0 || w.Groups.Slice > 0 { // another worker has the same, and speaks for the stage
+	if w.Groups.Partition > 0 || w.Groups.Slice > 0 { // the stage's first worker has the same weights, and sends them
 		return nil, nil
 	}
 	c := w.Groups.Stages
@@ -79,8 +79,8 @@ func (w *Worker) Weights() (nn.State, error) {
 	return all, nil
 }
 
-// gatherTables gives worker 0's state the rows of all workers, of the parameters that have a row for each
-// vertex.
+// gatherTables adds to worker 0's state the parameters that have a row for each vertex: the rows of all
+// workers.
 func (w *Worker) gatherTables(all nn.State) error {
 	for _, p := range w.Params.List {
 		if p.Rows == nil || p.Rows.Here == p.Rows.Total && p.Rows.Peers == nil {

@@ -16,7 +16,7 @@ import (
 	"weft/tensor"
 )
 
-// TestWeightsOfStages: the weights of all stages come to worker 0, and to it alone.
+// TestWeightsOfStages: worker 0, and no other, gets the weights of all stages.
 func TestWeightsOfStages(t *testing.T) {
 	grid := mesh.Mesh{Stages: 3, Partitions: 1, Slices: 2}
 	err := launch.Workers(grid.Workers(), 0, func(c *comm.Comm) error {

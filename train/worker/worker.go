@@ -1,5 +1,5 @@
-// Package worker is one worker of a run: its engine and parameters, what it learns, and what it came to. It
-// knows an epoch, and nothing of the course of a run.
+// Package worker is one worker of a run: its engine, parameters, task and totals. It runs single epochs; the
+// course of a run is package train's.
 package worker
 
 import (
@@ -25,26 +25,28 @@ import (
 	"weft/train/task"
 )
 
-// Config is what a worker is told. All workers of a run are told alike, but for Recorder and Explain.
+// Config is the settings of a worker. All workers of a run have the same, but for Recorder and Explain.
 type Config struct {
 	*setting.Resolved
 	Outputs int // columns of the last layer
-	// OwnModel describes a model of the caller's own in place of the one that the settings name; nil: not.
+	// OwnModel describes a model of the caller's own, instead of the one that the settings name. It may be
+	// nil.
 	OwnModel func(features, outputs int) []gnn.BlockSpec
-	// Engine makes a worker's engine in place of the one that belongs to the mesh; nil: not.
+	// Engine makes a worker's engine, instead of engine.New. It may be nil.
 	Engine func(engine.Config) (engine.Engine, error)
-	// Kept are the edges that pass messages, as from task.Kind.Keep; nil: all.
+	// Kept are the message-passing edges, as from task.Kind.Keep. nil is all edges.
 	Kept *partition.Kept
-	// ChunkOf is the chunk of each vertex, in the order of the partitions, where the mesh has several stages.
+	// ChunkOf is the chunk of each vertex, in the order of the partitions, if the mesh has several stages.
 	ChunkOf []int32
-	// Processes says that the workers are processes, of several machines maybe, and not goroutines of one.
+	// Processes says that the workers are processes, perhaps of several machines, and not goroutines of one
+	// process.
 	Processes bool
-	// Vertices are those that an inference computes, as for engine.NewMFG; nil: all.
+	// Vertices are the vertices to infer, as for engine.NewMFG. nil is all.
 	Vertices []int32
-	// Recorder takes what the worker does in an epoch; nil: nobody asks.
+	// Recorder records what the worker does in an epoch. It may be nil.
 	Recorder *trace.Recorder
-	// Explain takes what each site of the model does; nil: nobody asks.
-	Explain func(site, what string)
+	// Explain is called for each module of the model with what it does. It may be nil.
+	Explain func(module, what string)
 }
 
 // Worker is one worker of a run. All workers call its methods together.
@@ -52,9 +54,9 @@ type Worker struct {
 	Config
 	Team      *kernel.Team
 	Groups    mesh.Groups
-	Share     *partition.Share    // with the edges that pass messages
+	Share     *partition.Share    // with the message-passing edges
 	Blocks    []gnn.BlockSpec     // of the whole model
-	Stage     engine.StageOptions // zero where the mesh has one stage
+	Stage     engine.StageOptions // zero if the mesh has one stage
 	Inference engine.Inference
 	Params    *nn.Params
 
@@ -62,14 +64,14 @@ type Worker struct {
 	Task      task.Task
 	Optimizer *optim.Optimizer
 	engine    engine.Engine
-	epoch     int // that was trained last, from 1; 0: none
+	epoch     int // the last one trained, from 1; 0: none
 
 	account
-	spent engine.StageReport // the last training pass, where the mesh has several stages
+	spent engine.StageReport // of the last training pass, if the mesh has several stages
 }
 
-// New makes one of the workers that comm connects, for training: its engine, what it learns and the
-// optimizer's state. share is that of its partition, with all edges.
+// New makes one of the workers that comm connects, for training: its engine, its task and the optimizer's
+// state. share is the share of its partition, with all edges.
 func New(c Config, team *kernel.Team, comm *comm.Comm, share *partition.Share) (w *Worker, err error) {
 	w, e, err := begin(c, team, comm, share)
 	if err != nil {
@@ -99,7 +101,7 @@ func New(c Config, team *kernel.Team, comm *comm.Comm, share *partition.Share) (
 	return w, err
 }
 
-// NewInference is New for inference alone, along all edges.
+// NewInference makes a worker for inference alone, along all edges.
 func NewInference(c Config, team *kernel.Team, comm *comm.Comm, share *partition.Share) (w *Worker, err error) {
 	w, e, err := begin(c, team, comm, share)
 	if err != nil {
@@ -120,7 +122,7 @@ func NewInference(c Config, team *kernel.Team, comm *comm.Comm, share *partition
 	return w, w.infers(i)
 }
 
-// begin makes a worker without its engine, and what that is made of.
+// begin makes a worker without its engine, and the engine's Config.
 func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) (w *Worker, e engine.Config, err error) {
 	world, team = world.Recorded(c.Recorder), recorded(team, c.Recorder)
 	w = &Worker{Config: c, Team: team, Groups: c.Mesh.Join(world), Share: share, account: newAccount()}
@@ -147,13 +149,13 @@ func begin(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share
 	}, nil
 }
 
-// infers gives the worker its engine.
+// infers sets the worker's engine.
 func (w *Worker) infers(i engine.Inference) error {
 	w.Inference, w.Params = i, i.Params()
 	return w.allowOthers()
 }
 
-// stageOptions are what this worker's stage is told, zero where there is one stage.
+// stageOptions returns the options of this worker's stage, zero if there is one stage.
 func (w *Worker) stageOptions() (s engine.StageOptions, err error) {
 	grid, whole := w.Groups.Mesh, &w.Share.Whole
 	if grid.Stages == 1 {
@@ -170,7 +172,7 @@ func (w *Worker) stageOptions() (s engine.StageOptions, err error) {
 	return s, nil
 }
 
-// TrainEpoch makes one step on the whole graph and returns the training loss before it, and whether any
+// TrainEpoch makes one step on the whole graph. It returns the training loss before the step, and whether any
 // worker's context is cancelled.
 func (w *Worker) TrainEpoch(ctx context.Context, epoch int) (loss float64, stopped bool, err error) {
 	w.epoch = epoch
@@ -188,28 +190,28 @@ func (w *Worker) TrainEpoch(ctx context.Context, epoch int) (loss float64, stopp
 	step.End()
 	waited := w.Groups.World.Waited()
 	loss, stopped, err = w.agree(epoch, loss, ctx.Err() != nil)
-	w.spent.Bubble += w.Groups.World.Waited() - waited // for stages that the pipeline drains through
+	w.spent.Bubble += w.Groups.World.Waited() - waited // the last stages wait here until the pipeline has drained
 	w.Pass = w.done().since(before)
 	w.Pass.Seconds = time.Since(start).Seconds()
 	return loss, stopped, err
 }
 
-// Infer is the engine's. What the worker waits for afterwards is no layer's.
+// Infer runs the engine's Infer. Later errors name no layer.
 func (w *Worker) Infer(without int) *autograd.Var {
 	v := w.Inference.Infer(without)
 	w.Groups.World.At(w.epoch, "")
 	return v
 }
 
-// Scores are the metric on each part of the split, and the validation loss: NaN where there are no such
-// vertices, and where something is not finite, which Fault then names.
+// Scores are the metric on each part of the split, and the validation loss. They are NaN for a part without
+// vertices. All are NaN if a value is not finite; Fault then names it.
 type Scores struct {
 	task.Scores
 	ValLoss float64
 	Fault   string
 }
 
-// Evaluate measures the model as it is, without dropout. All workers come to the same scores.
+// Evaluate measures the current model without dropout. All workers get the same scores.
 func (w *Worker) Evaluate() (s Scores, err error) {
 	output := w.Infer(0)
 	defer output.Drop()
@@ -218,7 +220,7 @@ func (w *Worker) Evaluate() (s Scores, err error) {
 		s.Scores, err = w.Task.Measure(output.Value())
 		return s, err
 	}
-	sums := []float64{loss, 0, 0} // and how many workers have weights, and results, that are not finite
+	sums := []float64{loss, 0, 0} // the loss, and the numbers of workers whose weights and whose results are not finite
 	if !w.Params.Finite() {
 		sums[1] = 1
 	}

@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// File is what a file holds.
+// File is the content of a file.
 type File struct {
 	Workers []string // their names, by rank
-	Spans   []Span   // of one worker after the other, in the order in which they begin
+	Spans   []Span   // worker by worker, in the order in which they begin
 	About   About
 }
 
-// About is what it says of the run.
+// About is the properties of the run.
 type About struct {
 	Epoch            int
 	Dataset          string
@@ -23,7 +23,7 @@ type About struct {
 	Lost             []int     `json:"spans_lost"`
 }
 
-// Span is one of a worker.
+// Span is a span of a worker.
 type Span struct {
 	Worker         int
 	Track          string
@@ -32,15 +32,15 @@ type Span struct {
 	Args           Args
 }
 
-// Args are what is known of a span; nil: not known.
+// Args are the properties of a span; nil: unknown.
 type Args struct {
-	Epoch int
-	Site  string
-	Kind  string
-	Peer  *int
-	Bytes int64
-	Chunk *int
-	Shape []int
+	Epoch  int
+	Module string `json:"site"`
+	Kind   string
+	Peer   *int
+	Bytes  int64
+	Chunk  *int
+	Shape  []int
 }
 
 // event is an element of traceEvents.
@@ -51,12 +51,12 @@ type event struct {
 	Args              json.RawMessage
 }
 
-// arrow leads from a send to a receive, which are nil where the file lacks that end.
+// arrow leads from a send to a receive. An end that the file lacks is nil.
 type arrow struct{ from, to *Span }
 
-// Read reads a file and checks it: each span has a track, a length and the epoch of the file, spans of one
-// track nest or do not overlap, and where none is lost each send is received once, with as many bytes, by the
-// worker that it went to.
+// Read reads a file and checks it. Each span has a track, a length and the file's epoch. Spans of one track
+// nest or do not overlap. If no span is lost, each send is received once, with as many bytes, by its
+// receiver.
 func Read(text []byte) (*File, error) {
 	var raw struct {
 		OtherData   About
@@ -118,7 +118,7 @@ func (f *File) span(e event, track string) error {
 	return nil
 }
 
-// arrow takes in an end of an arrow, which stands behind its span.
+// arrow adds an end of an arrow, which follows its span in the file.
 func (f *File) arrow(e event, arrows map[string]*arrow) error {
 	s := f.Spans[len(f.Spans)-1]
 	a := arrows[e.ID]
@@ -137,7 +137,7 @@ func (f *File) arrow(e event, arrows map[string]*arrow) error {
 	return nil
 }
 
-// nest checks that no two spans of a track overlap of which neither is inside the other.
+// nest checks that two spans of a track overlap only if one is inside the other.
 func (f *File) nest() error {
 	type track struct {
 		worker int

@@ -13,9 +13,9 @@ import (
 	"weft/train"
 )
 
-// TestSomeVertices: what is predicted for some vertices, in any order, has the bits that it has among all,
-// for each model and variant. The plain form runs on one worker and on partitions, of which one is empty, and
-// each variant on one of these, in turn.
+// TestSomeVertices: a prediction for some vertices, in any order, has the bits of one for all vertices, for
+// each model and variant. The plain form runs on one worker and on partitions, of which one is empty. Each
+// variant runs on one of these, in turn.
 func TestSomeVertices(t *testing.T) {
 	turn := 0
 	for _, model := range gnn.Names() {
@@ -50,9 +50,9 @@ func TestSomeVerticesOfTypes(t *testing.T) {
 	}
 }
 
-// TestSomeVerticesOfManyEdges is TestSomeVertices for kinds of aggregation, in both directions, on a graph
-// with weights, with a vertex whose edges threads share, and with partitions whose rows travel in several
-// pieces, of which some lead into few rows.
+// TestSomeVerticesOfManyEdges is TestSomeVertices for each kind of aggregation, in both directions. The graph
+// has weights, and a vertex whose edges several threads share. Partitions send their rows in several
+// messages, of which some have edges into few rows.
 func TestSomeVerticesOfManyEdges(t *testing.T) {
 	const vertices, hub, columns = 9000, 50, 5
 	r := rand.New(rand.NewPCG(8, 9))
@@ -64,7 +64,7 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 		add(r.Int32N(vertices), hub)
 	}
 	for v := range int32(vertices) {
-		for range r.IntN(8) { // most from near, a third from the first quarter
+		for range r.IntN(8) { // most edges from near, a third from the first quarter
 			u := (v + r.Int32N(40)) % vertices
 			if r.IntN(3) == 0 {
 				u = r.Int32N(vertices / 4)
@@ -115,7 +115,7 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 	}
 }
 
-// someAsAmongAll predicts all vertices of the job's graph after an epoch, and then lists of them.
+// someAsAmongAll trains for an epoch. It predicts all vertices of the job's graph, and then lists of them.
 func someAsAmongAll(t *testing.T, job train.Job) {
 	t.Helper()
 	job.Options.Epochs = 1
@@ -177,7 +177,7 @@ func partitionOf(j *train.Job, p int) (*partition.Share, error) {
 	return j.Parts.Open(p)
 }
 
-// TestNeedOfAPath: on a path, each layer needs one vertex more than the next.
+// TestNeedOfAPath: on a path each layer needs one vertex more than the next layer.
 func TestNeedOfAPath(t *testing.T) {
 	const vertices = 100
 	var e graph.Edges

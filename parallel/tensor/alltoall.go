@@ -1,0 +1,260 @@
+package tensor
+
+import (
+	"weft/comm"
+	"weft/parallel/exchange"
+	"weft/tensor"
+)
+
+// allToAll redistributes parts from one layout to the other, in the messages of one aggregation chunk after the
+// other. Without an overlap it has one chunk.
+type allToAll struct {
+	module
+	kind   comm.Kind
+	parts  []part
+	chunks int
+	// of says which of the owner's rows are sent with a chunk, from the owner or to it.
+	of func(owner, chunk int) rows
+	// pack fills a buffer with rows of a part for worker q, from the given row on. unpack stores a buffer that
+	// came from worker q.
+	pack, unpack func(buffer *tensor.Matrix, p part, q, row int)
+
+	maxRows        int              // of a message
+	out, in, own   [][]message      // of each chunk: to other workers, from them, and to itself
+	sendBuffers    []*tensor.Matrix // for out
+	receiveBuffers []*tensor.Matrix // for in
+	ownBuffers     []*tensor.Matrix // for own
+}
+
+// rows is the range of rows lo … hi−1.
+type rows struct{ lo, hi int }
+
+// of is a view of the rows in m.
+func (r rows) of(m *tensor.Matrix) *tensor.Matrix { return m.RowRange(r.lo, r.hi) }
+
+// listed is n entries of a list of rows, from the given one on.
+func listed(list *tensor.Matrix, from, n int) *tensor.Matrix {
+	return list.Reshape(list.Cols, 1).RowRange(from, from+n).Reshape(1, n)
+}
+
+const (
+	elementBytes = 4 // of a float32
+	// messageElements bounds the size of a message.
+	messageElements = 1 << 16
+	// maxInFlight bounds how many messages a worker sends at a time, and how many it receives. Together with
+	// messageElements it bounds the memory of the buffers. Two messages to each of seven others keep all links
+	// busy.
+	maxInFlight = 2 * (8 - 1)
+)
+
+// message is a range of rows that one worker sends another. Its columns are those of all parts side by side.
+type message struct {
+	peer, row, rows, cols int
+	widths                []int
+}
+
+// widths returns how many columns of each part worker q has in the slice layout, and their sum.
+func (t *allToAll) widths(q int) (list []int, sum int) {
+	for _, p := range t.parts {
+		list, sum = append(list, p.cut[q].count), sum+p.cut[q].count
+	}
+	return list, sum
+}
+
+// ends returns which of a message's two workers has its rows in the row layout, and which has its columns in
+// the slice layout.
+func (t *allToAll) ends(sender, receiver int) (owner, slice int) {
+	if t.kind == comm.ToRows {
+		return receiver, sender
+	}
+	return sender, receiver
+}
+
+// between lists the messages of a chunk from one worker to another: rows of the one, columns of the other. All
+// messages have the same largest number of rows. So the same rows arrive in the order of their senders.
+func (t *allToAll) between(sender, receiver, chunk int) (list []message) {
+	owner, slice := t.ends(sender, receiver)
+	peer := receiver
+	if sender != t.axis.comm.Rank() {
+		peer = sender
+	}
+	widths, cols := t.widths(slice)
+	for r := t.of(owner, chunk); r.lo < r.hi && cols > 0; {
+		n := min(r.hi-r.lo, t.maxRows)
+		list = append(list, message{peer, r.lo, n, cols, widths})
+		r.lo += n
+	}
+	return list
+}
+
+// list makes the lists of each chunk's messages. A worker sends the first message to each other worker, then
+// the second to each, and so on. It begins with the worker of the next rank, and receives from the previous
+// rank first. So all links are in use, and no two workers begin with the same receiver. Sender and receiver
+// have the same order on each link, so that any number of buffers suffices.
+func (t *allToAll) list() {
+	me := t.axis.comm.Rank()
+	for chunk := range t.chunks {
+		t.out = append(t.out, t.inTurn(1, func(q int) []message { return t.between(me, q, chunk) }))
+		t.in = append(t.in, t.inTurn(-1, func(q int) []message { return t.between(q, me, chunk) }))
+		t.own = append(t.own, t.between(me, me, chunk))
+	}
+}
+
+// inTurn lists the first message of each other worker, then the second of each, and so on. direction +1 begins
+// with the next rank, −1 with the previous one.
+func (t *allToAll) inTurn(direction int, messages func(q int) []message) (list []message) {
+	k := t.axis.comm.Size()
+	each, most := make([][]message, k), 0
+	for round := 1; round < k; round++ {
+		each[round] = messages((t.axis.comm.Rank() + direction*round + k) % k)
+		most = max(most, len(each[round]))
+	}
+	for i := range most {
+		for _, its := range each {
+			if i < len(its) {
+				list = append(list, its[i])
+			}
+		}
+	}
+	return list
+}
+
+// elements bounds the size of a message for any chunks: a plan does not know them.
+func (t *allToAll) elements(sender, receiver int) int {
+	owner, slice := t.ends(sender, receiver)
+	_, cols := t.widths(slice)
+	return min(t.axis.rowsOf[owner].Cols, t.maxRows) * cols
+}
+
+// report passes the bytes that this worker sends to Options.Redistributed.
+func (t *allToAll) report() {
+	if t.axis.redistributed == nil {
+		return
+	}
+	bytes := int64(0)
+	for _, out := range t.out {
+		for _, m := range out {
+			bytes += elementBytes * int64(m.rows*m.cols)
+		}
+	}
+	t.axis.redistributed(t.path, bytes)
+}
+
+// open lists the messages of an all-to-all, allocates its buffers, and reports its bytes.
+func (m module) open(t allToAll) *allToAll {
+	a, me := m.axis, m.axis.comm.Rank()
+	a.comm.At(a.epoch, m.path)
+	t.module = m
+	widest := 1
+	for q := range a.comm.Size() {
+		_, width := t.widths(q)
+		widest = max(widest, width)
+	}
+	t.maxRows = max(1, messageElements/widest)
+	t.list()
+	t.report()
+	maxOut, maxIn := 0, 0
+	for q := range a.comm.Size() {
+		if q != me {
+			maxOut, maxIn = max(maxOut, t.elements(me, q)), max(maxIn, t.elements(q, me))
+		}
+	}
+	memory, inFlight := a.team.Memory, min(2*(a.comm.Size()-1), maxInFlight)
+	t.sendBuffers = exchange.Buffers(memory, inFlight, 1, maxOut)
+	t.receiveBuffers = exchange.Buffers(memory, inFlight, 1, maxIn)
+	t.ownBuffers = exchange.Buffers(memory, 1, 1, t.elements(me, me))
+	return &t
+}
+
+// close releases the buffers.
+func (t *allToAll) close() {
+	exchange.Release(t.sendBuffers...)
+	exchange.Release(t.receiveBuffers...)
+	exchange.Release(t.ownBuffers...)
+}
+
+// run makes the all-to-all at once, with no computation beside it. It panics where another worker fails.
+func (t *allToAll) run() {
+	defer t.close()
+	c := t.axis.comm
+	send := func(aside *comm.Comm) error { return t.send(aside, nil) }
+	exchange.Must(exchange.Beside(c, []exchange.Side{send}, func() error { return t.receive(c, 0, t.chunks, nil) }))
+}
+
+// send sends each chunk's messages after a signal from ready. With ready nil it does not wait. It stops where
+// ready is closed before the last chunk: the work has failed.
+func (t *allToAll) send(c *comm.Comm, ready <-chan struct{}) error {
+	s := &exchange.Sender{Comm: c, Kind: t.kind, Buffers: t.sendBuffers}
+	for chunk := range t.chunks {
+		if ready != nil {
+			if _, open := <-ready; !open {
+				break
+			}
+		}
+		for _, m := range t.out[chunk] {
+			buffer, err := s.Buffer(m.rows, m.cols)
+			if err != nil {
+				return err
+			}
+			t.each(m, buffer, t.pack)
+			s.Send(m.peer)
+		}
+	}
+	return s.Finish()
+}
+
+// receive receives chunks first … last−1. Of each chunk it copies the worker's own rows first. It then signals
+// the chunk in arrived, unless that is nil.
+func (t *allToAll) receive(c *comm.Comm, first, last int, arrived chan<- struct{}) error {
+	r := &exchange.Receiver{Comm: c, Kind: t.kind, Buffers: t.receiveBuffers}
+	for chunk := first; chunk < last; chunk++ {
+		for _, m := range t.in[chunk] {
+			r.Expect(m.peer, m.rows, m.cols)
+		}
+	}
+	for chunk := first; chunk < last; chunk++ {
+		t.copyOwn(chunk)
+		for _, m := range t.in[chunk] {
+			buffer, err := r.Next()
+			if err != nil {
+				return err
+			}
+			t.each(m, buffer, t.unpack)
+			r.Free()
+		}
+		if arrived != nil {
+			arrived <- struct{}{}
+		}
+	}
+	return nil
+}
+
+// each calls f for each part of a message, with the part's columns of the buffer.
+func (t *allToAll) each(m message, buffer *tensor.Matrix, f func(buffer *tensor.Matrix, of part, q, row int)) {
+	for i, columns := range exchange.Parts(buffer, m.widths) {
+		f(columns, t.parts[i], m.peer, m.row)
+	}
+}
+
+// copyOwn copies the rows of a chunk that the worker sends itself, through a buffer.
+func (t *allToAll) copyOwn(chunk int) {
+	for _, m := range t.own[chunk] {
+		buffer := t.ownBuffers[0].Prefix(m.rows, m.cols)
+		t.each(m, buffer, t.pack)
+		t.each(m, buffer, t.unpack)
+	}
+}
+
+// receiveComputed receives each chunk after this worker has computed it: the others have then computed it too,
+// or are late. It stops where computed is closed before the last chunk: the work has failed.
+func (t *allToAll) receiveComputed(c *comm.Comm, computed <-chan struct{}) error {
+	for chunk := range t.chunks {
+		if _, open := <-computed; !open {
+			return nil
+		}
+		if err := t.receive(c, chunk, chunk+1, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
