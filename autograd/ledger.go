@@ -6,22 +6,23 @@ import (
 	"weft/tensor"
 )
 
-// Ledger counts, over all tapes of one step, the recorded operations that may still add to each parameter's
-// gradient. A parameter may be used on several tapes: its gradient is complete when the last of these
-// operations has run backward. All forward work on a parameter comes before the first backward step that
-// settles it.
+// Ledger counts the recorded operations that may still add to each parameter's gradient, over all tapes of
+// one step. A parameter may be used on several tapes. Its gradient is complete when the last of these
+// operations has run backward. All operations on a parameter must be recorded before the first backward step
+// that settles it.
 type Ledger struct {
 	complete func(grad *tensor.Matrix)
-	open     map[*tensor.Matrix]int // by the parameter's gradient; 0: it is complete
+	open     map[*tensor.Matrix]int // operations to come, by the parameter's gradient; 0: complete
 }
 
-// NewLedger calls complete with each parameter's gradient when nothing will be added to it any more.
+// NewLedger returns a Ledger that calls complete with each parameter's gradient, as soon as nothing will be
+// added to it.
 func NewLedger(complete func(grad *tensor.Matrix)) *Ledger {
 	return &Ledger{complete, map[*tensor.Matrix]int{}}
 }
 
-// expect counts one more operation that may add to the parameters among inputs. It panics where the gradient
-// of one is complete: what would still be added to it would be missed.
+// expect counts one more operation for each parameter among inputs. It panics if the gradient of one is
+// already complete, because the addition would be missed.
 func (l *Ledger) expect(inputs []*Var) {
 	for _, in := range inputs {
 		if in.parameter && in.wants {
@@ -33,7 +34,8 @@ func (l *Ledger) expect(inputs []*Var) {
 	}
 }
 
-// settle counts one less, and says which gradients are complete.
+// settle counts one operation less for each parameter among inputs, and announces the gradients that are
+// complete.
 func (l *Ledger) settle(inputs []*Var) {
 	for _, in := range inputs {
 		if in.parameter && in.wants {

@@ -5,9 +5,9 @@ import (
 	"weft/tensor"
 )
 
-// Operations that message functions are made of.
+// Operations for message functions.
 
-// HeadDot is z_ih = Σ_c x_ihc · a_hc, for x rows × heads·width and a 1 × heads·width: rows × heads.
+// HeadDot returns z_ih = Σ_c x_ihc · a_hc, for x rows × heads·width and a 1 × heads·width: rows × heads.
 func HeadDot(x, a *Var, heads int) *Var {
 	t := x.tape
 	z := t.New(x.Rows(), heads)
@@ -18,7 +18,7 @@ func HeadDot(x, a *Var, heads int) *Var {
 	}})
 }
 
-// HeadScale is z_ihc = x_ihc · s_ih, for x rows × heads·width and s rows × heads.
+// HeadScale returns z_ihc = x_ihc · s_ih, for x rows × heads·width and s rows × heads.
 func HeadScale(x, s *Var) *Var {
 	t := x.tape
 	z := t.New(x.Rows(), x.Cols())
@@ -34,13 +34,13 @@ func HeadScale(x, s *Var) *Var {
 	}})
 }
 
-// Exp is exp(x), element by element.
+// Exp returns exp(x), element by element.
 func Exp(x *Var) *Var {
 	team := x.tape.Team
 	return fromOutput(x, team.Exp, func(g, z *tensor.Matrix) { team.Multiply(g, g, z) })
 }
 
-// Reciprocal is 1/x, element by element, and 0 where x is 0.
+// Reciprocal returns 1/x, element by element, and 0 where x is 0.
 func Reciprocal(x *Var) *Var {
 	team := x.tape.Team
 	return fromOutput(x, team.Reciprocal, func(g, z *tensor.Matrix) {
@@ -50,7 +50,7 @@ func Reciprocal(x *Var) *Var {
 	})
 }
 
-// Detach is x without its gradient.
+// Detach returns a copy of x through which no gradient flows.
 func Detach(x *Var) *Var {
 	t := x.tape
 	z := t.New(x.Rows(), x.Cols())
@@ -58,7 +58,7 @@ func Detach(x *Var) *Var {
 	return t.Record(Op{Value: z, Rows: x.set})
 }
 
-// Columns is columns from … from+count−1 of x.
+// Columns returns columns from … from+count−1 of x.
 func Columns(x *Var, from, count int) *Var {
 	t := x.tape
 	z := t.New(x.Rows(), count)
@@ -69,7 +69,7 @@ func Columns(x *Var, from, count int) *Var {
 	}})
 }
 
-// Join is the columns of all xs side by side.
+// Join returns the columns of all xs, side by side.
 func Join(xs ...*Var) *Var {
 	t, cols := xs[0].tape, 0
 	for _, x := range xs {

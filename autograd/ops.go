@@ -5,7 +5,7 @@ import (
 	"weft/tensor"
 )
 
-// Linear is x·w, for x rows × in (dense, or constant and sparse) and w in × out.
+// Linear returns x·w, for x rows × in (dense, or constant and sparse) and w in × out.
 func Linear(x, w *Var) *Var {
 	t := x.tape
 	z := t.New(x.Rows(), w.Cols())
@@ -20,7 +20,7 @@ func Linear(x, w *Var) *Var {
 	t.Team.MatMul(z, x.Value(), w.Value(), kernel.Straight, kernel.Replace)
 	return t.Record(Op{Value: z, Inputs: []*Var{x, w}, Keeps: []*Var{x, w}, Reads: true, Backward: func(g *tensor.Matrix) {
 		weightGradient(x, w, g)
-		x.owe(g, w)
+		x.addLater(g, w)
 	}})
 }
 
@@ -32,7 +32,7 @@ func weightGradient(x, w *Var, g *tensor.Matrix) {
 	}
 }
 
-// AddLinear is z + x·w. z is given away.
+// AddLinear returns z + x·w. It may reuse the memory of z, which must not be used afterwards.
 func AddLinear(z, x, w *Var) *Var {
 	t := x.tape
 	if x.sparse != nil {
@@ -46,12 +46,13 @@ func AddLinear(z, x, w *Var) *Var {
 	t.Team.MatMul(sum, x.Value(), w.Value(), kernel.Straight, kernel.Accumulate)
 	return t.Record(Op{Value: sum, Inputs: []*Var{z, x, w}, Keeps: []*Var{x, w}, Reads: true, Backward: func(g *tensor.Matrix) {
 		weightGradient(x, w, g)
-		x.owe(g.Share(), w)
+		x.addLater(g.Share(), w)
 		z.AddGrad(g)
 	}})
 }
 
-// Combine is alpha·a + beta·b, for a and b of one shape. b is given away, a is left alone.
+// Combine returns alpha·a + beta·b, for a and b of one shape. It may reuse the memory of b, which must not be
+// used afterwards.
 func Combine(alpha float32, a *Var, beta float32, b *Var) *Var {
 	if a == b {
 		return Scale(alpha+beta, a)
@@ -74,7 +75,8 @@ func Combine(alpha float32, a *Var, beta float32, b *Var) *Var {
 	}})
 }
 
-// Add is a + b, for a and b of one shape. b is given away, a is left alone.
+// Add returns a + b, for a and b of one shape. It may reuse the memory of b, which must not be used
+// afterwards.
 func Add(a, b *Var) *Var {
 	if a == b {
 		return Scale(2, a)
@@ -89,7 +91,7 @@ func Add(a, b *Var) *Var {
 	}})
 }
 
-// Copy is a copy of x, for operations that would take x away.
+// Copy returns a copy of x, for an operation that would reuse the memory of x.
 func Copy(x *Var) *Var {
 	t := x.tape
 	z := t.New(x.Rows(), x.Cols())
@@ -97,14 +99,14 @@ func Copy(x *Var) *Var {
 	return t.Record(Op{Value: z, Inputs: []*Var{x}, Reads: true, Backward: x.AddGrad})
 }
 
-// Alias is x itself, in the same memory. Its gradient is added to x's at its place among the operations.
-// Products with x itself put theirs off until x was read for the last time. So a gradient that is summed over
-// blocks has one order, wherever the blocks are cut.
+// Alias returns x in the same memory. The alias has a place of its own among the recorded operations, and
+// adds its gradient to x's there. Products that read x itself defer theirs until all other readers of x have
+// run backward. So a gradient that is summed over blocks has one order, wherever the stages are cut.
 func Alias(x *Var) *Var {
 	return x.tape.Record(Op{Value: x.Value().Share(), Inputs: []*Var{x}, Reads: true, Backward: x.AddGrad})
 }
 
-// Scale is alpha·a.
+// Scale returns alpha·a.
 func Scale(alpha float32, a *Var) *Var {
 	t := a.tape
 	z := t.New(a.Rows(), a.Cols())
@@ -115,7 +117,7 @@ func Scale(alpha float32, a *Var) *Var {
 	}})
 }
 
-// Multiply is a ⊙ b, element by element.
+// Multiply returns a ⊙ b, element by element.
 func Multiply(a, b *Var) *Var {
 	t := a.tape
 	z := t.New(a.Rows(), a.Cols())
@@ -131,8 +133,8 @@ func Multiply(a, b *Var) *Var {
 	}})
 }
 
-// Finish is mask(act(x + bias)) in one pass and, where possible, in x's memory: x is given away. bias (1 ×
-// cols) may be nil.
+// Finish returns mask(act(x + bias)), computed in one pass. It may reuse the memory of x, which must not be
+// used afterwards. bias (1 × cols) may be nil.
 func Finish(x, bias *Var, act kernel.Activation, mask kernel.Mask) *Var {
 	t := x.tape
 	if bias == nil && act == kernel.Identity && !mask.Active() {
@@ -148,7 +150,7 @@ func Finish(x, bias *Var, act kernel.Activation, mask kernel.Mask) *Var {
 	t.Team.Finish(z, from, b, act, mask)
 	return t.Record(Op{Value: z, Inputs: inputs, KeepsResult: act != kernel.Identity, Backward: func(g *tensor.Matrix) {
 		if act != kernel.Identity || mask.Active() {
-			result := g // not read by the identity
+			result := g // the identity does not read it
 			if act != kernel.Identity {
 				result = z
 			}
@@ -161,15 +163,15 @@ func Finish(x, bias *Var, act kernel.Activation, mask kernel.Mask) *Var {
 	}})
 }
 
-// Activate is act(x). x is left alone.
+// Activate returns act(x) and leaves x unchanged.
 func Activate(x *Var, act kernel.Activation) *Var {
 	team := x.tape.Team
 	return fromOutput(x, func(z, x *tensor.Matrix) { team.Finish(z, x, nil, act, kernel.Mask{}) },
 		func(g, z *tensor.Matrix) { team.FinishBackward(g, g, z, act, kernel.Mask{}) })
 }
 
-// fromOutput is an element-wise function of x, which is left alone: forward makes z, and backward turns
-// dLoss/dz into dLoss/dx in place, from the output alone.
+// fromOutput returns an element-wise function of x and leaves x unchanged. forward computes z. backward turns
+// dLoss/dz into dLoss/dx in place, from the output z alone.
 func fromOutput(x *Var, forward func(z, x *tensor.Matrix), backward func(g, z *tensor.Matrix)) *Var {
 	t := x.tape
 	z := t.New(x.Rows(), x.Cols())
@@ -180,8 +182,8 @@ func fromOutput(x *Var, forward func(z, x *tensor.Matrix), backward func(g, z *t
 	}})
 }
 
-// Dropout zeroes each element with the mask's probability and scales the others (Srivastava et al. 2014); of
-// a sparse value only the stored entries are drawn. A dense x is given away unless it is a constant.
+// Dropout zeroes each element with the mask's probability and scales the others (Srivastava et al. 2014). It
+// masks only the stored entries of a sparse x. It may reuse the memory of a dense x, unless x is a constant.
 func Dropout(x *Var, mask kernel.Mask) *Var {
 	if !mask.Active() {
 		return x
@@ -200,7 +202,8 @@ func Dropout(x *Var, mask kernel.Mask) *Var {
 	return Finish(x, nil, kernel.Identity, mask)
 }
 
-// Dense is the dense form of a sparse constant, for operations that need every element; a dense x is itself.
+// Dense returns the dense form of a sparse constant, for operations that need every element. It returns a
+// dense x itself.
 func Dense(x *Var) *Var {
 	s := x.sparse
 	if s == nil {
@@ -212,7 +215,7 @@ func Dense(x *Var) *Var {
 	return t.Record(Op{Value: z, Rows: x.set})
 }
 
-// HeadMean averages the heads of x (rows × heads·width): rows × width.
+// HeadMean returns the mean over the heads of x (rows × heads·width): rows × width.
 func HeadMean(x *Var, heads int) *Var {
 	if heads == 1 {
 		return x

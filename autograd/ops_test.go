@@ -97,11 +97,11 @@ func TestGradients(t *testing.T) {
 		"some columns twice": {[][2]int{x}, func(in vars) *autograd.Var {
 			return autograd.Add(autograd.Columns(in[0], 0, 2), autograd.Columns(in[0], 1, 2))
 		}},
-		"joined":                    {[][2]int{x, y}, func(in vars) *autograd.Var { return autograd.Join(in[0], in[1], in[0]) }},
-		"mean of one head":          {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Scale(1, autograd.HeadMean(in[0], 1)) }},
-		"a residual":                {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Add(in[0], autograd.Linear(in[0], in[1])) }},
-		"a residual, the other way": {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Add(autograd.Linear(in[0], in[1]), in[0]) }},
-		"a residual of x·w":         {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.AddLinear(in[0], in[0], in[1]) }},
+		"joined":               {[][2]int{x, y}, func(in vars) *autograd.Var { return autograd.Join(in[0], in[1], in[0]) }},
+		"mean of one head":     {[][2]int{x}, func(in vars) *autograd.Var { return autograd.Scale(1, autograd.HeadMean(in[0], 1)) }},
+		"a residual":           {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Add(in[0], autograd.Linear(in[0], in[1])) }},
+		"a residual, reversed": {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.Add(autograd.Linear(in[0], in[1]), in[0]) }},
+		"a residual of x·w":    {[][2]int{x, square}, func(in vars) *autograd.Var { return autograd.AddLinear(in[0], in[0], in[1]) }},
 		"products with aliases": {[][2]int{x, square}, func(in vars) *autograd.Var {
 			h := autograd.Scale(.5, in[0])
 			return autograd.AddLinear(autograd.Linear(autograd.Alias(h), in[1]), autograd.Alias(h), in[1])
@@ -166,8 +166,8 @@ func TestBiasAtAKink(t *testing.T) {
 	}
 }
 
-// TestSparse holds products with sparse rows, with and without dropout, against those with the dense matrix:
-// dropout draws for the same elements.
+// TestSparse compares products with sparse rows to products with the same dense matrix, with and without
+// dropout. Dropout masks the same elements.
 func TestSparse(t *testing.T) {
 	for name, mask := range map[string]kernel.Mask{"plain": {}, "dropout": kernel.NewMask(5, .5, nil)} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestSparse(t *testing.T) {
 	}
 }
 
-// TestDense: the dense copy of sparse rows, and a dense value as it is.
+// TestDense: Dense returns the dense copy of sparse rows, and a dense value itself.
 func TestDense(t *testing.T) {
 	b := newBench(t)
 	s, want := b.sparse(20, 7)

@@ -6,11 +6,11 @@ type Random struct {
 	Epoch int
 }
 
-// Key is the key of a site's mask: a hash of seed, epoch and the site's path.
-func (r Random) Key(site string) uint64 {
+// Key returns the key of a dropout mask: a hash of the seed, the epoch and the module path.
+func (r Random) Key(path string) uint64 {
 	h := Mix(r.Seed ^ 0x9e3779b97f4a7c15)
 	h = Mix(h ^ uint64(r.Epoch))
-	for _, c := range []byte(site) {
+	for _, c := range []byte(path) {
 		h = (h ^ uint64(c)) * 0x100000001b3
 	}
 	return Mix(h)

@@ -5,19 +5,19 @@ import (
 	"weft/tensor"
 )
 
-// RowSet says what the rows of a value are. Values know theirs: it is given to constants and inputs, and an
-// operation's result inherits it. Masks are keyed by the rows' ids; losses and batch norm sum over all
-// workers' rows. Values of the same rows share one RowSet.
+// RowSet says which vertices or edges the rows of a value belong to. Constants and inputs are given one; an
+// operation's result inherits it. Dropout masks are keyed by the rows' ids, and losses and batch norm sum
+// over all workers' rows. Values of the same rows share one RowSet.
 type RowSet struct {
 	Here  int // rows on this worker
-	Total int // rows on all workers together, or NotVertices
-	// IDs (Int32, 1 × Here) are the keys of the rows in masks: vertices' original ids; of edges, hashes.
-	// Where it is nil, row i is vertex i.
+	Total int // rows on all workers, or NotVertices
+	// IDs (Int32, 1 × Here) are the keys of the rows in dropout masks: original ids of vertices, or hashes of
+	// edges. nil: row i is vertex i.
 	IDs   *tensor.Matrix
-	Peers Peers // the workers that hold the other rows; nil when there are none
+	Peers Peers // the workers that hold the other rows; nil: none
 }
 
-// NotVertices is the Total of rows over which nothing can be summed, as those that are edges.
+// NotVertices is the Total of rows that no worker may sum over, such as rows that are edges.
 const NotVertices = -1
 
 // Peers sums over the workers that hold the rows of one matrix.
@@ -26,11 +26,12 @@ type Peers interface {
 	Sum(values []float64)
 }
 
-// AllHere is n rows that are the vertices 0 … n−1, all of them on this worker.
+// AllHere returns the RowSet of the vertices 0 … n−1, all on this worker.
 func AllHere(n int) *RowSet { return &RowSet{Here: n, Total: n} }
 
-// RowsOf is some of the total vertices: those of the ids, which are copied into the team's memory, or where
-// ids is nil the first here. The others are with the peers; nil: with nobody.
+// RowsOf returns the RowSet of some of the total vertices: those with the given ids, which are copied into
+// the team's memory, or the first here vertices if ids is nil. peers hold the other vertices; it is nil if
+// there are none.
 func RowsOf(team *kernel.Team, ids []int32, here, total int, peers Peers) *RowSet {
 	r := &RowSet{Here: here, Total: total, Peers: peers}
 	if ids != nil {
@@ -49,7 +50,7 @@ func (r *RowSet) Sum(values []float64) {
 	}
 }
 
-// List are the keys of the rows, one after the other; nil: row i is vertex i.
+// List returns the keys of the rows; nil: row i is vertex i.
 func (r *RowSet) List() []int32 {
 	if r.IDs == nil {
 		return nil

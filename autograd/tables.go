@@ -5,10 +5,10 @@ import (
 	"weft/tensor"
 )
 
-// Operations on parameters that are several matrices, one below the other: the tables of a vertex type, or
-// the weights of relations.
+// Operations on parameters that stack several matrices: the embedding tables of a vertex type, or the weights
+// of relations.
 
-// Rows is a copy of rows lo…hi−1 of x. set says what they are; nil: as those of x, where that knows.
+// Rows returns a copy of rows lo…hi−1 of x. set describes these rows; nil: they inherit the RowSet of x.
 func Rows(x *Var, lo, hi int, set *RowSet) *Var {
 	t := x.tape
 	z := t.New(hi-lo, x.Cols())
@@ -19,9 +19,8 @@ func Rows(x *Var, lo, hi int, set *RowSet) *Var {
 	}})
 }
 
-// BasisDecomposition is weighted sums of the bases, the matrices that x is made of: z_k = Σ_b c_kb·x_b for
-// the rows k of c that are listed, one sum below the other. x has as many matrices of equal size as c has
-// columns.
+// BasisDecomposition returns weighted sums of the bases, which are the matrices stacked in x: z_k = Σ_b
+// c_kb·x_b for the listed rows k of c, stacked. x holds as many bases of equal size as c has columns.
 func BasisDecomposition(c *Var, rows []int, x *Var) *Var {
 	t, n := c.tape, x.Rows()/c.Cols()
 	some := t.Memory().New(tensor.Activations, len(rows), c.Cols())
@@ -45,15 +44,15 @@ func BasisDecomposition(c *Var, rows []int, x *Var) *Var {
 	}})
 }
 
-// basisSums are z = weights·x, for x of few and very long rows. Products want the opposite, and so it goes
-// over some columns at a time, with these turned into rows.
+// basisSums computes z = weights·x, for x of few and very long rows. Matrix products are fast for many short
+// rows, so it transposes some columns at a time.
 type basisSums struct {
 	t       *Tape
 	weights *tensor.Matrix // sums × terms
 	x       *tensor.Matrix // terms × columns
 }
 
-// basisColumns is how many columns are turned at a time.
+// basisColumns is how many columns are transposed at a time.
 const basisColumns = 1 << 15
 
 // each calls f for some columns at a time, with buffers for these as rows: columns × sums, and columns ×
@@ -78,7 +77,7 @@ func (m *basisSums) forward(z *tensor.Matrix) {
 	})
 }
 
-// backward adds to the gradients of the weights and of x, for that of z.
+// backward adds to the gradients of the weights and of x. g is the gradient of z.
 func (m *basisSums) backward(dWeights, dx, g *tensor.Matrix) {
 	team := m.t.Team
 	m.each(func(lo int, sums, terms *tensor.Matrix) {
@@ -90,13 +89,14 @@ func (m *basisSums) backward(dWeights, dx, g *tensor.Matrix) {
 	})
 }
 
-// turned is how many columns a thread turns at a time: they and the rows that they become stay in its caches.
-const turned = 256
+// transposeTile is how many columns a thread transposes at a time. Both they and the resulting rows fit in
+// its caches.
+const transposeTile = 256
 
-// columnsToRows has row i of z be column lo+i of x.
+// columnsToRows copies column lo+i of x to row i of z.
 func columnsToRows(team *kernel.Team, z, x *tensor.Matrix, lo int) {
-	team.Parallel((z.Rows+turned-1)/turned, func(k int) {
-		from, to := k*turned, min((k+1)*turned, z.Rows)
+	team.Parallel((z.Rows+transposeTile-1)/transposeTile, func(k int) {
+		from, to := k*transposeTile, min((k+1)*transposeTile, z.Rows)
 		rows := z.RowRange(from, to).Floats()
 		for c := range z.Cols {
 			for i, v := range x.RowRange(c, c+1).Floats()[lo+from : lo+to] {
@@ -106,10 +106,10 @@ func columnsToRows(team *kernel.Team, z, x *tensor.Matrix, lo int) {
 	})
 }
 
-// rowsToColumns has column lo+i of z be row i of x, or has that added.
+// rowsToColumns copies or adds row i of x to column lo+i of z.
 func rowsToColumns(team *kernel.Team, z, x *tensor.Matrix, lo int, to kernel.Output) {
-	team.Parallel((x.Rows+turned-1)/turned, func(k int) {
-		first, end := k*turned, min((k+1)*turned, x.Rows)
+	team.Parallel((x.Rows+transposeTile-1)/transposeTile, func(k int) {
+		first, end := k*transposeTile, min((k+1)*transposeTile, x.Rows)
 		rows := x.RowRange(first, end).Floats()
 		for c := range x.Cols {
 			column := z.RowRange(c, c+1).Floats()[lo+first : lo+end]
@@ -123,8 +123,8 @@ func rowsToColumns(team *kernel.Team, z, x *tensor.Matrix, lo int, to kernel.Out
 	})
 }
 
-// BlockDiagonal is the matrix whose blocks, so many of equal size along the diagonal, stand in x one below
-// the other: in × out for x in × out/blocks.
+// BlockDiagonal returns the block-diagonal matrix of so many equally large blocks, which are stacked in x: in
+// × out for x in × out/blocks.
 func BlockDiagonal(x *Var, blocks int) *Var {
 	t := x.tape
 	height, width := x.Rows()/blocks, x.Cols()

@@ -8,7 +8,7 @@ import (
 	"weft/tensor"
 )
 
-// TestBasesOfLongTables: tables of more numbers than are turned at a time are summed like short ones,
+// TestBasesOfLongTables: tables of more numbers than are transposed at a time are summed like short ones,
 // forward and backward. The gradient of the sums is ones.
 func TestBasesOfLongTables(t *testing.T) {
 	b := newBench(t)

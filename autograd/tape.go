@@ -1,9 +1,9 @@
 // Package autograd records operations on matrices and runs them backward. The tape keeps only the values that
-// a backward step reads, and gives each up as soon as it was used.
+// a backward step reads, and releases each as soon as it was read for the last time.
 //
-// Who owns a value: a Var made by an operation is held by the code that made it until the enclosing Scope
-// ends (or Drop), and by each recorded operation that keeps it until that operation has run backward. When
-// nobody holds it, its memory is released.
+// Ownership: the code that makes a Var by an operation holds it until the enclosing Scope ends, or until
+// Drop. Each recorded operation that keeps a Var holds it until the operation has run backward. When nobody
+// holds a Var, its memory is released.
 package autograd
 
 import (
@@ -14,17 +14,17 @@ import (
 	"weft/tensor"
 )
 
-// Tape records the operations of one forward pass. A tape that is not recording computes values only, and
-// releases them as it goes.
+// Tape records the operations of one forward pass. A tape that does not record only computes values, and
+// releases each when its holder lets go.
 type Tape struct {
 	Team      *kernel.Team
-	Recording bool   // gradients are wanted
+	Recording bool   // gradients are needed
 	Training  bool   // dropout is active, batch norm uses the batch's statistics
 	Random    Random // keys of dropout masks
-	// Announced, unless nil, are the gradients of the only parameters that Parameter accepts: others would be
-	// missed by the ledger.
+	// Announced has the gradients of the only parameters that Parameter accepts, because the ledger would
+	// miss others. nil: Parameter accepts all.
 	Announced map[*tensor.Matrix]bool
-	// Ledger, unless nil, is told of the operations on parameters. The tapes of one step share it.
+	// Ledger counts the operations on parameters, unless it is nil. The tapes of one step share it.
 	Ledger *Ledger
 
 	steps    []step // recorded, in order
@@ -38,7 +38,7 @@ type step struct {
 	out *Var
 }
 
-// NewTape returns a tape for one evaluation: nothing is recorded and nothing is random.
+// NewTape returns a tape for one evaluation: it records nothing, and no dropout is active.
 func NewTape(team *kernel.Team) *Tape { return &Tape{Team: team} }
 
 // NewTrainingTape returns a tape that records, with dropout masks keyed by r.
@@ -46,7 +46,7 @@ func NewTrainingTape(team *kernel.Team, r Random) *Tape {
 	return &Tape{Team: team, Recording: true, Training: true, Random: r}
 }
 
-// Memory is where the tape's values come from.
+// Memory allocates the tape's values.
 func (t *Tape) Memory() *tensor.Meter { return t.Team.Memory }
 
 // New returns a Float32 matrix for an operation's result, with undefined elements.
@@ -54,24 +54,24 @@ func (t *Tape) New(rows, cols int) *tensor.Matrix {
 	return t.Memory().New(tensor.Activations, rows, cols)
 }
 
-// Var is a value on a tape: a dense matrix, or constant sparse rows.
+// Var is a value on a tape: a dense matrix, or a constant sparse matrix.
 type Var struct {
 	tape      *Tape
 	rows      int
 	cols      int
-	set       *RowSet // what the rows are; nil: a parameter's
+	set       *RowSet // describes the rows; nil: a parameter's
 	value     *tensor.Matrix
 	sparse    *Sparse
 	grad      *tensor.Matrix
-	wants     bool // its gradient is asked for
-	learned   bool // it depends on parameters, recording or not
-	leaf      bool // the value belongs to someone else
-	parameter bool // its gradient is added to a matrix of someone else's
-	fixed     bool // the value is the same at every epoch
+	wants     bool // it needs a gradient
+	depends   bool // on parameters, whether the tape records or not
+	leaf      bool // someone else owns the value
+	parameter bool // its gradient is added to a matrix that someone else owns
+	fixed     bool // the value is the same in every epoch
 	held      bool // by the forward code
-	given     bool // away, to an operation in place
+	given     bool // to an operation that may have reused its memory
 	kept      int  // by recorded operations
-	owed      []owed
+	deferred  []deferred
 }
 
 // Sparse is a constant matrix in compressed rows, and its transpose.
@@ -79,33 +79,35 @@ type Sparse struct {
 	Rows, Columns *kernel.CSR
 }
 
-// Op is one operation: what it computed, what it depends on and what its backward step reads.
+// Op is one operation: its result, the inputs that the result depends on, and the values that its backward
+// step reads.
 type Op struct {
-	// Value is the result. It belongs to the tape from now on.
+	// Value is the result. The tape owns it from now on.
 	Value *tensor.Matrix
 	// Inputs are the Vars that the result depends on.
 	Inputs []*Var
-	// Rows says what the result's rows are; nil: the same as those of the inputs, which must then agree.
+	// Rows describes the rows of the result. nil: they are the rows of the inputs, which must then agree.
 	Rows *RowSet
-	// Keeps are the Vars whose values Backward reads; KeepsResult keeps the result's.
+	// Keeps are the Vars whose values Backward reads. KeepsResult says that Backward reads the result's
+	// value.
 	Keeps       []*Var
 	KeepsResult bool
-	// Buffers are matrices that Backward reads besides; they are released after it.
+	// Buffers are further matrices that Backward reads. They are released after it.
 	Buffers []*tensor.Matrix
-	// Backward adds to the inputs' gradients. It owns g = dLoss/dValue, and may overwrite it and pass it on.
-	// It is called only when an input wants a gradient.
+	// Backward adds to the inputs' gradients. It owns g = dLoss/dValue: it may overwrite g, and pass it on.
+	// It is called only if an input needs a gradient.
 	Backward func(g *tensor.Matrix)
-	// Reads says that Backward does not change g, which may then be shared.
+	// Reads says that Backward does not change g, so that g may be shared.
 	Reads bool
 }
 
-// Record makes an operation's result a Var. Nothing is recorded where no input wants a gradient.
+// Record makes an operation's result a Var. It records nothing if no input needs a gradient.
 func (t *Tape) Record(op Op) *Var {
 	v := t.dense(op.Value, op.Rows)
 	v.held = true
 	t.scope = append(t.scope, v)
 	for _, in := range op.Inputs {
-		v.wants, v.learned = v.wants || in.wants, v.learned || in.learned
+		v.wants, v.depends = v.wants || in.wants, v.depends || in.depends
 		if op.Rows == nil {
 			v.inherit(in)
 		}
@@ -130,7 +132,7 @@ func (t *Tape) Record(op Op) *Var {
 	return v
 }
 
-// inherit takes over what the rows of an input are.
+// inherit takes over the RowSet of an input.
 func (v *Var) inherit(in *Var) {
 	switch {
 	case in.set == nil:
@@ -141,50 +143,48 @@ func (v *Var) inherit(in *Var) {
 	}
 }
 
-// Parameter is a parameter on this tape: its gradient is added to grad, which belongs to someone else as its
-// value does. Where grad is nil none is asked for.
+// Parameter puts a parameter on this tape. Its gradient is added to grad. The caller owns both value and
+// grad. No gradient is computed if grad is nil.
 func (t *Tape) Parameter(value, grad *tensor.Matrix) *Var {
 	if t.Announced != nil && grad != nil && !t.Announced[grad] {
 		panic(fmt.Sprintf("autograd: a parameter of %d×%d is used where it was not announced", value.Rows, value.Cols))
 	}
 	v := t.dense(value, nil)
-	v.grad, v.leaf, v.parameter, v.learned, v.wants = grad, true, true, true, t.Recording && grad != nil
+	v.grad, v.leaf, v.parameter, v.depends, v.wants = grad, true, true, true, t.Recording && grad != nil
 	return v
 }
 
-// ParameterRows is a Parameter that has a row for each of these.
+// ParameterRows is Parameter for a parameter with a row for each of these rows.
 func (t *Tape) ParameterRows(value, grad *tensor.Matrix, rows *RowSet) *Var {
 	v := t.Parameter(value, grad)
 	v.set = rows
 	return v
 }
 
-// Input is a Constant whose gradient is asked for: after Backward, TakeGrad hands it to whoever computed the
-// value.
+// Input is a Constant that needs a gradient: after Backward, TakeGrad hands it to whoever computed the value.
 func (t *Tape) Input(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.Constant(value, rows)
-	v.wants, v.learned = t.Recording, true
+	v.wants, v.depends = t.Recording, true
 	return v
 }
 
-// Received is an Input that the tape owns, as what came from another worker: it is released when nobody reads
-// it any more.
+// Received is an Input that the tape owns, such as rows received from another worker. It is released after
+// its last reader.
 func (t *Tape) Received(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.dense(value, rows)
-	v.held, v.wants, v.learned = true, t.Recording, true
+	v.held, v.wants, v.depends = true, t.Recording, true
 	t.scope = append(t.scope, v)
 	return v
 }
 
-// Constant is a value without a gradient that belongs to someone else.
+// Constant puts a value on this tape that needs no gradient. The caller owns it.
 func (t *Tape) Constant(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.dense(value, rows)
 	v.leaf = true
 	return v
 }
 
-// Fixed is a Constant that is the same at every epoch, so that what follows from it alone may be computed
-// once.
+// Fixed is a Constant that is the same in every epoch, so that what depends on it alone may be computed once.
 func (t *Tape) Fixed(value *tensor.Matrix, rows *RowSet) *Var {
 	v := t.Constant(value, rows)
 	v.fixed = true
@@ -206,8 +206,8 @@ func (t *Tape) sparse(s *Sparse, rows *RowSet) *Var {
 	return &Var{tape: t, rows: s.Rows.Rows, cols: s.Rows.Cols, set: rows, sparse: s}
 }
 
-// Scope runs a piece of the forward pass. When it ends, all Vars that it made are dropped, but the one it
-// returns.
+// Scope runs a part of the forward pass. At its end it drops all Vars that this part made, except the one
+// returned.
 func (t *Tape) Scope(f func() *Var) (v *Var) {
 	t.ScopeOf(func() []*Var {
 		v = f()
@@ -216,7 +216,7 @@ func (t *Tape) Scope(f func() *Var) (v *Var) {
 	return v
 }
 
-// ScopeOf is Scope for a piece that returns several Vars, of which some may be nil.
+// ScopeOf is Scope for a part that returns several Vars, some of which may be nil.
 func (t *Tape) ScopeOf(f func() []*Var) {
 	outer := t.scope
 	t.scope = nil
@@ -234,14 +234,14 @@ func (t *Tape) ScopeOf(f func() []*Var) {
 	}
 }
 
-// Root is a value from which Backward starts, and dLoss/dvalue, which Backward owns.
+// Root is a value from which Backward starts, and its gradient dLoss/dvalue, which Backward owns.
 type Root struct {
 	*Var
 	Grad *tensor.Matrix
 }
 
-// Backward runs the recorded operations in reverse, from all roots. The tape is empty afterwards, but for the
-// gradients of its inputs.
+// Backward runs the recorded operations in reverse, from all roots. Afterwards the tape is empty, except for
+// the gradients of its inputs.
 func (t *Tape) Backward(roots ...Root) {
 	for _, r := range roots {
 		r.AddGrad(r.Grad)
@@ -253,7 +253,7 @@ func (t *Tape) Backward(roots ...Root) {
 		last := len(t.steps) - 1
 		op, out := t.steps[last].Op, t.steps[last].out
 		t.steps = t.steps[:last]
-		out.pay()
+		out.addDeferred()
 		if out.grad != nil {
 			if !op.Reads {
 				out.unshare()
@@ -262,7 +262,7 @@ func (t *Tape) Backward(roots ...Root) {
 			out.grad = nil
 			op.Backward(g)
 			for _, in := range op.Inputs {
-				if !in.wants { // a kernel may give gradients that nobody asked for
+				if !in.wants { // a kernel may compute gradients that are not needed
 					in.grad.Release()
 					in.grad = nil
 				}
@@ -284,17 +284,17 @@ func (t *Tape) Backward(roots ...Root) {
 		out.held = false
 		out.releaseUnused()
 	}
-	for _, made := range t.scope { // what was made outside every Scope
+	for _, made := range t.scope { // made outside every Scope
 		made.Drop()
 	}
 	t.scope = nil
 }
 
-// Tape is the tape that the value is on.
+// Tape returns the tape that the value is on.
 func (v *Var) Tape() *Tape { return v.tape }
 
-// Value is the dense matrix. It panics when the value was given away to an operation that works in place, or
-// released.
+// Value returns the dense matrix. It panics if the value is sparse, was released, or was given to an
+// operation that reused its memory.
 func (v *Var) Value() *tensor.Matrix {
 	if v.value == nil || v.given && !v.tape.backward {
 		panic("autograd: use of a value that is sparse, or was given away, or dropped")
@@ -302,41 +302,41 @@ func (v *Var) Value() *tensor.Matrix {
 	return v.value
 }
 
-// Sparse is the sparse matrix, nil when the value is dense.
+// Sparse returns the sparse matrix, nil if the value is dense.
 func (v *Var) Sparse() *Sparse { return v.sparse }
 
-// Rows is the number of rows, also of a value that was given up.
+// Rows returns the number of rows, even after the value was released.
 func (v *Var) Rows() int { return v.rows }
 
-// Cols is the number of columns, also of a value that was given up.
+// Cols returns the number of columns, even after the value was released.
 func (v *Var) Cols() int { return v.cols }
 
-// Wants reports whether the Var's gradient is asked for; Backward steps skip the others.
+// Wants reports whether the Var needs a gradient; Backward steps skip the others.
 func (v *Var) Wants() bool { return v.wants }
 
-// Learned reports whether the value depends on parameters, those of another worker included: it is not a
-// feature, nor what follows from features alone. On a tape that does not record it is the same as on one that
-// does.
-func (v *Var) Learned() bool { return v.learned }
+// DependsOnParameters reports whether the value depends on parameters, including those of another worker.
+// Features do not, nor do values computed from features alone. The answer is the same whether the tape
+// records or not.
+func (v *Var) DependsOnParameters() bool { return v.depends }
 
-// RowSet says what the rows are; nil for a parameter.
+// RowSet describes the rows; nil for a parameter.
 func (v *Var) RowSet() *RowSet { return v.set }
 
-// TakeGrad is the gradient of an Input after Backward, which the caller owns from now on; zeros where nothing
-// depended on it.
+// TakeGrad returns the gradient of an Input after Backward; the caller owns it from now on. It is zero if
+// nothing depended on the input.
 func (v *Var) TakeGrad() *tensor.Matrix {
-	v.pay()
+	v.addDeferred()
 	g := v.GradSum()
 	v.grad = nil
 	v.releaseUnused()
 	return g
 }
 
-// Fixed reports whether the value is the same at every epoch.
+// Fixed reports whether the value is the same in every epoch.
 func (v *Var) Fixed() bool { return v.fixed }
 
-// Grad returns the matrix that the Var's gradient belongs in: when accumulate is set it must be added to,
-// else overwritten.
+// Grad returns the matrix for the Var's gradient. The caller must add to it if accumulate is set, and
+// overwrite it otherwise.
 func (v *Var) Grad() (g *tensor.Matrix, accumulate bool) {
 	if v.grad != nil {
 		v.unshare()
@@ -346,7 +346,7 @@ func (v *Var) Grad() (g *tensor.Matrix, accumulate bool) {
 	return v.grad, false
 }
 
-// GradSum returns the matrix that the Var's gradient must be added to.
+// GradSum returns the matrix for the Var's gradient, to which the caller must add.
 func (v *Var) GradSum() *tensor.Matrix {
 	g, accumulate := v.Grad()
 	if !accumulate {
@@ -355,7 +355,7 @@ func (v *Var) GradSum() *tensor.Matrix {
 	return g
 }
 
-// AddGrad adds g, which it owns, to the gradient.
+// AddGrad adds g to the gradient. It owns g.
 func (v *Var) AddGrad(g *tensor.Matrix) {
 	switch {
 	case !v.wants:
@@ -369,7 +369,7 @@ func (v *Var) AddGrad(g *tensor.Matrix) {
 	}
 }
 
-// unshare makes the gradient one that may be overwritten.
+// unshare copies a shared gradient, so that it may be overwritten.
 func (v *Var) unshare() {
 	if !v.grad.Shared() {
 		return
@@ -380,9 +380,9 @@ func (v *Var) unshare() {
 	shared.Release()
 }
 
-// Take gives the value away for an operation in place: the caller owns the matrix and the Var must not be
-// used any more in the forward pass, unless it is a leaf. Where an operation keeps the value, inPlace is
-// false and the matrix is a new one with undefined elements.
+// Take hands the matrix to an operation that works in place. The caller owns the matrix, and the forward pass
+// must not use the Var any more, unless it is a leaf. If an operation keeps the value, inPlace is false and
+// the matrix is a new one with undefined elements.
 func (v *Var) Take() (m *tensor.Matrix, inPlace bool) {
 	if v.leaf {
 		return v.tape.New(v.Rows(), v.Cols()), false
@@ -402,7 +402,7 @@ func (v *Var) Drop() {
 }
 
 func (v *Var) releaseUnused() {
-	if v.leaf || v.held || v.kept > 0 || len(v.owed) > 0 {
+	if v.leaf || v.held || v.kept > 0 || len(v.deferred) > 0 {
 		return
 	}
 	if v.kept < 0 {

@@ -12,7 +12,8 @@ import (
 	"weft/tensor"
 )
 
-// bench is a training tape, and matrices that fill less than a page each, so that live bytes count matrices.
+// bench is a training tape and a meter. Each matrix fills less than a page, so that live bytes count
+// matrices.
 type bench struct {
 	t    *testing.T
 	team *kernel.Team
@@ -31,7 +32,7 @@ func newBench(t *testing.T) *bench {
 	return &bench{t, team, autograd.NewTrainingTape(team, autograd.Random{Seed: 1}), rand.New(rand.NewPCG(1, 1))}
 }
 
-// matrix holds numbers of either sign between a tenth and one and a half in size: none is near a kink.
+// matrix returns numbers of either sign between 0.1 and 1.5 in size: none is near a kink.
 func (b *bench) matrix(rows, cols int) *tensor.Matrix {
 	m := b.team.Memory.New(tensor.Parameters, rows, cols)
 	for i := range m.Floats() {
@@ -44,7 +45,7 @@ func (b *bench) leaf(rows, cols int) *autograd.Var {
 	return b.tape.Parameter(b.matrix(rows, cols), b.team.Zeros(tensor.Parameters, rows, cols))
 }
 
-// sparse is a sparse matrix of about a third of its entries, and the same as a dense one.
+// sparse returns a sparse matrix with about a third of its entries, and the same matrix as a dense one.
 func (b *bench) sparse(rows, cols int) (*autograd.Sparse, *tensor.Matrix) {
 	dense := b.team.Zeros(tensor.Parameters, rows, cols)
 	indptr, indices, values := []int64{0}, []int32{}, []float32{}
@@ -68,14 +69,14 @@ func (b *bench) sparse(rows, cols int) (*autograd.Sparse, *tensor.Matrix) {
 	return &autograd.Sparse{Rows: a, Columns: b.team.Transpose(a, tensor.Features)}, dense
 }
 
-// ones is the gradient of the sum of a value's elements.
+// ones returns the gradient of the sum of a value's elements.
 func (b *bench) ones(v *autograd.Var) *tensor.Matrix {
 	g := b.team.Memory.New(tensor.Gradients, v.Rows(), v.Cols())
 	b.team.Fill(g, 1)
 	return g
 }
 
-// live wants so many matrices of values and gradients to exist, besides parameters and features.
+// live fails unless so many matrices of values and gradients are live, besides parameters and features.
 func (b *bench) live(when string, want int) {
 	b.t.Helper()
 	m := b.team.Memory
@@ -95,7 +96,7 @@ func panics(t *testing.T, text string, f func()) {
 	f()
 }
 
-// TestValuesLiveWhileHeld follows each value from the operation that makes it to the last one that needs it.
+// TestValuesLiveWhileHeld follows each value from the operation that makes it to its last reader.
 func TestValuesLiveWhileHeld(t *testing.T) {
 	b := newBench(t)
 	x, w, v := b.leaf(rows, inner), b.leaf(inner, cols), b.leaf(inner, cols)
@@ -115,7 +116,7 @@ func TestValuesLiveWhileHeld(t *testing.T) {
 		b.live("both factors dropped, and kept", 3)
 		return autograd.Scale(2, m)
 	})
-	b.live("the end of the scope", 3) // p, q and the result; m is in no operation's way
+	b.live("the end of the scope", 3) // p, q and the result; no operation keeps m
 	g := b.ones(out)
 	b.live("the gradient", 4)
 	b.tape.Backward(autograd.Root{Var: out, Grad: g})
@@ -124,7 +125,8 @@ func TestValuesLiveWhileHeld(t *testing.T) {
 	panics(t, "given away, or dropped", func() { out.Value() })
 }
 
-// TestBackwardReleasesAsItGoes: when an operation runs backward, only what earlier operations need is left.
+// TestBackwardReleasesAsItGoes: when an operation runs backward, only values that earlier operations need are
+// left.
 func TestBackwardReleasesAsItGoes(t *testing.T) {
 	b := newBench(t)
 	x := b.leaf(rows, cols)
@@ -145,8 +147,8 @@ func TestBackwardReleasesAsItGoes(t *testing.T) {
 		return h
 	})
 	b.tape.Backward(autograd.Root{Var: out, Grad: b.ones(out)})
-	// Each probe's own result is kept until its step is over only while it is held; what is left are the
-	// earlier tanh's results.
+	// A probe's own result is held only until its backward step ends. The results of the earlier tanhs are
+	// left.
 	for i, want := range []int64{4, 3, 2, 1} {
 		if left[i] != want {
 			t.Errorf("step %d backward: %d values are left, want %d", i, left[i], want)
@@ -155,8 +157,9 @@ func TestBackwardReleasesAsItGoes(t *testing.T) {
 	b.live("the end", 0)
 }
 
-// TestGradientTakesTheValuesMemory: when a layer of two products (GraphSAGE's) has run backward, its input's
-// gradient is in the memory of the input, unless the operation that made the input reads it once more.
+// TestGradientTakesTheValuesMemory: GraphSAGE's layer has two products. When both have run backward, the
+// gradient of the layer's input reuses the memory of the input, unless the operation that made the input
+// still reads it.
 func TestGradientTakesTheValuesMemory(t *testing.T) {
 	for _, kind := range []struct{ again, aggregated bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
 		again, aggregated := kind.again, kind.aggregated
@@ -241,8 +244,8 @@ func TestEvaluationKeepsNothing(t *testing.T) {
 	b.live("the result dropped", 0)
 }
 
-// TestConstantsRecordNothing: what follows from constants alone is not differentiated, and dropped as soon as
-// nobody needs it.
+// TestConstantsRecordNothing: an operation on constants alone is not recorded, and its result is released
+// when nobody holds it.
 func TestConstantsRecordNothing(t *testing.T) {
 	b := newBench(t)
 	c, w := b.tape.Fixed(b.matrix(rows, inner), nil), b.leaf(inner, cols)
@@ -266,7 +269,7 @@ func TestConstantsRecordNothing(t *testing.T) {
 	b.live("a gradient that nobody wants", 0)
 }
 
-// TestOutsideScopes: what is made outside every scope goes with the backward pass at the latest.
+// TestOutsideScopes: Backward releases values that were made outside every scope.
 func TestOutsideScopes(t *testing.T) {
 	b := newBench(t)
 	c, w := b.tape.Fixed(b.matrix(rows, inner), nil), b.leaf(inner, cols)
@@ -276,7 +279,7 @@ func TestOutsideScopes(t *testing.T) {
 	b.live("the backward pass", 0)
 }
 
-// TestTake: an operation works in place where nobody else needs its input, and elsewhere makes a copy.
+// TestTake: an operation works in place if nobody else needs its input, and makes a copy otherwise.
 func TestTake(t *testing.T) {
 	b := newBench(t)
 	w := b.leaf(rows, cols)
@@ -354,8 +357,8 @@ func TestRandomKeys(t *testing.T) {
 	seen := map[uint64]string{}
 	for seed := range uint64(40) {
 		for epoch := range 40 {
-			for _, site := range []string{"", "input", "layers.0.dropout", "layers.1.dropout", "layers.0.dropou", "layers.10.dropout"} {
-				at, key := fmt.Sprint(seed, epoch, site), autograd.Random{Seed: seed, Epoch: epoch}.Key(site)
+			for _, path := range []string{"", "input", "layers.0.dropout", "layers.1.dropout", "layers.0.dropou", "layers.10.dropout"} {
+				at, key := fmt.Sprint(seed, epoch, path), autograd.Random{Seed: seed, Epoch: epoch}.Key(path)
 				if other, taken := seen[key]; taken {
 					t.Fatalf("%s and %s have one key", at, other)
 				}
@@ -396,7 +399,7 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// TestAnnounced: a tape of which it is said what parameters it reads takes no others.
+// TestAnnounced: a tape with announced parameters refuses others.
 func TestAnnounced(t *testing.T) {
 	b := newBench(t)
 	known, other := b.team.Zeros(tensor.Parameters, 1, 1), b.team.Zeros(tensor.Parameters, 1, 1)
@@ -438,8 +441,8 @@ func TestLedgerOfSeveralTapes(t *testing.T) {
 }
 
 // TestCutTape: a pass over two tapes, where an input of the second is a result of the first, has the
-// gradients of one pass. The first tape runs backward from two roots: what it hands on besides is a root too.
-// An input on which nothing depends has the gradient 0.
+// gradients of one pass. The first tape runs backward from two roots, because it hands on two values. An
+// input on which nothing depends has the gradient 0.
 func TestCutTape(t *testing.T) {
 	b := newBench(t)
 	set := autograd.AllHere(rows)
@@ -475,7 +478,8 @@ func TestCutTape(t *testing.T) {
 	}
 }
 
-// TestRowsAreInherited: a result has the rows of its inputs; where these differ, the operation has to say.
+// TestRowsAreInherited: a result has the rows of its inputs. If these differ, the operation must say what its
+// rows are.
 func TestRowsAreInherited(t *testing.T) {
 	b := newBench(t)
 	one, other := autograd.AllHere(rows), autograd.AllHere(rows)

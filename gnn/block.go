@@ -8,18 +8,19 @@ import (
 	"weft/nn"
 )
 
-// State is what passes from block to block.
+// State is what one block hands to the next.
 type State struct {
 	H *autograd.Var // rows × the width of the next block
-	// H0 travels along for blocks that read it, as GCNII's first embeddings do; nil where no block does.
+	// H0 is the initial residual, which blocks such as GCNII's read besides H; nil if no later block reads
+	// it.
 	H0 *autograd.Var
-	// Others are the rows of each further vertex type, as H are those of the first, in models for graphs with
-	// several types; nil in others. Before the first block, a type without features has rows of no columns. A
-	// type that no later block reads has nil.
+	// Others holds the rows of each further vertex type, as H holds those of the first; nil in models for one
+	// vertex type. Before the first block, a type without features has rows of no columns. A type that no
+	// later block reads is nil.
 	Others []*autograd.Var
 }
 
-// Vars are the values that pass: H, H0 where it travels along, and Others.
+// Vars returns the values of the state: H, H0 if it is set, and Others.
 func (s State) Vars() []*autograd.Var {
 	vars := []*autograd.Var{s.H}
 	for _, v := range append([]*autograd.Var{s.H0}, s.Others...) {
@@ -30,7 +31,7 @@ func (s State) Vars() []*autograd.Var {
 	return vars
 }
 
-// Output is H; what travelled along with it is dropped.
+// Output returns H and drops the rest of the state.
 func (s State) Output() *autograd.Var {
 	for _, v := range s.Vars() {
 		if v != s.H {
@@ -42,46 +43,46 @@ func (s State) Output() *autograd.Var {
 
 // Block is one step of a model.
 type Block interface {
-	// Forward computes the block. The state it returns may hold what it made and what it was given; all else
-	// is dropped.
+	// Forward computes the block. The state that it returns may hold values that it made and values that it
+	// was given. All others are dropped.
 	Forward(s State) State
 }
 
-// BlockSpec says what a block is without building it. A model is a list of them, of which any consecutive
-// part can be built: by a worker that computes some layers only, or not at all, to reckon with.
+// BlockSpec describes a block without building it. A model is a list of them. A worker of a pipeline builds
+// the consecutive part that it computes; a plan builds none.
 type BlockSpec struct {
 	In, Out int // widths of State.H before and after it
-	H0      int // width of State.H0 before it; 0: none comes
+	H0      int // width of State.H0 before it; 0: there is no H0
 	Cost    Cost
-	// Rounds is how many aggregations of the block follow from each other, 0: one at most.
+	// Rounds is the number of aggregations of the block that depend on each other; 0: at most one.
 	Rounds int
-	// Build makes the block. Parameters are drawn from their names, so that a part of a model begins like the
-	// whole.
+	// Build makes the block. Initial values are drawn from the parameters' names, so that they do not depend
+	// on which part of a model is built.
 	Build func(e Env) Block
 }
 
-// Cost is how much work a forward pass of a block is, in multiply-adds of its products and aggregations: what
-// the layers of a model are weighed by.
+// Cost is the work of a block's forward pass, in multiply-adds of its products and aggregations. Pipeline
+// stages are balanced by it.
 type Cost struct {
 	Vertex, Edge int // for each vertex, and for each edge
 }
 
-// Of is the multiply-adds on a graph.
+// Of returns the multiply-adds on a graph.
 func (c Cost) Of(vertices int, edges int64) float64 {
 	return float64(c.Vertex)*float64(vertices) + float64(c.Edge)*float64(edges)
 }
 
-// Env is where blocks are built: one worker's parameters, rows and ways along the edges.
+// Env is what blocks are built with: one worker's parameters, rows and Propagators.
 type Env struct {
 	Params *nn.Params
 	Schema
-	Rows        []*autograd.RowSet // by vertex type: those of this worker's values
+	Rows        []*autograd.RowSet // by vertex type: this worker's rows
 	Propagators Propagators
 }
 
-// Schema is what a model knows of the graph that it is for.
+// Schema is what a model knows of its graph: the vertex types and the relations.
 type Schema struct {
-	Types     []VertexType // at least one; the first is the type that logits are computed for
+	Types     []VertexType // at least one; logits are computed for the first
 	Relations []Relation   // at least one
 }
 
@@ -89,22 +90,21 @@ type Schema struct {
 type VertexType struct {
 	Name     string
 	Vertices int // of the whole graph
-	Columns  int // of features; 0: it has none
+	Columns  int // of features; 0: the type has none
 }
 
-// Relation is one type of edges, from vertices of one type to those of another.
+// Relation is one type of edges, from vertices of one type to vertices of one type.
 type Relation struct {
-	Name           string // as in Along: it tells the relation from the others
-	Source, Target int    // which of the types
+	Name           string // as in Along; unique
+	Source, Target int    // indices into Types
 }
 
-// OneType is the schema of a graph of one vertex type and one relation.
+// OneType returns the schema of a graph of one vertex type and one relation.
 func OneType(features int) Schema {
 	return Schema{Types: []VertexType{{Name: "vertex", Columns: features}}, Relations: []Relation{{Name: "edge"}}}
 }
 
-// Only is the relation of a graph that has one, which is what a model for one relation asks for. It panics
-// where there are several.
+// Only returns the relation of a graph with one relation. It panics if there are several.
 func (s Schema) Only() string {
 	if len(s.Relations) != 1 {
 		panic(fmt.Sprintf("gnn: a model for one relation, and a graph with %q", s.Names()))
@@ -112,7 +112,7 @@ func (s Schema) Only() string {
 	return s.Relations[0].Name
 }
 
-// Names are those of the relations.
+// Names returns the names of the relations.
 func (s Schema) Names() (names []string) {
 	for _, r := range s.Relations {
 		names = append(names, r.Name)
@@ -120,16 +120,16 @@ func (s Schema) Names() (names []string) {
 	return names
 }
 
-// Layer is a block of a convolution, then norm, activation and dropout, and the input added where it has a
-// residual connection.
+// Layer is a convolution, then norm, activation and dropout. With a residual connection, the layer's input is
+// added.
 type Layer struct {
-	Input      nn.Dropout // on what the convolution reads
+	Input      nn.Dropout // on the convolution's input
 	Conv       Convolution
 	Norm       nn.Norm // nil for none
 	Activation kernel.Activation
 	Dropout    nn.Dropout
 	Residual   bool
-	// Embedding is read in place of State.H: what is learned of vertices without features; nil: not.
+	// Embedding is read instead of State.H if the vertices have no features; nil: they have features.
 	Embedding *nn.Param
 }
 
@@ -148,7 +148,7 @@ func (l *Layer) Forward(s State) State {
 	return State{H: z, H0: s.H0}
 }
 
-// finish is mask(act(norm(z + bias))); z is given away, and bias may be nil.
+// finish returns mask(act(norm(z + bias))). It may reuse the memory of z; bias may be nil.
 func finish(z, bias *autograd.Var, norm nn.Norm, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	if norm != nil {
 		return norm.Forward(autograd.Finish(z, bias, kernel.Identity, kernel.Mask{}), nn.GiveAway, act, mask)

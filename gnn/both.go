@@ -6,25 +6,25 @@ import (
 	"weft/nn"
 )
 
-// Both aggregates along the edges and against them, each with its own weights (Rossi et al. 2023; PyG's
-// DirGNNConv with α = ½): z = ½·conv_in(x) + ½·conv_out(x) + W·x + b.
+// Both aggregates in both edge directions, each with its own weights (Rossi et al. 2023; PyG's DirGNNConv
+// with α = ½): z = ½·conv_in(x) + ½·conv_out(x) + W·x + b.
 type Both struct {
 	in, out Convolution
 	root    *Linear
 }
 
-// NewBoth makes the pair along a relation; conv makes one of them at a site.
-func NewBoth(s Site, props Propagators, relation string, conv func(Site) Convolution) *Both {
+// NewBoth makes the two convolutions for a relation. conv makes one of them from a Module.
+func NewBoth(m Module, props Propagators, relation string, conv func(Module) Convolution) *Both {
 	half := func(path string, along Along) Convolution {
-		h := s
-		h.Path, h.Propagator, h.Plain, h.halved = s.Path+path, props(s.Path+path, along), true, true
+		h := m
+		h.Path, h.Propagator, h.Plain, h.halved = m.Path+path, props(m.Path+path, along), true, true
 		return conv(h)
 	}
 	c := &Both{
 		in:  half(".conv_in", Along{Relation: relation}),
 		out: half(".conv_out", Along{Relation: relation, Reversed: true}),
 	}
-	root := s
+	root := m
 	root.Path += ".lin"
 	c.root = NewLinear(root)
 	return c

@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// TestCheckScores: rows, scores of the sources and scores of the targets are three values; without given
-// scores of the sources there is nothing to check.
+// TestCheckScores: rows, source scores and target scores must be three values. Without given source scores,
+// nothing is checked.
 func TestCheckScores(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
@@ -50,8 +50,8 @@ func TestMessagesOfOneColumn(t *testing.T) {
 	}
 }
 
-// TestUses: residual blocks add their input and average their heads in their own way, so that these settings
-// are of the plain form alone; a decoupled model has settings of its own.
+// TestUses: residual blocks always add their input and average their heads, so only the plain form has
+// settings for these. A decoupled model has settings of its own.
 func TestUses(t *testing.T) {
 	for _, c := range []struct {
 		spec    gnn.Spec

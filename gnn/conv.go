@@ -8,63 +8,65 @@ import (
 	"weft/nn"
 )
 
-// Convolution is one layer of graph work. Forward returns its output without the bias, and the bias to add
-// (nil for none), so that the bias is added in one pass with what follows.
+// Convolution is one graph convolution. Forward returns its output without the bias, and the bias to add (nil
+// for none). The caller adds the bias in one pass with the norm or activation that follows.
 type Convolution interface {
 	Forward(x *autograd.Var) (*autograd.Var, *nn.Param)
 }
 
-// Bipartite is a convolution that also computes along a relation between two types of vertices.
+// Bipartite is a convolution that can also aggregate along a relation between two vertex types.
 type Bipartite interface {
 	Convolution
-	// Between is Forward where source are the rows of the relation's sources, and target those of its
-	// targets, which the result has. Within one type both are one value.
+	// Between is Forward for a relation between two vertex types: source holds the rows of its sources,
+	// target the rows of its targets. The result has the targets' rows. Within one type both are the same
+	// value.
 	Between(source, target *autograd.Var) (*autograd.Var, *nn.Param)
 }
 
-// ConvolutionFunc is a function that is a Convolution.
+// ConvolutionFunc makes a function a Convolution.
 type ConvolutionFunc func(x *autograd.Var) (*autograd.Var, *nn.Param)
 
 // Forward calls f.
 func (f ConvolutionFunc) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return f(x) }
 
-// Site is where a convolution is made.
-type Site struct {
-	Path    string // names its parameters and keys its caches and masks
-	In, Out int
-	// InTarget is the width of the targets' rows, In that of the sources', on a graph with several types of
-	// vertices or edges: no self loops are added there, and graph attention has a weight for each end. 0: a
-	// graph of one type and relation.
+// Module is what a layer is made from: its place in the model, the widths of its rows, and what it computes
+// with.
+type Module struct {
+	Path    string // the module path (`convs.1`): it names parameters and keys caches and dropout masks
+	In, Out int    // columns of the layer's input and output
+	// InTarget is the width of the targets' rows, and In the width of the sources', in a graph with several
+	// types of vertices or edges. Convolutions then add no self loops, and graph attention has a weight for
+	// each end. 0: the graph has one vertex type and one relation.
 	InTarget   int
 	Params     *nn.Params
 	Propagator Propagator
-	Activation kernel.Activation // inside the convolution, where it has any
-	// Norm follows the convolution (nil for none), which then needs no bias if it is a batch norm.
+	Activation kernel.Activation // inside the convolution, if it has one
+	// Norm follows the convolution; nil: none. Before a batch norm the convolution needs no bias.
 	Norm nn.Norm
-	// Inner makes a norm inside the convolution, where it has any.
+	// Inner makes the norm inside the convolution, if it has one.
 	Inner func(path string, width int) nn.Norm
 	// Plain leaves out what PyG's DirGNNConv switches off in the layers that it wraps: added self loops, and
-	// the root weight where PyG's layer has the option root_weight.
+	// the root weight if PyG's layer has the option root_weight.
 	Plain  bool
-	halved bool // the wrapper takes half of the output
+	halved bool // Both takes half of the output
 }
 
-// target is the width of the rows of an edge's target.
-func (s Site) target() int { return cmp.Or(s.InTarget, s.In) }
+// target returns the width of the targets' rows.
+func (m Module) target() int { return cmp.Or(m.InTarget, m.In) }
 
-// bias makes the bias that comes before s.Norm, or before no norm.
-func (s Site) bias(name string, n int, init nn.Init) *nn.Param {
-	return biasBefore(s.Norm, s, name, n, init)
+// bias makes the bias that is added before m.Norm, or the last bias if there is no norm.
+func (m Module) bias(name string, n int, init nn.Init) *nn.Param {
+	return biasBefore(m.Norm, m, name, n, init)
 }
 
-func biasBefore(norm nn.Norm, s Site, name string, n int, init nn.Init) *nn.Param {
+func biasBefore(norm nn.Norm, m Module, name string, n int, init nn.Init) *nn.Param {
 	if b, ok := norm.(*nn.BatchNorm); ok {
 		share := float32(1)
-		if s.halved {
+		if m.halved {
 			share = 0.5
 		}
-		s.Params.CancelledBias(s.Path+name, b.RunningMean(), share)
+		m.Params.CancelledBias(m.Path+name, b.RunningMean(), share)
 		return nil
 	}
-	return s.Params.Bias(s.Path+name, n, init)
+	return m.Params.Bias(m.Path+name, n, init)
 }

@@ -12,8 +12,8 @@ import (
 	"weft/tensor"
 )
 
-// TestCost holds the cost of each layer to the kernel calls that it makes: rows × columns × columns of its
-// products, what scores of attention read for each vertex, and the columns that are read for each edge.
+// TestCost compares the cost of each layer with the kernel calls that it makes: rows × columns × columns of
+// its products, the columns that attention scores read for each vertex, and the columns read for each edge.
 func TestCost(t *testing.T) {
 	const vertices, edges, wide, classes = 40, 90, 15, 7
 	r, err := graph.NewRelation(vertices, ring(vertices, edges))
@@ -26,7 +26,7 @@ func TestCost(t *testing.T) {
 			continue // mixing weights is work of neither vertices nor edges
 		}
 		for _, direction := range []string{"in", "out", "both"} {
-			if kind, _ := gnn.KindOf(s.Model); direction == "both" && (s.Decoupled || kind.OneWay) {
+			if kind, _ := gnn.KindOf(s.Model); direction == "both" && (s.Decoupled || kind.OneDirection) {
 				continue
 			}
 			s.Direction, s.OutputHeads = direction, 2
@@ -46,7 +46,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// ring is so many edges without self loops.
+// ring returns a graph of so many edges without self loops.
 func ring(vertices, edges int) (e graph.Edges) {
 	for k := range edges {
 		u := k % vertices
@@ -55,7 +55,7 @@ func ring(vertices, edges int) (e graph.Edges) {
 	return e
 }
 
-// multiplyAdds are those of a forward pass of block i.
+// multiplyAdds returns the multiply-adds of a forward pass of block i.
 func multiplyAdds(t *testing.T, r *graph.Relation, blocks []gnn.BlockSpec, i int) (sum float64) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()

@@ -7,28 +7,28 @@ import (
 	"weft/nn"
 )
 
-// deep is what a model is made of whose blocks add what they read to what they compute: an encoder to the
-// hidden width, Layers blocks of that width, and a decoder.
+// deep describes a model of residual blocks: an encoder to the hidden width, Layers blocks of that width, and
+// a decoder.
 type deep struct {
 	encoder, decoder string // module paths of their linear maps
-	h0               bool   // the encoder's output travels along to all blocks
+	h0               bool   // all blocks read the encoder's output as initial residual
 	encode           func(s *Spec, l Layer) Block
 	block            func(s *Spec, kind ModelKind, i int, e Env) Block
 	decode           func(s *Spec, e Env, l *Linear) Block
 	cost             func(s *Spec, kind ModelKind) Cost // of a block
 }
 
-// gcnii is the model of the authors' code, with the paths of PyG's example gcn2_cora.py. Its settings' names
-// are those of PyG's GCN2Conv.
+// gcnii is the model of the authors' code, with the module paths of PyG's example gcn2_cora.py and the
+// setting names of PyG's GCN2Conv.
 var gcnii = &deep{
 	encoder: "lins.0", decoder: "lins.1", h0: true,
 	encode: func(s *Spec, l Layer) Block {
 		dropout := l.Dropout
 		l.Activation, l.Dropout = Activations[s.Activation], nn.Dropout{}
-		return &FirstEmbeddings{Layer: l, Dropout: dropout}
+		return &InitialResidual{Layer: l, Dropout: dropout}
 	},
 	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
-		at := s.deepSite(kind.path(i), e)
+		at := s.deepModule(kind.path(i), e)
 		at.Propagator = e.Propagators(at.Path, Along{Relation: e.Only(), Reversed: s.Direction == "out"})
 		return NewGCNII(at, GCNIIOptions{
 			Alpha: s.Alpha, Theta: s.Theta, Layer: i + 1, SharedWeights: s.SharedWeights, Dropout: s.Dropout, Last: i == s.Layers-1,
@@ -44,8 +44,8 @@ var gcnii = &deep{
 	},
 }
 
-// resGCN is ResGCN+ with GraphSAGE's convolution, as GNNPipe was measured with, and the paths of PyG's
-// example ogbn_proteins_deepgcn.py: the first layer's norm stands before the decoder.
+// resGCN is ResGCN+ with GraphSAGE's convolution, the model that GNNPipe was measured with. It has the module
+// paths of PyG's example ogbn_proteins_deepgcn.py: the first layer's norm is used before the decoder.
 var resGCN = &deep{
 	encoder: "node_encoder", decoder: "lin",
 	encode: func(_ *Spec, l Layer) Block {
@@ -53,7 +53,7 @@ var resGCN = &deep{
 		return &l
 	},
 	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
-		at := s.deepSite(kind.path(i)+".conv", e)
+		at := s.deepModule(kind.path(i)+".conv", e)
 		if i == 0 {
 			return &Layer{Conv: s.convolution(kind, at, e, false)}
 		}
@@ -65,8 +65,8 @@ var resGCN = &deep{
 	cost: func(s *Spec, kind ModelKind) Cost { return s.cost(kind, s.Hidden, s.Hidden, false) },
 }
 
-// residualBlocks are those of Platonov et al. (2023) around a model's convolutions. In their code dropout
-// comes before the activation.
+// residualBlocks are the blocks of Platonov et al. (2023) around a model's convolutions. In their code,
+// dropout comes before the activation.
 var residualBlocks = &deep{
 	encoder: "encoder", decoder: "decoder",
 	encode: func(s *Spec, l Layer) Block {
@@ -74,19 +74,19 @@ var residualBlocks = &deep{
 		return &l
 	},
 	block: func(s *Spec, kind ModelKind, i int, e Env) Block {
-		at := s.deepSite(kind.path(i), e)
+		at := s.deepModule(kind.path(i), e)
 		path := fmt.Sprintf("feed_forwards.%d", i)
 		f := &FeedForward{
-			Activation: at.Activation, Inner: nn.Dropout{Site: path, P: s.Dropout}, Outer: nn.Dropout{Site: path + ".out", P: s.Dropout},
+			Activation: at.Activation, Inner: nn.Dropout{Path: path, P: s.Dropout}, Outer: nn.Dropout{Path: path + ".out", P: s.Dropout},
 		}
 		b := &ResidualBlock{
 			PreActivation: PreActivation{Norm: s.norm(e, fmt.Sprintf("norms.%d", i), s.Hidden)},
 			Conv:          s.convolution(kind, at, e, false), FeedForward: f,
 		}
 		if kind.blocks == 2 {
-			f.First = NewLinear(s.deepSite(path+".lins.0", e))
+			f.First = NewLinear(s.deepModule(path+".lins.0", e))
 		}
-		f.Second = NewLinear(s.deepSite(path+".lins.1", e))
+		f.Second = NewLinear(s.deepModule(path+".lins.1", e))
 		return b
 	},
 	decode: func(s *Spec, e Env, l *Linear) Block {
@@ -99,29 +99,29 @@ var residualBlocks = &deep{
 	},
 }
 
-// deepSite is a place between the encoder and the decoder.
-func (s *Spec) deepSite(path string, e Env) Site {
-	return Site{
+// deepModule returns the Module of a layer between the encoder and the decoder.
+func (s *Spec) deepModule(path string, e Env) Module {
+	return Module{
 		Path: path, In: s.Hidden, Out: s.Hidden, Params: e.Params, Activation: Activations[s.Activation],
 		Inner: func(path string, width int) nn.Norm { return s.norm(e, path, width) },
 	}
 }
 
-// preActivation is norm, activation and dropout in front of a convolution.
+// preActivation makes the norm, activation and dropout before a convolution.
 func (s *Spec) preActivation(path string, e Env) PreActivation {
-	return PreActivation{Norm: s.norm(e, path, s.Hidden), Activation: Activations[s.Activation], Dropout: nn.Dropout{Site: path, P: s.Dropout}}
+	return PreActivation{Norm: s.norm(e, path, s.Hidden), Activation: Activations[s.Activation], Dropout: nn.Dropout{Path: path, P: s.Dropout}}
 }
 
-// blocks describes the encoder, the blocks and the decoder.
+// blocks describes the encoder, the residual blocks and the decoder.
 func (d *deep) blocks(s *Spec, kind ModelKind, features, classes int) []BlockSpec {
 	h, in := s.Hidden, s.read(features)
 	linear := func(path string, in, out int, e Env) *Linear {
-		return NewLinear(Site{Path: path, In: in, Out: out, Params: e.Params})
+		return NewLinear(Module{Path: path, In: in, Out: out, Params: e.Params})
 	}
 	specs := []BlockSpec{{In: in, Out: h, Cost: Cost{Vertex: in * h}, Build: func(e Env) Block {
 		return d.encode(s, Layer{
-			Input: nn.Dropout{Site: "input", P: s.InputDropout}, Embedding: s.learned(e), Conv: linear(d.encoder, in, h, e),
-			Dropout: nn.Dropout{Site: d.encoder, P: s.Dropout}, Activation: kernel.Identity,
+			Input: nn.Dropout{Path: "input", P: s.InputDropout}, Embedding: s.embedding(e), Conv: linear(d.encoder, in, h, e),
+			Dropout: nn.Dropout{Path: d.encoder, P: s.Dropout}, Activation: kernel.Identity,
 		})
 	}}}
 	for i := range s.Layers {

@@ -5,17 +5,17 @@ import (
 	"weft/nn"
 )
 
-// GAT is graph attention (Veličković et al. 2018) with LeakyReLU slope 0.2; the equations are at Attention.
+// GAT is graph attention (Veličković et al. 2018) with LeakyReLU slope 0.2. Attention has the equations.
 type GAT struct {
-	w, wTarget, aSource, aTarget, b *nn.Param // wTarget nil: that of the sources
+	w, wTarget, aSource, aTarget, b *nn.Param // wTarget nil: targets use w
 	p                               Propagator
 	o                               GATOptions
 	dropout, targetDropout          nn.Dropout
 	selfLoops                       bool
 }
 
-// GATOptions are a graph attention layer's settings. The site's Out is Heads times the width of a head, or
-// the width of a head when the heads are averaged.
+// GATOptions are the settings of a graph attention layer. If the heads are averaged, the Module's Out is the
+// width of one head; otherwise it is Heads times that width.
 type GATOptions struct {
 	Heads            int
 	Average          bool
@@ -23,7 +23,7 @@ type GATOptions struct {
 	TransformDropout float64 // on the transformed features
 }
 
-// columns is how many columns the heads take together.
+// columns returns how many columns all heads have together.
 func (o GATOptions) columns(out int) int {
 	if o.Average {
 		return o.Heads * out
@@ -32,27 +32,28 @@ func (o GATOptions) columns(out int) int {
 }
 
 // NewGAT makes a graph attention layer.
-func NewGAT(s Site, o GATOptions) *GAT {
-	n := o.columns(s.Out)
-	weight := func(name string, in int) *nn.Param { return s.Params.Weight(s.Path+name, in, n, nn.Glorot(in, n)) }
+func NewGAT(m Module, o GATOptions) *GAT {
+	n := o.columns(m.Out)
+	weight := func(name string, in int) *nn.Param { return m.Params.Weight(m.Path+name, in, n, nn.Glorot(in, n)) }
 	c := &GAT{
-		p: s.Propagator, o: o, selfLoops: !s.Plain && s.InTarget == 0,
-		dropout: nn.Dropout{Site: s.Path + ".source", P: o.TransformDropout}, targetDropout: nn.Dropout{Site: s.Path + ".target", P: o.TransformDropout},
+		p: m.Propagator, o: o, selfLoops: !m.Plain && m.InTarget == 0,
+		dropout: nn.Dropout{Path: m.Path + ".source", P: o.TransformDropout}, targetDropout: nn.Dropout{Path: m.Path + ".target", P: o.TransformDropout},
 	}
-	if s.InTarget == 0 {
-		c.w = weight(".lin.weight", s.In)
+	if m.InTarget == 0 {
+		c.w = weight(".lin.weight", m.In)
 	} else {
-		c.w, c.wTarget = weight(".lin_src.weight", s.In), weight(".lin_dst.weight", s.InTarget)
+		c.w, c.wTarget = weight(".lin_src.weight", m.In), weight(".lin_dst.weight", m.InTarget)
 	}
-	c.aSource, c.aTarget = s.Params.Attention(s.Path+".att_src", o.Heads, n), s.Params.Attention(s.Path+".att_dst", o.Heads, n)
-	c.b = s.bias(".bias", s.Out, nn.Constant(0))
+	c.aSource, c.aTarget = m.Params.Attention(m.Path+".att_src", o.Heads, n), m.Params.Attention(m.Path+".att_dst", o.Heads, n)
+	c.b = m.bias(".bias", m.Out, nn.Constant(0))
 	return c
 }
 
 // Forward computes the layer.
 func (c *GAT) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return c.Between(x, x) }
 
-// Between computes the layer along a relation between two types, each end of which has a weight of its own.
+// Between computes the layer along a relation between two types. Sources and targets have a weight of their
+// own.
 func (c *GAT) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
 	t := source.Tape()
 	z := autograd.Dropout(autograd.Linear(source, c.w.On(t)), c.dropout.Mask(source))

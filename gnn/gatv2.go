@@ -6,8 +6,8 @@ import (
 	"weft/nn"
 )
 
-// GATv2 is graph attention with a nonlinearity between its two weights (Brody et al. 2022), slope 0.2; the
-// equations are at Attention. Sources and targets are transformed apart.
+// GATv2 is graph attention with a nonlinearity between its two weights (Brody et al. 2022), with slope 0.2.
+// Attention has the equations. Sources and targets are transformed by a weight each.
 type GATv2 struct {
 	source, sourceB, target, targetB, a, b *nn.Param
 	p                                      Propagator
@@ -17,20 +17,20 @@ type GATv2 struct {
 }
 
 // NewGATv2 makes a GATv2 layer.
-func NewGATv2(s Site, o GATOptions) *GATv2 {
-	n := o.columns(s.Out)
+func NewGATv2(m Module, o GATOptions) *GATv2 {
+	n := o.columns(m.Out)
 	linear := func(name string, in int) (w, b *nn.Param) {
-		return s.Params.Weight(s.Path+name+".weight", in, n, nn.Glorot(in, n)), s.Params.Bias(s.Path+name+".bias", n, nn.FanIn(in))
+		return m.Params.Weight(m.Path+name+".weight", in, n, nn.Glorot(in, n)), m.Params.Bias(m.Path+name+".bias", n, nn.FanIn(in))
 	}
 	c := &GATv2{
-		p: s.Propagator, o: o, selfLoops: !s.Plain && s.InTarget == 0,
-		sourceDropout: nn.Dropout{Site: s.Path + ".source", P: o.TransformDropout},
-		targetDropout: nn.Dropout{Site: s.Path + ".target", P: o.TransformDropout},
+		p: m.Propagator, o: o, selfLoops: !m.Plain && m.InTarget == 0,
+		sourceDropout: nn.Dropout{Path: m.Path + ".source", P: o.TransformDropout},
+		targetDropout: nn.Dropout{Path: m.Path + ".target", P: o.TransformDropout},
 	}
-	c.source, c.sourceB = linear(".lin_l", s.In)
-	c.target, c.targetB = linear(".lin_r", s.target())
-	c.a = s.Params.Attention(s.Path+".att", o.Heads, n)
-	c.b = s.bias(".bias", s.Out, nn.Constant(0))
+	c.source, c.sourceB = linear(".lin_l", m.In)
+	c.target, c.targetB = linear(".lin_r", m.target())
+	c.a = m.Params.Attention(m.Path+".att", o.Heads, n)
+	c.b = m.bias(".bias", m.Out, nn.Constant(0))
 	return c
 }
 

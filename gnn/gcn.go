@@ -12,18 +12,18 @@ type GCN struct {
 	r    Reduce
 }
 
-// NewGCN makes a GCN layer; x is rows × s.In, its output rows × s.Out.
-func NewGCN(s Site) *GCN {
-	c := &GCN{w: s.Params.Weight(s.Path+".lin.weight", s.In, s.Out, nn.Glorot(s.In, s.Out)), p: s.Propagator, r: Symmetric}
-	if s.Plain || s.InTarget > 0 {
+// NewGCN makes a GCN layer. Its input is rows × m.In, its output rows × m.Out.
+func NewGCN(m Module) *GCN {
+	c := &GCN{w: m.Params.Weight(m.Path+".lin.weight", m.In, m.Out, nn.Glorot(m.In, m.Out)), p: m.Propagator, r: Symmetric}
+	if m.Plain || m.InTarget > 0 {
 		c.r = SymmetricNoLoops
 	}
-	c.b = s.bias(".bias", s.Out, nn.Constant(0))
+	c.b = m.bias(".bias", m.Out, nn.Constant(0))
 	return c
 }
 
-// Between computes the layer along a relation, which must be within one type: the normalisation has a degree
-// for both ends.
+// Between computes the layer along a relation. Both ends must be of one vertex type, because the
+// normalisation needs a degree for both ends.
 func (c *GCN) Between(source, _ *autograd.Var) (*autograd.Var, *nn.Param) { return c.Forward(source) }
 
 // Forward computes the layer.

@@ -9,10 +9,10 @@ import (
 )
 
 // GCNII is a layer of the deep graph convolutional network of Chen et al. (2020), PyG's GCN2Conv, with its
-// activation and dropout: each layer reads the first embeddings h0 besides those of the layer before.
+// activation and dropout. Each layer reads the output x of the layer before and the initial residual h0.
 //
 //	z  = ((1−α)·Â·x + α·h0)·M(W1)             M(W) = (1−β)·I + β·W, β = ln(θ/l + 1) of layer l = 1, 2, …
-//	z* = (1−α)·Â·x·M(W1) + α·h0·M(W2)         GCNII*: weights of their own for h0
+//	z* = (1−α)·Â·x·M(W1) + α·h0·M(W2)         GCNII*: h0 has a weight of its own
 //
 // with Â as in GCN.
 type GCNII struct {
@@ -24,27 +24,27 @@ type GCNII struct {
 	dropout    nn.Dropout
 }
 
-// GCNIIOptions are a layer's settings, under PyG's names.
+// GCNIIOptions are the settings of a layer, with PyG's names.
 type GCNIIOptions struct {
-	Alpha         float64 // share of the first embeddings
-	Theta         float64 // of the layers' weights; λ in the publication
+	Alpha         float64 // share of the initial residual
+	Theta         float64 // strength of the weights; λ in the publication
 	Layer         int     // from 1
 	SharedWeights bool
 	Dropout       float64 // on the layer's output
-	Last          bool    // no later block reads the first embeddings
+	Last          bool    // no later block reads the initial residual
 }
 
-// NewGCNII makes a layer whose input, output and first embeddings are s.In columns wide. The initial values
-// are those of the authors' code.
-func NewGCNII(s Site, o GCNIIOptions) *GCNII {
+// NewGCNII makes a layer whose input, output and initial residual have m.In columns. The initial values are
+// those of the authors' code.
+func NewGCNII(m Module, o GCNIIOptions) *GCNII {
 	weight := func(name string) *nn.Param {
-		w := s.Params.Matrix(s.Path+name, s.In, s.In, nn.FanIn(s.In))
+		w := m.Params.Matrix(m.Path+name, m.In, m.In, nn.FanIn(m.In))
 		w.Decay = nn.ConvDecay
 		return w
 	}
 	c := &GCNII{
-		w1: weight(".weight1"), p: s.Propagator, o: o, beta: float32(math.Log1p(o.Theta / float64(o.Layer))),
-		activation: s.Activation, dropout: nn.Dropout{Site: s.Path, P: o.Dropout},
+		w1: weight(".weight1"), p: m.Propagator, o: o, beta: float32(math.Log1p(o.Theta / float64(o.Layer))),
+		activation: m.Activation, dropout: nn.Dropout{Path: m.Path, P: o.Dropout},
 	}
 	if !o.SharedWeights {
 		c.w2 = weight(".weight2")
@@ -52,15 +52,15 @@ func NewGCNII(s Site, o GCNIIOptions) *GCNII {
 	return c
 }
 
-// Forward computes the layer for State.H and State.H0, both rows × s.In.
+// Forward computes the layer for State.H and State.H0, both rows × m.In.
 func (c *GCNII) Forward(s State) State {
 	alpha := float32(c.o.Alpha)
 	h := c.p.Propagate(s.H, Symmetric, Once)
 	if c.w2 == nil {
-		h = autograd.Linear(autograd.Combine(alpha, s.H0, 1-alpha, h), c.mixed(s.H.Tape(), c.w1, 1))
+		h = autograd.Linear(autograd.Combine(alpha, s.H0, 1-alpha, h), c.identityMap(s.H.Tape(), c.w1, 1))
 	} else {
-		h = autograd.Linear(h, c.mixed(s.H.Tape(), c.w1, 1-alpha))
-		h = autograd.AddLinear(h, autograd.Alias(s.H0), c.mixed(s.H.Tape(), c.w2, alpha))
+		h = autograd.Linear(h, c.identityMap(s.H.Tape(), c.w1, 1-alpha))
+		h = autograd.AddLinear(h, autograd.Alias(s.H0), c.identityMap(s.H.Tape(), c.w2, alpha))
 	}
 	s.H = autograd.Finish(h, nil, c.activation, c.dropout.Mask(h))
 	if c.o.Last {
@@ -69,8 +69,9 @@ func (c *GCNII) Forward(s State) State {
 	return s
 }
 
-// mixed is scale·M(w). Mixing the weights spares a pass over the rows.
-func (c *GCNII) mixed(t *autograd.Tape, w *nn.Param, scale float32) *autograd.Var {
+// identityMap returns scale·M(w). It combines the weights rather than the rows, which saves a pass over the
+// rows.
+func (c *GCNII) identityMap(t *autograd.Tape, w *nn.Param, scale float32) *autograd.Var {
 	m := autograd.Scale(scale*c.beta, w.On(t))
 	if !t.Team.Planning() {
 		values := m.Value().Floats()
@@ -81,15 +82,15 @@ func (c *GCNII) mixed(t *autograd.Tape, w *nn.Param, scale float32) *autograd.Va
 	return m
 }
 
-// FirstEmbeddings is the block before the layers of a GCNII. Its output before dropout is h0, which travels
-// along.
-type FirstEmbeddings struct {
+// InitialResidual is the block before the layers of a GCNII. Its output before dropout is h0, which all
+// layers read.
+type InitialResidual struct {
 	Layer   Layer // without dropout
 	Dropout nn.Dropout
 }
 
-// Forward computes both.
-func (b *FirstEmbeddings) Forward(s State) State {
+// Forward returns the state with H and H0.
+func (b *InitialResidual) Forward(s State) State {
 	h0 := b.Layer.Forward(s).H
 	h := h0
 	if mask := b.Dropout.Mask(h0); mask.Active() {

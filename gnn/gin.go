@@ -7,7 +7,7 @@ import (
 )
 
 // GIN is the graph isomorphism network (Xu et al. 2019): z_i = W_2·act(norm(W_1·((1+ε)·x_i + Σ_{j→i} x_j) +
-// b_1)) + b_2, with ε = 0 unless loaded weights say otherwise.
+// b_1)) + b_2. ε is 0 unless loaded weights have another value.
 type GIN struct {
 	w1, b1, w2, b2 *nn.Param
 	epsilon        *nn.Buffer
@@ -17,22 +17,22 @@ type GIN struct {
 }
 
 // NewGIN makes a GIN layer.
-func NewGIN(s Site) *GIN {
-	c := &GIN{p: s.Propagator, act: s.Activation, epsilon: s.Params.Buffer(s.Path+".eps", 1, 0)}
-	c.w1 = s.Params.Weight(s.Path+".nn.lins.0.weight", s.In, s.Out, nn.FanIn(s.In))
-	c.norm = s.Inner(s.Path+".nn.norms.0", s.Out)
-	inner := s
+func NewGIN(m Module) *GIN {
+	c := &GIN{p: m.Propagator, act: m.Activation, epsilon: m.Params.Buffer(m.Path+".eps", 1, 0)}
+	c.w1 = m.Params.Weight(m.Path+".nn.lins.0.weight", m.In, m.Out, nn.FanIn(m.In))
+	c.norm = m.Inner(m.Path+".nn.norms.0", m.Out)
+	inner := m
 	inner.halved = false
-	c.b1 = biasBefore(c.norm, inner, ".nn.lins.0.bias", s.Out, nn.FanIn(s.In))
-	c.w2 = s.Params.Weight(s.Path+".nn.lins.1.weight", s.Out, s.Out, nn.FanIn(s.Out))
-	c.b2 = s.bias(".nn.lins.1.bias", s.Out, nn.FanIn(s.Out))
+	c.b1 = biasBefore(c.norm, inner, ".nn.lins.0.bias", m.Out, nn.FanIn(m.In))
+	c.w2 = m.Params.Weight(m.Path+".nn.lins.1.weight", m.Out, m.Out, nn.FanIn(m.Out))
+	c.b2 = m.bias(".nn.lins.1.bias", m.Out, nn.FanIn(m.Out))
 	return c
 }
 
 // Forward computes the layer.
 func (c *GIN) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return c.Between(x, x) }
 
-// Between computes the layer along a relation between two types, whose rows are equally wide.
+// Between computes the layer along a relation between two types, whose rows must have the same width.
 func (c *GIN) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
 	t, own := source.Tape(), 1+c.epsilon.Values[0]
 	var h *autograd.Var

@@ -52,7 +52,7 @@ func (g *golden) fraction(name string) float64 {
 	return x
 }
 
-// state is the part of the tensors whose names begin with prefix, without it.
+// state returns the tensors whose names begin with prefix, without the prefix.
 func (g *golden) state(prefix string) map[string]safetensors.Tensor {
 	state := map[string]safetensors.Tensor{}
 	for name, v := range g.tensors {
@@ -107,8 +107,8 @@ func (g *golden) model(team *kernel.Team, p *sar.Partition) (gnn.Model, *nn.Para
 	return m, params
 }
 
-// PyG's DirGNNConv keeps the root weights of the SAGEConv that it is given, and never uses them: a file may
-// hold them.
+// PyG's DirGNNConv keeps the root weights of the SAGEConv that it wraps, and never uses them. A file may hold
+// them.
 func TestRootWeightsOfDirGNNConv(t *testing.T) {
 	tensors, meta, err := safetensors.ReadFile("testdata/sage-2-both.safetensors")
 	if err != nil {
@@ -136,8 +136,8 @@ func TestRootWeightsOfDirGNNConv(t *testing.T) {
 func maxSAGE(features, hidden, classes int) []gnn.BlockSpec {
 	layer := func(path string, in, out int, act kernel.Activation) gnn.BlockSpec {
 		return gnn.BlockSpec{In: in, Out: out, Build: func(e gnn.Env) gnn.Block {
-			site := gnn.Site{Path: path, In: in, Out: out, Params: e.Params, Propagator: e.Propagators(path, gnn.Along{Relation: e.Only()})}
-			return &gnn.Layer{Conv: gnn.NewSAGE(site, gnn.Max), Activation: act}
+			module := gnn.Module{Path: path, In: in, Out: out, Params: e.Params, Propagator: e.Propagators(path, gnn.Along{Relation: e.Only()})}
+			return &gnn.Layer{Conv: gnn.NewSAGE(module, gnn.Max), Activation: act}
 		}}
 	}
 	return []gnn.BlockSpec{layer("convs.0", features, hidden, kernel.ReLU), layer("convs.1", hidden, classes, kernel.Identity)}
@@ -159,7 +159,7 @@ func int32s(team *kernel.Team, values []int64) *tensor.Matrix {
 }
 
 // near fails unless got is within 1e-5 of the largest wanted value for each layer (single precision), or
-// within 5e-7, which sums of terms of about one round to where they cancel.
+// within 5e-7, the rounding of sums whose terms of about 1 cancel.
 func (g *golden) near(what string, got, want []float32) {
 	g.t.Helper()
 	if len(got) != len(want) {
@@ -178,10 +178,10 @@ func (g *golden) near(what string, got, want []float32) {
 	}
 }
 
-// TestGolden holds every model's logits, loss, running statistics and every gradient against PyTorch's, on a
-// directed graph with isolated vertices, a hub, self loops and duplicate edges. The features come three ways,
-// which take three orders of work: as a value with a gradient, as a constant that stays the same over the
-// epochs, and sparse.
+// TestGolden compares every model's logits, loss, running statistics and gradients with PyTorch's, on a
+// directed graph with isolated vertices, a hub, self loops and duplicate edges. The features are given in
+// three forms, which take three orders of work: as a value with a gradient, as a constant that is the same in
+// every epoch, and sparse.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.safetensors")
 	if err != nil || len(files) < 50 {
@@ -252,7 +252,7 @@ func testGolden(t *testing.T, file, input string) {
 	}
 }
 
-// given puts features on a tape in one of the ways in which a model may be given them.
+// given puts features on a tape in one of these forms.
 func given(tape *autograd.Tape, x *tensor.Matrix, rows *autograd.RowSet, input string) *autograd.Var {
 	switch input {
 	case "gradient":
@@ -263,7 +263,7 @@ func given(tape *autograd.Tape, x *tensor.Matrix, rows *autograd.RowSet, input s
 	return tape.Fixed(x, rows)
 }
 
-// gradientsOf are the gradients of parameters, in the shapes that files hold.
+// gradientsOf returns the gradients of parameters, in the shapes that files hold.
 func gradientsOf(team *kernel.Team, params *nn.Params) nn.State {
 	swap := func() {
 		for _, q := range params.List {

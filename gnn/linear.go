@@ -5,17 +5,17 @@ import (
 	"weft/nn"
 )
 
-// Linear is a layer without graph work: z = x·W + b.
+// Linear is a layer without aggregation: z = x·W + b.
 type Linear struct {
 	w, b *nn.Param
 }
 
 // NewLinear makes a linear layer, with PyTorch's initial values.
-func NewLinear(s Site) *Linear { return newLinear(s, nn.FanIn(s.In), nn.FanIn(s.In)) }
+func NewLinear(m Module) *Linear { return newLinear(m, nn.FanIn(m.In), nn.FanIn(m.In)) }
 
 // newLinear makes a linear layer with other initial values.
-func newLinear(s Site, weight, bias nn.Init) *Linear {
-	return &Linear{s.Params.Weight(s.Path+".weight", s.In, s.Out, weight), s.bias(".bias", s.Out, bias)}
+func newLinear(m Module, weight, bias nn.Init) *Linear {
+	return &Linear{m.Params.Weight(m.Path+".weight", m.In, m.Out, weight), m.bias(".bias", m.Out, bias)}
 }
 
 // Forward computes the layer.

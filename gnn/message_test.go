@@ -12,7 +12,7 @@ import (
 	"weft/tensor"
 )
 
-// TestMessageCheck: what a message function cannot be is refused in one line that names the place.
+// TestMessageCheck: Check refuses a bad message function in one line, which names the layer.
 func TestMessageCheck(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()

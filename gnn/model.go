@@ -6,9 +6,8 @@ import (
 	"weft/autograd"
 )
 
-// Model is a model, or a consecutive part of one, that was built: the blocks that map the state before the
-// first to the state after the last. All of a model maps features, rows × features, to logits, rows ×
-// classes.
+// Model is a built model, or a consecutive part of one: blocks that map the state before the first to the
+// state after the last. A whole model maps features, rows × features, to logits, rows × classes.
 type Model []Block
 
 // Build builds the blocks from … to−1 of a model.
@@ -20,8 +19,8 @@ func Build(specs []BlockSpec, from, to int, e Env) (m Model) {
 	return m
 }
 
-// Forward passes a state through the blocks. Each frees what it made besides the state that it leaves, and
-// then what it does not hand on.
+// Forward passes a state through the blocks. After each block it releases everything but the state that the
+// block returned.
 func (m Model) Forward(s State) State {
 	for _, b := range m {
 		in := s

@@ -15,19 +15,19 @@ import (
 	"weft/tensor"
 )
 
-// spec is a model of four layers with everything that a block may have.
+// spec returns a model of four layers with every optional part of a block.
 func spec(model string) gnn.Spec {
 	s := gnn.Spec{
 		Model: model, Layers: 4, Hidden: 12, Heads: 3, OutputHeads: 1, Norm: "layer", Activation: "elu", Residual: true,
 		Direction: "both", Dropout: .5, InputDropout: .2, AttentionDropout: .1, Alpha: .2, Theta: .7,
 	}
-	if kind, _ := gnn.KindOf(model); kind.OneWay {
+	if kind, _ := gnn.KindOf(model); kind.OneDirection {
 		s.Direction = "out"
 	}
 	return s
 }
 
-// forms are all models in all their forms.
+// forms returns all models in all their forms.
 func forms() (specs []gnn.Spec) {
 	for _, name := range gnn.Names() {
 		s := spec(name)
@@ -52,14 +52,14 @@ func forms() (specs []gnn.Spec) {
 	return specs
 }
 
-// decoupled is the decoupled form of a model, with everything that it may have.
+// decoupled returns the decoupled form of a model, with every optional part.
 func decoupled(model string) gnn.Spec {
 	s := spec(model)
 	s.Decoupled, s.Direction, s.Teleport, s.AttentionGradient = true, "out", .1, "full"
 	return s
 }
 
-// TestOnly: a model for one relation is refused a graph with another number of them, by their names.
+// TestOnly: a model for one relation refuses a graph with several, and names them.
 func TestOnly(t *testing.T) {
 	if got := (gnn.Env{Schema: gnn.OneType(1)}).Only(); got != "edge" {
 		t.Errorf("%q", got)
@@ -72,8 +72,8 @@ func TestOnly(t *testing.T) {
 	gnn.Schema{Relations: []gnn.Relation{{Name: "cites"}, {Name: "writes"}}}.Only()
 }
 
-// TestPartsOfAModel: a model that is built in two parts has the parameters and the initial values of one that
-// is built whole, wherever it is cut, and the parts one after the other compute what the whole does.
+// TestPartsOfAModel: a model that is built in two parts has the same parameters and initial values as one
+// that is built whole, wherever it is cut. The two parts in turn compute what the whole computes.
 func TestPartsOfAModel(t *testing.T) {
 	const features, classes, vertices = 5, 3, 7
 	r, err := graph.NewRelation(vertices, graph.Edges{Source: []int32{0, 1, 2, 3, 5, 5, 2, 2}, Target: []int32{1, 0, 0, 4, 4, 5, 6, 6}})
@@ -129,7 +129,7 @@ func TestPartsOfAModel(t *testing.T) {
 	}
 }
 
-// carrier is a block whose first output travels along: a toy GCNII.
+// carrier is a block that keeps its first output as initial residual: a toy GCNII.
 type carrier struct{ first, last bool }
 
 func (c carrier) Forward(s gnn.State) gnn.State {
@@ -143,9 +143,9 @@ func (c carrier) Forward(s gnn.State) gnn.State {
 	return gnn.State{H: autograd.Combine(1, s.H0, 1, h), H0: s.H0}
 }
 
-// TestTravellingTensor: what travels along lives while blocks read it, is given up after the last that does,
-// and its gradient is the sum over them.
-func TestTravellingTensor(t *testing.T) {
+// TestInitialResidual: the initial residual lives while later blocks read it, and is released after the last
+// of these. Its gradient is the sum over its readers.
+func TestInitialResidual(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
 	m := gnn.Model{carrier{first: true}, carrier{}, carrier{last: true}}
@@ -176,8 +176,8 @@ func TestTravellingTensor(t *testing.T) {
 	}
 }
 
-// TestDepthIsTwoTensors: for its backward pass a layer of a deep model keeps what its product reads and what
-// its activation, or its norm, reads.
+// TestDepthIsTwoTensors: for its backward pass, a layer of a deep model keeps two tensors: what its product
+// reads, and what its activation or norm reads.
 func TestDepthIsTwoTensors(t *testing.T) {
 	const vertices, width = 4096, 16
 	r, err := graph.NewRelation(vertices, ring(vertices, 2*vertices))
@@ -205,7 +205,7 @@ func TestDepthIsTwoTensors(t *testing.T) {
 			return team.Memory.Live(tensor.Activations)
 		}
 		each, size := (kept(9)-kept(5))/4, int64(4*vertices*width)
-		if small := size / 4; each > 2*size+small { // rows' moments, mixed weights
+		if small := size / 4; each > 2*size+small { // rows' moments, combined weights
 			t.Errorf("%s, shared weights %v: a layer keeps %d bytes, where its output has %d", s.Model, s.SharedWeights, each, size)
 		}
 	}

@@ -11,11 +11,11 @@ import (
 	"weft/nn"
 )
 
-// Spec says what a model that is known by name is made of.
+// Spec holds the settings of a model that is known by name.
 type Spec struct {
 	Model              string // one of Names
 	Layers             int
-	Hidden             int     // total over the heads
+	Hidden             int     // of all heads together
 	Heads, OutputHeads int     // graph attention; several output heads are averaged
 	Norm               string  // one of Norms, empty: none
 	Activation         string  // one of Activations
@@ -25,68 +25,72 @@ type Spec struct {
 	InputDropout       float64 // on the features
 	TransformDropout   float64 // graph attention: on the transformed features
 	AttentionDropout   float64 // graph attention: on the coefficients
-	// Decoupled: a perceptron of Layers layers, and then as many rounds of the model's aggregation
+	// Decoupled: an MLP of Layers layers, followed by as many rounds of the model's aggregation
 	Decoupled         bool
 	Teleport          float64 // of the rounds
 	AttentionGradient string  // decoupled graph attention: one of AttentionGradients
 	BlockForm         string  // one of BlockForms, empty: plain
-	// R-GCN: how many bases of the basis decomposition, or blocks of the block-diagonal one; 0: not
+	// R-GCN: the number of bases of the basis decomposition, or of blocks of the block-diagonal one; 0: not
+	// used
 	Bases, DiagonalBlocks int
-	Embed                 int // columns of what is learned for vertices without features; 0: nothing is
-	// GCNII's share of the first embeddings and strength of its weights, and whether these are for both
+	Embed                 int // columns of the embedding of vertices without features; 0: none
+	// GCNII: the share of the initial residual, the strength of the weights, and whether aggregation and
+	// initial residual share one weight
 	Alpha, Theta  float64
 	SharedWeights bool
 }
 
-// Norms are the norms by name. Auto is layer where norms come before convolutions, and none elsewhere.
+// Norms are the names of the norms. Auto is layer norm if norms come before convolutions, and none otherwise.
 var Norms = []string{"auto", "none", "batch", "layer"}
 
-// BlockForms are what stands around a model's convolutions: norm, activation and dropout after each, or the
-// residual blocks of Platonov et al. (2023): a linear encoder, then norm, convolution and a feed-forward part
-// whose output is added to the block's input, and a norm and a linear decoder in the end.
+// BlockForms say what surrounds a model's convolutions. Plain has norm, activation and dropout after each.
+// Residual has the blocks of Platonov et al. (2023): a linear encoder, then blocks of norm, convolution and a
+// feed-forward part, whose output is added to the block's input, and last a norm and a linear decoder.
 var BlockForms = []string{"plain", residualForm}
 
 const residualForm = "residual"
 
-// AttentionGradients say where the gradient goes through the coefficients of decoupled graph attention: to
-// what they are computed from, or nowhere.
+// AttentionGradients say whether a gradient flows through the coefficients of decoupled graph attention.
 var AttentionGradients = []string{"full", "stop"}
 
-// ModelKind is what is known of a model by its name.
+// ModelKind describes a model that is known by name.
 type ModelKind struct {
 	Name string
-	// Settings are the names of the settings that it uses, of those that only some models use, and Decoupled
-	// those that it uses when it is decoupled.
+	// Settings are the names of the settings that the model uses, among those that only some models use.
+	// Decoupled are those that its decoupled form uses.
 	Settings, Decoupled []string
-	// EdgeWeights says that it uses the graph's edge weights.
+	// EdgeWeights says that the model uses the graph's edge weights.
 	EdgeWeights bool
-	// OneWay says that its layers aggregate along one direction and not along both.
-	OneWay bool
-	// Featureless says that it tells vertices without features apart by their number.
+	// OneDirection says that its layers aggregate in one edge direction, and cannot in both.
+	OneDirection bool
+	// Featureless says that the model takes vertices without features as one-hot rows.
 	Featureless bool
 
-	list string // PyG's name of the list of its layers
-	// weight, bias: below a layer's path, the weight that reads the layer's input, out × in, and the bias of
-	// its output
+	list string // PyG's name of the list of layers
+	// weight and bias are names below a layer's path: of the weight that reads the layer's input (out × in),
+	// and of the bias of its output
 	weight, bias string
-	convolution  func(s *Spec, at Site, last bool) Convolution
-	// cost is that of the convolution from in columns to out, or for graph attention to those of all heads.
+	convolution  func(s *Spec, at Module, last bool) Convolution
+	// cost returns the cost of a convolution from in columns to out; for graph attention, out counts the
+	// columns of all heads.
 	cost func(in, out int) Cost
-	root bool // the convolution has a root weight besides, which Site.Plain leaves out
-	// relations makes the layers of a model whose relations share weights; nil: each has a convolution.
+	root bool // the convolution has a root weight, which Module.Plain leaves out
+	// relations makes the layers of a model whose relations share weights; nil: each relation has a
+	// convolution.
 	relations func(l *typedLayer, b *TypedLayer, e Env) TypedConvolution
-	// deep is what the model is made of, if not of convolutions with norm, activation and dropout after each.
+	// deep describes a model of residual blocks; nil: norm, activation and dropout follow each convolution.
 	deep *deep
-	// blocks is how many linear maps its feed-forward part has in residual blocks, 0: it has no such blocks.
+	// blocks is the number of linear maps of the feed-forward part in residual blocks; 0: the model has no
+	// such form.
 	blocks int
-	// propagation is the rounds of the decoupled model; nil: there is none.
-	propagation func(s *Spec, at Site) Block
+	// propagation makes the rounds of the decoupled model; nil: the model has no decoupled form.
+	propagation func(s *Spec, at Module) Block
 }
 
 var (
 	layerSettings      = []string{"norm", "residual"}
 	graphSettings      = append([]string{"direction"}, layerSettings...)
-	eitherForm         = append([]string{"decoupled"}, graphSettings...) // of models that can be decoupled, whether they are or not
+	eitherForm         = append([]string{"decoupled"}, graphSettings...) // of models with a decoupled form, in both forms
 	decoupledSettings  = append([]string{"teleport"}, eitherForm...)
 	linearRounds       = append([]string{"aggregation-chunks"}, decoupledSettings...)
 	linearSettings     = append([]string{"aggregation-order", "aggregation-chunks"}, eitherForm...) // of aggregations of transformed rows
@@ -98,20 +102,20 @@ var (
 var kinds = []ModelKind{
 	{
 		Name: "mlp", Settings: layerSettings, list: "lins", weight: ".weight", bias: ".bias",
-		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewLinear(at) },
+		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewLinear(at) },
 		cost:        func(in, out int) Cost { return Cost{Vertex: in * out} },
 	},
 	{
 		Name: "gcn", Settings: blockSettings, Decoupled: linearRounds, EdgeWeights: true, blocks: 1,
 		list: "convs", weight: ".lin.weight", bias: ".bias",
-		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGCN(at) },
-		propagation: func(s *Spec, at Site) Block { return NewPropagation(at, Symmetric, s.rounds()) },
+		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGCN(at) },
+		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Symmetric, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
 		Name: "sage", Settings: blockSettings, Decoupled: linearRounds, blocks: 1, list: "convs", weight: ".lin_l.weight", bias: ".lin_l.bias",
-		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
-		propagation: func(s *Spec, at Site) Block { return NewPropagation(at, Reduce{KindMean, 1}, s.rounds()) },
+		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewSAGE(at, Mean) },
+		propagation: func(s *Spec, at Module) Block { return NewPropagation(at, Reduce{KindMean, 1}, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
 	},
@@ -119,8 +123,8 @@ var kinds = []ModelKind{
 		Name: "gat", Settings: slices.Concat([]string{"blocks"}, attentionSettings, eitherForm),
 		Decoupled: slices.Concat(decoupledAttention, decoupledSettings), blocks: 2,
 		list: "convs", weight: ".lin.weight", bias: ".bias",
-		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGAT(at, s.attention(last)) },
-		propagation: func(s *Spec, at Site) Block {
+		convolution: func(s *Spec, at Module, last bool) Convolution { return NewGAT(at, s.attention(last)) },
+		propagation: func(s *Spec, at Module) Block {
 			return NewAttentionPropagation(at, AttentionPropagationOptions{
 				Rounds: s.rounds(), Dropout: s.AttentionDropout, Stop: s.AttentionGradient == "stop",
 			})
@@ -129,13 +133,13 @@ var kinds = []ModelKind{
 	},
 	{
 		Name: "gatv2", Settings: slices.Concat(attentionSettings, graphSettings), list: "convs", weight: ".lin_l.weight", bias: ".bias",
-		convolution: func(s *Spec, at Site, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
+		convolution: func(s *Spec, at Module, last bool) Convolution { return NewGATv2(at, s.attention(last)) },
 		cost:        func(in, out int) Cost { return Cost{2 * in * out, 2 * out} },
 	},
 	{
 		Name: "gin", Settings: linearSettings, Decoupled: linearRounds, list: "convs", weight: ".nn.lins.0.weight", bias: ".nn.lins.1.bias",
-		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewGIN(at) },
-		propagation: func(s *Spec, at Site) Block { return NewGINPropagation(at, s.rounds()) },
+		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewGIN(at) },
+		propagation: func(s *Spec, at Module) Block { return NewGINPropagation(at, s.rounds()) },
 		cost:        func(in, out int) Cost { return Cost{in*out + out*out, min(in, out)} },
 	},
 	{
@@ -144,12 +148,12 @@ var kinds = []ModelKind{
 		cost: func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 	},
 	{
-		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction", "aggregation-chunks"}, EdgeWeights: true, OneWay: true,
+		Name: "gcnii", Settings: []string{"alpha", "theta", "shared-weights", "conv-weight-decay", "direction", "aggregation-chunks"}, EdgeWeights: true, OneDirection: true,
 		list: "convs", deep: gcnii,
 	},
 	{
 		Name: "resgcn", Settings: []string{"norm", "direction", "aggregation-order", "aggregation-chunks"}, list: "layers", deep: resGCN,
-		convolution: func(_ *Spec, at Site, _ bool) Convolution { return NewSAGE(at, Mean) },
+		convolution: func(_ *Spec, at Module, _ bool) Convolution { return NewSAGE(at, Mean) },
 		cost:        func(in, out int) Cost { return Cost{in * out, min(in, out)} },
 		root:        true,
 	},
@@ -164,7 +168,7 @@ func Names() []string {
 	return names
 }
 
-// KindOf is the model of that name; known is false where there is none.
+// KindOf returns the model of that name; known is false if there is none.
 func KindOf(name string) (k ModelKind, known bool) {
 	i := slices.IndexFunc(kinds, func(k ModelKind) bool { return k.Name == name })
 	if i < 0 {
@@ -176,12 +180,13 @@ func KindOf(name string) (k ModelKind, known bool) {
 // ResidualBlocks reports whether the model has a form with residual blocks.
 func (k ModelKind) ResidualBlocks() bool { return k.blocks > 0 }
 
-// OfLayer reports whether a weight is called as that of a layer in a model known by name.
+// OfLayer reports whether a weight has the name of a layer's weight in a model known by name.
 func OfLayer(weight string) bool {
 	return slices.ContainsFunc(kinds, func(k ModelKind) bool { return strings.HasPrefix(weight, k.list+".") })
 }
 
-// Uses reports whether the model uses a setting that only some models use, decoupled or not.
+// Uses reports whether the model uses a setting that only some models use, in its coupled or its decoupled
+// form.
 func (k ModelKind) Uses(setting string) bool {
 	return slices.Contains(k.Settings, setting) || slices.Contains(k.Decoupled, setting)
 }
@@ -198,7 +203,7 @@ func (s Spec) Uses(setting string) bool {
 	return slices.Contains(kind.Settings, setting)
 }
 
-// made is what a model is made of that has an encoder and a decoder, nil for others.
+// made describes the model if it has an encoder and a decoder; nil for other models.
 func (s *Spec) made(kind ModelKind) *deep {
 	if s.BlockForm == residualForm && kind.ResidualBlocks() {
 		return residualBlocks
@@ -206,7 +211,7 @@ func (s *Spec) made(kind ModelKind) *deep {
 	return kind.deep
 }
 
-// Decouplable are the models that can be decoupled.
+// Decouplable returns the models that have a decoupled form.
 func Decouplable() (names []string) {
 	for _, k := range kinds {
 		if k.propagation != nil {
@@ -216,7 +221,7 @@ func Decouplable() (names []string) {
 	return names
 }
 
-// Featureless are the models that need no features.
+// Featureless returns the models that need no features.
 func Featureless() (names []string) {
 	for _, k := range kinds {
 		if k.Featureless {
@@ -226,7 +231,7 @@ func Featureless() (names []string) {
 	return names
 }
 
-// CheckDecoupled refuses a model that cannot be decoupled.
+// CheckDecoupled refuses a model without a decoupled form.
 func CheckDecoupled(model string) error {
 	if can := Decouplable(); !slices.Contains(can, model) {
 		return fmt.Errorf("the model %s has no decoupled form; it is there for %s", model, strings.Join(can, ", "))
@@ -240,11 +245,12 @@ var Activations = map[string]kernel.Activation{
 	"tanh": kernel.Tanh, "sigmoid": kernel.Sigmoid,
 }
 
-// Blocks describes a model known by name: Layers convolutions of width Hidden and the last of width classes,
-// with norm, activation and dropout between them, and PyG's names of parameters (torch_geometric.nn.models).
-// A decoupled one is the model mlp of so many layers, and then a block of the rounds. A deep one has a block
-// before and after the Layers. On a graph with several types of vertices or edges, a layer has a convolution
-// for each relation, and PyG's names of to_hetero. What the graph does not allow is refused.
+// Blocks describes a model known by name: Layers convolutions, of which the last has classes columns and the
+// others Hidden columns, with norm, activation and dropout between them. Parameters have PyG's names
+// (torch_geometric.nn.models). A decoupled model is the model mlp of so many layers, followed by a block of
+// the rounds. A deep model has a block before the Layers and a block after them. On a graph with several
+// types of vertices or edges, a layer has a convolution for each relation, and the names of PyG's to_hetero.
+// Blocks refuses what the graph does not allow.
 func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	kind, known := KindOf(s.Model)
 	if !known {
@@ -253,7 +259,7 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	if _, known := Activations[s.Activation]; !known {
 		return nil, fmt.Errorf("unknown activation %q", s.Activation)
 	}
-	if kind.OneWay && s.Direction == "both" {
+	if kind.OneDirection && s.Direction == "both" {
 		return nil, fmt.Errorf("the model %q aggregates along one direction", s.Model)
 	}
 	if err := s.checkSchema(kind, schema); err != nil {
@@ -275,14 +281,13 @@ func (s Spec) Blocks(schema Schema, classes int) ([]BlockSpec, error) {
 	return s.layers(kind, features, classes), nil
 }
 
-// typed reports whether the model's layers aggregate along all relations of a schema, and not along its only
-// one or along none.
+// typed reports whether the model's layers have a convolution for each relation of the schema.
 func (k ModelKind) typed(schema Schema) bool {
 	return k.relations != nil || schema.Typed() && k.Uses("direction")
 }
 
-// checkSchema refuses a model that a graph of several types of vertices or edges cannot have, and embeddings
-// that nobody would read.
+// checkSchema refuses a model that does not fit a graph of several types of vertices or edges, and embeddings
+// that no layer would read.
 func (s *Spec) checkSchema(kind ModelKind, schema Schema) error {
 	reads := schema.Types
 	if !kind.typed(schema) {
@@ -326,28 +331,28 @@ func (s Spec) layers(kind ModelKind, features, classes int) (specs []BlockSpec) 
 	return specs
 }
 
-// read is how many columns the first block reads: features, or where there are none what is learned in their
-// place.
+// read returns how many columns the first block reads: those of the features or, without features, of the
+// embedding.
 func (s *Spec) read(features int) int { return cmp.Or(features, s.Embed) }
 
-// learned is what is read in place of features by the first block of a model for one vertex type, where it
-// has none; nil: it has some.
-func (s *Spec) learned(e Env) *nn.Param {
+// embedding returns the embedding that the first block reads if the vertices have no features, in a model for
+// one vertex type; nil: they have features.
+func (s *Spec) embedding(e Env) *nn.Param {
 	if s.Embed == 0 || e.Types[0].Columns > 0 {
 		return nil
 	}
 	return e.embedding(0, s.Embed)
 }
 
-// decoupled describes the decoupled form of a model. Its perceptron begins with the values that GCN's layers
-// begin with: with PyTorch's, which are smaller, a deep one without a norm does not begin to learn.
+// decoupled describes the decoupled form of a model. Its MLP has the initial values of GCN's layers:
+// PyTorch's are smaller, and a deep MLP without a norm then does not learn.
 func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, error) {
 	if err := CheckDecoupled(s.Model); err != nil {
 		return nil, err
 	}
 	transform := s.perceptron()
 	mlp, _ := KindOf(transform.Model)
-	mlp.convolution = func(_ *Spec, at Site, _ bool) Convolution {
+	mlp.convolution = func(_ *Spec, at Module, _ bool) Convolution {
 		return newLinear(at, nn.Glorot(at.In, at.Out), nn.Constant(0))
 	}
 	specs := transform.layers(mlp, features, classes)
@@ -357,23 +362,23 @@ func (s Spec) decoupled(kind ModelKind, features, classes int) ([]BlockSpec, err
 	}
 	b.Build = func(e Env) Block {
 		along := Along{Relation: e.Only(), Reversed: s.Direction == "out"}
-		return kind.propagation(&s, Site{
+		return kind.propagation(&s, Module{
 			Path: propagationPath, In: classes, Out: classes, Params: e.Params, Propagator: e.Propagators(propagationPath, along),
 		})
 	}
 	return append(specs, b), nil
 }
 
-// perceptron is what comes before the rounds of a decoupled model.
+// perceptron returns the MLP before the rounds of a decoupled model.
 func (s Spec) perceptron() Spec {
 	s.Model, s.Decoupled, s.BlockForm = "mlp", false, BlockForms[0]
 	return s
 }
 
-// rounds are those of a decoupled model.
+// rounds returns the rounds of a decoupled model.
 func (s *Spec) rounds() Rounds { return Rounds{s.Layers, s.Teleport} }
 
-// cost is that of a layer.
+// cost returns the cost of a layer.
 func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
 	columns := out
 	if kind.Uses("heads") {
@@ -393,15 +398,15 @@ func (s *Spec) cost(kind ModelKind, in, out int, last bool) Cost {
 func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 	norm := func(path string, width int) nn.Norm { return s.norm(e, path, width) }
 	act, last := Activations[s.Activation], i == s.Layers-1
-	at := Site{Path: kind.path(i), In: in, Out: out, Params: e.Params, Activation: act, Inner: norm}
+	at := Module{Path: kind.path(i), In: in, Out: out, Params: e.Params, Activation: act, Inner: norm}
 	l := &Layer{}
 	if i == 0 {
-		l.Input, l.Embedding = nn.Dropout{Site: "input", P: s.InputDropout}, s.learned(e)
+		l.Input, l.Embedding = nn.Dropout{Path: "input", P: s.InputDropout}, s.embedding(e)
 	}
 	if !last {
 		l.Norm = norm(fmt.Sprintf("norms.%d", i), out)
 		l.Activation = act
-		l.Dropout = nn.Dropout{Site: at.Path, P: s.Dropout}
+		l.Dropout = nn.Dropout{Path: at.Path, P: s.Dropout}
 		l.Residual = s.Residual && i > 0
 	}
 	at.Norm = l.Norm
@@ -409,9 +414,9 @@ func (s *Spec) layer(kind ModelKind, i, in, out int, e Env) *Layer {
 	return l
 }
 
-// convolution builds the convolution of a place along the model's direction.
-func (s *Spec) convolution(kind ModelKind, at Site, e Env, last bool) Convolution {
-	conv := func(at Site) Convolution { return kind.convolution(s, at, last) }
+// convolution builds the convolution of a Module in the model's edge direction.
+func (s *Spec) convolution(kind ModelKind, at Module, e Env, last bool) Convolution {
+	conv := func(at Module) Convolution { return kind.convolution(s, at, last) }
 	switch {
 	case s.both(kind):
 		return NewBoth(at, e.Propagators, e.Only(), conv)
@@ -421,7 +426,7 @@ func (s *Spec) convolution(kind ModelKind, at Site, e Env, last bool) Convolutio
 	return conv(at)
 }
 
-// norm makes the norm of a place, nil for none.
+// norm makes the norm with that module path; nil for none.
 func (s *Spec) norm(e Env, path string, width int) nn.Norm {
 	switch s.Norm {
 	case "batch":
@@ -434,11 +439,11 @@ func (s *Spec) norm(e Env, path string, width int) nn.Norm {
 
 func (s *Spec) both(k ModelKind) bool { return s.Direction == "both" && k.Uses("direction") }
 
-// path is the module path of layer i.
+// path returns the module path of layer i.
 func (k ModelKind) path(i int) string { return fmt.Sprintf("%s.%d", k.list, i) }
 
-// Widths are the numbers of features and classes of the model that the weights are of, each 0 where its
-// weight is not there.
+// Widths returns the numbers of features and classes of the model that the weights belong to; each is 0 if
+// its weight is missing.
 func (s Spec) Widths(weights nn.State) (features, classes int) {
 	if s.Decoupled {
 		s = s.perceptron()
@@ -473,7 +478,7 @@ func (s Spec) Widths(weights nn.State) (features, classes int) {
 	return features, classes
 }
 
-// attention are the options of a graph attention layer.
+// attention returns the options of a graph attention layer.
 func (s *Spec) attention(last bool) GATOptions {
 	o := GATOptions{Heads: s.Heads, Dropout: s.AttentionDropout, TransformDropout: s.TransformDropout}
 	if last {

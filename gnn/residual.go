@@ -6,7 +6,7 @@ import (
 	"weft/nn"
 )
 
-// PreActivation is what a convolution reads where the norm comes before it: mask(act(norm(x))).
+// PreActivation is what a convolution reads if the norm comes before it: mask(act(norm(x))).
 type PreActivation struct {
 	Norm       nn.Norm // nil for none
 	Activation kernel.Activation
@@ -24,9 +24,9 @@ func (p *PreActivation) forward(x *autograd.Var, use nn.Use) *autograd.Var {
 	return autograd.Finish(x, nil, p.Activation, mask)
 }
 
-// ResidualBlock adds to its input what a convolution makes of it: z = x + f(conv(mask(act(norm(x))))).
-// Without a feed-forward part f it is "res+" of DeeperGCN (Li et al. 2020), PyG's DeepGCNLayer; with one it
-// is the block of Platonov et al. (2023).
+// ResidualBlock adds its input to the output of a convolution: z = x + f(conv(mask(act(norm(x))))). Without a
+// feed-forward part f it is "res+" of DeeperGCN (Li et al. 2020), PyG's DeepGCNLayer. With one it is the
+// block of Platonov et al. (2023).
 type ResidualBlock struct {
 	PreActivation
 	Conv        Convolution
@@ -43,9 +43,9 @@ func (b *ResidualBlock) Forward(s State) State {
 	return State{H: autograd.Add(s.H, z), H0: s.H0}
 }
 
-// FeedForward is linear, activation, linear, each with dropout. In Platonov et al.'s code GCN and GraphSAGE
-// aggregate without weights before the first linear map. Here that map is the convolution's own, and First is
-// nil.
+// FeedForward is a linear map, an activation, and a linear map, with dropout after each map. In Platonov et
+// al.'s code, GCN and GraphSAGE aggregate without weights before the first linear map. Here that map is the
+// convolution's weight, and First is nil.
 type FeedForward struct {
 	First      *Linear
 	Activation kernel.Activation
@@ -54,7 +54,7 @@ type FeedForward struct {
 	Outer      nn.Dropout
 }
 
-// forward computes all but the last bias and dropout for z + bias. z is given away.
+// forward computes all but the last bias and dropout, for z + bias. It may reuse the memory of z.
 func (f *FeedForward) forward(z *autograd.Var, bias *nn.Param) (*autograd.Var, *nn.Param) {
 	if f.First != nil {
 		z, bias = f.First.Forward(finish(z, bias.On(z.Tape()), nil, kernel.Identity, kernel.Mask{}))
@@ -62,7 +62,7 @@ func (f *FeedForward) forward(z *autograd.Var, bias *nn.Param) (*autograd.Var, *
 	return f.Second.Forward(finish(z, bias.On(z.Tape()), nil, f.Activation, f.Inner.Mask(z)))
 }
 
-// mask is that of the last dropout.
+// mask returns the mask of the last dropout.
 func (f *FeedForward) mask(z *autograd.Var) kernel.Mask {
 	if f == nil {
 		return kernel.Mask{}

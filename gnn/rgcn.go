@@ -11,13 +11,13 @@ import (
 //
 //	z_i = Σ_r mean_{j∈N_r(i)} W_r·x_j + W_0·x_i + b
 //
-// whose weights the relations share in one of two ways, or not at all:
+// The relations share weights by one of two decompositions, or share none:
 //
-//	W_r = Σ_b a_rb·V_b             basis decomposition: bases V_b, of which each relation has its own sum
+//	W_r = Σ_b a_rb·V_b             basis decomposition: each relation r weights the bases V_b by a_rb
 //	W_r = diag(Q_r1, …, Q_rB)      block-diagonal decomposition
 //
-// Vertices without features are told apart by their number: x_j is a unit vector, and W_r·x_j row j of a
-// table of W_r. Tables are summed, their rows gathered, and nothing is multiplied by x.
+// Vertices without features have one-hot rows x_j, so W_r·x_j is row j of an embedding table W_r. The layer
+// looks rows up in the tables and sums them; it multiplies nothing by x.
 type RGCN struct {
 	comp      *nn.Param // a: relations × bases; nil without bases
 	blocks    int       // 0: none
@@ -26,31 +26,31 @@ type RGCN struct {
 	relations []rgcnRelation
 }
 
-// rgcnSource is what the relations from a vertex type have in common.
+// rgcnSource has the weights of the relations from one vertex type.
 type rgcnSource struct {
-	weight    *nn.Param // the matrices of its bases or relations, one below the other
+	weight    *nn.Param // the matrices of its bases or relations, stacked
 	typ       int
-	in        int   // rows of each matrix here: columns of x, or of a table the type's rows here
+	in        int   // rows of each matrix: columns of x, or for a table the type's rows on this worker
 	table     bool  // the vertices have no features
-	relations []int // that are computed, ascending: which of the schema's
-	all       []int // with weights: in the order of weight's matrices where that has no bases
+	relations []int // indices into the schema, ascending: the relations that are computed
+	all       []int // the relations with weights; without bases, in the order of weight's matrices
 }
 
-// rgcnRelation is one of the schema's relations.
+// rgcnRelation is one relation of the schema.
 type rgcnRelation struct {
 	p      Propagator
 	target int
 }
 
-// rgcnTarget is what a type of vertices has as a target.
+// rgcnTarget has the root weight and the bias of one vertex type.
 type rgcnTarget struct {
-	root, bias *nn.Param // root nil: the type has no output; bias nil: the norm that follows takes it away
+	root, bias *nn.Param // root nil: the type has no output; bias nil: the norm that follows cancels it
 	rows       *autograd.RowSet
 }
 
-// newRGCN makes layer l. Where there are several vertex types, the first layer has weights for each, the
-// coefficients of the bases are shared, and each type has a root and a bias of its own; in later layers all
-// types share them.
+// newRGCN makes layer l. With several vertex types, the first layer has weights for each type as source, and
+// a root weight and a bias for each type as target; the types share the coefficients of the bases. In later
+// layers all types share all weights.
 func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 	s, one := l.spec, len(l.schema.Types) == 1
 	c := &RGCN{blocks: s.DiagonalBlocks, relations: make([]rgcnRelation, len(l.schema.Relations)), targets: make([]rgcnTarget, len(l.schema.Types))}
@@ -58,7 +58,7 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 	if s.Bases > 0 {
 		c.comp = e.Params.Matrix(l.path("comp"), count, s.Bases, nn.Glorot(count, s.Bases))
 	}
-	shared := l.i > 0 || one // weights are those of all types
+	shared := l.i > 0 || one // all types share the weights
 	named := func(name string, i int) string {
 		if shared {
 			return l.path(name)
@@ -99,7 +99,7 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 		name := named("root", i)
 		to.rows = e.Rows[i]
 		to.root = once(name, func() *nn.Param { return l.rgcnRoot(name, i, e) })
-		at := Site{Path: named("bias", i), Params: e.Params, Norm: b.Types[i].Norm}
+		at := Module{Path: named("bias", i), Params: e.Params, Norm: b.Types[i].Norm}
 		to.bias = once(at.Path, func() *nn.Param { return at.bias("", l.out, nn.Constant(0)) })
 	}
 	for _, k := range l.computed.relations[l.i] {
@@ -109,7 +109,7 @@ func newRGCN(l *typedLayer, b *TypedLayer, e Env) TypedConvolution {
 	return c
 }
 
-// rgcnWeight makes so many matrices for the rows of a vertex type as sources.
+// rgcnWeight makes so many matrices for one vertex type as source.
 func (l *typedLayer) rgcnWeight(name string, i, matrices int, e Env) *nn.Param {
 	in, blocks := l.in[i], l.spec.DiagonalBlocks
 	switch {
@@ -121,7 +121,7 @@ func (l *typedLayer) rgcnWeight(name string, i, matrices int, e Env) *nn.Param {
 	return e.Params.Tensor(name, []int{matrices, in, l.out}, nn.Glorot(in, l.out))
 }
 
-// rgcnRoot makes W_0 for the rows of a vertex type.
+// rgcnRoot makes W_0 for one vertex type.
 func (l *typedLayer) rgcnRoot(name string, i int, e Env) *nn.Param {
 	if in := l.in[i]; in > 0 {
 		return e.Params.Matrix(name, in, l.out, nn.Glorot(in, l.out))
@@ -169,9 +169,9 @@ func (to *rgcnTarget) add(z, x *autograd.Var) *autograd.Var {
 	return autograd.AddLinear(z, x, root)
 }
 
-// weights are the relations that are computed from a type, and the weights of each, which the caller drops:
-// columns of x × out, or the rows of a table. Bases are summed for as many relations at a time as there are
-// bases, so that the sums take no more memory than these.
+// weights iterates over the relations from a type and the weights of each, which the caller drops: columns of
+// x × out, or the rows of a table. It sums the bases for as many relations at a time as there are bases, so
+// that the sums take no more memory than the bases.
 func (c *RGCN) weights(t *autograd.Tape, from *rgcnSource) func(yield func(int, *autograd.Var) bool) {
 	var rows *autograd.RowSet
 	if from.table {

@@ -13,13 +13,13 @@ type SAGE struct {
 }
 
 // NewSAGE makes a GraphSAGE layer with aggregation r.
-func NewSAGE(s Site, r Reduce) *SAGE {
-	c := &SAGE{left: s.Params.Weight(s.Path+".lin_l.weight", s.In, s.Out, nn.FanIn(s.In)), p: s.Propagator, r: r}
-	c.b = s.bias(".lin_l.bias", s.Out, nn.FanIn(s.In))
-	if root := s.Path + ".lin_r.weight"; s.Plain {
-		s.Params.Allow(root) // DirGNNConv keeps that of the layer it was given, and never uses it
+func NewSAGE(m Module, r Reduce) *SAGE {
+	c := &SAGE{left: m.Params.Weight(m.Path+".lin_l.weight", m.In, m.Out, nn.FanIn(m.In)), p: m.Propagator, r: r}
+	c.b = m.bias(".lin_l.bias", m.Out, nn.FanIn(m.In))
+	if root := m.Path + ".lin_r.weight"; m.Plain {
+		m.Params.Allow(root) // DirGNNConv keeps this weight of the layer that it wraps, and never uses it
 	} else {
-		c.right = s.Params.Weight(root, s.target(), s.Out, nn.FanIn(s.target()))
+		c.right = m.Params.Weight(root, m.target(), m.Out, nn.FanIn(m.target()))
 	}
 	return c
 }
@@ -27,12 +27,12 @@ func NewSAGE(s Site, r Reduce) *SAGE {
 // Forward computes the layer.
 func (c *SAGE) Forward(x *autograd.Var) (*autograd.Var, *nn.Param) { return c.Between(x, x) }
 
-// Between computes the layer along a relation between two types: W_l is for the source's rows, W_r for the
-// target's.
+// Between computes the layer along a relation between two types. W_l transforms the sources' rows, W_r the
+// targets'.
 func (c *SAGE) Between(source, target *autograd.Var) (*autograd.Var, *nn.Param) {
 	left := c.left.On(source.Tape())
 	var z *autograd.Var
-	if c.r.Kind == KindMax { // not linear: nothing may be exchanged
+	if c.r.Kind == KindMax { // not linear, so aggregation and product do not commute
 		z = autograd.Linear(c.p.Propagate(source, c.r, Once), left)
 	} else {
 		z = c.p.AggregateLinear(source, left, c.r)

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// MostStages is how many stages the blocks of a model can be cut into: each has one that aggregates or, of a
-// model without any, a block.
+// MostStages is the largest number of stages that the blocks of a model can be cut into. Each stage needs a
+// block that aggregates or, in a model without any, a block.
 func MostStages(specs []BlockSpec) int { return layersBefore(specs)[len(specs)] }
 
-// Cut cuts the blocks of a model into stages of consecutive blocks, so that the costliest stage costs as
-// little as it can on a graph of so many vertices and edges. It returns the first block of each stage, and
-// the number of blocks behind these. Each stage has a block that aggregates: what comes before the first
-// such block, as an encoder, goes with the first stage, and what follows the last with the last. Of cuts that
-// are as good it takes the one with most blocks in the first stage, then in the second, and so on.
+// Cut cuts the blocks of a model into stages of consecutive blocks. It minimises the cost of the costliest
+// stage on a graph of so many vertices and edges. It returns the first block of each stage, followed by the
+// number of blocks. Each stage has a block that aggregates: blocks before the first of these, such as an
+// encoder, belong to the first stage, and blocks after the last of them to the last stage. Among equally good
+// cuts it takes the one with most blocks in the first stage, then in the second, and so on.
 func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 	if most := MostStages(specs); stages < 1 || stages > most {
 		return nil, fmt.Errorf("the blocks of the model can be cut into at most %d stages and not into %d", most, stages)
@@ -24,7 +24,7 @@ func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 	for i, c := range Costs(specs, vertices, edges) {
 		cost[i+1] = cost[i] + c
 	}
-	// The costliest of the stages that the blocks from i on are cut into, so many
+	// The cost of the costliest stage, if the blocks from i on are cut into so many stages.
 	costliest := make([]float64, n+1)
 	for i := range costliest {
 		costliest[i] = math.Inf(1)
@@ -32,7 +32,7 @@ func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 			costliest[i] = cost[n] - cost[i]
 		}
 	}
-	ends := make([][]int, stages) // by how many stages follow: where the stage that begins with block i ends
+	ends := make([][]int, stages) // by the number of stages that follow: the end of the stage that begins with block i
 	for more := 1; more < stages; more++ {
 		rest := costliest
 		costliest, ends[more] = make([]float64, n+1), make([]int, n+1)
@@ -52,7 +52,8 @@ func Cut(specs []BlockSpec, stages, vertices int, edges int64) ([]int, error) {
 	return append(cuts, n), nil
 }
 
-// Costs are those of each block on a graph; where none is known, as of a model of the caller's own, 1 each.
+// Costs returns the cost of each block on a graph. If none is known, as for a model of the caller's own, each
+// is 1.
 func Costs(specs []BlockSpec, vertices int, edges int64) []float64 {
 	costs := make([]float64, len(specs))
 	known := slices.ContainsFunc(specs, func(s BlockSpec) bool { return s.Cost != Cost{} })
@@ -65,8 +66,8 @@ func Costs(specs []BlockSpec, vertices int, edges int64) []float64 {
 	return costs
 }
 
-// layersBefore counts, before each block, those that a stage can be made of: the ones that aggregate, or of a
-// model without any all.
+// layersBefore counts, before each block, the blocks that a stage can be made of: those that aggregate, or
+// all of them in a model without any.
 func layersBefore(specs []BlockSpec) []int {
 	aggregates := func(s BlockSpec) bool { return s.Cost.Edge > 0 }
 	all, before := !slices.ContainsFunc(specs, aggregates), make([]int, len(specs)+1)

@@ -9,7 +9,8 @@ import (
 	"weft/gnn"
 )
 
-// blocksOf are blocks with costs for each vertex; those whose cost is below zero do not aggregate.
+// blocksOf returns blocks with these costs for each vertex. A block with a cost below zero does not
+// aggregate.
 func blocksOf(costs ...int) (specs []gnn.BlockSpec) {
 	for _, c := range costs {
 		s := gnn.BlockSpec{Cost: gnn.Cost{Vertex: max(c, -c)}}
@@ -51,7 +52,7 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// TestCutIsBest: no other cut has a costliest stage that costs less.
+// TestCutIsBest: no other cut has a cheaper costliest stage.
 func TestCutIsBest(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
@@ -71,7 +72,7 @@ func TestCutIsBest(t *testing.T) {
 	}
 }
 
-// leastCostly tries all ways to go on from the first cuts.
+// leastCostly tries all cuts that continue the first ones.
 func leastCostly(specs []gnn.BlockSpec, cuts []int, more int) float64 {
 	if more == 1 {
 		return costliest(specs, append(slices.Clone(cuts), len(specs)))
@@ -83,8 +84,8 @@ func leastCostly(specs []gnn.BlockSpec, cuts []int, more int) float64 {
 	return best
 }
 
-// costliest is the cost of the costliest stage; where one does not aggregate though the model does, more than
-// any.
+// costliest returns the cost of the costliest stage; it is infinite if a stage does not aggregate though the
+// model does.
 func costliest(specs []gnn.BlockSpec, cuts []int) (most float64) {
 	aggregates := func(b gnn.BlockSpec) bool { return b.Cost.Edge > 0 }
 	for i, from := range cuts[:len(cuts)-1] {

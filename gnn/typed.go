@@ -12,31 +12,31 @@ import (
 	"weft/nn"
 )
 
-// Models of graphs with several types of vertices or edges have, in each layer, a convolution for each
-// relation, whose results are summed by target type, as PyG's to_hetero(…, aggr="sum") makes of a model; or
-// R-GCN's layer, whose relations share weights. A layer computes what the logits depend on and no more: of
-// the last one, the relations into the first vertex type.
+// Models of heterogeneous graphs have a convolution for each relation in each layer, and sum the results by
+// target type, as PyG's to_hetero(…, aggr="sum") does. R-GCN's layers have relations that share weights
+// instead. A layer computes only what the logits depend on: the last layer computes the relations into the
+// first vertex type.
 
 // Typed reports whether the graph has several types of vertices or edges.
 func (s Schema) Typed() bool { return len(s.Types) > 1 || len(s.Relations) > 1 }
 
-// computed says what each layer of a model of a schema computes.
+// computed says what each layer of a model computes.
 type computed struct {
-	relations [][]int  // by layer: which relations, in the schema's order
-	rows      [][]bool // before each layer, and after the last: which types have rows that are read
+	relations [][]int  // by layer: indices of the relations, in the schema's order
+	rows      [][]bool // before each layer and after the last: which types have rows that are read
 }
 
-// idle says what becomes of the rows of a vertex type that no relation leads to.
+// idle says what happens to the rows of a vertex type without incoming relations.
 type idle bool
 
-// They are left out from then on, or stay, as with a root weight of their own.
+// The rows are left out of later layers, or they stay, as with a root weight of their own.
 const (
 	dropped idle = false
 	stay    idle = true
 )
 
-// computed goes through so many layers, forward for the types that have rows, and backward for those that are
-// read.
+// computed returns what so many layers compute. It goes forward over the layers to find the types that have
+// rows, and backward to find those that are read.
 func (s Schema) computed(layers int, rest idle) computed {
 	there := make([][]bool, layers+1)
 	for i := range there {
@@ -65,8 +65,8 @@ func (s Schema) computed(layers int, rest idle) computed {
 	return c
 }
 
-// TypedLayer is a block of a model for several types of vertices or edges: what aggregates, then norm,
-// activation and dropout for each vertex type, and the input added where it has a residual connection.
+// TypedLayer is a block of a model for a heterogeneous graph: a convolution over all relations, then norm,
+// activation and dropout for each vertex type. With a residual connection, the block's input is added.
 type TypedLayer struct {
 	Graph      TypedConvolution
 	Types      []TypeLayer // by vertex type
@@ -74,17 +74,17 @@ type TypedLayer struct {
 	Residual   bool
 }
 
-// TypeLayer is what a layer has of one vertex type.
+// TypeLayer is the part of a layer that belongs to one vertex type.
 type TypeLayer struct {
-	// Embedding is read in place of features, by a type that has none; nil: not.
+	// Embedding is read instead of features if the type has none; nil: it has features.
 	Embedding *nn.Param
-	Input     nn.Dropout // on what is read
+	Input     nn.Dropout // on the layer's input
 	Norm      nn.Norm    // nil for none
 	Dropout   nn.Dropout
 }
 
-// TypedConvolution is the graph work of a layer on all relations. Forward returns, by vertex type, the output
-// without the bias, and the bias to add; nil where there is none.
+// TypedConvolution aggregates along all relations. Forward returns, by vertex type, the output without the
+// bias, and the bias to add; nil if there is none.
 type TypedConvolution interface {
 	Forward(x []*autograd.Var) (z, bias []*autograd.Var)
 }
@@ -113,13 +113,13 @@ func (l *TypedLayer) Forward(s State) State {
 	return State{H: z[0], Others: z[1:]}
 }
 
-// Relational is a convolution for each relation, z_t = Σ_{r into t} conv_r(x_s, x_t).
+// Relational has a convolution for each relation: z_t = Σ_{r into t} conv_r(x_s, x_t).
 type Relational struct {
 	types int
 	convs []relational
 }
 
-// relational is the convolution of a relation.
+// relational is the convolution of one relation.
 type relational struct {
 	Bipartite
 	source, target int
@@ -143,7 +143,7 @@ func (c *Relational) Forward(x []*autograd.Var) (z, bias []*autograd.Var) {
 	return z, bias
 }
 
-// plus is sum + y, of which sum may be nil; both are given away.
+// plus returns sum + y; sum may be nil. It may reuse the memory of both.
 func plus(sum, y *autograd.Var) *autograd.Var {
 	if sum == nil {
 		return y
@@ -153,7 +153,7 @@ func plus(sum, y *autograd.Var) *autograd.Var {
 	return z
 }
 
-// typed describes the layers of a model for a schema.
+// typed describes the layers of a model for a heterogeneous graph.
 func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSpec, err error) {
 	rest := dropped
 	if kind.relations != nil {
@@ -189,7 +189,7 @@ func (s Spec) typed(kind ModelKind, schema Schema, classes int) (specs []BlockSp
 	return specs, nil
 }
 
-// checkTyped refuses what a model for a schema cannot be.
+// checkTyped refuses a model or settings that a heterogeneous graph does not allow.
 func (s *Spec) checkTyped(kind ModelKind, schema Schema, computed computed, classes int) error {
 	if s.Direction != "in" && kind.Uses("direction") {
 		return refusal.Errorf("%s %s: on a graph with several types of vertices or edges edges are used as stored; import it with %s, "+
@@ -258,10 +258,10 @@ type typed struct {
 	kind     ModelKind
 	schema   Schema
 	computed computed
-	widths   []int // of what the first layer reads of each type; 0: nothing, the vertices are told apart by number
+	widths   []int // of the first layer's input, by type; 0: no features, the vertices are one-hot
 }
 
-// typedLayer is layer i of it.
+// typedLayer is layer i of such a model.
 type typedLayer struct {
 	*typed
 	i   int
@@ -269,12 +269,12 @@ type typedLayer struct {
 	out int
 }
 
-// path is the module path of the layer, and of what it has of a type or relation.
+// path returns the module path of the layer, or of its part for a type or relation.
 func (l *typedLayer) path(of ...string) string {
 	return strings.Join(append([]string{l.kind.path(l.i)}, of...), ".")
 }
 
-// ofType is a module path that names a vertex type, where a model of one type would not.
+// ofType returns a module path that ends in the vertex type, if the graph has several.
 func (l *typedLayer) ofType(path string, i int) string {
 	if l.kind.relations != nil && len(l.schema.Types) == 1 {
 		return path
@@ -289,7 +289,7 @@ func (l *typedLayer) build(e Env) *TypedLayer {
 	for i, v := range l.schema.Types {
 		t := &b.Types[i]
 		if l.i == 0 && l.computed.rows[0][i] {
-			t.Input = nn.Dropout{Site: l.inputSite(i), P: s.InputDropout}
+			t.Input = nn.Dropout{Path: l.inputPath(i), P: s.InputDropout}
 			if v.Columns == 0 && s.Embed > 0 {
 				t.Embedding = e.embedding(i, s.Embed)
 			}
@@ -299,7 +299,7 @@ func (l *typedLayer) build(e Env) *TypedLayer {
 		case last:
 		case l.computed.rows[l.i+1][i]:
 			t.Norm = s.norm(e, norm, l.out)
-			t.Dropout = nn.Dropout{Site: l.ofType(l.path(), i), P: s.Dropout}
+			t.Dropout = nn.Dropout{Path: l.ofType(l.path(), i), P: s.Dropout}
 		default:
 			e.Params.Allow(norm + ".")
 		}
@@ -315,25 +315,25 @@ func (l *typedLayer) build(e Env) *TypedLayer {
 	return b
 }
 
-// inputSite keys the mask of a type's features.
-func (l *typedLayer) inputSite(i int) string {
+// inputPath returns the path that keys the dropout mask of a type's features.
+func (l *typedLayer) inputPath(i int) string {
 	if i == 0 {
 		return "input"
 	}
 	return "input." + l.schema.Types[i].Name
 }
 
-// embedding is the learned features of a vertex type.
+// embedding makes the embedding of a vertex type without features.
 func (e Env) embedding(i, columns int) *nn.Param {
 	return e.Params.Table("embed."+e.Types[i].Name+".weight", e.Rows[i], 0, columns, nn.Normal())
 }
 
-// relational makes a convolution for each relation that is computed. Files may hold the others.
+// relational makes a convolution for each relation that is computed. Files may hold weights of the others.
 func (l *typedLayer) relational(b *TypedLayer, e Env) *Relational {
 	s := l.spec
 	c := &Relational{types: len(l.schema.Types)}
 	for k, r := range l.schema.Relations {
-		at := Site{
+		at := Module{
 			Path: l.path(r.Name), In: l.in[r.Source], InTarget: l.in[r.Target], Out: l.out, Params: e.Params, Activation: Activations[s.Activation],
 			Norm: b.Types[r.Target].Norm, Inner: func(path string, width int) nn.Norm { return s.norm(e, path, width) },
 		}
@@ -348,8 +348,8 @@ func (l *typedLayer) relational(b *TypedLayer, e Env) *Relational {
 	return c
 }
 
-// cost is that of the layer: products for each vertex of a type, spread over all vertices, and of each edge
-// what its relation costs at most.
+// cost returns the layer's cost: the products for each vertex of a type, averaged over all vertices, and for
+// each edge the most that any relation costs.
 func (l *typedLayer) cost() (c Cost) {
 	work, vertices := 0.0, 0.0
 	count := func(i int) float64 { return max(1, float64(l.schema.Types[i].Vertices)) }
@@ -364,7 +364,7 @@ func (l *typedLayer) cost() (c Cost) {
 	for _, k := range l.computed.relations[l.i] {
 		r := l.schema.Relations[k]
 		of := l.kind.cost(l.in[r.Source], l.columns())
-		if l.in[r.Source] == 0 { // tables are summed, and rows of them gathered
+		if l.in[r.Source] == 0 { // rows are looked up in tables
 			of = Cost{l.spec.Bases * l.out, l.out}
 		}
 		work += float64(of.Vertex) * count(r.Source)
@@ -382,7 +382,7 @@ func (l *typedLayer) cost() (c Cost) {
 	return c
 }
 
-// columns is how wide the layer's results are, with all heads.
+// columns returns the width of the layer's results, with all heads.
 func (l *typedLayer) columns() int {
 	if l.kind.Uses("heads") {
 		return l.spec.attention(l.i == l.spec.Layers-1).columns(l.out)

@@ -24,7 +24,7 @@ import (
 	"weft/tensor"
 )
 
-// graph is the golden file's, with several types of vertices or edges.
+// graph is the graph of the golden file, with several types of vertices or edges.
 func (g *golden) graph() *graph.Graph {
 	g.t.Helper()
 	var types []graph.VertexType
@@ -71,8 +71,8 @@ func (g *golden) relationOf(targets int, e graph.Edges) graph.Relation {
 	return r
 }
 
-// TestTypedGolden holds R-GCN and a model for each relation against PyTorch Geometric's: logits, loss and
-// every gradient. Features come three ways, as in TestGolden.
+// TestTypedGolden compares R-GCN, and models with a convolution for each relation, with PyTorch Geometric's:
+// logits, loss and every gradient. The features are given in three forms, as in TestGolden.
 func TestTypedGolden(t *testing.T) {
 	for folder, least := range map[string]int{"typed": 9, "relations": 14} {
 		files, err := filepath.Glob("testdata/" + folder + "/*.safetensors")
@@ -159,11 +159,11 @@ func testTypedGolden(t *testing.T, file, input string) {
 	}
 }
 
-// run is consecutive values of a tensor.
+// run is a range of consecutive values of a tensor.
 type run struct{ from, n int }
 
-// runsOf are those of PyG's tensor of the first layer of R-GCN, where it stands for all types, that are a
-// vertex type's here, and the shape that they have here.
+// runsOf returns the ranges of PyG's tensor for all types, in R-GCN's first layer, that belong to one vertex
+// type here, and the shape that they have here.
 func (g *golden) runsOf(schema gnn.Schema, name string, shape []int, typ int) (runs []run, here []int) {
 	first, vertices := 0, 0
 	for i, v := range schema.Types {
@@ -196,10 +196,10 @@ func (g *golden) runsOf(schema gnn.Schema, name string, shape []int, typ int) (r
 	return runs, here
 }
 
-// ofAllTypes are the tensors that PyG's R-GCN on the union of the types has one of.
+// ofAllTypes are the tensors that PyG's R-GCN has once for all types, on the union of the types.
 var ofAllTypes = []string{"convs.0.weight", "convs.0.root", "convs.0.bias"}
 
-// byType is a state with a tensor for each vertex type in place of one for all.
+// byType returns a state with a tensor for each vertex type instead of one for all types.
 func (g *golden) byType(schema gnn.Schema, state nn.State) nn.State {
 	for _, name := range ofAllTypes {
 		all, is := state[name]
@@ -220,7 +220,7 @@ func (g *golden) byType(schema gnn.Schema, state nn.State) nn.State {
 	return state
 }
 
-// union puts the gradients of each vertex type together to those of one tensor for all, which want has.
+// union joins the gradients of the vertex types to those of one tensor for all types, as want has it.
 func (g *golden) union(schema gnn.Schema, got, want nn.State) {
 	for _, name := range ofAllTypes {
 		all, is := want[name]
@@ -267,8 +267,7 @@ func citations(paper, author int) gnn.Schema {
 	}
 }
 
-// TestTypedRefused: what a model cannot be for a graph with several types is refused, in one line with a way
-// out.
+// TestTypedRefused: what a heterogeneous graph does not allow is refused in one line, which says what to do.
 func TestTypedRefused(t *testing.T) {
 	for _, c := range []struct {
 		schema gnn.Schema
@@ -302,8 +301,8 @@ func TestTypedRefused(t *testing.T) {
 	}
 }
 
-// TestTypedReach: a layer has the parameters of the relations that the logits depend on, and no others. Files
-// may hold the others.
+// TestTypedReach: a layer has the parameters of those relations that the logits depend on. Files may hold
+// others.
 func TestTypedReach(t *testing.T) {
 	tensors, meta, err := safetensors.ReadFile("testdata/relations/rgcn-types-bare.safetensors")
 	if err != nil {

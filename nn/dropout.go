@@ -5,18 +5,18 @@ import (
 	"weft/kernel"
 )
 
-// Dropout is a place where elements are dropped in training. Its mask depends on seed, epoch, site, vertex
-// and column, and on nothing else: not on how the graph is divided, and not on threads.
+// Dropout drops elements at one place of the model in training. Its mask depends on the seed, the epoch, the
+// module path, the vertex and the column. It does not depend on the partitions, nor on the number of threads.
 type Dropout struct {
-	Site string
-	P    float64
+	Path string  // the module path
+	P    float64 // probability
 }
 
-// Mask is the place's mask for the rows of x; it drops nothing in evaluation.
+// Mask returns the mask for the rows of x. In evaluation it drops nothing.
 func (d Dropout) Mask(x *autograd.Var) kernel.Mask {
 	t := x.Tape()
 	if !t.Training || d.P == 0 {
 		return kernel.Mask{}
 	}
-	return kernel.NewMask(t.Random.Key(d.Site), d.P, x.RowSet().IDs)
+	return kernel.NewMask(t.Random.Key(d.Path), d.P, x.RowSet().IDs)
 }

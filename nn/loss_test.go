@@ -18,8 +18,8 @@ func int32s(team *kernel.Team, values ...int32) *tensor.Matrix {
 	return m
 }
 
-// TestLoss holds both losses and their gradients against the reference, from one worker and from two that
-// list a part each: the shares add up to the mean.
+// TestLoss compares both losses and their gradients with the reference, for one worker, and for two workers
+// that list a part each: the parts add up to the mean.
 func TestLoss(t *testing.T) {
 	team := newTeam(t)
 	const rows, classes = 9, 4
@@ -60,7 +60,7 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestMissingLabels: the loss is the mean over the labels that are there.
+// TestMissingLabels: the loss is the mean over the labels that are not missing.
 func TestMissingLabels(t *testing.T) {
 	team := newTeam(t)
 	const rows, classes = 9, 4
@@ -95,10 +95,10 @@ func TestMissingLabels(t *testing.T) {
 	near(t, "gradient", g.Floats(), grad)
 }
 
-// TestDropoutMask: in evaluation nothing is dropped; in training the mask is that of seed, epoch and site.
+// TestDropoutMask: evaluation drops nothing. In training the mask depends on seed, epoch and module path.
 func TestDropoutMask(t *testing.T) {
 	team := newTeam(t)
-	d := nn.Dropout{Site: "layers.0", P: .5}
+	d := nn.Dropout{Path: "layers.0", P: .5}
 	rows := autograd.AllHere(20)
 	draw := func(d nn.Dropout, r autograd.Random, training bool) []float32 {
 		tape := autograd.NewTrainingTape(team, r)
@@ -110,7 +110,7 @@ func TestDropoutMask(t *testing.T) {
 	}
 	ones := slices.Repeat([]float32{1}, 600)
 	r := autograd.Random{Seed: 3, Epoch: 4}
-	if !slices.Equal(draw(d, r, false), ones) || !slices.Equal(draw(nn.Dropout{Site: "layers.0"}, r, true), ones) {
+	if !slices.Equal(draw(d, r, false), ones) || !slices.Equal(draw(nn.Dropout{Path: "layers.0"}, r, true), ones) {
 		t.Error("something was dropped in evaluation, or with probability 0")
 	}
 	mask := draw(d, r, true)
@@ -119,7 +119,7 @@ func TestDropoutMask(t *testing.T) {
 	}
 	for name, other := range map[string][]float32{
 		"seed": draw(d, autograd.Random{Seed: 4, Epoch: 4}, true), "epoch": draw(d, autograd.Random{Seed: 3, Epoch: 5}, true),
-		"site": draw(nn.Dropout{Site: "layers.1", P: .5}, r, true),
+		"path": draw(nn.Dropout{Path: "layers.1", P: .5}, r, true),
 	} {
 		if slices.Equal(mask, other) {
 			t.Errorf("another %s has the same mask", name)

@@ -10,7 +10,7 @@ import (
 
 // Norm normalises a layer's output.
 type Norm interface {
-	// Forward is mask(act(y)) for x normalised to y, in one pass.
+	// Forward returns mask(act(y)), where y is the normalised x. It is one pass.
 	Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var
 }
 
@@ -18,10 +18,9 @@ type Norm interface {
 type Use int
 
 const (
-	// GiveAway says that it must not be used afterwards. Where nothing is recorded the result takes its
-	// memory.
+	// GiveAway: the input is not used afterwards. If the tape does not record, the result reuses its memory.
 	GiveAway Use = iota
-	// LeaveWhole says that it is read again, as by a residual connection around the norm.
+	// LeaveWhole: the input is read again, as by a residual connection around the norm.
 	LeaveWhole
 )
 
@@ -31,9 +30,9 @@ const (
 )
 
 // BatchNorm normalises each column over all vertices (Ioffe & Szegedy 2015), as PyTorch's BatchNorm1d with
-// its defaults: y = γ·(x − mean)/√(var + 1e-5) + β. Training uses the batch's mean and biased variance and
-// moves the running statistics by a tenth towards its mean and unbiased variance; evaluation uses the running
-// ones. The statistics are those of all rows on all workers.
+// its defaults: y = γ·(x − mean)/√(var + 1e-5) + β. Training uses the batch's mean and biased variance. It
+// also moves the running statistics by a tenth towards the batch's mean and unbiased variance. Evaluation
+// uses the running statistics. The batch is all rows on all workers.
 type BatchNorm struct {
 	gamma, beta             *Param
 	runningMean, runningVar *Buffer
@@ -43,7 +42,7 @@ type BatchNorm struct {
 	batch                   []float64 // mean and unbiased variance of each column in the last training pass
 }
 
-// NewBatchNorm makes a batch norm of the given width; its tensors are called path.module.weight and so on, as
+// NewBatchNorm makes a batch norm of the given width. Its tensors are called path.module.weight and so on, as
 // in PyG.
 func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
 	path += ".module"
@@ -57,10 +56,10 @@ func NewBatchNorm(ps *Params, path string, width int) *BatchNorm {
 	return b
 }
 
-// RunningMean is the mean that evaluation uses.
+// RunningMean returns the mean that evaluation uses.
 func (b *BatchNorm) RunningMean() *Buffer { return b.runningMean }
 
-// Forward is mask(act(y)) for x normalised to y.
+// Forward returns mask(act(y)), where y is the normalised x.
 func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	t, rows := x.Tape(), x.RowSet()
 	if rows.Total == autograd.NotVertices {
@@ -88,8 +87,7 @@ func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mas
 			t.Team.NormalizeSums(sumG, sumGX, g, x.Value(), norm, act, mask)
 			addScaled(t, beta.GradSum(), sumG, 1)
 			addScaled(t, gamma.GradSum(), sumGX, 1)
-			// With running statistics mean and rstd are constants, and the two means drop out of the
-			// gradient.
+			// Running statistics are constants, so the two means drop out of the gradient.
 			meanG, meanGX := t.Team.Zeros(tensor.Buffers, 1, cols), t.Team.Zeros(tensor.Buffers, 1, cols)
 			if batch {
 				rows.Sum(b.sums)
@@ -104,8 +102,8 @@ func (b *BatchNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mas
 	})
 }
 
-// output is where the normalised x goes: over an x that was given away where nothing is recorded, as only a
-// backward pass reads it again.
+// output returns the matrix for the normalised x. It is the matrix of x if x was given away and the tape does
+// not record; only a backward pass would read x again.
 func output(x *autograd.Var, use Use) *tensor.Matrix {
 	t := x.Tape()
 	if t.Recording || use == LeaveWhole {
@@ -115,7 +113,7 @@ func output(x *autograd.Var, use Use) *tensor.Matrix {
 	return z
 }
 
-// commit moves the running statistics to those of the last training pass.
+// commit moves the running statistics towards those of the last training pass.
 func (b *BatchNorm) commit() {
 	mean, variance := b.runningMean.Values, b.runningVar.Values
 	for c := range mean {
@@ -125,8 +123,8 @@ func (b *BatchNorm) commit() {
 	*b.batches.Count++
 }
 
-// batchStatistics fills mean and rstd from all rows on all workers. The workers' means and sums of squared
-// deviations are joined as in Chan, Golub & LeVeque: Σ_w M2_w + n_w·(mean_w − mean)².
+// batchStatistics fills mean and rstd from all rows on all workers. It combines the workers' means and sums
+// of squared deviations as in Chan, Golub & LeVeque: Σ_w M2_w + n_w·(mean_w − mean)².
 func (b *BatchNorm) batchStatistics(x *autograd.Var, mean, rstd *tensor.Matrix) {
 	t, rows := x.Tape(), x.RowSet()
 	m, n := b.moments, float64(rows.Total)
@@ -167,12 +165,12 @@ type LayerNorm struct {
 	gamma, beta *Param
 }
 
-// NewLayerNorm makes a layer norm of the given width; its tensors are called path.weight and path.bias.
+// NewLayerNorm makes a layer norm of the given width. Its tensors are called path.weight and path.bias.
 func NewLayerNorm(ps *Params, path string, width int) *LayerNorm {
 	return &LayerNorm{ps.Bias(path+".weight", width, Constant(1)), ps.Bias(path+".bias", width, Constant(0))}
 }
 
-// Forward is mask(act(y)) for x normalised to y.
+// Forward returns mask(act(y)), where y is the normalised x.
 func (l *LayerNorm) Forward(x *autograd.Var, use Use, act kernel.Activation, mask kernel.Mask) *autograd.Var {
 	t := x.Tape()
 	norm := kernel.Normalization{

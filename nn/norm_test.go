@@ -92,8 +92,8 @@ func batchNorm(width int) func(ps *nn.Params) nn.Norm {
 	return func(ps *nn.Params) nn.Norm { return nn.NewBatchNorm(ps, "norm", width) }
 }
 
-// TestNormLeavesItsInputWhole: where nothing is recorded the result takes the memory of an input that is
-// given away, and of no other; both have the same bits.
+// TestNormLeavesItsInputWhole: without recording, the result reuses the memory of an input that is given
+// away, and of no other. Both results have the same bits.
 func TestNormLeavesItsInputWhole(t *testing.T) {
 	for name, make := range map[string]func(ps *nn.Params) nn.Norm{
 		"batch": batchNorm(3),
@@ -117,7 +117,7 @@ func TestNormLeavesItsInputWhole(t *testing.T) {
 	}
 }
 
-// TestCommitMovesOnce: however often a training pass was made, its end moves the running statistics once.
+// TestCommitMovesOnce: Commit moves the running statistics once, however many training passes were made.
 func TestCommitMovesOnce(t *testing.T) {
 	team := newTeam(t)
 	x := normal(team, 1, 40, 3, 2)

@@ -1,4 +1,4 @@
-// Package nn holds what a network is made of besides graph work: parameters and their initial values,
+// Package nn holds the parts of a network without graph work: parameters and their initial values,
 // normalisation, dropout and losses.
 package nn
 
@@ -19,32 +19,32 @@ import (
 
 // Param is a trained matrix and its gradient.
 type Param struct {
-	Name        string // its path in the model, as in PyTorch's state_dict
+	Name        string // the name in PyTorch's state_dict
 	Value, Grad *tensor.Matrix
 	Decay       Decay
-	Layer       int // the layer that it belongs to, from 0
-	// Rows are the vertices of which the parameter has a row each: a worker holds those of its own. Nil: all
-	// replicas hold all of it.
+	Layer       int // index of the layer that it belongs to, from 0
+	// Rows are set for an embedding, which has a row for each vertex: each worker holds the rows of its own
+	// vertices. nil: every replica holds the whole parameter.
 	Rows *autograd.RowSet
-	// Tables is how many rows it has of each vertex: Value has those of the first table, then those of the
-	// second, and so on, (Tables·Rows.Here) × columns. 0 without Rows.
+	// Tables is the number of embedding tables. Value stacks their rows: (Tables·Rows.Here) × columns. It is
+	// 0 without Rows.
 	Tables int
 
-	shape      []int // in files, of all vertices
+	shape      []int // the shape in files, with all vertices
 	transposed bool  // files hold the transpose: [out, in]
 }
 
 // Decay says which weight decay applies to a parameter.
 type Decay uint8
 
-// The kinds of parameters by their weight decay.
+// The kinds of weight decay.
 const (
 	NoDecay     Decay = iota // none: biases and norms
 	WeightDecay              // that of weights
-	ConvDecay                // that of convolutions whose decay is another than that of other weights
+	ConvDecay                // that of convolutions with a decay of their own
 )
 
-// On puts the parameter on a tape. The rows of a single table are those of its vertices.
+// On puts the parameter on a tape. The rows of a single embedding table have the RowSet of its vertices.
 func (p *Param) On(t *autograd.Tape) *autograd.Var {
 	switch {
 	case p == nil:
@@ -55,14 +55,15 @@ func (p *Param) On(t *autograd.Tape) *autograd.Var {
 	return t.Parameter(p.Value, p.Grad)
 }
 
-// Buffer is state that is kept with the parameters and not trained, such as batch norm's running statistics.
+// Buffer is state that is stored with the parameters and not trained, such as batch norm's running
+// statistics.
 type Buffer struct {
 	Name   string
 	Values []float32
 	Count  *int64 // instead of Values: an integer scalar
 }
 
-// Params are a model's parameters and buffers in the order they were made.
+// Params are a model's parameters and buffers, in the order in which they were made.
 type Params struct {
 	List    []*Param
 	Buffers []*Buffer
@@ -76,14 +77,14 @@ type Params struct {
 	commits   []func()
 }
 
-// cancelledBias is a bias that the batch norm after it takes away again, and that the model therefore lacks.
+// cancelledBias is a bias that the model leaves out, because the batch norm after it would subtract it again.
 type cancelledBias struct {
 	name        string
 	runningMean *Buffer
 	share       float32
 }
 
-// NewParams returns an empty set whose initial values are drawn from seed and each parameter's name.
+// NewParams returns an empty set. Initial values are drawn from the seed and each parameter's name.
 func NewParams(team *kernel.Team, seed uint64) *Params {
 	return &Params{team: team, seed: seed, names: map[string]bool{}}
 }
@@ -124,21 +125,21 @@ func Glorot(in, out int) Init { return Uniform(math.Sqrt(6 / float64(in+out))) }
 // FanIn is uniform in ±1/√in, PyTorch's default for a linear layer's weight and bias.
 func FanIn(in int) Init { return Uniform(1 / math.Sqrt(float64(max(1, in)))) }
 
-// Weight makes a linear layer's in × out weight; files hold it as [out, in].
+// Weight makes a linear layer's in × out weight. Files hold it as [out, in].
 func (ps *Params) Weight(name string, in, out int, init Init) *Param {
 	p := ps.add(name, in, out, init)
 	p.shape, p.transposed, p.Decay = []int{out, in}, true, WeightDecay
 	return p
 }
 
-// Matrix makes an in × out weight that files hold as it is.
+// Matrix makes an in × out weight that files hold in this shape.
 func (ps *Params) Matrix(name string, in, out int, init Init) *Param {
 	p := ps.add(name, in, out, init)
 	p.shape, p.Decay = []int{in, out}, WeightDecay
 	return p
 }
 
-// Tensor makes a weight of several axes, which files hold as it is: all but the last axis are its rows.
+// Tensor makes a weight of several axes that files hold in this shape. All axes but the last are its rows.
 func (ps *Params) Tensor(name string, shape []int, init Init) *Param {
 	rows := 1
 	for _, n := range shape[:len(shape)-1] {
@@ -149,9 +150,10 @@ func (ps *Params) Tensor(name string, shape []int, init Init) *Param {
 	return p
 }
 
-// Table makes a weight that has a row for each vertex, in one table or several. Files hold it as [tables,
-// vertices, columns], or with tables 0, which is one, as [vertices, columns]. Each row's initial values are
-// drawn from seed, name, table and the vertex's id, so that any number of workers begins alike.
+// Table makes an embedding, which has a row for each vertex in one table or several. Files hold it as
+// [tables, vertices, columns], or as [vertices, columns] if tables is 0, which means one. The initial values
+// of each row are drawn from the seed, the name, the table and the vertex's id, so that they are the same on
+// any number of workers.
 func (ps *Params) Table(name string, rows *autograd.RowSet, tables, columns int, init Init) *Param {
 	count := max(1, tables)
 	p := ps.make(name, count*rows.Here, columns)
@@ -172,7 +174,7 @@ func (ps *Params) Table(name string, rows *autograd.RowSet, tables, columns int,
 	return p
 }
 
-// vertex is the one that a row of each table is of.
+// vertex returns the vertex that row i of each table belongs to.
 func (p *Param) vertex(row int) int {
 	if p.Rows.IDs == nil {
 		return row
@@ -234,8 +236,8 @@ func (ps *Params) Counter(name string) *Buffer {
 }
 
 // CancelledBias says that the layer called name has no bias, because the batch norm with this running mean
-// takes it away again. Files hold zeros for it. A bias found in a file moves the running mean by its share in
-// the layer's output, which gives the same function.
+// would subtract it again. Files hold zeros for it. If a file has such a bias, the running mean is moved by
+// the bias × share, which gives the same function.
 func (ps *Params) CancelledBias(name string, runningMean *Buffer, share float32) {
 	ps.cancelled = append(ps.cancelled, cancelledBias{name, runningMean, share})
 }
@@ -243,11 +245,12 @@ func (ps *Params) CancelledBias(name string, runningMean *Buffer, share float32)
 // BeginLayer says that the parameters made from now on belong to layer i.
 func (ps *Params) BeginLayer(i int) { ps.layer = i }
 
-// OnCommit registers what an epoch changes besides trained values: it is called once for each epoch.
+// OnCommit registers a function that Commit calls once for each epoch. It updates what an epoch changes
+// besides parameters.
 func (ps *Params) OnCommit(f func()) { ps.commits = append(ps.commits, f) }
 
-// Commit ends an epoch's training pass: the running statistics of norms move once, however often a forward
-// pass was made.
+// Commit ends an epoch's training pass. The running statistics of norms are updated once, however many
+// forward passes the epoch made.
 func (ps *Params) Commit() {
 	for _, f := range ps.commits {
 		f()
@@ -261,7 +264,7 @@ func (ps *Params) ZeroGrad() {
 	}
 }
 
-// Count is the number of trained values.
+// Count returns the number of trained values.
 func (ps *Params) Count() (n int) {
 	for _, p := range ps.List {
 		n += p.Value.Len()
@@ -276,7 +279,7 @@ func (ps *Params) Finite() bool {
 		!slices.ContainsFunc(ps.Buffers, func(b *Buffer) bool { return !tensor.Finite(b.Values) })
 }
 
-// Release gives the memory back.
+// Release releases the memory.
 func (ps *Params) Release() {
 	for _, p := range ps.List {
 		p.Value.Release()
@@ -287,18 +290,18 @@ func (ps *Params) Release() {
 // Tensor is a tensor as weight files hold it.
 type Tensor = safetensors.Tensor
 
-// State is a model's values by name, as in PyTorch's state_dict.
+// State holds a model's values by name, as PyTorch's state_dict does.
 type State = map[string]Tensor
 
-// ReadState reads a safetensors file of weights, as a run's directory holds one. Which weights a model needs
-// is Params.Load's to say.
+// ReadState reads a safetensors file of weights, such as the one in a run directory. Params.Load checks which
+// weights a model needs.
 func ReadState(path string) (State, error) {
 	state, _, err := safetensors.ReadFile(path)
 	return state, err
 }
 
-// State is a copy of all values by name, in the shapes that files hold. Of a parameter with rows of vertices
-// it has those of this worker's: their number stands in the shape in place of that of all.
+// State returns a copy of all values by name, in the shapes that files hold. For an embedding it returns the
+// rows of this worker's vertices; the shape has their number in place of the number of all vertices.
 func (ps *Params) State() State {
 	state := State{}
 	for _, p := range ps.List {
@@ -321,10 +324,10 @@ func (ps *Params) State() State {
 	return state
 }
 
-// Shape is that of the parameter in files, of all vertices where it has rows of some.
+// Shape returns the parameter's shape in files, with all vertices for an embedding.
 func (p *Param) Shape() []int { return p.shape }
 
-// here is the shape of what this worker holds.
+// here returns the shape of the part that this worker holds.
 func (p *Param) here() []int {
 	if p.Rows == nil {
 		return p.shape
@@ -337,18 +340,18 @@ func (p *Param) here() []int {
 // aliases are older names of the same tensors.
 var aliases = map[string]string{"lin.weight": "lin_src.weight"}
 
-// Allow lets a state hold tensors of these names, which this set does without. A name that ends in a dot
-// stands for all that begin with it.
+// Allow lets a state hold tensors of these names, which this set does not have. A name that ends in a dot
+// stands for all names that begin with it.
 func (ps *Params) Allow(names ...string) { ps.unused = append(ps.unused, names...) }
 
-// allowed reports whether a state may hold a tensor that this set does without.
+// allowed reports whether a state may hold this tensor, which the set does not have.
 func (ps *Params) allowed(name string) bool {
 	return slices.ContainsFunc(ps.unused, func(unused string) bool {
 		return name == unused || strings.HasSuffix(unused, ".") && strings.HasPrefix(name, unused)
 	})
 }
 
-// Names are those that a state for this set may hold.
+// Names returns the names that a state for this set may hold.
 func (ps *Params) Names() []string {
 	names := slices.Clone(ps.unused)
 	for _, p := range ps.List {
@@ -363,8 +366,8 @@ func (ps *Params) Names() []string {
 	return names
 }
 
-// namesIn are the names that a state has for its tensors, by those that they have here. An older name is
-// translated where the newer one is known and is not in the state as well.
+// namesIn returns the names of this set's tensors in a state. An older name is translated if this set knows
+// the newer one and the state does not hold both.
 func (ps *Params) namesIn(state State) map[string]string {
 	known, names := ps.Names(), map[string]string{}
 	for name := range state {
@@ -382,7 +385,7 @@ func (ps *Params) namesIn(state State) map[string]string {
 	return names
 }
 
-// Load sets all values from a state. A missing, unknown or wrongly shaped tensor is refused by name.
+// Load sets all values from a state. It refuses a missing, unknown or wrongly shaped tensor by name.
 func (ps *Params) Load(state State) error {
 	names, used := ps.namesIn(state), map[string]bool{}
 	take := func(name string, shape []int) (Tensor, error) {
@@ -456,7 +459,7 @@ func (ps *Params) Load(state State) error {
 	return nil
 }
 
-// take sets the values to those of a file, or where others hold rows of it to this worker's part of them.
+// take sets the values to those of a file. For an embedding it takes the rows of this worker's vertices.
 func (p *Param) take(values []float32) {
 	if p.Rows == nil || p.Rows.Here == p.Rows.Total {
 		copy(p.Value.Floats(), values)
@@ -487,7 +490,7 @@ type Snapshot struct {
 	counts []int64
 }
 
-// Save copies all values into s, whose memory it uses again.
+// Save copies all values into s, and reuses the memory of s.
 func (ps *Params) Save(s *Snapshot) {
 	all := ps.all()
 	if s.values == nil {
@@ -512,7 +515,7 @@ func (ps *Params) Save(s *Snapshot) {
 	}
 }
 
-// Restore sets all values to a snapshot of this set, and gives its memory back.
+// Restore sets all values to a snapshot of this set, and releases the snapshot's memory.
 func (ps *Params) Restore(s *Snapshot) {
 	from := s.values.Floats()
 	for _, v := range ps.all() {
@@ -528,7 +531,7 @@ func (ps *Params) Restore(s *Snapshot) {
 	s.Release()
 }
 
-// Release gives the memory of a snapshot back, which is then empty.
+// Release releases the memory of a snapshot, which is then empty.
 func (s *Snapshot) Release() {
 	s.values.Release()
 	s.values = nil

@@ -48,7 +48,7 @@ func TestKeepRates(t *testing.T) {
 		tape := autograd.NewTrainingTape(team, autograd.Random{Seed: 5, Epoch: 2})
 		m := team.Memory.New(tensor.Features, rows, cols)
 		team.Fill(m, 1)
-		mask := nn.Dropout{Site: "layers.1", P: p}.Mask(tape.Constant(m, autograd.AllHere(rows)))
+		mask := nn.Dropout{Path: "layers.1", P: p}.Mask(tape.Constant(m, autograd.AllHere(rows)))
 		team.Finish(m, m, nil, kernel.Identity, mask)
 		kept, right, below := 0, 0, 0
 		at := func(i, j int) bool { return m.Floats()[i*cols+j] != 0 }
@@ -83,8 +83,8 @@ func TestKeepRates(t *testing.T) {
 	}
 }
 
-// TestRunningStatistics follows batch norm over some epochs: each moves the running statistics a tenth of the
-// way to the batch's mean and unbiased variance, in double precision, and evaluation normalises by them.
+// TestRunningStatistics follows batch norm over some epochs in double precision. Each epoch moves the running
+// statistics by a tenth towards the batch's mean and unbiased variance. Evaluation normalises by them.
 func TestRunningStatistics(t *testing.T) {
 	const rows, cols, epochs = 37, 4, 6
 	team := newTeam(t)

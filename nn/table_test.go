@@ -11,7 +11,7 @@ import (
 	"weft/tensor"
 )
 
-// tableOf is a parameter of three tables over some of ten vertices; nil: all.
+// tableOf makes an embedding of three tables over some of ten vertices; nil: all.
 func tableOf(team *kernel.Team, ids []int32) (*nn.Params, *nn.Param) {
 	ps, rows := nn.NewParams(team, 7), autograd.AllHere(10)
 	if ids != nil {
@@ -20,8 +20,8 @@ func tableOf(team *kernel.Team, ids []int32) (*nn.Params, *nn.Param) {
 	return ps, ps.Table("convs.0.weight", rows, 3, 2, nn.Uniform(1))
 }
 
-// TestTable: a worker's rows of a table begin with the values that they have where one worker holds all, and
-// take theirs of a file that holds all. No two rows begin alike.
+// TestTable: a worker's rows of an embedding have the same initial values as on a worker that holds all rows.
+// From a file of all rows it loads its own. No two rows begin alike.
 func TestTable(t *testing.T) {
 	team := newTeam(t)
 	whole, all := tableOf(team, nil)
@@ -56,8 +56,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestOneTable: a single table is filed without the axis of tables where it is asked for so, and its rows on
-// a tape are those of its vertices.
+// TestOneTable: files hold a single table without the axis of tables if asked to. Its rows on a tape are
+// those of its vertices.
 func TestOneTable(t *testing.T) {
 	team := newTeam(t)
 	ps := nn.NewParams(team, 1)

@@ -19,8 +19,8 @@ type Settings struct {
 	DecayFirstLayerOnly bool
 	Momentum            float64 // of sgd
 	Clip                float64 // largest 2-norm of all gradients together; 0: no limit
-	// Squares is given the squared 2-norm of the gradient of each parameter, and returns those of all of the
-	// model's in its order, for Clip; nil: the parameters are the whole model's.
+	// Squares takes the squared 2-norm of the gradient of each parameter, and returns those of all parameters
+	// of the model in its order, for Clip. nil: the parameters are the whole model's.
 	Squares func(own []float64) []float64
 }
 
@@ -59,7 +59,7 @@ func New(s Settings, team *kernel.Team, params []*nn.Param) (*Optimizer, error) 
 	return o, nil
 }
 
-// Step updates the parameters from their gradients, with the rate scaled by factor (a Schedule's).
+// Step updates the parameters from their gradients. The learning rate is multiplied by factor (a Schedule's).
 func (o *Optimizer) Step(factor float64) {
 	o.step++
 	rate, clip := o.s.Rate*factor, 1.0
@@ -81,7 +81,7 @@ func (o *Optimizer) Step(factor float64) {
 	}
 }
 
-// decay is a parameter's weight decay.
+// decay returns a parameter's weight decay.
 func (s *Settings) decay(p *nn.Param) float64 {
 	switch {
 	case s.DecayFirstLayerOnly && p.Layer > 0:
@@ -94,7 +94,7 @@ func (s *Settings) decay(p *nn.Param) float64 {
 	return 0
 }
 
-// norm is the 2-norm of all gradients together.
+// norm returns the 2-norm of all gradients together.
 func (o *Optimizer) norm() float64 {
 	squares := make([]float64, len(o.params))
 	for i, p := range o.params {
@@ -110,7 +110,7 @@ func (o *Optimizer) norm() float64 {
 	return math.Sqrt(sum)
 }
 
-// Release gives the state's memory back.
+// Release releases the memory of the state.
 func (o *Optimizer) Release() {
 	for _, s := range o.state {
 		s[0].Release()
@@ -121,8 +121,8 @@ func (o *Optimizer) Release() {
 // Schedules are the names that Schedule knows.
 var Schedules = []string{"constant", "cosine", "step"}
 
-// Schedule is the factor of the learning rate at an epoch, counted from 1, of a run of so many epochs:
-// constant; cosine, from 1 to 0 along half a cosine; step, halved after each tenth of the run.
+// Schedule returns the factor of the learning rate at an epoch, counted from 1, of a run of so many epochs.
+// constant is 1; cosine falls from 1 to 0 along half a cosine; step is halved after each tenth of the run.
 func Schedule(name string, epoch, epochs int) float64 {
 	done := float64(epoch-1) / float64(epochs)
 	switch name {

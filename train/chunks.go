@@ -30,7 +30,7 @@ type division struct {
 // divide returns the chunk of each vertex, in the order of the partitions, for a mesh of several stages. It
 // makes the chunks if it has not made them before. All processes call it together; the first makes them.
 func (j *Job) divide(ctx context.Context, s *shared) ([]int32, error) {
-	made := division{j.Graph, j.Parts, s.Options.Chunks, s.Mesh, s.ChunkMethod, s.Seed}
+	made := division{j.Graph, j.Parts, s.Chunks, s.Mesh, s.ChunkMethod, s.Seed}
 	switch {
 	case s.Mesh.Stages == 1:
 		return nil, nil

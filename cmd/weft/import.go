@@ -79,8 +79,11 @@ type imported struct {
 // importers are those of all formats, in the order of the help.
 func importers(c *changes) []importer {
 	return []importer{
-		planetoidImport{}, new(npzImport), new(pygImport), new(edgesImport), &ogbImport{split: splitOrRule{rule: &c.split}},
-		new(rdfImport), debianImport{}, new(dglImport),
+		planetoidImport{},
+		new(npzImport), new(pygImport), new(edgesImport), &ogbImport{split: splitOrRule{rule: &c.split}},
+		new(rdfImport),
+		debianImport{},
+		new(dglImport),
 	}
 }
 

@@ -38,8 +38,8 @@ type splitOrRule struct {
 func (s *splitOrRule) String() string { return s.text }
 func (s *splitOrRule) Type() string   { return "string" }
 
-// Set tells the two apart: a rule has a colon or an equals sign. Given is for the only split, which the reader
-// takes anyway.
+// Set tells the two apart: a rule has a colon or an equals sign. Given is for the only split, which the
+// reader takes anyway.
 func (s *splitOrRule) Set(text string) error {
 	s.text, s.name, *s.rule = text, "", ""
 	switch {

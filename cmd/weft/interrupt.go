@@ -38,13 +38,15 @@ func watchSignals() {
 	})
 }
 
-// attend hands on each signal that comes, but takes those within a second of one for the same request: GNU
-// timeout sends a signal to its child and to the group that both are in.
+// sameRequest: signals that come within this time of one are the same request. GNU timeout sends a signal to
+// its child and to the group that both are in.
+const sameRequest = time.Second
+
+// attend hands on each signal that comes, one a request.
 func attend(signals <-chan os.Signal) {
-	const request = time.Second
 	var taken time.Time
 	for s := range signals {
-		if !taken.IsZero() && time.Since(taken) < request {
+		if !taken.IsZero() && time.Since(taken) < sameRequest {
 			continue
 		}
 		taken = time.Now()

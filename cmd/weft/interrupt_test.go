@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"runtime"
 	"syscall"
@@ -34,7 +35,7 @@ func TestOneRequest(t *testing.T) {
 		time.Sleep(999 * time.Millisecond)
 		send(syscall.SIGINT)
 		send(syscall.SIGTERM)
-		if noticed != 1 || ended || launch.ErrInterrupted != context.Cause(ctx) {
+		if noticed != 1 || ended || !errors.Is(context.Cause(ctx), launch.ErrInterrupted) {
 			t.Fatalf("two signals within a second: noticed %d times, ended %v, cause %v", noticed, ended, context.Cause(ctx))
 		}
 		time.Sleep(time.Millisecond)

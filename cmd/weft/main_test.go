@@ -70,6 +70,7 @@ func TestSignalCancels(t *testing.T) {
 		if signal.Ignored(s) { // as SIGHUP by nohup
 			continue
 		}
+		time.Sleep(sameRequest + time.Second/10) // what comes sooner is the one before
 		told := make(chan os.Signal, 1)
 		ctx, stop := untilSignal(t.Context(), func(s os.Signal) { told <- s }, nil)
 		if err := syscall.Kill(os.Getpid(), s); err != nil {

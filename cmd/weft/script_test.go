@@ -68,7 +68,7 @@ func stuck() {
 	interrupt()
 	<-ctx.Done()
 	p.epoch(train.Epoch{Epoch: 2, Epochs: 2})
-	time.Sleep(1100 * time.Millisecond) // what comes sooner is the same interrupt
+	time.Sleep(sameRequest + time.Second/10) // what comes sooner is the same interrupt
 	interrupt()
 	select {}
 }

@@ -96,7 +96,7 @@ func Read(path string, o Options) (g *graph.Graph, d *Division, err error) {
 func inFolder(path string) (string, error) {
 	entries, err := os.ReadDir(path)
 	if err != nil {
-		return path, nil // no folder, or the error comes again
+		return path, nil //nolint:nilerr // no folder, or the error comes again
 	}
 	var files []string
 	for _, e := range entries {

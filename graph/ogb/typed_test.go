@@ -261,8 +261,11 @@ func TestDamagedTypedFoldersAreRefused(t *testing.T) {
 		{"edge features of no relation", true, func(t *testing.T, folder string) {
 			write(t, filepath.Join(folder, "raw/edge_feat_dict.npz"), archive(t, zip.Store, entry{"cites", make([]float32, 90), []int{90, 1}, false}))
 		}, Options{}, `edge_feat_dict.npz: "cites" is not in `},
-		{"list of one relation", false, text("raw/triplet-type-list", "author,writes,paper\n"), Options{},
-			`raw/relations: "paper___about___field" is not in `},
+		{
+			"list of one relation", false, text("raw/triplet-type-list", "author,writes,paper\n"),
+			Options{},
+			`raw/relations: "paper___about___field" is not in `,
+		},
 		{"folder of no type", false, text("raw/node-feat/papes/node-feat", "1\n"), Options{}, `raw/node-feat: "papes" is not in `},
 		{"labels that are not listed", false, text("raw/node-label/author/node-label", "1\n"), Options{}, `raw/node-label: "author" is not in `},
 		{"several counts", true, func(t *testing.T, folder string) {

@@ -123,7 +123,7 @@ func (f typedText) checkLists(types []string, relations []triplet) error {
 
 func (f typedText) unread(types []string, relations []triplet) (names []string) {
 	known := []string{"num-node-dict", "triplet-type-list", "nodetype-has-label", "relations", nodeFeatures, "node-label"}
-	names = slices.DeleteFunc(append(f.textFolder.more(), f.textFolder.unknown()...), func(name string) bool { return slices.Contains(known, name) })
+	names = slices.DeleteFunc(append(f.textFolder.more(), f.unknown()...), func(name string) bool { return slices.Contains(known, name) })
 	for _, t := range types {
 		isRead := func(name string) bool { return arrayName(name) == name }
 		names = append(names, slices.DeleteFunc(f.vertices(t).more(), isRead)...)

@@ -1,8 +1,8 @@
 // Package pyg reads the graphs that PyTorch Geometric (PyG) writes with torch.save: a Data or HeteroData
 // object of version 1 or 2; (data, slices) or (dict, slices, class), as an InMemoryDataset saves one graph;
 // or what their to_dict returns, a dict of tensors. Edges are an edge_index, or a matrix adj_t (by target) or
-// adj (by source): a SparseTensor of torch_sparse, or a sparse tensor of PyTorch. A tensor of a class that PyG
-// derives, as EdgeIndex, is the tensor.
+// adj (by source): a SparseTensor of torch_sparse, or a sparse tensor of PyTorch. A tensor of a class that
+// PyG derives, as EdgeIndex, is the tensor.
 //
 // Files are untrusted. Nothing in them runs: see internal/pickle and internal/torchfile.
 package pyg

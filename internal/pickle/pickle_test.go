@@ -247,8 +247,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// What values take in memory is counted: what Python writes for lists of numbers, pairs and words stays within
-// the bound, and nothing else need.
+// What values take in memory is counted: what Python writes for lists of numbers, pairs and words stays
+// within the bound, and nothing else need.
 func TestHeldBytes(t *testing.T) {
 	dialect := Dialect{
 		Globals:    map[string]any{"m.C": Class("m.C"), "m.f": Function(func(Tuple) (any, error) { return "made", nil })},

@@ -149,8 +149,8 @@ func readHeader(r io.Reader, size int64) (entries map[string]entry, metadata map
 	return entries, metadata, size - 8 - int64(length), nil
 }
 
-// checkKeys refuses an object that has a key twice, in the JSON value that comes next: the format forbids it, as
-// readers differ in which of the two counts.
+// checkKeys refuses an object that has a key twice, in the JSON value that comes next: the format forbids it,
+// as readers differ in which of the two counts.
 func checkKeys(d *json.Decoder) error {
 	start, err := d.Token()
 	if err != nil || start != json.Delim('{') && start != json.Delim('[') {

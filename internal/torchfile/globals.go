@@ -123,8 +123,9 @@ func (f *File) persistent(id any) (any, error) {
 	return window{s, kind.dtype, elements}, nil
 }
 
-// rebuildOfClass makes the tensor that an object of a class of tensors holds, of (function, class, arguments of
-// the function, attributes). A class that wraps a tensor, as PyTorch Geometric's EdgeIndex, has it in _data.
+// rebuildOfClass makes the tensor that an object of a class of tensors holds, of (function, class, arguments
+// of the function, attributes). A class that wraps a tensor, as PyTorch Geometric's EdgeIndex, has it in
+// _data.
 func rebuildOfClass(args pickle.Tuple) (any, error) {
 	if len(args) != 4 {
 		return nil, errTensor
@@ -164,7 +165,8 @@ const maxAttributes = 64
 // wrapper is a tensor without elements of its own: another is among its attributes.
 type wrapper struct{}
 
-// rebuildWrapper makes a wrapper of (class, dtype, size, stride, …), which say what the other tensor says too.
+// rebuildWrapper makes a wrapper of (class, dtype, size, stride, …), which say what the other tensor says
+// too.
 func rebuildWrapper(pickle.Tuple) (any, error) { return wrapper{}, nil }
 
 // rebuildParameter makes a tensor of (tensor, gradient, hooks) or (tensor, gradient, hooks, attributes).

@@ -92,7 +92,7 @@ func rebuildTyped(args pickle.Tuple) (any, error) {
 	if !okStorage || !okType {
 		return nil, errTensor
 	}
-	w.elements = w.elements * int64(w.dtype.size) / int64(kind.size)
+	w.elements = w.elements * int64(w.size) / int64(kind.size)
 	w.dtype = kind
 	args = slices.Delete(slices.Clone(args), 6, 7)
 	args[0] = w

@@ -104,7 +104,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	if o.Count > 1 {
 		w.Choice = order.Embeddings
 	}
-	book := order.NewBook(w, nil)
+	costs := order.NewCosts(w, nil)
 	for row, k := range o.Chunks[held.Starts[held.P]:held.Starts[held.P+1]] {
 		c.place = append(c.place, int32(len(c.rows[k])))
 		c.rows[k] = append(c.rows[k], int32(row))
@@ -129,7 +129,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 				return st.edges[k], nil
 			},
 			Mover: chunk,
-		}, book, sar.Options{Aggregated: o.Aggregated})
+		}, costs, sar.Options{Aggregated: o.Aggregated})
 		c.Chunks = append(c.Chunks, chunk)
 	}
 	for _, r := range c.Schema().Relations {

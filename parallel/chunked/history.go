@@ -37,7 +37,7 @@ type history struct {
 
 // Exchange implements sar.Mover.
 func (c *Chunk) Exchange(h *sar.Halo, s sar.Transfer, yield func(sar.Visit) bool) {
-	g, key := c.graph, call{h.Site, h.Along, h.Number}
+	g, key := c.graph, call{h.Path, h.Along, h.Number}
 	r := g.history(key)
 	switch g.phase {
 	case forward:

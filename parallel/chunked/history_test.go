@@ -349,7 +349,7 @@ func TestOtherRelation(t *testing.T) {
 	d := &divided{graph: graphOf(t, 1, nil, nil), replicas: 1, of: []int32{0}, chunk: []int32{0}, options: Options{Count: 1, Period: 1}}
 	d.run(t, func(_ int, _ *kernel.Team, g *Graph) {
 		defer func() {
-			if said := fmt.Sprint(recover()); !strings.Contains(said, `convs.1 reaches along relation "likes"`) {
+			if said := fmt.Sprint(recover()); !strings.Contains(said, `convs.1 aggregates over relation "likes"`) {
 				t.Error(said)
 			}
 		}()

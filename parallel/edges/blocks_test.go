@@ -22,7 +22,7 @@ type arrow struct {
 	weight         float32
 }
 
-// divided is a graph whose vertices are held by partitions: position p is vertex idOf(p).
+// divided is a graph divided into partitions. Position p is vertex idOf(p).
 type divided struct {
 	starts []int
 	arrows []arrow
@@ -30,8 +30,8 @@ type divided struct {
 
 func idOf(position int32) int32 { return 3*position + 1 }
 
-// tangled has duplicate edges, self loops, some of them twice, a hub, and in each partition vertices without
-// edges. Much of the first partition is needed by the second, a little by the third.
+// tangled has duplicate edges, self loops (some twice), a hub, and in each partition vertices without edges.
+// The second partition needs many rows of the first; the third needs few.
 func tangled() divided {
 	d, r := divided{starts: []int{0, 3700, 4300, 4340}}, rand.New(rand.NewPCG(4, 4))
 	add := func(source, target int) {
@@ -61,10 +61,10 @@ func tangled() divided {
 	return d
 }
 
-// vertices is how many there are.
+// vertices returns how many vertices there are.
 func (d *divided) vertices() int { return d.starts[len(d.starts)-1] }
 
-// holder is the partition of a position.
+// holder returns the partition of a position.
 func (d *divided) holder(position int32) int {
 	p, found := slices.BinarySearch(d.starts, int(position))
 	if !found {
@@ -73,7 +73,7 @@ func (d *divided) holder(position int32) int {
 	return p
 }
 
-// needs are the rows of partition q, from 0, that rows of partition p that take part need, ascending.
+// needs returns the rows of partition q, from 0, that the selected rows of partition p need, ascending.
 func (d *divided) needs(p, q int, takes func(row int32) bool) (rows []int32) {
 	for _, a := range d.arrows {
 		if d.holder(a.target) == p && d.holder(a.source) == q && takes(a.target) {
@@ -86,7 +86,7 @@ func (d *divided) needs(p, q int, takes func(row int32) bool) (rows []int32) {
 
 func everyRow(int32) bool { return true }
 
-// source is where partition p reads from; weighted says whether the edges have weights.
+// source says where partition p reads edges from; weighted says whether the edges have weights.
 func (d *divided) source(t *testing.T, team *kernel.Team, p int, weighted bool) Source {
 	t.Helper()
 	k, n := len(d.starts)-1, d.starts[p+1]-d.starts[p]
@@ -119,7 +119,7 @@ func (d *divided) source(t *testing.T, team *kernel.Team, p int, weighted bool) 
 	return s
 }
 
-// entries are those of a block's matrix, by source vertex, own row and weight, in order.
+// entries returns the entries of a block's matrix, by source vertex, local row and weight, in order.
 func entries(b *Block, a *kernel.CSR, own bool) (all []arrow) {
 	for i := range a.Rows {
 		for at := a.Indptr.Int64s()[i]; at < a.Indptr.Int64s()[i+1]; at++ {
@@ -141,9 +141,10 @@ func compare(a, b arrow) int {
 	return slices.Compare([]float32{float32(a.target), float32(a.source), a.weight}, []float32{float32(b.target), float32(b.source), b.weight})
 }
 
-// TestBlocksHoldAllEdges: each edge stands in the block of its source's partition, once, and self loops beside
-// them. Rows that others need go in pieces of the sixth part of a partition, or of 512 rows, whichever is
-// more, in the order of the sweep; blocks that lead into less than a fourth of the rows list these.
+// TestBlocksHoldAllEdges: the block of its source's partition holds each edge once; self loops are held
+// apart. Rows that others need are sent in messages of a sixth of a partition, or of 512 rows if that is
+// more, in the order of the halo exchange. Blocks with edges into less than a fourth of the rows list these
+// rows.
 func TestBlocksHoldAllEdges(t *testing.T) {
 	d := tangled()
 	for _, weighted := range []bool{false, true} {
@@ -182,7 +183,7 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 				}
 			}
 			if e.Entries() != int64(n) || !slices.Equal(entries(e.Local(), e.Local().In, true), of[me]) {
-				t.Errorf("%d: %d edges, want %d, or other ones among own rows", me, e.Entries(), n)
+				t.Errorf("%d: %d edges, want %d, or other ones among local rows", me, e.Entries(), n)
 			}
 			blocks, mostIn := e.Remote(), 0
 			for round := 1; round < 3; round++ {
@@ -220,22 +221,22 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 				}
 			}
 			if len(blocks) > 0 || e.MostIn != mostIn {
-				t.Errorf("%d: %d blocks too many, or at most %d rows in a piece, want %d", me, len(blocks), e.MostIn, mostIn)
+				t.Errorf("%d: %d blocks too many, or at most %d rows in a message, want %d", me, len(blocks), e.MostIn, mostIn)
 			}
-			pieces, mostOut := e.Needed, 0
+			messages, mostOut := e.Needed, 0
 			for round := 1; round < 3; round++ {
 				q := (me + round) % 3
 				needed, step := d.needs(q, me, everyRow), max(512, (e.Rows+5)/6)
 				for len(needed) > 0 {
 					rows := needed[:min(step, len(needed))]
-					if p := pieces[0]; p.Peer != q || !slices.Equal(p.Rows.Int32s(), rows) {
+					if p := messages[0]; p.Peer != q || !slices.Equal(p.Rows.Int32s(), rows) {
 						t.Errorf("%d: rows %v go to %d, want %v to %d", me, p.Rows.Int32s(), p.Peer, rows, q)
 					}
-					pieces, needed, mostOut = pieces[1:], needed[len(rows):], max(mostOut, len(rows))
+					messages, needed, mostOut = messages[1:], needed[len(rows):], max(mostOut, len(rows))
 				}
 			}
-			if len(pieces) > 0 || e.MostOut != mostOut || e.Alone() {
-				t.Errorf("%d: %d pieces too many, or at most %d rows in one, want %d", me, len(pieces), e.MostOut, mostOut)
+			if len(messages) > 0 || e.MostOut != mostOut || e.Alone() {
+				t.Errorf("%d: %d messages too many, or at most %d rows in one, want %d", me, len(messages), e.MostOut, mostOut)
 			}
 			return nil
 		})
@@ -245,7 +246,8 @@ func TestBlocksHoldAllEdges(t *testing.T) {
 	}
 }
 
-// matrix is a linear aggregation by definition, in double precision, as factors by target and source.
+// matrix returns a linear aggregation by its definition, in double precision, as factors by target and
+// source.
 func (d *divided) matrix(r gnn.Reduce, weighted bool) map[[2]int32]float64 {
 	n, m := d.vertices(), map[[2]int32]float64{}
 	degree, weights, stored, loops, last := make([]float64, n), make([]float64, n), make([]float64, n), make([]int, n), make([]float64, n)
@@ -312,7 +314,8 @@ func (d *divided) matrix(r gnn.Reduce, weighted bool) map[[2]int32]float64 {
 	return m
 }
 
-// TestOperatorsByDefinition holds each linear aggregation, and its transpose, to a matrix in double precision.
+// TestOperatorsByDefinition compares each linear aggregation and its transpose with a matrix in double
+// precision.
 func TestOperatorsByDefinition(t *testing.T) {
 	d := tangled()
 	x, g := make([]float32, d.vertices()), make([]float32, d.vertices())
@@ -350,15 +353,13 @@ func TestOperatorsByDefinition(t *testing.T) {
 				position := func(b *Block, i int) int32 { return (b.IDs.Int32s()[i] - 1) / 3 }
 				z, share := column(e.Rows, func(int) float32 { return 0 }), make([]float32, len(x))
 				for i, b := range e.Blocks {
-					b.Onto(team, z, func(z *tensor.Matrix, to kernel.Output) {
-						if i == 0 {
-							to = kernel.Replace
-						}
-						o.Apply(z, b, column(b.In.Cols, func(i int) float32 { return x[position(b, i)] }), to)
-					})
-					dx, pick := mem.New(tensor.Buffers, b.In.Cols, 1), b.Picker(team)
-					o.ApplyTransposed(dx, b, pick.Of(column(e.Rows, func(i int) float32 { return g[d.starts[me]+i] })), kernel.Replace)
-					pick.Release()
+					to := kernel.Accumulate
+					if i == 0 {
+						to = kernel.Replace
+					}
+					o.Apply(z, b, column(b.In.Cols, func(i int) float32 { return x[position(b, i)] }), to)
+					dx := mem.New(tensor.Buffers, b.In.Cols, 1)
+					o.ApplyTransposed(dx, b, column(e.Rows, func(i int) float32 { return g[d.starts[me]+i] }), kernel.Replace)
 					for i, v := range dx.Floats() {
 						share[position(b, i)] += v
 					}
@@ -384,7 +385,7 @@ func TestOperatorsByDefinition(t *testing.T) {
 	}
 }
 
-// TestSomeRows: what is computed for some rows has the bits that it has among all.
+// TestSomeRows: an aggregation for selected rows has the same bits as among all rows.
 func TestSomeRows(t *testing.T) {
 	d := tangled()
 	for name, takes := range map[string]func(position int32) bool{
@@ -437,12 +438,11 @@ func TestSomeRows(t *testing.T) {
 						for j := range x.Floats() {
 							x.Floats()[j] = float32(math.Sin(float64(b.IDs.Int32s()[j])))
 						}
-						b.Onto(team, z, func(z *tensor.Matrix, to kernel.Output) {
-							if i == 0 {
-								to = kernel.Replace
-							}
-							o.Apply(z, b, x, to)
-						})
+						to := kernel.Accumulate
+						if i == 0 {
+							to = kernel.Replace
+						}
+						o.Apply(z, b, x, to)
 					}
 					for i, row := range rows {
 						if slices.Contains(into, row) {

@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// messagesOfPartition is how many messages the rows of one partition take at most: a worker holds a few
-	// messages of others' rows at a time, and so less than one partition's.
+	// messagesOfPartition is the largest number of messages in which the rows of one partition travel. A
+	// worker holds a few messages of others' rows at a time, and so less than one partition's rows.
 	messagesOfPartition = 6
-	// leastMessage is how many rows are never cut further.
+	// leastMessage is the number of rows up to which a message is not cut.
 	leastMessage = 512
 )
 
-// messageRows is how many rows a message has at most, of a partition with so many rows. Both ends compute it.
+// messageRows returns the largest number of rows of a message from a partition of so many rows. Sender and
+// receiver both compute it.
 func messageRows(partition int) int {
 	return max(leastMessage, (partition+messagesOfPartition-1)/messagesOfPartition)
 }
 
-// messages are the sizes of the messages of n needed rows, of a partition with so many.
+// messages returns the sizes of the messages that hold n rows of a partition of so many rows.
 func messages(n, partition int) (sizes []int) {
 	for step := messageRows(partition); n > 0; n -= step {
 		sizes = append(sizes, min(step, n))
@@ -29,21 +30,22 @@ func messages(n, partition int) (sizes []int) {
 	return sizes
 }
 
-// span is, in each row of a relation, or in some of its rows, the edges from one partition: as the sources of
-// a row ascend, they stand side by side.
+// span is the edges from one partition, in each row of a relation or in some of its rows. They are
+// consecutive in a row, because a row's sources ascend.
 type span struct {
 	r              *graph.Relation
-	from, to, ends []int64 // of each row; ends: where its last edge was
+	from, to, ends []int64 // for each row: the span's first edge, its end, and the end of the row
 }
 
-// allRows is the span before the first partition, in all rows.
+// allRows returns the span before the first partition, in all rows.
 func (s *Source) allRows() *span {
 	starts := s.Relation.Indptr
 	n := len(starts) - 1
 	return &span{r: s.Relation, from: make([]int64, n), to: slices.Clone(starts[:n]), ends: starts[1:]}
 }
 
-// someRows is the span in Some's rows. Those whose edges are not taken have their self loops.
+// someRows returns the span before the first partition, in Some's rows. A row whose edges are not read has
+// its self loops alone.
 func (s *Source) someRows() *span {
 	n := len(s.Some.Rows)
 	at, into := &span{r: s.Relation, from: make([]int64, n), to: make([]int64, n), ends: make([]int64, n)}, s.Some.Into
@@ -64,7 +66,7 @@ func (s *Source) someRows() *span {
 	return at
 }
 
-// next moves on to the sources from the end of the last span to below end.
+// next moves the span on: from the end of its last sources to the sources below end.
 func (s *span) next(end int32) {
 	for v := range s.to {
 		k := s.to[v]
@@ -85,11 +87,11 @@ func (s *span) each(f func(v int, k int64)) {
 	}
 }
 
-// symmetric reports whether the span, of the edges among rows of which start is the first, has every edge in
-// both directions, as often and with the same weights. What it reads of a row is in the order of the other
-// ends, so that the transposed matrix is then the same to the bit.
+// symmetric reports whether every edge of the span exists in both directions, equally often and with the same
+// weights. start is the first row of the partition. Edges of a row come in the order of their sources, so the
+// transposed matrix is then equal to the bit.
 func (s *span) symmetric(start int32) bool {
-	back := slices.Clone(s.from) // of each row: the edge that the next one from it has to be
+	back := slices.Clone(s.from) // for each row: the edge that must match its next edge into another row
 	for v := range s.to {
 		for k := s.from[v]; k < s.to[v]; k++ {
 			u := s.r.Sources[k] - start
@@ -103,7 +105,8 @@ func (s *span) symmetric(start int32) bool {
 	return true
 }
 
-// newLocal is the block of the worker's own edges, which are those of the span; it also sets the loops.
+// newLocal makes the block of the edges among local rows from the span of the worker's own partition. It also
+// sets the self loops.
 func (e *Edges) newLocal(from *Source, s *span) *Block {
 	team, mem := e.team, e.team.Memory
 	inner, all := 0, 0
@@ -128,7 +131,7 @@ func (e *Edges) newLocal(from *Source, s *span) *Block {
 	if e.Loops != nil {
 		copy(e.Loops.Int32s(), loops)
 	}
-	fill, row := newFiller(b.In), from.ownSources()
+	fill, row := newFiller(b.In), from.localSources()
 	s.each(func(v int, k int64) {
 		if !isLoop(v, k) {
 			fill.add(v, row(s.r.Sources[k]), weight(s.r, k))
@@ -138,8 +141,8 @@ func (e *Edges) newLocal(from *Source, s *span) *Block {
 	return b
 }
 
-// readLoopWeights returns the weights of the self loops, and where each vertex's begin; nothing where there
-// are no weights.
+// readLoopWeights returns the weights of the self loops, and where each vertex's begin; nil if the edges have
+// no weights.
 func readLoopWeights(s *span, isLoop func(v int, k int64) bool, loops []int32) (starts []int64, weights []float32) {
 	if s.r.Weights == nil {
 		return nil, nil
@@ -156,19 +159,19 @@ func readLoopWeights(s *span, isLoop func(v int, k int64) bool, loops []int32) (
 	return starts, weights
 }
 
-// newRemote is the edges of the span, which are from the partition at the positions start … end−1 that peer
-// holds, and the list of its rows that they need. all is the span in all rows: each message of the rows that
-// these need has a block, with the rows of it that the span needs. So a row of the result is summed in the
-// same parts, in the same way, whichever other rows there are.
+// newRemote makes the blocks of the span's edges, whose sources peer holds at the positions start … end−1. It
+// also returns the list of these sources. all is the span in all rows: it decides which sources travel in
+// which message, and each message has a block. So a row of the result is summed in the same parts and the
+// same order, whichever other rows are selected.
 func newRemote(team *kernel.Team, s, all *span, peer, start, end int) (blocks []*Block, needed []int32) {
 	const inAll, inSpan = 1, 2
-	place := make([]int32, end-start) // of each row there: first where it is needed, then its message·step + column
+	place := make([]int32, end-start) // for each row of the peer: a mark if it is needed, later message·step + column
 	if all != s {
 		all.each(func(_ int, k int64) { place[int(s.r.Sources[k])-start] = inAll })
 	}
 	s.each(func(_ int, k int64) { place[int(s.r.Sources[k])-start] = inSpan })
 	step, seen := messageRows(end-start), 0
-	var columns []int // of each message's block
+	var columns []int // columns of each message's block
 	for row, mark := range place {
 		if mark == 0 {
 			continue
@@ -224,10 +227,10 @@ func newRemote(team *kernel.Team, s, all *span, peer, start, end int) (blocks []
 	return blocks, needed
 }
 
-// blockCount counts a block's edges and the rows that they lead into, of edges row by row.
+// blockCount counts a block's edges and the rows that they lead into. Edges are added row by row.
 type blockCount struct {
 	edges, rows int
-	last        int // the row of the last edge, from 1
+	last        int // row of the last edge, counted from 1
 }
 
 func (c *blockCount) add(row int) {
@@ -256,8 +259,8 @@ type filler struct {
 	indptr  []int64
 	columns []int32
 	values  []float32
-	targets []int32 // the rows that have entries, where only these are rows of the matrix
-	listed  int     // how many of them have come
+	targets []int32 // the rows with entries, if only these are rows of the matrix
+	listed  int     // how many of them are listed so far
 	row, at int
 }
 
@@ -269,8 +272,8 @@ func newFiller(a *kernel.CSR) *filler {
 	return f
 }
 
-// add appends an entry to a row, which is not before the last one's; the value counts where the matrix has
-// values.
+// add appends an entry to a row, which must not be before the last one's row. The value is ignored if the
+// matrix has no values.
 func (f *filler) add(row int, column int32, value float32) {
 	if f.targets != nil {
 		if f.listed == 0 || f.targets[f.listed-1] != int32(row) {
@@ -287,7 +290,7 @@ func (f *filler) add(row int, column int32, value float32) {
 	f.at++
 }
 
-// weight is that of edge k, 1 where the edges have none.
+// weight returns the weight of edge k, or 1 if the edges have none.
 func weight(r *graph.Relation, k int64) float32 {
 	if r.Weights == nil {
 		return 1

@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// connect tells the other workers which of their rows this one needs, and learns which of its own they do.
-// needed lists the rows that are needed of each partition.
+// connect tells the other workers which of their rows this worker needs, and learns which of its own rows
+// they need. needed has the list of rows needed of each partition.
 func (e *Edges) connect(s *Source, needed [][]int32) error {
 	k, me, n := len(s.Holders), s.Me, e.comm.Size()
 	messages, err := e.messages(s)
@@ -18,7 +18,7 @@ func (e *Edges) connect(s *Source, needed [][]int32) error {
 		return err
 	}
 	halo := make([][]int32, n) // by rank
-	// By rank: own rows that it needs, and the vertices of its rows that are needed here
+	// By rank: local rows that the other worker needs, and the vertices of its rows that are needed here.
 	lists, theirs := make([][]int32, n), make([][]int32, n)
 	for q, rank := range s.Holders {
 		if q != me {
@@ -69,8 +69,8 @@ func (e *Edges) connect(s *Source, needed [][]int32) error {
 	return nil
 }
 
-// messages returns the sizes of the messages in which partition p takes in the rows that it needs of
-// partition q. Those of some rows are told by each worker to all.
+// messages returns a function that gives the sizes of the messages from partition q to partition p. If rows
+// were selected, the workers tell each other these sizes.
 func (e *Edges) messages(s *Source) (of func(p, q int) []int, err error) {
 	k := len(s.Holders)
 	if s.Some == nil {
@@ -85,7 +85,7 @@ func (e *Edges) messages(s *Source) (of func(p, q int) []int, err error) {
 	all, err := comm.Gather(e.comm, comm.Setup, mine...)
 	return func(p, q int) []int {
 		told := all[(s.Holders[p]*k+q)*messagesOfPartition:]
-		sizes := messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) // of all rows: as many messages
+		sizes := messages(s.HaloRows[p][q], s.Starts[q+1]-s.Starts[q]) // as for all rows: the number of messages is the same
 		for i := range sizes {
 			sizes[i] = int(told[i])
 		}
@@ -100,10 +100,10 @@ func sum(sizes []int) (n int) {
 	return n
 }
 
-// workers are Others that hold the rows of other partitions.
+// workers implements Others for rows that other workers hold.
 type workers struct{}
 
-// Columns implements Others: the workers tell each other.
+// Columns implements Others: the workers send each other the values.
 func (workers) Columns(e *Edges, column func(*Edges) *tensor.Matrix) ([]*tensor.Matrix, error) {
 	own, columns := column(e), make([]*tensor.Matrix, len(e.Remote()))
 	for i, b := range e.Remote() {

@@ -1,6 +1,6 @@
-// Package edges holds what a worker knows of a graph's structure: the edges into its rows, in blocks by where
-// they come from, the lists of rows that go to other workers, and linear aggregations as matrices over these
-// blocks.
+// Package edges holds the part of a graph's structure that a worker needs: the edges into its rows, in blocks
+// by the worker that holds their sources; the lists of local rows that other workers need; and linear
+// aggregations as matrices over these blocks.
 package edges
 
 import (
@@ -13,63 +13,62 @@ import (
 	"weft/tensor"
 )
 
-// Edges is one direction of a relation as one worker holds it: the edges that lead into its own rows, in
-// blocks by where they come from. Self loops are taken out of the matrices and counted per vertex, so that
-// adding, replacing or keeping them is a choice of each aggregation.
+// Edges holds one relation in one direction on one worker: the edges into its local rows, in blocks by the
+// worker that holds their sources. The matrices have no self loops; these are counted for each vertex, so
+// that each aggregation can keep, add or replace them.
 type Edges struct {
-	Rows int            // own rows, of the type that the edges lead to
-	IDs  *tensor.Matrix // Int32, 1 × Rows: their vertices in the original graph; nil: their row numbers
-	// Sources are the own rows of the type that the edges lead from: Rows, where that is the same type.
+	Rows int            // local rows, of the targets' vertex type
+	IDs  *tensor.Matrix // Int32, 1 × Rows: vertices in the original graph; nil: the row numbers
+	// Sources counts the local rows of the sources' vertex type. It equals Rows if both ends are of one type.
 	Sources   int
-	SourceIDs *tensor.Matrix // Int32, 1 × Sources, as IDs
-	// Blocks: first the edges among own rows, then those from other workers' rows in the order of the halo
-	// exchange
+	SourceIDs *tensor.Matrix // Int32, 1 × Sources: as IDs, of the sources
+	// Blocks holds the edges among local rows first, then those from other workers' rows in the order of the
+	// halo exchange.
 	Blocks  []*Block
-	Needed  []*Message     // own sources' rows that other workers need, in the order in which they go there
-	MostIn  int            // the rows of the largest message that comes
-	MostOut int            // the rows of the largest message that goes
+	Needed  []*Message     // local source rows that other workers need, in the order in which they are sent
+	MostIn  int            // rows of the largest message received
+	MostOut int            // rows of the largest message sent
 	Loops   *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
 
 	ends      Ends
-	degrees   func(degreeOf) []float64 // of all edges, where the blocks hold those of some rows; nil: they hold all
+	degrees   func(degreeOf) []float64 // by all edges, if the blocks hold only some rows' edges; nil: they hold all
 	team      *kernel.Team
-	comm      *comm.Comm // the workers that hold the other rows; nil: they are at hand
+	comm      *comm.Comm // the workers that hold the other rows; nil: this worker holds them
 	others    Others
 	loopCount int       // of all vertices
-	loopStart []int64   // len Rows+1: where a vertex's loops begin in loopW; nil: no weights
-	loopW     []float32 // the weights of the self loops, vertex by vertex
+	loopStart []int64   // len Rows+1: where each vertex's loops begin in loopW; nil: no weights
+	loopW     []float32 // weights of the self loops, vertex by vertex
 
-	// Made when first asked for.
+	// The following are made at their first use.
 	one        *tensor.Matrix // Int32, Rows × 1 of ones
 	operators  map[gnn.Reduce]Operator
-	shares     map[meanOf]*tensor.Matrix    // of each own row
-	roots      map[SelfLoops]*tensor.Matrix // of each own row's degree
+	shares     map[meanOf]*tensor.Matrix    // 1/degree of each local row
+	roots      map[SelfLoops]*tensor.Matrix // 1/√degree of each local row
 	loopBlocks map[SelfLoops]*Block         // self loops as edges
 }
 
-// Ends says whether a relation's ends are of one vertex type.
+// Ends says whether both ends of a relation are of one vertex type.
 type Ends bool
 
-// One type at both ends, where a vertex may have an edge to itself; or two, where none has.
+// OneType: a vertex may have an edge to itself. TwoTypes: there are no self loops.
 const (
 	OneType  Ends = false
 	TwoTypes Ends = true
 )
 
-// Block is the edges from some rows of one worker into the rows of this one: the columns of its matrix are
-// those source rows. With several workers a block holds the edges from one message of the other's rows that
-// this worker needs.
+// Block holds the edges from some rows of one worker into the local rows. The columns of its matrix are those
+// source rows. A remote block's sources are the rows of one message.
 type Block struct {
-	Peer int            // the rank that holds the sources' rows
-	In   *kernel.CSR    // rows × sources; values are the edge weights, nil without
-	Out  *kernel.CSR    // its transpose; In itself, where that is the same; nil: of Some's rows
-	IDs  *tensor.Matrix // Int32, the sources' vertices in the original graph; nil: their row numbers
-	// Targets (Int32, 1 × n) are the own rows that the rows of In are, where only few of them have edges;
-	// nil: they are all.
+	Peer int            // rank of the worker that holds the sources' rows
+	In   *kernel.CSR    // rows × sources; the values are edge weights, nil if there are none
+	Out  *kernel.CSR    // the transpose of In; In itself if symmetric; nil for Some's rows
+	IDs  *tensor.Matrix // Int32: the sources' vertices in the original graph; nil: the row numbers
+	// Targets (Int32, 1 × n) lists the local rows that In has rows for, if only few local rows have edges in
+	// the block. It is nil if In has a row for each local row.
 	Targets *tensor.Matrix
 }
 
-// Target is the own row that row i of the block's matrix is.
+// Target returns the local row of row i of the block's matrix.
 func (b *Block) Target(i int) int {
 	if b.Targets == nil {
 		return i
@@ -77,45 +76,45 @@ func (b *Block) Target(i int) int {
 	return int(b.Targets.Int32s()[i])
 }
 
-// fewTargets: a block that leads into less than 1/fewTargets of the own rows lists them. Its memory is then
-// in proportion to its edges.
+// fewTargets: a block with edges into fewer than 1/fewTargets of the local rows lists these rows. Its memory
+// is then proportional to its edges.
 const fewTargets = 4
 
-// Message is a list of own rows that go to another worker in one message.
+// Message lists the local rows that one message to another worker holds.
 type Message struct {
-	Peer int            // the rank that needs them
+	Peer int            // rank of the worker that needs them
 	Rows *tensor.Matrix // Int32, 1 × n
 }
 
-// Source is where a worker reads edges from, in a direction.
+// Source says where a worker reads the edges of one relation and direction from.
 type Source struct {
-	// Relation: its rows are the worker's own; its sources are positions in the order of the partitions
+	// Relation has a row for each of the worker's rows. Its sources are positions, counted over the
+	// partitions in order.
 	Relation *graph.Relation
-	Starts   []int // len K+1: the first position of each of K partitions, and V
-	Me       int   // the partition whose rows they are
-	Holders  []int // len K: the rank that holds each partition
-	// K × K: [p][q] is how many rows partition p needs of partition q; nil with one worker
+	Starts   []int // len K+1: first position of each of K partitions, and V
+	Me       int   // this worker's partition
+	Holders  []int // len K: rank of the worker that holds each partition
+	// HaloRows (K × K): [p][q] is how many rows partition p needs of partition q; nil with one worker
 	HaloRows [][]int
-	// Int32, 1 × rows: the own rows' vertices in the original graph; nil: their row numbers
+	// IDs (Int32, 1 × rows) are the local rows' vertices in the original graph; nil: their row numbers
 	IDs *tensor.Matrix
-	// Ends are TwoTypes where the sources are of another type than the rows. SourceIDs are then those of the
-	// own sources' rows.
+	// Ends is TwoTypes if sources and targets are of different vertex types. SourceIDs are then the ids of
+	// the local rows of the sources' type.
 	Ends      Ends
 	SourceIDs *tensor.Matrix
-	// Some are the rows that are computed on, which IDs and SourceIDs are then of; nil: all.
+	// Some selects the rows to compute on; IDs and SourceIDs are then theirs. nil: all rows.
 	Some *Some
 }
 
-// Some are some of a worker's rows, by their places among all of them, ascending. What is computed for those
-// whose edges are taken has the bits that it has among all rows. There is no way back: only inference can use
-// them.
+// Some selects some of a worker's rows, by their places among all rows, ascending. Rows whose edges are read
+// get the same bits as among all rows. There is no backward pass, so only inference can use them.
 type Some struct {
 	Rows    []int32
-	Into    []int32 // those of them whose edges are taken; of the others only self loops are
-	Sources []int32 // own rows of the type that the edges lead from: Rows, where that is the same type
+	Into    []int32 // the rows among them whose edges are read; of the others only self loops are
+	Sources []int32 // local rows of the sources' type; equal to Rows if both ends are of one type
 }
 
-// isLoop reports whether an edge into row v from the source at a position is a self loop.
+// isLoop reports whether the edge into row v from the source at a position is a self loop.
 func (s *Source) isLoop(v int, position int32) bool {
 	if s.Some != nil {
 		v = int(s.Some.Rows[v])
@@ -123,9 +122,9 @@ func (s *Source) isLoop(v int, position int32) bool {
 	return s.Ends == OneType && position-int32(s.Starts[s.Me]) == int32(v)
 }
 
-// ownSources is a function that gives the row of an own source at a position.
-func (s *Source) ownSources() func(position int32) int32 {
-	const few = 16 // of so many rows, one is looked for; of more they are listed by their places
+// localSources returns a function that finds the row of a local source by its position.
+func (s *Source) localSources() func(position int32) int32 {
+	const few = 16 // below 1/few of all rows, each source is searched for; above, a table has them all
 	start := int32(s.Starts[s.Me])
 	if s.Some == nil || len(s.Some.Sources) < s.sources()/few {
 		return func(position int32) int32 {
@@ -140,8 +139,8 @@ func (s *Source) ownSources() func(position int32) int32 {
 	return func(position int32) int32 { return rows[position-start] }
 }
 
-// sourceRow is the row of the own source that is in a place of all; found is false where it is not among
-// them.
+// sourceRow returns the row of the local source at a place among all of them; found is false if it is not
+// selected.
 func (s *Source) sourceRow(place int32) (row int32, found bool) {
 	if s.Some == nil {
 		return place, place >= 0 && int(place) < s.sources()
@@ -150,19 +149,18 @@ func (s *Source) sourceRow(place int32) (row int32, found bool) {
 	return int32(i), found
 }
 
-// sources is how many own rows of the sources there are in all.
+// sources returns how many local rows the sources' type has, selected or not.
 func (s *Source) sources() int { return s.Starts[s.Me+1] - s.Starts[s.Me] }
 
-// Others are what is known of the rows of remote blocks' sources.
+// Others knows values of the rows of remote blocks' sources.
 type Others interface {
-	// Columns is, for each remote block of e, the values that its sources have in a column over the rows that
-	// have them, of which own is the part for the rows of some edges: a column × 1 of the graph's structure.
+	// Columns returns the values of each remote block's sources as a column × 1, charged to the graph's
+	// structure. own computes the column of the rows that given Edges hold.
 	Columns(e *Edges, own func(*Edges) *tensor.Matrix) ([]*tensor.Matrix, error)
 }
 
-// New copies edges into the team's memory. The workers of all partitions, which c connects (where the team
-// only plans, one made of comm.Plan), call it together, and tell each other which of their rows they need:
-// O(halo) numbers.
+// New copies edges into the team's memory. The workers of all partitions call it together; c connects them
+// (comm.Plan if the team only plans). They tell each other which rows they need: O(halo) numbers.
 func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 	e, needed := read(team, s)
 	e.comm, e.others = c, workers{}
@@ -181,10 +179,10 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 	return e, nil
 }
 
-// Among copies edges into a team's memory whose remote sources' rows are at hand on this worker: r's sources
-// are its own rows, and numbered behind them so many others. ids are the own rows' vertices. It returns beside
-// the edges the others that are sources, ascending: those of the remote blocks, in their order. The blocks'
-// IDs are undefined.
+// Among copies edges into a team's memory, where the worker itself holds the rows of all sources. The sources
+// in r are numbered: first its own rows, then so many others. ids are the vertices of its own rows. Among
+// also returns which of the others are sources, ascending: the sources of the remote blocks, in their order.
+// The blocks' IDs are undefined.
 func Among(team *kernel.Team, r *graph.Relation, others int, ids *tensor.Matrix, o Others) (e *Edges, sources []int32) {
 	own := len(r.Indptr) - 1
 	e, needed := read(team, Source{Relation: r, Starts: []int{0, own, own + others}, Holders: []int{0, 1}, IDs: ids})
@@ -192,15 +190,15 @@ func Among(team *kernel.Team, r *graph.Relation, others int, ids *tensor.Matrix,
 	return e, needed[1]
 }
 
-// read copies edges. needed are, by partition, the rows that these need of it.
+// read copies edges. It returns for each partition the list of that partition's rows that these edges need.
 func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 	k := len(s.Starts) - 1
-	var at, all *span // of the rows whose edges are taken, and of all, which say where those are cut
+	var at, all *span // at: of the selected rows; all: of all rows, which decide how messages are cut
 	switch {
 	case s.Some == nil:
 		at = s.allRows()
 		all = at
-	case k == 1: // nothing is cut
+	case k == 1: // there are no messages
 		at = s.someRows()
 		all = at
 	default:
@@ -216,7 +214,7 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 	if s.Some != nil {
 		e.Sources, e.degrees = len(s.Some.Sources), s.inDegrees
 	}
-	e.forget()
+	e.reset()
 	needed = make([][]int32, k)
 	remote := make([][]*Block, k) // by partition
 	symmetric := false
@@ -248,10 +246,10 @@ func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 	return e, needed
 }
 
-// Local is the block of the edges among the worker's own rows.
+// Local returns the block of the edges among local rows.
 func (e *Edges) Local() *Block { return e.Blocks[0] }
 
-// Entries is the number of edges in the blocks: of all edges into own rows but self loops.
+// Entries returns the number of edges in all blocks: all edges into local rows but self loops.
 func (e *Edges) Entries() (n int64) {
 	for _, b := range e.Blocks {
 		n += int64(b.In.Entries())
@@ -259,30 +257,31 @@ func (e *Edges) Entries() (n int64) {
 	return n
 }
 
-// Alone reports whether no rows come or go: the worker is the only one, or its partition has no edges to
-// others.
+// Alone reports whether no rows are exchanged: the worker is the only one, or no edge joins its partition to
+// another.
 func (e *Edges) Alone() bool { return len(e.Blocks)+len(e.Needed) == 1 }
 
-// Remote are the blocks of the edges from other workers' rows, in the order of the halo exchange; none with
-// one worker.
+// Remote returns the blocks of the edges from other workers' rows, in the order of the halo exchange; none
+// with one worker.
 func (e *Edges) Remote() []*Block { return e.Blocks[1:] }
 
-// Reversed is the same relation with every edge turned around, of a worker that holds all of it.
+// Reversed returns the same relation with every edge reversed, for a worker that holds the whole relation.
 func (e *Edges) Reversed() *Edges {
 	r := *e
 	r.Rows, r.IDs, r.Sources, r.SourceIDs = e.Sources, e.SourceIDs, e.Rows, e.IDs
 	r.Blocks = []*Block{{In: e.Local().Out, Out: e.Local().In, IDs: r.SourceIDs}}
-	r.forget()
+	r.reset()
 	return &r
 }
 
-// forget has what is made when it is first asked for made again.
-func (e *Edges) forget() {
+// reset clears what is made at its first use.
+func (e *Edges) reset() {
 	e.one, e.operators, e.shares = nil, map[gnn.Reduce]Operator{}, map[meanOf]*tensor.Matrix{}
 	e.roots, e.loopBlocks = map[SelfLoops]*tensor.Matrix{}, map[SelfLoops]*Block{}
 }
 
-// Picker takes rows for a block and gives back together what that took.
+// Picker copies a block's rows out of matrices with a row for each local row, and releases the copies
+// together.
 type Picker struct {
 	block *Block
 	team  *kernel.Team
@@ -292,8 +291,8 @@ type Picker struct {
 // Picker returns a Picker for the rows of the block's matrix.
 func (b *Block) Picker(team *kernel.Team) *Picker { return &Picker{block: b, team: team} }
 
-// Of is the rows of m, of which there is one for each own row, that the rows of the block's matrix are; nil
-// of nil. They are there until Release.
+// Of returns the rows of m, which has a row for each local row, that are rows of the block's matrix; nil for
+// nil. They are valid until Release.
 func (p *Picker) Of(m *tensor.Matrix) *tensor.Matrix {
 	if p.block.Targets == nil || m == nil {
 		return m
@@ -303,15 +302,15 @@ func (p *Picker) Of(m *tensor.Matrix) *tensor.Matrix {
 	return rows
 }
 
-// Release gives back what was taken.
+// Release releases the copies.
 func (p *Picker) Release() {
 	for _, m := range p.taken {
 		m.Release()
 	}
 }
 
-// Onto adds compute's result to the rows of z, of which there is one for each own row, that the block leads
-// into. compute gets z itself and accumulates, or, where Targets is set, a matrix of those rows to overwrite.
+// Onto adds the result of compute to the block's rows of z, which has a row for each local row. If Targets is
+// set, compute overwrites a matrix of just these rows. Otherwise it gets z itself and accumulates.
 func (b *Block) Onto(team *kernel.Team, z *tensor.Matrix, compute func(z *tensor.Matrix, to kernel.Output)) {
 	if b.Targets == nil || z == nil {
 		compute(z, kernel.Accumulate)
@@ -323,9 +322,9 @@ func (b *Block) Onto(team *kernel.Team, z *tensor.Matrix, compute func(z *tensor
 	some.Release()
 }
 
-// Within lets compute change the rows of z and arg, of which there is one for each own row, that the block
-// leads into. compute gets z and arg themselves, or, where Targets is set, copies of those rows, which are
-// written back.
+// Within lets compute update the block's rows of z and arg, which have a row for each local row. If Targets
+// is set, compute gets copies of just these rows, which are written back. Otherwise it gets z and arg
+// themselves.
 func (b *Block) Within(team *kernel.Team, z, arg *tensor.Matrix, compute func(z, arg *tensor.Matrix)) {
 	pick := b.Picker(team)
 	someZ, someArg := pick.Of(z), pick.Of(arg)
@@ -337,7 +336,7 @@ func (b *Block) Within(team *kernel.Team, z, arg *tensor.Matrix, compute func(z,
 	pick.Release()
 }
 
-// ofTargets is a column over own rows as a column over the rows of the block's matrix.
+// ofTargets returns the entries of a column over local rows that belong to the rows of the block's matrix.
 func (b *Block) ofTargets(team *kernel.Team, column *tensor.Matrix) *tensor.Matrix {
 	if b.Targets == nil || column == nil {
 		return column

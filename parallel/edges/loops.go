@@ -8,23 +8,24 @@ import (
 	"weft/tensor"
 )
 
-// SelfLoops says which self loops the vertices have.
+// SelfLoops says which self loops an aggregation uses.
 type SelfLoops bool
 
-// Those that the graph stores, or one for each vertex in their place.
+// Stored: the loops that the graph stores. OneEach: one loop for each vertex instead.
 const (
 	Stored  SelfLoops = false
 	OneEach SelfLoops = true
 )
 
-// needsOneType panics where something is asked for that relations between two vertex types have not.
+// needsOneType panics if the relation joins two vertex types, as it then has no self loops and no common
+// degrees.
 func (e *Edges) needsOneType(what string) {
 	if e.ends == TwoTypes {
 		panic("edges: " + what + " of a relation between two vertex types")
 	}
 }
 
-// OneLoop is a self loop for each vertex: Int32, Rows × 1 of ones.
+// OneLoop counts one self loop for each vertex: Int32, Rows × 1 of ones.
 func (e *Edges) OneLoop() *tensor.Matrix {
 	e.needsOneType("self loops")
 	if e.one == nil {
@@ -34,7 +35,7 @@ func (e *Edges) OneLoop() *tensor.Matrix {
 	return e.one
 }
 
-// LoopBlock is the self loops as a block of edges; nil where there are none.
+// LoopBlock returns the self loops as a block of edges; nil if there are none.
 func (e *Edges) LoopBlock(loops SelfLoops) *Block {
 	if loops == Stored && e.Loops == nil {
 		return nil
@@ -46,7 +47,7 @@ func (e *Edges) LoopBlock(loops SelfLoops) *Block {
 	return e.loopBlocks[loops]
 }
 
-// loopMatrix is the self loops as entries of a matrix.
+// loopMatrix returns the self loops as entries of a matrix.
 func (e *Edges) loopMatrix(loops SelfLoops) *kernel.CSR {
 	team := e.team
 	entries := e.loopCount
@@ -83,11 +84,11 @@ func (e *Edges) loopsOf(v int) int {
 	return int(e.Loops.Int32s()[v])
 }
 
-// loopWeights are the weights of a vertex's self loops, for a relation with weights.
+// loopWeights returns the weights of a vertex's self loops, for a relation with edge weights.
 func (e *Edges) loopWeights(v int) []float32 { return e.loopW[e.loopStart[v]:e.loopStart[v+1]] }
 
-// totalLoopWeight is the weight of a vertex's self loops together; where it has exactly one, that of the last
-// that is stored, and 1 where none is (PyG's add_remaining_self_loops).
+// totalLoopWeight returns the sum of the weights of a vertex's self loops. With OneEach it returns the weight
+// of the last stored loop, or 1 if the vertex has none, as PyG's add_remaining_self_loops does.
 func (e *Edges) totalLoopWeight(v int, loops SelfLoops) (sum float64) {
 	n := e.loopsOf(v)
 	switch {
@@ -104,14 +105,14 @@ func (e *Edges) totalLoopWeight(v int, loops SelfLoops) (sum float64) {
 	return sum
 }
 
-// meanOf says what a mean is taken of: a vertex's in-neighbours with these self loops, and its own row so
-// many times besides.
+// meanOf says what a mean is taken over: a vertex's in-neighbours with these self loops, and its own row self
+// times.
 type meanOf struct {
 	loops SelfLoops
 	self  float32
 }
 
-// MeanShares are 1/(in-degree + self) of the own rows, self loops included: Rows × 1.
+// MeanShares returns 1/(in-degree + self) of the local rows, self loops included: Rows × 1.
 func (e *Edges) MeanShares(loops SelfLoops, self float32) *tensor.Matrix {
 	of := meanOf{loops, self}
 	if e.shares[of] == nil {
@@ -125,7 +126,8 @@ func (e *Edges) MeanShares(loops SelfLoops, self float32) *tensor.Matrix {
 	return e.shares[of]
 }
 
-// inverseRoots are 1/√d of the own rows, d the weighted in-degree with these self loops: Rows × 1.
+// inverseRoots returns 1/√d of the local rows, where d is the weighted in-degree with these self loops: Rows
+// × 1.
 func (e *Edges) inverseRoots(loops SelfLoops) *tensor.Matrix {
 	if e.roots[loops] == nil {
 		e.roots[loops] = e.degreeColumn(sumWeights, func(v int, degree float64) float64 {
@@ -135,7 +137,7 @@ func (e *Edges) inverseRoots(loops SelfLoops) *tensor.Matrix {
 	return e.roots[loops]
 }
 
-// degreeOf says what an in-degree is.
+// degreeOf says what an in-degree counts.
 type degreeOf bool
 
 // The number of edges, or the sum of their weights.
@@ -144,7 +146,7 @@ const (
 	sumWeights degreeOf = true
 )
 
-// inDegrees are those of the own rows, without self loops.
+// inDegrees returns the in-degrees of the local rows, without self loops.
 func (e *Edges) inDegrees(of degreeOf) []float64 {
 	if e.degrees != nil {
 		return e.degrees(of)
@@ -166,8 +168,8 @@ func (e *Edges) inDegrees(of degreeOf) []float64 {
 	return sums
 }
 
-// inDegrees are those of Some's rows by all of their edges, without self loops, added up in the order of the
-// blocks that hold them.
+// inDegrees returns the in-degrees of Some's rows by all of their edges, without self loops. It adds weights
+// in the order of the blocks that would hold these edges.
 func (s *Source) inDegrees(of degreeOf) []float64 {
 	sums, k := make([]float64, len(s.Some.Rows)), len(s.Starts)-1
 	for v, row := range s.Some.Rows {
@@ -191,7 +193,7 @@ func (s *Source) inDegrees(of degreeOf) []float64 {
 	return sums
 }
 
-// column fills a rows × 1 matrix that belongs to the graph's structure.
+// column makes a rows × 1 matrix, charged to the graph's structure.
 func (e *Edges) column(value func(v int) float64) *tensor.Matrix {
 	m := e.team.Memory.New(tensor.Graph, e.Rows, 1)
 	if e.team.Planning() {
@@ -203,7 +205,7 @@ func (e *Edges) column(value func(v int) float64) *tensor.Matrix {
 	return m
 }
 
-// degreeColumn is column for values that follow from each row's in-degree.
+// degreeColumn is column for values computed from each row's in-degree.
 func (e *Edges) degreeColumn(of degreeOf, value func(v int, degree float64) float64) *tensor.Matrix {
 	var degrees []float64
 	if !e.team.Planning() {
@@ -212,7 +214,7 @@ func (e *Edges) degreeColumn(of degreeOf, value func(v int, degree float64) floa
 	return e.column(func(v int) float64 { return value(v, degrees[v]) })
 }
 
-// inverse is 1/x, 0 for 0.
+// inverse returns 1/x, and 0 for 0.
 func inverse(x float64) float64 {
 	if x <= 0 {
 		return 0

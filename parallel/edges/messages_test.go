@@ -10,8 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// TestMessages: messages are of the sixth part of a partition, rounded up, and of 512 rows at least; only the last
-// one is smaller, and none is empty.
+// TestMessages: a message has a sixth of a partition's rows, rounded up, and at least 512. Only the last
+// message is smaller, and none is empty.
 func TestMessages(t *testing.T) {
 	for _, c := range []struct {
 		n, partition int
@@ -32,8 +32,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestSymmetricOfPlainEdges: edges without weights that stand for one direction are held in both directions,
-// in the first partition and behind it.
+// TestSymmetricOfPlainEdges: edges without weights that have no reverse edge need both matrices, in the first
+// partition and in later ones.
 func TestSymmetricOfPlainEdges(t *testing.T) {
 	for name, c := range map[string]struct {
 		source, target []int32
@@ -66,8 +66,8 @@ func TestSymmetricOfPlainEdges(t *testing.T) {
 	}
 }
 
-// TestLoopBlock: stored self loops are edges with their weights, each as often as it is stored; in their place
-// each vertex may have one of weight 1.
+// TestLoopBlock: stored self loops are edges with their weights, each as often as it is stored. Instead, each
+// vertex may have one loop of weight 1.
 func TestLoopBlock(t *testing.T) {
 	list := graph.Edges{Source: []int32{1, 0, 1, 2, 1}, Target: []int32{1, 1, 1, 2, 0}, Weights: []float32{3, 9, 4, 5, 8}}
 	r, err := graph.NewRelation(4, list)

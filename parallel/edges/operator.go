@@ -6,18 +6,18 @@ import (
 	"weft/tensor"
 )
 
-// Operator is one linear aggregation as a matrix, block by block: Â·x forward, Âᵀ·g backward. Its factors are
-// vectors; only edge weights have an entry for each edge.
+// Operator is one linear aggregation as a matrix, block by block: Â·x in the forward pass, Âᵀ·g in the
+// backward pass. Its factors are vectors; only edge weights have an entry for each edge.
 type Operator struct {
 	team     *kernel.Team
-	weighted bool // edge weights are factors too
+	weighted bool // edge weights are factors as well
 	factors  map[*Block]factors
 }
 
 type factors struct{ forward, backward kernel.Scales }
 
-// Apply is z = Â_b·x, or z += Â_b·x, for the rows x of block b's sources; z has a row for each own row. A
-// block that leads into few rows can only be added.
+// Apply computes z = Â_b·x or z += Â_b·x. x has the rows of block b's sources, z a row for each local row. A
+// block with Targets can only be added.
 func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.Output) {
 	apply := func(z *tensor.Matrix, to kernel.Output) { o.team.SpMM(z, o.matrix(b.In), x, o.factors[b].forward, to) }
 	switch {
@@ -26,25 +26,25 @@ func (o Operator) Apply(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.
 	case to == kernel.Accumulate:
 		b.Onto(o.team, z, apply)
 	default:
-		panic("edges: a block of few rows is to replace all")
+		panic("edges: a block with Targets cannot replace all rows")
 	}
 }
 
-// ApplyTransposed is dx = Â_bᵀ·g, or dx += Â_bᵀ·g, for the rows dx of block b's sources; g has a row for each
-// own row.
+// ApplyTransposed computes dx = Â_bᵀ·g or dx += Â_bᵀ·g. dx has the rows of block b's sources, g a row for
+// each local row.
 func (o Operator) ApplyTransposed(dx *tensor.Matrix, b *Block, g *tensor.Matrix, to kernel.Output) {
 	pick := b.Picker(o.team)
 	o.team.SpMM(dx, o.matrix(b.Out), pick.Of(g), o.factors[b].backward, to)
 	pick.Release()
 }
 
-// ApplyRows is rows lo…hi−1 of Apply, with the bits that they have there. It reads those rows of x alone that
-// are their sources, or where b has the worker's own rows they themselves.
+// ApplyRows computes rows lo…hi−1 of Apply, to the same bits. It reads only those rows of x that are their
+// sources. For the local block it also reads rows lo…hi−1 themselves.
 func (o Operator) ApplyRows(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.Output, lo, hi int) {
 	o.team.SpMMRows(z, o.matrix(b.In), x, o.factors[b].forward, to, lo, hi)
 }
 
-// ApplyTransposedRows is ApplyRows of ApplyTransposed.
+// ApplyTransposedRows computes rows lo…hi−1 of ApplyTransposed in the same manner.
 func (o Operator) ApplyTransposedRows(dx *tensor.Matrix, b *Block, g *tensor.Matrix, to kernel.Output, lo, hi int) {
 	o.team.SpMMRows(dx, o.matrix(b.Out), g, o.factors[b].backward, to, lo, hi)
 }
@@ -58,9 +58,8 @@ func (o Operator) matrix(a *kernel.CSR) *kernel.CSR {
 	return &plain
 }
 
-// Operator is the matrix of a linear aggregation, made when it is first asked for. Where the factors of
-// remote sources are needed, their workers send them: all of them ask for the same aggregations in the same
-// order.
+// Operator returns the matrix of a linear aggregation, and makes it at the first call. Workers send each
+// other the factors of remote sources, so all of them must ask for the same aggregations in the same order.
 func (e *Edges) Operator(r gnn.Reduce) (o Operator, err error) {
 	o, made := e.operators[r]
 	if !made {

@@ -10,8 +10,8 @@ import (
 	"weft/tensor"
 )
 
-// TestSymmetricBlocks: a local block that is its own transpose is held once, in a plan too; and a block that
-// differs from it in an edge, how often it stands there or a weight is held in both directions.
+// TestSymmetricBlocks: a local block that equals its transpose is held once, in a plan too. A block is held
+// in both directions if an edge, a multiplicity or a weight differs.
 func TestSymmetricBlocks(t *testing.T) {
 	type edge struct {
 		source, target int32

@@ -1,4 +1,4 @@
-// Package exchange is what moves rows between the workers of a group, and how a pass ends that cannot go on.
+// Package exchange sends rows between the workers of a group, and says how a pass ends after a failure.
 package exchange
 
 import (
@@ -9,8 +9,8 @@ import (
 	"weft/tensor"
 )
 
-// Receiver takes in messages of one kind, in the order in which they are expected. As many as there are
-// buffers are on their way at a time.
+// Receiver receives messages of one kind, in the order in which they are expected. At most as many are being
+// received at a time as there are buffers.
 type Receiver struct {
 	Comm     *comm.Comm
 	Kind     comm.Kind
@@ -25,8 +25,7 @@ type message struct {
 	pending          *comm.Pending
 }
 
-// Expect says that a message of rows × cols elements is to come from a peer, after those that are expected
-// already.
+// Expect announces a message of rows × cols elements from a peer, after those announced before.
 func (r *Receiver) Expect(peer, rows, cols int) {
 	r.expected = append(r.expected, message{peer: peer, rows: rows, cols: cols})
 	if i := len(r.expected) - 1; i < len(r.Buffers) {
@@ -40,33 +39,34 @@ func (r *Receiver) ask(i int) {
 	m.pending = r.Comm.Receive(r.Kind, m.value.Bytes(), m.peer)
 }
 
-// Next waits for the next message. Its rows are there until Free.
+// Next waits for the next message. Its rows are valid until Free.
 func (r *Receiver) Next() (rows *tensor.Matrix, err error) {
 	m := r.expected[r.taken]
 	r.taken++
 	return m.value, m.pending.Wait()
 }
 
-// Free says that the rows of the last message are not needed any more: one that is expected takes their
-// buffer.
+// Free says that the rows of the last message are no longer needed. Their buffer receives another expected
+// message.
 func (r *Receiver) Free() {
 	if i := r.taken - 1 + len(r.Buffers); i < len(r.expected) {
 		r.ask(i)
 	}
 }
 
-// Sender sends messages of one kind from its buffers in turn: the others' are on their way while one is made.
+// Sender sends messages of one kind from its buffers in turn, so that one message is made while others are
+// being sent.
 type Sender struct {
 	Comm    *comm.Comm
 	Kind    comm.Kind
 	Buffers []*tensor.Matrix // each with as many elements as the largest message
-	pending []*comm.Pending  // of each buffer, once it was used
-	value   *tensor.Matrix   // of the message that is being made
+	pending []*comm.Pending  // for each buffer that was used
+	value   *tensor.Matrix   // the message that is being made
 	turn    int
 }
 
-// Buffer waits for a buffer and returns rows × cols elements of it, which are undefined, for the message that
-// Send sends.
+// Buffer waits for a free buffer and returns rows × cols elements of it, with undefined values. Send sends
+// them.
 func (s *Sender) Buffer(rows, cols int) (value *tensor.Matrix, err error) {
 	if err := s.wait(s.turn); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (s *Sender) Buffer(rows, cols int) (value *tensor.Matrix, err error) {
 	return s.value, nil
 }
 
-// Send starts to send what Buffer returned last.
+// Send starts to send the elements that Buffer returned last.
 func (s *Sender) Send(peer int) {
 	p := s.Comm.Send(s.Kind, s.value.Bytes(), peer)
 	if s.turn < len(s.pending) {
@@ -86,7 +86,7 @@ func (s *Sender) Send(peer int) {
 	s.turn = (s.turn + 1) % len(s.Buffers)
 }
 
-// Finish waits for what is on its way.
+// Finish waits until all messages are sent.
 func (s *Sender) Finish() error {
 	for k := range s.pending {
 		if err := s.wait(k); err != nil {
@@ -104,11 +104,11 @@ func (s *Sender) wait(k int) error {
 	return nil
 }
 
-// Side is work of a worker beside its main work, with a Comm of its own for the same group.
+// Side is work that a worker does beside its main work, with a Comm of its own for the same group.
 type Side func(aside *comm.Comm) error
 
-// Beside runs the sides beside f, and waits for all. Where one fails, or panics, the workers' connection is
-// broken off, so that the others end too and nothing reads or writes the buffers any more.
+// Beside runs the sides beside f, and waits for all of them. If f or a side fails or panics, Beside aborts
+// the connection of the workers. So the others end too, and nothing reads or writes the buffers afterwards.
 func Beside(c *comm.Comm, sides []Side, f func() error) error {
 	failures, joins := make([]error, len(sides)), make([]func(), len(sides))
 	for i, side := range sides {
@@ -144,7 +144,7 @@ func Beside(c *comm.Comm, sides []Side, f func() error) error {
 	}
 	join()
 	for _, theirs := range failures {
-		if err == nil || theirs != nil && errors.Is(err, theirs) { // it broke off because of this side
+		if err == nil || theirs != nil && errors.Is(err, theirs) { // f failed because this side did
 			err = theirs
 		}
 	}
@@ -154,7 +154,7 @@ func Beside(c *comm.Comm, sides []Side, f func() error) error {
 // errBroken ends the sides of work that panicked.
 var errBroken = errors.New("the worker broke off")
 
-// Buffers are n matrices of so many rows.
+// Buffers makes n matrices of rows × cols.
 func Buffers(memory *tensor.Meter, n, rows, cols int) []*tensor.Matrix {
 	m := make([]*tensor.Matrix, n)
 	for i := range m {
@@ -163,7 +163,7 @@ func Buffers(memory *tensor.Meter, n, rows, cols int) []*tensor.Matrix {
 	return m
 }
 
-// Like are matrices of so many rows, each as wide as the one in its place.
+// Like makes matrices of so many rows, each as wide as the one in its place.
 func Like(memory *tensor.Meter, rows int, widths []*tensor.Matrix) []*tensor.Matrix {
 	m := make([]*tensor.Matrix, len(widths))
 	for i, w := range widths {
@@ -172,8 +172,8 @@ func Like(memory *tensor.Meter, rows int, widths []*tensor.Matrix) []*tensor.Mat
 	return m
 }
 
-// Parts are the rows of several matrices that travel in one message, or the buffer for them, one matrix's
-// after the other's. The widths are their numbers of columns, which the message has together.
+// Parts returns the part of a message, or of its buffer, that holds the rows of each matrix. A message holds
+// one matrix's rows after the other's; widths are the matrices' columns.
 func Parts(message *tensor.Matrix, widths []int) (rows []*tensor.Matrix) {
 	flat, at := message.Reshape(message.Len(), 1), 0
 	for _, columns := range widths {
@@ -184,7 +184,7 @@ func Parts(message *tensor.Matrix, widths []int) (rows []*tensor.Matrix) {
 	return rows
 }
 
-// Release releases matrices, of which some may be nil.
+// Release releases matrices; some may be nil.
 func Release(ms ...*tensor.Matrix) {
 	for _, m := range ms {
 		m.Release()

@@ -5,26 +5,26 @@ import (
 	"weft/comm"
 )
 
-// Failure is the panic value of a pass that could not go on because of another worker: a forward or backward
-// pass has no other way out. Package train turns it into an error again.
+// Failure is the panic value of a pass that another worker's failure ends: a forward or backward pass cannot
+// return an error. Package train turns it back into an error.
 type Failure struct{ Err error }
 
 func (f Failure) Error() string { return f.Err.Error() }
 
-// Unwrap is the error that ended the pass.
+// Unwrap returns the error that ended the pass.
 func (f Failure) Unwrap() error { return f.Err }
 
-// Must ends the worker's pass with err, unless it is nil.
+// Must ends the worker's pass with err, unless err is nil.
 func Must(err error) {
 	if err != nil {
 		panic(Failure{err})
 	}
 }
 
-// Peers are the workers of a group as autograd.Peers.
+// Peers implements autograd.Peers by the workers of a group.
 type Peers struct{ Comm *comm.Comm }
 
-// PeersOf are the workers of a group; nil where the worker is alone in it.
+// PeersOf returns the workers of a group as Peers; nil if the worker is alone.
 func PeersOf(c *comm.Comm) autograd.Peers {
 	if c.Size() == 1 {
 		return nil

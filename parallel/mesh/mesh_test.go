@@ -33,9 +33,9 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestGroups: in each group every member has what the group shares, they all agree on its order, and what one
-// sends in one group arrives in that group. No set-up message is sent for it, and a plan, whose other ranks
-// are not there, makes the same groups.
+// TestGroups: the members of a group share what the group is for, they agree on its order, and what one sends
+// in a group arrives in that group. Join sends no message. A plan, which has no other ranks, makes the same
+// groups.
 func TestGroups(t *testing.T) {
 	for _, m := range meshes {
 		var ranks sync.WaitGroup

@@ -1,17 +1,18 @@
-// Package mfg finds what an inference for some vertices has to read and compute: their message-flow graph.
+// Package mfg finds the message-flow graph of an inference for some vertices: the rows that each block must
+// read and compute.
 //
-// From the last block to the first, with S the rows whose values the later blocks need, a block that
-// aggregates needs
+// It goes from the last block to the first. Let S be the rows whose values the later blocks need. A block
+// that aggregates needs these rows of the block before it:
 //
 //	S ∪ {j : an edge j→i leads into a row i of S}
 //
-// of the block before it, along the relations and directions that it asks for; once for each of its rounds.
-// It computes on all of these rows, with the edges into S alone: S's rows are then those of an inference for
-// all vertices to the bit, and the others are left behind. (Messages of a function are added in batches of
-// edges, of which others are made among other rows: their sums agree to rounding.)
+// for the relations and directions that it aggregates along, once for each of its rounds. The block computes
+// on all of these rows, but only with the edges into S. So the rows of S have the same bits as in an
+// inference for all vertices, and the other rows are not used. (Message functions are an exception: which
+// edges share a batch depends on the rows, so their sums agree to rounding.)
 //
-// With several partitions a row is its owner's. The workers tell each other after each step which rows of
-// theirs they need, and a pass moves just these.
+// With several partitions, each worker computes the rows that it owns. After each step the workers tell each
+// other which rows they need, and a halo exchange sends only these.
 package mfg
 
 import (
@@ -28,26 +29,26 @@ import (
 	"weft/partition"
 )
 
-// Reach says how a block reaches along edges.
+// Reach says along which edges a block aggregates.
 type Reach struct {
-	Along  []gnn.Along // the ways that it takes; none: its rows follow from the same rows before it
-	Rounds int         // how many steps it takes after each other
+	Along  []gnn.Along // relations and directions; none: each row is computed from the same row alone
+	Rounds int         // how many aggregations follow each other
 }
 
-// Layer is what a block computes on. Blocks of the same rows and edges share one.
+// Layer holds the rows and edges that a block computes on. Blocks of the same rows and edges share one.
 type Layer struct {
 	*sar.Partition
-	// Rows are those of this worker, by vertex type and their places in the share, ascending.
+	// Rows are this worker's rows, by vertex type: their places in the share, ascending.
 	Rows  [][]int32
 	reach Reach
 	need  Need
-	whole bool // no row that it computes follows from others than these
+	whole bool // no row that it computes depends on further rows
 }
 
-// Need is what all workers together read for a block.
+// Need counts what all workers together read for a block.
 type Need struct {
-	Vertices int64 `json:"vertices"` // whose rows before it are needed
-	Edges    int64 `json:"edges"`    // along which it aggregates, in one round
+	Vertices int64 `json:"vertices"` // whose rows the block reads
+	Edges    int64 `json:"edges"`    // that it aggregates along, in one round
 }
 
 // finder finds the rows.
@@ -55,17 +56,18 @@ type finder struct {
 	team    *kernel.Team
 	groups  mesh.Groups
 	share   *partition.Share
-	book    *order.Book
+	costs   *order.Costs
 	options sar.Options
 }
 
-// New returns the layer of each block that is described by its reach, for the result of the last of them in
-// some of this worker's rows of the first vertex type, by their places in the share, ascending; and what each
-// block needs. The workers of all partitions, which g.Halo connects, call it together.
+// New returns the layer of each block, and what each block needs. blocks say along which edges each block
+// aggregates. rows are the rows of the first vertex type on this worker for which the last block's result is
+// needed: their places in the share, ascending. The workers of all partitions, which g.Halo connects, call it
+// together.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, blocks []Reach, rows []int32, w order.Options, o sar.Options,
 ) ([]*Layer, []Need, error) {
-	f := &finder{team: team, groups: g, share: s, book: order.NewBook(w, nil), options: o}
-	f.turnAround(blocks)
+	f := &finder{team: team, groups: g, share: s, costs: order.NewCosts(w, nil), options: o}
+	f.addReverse(blocks)
 	sets := make([][]int32, len(s.Edges.Types()))
 	for i := range sets {
 		sets[i] = []int32{}
@@ -90,8 +92,9 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, blocks []Reach, r
 	return layers, needs, nil
 }
 
-// turnAround has the share list out-edges also where there is one partition, if a block asks for them.
-func (f *finder) turnAround(blocks []Reach) {
+// addReverse makes the share list out-edges with a single partition too, if a block asks for the reverse
+// direction.
+func (f *finder) addReverse(blocks []Reach) {
 	if len(f.groups.Holders) > 1 {
 		return
 	}
@@ -107,7 +110,7 @@ func (f *finder) turnAround(blocks []Reach) {
 	}
 }
 
-// before is the layer of a block whose result is read by the one after it.
+// before returns the layer of a block. after is the layer of the block that reads its result.
 func (f *finder) before(b Reach, after *Layer) (*Layer, error) {
 	same := slices.Equal(b.Along, after.reach.Along)
 	if len(b.Along) == 0 || same && after.whole {
@@ -125,9 +128,9 @@ func (f *finder) before(b Reach, after *Layer) (*Layer, error) {
 	return f.layer(b, rows, into, need)
 }
 
-// layer is that of a block which reads some rows for others; mine is what this worker needs for it.
+// layer makes the layer of a block that reads rows to compute into. mine is what this worker needs for it.
 func (f *finder) layer(b Reach, rows, into [][]int32, mine Need) (*Layer, error) {
-	p := sar.NewSome(f.team, f.groups, f.share, sar.Some{Rows: rows, Into: into}, f.book, f.options)
+	p := sar.NewSome(f.team, f.groups, f.share, sar.Some{Rows: rows, Into: into}, f.costs, f.options)
 	l := &Layer{Partition: p, Rows: rows, reach: b}
 	more := int64(0)
 	for i := range rows {
@@ -147,8 +150,9 @@ func (f *finder) layer(b Reach, rows, into [][]int32, mine Need) (*Layer, error)
 	return l, nil
 }
 
-// step is one step from some rows: these and their in-neighbours that this worker holds, of its own edges and
-// of those of the others; and what this worker needs.
+// step returns the rows that one aggregation into some rows reads: these rows and their in-neighbours. Of the
+// in-neighbours it returns those that this worker owns, for its own edges and for the other workers' edges.
+// need counts what this worker reads.
 func (f *finder) step(along []gnn.Along, into [][]int32) (rows [][]int32, need Need, err error) {
 	types := f.share.Edges.Types()
 	marks := make([][]bool, len(types))
@@ -183,8 +187,8 @@ func (f *finder) step(along []gnn.Along, into [][]int32) (rows [][]int32, need N
 	return rows, need, nil
 }
 
-// mark marks the own rows that the edges into some rows lead from, here and on the other workers. It returns
-// how many edges lead into those here.
+// mark marks the local rows that are sources of edges into some rows, on this worker and on the others. It
+// returns how many edges lead into the rows given here.
 func (f *finder) mark(own []bool, list *graph.Relation, starts []int, into []int32) (edges int64, err error) {
 	seen := make([]bool, starts[len(starts)-1]) // by position
 	for _, row := range into {
@@ -233,12 +237,12 @@ func (f *finder) mark(own []bool, list *graph.Relation, starts []int, into []int
 	return edges, nil
 }
 
-// relation is the share's that a way leads along.
+// relation returns the share's relation of that name.
 func (f *finder) relation(a gnn.Along) *partition.Relation {
 	list := f.share.Edges.Relations
 	i := slices.IndexFunc(list, func(r partition.Relation) bool { return r.Name == a.Relation })
 	if i < 0 {
-		panic(fmt.Sprintf("mfg: a block reaches along relation %q, which the graph does not have", a.Relation))
+		panic(fmt.Sprintf("mfg: a block aggregates along relation %q, which the graph does not have", a.Relation))
 	}
 	return &list[i]
 }

@@ -18,8 +18,8 @@ import (
 	"weft/tensor"
 )
 
-// TestRows holds the rows of each layer, on any partitions, to a search that follows one edge after the
-// other; and what is needed to counts of them.
+// TestRows compares the rows of each layer, on any partitions, with a search that follows single edges, and
+// the needs with counts of those.
 func TestRows(t *testing.T) {
 	const vertices, edges = 60, 90
 	in, out := gnn.Along{Relation: graph.RelationName}, gnn.Along{Relation: graph.RelationName, Reversed: true}
@@ -90,7 +90,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// search finds the rows before each block, ascending, and what it needs.
+// search finds the rows before each block, ascending, and counts what the block needs.
 func search(e graph.Edges, blocks []Reach, wanted []int32) (rows [][]int32, needs []Need) {
 	rows, needs = make([][]int32, len(blocks)), make([]Need, len(blocks))
 	set := map[int32]bool{}
@@ -127,7 +127,7 @@ func search(e graph.Edges, blocks []Reach, wanted []int32) (rows [][]int32, need
 	return rows, needs
 }
 
-// TestReachOfAll: blocks share a layer once the rows do not change any more.
+// TestReachOfAll: blocks share a layer once the rows no longer grow.
 func TestReachOfAll(t *testing.T) {
 	const vertices, blocks = 10, 40
 	var e graph.Edges // a ring

@@ -22,23 +22,23 @@ func (c counting) AggregateInto(z *tensor.Matrix, _ *autograd.Var, _ gnn.Reduce)
 	c.team.Fill(z, float32(*c.made))
 }
 
-// TestOnce: an input that stays the same is aggregated once, by rows and by kind of aggregation. Another input
-// of the same rows takes its place, and the memory of the first is given back when the next epoch begins.
+// TestOnce: a constant input is aggregated once for each set of rows and each aggregation. Another input of
+// the same rows replaces it, and the next epoch releases the memory of the first.
 func TestOnce(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
 	made := 0
 	axis := counting{team: team, made: &made}
-	book := order.NewBook(order.Options{}, nil)
-	site := book.Site("convs.0")
+	costs := order.NewCosts(order.Options{}, nil)
+	layer := costs.Layer("convs.0")
 	rows, others := autograd.AllHere(2), autograd.AllHere(2)
 	x, y := team.Zeros(tensor.Activations, 2, 1), team.Zeros(tensor.Activations, 2, 1)
 	w := team.Zeros(tensor.Parameters, 1, 1)
 	team.Fill(w, 1)
 	aggregate := func(m *tensor.Matrix, rows *autograd.RowSet, r gnn.Reduce) float32 {
-		book.BeginEpoch()
+		costs.BeginEpoch()
 		tape := autograd.NewTape(team)
-		return site.AggregateLinear(axis, tape.Fixed(m, rows), tape.Constant(w, nil), r).Value().Floats()[0]
+		return layer.AggregateLinear(axis, tape.Fixed(m, rows), tape.Constant(w, nil), r).Value().Floats()[0]
 	}
 	live := func() int64 { return team.Memory.Live(tensor.Features) }
 	page := int64(0)
@@ -71,7 +71,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestWords: what is told of an aggregation, and of attention.
+// TestWords: the descriptions of an aggregation and of attention.
 func TestWords(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
@@ -97,8 +97,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestOnceUpToTwiceAsWide: features that stay the same are aggregated once where they have no more than twice
-// as many columns as the output.
+// TestOnceUpToTwiceAsWide: constant features are aggregated once if they have at most twice as many columns
+// as the output.
 func TestOnceUpToTwiceAsWide(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
@@ -106,9 +106,9 @@ func TestOnceUpToTwiceAsWide(t *testing.T) {
 	x := team.Zeros(tensor.Activations, 2, 8)
 	for out, want := range map[int]int{3: 0, 4: 1, 5: 1} {
 		made := 0
-		site := order.NewBook(order.Options{}, nil).Site("convs.0")
+		layer := order.NewCosts(order.Options{}, nil).Layer("convs.0")
 		tape := autograd.NewTape(team)
-		site.AggregateLinear(counting{team: team, made: &made}, tape.Fixed(x, rows), tape.Constant(team.Zeros(tensor.Parameters, 8, out), nil), gnn.Mean)
+		layer.AggregateLinear(counting{team: team, made: &made}, tape.Fixed(x, rows), tape.Constant(team.Zeros(tensor.Parameters, 8, out), nil), gnn.Mean)
 		if made != want {
 			t.Errorf("8 columns to %d: %d aggregations are kept, want %d", out, made, want)
 		}

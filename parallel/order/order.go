@@ -1,5 +1,5 @@
-// Package order decides, at each place of a model, whether rows are transformed or aggregated first where
-// both give Â(xW), and keeps what is aggregated once.
+// Package order decides for each layer whether it transforms or aggregates first, where both give Â(xW). It
+// also keeps the aggregated features, which are the same in every epoch.
 package order
 
 import (
@@ -11,25 +11,26 @@ import (
 	"weft/tensor"
 )
 
-// Choice is how the order is found.
+// Choice says how a layer finds its order of work.
 type Choice uint8
 
-// Auto takes the cheaper order; the others are taken wherever the input allows them: sparse features are
+// Auto takes the cheaper order. The other choices hold wherever the input allows them: sparse features are
 // always transformed first.
 const (
 	Auto Choice = iota
 	TransformFirst
 	AggregateFirst
-	// Embeddings is for aggregations whose input is kept over epochs: what parameters made is aggregated
-	// first, so that what is kept are embeddings and no product with a weight; features are transformed
-	// first. So is the order of GNNPipe's authors. No setting has its name.
+	// Embeddings is for layers whose input is kept as history over epochs. An input that depends on
+	// parameters is aggregated first, so that the history holds embeddings and not their product with a
+	// weight. Features are transformed first. The code of GNNPipe's authors has this order. No setting has
+	// its name.
 	Embeddings
 )
 
-// Names are the choices in words, but for Embeddings.
+// Names are the names of the choices; Embeddings has none.
 var Names = []string{Auto: "auto", TransformFirst: "transform-first", AggregateFirst: "aggregate-first"}
 
-// Parse is the choice of that name, one of Names.
+// Parse returns the choice of that name, one of Names.
 func Parse(name string) (Choice, error) {
 	i := slices.Index(Names, name)
 	if i < 0 {
@@ -38,97 +39,99 @@ func Parse(name string) (Choice, error) {
 	return Choice(i), nil
 }
 
-// Options are how the sites of a worker work.
+// Options are the settings of all layers of a worker.
 type Options struct {
-	// Choice is how each finds the order of its work.
+	// Choice says how each layer finds its order of work.
 	Choice Choice
-	// Explain takes for each site, in its first forward pass, what it does; nil: nobody asks.
-	Explain func(site, what string)
+	// Explain is called once for each layer, in its first forward pass, with its module path and what it
+	// does. It may be nil.
+	Explain func(path, what string)
 }
 
-// Axis is what aggregates.
+// Axis is the axis of parallelism that aggregates.
 type Axis interface {
-	// Aggregate is the linear aggregation Â·x on x's tape.
+	// Aggregate returns the linear aggregation Â·x and records it on x's tape.
 	Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var
-	// Rows are those of the result of an aggregation of x.
+	// Rows returns the rows that an aggregation of x results in.
 	Rows(x *autograd.Var) *autograd.RowSet
-	// AggregateInto is z = Â·x without a tape.
+	// AggregateInto computes z = Â·x and records nothing.
 	AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce)
 }
 
-// Book is what the sites of a worker have in common.
-type Book struct {
+// Costs is a worker's table of what each order of work costs. All layers of the worker share it.
+type Costs struct {
 	o         Options
 	moved     func(columns int) int64
-	explained map[string]bool  // the sites
-	retired   []*tensor.Matrix // aggregated features that others took the place of
+	explained map[string]bool  // by module path
+	retired   []*tensor.Matrix // aggregated features that newer ones have replaced
 }
 
-// NewBook is one of an axis on which a pass of an aggregation of so many columns moves that many bytes
-// between layouts, of all workers. Work and bytes grow with columns and passes, and so the smaller product is
-// cheaper. moved nil: nothing is moved between layouts, and the narrower rows are cheaper.
-func NewBook(o Options, moved func(columns int) int64) *Book {
-	return &Book{o: o, moved: moved, explained: map[string]bool{}}
+// NewCosts makes the table of an axis. moved returns the bytes that all workers send to redistribute so many
+// columns, in one pass of an aggregation. Computation and bytes both grow with columns × passes, and so the
+// order with the smaller product is the cheaper one. Where moved is nil, nothing is redistributed, and the
+// order that aggregates fewer columns is the cheaper one.
+func NewCosts(o Options, moved func(columns int) int64) *Costs {
+	return &Costs{o: o, moved: moved, explained: map[string]bool{}}
 }
 
-// BeginEpoch says that no tape of the epoch before is read any more.
-func (b *Book) BeginEpoch() {
-	for _, m := range b.retired {
+// BeginEpoch releases the features that were replaced. The tapes of the last epoch must have been read.
+func (c *Costs) BeginEpoch() {
+	for _, m := range c.retired {
 		m.Release()
 	}
-	b.retired = nil
+	c.retired = nil
 }
 
-// Site is a place of a model that aggregates.
-type Site struct {
-	Path string
-	book *Book
-	once map[aggregated]first
+// Layer is a layer that aggregates.
+type Layer struct {
+	Path  string // its module path
+	costs *Costs
+	once  map[aggregated]aggregatedOnce
 }
 
-// Site is the book's at a path.
-func (b *Book) Site(path string) *Site {
-	return &Site{Path: path, book: b, once: map[aggregated]first{}}
+// Layer makes the layer of that module path.
+func (c *Costs) Layer(path string) *Layer {
+	return &Layer{Path: path, costs: c, once: map[aggregated]aggregatedOnce{}}
 }
 
-// aggregated is what is computed once: an aggregation of an input of these rows, as those of a chunk.
+// aggregated keys what is computed once: the aggregation, and the rows of its input (those of a chunk, say).
 type aggregated struct {
 	by   gnn.Reduce
 	rows *autograd.RowSet
 }
 
-// first is the aggregation of an input that stays the same over the epochs, computed once. That of another
-// input takes its place, once no pass reads it any more.
-type first struct {
-	of, value *tensor.Matrix
+// aggregatedOnce is a constant input and its aggregation. Another input replaces both.
+type aggregatedOnce struct {
+	input, value *tensor.Matrix
 }
 
-// Explain says what the site does, the first time.
-func (s *Site) Explain(what func() string) {
-	if b := s.book; b.o.Explain != nil && !b.explained[s.Path] {
-		b.explained[s.Path] = true
-		b.o.Explain(s.Path, what())
+// Explain passes on what the layer does, at the first call for its module path.
+func (l *Layer) Explain(what func() string) {
+	if c := l.costs; c.o.Explain != nil && !c.explained[l.Path] {
+		c.explained[l.Path] = true
+		c.o.Explain(l.Path, what())
 	}
 }
 
-// AggregateLinear is Â(xW) = (Âx)W. Sparse features are transformed first. A dense input that stays the same
-// over the epochs is aggregated once, unless that would keep a matrix more than twice as wide as the output.
-// Elsewhere the cheaper order is taken, or that of the Choice.
-func (s *Site) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
-	in, out, b := x.Cols(), w.Cols(), s.book
+// AggregateLinear computes Â(xW) = (Âx)W, for x rows × in and w in × out. It transforms sparse features
+// first. It aggregates a dense input that is the same in every epoch only once, unless it would have to keep
+// a matrix more than twice as wide as the output. For other inputs it takes the order of the Choice, or the
+// cheaper one.
+func (l *Layer) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
+	in, out, costs := x.Cols(), w.Cols(), l.costs
 	transform := option{TransformFirst, in, out, passes(x.Tape().Recording)}
 	aggregate := option{AggregateFirst, in, out, passes(x.Wants())}
 	once := option{AggregateFirst, in, out, 0}
 	takes := func(taken, instead option) {
-		s.Explain(func() string { return taken.String() + b.instead(instead) })
+		l.Explain(func() string { return taken.String() + costs.instead(instead) })
 	}
-	switch choice := b.o.Choice.of(x); {
+	switch choice := costs.o.Choice.of(x); {
 	case x.Sparse() != nil:
-		s.Explain(func() string { return "transform the sparse features, then aggregate" })
+		l.Explain(func() string { return "transform the sparse features, then aggregate" })
 	case x.Fixed() && (choice == AggregateFirst || choice == Auto && in <= 2*out):
 		takes(once, transform)
-		return autograd.Linear(s.aggregateOnce(a, x, r), w)
-	case choice == AggregateFirst || choice == Auto && b.weight(aggregate) < b.weight(transform):
+		return autograd.Linear(l.aggregateOnce(a, x, r), w)
+	case choice == AggregateFirst || choice == Auto && costs.of(aggregate) < costs.of(transform):
 		takes(aggregate, transform)
 		return autograd.Linear(a.Aggregate(x, r), w)
 	case x.Fixed():
@@ -139,25 +142,26 @@ func (s *Site) AggregateLinear(a Axis, x, w *autograd.Var, r gnn.Reduce) *autogr
 	return transformed(a, x, w, r)
 }
 
-// of is what the choice comes to for an input.
+// of returns the order for an input: Embeddings depends on the input, other choices are returned as they are.
 func (c Choice) of(x *autograd.Var) Choice {
 	switch {
 	case c != Embeddings:
 		return c
-	case x.Learned():
+	case x.DependsOnParameters():
 		return AggregateFirst
 	}
 	return TransformFirst
 }
 
-// option is an order of work: what comes first, the columns before and after the transformation, and how
-// often an epoch goes along the edges.
+// option is an order of work: what comes first, the columns before and after the transformation, and how many
+// passes over the edges an epoch makes.
 type option struct {
 	first           Choice
 	in, out, passes int
 }
 
-// passes are how often an epoch goes along the edges: forward, and backward where the input wants a gradient.
+// passes counts an epoch's passes over the edges: one forward, and one backward if the input needs a
+// gradient.
 func passes(backward bool) int {
 	if backward {
 		return 2
@@ -165,7 +169,7 @@ func passes(backward bool) int {
 	return 1
 }
 
-// columns are how many are aggregated.
+// columns returns how many columns are aggregated.
 func (o option) columns() int {
 	if o.first == TransformFirst {
 		return o.out
@@ -183,26 +187,26 @@ func (o option) String() string {
 	return fmt.Sprintf("aggregate %d columns, then transform to %d", o.in, o.out)
 }
 
-// weight is what options are compared by.
-func (b *Book) weight(o option) int {
-	if b.moved == nil {
+// of returns the cost by which options are compared.
+func (c *Costs) of(o option) int {
+	if c.moved == nil {
 		return o.columns()
 	}
 	return o.columns() * o.passes
 }
 
-// instead says what an option that was not taken would move.
-func (b *Book) instead(o option) string {
-	if b.moved == nil {
+// instead describes what the option that was not taken would send.
+func (c *Costs) instead(o option) string {
+	if c.moved == nil {
 		return ""
 	}
-	return fmt.Sprintf(" (%v: %s)", o, Moved(int64(o.passes)*b.moved(o.columns())))
+	return fmt.Sprintf(" (%v: %s)", o, Moved(int64(o.passes)*c.moved(o.columns())))
 }
 
-// Moved says in words how many bytes all workers send between layouts in an epoch.
+// Moved describes how many bytes all workers send between layouts in an epoch.
 func Moved(bytes int64) string { return fmt.Sprintf("%.3g MB between layouts", float64(bytes)/1e6) }
 
-// transformed is Â(xW), whose xW nobody reads again.
+// transformed computes Â(xW) and releases xW.
 func transformed(a Axis, x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
 	xw := autograd.Linear(x, w)
 	z := a.Aggregate(xw, r)
@@ -210,29 +214,30 @@ func transformed(a Axis, x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
 	return z
 }
 
-func (s *Site) aggregateOnce(a Axis, x *autograd.Var, r gnn.Reduce) *autograd.Var {
+// aggregateOnce returns Âx from an earlier epoch, or computes it if x is another matrix than then.
+func (l *Layer) aggregateOnce(a Axis, x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	key := aggregated{r, x.RowSet()}
-	kept, ok := s.once[key]
-	if !ok || kept.of != x.Value() {
-		s.book.retired = append(s.book.retired, kept.value) // a tape of this epoch may still read it
-		kept = first{x.Value(), x.Tape().Memory().New(tensor.Features, a.Rows(x).Here, x.Cols())}
+	kept, ok := l.once[key]
+	if !ok || kept.input != x.Value() {
+		l.costs.retired = append(l.costs.retired, kept.value) // a tape of this epoch may still read it
+		kept = aggregatedOnce{x.Value(), x.Tape().Memory().New(tensor.Features, a.Rows(x).Here, x.Cols())}
 		a.AggregateInto(kept.value, x, r)
-		s.once[key] = kept
+		l.once[key] = kept
 	}
 	return x.Tape().Fixed(kept.value, a.Rows(x))
 }
 
-// Aggregation says in words what an aggregation of so many columns does.
+// Aggregation describes an aggregation of so many columns.
 func Aggregation(columns int, k gnn.Rounds) string {
 	return fmt.Sprintf("aggregate %d columns", columns) + times(k)
 }
 
-// Attention says in words what attention does.
+// Attention describes softmax attention.
 func Attention(a gnn.Attention, k gnn.Rounds) string {
 	return fmt.Sprintf("attend with %d heads of %d columns", a.Heads, a.Source.Cols()/a.Heads) + times(k)
 }
 
-// times says how often an aggregation is made, where that is not once.
+// times says how often an aggregation is applied, if more than once.
 func times(k gnn.Rounds) string {
 	if k.Count < 2 {
 		return ""

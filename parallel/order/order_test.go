@@ -20,8 +20,8 @@ func (idle) Rows(x *autograd.Var) *autograd.RowSet                 { return x.Ro
 
 func (idle) AggregateInto(*tensor.Matrix, *autograd.Var, gnn.Reduce) {}
 
-// TestCheaperOrder: an aggregation whose input wants no gradient is made in one pass an epoch, and one of an
-// input that stays the same in none. Passes count where each moves values between layouts.
+// TestCheaperOrder: an aggregation whose input needs no gradient takes one pass over the edges in an epoch,
+// and one of a constant input takes none. The number of passes matters where each pass redistributes values.
 func TestCheaperOrder(t *testing.T) {
 	const in = 8
 	team := kernel.NewTeam(1, tensor.NewMeter())
@@ -70,10 +70,10 @@ func TestCheaperOrder(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			book := order.NewBook(order.Options{Choice: c.choice, Explain: func(site, what string) { got = append(got, site, what) }}, c.moved)
-			site, w := book.Site("convs.0"), c.x.Tape().Parameter(team.Zeros(tensor.Parameters, in, c.out), team.Zeros(tensor.Gradients, in, c.out))
+			costs := order.NewCosts(order.Options{Choice: c.choice, Explain: func(layer, what string) { got = append(got, layer, what) }}, c.moved)
+			layer, w := costs.Layer("convs.0"), c.x.Tape().Parameter(team.Zeros(tensor.Parameters, in, c.out), team.Zeros(tensor.Gradients, in, c.out))
 			for range 2 { // the second says nothing
-				site.AggregateLinear(idle{}, c.x, w, gnn.Symmetric)
+				layer.AggregateLinear(idle{}, c.x, w, gnn.Symmetric)
 			}
 			if diff := cmp.Diff([]string{"convs.0", c.want}, got); diff != "" {
 				t.Error(diff)

@@ -371,7 +371,7 @@ func plain(e gnn.Edges, _ []*nn.Param) *autograd.Var { return e.Source }
 // both is tanh(source·w0 + target·w1), times an edge's weight if there is one, with dropout.
 func both(e gnn.Edges, w []*nn.Param) *autograd.Var {
 	z := autograd.AddLinear(autograd.Linear(e.Source, w[0].On(e.Tape)), e.Target, w[1].On(e.Tape))
-	z = autograd.Finish(z, nil, kernel.Tanh, nn.Dropout{Site: "edge", P: .3}.Mask(e.Source))
+	z = autograd.Finish(z, nil, kernel.Tanh, nn.Dropout{Path: "edge", P: .3}.Mask(e.Source))
 	if e.Weight != nil {
 		z = autograd.HeadScale(z, e.Weight)
 	}
@@ -381,7 +381,7 @@ func both(e gnn.Edges, w []*nn.Param) *autograd.Var {
 // columnwise is source ⊙ tanh(target), times an edge's weight if there is one, with dropout.
 func columnwise(e gnn.Edges, _ []*nn.Param) *autograd.Var {
 	z := autograd.Multiply(e.Source, autograd.Activate(e.Target, kernel.Tanh))
-	z = autograd.Finish(z, nil, kernel.Identity, nn.Dropout{Site: "edge", P: .3}.Mask(e.Source).From(e.FirstColumn))
+	z = autograd.Finish(z, nil, kernel.Identity, nn.Dropout{Path: "edge", P: .3}.Mask(e.Source).From(e.FirstColumn))
 	if e.Weight != nil {
 		z = autograd.HeadScale(z, e.Weight)
 	}

@@ -101,7 +101,7 @@ func TestSomeVerticesOfManyEdges(t *testing.T) {
 		}
 		for _, model := range []string{"gcn", "sage", "gat", "gatv2", "gin", "gcnii"} {
 			directions := []string{"both"}
-			if kind, _ := gnn.KindOf(model); kind.OneWay {
+			if kind, _ := gnn.KindOf(model); kind.OneDirection {
 				directions = []string{"in", "out"}
 			}
 			for _, direction := range directions {

@@ -45,8 +45,8 @@ func TestPlanOfStages(t *testing.T) {
 	for chunks, want := range map[setting.Chunks][]string{
 		1: want,
 		5: {
-			want[0], "convs.0: transform 13 columns to 64, then aggregate", "convs.1: aggregate 64 columns, then transform to 64",
-			"convs.2: aggregate 64 columns, then transform to 5",
+			"convs.0: transform 13 columns to 64, then aggregate", "convs.1: aggregate 64 columns, then transform to 64",
+			"convs.2: aggregate 64 columns, then transform to 5", want[o.Layers],
 		},
 	} {
 		o.Chunks = chunks

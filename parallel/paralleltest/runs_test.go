@@ -96,7 +96,7 @@ func variantsOf(model string) (list []*variant) {
 	kind, _ := gnn.KindOf(model)
 	for i := range variants {
 		v := &variants[i]
-		if (v.uses == "" || kind.Uses(v.uses)) && (!v.blocks || kind.ResidualBlocks()) && (v.directions < 2 || !kind.OneWay) {
+		if (v.uses == "" || kind.Uses(v.uses)) && (!v.blocks || kind.ResidualBlocks()) && (v.directions < 2 || !kind.OneDirection) {
 			list = append(list, v)
 		}
 	}

@@ -15,16 +15,17 @@ type attention struct {
 	loops *tensor.Matrix
 	call  kernel.Attention
 
-	targets     *tensor.Matrix // during either pass: the scores of the own rows as targets, nil for GATv2
+	targets     *tensor.Matrix // during either pass: scores of the local rows as targets; nil for GATv2
 	out, logSum *tensor.Matrix // after the forward pass
-	g, gOut     *tensor.Matrix // in the backward pass: the output's gradient, and ⟨g, output⟩ per head
+	g, gOut     *tensor.Matrix // in the backward pass: gradient of the output, and ⟨g, output⟩ for each head
 }
 
-// given tells GATv1 with given scores from GATv1 with vectors, and v2 GATv2 from both.
+// Three kinds of attention: given is GATv1 with scores computed elsewhere, v2 is GATv2, and neither is GATv1
+// with attention vectors.
 func (at *attention) given() bool { return at.SourceScore != nil }
 func (at *attention) v2() bool    { return at.ATarget == nil && !at.given() }
 
-// vars are what the result depends on.
+// vars returns the values that the result depends on.
 func (at *attention) vars() []*autograd.Var {
 	switch {
 	case at.given():
@@ -35,7 +36,7 @@ func (at *attention) vars() []*autograd.Var {
 	return []*autograd.Var{at.Source, at.ASource, at.ATarget}
 }
 
-// rows are the matrices whose rows a block needs of its sources.
+// rows returns the matrices of which a block needs its sources' rows.
 func (at *attention) rows() []*tensor.Matrix {
 	if at.given() {
 		return []*tensor.Matrix{at.Source.Value(), at.SourceScore.Value()}
@@ -43,7 +44,7 @@ func (at *attention) rows() []*tensor.Matrix {
 	return []*tensor.Matrix{at.Source.Value()}
 }
 
-// beginPass has the scores of the own rows as targets ready until endPass.
+// beginPass computes the scores of the local rows as targets, which are valid until endPass.
 func (at *attention) beginPass() {
 	switch {
 	case at.given():
@@ -65,19 +66,19 @@ func (at *attention) scores(rows *tensor.Matrix, a *autograd.Var) *tensor.Matrix
 	return s
 }
 
-// targetGradient is where the gradient of own rows as targets is added up: GATv1's is that of their scores.
+// targetGradient returns the matrix in which the gradient of the targets' rows is summed. For GATv1 it is the
+// gradient of their scores.
 func (at *attention) targetGradient() *tensor.Matrix {
 	switch {
 	case at.v2():
-		return gradientApart(at.Target, at.Source)
+		return separateGradient(at.Target, at.Source)
 	case at.given():
 		return at.TargetScore.GradSum()
 	}
 	return at.tape.Team.Zeros(tensor.Buffers, at.Source.Rows(), at.Heads)
 }
 
-// on completes the kernel's arguments for a block and its sources' rows. What it computed is there until
-// done.
+// on completes the kernel's arguments for a block and its sources' rows. They are valid until done.
 func (at *attention) on(b *edges.Block, rows []*tensor.Matrix, pick *edges.Picker) kernel.Attention {
 	k := at.call
 	k.Source, k.SourceIDs = rows[0], b.IDs
@@ -95,7 +96,7 @@ func (at *attention) on(b *edges.Block, rows []*tensor.Matrix, pick *edges.Picke
 	return k
 }
 
-// done gives back what on computed.
+// done releases what on computed.
 func (at *attention) done(k kernel.Attention, pick *edges.Picker) {
 	if !at.given() {
 		k.SourceScore.Release()
@@ -103,7 +104,7 @@ func (at *attention) done(k kernel.Attention, pick *edges.Picker) {
 	pick.Release()
 }
 
-// extend extends the running softmax by a block.
+// extend updates the running softmax with a block.
 func (at *attention) extend(
 	state *kernel.AttentionState, b *edges.Block, rows []*tensor.Matrix, loops *tensor.Matrix, end kernel.Ending,
 ) {
@@ -117,9 +118,9 @@ func (at *attention) extend(
 	at.done(k, pick)
 }
 
-// backward adds one block's gradients: those of its sources' rows, and of their scores where these are given
-// and want one, to dRows, of own rows as targets (of GATv1 their scores) to dTarget, and those of the
-// vectors.
+// backward adds the gradients of one block. dRows receives those of its sources' rows, and those of their
+// scores if these are given and need a gradient. dTarget receives those of the targets' rows, or of their
+// scores for GATv1. The gradients of the attention vectors are added too.
 func (at *attention) backward(b *edges.Block, rows []*tensor.Matrix, loops *tensor.Matrix, dRows []*tensor.Matrix, dTarget *tensor.Matrix) {
 	team := at.tape.Team
 	pick := b.Picker(team)

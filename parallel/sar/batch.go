@@ -11,25 +11,25 @@ import (
 	"weft/tensor"
 )
 
-// batch is some consecutive edges of a block: their ends, and the matrices that add their rows up by target
-// and by source.
+// batch holds some consecutive edges of a block: their ends, and the matrices that sum the edges' rows by
+// target and by source.
 type batch struct {
 	n                int
-	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and own rows
-	// ids (Int32, 1 × n) are the sources' vertices; the k-th parallel edge (from 0) has k·V added, so
-	// that among equal messages the first wins.
+	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and local rows
+	// ids (Int32, 1 × n) are the vertices of the sources. The k-th parallel edge (from 0) has k·V added to
+	// its id, so that the first of equal messages wins a maximum.
 	ids      *tensor.Matrix
-	keys     *tensor.Matrix // Int32, 1 × n: of dropout masks
+	keys     *tensor.Matrix // Int32, 1 × n: keys of the dropout masks
 	weights  *tensor.Matrix // n × 1, or nil
-	lo, hi   int            // the own rows that they lead into are among these
-	into     *kernel.CSR    // hi−lo rows × n: which edges lead into a row
-	outOf    *kernel.CSR    // distinct sources × n: which edges come from it
+	lo, hi   int            // all targets are local rows lo … hi−1
+	into     *kernel.CSR    // hi−lo rows × n: the edges into each row
+	outOf    *kernel.CSR    // distinct sources × n: the edges from each
 	distinct *tensor.Matrix // Int32, 1 × distinct sources: their rows
-	spread   *kernel.CSR    // n × hi−lo rows: which row an edge leads into
+	spread   *kernel.CSR    // n × hi−lo rows: the target of each edge
 }
 
-// each calls f for all edges of a block, so many at a time. A plan goes through one batch of the largest
-// size.
+// each calls f for all edges of a block, at most messageEdges at a time. A plan visits one batch of the
+// largest size.
 func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	entries := block.In.Entries()
 	size := min(messageEdges, entries)
@@ -50,7 +50,7 @@ func (m *messages) each(block *edges.Block, f func(b *batch)) {
 	}
 }
 
-// newBatch is a batch for n edges into any own rows.
+// newBatch makes a batch for n edges into any local rows.
 func (m *messages) newBatch(n int, weighted bool) *batch {
 	mem := m.tape.Memory()
 	ints := func() *tensor.Matrix { return mem.NewElement(tensor.Buffers, tensor.Int32, 1, n) }
@@ -72,14 +72,14 @@ func (b *batch) release() {
 	exchange.Release(b.sources, b.targets, b.ids, b.keys, b.distinct, b.weights)
 }
 
-// position is where the edges of a block that come next begin: the entry, its row, and how often the source
-// of the entry before it stood in that row.
+// position says where the next edges of a block begin: the entry, its row, and how many entries of that row
+// before it have the same source.
 type position struct {
 	entry, row int
 	occurrence int64
 }
 
-// fill writes the next n edges' ends and numbers.
+// fill writes the ends and the keys of the next n edges.
 func (m *messages) fill(b *batch, n int, at *position, block *edges.Block) {
 	indptr, columns := block.In.Indptr.Int64s(), block.In.Indices.Int32s()
 	sources, targets, ids, keys := b.sources.Int32s(), b.targets.Int32s(), b.ids.Int32s(), b.keys.Int32s()
@@ -104,7 +104,7 @@ func (m *messages) fill(b *batch, n int, at *position, block *edges.Block) {
 	}
 }
 
-// vertexOf is the vertex of a row, by ids or, where these are nil, the row itself.
+// vertexOf returns the vertex of a row; ids nil: the row number is the vertex.
 func vertexOf(ids *tensor.Matrix, row int32) int64 {
 	if ids != nil {
 		row = ids.Int32s()[row]
@@ -112,13 +112,13 @@ func vertexOf(ids *tensor.Matrix, row int32) int64 {
 	return int64(row)
 }
 
-// edgeKey is a number for an edge that keys its dropout masks, by SplitMix64's finaliser: equal on any
-// workers, and for two edges by chance alone.
+// edgeKey returns the number that keys an edge's dropout masks, by the finaliser of SplitMix64. It is the
+// same on any workers. Two edges have the same key only by chance.
 func edgeKey(source, target, occurrence int64) int32 {
 	return int32(autograd.Mix(autograd.Mix(uint64(source)<<32|uint64(target)) + uint64(occurrence)))
 }
 
-// index is the batch of the first n edges, with the matrices made from their ends.
+// index returns the batch of the first n edges, with the matrices made from their ends.
 func (b *batch) index(n int) *batch {
 	targets := b.targets.Int32s()[:n]
 	lo, hi := int(targets[0]), int(targets[n-1])+1
@@ -146,7 +146,7 @@ func (b *batch) index(n int) *batch {
 	return p
 }
 
-// bySource orders the batch's edges by their sources, for the sums of a source's gradients.
+// bySource sorts the batch's edges by their sources, to sum the gradients of each source.
 func (b *batch) bySource(team *kernel.Team) {
 	if team.Planning() {
 		return

@@ -15,9 +15,9 @@ import (
 	"weft/train/engine"
 )
 
-// TestOneWorkerBreaksOff: where a worker panics in the middle of a sweep, forward or backward, it waits for
-// its own goroutines, and every other worker's pass ends with a Failure: there is no deadline that would end
-// its waits.
+// TestOneWorkerBreaksOff: one worker panics in the middle of a halo exchange, forward or backward. It waits
+// for its own goroutines, and every other worker's pass ends with a Failure. No deadline ends the others'
+// waits.
 func TestOneWorkerBreaksOff(t *testing.T) {
 	const k = 3
 	g := paralleltest.ManyEdges(t, 4000, 8)

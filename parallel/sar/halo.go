@@ -10,52 +10,52 @@ import (
 	"weft/tensor"
 )
 
-// Halo is a call of an aggregation: its rows come here from where the remote blocks' sources are, own rows go
-// to where they are needed, and gradients go the other ways.
+// Halo is one call of an aggregation, which needs rows of other workers. The rows of the remote blocks'
+// sources come to this worker, and the local rows that others need go to them. Gradients take the reverse
+// direction.
 type Halo struct {
-	Site  string
+	Path  string // module path of the layer
 	Along gnn.Along
-	// Number is which of the calls at the site on one tape it is, from 0.
+	// Number counts the calls of the layer on one tape, from 0.
 	Number int
 	Edges  *edges.Edges
 
 	part *Partition
-	kept []*tensor.Matrix // the buffers of every remote block's rows, where Options.KeepHalo keeps them
+	kept []*tensor.Matrix // with Options.KeepHalo: a buffer for each remote block's rows
 }
 
-// Mover is what moves rows for the calls of a partition.
+// Mover exchanges the halo rows of a partition's aggregations.
 type Mover interface {
-	// Exchange visits every remote block of a call's edges. Rows that are asked for go to where others need
-	// them, and those of each block's sources come. Where gradients go back, those that come for own rows are
-	// added; the visits do not touch what they are added to. A pass that cannot go on ends as by
-	// exchange.Must.
+	// Exchange visits every remote block of a call's edges, in the same order in every call. If s asks for
+	// rows, local rows are sent to the workers that need them, and each visit gets the rows of its block's
+	// sources. If s asks for gradients, those that other workers send for local rows are added to s.Grads; a
+	// visit must not touch these matrices. A failure ends the pass as exchange.Must does.
 	Exchange(h *Halo, s Transfer, yield func(Visit) bool)
 }
 
-// Transfer is what moves when the remote blocks are visited. Rows of several matrices travel in one message,
-// one matrix's after the other's.
+// Transfer says what a halo exchange moves. Rows of several matrices travel in one message, matrix by matrix.
 type Transfer struct {
-	Rows    []*tensor.Matrix // whose rows are fetched; nil: none
-	Buffers []*tensor.Matrix // one for each block's rows; nil: a few of the exchange's own
-	There   bool             // the rows are in their buffers already
-	Grads   []*tensor.Matrix // what the gradients of own rows are added to; nil: none go back
+	Rows    []*tensor.Matrix // rows of these are fetched; nil: none
+	Buffers []*tensor.Matrix // one for each block's rows; nil: the exchange takes turns with a few of its own
+	There   bool             // the rows are in the buffers already
+	Grads   []*tensor.Matrix // local rows' gradients are added to these; nil: no gradients are sent
 }
 
-// Visit is a remote block in a halo exchange.
+// Visit is one remote block in a halo exchange.
 type Visit struct {
 	*edges.Block
-	Rows []*tensor.Matrix // of the block's sources in each matrix, there until the next visit; nil: not asked for
-	// Grads are for the gradients of the rows, and go back after the visit. Their elements are undefined
-	// before. They are nil where none were asked for.
+	Rows []*tensor.Matrix // of the block's sources, for each matrix, valid until the next visit; nil: not asked for
+	// Grads receive the gradients of the rows, which are sent after the visit. Their elements are undefined
+	// before. They are nil if no gradients were asked for.
 	Grads []*tensor.Matrix
 }
 
-// halo begins the forward pass of one call at the site, on a tape.
+// halo begins the forward pass of one call of the layer on a tape.
 func (p *propagator) halo(t *autograd.Tape) *Halo {
 	if p.tape != t {
 		p.tape, p.calls = t, 0
 	}
-	h := &Halo{Site: p.site.Path, Along: p.along, Number: p.calls, part: p.part}
+	h := &Halo{Path: p.layer.Path, Along: p.along, Number: p.calls, part: p.part}
 	p.calls++
 	h.resume()
 	var err error
@@ -64,10 +64,11 @@ func (p *propagator) halo(t *autograd.Tape) *Halo {
 	return h
 }
 
-// resume says that the work of the site goes on; errors name it. Each backward pass begins with it.
-func (h *Halo) resume() { h.part.comm.At(h.part.epoch, h.Site) }
+// resume tells comm that the layer's work goes on, so that errors name the layer. Each backward pass begins
+// with it.
+func (h *Halo) resume() { h.part.comm.At(h.part.epoch, h.Path) }
 
-func (h *Halo) count(columns int) { h.part.Count(h.Site, h.Edges, columns) }
+func (h *Halo) count(columns int) { h.part.Count(h.Path, h.Edges, columns) }
 
 func (h *Halo) operator(r gnn.Reduce) edges.Operator {
 	o, err := h.Edges.Operator(r)
@@ -75,8 +76,8 @@ func (h *Halo) operator(r gnn.Reduce) edges.Operator {
 	return o
 }
 
-// fetch visits every remote block with its rows of the matrices xs, which travel together. With
-// Options.KeepHalo they stay in kept, for the caller to release.
+// fetch visits every remote block with its sources' rows of the matrices xs, which travel together. With
+// Options.KeepHalo the rows stay in h.kept, and the caller releases them.
 func (h *Halo) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
 	if h.part.options.KeepHalo {
 		for _, b := range h.Edges.Remote() {
@@ -86,13 +87,15 @@ func (h *Halo) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
 	return h.exchange(Transfer{Rows: xs, Buffers: h.kept})
 }
 
-// giveBack visits every remote block for the gradient of its rows. What others give back is added to dx.
-func (h *Halo) giveBack(dx *tensor.Matrix) iter.Seq[Visit] {
+// sendGradients visits every remote block, which fills in the gradient of its sources' rows. The gradients
+// that other workers send for local rows are added to dx.
+func (h *Halo) sendGradients(dx *tensor.Matrix) iter.Seq[Visit] {
 	return h.exchange(Transfer{Grads: []*tensor.Matrix{dx}})
 }
 
-// rematerialize visits every remote block again, with its rows of xs (kept or fetched once more) and, for
-// each of dxs, a matrix for their gradient, which goes back. What others give back is added to dxs.
+// rematerialize visits every remote block again, with its sources' rows of xs, which were kept or are fetched
+// once more. Each visit fills in a matrix of gradients for each of dxs. The gradients that other workers send
+// for local rows are added to dxs.
 func (h *Halo) rematerialize(xs, dxs []*tensor.Matrix) iter.Seq[Visit] {
 	return h.exchange(Transfer{Rows: xs, Buffers: h.kept, There: h.part.options.KeepHalo, Grads: dxs})
 }
@@ -101,14 +104,14 @@ func (h *Halo) exchange(s Transfer) iter.Seq[Visit] {
 	return func(yield func(Visit) bool) {
 		h.part.from.Mover.Exchange(h, s, func(v Visit) bool {
 			if !yield(v) {
-				panic("sar: a halo exchange that is broken off, for which others would wait")
+				panic("sar: a halo exchange was broken off, and other workers would wait for it")
 			}
 			return true
 		})
 	}
 }
 
-// Columns is the width of a message with rows of all of them.
+// Columns returns the width of a message that holds rows of all these matrices.
 func Columns(ms []*tensor.Matrix) (sum int) {
 	for _, m := range ms {
 		sum += m.Cols
@@ -116,7 +119,7 @@ func Columns(ms []*tensor.Matrix) (sum int) {
 	return sum
 }
 
-// Parts are the rows of a message, or the buffer for it, matrix by matrix.
+// Parts returns the part of a message, or of its buffer, that holds the rows of each matrix.
 func Parts(message *tensor.Matrix, of []*tensor.Matrix) []*tensor.Matrix {
 	widths := make([]int, len(of))
 	for i, m := range of {
@@ -125,9 +128,10 @@ func Parts(message *tensor.Matrix, of []*tensor.Matrix) []*tensor.Matrix {
 	return exchange.Parts(message, widths)
 }
 
-// gradientApart is where the gradient of target is added up while that of source takes in what other workers
-// send: a matrix of its own where both are one, as a row has one writer. addApart then adds it to target's.
-func gradientApart(target, source *autograd.Var) *tensor.Matrix {
+// separateGradient returns the matrix in which the gradient of target is summed while gradients from other
+// workers are added to source's. If both are one value, that is a matrix of its own, because each row must
+// have one writer. addSeparate then adds it to target's gradient.
+func separateGradient(target, source *autograd.Var) *tensor.Matrix {
 	d := target.GradSum()
 	if target == source && source.Wants() {
 		return target.Tape().Team.Zeros(tensor.Gradients, target.Rows(), target.Cols())
@@ -135,7 +139,7 @@ func gradientApart(target, source *autograd.Var) *tensor.Matrix {
 	return d
 }
 
-func addApart(target *autograd.Var, d *tensor.Matrix) {
+func addSeparate(target *autograd.Var, d *tensor.Matrix) {
 	if d != target.GradSum() {
 		target.AddGrad(d)
 	}

@@ -11,21 +11,22 @@ import (
 	"weft/tensor"
 )
 
-// messageEdges is how many edges a message function sees at a time: the memory of its tape is bounded by it.
+// messageEdges is the largest number of edges for which a message function is called at once. It bounds the
+// memory of the function's tape.
 const messageEdges = 1 << 13
 
-// Message implements gnn.Propagator. Messages are computed for a few edges at a time, aggregated and dropped;
-// the backward pass fetches the source rows again and computes each edge's message anew, on a tape of its own
-// (case 2).
+// Message implements gnn.Propagator. It computes the messages of a few edges at a time, aggregates them, and
+// drops them. The backward pass fetches the source rows again and recomputes each edge's message on a tape of
+// its own (case 2).
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	_, target := p.part.ends(p.along)
-	exchange.Must(m.Check(p.site.Path, p.part.Types()[target].Here))
+	exchange.Must(m.Check(p.layer.Path, p.part.Types()[target].Here))
 	t, h := m.Source.Tape(), p.halo(m.Source.Tape())
 	e, loops := h.Edges, edges.SelfLoops(m.SelfLoops)
-	p.site.Explain(func() string {
+	p.layer.Explain(func() string {
 		return fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols())
 	})
-	run := &messages{Message: m, tape: t, site: p.site.Path, rows: e.Rows, targetIDs: e.IDs, vertices: p.part.vertices(p.along)}
+	run := &messages{Message: m, tape: t, path: p.layer.Path, rows: e.Rows, targetIDs: e.IDs, vertices: p.part.vertices(p.along)}
 	if m.Reduce == gnn.KindMean {
 		run.share = e.MeanShares(loops, 0)
 	}
@@ -65,7 +66,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		}
 		var dTarget *tensor.Matrix
 		if m.Target != nil && m.Target.Wants() {
-			dTarget = gradientApart(m.Target, m.Source)
+			dTarget = separateGradient(m.Target, m.Source)
 		}
 		for _, block := range own {
 			run.each(block, func(b *batch) { run.backward(b, x, dx, dTarget, g, arg) })
@@ -79,7 +80,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 			run.each(v.Block, func(b *batch) { run.backward(b, v.Rows[0], dSource, dTarget, g, arg) })
 		}
 		if dTarget != nil {
-			addApart(m.Target, dTarget)
+			addSeparate(m.Target, dTarget)
 		}
 		g.Release()
 	}
@@ -90,14 +91,14 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 type messages struct {
 	gnn.Message
 	tape      *autograd.Tape
-	site      string
+	path      string
 	rows      int
-	vertices  int            // of the sources' type, in the graph
-	targetIDs *tensor.Matrix // Int32: the own rows' vertices, nil: the rows
+	vertices  int            // the graph's, of the sources' type
+	targetIDs *tensor.Matrix // Int32: the vertices of the local rows; nil: the row numbers
 	share     *tensor.Matrix // 1/in-degree for a mean, else nil
 }
 
-// ends puts the rows of both ends on a tape for the function; the matrices are the caller's to release.
+// ends puts the rows of both ends of a batch's edges on a tape. The caller releases the matrices.
 func (m *messages) ends(b *batch, source *tensor.Matrix, recording bool) (e gnn.Edges, rows []*tensor.Matrix) {
 	t, set := m.tape, &autograd.RowSet{Here: b.n, Total: autograd.NotVertices, IDs: b.keys}
 	tape := &autograd.Tape{
@@ -130,12 +131,12 @@ func (m *messages) call(e gnn.Edges, n int) *autograd.Var {
 	out := e.Tape.Scope(func() *autograd.Var { return m.Function(e) })
 	if out.Rows() != n || out.Cols() != m.Columns {
 		panic(fmt.Sprintf("sar: the message function of %s gives %d×%d for %d edges and %d columns",
-			m.site, out.Rows(), out.Cols(), n, m.Columns))
+			m.path, out.Rows(), out.Cols(), n, m.Columns))
 	}
 	return out
 }
 
-// forward aggregates the batch's messages into z, and for a maximum the winners' ids into arg.
+// forward aggregates the batch's messages into z. For a maximum it also writes the winners' ids into arg.
 func (m *messages) forward(b *batch, source, z, arg *tensor.Matrix) {
 	e, rows := m.ends(b, source, false)
 	out := m.call(e, b.n)
@@ -149,7 +150,7 @@ func (m *messages) forward(b *batch, source, z, arg *tensor.Matrix) {
 	exchange.Release(rows...)
 }
 
-// shares are the factors of a mean for the batch's targets.
+// shares returns the factors 1/in-degree of a mean for the batch's targets.
 func (m *messages) shares(b *batch) *tensor.Matrix {
 	if m.share == nil {
 		return nil
@@ -157,8 +158,8 @@ func (m *messages) shares(b *batch) *tensor.Matrix {
 	return m.share.RowRange(b.lo, b.hi)
 }
 
-// backward computes the batch's messages again and adds their gradients: those of source rows to dSource, of
-// own rows as targets to dTarget.
+// backward recomputes the batch's messages and adds their gradients: those of the sources' rows to dSource,
+// those of the targets' rows to dTarget.
 func (m *messages) backward(b *batch, source, dSource, dTarget, g, arg *tensor.Matrix) {
 	e, rows := m.ends(b, source, true)
 	out := m.call(e, b.n)

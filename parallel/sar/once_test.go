@@ -11,7 +11,7 @@ import (
 	"weft/tensor"
 )
 
-// TestFixedInputChanges: of features that take the place of others, one aggregation is kept from epoch to
+// TestFixedInputChanges: when new features replace others, one aggregation of features is kept from epoch to
 // epoch.
 func TestFixedInputChanges(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())

@@ -17,33 +17,33 @@ import (
 	"weft/partition"
 )
 
-// Partition is a worker's part of a graph: all of it, one partition, or some of its rows. Its Propagators
-// read from it.
+// Partition is a worker's part of a graph: the whole graph, one partition, or some of its rows. Its
+// Propagators read from it.
 type Partition struct {
 	team    *kernel.Team
-	comm    *comm.Comm // told of the place in the run
+	comm    *comm.Comm // is told the epoch and the layer, for errors
 	from    Source
-	made    map[gnn.Along]*edges.Edges // those that were asked for
+	made    map[gnn.Along]*edges.Edges // the edges asked for so far
 	options Options
 
-	book  *order.Book
+	costs *order.Costs
 	epoch int // for errors
 	read  int // bytes of mapped relations, since the share's memory was last given back
 }
 
-// unloadEvery is how many bytes of mapped relations are copied before the share's memory is given back: it
-// has as many arrays as there are relations, which all are gone through.
+// unloadEvery is how many bytes of mapped relations are copied before the share's memory is given back. A
+// graph of many relations has many mapped arrays, and all of them are read.
 const unloadEvery = 64 << 20
 
 // Source is what a Partition is made from.
 type Source struct {
 	Rows     *autograd.RowSet
-	Vertices []int32            // those of the rows, by their original ids, ascending; nil: all of the graph's
-	Others   []*autograd.RowSet // of further vertex types
-	Schema   gnn.Schema         // the graph's
-	// Read makes the edges of a relation in a direction that lead into the rows. It is called once for each.
+	Vertices []int32            // original ids, ascending; nil: all vertices of the graph
+	Others   []*autograd.RowSet // rows of the other vertex types
+	Schema   gnn.Schema         // of the graph
+	// Read makes the edges of a relation and direction into the rows. It is called once for each of these.
 	Read func(gnn.Along) (*edges.Edges, error)
-	// Mover moves the rows of the remote blocks' sources.
+	// Mover exchanges the rows of the remote blocks' sources.
 	Mover Mover
 }
 
@@ -51,19 +51,20 @@ type Source struct {
 type Options struct {
 	// Prefetch is how many messages of other workers' rows are received ahead of the one that is aggregated.
 	Prefetch int
-	// KeepHalo receives all rows at once and keeps them until the layer's backward pass, instead of one
-	// message after the other and again: it shows what SAR saves.
+	// KeepHalo receives all halo rows at once and keeps them until the layer's backward pass, where SAR
+	// receives one message after the other and fetches it again. It shows what SAR saves.
 	KeepHalo bool
-	// Aggregated takes edges × columns of each pass of a site along the edges, forward and backward; nil:
-	// nobody asks. Self loops, which are a factor of each row, are not counted.
-	Aggregated func(site string, edgeColumns int64)
+	// Aggregated is called with the edges × columns of each pass of a layer over the edges, forward and
+	// backward. It may be nil. Self loops are not counted, as they are a factor of each row.
+	Aggregated func(path string, edgeColumns int64)
 }
 
-// New is one partition of a graph, or all of it, on one of as many workers, which g.Halo connects (where the
-// team only plans, one made of comm.Plan); g.Holders says who holds which. The structure is copied into the
-// team's memory. All of them must call it, and from then on do the same in the same order.
+// New makes this worker's partition of a graph, or the whole graph for a single worker. g.Halo connects the
+// workers of all partitions (comm.Plan if the team only plans); g.Holders says which rank holds which. The
+// structure is copied into the team's memory. All of these workers must call New, and must then make the same
+// calls in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Partition, error) {
-	p := ofShare(team, g, s, nil, order.NewBook(w, nil), o)
+	p := ofShare(team, g, s, nil, order.NewCosts(w, nil), o)
 	for _, r := range p.from.Schema.Relations {
 		if _, err := p.Edges(gnn.Along{Relation: r.Name}); err != nil {
 			return nil, err
@@ -73,23 +74,24 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	return p, nil
 }
 
-// Some are some rows of a share, by vertex type and their places among all, ascending.
+// Some are some rows of a share, for each vertex type: their places among all rows, ascending.
 type Some struct {
 	Rows [][]int32
-	// Into are those of Rows that an aggregation is computed for, with the bits that it has among all rows.
-	// Rows have all of their in-neighbours along the relations that are asked for, and what others need of
-	// this worker besides.
+	// Into are those of Rows for which an aggregation is computed, to the same bits as among all rows. Rows
+	// must hold all of their in-neighbours along the relations asked for, and the rows that other workers
+	// need of this one.
 	Into [][]int32
 }
 
-// NewSome is New for some rows of a share, forward alone. Edges are read when they are first asked for, by
-// all workers in the same order; against a relation along the share's Out, also where there is one partition.
-func NewSome(team *kernel.Team, g mesh.Groups, s *partition.Share, some Some, book *order.Book, o Options) *Partition {
-	return ofShare(team, g, s, &some, book, o)
+// NewSome is New for some rows of a share, and for the forward pass alone. Edges are read at their first use,
+// by all workers in the same order. The reverse direction of a relation reads the share's Out, even with one
+// partition.
+func NewSome(team *kernel.Team, g mesh.Groups, s *partition.Share, some Some, costs *order.Costs, o Options) *Partition {
+	return ofShare(team, g, s, &some, costs, o)
 }
 
-// ofShare is a Partition of the rows of a share, some nil: all.
-func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, book *order.Book, o Options) (p *Partition) {
+// ofShare makes the Partition of some rows of a share; some nil: of all rows.
+func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, costs *order.Costs, o Options) (p *Partition) {
 	from := Source{Schema: SchemaOf(s), Mover: &wire{team, g.Halo, o.Prefetch}}
 	for i, t := range s.Edges.Types() {
 		if some != nil {
@@ -103,17 +105,17 @@ func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, b
 		}
 	}
 	from.Read = func(a gnn.Along) (*edges.Edges, error) { return p.readEdges(g, s, some, a) }
-	p = Of(team, g.Halo, from, book, o)
+	p = Of(team, g.Halo, from, costs, o)
 	return p
 }
 
-// Of is a Partition of rows whose edges and halo are found otherwise than New finds them. Partitions of one
-// worker may share a book.
-func Of(team *kernel.Team, c *comm.Comm, from Source, book *order.Book, o Options) *Partition {
-	return &Partition{team: team, comm: c, from: from, options: o, made: map[gnn.Along]*edges.Edges{}, book: book}
+// Of makes a Partition of rows whose edges and halo do not come from a share. Partitions of one worker may
+// share a cost table.
+func Of(team *kernel.Team, c *comm.Comm, from Source, costs *order.Costs, o Options) *Partition {
+	return &Partition{team: team, comm: c, from: from, options: o, made: map[gnn.Along]*edges.Edges{}, costs: costs}
 }
 
-// SchemaOf is that of the graph that a share is of.
+// SchemaOf returns the schema of the graph that the share belongs to.
 func SchemaOf(s *partition.Share) (schema gnn.Schema) {
 	w := &s.Whole
 	schema.Types = []gnn.VertexType{{Name: cmp.Or(w.Type, graph.VertexName), Vertices: w.Own(), Columns: w.FeatureColumns}}
@@ -126,33 +128,33 @@ func SchemaOf(s *partition.Share) (schema gnn.Schema) {
 	return schema
 }
 
-// Vertices are those of the worker's rows, by their original ids, ascending; nil: all of the graph's.
+// Vertices returns the original ids of the worker's vertices, ascending; nil: all vertices of the graph.
 func (p *Partition) Vertices() []int32 { return p.from.Vertices }
 
-// Rows are the vertices of the worker's rows.
+// Rows describes the worker's rows.
 func (p *Partition) Rows() *autograd.RowSet { return p.from.Rows }
 
-// BeginEpoch says which epoch the work belongs to from now on; errors name it.
+// BeginEpoch says which epoch the following work belongs to, so that errors can name it.
 func (p *Partition) BeginEpoch(epoch int) {
-	p.book.BeginEpoch()
+	p.costs.BeginEpoch()
 	p.epoch = epoch
 	p.comm.At(epoch, "")
 }
 
-// Types are the vertices of the worker's rows of each vertex type.
+// Types describes the worker's rows of each vertex type.
 func (p *Partition) Types() []*autograd.RowSet {
 	return append([]*autograd.RowSet{p.from.Rows}, p.from.Others...)
 }
 
-// Schema is the graph's.
+// Schema is the graph's schema.
 func (p *Partition) Schema() gnn.Schema { return p.from.Schema }
 
-// relation is which of the graph's relations has that name, −1: none.
+// relation returns the index of the relation of that name, or −1.
 func (p *Partition) relation(name string) int {
 	return slices.IndexFunc(p.from.Schema.Relations, func(r gnn.Relation) bool { return r.Name == name })
 }
 
-// ends are the vertex types that edges in a direction lead from and to.
+// ends returns the vertex types of the sources and of the targets of edges in a direction.
 func (p *Partition) ends(a gnn.Along) (source, target int) {
 	r := &p.from.Schema.Relations[p.relation(a.Relation)]
 	if a.Reversed {
@@ -161,29 +163,29 @@ func (p *Partition) ends(a gnn.Along) (source, target int) {
 	return r.Source, r.Target
 }
 
-// vertices are how many the graph has of the type that edges in a direction lead from.
+// vertices returns how many vertices the graph has of the type of the sources.
 func (p *Partition) vertices(a gnn.Along) int {
 	source, _ := p.ends(a)
 	return p.from.Schema.Types[source].Vertices
 }
 
-// Propagator is the gnn.Propagator at a site.
-func (p *Partition) Propagator(site string, along gnn.Along) gnn.Propagator {
+// Propagator returns the gnn.Propagator of the layer with that module path.
+func (p *Partition) Propagator(path string, along gnn.Along) gnn.Propagator {
 	if p.relation(along.Relation) < 0 {
-		panic(fmt.Sprintf("sar: %s reaches along relation %q, and the graph has %q", site, along.Relation, p.from.Schema.Names()))
+		panic(fmt.Sprintf("sar: %s aggregates over relation %q, but the graph has %q", path, along.Relation, p.from.Schema.Names()))
 	}
-	return &propagator{part: p, site: p.book.Site(site), along: along}
+	return &propagator{part: p, layer: p.costs.Layer(path), along: along}
 }
 
-// Count tells Options.Aggregated of a pass of a site along all of e's edges, for so many columns.
-func (p *Partition) Count(site string, e *edges.Edges, columns int) {
+// Count calls Options.Aggregated for one pass of a layer over all of e's edges, for so many columns.
+func (p *Partition) Count(path string, e *edges.Edges, columns int) {
 	if tell := p.options.Aggregated; tell != nil {
-		tell(site, e.Entries()*int64(columns))
+		tell(path, e.Entries()*int64(columns))
 	}
 }
 
-// Edges are those of a relation in a direction, made when they are first asked for. All workers ask for the
-// same ones in the same order.
+// Edges returns the edges of a relation in a direction, and makes them at the first call. All workers ask for
+// the same edges in the same order.
 func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) {
 	if e, made := p.made[a]; made {
 		return e, nil
@@ -195,7 +197,8 @@ func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) {
 	return e, err
 }
 
-// readEdges makes the edges from the share, or from the opposite ones where there is one partition.
+// readEdges makes the edges from the share. A single partition makes the reverse direction from the forward
+// one.
 func (p *Partition) readEdges(g mesh.Groups, s *partition.Share, some *Some, a gnn.Along) (*edges.Edges, error) {
 	r := &s.Edges.Relations[p.relation(a.Relation)]
 	source, target := p.ends(a)

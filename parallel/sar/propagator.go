@@ -10,26 +10,25 @@ import (
 	"weft/tensor"
 )
 
-// propagator is the gnn.Propagator of a site.
+// propagator is the gnn.Propagator of a layer, for one relation and direction.
 type propagator struct {
 	part  *Partition
-	site  *order.Site
+	layer *order.Layer
 	along gnn.Along
 
-	tape  *autograd.Tape // of the last call, and how many there were on it
+	tape  *autograd.Tape // of the last call; calls counts the calls on it
 	calls int
 }
 
 // AggregateLinear implements gnn.Propagator.
 func (p *propagator) AggregateLinear(x, w *autograd.Var, r gnn.Reduce) *autograd.Var {
-	return p.site.AggregateLinear(p, x, w, r)
+	return p.layer.AggregateLinear(p, x, w, r)
 }
 
 // Rows implements order.Axis.
 func (p *propagator) Rows(x *autograd.Var) *autograd.RowSet { return cmp.Or(p.targets(), x.RowSet()) }
 
-// targets are the rows of the targets, where these are of another vertex type than the sources; nil: they are
-// not.
+// targets describes the rows of the targets; nil if they are of the same vertex type as the sources.
 func (p *propagator) targets() *autograd.RowSet {
 	source, target := p.part.ends(p.along)
 	if source == target {
@@ -47,7 +46,7 @@ func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Redu
 
 // Propagate implements gnn.Propagator.
 func (p *propagator) Propagate(x *autograd.Var, r gnn.Reduce, k gnn.Rounds) *autograd.Var {
-	p.site.Explain(func() string { return order.Aggregation(x.Cols(), k) })
+	p.layer.Explain(func() string { return order.Aggregation(x.Cols(), k) })
 	return k.Of(autograd.Dense(x), func(h *autograd.Var) *autograd.Var {
 		if r.Kind == gnn.KindMax {
 			return p.max(h)

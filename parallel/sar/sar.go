@@ -1,26 +1,27 @@
-// Package sar is the graph axis: sequential aggregation and rematerialization (Mostafa, MLSys 2022). Its
-// Partition is one worker's partition, or all of a graph, and gives a convolution its ways along the edges.
+// Package sar is the graph axis: sequential aggregation and rematerialization (SAR; Mostafa, MLSys 2022). A
+// Partition is the part of a graph that one worker holds, or the whole graph. It gives each layer a
+// gnn.Propagator.
 //
-// Worker p owns the rows of partition p and the edges into them. Forward it aggregates its own rows, and then
-// those of the other workers, a message at a time:
+// Worker p owns the rows of partition p and the edges into them. In the forward pass it aggregates its local
+// rows first. Then it aggregates the rows of the other workers, one message at a time:
 //
 //	z ← Â_pp·x_p;  for each remote block b: receive x_b;  z ← z ⊕ Â_b·x_b;  free x_b
 //
-// ⊕ is a sum, a maximum, or the extension of a running softmax. Backward, for g = ∂L/∂z, either nothing has
-// to be fetched (case 1: a linear aggregation with constant weights, and a maximum, whose winners are kept):
+// ⊕ is a sum, a maximum, or the update of a running softmax. The backward pass gets g = ∂L/∂z. In case 1 it
+// fetches no rows: a linear aggregation has constant weights, and a maximum keeps the winner of each element.
 //
-//	for each remote block b: send Â_bᵀ·g to b's worker;  add what comes to ∂L/∂x_p
+//	for each remote block b: send Â_bᵀ·g to b's worker;  add what is received to ∂L/∂x_p
 //
-// or the rows are fetched again and what was not kept is computed anew (case 2: attention, message
-// functions):
+// In case 2 (attention, message functions) it fetches the rows again and recomputes what was not kept:
 //
-//	for each remote block b: receive x_b;  send ∂L/∂x_b to b's worker;  add what comes to ∂L/∂x_p;  free x_b
+//	for each remote block b: receive x_b;  send ∂L/∂x_b to b's worker;  free x_b;  add what is received to ∂L/∂x_p
 //
-// With one worker there are no remote blocks.
+// A single worker has no remote blocks.
 //
-// Reading: sar.go is this algorithm, for sums, maxima and attention; halo.go the movement of rows that it is
-// made of; propagator.go in which order the work is done; attention.go what attention does with a block;
-// message.go, with batch.go, message functions.
+// How to read the package: sar.go has this algorithm for sums, maxima and attention. halo.go has the halo
+// exchange that it calls, and wire.go sends and receives its messages. propagator.go implements
+// gnn.Propagator. attention.go computes attention on one block; message.go and batch.go compute message
+// functions.
 package sar
 
 import (
@@ -33,7 +34,7 @@ import (
 	"weft/tensor"
 )
 
-// Aggregate is the linear aggregation Â·x (case 1).
+// Aggregate computes the linear aggregation Â·x (case 1).
 func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 	t, h := x.Tape(), p.halo(x.Tape())
 	o := h.operator(r)
@@ -44,14 +45,14 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 		h.count(g.Cols)
 		dx, add := x.Grad()
 		o.ApplyTransposed(dx, h.Edges.Local(), g, kernel.Output(add))
-		for v := range h.giveBack(dx) {
+		for v := range h.sendGradients(dx) {
 			o.ApplyTransposed(v.Grads[0], v.Block, g, kernel.Replace)
 		}
 		g.Release()
 	}})
 }
 
-// sum is z = Â·x.
+// sum computes z = Â·x.
 func (h *Halo) sum(o edges.Operator, z, x *tensor.Matrix) {
 	h.count(x.Cols)
 	o.Apply(z, h.Edges.Local(), x, kernel.Replace)
@@ -60,8 +61,8 @@ func (h *Halo) sum(o edges.Operator, z, x *tensor.Matrix) {
 	}
 }
 
-// max is the largest of each column over the in-neighbours (case 1). The vertex that won is kept for each
-// element, so that the backward pass needs no rows.
+// max computes the largest value of each column over the in-neighbours (case 1). It keeps the winning vertex
+// of each element, so that the backward pass needs no rows.
 func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	t, h := x.Tape(), p.halo(x.Tape())
 	z := t.New(h.Edges.Rows, x.Cols())
@@ -78,7 +79,7 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 		h.count(g.Cols)
 		dx := x.GradSum()
 		t.Team.MaxBackward(dx, h.Edges.Local().Out, g, arg, h.Edges.Local().IDs, h.Edges.Loops)
-		for v := range h.giveBack(dx) {
+		for v := range h.sendGradients(dx) {
 			t.Team.Zero(v.Grads[0])
 			pick := v.Picker(t.Team)
 			t.Team.MaxBackward(v.Grads[0], v.Out, pick.Of(g), pick.Of(arg), v.IDs, nil)
@@ -88,13 +89,13 @@ func (p *propagator) max(x *autograd.Var) *autograd.Var {
 	}})
 }
 
-// Attend implements gnn.Propagator. The running softmax of each vertex and head is extended block by block.
-// Besides the inputs and the output only its log-sum-exp is kept; scores and coefficients are computed again
-// in the backward pass (case 2). Source rows travel, and their scores follow from them, or travel with them
-// where they are given.
+// Attend implements gnn.Propagator. Each block updates the running softmax of each vertex and head. Besides
+// the inputs and the output, only the log-sum-exp is kept: the backward pass recomputes scores and
+// coefficients (case 2). The sources' rows are sent, and their scores are computed from them; given scores
+// are sent with the rows.
 func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
-	a.CheckScores(p.site.Path)
-	p.site.Explain(func() string { return order.Attention(a, k) })
+	a.CheckScores(p.layer.Path)
+	p.layer.Explain(func() string { return order.Attention(a, k) })
 	return a.EachRound(k, p.attend)
 }
 
@@ -107,7 +108,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	h.count(x.Cols)
 	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
 		Heads: a.Heads, FirstHead: a.FirstHead, LayerHeads: a.LayerHeads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.IDs,
-		Mask: nn.Dropout{Site: p.site.Path + ".attention", P: a.Dropout}.Mask(a.Source),
+		Mask: nn.Dropout{Path: p.layer.Path + ".attention", P: a.Dropout}.Mask(a.Source),
 	}}
 	if a.SelfLoops {
 		at.loops = e.OneLoop()
@@ -131,7 +132,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	})
 }
 
-// attendBackward adds all gradients of Attend, for that of its output, which it owns.
+// attendBackward adds all gradients of Attend. g is the gradient of its output; attendBackward owns it.
 func (at *attention) attendBackward(h *Halo, g *tensor.Matrix) {
 	h.resume()
 	e, team, x := h.Edges, at.tape.Team, at.Source.Value()
@@ -141,7 +142,7 @@ func (at *attention) attendBackward(h *Halo, g *tensor.Matrix) {
 	at.beginPass()
 	dTarget := at.targetGradient()
 	dRows := []*tensor.Matrix{at.Source.GradSum()}
-	if at.given() && at.SourceScore.Wants() { // else it does not travel; that of own targets never does
+	if at.given() && at.SourceScore.Wants() { // the local targets' gradient is never sent
 		dRows = append(dRows, at.SourceScore.GradSum())
 	}
 	at.backward(e.Local(), at.rows(), at.loops, dRows, dTarget)
@@ -153,7 +154,7 @@ func (at *attention) attendBackward(h *Halo, g *tensor.Matrix) {
 	}
 	switch {
 	case at.v2():
-		addApart(at.Target, dTarget)
+		addSeparate(at.Target, dTarget)
 	case !at.given():
 		team.HeadDotBackward(dRows[0], at.ATarget.GradSum(), dTarget, x, at.ATarget.Value())
 		dTarget.Release()

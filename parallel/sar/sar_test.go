@@ -18,7 +18,7 @@ import (
 	"weft/train/engine"
 )
 
-// workers runs f on every worker of a graph that is divided among k as the assignment says.
+// workers runs f on every worker of a graph that an assignment divides into k partitions.
 func workers(t *testing.T, g *graph.Graph, of []int32, k int, o sar.Options, wrap func(comm.Transport) comm.Transport, f func(c engine.Config, p *sar.Partition)) {
 	t.Helper()
 	w := paralleltest.Workers{Mesh: mesh.Mesh{Stages: 1, Partitions: k, Slices: 1}, Graph: g, Of: of, Wrap: wrap}
@@ -31,11 +31,11 @@ func workers(t *testing.T, g *graph.Graph, of []int32, k int, o sar.Options, wra
 	})
 }
 
-// inTurn deals n vertices to k workers.
+// inTurn assigns n vertices to k partitions in turn.
 func inTurn(n, k int) []int32 { return paralleltest.Dividings(n, k)["in turn"] }
 
-// TestSameBitsAgain: a layer gives the same bits each time, also where one value is source and target, whose
-// gradient then has two parts.
+// TestSameBitsAgain: a layer gives the same bits each time, even if one value is both source and target and
+// its gradient has two parts.
 func TestSameBitsAgain(t *testing.T) {
 	const vertices = 4000
 	g := paralleltest.ManyEdges(t, vertices, 10)
@@ -57,9 +57,9 @@ func TestSameBitsAgain(t *testing.T) {
 	}
 }
 
-// TestHolders: whichever worker holds a partition, the rows of its vertices and their gradients have the same
-// bits, as they are added in the order of the partitions. What is summed over the workers, as the gradients
-// of weights, is added in the order of ranks, and rounds differently.
+// TestHolders: the rows of a partition's vertices and their gradients have the same bits, whichever worker
+// holds the partition, because they are added in the order of the partitions. Sums over the workers, such as
+// weight gradients, are added in the order of ranks, and round differently.
 func TestHolders(t *testing.T) {
 	const k = 4
 	g := paralleltest.ManyEdges(t, 700, 6)
@@ -92,13 +92,13 @@ func TestHolders(t *testing.T) {
 	}
 }
 
-// TestUnknownRelation: a relation that the graph does not have is named with those that it has.
+// TestUnknownRelation: a relation that the graph does not have is named in the error, with those that it has.
 func TestUnknownRelation(t *testing.T) {
 	team := kernel.NewTeam(1, tensor.NewMeter())
 	defer team.Memory.Close()
 	p := paralleltest.Whole(t, team, &paralleltest.Small(t, false, false).Relations[0])
 	defer func() {
-		if got, want := recover(), `sar: convs.1 reaches along relation "cites", and the graph has ["edge"]`; got != want {
+		if got, want := recover(), `sar: convs.1 aggregates over relation "cites", but the graph has ["edge"]`; got != want {
 			t.Errorf("%v, want %s", got, want)
 		}
 	}()
@@ -111,7 +111,7 @@ func TestOrdersOfWork(t *testing.T) {
 	defer team.Memory.Close()
 	var explained []string
 	p, err := sar.New(team, mesh.One.Join(comm.Alone()), partition.All(paralleltest.Small(t, true, true)), order.Options{
-		Explain: func(site, what string) { explained = append(explained, site+": "+what) },
+		Explain: func(path, what string) { explained = append(explained, path+": "+what) },
 	}, sar.Options{})
 	if err != nil {
 		t.Fatal(err)

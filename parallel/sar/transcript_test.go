@@ -25,13 +25,14 @@ import (
 
 var update = flag.Bool("update", false, "write the transcripts anew")
 
-// TestTranscripts holds what each worker does in a forward and a backward pass, in order, against
-// testdata/transcripts, where a person can review it; go test ./parallel/sar -run Transcripts -update writes
-// it anew. Each file begins with what it shows of SAR (Mostafa, MLSys 2022).
+// TestTranscripts compares what each worker does in a forward and a backward pass, in order, with
+// testdata/transcripts, where a person can review it. go test ./parallel/sar -run Transcripts -update writes
+// the files anew. Each file begins with what it shows of SAR (Mostafa, MLSys 2022).
 //
-// Rows are aggregated by a kernel call (×n: by so many), and freed when others are asked for in their place
-// or when no buffer is held any more. That the right ones were aggregated shows in the result, which is held
-// against that of one worker: asking for the next rows fills their place with NaN.
+// "aggregate" is a kernel call on rows (×n: n calls). "ask" starts to receive rows, "receive" waits for them.
+// "free" says that a buffer receives other rows, or that no buffer is held any more. Starting to receive
+// fills a buffer with NaN, so the result shows that the right rows were aggregated: it is compared with the
+// result of one worker.
 func TestTranscripts(t *testing.T) {
 	small := graph.Edges{ // of vertices 0 … 7, dealt to four workers in turn; 7 has no edges
 		Source: []int32{1, 2, 3, 4, 5, 6, 0, 0, 4, 1, 1},
@@ -63,21 +64,21 @@ func TestTranscripts(t *testing.T) {
 			sar.Options{},
 		},
 		"attention": {
-			`"attention-matrix rematerialization" (abstract): rows alone come again, and nothing that an edge has`,
+			`"attention-matrix rematerialization" (abstract): only rows are fetched again, nothing for each edge`,
 			small, 8, 4, plain(attention),
 			sar.Options{},
 		},
 		"prefetch": {
-			"(2 + pipeline depth)/N of a layer's rows (docs, sar_modes): one more than what is aggregated is under way",
+			"(2 + pipeline depth)/N of a layer's rows (docs, sar_modes): one message more than the one that is aggregated is in flight",
 			small, 8, 4, plain(attention),
 			sar.Options{Prefetch: 1},
 		},
 		"keep-halo": {
-			"SAR switched off (docs, sar_modes): no refetch, and the whole halo is retained until the backward pass",
+			"SAR off (docs, sar_modes): no refetch, and the whole halo is retained until the backward pass",
 			small, 8, 4, plain(attention),
 			sar.Options{KeepHalo: true},
 		},
-		"pieces": {
+		"messages": {
 			`"memory consumption per worker goes down linearly ..., even for densely connected graphs" (abstract)`,
 			paralleltest.ManyEdges(t, 2600, 12).Relations[0].Edges(), 2600, 2, plain(paralleltest.Propagation("", 1, gnn.Sum, 1)),
 			sar.Options{},
@@ -94,10 +95,10 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
-// lanes are what a worker does beside each other, in a fixed order each.
+// lanes are what a worker does concurrently; the events of a lane have a fixed order.
 var lanes = []string{"send rows", "work", "receive gradients"}
 
-// transcript is what a worker does.
+// transcript records what a worker does.
 type transcript struct {
 	*paralleltest.Transcript
 	buffers []buffer // that hold rows of others
@@ -109,10 +110,10 @@ type buffer struct {
 	peer int
 }
 
-// aggregating are the kernels that aggregate rows, or gradients.
+// aggregating are the kernels that aggregate rows or gradients.
 var aggregating = []string{"spmm", "attend", "attend_back_source"}
 
-// message adds what is known of a message's start or end.
+// message records the start or the end of a message.
 func (s *transcript) message(e commtest.Event) {
 	if e.Kind != comm.Halo && e.Kind != comm.HaloGradient || len(e.Data) == 0 || e.Send && e.Ended {
 		return
@@ -137,7 +138,7 @@ func (s *transcript) message(e commtest.Event) {
 	}
 }
 
-// free adds that the rows in some buffers are not there any more. The worker's own goroutine asks for rows
+// free records that some buffers no longer hold their rows. One goroutine of the worker both asks for rows
 // and frees them.
 func (s *transcript) free(which func(at *byte) bool) {
 	s.buffers = slices.DeleteFunc(s.buffers, func(r buffer) bool {
@@ -149,7 +150,7 @@ func (s *transcript) free(which func(at *byte) bool) {
 	})
 }
 
-// transcribe runs a layer forward and backward on all workers and writes down what they do.
+// transcribe runs a layer forward and backward on all workers and returns their transcripts.
 func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func(string)) paralleltest.Layer, o sar.Options) string {
 	scripts := make([]*transcript, k)
 	for p := range scripts {
@@ -168,7 +169,7 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 			run()
 		}
 		held := func() {
-			n := c.Team.Memory.Live(tensor.Buffers) / int64(os.Getpagesize()) // each takes a page
+			n := c.Team.Memory.Live(tensor.Buffers) / int64(os.Getpagesize()) // each buffer takes a page
 			if n == 0 {
 				script.free(func(*byte) bool { return true })
 			}
@@ -196,7 +197,7 @@ func transcribe(t *testing.T, g *graph.Graph, of []int32, k int, l func(log func
 	return out.String()
 }
 
-// counting is a transport that counts how many messages of each kind are under way at most.
+// counting is a transport that counts the largest number of messages of each kind in flight.
 type counting struct {
 	comm.Transport
 	sends, receives [comm.Kinds]atomic.Int64
@@ -224,7 +225,7 @@ func (c *counting) count(r comm.Request, now, most *atomic.Int64) comm.Request {
 	return counted
 }
 
-// countedRequest is done once it is counted as done.
+// countedRequest is done when its end has been counted.
 type countedRequest struct {
 	comm.Request
 	done chan struct{}
@@ -232,9 +233,9 @@ type countedRequest struct {
 
 func (c *countedRequest) Done() <-chan struct{} { return c.done }
 
-// TestBoundedMessages: "enforce back-pressure so that the peak is bounded in every path": however far a
-// worker is ahead of the others, at most two pieces are being sent and Prefetch + 1 received, of rows and of
-// gradients, in case 1 as in case 2.
+// TestBoundedMessages: "enforce back-pressure so that the peak is bounded in every path". However far a
+// worker is ahead of the others, at most two messages are being sent and Prefetch + 1 received, for rows and
+// for gradients, in case 1 and in case 2.
 func TestBoundedMessages(t *testing.T) {
 	g := paralleltest.ManyEdges(t, 4000, 10)
 	of := inTurn(4000, 5)
@@ -259,7 +260,7 @@ func TestBoundedMessages(t *testing.T) {
 				for _, kind := range []comm.Kind{comm.Halo, comm.HaloGradient} {
 					sent, received := end.most[0][kind].Load(), end.most[1][kind].Load()
 					if sent > 2 || received > int64(prefetch+1) || sent == 0 {
-						t.Errorf("%s: worker %d had %d messages of %v on their way, and waited for %d with a prefetch of %d", name, end.Rank(), sent, kind, received, prefetch)
+						t.Errorf("%s: worker %d had %d messages of %v in flight, and waited for %d with a prefetch of %d", name, end.Rank(), sent, kind, received, prefetch)
 					}
 				}
 			}
@@ -267,15 +268,15 @@ func TestBoundedMessages(t *testing.T) {
 	}
 }
 
-// TestEveryRowTravelsOnce: a sweep moves each halo row once, and nothing else: the bytes are the sweeps times
-// the halo rows.
+// TestEveryRowTravelsOnce: a halo exchange sends each halo row once, and nothing else. So the bytes are the
+// number of exchanges times the halo rows.
 func TestEveryRowTravelsOnce(t *testing.T) {
 	g := paralleltest.ManyEdges(t, 1500, 3)
 	of := paralleltest.Dividings(1500, 3)["unevenly"]
 	for name, c := range map[string]struct {
-		l         paralleltest.Layer
-		rows, way int64 // sweeps of rows and of gradients
-		setting   sar.Options
+		l               paralleltest.Layer
+		rows, gradients int64 // halo exchanges of rows and of gradients
+		setting         sar.Options
 	}{
 		"case 1":       {paralleltest.Named("symmetric twice"), 2, 2, sar.Options{Prefetch: 1}},
 		"maximum":      {paralleltest.Named("maximum"), 1, 1, sar.Options{}},
@@ -298,13 +299,13 @@ func TestEveryRowTravelsOnce(t *testing.T) {
 				halo += int64(w.Share.Whole.Statistics.Halo(q))
 			}
 		})
-		if row := halo * int64(c.l.In) * 4; rows != c.rows*row || gradients != c.way*row {
-			t.Errorf("%s: %d bytes of rows and %d of gradients, want %d and %d sweeps of %d", name, rows, gradients, c.rows, c.way, row)
+		if row := halo * int64(c.l.In) * 4; rows != c.rows*row || gradients != c.gradients*row {
+			t.Errorf("%s: %d bytes of rows and %d of gradients, want %d and %d halo exchanges of %d", name, rows, gradients, c.rows, c.gradients, row)
 		}
 	}
 }
 
-// constantSource is a message function of a source that wants no gradient, and of a parameter that may.
+// constantSource is a message function of a source that needs no gradient, with parameters that do.
 func constantSource(weights ...[2]int) paralleltest.Layer {
 	l := paralleltest.Message("", 4, 4, weights, gnn.Message{}, func(e gnn.Edges, w []*nn.Param) *autograd.Var {
 		if len(w) == 0 {
@@ -319,15 +320,16 @@ func constantSource(weights ...[2]int) paralleltest.Layer {
 	return l
 }
 
-// TestPeakWithoutHalo: "memory consumption per worker goes down linearly": what a layer takes beside its own
-// rows is a few pieces of another worker's, whatever the halo is, and with the halo kept all of it.
+// TestPeakWithoutHalo: "memory consumption per worker goes down linearly". Besides its local rows, a layer
+// takes a few messages of another worker's rows, however large the halo is. With the halo kept it takes the
+// whole halo.
 func TestPeakWithoutHalo(t *testing.T) {
 	const vertices, k, width = 12288, 4, 24
 	g := paralleltest.ManyEdges(t, vertices, 40) // almost every row is in every halo
 	of := inTurn(vertices, k)
 	for name, c := range map[string]struct {
 		l     paralleltest.Layer
-		whole float64 // own rows' tensors beside input and output
+		whole float64 // local rows' tensors besides input and output
 	}{
 		"case 1": {paralleltest.Propagation("", width, gnn.Mean, 1), 0},
 		"case 2": {paralleltest.Attention("", gnn.Attention{Heads: 1, SelfLoops: true}, width), .5},
@@ -342,16 +344,16 @@ func TestPeakWithoutHalo(t *testing.T) {
 				peaks[i] = max(peaks[i], float64(w.Team.Memory.Peak())/(vertices/k*width*4))
 			})
 		}
-		// x, dx, z and its gradient are own rows; ahead pieces are received and two sent, each way.
-		// Hubs' scratch takes a few pages besides.
-		pieces := 2. + 2
+		// x, dx, z and its gradient are local rows. Two messages are being received and two sent, of rows and
+		// of gradients. Hubs' scratch takes a few more pages.
+		messages := 2. + 2
 		if name == "case 2" {
-			pieces += 2 + 2
+			messages += 2 + 2
 		}
-		if bound := 4 + c.whole + pieces/6 + .15; peaks[0] > bound {
+		if bound := 4 + c.whole + messages/6 + .15; peaks[0] > bound {
 			t.Errorf("%s: a worker's peak is %.2f times its rows, want at most %.2f", name, peaks[0], bound)
 		}
-		if peaks[1]-peaks[0] < k-1-pieces/6 {
+		if peaks[1]-peaks[0] < k-1-messages/6 {
 			t.Errorf("%s: the kept halo adds %.2f partitions' rows: was it not freed without?", name, peaks[1]-peaks[0])
 		}
 	}

@@ -8,20 +8,20 @@ import (
 	"weft/tensor"
 )
 
-// wire moves rows between the workers that hold the partitions.
+// wire exchanges rows between the workers that hold the partitions.
 //
-// A halo exchange goes over the remote blocks in an order that differs from worker to worker: in round r
-// worker p takes in rows of worker p−r while its own go to worker p+r, so that each one sends to one and
-// receives from one. Within a round the rows go in messages. What is on its way is bounded: Prefetch+1
-// messages are received, and two sent, at most.
+// Each worker goes over its remote blocks in an order of its own: in round r worker p receives rows from
+// worker p−r and sends rows to worker p+r. So each worker sends to one and receives from one at a time.
+// Within a round the rows travel in messages. At most Prefetch+1 messages are being received at a time, and
+// two are being sent.
 type wire struct {
 	team     *kernel.Team
 	comm     *comm.Comm
 	prefetch int
 }
 
-// Exchange implements Mover. What comes for own rows is added in the order of the halo exchange. A failure of
-// another worker ends the pass.
+// Exchange implements Mover. Gradients for local rows are added in the order of the rounds. If another worker
+// fails, the pass ends.
 func (w *wire) Exchange(h *Halo, s Transfer, yield func(Visit) bool) {
 	e, c := h.Edges, w.comm
 	if e.Alone() {
@@ -54,8 +54,8 @@ func (w *wire) Exchange(h *Halo, s Transfer, yield func(Visit) bool) {
 	exchange.Must(exchange.Beside(c, sides, func() error { return s.visit(e.Remote(), in, back, yield) }))
 }
 
-// visit visits the blocks. in receives their rows, nil: they are there, or not asked for; back sends their
-// gradients, nil: none go back.
+// visit visits the blocks. in receives the rows of their sources; it is nil if they are in their buffers
+// already, or not asked for. back sends their gradients; it is nil if none are sent.
 func (s *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exchange.Sender, yield func(Visit) bool) error {
 	if in != nil {
 		for _, b := range blocks {
@@ -95,7 +95,7 @@ func (s *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exc
 	return nil
 }
 
-// sendRows is the side that sends the rows of xs that other workers need.
+// sendRows runs beside the visits. It sends the rows of xs that other workers need.
 func (w *wire) sendRows(h *Halo, aside *comm.Comm, buffers, xs []*tensor.Matrix) error {
 	out := &exchange.Sender{Comm: aside, Kind: comm.Halo, Buffers: buffers}
 	for _, p := range h.Edges.Needed {
@@ -111,7 +111,7 @@ func (w *wire) sendRows(h *Halo, aside *comm.Comm, buffers, xs []*tensor.Matrix)
 	return out.Finish()
 }
 
-// addGradients is the side that adds what other workers give back for own rows to dxs.
+// addGradients runs beside the visits. It adds the gradients that other workers send for local rows to dxs.
 func (w *wire) addGradients(h *Halo, aside *comm.Comm, buffers, dxs []*tensor.Matrix) error {
 	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Buffers: buffers}
 	for _, p := range h.Edges.Needed {

@@ -41,7 +41,7 @@ type Axis struct {
 	own           *autograd.RowSet // the worker's own rows
 	all           *autograd.RowSet // all rows of the partition
 	vertices      []int32          // of the own rows
-	book          *order.Book
+	costs         *order.Costs
 	redistributed func(module string, bytes int64) // Options.Redistributed
 	epoch         int                              // for errors
 
@@ -73,7 +73,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 		team: team, comm: g.Slices, mesh: g.Mesh, inner: inner, starts: s.Edges.Starts, all: inner.Rows(),
 		redistributed: o.Redistributed, chunks: o.Chunks, schedules: map[direction]*schedule{},
 	}
-	a.book = order.NewBook(w, a.moved)
+	a.costs = order.NewCosts(w, a.moved)
 	for _, list := range lists {
 		rows := team.Memory.NewElement(tensor.Graph, tensor.Int32, 1, len(list))
 		if !team.Planning() {
@@ -120,11 +120,11 @@ func (a *Axis) Schema() gnn.Schema { return a.inner.Schema() }
 // BeginEpoch begins an epoch. Errors name it.
 func (a *Axis) BeginEpoch(epoch int) {
 	a.epoch = epoch
-	a.book.BeginEpoch()
+	a.costs.BeginEpoch()
 	a.inner.BeginEpoch(epoch)
 }
 
 // Propagator is the gnn.Propagator of the module at a path.
 func (a *Axis) Propagator(path string, along gnn.Along) gnn.Propagator {
-	return &propagator{module: module{a, path}, along: along, inner: a.inner.Propagator(path, along), order: a.book.Site(path)}
+	return &propagator{module: module{a, path}, along: along, inner: a.inner.Propagator(path, along), order: a.costs.Layer(path)}
 }

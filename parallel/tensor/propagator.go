@@ -16,7 +16,7 @@ type propagator struct {
 	module
 	along gnn.Along
 	inner gnn.Propagator // aggregates the slice
-	order *order.Site
+	order *order.Layer
 }
 
 // cut is each worker's span of the columns.

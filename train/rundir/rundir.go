@@ -93,7 +93,8 @@ func (d *Dir) begin(config []byte) (err error) {
 	if d.metrics, err = d.root.OpenFile(metricsFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666); err != nil {
 		return err
 	}
-	// Until the process ends, however that is, others see that the run is alive; not on a file system without locks.
+	// Until the process ends, however that is, others see that the run is alive; not on a file system without
+	// locks.
 	_ = unix.Flock(int(d.metrics.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	return d.write(configFile, config)
 }

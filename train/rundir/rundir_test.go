@@ -163,8 +163,8 @@ func TestRecordThatCannotBeWritten(t *testing.T) {
 	}
 }
 
-// TestRecordWithoutRoom: where the disk has no room for the results any more, the run ends after the epoch and
-// keeps what fits.
+// TestRecordWithoutRoom: where the disk has no room for the results any more, the run ends after the epoch
+// and keeps what fits.
 func TestRecordWithoutRoom(t *testing.T) {
 	o := train.Defaults()
 	o.Epochs = 1000

@@ -117,7 +117,7 @@ func (r *Resolved) checkTask() error {
 func (r *Resolved) checkModel() error {
 	o, decoupled, direction := &r.Options, refusal.Setting("decoupled"), refusal.Setting("direction")
 	kind, _ := gnn.KindOf(o.Model)
-	if kind.OneWay && o.Direction == "both" {
+	if kind.OneDirection && o.Direction == "both" {
 		return refusal.Errorf("%s both: %s aggregates along one direction; take %s in or out", direction, o.Model, direction)
 	}
 	if o.Decoupled {

@@ -8,8 +8,8 @@ import (
 )
 
 // Splits puts splits together from their training, validation and test vertices, of which each comes with a
-// list for each split, ascending, with one for all splits, or with none at all: nil. The names are those of the arrays that the three
-// were read from. See CheckSplit for what is refused.
+// list for each split, ascending, with one for all splits, or with none at all: nil. The names are those of
+// the arrays that the three were read from. See CheckSplit for what is refused.
 func Splits(parts [3][][]int64, names [3]string, labels *graph.Labels) ([]graph.Split, error) {
 	if parts[0] == nil {
 		for k, part := range parts {
