@@ -1,13 +1,13 @@
 // Package comm connects the workers of a run: messages between two ranks and collectives over all of them,
 // named after MPI.
 //
-// A Transport moves the bytes: InProcess between goroutines, package mpi between processes. Everything else is
-// here. So a run sends the same bytes, and rounds its sums the same way, on either. A send is not queued: it
-// waits until its receiver takes the message. Every wait has a deadline, after which it fails with an Error
-// that says who waited for whom.
+// A Transport moves the bytes: InProcess between goroutines, package mpi between processes. Everything else
+// is here. So a run sends the same bytes, and rounds its sums the same way, on either. A send is not queued:
+// it waits until its receiver takes the message. Every wait has a deadline, after which it fails with an
+// Error that says who waited for whom.
 //
-// A failed wait aborts the transport before it returns. No transfer uses a buffer any more, and the caller may
-// release what it holds. There is no recovery from an error: the worker ends, and so does the run.
+// A failed wait aborts the transport before it returns. No transfer uses a buffer any more, and the caller
+// may release what it holds. There is no recovery from an error: the worker ends, and so does the run.
 package comm
 
 import (

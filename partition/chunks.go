@@ -30,12 +30,12 @@ const (
 	mergedParts = 4  // of a chunk
 )
 
-// Chunks divides the rows of a share's partition into the chunks of a pipeline (Chen, Chen and Qian, "GNNPipe:
-// Scaling Deep GNN Training with Pipelined Model Parallelism", arXiv:2308.10087, 2023). It returns the chunk,
-// 0…K−1, of each row. No chunk is empty.
+// Chunks divides the rows of a share's partition into the chunks of a pipeline (Chen, Chen and Qian,
+// "GNNPipe: Scaling Deep GNN Training with Pipelined Model Parallelism", arXiv:2308.10087, 2023). It returns
+// the chunk, 0…K−1, of each row. No chunk is empty.
 //
-// Along an edge between two chunks a model may read embeddings of an earlier epoch. So the methods look at the
-// edges between the partition's own rows, of all relations together:
+// Along an edge between two chunks a model may read embeddings of an earlier epoch. So the methods look at
+// the edges between the partition's own rows, of all relations together:
 //   - metis: few edges between chunks;
 //   - merged: METIS makes four times as many parts, with few edges between them. Four random parts are a
 //     chunk, as in GNNPipe's measurements. More edges are cut. With fewer rows than parts each row is a part.

@@ -124,7 +124,7 @@ func (c *benchCommand) run(measure func(ctx context.Context, out io.Writer, o be
 	}
 }
 
-// both draws the kernels and then the epochs. With --only, one of them may have nothing to measure.
+// both draws the kernels and then the epochs. With --only there may be nothing to measure for one of them.
 func (c *benchCommand) both(ctx context.Context, out io.Writer, o bench.Options) error {
 	kernels := c.kernels(ctx, out, o)
 	if kernels != nil && (c.only == "" || !refusal.Is(kernels)) {
@@ -185,7 +185,7 @@ func (c *benchCommand) epoch(ctx context.Context, out io.Writer, o bench.Options
 	return err
 }
 
-// bar draws a fraction between 0 and 1 in so many cells.
+// bar draws a fraction between 0 and 1 with a number of cells.
 func bar(fraction float64, cells int) string {
 	full := min(max(int(fraction*float64(cells)+0.5), 0), cells)
 	return strings.Repeat("▇", full) + strings.Repeat("▁", cells-full)

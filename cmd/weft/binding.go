@@ -10,8 +10,8 @@ import (
 	"weft/comm"
 )
 
-// place is where a rank runs: the machine, by a hash of what names it, and the cores that the rank may use, a
-// bit for each.
+// place is where a rank runs: the machine, by a hash of its names, and the cores that the rank may use, a bit
+// for each.
 type place struct {
 	machine [sha256.Size / 8]int64
 	cores   [len(unix.CPUSet{})]int64
@@ -48,7 +48,7 @@ func (p *place) shares(other *place) bool {
 	return false
 }
 
-// sharers is how many ranks, this one included, compete for the cores that this one may use.
+// sharers is the number of ranks, with this one, that compete for the cores that this rank may use.
 func (r ranks) sharers() (n int, err error) {
 	mine := ownPlace()
 	machines, err := comm.Gather(r.Comm, comm.Setup, mine.machine[:]...)

@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// controlGroups are the folders of the control groups that a controller ("cpu", "memory") puts this process
-// in, with the groups around them, whose limits hold as well. There are several hierarchies where version 1
-// is mounted beside version 2. root stands before every path; it is empty but in tests.
+// controlGroups are the folders of this process's control groups for a controller ("cpu", "memory"), and of
+// the groups around them, whose limits hold too. There are several hierarchies if version 1 is mounted beside
+// version 2. root is put before every path; it is empty outside tests.
 func controlGroups(root, controller string) (folders []string) {
-	mounts, _ := os.ReadFile(root + "/proc/self/mountinfo") // without it there is no group to be found
+	mounts, _ := os.ReadFile(root + "/proc/self/mountinfo") // without it no group is found
 	joined, _ := os.ReadFile(root + "/proc/self/cgroup")
 	for line := range strings.Lines(string(mounts)) {
 		mount, system, _ := strings.Cut(line, " - ")
@@ -57,8 +57,8 @@ func groupPath(joined, controller string) string {
 	return "/"
 }
 
-// groupMemoryLimit is what the control groups (a container, a Slurm job) allow this process, in bytes; 0: no
-// limit that is known.
+// groupMemoryLimit is how many bytes the control groups (a container, a Slurm job) allow this process; 0: no
+// known limit.
 func groupMemoryLimit(root string) int64 {
 	least := int64(math.MaxInt64)
 	for _, folder := range controlGroups(root, "memory") {
@@ -83,8 +83,7 @@ func parseMemoryLimit(text string) (bytes int64, limited bool) {
 	return bytes, err == nil && bytes > 0 && bytes < none
 }
 
-// groupQuota is how many cores' worth of time the control groups allow this process; 0: no quota that is
-// known.
+// groupQuota is how many cores' time the control groups allow this process; 0: no known quota.
 func groupQuota(root string) float64 {
 	least := math.Inf(1)
 	for _, folder := range controlGroups(root, "cpu") {

@@ -28,7 +28,7 @@ const (
 		"35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n"
 )
 
-// TestControlGroups: the tightest of the limits of a group and of those around it holds, in either version.
+// TestControlGroups: the smallest limit of a group and of those around it holds, in either version.
 func TestControlGroups(t *testing.T) {
 	for name, c := range map[string]struct {
 		files  map[string]string

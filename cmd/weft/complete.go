@@ -12,9 +12,8 @@ import (
 // flagChoices is the annotation with the words that a flag accepts.
 const flagChoices = "choices"
 
-// completeFlags lets a shell complete the values of all flags: the words that are accepted, or files or
-// folders where the help text calls the value so. Where a command says nothing of its arguments, they are not
-// completed.
+// completeFlags lets a shell complete the values of all flags: the accepted words, or files or folders if the
+// help text calls the value so. Arguments are completed only if the command says how.
 func completeFlags(cmd *cobra.Command) {
 	if cmd.ValidArgsFunction == nil {
 		cmd.ValidArgsFunction = cobra.NoFileCompletions
@@ -50,7 +49,7 @@ func completeFolders(*cobra.Command, []string, string) ([]cobra.Completion, cobr
 	return nil, cobra.ShellCompDirectiveFilterDirs
 }
 
-// completeGraph completes the names of datasets, and where none begins so, the path of a store.
+// completeGraph completes the names of datasets, or the path of a store if no name matches.
 func completeGraph(_ *cobra.Command, _ []string, begun string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
 	for _, d := range datasets.All() {
 		if strings.HasPrefix(d.Name, begun) {

@@ -34,7 +34,7 @@ func dglFiles(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(dgltest.Divide(filepath.Join(dir, "typed"), "typed", typed, dgltest.Division{K: 3, Of: [][]int{of, of[:20]}, Names: dgltest.Older}))
 }
 
-// dglGraph is a graph of sixty vertices of three classes, which most edges stay within.
+// dglGraph is a graph of sixty vertices of three classes. Most edges stay within a class.
 func dglGraph() *dgltest.Graph {
 	const n = 60
 	g := &dgltest.Graph{Vertices: []dgltest.Vertices{{Type: "_N", Count: n}}, Relations: []dgltest.Relation{{Name: "_E"}}}
@@ -65,7 +65,7 @@ func dglGraph() *dgltest.Graph {
 	return g
 }
 
-// dglTyped is that graph with its vertices as papers, and twenty authors who have each written three.
+// dglTyped is that graph with its vertices as papers, and twenty authors of three papers each.
 func dglTyped() *dgltest.Graph {
 	g := dglGraph()
 	g.Vertices[0].Type, g.Relations[0].Name = "paper", "cites"

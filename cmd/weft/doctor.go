@@ -39,8 +39,7 @@ type finding interface {
 	line() (what, found, advice string)
 }
 
-// diagnosis is what doctor found, as programs read it. A field that is absent is not known, or does not
-// apply.
+// diagnosis is what doctor found, for programs. An absent field is unknown or does not apply.
 type diagnosis struct {
 	Weft         buildFinding      `json:"weft"`
 	Cores        coresFinding      `json:"cores"`
@@ -60,7 +59,7 @@ type diagnosis struct {
 	Datasets     datasetsFinding   `json:"published_datasets"`
 }
 
-// examine looks at the machine and shows each finding as it is known.
+// examine examines the machine, and shows each finding when it is known.
 func examine(show func(finding)) diagnosis {
 	var d diagnosis
 	d.Weft = findBuild()
@@ -92,15 +91,14 @@ func examine(show func(finding)) diagnosis {
 	return d
 }
 
-// Columns of the table. They are fixed, as lines are printed before the next ones are known.
+// Columns of the table. They are fixed, as a line is printed before the next one is known.
 const (
 	whatWidth   = 18
 	foundWidth  = 48
 	adviceWidth = 60
 )
 
-// printFinding prints a line of the table. Where the finding is wider than its column, the advice stands
-// below it.
+// printFinding prints a line of the table. If the finding is wider than its column, the advice is below it.
 func printFinding(out io.Writer, f finding) {
 	what, found, advice := f.line()
 	line := fmt.Sprintf("%-*s  %s", whatWidth, what, found)

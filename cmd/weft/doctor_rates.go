@@ -6,8 +6,8 @@ import (
 	"weft/internal/bench"
 )
 
-// hindrance is why threads may get less done than the cores could. The first that holds is the advice where
-// threads add little.
+// hindrance is why threads may do less than the cores could. If threads add little, the first that holds is
+// the advice.
 type hindrance struct {
 	quota, load bool
 	perCore     int // hyperthreads of a physical core
@@ -18,7 +18,7 @@ func (d *diagnosis) hindrance() hindrance {
 	return hindrance{quota: quota, load: d.Load.State == "shared" || d.Load.State == "busy", perCore: d.Cores.PerCore}
 }
 
-// advice names the hindrance that is known to this machine, "" where there is none.
+// advice names this machine's hindrance, or "" if none is known.
 func (h hindrance) advice() string {
 	switch {
 	case h.quota:
@@ -39,8 +39,8 @@ const (
 	flat                   // the others add next to nothing
 )
 
-// scales judges a rate: threads share something where each gets less than three quarters of what one alone
-// gets, and one thread has it all where the others add less than a fifth.
+// scales judges a rate. Threads share something if each gets less than three quarters of a single thread's
+// rate. One thread gets everything if the others add less than a fifth.
 func scales(r bench.Rate, threads int) scaling {
 	switch {
 	case threads == 1:
@@ -161,7 +161,7 @@ func (f arithmeticFinding) line() (what, found, advice string) {
 	return "dense arithmetic", rates("GFLOP/s", f.Threads, f.One, f.All), f.Advice
 }
 
-// rates writes what one thread and all threads get, in units of 10⁹.
+// rates writes the rates of one thread and of all threads, in units of 10⁹.
 func rates(unit string, threads int, one, all float64) string {
 	if threads == 1 {
 		return fmt.Sprintf("%.3g %s with one thread", all/1e9, unit)

@@ -126,7 +126,7 @@ func TestLauncherVersion(t *testing.T) {
 	}
 }
 
-// TestFindingsOfASystem: what files say is found, and what is missing is said.
+// TestFindingsOfASystem: doctor finds what files say, and says what is missing.
 func TestFindingsOfASystem(t *testing.T) {
 	average := 3.25
 	full := system(t, map[string]string{
@@ -162,7 +162,7 @@ func TestFindingsOfASystem(t *testing.T) {
 	}
 }
 
-// TestPrintFinding: advice stands in its column, below what is too wide for a line with it.
+// TestPrintFinding: advice is in its column, or below a line that is too wide.
 func TestPrintFinding(t *testing.T) {
 	wide := strings.Repeat("x", foundWidth+1)
 	for _, c := range []struct {
@@ -184,8 +184,7 @@ func TestPrintFinding(t *testing.T) {
 	}
 }
 
-// TestExamine: every finding has its line, in order, and a field for programs; the rates are those of a
-// machine.
+// TestExamine: every finding has its line, in order, and a field for programs. The rates are plausible.
 func TestExamine(t *testing.T) {
 	var out bytes.Buffer
 	d := examine(func(f finding) { printFinding(&out, f) })

@@ -18,19 +18,19 @@ import (
 	"weft/train/worker"
 )
 
-// planned is a plan with the settings that it is of, to be said to people.
+// planned is a plan with its settings, to put into words.
 type planned struct {
 	*plan.Plan
 	settings *setting.Resolved
 	threads  int // of a worker
 }
 
-// lines say what the workers would do, and what it takes.
+// lines say what the workers would do, and what that takes.
 func (p planned) lines() []string {
 	return slices.Concat(p.model(), p.stages(), p.peaks(), p.balance(), p.moved())
 }
 
-// warnings are of what the run leaves unused, or may suffer from.
+// warnings say what the run would not use, and what may harm it.
 func (p planned) warnings() (warnings []string) {
 	o, first := p.settings, &p.Workers[0]
 	if o.NormalizeFeatures == "row" {
@@ -58,13 +58,13 @@ func (p planned) warnings() (warnings []string) {
 	return warnings
 }
 
-// oneClass is the warning of a graph whose labels teach nothing.
+// oneClass is the warning for a graph whose labels are all one class.
 const oneClass = "all labels of the graph are one class, so there is nothing to learn"
 
-// model says what the workers are and in which order they work. What a stage does is said once.
+// model says what the workers are, and their order of work. A stage's work is said once.
 func (p planned) model() []string {
 	o, grid := p.settings, p.settings.Mesh
-	var sites []string
+	var layers []string
 	for stage := range grid.Stages {
 		w := p.Workers[grid.Rank(mesh.Place{Stage: stage})]
 		for _, s := range w.Layers {
@@ -76,7 +76,7 @@ func (p planned) model() []string {
 				}
 				line += "; " + order.Moved(bytes)
 			}
-			sites = append(sites, line)
+			layers = append(layers, line)
 		}
 	}
 	workers, threads := "one worker", "one thread"
@@ -103,10 +103,10 @@ func (p planned) model() []string {
 		lines = append(lines, "the workers also send each other rows at the ends of scored edges, and their gradients: "+
 			"as other edges are drawn against them in each epoch, these bytes are not planned")
 	}
-	return append(lines, sites...)
+	return append(lines, layers...)
 }
 
-// work says how much work a forward pass is, and how it is divided among the blocks.
+// work says how much work a forward pass is, and each block's share of it.
 func work(costs []float64) string {
 	sum := 0.0
 	for _, c := range costs {
@@ -128,7 +128,7 @@ func work(costs []float64) string {
 	return fmt.Sprintf("a forward pass is %.3g billion multiply-adds; by layer: %s", sum/1e9, strings.Join(shares, ", "))
 }
 
-// stages say how the blocks of the model are divided into stages, and the vertices into chunks.
+// stages say which blocks each stage has, and how the vertices are divided into chunks.
 func (p planned) stages() (lines []string) {
 	if p.Stages == nil {
 		return nil
@@ -162,7 +162,7 @@ func (p planned) stages() (lines []string) {
 		worker.Imbalance(work), 100*idle))
 }
 
-// who says which workers a stage has.
+// who lists the workers of a stage.
 func who(s *worker.Stage) string {
 	if n := len(s.Workers); n > 1 {
 		return fmt.Sprintf("workers %d to %d, a partition each", s.Workers[0], s.Workers[n-1])
@@ -170,7 +170,7 @@ func who(s *worker.Stage) string {
 	return fmt.Sprintf("worker %d", s.Workers[0])
 }
 
-// peaks say what the worker that needs most takes of each kind of tensors.
+// peaks say how much memory of each kind the largest worker takes.
 func (p planned) peaks() (lines []string) {
 	var most [tensor.Graph]int64
 	for _, w := range p.Workers {
@@ -184,10 +184,10 @@ func (p planned) peaks() (lines []string) {
 	return lines
 }
 
-// listedWorkers is how many workers' numbers stand on a line.
+// listedWorkers is the largest number of workers whose numbers are on one line.
 const listedWorkers = 16
 
-// balance says how much each of several workers aggregates, where there is anything to.
+// balance says how much each of several workers aggregates.
 func (p planned) balance() []string {
 	most := slices.Max(p.EdgeColumns)
 	if len(p.EdgeColumns) == 1 || most == 0 {
@@ -204,8 +204,7 @@ func (p planned) balance() []string {
 	return []string{line}
 }
 
-// moved says how many bytes the workers send to move rows, where they send any, and beside those between
-// stages how many the formula of GNNPipe finds.
+// moved says how many bytes workers send to move rows and, between stages, how many GNNPipe's formula gives.
 func (p planned) moved() (lines []string) {
 	all, c := worker.SumOf(p.Sent), &p.Workers[0].Chunks
 	for _, moved := range []struct {
@@ -231,13 +230,13 @@ func (p planned) moved() (lines []string) {
 	return lines
 }
 
-// idleSlices warns of sites where some slices of a mesh have no columns.
+// idleSlices warns of layers where some slices of a mesh have no columns.
 func (p planned) idleSlices() (warnings []string) {
 	grid := p.settings.Mesh
 	if grid.Slices == 1 {
 		return nil
 	}
-	byLayer := map[string][]int64{} // what each slice aggregates
+	byLayer := map[string][]int64{} // the work of each slice
 	for rank, w := range p.Workers {
 		for module, n := range w.EdgeColumns {
 			if byLayer[module] == nil {
@@ -246,7 +245,7 @@ func (p planned) idleSlices() (warnings []string) {
 			byLayer[module][grid.Place(rank).Slice] += n
 		}
 	}
-	byBusy := map[int][]string{} // sites by how many slices have columns
+	byBusy := map[int][]string{} // layers, by the number of slices with columns
 	for _, module := range slices.Sorted(maps.Keys(byLayer)) {
 		busy := 0
 		for _, n := range byLayer[module] {
@@ -257,7 +256,7 @@ func (p planned) idleSlices() (warnings []string) {
 		byBusy[busy] = append(byBusy[busy], module)
 	}
 	for _, busy := range slices.Sorted(maps.Keys(byBusy)) {
-		if busy == 0 || busy == grid.Slices { // nothing is aggregated there, or by all
+		if busy == 0 || busy == grid.Slices { // no slice aggregates there, or all do
 			continue
 		}
 		take := fmt.Sprintf("graph=%d, which divides the vertices", grid.Partitions*grid.Slices)
@@ -273,8 +272,8 @@ func (p planned) idleSlices() (warnings []string) {
 	return warnings
 }
 
-// doubtfulSums says why features should not be divided by their sum in each row, where something speaks
-// against it: where they are not 0 and 1, or counts, with sums of their own.
+// doubtfulSums says why rows of features should perhaps not be divided by their sums: the features are
+// neither 0 and 1 nor counts, or all sums are 1.
 func doubtfulSums(r plan.RowSums) []string {
 	setting := refusal.Setting("normalize-features").String() + " row"
 	switch {

@@ -36,7 +36,7 @@ func communities(t *testing.T, vertices, features int) *graph.Graph {
 	return g
 }
 
-// TestPlanWarnsOfSums: rows of features that are no counts, or have the sum 1, are doubtful to divide by
+// TestPlanWarnsOfSums: rows of features that are no counts, or whose sum is 1, are doubtful to divide by
 // their sums.
 func TestPlanWarnsOfSums(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -74,7 +74,7 @@ func TestPlanWarnsOfSums(t *testing.T) {
 	}
 }
 
-// TestIdleSlices: where slices have no columns a plan names the layers, and meshes without idle workers.
+// TestIdleSlices: if slices have no columns, a plan names the layers, and meshes without idle workers.
 func TestIdleSlices(t *testing.T) {
 	g := communities(t, 300, 13)
 	for _, c := range []struct {
@@ -100,7 +100,7 @@ func TestIdleSlices(t *testing.T) {
 	}
 }
 
-// TestLastEpochCounts: where no vertices validate, nothing else can choose.
+// TestLastEpochCounts: without validation vertices the last epoch is the best.
 func TestLastEpochCounts(t *testing.T) {
 	g, o := communities(t, 300, 13), train.Defaults()
 	g.Splits[0].Test, g.Splits[0].Val = append(g.Splits[0].Test, g.Splits[0].Val...), []int64{}
@@ -112,7 +112,7 @@ func TestLastEpochCounts(t *testing.T) {
 	}
 }
 
-// TestStagesAreSaid: a plan says of stages and chunks what there is, and how many bytes pass by the formula.
+// TestStagesAreSaid: a plan tells the stages and chunks, and the formula's number of bytes at the boundaries.
 func TestStagesAreSaid(t *testing.T) {
 	o := train.Defaults()
 	o.Model, o.Layers, o.Hidden, o.Threads, o.Parallel, o.Chunks = "gcnii", 6, 8, 1, "pipeline=3", 5

@@ -36,7 +36,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return err
 }
 
-// unknownFlag proposes the flag that was meant, by one dash instead of two too.
+// unknownFlag proposes the flag that was meant, also for one dash instead of two.
 func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	written, name, value := "--"+err.GetSpecifiedName(), err.GetSpecifiedName(), ""
 	if letters := err.GetSpecifiedShortnames(); letters != "" {
@@ -59,8 +59,8 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 	return refusal.Errorf("unknown flag: %s; %s --help lists them", written, cmd.CommandPath())
 }
 
-// refuseEmpty refuses a name or text that was given and is empty, as a variable of a shell that is not set:
-// it would be taken for one that was not given. A setting may be empty, to override a file.
+// refuseEmpty refuses an empty name or text, as of an unset variable of a shell: it would be taken for a flag
+// not given. A setting may be empty, to override a file.
 func refuseEmpty(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		if err == nil && f.Value.Type() == "string" && f.Value.String() == "" {
@@ -70,7 +70,7 @@ func refuseEmpty(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
-// invalidValue says what a flag takes. The settings of train say so themselves.
+// invalidValue says what a flag accepts. The settings of train do so themselves.
 func invalidValue(err *pflag.InvalidValueError) error {
 	flag, reason := err.GetFlag(), ""
 	switch flag.Value.Type() {

@@ -49,7 +49,7 @@ func (c *changes) check(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// needGraph reports whether a change is asked for that takes the whole graph in memory.
+// needGraph reports whether a change needs the whole graph in memory.
 func (c *changes) needGraph() bool {
 	return c.largest || c.selfLoops || c.reverse || c.randomFeatures != 0
 }

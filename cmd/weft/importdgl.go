@@ -10,7 +10,7 @@ import (
 	"weft/partition"
 )
 
-// dglImport reads what DGL writes, with the partitions of a graph that it divided.
+// dglImport reads DGL's files, with the partitions of a graph that DGL divided.
 type dglImport struct {
 	graph   int
 	columns dgl.Options // but for the graph and what denseFeatures says

@@ -28,7 +28,7 @@ func (i *ogbImport) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&i.fromEdges, "features-from-edges", "", "mean or sum: a vertex's features are made `so` of those of the edges into it")
 }
 
-// splitOrRule is the value of --split where a source has splits with names: the name of one, or a rule.
+// splitOrRule is the value of --split for a source whose splits have names: a name, or a rule.
 type splitOrRule struct {
 	text string
 	name string
@@ -66,7 +66,7 @@ func (i *ogbImport) options(r *importRequest) ogb.Options {
 	return o
 }
 
-// read reads a graph that is symmetrized already, where that is asked for.
+// read reads a graph. If asked for a symmetric one it reads it so.
 func (i *ogbImport) read(r *importRequest) (*imported, error) {
 	g, err := ogb.Read(i.options(r))
 	r.changes.symmetrize = false

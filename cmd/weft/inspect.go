@@ -53,7 +53,7 @@ type inspected struct {
 	Partitions []storedPartition `json:"partitions"`
 }
 
-// storedPartition says which partitions are stored with a graph.
+// storedPartition describes partitions stored with a graph.
 type storedPartition struct {
 	Name        string    `json:"name"`
 	K           int       `json:"k"`
@@ -170,7 +170,7 @@ func printTypes(out io.Writer, s *inspected) {
 	t.flush()
 }
 
-// describe joins what there is to say.
+// describe joins the parts that are not empty.
 func describe(parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
 }
@@ -189,7 +189,7 @@ func degrees(d graph.Degrees) string {
 	return fmt.Sprintf("%s to %s, mean %.4g", count(d.Min), count(d.Max), d.Mean)
 }
 
-// largest names the class with the most vertices: its share is what guessing would reach.
+// largest names the largest class: guessing it would be right for its share of the vertices.
 func largest(s *inspected) string {
 	if len(s.ClassCounts) == 0 {
 		return ""

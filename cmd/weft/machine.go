@@ -13,9 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peakResident is the largest resident set that this process has had, in bytes; 0 where the system does not
-// say. The figure belongs to this program alone: that of getrusage also counts what the process was before it
-// became this program.
+// peakResident is the largest resident set of this process in bytes; 0 if the system does not say. It counts
+// this program alone: getrusage would also count what the process ran before.
 func peakResident() int64 { return procBytes("/proc/self/status", "VmHWM") }
 
 // procBytes reads an entry like "MemTotal:  16384 kB" of a file under /proc; 0 where there is none.
@@ -24,7 +23,7 @@ func procBytes(file, name string) int64 {
 	return kilobytes << 10
 }
 
-// procEntry reads what stands behind "name:" in a file under /proc, "" where there is none.
+// procEntry reads the text after "name:" in a file under /proc, "" if there is none.
 func procEntry(file, name string) string {
 	f, err := os.Open(file)
 	if err != nil {
@@ -39,9 +38,9 @@ func procEntry(file, name string) string {
 	return ""
 }
 
-// limitMemory tells Go's runtime how much memory it may take, unless GOMEMLIMIT says less: what the machine
-// or its control group has, or what the limits of this process (ulimit -v, -d) leave. It collects garbage in
-// time then, and what will not fit can be refused before (memory.Need).
+// limitMemory sets the memory limit of Go's runtime, unless GOMEMLIMIT is lower: the memory of the machine or
+// its control group, or what the limits of this process (ulimit -v, -d) leave. Then garbage is collected in
+// time, and memory that does not fit can be refused before (memory.Need).
 func limitMemory() {
 	const status = "/proc/self/status"
 	mapped := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
@@ -51,7 +50,7 @@ func limitMemory() {
 	if machine := machineMemory(); machine > 0 {
 		limit = machine - machine/64 - procBytes(status, "VmRSS") // page tables and the like
 	}
-	// Each thread that is still to come takes a stack and an arena of the C library.
+	// Each thread to come takes a stack and an arena of the C library.
 	const perThread, few = 80 << 20, 4
 	threads := int64(perThread * (few + runtime.GOMAXPROCS(0)))
 	for _, of := range []struct {
@@ -67,7 +66,7 @@ func limitMemory() {
 	debug.SetMemoryLimit(min(debug.SetMemoryLimit(-1), max(limit, least)))
 }
 
-// machineMemory is what this process may take at most, in bytes; 0 where the system does not say.
+// machineMemory is how many bytes this process may take; 0 if the system does not say.
 func machineMemory() int64 {
 	total := procBytes("/proc/meminfo", "MemTotal")
 	if limit := groupMemoryLimit(""); limit > 0 && (limit < total || total == 0) {

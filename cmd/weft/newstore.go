@@ -16,7 +16,7 @@ import (
 	"weft/train/setting"
 )
 
-// checkNewStore refuses a place for a store where something is already.
+// checkNewStore refuses a path for a store where something exists.
 func checkNewStore(path string) error {
 	entries, err := os.ReadDir(path)
 	switch {
@@ -32,7 +32,7 @@ func checkNewStore(path string) error {
 	return nil
 }
 
-// contents is what there is to say of a new store.
+// contents is the description of a new store.
 type contents struct {
 	*graph.Graph // of a streamed one, what is known without features, labels and edges
 	edges        int64
@@ -72,7 +72,7 @@ func storeLine(store string, c *contents, took time.Duration) string {
 	return fmt.Sprintf("%s: %s, %s, %s, %s classes, %s, in %s", store, vertices, edges, features, count(c.Labels.Classes), splits, duration(took))
 }
 
-// nextLine is the command that trains on a new store, with a model that fits, or what the store lacks for it.
+// nextLine is the command that trains on a new store with a suitable model, or says what the store lacks.
 func nextLine(store string, g *graph.Graph) string {
 	o := setting.Defaults()
 	lacks := func(t graph.VertexType) bool { return t.Features.Columns == 0 }
@@ -89,7 +89,7 @@ func nextLine(store string, g *graph.Graph) string {
 	return fmt.Sprintf("next: weft train %s --model %s", shellWord(store), o.Model)
 }
 
-// shellWord spells a path as a shell takes it for one word, and a command for no flag.
+// shellWord quotes a path so that a shell takes it for one word, and a command for no flag.
 func shellWord(path string) string {
 	if strings.HasPrefix(path, "-") {
 		path = "./" + path

@@ -17,9 +17,9 @@ import (
 	"weft/train/setting"
 )
 
-// openJob opens the graph for the mesh that the options ask for: whole where it has one partition, by its
-// partitions where it has several. They are made if they are not stored. Before that admit may refuse the
-// store, and check the graph; both may be nil.
+// openJob opens the graph for the mesh of the options: the whole graph for one partition, else its
+// partitions. It makes partitions that are not stored. Before that admit may refuse the store, and check the
+// graph. Both may be nil.
 func (r ranks) openJob(parent context.Context, dataset string, o *setting.Resolved, show io.Writer, admit func(store string) error,
 	check func(*graph.Graph) error,
 ) (job *train.Job, store string, err error) {
@@ -77,7 +77,7 @@ func (r ranks) openJob(parent context.Context, dataset string, o *setting.Resolv
 	})
 }
 
-// storedPartitions are those that rank 0 has found or made.
+// storedPartitions are the partitions that rank 0 has found or made.
 func storedPartitions(store string, k int, o *setting.Options) (partition.Description, error) {
 	d, found, err := findPartitions(store, k, partitionMethod(o))
 	if err == nil && !found {
@@ -87,7 +87,7 @@ func storedPartitions(store string, k int, o *setting.Options) (partition.Descri
 	return d, err
 }
 
-// findPartitions is partition.Find, which says how to renew what is out of date.
+// findPartitions is partition.Find. If partitions are out of date, its error says how to renew them.
 func findPartitions(store string, k int, method string) (d partition.Description, found bool, err error) {
 	d, found, err = partition.Find(store, k, method)
 	if old := (*partition.OutOfDate)(nil); errors.As(err, &old) && old.Method != partition.DGL {
@@ -96,8 +96,8 @@ func findPartitions(store string, k int, method string) (d partition.Description
 	return d, found, err
 }
 
-// preparePartition makes sure that the store holds partitions in that number. Where nothing can be
-// stored, a single process cuts them in its memory: the job then has the graph.
+// preparePartition makes sure that the store has that number of partitions. If nothing can be stored, a
+// single process makes them in memory: the job then has the graph.
 func preparePartition(parent context.Context, store string, job *train.Job, k int, show io.Writer, check func(*graph.Graph) error) error {
 	o := &job.Options
 	_, found, err := findPartitions(store, k, partitionMethod(o))
@@ -147,7 +147,7 @@ func preparePartition(parent context.Context, store string, job *train.Job, k in
 	return err
 }
 
-// refuseDGL says which partitions of DGL's a store has where those that were asked for are not there.
+// refuseDGL says which of DGL's partitions a store has, if those asked for are missing.
 func refuseDGL(store string) error {
 	all, err := partition.List(store)
 	if err != nil {
@@ -169,7 +169,7 @@ func partitionMethod(o *setting.Options) string {
 	return o.Partition
 }
 
-// resolve is the store of a dataset. A signal while it is made leaves none.
+// resolve returns the store of a dataset, which it makes if needed. A signal meanwhile removes it.
 func resolve(parent context.Context, name string, show io.Writer) (store string, err error) {
 	ctx, stop := untilSignal(parent, func(os.Signal) {}, nil)
 	defer stop()

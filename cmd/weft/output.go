@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// output is a file that the command prints on, with what is not printable escaped but for tabs and line
-// breaks. It remembers the first write that failed: results that did not arrive are a failure of the command.
+// output is a file that the command prints to. It escapes all unprintable characters but tabs and line
+// breaks. It keeps the first write error: results that did not arrive are a failure of the command.
 type output struct {
 	*os.File
 	name   string // in errors
@@ -40,9 +40,9 @@ func (o *output) check() error {
 	return o.failed
 }
 
-// outliveReaders makes writing to a pipe that nobody reads any more an error, which otherwise ends the
-// process. The signal is taken and not ignored, as programs that this one starts would inherit that.
+// outliveReaders makes writing to a pipe without a reader an error, which else ends the process. It handles
+// the signal and does not ignore it: started programs would inherit that.
 func outliveReaders() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// endWithReader undoes outliveReaders, for commands that take long and do nothing but print.
+// endWithReader undoes outliveReaders, for long commands that only print.
 func endWithReader() { signal.Reset(syscall.SIGPIPE) }

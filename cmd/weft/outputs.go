@@ -12,8 +12,7 @@ import (
 	"weft/train/rundir"
 )
 
-// checkApart refuses an output file that is one of the inputs, whatever its name: links of both kinds lead to
-// them.
+// checkApart refuses an output file that is one of the inputs, under any name or link.
 func checkApart(flag, path string, inputs ...string) error {
 	out, errOut := os.Stat(path) // for a new file checkFile has said whether it can be made
 	for _, input := range inputs {
@@ -25,7 +24,7 @@ func checkApart(flag, path string, inputs ...string) error {
 	return nil
 }
 
-// checkApartFromGraph is checkApart for all that a dataset or its store is read from; partitions among it.
+// checkApartFromGraph is checkApart for all files of a dataset or its store, with its partitions.
 func checkApartFromGraph(flag, path, dataset, store string) error {
 	inputs := datasets.SourceFiles(dataset)
 	// The folder of the partitions may be a link, which a walk does not follow.
@@ -69,7 +68,7 @@ func besideMark(path string) string {
 	return ""
 }
 
-// sameFile reports whether two names mean one file, there or not.
+// sameFile reports whether two names are one file, existing or not.
 func sameFile(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)

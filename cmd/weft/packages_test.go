@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// eachSource calls use with each file of the module that is no test, and the path of its package.
+// eachSource calls use for each file of the module but tests, with the path of its package.
 func eachSource(t *testing.T, use func(pkg, path string, f *ast.File)) {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -120,8 +120,8 @@ func TestNativeIsALeaf(t *testing.T) {
 	})
 }
 
-// TestFlagsAreTheCommands: packages below the command name settings, not flags (refusal.Setting). Flags of
-// other programs stay, and so do command lines that are stored as the origin of a graph.
+// TestFlagsAreTheCommands: packages other than the command name settings, not flags (refusal.Setting).
+// Allowed are flags of other programs, and command lines stored as the origin of a graph.
 func TestFlagsAreTheCommands(t *testing.T) {
 	flag := regexp.MustCompile(`(^|[^a-z])--[a-z%]`)
 	origins := []string{"graph/generate/options.go", "internal/datasets/catalogue.go"}

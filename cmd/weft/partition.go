@@ -67,7 +67,7 @@ vertices of other partitions each one reads (its halo). A division by the same m
 	return cmd
 }
 
-// checkPartitionFlags refuses what makes no sense for any graph, flags without effect among it.
+// checkPartitionFlags refuses what no graph allows, also flags without effect.
 func checkPartitionFlags(flags *pflag.FlagSet, o *partition.Options, writePart string) error {
 	if !flags.Changed("partitions") {
 		return refusal.Errorf("say into how many partitions, with -k")
@@ -202,7 +202,7 @@ func printNumbers(out io.Writer, rows [][]string) {
 	t.flush()
 }
 
-// ratio is part/all, 0 where there is nothing.
+// ratio is part/all, or 0 if all is 0.
 func ratio(part, all int64) float64 {
 	if all == 0 {
 		return 0

@@ -98,7 +98,7 @@ func (p *predictCommand) run(cmd *cobra.Command, args []string) error {
 	return asRank(cmd, asked.options, err, func(r ranks) error { return p.predict(cmd, r, &asked, weights) })
 }
 
-// prepare finds out what is asked, checks that its results can be written, and reads the weights.
+// prepare reads the request, checks that its results can be written, and reads the weights.
 func (p *predictCommand) prepare(args []string) (asked request, weights nn.State, err error) {
 	if asked, err = p.understand(args); err != nil {
 		return asked, nil, err
@@ -117,7 +117,7 @@ func (p *predictCommand) prepare(args []string) (asked request, weights nn.State
 	return asked, weights, err
 }
 
-// outputs calls check for each file that is to be written, until one is refused.
+// outputs calls check for each output file until one is refused.
 func (p *predictCommand) outputs(check func(flag, path string) error) error {
 	err := check("out", p.out)
 	if beside := p.beside(); err == nil && beside != "" {
@@ -129,8 +129,8 @@ func (p *predictCommand) outputs(check func(flag, path string) error) error {
 	return err
 }
 
-// beside is the file for the ids of the listed vertices; empty where there is no list, or --out is no file
-// that something could stand beside, but a pipe or a link.
+// beside is the file for the ids of the listed vertices. It is empty without a list, or if --out is a pipe or
+// a link.
 func (p *predictCommand) beside() string {
 	if info, err := os.Lstat(p.out); p.vertices == "" || p.out == "" || err == nil && !info.Mode().IsRegular() {
 		return ""
@@ -138,7 +138,7 @@ func (p *predictCommand) beside() string {
 	return strings.TrimSuffix(p.out, ".npy") + ".vertices.npy"
 }
 
-// inputs are the files that are read beside the graph.
+// inputs are the files read besides the graph.
 func (p *predictCommand) inputs(asked *request) []string {
 	files := []string{asked.weights, p.settings.config, p.vertices}
 	if asked.run != "" {
@@ -149,8 +149,8 @@ func (p *predictCommand) inputs(asked *request) []string {
 	return files
 }
 
-// understand finds the settings, the weights and the graph: a run's directory holds all three, --init names
-// the weights alone.
+// understand finds the settings, the weights and the graph. A run's directory has all three; --init names the
+// weights alone.
 func (p *predictCommand) understand(args []string) (asked request, err error) {
 	for _, g := range p.settings.given {
 		if g.setting.Name == "memory-limit" {
@@ -266,7 +266,7 @@ func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, we
 	return nil
 }
 
-// readVertices reads the list of those to predict, the same one on all ranks.
+// readVertices reads the list of vertices to predict, the same on all ranks.
 func (p *predictCommand) readVertices(r ranks, vertices int) ([]int32, error) {
 	list, err := edgelist.Vertices(p.vertices, vertices)
 	if err := r.Together(err); err != nil {
@@ -278,8 +278,7 @@ func (p *predictCommand) readVertices(r ranks, vertices int) ([]int32, error) {
 	})
 }
 
-// showNeeds says what the layers of a prediction of some vertices have read; layers of equal needs share a
-// line.
+// showNeeds says what the layers of a prediction of some vertices read. Layers of equal needs share a line.
 func showNeeds(to io.Writer, needs []mfg.Need) {
 	for from := 0; from < len(needs); {
 		end := from + 1

@@ -18,8 +18,8 @@ import (
 	"weft/train/setting"
 )
 
-// progress shows how a training goes on: on a terminal one line that is written over, elsewhere plain lines,
-// few enough to read.
+// progress shows the progress of a training: on a terminal one line that is rewritten, elsewhere a few plain
+// lines.
 type progress struct {
 	liveLine
 	clock   func() time.Time
@@ -44,7 +44,7 @@ type liveLine struct {
 	drawn bool       // it is on the screen
 }
 
-// newLiveLine shows on out, live if it is a terminal.
+// newLiveLine makes a line on out, live if it is a terminal.
 func newLiveLine(out io.Writer) liveLine {
 	f, _ := out.(*os.File)
 	if o, ok := out.(*output); ok {
@@ -57,7 +57,7 @@ func newLiveLine(out io.Writer) liveLine {
 	return liveLine{out: out}
 }
 
-// draw shows the fields, as many as there is room for.
+// draw shows as many fields as fit.
 func (l *liveLine) draw(fields []field) {
 	if l.width == nil {
 		fmt.Fprintln(l.out, join(fields))
@@ -104,9 +104,9 @@ func (p *progress) epoch(e train.Epoch) {
 	p.draw(p.fields(e, now))
 }
 
-// due reports whether the epoch deserves a line. A live line changes ten times a second at most. Plain lines
-// come with the first and the last epoch, with each tenth of the epochs, and in between ever more rarely:
-// after a second at first, after a twentieth of the time that the run has taken once that is longer.
+// due reports whether to show the epoch. A live line changes at most ten times a second. Plain lines show the
+// first and the last epoch, each tenth of the epochs, and some in between: after a second at first, and after
+// a twentieth of the run's time once that is longer.
 func (p *progress) due(e train.Epoch, now time.Time) bool {
 	since := now.Sub(p.shownAt)
 	switch {
@@ -118,7 +118,7 @@ func (p *progress) due(e train.Epoch, now time.Time) bool {
 	return since >= max(time.Second, now.Sub(p.first)/20) || (e.Epoch-p.shown)*10 >= e.Epochs
 }
 
-// field is a part of a line. On a narrow terminal those of the highest rank go first.
+// field is a part of a line. On a narrow terminal the fields of the highest rank are left out first.
 type field struct {
 	text string
 	rank int
@@ -160,8 +160,7 @@ func join(fields []field) string {
 	return strings.Join(texts, "  ")
 }
 
-// fit leaves out whole fields until the rest fits into so many characters. A terminal too narrow for the
-// epoch shows nothing.
+// fit leaves out whole fields until the rest fits the width. If the epoch does not fit, it shows nothing.
 func fit(fields []field, width int) string {
 	for utf8.RuneCountInString(join(fields)) > width {
 		last := slices.MaxFunc(fields, func(a, b field) int { return cmp.Compare(a.rank, b.rank) })
@@ -185,7 +184,7 @@ func (p *progress) say(format string, args ...any) {
 	fmt.Fprintln(p.out, printable(fmt.Sprintf(format, args...)))
 }
 
-// end takes the live line away, for good.
+// end removes the live line for good.
 func (p *progress) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"weft/tensor"
 )
 
-// allToAll redistributes parts from one layout to the other, in the messages of one aggregation chunk after the
-// other. Without an overlap it has one chunk.
+// allToAll redistributes parts from one layout to the other, in the messages of one aggregation chunk after
+// the other. Without an overlap it has one chunk.
 type allToAll struct {
 	module
 	kind   comm.Kind
@@ -15,8 +15,8 @@ type allToAll struct {
 	chunks int
 	// of says which of the owner's rows are sent with a chunk, from the owner or to it.
 	of func(owner, chunk int) rows
-	// pack fills a buffer with rows of a part for worker q, from the given row on. unpack stores a buffer that
-	// came from worker q.
+	// pack fills a buffer with rows of a part for worker q, from the given row on. unpack stores a buffer
+	// that came from worker q.
 	pack, unpack func(buffer *tensor.Matrix, p part, q, row int)
 
 	maxRows        int              // of a message
@@ -42,8 +42,8 @@ const (
 	// messageElements bounds the size of a message.
 	messageElements = 1 << 16
 	// maxInFlight bounds how many messages a worker sends at a time, and how many it receives. Together with
-	// messageElements it bounds the memory of the buffers. Two messages to each of seven others keep all links
-	// busy.
+	// messageElements it bounds the memory of the buffers. Two messages to each of seven others keep all
+	// links busy.
 	maxInFlight = 2 * (8 - 1)
 )
 
@@ -70,8 +70,8 @@ func (t *allToAll) ends(sender, receiver int) (owner, slice int) {
 	return sender, receiver
 }
 
-// between lists the messages of a chunk from one worker to another: rows of the one, columns of the other. All
-// messages have the same largest number of rows. So the same rows arrive in the order of their senders.
+// between lists the messages of a chunk from one worker to another: rows of the one, columns of the other.
+// All messages have the same largest number of rows. So the same rows arrive in the order of their senders.
 func (t *allToAll) between(sender, receiver, chunk int) (list []message) {
 	owner, slice := t.ends(sender, receiver)
 	peer := receiver
@@ -100,8 +100,8 @@ func (t *allToAll) list() {
 	}
 }
 
-// inTurn lists the first message of each other worker, then the second of each, and so on. direction +1 begins
-// with the next rank, −1 with the previous one.
+// inTurn lists the first message of each other worker, then the second of each, and so on. direction +1
+// begins with the next rank, −1 with the previous one.
 func (t *allToAll) inTurn(direction int, messages func(q int) []message) (list []message) {
 	k := t.axis.comm.Size()
 	each, most := make([][]message, k), 0
@@ -203,8 +203,8 @@ func (t *allToAll) send(c *comm.Comm, ready <-chan struct{}) error {
 	return s.Finish()
 }
 
-// receive receives chunks first … last−1. Of each chunk it copies the worker's own rows first. It then signals
-// the chunk in arrived, unless that is nil.
+// receive receives chunks first … last−1. Of each chunk it copies the worker's own rows first. It then
+// signals the chunk in arrived, unless that is nil.
 func (t *allToAll) receive(c *comm.Comm, first, last int, arrived chan<- struct{}) error {
 	r := &exchange.Receiver{Comm: c, Kind: t.kind, Buffers: t.receiveBuffers}
 	for chunk := first; chunk < last; chunk++ {
@@ -245,8 +245,8 @@ func (t *allToAll) copyOwn(chunk int) {
 	}
 }
 
-// receiveComputed receives each chunk after this worker has computed it: the others have then computed it too,
-// or are late. It stops where computed is closed before the last chunk: the work has failed.
+// receiveComputed receives each chunk after this worker has computed it: the others have then computed it
+// too, or are late. It stops where computed is closed before the last chunk: the work has failed.
 func (t *allToAll) receiveComputed(c *comm.Comm, computed <-chan struct{}) error {
 	for chunk := range t.chunks {
 		if _, open := <-computed; !open {

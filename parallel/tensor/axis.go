@@ -61,8 +61,8 @@ type Options struct {
 }
 
 // New returns the Axis of one worker of g.Slices, whose workers all have the same share. A team that only
-// plans has a communicator of comm.Plan. All workers of the mesh must call New, and then call the same methods
-// in the same order.
+// plans has a communicator of comm.Plan. All workers of the mesh must call New, and then call the same
+// methods in the same order.
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Axis, error) {
 	lists := ownersOf(&s.Edges, g.Mesh.Slices)
 	inner, err := sar.New(team, g, s, order.Options{}, o.Options)

@@ -12,9 +12,9 @@ import (
 	"weft/train"
 )
 
-// TestForwardHasOneWorkersBits: for equal weights the logits have one worker's bits, for any number of slices.
-// One worker computes the whole sum over a vertex's in-neighbours. The exponentials of a head are added in the
-// same order for any number of heads. A row of a product does not depend on the rows beside it.
+// TestForwardHasOneWorkersBits: for equal weights the logits have one worker's bits, for any number of
+// slices. One worker computes the whole sum over a vertex's in-neighbours. The exponentials of a head are
+// added in the same order for any number of heads. A row of a product does not depend on the rows beside it.
 func TestForwardHasOneWorkersBits(t *testing.T) {
 	g := withHub(t, paralleltest.Tangled(t))
 	for _, model := range gnn.Names() {

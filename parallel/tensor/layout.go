@@ -67,9 +67,9 @@ type part struct {
 	to kernel.Output
 }
 
-// onSlices is toRows(inner(toSlices(inputs))). inner takes own columns of all rows. Its results, side by side,
-// are this worker's span of cut. A worker with an empty span does not call inner, but takes part in every
-// all-to-all, forward and backward.
+// onSlices is toRows(inner(toSlices(inputs))). inner takes own columns of all rows. Its results, side by
+// side, are this worker's span of cut. A worker with an empty span does not call inner, but takes part in
+// every all-to-all, forward and backward.
 func (m module) onSlices(inputs []input, cut []span, inner func(own []*autograd.Var) []*autograd.Var) *autograd.Var {
 	own := m.toSlices(inputs)
 	parts := own

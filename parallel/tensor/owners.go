@@ -6,8 +6,8 @@ import (
 	"weft/partition"
 )
 
-// ownerChunks is the number of chunks of destinations in which ownersOf visits the edges. It is a constant: the
-// owner of a row must not depend on the aggregation chunks.
+// ownerChunks is the number of chunks of destinations in which ownersOf visits the edges. It is a constant:
+// the owner of a row must not depend on the aggregation chunks.
 const ownerChunks = 64
 
 // ownersOf lists the rows of a partition that each worker owns, ascending. They depend on its edges alone.

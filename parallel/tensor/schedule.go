@@ -56,8 +56,8 @@ type schedule struct {
 	sendOrder []*tensor.Matrix // Int32, 1 × n: each worker's rows in the order in which it sends them
 	offsets   [][]int          // offsets[q][j]: how many rows worker q sends before chunk j; len chunks+1
 	results   [][]rows         // results[q][j]: which of worker q's rows, by their number, chunk j computes
-	// ownOrder (Int32, 1 × n) is the numbers of this worker's rows in the order in which it sends them. nil is
-	// ascending order.
+	// ownOrder (Int32, 1 × n) is the numbers of this worker's rows in the order in which it sends them. nil
+	// is ascending order.
 	ownOrder *tensor.Matrix
 }
 
@@ -84,7 +84,8 @@ const (
 	backward pass = true
 )
 
-// schedule returns the schedule of an aggregation of so many columns. Backward the chunks are in reverse order.
+// schedule returns the schedule of an aggregation of so many columns. Backward the chunks are in reverse
+// order.
 func (a *Axis) schedule(d direction, columns int) *schedule {
 	e, err := a.inner.Edges(d.along)
 	exchange.Must(err)

@@ -8,8 +8,8 @@ import (
 	"weft/tensor"
 )
 
-// TestChunksFor: an aggregation has several chunks where they hide enough of its communication or computation,
-// and one chunk where the kernel tiles the matrix for the cache.
+// TestChunksFor: an aggregation has several chunks where they hide enough of its communication or
+// computation, and one chunk where the kernel tiles the matrix for the cache.
 func TestChunksFor(t *testing.T) {
 	for _, c := range []struct{ rows, degree, columns, workers, want int }{
 		{100_000, 100, 64, 2, 16},

@@ -16,10 +16,10 @@ import (
 	"weft/train/engine"
 )
 
-// TestSentBytes counts the bytes that a worker sends each other worker. Forward it sends the receiver's columns
-// of its own rows, and its own columns of the receiver's rows. Backward it sends as much. Attention adds two
-// scores for each vertex and each head of which the receiver has columns, and their gradients. All that takes
-// four all-to-alls. Every worker reports each of them, and its bytes.
+// TestSentBytes counts the bytes that a worker sends each other worker. Forward it sends the receiver's
+// columns of its own rows, and its own columns of the receiver's rows. Backward it sends as much. Attention
+// adds two scores for each vertex and each head of which the receiver has columns, and their gradients. All
+// that takes four all-to-alls. Every worker reports each of them, and its bytes.
 func TestSentBytes(t *testing.T) {
 	g := paralleltest.Small(t, true, false)
 	for _, c := range []struct {

@@ -27,8 +27,8 @@ import (
 
 var update = flag.Bool("update", false, "write the transcripts anew")
 
-// figure9 is a graph with the sources of NeutronTP's Figure 9. Its four chunks have two destinations each, and
-// aggregate {3 4}, {3 4 5 6}, {0 3 6 7} and {1 2 3 4}.
+// figure9 is a graph with the sources of NeutronTP's Figure 9. Its four chunks have two destinations each,
+// and aggregate {3 4}, {3 4 5 6}, {0 3 6 7} and {1 2 3 4}.
 func figure9(t *testing.T) *graph.Graph {
 	t.Helper()
 	relation, err := graph.NewRelation(8, graph.Edges{
@@ -41,8 +41,8 @@ func figure9(t *testing.T) *graph.Graph {
 	return &graph.Graph{Relations: []graph.Relation{relation}}
 }
 
-// path is a graph of edges from each vertex v to v−1 and to v+2. In either direction each chunk reads rows that
-// no earlier chunk reads.
+// path is a graph of edges from each vertex v to v−1 and to v+2. In either direction each chunk reads rows
+// that no earlier chunk reads.
 func path(t *testing.T) *graph.Graph {
 	t.Helper()
 	const vertices = 24
@@ -71,10 +71,10 @@ var overlapped = map[string]struct {
 	"rounds": {"decoupled training: several rounds between two all-to-alls, to slices and to rows", 3, 3},
 }
 
-// TestTranscripts compares what each worker sends, receives and computes in a forward and a backward pass with
-// testdata/transcripts, where a person can review it. Each lane has its own order. go test ./parallel/tensor
-// -run Transcripts -update writes the files anew. Each number of a matrix is unique, so that the numbers of a
-// message tell its rows and columns.
+// TestTranscripts compares what each worker sends, receives and computes in a forward and a backward pass
+// with testdata/transcripts, where a person can review it. Each lane has its own order. go test
+// ./parallel/tensor -run Transcripts -update writes the files anew. Each number of a matrix is unique, so
+// that the numbers of a message tell its rows and columns.
 //
 // For linear aggregations the test also asserts the order across lanes.
 func TestTranscripts(t *testing.T) {
@@ -142,8 +142,8 @@ func twoEnds(heads, width int) paralleltest.Layer {
 
 // TestOverlap: "While a chunk is computed, the rows of later chunks are received, and the results of earlier
 // ones are sent." While the rows of the last chunk are held back, all chunks before it are computed and their
-// results received. While the first results are held back, all chunks are computed. The test needs no clock: it
-// looks at a pass when no worker can go on.
+// results received. While the first results are held back, all chunks are computed. The test needs no clock:
+// it looks at a pass when no worker can go on.
 func TestOverlap(t *testing.T) {
 	const chunks = 3
 	g, l := path(t), paralleltest.Propagation("", 6, withSelf, 1)
@@ -348,8 +348,8 @@ func (s *script) decode(lane string, data []byte) event {
 	return e
 }
 
-// settle keeps the parts with the most rows, as all parts of a message have the same rows. The numbers of other
-// parts equal known values by chance: it keeps their count alone.
+// settle keeps the parts with the most rows, as all parts of a message have the same rows. The numbers of
+// other parts equal known values by chance: it keeps their count alone.
 func settle(parts []numbers) (list []numbers) {
 	most := 0
 	for _, p := range parts {
@@ -368,7 +368,8 @@ func settle(parts []numbers) (list []numbers) {
 	return list
 }
 
-// takes reports whether a value belongs to the part: it follows the last value in its row, or begins a later row.
+// takes reports whether a value belongs to the part: it follows the last value in its row, or begins a later
+// row.
 func (p *numbers) takes(v value, known bool) bool {
 	if !known || p.rows == nil {
 		return !known && p.rows == nil
@@ -534,7 +535,8 @@ func (p *plan) ownsOf(chunk int, own []int) bool {
 	return slices.ContainsFunc(own, func(row int) bool { return p.chunkOf(row) == chunk })
 }
 
-// describe returns an event in words. before is how many calls precede it. p is nil where there are no chunks.
+// describe returns an event in words. before is how many calls precede it. p is nil where there are no
+// chunks.
 func (p *plan) describe(e event, before int) string {
 	if e.lane == computes {
 		if p == nil {

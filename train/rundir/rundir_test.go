@@ -62,7 +62,7 @@ func smallRun() *Run {
 
 var smallWeights = map[string]safetensors.Tensor{"w": {Shape: []int{1}, Float32: []float32{1}}}
 
-// smallLogits come in two pieces.
+// smallLogits come in two batches.
 func smallLogits() worker.Rows {
 	return worker.Rows{Vertices: 2, Columns: 3, Each: func(yield func([]float32) bool) {
 		if yield(make([]float32, 3)) {

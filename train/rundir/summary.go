@@ -21,7 +21,7 @@ type Summary struct {
 	EpochsRun int    `json:"epochs_run"`
 	BestEpoch int    `json:"best_epoch"`
 	Metric    string `json:"metric"`
-	Select    string `json:"select"` // what found the best epoch
+	Select    string `json:"select"` // what selected the best epoch
 	Split     int    `json:"split"`
 	// Train, Val and Test are the metric at the best epoch, and ValLoss is the validation loss there.
 	Train   metric.Number   `json:"train"`
@@ -41,14 +41,14 @@ type Summary struct {
 	// forward and backward
 	EdgeColumns []int64 `json:"edge_columns"`
 	SentBytes   []int64 `json:"sent_bytes"`
-	// WaitSeconds: in the training pass of the last epoch, standing still for other workers
+	// WaitSeconds: in the training pass of the last epoch, waiting for other workers
 	WaitSeconds []float64 `json:"wait_seconds"`
 	WaitShare   float64   `json:"wait_share"` // of the pass, of the worker that waited most
 	// Stages of a pipeline, and the largest of the times that they compute over their mean
 	Stages         []worker.StageSummary `json:"stages,omitempty"`
 	StageImbalance float64               `json:"stage_imbalance,omitempty"`
 	Graph          Counts                `json:"graph"`
-	Links          *task.Links           `json:"links,omitempty"` // where edges were learned
+	Links          *task.Links           `json:"links,omitempty"` // of link prediction
 }
 
 // Counts are the sizes of the graph that was trained on.

@@ -1,5 +1,5 @@
-// Package setting is what a run can be told: Options, the table of their names, texts and meanings, and
-// Resolved, the options that make sense, with what their words stand for.
+// Package setting has the settings of a run: Options, the table of their names, texts and meanings, and
+// Resolved, the checked options with the meaning of their words.
 package setting
 
 import (
@@ -13,9 +13,8 @@ import (
 	"weft/train/task"
 )
 
-// Options is everything that a run can be told. A field's yaml tag is its name as a flag of the command and
-// as a key of a configuration file; All describes each. The zero value is not useful: start from
-// Defaults.
+// Options are all settings of a run. A field's yaml tag is its name as a flag of the command and as a key of
+// a configuration file; All describes each. Start from Defaults: the zero value is not useful.
 type Options struct {
 	Task              string  `yaml:"task"`
 	Model             string  `yaml:"model"`
@@ -61,10 +60,10 @@ type Options struct {
 	Select string `yaml:"select"`
 	Seed   uint64 `yaml:"seed"`
 	Split  int    `yaml:"split"` // which stored split, from 0
-	// LinkSplit: shares of the edges that train, validate and test where edges are learned
+	// LinkSplit is the shares of training, validation and test edges in link prediction
 	LinkSplit task.Shares `yaml:"link-split"`
-	Negatives int         `yaml:"negatives"` // edges drawn for each that trains
-	// EvalNegatives: vertices that edges are ranked among, 0: all
+	Negatives int         `yaml:"negatives"` // negative edges drawn for each training edge
+	// EvalNegatives is the number of vertices that edges are ranked among, 0: all
 	EvalNegatives int    `yaml:"eval-negatives"`
 	Init          string `yaml:"init"` // safetensors file with the weights to start from, empty: none
 
@@ -78,7 +77,7 @@ type Options struct {
 
 	// The graph axis.
 	Partition string `yaml:"partition"` // a method, or "auto": what is stored, or else metis
-	Prefetch  int    `yaml:"prefetch"`  // pieces of remote rows received ahead
+	Prefetch  int    `yaml:"prefetch"`  // messages of remote rows received ahead
 	// KeepHalo: receive all remote rows at once and keep them until the backward pass
 	KeepHalo    bool          `yaml:"keep-halo"`
 	CommTimeout time.Duration `yaml:"comm-timeout"` // of every wait for another worker
@@ -96,7 +95,7 @@ type Options struct {
 	Recompute      bool   `yaml:"recompute"`       // a chunk's forward pass in its backward pass
 }
 
-// Defaults are the options of a run that was told nothing.
+// Defaults are the default options.
 func Defaults() Options {
 	return Options{
 		Task: task.Names()[0], Model: "sage", Layers: 2, Hidden: 64, Heads: 1, OutputHeads: 1, Dropout: 0.5,
@@ -116,10 +115,10 @@ const (
 	SelectLoss   = "loss"
 )
 
-// autoPartition takes the partition that was stored last, or else makes one by METIS.
+// autoPartition takes the last stored partition, or else makes one by METIS.
 const autoPartition = "auto"
 
-// Assignment is how the graph is divided into so many partitions where none are stored.
+// Assignment says how to divide the graph into k partitions if none are stored.
 func (o *Options) Assignment(k int) partition.Options {
 	method := o.Partition
 	if method == autoPartition {

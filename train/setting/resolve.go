@@ -97,7 +97,7 @@ func (r *Resolved) checkMesh(given []string) error {
 	return r.checkPipeline()
 }
 
-// checkTask refuses what belongs to another task than the one that is learned.
+// checkTask refuses the settings of another task.
 func (r *Resolved) checkTask() error {
 	o, defaults := &r.Options, Defaults()
 	for _, s := range settings {
@@ -281,7 +281,7 @@ func (r *Resolved) checkTypes(whole *partition.Whole) error {
 		refusal.Setting("parallel"), r.Parallel, axis, 1+len(whole.Others), refusal.Setting("parallel"), grid.Workers())
 }
 
-// kind is what is learned.
+// kind is the kind of task.
 func (o *Options) kind() task.Kind {
 	return task.New(task.Options{
 		Name: o.Task, Metric: o.Metric, Split: o.Split, Seed: o.Seed, Shares: o.LinkSplit, Negatives: o.Negatives,
