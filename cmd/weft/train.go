@@ -372,7 +372,7 @@ func printResults(out io.Writer, run *rundir.Run) {
 		t.row("stages", fmt.Sprintf("the busiest computes %.2f times the mean; %s of their time goes by while the pipeline fills and drains, %s in other waits",
 			s.StageImbalance, percent(bubble/all), percent(waited/all)))
 		for k, stage := range s.Stages {
-			t.row(fmt.Sprintf("stage %d", k), fmt.Sprintf("%s: computes %s, stands still %s while it fills and drains and %s otherwise, sends %s",
+			t.row(fmt.Sprintf("stage %d", k), fmt.Sprintf("%s: computes %s, idle %s while it fills and drains and %s otherwise, sends %s",
 				who(&stage.Stage), duration(seconds(stage.Compute)), duration(seconds(stage.Bubble)), duration(seconds(stage.Wait)), megabytes(stage.Sent)))
 		}
 	}
