@@ -92,7 +92,7 @@ func printSummary(out io.Writer, store string, s *inspected) {
 	t.row("vertices", describe(count(s.Vertices), has(s.Isolated, "isolated", "isolated")))
 	direction := "directed"
 	if s.Symmetric {
-		direction = "both ways"
+		direction = "undirected"
 	}
 	t.row("edges", describe(count(s.Edges), direction, has(s.SelfLoops, "self loop", "self loops"), has(s.DuplicateEdges, "duplicate", "duplicates"),
 		when(s.Weighted, "weighted"), has(s.EdgeFeatureColumns, "feature column", "feature columns")))
