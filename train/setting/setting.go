@@ -182,7 +182,7 @@ var settings = withFields([]Setting{
 
 	{
 		Name: "chunks", Group: PipelineAxisGroup, axis: "pipeline",
-		Meaning: "`number` of chunks of vertices that follow each other through the stages, over all partitions, auto for four times the workers",
+		Meaning: "`number` of chunks of vertices that pass through the stages one after another, of all partitions together, auto for four times the workers",
 	},
 	{
 		Name: "chunk-method", Group: PipelineAxisGroup, axis: "pipeline", Choices: partition.ChunkMethods(),
