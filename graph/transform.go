@@ -135,7 +135,7 @@ func (g *Graph) checkOneType() error {
 		return nil
 	}
 	return refusal.Errorf("the graph has %d vertex types and %d relations, and this changes graphs of one type and one relation; "+
-		"leave it out (%s adds edges that lead back)", len(g.Types()), len(g.Relations), refusal.Setting("reverse-relations"))
+		"leave it out (%s adds reverse edges)", len(g.Types()), len(g.Relations), refusal.Setting("reverse-relations"))
 }
 
 // noted adds a line to the notes of a graph that with made.
@@ -178,7 +178,7 @@ func (g *Graph) Symmetrize() (*Graph, error) {
 
 // SymmetrizedNote says what Symmetrize has done to so many edges, of which some were duplicates.
 func SymmetrizedNote(before, after, duplicates int64) string {
-	note := fmt.Sprintf("%d edges made to lead both ways: %d added", before, after-before+duplicates)
+	note := fmt.Sprintf("%d edges made undirected: %d added", before, after-before+duplicates)
 	if duplicates > 0 {
 		note += fmt.Sprintf(", %d duplicates left out", duplicates)
 	}
@@ -365,7 +365,7 @@ func (g *Graph) ReverseRelations() (*Graph, error) {
 			r.Source, r.Name, r.Target = r.Ends()
 		}
 	}
-	return changed.noted("%d relations that lead back added", len(changed.Relations)-len(g.Relations)), nil
+	return changed.noted("%d reverse relations added", len(changed.Relations)-len(g.Relations)), nil
 }
 
 // ReversePrefix begins the names of reverse relations.

@@ -248,7 +248,7 @@ func TestSymmetrize(t *testing.T) {
 func TestNotes(t *testing.T) {
 	g := &Graph{Relations: []Relation{must(NewRelation(5, Edges{Source: []int32{0, 0, 1, 2, 3}, Target: []int32{1, 1, 0, 2, 2}}))}}
 	want := []string{
-		"5 edges made to lead both ways: 1 added, 1 duplicates left out", "1 self loops left out", "5 self loops added",
+		"5 edges made undirected: 1 added, 1 duplicates left out", "1 self loops left out", "5 self loops added",
 		"3 vertices and 5 edges outside the largest component left out",
 	}
 	changed := must(must(must(must(g.Symmetrize()).RemoveSelfLoops()).AddSelfLoops()).LargestComponent())

@@ -25,10 +25,10 @@ func newBench() *cobra.Command {
 	c := &benchCommand{}
 	cmd := &cobra.Command{
 		Use:   "bench [kernels|epoch]",
-		Short: "measure how close this machine's limits are",
+		Short: "measure how close kernels and epochs come to this machine's limits",
 		Long: `bench measures the kernels against the machine, and epochs against their kernels.
 
-  kernels  each kernel on a range of shapes, against a bound that independent probes measure beside it
+  kernels  each kernel on a range of shapes, against a bound from rates that probes measure in the same run
   epoch    an epoch of three models, against the sum of its kernels run alone
 
 Without a name it does both. A fraction of 1 is as fast as the bound. Run nothing else on the machine meanwhile.`,
@@ -53,14 +53,19 @@ func newBenchKernels() *cobra.Command {
 	c := &benchCommand{}
 	cmd := &cobra.Command{
 		Use:   "kernels",
-		Short: "each kernel against a bound measured beside it",
-		Long: `kernels runs each kernel on a range of shapes: graphs of uniform and of skewed degrees (rmat), rows that a cache holds and rows
-that none does. Beside each it runs probes with the same threads, and prints the fraction of the bound that they make. A kernel
-marked memory is held against gathered bytes ÷ gather rate + streamed bytes ÷ stream rate; attention adds its exponentials ÷ their
-rate and GATv2 ("attention v2") the terms a·LeakyReLU(x + y) of its scores ÷ theirs, of probes that compute nothing else; a dense
-product with a side under 256 adds its operations ÷ the rate of the best large square product. A kernel marked compute is held
-against that rate alone. Rows of at most 16 columns ("thin") are held against a probe that reads indices and a word of each cache
-line that their rows touch, with rows that a core's own cache holds ("core"), the shared one, or none. It takes some minutes.`,
+		Short: "each kernel against a bound from rates measured in the same run",
+		Long: `kernels runs each kernel on a range of shapes: graphs of uniform and of skewed degrees (rmat), with rows that fit into a cache and
+rows that do not. Probes with the same threads measure the machine's rates. A bound is a time that follows from these rates, and the
+command prints bound ÷ measured time.
+
+  memory   gathered bytes ÷ gather rate + streamed bytes ÷ stream rate. Attention adds its exponentials ÷ their rate.
+           GATv2 ("attention v2") adds the terms a·LeakyReLU(x + y) of its scores ÷ their rate. A dense product with a
+           side under 256 adds its operations ÷ the rate of the best large square product
+  compute  operations ÷ the rate of the best large square product
+  thin     rows of at most 16 columns: a probe that reads the indices and a word of each cache line of their rows. The
+           rows fit into a core's own cache ("core"), into the shared cache, or into none
+
+It takes some minutes.`,
 		Example: `  weft bench kernels
   weft bench kernels --only '^attention' --threads 1
   weft bench kernels --json > kernels.json`,
@@ -77,9 +82,9 @@ func newBenchEpoch() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "epoch",
 		Short: "an epoch of three models against the sum of its kernels",
-		Long: `epoch trains GraphSAGE, GAT and GCN of three layers for a few epochs on two graphs of a million vertices and 16 million
-edges, then one more, in which it repeats each kernel call several times. The fraction is the kernels' share of the epoch's time;
-the rest is what the program does around them. It takes some minutes and up to 20 GB of memory.`,
+		Long: `epoch trains GraphSAGE, GAT and GCN of three layers for a few epochs on two graphs of a million vertices and 16 million edges.
+In one more epoch it repeats each kernel call several times. The fraction is the kernels' share of the epoch's time; the rest is
+the time of the program around them. It takes some minutes and up to 20 GB of memory.`,
 		Example: `  weft bench epoch
   weft bench epoch --only 'sage.*rmat'
   weft bench epoch --json > epoch.json`,
@@ -94,7 +99,7 @@ the rest is what the program does around them. It takes some minutes and up to 2
 func (c *benchCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&c.threads, "threads", 0, "threads to measure with, 0: all cores")
-	flags.StringVar(&c.only, "only", "", "measure only what matches this `regexp`, by \"name shape\"")
+	flags.StringVar(&c.only, "only", "", "measure only the kernels or epochs whose \"name shape\" matches this `regexp`")
 	flags.BoolVar(&c.quick, "quick", false, "small shapes and few repetitions: seconds, for a first look")
 }
 

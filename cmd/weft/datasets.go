@@ -12,11 +12,11 @@ func newDatasets() *cobra.Command {
 	return &cobra.Command{
 		Use:   "datasets",
 		Short: "list the graphs that can be trained on by name",
-		Long: `datasets lists the graphs that weft train NAME knows, where they come from, and where their files are or what is missing.
+		Long: `datasets lists the graphs that weft train NAME knows. It says where they come from, and where their files are or which are missing.
 
-Their stores are made when they are first used and kept in the user's cache directory, or in $WEFT_CACHE.
-Published datasets are read from $WEFT_DATA, a folder with the files as authors publish or downloaders leave them: weft train NAME says
-which, and where they are published.`,
+weft makes the store of such a graph at its first use and keeps it in the user's cache directory, or in $WEFT_CACHE.
+It reads published datasets from the folder $WEFT_DATA, with the files as authors publish them or downloaders leave them.
+weft train NAME says which files it needs and where they are published.`,
 		Example: "  weft datasets\n  WEFT_DATA=~/data weft train cora --config configs/cora-gcn.yaml",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -14,10 +14,10 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "say what this machine has and what would help",
-		Long: `doctor prints what weft finds on this machine, one line each, with a word of advice where something could be better.
+		Long: `doctor prints a line for each thing that it finds on this machine, with advice where something could be better.
 
-It measures how fast memory is read and how fast dense products are, with one thread and with all that a run would take. That
-takes a few seconds, in which the machine should do nothing else. weft bench measures the kernels themselves.`,
+It measures how fast the machine reads memory and multiplies dense matrices, with one thread and with as many as a run would use.
+That takes a few seconds, in which the machine should do nothing else. weft bench measures the kernels themselves.`,
 		Example: "  weft doctor\n  weft doctor --json > machine.json",
 		Args:    arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {

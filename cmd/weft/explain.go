@@ -44,7 +44,7 @@ func (p planned) warnings() (warnings []string) {
 	}
 	if !first.Validates {
 		what := map[string]string{task.Vertex: "vertices", task.Link: "edges"}[o.Task]
-		said := "no " + what + " validate, so the last epoch makes the results"
+		said := "there are no validation " + what + ", so the results are those of the last epoch"
 		if o.Patience > 0 {
 			said += fmt.Sprintf(", and %s %d never runs out", refusal.Setting("patience"), o.Patience)
 		}
@@ -100,8 +100,8 @@ func (p planned) model() []string {
 		lines = append(lines, work(costs))
 	}
 	if o.Task == task.Link && grid.Workers() > 1 {
-		lines = append(lines, "the workers also send each other rows at the ends of scored edges, and their gradients: "+
-			"as other edges are drawn against them in each epoch, these bytes are not planned")
+		lines = append(lines, "the workers also send each other embeddings of the ends of training and negative edges, and their gradients: "+
+			"negative edges are drawn anew in each epoch, so these bytes are not planned")
 	}
 	return append(lines, layers...)
 }
@@ -138,7 +138,7 @@ func (p planned) stages() (lines []string) {
 		of := &p.Workers[rank].Chunks
 		c.Least, c.Most, c.Cut, c.Edges = min(c.Least, of.Least), max(c.Most, of.Most), c.Cut+of.Cut, c.Edges+of.Edges
 	}
-	line := "one chunk in each partition: training is exact, and the stages wait for each other"
+	line := "one chunk in each partition: training is exact, and only one stage works at a time"
 	if c.Each > 1 {
 		line = fmt.Sprintf("%d chunks in each partition by %s, of %d to %d vertices; %.1f %% of the edges between its vertices join two chunks",
 			c.Each, p.settings.ChunkMethod, c.Least, c.Most, 100*float64(c.Cut)/max(float64(c.Edges), 1))
@@ -155,10 +155,10 @@ func (p planned) stages() (lines []string) {
 			s, who(&stage), stage.Blocks[0], stage.Blocks[1]-1, 100*stage.Work, float64(tensors)/1e6, float64(graph)/1e6))
 	}
 	if p.settings.ChunkOrder != setting.OrderFixed && c.Least < c.Most {
-		lines = append(lines, "memory is the most that any order of the chunks can take, which differ in size: a run may take a little less")
+		lines = append(lines, "memory is a bound for any order of the chunks, which differ in size: a run may need a little less")
 	}
 	idle := float64(len(p.Stages)-1) / float64(c.Each+len(p.Stages)-1)
-	return append(lines, fmt.Sprintf("the busiest stage has %.2f times the mean work; each stands still %.1f %% of an epoch while the pipeline fills and drains",
+	return append(lines, fmt.Sprintf("the busiest stage has %.2f times the mean work; each stage is idle for %.1f %% of an epoch while the pipeline fills and drains",
 		worker.Imbalance(work), 100*idle))
 }
 
@@ -212,7 +212,7 @@ func (p planned) moved() (lines []string) {
 		of   func(*worker.Communication) worker.Traffic
 	}{
 		{"rows and gradients between partitions", func(c *worker.Communication) worker.Traffic { return c.Halo }},
-		{fmt.Sprintf("%d switches between rows and slices", all.Layout.Messages), func(c *worker.Communication) worker.Traffic { return c.Layout }},
+		{fmt.Sprintf("%d all-to-alls between rows and slices", all.Layout.Messages), func(c *worker.Communication) worker.Traffic { return c.Layout }},
 		{
 			fmt.Sprintf("activations and gradients between stages (2·V·4 bytes of %d columns at all cuts: %.1f MB)", c.Columns, float64(c.Bytes)/1e6),
 			func(c *worker.Communication) worker.Traffic { return c.Stage },

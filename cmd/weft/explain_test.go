@@ -106,7 +106,7 @@ func TestLastEpochCounts(t *testing.T) {
 	g.Splits[0].Test, g.Splits[0].Val = append(g.Splits[0].Test, g.Splits[0].Val...), []int64{}
 	slices.Sort(g.Splits[0].Test)
 	o.Patience = 1
-	want := "no vertices validate, so the last epoch makes the results, and --patience 1 never runs out"
+	want := "there are no validation vertices, so the results are those of the last epoch, and --patience 1 never runs out"
 	if said := plannedOf(t, g, o).warnings(); !slices.Contains(said, want) {
 		t.Errorf("%q, want a warning %q", said, want)
 	}

@@ -17,9 +17,9 @@ func newGenerate() *cobra.Command {
 		Short: "write a synthetic graph of any size",
 		Long: `generate writes a synthetic graph with features, labels and a random 60/20/20 split. The same flags give the same bytes.
 
-  rmat     skewed degrees like those of the Graph500 benchmark, 2^scale vertices, directed
-  sbm      communities that a graph neural network can learn: the features of a class are one vector plus much noise
-  uniform  both ends of an edge are drawn from all vertices`,
+  rmat     R-MAT: skewed degrees as in the Graph500 benchmark, 2^scale vertices, directed
+  sbm      stochastic block model: communities that a graph neural network can learn from noisy features
+  uniform  source and destination of each edge are drawn from all vertices`,
 		Example: `  weft generate sbm stores/sbm --vertices 8000 --degree 20 --features 16 --classes 16
   weft generate rmat stores/rmat --scale 20 --edge-factor 16
   weft generate uniform stores/dense --vertices 100000 --degree 100 --directed`,
@@ -32,9 +32,9 @@ func newGenerate() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
-		newGenerateKind(generate.RMAT, "a graph of skewed degrees", "--scale 20 --edge-factor 16"),
-		newGenerateKind(generate.SBM, "a graph of communities", "--vertices 8000 --degree 20"),
-		newGenerateKind(generate.Uniform, "a graph of uniform ends", "--vertices 100000 --degree 100 --directed"))
+		newGenerateKind(generate.RMAT, "a graph of skewed degrees (R-MAT)", "--scale 20 --edge-factor 16"),
+		newGenerateKind(generate.SBM, "a graph of communities (stochastic block model)", "--vertices 8000 --degree 20"),
+		newGenerateKind(generate.Uniform, "a graph of uniformly drawn edges", "--vertices 100000 --degree 100 --directed"))
 	return cmd
 }
 
@@ -50,12 +50,12 @@ func newGenerateKind(kind, short, example string) *cobra.Command {
 	cmd.ValidArgsFunction = completeInOrder(completeFolders)
 	flags := cmd.Flags()
 	if kind == generate.RMAT {
-		flags.IntVar(&o.Scale, "scale", o.Scale, "logarithm of the number of vertices")
+		flags.IntVar(&o.Scale, "scale", o.Scale, "base-2 logarithm of the number of vertices")
 		flags.IntVar(&o.EdgeFactor, "edge-factor", o.EdgeFactor, "edges for each vertex")
 	} else {
 		flags.IntVar(&o.Vertices, "vertices", o.Vertices, "number of vertices")
 		flags.Float64Var(&o.Degree, "degree", o.Degree, "mean in-degree")
-		flags.BoolVar(&o.Directed, "directed", false, "edges one way; otherwise each is stored both ways")
+		flags.BoolVar(&o.Directed, "directed", false, "store each edge in one direction only, instead of both")
 	}
 	flags.IntVar(&o.Features, "features", o.Features, "feature columns")
 	flags.IntVar(&o.Classes, "classes", o.Classes, "number of classes")

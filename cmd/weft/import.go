@@ -93,7 +93,7 @@ func newImport() *cobra.Command {
 		Use:   "import FORMAT SOURCE STORE",
 		Short: "turn a graph in a foreign format into a store",
 		Long: `import reads a graph in a foreign format and writes a store, a directory of NumPy arrays that train reads.
-Nothing is left behind when it fails.`,
+An import that fails leaves nothing behind.`,
 		Example: `  weft import planetoid data/ind.cora stores/cora
   weft import npz coauthor_physics.npz stores/physics --symmetrize --largest-component --split per-class=20,30 --splits 5
   weft import pyg graph.pt stores/mine
@@ -250,7 +250,7 @@ func changed(flags *pflag.FlagSet) string {
 type denseFeatures struct{ keep bool }
 
 func (d *denseFeatures) flags(flags *pflag.FlagSet) {
-	flags.BoolVar(&d.keep, "dense-features", false, "keep features dense of which few are not zero")
+	flags.BoolVar(&d.keep, "dense-features", false, "store features dense although most are zero")
 }
 
 // checked refuses the flag where it had no effect on what was read of a source.

@@ -19,7 +19,7 @@ type dglImport struct {
 
 func (*dglImport) format() format {
 	return format{
-		name: "dgl", source: "FILE|JSON", short: "a graph that DGL saved (.bin, .dgl), or the JSON file of one that it divided, with its partitions",
+		name: "dgl", source: "FILE|JSON", short: "a graph saved by DGL (.bin, .dgl), or the JSON file of a graph partitioned by DGL, with its partitions",
 		example: "parts/mine.json stores/mine",
 	}
 }
@@ -27,13 +27,13 @@ func (*dglImport) format() format {
 func (i *dglImport) flags(flags *pflag.FlagSet) {
 	o := &i.columns
 	flags.IntVar(&i.graph, "graph", 0, "`number` of the graph in a file of several, from 0")
-	flags.StringVar(&o.Features, "features", "", "`column` of ndata with features, NAME or TYPE/NAME, or none (default: feat or features; the same of the others)")
-	flags.StringVar(&o.Labels, "labels", "", "`column` with a class per vertex, or 0 and 1 for each class (default: label or labels)")
-	flags.StringVar(&o.Train, "train", "", "`column` that marks the vertices that train (default: train_mask)")
-	flags.StringVar(&o.Val, "val", "", "`column` that marks those that validate (default: val_mask)")
-	flags.StringVar(&o.Test, "test", "", "`column` that marks those that test (default: test_mask)")
-	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`column` of edata with a weight per edge (default: the edges have none)")
-	flags.StringVar(&o.EdgeFeatures, "edge-features", "", "`column` of edata with features (default: feat or features)")
+	flags.StringVar(&o.Features, "features", "", "`name` in ndata of the features, NAME or TYPE/NAME, or none (default: feat or features)")
+	flags.StringVar(&o.Labels, "labels", "", "`name` in ndata of the labels: a class per vertex, or a 0/1 matrix (default: label or labels)")
+	flags.StringVar(&o.Train, "train", "", "`name` in ndata of the training mask (default: train_mask)")
+	flags.StringVar(&o.Val, "val", "", "`name` in ndata of the validation mask (default: val_mask)")
+	flags.StringVar(&o.Test, "test", "", "`name` in ndata of the test mask (default: test_mask)")
+	flags.StringVar(&o.EdgeWeights, "edge-weights", "", "`name` in edata of the edge weights (default: the edges have none)")
+	flags.StringVar(&o.EdgeFeatures, "edge-features", "", "`name` in edata of the edge features (default: feat or features)")
 	i.dense.flags(flags)
 }
 

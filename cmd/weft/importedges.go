@@ -23,12 +23,12 @@ func (i *edgesImport) flags(flags *pflag.FlagSet) {
 	o := &i.list
 	flags.StringVar(&o.Features, "features", "", "`file` (.npy, CSV, .csv.gz; .npz of scipy.sparse): a row of features per vertex")
 	flags.StringVar(&o.Labels, "labels", "", "`file` (.npy, CSV, .csv.gz): a class per vertex, or a 0/1 matrix")
-	flags.StringVar(&o.Train, "train", "", "`file` (the same): vertices that train: ids, a mask, or masks (a column per split)")
-	flags.StringVar(&o.Val, "val", "", "`file`: vertices that validate")
-	flags.StringVar(&o.Test, "test", "", "`file`: vertices that test")
+	flags.StringVar(&o.Train, "train", "", "`file` (the same): training vertices: ids, a mask, or masks (a column per split)")
+	flags.StringVar(&o.Val, "val", "", "`file`: validation vertices")
+	flags.StringVar(&o.Test, "test", "", "`file`: test vertices")
 	i.dense.flags(flags)
-	flags.IntVar(&o.Vertices, "vertices", 0, "number of vertices (default: the largest id and one)")
-	flags.BoolVar(&o.Strings, "string-ids", false, "vertices are named by any text; rows of arrays follow the names' first appearance")
+	flags.IntVar(&o.Vertices, "vertices", 0, "number of vertices (default: the largest id plus one)")
+	flags.BoolVar(&o.Strings, "string-ids", false, "vertices are named by any text; rows of arrays are in the order in which names first appear")
 }
 
 func (i *edgesImport) read(r *importRequest) (*imported, error) {

@@ -21,7 +21,7 @@ func (*npzImport) format() format {
 }
 
 func (i *npzImport) flags(flags *pflag.FlagSet) {
-	flags.BoolVar(&i.directed, "directed", false, "keep the edges as the file lists them; a file named ..._directed.npz is read so")
+	flags.BoolVar(&i.directed, "directed", false, "keep edges in the direction in which the file lists them, as for a file named ..._directed.npz")
 	i.dense.flags(flags)
 }
 

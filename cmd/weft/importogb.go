@@ -24,8 +24,8 @@ func (*ogbImport) format() format {
 
 func (i *ogbImport) flags(flags *pflag.FlagSet) {
 	flags.Var(&i.split, "split", "`name` of a folder in split/ (default: the only one); or a rule, as random:60/20/20")
-	flags.BoolVar(&i.inverse, "inverse-edges", false, "add the inverse of each edge, or =false: do not (default: as OGB does, by the folder's name)")
-	flags.StringVar(&i.fromEdges, "features-from-edges", "", "mean or sum: a vertex's features are made `so` of those of the edges into it")
+	flags.BoolVar(&i.inverse, "inverse-edges", false, "add the inverse of each edge; =false does not (default: as OGB does for this folder's name)")
+	flags.StringVar(&i.fromEdges, "features-from-edges", "", "`name`, mean or sum: make a vertex's features of those of the edges into it")
 }
 
 // splitOrRule is the value of --split for a source whose splits have names: a name, or a rule.

@@ -14,13 +14,13 @@ type pygImport struct {
 
 func (*pygImport) format() format {
 	return format{
-		name: "pyg", source: "FILE", short: "a Data or HeteroData of PyTorch Geometric, or a data set of one, as torch.save writes it",
+		name: "pyg", source: "FILE", short: "a Data or HeteroData of PyTorch Geometric, or a dataset of one graph, written by torch.save",
 		example: "graph.pt stores/mine",
 	}
 }
 
 func (i *pygImport) flags(flags *pflag.FlagSet) {
-	flags.StringVar(&i.target, "target", "", "the vertex `type` whose labels are learned, where several have labels")
+	flags.StringVar(&i.target, "target", "", "the vertex `type` whose labels to learn, if several types have labels")
 	i.dense.flags(flags)
 }
 

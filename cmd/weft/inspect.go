@@ -21,8 +21,7 @@ func newInspect() *cobra.Command {
 		Use:   "inspect STORE",
 		Short: "check a store and say what it holds",
 		Long: `inspect checks a store, or the store of a dataset, and prints its counts, degrees, features, classes, splits and
-stored partitions.
-A store that is damaged, or one of the partitions stored with it, is refused by file and reason.`,
+stored partitions. If the store or one of its partitions is damaged, it names the file and the reason.`,
 		Example:           "  weft inspect stores/cora\n  weft inspect debian --json",
 		ValidArgsFunction: completeInOrder(completeGraph),
 		Args:              arguments(1, 1),
@@ -93,7 +92,7 @@ func printSummary(out io.Writer, store string, s *inspected) {
 	t.row("vertices", describe(count(s.Vertices), has(s.Isolated, "isolated", "isolated")))
 	direction := "directed"
 	if s.Symmetric {
-		direction = "both ways"
+		direction = "undirected"
 	}
 	t.row("edges", describe(count(s.Edges), direction, has(s.SelfLoops, "self loop", "self loops"), has(s.DuplicateEdges, "duplicate", "duplicates"),
 		when(s.Weighted, "weighted"), has(s.EdgeFeatureColumns, "feature column", "feature columns")))

@@ -29,13 +29,13 @@ func newPartition() *cobra.Command {
 		Use:   "partition STORE -k N",
 		Short: "divide a graph's vertices among workers",
 		Long: `partition divides the vertices of a store, or of a dataset's store, into N partitions. It writes each partition's share of the graph
-into the store, so that a worker reads only its own. It prints how many edges lead from one partition to another, and how many
-vertices of other partitions each one reads (its halo). A division by the same method into as many partitions is replaced.
+into the store, so that a worker reads only its own. It prints the number of edges between partitions, and for each partition the
+number of vertices of others that it reads (its halo). It replaces stored partitions of the same method and number.
 
   metis   few edges between partitions of about equal weight
-  random  as many vertices in each, at random
+  random  equally many vertices in each, drawn at random
   range   contiguous ids
-  file    as another partitioner wrote it: the partition of each vertex on a line, as in .part.N files of METIS, KaHIP, Mt-KaHyPar`,
+  file    from another partitioner: a line with the partition of each vertex, as in .part.N files of METIS, KaHIP, Mt-KaHyPar`,
 		Example: `  weft partition stores/sbm -k 8
   weft partition debian -k 4 --balance train
   weft partition stores/sbm -k 8 --method random --seed 1 --json
@@ -57,12 +57,12 @@ vertices of other partitions each one reads (its halo). A division by the same m
 	flags.StringVar(&o.Method, "method", partition.Methods()[0], "`name`: "+strings.Join(partition.Methods(), ", "))
 	flags.StringVar(&o.File, "file", "", "`file` that the method file reads")
 	flags.StringVar(&o.Balance, "balance", partition.Balances()[0],
-		"`name` of what partitions have equally much of: "+strings.Join(partition.Balances(), ", ")+" (the last two beside vertices)")
+		"`name` of what each partition gets an equal share of: "+strings.Join(partition.Balances(), ", ")+" (the last two in addition to vertices)")
 	flags.Lookup("method").Annotations = map[string][]string{flagChoices: partition.Methods()}
 	flags.Lookup("balance").Annotations = map[string][]string{flagChoices: partition.Balances()}
 	flags.Uint64Var(&o.Seed, "seed", 0, "seed of the methods metis and random")
 	flags.IntVar(&o.Split, "split", 0, "the split whose training vertices are balanced and counted, from 0")
-	flags.StringVar(&writePart, "write-part", "", "`file` to write the partition of each vertex into as well, for other programs")
+	flags.StringVar(&writePart, "write-part", "", "`file` to write the partition of each vertex to, for other programs")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

@@ -43,17 +43,17 @@ func newPredict() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "predict RUN [STORE] | --init WEIGHTS --config FILE STORE",
 		Short: "predict with the weights of a run, or with weights trained elsewhere",
-		Long: `predict computes the logits of every vertex of a graph, full-graph and without dropout, and writes them as a NumPy array
-with a row per vertex in the graph's order. Of a run that learned edges (--task link) these are the vertices' embeddings, along all edges
-of the graph.
+		Long: `predict computes the logits of every vertex from the whole graph, without dropout. It writes them as a NumPy array with a row per
+vertex in the graph's order. For a run of link prediction (--task link) it writes the vertices' embeddings. All edges of the graph
+then pass messages.
 
-The weights are those of a run's directory, on the run's own graph or on another one with as many features; or those of a
-safetensors file with the names and shapes of PyTorch Geometric's models, whose settings --config or flags describe.
-Settings of the training are accepted and ignored.
+The weights come from a run's directory. The graph is the run's own, or another one with the same number of features. With --init the
+weights come from a safetensors file with the names and shapes of PyTorch Geometric's models, and --config or flags describe the model.
+Training settings are accepted and ignored.
 
-With --vertices only the listed vertices are computed, and of the graph only what these follow from is read, layer by layer.
-Their rows, in the order of the list, have the bits that they have among all; their ids go to a second file, as
-preds.vertices.npy beside preds.npy.`,
+With --vertices it computes the listed vertices only, and reads only the part of the graph that they depend on, layer by layer.
+Their rows are in the order of the list and have the same bits as in a prediction of all vertices. Their ids go to a second file:
+preds.vertices.npy for preds.npy.`,
 		Example: `  weft predict runs/first --out runs/preds.npy
   weft predict runs/first stores/newer --out runs/preds.npy --embeddings runs/hidden.npy
   weft predict runs/first --vertices some.csv --out runs/some.npy
@@ -71,7 +71,7 @@ preds.vertices.npy beside preds.npy.`,
 	}
 	cmd.Flags().Lookup("memory-limit").Hidden = true // refused: predict makes no plan
 	cmd.Flags().Lookup("init").Usage = "safetensors `file` with the weights to predict with"
-	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the logits or embeddings, float32, vertices × classes or columns; one that is there is overwritten")
+	cmd.Flags().StringVar(&p.out, "out", "", "`file` for the logits or embeddings, float32, vertices × classes or columns; an existing file is overwritten")
 	cmd.Flags().StringVar(&p.embeddings, "embeddings", "", "`file` for the last hidden layer, float32, vertices × columns")
 	cmd.Flags().StringVar(&p.vertices, "vertices", "", "`file` (.npy or text, plain or gzip) of the vertices to predict: ids, or a mask (default: all)")
 	return cmd

@@ -25,7 +25,7 @@ func newRoot() (root *cobra.Command, started *bool) {
 		Long: `weft trains graph neural networks on whole graphs: full-batch, without sampling.
 
 A graph is a store: a directory that import or generate wrote, or one of the names that datasets lists.
-train leaves the weights, the predictions and the course of the training in a run directory; predict reads them again.`,
+train writes a run directory with the weights, the predictions and the metrics of each epoch; predict uses its weights.`,
 		Example: `  weft train debian
   weft generate sbm stores/sbm --vertices 8000 --degree 20
   weft train stores/sbm --model gcn --hidden 128

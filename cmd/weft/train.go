@@ -41,15 +41,17 @@ func newTrain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "train DATASET|STORE",
 		Short: "train a model on a whole graph",
-		Long: `train trains a model on a whole graph and leaves a run directory: run.yaml (its settings), metrics.jsonl (a line per
+		Long: `train trains a model on a whole graph and writes a run directory: run.yaml (its settings), metrics.jsonl (a line per
 epoch), model.safetensors (the weights of the best epoch), predictions.npy (a row of logits per vertex) and run.json, written last.
 
-The best epoch is the first with the highest metric on the validation vertices, or with --select loss the first with the lowest loss
-on them; its weights make the results. Where no vertices validate it is the last epoch.
+The best epoch is the first with the highest validation metric, or with --select loss the first with the lowest validation loss.
+The results are computed with its weights. Without validation vertices the best epoch is the last one.
 
-With --task link edges are learned instead of classes: the model gives an embedding of each vertex, and a decoder scores an edge from
-those of its ends. A share of the edges is held out to validate and test and passes no messages; predictions.npy holds the embeddings.
-An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps the results; a second SIGINT stops at once.`,
+With --task link, link prediction learns edges instead of classes. The model computes an embedding of each vertex, and a decoder scores
+an edge from the embeddings of its ends. Validation and test edges pass no messages. predictions.npy then holds the embeddings.
+
+A signal (SIGINT, SIGTERM, SIGHUP or SIGUSR1) ends the run after the current epoch and keeps the results. A second SIGINT that comes a
+second later or more stops at once.`,
 		Example: `  weft train debian
   weft train cora --config configs/cora-gcn.yaml --seed 3
   weft train stores/mine --model gat --hidden 64 --heads 8 --epochs 500 --patience 50
@@ -61,9 +63,9 @@ An interrupt (SIGINT, SIGTERM, SIGHUP or SIGUSR1) finishes the epoch and keeps t
 	}
 	t.settings.add(cmd.Flags())
 	cmd.Flags().StringVar(&t.out, "out", "", "run `directory`, new or empty (default: a new folder under runs/)")
-	cmd.Flags().StringVar(&t.trace, "trace", "", "`file` for what every worker did in the last epoch, as ui.perfetto.dev shows it")
+	cmd.Flags().StringVar(&t.trace, "trace", "", "`file` for a trace of the last epoch of every worker, which ui.perfetto.dev shows")
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the results as one JSON object; progress goes to standard error")
-	cmd.Flags().BoolVar(&t.explain, "explain", false, "print what would be done and what it would need, and stop")
+	cmd.Flags().BoolVar(&t.explain, "explain", false, "print what the run would do and need, without training")
 	return cmd
 }
 
@@ -370,7 +372,7 @@ func printResults(out io.Writer, run *rundir.Run) {
 		t.row("stages", fmt.Sprintf("the busiest computes %.2f times the mean; %s of their time goes by while the pipeline fills and drains, %s in other waits",
 			s.StageImbalance, percent(bubble/all), percent(waited/all)))
 		for k, stage := range s.Stages {
-			t.row(fmt.Sprintf("stage %d", k), fmt.Sprintf("%s: computes %s, stands still %s while it fills and drains and %s otherwise, sends %s",
+			t.row(fmt.Sprintf("stage %d", k), fmt.Sprintf("%s: computes %s, idle %s while it fills and drains and %s otherwise, sends %s",
 				who(&stage.Stage), duration(seconds(stage.Compute)), duration(seconds(stage.Bubble)), duration(seconds(stage.Wait)), megabytes(stage.Sent)))
 		}
 	}

@@ -237,7 +237,7 @@ func TestDirection(t *testing.T) {
 		edges   int64
 		note    string
 	}{
-		{"graph.npz", heterophilous(), Options{}, 5, "4 edges made to lead both ways: 1 added"},
+		{"graph.npz", heterophilous(), Options{}, 5, "4 edges made undirected: 1 added"},
 		{"graph_directed.npz", heterophilous(), Options{}, 4, "4 edges stay directed, as the file's name says"},
 		{"graph.npz", heterophilous(), Options{AsListed: true}, 4, "4 edges, as the file lists them"},
 		{"graph.npz", without(sparse(), "class_names"), Options{}, 3, "3 edges, as the file lists them"},

@@ -76,7 +76,7 @@ func checkName(where, name string) error {
 func readTyped(l typedLayout, o Options) (*graph.Graph, error) {
 	for flag, asked := range map[string]bool{"inverse-edges": o.Inverse == Add, "features-from-edges": o.FromEdges != ""} {
 		if asked {
-			return nil, refusal.Errorf("%s: %s has several types of vertices, and this is for graphs of one; leave it out (%s adds relations that lead back)",
+			return nil, refusal.Errorf("%s: %s has several types of vertices, and this is for graphs of one; leave it out (%s adds reverse relations)",
 				refusal.Setting(flag), o.Folder, refusal.Setting("reverse-relations"))
 		}
 	}
@@ -217,7 +217,7 @@ func (t *typed) readRelations(g *graph.Graph) error {
 		g.Relations = append(g.Relations, relation)
 		lists[k] = graph.Edges{}
 	}
-	g.Notes = append(g.Notes, fmt.Sprintf("%d edges of %d relations, without inverse ones (%s adds relations that lead back)",
+	g.Notes = append(g.Notes, fmt.Sprintf("%d edges of %d relations, without inverse ones (%s adds reverse relations)",
 		edges, len(all), refusal.Setting("reverse-relations")))
 	notes, warnings := sayUnread(t.name(), t.unread(types, all))
 	g.Notes, g.Warnings = append(g.Notes, notes...), append(g.Warnings, warnings...)

@@ -126,7 +126,7 @@ func TestChangesAreNoted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"10 edges made to lead both ways: 0 added, 1 duplicates left out", "1 self loops left out", "1 vertices have neither features nor a label, as no file has a row for them"}; !slices.Equal(g.Notes, want) {
+	if want := []string{"10 edges made undirected: 0 added, 1 duplicates left out", "1 self loops left out", "1 vertices have neither features nor a label, as no file has a row for them"}; !slices.Equal(g.Notes, want) {
 		t.Errorf("%q, want %q", g.Notes, want)
 	}
 }

@@ -118,7 +118,7 @@ func TestRead(t *testing.T) {
 	if diff := cmp.Diff([]graph.Split{{Train: []int64{1, 5}, Val: []int64{}, Test: []int64{0}}}, g.Splits); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"relation knows_2 is http://y/knows", "1 triples that stand twice left out", "3 relations that lead back added"}, g.Notes); diff != "" {
+	if diff := cmp.Diff([]string{"relation knows_2 is http://y/knows", "1 triples that stand twice left out", "3 reverse relations added"}, g.Notes); diff != "" {
 		t.Error(diff)
 	}
 

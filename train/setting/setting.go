@@ -57,7 +57,7 @@ type Setting struct {
 }
 
 var settings = withFields([]Setting{
-	{Name: "task", Choices: task.Names(), Meaning: "what is learned, the classes of vertices, or which vertices an edge joins"},
+	{Name: "task", Choices: task.Names(), Meaning: "what to learn, the classes of vertices or, for link prediction, which vertices an edge joins"},
 	{Name: "model", Choices: gnn.Names(), Meaning: "model to train (edge weights count in " + strings.Join(weighted(), ", ") + ")"},
 	{Name: "layers", limits: between(1, 1000), Meaning: "number of layers"},
 	{Name: "hidden", limits: between(1, 1<<20), Meaning: "width of the hidden layers, the total over heads"},
@@ -75,138 +75,138 @@ var settings = withFields([]Setting{
 	{Name: "attention-dropout", some: true, limits: fraction, Meaning: "dropout on the attention coefficients"},
 	{
 		Name: "normalize-features", Choices: []string{"none", "row"},
-		Meaning: "scale of each vertex's features, row divides by their sum",
+		Meaning: "how each vertex's features are scaled, row divides them by their sum",
 	},
 	{
 		Name: "norm", some: true, Choices: gnn.Norms,
-		Meaning: "normalisation after each hidden layer or before each residual block, auto for layer before residual blocks and none elsewhere",
+		Meaning: "normalisation after each hidden layer, or first in each residual block, auto takes layer in residual blocks and none elsewhere",
 	},
 	{Name: "residual", some: true, Meaning: "add each layer's input to its output"},
 	{Name: "activation", Choices: activations(), Meaning: "activation of the hidden layers"},
 	{
 		Name: "blocks", some: true, Choices: gnn.BlockForms, number: "num-blocks",
-		Meaning: "what stands around the convolutions, residual for a linear encoder, residual blocks of norm, convolution and feed-forward, and a linear decoder",
+		Meaning: "blocks of the model, plain for convolutions alone, residual for residual blocks of norm, convolution and feed-forward between a linear encoder and a linear decoder",
 	},
-	{Name: "num-blocks", some: true, limits: atLeast(0), Meaning: "number of diagonal blocks that each relation's weight consists of, 0: it is whole"},
-	{Name: "bases", some: true, limits: atLeast(0), Meaning: "number of bases that the relations' weights are mixtures of, 0: each has a weight of its own"},
-	{Name: "node-embedding", limits: between(0, 1<<20), Meaning: "columns of the features that are learned for vertices of types without any, 0: none"},
+	{Name: "num-blocks", some: true, limits: atLeast(0), Meaning: "number of diagonal blocks of each relation's weight (block-diagonal decomposition), 0: a whole weight"},
+	{Name: "bases", some: true, limits: atLeast(0), Meaning: "number of bases of the relations' weights (basis decomposition), 0: a weight for each relation"},
+	{Name: "node-embedding", limits: between(0, 1<<20), Meaning: "columns of a learned embedding for each vertex of a type without features, 0: none"},
 	{
 		Name: "direction", some: true, Choices: []string{"in", "out", "both"},
-		Meaning: "use edges as stored, reversed, or both ways, each way with weights of its own",
+		Meaning: "use edges as stored, reversed, or in both directions, each with its own weights",
 	},
-	{Name: "decoupled", some: true, Meaning: "transform in all layers first, and aggregate as often then: another model"},
+	{Name: "decoupled", some: true, Meaning: "a model that transforms in all layers first and then aggregates as often, as APPNP"},
 	{
 		Name: "teleport", some: true, limits: fraction,
-		Meaning: "share of a decoupled model's first rows in each aggregation",
+		Meaning: "share of a decoupled model's transformed features in each aggregation, as alpha of APPNP",
 	},
 	{
 		Name: "attention-gradient", some: true, Choices: gnn.AttentionGradients,
-		Meaning: "whether a decoupled model learns from its attention coefficients, stop leaves the attention vectors as they begin",
+		Meaning: "stop sends no gradient through a decoupled model's attention coefficients, so that attention vectors keep their initial values",
 	},
-	{Name: "alpha", some: true, limits: fraction, Meaning: "share of the first embeddings in each layer"},
-	{Name: "theta", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, which is ln(theta/l + 1) in layer l"},
-	{Name: "shared-weights", some: true, Meaning: "one weight in each layer for the first embeddings and for those before it, false for GCNII*"},
+	{Name: "alpha", some: true, limits: fraction, Meaning: "share of the initial residual in each layer"},
+	{Name: "theta", some: true, limits: atLeast(0), Meaning: "strength of the layers' weights, ln(theta/l + 1) in layer l"},
+	{Name: "shared-weights", some: true, Meaning: "one weight for the initial residual and the aggregated rows, false for GCNII*"},
 	{
 		Name: "out-features", task: task.Link, limits: between(0, 1<<20),
-		Meaning: "columns of a vertex's embedding, which the last layer gives, 0: the hidden width",
+		Meaning: "width of the last layer, which gives the vertices' embeddings, 0: the hidden width",
 	},
 	{
 		Name: "decoder", task: task.Link, Choices: task.Decoders,
-		Meaning: "score of an edge from the embeddings of its ends, distmult has a weight for each relation and column",
+		Meaning: "how an edge is scored from the embeddings of its ends, distmult has a weight for each relation and column",
 	},
 
 	{Name: "lr", Group: TrainingGroup, limits: above(0), Meaning: "learning rate"},
-	{Name: "weight-decay", Group: TrainingGroup, limits: atLeast(0), Meaning: "weight decay; never applies to biases and norms"},
+	{Name: "weight-decay", Group: TrainingGroup, limits: atLeast(0), Meaning: "weight decay of all parameters but biases and norms"},
 	{
 		Name: "conv-weight-decay", Group: TrainingGroup, some: true, limits: atLeast(0),
-		Meaning: "weight decay of the convolutions, weight-decay is that of the linear layers before and after them",
+		Meaning: "weight decay of the convolutions; weight-decay is then for the linear layers before and after them",
 	},
 	{Name: "decay-first-layer-only", Group: TrainingGroup, Meaning: "weight decay on the first layer's weights only"},
 	{Name: "optimizer", Group: TrainingGroup, Choices: optim.Names, Meaning: "optimizer"},
-	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "course of the learning rate"},
-	{Name: "clip", Group: TrainingGroup, limits: atLeast(0), Meaning: "largest norm of the gradient, 0: no limit"},
+	{Name: "schedule", Group: TrainingGroup, Choices: optim.Schedules, Meaning: "how the learning rate changes"},
+	{Name: "clip", Group: TrainingGroup, limits: atLeast(0), Meaning: "largest norm of the gradient, a longer one is scaled down to it, 0: no limit"},
 	{Name: "epochs", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "passes over the graph"},
 	{
 		Name: "patience", Group: TrainingGroup, limits: atLeast(0),
-		Meaning: "stop after so many epochs in which neither the validation metric rose (if that selects) nor the validation loss fell, 0: never",
+		Meaning: "stop after so many epochs without a lower validation loss or, with --select metric, a higher validation metric, 0: never",
 	},
 	{Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
 	{
 		Name: "metric", Group: TrainingGroup, Choices: slices.Compact(slices.Concat([]string{metric.Auto}, metric.VertexNames, metric.LinkNames)),
-		Meaning: "measure of the results, auto for the one that the graph names, or mrr for edges",
+		Meaning: "metric of the results, auto takes the one that the graph names, and mrr for link prediction",
 	},
 	{
 		Name: "select", Group: TrainingGroup, Choices: []string{SelectMetric, SelectLoss},
-		Meaning: "what finds the best epoch: the highest validation metric or the lowest validation loss",
+		Meaning: "how the best epoch is found: by the highest validation metric or the lowest validation loss",
 	},
 	{Name: "seed", Group: TrainingGroup, Meaning: "seed of all randomness"},
 	{Name: "split", Group: TrainingGroup, task: task.Vertex, limits: atLeast(0), Meaning: "which stored split, from 0"},
 	{
 		Name: "link-split", Group: TrainingGroup, task: task.Link,
-		Meaning: "`shares` of the edges that train, validate and test; the latter two pass no messages",
+		Meaning: "`shares` of training, validation and test edges; only training edges pass messages",
 	},
 	{
 		Name: "negatives", Group: TrainingGroup, task: task.Link, limits: between(1, 1<<10),
-		Meaning: "edges that are drawn in each epoch for one that trains, by another source or target",
+		Meaning: "negative edges drawn in each epoch for each training edge, by another source or target",
 	},
 	{
 		Name: "eval-negatives", Group: TrainingGroup, task: task.Link, limits: between(0, math.MaxInt32),
-		Meaning: "vertices among which a held-out edge's target is ranked, drawn once, 0: all",
+		Meaning: "vertices, drawn once, among which the target of a validation or test edge is ranked, 0: all",
 	},
 	{Name: "init", Group: TrainingGroup, Meaning: "safetensors `file` with the weights to start from"},
 
 	{
 		Name: "threads", Group: MachineGroup, limits: between(0, 1<<12),
-		Meaning: "threads of a worker, 0: all cores shared among the workers",
+		Meaning: "threads of each worker, 0: an equal share of all cores",
 	},
-	{Name: "memory-limit", Group: MachineGroup, Meaning: "refuse a run whose worker would need more, as in 4GiB"},
+	{Name: "memory-limit", Group: MachineGroup, Meaning: "refuse a run in which a worker would need more memory, as in 4GiB"},
 	{Name: "precision", Group: MachineGroup, Choices: []string{"f32"}, Meaning: "number format of the tensors"},
-	{Name: "parallel", Group: MachineGroup, Meaning: "mesh of workers, AXIS=N[,AXIS=N…], as in graph=4"},
+	{Name: "parallel", Group: MachineGroup, Meaning: "number of workers along each axis, AXIS=N[,AXIS=N…], as in graph=4"},
 	{
 		Name: "aggregation-order", Group: MachineGroup, some: true, Choices: order.Names,
-		Meaning: "whether rows are transformed or aggregated first where both give the same, auto for the cheaper; sparse features are always transformed first",
+		Meaning: "whether a layer transforms or aggregates first where both give the same, auto takes the cheaper; sparse features are always transformed first",
 	},
 	{Name: "comm-timeout", Group: MachineGroup, shared: true, Meaning: "longest wait for another worker, as in 60s or 5m"},
 
 	{
 		Name: "partition", Group: GraphAxisGroup, axis: "graph", Choices: append([]string{autoPartition}, partition.StoredMethods()...),
-		Meaning: "how vertices are divided, auto for the partition last stored, or else metis",
+		Meaning: "how vertices are divided, auto takes the partition stored last, or metis if there is none",
 	},
-	{Name: "prefetch", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", limits: between(0, 1<<10), Meaning: "pieces of other workers' rows that are received ahead"},
-	{Name: "keep-halo", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", Meaning: "receive all other workers' rows at once and keep them for the backward pass: shows what it costs"},
+	{Name: "prefetch", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", limits: between(0, 1<<10), Meaning: "messages with other workers' rows that are received ahead"},
+	{Name: "keep-halo", Group: GraphAxisGroup, axis: "graph", beside: "pipeline", Meaning: "receive all of the halo at once and keep it for the backward pass, to show what that costs"},
 
 	{
 		Name: "aggregation-chunks", Group: TensorAxisGroup, axis: "tensor", some: true,
-		Meaning: "`number` of chunks of rows, of which some move while another is aggregated, or auto",
+		Meaning: "`number` of aggregation chunks in which rows are received and results sent while it computes, or auto",
 	},
 
 	{
 		Name: "chunks", Group: PipelineAxisGroup, axis: "pipeline",
-		Meaning: "`number` of chunks of vertices that follow each other through the stages, over all partitions, auto for four times the workers",
+		Meaning: "`number` of chunks of vertices that pass through the stages one after another, of all partitions together, auto for four times the workers",
 	},
 	{
 		Name: "chunk-method", Group: PipelineAxisGroup, axis: "pipeline", Choices: partition.ChunkMethods(),
-		Meaning: "how vertices are divided into chunks, merged puts four parts of metis together at random",
+		Meaning: "how vertices are divided into chunks, merged joins four parts of metis, chosen at random",
 	},
 	{
 		Name: "history-period", Group: PipelineAxisGroup, axis: "pipeline", limits: between(1, 1e9),
-		Meaning: "epochs for which the embeddings that stand in for chunks not yet processed stay the same",
+		Meaning: "epochs between two renewals of the history, the embeddings of earlier epochs",
 	},
 	{
 		Name: "history-start", Group: PipelineAxisGroup, axis: "pipeline", Choices: historyStarts,
-		Meaning: "what these embeddings are at first, warm for those of an exact forward pass",
+		Meaning: "first content of the history, zeros, or warm for the embeddings of an exact forward pass",
 	},
 	{
 		Name: "chunk-order", Group: PipelineAxisGroup, axis: "pipeline", Choices: chunkOrders,
-		Meaning: "order of the chunks, shuffle for another one in each epoch",
+		Meaning: "order of the chunks, shuffle draws another one in each epoch",
 	},
 	{
 		Name: "stale-gradients", Group: PipelineAxisGroup, axis: "pipeline", Choices: chunked.StaleNames,
-		Meaning: "what becomes of gradients that come too late for the chunk that they belong to, drop-scale leaves them out and doubles those of other chunks in time",
+		Meaning: "what to do with gradients to chunks that are already done, drop-scale drops them and doubles the others",
 	},
 	{
 		Name: "recompute", Group: PipelineAxisGroup, axis: "pipeline",
-		Meaning: "compute a chunk's forward pass again in its backward pass, and keep little in between",
+		Meaning: "compute a chunk's forward pass again before its backward pass, instead of keeping all activations",
 	},
 })
 
