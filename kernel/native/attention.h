@@ -269,22 +269,42 @@ INLINE void attend_group(const weft_attention_args *a, int64_t lo, int64_t hi, c
 	}
 }
 
-// Makes a call for each group g of the heads of a. P is the number of places that an edge takes there.
-#define EACH_GROUP(...) \
+// Calls f for each group of heads, with the number of places that an edge takes a constant.
+#define EACH_GROUP(f, ...) \
 	group groups, *g = &groups; \
 	for (first_group(g, a); next_group(g, a);) \
-		WITH_PLACES(places_of(g->heads), __VA_ARGS__)
+		if (g->heads == 1) \
+			f(__VA_ARGS__, 1); \
+		else if (g->heads == 2) \
+			f(__VA_ARGS__, 2); \
+		else if (g->heads <= 4) \
+			f(__VA_ARGS__, 4); \
+		EIGHT_AND_MORE(f, __VA_ARGS__)
+
+#if defined(__AVX512F__)
+#define EIGHT_AND_MORE(f, ...) \
+		else if (g->heads <= 8) \
+			f(__VA_ARGS__, 8); \
+		else \
+			f(__VA_ARGS__, 16);
+#elif defined(__AVX2__)
+#define EIGHT_AND_MORE(f, ...) \
+		else \
+			f(__VA_ARGS__, 8);
+#else
+#define EIGHT_AND_MORE(f, ...)
+#endif
 
 // With first set the state is begun, and what it held is not read; with last set z becomes the output o =
 // z/d, and maximum log_sum = m + ln d. A row without edges gives 0.
 static void k_attend(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(attend_group(a, lo, hi, g, 0, P))
+	EACH_GROUP(attend_group, a, lo, hi, g, 0)
 }
 
 static void k_attend_v2(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(attend_group(a, lo, hi, g, 1, P))
+	EACH_GROUP(attend_group, a, lo, hi, g, 1)
 }
 
 // pack_i = (log_sum_i, ⟨g_i, o_i⟩, target_score_i, –), heads each: what an edge needs of its destination
@@ -627,24 +647,25 @@ INLINE void back_source_v2_group(const weft_attention_args *a, int64_t lo, int64
 // Over destinations: GATv1's ∂target_score.
 static void k_attend_back_target(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(back_target_group(a, lo, hi, g, P))
+	EACH_GROUP(back_target_group, a, lo, hi, g)
 }
 
 // Over sources, on the transposed matrix: GATv1's ∂source and ∂source_score.
 static void k_attend_back_source(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(back_source_group(a, lo, hi, g, P))
+	EACH_GROUP(back_source_group, a, lo, hi, g)
 }
 
 // Over destinations: GATv2's ∂target, and ∂a of the range.
 static void k_attend_back_target_v2(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(back_target_v2_group(a, lo, hi, g, P))
+	EACH_GROUP(back_target_v2_group, a, lo, hi, g)
 }
 
 // Over sources, on the transposed matrix: GATv2's ∂source.
 static void k_attend_back_source_v2(const void *args, int64_t lo, int64_t hi) {
 	const weft_attention_args *a = args;
-	EACH_GROUP(back_source_v2_group(a, lo, hi, g, P))
+	EACH_GROUP(back_source_v2_group, a, lo, hi, g)
 }
 #undef EACH_GROUP
+#undef EIGHT_AND_MORE

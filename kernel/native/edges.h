@@ -46,17 +46,6 @@ static inline int places_of(int heads) {
 	return P;
 }
 
-// Makes a call in which P, the places of an edge, is a constant to the compiler.
-#define WITH_PLACES(places, ...) \
-	switch (places) { PLACES_CASE(1, __VA_ARGS__) PLACES_CASE(2, __VA_ARGS__) PLACES_CASE(4, __VA_ARGS__) PLACES_CASE(8, __VA_ARGS__) PLACES_CASE(16, __VA_ARGS__) }
-#define PLACES_CASE(places, ...) \
-	case places: \
-		if (places <= VW) { \
-			enum { P = places <= VW ? places : VW }; \
-			__VA_ARGS__; \
-		} \
-		break;
-
 // How many edges a batch may have, where `again` bytes of each are to stay in the second cache.
 static inline int most_edges(int P, int64_t again) {
 	const int most = PLACES / P;

@@ -269,20 +269,33 @@ INLINE void any_dots(const dot_rows *d, const group *g, const int P, const int h
 }
 
 INLINE void dots_with(const dot_rows *d, const group *g, const int score, const int dot) {
-	const int places = d->b->P;
+	const int P = d->b->P;
 	int done = 0;
-	if (g->heads == places)
-		WITH_PLACES(places, done = common_dots(d, g, P, score, dot))
+#define COMMON(P) \
+	case P: \
+		done = common_dots(d, g, P, score, dot); \
+		break;
+	if (g->heads == P)
+		switch (P) {
+			COMMON(1) COMMON(2) COMMON(4)
+#if defined(__AVX2__)
+			COMMON(8)
+#endif
+#if defined(__AVX512F__)
+			COMMON(16)
+#endif
+		}
+#undef COMMON
 	if (done)
 		return;
-	if (places == 1)
+	if (P == 1)
 		any_dots(d, g, 1, 1, score, dot);
-	else if (places == 2)
+	else if (P == 2)
 		any_dots(d, g, 2, 2, score, dot);
 	else if (g->heads == 4)
 		any_dots(d, g, 4, 4, score, dot);
 	else
-		any_dots(d, g, places, g->heads, score, dot);
+		any_dots(d, g, P, g->heads, score, dot);
 }
 
 static __attribute__((noinline, noclone)) void dots(const dot_rows *d, const group *g) {
