@@ -54,9 +54,9 @@ type Options struct {
 	// Chunks is in how many chunks an aggregation takes in its input and hands on its result, 0: as many as
 	// suit it. It changes no bits.
 	Chunks int
-	// Redistributed takes of each switch between layouts that a site makes together with all other workers what
-	// this worker sends in it; nil: nobody asks.
-	Redistributed func(site string, bytes int64)
+	// Redistributed is called each time a layer redistributes rows between layouts, which all workers of the
+	// stage do together, with the layer's module path and the bytes that this worker sends. It may be nil.
+	Redistributed func(path string, bytes int64)
 }
 
 // New is one worker of g.Slices, which all have the same share; where the team only plans they are made of

@@ -60,9 +60,9 @@ type Config struct {
 	// Aggregated takes edges × columns of each pass of a site along edges, forward and backward; nil: nobody
 	// asks.
 	Aggregated func(site string, edgeColumns int64)
-	// Redistributed takes what this worker sends in each switch of a site between layouts, which all workers of
-	// the stage make together; nil: nobody asks.
-	Redistributed func(site string, bytes int64)
+	// Redistributed is called each time a layer redistributes rows between layouts, which all workers of the
+	// stage do together, with the layer's module path and the bytes that this worker sends. It may be nil.
+	Redistributed func(path string, bytes int64)
 	// Trace takes spans of the worker's main work; nil: nobody asks. A goroutine beside it has the track of
 	// its comm.Comm. Messages, waits and kernel calls are recorded without the engine.
 	Trace *trace.Track

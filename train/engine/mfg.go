@@ -12,8 +12,9 @@ import (
 	"weft/tensor"
 )
 
-// MFG is a worker's part of an inference for some vertices, by their message-flow graph. It computes each block
-// for those rows alone on which the result depends. They have the same bits as in an inference for all vertices.
+// MFG is a worker's part of an inference for some vertices, by their message-flow graph. It computes each
+// block only for those rows on which the result depends. They have the same bits as in an inference for all
+// vertices.
 type MFG struct {
 	Config
 	layers   []*mfg.Layer // of each block
