@@ -26,10 +26,10 @@ type Halo struct {
 
 // Mover exchanges the halo rows of a partition's aggregations.
 type Mover interface {
-	// Exchange visits every remote block of a call's edges, in the same order in every call. If s asks for
-	// rows, local rows are sent to the workers that need them, and each visit gets the rows of its block's
-	// sources. If s asks for gradients, those that other workers send for local rows are added to s.Grads; a
-	// visit must not touch these matrices. A failure ends the pass as exchange.Must does.
+	// Exchange visits every remote block of a call's edges. If s asks for rows, local rows are sent to the
+	// workers that need them, and each visit gets the rows of its block's sources. If s asks for gradients,
+	// those that other workers send for local rows are added to s.Grads; a visit must not touch these
+	// matrices. A failure ends the pass as exchange.Must does.
 	Exchange(h *Halo, s Transfer, yield func(Visit) bool)
 }
 

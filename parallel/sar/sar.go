@@ -10,11 +10,11 @@
 // ⊕ is a sum, a maximum, or the update of a running softmax. The backward pass gets g = ∂L/∂z. In case 1 it
 // fetches no rows: a linear aggregation has constant weights, and a maximum keeps the winner of each element.
 //
-//	for each remote block b: send Â_bᵀ·g to b's worker;  add what is received to ∂L/∂x_p
+//	for each remote block b: send Â_bᵀ·g to b's worker;  add what comes to ∂L/∂x_p
 //
 // In case 2 (attention, message functions) it fetches the rows again and recomputes what was not kept:
 //
-//	for each remote block b: receive x_b;  send ∂L/∂x_b to b's worker;  free x_b;  add what is received to ∂L/∂x_p
+//	for each remote block b: receive x_b;  send ∂L/∂x_b to b's worker;  free x_b;  add what comes to ∂L/∂x_p
 //
 // A single worker has no remote blocks.
 //
