@@ -212,7 +212,7 @@ func (p planned) moved() (lines []string) {
 		of   func(*worker.Communication) worker.Traffic
 	}{
 		{"rows and gradients between partitions", func(c *worker.Communication) worker.Traffic { return c.Halo }},
-		{fmt.Sprintf("%d switches between rows and slices", all.Layout.Messages), func(c *worker.Communication) worker.Traffic { return c.Layout }},
+		{fmt.Sprintf("%d all-to-alls between rows and slices", all.Layout.Messages), func(c *worker.Communication) worker.Traffic { return c.Layout }},
 		{
 			fmt.Sprintf("activations and gradients between stages (2·V·4 bytes of %d columns at all cuts: %.1f MB)", c.Columns, float64(c.Bytes)/1e6),
 			func(c *worker.Communication) worker.Traffic { return c.Stage },
