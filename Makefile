@@ -46,7 +46,7 @@ race: packages ## the workers' tests under the race detector (the first run comp
 
 levels: packages ## the numerical tests at each SIMD level below this machine's
 	for level in $$(grep -qw avx512f /proc/cpuinfo && grep -owm1 avx2 /proc/cpuinfo) portable; do \
-		WEFT_SIMD=$$level $(GOTEST) -count=1 ./autograd ./nn ./optim ./gnn ./parallel/... ./train/... || exit; done
+		WEFT_SIMD=$$level $(GOTEST) -count=1 ./kernel ./autograd ./nn ./optim ./gnn ./parallel/... ./train/... || exit; done
 
 guard: packages ## the numerical tests with a guard page at each end of every matrix
 	$(GOTEST) -tags weftdebug ./tensor ./kernel ./autograd

@@ -16,8 +16,8 @@ import (
 )
 
 // The conformance suite holds every kernel against package reference, which computes in float64.
-// TestConformance runs it at the SIMD level of this process, and TestSIMDLevels runs the package's tests
-// again at the levels below.
+// TestConformance runs it at the SIMD level of this process, and TestSIMDLevels at the levels below, where
+// `make levels` runs this package's other tests.
 //
 // Tolerances. A float32 sum of n products differs from the exact one by at most n·u·Σ|terms|, u = 2⁻²⁴, and
 // by about √n·u·Σ|terms| when the roundings are independent; sums are held to (8 + 4√n)·u·Σ|terms|, with
@@ -79,7 +79,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestSIMDLevels runs this package's tests at the SIMD levels below this CPU's best. oneDNN is held to the
+// TestSIMDLevels runs the conformance suite at the SIMD levels below this CPU's best. oneDNN is held to the
 // same level.
 func TestSIMDLevels(t *testing.T) {
 	const ours, theirs = "WEFT_SIMD", "ONEDNN_MAX_CPU_ISA"
@@ -90,7 +90,7 @@ func TestSIMDLevels(t *testing.T) {
 	for _, level := range levels[:slices.IndexFunc(levels, func(l struct{ name, isa string }) bool { return l.name == kernel.SIMD() })] {
 		t.Run(level.name, func(t *testing.T) {
 			t.Parallel()
-			again := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.v")
+			again := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestConformance$", "-test.v")
 			again.Env = append(os.Environ(), ours+"="+level.name, theirs+"="+level.isa)
 			out, err := again.CombinedOutput()
 			if err != nil || !strings.Contains(string(out), "--- PASS: TestConformance") {
