@@ -95,7 +95,9 @@ func TestDropoutOfEqualEdges(t *testing.T) {
 	tape := autograd.NewTrainingTape(team, autograd.Random{})
 	z := p.Propagator("here", paralleltest.Stored).Message(gnn.Message{
 		Source: tape.Input(x, p.Rows()), Columns: 1, Reduce: gnn.KindSum,
-		Function: func(e gnn.Edges) *autograd.Var { return autograd.Dropout(e.Source, nn.Dropout{Site: "edge", P: .5}.Mask(e.Source)) },
+		Function: func(e gnn.Edges) *autograd.Var {
+			return autograd.Dropout(e.Source, nn.Dropout{Site: "edge", P: .5}.Mask(e.Source))
+		},
 	})
 	if got := z.Value().Floats()[1]; got < 2*edges/4 || got > 2*edges*3/4 || math.Mod(float64(got), 2) != 0 {
 		t.Errorf("the messages add up to %v", got)
