@@ -103,3 +103,32 @@ func TestDropoutOfEqualEdges(t *testing.T) {
 		t.Errorf("the messages add up to %v", got)
 	}
 }
+
+// TestMessagesOfAnotherShape: a function that gives another number of columns than it says, or of rows than
+// there are edges, is a fault that names the layer.
+func TestMessagesOfAnotherShape(t *testing.T) {
+	r, err := graph.NewRelation(3, graph.Edges{Source: []int32{0, 2}, Target: []int32{1, 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	team := kernel.NewTeam(1, tensor.NewMeter())
+	defer team.Memory.Close()
+	p := paralleltest.Whole(t, team, &r)
+	tape := autograd.NewTape(team)
+	for want, f := range map[string]func(e gnn.Edges) *autograd.Var{
+		"sar: the message function of here gives 2×4 for 2 edges and 2 columns": func(e gnn.Edges) *autograd.Var { return autograd.Join(e.Source, e.Source) },
+		"sar: the message function of here gives 1×2 for 2 edges and 2 columns": func(e gnn.Edges) *autograd.Var {
+			return e.Tape.Constant(team.Zeros(tensor.Buffers, 1, 2), &autograd.RowSet{Here: 1, Total: autograd.NotVertices})
+		},
+	} {
+		func() {
+			defer func() {
+				if got := recover(); got != want {
+					t.Errorf("%v, want %s", got, want)
+				}
+			}()
+			x := tape.Constant(team.Zeros(tensor.Features, 3, 2), p.Rows())
+			p.Propagator("here", paralleltest.Stored).Message(gnn.Message{Source: x, Columns: 2, Function: f})
+		}()
+	}
+}

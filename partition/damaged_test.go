@@ -1,0 +1,123 @@
+package partition
+
+import (
+	"testing"
+
+	"weft/graph"
+	"weft/internal/refusal"
+)
+
+// described are two partitions of five vertices, by hand: vertices 0, 1, 2 | 3, 4 and edges 0 → 1, 1 → 0,
+// 2 → 0, 3 → 0 and 3 → 4. Vertices 0 and 1 train.
+func described() *Description {
+	d := &Description{Statistics: Statistics{
+		K: 2, CutEdges: 1, Vertices: []int{3, 2}, Edges: []int64{4, 1}, TrainVertices: []int{2, 0},
+		HaloRows: [][]int{{0, 1}, {0, 0}}, HaloRowsOut: [][]int{{0, 0}, {1, 0}}, Cut: [][]int64{{3, 1}, {0, 1}},
+	}}
+	d.Whole.Vertices, d.Whole.Edges = 5, 5
+	return d
+}
+
+// TestCountsGoTogether: numbers that cannot be those of a graph's partitions are refused, and others not.
+func TestCountsGoTogether(t *testing.T) {
+	if err := described().check(); err != nil {
+		t.Fatal(err)
+	}
+	for name, change := range map[string]func(d *Description){
+		"all train":                      func(d *Description) { d.TrainVertices = []int{3, 2} },
+		"none trains":                    func(d *Description) { d.TrainVertices[0] = 0 },
+		"each row is needed":             func(d *Description) { d.HaloRows[0][1], d.HaloRowsOut[1][0] = 2, 3 },
+		"no edges into one":              func(d *Description) { d.Edges, d.Cut = []int64{5, 0}, [][]int64{{4, 1}, {0, 0}} },
+		"an empty partition":             func(d *Description) { d.Vertices, d.HaloRows[0][1] = []int{5, 0}, 0 },
+		"vertices of two types":          func(d *Description) { twoTypes(d, 1, 2) },
+		"a partition of the second type": func(d *Description) { twoTypes(d, 3, 0) },
+	} {
+		d := described()
+		if change(d); d.check() != nil {
+			t.Errorf("%s: %v", name, d.check())
+		}
+	}
+	for name, change := range map[string]func(d *Description){
+		"no partitions":                 func(d *Description) { *d = Description{} },
+		"a partition below none":        func(d *Description) { d.K = -1 },
+		"too many partitions":           func(d *Description) { d.K = MaxPartitions + 1 },
+		"one partition":                 func(d *Description) { d.K = 1 },
+		"vertices of one":               func(d *Description) { d.Vertices = []int{5} },
+		"edges of one":                  func(d *Description) { d.Edges = []int64{5} },
+		"training vertices of one":      func(d *Description) { d.TrainVertices = []int{2} },
+		"training vertices of three":    func(d *Description) { d.TrainVertices = []int{2, 0, 0} },
+		"a halo of one":                 func(d *Description) { d.HaloRows = d.HaloRows[:1] },
+		"a halo of three":               func(d *Description) { d.HaloRows[1] = []int{0, 0, 0} },
+		"a halo out of one":             func(d *Description) { d.HaloRowsOut[0] = []int{0} },
+		"cuts of one":                   func(d *Description) { d.Cut[0] = []int64{4} },
+		"a vertex more than there are":  func(d *Description) { d.Vertices[0]++ },
+		"a vertex less":                 func(d *Description) { d.Vertices[1]-- },
+		"vertices below none":           func(d *Description) { d.Vertices = []int{6, -1} },
+		"an edge more than there are":   func(d *Description) { d.Edges[1]++ },
+		"an edge less":                  func(d *Description) { d.Edges[0]-- },
+		"edges below none":              func(d *Description) { d.Edges = []int64{6, -1} },
+		"edges of the graph":            func(d *Description) { d.Whole.Edges++ },
+		"vertices of the graph":         func(d *Description) { d.Whole.Vertices++ },
+		"a halo below none":             func(d *Description) { d.HaloRows[1][0] = -1 },
+		"a halo of more than there are": func(d *Description) { d.HaloRows[0][1] = 3 },
+		"a halo out below none":         func(d *Description) { d.HaloRowsOut[0][1] = -1 },
+		"a halo out of more":            func(d *Description) { d.HaloRowsOut[1][0] = 4 },
+		"cuts below none":               func(d *Description) { d.Cut[0] = []int64{5, -1} },
+		"cuts of more than there are":   func(d *Description) { d.Cut[1] = []int64{1, 1} },
+		"cuts of less":                  func(d *Description) { d.Cut[0][0]-- },
+		"cut edges":                     func(d *Description) { d.CutEdges++ },
+		"no cut edges":                  func(d *Description) { d.CutEdges = 0 },
+		"training vertices below none":  func(d *Description) { d.TrainVertices[1] = -1 },
+		"training vertices of more":     func(d *Description) { d.TrainVertices[0] = 4 },
+		"a type more":                   func(d *Description) { d.Others = [][]int{{1, 0}} },
+		"a type less":                   func(d *Description) { twoTypes(d, 1, 2); d.Others = nil },
+		"types below none":              func(d *Description) { twoTypes(d, 4, -1) },
+		"types of more":                 func(d *Description) { twoTypes(d, 0, 3) },
+		"types of less":                 func(d *Description) { twoTypes(d, 1, 1) },
+		"types of one partition":        func(d *Description) { twoTypes(d, 1, 2); d.Others[0] = []int{3} },
+		"types of three":                func(d *Description) { twoTypes(d, 1, 2); d.Others[0] = []int{1, 2, 0} },
+		"relations of one partition":    func(d *Description) { d.Relations = []Halo{{Rows: [][]int{{0}}, RowsOut: d.HaloRowsOut}} },
+		"relations out of one":          func(d *Description) { d.Relations = []Halo{{Rows: d.HaloRows, RowsOut: [][]int{{0}}}} },
+		"relations of less": func(d *Description) {
+			d.Relations = []Halo{{Rows: [][]int{{0, 0}, {0, 0}}, RowsOut: d.HaloRowsOut}}
+		},
+		"relations out of less": func(d *Description) {
+			d.Relations = []Halo{{Rows: d.HaloRows, RowsOut: [][]int{{0, 0}, {0, 0}}}}
+		},
+	} {
+		d := described()
+		if change(d); d.check() == nil {
+			t.Errorf("%s: taken", name)
+		}
+	}
+}
+
+// twoTypes makes three of the vertices those of a second type, so many of each partition.
+func twoTypes(d *Description, first, second int) {
+	d.Whole.Others = []WholeType{{Type: "b", Vertices: 3}}
+	d.Others = [][]int{{first, second}}
+}
+
+// TestAssignmentChecked: each vertex is of one of the partitions, of which there are between 1 and
+// MaxPartitions.
+func TestAssignmentChecked(t *testing.T) {
+	r, err := graph.NewRelation(2, graph.Edges{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &graph.Graph{Relations: []graph.Relation{r}}
+	for _, c := range []struct {
+		k     int
+		of    []int32
+		taken bool
+	}{
+		{1, []int32{0, 0}, true}, {2, []int32{0, 1}, true}, {MaxPartitions, []int32{0, MaxPartitions - 1}, true},
+		{0, []int32{0, 0}, false}, {MaxPartitions + 1, []int32{0, 0}, false}, {2, []int32{0, 2}, false},
+		{2, []int32{-1, 0}, false}, {2, []int32{0}, false}, {2, []int32{0, 1, 1}, false},
+	} {
+		a := Assignment{K: c.k, Of: c.of}
+		if err := a.check(g); (err == nil) != c.taken || err != nil && !refusal.Is(err) {
+			t.Errorf("%+v: %v", a, err)
+		}
+	}
+}
