@@ -18,9 +18,10 @@ type Norm interface {
 type Use int
 
 const (
-	// GiveAway: the input is not used afterwards. If the tape does not record, the result reuses its memory.
+	// GiveAway says that the input is not used afterwards. If the tape does not record, the result reuses its
+	// memory.
 	GiveAway Use = iota
-	// LeaveWhole: the input is read again, as by a residual connection around the norm.
+	// LeaveWhole says that the input is read again, as by a residual connection around the norm.
 	LeaveWhole
 )
 

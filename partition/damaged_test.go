@@ -111,9 +111,15 @@ func TestAssignmentChecked(t *testing.T) {
 		of    []int32
 		taken bool
 	}{
-		{1, []int32{0, 0}, true}, {2, []int32{0, 1}, true}, {MaxPartitions, []int32{0, MaxPartitions - 1}, true},
-		{0, []int32{0, 0}, false}, {MaxPartitions + 1, []int32{0, 0}, false}, {2, []int32{0, 2}, false},
-		{2, []int32{-1, 0}, false}, {2, []int32{0}, false}, {2, []int32{0, 1, 1}, false},
+		{1, []int32{0, 0}, true},
+		{2, []int32{0, 1}, true},
+		{MaxPartitions, []int32{0, MaxPartitions - 1}, true},
+		{0, []int32{0, 0}, false},
+		{MaxPartitions + 1, []int32{0, 0}, false},
+		{2, []int32{0, 2}, false},
+		{2, []int32{-1, 0}, false},
+		{2, []int32{0}, false},
+		{2, []int32{0, 1, 1}, false},
 	} {
 		a := Assignment{K: c.k, Of: c.of}
 		if err := a.check(g); (err == nil) != c.taken || err != nil && !refusal.Is(err) {

@@ -17,7 +17,7 @@ import (
 // slices of partitions. It alone tests whole runs of slices, and their bytes by NeutronTP's formula.
 func TestTensorAxis(t *testing.T) {
 	var cases []paralleltest.Case
-	for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 1, Slices: 2}, {Stages: 1, Partitions: 1, Slices: 7}, {Stages: 1, Partitions: 3, Slices: 2}} {
+	for _, m := range []mesh.Mesh{{Stages: 1, Partitions: 1, Slices: 7}, {Stages: 1, Partitions: 3, Slices: 2}} {
 		cases = append(cases, paralleltest.Case{Mesh: m, Tolerance: 2e-5, Layout: layout(m)})
 	}
 	paralleltest.Engines(t, cases...)
