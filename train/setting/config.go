@@ -30,8 +30,8 @@ func ReadConfig(path string, o *Options) error {
 	return nil
 }
 
-// ReadRun is ReadConfig for the configuration that a run has left, maybe under names that settings had
-// before.
+// ReadRun is ReadConfig for the run.yaml of a run directory. An earlier version of weft may have written it:
+// former names of settings are accepted.
 func ReadRun(path string, o *Options) error { return read(path, o, true) }
 
 func read(path string, o *Options, old bool) error {
@@ -81,7 +81,7 @@ func parseConfig(text []byte, o *Options, old bool) error {
 	return nil
 }
 
-// present is the name that a setting has now which a run has written with a value.
+// present is today's name of a setting that run.yaml has under key with a value.
 func present(key string, value ast.Node) string {
 	if now := Renamed(key); now != "" {
 		return now
