@@ -23,7 +23,7 @@ type importer interface {
 	format() format
 	// flags declares the flags that are its own.
 	flags(*pflag.FlagSet)
-	// read reads the graph that is asked for, before the changes that are.
+	// read reads the graph. The request's changes are made to it afterwards.
 	read(*importRequest) (*imported, error)
 }
 
@@ -62,15 +62,15 @@ type importRequest struct {
 // source is the only source.
 func (r *importRequest) source() string { return r.sources[0] }
 
-// provenance is that of a graph which came so far from elsewhere, with the flags that were given.
-func (r *importRequest) provenance(so string) string {
+// provenance says where a graph comes from: its source, and the flags of the import.
+func (r *importRequest) provenance(source string) string {
 	if words := changed(r.flags); words != "" {
-		so += " (" + words + ")"
+		source += " (" + words + ")"
 	}
-	return strings.TrimSpace(so)
+	return strings.TrimSpace(source)
 }
 
-// imported is a graph that was read.
+// imported is a graph that an importer has read.
 type imported struct {
 	*graph.Graph
 	division *partition.Assignment // how the source divided the vertices; nil: it did not
@@ -262,7 +262,7 @@ func (d *denseFeatures) checked(source string, g *graph.Graph, err error) (*impo
 	return onlyGraph(g, err)
 }
 
-// onlyGraph is what was read of a format that divides no graph.
+// onlyGraph is the result of an importer whose format holds no partitions.
 func onlyGraph(g *graph.Graph, err error) (*imported, error) {
 	if err != nil {
 		return nil, err
