@@ -3,9 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -205,23 +203,6 @@ func writeStore(store string, g *graph.Graph, a *partition.Assignment) error {
 		_, err = partition.Write(store, g, a)
 		return errors.Join(err, g.Close())
 	})
-}
-
-// removeOnSignal makes the first signal that ends a process remove what is there of the store that is being
-// written and end the process, until stop is called.
-func removeOnSignal(stderr io.Writer, store string) (stop func()) {
-	attend := func(handle func(os.Signal)) {
-		interrupts.mu.Lock()
-		defer interrupts.mu.Unlock()
-		interrupts.attended = handle
-	}
-	attend(func(os.Signal) {
-		graph.RemoveStaging()
-		fmt.Fprintln(stderr, oneLine(fmt.Errorf("interrupted; %s is not written", store)))
-		os.Exit(exitInterrupted)
-	})
-	watchSignals()
-	return func() { attend(nil) }
 }
 
 // changed lists the flags that were given, by name.
