@@ -32,18 +32,23 @@ func TestLinksOnAnyWorkers(t *testing.T) {
 	for v := range of {
 		of[v] = 2 * int32(v%2) // nothing on worker 1
 	}
-	for name, o := range map[string]Options{
-		"dot":      linked(nil),
-		"distmult": linked(func(o *Options) { o.Model, o.Decoder, o.Norm, o.Clip = "sage", "distmult", "batch", .1 }),
-		"among":    linked(func(o *Options) { o.EvalNegatives, o.Metric, o.Direction = 50, "hits@10", "out" }),
-		"area":     linked(func(o *Options) { o.Metric, o.Dropout = metric.ROCAUC, .3 }),
+	even, uneven := map[int][]int32{4: nil}, map[int][]int32{3: of}
+	for name, c := range map[string]struct {
+		divisions map[int][]int32
+		Options
+	}{
+		"dot":      {uneven, linked(nil)},
+		"distmult": {even, linked(func(o *Options) { o.Model, o.Decoder, o.Norm, o.Clip = "sage", "distmult", "batch", .1 })},
+		"among":    {uneven, linked(func(o *Options) { o.EvalNegatives, o.Metric, o.Direction = 50, "hits@10", "out" })},
+		"area":     {even, linked(func(o *Options) { o.Metric, o.Dropout = metric.ROCAUC, .3 })},
 	} {
 		t.Run(name, func(t *testing.T) {
+			o := c.Options
 			one := mustRun(t, &Job{Graph: g, Options: o})
 			if one.Links.TrainEdges == 0 || one.Links.ValEdges == 0 || one.Links.TestEdges == 0 || one.Val != float64(one.Links.Val[one.Metric]) {
 				t.Fatalf("%+v, validation %v", one.Links, one.Val)
 			}
-			for k, of := range map[int][]int32{3: of, 4: nil} {
+			for k, of := range c.divisions {
 				many := mustRun(t, divided(t, g, o, k, of))
 				if d := away(one.Losses, many.Losses); d > 1e-5 {
 					t.Errorf("%d workers: the losses differ by %.1e: %v, want %v", k, d, many.Losses, one.Losses)

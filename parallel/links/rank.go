@@ -89,8 +89,8 @@ func (l *Edges) candidatesHere() int {
 }
 
 // sources takes in the rows of the sources of own edges, and scores these edges. A score has the same bits
-// here and in countTile, so that targets of equal embeddings tie: a target is a row of a product with the same
-// sources there too, and the bits of a product's row do not depend on the rows beside it.
+// here and in countTile, so that targets of equal embeddings tie: a target is a row of a product with the
+// same sources there too, and the bits of a product's row do not depend on the rows beside it.
 func (r *ranking) sources(edges []Edge) {
 	var positions []int32
 	for _, e := range edges {

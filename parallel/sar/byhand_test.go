@@ -17,7 +17,7 @@ import (
 )
 
 // TestMessagesByHand: the edges are 2 → 1 twice, 0 → 1 and 1 → 0, and the rows of x are (1, 10), (2, 20) and
-// (4, 40). A message is the sum of both ends, of which x is both, or the source alone. Of the two equal edges one
+// (4, 40). A message is the sum of both ends, of which x is both, or the source alone. Of two equal edges one
 // has the largest message.
 func TestMessagesByHand(t *testing.T) {
 	r, err := graph.NewRelation(3, graph.Edges{Source: []int32{2, 2, 0, 1}, Target: []int32{1, 1, 1, 0}})

@@ -33,7 +33,7 @@ func TestAreaOfWorkers(t *testing.T) {
 	})
 }
 
-// TestAreaOfManyScores: more scores than are sent at a time. The negatives are 0…n−1. Of the two positives one
+// TestAreaOfManyScores: more scores than are sent at a time. The negatives are 0…n−1. Of two positives one
 // lies above k of them and one above all.
 func TestAreaOfManyScores(t *testing.T) {
 	const n, k = 70_000, 66_000
@@ -49,7 +49,7 @@ func TestAreaOfManyScores(t *testing.T) {
 	}
 }
 
-// TestAreaOfEachLabel: by hand, label 0 has its positives 1 and 4 over the negative −2 and under 5, and label 1
+// TestAreaOfEachLabel: by hand. Label 0 has positives 1 and 4 over the negative −2 and under 5, and label 1
 // all pairs in order. Read by another row's or label's values, they give something else.
 func TestAreaOfEachLabel(t *testing.T) {
 	labels := &graph.Labels{Classes: 2, Multi: []float32{1, 0, 0, 1, 1, 0, 0, 1}}

@@ -21,31 +21,29 @@ import (
 const maxConfig = 16 << 10
 
 // ReadConfig reads a configuration file, a YAML mapping from names of settings to values, over the options in
-// o. Settings that the file does not name keep their value. An unknown key, a key that stands twice and a
-// value that is not accepted are refused with their line.
+// o. Settings that the file does not name keep their value. A setting may stand under a name of earlier
+// versions, as in the run.yaml of an old run. An unknown key, a key that stands twice and a value that is not
+// accepted are refused with their line.
 func ReadConfig(path string, o *Options) error {
-	if err := read(path, o, false); err != nil {
+	if err := ReadRun(path, o); err != nil {
 		return refusal.Errorf("%s %w", refusal.Setting("config"), err)
 	}
 	return nil
 }
 
-// ReadRun is ReadConfig for the run.yaml of a run directory. An earlier version of weft may have written it:
-// former names of settings are accepted.
-func ReadRun(path string, o *Options) error { return read(path, o, true) }
-
-func read(path string, o *Options, old bool) error {
+// ReadRun is ReadConfig for the configuration of a run: its errors do not name the setting config.
+func ReadRun(path string, o *Options) error {
 	text, err := document.Read(path, maxConfig)
 	if err != nil {
 		return err
 	}
-	if err := parseConfig(text, o, old); err != nil {
+	if err := parseConfig(text, o); err != nil {
 		return refusal.Errorf("%s: %w", path, err)
 	}
 	return nil
 }
 
-func parseConfig(text []byte, o *Options, old bool) error {
+func parseConfig(text []byte, o *Options) error {
 	file, err := parseYAML(text)
 	if err != nil {
 		return yamlError(err)
@@ -69,10 +67,7 @@ func parseConfig(text []byte, o *Options, old bool) error {
 	}
 	for _, pair := range pairs {
 		name := pair.Key.GetToken()
-		key := name.Value
-		if old {
-			key = present(key, pair.Value)
-		}
+		key := present(name.Value, pair.Value)
 		if err := setFromYAML(o, key, pair.Value, seen[key]); err != nil {
 			return fmt.Errorf("line %d: %w", name.Position.Line, err)
 		}
@@ -81,7 +76,7 @@ func parseConfig(text []byte, o *Options, old bool) error {
 	return nil
 }
 
-// present is today's name of a setting that run.yaml has under key with a value.
+// present is the name of a setting in this version, for a key and value of a file of this or an earlier one.
 func present(key string, value ast.Node) string {
 	if now := Renamed(key); now != "" {
 		return now
@@ -98,9 +93,6 @@ func setFromYAML(o *Options, key string, value ast.Node, again bool) error {
 		return fmt.Errorf("%s: YAML's anchors and aliases (& and *) are not read; write the value itself", key)
 	}
 	setting, known := settingNamed(key)
-	if now := Renamed(key); now != "" {
-		return fmt.Errorf("unknown key %q; it is %s now", key, now)
-	}
 	if !known {
 		return fmt.Errorf("unknown key %q; %s", key, suggest.OneOf(key, settingNames()))
 	}

@@ -196,7 +196,6 @@ func TestReadConfig(t *testing.T) {
 		{"hidden: *x\n", "line 1"},
 		{"hidden: &a 3\nlayers: *a\n", "line 1: hidden: YAML's anchors and aliases"},
 		{"\ufeffhidden: 32\n", ""},
-		{"embed: 3\n", `line 1: unknown key "embed"; it is node-embedding now`},
 		{"model: gcn\nlr: -1\n", "line 2: lr -1: must be above 0"},
 		{"dropout: .inf\n", "line 1: dropout +Inf: must be a finite number at least 0 and below 1"},
 		{"model: gnc\n", "line 1: model \"gnc\": unknown model; did you mean gcn?"},
@@ -242,7 +241,7 @@ func TestYAMLRoundTrip(t *testing.T) {
 		}
 		written := writtenYAML(t, &o)
 		again := Defaults()
-		if err := parseConfig(written, &again, false); err != nil {
+		if err := parseConfig(written, &again); err != nil {
 			t.Fatalf("%v in\n%s", err, written)
 		}
 		if diff := cmp.Diff(o, again); diff != "" {
@@ -319,7 +318,7 @@ func TestConfigInLittleMemory(t *testing.T) {
 func parsedInLittleMemory(t *testing.T, text string, o *Options) error {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	err := parseConfig([]byte(text), o, false)
+	err := parseConfig([]byte(text), o)
 	runtime.ReadMemStats(&after)
 	took := after.TotalAlloc - before.TotalAlloc
 	if most := uint64(1<<20 + len(text)*8<<10); took > most {
@@ -375,7 +374,7 @@ func FuzzConfig(f *testing.F) {
 			t.Fatal(err)
 		}
 		again := Defaults()
-		if err := parseConfig(written, &again, false); err != nil {
+		if err := parseConfig(written, &again); err != nil {
 			t.Fatalf("%v in\n%s", err, written)
 		}
 		if r, err = again.Resolve(); err != nil {

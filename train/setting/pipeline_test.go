@@ -57,7 +57,7 @@ func TestSettingsOfAPipeline(t *testing.T) {
 	o.HistoryStart, o.ChunkOrder, o.StaleGradients, o.Recompute = HistoryWarm, OrderFixed, "keep", false
 	written := writtenYAML(t, &o)
 	again := Defaults()
-	if err := parseConfig(written, &again, false); err != nil {
+	if err := parseConfig(written, &again); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(o, again); diff != "" {
