@@ -5,7 +5,6 @@ import (
 
 	"weft/comm"
 	"weft/graph"
-	"weft/internal/launch"
 	"weft/parallel/mesh"
 	"weft/partition"
 	"weft/train/setting"
@@ -38,7 +37,7 @@ func (j *Job) divide(ctx context.Context, s *shared) ([]int32, error) {
 		return j.chunks.of, nil
 	}
 	of := make([]int32, 0, s.whole.Vertices)
-	ranks := launch.Ranks{Comm: j.peers()}
+	ranks := j.ranks()
 	err := ranks.OnFirst(func() error {
 		for p := range s.Mesh.Partitions {
 			err := s.open(p, func(share *partition.Share) error {

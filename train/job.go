@@ -74,7 +74,7 @@ type Job struct {
 	// processes worker 0's value counts.
 	Trace bool
 
-	chunks chunks // of partitions, on a mesh of several stages; nil before divide
+	chunks chunks // made by divide, on a mesh of several stages; else zero
 }
 
 // Plan computes what the run would take, before any work. If ctx is cancelled it returns the cause.
@@ -120,7 +120,7 @@ func (j *Job) Run(ctx context.Context) (r *Result, err error) {
 // checkLimit refuses a run whose plan exceeds the memory limit of any process. It reports whether sums must
 // not be divided among threads.
 func (j *Job) checkLimit(ctx context.Context, s *shared) (uncut bool, err error) {
-	ranks := launch.Ranks{Comm: j.peers()}
+	ranks := j.ranks()
 	limit, err := ranks.Largest(int64(s.MemoryLimit))
 	if limit == 0 || err != nil {
 		return false, err

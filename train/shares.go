@@ -59,7 +59,7 @@ func (j *Job) begin(ctx context.Context, weights *nn.State) (*shared, error) {
 		return nil, err
 	}
 	s, err := j.share(ctx, r, weights)
-	return s, launch.Ranks{Comm: j.peers()}.Together(err)
+	return s, j.ranks().Together(err)
 }
 
 // resolve resolves the options on the job's mesh.
@@ -171,7 +171,7 @@ func (j *Job) eachWorker(s *shared, work func(*kernel.Team, *comm.Comm, *partiti
 	if c := j.peers(); n == 1 || c.Size() > 1 {
 		mem := tensor.NewMeter()
 		defer mem.Close()
-		ranks := launch.Ranks{Comm: c}
+		ranks := j.ranks()
 		return ranks.Run(func() error { return one(ranks.Rank(), c, mem) })
 	}
 	memories := make([]*tensor.Meter, n)
@@ -184,6 +184,9 @@ func (j *Job) eachWorker(s *shared, work func(*kernel.Team, *comm.Comm, *partiti
 
 // peers connects this process to the other workers, if there are any.
 func (j *Job) peers() *comm.Comm { return cmp.Or(j.Comm, comm.Alone()) }
+
+// ranks are the processes of the job, for steps that they make together.
+func (j *Job) ranks() launch.Ranks { return launch.Ranks{Comm: j.peers()} }
 
 // speaks reports whether a worker's results are those of the job in this process.
 func (j *Job) speaks(c *comm.Comm) bool { return c.Rank() == 0 || j.peers().Size() > 1 }

@@ -3,9 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +21,7 @@ type importer interface {
 	format() format
 	// flags declares the flags that are its own.
 	flags(*pflag.FlagSet)
-	// read reads the graph that is asked for, before the changes that are.
+	// read reads the graph. The request's changes are made to it afterwards.
 	read(*importRequest) (*imported, error)
 }
 
@@ -62,15 +60,15 @@ type importRequest struct {
 // source is the only source.
 func (r *importRequest) source() string { return r.sources[0] }
 
-// provenance is that of a graph which came so far from elsewhere, with the flags that were given.
-func (r *importRequest) provenance(so string) string {
+// provenance says where a graph comes from: its source, and the flags of the import.
+func (r *importRequest) provenance(source string) string {
 	if words := changed(r.flags); words != "" {
-		so += " (" + words + ")"
+		source += " (" + words + ")"
 	}
-	return strings.TrimSpace(so)
+	return strings.TrimSpace(source)
 }
 
-// imported is a graph that was read.
+// imported is a graph that an importer has read.
 type imported struct {
 	*graph.Graph
 	division *partition.Assignment // how the source divided the vertices; nil: it did not
@@ -207,23 +205,6 @@ func writeStore(store string, g *graph.Graph, a *partition.Assignment) error {
 	})
 }
 
-// removeOnSignal makes the first signal that ends a process remove what is there of the store that is being
-// written and end the process, until stop is called.
-func removeOnSignal(stderr io.Writer, store string) (stop func()) {
-	attend := func(handle func(os.Signal)) {
-		interrupts.mu.Lock()
-		defer interrupts.mu.Unlock()
-		interrupts.attended = handle
-	}
-	attend(func(os.Signal) {
-		graph.RemoveStaging()
-		fmt.Fprintln(stderr, oneLine(fmt.Errorf("interrupted; %s is not written", store)))
-		os.Exit(exitInterrupted)
-	})
-	watchSignals()
-	return func() { attend(nil) }
-}
-
 // changed lists the flags that were given, by name.
 func changed(flags *pflag.FlagSet) string {
 	var words []string
@@ -262,7 +243,7 @@ func (d *denseFeatures) checked(source string, g *graph.Graph, err error) (*impo
 	return onlyGraph(g, err)
 }
 
-// onlyGraph is what was read of a format that divides no graph.
+// onlyGraph is the result of an importer whose format holds no partitions.
 func onlyGraph(g *graph.Graph, err error) (*imported, error) {
 	if err != nil {
 		return nil, err

@@ -66,7 +66,7 @@ func (i *ogbImport) options(r *importRequest) ogb.Options {
 	return o
 }
 
-// read reads a graph. If asked for a symmetric one it reads it so.
+// read reads a graph. It makes the graph symmetric while it reads, so that apply need not.
 func (i *ogbImport) read(r *importRequest) (*imported, error) {
 	g, err := ogb.Read(i.options(r))
 	r.changes.symmetrize = false

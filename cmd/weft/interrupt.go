@@ -3,12 +3,14 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
 	"syscall"
 	"time"
 
+	"weft/graph"
 	_ "weft/internal/early" // which has answered the signals up to here
 	"weft/internal/launch"
 )
@@ -69,6 +71,26 @@ func attend(signals <-chan os.Signal) {
 	}
 }
 
+// attendWith hands the signals that follow to handle; nil: to nobody. It returns what they went to before.
+func attendWith(handle func(os.Signal)) (before func(os.Signal)) {
+	interrupts.mu.Lock()
+	defer interrupts.mu.Unlock()
+	before, interrupts.attended = interrupts.attended, handle
+	return before
+}
+
+// removeOnSignal makes the first signal remove what is there of the store or the partition that is being
+// written, and end the process, until stop is called.
+func removeOnSignal(stderr io.Writer, path string) (stop func()) {
+	attendWith(func(os.Signal) {
+		graph.RemoveStaging()
+		fmt.Fprintln(stderr, oneLine(fmt.Errorf("interrupted; %s is not written", path)))
+		os.Exit(exitInterrupted)
+	})
+	watchSignals()
+	return func() { attendWith(nil) }
+}
+
 // explainSignals sets the error of a process that a signal ends at once.
 func explainSignals(f func(os.Signal) error) {
 	interrupts.mu.Lock()
@@ -90,13 +112,7 @@ func partWithSignals() {
 func untilSignal(parent context.Context, notice func(os.Signal), lastWords func()) (ctx context.Context, stop func()) {
 	watchSignals()
 	ctx, cancel := context.WithCancelCause(parent)
-	handle := func(f func(os.Signal)) (before func(os.Signal)) {
-		interrupts.mu.Lock()
-		defer interrupts.mu.Unlock()
-		before, interrupts.attended = interrupts.attended, f
-		return before
-	}
-	before := handle(func(s os.Signal) {
+	before := attendWith(func(s os.Signal) {
 		switch {
 		case ctx.Err() == nil:
 			notice(s)
@@ -113,7 +129,7 @@ func untilSignal(parent context.Context, notice func(os.Signal), lastWords func(
 		}
 	})
 	return ctx, func() {
-		handle(before)
+		attendWith(before)
 		cancel(nil)
 	}
 }

@@ -36,42 +36,42 @@ type history struct {
 }
 
 // Exchange implements sar.Mover.
-func (c *Chunk) Exchange(h *sar.Halo, s sar.Transfer, yield func(sar.Visit) bool) {
+func (c *Chunk) Exchange(h *sar.Halo, t sar.Transfer, yield func(sar.Visit) bool) {
 	g, key := c.graph, call{h.Path, h.Along, h.Number}
 	r := g.history(key)
 	switch g.phase {
 	case forward:
-		c.publish(r, s.Rows)
+		c.publish(r, t.Rows)
 	case backward:
 		g.rewind(r, 1+slices.Index(g.order, c.index))
 	case together:
-		c.publish(r, s.Rows)
+		c.publish(r, t.Rows)
 		c.pause()
 	}
-	if len(s.Grads) > 0 {
-		c.expect(r, s.Grads)
+	if len(t.Grads) > 0 {
+		c.expect(r, t.Grads)
 	}
-	in := g.team.Memory.New(tensor.Buffers, r.st.most, sar.Columns(s.Rows))
-	back := g.team.Memory.New(tensor.Buffers, r.st.most, sar.Columns(s.Grads))
+	in := g.team.Memory.New(tensor.Buffers, r.st.most, sar.Columns(t.Rows))
+	back := g.team.Memory.New(tensor.Buffers, r.st.most, sar.Columns(t.Grads))
 	for i, b := range h.Edges.Remote() {
 		sources, v := r.st.sources[c.index][i], sar.Visit{Block: b}
-		if s.Rows != nil {
-			v.Rows = sar.Parts(in.Prefix(b.In.Cols, in.Cols), s.Rows)
+		if t.Rows != nil {
+			v.Rows = sar.Parts(in.Prefix(b.In.Cols, in.Cols), t.Rows)
 			for m, to := range v.Rows {
 				g.team.Gather(to, r.rows[m], sources)
 			}
 		}
-		if len(s.Grads) > 0 {
-			v.Grads = sar.Parts(back.Prefix(b.In.Cols, back.Cols), s.Grads)
+		if len(t.Grads) > 0 {
+			v.Grads = sar.Parts(back.Prefix(b.In.Cols, back.Cols), t.Grads)
 		}
 		yield(v)
-		if len(s.Grads) > 0 {
+		if len(t.Grads) > 0 {
 			g.addGrads(r, sources, v.Grads)
 		}
 	}
 	exchange.Release(in, back)
-	if len(s.Grads) > 0 {
-		c.collect(r, s.Grads)
+	if len(t.Grads) > 0 {
+		c.collect(r, t.Grads)
 	}
 	if g.phase == together {
 		g.releaseRead(key, r)

@@ -145,9 +145,9 @@ func TestDrawsStay(t *testing.T) {
 	}
 }
 
-// TestBytesOfPieces: of a graph that is large beside a piece, the rows of its edges and their gradients take
-// two pieces, and with the list of them and a page for each matrix's end no more; scores take one.
-func TestBytesOfPieces(t *testing.T) {
+// TestBytesOfWindows: on a graph that is large beside a window, the rows of its edges and their gradients take
+// the bytes of two windows, the list of rows, and a page for each matrix's end. Scores take one window.
+func TestBytesOfWindows(t *testing.T) {
 	const many, page = 20_000, 4096
 	r := rand.New(rand.NewPCG(7, 7))
 	var e graph.Edges
@@ -179,11 +179,11 @@ func TestBytesOfPieces(t *testing.T) {
 	list := int64(bytes / columns) // 4 bytes a row, as a column
 	l.Scores(h, links.Decoder{}, links.Val)
 	if peak := memory.PeakOf(tensor.Buffers); peak < bytes*9/10 || peak > bytes+list+2*page {
-		t.Errorf("scores take %d bytes, of pieces of %d", peak, bytes)
+		t.Errorf("scores take %d bytes, of windows of %d", peak, bytes)
 	}
 	l.Loss(h, links.Decoder{}, 1, drawn)
 	if peak := memory.PeakOf(tensor.Buffers); peak < 2*bytes*9/10 || peak > 2*bytes+list+3*page {
-		t.Errorf("the loss takes %d bytes, of pieces of %d", peak, bytes)
+		t.Errorf("the loss takes %d bytes, of windows of %d", peak, bytes)
 	}
 }
 

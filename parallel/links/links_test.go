@@ -335,8 +335,8 @@ func TestRanks(t *testing.T) {
 	}
 }
 
-// TestNothingLeaks: an edge that passes messages trains, whether stored, turned around, or of the relation
-// that leads back; all others that train pass some, and self loops do.
+// TestNothingLeaks: an edge that passes messages trains, whether stored, turned around, or of the reverse
+// relation; all others that train pass some, and self loops do.
 func TestNothingLeaks(t *testing.T) {
 	g := tangled(t)
 	passes := draw.Passes(partition.All(g))

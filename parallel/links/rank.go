@@ -62,15 +62,15 @@ func (l *Edges) ranking(h *tensor.Matrix, d Decoder) *ranking {
 	r := &ranking{edgeBatch: &edgeBatch{decoder: d, ones: slices.Repeat([]float32{1}, h.Cols), window: l.window(h, batch, toScore)}}
 	r.tile = min(max(1, l.candidatesHere()), max(1, l.bytes/4/batch))
 	r.edges, r.score = make([]int32, rankNumbers*batch), make([]float32, batch)
-	room := func(rows, cols int) *tensor.Matrix {
+	buffer := func(rows, cols int) *tensor.Matrix {
 		m := l.team.Memory.New(tensor.Buffers, rows, cols)
 		l.team.Zero(m)
 		return m
 	}
-	r.own, r.all, r.targets = room(batch, h.Cols), room(batch, h.Cols), room(batch, h.Cols)
-	r.mine, r.scores = room(batch, batch), room(r.tile, batch)
+	r.own, r.all, r.targets = buffer(batch, h.Cols), buffer(batch, h.Cols), buffer(batch, h.Cols)
+	r.mine, r.scores = buffer(batch, batch), buffer(r.tile, batch)
 	if l.ranked != nil {
-		r.among = room(r.tile, h.Cols)
+		r.among = buffer(r.tile, h.Cols)
 	}
 	return r
 }

@@ -26,11 +26,11 @@ type Halo struct {
 
 // Mover exchanges the halo rows of a partition's aggregations.
 type Mover interface {
-	// Exchange visits every remote block of a call's edges. If s asks for rows, local rows are sent to the
-	// workers that need them, and each visit gets the rows of its block's sources. If s asks for gradients,
-	// those that other workers send for local rows are added to s.Grads; a visit must not touch these
+	// Exchange visits every remote block of a call's edges. If t asks for rows, local rows are sent to the
+	// workers that need them, and each visit gets the rows of its block's sources. If t asks for gradients,
+	// those that other workers send for local rows are added to t.Grads; a visit must not touch these
 	// matrices. A failure ends the pass as exchange.Must does.
-	Exchange(h *Halo, s Transfer, yield func(Visit) bool)
+	Exchange(h *Halo, t Transfer, yield func(Visit) bool)
 }
 
 // Transfer says what a halo exchange moves. Rows of several matrices travel in one message, matrix by matrix.
@@ -100,9 +100,9 @@ func (h *Halo) rematerialize(xs, dxs []*tensor.Matrix) iter.Seq[Visit] {
 	return h.exchange(Transfer{Rows: xs, Buffers: h.kept, There: h.part.options.KeepHalo, Grads: dxs})
 }
 
-func (h *Halo) exchange(s Transfer) iter.Seq[Visit] {
+func (h *Halo) exchange(t Transfer) iter.Seq[Visit] {
 	return func(yield func(Visit) bool) {
-		h.part.from.Mover.Exchange(h, s, func(v Visit) bool {
+		h.part.from.Mover.Exchange(h, t, func(v Visit) bool {
 			if !yield(v) {
 				panic("sar: a halo exchange was broken off, and other workers would wait for it")
 			}

@@ -22,7 +22,7 @@ type wire struct {
 
 // Exchange implements Mover. Gradients for local rows are added in the order of the rounds. If another worker
 // fails, the pass ends.
-func (w *wire) Exchange(h *Halo, s Transfer, yield func(Visit) bool) {
+func (w *wire) Exchange(h *Halo, t Transfer, yield func(Visit) bool) {
 	e, c := h.Edges, w.comm
 	if e.Alone() {
 		return
@@ -31,35 +31,35 @@ func (w *wire) Exchange(h *Halo, s Transfer, yield func(Visit) bool) {
 	taken := func(n, rows, cols int) []*tensor.Matrix { return exchange.Buffers(w.team.Memory, n, rows, cols) }
 	var sides []exchange.Side
 	var back *exchange.Sender
-	if len(s.Grads) > 0 {
-		out := taken(2, e.MostIn, Columns(s.Grads))
+	if len(t.Grads) > 0 {
+		out := taken(2, e.MostIn, Columns(t.Grads))
 		defer exchange.Release(out...)
-		come := taken(min(ahead, len(e.Needed)), e.MostOut, Columns(s.Grads))
+		come := taken(min(ahead, len(e.Needed)), e.MostOut, Columns(t.Grads))
 		defer exchange.Release(come...)
 		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Buffers: out}
-		sides = append(sides, func(aside *comm.Comm) error { return w.addGradients(h, aside, come, s.Grads) })
+		sides = append(sides, func(aside *comm.Comm) error { return w.addGradients(h, aside, come, t.Grads) })
 	}
 	var in *exchange.Receiver
-	if len(s.Rows) > 0 && !s.There {
-		buffers := s.Buffers
+	if len(t.Rows) > 0 && !t.There {
+		buffers := t.Buffers
 		if buffers == nil {
-			buffers = taken(min(ahead, len(e.Remote())), e.MostIn, Columns(s.Rows))
+			buffers = taken(min(ahead, len(e.Remote())), e.MostIn, Columns(t.Rows))
 			defer exchange.Release(buffers...)
 		}
-		out := taken(2, e.MostOut, Columns(s.Rows))
+		out := taken(2, e.MostOut, Columns(t.Rows))
 		defer exchange.Release(out...)
 		in = &exchange.Receiver{Comm: c, Kind: comm.Halo, Buffers: buffers}
-		sides = append(sides, func(aside *comm.Comm) error { return w.sendRows(h, aside, out, s.Rows) })
+		sides = append(sides, func(aside *comm.Comm) error { return w.sendRows(h, aside, out, t.Rows) })
 	}
-	exchange.Must(exchange.Beside(c, sides, func() error { return s.visit(e.Remote(), in, back, yield) }))
+	exchange.Must(exchange.Beside(c, sides, func() error { return t.visit(e.Remote(), in, back, yield) }))
 }
 
 // visit visits the blocks. in receives the rows of their sources; it is nil if they are in their buffers
 // already, or not asked for. back sends their gradients; it is nil if none are sent.
-func (s *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exchange.Sender, yield func(Visit) bool) error {
+func (t *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exchange.Sender, yield func(Visit) bool) error {
 	if in != nil {
 		for _, b := range blocks {
-			in.Expect(b.Peer, b.In.Cols, Columns(s.Rows))
+			in.Expect(b.Peer, b.In.Cols, Columns(t.Rows))
 		}
 	}
 	for i, b := range blocks {
@@ -70,16 +70,16 @@ func (s *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exc
 			if err != nil {
 				return err
 			}
-			v.Rows = Parts(rows, s.Rows)
-		case s.There:
-			v.Rows = Parts(s.Buffers[i], s.Rows)
+			v.Rows = Parts(rows, t.Rows)
+		case t.There:
+			v.Rows = Parts(t.Buffers[i], t.Rows)
 		}
 		if back != nil {
-			buffer, err := back.Buffer(b.In.Cols, Columns(s.Grads))
+			buffer, err := back.Buffer(b.In.Cols, Columns(t.Grads))
 			if err != nil {
 				return err
 			}
-			v.Grads = Parts(buffer, s.Grads)
+			v.Grads = Parts(buffer, t.Grads)
 		}
 		yield(v)
 		if back != nil {

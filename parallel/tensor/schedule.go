@@ -23,7 +23,8 @@ const (
 	minHidden = .2
 )
 
-// chunksFor chooses the number of aggregation chunks for so many columns, alike on every worker.
+// chunksFor chooses the number of aggregation chunks for so many columns, alike on every worker. The columns
+// decide only whether there is one chunk or several. So one schedule serves all numbers of columns.
 //
 // One chunk takes the time of its communication plus that of its computation. Several chunks take about the
 // longer of the two, plus the first and the last chunk's share of the other: they hide the shorter. Where

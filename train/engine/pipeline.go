@@ -59,10 +59,10 @@ func newPipeline(c Config) (*Pipeline, error) {
 func (p *Pipeline) first() bool { return p.Groups.Stage == 0 }
 func (p *Pipeline) last() bool  { return p.Groups.Stage == p.Groups.Mesh.Stages-1 }
 
-// Params implements Engine.
+// Params implements Inference.
 func (p *Pipeline) Params() *nn.Params { return p.params }
 
-// Vertices implements Engine: the last stage has the logits.
+// Vertices implements Inference: the last stage has the logits.
 func (p *Pipeline) Vertices() []int32 {
 	if p.last() {
 		return p.graph.Vertices()
@@ -165,7 +165,7 @@ func (p *Pipeline) warmUp() {
 	}
 }
 
-// Infer implements Engine. It is exact, as all chunks compute a layer before any computes the next.
+// Infer implements Inference. It is exact, as all chunks compute a layer before any computes the next.
 func (p *Pipeline) Infer(without int) *autograd.Var {
 	t, left := autograd.NewTape(p.Team), len(p.Blocks)-without
 	result := p.infer(min(len(p.model), left-p.from), p.graph.Together)

@@ -163,10 +163,10 @@ func eachBlock(c *comm.Comm, mine []float64, f func(block []float64)) error {
 		return err
 	}
 	const most = 1 << 16
-	room := make([]float64, min(most, int(slices.Max(lengths))))
+	buffer := make([]float64, min(most, int(slices.Max(lengths))))
 	for root, n := range lengths {
 		for lo := 0; lo < int(n); lo += most {
-			block := room[:min(most, int(n)-lo)]
+			block := buffer[:min(most, int(n)-lo)]
 			if root == c.Rank() {
 				copy(block, mine[lo:])
 			}

@@ -291,7 +291,7 @@ func (d *Dir) Kept() []string {
 // weights of the best one with the version of weft, and its logits. The job's own OnEpoch is called too; its
 // OnWeights and OnLogits are not. A line that cannot be written ends the run after the epoch under way, and
 // the error says why; a result that there is in spite of it is returned as well.
-func (d *Dir) Record(ctx context.Context, job *train.Job, weft string) (*train.Result, error) {
+func (d *Dir) Record(ctx context.Context, job *train.Job, version string) (*train.Result, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	onEpoch, onWeights, onLogits := job.OnEpoch, job.OnWeights, job.OnLogits
@@ -306,7 +306,7 @@ func (d *Dir) Record(ctx context.Context, job *train.Job, weft string) (*train.R
 			cancel()
 		}
 	}
-	job.OnWeights = func(weights nn.State) error { return d.Weights(weft, weights) }
+	job.OnWeights = func(weights nn.State) error { return d.Weights(version, weights) }
 	job.OnLogits = d.Predictions
 	result, err := job.Run(ctx)
 	switch {
@@ -325,12 +325,12 @@ func (i instead) Error() string { return i.told.Error() }
 func (i instead) Unwrap() error { return i.error }
 
 // Weights writes the weights, and the version of weft that trained them. It is meant for Job.OnWeights.
-func (d *Dir) Weights(weft string, weights nn.State) error {
+func (d *Dir) Weights(version string, weights nn.State) error {
 	if d.Gone() { // somebody may be about to remove the rest
 		return d.fail(errGone)
 	}
 	err := atomicfile.WriteIn(d.root, weightsFile, func(w io.Writer) error {
-		return safetensors.Write(w, weights, map[string]string{"format": "pt", "weft": weft})
+		return safetensors.Write(w, weights, map[string]string{"format": "pt", "weft": version})
 	})
 	if err != nil {
 		return d.fail(err)
@@ -379,8 +379,8 @@ func writeRows(to io.Writer, r worker.Rows) error {
 	if err != nil {
 		return err
 	}
-	for piece := range r.Each {
-		if err := w.WriteFloat32s(piece); err != nil {
+	for batch := range r.Each {
+		if err := w.WriteFloat32s(batch); err != nil {
 			return err
 		}
 	}
@@ -443,14 +443,14 @@ type Versions struct {
 	OneDNN string `json:"onednn"`
 }
 
-// NewRun is the record of what a job came to by this version of weft, for Dir.Finish. store is the path of
+// NewRun is the record of what a job came to by that version of weft, for Dir.Finish. store is the path of
 // the graph, "" for one that was made in memory. Summary.PeakRSSBytes is the caller's to fill in.
-func NewRun(weft, store string, started time.Time, j *train.Job, r *train.Result) Run {
+func NewRun(version, store string, started time.Time, j *train.Job, r *train.Result) Run {
 	if absolute, err := filepath.Abs(store); err == nil && store != "" {
 		store = absolute
 	}
 	return Run{
-		Format: runFormat, Versions: Versions{Weft: weft, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()},
+		Format: runFormat, Versions: Versions{Weft: version, Go: runtime.Version(), SIMD: kernel.SIMD(), OneDNN: kernel.OneDNN()},
 		Started: started, Interrupted: r.Interrupted, Diverged: r.Diverged != nil, Store: store, Summary: summarize(j, r),
 	}
 }

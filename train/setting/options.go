@@ -52,11 +52,11 @@ type Options struct {
 	Schedule            string  `yaml:"schedule"`
 	Clip                float64 `yaml:"clip"` // largest 2-norm of all gradients together, 0: no limit
 	Epochs              int     `yaml:"epochs"`
-	// Patience: epochs without progress on the validation vertices after which the run stops, 0: never
+	// Patience: epochs without progress on the validation set after which the run stops, 0: never
 	Patience  int    `yaml:"patience"`
 	EvalEvery int    `yaml:"eval-every"` // epochs from one evaluation to the next
-	Metric    string `yaml:"metric"`     // "auto" takes the measure that the graph names
-	// Select: what finds the best epoch on the validation vertices: "metric" or "loss"
+	Metric    string `yaml:"metric"`     // "auto" takes the metric that the graph names
+	// Select: what finds the best epoch on the validation set: "metric" or "loss"
 	Select string `yaml:"select"`
 	Seed   uint64 `yaml:"seed"`
 	Split  int    `yaml:"split"` // which stored split, from 0

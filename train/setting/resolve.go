@@ -86,7 +86,7 @@ func (r *Resolved) checkMesh(given []string) error {
 		}
 	}
 	if m.Partitions > 1 && o.AggregationChunks > 1 {
-		return refusal.Errorf("%s %s on the mesh %s: a partition is aggregated in one chunk, as rows of others come in pieces of their own; "+
+		return refusal.Errorf("%s %s on the mesh %s: a partition is aggregated in one chunk, as rows of others come in messages of their own; "+
 			"leave it out, or take %s tensor=%d", refusal.Setting("aggregation-chunks"), o.AggregationChunks, axes(m),
 			refusal.Setting("parallel"), m.Workers())
 	}

@@ -46,7 +46,7 @@ type Setting struct {
 	Meaning string   // one line of help, without choices and default; backquotes mark what the value is
 	Choices []string // the accepted words, nil: not a choice among words
 
-	number string // the setting that a number belongs to, which this one took before; "": none
+	number string // the setting that takes the numbers which this one once accepted; "": none
 	task   string // the one that it is for, "": any
 	some   bool   // only some models use it, decoupled or not: those of gnn.ModelKind
 	axis   string // the axis of the mesh that it is for, "": any mesh

@@ -32,7 +32,7 @@ type Links struct {
 	TrainEdges int `json:"train_edges"`
 	ValEdges   int `json:"val_edges"`
 	TestEdges  int `json:"test_edges"`
-	// Val and Test are the measures of the validation and the test edges, by name: metric.LinkNames, or
+	// Val and Test are the metrics of the validation and the test edges, by name: metric.LinkNames, or
 	// metric.ROCAUC alone if that is the metric.
 	Val  map[string]metric.Number `json:"val"`
 	Test map[string]metric.Number `json:"test"`
@@ -147,7 +147,7 @@ func (l *linkTask) Report(embeddings *tensor.Matrix) (r *Links, err error) {
 	return r, err
 }
 
-// measures are some measures of a part's edges, by name. They are NaN if there are no edges. A plan has none.
+// measures are some metrics of a part's edges, by name. They are NaN if there are no edges. A plan has none.
 func (l *linkTask) measures(embeddings *tensor.Matrix, part links.Part, names ...string) (map[string]metric.Number, error) {
 	measured := map[string]metric.Number{}
 	if slices.Contains(names, metric.ROCAUC) {

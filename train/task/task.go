@@ -20,7 +20,7 @@ import (
 
 // Kind is a kind of task, with its options.
 type Kind interface {
-	// Metrics are the measures of its results.
+	// Metrics are the names of its metrics.
 	Metrics() []string
 	// Metric returns the metric that the options or the graph name. It refuses a graph on which the metric is
 	// not defined.

@@ -93,14 +93,15 @@ func (w *Worker) done() Tally {
 	}}
 }
 
-func (d Tally) since(before Tally) Tally {
-	for k, sent := range d.Sent.kinds() {
+// since subtracts an earlier tally.
+func (t Tally) since(before Tally) Tally {
+	for k, sent := range t.Sent.kinds() {
 		earlier := before.Sent.kinds()[k]
 		sent.add(Traffic{-earlier.Bytes, -earlier.Messages})
 	}
-	d.Waited -= before.Waited
-	d.EdgeColumns, d.LayoutBytes = d.EdgeColumns.since(before.EdgeColumns), d.LayoutBytes.since(before.LayoutBytes)
-	return d
+	t.Waited -= before.Waited
+	t.EdgeColumns, t.LayoutBytes = t.EdgeColumns.since(before.EdgeColumns), t.LayoutBytes.since(before.LayoutBytes)
+	return t
 }
 
 func (t *Traffic) add(more Traffic) {

@@ -19,14 +19,14 @@ import (
 )
 
 // TestRowsInOrder: the rows of three workers, one of which has none, come to worker 0 in the order of their
-// vertices, in pieces of at most 4 MiB. Of two rows that are taken the others are not passed on.
+// vertices, in batches of at most 4 MiB. Of two rows that are taken the others are not passed on.
 func TestRowsInOrder(t *testing.T) {
 	const vertices, columns = 11, 1 << 18 // four rows are 4 MiB
 	own := [][]int32{{1, 3, 4, 9, 10}, {}, {0, 2, 5, 6, 7, 8}}
 	for name, c := range map[string]struct {
 		ids    [][]int32
 		refuse string // how the error goes on
-		stop   bool   // after one piece
+		stop   bool   // after one batch
 	}{
 		"all":     {ids: own},
 		"missing": {ids: [][]int32{{1, 3, 4, 9}, {}, {0, 2, 5, 6, 7, 8}}, refuse: "the workers hold 2 of the vertices 8 to 10"},
@@ -49,9 +49,9 @@ func TestRowsInOrder(t *testing.T) {
 						t.Errorf("rank %d is given %d × %d", world.Rank(), rows.Vertices, rows.Columns)
 					}
 					v := 0
-					for piece := range rows.Each {
-						sizes = append(sizes, len(piece)/columns)
-						for row := range slices.Chunk(piece, columns) {
+					for batch := range rows.Each {
+						sizes = append(sizes, len(batch)/columns)
+						for row := range slices.Chunk(batch, columns) {
 							if row[0] != float32(v) || row[columns-1] != -float32(v) {
 								t.Errorf("row %d is that of vertex %v", v, row[0])
 							}

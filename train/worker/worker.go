@@ -70,10 +70,10 @@ type Worker struct {
 	spent engine.StageReport // of the last training pass, if the mesh has several stages
 }
 
-// New makes one of the workers that comm connects, for training: its engine, its task and the optimizer's
+// New makes one of the workers that world connects, for training: its engine, its task and the optimizer's
 // state. share is the share of its partition, with all edges.
-func New(c Config, team *kernel.Team, comm *comm.Comm, share *partition.Share) (w *Worker, err error) {
-	w, e, err := begin(c, team, comm, share)
+func New(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) (w *Worker, err error) {
+	w, e, err := begin(c, team, world, share)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func New(c Config, team *kernel.Team, comm *comm.Comm, share *partition.Share) (
 }
 
 // NewInference makes a worker for inference alone, along all edges.
-func NewInference(c Config, team *kernel.Team, comm *comm.Comm, share *partition.Share) (w *Worker, err error) {
-	w, e, err := begin(c, team, comm, share)
+func NewInference(c Config, team *kernel.Team, world *comm.Comm, share *partition.Share) (w *Worker, err error) {
+	w, e, err := begin(c, team, world, share)
 	if err != nil {
 		return nil, err
 	}
