@@ -44,7 +44,7 @@ var splitFiles = [3]string{"train.npy", "val.npy", "test.npy"}
 
 const (
 	formatVersion  = 1
-	maxDescription = 1 << 20 // bytes of graph.json that are read: thousands of splits
+	maxDescription = 4 << 20 // bytes of graph.json: 15,000 relations of a share, or thousands of splits
 	importAgain    = "import it again"
 	layoutDense    = "dense"
 	layoutSparse   = "sparse"

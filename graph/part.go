@@ -137,7 +137,7 @@ func (s *staging) part(name string, p *Part) {
 	}
 	s.within(name, func() {
 		s.graph(p.Graph, ids, func(r int) { s.relation(outEdges, &p.Out[r]) })
-		s.json(descriptionFile, p.describe())
+		s.description(p.describe())
 	})
 }
 

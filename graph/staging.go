@@ -257,7 +257,7 @@ func (s *staging) leave() {
 
 // commit writes graph.json, brings everything to disk and gives the directory its final name.
 func (s *staging) commit(d *description) error {
-	s.json(descriptionFile, d)
+	s.description(d)
 	s.publish()
 	return s.failure()
 }
@@ -503,6 +503,23 @@ func (s *staging) json(name string, value any) {
 	var text []byte
 	if text, s.err = json.MarshalIndent(value, "", "  "); s.err == nil {
 		s.file(name, append(text, '\n'))
+	}
+}
+
+// description writes graph.json, which is no longer than readers accept.
+func (s *staging) description(d *description) {
+	if s.err != nil {
+		return
+	}
+	text, err := json.MarshalIndent(d, "", "  ")
+	switch length := len(text) + 1; {
+	case err != nil:
+		s.err = err
+	case length > maxDescription:
+		s.err = refusal.Graph.Errorf("the description of %d vertex types, %d relations and %d splits takes %d bytes, and a store has at most %d: "+
+			"leave some out", len(d.Vertices), len(d.Relations), len(d.Vertices[0].Splits), length, maxDescription)
+	default:
+		s.file(descriptionFile, append(text, '\n'))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,6 +134,32 @@ func TestRoundTripOfAnyGraph(t *testing.T) {
 	})
 }
 
+// TestLongDescriptions: what a store is described by can be read again, or is not written.
+func TestLongDescriptions(t *testing.T) {
+	g := dense()
+	g.Splits = slices.Repeat(g.Splits, 20_000)
+	dir := stored(t, g)
+	if info, err := os.Stat(filepath.Join(dir, "graph.json")); err != nil || info.Size() < 1<<20 {
+		t.Errorf("graph.json is shorter than 1 MiB: %v, %v", info, err)
+	}
+	opened, err := Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := opened.Close(); err != nil {
+		t.Error(err)
+	}
+	g.Splits = slices.Repeat(g.Splits, 4)
+	parent := t.TempDir()
+	err = g.Write(filepath.Join(parent, "store"))
+	if err == nil || !refusal.Is(err) || !strings.Contains(err.Error(), "1 vertex types, 1 relations and 80000 splits takes ") {
+		t.Errorf("got %v", err)
+	}
+	if found := left(t, parent); len(found) > 0 {
+		t.Errorf("it leaves %q", found)
+	}
+}
+
 // Opened arrays must be views of the files, not copies.
 func TestOpenMaps(t *testing.T) {
 	dir := stored(t, dense())
@@ -248,7 +275,7 @@ func TestDamagedStoreIsRefused(t *testing.T) {
 	cases := []damage{
 		{"json cut", cut("graph.json", .2), "graph.json", "unexpected end of JSON"},
 		{"json empty", cut("graph.json", 0), "graph.json", "unexpected end of JSON"},
-		{"json has no end", cut("graph.json", 1<<30), "graph.json", "longer than the 1048576 bytes"},
+		{"json has no end", cut("graph.json", 1<<30), "graph.json", "longer than the 4194304 bytes"},
 		{"json is text", array("graph.json", []int32{1}), "graph.json", "damaged"},
 		{"later format", text("graph.json", `"format": 1`, `"format": 2`), "graph.json", "format version 2"},
 		{"unknown key", text("graph.json", `"format"`, `"size": 7, "format"`), "graph.json", `unknown field "size"`},

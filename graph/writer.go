@@ -33,7 +33,7 @@ func (g *Graph) WriteWith(dir string, add func(store string) error) error {
 	}
 	defer s.abort()
 	s.graph(g, nil, nil)
-	s.json(descriptionFile, describe(g))
+	s.description(describe(g))
 	if s.err == nil {
 		s.err = add(s.dir.Name())
 	}
