@@ -128,7 +128,7 @@ var settings = withFields([]Setting{
 	{Name: "epochs", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "passes over the graph"},
 	{
 		Name: "patience", Group: TrainingGroup, limits: atLeast(0),
-		Meaning: "stop after so many epochs without a lower validation loss or, with --select metric, a higher validation metric, 0: never",
+		Meaning: "stop after so many epochs without a lower validation loss or (select metric) a higher validation metric, 0: never",
 	},
 	{Name: "eval-every", Group: TrainingGroup, limits: between(1, 1e9), Meaning: "epochs from one evaluation to the next"},
 	{
