@@ -91,7 +91,7 @@ func (r *Resolved) checkMesh(given []string) error {
 			refusal.Setting("parallel"), m.Workers())
 	}
 	if o.Task == task.Link && (m.Slices > 1 || m.Stages > 1) {
-		return refusal.Errorf("%s %s: edges are learned by workers that have all layers and columns of a vertex; take %s graph=%d",
+		return refusal.Errorf("%s %s: link prediction needs workers that have all layers and columns of a vertex; take %s graph=%d",
 			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), m.Workers())
 	}
 	return r.checkPipeline()
@@ -260,7 +260,7 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 			"or have some learned with %s N; or take %s %s, which needs none",
 			refusal.Setting("random-features"), refusal.Setting("node-embedding"), refusal.Setting("model"), strings.Join(gnn.Featureless(), " or "))
 	case grid.Slices > 1 || grid.Stages > 1:
-		return refusal.Errorf("%s %s: the graph has no features, and what is learned of each vertex is held by partitions alone; take %s graph=%d",
+		return refusal.Errorf("%s %s: the graph has no features, and only the graph axis divides learned embeddings; take %s graph=%d",
 			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), grid.Workers())
 	}
 	return nil
