@@ -57,7 +57,7 @@ func ParseSplit(spec string) (SplitRule, error) {
 	if list, ok := strings.CutPrefix(spec, "per-class="); ok {
 		return parsePerClass(spec, strings.Split(list, ","))
 	}
-	return SplitRule{}, refusal.Errorf("%s %q is unknown: give given, random:60/20/20, per-class=20,30 or per-class=20,=500,=1000",
+	return SplitRule{}, refusal.Errorf("%s %q is unknown; it is one of given, random:60/20/20, per-class=20,30 or per-class=20,=500,=1000",
 		splitSetting, spec)
 }
 

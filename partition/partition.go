@@ -78,7 +78,7 @@ func (o *Options) Validate() error {
 	case !slices.Contains(Balances(), balance):
 		return refusal.Errorf("unknown balance %q; %s", balance, suggest.OneOf(balance, Balances()))
 	case o.K < 1 || o.K > MaxPartitions:
-		return refusal.Errorf("%d partitions: give between 1 and %d", o.K, MaxPartitions)
+		return refusal.Errorf("%s %d: give between 1 and %d", refusal.Setting("partitions"), o.K, MaxPartitions)
 	case o.Split < 0:
 		return refusal.Errorf("split %d: splits count from 0", o.Split)
 	case method == File && o.File == "":

@@ -73,8 +73,8 @@ func TestAssignRefuses(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{K: 0, Method: Random}, "0 partitions"},
-		{Options{K: -1, Method: Random}, "-1 partitions"},
+		{Options{K: 0, Method: Random}, "partitions 0: give"},
+		{Options{K: -1, Method: Random}, "partitions -1: give"},
 		{Options{K: 10, Method: Random}, "10 partitions of 9 vertices"},
 		{Options{K: MaxPartitions + 1, Method: Random}, "between 1 and 1024"},
 		{Options{K: 2, Method: "spectral"}, `unknown partition method "spectral"`},

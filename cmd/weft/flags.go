@@ -64,7 +64,7 @@ func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {
 func refuseEmpty(flags *pflag.FlagSet) (err error) {
 	flags.Visit(func(f *pflag.Flag) {
 		if err == nil && f.Value.Type() == "string" && f.Value.String() == "" {
-			err = refusal.Errorf("--%s: its value is empty; give one, or leave --%s out", f.Name, f.Name)
+			err = refusal.Errorf("--%s: its value is empty; give one, or leave the flag out", f.Name)
 		}
 	})
 	return err

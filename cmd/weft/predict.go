@@ -20,6 +20,7 @@ import (
 
 	"weft/comm"
 	"weft/gnn"
+	"weft/graph"
 	"weft/graph/edgelist"
 	"weft/internal/launch"
 	"weft/internal/refusal"
@@ -200,7 +201,7 @@ func (p *predictCommand) understand(args []string) (asked request, err error) {
 func (p *predictCommand) predict(cmd *cobra.Command, r ranks, asked *request, weights nn.State) error {
 	job, _, err := r.openJob(cmd.Context(), asked.graph, asked.options, cmd.ErrOrStderr(), func(store string) error {
 		return p.outputs(func(flag, path string) error { return checkApartFromGraph(flag, path, asked.graph, store) })
-	}, nil)
+	}, func(g *graph.Graph) error { return checkWeights(asked, g.Features.Columns, weights) })
 	if err != nil {
 		return err
 	}

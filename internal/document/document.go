@@ -68,6 +68,9 @@ func damaged(err error) error {
 	if err == nil {
 		return nil
 	}
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) {
+		return refusal.Errorf("damaged: byte %d ends a value of another type, %s", wrong.Offset, wrong.Value)
+	}
 	return refusal.Errorf("damaged: %w", err)
 }
 

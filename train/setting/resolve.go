@@ -260,7 +260,7 @@ func (r *Resolved) checkFeatures(whole *partition.Whole) error {
 			"or have some learned with %s N; or take %s %s, which needs none",
 			refusal.Setting("random-features"), refusal.Setting("node-embedding"), refusal.Setting("model"), strings.Join(gnn.Featureless(), " or "))
 	case grid.Slices > 1 || grid.Stages > 1:
-		return refusal.Errorf("%s %s: the graph has no features, and only the graph axis divides a learned embedding; take %s graph=%d",
+		return refusal.Errorf("%s %s: the graph has no features, and only the graph axis divides learned embeddings; take %s graph=%d",
 			refusal.Setting("parallel"), o.Parallel, refusal.Setting("parallel"), grid.Workers())
 	}
 	return nil

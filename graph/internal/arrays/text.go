@@ -114,7 +114,7 @@ func (t *table) parse(line []byte) (row bool, err error) {
 	for _, field := range t.fields {
 		x, ok := t.number(field)
 		if !ok {
-			return false, t.lines.Errorf("%.40q is not a number", field)
+			return false, t.lines.Errorf("%.40q is not a number; classes are numbers too, from 0", field)
 		}
 		t.values = append(t.values, x)
 	}
