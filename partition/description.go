@@ -38,6 +38,7 @@ type Description struct {
 	Whole Whole  `json:"whole"`
 
 	files []storeFile // of the store, when it was partitioned
+	file  os.FileInfo // of partition.json, when it was read
 }
 
 // record is partition.json.
@@ -58,6 +59,7 @@ type storeFile struct {
 // readRecord reads partition.json in dir, and checks everything that needs no other file.
 func readRecord(dir string) (*record, error) {
 	path := filepath.Join(dir, descriptionFile)
+	file, _ := os.Stat(path) // before reading, to notice a later replacement; without a file Read fails
 	text, err := document.Read(path, maxDescription)
 	if err != nil {
 		return nil, refusal.Errorf("%w; remove %s, or move it elsewhere, and %s", err, dir, partitionAgain)
@@ -69,14 +71,14 @@ func readRecord(dir string) (*record, error) {
 	if err != nil {
 		return nil, refusal.Errorf("%s: %w; remove %s and %s", path, err, dir, partitionAgain)
 	}
+	r.file = file
 	return r, nil
 }
 
-// checkThere refuses a directory that no longer has the partitions that d describes. The id stands near the end
-// of partition.json: only if it is not found there is the whole file read, with its three numbers for each
-// pair of partitions.
+// checkThere refuses a directory that no longer has the partitions that d describes. It reads partition.json,
+// with its three numbers for each pair of partitions, only if the file has changed.
 func (d *Description) checkThere(dir string) error {
-	if end, err := tail(filepath.Join(dir, descriptionFile), 64<<10); err == nil && d.ID != "" && bytes.Contains(end, []byte(`"`+d.ID+`"`)) {
+	if d.unchanged(filepath.Join(dir, descriptionFile)) {
 		return nil
 	}
 	r, err := readRecord(dir)
@@ -84,6 +86,17 @@ func (d *Description) checkThere(dir string) error {
 		err = refusal.Errorf("%s: replaced while it was being read; start again", dir)
 	}
 	return err
+}
+
+// unchanged reports whether partition.json is surely the file that d was read from. Another file may have its
+// inode, size and coarse time; the id near its end is then another.
+func (d *Description) unchanged(path string) bool {
+	file, err := os.Stat(path)
+	if err != nil || !os.SameFile(file, d.file) || !file.ModTime().Equal(d.file.ModTime()) || file.Size() != d.file.Size() {
+		return false
+	}
+	end, err := tail(path, 64<<10)
+	return err == nil && d.ID != "" && bytes.Contains(end, []byte(`"`+d.ID+`"`))
 }
 
 // tail reads the last n bytes of a file, or all of a shorter one.
