@@ -145,8 +145,8 @@ func TestDrawsStay(t *testing.T) {
 	}
 }
 
-// TestBytesOfWindows: on a graph that is large beside a window, the rows of its edges and their gradients take
-// the bytes of two windows, the list of rows, and a page for each matrix's end. Scores take one window.
+// TestBytesOfWindows: on a graph that is large beside a window, the rows of its edges and their gradients
+// take the bytes of two windows, the list of rows, and a page for each matrix's end. Scores take one window.
 func TestBytesOfWindows(t *testing.T) {
 	const many, page = 20_000, 4096
 	r := rand.New(rand.NewPCG(7, 7))
