@@ -199,49 +199,5 @@ func TestRanksOfTies(t *testing.T) {
 	for i := range w {
 		w[i] = float32(r.IntN(3) - 1)
 	}
-	known := map[links.Edge]bool{}
-	for _, part := range []links.Part{links.Train, links.Val, links.Test} {
-		for _, e := range edgesOf(g, part) {
-			known[e] = true
-		}
-	}
-	for _, rankAmong := range []int{0, 20, 85} {
-		among := draw.Candidates(rankAmong, vertices)
-		if rankAmong == 0 {
-			for v := range int32(vertices) {
-				among = append(among, v)
-			}
-		}
-		var want []float64
-		for _, e := range edgesOf(g, links.Test) {
-			rank := 1.0
-			for _, v := range among {
-				other := links.Edge{Relation: e.Relation, Source: e.Source, Target: v}
-				switch s, own := score(h, w, other), score(h, w, e); {
-				case known[other]:
-				case s > own:
-					rank++
-				case s == own:
-					rank += .5
-				}
-			}
-			want = append(want, rank)
-		}
-		slices.Sort(want)
-		for k := 1; k <= 4; k++ {
-			var mu sync.Mutex
-			var got []float64
-			on(t, g, k, rankAmong, func(_ *comm.Comm, l *links.Edges, team *kernel.Team, ids []int32) error {
-				ranks := l.Ranks(rowsOf(team, h, ids), decoder(team, w), links.Test)
-				mu.Lock()
-				defer mu.Unlock()
-				got = append(got, ranks...)
-				return nil
-			})
-			slices.Sort(got)
-			if !slices.Equal(got, want) {
-				t.Errorf("%d workers, among %d: other ranks than by definition", k, len(among))
-			}
-		}
-	}
+	holdRanks(t, g, h, w, 0, 20, 85)
 }

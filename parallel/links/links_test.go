@@ -286,7 +286,14 @@ func TestRanks(t *testing.T) {
 	for v := range 9 { // isolated vertices are alike, and like a linked one
 		copy(h[(vertices-1-v)*columns:][:columns], h[v*3*columns:][:columns])
 	}
-	for _, rankAmong := range []int{0, 20} {
+	holdRanks(t, g, h, w, 0, 20)
+}
+
+// holdRanks holds the ranks of the test edges, among so many candidates each time (0: all vertices), to the
+// definition, on any number of workers.
+func holdRanks(t *testing.T, g *graph.Graph, h, w []float32, amounts ...int) {
+	t.Helper()
+	for _, rankAmong := range amounts {
 		among := draw.Candidates(rankAmong, vertices)
 		if among == nil {
 			for v := range int32(vertices) {
