@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"weft/autograd"
+	"weft/checkpoint"
 	"weft/internal/refusal"
 	"weft/internal/safetensors"
 	"weft/kernel"
@@ -529,6 +530,58 @@ func (ps *Params) Restore(s *Snapshot) {
 		}
 	}
 	s.Release()
+}
+
+// Arrays lists all parameters and buffers. Matrices are in × out here, unlike in State.
+func (ps *Params) Arrays() []checkpoint.Array {
+	var counts []*int64
+	for _, b := range ps.Buffers {
+		if b.Count != nil {
+			counts = append(counts, b.Count)
+		}
+	}
+	return ps.arrays("parameters/", ps.all(), counts)
+}
+
+// ArraysOf lists the values of a snapshot of this set, as Arrays does.
+func (ps *Params) ArraysOf(s *Snapshot) []checkpoint.Array {
+	var values [][]float32
+	from := s.values.Floats()
+	for _, v := range ps.all() {
+		values, from = append(values, from[:len(v):len(v)]), from[len(v):]
+	}
+	var counts []*int64
+	for i := range s.counts {
+		counts = append(counts, &s.counts[i])
+	}
+	return ps.arrays("best/", values, counts)
+}
+
+// arrays names values, in the order of all, and counts.
+func (ps *Params) arrays(prefix string, values [][]float32, counts []*int64) (arrays []checkpoint.Array) {
+	for i, p := range ps.List {
+		arrays = append(arrays, p.Array(prefix+p.Name, values[i]))
+	}
+	values = values[len(ps.List):]
+	for _, b := range ps.Buffers {
+		a := checkpoint.Array{Name: prefix + b.Name}
+		if b.Count != nil {
+			a.Count, counts = counts[0], counts[1:]
+		} else {
+			a.Shape, a.Floats = []int{len(b.Values)}, values[0]
+		}
+		arrays, values = append(arrays, a), values[1:]
+	}
+	return arrays
+}
+
+// Array is an array of values that belong to those of the parameter, one by one.
+func (p *Param) Array(name string, values []float32) checkpoint.Array {
+	a := checkpoint.Array{Name: name, Shape: []int{p.Value.Rows, p.Value.Cols}, Floats: values, Rows: p.Rows}
+	if p.Rows != nil {
+		a.Shape = []int{p.Tables, p.Rows.Here, p.Value.Cols}
+	}
+	return a
 }
 
 // Release releases the memory of a snapshot, which is then empty.

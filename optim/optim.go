@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"weft/checkpoint"
 	"weft/kernel"
 	"weft/nn"
 	"weft/tensor"
@@ -34,7 +35,7 @@ type Optimizer struct {
 	team   *kernel.Team
 	params []*nn.Param
 	state  [][2]*tensor.Matrix // adam: m and v; sgd: momentum
-	step   int
+	step   int64
 }
 
 // New returns an optimizer for the parameters.
@@ -76,7 +77,7 @@ func (o *Optimizer) Step(factor float64) {
 		}
 		o.team.Adam(p.Value, p.Grad, o.state[i][0], o.state[i][1], kernel.AdamStep{
 			Rate: rate, Beta1: 0.9, Beta2: 0.999, Epsilon: 1e-8,
-			Decay: decay, Clip: clip, Step: o.step, Decoupled: o.s.Name == "adamw",
+			Decay: decay, Clip: clip, Step: int(o.step), Decoupled: o.s.Name == "adamw",
 		})
 	}
 }
@@ -108,6 +109,23 @@ func (o *Optimizer) norm() float64 {
 		sum += x
 	}
 	return math.Sqrt(sum)
+}
+
+// Arrays lists the state, under PyTorch's names.
+func (o *Optimizer) Arrays() []checkpoint.Array {
+	names := [2]string{"exp_avg", "exp_avg_sq"}
+	if o.s.Name == "sgd" {
+		names[0] = "momentum_buffer"
+	}
+	all := []checkpoint.Array{{Name: "optimizer/step", Count: &o.step}}
+	for i, p := range o.params {
+		for b, m := range o.state[i] {
+			if m != nil {
+				all = append(all, p.Array(fmt.Sprintf("optimizer/%s/%s", names[b], p.Name), m.Floats()))
+			}
+		}
+	}
+	return all
 }
 
 // Release releases the memory of the state.

@@ -78,31 +78,42 @@ func Read(r io.Reader, size int64) (map[string]Tensor, map[string]string, error)
 	if err != nil {
 		return nil, nil, err
 	}
+	names, err := inOrder(entries, data)
+	if err != nil {
+		return nil, nil, err
+	}
 	tensors := make(map[string]Tensor, len(entries))
-	var at int64
-	for _, name := range slices.SortedFunc(maps.Keys(entries), byOffset(entries)) {
+	for _, name := range names {
 		e := entries[name]
-		length, err := e.bytes()
-		if err != nil {
-			return nil, nil, refusal.Errorf("tensor %q: %w", name, err)
-		}
-		// As in the reference library the tensors fill the data without gaps or overlaps; hence memory is
-		// bounded by the file.
-		if e.Offsets[0] != at || length > data-at || e.Offsets[1] != at+length {
-			return nil, nil, refusal.Errorf("tensor %q: bytes %d to %d where %d bytes from %d were due, of %d there; the file is damaged or cut short",
-				name, e.Offsets[0], e.Offsets[1], length, at, data)
-		}
-		b := make([]byte, length)
+		b := make([]byte, e.Offsets[1]-e.Offsets[0])
 		if _, err := io.ReadFull(r, b); err != nil {
 			return nil, nil, fmt.Errorf("reading tensor %q: %w", name, err)
 		}
 		tensors[name] = decode(e, b)
+	}
+	return tensors, metadata, nil
+}
+
+// inOrder returns the names of the tensors in the order of their bytes, of which data follow the header. As
+// in the reference library the tensors fill these without gaps or overlaps. So memory is bounded by the file.
+func inOrder(entries map[string]entry, data int64) ([]string, error) {
+	names, at := slices.SortedFunc(maps.Keys(entries), byOffset(entries)), int64(0)
+	for _, name := range names {
+		e := entries[name]
+		length, err := e.bytes()
+		if err != nil {
+			return nil, refusal.Errorf("tensor %q: %w", name, err)
+		}
+		if e.Offsets[0] != at || length > data-at || e.Offsets[1] != at+length {
+			return nil, refusal.Errorf("tensor %q: bytes %d to %d where %d bytes from %d were due, of %d there; the file is damaged or cut short",
+				name, e.Offsets[0], e.Offsets[1], length, at, data)
+		}
 		at += length
 	}
 	if at != data {
-		return nil, nil, refusal.Errorf("%d bytes follow the last tensor", data-at)
+		return nil, refusal.Errorf("%d bytes follow the last tensor", data-at)
 	}
-	return tensors, metadata, nil
+	return names, nil
 }
 
 // readHeader returns the header's entries, the metadata, and the number of bytes behind the header.
@@ -252,12 +263,30 @@ func Write(w io.Writer, tensors map[string]Tensor, metadata map[string]string) e
 		return err
 	}
 	for _, name := range names {
-		t := tensors[name]
-		var b []byte
-		for _, x := range t.Int64 {
+		if err := writeValues(w, tensors[name]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batch is the number of values that are encoded or decoded at a time.
+const batch = 1 << 16
+
+func writeValues(w io.Writer, t Tensor) error {
+	var b []byte
+	for some := range slices.Chunk(t.Int64, batch) {
+		b = b[:0]
+		for _, x := range some {
 			b = binary.LittleEndian.AppendUint64(b, uint64(x))
 		}
-		for _, x := range t.Float32 {
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	for some := range slices.Chunk(t.Float32, batch) {
+		b = b[:0]
+		for _, x := range some {
 			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(x))
 		}
 		if _, err := w.Write(b); err != nil {

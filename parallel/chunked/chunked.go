@@ -28,6 +28,7 @@ import (
 	"slices"
 
 	"weft/autograd"
+	"weft/checkpoint"
 	"weft/comm"
 	"weft/gnn"
 	"weft/kernel"
@@ -56,8 +57,9 @@ type Graph struct {
 	kept      map[call]*history // of training, by aggregation
 	inferring map[call]*history // of an inference, by aggregation, until the last chunk has read it
 	phase     phase
-	warm      bool  // an inference makes the snapshot
-	order     []int // of the chunks in this epoch
+	warm      bool                   // an inference makes the snapshot
+	order     []int                  // of the chunks in this epoch
+	from      *checkpoint.Checkpoint // of the history that the next epoch begins with; nil: none, or it has begun
 }
 
 // Options are the settings of the history.

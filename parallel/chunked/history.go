@@ -20,7 +20,8 @@ type call struct {
 
 // history is the rows that chunks read of each other in one aggregation, by input matrix.
 type history struct {
-	st *structure
+	key call
+	st  *structure
 	// rows are the rows to read. Rows of the first fresh chunks of the order are this epoch's. The others are
 	// the snapshot's, at first zeros.
 	rows  []*tensor.Matrix
@@ -85,7 +86,7 @@ func (g *Graph) history(key call) *history {
 		in = g.inferring
 	}
 	if in[key] == nil {
-		in[key] = &history{st: g.made[key.along]}
+		in[key] = &history{key: key, st: g.made[key.along]}
 	}
 	return in[key]
 }
@@ -105,6 +106,9 @@ func (c *Chunk) publish(r *history, xs []*tensor.Matrix) {
 	kept := st.kept[c.index]
 	if r.rows == nil {
 		r.rows = g.zeros(st, xs)
+		if g.phase == forward {
+			g.restore(r.key, "rows", r.rows)
+		}
 	}
 	if len(g.Chunks) > 1 && g.phase == forward {
 		if r.aside == nil {
@@ -150,6 +154,7 @@ func (c *Chunk) expect(r *history, dxs []*tensor.Matrix) {
 	g := c.graph
 	if r.grads == nil {
 		r.grads = g.zeros(r.st, dxs)
+		g.restore(r.key, "gradients", r.grads)
 	}
 	if g.options.Stale == DropScale {
 		for _, d := range r.grads {
@@ -183,6 +188,7 @@ func (g *Graph) replace(r *history, sources *tensor.Matrix, grads []*tensor.Matr
 			old = append(old, g.team.Zeros(tensor.Buffers, d.Rows, d.Cols))
 		}
 		r.returned[sources] = old
+		g.restore(r.key, r.st.returnedBy(sources), old)
 	}
 	for m, d := range grads {
 		g.team.Scale(old[m], -1, old[m])
@@ -279,6 +285,7 @@ func (g *Graph) EndEpoch(epoch int) {
 			r.grads = nil
 		}
 	}
+	g.from = nil
 }
 
 // Together runs the forward pass of every chunk, exactly. No chunk continues after an aggregation before all
@@ -295,7 +302,7 @@ func (g *Graph) Warm(pass func(k int)) {
 	g.inLockstep(pass)
 	for key, r := range g.inferring {
 		if len(g.Chunks) > 1 {
-			g.kept[key] = &history{st: r.st, rows: r.rows}
+			g.kept[key] = &history{key: key, st: r.st, rows: r.rows}
 			delete(g.inferring, key)
 		}
 	}

@@ -5,6 +5,7 @@ package engine
 
 import (
 	"weft/autograd"
+	"weft/checkpoint"
 	"weft/gnn"
 	"weft/internal/trace"
 	"weft/kernel"
@@ -38,6 +39,11 @@ type Engine interface {
 	// gradients of the whole mesh's loss. It returns this worker's part of that loss: the sum of all parts is
 	// the loss.
 	Train(epoch int) (loss float64)
+	// Arrays lists what the engine holds from one epoch to the next, besides Params.
+	Arrays() []checkpoint.Array
+	// Restore makes the next epoch read what a checkpoint holds of the engine's arrays. The checkpoint stays
+	// open until that epoch has ended.
+	Restore(from *checkpoint.Checkpoint)
 }
 
 // Config is what a worker builds its engine from. It holds nothing of the training loop.

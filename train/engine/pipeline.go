@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"weft/autograd"
+	"weft/checkpoint"
 	"weft/gnn"
 	"weft/internal/trace"
 	"weft/nn"
@@ -140,6 +141,15 @@ func (p *Pipeline) Train(epoch int) (loss float64) {
 	p.graph.EndEpoch(epoch)
 	spent.report()
 	return loss
+}
+
+// Arrays implements Engine: the history.
+func (p *Pipeline) Arrays() []checkpoint.Array { return p.graph.Arrays() }
+
+// Restore implements Engine.
+func (p *Pipeline) Restore(from *checkpoint.Checkpoint) {
+	p.warm = true
+	p.graph.Restore(from)
 }
 
 // inOrder is the chunks in ascending order.

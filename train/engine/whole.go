@@ -2,6 +2,7 @@ package engine
 
 import (
 	"weft/autograd"
+	"weft/checkpoint"
 	"weft/gnn"
 	"weft/internal/trace"
 	"weft/nn"
@@ -74,6 +75,12 @@ func (w *Whole) Train(epoch int) (loss float64) {
 	}))
 	return loss
 }
+
+// Arrays implements Engine: what a Whole keeps it can compute again.
+func (w *Whole) Arrays() []checkpoint.Array { return nil }
+
+// Restore implements Engine.
+func (w *Whole) Restore(*checkpoint.Checkpoint) {}
 
 // Infer runs the model forward.
 func (w *Whole) Infer(without int) *autograd.Var {

@@ -1,0 +1,84 @@
+// Package checkpoint stores what a run holds from one epoch to the next, and loads it on any number of
+// workers.
+//
+// Each part of a run (parameters, optimizer, engine) lists the Arrays that it holds. Each worker writes those
+// that it alone holds into a file of its own, in the format of safetensors. Worker 0 then writes a manifest
+// with the sizes and checksums of all files, and gives the folder its name: a folder with that name is a
+// whole checkpoint. A worker that loads finds each array by its name, whoever wrote it. So a run can continue
+// on another mesh.
+package checkpoint
+
+import (
+	"slices"
+
+	"weft/autograd"
+	"weft/tensor"
+)
+
+// Array is memory that a part of a run holds from one epoch to the next.
+type Array struct {
+	// Name is the same on every mesh, unless the array's content depends on the mesh.
+	Name string
+	// Shape and Floats are the elements, in row order.
+	Shape  []int
+	Floats []float32
+	// Count takes the place of Floats for a single integer.
+	Count *int64
+	// Rows is set for an embedding: the second to last axis of Shape is this worker's rows of it.
+	Rows *autograd.RowSet
+	// Own says that this worker alone holds the array. Of other arrays without Rows every worker of the stage
+	// holds the same.
+	Own bool
+}
+
+// Matrix is the Array of a matrix.
+func Matrix(name string, m *tensor.Matrix) Array {
+	return Array{Name: name, Shape: []int{m.Rows, m.Cols}, Floats: m.Floats()}
+}
+
+// Snapshot is a copy of arrays, which can be written while they change. Its zero value is empty.
+type Snapshot struct {
+	values *tensor.Matrix
+}
+
+// Size is the number of bytes of a snapshot of the arrays.
+func Size(arrays []Array) int64 { return 4 * int64(floats(arrays)) }
+
+func floats(arrays []Array) (n int) {
+	for _, a := range arrays {
+		n += len(a.Floats)
+	}
+	return n
+}
+
+// Allocate allocates the memory of snapshots of so many bytes, unless it is there.
+func (s *Snapshot) Allocate(memory *tensor.Meter, bytes int64) {
+	n := int(bytes / 4)
+	if s.values != nil && s.values.Cols == n {
+		return
+	}
+	s.Release()
+	s.values = memory.New(tensor.Buffers, 1, n)
+}
+
+// Take copies the arrays, and returns the copies. They are valid until the next Take.
+func (s *Snapshot) Take(memory *tensor.Meter, arrays []Array) []Array {
+	s.Allocate(memory, Size(arrays))
+	free, copies := s.values.Floats(), slices.Clone(arrays)
+	for i := range copies {
+		c := &copies[i]
+		if c.Count != nil {
+			c.Count = new(*c.Count)
+			continue
+		}
+		n := copy(free, c.Floats)
+		c.Floats, free = free[:n:n], free[n:]
+	}
+	return copies
+}
+
+// Release releases the snapshot's memory.
+func (s *Snapshot) Release() {
+	s.values.Release()
+	s.values = nil
+}

@@ -1,0 +1,230 @@
+package checkpoint
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"weft/autograd"
+	"weft/internal/atomicfile"
+	"weft/internal/safetensors"
+)
+
+const (
+	manifestFile = "manifest.json"
+	kept         = 2 // checkpoints that stay
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// Folder holds the checkpoints of a run, each in a folder of its own. No link in it is followed.
+type Folder struct {
+	path string
+	root *os.Root
+}
+
+// OpenFolder opens the folder at a path, and makes it if it is not there.
+func OpenFolder(path string) (*Folder, error) {
+	if err := os.Mkdir(path, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Folder{path, root}, nil
+}
+
+// Close closes the folder.
+func (f *Folder) Close() error { return f.root.Close() }
+
+// File is a file of a checkpoint.
+type File struct {
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	CRC32C uint32 `json:"crc32c"`
+}
+
+// name is the name of the checkpoint after an epoch.
+func name(epoch int) string { return fmt.Sprintf("epoch-%09d", epoch) }
+
+// unfinished is its name until it is whole.
+func unfinished(epoch int) string { return "." + name(epoch) + ".tmp" }
+
+// Write writes a worker's file of the checkpoint after an epoch, and brings it to disk. All workers write
+// theirs at the same time.
+func (f *Folder) Write(epoch, worker int, arrays []Array, metadata map[string]string) (file File, err error) {
+	dir := unfinished(epoch)
+	if err := f.root.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return file, err
+	}
+	file.Name = fileName(worker)
+	path := filepath.Join(dir, file.Name)
+	to, err := f.root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o666)
+	if err != nil {
+		return file, err
+	}
+	sum := &summed{to: to}
+	err = safetensors.Write(sum, tensors(arrays, &metadata), metadata)
+	if err == nil {
+		err = to.Sync()
+	}
+	file.Bytes, file.CRC32C = sum.bytes, sum.crc
+	return file, errors.Join(err, to.Close())
+}
+
+// summed counts and sums the bytes that it writes.
+type summed struct {
+	to    io.Writer
+	bytes int64
+	crc   uint32
+}
+
+func (s *summed) Write(p []byte) (int, error) {
+	n, err := s.to.Write(p)
+	s.bytes, s.crc = s.bytes+int64(n), crc32.Update(s.crc, castagnoli, p[:n])
+	return n, err
+}
+
+// verticesKey begins the names of the tensors that list the vertices of an embedding's rows. The metadata
+// tells which list belongs to an array.
+const verticesKey = "vertices."
+
+// tensors are the tensors of a file. It adds to the metadata which vertices an embedding's rows belong to.
+func tensors(arrays []Array, metadata *map[string]string) map[string]safetensors.Tensor {
+	all, lists := map[string]safetensors.Tensor{}, map[*autograd.RowSet]string{}
+	for _, a := range arrays {
+		t := safetensors.Tensor{Shape: a.Shape, Float32: a.Floats}
+		if a.Count != nil {
+			t = safetensors.Tensor{Shape: []int{}, Int64: []int64{*a.Count}}
+		}
+		all[a.Name] = t
+		if a.Rows == nil || a.Rows.IDs == nil {
+			continue
+		}
+		list, listed := lists[a.Rows]
+		if !listed {
+			list = fmt.Sprint(verticesKey, len(lists))
+			lists[a.Rows] = list
+			ids := make([]int64, 0, a.Rows.Here)
+			for _, v := range a.Rows.IDs.Int32s() {
+				ids = append(ids, int64(v))
+			}
+			all[list] = safetensors.Tensor{Shape: []int{len(ids)}, Int64: ids}
+		}
+		if *metadata == nil {
+			*metadata = map[string]string{}
+		}
+		(*metadata)[verticesKey+a.Name] = list
+	}
+	return all
+}
+
+// Manifest says what a checkpoint consists of.
+type Manifest struct {
+	Format int    `json:"format"`
+	Epoch  int    `json:"epoch"`
+	Files  []File `json:"files"`
+	// Run is what the run keeps besides arrays.
+	Run       json.RawMessage `json:"run"`
+	RunCRC32C uint32          `json:"run_crc32c"`
+}
+
+const format = 1
+
+// Commit makes the checkpoint after an epoch whole, once all its files are written, and removes older ones
+// but the last. It fails if a file is not in the folder.
+func (f *Folder) Commit(epoch int, files []File, run any) error {
+	dir := unfinished(epoch)
+	for _, file := range files {
+		there, err := f.root.Lstat(filepath.Join(dir, file.Name))
+		if err != nil || there.Size() != file.Bytes {
+			return fmt.Errorf("%s is not in %s here: the machines of all workers need one folder, on a shared file system", file.Name, f.path)
+		}
+	}
+	raw, err := json.Marshal(run)
+	if err != nil {
+		return err
+	}
+	text, err := json.Marshal(Manifest{format, epoch, files, raw, crc32.Checksum(raw, castagnoli)})
+	if err != nil {
+		return err
+	}
+	in, err := f.root.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	err = atomicfile.WriteIn(in, manifestFile, func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+	if err := errors.Join(err, in.Close()); err != nil {
+		return err
+	}
+	if err := f.root.RemoveAll(name(epoch)); err != nil { // one that was found damaged
+		return err
+	}
+	if err := f.root.Rename(dir, name(epoch)); err != nil {
+		return err
+	}
+	if err := atomicfile.SyncDir(f.path); err != nil {
+		return err
+	}
+	for i, old := range Epochs(f.path) {
+		if i < kept {
+			continue
+		}
+		if err := f.root.RemoveAll(name(old)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Abandon removes what was written of a checkpoint that will not become whole.
+func (f *Folder) Abandon(epoch int) error { return f.root.RemoveAll(unfinished(epoch)) }
+
+// ContinueFrom removes what a run that continues after an epoch, 0 for one that begins, does not need:
+// checkpoints after it, and unfinished ones.
+func (f *Folder) ContinueFrom(epoch int) error {
+	entries, err := fs.ReadDir(f.root.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		n, whole := epochOf(e.Name())
+		if whole && n <= epoch || !whole && !strings.HasSuffix(e.Name(), ".tmp") {
+			continue
+		}
+		if err := f.root.RemoveAll(e.Name()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Epochs are those after which the folder at a path has checkpoints, the last one first.
+func Epochs(path string) (epochs []int) {
+	entries, _ := os.ReadDir(path) // a run that has none has no folder
+	for _, e := range entries {
+		if n, whole := epochOf(e.Name()); whole && e.IsDir() {
+			epochs = append(epochs, n)
+		}
+	}
+	slices.SortFunc(epochs, func(a, b int) int { return b - a })
+	return epochs
+}
+
+func epochOf(entry string) (epoch int, whole bool) {
+	_, err := fmt.Sscanf(entry, "epoch-%d", &epoch)
+	return epoch, err == nil && entry == name(epoch)
+}
+
+func fileName(worker int) string { return fmt.Sprintf("worker-%d.safetensors", worker) }
