@@ -53,8 +53,8 @@ type Graph struct {
 	place     []int32   // by row of the share: its position in its chunk
 	whole     *autograd.RowSet
 	made      map[gnn.Along]*structure
-	kept      map[call]*history // of training, by aggregation
-	inferring map[call]*history // of an inference, by aggregation, until the last chunk has read it
+	kept      map[callKey]*history // of training, by aggregation
+	inferring map[callKey]*history // of an inference, by aggregation, until the last chunk has read it
 	phase     phase
 	warm      bool  // an inference makes the snapshot
 	order     []int // of the chunks in this epoch
@@ -97,7 +97,7 @@ type Chunk struct {
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Graph, error) {
 	c := &Graph{
 		team: team, replicas: g.Halo, me: g.Halo.Rank(), share: s, options: o, rows: make([][]int32, o.Count),
-		made: map[gnn.Along]*structure{}, kept: map[call]*history{}, inferring: map[call]*history{},
+		made: map[gnn.Along]*structure{}, kept: map[callKey]*history{}, inferring: map[callKey]*history{},
 	}
 	held, others := &s.Edges, exchange.PeersOf(g.Halo)
 	c.whole = autograd.RowsOf(team, held.IDs, held.Rows, s.Whole.Own(), others)
@@ -128,7 +128,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 				}
 				return st.edges[k], nil
 			},
-			Mover: chunk,
+			Exchanger: chunk,
 		}, costs, sar.Options{Aggregated: o.Aggregated})
 		c.Chunks = append(c.Chunks, chunk)
 	}

@@ -11,8 +11,8 @@ import (
 	"weft/tensor"
 )
 
-// call identifies an aggregation within a chunk's pass.
-type call struct {
+// callKey identifies an aggregation within a chunk's pass.
+type callKey struct {
 	path   string
 	along  gnn.Along
 	number int
@@ -35,9 +35,9 @@ type history struct {
 	read     int // how many chunks of an inference have read them
 }
 
-// Exchange implements sar.Mover.
-func (c *Chunk) Exchange(h *sar.Halo, t sar.Transfer, yield func(sar.Visit) bool) {
-	g, key := c.graph, call{h.Path, h.Along, h.Number}
+// Exchange implements sar.Exchanger.
+func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) bool) {
+	g, key := c.graph, callKey{call.Path, call.Along, call.Number}
 	r := g.history(key)
 	switch g.phase {
 	case forward:
@@ -53,7 +53,7 @@ func (c *Chunk) Exchange(h *sar.Halo, t sar.Transfer, yield func(sar.Visit) bool
 	}
 	in := g.team.Memory.New(tensor.Buffers, r.st.most, sar.Columns(t.Rows))
 	back := g.team.Memory.New(tensor.Buffers, r.st.most, sar.Columns(t.Grads))
-	for i, b := range h.Edges.Remote() {
+	for i, b := range call.Edges.Remote() {
 		sources, v := r.st.sources[c.index][i], sar.Visit{Block: b}
 		if t.Rows != nil {
 			v.Rows = sar.Parts(in.Prefix(b.In.Cols, in.Cols), t.Rows)
@@ -79,7 +79,7 @@ func (c *Chunk) Exchange(h *sar.Halo, t sar.Transfer, yield func(sar.Visit) bool
 }
 
 // history is the history of an aggregation. The first chunk to reach the aggregation makes it.
-func (g *Graph) history(key call) *history {
+func (g *Graph) history(key callKey) *history {
 	in := g.kept
 	if g.phase == together {
 		in = g.inferring
@@ -91,7 +91,7 @@ func (g *Graph) history(key call) *history {
 }
 
 // releaseRead releases the history of an aggregation once the last chunk of an inference has read it.
-func (g *Graph) releaseRead(key call, r *history) {
+func (g *Graph) releaseRead(key callKey, r *history) {
 	if r.read++; r.read == len(g.Chunks) && !g.warm {
 		exchange.Release(r.rows...)
 		delete(g.inferring, key)
