@@ -28,7 +28,7 @@ type call struct {
 
 const finished = math.MinInt64
 
-// share is a run of pieces of which those from next on are to be done.
+// share is a range of consecutive parts of a call's work. The parts from next on are not yet done.
 type share struct {
 	next atomic.Int64
 	end  int64

@@ -45,16 +45,16 @@ func randomMatrix(team *Team, r *rand.Rand, rows, cols int) *tensor.Matrix {
 	return m
 }
 
-// withPieces is a team that cuts every sum that can be cut, into pieces of so many bytes.
-func withPieces(threads, bytes int, memory *tensor.Meter) *Team {
+// withTiles returns a team that tiles every matrix that can be tiled, in tiles of so many bytes.
+func withTiles(threads, bytes int, memory *tensor.Meter) *Team {
 	t := NewTeam(threads, memory)
-	t.cut = cutSizes{from: 1, piece: bytes}
+	t.sizes = tileSizes{from: 1, tile: bytes}
 	return t
 }
 
-// TestPiecesHaveTheSameBits aggregates over matrices that are cut, into slices and blocks that do not divide:
-// the result has the bits of one that is not cut, on one thread and three.
-func TestPiecesHaveTheSameBits(t *testing.T) {
+// TestTilesHaveTheSameBits: products with tiles, whose sizes do not divide the matrix, have the bits of
+// products without tiles, on one thread and three.
+func TestTilesHaveTheSameBits(t *testing.T) {
 	const rows, cols = 1500, 2000
 	memory := tensor.NewMeter()
 	defer memory.Close()
@@ -74,12 +74,12 @@ func TestPiecesHaveTheSameBits(t *testing.T) {
 		{"added", 500, true, true, true, true, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			n, piece := rows, 64<<10
+			n, tile := rows, 64<<10
 			if test.square {
 				n = cols
 			}
 			if !test.blocks {
-				piece = 512 << 10 // holds a slice
+				tile = 512 << 10 // holds all rows
 			}
 			a := scattered(whole, r, n, cols, 150, test.hub)
 			x := randomMatrix(whole, r, cols, test.columns)
@@ -99,27 +99,27 @@ func TestPiecesHaveTheSameBits(t *testing.T) {
 			}
 			want := sum(whole)
 			for _, threads := range []int{1, 3} {
-				team := withPieces(threads, piece, memory)
-				p := team.pieces(a, x, test.accumulate)
+				team := withTiles(threads, tile, memory)
+				p := team.tiling(a, x, test.accumulate)
 				if p == nil || (p.sources < cols) != test.blocks {
-					t.Fatalf("the matrix is not cut as the test means: %+v", p)
+					t.Fatalf("the matrix is not tiled as the test means: %+v", p)
 				}
 				p.release()
 				if !slices.Equal(sum(team), want) {
-					t.Errorf("%d threads: a matrix that is cut gives other bits", threads)
+					t.Errorf("%d threads: a matrix in tiles gives other bits", threads)
 				}
 			}
 		})
 	}
 }
 
-// TestPlanTakesPieces: a plan takes as much as a run, whether that cuts the matrix or finds its rows near
-// each other. Where no cut is possible, or is not wanted, neither takes anything for it.
-func TestPlanTakesPieces(t *testing.T) {
+// TestPlanTakesTiles: a plan takes as much memory as a run, whether the run uses tiles or finds that sources
+// are near each other. Neither takes memory for tiles that sizes or Uncut rule out.
+func TestPlanTakesTiles(t *testing.T) {
 	peak := func(n, degree int, near, plan, uncut bool) int {
 		memory := tensor.NewMeter()
 		defer memory.Close()
-		team := withPieces(1, 64<<10, memory)
+		team := withTiles(1, 64<<10, memory)
 		a := scattered(team, rand.New(rand.NewPCG(6, 6)), n, n, degree, false)
 		if near {
 			clear(a.Indices.Int32s())
@@ -135,26 +135,26 @@ func TestPlanTakesPieces(t *testing.T) {
 	}{{2000, 2, false}, {2000, 150, true}, {256, 150, true}} {
 		whole, plan := peak(test.n, test.degree, false, true, true), peak(test.n, test.degree, false, true, false)
 		if (plan > whole) != test.cut {
-			t.Errorf("%+v: the peak of a plan is %d, %d without a cut", test, plan, whole)
+			t.Errorf("%+v: the peak of a plan is %d, %d without tiles", test, plan, whole)
 		}
 		for _, near := range []bool{false, true} {
 			if run := peak(test.n, test.degree, near, false, false); run != plan {
 				t.Errorf("%+v, rows near each other %v: the peak is %d of a run, %d of a plan", test, near, run, plan)
 			}
 			if run := peak(test.n, test.degree, near, false, true); run != whole {
-				t.Errorf("%+v: the peak is %d of a run without a cut, %d of its plan", test, run, whole)
+				t.Errorf("%+v: the peak is %d of a run without tiles, %d of its plan", test, run, whole)
 			}
 		}
 	}
 }
 
-// TestRowsAreNotCut: ranges of the rows of a matrix that is cut in whole take no more than those of one that
-// is not, in a plan, whose ranges are others, and in a run.
-func TestRowsAreNotCut(t *testing.T) {
+// TestRowsAreNotTiled: SpMMRows takes no memory for tiles where SpMM would, neither in a plan, whose ranges of
+// rows are others, nor in a run.
+func TestRowsAreNotTiled(t *testing.T) {
 	peak := func(plan, uncut bool, bounds ...int) int64 {
 		memory := tensor.NewMeter()
 		defer memory.Close()
-		team := withPieces(1, 64<<10, memory)
+		team := withTiles(1, 64<<10, memory)
 		const n = 2000
 		a := scattered(team, rand.New(rand.NewPCG(8, 8)), n, n, 150, false)
 		x, z := memory.New(tensor.Activations, n, 100), memory.New(tensor.Activations, n, 100)
@@ -167,15 +167,15 @@ func TestRowsAreNotCut(t *testing.T) {
 	want := peak(false, true, 0, 2000)
 	for _, got := range []int64{peak(true, false, 0, 1000, 2000), peak(false, false, 0, 40, 2000), peak(false, false, 0, 2000)} {
 		if got != want {
-			t.Errorf("the peak is %d, %d without a cut", got, want)
+			t.Errorf("the peak is %d, %d without tiles", got, want)
 		}
 	}
 }
 
-// TestWhatIsCut: gathers from all over a large matrix are; few of them, gathers that come back soon, narrow
-// rows, and small matrices are not.
-func TestWhatIsCut(t *testing.T) {
-	const n, piece = 4096, 64 << 10
+// TestWhatIsTiled: a large matrix with many scattered entries is tiled. With few entries, with entries that
+// read the same rows again soon, with narrow rows or with a small x it is not.
+func TestWhatIsTiled(t *testing.T) {
+	const n, tile = 4096, 64 << 10
 	memory := tensor.NewMeter()
 	defer memory.Close()
 	r := rand.New(rand.NewPCG(7, 7))
@@ -203,11 +203,11 @@ func TestWhatIsCut(t *testing.T) {
 		{"narrow rows", over(300), 63, 1, false},
 		{"a small matrix", over(300), 64, 4*n*64 + 1, false},
 	} {
-		team := withPieces(1, piece, memory)
-		team.cut.from = test.from
-		p := team.pieces(test.a, memory.New(tensor.Activations, n, test.columns), false)
+		team := withTiles(1, tile, memory)
+		team.sizes.from = test.from
+		p := team.tiling(test.a, memory.New(tensor.Activations, n, test.columns), false)
 		if (p != nil) != test.want {
-			t.Errorf("%s: cut %v", test.name, !test.want)
+			t.Errorf("%s: tiled %v", test.name, !test.want)
 		}
 		if p != nil {
 			p.release()

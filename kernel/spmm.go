@@ -53,7 +53,7 @@ type Scales struct {
 // × columns and z a.Rows × columns.
 func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output) {
 	args := spmmArgs(z, a, x, s, to)
-	if c := t.pieces(a, x, to == Accumulate); c != nil {
+	if c := t.tiling(a, x, to == Accumulate); c != nil {
 		c.spmm(args, a, x)
 		c.release()
 	} else {
@@ -63,7 +63,7 @@ func (t *Team) SpMM(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Out
 }
 
 // SpMMRows is rows lo…hi−1 of SpMM, with the bits that they have there, in the same rows of z. It reads those
-// rows of x alone that are their sources or, with self weights, they themselves. The matrix is not cut.
+// rows of x alone that are their sources or, with self weights, they themselves. It never uses tiles.
 func (t *Team) SpMMRows(z *tensor.Matrix, a *CSR, x *tensor.Matrix, s Scales, to Output, lo, hi int) {
 	some := a.hubsOf(lo, hi)
 	args := spmmArgs(z, some, x, s, to)

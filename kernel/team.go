@@ -24,14 +24,14 @@ import (
 type Team struct {
 	// Memory is where kernels take their scratch matrices from.
 	Memory *tensor.Meter
-	// Uncut has sums over large matrices take no scratch to be cut by (cut.go). They have the same bits, and
-	// may take longer.
+	// Uncut computes products with large matrices without tiles (cut.go). They take less memory, have the
+	// same bits, and may take longer.
 	Uncut bool
 	// Watch, where it is set, makes each kernel call: by run, once, or more often where only its time
 	// matters.
 	Watch   func(c Call, run func())
 	threads int
-	cut     cutSizes
+	sizes   tileSizes
 	plan    bool
 	helpers helpers
 }
@@ -43,7 +43,7 @@ func NewTeam(threads int, memory *tensor.Meter) *Team {
 	if threads >= cores.Count() {
 		cores.Spare()
 	}
-	return &Team{Memory: memory, threads: threads, cut: usualCut, helpers: helpers{calls: make(chan *call, threads)}}
+	return &Team{Memory: memory, threads: threads, sizes: usualTiles, helpers: helpers{calls: make(chan *call, threads)}}
 }
 
 // NewPlan returns a team whose kernels do nothing. A computation run on it allocates what it would allocate

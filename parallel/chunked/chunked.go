@@ -1,14 +1,15 @@
-// Package chunked is the part of the pipeline axis (GNNPipe, arXiv 2308.10087) that knows the graph. It
-// divides a stage's rows into chunks, which are processed one after the other. A chunk reads rows of other
-// chunks from the history.
+// Package chunked aggregates along edges on the pipeline axis (GNNPipe, arXiv 2308.10087). It divides the
+// vertices of a stage into chunks. A stage computes one chunk after the other. A chunk has edges from
+// vertices of other chunks, whose rows (embeddings) it reads from the history: a buffer for each aggregation
+// of the model.
 //
-// A chunk is a sar.Partition of its own, whose remote rows are the rows of other chunks. The graph axis
-// fetches remote rows over the network; here they come from the history. So every kind of aggregation is
-// sar's. For chunk c, in the order of the epoch, each aggregation does this:
+// Each chunk is a sar.Partition, whose remote rows are the rows of other chunks. Package sar does every kind
+// of aggregation; it gets remote rows from the history here, and from other workers on the graph axis. For
+// chunk c, in the order of the epoch, each aggregation does this:
 //
-//  1. Store the rows of c.
-//  2. Aggregate c's own rows and the rows of other chunks that c reads. Rows of an earlier chunk are this
-//     epoch's. Rows of a later chunk are the last snapshot's.
+//  1. Store the rows of c in the history.
+//  2. Aggregate c's own rows and the rows that c reads of other chunks. Rows of a chunk before c are of this
+//     epoch. Rows of a chunk after c are of the last snapshot, an earlier epoch.
 //
 // The backward pass takes the chunks in the reverse order:
 //
@@ -16,10 +17,10 @@
 //  2. Add twice the gradients of rows that c reads to those of the chunks before c.
 //  3. Drop the gradients of snapshot rows: these are constants.
 //
-// In a random order a chunk is before another half of the time. The factor 2 makes the gradient over one hop
-// unbiased. With several partitions each has a replica of the stage. The replicas process their chunks of the
-// same number at the same time, as one chunk. Before these aggregate, each replica sends the rows that the
-// others' chunks read (mirrors).
+// In a random order, a chunk comes before another one half of the time. So the factor 2 makes the gradient
+// over one hop unbiased. With several partitions, a worker of each partition computes the stage: these are
+// the replicas of the stage. All replicas compute their chunks of one number at the same time, as one chunk.
+// Before these chunks aggregate, each replica sends the others the rows that their chunks read (mirrors).
 //
 // Reading order: history.go is this algorithm. structure.go says which chunk reads which rows.
 package chunked
@@ -50,12 +51,12 @@ type Graph struct {
 	me        int        // this worker's rank among them
 	share     *partition.Share
 	options   Options
-	rows      [][]int32 // rows of the share, by chunk
-	place     []int32   // by row of the share: its position in its chunk
-	whole     *autograd.RowSet
-	made      map[gnn.Along]*structure
-	kept      map[call]*history // of training, by aggregation
-	inferring map[call]*history // of an inference, by aggregation, until the last chunk has read it
+	rows      [][]int32                // rows of the share, by chunk
+	inChunk   []int32                  // by row of the share: its number in its chunk
+	whole     *autograd.RowSet         // all rows of the share
+	made      map[gnn.Along]*structure // the structures that were made so far
+	training  map[callKey]*history     // of training, by aggregation
+	inferring map[callKey]*history     // of an inference, by aggregation, until the last chunk has read it
 	phase     phase
 	warm      bool                   // an inference makes the snapshot
 	order     []int                  // of the chunks in this epoch
@@ -81,13 +82,13 @@ type phase uint8
 const (
 	forward phase = iota
 	backward
-	together // inference: all chunks compute a layer before any computes the next
+	inference // all chunks compute a layer before any chunk computes the next layer
 )
 
 // Chunk is a chunk of a stage's rows.
 type Chunk struct {
 	*sar.Partition
-	// Places (Int32, 1 × rows) are its rows' numbers among those of the stage's partition, ascending.
+	// Places (Int32, 1 × rows) are the chunk's rows, by their numbers in the share, ascending.
 	Places *tensor.Matrix
 
 	graph *Graph
@@ -99,7 +100,7 @@ type Chunk struct {
 func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, o Options) (*Graph, error) {
 	c := &Graph{
 		team: team, replicas: g.Halo, me: g.Halo.Rank(), share: s, options: o, rows: make([][]int32, o.Count),
-		made: map[gnn.Along]*structure{}, kept: map[call]*history{}, inferring: map[call]*history{},
+		made: map[gnn.Along]*structure{}, training: map[callKey]*history{}, inferring: map[callKey]*history{},
 	}
 	held, others := &s.Edges, exchange.PeersOf(g.Halo)
 	c.whole = autograd.RowsOf(team, held.IDs, held.Rows, s.Whole.Own(), others)
@@ -108,7 +109,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	}
 	costs := order.NewCosts(w, nil)
 	for row, k := range o.Chunks[held.Starts[held.P]:held.Starts[held.P+1]] {
-		c.place = append(c.place, int32(len(c.rows[k])))
+		c.inChunk = append(c.inChunk, int32(len(c.rows[k])))
 		c.rows[k] = append(c.rows[k], int32(row))
 	}
 	for k, list := range c.rows {
@@ -130,7 +131,7 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 				}
 				return st.edges[k], nil
 			},
-			Mover: chunk,
+			Exchanger: chunk,
 		}, costs, sar.Options{Aggregated: o.Aggregated})
 		c.Chunks = append(c.Chunks, chunk)
 	}
@@ -142,16 +143,16 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	return c, nil
 }
 
-// Vertices are the original ids of all chunks' vertices, ascending. nil is all vertices of the graph.
+// Vertices returns the original ids of the vertices of all chunks, ascending; nil: all vertices of the graph.
 func (g *Graph) Vertices() []int32 { return g.share.Edges.IDs }
 
-// Rows is the set of all chunks' vertices.
+// Rows describes the rows of all chunks.
 func (g *Graph) Rows() *autograd.RowSet { return g.whole }
 
-// Types is Rows alone: the pipeline axis takes graphs of one vertex type.
+// Types returns Rows alone: the pipeline axis takes graphs of one vertex type.
 func (g *Graph) Types() []*autograd.RowSet { return []*autograd.RowSet{g.whole} }
 
-// Schema is the schema of the graph.
+// Schema returns the schema of the graph.
 func (g *Graph) Schema() gnn.Schema { return sar.SchemaOf(g.share) }
 
 // Forward begins the forward pass of an epoch, with the chunks in the given order.
@@ -162,6 +163,6 @@ func (g *Graph) Forward(epoch int, order []int) {
 	}
 }
 
-// Backward begins the backward pass, in the reverse order. A chunk may repeat its forward pass in it, which
-// sends nothing.
+// Backward begins the backward pass, with the chunks in the reverse order. A chunk may recompute its forward
+// pass during it. That sends no messages.
 func (g *Graph) Backward() { g.phase = backward }

@@ -11,50 +11,51 @@ import (
 	"weft/tensor"
 )
 
-// call identifies an aggregation within a chunk's pass.
-type call struct {
+// callKey identifies an aggregation within a chunk's pass.
+type callKey struct {
 	path   string
 	along  gnn.Along
 	number int
 }
 
-// history is the rows that chunks read of each other in one aggregation, by input matrix.
+// history is the buffer of one aggregation: the rows that chunks read of each other. Slices have an entry for
+// each matrix that the aggregation reads (attention with given scores reads two).
 type history struct {
-	key call
+	key callKey
 	st  *structure
-	// rows are the rows to read. Rows of the first fresh chunks of the order are this epoch's. The others are
-	// the snapshot's, at first zeros.
+	// rows has the rows that chunks read: of this epoch for the first fresh chunks of the order, and of the
+	// snapshot for the other chunks. The first snapshot is zeros.
 	rows  []*tensor.Matrix
 	fresh int
-	// aside is the other version of each row: the snapshot's where rows has this epoch's, and this epoch's
-	// where the backward pass has restored the snapshot's. It is nil between epochs, and with one chunk.
-	aside []*tensor.Matrix
+	// other has the other version of each row: of the snapshot where rows is of this epoch, and of this epoch
+	// where the backward pass has restored the snapshot. It is nil between epochs, and with one chunk.
+	other []*tensor.Matrix
 	grads []*tensor.Matrix // the sum of the rows' gradients so far
-	// returned is the last gradients from each chunk's remote blocks, by the list of their sources. Only Keep
-	// has it.
+	// returned has the gradients of each remote block in the previous epoch, by the block's list of sources.
+	// Only Keep uses it.
 	returned map[*tensor.Matrix][]*tensor.Matrix
-	read     int // how many chunks of an inference have read them
+	read     int // number of chunks of an inference that have read rows
 }
 
-// Exchange implements sar.Mover.
-func (c *Chunk) Exchange(h *sar.Halo, t sar.Transfer, yield func(sar.Visit) bool) {
-	g, key := c.graph, call{h.Path, h.Along, h.Number}
+// Exchange implements sar.Exchanger.
+func (c *Chunk) Exchange(call *sar.Call, t sar.Transfer, yield func(sar.Visit) bool) {
+	g, key := c.graph, callKey{call.Path, call.Along, call.Number}
 	r := g.history(key)
 	switch g.phase {
 	case forward:
 		c.publish(r, t.Rows)
 	case backward:
 		g.rewind(r, 1+slices.Index(g.order, c.index))
-	case together:
+	case inference:
 		c.publish(r, t.Rows)
 		c.pause()
 	}
 	if len(t.Grads) > 0 {
-		c.expect(r, t.Grads)
+		c.beginBackward(r, t.Grads)
 	}
 	in := g.team.Memory.New(tensor.Buffers, r.st.most, sar.Columns(t.Rows))
 	back := g.team.Memory.New(tensor.Buffers, r.st.most, sar.Columns(t.Grads))
-	for i, b := range h.Edges.Remote() {
+	for i, b := range call.Edges.Remote() {
 		sources, v := r.st.sources[c.index][i], sar.Visit{Block: b}
 		if t.Rows != nil {
 			v.Rows = sar.Parts(in.Prefix(b.In.Cols, in.Cols), t.Rows)
@@ -74,15 +75,15 @@ func (c *Chunk) Exchange(h *sar.Halo, t sar.Transfer, yield func(sar.Visit) bool
 	if len(t.Grads) > 0 {
 		c.collect(r, t.Grads)
 	}
-	if g.phase == together {
+	if g.phase == inference {
 		g.releaseRead(key, r)
 	}
 }
 
-// history is the history of an aggregation. The first chunk to reach the aggregation makes it.
-func (g *Graph) history(key call) *history {
-	in := g.kept
-	if g.phase == together {
+// history returns the history of an aggregation, and makes it for the first chunk that computes it.
+func (g *Graph) history(key callKey) *history {
+	in := g.training
+	if g.phase == inference {
 		in = g.inferring
 	}
 	if in[key] == nil {
@@ -92,18 +93,18 @@ func (g *Graph) history(key call) *history {
 }
 
 // releaseRead releases the history of an aggregation once the last chunk of an inference has read it.
-func (g *Graph) releaseRead(key call, r *history) {
+func (g *Graph) releaseRead(key callKey, r *history) {
 	if r.read++; r.read == len(g.Chunks) && !g.warm {
 		exchange.Release(r.rows...)
 		delete(g.inferring, key)
 	}
 }
 
-// publish stores this epoch's rows of a chunk that others read. It also receives the mirrors of the chunks of
-// the same number.
+// publish stores those rows of a chunk that other chunks read, and exchanges mirrors: it sends rows that
+// other replicas read, and receives rows of their chunks of the same number.
 func (c *Chunk) publish(r *history, xs []*tensor.Matrix) {
 	g, st := c.graph, r.st
-	kept := st.kept[c.index]
+	stored := st.stored[c.index]
 	if r.rows == nil {
 		r.rows = g.zeros(st, xs)
 		if g.phase == forward {
@@ -111,11 +112,11 @@ func (c *Chunk) publish(r *history, xs []*tensor.Matrix) {
 		}
 	}
 	if len(g.Chunks) > 1 && g.phase == forward {
-		if r.aside == nil {
-			r.aside = exchange.Like(g.team.Memory, st.rows(), xs)
+		if r.other == nil {
+			r.other = exchange.Like(g.team.Memory, st.rows(), xs)
 		}
 		for m, rows := range r.rows {
-			g.team.Copy(kept.of(r.aside[m]), kept.of(rows))
+			g.team.Copy(stored.of(r.other[m]), stored.of(rows))
 		}
 		r.fresh++
 	}
@@ -131,26 +132,26 @@ func (c *Chunk) publish(r *history, xs []*tensor.Matrix) {
 	c.exchange(comm.Halo, xs, out, in)
 }
 
-// rewind restores the snapshot's rows of all but the first chunks of the order. So it leaves the rows that
-// the last of these chunks read in its forward pass.
+// rewind restores the snapshot for all but the first slots chunks of the order. The history then has the rows
+// that the last of these chunks read in its forward pass.
 func (g *Graph) rewind(r *history, slots int) {
 	for ; r.fresh > slots; r.fresh-- {
-		kept := r.st.kept[g.order[r.fresh-1]]
+		stored := r.st.stored[g.order[r.fresh-1]]
 		for m := range r.rows {
-			rows, aside := kept.of(r.rows[m]), kept.of(r.aside[m])
+			rows, other := stored.of(r.rows[m]), stored.of(r.other[m])
 			fresh := g.team.Memory.New(tensor.Buffers, rows.Rows, rows.Cols)
 			g.team.Copy(fresh, rows)
-			g.team.Copy(rows, aside)
-			g.team.Copy(aside, fresh)
+			g.team.Copy(rows, other)
+			g.team.Copy(other, fresh)
 			fresh.Release()
 		}
 	}
 }
 
-// expect begins the backward pass of an aggregation on a chunk. With DropScale it doubles the gradients from
-// later chunks, for the chunk's rows and for its mirrors. Gradients from chunks of the same number come
-// afterwards, and count once.
-func (c *Chunk) expect(r *history, dxs []*tensor.Matrix) {
+// beginBackward begins the backward pass of an aggregation on a chunk. With DropScale it doubles the
+// gradients that later chunks have added, to the chunk's rows and to the mirrors of its number. Gradients
+// from other replicas' chunks of the same number come afterwards, and are not doubled.
+func (c *Chunk) beginBackward(r *history, dxs []*tensor.Matrix) {
 	g := c.graph
 	if r.grads == nil {
 		r.grads = g.zeros(r.st, dxs)
@@ -158,14 +159,15 @@ func (c *Chunk) expect(r *history, dxs []*tensor.Matrix) {
 	}
 	if g.options.Stale == DropScale {
 		for _, d := range r.grads {
-			theirs := r.st.kept[c.index].of(d)
+			theirs := r.st.stored[c.index].of(d)
 			g.team.Scale(theirs, 2, theirs)
 		}
 	}
 }
 
-// addGrads adds the gradients of a remote block's source rows to those of their chunks. Chunks after this one
-// have already collected theirs. So these gradients, of constants, are dropped.
+// addGrads adds the gradients of a remote block's source rows to the history. Sources in chunks after this
+// one were constants, and their chunks have already collected gradients. So what is added for these is
+// dropped.
 func (g *Graph) addGrads(r *history, sources *tensor.Matrix, grads []*tensor.Matrix) {
 	if g.options.Stale == Keep {
 		g.replace(r, sources, grads)
@@ -176,8 +178,7 @@ func (g *Graph) addGrads(r *history, sources *tensor.Matrix, grads []*tensor.Mat
 	}
 }
 
-// replace adds a block's gradients to those of the source rows' chunks, and subtracts the block's gradients
-// of the previous epoch.
+// replace adds a block's gradients to the history, and subtracts the block's gradients of the previous epoch.
 func (g *Graph) replace(r *history, sources *tensor.Matrix, grads []*tensor.Matrix) {
 	old := r.returned[sources]
 	if old == nil {
@@ -198,7 +199,7 @@ func (g *Graph) replace(r *history, sources *tensor.Matrix, grads []*tensor.Matr
 	}
 }
 
-// collect adds the gradients from other chunks to a chunk's rows, of this replica and of the others.
+// collect adds to a chunk's rows the gradients that other chunks computed, of this and of other replicas.
 func (c *Chunk) collect(r *history, dxs []*tensor.Matrix) {
 	g, st := c.graph, r.st
 	for m, dx := range dxs {
@@ -213,25 +214,25 @@ func (c *Chunk) collect(r *history, dxs []*tensor.Matrix) {
 	c.exchange(comm.HaloGradient, dxs, out, in)
 }
 
-// side is one direction of an exchange between replicas. rows is the number of rows for or from a replica.
-// move fills or unpacks a message's part of matrix m.
+// side is one direction of an exchange between replicas, sending or receiving. rows returns the number of
+// rows to or from a replica. move packs or unpacks the part of a message that belongs to matrix m.
 type side struct {
 	rows func(replica int) int
 	move func(replica, m int, message *tensor.Matrix)
 }
 
-// needed is how many rows of a chunk a replica reads.
+// needed counts the rows of a chunk that a replica reads.
 func (c *Chunk) needed(st *structure) func(replica int) int {
 	return func(replica int) int { return st.needed[replica][c.index].Cols }
 }
 
-// mirrors is how many rows this replica reads of another replica's chunk of the same number.
+// mirrors counts the rows that this replica reads of another replica's chunk of the same number.
 func (c *Chunk) mirrors(st *structure) func(replica int) int {
 	return func(replica int) int { return st.of[replica][c.index].rows() }
 }
 
 // exchange exchanges rows between a chunk and the other replicas' chunks of the same number, in one message
-// each. They are unpacked in the order of a halo exchange.
+// each. It unpacks them in the order of a halo exchange.
 func (c *Chunk) exchange(kind comm.Kind, of []*tensor.Matrix, out, in side) {
 	g, n := c.graph, c.graph.replicas.Size()
 	received, sent := make([]*tensor.Matrix, n), make([]*tensor.Matrix, n)
@@ -259,7 +260,7 @@ func (c *Chunk) exchange(kind comm.Kind, of []*tensor.Matrix, out, in side) {
 	exchange.Release(sent...)
 }
 
-// zeros makes zero matrices of the kept rows, as wide as like.
+// zeros makes a zero matrix for each of like: a row for each stored row, and as many columns.
 func (g *Graph) zeros(st *structure, like []*tensor.Matrix) []*tensor.Matrix {
 	zeros := exchange.Like(g.team.Memory, st.rows(), like)
 	for _, z := range zeros {
@@ -268,18 +269,19 @@ func (g *Graph) zeros(st *structure, like []*tensor.Matrix) []*tensor.Matrix {
 	return zeros
 }
 
-// EndEpoch ends both passes, and takes a new snapshot if one is due. It releases what only the passes read.
+// EndEpoch ends an epoch's training. Every Period epochs it makes the epoch's rows the new snapshot. It
+// releases what only the passes of an epoch use.
 func (g *Graph) EndEpoch(epoch int) {
-	for _, r := range g.kept {
-		g.rewind(r, 0) // now all of this epoch's rows are in aside
+	for _, r := range g.training {
+		g.rewind(r, 0) // now all of this epoch's rows are in other
 		switch {
 		case len(g.Chunks) == 1:
-			r.rows, r.aside = nil, r.rows
+			r.rows, r.other = nil, r.rows
 		case epoch%g.options.Period == 0:
-			r.rows, r.aside = r.aside, r.rows
+			r.rows, r.other = r.other, r.rows
 		}
-		exchange.Release(r.aside...)
-		r.aside = nil
+		exchange.Release(r.other...)
+		r.other = nil
 		if g.options.Stale != Keep {
 			exchange.Release(r.grads...)
 			r.grads = nil
@@ -288,21 +290,21 @@ func (g *Graph) EndEpoch(epoch int) {
 	g.from = nil
 }
 
-// Together runs the forward pass of every chunk, exactly. No chunk continues after an aggregation before all
-// have reached it.
+// Together runs the forward pass of every chunk for an exact inference. At each aggregation every chunk waits
+// until all chunks have stored their rows.
 func (g *Graph) Together(pass func(k int)) {
-	g.phase = together
+	g.phase = inference
 	g.inLockstep(pass)
 	g.forget()
 }
 
-// Warm is Together, and makes the rows that chunks read of each other the snapshot.
+// Warm is Together, and makes the rows that it stores the snapshot.
 func (g *Graph) Warm(pass func(k int)) {
-	g.phase, g.warm = together, true
+	g.phase, g.warm = inference, true
 	g.inLockstep(pass)
 	for key, r := range g.inferring {
 		if len(g.Chunks) > 1 {
-			g.kept[key] = &history{key: key, st: r.st, rows: r.rows}
+			g.training[key] = &history{key: key, st: r.st, rows: r.rows}
 			delete(g.inferring, key)
 		}
 	}
@@ -318,8 +320,8 @@ func (g *Graph) forget() {
 	clear(g.inferring)
 }
 
-// inLockstep runs a pass of every chunk. Each pauses at every aggregation, once it has published its rows,
-// until all have.
+// inLockstep runs a pass of every chunk, each as a coroutine. At every aggregation a chunk publishes its rows
+// and pauses until all chunks have done so.
 func (g *Graph) inLockstep(pass func(k int)) {
 	var running []func() (struct{}, bool)
 	for k, c := range g.Chunks {

@@ -297,13 +297,13 @@ func TestBetweenEpochs(t *testing.T) {
 		}
 		tr.between = func(g *Graph, team *kernel.Team) {
 			g.Together(func(k int) { tr.forward(team, g.Propagator("convs.0", along), g.Chunks[k], 1, autograd.NewTape(team)) })
-			for _, r := range g.kept {
-				if (r.rows != nil) != (c.chunks > 1) || r.aside != nil || (r.grads != nil) != (c.stale == Keep) || (r.returned != nil) != (c.stale == Keep) {
-					t.Errorf("%v, %d chunks: rows %v, aside %v, gradients %v, returned %v", c.stale, c.chunks, r.rows, r.aside, r.grads, r.returned)
+			for _, r := range g.training {
+				if (r.rows != nil) != (c.chunks > 1) || r.other != nil || (r.grads != nil) != (c.stale == Keep) || (r.returned != nil) != (c.stale == Keep) {
+					t.Errorf("%v, %d chunks: rows %v, other %v, gradients %v, returned %v", c.stale, c.chunks, r.rows, r.other, r.grads, r.returned)
 				}
 			}
-			if len(g.kept) != 1 || len(g.inferring) != 0 {
-				t.Errorf("%d calls of training, %d of inference", len(g.kept), len(g.inferring))
+			if len(g.training) != 1 || len(g.inferring) != 0 {
+				t.Errorf("%d calls of training, %d of inference", len(g.training), len(g.inferring))
 			}
 		}
 		tr.run(t)

@@ -5,11 +5,12 @@ import (
 	"weft/gnn"
 )
 
-// propagator is the gnn.Propagator of a module, for all chunks. Its input's rows tell the chunk.
+// propagator has the gnn.Propagator of a layer for each chunk, by the chunk's rows. A call's input has the
+// rows of one chunk, and so selects its Propagator.
 type propagator map[*autograd.RowSet]gnn.Propagator
 
-// Propagator is the gnn.Propagator of the module at a path. It panics on a relation that the graph does not
-// have.
+// Propagator returns the gnn.Propagator of the layer with that module path. It panics if the graph lacks the
+// relation.
 func (g *Graph) Propagator(path string, along gnn.Along) gnn.Propagator {
 	p := propagator{}
 	for _, c := range g.Chunks {

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Stale says how to treat gradients between chunks. The backward pass takes the chunks in reverse order. So a
-// chunk has the gradients from later chunks when its turn comes. Gradients from earlier chunks come too late.
+// Stale says how to treat gradients between chunks. The backward pass computes the chunks in reverse order.
+// So a chunk gets the gradients from later chunks in time. Gradients from earlier chunks come too late.
 type Stale uint8
 
 const (
-	// DropScale drops late gradients, and doubles those that other chunks return in time. The mean over all
-	// orders is then the right gradient of an edge between two chunks.
+	// DropScale drops late gradients, and doubles those that come in time. The mean over all orders of the
+	// chunks is then the right gradient of an edge between two chunks.
 	DropScale Stale = iota
 	// Drop drops late gradients.
 	Drop
@@ -19,10 +19,10 @@ const (
 	Keep
 )
 
-// StaleNames are the choices in words.
+// StaleNames are the names of the choices, as settings spell them.
 var StaleNames = []string{DropScale: "drop-scale", Drop: "drop", Keep: "keep"}
 
-// ParseStale is the choice of that name, one of StaleNames.
+// ParseStale returns the choice of that name, one of StaleNames.
 func ParseStale(name string) (Stale, error) {
 	i := slices.Index(StaleNames, name)
 	if i < 0 {

@@ -12,7 +12,7 @@ import (
 // Arrays lists what the next epoch reads of this one: the snapshot of each aggregation and, with Keep, the
 // gradients. Names hold the partition, whose rows these are, and not the stage.
 func (g *Graph) Arrays() (all []checkpoint.Array) {
-	for key, r := range g.kept {
+	for key, r := range g.training {
 		for part, matrices := range r.parts() {
 			for m, matrix := range matrices {
 				a := checkpoint.Matrix(g.array(key, part, m), matrix)
@@ -40,7 +40,7 @@ func (st *structure) returnedBy(sources *tensor.Matrix) string {
 }
 
 // array names a matrix of a history.
-func (g *Graph) array(key call, part string, m int) string {
+func (g *Graph) array(key callKey, part string, m int) string {
 	direction := "in"
 	if key.along.Reversed {
 		direction = "out"
@@ -54,7 +54,7 @@ func (g *Graph) Restore(from *checkpoint.Checkpoint) { g.from = from }
 
 // restore loads matrices that this epoch has made from the checkpoint, if the run continues from one that
 // holds them.
-func (g *Graph) restore(key call, part string, matrices []*tensor.Matrix) {
+func (g *Graph) restore(key callKey, part string, matrices []*tensor.Matrix) {
 	for m, matrix := range matrices {
 		if name := g.array(key, part, m); g.from != nil && g.from.Holds(name) {
 			exchange.Must(g.from.Load([]checkpoint.Array{checkpoint.Matrix(name, matrix)}))

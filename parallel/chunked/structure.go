@@ -12,34 +12,34 @@ import (
 	"weft/tensor"
 )
 
-// structure is one direction of a relation: the edges into each chunk, and the rows that chunks read of each
-// other. The history keeps these rows in the order of the chunk numbers. For each number it has the rows of
-// this replica's chunk that another chunk reads. Then come the mirrors: the rows of the other replicas'
-// chunks that this replica reads.
+// structure describes one direction of a relation: the edges into each chunk, and the stored rows, which are
+// the rows that chunks read of each other. The stored rows are in the order of the chunk numbers. For each
+// number there are first the rows of this replica's chunk that another chunk reads, and then the mirrors: the
+// rows of other replicas' chunks that this replica reads.
 type structure struct {
 	graph *Graph
 	edges []*edges.Edges // of each chunk
-	// sources is, by chunk and remote block, the positions of the block's sources among the kept rows: Int32,
-	// 1 × n.
+	// sources has, by chunk and remote block, the positions of the block's sources among the stored rows:
+	// Int32, 1 × n.
 	sources [][]*tensor.Matrix
 	most    int                // the largest number of sources of a remote block
-	kept    []span             // by chunk number
-	of      [][]span           // by replica and chunk number: the kept rows of that chunk
-	own     []*tensor.Matrix   // by chunk: those of its rows that are kept: Int32, 1 × n
+	stored  []span             // by chunk number: its stored rows and mirrors
+	of      [][]span           // by replica and chunk number: the stored rows of that chunk
+	own     []*tensor.Matrix   // by chunk: those of its rows that are stored: Int32, 1 × n
 	needed  [][]*tensor.Matrix // by other replica and chunk: the rows that are mirrors there: Int32, 1 × n
 }
 
-// span is the range of kept rows lo … hi−1.
+// span is the range of stored rows lo … hi−1.
 type span struct{ lo, hi int }
 
 func (s span) rows() int { return s.hi - s.lo }
 
-func (s span) of(kept *tensor.Matrix) *tensor.Matrix { return kept.RowRange(s.lo, s.hi) }
+func (s span) of(stored *tensor.Matrix) *tensor.Matrix { return stored.RowRange(s.lo, s.hi) }
 
-// rows is the number of kept rows.
-func (st *structure) rows() int { return st.kept[len(st.kept)-1].hi }
+// rows is the number of stored rows.
+func (st *structure) rows() int { return st.stored[len(st.stored)-1].hi }
 
-// structure is the structure of a direction. It is made when first asked for.
+// structure returns the structure of a direction, and makes it at the first call.
 func (g *Graph) structure(a gnn.Along) (*structure, error) {
 	if st := g.made[a]; st != nil {
 		return st, nil
@@ -54,14 +54,14 @@ func (g *Graph) structure(a gnn.Along) (*structure, error) {
 func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 	in, out := g.relations(a)
 	st := &structure{graph: g}
-	place := st.keep(in)
+	position := st.findStored(in)
 	st.exchanged(out)
-	ids, err := ofKept(st, func(k int, row int32) int32 { return g.Chunks[k].Vertices()[row] })
+	ids, err := ofStored(st, func(k int, row int32) int32 { return g.Chunks[k].Vertices()[row] })
 	if err != nil {
 		return nil, err
 	}
 	for k, c := range g.Chunks {
-		e, needed := edges.Among(g.team, g.into(k, in, place), st.rows(), c.Rows().IDs, st)
+		e, needed := edges.Among(g.team, g.into(k, in, position), st.rows(), c.Rows().IDs, st)
 		var sources []*tensor.Matrix
 		for _, b := range e.Remote() {
 			list := needed[:b.In.Cols]
@@ -77,8 +77,8 @@ func (g *Graph) newStructure(a gnn.Along) (*structure, error) {
 	return st, nil
 }
 
-// relations returns the edges into the stage's rows in a direction, and the edges out of them. The latter are
-// nil with one replica.
+// relations returns the edges into the share's rows in a direction, and the edges out of them. With one
+// replica out is nil.
 func (g *Graph) relations(a gnn.Along) (in, out *graph.Relation) {
 	held := &g.share.Edges
 	r := &held.Relations[slices.IndexFunc(held.Relations, func(r partition.Relation) bool { return r.Name == a.Relation })]
@@ -99,9 +99,10 @@ func (g *Graph) isOwn(v int32, k int) bool {
 	return g.options.Chunks[v] == int32(k) && int(v) >= starts[g.me] && int(v) < starts[g.me+1]
 }
 
-// keep finds the rows that a chunk reads but does not own. It returns their positions among the kept rows, by
-// vertex in the order of the partitions. Other vertices' positions are undefined.
-func (st *structure) keep(in *graph.Relation) (place []int32) {
+// findStored finds the rows that a chunk of this replica reads but does not own. It returns for each vertex,
+// in the order of the partitions, its position among the stored rows; undefined for vertices without a
+// stored row.
+func (st *structure) findStored(in *graph.Relation) (position []int32) {
 	g, starts, n := st.graph, st.graph.share.Edges.Starts, st.graph.replicas.Size()
 	read := make([]bool, starts[n])
 	for k, rows := range g.rows {
@@ -120,27 +121,27 @@ func (st *structure) keep(in *graph.Relation) (place []int32) {
 			}
 		}
 	}
-	place, st.of = make([]int32, starts[n]), make([][]span, n)
+	position, st.of = make([]int32, starts[n]), make([][]span, n)
 	at := 0
 	for k := range g.options.Count {
 		first := at
 		for i, list := range lists[k*n : (k+1)*n] {
 			lo := at
 			for _, v := range list {
-				place[v] = int32(at)
+				position[v] = int32(at)
 				at++
 			}
 			replica := (g.me + i) % n
 			st.of[replica] = append(st.of[replica], span{lo, at})
 		}
-		st.kept = append(st.kept, span{first, at})
+		st.stored = append(st.stored, span{first, at})
 		own := lists[k*n]
 		for i, v := range own {
-			own[i] = g.place[int(v)-starts[g.me]]
+			own[i] = g.inChunk[int(v)-starts[g.me]]
 		}
 		st.own = append(st.own, kernel.List(g.team, tensor.Graph, own))
 	}
-	return place
+	return position
 }
 
 // exchanged lists the rows that other replicas read, along the edges out of the stage's rows.
@@ -165,8 +166,8 @@ func (st *structure) exchanged(out *graph.Relation) {
 	}
 }
 
-// into is the edges into a chunk's rows. Sources are these rows, then the kept rows.
-func (g *Graph) into(k int, in *graph.Relation, place []int32) *graph.Relation {
+// into returns the edges into a chunk's rows. It numbers sources: these rows first, then the stored rows.
+func (g *Graph) into(k int, in *graph.Relation, position []int32) *graph.Relation {
 	r, own := &graph.Relation{Indptr: []int64{0}}, len(g.rows[k])
 	if in.Weights != nil {
 		r.Weights = []float32{}
@@ -176,9 +177,9 @@ func (g *Graph) into(k int, in *graph.Relation, place []int32) *graph.Relation {
 		first := in.Indptr[row]
 		keys = keys[:0]
 		for i, v := range in.Sources[first:in.Indptr[row+1]] {
-			number := own + int(place[v])
+			number := own + int(position[v])
 			if g.isOwn(v, k) {
-				number = int(g.place[int(v)-g.share.Edges.Starts[g.me]])
+				number = int(g.inChunk[int(v)-g.share.Edges.Starts[g.me]])
 			}
 			keys = append(keys, uint64(number)<<32|uint64(i))
 		}
@@ -194,9 +195,9 @@ func (g *Graph) into(k int, in *graph.Relation, place []int32) *graph.Relation {
 	return r
 }
 
-// ofKept extends values of the chunks' rows to all kept rows: the replicas exchange those of the mirrors. It
-// returns nil in a plan.
-func ofKept[T int32 | float32](st *structure, of func(chunk int, row int32) T) ([]T, error) {
+// ofStored returns a value of each stored row. of gives the values of this replica's rows; the replicas send
+// each other the values of the mirrors. In a plan it returns nil.
+func ofStored[T int32 | float32](st *structure, of func(chunk int, row int32) T) ([]T, error) {
 	g := st.graph
 	if g.team.Planning() {
 		return nil, nil
@@ -229,7 +230,7 @@ func ofKept[T int32 | float32](st *structure, of func(chunk int, row int32) T) (
 	return values, nil
 }
 
-// pick sets to[i] = from[list[i]].
+// pick sets to[i] = from[list[i]] for every i.
 func pick[T int32 | float32](to, from []T, list []int32) {
 	for i, row := range list {
 		to[i] = from[row]
@@ -238,11 +239,11 @@ func pick[T int32 | float32](to, from []T, list []int32) {
 
 // Columns implements edges.Others.
 func (st *structure) Columns(e *edges.Edges, own func(*edges.Edges) *tensor.Matrix) (columns []*tensor.Matrix, err error) {
-	kept, err := ofKept(st, func(k int, row int32) float32 { return own(st.edges[k]).Floats()[row] })
+	stored, err := ofStored(st, func(k int, row int32) float32 { return own(st.edges[k]).Floats()[row] })
 	for _, sources := range st.sources[slices.Index(st.edges, e)] {
 		column := st.graph.team.Memory.New(tensor.Graph, sources.Cols, 1)
-		if kept != nil {
-			pick(column.Floats(), kept, sources.Int32s())
+		if stored != nil {
+			pick(column.Floats(), stored, sources.Int32s())
 		}
 		columns = append(columns, column)
 	}

@@ -19,7 +19,7 @@ var (
 	against = gnn.Along{Relation: graph.RelationName, Reversed: true}
 )
 
-// TestWhoReadsWhom looks at every edge. On each replica the kept rows are those that a chunk reads but does
+// TestWhoReadsWhom looks at every edge. On each replica the stored rows are those that a chunk reads but does
 // not own, each once. The replicas agree on the rows that they exchange. Each chunk has the edges into its
 // rows, with their weights and sources.
 func TestWhoReadsWhom(t *testing.T) {
@@ -63,11 +63,11 @@ func (d *divided) check(t rapid.TB, list []edge, weights []float32) {
 					directed[i].w = weights[i]
 				}
 			}
-			kept := d.checkKept(t, me, st, directed)
+			stored := d.checkStored(t, me, st, directed)
 			for k := range g.Chunks {
-				d.checkEdges(t, me, k, st, directed, kept)
+				d.checkEdges(t, me, k, st, directed, stored)
 			}
-			d.checkColumns(t, me, st, kept)
+			d.checkColumns(t, me, st, stored)
 		}
 	})
 }
@@ -79,25 +79,25 @@ func (d *divided) reads(list []weighed, replica int, u int32) bool {
 	})
 }
 
-// checkKept compares the kept rows with those that are read, and returns their vertices.
-func (d *divided) checkKept(t rapid.TB, me int, st *structure, list []weighed) (kept []int32) {
+// checkStored compares the stored rows with those that are read, and returns their vertices.
+func (d *divided) checkStored(t rapid.TB, me int, st *structure, list []weighed) (stored []int32) {
 	for k := range d.options.Count {
-		if st.kept[k].lo != len(kept) {
-			t.Errorf("replica %d, chunk %d: kept from %d on, want %d", me, k, st.kept[k].lo, len(kept))
+		if st.stored[k].lo != len(stored) {
+			t.Errorf("replica %d, chunk %d: stored from %d on, want %d", me, k, st.stored[k].lo, len(stored))
 		}
 		for i := range d.replicas {
 			replica := (me + i) % d.replicas
 			own := d.mine(replica, k)
-			first := len(kept)
+			first := len(stored)
 			var here, there []int32 // rows of the chunk that this replica reads, and this replica's rows that the chunk reads
 			for row, u := range own {
 				if d.reads(list, me, u) {
-					kept = append(kept, u)
+					stored = append(stored, u)
 					here = append(here, int32(row))
 				}
 			}
-			if (st.of[replica][k] != span{first, len(kept)}) {
-				t.Errorf("replica %d, chunk %d: those of replica %d are %v, want %d to %d", me, k, replica, st.of[replica][k], first, len(kept))
+			if (st.of[replica][k] != span{first, len(stored)}) {
+				t.Errorf("replica %d, chunk %d: those of replica %d are %v, want %d to %d", me, k, replica, st.of[replica][k], first, len(stored))
 			}
 			if replica == me {
 				same(t, "own rows that others read", st.own[k].Int32s(), here)
@@ -111,14 +111,14 @@ func (d *divided) checkKept(t rapid.TB, me int, st *structure, list []weighed) (
 			same(t, "rows that another replica reads", st.needed[replica][k].Int32s(), there)
 		}
 	}
-	if st.rows() != len(kept) {
-		t.Errorf("replica %d keeps %d rows, want %d", me, st.rows(), len(kept))
+	if st.rows() != len(stored) {
+		t.Errorf("replica %d stores %d rows, want %d", me, st.rows(), len(stored))
 	}
-	return kept
+	return stored
 }
 
 // checkEdges compares a chunk's blocks with the edges into its rows.
-func (d *divided) checkEdges(t rapid.TB, me, k int, st *structure, list []weighed, kept []int32) {
+func (d *divided) checkEdges(t rapid.TB, me, k int, st *structure, list []weighed, stored []int32) {
 	own, e := d.mine(me, k), st.edges[k]
 	var got, want []weighed
 	add := func(b *edges.Block, source func(column int32) int32) {
@@ -142,10 +142,10 @@ func (d *divided) checkEdges(t rapid.TB, me, k int, st *structure, list []weighe
 		if len(sources) > st.most {
 			t.Errorf("a block of %d sources, where %d are the most", len(sources), st.most)
 		}
-		add(b, func(column int32) int32 { return kept[sources[column]] })
+		add(b, func(column int32) int32 { return stored[sources[column]] })
 		for column, id := range b.IDs.Int32s() {
-			if id != kept[sources[column]] {
-				t.Errorf("source %d of a block is vertex %d, want %d", column, id, kept[sources[column]])
+			if id != stored[sources[column]] {
+				t.Errorf("source %d of a block is vertex %d, want %d", column, id, stored[sources[column]])
 			}
 		}
 	}
@@ -160,7 +160,7 @@ func (d *divided) checkEdges(t rapid.TB, me, k int, st *structure, list []weighe
 }
 
 // checkColumns: a value of a chunk's rows is the same where they are sources.
-func (d *divided) checkColumns(t rapid.TB, me int, st *structure, kept []int32) {
+func (d *divided) checkColumns(t rapid.TB, me int, st *structure, stored []int32) {
 	g := st.graph
 	own := func(e *edges.Edges) *tensor.Matrix {
 		m := g.team.Memory.New(tensor.Graph, e.Rows, 1)
@@ -176,7 +176,7 @@ func (d *divided) checkColumns(t rapid.TB, me int, st *structure, kept []int32) 
 		}
 		for i, column := range columns {
 			for at, x := range column.Floats() {
-				if want := kept[st.sources[k][i].Int32s()[at]]; x != float32(want) {
+				if want := stored[st.sources[k][i].Int32s()[at]]; x != float32(want) {
 					t.Errorf("replica %d, chunk %d: a source has %v, want %d", me, k, x, want)
 				}
 			}

@@ -12,7 +12,7 @@ const (
 	// messagesOfPartition is the largest number of messages in which the rows of one partition travel. A
 	// worker holds a few messages of others' rows at a time, and so less than one partition's rows.
 	messagesOfPartition = 6
-	// leastMessage is the number of rows up to which a message is not cut.
+	// leastMessage: up to this number of rows travel in one message.
 	leastMessage = 512
 )
 
@@ -37,15 +37,15 @@ type span struct {
 	from, to, ends []int64 // for each row: the span's first edge, its end, and the end of the row
 }
 
-// allRows returns the span before the first partition, in all rows.
+// allRows returns an empty span in all rows. The first call of next moves it to the first partition.
 func (s *Source) allRows() *span {
 	starts := s.Relation.Indptr
 	n := len(starts) - 1
 	return &span{r: s.Relation, from: make([]int64, n), to: slices.Clone(starts[:n]), ends: starts[1:]}
 }
 
-// someRows returns the span before the first partition, in Some's rows. A row whose edges are not read has
-// its self loops alone.
+// someRows returns an empty span in the rows that s.Some selects. For a row that is not in Some.Into the span
+// will have only self loops.
 func (s *Source) someRows() *span {
 	n := len(s.Some.Rows)
 	at, into := &span{r: s.Relation, from: make([]int64, n), to: make([]int64, n), ends: make([]int64, n)}, s.Some.Into
@@ -66,7 +66,7 @@ func (s *Source) someRows() *span {
 	return at
 }
 
-// next moves the span on: from the end of its last sources to the sources below end.
+// next moves the span to the edges that follow it, up to those whose sources are below end.
 func (s *span) next(end int32) {
 	for v := range s.to {
 		k := s.to[v]
@@ -105,8 +105,8 @@ func (s *span) symmetric(start int32) bool {
 	return true
 }
 
-// newLocal makes the block of the edges among local rows from the span of the worker's own partition. It also
-// sets the self loops.
+// newLocal makes the block of the edges between local rows, from the span of the worker's own partition. It
+// also sets the self loops.
 func (e *Edges) newLocal(from *Source, s *span) *Block {
 	team, mem := e.team, e.team.Memory
 	inner, all := 0, 0
@@ -165,14 +165,14 @@ func readLoopWeights(s *span, isLoop func(v int, k int64) bool, loops []int32) (
 // same order, whichever other rows are selected.
 func newRemote(team *kernel.Team, s, all *span, peer, start, end int) (blocks []*Block, needed []int32) {
 	const inAll, inSpan = 1, 2
-	place := make([]int32, end-start) // for each row of the peer: a mark if it is needed, later message·step + column
+	index := make([]int32, end-start) // for each row of the peer: inAll or inSpan if it is needed, later message·step + column
 	if all != s {
-		all.each(func(_ int, k int64) { place[int(s.r.Sources[k])-start] = inAll })
+		all.each(func(_ int, k int64) { index[int(s.r.Sources[k])-start] = inAll })
 	}
-	s.each(func(_ int, k int64) { place[int(s.r.Sources[k])-start] = inSpan })
+	s.each(func(_ int, k int64) { index[int(s.r.Sources[k])-start] = inSpan })
 	step, seen := messageRows(end-start), 0
 	var columns []int // columns of each message's block
-	for row, mark := range place {
+	for row, mark := range index {
 		if mark == 0 {
 			continue
 		}
@@ -181,13 +181,13 @@ func newRemote(team *kernel.Team, s, all *span, peer, start, end int) (blocks []
 		if message == len(columns) {
 			columns = append(columns, 0)
 		}
-		place[row] = int32(message*step + columns[message])
+		index[row] = int32(message*step + columns[message])
 		if mark == inSpan {
 			columns[message]++
 			needed = append(needed, int32(row))
 		}
 	}
-	at := func(k int64) int { return int(place[int(s.r.Sources[k])-start]) }
+	at := func(k int64) int { return int(index[int(s.r.Sources[k])-start]) }
 	count := func(s *span) []blockCount {
 		counts := make([]blockCount, len(columns))
 		s.each(func(v int, k int64) { counts[at(k)/step].add(v) })
@@ -227,7 +227,7 @@ func newRemote(team *kernel.Team, s, all *span, peer, start, end int) (blocks []
 	return blocks, needed
 }
 
-// blockCount counts a block's edges and the rows that they lead into. Edges are added row by row.
+// blockCount counts a block's edges and their destination rows. Edges are added row by row.
 type blockCount struct {
 	edges, rows int
 	last        int // row of the last edge, counted from 1
@@ -259,8 +259,8 @@ type filler struct {
 	indptr  []int64
 	columns []int32
 	values  []float32
-	targets []int32 // the rows with entries, if only these are rows of the matrix
-	listed  int     // how many of them are listed so far
+	targets []int32 // Block.Targets: the rows that have entries; nil if the matrix has all rows
+	listed  int     // number of targets so far
 	row, at int
 }
 
@@ -272,8 +272,8 @@ func newFiller(a *kernel.CSR) *filler {
 	return f
 }
 
-// add appends an entry to a row, which must not be before the last one's row. The value is ignored if the
-// matrix has no values.
+// add appends an entry to a row. Rows must come in ascending order. The value is ignored if the matrix has no
+// values.
 func (f *filler) add(row int, column int32, value float32) {
 	if f.targets != nil {
 		if f.listed == 0 || f.targets[f.listed-1] != int32(row) {
@@ -298,7 +298,7 @@ func weight(r *graph.Relation, k int64) float32 {
 	return r.Weights[k]
 }
 
-// upTo begins the rows up to the given one.
+// upTo ends the rows before the given one, and begins that row.
 func (f *filler) upTo(row int) {
 	for ; f.row <= row; f.row++ {
 		f.indptr[f.row] = int64(f.at)

@@ -11,7 +11,7 @@ import (
 )
 
 // connect tells the other workers which of their rows this worker needs, and learns which of its own rows
-// they need. needed has the list of rows needed of each partition.
+// they need. needed[q] lists the rows that are needed of partition q.
 func (e *Edges) connect(s *Source, needed [][]int32) error {
 	k, me, n := len(s.Holders), s.Me, e.comm.Size()
 	messages, err := e.messages(s)
@@ -38,10 +38,10 @@ func (e *Edges) connect(s *Source, needed [][]int32) error {
 		}
 		vertices := make([][]int32, n)
 		for rank, list := range lists {
-			for i, place := range list {
-				row, found := s.sourceRow(place)
+			for i, number := range list {
+				row, found := s.sourceRow(number)
 				if !found {
-					return fmt.Errorf("worker %d asks worker %d for row %d, which is not among its %d", rank, e.comm.Rank(), place, e.Sources)
+					return fmt.Errorf("worker %d asks worker %d for row %d, which is not among its %d", rank, e.comm.Rank(), number, e.Sources)
 				}
 				list[i] = row
 				vertices[rank] = append(vertices[rank], e.SourceIDs.Int32s()[row])

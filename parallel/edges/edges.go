@@ -15,7 +15,7 @@ import (
 
 // Edges holds one relation in one direction on one worker: the edges into its local rows, in blocks by the
 // worker that holds their sources. The matrices have no self loops; these are counted for each vertex, so
-// that each aggregation can keep, add or replace them.
+// that each aggregation can use them, add one to each vertex, or ignore them.
 type Edges struct {
 	Rows int            // local rows, of the targets' vertex type
 	IDs  *tensor.Matrix // Int32, 1 × Rows: vertices in the original graph; nil: the row numbers
@@ -31,7 +31,7 @@ type Edges struct {
 	Loops   *tensor.Matrix // Int32, Rows × 1: stored self loops of each vertex; nil: none
 
 	ends      Ends
-	degrees   func(degreeOf) []float64 // by all edges, if the blocks hold only some rows' edges; nil: they hold all
+	degrees   func(degreeOf) []float64 // in-degrees in the whole relation; nil: the blocks have all edges, and are counted
 	team      *kernel.Team
 	comm      *comm.Comm // the workers that hold the other rows; nil: this worker holds them
 	others    Others
@@ -40,11 +40,11 @@ type Edges struct {
 	loopW     []float32 // weights of the self loops, vertex by vertex
 
 	// The following are made at their first use.
-	one        *tensor.Matrix // Int32, Rows × 1 of ones
-	operators  map[gnn.Reduce]Operator
-	shares     map[meanOf]*tensor.Matrix    // 1/degree of each local row
-	roots      map[SelfLoops]*tensor.Matrix // 1/√degree of each local row
-	loopBlocks map[SelfLoops]*Block         // self loops as edges
+	one         *tensor.Matrix // Int32, Rows × 1 of ones
+	operators   map[gnn.Reduce]Operator
+	meanFactors map[meanOf]*tensor.Matrix    // 1/degree of each local row
+	roots       map[SelfLoops]*tensor.Matrix // 1/√degree of each local row
+	loopBlocks  map[SelfLoops]*Block         // self loops as edges
 }
 
 // Ends says whether both ends of a relation are of one vertex type.
@@ -61,14 +61,14 @@ const (
 type Block struct {
 	Peer int            // rank of the worker that holds the sources' rows
 	In   *kernel.CSR    // rows × sources; the values are edge weights, nil if there are none
-	Out  *kernel.CSR    // the transpose of In; In itself if symmetric; nil for Some's rows
+	Out  *kernel.CSR    // the transpose of In; In itself if symmetric; nil if Source.Some selects rows
 	IDs  *tensor.Matrix // Int32: the sources' vertices in the original graph; nil: the row numbers
 	// Targets (Int32, 1 × n) lists the local rows that In has rows for, if only few local rows have edges in
 	// the block. It is nil if In has a row for each local row.
 	Targets *tensor.Matrix
 }
 
-// Target returns the local row of row i of the block's matrix.
+// Target returns the local row that row i of the block's matrix belongs to.
 func (b *Block) Target(i int) int {
 	if b.Targets == nil {
 		return i
@@ -102,15 +102,16 @@ type Source struct {
 	// the local rows of the sources' type.
 	Ends      Ends
 	SourceIDs *tensor.Matrix
-	// Some selects the rows to compute on; IDs and SourceIDs are then theirs. nil: all rows.
+	// Some selects the rows to compute on; IDs and SourceIDs then belong to these rows. nil: all rows.
 	Some *Some
 }
 
-// Some selects some of a worker's rows, by their places among all rows, ascending. Rows whose edges are read
-// get the same bits as among all rows. There is no backward pass, so only inference can use them.
+// Some selects some of a worker's rows, for inference: there is no backward pass. Rows are given by their
+// numbers among all of the worker's rows, ascending. The rows of Into get the same bits as when all rows are
+// computed.
 type Some struct {
 	Rows    []int32
-	Into    []int32 // the rows among them whose edges are read; of the others only self loops are
+	Into    []int32 // those of Rows whose edges are read; the other rows have only their self loops
 	Sources []int32 // local rows of the sources' type; equal to Rows if both ends are of one type
 }
 
@@ -124,7 +125,7 @@ func (s *Source) isLoop(v int, position int32) bool {
 
 // localSources returns a function that finds the row of a local source by its position.
 func (s *Source) localSources() func(position int32) int32 {
-	const few = 16 // below 1/few of all rows, each source is searched for; above, a table has them all
+	const few = 16 // below 1/few of all rows, binary search finds a source; above, a table does
 	start := int32(s.Starts[s.Me])
 	if s.Some == nil || len(s.Some.Sources) < s.sources()/few {
 		return func(position int32) int32 {
@@ -133,29 +134,29 @@ func (s *Source) localSources() func(position int32) int32 {
 		}
 	}
 	rows := make([]int32, s.sources())
-	for i, place := range s.Some.Sources {
-		rows[place] = int32(i)
+	for i, number := range s.Some.Sources {
+		rows[number] = int32(i)
 	}
 	return func(position int32) int32 { return rows[position-start] }
 }
 
-// sourceRow returns the row of the local source at a place among all of them; found is false if it is not
-// selected.
-func (s *Source) sourceRow(place int32) (row int32, found bool) {
+// sourceRow returns the row of a local source, given by its number among all local sources. found is false if
+// Some does not select it.
+func (s *Source) sourceRow(number int32) (row int32, found bool) {
 	if s.Some == nil {
-		return place, place >= 0 && int(place) < s.sources()
+		return number, number >= 0 && int(number) < s.sources()
 	}
-	i, found := slices.BinarySearch(s.Some.Sources, place)
+	i, found := slices.BinarySearch(s.Some.Sources, number)
 	return int32(i), found
 }
 
 // sources returns how many local rows the sources' type has, selected or not.
 func (s *Source) sources() int { return s.Starts[s.Me+1] - s.Starts[s.Me] }
 
-// Others knows values of the rows of remote blocks' sources.
+// Others gives values of rows that this worker does not own: the sources of remote blocks.
 type Others interface {
-	// Columns returns the values of each remote block's sources as a column × 1, charged to the graph's
-	// structure. own computes the column of the rows that given Edges hold.
+	// Columns returns for each remote block a matrix sources × 1 with one value of each source, charged to
+	// the graph's structure. own computes the same values for the local rows of some Edges.
 	Columns(e *Edges, own func(*Edges) *tensor.Matrix) ([]*tensor.Matrix, error)
 }
 
@@ -179,10 +180,10 @@ func New(team *kernel.Team, c *comm.Comm, s Source) (*Edges, error) {
 	return e, nil
 }
 
-// Among copies edges into a team's memory, where the worker itself holds the rows of all sources. The sources
-// in r are numbered: first its own rows, then so many others. ids are the vertices of its own rows. Among
-// also returns which of the others are sources, ascending: the sources of the remote blocks, in their order.
-// The blocks' IDs are undefined.
+// Among is New for a worker that itself holds the rows of all sources. r numbers the sources: first the rows
+// of r itself, then others more rows. ids are the vertices of the rows of r. Among also returns which of the
+// other rows are sources, ascending, in the order of the remote blocks. The IDs of remote blocks are
+// undefined.
 func Among(team *kernel.Team, r *graph.Relation, others int, ids *tensor.Matrix, o Others) (e *Edges, sources []int32) {
 	own := len(r.Indptr) - 1
 	e, needed := read(team, Source{Relation: r, Starts: []int{0, own, own + others}, Holders: []int{0, 1}, IDs: ids})
@@ -190,10 +191,10 @@ func Among(team *kernel.Team, r *graph.Relation, others int, ids *tensor.Matrix,
 	return e, needed[1]
 }
 
-// read copies edges. It returns for each partition the list of that partition's rows that these edges need.
+// read copies edges. needed[q] lists the rows of partition q that are sources of these edges.
 func read(team *kernel.Team, s Source) (e *Edges, needed [][]int32) {
 	k := len(s.Starts) - 1
-	var at, all *span // at: of the selected rows; all: of all rows, which decide how messages are cut
+	var at, all *span // at: in the selected rows; all: in all rows, which decide which rows a message has
 	switch {
 	case s.Some == nil:
 		at = s.allRows()
@@ -276,7 +277,7 @@ func (e *Edges) Reversed() *Edges {
 
 // reset clears what is made at its first use.
 func (e *Edges) reset() {
-	e.one, e.operators, e.shares = nil, map[gnn.Reduce]Operator{}, map[meanOf]*tensor.Matrix{}
+	e.one, e.operators, e.meanFactors = nil, map[gnn.Reduce]Operator{}, map[meanOf]*tensor.Matrix{}
 	e.roots, e.loopBlocks = map[SelfLoops]*tensor.Matrix{}, map[SelfLoops]*Block{}
 }
 

@@ -105,25 +105,25 @@ func (e *Edges) totalLoopWeight(v int, loops SelfLoops) (sum float64) {
 	return sum
 }
 
-// meanOf says what a mean is taken over: a vertex's in-neighbours with these self loops, and its own row self
-// times.
+// meanOf says what a mean is taken over: a vertex's in-neighbours, with these self loops, and its own row
+// with the weight self.
 type meanOf struct {
 	loops SelfLoops
 	self  float32
 }
 
-// MeanShares returns 1/(in-degree + self) of the local rows, self loops included: Rows × 1.
-func (e *Edges) MeanShares(loops SelfLoops, self float32) *tensor.Matrix {
+// MeanFactors returns 1/(in-degree + self) of the local rows, self loops included: Rows × 1.
+func (e *Edges) MeanFactors(loops SelfLoops, self float32) *tensor.Matrix {
 	of := meanOf{loops, self}
-	if e.shares[of] == nil {
-		e.shares[of] = e.degreeColumn(countEdges, func(v int, degree float64) float64 {
+	if e.meanFactors[of] == nil {
+		e.meanFactors[of] = e.degreeColumn(countEdges, func(v int, degree float64) float64 {
 			if loops == OneEach {
 				return 1 / (degree + 1 + float64(self))
 			}
 			return inverse(degree + float64(e.loopsOf(v)) + float64(self))
 		})
 	}
-	return e.shares[of]
+	return e.meanFactors[of]
 }
 
 // inverseRoots returns 1/√d of the local rows, where d is the weighted in-degree with these self loops: Rows
@@ -168,8 +168,8 @@ func (e *Edges) inDegrees(of degreeOf) []float64 {
 	return sums
 }
 
-// inDegrees returns the in-degrees of Some's rows by all of their edges, without self loops. It adds weights
-// in the order of the blocks that would hold these edges.
+// inDegrees returns the in-degrees of the selected rows in the whole relation, without self loops. It adds
+// weights in the order of the blocks that New would make for all rows.
 func (s *Source) inDegrees(of degreeOf) []float64 {
 	sums, k := make([]float64, len(s.Some.Rows)), len(s.Starts)-1
 	for v, row := range s.Some.Rows {
@@ -205,7 +205,7 @@ func (e *Edges) column(value func(v int) float64) *tensor.Matrix {
 	return m
 }
 
-// degreeColumn is column for values computed from each row's in-degree.
+// degreeColumn is column for values that depend on each row's in-degree.
 func (e *Edges) degreeColumn(of degreeOf, value func(v int, degree float64) float64) *tensor.Matrix {
 	var degrees []float64
 	if !e.team.Planning() {

@@ -6,11 +6,12 @@ import (
 	"weft/tensor"
 )
 
-// Operator is one linear aggregation as a matrix, block by block: Â·x in the forward pass, Âᵀ·g in the
-// backward pass. Its factors are vectors; only edge weights have an entry for each edge.
+// Operator is the matrix Â of one linear aggregation, in blocks: Â·x in the forward pass, Âᵀ·g in the
+// backward pass. It stores a factor for each row and each column, and no coefficient for each edge but edge
+// weights.
 type Operator struct {
 	team     *kernel.Team
-	weighted bool // edge weights are factors as well
+	weighted bool // edge weights are factors, too
 	factors  map[*Block]factors
 }
 
@@ -38,8 +39,8 @@ func (o Operator) ApplyTransposed(dx *tensor.Matrix, b *Block, g *tensor.Matrix,
 	pick.Release()
 }
 
-// ApplyRows computes rows lo…hi−1 of Apply, to the same bits. It reads only those rows of x that are their
-// sources. For the local block it also reads rows lo…hi−1 themselves.
+// ApplyRows computes rows lo…hi−1 of Apply, to the same bits. It reads only those rows of x that are sources
+// of these rows; for the local block, rows lo…hi−1 of x too.
 func (o Operator) ApplyRows(z *tensor.Matrix, b *Block, x *tensor.Matrix, to kernel.Output, lo, hi int) {
 	o.team.SpMMRows(z, o.matrix(b.In), x, o.factors[b].forward, to, lo, hi)
 }
@@ -83,16 +84,16 @@ func (e *Edges) newOperator(r gnn.Reduce) (Operator, error) {
 		}
 		o.factors[e.Local()] = own
 	case gnn.KindMean:
-		share := e.MeanShares(Stored, r.Self)
+		factor := e.MeanFactors(Stored, r.Self)
 		for _, b := range e.Remote() {
-			its := b.ofTargets(e.team, share)
+			its := b.ofTargets(e.team, factor)
 			o.factors[b] = factors{kernel.Scales{Row: its}, kernel.Scales{Col: its}}
 		}
-		own := factors{kernel.Scales{Row: share}, kernel.Scales{Col: share}}
+		own := factors{kernel.Scales{Row: factor}, kernel.Scales{Col: factor}}
 		if e.Loops != nil || r.Self != 0 {
 			self := func(v int) float64 { return float64(r.Self) + float64(e.loopsOf(v)) }
 			own.forward.Self = e.column(self)
-			own.backward.Self = e.column(func(v int) float64 { return self(v) * float64(share.Floats()[v]) })
+			own.backward.Self = e.column(func(v int) float64 { return self(v) * float64(factor.Floats()[v]) })
 		}
 		o.factors[e.Local()] = own
 	case gnn.KindSymmetric, gnn.KindSymmetricNoLoops:

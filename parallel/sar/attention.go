@@ -11,9 +11,9 @@ import (
 // attention is one call of Attend on a tape.
 type attention struct {
 	gnn.Attention
-	tape  *autograd.Tape
-	loops *tensor.Matrix
-	call  kernel.Attention
+	tape   *autograd.Tape
+	loops  *tensor.Matrix
+	kernel kernel.Attention
 
 	targets     *tensor.Matrix // during either pass: scores of the local rows as targets; nil for GATv2
 	out, logSum *tensor.Matrix // after the forward pass
@@ -36,7 +36,7 @@ func (at *attention) vars() []*autograd.Var {
 	return []*autograd.Var{at.Source, at.ASource, at.ATarget}
 }
 
-// rows returns the matrices of which a block needs its sources' rows.
+// rows returns the matrices whose rows the sources of a block are read from.
 func (at *attention) rows() []*tensor.Matrix {
 	if at.given() {
 		return []*tensor.Matrix{at.Source.Value(), at.SourceScore.Value()}
@@ -78,9 +78,9 @@ func (at *attention) targetGradient() *tensor.Matrix {
 	return at.tape.Team.Zeros(tensor.Buffers, at.Source.Rows(), at.Heads)
 }
 
-// on completes the kernel's arguments for a block and its sources' rows. They are valid until done.
-func (at *attention) on(b *edges.Block, rows []*tensor.Matrix, pick *edges.Picker) kernel.Attention {
-	k := at.call
+// arguments returns the kernel's arguments for a block and its sources' rows. They are valid until done.
+func (at *attention) arguments(b *edges.Block, rows []*tensor.Matrix, pick *edges.Picker) kernel.Attention {
+	k := at.kernel
 	k.Source, k.SourceIDs = rows[0], b.IDs
 	if k.TargetIDs != nil {
 		k.TargetIDs = pick.Of(k.TargetIDs.Reshape(k.TargetIDs.Len(), 1))
@@ -96,7 +96,7 @@ func (at *attention) on(b *edges.Block, rows []*tensor.Matrix, pick *edges.Picke
 	return k
 }
 
-// done releases what on computed.
+// done releases what arguments computed.
 func (at *attention) done(k kernel.Attention, pick *edges.Picker) {
 	if !at.given() {
 		k.SourceScore.Release()
@@ -109,7 +109,7 @@ func (at *attention) extend(
 	state *kernel.AttentionState, b *edges.Block, rows []*tensor.Matrix, loops *tensor.Matrix, end kernel.Ending,
 ) {
 	pick := b.Picker(at.tape.Team)
-	k := at.on(b, rows, pick)
+	k := at.arguments(b, rows, pick)
 	if b.Targets == nil {
 		at.tape.Team.Attend(state, k, b.In, loops, end)
 	} else {
@@ -124,7 +124,7 @@ func (at *attention) extend(
 func (at *attention) backward(b *edges.Block, rows []*tensor.Matrix, loops *tensor.Matrix, dRows []*tensor.Matrix, dTarget *tensor.Matrix) {
 	team := at.tape.Team
 	pick := b.Picker(team)
-	k := at.on(b, rows, pick)
+	k := at.arguments(b, rows, pick)
 	of := kernel.Attended{Grad: pick.Of(at.g), GradDotOut: pick.Of(at.gOut), LogSum: pick.Of(at.logSum)}
 	b.Onto(team, dTarget, func(dTarget *tensor.Matrix, to kernel.Output) {
 		if to == kernel.Replace {

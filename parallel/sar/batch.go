@@ -11,8 +11,8 @@ import (
 	"weft/tensor"
 )
 
-// batch holds some consecutive edges of a block: their ends, and the matrices that sum the edges' rows by
-// target and by source.
+// batch is some consecutive edges of a block. It has their sources and targets, and sparse matrices of zeros
+// and ones that sum the edges' rows by target and by source.
 type batch struct {
 	n                int
 	sources, targets *tensor.Matrix // Int32, 1 × n: rows of the block's sources, and local rows
@@ -25,7 +25,7 @@ type batch struct {
 	into     *kernel.CSR    // hi−lo rows × n: the edges into each row
 	outOf    *kernel.CSR    // distinct sources × n: the edges from each
 	distinct *tensor.Matrix // Int32, 1 × distinct sources: their rows
-	spread   *kernel.CSR    // n × hi−lo rows: the target of each edge
+	spread   *kernel.CSR    // n × hi−lo rows, the transpose of into: the target of each edge
 }
 
 // each calls f for all edges of a block, at most messageEdges at a time. A plan visits one batch of the

@@ -10,99 +10,99 @@ import (
 	"weft/tensor"
 )
 
-// Halo is one call of an aggregation, which needs rows of other workers. The rows of the remote blocks'
-// sources come to this worker, and the local rows that others need go to them. Gradients take the reverse
-// direction.
-type Halo struct {
+// Call is one call of a layer's aggregation. In the forward pass the worker receives the rows of the remote
+// blocks' sources, and sends the local rows that other workers need. In the backward pass gradients of these
+// rows are sent in the opposite direction.
+type Call struct {
 	Path  string // module path of the layer
 	Along gnn.Along
 	// Number counts the calls of the layer on one tape, from 0.
 	Number int
 	Edges  *edges.Edges
 
-	part *Partition
-	kept []*tensor.Matrix // with Options.KeepHalo: a buffer for each remote block's rows
+	part    *Partition
+	buffers []*tensor.Matrix // with Options.KeepHalo: a buffer for each remote block's rows
 }
 
-// Mover exchanges the halo rows of a partition's aggregations.
-type Mover interface {
-	// Exchange visits every remote block of a call's edges. If t asks for rows, local rows are sent to the
-	// workers that need them, and each visit gets the rows of its block's sources. If t asks for gradients,
-	// those that other workers send for local rows are added to t.Grads; a visit must not touch these
-	// matrices. A failure ends the pass as exchange.Must does.
-	Exchange(h *Halo, t Transfer, yield func(Visit) bool)
+// Exchanger does the halo exchanges of a partition.
+type Exchanger interface {
+	// Exchange calls yield for every remote block of a call's edges. If t.Rows is set, Exchange sends local
+	// rows to the workers that need them, and each visit has the rows of its block's sources. If t.Grads is
+	// set, each visit fills in gradients of these rows, which Exchange sends to their owner; it adds the
+	// gradients that it receives for local rows to t.Grads, which a visit must not touch. A failure ends the
+	// pass as exchange.Must does.
+	Exchange(c *Call, t Transfer, yield func(Visit) bool)
 }
 
 // Transfer says what a halo exchange moves. Rows of several matrices travel in one message, matrix by matrix.
 type Transfer struct {
-	Rows    []*tensor.Matrix // rows of these are fetched; nil: none
-	Buffers []*tensor.Matrix // one for each block's rows; nil: the exchange takes turns with a few of its own
-	There   bool             // the rows are in the buffers already
-	Grads   []*tensor.Matrix // local rows' gradients are added to these; nil: no gradients are sent
+	Rows     []*tensor.Matrix // rows of these are fetched; nil: none
+	Buffers  []*tensor.Matrix // one for each block's rows; nil: the exchange uses a few of its own in turn
+	Received bool             // the rows are in the buffers already
+	Grads    []*tensor.Matrix // local rows' gradients are added to these; nil: no gradients are sent
 }
 
 // Visit is one remote block in a halo exchange.
 type Visit struct {
 	*edges.Block
-	Rows []*tensor.Matrix // of the block's sources, for each matrix, valid until the next visit; nil: not asked for
-	// Grads receive the gradients of the rows, which are sent after the visit. Their elements are undefined
-	// before. They are nil if no gradients were asked for.
+	Rows []*tensor.Matrix // for each matrix of Transfer.Rows, the rows of the block's sources, until the next visit
+	// Grads are for the gradients of the sources' rows, one matrix for each of Transfer.Grads. The visit must
+	// set all elements. They are sent after it.
 	Grads []*tensor.Matrix
 }
 
-// halo begins the forward pass of one call of the layer on a tape.
-func (p *propagator) halo(t *autograd.Tape) *Halo {
+// call begins the forward pass of one call of the layer on a tape.
+func (p *propagator) call(t *autograd.Tape) *Call {
 	if p.tape != t {
 		p.tape, p.calls = t, 0
 	}
-	h := &Halo{Path: p.layer.Path, Along: p.along, Number: p.calls, part: p.part}
+	c := &Call{Path: p.layer.Path, Along: p.along, Number: p.calls, part: p.part}
 	p.calls++
-	h.resume()
+	c.resume()
 	var err error
-	h.Edges, err = p.part.Edges(p.along)
+	c.Edges, err = p.part.Edges(p.along)
 	exchange.Must(err)
-	return h
+	return c
 }
 
-// resume tells comm that the layer's work goes on, so that errors name the layer. Each backward pass begins
-// with it.
-func (h *Halo) resume() { h.part.comm.At(h.part.epoch, h.Path) }
+// resume sets the layer that errors name. Each forward and each backward pass of the layer begins with it.
+func (c *Call) resume() { c.part.comm.At(c.part.epoch, c.Path) }
 
-func (h *Halo) count(columns int) { h.part.Count(h.Path, h.Edges, columns) }
+func (c *Call) count(columns int) { c.part.Count(c.Path, c.Edges, columns) }
 
-func (h *Halo) operator(r gnn.Reduce) edges.Operator {
-	o, err := h.Edges.Operator(r)
+func (c *Call) operator(r gnn.Reduce) edges.Operator {
+	o, err := c.Edges.Operator(r)
 	exchange.Must(err)
 	return o
 }
 
-// fetch visits every remote block with its sources' rows of the matrices xs, which travel together. With
-// Options.KeepHalo the rows stay in h.kept, and the caller releases them.
-func (h *Halo) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
-	if h.part.options.KeepHalo {
-		for _, b := range h.Edges.Remote() {
-			h.kept = append(h.kept, h.part.team.Memory.New(tensor.Buffers, b.In.Cols, Columns(xs)))
+// fetch visits every remote block with its sources' rows of the matrices xs, which share a message. With
+// Options.KeepHalo the rows stay in c.buffers, and the caller releases them.
+func (c *Call) fetch(xs ...*tensor.Matrix) iter.Seq[Visit] {
+	if c.part.options.KeepHalo {
+		for _, b := range c.Edges.Remote() {
+			c.buffers = append(c.buffers, c.part.team.Memory.New(tensor.Buffers, b.In.Cols, Columns(xs)))
 		}
 	}
-	return h.exchange(Transfer{Rows: xs, Buffers: h.kept})
+	return c.exchange(Transfer{Rows: xs, Buffers: c.buffers})
 }
 
 // sendGradients visits every remote block, which fills in the gradient of its sources' rows. The gradients
 // that other workers send for local rows are added to dx.
-func (h *Halo) sendGradients(dx *tensor.Matrix) iter.Seq[Visit] {
-	return h.exchange(Transfer{Grads: []*tensor.Matrix{dx}})
+func (c *Call) sendGradients(dx *tensor.Matrix) iter.Seq[Visit] {
+	return c.exchange(Transfer{Grads: []*tensor.Matrix{dx}})
 }
 
 // rematerialize visits every remote block again, with its sources' rows of xs, which were kept or are fetched
 // once more. Each visit fills in a matrix of gradients for each of dxs. The gradients that other workers send
 // for local rows are added to dxs.
-func (h *Halo) rematerialize(xs, dxs []*tensor.Matrix) iter.Seq[Visit] {
-	return h.exchange(Transfer{Rows: xs, Buffers: h.kept, There: h.part.options.KeepHalo, Grads: dxs})
+func (c *Call) rematerialize(xs, dxs []*tensor.Matrix) iter.Seq[Visit] {
+	return c.exchange(Transfer{Rows: xs, Buffers: c.buffers, Received: c.part.options.KeepHalo, Grads: dxs})
 }
 
-func (h *Halo) exchange(t Transfer) iter.Seq[Visit] {
+func (c *Call) exchange(t Transfer) iter.Seq[Visit] {
 	return func(yield func(Visit) bool) {
-		h.part.from.Mover.Exchange(h, t, func(v Visit) bool {
+		c.part.from.Exchanger.Exchange(c, t, func(v Visit) bool {
 			if !yield(v) {
 				panic("sar: a halo exchange was broken off, and other workers would wait for it")
 			}
@@ -128,9 +128,9 @@ func Parts(message *tensor.Matrix, of []*tensor.Matrix) []*tensor.Matrix {
 	return exchange.Parts(message, widths)
 }
 
-// separateGradient returns the matrix in which the gradient of target is summed while gradients from other
-// workers are added to source's. If both are one value, that is a matrix of its own, because each row must
-// have one writer. addSeparate then adds it to target's gradient.
+// separateGradient returns the matrix in which the gradient of target is summed, while another goroutine
+// adds other workers' gradients to the gradient of source. If source and target are one value, it is a
+// matrix of its own, because each row must have one writer. addSeparate then adds it to target's gradient.
 func separateGradient(target, source *autograd.Var) *tensor.Matrix {
 	d := target.GradSum()
 	if target == source && source.Wants() {

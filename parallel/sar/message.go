@@ -21,16 +21,16 @@ const messageEdges = 1 << 13
 func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	_, target := p.part.ends(p.along)
 	exchange.Must(m.Check(p.layer.Path, p.part.Types()[target].Here))
-	t, h := m.Source.Tape(), p.halo(m.Source.Tape())
-	e, loops := h.Edges, edges.SelfLoops(m.SelfLoops)
+	t, c := m.Source.Tape(), p.call(m.Source.Tape())
+	e, loops := c.Edges, edges.SelfLoops(m.SelfLoops)
 	p.layer.Explain(func() string {
 		return fmt.Sprintf("messages of %d columns, a function of %d of the source", m.Columns, m.Source.Cols())
 	})
 	run := &messages{Message: m, tape: t, path: p.layer.Path, rows: e.Rows, targetIDs: e.IDs, vertices: p.part.vertices(p.along)}
 	if m.Reduce == gnn.KindMean {
-		run.share = e.MeanShares(loops, 0)
+		run.factors = e.MeanFactors(loops, 0)
 	}
-	h.count(m.Columns)
+	c.count(m.Columns)
 	z := t.Team.Zeros(tensor.Activations, e.Rows, m.Columns)
 	var arg *tensor.Matrix
 	if m.Reduce == gnn.KindMax {
@@ -44,11 +44,11 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 	for _, block := range own {
 		run.each(block, func(b *batch) { run.forward(b, x, z, arg) })
 	}
-	for v := range h.fetch(x) {
+	for v := range c.fetch(x) {
 		run.each(v.Block, func(b *batch) { run.forward(b, v.Rows[0], z, arg) })
 	}
 
-	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Rows: p.targets(), Keeps: []*autograd.Var{m.Source}, Buffers: append(h.kept, arg)}
+	op := autograd.Op{Value: z, Inputs: []*autograd.Var{m.Source}, Rows: p.targets(), Keeps: []*autograd.Var{m.Source}, Buffers: append(c.buffers, arg)}
 	if m.Target != nil {
 		op.Inputs, op.Keeps = append(op.Inputs, m.Target), append(op.Keeps, m.Target)
 	}
@@ -56,8 +56,8 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		op.Inputs = append(op.Inputs, q.On(t))
 	}
 	op.Backward = func(g *tensor.Matrix) {
-		h.resume()
-		h.count(m.Columns)
+		c.resume()
+		c.count(m.Columns)
 		var dx *tensor.Matrix
 		var wanted []*tensor.Matrix
 		if m.Source.Wants() {
@@ -71,7 +71,7 @@ func (p *propagator) Message(m gnn.Message) *autograd.Var {
 		for _, block := range own {
 			run.each(block, func(b *batch) { run.backward(b, x, dx, dTarget, g, arg) })
 		}
-		for v := range h.rematerialize([]*tensor.Matrix{x}, wanted) {
+		for v := range c.rematerialize([]*tensor.Matrix{x}, wanted) {
 			var dSource *tensor.Matrix
 			if len(v.Grads) > 0 {
 				dSource = v.Grads[0]
@@ -95,7 +95,7 @@ type messages struct {
 	rows      int
 	vertices  int            // the graph's, of the sources' type
 	targetIDs *tensor.Matrix // Int32: the vertices of the local rows; nil: the row numbers
-	share     *tensor.Matrix // 1/in-degree for a mean, else nil
+	factors   *tensor.Matrix // 1/in-degree for a mean, else nil
 }
 
 // ends puts the rows of both ends of a batch's edges on a tape. The caller releases the matrices.
@@ -136,7 +136,7 @@ func (m *messages) call(e gnn.Edges, n int) *autograd.Var {
 	return out
 }
 
-// forward aggregates the batch's messages into z. For a maximum it also writes the winners' ids into arg.
+// forward aggregates the batch's messages into z. For a maximum it also writes the ids that have it into arg.
 func (m *messages) forward(b *batch, source, z, arg *tensor.Matrix) {
 	e, rows := m.ends(b, source, false)
 	out := m.call(e, b.n)
@@ -144,22 +144,22 @@ func (m *messages) forward(b *batch, source, z, arg *tensor.Matrix) {
 	if arg != nil {
 		team.Max(z.RowRange(b.lo, b.hi), arg.RowRange(b.lo, b.hi), b.into, out.Value(), b.ids, nil, kernel.Accumulate)
 	} else {
-		team.SpMM(z.RowRange(b.lo, b.hi), b.into, out.Value(), kernel.Scales{Row: m.shares(b)}, kernel.Accumulate)
+		team.SpMM(z.RowRange(b.lo, b.hi), b.into, out.Value(), kernel.Scales{Row: m.meanFactors(b)}, kernel.Accumulate)
 	}
 	out.Drop()
 	exchange.Release(rows...)
 }
 
-// shares returns the factors 1/in-degree of a mean for the batch's targets.
-func (m *messages) shares(b *batch) *tensor.Matrix {
-	if m.share == nil {
+// meanFactors returns the factors 1/in-degree of a mean for the batch's targets.
+func (m *messages) meanFactors(b *batch) *tensor.Matrix {
+	if m.factors == nil {
 		return nil
 	}
-	return m.share.RowRange(b.lo, b.hi)
+	return m.factors.RowRange(b.lo, b.hi)
 }
 
-// backward recomputes the batch's messages and adds their gradients: those of the sources' rows to dSource,
-// those of the targets' rows to dTarget.
+// backward recomputes the batch's messages, runs them backward, and adds the gradients of the sources' rows
+// to dSource and those of the targets' rows to dTarget.
 func (m *messages) backward(b *batch, source, dSource, dTarget, g, arg *tensor.Matrix) {
 	e, rows := m.ends(b, source, true)
 	out := m.call(e, b.n)
@@ -169,7 +169,7 @@ func (m *messages) backward(b *batch, source, dSource, dTarget, g, arg *tensor.M
 		team.Zero(d)
 		team.MaxBackward(d, b.spread, g.RowRange(b.lo, b.hi), arg.RowRange(b.lo, b.hi), b.ids, nil)
 	} else {
-		team.SpMM(d, b.spread, g.RowRange(b.lo, b.hi), kernel.Scales{Col: m.shares(b)}, kernel.Replace)
+		team.SpMM(d, b.spread, g.RowRange(b.lo, b.hi), kernel.Scales{Col: m.meanFactors(b)}, kernel.Replace)
 	}
 	e.Tape.Backward(autograd.Root{Var: out, Grad: d})
 	if m.Source.Wants() {

@@ -23,16 +23,16 @@ type Partition struct {
 	team    *kernel.Team
 	comm    *comm.Comm // is told the epoch and the layer, for errors
 	from    Source
-	made    map[gnn.Along]*edges.Edges // the edges asked for so far
+	made    map[gnn.Along]*edges.Edges // the edges that were read so far
 	options Options
 
 	costs *order.Costs
 	epoch int // for errors
-	read  int // bytes of mapped relations, since the share's memory was last given back
+	read  int // bytes of mapped relations that were read since the last Share.Unload
 }
 
-// unloadEvery is how many bytes of mapped relations are copied before the share's memory is given back. A
-// graph of many relations has many mapped arrays, and all of them are read.
+// unloadEvery is the number of bytes of mapped relations after which Share.Unload gives their pages back to
+// the system. A graph of many relations has many mapped arrays, and all of them are read.
 const unloadEvery = 64 << 20
 
 // Source is what a Partition is made from.
@@ -43,16 +43,17 @@ type Source struct {
 	Schema   gnn.Schema         // of the graph
 	// Read makes the edges of a relation and direction into the rows. It is called once for each of these.
 	Read func(gnn.Along) (*edges.Edges, error)
-	// Mover exchanges the rows of the remote blocks' sources.
-	Mover Mover
+	// Exchanger exchanges the rows of the remote blocks' sources.
+	Exchanger Exchanger
 }
 
 // Options are the settings of sequential aggregation and rematerialization.
 type Options struct {
 	// Prefetch is how many messages of other workers' rows are received ahead of the one that is aggregated.
 	Prefetch int
-	// KeepHalo receives all halo rows at once and keeps them until the layer's backward pass, where SAR
-	// receives one message after the other and fetches it again. It shows what SAR saves.
+	// KeepHalo receives all halo rows at once, and keeps them until the layer's backward pass. Without it,
+	// as in SAR, a worker holds a few messages at a time, and fetches rows again in the backward pass. The
+	// option shows the memory that SAR saves.
 	KeepHalo bool
 	// Aggregated is called with the edges × columns of each pass of a layer over the edges, forward and
 	// backward. It may be nil. Self loops are not counted, as they are a factor of each row.
@@ -74,12 +75,13 @@ func New(team *kernel.Team, g mesh.Groups, s *partition.Share, w order.Options, 
 	return p, nil
 }
 
-// Some are some rows of a share, for each vertex type: their places among all rows, ascending.
+// Some selects some rows of a share. Rows and Into have a list for each vertex type: row numbers in the
+// share, ascending.
 type Some struct {
 	Rows [][]int32
-	// Into are those of Rows for which an aggregation is computed, to the same bits as among all rows. Rows
-	// must hold all of their in-neighbours along the relations asked for, and the rows that other workers
-	// need of this one.
+	// Into are those of Rows for which an aggregation is computed, to the same bits as for the whole share.
+	// Rows must hold all in-neighbours of Into along the relations that the model uses, and the rows that
+	// other workers need of this worker.
 	Into [][]int32
 }
 
@@ -90,9 +92,9 @@ func NewSome(team *kernel.Team, g mesh.Groups, s *partition.Share, some Some, co
 	return ofShare(team, g, s, &some, costs, o)
 }
 
-// ofShare makes the Partition of some rows of a share; some nil: of all rows.
+// ofShare makes the Partition of the selected rows of a share, or of all rows if some is nil.
 func ofShare(team *kernel.Team, g mesh.Groups, s *partition.Share, some *Some, costs *order.Costs, o Options) (p *Partition) {
-	from := Source{Schema: SchemaOf(s), Mover: &wire{team, g.Halo, o.Prefetch}}
+	from := Source{Schema: SchemaOf(s), Exchanger: &wire{team, g.Halo, o.Prefetch}}
 	for i, t := range s.Edges.Types() {
 		if some != nil {
 			t.IDs, t.Rows = t.Vertices(some.Rows[i]), len(some.Rows[i])
@@ -134,7 +136,7 @@ func (p *Partition) Vertices() []int32 { return p.from.Vertices }
 // Rows describes the worker's rows.
 func (p *Partition) Rows() *autograd.RowSet { return p.from.Rows }
 
-// BeginEpoch says which epoch the following work belongs to, so that errors can name it.
+// BeginEpoch sets the epoch of the work that follows. Errors name it.
 func (p *Partition) BeginEpoch(epoch int) {
 	p.costs.BeginEpoch()
 	p.epoch = epoch
@@ -154,7 +156,7 @@ func (p *Partition) relation(name string) int {
 	return slices.IndexFunc(p.from.Schema.Relations, func(r gnn.Relation) bool { return r.Name == name })
 }
 
-// ends returns the vertex types of the sources and of the targets of edges in a direction.
+// ends returns the vertex types of the sources and of the destinations of a relation in a direction.
 func (p *Partition) ends(a gnn.Along) (source, target int) {
 	r := &p.from.Schema.Relations[p.relation(a.Relation)]
 	if a.Reversed {
@@ -197,8 +199,8 @@ func (p *Partition) Edges(a gnn.Along) (*edges.Edges, error) {
 	return e, err
 }
 
-// readEdges makes the edges from the share. A single partition makes the reverse direction from the forward
-// one.
+// readEdges makes the edges from the share. With one partition it makes the reverse direction from the edges
+// as stored.
 func (p *Partition) readEdges(g mesh.Groups, s *partition.Share, some *Some, a gnn.Along) (*edges.Edges, error) {
 	r := &s.Edges.Relations[p.relation(a.Relation)]
 	source, target := p.ends(a)

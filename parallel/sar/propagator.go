@@ -39,9 +39,9 @@ func (p *propagator) targets() *autograd.RowSet {
 
 // AggregateInto implements order.Axis.
 func (p *propagator) AggregateInto(z *tensor.Matrix, x *autograd.Var, r gnn.Reduce) {
-	h := p.halo(x.Tape())
-	h.sum(h.operator(r), z, x.Value())
-	exchange.Release(h.kept...)
+	c := p.call(x.Tape())
+	c.sum(c.operator(r), z, x.Value())
+	exchange.Release(c.buffers...)
 }
 
 // Propagate implements gnn.Propagator.

@@ -8,18 +8,19 @@
 //	z ← Â_pp·x_p;  for each remote block b: receive x_b;  z ← z ⊕ Â_b·x_b;  free x_b
 //
 // ⊕ is a sum, a maximum, or the update of a running softmax. The backward pass gets g = ∂L/∂z. In case 1 it
-// fetches no rows: a linear aggregation has constant weights, and a maximum keeps the winner of each element.
+// fetches no rows: a linear aggregation has constant weights, and a maximum keeps the vertex that has it.
 //
 //	for each remote block b: send Â_bᵀ·g to b's worker;  add what comes to ∂L/∂x_p
 //
-// In case 2 (attention, message functions) it fetches the rows again and recomputes what was not kept:
+// In case 2 (attention, message functions) it fetches the rows again and recomputes what it did not keep:
 //
 //	for each remote block b: receive x_b;  send ∂L/∂x_b to b's worker;  free x_b;  add what comes to ∂L/∂x_p
 //
-// A single worker has no remote blocks.
+// ("add what comes": the gradients that other workers send for rows of p.) A single worker has no remote
+// blocks.
 //
-// How to read the package: sar.go has this algorithm for sums, maxima and attention. halo.go has the halo
-// exchange that it calls, and wire.go sends and receives its messages. propagator.go implements
+// Reading order: sar.go has this algorithm for sums, maxima and attention. halo.go has the halo exchange that
+// it calls, and wire.go sends and receives its messages. propagator.go implements
 // gnn.Propagator. attention.go computes attention on one block; message.go and batch.go compute message
 // functions.
 package sar
@@ -36,16 +37,16 @@ import (
 
 // Aggregate computes the linear aggregation Â·x (case 1).
 func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
-	t, h := x.Tape(), p.halo(x.Tape())
-	o := h.operator(r)
-	z := t.New(h.Edges.Rows, x.Cols())
-	h.sum(o, z, x.Value())
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: h.kept, Reads: true, Backward: func(g *tensor.Matrix) {
-		h.resume()
-		h.count(g.Cols)
+	t, c := x.Tape(), p.call(x.Tape())
+	o := c.operator(r)
+	z := t.New(c.Edges.Rows, x.Cols())
+	c.sum(o, z, x.Value())
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: c.buffers, Reads: true, Backward: func(g *tensor.Matrix) {
+		c.resume()
+		c.count(g.Cols)
 		dx, add := x.Grad()
-		o.ApplyTransposed(dx, h.Edges.Local(), g, kernel.Output(add))
-		for v := range h.sendGradients(dx) {
+		o.ApplyTransposed(dx, c.Edges.Local(), g, kernel.Output(add))
+		for v := range c.sendGradients(dx) {
 			o.ApplyTransposed(v.Grads[0], v.Block, g, kernel.Replace)
 		}
 		g.Release()
@@ -53,33 +54,33 @@ func (p *propagator) Aggregate(x *autograd.Var, r gnn.Reduce) *autograd.Var {
 }
 
 // sum computes z = Â·x.
-func (h *Halo) sum(o edges.Operator, z, x *tensor.Matrix) {
-	h.count(x.Cols)
-	o.Apply(z, h.Edges.Local(), x, kernel.Replace)
-	for v := range h.fetch(x) {
+func (c *Call) sum(o edges.Operator, z, x *tensor.Matrix) {
+	c.count(x.Cols)
+	o.Apply(z, c.Edges.Local(), x, kernel.Replace)
+	for v := range c.fetch(x) {
 		o.Apply(z, v.Block, v.Rows[0], kernel.Accumulate)
 	}
 }
 
-// max computes the largest value of each column over the in-neighbours (case 1). It keeps the winning vertex
-// of each element, so that the backward pass needs no rows.
+// max computes the largest value of each column over the in-neighbours (case 1). It keeps, for each element,
+// the vertex that has the maximum. So the backward pass needs no rows.
 func (p *propagator) max(x *autograd.Var) *autograd.Var {
-	t, h := x.Tape(), p.halo(x.Tape())
-	z := t.New(h.Edges.Rows, x.Cols())
-	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, h.Edges.Rows, x.Cols())
-	h.count(x.Cols())
-	t.Team.Max(z, arg, h.Edges.Local().In, x.Value(), h.Edges.Local().IDs, h.Edges.Loops, kernel.Replace)
-	for v := range h.fetch(x.Value()) {
+	t, c := x.Tape(), p.call(x.Tape())
+	z := t.New(c.Edges.Rows, x.Cols())
+	arg := t.Memory().NewElement(tensor.Activations, tensor.Int32, c.Edges.Rows, x.Cols())
+	c.count(x.Cols())
+	t.Team.Max(z, arg, c.Edges.Local().In, x.Value(), c.Edges.Local().IDs, c.Edges.Loops, kernel.Replace)
+	for v := range c.fetch(x.Value()) {
 		v.Within(t.Team, z, arg, func(z, arg *tensor.Matrix) {
 			t.Team.Max(z, arg, v.In, v.Rows[0], v.IDs, nil, kernel.Accumulate)
 		})
 	}
-	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: append(h.kept, arg), Reads: true, Backward: func(g *tensor.Matrix) {
-		h.resume()
-		h.count(g.Cols)
+	return t.Record(autograd.Op{Value: z, Inputs: []*autograd.Var{x}, Rows: p.targets(), Buffers: append(c.buffers, arg), Reads: true, Backward: func(g *tensor.Matrix) {
+		c.resume()
+		c.count(g.Cols)
 		dx := x.GradSum()
-		t.Team.MaxBackward(dx, h.Edges.Local().Out, g, arg, h.Edges.Local().IDs, h.Edges.Loops)
-		for v := range h.sendGradients(dx) {
+		t.Team.MaxBackward(dx, c.Edges.Local().Out, g, arg, c.Edges.Local().IDs, c.Edges.Loops)
+		for v := range c.sendGradients(dx) {
 			t.Team.Zero(v.Grads[0])
 			pick := v.Picker(t.Team)
 			t.Team.MaxBackward(v.Grads[0], v.Out, pick.Of(g), pick.Of(arg), v.IDs, nil)
@@ -101,12 +102,12 @@ func (p *propagator) Attend(a gnn.Attention, k gnn.Rounds) *autograd.Var {
 
 // attend is one round of Attend.
 func (p *propagator) attend(a gnn.Attention) *autograd.Var {
-	t, h := a.Source.Tape(), p.halo(a.Source.Tape())
-	e, x := h.Edges, a.Source.Value()
+	t, c := a.Source.Tape(), p.call(a.Source.Tape())
+	e, x := c.Edges, a.Source.Value()
 	alone := len(e.Blocks) == 1
 	width := x.Cols / a.Heads
-	h.count(x.Cols)
-	at := &attention{Attention: a, tape: t, loops: e.Loops, call: kernel.Attention{
+	c.count(x.Cols)
+	at := &attention{Attention: a, tape: t, loops: e.Loops, kernel: kernel.Attention{
 		Heads: a.Heads, FirstHead: a.FirstHead, LayerHeads: a.LayerHeads, Width: width, Slope: a.Slope, Whole: alone, TargetIDs: e.IDs,
 		Mask: nn.Dropout{Path: p.layer.Path + ".attention", P: a.Dropout}.Mask(a.Source),
 	}}
@@ -116,7 +117,7 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	state := t.Team.AttentionStart(e.Rows, a.Heads, width)
 	at.beginPass()
 	at.extend(state, e.Local(), at.rows(), at.loops, kernel.Ending(alone))
-	for v := range h.fetch(at.rows()...) {
+	for v := range c.fetch(at.rows()...) {
 		at.extend(state, v.Block, v.Rows, nil, kernel.More)
 	}
 	at.endPass()
@@ -127,16 +128,16 @@ func (p *propagator) attend(a gnn.Attention) *autograd.Var {
 	at.out, at.logSum = state.Out, state.Maximum
 	vars := at.vars()
 	return t.Record(autograd.Op{
-		Value: at.out, Inputs: vars, Rows: p.targets(), Keeps: vars, KeepsResult: true, Buffers: append(h.kept, at.logSum),
-		Backward: func(g *tensor.Matrix) { at.attendBackward(h, g) },
+		Value: at.out, Inputs: vars, Rows: p.targets(), Keeps: vars, KeepsResult: true, Buffers: append(c.buffers, at.logSum),
+		Backward: func(g *tensor.Matrix) { at.attendBackward(c, g) },
 	})
 }
 
 // attendBackward adds all gradients of Attend. g is the gradient of its output; attendBackward owns it.
-func (at *attention) attendBackward(h *Halo, g *tensor.Matrix) {
-	h.resume()
-	e, team, x := h.Edges, at.tape.Team, at.Source.Value()
-	h.count(x.Cols)
+func (at *attention) attendBackward(c *Call, g *tensor.Matrix) {
+	c.resume()
+	e, team, x := c.Edges, at.tape.Team, at.Source.Value()
+	c.count(x.Cols)
 	at.g, at.gOut = g, at.tape.Memory().New(tensor.Buffers, e.Rows, at.Heads)
 	team.RowDots(at.gOut, g, at.out)
 	at.beginPass()
@@ -146,7 +147,7 @@ func (at *attention) attendBackward(h *Halo, g *tensor.Matrix) {
 		dRows = append(dRows, at.SourceScore.GradSum())
 	}
 	at.backward(e.Local(), at.rows(), at.loops, dRows, dTarget)
-	for v := range h.rematerialize(at.rows(), dRows) {
+	for v := range c.rematerialize(at.rows(), dRows) {
 		for _, d := range v.Grads {
 			team.Zero(d)
 		}

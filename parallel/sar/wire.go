@@ -8,54 +8,54 @@ import (
 	"weft/tensor"
 )
 
-// wire exchanges rows between the workers that hold the partitions.
+// wire is the Exchanger that sends messages between the workers of the partitions.
 //
-// Each worker goes over its remote blocks in an order of its own: in round r worker p receives rows from
+// The order of the blocks differs from worker to worker: in round r worker p receives rows from
 // worker p−r and sends rows to worker p+r. So each worker sends to one and receives from one at a time.
-// Within a round the rows travel in messages. At most Prefetch+1 messages are being received at a time, and
-// two are being sent.
+// The rows of a round are divided into messages. A worker receives at most Prefetch+1 messages at a time, and
+// sends at most two.
 type wire struct {
 	team     *kernel.Team
 	comm     *comm.Comm
 	prefetch int
 }
 
-// Exchange implements Mover. Gradients for local rows are added in the order of the rounds. If another worker
-// fails, the pass ends.
-func (w *wire) Exchange(h *Halo, t Transfer, yield func(Visit) bool) {
-	e, c := h.Edges, w.comm
+// Exchange implements Exchanger. Gradients for local rows are added in the order of the rounds. If another
+// worker fails, the pass ends.
+func (w *wire) Exchange(call *Call, t Transfer, yield func(Visit) bool) {
+	e, c := call.Edges, w.comm
 	if e.Alone() {
 		return
 	}
 	ahead := w.prefetch + 1
-	taken := func(n, rows, cols int) []*tensor.Matrix { return exchange.Buffers(w.team.Memory, n, rows, cols) }
+	newBuffers := func(n, rows, cols int) []*tensor.Matrix { return exchange.Buffers(w.team.Memory, n, rows, cols) }
 	var sides []exchange.Side
 	var back *exchange.Sender
 	if len(t.Grads) > 0 {
-		out := taken(2, e.MostIn, Columns(t.Grads))
+		out := newBuffers(2, e.MostIn, Columns(t.Grads))
 		defer exchange.Release(out...)
-		come := taken(min(ahead, len(e.Needed)), e.MostOut, Columns(t.Grads))
-		defer exchange.Release(come...)
+		incoming := newBuffers(min(ahead, len(e.Needed)), e.MostOut, Columns(t.Grads))
+		defer exchange.Release(incoming...)
 		back = &exchange.Sender{Comm: c, Kind: comm.HaloGradient, Buffers: out}
-		sides = append(sides, func(aside *comm.Comm) error { return w.addGradients(h, aside, come, t.Grads) })
+		sides = append(sides, func(aside *comm.Comm) error { return w.addGradients(call, aside, incoming, t.Grads) })
 	}
 	var in *exchange.Receiver
-	if len(t.Rows) > 0 && !t.There {
+	if len(t.Rows) > 0 && !t.Received {
 		buffers := t.Buffers
 		if buffers == nil {
-			buffers = taken(min(ahead, len(e.Remote())), e.MostIn, Columns(t.Rows))
+			buffers = newBuffers(min(ahead, len(e.Remote())), e.MostIn, Columns(t.Rows))
 			defer exchange.Release(buffers...)
 		}
-		out := taken(2, e.MostOut, Columns(t.Rows))
+		out := newBuffers(2, e.MostOut, Columns(t.Rows))
 		defer exchange.Release(out...)
 		in = &exchange.Receiver{Comm: c, Kind: comm.Halo, Buffers: buffers}
-		sides = append(sides, func(aside *comm.Comm) error { return w.sendRows(h, aside, out, t.Rows) })
+		sides = append(sides, func(aside *comm.Comm) error { return w.sendRows(call, aside, out, t.Rows) })
 	}
 	exchange.Must(exchange.Beside(c, sides, func() error { return t.visit(e.Remote(), in, back, yield) }))
 }
 
-// visit visits the blocks. in receives the rows of their sources; it is nil if they are in their buffers
-// already, or not asked for. back sends their gradients; it is nil if none are sent.
+// visit calls yield for each block. in receives the rows of the blocks' sources; it is nil if Buffers has
+// them already, or if no rows are needed. back sends gradients; it is nil if none are sent.
 func (t *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exchange.Sender, yield func(Visit) bool) error {
 	if in != nil {
 		for _, b := range blocks {
@@ -71,7 +71,7 @@ func (t *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exc
 				return err
 			}
 			v.Rows = Parts(rows, t.Rows)
-		case t.There:
+		case t.Received:
 			v.Rows = Parts(t.Buffers[i], t.Rows)
 		}
 		if back != nil {
@@ -95,10 +95,10 @@ func (t *Transfer) visit(blocks []*edges.Block, in *exchange.Receiver, back *exc
 	return nil
 }
 
-// sendRows runs beside the visits. It sends the rows of xs that other workers need.
-func (w *wire) sendRows(h *Halo, aside *comm.Comm, buffers, xs []*tensor.Matrix) error {
+// sendRows sends the rows of xs that other workers need. It runs concurrently with the visits.
+func (w *wire) sendRows(call *Call, aside *comm.Comm, buffers, xs []*tensor.Matrix) error {
 	out := &exchange.Sender{Comm: aside, Kind: comm.Halo, Buffers: buffers}
-	for _, p := range h.Edges.Needed {
+	for _, p := range call.Edges.Needed {
 		buffer, err := out.Buffer(p.Rows.Cols, Columns(xs))
 		if err != nil {
 			return err
@@ -111,13 +111,14 @@ func (w *wire) sendRows(h *Halo, aside *comm.Comm, buffers, xs []*tensor.Matrix)
 	return out.Finish()
 }
 
-// addGradients runs beside the visits. It adds the gradients that other workers send for local rows to dxs.
-func (w *wire) addGradients(h *Halo, aside *comm.Comm, buffers, dxs []*tensor.Matrix) error {
+// addGradients adds the gradients that other workers send for local rows to dxs. It runs concurrently with
+// the visits.
+func (w *wire) addGradients(call *Call, aside *comm.Comm, buffers, dxs []*tensor.Matrix) error {
 	in := &exchange.Receiver{Comm: aside, Kind: comm.HaloGradient, Buffers: buffers}
-	for _, p := range h.Edges.Needed {
+	for _, p := range call.Edges.Needed {
 		in.Expect(p.Peer, p.Rows.Cols, Columns(dxs))
 	}
-	for _, p := range h.Edges.Needed {
+	for _, p := range call.Edges.Needed {
 		message, err := in.Next()
 		if err != nil {
 			return err
